@@ -1,0 +1,166 @@
+package gpu
+
+import "fmt"
+
+// Column is a typed view of buffers in the Arrow layout. It is a value; its
+// buffers are reference-counted, and whoever holds a Column holds one reference
+// to each of them until Release.
+type Column struct {
+	Type Type
+	Len  int
+	// Data holds the values: Len × Type.Width() bytes, a bitmap for Bool, the
+	// bytes of all values for String and Binary, int32 codes when Dict is set.
+	Data *Buffer
+	// Offsets holds Len+1 int32 offsets into Data for String and Binary
+	// without Dict, and is nil otherwise.
+	Offsets *Buffer
+	// Valid is the validity bitmap; nil means that no value is null.
+	Valid *Buffer
+	// Dict, when set, holds the distinct values that Data's codes point into.
+	// It has the column's Type, is itself plain, and may hold duplicates and
+	// values that no row uses.
+	Dict *Dictionary
+}
+
+// Dictionary is the shared values of dictionary-coded columns.
+type Dictionary struct {
+	Values Column
+}
+
+// Retain adds a reference to every buffer and returns c.
+func (c Column) Retain() Column {
+	c.Data.Retain()
+	c.Offsets.Retain()
+	c.Valid.Retain()
+	if c.Dict != nil {
+		c.Dict.Values.Retain()
+	}
+	return c
+}
+
+// Release drops a reference to every buffer.
+func (c Column) Release() {
+	c.Data.Release()
+	c.Offsets.Release()
+	c.Valid.Release()
+	if c.Dict != nil {
+		c.Dict.Values.Release()
+	}
+}
+
+// Bytes returns the memory that the column's buffers hold, its dictionary
+// counted in.
+func (c Column) Bytes() int64 {
+	n := c.Data.Size() + c.Offsets.Size() + c.Valid.Size()
+	if c.Dict != nil {
+		n += c.Dict.Values.Bytes()
+	}
+	return n
+}
+
+// ReleaseColumns releases every column of a list.
+func ReleaseColumns(cols []Column) {
+	for _, c := range cols {
+		c.Release()
+	}
+}
+
+// BitmapBytes returns the bytes of a bitmap of n bits, in whole 64-bit words.
+func BitmapBytes(n int) int64 { return int64((n + 63) / 64 * 8) }
+
+// Bit returns bit i of a bitmap.
+func Bit(bitmap []byte, i int) bool { return bitmap[i>>3]>>(i&7)&1 != 0 }
+
+// Words views a bitmap buffer of n bits as 64-bit words; nil for a nil buffer.
+func Words(b *Buffer, n int) []uint64 {
+	if b == nil {
+		return nil
+	}
+	return Values[uint64](b, (n+63)/64)
+}
+
+// IsValid says whether row i of a host-addressable column is not null.
+func (c Column) IsValid(i int) bool { return c.Valid == nil || Bit(c.Valid.Bytes(), i) }
+
+// VarValue returns the bytes of row i of a host-addressable String or Binary
+// column, through its dictionary if it has one. They alias the buffer.
+func (c Column) VarValue(i int) []byte {
+	if c.Dict != nil {
+		i = int(Values[int32](c.Data, c.Len)[i])
+		c = c.Dict.Values
+	}
+	off := Values[int32](c.Offsets, c.Len+1)
+	return c.Data.Bytes()[off[i]:off[i+1]]
+}
+
+// Stride is a batch of rows: one column a field of the schema, all of the same
+// length. It has exactly one owner; passing it on moves it.
+type Stride struct {
+	Schema *Schema
+	Cols   []Column
+	Rows   int
+}
+
+// Release drops the stride's references. The stride must not be used after.
+func (s *Stride) Release() {
+	ReleaseColumns(s.Cols)
+	s.Cols = nil
+}
+
+// Bytes returns the memory that the stride's buffers hold.
+func (s *Stride) Bytes() int64 {
+	var n int64
+	for _, c := range s.Cols {
+		n += c.Bytes()
+	}
+	return n
+}
+
+// Check verifies the stride against its schema: column count, types, lengths
+// and buffer sizes, not contents. It is for the borders where strides come in.
+func (s *Stride) Check() error {
+	if len(s.Cols) != s.Schema.Len() {
+		return fmt.Errorf("stride has %d columns, its schema %d", len(s.Cols), s.Schema.Len())
+	}
+	for i, c := range s.Cols {
+		f := s.Schema.Fields[i]
+		if c.Type != f.Type {
+			return fmt.Errorf("column %q has type %v, its schema says %v", f.Name, c.Type, f.Type)
+		}
+		if c.Len != s.Rows {
+			return fmt.Errorf("column %q has %d rows, its stride %d", f.Name, c.Len, s.Rows)
+		}
+		if err := c.check(); err != nil {
+			return fmt.Errorf("column %q: %w", f.Name, err)
+		}
+	}
+	return nil
+}
+
+func (c Column) check() error {
+	need := int64(c.Len) * int64(c.Type.Width())
+	switch {
+	case c.Dict != nil:
+		need = int64(c.Len) * 4
+		if c.Dict.Values.Dict != nil || c.Dict.Values.Type != c.Type {
+			return fmt.Errorf("dictionary of type %v under a column of type %v", c.Dict.Values.Type, c.Type)
+		}
+		if err := c.Dict.Values.check(); err != nil {
+			return fmt.Errorf("dictionary: %w", err)
+		}
+	case c.Type.Kind == Bool:
+		need = BitmapBytes(c.Len)
+	case c.Type.IsVar():
+		need = 0
+		if c.Offsets.Size() < int64(c.Len+1)*4 {
+			return fmt.Errorf("offsets hold %d bytes, want %d", c.Offsets.Size(), (c.Len+1)*4)
+		}
+	}
+	if c.Data.Size() < need {
+		return fmt.Errorf("data holds %d bytes, want %d", c.Data.Size(), need)
+	}
+	if c.Valid != nil && c.Valid.Size() < BitmapBytes(c.Len) {
+		return fmt.Errorf("validity holds %d bytes, want %d", c.Valid.Size(), BitmapBytes(c.Len))
+	}
+	return nil
+}

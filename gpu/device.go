@@ -1,0 +1,202 @@
+package gpu
+
+// Properties describe a device to people and to the planner.
+type Properties struct {
+	Name    string // as the vendor writes it
+	Kind    string // "host" or "cuda"
+	Cores   int    // CPU cores in use, or multiprocessors
+	Memory  int64  // bytes in all
+	Free    int64  // bytes free when the device was opened
+	Details string // one line more, may be empty
+}
+
+// Device runs primitives. Implementations are safe for concurrent use; a Queue
+// is not.
+type Device interface {
+	Properties() Properties
+	// Budget is the device's memory; HostBudget the page-locked host memory
+	// that strides are decoded into. They are one and the same on the host.
+	Budget() *Budget
+	HostBudget() *Budget
+	// NewQueue opens an ordered stream of primitives. One goroutine owns it.
+	NewQueue(name string) (Queue, error)
+	// StrideRows is the number of rows a stride should have on this device
+	// when a row takes rowBytes bytes.
+	StrideRows(rowBytes int) int
+	Close() error
+}
+
+// Queue is an ordered stream of primitives on one device. One goroutine owns
+// it. Every method that allocates takes the lease that pays, and returns
+// columns that the caller owns; inputs are borrowed and stay the caller's. The
+// first error sticks: later calls return it without running.
+//
+// Row ids are Int32 columns without nulls; unless a method says otherwise every
+// id is in [0, rows).
+type Queue interface {
+	Device() Device
+
+	// Up brings a stride to the device and Down to the host. Each takes the
+	// stride over and returns one that the caller owns, possibly the same.
+	Up(l *Lease, s *Stride) (*Stride, error)
+	Down(l *Lease, s *Stride) (*Stride, error)
+
+	// Eval evaluates an expression program over n rows: one column an output
+	// of the program. Inputs correspond to p.Inputs.
+	Eval(l *Lease, p *Program, in []Column, n int) ([]Column, error)
+
+	// Select returns the ids of the rows where the Bool column is true (not
+	// false, not null), ascending.
+	Select(l *Lease, pred Column) (Column, error)
+
+	// Gather returns, for every column, its rows at ids, in that order. An id
+	// of -1 gives a null.
+	Gather(l *Lease, cols []Column, ids Column) ([]Column, error)
+
+	// Concat returns the rows of parts one after the other; every part has the
+	// same type. Dictionaries survive where all parts have one. Release of the
+	// parts stays with the caller.
+	Concat(l *Lease, parts []Column) (Column, error)
+
+	// Slice returns rows [from, to) of a column.
+	Slice(l *Lease, c Column, from, to int) (Column, error)
+
+	// Hash returns a Uint64 hash of every row over the key columns. Equal rows
+	// have equal hashes across strides, dictionaries and storage widths; a
+	// null hashes as a value of its own. Float keys are canonical: -0 as +0,
+	// one NaN.
+	Hash(l *Lease, keys []Column) (Column, error)
+
+	// Partition is the stable radix partition of all columns in one go: row i
+	// goes to partition hash[i] >> shift & (1<<bits - 1), rows keep their order
+	// inside a partition. It returns the partitioned columns and the
+	// 1<<bits + 1 offsets. bits is at most 12.
+	// (Wu et al., SIGMOD 2025, §4: the GFTR transform.)
+	Partition(l *Lease, cols []Column, hash Column, shift, bits uint) ([]Column, []int, error)
+
+	// Sort returns the permutation that orders the rows by the keys, the first
+	// key most significant; rows with equal keys keep their order.
+	Sort(l *Lease, keys []SortKey) (Column, error)
+
+	// BuildTable makes a hash table over the rows of the key columns. The
+	// table retains the columns. Rows with a null key are left out, unless the
+	// key is null-safe (IS NOT DISTINCT FROM).
+	BuildTable(l *Lease, keys []Column, nullSafe []bool) (Table, error)
+
+	// NewGroups makes an empty assignment of keys to group ids. Key types are
+	// fixed; Hint helps to choose the table.
+	NewGroups(l *Lease, types []Type, hint GroupHint) (Groups, error)
+
+	// NewAccumulator makes the running state of one aggregate over groups.
+	NewAccumulator(l *Lease, a Aggregate) (Accumulator, error)
+
+	// Close ends the queue and returns its first error.
+	Close() error
+}
+
+// SortKey is one column of a sort order.
+type SortKey struct {
+	Column     Column
+	Descending bool
+	NullsFirst bool
+}
+
+// JoinKind says which rows a probe returns.
+type JoinKind uint8
+
+// The kinds of joins; the probe side is the left side.
+const (
+	Inner JoinKind = iota
+	Left           // probe rows without a match come with a null build side
+	Semi           // probe rows with at least one match, once
+	Anti           // probe rows without a match
+)
+
+// String returns the SQL word.
+func (k JoinKind) String() string { return [...]string{"inner", "left", "semi", "anti"}[k] }
+
+// Table is a hash table over the build side of a join. Probe may run on several
+// queues of its device at a time.
+type Table interface {
+	// Probe matches rows [from, ...) of the key columns, whose types are those
+	// of the build keys, and stops at a row boundary once it has at least
+	// limit pairs. It returns the probe row ids, ascending, and for Inner and
+	// Left the build row ids (-1 without a match, Left only), and the first
+	// row not yet probed: call again from there until it is the row count.
+	Probe(q Queue, l *Lease, keys []Column, kind JoinKind, from, limit int) (probe, build Column, next int, err error)
+	// Rows returns the rows in the table.
+	Rows() int
+	Release()
+}
+
+// GroupHint is what the planner knows of the groups before they are seen.
+// Wrong hints cost time, never rows.
+type GroupHint struct {
+	// Rows bounds the input, Groups estimates the groups; 0 when unknown.
+	Rows, Groups int
+	// Lo and Hi bound the value of a single integer-like key; used when Dense.
+	Lo, Hi int64
+	Dense  bool
+}
+
+// Groups maps keys to dense group ids 0, 1, 2 … Nulls are equal to each other.
+type Groups interface {
+	// Assign returns the groups of n rows, with new ids for keys not seen
+	// before. Without key columns all rows are in group 0.
+	Assign(q Queue, l *Lease, keys []Column, n int) (Assignment, error)
+	// Len returns the number of groups.
+	Len() int
+	// Keys returns the key columns of groups [from, to).
+	Keys(q Queue, l *Lease, from, to int) ([]Column, error)
+	Release()
+}
+
+// Assignment is the group ids of one batch of rows, in the form the device's
+// accumulators want.
+type Assignment interface {
+	// IDs returns the group id of every row, Int32. The column is borrowed.
+	IDs() Column
+	Release()
+}
+
+// AggregateKind is an aggregate function.
+type AggregateKind uint8
+
+// The aggregates. CountAll counts rows, Count values that are not null.
+const (
+	CountAll AggregateKind = iota
+	Count
+	Sum
+	Min
+	Max
+	Avg
+)
+
+// String returns the SQL name.
+func (k AggregateKind) String() string {
+	return [...]string{"count(*)", "count", "sum", "min", "max", "avg"}[k]
+}
+
+// Aggregate is one aggregate over a column of type Input, giving Output.
+//
+//	Sum   of integers: HUGEINT as DECIMAL(38,0); of DECIMAL(p,s): DECIMAL(38,s);
+//	      of floats: DOUBLE. Exact for integers and decimals (128-bit), an
+//	      overflow is an error.
+//	Avg   always DOUBLE.
+//	Count BIGINT.
+//	Min, Max  the type of the input.
+type Aggregate struct {
+	Kind   AggregateKind
+	Input  Type // Invalid for CountAll
+	Output Type
+}
+
+// Accumulator is the running state of one aggregate for every group.
+type Accumulator interface {
+	// Update folds the rows of values into their groups; groups is the number
+	// of groups after the assignment. values is ignored by CountAll.
+	Update(q Queue, a Assignment, values Column, groups int) error
+	// Result returns the aggregate of groups [from, to).
+	Result(q Queue, l *Lease, from, to int) (Column, error)
+	Release()
+}

@@ -1,0 +1,284 @@
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sort"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/dustin/go-humanize"
+)
+
+// ErrBudget is the sentinel behind every refusal of a memory budget; match it
+// with errors.Is, or the details with errors.As and *BudgetError.
+var ErrBudget = errors.New("memory budget exceeded")
+
+// BudgetError says which reservation a budget refused, and what to change.
+type BudgetError struct {
+	Stage     string // who asked: the name of the lease
+	Tier      string // "device", "host" or "disk"
+	Asked     int64  // bytes
+	Available int64  // bytes
+	Limit     int64  // bytes
+	Setting   string // the setting that raises the limit
+	Hint      string // what else would help, may be empty
+}
+
+func (e *BudgetError) Error() string {
+	s := fmt.Sprintf("%s: needs %s more of %s memory, but only %s of the budget of %s is left; raise it with %s",
+		e.Stage, humanize.IBytes(clampUint(e.Asked)), e.Tier, humanize.IBytes(clampUint(e.Available)),
+		humanize.IBytes(clampUint(e.Limit)), e.Setting)
+	if e.Hint != "" {
+		s += " (" + e.Hint + ")"
+	}
+	return s
+}
+
+// Is makes errors.Is(err, ErrBudget) true.
+func (e *BudgetError) Is(target error) bool { return target == ErrBudget }
+
+func clampUint(n int64) uint64 { return uint64(max(n, 0)) }
+
+// Allocator is where a device's buffers come from. Free takes back exactly what
+// Allocate gave. Both may be called from any goroutine.
+type Allocator interface {
+	// Allocate returns size bytes at a device address, aligned to 64 bytes;
+	// mem views them when the host can address them and is nil otherwise. The
+	// contents are unspecified.
+	Allocate(size int64) (mem []byte, addr uintptr, err error)
+	Free(mem []byte, addr uintptr, size int64)
+}
+
+// Budget is the limit of one memory tier. It is safe for concurrent use.
+type Budget struct {
+	tier, setting string
+	limit         int64
+	alloc         Allocator
+
+	mu         sync.Mutex
+	used, peak int64
+	leases     map[*Lease]struct{}
+}
+
+// NewBudget returns a budget of limit bytes for a tier; setting names what a
+// user changes to raise it. A limit of 0 or less means no limit.
+func NewBudget(tier, setting string, limit int64, alloc Allocator) *Budget {
+	if limit <= 0 {
+		limit = math.MaxInt64
+	}
+	return &Budget{tier: tier, setting: setting, limit: limit, alloc: alloc, leases: map[*Lease]struct{}{}}
+}
+
+// Limit returns the bytes of the budget.
+func (b *Budget) Limit() int64 { return b.limit }
+
+// Used returns the bytes reserved now and at the highest.
+func (b *Budget) Used() (now, peak int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used, b.peak
+}
+
+// Lease opens a lease on the budget. The name appears in errors and leak
+// reports: the stage and what the memory is for, as in "join orders: build side".
+func (b *Budget) Lease(name string) *Lease {
+	l := &Lease{name: name, budget: b}
+	b.mu.Lock()
+	b.leases[l] = struct{}{}
+	b.mu.Unlock()
+	return l
+}
+
+// Leaks names every open lease with its bytes, in order of name. It is empty at
+// the end of a run.
+func (b *Budget) Leaks() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []string
+	for l := range b.leases {
+		out = append(out, fmt.Sprintf("%s: %s in %d buffers", l.name, humanize.IBytes(clampUint(l.used.Load())), l.buffers.Load()))
+	}
+	sort.Strings(out)
+	return out
+}
+
+// Lease is memory reserved by one owner from one budget. Reserve, Alloc and the
+// release of buffers may happen on any goroutine; Close once.
+type Lease struct {
+	name    string
+	budget  *Budget
+	used    atomic.Int64
+	peak    atomic.Int64
+	buffers atomic.Int64
+	closed  atomic.Bool
+}
+
+// Name returns the name the lease was opened with.
+func (l *Lease) Name() string { return l.name }
+
+// Used returns the bytes reserved now and at the highest.
+func (l *Lease) Used() (now, peak int64) { return l.used.Load(), l.peak.Load() }
+
+// Reserve takes n bytes from the budget without allocating: for memory that is
+// counted here but lives elsewhere. The error is a *BudgetError.
+func (l *Lease) Reserve(n int64) error {
+	b := l.budget
+	b.mu.Lock()
+	if n < 0 || n > b.limit-b.used {
+		err := &BudgetError{Stage: l.name, Tier: b.tier, Asked: n, Available: b.limit - b.used, Limit: b.limit, Setting: b.setting}
+		b.mu.Unlock()
+		return err
+	}
+	b.used += n
+	b.peak = max(b.peak, b.used)
+	b.mu.Unlock()
+	used := l.used.Add(n)
+	for {
+		p := l.peak.Load()
+		if used <= p || l.peak.CompareAndSwap(p, used) {
+			return nil
+		}
+	}
+}
+
+// Unreserve gives n bytes back that Reserve took.
+func (l *Lease) Unreserve(n int64) {
+	l.used.Add(-n)
+	l.budget.mu.Lock()
+	l.budget.used -= n
+	l.budget.mu.Unlock()
+}
+
+// Alloc reserves and allocates a buffer of n bytes with one reference. Its
+// contents are unspecified. The error is a *BudgetError, or the allocator's.
+func (l *Lease) Alloc(n int64) (*Buffer, error) {
+	if err := l.Reserve(n); err != nil {
+		return nil, err
+	}
+	mem, addr, err := l.budget.alloc.Allocate(n)
+	if err != nil {
+		l.Unreserve(n)
+		return nil, fmt.Errorf("%s: allocate %s of %s memory: %w", l.name, humanize.IBytes(clampUint(n)), l.budget.tier, err)
+	}
+	l.buffers.Add(1)
+	b := &Buffer{mem: mem, addr: addr, size: n, lease: l}
+	b.refs.Store(1)
+	return b, nil
+}
+
+// Close gives the lease back. Buffers or reservations that are still out are an
+// error that names the lease; the lease then stays in the budget's leak report
+// until they are released. Close is idempotent.
+func (l *Lease) Close() error {
+	if l.closed.Swap(true) {
+		return nil
+	}
+	if used, n := l.used.Load(), l.buffers.Load(); used != 0 || n != 0 {
+		return fmt.Errorf("lease %q closed with %s in %d buffers still in use", l.name, humanize.IBytes(clampUint(used)), n)
+	}
+	l.forget()
+	return nil
+}
+
+func (l *Lease) forget() {
+	l.budget.mu.Lock()
+	delete(l.budget.leases, l)
+	l.budget.mu.Unlock()
+}
+
+// Buffer is a reference-counted block of device or host memory. A nil *Buffer
+// is the empty buffer.
+type Buffer struct {
+	mem   []byte
+	addr  uintptr
+	size  int64
+	lease *Lease
+	refs  atomic.Int32
+}
+
+// WrapBytes makes a buffer over memory that the garbage collector owns; it is
+// counted by no lease. For constants, tests and small dictionaries.
+func WrapBytes(mem []byte) *Buffer {
+	b := &Buffer{mem: mem, size: int64(len(mem)), addr: uintptr(unsafe.Pointer(unsafe.SliceData(mem)))}
+	b.refs.Store(1)
+	return b
+}
+
+// Bytes returns the buffer's memory, nil when the host cannot address it.
+func (b *Buffer) Bytes() []byte {
+	if b == nil {
+		return nil
+	}
+	return b.mem
+}
+
+// Addr returns the device address of the buffer.
+func (b *Buffer) Addr() uintptr {
+	if b == nil {
+		return 0
+	}
+	return b.addr
+}
+
+// Size returns the bytes of the buffer.
+func (b *Buffer) Size() int64 {
+	if b == nil {
+		return 0
+	}
+	return b.size
+}
+
+// Retain adds a reference and returns b.
+func (b *Buffer) Retain() *Buffer {
+	if b != nil {
+		b.refs.Add(1)
+	}
+	return b
+}
+
+// Release drops a reference; the last one gives the memory back to its lease.
+func (b *Buffer) Release() {
+	if b == nil {
+		return
+	}
+	switch n := b.refs.Add(-1); {
+	case n > 0 || b.lease == nil:
+		return
+	case n < 0:
+		panic("gpu: buffer of lease " + strings.TrimSpace(b.lease.name) + " released twice")
+	}
+	l := b.lease
+	l.budget.alloc.Free(b.mem, b.addr, b.size)
+	b.mem = nil
+	l.Unreserve(b.size)
+	if l.buffers.Add(-1) == 0 && l.closed.Load() && l.used.Load() == 0 {
+		l.forget()
+	}
+}
+
+// Values views the first n values of a host-addressable buffer as Go values.
+// It panics when the buffer is shorter: sizes are checked where they are made.
+func Values[T any](b *Buffer, n int) []T {
+	if n == 0 {
+		return nil
+	}
+	var t T
+	mem := b.Bytes()
+	if int64(n)*int64(unsafe.Sizeof(t)) > int64(len(mem)) {
+		panic(fmt.Sprintf("gpu: %d values of %d bytes do not fit a buffer of %d", n, unsafe.Sizeof(t), len(mem)))
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(mem))), n)
+}
+
+// BytesOf views a slice of fixed-width values as bytes.
+func BytesOf[T any](v []T) []byte {
+	if len(v) == 0 {
+		return nil
+	}
+	var t T
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*int(unsafe.Sizeof(t)))
+}

@@ -1,0 +1,264 @@
+package gpu
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+)
+
+// Scalar is one typed value. The zero Scalar is a null of the Invalid type.
+type Scalar struct {
+	Type  Type
+	Valid bool
+	// Int holds Bool (0 or 1), integers, Decimal (unscaled), Date, Time and
+	// Timestamp values.
+	Int Int128
+	// Float holds Float32 and Float64 values.
+	Float float64
+	// Str holds String and Binary values.
+	Str string
+}
+
+// Null returns the null of a type.
+func Null(t Type) Scalar { return Scalar{Type: t} }
+
+// IntScalar returns an integral value of type t.
+func IntScalar(t Type, v int64) Scalar { return Scalar{Type: t, Valid: true, Int: Int128From(v)} }
+
+// FloatScalar returns a floating-point value of type t.
+func FloatScalar(t Type, v float64) Scalar { return Scalar{Type: t, Valid: true, Float: v} }
+
+// StringScalar returns a String value.
+func StringScalar(v string) Scalar { return Scalar{Type: Of(String), Valid: true, Str: v} }
+
+// BoolScalar returns a Bool value.
+func BoolScalar(v bool) Scalar {
+	s := IntScalar(Of(Bool), 0)
+	if v {
+		s.Int.Lo = 1
+	}
+	return s
+}
+
+// Compare orders two values of one type as SQL does: NaN equals NaN and is
+// above every number, -0 equals +0. Nulls must be handled before.
+func (s Scalar) Compare(t Scalar) int {
+	switch {
+	case s.Type.IsFloat():
+		return CompareFloat(s.Float, t.Float)
+	case s.Type.IsVar():
+		switch {
+		case s.Str < t.Str:
+			return -1
+		case s.Str > t.Str:
+			return 1
+		}
+		return 0
+	}
+	return s.Int.Cmp(t.Int)
+}
+
+// CompareFloat is SQL's total order of floats: NaN equals NaN and is greatest.
+func CompareFloat(a, b float64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	case a == b:
+		return 0
+	case math.IsNaN(a) && math.IsNaN(b):
+		return 0
+	case math.IsNaN(a):
+		return 1
+	}
+	return -1
+}
+
+// String formats the value as DuckDB's text output does.
+func (s Scalar) String() string {
+	if !s.Valid {
+		return "NULL"
+	}
+	switch s.Type.Kind {
+	case Bool:
+		return strconv.FormatBool(s.Int.Lo != 0)
+	case Float32:
+		return formatFloat(s.Float, 32)
+	case Float64:
+		return formatFloat(s.Float, 64)
+	case Decimal:
+		return s.Int.Format(int(s.Type.Scale))
+	case Date:
+		return FormatDate(s.Int.Int64())
+	case Time:
+		return formatTime(s.Int.Int64(), s.Type.Unit)
+	case Timestamp:
+		per := s.Type.Unit.PerSecond()
+		v := s.Int.Int64()
+		day := floorDiv(v, 86400*per)
+		out := FormatDate(day) + " " + formatTime(v-day*86400*per, s.Type.Unit)
+		if s.Type.UTC {
+			out += "+00"
+		}
+		return out
+	case String:
+		return s.Str
+	case Binary:
+		return fmt.Sprintf("\\x%x", s.Str)
+	}
+	return s.Int.String()
+}
+
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}
+
+func formatFloat(f float64, bits int) string {
+	switch {
+	case math.IsNaN(f):
+		return "nan"
+	case math.IsInf(f, 1):
+		return "inf"
+	case math.IsInf(f, -1):
+		return "-inf"
+	}
+	s := strconv.FormatFloat(f, 'g', -1, bits)
+	if a := math.Abs(f); a >= 1e-4 && a < 1e16 || f == 0 {
+		s = strconv.FormatFloat(f, 'f', -1, bits)
+		if f == math.Trunc(f) {
+			s += ".0"
+		}
+	}
+	return s
+}
+
+// FormatDate formats days since 1970-01-01 as YYYY-MM-DD.
+func FormatDate(days int64) string {
+	t := time.Unix(days*86400, 0).UTC()
+	y := t.Year()
+	if y <= 0 {
+		return fmt.Sprintf("%04d-%02d-%02d (BC)", 1-y, t.Month(), t.Day())
+	}
+	return fmt.Sprintf("%04d-%02d-%02d", y, t.Month(), t.Day())
+}
+
+func formatTime(v int64, u Unit) string {
+	per := u.PerSecond()
+	s, f := v/per, v%per
+	out := fmt.Sprintf("%02d:%02d:%02d", s/3600, s/60%60, s%60)
+	if f != 0 {
+		digits := [...]int{0, 3, 6, 9}[u]
+		frac := fmt.Sprintf("%0*d", digits, f)
+		for frac[len(frac)-1] == '0' {
+			frac = frac[:len(frac)-1]
+		}
+		out += "." + frac
+	}
+	return out
+}
+
+// ScalarAt returns row i of a host-addressable column.
+func (c Column) ScalarAt(i int) Scalar {
+	if !c.IsValid(i) {
+		return Null(c.Type)
+	}
+	if c.Type.IsVar() {
+		return Scalar{Type: c.Type, Valid: true, Str: string(c.VarValue(i))}
+	}
+	if c.Dict != nil {
+		return c.Dict.Values.ScalarAt(int(Values[int32](c.Data, c.Len)[i]))
+	}
+	n := i + 1
+	s := Scalar{Type: c.Type, Valid: true}
+	switch c.Type.Kind {
+	case Bool:
+		if Bit(c.Data.Bytes(), i) {
+			s.Int.Lo = 1
+		}
+	case Int8:
+		s.Int = Int128From(int64(Values[int8](c.Data, n)[i]))
+	case Int16:
+		s.Int = Int128From(int64(Values[int16](c.Data, n)[i]))
+	case Int32, Date:
+		s.Int = Int128From(int64(Values[int32](c.Data, n)[i]))
+	case Uint8:
+		s.Int = Int128FromUint(uint64(Values[uint8](c.Data, n)[i]))
+	case Uint16:
+		s.Int = Int128FromUint(uint64(Values[uint16](c.Data, n)[i]))
+	case Uint32:
+		s.Int = Int128FromUint(uint64(Values[uint32](c.Data, n)[i]))
+	case Uint64:
+		s.Int = Int128FromUint(Values[uint64](c.Data, n)[i])
+	case Float32:
+		s.Float = float64(Values[float32](c.Data, n)[i])
+	case Float64:
+		s.Float = Values[float64](c.Data, n)[i]
+	case Decimal:
+		if c.Type.Wide {
+			s.Int = Values[Int128](c.Data, n)[i]
+		} else {
+			s.Int = Int128From(Values[int64](c.Data, n)[i])
+		}
+	default:
+		s.Int = Int128From(Values[int64](c.Data, n)[i])
+	}
+	return s
+}
+
+// ColumnOf builds a column from scalars of type t on the Go heap, counted by no
+// lease: for constants, tests and small tables.
+func ColumnOf(t Type, values []Scalar) Column {
+	n := len(values)
+	c := Column{Type: t, Len: n}
+	valid := make([]byte, BitmapBytes(n))
+	nulls := false
+	for i, v := range values {
+		if v.Valid {
+			valid[i>>3] |= 1 << (i & 7)
+		} else {
+			nulls = true
+		}
+	}
+	if nulls {
+		c.Valid = WrapBytes(valid)
+	}
+	if t.IsVar() {
+		offsets := make([]int32, n+1)
+		var data []byte
+		for i, v := range values {
+			data = append(data, v.Str...)
+			offsets[i+1] = int32(len(data))
+		}
+		c.Data, c.Offsets = WrapBytes(data), WrapBytes(BytesOf(offsets))
+		return c
+	}
+	if t.Kind == Bool {
+		data := make([]byte, BitmapBytes(n))
+		for i, v := range values {
+			data[i>>3] |= byte(v.Int.Lo&1) << (i & 7)
+		}
+		c.Data = WrapBytes(data)
+		return c
+	}
+	w := t.Width()
+	// Allocated as 128-bit words so that the view of any width is aligned.
+	data := BytesOf(make([]Int128, (n*w+15)/16))
+	for i, v := range values {
+		x := v.Int
+		switch t.Kind {
+		case Float32:
+			x = Int128{Lo: uint64(math.Float32bits(float32(v.Float)))}
+		case Float64:
+			x = Int128{Lo: math.Float64bits(v.Float)}
+		}
+		copy(data[i*w:(i+1)*w], BytesOf([]Int128{x}))
+	}
+	c.Data = WrapBytes(data)
+	return c
+}

@@ -1,0 +1,225 @@
+package gpu
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// MaxRows is the largest number of rows that 32-bit row ids can address: the
+// bound on a stride, a join's build side, the groups of a group-by and the
+// input of a sort that is held in one piece.
+const MaxRows = math.MaxInt32 - 1
+
+// Kind is the family of a column type.
+type Kind uint8
+
+// The kinds of column types.
+const (
+	Invalid   Kind = iota
+	Bool           // bitmap
+	Int8           // 1 byte, two's complement
+	Int16          // 2 bytes
+	Int32          // 4 bytes
+	Int64          // 8 bytes
+	Uint8          // 1 byte
+	Uint16         // 2 bytes
+	Uint32         // 4 bytes
+	Uint64         // 8 bytes
+	Float32        // IEEE 754 binary32
+	Float64        // IEEE 754 binary64
+	Decimal        // scaled integer, 8 bytes, or 16 when Type.Wide is set
+	Date           // int32 days since 1970-01-01
+	Time           // int64 units since midnight
+	Timestamp      // int64 units since 1970-01-01T00:00:00
+	String         // UTF-8 bytes behind int32 offsets
+	Binary         // bytes behind int32 offsets
+)
+
+// Unit is the resolution of a Time or Timestamp.
+type Unit uint8
+
+// The resolutions, coarsest first.
+const (
+	Second Unit = iota
+	Millisecond
+	Microsecond
+	Nanosecond
+)
+
+// PerSecond returns how many units make a second.
+func (u Unit) PerSecond() int64 {
+	return [...]int64{1, 1e3, 1e6, 1e9}[u]
+}
+
+// MaxNarrowPrecision is the largest decimal precision whose every value fits
+// 8 bytes.
+const MaxNarrowPrecision = 18
+
+// MaxPrecision is the largest decimal precision.
+const MaxPrecision = 38
+
+// Type is the type of a column. Two types are the same to SQL when SameSQL says
+// so; they also share a layout when they are equal with ==.
+type Type struct {
+	Kind Kind
+	// Unit is the resolution of Time and Timestamp, Second otherwise.
+	Unit Unit
+	// UTC marks a Timestamp as an instant (TIMESTAMP WITH TIME ZONE) rather
+	// than a local date and time.
+	UTC bool
+	// Precision and Scale are the decimal digits in all and after the point.
+	Precision, Scale uint8
+	// Wide says that a Decimal is stored in 16 bytes. It is a property of the
+	// storage, not of the SQL type: the planner stores a decimal of more than
+	// 18 digits in 8 bytes where it can prove that its values fit.
+	Wide bool
+}
+
+// Of returns the type of a kind that needs no parameters.
+func Of(k Kind) Type { return Type{Kind: k} }
+
+// DecimalOf returns DECIMAL(precision, scale), stored in 8 bytes up to 18
+// digits and in 16 bytes above.
+func DecimalOf(precision, scale int) Type {
+	return Type{Kind: Decimal, Precision: uint8(precision), Scale: uint8(scale), Wide: precision > MaxNarrowPrecision}
+}
+
+// TimestampOf returns a timestamp of the given resolution.
+func TimestampOf(u Unit, utc bool) Type { return Type{Kind: Timestamp, Unit: u, UTC: utc} }
+
+// TimeOf returns a time of day of the given resolution.
+func TimeOf(u Unit) Type { return Type{Kind: Time, Unit: u} }
+
+// Width returns the bytes of one value, 0 for Bool (bits), String and Binary.
+func (t Type) Width() int {
+	switch t.Kind {
+	case Int8, Uint8:
+		return 1
+	case Int16, Uint16:
+		return 2
+	case Int32, Uint32, Float32, Date:
+		return 4
+	case Int64, Uint64, Float64, Time, Timestamp:
+		return 8
+	case Decimal:
+		if t.Wide {
+			return 16
+		}
+		return 8
+	}
+	return 0
+}
+
+// IsInteger says whether the type is one of the eight integer types.
+func (t Type) IsInteger() bool { return t.Kind >= Int8 && t.Kind <= Uint64 }
+
+// IsSigned says whether the type is a signed integer type.
+func (t Type) IsSigned() bool { return t.Kind >= Int8 && t.Kind <= Int64 }
+
+// IsUnsigned says whether the type is an unsigned integer type.
+func (t Type) IsUnsigned() bool { return t.Kind >= Uint8 && t.Kind <= Uint64 }
+
+// IsFloat says whether the type is a floating-point type.
+func (t Type) IsFloat() bool { return t.Kind == Float32 || t.Kind == Float64 }
+
+// IsNumeric says whether arithmetic is defined on the type.
+func (t Type) IsNumeric() bool { return t.IsInteger() || t.IsFloat() || t.Kind == Decimal }
+
+// IsVar says whether values are bytes behind offsets.
+func (t Type) IsVar() bool { return t.Kind == String || t.Kind == Binary }
+
+// SameSQL says whether two types are one type to SQL, whatever their storage.
+func (t Type) SameSQL(u Type) bool {
+	t.Wide, u.Wide = false, false
+	return t == u
+}
+
+// String returns the SQL name of the type.
+func (t Type) String() string {
+	switch t.Kind {
+	case Bool:
+		return "BOOLEAN"
+	case Int8:
+		return "TINYINT"
+	case Int16:
+		return "SMALLINT"
+	case Int32:
+		return "INTEGER"
+	case Int64:
+		return "BIGINT"
+	case Uint8:
+		return "UTINYINT"
+	case Uint16:
+		return "USMALLINT"
+	case Uint32:
+		return "UINTEGER"
+	case Uint64:
+		return "UBIGINT"
+	case Float32:
+		return "FLOAT"
+	case Float64:
+		return "DOUBLE"
+	case Decimal:
+		return fmt.Sprintf("DECIMAL(%d,%d)", t.Precision, t.Scale)
+	case Date:
+		return "DATE"
+	case Time:
+		return "TIME" + t.Unit.suffix()
+	case Timestamp:
+		if t.UTC {
+			return "TIMESTAMP" + t.Unit.suffix() + " WITH TIME ZONE"
+		}
+		return "TIMESTAMP" + t.Unit.suffix()
+	case String:
+		return "VARCHAR"
+	case Binary:
+		return "BLOB"
+	}
+	return "INVALID"
+}
+
+func (u Unit) suffix() string {
+	return [...]string{"_S", "_MS", "", "_NS"}[u]
+}
+
+// Field is a named column of a schema.
+type Field struct {
+	Name     string
+	Type     Type
+	Nullable bool
+}
+
+// Schema is an ordered list of fields. It is immutable once it is shared.
+type Schema struct{ Fields []Field }
+
+// NewSchema returns a schema of the given fields.
+func NewSchema(fields ...Field) *Schema { return &Schema{Fields: fields} }
+
+// Len returns the number of columns.
+func (s *Schema) Len() int { return len(s.Fields) }
+
+// Index returns the position of the column with the given name, or -1. Names
+// match without regard to ASCII case, an exact match first, as in DuckDB.
+func (s *Schema) Index(name string) int {
+	for i, f := range s.Fields {
+		if f.Name == name {
+			return i
+		}
+	}
+	for i, f := range s.Fields {
+		if strings.EqualFold(f.Name, name) {
+			return i
+		}
+	}
+	return -1
+}
+
+// Names returns the column names in order.
+func (s *Schema) Names() []string {
+	names := make([]string, len(s.Fields))
+	for i, f := range s.Fields {
+		names[i] = f.Name
+	}
+	return names
+}

@@ -1,0 +1,110 @@
+// Package source defines where strides come from: a Table is what a planner
+// looks at (schema, row counts, statistics), a Reader is one scan of it. The
+// formats are sub-packages. It never evaluates expressions; predicates given to
+// a scan only let it skip data that cannot match.
+package source
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// ErrData is the sentinel behind every error that says that a file's content is
+// damaged or not what was promised; match it with errors.Is.
+var ErrData = errors.New("bad data")
+
+// Table is the metadata of something that can be scanned. It is immutable and
+// safe for concurrent use.
+type Table interface {
+	// Schema lists every column that can be read.
+	Schema() *gpu.Schema
+	// Rows is the exact number of rows.
+	Rows() int64
+	// Stats describes column i of the schema.
+	Stats(i int) ColumnStats
+	// Scan starts reading. The reader's memory comes from opt.Lease.
+	Scan(ctx context.Context, opt ScanOptions) (Reader, error)
+	// Describe is one line for plans: the files and their sizes.
+	Describe() string
+	Close() error
+}
+
+// ColumnStats is what the metadata promises of a column. A file can lie: plans
+// may rely on it for speed, never for right answers.
+type ColumnStats struct {
+	// HasRange says that Min and Max bound every value that is not null.
+	HasRange bool
+	Min, Max gpu.Scalar
+	// Nulls is the number of nulls, -1 when unknown.
+	Nulls int64
+	// Distinct estimates the distinct values, 0 when unknown.
+	Distinct int64
+	// Bytes is the uncompressed size of the column in the file.
+	Bytes int64
+}
+
+// Op is the comparison of a Predicate.
+type Op uint8
+
+// The comparisons that statistics can answer.
+const (
+	Eq Op = iota
+	Lt
+	Le
+	Gt
+	Ge
+	In
+	IsNull
+	IsNotNull
+)
+
+// Predicate is one conjunct of a filter that the metadata may refute: column
+// Column of the table's schema against Values, which have the column's SQL type
+// (one for a comparison, any number for In, none for the null tests).
+type Predicate struct {
+	Column int
+	Op     Op
+	Values []gpu.Scalar
+}
+
+// ScanOptions says what a scan reads.
+type ScanOptions struct {
+	// Columns are the schema positions to read, in output order.
+	Columns []int
+	// Prune holds conjuncts; rows for which one is certainly not true may be
+	// left out. The reader does not promise to leave any out.
+	Prune []Predicate
+	// StrideRows is the number of rows of a full stride.
+	StrideRows int
+	// Threads bounds the goroutines that decode; 0 means GOMAXPROCS.
+	Threads int
+	// Inflight bounds the strides that are decoded or being decoded and not
+	// yet read; 0 means twice Threads.
+	Inflight int
+	// Lease pays for stride buffers.
+	Lease *gpu.Lease
+}
+
+// Progress is how far a scan has come.
+type Progress struct {
+	RowsRead, RowsTotal   int64 // rows given out, rows that will be (after pruning)
+	BytesRead, BytesTotal int64 // compressed bytes of the selected columns
+	RowGroups, Skipped    int64 // row groups in all, and skipped by statistics
+	RowsSkipped           int64 // rows that statistics ruled out
+}
+
+// Reader is one scan. Read is called by one goroutine; Progress by any.
+type Reader interface {
+	// Schema is the schema of the strides: the selected columns in order.
+	Schema() *gpu.Schema
+	// Read returns the next stride, in the order of files and rows, and io.EOF
+	// after the last. The caller owns the stride. After an error every call
+	// returns that error.
+	Read(ctx context.Context) (*gpu.Stride, error)
+	Progress() Progress
+	// Close stops the decoders, waits for them and releases every buffer that
+	// was not given out. It is idempotent.
+	Close() error
+}
