@@ -1,0 +1,537 @@
+package parquet
+
+import (
+	"github.com/gstream/gstream/gpu"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// builder collects one column of one stride from the cursors of its segments.
+type builder struct {
+	lease *gpu.Lease
+	t     gpu.Type
+	rows  int
+
+	data  *gpu.Buffer // values, bits, or codes while the column is coded
+	valid *gpu.Buffer // from the first null on
+
+	// String and Binary only. The column is coded until a page is not.
+	state   varState
+	parts   []part
+	offsets *gpu.Buffer
+	chars   *gpu.Buffer
+	used    int // bytes of chars
+}
+
+type varState uint8
+
+const (
+	undecided varState = iota // no value yet that is not null
+	coded
+	plain
+)
+
+// part is a range of rows whose codes belong to one dictionary.
+type part struct {
+	dict     *gpu.Dictionary
+	from, to int
+}
+
+// read appends n rows of a cursor at row at.
+func (b *builder) read(c *cursor, at, n int) error {
+	for n > 0 {
+		if c.left == 0 {
+			if err := c.nextPage(); err != nil {
+				return err
+			}
+			continue
+		}
+		k := min(n, c.left)
+		m := k
+		if c.hasLevels {
+			var err error
+			if m, err = b.levels(c, at, k); err != nil {
+				return err
+			}
+		}
+		var err error
+		switch {
+		case b.t.IsVar():
+			err = b.readVar(c, at, k, m)
+		case b.t.Kind == gpu.Bool:
+			err = b.readBool(c, at, k, m)
+		default:
+			err = b.readFixed(c, at, k, m)
+		}
+		if err != nil {
+			return err
+		}
+		c.left -= k
+		at += k
+		n -= k
+	}
+	return nil
+}
+
+// levels moves the definition levels of n rows into the validity bitmap and
+// returns the rows that are not null.
+func (b *builder) levels(c *cursor, at, n int) (int, error) {
+	if c.levels.allOnes(n) {
+		return n, nil
+	}
+	if b.valid == nil {
+		buf, err := b.lease.Alloc(gpu.BitmapBytes(b.rows))
+		if err != nil {
+			return 0, err
+		}
+		b.valid = buf
+		setBits(buf.Bytes(), 0, int(buf.Size())*8, true)
+	}
+	return c.levels.bitmap(b.valid.Bytes(), at, n)
+}
+
+// alloc returns the data buffer, made on first use.
+func (b *builder) alloc(size int64) ([]byte, error) {
+	if b.data == nil {
+		buf, err := b.lease.Alloc(size)
+		if err != nil {
+			return nil, err
+		}
+		b.data = buf
+	}
+	return b.data.Bytes(), nil
+}
+
+// readFixed appends n rows with m values, which are decoded to the end of the
+// rows' place and then spread.
+func (b *builder) readFixed(c *cursor, at, n, m int) error {
+	w := b.t.Width()
+	data, err := b.alloc(int64(b.rows) * int64(w))
+	if err != nil {
+		return err
+	}
+	dst := data[(at+n-m)*w : (at+n)*w]
+	switch {
+	case c.coded:
+		err = c.gather(dst, m, w)
+	case c.col.physical == format.ByteArray:
+		err = decimalBytes(c, dst, m)
+	default:
+		var src []byte
+		if src, err = c.takePlain(m, c.col.physicalWidth()); err == nil {
+			err = c.convert(dst, src, m)
+		}
+	}
+	if err != nil || m == n {
+		return err
+	}
+	switch w {
+	case 1:
+		spread(typed[uint8](data, b.rows), b.valid.Bytes(), at, n, m)
+	case 2:
+		spread(typed[uint16](data, b.rows), b.valid.Bytes(), at, n, m)
+	case 4:
+		spread(typed[uint32](data, b.rows), b.valid.Bytes(), at, n, m)
+	case 8:
+		spread(typed[uint64](data, b.rows), b.valid.Bytes(), at, n, m)
+	case 16:
+		spread(typed[gpu.Int128](data, b.rows), b.valid.Bytes(), at, n, m)
+	}
+	return nil
+}
+
+// spread moves the m values at the end of rows [at, at+n) to the rows that are
+// valid. Rows that are null get a neighbour's value, or zero.
+func spread[T any](dst []T, valid []byte, at, n, m int) {
+	j, end := at+n-m, at+n
+	i := at
+	for ; i < j && j < end; i++ {
+		dst[i] = dst[j]
+		j += int(valid[i>>3] >> (i & 7) & 1)
+	}
+	if j == end {
+		clear(dst[i:end])
+	}
+}
+
+// gather decodes m codes through the dictionary of a fixed-width column.
+func (c *cursor) gather(dst []byte, m, width int) error {
+	var codes [1024]int32
+	for m > 0 {
+		k := min(m, len(codes))
+		if err := c.takeCodes(codes[:k]); err != nil {
+			return err
+		}
+		switch width {
+		case 1:
+			lookup(typed[uint8](dst, k), typed[uint8](c.dict.values, c.dict.n), codes[:k])
+		case 2:
+			lookup(typed[uint16](dst, k), typed[uint16](c.dict.values, c.dict.n), codes[:k])
+		case 4:
+			lookup(typed[uint32](dst, k), typed[uint32](c.dict.values, c.dict.n), codes[:k])
+		case 8:
+			lookup(typed[uint64](dst, k), typed[uint64](c.dict.values, c.dict.n), codes[:k])
+		case 16:
+			lookup(typed[gpu.Int128](dst, k), typed[gpu.Int128](c.dict.values, c.dict.n), codes[:k])
+		}
+		dst = dst[k*width:]
+		m -= k
+	}
+	return nil
+}
+
+func lookup[T any](dst, dict []T, codes []int32) {
+	dst = dst[:len(codes)]
+	for i, c := range codes {
+		dst[i] = dict[c]
+	}
+}
+
+// readBool appends n rows with m values of a Bool column.
+func (b *builder) readBool(c *cursor, at, n, m int) error {
+	data, err := b.alloc(gpu.BitmapBytes(b.rows))
+	if err != nil {
+		return err
+	}
+	if c.coded || c.bit+m > 8*len(c.plain) {
+		return badf("a data page has fewer booleans than it promises")
+	}
+	bits := c.plain[:len(c.plain):cap(c.plain)]
+	if m == n {
+		copyBits(data, at, bits[:cap(bits)], c.bit, n)
+		c.bit += n
+		return nil
+	}
+	valid := b.valid.Bytes()
+	for i := at; i < at+n; i++ {
+		if gpu.Bit(valid, i) {
+			putBit(data, i, gpu.Bit(bits, c.bit))
+			c.bit++
+		} else {
+			putBit(data, i, false)
+		}
+	}
+	return nil
+}
+
+// readVar appends n rows with m values of a String or Binary column.
+func (b *builder) readVar(c *cursor, at, n, m int) error {
+	if m > 0 {
+		if err := b.decide(c, at); err != nil {
+			return err
+		}
+	}
+	switch {
+	case b.state == undecided:
+		return nil // decide fills in the nulls
+	case b.state == coded:
+		return b.readCodes(c, at, n, m)
+	case c.coded:
+		return b.readExpanded(c, at, n, m)
+	}
+	return b.readPlain(c, at, n, m)
+}
+
+// decide settles how the column is stored when its first value comes, and
+// changes it when a page without codes follows pages with codes.
+func (b *builder) decide(c *cursor, at int) error {
+	switch {
+	case b.state == undecided && c.coded:
+		data, err := b.alloc(int64(b.rows) * 4)
+		if err != nil {
+			return err
+		}
+		clear(int32s(data)[:at])
+		b.state = coded
+	case b.state == undecided:
+		if err := b.startPlain(); err != nil {
+			return err
+		}
+		clear(int32s(b.offsets.Bytes())[:at+1])
+	case b.state == coded && !c.coded:
+		return b.expand(at)
+	}
+	return nil
+}
+
+func (b *builder) startPlain() (err error) {
+	b.state = plain
+	b.offsets, err = b.lease.Alloc(int64(b.rows+1) * 4)
+	return err
+}
+
+func (b *builder) readCodes(c *cursor, at, n, m int) error {
+	codes := int32s(b.data.Bytes())
+	if m > 0 {
+		if err := c.takeCodes(codes[at+n-m : at+n]); err != nil {
+			return err
+		}
+		if last := len(b.parts) - 1; last >= 0 && b.parts[last].dict == c.dict.shared {
+			b.parts[last].to = at + n
+		} else {
+			c.dict.shared.Values.Retain()
+			b.parts = append(b.parts, part{c.dict.shared, at, at + n})
+		}
+	}
+	if m < n {
+		spread(codes, b.valid.Bytes(), at, n, m)
+	}
+	return nil
+}
+
+// reserve makes room for n more bytes of characters and slack behind them.
+func (b *builder) reserve(n int) error {
+	need := int64(b.used) + int64(n) + slack
+	if b.chars.Size() >= need {
+		return nil
+	}
+	buf, err := b.lease.Alloc(max(need, b.chars.Size()*3/2))
+	if err != nil {
+		return err
+	}
+	copy(buf.Bytes(), b.chars.Bytes()[:b.used])
+	b.chars.Release()
+	b.chars = buf
+	return nil
+}
+
+// readPlain appends PLAIN values.
+func (b *builder) readPlain(c *cursor, at, n, m int) error {
+	offsets := int32s(b.offsets.Bytes())
+	// Offsets of the values go to the end of the rows' place, as if the nulls
+	// came first.
+	first := at + n - m
+	offsets[first] = int32(b.used)
+	used, err := c.takeVar(offsets[first+1:at+n+1], b.used, m)
+	if err != nil {
+		return err
+	}
+	grow := used - b.used
+	if b.chars == nil && m > 0 {
+		grow = int(min(int64(grow)*int64(b.rows)/int64(n)*21/20, maxVarBytes)) // the rows to come are likely to be like these
+		grow = max(grow, used-b.used)
+	}
+	if err := b.reserve(grow); err != nil {
+		return err
+	}
+	if err := c.copyVar(b.chars.Bytes(), offsets[first:at+n+1]); err != nil {
+		return err
+	}
+	if m < n {
+		spreadOffsets(offsets, b.valid.Bytes(), at, n, m, int32(b.used))
+	}
+	b.used = used
+	return nil
+}
+
+// spreadOffsets turns the ends of m values at the end of rows [at, at+n) into
+// those of all rows: a null ends where the row before does.
+func spreadOffsets(offsets []int32, valid []byte, at, n, m int, start int32) {
+	offsets[at] = start
+	end := start
+	j := at + n - m + 1
+	for i := at; i < at+n && i+1 < j; i++ {
+		if gpu.Bit(valid, i) {
+			end = offsets[j]
+			j++
+		}
+		offsets[i+1] = end
+	}
+}
+
+// readExpanded appends codes to a column that is plain already.
+func (b *builder) readExpanded(c *cursor, at, n, m int) error {
+	mem, err := c.scratch(4 * n)
+	if err != nil {
+		return err
+	}
+	codes := int32s(mem)
+	if err := c.takeCodes(codes[n-m:]); err != nil {
+		return err
+	}
+	if m < n {
+		spreadAt(codes, b.valid.Bytes(), at, n, m)
+	}
+	return b.appendCodes(&c.dict.shared.Values, codes, at)
+}
+
+// spreadAt is spread for codes that start at their own position 0.
+func spreadAt(codes []int32, valid []byte, at, n, m int) {
+	j := n - m
+	i := 0
+	for ; i < j && j < n; i++ {
+		codes[i] = codes[j]
+		j += int(valid[(at+i)>>3] >> ((at + i) & 7) & 1)
+	}
+	if j == n {
+		clear(codes[i:])
+	}
+}
+
+// appendCodes appends the values behind codes at row at; rows that are null get
+// no characters.
+func (b *builder) appendCodes(dict *gpu.Column, codes []int32, at int) error {
+	from := int32s(dict.Offsets.Bytes())
+	chars := dict.Data.Bytes()
+	var valid []byte
+	if b.valid != nil {
+		valid = b.valid.Bytes()
+	}
+	offsets := int32s(b.offsets.Bytes())
+	offsets[at] = int32(b.used)
+	end := b.used
+	for i, code := range codes {
+		if valid == nil || gpu.Bit(valid, at+i) {
+			end += int(from[code+1] - from[code])
+		}
+		if end > maxVarBytes {
+			return fitsOffsets(end)
+		}
+		offsets[at+i+1] = int32(end)
+	}
+	if err := b.reserve(end - b.used); err != nil {
+		return err
+	}
+	dst := b.chars.Bytes()
+	for i, code := range codes {
+		if o := offsets[at+i]; o < offsets[at+i+1] {
+			copy(dst[o:offsets[at+i+1]], chars[from[code]:from[code+1]])
+		}
+	}
+	b.used = end
+	return nil
+}
+
+// expand turns the coded rows [0, rows) into plain ones.
+func (b *builder) expand(rows int) error {
+	if err := b.startPlain(); err != nil {
+		return err
+	}
+	codes := int32s(b.data.Bytes())
+	offsets := int32s(b.offsets.Bytes())
+	offsets[0] = 0
+	at := 0
+	nulls := func(to int) {
+		for ; at < to; at++ {
+			offsets[at+1] = int32(b.used)
+		}
+	}
+	for _, p := range b.parts {
+		nulls(p.from)
+		if err := b.appendCodes(&p.dict.Values, codes[p.from:p.to], p.from); err != nil {
+			return err
+		}
+		at = p.to
+	}
+	nulls(rows)
+	b.dropCodes()
+	return nil
+}
+
+func (b *builder) dropCodes() {
+	for _, p := range b.parts {
+		p.dict.Values.Release()
+	}
+	b.parts = nil
+	b.data.Release()
+	b.data = nil
+}
+
+// column returns what was collected and leaves the builder empty.
+func (b *builder) column() (gpu.Column, error) {
+	c := gpu.Column{Type: b.t, Len: b.rows}
+	if b.t.IsVar() {
+		if err := b.finishVar(&c); err != nil {
+			return gpu.Column{}, err
+		}
+	} else {
+		if b.data == nil { // no rows
+			if _, err := b.alloc(0); err != nil {
+				return gpu.Column{}, err
+			}
+		}
+		c.Data = b.data
+	}
+	c.Valid = b.valid
+	*b = builder{}
+	return c, nil
+}
+
+func (b *builder) finishVar(c *gpu.Column) error {
+	if b.state == undecided { // all rows are null
+		if err := b.startPlain(); err != nil {
+			return err
+		}
+		clear(int32s(b.offsets.Bytes()))
+	}
+	if b.state == coded && len(b.parts) > 1 {
+		if err := b.mergeParts(); err != nil {
+			return err
+		}
+	}
+	if b.state == coded {
+		c.Data, c.Dict = b.data, b.parts[0].dict
+		return nil
+	}
+	if b.chars == nil {
+		if err := b.reserve(0); err != nil {
+			return err
+		}
+	}
+	c.Data, c.Offsets = b.chars, b.offsets
+	return nil
+}
+
+// mergeParts makes one dictionary of several by putting them one behind the
+// other, or expands the column where the dictionaries are not small beside it.
+func (b *builder) mergeParts() error {
+	entries, size := 0, 0
+	for _, p := range b.parts {
+		entries += p.dict.Values.Len
+		size += int(p.dict.Values.Data.Size())
+	}
+	if entries > b.rows/4 || size > maxVarBytes {
+		return b.expand(b.rows)
+	}
+	merged := gpu.Column{Type: b.t, Len: entries}
+	var err error
+	if merged.Offsets, err = b.lease.Alloc(int64(entries+1) * 4); err != nil {
+		return err
+	}
+	if merged.Data, err = b.lease.Alloc(int64(size)); err != nil {
+		merged.Release()
+		return err
+	}
+	codes := int32s(b.data.Bytes())
+	offsets := int32s(merged.Offsets.Bytes())
+	offsets[0] = 0
+	base, used := int32(0), int32(0)
+	for _, p := range b.parts {
+		v := p.dict.Values
+		from := int32s(v.Offsets.Bytes())
+		for i := range v.Len {
+			offsets[int(base)+i+1] = used + from[i+1]
+		}
+		copy(merged.Data.Bytes()[used:], v.Data.Bytes()[:from[v.Len]])
+		for i := p.from; i < p.to; i++ {
+			codes[i] += base
+		}
+		base += int32(v.Len)
+		used += from[v.Len]
+	}
+	for _, p := range b.parts {
+		p.dict.Values.Release()
+	}
+	b.parts = append(b.parts[:0], part{&gpu.Dictionary{Values: merged}, 0, b.rows})
+	return nil
+}
+
+// discard releases what was collected.
+func (b *builder) discard() {
+	for _, p := range b.parts {
+		p.dict.Values.Release()
+	}
+	for _, buf := range []*gpu.Buffer{b.data, b.valid, b.offsets, b.chars} {
+		buf.Release()
+	}
+	*b = builder{}
+}

@@ -1,0 +1,95 @@
+package parquet
+
+import (
+	"bytes"
+	"io"
+	"sync"
+
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/snappy"
+	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go/format"
+	"github.com/pierrec/lz4/v4"
+)
+
+// The codecs are called with an output of the size that the page header
+// promises and never write, or allocate, more than that: a page that holds
+// more, or less, is an error.
+
+// maxZstdWindow bounds the window that a zstd frame may ask for.
+const maxZstdWindow = 64 << 20
+
+var (
+	gzipReaders   sync.Pool // of *gzip.Reader
+	brotliReaders = sync.Pool{New: func() any { return brotli.NewReader(nil) }}
+	zstdDecoders  = sync.Pool{New: func() any {
+		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(maxZstdWindow), zstd.WithDecodeAllCapLimit(true))
+		if err != nil {
+			panic(err) // the options are constants
+		}
+		return d
+	}}
+)
+
+// decompress fills dst from src.
+func decompress(codec format.CompressionCodec, dst, src []byte) error {
+	n, err := 0, error(nil)
+	switch codec {
+	case format.Uncompressed:
+		if len(src) == len(dst) {
+			copy(dst, src)
+		}
+		n = len(src)
+	case format.Snappy:
+		if n, err = snappy.DecodedLen(src); err == nil && n == len(dst) {
+			_, err = snappy.Decode(dst, src)
+		}
+	case format.Zstd:
+		d := zstdDecoders.Get().(*zstd.Decoder)
+		var out []byte
+		out, err = d.DecodeAll(src, dst[:0:len(dst)])
+		zstdDecoders.Put(d)
+		n = len(out)
+	case format.Lz4Raw:
+		n, err = lz4.UncompressBlock(src, dst)
+	case format.Gzip:
+		r, _ := gzipReaders.Get().(*gzip.Reader)
+		if r == nil {
+			r = new(gzip.Reader)
+		}
+		if err = r.Reset(bytes.NewReader(src)); err == nil {
+			n, err = readExactly(r, dst)
+		}
+		gzipReaders.Put(r)
+	case format.Brotli:
+		r := brotliReaders.Get().(*brotli.Reader)
+		if err = r.Reset(bytes.NewReader(src)); err == nil {
+			n, err = readExactly(r, dst)
+		}
+		brotliReaders.Put(r)
+	default:
+		return badf("compression %v is not supported", codec)
+	}
+	if err != nil {
+		return badf("a page of %d bytes does not decompress with %v: %v", len(src), codec, err)
+	}
+	if n != len(dst) {
+		return badf("a page decompresses to %d bytes or more, its header says %d", n, len(dst))
+	}
+	return nil
+}
+
+// readExactly reads len(dst) bytes and one more, which must not be there.
+func readExactly(r io.Reader, dst []byte) (int, error) {
+	n, err := io.ReadFull(r, dst)
+	if err != nil && err != io.EOF {
+		return n, err
+	}
+	var more [1]byte
+	if m, _ := io.ReadFull(r, more[:]); m > 0 {
+		return n + m, nil
+	}
+	return n, nil
+}

@@ -1,0 +1,202 @@
+package parquet
+
+import (
+	"encoding/binary"
+	"unicode/utf8"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// dictionary is the dictionary of a column chunk: converted values for
+// fixed-width columns, a dictionary that strides share for the others.
+type dictionary struct {
+	present bool
+	n       int
+	fixed   growable
+	values  []byte // n × width of the column's type
+	shared  *gpu.Dictionary
+}
+
+func (d *dictionary) release() {
+	if d.shared != nil {
+		d.shared.Values.Release()
+		d.shared = nil
+	}
+	d.present, d.n, d.values = false, 0, nil
+}
+
+// load reads the n values of a dictionary page.
+func (d *dictionary) load(c *cursor, b []byte, n int) (err error) {
+	if n < 0 || n > len(b) {
+		return badf("a dictionary page claims %d values in %d bytes", n, len(b))
+	}
+	t, physical := c.col.field.Type, c.col.physical
+	width := c.col.physicalWidth()
+	if physical == format.Boolean || width > 0 && n > len(b)/width || width == 0 && n > len(b)/4 {
+		return badf("a dictionary page claims %d values of type %v in %d bytes", n, physical, len(b))
+	}
+	d.present, d.n = true, n
+	if t.IsVar() {
+		return d.loadVar(c, b, width)
+	}
+	if d.values, err = d.fixed.take(c.lease, n*t.Width()); err != nil {
+		return err
+	}
+	if physical == format.ByteArray {
+		c.plain = b
+		return decimalBytes(c, d.values, n)
+	}
+	return c.convert(d.values, b, n)
+}
+
+// decimalBytes converts the next n PLAIN values, decimals in byte arrays.
+func decimalBytes(c *cursor, dst []byte, n int) error {
+	for i := range n {
+		v, err := c.takeBytes()
+		if err != nil {
+			return err
+		}
+		if err := putDecimal(dst, i, v, c.col.field.Type); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *dictionary) loadVar(c *cursor, b []byte, width int) error {
+	size := d.n * width
+	if width == 0 {
+		size = len(b) - 4*d.n
+	}
+	values := gpu.Column{Type: c.col.field.Type, Len: d.n}
+	var err error
+	if values.Offsets, err = c.lease.Alloc(int64(d.n+1) * 4); err != nil {
+		return err
+	}
+	if values.Data, err = c.lease.Alloc(int64(size) + slack); err != nil {
+		values.Release()
+		return err
+	}
+	d.shared = &gpu.Dictionary{Values: values}
+	offsets := int32s(values.Offsets.Bytes())
+	offsets[0] = 0
+	c.plain = b
+	used, err := c.takeVar(offsets[1:], 0, d.n)
+	if err != nil {
+		return err
+	}
+	return c.copyVar(values.Data.Bytes()[:used+slack], offsets)
+}
+
+// takeVar reads the lengths of the next n PLAIN values of a String or Binary
+// column into the ends of their offsets, where the first one starts at base,
+// and returns the end of the last. The values are left for copyVar.
+func (c *cursor) takeVar(ends []int32, base, n int) (int, error) {
+	if width := c.col.physicalWidth(); width > 0 {
+		if uint64(n)*uint64(width) > uint64(len(c.plain)) {
+			return 0, badf("a data page promises %d values of %d bytes more, it has %d bytes", n, width, len(c.plain))
+		}
+		if err := fitsOffsets(base + n*width); err != nil {
+			return 0, err
+		}
+		for i := range ends[:n] {
+			base += width
+			ends[i] = int32(base)
+		}
+		return base, nil
+	}
+	b := c.plain
+	pos := 0
+	for i := range ends[:n] {
+		if pos+4 > len(b) {
+			return 0, badf("a data page has %d values, it promises %d more", i, n-i)
+		}
+		size := int(binary.LittleEndian.Uint32(b[pos:]))
+		pos += 4 + size
+		if pos > len(b) {
+			return 0, badf("a value claims %d bytes, its page has %d left", size, len(b)-pos+size)
+		}
+		base += size
+		ends[i] = int32(base)
+	}
+	return base, fitsOffsets(base)
+}
+
+// copyVar copies the values that takeVar measured to dst, which has slack bytes
+// behind the last, and takes them from the page. There is one offset more than
+// there are values.
+func (c *cursor) copyVar(dst []byte, offsets []int32) error {
+	n := len(offsets) - 1
+	if n == 0 {
+		return nil
+	}
+	from, to := int(offsets[0]), int(offsets[n])
+	if c.col.physicalWidth() > 0 {
+		copy(dst[from:to], c.plain)
+		c.plain = c.plain[to-from:]
+		return nil
+	}
+	total := to - from + 4*n
+	src := c.plain[: total+slack : cap(c.plain)]
+	pos := 4
+	at := from
+	for _, end := range offsets[1:] {
+		size := int(end) - at
+		if size <= 32 {
+			// Two copies of a fixed size are faster than one that is exact; what
+			// is written behind the value is overwritten by the next.
+			*(*[16]byte)(dst[at:]) = *(*[16]byte)(src[pos:])
+			*(*[16]byte)(dst[at+16:]) = *(*[16]byte)(src[pos+16:])
+		} else {
+			copy(dst[at:end], src[pos:pos+size])
+		}
+		at = int(end)
+		pos += size + 4
+	}
+	c.plain = c.plain[total:]
+	if c.col.field.Type.Kind == gpu.String {
+		return checkUTF8(dst[from:to], offsets)
+	}
+	return nil
+}
+
+func fitsOffsets(n int) error {
+	if n > maxVarBytes {
+		return badf("the values of a stride take more than %d bytes; read it with fewer rows a stride", maxVarBytes)
+	}
+	return nil
+}
+
+// maxVarBytes is what the offsets of a column can address.
+const maxVarBytes = 1<<31 - 1 - slack
+
+// checkUTF8 verifies strings that lie one after the other in b; the offsets
+// start at that of b.
+func checkUTF8(b []byte, offsets []int32) error {
+	i := 0
+	for ; i+8 <= len(b); i += 8 {
+		if binary.LittleEndian.Uint64(b[i:])&0x8080808080808080 != 0 {
+			break
+		}
+	}
+	if i+8 > len(b) && ascii(b[i:]) {
+		return nil
+	}
+	base := offsets[0]
+	for i, end := range offsets[1:] {
+		if v := b[offsets[i]-base : end-base]; !utf8.Valid(v) {
+			return badf("the string %.40q is not valid UTF-8", v)
+		}
+	}
+	return nil
+}
+
+func ascii(b []byte) bool {
+	for _, c := range b {
+		if c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}

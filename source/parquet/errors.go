@@ -1,0 +1,41 @@
+package parquet
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/gstream/gstream/source"
+)
+
+// badf is an error about the content of a file.
+func badf(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", source.ErrData, fmt.Sprintf(format, args...))
+}
+
+// guard turns a panic of the code below it into an ErrData, for use with defer
+// around decoding of untrusted bytes. A decoder that panics on a file is a
+// defect, so the place is kept in the error.
+func guard(err *error) {
+	if p := recover(); p != nil {
+		*err = badf("the decoder gave up: %v\n%s", p, debug.Stack())
+	}
+}
+
+// place names where in a file something went wrong.
+type place struct {
+	path     string
+	rowGroup int // -1 for the whole file
+	column   string
+}
+
+func (p place) wrap(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case p.rowGroup < 0:
+		return fmt.Errorf("%s: %w", p.path, err)
+	case p.column == "":
+		return fmt.Errorf("%s: row group %d: %w", p.path, p.rowGroup, err)
+	}
+	return fmt.Errorf("%s: row group %d, column %q: %w", p.path, p.rowGroup, p.column, err)
+}

@@ -1,0 +1,211 @@
+package parquet
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/parquet-go/parquet-go/format"
+)
+
+const (
+	magic          = "PAR1"
+	magicEncrypted = "PARE"
+	trailerBytes   = 8 // footer length and magic
+)
+
+// file is what a scan needs of one file. Column positions are those of the
+// table's schema.
+type file struct {
+	path   string
+	size   int64
+	rows   int64
+	cols   []leaf
+	groups []rowGroup
+	handle handle
+}
+
+// rowGroup is a horizontal slice of a file.
+type rowGroup struct {
+	rows   int64
+	chunks []chunk
+}
+
+// chunk is one column of a row group.
+type chunk struct {
+	start, size int64 // bytes in the file, pages and their headers
+	rawSize     int64 // the same uncompressed, as the footer says
+	codec       format.CompressionCodec
+	stats       chunkStats
+	columnIndex extent
+	offsetIndex extent
+	bloom       extent
+}
+
+// extent is a range of bytes in a file; a zero start means that there is none.
+type extent struct{ start, size int64 }
+
+// chunkStats are the statistics of a chunk as the footer has them, in the
+// plain encoding of the physical type.
+type chunkStats struct {
+	min, max []byte
+	hasRange bool
+	nulls    int64 // -1 when unknown
+}
+
+// readMetadata reads and decodes the footer of an open file.
+func readMetadata(r io.ReaderAt, size int64) (meta *format.FileMetaData, err error) {
+	defer guard(&err)
+	if size == 0 {
+		return nil, badf("the file is empty")
+	}
+	if size < int64(len(magic)+trailerBytes) {
+		return nil, badf("%d bytes are too few for a Parquet file", size)
+	}
+	var head [4]byte
+	var tail [trailerBytes]byte
+	if err := readFull(r, head[:], 0); err != nil {
+		return nil, err
+	}
+	if err := readFull(r, tail[:], size-trailerBytes); err != nil {
+		return nil, err
+	}
+	if string(tail[4:]) == magicEncrypted {
+		return nil, badf("the file is encrypted, which is not supported")
+	}
+	if string(head[:]) != magic {
+		return nil, badf("not a Parquet file: it starts with %q instead of %q", head[:], magic)
+	}
+	if string(tail[4:]) != magic {
+		return nil, badf("the file is truncated or damaged: it ends with %q instead of %q", tail[4:], magic)
+	}
+	n := int64(binary.LittleEndian.Uint32(tail[:]))
+	if n > size-trailerBytes-int64(len(magic)) {
+		return nil, badf("the footer claims %d bytes of a file of %d", n, size)
+	}
+	b := make([]byte, n)
+	if err := readFull(r, b, size-trailerBytes-n); err != nil {
+		return nil, err
+	}
+	meta = new(format.FileMetaData)
+	if _, err := unmarshalCompact(b, meta); err != nil {
+		return nil, badf("the footer cannot be decoded: %v", err)
+	}
+	return meta, nil
+}
+
+// readFull reads len(b) bytes at an offset that was checked against the size
+// of the file; an early end means that the file shrank.
+func readFull(r io.ReaderAt, b []byte, off int64) error {
+	n, err := r.ReadAt(b, off)
+	if n == len(b) {
+		return nil
+	}
+	if err == io.EOF {
+		return badf("the file ends at byte %d, inside of what its metadata promises", off+int64(n))
+	}
+	return err
+}
+
+// readFile reads the footer of a file and checks that its numbers are possible.
+func readFile(path string) (f *file, columns []leaf, nested []refusal, err error) {
+	o, err := os.Open(path)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer o.Close()
+	info, err := o.Stat()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if info.IsDir() {
+		return nil, nil, nil, fmt.Errorf("%s: is a directory", path)
+	}
+	at := place{path: path, rowGroup: -1}
+	meta, err := readMetadata(o, info.Size())
+	if err != nil {
+		return nil, nil, nil, at.wrap(err)
+	}
+	columns, nested, leaves, err := readSchema(meta.Schema)
+	if err != nil {
+		return nil, nil, nil, at.wrap(err)
+	}
+	f = &file{path: path, size: info.Size(), rows: meta.NumRows, groups: make([]rowGroup, len(meta.RowGroups))}
+	f.handle.path, f.handle.size = path, f.size
+	total := int64(0)
+	for i := range meta.RowGroups {
+		at.rowGroup, at.column = i, ""
+		g := &meta.RowGroups[i]
+		if len(g.Columns) != leaves {
+			return nil, nil, nil, at.wrap(badf("it has %d columns, the schema %d", len(g.Columns), leaves))
+		}
+		if g.NumRows < 0 || g.NumRows > meta.NumRows-total {
+			return nil, nil, nil, at.wrap(badf("it claims %d rows of the %d in the file", g.NumRows, meta.NumRows))
+		}
+		total += g.NumRows
+		f.groups[i] = rowGroup{rows: g.NumRows, chunks: make([]chunk, len(columns))}
+		for j, c := range columns {
+			at.column = c.field.Name
+			if f.groups[i].chunks[j], err = readChunk(&g.Columns[c.leaf], c, g.NumRows, f.size); err != nil {
+				return nil, nil, nil, at.wrap(err)
+			}
+		}
+	}
+	if total != meta.NumRows {
+		return nil, nil, nil, place{path: path, rowGroup: -1}.wrap(badf("the row groups have %d rows, the file claims %d", total, meta.NumRows))
+	}
+	return f, columns, nested, nil
+}
+
+// readChunk checks the metadata of a column chunk against its row group and
+// file, and keeps what a scan needs.
+func readChunk(c *format.ColumnChunk, col leaf, rows, fileSize int64) (chunk, error) {
+	m := &c.MetaData
+	if c.FilePath != "" {
+		return chunk{}, badf("its data is in another file (%q), which is not supported", c.FilePath)
+	}
+	if m.Type != col.physical {
+		return chunk{}, badf("its type is %v, in the schema %v", m.Type, col.physical)
+	}
+	if m.NumValues != rows {
+		return chunk{}, badf("it claims %d values for %d rows", m.NumValues, rows)
+	}
+	start := m.DataPageOffset
+	if d := m.DictionaryPageOffset; d > 0 && d < start {
+		start = d
+	}
+	end := fileSize - trailerBytes
+	if rows > 0 && (start < int64(len(magic)) || m.TotalCompressedSize <= 0 || start > end || m.TotalCompressedSize > end-start) {
+		return chunk{}, badf("it claims %d bytes at offset %d of a file of %d", m.TotalCompressedSize, start, fileSize)
+	}
+	inside := func(off, n int64) extent {
+		if off < int64(len(magic)) || n <= 0 || off > end || n > end-off {
+			return extent{} // an index that cannot be is one that is not there
+		}
+		return extent{off, n}
+	}
+	out := chunk{
+		start: start, size: max(m.TotalCompressedSize, 0), rawSize: max(m.TotalUncompressedSize, 0), codec: m.Codec,
+		columnIndex: inside(c.ColumnIndexOffset, int64(c.ColumnIndexLength)),
+		offsetIndex: inside(c.OffsetIndexOffset, int64(c.OffsetIndexLength)),
+		bloom:       inside(m.BloomFilterOffset, int64(max(m.BloomFilterLength, 1))),
+		stats:       chunkStats{nulls: -1},
+	}
+	s := &m.Statistics
+	lo, hi := s.MinValue, s.MaxValue
+	if lo == nil && hi == nil && col.legacyOrder() {
+		lo, hi = s.Min, s.Max
+	}
+	if lo != nil && hi != nil {
+		out.stats.min, out.stats.max, out.stats.hasRange = bytes.Clone(lo), bytes.Clone(hi), true
+	}
+	switch {
+	case !col.optional:
+		out.stats.nulls = 0
+	case s.NullCount > 0 && s.NullCount <= rows:
+		out.stats.nulls = s.NullCount
+	}
+	return out, nil
+}

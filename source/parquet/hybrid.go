@@ -1,0 +1,219 @@
+package parquet
+
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/parquet-go/bitpack"
+)
+
+// slack is the capacity behind the length of every page buffer.
+const slack = 64
+
+// hybrid decodes Parquet's RLE and bit-packed hybrid a piece at a time. Its
+// input must have slack bytes of capacity behind its length.
+type hybrid struct {
+	src   []byte // rest of the input after the current run
+	width uint   // bits of a value, at most 32
+
+	left   int    // values left in the current run
+	repeat bool   // the run repeats value; otherwise it is packed
+	value  uint32 // of a repeated run
+	packed []byte // of a packed run
+	done   int    // values of the packed run that were taken
+}
+
+// next starts the next run.
+func (h *hybrid) next() error {
+	for h.left == 0 {
+		head, n := binary.Uvarint(h.src)
+		if n <= 0 {
+			return badf("a run of codes or levels ends early")
+		}
+		h.src = h.src[n:]
+		if h.repeat = head&1 == 0; h.repeat {
+			size := int(h.width+7) / 8
+			if len(h.src) < size || head>>1 > 1<<31 {
+				return badf("a repeated run of codes or levels ends early")
+			}
+			h.value = 0
+			for i := range size {
+				h.value |= uint32(h.src[i]) << (8 * i)
+			}
+			h.src = h.src[size:]
+			h.left = int(head >> 1)
+			continue
+		}
+		groups := head >> 1
+		size := groups * uint64(h.width)
+		if groups > 1<<28 || size > uint64(len(h.src)) {
+			// Some writers cut the last group short.
+			if h.width == 0 || groups > 1<<28 {
+				return badf("a packed run of codes or levels ends early")
+			}
+			h.left = len(h.src) * 8 / int(h.width)
+			size = uint64(len(h.src))
+			if h.left == 0 {
+				return badf("a packed run of codes or levels ends early")
+			}
+		} else {
+			h.left = int(groups) * 8
+		}
+		h.packed, h.done = h.src[:size], 0
+		h.src = h.src[size:]
+	}
+	return nil
+}
+
+// decode fills dst with the next values.
+func (h *hybrid) decode(dst []int32) error {
+	for len(dst) > 0 {
+		if h.left == 0 {
+			if err := h.next(); err != nil {
+				return err
+			}
+		}
+		n := min(len(dst), h.left)
+		if h.repeat {
+			v := int32(h.value)
+			for i := range dst[:n] {
+				dst[i] = v
+			}
+		} else {
+			h.unpack(dst[:n])
+		}
+		h.left -= n
+		dst = dst[n:]
+	}
+	return nil
+}
+
+// unpack takes values of the packed run; dst is not longer than the run.
+func (h *hybrid) unpack(dst []int32) {
+	if h.width == 0 {
+		clear(dst)
+		return
+	}
+	// Up to a group of eight values a byte boundary is met.
+	for len(dst) > 0 && h.done%8 != 0 {
+		dst[0] = h.one(h.done)
+		h.done++
+		dst = dst[1:]
+	}
+	if len(dst) == 0 {
+		return
+	}
+	from := h.done / 8 * int(h.width)
+	bitpack.Unpack(dst, h.packed[from:cap(h.packed)], h.width)
+	h.done += len(dst)
+}
+
+// one returns value i of the packed run.
+func (h *hybrid) one(i int) int32 {
+	bit := i * int(h.width)
+	b := h.packed[bit/8 : bit/8+8 : cap(h.packed)]
+	return int32(binary.LittleEndian.Uint64(b) >> (bit % 8) & (1<<h.width - 1))
+}
+
+// allOnes says whether the next n values are ones of a single repeated run, and
+// takes them if they are.
+func (h *hybrid) allOnes(n int) bool {
+	if h.left == 0 && h.next() != nil {
+		return false // the error comes back when the values are decoded
+	}
+	if !h.repeat || h.value != 1 || h.left < n {
+		return false
+	}
+	h.left -= n
+	return true
+}
+
+// bitmap writes the next n values, which are single bits, into a bitmap from
+// bit at on and returns how many are set.
+func (h *hybrid) bitmap(dst []byte, at, n int) (set int, err error) {
+	for n > 0 {
+		if h.left == 0 {
+			if err := h.next(); err != nil {
+				return 0, err
+			}
+		}
+		k := min(n, h.left)
+		if h.repeat {
+			if h.value > 1 {
+				return 0, badf("a definition level of %d in a flat column", h.value)
+			}
+			setBits(dst, at, k, h.value == 1)
+			set += k * int(h.value)
+		} else {
+			copyBits(dst, at, h.packed[:cap(h.packed)], h.done, k)
+			set += countBits(dst, at, k)
+			h.done += k
+		}
+		h.left -= k
+		at += k
+		n -= k
+	}
+	return set, nil
+}
+
+// setBits sets or clears n bits from bit at on.
+func setBits(dst []byte, at, n int, v bool) {
+	for ; n > 0 && at%8 != 0; at, n = at+1, n-1 {
+		putBit(dst, at, v)
+	}
+	fill := byte(0)
+	if v {
+		fill = 0xff
+	}
+	whole := dst[at/8 : at/8+n/8]
+	for i := range whole {
+		whole[i] = fill
+	}
+	at, n = at+n&^7, n&7
+	for i := range n {
+		putBit(dst, at+i, v)
+	}
+}
+
+func putBit(dst []byte, i int, v bool) {
+	if v {
+		dst[i/8] |= 1 << (i % 8)
+	} else {
+		dst[i/8] &^= 1 << (i % 8)
+	}
+}
+
+// copyBits copies n bits from bit from of src to bit at of dst. src must have
+// eight bytes behind its last one.
+func copyBits(dst []byte, at int, src []byte, from, n int) {
+	for ; n > 0 && at%8 != 0; at, from, n = at+1, from+1, n-1 {
+		putBit(dst, at, src[from/8]>>(from%8)&1 != 0)
+	}
+	s, shift := src[from/8:], from%8
+	d := dst[at/8:]
+	i := 0
+	for ; n >= 32; n, i = n-32, i+4 {
+		binary.LittleEndian.PutUint32(d[i:], uint32(binary.LittleEndian.Uint64(s[i:])>>shift))
+	}
+	if n > 0 {
+		rest := uint32(binary.LittleEndian.Uint64(s[i:]) >> shift)
+		for j := range n {
+			putBit(d, 8*i+j, rest>>j&1 != 0)
+		}
+	}
+}
+
+// countBits counts the set bits of n bits from bit at on.
+func countBits(b []byte, at, n int) (set int) {
+	for ; n > 0 && at%8 != 0; at, n = at+1, n-1 {
+		set += int(b[at/8] >> (at % 8) & 1)
+	}
+	i := at / 8
+	for ; n >= 64; n, i = n-64, i+8 {
+		set += bits.OnesCount64(binary.LittleEndian.Uint64(b[i:]))
+	}
+	for j := range n {
+		set += int(b[i+j/8] >> (j % 8) & 1)
+	}
+	return set
+}

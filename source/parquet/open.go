@@ -1,0 +1,286 @@
+package parquet
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/dustin/go-humanize"
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/source"
+	"golang.org/x/sync/errgroup"
+)
+
+// OpenOptions says how files are opened.
+type OpenOptions struct {
+	// Threads bounds the footers that are read at a time; 0 means GOMAXPROCS.
+	Threads int
+}
+
+// Table is the files of one scan as one table. It implements source.Table and
+// holds no file open.
+type Table struct {
+	schema  *gpu.Schema
+	files   []*file
+	refused []refusal
+	rows    int64
+}
+
+var _ source.Table = (*Table)(nil)
+
+// Open reads the footers of the files that the paths name. A path is a file, a
+// glob pattern, or a directory, whose *.parquet files are taken at any depth;
+// names that start with a dot or an underscore are left out. The order is that
+// of the paths, sorted by name within each.
+//
+// A path that cannot be read is an error of package os; content that is wrong,
+// or files whose schemas differ, are a source.ErrData. Columns match by name; a
+// column that is optional in one file is nullable in the table.
+func Open(paths []string, opt OpenOptions) (*Table, error) {
+	names, err := expand(paths)
+	if err != nil {
+		return nil, err
+	}
+	threads := opt.Threads
+	if threads <= 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	type footer struct {
+		columns []leaf
+		refused []refusal
+	}
+	t := &Table{files: make([]*file, len(names))}
+	footers := make([]footer, len(names))
+	var g errgroup.Group
+	g.SetLimit(threads)
+	for i, name := range names {
+		g.Go(func() (err error) {
+			f := &footers[i]
+			t.files[i], f.columns, f.refused, err = readFile(name)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	t.schema = &gpu.Schema{}
+	for _, c := range footers[0].columns {
+		t.schema.Fields = append(t.schema.Fields, c.field)
+	}
+	t.refused = footers[0].refused
+	var faults []error
+	for i, f := range t.files {
+		t.rows += f.rows
+		faults = append(faults, t.adopt(f, footers[i].columns, footers[i].refused)...)
+	}
+	if len(faults) > 0 {
+		return nil, fmt.Errorf("%w: the files do not have one schema: %w", source.ErrData, errors.Join(faults...))
+	}
+	return t, nil
+}
+
+// adopt brings the columns of a file into the order of the table's schema and
+// reports how they differ from it.
+func (t *Table) adopt(f *file, columns []leaf, refused []refusal) (faults []error) {
+	first := t.files[0].path
+	byName := make(map[string]int, len(columns))
+	for i, c := range columns {
+		byName[c.field.Name] = i
+	}
+	f.cols = make([]leaf, t.schema.Len())
+	order := make([]int, t.schema.Len())
+	for i := range t.schema.Fields {
+		want := &t.schema.Fields[i]
+		j, ok := byName[want.Name]
+		if !ok {
+			faults = append(faults, fmt.Errorf("%s has no column %q that can be read, but %s has", f.path, want.Name, first))
+			continue
+		}
+		delete(byName, want.Name)
+		f.cols[i], order[i] = columns[j], j
+		if got := columns[j].field.Type; got != want.Type {
+			faults = append(faults, fmt.Errorf("%s: column %q is %v, in %s it is %v", f.path, want.Name, got, first, want.Type))
+		}
+		want.Nullable = want.Nullable || columns[j].optional
+	}
+	for _, c := range columns {
+		if _, extra := byName[c.field.Name]; extra {
+			faults = append(faults, fmt.Errorf("%s has a column %q, but %s has none that can be read", f.path, c.field.Name, first))
+		}
+	}
+	if len(faults) > 0 {
+		return faults
+	}
+	for g := range f.groups {
+		chunks := make([]chunk, len(order))
+		for i, j := range order {
+			chunks[i] = f.groups[g].chunks[j]
+		}
+		f.groups[g].chunks = chunks
+	}
+	for _, r := range refused {
+		if !slices.ContainsFunc(t.refused, func(q refusal) bool { return q.name == r.name }) {
+			t.refused = append(t.refused, r)
+		}
+	}
+	return nil
+}
+
+// expand lists the files that paths name.
+func expand(paths []string) ([]string, error) {
+	if len(paths) == 0 {
+		return nil, errors.New("no Parquet file is named: give a file, a glob pattern or a directory")
+	}
+	var out []string
+	for _, p := range paths {
+		names, err := expandOne(p)
+		if err != nil {
+			return nil, err
+		}
+		if len(names) == 0 {
+			return nil, &fs.PathError{Op: "find Parquet files in", Path: p, Err: fs.ErrNotExist}
+		}
+		out = append(out, names...)
+	}
+	return out, nil
+}
+
+func expandOne(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir():
+		return walk(path)
+	case err == nil:
+		return []string{path}, nil
+	case !strings.ContainsAny(path, "*?["):
+		return nil, err
+	}
+	matches, err := filepath.Glob(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	var out []string
+	for _, m := range matches {
+		if info, err := os.Stat(m); err == nil && info.IsDir() {
+			inside, err := walk(m)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, inside...)
+			continue
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+// walk lists the *.parquet files below a directory, in order of name.
+func walk(root string) (out []string, err error) {
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		hidden := path != root && (strings.HasPrefix(d.Name(), ".") || strings.HasPrefix(d.Name(), "_"))
+		switch {
+		case hidden && d.IsDir():
+			return filepath.SkipDir
+		case !hidden && !d.IsDir() && strings.EqualFold(filepath.Ext(path), ".parquet"):
+			out = append(out, path)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Schema implements source.Table.
+func (t *Table) Schema() *gpu.Schema { return t.schema }
+
+// Rows implements source.Table.
+func (t *Table) Rows() int64 { return t.rows }
+
+// Nested lists the columns of the files that are lists, maps or structs, which
+// cannot be read.
+func (t *Table) Nested() []string {
+	var out []string
+	for _, r := range t.refused {
+		if r.nested {
+			out = append(out, r.name)
+		}
+	}
+	return out
+}
+
+// Unreadable says why a column that is in the files is not in the schema: it is
+// nested, or has a type that is not supported.
+func (t *Table) Unreadable(name string) (reason string, ok bool) {
+	for _, r := range t.refused {
+		if r.name == name {
+			return r.reason, true
+		}
+	}
+	return "", false
+}
+
+// Describe implements source.Table.
+func (t *Table) Describe() string {
+	size, groups := int64(0), 0
+	for _, f := range t.files {
+		size += f.size
+		groups += len(f.groups)
+	}
+	what := t.files[0].path
+	if n := len(t.files); n > 1 {
+		what += fmt.Sprintf(" and %d more files", n-1)
+	}
+	return fmt.Sprintf("%s (%s rows, %d row groups, %s)", what, humanize.Comma(t.rows), groups, humanize.IBytes(uint64(size)))
+}
+
+// Close implements source.Table.
+func (t *Table) Close() error { return nil }
+
+// handle opens a file when the first cursor needs it and closes it after the
+// last one, so that the files open are bounded by the cursors, not the table.
+type handle struct {
+	path string
+	size int64
+	mu   sync.Mutex
+	file *os.File
+	refs int
+}
+
+func (h *handle) acquire() (*os.File, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.refs == 0 {
+		f, err := os.Open(h.path)
+		if err != nil {
+			return nil, err
+		}
+		info, err := f.Stat()
+		if err == nil && info.Size() != h.size {
+			err = fmt.Errorf("%s: %w", h.path, badf("it had %d bytes when the scan was planned and now has %d", h.size, info.Size()))
+		}
+		if err != nil {
+			f.Close()
+			return nil, err
+		}
+		h.file = f
+	}
+	h.refs++
+	return h.file, nil
+}
+
+func (h *handle) release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.refs--; h.refs == 0 {
+		h.file.Close()
+		h.file = nil
+	}
+}

@@ -1,0 +1,66 @@
+package parquet
+
+import (
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/source"
+)
+
+// prune returns the rows of a row group that the predicates may be true for, as
+// ranges in order.
+func (f *file) prune(group int, schema *gpu.Schema, predicates []source.Predicate) []rowRange {
+	g := &f.groups[group]
+	if g.rows == 0 {
+		return nil
+	}
+	for _, p := range predicates {
+		if f.refuted(g, p) {
+			return nil
+		}
+	}
+	return []rowRange{{0, g.rows}}
+}
+
+// refuted says whether the statistics of a row group prove that the predicate
+// is true for none of its rows.
+func (f *file) refuted(g *rowGroup, p source.Predicate) bool {
+	s := &g.chunks[p.Column].stats
+	switch {
+	case p.Op == source.IsNull:
+		return s.nulls == 0
+	case s.nulls == g.rows:
+		return true // nothing but nulls: no comparison is true
+	case p.Op == source.IsNotNull || !s.hasRange:
+		return false
+	}
+	lo, hi, ok := f.cols[p.Column].bounds(s.min, s.max)
+	return ok && excludes(p, lo, hi)
+}
+
+// excludes says whether no value in [lo, hi] makes the comparison true.
+func excludes(p source.Predicate, lo, hi gpu.Scalar) bool {
+	for _, v := range p.Values {
+		if !v.Valid {
+			continue // a comparison with null is never true
+		}
+		if v.Type.Kind != lo.Type.Kind {
+			return false
+		}
+		out := false
+		switch p.Op {
+		case source.Eq, source.In:
+			out = v.Compare(lo) < 0 || v.Compare(hi) > 0
+		case source.Lt:
+			out = lo.Compare(v) >= 0
+		case source.Le:
+			out = lo.Compare(v) > 0
+		case source.Gt:
+			out = hi.Compare(v) <= 0
+		case source.Ge:
+			out = hi.Compare(v) < 0
+		}
+		if !out {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,341 @@
+package parquet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/source"
+)
+
+// defaultStrideRows is the rows of a stride when the scan does not say.
+const defaultStrideRows = 1 << 17
+
+// Scan implements source.Table.
+func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader, error) {
+	if opt.Lease == nil {
+		return nil, errors.New("a scan of Parquet files needs a lease for its strides")
+	}
+	for _, c := range opt.Columns {
+		if c < 0 || c >= t.schema.Len() {
+			return nil, fmt.Errorf("a scan asks for column %d of %d", c, t.schema.Len())
+		}
+	}
+	target := opt.StrideRows
+	if target <= 0 {
+		target = defaultStrideRows
+	}
+	threads := opt.Threads
+	if threads <= 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	inflight := opt.Inflight
+	if inflight <= 0 {
+		inflight = 2 * threads
+	}
+	r := &reader{
+		columns: opt.Columns, lease: opt.Lease, inflight: inflight,
+		plan:   t.planScan(opt, min(target, gpu.MaxRows)),
+		schema: &gpu.Schema{Fields: make([]gpu.Field, len(opt.Columns))},
+		carry:  make([]*cursor, len(opt.Columns)),
+	}
+	for i, c := range opt.Columns {
+		r.schema.Fields[i] = t.schema.Fields[c]
+	}
+	r.work.L, r.ready.L = &r.mu, &r.mu
+	r.mu.Lock()
+	for range inflight {
+		r.admit()
+	}
+	r.mu.Unlock()
+	r.unwatch = context.AfterFunc(ctx, func() { r.fail(context.Cause(ctx)) })
+	for range min(threads, len(r.plan.strides)*len(opt.Columns)) {
+		r.workers.Add(1)
+		go r.decode()
+	}
+	return r, nil
+}
+
+// reader is one scan. Its tasks are the strides × columns of the plan, run by
+// workers in the order in which they become ready.
+type reader struct {
+	schema   *gpu.Schema
+	columns  []int
+	lease    *gpu.Lease
+	plan     scanPlan
+	inflight int
+	unwatch  func() bool
+	workers  sync.WaitGroup
+
+	bytesRead atomic.Int64
+	rowsRead  atomic.Int64
+
+	mu     sync.Mutex
+	work   sync.Cond // a task became ready, or the scan ends
+	ready  sync.Cond // the next stride is complete, or the scan ends
+	tasks  []task    // ready to run, in order
+	open   []*decoding
+	first  int // stride of open[0], the next that Read returns
+	err    error
+	carry  []*cursor // by column, handed from a stride to the next
+	idle   []*cursor
+	closed bool
+}
+
+// task decodes one column of one stride.
+type task struct{ stride, column int }
+
+// decoding is a stride that was admitted and not yet read.
+type decoding struct {
+	cols    []gpu.Column
+	done    []bool
+	waiting []bool // for the task of the same column in the stride before
+	left    int
+}
+
+// admit starts the next stride of the plan. The lock is held.
+func (r *reader) admit() {
+	s := r.first + len(r.open)
+	if s >= len(r.plan.strides) || r.err != nil {
+		return
+	}
+	n := len(r.columns)
+	d := &decoding{cols: make([]gpu.Column, n), done: make([]bool, n), waiting: make([]bool, n), left: n}
+	var before *decoding
+	if r.plan.strides[s].continues && len(r.open) > 0 {
+		before = r.open[len(r.open)-1]
+	}
+	r.open = append(r.open, d)
+	for c := range n {
+		if before != nil && !before.done[c] {
+			d.waiting[c] = true
+			continue
+		}
+		r.tasks = append(r.tasks, task{s, c})
+	}
+	r.work.Broadcast()
+}
+
+// decode runs tasks until the scan ends.
+func (r *reader) decode() {
+	defer r.workers.Done()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		for len(r.tasks) == 0 && r.err == nil && !r.allStarted() {
+			r.work.Wait()
+		}
+		if r.err != nil || len(r.tasks) == 0 {
+			return
+		}
+		t := r.tasks[0]
+		r.tasks = r.tasks[1:]
+		cur := r.carry[t.column]
+		r.carry[t.column] = nil
+		if cur == nil {
+			cur = r.spare()
+		}
+		r.mu.Unlock()
+		col, err := r.run(t, cur)
+		r.mu.Lock()
+		r.finish(t, cur, col, err)
+	}
+}
+
+// allStarted says that no task will become ready any more. The lock is held.
+func (r *reader) allStarted() bool {
+	if r.first+len(r.open) < len(r.plan.strides) {
+		return false
+	}
+	for _, d := range r.open {
+		if slices.Contains(d.waiting, true) {
+			return false
+		}
+	}
+	return true
+}
+
+// spare returns a cursor without a chunk. The lock is held.
+func (r *reader) spare() *cursor {
+	if n := len(r.idle); n > 0 {
+		c := r.idle[n-1]
+		r.idle = r.idle[:n-1]
+		return c
+	}
+	return &cursor{lease: r.lease, read: &r.bytesRead}
+}
+
+// run decodes a column of a stride.
+func (r *reader) run(t task, cur *cursor) (col gpu.Column, err error) {
+	plan := &r.plan.strides[t.stride]
+	column := r.columns[t.column]
+	field := r.schema.Fields[t.column]
+	b := builder{lease: r.lease, t: field.Type, rows: plan.rows}
+	at := place{column: field.Name, rowGroup: -1}
+	defer func() {
+		if err != nil {
+			b.discard()
+			if !errors.Is(err, gpu.ErrBudget) {
+				err = at.wrap(err)
+			}
+		}
+	}()
+	defer guard(&err)
+	row := 0
+	for _, s := range plan.segments {
+		at.path, at.rowGroup = s.file.path, s.group
+		if cur.file != s.file || cur.group != s.group {
+			cur.close()
+			g := &s.file.groups[s.group]
+			if err := cur.open(s.file, s.file.cols[column], s.group, &g.chunks[column], g.rows); err != nil {
+				return col, err
+			}
+		}
+		if err := cur.skip(s.from - cur.row); err != nil {
+			return col, err
+		}
+		n := int(s.to - s.from)
+		if err := b.read(cur, row, n); err != nil {
+			return col, err
+		}
+		cur.row = s.to
+		row += n
+	}
+	return b.column()
+}
+
+// finish records the outcome of a task. The lock is held.
+func (r *reader) finish(t task, cur *cursor, col gpu.Column, err error) {
+	i := t.stride - r.first
+	next := t.stride + 1
+	handOn := next < len(r.plan.strides) && r.plan.strides[next].continues
+	switch {
+	case err != nil || r.closed:
+		cur.close()
+		r.idle = append(r.idle, cur)
+	case handOn:
+		r.carry[t.column] = cur
+	default:
+		cur.close()
+		r.idle = append(r.idle, cur)
+	}
+	if err != nil {
+		r.stop(err)
+		return
+	}
+	if r.closed {
+		col.Release()
+		return
+	}
+	d := r.open[i]
+	d.cols[t.column], d.done[t.column] = col, true
+	d.left--
+	if d.left == 0 && i == 0 {
+		r.ready.Broadcast()
+	}
+	if i+1 < len(r.open) && r.open[i+1].waiting[t.column] {
+		r.open[i+1].waiting[t.column] = false
+		r.tasks = append(r.tasks, task{next, t.column})
+		r.work.Signal()
+	}
+	if r.allStarted() {
+		r.work.Broadcast() // those who wait have nothing to wait for
+	}
+}
+
+// stop ends the scan with its first error. The lock is held.
+func (r *reader) stop(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+	r.work.Broadcast()
+	r.ready.Broadcast()
+}
+
+func (r *reader) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stop(err)
+}
+
+// Schema implements source.Reader.
+func (r *reader) Schema() *gpu.Schema { return r.schema }
+
+// Read implements source.Reader.
+func (r *reader) Read(ctx context.Context) (*gpu.Stride, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	defer context.AfterFunc(ctx, func() { r.fail(context.Cause(ctx)) })()
+	s, err := r.next()
+	if err == io.EOF {
+		r.end()
+	}
+	return s, err
+}
+
+// next waits for the next stride.
+func (r *reader) next() (*gpu.Stride, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.err == nil && len(r.open) > 0 && r.open[0].left > 0 {
+		r.ready.Wait()
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	if len(r.open) == 0 {
+		r.err = io.EOF
+		return nil, r.err
+	}
+	s := &gpu.Stride{Schema: r.schema, Cols: r.open[0].cols, Rows: r.plan.strides[r.first].rows}
+	r.open = r.open[1:]
+	r.first++
+	r.admit()
+	r.rowsRead.Add(int64(s.Rows))
+	return s, nil
+}
+
+// Progress implements source.Reader.
+func (r *reader) Progress() source.Progress {
+	p := r.plan.progress
+	p.RowsRead, p.BytesRead = r.rowsRead.Load(), r.bytesRead.Load()
+	return p
+}
+
+// end stops the workers and gives back everything that was not read.
+func (r *reader) end() {
+	r.unwatch()
+	r.mu.Lock()
+	if r.err == nil {
+		r.err = errors.New("the scan is closed")
+	}
+	r.closed = true
+	r.work.Broadcast()
+	r.ready.Broadcast()
+	r.mu.Unlock()
+	r.workers.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, d := range r.open {
+		gpu.ReleaseColumns(d.cols)
+	}
+	for _, c := range append(r.carry, r.idle...) {
+		if c != nil {
+			c.free()
+		}
+	}
+	r.open, r.carry, r.idle, r.tasks = nil, nil, nil, nil
+}
+
+// Close implements source.Reader.
+func (r *reader) Close() error {
+	r.end()
+	return nil
+}

@@ -1,0 +1,268 @@
+package parquet
+
+import (
+	"fmt"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/parquet-go/parquet-go/deprecated"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// maxSchemaDepth bounds the nesting of a schema that is walked at all.
+const maxSchemaDepth = 64
+
+// leaf is a flat column of one file: what it is to SQL and how it is stored.
+type leaf struct {
+	field    gpu.Field
+	leaf     int // position among the leaves of the file's schema
+	physical format.Type
+	length   int // bytes of a FIXED_LEN_BYTE_ARRAY value
+	optional bool
+}
+
+// legacyOrder says whether the deprecated min and max of statistics, which
+// compare as signed values, are in the order of the column's type.
+func (c leaf) legacyOrder() bool {
+	switch c.physical {
+	case format.Boolean, format.Int32, format.Int64, format.Float, format.Double:
+		return !c.field.Type.IsUnsigned()
+	}
+	return false
+}
+
+// refusal is a column that cannot be read, and why.
+type refusal struct {
+	name, reason string
+	nested       bool
+}
+
+// readSchema lists the flat columns of a schema, the top-level columns that
+// cannot be read, and the number of leaves.
+func readSchema(elements []format.SchemaElement) (columns []leaf, refused []refusal, leaves int, err error) {
+	if len(elements) == 0 {
+		return nil, nil, 0, badf("the footer has no schema")
+	}
+	w := schemaWalk{elements: elements, next: 1}
+	top := int(elements[0].NumChildren.V)
+	if top < 0 || top > len(elements)-1 {
+		return nil, nil, 0, badf("the schema claims %d columns in %d elements", top, len(elements)-1)
+	}
+	seen := make(map[string]bool, top)
+	for range top {
+		if w.next >= len(elements) {
+			return nil, nil, 0, badf("the schema ends early")
+		}
+		e := &elements[w.next]
+		if seen[e.Name] {
+			return nil, nil, 0, badf("the schema has two columns named %q", e.Name)
+		}
+		seen[e.Name] = true
+		first := w.leaves
+		if err := w.subtree(0); err != nil {
+			return nil, nil, 0, err
+		}
+		c := leaf{leaf: first, physical: e.Type.V, length: int(e.TypeLength.V), optional: e.RepetitionType.V == format.Optional}
+		if e.NumChildren.V > 0 || !e.Type.Valid || e.RepetitionType.V == format.Repeated {
+			refused = append(refused, refusal{e.Name, "it is nested (a list, map or struct); only flat columns can be read", true})
+			continue
+		}
+		t, reason := columnType(e)
+		if reason != "" {
+			refused = append(refused, refusal{e.Name, reason, false})
+			continue
+		}
+		c.field = gpu.Field{Name: e.Name, Type: t, Nullable: c.optional}
+		columns = append(columns, c)
+	}
+	if w.next != len(elements) {
+		return nil, nil, 0, badf("the schema has %d elements, its tree %d", len(elements), w.next)
+	}
+	return columns, refused, w.leaves, nil
+}
+
+// schemaWalk counts the leaves of a schema tree in depth-first order.
+type schemaWalk struct {
+	elements     []format.SchemaElement
+	next, leaves int
+}
+
+func (w *schemaWalk) subtree(depth int) error {
+	if w.next >= len(w.elements) {
+		return badf("the schema ends early")
+	}
+	if depth > maxSchemaDepth {
+		return badf("the schema is nested more than %d levels deep", maxSchemaDepth)
+	}
+	e := &w.elements[w.next]
+	w.next++
+	n := int(e.NumChildren.V)
+	if n < 0 || n > len(w.elements)-w.next {
+		return badf("column %q claims %d children", e.Name, n)
+	}
+	if n == 0 {
+		// A group without children has no leaf: it is no column of any type.
+		if e.Type.Valid {
+			w.leaves++
+		}
+		return nil
+	}
+	for range n {
+		if err := w.subtree(depth + 1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// columnType maps a flat column to its type, or says why it cannot be read. The
+// logical type decides, then the older converted type, then the physical one.
+func columnType(e *format.SchemaElement) (t gpu.Type, reason string) {
+	physical := e.Type.V
+	if l := e.LogicalType.Value; l != nil {
+		return logicalType(l, physical, int(e.TypeLength.V))
+	}
+	if e.ConvertedType.Valid {
+		return convertedType(e, physical)
+	}
+	switch physical {
+	case format.Boolean:
+		return gpu.Of(gpu.Bool), ""
+	case format.Int32:
+		return gpu.Of(gpu.Int32), ""
+	case format.Int64:
+		return gpu.Of(gpu.Int64), ""
+	case format.Int96:
+		return gpu.TimestampOf(gpu.Nanosecond, false), ""
+	case format.Float:
+		return gpu.Of(gpu.Float32), ""
+	case format.Double:
+		return gpu.Of(gpu.Float64), ""
+	case format.ByteArray:
+		return gpu.Of(gpu.Binary), ""
+	case format.FixedLenByteArray:
+		return fixedBinary(int(e.TypeLength.V))
+	}
+	return t, fmt.Sprintf("its physical type %d is unknown", physical)
+}
+
+func fixedBinary(length int) (gpu.Type, string) {
+	if length <= 0 || length > 1<<24 {
+		return gpu.Type{}, fmt.Sprintf("its values have an impossible length of %d bytes", length)
+	}
+	return gpu.Of(gpu.Binary), ""
+}
+
+func logicalType(l format.LogicalTypeValue, physical format.Type, length int) (gpu.Type, string) {
+	mismatch := fmt.Sprintf("%v is not stored as %v", l, physical)
+	switch l := l.(type) {
+	case *format.StringType, *format.EnumType, *format.JsonType:
+		if physical == format.ByteArray {
+			return gpu.Of(gpu.String), ""
+		}
+	case *format.BsonType:
+		if physical == format.ByteArray {
+			return gpu.Of(gpu.Binary), ""
+		}
+	case *format.UUIDType:
+		if physical == format.FixedLenByteArray {
+			return fixedBinary(length)
+		}
+	case *format.DateType:
+		if physical == format.Int32 {
+			return gpu.Of(gpu.Date), ""
+		}
+	case *format.DecimalType:
+		return decimalType(int(l.Precision), int(l.Scale), physical, length)
+	case *format.IntType:
+		if t, ok := intType(int(l.BitWidth), l.IsSigned); ok && (physical == format.Int64) == (l.BitWidth == 64) &&
+			(physical == format.Int32 || physical == format.Int64) {
+			return t, ""
+		}
+	case *format.TimeType:
+		if u, ok := unit(l.Unit.Value); ok && (physical == format.Int32 && u == gpu.Millisecond || physical == format.Int64 && u != gpu.Millisecond) {
+			return gpu.TimeOf(u), ""
+		}
+	case *format.TimestampType:
+		if u, ok := unit(l.Unit.Value); ok && physical == format.Int64 {
+			return gpu.TimestampOf(u, l.IsAdjustedToUTC), ""
+		}
+	default:
+		return gpu.Type{}, fmt.Sprintf("its type %v is not supported", l)
+	}
+	return gpu.Type{}, mismatch
+}
+
+func unit(u format.TimeUnitValue) (gpu.Unit, bool) {
+	switch u.(type) {
+	case *format.MilliSeconds:
+		return gpu.Millisecond, true
+	case *format.MicroSeconds:
+		return gpu.Microsecond, true
+	case *format.NanoSeconds:
+		return gpu.Nanosecond, true
+	}
+	return 0, false
+}
+
+func intType(bits int, signed bool) (gpu.Type, bool) {
+	kinds := map[int]gpu.Kind{8: gpu.Int8, 16: gpu.Int16, 32: gpu.Int32, 64: gpu.Int64}
+	k, ok := kinds[bits]
+	if ok && !signed {
+		k += gpu.Uint8 - gpu.Int8
+	}
+	return gpu.Of(k), ok
+}
+
+func decimalType(precision, scale int, physical format.Type, length int) (gpu.Type, string) {
+	if precision < 1 || precision > gpu.MaxPrecision || scale < 0 || scale > precision {
+		return gpu.Type{}, fmt.Sprintf("DECIMAL(%d,%d) is out of range: at most %d digits", precision, scale, gpu.MaxPrecision)
+	}
+	switch physical {
+	case format.FixedLenByteArray:
+		if _, reason := fixedBinary(length); reason != "" {
+			return gpu.Type{}, reason
+		}
+	case format.Int32, format.Int64, format.ByteArray:
+	default:
+		return gpu.Type{}, fmt.Sprintf("DECIMAL(%d,%d) is not stored as %v", precision, scale, physical)
+	}
+	return gpu.DecimalOf(precision, scale), ""
+}
+
+// convertedType maps the annotations of files that predate logical types. By
+// the specification their times and timestamps are in UTC.
+func convertedType(e *format.SchemaElement, physical format.Type) (gpu.Type, string) {
+	c := e.ConvertedType.V
+	var l format.LogicalTypeValue
+	micros := format.TimeUnit{Value: new(format.MicroSeconds)}
+	millis := format.TimeUnit{Value: new(format.MilliSeconds)}
+	switch c {
+	case deprecated.UTF8:
+		l = new(format.StringType)
+	case deprecated.Enum:
+		l = new(format.EnumType)
+	case deprecated.Json:
+		l = new(format.JsonType)
+	case deprecated.Bson:
+		l = new(format.BsonType)
+	case deprecated.Date:
+		l = new(format.DateType)
+	case deprecated.Decimal:
+		l = &format.DecimalType{Precision: e.Precision.V, Scale: e.Scale.V}
+	case deprecated.TimeMillis:
+		l = &format.TimeType{Unit: millis}
+	case deprecated.TimeMicros:
+		l = &format.TimeType{Unit: micros}
+	case deprecated.TimestampMillis:
+		l = &format.TimestampType{IsAdjustedToUTC: true, Unit: millis}
+	case deprecated.TimestampMicros:
+		l = &format.TimestampType{IsAdjustedToUTC: true, Unit: micros}
+	case deprecated.Uint8, deprecated.Uint16, deprecated.Uint32, deprecated.Uint64:
+		l = &format.IntType{BitWidth: 8 << (c - deprecated.Uint8)}
+	case deprecated.Int8, deprecated.Int16, deprecated.Int32, deprecated.Int64:
+		l = &format.IntType{BitWidth: 8 << (c - deprecated.Int8), IsSigned: true}
+	default:
+		return gpu.Type{}, fmt.Sprintf("its converted type %d is not supported", c)
+	}
+	return logicalType(l, physical, int(e.TypeLength.V))
+}

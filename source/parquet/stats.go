@@ -1,0 +1,128 @@
+package parquet
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/source"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// scalar decodes a bound of a column from its PLAIN encoding, as statistics
+// and page indexes hold it. It says no to what cannot be trusted as a bound.
+func (c leaf) scalar(b []byte) (gpu.Scalar, bool) {
+	t := c.field.Type
+	none := gpu.Scalar{}
+	if t.IsVar() {
+		if c.physical == format.FixedLenByteArray && len(b) > c.length {
+			return none, false
+		}
+		return gpu.Scalar{Type: t, Valid: true, Str: string(b)}, true
+	}
+	s := gpu.Scalar{Type: t, Valid: true}
+	switch c.physical {
+	case format.Boolean:
+		if len(b) != 1 {
+			return none, false
+		}
+		s.Int = gpu.Int128FromUint(uint64(b[0] & 1))
+	case format.Int32:
+		if len(b) != 4 {
+			return none, false
+		}
+		v := binary.LittleEndian.Uint32(b)
+		s.Int = gpu.Int128From(int64(int32(v)))
+		if t.IsUnsigned() {
+			s.Int = gpu.Int128FromUint(uint64(v))
+		}
+	case format.Int64:
+		if len(b) != 8 {
+			return none, false
+		}
+		v := binary.LittleEndian.Uint64(b)
+		s.Int = gpu.Int128From(int64(v))
+		if t.IsUnsigned() {
+			s.Int = gpu.Int128FromUint(v)
+		}
+	case format.Float:
+		if len(b) != 4 {
+			return none, false
+		}
+		s.Float = float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
+	case format.Double:
+		if len(b) != 8 {
+			return none, false
+		}
+		s.Float = math.Float64frombits(binary.LittleEndian.Uint64(b))
+	case format.ByteArray, format.FixedLenByteArray:
+		v, ok := bigEndian(b)
+		if len(b) == 0 || !ok {
+			return none, false
+		}
+		s.Int = v
+	default: // the order of INT96 bounds was never defined
+		return none, false
+	}
+	return s, true
+}
+
+// bounds decodes a pair of bounds. Bounds of floats do not cover NaN, which
+// SQL puts above all numbers, so the upper one is open.
+func (c leaf) bounds(lo, hi []byte) (from, to gpu.Scalar, ok bool) {
+	from, ok1 := c.scalar(lo)
+	to, ok2 := c.scalar(hi)
+	if !ok1 || !ok2 || from.Compare(to) > 0 {
+		return from, to, false
+	}
+	if c.field.Type.IsFloat() {
+		if math.IsNaN(from.Float) || math.IsNaN(to.Float) {
+			return from, to, false
+		}
+		to.Float = math.NaN()
+	}
+	return from, to, true
+}
+
+// Stats implements source.Table.
+func (t *Table) Stats(i int) source.ColumnStats {
+	var out source.ColumnStats
+	ranged := true
+	for _, f := range t.files {
+		c := f.cols[i]
+		for g := range f.groups {
+			group := &f.groups[g]
+			m := &group.chunks[i]
+			out.Bytes += m.rawSize
+			if m.stats.nulls < 0 {
+				out.Nulls = -1
+			} else if out.Nulls >= 0 {
+				out.Nulls += m.stats.nulls
+			}
+			if !ranged || group.rows == 0 || m.stats.nulls == group.rows {
+				continue
+			}
+			if ranged = m.stats.hasRange; !ranged {
+				continue
+			}
+			lo, hi, ok := c.bounds(m.stats.min, m.stats.max)
+			switch {
+			case !ok:
+				ranged = false
+			case !out.HasRange:
+				out.Min, out.Max, out.HasRange = lo, hi, true
+			default:
+				if lo.Compare(out.Min) < 0 {
+					out.Min = lo
+				}
+				if hi.Compare(out.Max) > 0 {
+					out.Max = hi
+				}
+			}
+		}
+	}
+	if !ranged {
+		out.HasRange, out.Min, out.Max = false, gpu.Scalar{}, gpu.Scalar{}
+	}
+	return out
+}
