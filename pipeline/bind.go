@@ -1,0 +1,464 @@
+package pipeline
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/source"
+)
+
+// binder makes the logical plan that a job says, literally: no rewriting. It
+// goes on after a fault; what depends on a faulty step is left out silently.
+type binder struct {
+	job    *Job
+	faults Faults
+	// named holds the relations so far; nil for one that has a fault.
+	named map[string]node
+}
+
+// bind returns the relation of the last step.
+func (b *binder) bind(tables map[string]source.Table) node {
+	b.named = map[string]node{}
+	for name := range b.job.Sources {
+		b.named[name] = nil
+		if t, ok := tables[name]; ok {
+			b.named[name] = newScan(name, t)
+		}
+	}
+	var last node
+	if len(b.job.Sources) == 1 {
+		for _, n := range b.named {
+			last = n
+		}
+	}
+	for i := range b.job.Steps {
+		s := stepBinder{binder: b, at: fmt.Sprintf("steps[%d]", i), name: b.job.stepName(i), step: &b.job.Steps[i]}
+		last = s.bind(last, i == 0)
+		b.named[s.name] = last
+	}
+	if len(b.job.Steps) == 0 && len(b.job.Sources) > 1 {
+		b.fault("steps", "", "the job has several sources but no steps; say what to do with them")
+		return nil
+	}
+	return last
+}
+
+func (b *binder) fault(path, step, format string, args ...any) {
+	b.faults = append(b.faults, &Fault{File: b.job.file, Place: b.job.at(path), Step: step, Msg: fmt.Sprintf(format, args...)})
+}
+
+// stepBinder binds one step.
+type stepBinder struct {
+	*binder
+	at, name string
+	step     *Step
+}
+
+func (s *stepBinder) bind(prev node, first bool) node {
+	in, ok := prev, true
+	switch {
+	case s.step.From != "":
+		in, ok = s.lookup(s.step.From, ".from")
+	case first && len(s.job.Sources) > 1:
+		s.faultf("", "the job has several sources, so its first step must say from which one it reads (from: %s)", strings.Join(sortedKeys(s.job.Sources), " or "))
+		ok = false
+	}
+	if !ok || in == nil {
+		s.lookUpOthers()
+		return nil
+	}
+	switch {
+	case s.step.Filter != "":
+		return s.filter(in)
+	case s.step.Select != nil:
+		return s.selection(in)
+	case s.step.Join != nil:
+		return s.join(in)
+	case s.step.Group != nil:
+		return s.group(in)
+	case s.step.Sort != nil:
+		return s.sort(in)
+	case s.step.Limit != nil:
+		return newLimit(s.name, in, s.step.Limit.Offset, s.step.Limit.Count)
+	}
+	return s.union(in)
+}
+
+// lookUpOthers reports unknown names in a step whose input has a fault.
+func (s *stepBinder) lookUpOthers() {
+	if s.step.Join != nil {
+		s.lookup(s.step.Join.With, ".join.with")
+	}
+	for i, name := range s.step.Union {
+		s.lookup(name, fmt.Sprintf(".union[%d]", i))
+	}
+}
+
+// faultf reports a fault of the step; sub is the path of the value in the step.
+func (s *stepBinder) faultf(sub, format string, args ...any) {
+	s.fault(s.at+sub, s.name, format, args...)
+}
+
+// lookup finds a source or an earlier step. It returns false after reporting an
+// unknown name, and nil with true for a relation that has a fault already.
+func (s *stepBinder) lookup(name, sub string) (node, bool) {
+	n, ok := s.named[name]
+	if !ok {
+		s.faultf(sub, "there is no source or earlier step named %q%s", name, didYouMean(name, keys(s.named)))
+	}
+	return n, ok
+}
+
+// parse parses and binds one expression; nil after a fault.
+func (s *stepBinder) expr(text string, scope *expr.Scope, sub string) *expr.Expr {
+	n, err := expr.Parse(text)
+	if err == nil {
+		var e *expr.Expr
+		if e, err = expr.Bind(n, scope); err == nil {
+			return e
+		}
+	}
+	s.faultf(sub, "%v", err)
+	return nil
+}
+
+// condition is expr for a BOOLEAN.
+func (s *stepBinder) condition(text string, scope *expr.Scope, sub string) *expr.Expr {
+	e := s.expr(text, scope, sub)
+	if e != nil && e.Type().Kind != gpu.Bool {
+		s.faultf(sub, "the condition %q is a value of type %v; a condition must be BOOLEAN, as in %q", text, e.Type(), text+" = …")
+		return nil
+	}
+	return e
+}
+
+func (s *stepBinder) filter(in node) node {
+	e := s.condition(s.step.Filter, scopeOf(in), ".filter")
+	if e == nil {
+		return nil
+	}
+	return newFilter(s.name, in, expr.Conjuncts(e))
+}
+
+func (s *stepBinder) selection(in node) node {
+	scope := scopeOf(in)
+	r := in.rel()
+	var exprs []*expr.Expr
+	var names, quals []string
+	ok := true
+	for i, c := range s.step.Select {
+		sub := fmt.Sprintf(".select[%d]", i)
+		if qualifier, star := starOf(c); star {
+			found := false
+			for j, f := range r.schema.Fields {
+				if qualifier == "" || strings.EqualFold(qualifier, r.quals[j]) {
+					exprs, names, quals = append(exprs, expr.Column(scope, j)), append(names, f.Name), append(quals, r.quals[j])
+					found = true
+				}
+			}
+			if !found {
+				s.faultf(sub, "%s matches no column: there is no source or step named %q here%s", c.Expr, qualifier, didYouMean(qualifier, r.quals))
+				ok = false
+			}
+			continue
+		}
+		text, name := splitAlias(c)
+		e := s.expr(text, scope, sub)
+		if e == nil {
+			ok = false
+			continue
+		}
+		qual := ""
+		if col, bare := e.IsColumn(); bare {
+			if name == "" {
+				name = r.schema.Fields[col].Name
+			}
+			if name == r.schema.Fields[col].Name {
+				qual = r.quals[col]
+			}
+		}
+		if name == "" {
+			name = text
+		}
+		exprs, names, quals = append(exprs, e), append(names, name), append(quals, qual)
+	}
+	if !ok || !s.distinct(names, ".select") {
+		return nil
+	}
+	return newProject(s.name, in, exprs, names, quals)
+}
+
+// distinct reports names that appear twice among the columns of a step.
+func (s *stepBinder) distinct(names []string, sub string) bool {
+	seen := map[string]bool{}
+	for _, n := range names {
+		if seen[strings.ToLower(n)] {
+			s.faultf(sub, "two columns are named %q; rename one with 'expression as name'", n)
+			return false
+		}
+		seen[strings.ToLower(n)] = true
+	}
+	return true
+}
+
+func (s *stepBinder) sort(in node) node {
+	scope := scopeOf(in)
+	var exprs []*expr.Expr
+	var keys []sortKey
+	for i, text := range s.step.Sort {
+		body, key, err := parseSortKey(text)
+		sub := fmt.Sprintf(".sort[%d]", i)
+		if err != nil {
+			s.faultf(sub, "%v", err)
+			return nil
+		}
+		e := s.expr(body, scope, sub)
+		if e == nil {
+			return nil
+		}
+		exprs, keys = append(exprs, e), append(keys, key)
+	}
+	wide, at := extend(in, exprs)
+	for i := range keys {
+		keys[i].column = at[i]
+	}
+	return restore(newSort(s.name, wide, keys, 0, -1), in)
+}
+
+// restore drops the columns that extend added behind those of in.
+func restore(n, in node) node {
+	if n.rel().schema.Len() == in.rel().schema.Len() {
+		return n
+	}
+	cols := make([]int, in.rel().schema.Len())
+	for i := range cols {
+		cols[i] = i
+	}
+	return pick(n, cols)
+}
+
+func (s *stepBinder) union(in node) node {
+	ins := []node{in}
+	for i, name := range s.step.Union {
+		n, _ := s.lookup(name, fmt.Sprintf(".union[%d]", i))
+		if n == nil {
+			return nil
+		}
+		if got, want := n.rel().schema.Len(), in.rel().schema.Len(); got != want {
+			s.faultf(fmt.Sprintf(".union[%d]", i), "%q has %d columns and the step's input has %d; a union needs as many on both sides", name, got, want)
+			return nil
+		}
+		ins = append(ins, n)
+	}
+	types := make([]gpu.Type, in.rel().schema.Len())
+	for c := range types {
+		types[c] = in.rel().schema.Fields[c].Type
+		for i, n := range ins[1:] {
+			f := n.rel().schema.Fields[c]
+			t, ok := expr.CommonType(types[c], f.Type)
+			if !ok {
+				s.faultf(fmt.Sprintf(".union[%d]", i), "column %d is %v here and %v in the step's input (%q); cast one of them", c+1, f.Type, types[c], in.rel().schema.Fields[c].Name)
+				return nil
+			}
+			types[c] = t
+		}
+	}
+	for i, n := range ins {
+		cast, err := castTo(n, types)
+		if err != nil {
+			s.faultf("", "%v", err)
+			return nil
+		}
+		ins[i] = cast
+	}
+	return newUnion(s.name, ins)
+}
+
+// castTo projects a node to columns of the given types.
+func castTo(in node, types []gpu.Type) (node, error) {
+	r := in.rel()
+	scope := scopeOf(in)
+	same := true
+	exprs := make([]*expr.Expr, len(types))
+	for i, t := range types {
+		exprs[i] = expr.Column(scope, i)
+		if r.schema.Fields[i].Type == t {
+			continue
+		}
+		var err error
+		if exprs[i], err = expr.Cast(exprs[i], t); err != nil {
+			return nil, fmt.Errorf("column %q: %w", r.schema.Fields[i].Name, err)
+		}
+		same = false
+	}
+	if same {
+		return in, nil
+	}
+	return newProject(r.step, in, exprs, r.schema.Names(), slices.Clone(r.quals)), nil
+}
+
+// groupCall is one aggregate call of a step, known by its text so that the same
+// call in two columns is computed once.
+type groupCall struct {
+	expr.AggregateCall
+	text string
+}
+
+func (s *stepBinder) group(in node) node {
+	g := s.step.Group
+	r := in.rel()
+	scope := scopeOf(in)
+	var exprs []*expr.Expr // keys, then arguments of aggregates
+	var names []string     // of the keys
+	ok := true
+	for i, c := range g.By {
+		text, name := splitAlias(c)
+		e := s.expr(text, scope, fmt.Sprintf(".group.by[%d]", i))
+		if e == nil {
+			ok = false
+			continue
+		}
+		if col, bare := e.IsColumn(); bare && name == "" {
+			name = r.schema.Fields[col].Name
+		}
+		if name == "" {
+			name = text
+		}
+		exprs, names = append(exprs, e), append(names, name)
+	}
+	var calls []groupCall
+	posts := make([]expr.Node, len(g.Aggregates))
+	uses := make([][]int, len(g.Aggregates)) // calls[uses[i][k]] is "$agg<k>" of column i
+	columns := slices.Clone(names)
+	for i, c := range g.Aggregates {
+		sub := fmt.Sprintf(".group.aggregates[%d]", i)
+		text, name := splitAlias(c)
+		if name == "" {
+			name = text
+		}
+		columns = append(columns, name)
+		n, err := expr.Parse(text)
+		var found []expr.AggregateCall
+		if err == nil {
+			found, posts[i], err = expr.BindAggregates(n, scope)
+		}
+		if err != nil {
+			s.faultf(sub, "%v", err)
+			ok = false
+			continue
+		}
+		for _, call := range found {
+			gc := groupCall{call, call.Kind.String()}
+			if call.Arg != nil {
+				gc.text += " " + call.Arg.String()
+			}
+			at := slices.IndexFunc(calls, func(c groupCall) bool { return c.text == gc.text })
+			if at < 0 {
+				at = len(calls)
+				calls = append(calls, gc)
+			}
+			uses[i] = append(uses[i], at)
+		}
+	}
+	if !ok || !s.distinct(columns, ".group") {
+		return nil
+	}
+	grouped := s.grouped(in, exprs, names, calls)
+	return s.afterGroup(grouped, columns, posts, uses)
+}
+
+// grouped computes keys and arguments below a group-by and returns it: the keys,
+// then one column a call.
+func (s *stepBinder) grouped(in node, exprs []*expr.Expr, names []string, calls []groupCall) *groupNode {
+	nkeys := len(exprs)
+	inputs := make([]int, len(calls))
+	for i, c := range calls {
+		inputs[i] = -1
+		if c.Arg != nil {
+			inputs[i] = len(exprs)
+			exprs = append(exprs, c.Arg)
+		}
+	}
+	wide, at := extend(in, exprs)
+	aggs := make([]aggregate, len(calls))
+	names = slices.Clone(names)
+	for i, c := range calls {
+		aggs[i] = aggregate{kind: c.Kind, input: -1, output: c.Output}
+		if inputs[i] >= 0 {
+			aggs[i].input = at[inputs[i]]
+		}
+		names = append(names, c.text)
+	}
+	return newGroup(s.name, wide, at[:nkeys], aggs, names)
+}
+
+// afterGroup computes the step's columns from keys and calls, as 100 * sum(a) / sum(b).
+func (s *stepBinder) afterGroup(g *groupNode, columns []string, posts []expr.Node, uses [][]int) node {
+	nkeys := len(g.keys)
+	whole := scopeOf(g)
+	var exprs []*expr.Expr
+	quals := slices.Clone(g.quals[:nkeys])
+	for i := range nkeys {
+		exprs = append(exprs, expr.Column(whole, i))
+	}
+	for i, post := range posts {
+		cols := make([]int, nkeys, nkeys+len(uses[i]))
+		scope := &expr.Scope{Schema: &gpu.Schema{}}
+		for k := range cols {
+			cols[k] = k
+		}
+		for _, u := range uses[i] {
+			cols = append(cols, nkeys+u)
+		}
+		for k, c := range cols {
+			f := g.schema.Fields[c]
+			if k >= nkeys {
+				f.Name = fmt.Sprintf("$agg%d", k-nkeys)
+			}
+			scope.Schema.Fields = append(scope.Schema.Fields, f)
+			scope.Ranges = append(scope.Ranges, whole.Ranges[c])
+			scope.Qualifiers = append(scope.Qualifiers, whole.Qualifiers[c])
+		}
+		e, err := expr.Bind(post, scope)
+		if err != nil {
+			s.faultf(fmt.Sprintf(".group.aggregates[%d]", i), "%v (a column here must be a group key or stand inside an aggregate)", err)
+			return nil
+		}
+		exprs, quals = append(exprs, e.Remap(func(c int) int { return cols[c] })), append(quals, "")
+	}
+	return newProject(s.name, g, exprs, columns, quals)
+}
+
+// tablesOf lists the scans below a node by source name.
+func tablesOf(n node, into map[string]source.Table) {
+	if s, ok := n.(*scanNode); ok {
+		maps.Copy(into, map[string]source.Table{s.step: s.table})
+	}
+	for _, in := range inputsOf(n) {
+		tablesOf(in, into)
+	}
+}
+
+func inputsOf(n node) []node {
+	switch n := n.(type) {
+	case *filterNode:
+		return []node{n.in}
+	case *projectNode:
+		return []node{n.in}
+	case *joinNode:
+		return []node{n.left, n.right}
+	case *groupNode:
+		return []node{n.in}
+	case *sortNode:
+		return []node{n.in}
+	case *limitNode:
+		return []node{n.in}
+	case *unionNode:
+		return n.ins
+	}
+	return nil
+}

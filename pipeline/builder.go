@@ -1,0 +1,146 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	sinkparquet "github.com/gstream/gstream/sink/parquet"
+	"github.com/gstream/gstream/source"
+)
+
+// Builder makes a job in Go. Each step reads the one before it unless From says
+// otherwise; mistakes are reported when the job is planned or run. A Builder is
+// used by one goroutine.
+type Builder struct {
+	job    Job
+	tables map[string]source.Table
+	target Target
+	from   string
+	errs   []error
+}
+
+// New starts a job.
+func New(name string) *Builder {
+	return &Builder{job: Job{Name: name, Sources: map[string]Source{}}, tables: map[string]source.Table{}}
+}
+
+// Read adds a source of Parquet files, globs and directories. The first step
+// reads the first source, unless From says otherwise.
+func (b *Builder) Read(name string, paths ...string) *Builder {
+	s := Source{}
+	for _, p := range paths {
+		s.Parquet = append(s.Parquet, Path(p))
+	}
+	return b.source(name, s)
+}
+
+// ReadTable adds a source that the caller brings, as one made by ArrowTable. The
+// plan closes it.
+func (b *Builder) ReadTable(name string, t source.Table) *Builder {
+	b.tables[name] = t
+	return b.source(name, Source{})
+}
+
+func (b *Builder) source(name string, s Source) *Builder {
+	if _, ok := b.job.Sources[name]; ok {
+		b.errs = append(b.errs, fmt.Errorf("two sources are named %q", name))
+	}
+	b.job.Sources[name] = s
+	if len(b.job.Sources) == 1 {
+		b.from = name
+	}
+	return b
+}
+
+// From makes the next step read a source or an earlier step.
+func (b *Builder) From(name string) *Builder {
+	b.from = name
+	return b
+}
+
+func (b *Builder) step(s Step) *Builder {
+	s.From, b.from = b.from, ""
+	b.job.Steps = append(b.job.Steps, s)
+	return b
+}
+
+// As names the last step.
+func (b *Builder) As(name string) *Builder {
+	if len(b.job.Steps) == 0 {
+		b.errs = append(b.errs, fmt.Errorf("As(%q): there is no step to name", name))
+		return b
+	}
+	b.job.Steps[len(b.job.Steps)-1].Name = name
+	return b
+}
+
+// Filter keeps the rows on which an SQL condition is true.
+func (b *Builder) Filter(condition string) *Builder { return b.step(Step{Filter: condition}) }
+
+// Select computes columns: "a", "a + b as c", "*".
+func (b *Builder) Select(columns ...string) *Builder { return b.step(Step{Select: toColumns(columns)}) }
+
+// Join joins with another source or step on SQL conditions, an inner join.
+func (b *Builder) Join(with string, on ...string) *Builder {
+	return b.JoinWith(Join{With: with, On: on})
+}
+
+// JoinWith joins as the options say.
+func (b *Builder) JoinWith(j Join) *Builder { return b.step(Step{Join: &j}) }
+
+// Group makes one row a group: keys, then columns such as "sum(x) as total".
+func (b *Builder) Group(by []string, aggregates ...string) *Builder {
+	return b.step(Step{Group: &Group{By: toColumns(by), Aggregates: toColumns(aggregates)}})
+}
+
+// Sort orders the rows: "a", "b desc nulls first".
+func (b *Builder) Sort(keys ...string) *Builder { return b.step(Step{Sort: keys}) }
+
+// Limit keeps the first count rows.
+func (b *Builder) Limit(count int64) *Builder { return b.step(Step{Limit: &Limit{Count: count}}) }
+
+// Union appends the rows of other sources or steps.
+func (b *Builder) Union(names ...string) *Builder { return b.step(Step{Union: names}) }
+
+// Write sends the result to a Parquet file.
+func (b *Builder) Write(path string, opt sinkparquet.Options) *Builder {
+	b.job.Output = Output{Parquet: Path(path), Options: opt}
+	return b
+}
+
+// WriteTo sends the result to a target of the caller's, as a Collector.
+func (b *Builder) WriteTo(t Target) *Builder {
+	b.target = t
+	return b
+}
+
+// Job returns the job as built so far.
+func (b *Builder) Job() *Job { return &b.job }
+
+// Plan binds and optimises the job.
+func (b *Builder) Plan() (*Plan, error) {
+	if err := errors.Join(b.errs...); err != nil {
+		return nil, Faults{{Msg: err.Error()}}
+	}
+	return newPlan(&b.job, b.tables, b.target)
+}
+
+// Run plans and executes the job.
+func (b *Builder) Run(ctx context.Context, opt RunOptions) (*Report, error) {
+	p, err := b.Plan()
+	if err != nil {
+		return nil, err
+	}
+	report, err := p.Run(ctx, opt)
+	return report, errors.Join(err, p.Close())
+}
+
+func toColumns(exprs []string) Columns {
+	out := make(Columns, len(exprs))
+	for i, e := range exprs {
+		out[i].Expr = strings.TrimSpace(e)
+	}
+	return out
+}

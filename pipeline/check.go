@@ -1,0 +1,71 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/gstream/gstream/source"
+)
+
+// check lists what is wrong with the form of a job, before anything is opened.
+// Sources in own are brought by a Go caller and need no files.
+func (j *Job) check(own map[string]source.Table) Faults {
+	var faults Faults
+	add := func(step, path, format string, args ...any) {
+		faults = append(faults, &Fault{File: j.file, Place: j.at(path), Step: step, Msg: fmt.Sprintf(format, args...)})
+	}
+	if len(j.Sources) == 0 {
+		add("", "sources", "the job has no sources")
+	}
+	for _, name := range sortedKeys(j.Sources) {
+		if own[name] == nil && len(j.Sources[name].Parquet) == 0 {
+			add(name, "sources."+name, "the source names no files")
+		}
+	}
+	seen := map[string]string{}
+	for i := range j.Steps {
+		s := &j.Steps[i]
+		path := fmt.Sprintf("steps[%d]", i)
+		name := j.stepName(i)
+		if _, ok := j.Sources[s.Name]; ok && s.Name != "" {
+			add(name, path+".name", "a source has the same name")
+		} else if other, ok := seen[name]; ok {
+			add(name, path+".name", "%s has the same name", other)
+		}
+		seen[name] = fmt.Sprintf("step %d", i+1)
+		switch v := s.verbs(); {
+		case len(v) == 0:
+			add(name, path, "the step does nothing; give it one of filter, select, join, group, sort, limit or union")
+		case len(v) > 1:
+			add(name, path, "the step has %s; a step does one thing, so make it %d steps", strings.Join(v, " and "), len(v))
+		}
+		if jn := s.Join; jn != nil {
+			switch {
+			case jn.With == "":
+				add(name, path+".join", "the join does not say with what")
+			case len(jn.On) == 0 && len(jn.Using) == 0:
+				add(name, path+".join", "the join has no condition; give it on or using")
+			}
+			if jn.Build == "left" && jn.Kind != "" && jn.Kind != "inner" {
+				add(name, path+".join.build", "a %s join can only build its right side", jn.Kind)
+			}
+		}
+		if g := s.Group; g != nil && len(g.By) == 0 && len(g.Aggregates) == 0 {
+			add(name, path+".group", "the group has neither keys nor aggregates")
+		}
+		if l := s.Limit; l != nil && (l.Count < 0 || l.Offset < 0) {
+			add(name, path+".limit", "count and offset cannot be negative")
+		}
+	}
+	return faults
+}
+
+// asFaults returns the faults in err, or one fault that wraps it.
+func asFaults(err error) Faults {
+	var fs Faults
+	if errors.As(err, &fs) {
+		return fs
+	}
+	return Faults{{Msg: err.Error(), Err: err}}
+}

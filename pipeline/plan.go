@@ -1,0 +1,136 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/source"
+	sourceparquet "github.com/gstream/gstream/source/parquet"
+)
+
+// Plan is a job that has been bound to its tables and optimised. It is immutable
+// and may be explained and run any number of times until Close.
+type Plan struct {
+	job    *Job
+	tables map[string]source.Table
+	root   *stage
+	// arrange puts the root's columns into the order of the output.
+	arrange []int
+	schema  *gpu.Schema
+	output  Target
+}
+
+// NewPlan opens the sources of a job, checks everything that can be checked
+// without reading rows and decides how to run it. The error is Faults; match it
+// with errors.Is and ErrJob, source.ErrData or the operating system's errors.
+func NewPlan(job *Job) (*Plan, error) { return newPlan(job, nil, nil) }
+
+// newPlan also takes tables and a target that Go callers bring themselves.
+func newPlan(job *Job, own map[string]source.Table, target Target) (_ *Plan, err error) {
+	p := &Plan{job: job, tables: map[string]source.Table{}, output: target}
+	defer func() {
+		if err != nil {
+			p.Close()
+		}
+	}()
+	faults := job.check(own)
+	if target == nil {
+		p.output = &parquetTarget{path: string(job.Output.Parquet), opt: job.Output.Options}
+		faults = append(faults, job.checkOutput()...)
+	}
+	faults = append(faults, p.open(own)...)
+	b := &binder{job: job}
+	logical := b.bind(p.tables)
+	if faults = append(faults, b.faults...); len(faults) > 0 {
+		slices.SortStableFunc(faults, func(a, b *Fault) int { return a.Line - b.Line })
+		return nil, faults
+	}
+	p.schema = logical.rel().schema
+	if f := job.checkNames(p.schema); f != nil {
+		return nil, Faults{f}
+	}
+	root, lay, err := lower(optimize(logical), allOf(p.schema.Len()))
+	if err != nil {
+		return nil, job.placed(asFaults(err))
+	}
+	p.root, p.arrange = root, lay
+	return p, nil
+}
+
+func allOf(n int) needs { return slices.Repeat(needs{true}, n) }
+
+// open opens every source, all of them before it gives up.
+func (p *Plan) open(own map[string]source.Table) (faults Faults) {
+	for name, t := range own {
+		p.tables[name] = t
+	}
+	for _, name := range sortedKeys(p.job.Sources) {
+		s := p.job.Sources[name]
+		if own[name] != nil || len(s.Parquet) == 0 {
+			continue
+		}
+		paths := make([]string, len(s.Parquet))
+		for i, path := range s.Parquet {
+			paths[i] = string(path)
+		}
+		t, err := sourceparquet.Open(paths, sourceparquet.OpenOptions{})
+		if err != nil {
+			faults = append(faults, &Fault{File: p.job.file, Place: p.job.at("sources." + name), Step: name, Msg: err.Error(), Err: err})
+			continue
+		}
+		p.tables[name] = t
+	}
+	return faults
+}
+
+// Close closes the sources.
+func (p *Plan) Close() error {
+	var errs []error
+	for _, name := range sortedKeys(p.tables) {
+		errs = append(errs, p.tables[name].Close())
+	}
+	p.tables = nil
+	return errors.Join(errs...)
+}
+
+// Schema returns the columns of the result.
+func (p *Plan) Schema() *gpu.Schema { return p.schema }
+
+func (j *Job) checkOutput() (faults Faults) {
+	if j.Output.Parquet == "" {
+		faults = append(faults, &Fault{File: j.file, Place: j.at("output"), Msg: "the job has no output; give it output: {parquet: PATH}"})
+	}
+	opt := j.Output.Options
+	opt.EnsureDefaults()
+	if err := opt.Validate(); err != nil {
+		faults = append(faults, &Fault{File: j.file, Place: j.at("output"), Step: "output", Msg: err.Error()})
+	}
+	return faults
+}
+
+// checkNames refuses an output with two columns of one name.
+func (j *Job) checkNames(s *gpu.Schema) *Fault {
+	seen := map[string]bool{}
+	for _, name := range s.Names() {
+		if seen[name] {
+			return &Fault{File: j.file, Place: j.at(fmt.Sprintf("steps[%d]", len(j.Steps)-1)), Step: "output",
+				Msg: fmt.Sprintf("two columns are named %q; name them apart in a select step", name)}
+		}
+		seen[name] = true
+	}
+	return nil
+}
+
+// placed adds to faults of steps where these stand in the job file.
+func (j *Job) placed(faults Faults) Faults {
+	for _, f := range faults {
+		for i := range j.Steps {
+			if f.File == "" && j.stepName(i) == f.Step {
+				f.File, f.Place = j.file, j.at(fmt.Sprintf("steps[%d]", i))
+			}
+		}
+	}
+	return faults
+}

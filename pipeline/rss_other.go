@@ -1,0 +1,6 @@
+//go:build !unix
+
+package pipeline
+
+// peakRSS is not known on this system.
+func peakRSS() int64 { return 0 }

@@ -1,0 +1,222 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host"
+	"github.com/gstream/gstream/sink"
+)
+
+// channelDepth is how many strides may wait between two stages: enough for both
+// to work at once, few enough to keep memory small.
+const channelDepth = 2
+
+// RunOptions say how to run a plan. The zero value uses the whole machine.
+type RunOptions struct {
+	// Device runs the stages; a host device of the run's own when nil.
+	Device gpu.Device
+	// Threads bounds the cores of the run's own device and of decoding and
+	// encoding; 0 means GOMAXPROCS.
+	Threads int
+	// HostMemory is the budget of the run's own device in bytes; 0 means what
+	// the job says, or else half of what is free.
+	HostMemory int64
+	// Overwrite replaces an existing output, whatever the job says.
+	Overwrite bool
+	// Progress, when set, is called with the state of the run every Interval
+	// (a second when 0), on a goroutine of its own.
+	Progress func(*Report)
+	Interval time.Duration
+}
+
+// errStop ends the stages whose rows nobody wants any more, as those below a
+// limit that is reached. It is not a failure.
+var errStop = errors.New("no more rows are needed")
+
+// run is one execution of a plan.
+type run struct {
+	plan    *Plan
+	opt     RunOptions
+	device  gpu.Device
+	started time.Time
+	cancel  context.CancelCauseFunc
+	stages  []*stageRun // inputs before their consumers
+	sink    *sinkRun
+	wg      sync.WaitGroup
+}
+
+// Run executes the plan. It returns when every goroutine has ended and all memory
+// is given back. On success the output is complete; on an error there is none,
+// and the report tells how far the run came. Errors match gpu.ErrBudget,
+// source.ErrData, context.Canceled or the operating system's, by errors.Is.
+func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r := &run{plan: p, opt: opt, device: opt.Device, started: time.Now(), cancel: cancel}
+	if r.device == nil {
+		d, err := host.Open(host.Options{Threads: opt.Threads, Memory: r.hostMemory()})
+		if err != nil {
+			return nil, &Fault{Msg: err.Error()}
+		}
+		r.device = d
+	}
+	err := r.execute(ctx)
+	leaks := r.release()
+	if err == nil {
+		err = leaks
+	}
+	report := r.report()
+	report.Done = err == nil
+	return report, err
+}
+
+func (r *run) hostMemory() int64 {
+	if r.opt.HostMemory > 0 {
+		return r.opt.HostMemory
+	}
+	return int64(r.plan.job.Memory.Host)
+}
+
+// execute runs all stages and the sink, and commits or aborts.
+func (r *run) execute(ctx context.Context) (err error) {
+	lease := r.device.HostBudget().Lease("output: row groups")
+	r.sink = &sinkRun{lease: lease}
+	out, err := r.plan.output.Create(r.plan.schema, lease, r.opt.Threads, r.opt.Overwrite)
+	if err != nil {
+		return err
+	}
+	r.sink.sink = out
+	rows := r.start(ctx, r.plan.root)
+	stopProgress := r.watch()
+	defer stopProgress()
+	if err := r.drain(ctx, rows); err != nil {
+		r.cancel(err)
+	}
+	release(rows)
+	r.wg.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return errors.Join(err, out.Abort())
+	}
+	return out.Commit(ctx)
+}
+
+// drain writes the strides of the last stage.
+func (r *run) drain(ctx context.Context, rows <-chan *gpu.Stride) (err error) {
+	defer recoverInto(&err, "output")
+	q, err := r.device.NewQueue("output")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, q.Close()) }()
+	m := &r.sink.metrics
+	for {
+		s, ok := m.receive(ctx, rows)
+		if !ok {
+			return nil
+		}
+		begin := time.Now()
+		if s, err = q.Down(r.sink.lease, s); err != nil {
+			return err
+		}
+		s = rearrange(s, r.plan.schema, r.plan.arrange)
+		if err := r.sink.sink.Write(ctx, s); err != nil {
+			return err
+		}
+		m.busy.Add(int64(time.Since(begin)))
+	}
+}
+
+// start runs a stage and everything below it. The channel is closed when the
+// stage has ended and released what it held.
+func (r *run) start(ctx context.Context, st *stage) <-chan *gpu.Stride {
+	t := &stageRun{stage: st, run: r, out: make(chan *gpu.Stride, channelDepth)}
+	// Inputs have a context of their own, so that a stage can end them.
+	ctx, stop := context.WithCancelCause(ctx)
+	for _, in := range st.inputs {
+		inCtx, stopInput := context.WithCancelCause(ctx)
+		t.inputs = append(t.inputs, input{r.start(inCtx, in), stopInput})
+	}
+	t.lease = r.budgetOf(st).Lease(st.name())
+	r.stages = append(r.stages, t)
+	r.wg.Add(1)
+	go func() {
+		defer r.wg.Done()
+		defer stop(nil)
+		defer close(t.out)
+		err := t.run1(ctx)
+		for _, in := range t.inputs {
+			in.stop(errStop)
+			release(in.rows)
+		}
+		if err != nil && context.Cause(ctx) != errStop {
+			r.cancel(t.explain(err))
+		}
+	}()
+	return t.out
+}
+
+func (r *run) budgetOf(st *stage) *gpu.Budget {
+	if st.table != nil {
+		return r.device.HostBudget()
+	}
+	return r.device.Budget()
+}
+
+// release takes what is left in a channel until its sender has ended.
+func release(rows <-chan *gpu.Stride) {
+	for s := range rows {
+		s.Release()
+	}
+}
+
+// release gives everything back; an error names what was still held, which is
+// a defect of a stage.
+func (r *run) release() error {
+	var errs []error
+	for _, t := range r.stages {
+		errs = append(errs, t.lease.Close())
+	}
+	if r.sink != nil {
+		errs = append(errs, r.sink.lease.Close())
+	}
+	if r.opt.Device == nil {
+		for _, leak := range append(r.device.Budget().Leaks(), r.device.HostBudget().Leaks()...) {
+			errs = append(errs, errors.New(leak))
+		}
+		errs = append(errs, r.device.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("memory was not given back at the end of the run: %w", err)
+	}
+	return nil
+}
+
+// sinkRun is the end of a run.
+type sinkRun struct {
+	sink    sink.Sink
+	lease   *gpu.Lease
+	metrics metrics
+}
+
+// rearrange puts columns of a stride into another order; columns that are not
+// named are released.
+func rearrange(s *gpu.Stride, schema *gpu.Schema, cols []int) *gpu.Stride {
+	out := &gpu.Stride{Schema: schema, Rows: s.Rows, Cols: make([]gpu.Column, len(cols))}
+	for i, c := range cols {
+		out.Cols[i] = s.Cols[c].Retain()
+	}
+	s.Release()
+	return out
+}
+
+// recoverInto turns a panic into an error that names where it happened.
+func recoverInto(err *error, where string) {
+	if p := recover(); p != nil {
+		*err = newPanicError(where, p)
+	}
+}
