@@ -1,0 +1,51 @@
+package parquet
+
+import "github.com/gstream/gstream/gpu"
+
+// blobBlock is the size of a block of a blob, if nothing larger is appended.
+const blobBlock = 256 << 10
+
+// blob is bytes of a lease that are only appended to: the encoded pages of a
+// column chunk.
+type blob struct {
+	lease  *gpu.Lease
+	blocks []*gpu.Buffer
+	filled []int // of every block
+	size   int64
+}
+
+func (b *blob) append(p []byte) error {
+	b.size += int64(len(p))
+	if n := len(b.blocks) - 1; n >= 0 {
+		k := copy(b.blocks[n].Bytes()[b.filled[n]:], p)
+		b.filled[n] += k
+		p = p[k:]
+	}
+	if len(p) == 0 {
+		return nil
+	}
+	buf, err := b.lease.Alloc(int64(max(len(p), blobBlock)))
+	if err != nil {
+		return err
+	}
+	b.blocks = append(b.blocks, buf)
+	b.filled = append(b.filled, copy(buf.Bytes(), p))
+	return nil
+}
+
+// each calls f for the blocks in order.
+func (b *blob) each(f func(p []byte) error) error {
+	for i, buf := range b.blocks {
+		if err := f(buf.Bytes()[:b.filled[i]]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *blob) release() {
+	for _, buf := range b.blocks {
+		buf.Release()
+	}
+	b.blocks, b.filled = nil, nil
+}

@@ -1,0 +1,212 @@
+package parquet
+
+import (
+	"encoding/binary"
+	"fmt"
+	"unsafe"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// piece is a range of rows of a column of a stride.
+type piece struct {
+	col      gpu.Column
+	from, to int
+}
+
+// values views n values from position from of a buffer on.
+func values[T any](b *gpu.Buffer, from, n int) []T { return gpu.Values[T](b, from+n)[from:] }
+
+// view views n values of PLAIN bytes; they come from slices of wider types, so
+// they are aligned or the platform does not mind.
+func view[T any](b []byte, n int) []T {
+	if n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
+}
+
+// validity puts the bitmaps of the pieces together; nil when nothing is null.
+func (e *encoder) validity(pieces []piece, rows int) (valid []byte, nulls int) {
+	for _, p := range pieces {
+		if p.col.Valid != nil {
+			n := p.to - p.from
+			nulls += n - countBits(p.col.Valid.Bytes(), p.from, n)
+		}
+	}
+	if nulls == 0 {
+		return nil, 0
+	}
+	valid = grow(&e.valid, int(gpu.BitmapBytes(rows)))
+	clear(valid)
+	at := 0
+	for _, p := range pieces {
+		n := p.to - p.from
+		if p.col.Valid == nil {
+			setBits(valid, at, n)
+		} else {
+			appendBits(valid, at, p.col.Valid.Bytes(), p.from, n)
+		}
+		at += n
+	}
+	return valid, nulls
+}
+
+// dense returns the values of a fixed-width column that are not null in PLAIN
+// encoding. A single piece that is stored so already is not copied.
+func (e *encoder) dense(c *column, pieces []piece, count int) ([]byte, error) {
+	if p := pieces[0]; len(pieces) == 1 && p.col.Dict == nil && count == p.to-p.from && c.scale == 1 &&
+		c.field.Type.Width() == c.width && c.width <= 8 {
+		return p.col.Data.Bytes()[p.from*c.width : p.to*c.width], nil
+	}
+	out := grow(&e.plain, count*c.width)
+	rest := out
+	var err error
+	for _, p := range pieces {
+		if rest, err = e.append(c, rest, p); err != nil {
+			return nil, fmt.Errorf("column %q: %w", c.field.Name, err)
+		}
+	}
+	return out, nil
+}
+
+// append writes the values of a piece that are not null to the start of dst and
+// returns the rest of it.
+func (e *encoder) append(c *column, dst []byte, p piece) ([]byte, error) {
+	n := p.to - p.from
+	data := p.col
+	var codes []int32
+	if data.Dict != nil {
+		codes = values[int32](data.Data, p.from, n)
+		data = data.Dict.Values
+	}
+	var valid []byte
+	if p.col.Valid != nil {
+		valid = p.col.Valid.Bytes()
+	}
+	s := selection{codes: codes, valid: valid, from: p.from, n: n}
+	t := c.field.Type
+	switch t.Kind {
+	case gpu.Int8:
+		return widen[int8, int32](dst, data.Data, s, 1)
+	case gpu.Int16:
+		return widen[int16, int32](dst, data.Data, s, 1)
+	case gpu.Uint8:
+		return widen[uint8, int32](dst, data.Data, s, 1)
+	case gpu.Uint16:
+		return widen[uint16, int32](dst, data.Data, s, 1)
+	case gpu.Time:
+		if c.width == 4 {
+			return widen[int64, int32](dst, data.Data, s, c.scale)
+		}
+		return widen[int64, int64](dst, data.Data, s, 1)
+	case gpu.Decimal:
+		switch {
+		case c.width == 16 && t.Wide:
+			return bigEndian128(dst, data.Data, s), nil
+		case c.width == 16:
+			return bigEndian64(dst, data.Data, s), nil
+		case t.Wide:
+			return narrowDecimal(dst, data.Data, s, c.width)
+		case c.width == 4:
+			return widen[int64, int32](dst, data.Data, s, 1)
+		}
+		return widen[int64, int64](dst, data.Data, s, 1)
+	}
+	if c.width == 4 {
+		return widen[int32, int32](dst, data.Data, s, 1)
+	}
+	return widen[int64, int64](dst, data.Data, s, c.scale)
+}
+
+// selection is which values of a buffer to take: rows [from, from+n) that are
+// valid, through codes if there are any.
+type selection struct {
+	codes   []int32
+	valid   []byte
+	from, n int
+}
+
+// each calls f with the position of every value.
+func (s selection) each(f func(i int)) {
+	for k := range s.n {
+		if s.valid != nil && !gpu.Bit(s.valid, s.from+k) {
+			continue
+		}
+		if s.codes != nil {
+			f(int(s.codes[k]))
+		} else {
+			f(s.from + k)
+		}
+	}
+}
+
+// widen converts integers of one width to another and multiplies them; the
+// product must not overflow.
+func widen[S int8 | int16 | int32 | int64 | uint8 | uint16, D int32 | int64](dst []byte, src *gpu.Buffer, s selection, scale int64) ([]byte, error) {
+	var d D
+	size := int(unsafe.Sizeof(d))
+	out := view[D](dst, len(dst)/size)
+	j, lost := 0, false
+	if s.codes == nil && s.valid == nil && scale == 1 {
+		for _, v := range values[S](src, s.from, s.n) {
+			out[j] = D(v)
+			lost = lost || int64(out[j]) != int64(v)
+			j++
+		}
+	} else {
+		in := gpu.Values[S](src, int(src.Size())/int(unsafe.Sizeof(*new(S))))
+		s.each(func(i int) {
+			v := int64(in[i])
+			w := v * scale
+			out[j] = D(w)
+			lost = lost || w/scale != v || int64(out[j]) != w
+			j++
+		})
+	}
+	if lost {
+		return nil, fmt.Errorf("a value is out of the range of the column's type in Parquet")
+	}
+	return dst[j*size:], nil
+}
+
+func bigEndian128(dst []byte, src *gpu.Buffer, s selection) []byte {
+	in := gpu.Values[gpu.Int128](src, int(src.Size())/16)
+	s.each(func(i int) {
+		binary.BigEndian.PutUint64(dst, uint64(in[i].Hi))
+		binary.BigEndian.PutUint64(dst[8:], in[i].Lo)
+		dst = dst[16:]
+	})
+	return dst
+}
+
+// bigEndian64 writes decimals that are stored in 8 bytes sign-extended to 16.
+func bigEndian64(dst []byte, src *gpu.Buffer, s selection) []byte {
+	in := gpu.Values[int64](src, int(src.Size())/8)
+	s.each(func(i int) {
+		binary.BigEndian.PutUint64(dst, uint64(in[i]>>63))
+		binary.BigEndian.PutUint64(dst[8:], uint64(in[i]))
+		dst = dst[16:]
+	})
+	return dst
+}
+
+// narrowDecimal writes decimals of few digits that are stored in 16 bytes.
+func narrowDecimal(dst []byte, src *gpu.Buffer, s selection, width int) ([]byte, error) {
+	in := gpu.Values[gpu.Int128](src, int(src.Size())/16)
+	lost := false
+	s.each(func(i int) {
+		v := in[i].Int64()
+		lost = lost || !in[i].IsInt64() || width == 4 && int64(int32(v)) != v
+		if width == 4 {
+			binary.LittleEndian.PutUint32(dst, uint32(v))
+		} else {
+			binary.LittleEndian.PutUint64(dst, uint64(v))
+		}
+		dst = dst[width:]
+	})
+	if lost {
+		return nil, fmt.Errorf("a decimal value has more digits than its type")
+	}
+	return dst, nil
+}

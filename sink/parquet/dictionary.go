@@ -1,0 +1,201 @@
+package parquet
+
+import (
+	"encoding/binary"
+	"hash/maphash"
+	"math/bits"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// maxDictionaryBytes bounds a dictionary: a reader holds it while it reads the
+// chunk.
+const maxDictionaryBytes = 4 << 20
+
+// maxEntries is how many distinct values a chunk of n may have for a dictionary
+// to pay. Above, a code and its share of the dictionary are hardly smaller than
+// the value, which compresses by itself.
+func maxEntries(n int) int { return n / 5 }
+
+// hashTable maps values to dense codes, with linear probing. Slots hold the
+// code plus one, so that cleared memory is an empty table.
+type hashTable struct {
+	slots []uint32
+	shift uint
+	limit int
+}
+
+// reset empties the table for at most limit codes.
+func (h *hashTable) reset(limit int) {
+	log := uint(max(6, bits.Len(uint(2*limit))))
+	h.slots = grow(&h.slots, 1<<log)
+	clear(h.slots)
+	h.shift, h.limit = 64-log, limit
+}
+
+const fibonacci = 0x9E3779B97F4A7C15
+
+// fixedDictionary gives the values, of 8 bytes or extended to them, their codes.
+// It returns the distinct values in order of first appearance, and false when
+// there are too many.
+func fixedDictionary[T uint32 | uint64](h *hashTable, in []T, codes []int32, distinct []T) ([]T, bool) {
+	distinct = distinct[:0]
+	mask := uint64(len(h.slots) - 1)
+	for k, v := range in {
+		i := uint64(v) * fibonacci >> h.shift
+		for {
+			s := h.slots[i]
+			if s == 0 {
+				if len(distinct) == h.limit {
+					return distinct, false
+				}
+				distinct = append(distinct, v)
+				h.slots[i] = uint32(len(distinct))
+				codes[k] = int32(len(distinct) - 1)
+				break
+			}
+			if distinct[s-1] == v {
+				codes[k] = int32(s - 1)
+				break
+			}
+			i = (i + 1) & mask
+		}
+	}
+	return distinct, true
+}
+
+// wide is a 16-byte value.
+type wide [2]uint64
+
+func wideDictionary(h *hashTable, in []wide, codes []int32, distinct []wide) ([]wide, bool) {
+	distinct = distinct[:0]
+	mask := uint64(len(h.slots) - 1)
+	for k, v := range in {
+		i := (v[0]*fibonacci ^ v[1]) * fibonacci >> h.shift
+		for {
+			s := h.slots[i]
+			if s == 0 {
+				if len(distinct) == h.limit {
+					return distinct, false
+				}
+				distinct = append(distinct, v)
+				h.slots[i] = uint32(len(distinct))
+				codes[k] = int32(len(distinct) - 1)
+				break
+			}
+			if distinct[s-1] == v {
+				codes[k] = int32(s - 1)
+				break
+			}
+			i = (i + 1) & mask
+		}
+	}
+	return distinct, true
+}
+
+// fixedDictionary builds the dictionary of PLAIN fixed-width values. It returns the
+// codes, and false when a dictionary does not pay.
+func (e *encoder) fixedDictionary(plain []byte, n, width int) (codes []int32, ok bool) {
+	limit := maxEntries(n)
+	e.table.reset(limit)
+	codes = grow(&e.codes, n)
+	switch width {
+	case 4:
+		d, ok := fixedDictionary(&e.table, view[uint32](plain, n), codes, view[uint32](e.entries, cap(e.entries)/4))
+		e.entries, e.distinct = gpu.BytesOf(d), len(d)
+		return codes, ok
+	case 8:
+		d, ok := fixedDictionary(&e.table, view[uint64](plain, n), codes, view[uint64](e.entries, cap(e.entries)/8))
+		e.entries, e.distinct = gpu.BytesOf(d), len(d)
+		return codes, ok
+	}
+	d, ok := wideDictionary(&e.table, view[wide](plain, n), codes, view[wide](e.entries, cap(e.entries)/16))
+	e.entries, e.distinct = gpu.BytesOf(d), len(d)
+	return codes, ok
+}
+
+var hashSeed = maphash.MakeSeed()
+
+// varDictionary builds the dictionary of String or Binary pieces: e.entries
+// holds the distinct values in PLAIN encoding, e.starts where each begins. Codes
+// of the columns' own dictionaries are translated, each looked up once.
+func (e *encoder) varDictionary(pieces []piece, count int) (codes []int32, ok bool) {
+	limit := maxEntries(count)
+	e.table.reset(limit)
+	e.entries, e.starts, e.distinct = e.entries[:0], e.starts[:0], 0
+	codes = grow(&e.codes, count)[:0]
+	for _, p := range pieces {
+		n := p.to - p.from
+		v := p.col
+		var own, translate []int32
+		if v.Dict != nil {
+			own = values[int32](v.Data, p.from, n)
+			v = v.Dict.Values
+			translate = grow(&e.translate, v.Len)
+			for i := range translate {
+				translate[i] = -1
+			}
+		}
+		offsets := gpu.Values[int32](v.Offsets, v.Len+1)
+		chars := v.Data.Bytes()
+		var valid []byte
+		if p.col.Valid != nil {
+			valid = p.col.Valid.Bytes()
+		}
+		for k := range n {
+			if valid != nil && !gpu.Bit(valid, p.from+k) {
+				continue
+			}
+			if own == nil {
+				i := p.from + k
+				code, ok := e.lookup(chars[offsets[i]:offsets[i+1]])
+				if !ok {
+					return nil, false
+				}
+				codes = append(codes, code)
+				continue
+			}
+			i := own[k]
+			if translate[i] < 0 {
+				if translate[i], ok = e.lookup(chars[offsets[i]:offsets[i+1]]); !ok {
+					return nil, false
+				}
+			}
+			codes = append(codes, translate[i])
+		}
+	}
+	return codes, true
+}
+
+// entry returns distinct value i.
+func (e *encoder) entry(i int) []byte {
+	at := e.starts[i]
+	n := binary.LittleEndian.Uint32(e.entries[at:])
+	return e.entries[at+4 : at+4+int(n)]
+}
+
+// lookup returns the code of a value, a new one if need be; false when the
+// dictionary becomes too large.
+func (e *encoder) lookup(v []byte) (int32, bool) {
+	h := &e.table
+	i := maphash.Bytes(hashSeed, v) >> h.shift
+	for {
+		s := h.slots[i]
+		if s == 0 {
+			break
+		}
+		if string(e.entry(int(s-1))) == string(v) {
+			return int32(s - 1), true
+		}
+		i = (i + 1) & uint64(len(h.slots)-1)
+	}
+	if e.distinct == h.limit || len(e.entries)+len(v) > maxDictionaryBytes {
+		return 0, false
+	}
+	e.starts = append(e.starts, len(e.entries))
+	e.entries = binary.LittleEndian.AppendUint32(e.entries, uint32(len(v)))
+	e.entries = append(e.entries, v...)
+	e.distinct++
+	h.slots[i] = uint32(e.distinct)
+	return int32(e.distinct - 1), true
+}

@@ -1,0 +1,456 @@
+package parquet
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"math/bits"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/parquet-go/parquet-go/compress"
+	"github.com/parquet-go/parquet-go/encoding/rle"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// maxPage bounds a page by what its header can say.
+const maxPage = math.MaxInt32 - 1<<20
+
+// encoder turns columns into column chunks. One goroutine owns it; what it keeps
+// between chunks is scratch.
+type encoder struct {
+	codec     compress.Codec
+	lease     *gpu.Lease
+	pageRows  int
+	pageBytes int
+
+	valid     []byte
+	packed    []byte
+	plain     []byte
+	codes     []int32
+	translate []int32
+	seen      []bool
+	table     hashTable
+	entries   []byte // distinct values in PLAIN encoding
+	starts    []int  // of the distinct values of a var column
+	distinct  int
+	body      []byte // of the page being built
+	packedRun []byte // codes of the page being built
+	packedOut []byte // the page compressed
+}
+
+// chunk is an encoded column chunk. Offsets in its metadata and index count
+// from its first byte until it is placed in a file.
+type chunk struct {
+	pages       blob
+	meta        format.ColumnMetaData
+	offsetIndex format.OffsetIndex
+	columnIndex *format.ColumnIndex // nil when a page has no bounds
+	bounds      bounds
+	perPage     []bounds
+	nullPages   []bool
+	nullCounts  []int64
+}
+
+// place moves the offsets of the chunk to where it lies in the file.
+func (k *chunk) place(at int64) {
+	k.meta.DataPageOffset += at
+	if k.meta.DictionaryPageOffset >= 0 {
+		k.meta.DictionaryPageOffset += at
+	} else {
+		k.meta.DictionaryPageOffset = 0
+	}
+	for i := range k.offsetIndex.PageLocations {
+		k.offsetIndex.PageLocations[i].Offset += at
+	}
+}
+
+// encode encodes the pieces of one column of a row group.
+func (e *encoder) encode(c *column, pieces []piece, rows int) (*chunk, error) {
+	k := &chunk{pages: blob{lease: e.lease}}
+	if err := e.fill(k, c, pieces, rows); err != nil {
+		k.pages.release()
+		return nil, err
+	}
+	return k, nil
+}
+
+func (e *encoder) fill(k *chunk, c *column, pieces []piece, rows int) (err error) {
+	k.meta = format.ColumnMetaData{
+		Type:                 c.physical,
+		PathInSchema:         thrift.Slice[string]{c.field.Name},
+		Codec:                e.codec.CompressionCodec(),
+		NumValues:            int64(rows),
+		DictionaryPageOffset: -1,
+	}
+	valid, nulls := e.validity(pieces, rows)
+	if nulls > 0 && !c.field.Nullable {
+		return fmt.Errorf("column %q has %d nulls, but its schema says that it has none", c.field.Name, nulls)
+	}
+	p := pageWriter{encoder: e, column: c, chunk: k, valid: valid, rows: rows}
+	switch {
+	case c.physical == format.Boolean:
+		err = p.booleans(pieces, rows-nulls)
+	case c.physical == format.ByteArray:
+		err = p.variable(pieces, rows-nulls)
+	default:
+		err = p.fixed(pieces, rows-nulls)
+	}
+	if err == nil {
+		k.finish(c, int64(nulls))
+	}
+	return err
+}
+
+// finish completes the metadata after the last page.
+func (k *chunk) finish(c *column, nulls int64) {
+	k.meta.TotalCompressedSize = k.pages.size
+	k.meta.Statistics.NullCount = nulls
+	if k.bounds.ok {
+		k.meta.Statistics.MinValue, k.meta.Statistics.MaxValue = k.bounds.min, k.bounds.max
+	}
+	index := &format.ColumnIndex{
+		NullPages:     k.nullPages,
+		NullCounts:    k.nullCounts,
+		BoundaryOrder: c.order(k.perPage),
+	}
+	for i, b := range k.perPage {
+		if !b.ok && !k.nullPages[i] {
+			return // a page without bounds leaves the chunk without an index
+		}
+		index.MinValues = append(index.MinValues, b.min)
+		index.MaxValues = append(index.MaxValues, b.max)
+	}
+	k.columnIndex = index
+}
+
+// pageWriter cuts the values of a chunk into pages.
+type pageWriter struct {
+	*encoder
+	column *column
+	chunk  *chunk
+	valid  []byte // nil when no row is null
+	rows   int
+	row    int // first row of the next page
+}
+
+// next returns the end of the next page's rows, at most n of them, and how many
+// of them are not null.
+func (p *pageWriter) next(n int) (to, count int) {
+	to = min(p.rows, p.row+n)
+	if p.valid == nil {
+		return to, to - p.row
+	}
+	return to, countBits(p.valid, p.row, to-p.row)
+}
+
+// begin starts the body of the page of rows up to to.
+func (p *pageWriter) begin(to int) {
+	p.body = p.body[:0]
+	if p.column.field.Nullable {
+		p.body = levels(p.body, p.valid, p.row, to, &p.packed)
+	}
+}
+
+// rowsPerPage is the rows of a page of fixed-width values, in whole bytes of a
+// bitmap.
+func (p *pageWriter) rowsPerPage(width int) int {
+	return max(8, min(p.pageRows, p.pageBytes/max(width, 1))&^7)
+}
+
+func (p *pageWriter) fixed(pieces []piece, count int) error {
+	width := p.column.width
+	plain, err := p.dense(p.column, pieces, count)
+	if err != nil {
+		return err
+	}
+	codes, coded := []int32(nil), false
+	if p.column.dictionary {
+		codes, coded = p.fixedDictionary(plain, count, width)
+		coded = coded && p.distinct > 0
+	}
+	if coded {
+		if err := p.dictionaryPage(); err != nil {
+			return err
+		}
+	}
+	at := 0
+	for p.row < p.rows {
+		to, n := p.next(p.rowsPerPage(width))
+		p.begin(to)
+		part := plain[at*width : (at+n)*width]
+		b := p.column.fixedBounds(part, n)
+		if coded {
+			if err := p.appendCodes(codes[at : at+n]); err != nil {
+				return err
+			}
+		} else {
+			p.body = append(p.body, part...)
+		}
+		if err := p.dataPage(to, n, b, coded); err != nil {
+			return err
+		}
+		at += n
+	}
+	return nil
+}
+
+func (p *pageWriter) booleans(pieces []piece, count int) error {
+	dense := grow(&p.plain, int(gpu.BitmapBytes(count)))
+	clear(dense)
+	at := 0
+	for _, q := range pieces {
+		n := q.to - q.from
+		if q.col.Valid == nil {
+			appendBits(dense, at, q.col.Data.Bytes(), q.from, n)
+			at += n
+			continue
+		}
+		for i := q.from; i < q.to; i++ {
+			if gpu.Bit(q.col.Valid.Bytes(), i) {
+				if gpu.Bit(q.col.Data.Bytes(), i) {
+					dense[at/8] |= 1 << (at % 8)
+				}
+				at++
+			}
+		}
+	}
+	at = 0
+	for p.row < p.rows {
+		to, n := p.next(max(8, p.pageRows&^7))
+		p.begin(to)
+		head := len(p.body)
+		p.body = append(p.body, make([]byte, (n+7)/8)...)
+		appendBits(p.body[head:], 0, dense, at, n)
+		b := bounds{}
+		if n > 0 {
+			set := countBits(dense, at, n)
+			lo, hi := byte(0), byte(0)
+			if set == n {
+				lo = 1
+			}
+			if set > 0 {
+				hi = 1
+			}
+			b = bounds{[]byte{lo}, []byte{hi}, true}
+		}
+		if err := p.dataPage(to, n, b, false); err != nil {
+			return err
+		}
+		at += n
+	}
+	return nil
+}
+
+func (p *pageWriter) variable(pieces []piece, count int) error {
+	if p.column.dictionary {
+		if codes, ok := p.varDictionary(pieces, count); ok && p.distinct > 0 {
+			return p.variableCoded(codes)
+		}
+	}
+	return p.variablePlain(pieces)
+}
+
+func (p *pageWriter) variableCoded(codes []int32) error {
+	if err := p.dictionaryPage(); err != nil {
+		return err
+	}
+	var all varBounds
+	at := 0
+	for p.row < p.rows {
+		to, n := p.next(p.rowsPerPage(4))
+		p.begin(to)
+		b := p.codedBounds(codes[at : at+n])
+		if b.any {
+			all.add(b.lo)
+			all.add(b.hi)
+		}
+		if err := p.appendCodes(codes[at : at+n]); err != nil {
+			return err
+		}
+		if err := p.dataPage(to, n, b.finish(p.column.field.Type), true); err != nil {
+			return err
+		}
+		at += n
+	}
+	p.chunk.bounds = all.finish(p.column.field.Type)
+	return nil
+}
+
+// codedBounds looks at every distinct value of a page once.
+func (p *pageWriter) codedBounds(codes []int32) (b varBounds) {
+	seen := grow(&p.seen, p.distinct)
+	clear(seen)
+	for _, c := range codes {
+		seen[c] = true
+	}
+	for i, s := range seen {
+		if s {
+			b.add(p.entry(i))
+		}
+	}
+	return b
+}
+
+// variablePlain writes values one after the other; a page ends at its rows or
+// its bytes, whichever comes first.
+func (p *pageWriter) variablePlain(pieces []piece) error {
+	var all, b varBounds
+	t := p.column.field.Type
+	flush := func(to, n int) error {
+		// The values were collected in plain; the levels come before them.
+		p.begin(to)
+		p.body = append(p.body, p.plain...)
+		p.plain = p.plain[:0]
+		if b.any {
+			all.add(b.lo)
+			all.add(b.hi)
+		}
+		done := b.finish(t)
+		b = varBounds{}
+		return p.dataPage(to, n, done, false)
+	}
+	p.plain = p.plain[:0]
+	row, n := 0, 0
+	for _, q := range pieces {
+		v := q.col
+		var codes []int32
+		if v.Dict != nil {
+			codes = gpu.Values[int32](v.Data, v.Len)
+			v = v.Dict.Values
+		}
+		offsets := gpu.Values[int32](v.Offsets, v.Len+1)
+		chars := v.Data.Bytes()
+		var valid []byte
+		if q.col.Valid != nil {
+			valid = q.col.Valid.Bytes()
+		}
+		for i := q.from; i < q.to; i++ {
+			if valid == nil || gpu.Bit(valid, i) {
+				j := i
+				if codes != nil {
+					j = int(codes[i])
+				}
+				value := chars[offsets[j]:offsets[j+1]]
+				if len(value) > maxPage {
+					return fmt.Errorf("column %q has a value of %d bytes, more than a Parquet page can hold", p.column.field.Name, len(value))
+				}
+				if len(p.plain)+4+len(value) > max(p.pageBytes, 4+len(value)) {
+					if err := flush(row, n); err != nil {
+						return err
+					}
+					n = 0
+				}
+				p.plain = binary.LittleEndian.AppendUint32(p.plain, uint32(len(value)))
+				p.plain = append(p.plain, value...)
+				b.add(value)
+				n++
+			}
+			row++
+			if row-p.row >= p.pageRows {
+				if err := flush(row, n); err != nil {
+					return err
+				}
+				n = 0
+			}
+		}
+	}
+	if p.row < p.rows {
+		if err := flush(p.rows, n); err != nil {
+			return err
+		}
+	}
+	p.chunk.bounds = all.finish(t)
+	return nil
+}
+
+// appendCodes appends dictionary codes and their width to the page.
+func (p *pageWriter) appendCodes(codes []int32) error {
+	width := bits.Len(uint(p.distinct - 1))
+	p.body = append(p.body, byte(width))
+	if width == 0 {
+		// One distinct value: a single run of the code 0.
+		p.body = binary.AppendUvarint(p.body, uint64(len(codes))<<1)
+		return nil
+	}
+	var err error
+	p.packedRun, err = (&rle.Encoding{BitWidth: width}).EncodeInt32(p.packedRun, codes)
+	p.body = append(p.body, p.packedRun...)
+	return err
+}
+
+// dictionaryPage writes the distinct values.
+func (p *pageWriter) dictionaryPage() error {
+	p.chunk.meta.DictionaryPageOffset = 0
+	h := format.PageHeader{Type: format.DictionaryPage}
+	h.DictionaryPageHeader = thrift.New(format.DictionaryPageHeader{NumValues: int32(p.distinct), Encoding: format.Plain})
+	return p.page(&h, p.entries)
+}
+
+// dataPage writes the body as the data page of rows up to to, of which n are
+// not null, and moves on.
+func (p *pageWriter) dataPage(to, n int, b bounds, coded bool) error {
+	k := p.chunk
+	h := format.PageHeader{Type: format.DataPage}
+	d := format.DataPageHeader{
+		NumValues:               int32(to - p.row),
+		Encoding:                format.Plain,
+		DefinitionLevelEncoding: format.RLE,
+		RepetitionLevelEncoding: format.RLE,
+	}
+	if coded {
+		d.Encoding = format.RLEDictionary
+	}
+	h.DataPageHeader = thrift.New(d)
+	start := k.pages.size
+	if len(k.perPage) == 0 {
+		k.meta.DataPageOffset = start
+		k.meta.Encoding = thrift.Slice[format.Encoding]{d.Encoding, format.RLE}
+		if coded {
+			k.meta.Encoding = append(k.meta.Encoding, format.Plain)
+		}
+	}
+	if err := p.page(&h, p.body); err != nil {
+		return err
+	}
+	k.offsetIndex.PageLocations = append(k.offsetIndex.PageLocations, format.PageLocation{
+		Offset:             start,
+		CompressedPageSize: int32(k.pages.size - start),
+		FirstRowIndex:      int64(p.row),
+	})
+	k.perPage = append(k.perPage, b)
+	k.nullPages = append(k.nullPages, n == 0)
+	k.nullCounts = append(k.nullCounts, int64(to-p.row-n))
+	if p.column.physical != format.ByteArray {
+		p.column.union(&k.bounds, b)
+	}
+	p.row = to
+	return nil
+}
+
+// page compresses a page and appends it with its header.
+func (p *pageWriter) page(h *format.PageHeader, body []byte) (err error) {
+	if len(body) > maxPage {
+		return fmt.Errorf("column %q: a page of %d bytes is more than Parquet can hold; set a lower page_bytes", p.column.field.Name, len(body))
+	}
+	out := body
+	if p.codec.CompressionCodec() != format.Uncompressed {
+		p.packedOut, err = p.codec.Encode(p.packedOut[:0], body)
+		if err != nil {
+			return fmt.Errorf("column %q: compress a page: %w", p.column.field.Name, err)
+		}
+		out = p.packedOut
+	}
+	h.UncompressedPageSize, h.CompressedPageSize = int32(len(body)), int32(len(out))
+	h.CRC = int32(crc32.ChecksumIEEE(out))
+	head, err := thrift.Marshal(new(thrift.CompactProtocol), h)
+	if err != nil {
+		return err
+	}
+	p.chunk.meta.TotalUncompressedSize += int64(len(head) + len(body))
+	if err := p.chunk.pages.append(head); err != nil {
+		return err
+	}
+	return p.chunk.pages.append(out)
+}

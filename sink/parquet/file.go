@@ -1,0 +1,135 @@
+package parquet
+
+import (
+	"encoding/binary"
+	"errors"
+	"runtime/debug"
+
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+const magic = "PAR1"
+
+// fileWriter lays out one file: magic, row groups, page indexes, footer.
+type fileWriter struct {
+	file    outFile
+	size    int64
+	columns []column
+	groups  []format.RowGroup
+	indexes [][]*chunk // by row group; the pages are gone
+	rows    int64
+}
+
+func newFile(s storage, path string, columns []column) (*fileWriter, error) {
+	f, err := s.create(path)
+	if err != nil {
+		return nil, err
+	}
+	w := &fileWriter{file: f, columns: columns}
+	if err := w.write([]byte(magic)); err != nil {
+		w.abandon()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *fileWriter) write(p []byte) error {
+	n, err := w.file.WriteAt(p, w.size)
+	w.size += int64(n)
+	return err
+}
+
+// append writes the chunks of a row group.
+func (w *fileWriter) append(rows int, chunks []*chunk) error {
+	g := format.RowGroup{NumRows: int64(rows), Ordinal: int16(len(w.groups)), FileOffset: w.size}
+	for _, k := range chunks {
+		k.place(w.size)
+		if err := k.pages.each(w.write); err != nil {
+			return err
+		}
+		k.pages.release()
+		g.Columns = append(g.Columns, format.ColumnChunk{MetaData: k.meta})
+		g.TotalByteSize += k.meta.TotalUncompressedSize
+		g.TotalCompressedSize += k.meta.TotalCompressedSize
+	}
+	w.groups = append(w.groups, g)
+	w.indexes = append(w.indexes, chunks)
+	w.rows += int64(rows)
+	return nil
+}
+
+// end writes the page indexes and the footer, and syncs and closes the file.
+func (w *fileWriter) end() error {
+	err := w.finish()
+	if err == nil {
+		err = w.file.Sync()
+	}
+	return errors.Join(err, w.file.Close())
+}
+
+func (w *fileWriter) finish() error {
+	for i, chunks := range w.indexes {
+		for j, k := range chunks {
+			if k.columnIndex == nil {
+				continue
+			}
+			at, n, err := w.structure(k.columnIndex)
+			if err != nil {
+				return err
+			}
+			w.groups[i].Columns[j].ColumnIndexOffset, w.groups[i].Columns[j].ColumnIndexLength = at, n
+		}
+	}
+	for i, chunks := range w.indexes {
+		for j, k := range chunks {
+			at, n, err := w.structure(&k.offsetIndex)
+			if err != nil {
+				return err
+			}
+			w.groups[i].Columns[j].OffsetIndexOffset, w.groups[i].Columns[j].OffsetIndexLength = at, n
+		}
+	}
+	meta := format.FileMetaData{
+		Version:   2,
+		Schema:    schemaElements(w.columns),
+		NumRows:   w.rows,
+		RowGroups: w.groups,
+		CreatedBy: createdBy(),
+	}
+	if meta.RowGroups == nil {
+		meta.RowGroups = thrift.Slice[format.RowGroup]{}
+	}
+	for range w.columns {
+		meta.ColumnOrders = append(meta.ColumnOrders, format.ColumnOrder{Value: new(format.TypeDefinedOrder)})
+	}
+	_, n, err := w.structure(&meta)
+	if err != nil {
+		return err
+	}
+	return w.write(append(binary.LittleEndian.AppendUint32(nil, uint32(n)), magic...))
+}
+
+// structure writes a thrift structure and returns where it lies.
+func (w *fileWriter) structure(v any) (at int64, n int32, err error) {
+	b, err := thrift.Marshal(new(thrift.CompactProtocol), v)
+	if err != nil {
+		return 0, 0, err
+	}
+	at = w.size
+	return at, int32(len(b)), w.write(b)
+}
+
+// abandon closes a file that will be removed.
+func (w *fileWriter) abandon() {
+	w.file.Close() // what it says about a file that goes away is of no use
+}
+
+// createdBy names the program and its version as other writers do.
+func createdBy() string {
+	version := "(devel)"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		version = info.Main.Version
+	}
+	return "gstream version " + version
+}

@@ -1,0 +1,96 @@
+package parquet
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// Options says how Parquet is written. The zero value is ready for use but for
+// the lease; EnsureDefaults fills in what is not set.
+type Options struct {
+	// Compression is snappy (the default), zstd, gzip, brotli, lz4_raw or none.
+	Compression string `yaml:"compression" json:"compression,omitempty"`
+	// Level is the effort of zstd (1 to 22), gzip (1 to 9) or brotli (1 to 11);
+	// 0 means the codec's default.
+	Level int `yaml:"level" json:"level,omitempty"`
+	// RowGroupRows is the number of rows in a row group, 122880 by default.
+	RowGroupRows int `yaml:"row_group_rows" json:"row_group_rows,omitempty"`
+	// PageRows and PageBytes bound a data page: by rows (32768) and by
+	// uncompressed bytes (1048576).
+	PageRows  int `yaml:"page_rows" json:"page_rows,omitempty"`
+	PageBytes int `yaml:"page_bytes" json:"page_bytes,omitempty"`
+	// Dictionary is auto (the default: where it makes a column smaller) or off.
+	Dictionary string `yaml:"dictionary" json:"dictionary,omitempty"`
+	// DictionaryColumns, when not empty, are the only columns that may get a
+	// dictionary.
+	DictionaryColumns []string `yaml:"dictionary_columns" json:"dictionary_columns,omitempty"`
+	// RowsPerFile, when not 0, makes the target a directory of files
+	// part-00000.parquet, part-00001.parquet … of at most that many rows.
+	RowsPerFile int64 `yaml:"rows_per_file" json:"rows_per_file,omitempty"`
+	// Overwrite lets Commit replace what exists under the target's name.
+	Overwrite bool `yaml:"overwrite" json:"overwrite,omitempty"`
+
+	// Threads bounds the goroutines that encode; 0 means GOMAXPROCS.
+	Threads int `yaml:"-" json:"-"`
+	// Lease pays for encoded row groups until they are written.
+	Lease *gpu.Lease `yaml:"-" json:"-"`
+}
+
+// EnsureDefaults sets what is not set.
+func (o *Options) EnsureDefaults() {
+	if o.Compression == "" {
+		o.Compression = "snappy"
+	}
+	if o.RowGroupRows == 0 {
+		o.RowGroupRows = 122880
+	}
+	if o.PageRows == 0 {
+		o.PageRows = 32768
+	}
+	if o.PageBytes == 0 {
+		o.PageBytes = 1 << 20
+	}
+	if o.Dictionary == "" {
+		o.Dictionary = "auto"
+	}
+	if o.Threads <= 0 {
+		o.Threads = runtime.GOMAXPROCS(0)
+	}
+}
+
+// Validate reports every fault of the options at once. It is called after
+// EnsureDefaults.
+func (o *Options) Validate() error {
+	var faults []error
+	bad := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if levels, ok := codecLevels[o.Compression]; !ok {
+		bad("compression %q is unknown: it is one of %s", o.Compression, strings.Join(codecNames, ", "))
+	} else if o.Level < 0 || o.Level > levels {
+		if levels == 0 {
+			bad("level %d: compression %s has no levels", o.Level, o.Compression)
+		} else {
+			bad("level %d is out of range: %s has levels 1 to %d, and 0 for its default", o.Level, o.Compression, levels)
+		}
+	}
+	if o.RowGroupRows < 1 || o.RowGroupRows > 1<<30 {
+		bad("row_group_rows %d is out of range: 1 to %d", o.RowGroupRows, 1<<30)
+	}
+	if o.PageRows < 1 || o.PageRows > 1<<30 {
+		bad("page_rows %d is out of range: 1 to %d", o.PageRows, 1<<30)
+	}
+	if o.PageBytes < 1 || o.PageBytes > 1<<30 {
+		bad("page_bytes %d is out of range: 1 to %d", o.PageBytes, 1<<30)
+	}
+	if !slices.Contains([]string{"auto", "off"}, o.Dictionary) {
+		bad("dictionary %q is unknown: it is auto or off", o.Dictionary)
+	}
+	if o.RowsPerFile < 0 {
+		bad("rows_per_file %d is negative", o.RowsPerFile)
+	}
+	return errors.Join(faults...)
+}
