@@ -1,0 +1,270 @@
+// Package gputest is the conformance suite of the primitives: what gpu.Queue
+// promises, checked against plain references over types, sizes and
+// distributions. Every device passes it as it is; nothing here knows which
+// device it tests.
+package gputest
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// Open opens the device under test with a budget of memory bytes, 0 for the
+// default.
+type Open func(t *testing.T, memory int64) gpu.Device
+
+// Run runs the whole suite.
+func Run(t *testing.T, open Open) {
+	for _, s := range []struct {
+		name string
+		test func(*testing.T, Open)
+	}{
+		{"Select", testSelect},
+		{"Gather", testGather},
+		{"Concat", testConcat},
+		{"Slice", testSlice},
+		{"Hash", testHash},
+		{"Partition", testPartition},
+		{"Sort", testSort},
+		{"Join", testJoin},
+		{"Groups", testGroups},
+		{"Aggregates", testAggregates},
+		{"Budget", testBudget},
+	} {
+		t.Run(s.name, func(t *testing.T) { s.test(t, open) })
+	}
+}
+
+// bench is an open device with a queue and a lease, closed and checked for
+// leaks at the end of the test.
+type bench struct {
+	t   *testing.T
+	dev gpu.Device
+	q   gpu.Queue
+	l   *gpu.Lease
+	rnd *rand.Rand
+}
+
+func setUp(t *testing.T, open Open) *bench {
+	dev := open(t, 0)
+	q, err := dev.NewQueue(t.Name())
+	require.NoError(t, err)
+	b := &bench{t: t, dev: dev, q: q, l: dev.Budget().Lease(t.Name()), rnd: rand.New(rand.NewPCG(1, uint64(len(t.Name()))))}
+	t.Cleanup(func() {
+		require.NoError(t, q.Close())
+		require.NoError(t, b.l.Close())
+		require.Empty(t, dev.Budget().Leaks())
+		require.NoError(t, dev.Close())
+	})
+	return b
+}
+
+// up brings columns of the Go heap to the device; they are released at the end.
+func (b *bench) up(cols ...gpu.Column) []gpu.Column {
+	b.t.Helper()
+	fields := make([]gpu.Field, len(cols))
+	for i, c := range cols {
+		fields[i] = gpu.Field{Name: fmt.Sprint("c", i), Type: c.Type, Nullable: true}
+	}
+	s := &gpu.Stride{Schema: gpu.NewSchema(fields...), Cols: cols}
+	if len(cols) > 0 {
+		s.Rows = cols[0].Len
+	}
+	s, err := b.q.Up(b.l, s)
+	require.NoError(b.t, err)
+	b.t.Cleanup(s.Release)
+	return s.Cols
+}
+
+// down returns the rows of a column as scalars, after checking its layout.
+func (b *bench) down(c gpu.Column) []gpu.Scalar {
+	b.t.Helper()
+	s := &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type, Nullable: true}), Cols: []gpu.Column{c.Retain()}, Rows: c.Len}
+	s, err := b.q.Down(b.l, s)
+	require.NoError(b.t, err)
+	defer s.Release()
+	require.NoError(b.t, s.Check())
+	out := make([]gpu.Scalar, c.Len)
+	for i := range out {
+		out[i] = s.Cols[0].ScalarAt(i)
+	}
+	return out
+}
+
+// ids makes a column of row ids.
+func (b *bench) ids(v []int32) gpu.Column {
+	return b.up(gpu.Column{Type: gpu.Of(gpu.Int32), Len: len(v), Data: gpu.WrapBytes(gpu.BytesOf(v))})[0]
+}
+
+func (b *bench) ints(c gpu.Column) []int {
+	b.t.Helper()
+	out := make([]int, c.Len)
+	for i, s := range b.down(c) {
+		out[i] = int(s.Int.Int64())
+	}
+	return out
+}
+
+// types are all layouts a column can have.
+var types = []gpu.Type{
+	gpu.Of(gpu.Bool), gpu.Of(gpu.Int8), gpu.Of(gpu.Int16), gpu.Of(gpu.Int32), gpu.Of(gpu.Int64),
+	gpu.Of(gpu.Uint8), gpu.Of(gpu.Uint16), gpu.Of(gpu.Uint32), gpu.Of(gpu.Uint64),
+	gpu.Of(gpu.Float32), gpu.Of(gpu.Float64), gpu.DecimalOf(15, 2), gpu.DecimalOf(38, 4),
+	gpu.Of(gpu.Date), gpu.TimeOf(gpu.Microsecond), gpu.TimestampOf(gpu.Nanosecond, false),
+	gpu.Of(gpu.String), gpu.Of(gpu.Binary),
+}
+
+// sizes are around the borders of bitmap words, blocks and pieces of work.
+var sizes = []int{0, 1, 2, 63, 64, 65, 511, 513, 16383, 16384, 16385, 40001}
+
+// distribution is how the values of a column are spread.
+type distribution struct {
+	name     string
+	distinct int // 0: as many as the type has
+	zipf     bool
+	sorted   bool
+	nulls    float64
+}
+
+var distributions = []distribution{
+	{name: "uniform"},
+	{name: "few", distinct: 7},
+	{name: "equal", distinct: 1},
+	{name: "zipf", distinct: 1000, zipf: true},
+	{name: "sorted", sorted: true},
+	{name: "nulls", distinct: 50, nulls: 0.3},
+	{name: "allnull", nulls: 1},
+}
+
+// random draws n values of a type.
+func (b *bench) random(t gpu.Type, n int, d distribution) []gpu.Scalar {
+	out := make([]gpu.Scalar, n)
+	for i := range out {
+		if b.rnd.Float64() < d.nulls {
+			out[i] = gpu.Null(t)
+			continue
+		}
+		k := b.rnd.Uint64()
+		switch {
+		case d.zipf:
+			k = uint64(math.Pow(float64(d.distinct), b.rnd.Float64())) // log-uniform ranks
+		case d.distinct > 0:
+			k %= uint64(d.distinct)
+		case d.sorted:
+			k = uint64(i)
+		}
+		out[i] = value(t, k, d.distinct == 0 && !d.sorted)
+	}
+	return out
+}
+
+// value returns the k-th value of a type; wild ones use all of its bits.
+func value(t gpu.Type, k uint64, wild bool) gpu.Scalar {
+	switch {
+	case t.IsFloat():
+		special := []float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1), 1.5, -1.5}
+		f := float64(int64(k)) / 4
+		if k%16 < uint64(len(special)) {
+			f = special[k%16]
+		}
+		if t.Kind == gpu.Float32 {
+			f = float64(float32(f))
+		}
+		return gpu.FloatScalar(t, f)
+	case t.IsVar():
+		s := fmt.Sprintf("%x", k)
+		if k%5 == 0 {
+			s = "a common prefix of many bytes " + s
+		}
+		if k%11 == 3 {
+			s = ""
+		}
+		return gpu.Scalar{Type: t, Valid: true, Str: s}
+	case t.Kind == gpu.Bool:
+		return gpu.BoolScalar(k%2 == 1)
+	case t.Wide:
+		v := gpu.Int128From(int64(k))
+		if wild {
+			v.Hi = int64(k) >> 3 // about 10^36: fits 38 digits
+			v.Hi >>= 2
+		}
+		return gpu.Scalar{Type: t, Valid: true, Int: v}
+	case t.Kind == gpu.Decimal:
+		return gpu.IntScalar(t, int64(k)%1e15)
+	case t.IsUnsigned():
+		return gpu.Scalar{Type: t, Valid: true, Int: gpu.Int128FromUint(k << (64 - 8*t.Width()) >> (64 - 8*t.Width()))}
+	}
+	shift := 64 - 8*t.Width()
+	return gpu.IntScalar(t, int64(k)<<shift>>shift)
+}
+
+// column makes a column of the Go heap of values; coded ones get a dictionary
+// that holds duplicates and a value that no row uses.
+func column(t gpu.Type, values []gpu.Scalar, coded bool) gpu.Column {
+	if !coded {
+		return gpu.ColumnOf(t, values)
+	}
+	dict := []gpu.Scalar{{Type: t, Valid: true, Str: "unused"}}
+	at := map[string]int32{}
+	codes := make([]int32, len(values))
+	for i, v := range values {
+		if !v.Valid {
+			continue
+		}
+		code, ok := at[v.Str]
+		if !ok || i%97 == 0 {
+			code = int32(len(dict))
+			at[v.Str] = code
+			dict = append(dict, v)
+		}
+		codes[i] = code
+	}
+	c := gpu.ColumnOf(t, values)
+	c.Offsets, c.Data = nil, gpu.WrapBytes(gpu.BytesOf(codes))
+	c.Dict = &gpu.Dictionary{Values: gpu.ColumnOf(t, dict)}
+	return c
+}
+
+// codings returns the ways a type can be coded.
+func codings(t gpu.Type) []bool {
+	if t.IsVar() {
+		return []bool{false, true}
+	}
+	return []bool{false}
+}
+
+// same says whether two values are equal to SQL's grouping: nulls are equal, NaN
+// equals NaN, -0 equals +0.
+func same(a, b gpu.Scalar) bool {
+	if a.Valid != b.Valid {
+		return false
+	}
+	return !a.Valid || a.Compare(b) == 0
+}
+
+func requireSame(t *testing.T, want, got []gpu.Scalar, msg ...any) {
+	t.Helper()
+	require.Len(t, got, len(want), msg...)
+	for i := range want {
+		if !same(want[i], got[i]) {
+			require.Failf(t, "rows differ", "row %d: want %v, got %v; %v", i, want[i], got[i], msg)
+		}
+	}
+}
+
+// label names a key in a map so that equal keys have equal names.
+func label(s gpu.Scalar) string {
+	if !s.Valid {
+		return "\x00null"
+	}
+	if s.Type.IsFloat() && s.Float == 0 {
+		return "0"
+	}
+	return s.String()
+}

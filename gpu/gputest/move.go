@@ -1,0 +1,317 @@
+package gputest
+
+import (
+	"fmt"
+	"sort"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+func testSelect(t *testing.T, open Open) {
+	b := setUp(t, open)
+	for _, n := range sizes {
+		for _, d := range []distribution{{}, {distinct: 1}, {nulls: 0.5}, {nulls: 1}} {
+			values := b.random(gpu.Of(gpu.Bool), n, d)
+			want := []int{}
+			for i, v := range values {
+				if v.Valid && v.Int.Lo == 1 {
+					want = append(want, i)
+				}
+			}
+			ids, err := b.q.Select(b.l, b.up(gpu.ColumnOf(gpu.Of(gpu.Bool), values))[0])
+			require.NoError(t, err)
+			require.Equal(t, want, b.ints(ids), "%d rows, %+v", n, d)
+			ids.Release()
+		}
+	}
+	all := make([]gpu.Scalar, 20000)
+	for i := range all {
+		all[i] = gpu.BoolScalar(true)
+	}
+	ids, err := b.q.Select(b.l, b.up(gpu.ColumnOf(gpu.Of(gpu.Bool), all))[0])
+	require.NoError(t, err)
+	require.Equal(t, len(all), ids.Len)
+	ids.Release()
+}
+
+func testGather(t *testing.T, open Open) {
+	for _, typ := range types {
+		for _, coded := range codings(typ) {
+			t.Run(fmt.Sprint(typ, " coded=", coded), func(t *testing.T) {
+				b := setUp(t, open)
+				for _, d := range []distribution{{name: "uniform"}, {name: "nulls", nulls: 0.3}} {
+					const n = 1000
+					values := b.random(typ, n, d)
+					col := b.up(column(typ, values, coded))
+					for _, m := range sizes {
+						for _, outer := range []bool{false, true} {
+							ids := make([]int32, m)
+							want := make([]gpu.Scalar, m)
+							for i := range ids {
+								ids[i] = int32(b.rnd.IntN(n))
+								want[i] = values[ids[i]]
+								if outer && i%3 == 0 {
+									ids[i], want[i] = -1, gpu.Null(typ)
+								}
+							}
+							got, err := b.q.Gather(b.l, col, b.ids(ids))
+							require.NoError(t, err)
+							requireSame(t, want, b.down(got[0]), d.name, m, outer)
+							gpu.ReleaseColumns(got)
+						}
+					}
+					identity := make([]int32, n)
+					for i := range identity {
+						identity[i] = int32(i)
+					}
+					got, err := b.q.Gather(b.l, col, b.ids(identity))
+					require.NoError(t, err)
+					requireSame(t, values, b.down(got[0]))
+					gpu.ReleaseColumns(got)
+				}
+				none, err := b.q.Gather(b.l, b.up(column(typ, nil, coded)), b.ids([]int32{-1, -1, -1}))
+				require.NoError(t, err)
+				requireSame(t, []gpu.Scalar{gpu.Null(typ), gpu.Null(typ), gpu.Null(typ)}, b.down(none[0]))
+				gpu.ReleaseColumns(none)
+			})
+		}
+	}
+}
+
+func testConcat(t *testing.T, open Open) {
+	for _, typ := range types {
+		t.Run(typ.String(), func(t *testing.T) {
+			b := setUp(t, open)
+			for _, mode := range []string{"plain", "coded", "one dictionary", "mixed"} {
+				if mode != "plain" && !typ.IsVar() {
+					continue
+				}
+				var parts []gpu.Column
+				var want []gpu.Scalar
+				for i, n := range []int{65, 0, 1, 500, 64, 7, 3000} {
+					d := distribution{distinct: 9}
+					if i%2 == 1 {
+						d.nulls = 0.4
+					}
+					values := b.random(typ, n, d)
+					want = append(want, values...)
+					c := b.up(column(typ, values, mode == "coded" || mode == "mixed" && i%2 == 0))[0]
+					parts = append(parts, c)
+				}
+				if mode == "one dictionary" {
+					whole := b.up(column(typ, want, true))[0]
+					at := 0
+					for i := range parts {
+						n := parts[i].Len
+						part, err := b.q.Slice(b.l, whole, at, at+n)
+						require.NoError(t, err)
+						defer part.Release()
+						parts[i], at = part, at+n
+					}
+				}
+				got, err := b.q.Concat(b.l, parts)
+				require.NoError(t, err)
+				requireSame(t, want, b.down(got), mode)
+				if mode == "coded" || mode == "one dictionary" {
+					require.NotNil(t, got.Dict, "dictionaries survive")
+				}
+				got.Release()
+				one, err := b.q.Concat(b.l, parts[3:4])
+				require.NoError(t, err)
+				requireSame(t, want[66:566], b.down(one), mode)
+				one.Release()
+			}
+		})
+	}
+}
+
+func testSlice(t *testing.T, open Open) {
+	for _, typ := range types {
+		for _, coded := range codings(typ) {
+			t.Run(fmt.Sprint(typ, " coded=", coded), func(t *testing.T) {
+				b := setUp(t, open)
+				values := b.random(typ, 300, distribution{nulls: 0.2})
+				col := b.up(column(typ, values, coded))[0]
+				for _, r := range [][2]int{{0, 0}, {0, 300}, {0, 1}, {1, 65}, {63, 64}, {64, 200}, {77, 299}, {300, 300}} {
+					got, err := b.q.Slice(b.l, col, r[0], r[1])
+					require.NoError(t, err)
+					requireSame(t, values[r[0]:r[1]], b.down(got), r)
+					got.Release()
+				}
+			})
+		}
+	}
+}
+
+func testHash(t *testing.T, open Open) {
+	b := setUp(t, open)
+	hash := func(cols ...gpu.Column) []gpu.Scalar {
+		h, err := b.q.Hash(b.l, b.up(cols...))
+		require.NoError(t, err)
+		defer h.Release()
+		return b.down(h)
+	}
+	for _, typ := range types {
+		for _, coded := range codings(typ) {
+			values := b.random(typ, 3000, distribution{distinct: 100, nulls: 0.1})
+			one := hash(column(typ, values, coded))
+			two := hash(column(typ, values, coded), gpu.ColumnOf(typ, values))
+			seen := map[string]gpu.Scalar{}
+			for i, v := range values {
+				if h, ok := seen[label(v)]; ok {
+					require.Equal(t, h, one[i], "equal values of %v hash alike", typ)
+				}
+				seen[label(v)] = one[i]
+			}
+			distinct := map[gpu.Scalar]bool{}
+			for _, h := range seen {
+				distinct[h] = true
+			}
+			require.Len(t, distinct, len(seen), "different values of %v hash apart", typ)
+			require.NotEqual(t, one[0], two[0])
+			if coded {
+				require.Equal(t, hash(gpu.ColumnOf(typ, values)), one, "codes do not show in the hash")
+			}
+		}
+	}
+	narrow, wide := gpu.DecimalOf(18, 2), gpu.Type{Kind: gpu.Decimal, Precision: 18, Scale: 2, Wide: true}
+	values := b.random(narrow, 100, distribution{})
+	require.Equal(t, hash(gpu.ColumnOf(narrow, values)), hash(gpu.ColumnOf(wide, values)), "storage does not show in the hash")
+
+	// Dense and strided keys spread over upper and lower digits without spikes.
+	for _, stride := range []int64{1, 8, 1 << 20, 1 << 32} {
+		keys := make([]gpu.Scalar, 1<<14)
+		for i := range keys {
+			keys[i] = gpu.IntScalar(gpu.Of(gpu.Int64), int64(i)*stride)
+		}
+		var low, high [256]int
+		for _, h := range hash(gpu.ColumnOf(gpu.Of(gpu.Int64), keys)) {
+			low[h.Int.Lo&255]++
+			high[h.Int.Lo>>56]++
+		}
+		for d := range low { // 64 expected
+			require.Less(t, low[d], 128, "stride %d", stride)
+			require.Less(t, high[d], 128, "stride %d", stride)
+		}
+	}
+}
+
+func testPartition(t *testing.T, open Open) {
+	b := setUp(t, open)
+	for _, n := range sizes {
+		for _, d := range distributions {
+			keys := b.random(gpu.Of(gpu.Int64), n, d)
+			row := make([]gpu.Scalar, n)
+			for i := range row {
+				row[i] = gpu.IntScalar(gpu.Of(gpu.Int32), int64(i))
+			}
+			text := b.random(gpu.Of(gpu.String), n, distribution{distinct: 100, nulls: 0.1})
+			cols := b.up(gpu.ColumnOf(gpu.Of(gpu.Int64), keys), gpu.ColumnOf(gpu.Of(gpu.Int32), row), gpu.ColumnOf(gpu.Of(gpu.String), text))
+			hash, err := b.q.Hash(b.l, cols[:1])
+			require.NoError(t, err)
+			hashes := b.down(hash)
+			for _, digit := range [][2]uint{{0, 0}, {0, 1}, {60, 4}, {57, 7}, {20, 8}, {3, 12}} {
+				shift, bits := digit[0], digit[1]
+				out, offsets, err := b.q.Partition(b.l, cols, hash, shift, bits)
+				require.NoError(t, err)
+				require.Len(t, offsets, 1<<bits+1)
+				require.Equal(t, 0, offsets[0])
+				require.Equal(t, n, offsets[len(offsets)-1])
+				rows, ks, ts := b.ints(out[1]), b.down(out[0]), b.down(out[2])
+				p := 0
+				for i, r := range rows {
+					for i >= offsets[p+1] {
+						p++
+					}
+					require.Equal(t, uint64(p), hashes[r].Int.Lo>>shift&(1<<bits-1), "row %d is in its partition", r)
+					if i > offsets[p] {
+						require.Less(t, rows[i-1], r, "the partition is stable")
+					}
+					require.True(t, same(keys[r], ks[i]) && same(text[r], ts[i]), "columns move together")
+				}
+				gpu.ReleaseColumns(out)
+			}
+			hash.Release()
+		}
+	}
+}
+
+func testSort(t *testing.T, open Open) {
+	for _, typ := range types {
+		for _, coded := range codings(typ) {
+			t.Run(fmt.Sprint(typ, " coded=", coded), func(t *testing.T) {
+				b := setUp(t, open)
+				for _, d := range distributions {
+					for _, n := range []int{0, 1, 65, 3000, 20000} {
+						for flags := range 4 {
+							if n == 20000 && flags != 0 {
+								continue
+							}
+							b.checkSort([][]gpu.Scalar{b.random(typ, n, d)}, []bool{coded}, []int{flags})
+						}
+					}
+				}
+			})
+		}
+	}
+	t.Run("several keys", func(t *testing.T) {
+		b := setUp(t, open)
+		for range 40 {
+			n := b.rnd.IntN(3000)
+			var keys [][]gpu.Scalar
+			var coded []bool
+			var flags []int
+			for range 2 + b.rnd.IntN(4) {
+				typ := types[b.rnd.IntN(len(types))]
+				d := distributions[b.rnd.IntN(len(distributions))]
+				keys = append(keys, b.random(typ, n, d))
+				coded = append(coded, typ.IsVar() && b.rnd.IntN(2) == 0)
+				flags = append(flags, b.rnd.IntN(4))
+			}
+			b.checkSort(keys, coded, flags)
+		}
+	})
+}
+
+// checkSort sorts by keys, whose flags are 1 for descending and 2 for nulls
+// first, and compares with a stable comparison sort.
+func (b *bench) checkSort(keys [][]gpu.Scalar, coded []bool, flags []int) {
+	b.t.Helper()
+	n := len(keys[0])
+	want := make([]int, n)
+	for i := range want {
+		want[i] = i
+	}
+	sort.SliceStable(want, func(i, j int) bool {
+		for k, values := range keys {
+			x, y := values[want[i]], values[want[j]]
+			if !x.Valid || !y.Valid {
+				if x.Valid == y.Valid {
+					continue
+				}
+				return x.Valid == (flags[k]&2 == 0)
+			}
+			c := x.Compare(y)
+			if c == 0 {
+				continue
+			}
+			return c < 0 == (flags[k]&1 == 0)
+		}
+		return false
+	})
+	var in []gpu.SortKey
+	for k, values := range keys {
+		typ := types[0]
+		if n > 0 {
+			typ = values[0].Type
+		}
+		in = append(in, gpu.SortKey{Column: b.up(column(typ, values, coded[k]))[0], Descending: flags[k]&1 != 0, NullsFirst: flags[k]&2 != 0})
+	}
+	ids, err := b.q.Sort(b.l, in)
+	require.NoError(b.t, err)
+	require.Equal(b.t, want, b.ints(ids))
+	ids.Release()
+}

@@ -1,0 +1,590 @@
+package gputest
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"sort"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// keyCase is a combination of key columns.
+type keyCase struct {
+	name  string
+	types []gpu.Type
+	coded []bool
+	dists []distribution
+}
+
+func keyCases() []keyCase {
+	few, nulls := distribution{distinct: 60}, distribution{distinct: 60, nulls: 0.15}
+	var out []keyCase
+	for _, t := range types {
+		for _, coded := range codings(t) {
+			out = append(out,
+				keyCase{fmt.Sprint(t, " coded=", coded), []gpu.Type{t}, []bool{coded}, []distribution{few}},
+				keyCase{fmt.Sprint(t, " coded=", coded, " nulls"), []gpu.Type{t}, []bool{coded}, []distribution{nulls}})
+		}
+	}
+	i64, i32, str, dec := gpu.Of(gpu.Int64), gpu.Of(gpu.Int32), gpu.Of(gpu.String), gpu.DecimalOf(38, 2)
+	return append(out,
+		keyCase{"wide range", []gpu.Type{i64}, []bool{false}, []distribution{{}}},
+		keyCase{"sorted", []gpu.Type{i64}, []bool{false}, []distribution{{sorted: true}}},
+		keyCase{"zipf", []gpu.Type{i64}, []bool{false}, []distribution{{distinct: 300, zipf: true}}},
+		keyCase{"equal", []gpu.Type{i64}, []bool{false}, []distribution{{distinct: 1}}},
+		keyCase{"two in one word", []gpu.Type{i32, i32}, []bool{false, false}, []distribution{few, nulls}},
+		keyCase{"two words", []gpu.Type{i64, i64}, []bool{false, false}, []distribution{few, few}},
+		keyCase{"two words with nulls", []gpu.Type{i64, i64}, []bool{false, false}, []distribution{nulls, nulls}},
+		keyCase{"text and number", []gpu.Type{str, i64}, []bool{false, false}, []distribution{few, nulls}},
+		keyCase{"two texts", []gpu.Type{str, str}, []bool{true, false}, []distribution{few, few}},
+		keyCase{"five kinds", []gpu.Type{str, i32, dec, gpu.Of(gpu.Bool), gpu.Of(gpu.Float64)}, []bool{true, false, false, false, false},
+			[]distribution{{distinct: 3}, {distinct: 3}, {distinct: 3, nulls: 0.1}, {}, {distinct: 20}}},
+	)
+}
+
+// draw makes the rows of a key case: columns, and the label of every row.
+func (b *bench) draw(k keyCase, n int) (cols []gpu.Column, labels []string, nulls [][]bool) {
+	parts := make([][]string, n)
+	nulls = make([][]bool, n)
+	for i, t := range k.types {
+		values := b.random(t, n, k.dists[i])
+		cols = append(cols, column(t, values, k.coded[i]))
+		for r, v := range values {
+			parts[r] = append(parts[r], label(v))
+			nulls[r] = append(nulls[r], !v.Valid)
+		}
+	}
+	labels = make([]string, n)
+	for r := range labels {
+		labels[r] = strings.Join(parts[r], "\x01")
+	}
+	return b.up(cols...), labels, nulls
+}
+
+func testJoin(t *testing.T, open Open) {
+	for _, k := range keyCases() {
+		t.Run(k.name, func(t *testing.T) {
+			b := setUp(t, open)
+			for _, n := range [][2]int{{0, 10}, {10, 0}, {1, 1}, {40, 600}, {700, 300}} {
+				for _, safe := range []bool{false, true} {
+					b.checkJoin(k, n[0], n[1], safe)
+				}
+			}
+		})
+	}
+	t.Run("large", func(t *testing.T) {
+		b := setUp(t, open)
+		i64 := gpu.Of(gpu.Int64)
+		for _, d := range []distribution{{sorted: true}, {}, {distinct: 30000}} {
+			b.checkJoin(keyCase{"", []gpu.Type{i64}, []bool{false}, []distribution{d}}, 50000, 70000, false)
+		}
+	})
+}
+
+func (b *bench) checkJoin(k keyCase, nBuild, nProbe int, safe bool) {
+	t := b.t
+	t.Helper()
+	build, buildLabels, buildNulls := b.draw(k, nBuild)
+	probe, probeLabels, probeNulls := b.draw(k, nProbe)
+	nullSafe := make([]bool, len(k.types))
+	for i := range nullSafe {
+		nullSafe[i] = safe && i%2 == 0
+	}
+	dead := func(nulls []bool) bool {
+		for i, n := range nulls {
+			if n && !nullSafe[i] {
+				return true
+			}
+		}
+		return false
+	}
+	at := map[string][]int{}
+	rows := 0
+	for r, l := range buildLabels {
+		if !dead(buildNulls[r]) {
+			at[l] = append(at[l], r)
+			rows++
+		}
+	}
+	table, err := b.q.BuildTable(b.l, build, nullSafe)
+	require.NoError(t, err)
+	defer table.Release()
+	require.Equal(t, rows, table.Rows())
+	for _, kind := range []gpu.JoinKind{gpu.Inner, gpu.Left, gpu.Semi, gpu.Anti} {
+		want := [][2]int{}
+		for r, l := range probeLabels {
+			var matches []int
+			if !dead(probeNulls[r]) {
+				matches = at[l]
+			}
+			switch {
+			case kind == gpu.Semi && len(matches) > 0, kind == gpu.Anti && len(matches) == 0:
+				want = append(want, [2]int{r, 0})
+			case kind == gpu.Left && len(matches) == 0:
+				want = append(want, [2]int{r, -1})
+			case kind == gpu.Inner || kind == gpu.Left:
+				for _, m := range matches {
+					want = append(want, [2]int{r, m})
+				}
+			}
+		}
+		for _, limit := range []int{7, math.MaxInt32} {
+			if limit == 7 && nProbe > 1000 {
+				limit = 9000
+			}
+			got := [][2]int{}
+			for from := 0; from < nProbe; {
+				p, m, next, err := table.Probe(b.q, b.l, probe, kind, from, limit)
+				require.NoError(t, err)
+				require.Greater(t, next, from, "a probe makes progress")
+				if next < nProbe {
+					require.GreaterOrEqual(t, p.Len, limit, "a probe stops for the limit only")
+				}
+				ps := b.ints(p)
+				ms := make([]int, len(ps))
+				if kind == gpu.Inner || kind == gpu.Left {
+					ms = b.ints(m)
+				}
+				for i := range ps {
+					require.True(t, ps[i] >= from && ps[i] < next, "pairs are of the rows probed")
+					got = append(got, [2]int{ps[i], ms[i]})
+				}
+				p.Release()
+				m.Release()
+				from = next
+			}
+			require.True(t, sort.SliceIsSorted(got, func(i, j int) bool { return got[i][0] < got[j][0] }), "probe ids ascend")
+			sort.Slice(got, func(i, j int) bool {
+				return got[i][0] < got[j][0] || got[i][0] == got[j][0] && got[i][1] < got[j][1]
+			})
+			require.Equal(t, want, got, "%v join of %d and %d rows, limit %d, null-safe %v", kind, nBuild, nProbe, limit, safe)
+		}
+	}
+}
+
+func testGroups(t *testing.T, open Open) {
+	for _, k := range keyCases() {
+		t.Run(k.name, func(t *testing.T) {
+			b := setUp(t, open)
+			b.checkGroups(k, gpu.GroupHint{}, 0, 1, 500, 3000, 64)
+		})
+	}
+	i64 := gpu.Of(gpu.Int64)
+	for name, hint := range map[string]gpu.GroupHint{
+		"hint":           {Dense: true, Lo: 0, Hi: 99, Groups: 100},
+		"hint too low":   {Dense: true, Lo: 0, Hi: 40, Groups: 40},
+		"hint elsewhere": {Dense: true, Lo: -500, Hi: -400},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := setUp(t, open)
+			b.checkGroups(keyCase{"", []gpu.Type{i64}, []bool{false}, []distribution{{distinct: 100, nulls: 0.05}}}, hint, 1000, 2000)
+		})
+	}
+	t.Run("many", func(t *testing.T) {
+		b := setUp(t, open)
+		b.checkGroups(keyCase{"", []gpu.Type{i64}, []bool{false}, []distribution{{}}}, gpu.GroupHint{}, 60000, 40000)
+		b.checkGroups(keyCase{"", []gpu.Type{gpu.Of(gpu.String)}, []bool{false}, []distribution{{}}}, gpu.GroupHint{}, 30000, 20000)
+	})
+	t.Run("no keys", func(t *testing.T) {
+		b := setUp(t, open)
+		g, err := b.q.NewGroups(b.l, nil, gpu.GroupHint{})
+		require.NoError(t, err)
+		defer g.Release()
+		a, err := g.Assign(b.q, b.l, nil, 0)
+		require.NoError(t, err)
+		a.Release()
+		require.Equal(t, 0, g.Len())
+		a, err = g.Assign(b.q, b.l, nil, 3)
+		require.NoError(t, err)
+		require.Equal(t, []int{0, 0, 0}, b.ints(a.IDs()))
+		a.Release()
+		require.Equal(t, 1, g.Len())
+	})
+}
+
+func (b *bench) checkGroups(k keyCase, hint gpu.GroupHint, batches ...int) {
+	t := b.t
+	t.Helper()
+	g, err := b.q.NewGroups(b.l, k.types, hint)
+	require.NoError(t, err)
+	defer g.Release()
+	byLabel := map[string]int{}
+	byID := map[int]string{}
+	for _, n := range batches {
+		cols, labels, _ := b.draw(k, n)
+		a, err := g.Assign(b.q, b.l, cols, n)
+		require.NoError(t, err)
+		for r, id := range b.ints(a.IDs()) {
+			if old, ok := byLabel[labels[r]]; ok {
+				require.Equal(t, old, id, "equal keys share a group")
+				continue
+			}
+			if other, ok := byID[id]; ok {
+				require.Failf(t, "different keys share a group", "group %d: %q and %q", id, other, labels[r])
+			}
+			byLabel[labels[r]], byID[id] = id, labels[r]
+		}
+		a.Release()
+		require.Equal(t, len(byID), g.Len(), "ids are dense")
+	}
+	for _, r := range [][2]int{{0, g.Len()}, {g.Len() / 3, g.Len() / 2}} {
+		keys, err := g.Keys(b.q, b.l, r[0], r[1])
+		require.NoError(t, err)
+		values := make([][]gpu.Scalar, len(keys))
+		for i, c := range keys {
+			values[i] = b.down(c)
+		}
+		for id := r[0]; id < r[1]; id++ {
+			var parts []string
+			for i := range values {
+				parts = append(parts, label(values[i][id-r[0]]))
+			}
+			require.Equal(t, byID[id], strings.Join(parts, "\x01"), "key of group %d", id)
+		}
+		gpu.ReleaseColumns(keys)
+	}
+}
+
+// aggregateOutput is the type that the binder gives an aggregate.
+func aggregateOutput(kind gpu.AggregateKind, in gpu.Type) gpu.Type {
+	switch {
+	case kind == gpu.CountAll || kind == gpu.Count:
+		return gpu.Of(gpu.Int64)
+	case kind == gpu.Avg || kind == gpu.Sum && in.IsFloat():
+		return gpu.Of(gpu.Float64)
+	case kind == gpu.Sum:
+		return gpu.DecimalOf(38, int(in.Scale))
+	}
+	return in
+}
+
+func testAggregates(t *testing.T, open Open) {
+	for _, typ := range types {
+		for _, coded := range codings(typ) {
+			t.Run(fmt.Sprint(typ, " coded=", coded), func(t *testing.T) {
+				b := setUp(t, open)
+				for _, groups := range []int{1, 5, 2000} {
+					for _, batches := range [][]float64{{0}, {0, 0.4, 0}, {1, 0.2}} {
+						for kind := gpu.CountAll; kind <= gpu.Avg; kind++ {
+							if (kind == gpu.Sum || kind == gpu.Avg) && !typ.IsNumeric() {
+								continue
+							}
+							b.checkAggregate(kind, typ, coded, groups, batches)
+						}
+					}
+				}
+			})
+		}
+	}
+	t.Run("sums overflow loudly", func(t *testing.T) {
+		b := setUp(t, open)
+		typ := gpu.DecimalOf(38, 0)
+		huge := gpu.Scalar{Type: typ, Valid: true, Int: gpu.Pow10(37)}
+		values := make([]gpu.Scalar, 20) // 2·10^38 is more than 128 bits hold
+		for i := range values {
+			values[i] = huge
+		}
+		for _, n := range []int{10, 20} { // 10^38 has 39 digits
+			_, err := b.aggregate(gpu.Aggregate{Kind: gpu.Sum, Input: typ, Output: typ}, [][]gpu.Scalar{values[:n]}, [][]gpu.Scalar{make([]gpu.Scalar, n)}, 1, false)
+			require.Error(t, err)
+		}
+		q, err := b.dev.NewQueue("fresh")
+		require.NoError(t, err)
+		b.q = q
+	})
+	t.Run("64-bit extremes sum exactly", func(t *testing.T) {
+		b := setUp(t, open)
+		typ := gpu.Of(gpu.Int64)
+		batches := [][]gpu.Scalar{}
+		ids := [][]gpu.Scalar{}
+		want := new(big.Int)
+		for _, v := range []int64{5, math.MaxInt64, math.MaxInt64, math.MinInt64, math.MaxInt64} {
+			batches = append(batches, []gpu.Scalar{gpu.IntScalar(typ, v)})
+			ids = append(ids, []gpu.Scalar{{}})
+			want.Add(want, big.NewInt(v))
+		}
+		got, err := b.aggregate(gpu.Aggregate{Kind: gpu.Sum, Input: typ, Output: gpu.DecimalOf(38, 0)}, batches, ids, 1, false)
+		require.NoError(t, err)
+		require.Equal(t, want.String(), got[0].Int.String())
+	})
+}
+
+// aggregate folds batches of values into groups; ids[b][i].Int is the key of a row.
+func (b *bench) aggregate(a gpu.Aggregate, batches, ids [][]gpu.Scalar, groups int, coded bool) ([]gpu.Scalar, error) {
+	g, err := b.q.NewGroups(b.l, []gpu.Type{gpu.Of(gpu.Int64)}, gpu.GroupHint{})
+	require.NoError(b.t, err)
+	defer g.Release()
+	acc, err := b.q.NewAccumulator(b.l, a)
+	require.NoError(b.t, err)
+	defer acc.Release()
+	for i, values := range batches {
+		keys := make([]gpu.Scalar, len(values))
+		for r := range keys {
+			keys[r] = gpu.IntScalar(gpu.Of(gpu.Int64), ids[i][r].Int.Int64())
+		}
+		as, err := g.Assign(b.q, b.l, b.up(gpu.ColumnOf(gpu.Of(gpu.Int64), keys)), len(values))
+		require.NoError(b.t, err)
+		var col gpu.Column
+		if a.Kind != gpu.CountAll {
+			col = b.up(column(a.Input, values, coded))[0]
+		}
+		err = acc.Update(b.q, as, col, g.Len())
+		as.Release()
+		if err != nil {
+			return nil, err
+		}
+	}
+	keys, err := g.Keys(b.q, b.l, 0, g.Len())
+	if err != nil {
+		return nil, err
+	}
+	order := b.ints(keys[0])
+	gpu.ReleaseColumns(keys)
+	out := make([]gpu.Scalar, groups)
+	half := g.Len() / 2
+	for _, r := range [][2]int{{0, half}, {half, g.Len()}} {
+		c, err := acc.Result(b.q, b.l, r[0], r[1])
+		if err != nil {
+			return nil, err
+		}
+		require.Equal(b.t, a.Output, c.Type)
+		for i, v := range b.down(c) {
+			out[order[r[0]+i]] = v
+		}
+		c.Release()
+	}
+	return out, nil
+}
+
+func (b *bench) checkAggregate(kind gpu.AggregateKind, typ gpu.Type, coded bool, groups int, nullShare []float64) {
+	t := b.t
+	t.Helper()
+	a := gpu.Aggregate{Kind: kind, Input: typ, Output: aggregateOutput(kind, typ)}
+	var batches, ids [][]gpu.Scalar
+	byGroup := make([][]gpu.Scalar, groups)
+	for _, nulls := range nullShare {
+		n := max(2*groups, 300)
+		values := b.random(typ, n, distribution{nulls: nulls})
+		keys := make([]gpu.Scalar, n)
+		for r := range keys {
+			id := r % groups
+			keys[r] = gpu.IntScalar(gpu.Of(gpu.Int64), int64(id))
+			byGroup[id] = append(byGroup[id], values[r])
+		}
+		batches, ids = append(batches, values), append(ids, keys)
+	}
+	got, err := b.aggregate(a, batches, ids, groups, coded)
+	require.NoError(t, err)
+	for id, values := range byGroup {
+		want := reference(a, values)
+		if want.Valid && want.Type.IsFloat() && !(kind == gpu.Min || kind == gpu.Max) {
+			require.True(t, close(want.Float, got[id].Float), "%v of %v, group %d: want %v, got %v", kind, typ, id, want, got[id])
+			continue
+		}
+		require.True(t, same(want, got[id]), "%v of %v, group %d of %d: want %v, got %v", kind, typ, id, groups, want, got[id])
+	}
+}
+
+// close is the tolerance of float sums: ten units in the last place of the sum
+// of magnitudes would be allowed, one part in 10^12 is asked.
+func close(a, b float64) bool {
+	return a == b || math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) <= 1e-12*max(math.Abs(a), math.Abs(b))
+}
+
+// reference is an aggregate by definition, in arbitrary precision.
+func reference(a gpu.Aggregate, values []gpu.Scalar) gpu.Scalar {
+	n := int64(0)
+	sum := new(big.Int)
+	fsum := new(big.Float).SetPrec(2200)
+	special := 0.0
+	var best gpu.Scalar
+	for _, v := range values {
+		if !v.Valid {
+			continue
+		}
+		n++
+		sum.Add(sum, v.Int.Big())
+		if math.IsInf(v.Float, 0) || math.IsNaN(v.Float) {
+			special += v.Float
+		} else {
+			fsum.Add(fsum, big.NewFloat(v.Float))
+		}
+		if c := v.Compare(best); !best.Valid || a.Kind == gpu.Min && c < 0 || a.Kind == gpu.Max && c > 0 {
+			best = v
+		}
+	}
+	total, _ := fsum.Float64()
+	total += special
+	if special != 0 || math.IsNaN(special) {
+		total = special
+	}
+	switch a.Kind {
+	case gpu.CountAll:
+		return gpu.IntScalar(a.Output, int64(len(values)))
+	case gpu.Count:
+		return gpu.IntScalar(a.Output, n)
+	}
+	if n == 0 {
+		return gpu.Null(a.Output)
+	}
+	switch a.Kind {
+	case gpu.Sum:
+		if a.Input.IsFloat() {
+			return gpu.FloatScalar(a.Output, total)
+		}
+		s, _ := gpu.Int128FromBig(sum)
+		return gpu.Scalar{Type: a.Output, Valid: true, Int: s}
+	case gpu.Avg:
+		if !a.Input.IsFloat() {
+			total, _ = new(big.Float).SetInt(sum).Float64()
+			total /= math.Pow10(int(a.Input.Scale))
+		}
+		return gpu.FloatScalar(a.Output, total/float64(n))
+	}
+	return best
+}
+
+// testBudget runs every primitive under budgets that are too small, growing
+// until it succeeds: each refusal is a budget error, and nothing is left over.
+func testBudget(t *testing.T, open Open) {
+	for _, p := range []struct {
+		name string
+		run  func(b *bench, cols []gpu.Column) error
+	}{
+		{"gather", func(b *bench, cols []gpu.Column) error {
+			out, err := b.q.Gather(b.l, cols[:2], cols[2])
+			gpu.ReleaseColumns(out)
+			return err
+		}},
+		{"concat", func(b *bench, cols []gpu.Column) error {
+			out, err := b.q.Concat(b.l, []gpu.Column{cols[1], cols[1]})
+			out.Release()
+			return err
+		}},
+		{"slice", func(b *bench, cols []gpu.Column) error {
+			out, err := b.q.Slice(b.l, cols[1], 3, 900)
+			out.Release()
+			return err
+		}},
+		{"select", func(b *bench, cols []gpu.Column) error {
+			out, err := b.q.Select(b.l, cols[3])
+			out.Release()
+			return err
+		}},
+		{"hash", func(b *bench, cols []gpu.Column) error {
+			out, err := b.q.Hash(b.l, cols[:2])
+			out.Release()
+			return err
+		}},
+		{"sort", func(b *bench, cols []gpu.Column) error {
+			out, err := b.q.Sort(b.l, []gpu.SortKey{{Column: cols[1]}, {Column: cols[0]}})
+			out.Release()
+			return err
+		}},
+		{"partition", func(b *bench, cols []gpu.Column) error {
+			h, err := b.q.Hash(b.l, cols[:1])
+			if err != nil {
+				return err
+			}
+			defer h.Release()
+			out, _, err := b.q.Partition(b.l, cols[:2], h, 0, 4)
+			gpu.ReleaseColumns(out)
+			return err
+		}},
+		{"join", func(b *bench, cols []gpu.Column) error {
+			table, err := b.q.BuildTable(b.l, cols[:2], []bool{false, true})
+			if err != nil {
+				return err
+			}
+			defer table.Release()
+			p, m, _, err := table.Probe(b.q, b.l, cols[:2], gpu.Inner, 0, math.MaxInt32)
+			p.Release()
+			m.Release()
+			return err
+		}},
+		{"group-by", func(b *bench, cols []gpu.Column) error {
+			g, err := b.q.NewGroups(b.l, []gpu.Type{cols[0].Type, cols[1].Type}, gpu.GroupHint{})
+			if err != nil {
+				return err
+			}
+			defer g.Release()
+			a, err := g.Assign(b.q, b.l, cols[:2], cols[0].Len)
+			if err != nil {
+				return err
+			}
+			defer a.Release()
+			for kind := gpu.CountAll; kind <= gpu.Avg; kind++ {
+				acc, err := b.q.NewAccumulator(b.l, gpu.Aggregate{Kind: kind, Input: cols[0].Type, Output: aggregateOutput(kind, cols[0].Type)})
+				if err != nil {
+					return err
+				}
+				defer acc.Release()
+				if err := acc.Update(b.q, a, cols[0], g.Len()); err != nil {
+					return err
+				}
+				out, err := acc.Result(b.q, b.l, 0, g.Len())
+				out.Release()
+				if err != nil {
+					return err
+				}
+			}
+			keys, err := g.Keys(b.q, b.l, 0, g.Len())
+			gpu.ReleaseColumns(keys)
+			return err
+		}},
+	} {
+		t.Run(p.name, func(t *testing.T) {
+			refused := 0
+			for budget := int64(1 << 12); ; budget += budget / 8 {
+				require.Less(t, budget, int64(1<<30), "the primitive never succeeds")
+				dev := open(t, budget)
+				q, err := dev.NewQueue(t.Name())
+				require.NoError(t, err)
+				b := &bench{t: t, dev: dev, q: q, l: dev.Budget().Lease("the lease of " + p.name)}
+				err = b.underBudget(p.run)
+				require.NoError(t, b.l.Close(), "nothing is left over")
+				require.Empty(t, dev.Budget().Leaks())
+				require.NoError(t, dev.Close())
+				if err == nil {
+					break
+				}
+				refused++
+				require.ErrorIs(t, err, gpu.ErrBudget)
+				require.ErrorContains(t, err, "the lease of "+p.name)
+				require.ErrorContains(t, q.Close(), "budget", "the first error sticks")
+			}
+			require.Positive(t, refused, "the smallest budget is too small")
+		})
+	}
+}
+
+// underBudget brings test columns to the device and runs one primitive on them.
+func (b *bench) underBudget(run func(*bench, []gpu.Column) error) error {
+	const n = 1000
+	numbers, texts, ids, truth := make([]gpu.Scalar, n), make([]gpu.Scalar, n), make([]gpu.Scalar, n), make([]gpu.Scalar, n)
+	for i := range n {
+		numbers[i] = gpu.IntScalar(gpu.Of(gpu.Int64), int64(i)*7919)
+		texts[i] = gpu.StringScalar(fmt.Sprint("text ", i%300))
+		if i%10 == 0 {
+			texts[i] = gpu.Null(gpu.Of(gpu.String))
+		}
+		ids[i] = gpu.IntScalar(gpu.Of(gpu.Int32), int64(i*31%n))
+		truth[i] = gpu.BoolScalar(i%3 == 0)
+	}
+	s := &gpu.Stride{Rows: n, Schema: gpu.NewSchema(
+		gpu.Field{Name: "number", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "text", Type: gpu.Of(gpu.String), Nullable: true},
+		gpu.Field{Name: "id", Type: gpu.Of(gpu.Int32)}, gpu.Field{Name: "truth", Type: gpu.Of(gpu.Bool)}),
+		Cols: []gpu.Column{gpu.ColumnOf(gpu.Of(gpu.Int64), numbers), gpu.ColumnOf(gpu.Of(gpu.String), texts),
+			gpu.ColumnOf(gpu.Of(gpu.Int32), ids), gpu.ColumnOf(gpu.Of(gpu.Bool), truth)}}
+	s, err := b.q.Up(b.l, s)
+	if err != nil {
+		return err
+	}
+	defer s.Release()
+	return run(b, s.Cols)
+}

@@ -1,0 +1,296 @@
+package host
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// Concat implements gpu.Queue.
+func (q *queue) Concat(l *gpu.Lease, parts []gpu.Column) (gpu.Column, error) {
+	if q.err != nil {
+		return gpu.Column{}, q.err
+	}
+	out, err := q.dev.concat(l, parts)
+	return out, q.fail(err)
+}
+
+func (d *Device) concat(l *gpu.Lease, parts []gpu.Column) (gpu.Column, error) {
+	if len(parts) == 0 {
+		return gpu.Column{}, fmt.Errorf("concat of no columns has no type")
+	}
+	if len(parts) == 1 {
+		return parts[0].Retain(), nil
+	}
+	out := gpu.Column{Type: parts[0].Type}
+	nulls := false
+	for _, p := range parts {
+		if p.Type != out.Type {
+			return gpu.Column{}, fmt.Errorf("concat of %v and %v", out.Type, p.Type)
+		}
+		out.Len += p.Len
+		nulls = nulls || p.Valid != nil
+	}
+	if out.Len > gpu.MaxRows {
+		return gpu.Column{}, fmt.Errorf("%d rows in one piece are more than the %d that row ids can address", out.Len, gpu.MaxRows)
+	}
+	parts, release, err := d.oneCoding(l, parts, out.Len)
+	if err != nil {
+		return gpu.Column{}, err
+	}
+	defer release()
+	if out.Dict = parts[0].Dict; out.Dict != nil {
+		out.Dict.Values.Retain()
+	}
+	fail := func(err error) (gpu.Column, error) {
+		out.Release()
+		return gpu.Column{}, err
+	}
+	if nulls {
+		if out.Valid, err = l.Alloc(gpu.BitmapBytes(out.Len)); err != nil {
+			return fail(err)
+		}
+		at := 0
+		for _, p := range parts {
+			copyBits(gpu.Words(out.Valid, out.Len), at, gpu.Words(p.Valid, p.Len), 0, p.Len)
+			at += p.Len
+		}
+	}
+	starts := make([]int64, len(parts)+1)
+	switch {
+	case out.Dict == nil && out.Type.IsVar():
+		rows := make([]int, len(parts))
+		at := 0
+		for i, p := range parts {
+			rows[i] = at
+			at += p.Len
+			off := gpu.Values[int32](p.Offsets, p.Len+1)
+			starts[i+1] = starts[i] + int64(off[p.Len]-off[0])
+		}
+		if starts[len(parts)] > math.MaxInt32 {
+			return fail(errTooManyBytes(starts[len(parts)], out.Len))
+		}
+		if out.Offsets, err = l.Alloc(int64(out.Len+1) * 4); err != nil {
+			return fail(err)
+		}
+		if out.Data, err = l.Alloc(starts[len(parts)]); err != nil {
+			return fail(err)
+		}
+		dst := gpu.Values[int32](out.Offsets, out.Len+1)
+		dst[0] = 0
+		err = d.parallel(len(parts), 1, func(i, _ int) error {
+			p := parts[i]
+			off := gpu.Values[int32](p.Offsets, p.Len+1)
+			shift := int32(starts[i]) - off[0]
+			to := dst[rows[i]+1:]
+			for j, o := range off[1:] {
+				to[j] = o + shift
+			}
+			copy(out.Data.Bytes()[starts[i]:], p.Data.Bytes()[off[0]:off[p.Len]])
+			return nil
+		})
+	case out.Dict == nil && out.Type.Kind == gpu.Bool:
+		if out.Data, err = l.Alloc(gpu.BitmapBytes(out.Len)); err != nil {
+			return fail(err)
+		}
+		at := 0
+		for _, p := range parts {
+			copyBits(gpu.Words(out.Data, out.Len), at, gpu.Words(p.Data, p.Len), 0, p.Len)
+			at += p.Len
+		}
+	default:
+		width := int64(out.Type.Width())
+		if out.Dict != nil {
+			width = 4
+		}
+		for i, p := range parts {
+			starts[i+1] = starts[i] + int64(p.Len)*width
+		}
+		if out.Data, err = l.Alloc(starts[len(parts)]); err != nil {
+			return fail(err)
+		}
+		err = d.parallel(len(parts), 1, func(i, _ int) error {
+			copy(out.Data.Bytes()[starts[i]:starts[i+1]], parts[i].Data.Bytes())
+			return nil
+		})
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return out, nil
+}
+
+// oneCoding gives all parts one dictionary where all have one and its values
+// together are few for the rows, and none otherwise. release drops what it made.
+func (d *Device) oneCoding(l *gpu.Lease, parts []gpu.Column, rows int) (out []gpu.Column, release func(), err error) {
+	same, coded, values := true, true, 0
+	for _, p := range parts {
+		if p.Dict == nil {
+			coded, same = false, same && parts[0].Dict == nil
+			continue
+		}
+		values += p.Dict.Values.Len
+		same = same && p.Dict == parts[0].Dict
+	}
+	if same {
+		return parts, func() {}, nil
+	}
+	var made []gpu.Column
+	release = func() { gpu.ReleaseColumns(made) }
+	if !coded || values > rows/2 || !parts[0].Type.IsVar() {
+		for _, p := range parts {
+			p, err = d.expand(l, p)
+			if err != nil {
+				release()
+				return nil, nil, err
+			}
+			made = append(made, p)
+		}
+		return made, release, nil
+	}
+	// One dictionary of the distinct values, and the codes of each part in it.
+	in := newInterner()
+	for _, p := range parts {
+		codes := in.dictionary(p.Dict)
+		buf, err := l.Alloc(int64(p.Len) * 4)
+		if err != nil {
+			release()
+			return nil, nil, err
+		}
+		c := gpu.Column{Type: p.Type, Len: p.Len, Data: buf, Valid: p.Valid.Retain()}
+		made = append(made, c)
+		from, to := gpu.Values[int32](p.Data, p.Len), gpu.Values[int32](buf, p.Len)
+		if len(codes) == 0 {
+			clear(to)
+			continue
+		}
+		err = d.parallel(p.Len, grain, func(lo, hi int) error {
+			for i, code := range from[lo:hi] {
+				to[lo+i] = int32(codes[code])
+			}
+			return nil
+		})
+		if err != nil {
+			release()
+			return nil, nil, err
+		}
+	}
+	dict, err := in.values(l, parts[0].Type)
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	made = append(made, dict) // dropped by release: every user has its own reference
+	shared := &gpu.Dictionary{Values: dict}
+	for i := range made[:len(parts)] {
+		dict.Retain()
+		made[i].Dict = shared
+	}
+	return made[:len(parts)], release, nil
+}
+
+// expand returns a plain column with the rows of c.
+func (d *Device) expand(l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
+	if c.Dict == nil {
+		return c.Retain(), nil
+	}
+	codes := gpu.Values[int32](c.Data, c.Len)
+	if c.Valid != nil {
+		ids := make([]int32, c.Len)
+		for i := range ids {
+			ids[i] = -1
+			if c.IsValid(i) {
+				ids[i] = codes[i]
+			}
+		}
+		codes = ids
+	} else if c.Len == c.Dict.Values.Len && isIdentity(codes) {
+		return c.Dict.Values.Retain(), nil
+	}
+	out, err := d.gather(l, []gpu.Column{c.Dict.Values}, codes)
+	if err != nil {
+		return gpu.Column{}, err
+	}
+	return out[0], nil
+}
+
+// copyBits copies n bits from bit s of src to bit t of dst; nil is all ones.
+func copyBits(dst []uint64, t int, src []uint64, s, n int) {
+	for n > 0 {
+		k := min(n, 64-t%64)
+		x := ^uint64(0)
+		if src != nil {
+			x = src[s/64] >> (s % 64)
+			if s%64 != 0 && s/64+1 < len(src) {
+				x |= src[s/64+1] << (64 - s%64)
+			}
+		}
+		mask := ^uint64(0)
+		if k < 64 {
+			mask = 1<<k - 1
+		}
+		dst[t/64] = dst[t/64]&^(mask<<(t%64)) | (x&mask)<<(t%64)
+		s, t, n = s+k, t+k, n-k
+	}
+}
+
+// Slice implements gpu.Queue.
+func (q *queue) Slice(l *gpu.Lease, c gpu.Column, from, to int) (gpu.Column, error) {
+	if q.err != nil {
+		return gpu.Column{}, q.err
+	}
+	if from < 0 || from > to || to > c.Len {
+		return gpu.Column{}, fmt.Errorf("slice [%d, %d) of a column of %d rows", from, to, c.Len)
+	}
+	if from == 0 && to == c.Len {
+		return c.Retain(), nil
+	}
+	n := to - from
+	out := gpu.Column{Type: c.Type, Len: n, Dict: c.Dict}
+	if c.Dict != nil {
+		c.Dict.Values.Retain()
+	}
+	err := func() (err error) {
+		if c.Valid != nil {
+			if out.Valid, err = l.Alloc(gpu.BitmapBytes(n)); err != nil {
+				return err
+			}
+			copyBits(gpu.Words(out.Valid, n), 0, gpu.Words(c.Valid, c.Len), from, n)
+		}
+		switch {
+		case c.Dict == nil && c.Type.Kind == gpu.Bool:
+			if out.Data, err = l.Alloc(gpu.BitmapBytes(n)); err != nil {
+				return err
+			}
+			copyBits(gpu.Words(out.Data, n), 0, gpu.Words(c.Data, c.Len), from, n)
+		case c.Dict == nil && c.Type.IsVar():
+			off := gpu.Values[int32](c.Offsets, c.Len+1)[from : to+1]
+			if out.Offsets, err = l.Alloc(int64(n+1) * 4); err != nil {
+				return err
+			}
+			for i, o := range off {
+				gpu.Values[int32](out.Offsets, n+1)[i] = o - off[0]
+			}
+			if out.Data, err = l.Alloc(int64(off[n] - off[0])); err != nil {
+				return err
+			}
+			copy(out.Data.Bytes(), c.Data.Bytes()[off[0]:off[n]])
+		default:
+			width := c.Type.Width()
+			if c.Dict != nil {
+				width = 4
+			}
+			if out.Data, err = l.Alloc(int64(n * width)); err != nil {
+				return err
+			}
+			copy(out.Data.Bytes(), c.Data.Bytes()[from*width:to*width])
+		}
+		return nil
+	}()
+	if err != nil {
+		out.Release()
+		return gpu.Column{}, q.fail(err)
+	}
+	return out, nil
+}

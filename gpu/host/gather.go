@@ -1,0 +1,330 @@
+package host
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"sync/atomic"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// grain is the rows of a piece of parallel work: a multiple of 64, so that no
+// two pieces share a word of a bitmap.
+const grain = 1 << 14
+
+// Select implements gpu.Queue.
+func (q *queue) Select(l *gpu.Lease, pred gpu.Column) (gpu.Column, error) {
+	if q.err != nil {
+		return gpu.Column{}, q.err
+	}
+	if pred.Type.Kind != gpu.Bool {
+		return gpu.Column{}, fmt.Errorf("select wants a BOOLEAN column, not %v", pred.Type)
+	}
+	n := pred.Len
+	words, valid := gpu.Words(pred.Data, n), gpu.Words(pred.Valid, n)
+	truth := func(w int) uint64 {
+		x := words[w]
+		if valid != nil {
+			x &= valid[w]
+		}
+		if w == n/64 {
+			x &= 1<<(n%64) - 1
+		}
+		return x
+	}
+	starts := make([]int, (n+grain-1)/grain+1)
+	err := q.dev.parallel(n, grain, func(lo, hi int) error {
+		count := 0
+		for w := lo / 64; w < (hi+63)/64; w++ {
+			count += bits.OnesCount64(truth(w))
+		}
+		starts[lo/grain+1] = count
+		return nil
+	})
+	if err != nil {
+		return gpu.Column{}, q.fail(err)
+	}
+	for i := 1; i < len(starts); i++ {
+		starts[i] += starts[i-1]
+	}
+	total := starts[len(starts)-1]
+	buf, err := l.Alloc(int64(total) * 4)
+	if err != nil {
+		return gpu.Column{}, q.fail(err)
+	}
+	ids := gpu.Values[int32](buf, total)
+	err = q.dev.parallel(n, grain, func(lo, hi int) error {
+		out := ids[starts[lo/grain]:starts[lo/grain+1]]
+		k := 0
+		for w := lo / 64; w < (hi+63)/64; w++ {
+			x := truth(w)
+			base := int32(w * 64)
+			if x == math.MaxUint64 {
+				for j := range out[k : k+64] {
+					out[k+j] = base + int32(j)
+				}
+				k += 64
+				continue
+			}
+			for ; x != 0; x &= x - 1 {
+				out[k] = base + int32(bits.TrailingZeros64(x))
+				k++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		buf.Release()
+		return gpu.Column{}, q.fail(err)
+	}
+	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: total, Data: buf}, nil
+}
+
+// gathering is one column on its way through Gather.
+type gathering struct {
+	in, out gpu.Column
+	// starts are the byte offsets of the pieces of a column of bytes.
+	starts []int64
+}
+
+// Gather implements gpu.Queue.
+func (q *queue) Gather(l *gpu.Lease, cols []gpu.Column, ids gpu.Column) ([]gpu.Column, error) {
+	if q.err != nil {
+		return nil, q.err
+	}
+	if err := checkIDs(ids); err != nil {
+		return nil, err
+	}
+	out, err := q.dev.gather(l, cols, gpu.Values[int32](ids.Data, ids.Len))
+	return out, q.fail(err)
+}
+
+func (d *Device) gather(l *gpu.Lease, cols []gpu.Column, ids []int32) ([]gpu.Column, error) {
+	n := len(ids)
+	b := builder{lease: l}
+	if len(cols) > 0 && n == cols[0].Len && isIdentity(ids) {
+		for _, c := range cols {
+			b.cols = append(b.cols, c.Retain())
+		}
+		return b.cols, nil
+	}
+	outer := false
+	for _, id := range ids {
+		if id < 0 {
+			outer = true
+			break
+		}
+	}
+	work := make([]gathering, len(cols))
+	pieces := (n + grain - 1) / grain
+	for i, c := range cols {
+		out := gpu.Column{Type: c.Type, Len: n, Dict: c.Dict}
+		if c.Dict != nil {
+			c.Dict.Values.Retain()
+		}
+		err := func() (err error) {
+			if c.Valid != nil || outer {
+				if out.Valid, err = l.Alloc(gpu.BitmapBytes(n)); err != nil {
+					return err
+				}
+			}
+			switch {
+			case c.Dict != nil:
+				out.Data, err = l.Alloc(int64(n) * 4)
+			case c.Type.Kind == gpu.Bool:
+				out.Data, err = l.Alloc(gpu.BitmapBytes(n))
+			case c.Type.IsVar():
+				work[i].starts = make([]int64, pieces+1)
+				out.Offsets, err = l.Alloc(int64(n+1) * 4)
+			default:
+				out.Data, err = l.Alloc(int64(n) * int64(c.Type.Width()))
+			}
+			return err
+		}()
+		b.cols = append(b.cols, out)
+		if err != nil {
+			return b.fail(err)
+		}
+		work[i].in, work[i].out = c, out
+	}
+	var nulls = make([]atomic.Bool, len(cols))
+	err := d.parallel(n, grain, func(lo, hi int) error {
+		for i := range work {
+			g := &work[i]
+			if g.starts != nil {
+				g.starts[lo/grain+1] = g.lengths(ids, lo, hi)
+			} else {
+				g.values(ids, lo, hi, outer)
+			}
+			if g.out.Valid != nil && gatherBits(gpu.Words(g.out.Valid, n), gpu.Words(g.in.Valid, g.in.Len), ids, lo, hi, true) {
+				nulls[i].Store(true)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return b.fail(err)
+	}
+	bytes := false
+	for i := range work {
+		g := &work[i]
+		if g.out.Valid != nil && !nulls[i].Load() {
+			g.out.Valid.Release()
+			g.out.Valid = nil
+			b.cols[i].Valid = nil
+		}
+		if g.starts == nil {
+			continue
+		}
+		bytes = true
+		for p := 1; p < len(g.starts); p++ {
+			g.starts[p] += g.starts[p-1]
+		}
+		total := g.starts[pieces]
+		if total > math.MaxInt32 {
+			return b.fail(errTooManyBytes(total, n))
+		}
+		if b.cols[i].Data, err = l.Alloc(total); err != nil {
+			return b.fail(err)
+		}
+		g.out.Data = b.cols[i].Data
+		if n == 0 {
+			gpu.Values[int32](g.out.Offsets, 1)[0] = 0
+		}
+	}
+	if bytes {
+		err = d.parallel(n, grain, func(lo, hi int) error {
+			for i := range work {
+				if work[i].starts != nil {
+					work[i].bytes(ids, lo, hi)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return b.fail(err)
+		}
+	}
+	return b.cols, nil
+}
+
+func errTooManyBytes(total int64, rows int) error {
+	return fmt.Errorf("a column of %d rows holds %d bytes of text, above the limit of 2 GiB a stride: lower the stride size", rows, total)
+}
+
+func isIdentity(ids []int32) bool {
+	for i, id := range ids {
+		if int(id) != i {
+			return false
+		}
+	}
+	return true
+}
+
+// values gathers rows [lo, hi) of a column that is not bytes behind offsets.
+func (g *gathering) values(ids []int32, lo, hi int, outer bool) {
+	in, out := g.in, g.out
+	if in.Len == 0 { // every id is -1
+		if lo == 0 {
+			clear(out.Data.Bytes())
+		}
+		return
+	}
+	width := in.Type.Width()
+	if in.Dict != nil {
+		width = 4
+	}
+	switch width {
+	case 0:
+		gatherBits(gpu.Words(out.Data, out.Len), gpu.Words(in.Data, in.Len), ids, lo, hi, false)
+	case 1:
+		gatherValues[uint8](out, in, ids, lo, hi, outer)
+	case 2:
+		gatherValues[uint16](out, in, ids, lo, hi, outer)
+	case 4:
+		gatherValues[uint32](out, in, ids, lo, hi, outer)
+	case 8:
+		gatherValues[uint64](out, in, ids, lo, hi, outer)
+	case 16:
+		gatherValues[gpu.Int128](out, in, ids, lo, hi, outer)
+	}
+}
+
+func gatherValues[T any](out, in gpu.Column, ids []int32, lo, hi int, outer bool) {
+	src := gpu.Values[T](in.Data, in.Len)
+	dst := gpu.Values[T](out.Data, out.Len)[lo:hi]
+	ids = ids[lo:hi]
+	if !outer {
+		for i, id := range ids {
+			dst[i] = src[id]
+		}
+		return
+	}
+	for i, id := range ids {
+		dst[i] = src[max(id, 0)]
+	}
+}
+
+// gatherBits gathers bits [lo, hi) of a bitmap, a nil source being all ones. An
+// id of -1 gives 0. It says whether any bit is 0.
+func gatherBits(dst, src []uint64, ids []int32, lo, hi int, want bool) (zeros bool) {
+	for w := lo / 64; w < (hi+63)/64; w++ {
+		part := ids[w*64 : min(w*64+64, hi)]
+		var x uint64
+		for j, id := range part {
+			if id < 0 {
+				continue
+			}
+			bit := uint64(1)
+			if src != nil {
+				bit = src[uint(id)/64] >> (uint(id) % 64) & 1
+			}
+			x |= bit << j
+		}
+		dst[w] = x
+		if want && bits.OnesCount64(x) != len(part) {
+			zeros = true
+		}
+	}
+	return zeros
+}
+
+// lengths writes the length of every row of [lo, hi) where its offset will be,
+// and returns their sum.
+func (g *gathering) lengths(ids []int32, lo, hi int) int64 {
+	src := gpu.Values[int32](g.in.Offsets, g.in.Len+1)
+	dst := gpu.Values[int32](g.out.Offsets, g.out.Len+1)
+	valid := gpu.Words(g.in.Valid, g.in.Len)
+	var sum int64
+	for i := lo; i < hi; i++ {
+		id := ids[i]
+		var n int32
+		if id >= 0 && (valid == nil || valid[uint(id)/64]>>(uint(id)%64)&1 != 0) {
+			n = src[id+1] - src[id]
+		}
+		dst[i+1] = n
+		sum += int64(n)
+	}
+	return sum
+}
+
+// bytes turns lengths into offsets and copies the bytes of rows [lo, hi).
+func (g *gathering) bytes(ids []int32, lo, hi int) {
+	src := gpu.Values[int32](g.in.Offsets, g.in.Len+1)
+	dst := gpu.Values[int32](g.out.Offsets, g.out.Len+1)
+	from, to := g.in.Data.Bytes(), g.out.Data.Bytes()
+	at := int32(g.starts[lo/grain])
+	if lo == 0 {
+		dst[0] = 0
+	}
+	for i := lo; i < hi; i++ {
+		n := dst[i+1]
+		if n > 0 {
+			s := src[ids[i]]
+			copy(to[at:at+n], from[s:s+n])
+			at += n
+		}
+		dst[i+1] = at
+	}
+}

@@ -1,0 +1,122 @@
+package host
+
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// Odd constants with bits spread evenly; any such numbers would do.
+const (
+	mixA = 0x9e3779b97f4a7c15
+	mixB = 0xe7037ed1a0b428db
+	// hashNull is the hash of a null before mixing.
+	hashNull = 0xa0761d6478bd642f
+)
+
+// mix is a 64-bit finaliser: the two halves of a 128-bit product, folded.
+func mix(x uint64) uint64 {
+	hi, lo := bits.Mul64(x^mixB, mixA)
+	return hi ^ lo
+}
+
+// hashBytes hashes a string eight bytes at a time.
+func hashBytes(b []byte) uint64 {
+	h := uint64(len(b)) * mixA
+	for len(b) >= 8 {
+		h = mix(h ^ binary.LittleEndian.Uint64(b))
+		b = b[8:]
+	}
+	if len(b) >= 4 {
+		h = mix(h ^ uint64(binary.LittleEndian.Uint32(b)))
+		b = b[4:]
+	}
+	var x uint64
+	for i, c := range b {
+		x |= uint64(c) << (8 * i)
+	}
+	return mix(h ^ x)
+}
+
+// Hash implements gpu.Queue.
+func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column) (gpu.Column, error) {
+	if q.err != nil {
+		return gpu.Column{}, q.err
+	}
+	n := 0
+	if len(keys) > 0 {
+		n = keys[0].Len
+	}
+	buf, err := l.Alloc(int64(n) * 8)
+	if err != nil {
+		return gpu.Column{}, q.fail(err)
+	}
+	out := gpu.Values[uint64](buf, n)
+	dicts := make([][]uint64, len(keys))
+	for k, c := range keys {
+		if c.Dict != nil {
+			dicts[k] = make([]uint64, c.Dict.Values.Len)
+			hashValues(dicts[k], c.Dict.Values, 0)
+		}
+	}
+	err = q.dev.parallel(n, grain, func(lo, hi int) error {
+		var tmp [512]uint64
+		for at := lo; at < hi; at += len(tmp) {
+			rows := out[at:min(at+len(tmp), hi)]
+			for k, c := range keys {
+				hashes := tmp[:len(rows)]
+				if dict := dicts[k]; len(dict) > 0 {
+					for i, code := range gpu.Values[int32](c.Data, n)[at : at+len(rows)] {
+						hashes[i] = dict[code]
+					}
+				} else if c.Dict == nil {
+					hashValues(hashes, c, at)
+				}
+				if c.Valid != nil {
+					for i := range hashes {
+						if !c.IsValid(at + i) {
+							hashes[i] = hashNull
+						}
+					}
+				}
+				if k == 0 {
+					copy(rows, hashes)
+					continue
+				}
+				for i, h := range hashes {
+					rows[i] = mix(rows[i] ^ h)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		buf.Release()
+		return gpu.Column{}, q.fail(err)
+	}
+	return gpu.Column{Type: gpu.Of(gpu.Uint64), Len: n, Data: buf}, nil
+}
+
+// hashValues hashes rows [at, at+len(out)) of a plain column, nulls aside.
+func hashValues(out []uint64, c gpu.Column, at int) {
+	switch {
+	case c.Type.IsVar():
+		off, data := gpu.Values[int32](c.Offsets, c.Len+1), c.Data.Bytes()
+		for i := range out {
+			out[i] = hashBytes(data[off[at+i]:off[at+i+1]])
+		}
+	case c.Type.Wide:
+		for i, v := range gpu.Values[gpu.Int128](c.Data, c.Len)[at : at+len(out)] {
+			out[i] = mix(v.Lo)
+			if !v.IsInt64() {
+				out[i] = mix(out[i] ^ uint64(v.Hi))
+			}
+		}
+	default:
+		loadWords(out, c, at)
+		for i, v := range out {
+			out[i] = mix(v)
+		}
+	}
+}

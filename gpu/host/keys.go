@@ -1,0 +1,367 @@
+package host
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/bits"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// Keys of joins and group-bys are brought to rows of 64-bit words that are equal
+// exactly when the keys are: values packed side by side at their width, floats
+// canonical, strings and binaries as codes of an interner. So the tables behind
+// know words only, and no key needs a second look.
+
+// noCode is the code of a string that a lookup did not find.
+const noCode = math.MaxUint32
+
+// interner gives equal byte strings equal codes, dense from 0.
+type interner struct {
+	slots []uint64 // hash's upper half << 32 | code + 1; 0 is empty
+	offs  []int    // offs[c], offs[c+1] bound the bytes of code c
+	data  []byte
+	// known caches the codes of dictionaries that were seen.
+	known map[*gpu.Dictionary][]uint32
+}
+
+func newInterner() *interner {
+	return &interner{slots: make([]uint64, 64), offs: []int{0}, known: map[*gpu.Dictionary][]uint32{}}
+}
+
+func (in *interner) len() int { return len(in.offs) - 1 }
+
+func (in *interner) value(code uint32) []byte { return in.data[in.offs[code]:in.offs[code+1]] }
+
+// find returns the code of b, or noCode and the slot where it belongs.
+func (in *interner) find(b []byte, h uint64) (code uint32, slot int) {
+	mask := len(in.slots) - 1
+	for s := int(h) & mask; ; s = (s + 1) & mask {
+		v := in.slots[s]
+		if v == 0 {
+			return noCode, s
+		}
+		if v>>32 == h>>32 {
+			if c := uint32(v) - 1; bytes.Equal(in.value(c), b) {
+				return c, s
+			}
+		}
+	}
+}
+
+// intern returns the code of b, a new one if need be.
+func (in *interner) intern(b []byte, h uint64) uint32 {
+	code, slot := in.find(b, h)
+	if code != noCode {
+		return code
+	}
+	code = uint32(in.len())
+	in.data = append(in.data, b...)
+	in.offs = append(in.offs, len(in.data))
+	in.slots[slot] = h>>32<<32 | uint64(code+1)
+	if in.len()*4 > len(in.slots)*3 {
+		in.slots = make([]uint64, len(in.slots)*2)
+		mask := len(in.slots) - 1
+		for c := range in.len() {
+			h := hashBytes(in.value(uint32(c)))
+			s := int(h) & mask
+			for in.slots[s] != 0 {
+				s = (s + 1) & mask
+			}
+			in.slots[s] = h>>32<<32 | uint64(c+1)
+		}
+	}
+	return code
+}
+
+// dictionary returns the code of every value of a dictionary, interning them.
+func (in *interner) dictionary(d *gpu.Dictionary) []uint32 {
+	if codes, ok := in.known[d]; ok {
+		return codes
+	}
+	codes := make([]uint32, d.Values.Len)
+	for i := range codes {
+		b := d.Values.VarValue(i)
+		codes[i] = in.intern(b, hashBytes(b))
+	}
+	if len(in.known) >= 256 { // forget what is old: a stream has no end
+		clear(in.known)
+	}
+	in.known[d] = codes
+	return codes
+}
+
+// lookup is dictionary without interning: unknown values get noCode.
+func (in *interner) lookup(d *gpu.Dictionary) []uint32 {
+	codes := make([]uint32, d.Values.Len)
+	for i := range codes {
+		b := d.Values.VarValue(i)
+		codes[i], _ = in.find(b, hashBytes(b))
+	}
+	return codes
+}
+
+// values returns the interned strings, in order of code, as a column.
+func (in *interner) values(l *gpu.Lease, t gpu.Type) (gpu.Column, error) {
+	n := in.len()
+	if len(in.data) > math.MaxInt32 {
+		return gpu.Column{}, errTooManyBytes(int64(len(in.data)), n)
+	}
+	off, err := l.Alloc(int64(n+1) * 4)
+	if err != nil {
+		return gpu.Column{}, err
+	}
+	data, err := l.Alloc(int64(len(in.data)))
+	if err != nil {
+		off.Release()
+		return gpu.Column{}, err
+	}
+	o := gpu.Values[int32](off, n+1)
+	for i, v := range in.offs {
+		o[i] = int32(v)
+	}
+	copy(data.Bytes(), in.data)
+	return gpu.Column{Type: t, Len: n, Data: data, Offsets: off}, nil
+}
+
+// bytes returns the memory the interner holds.
+func (in *interner) bytes() int64 {
+	return int64(cap(in.slots)*8 + cap(in.offs)*8 + cap(in.data))
+}
+
+// codec packs the key columns of one table or group-by into words.
+type codec struct {
+	types    []gpu.Type
+	interner []*interner // per column, nil for those of fixed width
+	word     []int       // per column: the word it begins in
+	shift    []uint      // per column: its lowest bit there
+	words    int         // words a key
+}
+
+func newCodec(types []gpu.Type) *codec {
+	c := &codec{types: types, interner: make([]*interner, len(types)), word: make([]int, len(types)), shift: make([]uint, len(types))}
+	bit := 0
+	for i, t := range types {
+		w := packedBits(t)
+		if t.IsVar() {
+			c.interner[i] = newInterner()
+		}
+		if bit%64+min(w, 64) > 64 {
+			bit = (bit + 63) / 64 * 64
+		}
+		c.word[i], c.shift[i] = bit/64, uint(bit%64)
+		bit += w
+	}
+	c.words = max((bit+63)/64, 1)
+	return c
+}
+
+func packedBits(t gpu.Type) int {
+	switch {
+	case t.IsVar():
+		return 32
+	case t.Kind == gpu.Bool:
+		return 8
+	}
+	return t.Width() * 8
+}
+
+// coded is a batch of keys on its way into words.
+type coded struct {
+	cols []gpu.Column
+	// dict maps a dictionary's codes to the interner's, plain holds the
+	// interner's codes of a plain string column row by row.
+	dict, plain [][]uint32
+}
+
+// prepare finds the codes of the string columns: with insert set new strings
+// get codes, else they get noCode.
+func (c *codec) prepare(d *Device, cols []gpu.Column, n int, insert bool) (coded, error) {
+	k := coded{cols: cols, dict: make([][]uint32, len(cols)), plain: make([][]uint32, len(cols))}
+	for i, col := range cols {
+		if col.Type != c.types[i] {
+			return k, fmt.Errorf("key column %d has type %v, the table's has %v", i, col.Type, c.types[i])
+		}
+		in := c.interner[i]
+		switch {
+		case in == nil:
+		case col.Dict != nil && insert:
+			k.dict[i] = in.dictionary(col.Dict)
+		case col.Dict != nil:
+			k.dict[i] = in.lookup(col.Dict)
+		default:
+			codes := make([]uint32, n)
+			hashes := make([]uint64, n)
+			k.plain[i] = codes
+			off, data := gpu.Values[int32](col.Offsets, n+1), col.Data.Bytes()
+			err := d.parallel(n, grain, func(lo, hi int) error {
+				for r := lo; r < hi; r++ {
+					b := data[off[r]:off[r+1]]
+					hashes[r] = hashBytes(b)
+					codes[r], _ = in.find(b, hashes[r])
+				}
+				return nil
+			})
+			if err != nil {
+				return k, err
+			}
+			if insert {
+				for r, code := range codes {
+					if code == noCode && col.IsValid(r) {
+						codes[r] = in.intern(data[off[r]:off[r+1]], hashes[r])
+					}
+				}
+			}
+		}
+	}
+	return k, nil
+}
+
+// pack writes the keys of rows [lo, lo+n) as words: out[w][i] is word w of row
+// lo+i. Values under a null count as zero.
+func (c *codec) pack(k coded, lo, n int, out [][]uint64) {
+	var tmp [512]uint64
+	for w := range out {
+		clear(out[w][:n])
+	}
+	for i, col := range k.cols {
+		w, shift := c.word[i], c.shift[i]
+		bits := packedBits(col.Type)
+		if col.Type.Wide {
+			for r, v := range gpu.Values[gpu.Int128](col.Data, col.Len)[lo : lo+n] {
+				if col.Valid == nil || col.IsValid(lo+r) {
+					out[w][r], out[w+1][r] = v.Lo, uint64(v.Hi)
+				}
+			}
+			continue
+		}
+		if bits == 64 && col.Valid == nil && !col.Type.IsFloat() {
+			copy(out[w][:n], gpu.Values[uint64](col.Data, col.Len)[lo:lo+n])
+			continue
+		}
+		mask := ^uint64(0) >> (64 - bits)
+		for at := 0; at < n; at += len(tmp) {
+			m := min(len(tmp), n-at)
+			switch {
+			case k.dict[i] != nil:
+				codes := k.dict[i]
+				if len(codes) == 0 {
+					clear(tmp[:m])
+					break
+				}
+				for r, code := range gpu.Values[int32](col.Data, col.Len)[lo+at : lo+at+m] {
+					tmp[r] = uint64(codes[code])
+				}
+			case k.plain[i] != nil:
+				for r, code := range k.plain[i][lo+at : lo+at+m] {
+					tmp[r] = uint64(code)
+				}
+			default:
+				loadWords(tmp[:m], col, lo+at)
+			}
+			dst := out[w][at : at+m]
+			if col.Valid != nil {
+				for r := range dst {
+					if col.IsValid(lo + at + r) {
+						dst[r] |= tmp[r] & mask << shift
+					}
+				}
+				continue
+			}
+			for r := range dst {
+				dst[r] |= tmp[r] & mask << shift
+			}
+		}
+	}
+}
+
+// loadWords reads rows [at, at+len(out)) of a plain column of at most 8 bytes a
+// value as words: integers sign- or zero-extended, floats as canonical bits.
+func loadWords(out []uint64, c gpu.Column, at int) {
+	n := at + len(out)
+	switch c.Type.Kind {
+	case gpu.Bool:
+		words := gpu.Words(c.Data, c.Len)
+		for i := range out {
+			out[i] = words[(at+i)/64] >> ((at + i) % 64) & 1
+		}
+	case gpu.Int8:
+		extend(out, gpu.Values[int8](c.Data, n)[at:])
+	case gpu.Int16:
+		extend(out, gpu.Values[int16](c.Data, n)[at:])
+	case gpu.Int32, gpu.Date:
+		extend(out, gpu.Values[int32](c.Data, n)[at:])
+	case gpu.Uint8:
+		extend(out, gpu.Values[uint8](c.Data, n)[at:])
+	case gpu.Uint16:
+		extend(out, gpu.Values[uint16](c.Data, n)[at:])
+	case gpu.Uint32:
+		extend(out, gpu.Values[uint32](c.Data, n)[at:])
+	case gpu.Float32:
+		for i, v := range gpu.Values[float32](c.Data, n)[at:] {
+			out[i] = uint64(math.Float32bits(canonical(v)))
+		}
+	case gpu.Float64:
+		for i, v := range gpu.Values[float64](c.Data, n)[at:] {
+			out[i] = math.Float64bits(canonical(v))
+		}
+	default:
+		copy(out, gpu.Values[uint64](c.Data, n)[at:])
+	}
+}
+
+func extend[T int8 | int16 | int32 | uint8 | uint16 | uint32](out []uint64, in []T) {
+	for i, v := range in {
+		out[i] = uint64(int64(v))
+	}
+}
+
+// canonical makes floats that are equal to SQL equal in their bits.
+func canonical[T float32 | float64](v T) T {
+	switch {
+	case v == 0:
+		return 0
+	case v != v:
+		return T(math.NaN())
+	}
+	return v
+}
+
+// nullRows returns the bitmap of rows with a null in one of the columns, nil
+// when there is none.
+func nullRows(cols []gpu.Column, skip func(i int) bool, n int) []uint64 {
+	var out []uint64
+	for i, c := range cols {
+		if c.Valid == nil || skip != nil && skip(i) {
+			continue
+		}
+		if out == nil {
+			out = make([]uint64, (n+63)/64)
+		}
+		for w, v := range gpu.Words(c.Valid, n) {
+			out[w] |= ^v
+		}
+	}
+	if out != nil && n%64 != 0 {
+		out[len(out)-1] &= 1<<(n%64) - 1
+	}
+	for _, w := range out {
+		if w != 0 {
+			return out
+		}
+	}
+	return nil
+}
+
+// hashKey hashes one key of several words.
+func hashKey(words [][]uint64, i int) uint64 {
+	h := uint64(0)
+	for _, w := range words {
+		h = mix(h ^ w[i])
+	}
+	return h
+}
+
+// log2ceil returns the smallest b with 1<<b ≥ n.
+func log2ceil(n int) uint { return uint(bits.Len(uint(max(n, 1) - 1))) }

@@ -1,0 +1,69 @@
+package host
+
+import (
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+)
+
+// parallel runs f over [0, n) in pieces of at most grain, on as many cores as
+// there are pieces. The caller works too, so a call costs little when the other
+// cores are busy with other stages. Pieces start at multiples of grain. The
+// first error stops the handing out of pieces and is returned; a panic in a
+// piece becomes an error.
+func (d *Device) parallel(n, grain int, f func(lo, hi int) error) error {
+	return d.parallelWorkers(n, grain, func(_, lo, hi int) error { return f(lo, hi) })
+}
+
+// parallelWorkers is parallel, telling f also which worker runs it: a number
+// below d.threads that is never used by two pieces at a time.
+func (d *Device) parallelWorkers(n, grain int, f func(worker, lo, hi int) error) error {
+	if n <= grain || d.threads == 1 {
+		for lo := 0; lo < n; lo += grain {
+			if err := guard(f, 0, lo, min(lo+grain, n)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	pieces := (n + grain - 1) / grain
+	var (
+		next  atomic.Int64
+		first atomic.Pointer[error]
+		wg    sync.WaitGroup
+	)
+	work := func(worker int) {
+		for first.Load() == nil {
+			p := int(next.Add(1)) - 1
+			if p >= pieces {
+				return
+			}
+			if err := guard(f, worker, p*grain, min((p+1)*grain, n)); err != nil {
+				first.CompareAndSwap(nil, &err)
+			}
+		}
+	}
+	for w := 1; w < min(d.threads, pieces); w++ {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			work(w)
+		}()
+	}
+	work(0)
+	wg.Wait()
+	if p := first.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+func guard(f func(worker, lo, hi int) error, worker, lo, hi int) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("internal error in a primitive: %v\n%s", r, debug.Stack())
+		}
+	}()
+	return f(worker, lo, hi)
+}

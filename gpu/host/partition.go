@@ -1,0 +1,68 @@
+package host
+
+import (
+	"fmt"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// Partition implements gpu.Queue: one histogram a piece of rows, one scan over
+// (partition, piece), and then every piece moves its rows of all columns to
+// places that no other piece has. Reduce-then-scan makes it stable.
+func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shift, bits uint) ([]gpu.Column, []int, error) {
+	if q.err != nil {
+		return nil, nil, q.err
+	}
+	if bits > 12 || hash.Type.Kind != gpu.Uint64 || hash.Dict != nil || hash.Valid != nil {
+		return nil, nil, fmt.Errorf("partition by %d bits of a %v column: want at most 12 of a plain UBIGINT", bits, hash.Type)
+	}
+	order, offsets, err := q.dev.partition(gpu.Values[uint64](hash.Data, hash.Len), shift, bits)
+	if err != nil {
+		return nil, nil, q.fail(err)
+	}
+	out, err := q.dev.gather(l, cols, order)
+	if err != nil {
+		return nil, nil, q.fail(err)
+	}
+	return out, offsets, nil
+}
+
+// partition returns the stable permutation that orders rows by a digit of their
+// hash, and where each digit begins.
+func (d *Device) partition(hash []uint64, shift, bits uint) (order []int32, offsets []int, err error) {
+	n, fanout := len(hash), 1<<bits
+	mask := uint64(fanout - 1)
+	piece := max(grain, (n/(4*d.threads)+63)/64*64)
+	pieces := (n + piece - 1) / piece
+	next := make([]int32, pieces*fanout)
+	err = d.parallel(n, piece, func(lo, hi int) error {
+		count := next[lo/piece*fanout:][:fanout]
+		for _, h := range hash[lo:hi] {
+			count[h>>shift&mask]++
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	offsets = make([]int, fanout+1)
+	at := int32(0)
+	for p := range fanout {
+		offsets[p] = int(at)
+		for k := range pieces {
+			at, next[k*fanout+p] = at+next[k*fanout+p], at
+		}
+	}
+	offsets[fanout] = n
+	order = make([]int32, n)
+	err = d.parallel(n, piece, func(lo, hi int) error {
+		to := next[lo/piece*fanout:][:fanout]
+		for i, h := range hash[lo:hi] {
+			p := h >> shift & mask
+			order[to[p]] = int32(lo + i)
+			to[p]++
+		}
+		return nil
+	})
+	return order, offsets, err
+}

@@ -1,0 +1,170 @@
+// Package join holds the equi-joins: inner, left, semi and anti, on any number
+// of key columns, one-to-many and many-to-many. The build side is kept whole on
+// the device; the probe side streams through.
+package join
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators"
+)
+
+// Spec describes a join. The probe side is the left side.
+type Spec struct {
+	Kind         gpu.JoinKind
+	Probe, Build *gpu.Schema
+	// ProbeKeys and BuildKeys are the key columns; types are equal pairwise.
+	ProbeKeys, BuildKeys []int
+	// NullSafe says for each key that a null matches a null.
+	NullSafe []bool
+	// ProbeOut and BuildOut are the columns that go on, probe side first; a
+	// semi or anti join has no BuildOut.
+	ProbeOut, BuildOut []int
+	// Out names the columns that go on.
+	Out *gpu.Schema
+}
+
+func (s *Spec) validate() error {
+	if len(s.ProbeKeys) == 0 || len(s.ProbeKeys) != len(s.BuildKeys) || len(s.NullSafe) != len(s.ProbeKeys) {
+		return fmt.Errorf("join with %d probe keys, %d build keys and %d null rules", len(s.ProbeKeys), len(s.BuildKeys), len(s.NullSafe))
+	}
+	for i, p := range s.ProbeKeys {
+		pf, bf := s.Probe.Fields[p], s.Build.Fields[s.BuildKeys[i]]
+		if pf.Type != bf.Type {
+			return fmt.Errorf("join key %q is %v, but %q is %v", pf.Name, pf.Type, bf.Name, bf.Type)
+		}
+	}
+	if (s.Kind == gpu.Semi || s.Kind == gpu.Anti) && len(s.BuildOut) > 0 {
+		return fmt.Errorf("a %v join returns no columns of its build side", s.Kind)
+	}
+	if s.Out.Len() != len(s.ProbeOut)+len(s.BuildOut) {
+		return fmt.Errorf("join returns %d columns under %d names", len(s.ProbeOut)+len(s.BuildOut), s.Out.Len())
+	}
+	return nil
+}
+
+// hashJoin is the non-partitioned hash join: one table over the whole build
+// side (NPJ of Wu et al., SIGMOD 2025, §2.2). Its build side must fit the
+// device's budget.
+type hashJoin struct {
+	Spec
+	task    operators.Task
+	pending []*gpu.Stride // build strides until FinishBuild
+	build   *gpu.Stride   // the build side's output columns
+	table   gpu.Table
+}
+
+// New returns the join of a spec.
+func New(s Spec) (operators.Builder, error) {
+	if err := s.validate(); err != nil {
+		return nil, err
+	}
+	return &hashJoin{Spec: s}, nil
+}
+
+func (o *hashJoin) Schema() *gpu.Schema { return o.Out }
+
+func (o *hashJoin) Open(t operators.Task) error {
+	o.task = t
+	return nil
+}
+
+func (o *hashJoin) PushBuild(_ context.Context, s *gpu.Stride) error {
+	o.pending = append(o.pending, s)
+	return nil
+}
+
+func (o *hashJoin) FinishBuild(context.Context) error {
+	strides := o.pending
+	o.pending = nil
+	all, err := operators.ConcatStrides(o.task, o.Build, strides)
+	if err != nil {
+		return o.explain(err)
+	}
+	defer all.Release()
+	o.table, err = o.task.Queue.BuildTable(o.task.Lease, operators.Pick(all.Cols, o.BuildKeys), o.NullSafe)
+	if err != nil {
+		return o.explain(err)
+	}
+	o.build = &gpu.Stride{Schema: operators.PickFields(o.Build, o.BuildOut), Rows: all.Rows}
+	for _, c := range operators.Pick(all.Cols, o.BuildOut) {
+		o.build.Cols = append(o.build.Cols, c.Retain())
+	}
+	return nil
+}
+
+// explain adds to a refusal of the budget what would help a join.
+func (o *hashJoin) explain(err error) error {
+	var b *gpu.BudgetError
+	if errors.As(err, &b) {
+		b.Hint = "the join's build side must fit: filter it or select fewer of its columns, or join with the smaller side as build side"
+	}
+	return err
+}
+
+func (o *hashJoin) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) error {
+	defer s.Release()
+	q, l := o.task.Queue, o.task.Lease
+	keys := operators.Pick(s.Cols, o.ProbeKeys)
+	for from := 0; from < s.Rows; {
+		probe, build, next, err := o.table.Probe(q, l, keys, o.Kind, from, o.task.StrideRows)
+		if err != nil {
+			return err
+		}
+		from = next
+		if probe.Len == 0 {
+			probe.Release()
+			build.Release()
+			continue
+		}
+		out, err := o.gather(s, probe, build)
+		probe.Release()
+		build.Release()
+		if err != nil {
+			return err
+		}
+		if err := emit(out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *hashJoin) gather(s *gpu.Stride, probe, build gpu.Column) (*gpu.Stride, error) {
+	q, l := o.task.Queue, o.task.Lease
+	cols, err := q.Gather(l, operators.Pick(s.Cols, o.ProbeOut), probe)
+	if err != nil {
+		return nil, err
+	}
+	out := &gpu.Stride{Schema: o.Out, Cols: cols, Rows: probe.Len}
+	if len(o.BuildOut) > 0 {
+		cols, err := q.Gather(l, o.build.Cols, build)
+		if err != nil {
+			out.Release()
+			return nil, err
+		}
+		out.Cols = append(out.Cols, cols...)
+	}
+	return out, nil
+}
+
+func (o *hashJoin) Finish(context.Context, operators.Emit) error { return nil }
+
+func (o *hashJoin) Close() error {
+	for _, s := range o.pending {
+		s.Release()
+	}
+	o.pending = nil
+	if o.build != nil {
+		o.build.Release()
+		o.build = nil
+	}
+	if o.table != nil {
+		o.table.Release()
+		o.table = nil
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package operators
+
+import "github.com/gstream/gstream/gpu"
+
+// Pick returns the columns at the given positions, borrowed.
+func Pick(cols []gpu.Column, at []int) []gpu.Column {
+	out := make([]gpu.Column, len(at))
+	for i, c := range at {
+		out[i] = cols[c]
+	}
+	return out
+}
+
+// PickFields returns a schema of the fields at the given positions.
+func PickFields(s *gpu.Schema, at []int) *gpu.Schema {
+	out := make([]gpu.Field, len(at))
+	for i, c := range at {
+		out[i] = s.Fields[c]
+	}
+	return gpu.NewSchema(out...)
+}
+
+// ConcatStrides makes one stride of many, column by column, and releases each
+// source column as soon as it is copied, so that the peak is one column above
+// the total. It takes the strides over, also on error.
+func ConcatStrides(t Task, schema *gpu.Schema, strides []*gpu.Stride) (*gpu.Stride, error) {
+	defer func() {
+		for _, s := range strides {
+			s.Release()
+		}
+	}()
+	out := &gpu.Stride{Schema: schema}
+	for _, s := range strides {
+		out.Rows += s.Rows
+	}
+	for i, f := range schema.Fields {
+		parts := make([]gpu.Column, 0, len(strides))
+		for _, s := range strides {
+			parts = append(parts, s.Cols[i])
+		}
+		if len(parts) == 0 {
+			parts = append(parts, gpu.ColumnOf(f.Type, nil))
+		}
+		c, err := t.Queue.Concat(t.Lease, parts)
+		if err != nil {
+			out.Release()
+			return nil, err
+		}
+		out.Cols = append(out.Cols, c)
+		for _, s := range strides {
+			s.Cols[i].Release()
+			s.Cols[i] = gpu.Column{}
+		}
+	}
+	return out, nil
+}
+
+// SliceStride returns rows [from, to) of a stride that stays the caller's.
+func SliceStride(t Task, s *gpu.Stride, from, to int) (*gpu.Stride, error) {
+	out := &gpu.Stride{Schema: s.Schema, Rows: to - from}
+	for _, c := range s.Cols {
+		part, err := t.Queue.Slice(t.Lease, c, from, to)
+		if err != nil {
+			out.Release()
+			return nil, err
+		}
+		out.Cols = append(out.Cols, part)
+	}
+	return out, nil
+}
