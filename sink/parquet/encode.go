@@ -8,7 +8,6 @@ import (
 	"math/bits"
 
 	"github.com/gstream/gstream/gpu"
-	"github.com/parquet-go/parquet-go/compress"
 	"github.com/parquet-go/parquet-go/encoding/rle"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
@@ -20,7 +19,7 @@ const maxPage = math.MaxInt32 - 1<<20
 // encoder turns columns into column chunks. One goroutine owns it; what it keeps
 // between chunks is scratch.
 type encoder struct {
-	codec     compress.Codec
+	codec     compressor
 	lease     *gpu.Lease
 	pageRows  int
 	pageBytes int

@@ -1,0 +1,169 @@
+package parquet
+
+import (
+	"os"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// FileInfo describes a Parquet file to people and, as JSON, to programs.
+type FileInfo struct {
+	Path      string         `json:"path"`
+	Bytes     int64          `json:"bytes"`
+	Rows      int64          `json:"rows"`
+	CreatedBy string         `json:"created_by"`
+	Metadata  []string       `json:"metadata"` // names of the key-value metadata
+	Columns   []ColumnInfo   `json:"columns"`
+	RowGroups []RowGroupInfo `json:"row_groups"`
+}
+
+// ColumnInfo is a node of the schema.
+type ColumnInfo struct {
+	Name       string       `json:"name"`
+	Type       string       `json:"type,omitempty"` // as SQL writes it, when it can be read
+	Physical   string       `json:"physical,omitempty"`
+	Logical    string       `json:"logical,omitempty"`
+	Repetition string       `json:"repetition"`
+	Unreadable string       `json:"unreadable,omitempty"` // why it cannot be read
+	Children   []ColumnInfo `json:"children,omitempty"`
+}
+
+// RowGroupInfo describes a row group.
+type RowGroupInfo struct {
+	Rows         int64       `json:"rows"`
+	Compressed   int64       `json:"compressed_bytes"`
+	Uncompressed int64       `json:"uncompressed_bytes"`
+	Chunks       []ChunkInfo `json:"chunks"`
+}
+
+// ChunkInfo describes a column chunk. Nulls, Min and Max are nil when the
+// statistics do not tell.
+type ChunkInfo struct {
+	Column       string   `json:"column"`
+	Codec        string   `json:"codec"`
+	Encodings    []string `json:"encodings"`
+	Values       int64    `json:"values"`
+	Compressed   int64    `json:"compressed_bytes"`
+	Uncompressed int64    `json:"uncompressed_bytes"`
+	Nulls        *int64   `json:"nulls,omitempty"`
+	Min          *string  `json:"min,omitempty"`
+	Max          *string  `json:"max,omitempty"`
+	Dictionary   bool     `json:"dictionary"`
+	PageIndex    bool     `json:"page_index"`
+	BloomFilter  bool     `json:"bloom_filter"`
+}
+
+// Inspect reads the metadata of a file, of columns that cannot be scanned too.
+// Errors are those of Open.
+func Inspect(path string) (info *FileInfo, err error) {
+	f, flat, refused, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	o, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer o.Close()
+	at := place{path: path, rowGroup: -1}
+	meta, err := readMetadata(o, f.size)
+	if err != nil {
+		return nil, at.wrap(err)
+	}
+	byLeaf := map[int]leaf{}
+	byName := map[string]gpu.Type{}
+	for _, c := range flat {
+		byLeaf[c.leaf], byName[c.field.Name] = c, c.field.Type
+	}
+	info = &FileInfo{Path: path, Bytes: f.size, Rows: f.rows, CreatedBy: meta.CreatedBy}
+	for _, kv := range meta.KeyValueMetadata {
+		info.Metadata = append(info.Metadata, kv.Key)
+	}
+	w := schemaWalk{elements: meta.Schema, next: 1}
+	for w.next < len(meta.Schema) {
+		c := w.describe()
+		if t, ok := byName[c.Name]; ok {
+			c.Type = t.String()
+		}
+		for _, r := range refused {
+			if r.name == c.Name {
+				c.Unreadable = r.reason
+			}
+		}
+		info.Columns = append(info.Columns, c)
+	}
+	for i := range meta.RowGroups {
+		g := &meta.RowGroups[i]
+		r := RowGroupInfo{Rows: g.NumRows}
+		for j := range g.Columns {
+			c, ok := byLeaf[j]
+			k := describeChunk(&g.Columns[j], c, ok)
+			r.Compressed += k.Compressed
+			r.Uncompressed += k.Uncompressed
+			r.Chunks = append(r.Chunks, k)
+		}
+		info.RowGroups = append(info.RowGroups, r)
+	}
+	return info, nil
+}
+
+// describe takes the next subtree of a schema that was checked.
+func (w *schemaWalk) describe() ColumnInfo {
+	e := &w.elements[w.next]
+	w.next++
+	c := ColumnInfo{Name: e.Name, Repetition: e.RepetitionType.V.String()}
+	if e.Type.Valid {
+		c.Physical = e.Type.V.String()
+	}
+	if e.LogicalType.Value != nil {
+		c.Logical = e.LogicalType.Value.String()
+	}
+	for range e.NumChildren.V {
+		c.Children = append(c.Children, w.describe())
+	}
+	return c
+}
+
+func describeChunk(k *format.ColumnChunk, c leaf, flat bool) ChunkInfo {
+	m := &k.MetaData
+	out := ChunkInfo{
+		Codec: m.Codec.String(), Values: m.NumValues,
+		Compressed: m.TotalCompressedSize, Uncompressed: m.TotalUncompressedSize,
+		Dictionary: m.DictionaryPageOffset > 0, PageIndex: k.ColumnIndexOffset > 0 && k.OffsetIndexOffset > 0,
+		BloomFilter: m.BloomFilterOffset > 0,
+	}
+	for i, p := range m.PathInSchema {
+		if i > 0 {
+			out.Column += "."
+		}
+		out.Column += p
+	}
+	for _, e := range m.Encoding {
+		out.Encodings = append(out.Encodings, e.String())
+	}
+	s := &m.Statistics
+	if s.NullCount > 0 || s.MinValue != nil {
+		out.Nulls = &s.NullCount
+	}
+	if !flat {
+		return out
+	}
+	lo, hi := s.MinValue, s.MaxValue
+	if lo == nil && hi == nil && c.legacyOrder() {
+		lo, hi = s.Min, s.Max
+	}
+	text := func(b []byte) *string {
+		if b == nil {
+			return nil
+		}
+		v, ok := c.scalar(b)
+		if !ok {
+			return nil
+		}
+		t := v.String()
+		return &t
+	}
+	out.Min, out.Max = text(lo), text(hi)
+	return out
+}
