@@ -10,6 +10,10 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
+// maxDistinct is the width from which a range says nothing of how many values
+// there are: it is no more than what the type can hold.
+const maxDistinct = 1 << 40
+
 // Selectivities of conditions that statistics say nothing about.
 const (
 	defaultSelectivity  = 0.2
@@ -69,7 +73,7 @@ func exprStats(e *expr.Expr, in *relation) columnStats {
 	for _, c := range e.Columns() {
 		d *= in.stats[c].distinct
 	}
-	if s.bound != nil && (d == 0 || width(s.bound) < d) {
+	if s.bound != nil && width(s.bound) < maxDistinct && (d == 0 || width(s.bound) < d) {
 		d = width(s.bound)
 	}
 	s.distinct = d
@@ -95,23 +99,31 @@ func selectivity(e *expr.Expr, in *relation) float64 {
 		}
 		return 0
 	}
-	c, ok := expr.Comparison(e)
-	if !ok {
+	comparisons := expr.Comparisons(e)
+	if len(comparisons) == 0 {
 		return defaultSelectivity
 	}
+	f := 1.0
+	for _, c := range comparisons {
+		f *= comparisonSelectivity(c, in)
+	}
+	return f
+}
+
+func comparisonSelectivity(c expr.Comparison, in *relation) float64 {
 	st := in.stats[c.Column]
 	one := equalitySelectivity
 	if st.distinct > 0 {
 		one = 1 / st.distinct
 	}
-	switch source.Op(c.Op) {
-	case source.Eq:
+	switch c.Op {
+	case expr.Eq:
 		return one
-	case source.In:
+	case expr.In:
 		return min(1, one*float64(len(c.Values)))
-	case source.IsNull:
+	case expr.IsNull:
 		return 1 - notNullSelectivity
-	case source.IsNotNull:
+	case expr.IsNotNull:
 		return notNullSelectivity
 	}
 	if st.bound == nil || len(c.Values) != 1 || !integerLike(c.Values[0].Type) {
@@ -119,7 +131,7 @@ func selectivity(e *expr.Expr, in *relation) float64 {
 	}
 	below := (c.Values[0].Int.Float64() - st.bound.Lo.Float64()) / width(st.bound)
 	below = min(max(below, 0), 1)
-	if op := source.Op(c.Op); op == source.Gt || op == source.Ge {
+	if c.Op == expr.Gt || c.Op == expr.Ge {
 		return 1 - below
 	}
 	return below

@@ -114,7 +114,7 @@ func (n *joinNode) mirrorLeft(p *expr.Expr) []*expr.Expr {
 // A single column in a comparison with constants is rewritten only: it is what
 // statistics can answer.
 func translate(p *expr.Expr, from, to []int, nullSafe []bool) []*expr.Expr {
-	if _, ok := expr.Comparison(p); !ok {
+	if len(expr.Comparisons(p)) == 0 {
 		return nil
 	}
 	for i, k := range from {
@@ -172,13 +172,18 @@ func (n *projectNode) source(c int) int {
 	return in
 }
 
+var sourceOps = map[expr.ComparisonOp]source.Op{
+	expr.Eq: source.Eq, expr.Lt: source.Lt, expr.Le: source.Le, expr.Gt: source.Gt, expr.Ge: source.Ge,
+	expr.In: source.In, expr.IsNull: source.IsNull, expr.IsNotNull: source.IsNotNull,
+}
+
 // prunable returns the form of a condition that statistics can answer.
 func prunable(p *expr.Expr) []source.Predicate {
-	c, ok := expr.Comparison(p)
-	if !ok {
-		return nil
+	var out []source.Predicate
+	for _, c := range expr.Comparisons(p) {
+		out = append(out, source.Predicate{Column: c.Column, Op: sourceOps[c.Op], Values: c.Values})
 	}
-	return []source.Predicate{{Column: c.Column, Op: source.Op(c.Op), Values: c.Values}}
+	return out
 }
 
 // partition splits a list by a condition.

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,9 @@ type RunOptions struct {
 	// HostMemory is the budget of the run's own device in bytes; 0 means what
 	// the job says, or else half of what is free.
 	HostMemory int64
+	// DeviceMemory is the budget of the run's own device when it has memory
+	// apart from the host's, as a GPU has; 0 as for HostMemory.
+	DeviceMemory int64
 	// Overwrite replaces an existing output, whatever the job says.
 	Overwrite bool
 	// Progress, when set, is called with the state of the run every Interval
@@ -75,11 +79,11 @@ func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
 	return report, err
 }
 
+// hostMemory is the budget of the host device, where device and host memory are
+// one: the options' before the job's, 0 when nobody says.
 func (r *run) hostMemory() int64 {
-	if r.opt.HostMemory > 0 {
-		return r.opt.HostMemory
-	}
-	return int64(r.plan.job.Memory.Host)
+	job := r.plan.job.Memory
+	return cmp.Or(r.opt.HostMemory, r.opt.DeviceMemory, int64(job.Host), int64(job.Device))
 }
 
 // execute runs all stages and the sink, and commits or aborts.

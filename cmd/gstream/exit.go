@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/pipeline"
+	"github.com/gstream/gstream/source"
+)
+
+// The exit codes, as documented in the help of the root command.
+const (
+	exitOK          = 0
+	exitJob         = 2
+	exitData        = 3
+	exitMemory      = 4
+	exitIO          = 5
+	exitInterrupted = 130
+)
+
+// errUsage is behind every mistake in the command line.
+var errUsage = errors.New("usage")
+
+type usage struct{ error }
+
+func (usage) Is(target error) bool { return target == errUsage }
+
+func usageError(err error) error { return usage{err} }
+
+// exitCode tells what kind of error it is. The order matters: an interrupt shows
+// up as whatever it interrupted, and a job's fault may wrap a file's.
+func exitCode(err error) int {
+	var pathError *fs.PathError
+	var linkError *os.LinkError
+	var errno syscall.Errno
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.Is(err, errUsage), errors.Is(err, pipeline.ErrJob):
+		return exitJob
+	case errors.Is(err, gpu.ErrBudget):
+		return exitMemory
+	case errors.Is(err, source.ErrData):
+		return exitData
+	case errors.As(err, &pathError), errors.As(err, &linkError), errors.As(err, &errno),
+		errors.Is(err, fs.ErrExist), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		return exitIO
+	}
+	return exitData
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gstream/gstream/pipeline"
+)
+
+// jobFlags are the flags of every command that reads a job file.
+type jobFlags struct{ set []string }
+
+func (f *jobFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&f.set, "set", nil, "give a variable of the job a value, as in --set day=2026-01-31 (repeatable)")
+}
+
+func (f *jobFlags) load(path string) (*pipeline.Job, error) {
+	set := map[string]string{}
+	for _, s := range f.set {
+		name, value, ok := strings.Cut(s, "=")
+		if !ok || name == "" {
+			return nil, usageError(fmt.Errorf("--set %s: must be name=value", s))
+		}
+		set[name] = value
+	}
+	return pipeline.Load(path, pipeline.LoadOptions{Set: set})
+}
+
+func (f *jobFlags) plan(path string) (*pipeline.Plan, error) {
+	job, err := f.load(path)
+	if err != nil {
+		return nil, err
+	}
+	return pipeline.NewPlan(job)
+}
+
+func newLint() *cobra.Command {
+	var flags jobFlags
+	cmd := &cobra.Command{
+		Use:   "lint JOB",
+		Short: "Check a job file without running it",
+		Long: `lint reads a job file, opens its sources and checks every key, variable, column
+name, type and expression. It lists all faults with file, line and column.`,
+		Example: "  gstream lint job.yaml\n  gstream lint job.yaml --set data=/data/tpch",
+		Args:    args(1, "one job file"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := flags.plan(args[0])
+			if err != nil {
+				return err
+			}
+			return p.Close()
+		},
+	}
+	flags.register(cmd)
+	return cmd
+}
+
+func newExplain() *cobra.Command {
+	var flags jobFlags
+	var format, device string
+	cmd := &cobra.Command{
+		Use:   "explain JOB",
+		Short: "Show how a job would run",
+		Long: `explain plans a job and prints the stages that would run: what each one does,
+the columns it reads, the conditions that skip data, which side of a join is
+held in memory and why, and how many rows are expected.`,
+		Example: "  gstream explain job.yaml\n  gstream explain job.yaml --format json | jq .plan",
+		Args:    args(1, "one job file"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkDevice(device); err != nil {
+				return err
+			}
+			p, err := flags.plan(args[0])
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			return printValue(cmd.OutOrStdout(), format, p.Explain("host"))
+		},
+	}
+	flags.register(cmd)
+	registerFormat(cmd, &format)
+	registerDevice(cmd, &device)
+	return cmd
+}
+
+func newSchema() *cobra.Command {
+	return &cobra.Command{
+		Use:     "schema",
+		Short:   "Print the JSON Schema of job files, for editors",
+		Example: "  gstream schema > gstream.schema.json",
+		Args:    args(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return printJSON(cmd.OutOrStdout(), pipeline.JSONSchema())
+		},
+	}
+}
+
+func registerFormat(cmd *cobra.Command, format *string) {
+	cmd.Flags().StringVar(format, "format", "text", "form of the output: text or json")
+}
+
+func registerDevice(cmd *cobra.Command, device *string) {
+	cmd.Flags().StringVar(device, "device", "auto", "where to run: auto or host")
+}
+
+func checkDevice(device string) error {
+	if device != "auto" && device != "host" {
+		return usageError(fmt.Errorf("--device %s: must be auto or host", device))
+	}
+	return nil
+}
+
+// printValue writes a value as text, by its String method, or as JSON.
+func printValue(w io.Writer, format string, v fmt.Stringer) error {
+	switch format {
+	case "text":
+		_, err := io.WriteString(w, v.String())
+		return err
+	case "json":
+		return printJSON(w, v)
+	}
+	return usageError(fmt.Errorf("--format %s: must be text or json", format))
+}
+
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}

@@ -1,0 +1,121 @@
+// Command gstream runs relational pipelines over Parquet files: job files in,
+// Parquet out. It owns flags, the terminal and exit codes; everything else is
+// package pipeline.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run executes one command line and returns the exit code.
+func run(args []string, stdout, stderr io.Writer) int {
+	ctx, stop := interruptible(stderr)
+	defer stop()
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	code := exitCode(err)
+	if code == exitInterrupted {
+		err = errors.New("interrupted; nothing was written")
+	}
+	for _, line := range strings.Split(err.Error(), "\n") {
+		// A message of several lines is several faults or a caret under an
+		// expression, which is indented.
+		if !strings.HasPrefix(line, " ") {
+			line = "gstream: " + line
+		}
+		fmt.Fprintln(stderr, line)
+	}
+	return code
+}
+
+// interruptible returns a context that the first interrupt cancels. The second
+// one ends the process at once.
+func interruptible(stderr io.Writer) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		if _, ok := <-signals; !ok {
+			return
+		}
+		fmt.Fprintln(stderr, "gstream: stopping and cleaning up; interrupt again to quit at once")
+		cancel()
+		if _, ok := <-signals; ok {
+			os.Exit(exitInterrupted)
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(signals)
+		cancel()
+	}
+}
+
+func newRoot() *cobra.Command {
+	var level string
+	root := &cobra.Command{
+		Use:   "gstream",
+		Short: "Run relational pipelines over Parquet files",
+		Long: `gstream reads Parquet files, filters, joins, groups and sorts their rows as a
+job file says, and writes Parquet. Data that is larger than memory streams
+through in batches.
+
+Exit codes:
+  0    done
+  2    the job or the command line is wrong
+  3    bad data: a damaged file, a value that does not fit
+  4    a memory budget is too small
+  5    a file cannot be read or written
+  130  interrupted`,
+		Example: `  gstream run job.yaml
+  gstream run job.yaml --set day=2026-01-31 --overwrite
+  gstream explain job.yaml
+  gstream inspect data/orders.parquet`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			var l slog.Level
+			if err := l.UnmarshalText([]byte(level)); err != nil {
+				return usageError(fmt.Errorf("--log-level %s: must be debug, info, warn or error", level))
+			}
+			slog.SetDefault(slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: l})))
+			return nil
+		},
+	}
+	root.PersistentFlags().StringVar(&level, "log-level", "warn", "least severe log messages to show: debug, info, warn or error")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
+	})
+	root.AddCommand(newRun(), newLint(), newExplain(), newInspect(), newDevices(), newSchema(), newVersion())
+	return root
+}
+
+// args checks the number of arguments and says what they are.
+func args(n int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == n {
+			return nil
+		}
+		return usageError(fmt.Errorf("%s takes %s, not %d arguments; see %s --help", cmd.CommandPath(), what, len(args), cmd.CommandPath()))
+	}
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gstream/gstream/pipeline"
+)
+
+// runFlags are the flags of gstream run.
+type runFlags struct {
+	jobFlags
+	device, progress, report string
+	hostMemory, deviceMemory string
+	threads                  int
+	overwrite                bool
+}
+
+func newRun() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "run JOB",
+		Short: "Run a job",
+		Long: `run executes a job file. The output appears only when the whole run has
+succeeded; an error or an interrupt leaves nothing behind. At the end it prints a
+report of every stage to standard error.
+
+The environment variables GSTREAM_HOST_MEMORY, GSTREAM_DEVICE_MEMORY and
+GSTREAM_THREADS stand for the flags of these names.`,
+		Example: `  gstream run job.yaml
+  gstream run job.yaml --set data=/data/tpch --set out=/tmp/result.parquet --overwrite
+  gstream run job.yaml --threads 8 --host-memory 16GiB --report report.json`,
+		Args: args(1, "one job file"),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+	}
+	f.register(cmd)
+	registerDevice(cmd, &f.device)
+	cmd.Flags().StringVar(&f.progress, "progress", "auto", "progress on standard error: auto (on a terminal), plain, json or none")
+	cmd.Flags().StringVar(&f.report, "report", "", "write the report as JSON to this file")
+	cmd.Flags().IntVar(&f.threads, "threads", 0, "CPU cores to use (default: all)")
+	cmd.Flags().BoolVar(&f.overwrite, "overwrite", false, "replace an output that exists")
+	cmd.Flags().StringVar(&f.hostMemory, "host-memory", "", "budget of host memory, as in 16GiB (default: half of what is free)")
+	cmd.Flags().StringVar(&f.deviceMemory, "device-memory", "", "budget of device memory, as in 8GiB (default: 80 % of what is free)")
+	return cmd
+}
+
+// environment takes flags that were not given from the environment.
+func (f *runFlags) environment(cmd *cobra.Command) error {
+	for flag, env := range map[string]string{
+		"host-memory": "GSTREAM_HOST_MEMORY", "device-memory": "GSTREAM_DEVICE_MEMORY", "threads": "GSTREAM_THREADS",
+	} {
+		if v := os.Getenv(env); v != "" && !cmd.Flags().Changed(flag) {
+			if err := cmd.Flags().Set(flag, v); err != nil {
+				return usageError(fmt.Errorf("environment variable %s: %w", env, err))
+			}
+		}
+	}
+	return nil
+}
+
+// options checks the flags and turns them into the options of a run.
+func (f *runFlags) options(cmd *cobra.Command) (pipeline.RunOptions, error) {
+	if err := f.environment(cmd); err != nil {
+		return pipeline.RunOptions{}, err
+	}
+	opt := pipeline.RunOptions{Threads: f.threads, Overwrite: f.overwrite}
+	if err := checkDevice(f.device); err != nil {
+		return opt, err
+	}
+	if f.threads < 0 {
+		return opt, usageError(fmt.Errorf("--threads %d: must not be negative", f.threads))
+	}
+	for _, m := range []struct {
+		flag, text string
+		into       *int64
+	}{{"host-memory", f.hostMemory, &opt.HostMemory}, {"device-memory", f.deviceMemory, &opt.DeviceMemory}} {
+		if m.text == "" {
+			continue
+		}
+		size, err := pipeline.ParseSize(m.text)
+		if err != nil {
+			return opt, usageError(fmt.Errorf("--%s: %w", m.flag, err))
+		}
+		*m.into = int64(size)
+	}
+	return opt, nil
+}
+
+func (f *runFlags) run(cmd *cobra.Command, path string) (err error) {
+	opt, err := f.options(cmd)
+	if err != nil {
+		return err
+	}
+	show, err := newProgress(f.progress, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	if opt.Threads > 0 {
+		runtime.GOMAXPROCS(opt.Threads)
+	}
+	p, err := f.plan(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	opt.Progress = show.update
+	slog.Info("run", "job", path, "threads", runtime.GOMAXPROCS(0))
+	report, err := p.Run(cmd.Context(), opt)
+	show.end()
+	if report != nil && f.report != "" {
+		err = errors.Join(err, writeReport(f.report, report))
+	}
+	if err != nil {
+		return err
+	}
+	if f.progress != "none" {
+		printReport(cmd.ErrOrStderr(), report)
+	}
+	return nil
+}
+
+// writeReport writes a report as JSON; the file is complete or absent.
+func writeReport(path string, r *pipeline.Report) error {
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".report-*")
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(append(data, '\n'))
+	err = errors.Join(err, tmp.Chmod(0o644), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		os.Remove(tmp.Name())
+	}
+	return err
+}

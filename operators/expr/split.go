@@ -1,0 +1,36 @@
+package expr
+
+import "github.com/gstream/gstream/gpu"
+
+// Or returns the disjunction of predicates, FALSE when there is none.
+func Or(es ...*Expr) *Expr {
+	var args []*Expr
+	for _, e := range es {
+		args = append(args, Disjuncts(e)...)
+	}
+	return newLogic(gpu.OpOr, args)
+}
+
+// Disjuncts splits a predicate at its top-level ORs.
+func Disjuncts(e *Expr) []*Expr {
+	if e.op != gpu.OpOr {
+		return []*Expr{e}
+	}
+	var out []*Expr
+	for _, a := range e.args {
+		out = append(out, Disjuncts(a)...)
+	}
+	return out
+}
+
+// Equality returns the two sides of l = r or l IS NOT DISTINCT FROM r; nullSafe
+// is set for the latter, where a null equals a null.
+func Equality(e *Expr) (l, r *Expr, nullSafe, ok bool) {
+	if e.op != gpu.OpEq && e.op != gpu.OpNotDistinct {
+		return nil, nil, false, false
+	}
+	return e.args[0], e.args[1], e.op == gpu.OpNotDistinct, true
+}
+
+// CommonType returns the type in which values of two types are compared.
+func CommonType(s, t gpu.Type) (gpu.Type, bool) { return common(&Expr{typ: s}, &Expr{typ: t}) }

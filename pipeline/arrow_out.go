@@ -1,0 +1,171 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"sync"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/sink"
+)
+
+// Collector keeps the rows of a result as Arrow records, for Builder.WriteTo.
+// It belongs to one run; Records is for after the run.
+type Collector struct {
+	mu      sync.Mutex
+	records []arrow.Record
+	stats   sink.Stats
+	done    bool
+}
+
+// Records returns the result, one record a stride, in order; nothing when the
+// run has failed. The records live on the Go heap and need no Release.
+func (c *Collector) Records() []arrow.Record {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.done {
+		return nil
+	}
+	return c.records
+}
+
+// Create implements Target.
+func (c *Collector) Create(*gpu.Schema, *gpu.Lease, int, bool) (sink.Sink, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.records, c.stats, c.done = nil, sink.Stats{}, false
+	return collectorSink{c}, nil
+}
+
+// Describe implements Target.
+func (c *Collector) Describe() string { return "Arrow records" }
+
+type collectorSink struct{ *Collector }
+
+func (c collectorSink) Write(_ context.Context, s *gpu.Stride) error {
+	defer s.Release()
+	r := ArrowRecord(s)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.records = append(c.records, r)
+	c.stats.Rows += int64(s.Rows)
+	c.stats.Bytes += s.Bytes()
+	return nil
+}
+
+func (c collectorSink) Commit(context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.done = true
+	return nil
+}
+
+func (c collectorSink) Abort() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.done {
+		c.records = nil
+	}
+	return nil
+}
+
+func (c collectorSink) Stats() sink.Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stats
+}
+
+// ArrowRecord copies a host-addressable stride into a record on the Go heap.
+func ArrowRecord(s *gpu.Stride) arrow.Record {
+	cols := make([]arrow.Array, len(s.Cols))
+	for i, c := range s.Cols {
+		cols[i] = arrowArray(c)
+	}
+	return array.NewRecord(ArrowSchema(s.Schema), cols, int64(s.Rows))
+}
+
+// arrowArray copies a column; dictionaries are looked up.
+func arrowArray(c gpu.Column) arrow.Array {
+	var validity *memory.Buffer
+	if c.Valid != nil {
+		validity = memory.NewBufferBytes(bytes.Clone(c.Valid.Bytes()[:(c.Len+7)/8]))
+	}
+	buffers := []*memory.Buffer{validity}
+	switch {
+	case c.Type.IsVar():
+		offsets, data := varValues(c)
+		buffers = append(buffers, memory.NewBufferBytes(gpu.BytesOf(offsets)), memory.NewBufferBytes(data))
+	default:
+		buffers = append(buffers, memory.NewBufferBytes(fixedValues(c)))
+	}
+	nulls := array.UnknownNullCount
+	if c.Valid == nil {
+		nulls = 0
+	}
+	return array.MakeFromData(array.NewData(arrowType(c.Type), c.Len, buffers, nil, nulls, 0))
+}
+
+// varValues returns the offsets and bytes of strings or binaries; nulls are empty.
+func varValues(c gpu.Column) (offsets []int32, data []byte) {
+	offsets = make([]int32, c.Len+1)
+	for i := range c.Len {
+		if c.IsValid(i) {
+			data = append(data, c.VarValue(i)...)
+		}
+		offsets[i+1] = int32(len(data))
+	}
+	return offsets, data
+}
+
+// fixedValues returns the values in Arrow's layout: decimals widened, times of a
+// second or millisecond narrowed to 32 bits.
+func fixedValues(c gpu.Column) []byte {
+	data := c.Data.Bytes()
+	if c.Dict != nil {
+		data = lookUp(c)
+	}
+	n := c.Len
+	if c.Type.Kind == gpu.Bool {
+		return bytes.Clone(data[:(n+7)/8])
+	}
+	data = data[:n*c.Type.Width()]
+	view := gpu.WrapBytes(data)
+	switch {
+	case c.Type.Kind == gpu.Decimal && !c.Type.Wide:
+		out := make([]gpu.Int128, n)
+		for i, v := range gpu.Values[int64](view, n) {
+			out[i] = gpu.Int128From(v)
+		}
+		return gpu.BytesOf(out)
+	case c.Type.Kind == gpu.Time && c.Type.Unit <= gpu.Millisecond:
+		out := make([]int32, n)
+		for i, v := range gpu.Values[int64](view, n) {
+			out[i] = int32(v)
+		}
+		return gpu.BytesOf(out)
+	}
+	return bytes.Clone(data)
+}
+
+// lookUp replaces the codes of a fixed-width column by their values.
+func lookUp(c gpu.Column) []byte {
+	codes := gpu.Values[int32](c.Data, c.Len)
+	values := c.Dict.Values
+	if c.Type.Kind == gpu.Bool {
+		out := make([]byte, gpu.BitmapBytes(c.Len))
+		setBits(out, c.Len, func(i int) bool { return c.IsValid(i) && gpu.Bit(values.Data.Bytes(), int(codes[i])) })
+		return out
+	}
+	w := c.Type.Width()
+	out := gpu.BytesOf(make([]gpu.Int128, (c.Len*w+15)/16))
+	for i, code := range codes {
+		if c.IsValid(i) {
+			copy(out[i*w:(i+1)*w], values.Data.Bytes()[int(code)*w:])
+		}
+	}
+	return out
+}

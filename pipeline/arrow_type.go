@@ -1,0 +1,96 @@
+package pipeline
+
+import (
+	"fmt"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/gstream/gstream/gpu"
+)
+
+// ArrowSchema returns the Arrow schema of a gstream schema.
+func ArrowSchema(s *gpu.Schema) *arrow.Schema {
+	fields := make([]arrow.Field, s.Len())
+	for i, f := range s.Fields {
+		fields[i] = arrow.Field{Name: f.Name, Type: arrowType(f.Type), Nullable: f.Nullable}
+	}
+	return arrow.NewSchema(fields, nil)
+}
+
+var arrowTypes = map[gpu.Kind]arrow.DataType{
+	gpu.Bool: arrow.FixedWidthTypes.Boolean,
+	gpu.Int8: arrow.PrimitiveTypes.Int8, gpu.Int16: arrow.PrimitiveTypes.Int16, gpu.Int32: arrow.PrimitiveTypes.Int32, gpu.Int64: arrow.PrimitiveTypes.Int64,
+	gpu.Uint8: arrow.PrimitiveTypes.Uint8, gpu.Uint16: arrow.PrimitiveTypes.Uint16, gpu.Uint32: arrow.PrimitiveTypes.Uint32, gpu.Uint64: arrow.PrimitiveTypes.Uint64,
+	gpu.Float32: arrow.PrimitiveTypes.Float32, gpu.Float64: arrow.PrimitiveTypes.Float64,
+	gpu.Date: arrow.FixedWidthTypes.Date32, gpu.String: arrow.BinaryTypes.String, gpu.Binary: arrow.BinaryTypes.Binary,
+}
+
+var arrowUnits = map[gpu.Unit]arrow.TimeUnit{gpu.Second: arrow.Second, gpu.Millisecond: arrow.Millisecond, gpu.Microsecond: arrow.Microsecond, gpu.Nanosecond: arrow.Nanosecond}
+
+// arrowType is the Arrow type of a column. Decimals are 128 bits wide whatever
+// their storage, times 64 bits but for milliseconds and seconds, which Arrow has
+// in 32 bits only.
+func arrowType(t gpu.Type) arrow.DataType {
+	switch t.Kind {
+	case gpu.Decimal:
+		return &arrow.Decimal128Type{Precision: int32(t.Precision), Scale: int32(t.Scale)}
+	case gpu.Time:
+		if t.Unit <= gpu.Millisecond {
+			return &arrow.Time32Type{Unit: arrowUnits[t.Unit]}
+		}
+		return &arrow.Time64Type{Unit: arrowUnits[t.Unit]}
+	case gpu.Timestamp:
+		ts := &arrow.TimestampType{Unit: arrowUnits[t.Unit]}
+		if t.UTC {
+			ts.TimeZone = "UTC"
+		}
+		return ts
+	}
+	return arrowTypes[t.Kind]
+}
+
+// typeOfArrow returns the column type that holds the values of an Arrow type.
+// Large and view strings become strings, fixed-size binaries binaries, a
+// dictionary the type of its values.
+func typeOfArrow(t arrow.DataType) (gpu.Type, error) {
+	unit := func(u arrow.TimeUnit) gpu.Unit { return gpu.Unit(u) }
+	switch t := t.(type) {
+	case *arrow.Decimal128Type:
+		if t.Scale < 0 || t.Scale > t.Precision {
+			return gpu.Type{}, fmt.Errorf("decimal of precision %d and scale %d; the scale must be between 0 and the precision", t.Precision, t.Scale)
+		}
+		return gpu.DecimalOf(int(t.Precision), int(t.Scale)), nil
+	case *arrow.Time32Type:
+		return gpu.TimeOf(unit(t.Unit)), nil
+	case *arrow.Time64Type:
+		return gpu.TimeOf(unit(t.Unit)), nil
+	case *arrow.TimestampType:
+		return gpu.TimestampOf(unit(t.Unit), t.TimeZone != ""), nil
+	case *arrow.DictionaryType:
+		return typeOfArrow(t.ValueType)
+	}
+	switch t.ID() {
+	case arrow.LARGE_STRING, arrow.STRING_VIEW:
+		return gpu.Of(gpu.String), nil
+	case arrow.LARGE_BINARY, arrow.BINARY_VIEW, arrow.FIXED_SIZE_BINARY:
+		return gpu.Of(gpu.Binary), nil
+	}
+	for kind, at := range arrowTypes {
+		if arrow.TypeEqual(at, t) {
+			return gpu.Of(kind), nil
+		}
+	}
+	return gpu.Type{}, fmt.Errorf("type %v is not supported", t)
+}
+
+// schemaOfArrow returns the schema that holds records of an Arrow schema.
+func schemaOfArrow(s *arrow.Schema) (*gpu.Schema, error) {
+	out := &gpu.Schema{}
+	for _, f := range s.Fields() {
+		t, err := typeOfArrow(f.Type)
+		if err != nil {
+			return nil, fmt.Errorf("column %q: %w", f.Name, err)
+		}
+		out.Fields = append(out.Fields, gpu.Field{Name: f.Name, Type: t, Nullable: f.Nullable})
+	}
+	return out, nil
+}
