@@ -57,7 +57,7 @@ func setUp(t *testing.T, open Open) *bench {
 	require.NoError(t, err)
 	b := &bench{t: t, dev: dev, q: q, l: dev.Budget().Lease(t.Name()), rnd: rand.New(rand.NewPCG(1, uint64(len(t.Name()))))}
 	t.Cleanup(func() {
-		require.NoError(t, q.Close())
+		require.NoError(t, b.q.Close())
 		require.NoError(t, b.l.Close())
 		require.Empty(t, dev.Budget().Leaks())
 		require.NoError(t, dev.Close())

@@ -21,6 +21,10 @@ func mix(x uint64) uint64 {
 	return hi ^ lo
 }
 
+// combine adds the hash of one more column to a row's. It is not symmetric, so
+// that equal columns do not cancel each other.
+func combine(h, v uint64) uint64 { return mix(bits.RotateLeft64(h, 23) ^ v) }
+
 // hashBytes hashes a string eight bytes at a time.
 func hashBytes(b []byte) uint64 {
 	h := uint64(len(b)) * mixA
@@ -85,7 +89,7 @@ func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column) (gpu.Column, error) {
 					continue
 				}
 				for i, h := range hashes {
-					rows[i] = mix(rows[i] ^ h)
+					rows[i] = combine(rows[i], h)
 				}
 			}
 		}
