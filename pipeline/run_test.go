@@ -1,0 +1,292 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host"
+	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/operators/limit"
+	"github.com/gstream/gstream/sink"
+	"github.com/gstream/gstream/source"
+)
+
+var errInjected = errors.New("injected")
+
+// faults fails the N-th operation of whatever shares it; 0 never fails.
+type faults struct {
+	at, seen atomic.Int64
+	panics   bool
+}
+
+func (f *faults) next(what string) error {
+	if n := f.seen.Add(1); n == f.at.Load() {
+		if f.panics {
+			panic(what)
+		}
+		return fmt.Errorf("%s: %w", what, errInjected)
+	}
+	return nil
+}
+
+var oneColumn = gpu.NewSchema(gpu.Field{Name: "a", Type: gpu.Of(gpu.Int64)})
+
+// fakeTable gives strides of ten rows, counting up. After `waits` strides it
+// waits for the end of the context.
+type fakeTable struct {
+	faults  *faults
+	strides int
+	waits   bool
+	waiting chan struct{}
+}
+
+func (t *fakeTable) Schema() *gpu.Schema          { return oneColumn }
+func (t *fakeTable) Rows() int64                  { return int64(10 * t.strides) }
+func (t *fakeTable) Stats(int) source.ColumnStats { return source.ColumnStats{Nulls: -1} }
+func (t *fakeTable) Describe() string             { return "fake" }
+func (t *fakeTable) Close() error                 { return nil }
+func (t *fakeTable) Scan(_ context.Context, opt source.ScanOptions) (source.Reader, error) {
+	return &fakeReader{table: t, lease: opt.Lease}, t.faults.next("scan")
+}
+
+type fakeReader struct {
+	table *fakeTable
+	lease *gpu.Lease
+	given int
+}
+
+func (r *fakeReader) Schema() *gpu.Schema       { return oneColumn }
+func (r *fakeReader) Progress() source.Progress { return source.Progress{} }
+func (r *fakeReader) Close() error              { return nil }
+func (r *fakeReader) Read(ctx context.Context) (*gpu.Stride, error) {
+	if err := r.table.faults.next("read"); err != nil {
+		return nil, err
+	}
+	if r.given == r.table.strides {
+		if !r.table.waits {
+			return nil, io.EOF
+		}
+		close(r.table.waiting)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	b, err := r.lease.Alloc(80)
+	if err != nil {
+		return nil, err
+	}
+	for i := range 10 {
+		gpu.Values[int64](b, 10)[i] = int64(10*r.given + i)
+	}
+	r.given++
+	return &gpu.Stride{Schema: oneColumn, Rows: 10, Cols: []gpu.Column{{Type: gpu.Of(gpu.Int64), Len: 10, Data: b}}}, nil
+}
+
+// fakeOperator keeps every other stride until Finish, and its build input
+// throughout.
+type fakeOperator struct {
+	faults *faults
+	kept   []*gpu.Stride
+	built  []*gpu.Stride
+}
+
+func (o *fakeOperator) Schema() *gpu.Schema               { return oneColumn }
+func (o *fakeOperator) Open(operators.Task) error         { return o.faults.next("open") }
+func (o *fakeOperator) FinishBuild(context.Context) error { return o.faults.next("finish build") }
+func (o *fakeOperator) PushBuild(_ context.Context, s *gpu.Stride) error {
+	o.built = append(o.built, s)
+	return o.faults.next("build")
+}
+
+func (o *fakeOperator) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) error {
+	o.kept = append(o.kept, s)
+	if err := o.faults.next("push"); err != nil || len(o.kept)%2 == 1 {
+		return err
+	}
+	o.kept[len(o.kept)-1] = nil
+	return emit(s)
+}
+
+func (o *fakeOperator) Finish(_ context.Context, emit operators.Emit) error {
+	for i, s := range o.kept {
+		if s == nil {
+			continue
+		}
+		if err := o.faults.next("finish"); err != nil {
+			return err
+		}
+		o.kept[i] = nil
+		if err := emit(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *fakeOperator) Close() error {
+	for _, s := range append(o.kept, o.built...) {
+		if s != nil {
+			s.Release()
+		}
+	}
+	return nil
+}
+
+// fakeTarget counts rows and remembers how it ended.
+type fakeTarget struct {
+	faults *faults
+	rows   int64
+	ended  string
+}
+
+func (t *fakeTarget) Describe() string { return "fake" }
+func (t *fakeTarget) Create(*gpu.Schema, *gpu.Lease, int, bool) (sink.Sink, error) {
+	return t, t.faults.next("create")
+}
+func (t *fakeTarget) Write(_ context.Context, s *gpu.Stride) error {
+	defer s.Release()
+	t.rows += int64(s.Rows)
+	return t.faults.next("write")
+}
+func (t *fakeTarget) Commit(context.Context) error {
+	if err := t.faults.next("commit"); err != nil {
+		t.ended += "abort"
+		return err
+	}
+	t.ended += "commit"
+	return nil
+}
+func (t *fakeTarget) Abort() error      { t.ended += "abort"; return nil }
+func (t *fakeTarget) Stats() sink.Stats { return sink.Stats{} }
+
+func scanOf(t *fakeTable) *stage {
+	return &stage{step: "t", kind: "scan", schema: oneColumn, table: t, columns: []int{0}}
+}
+
+// fakePlan is a join of a union of two scans with a third one.
+func fakePlan(f *faults, target *fakeTarget) *Plan {
+	scan := func() *stage { return scanOf(&fakeTable{faults: f, strides: 5}) }
+	union := &stage{step: "both", kind: "union", schema: oneColumn, inputs: []*stage{scan(), scan()}, arrange: [][]int{{0}, {0}}}
+	join := &stage{step: "match", kind: "join", schema: oneColumn, inputs: []*stage{union, scan()},
+		make: func() (operators.Operator, error) { return &fakeOperator{faults: f}, f.next("make") }}
+	return planOf(join, target)
+}
+
+func planOf(root *stage, target Target) *Plan {
+	return &Plan{job: &Job{}, root: root, arrange: []int{0}, schema: oneColumn, output: target}
+}
+
+// device is a host device whose budget must be empty at the end of the test.
+func device(t *testing.T) gpu.Device {
+	d, err := host.Open(host.Options{Threads: 2, Memory: 1 << 20})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		assert.Empty(t, d.Budget().Leaks())
+		used, _ := d.Budget().Used()
+		assert.Zero(t, used)
+		assert.NoError(t, d.Close())
+	})
+	return d
+}
+
+func TestRunPassesEveryRowOnceAndCommits(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	f, target := &faults{}, &fakeTarget{faults: &faults{}}
+	report, err := fakePlan(f, target).Run(context.Background(), RunOptions{Device: device(t)})
+	require.NoError(t, err)
+	assert.Equal(t, int64(100), target.rows)
+	assert.Equal(t, "commit", target.ended)
+	assert.True(t, report.Done)
+	require.Len(t, report.Stages, 5)
+	last := report.Stages[4]
+	assert.Equal(t, "match", last.Step)
+	assert.Equal(t, int64(150), last.RowsIn)
+	assert.Equal(t, int64(100), last.RowsOut)
+}
+
+func TestEveryFaultEndsTheRunCleanly(t *testing.T) {
+	for _, panics := range []bool{false, true} {
+		t.Run(fmt.Sprintf("panics=%v", panics), func(t *testing.T) {
+			defer goleak.VerifyNone(t)
+			d := device(t)
+			for n := int64(1); ; n++ {
+				require.Less(t, n, int64(200), "the run never succeeds")
+				f := &faults{panics: panics}
+				f.at.Store(n)
+				target := &fakeTarget{faults: &faults{}}
+				if !panics {
+					target.faults = f
+				}
+				report, err := fakePlan(f, target).Run(context.Background(), RunOptions{Device: d})
+				if err == nil {
+					assert.Equal(t, "commit", target.ended)
+					assert.Greater(t, n, int64(40), "faults were injected")
+					break
+				}
+				if panics {
+					assert.ErrorContains(t, err, "internal error")
+				} else {
+					assert.ErrorIs(t, err, errInjected)
+				}
+				assert.False(t, report.Done)
+				assert.NotContains(t, target.ended, "commit")
+				assert.Empty(t, d.Budget().Leaks(), "after fault %d: %v", n, err)
+			}
+		})
+	}
+}
+
+func TestErrorsNameTheStage(t *testing.T) {
+	f := &faults{}
+	f.at.Store(1)
+	op := &stage{step: "match", kind: "filter", schema: oneColumn, inputs: []*stage{scanOf(&fakeTable{faults: &faults{}, strides: 1})},
+		make: func() (operators.Operator, error) { return &fakeOperator{faults: f}, nil }}
+	_, err := planOf(op, &fakeTarget{faults: &faults{}}).Run(context.Background(), RunOptions{Device: device(t)})
+	assert.EqualError(t, err, "match: filter: open: injected")
+}
+
+func TestCancelInTheMiddleLeavesNothing(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	table := &fakeTable{faults: &faults{}, strides: 3, waits: true, waiting: make(chan struct{})}
+	target := &fakeTarget{faults: &faults{}}
+	go func() {
+		<-table.waiting
+		cancel()
+	}()
+	_, err := planOf(scanOf(table), target).Run(ctx, RunOptions{Device: device(t)})
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.Equal(t, "abort", target.ended)
+}
+
+func TestLimitEndsItsInputEarly(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	// The source would wait for ever after its strides.
+	table := &fakeTable{faults: &faults{}, strides: 3, waits: true, waiting: make(chan struct{})}
+	st := &stage{step: "first", kind: "limit", schema: oneColumn, inputs: []*stage{scanOf(table)},
+		make: func() (operators.Operator, error) { return limit.New(oneColumn, 0, 20), nil }}
+	target := &fakeTarget{faults: &faults{}}
+	_, err := planOf(st, target).Run(context.Background(), RunOptions{Device: device(t)})
+	require.NoError(t, err)
+	assert.Equal(t, int64(20), target.rows)
+	assert.Equal(t, "commit", target.ended)
+}
+
+func TestBudgetIsEnforcedAndNamesTheStage(t *testing.T) {
+	d, err := host.Open(host.Options{Threads: 1, Memory: 100})
+	require.NoError(t, err)
+	target := &fakeTarget{faults: &faults{}}
+	_, err = fakePlan(&faults{}, target).Run(context.Background(), RunOptions{Device: d})
+	require.ErrorIs(t, err, gpu.ErrBudget)
+	assert.ErrorContains(t, err, "t: scan")
+	assert.ErrorContains(t, err, "--host-memory")
+	assert.Empty(t, d.Budget().Leaks())
+}
