@@ -43,7 +43,7 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 		columns: opt.Columns, lease: opt.Lease, inflight: inflight,
 		plan:   t.planScan(opt, min(target, gpu.MaxRows)),
 		schema: &gpu.Schema{Fields: make([]gpu.Field, len(opt.Columns))},
-		carry:  make([]*cursor, len(opt.Columns)),
+		carry:  map[task]*cursor{},
 	}
 	for i, c := range opt.Columns {
 		r.schema.Fields[i] = t.schema.Fields[c]
@@ -83,7 +83,7 @@ type reader struct {
 	open   []*decoding
 	first  int // stride of open[0], the next that Read returns
 	err    error
-	carry  []*cursor // by column, handed from a stride to the next
+	carry  map[task]*cursor // for tasks that continue in a row group
 	idle   []*cursor
 	closed bool
 }
@@ -136,8 +136,8 @@ func (r *reader) decode() {
 		}
 		t := r.tasks[0]
 		r.tasks = r.tasks[1:]
-		cur := r.carry[t.column]
-		r.carry[t.column] = nil
+		cur := r.carry[t]
+		delete(r.carry, t)
 		if cur == nil {
 			cur = r.spare()
 		}
@@ -220,7 +220,7 @@ func (r *reader) finish(t task, cur *cursor, col gpu.Column, err error) {
 		cur.close()
 		r.idle = append(r.idle, cur)
 	case handOn:
-		r.carry[t.column] = cur
+		r.carry[task{next, t.column}] = cur
 	default:
 		cur.close()
 		r.idle = append(r.idle, cur)
@@ -326,10 +326,11 @@ func (r *reader) end() {
 	for _, d := range r.open {
 		gpu.ReleaseColumns(d.cols)
 	}
-	for _, c := range append(r.carry, r.idle...) {
-		if c != nil {
-			c.free()
-		}
+	for _, c := range r.carry {
+		c.free()
+	}
+	for _, c := range r.idle {
+		c.free()
 	}
 	r.open, r.carry, r.idle, r.tasks = nil, nil, nil, nil
 }

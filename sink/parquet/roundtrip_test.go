@@ -1,0 +1,159 @@
+package parquet
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/source"
+	reader "github.com/gstream/gstream/source/parquet"
+	"github.com/stretchr/testify/require"
+)
+
+// table is the rows that a test writes and expects to read.
+type table struct {
+	schema  *gpu.Schema
+	strides []*gpu.Stride
+	values  [][]gpu.Scalar // by column
+}
+
+// randomTable returns rows of every type in strides of random lengths.
+func randomTable(r *rand.Rand, rows int, nulls float64) table {
+	t := table{schema: &gpu.Schema{}}
+	for i, typ := range everyType() {
+		t.schema.Fields = append(t.schema.Fields, gpu.Field{Name: fmt.Sprintf("c%02d", i), Type: typ, Nullable: nulls > 0})
+	}
+	t.values = make([][]gpu.Scalar, t.schema.Len())
+	for rows > 0 {
+		n := min(rows, 1+r.IntN(700))
+		rows -= n
+		s := &gpu.Stride{Schema: t.schema, Rows: n}
+		for i, f := range t.schema.Fields {
+			distinct := []int{1, 7, 1 << 30}[r.IntN(3)]
+			c, v := randomColumn(r, f.Type, n, distinct, nulls, f.Type.IsVar() && r.IntN(2) == 0)
+			s.Cols = append(s.Cols, c)
+			t.values[i] = append(t.values[i], v...)
+		}
+		t.strides = append(t.strides, s)
+	}
+	return t
+}
+
+// write writes the table and commits it.
+func (tab table) write(t *testing.T, path string, opt Options) {
+	t.Helper()
+	lease := newBudget(t, 0).Lease("sink")
+	opt.Lease = lease
+	w, err := Create(path, tab.schema, opt)
+	require.NoError(t, err)
+	for _, s := range tab.strides {
+		kept := &gpu.Stride{Schema: s.Schema, Rows: s.Rows}
+		for _, c := range s.Cols {
+			kept.Cols = append(kept.Cols, c.Retain())
+		}
+		require.NoError(t, w.Write(context.Background(), kept))
+	}
+	require.NoError(t, w.Commit(context.Background()))
+	require.NoError(t, lease.Close())
+	rows := 0
+	for _, s := range tab.strides {
+		rows += s.Rows
+	}
+	require.EqualValues(t, rows, w.Stats().Rows)
+}
+
+// requireRead reads the files and compares every value.
+func (tab table) requireRead(t *testing.T, path string, strideRows int) {
+	t.Helper()
+	budget := newBudget(t, 0)
+	lease := budget.Lease("source")
+	in, err := reader.Open([]string{path}, reader.OpenOptions{})
+	require.NoError(t, err)
+	columns := make([]int, tab.schema.Len())
+	for i, f := range tab.schema.Fields {
+		columns[i] = in.Schema().Index(f.Name)
+	}
+	r, err := in.Scan(context.Background(), source.ScanOptions{Columns: columns, StrideRows: strideRows, Threads: 2, Lease: lease})
+	require.NoError(t, err)
+	at := 0
+	for {
+		s, err := r.Read(context.Background())
+		if err == io.EOF {
+			break
+		}
+		require.NoError(t, err)
+		require.NoError(t, s.Check())
+		for i, c := range s.Cols {
+			for k := range s.Rows {
+				want := asWritten(tab.values[i][at+k])
+				got := c.ScalarAt(k)
+				if want.Type != got.Type || want.Valid != got.Valid || want.Valid && want.Compare(got) != 0 {
+					require.Failf(t, "value differs", "column %s (%v), row %d: wrote %v, read %v (%v)", tab.schema.Fields[i].Name, want.Type, at+k, want, got, got.Type)
+				}
+			}
+		}
+		at += s.Rows
+		s.Release()
+	}
+	require.Len(t, tab.values[0], at)
+	require.NoError(t, r.Close())
+	require.NoError(t, lease.Close())
+}
+
+func TestEveryTypeIsReadBackAsItWasWritten(t *testing.T) {
+	for _, codec := range codecNames {
+		for _, dictionary := range []string{"auto", "off"} {
+			for _, nulls := range []float64{0, 0.2, 1} {
+				t.Run(fmt.Sprintf("%s/dictionary %s/nulls %v", codec, dictionary, nulls), func(t *testing.T) {
+					r := rand.New(rand.NewPCG(uint64(len(codec)), uint64(100*nulls)))
+					tab := randomTable(r, 3000, nulls)
+					path := filepath.Join(t.TempDir(), "t.parquet")
+					tab.write(t, path, Options{Compression: codec, Dictionary: dictionary,
+						RowGroupRows: 1 + r.IntN(2000), PageRows: 1 + r.IntN(400), PageBytes: 1 + r.IntN(4000), Threads: 2})
+					tab.requireRead(t, path, 1+r.IntN(1500))
+				})
+			}
+		}
+	}
+}
+
+func TestTableWithoutRowsIsAFileWithASchema(t *testing.T) {
+	tab := randomTable(rand.New(rand.NewPCG(1, 1)), 0, 0.5)
+	path := filepath.Join(t.TempDir(), "t.parquet")
+	tab.write(t, path, Options{})
+	tab.requireRead(t, path, 100)
+}
+
+func TestRowsPerFileMakesADirectoryOfParts(t *testing.T) {
+	tab := randomTable(rand.New(rand.NewPCG(2, 2)), 2500, 0.1)
+	path := filepath.Join(t.TempDir(), "t")
+	tab.write(t, path, Options{RowsPerFile: 1000, RowGroupRows: 300})
+	parts, err := os.ReadDir(path)
+	require.NoError(t, err)
+	require.Len(t, parts, 3)
+	require.Equal(t, "part-00002.parquet", parts[2].Name())
+	tab.requireRead(t, path, 700)
+}
+
+func TestHugeValuesSpanPages(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 3))
+	tab := table{schema: gpu.NewSchema(gpu.Field{Name: "s", Type: gpu.Of(gpu.String)}), values: make([][]gpu.Scalar, 1)}
+	var values []gpu.Scalar
+	for range 20 {
+		b := make([]byte, 1+r.IntN(3<<20))
+		for i := range b {
+			b[i] = byte('a' + r.IntN(26))
+		}
+		values = append(values, gpu.StringScalar(string(b)))
+	}
+	tab.values[0] = values
+	tab.strides = []*gpu.Stride{{Schema: tab.schema, Rows: 20, Cols: []gpu.Column{gpu.ColumnOf(gpu.Of(gpu.String), values)}}}
+	path := filepath.Join(t.TempDir(), "t.parquet")
+	tab.write(t, path, Options{})
+	tab.requireRead(t, path, 7)
+}
