@@ -1,0 +1,242 @@
+package parquet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+// failing is a disk whose operation number n, and all writes after it, fail.
+type failing struct {
+	disk
+	left int
+	err  error
+}
+
+func (f *failing) fail(path string) error {
+	if f.left--; f.left < 0 {
+		return nil
+	} else if f.left == 0 {
+		return &os.PathError{Op: "write", Path: path, Err: f.err}
+	}
+	return nil
+}
+
+func (f *failing) create(path string) (outFile, error) {
+	if err := f.fail(path); err != nil {
+		return nil, err
+	}
+	file, err := f.disk.create(path)
+	return &failingFile{file, f, path}, err
+}
+
+func (f *failing) mkdir(path string) error {
+	if err := f.fail(path); err != nil {
+		return err
+	}
+	return f.disk.mkdir(path)
+}
+
+func (f *failing) rename(from, to string, replace bool) error {
+	if err := f.fail(to); err != nil {
+		return err
+	}
+	return f.disk.rename(from, to, replace)
+}
+
+func (f *failing) syncDir(path string) error {
+	if err := f.fail(path); err != nil {
+		return err
+	}
+	return f.disk.syncDir(path)
+}
+
+type failingFile struct {
+	outFile
+	disk *failing
+	path string
+}
+
+func (f *failingFile) WriteAt(p []byte, off int64) (int, error) {
+	if err := f.disk.fail(f.path); err != nil {
+		return 0, err
+	}
+	return f.outFile.WriteAt(p, off)
+}
+
+func (f *failingFile) Sync() error {
+	if err := f.disk.fail(f.path); err != nil {
+		return err
+	}
+	return f.outFile.Sync()
+}
+
+func (f *failingFile) Close() error {
+	err := f.outFile.Close()
+	return errors.Join(err, f.disk.fail(f.path))
+}
+
+func (tab table) tryWrite(w *Writer) error {
+	for _, s := range tab.strides {
+		kept := &gpu.Stride{Schema: s.Schema, Rows: s.Rows}
+		for _, c := range s.Cols {
+			kept.Cols = append(kept.Cols, c.Retain())
+		}
+		if err := w.Write(context.Background(), kept); err != nil {
+			return errors.Join(err, w.Abort())
+		}
+	}
+	return w.Commit(context.Background())
+}
+
+func TestEveryFailingOperationLeavesNothingBehind(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	tab := randomTable(rand.New(rand.NewPCG(5, 5)), 300, 0.2)
+	for name, opt := range map[string]Options{
+		"file":           {RowGroupRows: 100},
+		"directory":      {RowGroupRows: 60, RowsPerFile: 120},
+		"replaced":       {RowGroupRows: 100, Overwrite: true},
+		"directory over": {RowsPerFile: 120, Overwrite: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			succeeded := false
+			for n := 1; !succeeded; n++ {
+				require.Less(t, n, 2000)
+				dir := t.TempDir()
+				path := filepath.Join(dir, "out")
+				before := 0
+				if opt.Overwrite {
+					before = 1
+					if opt.RowsPerFile > 0 {
+						require.NoError(t, os.Mkdir(path, 0o777))
+						require.NoError(t, os.WriteFile(filepath.Join(path, "old"), []byte("old"), 0o666))
+					} else {
+						require.NoError(t, os.WriteFile(path, []byte("old"), 0o666))
+					}
+				}
+				budget := newBudget(t, 0)
+				opt.Lease = budget.Lease("sink")
+				f := &failing{left: n, err: syscall.ENOSPC}
+				w, err := create(f, path, tab.schema, opt)
+				if err == nil {
+					err = tab.tryWrite(w)
+				}
+				require.NoError(t, opt.Lease.Close())
+				entries, readErr := os.ReadDir(dir)
+				require.NoError(t, readErr)
+				if succeeded = f.left > 0; succeeded {
+					require.NoError(t, err)
+					require.Len(t, entries, 1)
+					continue
+				}
+				require.ErrorIs(t, err, syscall.ENOSPC, "operation %d", n)
+				require.ErrorContains(t, err, dir)
+				require.Len(t, entries, before, "operation %d left %v", n, entries)
+			}
+		})
+	}
+}
+
+func TestBudgetThatIsTooSmallIsReportedAndLeavesNothing(t *testing.T) {
+	tab := randomTable(rand.New(rand.NewPCG(6, 6)), 2000, 0)
+	dir := t.TempDir()
+	lease := newBudget(t, 1<<20).Lease("sink")
+	w, err := Create(filepath.Join(dir, "out.parquet"), tab.schema, Options{Lease: lease})
+	require.NoError(t, err)
+	err = tab.tryWrite(w)
+	require.ErrorIs(t, err, gpu.ErrBudget)
+	require.NoError(t, lease.Close())
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+}
+
+func TestExistingTargetIsRefusedAtCreateAndAtCommit(t *testing.T) {
+	tab := randomTable(rand.New(rand.NewPCG(7, 7)), 10, 0)
+	for _, perFile := range []int64{0, 5} {
+		t.Run(fmt.Sprint("rows per file ", perFile), func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "out")
+			lease := newBudget(t, 0).Lease("sink")
+			opt := Options{Lease: lease, RowsPerFile: perFile}
+			w, err := Create(path, tab.schema, opt)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(path, []byte("precious"), 0o666))
+			_, err = Create(path, tab.schema, opt)
+			require.ErrorIs(t, err, os.ErrExist)
+			require.ErrorContains(t, err, "--overwrite")
+			require.ErrorIs(t, tab.tryWrite(w), os.ErrExist)
+			b, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.Equal(t, "precious", string(b))
+			require.NoError(t, lease.Close())
+		})
+	}
+}
+
+func TestOverwriteReplacesOnlyAtCommit(t *testing.T) {
+	tab := randomTable(rand.New(rand.NewPCG(8, 8)), 10, 0)
+	path := filepath.Join(t.TempDir(), "out.parquet")
+	require.NoError(t, os.WriteFile(path, []byte("old"), 0o666))
+	lease := newBudget(t, 0).Lease("sink")
+	w, err := Create(path, tab.schema, Options{Lease: lease, Overwrite: true})
+	require.NoError(t, err)
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "old", string(b))
+	require.NoError(t, tab.tryWrite(w))
+	tab.requireRead(t, path, 100)
+	require.NoError(t, w.Abort(), "after Commit it does nothing")
+	tab.requireRead(t, path, 100)
+	require.NoError(t, lease.Close())
+}
+
+func TestCancelledWriteLeavesNothing(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	tab := randomTable(rand.New(rand.NewPCG(9, 9)), 1000, 0)
+	dir := t.TempDir()
+	lease := newBudget(t, 0).Lease("sink")
+	w, err := Create(filepath.Join(dir, "out.parquet"), tab.schema, Options{Lease: lease, RowGroupRows: 50})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, s := range tab.strides {
+		err = errors.Join(err, w.Write(ctx, s))
+	}
+	require.ErrorIs(t, errors.Join(err, w.Commit(ctx)), context.Canceled)
+	require.NoError(t, lease.Close())
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+}
+
+func TestOptionsReportEveryFaultAtOnce(t *testing.T) {
+	opt := Options{Compression: "rar", RowGroupRows: -1, PageRows: -2, PageBytes: -3, Dictionary: "maybe", RowsPerFile: -4}
+	opt.EnsureDefaults()
+	err := opt.Validate()
+	for _, part := range []string{"rar", "row_group_rows", "page_rows", "page_bytes", "maybe", "rows_per_file"} {
+		require.ErrorContains(t, err, part)
+	}
+	opt = Options{Level: 3}
+	opt.EnsureDefaults()
+	require.ErrorContains(t, opt.Validate(), "snappy has no levels")
+}
+
+func TestNullInAColumnWithoutNullsIsAnError(t *testing.T) {
+	schema := gpu.NewSchema(gpu.Field{Name: "n", Type: gpu.Of(gpu.Int32)})
+	s := &gpu.Stride{Schema: schema, Rows: 1, Cols: []gpu.Column{gpu.ColumnOf(gpu.Of(gpu.Int32), []gpu.Scalar{gpu.Null(gpu.Of(gpu.Int32))})}}
+	lease := newBudget(t, 0).Lease("sink")
+	w, err := Create(filepath.Join(t.TempDir(), "x"), schema, Options{Lease: lease})
+	require.NoError(t, err)
+	require.NoError(t, w.Write(context.Background(), s))
+	require.ErrorContains(t, w.Commit(context.Background()), `column "n" has 1 nulls`)
+	require.NoError(t, lease.Close())
+}

@@ -1,0 +1,120 @@
+package parquet
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	pq "github.com/parquet-go/parquet-go"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/stretchr/testify/require"
+)
+
+// canonical is a value in the form that testdata/readback.py compares.
+func canonical(s gpu.Scalar) any {
+	switch {
+	case !s.Valid:
+		return nil
+	case s.Type.Kind == gpu.Time || s.Type.Kind == gpu.Timestamp:
+		v, _ := s.Int.Mul(gpu.Int128From(1e9 / s.Type.Unit.PerSecond()))
+		return v.String()
+	case s.Type.IsVar():
+		return hex.EncodeToString([]byte(s.Str))
+	case s.Type.IsFloat() && math.IsNaN(s.Float):
+		return "nan"
+	case s.Type.IsFloat():
+		return fmt.Sprint(math.Float64bits(s.Float))
+	}
+	return s.Int.String()
+}
+
+// TestDuckDBAndPyArrowReadWhatIsWritten needs an interpreter with both of them,
+// which GSTREAM_PYTHON names.
+func TestDuckDBAndPyArrowReadWhatIsWritten(t *testing.T) {
+	python := os.Getenv("GSTREAM_PYTHON")
+	if python == "" {
+		t.Skip("GSTREAM_PYTHON does not name a Python with duckdb and pyarrow")
+	}
+	for i, opt := range []Options{
+		{},
+		{Compression: "zstd", Level: 3, RowGroupRows: 700, PageRows: 64},
+		{Compression: "none", Dictionary: "off", PageBytes: 500},
+		{Compression: "gzip"},
+		{Compression: "brotli", Level: 4},
+		{Compression: "lz4_raw"},
+	} {
+		for _, nulls := range []float64{0, 0.3, 1} {
+			t.Run(fmt.Sprintf("options %d, nulls %v", i, nulls), func(t *testing.T) {
+				tab := randomTable(rand.New(rand.NewPCG(uint64(i), 9)), 2000, nulls)
+				dir := t.TempDir()
+				path := filepath.Join(dir, "t.parquet")
+				tab.write(t, path, opt)
+				expected := map[string][]any{}
+				for c, f := range tab.schema.Fields {
+					for _, v := range tab.values[c] {
+						expected[f.Name] = append(expected[f.Name], canonical(v))
+					}
+				}
+				b, err := json.Marshal(expected)
+				require.NoError(t, err)
+				require.NoError(t, os.WriteFile(filepath.Join(dir, "expected.json"), b, 0o666))
+				out, err := exec.Command(python, "testdata/readback.py", path, filepath.Join(dir, "expected.json")).CombinedOutput()
+				require.NoError(t, err, "%s", out)
+			})
+		}
+	}
+}
+
+// TestParquetGoReadsWhatIsWritten is a second opinion: page indexes, statistics
+// and counts as another Go reader sees them.
+func TestParquetGoReadsWhatIsWritten(t *testing.T) {
+	tab := randomTable(rand.New(rand.NewPCG(4, 4)), 3000, 0.3)
+	path := filepath.Join(t.TempDir(), "t.parquet")
+	tab.write(t, path, Options{RowGroupRows: 1000, PageRows: 100})
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	info, err := f.Stat()
+	require.NoError(t, err)
+	in, err := pq.OpenFile(f, info.Size())
+	require.NoError(t, err)
+	require.EqualValues(t, 3000, in.NumRows())
+	require.Len(t, in.ColumnIndexes(), 3*tab.schema.Len())
+	require.Len(t, in.OffsetIndexes(), 3*tab.schema.Len())
+	for g, group := range in.RowGroups() {
+		for c, chunk := range group.ColumnChunks() {
+			index, err := chunk.OffsetIndex()
+			require.NoError(t, err)
+			nulls, row := 0, 0
+			pages := chunk.Pages()
+			for n := 0; ; n++ {
+				page, err := pages.ReadPage()
+				if err == io.EOF {
+					require.Equal(t, index.NumPages(), n)
+					break
+				}
+				require.NoError(t, err)
+				require.EqualValues(t, row, index.FirstRowIndex(n))
+				row += int(page.NumRows())
+				nulls += int(page.NumNulls())
+			}
+			require.NoError(t, pages.Close())
+			require.Equal(t, 1000, row)
+			want := 0
+			for _, v := range tab.values[c][1000*g : 1000*(g+1)] {
+				if !v.Valid {
+					want++
+				}
+			}
+			require.Equal(t, want, nulls, "column %s of row group %d", tab.schema.Fields[c].Name, g)
+		}
+	}
+}
