@@ -1,0 +1,234 @@
+// Command compare runs the example jobs in gstream and the same queries in
+// DuckDB, over the same Parquet files and with the same number of threads, both
+// from Parquet to Parquet (snappy) and each in a process of its own, in turn.
+// It checks that the rows are equal and prints the ratios of time and of peak
+// memory.
+//
+//	go run . -data DIR [-runs 5] [-threads N] [-only q01,sort] [-micro]
+package main
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	_ "github.com/duckdb/duckdb-go/v2"
+)
+
+//go:embed sql/*.sql
+var queries embed.FS
+
+// jobs are the example jobs in the order of the table, by folder.
+var jobs = []struct{ dir, name string }{
+	{"tpch", "q01"}, {"tpch", "q03"}, {"tpch", "q05"}, {"tpch", "q06"}, {"tpch", "q10"}, {"tpch", "q12"}, {"tpch", "q14"}, {"tpch", "q19"},
+	{"etl", "filter"}, {"etl", "join"}, {"etl", "aggregate"}, {"etl", "join_aggregate"}, {"etl", "sort"},
+}
+
+// tables are the TPC-H tables that the queries name.
+var tables = []string{"lineitem", "orders", "customer", "part", "supplier", "nation", "region"}
+
+func main() {
+	data := flag.String("data", "../quickstart/data", "folder of the TPC-H tables as Parquet")
+	runs := flag.Int("runs", 5, "counted runs of each, after one that is not")
+	threads := flag.Int("threads", runtime.NumCPU(), "threads of each")
+	only := flag.String("only", "", "comma-separated names of the jobs to run")
+	micro := flag.Bool("micro", false, "also compare reading alone and writing alone, inside this process")
+	child := flag.String("duckdb", "", "internal: run this query in DuckDB and write -out")
+	out := flag.String("out", "", "internal: the file that -duckdb writes")
+	flag.Parse()
+	var err error
+	if *child != "" {
+		err = runDuckDB(*child, *data, *out, *threads)
+	} else {
+		err = compare(*data, *only, *runs, *threads, *micro)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "compare:", err)
+		os.Exit(1)
+	}
+}
+
+// runDuckDB is the child process: one query from Parquet to Parquet.
+func runDuckDB(name, data, out string, threads int) error {
+	query, err := queries.ReadFile("sql/" + name + ".sql")
+	if err != nil {
+		return err
+	}
+	db, err := openDuckDB(data, threads)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	_, err = db.Exec(fmt.Sprintf("copy (%s) to '%s' (format parquet, compression snappy)", query, out))
+	return err
+}
+
+func openDuckDB(data string, threads int) (*sql.DB, error) {
+	db, err := sql.Open("duckdb", "?threads="+strconv.Itoa(threads))
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range tables {
+		if _, err := db.Exec(fmt.Sprintf("create view %s as from read_parquet('%s')", t, filepath.Join(data, t+".parquet"))); err != nil {
+			db.Close()
+			return nil, err
+		}
+	}
+	return db, nil
+}
+
+// figure is what one run of a process took.
+type figure struct {
+	seconds float64
+	peak    int64 // bytes
+}
+
+func measure(ctx context.Context, name string, args ...string) (figure, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=") // as a user would start it
+	start := time.Now()
+	output, err := cmd.CombinedOutput()
+	f := figure{seconds: time.Since(start).Seconds()}
+	if err != nil {
+		return f, fmt.Errorf("%s %s: %w\n%s", filepath.Base(name), strings.Join(args, " "), err, output)
+	}
+	f.peak = cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
+	return f, nil
+}
+
+func compare(data, only string, runs, threads int, micro bool) error {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "compare-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	data, err = filepath.Abs(data)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	gstream := filepath.Join(dir, "gstream")
+	build := exec.Command("go", "build", "-o", gstream, "./cmd/gstream")
+	build.Dir = filepath.Join("..", "..")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build gstream: %w\n%s", err, output)
+	}
+	check, err := openDuckDB(data, threads)
+	if err != nil {
+		return err
+	}
+	defer check.Close()
+	fmt.Printf("%d threads, medians of %d runs, in turn; ratios are gstream over DuckDB, below 1 is ahead\n\n", threads, runs)
+	fmt.Println("| job | gstream s | DuckDB s | time ratio | gstream MB | DuckDB MB | memory ratio | rows equal |")
+	fmt.Println("|---|---|---|---|---|---|---|---|")
+	product, count, worst := 0.0, 0, 0.0
+	for _, j := range jobs {
+		if only != "" && !slices.Contains(strings.Split(only, ","), j.name) {
+			continue
+		}
+		ours, theirs := filepath.Join(dir, "gstream.parquet"), filepath.Join(dir, "duckdb.parquet")
+		var g, d []figure
+		for run := range runs + 1 {
+			a, err := measure(ctx, gstream, "run", "--progress", "none", "--threads", strconv.Itoa(threads), "--overwrite",
+				"--set", "data="+data, "--set", "out="+ours, filepath.Join("..", j.dir, j.name+".yaml"))
+			if err != nil {
+				return err
+			}
+			b, err := measure(ctx, self, "-duckdb", j.name, "-data", data, "-out", theirs, "-threads", strconv.Itoa(threads))
+			if err != nil {
+				return err
+			}
+			if run > 0 {
+				g, d = append(g, a), append(d, b)
+			}
+		}
+		verdict, err := equal(check, ours, theirs)
+		if err != nil {
+			return fmt.Errorf("%s: %w", j.name, err)
+		}
+		ratio := median(g, d, func(a, b figure) float64 { return a.seconds / b.seconds })
+		fmt.Printf("| %s | %.3f | %.3f | **%.2f** | %.0f | %.0f | %.2f | %s |\n", j.name,
+			median(g, d, func(a, _ figure) float64 { return a.seconds }), median(g, d, func(_, b figure) float64 { return b.seconds }), ratio,
+			median(g, d, func(a, _ figure) float64 { return float64(a.peak) / 1e6 }), median(g, d, func(_, b figure) float64 { return float64(b.peak) / 1e6 }),
+			median(g, d, func(a, b figure) float64 { return float64(a.peak) / float64(b.peak) }), verdict)
+		product += math.Log(ratio)
+		worst = max(worst, ratio)
+		count++
+		os.Remove(ours)
+		os.Remove(theirs)
+	}
+	fmt.Printf("\ngeometric mean of the time ratios of %d jobs: %.2f, worst %.2f\n", count, math.Exp(product/float64(max(count, 1))), worst)
+	if micro {
+		return compareMicro(ctx, data, dir, runs, threads)
+	}
+	return nil
+}
+
+// median pairs the runs and returns the median of a figure of the pairs.
+func median(g, d []figure, f func(a, b figure) float64) float64 {
+	v := make([]float64, len(g))
+	for i := range g {
+		v[i] = f(g[i], d[i])
+	}
+	slices.Sort(v)
+	if n := len(v); n%2 == 0 {
+		return (v[n/2-1] + v[n/2]) / 2
+	}
+	return v[len(v)/2]
+}
+
+// equal compares two Parquet files as bags of rows: every value exactly, floats
+// to one part in 10^12.
+func equal(db *sql.DB, ours, theirs string) (string, error) {
+	rows, err := db.Query(fmt.Sprintf("select column_name, column_type from (describe from read_parquet('%s'))", theirs))
+	if err != nil {
+		return "", err
+	}
+	defer rows.Close()
+	var columns []string
+	for rows.Next() {
+		var name, kind string
+		if err := rows.Scan(&name, &kind); err != nil {
+			return "", err
+		}
+		column := fmt.Sprintf("%q", name)
+		if kind == "DOUBLE" {
+			// 13 digits: what the order of a float sum may move lies below.
+			column = fmt.Sprintf("printf('%%.12e', %s::double) as %s", column, column)
+		}
+		columns = append(columns, column)
+	}
+	if err := rows.Err(); err != nil {
+		return "", err
+	}
+	list := strings.Join(columns, ", ")
+	var n, m, missing, extra int64
+	err = db.QueryRow(fmt.Sprintf(`with g as (select %[1]s from read_parquet('%[2]s')), d as (select %[1]s from read_parquet('%[3]s'))
+		select (select count(*) from g), (select count(*) from d),
+		  (select count(*) from (from d except all from g)), (select count(*) from (from g except all from d))`, list, ours, theirs)).
+		Scan(&n, &m, &missing, &extra)
+	if err != nil {
+		return "", err
+	}
+	if n != m || missing != 0 || extra != 0 {
+		return "", fmt.Errorf("rows differ: gstream %d, DuckDB %d, %d missing, %d extra", n, m, missing, extra)
+	}
+	return fmt.Sprintf("yes, %d", n), nil
+}
