@@ -1,6 +1,12 @@
 package main
 
 import (
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/gstream/gstream/source/parquet"
@@ -25,4 +31,113 @@ statistics. It reads the file's footer only.`,
 	}
 	registerFormat(cmd, &format)
 	return cmd
+}
+
+// fileInfo prints what is known of a file. JSON has every column chunk; text sums
+// the chunks of a column up.
+type fileInfo struct{ *parquet.FileInfo }
+
+func (f fileInfo) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s rows in %d row groups, %s\n", f.Path, humanize.Comma(f.Rows), len(f.RowGroups), size(f.Bytes))
+	if f.CreatedBy != "" {
+		fmt.Fprintf(&b, "written by %s\n", f.CreatedBy)
+	}
+	if len(f.Metadata) > 0 {
+		fmt.Fprintf(&b, "metadata: %s\n", strings.Join(f.Metadata, ", "))
+	}
+	b.WriteString("\nschema\n")
+	for _, c := range f.Columns {
+		writeColumn(&b, c, "  ")
+	}
+	b.WriteString("\ncolumns\n")
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "  name\tcodec\tencodings\tcompressed\tuncompressed\tnulls\tpage index\t")
+	for _, c := range sumColumns(f.RowGroups) {
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", c.name, strings.Join(c.codecs, ", "), strings.Join(c.encodings, ", "), size(c.compressed), size(c.uncompressed), c.nullText(), yesNo(c.pageIndex))
+	}
+	t.Flush()
+	for i, g := range f.RowGroups {
+		fmt.Fprintf(&b, "\nrow group %d: %s rows, %s compressed, %s uncompressed\n", i, humanize.Comma(g.Rows), size(g.Compressed), size(g.Uncompressed))
+		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+		for _, c := range g.Chunks {
+			if c.Min != nil && c.Max != nil {
+				fmt.Fprintf(t, "  %s\t%s\tto %s\n", c.Column, *c.Min, *c.Max)
+			}
+		}
+		t.Flush()
+	}
+	return b.String()
+}
+
+func writeColumn(b *strings.Builder, c parquet.ColumnInfo, indent string) {
+	typ := c.Type
+	if typ == "" {
+		typ = strings.TrimSpace(c.Physical + " " + c.Logical)
+	}
+	fmt.Fprintf(b, "%s%s %s %s", indent, c.Name, typ, c.Repetition)
+	if c.Unreadable != "" {
+		fmt.Fprintf(b, " (cannot be read: %s)", c.Unreadable)
+	}
+	b.WriteByte('\n')
+	for _, child := range c.Children {
+		writeColumn(b, child, indent+"  ")
+	}
+}
+
+// columnSum is a column over all row groups.
+type columnSum struct {
+	name                     string
+	codecs, encodings        []string
+	compressed, uncompressed int64
+	nulls                    int64
+	nullsKnown, pageIndex    bool
+}
+
+func (c *columnSum) nullText() string {
+	if !c.nullsKnown {
+		return "unknown"
+	}
+	return humanize.Comma(c.nulls)
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func sumColumns(groups []parquet.RowGroupInfo) []*columnSum {
+	var out []*columnSum
+	byName := map[string]*columnSum{}
+	for _, g := range groups {
+		for _, c := range g.Chunks {
+			s := byName[c.Column]
+			if s == nil {
+				s = &columnSum{name: c.Column, nullsKnown: true, pageIndex: true}
+				byName[c.Column] = s
+				out = append(out, s)
+			}
+			s.compressed += c.Compressed
+			s.uncompressed += c.Uncompressed
+			s.nullsKnown = s.nullsKnown && c.Nulls != nil
+			if c.Nulls != nil {
+				s.nulls += *c.Nulls
+			}
+			s.pageIndex = s.pageIndex && c.PageIndex
+			s.codecs = addNew(s.codecs, c.Codec)
+			for _, e := range c.Encodings {
+				s.encodings = addNew(s.encodings, e)
+			}
+		}
+	}
+	return out
+}
+
+func addNew(list []string, s string) []string {
+	if slices.Contains(list, s) {
+		return list
+	}
+	return append(list, s)
 }

@@ -1,0 +1,162 @@
+// Package examples holds jobs to read and to run. Its tests compare what they
+// write with DuckDB's answers.
+package examples
+
+import (
+	"context"
+	"crypto/md5"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host"
+	"github.com/gstream/gstream/pipeline"
+	"github.com/gstream/gstream/source"
+	"github.com/gstream/gstream/source/parquet"
+)
+
+// answer is what DuckDB says, as testdata/answers.py writes it.
+type answer struct {
+	Columns []struct{ Name, Type string }
+	Rows    int
+	Hash    string
+	Values  [][]*string
+}
+
+func TestJobsGiveDuckDBsAnswers(t *testing.T) {
+	text, err := os.ReadFile("testdata/answers.json")
+	require.NoError(t, err)
+	var answers map[string]answer
+	require.NoError(t, json.Unmarshal(text, &answers))
+	require.Len(t, answers, 13)
+	for job, want := range answers {
+		t.Run(job, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "out.parquet")
+			run(t, job+".yaml", map[string]string{"out": out})
+			schema, rows := read(t, out)
+			var columns []struct{ Name, Type string }
+			for i, f := range schema.Fields {
+				columns = append(columns, struct{ Name, Type string }{f.Name, f.Type.String()})
+				if want.Columns[i].Type == "HUGEINT" {
+					want.Columns[i].Type = "DECIMAL(38,0)"
+				}
+			}
+			require.Equal(t, want.Columns, columns)
+			require.Len(t, rows, want.Rows)
+			if want.Values != nil {
+				for i, row := range want.Values {
+					for c, v := range row {
+						equal(t, v, rows[i][c], columns[c].Name)
+					}
+				}
+				return
+			}
+			assert.Equal(t, want.Hash, hash(rows))
+			if job == "etl/sort" {
+				order := [2]int{schema.Index("l_shipdate"), schema.Index("l_orderkey")}
+				assert.True(t, slices.IsSortedFunc(rows, func(a, b []gpu.Scalar) int {
+					if c := a[order[0]].Compare(b[order[0]]); c != 0 {
+						return c
+					}
+					return a[order[1]].Compare(b[order[1]])
+				}), "the rows are not in order")
+			}
+		})
+	}
+}
+
+func TestQuickstartRunsTwice(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "revenue.parquet")
+	for range 2 {
+		run(t, "quickstart/job.yaml", map[string]string{"out": out})
+	}
+	_, rows := read(t, out)
+	assert.NotEmpty(t, rows)
+}
+
+func run(t *testing.T, path string, set map[string]string) {
+	job, err := pipeline.Load(path, pipeline.LoadOptions{Set: set})
+	require.NoError(t, err)
+	p, err := pipeline.NewPlan(job)
+	require.NoError(t, err)
+	defer p.Close()
+	_, err = p.Run(context.Background(), pipeline.RunOptions{})
+	require.NoError(t, err)
+}
+
+// equal compares a value with DuckDB's text of it, floats within the rounding of
+// sums in another order.
+func equal(t *testing.T, want *string, got gpu.Scalar, column string) {
+	if want == nil {
+		assert.False(t, got.Valid, column)
+		return
+	}
+	if got.Type.IsFloat() {
+		f, err := strconv.ParseFloat(*want, 64)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, math.Abs(got.Float-f), 1e-12*math.Abs(f), column)
+		return
+	}
+	assert.Equal(t, *want, got.String(), column)
+}
+
+// hash is the sum of a hash of every row's text.
+func hash(rows [][]gpu.Scalar) string {
+	var sum uint64
+	for _, row := range rows {
+		texts := make([]string, len(row))
+		for i, v := range row {
+			texts[i] = v.String()
+		}
+		h := md5.Sum([]byte(strings.Join(texts, "|")))
+		sum += binary.LittleEndian.Uint64(h[:])
+	}
+	return fmt.Sprintf("%016x", sum)
+}
+
+// read returns all rows of a Parquet file.
+func read(t *testing.T, path string) (*gpu.Schema, [][]gpu.Scalar) {
+	table, err := parquet.Open([]string{path}, parquet.OpenOptions{})
+	require.NoError(t, err)
+	defer table.Close()
+	d, err := host.Open(host.Options{})
+	require.NoError(t, err)
+	defer d.Close()
+	lease := d.HostBudget().Lease("test")
+	defer lease.Close()
+	all := make([]int, table.Schema().Len())
+	for i := range all {
+		all[i] = i
+	}
+	r, err := table.Scan(context.Background(), source.ScanOptions{Columns: all, StrideRows: 1 << 16, Lease: lease})
+	require.NoError(t, err)
+	defer r.Close()
+	var rows [][]gpu.Scalar
+	for {
+		s, err := r.Read(context.Background())
+		if err == io.EOF {
+			return table.Schema(), rows
+		}
+		require.NoError(t, err)
+		for i := range s.Rows {
+			row := make([]gpu.Scalar, len(s.Cols))
+			for c, col := range s.Cols {
+				row[c] = col.ScalarAt(i)
+			}
+			rows = append(rows, row)
+		}
+		s.Release()
+	}
+}
