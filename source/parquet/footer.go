@@ -180,6 +180,10 @@ func readChunk(c *format.ColumnChunk, col leaf, rows, fileSize int64) (chunk, er
 	if rows > 0 && (start < int64(len(magic)) || m.TotalCompressedSize <= 0 || start > end || m.TotalCompressedSize > end-start) {
 		return chunk{}, badf("it claims %d bytes at offset %d of a file of %d", m.TotalCompressedSize, start, fileSize)
 	}
+	// A page has a header of more than eight bytes and less than 2^31 values.
+	if pages := max(m.TotalCompressedSize, 0)/8 + 1; rows>>31 >= pages {
+		return chunk{}, badf("it claims %d rows in %d bytes", rows, m.TotalCompressedSize)
+	}
 	inside := func(off, n int64) extent {
 		if off < int64(len(magic)) || n <= 0 || off > end || n > end-off {
 			return extent{} // an index that cannot be is one that is not there

@@ -1,0 +1,341 @@
+package parquet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/source"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+// content is the values of a scan by column name.
+type content map[string][]gpu.Scalar
+
+// scan reads columns (all when nil) and checks the strides, that nothing is
+// left of the lease, and that the progress adds up.
+func scan(t testing.TB, limit int64, paths []string, opt source.ScanOptions, columns ...string) (content, source.Progress, error) {
+	budget := newBudget(t, limit)
+	lease := budget.Lease("scan")
+	defer func() { require.NoError(t, lease.Close()) }()
+	table, err := Open(paths, OpenOptions{Threads: 2})
+	if err != nil {
+		return nil, source.Progress{}, err
+	}
+	if columns == nil {
+		columns = table.Schema().Names()
+	}
+	for _, name := range columns {
+		i := table.Schema().Index(name)
+		require.GreaterOrEqual(t, i, 0, name)
+		opt.Columns = append(opt.Columns, i)
+	}
+	opt.Lease = lease
+	r, err := table.Scan(context.Background(), opt)
+	require.NoError(t, err)
+	defer r.Close()
+	out := content{}
+	for {
+		s, err := r.Read(context.Background())
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			_, again := r.Read(context.Background())
+			require.Equal(t, err, again, "an error sticks")
+			return nil, r.Progress(), err
+		}
+		require.NoError(t, s.Check())
+		if opt.StrideRows > 0 {
+			require.LessOrEqual(t, s.Rows, opt.StrideRows)
+		}
+		for i, c := range s.Cols {
+			for k := range s.Rows {
+				out[s.Schema.Fields[i].Name] = append(out[s.Schema.Fields[i].Name], c.ScalarAt(k))
+			}
+		}
+		s.Release()
+	}
+	p := r.Progress()
+	require.Equal(t, p.RowsTotal, p.RowsRead)
+	require.Equal(t, table.Rows(), p.RowsTotal+p.RowsSkipped)
+	return out, p, nil
+}
+
+func fixture(name string) []string { return []string{filepath.Join("testdata", name)} }
+
+func mustScan(t *testing.T, name string, strideRows int, columns ...string) content {
+	t.Helper()
+	got, _, err := scan(t, 0, fixture(name), source.ScanOptions{StrideRows: strideRows, Threads: 2}, columns...)
+	require.NoError(t, err)
+	return got
+}
+
+func TestEveryEncodingGivesTheValuesOfPlain(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	files, err := filepath.Glob("testdata/encodings-*.parquet")
+	require.NoError(t, err)
+	require.Len(t, files, 6)
+	var first content
+	for _, f := range files {
+		for _, rows := range []int{1, 37, 110, 100000} {
+			t.Run(fmt.Sprintf("%s/%d", filepath.Base(f), rows), func(t *testing.T) {
+				got := mustScan(t, filepath.Base(f), rows)
+				compared := 0
+				for name, values := range got {
+					base, _, encoded := strings.Cut(name, ".")
+					require.Len(t, values, 260)
+					if encoded {
+						require.Equal(t, got[base], values, name)
+						compared++
+					}
+				}
+				require.Equal(t, 21, compared)
+				for i, v := range got["required"] {
+					require.EqualValues(t, i, v.Int.Int64())
+				}
+				if first == nil {
+					first = got
+				}
+				require.Equal(t, first, got)
+			})
+		}
+	}
+}
+
+func TestDictionaryThatIsGivenUpInsideOfAStrideIsExpanded(t *testing.T) {
+	for _, rows := range []int{10, 250, 100000} {
+		got := mustScan(t, "fallback.parquet", rows)["s"]
+		require.Len(t, got, 700)
+		for i, v := range got {
+			want := fmt.Sprintf("value %d", i%7)
+			if i >= 300 {
+				want = fmt.Sprintf("long value number %d", i-300)
+			}
+			require.Equal(t, want, v.Str, "row %d", i)
+		}
+	}
+}
+
+func TestDictionariesOfSeveralRowGroupsMakeOne(t *testing.T) {
+	table, err := Open(fixture("dictionaries.parquet"), OpenOptions{})
+	require.NoError(t, err)
+	lease := newBudget(t, 0).Lease("scan")
+	r, err := table.Scan(context.Background(), source.ScanOptions{Columns: []int{0}, StrideRows: 150, Lease: lease})
+	require.NoError(t, err)
+	at, strides := 0, 0
+	for {
+		s, err := r.Read(context.Background())
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+		require.NotNil(t, s.Cols[0].Dict)
+		for k := range s.Rows {
+			require.Equal(t, fmt.Sprintf("group %d value %d", at/50, at%5), string(s.Cols[0].VarValue(k)))
+			at++
+		}
+		strides++
+		s.Release()
+	}
+	require.Equal(t, 260, at)
+	require.Equal(t, 2, strides)
+	require.NoError(t, r.Close())
+	require.NoError(t, lease.Close())
+}
+
+func TestInt96IsNanoseconds(t *testing.T) {
+	old, now := mustScan(t, "int96.parquet", 30)["t"], mustScan(t, "int64.parquet", 30)["t"]
+	require.Equal(t, gpu.TimestampOf(gpu.Nanosecond, false), old[0].Type)
+	require.Equal(t, now, old)
+}
+
+func TestDecimalsOfEveryStorageAreEqual(t *testing.T) {
+	got := mustScan(t, "decimals.parquet", 30, "fixed", "int")
+	require.Equal(t, gpu.DecimalOf(38, 5), got["fixed"][1].Type)
+	require.False(t, got["fixed"][0].Valid)
+	require.Equal(t, "-10000000000000000000000000.00001", got["fixed"][1].String())
+	require.Equal(t, got["fixed"], mustScan(t, "decimals.parquet", 30, "large")["large"])
+	require.Equal(t, "0.99", got["int"][99].String())
+}
+
+func TestNestedAndUnsupportedColumnsAreNamedAndPassedOver(t *testing.T) {
+	table, err := Open(fixture("nested.parquet"), OpenOptions{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"id", "after"}, table.Schema().Names())
+	require.Equal(t, []string{"list", "struct"}, table.Nested())
+	reason, ok := table.Unreadable("half")
+	require.True(t, ok)
+	require.Contains(t, reason, "FLOAT16")
+	_, ok = table.Unreadable("id")
+	require.False(t, ok)
+	got := mustScan(t, "nested.parquet", 7)
+	for i := range 20 {
+		require.EqualValues(t, i, got["id"][i].Int.Int64())
+		require.Equal(t, fmt.Sprint(i), got["after"][i].Str)
+	}
+}
+
+func TestFilesAndRowGroupsWithoutRowsAreRead(t *testing.T) {
+	require.Empty(t, mustScan(t, "no-rows.parquet", 10))
+	got := mustScan(t, "empty-groups.parquet", 10)["n"]
+	require.Len(t, got, 40)
+	require.EqualValues(t, 29, got[39].Int.Int64())
+}
+
+func TestDuckDBFileIsRead(t *testing.T) {
+	got := mustScan(t, "duckdb.parquet", 64)
+	for i := range 200 {
+		require.Equal(t, fmt.Sprintf("name %d", i%20), got["s"][i].Str)
+		require.Equal(t, fmt.Sprintf("%d.00", i), got["d"][i].String())
+		require.Equal(t, gpu.DecimalOf(38, 0), got["h"][i].Type)
+		require.EqualValues(t, i, got["h"][i].Int.Int64())
+		require.Equal(t, fmt.Sprint(i%3 == 0), got["b"][i].String())
+		require.Equal(t, gpu.TimestampOf(gpu.Microsecond, true), got["t"][i].Type)
+		require.EqualValues(t, 1577836800e6+int64(i)*3600e6, got["t"][i].Int.Int64())
+		require.EqualValues(t, i, got["u"][i].Int.Int64())
+	}
+}
+
+func TestScanWithoutColumnsCountsRows(t *testing.T) {
+	table, err := Open(fixture("duckdb.parquet"), OpenOptions{})
+	require.NoError(t, err)
+	lease := newBudget(t, 0).Lease("scan")
+	r, err := table.Scan(context.Background(), source.ScanOptions{StrideRows: 70, Lease: lease})
+	require.NoError(t, err)
+	rows := 0
+	for {
+		s, err := r.Read(context.Background())
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+		rows += s.Rows
+		s.Release()
+	}
+	require.Equal(t, 200, rows)
+	require.NoError(t, r.Close())
+	require.NoError(t, lease.Close())
+}
+
+func TestStatisticsBoundTheColumns(t *testing.T) {
+	table, err := Open(fixture("duckdb.parquet"), OpenOptions{})
+	require.NoError(t, err)
+	for name, want := range map[string][2]string{"i": {"0", "199"}, "s": {"name 0", "name 9"}, "d": {"0.00", "199.00"}, "u": {"0", "199"}} {
+		s := table.Stats(table.Schema().Index(name))
+		require.True(t, s.HasRange, name)
+		require.Equal(t, want, [2]string{s.Min.String(), s.Max.String()}, name)
+	}
+	none, err := Open(fixture("no-statistics.parquet"), OpenOptions{})
+	require.NoError(t, err)
+	require.False(t, none.Stats(0).HasRange)
+}
+
+func TestRowGroupsThatCannotMatchAreSkipped(t *testing.T) {
+	integer := func(v int64) gpu.Scalar { return gpu.IntScalar(gpu.Of(gpu.Int64), v) }
+	for _, c := range []struct {
+		op      source.Op
+		values  []gpu.Scalar
+		skipped int64
+	}{
+		{source.Eq, []gpu.Scalar{integer(50)}, 1},
+		{source.Eq, []gpu.Scalar{integer(500)}, 2},
+		{source.Lt, []gpu.Scalar{integer(130)}, 1},
+		{source.Le, []gpu.Scalar{integer(130)}, 0},
+		{source.Gt, []gpu.Scalar{integer(129)}, 1},
+		{source.Ge, []gpu.Scalar{integer(129)}, 0},
+		{source.In, []gpu.Scalar{integer(-1), integer(150)}, 1},
+		{source.In, []gpu.Scalar{gpu.Null(gpu.Of(gpu.Int64))}, 2},
+		{source.IsNotNull, nil, 0},
+	} {
+		opt := source.ScanOptions{Prune: []source.Predicate{{Column: 0, Op: c.op, Values: c.values}}}
+		_, p, err := scan(t, 0, fixture("page-index.parquet"), opt, "n")
+		require.NoError(t, err)
+		require.Equal(t, c.skipped, p.Skipped, "%v %v", c.op, c.values)
+	}
+}
+
+func TestDirectoriesAndGlobsNameFilesInOrder(t *testing.T) {
+	dir := t.TempDir()
+	b, err := os.ReadFile("testdata/no-statistics.parquet")
+	require.NoError(t, err)
+	for _, name := range []string{"b.parquet", "a.parquet", "sub/k=1/c.parquet", "_tmp/d.parquet", ".e.parquet", "f.txt"} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o777))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), b, 0o666))
+	}
+	table, err := Open([]string{dir}, OpenOptions{})
+	require.NoError(t, err)
+	require.EqualValues(t, 3*260, table.Rows())
+	require.Contains(t, table.Describe(), "a.parquet and 2 more files")
+	table, err = Open([]string{filepath.Join(dir, "[ab].parquet")}, OpenOptions{})
+	require.NoError(t, err)
+	require.EqualValues(t, 2*260, table.Rows())
+	for _, missing := range []string{filepath.Join(dir, "x*.parquet"), filepath.Join(dir, "none.parquet"), filepath.Join(dir, "_tmp2")} {
+		_, err = Open([]string{missing}, OpenOptions{})
+		require.ErrorIs(t, err, os.ErrNotExist)
+		require.ErrorContains(t, err, missing)
+		require.NotErrorIs(t, err, source.ErrData)
+	}
+}
+
+func TestFilesWithDifferentSchemasAreRefusedByFileAndColumn(t *testing.T) {
+	_, err := Open(append(fixture("int64.parquet"), fixture("duckdb.parquet")...), OpenOptions{})
+	require.ErrorIs(t, err, source.ErrData)
+	require.ErrorContains(t, err, `duckdb.parquet: column "t" is TIMESTAMP WITH TIME ZONE, in testdata/int64.parquet it is TIMESTAMP_NS`)
+	require.ErrorContains(t, err, `duckdb.parquet has a column "s"`)
+}
+
+func TestInspectShowsNestedColumnsAndStatistics(t *testing.T) {
+	info, err := Inspect("testdata/nested.parquet")
+	require.NoError(t, err)
+	require.Equal(t, "list", info.Columns[1].Name)
+	require.Contains(t, info.Columns[1].Unreadable, "nested")
+	require.Equal(t, "struct.b.c", info.RowGroups[0].Chunks[4].Column)
+	require.Equal(t, "0", *info.RowGroups[0].Chunks[0].Min)
+	require.Equal(t, "19", *info.RowGroups[0].Chunks[0].Max)
+	require.Equal(t, "SNAPPY", info.RowGroups[0].Chunks[0].Codec)
+	index, err := Inspect("testdata/page-index.parquet")
+	require.NoError(t, err)
+	require.True(t, index.RowGroups[0].Chunks[0].PageIndex)
+}
+
+func TestCloseInTheMiddleAndCancelLeaveNothing(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	for _, read := range []int{0, 1, 3} {
+		table, err := Open(fixture("encodings-v1-none.parquet"), OpenOptions{})
+		require.NoError(t, err)
+		lease := newBudget(t, 0).Lease("scan")
+		ctx, cancel := context.WithCancel(context.Background())
+		r, err := table.Scan(ctx, source.ScanOptions{Columns: []int{0, 1, 2, 3}, StrideRows: 20, Lease: lease})
+		require.NoError(t, err)
+		for range read {
+			s, err := r.Read(ctx)
+			require.NoError(t, err)
+			s.Release()
+		}
+		if read == 1 {
+			cancel()
+			_, err = r.Read(ctx)
+			require.ErrorIs(t, err, context.Canceled)
+		}
+		require.NoError(t, r.Close())
+		require.NoError(t, r.Close())
+		require.NoError(t, lease.Close())
+		cancel()
+	}
+}
+
+func TestBudgetErrorOfAScanIsReturnedAsItIs(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	_, _, err := scan(t, 20<<10, fixture("encodings-v1-none.parquet"), source.ScanOptions{})
+	var budget *gpu.BudgetError
+	require.ErrorAs(t, err, &budget)
+	require.Equal(t, "scan", budget.Stage)
+}

@@ -1,0 +1,106 @@
+"""Makes the fixtures beside it with PyArrow and DuckDB.
+
+In encodings-*.parquet every column NAME.ENCODING holds the values of column
+NAME, which is PLAIN: the test compares them with each other.
+"""
+
+import datetime
+import decimal
+import os
+import random
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+os.chdir(os.path.dirname(os.path.abspath(__file__)))
+random.seed(1)
+decimal.getcontext().prec = 60  # the default of 28 digits rounds
+N = 260
+
+
+def some_nulls(values):
+    return [None if random.random() < 0.15 else v for v in values]
+
+
+ints = some_nulls([random.choice([random.getrandbits(63), -random.getrandbits(40), i]) for i in range(N)])
+small = some_nulls([random.randrange(-(2**31), 2**31) if i % 3 else i for i in range(N)])
+words = some_nulls(["" if i % 50 == 0 else f"prefix-{i // 10:04d}-{'ü' * (i % 5)}" for i in range(N)])
+fixed = some_nulls([i.to_bytes(9, "big") for i in range(N)])
+floats = some_nulls([random.gauss(0, 1e6) for _ in range(N)])
+bools = some_nulls([i // 40 % 2 == 0 or random.random() < 0.1 for i in range(N)])
+
+base = {
+    "i64": pa.array(ints, pa.int64()),
+    "i32": pa.array(small, pa.int32()),
+    "s": pa.array(words, pa.string()),
+    "f9": pa.array(fixed, pa.binary(9)),
+    "f32": pa.array(floats, pa.float32()),
+    "f64": pa.array(floats, pa.float64()),
+    "d": pa.array([None if v is None else decimal.Decimal(v).scaleb(-2) for v in small], pa.decimal128(12, 2)),
+    "b": pa.array(bools, pa.bool_()),
+    "required": pa.array(range(N), pa.int64()),
+}
+encodings = {
+    "i64": ["DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT", "DICTIONARY"],
+    "i32": ["DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT", "DICTIONARY"],
+    "s": ["DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY", "DICTIONARY"],
+    "f9": ["DELTA_BYTE_ARRAY", "BYTE_STREAM_SPLIT", "DICTIONARY"],
+    "f32": ["BYTE_STREAM_SPLIT", "DICTIONARY"],
+    "f64": ["BYTE_STREAM_SPLIT", "DICTIONARY"],
+    "d": ["DICTIONARY", "BYTE_STREAM_SPLIT"],
+    "b": ["RLE"],
+    "required": ["DELTA_BINARY_PACKED", "DICTIONARY"],
+}
+columns, chosen, dictionary = {}, {}, []
+for name, array in base.items():
+    columns[name] = array
+    chosen[name] = "PLAIN"
+    for e in encodings[name]:
+        columns[f"{name}.{e}"] = array
+        if e == "DICTIONARY":
+            dictionary.append(f"{name}.{e}")
+        else:
+            chosen[f"{name}.{e}"] = e
+fields = [pa.field(n, a.type, nullable=not n.startswith("required")) for n, a in columns.items()]
+table = pa.table(list(columns.values()), schema=pa.schema(fields))
+for version, codec in [("1.0", "none"), ("2.0", "snappy"), ("2.0", "gzip"), ("1.0", "zstd"), ("2.0", "brotli"), ("1.0", "lz4")]:
+    pq.write_table(table, f"encodings-v{version[0]}-{codec}.parquet", data_page_version=version, compression=codec,
+                   column_encoding=chosen, use_dictionary=dictionary, row_group_size=110, data_page_size=600,
+                   write_batch_size=50, write_page_checksum=True)
+
+# A dictionary that is given up inside of a row group, and small row groups
+# whose dictionaries differ.
+fallback = [f"value {i % 7}" for i in range(300)] + [f"long value number {i}" for i in range(400)]
+pq.write_table(pa.table({"s": fallback}), "fallback.parquet", dictionary_pagesize_limit=600, data_page_size=300,
+               write_batch_size=50, row_group_size=500)
+pq.write_table(pa.table({"s": [f"group {i // 50} value {i % 5}" for i in range(N)]}), "dictionaries.parquet", row_group_size=50)
+
+stamps = [datetime.datetime(1990 + i % 60, 1 + i % 12, 1 + i % 28, i % 24, i % 60, i % 60, i) for i in range(100)]
+pq.write_table(pa.table({"t": pa.array(stamps, pa.timestamp("ns"))}), "int96.parquet", use_deprecated_int96_timestamps=True)
+pq.write_table(pa.table({"t": pa.array(stamps, pa.timestamp("ns"))}), "int64.parquet", version="2.6")
+
+wide = [None if i % 9 == 0 else decimal.Decimal(i * 10**30 + i).scaleb(-5) * (-1) ** i for i in range(100)]
+pq.write_table(pa.table({
+    "fixed": pa.array(wide, pa.decimal128(38, 5)),
+    "large": pa.array(wide, pa.decimal256(38, 5)).cast(pa.decimal256(38, 5)),
+    "int": pa.array([decimal.Decimal(i).scaleb(-2) for i in range(100)], pa.decimal128(9, 2)),
+}), "decimals.parquet", store_decimal_as_integer=True)
+
+pq.write_table(pa.table({
+    "id": list(range(20)),
+    "list": [[i, i + 1] for i in range(20)],
+    "after": [str(i) for i in range(20)],
+    "struct": [{"a": i, "b": {"c": str(i)}} for i in range(20)],
+    "half": pa.array([0.5] * 20, pa.float16()),
+}), "nested.parquet")
+
+pq.write_table(table.slice(0, 0), "no-rows.parquet")
+with pq.ParquetWriter("empty-groups.parquet", pa.schema([pa.field("n", pa.int64())])) as w:
+    for k in range(4):
+        w.write_table(pa.table({"n": pa.array(range(10 * k) if k % 2 else [], pa.int64())}))
+pq.write_table(pa.table({"n": pa.array(range(N), pa.int64())}), "no-statistics.parquet", write_statistics=False)
+pq.write_table(pa.table({"n": pa.array(range(N), pa.int64()), "s": [f"{i:05d}" for i in range(N)], "u": pa.array([i * 7919 % N for i in range(N)])}),
+               "page-index.parquet", row_group_size=130, write_page_index=True, data_page_size=200, write_batch_size=25, use_dictionary=False)
+duckdb.execute("copy (select i, i % 10 as k, 'name ' || (i % 20) as s, i::decimal(9,2) as d, i::hugeint::decimal(38,0) as h, (i % 3 = 0) as b, "
+               "timestamptz '2020-01-01 00:00:00+00' + interval (i) hour as t, i::utinyint as u from range(200) t(i)) to 'duckdb.parquet' (row_group_size 100)")
