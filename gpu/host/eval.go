@@ -1,0 +1,532 @@
+package host
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"unsafe"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+const (
+	// evalRows is the rows that a program runs over at a time, a multiple of 64:
+	// few enough that the registers stay in the first two cache levels, enough
+	// that the cost of an instruction is not noticed.
+	evalRows  = 2048
+	evalWords = evalRows / 64
+	// evalGrain is the rows that a core takes at a time.
+	evalGrain = 16 * evalRows
+)
+
+// allocator gives the buffers of results.
+type allocator func(n int64) (*gpu.Buffer, error)
+
+// eval evaluates a program over n rows of its inputs: the implementation of
+// gpu.Queue.Eval. It runs all instructions over one chunk of rows after the
+// other, chunks on all cores.
+func eval(d *Device, l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gpu.Column, error) {
+	return evalProgram(d, l.Alloc, p, in, n)
+}
+
+// Fold evaluates a program without inputs to one value an output. It needs no
+// device: planners fold constants with it.
+func Fold(p *gpu.Program) (out []gpu.Scalar, err error) {
+	if len(p.Inputs) > 0 {
+		return nil, fmt.Errorf("a program with %d inputs is not constant", len(p.Inputs))
+	}
+	heap := func(n int64) (*gpu.Buffer, error) { return gpu.WrapBytes(gpu.BytesOf(make([]uint64, (n+7)/8))[:n]), nil }
+	cols, err := evalProgram(&Device{threads: 1}, heap, p, nil, 1)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range cols {
+		out = append(out, c.ScalarAt(0))
+	}
+	return out, nil
+}
+
+// evaluation is one call of eval. What is in it is not written while chunks run.
+type evaluation struct {
+	dev    *Device
+	alloc  allocator
+	p      *gpu.Program
+	in     []gpu.Column
+	n      int
+	steps  []step
+	needed []bool // registers that chunks compute
+	loaded []bool // inputs that chunks read as values
+	dicts  dictResults
+	outs   []output
+	frames []*frame // one a worker, made when first used
+}
+
+// step is an instruction with what is prepared for it once a call.
+type step struct {
+	*gpu.Instr
+	result int
+	like   *likePattern
+	set    any // the set of OpIn, by the type of its argument
+}
+
+func evalProgram(d *Device, alloc allocator, p *gpu.Program, in []gpu.Column, n int) (cols []gpu.Column, err error) {
+	e := &evaluation{dev: d, alloc: alloc, p: p, in: in, n: n, frames: make([]*frame, max(d.threads, 1))}
+	if err := e.check(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		for _, f := range e.frames {
+			if f != nil {
+				f.release()
+			}
+		}
+		e.dicts.release()
+		if err != nil {
+			e.releaseOutputs()
+		}
+	}()
+	if err := e.evalDictionaries(); err != nil {
+		return nil, err
+	}
+	e.plan()
+	if err := e.openOutputs(); err != nil {
+		return nil, err
+	}
+	if e.chunksNeeded() {
+		err = d.parallelWorkers(n, evalGrain, func(worker, lo, hi int) error {
+			f := e.frames[worker]
+			if f == nil {
+				f = newFrame(e)
+				e.frames[worker] = f
+			}
+			for ; lo < hi; lo += evalRows {
+				if err := f.run(lo, min(evalRows, hi-lo)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return e.closeOutputs()
+}
+
+// check verifies what a caller can get wrong.
+func (e *evaluation) check() error {
+	if len(e.in) != len(e.p.Inputs) {
+		return fmt.Errorf("evaluate: the program has %d inputs, got %d columns", len(e.p.Inputs), len(e.in))
+	}
+	if e.n > gpu.MaxRows {
+		return fmt.Errorf("evaluate: %d rows at once, at most %d are possible", e.n, gpu.MaxRows)
+	}
+	for i, c := range e.in {
+		if c.Type != e.p.Inputs[i] || c.Len != e.n {
+			return fmt.Errorf("evaluate: input %d has %d rows of %v, the program wants %d of %v", i, c.Len, c.Type, e.n, e.p.Inputs[i])
+		}
+	}
+	return nil
+}
+
+// plan finds the registers that chunks must compute and prepares the steps.
+func (e *evaluation) plan() {
+	first := len(e.in)
+	e.needed = make([]bool, first+len(e.p.Code))
+	e.loaded = make([]bool, first)
+	need := func(r int) {
+		e.needed[r] = true
+		if r < first {
+			e.loaded[r] = true
+		}
+	}
+	for _, r := range e.p.Outputs {
+		if r >= first && !e.dicts.isString(r) {
+			e.needed[r] = true
+		}
+	}
+	for i := len(e.p.Code) - 1; i >= 0; i-- {
+		r := first + i
+		if !e.needed[r] || e.dicts.has(r) {
+			continue
+		}
+		in := &e.p.Code[i]
+		for _, a := range in.Args {
+			need(a)
+		}
+		if in.Mask >= 0 {
+			need(in.Mask)
+		}
+	}
+	for i := range e.p.Code {
+		r := first + i
+		if !e.needed[r] || e.dicts.has(r) {
+			continue
+		}
+		s := step{Instr: &e.p.Code[i], result: r}
+		switch s.Op {
+		case gpu.OpLike, gpu.OpILike:
+			s.like = compileLike(s.Value.Str, rune(s.N), s.Op == gpu.OpILike)
+		case gpu.OpIn:
+			s.set = newSet(s.Set, e.typeOf(s.Args[0]))
+		}
+		e.steps = append(e.steps, s)
+	}
+}
+
+func (e *evaluation) chunksNeeded() bool {
+	for i := range e.outs {
+		if e.outs[i].register >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (e *evaluation) typeOf(r int) gpu.Type {
+	if r < len(e.in) {
+		return e.p.Inputs[r]
+	}
+	return e.p.Code[r-len(e.in)].Type
+}
+
+// vec is the values of one register over the rows of a chunk.
+type vec struct {
+	typ gpu.Type
+	// raw is the first value of a type with a width, bits the bitmap of a Bool,
+	// str the values of a String or Binary.
+	raw  unsafe.Pointer
+	bits []uint64
+	str  []string
+	// valid is the validity bitmap, nil when no row is null.
+	valid []uint64
+	// owned says that valid may be written: no other register shares it.
+	owned bool
+	// constant marks a register with one value on all rows, which value holds;
+	// the rows are filled in all the same.
+	constant bool
+	value    gpu.Scalar
+}
+
+// vals views the first n values of a register.
+func vals[T any](v *vec, n int) []T { return unsafe.Slice((*T)(v.raw), n) }
+
+// frame is the registers and the working memory of one worker.
+type frame struct {
+	e    *evaluation
+	vecs []vec
+	n    int // rows of this chunk
+	lo   int // its first row
+	pool *scratch
+	// codes holds the dictionary codes of the chunk by dictionary input.
+	codes map[int][]int32
+	// fresh is vecs at the start of a chunk: constants and nothing else. The
+	// marks are what of the pool the constants use.
+	fresh                          []vec
+	markBlocks, markBits, markText int
+}
+
+// scratch is memory that is reused from call to call. Values of strings made in
+// a chunk lie in bytes; what was given out stays when bytes grows into another
+// block, because the strings hold on to it.
+type scratch struct {
+	blocks  [][]uint64 // of 2 * evalRows words: any fixed-width register
+	bitmaps [][]uint64 // of evalWords words
+	strings [][]string // of evalRows strings
+	bytes   []byte
+
+	usedBlocks, usedBitmaps, usedStrings int
+}
+
+var scratches = sync.Pool{New: func() any { return &scratch{} }}
+
+func (s *scratch) block() []uint64 {
+	if s.usedBlocks == len(s.blocks) {
+		s.blocks = append(s.blocks, make([]uint64, 2*evalRows))
+	}
+	s.usedBlocks++
+	return s.blocks[s.usedBlocks-1]
+}
+
+func (s *scratch) bitmap() []uint64 {
+	if s.usedBitmaps == len(s.bitmaps) {
+		s.bitmaps = append(s.bitmaps, make([]uint64, evalWords))
+	}
+	s.usedBitmaps++
+	return s.bitmaps[s.usedBitmaps-1]
+}
+
+func (s *scratch) text() []string {
+	if s.usedStrings == len(s.strings) {
+		s.strings = append(s.strings, make([]string, evalRows))
+	}
+	s.usedStrings++
+	return s.strings[s.usedStrings-1]
+}
+
+// newFrame makes a frame with the constants filled in.
+func newFrame(e *evaluation) *frame {
+	f := &frame{e: e, vecs: make([]vec, len(e.in)+len(e.p.Code)), pool: scratches.Get().(*scratch), n: evalRows}
+	for r := range f.vecs {
+		f.vecs[r].typ = e.typeOf(r)
+	}
+	for _, s := range e.steps {
+		if s.Op == gpu.OpConst {
+			f.constant(&f.vecs[s.result], s.Value)
+		}
+	}
+	f.fresh = slices.Clone(f.vecs)
+	f.markBlocks, f.markBits, f.markText = f.pool.usedBlocks, f.pool.usedBitmaps, f.pool.usedStrings
+	return f
+}
+
+func (f *frame) release() {
+	s := f.pool
+	for _, v := range s.strings[:s.usedStrings] {
+		clear(v) // they may point to memory that is given back
+	}
+	s.usedBlocks, s.usedBitmaps, s.usedStrings = 0, 0, 0
+	if cap(s.bytes) > 1<<20 {
+		s.bytes = nil
+	}
+	s.bytes = s.bytes[:0]
+	scratches.Put(s)
+}
+
+// run computes the outputs' rows [lo, lo+n).
+func (f *frame) run(lo, n int) error {
+	f.lo, f.n = lo, n
+	s := f.pool
+	s.usedBlocks, s.usedBitmaps, s.usedStrings = f.markBlocks, f.markBits, f.markText
+	s.bytes = s.bytes[:0]
+	f.codes = nil
+	copy(f.vecs, f.fresh)
+	for r, ok := range f.e.loaded {
+		if ok {
+			f.load(r)
+		}
+	}
+	for _, r := range f.e.dicts.registers {
+		if f.e.needed[r] {
+			f.mapCodes(r)
+		}
+	}
+	// Outputs are computed in place.
+	for i := range f.e.outs {
+		f.place(&f.e.outs[i])
+	}
+	for i := range f.e.steps {
+		if err := f.step(&f.e.steps[i]); err != nil {
+			return err
+		}
+	}
+	for i := range f.e.outs {
+		if err := f.store(&f.e.outs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// load makes rows of an input the values of its register.
+func (f *frame) load(r int) {
+	c, v := &f.e.in[r], &f.vecs[r]
+	v.valid = wordsFrom(c.Valid, f.lo, f.n, c.Len)
+	switch {
+	case c.Dict != nil:
+		f.gather(v, &c.Dict.Values, gpu.Values[int32](c.Data, c.Len)[f.lo:f.lo+f.n])
+	case c.Type.Kind == gpu.Bool:
+		v.bits = wordsFrom(c.Data, f.lo, f.n, c.Len)
+	case c.Type.IsVar():
+		v.str = f.pool.text()[:f.n]
+		offsets := gpu.Values[int32](c.Offsets, c.Len+1)[f.lo : f.lo+f.n+1]
+		views(v.str, offsets, c.Data.Bytes())
+	default:
+		v.raw = unsafe.Pointer(&c.Data.Bytes()[f.lo*c.Type.Width()])
+	}
+}
+
+func wordsFrom(b *gpu.Buffer, lo, n, total int) []uint64 {
+	if b == nil {
+		return nil
+	}
+	return gpu.Words(b, total)[lo/64 : (lo+n+63)/64]
+}
+
+func views(out []string, offsets []int32, data []byte) {
+	for i := range out {
+		out[i] = view(data, offsets[i], offsets[i+1])
+	}
+}
+
+// view is the string at data[from:to], without a copy.
+func view(data []byte, from, to int32) string {
+	b := data[from:to]
+	return unsafe.String(unsafe.SliceData(b), len(b))
+}
+
+// raw returns the memory of a result of fixed width.
+func (f *frame) raw(v *vec) unsafe.Pointer {
+	if v.raw == nil {
+		v.raw = unsafe.Pointer(unsafe.SliceData(f.pool.block()))
+	}
+	return v.raw
+}
+
+// blockOf takes working memory for the values of a chunk.
+func blockOf[T any](f *frame) []T {
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(f.pool.block()))), f.n)
+}
+
+// dst views the memory of a result as n values.
+func dst[T any](f *frame, v *vec) []T { return unsafe.Slice((*T)(f.raw(v)), f.n) }
+
+func (f *frame) words() int { return (f.n + 63) / 64 }
+
+// bitsOf returns the bitmap of a Bool result.
+func (f *frame) bitsOf(v *vec) []uint64 {
+	if v.bits == nil {
+		v.bits = f.pool.bitmap()[:f.words()]
+	}
+	return v.bits
+}
+
+// bothValid is the validity of a result that is null where an argument is.
+func (f *frame) bothValid(args []int) []uint64 {
+	var out []uint64
+	owned := false
+	for _, a := range args {
+		v := f.vecs[a].valid
+		switch {
+		case v == nil:
+		case out == nil:
+			out = v
+		case !owned:
+			owned = true
+			w := f.pool.bitmap()[:f.words()]
+			for i := range w {
+				w[i] = out[i] & v[i]
+			}
+			out = w
+		default:
+			for i := range out {
+				out[i] &= v[i]
+			}
+		}
+	}
+	return out
+}
+
+// live says whether an error on row i of a step counts: no argument is null
+// there and the mask, if any, is true.
+func (f *frame) live(s *step, valid []uint64, i int) bool {
+	if valid != nil && valid[i>>6]>>(i&63)&1 == 0 {
+		return false
+	}
+	if s.Mask < 0 {
+		return true
+	}
+	m := &f.vecs[s.Mask]
+	return m.bits[i>>6]>>(i&63)&1 != 0 && (m.valid == nil || m.valid[i>>6]>>(i&63)&1 != 0)
+}
+
+// setNull makes row i of a result null.
+func (f *frame) setNull(v *vec, i int) {
+	if v.valid == nil {
+		v.valid = f.pool.bitmap()[:f.words()]
+		for j := range v.valid {
+			v.valid[j] = math.MaxUint64
+		}
+	} else if !v.owned {
+		w := f.pool.bitmap()[:f.words()]
+		copy(w, v.valid)
+		v.valid = w
+	}
+	v.owned = true
+	v.valid[i>>6] &^= 1 << (i & 63)
+}
+
+// failed is the error of a step for one value.
+func failed(s *step, format string, args ...any) error {
+	return fmt.Errorf("in %s: %s", s.Text, fmt.Sprintf(format, args...))
+}
+
+// fail handles a row that has no result: an error when the row is live and the
+// operation may not be null there, else null.
+func (f *frame) fail(s *step, v *vec, i int, err func() error) error {
+	if s.Op == gpu.OpCast && s.N == 1 || !f.live(s, v.valid, i) {
+		f.setNull(v, i)
+		return nil
+	}
+	return err()
+}
+
+// step runs one instruction.
+func (f *frame) step(s *step) error {
+	v := &f.vecs[s.result]
+	switch s.Op {
+	case gpu.OpConst:
+		return nil
+	case gpu.OpCast:
+		return f.cast(s, v)
+	case gpu.OpAdd, gpu.OpSub, gpu.OpMul, gpu.OpDiv, gpu.OpQuo, gpu.OpMod, gpu.OpPow:
+		return f.arithmetic(s, v)
+	case gpu.OpNeg, gpu.OpAbs, gpu.OpSign, gpu.OpMath:
+		return f.unary(s, v)
+	case gpu.OpRound, gpu.OpFloor, gpu.OpCeil, gpu.OpTrunc:
+		return f.round(s, v)
+	case gpu.OpEq, gpu.OpNe, gpu.OpLt, gpu.OpLe, gpu.OpGt, gpu.OpGe, gpu.OpDistinct, gpu.OpNotDistinct:
+		return f.compare(s, v)
+	case gpu.OpIn:
+		return f.in(s, v)
+	case gpu.OpAnd, gpu.OpOr, gpu.OpNot, gpu.OpIsNull, gpu.OpIsNotNull:
+		f.logic(s, v)
+		return nil
+	case gpu.OpSelect:
+		return f.choose(s, v)
+	case gpu.OpExtract, gpu.OpDateTrunc, gpu.OpAddMonths:
+		return f.dates(s, v)
+	default:
+		return f.strings(s, v)
+	}
+}
+
+// constant fills a register with one value.
+func (f *frame) constant(v *vec, c gpu.Scalar) {
+	v.constant, v.value = true, c
+	if !c.Valid {
+		v.valid = f.pool.bitmap()[:f.words()]
+		clear(v.valid)
+	}
+	switch {
+	case c.Type.Kind == gpu.Bool:
+		fill(f.bitsOf(v), -c.Int.Lo&math.MaxUint64)
+	case c.Type.IsVar():
+		v.str = f.pool.text()[:f.n]
+		fill(v.str, c.Str)
+	case c.Type.Kind == gpu.Float32:
+		fill(dst[float32](f, v), float32(c.Float))
+	case c.Type.Kind == gpu.Float64:
+		fill(dst[float64](f, v), c.Float)
+	default:
+		switch c.Type.Width() {
+		case 1:
+			fill(dst[uint8](f, v), uint8(c.Int.Lo))
+		case 2:
+			fill(dst[uint16](f, v), uint16(c.Int.Lo))
+		case 4:
+			fill(dst[uint32](f, v), uint32(c.Int.Lo))
+		case 8:
+			fill(dst[uint64](f, v), c.Int.Lo)
+		case 16:
+			fill(dst[gpu.Int128](f, v), c.Int)
+		}
+	}
+}
+
+func fill[T any](out []T, v T) {
+	for i := range out {
+		out[i] = v
+	}
+}

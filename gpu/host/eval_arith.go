@@ -1,0 +1,484 @@
+package host
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+type signed interface{ ~int8 | ~int16 | ~int32 | ~int64 }
+
+type unsigned interface {
+	~uint8 | ~uint16 | ~uint32 | ~uint64
+}
+
+type float interface{ ~float32 | ~float64 }
+
+// bounds are the least and the greatest value that a type can hold.
+func bounds(t gpu.Type) (lo, hi gpu.Int128) {
+	switch t.Kind {
+	case gpu.Decimal:
+		hi, _ = gpu.Pow10(int(t.Precision)).Sub(gpu.Int128From(1))
+		if !t.Wide && !hi.IsInt64() {
+			hi = gpu.Int128From(math.MaxInt64)
+		}
+		return hi.Neg(), hi
+	case gpu.Uint8, gpu.Uint16, gpu.Uint32, gpu.Uint64:
+		return gpu.Int128{}, gpu.Int128FromUint(math.MaxUint64 >> (64 - 8*t.Width()))
+	}
+	lo = gpu.Int128From(math.MinInt64 >> (64 - 8*t.Width()))
+	hi, _ = gpu.Int128From(-1).Sub(lo)
+	return lo, hi
+}
+
+// The kernels of the fast path: they compute all rows and report whether any of
+// them, nulls included, may have overflowed or left (-limit, limit), where limit
+// is 0 for none. The checked path then decides row by row.
+
+func addSigned[T signed](out, a, b []T, limit uint64) bool {
+	var over T
+	var size int64
+	a, b = a[:len(out)], b[:len(out)]
+	for i := range out {
+		r := a[i] + b[i]
+		out[i] = r
+		over |= (a[i] ^ r) & (b[i] ^ r)
+		size |= magnitude(int64(r))
+	}
+	return over < 0 || limit != 0 && uint64(size) >= limit
+}
+
+func subSigned[T signed](out, a, b []T, limit uint64) bool {
+	var over T
+	var size int64
+	a, b = a[:len(out)], b[:len(out)]
+	for i := range out {
+		r := a[i] - b[i]
+		out[i] = r
+		over |= (a[i] ^ b[i]) & (a[i] ^ r)
+		size |= magnitude(int64(r))
+	}
+	return over < 0 || limit != 0 && uint64(size) >= limit
+}
+
+// mulSigned multiplies in 64 bits; that is exact when the operands' bits add up
+// to less than 63.
+func mulSigned[T signed](out, a, b []T, limit uint64) bool {
+	var sizeA, sizeB, sizeR, lost int64
+	a, b = a[:len(out)], b[:len(out)]
+	for i := range out {
+		x, y := int64(a[i]), int64(b[i])
+		r := x * y
+		out[i] = T(r)
+		sizeA |= magnitude(x)
+		sizeB |= magnitude(y)
+		sizeR |= magnitude(r)
+		lost |= r ^ int64(T(r))
+	}
+	return bits.Len64(uint64(sizeA))+bits.Len64(uint64(sizeB)) > 62 || lost != 0 || limit != 0 && uint64(sizeR) >= limit
+}
+
+// magnitude has no fewer bits than |x| needs, -x-1 standing in for -x.
+func magnitude(x int64) int64 { return x ^ x>>63 }
+
+func addUnsigned[T unsigned](out, a, b []T) bool {
+	over := false
+	a, b = a[:len(out)], b[:len(out)]
+	for i := range out {
+		r := a[i] + b[i]
+		out[i] = r
+		over = over || r < a[i]
+	}
+	return over
+}
+
+func subUnsigned[T unsigned](out, a, b []T) bool {
+	over := false
+	a, b = a[:len(out)], b[:len(out)]
+	for i := range out {
+		out[i] = a[i] - b[i]
+		over = over || a[i] < b[i]
+	}
+	return over
+}
+
+func mulUnsigned[T unsigned](out, a, b []T) bool {
+	over := false
+	a, b = a[:len(out)], b[:len(out)]
+	for i := range out {
+		hi, lo := bits.Mul64(uint64(a[i]), uint64(b[i]))
+		out[i] = T(lo)
+		over = over || hi != 0 || uint64(T(lo)) != lo
+	}
+	return over
+}
+
+func arithSigned[T signed](f *frame, s *step, v, a, b *vec, limit uint64) bool {
+	out, x, y := dst[T](f, v), vals[T](a, f.n), vals[T](b, f.n)
+	switch s.Op {
+	case gpu.OpAdd:
+		return addSigned(out, x, y, limit)
+	case gpu.OpSub:
+		return subSigned(out, x, y, limit)
+	case gpu.OpMul:
+		return mulSigned(out, x, y, limit)
+	}
+	return true
+}
+
+func arithUnsigned[T unsigned](f *frame, s *step, v, a, b *vec) bool {
+	out, x, y := dst[T](f, v), vals[T](a, f.n), vals[T](b, f.n)
+	switch s.Op {
+	case gpu.OpAdd:
+		return addUnsigned(out, x, y)
+	case gpu.OpSub:
+		return subUnsigned(out, x, y)
+	case gpu.OpMul:
+		return mulUnsigned(out, x, y)
+	}
+	return true
+}
+
+func arithFloat[T float](f *frame, s *step, v, a, b *vec) {
+	out, x, y := dst[T](f, v), vals[T](a, f.n), vals[T](b, f.n)
+	switch s.Op {
+	case gpu.OpAdd:
+		for i := range out {
+			out[i] = x[i] + y[i]
+		}
+	case gpu.OpSub:
+		for i := range out {
+			out[i] = x[i] - y[i]
+		}
+	case gpu.OpMul:
+		for i := range out {
+			out[i] = x[i] * y[i]
+		}
+	case gpu.OpDiv:
+		for i := range out {
+			out[i] = x[i] / y[i]
+		}
+	case gpu.OpMod:
+		for i := range out {
+			out[i] = T(math.Mod(float64(x[i]), float64(y[i])))
+		}
+	case gpu.OpPow:
+		for i := range out {
+			out[i] = T(math.Pow(float64(x[i]), float64(y[i])))
+		}
+	}
+}
+
+// arithmetic runs the binary operations on numbers, dates and times.
+func (f *frame) arithmetic(s *step, v *vec) error {
+	a, b := &f.vecs[s.Args[0]], &f.vecs[s.Args[1]]
+	v.valid = f.bothValid(s.Args)
+	switch v.typ.Kind {
+	case gpu.Float32:
+		arithFloat[float32](f, s, v, a, b)
+		return nil
+	case gpu.Float64:
+		arithFloat[float64](f, s, v, a, b)
+		return nil
+	}
+	if !f.arithFast(s, v, a, b) {
+		return nil
+	}
+	return f.arithChecked(s, v, a, b)
+}
+
+// arithFast computes all rows at the width of the operands. It returns whether
+// the checked path must do it again.
+func (f *frame) arithFast(s *step, v, a, b *vec) bool {
+	if s.Op == gpu.OpQuo || s.Op == gpu.OpMod || v.typ.Kind == gpu.Time {
+		return true
+	}
+	if v.typ.Wide || a.typ.Wide || b.typ.Wide {
+		return !(v.typ.Wide && s.Op == gpu.OpMul && !a.typ.Wide && !b.typ.Wide && v.typ.Precision == gpu.MaxPrecision && f.mulWiden(v, a, b))
+	}
+	var limit uint64
+	if v.typ.Kind == gpu.Decimal && v.typ.Precision <= gpu.MaxNarrowPrecision {
+		limit = gpu.Pow10(int(v.typ.Precision)).Lo
+	}
+	switch v.typ.Kind {
+	case gpu.Int8:
+		return arithSigned[int8](f, s, v, a, b, 0)
+	case gpu.Int16:
+		return arithSigned[int16](f, s, v, a, b, 0)
+	case gpu.Int32, gpu.Date:
+		return arithSigned[int32](f, s, v, a, b, 0)
+	case gpu.Uint8:
+		return arithUnsigned[uint8](f, s, v, a, b)
+	case gpu.Uint16:
+		return arithUnsigned[uint16](f, s, v, a, b)
+	case gpu.Uint32:
+		return arithUnsigned[uint32](f, s, v, a, b)
+	case gpu.Uint64:
+		return arithUnsigned[uint64](f, s, v, a, b)
+	}
+	return arithSigned[int64](f, s, v, a, b, limit)
+}
+
+// mulWiden multiplies two narrow decimals to a wide one of 38 digits, which
+// holds every product of two 64-bit integers.
+func (f *frame) mulWiden(v, a, b *vec) bool {
+	out, x, y := dst[gpu.Int128](f, v), vals[int64](a, f.n), vals[int64](b, f.n)
+	for i := range out {
+		out[i] = gpu.MulInt64(x[i], y[i])
+	}
+	return true
+}
+
+// arithChecked computes in 128 bits, row by row, and says which rows fail.
+func (f *frame) arithChecked(s *step, v, a, b *vec) error {
+	out, x, y := blockOf[gpu.Int128](f), f.wide(a), f.wide(b)
+	lo, hi := bounds(v.typ)
+	for i := range out {
+		var r gpu.Int128
+		var over bool
+		switch s.Op {
+		case gpu.OpAdd:
+			r, over = x[i].Add(y[i])
+		case gpu.OpSub:
+			r, over = x[i].Sub(y[i])
+		case gpu.OpMul:
+			r, over = x[i].Mul(y[i])
+		case gpu.OpQuo, gpu.OpMod:
+			if y[i] == (gpu.Int128{}) {
+				f.setNull(v, i)
+				continue
+			}
+			r, y[i] = x[i].QuoRem(y[i])
+			if s.Op == gpu.OpMod {
+				r = y[i]
+			}
+		}
+		if v.typ.Kind == gpu.Time {
+			r = timeOfDay(r, v.typ.Unit)
+		}
+		if over || r.Less(lo) || hi.Less(r) {
+			if err := f.fail(s, v, i, func() error { return f.overflow(s, i) }); err != nil {
+				return err
+			}
+			r = gpu.Int128{}
+		}
+		out[i] = r
+	}
+	f.storeInts(v, out)
+	return nil
+}
+
+// timeOfDay wraps units since midnight into one day.
+func timeOfDay(r gpu.Int128, u gpu.Unit) gpu.Int128 {
+	day := gpu.Int128From(86400 * u.PerSecond())
+	_, r = r.QuoRem(day)
+	if r.Sign() < 0 {
+		r, _ = r.Add(day)
+	}
+	return r
+}
+
+// overflow is the error of an operation whose result has no place in its type.
+func (f *frame) overflow(s *step, i int) error {
+	t := s.Type
+	what := t.String()
+	if t.Kind == gpu.Decimal && !t.Wide && t.Precision > gpu.MaxNarrowPrecision {
+		return failed(s, "the result for %s does not fit 64 bits, although the column statistics of the file promised so: the file is damaged or its statistics are wrong", f.operands(s, i))
+	}
+	return failed(s, "the result for %s is out of the range of %s; cast an operand to a larger type", f.operands(s, i), what)
+}
+
+// operands prints the arguments of a step on one row.
+func (f *frame) operands(s *step, i int) string {
+	text := ""
+	for k, r := range s.Args {
+		if k > 0 {
+			text += " and "
+		}
+		text += f.scalar(&f.vecs[r], i)
+	}
+	return text
+}
+
+// scalar prints row i of a register.
+func (f *frame) scalar(v *vec, i int) string {
+	x := gpu.Scalar{Type: v.typ, Valid: true}
+	switch {
+	case v.typ.IsVar():
+		return fmt.Sprintf("%.60q", v.str[i])
+	case v.typ.Kind == gpu.Bool:
+		x.Int.Lo = v.bits[i>>6] >> (i & 63) & 1
+	case v.typ.Kind == gpu.Float32:
+		x.Float = float64(vals[float32](v, f.n)[i])
+	case v.typ.Kind == gpu.Float64:
+		x.Float = vals[float64](v, f.n)[i]
+	default:
+		x.Int = f.wide(v)[i]
+	}
+	return x.String()
+}
+
+// unary runs negation, absolute value, sign and the functions of floats.
+func (f *frame) unary(s *step, v *vec) error {
+	a := &f.vecs[s.Args[0]]
+	v.valid = a.valid
+	switch a.typ.Kind {
+	case gpu.Float32:
+		unaryFloat(f, s, v, vals[float32](a, f.n))
+		return nil
+	case gpu.Float64:
+		unaryFloat(f, s, v, vals[float64](a, f.n))
+		return nil
+	}
+	out, x := blockOf[gpu.Int128](f), f.wide(a)
+	lo, hi := bounds(v.typ)
+	for i := range out {
+		r := x[i]
+		switch {
+		case s.Op == gpu.OpSign:
+			r = gpu.Int128From(int64(r.Sign()))
+		case s.Op == gpu.OpNeg || r.Sign() < 0:
+			r = r.Neg()
+		}
+		if r.Less(lo) || hi.Less(r) {
+			if err := f.fail(s, v, i, func() error { return f.overflow(s, i) }); err != nil {
+				return err
+			}
+			r = gpu.Int128{}
+		}
+		out[i] = r
+	}
+	f.storeInts(v, out)
+	return nil
+}
+
+func unaryFloat[T float](f *frame, s *step, v *vec, x []T) {
+	if s.Op == gpu.OpSign {
+		out := dst[int8](f, v)
+		for i, x := range x {
+			out[i] = int8(b2u(x > 0)) - int8(b2u(x < 0))
+		}
+		return
+	}
+	out := dst[T](f, v)
+	switch s.Op {
+	case gpu.OpNeg:
+		for i, x := range x {
+			out[i] = -x
+		}
+	case gpu.OpAbs:
+		for i, x := range x {
+			out[i] = T(math.Abs(float64(x)))
+		}
+	default:
+		fn := [...]func(float64) float64{gpu.MathSqrt: math.Sqrt, gpu.MathCbrt: math.Cbrt, gpu.MathExp: math.Exp,
+			gpu.MathLn: math.Log, gpu.MathLog2: math.Log2, gpu.MathLog10: math.Log10}[s.N]
+		for i, x := range x {
+			out[i] = T(fn(float64(x)))
+		}
+	}
+}
+
+// round runs OpRound, OpFloor, OpCeil and OpTrunc.
+func (f *frame) round(s *step, v *vec) error {
+	a := &f.vecs[s.Args[0]]
+	v.valid = a.valid
+	switch a.typ.Kind {
+	case gpu.Float32:
+		roundFloats(s, dst[float32](f, v), vals[float32](a, f.n))
+		return nil
+	case gpu.Float64:
+		roundFloats(s, dst[float64](f, v), vals[float64](a, f.n))
+		return nil
+	}
+	// A decimal of scale a is divided down to the digits that stay; with
+	// negative digits it is multiplied up to units again.
+	drop := int(a.typ.Scale) - int(v.typ.Scale)
+	up := 0
+	if s.Op == gpu.OpRound && s.N < 0 {
+		drop, up = drop-s.N, -s.N
+	}
+	out, x := blockOf[gpu.Int128](f), f.wide(a)
+	lo, hi := bounds(v.typ)
+	for i := range out {
+		var r gpu.Int128
+		over := false
+		if drop <= gpu.MaxPrecision {
+			r = divideDecimal(s.Op, x[i], gpu.Pow10(drop))
+			r, over = r.Mul(gpu.Pow10(up))
+		}
+		if over || r.Less(lo) || hi.Less(r) {
+			if err := f.fail(s, v, i, func() error { return f.overflow(s, i) }); err != nil {
+				return err
+			}
+			r = gpu.Int128{}
+		}
+		out[i] = r
+	}
+	f.storeInts(v, out)
+	return nil
+}
+
+// divideDecimal divides by a power of ten, rounding as the operation says.
+func divideDecimal(op gpu.Op, x, by gpu.Int128) gpu.Int128 {
+	q, r := x.QuoRem(by)
+	step := int64(0)
+	switch op {
+	case gpu.OpFloor:
+		step = -int64(b2u(r.Sign() < 0))
+	case gpu.OpCeil:
+		step = int64(b2u(r.Sign() > 0))
+	case gpu.OpRound, gpu.OpCast:
+		if r.Sign() == 0 {
+			return q
+		}
+		if twice, over := r.Add(r); over || !absLess(twice, by) {
+			step = int64(x.Sign())
+		}
+	}
+	q, _ = q.Add(gpu.Int128From(step))
+	return q
+}
+
+func absLess(a, b gpu.Int128) bool {
+	ah, al := a.Abs()
+	bh, bl := b.Abs()
+	return ah < bh || ah == bh && al < bl
+}
+
+func roundFloats[T float](s *step, out, x []T) {
+	switch s.Op {
+	case gpu.OpFloor:
+		for i := range out {
+			out[i] = T(math.Floor(float64(x[i])))
+		}
+	case gpu.OpCeil:
+		for i := range out {
+			out[i] = T(math.Ceil(float64(x[i])))
+		}
+	case gpu.OpTrunc:
+		for i := range out {
+			out[i] = T(math.Trunc(float64(x[i])))
+		}
+	default:
+		scale := math.Pow(10, math.Abs(float64(s.N)))
+		for i := range out {
+			y := float64(x[i])
+			r := y
+			switch {
+			case s.N > 0:
+				r = math.Round(y*scale) / scale
+			case s.N < 0:
+				r = math.Round(y/scale) * scale
+			default:
+				r = math.Round(y)
+			}
+			if s.N > 0 && (math.IsInf(r, 0) || math.IsNaN(r)) {
+				r = y // too many digits to move the point
+			}
+			out[i] = T(r)
+		}
+	}
+}

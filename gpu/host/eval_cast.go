@@ -1,0 +1,248 @@
+package host
+
+import (
+	"math"
+	"math/bits"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// cast runs OpCast.
+func (f *frame) cast(s *step, v *vec) error {
+	a := &f.vecs[s.Args[0]]
+	v.valid = a.valid
+	from, to := a.typ, v.typ
+	switch {
+	case from.Kind == gpu.String && to.Kind != gpu.String:
+		return f.castFromString(s, v, a)
+	case to.Kind == gpu.String:
+		return f.castToString(s, v, a)
+	case to.Kind == gpu.Bool:
+		f.castToBool(v, a)
+		return nil
+	case from.IsFloat():
+		return f.castFromFloat(s, v, a)
+	case to.IsFloat():
+		f.castToFloat(v, a)
+		return nil
+	}
+	return f.castIntegers(s, v, a)
+}
+
+func (f *frame) castToBool(v, a *vec) {
+	out := f.bitsOf(v)
+	switch {
+	case a.typ.Kind == gpu.Bool:
+		copy(out, a.bits)
+	case a.typ.IsFloat():
+		x := f.floats(a)
+		for w := range out {
+			var word uint64
+			for j, x := range x[w*64 : min(w*64+64, len(x))] {
+				word |= b2u(x != 0) << (j & 63)
+			}
+			out[w] = word
+		}
+	default:
+		compareWide(out, f.wide(a), make([]gpu.Int128, f.n), equal)
+		for w := range out {
+			out[w] = ^out[w]
+		}
+	}
+}
+
+// floats is the values of a number as float64.
+func (f *frame) floats(v *vec) []float64 {
+	switch {
+	case v.typ.Kind == gpu.Float64:
+		return vals[float64](v, f.n)
+	case v.typ.Kind == gpu.Float32:
+		return convert(blockOf[float64](f), vals[float32](v, f.n))
+	case v.typ.Kind == gpu.Uint64:
+		return convert(blockOf[float64](f), vals[uint64](v, f.n))
+	}
+	out := blockOf[float64](f)
+	if v.typ.Wide {
+		for i, x := range vals[gpu.Int128](v, f.n) {
+			out[i] = x.Float64()
+		}
+	} else {
+		convert(out, f.int64s(v))
+	}
+	if v.typ.Scale > 0 {
+		by := gpu.Pow10(int(v.typ.Scale)).Float64()
+		for i := range out {
+			out[i] /= by
+		}
+	}
+	return out
+}
+
+func (f *frame) castToFloat(v, a *vec) {
+	x := f.floats(a)
+	if v.typ.Kind == gpu.Float64 {
+		copy(dst[float64](f, v), x)
+		return
+	}
+	convert(dst[float32](f, v), x)
+}
+
+// castFromFloat rounds half to even to integers, and half away from zero to
+// decimals, as DuckDB does.
+func (f *frame) castFromFloat(s *step, v, a *vec) error {
+	x := f.floats(a)
+	if v.typ.IsFloat() {
+		if v.typ.Kind == gpu.Float64 {
+			copy(dst[float64](f, v), x)
+			return nil
+		}
+		out := dst[float32](f, v)
+		for i, x := range x {
+			out[i] = float32(x)
+			if math.IsInf(float64(out[i]), 0) && !math.IsInf(x, 0) {
+				if err := f.fail(s, v, i, func() error { return f.doesNotFit(s, i) }); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	scale := gpu.Pow10(int(v.typ.Scale)).Float64()
+	lo, hi := bounds(v.typ)
+	out := blockOf[gpu.Int128](f)
+	for i, x := range x {
+		if v.typ.Kind == gpu.Decimal {
+			x = math.Round(x * scale)
+		} else {
+			x = math.RoundToEven(x)
+		}
+		r, ok := int128FromFloat(x)
+		if !ok || r.Less(lo) || hi.Less(r) {
+			if err := f.fail(s, v, i, func() error { return f.doesNotFit(s, i) }); err != nil {
+				return err
+			}
+			r = gpu.Int128{}
+		}
+		out[i] = r
+	}
+	f.storeInts(v, out)
+	return nil
+}
+
+// int128FromFloat converts a whole number.
+func int128FromFloat(x float64) (gpu.Int128, bool) {
+	if !(math.Abs(x) < 1<<126) {
+		return gpu.Int128{}, false
+	}
+	if math.Abs(x) < 1<<63 {
+		return gpu.Int128From(int64(x)), true
+	}
+	m, e := math.Frexp(math.Abs(x))
+	// x = (m·2^53)·2^(e-53), e > 63.
+	lo := uint64(m * (1 << 53))
+	shift := uint(e - 53)
+	r := gpu.Int128{Lo: lo << shift, Hi: int64(lo >> (64 - shift))}
+	if shift >= 64 {
+		r = gpu.Int128{Hi: int64(lo << (shift - 64))}
+	}
+	if x < 0 {
+		r = r.Neg()
+	}
+	return r, true
+}
+
+func (f *frame) doesNotFit(s *step, i int) error {
+	a := &f.vecs[s.Args[0]]
+	return failed(s, "the %v %s does not fit %v", a.typ, f.scalar(a, i), s.Type)
+}
+
+// rescaling says how the integers behind a type become those behind another:
+// multiplied, or divided with rounding. wrap cuts a time out of a timestamp.
+func rescaling(from, to gpu.Type) (mul, div gpu.Int128, wrap bool) {
+	one := gpu.Int128From(1)
+	mul, div = one, one
+	ratio := func(from, to int64) {
+		if to >= from {
+			mul = gpu.Int128From(to / from)
+		} else {
+			div = gpu.Int128From(from / to)
+		}
+	}
+	temporal := func(t gpu.Type) bool { return t.Kind == gpu.Time || t.Kind == gpu.Timestamp }
+	switch {
+	case from.Kind == gpu.Date && to.Kind == gpu.Timestamp:
+		mul = gpu.Int128From(86400 * to.Unit.PerSecond())
+	case from.Kind == gpu.Timestamp && to.Kind == gpu.Date:
+		div = gpu.Int128From(86400 * from.Unit.PerSecond())
+	case temporal(from) && temporal(to):
+		ratio(from.Unit.PerSecond(), to.Unit.PerSecond())
+		wrap = from.Kind == gpu.Timestamp && to.Kind == gpu.Time
+	case to.Scale > from.Scale:
+		mul = gpu.Pow10(int(to.Scale - from.Scale))
+	case from.Scale > to.Scale:
+		div = gpu.Pow10(int(from.Scale - to.Scale))
+	}
+	return mul, div, wrap
+}
+
+// castIntegers converts between types with integers behind them: integers,
+// decimals, booleans, dates and times.
+func (f *frame) castIntegers(s *step, v, a *vec) error {
+	mul, div, wrap := rescaling(a.typ, v.typ)
+	one := gpu.Int128From(1)
+	if div == one && !wrap && !a.typ.Wide && a.typ.Kind != gpu.Uint64 && mul.IsInt64() && f.castNarrow(v, a, mul.Int64()) {
+		return nil
+	}
+	op := gpu.OpCast
+	if v.typ.Kind == gpu.Date {
+		op = gpu.OpFloor
+	}
+	out, x := blockOf[gpu.Int128](f), f.wide(a)
+	lo, hi := bounds(v.typ)
+	for i := range out {
+		r := x[i]
+		over := false
+		if wrap {
+			r = timeOfDay(r, a.typ.Unit)
+		}
+		if mul != one {
+			r, over = r.Mul(mul)
+		} else if div != one {
+			r = divideDecimal(op, r, div)
+		}
+		if over || r.Less(lo) || hi.Less(r) {
+			if err := f.fail(s, v, i, func() error { return f.doesNotFit(s, i) }); err != nil {
+				return err
+			}
+			r = gpu.Int128{}
+		}
+		out[i] = r
+	}
+	f.storeInts(v, out)
+	return nil
+}
+
+// castNarrow is the cast by multiplication where nothing leaves 64 bits. It
+// returns false when a row may not fit.
+func (f *frame) castNarrow(v, a *vec, mul int64) bool {
+	x := f.int64s(a)
+	lo, hi := bounds(v.typ)
+	least, most := int64(math.MaxInt64), int64(math.MinInt64)
+	for _, x := range x {
+		least, most = min(least, x), max(most, x)
+	}
+	size := bits.Len64(uint64(magnitude(least) | magnitude(most)))
+	if size+bits.Len64(uint64(mul)) > 62 && mul != 1 ||
+		gpu.Int128From(least*mul).Less(lo) || hi.Less(gpu.Int128From(most*mul)) {
+		return false
+	}
+	if mul != 1 {
+		y := blockOf[int64](f)
+		for i := range y {
+			y[i] = x[i] * mul
+		}
+		x = y
+	}
+	f.storeInt64s(v, x)
+	return true
+}

@@ -1,0 +1,319 @@
+package host
+
+import (
+	"slices"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// dictResults are the registers that depend on one dictionary-coded input only:
+// they are computed once a dictionary value, and rows find theirs by code. The
+// last value of each is the one for null.
+type dictResults struct {
+	registers []int // ascending
+	inputs    []int // the input of each
+	values    []gpu.Column
+}
+
+func (d *dictResults) find(r int) int {
+	i, ok := slices.BinarySearch(d.registers, r)
+	if !ok {
+		return -1
+	}
+	return i
+}
+
+func (d *dictResults) has(r int) bool { return d.find(r) >= 0 }
+
+// isString says whether a register's result can stay a dictionary.
+func (d *dictResults) isString(r int) bool {
+	i := d.find(r)
+	return i >= 0 && d.values[i].Type.IsVar()
+}
+
+func (d *dictResults) release() { gpu.ReleaseColumns(d.values) }
+
+// domains of a register, besides the number of a dictionary input.
+const (
+	domainRows     = -1 // depends on rows
+	domainConstant = -2
+)
+
+// evalDictionaries computes what can be computed over dictionaries that are
+// smaller than the rows.
+func (e *evaluation) evalDictionaries() error {
+	domain := make([]int, len(e.in)+len(e.p.Code))
+	found := false
+	for i, c := range e.in {
+		domain[i] = domainRows
+		if c.Dict != nil && c.Dict.Values.Len > 0 && c.Dict.Values.Len < e.n {
+			domain[i] = i
+			found = true
+		}
+	}
+	if !found {
+		return nil
+	}
+	for i, in := range e.p.Code {
+		r := len(e.in) + i
+		domain[r] = domainConstant
+		args := in.Args
+		if in.Mask >= 0 {
+			args = append(slices.Clone(args), in.Mask)
+		}
+		for _, a := range args {
+			switch d := domain[a]; {
+			case d == domainConstant || d == domain[r]:
+			case domain[r] == domainConstant:
+				domain[r] = d
+			default:
+				domain[r] = domainRows
+			}
+		}
+	}
+	// The results that rows need: used by something that depends on rows.
+	wanted := make([]bool, len(domain))
+	for i, in := range e.p.Code {
+		if domain[len(e.in)+i] == domainRows {
+			for _, a := range in.Args {
+				wanted[a] = true
+			}
+			if in.Mask >= 0 {
+				wanted[in.Mask] = true
+			}
+		}
+	}
+	for _, r := range e.p.Outputs {
+		wanted[r] = true
+	}
+	for c := range e.in {
+		var registers []int
+		for r := len(e.in); r < len(domain); r++ {
+			if wanted[r] && domain[r] == c {
+				registers = append(registers, r)
+			}
+		}
+		if len(registers) > 0 {
+			e.evalDictionary(c, domain, registers)
+		}
+	}
+	e.dicts.sort()
+	return nil
+}
+
+func (d *dictResults) sort() {
+	order := make([]int, len(d.registers))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return d.registers[a] - d.registers[b] })
+	s := dictResults{}
+	for _, i := range order {
+		s.registers = append(s.registers, d.registers[i])
+		s.inputs = append(s.inputs, d.inputs[i])
+		s.values = append(s.values, d.values[i])
+	}
+	*d = s
+}
+
+// evalDictionary evaluates registers over the values of input c's dictionary
+// and null. An error is not one of the call: no row may have the value. The
+// rows are then evaluated one by one.
+func (e *evaluation) evalDictionary(c int, domain, registers []int) {
+	p := &gpu.Program{Inputs: []gpu.Type{e.p.Inputs[c]}}
+	moved := make([]int, len(domain))
+	for i, in := range e.p.Code {
+		r := len(e.in) + i
+		if domain[r] != c && domain[r] != domainConstant {
+			continue
+		}
+		args := make([]int, len(in.Args))
+		for j, a := range in.Args {
+			args[j] = moved[a] // 0 for the input itself
+		}
+		in.Args = args
+		if in.Mask >= 0 {
+			in.Mask = moved[in.Mask]
+		}
+		moved[r] = 1 + len(p.Code)
+		p.Code = append(p.Code, in)
+	}
+	for _, r := range registers {
+		p.Outputs = append(p.Outputs, moved[r])
+	}
+	values := withNull(e.in[c].Dict.Values)
+	cols, err := evalProgram(e.dev, e.alloc, p, []gpu.Column{values}, values.Len)
+	if err != nil {
+		return
+	}
+	for i, r := range registers {
+		e.dicts.registers = append(e.dicts.registers, r)
+		e.dicts.inputs = append(e.dicts.inputs, c)
+		e.dicts.values = append(e.dicts.values, cols[i])
+	}
+}
+
+// withNull is a dictionary's values and a null behind them. It shares the bytes
+// of strings; the rest is small.
+func withNull(c gpu.Column) gpu.Column {
+	n := c.Len
+	out := gpu.Column{Type: c.Type, Len: n + 1}
+	valid := make([]uint64, (n+64)/64)
+	fill(valid, ^uint64(0))
+	valid[n/64] &^= 1 << (n % 64)
+	out.Valid = gpu.WrapBytes(gpu.BytesOf(valid))
+	if c.Type.IsVar() {
+		offsets := make([]int32, n+2)
+		copy(offsets, gpu.Values[int32](c.Offsets, n+1))
+		offsets[n+1] = offsets[n]
+		out.Data, out.Offsets = c.Data, gpu.WrapBytes(gpu.BytesOf(offsets))
+		return out
+	}
+	size := int64(n+1) * int64(c.Type.Width())
+	if c.Type.Kind == gpu.Bool {
+		size = gpu.BitmapBytes(n + 1)
+	}
+	data := gpu.BytesOf(make([]gpu.Int128, (size+15)/16))
+	copy(data[:size], c.Data.Bytes())
+	out.Data = gpu.WrapBytes(data)
+	return out
+}
+
+// chunkCodes returns the codes of a dictionary input for the rows of the chunk;
+// a null row has the code behind the last.
+func (f *frame) chunkCodes(input int) []int32 {
+	if codes, ok := f.codes[input]; ok {
+		return codes
+	}
+	c := &f.e.in[input]
+	codes := gpu.Values[int32](c.Data, c.Len)[f.lo : f.lo+f.n]
+	if valid := wordsFrom(c.Valid, f.lo, f.n, c.Len); valid != nil {
+		codes = withNullCode(blockOf[int32](f), codes, valid, int32(c.Dict.Values.Len))
+	}
+	if f.codes == nil {
+		f.codes = map[int][]int32{}
+	}
+	f.codes[input] = codes
+	return codes
+}
+
+func withNullCode(out, codes []int32, valid []uint64, null int32) []int32 {
+	for i, c := range codes {
+		if valid[i>>6]>>(i&63)&1 == 0 {
+			c = null
+		}
+		out[i] = c
+	}
+	return out[:len(codes)]
+}
+
+// mapCodes gives the rows of the chunk their values of a dictionary result.
+func (f *frame) mapCodes(r int) {
+	i := f.e.dicts.find(r)
+	c := &f.e.dicts.values[i]
+	codes := f.chunkCodes(f.e.dicts.inputs[i])
+	v := &f.vecs[r]
+	v.raw, v.bits, v.valid = nil, nil, nil
+	f.gather(v, c, codes)
+	if c.Valid != nil {
+		v.valid = f.pool.bitmap()[:f.words()]
+		takeBits(v.valid, gpu.Words(c.Valid, c.Len), codes)
+	}
+}
+
+// gather takes the values at codes from a plain column.
+func (f *frame) gather(v *vec, c *gpu.Column, codes []int32) {
+	if c.Type.IsVar() {
+		v.str = f.pool.text()[:f.n]
+		if c.Len == 0 {
+			fill(v.str, "")
+			return
+		}
+		offsets, data := gpu.Values[int32](c.Offsets, c.Len+1), c.Data.Bytes()
+		for i, code := range codes {
+			v.str[i] = view(data, offsets[code], offsets[code+1])
+		}
+		return
+	}
+	if c.Type.Kind == gpu.Bool {
+		v.bits = f.pool.bitmap()[:f.words()]
+		if c.Len > 0 {
+			takeBits(v.bits, gpu.Words(c.Data, c.Len), codes)
+		}
+		return
+	}
+	v.raw = nil
+	if c.Len == 0 {
+		f.raw(v)
+		return
+	}
+	switch c.Type.Width() {
+	case 1:
+		takeValues(dst[uint8](f, v), gpu.Values[uint8](c.Data, c.Len), codes)
+	case 2:
+		takeValues(dst[uint16](f, v), gpu.Values[uint16](c.Data, c.Len), codes)
+	case 4:
+		takeValues(dst[uint32](f, v), gpu.Values[uint32](c.Data, c.Len), codes)
+	case 8:
+		takeValues(dst[uint64](f, v), gpu.Values[uint64](c.Data, c.Len), codes)
+	case 16:
+		takeValues(dst[gpu.Int128](f, v), gpu.Values[gpu.Int128](c.Data, c.Len), codes)
+	}
+}
+
+func takeValues[T any](out, values []T, codes []int32) {
+	for i, c := range codes {
+		out[i] = values[c]
+	}
+}
+
+func takeBits(out, bits []uint64, codes []int32) {
+	for w := range out {
+		var word uint64
+		for j, c := range codes[w*64 : min(w*64+64, len(codes))] {
+			word |= bits[c>>6] >> (c & 63) & 1 << (j & 63)
+		}
+		out[w] = word
+	}
+}
+
+// dictColumn is a string result that stays dictionary-coded: the input's codes
+// over new values.
+func (e *evaluation) dictColumn(r int) (gpu.Column, error) {
+	i := e.dicts.find(r)
+	in, values := e.in[e.dicts.inputs[i]], e.dicts.values[i]
+	dict := values.Retain()
+	dict.Valid.Release()
+	dict.Valid = nil
+	out := gpu.Column{Type: values.Type, Len: e.n, Dict: &gpu.Dictionary{Values: dict}}
+	null := in.Dict.Values.Len
+	words := gpu.Words(values.Valid, values.Len)
+	if in.Valid == nil && (words == nil || allSet(words, null)) {
+		out.Data = in.Data.Retain()
+		return out, nil
+	}
+	var err error
+	if out.Data, err = e.alloc(int64(e.n) * 4); err == nil {
+		out.Valid, err = e.alloc(gpu.BitmapBytes(e.n))
+	}
+	if err != nil {
+		out.Release()
+		return gpu.Column{}, err
+	}
+	codes := gpu.Values[int32](out.Data, e.n)
+	copy(codes, gpu.Values[int32](in.Data, e.n))
+	if in.Valid != nil {
+		withNullCode(codes, codes, gpu.Words(in.Valid, e.n), int32(null))
+	}
+	valid := gpu.Words(out.Valid, e.n)
+	if words == nil {
+		fill(valid, ^uint64(0))
+	} else {
+		takeBits(valid, words, codes)
+	}
+	if allSet(valid, e.n) {
+		out.Valid.Release()
+		out.Valid = nil
+	}
+	return out, nil
+}

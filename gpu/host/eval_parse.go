@@ -1,0 +1,343 @@
+package host
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// castFromString reads text as values of another type.
+func (f *frame) castFromString(s *step, v, a *vec) error {
+	bad := func(i int) error {
+		return f.fail(s, v, i, func() error {
+			return failed(s, "cannot read %.60q as %v%s", a.str[i], v.typ, formatOf(v.typ))
+		})
+	}
+	x := a.str[:f.n]
+	switch {
+	case v.typ.Kind == gpu.Binary:
+		v.str = f.pool.text()[:f.n]
+		for i, x := range x {
+			b, ok := x, true
+			if strings.IndexByte(x, '\\') >= 0 || !isASCII(x) {
+				from := len(f.pool.bytes)
+				f.pool.bytes, ok = appendBlob(f.pool.bytes, x)
+				b = f.text(from)
+			}
+			if v.str[i] = b; !ok {
+				if err := bad(i); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	case v.typ.Kind == gpu.Bool:
+		out := f.bitsOf(v)
+		clear(out)
+		for i, x := range x {
+			b, ok := parseBool(x)
+			if !ok {
+				if err := bad(i); err != nil {
+					return err
+				}
+			}
+			out[i>>6] |= b2u(b) << (i & 63)
+		}
+		return nil
+	case v.typ.IsFloat():
+		size := 8 * v.typ.Width()
+		for i, x := range x {
+			y, err := strconv.ParseFloat(strings.TrimSpace(x), size)
+			if err != nil && !math.IsInf(y, 0) || strings.ContainsAny(x, "xXpP_") {
+				if err := bad(i); err != nil {
+					return err
+				}
+			}
+			if size == 32 {
+				dst[float32](f, v)[i] = float32(y)
+			} else {
+				dst[float64](f, v)[i] = y
+			}
+		}
+		return nil
+	}
+	lo, hi := bounds(v.typ)
+	out := blockOf[gpu.Int128](f)
+	for i, x := range x {
+		y, ok := parseInteger(x, v.typ)
+		if !ok || y.Less(lo) || hi.Less(y) {
+			if err := bad(i); err != nil {
+				return err
+			}
+			y = gpu.Int128{}
+		}
+		out[i] = y
+	}
+	f.storeInts(v, out)
+	return nil
+}
+
+func formatOf(t gpu.Type) string {
+	switch t.Kind {
+	case gpu.Date:
+		return ", expected YYYY-MM-DD"
+	case gpu.Timestamp:
+		return ", expected YYYY-MM-DD HH:MM:SS"
+	case gpu.Time:
+		return ", expected HH:MM:SS"
+	}
+	return ""
+}
+
+// appendBlob reads text with \xHH escapes.
+func appendBlob(out []byte, s string) ([]byte, bool) {
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '\\' && i+3 < len(s) && s[i+1] == 'x':
+			b, err := strconv.ParseUint(s[i+2:i+4], 16, 8)
+			if err != nil {
+				return out, false
+			}
+			out = append(out, byte(b))
+			i += 3
+		case s[i] == '\\' || s[i] >= 0x80:
+			return out, false
+		default:
+			out = append(out, s[i])
+		}
+	}
+	return out, true
+}
+
+func parseBool(s string) (value, ok bool) {
+	s = strings.TrimSpace(s)
+	for _, word := range [...]string{"true", "t", "yes", "y", "1"} {
+		if strings.EqualFold(s, word) {
+			return true, true
+		}
+	}
+	for _, word := range [...]string{"false", "f", "no", "n", "0"} {
+		if strings.EqualFold(s, word) {
+			return false, true
+		}
+	}
+	return false, false
+}
+
+// parseInteger reads the integer behind a value of type t.
+func parseInteger(s string, t gpu.Type) (gpu.Int128, bool) {
+	s = strings.TrimSpace(s)
+	switch t.Kind {
+	case gpu.Date:
+		days, rest, ok := parseDate(s)
+		if ok && rest != "" {
+			// What follows must be a time of day; it is dropped.
+			_, ok = parseTimestamp(s, gpu.Second, false)
+		}
+		return gpu.Int128From(days), ok
+	case gpu.Timestamp:
+		return parseTimestamp(s, t.Unit, t.UTC)
+	case gpu.Time:
+		v, rest, ok := parseClock(s, t.Unit)
+		return gpu.Int128From(v), ok && rest == ""
+	}
+	return parseDecimal(s, int(t.Scale))
+}
+
+// parseDecimal reads digits[.digits][e±digits], scaled and rounded half away
+// from zero.
+func parseDecimal(s string, scale int) (gpu.Int128, bool) {
+	neg := false
+	if s != "" && (s[0] == '-' || s[0] == '+') {
+		neg, s = s[0] == '-', s[1:]
+	}
+	var v gpu.Int128
+	exponent, digits, point := 0, 0, false
+	round := byte('0')
+	ten := gpu.Int128From(10)
+	i := 0
+scan:
+	for ; i < len(s); i++ {
+		switch c := s[i]; {
+		case c >= '0' && c <= '9':
+			digits++
+			if exponent <= -scale-40 {
+				continue // far behind the last digit that counts
+			}
+			if !v.FitsPrecision(gpu.MaxPrecision - 1) {
+				// No room: only digits behind the point may be dropped.
+				if !point {
+					return v, false
+				}
+				if exponent+scale >= 0 && round == '0' {
+					return v, false
+				}
+				continue
+			}
+			v, _ = v.Mul(ten)
+			v, _ = v.Add(gpu.Int128From(int64(c - '0')))
+			if point {
+				exponent--
+			}
+		case c == '.' && !point:
+			point = true
+		case c == '_' && i > 0 && i+1 < len(s) && isDigit(s[i-1]) && isDigit(s[i+1]):
+		default:
+			break scan
+		}
+	}
+	if digits == 0 {
+		return v, false
+	}
+	if i < len(s) {
+		if s[i] != 'e' && s[i] != 'E' || i+1 == len(s) {
+			return v, false
+		}
+		e, err := strconv.ParseInt(s[i+1:], 10, 16)
+		if err != nil {
+			return v, false
+		}
+		exponent += int(e)
+	}
+	shift := exponent + scale
+	switch {
+	case v == gpu.Int128{} || shift == 0:
+	case shift > gpu.MaxPrecision:
+		return v, false
+	case shift > 0:
+		var over bool
+		if v, over = v.Mul(gpu.Pow10(shift)); over {
+			return v, false
+		}
+	case shift < -gpu.MaxPrecision:
+		v = gpu.Int128{}
+	default:
+		v = divideDecimal(gpu.OpRound, v, gpu.Pow10(-shift))
+	}
+	if neg {
+		v = v.Neg()
+	}
+	return v, true
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+// readDigits reads up to most digits.
+func readDigits(s string, most int) (v int64, rest string, n int) {
+	for n < len(s) && n < most && isDigit(s[n]) {
+		v = v*10 + int64(s[n]-'0')
+		n++
+	}
+	return v, s[n:], n
+}
+
+// parseDate reads [-]Y…-M-D[ (BC)] and returns what follows.
+func parseDate(s string) (days int64, rest string, ok bool) {
+	neg := strings.HasPrefix(s, "-")
+	if neg {
+		s = s[1:]
+	}
+	y, s, n := readDigits(s, 7)
+	if n == 0 || s == "" || s[0] != '-' && s[0] != '/' {
+		return 0, s, false
+	}
+	sep := s[0]
+	m, s, n := readDigits(s[1:], 2)
+	if n == 0 || s == "" || s[0] != sep || m < 1 || m > 12 {
+		return 0, s, false
+	}
+	d, s, n := readDigits(s[1:], 2)
+	if strings.HasPrefix(s, " (BC)") {
+		y, s = 1-y, s[5:]
+	}
+	if neg {
+		y = -y
+	}
+	if n == 0 || d < 1 || d > daysInMonth(y, m) {
+		return 0, s, false
+	}
+	days = daysOf(y, m, d)
+	return days, s, days >= math.MinInt32 && days <= math.MaxInt32
+}
+
+// parseClock reads H:M[:S[.fraction]]; digits beyond the unit are cut off.
+func parseClock(s string, u gpu.Unit) (v int64, rest string, ok bool) {
+	h, s, n := readDigits(s, 2)
+	if n == 0 || !strings.HasPrefix(s, ":") {
+		return 0, s, false
+	}
+	m, s, n := readDigits(s[1:], 2)
+	if n == 0 || m > 59 {
+		return 0, s, false
+	}
+	var sec, fraction int64
+	per := u.PerSecond()
+	if strings.HasPrefix(s, ":") {
+		if sec, s, n = readDigits(s[1:], 2); n == 0 || sec > 59 {
+			return 0, s, false
+		}
+		if strings.HasPrefix(s, ".") {
+			s = s[1:]
+			unit := per
+			for ; s != "" && isDigit(s[0]); s = s[1:] {
+				unit /= 10
+				fraction += int64(s[0]-'0') * unit
+			}
+		}
+	}
+	v = (h*3600+m*60+sec)*per + fraction
+	return v, s, v <= 86400*per
+}
+
+// parseTimestamp reads a date, and a time and a zone if they follow. The zone
+// counts for UTC timestamps only.
+func parseTimestamp(s string, u gpu.Unit, utc bool) (gpu.Int128, bool) {
+	days, s, ok := parseDate(s)
+	if !ok {
+		return gpu.Int128{}, false
+	}
+	per := u.PerSecond()
+	v := gpu.MulInt64(days, 86400*per)
+	s = strings.TrimSpace(strings.TrimPrefix(s, "T"))
+	if s == "" {
+		return v, true
+	}
+	clock, s, ok := parseClock(s, u)
+	if !ok || clock == 86400*per {
+		return v, false
+	}
+	offset, ok := parseZone(strings.TrimSpace(s))
+	if utc {
+		clock -= offset * per
+	}
+	v, _ = v.Add(gpu.Int128From(clock))
+	return v, ok
+}
+
+// parseZone reads nothing, Z, UTC, or ±H[H][:MM] and returns seconds east.
+func parseZone(s string) (int64, bool) {
+	if s == "" || s == "Z" || s == "UTC" {
+		return 0, true
+	}
+	sign := int64(1)
+	switch s[0] {
+	case '-':
+		sign = -1
+	case '+':
+	default:
+		return 0, false
+	}
+	h, s, n := readDigits(s[1:], 2)
+	if n == 0 || h > 15 {
+		return 0, false
+	}
+	var m int64
+	if s != "" {
+		if m, s, n = readDigits(strings.TrimPrefix(s, ":"), 2); n != 2 || m > 59 || s != "" {
+			return 0, false
+		}
+	}
+	return sign * (h*3600 + m*60), true
+}

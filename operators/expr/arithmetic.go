@@ -1,0 +1,201 @@
+package expr
+
+import (
+	"github.com/gstream/gstream/gpu"
+)
+
+// decimalDigits is the decimal type that holds every value of an integer type.
+func decimalDigits(t gpu.Type) gpu.Type {
+	switch t.Kind {
+	case gpu.Int8, gpu.Uint8:
+		return gpu.DecimalOf(3, 0)
+	case gpu.Int16, gpu.Uint16:
+		return gpu.DecimalOf(5, 0)
+	case gpu.Int32, gpu.Uint32:
+		return gpu.DecimalOf(10, 0)
+	case gpu.Int64:
+		return gpu.DecimalOf(19, 0)
+	case gpu.Uint64:
+		return gpu.DecimalOf(20, 0)
+	}
+	return t
+}
+
+// commonInteger is the smallest integer type that holds the values of both, and
+// HUGEINT where none does.
+func commonInteger(s, t gpu.Type) gpu.Type {
+	if s.IsSigned() == t.IsSigned() {
+		if s.Width() >= t.Width() {
+			return s
+		}
+		return t
+	}
+	if s.IsUnsigned() {
+		s, t = t, s
+	}
+	switch w := max(s.Width(), 2*t.Width()); w {
+	case 2:
+		return gpu.Of(gpu.Int16)
+	case 4:
+		return gpu.Of(gpu.Int32)
+	case 8:
+		return gpu.Of(gpu.Int64)
+	}
+	return hugeint
+}
+
+// commonFloat is the result type of arithmetic with a float: FLOAT unless there
+// is a DOUBLE.
+func commonFloat(s, t gpu.Type) gpu.Type {
+	if s.Kind == gpu.Float64 || t.Kind == gpu.Float64 {
+		return gpu.Of(gpu.Float64)
+	}
+	return gpu.Of(gpu.Float32)
+}
+
+// literalAs gives an integer literal the other operand's type when it fits, as
+// DuckDB does: TINYINT + 1 is a TINYINT.
+func literalAs(x, other *Expr) (*Expr, error) {
+	if x.literal == integerLiteral && other.literal != integerLiteral && other.typ.IsInteger() && typeRange(other.typ).contains(x.rng) {
+		return newCast(x, other.typ, false)
+	}
+	return x, nil
+}
+
+// arithmetic binds + - * / // % on numbers.
+func (b *binder) arithmetic(n Node, op string, x, y *Expr) (*Expr, error) {
+	if x.literal == nullLiteral {
+		x, y = y, x
+	}
+	if x.literal == nullLiteral {
+		x = newConstant(gpu.Null(gpu.Of(gpu.Int32)))
+	}
+	if y.literal == nullLiteral {
+		y = newConstant(gpu.Null(x.typ))
+	}
+	if !x.typ.IsNumeric() || !y.typ.IsNumeric() {
+		return nil, b.errorf(n, "no operator %s for %v and %v%s", op, x.typ, y.typ, castHint(x, y))
+	}
+	var err error
+	if x, err = literalAs(x, y); err != nil {
+		return nil, b.errorf(n, "%v", err)
+	}
+	if y, err = literalAs(y, x); err != nil {
+		return nil, b.errorf(n, "%v", err)
+	}
+	decimal := x.typ.Kind == gpu.Decimal || y.typ.Kind == gpu.Decimal
+	floats := x.typ.IsFloat() || y.typ.IsFloat()
+	switch {
+	case floats && op != "/" && op != "//", op == "/", op == "//" && (decimal || floats):
+		return b.floatArithmetic(n, op, x, y)
+	case decimal:
+		return b.decimalArithmetic(n, op, x, y)
+	}
+	return b.integerArithmetic(n, op, x, y)
+}
+
+func castHint(x, y *Expr) string {
+	for _, e := range []*Expr{x, y} {
+		if e.typ.Kind == gpu.String {
+			return "; cast the text, as in x::DOUBLE"
+		}
+	}
+	return ""
+}
+
+var arithmeticOps = map[string]gpu.Op{"+": gpu.OpAdd, "-": gpu.OpSub, "*": gpu.OpMul, "/": gpu.OpDiv, "//": gpu.OpQuo, "%": gpu.OpMod}
+
+func (b *binder) floatArithmetic(n Node, op string, x, y *Expr) (*Expr, error) {
+	t := gpu.Of(gpu.Float64)
+	if x.typ.IsFloat() || y.typ.IsFloat() {
+		t = commonFloat(x.typ, y.typ)
+	}
+	x, err := b.convert(n, x, t, false)
+	if err != nil {
+		return nil, err
+	}
+	if y, err = b.convert(n, y, t, false); err != nil {
+		return nil, err
+	}
+	code := arithmeticOps[op]
+	if op == "//" {
+		code = gpu.OpDiv
+	}
+	return b.op(n, Expr{op: code, typ: t, nullable: x.nullable || y.nullable}, x, y)
+}
+
+func (b *binder) integerArithmetic(n Node, op string, x, y *Expr) (*Expr, error) {
+	t := commonInteger(x.typ, y.typ)
+	if t == hugeint {
+		return b.decimalArithmetic(n, op, x, y)
+	}
+	if t.Kind != x.typ.Kind && t.Kind != y.typ.Kind {
+		// Neither type holds the other's values: DuckDB computes in BIGINT.
+		t = gpu.Of(gpu.Int64)
+	}
+	x, err := b.convert(n, x, t, false)
+	if err != nil {
+		return nil, err
+	}
+	if y, err = b.convert(n, y, t, false); err != nil {
+		return nil, err
+	}
+	code := arithmeticOps[op]
+	r := arithmeticRange(code, x.rng, y.rng)
+	e := Expr{op: code, typ: t, nullable: x.nullable || y.nullable, rng: r.within(t)}
+	switch code {
+	case gpu.OpQuo:
+		e.rng = typeRange(t)
+		e.nullable = true
+		e.fails = t.IsSigned() // the most negative value by -1
+	case gpu.OpMod:
+		e.nullable = true
+	default:
+		e.fails = !typeRange(t).contains(r)
+	}
+	return b.op(n, e, x, y)
+}
+
+// decimalArithmetic follows DuckDB's result types. A result is stored in 8 bytes
+// when the operands are and the ranges prove that it fits.
+func (b *binder) decimalArithmetic(n Node, op string, x, y *Expr) (*Expr, error) {
+	dx, dy := decimalDigits(x.typ), decimalDigits(y.typ)
+	p1, s1, p2, s2 := int(dx.Precision), int(dx.Scale), int(dy.Precision), int(dy.Scale)
+	code := arithmeticOps[op]
+	var p, s int
+	switch code {
+	case gpu.OpMul:
+		p, s = p1+p2, s1+s2
+		if s > gpu.MaxPrecision {
+			return nil, b.errorf(n, "the product of %v and %v needs %d digits after the point, more than the %d of a decimal; cast an operand to fewer, or to DOUBLE", dx, dy, s, gpu.MaxPrecision)
+		}
+		if p > gpu.MaxNarrowPrecision && max(p1, p2) <= gpu.MaxNarrowPrecision && s < gpu.MaxNarrowPrecision {
+			p = gpu.MaxNarrowPrecision
+		}
+	case gpu.OpMod:
+		s = max(s1, s2)
+		p = max(p1-s1, p2-s2) + s
+	default:
+		s = max(s1, s2)
+		p = max(p1-s1, p2-s2) + s + 1
+	}
+	p = min(p, gpu.MaxPrecision)
+	if code != gpu.OpMul {
+		// Both operands get the result's scale.
+		dx, dy = gpu.DecimalOf(min(p1-s1+s, gpu.MaxPrecision), s), gpu.DecimalOf(min(p2-s2+s, gpu.MaxPrecision), s)
+	}
+	x, err := b.convert(n, x, dx, false)
+	if err != nil {
+		return nil, err
+	}
+	if y, err = b.convert(n, y, dy, false); err != nil {
+		return nil, err
+	}
+	t := gpu.DecimalOf(p, s)
+	r := arithmeticRange(code, x.rng, y.rng)
+	if t.Wide && r.fitsInt64() && !x.typ.Wide && !y.typ.Wide {
+		t.Wide = false
+	}
+	e := Expr{op: code, typ: t, nullable: x.nullable || y.nullable || code == gpu.OpMod, rng: r.within(t), fails: !typeRange(t).contains(r)}
+	return b.op(n, e, x, y)
+}

@@ -1,0 +1,421 @@
+package expr
+
+import (
+	"fmt"
+	"math/big"
+	"strconv"
+	"strings"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// Scope is what names mean to Bind.
+type Scope struct {
+	Schema *gpu.Schema
+	// Ranges bound the columns, from statistics; a nil entry, or a nil list, is
+	// unknown. They decide how decimals are stored and may be wrong.
+	Ranges []*Range
+	// Qualifiers are the table aliases of the columns, so that a.b resolves; nil
+	// when there are none.
+	Qualifiers []string
+}
+
+func (s *Scope) rangeOf(i int) *Range {
+	if i < len(s.Ranges) {
+		return s.Ranges[i]
+	}
+	return nil
+}
+
+// Bind resolves the names of a tree and checks its types. Constant parts are
+// evaluated. The error is an *Error.
+func Bind(n Node, s *Scope) (*Expr, error) {
+	b := &binder{scope: s, src: n.source()}
+	e, err := b.bind(n)
+	if err != nil {
+		return nil, err
+	}
+	if e.literal == nullLiteral {
+		// NULL by itself is an INTEGER, as in DuckDB.
+		return newConstant(gpu.Null(gpu.Of(gpu.Int32))), nil
+	}
+	return e, nil
+}
+
+type binder struct {
+	scope *Scope
+	src   string
+	// lazy counts the enclosing branches that may never be evaluated: constants
+	// that fail there are left to run time.
+	lazy int
+}
+
+func (b *binder) errorf(n Node, format string, args ...any) error {
+	return newError(b.src, n.Pos(), format, args...)
+}
+
+// op makes an operation; what fails while it is folded is an error at n.
+func (b *binder) op(n Node, e Expr, args ...*Expr) (*Expr, error) {
+	r, err := newOp(e, args...)
+	if err == nil {
+		return r, nil
+	}
+	if b.lazy > 0 {
+		e.args, e.column, e.fails = args, -1, true
+		return &e, nil
+	}
+	return nil, b.errorf(n, "%v", err)
+}
+
+// bind returns the typed form of n. Literals keep their literal mark; a bare
+// NULL has no type yet.
+func (b *binder) bind(n Node) (*Expr, error) {
+	switch n := n.(type) {
+	case *nameNode:
+		return b.name(n)
+	case *numberNode:
+		return b.number(n)
+	case *stringNode:
+		v := gpu.StringScalar(n.text)
+		if n.blob {
+			v.Type = gpu.Of(gpu.Binary)
+			return newConstant(v), nil
+		}
+		e := newConstant(v)
+		e.literal = stringLiteral
+		return e, nil
+	case *wordNode:
+		if n.word == "NULL" {
+			e := newConstant(gpu.Null(gpu.Type{}))
+			e.literal = nullLiteral
+			return e, nil
+		}
+		return newConstant(gpu.BoolScalar(n.word == "TRUE")), nil
+	case *intervalNode:
+		return nil, b.errorf(n, "found an INTERVAL by itself, expected it to be added to or subtracted from a date or timestamp")
+	case *unaryNode:
+		return b.unary(n)
+	case *binaryNode:
+		return b.binary(n)
+	case *logicNode:
+		return b.logic(n)
+	case *betweenNode:
+		return b.between(n)
+	case *inNode:
+		return b.in(n)
+	case *likeNode:
+		return b.like(n)
+	case *isNode:
+		return b.is(n)
+	case *caseNode:
+		return b.caseWhen(n)
+	case *castNode:
+		return b.cast(n)
+	case *callNode:
+		return b.call(n)
+	}
+	return nil, b.errorf(n, "unsupported expression")
+}
+
+// name resolves a column.
+func (b *binder) name(n *nameNode) (*Expr, error) {
+	s := b.scope
+	name := n.parts[len(n.parts)-1]
+	if len(n.parts) == 1 {
+		if i := s.Schema.Index(name); i >= 0 {
+			return Column(s, i), nil
+		}
+		return nil, b.errorf(n, "there is no column %q%s", cutRight(name, 100), b.suggestColumn(name))
+	}
+	qualifier := strings.Join(n.parts[:len(n.parts)-1], ".")
+	known := false
+	for pass := 0; pass < 2; pass++ {
+		for i, q := range s.Qualifiers {
+			if !strings.EqualFold(q, qualifier) {
+				continue
+			}
+			known = true
+			if f := s.Schema.Fields[i].Name; f == name || pass == 1 && strings.EqualFold(f, name) {
+				return Column(s, i), nil
+			}
+		}
+	}
+	if !known {
+		return nil, b.errorf(n, "there is no table %q%s", cutRight(qualifier, 100), suggest(qualifier, s.Qualifiers))
+	}
+	var names []string
+	for i, q := range s.Qualifiers {
+		if strings.EqualFold(q, qualifier) {
+			names = append(names, s.Schema.Fields[i].Name)
+		}
+	}
+	return nil, b.errorf(n, "table %q has no column %q%s", cutRight(qualifier, 100), cutRight(name, 100), suggest(name, names))
+}
+
+func (b *binder) suggestColumn(name string) string {
+	names := b.scope.Schema.Names()
+	if s := suggest(name, names); s != "" {
+		return s
+	}
+	if len(names) == 0 {
+		return ": no columns can be used here"
+	}
+	const show = 20
+	list := strings.Join(names[:min(show, len(names))], ", ")
+	if len(names) > show {
+		list += fmt.Sprintf(" and %d more", len(names)-show)
+	}
+	return "; the columns are " + cutRight(list, 1000)
+}
+
+// number types a literal as DuckDB does: INTEGER, BIGINT or HUGEINT by size,
+// DECIMAL with a point, DOUBLE with an exponent or with too many digits.
+func (b *binder) number(n *numberNode) (*Expr, error) {
+	if !strings.ContainsAny(n.text, ".eE") && len(n.text) <= 60 {
+		v, _ := new(big.Int).SetString(n.text, 10)
+		i, ok := gpu.Int128FromBig(v)
+		if ok && i.FitsPrecision(gpu.MaxPrecision) {
+			t := hugeint
+			switch {
+			case i.IsInt64() && int64(int32(i.Int64())) == i.Int64():
+				t = gpu.Of(gpu.Int32)
+			case i.IsInt64():
+				t = gpu.Of(gpu.Int64)
+			}
+			e := newConstant(gpu.Scalar{Type: t, Valid: true, Int: i})
+			if t.IsInteger() {
+				e.literal = integerLiteral
+			}
+			return e, nil
+		}
+	}
+	if whole, fraction, ok := strings.Cut(n.text, "."); ok && !strings.ContainsAny(n.text, "eE") && len(whole)+len(fraction) <= gpu.MaxPrecision {
+		v, _ := new(big.Int).SetString("0"+whole+fraction, 10)
+		i, _ := gpu.Int128FromBig(v)
+		t := gpu.DecimalOf(max(len(whole)+len(fraction), 1), len(fraction))
+		return newConstant(gpu.Scalar{Type: t, Valid: true, Int: i}), nil
+	}
+	f, err := strconv.ParseFloat(n.text, 64)
+	if err != nil {
+		return nil, b.errorf(n, "the number %s is outside the range of DOUBLE", cutRight(n.text, 40))
+	}
+	return newConstant(gpu.FloatScalar(gpu.Of(gpu.Float64), f)), nil
+}
+
+func (b *binder) unary(n *unaryNode) (*Expr, error) {
+	x, err := b.bind(n.x)
+	if err != nil {
+		return nil, err
+	}
+	if n.op == "NOT" {
+		if x, err = b.boolean(n.x, x, "NOT"); err != nil {
+			return nil, err
+		}
+		return b.not(n, x)
+	}
+	if x.literal == nullLiteral {
+		x = newConstant(gpu.Null(gpu.Of(gpu.Int32)))
+	}
+	if !x.typ.IsNumeric() {
+		return nil, b.errorf(n, "%s needs a number, found %v", n.op, x.typ)
+	}
+	if n.op == "+" {
+		return x, nil
+	}
+	r := arithmeticRange(gpu.OpNeg, x.rng, nil)
+	return b.op(n, Expr{op: gpu.OpNeg, typ: x.typ, nullable: x.nullable, rng: r.within(x.typ),
+		fails: !x.typ.IsFloat() && !typeRange(x.typ).contains(r)}, x)
+}
+
+// boolean makes sure that an operand is a condition.
+func (b *binder) boolean(n Node, e *Expr, where string) (*Expr, error) {
+	if e.literal == nullLiteral {
+		return newConstant(gpu.Null(gpu.Of(gpu.Bool))), nil
+	}
+	if e.typ.Kind != gpu.Bool {
+		return nil, b.errorf(n, "%s needs a condition (BOOLEAN), found %v", where, e.typ)
+	}
+	return e, nil
+}
+
+// opposites pairs every comparison with its negation.
+var opposites = map[gpu.Op]gpu.Op{
+	gpu.OpEq: gpu.OpNe, gpu.OpNe: gpu.OpEq, gpu.OpLt: gpu.OpGe, gpu.OpGe: gpu.OpLt, gpu.OpGt: gpu.OpLe, gpu.OpLe: gpu.OpGt,
+	gpu.OpDistinct: gpu.OpNotDistinct, gpu.OpNotDistinct: gpu.OpDistinct, gpu.OpIsNull: gpu.OpIsNotNull, gpu.OpIsNotNull: gpu.OpIsNull,
+}
+
+func (b *binder) not(n Node, x *Expr) (*Expr, error) {
+	if op, ok := opposites[x.op]; ok {
+		e := *x
+		e.op = op
+		return &e, nil
+	}
+	if x.op == gpu.OpNot {
+		return x.args[0], nil
+	}
+	return b.op(n, Expr{op: gpu.OpNot, typ: gpu.Of(gpu.Bool), nullable: x.nullable}, x)
+}
+
+func (b *binder) logic(n *logicNode) (*Expr, error) {
+	op := gpu.OpAnd
+	if n.op == "OR" {
+		op = gpu.OpOr
+	}
+	var args []*Expr
+	for i, a := range n.args {
+		if i == 1 {
+			b.lazy++
+			defer func() { b.lazy-- }()
+		}
+		x, err := b.bind(a)
+		if err != nil {
+			return nil, err
+		}
+		if x, err = b.boolean(a, x, n.op); err != nil {
+			return nil, err
+		}
+		if x.op == op {
+			args = append(args, x.args...)
+		} else {
+			args = append(args, x)
+		}
+	}
+	e := newLogic(op, args)
+	if len(e.args) == 0 || e.op != op {
+		return e, nil
+	}
+	return b.op(n, *e, e.args...)
+}
+
+func (b *binder) is(n *isNode) (*Expr, error) {
+	x, err := b.bind(n.x)
+	if err != nil {
+		return nil, err
+	}
+	var y *Expr
+	switch n.what {
+	case "NULL", "UNKNOWN":
+		if n.what == "UNKNOWN" {
+			if x, err = b.boolean(n.x, x, "IS UNKNOWN"); err != nil {
+				return nil, err
+			}
+		}
+		return b.isNull(n, x, n.not)
+	case "TRUE", "FALSE":
+		if x, err = b.boolean(n.x, x, "IS "+n.what); err != nil {
+			return nil, err
+		}
+		y = newConstant(gpu.BoolScalar(n.what == "TRUE"))
+	default:
+		if y, err = b.bind(n.y); err != nil {
+			return nil, err
+		}
+	}
+	op := gpu.OpDistinct
+	if n.not != (n.what != "DISTINCT") {
+		op = gpu.OpNotDistinct
+	}
+	// IS TRUE is IS NOT DISTINCT FROM TRUE; IS NOT DISTINCT FROM is its own.
+	return b.compare(n, op, n.x, x, n.y, y)
+}
+
+// isNull is x IS [NOT] NULL.
+func (b *binder) isNull(n Node, x *Expr, not bool) (*Expr, error) {
+	op := gpu.OpIsNull
+	if not {
+		op = gpu.OpIsNotNull
+	}
+	if x.literal == nullLiteral {
+		return newConstant(gpu.BoolScalar(!not)), nil
+	}
+	if !x.nullable && !x.fails {
+		return newConstant(gpu.BoolScalar(not)), nil
+	}
+	return b.op(n, Expr{op: op, typ: gpu.Of(gpu.Bool)}, x)
+}
+
+func (b *binder) caseWhen(n *caseNode) (*Expr, error) {
+	var operand *Expr
+	var err error
+	if n.operand != nil {
+		if operand, err = b.bind(n.operand); err != nil {
+			return nil, err
+		}
+	}
+	conds := make([]*Expr, len(n.whens))
+	values := make([]*Expr, len(n.whens)+1)
+	nodes := make([]Node, len(values))
+	b.lazy++
+	defer func() { b.lazy-- }()
+	for i, w := range n.whens {
+		c, err := b.bind(w[0])
+		if err != nil {
+			return nil, err
+		}
+		if operand != nil {
+			c, err = b.compare(w[0], gpu.OpEq, n.operand, operand, w[0], c)
+		} else {
+			c, err = b.boolean(w[0], c, "WHEN")
+		}
+		if err != nil {
+			return nil, err
+		}
+		conds[i], nodes[i] = c, w[1]
+		if values[i], err = b.bind(w[1]); err != nil {
+			return nil, err
+		}
+	}
+	values[len(n.whens)], nodes[len(n.whens)] = newConstant(gpu.Null(gpu.Type{})), n
+	values[len(n.whens)].literal = nullLiteral
+	if n.otherwise != nil {
+		nodes[len(n.whens)] = n.otherwise
+		if values[len(n.whens)], err = b.bind(n.otherwise); err != nil {
+			return nil, err
+		}
+	}
+	if err := b.unify(nodes, values, "the branches of CASE"); err != nil {
+		return nil, err
+	}
+	e := values[len(n.whens)]
+	for i := len(n.whens) - 1; i >= 0; i-- {
+		if e, err = b.choose(n, conds[i], values[i], e); err != nil {
+			return nil, err
+		}
+	}
+	return e, nil
+}
+
+// choose is CASE WHEN cond THEN x ELSE y END over operands of one type.
+func (b *binder) choose(n Node, cond, x, y *Expr) (*Expr, error) {
+	if c, ok := cond.Constant(); ok {
+		if c.Valid && c.Int.Lo != 0 {
+			return x, nil
+		}
+		return y, nil
+	}
+	x, y, err := sameStorage(x, y)
+	if err != nil {
+		return nil, b.errorf(n, "%v", err)
+	}
+	return b.op(n, Expr{op: gpu.OpSelect, typ: x.typ, nullable: x.nullable || y.nullable, rng: x.rng.union(y.rng)}, cond, x, y)
+}
+
+func (b *binder) cast(n *castNode) (*Expr, error) {
+	x, err := b.bind(n.x)
+	if err != nil {
+		return nil, err
+	}
+	return b.convert(n, x, n.typ, n.try)
+}
+
+// convert casts x to t, choosing the storage of a decimal by its range.
+func (b *binder) convert(n Node, x *Expr, t gpu.Type, try bool) (*Expr, error) {
+	e, err := newCast(x, stored(t, x), try)
+	switch {
+	case err == nil:
+		return e, nil
+	case b.lazy > 0 && castable(x.typ, t):
+		return lazyCast(x, stored(t, x)), nil
+	}
+	return nil, b.errorf(n, "%v", err)
+}

@@ -1,0 +1,126 @@
+package expr
+
+import (
+	"fmt"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// Cast converts an expression to exactly type t, storage included; an expression
+// of that type is returned as it is.
+func Cast(e *Expr, t gpu.Type) (*Expr, error) { return newCast(e, t, false) }
+
+// stored is type t in the storage that the values of x need when they are cast:
+// a decimal of more than 18 digits is narrow when their range allows it.
+func stored(t gpu.Type, x *Expr) gpu.Type {
+	if t.Kind != gpu.Decimal {
+		return t
+	}
+	t.Wide = t.Precision > gpu.MaxNarrowPrecision
+	narrowSource := x.typ.IsInteger() && x.typ.Kind != gpu.Uint64 || x.typ.Kind == gpu.Decimal && !x.typ.Wide
+	if t.Wide && narrowSource && castRange(x, t).fitsInt64() {
+		t.Wide = false
+	}
+	return t
+}
+
+// castRange is the range of x's values as values of t, before any check.
+func castRange(x *Expr, t gpu.Type) *Range {
+	scale := func(t gpu.Type) (int, bool) {
+		return int(t.Scale), t.IsInteger() || t.Kind == gpu.Decimal
+	}
+	from, ok1 := scale(x.typ)
+	to, ok2 := scale(t)
+	switch {
+	case ok1 && ok2:
+		return x.rng.rescaled(from, to)
+	case x.typ.Kind == gpu.Date && t.Kind == gpu.Timestamp && x.rng != nil:
+		perDay := gpu.Int128From(86400 * t.Unit.PerSecond())
+		return combine(x.rng, &Range{perDay, perDay}, gpu.Int128.Mul)
+	}
+	return nil
+}
+
+func newCast(x *Expr, t gpu.Type, try bool) (*Expr, error) {
+	if x.literal == nullLiteral {
+		return newConstant(gpu.Null(t)), nil
+	}
+	if x.typ == t {
+		if x.literal != notLiteral {
+			typed := *x
+			typed.literal = notLiteral
+			return &typed, nil
+		}
+		return x, nil
+	}
+	if !castable(x.typ, t) {
+		return nil, fmt.Errorf("cannot cast %v to %v", x.typ, t)
+	}
+	e := Expr{op: gpu.OpCast, typ: t, nullable: x.nullable, rng: castRange(x, t)}
+	e.fails = castFails(x, t)
+	if try && e.fails {
+		e.n, e.fails, e.nullable = 1, false, true
+	}
+	e.rng = e.rng.within(t)
+	return newOp(e, x)
+}
+
+func lazyCast(x *Expr, t gpu.Type) *Expr {
+	return &Expr{op: gpu.OpCast, typ: t, nullable: x.nullable, rng: typeRange(t), fails: true, args: []*Expr{x}, column: -1}
+}
+
+// castable says whether there is a cast from one type to another at all.
+func castable(from, to gpu.Type) bool {
+	basic := func(t gpu.Type) bool { return t.IsNumeric() || t.Kind == gpu.Bool }
+	switch {
+	case from.SameSQL(to), from.Kind == gpu.String, to.Kind == gpu.String:
+		return true
+	case basic(from) && basic(to):
+		return true
+	case from.Kind == gpu.Date:
+		return to.Kind == gpu.Timestamp
+	case from.Kind == gpu.Timestamp:
+		return to.Kind == gpu.Date || to.Kind == gpu.Timestamp || to.Kind == gpu.Time
+	case from.Kind == gpu.Time:
+		return to.Kind == gpu.Time
+	}
+	return false
+}
+
+// castFails says whether some value of x cannot be cast to t.
+func castFails(x *Expr, t gpu.Type) bool {
+	from := x.typ
+	switch {
+	case t.Kind == gpu.String:
+		return from.Kind == gpu.Binary
+	case t.Kind == gpu.Bool, t.IsFloat(), t.Kind == gpu.Binary:
+		return from.Kind == gpu.String
+	case from.Kind == gpu.Bool:
+		return t.Kind == gpu.Decimal && t.Precision == t.Scale
+	case t.IsInteger(), t.Kind == gpu.Decimal:
+		r := castRange(x, t)
+		fits := typeRange(t).contains(r)
+		if t.Kind == gpu.Decimal && !t.Wide {
+			fits = fits && r.fitsInt64()
+		}
+		return !fits
+	case from.Kind == gpu.Timestamp && t.Kind == gpu.Date, t.Kind == gpu.Time && from.Kind != gpu.String:
+		return false
+	case from.Kind == gpu.Date:
+		return !typeRange(t).contains(castRange(x, t))
+	}
+	return true
+}
+
+// sameStorage widens the narrower of two decimals of one SQL type.
+func sameStorage(x, y *Expr) (*Expr, *Expr, error) {
+	var err error
+	switch {
+	case x.typ == y.typ:
+	case x.typ.Wide:
+		y, err = newCast(y, x.typ, false)
+	default:
+		x, err = newCast(x, y.typ, false)
+	}
+	return x, y, err
+}

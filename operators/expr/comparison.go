@@ -1,0 +1,406 @@
+package expr
+
+import (
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// common finds the type in which two operands are compared or become branches
+// of one value.
+func common(x, y *Expr) (gpu.Type, bool) {
+	s, t := x.typ, y.typ
+	switch {
+	case x.literal == nullLiteral:
+		return t, true
+	case y.literal == nullLiteral, s == t:
+		return s, true
+	case x.literal == stringLiteral:
+		return t, true
+	case y.literal == stringLiteral:
+		return s, true
+	case s.Kind == gpu.Bool && t.IsInteger():
+		return t, true
+	case t.Kind == gpu.Bool && s.IsInteger():
+		return s, true
+	case s.IsNumeric() && t.IsNumeric():
+		return commonNumber(s, t), true
+	case s.Kind == gpu.Time && t.Kind == gpu.Time:
+		s.Unit = max(s.Unit, t.Unit)
+		return s, true
+	case s.Kind == gpu.Date && t.Kind == gpu.Timestamp:
+		if t.Unit < gpu.Microsecond {
+			t.Unit = gpu.Microsecond
+		}
+		return t, true
+	case s.Kind == gpu.Timestamp && t.Kind == gpu.Date:
+		return common(y, x)
+	case s.Kind == gpu.Timestamp && t.Kind == gpu.Timestamp:
+		s.Unit = max(s.Unit, t.Unit)
+		s.UTC = s.UTC || t.UTC
+		return s, true
+	}
+	return gpu.Type{}, false
+}
+
+func commonNumber(s, t gpu.Type) gpu.Type {
+	switch {
+	case s.IsFloat() || t.IsFloat():
+		return commonFloat(s, t)
+	case s.Kind == gpu.Decimal || t.Kind == gpu.Decimal:
+		return commonDecimal(decimalDigits(s), decimalDigits(t))
+	}
+	return commonInteger(s, t)
+}
+
+func commonDecimal(s, t gpu.Type) gpu.Type {
+	scale := max(s.Scale, t.Scale)
+	whole := max(s.Precision-s.Scale, t.Precision-t.Scale)
+	return gpu.DecimalOf(min(int(whole)+int(scale), gpu.MaxPrecision), int(scale))
+}
+
+// unify casts values, in place, to one type in one storage.
+func (b *binder) unify(nodes []Node, values []*Expr, what string) error {
+	for i := range values {
+		for j := range values {
+			if i == j {
+				continue
+			}
+			var err error
+			if values[i], err = literalAs(values[i], values[j]); err != nil {
+				return b.errorf(nodes[i], "%v", err)
+			}
+		}
+	}
+	all := *values[0]
+	for i, v := range values[1:] {
+		t, ok := common(&all, v)
+		if !ok {
+			return b.errorf(nodes[i+1], "%s must have one type: found %v after %v", what, v.typ, all.typ)
+		}
+		all.typ = t
+		if v.literal != nullLiteral && (all.literal == nullLiteral || v.literal == notLiteral) {
+			all.literal = v.literal
+		}
+	}
+	if all.typ.Kind == gpu.Invalid {
+		all.typ = gpu.Of(gpu.Int32)
+	}
+	t := all.typ
+	for i, v := range values {
+		var err error
+		if values[i], err = b.convert(nodes[i], v, all.typ, false); err != nil {
+			return err
+		}
+		t.Wide = t.Wide && all.typ.Wide || values[i].typ.Wide
+	}
+	return nil
+}
+
+var comparisonOps = map[string]gpu.Op{"=": gpu.OpEq, "<>": gpu.OpNe, "<": gpu.OpLt, "<=": gpu.OpLe, ">": gpu.OpGt, ">=": gpu.OpGe}
+
+// mirrored is the comparison with its operands exchanged.
+var mirrored = map[gpu.Op]gpu.Op{
+	gpu.OpEq: gpu.OpEq, gpu.OpNe: gpu.OpNe, gpu.OpLt: gpu.OpGt, gpu.OpGt: gpu.OpLt, gpu.OpLe: gpu.OpGe, gpu.OpGe: gpu.OpLe,
+	gpu.OpDistinct: gpu.OpDistinct, gpu.OpNotDistinct: gpu.OpNotDistinct,
+}
+
+// compare binds a comparison of x and y, whose nodes are nx and ny. A constant
+// stands on the right in the result.
+func (b *binder) compare(n Node, op gpu.Op, nx Node, x *Expr, ny Node, y *Expr) (*Expr, error) {
+	var err error
+	if x, err = literalAs(x, y); err != nil {
+		return nil, b.errorf(n, "%v", err)
+	}
+	if y, err = literalAs(y, x); err != nil {
+		return nil, b.errorf(n, "%v", err)
+	}
+	t, ok := common(x, y)
+	if !ok {
+		return nil, b.errorf(n, "cannot compare %v with %v; cast one of them", x.typ, y.typ)
+	}
+	if t.Kind == gpu.Invalid {
+		t = gpu.Of(gpu.Int32)
+	}
+	if x, err = b.convert(nx, x, t, false); err != nil {
+		return nil, err
+	}
+	if y, err = b.convert(ny, y, t, false); err != nil {
+		return nil, err
+	}
+	if _, constant := x.Constant(); constant {
+		x, y, op = y, x, mirrored[op]
+	}
+	e := Expr{op: op, typ: gpu.Of(gpu.Bool), nullable: x.nullable || y.nullable}
+	if op == gpu.OpDistinct || op == gpu.OpNotDistinct {
+		e.nullable = false
+		return b.op(n, e, x, y)
+	}
+	e.op, x, y = uncast(op, x, y)
+	return b.op(n, e, x, y)
+}
+
+// uncast compares in the type of the operand instead of casting every row:
+// CAST(x AS wider) op constant becomes x op constant, where the cast keeps the
+// order and every value. For b < 1.5 that is b <= 1.
+func uncast(op gpu.Op, x, y *Expr) (gpu.Op, *Expr, *Expr) {
+	c, ok := y.Constant()
+	if !ok || !c.Valid || x.op != gpu.OpCast || x.n != 0 || x.fails || !exactCast(x.args[0].typ, x.typ) {
+		return op, x, y
+	}
+	t := x.args[0].typ
+	below, exact := floorTo(c, t)
+	r := typeRange(t)
+	if !r.contains(&Range{below, below}) {
+		return op, x, y
+	}
+	if !exact {
+		switch op {
+		case gpu.OpLt, gpu.OpLe:
+			op = gpu.OpLe
+		case gpu.OpGt, gpu.OpGe:
+			op = gpu.OpGt
+		default:
+			return op, x, y
+		}
+	}
+	return op, x.args[0], newConstant(gpu.Scalar{Type: t, Valid: true, Int: below})
+}
+
+// exactCast says whether a cast keeps every value and their order, between
+// types with integers behind them.
+func exactCast(from, to gpu.Type) bool {
+	number := func(t gpu.Type) bool { return t.IsInteger() || t.Kind == gpu.Decimal }
+	switch {
+	case number(from) && number(to):
+		return from.Scale <= to.Scale
+	case from.Kind == gpu.Date && to.Kind == gpu.Timestamp:
+		return true
+	case from.Kind == to.Kind && (from.Kind == gpu.Timestamp || from.Kind == gpu.Time):
+		return from.Unit <= to.Unit
+	}
+	return false
+}
+
+// floorTo is the greatest value of the coarser type t that is at most c, and
+// whether it equals c.
+func floorTo(c gpu.Scalar, t gpu.Type) (gpu.Int128, bool) {
+	per := gpu.Int128From(1)
+	switch {
+	case t.Kind == gpu.Date:
+		per = gpu.Int128From(86400 * c.Type.Unit.PerSecond())
+	case t.Kind == gpu.Timestamp || t.Kind == gpu.Time:
+		per = gpu.Int128From(c.Type.Unit.PerSecond() / t.Unit.PerSecond())
+	case c.Type.Scale > t.Scale:
+		per = gpu.Pow10(int(c.Type.Scale - t.Scale))
+	}
+	q, r := c.Int.QuoRem(per)
+	if r.Sign() < 0 {
+		q, _ = q.Sub(gpu.Int128From(1))
+	}
+	return q, r.Sign() == 0
+}
+
+func (b *binder) between(n *betweenNode) (*Expr, error) {
+	x, err := b.bind(n.x)
+	if err != nil {
+		return nil, err
+	}
+	lo, err := b.bind(n.lo)
+	if err != nil {
+		return nil, err
+	}
+	hi, err := b.bind(n.hi)
+	if err != nil {
+		return nil, err
+	}
+	above, err := b.compare(n, gpu.OpGe, n.x, x, n.lo, lo)
+	if err != nil {
+		return nil, err
+	}
+	below, err := b.compare(n, gpu.OpLe, n.x, x, n.hi, hi)
+	if err != nil {
+		return nil, err
+	}
+	e := newLogic(gpu.OpAnd, []*Expr{above, below})
+	if e.op == gpu.OpAnd {
+		if e, err = b.op(n, *e, e.args...); err != nil {
+			return nil, err
+		}
+	}
+	if n.not {
+		return b.not(n, e)
+	}
+	return e, nil
+}
+
+// in binds x IN (list): a set of constants, or'ed with comparisons for what is
+// not constant, or'ed with NULL for nulls.
+func (b *binder) in(n *inNode) (*Expr, error) {
+	x, err := b.bind(n.x)
+	if err != nil {
+		return nil, err
+	}
+	var others, constants []*Expr
+	var nodes []Node
+	null := false
+	for _, item := range n.list {
+		y, err := b.bind(item)
+		if err != nil {
+			return nil, err
+		}
+		c, constant := y.Constant()
+		switch {
+		case constant && !c.Valid:
+			null = true
+		case constant:
+			constants, nodes = append(constants, y), append(nodes, item)
+		default:
+			e, err := b.compare(item, gpu.OpEq, n.x, x, item, y)
+			if err != nil {
+				return nil, err
+			}
+			others = append(others, e)
+		}
+	}
+	if x.literal == nullLiteral {
+		null, constants, others = true, nil, nil
+	}
+	if len(constants) > 0 {
+		e, err := b.inSet(n, x, nodes, constants)
+		if err != nil {
+			return nil, err
+		}
+		others = append([]*Expr{e}, others...)
+	}
+	if null {
+		others = append(others, newConstant(gpu.Null(gpu.Of(gpu.Bool))))
+	}
+	e := newLogic(gpu.OpOr, others)
+	if e.op == gpu.OpOr {
+		if e, err = b.op(n, *e, e.args...); err != nil {
+			return nil, err
+		}
+	}
+	if n.not {
+		return b.not(n, e)
+	}
+	return e, nil
+}
+
+// inSet is x IN a set of constants. The set is in x's own type when every
+// constant has a value there, else both are cast.
+func (b *binder) inSet(n *inNode, x *Expr, nodes []Node, constants []*Expr) (*Expr, error) {
+	t := x.typ
+	all := *x
+	for i, c := range constants {
+		c, err := literalAs(c, x)
+		if err != nil {
+			return nil, b.errorf(nodes[i], "%v", err)
+		}
+		constants[i] = c
+		u, ok := common(&all, c)
+		if !ok {
+			return nil, b.errorf(nodes[i], "cannot compare %v with %v in IN; cast one of them", t, c.typ)
+		}
+		all.typ, all.literal = u, notLiteral
+	}
+	t = all.typ
+	x, err := b.convert(n.x, x, t, false)
+	if err != nil {
+		return nil, err
+	}
+	cast := x
+	if x.op == gpu.OpCast && x.n == 0 && !x.fails && exactCast(x.args[0].typ, x.typ) {
+		x = x.args[0]
+	}
+	set := make([]gpu.Scalar, 0, len(constants))
+	for i, c := range constants {
+		if c, err = b.convert(nodes[i], c, t, false); err != nil {
+			return nil, err
+		}
+		v, _ := c.Constant()
+		if x != cast {
+			below, exact := floorTo(v, x.typ)
+			if !exact || !typeRange(x.typ).contains(&Range{below, below}) {
+				continue // equals no value of x
+			}
+			v = gpu.Scalar{Valid: true, Int: below}
+		}
+		if x.typ.Kind == gpu.Decimal && !x.typ.Wide && !v.Int.IsInt64() {
+			continue
+		}
+		v.Type = x.typ
+		set = append(set, v)
+	}
+	return b.op(n, Expr{op: gpu.OpIn, typ: gpu.Of(gpu.Bool), set: set, nullable: x.nullable}, x)
+}
+
+func (b *binder) like(n *likeNode) (*Expr, error) {
+	x, err := b.text(n.x, "LIKE")
+	if err != nil {
+		return nil, err
+	}
+	pattern, err := b.text(n.pattern, "LIKE")
+	if err != nil {
+		return nil, err
+	}
+	p, ok := pattern.Constant()
+	if !ok {
+		return nil, b.errorf(n.pattern, "the pattern of LIKE must be a constant, found %v", cutRight(n.pattern.String(), 60))
+	}
+	e := Expr{op: gpu.OpLike, typ: gpu.Of(gpu.Bool), nullable: x.nullable, value: p}
+	if n.fold {
+		e.op = gpu.OpILike
+	}
+	if n.escape != nil {
+		escape, err := b.text(n.escape, "ESCAPE")
+		if err != nil {
+			return nil, err
+		}
+		v, ok := escape.Constant()
+		r, size := utf8.DecodeRuneInString(v.Str)
+		if !ok || !v.Valid || size != len(v.Str) || r == utf8.RuneError {
+			return nil, b.errorf(n.escape, "ESCAPE needs one constant character, found %s", cutRight(n.escape.String(), 60))
+		}
+		e.n = int(r)
+		if err := checkEscape(p.Str, r); err != nil {
+			return nil, b.errorf(n.pattern, "%v", err)
+		}
+	}
+	if !p.Valid {
+		return newConstant(gpu.Null(gpu.Of(gpu.Bool))), nil
+	}
+	r, err := b.op(n, e, x)
+	if err == nil && n.not {
+		return b.not(n, r)
+	}
+	return r, err
+}
+
+func checkEscape(pattern string, escape rune) error {
+	escaped := false
+	for _, r := range pattern {
+		escaped = !escaped && r == escape
+	}
+	if escaped {
+		return fmt.Errorf("the pattern of LIKE must not end with its escape character")
+	}
+	return nil
+}
+
+// text binds an operand that must be a string.
+func (b *binder) text(n Node, where string) (*Expr, error) {
+	x, err := b.bind(n)
+	if err != nil {
+		return nil, err
+	}
+	if x.literal == nullLiteral {
+		return newConstant(gpu.Null(gpu.Of(gpu.String))), nil
+	}
+	if x.typ.Kind != gpu.String {
+		return nil, b.errorf(n, "%s needs text (VARCHAR), found %v; cast it, as in x::VARCHAR", where, x.typ)
+	}
+	return x, nil
+}

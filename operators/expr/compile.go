@@ -1,0 +1,155 @@
+package expr
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// Compile translates expressions over a schema into one program, an output each.
+// Subexpressions that occur more than once are computed once. inputs[i] is the
+// schema position of p.Inputs[i]; a bare column becomes an output that is the
+// input's register.
+func Compile(s *gpu.Schema, exprs ...*Expr) (p *gpu.Program, inputs []int, err error) {
+	c := &compiler{registers: map[string]int{}, done: map[visit]int{}, inputs: map[int]int{}}
+	used := map[int]bool{}
+	for _, e := range exprs {
+		e.walk(func(e *Expr) {
+			if e.op == opColumn {
+				used[e.column] = true
+			}
+		})
+	}
+	for i, f := range s.Fields {
+		if used[i] {
+			c.inputs[i] = len(inputs)
+			inputs = append(inputs, i)
+			c.p.Inputs = append(c.p.Inputs, f.Type)
+			delete(used, i)
+		}
+	}
+	for i := range used {
+		return nil, nil, fmt.Errorf("an expression uses column %d of a schema of %d columns", i, s.Len())
+	}
+	for _, e := range exprs {
+		c.p.Outputs = append(c.p.Outputs, c.compile(e, -1))
+	}
+	return &c.p, inputs, nil
+}
+
+type compiler struct {
+	p         gpu.Program
+	inputs    map[int]int    // register by schema position
+	registers map[string]int // register by what computes it
+	done      map[visit]int  // register by expression: shared nodes are visited once
+}
+
+type visit struct {
+	e    *Expr
+	mask int
+}
+
+// compile returns the register of an expression. mask is the register of the
+// rows that are needed, -1 for all.
+func (c *compiler) compile(e *Expr, mask int) int {
+	if e.op == opColumn {
+		return c.inputs[e.column]
+	}
+	if !e.fails {
+		mask = -1
+	}
+	if r, ok := c.done[visit{e, mask}]; ok {
+		return r
+	}
+	in := gpu.Instr{Op: e.op, Type: e.typ, Mask: -1, Value: e.value, Set: e.set, N: e.n}
+	switch {
+	case e.op == gpu.OpSelect:
+		in.Args = c.compileSelect(e, mask)
+	case e.op == gpu.OpAnd || e.op == gpu.OpOr:
+		in.Args = c.compileLogic(e, mask)
+	default:
+		for _, a := range e.args {
+			in.Args = append(in.Args, c.compile(a, mask))
+		}
+		in.Mask = mask
+	}
+	if e.fails && len(e.args) > 0 {
+		in.Text = e.text(200)
+	}
+	r := c.emit(in)
+	c.done[visit{e, mask}] = r
+	return r
+}
+
+// compileSelect needs each branch only where it is chosen.
+func (c *compiler) compileSelect(e *Expr, mask int) []int {
+	cond := c.compile(e.args[0], mask)
+	then, otherwise := mask, mask
+	if e.args[1].fails {
+		then = c.both(mask, cond)
+	}
+	if e.args[2].fails {
+		otherwise = c.both(mask, c.isNot(cond, true))
+	}
+	return []int{cond, c.compile(e.args[1], then), c.compile(e.args[2], otherwise)}
+}
+
+// compileLogic needs an operand only where those before it have not decided, so
+// that a test protects what stands after it.
+func (c *compiler) compileLogic(e *Expr, mask int) []int {
+	var args []int
+	for i, a := range e.args {
+		m := mask
+		if a.fails {
+			for _, before := range args[:min(i, 4)] {
+				m = c.both(m, c.isNot(before, e.op == gpu.OpOr))
+			}
+		}
+		args = append(args, c.compile(a, m))
+	}
+	return args
+}
+
+// isNot is the register of r IS DISTINCT FROM v.
+func (c *compiler) isNot(r int, v bool) int {
+	constant := c.emit(gpu.Instr{Op: gpu.OpConst, Type: gpu.Of(gpu.Bool), Mask: -1, Value: gpu.BoolScalar(v)})
+	return c.emit(gpu.Instr{Op: gpu.OpDistinct, Type: gpu.Of(gpu.Bool), Args: []int{r, constant}, Mask: -1})
+}
+
+func (c *compiler) both(mask, r int) int {
+	if mask < 0 {
+		return r
+	}
+	return c.emit(gpu.Instr{Op: gpu.OpAnd, Type: gpu.Of(gpu.Bool), Args: []int{mask, r}, Mask: -1})
+}
+
+// emit appends an instruction unless the program has it already. One that was
+// computed for all rows also serves where only some are needed.
+func (c *compiler) emit(in gpu.Instr) int {
+	var k strings.Builder
+	fmt.Fprintf(&k, "%d %v %v %d", in.Op, in.Type, in.Args, in.N)
+	fmt.Fprintf(&k, " %v %t %q %v %x", in.Value.Type, in.Value.Valid, in.Value.Str, in.Value.Int, in.Value.Float)
+	if in.Type.Wide {
+		k.WriteString(" wide")
+	}
+	for _, v := range in.Set {
+		fmt.Fprintf(&k, " %q %v %x", v.Str, v.Int, v.Float)
+	}
+	key := k.String()
+	if r, ok := c.registers[key]; ok {
+		return r
+	}
+	masked := fmt.Sprintf("%s mask %d", key, in.Mask)
+	if r, ok := c.registers[masked]; ok {
+		return r
+	}
+	r := len(c.p.Inputs) + len(c.p.Code)
+	c.p.Code = append(c.p.Code, in)
+	if in.Mask < 0 {
+		c.registers[key] = r
+	} else {
+		c.registers[masked] = r
+	}
+	return r
+}

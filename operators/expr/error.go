@@ -1,0 +1,112 @@
+package expr
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Error is a mistake in an expression's text.
+type Error struct {
+	Pos       int    // byte offset in Src
+	Line, Col int    // from 1; Col counts code points
+	Src       string // the whole text
+	Msg       string // what was found and what was expected
+}
+
+// Error gives the message, its place, and the line with a caret under it.
+func (e *Error) Error() string {
+	start := strings.LastIndexByte(e.Src[:e.Pos], '\n') + 1
+	end := len(e.Src)
+	if i := strings.IndexByte(e.Src[e.Pos:], '\n'); i >= 0 {
+		end = e.Pos + i
+	}
+	before, after := e.Src[start:e.Pos], e.Src[e.Pos:end]
+	const window = 60
+	if n := len(before); n > window {
+		before = "…" + cutLeft(before, window)
+	}
+	if len(after) > window {
+		after = cutRight(after, window) + "…"
+	}
+	pad := strings.Map(func(r rune) rune {
+		if r == '\t' {
+			return r
+		}
+		return ' '
+	}, before)
+	return fmt.Sprintf("line %d, column %d: %s\n    %s%s\n    %s^", e.Line, e.Col, e.Msg, before, after, pad)
+}
+
+func cutLeft(s string, n int) string {
+	s = s[len(s)-n:]
+	for len(s) > 0 && !utf8.RuneStart(s[0]) {
+		s = s[1:]
+	}
+	return s
+}
+
+func cutRight(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+func newError(src string, pos int, format string, args ...any) *Error {
+	pos = min(max(pos, 0), len(src))
+	start := strings.LastIndexByte(src[:pos], '\n') + 1
+	return &Error{
+		Pos: pos, Src: src, Msg: fmt.Sprintf(format, args...),
+		Line: strings.Count(src[:pos], "\n") + 1,
+		Col:  utf8.RuneCountInString(src[start:pos]) + 1,
+	}
+}
+
+// suggest returns `; did you mean "x"?` for the closest of the candidates, or
+// nothing when none is close.
+func suggest(name string, candidates []string) string {
+	best, bestDistance := "", max(len(name)/3, 1)+1
+	if len(name) > 64 {
+		return ""
+	}
+	for _, c := range candidates {
+		if d := editDistance(strings.ToLower(name), strings.ToLower(c), bestDistance); d < bestDistance {
+			best, bestDistance = c, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %q?", best)
+}
+
+// editDistance is the optimal string alignment distance: insertions, deletions,
+// substitutions and swaps of neighbours each cost one. It is limit when greater.
+func editDistance(a, b string, limit int) int {
+	if d := len(a) - len(b); d >= limit || -d >= limit {
+		return limit
+	}
+	prev2, prev, cur := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range prev {
+		prev[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		cur[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			cur[j] = min(prev[j]+1, cur[j-1]+1, prev[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				cur[j] = min(cur[j], prev2[j-2]+1)
+			}
+		}
+		prev2, prev, cur = prev, cur, prev2
+	}
+	return min(prev[len(b)], limit)
+}

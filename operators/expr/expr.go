@@ -1,0 +1,369 @@
+package expr
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host"
+)
+
+// Expr is a typed and checked scalar expression over the columns of a schema.
+// It is immutable.
+type Expr struct {
+	op     gpu.Op
+	typ    gpu.Type
+	args   []*Expr
+	column int          // schema position, for opColumn
+	name   string       // of the column
+	value  gpu.Scalar   // of OpConst; the pattern of OpLike
+	set    []gpu.Scalar // of OpIn
+	n      int
+
+	literal  literalKind
+	nullable bool
+	rng      *Range
+	fails    bool // some operation in it can fail on some row
+}
+
+// opColumn is the reference to a column; it is no instruction.
+const opColumn gpu.Op = 255
+
+// literalKind marks what still takes its type from its surroundings.
+type literalKind uint8
+
+const (
+	notLiteral literalKind = iota
+	integerLiteral
+	stringLiteral
+	nullLiteral // of type Invalid
+)
+
+// Type returns the type of the values and how they are stored.
+func (e *Expr) Type() gpu.Type { return e.typ }
+
+// Nullable says whether a value can be null.
+func (e *Expr) Nullable() bool { return e.nullable }
+
+// Range bounds the values that are not null, nil when nothing is known or the
+// type has no integers behind it.
+func (e *Expr) Range() *Range { return e.rng }
+
+// IsColumn returns the schema position when the expression is a bare column.
+func (e *Expr) IsColumn() (int, bool) { return e.column, e.op == opColumn }
+
+// Constant returns the value when the expression is a constant.
+func (e *Expr) Constant() (gpu.Scalar, bool) { return e.value, e.op == gpu.OpConst }
+
+// Columns returns the schema positions of the columns used, ascending.
+func (e *Expr) Columns() []int {
+	seen := map[int]bool{}
+	e.walk(func(e *Expr) {
+		if e.op == opColumn {
+			seen[e.column] = true
+		}
+	})
+	cols := make([]int, 0, len(seen))
+	for c := range seen {
+		cols = append(cols, c)
+	}
+	sort.Ints(cols)
+	return cols
+}
+
+// walk calls f once for every node; nodes can be shared.
+func (e *Expr) walk(f func(*Expr)) {
+	seen := map[*Expr]bool{}
+	var visit func(*Expr)
+	visit = func(e *Expr) {
+		if seen[e] {
+			return
+		}
+		seen[e] = true
+		f(e)
+		for _, a := range e.args {
+			visit(a)
+		}
+	}
+	visit(e)
+}
+
+// Remap returns the expression over another schema: f gives the new position of
+// a column from its old one.
+func (e *Expr) Remap(f func(int) int) *Expr {
+	done := map[*Expr]*Expr{}
+	var remap func(*Expr) *Expr
+	remap = func(e *Expr) *Expr {
+		if r, ok := done[e]; ok {
+			return r
+		}
+		c := *e
+		done[e] = &c
+		if e.op == opColumn {
+			c.column = f(e.column)
+		}
+		c.args = make([]*Expr, len(e.args))
+		for i, a := range e.args {
+			c.args[i] = remap(a)
+		}
+		return &c
+	}
+	return remap(e)
+}
+
+func newColumn(i int, f gpu.Field, r *Range) *Expr {
+	return &Expr{op: opColumn, typ: f.Type, column: i, name: f.Name, nullable: f.Nullable, rng: r.within(f.Type)}
+}
+
+// newConstant makes a constant; a decimal is stored narrow when it can be.
+func newConstant(v gpu.Scalar) *Expr {
+	e := &Expr{op: gpu.OpConst, typ: v.Type, value: v, nullable: !v.Valid, column: -1}
+	if v.Type.Kind == gpu.Decimal {
+		e.typ.Wide = v.Valid && !v.Int.IsInt64()
+		e.value.Type = e.typ
+	}
+	switch {
+	case !v.Valid:
+		e.rng = typeRange(e.typ)
+		if e.rng != nil {
+			e.rng = rangeOf(0, 0)
+		}
+	case typeRange(v.Type) != nil:
+		e.rng = &Range{v.Int, v.Int}
+	}
+	return e
+}
+
+// newOp makes an operation and folds it when every argument is a constant. An
+// error is one of evaluating constants.
+func newOp(e Expr, args ...*Expr) (*Expr, error) {
+	e.args, e.column = args, -1
+	constant := len(args) > 0
+	for _, a := range args {
+		e.fails = e.fails || a.fails
+		constant = constant && a.op == gpu.OpConst
+	}
+	if !constant {
+		return &e, nil
+	}
+	p, _, err := Compile(gpu.NewSchema(), &e)
+	if err != nil {
+		return nil, err
+	}
+	v, err := host.Fold(p)
+	if err != nil {
+		return nil, err
+	}
+	c := newConstant(v[0])
+	if e.typ.Kind == gpu.Decimal && e.typ.Wide {
+		c.typ.Wide, c.value.Type.Wide = true, true
+	}
+	return c, nil
+}
+
+// Column returns column i of the scope's schema.
+func Column(s *Scope, i int) *Expr { return newColumn(i, s.Schema.Fields[i], s.rangeOf(i)) }
+
+// And returns the conjunction of predicates, TRUE when there is none.
+func And(es ...*Expr) *Expr {
+	if len(es) == 0 {
+		return newConstant(gpu.BoolScalar(true))
+	}
+	var args []*Expr
+	for _, e := range es {
+		args = append(args, Conjuncts(e)...)
+	}
+	return newLogic(gpu.OpAnd, args)
+}
+
+// newLogic makes AND or OR; constants that decide nothing are left out.
+func newLogic(op gpu.Op, args []*Expr) *Expr {
+	neutral := op == gpu.OpAnd
+	e := Expr{op: op, typ: gpu.Of(gpu.Bool), column: -1}
+	for _, a := range args {
+		if v, ok := a.Constant(); ok && v.Valid {
+			if (v.Int.Lo != 0) != neutral {
+				return newConstant(gpu.BoolScalar(!neutral))
+			}
+			continue
+		}
+		e.args = append(e.args, a)
+		e.nullable = e.nullable || a.nullable
+		e.fails = e.fails || a.fails
+	}
+	switch len(e.args) {
+	case 0:
+		return newConstant(gpu.BoolScalar(neutral))
+	case 1:
+		return e.args[0]
+	}
+	return &e
+}
+
+// Conjuncts splits a predicate at its top-level ANDs.
+func Conjuncts(e *Expr) []*Expr {
+	if e.op != gpu.OpAnd {
+		return []*Expr{e}
+	}
+	var out []*Expr
+	for _, a := range e.args {
+		out = append(out, Conjuncts(a)...)
+	}
+	return out
+}
+
+// String prints the expression as SQL.
+func (e *Expr) String() string { return e.text(1 << 16) }
+
+// text prints at most about limit bytes.
+func (e *Expr) text(limit int) string {
+	var b strings.Builder
+	e.write(&b, limit)
+	if b.Len() > limit {
+		return cutRight(b.String(), limit) + "…"
+	}
+	return b.String()
+}
+
+var infixOps = map[gpu.Op]string{
+	gpu.OpAdd: "+", gpu.OpSub: "-", gpu.OpMul: "*", gpu.OpDiv: "/", gpu.OpQuo: "//", gpu.OpMod: "%", gpu.OpPow: "^",
+	gpu.OpEq: "=", gpu.OpNe: "<>", gpu.OpLt: "<", gpu.OpLe: "<=", gpu.OpGt: ">", gpu.OpGe: ">=",
+	gpu.OpDistinct: "IS DISTINCT FROM", gpu.OpNotDistinct: "IS NOT DISTINCT FROM",
+	gpu.OpAnd: "AND", gpu.OpOr: "OR", gpu.OpConcat: "||", gpu.OpLike: "LIKE", gpu.OpILike: "ILIKE",
+}
+
+var prefixOps = map[gpu.Op]string{gpu.OpNeg: "-", gpu.OpNot: "NOT "}
+
+var postfixOps = map[gpu.Op]string{gpu.OpIsNull: " IS NULL", gpu.OpIsNotNull: " IS NOT NULL"}
+
+var callOps = map[gpu.Op]string{
+	gpu.OpAbs: "abs", gpu.OpSign: "sign", gpu.OpRound: "round", gpu.OpFloor: "floor", gpu.OpCeil: "ceil", gpu.OpTrunc: "trunc",
+	gpu.OpLength: "length", gpu.OpLower: "lower", gpu.OpUpper: "upper", gpu.OpReverse: "reverse", gpu.OpSubstring: "substring",
+	gpu.OpReplace: "replace", gpu.OpPosition: "strpos", gpu.OpStartsWith: "starts_with", gpu.OpEndsWith: "ends_with",
+	gpu.OpContains: "contains", gpu.OpAddMonths: "add_months",
+}
+
+func (e *Expr) write(b *strings.Builder, limit int) {
+	if b.Len() > limit {
+		return
+	}
+	list := func(sep string, args []*Expr) {
+		for i, a := range args {
+			if i > 0 {
+				b.WriteString(sep)
+			}
+			a.write(b, limit)
+		}
+	}
+	switch e.op {
+	case opColumn:
+		writeIdent(b, e.name)
+	case gpu.OpConst:
+		writeScalar(b, e.value)
+	case gpu.OpCast:
+		if e.n == 1 {
+			b.WriteString("TRY_")
+		}
+		b.WriteString("CAST(")
+		e.args[0].write(b, limit)
+		b.WriteString(" AS " + e.typ.String() + ")")
+	case gpu.OpLike, gpu.OpILike:
+		b.WriteByte('(')
+		e.args[0].write(b, limit)
+		b.WriteString(" " + infixOps[e.op] + " ")
+		writeScalar(b, e.value)
+		if e.n != 0 {
+			b.WriteString(" ESCAPE ")
+			writeString(b, string(rune(e.n)))
+		}
+		b.WriteByte(')')
+	case gpu.OpIn:
+		b.WriteByte('(')
+		e.args[0].write(b, limit)
+		b.WriteString(" IN (")
+		for i, v := range e.set {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			if b.Len() > limit {
+				return
+			}
+			writeScalar(b, v)
+		}
+		b.WriteString("))")
+	case gpu.OpSelect:
+		b.WriteString("CASE WHEN ")
+		e.args[0].write(b, limit)
+		b.WriteString(" THEN ")
+		e.args[1].write(b, limit)
+		b.WriteString(" ELSE ")
+		e.args[2].write(b, limit)
+		b.WriteString(" END")
+	case gpu.OpExtract, gpu.OpDateTrunc:
+		name := "date_part"
+		if e.op == gpu.OpDateTrunc {
+			name = "date_trunc"
+		}
+		fmt.Fprintf(b, "%s('%s', ", name, partName(gpu.DatePart(e.n)))
+		e.args[0].write(b, limit)
+		b.WriteByte(')')
+	case gpu.OpMath:
+		b.WriteString([...]string{"sqrt", "cbrt", "exp", "ln", "log2", "log10"}[e.n] + "(")
+		e.args[0].write(b, limit)
+		b.WriteByte(')')
+	case gpu.OpTrim:
+		b.WriteString([...]string{"", "ltrim", "rtrim", "trim"}[e.n] + "(")
+		list(", ", e.args)
+		b.WriteByte(')')
+	default:
+		if op, ok := infixOps[e.op]; ok {
+			b.WriteByte('(')
+			list(" "+op+" ", e.args)
+			b.WriteByte(')')
+			return
+		}
+		if op, ok := prefixOps[e.op]; ok {
+			b.WriteString("(" + op)
+			e.args[0].write(b, limit)
+			b.WriteByte(')')
+			return
+		}
+		if op, ok := postfixOps[e.op]; ok {
+			b.WriteByte('(')
+			e.args[0].write(b, limit)
+			b.WriteString(op + ")")
+			return
+		}
+		b.WriteString(callOps[e.op] + "(")
+		list(", ", e.args)
+		if e.op == gpu.OpRound {
+			fmt.Fprintf(b, ", %d", e.n)
+		}
+		b.WriteByte(')')
+	}
+}
+
+// writeScalar prints a constant so that it reads back as the same value.
+func writeScalar(b *strings.Builder, v gpu.Scalar) {
+	switch {
+	case !v.Valid:
+		b.WriteString("NULL")
+	case v.Type.Kind == gpu.String:
+		writeString(b, v.Str)
+	case v.Type.Kind == gpu.Binary:
+		writeBlob(b, v.Str)
+	case v.Type.Kind == gpu.Date, v.Type.Kind == gpu.Time, v.Type.Kind == gpu.Timestamp:
+		fmt.Fprintf(b, "%v '%v'", v.Type, v)
+	case v.Type.Kind == gpu.Bool:
+		b.WriteString(strings.ToUpper(v.String()))
+	default:
+		b.WriteString(v.String())
+	}
+}
+
+func sorted(s []string) []string {
+	slices.Sort(s)
+	return s
+}

@@ -1,0 +1,393 @@
+package expr
+
+import (
+	"sort"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// function binds a call whose arguments are bound.
+type function struct {
+	min, max int // arguments; max < 0 is any number
+	bind     func(b *binder, n *callNode, args []*Expr) (*Expr, error)
+}
+
+// functions are the scalar functions by name. It is filled by init because
+// binding a call looks it up.
+var functions map[string]function
+
+func init() {
+	functions = map[string]function{
+		"abs":   {1, 1, bindAbs},
+		"sign":  {1, 1, bindSignum},
+		"round": {1, 2, bindRound},
+		"floor": {1, 1, whole(gpu.OpFloor)},
+		"ceil":  {1, 1, whole(gpu.OpCeil)},
+		"trunc": {1, 1, whole(gpu.OpTrunc)},
+		"mod": {2, 2, func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+			return b.arithmetic(n, "%", a[0], a[1])
+		}},
+		"power": {2, 2, func(b *binder, n *callNode, a []*Expr) (*Expr, error) { return b.power(n, a[0], a[1]) }},
+		"sqrt":  {1, 1, mathFunction(gpu.MathSqrt)},
+		"cbrt":  {1, 1, mathFunction(gpu.MathCbrt)},
+		"exp":   {1, 1, mathFunction(gpu.MathExp)},
+		"ln":    {1, 1, mathFunction(gpu.MathLn)},
+		"log2":  {1, 1, mathFunction(gpu.MathLog2)},
+		"log10": {1, 1, mathFunction(gpu.MathLog10)},
+
+		"coalesce": {1, -1, bindCoalesce},
+		"ifnull":   {2, 2, bindCoalesce},
+		"nullif":   {2, 2, bindNullIf},
+		"greatest": {1, -1, extreme(gpu.OpGe)},
+		"least":    {1, -1, extreme(gpu.OpLe)},
+		"if":       {3, 3, bindIf},
+
+		"date_part":  {2, 2, bindDatePart},
+		"date_trunc": {2, 2, bindDateTrunc},
+
+		"length":       {1, 1, bindLength},
+		"octet_length": {1, 1, bindOctets},
+		"lower":        {1, 1, stringFunction(gpu.OpLower, gpu.Of(gpu.String))},
+		"upper":        {1, 1, stringFunction(gpu.OpUpper, gpu.Of(gpu.String))},
+		"reverse":      {1, 1, stringFunction(gpu.OpReverse, gpu.Of(gpu.String))},
+		"replace":      {3, 3, stringFunction(gpu.OpReplace, gpu.Of(gpu.String))},
+		"strpos":       {2, 2, stringFunction(gpu.OpPosition, gpu.Of(gpu.Int64))},
+		"starts_with":  {2, 2, stringFunction(gpu.OpStartsWith, gpu.Of(gpu.Bool))},
+		"ends_with":    {2, 2, stringFunction(gpu.OpEndsWith, gpu.Of(gpu.Bool))},
+		"contains":     {2, 2, stringFunction(gpu.OpContains, gpu.Of(gpu.Bool))},
+		"substring":    {2, 3, bindSubstring},
+		"left":         {2, 2, bindLeft},
+		"right":        {2, 2, bindRight},
+		"concat":       {1, -1, bindConcat},
+		"trim":         {1, 2, trim(gpu.TrimLeft | gpu.TrimRight)},
+		"ltrim":        {1, 2, trim(gpu.TrimLeft)},
+		"rtrim":        {1, 2, trim(gpu.TrimRight)},
+	}
+	for alias, name := range map[string]string{
+		"ceiling": "ceil", "pow": "power", "log": "log10", "substr": "substring", "len": "length", "char_length": "length",
+		"character_length": "length", "position": "strpos", "instr": "strpos", "prefix": "starts_with", "suffix": "ends_with",
+		"lcase": "lower", "ucase": "upper", "datepart": "date_part", "datetrunc": "date_trunc",
+	} {
+		functions[alias] = functions[name]
+	}
+	for _, part := range []string{"year", "month", "day", "hour", "minute", "second", "quarter", "week", "dayofweek", "isodow",
+		"dayofyear", "dayofmonth", "weekofyear", "weekday", "isoyear", "yearweek", "epoch", "millisecond", "microsecond",
+		"decade", "century", "millennium", "era", "julian"} {
+		p := parts[canonicalUnit(part)]
+		functions[part] = function{1, 1, func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+			return b.extract(n, p, n.args[0], a[0])
+		}}
+	}
+}
+
+func (b *binder) call(n *callNode) (*Expr, error) {
+	if _, ok := aggregateKinds[n.name]; ok {
+		return nil, b.errorf(n, "the aggregate %s is not allowed here; aggregates belong into the output columns of a group-by", n.name)
+	}
+	f, ok := functions[n.name]
+	if !ok {
+		names := make([]string, 0, len(functions))
+		for name := range functions {
+			names = append(names, name)
+		}
+		sort.Strings(names)
+		return nil, b.errorf(n, "there is no function %q%s", cutRight(n.name, 60), suggest(n.name, names))
+	}
+	switch {
+	case n.star:
+		return nil, b.errorf(n, "%s(*) is not possible: found *, expected arguments", n.name)
+	case n.distinct:
+		return nil, b.errorf(n, "DISTINCT is not possible in %s", n.name)
+	case len(n.args) < f.min || f.max >= 0 && len(n.args) > f.max:
+		return nil, b.errorf(n, "%s takes %s, found %d", n.name, arity(f.min, f.max), len(n.args))
+	}
+	args := make([]*Expr, len(n.args))
+	for i, a := range n.args {
+		lazy := i > 0 && (n.name == "coalesce" || n.name == "ifnull" || n.name == "if")
+		if lazy {
+			b.lazy++
+		}
+		e, err := b.bind(a)
+		if lazy {
+			b.lazy--
+		}
+		if err != nil {
+			return nil, err
+		}
+		args[i] = e
+	}
+	return f.bind(b, n, args)
+}
+
+func arity(lo, hi int) string {
+	count := [...]string{"no arguments", "1 argument", "2 arguments", "3 arguments"}
+	switch {
+	case hi < 0:
+		return "at least " + count[lo]
+	case lo == hi:
+		return count[lo]
+	}
+	return count[lo][:1] + " to " + count[hi]
+}
+
+func (b *binder) binary(n *binaryNode) (*Expr, error) {
+	if n.op == "+" || n.op == "-" {
+		if isInterval(n.r) && !isInterval(n.l) {
+			return b.plusInterval(n, n.l, n.r, n.op == "-")
+		}
+		if isInterval(n.l) && !isInterval(n.r) && n.op == "+" {
+			return b.plusInterval(n, n.r, n.l, false)
+		}
+	}
+	x, err := b.bind(n.l)
+	if err != nil {
+		return nil, err
+	}
+	y, err := b.bind(n.r)
+	if err != nil {
+		return nil, err
+	}
+	if op, ok := comparisonOps[n.op]; ok {
+		return b.compare(n, op, n.l, x, n.r, y)
+	}
+	switch n.op {
+	case "||":
+		return b.concat(n, []Node{n.l, n.r}, []*Expr{x, y})
+	case "^":
+		return b.power(n, x, y)
+	}
+	if e, done, err := b.dateArithmetic(n, x, y); done {
+		return e, err
+	}
+	return b.arithmetic(n, n.op, x, y)
+}
+
+func (b *binder) plusInterval(n Node, date, length Node, minus bool) (*Expr, error) {
+	v, err := b.interval(length)
+	if err == nil && minus {
+		v, err = b.scaled(length, v, -1)
+	}
+	if err != nil {
+		return nil, err
+	}
+	x, err := b.bind(date)
+	if err != nil {
+		return nil, err
+	}
+	return b.addInterval(n, x, v)
+}
+
+// numeric makes sure that an argument is a number.
+func (b *binder) numeric(n *callNode, i int, e *Expr) (*Expr, error) {
+	if e.literal == nullLiteral {
+		return newConstant(gpu.Null(gpu.Of(gpu.Int32))), nil
+	}
+	if !e.typ.IsNumeric() {
+		return nil, b.errorf(n.args[i], "%s needs a number, found %v", n.name, e.typ)
+	}
+	return e, nil
+}
+
+func bindAbs(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	x, err := b.numeric(n, 0, a[0])
+	if err != nil || x.typ.IsUnsigned() {
+		return x, err
+	}
+	r := arithmeticRange(gpu.OpAbs, x.rng, nil)
+	return b.op(n, Expr{op: gpu.OpAbs, typ: x.typ, nullable: x.nullable, rng: r.within(x.typ),
+		fails: !x.typ.IsFloat() && !typeRange(x.typ).contains(r)}, x)
+}
+
+func bindSignum(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	x, err := b.numeric(n, 0, a[0])
+	if err != nil {
+		return nil, err
+	}
+	return b.op(n, Expr{op: gpu.OpSign, typ: gpu.Of(gpu.Int8), nullable: x.nullable, rng: rangeOf(-1, 1)}, x)
+}
+
+// bindRound keeps integers and floats in their type and cuts the scale of
+// decimals.
+func bindRound(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	x, err := b.numeric(n, 0, a[0])
+	if err != nil {
+		return nil, err
+	}
+	digits := 0
+	if len(a) == 2 {
+		c, ok := a[1].Constant()
+		if !ok || !a[1].typ.IsInteger() || !c.Valid || !c.Int.IsInt64() {
+			return nil, b.errorf(n.args[1], "the digits of round must be a constant integer")
+		}
+		digits = int(min(max(c.Int.Int64(), -400), 400))
+	}
+	t := x.typ
+	switch {
+	case t.IsInteger():
+		if digits >= 0 {
+			return x, nil
+		}
+		if x, err = b.convert(n, x, decimalDigits(t), false); err != nil {
+			return nil, err
+		}
+		if x, err = b.rounded(n, gpu.OpRound, x, digits); err != nil {
+			return nil, err
+		}
+		return b.convert(n, x, t, false)
+	case t.Kind == gpu.Decimal && digits >= int(t.Scale):
+		return x, nil
+	}
+	return b.rounded(n, gpu.OpRound, x, digits)
+}
+
+// rounded rounds a float or a decimal; the result of a decimal has as many
+// digits after the point as are left.
+func (b *binder) rounded(n Node, op gpu.Op, x *Expr, digits int) (*Expr, error) {
+	e := Expr{op: op, typ: x.typ, n: digits, nullable: x.nullable}
+	if x.typ.Kind == gpu.Decimal {
+		e.typ.Scale = uint8(max(digits, 0))
+		e.rng = x.rng.rescaled(int(x.typ.Scale), int(e.typ.Scale))
+		if digits < 0 {
+			e.rng = nil
+		}
+		e.fails = !typeRange(e.typ).contains(e.rng)
+		e.rng = e.rng.within(e.typ)
+	}
+	return b.op(n, e, x)
+}
+
+// whole rounds to whole numbers: floor, ceil, trunc.
+func whole(op gpu.Op) func(*binder, *callNode, []*Expr) (*Expr, error) {
+	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+		x, err := b.numeric(n, 0, a[0])
+		if err != nil {
+			return nil, err
+		}
+		if x.typ.IsInteger() {
+			// DuckDB's floor of an integer is a DOUBLE.
+			return b.convert(n, x, gpu.Of(gpu.Float64), false)
+		}
+		if x.typ.Kind == gpu.Decimal && x.typ.Scale == 0 {
+			return x, nil
+		}
+		return b.rounded(n, op, x, 0)
+	}
+}
+
+func mathFunction(f gpu.MathFunc) func(*binder, *callNode, []*Expr) (*Expr, error) {
+	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+		x, err := b.numeric(n, 0, a[0])
+		if err != nil {
+			return nil, err
+		}
+		if x, err = b.convert(n, x, gpu.Of(gpu.Float64), false); err != nil {
+			return nil, err
+		}
+		return b.op(n, Expr{op: gpu.OpMath, typ: x.typ, n: int(f), nullable: x.nullable}, x)
+	}
+}
+
+func (b *binder) power(n Node, x, y *Expr) (*Expr, error) {
+	for _, e := range []**Expr{&x, &y} {
+		if (*e).literal != nullLiteral && !(*e).typ.IsNumeric() {
+			return nil, b.errorf(n, "a power needs numbers, found %v", (*e).typ)
+		}
+		var err error
+		if *e, err = b.convert(n, *e, gpu.Of(gpu.Float64), false); err != nil {
+			return nil, err
+		}
+	}
+	return b.op(n, Expr{op: gpu.OpPow, typ: x.typ, nullable: x.nullable || y.nullable}, x, y)
+}
+
+func bindCoalesce(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	if err := b.unify(n.args, a, "the arguments of "+n.name); err != nil {
+		return nil, err
+	}
+	e := a[len(a)-1]
+	for i := len(a) - 2; i >= 0; i-- {
+		there, err := b.isNull(n, a[i], true)
+		if err != nil {
+			return nil, err
+		}
+		nullable := e.nullable && a[i].nullable
+		if e, err = b.choose(n, there, a[i], e); err != nil {
+			return nil, err
+		}
+		if e.op == gpu.OpSelect {
+			e.nullable = nullable
+		}
+	}
+	return e, nil
+}
+
+func bindNullIf(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	equal, err := b.compare(n, gpu.OpEq, n.args[0], a[0], n.args[1], a[1])
+	if err != nil {
+		return nil, err
+	}
+	x := a[0]
+	if x.literal == nullLiteral {
+		return x, nil
+	}
+	if x, err = newCast(x, x.typ, false); err != nil {
+		return nil, b.errorf(n, "%v", err)
+	}
+	null := newConstant(gpu.Null(x.typ))
+	null.typ, null.value.Type = x.typ, x.typ
+	return b.choose(n, equal, null, x)
+}
+
+// extreme is greatest (OpGe) or least (OpLe): nulls are passed over.
+func extreme(op gpu.Op) func(*binder, *callNode, []*Expr) (*Expr, error) {
+	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+		if err := b.unify(n.args, a, "the arguments of "+n.name); err != nil {
+			return nil, err
+		}
+		e := a[0]
+		for i, x := range a[1:] {
+			first, err := b.compare(n, op, n, e, n.args[i+1], x)
+			if err != nil {
+				return nil, err
+			}
+			if x.nullable {
+				none, err := b.isNull(n, x, false)
+				if err != nil {
+					return nil, err
+				}
+				first = newLogic(gpu.OpOr, []*Expr{first, none})
+			}
+			if e, err = b.choose(n, first, e, x); err != nil {
+				return nil, err
+			}
+		}
+		return e, nil
+	}
+}
+
+func bindIf(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	cond, err := b.boolean(n.args[0], a[0], "if")
+	if err != nil {
+		return nil, err
+	}
+	if err := b.unify(n.args[1:], a[1:], "the branches of if"); err != nil {
+		return nil, err
+	}
+	return b.choose(n, cond, a[1], a[2])
+}
+
+func bindDatePart(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	p, err := b.datePart(n.args[0], a[0])
+	if err != nil {
+		return nil, err
+	}
+	return b.extract(n, p, n.args[1], a[1])
+}
+
+func bindDateTrunc(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	p, err := b.datePart(n.args[0], a[0])
+	if err != nil {
+		return nil, err
+	}
+	return b.dateTrunc(n, p, n.args[1], a[1])
+}

@@ -1,0 +1,161 @@
+package expr
+
+import (
+	"math"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// Range bounds the values of an expression that are not null: integers, dates
+// and times as they are stored, decimals unscaled. Lo ≤ Hi.
+type Range struct{ Lo, Hi gpu.Int128 }
+
+func rangeOf(lo, hi int64) *Range {
+	return &Range{gpu.Int128From(lo), gpu.Int128From(hi)}
+}
+
+// typeRange is what the type alone promises; nil for types without integers
+// behind them.
+func typeRange(t gpu.Type) *Range {
+	switch t.Kind {
+	case gpu.Int8:
+		return rangeOf(math.MinInt8, math.MaxInt8)
+	case gpu.Int16:
+		return rangeOf(math.MinInt16, math.MaxInt16)
+	case gpu.Int32, gpu.Date:
+		return rangeOf(math.MinInt32, math.MaxInt32)
+	case gpu.Int64, gpu.Timestamp, gpu.Time:
+		return rangeOf(math.MinInt64, math.MaxInt64)
+	case gpu.Uint8:
+		return rangeOf(0, math.MaxUint8)
+	case gpu.Uint16:
+		return rangeOf(0, math.MaxUint16)
+	case gpu.Uint32:
+		return rangeOf(0, math.MaxUint32)
+	case gpu.Uint64:
+		return &Range{gpu.Int128{}, gpu.Int128FromUint(math.MaxUint64)}
+	case gpu.Decimal:
+		p := gpu.Pow10(int(t.Precision))
+		one := gpu.Int128From(1)
+		hi, _ := p.Sub(one)
+		return &Range{hi.Neg(), hi}
+	}
+	return nil
+}
+
+// within is the part of r that type t can hold, and all of t when r is unknown
+// or lies outside.
+func (r *Range) within(t gpu.Type) *Range {
+	whole := typeRange(t)
+	if r == nil || whole == nil {
+		return whole
+	}
+	c := *r
+	if c.Lo.Less(whole.Lo) {
+		c.Lo = whole.Lo
+	}
+	if whole.Hi.Less(c.Hi) {
+		c.Hi = whole.Hi
+	}
+	if c.Hi.Less(c.Lo) {
+		return whole
+	}
+	return &c
+}
+
+// contains says whether every value of s is in r.
+func (r *Range) contains(s *Range) bool {
+	return r != nil && s != nil && r.Lo.Cmp(s.Lo) <= 0 && s.Hi.Cmp(r.Hi) <= 0
+}
+
+func (r *Range) fitsInt64() bool {
+	return r != nil && r.Lo.IsInt64() && r.Hi.IsInt64()
+}
+
+// union is the range of a value that is in r or in s.
+func (r *Range) union(s *Range) *Range {
+	if r == nil || s == nil {
+		return nil
+	}
+	u := *r
+	if s.Lo.Less(u.Lo) {
+		u.Lo = s.Lo
+	}
+	if u.Hi.Less(s.Hi) {
+		u.Hi = s.Hi
+	}
+	return &u
+}
+
+// combine applies a monotonic or bilinear operation to the ends of two ranges;
+// nil when a result is beyond 128 bits.
+func combine(r, s *Range, f func(a, b gpu.Int128) (gpu.Int128, bool)) *Range {
+	if r == nil || s == nil {
+		return nil
+	}
+	var out *Range
+	for _, a := range [2]gpu.Int128{r.Lo, r.Hi} {
+		for _, b := range [2]gpu.Int128{s.Lo, s.Hi} {
+			v, over := f(a, b)
+			if over {
+				return nil
+			}
+			if out == nil {
+				out = &Range{v, v}
+			}
+			out = out.union(&Range{v, v})
+		}
+	}
+	return out
+}
+
+// arithmeticRange is the range of an operation's exact result.
+func arithmeticRange(op gpu.Op, r, s *Range) *Range {
+	switch op {
+	case gpu.OpAdd:
+		return combine(r, s, gpu.Int128.Add)
+	case gpu.OpSub:
+		return combine(r, s, gpu.Int128.Sub)
+	case gpu.OpMul:
+		return combine(r, s, gpu.Int128.Mul)
+	case gpu.OpNeg:
+		zero := gpu.Int128{}
+		return combine(&Range{zero, zero}, r, gpu.Int128.Sub)
+	case gpu.OpAbs:
+		neg := arithmeticRange(gpu.OpNeg, r, nil)
+		switch {
+		case neg == nil || r.Lo.Sign() >= 0:
+			return r
+		case r.Hi.Sign() <= 0:
+			return neg
+		}
+		u := r.union(neg)
+		u.Lo = gpu.Int128{}
+		return u
+	case gpu.OpMod:
+		// The remainder is smaller than the divisor and no larger than the dividend.
+		if r == nil || s == nil {
+			return nil
+		}
+		return r.union(rangeOf(0, 0))
+	}
+	return nil
+}
+
+// rescaled is the range of decimals of one scale in another, rounding included.
+func (r *Range) rescaled(from, to int) *Range {
+	if r == nil || from == to {
+		return r
+	}
+	if to > from {
+		k := gpu.Pow10(to - from)
+		return combine(r, &Range{k, k}, gpu.Int128.Mul)
+	}
+	k := gpu.Pow10(from - to)
+	lo, _ := r.Lo.QuoRem(k)
+	hi, _ := r.Hi.QuoRem(k)
+	one := gpu.Int128From(1)
+	lo, _ = lo.Sub(one)
+	hi, _ = hi.Add(one)
+	return &Range{lo, hi}
+}

@@ -1,0 +1,205 @@
+package expr
+
+import (
+	"github.com/gstream/gstream/gpu"
+)
+
+// str makes sure that an argument is text.
+func (b *binder) str(n *callNode, i int, e *Expr) (*Expr, error) {
+	if e.literal == nullLiteral {
+		return newConstant(gpu.Null(gpu.Of(gpu.String))), nil
+	}
+	if e.typ.Kind != gpu.String {
+		return nil, b.errorf(n.args[i], "%s needs text (VARCHAR), found %v; cast it, as in x::VARCHAR", n.name, e.typ)
+	}
+	return e, nil
+}
+
+// count makes an integer argument a BIGINT.
+func (b *binder) count(n *callNode, i int, e *Expr) (*Expr, error) {
+	if e.literal != nullLiteral && !e.typ.IsInteger() {
+		return nil, b.errorf(n.args[i], "%s needs an integer here, found %v", n.name, e.typ)
+	}
+	return b.convert(n.args[i], e, gpu.Of(gpu.Int64), false)
+}
+
+// stringFunction is an operation whose arguments are all text.
+func stringFunction(op gpu.Op, t gpu.Type) func(*binder, *callNode, []*Expr) (*Expr, error) {
+	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+		e := Expr{op: op, typ: t, rng: typeRange(t)}
+		args := make([]*Expr, len(a))
+		for i := range a {
+			x, err := b.str(n, i, a[i])
+			if err != nil {
+				return nil, err
+			}
+			args[i] = x
+			e.nullable = e.nullable || x.nullable
+		}
+		// A value can outgrow the offsets of a column.
+		e.fails = op == gpu.OpReplace
+		return b.op(n, e, args...)
+	}
+}
+
+func bindLength(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	x, err := b.str(n, 0, a[0])
+	if err != nil {
+		return nil, err
+	}
+	return b.op(n, Expr{op: gpu.OpLength, typ: gpu.Of(gpu.Int64), nullable: x.nullable, rng: rangeOf(0, 1<<31)}, x)
+}
+
+func bindOctets(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	x := a[0]
+	if x.literal == nullLiteral || x.typ.Kind != gpu.Binary {
+		return nil, b.errorf(n.args[0], "%s needs a BLOB, found %v", n.name, x.typ)
+	}
+	return b.op(n, Expr{op: gpu.OpLength, typ: gpu.Of(gpu.Int64), nullable: x.nullable, rng: rangeOf(0, 1<<31)}, x)
+}
+
+func bindSubstring(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	x, err := b.str(n, 0, a[0])
+	if err != nil {
+		return nil, err
+	}
+	e := Expr{op: gpu.OpSubstring, typ: gpu.Of(gpu.String), nullable: x.nullable}
+	args := []*Expr{x}
+	for i := 1; i < len(a); i++ {
+		c, err := b.count(n, i, a[i])
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, c)
+		e.nullable = e.nullable || c.nullable
+	}
+	return b.op(n, e, args...)
+}
+
+// bindLeft is the first k characters, or all but the last -k.
+func bindLeft(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	x, k, length, err := b.side(n, a)
+	if err != nil {
+		return nil, err
+	}
+	one := newConstant(gpu.IntScalar(gpu.Of(gpu.Int64), 1))
+	if k.Sign() < 0 {
+		// length + k characters, and none when that is negative.
+		count, err := b.integerArithmetic(n, "+", length, newConstant(gpu.Scalar{Type: gpu.Of(gpu.Int64), Valid: true, Int: k}))
+		if err != nil {
+			return nil, err
+		}
+		zero := newConstant(gpu.IntScalar(gpu.Of(gpu.Int64), 0))
+		negative, err := b.compare(n, gpu.OpLt, n, count, n, zero)
+		if err != nil {
+			return nil, err
+		}
+		if count, err = b.choose(n, negative, zero, count); err != nil {
+			return nil, err
+		}
+		return b.op(n, Expr{op: gpu.OpSubstring, typ: x.typ, nullable: x.nullable}, x, one, count)
+	}
+	return b.op(n, Expr{op: gpu.OpSubstring, typ: x.typ, nullable: x.nullable}, x, one, newConstant(gpu.Scalar{Type: gpu.Of(gpu.Int64), Valid: true, Int: k}))
+}
+
+// bindRight is the last k characters, or all but the first -k.
+func bindRight(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	x, k, _, err := b.side(n, a)
+	if err != nil {
+		return nil, err
+	}
+	start := k.Neg()
+	switch k.Sign() {
+	case 0:
+		zero := newConstant(gpu.IntScalar(gpu.Of(gpu.Int64), 0))
+		return b.op(n, Expr{op: gpu.OpSubstring, typ: x.typ, nullable: x.nullable}, x, zero, zero)
+	case -1:
+		start, _ = start.Add(gpu.Int128From(1))
+	}
+	return b.op(n, Expr{op: gpu.OpSubstring, typ: x.typ, nullable: x.nullable}, x, newConstant(gpu.Scalar{Type: gpu.Of(gpu.Int64), Valid: true, Int: start}))
+}
+
+// side checks the arguments of left and right.
+func (b *binder) side(n *callNode, a []*Expr) (x *Expr, k gpu.Int128, length *Expr, err error) {
+	if x, err = b.str(n, 0, a[0]); err != nil {
+		return
+	}
+	c, ok := a[1].Constant()
+	if !ok || !c.Valid || !a[1].typ.IsInteger() {
+		err = b.errorf(n.args[1], "the number of characters in %s must be a constant integer", n.name)
+		return
+	}
+	// No text has more than 2^31 characters.
+	k = gpu.Int128From(min(max(c.Int.Int64(), -1<<32), 1<<32))
+	length, err = b.op(n, Expr{op: gpu.OpLength, typ: gpu.Of(gpu.Int64), nullable: x.nullable, rng: rangeOf(0, 1<<31)}, x)
+	return
+}
+
+// concat is ||, null when an operand is.
+func (b *binder) concat(n Node, nodes []Node, args []*Expr) (*Expr, error) {
+	e := Expr{op: gpu.OpConcat, typ: gpu.Of(gpu.String), fails: true}
+	if args[0].typ.Kind == gpu.Binary && args[len(args)-1].typ.Kind == gpu.Binary {
+		e.typ = gpu.Of(gpu.Binary)
+	}
+	flat := make([]*Expr, 0, len(args))
+	for i, a := range args {
+		if e.typ.Kind == gpu.String && a.typ.Kind == gpu.Binary {
+			return nil, b.errorf(nodes[i], "cannot join a BLOB and text; cast one of them")
+		}
+		x, err := b.convert(nodes[i], a, e.typ, false)
+		if err != nil {
+			return nil, err
+		}
+		e.nullable = e.nullable || x.nullable
+		if x.op == gpu.OpConcat && x.typ == e.typ {
+			flat = append(flat, x.args...)
+		} else {
+			flat = append(flat, x)
+		}
+	}
+	return b.op(n, e, flat...)
+}
+
+// bindConcat is concat(…), which takes nulls for empty text.
+func bindConcat(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	empty := newConstant(gpu.StringScalar(""))
+	args := make([]*Expr, len(a))
+	for i := range a {
+		x, err := b.convert(n.args[i], a[i], gpu.Of(gpu.String), false)
+		if err != nil {
+			return nil, err
+		}
+		there, err := b.isNull(n, x, true)
+		if err != nil {
+			return nil, err
+		}
+		if x, err = b.choose(n, there, x, empty); err != nil {
+			return nil, err
+		}
+		if x.op == gpu.OpSelect {
+			x.nullable = false
+		}
+		args[i] = x
+	}
+	if len(args) == 1 {
+		return args[0], nil
+	}
+	return b.concat(n, n.args, args)
+}
+
+// trim is trim, ltrim or rtrim; without a second argument it removes spaces.
+func trim(sides int) func(*binder, *callNode, []*Expr) (*Expr, error) {
+	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+		x, err := b.str(n, 0, a[0])
+		if err != nil {
+			return nil, err
+		}
+		set := newConstant(gpu.StringScalar(" "))
+		if len(a) == 2 {
+			if set, err = b.str(n, 1, a[1]); err != nil {
+				return nil, err
+			}
+		}
+		return b.op(n, Expr{op: gpu.OpTrim, typ: x.typ, n: sides, nullable: x.nullable || set.nullable}, x, set)
+	}
+}

@@ -1,0 +1,423 @@
+package expr
+
+import (
+	"fmt"
+	"math/big"
+	"strings"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// interval is a length of time as SQL has it: months and microseconds (days
+// have 24 hours here, since times have no zones). times, when set, is an
+// integer column expression that both are multiplied with.
+type interval struct {
+	months, micros int64
+	times          *Expr
+}
+
+const (
+	microsPerSecond = 1_000_000
+	microsPerDay    = 86400 * microsPerSecond
+)
+
+// units are the units of an interval.
+var units = map[string]interval{
+	"MICROSECOND": {micros: 1}, "MILLISECOND": {micros: 1000}, "SECOND": {micros: microsPerSecond},
+	"MINUTE": {micros: 60 * microsPerSecond}, "HOUR": {micros: 3600 * microsPerSecond},
+	"DAY": {micros: microsPerDay}, "WEEK": {micros: 7 * microsPerDay},
+	"MONTH": {months: 1}, "QUARTER": {months: 3}, "YEAR": {months: 12},
+	"DECADE": {months: 120}, "CENTURY": {months: 1200}, "MILLENNIUM": {months: 12000},
+}
+
+// parts are the names of the fields of a date; unitAliases more of them.
+var parts = map[string]gpu.DatePart{
+	"MICROSECOND": gpu.PartMicrosecond, "MILLISECOND": gpu.PartMillisecond, "SECOND": gpu.PartSecond,
+	"MINUTE": gpu.PartMinute, "HOUR": gpu.PartHour, "DAY": gpu.PartDay, "WEEK": gpu.PartWeek, "MONTH": gpu.PartMonth,
+	"QUARTER": gpu.PartQuarter, "YEAR": gpu.PartYear, "DECADE": gpu.PartDecade, "CENTURY": gpu.PartCentury,
+	"MILLENNIUM": gpu.PartMillennium, "DOW": gpu.PartDayOfWeek, "ISODOW": gpu.PartISODayOfWeek, "DOY": gpu.PartDayOfYear,
+	"ISOYEAR": gpu.PartISOYear, "YEARWEEK": gpu.PartYearWeek, "ERA": gpu.PartEra, "EPOCH": gpu.PartEpoch, "JULIAN": gpu.PartJulian,
+}
+
+var unitAliases = map[string]string{
+	"US": "MICROSECOND", "USEC": "MICROSECOND", "USECS": "MICROSECOND", "MS": "MILLISECOND", "MSEC": "MILLISECOND", "MSECS": "MILLISECOND",
+	"S": "SECOND", "SEC": "SECOND", "SECS": "SECOND", "M": "MINUTE", "MIN": "MINUTE", "MINS": "MINUTE", "H": "HOUR", "HR": "HOUR", "HRS": "HOUR",
+	"D": "DAY", "DAYOFMONTH": "DAY", "W": "WEEK", "WEEKOFYEAR": "WEEK", "MON": "MONTH", "MONS": "MONTH", "Y": "YEAR", "YR": "YEAR", "YRS": "YEAR",
+	"DEC": "DECADE", "DECS": "DECADE", "C": "CENTURY", "CENT": "CENTURY", "CENTURIES": "CENTURY", "MIL": "MILLENNIUM", "MILS": "MILLENNIUM",
+	"MILLENNIA": "MILLENNIUM", "WEEKDAY": "DOW", "DAYOFWEEK": "DOW", "DAYOFYEAR": "DOY",
+}
+
+func canonicalUnit(name string) string {
+	u := strings.ToUpper(name)
+	if a, ok := unitAliases[u]; ok {
+		return a
+	}
+	if _, ok := parts[u]; ok {
+		return u
+	}
+	return strings.TrimSuffix(u, "S")
+}
+
+// intervalUnit returns the standard name of an interval's unit.
+func intervalUnit(name string) (string, bool) {
+	u := canonicalUnit(name)
+	_, ok := units[u]
+	return u, ok
+}
+
+func partName(p gpu.DatePart) string {
+	for name, q := range parts {
+		if p == q {
+			return strings.ToLower(name)
+		}
+	}
+	return ""
+}
+
+// isInterval says whether a tree is made of intervals, so that the operator
+// above it is one on intervals.
+func isInterval(n Node) bool {
+	switch n := n.(type) {
+	case *intervalNode:
+		return true
+	case *unaryNode:
+		return n.op != "NOT" && isInterval(n.x)
+	case *castNode:
+		return false
+	case *binaryNode:
+		switch n.op {
+		case "+", "-":
+			return isInterval(n.l) && isInterval(n.r)
+		case "*":
+			return isInterval(n.l) != isInterval(n.r)
+		}
+	}
+	return false
+}
+
+// interval evaluates a tree for which isInterval holds.
+func (b *binder) interval(n Node) (interval, error) {
+	switch n := n.(type) {
+	case *intervalNode:
+		return b.intervalLiteral(n)
+	case *unaryNode:
+		v, err := b.interval(n.x)
+		if err == nil && n.op == "-" {
+			return b.scaled(n, v, -1)
+		}
+		return v, err
+	case *binaryNode:
+		if n.op == "*" {
+			l, r := n.l, n.r
+			if isInterval(r) {
+				l, r = r, l
+			}
+			v, err := b.interval(l)
+			if err != nil {
+				return v, err
+			}
+			return b.multiplied(r, v)
+		}
+		x, err := b.interval(n.l)
+		if err != nil {
+			return x, err
+		}
+		y, err := b.interval(n.r)
+		if err == nil && n.op == "-" {
+			y, err = b.scaled(n, y, -1)
+		}
+		if err != nil {
+			return y, err
+		}
+		if x.times != nil || y.times != nil {
+			return x, b.errorf(n, "intervals that depend on a column cannot be added to each other; add them to the date one by one")
+		}
+		return b.checked(n, big.NewInt(0).Add(big.NewInt(x.months), big.NewInt(y.months)), big.NewInt(0).Add(big.NewInt(x.micros), big.NewInt(y.micros)), nil)
+	}
+	return interval{}, b.errorf(n, "found no interval")
+}
+
+func (b *binder) scaled(n Node, v interval, k int64) (interval, error) {
+	f := big.NewInt(k)
+	return b.checked(n, new(big.Int).Mul(big.NewInt(v.months), f), new(big.Int).Mul(big.NewInt(v.micros), f), v.times)
+}
+
+func (b *binder) checked(n Node, months, micros *big.Int, times *Expr) (interval, error) {
+	if !months.IsInt64() || !micros.IsInt64() {
+		return interval{}, b.errorf(n, "the interval is too long")
+	}
+	return interval{months.Int64(), micros.Int64(), times}, nil
+}
+
+// multiplied is unit times the value of a node, an integer.
+func (b *binder) multiplied(n Node, unit interval) (interval, error) {
+	x, err := b.bind(n)
+	if err != nil {
+		return unit, err
+	}
+	if x.literal != nullLiteral && !x.typ.IsInteger() {
+		return unit, b.errorf(n, "the length of an interval must be an integer, found %v", x.typ)
+	}
+	if c, ok := x.Constant(); ok && c.Valid && c.Int.IsInt64() {
+		return b.scaled(n, unit, c.Int.Int64())
+	}
+	if unit.times != nil {
+		return unit, b.errorf(n, "an interval can be multiplied with one column only")
+	}
+	unit.times, err = b.convert(n, x, gpu.Of(gpu.Int64), false)
+	return unit, err
+}
+
+func (b *binder) intervalLiteral(n *intervalNode) (interval, error) {
+	s, isString := n.value.(*stringNode)
+	if !isString {
+		return b.multiplied(n.value, units[n.unit])
+	}
+	fields := strings.Fields(s.text)
+	if n.unit != "" {
+		if len(fields) != 1 {
+			return interval{}, b.errorf(n.value, "found '%s', expected one number before %s", cutRight(s.text, 40), n.unit)
+		}
+		fields = append(fields, n.unit)
+	}
+	if len(fields) == 0 {
+		return interval{}, b.errorf(n.value, "found an empty interval, expected one such as '3 days'")
+	}
+	months, micros := new(big.Int), new(big.Int)
+	for len(fields) > 0 {
+		unit := ""
+		if len(fields) > 1 {
+			unit = fields[1]
+		}
+		u, ok := intervalUnit(unit)
+		value, isNumber := new(big.Rat).SetString(fields[0])
+		switch {
+		case len(fields[0]) > 20 || !isNumber || strings.ContainsAny(fields[0], "eEpPxX/_"):
+			if clock, ok := clockMicros(fields[0]); ok {
+				micros.Add(micros, big.NewInt(clock))
+				fields = fields[1:]
+				continue
+			}
+			return interval{}, b.errorf(n.value, "found %q in an interval, expected a number and a unit, as in '3 days'", cutRight(fields[0], 40))
+		case !ok:
+			return interval{}, b.errorf(n.value, "found %q in an interval, expected a unit: year, month, day, hour …", cutRight(unit, 40))
+		}
+		one := units[u]
+		if err := addUnits(months, value, one.months); err != nil {
+			return interval{}, b.errorf(n.value, "%v", err)
+		}
+		if err := addUnits(micros, value, one.micros); err != nil {
+			return interval{}, b.errorf(n.value, "%v", err)
+		}
+		fields = fields[2:]
+	}
+	return b.checked(n, months, micros, nil)
+}
+
+func addUnits(sum *big.Int, value *big.Rat, unit int64) error {
+	v := new(big.Rat).Mul(value, new(big.Rat).SetInt64(unit))
+	if !v.IsInt() {
+		return fmt.Errorf("the interval %v of a unit is no whole number of months or microseconds", value.FloatString(6))
+	}
+	sum.Add(sum, v.Num())
+	return nil
+}
+
+// clockMicros reads hh:mm[:ss].
+func clockMicros(s string) (int64, bool) {
+	var h, m, sec int64
+	sign := int64(1)
+	if strings.HasPrefix(s, "-") {
+		sign, s = -1, s[1:]
+	}
+	if len(s) > 12 {
+		return 0, false
+	}
+	if n, err := fmt.Sscanf(s+":0", "%d:%d:%d", &h, &m, &sec); n != 3 || err != nil || m > 59 || sec > 59 || h < 0 || m < 0 || sec < 0 {
+		return 0, false
+	}
+	return sign * (h*3600 + m*60 + sec) * microsPerSecond, true
+}
+
+// addInterval is x plus or minus an interval: a TIMESTAMP, from a DATE too.
+func (b *binder) addInterval(n Node, x *Expr, v interval) (*Expr, error) {
+	if x.literal == nullLiteral {
+		return newConstant(gpu.Null(gpu.TimestampOf(gpu.Microsecond, false))), nil
+	}
+	t := gpu.TimestampOf(gpu.Microsecond, x.typ.UTC)
+	switch x.typ.Kind {
+	case gpu.Date, gpu.Timestamp:
+	case gpu.Time:
+		t = gpu.TimeOf(gpu.Microsecond)
+		v.months = 0
+	default:
+		return nil, b.errorf(n, "an INTERVAL can be added to a date or timestamp, found %v%s", x.typ, dateHint(x))
+	}
+	x, err := b.convert(n, x, t, false)
+	if err != nil {
+		return nil, err
+	}
+	add := func(op gpu.Op, amount int64) {
+		if amount == 0 || err != nil {
+			return
+		}
+		count := newConstant(gpu.IntScalar(gpu.Of(gpu.Int64), amount))
+		if v.times != nil {
+			if count, err = b.integerArithmetic(n, "*", v.times, count); err != nil {
+				return
+			}
+		}
+		x, err = b.op(n, Expr{op: op, typ: t, nullable: x.nullable || count.nullable, rng: typeRange(t), fails: true}, x, count)
+	}
+	add(gpu.OpAddMonths, v.months)
+	add(gpu.OpAdd, v.micros)
+	return x, err
+}
+
+func dateHint(x *Expr) string {
+	if x.typ.Kind == gpu.String {
+		return "; write DATE '…' or cast it, as in x::DATE"
+	}
+	return ""
+}
+
+// dateArithmetic binds + and - where a side is a date or a time; done is false
+// when neither is.
+func (b *binder) dateArithmetic(n *binaryNode, x, y *Expr) (e *Expr, done bool, err error) {
+	temporal := func(e *Expr) bool {
+		return e.typ.Kind == gpu.Date || e.typ.Kind == gpu.Timestamp || e.typ.Kind == gpu.Time
+	}
+	if !temporal(x) && !temporal(y) {
+		return nil, false, nil
+	}
+	op := arithmeticOps[n.op]
+	if op == gpu.OpAdd && !temporal(x) {
+		x, y = y, x
+	}
+	days := func(e *Expr) bool {
+		return e.literal == nullLiteral || e.typ.IsInteger() && typeRange(gpu.Of(gpu.Int32)).contains(typeRange(e.typ))
+	}
+	switch {
+	case (op == gpu.OpAdd || op == gpu.OpSub) && x.typ.Kind == gpu.Date && days(y):
+		if y, err = b.convert(n, y, gpu.Of(gpu.Int32), false); err != nil {
+			return nil, true, err
+		}
+		r := arithmeticRange(op, x.rng, y.rng)
+		e, err = b.op(n, Expr{op: op, typ: x.typ, nullable: x.nullable || y.nullable, rng: r.within(x.typ), fails: !typeRange(x.typ).contains(r)}, x, y)
+		return e, true, err
+	case op == gpu.OpSub && x.typ.Kind == gpu.Date && (y.typ.Kind == gpu.Date || y.literal == stringLiteral):
+		if y, err = b.convert(n, y, x.typ, false); err != nil {
+			return nil, true, err
+		}
+		number := func(e *Expr) (*Expr, error) {
+			return b.op(n, Expr{op: gpu.OpCast, typ: gpu.Of(gpu.Int64), nullable: e.nullable, rng: e.rng}, e)
+		}
+		if x, err = number(x); err != nil {
+			return nil, true, err
+		}
+		if y, err = number(y); err != nil {
+			return nil, true, err
+		}
+		e, err = b.integerArithmetic(n, "-", x, y)
+		return e, true, err
+	case op == gpu.OpAdd && x.typ.Kind == gpu.Date && y.typ.Kind == gpu.Time:
+		t := gpu.TimestampOf(gpu.Microsecond, false)
+		if x, err = b.convert(n, x, t, false); err != nil {
+			return nil, true, err
+		}
+		if y, err = b.convert(n, y, gpu.TimeOf(gpu.Microsecond), false); err != nil {
+			return nil, true, err
+		}
+		if y, err = b.op(n, Expr{op: gpu.OpCast, typ: gpu.Of(gpu.Int64), nullable: y.nullable, rng: y.rng}, y); err != nil {
+			return nil, true, err
+		}
+		e, err = b.op(n, Expr{op: gpu.OpAdd, typ: t, nullable: x.nullable || y.nullable, rng: typeRange(t), fails: true}, x, y)
+		return e, true, err
+	}
+	hint := ""
+	if op == gpu.OpSub && temporal(x) && temporal(y) {
+		hint = "; the result would be an INTERVAL, which columns cannot hold: subtract dates, or their epoch"
+	}
+	return nil, true, b.errorf(n, "no operator %s for %v and %v%s", n.op, x.typ, y.typ, hint)
+}
+
+// datePart resolves the name of a part given as a constant string.
+func (b *binder) datePart(n Node, e *Expr) (gpu.DatePart, error) {
+	v, ok := e.Constant()
+	if !ok || e.literal != stringLiteral {
+		return 0, b.errorf(n, "the part of a date must be a constant such as 'year', found %s", cutRight(n.String(), 60))
+	}
+	p, ok := parts[canonicalUnit(v.Str)]
+	if !ok {
+		names := make([]string, 0, len(parts))
+		for name := range parts {
+			names = append(names, strings.ToLower(name))
+		}
+		return 0, b.errorf(n, "unknown part of a date %q%s", cutRight(v.Str, 60), suggest(v.Str, sorted(names)))
+	}
+	return p, nil
+}
+
+func (b *binder) extract(n Node, p gpu.DatePart, nx Node, x *Expr) (*Expr, error) {
+	switch {
+	case x.literal == nullLiteral:
+		return nil, b.errorf(nx, "the type of NULL is unknown here; cast it, as in NULL::DATE")
+	case x.typ.Kind == gpu.Time:
+		if p > gpu.PartHour && p != gpu.PartEpoch {
+			return nil, b.errorf(n, "a TIME has no %s", partName(p))
+		}
+	case x.typ.Kind != gpu.Date && x.typ.Kind != gpu.Timestamp:
+		return nil, b.errorf(nx, "expected a date or timestamp, found %v%s", x.typ, dateHint(x))
+	}
+	t := gpu.Of(gpu.Int64)
+	if p == gpu.PartEpoch || p == gpu.PartJulian {
+		t = gpu.Of(gpu.Float64)
+	}
+	return b.op(n, Expr{op: gpu.OpExtract, typ: t, n: int(p), nullable: x.nullable, rng: partRange(p, x)}, x)
+}
+
+// partRange bounds a field, so that arithmetic on it stays narrow.
+func partRange(p gpu.DatePart, x *Expr) *Range {
+	switch p {
+	case gpu.PartSecond, gpu.PartMinute:
+		return rangeOf(0, 59)
+	case gpu.PartHour:
+		return rangeOf(0, 24)
+	case gpu.PartDay, gpu.PartMonth, gpu.PartQuarter, gpu.PartWeek, gpu.PartDayOfWeek, gpu.PartISODayOfWeek, gpu.PartEra:
+		return rangeOf(0, 53)
+	case gpu.PartDayOfYear:
+		return rangeOf(1, 366)
+	case gpu.PartYear:
+		if x.typ.Kind == gpu.Date && x.rng != nil {
+			// A year has at least 365 days, so this is a bound on either side of 1970.
+			return rangeOf(yearFloor(x.rng.Lo.Int64()), yearFloor(x.rng.Hi.Int64())+1)
+		}
+	case gpu.PartEpoch, gpu.PartJulian:
+		return nil
+	}
+	return typeRange(gpu.Of(gpu.Int64))
+}
+
+// yearFloor is at most the year of a day and at least that year less one.
+func yearFloor(days int64) int64 {
+	y := 1970 + days*400/146097
+	if days < 0 {
+		y--
+	}
+	return y - 1
+}
+
+func (b *binder) dateTrunc(n Node, p gpu.DatePart, nx Node, x *Expr) (*Expr, error) {
+	if p > gpu.PartMillennium {
+		return nil, b.errorf(n, "cannot truncate to %s", partName(p))
+	}
+	if x.typ.Kind != gpu.Date && x.typ.Kind != gpu.Timestamp {
+		return nil, b.errorf(nx, "expected a date or timestamp, found %v%s", x.typ, dateHint(x))
+	}
+	t := gpu.TimestampOf(gpu.Microsecond, x.typ.UTC)
+	x, err := b.convert(nx, x, t, false)
+	if err != nil {
+		return nil, err
+	}
+	return b.op(n, Expr{op: gpu.OpDateTrunc, typ: t, n: int(p), nullable: x.nullable, rng: typeRange(t), fails: true}, x)
+}
