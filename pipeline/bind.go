@@ -113,7 +113,7 @@ func (s *stepBinder) lookup(name, sub string) (node, bool) {
 	return n, ok
 }
 
-// parse parses and binds one expression; nil after a fault.
+// expr parses and binds one expression; nil after a fault.
 func (s *stepBinder) expr(text string, scope *expr.Scope, sub string) *expr.Expr {
 	n, err := expr.Parse(text)
 	if err == nil {
@@ -172,14 +172,11 @@ func (s *stepBinder) selection(in node) node {
 			ok = false
 			continue
 		}
-		qual := ""
-		if col, bare := e.IsColumn(); bare {
-			if name == "" {
-				name = r.schema.Fields[col].Name
-			}
-			if name == r.schema.Fields[col].Name {
-				qual = r.quals[col]
-			}
+		// A column that goes on under its name keeps its qualifier; what is
+		// new is qualified by the step.
+		qual := s.step.Name
+		if col, bare := e.IsColumn(); bare && (name == "" || name == r.schema.Fields[col].Name) {
+			name, qual = r.schema.Fields[col].Name, r.quals[col]
 		}
 		if name == "" {
 			name = text
@@ -428,7 +425,7 @@ func (s *stepBinder) afterGroup(g *groupNode, columns []string, posts []expr.Nod
 			s.faultf(fmt.Sprintf(".group.aggregates[%d]", i), "%v (a column here must be a group key or stand inside an aggregate)", err)
 			return nil
 		}
-		exprs, quals = append(exprs, e.Remap(func(c int) int { return cols[c] })), append(quals, "")
+		exprs, quals = append(exprs, e.Remap(func(c int) int { return cols[c] })), append(quals, s.step.Name)
 	}
 	return newProject(s.name, g, exprs, columns, quals)
 }

@@ -223,6 +223,10 @@ func approximate(rows float64) string {
 	if rows < 1000 {
 		return fmt.Sprintf("%.0f", math.Ceil(rows))
 	}
+	// Two digits and a half: 1.2k, 12k, 120k.
 	v, unit := humanize.ComputeSI(rows)
-	return fmt.Sprintf("%.3g%s", v, unit)
+	if v < 10 {
+		return fmt.Sprintf("%.1f%s", v, unit)
+	}
+	return fmt.Sprintf("%.0f%s", v, unit)
 }

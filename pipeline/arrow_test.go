@@ -1,0 +1,124 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/source"
+)
+
+// arrowValues is a column of every Arrow type we read, four rows each, as JSON.
+var arrowValues = []struct {
+	typ  arrow.DataType
+	json string
+	out  arrow.DataType // what comes back, when it is not typ
+}{
+	{arrow.FixedWidthTypes.Boolean, `[true, null, false, true]`, nil},
+	{arrow.PrimitiveTypes.Int8, `[-128, null, 0, 127]`, nil},
+	{arrow.PrimitiveTypes.Int16, `[-32768, null, 0, 32767]`, nil},
+	{arrow.PrimitiveTypes.Int32, `[-2147483648, null, 0, 2147483647]`, nil},
+	{arrow.PrimitiveTypes.Int64, `[-9007199254740991, null, 0, 1]`, nil},
+	{arrow.PrimitiveTypes.Uint8, `[0, null, 1, 255]`, nil},
+	{arrow.PrimitiveTypes.Uint16, `[0, null, 1, 65535]`, nil},
+	{arrow.PrimitiveTypes.Uint32, `[0, null, 1, 4294967295]`, nil},
+	{arrow.PrimitiveTypes.Uint64, `[0, null, 1, 9007199254740991]`, nil},
+	{arrow.PrimitiveTypes.Float32, `[0.5, null, -1, 3]`, nil},
+	{arrow.PrimitiveTypes.Float64, `[0.1, null, -1, 1e300]`, nil},
+	{arrow.FixedWidthTypes.Date32, `["1992-02-29", null, "1969-12-31", "2026-01-01"]`, nil},
+	{&arrow.Decimal128Type{Precision: 15, Scale: 2}, `["-1.25", null, "0.00", "9999999999999.99"]`, nil},
+	{&arrow.Decimal128Type{Precision: 38, Scale: 4}, `["-1.2500", null, "0.0000", "1234567890123456789012345678901234.5678"]`, nil},
+	{&arrow.Time32Type{Unit: arrow.Second}, `["00:00:00", null, "23:59:59", "12:00:00"]`, nil},
+	{&arrow.Time32Type{Unit: arrow.Millisecond}, `["00:00:00.001", null, "23:59:59.999", "12:00:00"]`, nil},
+	{&arrow.Time64Type{Unit: arrow.Microsecond}, `["00:00:00.000001", null, "23:59:59.999999", "12:00:00"]`, nil},
+	{&arrow.Time64Type{Unit: arrow.Nanosecond}, `["00:00:00.000000001", null, "23:59:59.999999999", "12:00:00"]`, nil},
+	{&arrow.TimestampType{Unit: arrow.Second}, `["1992-02-29 01:02:03", null, "1969-12-31 00:00:00", "2026-01-01 00:00:00"]`, nil},
+	{&arrow.TimestampType{Unit: arrow.Microsecond, TimeZone: "UTC"}, `["1992-02-29 01:02:03.000004", null, "1969-12-31 00:00:00", "2026-01-01 00:00:00"]`, nil},
+	{arrow.BinaryTypes.String, `["", null, "grüße", "x"]`, nil},
+	{arrow.BinaryTypes.LargeString, `["", null, "grüße", "x"]`, arrow.BinaryTypes.String},
+	{arrow.BinaryTypes.StringView, `["", null, "longer than twelve bytes", "x"]`, arrow.BinaryTypes.String},
+	{arrow.BinaryTypes.Binary, `["", null, "AAEC", "eA=="]`, nil},
+	{arrow.BinaryTypes.LargeBinary, `["", null, "AAEC", "eA=="]`, arrow.BinaryTypes.Binary},
+	{&arrow.FixedSizeBinaryType{ByteWidth: 2}, `["AAE=", null, "AAI=", "eHg="]`, arrow.BinaryTypes.Binary},
+	{&arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}, `["a", null, "b", "a"]`, arrow.BinaryTypes.String},
+	{&arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Uint32, ValueType: arrow.PrimitiveTypes.Int64}, `[7, null, 8, 7]`, arrow.PrimitiveTypes.Int64},
+}
+
+func TestArrowValuesOfEveryTypePassThroughAPipeline(t *testing.T) {
+	var fields, outFields []arrow.Field
+	var cols, want []arrow.Array
+	for i, v := range arrowValues {
+		a := fromJSON(t, v.typ, v.json)
+		out := v.typ
+		if v.out != nil {
+			out = v.out
+		}
+		cols, want = append(cols, a), append(want, fromJSON(t, out, v.json))
+		fields = append(fields, arrow.Field{Name: fmt.Sprintf("c%d", i), Type: v.typ, Nullable: true})
+		outFields = append(outFields, arrow.Field{Name: fmt.Sprintf("c%d", i), Type: out, Nullable: true})
+	}
+	schema := arrow.NewSchema(fields, nil)
+	rec := array.NewRecord(schema, cols, 4)
+	// A slice whose offset is no multiple of eight, and the whole record.
+	table, err := ArrowTable(schema, rec.NewSlice(1, 4), rec)
+	require.NoError(t, err)
+	var c Collector
+	report, err := New("arrow").ReadTable("t", table).WriteTo(&c).Run(context.Background(), RunOptions{Device: device(t)})
+	require.NoError(t, err)
+	assert.Equal(t, int64(7), report.Output.Rows)
+	expected := array.NewRecord(arrow.NewSchema(outFields, nil), want, 4)
+	require.Len(t, c.Records(), 2)
+	for i, e := range []arrow.Record{expected.NewSlice(1, 4), expected} {
+		got := c.Records()[i]
+		require.True(t, e.Schema().Equal(got.Schema()), "%v\n%v", e.Schema(), got.Schema())
+		for j := range e.Columns() {
+			assert.True(t, array.Equal(e.Column(j), got.Column(j)), "%v: want %v, got %v", e.Schema().Field(j).Type, e.Column(j), got.Column(j))
+		}
+	}
+}
+
+func TestArrowTypesThatDoNotFitAreRefusedByName(t *testing.T) {
+	list := arrow.NewSchema([]arrow.Field{{Name: "deep", Type: arrow.ListOf(arrow.PrimitiveTypes.Int8)}}, nil)
+	_, err := ArrowTable(list)
+	assert.ErrorContains(t, err, `column "deep"`)
+}
+
+func TestArrowRecordsAreJoinedAndGrouped(t *testing.T) {
+	sales := record(t, []arrow.Field{{Name: "item", Type: arrow.PrimitiveTypes.Int64}, {Name: "price", Type: &arrow.Decimal128Type{Precision: 9, Scale: 2}}},
+		`[{"item": 1, "price": "2.50"}, {"item": 2, "price": "1.00"}, {"item": 1, "price": "0.25"}, {"item": 9, "price": "5.00"}]`)
+	items := record(t, []arrow.Field{{Name: "id", Type: arrow.PrimitiveTypes.Int32}, {Name: "label", Type: arrow.BinaryTypes.String}},
+		`[{"id": 1, "label": "apple"}, {"id": 2, "label": "pear"}]`)
+	var c Collector
+	_, err := New("sales").ReadTable("sales", sales).ReadTable("items", items).
+		Join("items", "item = id").
+		Group([]string{"label"}, "sum(price) as total", "count(*) as n").
+		Filter("total > 0").
+		Sort("total desc").
+		WriteTo(&c).Run(context.Background(), RunOptions{Device: device(t)})
+	require.NoError(t, err)
+	require.Len(t, c.Records(), 1)
+	text, err := c.Records()[0].MarshalJSON()
+	require.NoError(t, err)
+	assert.JSONEq(t, `[{"label": "apple", "total": "2.75", "n": 2}, {"label": "pear", "total": "1", "n": 1}]`, string(text))
+}
+
+func fromJSON(t *testing.T, typ arrow.DataType, json string) arrow.Array {
+	b := array.NewBuilder(memory.DefaultAllocator, typ)
+	require.NoError(t, b.UnmarshalJSON([]byte(json)), "%v", typ)
+	return b.NewArray()
+}
+
+func record(t *testing.T, fields []arrow.Field, json string) source.Table {
+	rec, _, err := array.RecordFromJSON(memory.DefaultAllocator, arrow.NewSchema(fields, nil), strings.NewReader(json))
+	require.NoError(t, err)
+	table, err := ArrowTable(rec.Schema(), rec)
+	require.NoError(t, err)
+	return table
+}

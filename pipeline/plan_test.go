@@ -1,0 +1,77 @@
+package pipeline
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/source"
+)
+
+// planTable is a table of which only the metadata is looked at.
+type planTable struct {
+	fakeTable
+	schema *gpu.Schema
+	rows   int64
+	stats  []source.ColumnStats
+}
+
+func (t *planTable) Schema() *gpu.Schema            { return t.schema }
+func (t *planTable) Rows() int64                    { return t.rows }
+func (t *planTable) Stats(i int) source.ColumnStats { return t.stats[i] }
+
+// column adds an integer-like column with values between lo and hi.
+func (t *planTable) column(name string, typ gpu.Type, lo, hi int64) *planTable {
+	t.schema.Fields = append(t.schema.Fields, gpu.Field{Name: name, Type: typ})
+	t.stats = append(t.stats, source.ColumnStats{HasRange: hi > lo, Min: gpu.IntScalar(typ, lo), Max: gpu.IntScalar(typ, hi)})
+	return t
+}
+
+func newPlanTable(rows int64) *planTable { return &planTable{schema: &gpu.Schema{}, rows: rows} }
+
+// planTables are a star: many facts, some items, few kinds.
+func planTables() map[string]source.Table {
+	integer, text, money := gpu.Of(gpu.Int64), gpu.Of(gpu.String), gpu.DecimalOf(15, 2)
+	return map[string]source.Table{
+		"facts": newPlanTable(1e6).column("item", integer, 1, 10000).column("day", gpu.Of(gpu.Date), 8000, 9000).
+			column("price", money, 0, 1e6).column("discount", money, 0, 10).column("note", text, 0, 0),
+		"items": newPlanTable(1e4).column("id", integer, 1, 10000).column("kind", integer, 1, 10).column("label", text, 0, 0),
+		"kinds": newPlanTable(10).column("id", integer, 1, 10).column("title", text, 0, 0),
+	}
+}
+
+// TestPlans compares the explanation of every testdata/plans/*.yaml, over the
+// tables above, with the .txt beside it, or the faults; -update writes them.
+func TestPlans(t *testing.T) {
+	files, err := filepath.Glob("testdata/plans/*.yaml")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			steps, err := os.ReadFile(file)
+			require.NoError(t, err)
+			src := string(steps) + "\noutput: {parquet: out.parquet}\nsources: {facts: f, items: i, kinds: k}\n"
+			job, err := Parse(filepath.Base(file), []byte(src), LoadOptions{})
+			require.NoError(t, err)
+			p, err := newPlan(job, planTables(), nil)
+			var got string
+			if err != nil {
+				got = err.Error() + "\n"
+			} else {
+				got = p.Explain("host").String()
+			}
+			want := strings.TrimSuffix(file, ".yaml") + ".txt"
+			if *update {
+				require.NoError(t, os.WriteFile(want, []byte(got), 0o644))
+			}
+			text, err := os.ReadFile(want)
+			require.NoError(t, err)
+			assert.Equal(t, string(text), got)
+		})
+	}
+}
