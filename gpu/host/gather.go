@@ -157,7 +157,7 @@ func (d *Device) gather(l *gpu.Lease, cols []gpu.Column, ids []int32) ([]gpu.Col
 			} else {
 				g.values(ids, lo, hi, outer)
 			}
-			if g.out.Valid != nil && gatherBits(gpu.Words(g.out.Valid, n), gpu.Words(g.in.Valid, g.in.Len), ids, lo, hi, true) {
+			if g.out.Valid != nil && gatherBitmap(gpu.Words(g.out.Valid, n), gpu.Words(g.in.Valid, g.in.Len), ids, lo, hi, true) {
 				nulls[i].Store(true)
 			}
 		}
@@ -237,7 +237,7 @@ func (g *gathering) values(ids []int32, lo, hi int, outer bool) {
 	}
 	switch width {
 	case 0:
-		gatherBits(gpu.Words(out.Data, out.Len), gpu.Words(in.Data, in.Len), ids, lo, hi, false)
+		gatherBitmap(gpu.Words(out.Data, out.Len), gpu.Words(in.Data, in.Len), ids, lo, hi, false)
 	case 1:
 		gatherValues[uint8](out, in, ids, lo, hi, outer)
 	case 2:
@@ -266,9 +266,9 @@ func gatherValues[T any](out, in gpu.Column, ids []int32, lo, hi int, outer bool
 	}
 }
 
-// gatherBits gathers bits [lo, hi) of a bitmap, a nil source being all ones. An
+// gatherBitmap gathers bits [lo, hi) of a bitmap, a nil source being all ones. An
 // id of -1 gives 0. It says whether any bit is 0.
-func gatherBits(dst, src []uint64, ids []int32, lo, hi int, want bool) (zeros bool) {
+func gatherBitmap(dst, src []uint64, ids []int32, lo, hi int, want bool) (zeros bool) {
 	for w := lo / 64; w < (hi+63)/64; w++ {
 		part := ids[w*64 : min(w*64+64, hi)]
 		var x uint64

@@ -2,7 +2,6 @@ package host
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/gstream/gstream/gpu"
 )
@@ -173,8 +172,12 @@ func (g *groups) assign(keys []gpu.Column, ids []int32) error {
 			}
 			span := int(miss[m-1]) - from + 1
 			g.codec.pack(k, from, span, words)
-			for _, r := range miss[:m] {
-				ids[r] = g.insert(words, int(r)-from, nullMask(keys, null, int(r)))
+			if g.direct != nil && null == nil {
+				m = g.insertDirect(words[0], miss[:m], from, ids)
+			} else {
+				for _, r := range miss[:m] {
+					ids[r] = g.insert(words, int(r)-from, nullMask(keys, null, int(r)))
+				}
 			}
 			miss = miss[m:]
 		}
@@ -183,6 +186,48 @@ func (g *groups) assign(keys []gpu.Column, ids []int32) error {
 		return fmt.Errorf("more groups than the %d that ids can address", gpu.MaxRows)
 	}
 	return g.account()
+}
+
+// insertDirect gives the rows of a block, whose first is row from, their groups
+// by the direct index. It returns how many it did before a key outside of it.
+func (g *groups) insertDirect(keys []uint64, rows []int32, from int, ids []int32) int {
+	direct, n, stored := g.direct, int32(g.n), g.words[0]
+	done := len(rows)
+	for j, r := range rows {
+		key := keys[int(r)-from]
+		slot := key - g.lo
+		if slot >= uint64(len(direct)) {
+			ids[r] = -1
+			done = j
+			break
+		}
+		id := direct[slot]
+		if id == 0 {
+			n++
+			id = n
+			direct[slot] = id
+			stored = append(stored, key)
+		}
+		ids[r] = id - 1
+	}
+	if g.nulls != nil {
+		g.nulls = append(g.nulls, make([]uint64, int(n)-g.n)...)
+	}
+	g.n, g.words[0] = int(n), stored
+	if done == 0 { // the hint was wrong
+		g.hashDirect()
+	}
+	return done
+}
+
+// hashDirect gives up the direct index: the groups so far are hashed.
+func (g *groups) hashDirect() {
+	g.direct = nil
+	for id := range g.n {
+		if g.nulls == nil || g.nulls[id] == 0 {
+			g.index.insert(g.words, id, int32(id), g.words)
+		}
+	}
 }
 
 func blockWords(n int) [][]uint64 {
@@ -237,13 +282,7 @@ func (g *groups) insert(words [][]uint64, i int, mask uint64) int32 {
 			}
 			return id
 		}
-		// The hint was wrong: index the groups so far by hash and go on.
-		g.direct = nil
-		for id := range g.n {
-			if g.nulls == nil || g.nulls[id] == 0 {
-				g.index.insert(g.words, id, int32(id), g.words)
-			}
-		}
+		g.hashDirect()
 	}
 	id, fresh := g.index.insert(words, i, int32(g.n), g.words)
 	if fresh {
@@ -368,54 +407,56 @@ func unpack[T uint8 | uint16 | uint32](dst []T, words []uint64, shift uint) {
 }
 
 // index is an open-addressing hash table from keys of some words to ids. Keys of
-// one word stand in the slots; wider ones in the caller's columns by id.
+// one word stand in the slots; wider ones in the caller's columns by id, with
+// their hash in the slot.
 type index struct {
 	words int
 	n     int
-	keys  []uint64 // one word: the key; more: the hash
-	ids   []int32  // id + 1; 0 is empty
+	slots []slot
 }
 
-func newIndex(words int) *index {
-	return &index{words: words, keys: make([]uint64, 1<<10), ids: make([]int32, 1<<10)}
+type slot struct {
+	key uint64
+	id  int32 // id + 1; 0 is empty
 }
 
-func (x *index) bytes() int64 { return int64(cap(x.keys))*8 + int64(cap(x.ids))*4 }
+func newIndex(words int) *index { return &index{words: words, slots: make([]slot, 1<<10)} }
+
+func (x *index) bytes() int64 { return int64(cap(x.slots)) * 16 }
 
 // find looks up the keys of a block: out[i] is the id of key i, or -1. It only
 // reads, so blocks may be looked up in parallel.
 func (x *index) find(words [][]uint64, out []int32, stored [][]uint64) {
-	var slot [probeBlock]uint32
-	mask := uint32(len(x.ids) - 1)
+	mask := uint64(len(x.slots) - 1)
 	if x.words == 1 {
+		var at [probeBlock]uint64
 		keys := words[0][:len(out)]
 		for i, k := range keys {
-			slot[i] = uint32(mix(k)>>32) & mask
+			at[i] = mix(k) >> 32 & mask
 		}
 		for i, k := range keys {
-			s := slot[i]
-			for x.ids[s] != 0 && x.keys[s] != k {
+			s := at[i]
+			for x.slots[s].id != 0 && x.slots[s].key != k {
 				s = (s + 1) & mask
 			}
-			out[i] = x.ids[s] - 1
+			out[i] = x.slots[s].id - 1
 		}
 		return
 	}
 	for i := range out {
-		h := hashKey(words, i)
-		out[i] = x.ids[x.slot(words, i, h, stored)] - 1
+		out[i] = x.slots[x.slot(words, i, hashKey(words, i), stored)].id - 1
 	}
 }
 
 // slot returns where key i of several words is, or the empty slot it belongs in.
-func (x *index) slot(words [][]uint64, i int, h uint64, stored [][]uint64) uint32 {
-	mask := uint32(len(x.ids) - 1)
-	for s := uint32(h>>32) & mask; ; s = (s + 1) & mask {
-		id := x.ids[s] - 1
+func (x *index) slot(words [][]uint64, i int, h uint64, stored [][]uint64) uint64 {
+	mask := uint64(len(x.slots) - 1)
+	for s := h >> 32 & mask; ; s = (s + 1) & mask {
+		id := x.slots[s].id - 1
 		if id < 0 {
 			return s
 		}
-		if x.keys[s] != h {
+		if x.slots[s].key != h {
 			continue
 		}
 		same := true
@@ -430,46 +471,45 @@ func (x *index) slot(words [][]uint64, i int, h uint64, stored [][]uint64) uint3
 
 // insert returns the id of key i, which is next when the key is new.
 func (x *index) insert(words [][]uint64, i int, next int32, stored [][]uint64) (id int32, fresh bool) {
-	if x.n >= len(x.ids)/8*5 {
+	if x.n >= len(x.slots)/8*5 {
 		x.grow()
 	}
-	mask := uint32(len(x.ids) - 1)
-	var s uint32
+	mask := uint64(len(x.slots) - 1)
+	var s uint64
 	key := words[0][i]
 	if x.words == 1 {
-		s = uint32(mix(key)>>32) & mask
-		for x.ids[s] != 0 && x.keys[s] != key {
+		s = mix(key) >> 32 & mask
+		for x.slots[s].id != 0 && x.slots[s].key != key {
 			s = (s + 1) & mask
 		}
 	} else {
 		key = hashKey(words, i)
 		s = x.slot(words, i, key, stored)
 	}
-	if x.ids[s] != 0 {
-		return x.ids[s] - 1, false
+	if x.slots[s].id != 0 {
+		return x.slots[s].id - 1, false
 	}
-	x.keys[s], x.ids[s] = key, next+1
+	x.slots[s] = slot{key, next + 1}
 	x.n++
 	return next, true
 }
 
 func (x *index) grow() {
-	keys, ids := x.keys, x.ids
-	size := min(len(ids)*2, math.MaxUint32)
-	x.keys, x.ids = make([]uint64, size), make([]int32, size)
-	mask := uint32(size - 1)
-	for i, id := range ids {
-		if id == 0 {
+	old := x.slots
+	x.slots = make([]slot, len(old)*2)
+	mask := uint64(len(x.slots) - 1)
+	for _, e := range old {
+		if e.id == 0 {
 			continue
 		}
-		h := keys[i]
+		h := e.key
 		if x.words == 1 {
 			h = mix(h)
 		}
-		s := uint32(h>>32) & mask
-		for x.ids[s] != 0 {
+		s := h >> 32 & mask
+		for x.slots[s].id != 0 {
 			s = (s + 1) & mask
 		}
-		x.keys[s], x.ids[s] = keys[i], id
+		x.slots[s] = e
 	}
 }

@@ -22,8 +22,8 @@ func (q *queue) Sort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
 	return out, q.fail(err)
 }
 
-// digits is one key column as integers of a known width, rows at a time.
-type digits struct {
+// keyDigits is one key column as integers of a known width, rows at a time.
+type keyDigits struct {
 	bits uint
 	load func(out []uint64, at int)
 }
@@ -36,19 +36,19 @@ func (d *Device) sort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
 	if n > gpu.MaxRows {
 		return gpu.Column{}, fmt.Errorf("%d rows are more than the %d that row ids can address", n, gpu.MaxRows)
 	}
-	var parts []digits
+	var parts []keyDigits
 	for _, k := range keys {
 		if k.Column.Len != n {
 			return gpu.Column{}, fmt.Errorf("sort keys of %d and %d rows", n, k.Column.Len)
 		}
-		p, err := d.digits(k)
+		p, err := d.keyDigits(k)
 		if err != nil {
 			return gpu.Column{}, err
 		}
 		parts = append(parts, p...)
 	}
 	// Words of at most 64 bits, the most significant first.
-	var words [][]digits
+	var words [][]keyDigits
 	width := uint(65)
 	for _, p := range parts {
 		if width+p.bits > 64 {
@@ -99,7 +99,7 @@ type radix struct {
 
 // word sorts by one word made of parts, the rows being in input order (first) or
 // in that of the words sorted before.
-func (r *radix) word(parts []digits, first bool) error {
+func (r *radix) word(parts []keyDigits, first bool) error {
 	n := len(r.row)
 	load := r.key
 	if !first {
@@ -195,9 +195,9 @@ func (r *radix) pass(shift, width uint) error {
 	return err
 }
 
-// digits brings a sort key into ordered integers: one for the place of nulls
+// keyDigits brings a sort key into ordered integers: one for the place of nulls
 // where there are any, and one or two for the value.
-func (d *Device) digits(k gpu.SortKey) ([]digits, error) {
+func (d *Device) keyDigits(k gpu.SortKey) ([]keyDigits, error) {
 	c := k.Column
 	var load func(out []uint64, at int)
 	var err error
@@ -221,7 +221,7 @@ func (d *Device) digits(k gpu.SortKey) ([]digits, error) {
 
 // compress narrows a key to the range of its values, turns it round for
 // descending order and puts the nulls in their place.
-func (d *Device) compress(k gpu.SortKey, load func(out []uint64, at int)) ([]digits, error) {
+func (d *Device) compress(k gpu.SortKey, load func(out []uint64, at int)) ([]keyDigits, error) {
 	c := k.Column
 	pieces := (c.Len + grain - 1) / grain
 	los, his := make([]uint64, pieces), make([]uint64, pieces)
@@ -256,7 +256,7 @@ func (d *Device) compress(k gpu.SortKey, load func(out []uint64, at int)) ([]dig
 	if lo > hi { // no value at all
 		lo, hi = 0, 0
 	}
-	out := []digits{{bits: uint(bits.Len64(hi - lo)), load: func(out []uint64, at int) {
+	out := []keyDigits{{bits: uint(bits.Len64(hi - lo)), load: func(out []uint64, at int) {
 		load(out, at)
 		if k.Descending {
 			for i, v := range out {
@@ -276,14 +276,14 @@ func (d *Device) compress(k gpu.SortKey, load func(out []uint64, at int)) ([]dig
 		}
 	}}}
 	if c.Valid != nil {
-		out = append([]digits{nullDigit(k)}, out...)
+		out = append([]keyDigits{nullDigit(k)}, out...)
 	}
 	return out, nil
 }
 
 // nullDigit is one bit that puts nulls before or after the values.
-func nullDigit(k gpu.SortKey) digits {
-	return digits{bits: 1, load: func(out []uint64, at int) {
+func nullDigit(k gpu.SortKey) keyDigits {
+	return keyDigits{bits: 1, load: func(out []uint64, at int) {
 		for i := range out {
 			out[i] = 0
 			if k.Column.IsValid(at+i) == k.NullsFirst {
@@ -295,7 +295,7 @@ func nullDigit(k gpu.SortKey) digits {
 
 // wideDigits splits 16-byte decimals into a signed upper and an unsigned lower
 // word.
-func (d *Device) wideDigits(k gpu.SortKey) ([]digits, error) {
+func (d *Device) wideDigits(k gpu.SortKey) ([]keyDigits, error) {
 	values := gpu.Values[gpu.Int128](k.Column.Data, k.Column.Len)
 	upper, err := d.compress(k, func(out []uint64, at int) {
 		for i := range out {
