@@ -55,7 +55,7 @@ const (
 	OpSub
 	OpMul
 	OpDiv // floats only, IEEE 754: x/0 is an infinity or NaN
-	OpQuo // integers only, toward zero; null when the divisor is zero
+	OpQuo // integers and decimals of scale 0, toward zero; null when the divisor is zero
 	OpMod // sign of the dividend; null when the divisor is zero, NaN for floats
 	OpNeg
 	OpAbs

@@ -36,7 +36,9 @@ func Fold(p *gpu.Program) (out []gpu.Scalar, err error) {
 	if len(p.Inputs) > 0 {
 		return nil, fmt.Errorf("a program with %d inputs is not constant", len(p.Inputs))
 	}
-	heap := func(n int64) (*gpu.Buffer, error) { return gpu.WrapBytes(gpu.BytesOf(make([]uint64, (n+7)/8))[:n]), nil }
+	heap := func(n int64) (*gpu.Buffer, error) {
+		return gpu.WrapBytes(gpu.BytesOf(make([]uint64, (n+7)/8))[:n]), nil
+	}
 	cols, err := evalProgram(&Device{threads: 1}, heap, p, nil, 1)
 	if err != nil {
 		return nil, err

@@ -8,7 +8,9 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-type signed interface{ ~int8 | ~int16 | ~int32 | ~int64 }
+type signed interface {
+	~int8 | ~int16 | ~int32 | ~int64
+}
 
 type unsigned interface {
 	~uint8 | ~uint16 | ~uint32 | ~uint64

@@ -195,7 +195,7 @@ func (f *frame) compare(s *step, v *vec) error {
 			y = vb[w]
 		}
 		if s.Op == gpu.OpDistinct {
-			out[w] = out[w]&x&y | x ^ y
+			out[w] = out[w]&x&y | (x ^ y)
 		} else {
 			out[w] = out[w]&x&y | ^(x | y)
 		}

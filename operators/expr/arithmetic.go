@@ -127,7 +127,7 @@ func (b *binder) floatArithmetic(n Node, op string, x, y *Expr) (*Expr, error) {
 func (b *binder) integerArithmetic(n Node, op string, x, y *Expr) (*Expr, error) {
 	t := commonInteger(x.typ, y.typ)
 	if t == hugeint {
-		return b.decimalArithmetic(n, op, x, y)
+		return b.hugeArithmetic(n, op, x, y)
 	}
 	if t.Kind != x.typ.Kind && t.Kind != y.typ.Kind {
 		// Neither type holds the other's values: DuckDB computes in BIGINT.
@@ -154,6 +154,21 @@ func (b *binder) integerArithmetic(n Node, op string, x, y *Expr) (*Expr, error)
 		e.fails = !typeRange(t).contains(r)
 	}
 	return b.op(n, e, x, y)
+}
+
+// hugeArithmetic computes in HUGEINT.
+func (b *binder) hugeArithmetic(n Node, op string, x, y *Expr) (*Expr, error) {
+	x, err := b.convert(n, x, hugeint, false)
+	if err != nil {
+		return nil, err
+	}
+	if y, err = b.convert(n, y, hugeint, false); err != nil {
+		return nil, err
+	}
+	if op == "//" {
+		return b.op(n, Expr{op: gpu.OpQuo, typ: hugeint, nullable: true, rng: typeRange(hugeint)}, x, y)
+	}
+	return b.decimalArithmetic(n, op, x, y)
 }
 
 // decimalArithmetic follows DuckDB's result types. A result is stored in 8 bytes

@@ -175,17 +175,22 @@ func (p *parser) infix(left Node, power int) (n Node, more bool, err error) {
 	if not {
 		word = p.ahead(1)
 	}
+	pass := func() {
+		if not {
+			p.advance()
+		}
+	}
 	switch {
 	case !not && (t.is("AND") || t.is("OR")):
 		return p.logic(left, power)
 	case word.is("BETWEEN") && power < bindBetween:
-		p.next++
+		pass()
 		n, err = p.between(left, t.pos, not)
 	case word.is("IN") && power < bindBetween:
-		p.next++
+		pass()
 		n, err = p.in(left, t.pos, not)
 	case (word.is("LIKE") || word.is("ILIKE")) && power < bindBetween:
-		p.next++
+		pass()
 		n, err = p.like(left, t.pos, not, word.is("ILIKE"))
 	case !not && (t.is("IS") || t.is("ISNULL") || t.is("NOTNULL")) && power < bindIs:
 		n, err = p.is(left)
