@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 
 	"github.com/spf13/cobra"
 
@@ -18,6 +19,7 @@ import (
 type runFlags struct {
 	jobFlags
 	device, progress, report string
+	cpuProfile               string
 	hostMemory, deviceMemory string
 	threads                  int
 	overwrite                bool
@@ -44,6 +46,7 @@ GSTREAM_THREADS stand for the flags of these names.`,
 	registerDevice(cmd, &f.device)
 	cmd.Flags().StringVar(&f.progress, "progress", "auto", "progress on standard error: auto (on a terminal), plain, json or none")
 	cmd.Flags().StringVar(&f.report, "report", "", "write the report as JSON to this file")
+	cmd.Flags().StringVar(&f.cpuProfile, "cpu-profile", "", "write a CPU profile for go tool pprof to this file")
 	cmd.Flags().IntVar(&f.threads, "threads", 0, "CPU cores to use (default: all)")
 	cmd.Flags().BoolVar(&f.overwrite, "overwrite", false, "replace an output that exists")
 	cmd.Flags().StringVar(&f.hostMemory, "host-memory", "", "budget of host memory, as in 16GiB (default: half of what is free)")
@@ -104,6 +107,17 @@ func (f *runFlags) run(cmd *cobra.Command, path string) (err error) {
 	}
 	if opt.Threads > 0 {
 		runtime.GOMAXPROCS(opt.Threads)
+	}
+	if f.cpuProfile != "" {
+		file, err := os.Create(f.cpuProfile)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		if err := pprof.StartCPUProfile(file); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
 	}
 	p, err := f.plan(path)
 	if err != nil {
