@@ -221,8 +221,8 @@ type frame struct {
 	n    int // rows of this chunk
 	lo   int // its first row
 	pool *scratch
-	// codes holds the dictionary codes of the chunk by dictionary input.
-	codes map[int][]int32
+	// codes holds the dictionary codes of the chunk by input, nil until asked for.
+	codes [][]int32
 	// fresh is vecs at the start of a chunk: constants and nothing else. The
 	// marks are what of the pool the constants use.
 	fresh                          []vec
@@ -269,7 +269,8 @@ func (s *scratch) text() []string {
 
 // newFrame makes a frame with the constants filled in.
 func newFrame(e *evaluation) *frame {
-	f := &frame{e: e, vecs: make([]vec, len(e.in)+len(e.p.Code)), pool: scratches.Get().(*scratch), n: evalRows}
+	f := &frame{e: e, vecs: make([]vec, len(e.in)+len(e.p.Code)), pool: scratches.Get().(*scratch), n: evalRows,
+		codes: make([][]int32, len(e.in))}
 	for r := range f.vecs {
 		f.vecs[r].typ = e.typeOf(r)
 	}
@@ -302,7 +303,7 @@ func (f *frame) run(lo, n int) error {
 	s := f.pool
 	s.usedBlocks, s.usedBitmaps, s.usedStrings = f.markBlocks, f.markBits, f.markText
 	s.bytes = s.bytes[:0]
-	f.codes = nil
+	clear(f.codes)
 	copy(f.vecs, f.fresh)
 	for r, ok := range f.e.loaded {
 		if ok {

@@ -182,16 +182,13 @@ func withNull(c gpu.Column) gpu.Column {
 // chunkCodes returns the codes of a dictionary input for the rows of the chunk;
 // a null row has the code behind the last.
 func (f *frame) chunkCodes(input int) []int32 {
-	if codes, ok := f.codes[input]; ok {
+	if codes := f.codes[input]; codes != nil {
 		return codes
 	}
 	c := &f.e.in[input]
 	codes := gpu.Values[int32](c.Data, c.Len)[f.lo : f.lo+f.n]
 	if valid := wordsFrom(c.Valid, f.lo, f.n, c.Len); valid != nil {
 		codes = withNullCode(blockOf[int32](f), codes, valid, int32(c.Dict.Values.Len))
-	}
-	if f.codes == nil {
-		f.codes = map[int][]int32{}
 	}
 	f.codes[input] = codes
 	return codes

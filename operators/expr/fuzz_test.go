@@ -1,0 +1,62 @@
+package expr_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/operators/expr"
+)
+
+// FuzzParse holds expressions to what strangers' text may do: an *Error with a
+// position, or a tree that prints as text with the same tree, that binds or is
+// refused, and that evaluates or fails, without a panic or a leak.
+func FuzzParse(f *testing.F) {
+	data, err := os.ReadFile("testdata/cases.txt")
+	require.NoError(f, err)
+	for line := range strings.Lines(string(data)) {
+		f.Add(strings.TrimSpace(line))
+	}
+	for _, src := range []string{"sum(i32) / count(*)", "((((1))))", "'", "\"", "1e999", "$$a$$", "x'6'", "a.b.c", "case", "interval '1' year", "E'\\'"} {
+		f.Add(src)
+	}
+	tab := duckTable(f)
+	scope := &expr.Scope{Schema: tab.schema}
+	f.Fuzz(func(t *testing.T, src string) {
+		n, err := expr.Parse(src)
+		if err != nil {
+			var e *expr.Error
+			require.True(t, errors.As(err, &e), "%T", err)
+			require.NotEmpty(t, e.Error())
+			return
+		}
+		printed := n.String()
+		again, err := expr.Parse(printed)
+		require.NoError(t, err, printed)
+		require.Equal(t, printed, again.String())
+		if _, post, err := expr.BindAggregates(n, scope); err == nil {
+			require.NotEmpty(t, post.String())
+		}
+		e, err := expr.Bind(n, scope)
+		if err != nil {
+			require.NotEmpty(t, err.Error())
+			return
+		}
+		require.NotEmpty(t, e.String())
+		expr.Comparisons(e)
+		got, err := evaluate(t, tab.schema, tab.cols, tab.rows, e)
+		if err != nil {
+			require.NotContains(t, err.Error(), "internal error", src)
+			return
+		}
+		for _, v := range got[0] {
+			require.True(t, v.Valid || e.Nullable(), "%s is null but not nullable", e)
+			if r := e.Range(); v.Valid && r != nil {
+				require.False(t, v.Int.Less(r.Lo) || r.Hi.Less(v.Int), "%s is %v, outside [%v, %v]", e, v, r.Lo, r.Hi)
+			}
+		}
+	})
+}
