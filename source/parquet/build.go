@@ -40,7 +40,7 @@ type part struct {
 func (b *builder) read(c *cursor, at, n int) error {
 	for n > 0 {
 		if c.left == 0 {
-			if err := c.nextPage(); err != nil {
+			if _, err := c.nextPage(0); err != nil {
 				return err
 			}
 			continue

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"hash/crc32"
 	"io"
-	"math"
 	"sync/atomic"
 
 	"github.com/gstream/gstream/gpu"
@@ -207,26 +206,37 @@ func (c *cursor) decompress(b []byte, size int) ([]byte, error) {
 	return out, decompress(c.meta.codec, out, b)
 }
 
-// nextPage makes the next data page current.
-func (c *cursor) nextPage() error {
+// nextPage makes the next data page current. A page of at most skip rows is
+// passed over without decoding it; the rows passed over are returned.
+func (c *cursor) nextPage(skip int64) (int64, error) {
 	for {
 		h, err := c.header()
 		if err != nil {
-			return err
+			return 0, err
 		}
 		b, err := c.payload(h)
 		if err != nil {
-			return err
+			return 0, err
 		}
+		rows := int64(h.DataPageHeader.V.NumValues)
+		if h.Type == format.DataPageV2 {
+			rows = int64(h.DataPageHeaderV2.V.NumValues)
+		}
+		pass := rows >= 0 && rows <= skip && rows <= c.rowsLeft
 		switch h.Type {
 		case format.DictionaryPage:
 			if err := c.dictionaryPage(h, b); err != nil {
-				return err
+				return 0, err
 			}
-		case format.DataPage:
-			return c.dataPageV1(h, b)
-		case format.DataPageV2:
-			return c.dataPageV2(h, b)
+		case format.DataPage, format.DataPageV2:
+			switch {
+			case pass:
+				c.rowsLeft -= rows
+				return rows, nil
+			case h.Type == format.DataPage:
+				return 0, c.dataPageV1(h, b)
+			}
+			return 0, c.dataPageV2(h, b)
 		case format.IndexPage:
 		default:
 			// Page types of the future are to be skipped.
@@ -414,12 +424,14 @@ func (c *cursor) takeCodes(dst []int32) error {
 func (c *cursor) skip(rows int64) error {
 	for rows > 0 {
 		if c.left == 0 {
-			if err := c.nextPage(); err != nil {
+			passed, err := c.nextPage(rows)
+			if err != nil {
 				return err
 			}
+			rows -= passed
 			continue
 		}
-		n := int(min(rows, int64(c.left), math.MaxInt32))
+		n := int(min(rows, int64(c.left)))
 		if n == c.left {
 			c.left = 0 // the rest of a page is dropped without decoding it
 		} else if err := c.pass(n); err != nil {

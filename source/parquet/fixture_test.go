@@ -339,3 +339,30 @@ func TestBudgetErrorOfAScanIsReturnedAsItIs(t *testing.T) {
 	require.ErrorAs(t, err, &budget)
 	require.Equal(t, "scan", budget.Stage)
 }
+
+func TestPagesThatCannotMatchAreSkippedAndNoRowIsLost(t *testing.T) {
+	all := mustScan(t, "page-index.parquet", 1000)
+	for _, column := range []string{"n", "s", "u"} {
+		for v := range 260 {
+			value := all[column][v]
+			table, err := Open(fixture("page-index.parquet"), OpenOptions{})
+			require.NoError(t, err)
+			p := source.Predicate{Column: table.Schema().Index(column), Op: source.Eq, Values: []gpu.Scalar{value}}
+			got, progress, err := scan(t, 0, fixture("page-index.parquet"), source.ScanOptions{Prune: []source.Predicate{p}, StrideRows: 17})
+			require.NoError(t, err)
+			if column != "u" {
+				require.LessOrEqual(t, progress.RowsTotal, int64(25), "one page of %s", column)
+			}
+			found := -1
+			for i := range got[column] {
+				if got[column][i] == value {
+					found = i
+				}
+			}
+			require.GreaterOrEqual(t, found, 0, "%s = %v", column, value)
+			for _, other := range []string{"n", "s", "u"} {
+				require.Equal(t, all[other][v], got[other][found])
+			}
+		}
+	}
+}

@@ -17,7 +17,13 @@ func (f *file) prune(group int, schema *gpu.Schema, predicates []source.Predicat
 			return nil
 		}
 	}
-	return []rowRange{{0, g.rows}}
+	ranges := []rowRange{{0, g.rows}}
+	for _, p := range predicates {
+		if pages, ok := f.pageRanges(g, p); ok {
+			ranges = intersect(ranges, pages)
+		}
+	}
+	return ranges
 }
 
 // refuted says whether the statistics of a row group prove that the predicate
