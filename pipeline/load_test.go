@@ -124,7 +124,7 @@ func TestFaultsOfJobFiles(t *testing.T) {
 
 func FuzzJob(f *testing.F) {
 	f.Add([]byte(smallJob))
-	files, _ := filepath.Glob("testdata/jobs/*.yaml")
+	files, _ := filepath.Glob("testdata/*/*.yaml")
 	for _, file := range files {
 		if src, err := os.ReadFile(file); err == nil {
 			f.Add(src)

@@ -1,0 +1,70 @@
+package pipeline_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"strings"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/gstream/gstream/pipeline"
+)
+
+// The customers of the example with the most open orders.
+func ExampleNew() {
+	var best pipeline.Collector
+	_, err := pipeline.New("best").
+		Read("orders", "../examples/quickstart/data/orders.parquet").
+		Filter("o_orderstatus = 'O'").
+		Group([]string{"o_custkey"}, "count(*) as orders", "sum(o_totalprice) as price").
+		Sort("orders desc", "o_custkey").
+		Limit(3).
+		WriteTo(&best).
+		Run(context.Background(), pipeline.RunOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, r := range best.Records() {
+		for i := range int(r.NumRows()) {
+			fmt.Println(r.Column(0).ValueStr(i), r.Column(1).ValueStr(i))
+		}
+	}
+	// Output:
+	// 4 21
+	// 1213 19
+	// 1078 18
+}
+
+// Arrow records in, Arrow records out.
+func ExampleArrowTable() {
+	schema := arrow.NewSchema([]arrow.Field{{Name: "word", Type: arrow.BinaryTypes.String}}, nil)
+	rec, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(`[{"word": "to"}, {"word": "be"}, {"word": "to"}]`))
+	if err != nil {
+		log.Fatal(err)
+	}
+	words, err := pipeline.ArrowTable(schema, rec)
+	if err != nil {
+		log.Fatal(err)
+	}
+	var counts pipeline.Collector
+	_, err = pipeline.New("count").
+		ReadTable("words", words).
+		Group([]string{"word"}, "count(*) as n").
+		Sort("n desc").
+		WriteTo(&counts).
+		Run(context.Background(), pipeline.RunOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, r := range counts.Records() {
+		for i := range int(r.NumRows()) {
+			fmt.Println(r.Column(0).ValueStr(i), r.Column(1).ValueStr(i))
+		}
+	}
+	// Output:
+	// to 2
+	// be 1
+}
