@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -428,34 +427,4 @@ func (s *stepBinder) afterGroup(g *groupNode, columns []string, posts []expr.Nod
 		exprs, quals = append(exprs, e.Remap(func(c int) int { return cols[c] })), append(quals, s.step.Name)
 	}
 	return newProject(s.name, g, exprs, columns, quals)
-}
-
-// tablesOf lists the scans below a node by source name.
-func tablesOf(n node, into map[string]source.Table) {
-	if s, ok := n.(*scanNode); ok {
-		maps.Copy(into, map[string]source.Table{s.step: s.table})
-	}
-	for _, in := range inputsOf(n) {
-		tablesOf(in, into)
-	}
-}
-
-func inputsOf(n node) []node {
-	switch n := n.(type) {
-	case *filterNode:
-		return []node{n.in}
-	case *projectNode:
-		return []node{n.in}
-	case *joinNode:
-		return []node{n.left, n.right}
-	case *groupNode:
-		return []node{n.in}
-	case *sortNode:
-		return []node{n.in}
-	case *limitNode:
-		return []node{n.in}
-	case *unionNode:
-		return n.ins
-	}
-	return nil
 }
