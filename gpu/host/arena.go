@@ -23,16 +23,14 @@ const (
 // ones. Sizes are rounded up to one of four steps a power of two.
 type arena struct {
 	mu     sync.Mutex
-	free   map[int][]block // by class size
-	kept   int64           // bytes in free blocks larger than slab
-	carved []byte          // rest of the current slab
+	free   map[int][][]byte // by class size
+	kept   int64            // bytes in free blocks larger than slab
+	out    int              // blocks handed out
+	slabs  [][]byte
+	carved []byte // rest of the newest slab
 }
 
-type block struct {
-	mem []byte
-}
-
-func newArena() *arena { return &arena{free: map[int][]block{}} }
+func newArena() *arena { return &arena{free: map[int][][]byte{}} }
 
 // class rounds a size up to the size of its block.
 func class(n int64) int {
@@ -51,38 +49,39 @@ func (a *arena) Allocate(size int64) ([]byte, uintptr, error) {
 	if size < 0 || size > 1<<46 {
 		return nil, 0, fmt.Errorf("impossible size %d", size)
 	}
-	c := class(size)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	mem, err := a.take(class(size))
+	if err != nil {
+		return nil, 0, err
+	}
+	a.out++
+	return mem[:size], uintptr(unsafe.Pointer(unsafe.SliceData(mem))), nil
+}
+
+// take returns a block of class size c.
+func (a *arena) take(c int) ([]byte, error) {
 	if list := a.free[c]; len(list) > 0 {
-		b := list[len(list)-1]
 		a.free[c] = list[:len(list)-1]
 		if c > slab {
 			a.kept -= int64(c)
 		}
-		return a.view(b.mem, size)
+		return list[len(list)-1], nil
 	}
-	if c <= slab {
-		if len(a.carved) < c {
-			mem, err := mapMemory(slab)
-			if err != nil {
-				return nil, 0, err
-			}
-			a.carved = mem
+	if c > slab {
+		return mapMemory(c)
+	}
+	if len(a.carved) < c {
+		mem, err := mapMemory(slab)
+		if err != nil {
+			return nil, err
 		}
-		mem := a.carved[:c:c]
-		a.carved = a.carved[c:]
-		return a.view(mem, size)
+		a.slabs = append(a.slabs, mem)
+		a.carved = mem
 	}
-	mem, err := mapMemory(c)
-	if err != nil {
-		return nil, 0, err
-	}
-	return a.view(mem, size)
-}
-
-func (a *arena) view(mem []byte, size int64) ([]byte, uintptr, error) {
-	return mem[:size], uintptr(unsafe.Pointer(unsafe.SliceData(mem))), nil
+	mem := a.carved[:c:c]
+	a.carved = a.carved[c:]
+	return mem, nil
 }
 
 // Free implements gpu.Allocator.
@@ -93,35 +92,41 @@ func (a *arena) Free(mem []byte, _ uintptr, size int64) {
 	c := class(size)
 	mem = mem[:c]
 	a.mu.Lock()
-	if c > slab && a.kept+int64(c) > keep {
-		a.mu.Unlock()
-		// An unmapping that fails leaves the block mapped: nothing to undo.
-		_ = unix.Munmap(mem)
-		return
-	}
-	a.free[c] = append(a.free[c], block{mem})
+	defer a.mu.Unlock()
+	a.out--
 	if c > slab {
+		if a.kept+int64(c) > keep {
+			unmap(mem)
+			return
+		}
 		a.kept += int64(c)
 	}
-	a.mu.Unlock()
+	a.free[c] = append(a.free[c], mem)
 }
 
-// trim unmaps the large free blocks until at most limit bytes are kept.
-func (a *arena) trim(limit int64) {
+// close unmaps what no buffer uses any more: everything, unless buffers leaked.
+func (a *arena) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for c, list := range a.free {
-		if c <= slab {
-			continue
+		if c > slab {
+			for _, mem := range list {
+				unmap(mem)
+			}
+			delete(a.free, c)
 		}
-		for len(list) > 0 && a.kept > limit {
-			_ = unix.Munmap(list[len(list)-1].mem)
-			list = list[:len(list)-1]
-			a.kept -= int64(c)
+	}
+	a.kept = 0
+	if a.out == 0 {
+		for _, mem := range a.slabs {
+			unmap(mem)
 		}
-		a.free[c] = list
+		a.free, a.slabs, a.carved = map[int][][]byte{}, nil, nil
 	}
 }
+
+// unmap gives memory back; if that fails it stays mapped, with nothing to undo.
+func unmap(mem []byte) { _ = unix.Munmap(mem) }
 
 func mapMemory(n int) ([]byte, error) {
 	mem, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)

@@ -75,7 +75,7 @@ func (d *Device) StrideRows(int) int { return 1 << 17 }
 
 // Close gives the arena's memory back to the system.
 func (d *Device) Close() error {
-	d.arena.trim(0)
+	d.arena.close()
 	return nil
 }
 
