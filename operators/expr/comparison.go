@@ -62,15 +62,16 @@ func commonDecimal(s, t gpu.Type) gpu.Type {
 
 // unify casts values, in place, to one type in one storage.
 func (b *binder) unify(nodes []Node, values []*Expr, what string) error {
-	for i := range values {
-		for j := range values {
-			if i == j {
-				continue
+	// Integer literals take the type of an integer among the others.
+	for _, other := range values {
+		if other.literal == notLiteral && other.typ.IsInteger() {
+			for i, v := range values {
+				var err error
+				if values[i], err = literalAs(v, other); err != nil {
+					return b.errorf(nodes[i], "%v", err)
+				}
 			}
-			var err error
-			if values[i], err = literalAs(values[i], values[j]); err != nil {
-				return b.errorf(nodes[i], "%v", err)
-			}
+			break
 		}
 	}
 	all := *values[0]
@@ -146,7 +147,7 @@ func (b *binder) compare(n Node, op gpu.Op, nx Node, x *Expr, ny Node, y *Expr) 
 // order and every value. For b < 1.5 that is b <= 1.
 func uncast(op gpu.Op, x, y *Expr) (gpu.Op, *Expr, *Expr) {
 	c, ok := y.Constant()
-	if !ok || !c.Valid || x.op != gpu.OpCast || x.n != 0 || x.fails || !exactCast(x.args[0].typ, x.typ) {
+	if !ok || !c.Valid || !removableCast(x) {
 		return op, x, y
 	}
 	t := x.args[0].typ
@@ -166,6 +167,13 @@ func uncast(op gpu.Op, x, y *Expr) (gpu.Op, *Expr, *Expr) {
 		}
 	}
 	return op, x.args[0], newConstant(gpu.Scalar{Type: t, Valid: true, Int: below})
+}
+
+// removableCast says whether x is a cast that a comparison can do without: one
+// that cannot fail, or fails only where a date is too far off for a timestamp.
+func removableCast(x *Expr) bool {
+	return x.op == gpu.OpCast && x.n == 0 && exactCast(x.args[0].typ, x.typ) &&
+		(!castFails(x.args[0], x.typ) || x.typ.Kind == gpu.Timestamp)
 }
 
 // exactCast says whether a cast keeps every value and their order, between
@@ -312,7 +320,7 @@ func (b *binder) inSet(n *inNode, x *Expr, nodes []Node, constants []*Expr) (*Ex
 		return nil, err
 	}
 	cast := x
-	if x.op == gpu.OpCast && x.n == 0 && !x.fails && exactCast(x.args[0].typ, x.typ) {
+	if removableCast(x) {
 		x = x.args[0]
 	}
 	set := make([]gpu.Scalar, 0, len(constants))

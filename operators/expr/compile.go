@@ -12,7 +12,7 @@ import (
 // schema position of p.Inputs[i]; a bare column becomes an output that is the
 // input's register.
 func Compile(s *gpu.Schema, exprs ...*Expr) (p *gpu.Program, inputs []int, err error) {
-	c := &compiler{registers: map[string]int{}, done: map[visit]int{}, inputs: map[int]int{}}
+	c := &compiler{registers: map[string]int{}, done: map[visit]int{}, within: map[int]int{}, inputs: map[int]int{}}
 	used := map[int]bool{}
 	for _, e := range exprs {
 		e.walk(func(e *Expr) {
@@ -43,6 +43,7 @@ type compiler struct {
 	inputs    map[int]int    // register by schema position
 	registers map[string]int // register by what computes it
 	done      map[visit]int  // register by expression: shared nodes are visited once
+	within    map[int]int    // the mask that a mask narrows
 }
 
 type visit struct {
@@ -59,8 +60,14 @@ func (c *compiler) compile(e *Expr, mask int) int {
 	if !e.fails {
 		mask = -1
 	}
-	if r, ok := c.done[visit{e, mask}]; ok {
-		return r
+	// A result for more rows than are needed serves too.
+	for m := mask; ; m = c.within[m] {
+		if r, ok := c.done[visit{e, m}]; ok {
+			return r
+		}
+		if m < 0 {
+			break
+		}
 	}
 	in := gpu.Instr{Op: e.op, Type: e.typ, Mask: -1, Value: e.value, Set: e.set, N: e.n}
 	switch {
@@ -119,9 +126,12 @@ func (c *compiler) isNot(r int, v bool) int {
 
 func (c *compiler) both(mask, r int) int {
 	if mask < 0 {
+		c.within[r] = -1
 		return r
 	}
-	return c.emit(gpu.Instr{Op: gpu.OpAnd, Type: gpu.Of(gpu.Bool), Args: []int{mask, r}, Mask: -1})
+	m := c.emit(gpu.Instr{Op: gpu.OpAnd, Type: gpu.Of(gpu.Bool), Args: []int{mask, r}, Mask: -1})
+	c.within[m] = mask
+	return m
 }
 
 // emit appends an instruction unless the program has it already. One that was

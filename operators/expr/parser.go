@@ -644,7 +644,9 @@ func (p *parser) call(name token) (Node, error) {
 	n.distinct = p.accept("DISTINCT")
 	var err error
 	n.args, err = p.list()
+	// As in CASE, an argument can become a level of the compiled form.
 	n.base = p.at(name.pos, n.args...)
+	n.tall += len(n.args)
 	return n, err
 }
 

@@ -1,0 +1,319 @@
+package expr_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr"
+)
+
+func money(lo, hi int64) *expr.Range {
+	return &expr.Range{Lo: gpu.Int128From(lo), Hi: gpu.Int128From(hi)}
+}
+
+func TestDecimalsAreNarrowWhereRangesProveIt(t *testing.T) {
+	wideMoney := gpu.DecimalOf(38, 2)
+	narrow := wideMoney
+	narrow.Wide = false
+	s := gpu.NewSchema(gpu.Field{Name: "p", Type: gpu.DecimalOf(15, 2)}, gpu.Field{Name: "n", Type: narrow}, gpu.Field{Name: "w", Type: wideMoney}, gpu.Field{Name: "b", Type: gpu.Of(gpu.Int64)})
+	known := []*expr.Range{money(0, 10_000_000), money(0, 1_000_000), money(0, 1_000_000), money(0, 100)}
+	for _, c := range []struct {
+		src    string
+		ranges []*expr.Range
+		wide   bool
+	}{
+		{"p * (1 - p)", nil, false}, // DECIMAL(18,4)
+		{"p * b", known, false},
+		{"p * b", nil, true},
+		{"n * n", known, false},
+		{"n + n", known, false},
+		{"n * n", nil, true},
+		{"w * 2", known, true},
+		{"n::decimal(38,4)", known, false},
+		{"case when b > 1 then n else 0 end", known, false},
+		{"case when b > 1 then n else w end", known, true},
+	} {
+		e, err := bind(c.src, &expr.Scope{Schema: s, Ranges: c.ranges})
+		require.NoError(t, err)
+		assert.Equal(t, c.wide, e.Type().Wide, "%s as %v", c.src, e.Type())
+	}
+}
+
+func TestStatisticsThatLieAreAnErrorNotAWrongNumber(t *testing.T) {
+	tab := newTable(t, []string{"p decimal(15,2)", "1", "9999999999999.99"}, []string{"b bigint", "2", "9223372036854775807"})
+	e, err := bind("p * b", &expr.Scope{Schema: tab.schema, Ranges: []*expr.Range{money(0, 100), money(0, 100)}})
+	require.NoError(t, err)
+	require.False(t, e.Type().Wide)
+	_, err = evaluate(t, tab.schema, tab.cols, tab.rows, e)
+	require.ErrorContains(t, err, "9999999999999.99")
+	require.ErrorContains(t, err, "statistics")
+}
+
+func TestErrorsPointAtTheMistakeAndSayWhatWasExpected(t *testing.T) {
+	s := &expr.Scope{Schema: duckTable(t).schema, Qualifiers: make([]string, 21)}
+	for i := range s.Qualifiers {
+		s.Qualifiers[i] = "orders"
+	}
+	for src, want := range map[string]string{
+		"":                               "line 1, column 1: found the end of the expression, expected a column, a value or a function",
+		"i32 +":                          "line 1, column 6: found the end of the expression",
+		"i32 i64":                        "line 1, column 5: found \"i64\", expected an operator or the end",
+		"1 = 1 = true":                   "comparisons cannot be chained",
+		"i23 + 1":                        "line 1, column 1: there is no column \"i23\"; did you mean \"i32\"?",
+		"i32 +\n  zzzzzz":                "line 2, column 3: there is no column",
+		"oders.i32":                      "there is no table \"oders\"; did you mean \"orders\"?",
+		"orders.i23":                     "table \"orders\" has no column \"i23\"; did you mean",
+		"uper(s)":                        "there is no function \"uper\"; did you mean \"upper\"?",
+		"lower()":                        "lower takes 1 argument, found 0",
+		"lower(i32)":                     "lower needs text (VARCHAR), found INTEGER",
+		"i32 + s":                        "no operator + for INTEGER and VARCHAR",
+		"s = 1":                          "cannot compare VARCHAR with INTEGER",
+		"bo + 1":                         "no operator + for BOOLEAN and INTEGER",
+		"i32 and bo":                     "AND needs a condition (BOOLEAN), found INTEGER",
+		"not i32":                        "NOT needs a condition",
+		"case when i32 then 1 end":       "WHEN needs a condition",
+		"case when bo then 1 else s end": "the branches of CASE must have one type",
+		"i32::intt":                      "unknown type \"intt\"; did you mean",
+		"i32::decimal(39,2)":             "between 1 and 38, is 39",
+		"i32::decimal(3,4)":              "at most its precision",
+		"dt::integer":                    "cannot cast DATE to INTEGER",
+		"'abc'::integer":                 "cannot read \"abc\" as INTEGER",
+		"dt > 'tomorrow'":                "cannot read \"tomorrow\" as DATE, expected YYYY-MM-DD",
+		"dt + i64":                       "no operator + for DATE and BIGINT",
+		"ts - ts":                        "INTERVAL, which columns cannot hold",
+		"interval '1' year":              "found an INTERVAL by itself",
+		"dt + interval 'x' year":         "expected a number and a unit",
+		"dt + interval '1 yeer'":         "expected a unit",
+		"extract(yeer from dt)":          "unknown part of a date \"yeer\"; did you mean \"year\"?",
+		"s like i32":                     "LIKE needs text",
+		"s like s":                       "the pattern of LIKE must be a constant",
+		"s like 'a$' escape '$'":         "must not end with its escape",
+		"sum(i32) + 1":                   "the aggregate sum is not allowed here",
+		"2147483647 + 1":                 "out of the range of INTEGER",
+		"'abc":                           "a quote is not closed",
+		"i32 in ()":                      "found \")\", expected a column",
+		"i32 between 1":                  "expected AND",
+		"€ + 1":                          "unexpected character '€'",
+		"1e999":                          "outside the range of DOUBLE",
+		"100000000000000000000000000000000000000 + 1 + ": "found the end",
+	} {
+		_, err := bind(src, s)
+		require.ErrorContains(t, err, want, src)
+		var e *expr.Error
+		require.ErrorAs(t, err, &e, src)
+		require.Contains(t, e.Error(), "^")
+	}
+	_, err := bind("i32 +\n  zzzzzz * 2", s)
+	require.Regexp(t, `(?s)\n      zzzzzz \* 2\n      \^$`, err.Error())
+}
+
+func TestRunTimeErrorsNameTheExpressionAndTheValues(t *testing.T) {
+	tab := duckTable(t)
+	for src, want := range map[string][]string{
+		"i32 + 1000000000":                   {"(i32 + 1000000000)", "2000000000 and 1000000000", "INTEGER"},
+		"s::integer":                         {"CAST(s AS INTEGER)", `"abc"`},
+		"i64::tinyint":                       {"-5000000000", "TINYINT"},
+		"dt + i32 + i32":                     {"2000000000", "DATE"},
+		"d15 * d15":                          {"DECIMAL(18,4)", "12345678.90"},
+		"f64::integer":                       {"DOUBLE", "INTEGER"},
+		"'2021-02-3' || s":                   nil,
+		"(s || '-x')::date":                  {"abc-x", "YYYY-MM-DD"},
+		"ts + interval (i64 * 1000000) year": {"out of the range"},
+	} {
+		e, err := bind(src, &expr.Scope{Schema: tab.schema})
+		require.NoError(t, err, src)
+		_, err = evaluate(t, tab.schema, tab.cols, tab.rows, e)
+		if want == nil {
+			require.NoError(t, err)
+		}
+		for _, w := range want {
+			require.ErrorContains(t, err, w, src)
+		}
+	}
+}
+
+func TestBranchesThatAreNotTakenDoNotFail(t *testing.T) {
+	tab := newTable(t, []string{"s varchar", "12", "abc", `\N`, "7"}, []string{"n integer", "1", "2147483647", "0", `\N`})
+	for src, want := range map[string][]string{
+		"case when s <> 'abc' then s::integer else -1 end":              {"12", "-1", "-1", "7"},
+		"case when n < 10 then n + 2147483000 else n end":               {"2147483001", "2147483647", "2147483000", "NULL"},
+		"coalesce(nullif(s, 'abc'), '5')::integer":                      {"12", "5", "5", "7"},
+		"s <> 'abc' and s::integer > 8":                                 {"true", "false", "NULL", "false"},
+		"s = 'abc' or s::integer > 8":                                   {"true", "true", "NULL", "false"},
+		"case when n > 1 then 'x' when n + 2147483646 > 0 then 'y' end": {"y", "x", "y", "NULL"},
+		"case when false then 'abc'::integer else n end":                {"1", "2147483647", "0", "NULL"},
+	} {
+		e, err := bind(src, &expr.Scope{Schema: tab.schema})
+		require.NoError(t, err, src)
+		got, err := evaluate(t, tab.schema, tab.cols, tab.rows, e)
+		require.NoError(t, err, src)
+		for i := range want {
+			assert.Equal(t, want[i], got[0][i].String(), "%s row %d", src, i)
+		}
+	}
+}
+
+func TestThreeValuedLogic(t *testing.T) {
+	tab := newTable(t,
+		[]string{"a boolean", "true", "true", "true", "false", "false", "false", `\N`, `\N`, `\N`},
+		[]string{"b boolean", "true", "false", `\N`, "true", "false", `\N`, "true", "false", `\N`})
+	const yes, no, null = "true", "false", "NULL"
+	for src, want := range map[string][]string{
+		"a and b":                           {yes, no, null, no, no, no, null, no, null},
+		"a or b":                            {yes, yes, yes, yes, no, null, yes, null, null},
+		"not a":                             {no, no, no, yes, yes, yes, null, null, null},
+		"a = b":                             {yes, no, null, no, yes, null, null, null, null},
+		"a < b":                             {no, no, null, yes, no, null, null, null, null},
+		"a is distinct from b":              {no, yes, yes, yes, no, yes, yes, yes, no},
+		"a is not distinct from b":          {yes, no, no, no, yes, no, no, no, yes},
+		"a is true":                         {yes, yes, yes, no, no, no, no, no, no},
+		"b is not false":                    {yes, no, yes, yes, no, yes, yes, no, yes},
+		"a is unknown":                      {no, no, no, no, no, no, yes, yes, yes},
+		"a and b and true":                  {yes, no, null, no, no, no, null, no, null},
+		"a or b or null":                    {yes, yes, yes, yes, null, null, yes, null, null},
+		"case when a then b else not b end": {yes, no, null, no, yes, null, no, yes, null},
+	} {
+		e, err := bind(src, &expr.Scope{Schema: tab.schema})
+		require.NoError(t, err, src)
+		got, err := evaluate(t, tab.schema, tab.cols, tab.rows, e)
+		require.NoError(t, err, src)
+		for i := range want {
+			assert.Equal(t, want[i], got[0][i].String(), "%s row %d", src, i)
+		}
+	}
+}
+
+func TestConjunctsAgainstConstantsBecomeComparisons(t *testing.T) {
+	s := &expr.Scope{Schema: duckTable(t).schema}
+	show := func(src string) (out []string) {
+		e, err := bind(src, s)
+		require.NoError(t, err, src)
+		for _, c := range expr.Conjuncts(e) {
+			for _, p := range expr.Comparisons(c) {
+				text := s.Schema.Fields[p.Column].Name + " " + [...]string{"=", "<", "<=", ">", ">=", "in", "is null", "is not null"}[p.Op]
+				for _, v := range p.Values {
+					require.True(t, v.Type.SameSQL(s.Schema.Fields[p.Column].Type))
+					text += " " + v.String()
+				}
+				out = append(out, text)
+			}
+		}
+		return out
+	}
+	for src, want := range map[string][]string{
+		"i32 = 7 and 3 < i64":                           {"i32 = 7", "i64 > 3"},
+		"dt between date '1994-01-01' and '1995-01-01'": {"dt >= 1994-01-01", "dt <= 1995-01-01"},
+		"dt < date '1994-01-01' + interval '1' year":    {"dt < 1995-01-01"},
+		"dt <= timestamp '1994-01-01 12:00:00'":         {"dt <= 1994-01-01"},
+		"dt > timestamp '1994-01-01 12:00:00'":          {"dt > 1994-01-01"},
+		"d15 < 24 and d15 >= 0.05":                      {"d15 < 24.00", "d15 >= 0.05"},
+		"d15 < 1.005":                                   {"d15 <= 1.00"},
+		"i64 > 1.5":                                     {"i64 > 1"},
+		"i8 < 1000":                                     nil,
+		"s in ('a', 'b')":                               {"s in a b"},
+		"i32 in (1, 2.5)":                               {"i32 in 1"},
+		"s like 'ab%c'":                                 {"s >= ab", "s < ac"},
+		"s like '%c'":                                   nil,
+		"i32 is null":                                   {"i32 is null"},
+		"i32 is not null":                               {"i32 is not null"},
+		"not (i32 < 5)":                                 {"i32 >= 5"},
+		"i32 < i64":                                     nil,
+		"i32 = 1 or i32 = 2":                            nil,
+		"f64 > 1":                                       {"f64 > 1.0"},
+	} {
+		assert.Equal(t, want, show(src), src)
+	}
+}
+
+func TestAggregatesAreFoundAndReplaced(t *testing.T) {
+	s := &expr.Scope{Schema: duckTable(t).schema}
+	n, err := expr.Parse("100.0 * sum(d15 * (1 - d4)) / sum(d15) + avg(i32) - min(f32) * count(*) + sum(d15) + count(s) + s")
+	require.NoError(t, err)
+	calls, post, err := expr.BindAggregates(n, s)
+	require.NoError(t, err)
+	want := []struct {
+		kind gpu.AggregateKind
+		arg  string
+		typ  gpu.Type
+	}{
+		{gpu.Sum, "(d15 * (1 - d4))", gpu.DecimalOf(38, 4)},
+		{gpu.Sum, "d15", gpu.DecimalOf(38, 2)},
+		{gpu.Avg, "i32", gpu.Of(gpu.Float64)},
+		{gpu.Min, "f32", gpu.Of(gpu.Float32)},
+		{gpu.CountAll, "", gpu.Of(gpu.Int64)},
+		{gpu.Count, "s", gpu.Of(gpu.Int64)},
+	}
+	require.Len(t, calls, len(want))
+	for i, w := range want {
+		assert.Equal(t, w.kind, calls[i].Kind)
+		assert.Equal(t, w.typ, calls[i].Output)
+		if w.arg != "" && i > 0 {
+			assert.Equal(t, w.arg, calls[i].Arg.String())
+		}
+	}
+	assert.Equal(t, `(((((((100.0 * "$agg0") / "$agg1") + "$agg2") - ("$agg3" * "$agg4")) + "$agg1") + "$agg5") + s)`, post.String())
+	for src, want := range map[string]string{
+		"sum(sum(i32))":       "the aggregate sum is not allowed here",
+		"sum(s)":              "sum needs a number, found VARCHAR",
+		"sum(*)":              "sum takes 1 argument, found *",
+		"max(i32, 2)":         "max takes 1 argument, found 2",
+		"count(distinct i32)": "DISTINCT in count is not supported",
+	} {
+		n, err := expr.Parse(src)
+		require.NoError(t, err)
+		_, _, err = expr.BindAggregates(n, s)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestDeepExpressionsAreRefused(t *testing.T) {
+	for _, open := range []string{"(", "- ", "not ", "1 + (", "case when true then ", "abs("} {
+		_, err := expr.Parse(strings.Repeat(open, 50_000) + "1")
+		require.ErrorContains(t, err, "nested more than", open)
+	}
+	_, err := expr.Parse("1" + strings.Repeat("+1", 100_000))
+	require.ErrorContains(t, err, "nested more than")
+}
+
+func TestLongConjunctionsAndSharedBranchesStaySmall(t *testing.T) {
+	tab := duckTable(t)
+	src, nested := "i32 > 0", "i32"
+	for range 2000 {
+		src += " and i32 < 100"
+	}
+	for range 60 {
+		nested = "greatest(" + nested + ", abs(i16))"
+	}
+	for _, src := range []string{src, nested} {
+		e, err := bind(src, &expr.Scope{Schema: tab.schema})
+		require.NoError(t, err)
+		require.Equal(t, e.Columns(), e.Remap(func(i int) int { return i }).Columns())
+		_, err = evaluate(t, tab.schema, tab.cols, tab.rows, e)
+		require.NoError(t, err)
+	}
+}
+
+func TestCompileComputesSharedPartsOnceAndPassesColumnsThrough(t *testing.T) {
+	s := duckTable(t).schema
+	var exprs []*expr.Expr
+	for _, src := range []string{"d15 * (1 - d4)", "d15 * (1 - d4) * (1 + d4)", "d15"} {
+		e, err := bind(src, &expr.Scope{Schema: s})
+		require.NoError(t, err)
+		exprs = append(exprs, e)
+	}
+	p, inputs, err := expr.Compile(s, exprs...)
+	require.NoError(t, err)
+	require.Equal(t, []int{s.Index("d4"), s.Index("d15")}, inputs)
+	require.Equal(t, 1, p.Outputs[2])
+	muls := 0
+	for _, in := range p.Code {
+		if in.Op == gpu.OpMul {
+			muls++
+		}
+	}
+	require.Equal(t, 2, muls)
+}
