@@ -10,44 +10,6 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// vector is a growing array of state in leased memory.
-type vector[S any] struct {
-	buf *gpu.Buffer
-	v   []S
-}
-
-// grow lengthens the vector to n elements, new ones set to zero.
-func (x *vector[S]) grow(l *gpu.Lease, n int, zero S) error {
-	old := len(x.v)
-	if n <= old {
-		return nil
-	}
-	if n > cap(x.v) {
-		var s S
-		room := max(n, 2*cap(x.v), 64)
-		buf, err := l.Alloc(int64(room) * int64(sizeOf(s)))
-		if err != nil {
-			return err
-		}
-		v := gpu.Values[S](buf, room)[:old]
-		copy(v, x.v)
-		x.buf.Release()
-		x.buf, x.v = buf, v
-	}
-	x.v = x.v[:n]
-	for i := old; i < n; i++ {
-		x.v[i] = zero
-	}
-	return nil
-}
-
-func (x *vector[S]) release() {
-	x.buf.Release()
-	x.buf, x.v = nil, nil
-}
-
-func sizeOf[S any](s S) int { return len(gpu.BytesOf([]S{s})) }
-
 // fewGroups is the number of groups up to which every core folds into a private
 // copy of the state; above, copies would cost more than they gain.
 const fewGroups = 512

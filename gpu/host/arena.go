@@ -10,10 +10,11 @@ import (
 )
 
 const (
-	// smallest is the size of the smallest block; blocks up to slab are carved
+	// smallest is the size of the smallest block; blocks up to carve are cut
 	// from mappings of slab bytes.
 	smallest = 1 << 8
-	slab     = 1 << 20
+	slab     = 2 * hugePage
+	carve    = 1 << 20
 	// keep bounds the bytes of free blocks that are kept for reuse.
 	keep = 128 << 20
 )
@@ -63,16 +64,16 @@ func (a *arena) Allocate(size int64) ([]byte, uintptr, error) {
 func (a *arena) take(c int) ([]byte, error) {
 	if list := a.free[c]; len(list) > 0 {
 		a.free[c] = list[:len(list)-1]
-		if c > slab {
+		if c > carve {
 			a.kept -= int64(c)
 		}
 		return list[len(list)-1], nil
 	}
-	if c > slab {
-		return mapMemory(c)
+	if c > carve {
+		return mapMemory(c, true)
 	}
 	if len(a.carved) < c {
-		mem, err := mapMemory(slab)
+		mem, err := mapMemory(slab, true)
 		if err != nil {
 			return nil, err
 		}
@@ -94,7 +95,7 @@ func (a *arena) Free(mem []byte, _ uintptr, size int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.out--
-	if c > slab {
+	if c > carve {
 		if a.kept+int64(c) > keep {
 			unmap(mem)
 			return
@@ -109,7 +110,7 @@ func (a *arena) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for c, list := range a.free {
-		if c > slab {
+		if c > carve {
 			for _, mem := range list {
 				unmap(mem)
 			}
@@ -125,17 +126,39 @@ func (a *arena) close() {
 	}
 }
 
-// unmap gives memory back; if that fails it stays mapped, with nothing to undo.
-func unmap(mem []byte) { _ = unix.Munmap(mem) }
+// hugePage is the size and alignment of what the system backs by one huge page:
+// a fault and a TLB entry where small pages take 512.
+const hugePage = 2 << 20
 
-func mapMemory(n int) ([]byte, error) {
-	mem, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+// mapMemory maps n bytes, in huge pages when asked and there is room for one.
+func mapMemory(n int, huge bool) ([]byte, error) {
+	extra := 0
+	if huge && n >= hugePage {
+		extra = hugePage
+	}
+	mem, err := unix.MmapPtr(-1, 0, nil, uintptr(n+extra), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, fmt.Errorf("map %d bytes: %w", n, err)
 	}
-	if n >= 2<<20 {
-		// Advice only: without huge pages the memory is merely slower.
-		_ = unix.Madvise(mem, unix.MADV_HUGEPAGE)
+	if extra == 0 {
+		return unsafe.Slice((*byte)(mem), n), nil
 	}
-	return mem, nil
+	// Cut the ends off. What cannot be cut is merely mapped and never used.
+	lead := -uintptr(mem) & (hugePage - 1)
+	if lead > 0 {
+		_ = unix.MunmapPtr(mem, lead)
+	}
+	size := (n + 4095) &^ 4095
+	if tail := uintptr(n+extra) - lead - uintptr(size); tail > 4096 {
+		_ = unix.MunmapPtr(unsafe.Add(mem, int(lead)+size), tail&^4095)
+	}
+	mem = unsafe.Add(mem, int(lead))
+	out := unsafe.Slice((*byte)(mem), n)
+	_ = unix.Madvise(out, unix.MADV_HUGEPAGE)
+	return out, nil
+}
+
+// unmap gives memory back; if that fails it stays mapped, with nothing to undo.
+func unmap(mem []byte) {
+	_ = unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(mem)), uintptr(len(mem)))
 }

@@ -16,14 +16,17 @@ type groups struct {
 	reserved int64
 	codec    *codec
 
-	n     int        // groups
-	words [][]uint64 // key words by group
-	nulls []uint64   // null mask by group; nil while no key had a null
+	n     int              // groups
+	words [][]uint64       // key words by group
+	store []vector[uint64] // what words are views of
+	nulls []uint64         // null mask by group; nil while no key had a null
 
-	direct []int32 // id + 1 by key - lo; nil when not direct
+	direct vector[int32] // id + 1 by key - lo; empty when not direct
 	lo     uint64
 	index  *index // of keys without nulls
 	masked *index // of keys with nulls; nil until the first
+
+	missing [][]int32 // scratch of assign, by piece
 }
 
 // maxDirect bounds the slots of a direct index.
@@ -38,11 +41,15 @@ func (q *queue) NewGroups(l *gpu.Lease, types []gpu.Type, hint gpu.GroupHint) (g
 		return nil, fmt.Errorf("%d group keys are more than 60", len(types))
 	}
 	g := &groups{dev: q.dev, lease: l, codec: newCodec(types)}
-	g.words = make([][]uint64, g.codec.words)
+	g.words, g.store = make([][]uint64, g.codec.words), make([]vector[uint64], g.codec.words)
 	g.index = newIndex(g.codec.words)
 	if len(types) == 1 && g.codec.words == 1 && hint.Dense && !types[0].IsFloat() {
 		if span := uint64(hint.Hi) - uint64(hint.Lo); span < maxDirect {
-			g.direct, g.lo = make([]int32, span+1), uint64(hint.Lo)
+			g.lo = uint64(hint.Lo)
+			if err := g.direct.room(l, int(span+1)); err != nil {
+				return nil, q.fail(err)
+			}
+			g.direct.v = g.direct.v[:span+1] // untouched, so zero
 		}
 	}
 	if err := g.account(); err != nil {
@@ -54,12 +61,9 @@ func (q *queue) NewGroups(l *gpu.Lease, types []gpu.Type, hint gpu.GroupHint) (g
 
 // account brings the reservation in line with the memory in use.
 func (g *groups) account() error {
-	use := int64(cap(g.direct))*4 + int64(cap(g.nulls))*8 + g.index.bytes()
+	use := int64(cap(g.nulls))*8 + g.index.bytes()
 	if g.masked != nil {
 		use += g.masked.bytes()
-	}
-	for _, w := range g.words {
-		use += int64(cap(w)) * 8
 	}
 	for _, in := range g.codec.interner {
 		if in != nil {
@@ -83,6 +87,10 @@ func (g *groups) Len() int { return g.n }
 // Release implements gpu.Groups.
 func (g *groups) Release() {
 	g.lease.Unreserve(g.reserved)
+	g.direct.release()
+	for i := range g.store {
+		g.store[i].release()
+	}
 	*g = groups{lease: g.lease}
 }
 
@@ -130,20 +138,26 @@ func (g *groups) assign(keys []gpu.Column, ids []int32) error {
 		return err
 	}
 	null := nullRows(keys, nil, n)
+	for i := range g.store { // room for every row to be a new group
+		if err := g.store[i].room(g.lease, g.n+n); err != nil {
+			return err
+		}
+		g.words[i] = g.store[i].v[:g.n]
+	}
 	// Rows whose key is known find it side by side; the others come after.
-	missing := make([][]int32, (n+grain-1)/grain)
+	missing := g.scratch((n + grain - 1) / grain)
 	err = g.dev.parallel(n, grain, func(lo, hi int) error {
 		words := blockWords(g.codec.words)
-		var miss []int32
+		miss := missing[lo/grain]
 		for at := lo; at < hi; at += probeBlock {
 			m := min(probeBlock, hi-at)
 			g.codec.pack(k, at, m, words)
 			out := ids[at : at+m]
-			if g.direct != nil {
+			if direct := g.direct.v; direct != nil {
 				for i, key := range words[0][:m] {
 					out[i] = -1
-					if slot := key - g.lo; slot < uint64(len(g.direct)) {
-						out[i] = g.direct[slot] - 1
+					if slot := key - g.lo; slot < uint64(len(direct)) {
+						out[i] = direct[slot] - 1
 					}
 				}
 			} else {
@@ -172,7 +186,7 @@ func (g *groups) assign(keys []gpu.Column, ids []int32) error {
 			}
 			span := int(miss[m-1]) - from + 1
 			g.codec.pack(k, from, span, words)
-			if g.direct != nil && null == nil {
+			if g.direct.v != nil && null == nil {
 				m = g.insertDirect(words[0], miss[:m], from, ids)
 			} else {
 				for _, r := range miss[:m] {
@@ -191,7 +205,7 @@ func (g *groups) assign(keys []gpu.Column, ids []int32) error {
 // insertDirect gives the rows of a block, whose first is row from, their groups
 // by the direct index. It returns how many it did before a key outside of it.
 func (g *groups) insertDirect(keys []uint64, rows []int32, from int, ids []int32) int {
-	direct, n, stored := g.direct, int32(g.n), g.words[0]
+	direct, n, stored := g.direct.v, int32(g.n), g.words[0]
 	done := len(rows)
 	for j, r := range rows {
 		key := keys[int(r)-from]
@@ -222,12 +236,23 @@ func (g *groups) insertDirect(keys []uint64, rows []int32, from int, ids []int32
 
 // hashDirect gives up the direct index: the groups so far are hashed.
 func (g *groups) hashDirect() {
-	g.direct = nil
+	g.direct.release()
 	for id := range g.n {
 		if g.nulls == nil || g.nulls[id] == 0 {
 			g.index.insert(g.words, id, int32(id), g.words)
 		}
 	}
+}
+
+// scratch returns empty lists for the rows that pieces find missing.
+func (g *groups) scratch(pieces int) [][]int32 {
+	for len(g.missing) < pieces {
+		g.missing = append(g.missing, make([]int32, 0, grain))
+	}
+	for i := range g.missing {
+		g.missing[i] = g.missing[i][:0]
+	}
+	return g.missing[:pieces]
 }
 
 func blockWords(n int) [][]uint64 {
@@ -270,14 +295,14 @@ func (g *groups) insert(words [][]uint64, i int, mask uint64) int32 {
 		}
 		return id
 	}
-	if g.direct != nil {
+	if direct := g.direct.v; direct != nil {
 		key := words[0][i]
 		slot := key - g.lo
-		if slot < uint64(len(g.direct)) {
-			id := g.direct[slot] - 1
+		if slot < uint64(len(direct)) {
+			id := direct[slot] - 1
 			if id < 0 {
 				id = int32(g.n)
-				g.direct[slot] = id + 1
+				direct[slot] = id + 1
 				g.add(words, i, 0)
 			}
 			return id
