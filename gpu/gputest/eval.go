@@ -202,7 +202,7 @@ func testEvalArithmetic(t *testing.T, open Open) {
 				result.Scale *= 2
 			}
 			lo, hi := limits(result)
-			for _, bits := range []uint{2, 7, 31, 62, 120} {
+			for _, bits := range []uint{2, 7, 31, 33, 62, 120} {
 				b := setUp(t, open)
 				const n = 3000
 				x, y := b.integers(typ, n, bits), b.integers(typ, n, bits)

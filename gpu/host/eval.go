@@ -88,9 +88,7 @@ func evalProgram(d *Device, alloc allocator, p *gpu.Program, in []gpu.Column, n 
 			e.releaseOutputs()
 		}
 	}()
-	if err := e.evalDictionaries(); err != nil {
-		return nil, err
-	}
+	e.evalDictionaries()
 	e.plan()
 	if err := e.openOutputs(); err != nil {
 		return nil, err

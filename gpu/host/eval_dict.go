@@ -41,7 +41,7 @@ const (
 
 // evalDictionaries computes what can be computed over dictionaries that are
 // smaller than the rows.
-func (e *evaluation) evalDictionaries() error {
+func (e *evaluation) evalDictionaries() {
 	domain := make([]int, len(e.in)+len(e.p.Code))
 	found := false
 	for i, c := range e.in {
@@ -52,7 +52,7 @@ func (e *evaluation) evalDictionaries() error {
 		}
 	}
 	if !found {
-		return nil
+		return
 	}
 	for i, in := range e.p.Code {
 		r := len(e.in) + i
@@ -98,7 +98,6 @@ func (e *evaluation) evalDictionaries() error {
 		}
 	}
 	e.dicts.sort()
-	return nil
 }
 
 func (d *dictResults) sort() {
