@@ -48,15 +48,9 @@ func (c Column) Release() {
 	}
 }
 
-// Bytes returns the memory that the column's buffers hold, its dictionary
-// counted in.
-func (c Column) Bytes() int64 {
-	n := c.Data.Size() + c.Offsets.Size() + c.Valid.Size()
-	if c.Dict != nil {
-		n += c.Dict.Values.Bytes()
-	}
-	return n
-}
+// Bytes returns the memory that the column's buffers hold. A dictionary, which
+// columns share, is not counted in.
+func (c Column) Bytes() int64 { return c.Data.Size() + c.Offsets.Size() + c.Valid.Size() }
 
 // ReleaseColumns releases every column of a list.
 func ReleaseColumns(cols []Column) {

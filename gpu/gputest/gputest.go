@@ -205,12 +205,18 @@ func value(t gpu.Type, k uint64, wild bool) gpu.Scalar {
 }
 
 // column makes a column of the Go heap of values; coded ones get a dictionary
-// that holds duplicates and a value that no row uses.
+// that holds duplicates and values that no row uses, sometimes more of them than
+// there are rows.
 func column(t gpu.Type, values []gpu.Scalar, coded bool) gpu.Column {
 	if !coded {
 		return gpu.ColumnOf(t, values)
 	}
 	dict := []gpu.Scalar{{Type: t, Valid: true, Str: "unused"}}
+	if len(values)%2 == 0 {
+		for i := range len(values) {
+			dict = append(dict, gpu.Scalar{Type: t, Valid: true, Str: fmt.Sprint("unused ", i%40)})
+		}
+	}
 	at := map[string]int32{}
 	codes := make([]int32, len(values))
 	for i, v := range values {

@@ -152,7 +152,7 @@ func (d *Device) oneCoding(l *gpu.Lease, parts []gpu.Column, rows int) (out []gp
 	// One dictionary of the distinct values, and the codes of each part in it.
 	in := newInterner()
 	for _, p := range parts {
-		codes := in.dictionary(p.Dict)
+		codes := in.dictionary(p)
 		buf, err := l.Alloc(int64(p.Len) * 4)
 		if err != nil {
 			release()

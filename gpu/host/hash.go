@@ -3,6 +3,7 @@ package host
 import (
 	"encoding/binary"
 	"math/bits"
+	"slices"
 
 	"github.com/gstream/gstream/gpu"
 )
@@ -59,10 +60,22 @@ func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column) (gpu.Column, error) {
 	out := gpu.Values[uint64](buf, n)
 	dicts := make([][]uint64, len(keys))
 	for k, c := range keys {
-		if c.Dict != nil {
-			dicts[k] = make([]uint64, c.Dict.Values.Len)
-			hashValues(dicts[k], c.Dict.Values, 0)
+		if c.Dict == nil {
+			continue
 		}
+		if c.Dict.Values.Len > n { // most values have no row
+			plain, err := q.dev.expand(l, c)
+			if err != nil {
+				buf.Release()
+				return gpu.Column{}, q.fail(err)
+			}
+			defer plain.Release()
+			keys = slices.Clone(keys)
+			keys[k] = plain
+			continue
+		}
+		dicts[k] = make([]uint64, c.Dict.Values.Len)
+		hashValues(dicts[k], c.Dict.Values, 0)
 	}
 	err = q.dev.parallel(n, grain, func(lo, hi int) error {
 		var tmp [512]uint64

@@ -75,29 +75,27 @@ func (in *interner) intern(b []byte, h uint64) uint32 {
 	return code
 }
 
-// dictionary returns the code of every value of a dictionary, interning them.
-func (in *interner) dictionary(d *gpu.Dictionary) []uint32 {
-	if codes, ok := in.known[d]; ok {
-		return codes
+// dictionary returns the interner's code of every value of a dictionary that a
+// column uses, interning them; values that were not used yet have noCode. A
+// dictionary may be far larger than a stride: a join hands its whole build side
+// on as one.
+func (in *interner) dictionary(c gpu.Column) []uint32 {
+	codes, ok := in.known[c.Dict]
+	if !ok {
+		codes = make([]uint32, c.Dict.Values.Len)
+		for i := range codes {
+			codes[i] = noCode
+		}
+		if len(in.known) >= 256 { // forget what is old: a stream has no end
+			clear(in.known)
+		}
+		in.known[c.Dict] = codes
 	}
-	codes := make([]uint32, d.Values.Len)
-	for i := range codes {
-		b := d.Values.VarValue(i)
-		codes[i] = in.intern(b, hashBytes(b))
-	}
-	if len(in.known) >= 256 { // forget what is old: a stream has no end
-		clear(in.known)
-	}
-	in.known[d] = codes
-	return codes
-}
-
-// lookup is dictionary without interning: unknown values get noCode.
-func (in *interner) lookup(d *gpu.Dictionary) []uint32 {
-	codes := make([]uint32, d.Values.Len)
-	for i := range codes {
-		b := d.Values.VarValue(i)
-		codes[i], _ = in.find(b, hashBytes(b))
+	for i, v := range gpu.Values[int32](c.Data, c.Len) {
+		if len(codes) > 0 && codes[v] == noCode && c.IsValid(i) {
+			b := c.Dict.Values.VarValue(int(v))
+			codes[v] = in.intern(b, hashBytes(b))
+		}
 	}
 	return codes
 }
@@ -184,35 +182,54 @@ func (c *codec) prepare(d *Device, cols []gpu.Column, n int, insert bool) (coded
 			return k, fmt.Errorf("key column %d has type %v, the table's has %v", i, col.Type, c.types[i])
 		}
 		in := c.interner[i]
+		if in == nil {
+			continue
+		}
+		if col.Dict != nil && insert {
+			k.dict[i] = in.dictionary(col)
+			continue
+		}
+		// The codes of every value of a small dictionary, or of every row.
+		values, rows := col, n
+		var at []int32
 		switch {
-		case in == nil:
-		case col.Dict != nil && insert:
-			k.dict[i] = in.dictionary(col.Dict)
+		case col.Dict != nil && col.Dict.Values.Len <= n:
+			values, rows = col.Dict.Values, col.Dict.Values.Len
 		case col.Dict != nil:
-			k.dict[i] = in.lookup(col.Dict)
-		default:
-			codes := make([]uint32, n)
-			hashes := make([]uint64, n)
+			values, at = col.Dict.Values, gpu.Values[int32](col.Data, n)
+		}
+		codes, hashes := make([]uint32, rows), make([]uint64, rows)
+		off, data := gpu.Values[int32](values.Offsets, values.Len+1), values.Data.Bytes()
+		value := func(r int) []byte {
+			if at != nil {
+				if r = int(at[r]); r >= values.Len { // a null's
+					return nil
+				}
+			}
+			return data[off[r]:off[r+1]]
+		}
+		err := d.parallel(rows, grain, func(lo, hi int) error {
+			for r := lo; r < hi; r++ {
+				b := value(r)
+				hashes[r] = hashBytes(b)
+				codes[r], _ = in.find(b, hashes[r])
+			}
+			return nil
+		})
+		if err != nil {
+			return k, err
+		}
+		if insert {
+			for r, code := range codes {
+				if code == noCode && col.IsValid(r) {
+					codes[r] = in.intern(value(r), hashes[r])
+				}
+			}
+		}
+		if at != nil || col.Dict == nil {
 			k.plain[i] = codes
-			off, data := gpu.Values[int32](col.Offsets, n+1), col.Data.Bytes()
-			err := d.parallel(n, grain, func(lo, hi int) error {
-				for r := lo; r < hi; r++ {
-					b := data[off[r]:off[r+1]]
-					hashes[r] = hashBytes(b)
-					codes[r], _ = in.find(b, hashes[r])
-				}
-				return nil
-			})
-			if err != nil {
-				return k, err
-			}
-			if insert {
-				for r, code := range codes {
-					if code == noCode && col.IsValid(r) {
-						codes[r] = in.intern(data[off[r]:off[r+1]], hashes[r])
-					}
-				}
-			}
+		} else {
+			k.dict[i] = codes
 		}
 	}
 	return k, nil

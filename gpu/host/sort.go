@@ -41,7 +41,7 @@ func (d *Device) sort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
 		if k.Column.Len != n {
 			return gpu.Column{}, fmt.Errorf("sort keys of %d and %d rows", n, k.Column.Len)
 		}
-		p, err := d.keyDigits(k)
+		p, err := d.keyDigits(l, k)
 		if err != nil {
 			return gpu.Column{}, err
 		}
@@ -197,13 +197,13 @@ func (r *radix) pass(shift, width uint) error {
 
 // keyDigits brings a sort key into ordered integers: one for the place of nulls
 // where there are any, and one or two for the value.
-func (d *Device) keyDigits(k gpu.SortKey) ([]keyDigits, error) {
+func (d *Device) keyDigits(l *gpu.Lease, k gpu.SortKey) ([]keyDigits, error) {
 	c := k.Column
 	var load func(out []uint64, at int)
 	var err error
 	switch {
 	case c.Type.IsVar() || c.Dict != nil:
-		load, err = d.ranks(c)
+		load, err = d.ranks(l, c)
 	case c.Type.Wide:
 		return d.wideDigits(k)
 	default:
@@ -318,7 +318,15 @@ func (d *Device) wideDigits(k gpu.SortKey) ([]keyDigits, error) {
 
 // ranks orders the values of a column of strings, or of a dictionary of any
 // type, by comparison, and gives equal ones equal ranks.
-func (d *Device) ranks(c gpu.Column) (func(out []uint64, at int), error) {
+func (d *Device) ranks(l *gpu.Lease, c gpu.Column) (func(out []uint64, at int), error) {
+	if c.Dict != nil && c.Dict.Values.Len > c.Len { // most values have no row
+		plain, err := d.expand(l, c)
+		if err != nil {
+			return nil, err
+		}
+		defer plain.Release()
+		c = plain
+	}
 	values := c
 	if c.Dict != nil {
 		values = c.Dict.Values

@@ -52,8 +52,9 @@ func (s *Spec) validate() error {
 type hashJoin struct {
 	Spec
 	task    operators.Task
-	pending []*gpu.Stride // build strides until FinishBuild
-	build   *gpu.Stride   // the build side's output columns
+	pending []*gpu.Stride     // build strides until FinishBuild
+	build   *gpu.Stride       // the build side's output columns
+	dicts   []*gpu.Dictionary // those of them that are handed on as dictionaries
 	table   gpu.Table
 }
 
@@ -92,6 +93,11 @@ func (o *hashJoin) FinishBuild(context.Context) error {
 	o.build = &gpu.Stride{Schema: operators.PickFields(o.Build, o.BuildOut), Rows: all.Rows}
 	for _, c := range operators.Pick(all.Cols, o.BuildOut) {
 		o.build.Cols = append(o.build.Cols, c.Retain())
+		var dict *gpu.Dictionary
+		if o.Kind == gpu.Inner && c.Type.IsVar() && c.Dict == nil && c.Valid == nil {
+			dict = &gpu.Dictionary{Values: c}
+		}
+		o.dicts = append(o.dicts, dict)
 	}
 	return nil
 }
@@ -140,13 +146,28 @@ func (o *hashJoin) gather(s *gpu.Stride, probe, build gpu.Column) (*gpu.Stride, 
 		return nil, err
 	}
 	out := &gpu.Stride{Schema: o.Out, Cols: cols, Rows: probe.Len}
-	if len(o.BuildOut) > 0 {
-		cols, err := q.Gather(l, o.build.Cols, build)
-		if err != nil {
-			out.Release()
-			return nil, err
+	if len(o.BuildOut) == 0 {
+		return out, nil
+	}
+	// Strings of the build side are not copied: the build row ids are their
+	// codes, the whole build column their dictionary.
+	var plain []gpu.Column
+	for i, c := range o.build.Cols {
+		if o.dicts[i] == nil {
+			plain = append(plain, c)
 		}
-		out.Cols = append(out.Cols, cols...)
+	}
+	if cols, err = q.Gather(l, plain, build); err != nil {
+		out.Release()
+		return nil, err
+	}
+	for i, c := range o.build.Cols {
+		if dict := o.dicts[i]; dict != nil {
+			coded := gpu.Column{Type: c.Type, Len: build.Len, Data: build.Data, Dict: dict}
+			out.Cols = append(out.Cols, coded.Retain())
+			continue
+		}
+		out.Cols, cols = append(out.Cols, cols[0]), cols[1:]
 	}
 	return out, nil
 }
