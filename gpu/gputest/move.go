@@ -91,7 +91,7 @@ func testConcat(t *testing.T, open Open) {
 				}
 				var parts []gpu.Column
 				var want []gpu.Scalar
-				for i, n := range []int{65, 0, 1, 500, 64, 7, 3000} {
+				for i, n := range []int{65, 0, 1, 501, 63, 7, 3001} {
 					d := distribution{distinct: 9}
 					if i%2 == 1 {
 						d.nulls = 0.4
@@ -121,7 +121,7 @@ func testConcat(t *testing.T, open Open) {
 				got.Release()
 				one, err := b.q.Concat(b.l, parts[3:4])
 				require.NoError(t, err)
-				requireSame(t, want[66:566], b.down(one), mode)
+				requireSame(t, want[66:567], b.down(one), mode)
 				one.Release()
 			}
 		})
