@@ -100,12 +100,15 @@ func (tab table) tryWrite(w *Writer) error {
 
 func TestEveryFailingOperationLeavesNothingBehind(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	tab := randomTable(rand.New(rand.NewPCG(5, 5)), 300, 0.2)
+	// A column of each way to encode: what fails does not depend on the type.
+	tab := randomTable(rand.New(rand.NewPCG(5, 5)), 300, 0.2, gpu.Of(gpu.Int64), gpu.Of(gpu.String), gpu.Of(gpu.Bool))
 	for name, opt := range map[string]Options{
 		"file":           {RowGroupRows: 100},
 		"directory":      {RowGroupRows: 60, RowsPerFile: 120},
 		"replaced":       {RowGroupRows: 100, Overwrite: true},
 		"directory over": {RowsPerFile: 120, Overwrite: true},
+		"new parents":    {RowGroupRows: 100},
+		"replaced below": {RowGroupRows: 100, Overwrite: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			succeeded := false
@@ -114,7 +117,9 @@ func TestEveryFailingOperationLeavesNothingBehind(t *testing.T) {
 				dir := t.TempDir()
 				path := filepath.Join(dir, "out")
 				before := 0
-				if opt.Overwrite {
+				if name == "new parents" || name == "replaced below" {
+					path = filepath.Join(dir, "a", "b", "out")
+				} else if opt.Overwrite {
 					before = 1
 					if opt.RowsPerFile > 0 {
 						require.NoError(t, os.Mkdir(path, 0o777))
@@ -142,6 +147,40 @@ func TestEveryFailingOperationLeavesNothingBehind(t *testing.T) {
 				require.ErrorContains(t, err, dir)
 				require.Len(t, entries, before, "operation %d left %v", n, entries)
 			}
+		})
+	}
+}
+
+func TestMissingParentsAreMadeAndRemovedByAbort(t *testing.T) {
+	tab := randomTable(rand.New(rand.NewPCG(11, 11)), 10, 0)
+	for _, perFile := range []int64{0, 5} {
+		t.Run(fmt.Sprint("rows per file ", perFile), func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "a", "b", "out")
+			lease := newBudget(t, 0).Lease("sink")
+			opt := Options{Lease: lease, RowsPerFile: perFile}
+			w, err := Create(path, tab.schema, opt)
+			require.NoError(t, err)
+			require.NoError(t, w.Abort())
+			require.NoDirExists(t, filepath.Join(dir, "a"))
+
+			w, err = Create(path, tab.schema, opt)
+			require.NoError(t, err)
+			other := filepath.Join(dir, "a", "other")
+			require.NoError(t, os.WriteFile(other, nil, 0o666))
+			require.NoError(t, w.Abort())
+			require.FileExists(t, other, "what others put there stays")
+			require.NoDirExists(t, filepath.Join(dir, "a", "b"))
+
+			w, err = Create(path, tab.schema, opt)
+			require.NoError(t, err)
+			require.NoError(t, tab.tryWrite(w))
+			tab.requireRead(t, path, 100)
+
+			_, err = Create(filepath.Join(other, "b", "out"), tab.schema, opt)
+			require.ErrorIs(t, err, syscall.ENOTDIR)
+			require.ErrorContains(t, err, other)
+			require.NoError(t, lease.Close())
 		})
 	}
 }

@@ -17,6 +17,7 @@ import (
 type storage interface {
 	create(path string) (outFile, error) // must not exist
 	mkdir(path string) error             // must not exist
+	rmdir(path string) error             // must be empty
 	// rename gives a file or directory its name; without replace it fails with
 	// fs.ErrExist when the name is taken.
 	rename(from, to string, replace bool) error
@@ -38,6 +39,8 @@ func (disk) create(path string) (outFile, error) {
 }
 
 func (disk) mkdir(path string) error { return os.Mkdir(path, 0o777) }
+
+func (disk) rmdir(path string) error { return unix.Rmdir(path) }
 
 func (disk) rename(from, to string, replace bool) error {
 	if replace {
@@ -75,6 +78,7 @@ type output struct {
 	temporary string
 	overwrite bool
 	directory bool
+	parents   []string // directories above target that were made for it, outermost first
 }
 
 // newOutput picks a temporary name for a target and checks that the target may
@@ -91,12 +95,47 @@ func newOutput(s storage, target string, overwrite, directory bool) (*output, er
 	}
 	name := "." + filepath.Base(target) + ".gstream-" + hex.EncodeToString(r[:]) + ".tmp"
 	o.temporary = filepath.Join(filepath.Dir(target), name)
-	if directory {
-		if err := s.mkdir(o.temporary); err != nil {
-			return nil, err
-		}
+	err := o.makeParents(filepath.Dir(target))
+	if err == nil && directory {
+		err = s.mkdir(o.temporary)
+	}
+	if err != nil {
+		o.removeParents()
+		return nil, err
 	}
 	return o, nil
+}
+
+// makeParents makes a directory and those above it that are not there.
+func (o *output) makeParents(dir string) error {
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if above := filepath.Dir(dir); above != dir {
+		if err := o.makeParents(above); err != nil {
+			return err
+		}
+	}
+	err := o.storage.mkdir(dir)
+	if errors.Is(err, fs.ErrExist) {
+		return nil // made by another process since
+	}
+	if err == nil {
+		o.parents = append(o.parents, dir)
+	}
+	return err
+}
+
+// removeParents removes the directories that were made and are still empty; in
+// the others somebody else has put something.
+func (o *output) removeParents() {
+	for len(o.parents) > 0 {
+		last := len(o.parents) - 1
+		if o.storage.rmdir(o.parents[last]) != nil {
+			return
+		}
+		o.parents = o.parents[:last]
+	}
 }
 
 // check refuses a target that is there and must not be replaced.
@@ -148,7 +187,7 @@ func (o *output) publish() error {
 	if errors.Is(err, fs.ErrExist) {
 		err = o.exists()
 	} else if err == nil {
-		if err = o.storage.syncDir(filepath.Dir(o.target)); err != nil && (o.directory || !o.overwrite) {
+		if err = o.syncParents(); err != nil && (o.directory || !o.overwrite || len(o.parents) > 0) {
 			// It may be gone after a crash, so it is not there now either.
 			err = errors.Join(err, o.storage.remove(o.target))
 		}
@@ -162,5 +201,20 @@ func (o *output) publish() error {
 	return o.storage.remove(old)
 }
 
-// discard removes what was written.
-func (o *output) discard() error { return o.storage.remove(o.temporary) }
+// syncParents makes the names of the target and of the directories made for it
+// last through a crash.
+func (o *output) syncParents() error {
+	for _, dir := range o.parents {
+		if err := o.storage.syncDir(filepath.Dir(dir)); err != nil {
+			return err
+		}
+	}
+	return o.storage.syncDir(filepath.Dir(o.target))
+}
+
+// discard removes what was written, and the directories made for it.
+func (o *output) discard() error {
+	err := o.storage.remove(o.temporary)
+	o.removeParents()
+	return err
+}

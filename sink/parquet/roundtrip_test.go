@@ -22,10 +22,14 @@ type table struct {
 	values  [][]gpu.Scalar // by column
 }
 
-// randomTable returns rows of every type in strides of random lengths.
-func randomTable(r *rand.Rand, rows int, nulls float64) table {
+// randomTable returns rows of the given types, or of every type, in strides of
+// random lengths.
+func randomTable(r *rand.Rand, rows int, nulls float64, types ...gpu.Type) table {
 	t := table{schema: &gpu.Schema{}}
-	for i, typ := range everyType() {
+	if types == nil {
+		types = everyType()
+	}
+	for i, typ := range types {
 		t.schema.Fields = append(t.schema.Fields, gpu.Field{Name: fmt.Sprintf("c%02d", i), Type: typ, Nullable: nulls > 0})
 	}
 	t.values = make([][]gpu.Scalar, t.schema.Len())
