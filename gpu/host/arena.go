@@ -16,7 +16,7 @@ const (
 	slab     = 2 * hugePage
 	carve    = 1 << 20
 	// keep bounds the bytes of free blocks that are kept for reuse.
-	keep = 128 << 20
+	keep = 16 << 20
 )
 
 // arena hands out blocks of memory outside the Go heap and keeps returned ones

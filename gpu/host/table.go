@@ -3,6 +3,7 @@ package host
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"sync/atomic"
 
 	"github.com/gstream/gstream/gpu"
@@ -10,10 +11,12 @@ import (
 
 // table is the hash table of a join's build side, in one of three forms:
 //
-//   - direct: a single integer-like key whose values span a range not much
-//     wider than their number, all different: row id by key. Clustered probe
-//     keys then hit clustered memory.
-//   - direct with duplicates: the range's offsets into the rows sorted by key.
+//   - direct: a single integer-like key whose values span a range not too much
+//     wider than their number. A bitmap of the range says which keys there are,
+//     its running count numbers them, and the rows stand in order of key. The
+//     bitmap takes two bits a key of the range, so it mostly stays in the
+//     cache, and clustered probe keys hit clustered memory.
+//   - direct with duplicates: the same, with offsets into the rows by number.
 //   - hashed: offsets of buckets, one a row, into entries sorted by bucket,
 //     each bucket word with a 16-bit Bloom filter, so that most probes without
 //     a match end at their first memory access.
@@ -29,10 +32,9 @@ type table struct {
 	lease    *gpu.Lease
 	reserved int64
 
-	lo    uint64 // direct: smallest key
-	width uint64 // direct: number of slots, 0 when hashed
-	rowOf []int32
-	start []int32 // direct with duplicates
+	lo    uint64   // direct: smallest key
+	ranks []ranked // direct: the range of keys, 64 a word
+	start []int32  // direct with duplicates: where a key's rows begin
 
 	bits    uint
 	buckets []uint64   // hashed: Bloom filter << 48 | first entry
@@ -175,6 +177,26 @@ func (t *table) build(keys []gpu.Column) error {
 	return t.buildHashed(w)
 }
 
+// ranked is 64 keys of a range: which of them there are, and how many there are
+// before them.
+type ranked struct{ bits, before uint64 }
+
+// rank returns the number of a slot's key among the keys there are.
+func rank(ranks []ranked, slot uint64) (n int, ok bool) {
+	if slot >= uint64(len(ranks))*64 {
+		return 0, false
+	}
+	w := &ranks[slot/64]
+	if w.bits>>(slot%64)&1 == 0 {
+		return 0, false
+	}
+	return int(w.before) + bits.OnesCount64(w.bits&(1<<(slot%64)-1)), true
+}
+
+// maxSpread is how many times wider than the number of keys the range of a
+// direct table may be: 16 bytes a key, less than an entry of a hashed one.
+const maxSpread = 64
+
 // buildDirect makes the direct forms where the range of keys allows it.
 func (t *table) buildDirect(keys []uint64) (bool, error) {
 	n := len(keys)
@@ -186,44 +208,53 @@ func (t *table) buildDirect(keys []uint64) (bool, error) {
 		lo, hi = 0, 0
 	}
 	span := uint64(hi) - uint64(lo)
-	if span > uint64(16*n+1<<16) || span > math.MaxInt32 {
+	if span > uint64(maxSpread*n+1<<16) {
 		return false, nil
 	}
-	width := span + 1
-	if err := t.reserve(int(width+1) * 4); err != nil {
+	size := int(span/64) + 1
+	if err := t.reserve(size*16 + n*4); err != nil {
 		return false, err
 	}
-	rowOf := make([]int32, width, width+1)
+	ranks := make([]ranked, size)
 	unique := true
-	for i, k := range keys {
+	for _, k := range keys {
 		slot := k - uint64(lo)
-		if rowOf[slot] != 0 {
-			unique = false
-			break
-		}
-		rowOf[slot] = t.rowID(i) + 1
+		w := &ranks[slot/64]
+		unique = unique && w.bits>>(slot%64)&1 == 0
+		w.bits |= 1 << (slot % 64)
 	}
-	t.lo, t.width = uint64(lo), width
+	distinct := uint64(0)
+	for i := range ranks {
+		ranks[i].before = distinct
+		distinct += uint64(bits.OnesCount64(ranks[i].bits))
+	}
+	t.lo, t.ranks = uint64(lo), ranks
+	entries := make([]int32, n)
 	if unique {
-		t.rowOf, t.entries = rowOf, nil
+		for i, k := range keys {
+			r, _ := rank(ranks, k-uint64(lo))
+			entries[r] = t.rowID(i)
+		}
+		t.entries = entries
 		return true, nil
 	}
-	start := rowOf
-	clear(start)
-	start = append(start, 0)
+	if err := t.reserve(int(distinct+2) * 4); err != nil {
+		return false, err
+	}
+	start := make([]int32, distinct+1, distinct+2)
 	for _, k := range keys {
-		start[k-uint64(lo)+1]++
+		r, _ := rank(ranks, k-uint64(lo))
+		start[r+1]++
 	}
 	for i := 1; i < len(start); i++ {
 		start[i] += start[i-1]
 	}
-	entries := make([]int32, n)
 	for i := n - 1; i >= 0; i-- {
-		s := keys[i] - uint64(lo) + 1
-		start[s]--
-		entries[start[s]] = t.rowID(i)
+		r, _ := rank(ranks, keys[i]-uint64(lo))
+		start[r+1]--
+		entries[start[r+1]] = t.rowID(i)
 	}
-	// start[s+1] is now where slot s begins; the end is where the next begins.
+	// start[r+1] is now where key r begins; its end is where the next begins.
 	t.start, t.entries = append(start[1:], int32(n)), entries
 	return true, nil
 }
@@ -421,23 +452,24 @@ func (t *table) newScan(words, rows int, kind gpu.JoinKind, limit int) *scan {
 
 func (s *scan) run(k coded, lo, n int, dead []uint64) {
 	t := s.t
+	unique := t.ranks != nil && t.start == nil
 	var first, last [probeBlock]int32 // entries, or row and row+1 for a unique table
 	for at := 0; at < n; at += probeBlock {
 		m := min(probeBlock, n-at)
 		t.pack(k, lo+at, m, s.words)
 		switch {
-		case t.rowOf != nil:
+		case unique:
 			for i, key := range s.words[0][:m] {
 				first[i] = 0
-				if slot := key - t.lo; slot < t.width {
-					first[i] = t.rowOf[slot]
+				if r, ok := rank(t.ranks, key-t.lo); ok {
+					first[i] = t.entries[r] + 1
 				}
 			}
-		case t.start != nil:
+		case t.ranks != nil:
 			for i, key := range s.words[0][:m] {
 				first[i], last[i] = 0, 0
-				if slot := key - t.lo; slot < t.width {
-					first[i], last[i] = t.start[slot], t.start[slot+1]
+				if r, ok := rank(t.ranks, key-t.lo); ok {
+					first[i], last[i] = t.start[r], t.start[r+1]
 				}
 			}
 		default:
@@ -457,7 +489,7 @@ func (s *scan) run(k coded, lo, n int, dead []uint64) {
 				}
 			}
 		}
-		if t.rowOf != nil {
+		if unique {
 			s.emitUnique(first[:m], lo+at)
 			s.out.next = lo + at + m
 			if len(s.out.probe) >= s.limit {
@@ -516,7 +548,7 @@ func (s *scan) emitUnique(rows []int32, at int) {
 func (s *scan) emit(i, row, first, last int) {
 	t, matched := s.t, false
 	for e := first; e < last; e++ {
-		if t.start == nil && !s.equal(i, e) {
+		if t.ranks == nil && !s.equal(i, e) {
 			continue
 		}
 		matched = true
