@@ -21,7 +21,8 @@ import (
 func compareMicro(ctx context.Context, data, dir string, runs, threads int) error {
 	fmt.Printf("\n| alone | gstream s | DuckDB s | time ratio |\n|---|---|---|---|\n")
 	for _, columns := range []string{"l_orderkey,l_partkey,l_extendedprice,l_shipdate",
-		"l_orderkey,l_partkey,l_extendedprice,l_shipdate,l_comment"} {
+		"l_orderkey,l_partkey,l_extendedprice,l_shipdate,l_comment",
+		"l_orderkey,l_partkey,l_suppkey,l_linenumber,l_quantity,l_extendedprice,l_discount,l_tax,l_returnflag,l_linestatus,l_shipdate,l_commitdate,l_receiptdate,l_shipinstruct,l_shipmode,l_comment"} {
 		if err := compareRead(ctx, data, strings.Split(columns, ","), runs, threads); err != nil {
 			return err
 		}
@@ -56,7 +57,8 @@ func compareRead(ctx context.Context, data string, columns []string, runs, threa
 		switch {
 		case strings.HasSuffix(c, "date"):
 			folds[i] = fmt.Sprintf("sum(epoch(%s))", c)
-		case strings.HasSuffix(c, "comment"):
+		case strings.HasSuffix(c, "comment"), strings.HasSuffix(c, "mode"), strings.HasSuffix(c, "instruct"),
+			strings.HasSuffix(c, "flag"), strings.HasSuffix(c, "status"):
 			folds[i] = fmt.Sprintf("sum(strlen(%s))", c)
 		}
 	}
@@ -64,8 +66,11 @@ func compareRead(ctx context.Context, data string, columns []string, runs, threa
 	var g, d []figure
 	for run := range runs + 1 {
 		a, err := timed(func() error {
-			_, err := readStrides(ctx, data, columns, threads, func(s *gpu.Stride) { s.Release() })
-			return err
+			device, err := readStrides(ctx, data, columns, threads, func(s *gpu.Stride) { s.Release() })
+			if err != nil {
+				return err
+			}
+			return device.Close()
 		})
 		if err != nil {
 			return err
@@ -89,8 +94,8 @@ func compareRead(ctx context.Context, data string, columns []string, runs, threa
 }
 
 // readStrides scans columns of lineitem, all when there are none, and hands
-// every stride to take.
-func readStrides(ctx context.Context, data string, columns []string, threads int, take func(*gpu.Stride)) (close func() error, err error) {
+// every stride to take. The strides' memory is that of the device.
+func readStrides(ctx context.Context, data string, columns []string, threads int, take func(*gpu.Stride)) (*host.Device, error) {
 	device, err := host.Open(host.Options{Threads: threads})
 	if err != nil {
 		return nil, err
@@ -119,7 +124,7 @@ func readStrides(ctx context.Context, data string, columns []string, threads int
 	for {
 		s, err := reader.Read(ctx)
 		if errors.Is(err, io.EOF) {
-			return device.Close, nil
+			return device, nil
 		}
 		if err != nil {
 			return nil, err
@@ -140,16 +145,15 @@ func compareWrite(ctx context.Context, data, dir string, runs, threads int) erro
 		return err
 	}
 	var held []*gpu.Stride
-	closeDevice, err := readStrides(ctx, data, nil, threads, func(s *gpu.Stride) { held = append(held, s) })
+	device, err := readStrides(ctx, data, nil, threads, func(s *gpu.Stride) { held = append(held, s) })
 	if err != nil {
 		return err
 	}
-	budget := gpu.NewBudget("host", "", 0, nil)
 	ours, theirs := filepath.Join(dir, "gstream.parquet"), filepath.Join(dir, "duckdb.parquet")
 	var g, d []figure
 	for run := range runs + 1 {
 		a, err := timed(func() error {
-			w, err := sinkparquet.Create(ours, held[0].Schema, sinkparquet.Options{Compression: "snappy", Overwrite: true, Threads: threads, Lease: budget.Lease("write")})
+			w, err := sinkparquet.Create(ours, held[0].Schema, sinkparquet.Options{Compression: "snappy", Overwrite: true, Threads: threads, Lease: device.HostBudget().Lease("write")})
 			if err != nil {
 				return err
 			}
@@ -185,5 +189,5 @@ func compareWrite(ctx context.Context, data, dir string, runs, threads int) erro
 		s.Release()
 	}
 	report("write lineitem, 16 columns, snappy", g, d)
-	return closeDevice()
+	return device.Close()
 }
