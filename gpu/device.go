@@ -162,7 +162,8 @@ type Assignment interface {
 // AggregateKind is an aggregate function.
 type AggregateKind uint8
 
-// The aggregates. CountAll counts rows, Count values that are not null.
+// The aggregates. CountAll counts rows, Count values that are not null. Avg has
+// no accumulator: the group-by divides a Sum by a Count.
 const (
 	CountAll AggregateKind = iota
 	Count
@@ -182,7 +183,6 @@ func (k AggregateKind) String() string {
 //	Sum   of integers: HUGEINT as DECIMAL(38,0); of DECIMAL(p,s): DECIMAL(38,s);
 //	      of floats: DOUBLE. Exact for integers and decimals (128-bit), an
 //	      overflow is an error.
-//	Avg   always DOUBLE.
 //	Count BIGINT.
 //	Min, Max  the type of the input.
 type Aggregate struct {

@@ -118,9 +118,9 @@ func run(t *testing.T, memory int64, op operators.Operator, strideRows int, buil
 func newGroupBy(t *testing.T, keys ...int) operators.Operator {
 	sum := gpu.DecimalOf(38, 2)
 	spec := groupby.Spec{In: schema, Keys: keys, Aggregates: []groupby.Aggregate{
-		{Kind: gpu.CountAll, Input: -1, Output: gpu.Of(gpu.Int64)}, {Kind: gpu.Sum, Input: 2, Output: sum}, {Kind: gpu.Max, Input: 1, Output: gpu.Of(gpu.String)}}}
+		{Kind: gpu.CountAll, Input: -1, Output: gpu.Of(gpu.Int64)}, {Kind: gpu.Sum, Input: 2, Output: sum}, {Kind: gpu.Max, Input: 1, Output: gpu.Of(gpu.String)}, {Kind: gpu.Avg, Input: 2, Output: gpu.Of(gpu.Float64)}, {Kind: gpu.Count, Input: 2, Output: gpu.Of(gpu.Int64)}}}
 	fields := operators.PickFields(schema, keys).Fields
-	spec.Out = gpu.NewSchema(append(fields, gpu.Field{Name: "n", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "sum", Type: sum}, gpu.Field{Name: "max", Type: gpu.Of(gpu.String)})...)
+	spec.Out = gpu.NewSchema(append(fields, gpu.Field{Name: "n", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "sum", Type: sum}, gpu.Field{Name: "max", Type: gpu.Of(gpu.String)}, gpu.Field{Name: "avg", Type: gpu.Of(gpu.Float64)}, gpu.Field{Name: "count", Type: gpu.Of(gpu.Int64)})...)
 	op, err := groupby.New(spec)
 	require.NoError(t, err)
 	return op
@@ -210,10 +210,20 @@ func TestEveryBudgetGivesTheRowsOrARefusal(t *testing.T) {
 func TestAggregatesOverNoRowsAreOneRowOnlyWithoutKeys(t *testing.T) {
 	got, err := run(t, 0, newGroupBy(t), 100, nil, nil)
 	require.NoError(t, err)
-	require.Equal(t, []string{"0|NULL|NULL"}, got)
+	require.Equal(t, []string{"0|NULL|NULL|NULL|0"}, got)
 	got, err = run(t, 0, newGroupBy(t, 0), 100, nil, nil)
 	require.NoError(t, err)
 	require.Empty(t, got)
+}
+
+func TestAnAverageLeavesNullsOutOfItsCount(t *testing.T) {
+	null, kind := gpu.Null(gpu.DecimalOf(15, 2)), gpu.StringScalar("k")
+	price := func(v int64) gpu.Scalar { return gpu.IntScalar(null.Type, v) }
+	id := func(v int64) gpu.Scalar { return gpu.IntScalar(gpu.Of(gpu.Int64), v) }
+	got, err := run(t, 0, newGroupBy(t, 0), 2, nil, cut([][]gpu.Scalar{
+		{id(1), kind, price(100)}, {id(1), kind, null}, {id(1), kind, price(250)}, {id(2), kind, null}}, 3))
+	require.NoError(t, err)
+	require.Equal(t, []string{"1|3|3.50|k|1.75|2", "2|1|NULL|k|NULL|0"}, got)
 }
 
 func TestJoinsWithAnEmptyBuildSide(t *testing.T) {

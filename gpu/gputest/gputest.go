@@ -191,8 +191,7 @@ func value(t gpu.Type, k uint64, wild bool) gpu.Scalar {
 	case t.Wide:
 		v := gpu.Int128From(int64(k))
 		if wild {
-			v.Hi = int64(k) >> 3 // about 10^36: fits 38 digits
-			v.Hi >>= 2
+			v.Hi = int64(k) >> 16 // about 10^33: sums of thousands fit 38 digits
 		}
 		return gpu.Scalar{Type: t, Valid: true, Int: v}
 	case t.Kind == gpu.Decimal:

@@ -110,18 +110,14 @@ func (q *queue) NewAccumulator(l *gpu.Lease, a gpu.Aggregate) (gpu.Accumulator, 
 	switch a.Kind {
 	case gpu.CountAll, gpu.Count:
 		x.state = &countState{all: a.Kind == gpu.CountAll}
-	case gpu.Sum, gpu.Avg:
-		var sum state
+	case gpu.Sum:
 		switch {
 		case in.IsFloat():
-			sum = &floatSum{}
+			x.state = &floatSum{}
 		case in.IsInteger() || in.Kind == gpu.Decimal:
-			sum = &intSum{}
+			x.state = &intSum{}
 		default:
-			return nil, fmt.Errorf("%v is not defined on %v", a.Kind, in)
-		}
-		if x.state = sum; a.Kind == gpu.Avg {
-			x.state = &average{sum: sum, scale: math.Pow10(int(in.Scale))}
+			return nil, fmt.Errorf("sum is not defined on %v", in)
 		}
 	case gpu.Min, gpu.Max:
 		switch {
@@ -133,7 +129,7 @@ func (q *queue) NewAccumulator(l *gpu.Lease, a gpu.Aggregate) (gpu.Accumulator, 
 			x.state = &extreme{max: a.Kind == gpu.Max, flip: orderFlip(in)}
 		}
 	default:
-		return nil, fmt.Errorf("unknown aggregate %d", a.Kind)
+		return nil, fmt.Errorf("%v is not an aggregate of devices", a.Kind)
 	}
 	return x, nil
 }
@@ -403,8 +399,6 @@ func (s *intSum) write(out gpu.Column, from, to int) error {
 	return nil
 }
 
-func (s *intSum) float(i int) float64 { return s.at(i).Float64() }
-
 func (s *intSum) release() { s.narrow.release(); s.wide.release() }
 
 // eachBlock gives f the rows [lo, hi) of a column of at most 8 bytes a value as
@@ -476,39 +470,12 @@ func (s *floatSum) update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, gr
 
 func (s *floatSum) write(out gpu.Column, from, to int) error {
 	for i := range to - from {
-		gpu.Values[float64](out.Data, out.Len)[i] = s.float(from + i)
+		gpu.Values[float64](out.Data, out.Len)[i] = s.sum.v[from+i].value()
 	}
 	return nil
 }
-
-func (s *floatSum) float(i int) float64 { return s.sum.v[i].value() }
 
 func (s *floatSum) release() { s.sum.release() }
-
-// average is a sum and a count of the values that are not null.
-type average struct {
-	sum   state
-	count countState
-	scale float64
-}
-
-func (s *average) update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
-	if err := s.sum.update(d, l, ids, c, groups); err != nil {
-		return err
-	}
-	return s.count.update(d, l, ids, c, groups)
-}
-
-func (s *average) write(out gpu.Column, from, to int) error {
-	dst := gpu.Values[float64](out.Data, out.Len)
-	sum := s.sum.(interface{ float(i int) float64 })
-	for i := range dst {
-		dst[i] = sum.float(from+i) / (float64(s.count.n.v[from+i]) * s.scale)
-	}
-	return nil
-}
-
-func (s *average) release() { s.sum.release(); s.count.release() }
 
 // orderFlip returns how the words of a type become unsigned integers of the
 // same order.

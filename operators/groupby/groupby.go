@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
@@ -29,14 +30,77 @@ type Spec struct {
 	Hint gpu.GroupHint
 }
 
+// measure is an aggregate that the device accumulates. Results share measures: an
+// average is a sum over a count, and counts of a column without nulls are all
+// the count of rows.
+type measure struct {
+	kind  gpu.AggregateKind
+	input int // -1 for count(*)
+}
+
+// measures returns the distinct measures that a spec needs, and for each
+// aggregate the one that is its result, or its sum and count.
+func (s *Spec) measures() (list []measure, parts [][]int) {
+	at := map[measure]int{}
+	use := func(m measure) int {
+		if m.kind == gpu.Count && !s.In.Fields[m.input].Nullable {
+			m = measure{gpu.CountAll, -1}
+		}
+		i, ok := at[m]
+		if !ok {
+			i = len(list)
+			at[m] = i
+			list = append(list, m)
+		}
+		return i
+	}
+	for _, a := range s.Aggregates {
+		if a.Kind == gpu.Avg {
+			parts = append(parts, []int{use(measure{gpu.Sum, a.Input}), use(measure{gpu.Count, a.Input})})
+		} else {
+			parts = append(parts, []int{use(measure{a.Kind, a.Input})})
+		}
+	}
+	return list, parts
+}
+
+// output is the type of a measure's result.
+func (s *Spec) output(m measure) gpu.Type {
+	switch {
+	case m.kind == gpu.CountAll || m.kind == gpu.Count:
+		return gpu.Of(gpu.Int64)
+	case m.kind != gpu.Sum:
+		return s.In.Fields[m.input].Type
+	case s.In.Fields[m.input].Type.IsFloat():
+		return gpu.Of(gpu.Float64)
+	}
+	return gpu.DecimalOf(gpu.MaxPrecision, int(s.In.Fields[m.input].Type.Scale))
+}
+
+// quotient is the program of an average: a sum over a count, as DOUBLE.
+func quotient(sum gpu.Type) *gpu.Program {
+	double := gpu.Of(gpu.Float64)
+	return &gpu.Program{
+		Inputs: []gpu.Type{sum, gpu.Of(gpu.Int64)},
+		Code: []gpu.Instr{
+			{Op: gpu.OpCast, Type: double, Args: []int{0}, Mask: -1, Text: "avg"},
+			{Op: gpu.OpCast, Type: double, Args: []int{1}, Mask: -1, Text: "avg"},
+			{Op: gpu.OpDiv, Type: double, Args: []int{2, 3}, Mask: -1, Text: "avg"},
+		},
+		Outputs: []int{4},
+	}
+}
+
 // hashGroupBy keeps the groups in one hash table and the aggregates in arrays by
 // group id (HGB-G of Wu et al., SIGMOD 2025, §5; Karnagel et al., ADMS 2015).
 // Its groups must fit the device's budget.
 type hashGroupBy struct {
 	Spec
-	task   operators.Task
-	groups gpu.Groups
-	accs   []gpu.Accumulator
+	task     operators.Task
+	groups   gpu.Groups
+	measured []measure
+	parts    [][]int // of each aggregate, into accs
+	accs     []gpu.Accumulator
 }
 
 // New returns the group-by of a spec.
@@ -44,7 +108,9 @@ func New(s Spec) (operators.Operator, error) {
 	if s.Out.Len() != len(s.Keys)+len(s.Aggregates) {
 		return nil, fmt.Errorf("group-by returns %d columns under %d names", len(s.Keys)+len(s.Aggregates), s.Out.Len())
 	}
-	return &hashGroupBy{Spec: s}, nil
+	o := &hashGroupBy{Spec: s}
+	o.measured, o.parts = s.measures()
+	return o, nil
 }
 
 func (o *hashGroupBy) Schema() *gpu.Schema { return o.Out }
@@ -59,10 +125,10 @@ func (o *hashGroupBy) Open(t operators.Task) error {
 	if o.groups, err = t.Queue.NewGroups(t.Lease, types, o.Hint); err != nil {
 		return err
 	}
-	for _, a := range o.Aggregates {
-		spec := gpu.Aggregate{Kind: a.Kind, Output: a.Output}
-		if a.Input >= 0 {
-			spec.Input = o.In.Fields[a.Input].Type
+	for _, m := range o.measured {
+		spec := gpu.Aggregate{Kind: m.kind, Output: o.output(m)}
+		if m.input >= 0 {
+			spec.Input = o.In.Fields[m.input].Type
 		}
 		acc, err := t.Queue.NewAccumulator(t.Lease, spec)
 		if err != nil {
@@ -83,11 +149,12 @@ func (o *hashGroupBy) Push(_ context.Context, s *gpu.Stride, _ operators.Emit) e
 	defer a.Release()
 	for i, acc := range o.accs {
 		var values gpu.Column
-		if in := o.Aggregates[i].Input; in >= 0 {
-			values = s.Cols[in]
+		m := o.measured[i]
+		if m.input >= 0 {
+			values = s.Cols[m.input]
 		}
 		if err := acc.Update(q, a, values, o.groups.Len()); err != nil {
-			return o.explain(fmt.Errorf("%s: %w", o.Out.Fields[len(o.Keys)+i].Name, err))
+			return o.explain(o.naming(i, err))
 		}
 	}
 	return nil
@@ -118,11 +185,11 @@ func (o *hashGroupBy) Finish(ctx context.Context, emit operators.Emit) error {
 			return err
 		}
 		out.Cols = cols
-		for i, acc := range o.accs {
-			c, err := acc.Result(q, l, from, to)
+		for i := range o.Aggregates {
+			c, err := o.result(i, from, to)
 			if err != nil {
 				out.Release()
-				return fmt.Errorf("%s: %w", o.Out.Fields[len(o.Keys)+i].Name, err)
+				return err
 			}
 			out.Cols = append(out.Cols, c)
 		}
@@ -131,6 +198,39 @@ func (o *hashGroupBy) Finish(ctx context.Context, emit operators.Emit) error {
 		}
 	}
 	return nil
+}
+
+// result returns aggregate i of groups [from, to).
+func (o *hashGroupBy) result(i, from, to int) (gpu.Column, error) {
+	q, l, parts := o.task.Queue, o.task.Lease, o.parts[i]
+	out, err := o.accs[parts[0]].Result(q, l, from, to)
+	if err != nil || len(parts) == 1 {
+		return out, o.naming(parts[0], err)
+	}
+	defer out.Release()
+	n, err := o.accs[parts[1]].Result(q, l, from, to)
+	if err != nil {
+		return gpu.Column{}, o.naming(parts[1], err)
+	}
+	defer n.Release()
+	avg, err := q.Eval(l, quotient(out.Type), []gpu.Column{out, n}, to-from)
+	if err != nil {
+		return gpu.Column{}, err
+	}
+	return avg[0], nil
+}
+
+// naming adds to an error of a measure the name of the first column it is for.
+func (o *hashGroupBy) naming(measure int, err error) error {
+	if err == nil {
+		return nil
+	}
+	for i, parts := range o.parts {
+		if slices.Contains(parts, measure) {
+			return fmt.Errorf("%s: %w", o.Out.Fields[len(o.Keys)+i].Name, err)
+		}
+	}
+	return err
 }
 
 // finishEmpty emits the one group of no rows: counts are 0, all else is null.
