@@ -26,6 +26,10 @@ type interner struct {
 	known map[*gpu.Dictionary][]uint32
 }
 
+// smallDictionary is the size up to which all values of a dictionary are
+// interned at first sight rather than as rows use them.
+const smallDictionary = 1024
+
 func newInterner() *interner {
 	return &interner{slots: make([]uint64, 64), offs: []int{0}, known: map[*gpu.Dictionary][]uint32{}}
 }
@@ -90,9 +94,18 @@ func (in *interner) dictionary(c gpu.Column) []uint32 {
 			clear(in.known)
 		}
 		in.known[c.Dict] = codes
+		if len(codes) <= smallDictionary {
+			for i := range codes {
+				b := c.Dict.Values.VarValue(i)
+				codes[i] = in.intern(b, hashBytes(b))
+			}
+		}
+	}
+	if len(codes) <= smallDictionary {
+		return codes
 	}
 	for i, v := range gpu.Values[int32](c.Data, c.Len) {
-		if len(codes) > 0 && codes[v] == noCode && c.IsValid(i) {
+		if codes[v] == noCode && c.IsValid(i) {
 			b := c.Dict.Values.VarValue(int(v))
 			codes[v] = in.intern(b, hashBytes(b))
 		}
