@@ -36,7 +36,10 @@ func (f *failing) create(path string) (outFile, error) {
 		return nil, err
 	}
 	file, err := f.disk.create(path)
-	return &failingFile{file, f, path}, err
+	if err != nil {
+		return nil, err
+	}
+	return &failingFile{file, f, path}, nil
 }
 
 func (f *failing) mkdir(path string) error {

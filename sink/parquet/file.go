@@ -43,6 +43,7 @@ func (w *fileWriter) write(p []byte) error {
 // append writes the chunks of a row group.
 func (w *fileWriter) append(rows int, chunks []*chunk) error {
 	g := format.RowGroup{NumRows: int64(rows), Ordinal: int16(len(w.groups)), FileOffset: w.size}
+	start := w.size
 	for _, k := range chunks {
 		k.place(w.size)
 		if err := k.pages.each(w.write); err != nil {
@@ -53,6 +54,7 @@ func (w *fileWriter) append(rows int, chunks []*chunk) error {
 		g.TotalByteSize += k.meta.TotalUncompressedSize
 		g.TotalCompressedSize += k.meta.TotalCompressedSize
 	}
+	w.file.startWriteback(start, w.size-start)
 	w.groups = append(w.groups, g)
 	w.indexes = append(w.indexes, chunks)
 	w.rows += int64(rows)

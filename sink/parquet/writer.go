@@ -37,13 +37,14 @@ type Writer struct {
 	groupIndex   int // in the current file
 	ended        bool
 
-	encoders chan *encoder // idle workers
-	workers  sync.WaitGroup
+	workers sync.WaitGroup
 
 	mu      sync.Mutex
-	wake    sync.Cond // a row group was written, or the sink failed
-	queue   []*group  // handed over and not yet written, in order
-	writing bool      // a goroutine is writing the head of the queue
+	wake    sync.Cond  // a row group was written, or the sink failed
+	queue   []*group   // handed over and not yet written, in order
+	tasks   []task     // columns of the queue that no worker has taken, in order
+	idle    []*encoder // of workers that found no task
+	writing bool       // a goroutine is writing the head of the queue
 	file    *fileWriter
 	stats   sink.Stats
 	err     error
@@ -69,7 +70,7 @@ func create(s storage, path string, schema *gpu.Schema, opt Options) (*Writer, e
 	if schema.Len() == 0 {
 		return nil, fmt.Errorf("%s: a Parquet file needs at least one column", path)
 	}
-	w := &Writer{opt: opt, schema: schema, encoders: make(chan *encoder, opt.Threads)}
+	w := &Writer{opt: opt, schema: schema}
 	w.wake.L = &w.mu
 	names := map[string]bool{}
 	for _, f := range schema.Fields {
@@ -91,7 +92,7 @@ func create(s storage, path string, schema *gpu.Schema, opt Options) (*Writer, e
 	}
 	codec := opt.codec()
 	for range opt.Threads {
-		w.encoders <- &encoder{codec: codec, lease: opt.Lease, pageRows: opt.PageRows, pageBytes: opt.PageBytes}
+		w.idle = append(w.idle, &encoder{codec: codec, lease: opt.Lease, pageRows: opt.PageRows, pageBytes: opt.PageBytes})
 	}
 	var err error
 	if w.out, err = newOutput(s, path, opt.Overwrite, opt.RowsPerFile > 0); err != nil {
@@ -114,6 +115,12 @@ type group struct {
 	last   bool // the file ends with it
 	left   int  // columns to encode
 	chunks []*chunk
+}
+
+// task encodes one column of a row group.
+type task struct {
+	group  *group
+	column int
 }
 
 func (g *group) release() {
@@ -227,18 +234,34 @@ func (w *Writer) hand(ctx context.Context, last bool) error {
 		return err
 	}
 	w.queue = append(w.queue, g)
-	w.mu.Unlock()
 	for i := range w.columns {
-		e := <-w.encoders
-		w.workers.Add(1)
-		go func() {
-			defer w.workers.Done()
-			k, err := w.encodeColumn(e, g, i)
-			w.encoders <- e
-			w.encoded(g, i, k, err)
-		}()
+		w.tasks = append(w.tasks, task{g, i})
 	}
+	for range min(len(w.tasks), len(w.idle)) {
+		last := len(w.idle) - 1
+		e := w.idle[last]
+		w.idle = w.idle[:last]
+		w.workers.Add(1)
+		go w.work(e)
+	}
+	w.mu.Unlock()
 	return nil
+}
+
+// work runs tasks until there are none.
+func (w *Writer) work(e *encoder) {
+	defer w.workers.Done()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.tasks) > 0 {
+		t := w.tasks[0]
+		w.tasks = w.tasks[1:]
+		w.mu.Unlock()
+		k, err := w.encodeColumn(e, t.group, t.column)
+		w.mu.Lock()
+		w.encoded(t.group, t.column, k, err)
+	}
+	w.idle = append(w.idle, e)
 }
 
 // encodeColumn encodes one column of a row group.
@@ -250,25 +273,23 @@ func (w *Writer) encodeColumn(e *encoder, g *group, i int) (*chunk, error) {
 	for j, p := range g.pieces {
 		pieces[j] = piece{p.stride.Cols[i], p.from, p.to}
 	}
-	return e.encode(&w.columns[i], pieces, g.rows)
+	k, err := e.encode(&w.columns[i], pieces, g.rows)
+	for _, p := range g.pieces {
+		p.stride.Cols[i].Release()
+		p.stride.Cols[i] = gpu.Column{}
+	}
+	return k, err
 }
 
 // encoded takes an encoded column and writes the row groups that are complete
-// and next in line.
+// and next in line. The lock is held.
 func (w *Writer) encoded(g *group, i int, k *chunk, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	g.chunks[i] = k
 	if err != nil && w.err == nil {
 		w.err = err
 		w.wake.Broadcast()
 	}
-	if g.left--; g.left == 0 {
-		for _, p := range g.pieces {
-			p.stride.Release()
-		}
-		g.pieces = nil
-	}
+	g.left--
 	if w.writing {
 		return
 	}
