@@ -13,8 +13,12 @@
 // # Invariants of a run
 //
 //  1. A stride in a channel belongs to the channel; whoever receives it owns it.
-//  2. A stage ends after its upstream stages have ended, and it releases what
-//     they still sent. So when the last stage has ended, nothing is in flight.
+//  2. A stage is a chain of operators on one goroutine: a scan, a union, or a
+//     sort or group-by with the channel it reads, and the filters, projections,
+//     limits and joins behind it. A stage starts its inputs when it needs them:
+//     build sides before what streams past them. It ends after them and releases
+//     what they still sent. So when the last stage has ended, nothing is in
+//     flight.
 //  3. The first error cancels every stage and is the error of the run.
 //  4. An output appears only if no stage failed.
 package pipeline

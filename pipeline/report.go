@@ -63,12 +63,12 @@ func (r *run) report() *Report {
 	if r.device.HostBudget() != r.device.Budget() {
 		_, out.PeakDevice = r.device.Budget().Used()
 	}
-	for _, t := range r.stages {
+	for _, t := range r.ops {
 		m := &t.metrics
 		s := StageReport{
 			Step: t.step, Kind: t.kind, Device: props.Kind, State: stateNames[m.state.Load()],
 			RowsIn: m.rowsIn.Load(), RowsOut: m.rowsOut.Load(), BytesOut: m.bytesOut.Load(),
-			Busy: time.Duration(m.busy.Load()), Wait: time.Duration(m.waitIn.Load()), Blocked: time.Duration(m.waitOut.Load()),
+			Busy: m.busyTime(out.Wall), Wait: time.Duration(m.waitIn.Load()), Blocked: time.Duration(m.waitOut.Load()),
 			Estimate: t.rows,
 		}
 		_, s.Peak = t.lease.Used()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -13,9 +14,8 @@ import (
 	"github.com/gstream/gstream/sink"
 )
 
-// channelDepth is how many strides may wait between two stages: enough for both
-// to work at once, few enough to keep memory small.
-const channelDepth = 2
+// channelDepth is how many strides may wait between two goroutines of a run.
+const channelDepth = 1
 
 // RunOptions say how to run a plan. The zero value uses the whole machine.
 type RunOptions struct {
@@ -49,7 +49,7 @@ type run struct {
 	device  gpu.Device
 	started time.Time
 	cancel  context.CancelCauseFunc
-	stages  []*stageRun // inputs before their consumers
+	ops     []*opRun // inputs before their consumers
 	sink    *sinkRun
 	wg      sync.WaitGroup
 }
@@ -95,9 +95,10 @@ func (r *run) execute(ctx context.Context) (err error) {
 		return err
 	}
 	r.sink.sink = out
-	rows := r.start(ctx, r.plan.root)
+	root := r.prepare(r.plan.root)
 	stopProgress := r.watch()
 	defer stopProgress()
+	rows := root.launch(ctx).rows
 	if err := r.drain(ctx, rows); err != nil {
 		r.cancel(err)
 	}
@@ -119,11 +120,13 @@ func (r *run) drain(ctx context.Context, rows <-chan *gpu.Stride) (err error) {
 	defer func() { err = errors.Join(err, q.Close()) }()
 	m := &r.sink.metrics
 	for {
-		s, ok := m.receive(ctx, rows)
+		begin := time.Now()
+		s, ok := receive(ctx, rows)
+		m.waitIn.Add(int64(time.Since(begin)))
 		if !ok {
 			return nil
 		}
-		begin := time.Now()
+		begin = time.Now()
 		if s, err = q.Down(r.sink.lease, s); err != nil {
 			return err
 		}
@@ -135,34 +138,7 @@ func (r *run) drain(ctx context.Context, rows <-chan *gpu.Stride) (err error) {
 	}
 }
 
-// start runs a stage and everything below it. The channel is closed when the
-// stage has ended and released what it held.
-func (r *run) start(ctx context.Context, st *stage) <-chan *gpu.Stride {
-	t := &stageRun{stage: st, run: r, out: make(chan *gpu.Stride, channelDepth)}
-	// Inputs have a context of their own, so that a stage can end them.
-	ctx, stop := context.WithCancelCause(ctx)
-	for _, in := range st.inputs {
-		inCtx, stopInput := context.WithCancelCause(ctx)
-		t.inputs = append(t.inputs, input{r.start(inCtx, in), stopInput})
-	}
-	t.lease = r.budgetOf(st).Lease(st.name())
-	r.stages = append(r.stages, t)
-	r.wg.Add(1)
-	go func() {
-		defer r.wg.Done()
-		defer stop(nil)
-		defer close(t.out)
-		err := t.run1(ctx)
-		for _, in := range t.inputs {
-			in.stop(errStop)
-			release(in.rows)
-		}
-		if err != nil && context.Cause(ctx) != errStop {
-			r.cancel(t.explain(err))
-		}
-	}()
-	return t.out
-}
+func (r *run) threads() int { return cmp.Or(r.opt.Threads, runtime.GOMAXPROCS(0)) }
 
 func (r *run) budgetOf(st *stage) *gpu.Budget {
 	if st.table != nil {
@@ -182,8 +158,8 @@ func release(rows <-chan *gpu.Stride) {
 // a defect of a stage.
 func (r *run) release() error {
 	var errs []error
-	for _, t := range r.stages {
-		errs = append(errs, t.lease.Close())
+	for _, o := range r.ops {
+		errs = append(errs, o.lease.Close())
 	}
 	if r.sink != nil {
 		errs = append(errs, r.sink.lease.Close())

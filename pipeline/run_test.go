@@ -47,6 +47,7 @@ type fakeTable struct {
 	strides int
 	waits   bool
 	waiting chan struct{}
+	scans   atomic.Int64
 }
 
 func (t *fakeTable) Schema() *gpu.Schema          { return oneColumn }
@@ -55,6 +56,7 @@ func (t *fakeTable) Stats(int) source.ColumnStats { return source.ColumnStats{Nu
 func (t *fakeTable) Describe() string             { return "fake" }
 func (t *fakeTable) Close() error                 { return nil }
 func (t *fakeTable) Scan(_ context.Context, opt source.ScanOptions) (source.Reader, error) {
+	t.scans.Add(1)
 	return &fakeReader{table: t, lease: opt.Lease}, t.faults.next("scan")
 }
 
@@ -171,13 +173,14 @@ func scanOf(t *fakeTable) *stage {
 	return &stage{step: "t", kind: "scan", schema: oneColumn, table: t, columns: []int{0}}
 }
 
-// fakePlan is a join of a union of two scans with a third one.
+// fakePlan is a join of a union of two scans with a third one, and an operator
+// on the join's goroutine.
 func fakePlan(f *faults, target *fakeTarget) *Plan {
 	scan := func() *stage { return scanOf(&fakeTable{faults: f, strides: 5}) }
 	union := &stage{step: "both", kind: "union", schema: oneColumn, inputs: []*stage{scan(), scan()}, arrange: [][]int{{0}, {0}}}
-	join := &stage{step: "match", kind: "join", schema: oneColumn, inputs: []*stage{union, scan()},
-		make: func() (operators.Operator, error) { return &fakeOperator{faults: f}, f.next("make") }}
-	return planOf(join, target)
+	operator := func() (operators.Operator, error) { return &fakeOperator{faults: f}, f.next("make") }
+	join := &stage{step: "match", kind: "join", schema: oneColumn, fused: true, inputs: []*stage{union, scan()}, make: operator}
+	return planOf(&stage{step: "after", kind: "filter", schema: oneColumn, fused: true, inputs: []*stage{join}, make: operator}, target)
 }
 
 func planOf(root *stage, target Target) *Plan {
@@ -205,11 +208,12 @@ func TestRunPassesEveryRowOnceAndCommits(t *testing.T) {
 	assert.Equal(t, int64(100), target.rows)
 	assert.Equal(t, "commit", target.ended)
 	assert.True(t, report.Done)
-	require.Len(t, report.Stages, 5)
-	last := report.Stages[4]
-	assert.Equal(t, "match", last.Step)
-	assert.Equal(t, int64(150), last.RowsIn)
-	assert.Equal(t, int64(100), last.RowsOut)
+	var stages []string
+	for _, s := range report.Stages {
+		stages = append(stages, fmt.Sprintf("%s: %s in %d out %d", s.Step, s.State, s.RowsIn, s.RowsOut))
+	}
+	assert.Equal(t, []string{"t: done in 0 out 50", "t: done in 0 out 50", "both: done in 100 out 100", "t: done in 0 out 50",
+		"match: done in 150 out 100", "after: done in 100 out 100"}, stages)
 }
 
 func TestEveryFaultEndsTheRunCleanly(t *testing.T) {
@@ -278,6 +282,87 @@ func TestLimitEndsItsInputEarly(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, int64(20), target.rows)
 	assert.Equal(t, "commit", target.ended)
+}
+
+// explode emits a stride for ever on its first Push.
+type explode struct{ fakeOperator }
+
+func (o *explode) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) error {
+	defer s.Release()
+	for {
+		c := s.Cols[0].Retain()
+		if err := emit(&gpu.Stride{Schema: s.Schema, Rows: s.Rows, Cols: []gpu.Column{c}}); err != nil {
+			return err
+		}
+	}
+}
+
+func TestLimitEndsAnOperatorOfItsChainInTheMiddle(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	table := &fakeTable{faults: &faults{}, strides: 3, waits: true, waiting: make(chan struct{})}
+	many := &stage{step: "many", kind: "join", schema: oneColumn, fused: true, inputs: []*stage{scanOf(table)},
+		make: func() (operators.Operator, error) {
+			return &explode{fakeOperator{faults: &faults{panics: true}}}, nil
+		}}
+	st := &stage{step: "first", kind: "limit", schema: oneColumn, fused: true, inputs: []*stage{many},
+		make: func() (operators.Operator, error) { return limit.New(oneColumn, 5, 20), nil }}
+	target := &fakeTarget{faults: &faults{}}
+	_, err := planOf(st, target).Run(context.Background(), RunOptions{Device: device(t)})
+	require.NoError(t, err)
+	assert.Equal(t, int64(20), target.rows)
+}
+
+func TestCancelEndsAnOperatorInTheMiddle(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	many := &stage{step: "many", kind: "join", schema: oneColumn, fused: true, inputs: []*stage{scanOf(&fakeTable{faults: &faults{}, strides: 1})},
+		make: func() (operators.Operator, error) { return &explode{fakeOperator{faults: &faults{}}}, nil }}
+	target := &cancelTarget{fakeTarget: fakeTarget{faults: &faults{}}, cancel: cancel}
+	_, err := planOf(many, target).Run(ctx, RunOptions{Device: device(t)})
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.Equal(t, "abort", target.ended)
+}
+
+// cancelTarget cancels the run at its third stride.
+type cancelTarget struct {
+	fakeTarget
+	cancel func()
+}
+
+func (t *cancelTarget) Create(*gpu.Schema, *gpu.Lease, int, bool) (sink.Sink, error) { return t, nil }
+func (t *cancelTarget) Write(ctx context.Context, s *gpu.Stride) error {
+	if err := t.fakeTarget.Write(ctx, s); err != nil || t.rows < 30 {
+		return err
+	}
+	t.cancel()
+	return nil
+}
+
+func TestBuildSideIsReadBeforeTheProbeSideStarts(t *testing.T) {
+	// A probe side that has started would hold strides all the while.
+	build := &fakeTable{faults: &faults{}, strides: 3}
+	probe := &fakeTable{faults: &faults{}, strides: 3}
+	op := &orderOperator{fakeOperator: fakeOperator{faults: &faults{}}, probe: &probe.scans, t: t}
+	join := &stage{step: "match", kind: "join", schema: oneColumn, fused: true, inputs: []*stage{scanOf(probe), scanOf(build)},
+		make: func() (operators.Operator, error) { return op, nil }}
+	_, err := planOf(join, &fakeTarget{faults: &faults{}}).Run(context.Background(), RunOptions{Device: device(t)})
+	require.NoError(t, err)
+	assert.Equal(t, int64(1), probe.scans.Load())
+	assert.Equal(t, int64(1), build.scans.Load())
+}
+
+// orderOperator checks that its probe side has not started when its build side
+// ends.
+type orderOperator struct {
+	fakeOperator
+	probe *atomic.Int64
+	t     *testing.T
+}
+
+func (o *orderOperator) FinishBuild(context.Context) error {
+	assert.Len(o.t, o.built, 3)
+	assert.Zero(o.t, o.probe.Load())
+	return nil
 }
 
 func TestBudgetIsEnforcedAndNamesTheStage(t *testing.T) {

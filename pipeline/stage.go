@@ -14,16 +14,45 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// stageRun is a stage in a run: its goroutine, channels, memory and counters.
+// stageRun is a stage of a run: one goroutine with a chain of operators. The
+// first one is a scan, a union, or an operator that takes its strides from other
+// stages; strides pass on to the rest by direct calls.
 type stageRun struct {
-	*stage
 	run     *run
-	inputs  []input
+	ops     []*opRun
+	inputs  []*stageRun // of the first operator, when that is no scan
 	out     chan *gpu.Stride
-	lease   *gpu.Lease
-	reader  atomic.Pointer[source.Reader] // of a scan, once open
-	metrics metrics
+	queue   gpu.Queue
+	current *opRun // whose work the goroutine does now
+	// stopped is the operator that needs no more input: those before it are
+	// not finished.
+	stopped int
 }
+
+// opRun is an operator, a scan or a union in a run: its memory and counters.
+type opRun struct {
+	*stage
+	build  *stageRun // the second input of a join
+	lease  *gpu.Lease
+	op     operators.Operator
+	reader atomic.Pointer[source.Reader] // of a scan, once open
+	metrics
+}
+
+// metrics count what passes through an operator. Times are nanoseconds.
+type metrics struct {
+	rowsIn, rowsOut, bytesOut atomic.Int64
+	busy, waitIn, waitOut     atomic.Int64
+	since                     atomic.Int64 // start of work that busy lacks, on the run's clock; 0 for none
+	state                     atomic.Int32
+}
+
+// The states of an operator.
+const (
+	stateWaiting int32 = iota
+	stateRunning
+	stateDone
+)
 
 // input is the receiving end of another stage, and how to end that stage.
 type input struct {
@@ -31,130 +60,147 @@ type input struct {
 	stop context.CancelCauseFunc
 }
 
-// metrics count what passes through a stage. Times are nanoseconds.
-type metrics struct {
-	rowsIn, rowsOut, bytesOut atomic.Int64
-	busy, waitIn, waitOut     atomic.Int64
-	state                     atomic.Int32
+// end makes the stage stop and releases what it still sends. After it nothing
+// of the stage is left.
+func (in input) end() {
+	in.stop(errStop)
+	release(in.rows)
 }
 
-// The states of a stage.
-const (
-	stateWaiting int32 = iota
-	stateRunning
-	stateDone
-)
-
-// run1 does the stage's work on its goroutine.
-func (t *stageRun) run1(ctx context.Context) (err error) {
-	defer recoverInto(&err, t.name())
-	defer t.metrics.state.Store(stateDone)
-	q, err := t.run.device.NewQueue(t.name())
-	if err != nil {
-		return err
+// prepare makes the stages of a plan without starting any.
+func (r *run) prepare(st *stage) *stageRun {
+	t := &stageRun{run: r, out: make(chan *gpu.Stride, channelDepth)}
+	var chain []*stage
+	for ; st.fused; st = st.inputs[0] {
+		chain = append(chain, st)
 	}
-	defer func() { err = errors.Join(err, q.Close()) }()
-	begin := time.Now()
-	defer func() {
-		m := &t.metrics
-		m.busy.Store(int64(time.Since(begin)) - m.waitIn.Load() - m.waitOut.Load())
+	chain = append(chain, st)
+	for i := len(chain) - 1; i >= 0; i-- {
+		st := chain[i]
+		o := &opRun{stage: st}
+		from := st.inputs
+		switch {
+		case i < len(chain)-1:
+			from = from[1:] // the first input is the operator before
+		case st.arrange != nil:
+			for _, in := range from {
+				t.inputs = append(t.inputs, r.prepare(in))
+			}
+			from = nil
+		case st.table == nil:
+			t.inputs = []*stageRun{r.prepare(from[0])}
+			from = from[1:]
+		}
+		if len(from) > 0 {
+			o.build = r.prepare(from[0])
+		}
+		o.lease = r.budgetOf(st).Lease(st.name())
+		t.ops = append(t.ops, o)
+		r.ops = append(r.ops, o)
+	}
+	return t
+}
+
+// launch starts the stage's goroutine. The channel is closed when the stage has
+// ended and released what it held.
+func (t *stageRun) launch(ctx context.Context) input {
+	ctx, stop := context.WithCancelCause(ctx)
+	t.run.wg.Add(1)
+	go func() {
+		defer t.run.wg.Done()
+		defer stop(nil)
+		defer close(t.out)
+		if err := t.work(ctx); err != nil && context.Cause(ctx) != errStop {
+			t.run.cancel(err)
+		}
 	}()
-	switch {
-	case t.table != nil:
-		return t.scan(ctx, q)
-	case t.arrange != nil:
-		return t.union(ctx)
-	}
-	return t.operate(ctx, q)
+	return input{t.out, stop}
 }
 
-// scan reads a table.
-func (t *stageRun) scan(ctx context.Context, q gpu.Queue) (err error) {
-	r, err := t.table.Scan(ctx, source.ScanOptions{
-		Columns: t.columns, Prune: t.prune, Threads: t.run.opt.Threads, Lease: t.lease,
-		StrideRows: t.run.device.StrideRows(int(t.rowBytes)),
-	})
-	if err != nil {
+// work runs the stage on its goroutine: first the build sides of its joins, then
+// what streams past them.
+func (t *stageRun) work(ctx context.Context) (err error) {
+	defer func() {
+		t.turn(nil)
+		for _, o := range t.ops {
+			o.state.Store(stateDone)
+		}
+	}()
+	defer func() {
+		if p := recover(); p != nil {
+			err = newPanicError(t.where(), p)
+		}
+	}()
+	if t.queue, err = t.run.device.NewQueue(t.ops[len(t.ops)-1].name()); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.Close()) }()
-	t.reader.Store(&r)
-	t.metrics.state.Store(stateRunning)
-	for {
-		begin := time.Now()
-		s, err := r.Read(ctx)
-		t.metrics.waitIn.Add(int64(time.Since(begin)))
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if s, err = q.Up(t.lease, s); err != nil {
-			return err
-		}
-		if err := t.emit(ctx, s); err != nil {
-			return err
+	defer func() { err = errors.Join(err, t.queue.Close()) }()
+	defer func() { err = errors.Join(err, t.close()) }()
+	for i, o := range t.ops {
+		if err := t.open(i); err != nil {
+			return o.explain(err)
 		}
 	}
-}
-
-// union passes its inputs on, one after the other.
-func (t *stageRun) union(ctx context.Context) error {
-	t.metrics.state.Store(stateRunning)
-	for i, in := range t.inputs {
-		for {
-			s, ok := t.metrics.receive(ctx, in.rows)
-			if !ok {
-				break
-			}
-			if err := t.emit(ctx, rearrange(s, t.schema, t.arrange[i])); err != nil {
-				return err
-			}
+	for _, o := range t.ops {
+		if err := t.buildSide(ctx, o); err != nil {
+			return o.explain(err)
 		}
 	}
-	return context.Cause(ctx)
-}
-
-// operate runs an operator over its input, after its build side if it has one.
-func (t *stageRun) operate(ctx context.Context, q gpu.Queue) (err error) {
-	op, err := t.make()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, op.Close()) }()
-	task := operators.Task{Device: t.run.device, Queue: q, Lease: t.lease, StrideRows: t.run.device.StrideRows(rowBytes(t.schema))}
-	if err := op.Open(task); err != nil {
-		return err
-	}
-	if b, ok := op.(operators.Builder); ok {
-		if err := t.build(ctx, b); err != nil {
-			return err
-		}
-	}
-	emit := func(s *gpu.Stride) error { return t.emit(ctx, s) }
-	stopper, _ := op.(operators.Stopper)
-	for stopper == nil || !stopper.Done() {
-		s, ok := t.metrics.receive(ctx, t.inputs[0].rows)
-		if !ok {
-			break
-		}
-		t.metrics.state.Store(stateRunning)
-		if err := op.Push(ctx, s, emit); err != nil {
-			return err
+	if t.stopped == 0 {
+		if err := t.feed(ctx); err != nil && err != errStop {
+			return t.ops[0].explain(err)
 		}
 	}
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	return op.Finish(ctx, emit)
+	return t.finish(ctx)
 }
 
-// build gives an operator its second input, whole.
-func (t *stageRun) build(ctx context.Context, b operators.Builder) error {
-	t.metrics.state.Store(stateRunning)
+// open makes operator i of the chain, if it is one.
+func (t *stageRun) open(i int) (err error) {
+	o := t.ops[i]
+	if o.make == nil {
+		return nil
+	}
+	if o.op, err = o.make(); err != nil {
+		return err
+	}
+	t.turn(o)
+	d := t.run.device
+	if err := o.op.Open(operators.Task{Device: d, Queue: t.queue, Lease: o.lease, StrideRows: d.StrideRows(rowBytes(o.schema))}); err != nil {
+		return err
+	}
+	if o.done() {
+		t.stopped = i
+	}
+	return nil
+}
+
+// close closes the operators, each even when another fails.
+func (t *stageRun) close() error {
+	var errs []error
+	for _, o := range t.ops {
+		if o.op != nil {
+			errs = append(errs, o.op.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// buildSide gives a join its second input, whole.
+func (t *stageRun) buildSide(ctx context.Context, o *opRun) error {
+	if o.build == nil {
+		return nil
+	}
+	b, ok := o.op.(operators.Builder)
+	if !ok {
+		return fmt.Errorf("the operator %T takes no second input", o.op)
+	}
+	in := o.build.launch(ctx)
+	defer in.end()
 	for {
-		s, ok := t.metrics.receive(ctx, t.inputs[1].rows)
+		s, ok := t.receive(ctx, o, in.rows)
 		if !ok {
 			break
 		}
@@ -168,49 +214,231 @@ func (t *stageRun) build(ctx context.Context, b operators.Builder) error {
 	return b.FinishBuild(ctx)
 }
 
-// emit hands a stride downstream, or releases it when nobody wants it.
-func (t *stageRun) emit(ctx context.Context, s *gpu.Stride) error {
+// feed brings all strides of the first operator into the chain.
+func (t *stageRun) feed(ctx context.Context) error {
+	o := t.ops[0]
+	t.turn(o)
+	if o.table != nil {
+		return t.scan(ctx, o)
+	}
+	for i, from := range t.inputs {
+		take := func(s *gpu.Stride) error { return t.push(ctx, 0, s) }
+		if o.arrange != nil {
+			take = func(s *gpu.Stride) error { return t.pass(ctx, 0, rearrange(s, o.schema, o.arrange[i])) }
+		}
+		if err := t.drain(ctx, from.launch(ctx), take); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drain takes all strides of an input.
+func (t *stageRun) drain(ctx context.Context, in input, take func(*gpu.Stride) error) error {
+	defer in.end()
+	for {
+		s, ok := t.receive(ctx, t.ops[0], in.rows)
+		if !ok {
+			return context.Cause(ctx)
+		}
+		if err := take(s); err != nil {
+			return err
+		}
+	}
+}
+
+// scan reads a table. While one stride waits to be taken, every thread can decode
+// another; more in flight would cost memory and gain nothing.
+func (t *stageRun) scan(ctx context.Context, o *opRun) (err error) {
+	r, err := o.table.Scan(ctx, source.ScanOptions{
+		Columns: o.columns, Prune: o.prune, Threads: t.run.opt.Threads, Lease: o.lease,
+		StrideRows: t.run.device.StrideRows(int(o.rowBytes)),
+		Inflight:   t.run.threads() + 1,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closeErr := r.Close(); err == nil || err == errStop && closeErr != nil {
+			err = closeErr
+		}
+	}()
+	o.reader.Store(&r)
+	o.state.Store(stateRunning)
+	for {
+		resume := t.idle(&o.waitIn)
+		s, err := r.Read(ctx)
+		resume()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if s, err = t.queue.Up(o.lease, s); err != nil {
+			return err
+		}
+		if err := t.pass(ctx, 0, s); err != nil {
+			return err
+		}
+	}
+}
+
+// push gives a stride to operator i. The error is errStop when the operator
+// needs no more.
+func (t *stageRun) push(ctx context.Context, i int, s *gpu.Stride) error {
+	o := t.ops[i]
+	o.state.Store(stateRunning)
+	if err := o.op.Push(ctx, s, t.emit(ctx, i)); err != nil {
+		return o.explain(err)
+	}
+	if o.done() {
+		t.stopped = i
+		return errStop
+	}
+	return nil
+}
+
+func (t *stageRun) emit(ctx context.Context, i int) operators.Emit {
+	return func(s *gpu.Stride) error { return t.pass(ctx, i, s) }
+}
+
+// pass hands on a stride that operator i has made: to the next one, or to the
+// stage that waits for it.
+func (t *stageRun) pass(ctx context.Context, i int, s *gpu.Stride) error {
 	if s.Rows == 0 {
 		s.Release()
 		return nil
 	}
-	rows, bytes := int64(s.Rows), s.Bytes()
-	begin := time.Now()
+	if ctx.Err() != nil {
+		s.Release()
+		return context.Cause(ctx)
+	}
+	o := t.ops[i]
+	o.rowsOut.Add(int64(s.Rows))
+	o.bytesOut.Add(s.Bytes())
+	if i == len(t.ops)-1 {
+		return t.send(ctx, o, s)
+	}
+	next := t.ops[i+1]
+	next.rowsIn.Add(int64(s.Rows))
+	t.turn(next)
+	defer t.turn(o)
+	return t.push(ctx, i+1, s)
+}
+
+// send hands a stride to another goroutine, or releases it when nobody wants it.
+func (t *stageRun) send(ctx context.Context, o *opRun, s *gpu.Stride) error {
+	defer t.idle(&o.waitOut)()
 	select {
 	case t.out <- s:
+		return nil
 	case <-ctx.Done():
 		s.Release()
 		return context.Cause(ctx)
 	}
-	t.metrics.waitOut.Add(int64(time.Since(begin)))
-	t.metrics.rowsOut.Add(rows)
-	t.metrics.bytesOut.Add(bytes)
+}
+
+// finish ends the operators in their order.
+func (t *stageRun) finish(ctx context.Context) error {
+	for i, o := range t.ops {
+		if o.op == nil || i < t.stopped {
+			continue
+		}
+		t.turn(o)
+		if err := o.op.Finish(ctx, t.emit(ctx, i)); err != nil && err != errStop {
+			return o.explain(err)
+		}
+		o.state.Store(stateDone)
+	}
 	return nil
 }
 
-// receive waits for a stride; false when there are no more or ctx has ended.
-func (m *metrics) receive(ctx context.Context, rows <-chan *gpu.Stride) (*gpu.Stride, bool) {
-	begin := time.Now()
-	defer func() { m.waitIn.Add(int64(time.Since(begin))) }()
+// receive waits for a stride for an operator; false when there are no more or
+// ctx has ended.
+func (t *stageRun) receive(ctx context.Context, o *opRun, rows <-chan *gpu.Stride) (*gpu.Stride, bool) {
+	t.turn(o)
+	defer t.idle(&o.waitIn)()
+	s, ok := receive(ctx, rows)
+	if ok {
+		o.rowsIn.Add(int64(s.Rows))
+		o.state.Store(stateRunning)
+	}
+	return s, ok
+}
+
+func receive(ctx context.Context, rows <-chan *gpu.Stride) (*gpu.Stride, bool) {
 	select {
 	case s, ok := <-rows:
-		if ok {
-			m.rowsIn.Add(int64(s.Rows))
-		}
 		return s, ok
 	case <-ctx.Done():
 		return nil, false
 	}
 }
 
-// explain names the stage in an error that does not name its place itself:
-// files do, and so do refused reservations.
-func (t *stageRun) explain(err error) error {
+// turn charges the time from now on to an operator, to none when o is nil.
+func (t *stageRun) turn(o *opRun) {
+	now := max(int64(time.Since(t.run.started)), 1)
+	if c := t.current; c != nil {
+		c.busy.Add(now - c.since.Swap(0))
+	}
+	if t.current = o; o != nil {
+		o.since.Store(now)
+	}
+}
+
+// idle charges the time until the returned function is called to a counter, as
+// time in which no work is done.
+func (t *stageRun) idle(counter *atomic.Int64) (resume func()) {
+	o, begin := t.current, time.Now()
+	t.turn(nil)
+	return func() {
+		counter.Add(int64(time.Since(begin)))
+		t.turn(o)
+	}
+}
+
+// where names the operator at work.
+func (t *stageRun) where() string {
+	if t.current != nil {
+		return t.current.name()
+	}
+	return t.ops[0].name()
+}
+
+// done says that the operator needs no more input.
+func (o *opRun) done() bool {
+	s, ok := o.op.(operators.Stopper)
+	return ok && s.Done()
+}
+
+// busyTime is the time of work so far, at a time on the run's clock.
+func (m *metrics) busyTime(now time.Duration) time.Duration {
+	busy := time.Duration(m.busy.Load())
+	if since := m.since.Load(); since > 0 {
+		busy += max(now-time.Duration(since), 0)
+	}
+	return busy
+}
+
+// operatorError is an error with the name of the operator it comes from.
+type operatorError struct {
+	where string
+	err   error
+}
+
+func (e *operatorError) Error() string { return e.where + ": " + e.err.Error() }
+func (e *operatorError) Unwrap() error { return e.err }
+
+// explain names the operator in an error that does not name its place itself:
+// files do, so do refused reservations, and operators further on in a chain.
+func (o *opRun) explain(err error) error {
 	var panicked *panicError
-	if t.table != nil || errors.Is(err, gpu.ErrBudget) || errors.Is(err, context.Canceled) || errors.As(err, &panicked) {
+	var named *operatorError
+	if o.table != nil || err == errStop || errors.Is(err, gpu.ErrBudget) || errors.Is(err, context.Canceled) || errors.As(err, &panicked) || errors.As(err, &named) {
 		return err
 	}
-	return fmt.Errorf("%s: %w", t.name(), err)
+	return &operatorError{o.name(), err}
 }
 
 // rowBytes is the width of a row, strings counted as 16 bytes.
