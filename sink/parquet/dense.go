@@ -3,6 +3,7 @@ package parquet
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"unsafe"
 
 	"github.com/gstream/gstream/gpu"
@@ -84,7 +85,7 @@ func (e *encoder) append(c *column, dst []byte, p piece) ([]byte, error) {
 	if p.col.Valid != nil {
 		valid = p.col.Valid.Bytes()
 	}
-	s := selection{codes: codes, valid: valid, from: p.from, n: n}
+	s := selection{codes: codes, valid: valid, from: p.from, n: n, block: &e.block}
 	t := c.field.Type
 	switch t.Kind {
 	case gpu.Int8:
@@ -125,19 +126,36 @@ type selection struct {
 	codes   []int32
 	valid   []byte
 	from, n int
+	block   *[blockRows]int32 // scratch of each
 }
 
-// each calls f with the position of every value.
-func (s selection) each(f func(i int)) {
-	for k := range s.n {
-		if s.valid != nil && !gpu.Bit(s.valid, s.from+k) {
+// blockRows is how many positions are handed out at a time: few enough to stay
+// in the first-level cache.
+const blockRows = 1024
+
+// each calls f with the positions of the values, a block of them at a time.
+func (s selection) each(f func(positions []int32)) {
+	for lo := 0; lo < s.n; lo += blockRows {
+		hi := min(lo+blockRows, s.n)
+		if s.codes != nil && s.valid == nil {
+			f(s.codes[lo:hi])
 			continue
 		}
-		if s.codes != nil {
-			f(int(s.codes[k]))
-		} else {
-			f(s.from + k)
+		// Every position is stored and those of nulls are overwritten, which
+		// spares a branch that is hard to predict.
+		k := 0
+		for i := lo; i < hi; i++ {
+			s.block[k&(blockRows-1)] = int32(s.from + i)
+			if s.codes != nil {
+				s.block[k&(blockRows-1)] = s.codes[i]
+			}
+			if s.valid == nil {
+				k++
+			} else {
+				k += int(s.valid[(s.from+i)>>3] >> ((s.from + i) & 7) & 1)
+			}
 		}
+		f(s.block[:k])
 	}
 }
 
@@ -156,12 +174,15 @@ func widen[S int8 | int16 | int32 | int64 | uint8 | uint16, D int32 | int64](dst
 		}
 	} else {
 		in := gpu.Values[S](src, int(src.Size())/int(unsafe.Sizeof(*new(S))))
-		s.each(func(i int) {
-			v := int64(in[i])
-			w := v * scale
-			out[j] = D(w)
-			lost = lost || w/scale != v || int64(out[j]) != w
-			j++
+		least, most := math.MinInt64/scale, math.MaxInt64/scale
+		s.each(func(positions []int32) {
+			to := out[j : j+len(positions)]
+			for k, i := range positions {
+				v := int64(in[i])
+				to[k] = D(v * scale)
+				lost = lost || v < least || v > most || int64(to[k]) != v*scale
+			}
+			j += len(positions)
 		})
 	}
 	if lost {
@@ -172,10 +193,12 @@ func widen[S int8 | int16 | int32 | int64 | uint8 | uint16, D int32 | int64](dst
 
 func bigEndian128(dst []byte, src *gpu.Buffer, s selection) []byte {
 	in := gpu.Values[gpu.Int128](src, int(src.Size())/16)
-	s.each(func(i int) {
-		binary.BigEndian.PutUint64(dst, uint64(in[i].Hi))
-		binary.BigEndian.PutUint64(dst[8:], in[i].Lo)
-		dst = dst[16:]
+	s.each(func(positions []int32) {
+		for _, i := range positions {
+			binary.BigEndian.PutUint64(dst, uint64(in[i].Hi))
+			binary.BigEndian.PutUint64(dst[8:], in[i].Lo)
+			dst = dst[16:]
+		}
 	})
 	return dst
 }
@@ -183,10 +206,12 @@ func bigEndian128(dst []byte, src *gpu.Buffer, s selection) []byte {
 // bigEndian64 writes decimals that are stored in 8 bytes sign-extended to 16.
 func bigEndian64(dst []byte, src *gpu.Buffer, s selection) []byte {
 	in := gpu.Values[int64](src, int(src.Size())/8)
-	s.each(func(i int) {
-		binary.BigEndian.PutUint64(dst, uint64(in[i]>>63))
-		binary.BigEndian.PutUint64(dst[8:], uint64(in[i]))
-		dst = dst[16:]
+	s.each(func(positions []int32) {
+		for _, i := range positions {
+			binary.BigEndian.PutUint64(dst, uint64(in[i]>>63))
+			binary.BigEndian.PutUint64(dst[8:], uint64(in[i]))
+			dst = dst[16:]
+		}
 	})
 	return dst
 }
@@ -195,15 +220,17 @@ func bigEndian64(dst []byte, src *gpu.Buffer, s selection) []byte {
 func narrowDecimal(dst []byte, src *gpu.Buffer, s selection, width int) ([]byte, error) {
 	in := gpu.Values[gpu.Int128](src, int(src.Size())/16)
 	lost := false
-	s.each(func(i int) {
-		v := in[i].Int64()
-		lost = lost || !in[i].IsInt64() || width == 4 && int64(int32(v)) != v
-		if width == 4 {
-			binary.LittleEndian.PutUint32(dst, uint32(v))
-		} else {
-			binary.LittleEndian.PutUint64(dst, uint64(v))
+	s.each(func(positions []int32) {
+		for _, i := range positions {
+			v := in[i].Int64()
+			lost = lost || !in[i].IsInt64() || width == 4 && int64(int32(v)) != v
+			if width == 4 {
+				binary.LittleEndian.PutUint32(dst, uint32(v))
+			} else {
+				binary.LittleEndian.PutUint64(dst, uint64(v))
+			}
+			dst = dst[width:]
 		}
-		dst = dst[width:]
 	})
 	if lost {
 		return nil, fmt.Errorf("a decimal value has more digits than its type")

@@ -3,6 +3,7 @@ package parquet
 import (
 	"encoding/binary"
 	"hash/maphash"
+	"math"
 	"math/bits"
 
 	"github.com/gstream/gstream/gpu"
@@ -20,9 +21,21 @@ func maxEntries(n int) int { return n / 5 }
 // hashTable maps values to dense codes, with linear probing. Slots hold the
 // code plus one, so that cleared memory is an empty table.
 type hashTable struct {
-	slots []uint32
-	shift uint
-	limit int
+	slots  []uint32
+	shift  uint
+	limit  int // codes
+	sample int // values among which some must repeat
+}
+
+// fewRepeats is how many of the values of a sample must repeat: a quarter of
+// those that do when limit values are equally likely.
+const fewRepeats = 32
+
+// full says that no new value may follow distinct others among the seen values:
+// there are too many, or so few of the first repeat that there will be (of s
+// values out of d, s²/2d repeat).
+func (h *hashTable) full(distinct, seen int) bool {
+	return distinct == h.limit || distinct == h.sample-fewRepeats && seen < h.sample
 }
 
 // reset empties the table for at most limit codes.
@@ -31,13 +44,14 @@ func (h *hashTable) reset(limit int) {
 	h.slots = grow(&h.slots, 1<<log)
 	clear(h.slots)
 	h.shift, h.limit = 64-log, limit
+	h.sample = int(math.Sqrt(8 * fewRepeats * float64(limit)))
 }
 
 const fibonacci = 0x9E3779B97F4A7C15
 
 // fixedDictionary gives the values, of 8 bytes or extended to them, their codes.
 // It returns the distinct values in order of first appearance, and false when
-// there are too many.
+// a dictionary does not pay.
 func fixedDictionary[T uint32 | uint64](h *hashTable, in []T, codes []int32, distinct []T) ([]T, bool) {
 	distinct = distinct[:0]
 	mask := uint64(len(h.slots) - 1)
@@ -46,7 +60,7 @@ func fixedDictionary[T uint32 | uint64](h *hashTable, in []T, codes []int32, dis
 		for {
 			s := h.slots[i]
 			if s == 0 {
-				if len(distinct) == h.limit {
+				if h.full(len(distinct), k) {
 					return distinct, false
 				}
 				distinct = append(distinct, v)
@@ -75,7 +89,7 @@ func wideDictionary(h *hashTable, in []wide, codes []int32, distinct []wide) ([]
 		for {
 			s := h.slots[i]
 			if s == 0 {
-				if len(distinct) == h.limit {
+				if h.full(len(distinct), k) {
 					return distinct, false
 				}
 				distinct = append(distinct, v)
@@ -124,6 +138,7 @@ func (e *encoder) varDictionary(pieces []piece, count int) (codes []int32, ok bo
 	e.table.reset(limit)
 	e.entries, e.starts, e.distinct = e.entries[:0], e.starts[:0], 0
 	codes = grow(&e.codes, count)[:0]
+	var translated *gpu.Dictionary // the one that e.translate is for
 	for _, p := range pieces {
 		n := p.to - p.from
 		v := p.col
@@ -131,9 +146,15 @@ func (e *encoder) varDictionary(pieces []piece, count int) (codes []int32, ok bo
 		if v.Dict != nil {
 			own = values[int32](v.Data, p.from, n)
 			v = v.Dict.Values
-			translate = grow(&e.translate, v.Len)
-			for i := range translate {
-				translate[i] = -1
+			switch {
+			case p.col.Dict == translated:
+				translate = e.translate[:v.Len]
+			case v.Len <= 4*count: // a larger one costs more than to look its few values up
+				translated = p.col.Dict
+				translate = grow(&e.translate, v.Len)
+				for i := range translate {
+					translate[i] = -1
+				}
 			}
 		}
 		offsets := gpu.Values[int32](v.Offsets, v.Len+1)
@@ -146,22 +167,22 @@ func (e *encoder) varDictionary(pieces []piece, count int) (codes []int32, ok bo
 			if valid != nil && !gpu.Bit(valid, p.from+k) {
 				continue
 			}
-			if own == nil {
-				i := p.from + k
-				code, ok := e.lookup(chars[offsets[i]:offsets[i+1]])
-				if !ok {
-					return nil, false
-				}
-				codes = append(codes, code)
+			i := int32(p.from + k)
+			if own != nil {
+				i = own[k]
+			}
+			if translate != nil && translate[i] >= 0 {
+				codes = append(codes, translate[i])
 				continue
 			}
-			i := own[k]
-			if translate[i] < 0 {
-				if translate[i], ok = e.lookup(chars[offsets[i]:offsets[i+1]]); !ok {
-					return nil, false
-				}
+			code, ok := e.lookup(chars[offsets[i]:offsets[i+1]], len(codes))
+			if !ok {
+				return nil, false
 			}
-			codes = append(codes, translate[i])
+			if translate != nil {
+				translate[i] = code
+			}
+			codes = append(codes, code)
 		}
 	}
 	return codes, true
@@ -174,9 +195,9 @@ func (e *encoder) entry(i int) []byte {
 	return e.entries[at+4 : at+4+int(n)]
 }
 
-// lookup returns the code of a value, a new one if need be; false when the
-// dictionary becomes too large.
-func (e *encoder) lookup(v []byte) (int32, bool) {
+// lookup returns the code of a value that follows seen others, a new one if need
+// be; false when a dictionary does not pay.
+func (e *encoder) lookup(v []byte, seen int) (int32, bool) {
 	h := &e.table
 	i := maphash.Bytes(hashSeed, v) >> h.shift
 	for {
@@ -189,7 +210,7 @@ func (e *encoder) lookup(v []byte) (int32, bool) {
 		}
 		i = (i + 1) & uint64(len(h.slots)-1)
 	}
-	if e.distinct == h.limit || len(e.entries)+len(v) > maxDictionaryBytes {
+	if h.full(e.distinct, seen) || len(e.entries)+len(v) > maxDictionaryBytes {
 		return 0, false
 	}
 	e.starts = append(e.starts, len(e.entries))

@@ -28,6 +28,7 @@ type encoder struct {
 	packed    []byte
 	plain     []byte
 	codes     []int32
+	block     [blockRows]int32
 	translate []int32
 	seen      []bool
 	table     hashTable
