@@ -14,8 +14,8 @@ import (
 // evaluate at a time.
 var evalSizes = []int{0, 1, 63, 64, 65, 2047, 2048, 2049, 33001}
 
-// Eval checks expression programs against row-by-row references.
-func Eval(t *testing.T, open Open) {
+// testEval checks expression programs against row-by-row references.
+func testEval(t *testing.T, open Open) {
 	t.Run("Compare", func(t *testing.T) { testEvalCompare(t, open) })
 	t.Run("Logic", func(t *testing.T) { testEvalLogic(t, open) })
 	t.Run("Select", func(t *testing.T) { testEvalSelect(t, open) })

@@ -35,6 +35,7 @@ func Run(t *testing.T, open Open) {
 		{"Join", testJoin},
 		{"Groups", testGroups},
 		{"Aggregates", testAggregates},
+		{"Eval", testEval},
 		{"Budget", testBudget},
 	} {
 		t.Run(s.name, func(t *testing.T) { s.test(t, open) })
