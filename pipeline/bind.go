@@ -14,6 +14,7 @@ import (
 // goes on after a fault; what depends on a faulty step is left out silently.
 type binder struct {
 	job    *Job
+	tables map[string]source.Table
 	faults Faults
 	// named holds the relations so far; nil for one that has a fault.
 	named map[string]node
@@ -21,6 +22,7 @@ type binder struct {
 
 // bind returns the relation of the last step.
 func (b *binder) bind(tables map[string]source.Table) node {
+	b.tables = tables
 	b.named = map[string]node{}
 	for name := range b.job.Sources {
 		b.named[name] = nil
@@ -121,7 +123,7 @@ func (s *stepBinder) expr(text string, scope *expr.Scope, sub string) *expr.Expr
 			return e
 		}
 	}
-	s.faultf(sub, "%v", err)
+	s.exprFault(sub, text, err, "")
 	return nil
 }
 
@@ -327,7 +329,7 @@ func (s *stepBinder) group(in node) node {
 		exprs, names = append(exprs, e), append(names, name)
 	}
 	var calls []groupCall
-	posts := make([]expr.Node, len(g.Aggregates))
+	texts, posts := make([]string, len(g.Aggregates)), make([]expr.Node, len(g.Aggregates))
 	uses := make([][]int, len(g.Aggregates)) // calls[uses[i][k]] is "$agg<k>" of column i
 	columns := slices.Clone(names)
 	for i, c := range g.Aggregates {
@@ -336,14 +338,14 @@ func (s *stepBinder) group(in node) node {
 		if name == "" {
 			name = text
 		}
-		columns = append(columns, name)
+		texts[i], columns = text, append(columns, name)
 		n, err := expr.Parse(text)
 		var found []expr.AggregateCall
 		if err == nil {
 			found, posts[i], err = expr.BindAggregates(n, scope)
 		}
 		if err != nil {
-			s.faultf(sub, "%v", err)
+			s.exprFault(sub, text, err, "")
 			ok = false
 			continue
 		}
@@ -364,7 +366,7 @@ func (s *stepBinder) group(in node) node {
 		return nil
 	}
 	grouped := s.grouped(in, exprs, names, calls)
-	return s.afterGroup(grouped, columns, posts, uses)
+	return s.afterGroup(grouped, columns, texts, posts, uses)
 }
 
 // grouped computes keys and arguments below a group-by and returns it: the keys,
@@ -393,7 +395,7 @@ func (s *stepBinder) grouped(in node, exprs []*expr.Expr, names []string, calls 
 }
 
 // afterGroup computes the step's columns from keys and calls, as 100 * sum(a) / sum(b).
-func (s *stepBinder) afterGroup(g *groupNode, columns []string, posts []expr.Node, uses [][]int) node {
+func (s *stepBinder) afterGroup(g *groupNode, columns []string, texts []string, posts []expr.Node, uses [][]int) node {
 	nkeys := len(g.keys)
 	whole := scopeOf(g)
 	var exprs []*expr.Expr
@@ -421,7 +423,7 @@ func (s *stepBinder) afterGroup(g *groupNode, columns []string, posts []expr.Nod
 		}
 		e, err := expr.Bind(post, scope)
 		if err != nil {
-			s.faultf(fmt.Sprintf(".group.aggregates[%d]", i), "%v (a column here must be a group key or stand inside an aggregate)", err)
+			s.exprFault(fmt.Sprintf(".group.aggregates[%d]", i), texts[i], err, " (a column here must be a group key or stand inside an aggregate)")
 			return nil
 		}
 		exprs, quals = append(exprs, e.Remap(func(c int) int { return cols[c] })), append(quals, s.step.Name)

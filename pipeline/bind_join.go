@@ -85,7 +85,7 @@ func (s *stepBinder) using(c *joinCondition, left, right node, name, sub string)
 		if l >= 0 {
 			side, schema = fmt.Sprintf("%q", s.step.Join.With), right.rel().schema
 		}
-		s.faultf(sub, "%s has no column %q%s", side, name, didYouMean(name, schema.Names()))
+		s.faultf(sub, "%s has no column %q%s%s", side, name, didYouMean(name, schema.Names()), s.unreadable(name))
 		return false
 	}
 	c.left = append(c.left, expr.Column(scopeOf(left), l))

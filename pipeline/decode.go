@@ -249,7 +249,8 @@ func ParseSize(s string) (Size, error) {
 func (d *decoder) columns(n ast.Node, c *Columns, path string) {
 	*c = Columns{}
 	add := func(name string, n ast.Node, at Place) {
-		d.job.places[fmt.Sprintf("%s[%d]", path, len(*c))] = at
+		path := fmt.Sprintf("%s[%d]", path, len(*c))
+		d.job.places[path] = at
 		if e, ok := d.text(n, path); ok {
 			*c = append(*c, Column{name, e.text})
 		}
@@ -285,6 +286,7 @@ func (d *decoder) text(n ast.Node, path string) (expanded, bool) {
 		d.faultf(placeOf(n), "%s: %v", path, err)
 		return expanded{}, false
 	}
+	d.job.origins[path] = &origin{s, e.text, e.pieces}
 	return e, true
 }
 

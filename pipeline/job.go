@@ -22,6 +22,10 @@ type Job struct {
 	// places says where in the file a value stands, by its path in the
 	// structure, as in "steps[2].filter".
 	places map[string]Place
+	// source is the text of the job file, and origins the values in it that
+	// expressions may stand in.
+	source  string
+	origins map[string]*origin
 }
 
 // Var is a variable of a job file.

@@ -42,7 +42,7 @@ func Load(path string, opt LoadOptions) (*Job, error) {
 // Parse reads a job from the bytes of a job file; path names it in errors and
 // anchors its relative paths. The error is Faults.
 func Parse(path string, src []byte, opt LoadOptions) (*Job, error) {
-	job := &Job{file: path, places: map[string]Place{}}
+	job := &Job{file: path, source: string(src), places: map[string]Place{}, origins: map[string]*origin{}}
 	d := &decoder{job: job, dir: filepath.Dir(path), vars: variables{set: opt.Set, env: opt.LookupEnv, resolved: map[string]expanded{}}}
 	if d.vars.env == nil {
 		d.vars.env = os.LookupEnv

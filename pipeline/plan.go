@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -44,7 +45,7 @@ func newPlan(job *Job, own map[string]source.Table, target Target) (_ *Plan, err
 	b := &binder{job: job}
 	logical := b.bind(p.tables)
 	if faults = append(faults, b.faults...); len(faults) > 0 {
-		slices.SortStableFunc(faults, func(a, b *Fault) int { return a.Line - b.Line })
+		slices.SortStableFunc(faults, func(a, b *Fault) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
 		return nil, faults
 	}
 	p.schema = logical.rel().schema

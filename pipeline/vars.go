@@ -22,6 +22,7 @@ type expanded struct {
 	// outside says that the value begins with text from outside the job file:
 	// --set or the environment.
 	outside bool
+	pieces  []piece
 }
 
 // expand replaces the variables of a value. Values are not expanded again,
@@ -31,7 +32,12 @@ func (v *variables) expand(s string) (expanded, error) { return v.expandIn(s, ni
 func (v *variables) expandIn(s string, using []string) (expanded, error) {
 	var out strings.Builder
 	var e expanded
+	whole := len(s)
+	from := func(variable bool) {
+		e.pieces = append(e.pieces, piece{out.Len(), whole - len(s), variable})
+	}
 	for first := true; s != ""; first = false {
+		from(false)
 		i := strings.IndexByte(s, '$')
 		if i < 0 {
 			out.WriteString(s)
@@ -39,6 +45,8 @@ func (v *variables) expandIn(s string, using []string) (expanded, error) {
 		}
 		out.WriteString(s[:i])
 		rest := s[i+1:]
+		s = s[i:]
+		from(true)
 		switch {
 		case strings.HasPrefix(rest, "$"):
 			out.WriteByte('$')
@@ -64,6 +72,9 @@ func (v *variables) expandIn(s string, using []string) (expanded, error) {
 			return e, fmt.Errorf("value grows beyond %d bytes", maxJobBytes)
 		}
 	}
+	if s == "" {
+		from(false)
+	}
 	e.text = out.String()
 	return e, nil
 }
@@ -74,10 +85,10 @@ func (v *variables) value(name string, using []string) (expanded, error) {
 		if !ok {
 			return expanded{}, fmt.Errorf("environment variable %s is not set", env)
 		}
-		return expanded{val, true}, nil
+		return expanded{text: val, outside: true}, nil
 	}
 	if val, ok := v.set[name]; ok {
-		return expanded{val, true}, nil
+		return expanded{text: val, outside: true}, nil
 	}
 	decl, ok := v.declared[name]
 	switch {
