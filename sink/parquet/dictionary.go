@@ -113,18 +113,19 @@ func (e *encoder) fixedDictionary(plain []byte, n, width int) (codes []int32, ok
 	limit := maxEntries(n)
 	e.table.reset(limit)
 	codes = grow(&e.codes, n)
+	entries := grow(&e.entries, limit*width)
 	switch width {
 	case 4:
-		d, ok := fixedDictionary(&e.table, view[uint32](plain, n), codes, view[uint32](e.entries, cap(e.entries)/4))
-		e.entries, e.distinct = gpu.BytesOf(d), len(d)
+		d, ok := fixedDictionary(&e.table, view[uint32](plain, n), codes, view[uint32](entries, limit))
+		e.entries, e.distinct = entries[:len(d)*width], len(d)
 		return codes, ok
 	case 8:
-		d, ok := fixedDictionary(&e.table, view[uint64](plain, n), codes, view[uint64](e.entries, cap(e.entries)/8))
-		e.entries, e.distinct = gpu.BytesOf(d), len(d)
+		d, ok := fixedDictionary(&e.table, view[uint64](plain, n), codes, view[uint64](entries, limit))
+		e.entries, e.distinct = entries[:len(d)*width], len(d)
 		return codes, ok
 	}
-	d, ok := wideDictionary(&e.table, view[wide](plain, n), codes, view[wide](e.entries, cap(e.entries)/16))
-	e.entries, e.distinct = gpu.BytesOf(d), len(d)
+	d, ok := wideDictionary(&e.table, view[wide](plain, n), codes, view[wide](entries, limit))
+	e.entries, e.distinct = entries[:len(d)*width], len(d)
 	return codes, ok
 }
 
