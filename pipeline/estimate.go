@@ -91,29 +91,61 @@ func aggregateStats(a aggregate, in *relation) columnStats {
 	return s
 }
 
-// selectivity estimates the fraction of rows on which a condition is true.
-func selectivity(e *expr.Expr, in *relation) float64 {
-	if v, ok := e.Constant(); ok {
-		if v.Valid && v.Int.Sign() != 0 {
-			return 1
-		}
-		return 0
-	}
-	comparisons := expr.Comparisons(e)
-	if len(comparisons) == 0 {
-		return defaultSelectivity
-	}
+// selectivity estimates the fraction of rows on which all conjuncts are true:
+// their product, but the bounds on one column are one interval.
+func selectivity(conjuncts []*expr.Expr, in *relation) float64 {
 	f := 1.0
-	for _, c := range comparisons {
-		f *= comparisonSelectivity(c, in)
+	type interval struct{ from, to float64 } // as fractions of the column's range
+	bounds := map[int]interval{}
+	for _, conjunct := range conjuncts {
+		if v, ok := conjunct.Constant(); ok {
+			if !v.Valid || v.Int.Sign() == 0 {
+				return 0
+			}
+			continue
+		}
+		comparisons := expr.Comparisons(conjunct)
+		if len(comparisons) == 0 {
+			f *= defaultSelectivity
+		}
+		for _, c := range comparisons {
+			below, ok := fractionBelow(c, in)
+			if !ok {
+				f *= comparisonSelectivity(c, in)
+				continue
+			}
+			b, ok := bounds[c.Column]
+			if !ok {
+				b.to = 1
+			}
+			if c.Op == expr.Gt || c.Op == expr.Ge {
+				b.from = max(b.from, below)
+			} else {
+				b.to = min(b.to, below)
+			}
+			bounds[c.Column] = b
+		}
+	}
+	for column, b := range bounds {
+		f *= max(b.to-b.from, 1/width(in.stats[column].bound))
 	}
 	return f
 }
 
+// fractionBelow returns which fraction of a column's range lies below the
+// constant that it is compared with by <, <=, > or >=.
+func fractionBelow(c expr.Comparison, in *relation) (float64, bool) {
+	bound := in.stats[c.Column].bound
+	if c.Op == expr.Eq || c.Op > expr.Ge || bound == nil || len(c.Values) != 1 || !integerLike(c.Values[0].Type) {
+		return 0, false
+	}
+	below := (c.Values[0].Int.Float64() - bound.Lo.Float64()) / width(bound)
+	return min(max(below, 0), 1), true
+}
+
 func comparisonSelectivity(c expr.Comparison, in *relation) float64 {
-	st := in.stats[c.Column]
 	one := equalitySelectivity
-	if st.distinct > 0 {
+	if st := in.stats[c.Column]; st.distinct > 0 {
 		one = 1 / st.distinct
 	}
 	switch c.Op {
@@ -126,15 +158,7 @@ func comparisonSelectivity(c expr.Comparison, in *relation) float64 {
 	case expr.IsNotNull:
 		return notNullSelectivity
 	}
-	if st.bound == nil || len(c.Values) != 1 || !integerLike(c.Values[0].Type) {
-		return defaultSelectivity
-	}
-	below := (c.Values[0].Int.Float64() - st.bound.Lo.Float64()) / width(st.bound)
-	below = min(max(below, 0), 1)
-	if c.Op == expr.Gt || c.Op == expr.Ge {
-		return 1 - below
-	}
-	return below
+	return defaultSelectivity
 }
 
 // joinRows estimates the rows of a join. An equality keeps one pair in as many

@@ -114,9 +114,7 @@ func newFilter(step string, in node, conjuncts []*expr.Expr) node {
 	}
 	n := &filterNode{relation: *in.rel(), in: in, conjuncts: conjuncts}
 	n.step = step
-	for _, c := range conjuncts {
-		n.rows *= selectivity(c, in.rel())
-	}
+	n.rows *= selectivity(conjuncts, in.rel())
 	return n
 }
 
