@@ -1,0 +1,215 @@
+package host
+
+import (
+	"bytes"
+	"math"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// orderFlip returns how the words of a type become unsigned integers of the
+// same order.
+func orderFlip(t gpu.Type) func(words []uint64) {
+	switch {
+	case t.Kind == gpu.Float32:
+		return func(words []uint64) {
+			for i, w := range words {
+				words[i] = w ^ (uint64(int64(w<<32)>>63)>>32 | 1<<31)
+			}
+		}
+	case t.Kind == gpu.Float64:
+		return func(words []uint64) {
+			for i, w := range words {
+				words[i] = w ^ (uint64(int64(w)>>63) | 1<<63)
+			}
+		}
+	case t.IsUnsigned() || t.Kind == gpu.Bool:
+		return func([]uint64) {}
+	}
+	return func(words []uint64) {
+		for i, w := range words {
+			words[i] = w ^ 1<<63
+		}
+	}
+}
+
+// orderUnflip undoes orderFlip for one word.
+func orderUnflip(t gpu.Type, w uint64) uint64 {
+	switch {
+	case t.Kind == gpu.Float32:
+		return w ^ (uint64(int64(^w<<32)>>63)>>32 | 1<<31)
+	case t.Kind == gpu.Float64:
+		return w ^ (uint64(int64(^w)>>63) | 1<<63)
+	case t.IsUnsigned() || t.Kind == gpu.Bool:
+		return w
+	}
+	return w ^ 1<<63
+}
+
+// extreme is min or max of values of at most 8 bytes, as ordered words.
+type extreme struct {
+	max  bool
+	flip func([]uint64)
+	best vector[uint64]
+}
+
+func (s *extreme) worst() uint64 {
+	if s.max {
+		return 0
+	}
+	return math.MaxUint64
+}
+
+func (s *extreme) better(dst *uint64, v uint64) {
+	if s.max {
+		*dst = max(*dst, v)
+	} else {
+		*dst = min(*dst, v)
+	}
+}
+
+func (s *extreme) update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
+	if err := s.best.grow(l, groups, s.worst()); err != nil {
+		return err
+	}
+	return fold(d, len(ids), s.best.v, s.worst(), func(st []uint64, lo, hi int) {
+		var words [probeBlock]uint64
+		for at := lo; at < hi; at += len(words) {
+			w := words[:min(len(words), hi-at)]
+			loadWords(w, c, at)
+			s.flip(w)
+			for i, id := range ids[at : at+len(w)] {
+				if c.IsValid(at + i) {
+					s.better(&st[id], w[i])
+				}
+			}
+		}
+	}, s.better)
+}
+
+func (s *extreme) write(l *gpu.Lease, out *gpu.Column, from, to int) error {
+	if err := allocValues(l, out); err != nil {
+		return err
+	}
+	n := out.Len
+	if out.Type.Kind == gpu.Bool {
+		words := gpu.Words(out.Data, n)
+		clear(words)
+		for i, v := range s.best.v[from:to] {
+			words[i/64] |= v & 1 << (i % 64)
+		}
+		return nil
+	}
+	for i, v := range s.best.v[from:to] {
+		v = orderUnflip(out.Type, v)
+		switch out.Type.Width() {
+		case 1:
+			gpu.Values[uint8](out.Data, n)[i] = uint8(v)
+		case 2:
+			gpu.Values[uint16](out.Data, n)[i] = uint16(v)
+		case 4:
+			gpu.Values[uint32](out.Data, n)[i] = uint32(v)
+		case 8:
+			gpu.Values[uint64](out.Data, n)[i] = v
+		}
+	}
+	return nil
+}
+
+func (s *extreme) release() { s.best.release() }
+
+// extremeWide is min or max of 16-byte decimals.
+type extremeWide struct {
+	max  bool
+	best vector[gpu.Int128]
+}
+
+func (s *extremeWide) update(_ *Device, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
+	worst := gpu.Int128{Lo: math.MaxUint64, Hi: math.MaxInt64}
+	if s.max {
+		worst = gpu.Int128{Hi: math.MinInt64}
+	}
+	if err := s.best.grow(l, groups, worst); err != nil {
+		return err
+	}
+	values := gpu.Values[gpu.Int128](c.Data, c.Len)
+	for i, id := range ids {
+		if c.IsValid(i) && s.best.v[id].Less(values[i]) == s.max {
+			s.best.v[id] = values[i]
+		}
+	}
+	return nil
+}
+
+func (s *extremeWide) write(l *gpu.Lease, out *gpu.Column, from, to int) error {
+	if err := allocValues(l, out); err != nil {
+		return err
+	}
+	copy(gpu.Values[gpu.Int128](out.Data, out.Len), s.best.v[from:to])
+	return nil
+}
+
+func (s *extremeWide) release() { s.best.release() }
+
+// extremeBytes is min or max of strings and binaries, by bytes.
+type extremeBytes struct {
+	max      bool
+	lease    *gpu.Lease
+	reserved int64
+	best     [][]byte
+}
+
+func (s *extremeBytes) update(_ *Device, _ *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
+	need := int64(0)
+	if groups > len(s.best) {
+		need = int64(groups-len(s.best)) * 24
+		s.best = append(s.best, make([][]byte, groups-len(s.best))...)
+	}
+	for i, id := range ids {
+		if !c.IsValid(i) {
+			continue
+		}
+		v, old := c.VarValue(i), s.best[id]
+		if old == nil || bytes.Compare(old, v) < 0 == s.max && !bytes.Equal(old, v) {
+			need += int64(max(len(v)-cap(old), 0))
+			s.best[id] = append(old[:0], v...)
+			if s.best[id] == nil {
+				s.best[id] = []byte{}
+			}
+		}
+	}
+	if err := s.lease.Reserve(need); err != nil {
+		return err
+	}
+	s.reserved += need
+	return nil
+}
+
+func (s *extremeBytes) write(l *gpu.Lease, out *gpu.Column, from, to int) (err error) {
+	total := int64(0)
+	for _, b := range s.best[from:to] {
+		total += int64(len(b))
+	}
+	if total > math.MaxInt32 {
+		return errTooManyBytes(total, to-from)
+	}
+	if out.Offsets, err = l.Alloc(int64(to-from+1) * 4); err != nil {
+		return err
+	}
+	if out.Data, err = l.Alloc(total); err != nil {
+		return err
+	}
+	off, at := gpu.Values[int32](out.Offsets, to-from+1), int32(0)
+	off[0] = 0
+	for i, b := range s.best[from:to] {
+		copy(out.Data.Bytes()[at:], b)
+		at += int32(len(b))
+		off[i+1] = at
+	}
+	return nil
+}
+
+func (s *extremeBytes) release() {
+	s.lease.Unreserve(s.reserved)
+	s.reserved, s.best = 0, nil
+}

@@ -1,0 +1,258 @@
+package host
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"sync"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// intSum sums integers and decimals exactly: in 64 bits as long as the
+// magnitudes seen prove that no sum can leave them, then in 128.
+type intSum struct {
+	narrow vector[int64]
+	wide   vector[gpu.Int128]
+	isWide bool
+	bound  uint64 // no group's magnitude is above this
+}
+
+func (s *intSum) update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
+	if !s.isWide {
+		if over, err := s.overflows(d, c); err != nil {
+			return err
+		} else if over {
+			if err := s.widen(l); err != nil {
+				return err
+			}
+		}
+	}
+	if !s.isWide {
+		if err := s.narrow.grow(l, groups, 0); err != nil {
+			return err
+		}
+		return fold(d, len(ids), s.narrow.v, 0, func(st []int64, lo, hi int) {
+			eachBlock(c, lo, hi, func(at int, words []uint64) {
+				rows := ids[at : at+len(words)]
+				if len(st) == 1 {
+					var sum int64
+					for _, v := range words {
+						sum += int64(v)
+					}
+					st[0] += sum
+					return
+				}
+				for i, id := range rows {
+					st[id] += int64(words[i])
+				}
+			})
+		}, func(dst *int64, src int64) { *dst += src })
+	}
+	if err := s.wide.grow(l, groups, gpu.Int128{}); err != nil {
+		return err
+	}
+	unsigned := c.Type.Kind == gpu.Uint64
+	var values []gpu.Int128
+	if c.Type.Wide {
+		values = gpu.Values[gpu.Int128](c.Data, c.Len)
+	}
+	add := func(dst *gpu.Int128, v gpu.Int128) {
+		sum, over := dst.Add(v)
+		if over {
+			panic(overflow{})
+		}
+		*dst = sum
+	}
+	return catchOverflow(func() error {
+		if values != nil {
+			for i, id := range ids {
+				if c.IsValid(i) {
+					add(&s.wide.v[id], values[i])
+				}
+			}
+			return nil
+		}
+		eachBlock(c, 0, len(ids), func(at int, words []uint64) {
+			for i, id := range ids[at : at+len(words)] {
+				v := gpu.Int128From(int64(words[i]))
+				if unsigned {
+					v.Hi = 0
+				}
+				add(&s.wide.v[id], v)
+			}
+		})
+		return nil
+	})
+}
+
+type overflow struct{}
+
+func catchOverflow(f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			if _, ok := r.(overflow); !ok {
+				panic(r)
+			}
+			err = fmt.Errorf("sum overflows 128 bits")
+		}
+	}()
+	return f()
+}
+
+// overflows adds the column to the bound and says whether 64 bits may not do.
+func (s *intSum) overflows(d *Device, c gpu.Column) (bool, error) {
+	if c.Type.Wide {
+		return true, nil
+	}
+	var mu sync.Mutex
+	var all uint64
+	unsigned := c.Type.Kind == gpu.Uint64
+	err := d.parallel(c.Len, grain, func(lo, hi int) error {
+		var or uint64
+		eachBlock(c, lo, hi, func(_ int, words []uint64) {
+			if unsigned {
+				for _, v := range words {
+					or |= v
+				}
+				return
+			}
+			for _, v := range words {
+				or |= v ^ uint64(int64(v)>>63)
+			}
+		})
+		mu.Lock()
+		all |= or
+		mu.Unlock()
+		return nil
+	})
+	if err != nil {
+		return false, err
+	}
+	width := bits.Len64(all)
+	if width >= 63 {
+		return true, nil
+	}
+	hi, lo := bits.Mul64(1<<width, uint64(c.Len))
+	bound, carry := bits.Add64(s.bound, lo, 0)
+	s.bound = bound
+	return hi != 0 || carry != 0 || bound > math.MaxInt64, nil
+}
+
+func (s *intSum) widen(l *gpu.Lease) error {
+	if err := s.wide.grow(l, len(s.narrow.v), gpu.Int128{}); err != nil {
+		return err
+	}
+	for i, v := range s.narrow.v {
+		s.wide.v[i] = gpu.Int128From(v)
+	}
+	s.narrow.release()
+	s.isWide = true
+	return nil
+}
+
+func (s *intSum) at(i int) gpu.Int128 {
+	if s.isWide {
+		return s.wide.v[i]
+	}
+	return gpu.Int128From(s.narrow.v[i])
+}
+
+func (s *intSum) write(l *gpu.Lease, out *gpu.Column, from, to int) error {
+	if err := allocValues(l, out); err != nil {
+		return err
+	}
+	for i := range to - from {
+		v := s.at(from + i)
+		if !v.FitsPrecision(int(out.Type.Precision)) {
+			return fmt.Errorf("sum %s does not fit %v", v.Format(int(out.Type.Scale)), out.Type)
+		}
+		if out.Type.Wide {
+			gpu.Values[gpu.Int128](out.Data, out.Len)[i] = v
+		} else {
+			gpu.Values[int64](out.Data, out.Len)[i] = v.Int64()
+		}
+	}
+	return nil
+}
+
+func (s *intSum) release() { s.narrow.release(); s.wide.release() }
+
+// eachBlock gives f the rows [lo, hi) of a column of at most 8 bytes a value as
+// words, block by block, a null counting as zero.
+func eachBlock(c gpu.Column, lo, hi int, f func(at int, words []uint64)) {
+	var tmp [probeBlock]uint64
+	direct := c.Type.Width() == 8 && !c.Type.IsFloat() && c.Valid == nil
+	for at := lo; at < hi; at += len(tmp) {
+		n := min(len(tmp), hi-at)
+		if direct {
+			f(at, gpu.Values[uint64](c.Data, c.Len)[at:at+n])
+			continue
+		}
+		loadWords(tmp[:n], c, at)
+		if c.Valid != nil {
+			for i := range tmp[:n] {
+				if !c.IsValid(at + i) {
+					tmp[i] = 0
+				}
+			}
+		}
+		f(at, tmp[:n])
+	}
+}
+
+// twofold is a float sum and the rounding error it has gathered.
+type twofold struct{ hi, lo float64 }
+
+// add is Knuth's two-sum: hi + lo stays the exact sum to about 106 bits, so the
+// order of the rows moves the result by an ulp at most unless terms cancel
+// beyond that.
+func (t *twofold) add(v float64) {
+	s := t.hi + v
+	b := s - t.hi
+	t.lo += (t.hi - (s - b)) + (v - b)
+	t.hi = s
+}
+
+func (t twofold) value() float64 {
+	if v := t.hi + t.lo; !math.IsNaN(v) {
+		return v
+	}
+	return t.hi // infinite: the error term is not a number
+}
+
+// floatSum sums floats independently of their order, within an ulp.
+type floatSum struct{ sum vector[twofold] }
+
+func (s *floatSum) update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
+	if err := s.sum.grow(l, groups, twofold{}); err != nil {
+		return err
+	}
+	single := c.Type.Kind == gpu.Float32
+	return fold(d, len(ids), s.sum.v, twofold{}, func(st []twofold, lo, hi int) {
+		eachBlock(c, lo, hi, func(at int, words []uint64) {
+			for i, id := range ids[at : at+len(words)] {
+				v := math.Float64frombits(words[i])
+				if single {
+					v = float64(math.Float32frombits(uint32(words[i])))
+				}
+				st[id].add(v)
+			}
+		})
+	}, func(dst *twofold, src twofold) {
+		dst.add(src.hi)
+		dst.lo += src.lo
+	})
+}
+
+func (s *floatSum) write(l *gpu.Lease, out *gpu.Column, from, to int) error {
+	if err := allocValues(l, out); err != nil {
+		return err
+	}
+	for i := range to - from {
+		gpu.Values[float64](out.Data, out.Len)[i] = s.sum.v[from+i].value()
+	}
+	return nil
+}
+
+func (s *floatSum) release() { s.sum.release() }
