@@ -81,7 +81,7 @@ type ScanOptions struct {
 	// Threads bounds the goroutines that decode; 0 means GOMAXPROCS.
 	Threads int
 	// Inflight bounds the strides that are decoded or being decoded and not
-	// yet read; 0 means twice Threads.
+	// yet read; 0 means one more than Threads.
 	Inflight int
 	// Lease pays for stride buffers.
 	Lease *gpu.Lease

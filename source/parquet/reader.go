@@ -37,7 +37,7 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 	}
 	inflight := opt.Inflight
 	if inflight <= 0 {
-		inflight = 2 * threads
+		inflight = threads + 1
 	}
 	r := &reader{
 		columns: opt.Columns, lease: opt.Lease, inflight: inflight,
