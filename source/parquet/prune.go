@@ -12,8 +12,14 @@ func (f *file) prune(group int, schema *gpu.Schema, predicates []source.Predicat
 	if g.rows == 0 {
 		return nil
 	}
+	// Statistics are in memory and come first, what is read from the file later.
 	for _, p := range predicates {
 		if f.refuted(g, p) {
+			return nil
+		}
+	}
+	for _, p := range predicates {
+		if f.absent(g, p) {
 			return nil
 		}
 	}

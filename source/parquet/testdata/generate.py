@@ -104,3 +104,8 @@ pq.write_table(pa.table({"n": pa.array(range(N), pa.int64()), "s": [f"{i:05d}" f
                "page-index.parquet", row_group_size=130, write_page_index=True, data_page_size=200, write_batch_size=25, use_dictionary=False)
 duckdb.execute("copy (select i, i % 10 as k, 'name ' || (i % 20) as s, i::decimal(9,2) as d, i::hugeint::decimal(38,0) as h, (i % 3 = 0) as b, "
                "timestamptz '2020-01-01 00:00:00+00' + interval (i) hour as t, i::utinyint as u from range(200) t(i)) to 'duckdb.parquet' (row_group_size 100)")
+# Repeated values, so that DuckDB writes dictionaries and with them Bloom filters:
+# the first row group has the multiples of 4, the second the other even numbers.
+duckdb.execute("copy (select k as i, k::integer as n, 'key ' || k as s, k::double as f, k::decimal(9,2) as d, k::hugeint::decimal(38,0) as h, "
+               "date '2020-01-01' + k::integer as t, k::uinteger as u from (select (i % 50) * 4 + (i // 2048) * 2 as k from range(4096) r(i)) order by k % 4, k) "
+               "to 'bloom.parquet' (row_group_size 2048)")

@@ -1,0 +1,111 @@
+package parquet
+
+import (
+	"encoding/binary"
+	"io"
+	"math"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/source"
+	"github.com/parquet-go/parquet-go/bloom"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+const (
+	// maxBloomHeader is more than the header of a Bloom filter takes.
+	maxBloomHeader = 64
+	// maxBloomValues bounds the values that are looked up to plan a scan: each
+	// takes the read of a block in every row group.
+	maxBloomValues = 128
+)
+
+// absent says whether the Bloom filter of a row group proves that it has none of
+// the values of an equality. A filter that is damaged proves nothing: the row
+// group is read then, and no row is lost.
+func (f *file) absent(g *rowGroup, p source.Predicate) bool {
+	m := &g.chunks[p.Column]
+	if m.bloom.size == 0 || p.Op != source.Eq && p.Op != source.In || len(p.Values) > maxBloomValues {
+		return false
+	}
+	var hashes []uint64
+	for _, v := range p.Values {
+		if !v.Valid {
+			continue // a comparison with null is never true
+		}
+		h, ok := f.cols[p.Column].bloomHash(v)
+		if !ok {
+			return false
+		}
+		hashes = append(hashes, h)
+	}
+	some, err := f.someInBloom(m.bloom.start, hashes)
+	return err == nil && !some
+}
+
+// someInBloom says whether one of the hashes is in the filter at an offset.
+func (f *file) someInBloom(at int64, hashes []uint64) (some bool, err error) {
+	defer guard(&err)
+	src, err := f.handle.acquire()
+	if err != nil {
+		return false, err
+	}
+	defer f.handle.release()
+	head := make([]byte, min(maxBloomHeader, f.size-at))
+	if err := readFull(src, head, at); err != nil {
+		return false, err
+	}
+	var h format.BloomFilterHeader
+	n, err := unmarshalCompact(head, &h)
+	if err != nil {
+		return false, err
+	}
+	_, split := h.Algorithm.Value.(*format.SplitBlockAlgorithm)
+	_, xx := h.Hash.Value.(*format.XxHash)
+	_, plain := h.Compression.Value.(*format.BloomFilterUncompressed)
+	size := int64(h.NumBytes)
+	if !split || !xx || !plain || size < bloom.BlockSize || size%bloom.BlockSize != 0 || size > f.size-at-int64(n) {
+		return false, badf("a Bloom filter is damaged or of a kind that is not supported")
+	}
+	blocks := io.NewSectionReader(src, at+int64(n), size)
+	for _, hash := range hashes {
+		if some, err = bloom.CheckSplitBlock(blocks, size, hash); some || err != nil {
+			return some, err
+		}
+	}
+	return false, nil
+}
+
+// bloomHash is the hash of a value in the PLAIN encoding of the column. It says
+// no where equal values have several encodings.
+func (c leaf) bloomHash(v gpu.Scalar) (uint64, bool) {
+	t := c.field.Type
+	if !v.Type.SameSQL(t) {
+		return 0, false
+	}
+	h := bloom.XXH64{}
+	switch c.physical {
+	case format.Int32:
+		if t.IsUnsigned() {
+			return h.Sum64Uint32(uint32(v.Int.Lo)), v.Int.Hi == 0 && v.Int.Lo <= math.MaxUint32
+		}
+		return h.Sum64Uint32(uint32(v.Int.Lo)), v.Int.IsInt64() && int64(int32(v.Int.Lo)) == int64(v.Int.Lo)
+	case format.Int64:
+		return h.Sum64Uint64(v.Int.Lo), v.Int.IsInt64() || t.IsUnsigned() && v.Int.Hi == 0
+	case format.Float:
+		x := float32(v.Float)
+		return h.Sum64Uint32(math.Float32bits(x)), x != 0 && float64(x) == v.Float
+	case format.Double:
+		return h.Sum64Uint64(math.Float64bits(v.Float)), v.Float != 0 && v.Float == v.Float
+	case format.ByteArray:
+		return h.Sum64([]byte(v.Str)), t.IsVar()
+	case format.FixedLenByteArray:
+		if t.IsVar() {
+			return h.Sum64([]byte(v.Str)), len(v.Str) == c.length
+		}
+		var b [16]byte
+		binary.BigEndian.PutUint64(b[:], uint64(v.Int.Hi))
+		binary.BigEndian.PutUint64(b[8:], v.Int.Lo)
+		return h.Sum64(b[:]), c.length == len(b)
+	}
+	return 0, false
+}
