@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"io"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/parquet-go/parquet-go/format"
@@ -410,14 +411,31 @@ func (c *cursor) takeCodes(dst []int32) error {
 	if c.dict.n>>c.codes.width > 0 {
 		return nil // every code of this width is inside
 	}
-	top := uint32(0)
-	for _, v := range dst {
-		top = max(top, uint32(v))
-	}
-	if int64(top) >= int64(c.dict.n) && len(dst) > 0 {
+	if top, ok := outside(dst, c.dict.n); !ok {
 		return badf("a code of %d points behind the dictionary of %d values", top, c.dict.n)
 	}
 	return nil
+}
+
+// outside returns a code that is not in [0, n), and whether there is none. Codes
+// are compared two at a time, in the halves of a word: the top bit of a half is
+// set in the code or in its distance to n-1 when the code is outside, and a
+// borrow from the lower half only follows on that.
+func outside(codes []int32, n int) (code uint32, ok bool) {
+	last := uint64(n-1)<<32 | uint64(uint32(n-1))
+	bad := uint64(0)
+	for _, v := range unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(codes))), len(codes)/2) {
+		bad |= v | (last - v)
+	}
+	if bad&0x8000000080000000 == 0 && (len(codes)%2 == 0 || uint(codes[len(codes)-1]) < uint(n)) {
+		return 0, true
+	}
+	for _, v := range codes {
+		if int64(uint32(v)) >= int64(n) {
+			return uint32(v), false
+		}
+	}
+	return 0, true
 }
 
 // skip passes over rows.
