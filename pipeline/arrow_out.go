@@ -34,7 +34,7 @@ func (c *Collector) Records() []arrow.Record {
 }
 
 // Create implements Target.
-func (c *Collector) Create(*gpu.Schema, *gpu.Lease, int, bool) (sink.Sink, error) {
+func (c *Collector) Create(*gpu.Schema, TargetOptions) (sink.Sink, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.records, c.stats, c.done = nil, sink.Stats{}, false

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
 	"github.com/goccy/go-yaml/ast"
@@ -307,8 +308,29 @@ func scalarText(n ast.Node) (string, bool) {
 		return strings.TrimRight(n.Value.Value, "\n"), true
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
 		return n.GetToken().Value, true
+	case *ast.MappingNode:
+		if len(n.Values) == 1 && !n.IsFlowStyle {
+			return castText(n.Values[0])
+		}
+	case *ast.MappingValueNode:
+		return castText(n)
 	}
 	return "", false
+}
+
+// castText returns the text of "a::b", which YAML says is a plain word and the
+// parser takes for a mapping of a to :b within brackets within braces.
+func castText(n *ast.MappingValueNode) (string, bool) {
+	key, isKey := n.Key.(*ast.StringNode)
+	value, isValue := n.Value.(*ast.StringNode)
+	if !isKey || !isValue || !strings.HasPrefix(value.Value, ":") {
+		return "", false
+	}
+	k, v := placeOf(key), placeOf(value)
+	if k.Line != v.Line || k.Column+utf8.RuneCountInString(key.Value)+1 != v.Column {
+		return "", false
+	}
+	return key.Value + ":" + value.Value, true
 }
 
 func nodeKind(n ast.Node) string {

@@ -34,6 +34,8 @@ func TestFaultsOfExpressionsStandAtTheirPlaceInTheFile(t *testing.T) {
 		"join":              "join: {with: u, on: t.a = u.a and t.b = u.nowhere}",
 		"behind a variable": "filter: a = ${one} and b = ${one} and nowhere = 1",
 		"behind a dollar":   "filter: d = '$$' and nowhere = 1",
+		"cast":              "select: [a::varchar, b::int + nowhere::int as c]",
+		"cast in braces":    "group: {by: [a::varchar as x, nowhere::int as y], aggregates: {n: count(*)}}",
 		"inside a variable": "filter: a = 1 and ${nowhere} = 1",
 	} {
 		t.Run(name, func(t *testing.T) {

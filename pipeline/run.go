@@ -32,6 +32,10 @@ type RunOptions struct {
 	DeviceMemory int64
 	// Overwrite replaces an existing output, whatever the job says.
 	Overwrite bool
+	// Leftover, when set, is given a function for every file and folder that
+	// the run makes and would remove after an error, so that a caller who ends
+	// the process in the middle of a run can call them, the last one first.
+	Leftover func(remove func() error)
 	// Progress, when set, is called with the state of the run every Interval
 	// (a second when 0), on a goroutine of its own.
 	Progress func(*Report)
@@ -90,7 +94,7 @@ func (r *run) hostMemory() int64 {
 func (r *run) execute(ctx context.Context) (err error) {
 	lease := r.device.HostBudget().Lease("output: row groups")
 	r.sink = &sinkRun{lease: lease}
-	out, err := r.plan.output.Create(r.plan.schema, lease, r.opt.Threads, r.opt.Overwrite)
+	out, err := r.plan.output.Create(r.plan.schema, TargetOptions{Lease: lease, Threads: r.opt.Threads, Overwrite: r.opt.Overwrite, Leftover: r.opt.Leftover})
 	if err != nil {
 		return err
 	}
@@ -171,7 +175,7 @@ func (r *run) release() error {
 		errs = append(errs, r.device.Close())
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("memory was not given back at the end of the run: %w", err)
+		return fmt.Errorf("%w: memory was not given back at the end of the run: %w", ErrDefect, err)
 	}
 	return nil
 }

@@ -150,7 +150,7 @@ type fakeTarget struct {
 }
 
 func (t *fakeTarget) Describe() string { return "fake" }
-func (t *fakeTarget) Create(*gpu.Schema, *gpu.Lease, int, bool) (sink.Sink, error) {
+func (t *fakeTarget) Create(*gpu.Schema, TargetOptions) (sink.Sink, error) {
 	return t, t.faults.next("create")
 }
 func (t *fakeTarget) Write(_ context.Context, s *gpu.Stride) error {
@@ -329,7 +329,7 @@ type cancelTarget struct {
 	cancel func()
 }
 
-func (t *cancelTarget) Create(*gpu.Schema, *gpu.Lease, int, bool) (sink.Sink, error) { return t, nil }
+func (t *cancelTarget) Create(*gpu.Schema, TargetOptions) (sink.Sink, error) { return t, nil }
 func (t *cancelTarget) Write(ctx context.Context, s *gpu.Stride) error {
 	if err := t.fakeTarget.Write(ctx, s); err != nil || t.rows < 30 {
 		return err

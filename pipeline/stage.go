@@ -453,7 +453,11 @@ func rowBytes(s *gpu.Schema) int {
 	return n
 }
 
-// panicError is a defect of ours that a run survived.
+// ErrDefect is the sentinel behind errors that are not the job's nor the data's
+// but gstream's own.
+var ErrDefect = errors.New("defect in gstream")
+
+// panicError is a defect that a run survived.
 type panicError struct {
 	where string
 	value any
@@ -467,3 +471,6 @@ func newPanicError(where string, value any) error {
 func (e *panicError) Error() string {
 	return fmt.Sprintf("%s: internal error: %v; please report it with this trace:\n%s", e.where, e.value, e.stack)
 }
+
+// Is makes errors.Is(err, ErrDefect) true.
+func (e *panicError) Is(target error) bool { return target == ErrDefect }

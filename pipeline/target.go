@@ -1,6 +1,14 @@
 package pipeline
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/sink"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
@@ -8,11 +16,23 @@ import (
 
 // Target makes the sink of a run.
 type Target interface {
-	// Create starts the output. The lease pays for what the sink holds; threads
-	// bounds its goroutines.
-	Create(schema *gpu.Schema, lease *gpu.Lease, threads int, overwrite bool) (sink.Sink, error)
+	// Create starts the output.
+	Create(schema *gpu.Schema, opt TargetOptions) (sink.Sink, error)
 	// Describe is one line for plans and reports.
 	Describe() string
+}
+
+// TargetOptions say how a target makes its sink.
+type TargetOptions struct {
+	// Lease pays for what the sink holds.
+	Lease *gpu.Lease
+	// Threads bounds the sink's goroutines; 0 means GOMAXPROCS.
+	Threads int
+	// Overwrite replaces an existing output.
+	Overwrite bool
+	// Leftover, when set, is given a function that removes a file or folder
+	// that is there only until the sink ends.
+	Leftover func(remove func() error)
 }
 
 // parquetTarget writes Parquet files.
@@ -21,15 +41,76 @@ type parquetTarget struct {
 	opt  sinkparquet.Options
 }
 
-func (t *parquetTarget) Create(schema *gpu.Schema, lease *gpu.Lease, threads int, overwrite bool) (sink.Sink, error) {
-	opt := t.opt
-	opt.Lease, opt.Threads = lease, threads
-	opt.Overwrite = opt.Overwrite || overwrite
-	w, err := sinkparquet.Create(t.path, schema, opt)
-	if err != nil {
-		return nil, err
+func (t *parquetTarget) Create(schema *gpu.Schema, opt TargetOptions) (sink.Sink, error) {
+	o := t.opt
+	o.Lease, o.Threads = opt.Lease, opt.Threads
+	o.Overwrite = o.Overwrite || opt.Overwrite
+	leftover := func(remove func() error) {
+		if opt.Leftover != nil {
+			opt.Leftover(remove)
+		}
 	}
-	return w, nil
+	f, err := makeFolders(filepath.Dir(t.path))
+	leftover(f.remove)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make the folder of the output: %w", err), f.remove())
+	}
+	w, err := sinkparquet.Create(t.path, schema, o)
+	if err != nil {
+		return nil, errors.Join(err, f.remove())
+	}
+	leftover(func() error { return os.RemoveAll(w.Temporary()) })
+	return &folderSink{w, f}, nil
 }
 
 func (t *parquetTarget) Describe() string { return t.path }
+
+// folders are the folders that a run has made for its output, outermost first.
+type folders []string
+
+// makeFolders makes a folder and those around it, as far as they are missing. It
+// returns what it has made also on an error.
+func makeFolders(path string) (folders, error) {
+	var missing folders
+	for p := filepath.Clean(path); ; p = filepath.Dir(p) {
+		if _, err := os.Stat(p); !errors.Is(err, fs.ErrNotExist) || p == filepath.Dir(p) {
+			break
+		}
+		missing = append(missing, p)
+	}
+	slices.Reverse(missing)
+	for i, p := range missing {
+		if err := os.Mkdir(p, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+			return missing[:i], err
+		}
+	}
+	return missing, nil
+}
+
+// remove removes the folders, those that others use by now excepted.
+func (f folders) remove() error {
+	for _, p := range slices.Backward(f) {
+		if os.Remove(p) != nil {
+			break // somebody has put something into it
+		}
+	}
+	return nil
+}
+
+// folderSink is a sink whose output lies in folders made for it.
+type folderSink struct {
+	sink.Sink
+	folders folders
+}
+
+func (s *folderSink) Commit(ctx context.Context) error {
+	err := s.Sink.Commit(ctx)
+	if err != nil {
+		s.folders.remove()
+	}
+	return err
+}
+
+func (s *folderSink) Abort() error {
+	return errors.Join(s.Sink.Abort(), s.folders.remove())
+}

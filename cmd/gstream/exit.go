@@ -15,6 +15,7 @@ import (
 // The exit codes, as documented in the help of the root command.
 const (
 	exitOK          = 0
+	exitDefect      = 1 // of gstream itself
 	exitJob         = 2
 	exitData        = 3
 	exitMemory      = 4
@@ -40,6 +41,8 @@ func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.Is(err, pipeline.ErrDefect):
+		return exitDefect
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted
 	case errors.Is(err, errUsage), errors.Is(err, pipeline.ErrJob):

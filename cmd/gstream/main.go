@@ -10,23 +10,22 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 )
 
 func main() {
-	ctx, stop := interruptible(os.Stderr)
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	left := &leftovers{}
+	ctx, stop := interruptible(os.Stderr, left, os.Exit)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr, left)
 	stop()
 	os.Exit(code)
 }
 
 // run executes one command line and returns the exit code.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := newRoot()
+func run(ctx context.Context, args []string, stdout, stderr io.Writer, left *leftovers) int {
+	root := newRoot(left)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -49,30 +48,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// interruptible returns a context that the first interrupt cancels. The second
-// one ends the process at once.
-func interruptible(stderr io.Writer) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		if _, ok := <-signals; !ok {
-			return
-		}
-		fmt.Fprintln(stderr, "gstream: stopping and cleaning up; interrupt again to quit at once")
-		cancel()
-		if _, ok := <-signals; ok {
-			os.Exit(exitInterrupted)
-		}
-	}()
-	return ctx, func() {
-		signal.Stop(signals)
-		close(signals)
-		cancel()
-	}
-}
-
-func newRoot() *cobra.Command {
+func newRoot(left *leftovers) *cobra.Command {
 	var level string
 	root := &cobra.Command{
 		Use:   "gstream",
@@ -83,6 +59,7 @@ through in batches.
 
 Exit codes:
   0    done
+  1    a defect in gstream; please report it
   2    the job or the command line is wrong
   3    bad data: a damaged file, a value that does not fit
   4    a memory budget is too small
@@ -107,7 +84,7 @@ Exit codes:
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
-	root.AddCommand(newRun(), newLint(), newExplain(), newInspect(), newDevices(), newSchema(), newVersion())
+	root.AddCommand(newRun(left), newLint(), newExplain(), newInspect(), newDevices(), newSchema(), newVersion())
 	return root
 }
 

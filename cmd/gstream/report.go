@@ -1,8 +1,12 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"text/tabwriter"
 	"time"
 
@@ -34,3 +38,68 @@ func printReport(w io.Writer, r *pipeline.Report) {
 func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.3f s", d.Seconds()) }
+
+// reportFile is where --report goes. It is opened before the run, so that a
+// report that cannot be written is refused before the work is done; it appears
+// under its name complete or not at all.
+type reportFile struct {
+	path string
+	file *os.File // nil without a report
+	// remove removes what is there until the report is written.
+	remove func() error
+}
+
+func openReport(path string) (*reportFile, error) {
+	r := &reportFile{path: path, remove: func() error { return nil }}
+	if path == "" {
+		return r, nil
+	}
+	var err error
+	if info, statErr := os.Stat(path); statErr == nil && !info.Mode().IsRegular() {
+		// A pipe or a terminal is written to as it is, not replaced.
+		r.file, err = os.OpenFile(path, os.O_WRONLY, 0)
+	} else if r.file, err = os.CreateTemp(filepath.Dir(path), ".report-*"); err == nil {
+		name := r.file.Name()
+		r.remove = func() error { return os.Remove(name) }
+		err = r.file.Chmod(0o644)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("--report: %w", err), r.close())
+	}
+	return r, nil
+}
+
+// write writes the report and gives the file its name.
+func (r *reportFile) write(report *pipeline.Report) error {
+	if r.file == nil {
+		return nil
+	}
+	enc := json.NewEncoder(r.file)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(report); err != nil {
+		return fmt.Errorf("--report: %w", err)
+	}
+	if r.temporary() {
+		if err := os.Rename(r.file.Name(), r.path); err != nil {
+			return fmt.Errorf("--report: %w", err)
+		}
+	}
+	err := r.file.Close()
+	r.file = nil
+	return err
+}
+
+func (r *reportFile) temporary() bool { return r.file != nil && r.file.Name() != r.path }
+
+// close gives the file up, if it has not been written.
+func (r *reportFile) close() error {
+	if r.file == nil {
+		return nil
+	}
+	err := r.file.Close()
+	if r.temporary() {
+		err = errors.Join(err, r.remove())
+	}
+	r.file = nil
+	return err
+}

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"runtime"
 	"runtime/pprof"
 
@@ -23,10 +21,11 @@ type runFlags struct {
 	hostMemory, deviceMemory string
 	threads                  int
 	overwrite                bool
+	left                     *leftovers
 }
 
-func newRun() *cobra.Command {
-	var f runFlags
+func newRun(left *leftovers) *cobra.Command {
+	f := runFlags{left: left}
 	cmd := &cobra.Command{
 		Use:   "run JOB",
 		Short: "Run a job",
@@ -119,44 +118,31 @@ func (f *runFlags) run(cmd *cobra.Command, path string) (err error) {
 		}
 		defer pprof.StopCPUProfile()
 	}
+	report, err := openReport(f.report)
+	if err != nil {
+		return err
+	}
+	f.left.add(report.remove)
+	defer func() { err = errors.Join(err, report.close()) }()
 	p, err := f.plan(path)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
-	opt.Progress = show.update
+	opt.Progress, opt.Interval = show.update, show.interval()
+	opt.Leftover = f.left.add
+	defer f.left.clear()
 	slog.Info("run", "job", path, "threads", runtime.GOMAXPROCS(0))
-	report, err := p.Run(cmd.Context(), opt)
+	result, err := p.Run(cmd.Context(), opt)
 	show.end()
-	if report != nil && f.report != "" {
-		err = errors.Join(err, writeReport(f.report, report))
+	if result != nil {
+		err = errors.Join(err, report.write(result))
 	}
 	if err != nil {
 		return err
 	}
 	if f.progress != "none" {
-		printReport(cmd.ErrOrStderr(), report)
+		printReport(cmd.ErrOrStderr(), result)
 	}
 	return nil
-}
-
-// writeReport writes a report as JSON; the file is complete or absent.
-func writeReport(path string, r *pipeline.Report) error {
-	data, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".report-*")
-	if err != nil {
-		return err
-	}
-	_, err = tmp.Write(append(data, '\n'))
-	err = errors.Join(err, tmp.Chmod(0o644), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		os.Remove(tmp.Name())
-	}
-	return err
 }

@@ -358,6 +358,10 @@ func (w *Writer) Stats() sink.Stats {
 	return w.stats
 }
 
+// Temporary returns the file or directory that holds the output until Commit,
+// for those who end the process without Abort.
+func (w *Writer) Temporary() string { return w.out.temporary }
+
 // Commit implements sink.Sink.
 func (w *Writer) Commit(ctx context.Context) error {
 	if w.ended {

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"sync"
+	"syscall"
+)
+
+// leftovers removes what a run has made when there is no time to end the run.
+type leftovers struct {
+	mu     sync.Mutex
+	remove []func() error
+}
+
+func (l *leftovers) add(remove func() error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.remove = append(l.remove, remove)
+}
+
+// clear forgets them, after a run that has tidied up itself.
+func (l *leftovers) clear() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.remove = nil
+}
+
+// drop removes them, the last one first.
+func (l *leftovers) drop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, remove := range slices.Backward(l.remove) {
+		_ = remove() // the process ends, whatever it says
+	}
+	l.remove = nil
+}
+
+// interruptible returns a context that the first interrupt cancels. The second
+// one removes what the run would leave and ends the process at once.
+func interruptible(stderr io.Writer, left *leftovers, exit func(code int)) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if _, ok := <-signals; !ok {
+			return
+		}
+		fmt.Fprintln(stderr, "gstream: stopping and cleaning up; interrupt again to quit at once")
+		cancel()
+		if _, ok := <-signals; ok {
+			left.drop()
+			exit(exitInterrupted)
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(signals)
+		<-ended
+		cancel()
+	}
+}

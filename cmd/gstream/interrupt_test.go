@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestMain makes the test binary a gstream when the environment says so, for
+// tests that need a process of their own.
+func TestMain(m *testing.M) {
+	if os.Getenv("GSTREAM_TEST_MAIN") != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// start runs a command line as a process of its own.
+func start(t *testing.T, args ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	cmd = exec.Command(exe, args...)
+	cmd.Env = append(os.Environ(), "GSTREAM_TEST_MAIN=1")
+	stderr = &bytes.Buffer{}
+	cmd.Stderr = stderr
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return cmd, stderr
+}
+
+// endlessJob is a job that writes until it is stopped.
+func endlessJob(t *testing.T, options string) (path string) {
+	dir := t.TempDir()
+	abs, err := filepath.Abs(data)
+	require.NoError(t, err)
+	path = filepath.Join(dir, "job.yaml")
+	job := `sources: {a: ` + abs + `/orders.parquet, b: ` + abs + `/orders.parquet, c: ` + abs + `/orders.parquet}
+steps:
+  - {from: a, join: {with: b, on: a.o_shippriority = b.o_shippriority}}
+  - join: {with: c, on: a.o_shippriority = c.o_shippriority}
+  - select: [a.o_orderkey as x]
+output: {parquet: new/folder/out` + options + `}
+`
+	require.NoError(t, os.WriteFile(path, []byte(job), 0o644))
+	return path
+}
+
+func TestInterruptStopsARunInTheMiddleAndLeavesNothing(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		for _, options := range []string{"", ", rows_per_file: 100000"} {
+			path := endlessJob(t, options)
+			cmd, stderr := start(t, "run", path)
+			// It is in the middle of writing when its temporary file is there.
+			require.Eventually(t, func() bool {
+				left, _ := filepath.Glob(filepath.Dir(path) + "/new/folder/.*")
+				return len(left) > 0
+			}, time.Minute, 5*time.Millisecond)
+			require.NoError(t, cmd.Process.Signal(signal))
+			_ = cmd.Wait()
+			assert.Equal(t, exitInterrupted, cmd.ProcessState.ExitCode(), stderr)
+			assert.Contains(t, stderr.String(), "interrupted; nothing was written")
+			leavesNothing(t, path)
+		}
+	}
+}
+
+func TestSecondInterruptEndsAtOnceAndLeavesNothing(t *testing.T) {
+	path := endlessJob(t, "")
+	left := &leftovers{}
+	exited := make(chan int, 1)
+	var notice bytes.Buffer
+	ctx, stop := interruptible(&notice, left, func(code int) { exited <- code })
+	defer stop()
+	// The run does not hear of the first interrupt, as one that hangs.
+	hung, cancel := context.WithCancel(context.Background())
+	ended := make(chan int)
+	go func() {
+		ended <- run(hung, []string{"run", path, "--progress", "none"}, &bytes.Buffer{}, &bytes.Buffer{}, left)
+	}()
+	require.Eventually(t, func() bool {
+		left, _ := filepath.Glob(filepath.Dir(path) + "/new/folder/.*")
+		return len(left) > 0
+	}, time.Minute, 5*time.Millisecond)
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGINT))
+	<-ctx.Done()
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGINT))
+	assert.Equal(t, exitInterrupted, <-exited)
+	leavesNothing(t, path)
+	assert.Contains(t, notice.String(), "interrupt again")
+	cancel()
+	assert.Equal(t, exitInterrupted, <-ended)
+}
+
+func TestInterruptBeforeTheRunLeavesNothing(t *testing.T) {
+	path, _ := jobFile(t, "  - sort: o_comment", "")
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var stdout, stderr strings.Builder
+	assert.Equal(t, exitInterrupted, run(ctx, []string{"run", path}, &stdout, &stderr, &leftovers{}))
+	leavesNothing(t, path)
+}
