@@ -38,7 +38,8 @@ type StageReport struct {
 	Blocked  time.Duration `json:"blocked_ns"`
 	Peak     int64         `json:"peak_bytes"`
 	Estimate float64       `json:"estimated_rows"`
-	// Scan is the progress of a scan, nil for other stages.
+	// Scan is the progress of a scan, nil for other stages. Until the scan has
+	// begun its totals are estimates.
 	Scan *source.Progress `json:"scan,omitempty"`
 }
 
@@ -76,6 +77,9 @@ func (r *run) report() *Report {
 			p := (*rd).Progress()
 			s.Scan = &p
 			s.RowsIn = p.RowsRead
+		} else if t.table != nil {
+			p := t.unread()
+			s.Scan = &p
 		}
 		out.Stages = append(out.Stages, s)
 	}
@@ -88,6 +92,15 @@ func (r *run) report() *Report {
 		_, out.Output.Peak = r.sink.lease.Used()
 	}
 	return out
+}
+
+// unread is the progress of a scan that has not begun: everything is to be read.
+func (s *stage) unread() source.Progress {
+	p := source.Progress{RowsTotal: s.table.Rows()}
+	for _, c := range s.columns {
+		p.BytesTotal += s.table.Stats(c).Bytes
+	}
+	return p
 }
 
 // watch calls the progress function until the returned function is called,

@@ -96,7 +96,7 @@ func (r *run) execute(ctx context.Context) (err error) {
 	r.sink = &sinkRun{lease: lease}
 	out, err := r.plan.output.Create(r.plan.schema, TargetOptions{Lease: lease, Threads: r.opt.Threads, Overwrite: r.opt.Overwrite, Leftover: r.opt.Leftover})
 	if err != nil {
-		return err
+		return &outputError{err}
 	}
 	r.sink.sink = out
 	root := r.prepare(r.plan.root)

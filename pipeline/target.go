@@ -35,6 +35,16 @@ type TargetOptions struct {
 	Leftover func(remove func() error)
 }
 
+// ErrOutput is the sentinel behind every refusal to start an output, as one
+// whose place is taken.
+var ErrOutput = errors.New("output cannot be written")
+
+// outputError is an error of Target.Create.
+type outputError struct{ error }
+
+func (e *outputError) Unwrap() error        { return e.error }
+func (e *outputError) Is(target error) bool { return target == ErrOutput }
+
 // parquetTarget writes Parquet files.
 type parquetTarget struct {
 	path string

@@ -51,7 +51,7 @@ func exitCode(err error) int {
 		return exitMemory
 	case errors.Is(err, source.ErrData):
 		return exitData
-	case errors.As(err, &pathError), errors.As(err, &linkError), errors.As(err, &errno),
+	case errors.Is(err, pipeline.ErrOutput), errors.As(err, &pathError), errors.As(err, &linkError), errors.As(err, &errno),
 		errors.Is(err, fs.ErrExist), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		return exitIO
 	}

@@ -21,6 +21,8 @@ func newInspect() *cobra.Command {
 statistics. It reads the file's footer only.`,
 		Example: "  gstream inspect data/orders.parquet\n  gstream inspect data/orders.parquet --format json",
 		Args:    args(1, "one file"),
+
+		ValidArgsFunction: completeFiles("parquet"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			info, err := parquet.Inspect(args[0])
 			if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,16 +26,15 @@ func TestMain(m *testing.M) {
 }
 
 // start runs a command line as a process of its own.
-func start(t *testing.T, args ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
+func start(t *testing.T, stderr io.Writer, args ...string) *exec.Cmd {
 	exe, err := os.Executable()
 	require.NoError(t, err)
-	cmd = exec.Command(exe, args...)
+	cmd := exec.Command(exe, args...)
 	cmd.Env = append(os.Environ(), "GSTREAM_TEST_MAIN=1")
-	stderr = &bytes.Buffer{}
 	cmd.Stderr = stderr
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	return cmd, stderr
+	return cmd
 }
 
 // endlessJob is a job that writes until it is stopped.
@@ -58,7 +58,8 @@ func TestInterruptStopsARunInTheMiddleAndLeavesNothing(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		for _, options := range []string{"", ", rows_per_file: 100000"} {
 			path := endlessJob(t, options)
-			cmd, stderr := start(t, "run", path)
+			var stderr bytes.Buffer
+			cmd := start(t, &stderr, "run", path)
 			// It is in the middle of writing when its temporary file is there.
 			require.Eventually(t, func() bool {
 				left, _ := filepath.Glob(filepath.Dir(path) + "/new/folder/.*")
@@ -66,7 +67,7 @@ func TestInterruptStopsARunInTheMiddleAndLeavesNothing(t *testing.T) {
 			}, time.Minute, 5*time.Millisecond)
 			require.NoError(t, cmd.Process.Signal(signal))
 			_ = cmd.Wait()
-			assert.Equal(t, exitInterrupted, cmd.ProcessState.ExitCode(), stderr)
+			assert.Equal(t, exitInterrupted, cmd.ProcessState.ExitCode(), stderr.String())
 			assert.Contains(t, stderr.String(), "interrupted; nothing was written")
 			leavesNothing(t, path)
 		}

@@ -47,6 +47,8 @@ func newLint() *cobra.Command {
 name, type and expression. It lists all faults with file, line and column.`,
 		Example: "  gstream lint job.yaml\n  gstream lint job.yaml --set data=/data/tpch",
 		Args:    args(1, "one job file"),
+
+		ValidArgsFunction: completeFiles("yaml", "yml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := flags.plan(args[0])
 			if err != nil {
@@ -70,6 +72,8 @@ the columns it reads, the conditions that skip data, which side of a join is
 held in memory and why, and how many rows are expected.`,
 		Example: "  gstream explain job.yaml\n  gstream explain job.yaml --format json | jq .plan",
 		Args:    args(1, "one job file"),
+
+		ValidArgsFunction: completeFiles("yaml", "yml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkDevice(device); err != nil {
 				return err
@@ -102,10 +106,12 @@ func newSchema() *cobra.Command {
 
 func registerFormat(cmd *cobra.Command, format *string) {
 	cmd.Flags().StringVar(format, "format", "text", "form of the output: text or json")
+	complete(cmd, "format", "text", "json")
 }
 
 func registerDevice(cmd *cobra.Command, device *string) {
 	cmd.Flags().StringVar(device, "device", "auto", "where to run: auto or host")
+	complete(cmd, "device", "auto", "host")
 }
 
 func checkDevice(device string) error {
@@ -132,4 +138,22 @@ func printJSON(w io.Writer, v any) error {
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
+}
+
+// complete gives a shell the values of a flag.
+func complete(cmd *cobra.Command, flag string, values ...string) {
+	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	if err != nil {
+		panic(err) // there is no such flag
+	}
+}
+
+// completeFiles makes a shell offer files with an extension as the argument.
+func completeFiles(extensions ...string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return extensions, cobra.ShellCompDirectiveFilterFileExt
+	}
 }

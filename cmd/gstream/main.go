@@ -51,6 +51,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, left *lef
 func newRoot(left *leftovers) *cobra.Command {
 	var level string
 	root := &cobra.Command{
+		SuggestionsMinimumDistance: 2,
+
 		Use:   "gstream",
 		Short: "Run relational pipelines over Parquet files",
 		Long: `gstream reads Parquet files, filters, joins, groups and sorts their rows as a
@@ -79,6 +81,17 @@ Exit codes:
 			slog.SetDefault(slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: l})))
 			return nil
 		},
+	}
+	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	root.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		text := fmt.Sprintf("unknown command %q", args[0])
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			text += fmt.Sprintf(" (did you mean %q?)", near[0])
+		}
+		return usageError(fmt.Errorf("%s; see gstream --help", text))
 	}
 	root.PersistentFlags().StringVar(&level, "log-level", "warn", "least severe log messages to show: debug, info, warn or error")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {

@@ -153,3 +153,33 @@ func TestLintIsSilentAboutAGoodJob(t *testing.T) {
 	assert.Equal(t, exitOK, code)
 	assert.Empty(t, stdout+stderr)
 }
+
+func TestShellsCompleteJobFilesAndValues(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		code, stdout, stderr := gstream("completion", shell)
+		assert.Equal(t, exitOK, code, stderr)
+		assert.Contains(t, stdout, "gstream")
+	}
+	_, stdout, _ := gstream("__complete", "run", "--progress", "")
+	assert.Contains(t, stdout, "plain\n")
+	_, stdout, _ = gstream("__complete", "run", "")
+	assert.Contains(t, stdout, "yaml\n")
+}
+
+func TestUnknownCommandSuggestsOneThatExists(t *testing.T) {
+	code, _, stderr := gstream("lnt", "job.yaml")
+	assert.Equal(t, exitJob, code)
+	assert.Contains(t, stderr, `did you mean "lint"?`)
+	code, stdout, _ := gstream()
+	assert.Equal(t, exitOK, code)
+	assert.Contains(t, stdout, "Usage:")
+}
+
+func TestFolderIsNotReplacedByAFile(t *testing.T) {
+	path, out := jobFile(t, "  - limit: 1", "")
+	require.NoError(t, os.Mkdir(out, 0o755))
+	code, _, stderr := gstream("run", path, "--overwrite")
+	assert.Equal(t, exitIO, code, stderr)
+	assert.Contains(t, stderr, out)
+	require.DirExists(t, out)
+}

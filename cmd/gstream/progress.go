@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -157,19 +156,15 @@ func (p *liveProgress) end() {
 	io.WriteString(p.w, b.String())
 }
 
-// readFraction is how much of the input has been read, by bytes; -1 until every
-// scan has begun.
+// readFraction is how much of the input has been read, by bytes; -1 when unknown.
+// Scans that have not begun count with an estimate that is too high.
 func readFraction(r *pipeline.Report) float64 {
 	var read, total int64
 	for _, s := range r.Stages {
-		if s.Kind != "scan" {
-			continue
+		if s.Scan != nil {
+			read += s.Scan.BytesRead
+			total += s.Scan.BytesTotal
 		}
-		if s.Scan == nil {
-			return -1
-		}
-		read += s.Scan.BytesRead
-		total += s.Scan.BytesTotal
 	}
 	if total == 0 {
 		return -1
@@ -179,41 +174,42 @@ func readFraction(r *pipeline.Report) float64 {
 
 // estimator guesses how long a run will take, and knows when the guess is worth
 // showing.
-type estimator struct {
-	ends []time.Duration // the last guesses of the whole time
-}
+type estimator struct{ guesses []guess }
 
-// steady is how many guesses must agree within agreement of each other.
+// guess is how long the whole run seemed to take, at some time of the run.
+type guess struct{ at, whole time.Duration }
+
 const (
-	steady    = 8
-	agreement = 0.2
+	minGuesses = 8    // this many guesses must agree,
+	agreement  = 0.15 // within this part of the whole time
 )
 
 // estimate returns the time left, from how fast the input is read. That can be
 // trusted when rows stream through to the output, not when a sort or a large
 // group-by holds them back until its input has ended; when every scan is done or
-// at work, because one that waits may be slower; and when the guesses of the last
-// two seconds agree.
+// at work, because one that waits may be slower; and when all guesses of the
+// second half of the time so far agree.
 func (e *estimator) estimate(r *pipeline.Report) (time.Duration, bool) {
 	f := readFraction(r)
 	for _, s := range r.Stages {
-		if s.Kind == "sort" || s.Kind == "group" && s.Estimate > 1e6 {
+		if s.Kind == "sort" || s.Kind == "group" && s.Estimate > 1e6 || s.Kind == "scan" && s.State == "waiting" {
 			return 0, false
 		}
 	}
 	if f < 0.05 || f > 0.99 {
 		return 0, false
 	}
-	e.ends = append(e.ends, time.Duration(float64(r.Wall)/f))
-	if len(e.ends) < steady {
-		return 0, false
+	last := guess{r.Wall, time.Duration(float64(r.Wall) / f)}
+	e.guesses = append(e.guesses, last)
+	for e.guesses[0].at < r.Wall/2 {
+		e.guesses = e.guesses[1:]
 	}
-	e.ends = e.ends[len(e.ends)-steady:]
-	lo, hi := slices.Min(e.ends), slices.Max(e.ends)
-	if float64(hi-lo) > agreement*float64(hi) {
-		return 0, false
+	for _, g := range e.guesses {
+		if (g.whole - last.whole).Abs() > time.Duration(agreement*float64(last.whole)) {
+			return 0, false
+		}
 	}
-	return (e.ends[steady-1] - r.Wall).Round(time.Second), true
+	return (last.whole - r.Wall).Round(time.Second), len(e.guesses) >= minGuesses
 }
 
 func percent(f float64) string {

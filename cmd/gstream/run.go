@@ -39,11 +39,14 @@ GSTREAM_THREADS stand for the flags of these names.`,
   gstream run job.yaml --set data=/data/tpch --set out=/tmp/result.parquet --overwrite
   gstream run job.yaml --threads 8 --host-memory 16GiB --report report.json`,
 		Args: args(1, "one job file"),
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+
+		ValidArgsFunction: completeFiles("yaml", "yml"),
+		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
 	f.register(cmd)
 	registerDevice(cmd, &f.device)
 	cmd.Flags().StringVar(&f.progress, "progress", "auto", "progress on standard error: auto (on a terminal), plain, json or none")
+	complete(cmd, "progress", "auto", "plain", "json", "none")
 	cmd.Flags().StringVar(&f.report, "report", "", "write the report as JSON to this file")
 	cmd.Flags().StringVar(&f.cpuProfile, "cpu-profile", "", "write a CPU profile for go tool pprof to this file")
 	cmd.Flags().IntVar(&f.threads, "threads", 0, "CPU cores to use (default: all)")

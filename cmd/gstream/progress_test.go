@@ -1,0 +1,197 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gstream/gstream/pipeline"
+	"github.com/gstream/gstream/source"
+)
+
+// screen is a terminal of our own: it understands what liveProgress writes.
+type screen struct {
+	lines []string
+	row   int
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	for text := string(p); text != ""; {
+		var up int
+		switch {
+		case strings.HasPrefix(text, "\x1b["):
+			end := strings.IndexAny(text, "AJ")
+			if text[end] == 'A' {
+				fmt.Sscanf(text[2:end], "%d", &up)
+				s.row -= up
+			} else {
+				s.lines = s.lines[:s.row]
+			}
+			text = text[end+1:]
+		default:
+			line, rest, _ := strings.Cut(text, "\n")
+			s.lines = append(s.lines[:s.row], line)
+			s.row++
+			text = rest
+		}
+	}
+	return len(p), nil
+}
+
+func (s *screen) String() string { return strings.Join(s.lines, "\n") }
+
+// runAt is the state of a run of a scan, a filter and maybe a sort, at some time.
+func runAt(wall time.Duration, read int64, kinds ...string) *pipeline.Report {
+	r := &pipeline.Report{Wall: wall, Stages: []pipeline.StageReport{
+		{Step: "orders", Kind: "scan", State: "running", RowsOut: 10 * read, Busy: wall / 4, Scan: &source.Progress{BytesRead: read, BytesTotal: 1000}},
+	}}
+	for _, k := range kinds {
+		r.Stages = append(r.Stages, pipeline.StageReport{Step: "step", Kind: k, State: "running", RowsOut: read, Busy: wall / 2, Estimate: 2e6})
+	}
+	r.Output.Rows = read
+	return r
+}
+
+func TestLiveProgressShowsNothingInTheFirstSecond(t *testing.T) {
+	s := &screen{}
+	p := &liveProgress{w: s, size: func() (int, int, error) { return 80, 24, nil }}
+	p.update(runAt(900*time.Millisecond, 300))
+	p.end()
+	assert.Empty(t, s.String())
+	p.update(runAt(1100*time.Millisecond, 300))
+	assert.NotEmpty(t, s.String())
+}
+
+func TestLiveProgressRedrawsOneLineAStage(t *testing.T) {
+	s := &screen{}
+	p := &liveProgress{w: s, size: func() (int, int, error) { return 100, 24, nil }}
+	for i := range 5 {
+		p.update(runAt(time.Duration(2+i)*time.Second, int64(100*(i+1)), "filter"))
+	}
+	assert.Equal(t, `6s  read 50 %
+  orders (scan)                        running            5,000 rows       1.5 s  50 %
+  step (filter)                        running              500 rows       3.0 s
+  output                                                    500 rows       0.0 s  0 B`, s.String())
+	p.end()
+	assert.Empty(t, s.String(), "the block is taken away at the end")
+}
+
+func TestLiveProgressFitsTheTerminal(t *testing.T) {
+	s := &screen{}
+	p := &liveProgress{w: s, size: func() (int, int, error) { return 40, 10, nil }}
+	r := runAt(2*time.Second, 100, "filter", "filter", "project", "limit", "filter", "project", "limit", "union")
+	for i := range r.Stages {
+		r.Stages[i].State = "done"
+	}
+	r.Stages[8].State = "running"
+	p.update(r)
+	assert.Less(t, len(s.lines), 10)
+	assert.Contains(t, s.String(), "step (union)")
+	assert.Contains(t, s.String(), "and 3 more")
+	for _, line := range s.lines {
+		assert.Less(t, len([]rune(line)), 40)
+	}
+}
+
+func TestTimeLeftIsShownOnlyWhileItCanBeTrusted(t *testing.T) {
+	shown := func(kind string, read func(i int) int64) bool {
+		s := &screen{}
+		p := &liveProgress{w: s, size: func() (int, int, error) { return 80, 24, nil }}
+		for i := range 40 {
+			p.update(runAt(time.Duration(i)*250*time.Millisecond, read(i), kind))
+		}
+		return strings.Contains(s.String(), "left")
+	}
+	steady := func(i int) int64 { return int64(15 * i) }
+	assert.True(t, shown("filter", steady))
+	assert.False(t, shown("sort", steady), "a sort begins when its input has ended")
+	assert.False(t, shown("group", steady), "so does the output of a large group-by")
+	assert.False(t, shown("filter", func(i int) int64 { return int64(i) }), "too little has been read")
+	assert.False(t, shown("filter", func(i int) int64 { return int64(i * i / 2) }), "reading becomes faster")
+	assert.False(t, shown("filter", func(i int) int64 { return min(int64(50*i), 400) }), "reading has stopped")
+
+	waiting := runAt(5*time.Second, 500, "filter")
+	waiting.Stages = append(waiting.Stages, pipeline.StageReport{Kind: "scan", State: "waiting"})
+	e := estimator{}
+	for range 2 * minGuesses {
+		_, ok := e.estimate(waiting)
+		assert.False(t, ok, "a scan has not begun")
+	}
+}
+
+func TestPlainAndJSONProgressAreLines(t *testing.T) {
+	for kind, want := range map[string]string{
+		"plain": "3s: read 25 %, orders (scan) 2,500 rows, step (filter) 250 rows, wrote 250 rows\n",
+		"json":  `{"device":`,
+		"none":  "",
+		"auto":  "", // no terminal
+	} {
+		var b bytes.Buffer
+		p, err := newProgress(kind, &b)
+		require.NoError(t, err)
+		p.update(runAt(3*time.Second, 250, "filter"))
+		p.end()
+		if want == "" {
+			assert.Empty(t, b.String())
+		}
+		assert.True(t, strings.HasPrefix(b.String(), want), b.String())
+	}
+}
+
+// terminal opens a pseudo-terminal: what is written to the second file is read
+// from the first.
+func terminal(t *testing.T) (outside, inside *os.File) {
+	outside, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip("no pseudo-terminals here: ", err)
+	}
+	t.Cleanup(func() { outside.Close() })
+	require.NoError(t, unix.IoctlSetPointerInt(int(outside.Fd()), unix.TIOCSPTLCK, 0))
+	n, err := unix.IoctlGetInt(int(outside.Fd()), unix.TIOCGPTN)
+	require.NoError(t, err)
+	inside, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { inside.Close() })
+	require.NoError(t, unix.IoctlSetWinsize(int(outside.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 100}))
+	return outside, inside
+}
+
+func TestRunOnATerminalShowsItsProgress(t *testing.T) {
+	outside, inside := terminal(t)
+	path := endlessJob(t, "")
+	cmd := start(t, inside, "run", path)
+	seen := make(chan string)
+	go func() {
+		defer close(seen)
+		var text strings.Builder
+		for b := make([]byte, 4096); ; {
+			n, err := outside.Read(b)
+			text.Write(b[:n])
+			if err != nil {
+				return
+			}
+			if strings.Count(text.String(), "output") >= 2 {
+				seen <- text.String()
+				return
+			}
+		}
+	}()
+	select {
+	case text := <-seen:
+		assert.Contains(t, text, "a (scan)")
+		assert.Contains(t, text, "(inner join)")
+		assert.Contains(t, text, "\x1b[", "it is redrawn")
+	case <-time.After(time.Minute):
+		t.Error("no progress in a minute")
+	}
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	_ = cmd.Wait()
+	leavesNothing(t, path)
+}
