@@ -6,7 +6,6 @@ import (
 	"hash/crc32"
 	"io"
 	"sync/atomic"
-	"unsafe"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/parquet-go/parquet-go/format"
@@ -424,7 +423,7 @@ func (c *cursor) takeCodes(dst []int32) error {
 func outside(codes []int32, n int) (code uint32, ok bool) {
 	last := uint64(n-1)<<32 | uint64(uint32(n-1))
 	bad := uint64(0)
-	for _, v := range unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(codes))), len(codes)/2) {
+	for _, v := range typed[uint64](gpu.BytesOf(codes), len(codes)/2) {
 		bad |= v | (last - v)
 	}
 	if bad&0x8000000080000000 == 0 && (len(codes)%2 == 0 || uint(codes[len(codes)-1]) < uint(n)) {
