@@ -43,6 +43,22 @@ func TestDuckDBAndPyArrowReadWhatIsWritten(t *testing.T) {
 	if python == "" {
 		t.Skip("GSTREAM_PYTHON does not name a Python with duckdb and pyarrow")
 	}
+	dir := t.TempDir()
+	args := []string{"testdata/readback.py"} // one process: it takes a while to start
+	write := func(name string, tab table, opt Options) {
+		path := filepath.Join(dir, name)
+		tab.write(t, path+".parquet", opt)
+		expected := map[string][]any{}
+		for c, f := range tab.schema.Fields {
+			for _, v := range tab.values[c] {
+				expected[f.Name] = append(expected[f.Name], canonical(v))
+			}
+		}
+		b, err := json.Marshal(expected)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(path+".json", b, 0o666))
+		args = append(args, path+".parquet")
+	}
 	for i, opt := range []Options{
 		{},
 		{Compression: "zstd", Level: 3, RowGroupRows: 700, PageRows: 64},
@@ -52,25 +68,16 @@ func TestDuckDBAndPyArrowReadWhatIsWritten(t *testing.T) {
 		{Compression: "lz4_raw"},
 	} {
 		for _, nulls := range []float64{0, 0.3, 1} {
-			t.Run(fmt.Sprintf("options %d, nulls %v", i, nulls), func(t *testing.T) {
-				tab := randomTable(rand.New(rand.NewPCG(uint64(i), 9)), 2000, nulls)
-				dir := t.TempDir()
-				path := filepath.Join(dir, "t.parquet")
-				tab.write(t, path, opt)
-				expected := map[string][]any{}
-				for c, f := range tab.schema.Fields {
-					for _, v := range tab.values[c] {
-						expected[f.Name] = append(expected[f.Name], canonical(v))
-					}
-				}
-				b, err := json.Marshal(expected)
-				require.NoError(t, err)
-				require.NoError(t, os.WriteFile(filepath.Join(dir, "expected.json"), b, 0o666))
-				out, err := exec.Command(python, "testdata/readback.py", path, filepath.Join(dir, "expected.json")).CombinedOutput()
-				require.NoError(t, err, "%s", out)
-			})
+			if i > 2 && nulls != 0.3 {
+				continue // a codec does not see nulls
+			}
+			write(fmt.Sprintf("options %d, nulls %v", i, nulls), randomTable(rand.New(rand.NewPCG(uint64(i), 9)), 1000, nulls), opt)
 		}
 	}
+	write("large dictionary", largeDictionary(gpu.Of(gpu.String), 2, 1000, 15000, 200), Options{})
+	write("large dictionary, plain", largeDictionary(gpu.Of(gpu.Int64), 2, 1000, 15000, 15000), Options{})
+	out, err := exec.Command(python, args...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
 }
 
 // TestParquetGoReadsWhatIsWritten is a second opinion: page indexes, statistics
