@@ -4,7 +4,7 @@
 // It checks that the rows are equal and prints the ratios of time and of peak
 // memory.
 //
-//	go run . -data DIR [-runs 5] [-threads N] [-only q01,sort] [-micro]
+//	go run . -data DIR [-warmup 1] [-runs 5] [-threads N] [-only q01,sort] [-micro]
 package main
 
 import (
@@ -41,7 +41,8 @@ var tables = []string{"lineitem", "orders", "customer", "part", "supplier", "nat
 
 func main() {
 	data := flag.String("data", "../quickstart/data", "folder of the TPC-H tables as Parquet")
-	runs := flag.Int("runs", 5, "counted runs of each, after one that is not")
+	runs := flag.Int("runs", 5, "counted runs of each")
+	warmup := flag.Int("warmup", 1, "runs of each before, not counted")
 	threads := flag.Int("threads", runtime.NumCPU(), "threads of each")
 	only := flag.String("only", "", "comma-separated names of the jobs to run")
 	micro := flag.Bool("micro", false, "also compare reading alone and writing alone, inside this process")
@@ -56,7 +57,7 @@ func main() {
 	case *check:
 		err = equal(flag.Arg(0), flag.Arg(1))
 	default:
-		err = compare(*data, *only, *runs, *threads, *micro)
+		err = compare(*data, *only, *warmup, max(*runs, 1), *threads, *micro)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "compare:", err)
@@ -112,7 +113,7 @@ func measure(ctx context.Context, name string, args ...string) (figure, error) {
 	return f, nil
 }
 
-func compare(data, only string, runs, threads int, micro bool) error {
+func compare(data, only string, warmup, runs, threads int, micro bool) error {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "compare-")
 	if err != nil {
@@ -144,7 +145,7 @@ func compare(data, only string, runs, threads int, micro bool) error {
 		}
 		ours, theirs := filepath.Join(dir, "gstream.parquet"), filepath.Join(dir, "duckdb.parquet")
 		var g, d []figure
-		for run := range runs + 1 {
+		for run := range warmup + runs {
 			a, err := measure(ctx, gstream, "run", "--progress", "none", "--threads", strconv.Itoa(threads), "--overwrite",
 				"--set", "data="+data, "--set", "out="+ours, filepath.Join("..", j.dir, j.name+".yaml"))
 			if err != nil {
@@ -154,7 +155,7 @@ func compare(data, only string, runs, threads int, micro bool) error {
 			if err != nil {
 				return err
 			}
-			if run > 0 {
+			if run >= warmup {
 				g, d = append(g, a), append(d, b)
 			}
 		}
