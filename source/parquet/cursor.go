@@ -249,6 +249,7 @@ func (c *cursor) dictionaryPage(h *format.PageHeader, b []byte) error {
 	if !d.Valid {
 		return badf("a dictionary page has no dictionary header")
 	}
+	//lint:ignore SA1019 older writers use it
 	if e := d.V.Encoding; e != format.Plain && e != format.PlainDictionary {
 		return badf("a dictionary page has encoding %v", e)
 	}
@@ -333,6 +334,7 @@ func (c *cursor) setValues(e format.Encoding, b []byte, rows int32, nulls int) e
 	c.left = int(rows)
 	c.plain, c.bit, c.coded = nil, 0, false
 	switch e {
+	//lint:ignore SA1019 older writers use it
 	case format.RLEDictionary, format.PlainDictionary:
 		if len(b) == 0 {
 			b = noCodes // a page of nulls may leave out even the width
