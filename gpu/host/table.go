@@ -27,7 +27,6 @@ type table struct {
 	nullSafe []bool
 	anySafe  bool
 	rows     int
-	cols     []gpu.Column
 	lease    *gpu.Lease
 	reserved int64
 
