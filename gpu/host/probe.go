@@ -3,6 +3,7 @@ package host
 import (
 	"fmt"
 	"math"
+	"sync"
 	"sync/atomic"
 
 	"github.com/gstream/gstream/gpu"
@@ -37,7 +38,15 @@ func (t *table) probe(l *gpu.Lease, keys []gpu.Column, kind gpu.JoinKind, from, 
 		return probe, build, 0, err
 	}
 	rest := n - from
-	found := make([]pairs, (rest+probeGrain-1)/probeGrain)
+	found := make([]*scan, (rest+probeGrain-1)/probeGrain)
+	defer func() {
+		for _, s := range found {
+			if s != nil {
+				s.t = nil
+				scans.Put(s)
+			}
+		}
+	}()
 	withBuild := kind == gpu.Inner || kind == gpu.Left
 	var stop atomic.Int64 // pieces from here on are not wanted in this call
 	stop.Store(math.MaxInt64)
@@ -46,9 +55,9 @@ func (t *table) probe(l *gpu.Lease, keys []gpu.Column, kind gpu.JoinKind, from, 
 		if int64(piece) >= stop.Load() {
 			return nil
 		}
-		s := t.newScan(words, hi-lo, kind, limit)
+		s := t.newScan(words, kind, limit)
+		found[piece] = s
 		s.run(k, from+lo, hi-lo, dead)
-		found[piece] = s.out
 		if s.out.next < from+hi {
 			for {
 				old := stop.Load()
@@ -64,12 +73,13 @@ func (t *table) probe(l *gpu.Lease, keys []gpu.Column, kind gpu.JoinKind, from, 
 	}
 	next = n
 	total := 0
-	for i := range found {
-		total += len(found[i].probe)
+	wanted := found
+	for i, s := range found {
+		total += len(s.out.probe)
 		end := min(from+(i+1)*probeGrain, n)
-		if found[i].next < end || total >= limit {
-			next = found[i].next
-			found = found[:i+1]
+		if s.out.next < end || total >= limit {
+			next = s.out.next
+			wanted = found[:i+1]
 			break
 		}
 	}
@@ -79,8 +89,8 @@ func (t *table) probe(l *gpu.Lease, keys []gpu.Column, kind gpu.JoinKind, from, 
 			return gpu.Column{}, err
 		}
 		out := gpu.Values[int32](buf, total)
-		for i := range found {
-			out = out[copy(out, pick(&found[i])):]
+		for _, s := range wanted {
+			out = out[copy(out, pick(&s.out)):]
 		}
 		return gpu.Column{Type: gpu.Of(gpu.Int32), Len: total, Data: buf}, nil
 	}
@@ -108,16 +118,17 @@ type scan struct {
 
 const probeBlock = 512
 
-func (t *table) newScan(words, rows int, kind gpu.JoinKind, limit int) *scan {
-	s := &scan{t: t, kind: kind, limit: limit, words: make([][]uint64, words)}
-	all := make([]uint64, words*probeBlock)
-	for i := range s.words {
-		s.words[i] = all[i*probeBlock:][:probeBlock]
+// scans keeps the buffers of pieces for the next probe.
+var scans = sync.Pool{New: func() any {
+	return &scan{out: pairs{probe: make([]int32, 0, probeGrain), build: make([]int32, 0, probeGrain)}}
+}}
+
+func (t *table) newScan(words int, kind gpu.JoinKind, limit int) *scan {
+	s := scans.Get().(*scan)
+	if len(s.words) != words {
+		s.words = blockWords(words)
 	}
-	s.out.probe = make([]int32, 0, rows)
-	if kind == gpu.Inner || kind == gpu.Left {
-		s.out.build = make([]int32, 0, rows)
-	}
+	*s = scan{t: t, kind: kind, limit: limit, words: s.words, out: pairs{probe: s.out.probe[:0], build: s.out.build[:0]}}
 	return s
 }
 
