@@ -14,26 +14,26 @@ import (
 // the lease; EnsureDefaults fills in what is not set.
 type Options struct {
 	// Compression is snappy (the default), zstd, gzip, brotli, lz4_raw or none.
-	Compression string `yaml:"compression" json:"compression,omitempty"`
+	Compression string `yaml:"compression" json:"compression,omitempty" doc:"Codec of the pages." enum:"snappy,zstd,gzip,brotli,lz4_raw,none" default:"snappy"`
 	// Level is the effort of zstd (1 to 22), gzip (1 to 9) or brotli (1 to 11);
 	// 0 means the codec's default.
-	Level int `yaml:"level" json:"level,omitempty"`
+	Level int `yaml:"level" json:"level,omitempty" doc:"Effort of zstd (1 to 22), gzip (1 to 9) or brotli (1 to 11); 0 is the codec's default." default:"0"`
 	// RowGroupRows is the number of rows in a row group, 122880 by default.
-	RowGroupRows int `yaml:"row_group_rows" json:"row_group_rows,omitempty"`
+	RowGroupRows int `yaml:"row_group_rows" json:"row_group_rows,omitempty" doc:"Rows of a row group." default:"122880"`
 	// PageRows and PageBytes bound a data page: by rows (32768) and by
 	// uncompressed bytes (1048576).
-	PageRows  int `yaml:"page_rows" json:"page_rows,omitempty"`
-	PageBytes int `yaml:"page_bytes" json:"page_bytes,omitempty"`
+	PageRows  int `yaml:"page_rows" json:"page_rows,omitempty" doc:"Most rows of a data page." default:"32768"`
+	PageBytes int `yaml:"page_bytes" json:"page_bytes,omitempty" doc:"Most uncompressed bytes of a data page." default:"1048576"`
 	// Dictionary is auto (the default: where it makes a column smaller) or off.
-	Dictionary string `yaml:"dictionary" json:"dictionary,omitempty"`
+	Dictionary string `yaml:"dictionary" json:"dictionary,omitempty" doc:"Dictionaries where they make a column smaller (auto), or none (off)." enum:"auto,off" default:"auto"`
 	// DictionaryColumns, when not empty, are the only columns that may get a
 	// dictionary.
-	DictionaryColumns []string `yaml:"dictionary_columns" json:"dictionary_columns,omitempty"`
+	DictionaryColumns []string `yaml:"dictionary_columns" json:"dictionary_columns,omitempty" doc:"The only columns that may get a dictionary; all when empty."`
 	// RowsPerFile, when not 0, makes the target a directory of files
 	// part-00000.parquet, part-00001.parquet … of at most that many rows.
-	RowsPerFile int64 `yaml:"rows_per_file" json:"rows_per_file,omitempty"`
+	RowsPerFile int64 `yaml:"rows_per_file" json:"rows_per_file,omitempty" doc:"Write a directory of files part-00000.parquet and so on, of at most that many rows; 0 writes one file." default:"0"`
 	// Overwrite lets Commit replace what exists under the target's name.
-	Overwrite bool `yaml:"overwrite" json:"overwrite,omitempty"`
+	Overwrite bool `yaml:"overwrite" json:"overwrite,omitempty" doc:"Replace what exists under the name." default:"false"`
 
 	// Threads bounds the goroutines that encode; 0 means GOMAXPROCS.
 	Threads int `yaml:"-" json:"-"`
