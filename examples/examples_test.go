@@ -35,6 +35,34 @@ type answer struct {
 	Values  [][]*string
 }
 
+func TestREADMEShowsTheQuickstart(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	_, text, ok := strings.Cut(string(readme), "```yaml\n")
+	require.True(t, ok)
+	text, _, _ = strings.Cut(text, "```")
+	shown, err := pipeline.Parse("quickstart/job.yaml", []byte(text), pipeline.LoadOptions{})
+	require.NoError(t, err)
+	job, err := pipeline.Load("quickstart/job.yaml", pipeline.LoadOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, job.Name, shown.Name)
+	assert.Equal(t, job.Vars, shown.Vars)
+	assert.Equal(t, job.Sources, shown.Sources)
+	assert.Equal(t, job.Steps, shown.Steps)
+	assert.Equal(t, job.Output, shown.Output)
+}
+
+func TestREADMEListsEveryExample(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	jobs, err := filepath.Glob("*/*.yaml")
+	require.NoError(t, err)
+	require.Greater(t, len(jobs), 13)
+	for _, job := range jobs {
+		assert.Contains(t, string(readme), "("+job+")")
+	}
+}
+
 func TestJobsGiveDuckDBsAnswers(t *testing.T) {
 	text, err := os.ReadFile("testdata/answers.json")
 	require.NoError(t, err)
