@@ -3,6 +3,7 @@ package expr
 import (
 	"fmt"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -122,10 +123,14 @@ func (b *binder) name(n *nameNode) (*Expr, error) {
 	s := b.scope
 	name := n.parts[len(n.parts)-1]
 	if len(n.parts) == 1 {
-		if i := s.Schema.Index(name); i >= 0 {
-			return Column(s, i), nil
+		switch found := s.named(name); len(found) {
+		case 0:
+			return nil, b.errorf(n, "there is no column %q%s", cutRight(name, 100), b.suggestColumn(name))
+		case 1:
+			return Column(s, found[0]), nil
+		default:
+			return nil, b.errorf(n, "column %q is ambiguous%s", cutRight(name, 100), s.choices(found))
 		}
-		return nil, b.errorf(n, "there is no column %q%s", cutRight(name, 100), b.suggestColumn(name))
 	}
 	qualifier := strings.Join(n.parts[:len(n.parts)-1], ".")
 	known := false
@@ -150,6 +155,39 @@ func (b *binder) name(n *nameNode) (*Expr, error) {
 		}
 	}
 	return nil, b.errorf(n, "table %q has no column %q%s", cutRight(qualifier, 100), cutRight(name, 100), suggest(name, names))
+}
+
+// named returns the columns of a name: those that have it to the letter, or else
+// without regard to case.
+func (s *Scope) named(name string) []int {
+	var exact, folded []int
+	for i, f := range s.Schema.Fields {
+		if f.Name == name {
+			exact = append(exact, i)
+		} else if strings.EqualFold(f.Name, name) {
+			folded = append(folded, i)
+		}
+	}
+	if len(exact) > 0 {
+		return exact
+	}
+	return folded
+}
+
+// choices says how to tell columns of one name apart.
+func (s *Scope) choices(columns []int) string {
+	var names []string
+	for _, c := range columns {
+		if c >= len(s.Qualifiers) || s.Qualifiers[c] == "" {
+			return ": several columns have this name; rename them before"
+		}
+		names = append(names, s.Qualifiers[c]+"."+s.Schema.Fields[c].Name)
+	}
+	slices.Sort(names)
+	if len(slices.Compact(slices.Clone(names))) < len(names) {
+		return ": several columns have this name; rename them before"
+	}
+	return ": write " + strings.Join(names, " or ")
 }
 
 func (b *binder) suggestColumn(name string) string {
