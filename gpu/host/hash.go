@@ -3,22 +3,27 @@ package host
 import (
 	"encoding/binary"
 	"math/bits"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
 )
 
-// Odd constants with bits spread evenly; any such numbers would do.
 const (
+	// mixA is an odd constant with bits spread evenly; any such number would do.
 	mixA = 0x9e3779b97f4a7c15
-	mixB = 0xe7037ed1a0b428db
-	// hashNull is the hash of a null before mixing.
+	// hashNull is the hash of a null.
 	hashNull = 0xa0761d6478bd642f
 )
 
+// seed differs in every process, so that no file can be made whose keys all
+// collide. Results do not depend on it: groups are numbered as they appear, and
+// matches come in build order.
+var seed = rand.Uint64()
+
 // mix is a 64-bit finaliser: the two halves of a 128-bit product, folded.
 func mix(x uint64) uint64 {
-	hi, lo := bits.Mul64(x^mixB, mixA)
+	hi, lo := bits.Mul64(x^seed, mixA)
 	return hi ^ lo
 }
 
