@@ -122,3 +122,14 @@ func record(t *testing.T, fields []arrow.Field, json string) source.Table {
 	require.NoError(t, err)
 	return table
 }
+
+func TestArrowRecordsThatBreakTheirSchemaAreRefused(t *testing.T) {
+	schema := arrow.NewSchema([]arrow.Field{{Name: "a", Type: arrow.PrimitiveTypes.Int64}}, nil)
+	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
+	defer b.Release()
+	b.Field(0).AppendNull()
+	r := b.NewRecord()
+	defer r.Release()
+	_, err := ArrowTable(schema, r)
+	require.EqualError(t, err, `record 0: column "a" has 1 nulls, but its schema says that it has none`)
+}
