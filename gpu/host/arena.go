@@ -15,8 +15,9 @@ const (
 	smallest = 1 << 8
 	slab     = 2 * hugePage
 	carve    = 1 << 20
-	// keep bounds the bytes of free blocks that are kept for reuse.
-	keep = 16 << 20
+	// keep bounds the bytes of free blocks above small that stay in memory.
+	small = 1 << 16
+	keep  = 32 << 20
 )
 
 // arena hands out blocks of memory outside the Go heap and keeps returned ones
@@ -25,13 +26,14 @@ const (
 type arena struct {
 	mu     sync.Mutex
 	free   map[int][][]byte // by class size
-	kept   int64            // bytes in free blocks larger than slab
+	cold   map[int][][]byte // free blocks of slabs whose pages were given back
+	kept   int64            // bytes in free blocks above small
 	out    int              // blocks handed out
 	slabs  [][]byte
 	carved []byte // rest of the newest slab
 }
 
-func newArena() *arena { return &arena{free: map[int][][]byte{}} }
+func newArena() *arena { return &arena{free: map[int][][]byte{}, cold: map[int][][]byte{}} }
 
 // class rounds a size up to the size of its block.
 func class(n int64) int {
@@ -64,9 +66,13 @@ func (a *arena) Allocate(size int64) ([]byte, uintptr, error) {
 func (a *arena) take(c int) ([]byte, error) {
 	if list := a.free[c]; len(list) > 0 {
 		a.free[c] = list[:len(list)-1]
-		if c > carve {
+		if c > small {
 			a.kept -= int64(c)
 		}
+		return list[len(list)-1], nil
+	}
+	if list := a.cold[c]; len(list) > 0 {
+		a.cold[c] = list[:len(list)-1]
 		return list[len(list)-1], nil
 	}
 	if c > carve {
@@ -95,11 +101,16 @@ func (a *arena) Free(mem []byte, _ uintptr, size int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.out--
-	if c > carve {
-		if a.kept+int64(c) > keep {
+	if c > small && a.kept+int64(c) > keep {
+		if c > carve {
 			unmap(mem)
 			return
 		}
+		forget(mem)
+		a.cold[c] = append(a.cold[c], mem)
+		return
+	}
+	if c > small {
 		a.kept += int64(c)
 	}
 	a.free[c] = append(a.free[c], mem)
@@ -122,7 +133,7 @@ func (a *arena) close() {
 		for _, mem := range a.slabs {
 			unmap(mem)
 		}
-		a.free, a.slabs, a.carved = map[int][][]byte{}, nil, nil
+		a.free, a.cold, a.slabs, a.carved = map[int][][]byte{}, map[int][][]byte{}, nil, nil
 	}
 }
 
@@ -156,6 +167,16 @@ func mapMemory(n int, huge bool) ([]byte, error) {
 	out := unsafe.Slice((*byte)(mem), n)
 	_ = unix.Madvise(out, unix.MADV_HUGEPAGE)
 	return out, nil
+}
+
+// forget gives the whole pages of a block back and keeps its addresses. If that
+// fails the pages stay, with nothing to undo.
+func forget(mem []byte) {
+	const page = 4096
+	lead := int(-uintptr(unsafe.Pointer(unsafe.SliceData(mem))) & (page - 1))
+	if n := (len(mem) - lead) &^ (page - 1); n > 0 {
+		_ = unix.Madvise(mem[lead:lead+n], unix.MADV_DONTNEED)
+	}
 }
 
 // unmap gives memory back; if that fails it stays mapped, with nothing to undo.
