@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/gstream/gstream/operators/expr"
 )
 
 // ErrJob is the sentinel behind every error that the job itself causes: its
@@ -66,38 +68,8 @@ func (fs Faults) Unwrap() []error {
 // didYouMean returns ` (did you mean "x"?)` for the candidate nearest to name,
 // or nothing when none is near.
 func didYouMean(name string, candidates []string) string {
-	best, limit := "", len(name)/3+1
-	for _, c := range candidates {
-		if d := editDistance(strings.ToLower(name), strings.ToLower(c)); d <= limit {
-			best, limit = c, d-1
-		}
+	if best := expr.Nearest(name, candidates); best != "" {
+		return fmt.Sprintf(" (did you mean %q?)", best)
 	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf(" (did you mean %q?)", best)
-}
-
-// editDistance is the Levenshtein distance with transpositions of neighbours
-// (optimal string alignment) of two strings, in bytes.
-func editDistance(a, b string) int {
-	before, prev, cur := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range prev {
-		prev[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		cur[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			cur[j] = min(prev[j]+1, cur[j-1]+1, prev[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				cur[j] = min(cur[j], before[j-2]+1)
-			}
-		}
-		before, prev, cur = prev, cur, before
-	}
-	return prev[len(b)]
+	return ""
 }

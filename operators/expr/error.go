@@ -69,7 +69,16 @@ func newError(src string, pos int, format string, args ...any) *Error {
 // suggest returns `; did you mean "x"?` for the closest of the candidates, or
 // nothing when none is close.
 func suggest(name string, candidates []string) string {
-	best, bestDistance := "", max(len(name)/3, 1)+1
+	if best := Nearest(name, candidates); best != "" {
+		return fmt.Sprintf("; did you mean %q?", best)
+	}
+	return ""
+}
+
+// Nearest returns the candidate that a misspelled name was most likely meant to
+// be, or "" when none is close.
+func Nearest(name string, candidates []string) string {
+	best, bestDistance := "", len(name)/3+2
 	if len(name) > 64 {
 		return ""
 	}
@@ -78,10 +87,7 @@ func suggest(name string, candidates []string) string {
 			best, bestDistance = c, d
 		}
 	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf("; did you mean %q?", best)
+	return best
 }
 
 // editDistance is the optimal string alignment distance: insertions, deletions,
