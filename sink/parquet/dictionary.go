@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"math"
 	"math/bits"
+	"math/rand/v2"
 
 	"github.com/gstream/gstream/gpu"
 )
@@ -47,7 +48,10 @@ func (h *hashTable) reset(limit int) {
 	h.sample = int(math.Sqrt(8 * fewRepeats * float64(limit)))
 }
 
-const fibonacci = 0x9E3779B97F4A7C15
+// multiplier is the odd factor of multiplicative hashing. It differs in every
+// process, so that no values can be made that all collide; codes are given in
+// order of appearance and do not depend on it.
+var multiplier = rand.Uint64() | 1
 
 // fixedDictionary gives the values, of 8 bytes or extended to them, their codes.
 // It returns the distinct values in order of first appearance, and false when
@@ -56,7 +60,7 @@ func fixedDictionary[T uint32 | uint64](h *hashTable, in []T, codes []int32, dis
 	distinct = distinct[:0]
 	mask := uint64(len(h.slots) - 1)
 	for k, v := range in {
-		i := uint64(v) * fibonacci >> h.shift
+		i := uint64(v) * multiplier >> h.shift
 		for {
 			s := h.slots[i]
 			if s == 0 {
@@ -85,7 +89,7 @@ func wideDictionary(h *hashTable, in []wide, codes []int32, distinct []wide) ([]
 	distinct = distinct[:0]
 	mask := uint64(len(h.slots) - 1)
 	for k, v := range in {
-		i := (v[0]*fibonacci ^ v[1]) * fibonacci >> h.shift
+		i := (v[0]*multiplier ^ v[1]) * multiplier >> h.shift
 		for {
 			s := h.slots[i]
 			if s == 0 {
