@@ -31,12 +31,10 @@ func New(s Spec) (operators.Operator, error) {
 	if len(s.Keys) == 0 {
 		return nil, fmt.Errorf("sort wants at least one key")
 	}
-	o := &sorter{Spec: s}
-	if s.Limit >= 0 && s.Offset+s.Limit <= topRows {
+	o := &sorter{Spec: s, top: -1}
+	if s.Limit >= 0 && s.Limit <= topRows && s.Offset <= topRows-s.Limit {
 		o.top = int(s.Offset + s.Limit)
-		return o, nil
 	}
-	o.top = -1
 	return o, nil
 }
 
@@ -44,7 +42,7 @@ func New(s Spec) (operators.Operator, error) {
 const topRows = 1 << 20
 
 // sorter collects all rows and sorts them at the end; as a top-k it sorts
-// whenever it holds twice as many as it needs and lets the rest go.
+// whenever it holds many more than it needs and lets the rest go.
 type sorter struct {
 	Spec
 	top  int // rows to keep, -1 for all
@@ -65,15 +63,10 @@ func (o *sorter) Push(_ context.Context, s *gpu.Stride, _ operators.Emit) error 
 		s.Release()
 		return nil
 	}
-	if o.top > 0 && s.Rows > o.top {
-		// Most rows of a stride are out of the running at once.
-		o.held = append(o.held, s)
-		o.rows += s.Rows
-		return o.cut()
-	}
 	o.held = append(o.held, s)
 	o.rows += s.Rows
-	if o.top > 0 && o.rows > 2*o.top+o.task.StrideRows {
+	// Cut when most rows of the stride are out of the running, or many wait.
+	if o.top > 0 && (s.Rows > o.top || o.rows > 2*o.top+o.task.StrideRows) {
 		return o.cut()
 	}
 	return nil
