@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Compiles the kernels of this directory into one fatbin a source, and writes the
+# manifest that proves which sources, flags and compiler they were made from.
+# The compiler is taken from $NVCC, or else set up in .nvcc at the root of the
+# repository: no GPU and no CUDA toolkit are needed. Run by `go generate ./gpu/cuda`.
+set -euo pipefail
+cd "$(dirname "$0")"
+root="$(cd ../../.. && pwd)"
+
+version=13.0.88
+if [ -z "${NVCC:-}" ]; then
+	venv="$root/.nvcc"
+	if ! ls "$venv"/lib/python3*/site-packages/nvidia/cu13/bin/nvcc >/dev/null 2>&1; then
+		python3 -m venv "$venv"
+		"$venv/bin/pip" install --quiet --disable-pip-version-check \
+			nvidia-cuda-nvcc==$version nvidia-cuda-crt==$version nvidia-nvvm==$version \
+			nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85
+	fi
+	NVCC="$(ls "$venv"/lib/python3*/site-packages/nvidia/cu13/bin/nvcc)"
+fi
+"$NVCC" --version | grep -q "V$version" || {
+	echo "the kernels are built with nvcc $version, $NVCC is another: a newer one makes PTX that drivers in use refuse" >&2
+	exit 1
+}
+
+flags="-fatbin -O3 -std=c++17 -fmad=false -Wno-deprecated-gpu-targets"
+for sm in 80 86 89 90 100 120; do
+	flags="$flags -gencode arch=compute_$sm,code=sm_$sm"
+done
+flags="$flags -gencode arch=compute_90,code=compute_90 -Xfatbin -compress-all"
+include="$(dirname "$NVCC")/../include/cccl"
+
+# Sources whose fatbin is already that of the manifest are left alone.
+build() {
+	src="$1"
+	"$NVCC" $flags -I"$include" "$src" -o "${src%.cu}.fatbin"
+	echo "built ${src%.cu}.fatbin"
+}
+export -f build
+export NVCC flags include
+stale="$(cd "$root" && go run ./gpu/cuda/internal/manifest -stale -flags "$flags" -compiler "$version" gpu/cuda/kernels)"
+if [ -n "$stale" ]; then
+	printf '%s\n' $stale | xargs -P "$(nproc)" -I{} bash -c 'build {}'
+fi
+cd "$root" && go run ./gpu/cuda/internal/manifest -write -flags "$flags" -compiler "$version" gpu/cuda/kernels
