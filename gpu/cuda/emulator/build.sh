@@ -3,6 +3,7 @@
 # kernels, those of gpu/cuda/kernels. CXX is the compiler, CXXFLAGS are extra flags,
 # OBJECTS a folder that keeps object files by the hash of what they are made from.
 set -euo pipefail
+shopt -s nullglob
 output="$1"
 shift
 here="$(cd "$(dirname "$0")" && pwd)"
