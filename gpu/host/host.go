@@ -5,17 +5,13 @@
 package host
 
 import (
-	"bufio"
 	"fmt"
-	"os"
 	"runtime"
-	"strconv"
-	"strings"
 
 	"github.com/dustin/go-humanize"
-	"golang.org/x/sys/unix"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/internal/machine"
 )
 
 // Options configure the host device; the zero value uses the whole machine.
@@ -48,7 +44,7 @@ func Open(opt Options) (*Device, error) {
 	if d.threads == 0 {
 		d.threads = runtime.GOMAXPROCS(0)
 	}
-	d.memory, d.free = machineMemory()
+	d.memory, d.free = machine.Memory()
 	limit := opt.Memory
 	if limit == 0 {
 		limit = d.free / 2
@@ -59,7 +55,7 @@ func Open(opt Options) (*Device, error) {
 
 // Properties implements gpu.Device.
 func (d *Device) Properties() gpu.Properties {
-	return gpu.Properties{Name: cpuName(), Kind: "host", Cores: d.threads, Memory: d.memory, Free: d.free,
+	return gpu.Properties{Name: machine.CPU(), Kind: "host", Cores: d.threads, Memory: d.memory, Free: d.free,
 		Details: runtime.GOOS + "/" + runtime.GOARCH}
 }
 
@@ -77,49 +73,4 @@ func (d *Device) StrideRows(int) int { return 1 << 17 }
 func (d *Device) Close() error {
 	d.arena.close()
 	return nil
-}
-
-// machineMemory returns the bytes of memory in all and available now, the
-// container's limit considered.
-func machineMemory() (total, free int64) {
-	var si unix.Sysinfo_t
-	if unix.Sysinfo(&si) == nil {
-		total = int64(si.Totalram) * int64(si.Unit)
-		free = int64(si.Freeram+si.Bufferram) * int64(si.Unit)
-	}
-	if f, err := os.Open("/proc/meminfo"); err == nil {
-		defer f.Close()
-		for s := bufio.NewScanner(f); s.Scan(); {
-			if rest, ok := strings.CutPrefix(s.Text(), "MemAvailable:"); ok {
-				if kb, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64); err == nil {
-					free = kb << 10
-				}
-			}
-		}
-	}
-	if b, err := os.ReadFile("/sys/fs/cgroup/memory.max"); err == nil {
-		if limit, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil && limit < total {
-			total = limit
-			if b, err := os.ReadFile("/sys/fs/cgroup/memory.current"); err == nil {
-				if used, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil {
-					free = min(free, limit-used)
-				}
-			}
-		}
-	}
-	return total, max(free, 64<<20)
-}
-
-func cpuName() string {
-	f, err := os.Open("/proc/cpuinfo")
-	if err != nil {
-		return "CPU"
-	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		if k, v, ok := strings.Cut(s.Text(), ":"); ok && strings.TrimSpace(k) == "model name" {
-			return strings.TrimSpace(v)
-		}
-	}
-	return "CPU"
 }
