@@ -25,10 +25,6 @@ func (q *queue) BuildTable(*gpu.Lease, []gpu.Column, []bool) (gpu.Table, error) 
 	return nil, errPending
 }
 
-func (q *queue) NewGroups(*gpu.Lease, []gpu.Type, gpu.GroupHint) (gpu.Groups, error) {
-	return nil, errPending
-}
-
 func (q *queue) NewAccumulator(*gpu.Lease, gpu.Aggregate) (gpu.Accumulator, error) {
 	return nil, errPending
 }
