@@ -19,6 +19,8 @@ type op struct {
 	err   error
 	start event
 	held  []held
+
+	launches int64
 }
 
 // held is a reference to a buffer that the op has, and whether the caller gets it.
@@ -175,7 +177,7 @@ func launch[A any](o *op, name string, grid, block, shared int, args A) {
 		o.fail(fmt.Errorf("kernel %s: %w", name, err))
 		return
 	}
-	o.q.launches.Add(1)
+	o.launches++
 }
 
 // addr is a buffer's device address as kernels take it, 0 for nil.
