@@ -34,6 +34,11 @@ type RunOptions struct {
 	// DeviceMemory is the budget of the run's own device when it has memory
 	// apart from the host's, as a GPU has; 0 as for HostMemory.
 	DeviceMemory int64
+	// Timeline keeps the pieces of work for Report.Spans.
+	Timeline bool
+	// Discard runs everything, encoding and writing too, and then removes the
+	// output instead of giving it its name: to measure.
+	Discard bool
 	// Overwrite replaces an existing output, whatever the job says.
 	Overwrite bool
 	// Leftover, when set, is given a function for every file and folder that
@@ -65,6 +70,7 @@ type run struct {
 	wall  time.Duration
 	link  *LinkReport
 	spans []gpu.Span
+	host  hostSpans
 }
 
 // Run executes the plan. It returns when every goroutine has ended and all memory
@@ -100,6 +106,9 @@ func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
 func (r *run) measure() error {
 	d, ok := r.device.(gpu.Profiled)
 	if !ok {
+		if r.opt.Timeline {
+			r.spans = r.host.merge(nil, 0)
+		}
 		return nil
 	}
 	l, err := d.Link()
@@ -107,7 +116,11 @@ func (r *run) measure() error {
 		return err
 	}
 	r.link = &LinkReport{Up: l.Up, Down: l.Down, Both: l.Both}
-	r.spans = d.Spans()
+	if r.opt.Timeline {
+		// The device's clock starts when the device is opened, before the run's
+		// or after.
+		r.spans = r.host.merge(d.Spans(), time.Since(r.started)-d.Clock())
+	}
 	return nil
 }
 
@@ -122,7 +135,7 @@ func (r *run) hostMemory() int64 {
 func (r *run) execute(ctx context.Context) (err error) {
 	lease := r.device.HostBudget().Lease("output: row groups")
 	r.sink = &sinkRun{lease: lease}
-	out, err := r.plan.output.Create(r.plan.schema, TargetOptions{Lease: lease, Threads: r.opt.Threads, Overwrite: r.opt.Overwrite, Leftover: r.opt.Leftover})
+	out, err := r.plan.output.Create(r.plan.schema, TargetOptions{Lease: lease, Threads: r.opt.Threads, Overwrite: r.opt.Overwrite, Trace: r.trace(laneEncode, lease.Name()), Discard: r.opt.Discard, Leftover: r.opt.Leftover})
 	if err != nil {
 		return &outputError{err}
 	}

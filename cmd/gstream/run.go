@@ -17,7 +17,7 @@ import (
 type runFlags struct {
 	jobFlags
 	device, progress, report string
-	cpuProfile               string
+	cpuProfile, timeline     string
 	hostMemory, deviceMemory string
 	strideSize               string
 	threads                  int
@@ -49,6 +49,7 @@ GSTREAM_THREADS stand for the flags of these names.`,
 	cmd.Flags().StringVar(&f.progress, "progress", "auto", "progress on standard error: auto (on a terminal), plain, json or none")
 	complete(cmd, "progress", "auto", "plain", "json", "none")
 	cmd.Flags().StringVar(&f.report, "report", "", "write the report as JSON to this file")
+	cmd.Flags().StringVar(&f.timeline, "timeline", "", "write a picture of what ran when as an HTML page to this file")
 	cmd.Flags().StringVar(&f.cpuProfile, "cpu-profile", "", "write a CPU profile for go tool pprof to this file")
 	cmd.Flags().IntVar(&f.threads, "threads", 0, "CPU cores to use (default: all)")
 	cmd.Flags().BoolVar(&f.overwrite, "overwrite", false, "replace an output that exists")
@@ -78,8 +79,8 @@ func (f *runFlags) options(cmd *cobra.Command) (pipeline.RunOptions, error) {
 		return pipeline.RunOptions{}, err
 	}
 	opt := pipeline.RunOptions{Threads: f.threads, Overwrite: f.overwrite, Use: f.device}
-	if _, err := pipeline.ChooseDevice(f.device); err != nil {
-		return opt, usageError(fmt.Errorf("--device: %w", err))
+	if _, err := chooseDevice(f.device); err != nil {
+		return opt, err
 	}
 	if f.threads < 0 {
 		return opt, usageError(fmt.Errorf("--threads %d: must not be negative", f.threads))
@@ -138,6 +139,7 @@ func (f *runFlags) run(cmd *cobra.Command, path string) (err error) {
 	opt.Leftover = f.left.add
 	defer f.left.clear()
 	slog.Info("run", "job", path, "threads", runtime.GOMAXPROCS(0))
+	opt.Timeline = f.timeline != ""
 	result, err := p.Run(cmd.Context(), opt)
 	show.end()
 	if result != nil {
@@ -145,6 +147,11 @@ func (f *runFlags) run(cmd *cobra.Command, path string) (err error) {
 	}
 	if err != nil {
 		return err
+	}
+	if f.timeline != "" {
+		if err := writeTimeline(f.timeline, result); err != nil {
+			return fmt.Errorf("--timeline: %w", err)
+		}
 	}
 	if f.progress != "none" {
 		printReport(cmd.ErrOrStderr(), result)
