@@ -57,7 +57,7 @@ func testGather(t *testing.T, open Open) {
 									ids[i], want[i] = -1, gpu.Null(typ)
 								}
 							}
-							got, err := b.q.Gather(b.l, col, b.ids(ids))
+							got, err := b.q.Gather(b.l, col, b.ids(ids), outer)
 							require.NoError(t, err)
 							requireSame(t, want, b.down(got[0]), d.name, m, outer)
 							gpu.ReleaseColumns(got)
@@ -67,16 +67,41 @@ func testGather(t *testing.T, open Open) {
 					for i := range identity {
 						identity[i] = int32(i)
 					}
-					got, err := b.q.Gather(b.l, col, b.ids(identity))
+					got, err := b.q.Gather(b.l, col, b.ids(identity), false)
 					require.NoError(t, err)
 					requireSame(t, values, b.down(got[0]))
 					gpu.ReleaseColumns(got)
 				}
-				none, err := b.q.Gather(b.l, b.up(column(typ, nil, coded)), b.ids([]int32{-1, -1, -1}))
+				none, err := b.q.Gather(b.l, b.up(column(typ, nil, coded)), b.ids([]int32{-1, -1, -1}), true)
 				require.NoError(t, err)
 				requireSame(t, []gpu.Scalar{gpu.Null(typ), gpu.Null(typ), gpu.Null(typ)}, b.down(none[0]))
 				gpu.ReleaseColumns(none)
 			})
+		}
+	}
+}
+
+func testGatherParts(t *testing.T, open Open) {
+	b := setUp(t, open)
+	for _, nulls := range []float64{0, 0.3} {
+		var parts []gpu.Column
+		var all []gpu.Scalar
+		for _, n := range []int{65, 0, 1, 501, 7} {
+			values := b.random(gpu.Of(gpu.String), n, distribution{nulls: nulls})
+			all = append(all, values...)
+			parts = append(parts, b.up(column(gpu.Of(gpu.String), values, len(parts)%2 == 1))[0])
+		}
+		for _, m := range sizes {
+			ids := make([]int32, m)
+			want := make([]gpu.Scalar, m)
+			for i := range ids {
+				ids[i] = int32(b.rnd.IntN(len(all)))
+				want[i] = all[ids[i]]
+			}
+			got, err := b.q.GatherParts(b.l, parts, b.ids(ids))
+			require.NoError(t, err)
+			requireSame(t, want, b.down(got), m, nulls)
+			got.Release()
 		}
 	}
 }

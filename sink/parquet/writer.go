@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/sink"
@@ -273,12 +274,19 @@ func (w *Writer) encodeColumn(e *encoder, g *group, i int) (*chunk, error) {
 	for j, p := range g.pieces {
 		pieces[j] = piece{p.stride.Cols[i], p.from, p.to}
 	}
+	defer w.traced(w.schema.Fields[i].Name, time.Now())
 	k, err := e.encode(&w.columns[i], pieces, g.rows)
 	for _, p := range g.pieces {
 		p.stride.Cols[i].Release()
 		p.stride.Cols[i] = gpu.Column{}
 	}
 	return k, err
+}
+
+func (w *Writer) traced(what string, begin time.Time) {
+	if w.opt.Trace != nil {
+		w.opt.Trace(what, begin)
+	}
 }
 
 // encoded takes an encoded column and writes the row groups that are complete
@@ -321,6 +329,7 @@ func (w *Writer) writeGroup(g *group) error {
 		}
 		w.file = f
 	}
+	defer w.traced("write", time.Now())
 	before := w.file.size
 	if err := w.file.append(g.rows, g.chunks); err != nil {
 		return err

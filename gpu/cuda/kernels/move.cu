@@ -1,0 +1,189 @@
+// Moving rows: gather by row id, and the pieces of concat and slice that are no
+// plain copies. A gather of w bytes a row reads 4 + w and writes w; ids in no
+// order cost a 32-byte sector a row instead.
+#include "common.cuh"
+
+struct GatherArgs {
+    const void* src;
+    void* dst;
+    const i32* ids;
+    i64 n;
+    i32 outer; // ids may be -1, whose value is zero
+};
+
+struct alignas(16) Word16 {
+    u64 lo, hi;
+};
+
+template <class T>
+DEVICE T gather_one(const GatherArgs& a, i32 id) {
+    if (a.outer && id < 0) return T{};
+    return static_cast<const T*>(a.src)[id];
+}
+
+// Four rows a thread: the loads do not wait for each other.
+template <class T>
+DEVICE void gather(const GatherArgs& a) {
+    T* dst = static_cast<T*>(a.dst);
+    i64 base = global_thread() * 4;
+    if (base + 4 <= a.n) {
+        int4 ids = reinterpret_cast<const int4*>(a.ids)[global_thread()];
+        T v0 = gather_one<T>(a, ids.x), v1 = gather_one<T>(a, ids.y), v2 = gather_one<T>(a, ids.z), v3 = gather_one<T>(a, ids.w);
+        struct alignas(sizeof(T) * 4 > 16 ? 16 : sizeof(T) * 4) Four {
+            T v[4];
+        };
+        *reinterpret_cast<Four*>(dst + base) = Four{{v0, v1, v2, v3}};
+        return;
+    }
+    for (i64 i = base; i < a.n; i++) dst[i] = gather_one<T>(a, a.ids[i]);
+}
+
+KERNEL(gather_w1, GatherArgs) { gather<u8>(a); }
+KERNEL(gather_w2, GatherArgs) { gather<u16>(a); }
+KERNEL(gather_w4, GatherArgs) { gather<u32>(a); }
+KERNEL(gather_w8, GatherArgs) { gather<u64>(a); }
+KERNEL(gather_w16, GatherArgs) { gather<Word16>(a); }
+
+// gather_bits gathers bits; a null source is all ones, -1 gives 0. The grid covers
+// whole 64-bit words.
+KERNEL(gather_bits, GatherArgs) {
+    i64 i = global_thread();
+    bool v = false;
+    if (i < a.n) {
+        i32 id = a.ids[i];
+        v = id >= 0 && bit(static_cast<const u32*>(a.src), id);
+    }
+    u32 word = __ballot_sync(ALL, v);
+    if (lane_id() == 0 && i < (a.n + 63) / 64 * 64) static_cast<u32*>(a.dst)[i >> 5] = word;
+}
+
+// A column of bytes, or a part of one: rows [start, next part's start).
+struct TextPart {
+    const u8* bytes;
+    const i32* offsets;
+    const u32* valid; // null: no nulls
+    const i32* codes; // of the rows, when bytes and offsets are a dictionary's
+    i64 start;
+};
+
+struct GatherTextArgs {
+    const TextPart* parts;
+    const i32* ids;
+    u8* dst;
+    i32* out;    // lengths, then offsets of the result
+    u32* valid;  // of the result, null: none wanted
+    i64 n;
+    i32 count;   // of parts
+};
+
+// text_part is the part that holds a row.
+DEVICE const TextPart& text_part(const GatherTextArgs& a, i32 id) {
+    i32 lo = 0, hi = a.count;
+    while (hi - lo > 1) {
+        i32 mid = (lo + hi) / 2;
+        if (a.parts[mid].start <= id) lo = mid;
+        else hi = mid;
+    }
+    return a.parts[lo];
+}
+
+// gather_lengths writes lengths and validity. The grid covers whole 64-bit words.
+KERNEL(gather_lengths, GatherTextArgs) {
+    i64 i = global_thread();
+    bool valid = false;
+    if (i < a.n) {
+        i32 id = a.ids[i], len = 0;
+        if (id >= 0) {
+            const TextPart& p = text_part(a, id);
+            i64 r = id - p.start;
+            valid = bit(p.valid, r);
+            if (valid && p.codes) r = p.codes[r];
+            if (valid) len = p.offsets[r + 1] - p.offsets[r];
+        }
+        a.out[i] = len;
+    }
+    u32 word = __ballot_sync(ALL, valid);
+    if (a.valid && lane_id() == 0 && i < (a.n + 63) / 64 * 64) a.valid[i >> 5] = word;
+}
+
+// A warp copies the bytes of 32 rows, one row after the other.
+KERNEL(gather_bytes, GatherTextArgs) {
+    i64 i = global_thread(), row = i - lane_id();
+    const u8* from = nullptr;
+    i32 to = 0, len = 0;
+    if (i < a.n) {
+        to = a.out[i];
+        len = a.out[i + 1] - to;
+        if (len) {
+            i32 id = a.ids[i];
+            const TextPart& p = text_part(a, id);
+            i64 r = id - p.start;
+            from = p.bytes + p.offsets[p.codes ? p.codes[r] : r];
+        }
+    }
+    for (int l = 0; l < 32 && row + l < a.n; l++) {
+        const u8* f = reinterpret_cast<const u8*>(__shfl_sync(ALL, reinterpret_cast<u64>(from), l));
+        i32 t = __shfl_sync(ALL, to, l), n = __shfl_sync(ALL, len, l);
+        for (i32 k = lane_id(); k < n; k += 32) a.dst[(i64)t + k] = f[k];
+    }
+}
+
+struct CopyBitsArgs {
+    const u32* src; // null: all ones
+    u32* dst;       // zero where bits go
+    i64 from, to, n;
+};
+
+// copy_bits copies n bits from bit `from` of src to bit `to` of dst; a thread
+// makes a word.
+KERNEL(copy_bits, CopyBitsArgs) {
+    i64 w = (a.to >> 5) + global_thread();
+    i64 lo = w * 32 > a.to ? w * 32 : a.to, hi = (w + 1) * 32 < a.to + a.n ? (w + 1) * 32 : a.to + a.n;
+    if (lo >= hi) return;
+    i64 s = a.from + (lo - a.to);
+    u32 x = ALL;
+    if (a.src) {
+        x = a.src[s >> 5] >> (s & 31);
+        if ((s & 31) && (s & 31) + (hi - lo) > 32) x |= a.src[(s >> 5) + 1] << (32 - (s & 31));
+    }
+    if (hi - lo < 32) x &= (1u << (hi - lo)) - 1;
+    a.dst[w] |= x << (lo & 31);
+}
+
+struct ShiftArgs {
+    const i32* src;
+    i32* dst;
+    i64 n;
+    i32 add;
+    i32 relative; // subtract src[0]: offsets of a piece
+};
+
+KERNEL(shift, ShiftArgs) {
+    i64 i = global_thread();
+    if (i < a.n) a.dst[i] = a.src[i] + a.add - (a.relative ? a.src[0] : 0);
+}
+
+struct EndsArgs {
+    const i32* const* values; // pairs of addresses
+    i32* out;
+    i64 n;
+};
+
+// ends reads single values at many addresses.
+KERNEL(ends, EndsArgs) {
+    i64 i = global_thread();
+    if (i < a.n) a.out[i] = *a.values[i];
+}
+
+struct MaskArgs {
+    const i32* codes;
+    const u32* valid;
+    i32* ids;
+    i64 n;
+};
+
+// mask_codes makes row ids of codes: -1 where the row is null.
+KERNEL(mask_codes, MaskArgs) {
+    i64 i = global_thread();
+    if (i < a.n) a.ids[i] = bit(a.valid, i) ? a.codes[i] : -1;
+}
