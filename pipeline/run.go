@@ -80,9 +80,11 @@ type run struct {
 func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	opt.HostMemory = cmp.Or(opt.HostMemory, int64(p.job.Memory.Host))
+	opt.DeviceMemory = cmp.Or(opt.DeviceMemory, int64(p.job.Memory.Device))
 	r := &run{plan: p, opt: opt, device: opt.Device, started: time.Now(), cancel: cancel}
 	if r.device == nil {
-		d, err := r.openDevice()
+		d, err := OpenDevice(opt)
 		if err != nil {
 			return nil, err
 		}
@@ -122,13 +124,6 @@ func (r *run) measure() error {
 		r.spans = r.host.merge(d.Spans(), time.Since(r.started)-d.Clock())
 	}
 	return nil
-}
-
-// hostMemory is the budget of the host device, where device and host memory are
-// one: the options' before the job's, 0 when nobody says.
-func (r *run) hostMemory() int64 {
-	job := r.plan.job.Memory
-	return cmp.Or(r.opt.HostMemory, r.opt.DeviceMemory, int64(job.Host), int64(job.Device))
 }
 
 // execute runs all stages and the sink, and commits or aborts.

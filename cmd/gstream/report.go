@@ -38,15 +38,6 @@ func printReport(w io.Writer, r *pipeline.Report) {
 		humanize.Comma(o.Rows), size(o.Bytes), o.Target, seconds(r.Wall), size(r.PeakRSS))
 }
 
-// writeTimeline draws what a run did when.
-func writeTimeline(path string, r *pipeline.Report) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(pipeline.WriteTimeline(f, r), f.Close())
-}
-
 func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.3f s", d.Seconds()) }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"runtime"
@@ -85,20 +86,30 @@ func (f *runFlags) options(cmd *cobra.Command) (pipeline.RunOptions, error) {
 	if f.threads < 0 {
 		return opt, usageError(fmt.Errorf("--threads %d: must not be negative", f.threads))
 	}
-	for _, m := range []struct {
-		flag, text string
-		into       *int64
-	}{{"host-memory", f.hostMemory, &opt.HostMemory}, {"device-memory", f.deviceMemory, &opt.DeviceMemory}, {"stride-size", f.strideSize, &opt.StrideSize}} {
-		if m.text == "" {
+	return opt, parseSizes(map[string]sizeFlag{
+		"host-memory": {f.hostMemory, &opt.HostMemory}, "device-memory": {f.deviceMemory, &opt.DeviceMemory}, "stride-size": {f.strideSize, &opt.StrideSize},
+	})
+}
+
+// sizeFlag is the text of a flag that is a size, and where its value goes.
+type sizeFlag struct {
+	text string
+	into *int64
+}
+
+// parseSizes reads flags that are sizes; an empty one leaves its value alone.
+func parseSizes(flags map[string]sizeFlag) error {
+	for name, f := range flags {
+		if f.text == "" {
 			continue
 		}
-		size, err := pipeline.ParseSize(m.text)
+		size, err := pipeline.ParseSize(f.text)
 		if err != nil {
-			return opt, usageError(fmt.Errorf("--%s: %w", m.flag, err))
+			return usageError(fmt.Errorf("--%s: %w", name, err))
 		}
-		*m.into = int64(size)
+		*f.into = int64(size)
 	}
-	return opt, nil
+	return nil
 }
 
 func (f *runFlags) run(cmd *cobra.Command, path string) (err error) {
@@ -149,7 +160,7 @@ func (f *runFlags) run(cmd *cobra.Command, path string) (err error) {
 		return err
 	}
 	if f.timeline != "" {
-		if err := writeTimeline(f.timeline, result); err != nil {
+		if err := writeTo(f.timeline, func(w io.Writer) error { return pipeline.WriteTimeline(w, result) }); err != nil {
 			return fmt.Errorf("--timeline: %w", err)
 		}
 	}
