@@ -1,6 +1,6 @@
 // Stable multi-column radix partition by reduce-then-scan (Wu et al., SIGMOD
 // 2025, §4): partition_count counts the digits of every block's chunk of rows,
-// partition_scan turns the counts into places, partition moves the rows. Every
+// partition_offsets makes places of the counts, partition moves the rows. Every
 // block owns one contiguous chunk in all of them, so the result is stable and no
 // block waits for another.
 //
@@ -45,10 +45,10 @@ struct PartitionArgs {
 
 // PartitionShared is the shared memory of a block; partitionShared in Go counts
 // its bytes. Arrays are by digit unless said otherwise.
-template <int THREADS, int ITEMS>
+template <int THREADS, int ITEMS, int STAGES>
 struct PartitionShared {
     static constexpr int WARPS = THREADS / 32;
-    u32* top;    // granules laid out in this tile
+    u32* top;    // granules laid out in this tile; the digit of many rows, or NOWHERE
     u32* out;    // output granule that the carried rows are in
     u32* carry;  // rows carried, with those of other blocks before a head
     u32* head;   // rows of the first granule that are other blocks'
@@ -61,7 +61,7 @@ struct PartitionShared {
     u32 slots;
 
     __device__ __forceinline__ PartitionShared(u32* p, u32 digits, u32 widest) {
-        slots = THREADS * ITEMS + 16 * digits + 32;
+        slots = THREADS * ITEMS + (14 * digits + 32) / 16 * 16;
         const u32 aligned = (digits + 3) / 4 * 4;
         top = p, p += 4;
         out = p, p += aligned;
@@ -69,10 +69,10 @@ struct PartitionShared {
         head = p, p += aligned;
         first = p, p += aligned;
         last = p, p += aligned;
-        target = p, p += slots / 8;
+        target = p, p += (slots / 8 + 3) / 4 * 4;
         rank = (uint2*)p, p += 2 * WARPS * (digits + 1);
         stage = (u8*)p;
-        carried = stage + 2 * slots * widest;
+        carried = stage + STAGES * slots * widest;
     }
 };
 
@@ -172,16 +172,40 @@ DEVICE void finish(const u8* carried_bytes, const u32* out, const u32* carry, co
     }
 }
 
+// rank_rows ranks a thread's rows of a tile among the warp's rows of the same
+// digit: digit << 16 | rank. Lanes of equal digit find each other by a mask in
+// shared memory; when HOT, those of a digit that many rows have by a vote. Rows
+// beyond the end have a digit of their own.
+template <bool HOT, class K, int ITEMS>
+DEVICE void rank_rows(u32 (&slot)[ITEMS], const K (&k)[ITEMS], uint2* rank, u32 shift, u32 mask, u32 hot, u32 row, u32 end, bool full) {
+    const u32 lane = lane_id(), bit = 1u << lane, below = bit - 1;
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++) {
+        u32 d = digit_of(k[i], shift, mask);
+        if (!full && row + 32 * i >= end) d = mask + 1;
+        const u32 voters = HOT ? __ballot_sync(ALL, d == hot) : 0;
+        if (!HOT || d != hot) atomicOr(&rank[d].x, bit);
+        __syncwarp();
+        uint2 r = rank[d];
+        __syncwarp();
+        const u32 peers = HOT && d == hot ? voters : r.x;
+        const u32 n = r.y + __popc(peers & below);
+        if (peers >> lane == 1) rank[d] = make_uint2(0, n + 1); // the last of them
+        __syncwarp();
+        slot[i] = d << 16 | n;
+    }
+}
+
 // partition moves one block's chunk: keys of type K, columns of W bytes each or,
 // if W is 0, of any width.
-template <class K, int W, int THREADS, int ITEMS>
+template <class K, int W, int THREADS, int ITEMS, int STAGES>
 DEVICE void partition(const PartitionArgs& a, u32* memory) {
     constexpr int WARPS = THREADS / 32, TILE = THREADS * ITEMS;
     typedef typename Pick<W == 4, u32, u64>::type V;
     const u32 digits = 1u << a.bits, mask = digits - 1, width = digits + 1;
-    PartitionShared<THREADS, ITEMS> s(memory, digits, a.widest);
+    PartitionShared<THREADS, ITEMS, STAGES> s(memory, digits, a.widest);
     const u32 begin = blockIdx.x * a.chunk, end = min(begin + a.chunk, a.rows);
-    const u32 lane = lane_id(), bit = 1u << lane, below = bit - 1;
+    const u32 lane = lane_id();
     // The lanes of a warp take turns through the warp's rows, so that loads are
     // coalesced and (warp, item, lane) is the order of the rows.
     const u32 mine = begin + warp_id() * (32 * ITEMS) + lane;
@@ -193,14 +217,19 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
 
     K k[ITEMS];
     load<K, 1>(k, a.key, mine, end, begin + TILE <= end);
+    for (u32 t = threadIdx.x; t < WARPS * width; t += THREADS) s.rank[t] = make_uint2(0, 0);
+    if (threadIdx.x == 0) s.top[0] = 0, s.top[1] = NOWHERE;
+    __syncthreads();
     for (u32 d = threadIdx.x; d < digits; d += THREADS) {
-        u32 base = a.base[d * gridDim.x + blockIdx.x];
+        u32 at = d * gridDim.x + blockIdx.x, base = a.base[at];
         s.out[d] = base / 8;
         s.head[d] = s.carry[d] = base % 8;
+        // A digit of a quarter of the rows and more would make lanes queue.
+        u32 next = at + 1 < digits * gridDim.x ? a.base[at + 1] : a.rows;
+        if (next - base > (end - begin) / 4) s.top[1] = d;
     }
-    for (u32 t = threadIdx.x; t < WARPS * width; t += THREADS) s.rank[t] = make_uint2(0, 0);
-    if (threadIdx.x == 0) *s.top = 0;
     __syncthreads();
+    const u32 hot = s.top[1];
 
     u8* stage = s.stage;
     u8* spare = s.stage + s.slots * a.widest;
@@ -209,22 +238,11 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
         V v[ITEMS];
         if (W != sizeof(K) || a.column[0].src != a.key) load_column<W>(v, a.column[0], row, end, full);
 
-        // Rank every row among the warp's rows of its digit; rows beyond the end
-        // have a digit of their own.
         u32 slot[ITEMS];
-#pragma unroll
-        for (int i = 0; i < ITEMS; i++) {
-            u32 d = digit_of(k[i], a.shift, mask);
-            if (!full && row + 32 * i >= end) d = digits;
-            atomicOr(&rank[d].x, bit);
-            __syncwarp();
-            uint2 r = rank[d];
-            __syncwarp();
-            u32 n = r.y + __popc(r.x & below);
-            if (r.x >> lane == 1) rank[d] = make_uint2(0, n + 1); // the last of the digit's lanes
-            __syncwarp();
-            slot[i] = d << 16 | n;
-        }
+        if (hot == NOWHERE)
+            rank_rows<false>(slot, k, rank, a.shift, mask, hot, row, end, full);
+        else
+            rank_rows<true>(slot, k, rank, a.shift, mask, hot, row, end, full);
         if (W == sizeof(K) && a.column[0].src == a.key) {
 #pragma unroll
             for (int i = 0; i < ITEMS; i++) v[i] = k[i];
@@ -255,7 +273,13 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
                 column[w * width].y = run;
                 run += c;
             }
-            for (u32 g = part; g < granules; g += parts) s.target[start + g] = g >= whole ? NOWHERE : g ? out + g : out | head << 28;
+            for (u32 g = part; g < min(granules, 8 * parts); g += parts)
+                s.target[start + g] = g >= whole ? NOWHERE : g ? out + g : out | head << 28;
+            for (u32 many = __ballot_sync(ALL, part == 0 && granules > 8 * parts); many; many &= many - 1) {
+                const u32 l = __ffs(many) - 1, at = __shfl_sync(ALL, start, l), to = __shfl_sync(ALL, out, l);
+                const u32 last = __shfl_sync(ALL, granules, l), good = __shfl_sync(ALL, whole, l);
+                for (u32 g = 8 * parts + lane; g < last; g += 32) s.target[at + g] = g >= good ? NOWHERE : to + g;
+            }
             if (part == 0) {
                 s.first[d] = start << 3 | carried;
                 s.out[d] = out + whole;
@@ -309,9 +333,13 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
                     flush<u64, THREADS, true>(stage, carried, s.target, s.last, granules, digits, column.dst, column.stride);
             }
             carried += digits * 8 * w;
-            u8* t = stage;
-            stage = spare;
-            spare = t;
+            if (STAGES == 1) {
+                if (c + 1 < a.columns) __syncthreads();
+            } else {
+                u8* t = stage;
+                stage = spare;
+                spare = t;
+            }
         }
     }
     __syncthreads();
@@ -342,7 +370,7 @@ struct PartitionCountArgs {
 };
 
 template <class K>
-DEVICE void partition_count(const PartitionCountArgs& a, u32* bins) {
+DEVICE void count_digits(const PartitionCountArgs& a, u32* bins) {
     constexpr int VECTOR = 16 / sizeof(K);
     struct alignas(16) Keys { K k[VECTOR]; };
     const u32 digits = 1u << a.bits, mask = digits - 1, warps = blockDim.x / 32;
@@ -352,10 +380,15 @@ DEVICE void partition_count(const PartitionCountArgs& a, u32* bins) {
     u32 total = 0; // of digit threadIdx.x
     for (u32 t = threadIdx.x; t < digits * warps; t += blockDim.x) bins[t] = 0;
     __syncthreads();
-    for (i32 s = 0; s < a.segmentCount; s++) {
-        i64 lo = begin, hi = end;
-        if (a.segments) lo = max(lo, (i64)a.segments[s]), hi = min(hi, (i64)a.segments[s + 1]);
-        if (lo >= hi) continue; // for all threads
+    i32 s = 0;
+    for (i32 top = a.segmentCount; a.segments && top - s > 1;) { // the last segment that begins here or before
+        i32 middle = (s + top) / 2;
+        (a.segments[middle] <= begin ? s : top) = middle;
+    }
+    for (i64 hi = begin; hi < end; s++) {
+        i64 lo = hi;
+        hi = a.segments ? min(end, (i64)a.segments[s + 1]) : end;
+        if (lo == hi) continue; // for all threads
         i64 body = min((lo + VECTOR - 1) / VECTOR * VECTOR, hi), tail = max(hi / VECTOR * VECTOR, body);
         if (lo + threadIdx.x < body) atomicAdd(&mine[digit_of(key[lo + threadIdx.x], a.shift, mask)], 1);
         const Keys* vectors = (const Keys*)key;
@@ -389,7 +422,7 @@ struct PartitionScanArgs {
 };
 
 // One block.
-DEVICE void partition_scan(const PartitionScanArgs& a) {
+DEVICE void scan_counts(const PartitionScanArgs& a) {
     __shared__ u32 warps[33];
     u32 before = 0;
     const i32 n = a.digits * a.blocks;
@@ -434,23 +467,21 @@ DEVICE void bytes_to_bits(const BitsArgs& a) {
     }
 }
 
-#ifndef PARTITION_THREADS
-#define PARTITION_THREADS 512
-#define PARTITION_ITEMS 8
-#define PARTITION_BLOCKS 2
-#endif
-#define PARTITION(k, K, w) \
-    KERNEL_BOUNDS(partition_##k##_##w, PartitionArgs, PARTITION_THREADS, PARTITION_BLOCKS) { \
+// partition_kK_wW: key of K bytes, columns of W bytes each, 0 for any. Rows a thread
+// and stage buffers as measured; partitionShape in Go repeats them.
+constexpr int partition_w0 = 0, partition_w4 = 4, partition_w8 = 8;
+#define PARTITION(k, K, w, ...) \
+    KERNEL_BOUNDS(partition_##k##_##w, PartitionArgs, 512, 1) { \
         SHARED(u32, shared); \
-        partition<K, w, PARTITION_THREADS, PARTITION_ITEMS>(a, shared); \
+        partition<K, partition_##w, 512, __VA_ARGS__>(a, shared); \
     }
-PARTITION(k4, u32, 4)
-PARTITION(k4, u32, 0)
-PARTITION(k8, u64, 8)
-PARTITION(k8, u64, 4)
-PARTITION(k8, u64, 0)
-KERNEL_BOUNDS(partition_count_k4, PartitionCountArgs, 1024, 1) { SHARED(u32, shared); partition_count<u32>(a, shared); }
-KERNEL_BOUNDS(partition_count_k8, PartitionCountArgs, 1024, 1) { SHARED(u32, shared); partition_count<u64>(a, shared); }
-KERNEL_BOUNDS(partition_offsets, PartitionScanArgs, 1024, 1) { partition_scan(a); }
+PARTITION(k4, u32, w4, 24, 2)
+PARTITION(k4, u32, w0, 12, 1)
+PARTITION(k8, u64, w4, 16, 1)
+PARTITION(k8, u64, w8, 16, 1)
+PARTITION(k8, u64, w0, 12, 1)
+KERNEL_BOUNDS(partition_count_k4, PartitionCountArgs, 1024, 1) { SHARED(u32, shared); count_digits<u32>(a, shared); }
+KERNEL_BOUNDS(partition_count_k8, PartitionCountArgs, 1024, 1) { SHARED(u32, shared); count_digits<u64>(a, shared); }
+KERNEL_BOUNDS(partition_offsets, PartitionScanArgs, 1024, 1) { scan_counts(a); }
 KERNEL(bits_unpack, BitsArgs) { bits_to_bytes(a); }
 KERNEL(bits_pack, BitsArgs) { bytes_to_bits(a); }
