@@ -185,7 +185,7 @@ func (o *op) radix(key *gpu.Buffer, width, n int, shift, bits uint, cols []mover
 // radixPass is one pass of radix: count, places, move. segments, when set, are
 // where the values of the digits sorted so far begin.
 func (o *op) radixPass(key *gpu.Buffer, width, n int, shift, bits uint, cols []mover, segments *gpu.Buffer, segmentCount int, offsets bool) *gpu.Buffer {
-	launches := o.partitionLaunches(width, 1<<bits, cols)
+	launches := o.partitionLaunches(key, width, 1<<bits, cols)
 	digits := 1 << bits
 	grid := min(o.q.dev.props.multiprocessors, blocks(n, launches[0].shape.tile()))
 	chunk := (blocks(n, grid) + 127) / 128 * 128
@@ -255,8 +255,13 @@ type partitionLaunch struct {
 	widest, shared int
 }
 
-func (o *op) partitionLaunches(key, digits int, cols []mover) []partitionLaunch {
-	shape := shapeFor(key, cols)
+func (o *op) partitionLaunches(key *gpu.Buffer, width, digits int, cols []mover) []partitionLaunch {
+	shape := shapeFor(width, cols)
+	// A first column that is the key is not read twice.
+	cols = slices.Clone(cols)
+	if at := slices.IndexFunc(cols, func(m mover) bool { return m.src == key && m.width == width }); at > 0 {
+		cols[0], cols[at] = cols[at], cols[0]
+	}
 	var out []partitionLaunch
 	bytes := 0
 	for _, m := range cols {
