@@ -179,6 +179,10 @@ func (o *op) radix(key *gpu.Buffer, width, n int, shift, bits uint, cols []mover
 			key = from[keyAt].src
 		}
 	}
+	o.free(spare...)
+	for _, m := range work[len(cols):] {
+		o.free(m.dst)
+	}
 	return starts
 }
 
@@ -209,9 +213,11 @@ func (o *op) radixPass(key *gpu.Buffer, width, n int, shift, bits uint, cols []m
 		copy(args.column[:], p.cols)
 		launch(o, p.shape.kernel, grid, partitionThreads, p.shared, args)
 	}
+	o.free(counts)
 	if full == nil {
 		return starts
 	}
+	o.free(starts)
 	o.scan(full, digits*segmentCount, true)
 	return full
 }

@@ -152,6 +152,7 @@ func (o *op) compress(n int, parts []sortPart) {
 	if !o.read(found, 0, gpu.BytesOf(ranges)) {
 		return
 	}
+	o.free(found)
 	for i, r := range ranges {
 		p := &parts[i]
 		if p.kind == sortNulls {
@@ -206,6 +207,7 @@ func (o *op) orderByWord(n int, parts []sortPart, wordBits uint, rows *gpu.Buffe
 	launch(o, "sort_pack", o.grid(n), 256, 0, pack)
 	out := o.alloc(int64(n) * 4)
 	o.radix(word, width, n, 0, wordBits, []mover{{rows, out, 4}}, false)
+	o.free(word, rows)
 	return out
 }
 
@@ -264,6 +266,7 @@ func (o *op) textRanks(c gpu.Column) *gpu.Buffer {
 	o.scan(heads, n, true)
 	ranks := o.alloc(int64(n) * 4)
 	launch(o, "text_ranks", o.grid(n), 256, 0, textRanksArgs{addr(whole), addr(heads), addr(ranks), int64(n)})
+	o.free(whole, heads, t.rows, t.places, t.groups)
 	return ranks
 }
 
@@ -296,6 +299,7 @@ func (t *textSort) round(args textWordsArgs) {
 		if next[1].base <= textChunk {
 			t.n = 0
 		}
+		t.free(words, lengths)
 		return
 	}
 	order := t.order(n, parts)
@@ -310,5 +314,6 @@ func (t *textSort) round(args textWordsArgs) {
 		launch(t.op, "text_compact", t.grid(n), 256, 0, textCompactArgs{addr(keep), addr(heads), addr(sorted), addr(t.places),
 			addr(rows), addr(places), addr(groups), int64(n)})
 	}
+	t.free(words, lengths, order, sorted, heads, keep, t.rows, t.places, t.groups)
 	t.n, t.rows, t.places, t.groups = int(left), rows, places, groups
 }
