@@ -2,8 +2,8 @@ package gpu
 
 import "time"
 
-// Activity is what a queue did on its device, by the device's own clock. A
-// device without one, as the host, reports nothing.
+// Activity is what was done on a device for the holder of a lease, by the
+// device's own clock.
 type Activity struct {
 	Launches int64         // kernels
 	Busy     time.Duration // from the start to the end of each primitive, summed
@@ -12,7 +12,7 @@ type Activity struct {
 	Up, Down           time.Duration
 }
 
-// Add adds another queue's activity.
+// Add adds another activity.
 func (a *Activity) Add(b Activity) {
 	a.Launches += b.Launches
 	a.Busy += b.Busy
@@ -25,7 +25,7 @@ func (a *Activity) Add(b Activity) {
 // Span is one piece of a device's work in time.
 type Span struct {
 	Lane  string // "copy up", "kernels" or "copy down"
-	Queue string // name of the queue it was done for
+	Stage string // name of the lease it was done for
 	Name  string // the primitive
 	// Start and End count from the start of the device's clock.
 	Start, End time.Duration
@@ -35,9 +35,11 @@ type Span struct {
 // Profiled is a Device that measures what it does.
 type Profiled interface {
 	Device
-	// Activity returns what the queues with a name have done; it waits for work
-	// that is under way.
-	Activity(queue string) Activity
+	// Activity returns what was done for the leases of a name, up to now: work
+	// that is under way may be missing.
+	Activity(lease string) Activity
+	// Settle waits until everything launched so far has been measured.
+	Settle()
 	// Spans returns the work done since the device was opened, in order of
 	// start; the newest are missing when there were too many to keep.
 	Spans() []Span

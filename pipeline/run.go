@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/gstream/gstream/gpu"
-	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/sink"
 )
 
@@ -19,8 +18,13 @@ const channelDepth = 1
 
 // RunOptions say how to run a plan. The zero value uses the whole machine.
 type RunOptions struct {
-	// Device runs the stages; a host device of the run's own when nil.
+	// Device runs the stages. When it is nil the run opens one of its own: Use
+	// says which, Auto, Host or CUDA; "" is Auto.
 	Device gpu.Device
+	Use    string
+	// StrideSize is the bytes of a column of 8-byte values in a stride of the
+	// run's own device; 0 chooses.
+	StrideSize int64
 	// Threads bounds the cores of the run's own device and of decoding and
 	// encoding; 0 means GOMAXPROCS.
 	Threads int
@@ -30,6 +34,11 @@ type RunOptions struct {
 	// DeviceMemory is the budget of the run's own device when it has memory
 	// apart from the host's, as a GPU has; 0 as for HostMemory.
 	DeviceMemory int64
+	// Timeline keeps the pieces of work for Report.Spans.
+	Timeline bool
+	// Discard runs everything, encoding and writing too, and then removes the
+	// output instead of giving it its name: to measure.
+	Discard bool
 	// Overwrite replaces an existing output, whatever the job says.
 	Overwrite bool
 	// Leftover, when set, is given a function for every file and folder that
@@ -56,6 +65,12 @@ type run struct {
 	ops     []*opRun // inputs before their consumers
 	sink    *sinkRun
 	wg      sync.WaitGroup
+	// link and spans are read from a device that measures, at the end; wall is
+	// the time until then.
+	wall  time.Duration
+	link  *LinkReport
+	spans []gpu.Span
+	host  hostSpans
 }
 
 // Run executes the plan. It returns when every goroutine has ended and all memory
@@ -65,15 +80,21 @@ type run struct {
 func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	opt.HostMemory = cmp.Or(opt.HostMemory, int64(p.job.Memory.Host))
+	opt.DeviceMemory = cmp.Or(opt.DeviceMemory, int64(p.job.Memory.Device))
 	r := &run{plan: p, opt: opt, device: opt.Device, started: time.Now(), cancel: cancel}
 	if r.device == nil {
-		d, err := host.Open(host.Options{Threads: opt.Threads, Memory: r.hostMemory()})
+		d, err := OpenDevice(opt)
 		if err != nil {
-			return nil, &Fault{Msg: err.Error()}
+			return nil, err
 		}
 		r.device = d
 	}
 	err := r.execute(ctx)
+	if err == nil {
+		r.wall = time.Since(r.started)
+		err = r.measure()
+	}
 	leaks := r.release()
 	if err == nil {
 		err = leaks
@@ -83,18 +104,33 @@ func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
 	return report, err
 }
 
-// hostMemory is the budget of the host device, where device and host memory are
-// one: the options' before the job's, 0 when nobody says.
-func (r *run) hostMemory() int64 {
-	job := r.plan.job.Memory
-	return cmp.Or(r.opt.HostMemory, r.opt.DeviceMemory, int64(job.Host), int64(job.Device))
+// measure asks a device that measures what it did, and what its link can do.
+func (r *run) measure() error {
+	d, ok := r.device.(gpu.Profiled)
+	if !ok {
+		if r.opt.Timeline {
+			r.spans = r.host.merge(nil, 0)
+		}
+		return nil
+	}
+	l, err := d.Link()
+	if err != nil {
+		return err
+	}
+	r.link = &LinkReport{Up: l.Up, Down: l.Down, Both: l.Both}
+	if r.opt.Timeline {
+		// The device's clock starts when the device is opened, before the run's
+		// or after.
+		r.spans = r.host.merge(d.Spans(), time.Since(r.started)-d.Clock())
+	}
+	return nil
 }
 
 // execute runs all stages and the sink, and commits or aborts.
 func (r *run) execute(ctx context.Context) (err error) {
 	lease := r.device.HostBudget().Lease("output: row groups")
 	r.sink = &sinkRun{lease: lease}
-	out, err := r.plan.output.Create(r.plan.schema, TargetOptions{Lease: lease, Threads: r.opt.Threads, Overwrite: r.opt.Overwrite, Leftover: r.opt.Leftover})
+	out, err := r.plan.output.Create(r.plan.schema, TargetOptions{Lease: lease, Threads: r.opt.Threads, Overwrite: r.opt.Overwrite, Trace: r.trace(laneEncode, lease.Name()), Discard: r.opt.Discard, Leftover: r.opt.Leftover})
 	if err != nil {
 		return &outputError{err}
 	}
@@ -144,13 +180,6 @@ func (r *run) drain(ctx context.Context, rows <-chan *gpu.Stride) (err error) {
 
 func (r *run) threads() int { return cmp.Or(r.opt.Threads, runtime.GOMAXPROCS(0)) }
 
-func (r *run) budgetOf(st *stage) *gpu.Budget {
-	if st.table != nil {
-		return r.device.HostBudget()
-	}
-	return r.device.Budget()
-}
-
 // release takes what is left in a channel until its sender has ended.
 func release(rows <-chan *gpu.Stride) {
 	for s := range rows {
@@ -164,6 +193,9 @@ func (r *run) release() error {
 	var errs []error
 	for _, o := range r.ops {
 		errs = append(errs, o.lease.Close())
+		if o.decode != o.lease {
+			errs = append(errs, o.decode.Close())
+		}
 	}
 	if r.sink != nil {
 		errs = append(errs, r.sink.lease.Close())

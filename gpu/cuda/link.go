@@ -13,8 +13,8 @@ func (d *Device) Link() (gpu.Link, error) { return d.link() }
 // linkBytes is the size of the copies that measure the link, less on a device
 // with little budget; linkCopies how many are timed.
 const (
-	linkBytes  = 64 << 20
-	linkCopies = 4
+	linkBytes  = 32 << 20
+	linkCopies = 2
 )
 
 // measureLink times copies up, down, both ways at once and within the device.

@@ -3,6 +3,7 @@ package cuda
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"github.com/gstream/gstream/gpu"
@@ -19,6 +20,8 @@ type op struct {
 	err   error
 	start event
 	held  []held
+
+	launches int64
 }
 
 // held is a reference to a buffer that the op has, and whether the caller gets it.
@@ -88,6 +91,16 @@ func (o *op) keep(b *gpu.Buffer) *gpu.Buffer {
 		}
 	}
 	return b
+}
+
+// free releases scratch before the end; what was launched with it still runs.
+func (o *op) free(bufs ...*gpu.Buffer) {
+	for _, b := range bufs {
+		if i := slices.IndexFunc(o.held, func(h held) bool { return h.buf == b }); b != nil && i >= 0 {
+			o.held = slices.Delete(o.held, i, i+1)
+			b.Release()
+		}
+	}
 }
 
 // retain hands an input's buffer on to the caller with a reference of its own;
@@ -175,7 +188,7 @@ func launch[A any](o *op, name string, grid, block, shared int, args A) {
 		o.fail(fmt.Errorf("kernel %s: %w", name, err))
 		return
 	}
-	o.q.launches.Add(1)
+	o.launches++
 }
 
 // addr is a buffer's device address as kernels take it, 0 for nil.

@@ -13,12 +13,6 @@ func (q *queue) Eval(*gpu.Lease, *gpu.Program, []gpu.Column, int) ([]gpu.Column,
 	return nil, errPending
 }
 
-func (q *queue) Partition(*gpu.Lease, []gpu.Column, gpu.Column, uint, uint) ([]gpu.Column, []int, error) {
-	return nil, nil, errPending
-}
-
-func (q *queue) Sort(*gpu.Lease, []gpu.SortKey) (gpu.Column, error) { return gpu.Column{}, errPending }
-
 func (q *queue) BuildTable(*gpu.Lease, []gpu.Column, []bool) (gpu.Table, error) {
 	return nil, errPending
 }

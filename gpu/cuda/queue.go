@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/gstream/gstream/gpu"
@@ -16,10 +15,9 @@ var errClosed = errors.New("queue is closed")
 // streams; what is a queue's own is its error, its name in the report and the
 // dictionaries it has moved.
 type queue struct {
-	dev      *Device
-	name     string
-	err      error
-	launches atomic.Int64
+	dev  *Device
+	name string
+	err  error
 	// dicts are the dictionaries that the columns of the last strides had, by
 	// position: strides of one row group share them.
 	upDicts, downDicts map[int]moved
@@ -52,8 +50,7 @@ func (q *queue) Close() error {
 		}
 	}
 	q.upDicts, q.downDicts = nil, nil
-	q.dev.settle()
-	q.dev.trace.count(q)
+	q.dev.Settle()
 	err := q.err
 	q.err = errClosed
 	return err

@@ -19,7 +19,7 @@ const (
 	laneDown    = "copy down"
 )
 
-// trace measures the device's work by events, and adds it up for each queue.
+// trace measures the device's work by events, and adds it up for each stage.
 type trace struct {
 	dev    *Device
 	base   event     // the zero of the device's clock
@@ -27,7 +27,7 @@ type trace struct {
 
 	mu     sync.Mutex
 	spans  []gpu.Span
-	queues map[string]*gpu.Activity
+	stages map[string]*gpu.Activity
 }
 
 func newTrace(d *Device) (*trace, error) {
@@ -38,7 +38,7 @@ func newTrace(d *Device) (*trace, error) {
 	if err := d.wait(base); err != nil {
 		return nil, err
 	}
-	return &trace{dev: d, base: base, opened: time.Now(), queues: map[string]*gpu.Activity{}}, nil
+	return &trace{dev: d, base: base, opened: time.Now(), stages: map[string]*gpu.Activity{}}, nil
 }
 
 // ran records the end of a primitive.
@@ -48,16 +48,16 @@ func (t *trace) ran(o *op) {
 		t.dev.recycle(o.start)
 		return
 	}
-	t.measure(o.start, stop, gpu.Span{Lane: laneKernels, Queue: o.q.name, Name: o.name}, nil)
+	t.measure(o.start, stop, gpu.Span{Lane: laneKernels, Stage: o.lease.Name(), Name: o.name}, o.launches, nil)
 }
 
 // moved records a transfer whose events are set, and calls done once it is over.
 func (t *trace) moved(x *transfer, lane string, done func()) {
-	t.measure(x.start, x.stop, gpu.Span{Lane: lane, Queue: x.q.name, Name: x.name, Bytes: x.bytes}, done)
+	t.measure(x.start, x.stop, gpu.Span{Lane: lane, Stage: x.lease.Name(), Name: x.name, Bytes: x.bytes}, 0, done)
 }
 
 // measure adds a span once its end has happened.
-func (t *trace) measure(start, stop event, s gpu.Span, done func()) {
+func (t *trace) measure(start, stop event, s gpu.Span, launches int64, done func()) {
 	t.dev.after(stop, func(err error) {
 		if done != nil {
 			done()
@@ -65,7 +65,7 @@ func (t *trace) measure(start, stop event, s gpu.Span, done func()) {
 		if err == nil {
 			s.Start = t.between(t.base, start)
 			s.End = s.Start + t.between(start, stop)
-			t.add(s)
+			t.add(s, launches)
 		}
 		t.dev.recycle(start, stop)
 	})
@@ -79,13 +79,18 @@ func (t *trace) between(from, to event) time.Duration {
 	return time.Duration(float64(ms) * float64(time.Millisecond))
 }
 
-func (t *trace) add(s gpu.Span) {
+func (t *trace) add(s gpu.Span, launches int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.spans) < maxSpans {
 		t.spans = append(t.spans, s)
 	}
-	a := t.activity(s.Queue)
+	a := t.stages[s.Stage]
+	if a == nil {
+		a = &gpu.Activity{}
+		t.stages[s.Stage] = a
+	}
+	a.Launches += launches
 	switch took := s.End - s.Start; s.Lane {
 	case laneUp:
 		a.Up += took
@@ -98,43 +103,29 @@ func (t *trace) add(s gpu.Span) {
 	}
 }
 
-func (t *trace) activity(queue string) *gpu.Activity {
-	a := t.queues[queue]
-	if a == nil {
-		a = &gpu.Activity{}
-		t.queues[queue] = a
-	}
-	return a
-}
-
-// count adds a queue's kernel launches.
-func (t *trace) count(q *queue) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.activity(q.name).Launches += q.launches.Swap(0)
-}
-
 func (t *trace) close() { t.dev.recycle(t.base) }
 
-// settle waits until everything that was put off to the end of a copy or a
+// Settle implements gpu.Profiled: it waits until everything that was put off to the end of a copy or a
 // primitive is done.
-func (d *Device) settle() {
+func (d *Device) Settle() {
 	done := make(chan struct{})
 	d.after(0, func(error) { close(done) })
 	<-done
 }
 
 // Activity implements gpu.Profiled.
-func (d *Device) Activity(queue string) gpu.Activity {
-	d.settle()
+func (d *Device) Activity(lease string) gpu.Activity {
 	d.trace.mu.Lock()
 	defer d.trace.mu.Unlock()
-	return *d.trace.activity(queue)
+	if a := d.trace.stages[lease]; a != nil {
+		return *a
+	}
+	return gpu.Activity{}
 }
 
 // Spans implements gpu.Profiled.
 func (d *Device) Spans() []gpu.Span {
-	d.settle()
+	d.Settle()
 	d.trace.mu.Lock()
 	defer d.trace.mu.Unlock()
 	out := append([]gpu.Span(nil), d.trace.spans...)

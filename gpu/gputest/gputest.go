@@ -27,10 +27,12 @@ func Run(t *testing.T, open Open) {
 	}{
 		{"Select", testSelect},
 		{"Gather", testGather},
+		{"GatherParts", testGatherParts},
 		{"Concat", testConcat},
 		{"Slice", testSlice},
 		{"Hash", testHash},
 		{"Partition", testPartition},
+		{"PartitionColumns", testPartitionColumns},
 		{"Sort", testSort},
 		{"Join", testJoin},
 		{"Groups", testGroups},

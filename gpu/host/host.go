@@ -5,6 +5,7 @@
 package host
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 
@@ -20,12 +21,15 @@ type Options struct {
 	Threads int
 	// Memory is the budget in bytes; 0 means half of the memory that is free.
 	Memory int64
+	// StrideRows is the number of rows of a stride; 0 chooses.
+	StrideRows int
 }
 
 // Device is the CPU as a gpu.Device. Its device memory is host memory, so its
 // two budgets are one.
 type Device struct {
 	threads int
+	rows    int // of a stride
 	memory  int64
 	free    int64
 	budget  *gpu.Budget
@@ -37,10 +41,13 @@ func Open(opt Options) (*Device, error) {
 	if opt.Threads < 0 {
 		return nil, fmt.Errorf("threads must not be negative, is %d", opt.Threads)
 	}
+	if opt.StrideRows < 0 {
+		return nil, fmt.Errorf("rows of a stride must not be negative, are %d", opt.StrideRows)
+	}
 	if opt.Memory < 0 {
 		return nil, fmt.Errorf("host memory must not be negative, is %s", humanize.IBytes(uint64(-opt.Memory)))
 	}
-	d := &Device{threads: opt.Threads, arena: newArena()}
+	d := &Device{threads: opt.Threads, rows: cmp.Or(opt.StrideRows, 1<<17), arena: newArena()}
 	if d.threads == 0 {
 		d.threads = runtime.GOMAXPROCS(0)
 	}
@@ -67,7 +74,7 @@ func (d *Device) HostBudget() *gpu.Budget { return d.budget }
 
 // StrideRows implements gpu.Device: strides that stay in the second-level cache
 // column by column, yet are long enough to share among cores.
-func (d *Device) StrideRows(int) int { return 1 << 17 }
+func (d *Device) StrideRows(int) int { return d.rows }
 
 // Close gives the arena's memory back to the system.
 func (d *Device) Close() error {
