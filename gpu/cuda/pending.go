@@ -12,7 +12,3 @@ var errPending = errors.New("not on the GPU yet")
 func (q *queue) Eval(*gpu.Lease, *gpu.Program, []gpu.Column, int) ([]gpu.Column, error) {
 	return nil, errPending
 }
-
-func (q *queue) BuildTable(*gpu.Lease, []gpu.Column, []bool) (gpu.Table, error) {
-	return nil, errPending
-}
