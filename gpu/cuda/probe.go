@@ -79,7 +79,11 @@ func (t *table) look(o *op, kernel string, a *probeArgs) (found [3]int64) {
 		a.items = addr(o.alloc(int64(tiles) * 8))
 	}
 	launch(o, kernel, tiles, 256, 0, *a)
-	launch(o, "probe_cut", 1, 1024, 0, *a)
+	block := 1024
+	if tiles <= 256 {
+		block = 256
+	}
+	launch(o, "probe_cut", 1, block, 0, *a)
 	o.read(result, 0, gpu.BytesOf(found[:]))
 	return found
 }

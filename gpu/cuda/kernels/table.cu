@@ -212,8 +212,26 @@ KERNEL_BOUNDS(probe_ranks, ProbeArgs, PROBE_THREADS, 1) { probe_find<Ranks>(a); 
 KERNEL_BOUNDS(probe_exact, ProbeArgs, PROBE_THREADS, 1) { probe_find<Hashed<Exact>>(a); }
 KERNEL_BOUNDS(probe_words, ProbeArgs, PROBE_THREADS, 1) { probe_find<Hashed<Words>>(a); }
 
+// cut_row finds the row of a tile that reaches the limit: how many rows there are up
+// to it, and how many pairs. A thread looks at rows next to each other.
+DEVICE void cut_row(const ProbeArgs& a, i32 tile, i64* warps, i64& rows, i64& last) {
+    i32 each = PROBE_TILE / blockDim.x;
+    i64 first = (i64)tile * PROBE_TILE + threadIdx.x * each, sum = 0, total;
+    for (i32 k = 0; k < each && first + k < a.n; k++) sum += matches(a, a.numbers[first + k]);
+    i64 at = a.pairs[tile] + block_exclusive(sum, warps, total);
+    for (i32 k = 0; k < each && first + k < a.n; k++) {
+        i64 mine = matches(a, a.numbers[first + k]);
+        if (at < a.limit && at + mine >= a.limit) { // one row at most
+            rows = first + k + 1;
+            last = at + mine;
+        }
+        at += mine;
+    }
+    __syncthreads();
+}
+
 // probe_cut finds the row at which the limit is reached, and where each tile's pairs
-// begin. One block.
+// begin. One block, whose size divides a tile.
 KERNEL_BOUNDS(probe_cut, ProbeArgs, 1024, 1) {
     __shared__ i64 warps[33];
     __shared__ i32 cut;
@@ -222,7 +240,7 @@ KERNEL_BOUNDS(probe_cut, ProbeArgs, 1024, 1) {
     __syncthreads();
     // Pairs before each tile, up to the one that reaches the limit.
     i64 carry = 0, total;
-    for (i32 base = 0; base < a.tiles && cut == a.tiles; base += 1024) {
+    for (i32 base = 0; base < a.tiles && cut == a.tiles; base += blockDim.x) {
         i32 t = base + (i32)threadIdx.x;
         i64 mine = t < a.tiles ? a.pairs[t] : 0, at = carry + block_exclusive(mine, warps, total);
         if (t < a.tiles) {
@@ -237,24 +255,11 @@ KERNEL_BOUNDS(probe_cut, ProbeArgs, 1024, 1) {
         last = carry;
     }
     __syncthreads();
-    // The row that reaches it.
-    if (cut < a.tiles) {
-        i64 before = a.pairs[cut];
-        for (int k = 0; k < PROBE_TILE; k += 1024) {
-            i64 i = (i64)cut * PROBE_TILE + k + threadIdx.x, mine = i < a.n ? matches(a, a.numbers[i]) : 0;
-            i64 at = before + block_exclusive(mine, warps, total);
-            if (at < a.limit && at + mine >= a.limit) {
-                rows = i + 1;
-                last = at + mine;
-            }
-            before += total;
-        }
-    }
-    __syncthreads();
+    if (cut < a.tiles) cut_row(a, cut, warps, rows, last);
     // Pieces of work: chunks of a tile's pairs.
     i32 tiles = cut < a.tiles ? cut + 1 : a.tiles;
     carry = 0;
-    for (i32 base = 0; a.items && base < tiles; base += 1024) {
+    for (i32 base = 0; a.items && base < tiles; base += blockDim.x) {
         i32 t = base + (i32)threadIdx.x;
         i64 mine = 0;
         if (t < tiles) mine = ((t + 1 < tiles ? a.pairs[t + 1] : last) - a.pairs[t] + PROBE_CHUNK - 1) / PROBE_CHUNK;
