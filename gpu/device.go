@@ -36,8 +36,10 @@ type Device interface {
 type Queue interface {
 	Device() Device
 
-	// Up brings a stride to the device and Down to the host. Each takes the
-	// stride over and returns one that the caller owns, possibly the same.
+	// Up brings a stride to the device, whose lease pays, and Down to the host,
+	// paid by a lease of the HostBudget. Each takes the stride over and returns
+	// one that the caller owns, possibly the same. Columns keep their
+	// dictionaries, and columns that shared one before share one after.
 	Up(l *Lease, s *Stride) (*Stride, error)
 	Down(l *Lease, s *Stride) (*Stride, error)
 
@@ -49,9 +51,9 @@ type Queue interface {
 	// false, not null), ascending.
 	Select(l *Lease, pred Column) (Column, error)
 
-	// Gather returns, for every column, its rows at ids, in that order. An id
-	// of -1 gives a null.
-	Gather(l *Lease, cols []Column, ids Column) ([]Column, error)
+	// Gather returns, for every column, its rows at ids, in that order. With
+	// outer an id may be -1, which gives a null.
+	Gather(l *Lease, cols []Column, ids Column, outer bool) ([]Column, error)
 
 	// Concat returns the rows of parts one after the other; every part has the
 	// same type. Dictionaries survive where all parts have one. Release of the

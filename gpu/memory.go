@@ -155,17 +155,21 @@ func (l *Lease) Unreserve(n int64) {
 
 // Alloc reserves and allocates a buffer of n bytes with one reference. Its
 // contents are unspecified. The error is a *BudgetError, or the allocator's.
-func (l *Lease) Alloc(n int64) (*Buffer, error) {
+func (l *Lease) Alloc(n int64) (*Buffer, error) { return l.AllocFrom(l.budget.alloc, n) }
+
+// AllocFrom is Alloc with an allocator other than the budget's: for a device
+// that has several ways to the same memory.
+func (l *Lease) AllocFrom(a Allocator, n int64) (*Buffer, error) {
 	if err := l.Reserve(n); err != nil {
 		return nil, err
 	}
-	mem, addr, err := l.budget.alloc.Allocate(n)
+	mem, addr, err := a.Allocate(n)
 	if err != nil {
 		l.Unreserve(n)
 		return nil, fmt.Errorf("%s: allocate %s of %s memory: %w", l.name, humanize.IBytes(clampUint(n)), l.budget.tier, err)
 	}
 	l.buffers.Add(1)
-	b := &Buffer{mem: mem, addr: addr, size: n, lease: l}
+	b := &Buffer{mem: mem, addr: addr, size: n, lease: l, alloc: a}
 	b.refs.Store(1)
 	return b, nil
 }
@@ -197,6 +201,7 @@ type Buffer struct {
 	addr  uintptr
 	size  int64
 	lease *Lease
+	alloc Allocator
 	refs  atomic.Int32
 }
 
@@ -252,7 +257,7 @@ func (b *Buffer) Release() {
 		panic("gpu: buffer of lease " + strings.TrimSpace(b.lease.name) + " released twice")
 	}
 	l := b.lease
-	l.budget.alloc.Free(b.mem, b.addr, b.size)
+	b.alloc.Free(b.mem, b.addr, b.size)
 	b.mem = nil
 	l.Unreserve(b.size)
 	if l.buffers.Add(-1) == 0 && l.closed.Load() && l.used.Load() == 0 {

@@ -1,25 +1,34 @@
 package pipeline
 
 import (
+	"cmp"
 	"time"
 
+	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/source"
 )
 
 // Report says what a run did, or how far it has come.
 type Report struct {
 	Job     string        `json:"job,omitempty"`
-	Device  string        `json:"device"`
-	Threads int           `json:"threads"`
+	Device  string        `json:"device"` // name
+	Kind    string        `json:"device_kind"`
+	Threads int           `json:"threads"` // that decode and encode
 	Wall    time.Duration `json:"wall_ns"`
 	// PeakHost and PeakDevice are the most bytes reserved from the budgets;
 	// PeakRSS is the most memory the whole process has held.
-	PeakHost   int64         `json:"peak_host_bytes"`
-	PeakDevice int64         `json:"peak_device_bytes"`
-	PeakRSS    int64         `json:"peak_rss_bytes"`
-	Done       bool          `json:"done"` // the output is complete
-	Stages     []StageReport `json:"stages"`
-	Output     OutputReport  `json:"output"`
+	PeakHost   int64 `json:"peak_host_bytes"`
+	PeakDevice int64 `json:"peak_device_bytes"`
+	PeakRSS    int64 `json:"peak_rss_bytes"`
+	Done       bool  `json:"done"` // the output is complete
+	// Activity is the sum over the stages and the output of a run on a GPU, and
+	// Link what the GPU is connected by, measured at the end of the run.
+	Activity *ActivityReport `json:"activity,omitempty"`
+	Link     *LinkReport     `json:"link,omitempty"`
+	// Spans are the pieces of work of a finished run on a GPU, in order of start.
+	Spans  []gpu.Span    `json:"-"`
+	Stages []StageReport `json:"stages"`
+	Output OutputReport  `json:"output"`
 }
 
 // StageReport is one stage; inputs come before their consumers.
@@ -38,9 +47,52 @@ type StageReport struct {
 	Blocked  time.Duration `json:"blocked_ns"`
 	Peak     int64         `json:"peak_bytes"`
 	Estimate float64       `json:"estimated_rows"`
+	// Activity is what the stage did on a device that measures it, a GPU.
+	Activity *ActivityReport `json:"activity,omitempty"`
 	// Scan is the progress of a scan, nil for other stages. Until the scan has
 	// begun its totals are estimates.
 	Scan *source.Progress `json:"scan,omitempty"`
+}
+
+// ActivityReport is a stage's or a run's use of a GPU: device time by the GPU's
+// own clock, from events around every primitive and every copy.
+type ActivityReport struct {
+	Launches    int64         `json:"kernel_launches"`
+	Kernels     time.Duration `json:"kernel_ns"`
+	BytesUp     int64         `json:"bytes_up"`
+	BytesDown   int64         `json:"bytes_down"`
+	CopyingUp   time.Duration `json:"copy_up_ns"`
+	CopyingDown time.Duration `json:"copy_down_ns"`
+	// FractionUp and FractionDown are the rate of the copies while they ran, over
+	// the rate measured of the link in that direction.
+	FractionUp   float64 `json:"link_fraction_up,omitempty"`
+	FractionDown float64 `json:"link_fraction_down,omitempty"`
+}
+
+// LinkReport is the link to the GPU as measured in the run, bytes a second.
+type LinkReport struct {
+	Up   float64 `json:"up"`
+	Down float64 `json:"down"`
+	Both float64 `json:"both"`
+}
+
+func newActivityReport(a gpu.Activity, link *LinkReport) *ActivityReport {
+	if a == (gpu.Activity{}) {
+		return nil
+	}
+	out := &ActivityReport{Launches: a.Launches, Kernels: a.Busy, BytesUp: a.BytesUp, BytesDown: a.BytesDown, CopyingUp: a.Up, CopyingDown: a.Down}
+	if link != nil {
+		out.FractionUp = fraction(a.BytesUp, a.Up, link.Up)
+		out.FractionDown = fraction(a.BytesDown, a.Down, link.Down)
+	}
+	return out
+}
+
+func fraction(bytes int64, took time.Duration, rate float64) float64 {
+	if took <= 0 || rate <= 0 {
+		return 0
+	}
+	return float64(bytes) / took.Seconds() / rate
 }
 
 // OutputReport is what the sink has written.
@@ -52,6 +104,8 @@ type OutputReport struct {
 	Busy   time.Duration `json:"busy_ns"`
 	Wait   time.Duration `json:"wait_ns"`
 	Peak   int64         `json:"peak_bytes"`
+	// Activity is the copying of the result from a GPU.
+	Activity *ActivityReport `json:"activity,omitempty"`
 }
 
 var stateNames = map[int32]string{stateWaiting: "waiting", stateRunning: "running", stateDone: "done"}
@@ -59,7 +113,18 @@ var stateNames = map[int32]string{stateWaiting: "waiting", stateRunning: "runnin
 // report takes a snapshot of the run. It may be called while the run goes on.
 func (r *run) report() *Report {
 	props := r.device.Properties()
-	out := &Report{Job: r.plan.job.Name, Device: props.Name, Threads: props.Cores, Wall: time.Since(r.started), PeakRSS: peakRSS()}
+	out := &Report{Job: r.plan.job.Name, Device: props.Name, Kind: props.Kind, Threads: r.threads(), Wall: cmp.Or(r.wall, time.Since(r.started)), PeakRSS: peakRSS(), Link: r.link, Spans: r.spans}
+	var total gpu.Activity
+	activity := func(leases ...*gpu.Lease) *ActivityReport {
+		var sum gpu.Activity
+		if d, ok := r.device.(gpu.Profiled); ok {
+			for _, l := range leases {
+				sum.Add(d.Activity(l.Name()))
+			}
+		}
+		total.Add(sum)
+		return newActivityReport(sum, r.link)
+	}
 	_, out.PeakHost = r.device.HostBudget().Used()
 	if r.device.HostBudget() != r.device.Budget() {
 		_, out.PeakDevice = r.device.Budget().Used()
@@ -73,6 +138,7 @@ func (r *run) report() *Report {
 			Estimate: t.rows,
 		}
 		_, s.Peak = t.lease.Used()
+		s.Activity = activity(t.lease)
 		if rd := t.reader.Load(); rd != nil {
 			p := (*rd).Progress()
 			s.Scan = &p
@@ -90,7 +156,9 @@ func (r *run) report() *Report {
 		out.Output.Rows, out.Output.Bytes, out.Output.Files = st.Rows, st.Bytes, st.Files
 		out.Output.Busy, out.Output.Wait = time.Duration(m.busy.Load()), time.Duration(m.waitIn.Load())
 		_, out.Output.Peak = r.sink.lease.Used()
+		out.Output.Activity = activity(r.sink.lease)
 	}
+	out.Activity = newActivityReport(total, r.link)
 	return out
 }
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/gstream/gstream/gpu"
-	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/sink"
 )
 
@@ -19,8 +18,13 @@ const channelDepth = 1
 
 // RunOptions say how to run a plan. The zero value uses the whole machine.
 type RunOptions struct {
-	// Device runs the stages; a host device of the run's own when nil.
+	// Device runs the stages. When it is nil the run opens one of its own: Use
+	// says which, Auto, Host or CUDA; "" is Auto.
 	Device gpu.Device
+	Use    string
+	// StrideSize is the bytes of a column of 8-byte values in a stride of the
+	// run's own device; 0 chooses.
+	StrideSize int64
 	// Threads bounds the cores of the run's own device and of decoding and
 	// encoding; 0 means GOMAXPROCS.
 	Threads int
@@ -56,6 +60,11 @@ type run struct {
 	ops     []*opRun // inputs before their consumers
 	sink    *sinkRun
 	wg      sync.WaitGroup
+	// link and spans are read from a device that measures, at the end; wall is
+	// the time until then.
+	wall  time.Duration
+	link  *LinkReport
+	spans []gpu.Span
 }
 
 // Run executes the plan. It returns when every goroutine has ended and all memory
@@ -67,13 +76,17 @@ func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
 	defer cancel(nil)
 	r := &run{plan: p, opt: opt, device: opt.Device, started: time.Now(), cancel: cancel}
 	if r.device == nil {
-		d, err := host.Open(host.Options{Threads: opt.Threads, Memory: r.hostMemory()})
+		d, err := r.openDevice()
 		if err != nil {
-			return nil, &Fault{Msg: err.Error()}
+			return nil, err
 		}
 		r.device = d
 	}
 	err := r.execute(ctx)
+	if err == nil {
+		r.wall = time.Since(r.started)
+		err = r.measure()
+	}
 	leaks := r.release()
 	if err == nil {
 		err = leaks
@@ -81,6 +94,21 @@ func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
 	report := r.report()
 	report.Done = err == nil
 	return report, err
+}
+
+// measure asks a device that measures what it did, and what its link can do.
+func (r *run) measure() error {
+	d, ok := r.device.(gpu.Profiled)
+	if !ok {
+		return nil
+	}
+	l, err := d.Link()
+	if err != nil {
+		return err
+	}
+	r.link = &LinkReport{Up: l.Up, Down: l.Down, Both: l.Both}
+	r.spans = d.Spans()
+	return nil
 }
 
 // hostMemory is the budget of the host device, where device and host memory are
@@ -144,13 +172,6 @@ func (r *run) drain(ctx context.Context, rows <-chan *gpu.Stride) (err error) {
 
 func (r *run) threads() int { return cmp.Or(r.opt.Threads, runtime.GOMAXPROCS(0)) }
 
-func (r *run) budgetOf(st *stage) *gpu.Budget {
-	if st.table != nil {
-		return r.device.HostBudget()
-	}
-	return r.device.Budget()
-}
-
 // release takes what is left in a channel until its sender has ended.
 func release(rows <-chan *gpu.Stride) {
 	for s := range rows {
@@ -164,6 +185,9 @@ func (r *run) release() error {
 	var errs []error
 	for _, o := range r.ops {
 		errs = append(errs, o.lease.Close())
+		if o.decode != o.lease {
+			errs = append(errs, o.decode.Close())
+		}
 	}
 	if r.sink != nil {
 		errs = append(errs, r.sink.lease.Close())

@@ -32,8 +32,9 @@ type stageRun struct {
 // opRun is an operator, a scan or a union in a run: its memory and counters.
 type opRun struct {
 	*stage
-	build  *stageRun // the second input of a join
-	lease  *gpu.Lease
+	build  *stageRun  // the second input of a join
+	lease  *gpu.Lease // of device memory
+	decode *gpu.Lease // of a scan: the host memory it decodes into
 	op     operators.Operator
 	reader atomic.Pointer[source.Reader] // of a scan, once open
 	metrics
@@ -94,7 +95,11 @@ func (r *run) prepare(st *stage) *stageRun {
 		if len(from) > 0 {
 			o.build = r.prepare(from[0])
 		}
-		o.lease = r.budgetOf(st).Lease(st.name())
+		o.lease = r.device.Budget().Lease(st.name())
+		o.decode = o.lease
+		if st.table != nil && apart(r.device) {
+			o.decode = r.device.HostBudget().Lease(st.name() + ", decoding")
+		}
 		t.ops = append(t.ops, o)
 		r.ops = append(r.ops, o)
 	}
@@ -251,9 +256,9 @@ func (t *stageRun) drain(ctx context.Context, in input, take func(*gpu.Stride) e
 // another; more in flight would cost memory and gain nothing.
 func (t *stageRun) scan(ctx context.Context, o *opRun) (err error) {
 	r, err := o.table.Scan(ctx, source.ScanOptions{
-		Columns: o.columns, Prune: o.prune, Threads: t.run.opt.Threads, Lease: o.lease,
+		Columns: o.columns, Prune: o.prune, Threads: t.run.opt.Threads, Lease: o.decode,
 		StrideRows: t.run.device.StrideRows(int(o.rowBytes)),
-		Inflight:   t.run.threads() + 1,
+		Inflight:   t.inflight(o),
 	})
 	if err != nil {
 		return err
@@ -265,6 +270,9 @@ func (t *stageRun) scan(ctx context.Context, o *opRun) (err error) {
 	}()
 	o.reader.Store(&r)
 	o.state.Store(stateRunning)
+	if apart(t.run.device) {
+		return t.scanAhead(ctx, o, r)
+	}
 	for {
 		resume := t.idle(&o.waitIn)
 		s, err := r.Read(ctx)
@@ -275,11 +283,81 @@ func (t *stageRun) scan(ctx context.Context, o *opRun) (err error) {
 		if err != nil {
 			return err
 		}
-		if s, err = t.queue.Up(o.lease, s); err != nil {
+		if err := t.pass(ctx, 0, s); err != nil {
 			return err
+		}
+	}
+}
+
+// inflight is how many strides are decoded at a time. On the CPU each thread has
+// one. Where strides are long because they are copied to a device, threads share
+// them, column by column, and page-locked memory is saved.
+func (t *stageRun) inflight(o *opRun) int {
+	n := t.run.threads() + 1
+	if apart(t.run.device) {
+		n = max(2*n/max(len(o.columns), 1), 3)
+	}
+	return n
+}
+
+// aheadDepth is how many strides are copied to the device before their turn: the
+// link is busy while kernels run.
+const aheadDepth = 2
+
+// scanAhead reads strides and copies them up on a goroutine of its own, so that
+// copies go on while the chain works on the strides before.
+func (t *stageRun) scanAhead(ctx context.Context, o *opRun, r source.Reader) (err error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	ahead := make(chan *gpu.Stride, aheadDepth)
+	failed := make(chan error, 1)
+	go func() {
+		defer close(ahead)
+		failed <- t.copyUp(ctx, o, r, ahead)
+	}()
+	defer func() {
+		stop(errStop)
+		release(ahead)
+		if up := <-failed; err == nil || errors.Is(err, context.Canceled) {
+			err = up
+		}
+	}()
+	for {
+		resume := t.idle(&o.waitIn)
+		s, ok := receive(ctx, ahead)
+		resume()
+		if !ok {
+			return context.Cause(ctx)
 		}
 		if err := t.pass(ctx, 0, s); err != nil {
 			return err
+		}
+	}
+}
+
+// copyUp brings all strides of a reader to the device.
+func (t *stageRun) copyUp(ctx context.Context, o *opRun, r source.Reader, ahead chan<- *gpu.Stride) (err error) {
+	defer recoverInto(&err, o.name())
+	q, err := t.run.device.NewQueue(o.name())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, q.Close()) }()
+	for {
+		s, err := r.Read(ctx)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if s, err = q.Up(o.lease, s); err != nil {
+			return err
+		}
+		select {
+		case ahead <- s:
+		case <-ctx.Done():
+			s.Release()
+			return nil
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -9,12 +10,21 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/gpu/host"
 )
 
 // deviceList is what gstream devices prints.
 type deviceList struct {
-	Devices []gpu.Properties `json:"devices"`
+	Devices []deviceInfo `json:"devices"`
+	// NoGPU says why no GPU is listed.
+	NoGPU string `json:"no_gpu,omitempty"`
+}
+
+// deviceInfo is a device and, of a GPU, what was measured of its link.
+type deviceInfo struct {
+	gpu.Properties
+	Link *gpu.Link `json:"link,omitempty"`
 }
 
 func (l deviceList) String() string {
@@ -24,7 +34,13 @@ func (l deviceList) String() string {
 		if p.Details != "" {
 			b.WriteString(", " + p.Details)
 		}
+		if l := p.Link; l != nil {
+			fmt.Fprintf(&b, ", link %.1f GB/s up, %.1f down, %.1f both, copies at %.0f GB/s", l.Up/1e9, l.Down/1e9, l.Both/1e9, l.Copy/1e9)
+		}
 		b.WriteByte('\n')
+	}
+	if l.NoGPU != "" {
+		fmt.Fprintf(&b, "no GPU: %s\n", l.NoGPU)
 	}
 	return b.String()
 }
@@ -33,20 +49,62 @@ func newDevices() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:     "devices",
-		Short:   "List the devices that stages can run on",
+		Short:   "List the devices that stages can run on, and measure the links to GPUs",
 		Example: "  gstream devices\n  gstream devices --format json",
 		Args:    args(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			d, err := host.Open(host.Options{})
+			list, err := listDevices()
 			if err != nil {
 				return err
 			}
-			defer d.Close()
-			return printValue(cmd.OutOrStdout(), format, deviceList{[]gpu.Properties{d.Properties()}})
+			return printValue(cmd.OutOrStdout(), format, list)
 		},
 	}
 	registerFormat(cmd, &format)
 	return cmd
+}
+
+// listDevices opens every device. A GPU that cannot be opened is no error: the
+// list says why it is missing.
+func listDevices() (list deviceList, err error) {
+	h, err := host.Open(host.Options{})
+	if err != nil {
+		return list, err
+	}
+	list.Devices = append(list.Devices, deviceInfo{Properties: h.Properties()})
+	if err := h.Close(); err != nil {
+		return list, err
+	}
+	n, err := cuda.Count("")
+	if err != nil {
+		list.NoGPU = err.Error()
+		return list, nil
+	}
+	if n == 0 {
+		list.NoGPU = "the NVIDIA driver sees none"
+	}
+	for i := range n {
+		info, err := measureGPU(i)
+		if err != nil {
+			list.NoGPU = err.Error()
+			continue
+		}
+		list.Devices = append(list.Devices, info)
+	}
+	return list, nil
+}
+
+func measureGPU(ordinal int) (info deviceInfo, err error) {
+	d, err := cuda.Open(cuda.Options{Ordinal: ordinal})
+	if err != nil {
+		return info, err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	link, err := d.Link()
+	if err != nil {
+		return info, err
+	}
+	return deviceInfo{Properties: d.Properties(), Link: &link}, nil
 }
 
 func newVersion() *cobra.Command {

@@ -75,15 +75,16 @@ held in memory and why, and how many rows are expected.`,
 
 		ValidArgsFunction: completeFiles("yaml", "yml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkDevice(device); err != nil {
-				return err
+			kind, err := pipeline.ChooseDevice(device)
+			if err != nil {
+				return usageError(fmt.Errorf("--device: %w", err))
 			}
 			p, err := flags.plan(args[0])
 			if err != nil {
 				return err
 			}
 			defer p.Close()
-			return printValue(cmd.OutOrStdout(), format, p.Explain("host"))
+			return printValue(cmd.OutOrStdout(), format, p.Explain(kind))
 		},
 	}
 	flags.register(cmd)
@@ -110,15 +111,8 @@ func registerFormat(cmd *cobra.Command, format *string) {
 }
 
 func registerDevice(cmd *cobra.Command, device *string) {
-	cmd.Flags().StringVar(device, "device", "auto", "where to run: auto or host")
-	complete(cmd, "device", "auto", "host")
-}
-
-func checkDevice(device string) error {
-	if device != "auto" && device != "host" {
-		return usageError(fmt.Errorf("--device %s: must be auto or host", device))
-	}
-	return nil
+	cmd.Flags().StringVar(device, "device", pipeline.Auto, "where to run: auto (a GPU where there is one), host (the CPU) or cuda")
+	complete(cmd, "device", pipeline.Auto, pipeline.Host, pipeline.CUDA)
 }
 
 // printValue writes a value as text, by its String method, or as JSON.

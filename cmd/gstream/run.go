@@ -19,6 +19,7 @@ type runFlags struct {
 	device, progress, report string
 	cpuProfile               string
 	hostMemory, deviceMemory string
+	strideSize               string
 	threads                  int
 	overwrite                bool
 	left                     *leftovers
@@ -53,6 +54,7 @@ GSTREAM_THREADS stand for the flags of these names.`,
 	cmd.Flags().BoolVar(&f.overwrite, "overwrite", false, "replace an output that exists")
 	cmd.Flags().StringVar(&f.hostMemory, "host-memory", "", "budget of host memory, as in 16GiB (default: half of what is free)")
 	cmd.Flags().StringVar(&f.deviceMemory, "device-memory", "", "budget of device memory, as in 8GiB (default: 80 % of what is free)")
+	cmd.Flags().StringVar(&f.strideSize, "stride-size", "", "size of a column of 8-byte values in a stride, as in 8MiB (default: what suits the device)")
 	return cmd
 }
 
@@ -75,9 +77,9 @@ func (f *runFlags) options(cmd *cobra.Command) (pipeline.RunOptions, error) {
 	if err := f.environment(cmd); err != nil {
 		return pipeline.RunOptions{}, err
 	}
-	opt := pipeline.RunOptions{Threads: f.threads, Overwrite: f.overwrite}
-	if err := checkDevice(f.device); err != nil {
-		return opt, err
+	opt := pipeline.RunOptions{Threads: f.threads, Overwrite: f.overwrite, Use: f.device}
+	if _, err := pipeline.ChooseDevice(f.device); err != nil {
+		return opt, usageError(fmt.Errorf("--device: %w", err))
 	}
 	if f.threads < 0 {
 		return opt, usageError(fmt.Errorf("--threads %d: must not be negative", f.threads))
@@ -85,7 +87,7 @@ func (f *runFlags) options(cmd *cobra.Command) (pipeline.RunOptions, error) {
 	for _, m := range []struct {
 		flag, text string
 		into       *int64
-	}{{"host-memory", f.hostMemory, &opt.HostMemory}, {"device-memory", f.deviceMemory, &opt.DeviceMemory}} {
+	}{{"host-memory", f.hostMemory, &opt.HostMemory}, {"device-memory", f.deviceMemory, &opt.DeviceMemory}, {"stride-size", f.strideSize, &opt.StrideSize}} {
 		if m.text == "" {
 			continue
 		}

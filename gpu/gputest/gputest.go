@@ -49,6 +49,7 @@ type bench struct {
 	dev gpu.Device
 	q   gpu.Queue
 	l   *gpu.Lease
+	h   *gpu.Lease // of host memory
 	rnd *rand.Rand
 }
 
@@ -56,11 +57,13 @@ func setUp(t *testing.T, open Open) *bench {
 	dev := open(t, 0)
 	q, err := dev.NewQueue(t.Name())
 	require.NoError(t, err)
-	b := &bench{t: t, dev: dev, q: q, l: dev.Budget().Lease(t.Name()), rnd: rand.New(rand.NewPCG(1, uint64(len(t.Name()))))}
+	b := &bench{t: t, dev: dev, q: q, l: dev.Budget().Lease(t.Name()), h: dev.HostBudget().Lease(t.Name()), rnd: rand.New(rand.NewPCG(1, uint64(len(t.Name()))))}
 	t.Cleanup(func() {
 		require.NoError(t, b.q.Close())
 		require.NoError(t, b.l.Close())
+		require.NoError(t, b.h.Close())
 		require.Empty(t, dev.Budget().Leaks())
+		require.Empty(t, dev.HostBudget().Leaks())
 		require.NoError(t, dev.Close())
 	})
 	return b
@@ -87,7 +90,7 @@ func (b *bench) up(cols ...gpu.Column) []gpu.Column {
 func (b *bench) down(c gpu.Column) []gpu.Scalar {
 	b.t.Helper()
 	s := &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type, Nullable: true}), Cols: []gpu.Column{c.Retain()}, Rows: c.Len}
-	s, err := b.q.Down(b.l, s)
+	s, err := b.q.Down(b.h, s)
 	require.NoError(b.t, err)
 	defer s.Release()
 	require.NoError(b.t, s.Check())

@@ -57,7 +57,7 @@ func testGather(t *testing.T, open Open) {
 									ids[i], want[i] = -1, gpu.Null(typ)
 								}
 							}
-							got, err := b.q.Gather(b.l, col, b.ids(ids))
+							got, err := b.q.Gather(b.l, col, b.ids(ids), outer)
 							require.NoError(t, err)
 							requireSame(t, want, b.down(got[0]), d.name, m, outer)
 							gpu.ReleaseColumns(got)
@@ -67,12 +67,12 @@ func testGather(t *testing.T, open Open) {
 					for i := range identity {
 						identity[i] = int32(i)
 					}
-					got, err := b.q.Gather(b.l, col, b.ids(identity))
+					got, err := b.q.Gather(b.l, col, b.ids(identity), false)
 					require.NoError(t, err)
 					requireSame(t, values, b.down(got[0]))
 					gpu.ReleaseColumns(got)
 				}
-				none, err := b.q.Gather(b.l, b.up(column(typ, nil, coded)), b.ids([]int32{-1, -1, -1}))
+				none, err := b.q.Gather(b.l, b.up(column(typ, nil, coded)), b.ids([]int32{-1, -1, -1}), true)
 				require.NoError(t, err)
 				requireSame(t, []gpu.Scalar{gpu.Null(typ), gpu.Null(typ), gpu.Null(typ)}, b.down(none[0]))
 				gpu.ReleaseColumns(none)

@@ -209,7 +209,7 @@ func BenchmarkGather(bb *testing.B) {
 				gpu.Values[int32](buf, ids.Len)[i] = int32(id)
 			}
 			b.run(benchRows/2, 20, func() error {
-				out, err := b.q.Gather(b.l, []gpu.Column{col}, ids)
+				out, err := b.q.Gather(b.l, []gpu.Column{col}, ids, false)
 				gpu.ReleaseColumns(out)
 				return err
 			})

@@ -195,8 +195,8 @@ func (d *Device) expand(l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
 	if c.Dict == nil {
 		return c.Retain(), nil
 	}
-	codes := gpu.Values[int32](c.Data, c.Len)
-	if c.Valid != nil {
+	codes, outer := gpu.Values[int32](c.Data, c.Len), c.Valid != nil
+	if outer {
 		ids := make([]int32, c.Len)
 		for i := range ids {
 			ids[i] = -1
@@ -208,7 +208,7 @@ func (d *Device) expand(l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
 	} else if c.Len == c.Dict.Values.Len && isIdentity(codes) {
 		return c.Dict.Values.Retain(), nil
 	}
-	out, err := d.gather(l, []gpu.Column{c.Dict.Values}, codes)
+	out, err := d.gather(l, []gpu.Column{c.Dict.Values}, codes, outer)
 	if err != nil {
 		return gpu.Column{}, err
 	}

@@ -89,18 +89,18 @@ type gathering struct {
 }
 
 // Gather implements gpu.Queue.
-func (q *queue) Gather(l *gpu.Lease, cols []gpu.Column, ids gpu.Column) ([]gpu.Column, error) {
+func (q *queue) Gather(l *gpu.Lease, cols []gpu.Column, ids gpu.Column, outer bool) ([]gpu.Column, error) {
 	if q.err != nil {
 		return nil, q.err
 	}
 	if err := checkIDs(ids); err != nil {
 		return nil, err
 	}
-	out, err := q.dev.gather(l, cols, gpu.Values[int32](ids.Data, ids.Len))
+	out, err := q.dev.gather(l, cols, gpu.Values[int32](ids.Data, ids.Len), outer)
 	return out, q.fail(err)
 }
 
-func (d *Device) gather(l *gpu.Lease, cols []gpu.Column, ids []int32) ([]gpu.Column, error) {
+func (d *Device) gather(l *gpu.Lease, cols []gpu.Column, ids []int32, outer bool) ([]gpu.Column, error) {
 	n := len(ids)
 	b := builder{lease: l}
 	if len(cols) > 0 && n == cols[0].Len && isIdentity(ids) {
@@ -108,13 +108,6 @@ func (d *Device) gather(l *gpu.Lease, cols []gpu.Column, ids []int32) ([]gpu.Col
 			b.cols = append(b.cols, c.Retain())
 		}
 		return b.cols, nil
-	}
-	outer := false
-	for _, id := range ids {
-		if id < 0 {
-			outer = true
-			break
-		}
 	}
 	work := make([]gathering, len(cols))
 	pieces := (n + grain - 1) / grain

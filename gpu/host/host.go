@@ -5,17 +5,14 @@
 package host
 
 import (
-	"bufio"
+	"cmp"
 	"fmt"
-	"os"
 	"runtime"
-	"strconv"
-	"strings"
 
 	"github.com/dustin/go-humanize"
-	"golang.org/x/sys/unix"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/internal/machine"
 )
 
 // Options configure the host device; the zero value uses the whole machine.
@@ -24,12 +21,15 @@ type Options struct {
 	Threads int
 	// Memory is the budget in bytes; 0 means half of the memory that is free.
 	Memory int64
+	// StrideRows is the number of rows of a stride; 0 chooses.
+	StrideRows int
 }
 
 // Device is the CPU as a gpu.Device. Its device memory is host memory, so its
 // two budgets are one.
 type Device struct {
 	threads int
+	rows    int // of a stride
 	memory  int64
 	free    int64
 	budget  *gpu.Budget
@@ -41,14 +41,17 @@ func Open(opt Options) (*Device, error) {
 	if opt.Threads < 0 {
 		return nil, fmt.Errorf("threads must not be negative, is %d", opt.Threads)
 	}
+	if opt.StrideRows < 0 {
+		return nil, fmt.Errorf("rows of a stride must not be negative, are %d", opt.StrideRows)
+	}
 	if opt.Memory < 0 {
 		return nil, fmt.Errorf("host memory must not be negative, is %s", humanize.IBytes(uint64(-opt.Memory)))
 	}
-	d := &Device{threads: opt.Threads, arena: newArena()}
+	d := &Device{threads: opt.Threads, rows: cmp.Or(opt.StrideRows, 1<<17), arena: newArena()}
 	if d.threads == 0 {
 		d.threads = runtime.GOMAXPROCS(0)
 	}
-	d.memory, d.free = machineMemory()
+	d.memory, d.free = machine.Memory()
 	limit := opt.Memory
 	if limit == 0 {
 		limit = d.free / 2
@@ -59,7 +62,7 @@ func Open(opt Options) (*Device, error) {
 
 // Properties implements gpu.Device.
 func (d *Device) Properties() gpu.Properties {
-	return gpu.Properties{Name: cpuName(), Kind: "host", Cores: d.threads, Memory: d.memory, Free: d.free,
+	return gpu.Properties{Name: machine.CPU(), Kind: "host", Cores: d.threads, Memory: d.memory, Free: d.free,
 		Details: runtime.GOOS + "/" + runtime.GOARCH}
 }
 
@@ -71,55 +74,10 @@ func (d *Device) HostBudget() *gpu.Budget { return d.budget }
 
 // StrideRows implements gpu.Device: strides that stay in the second-level cache
 // column by column, yet are long enough to share among cores.
-func (d *Device) StrideRows(int) int { return 1 << 17 }
+func (d *Device) StrideRows(int) int { return d.rows }
 
 // Close gives the arena's memory back to the system.
 func (d *Device) Close() error {
 	d.arena.close()
 	return nil
-}
-
-// machineMemory returns the bytes of memory in all and available now, the
-// container's limit considered.
-func machineMemory() (total, free int64) {
-	var si unix.Sysinfo_t
-	if unix.Sysinfo(&si) == nil {
-		total = int64(si.Totalram) * int64(si.Unit)
-		free = int64(si.Freeram+si.Bufferram) * int64(si.Unit)
-	}
-	if f, err := os.Open("/proc/meminfo"); err == nil {
-		defer f.Close()
-		for s := bufio.NewScanner(f); s.Scan(); {
-			if rest, ok := strings.CutPrefix(s.Text(), "MemAvailable:"); ok {
-				if kb, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64); err == nil {
-					free = kb << 10
-				}
-			}
-		}
-	}
-	if b, err := os.ReadFile("/sys/fs/cgroup/memory.max"); err == nil {
-		if limit, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil && limit < total {
-			total = limit
-			if b, err := os.ReadFile("/sys/fs/cgroup/memory.current"); err == nil {
-				if used, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil {
-					free = min(free, limit-used)
-				}
-			}
-		}
-	}
-	return total, max(free, 64<<20)
-}
-
-func cpuName() string {
-	f, err := os.Open("/proc/cpuinfo")
-	if err != nil {
-		return "CPU"
-	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		if k, v, ok := strings.Cut(s.Text(), ":"); ok && strings.TrimSpace(k) == "model name" {
-			return strings.TrimSpace(v)
-		}
-	}
-	return "CPU"
 }

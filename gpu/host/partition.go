@@ -20,7 +20,7 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shif
 	if err != nil {
 		return nil, nil, q.fail(err)
 	}
-	out, err := q.dev.gather(l, cols, order)
+	out, err := q.dev.gather(l, cols, order, false)
 	if err != nil {
 		return nil, nil, q.fail(err)
 	}

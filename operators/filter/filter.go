@@ -54,7 +54,7 @@ func (o *filter) apply(s *gpu.Stride) (*gpu.Stride, error) {
 	if ids.Len == 0 {
 		return nil, nil
 	}
-	cols, err := q.Gather(l, operators.Pick(s.Cols, o.keep), ids)
+	cols, err := q.Gather(l, operators.Pick(s.Cols, o.keep), ids, false)
 	if err != nil {
 		return nil, err
 	}

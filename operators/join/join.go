@@ -141,7 +141,7 @@ func (o *hashJoin) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) e
 
 func (o *hashJoin) gather(s *gpu.Stride, probe, build gpu.Column) (*gpu.Stride, error) {
 	q, l := o.task.Queue, o.task.Lease
-	cols, err := q.Gather(l, operators.Pick(s.Cols, o.ProbeOut), probe)
+	cols, err := q.Gather(l, operators.Pick(s.Cols, o.ProbeOut), probe, false)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (o *hashJoin) gather(s *gpu.Stride, probe, build gpu.Column) (*gpu.Stride, 
 			plain = append(plain, c)
 		}
 	}
-	if cols, err = q.Gather(l, plain, build); err != nil {
+	if cols, err = q.Gather(l, plain, build, o.Kind == gpu.Left); err != nil {
 		out.Release()
 		return nil, err
 	}

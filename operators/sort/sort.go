@@ -85,7 +85,7 @@ func (o *sorter) cut() error {
 		return err
 	}
 	defer first.Release()
-	cols, err := o.task.Queue.Gather(o.task.Lease, all.Cols, first)
+	cols, err := o.task.Queue.Gather(o.task.Lease, all.Cols, first, false)
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (o *sorter) Finish(ctx context.Context, emit operators.Emit) error {
 		if err != nil {
 			return err
 		}
-		cols, err := o.task.Queue.Gather(o.task.Lease, all.Cols, part)
+		cols, err := o.task.Queue.Gather(o.task.Lease, all.Cols, part, false)
 		rows := part.Len
 		part.Release()
 		if err != nil {

@@ -33,13 +33,14 @@ include="$(dirname "$NVCC")/../include/cccl"
 # Sources whose fatbin is already that of the manifest are left alone.
 build() {
 	src="$1"
+	[ -f "$src" ] || { rm -f "${src%.cu}.fatbin"; return; }
 	"$NVCC" $flags -I"$include" "$src" -o "${src%.cu}.fatbin"
 	echo "built ${src%.cu}.fatbin"
 }
 export -f build
 export NVCC flags include
-stale="$(cd "$root" && go run ./gpu/cuda/internal/manifest -stale -flags "$flags" -compiler "$version" gpu/cuda/kernels)"
+stale="$(go run manifest.go stale)"
 if [ -n "$stale" ]; then
 	printf '%s\n' $stale | xargs -P "$(nproc)" -I{} bash -c 'build {}'
 fi
-cd "$root" && go run ./gpu/cuda/internal/manifest -write -flags "$flags" -compiler "$version" gpu/cuda/kernels
+go run manifest.go write

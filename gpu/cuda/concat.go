@@ -1,0 +1,251 @@
+package cuda
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+type copyBitsArgs struct {
+	src, dst    uint64
+	from, to, n int64
+}
+
+type shiftArgs struct {
+	src, dst      uint64
+	n             int64
+	add, relative int32
+}
+
+type endsArgs struct {
+	values, out uint64
+	n           int64
+}
+
+type maskArgs struct {
+	codes, valid, ids uint64
+	n                 int64
+}
+
+// copyBits copies n bits of a bitmap, nil being all ones, to zeroed bits of dst.
+func (o *op) copyBits(dst *gpu.Buffer, to int, src *gpu.Buffer, from, n int) {
+	if n == 0 {
+		return
+	}
+	words := (to+n+31)/32 - to/32
+	launch(o, "copy_bits", blocks(words, 256), 256, 0, copyBitsArgs{src: addr(src), dst: addr(dst), from: int64(from), to: int64(to), n: int64(n)})
+}
+
+// bitmap returns a zeroed bitmap of n bits, kept.
+func (o *op) bitmap(n int) *gpu.Buffer {
+	b := o.alloc(gpu.BitmapBytes(n))
+	o.fill(b, 0, b.Size(), 0)
+	return o.keep(b)
+}
+
+// Slice implements gpu.Queue.
+func (q *queue) Slice(l *gpu.Lease, c gpu.Column, from, to int) (out gpu.Column, err error) {
+	o := q.begin("slice", l)
+	defer o.end(&err)
+	if from < 0 || from > to || to > c.Len {
+		return out, fmt.Errorf("slice [%d, %d) of a column of %d rows", from, to, c.Len)
+	}
+	if from == 0 && to == c.Len {
+		return o.retainColumn(c), nil
+	}
+	n := to - from
+	out = gpu.Column{Type: c.Type, Len: n, Dict: o.retainDict(c.Dict)}
+	if c.Valid != nil {
+		out.Valid = o.bitmap(n)
+		o.copyBits(out.Valid, 0, c.Valid, from, n)
+	}
+	switch {
+	case c.Dict == nil && c.Type.Kind == gpu.Bool:
+		out.Data = o.bitmap(n)
+		o.copyBits(out.Data, 0, c.Data, from, n)
+	case c.Dict == nil && c.Type.IsVar():
+		var ends [2]int32
+		o.read(c.Offsets, int64(from)*4, gpu.BytesOf(ends[:1]))
+		o.read(c.Offsets, int64(to)*4, gpu.BytesOf(ends[1:]))
+		out.Offsets = o.keep(o.alloc(int64(n+1) * 4))
+		launch(o, "shift", blocks(n+1, 256), 256, 0, shiftArgs{src: addr(c.Offsets) + uint64(from)*4, dst: addr(out.Offsets), n: int64(n + 1), relative: 1})
+		out.Data = o.keep(o.alloc(int64(ends[1] - ends[0])))
+		o.copy(out.Data, 0, c.Data, int64(ends[0]), out.Data.Size())
+	default:
+		width := int64(fixedWidth(c))
+		out.Data = o.keep(o.alloc(int64(n) * width))
+		o.copy(out.Data, 0, c.Data, int64(from)*width, out.Data.Size())
+	}
+	return out, nil
+}
+
+// fixedWidth is the bytes of a value or code in a column's Data.
+func fixedWidth(c gpu.Column) int {
+	if c.Dict != nil {
+		return 4
+	}
+	return c.Type.Width()
+}
+
+// Concat implements gpu.Queue.
+func (q *queue) Concat(l *gpu.Lease, parts []gpu.Column) (out gpu.Column, err error) {
+	o := q.begin("concat", l)
+	defer o.end(&err)
+	if len(parts) == 0 {
+		return out, fmt.Errorf("concat of no columns has no type")
+	}
+	return o.concat(parts), nil
+}
+
+// concat puts columns one after the other; the result is kept.
+func (o *op) concat(parts []gpu.Column) gpu.Column {
+	if len(parts) == 1 {
+		return o.retainColumn(parts[0])
+	}
+	out := gpu.Column{Type: parts[0].Type}
+	nulls := false
+	var filled []gpu.Column
+	for _, p := range parts {
+		if p.Type != out.Type {
+			o.fail(fmt.Errorf("concat of %v and %v", out.Type, p.Type))
+			return out
+		}
+		out.Len += p.Len
+		nulls = nulls || p.Valid != nil
+		if p.Len > 0 {
+			filled = append(filled, p)
+		}
+	}
+	if len(filled) == 0 {
+		return o.retainColumn(parts[0])
+	}
+	if out.Len > gpu.MaxRows {
+		o.fail(fmt.Errorf("%d rows in one piece are more than the %d that row ids can address", out.Len, gpu.MaxRows))
+		return out
+	}
+	parts, out.Dict = o.oneCoding(filled, out.Len)
+	if nulls {
+		out.Valid = o.bitmap(out.Len)
+		o.eachPart(parts, func(p gpu.Column, at int) { o.copyBits(out.Valid, at, p.Valid, 0, p.Len) })
+	}
+	switch {
+	case out.Dict == nil && out.Type.IsVar():
+		o.concatTexts(&out, parts)
+	case out.Dict == nil && out.Type.Kind == gpu.Bool:
+		out.Data = o.bitmap(out.Len)
+		o.eachPart(parts, func(p gpu.Column, at int) { o.copyBits(out.Data, at, p.Data, 0, p.Len) })
+	default:
+		width := int64(fixedWidth(out))
+		out.Data = o.keep(o.alloc(int64(out.Len) * width))
+		o.eachPart(parts, func(p gpu.Column, at int) { o.copy(out.Data, int64(at)*width, p.Data, 0, int64(p.Len)*width) })
+	}
+	return out
+}
+
+// eachPart calls do with each part and the rows before it.
+func (o *op) eachPart(parts []gpu.Column, do func(p gpu.Column, at int)) {
+	at := 0
+	for _, p := range parts {
+		do(p, at)
+		at += p.Len
+	}
+}
+
+// concatTexts puts the bytes and offsets of plain columns together.
+func (o *op) concatTexts(out *gpu.Column, parts []gpu.Column) {
+	ends := make([]uint64, 0, 2*len(parts))
+	for _, p := range parts {
+		ends = append(ends, addr(p.Offsets), addr(p.Offsets)+uint64(p.Len)*4)
+	}
+	list, values := o.alloc(int64(len(ends))*8), o.alloc(int64(len(ends))*4)
+	o.write(list, 0, gpu.BytesOf(ends))
+	launch(o, "ends", blocks(len(ends), 256), 256, 0, endsArgs{values: addr(list), out: addr(values), n: int64(len(ends))})
+	at := make([]int32, len(ends))
+	if !o.read(values, 0, gpu.BytesOf(at)) {
+		return
+	}
+	var total int64
+	for i := range parts {
+		total += int64(at[2*i+1] - at[2*i])
+	}
+	if total > math.MaxInt32 {
+		o.fail(errTooManyBytes(total, out.Len))
+		return
+	}
+	out.Offsets, out.Data = o.keep(o.alloc(int64(out.Len+1)*4)), o.keep(o.alloc(total))
+	var bytes int64
+	row := 0
+	for i, p := range parts {
+		n := int64(at[2*i+1] - at[2*i])
+		// The last offset of a part is the first of the next, which writes the same.
+		launch(o, "shift", blocks(p.Len+1, 256), 256, 0, shiftArgs{src: addr(p.Offsets), dst: addr(out.Offsets) + uint64(row)*4, n: int64(p.Len + 1), add: int32(bytes), relative: 1})
+		o.copy(out.Data, bytes, p.Data, int64(at[2*i]), n)
+		bytes += n
+		row += p.Len
+	}
+}
+
+// oneCoding gives all parts one dictionary where all have one and the distinct
+// dictionaries together are few for the rows, and none otherwise. The one is the
+// others one after the other, so codes only shift. The dictionary is kept.
+func (o *op) oneCoding(parts []gpu.Column, rows int) ([]gpu.Column, *gpu.Dictionary) {
+	starts := map[*gpu.Dictionary]int{}
+	var dicts []gpu.Column
+	values, coded := 0, true
+	for _, p := range parts {
+		if p.Dict == nil {
+			coded = false
+			continue
+		}
+		if _, ok := starts[p.Dict]; !ok {
+			starts[p.Dict] = values
+			values += p.Dict.Values.Len
+			dicts = append(dicts, p.Dict.Values)
+		}
+	}
+	if coded && len(dicts) == 1 {
+		return parts, o.retainDict(parts[0].Dict)
+	}
+	if !coded || values > rows/2 {
+		out := make([]gpu.Column, len(parts))
+		for i, p := range parts {
+			out[i] = o.expand(p)
+		}
+		return out, nil
+	}
+	out := make([]gpu.Column, len(parts))
+	for i, p := range parts {
+		codes := o.alloc(int64(p.Len) * 4)
+		launch(o, "shift", blocks(p.Len, 256), 256, 0, shiftArgs{src: addr(p.Data), dst: addr(codes), n: int64(p.Len), add: int32(starts[p.Dict])})
+		out[i] = gpu.Column{Type: p.Type, Len: p.Len, Data: codes, Valid: p.Valid}
+	}
+	dict := &gpu.Dictionary{Values: o.concat(dicts)}
+	for i := range out {
+		out[i].Dict = dict
+	}
+	return out, dict
+}
+
+// expand returns the rows of a column without a dictionary, as scratch of the op.
+func (o *op) expand(c gpu.Column) gpu.Column {
+	if c.Dict == nil {
+		return c
+	}
+	ids, outer := c.Data, false
+	if c.Valid != nil {
+		ids, outer = o.alloc(int64(c.Len)*4), true
+		launch(o, "mask_codes", blocks(c.Len, 256), 256, 0, maskArgs{codes: addr(c.Data), valid: addr(c.Valid), ids: addr(ids), n: int64(c.Len)})
+	}
+	return o.drop(o.gather([]gpu.Column{c.Dict.Values}, ids, c.Len, outer)[0])
+}
+
+// drop makes scratch of a column that was kept.
+func (o *op) drop(c gpu.Column) gpu.Column {
+	for i := range o.held {
+		if b := o.held[i].buf; b == c.Data || b == c.Offsets || b == c.Valid {
+			o.held[i].keep = false
+		}
+	}
+	return c
+}

@@ -1,0 +1,41 @@
+package cuda
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/cuda/emulator"
+	"github.com/gstream/gstream/gpu/cuda/internal/manifest"
+	"github.com/gstream/gstream/gpu/gputest"
+)
+
+// library is the driver under test: the machine's where it has a GPU, the
+// emulator elsewhere.
+func library(t *testing.T) string {
+	if n, err := Count(""); err == nil && n > 0 && os.Getenv("GSTREAM_EMULATOR") == "" {
+		return ""
+	}
+	return emulator.Build(t)
+}
+
+func openTest(t *testing.T, memory int64) *Device {
+	d, err := Open(Options{Library: library(t), Memory: memory, HostMemory: 1 << 30})
+	require.NoError(t, err)
+	return d
+}
+
+func TestConformance(t *testing.T) {
+	keep := openTest(t, 0) // so that the context is made once
+	defer func() { require.NoError(t, keep.Close()) }()
+	t.Logf("on %s, %s", keep.Properties().Name, keep.Properties().Details)
+	gputest.Run(t, func(t *testing.T, memory int64) gpu.Device { return openTest(t, memory) })
+}
+
+func TestFatbinsMatchTheirSources(t *testing.T) {
+	stale, err := manifest.Stale("kernels")
+	require.NoError(t, err)
+	require.Empty(t, stale, "run go generate ./gpu/cuda")
+}

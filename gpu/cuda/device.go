@@ -1,0 +1,337 @@
+// Package cuda runs the primitives of package gpu on an NVIDIA GPU. It opens the
+// driver at run time, so that one binary serves machines with and without a GPU,
+// and carries its kernels compiled. It owns the device's memory pool and the
+// page-locked host memory that strides cross the link from; it knows nothing of
+// files or operators, and never computes on the CPU what a kernel can.
+//
+// A device has three streams: copies up, kernels, copies down. All kernels of
+// all queues run on the one stream, in the order they were launched; memory is
+// freed in that order too, so that a buffer may be released as soon as the last
+// kernel that uses it has been launched.
+package cuda
+
+import (
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/internal/machine"
+)
+
+// Options configure a device; the zero value uses most of the first GPU.
+type Options struct {
+	// Ordinal is the number of the GPU, as the driver counts.
+	Ordinal int
+	// Memory is the budget of device memory in bytes; 0 means 80 % of what is free.
+	Memory int64
+	// HostMemory is the budget of page-locked host memory in bytes; 0 means half
+	// of what is free.
+	HostMemory int64
+	// StrideBytes is the size a column of a stride should have when it crosses
+	// the link, in bytes; 0 chooses.
+	StrideBytes int64
+	// Library is the driver's library; "" means libcuda.so.1.
+	Library string
+}
+
+// properties are what kernels are sized by.
+type properties struct {
+	name                   string
+	multiprocessors        int
+	sharedPerBlock         int // bytes a block may have at most
+	l2                     int // bytes
+	major, minor           int // compute capability
+	memory, free           int64
+	hostNUMA, ordinal      int
+	threadsPerMulti        int
+	virtualMemory, unified bool
+}
+
+// Device is one GPU as a gpu.Device.
+type Device struct {
+	ctx     *context
+	props   properties
+	opt     Options
+	budget  *gpu.Budget
+	host    *gpu.Budget
+	pool    *pool
+	pinned  *pinned
+	kernels *kernels
+	trace   *trace
+
+	// The streams: copies up, kernels, copies down.
+	up, compute, down stream
+
+	// uploads serialises what is put on the stream of copies up, downloads
+	// likewise.
+	uploads, downloads sync.Mutex
+
+	events eventPool
+	later  chan deferred
+	reaped sync.WaitGroup
+
+	mu     sync.Mutex
+	tables map[string]uintptr // constant tables by name
+
+	link func() (gpu.Link, error)
+}
+
+// The driver's numbers of the attributes of a device.
+const (
+	attrMultiprocessors   = 16
+	attrL2                = 38
+	attrThreadsPerMulti   = 39
+	attrUnified           = 41
+	attrMajor             = 75
+	attrMinor             = 76
+	attrSharedOptIn       = 97
+	attrVirtualMemory     = 102
+	attrMemoryPools       = 115
+	attrHostNUMA          = 134
+	minMajor              = 8
+	defaultLibrary        = "libcuda.so.1"
+	streamNonBlocking     = 1
+	defaultColumnBytes    = 16 << 20
+	minColumnBytes        = 8 << 20
+	maxStrideBytes        = 256 << 20
+	largestStride         = 1 << 26
+	smallestStrideForLink = 1 << 16
+)
+
+// Count returns the number of GPUs; ErrNoDriver is behind the error on a machine
+// without a driver.
+func Count(library string) (int, error) {
+	if library == "" {
+		library = defaultLibrary
+	}
+	d, err := openDriver(library)
+	if err != nil {
+		return 0, err
+	}
+	var n int32
+	if err := d.do(cuDeviceGetCount, uintptr(unsafe.Pointer(&n))); err != nil {
+		return 0, fmt.Errorf("count GPUs: %w", err)
+	}
+	return int(n), nil
+}
+
+// Open opens a GPU.
+func Open(opt Options) (*Device, error) {
+	if opt.Memory < 0 || opt.HostMemory < 0 || opt.StrideBytes < 0 {
+		return nil, fmt.Errorf("open GPU %d: memory sizes must not be negative", opt.Ordinal)
+	}
+	library := opt.Library
+	if library == "" {
+		library = defaultLibrary
+	}
+	drv, err := openDriver(library)
+	if err != nil {
+		return nil, err
+	}
+	d := &Device{opt: opt, tables: map[string]uintptr{}}
+	d.link = sync.OnceValues(d.measureLink)
+	if err := d.open(drv); err != nil {
+		return nil, fmt.Errorf("open GPU %d: %w", opt.Ordinal, err)
+	}
+	return d, nil
+}
+
+func (d *Device) open(drv *driver) error {
+	var count, handle int32
+	if err := drv.do(cuDeviceGetCount, uintptr(unsafe.Pointer(&count))); err != nil {
+		return err
+	}
+	if d.opt.Ordinal < 0 || d.opt.Ordinal >= int(count) {
+		return fmt.Errorf("this machine has %d", count)
+	}
+	if err := drv.do(cuDeviceGet, uintptr(unsafe.Pointer(&handle)), uintptr(d.opt.Ordinal)); err != nil {
+		return err
+	}
+	if err := d.readProperties(drv, handle); err != nil {
+		return err
+	}
+	if d.props.major < minMajor {
+		return fmt.Errorf("%s has compute capability %d.%d, 8.0 (Ampere) is the least", d.props.name, d.props.major, d.props.minor)
+	}
+	d.ctx = &context{driver: drv}
+	if err := drv.do(cuDevicePrimaryCtxRetain, uintptr(unsafe.Pointer(&d.ctx.handle)), uintptr(handle)); err != nil {
+		return err
+	}
+	if err := d.openContext(); err != nil {
+		_ = d.Close()
+		return err
+	}
+	return nil
+}
+
+func (d *Device) readProperties(drv *driver, handle int32) error {
+	p := &d.props
+	p.ordinal = int(handle)
+	var name [256]byte
+	if err := drv.do(cuDeviceGetName, uintptr(unsafe.Pointer(&name)), uintptr(len(name)), uintptr(handle)); err != nil {
+		return err
+	}
+	for i, c := range name {
+		if c == 0 {
+			p.name = string(name[:i])
+			break
+		}
+	}
+	var total uint64
+	if err := drv.do(cuDeviceTotalMem, uintptr(unsafe.Pointer(&total)), uintptr(handle)); err != nil {
+		return err
+	}
+	p.memory = int64(total)
+	var virtual, unified, pools int
+	for _, a := range []struct {
+		attribute int
+		to        *int
+	}{
+		{attrMultiprocessors, &p.multiprocessors}, {attrL2, &p.l2}, {attrThreadsPerMulti, &p.threadsPerMulti},
+		{attrMajor, &p.major}, {attrMinor, &p.minor}, {attrSharedOptIn, &p.sharedPerBlock},
+		{attrVirtualMemory, &virtual}, {attrUnified, &unified}, {attrMemoryPools, &pools}, {attrHostNUMA, &p.hostNUMA},
+	} {
+		var v int32
+		if err := drv.do(cuDeviceGetAttribute, uintptr(unsafe.Pointer(&v)), uintptr(a.attribute), uintptr(handle)); err != nil {
+			return err
+		}
+		*a.to = int(v)
+	}
+	p.virtualMemory, p.unified = virtual != 0, unified != 0
+	if pools == 0 {
+		return fmt.Errorf("%s has no stream-ordered memory pools", p.name)
+	}
+	return nil
+}
+
+func (d *Device) openContext() error {
+	var free, total uint64
+	if err := d.ctx.do(cuMemGetInfo, uintptr(unsafe.Pointer(&free)), uintptr(unsafe.Pointer(&total))); err != nil {
+		return err
+	}
+	d.props.free = int64(free)
+	for _, s := range []*stream{&d.up, &d.compute, &d.down} {
+		if err := d.ctx.do(cuStreamCreate, uintptr(unsafe.Pointer(s)), streamNonBlocking); err != nil {
+			return err
+		}
+	}
+	var err error
+	if d.pool, err = newPool(d); err != nil {
+		return err
+	}
+	limit := d.opt.Memory
+	if limit == 0 {
+		limit = d.props.free / 5 * 4
+	}
+	d.budget = gpu.NewBudget("device", "--device-memory", limit, d.pool)
+	d.pinned = newPinned(d)
+	host := d.opt.HostMemory
+	if host == 0 {
+		_, free := machine.Memory()
+		host = free / 2
+	}
+	d.host = gpu.NewBudget("page-locked host", "--host-memory", host, d.pinned)
+	d.kernels = newKernels(d)
+	d.later = make(chan deferred, 1024)
+	d.reaped.Add(1)
+	go d.reap()
+	d.trace, err = newTrace(d)
+	return err
+}
+
+// Properties implements gpu.Device.
+func (d *Device) Properties() gpu.Properties {
+	details := fmt.Sprintf("compute capability %d.%d, driver for CUDA %d.%d", d.props.major, d.props.minor,
+		d.ctx.version/1000, d.ctx.version%1000/10)
+	return gpu.Properties{Name: d.props.name, Kind: "cuda", Cores: d.props.multiprocessors,
+		Memory: d.props.memory, Free: d.props.free, Details: details}
+}
+
+// Budget implements gpu.Device.
+func (d *Device) Budget() *gpu.Budget { return d.budget }
+
+// HostBudget implements gpu.Device.
+func (d *Device) HostBudget() *gpu.Budget { return d.host }
+
+// StrideRows implements gpu.Device: copies below 8 MB waste the link, so a
+// column of the average width gets 16 MB, within a bound on the whole stride and
+// on its share of the device's budget, which holds several strides at a time.
+func (d *Device) StrideRows(rowBytes int) int {
+	rowBytes = max(rowBytes, 1)
+	column := d.opt.StrideBytes
+	if column == 0 {
+		column = defaultColumnBytes
+	}
+	rows := column / 8
+	rows = min(rows, maxStrideBytes/int64(rowBytes), d.budget.Limit()/32/int64(rowBytes), largestStride)
+	return int(max(rows, 1<<10))
+}
+
+// Close waits for the device and gives everything back.
+func (d *Device) Close() error {
+	var first error
+	note := func(err error) {
+		if err != nil && first == nil {
+			first = err
+		}
+	}
+	if d.later != nil {
+		close(d.later)
+		d.reaped.Wait()
+	}
+	if d.compute != 0 {
+		note(d.ctx.do(cuCtxSynchronize))
+	}
+	if d.trace != nil {
+		d.trace.close()
+	}
+	for _, t := range d.tables {
+		note(d.pool.free(t))
+	}
+	if d.kernels != nil {
+		d.kernels.close()
+	}
+	if d.pool != nil {
+		note(d.pool.close())
+	}
+	if d.pinned != nil {
+		note(d.pinned.close())
+	}
+	d.events.close(d)
+	for _, s := range []stream{d.up, d.compute, d.down} {
+		if s != 0 {
+			note(d.ctx.do(cuStreamDestroy, uintptr(s)))
+		}
+	}
+	if err := d.ctx.driver.do(cuDevicePrimaryCtxRelease, uintptr(d.props.ordinal)); err != nil {
+		note(err)
+	}
+	if first != nil {
+		return fmt.Errorf("close %s: %w", d.props.name, first)
+	}
+	return nil
+}
+
+// table returns the device address of a constant table, which is made and
+// uploaded the first time it is asked for and lives as long as the device.
+func (d *Device) table(name string, make func() []byte) (uintptr, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if addr, ok := d.tables[name]; ok {
+		return addr, nil
+	}
+	src := make()
+	addr, err := d.pool.take(int64(len(src)), d.compute)
+	if err != nil {
+		return 0, fmt.Errorf("table %s of %s: %w", name, humanize.IBytes(uint64(len(src))), err)
+	}
+	// The source is pageable, so the driver has read it when the call returns.
+	if err := d.ctx.do(cuMemcpyHtoDAsync, addr, uintptr(unsafe.Pointer(unsafe.SliceData(src))), uintptr(len(src)), uintptr(d.compute)); err != nil {
+		return 0, err
+	}
+	d.tables[name] = addr
+	return addr, nil
+}

@@ -1,0 +1,240 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
+
+// call is a function of the driver API.
+type call int
+
+// The driver's functions in use, in the order of their names below.
+const (
+	cuInit call = iota
+	cuDriverGetVersion
+	cuGetErrorName
+	cuGetErrorString
+	cuDeviceGetCount
+	cuDeviceGet
+	cuDeviceGetName
+	cuDeviceGetAttribute
+	cuDeviceTotalMem
+	cuDevicePrimaryCtxRetain
+	cuDevicePrimaryCtxRelease
+	cuCtxSetCurrent
+	cuCtxSynchronize
+	cuMemGetInfo
+	cuMemPoolCreate
+	cuMemPoolDestroy
+	cuMemPoolSetAttribute
+	cuMemPoolTrimTo
+	cuMemAllocFromPoolAsync
+	cuMemFreeAsync
+	cuMemHostRegister
+	cuMemHostUnregister
+	cuMemcpyHtoDAsync
+	cuMemcpyDtoHAsync
+	cuMemcpyDtoDAsync
+	cuMemsetD8Async
+	cuStreamCreate
+	cuStreamDestroy
+	cuStreamSynchronize
+	cuStreamWaitEvent
+	cuEventCreate
+	cuEventDestroy
+	cuEventRecord
+	cuEventQuery
+	cuEventSynchronize
+	cuEventElapsedTime
+	cuModuleLoadData
+	cuModuleUnload
+	cuModuleGetFunction
+	cuFuncSetAttribute
+	cuLaunchKernel
+	cuMemAddressReserve
+	cuMemAddressFree
+	cuMemGetAllocationGranularity
+	cuMemCreate
+	cuMemRelease
+	cuMemMap
+	cuMemUnmap
+	cuMemSetAccess
+	calls
+)
+
+// symbols are the names under which the driver exports the functions: a suffix
+// is the version of a function's arguments.
+var symbols = [calls]string{
+	"cuInit", "cuDriverGetVersion", "cuGetErrorName", "cuGetErrorString",
+	"cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetAttribute", "cuDeviceTotalMem_v2",
+	"cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2", "cuCtxSetCurrent", "cuCtxSynchronize",
+	"cuMemGetInfo_v2", "cuMemPoolCreate", "cuMemPoolDestroy", "cuMemPoolSetAttribute", "cuMemPoolTrimTo",
+	"cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuMemHostRegister_v2", "cuMemHostUnregister",
+	"cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2", "cuMemsetD8Async",
+	"cuStreamCreate", "cuStreamDestroy_v2", "cuStreamSynchronize", "cuStreamWaitEvent",
+	"cuEventCreate", "cuEventDestroy_v2", "cuEventRecord", "cuEventQuery", "cuEventSynchronize", "cuEventElapsedTime",
+	"cuModuleLoadData", "cuModuleUnload", "cuModuleGetFunction", "cuFuncSetAttribute", "cuLaunchKernel",
+	"cuMemAddressReserve", "cuMemAddressFree", "cuMemGetAllocationGranularity", "cuMemCreate", "cuMemRelease",
+	"cuMemMap", "cuMemUnmap", "cuMemSetAccess",
+}
+
+// needed is the driver that has every function above and runs the PTX that the
+// fatbins carry for GPUs they have no machine code for.
+const needed = "580 (CUDA 13.0)"
+
+func (c call) String() string { return symbols[c] }
+
+// ErrNoDriver says that this machine has no NVIDIA driver. It is the one reason
+// for Open to fail that is not worth a warning.
+var ErrNoDriver = errors.New("no NVIDIA driver")
+
+// Error is a failed call of the driver.
+type Error struct {
+	Call string // the driver's function
+	Code int    // CUresult
+	Name string // of the code, as CUDA_ERROR_OUT_OF_MEMORY
+	Text string // the driver's description
+}
+
+func (e *Error) Error() string {
+	s := fmt.Sprintf("%s: %s (%d): %s", e.Call, e.Name, e.Code, e.Text)
+	if hint := e.hint(); hint != "" {
+		s += "; " + hint
+	}
+	return s
+}
+
+// Sticky says whether the error leaves the process's use of the GPU broken: all
+// device memory is lost and every further call fails.
+func (e *Error) Sticky() bool {
+	switch e.Code {
+	case 214, 220, // uncorrectable memory error, NVLink
+		700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 720, 721, 999:
+		return true
+	}
+	return false
+}
+
+// hint says what to do about the error.
+func (e *Error) hint() string {
+	switch {
+	case e.Code == 2:
+		return "other programs use the GPU's memory: lower --device-memory, or stop them"
+	case e.Code == 100:
+		return "no GPU is visible: look at nvidia-smi and CUDA_VISIBLE_DEVICES"
+	case e.Code == 209 || e.Code == 222:
+		return "the driver does not run these kernels: install driver " + needed + " or newer"
+	case e.Code == 304:
+		return "the operating system refused: look at ulimit -l and at the permissions of /dev/nvidia*"
+	case e.Code == 803 || e.Code == 804:
+		return "the driver library and the kernel module differ in version: reboot, or reinstall the driver"
+	case e.Sticky():
+		return "the GPU is unusable for the rest of this process: run again, or with --device host; if it happens again, report it with nvidia-smi's output"
+	}
+	return ""
+}
+
+// driver is the CUDA driver API, opened at run time. Its methods may be called
+// from any goroutine.
+type driver struct {
+	addr    [calls]uintptr
+	version int // as 13000 for CUDA 13.0
+}
+
+// openDriver opens the driver library and binds its functions.
+func openDriver(library string) (*driver, error) {
+	lib, err := purego.Dlopen(library, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s cannot be opened", ErrNoDriver, library)
+	}
+	d := &driver{}
+	for c, name := range symbols {
+		addr, err := purego.Dlsym(lib, name)
+		if err != nil {
+			return nil, fmt.Errorf("the NVIDIA driver is too old: %s has no %s; install driver %s or newer", library, name, needed)
+		}
+		d.addr[c] = addr
+	}
+	if err := d.do(cuInit, 0); err != nil {
+		return nil, fmt.Errorf("start the NVIDIA driver: %w", err)
+	}
+	var version int32
+	if err := d.do(cuDriverGetVersion, uintptr(unsafe.Pointer(&version))); err != nil {
+		return nil, err
+	}
+	d.version = int(version)
+	return d, nil
+}
+
+// do calls a function that needs no context.
+//
+//go:uintptrescapes
+func (d *driver) do(c call, args ...uintptr) error {
+	code, _, _ := purego.SyscallN(d.addr[c], args...)
+	if code != 0 {
+		return d.error(c, int(int32(code)))
+	}
+	return nil
+}
+
+func (d *driver) error(c call, code int) *Error {
+	text := func(c call) string {
+		var s *byte
+		if r, _, _ := purego.SyscallN(d.addr[c], uintptr(code), uintptr(unsafe.Pointer(&s))); int32(r) != 0 || s == nil {
+			return "unknown"
+		}
+		b := unsafe.Slice(s, 256)
+		n := 0
+		for n < len(b) && b[n] != 0 {
+			n++
+		}
+		return strings.Clone(string(b[:n]))
+	}
+	return &Error{Call: c.String(), Code: code, Name: text(cuGetErrorName), Text: text(cuGetErrorString)}
+}
+
+// context is the primary context of one GPU. A context is current to a thread,
+// goroutines are not: every call makes it current on the thread it runs on.
+type context struct {
+	*driver
+	handle uintptr
+	// broken is the first sticky error: from then on nothing works.
+	broken atomic.Pointer[Error]
+	// fault, when set, may fail a call before it is made: for tests of what
+	// happens then.
+	fault func(c call) *Error
+}
+
+// do calls a function of the driver in the context.
+//
+//go:uintptrescapes
+func (c *context) do(fn call, args ...uintptr) error {
+	if e := c.broken.Load(); e != nil {
+		return e
+	}
+	if c.fault != nil {
+		if e := c.fault(fn); e != nil {
+			return e
+		}
+	}
+	runtime.LockOSThread()
+	code, _, _ := purego.SyscallN(c.addr[cuCtxSetCurrent], c.handle)
+	if code == 0 {
+		code, _, _ = purego.SyscallN(c.addr[fn], args...)
+	}
+	runtime.UnlockOSThread()
+	if code == 0 {
+		return nil
+	}
+	e := c.error(fn, int(int32(code)))
+	if e.Sticky() {
+		c.broken.CompareAndSwap(nil, e)
+	}
+	return e
+}

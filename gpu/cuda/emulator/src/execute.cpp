@@ -1,0 +1,523 @@
+// The threads of a block are fibers that take turns. A thread runs until it
+// waits for others, at a barrier or a warp's collective; then the next one that
+// can go on does. Threads that never wait follow each other on one fiber.
+#include "execute.h"
+#include <link.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <map>
+#include <vector>
+#ifndef __x86_64__
+#include <ucontext.h>
+#endif
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+
+namespace emulator {
+
+// --- Kernels by name ---
+
+static std::map<std::string, Kernel*>& kernels() {
+    static std::map<std::string, Kernel*> all;
+    return all;
+}
+
+Kernel::Kernel(const char* name, size_t arguments, int threads, void (*body)(const void*))
+    : name(name), arguments(arguments), threads(threads), body(body) {
+    if (!kernels().emplace(name, this).second) {
+        fprintf(stderr, "emulator: two kernels are called %s\n", name);
+        abort();
+    }
+}
+
+Kernel* find(const std::string& name) {
+    auto k = kernels().find(name);
+    return k == kernels().end() ? nullptr : k->second;
+}
+
+// --- Fibers ---
+
+constexpr size_t page = 4096, stack_bytes = 128 << 10;
+
+#ifdef __x86_64__
+using Stack = void*;
+// emulator_switch saves the registers that a call preserves and goes on at `to`.
+extern "C" void emulator_switch(Stack* from, Stack to);
+asm(R"(
+.text
+.type emulator_switch, @function
+emulator_switch:
+    pushq %rbp
+    pushq %rbx
+    pushq %r12
+    pushq %r13
+    pushq %r14
+    pushq %r15
+    movq %rsp, (%rdi)
+    movq %rsi, %rsp
+    popq %r15
+    popq %r14
+    popq %r13
+    popq %r12
+    popq %rbx
+    popq %rbp
+    ret
+.size emulator_switch, .-emulator_switch
+)");
+static void switch_stack(Stack* from, Stack* to) { emulator_switch(from, *to); }
+static void make_stack(Stack* s, char* low, char* high, void (*entry)()) {
+    (void)low;
+    void** top = reinterpret_cast<void**>(high);
+    *--top = nullptr; // entry sees the stack as after a call
+    *--top = reinterpret_cast<void*>(entry);
+    for (int i = 0; i < 6; i++) *--top = nullptr;
+    *s = top;
+}
+#else
+using Stack = ucontext_t;
+static void switch_stack(Stack* from, Stack* to) { swapcontext(from, to); }
+static void make_stack(Stack* s, char* low, char* high, void (*entry)()) {
+    getcontext(s);
+    s->uc_stack.ss_sp = low;
+    s->uc_stack.ss_size = high - low;
+    s->uc_link = nullptr;
+    makecontext(s, entry, 0);
+}
+#endif
+
+// Fiber runs threads, one at a time.
+struct Fiber {
+    Stack stack;
+    char* low;
+    char* high;
+    unsigned thread;       // that it runs
+    uint64_t value, result; // of the collective that the thread waits in
+    unsigned source;
+};
+
+// Rendezvous is a collective that some lanes of a warp wait in.
+struct Rendezvous {
+    Collective kind;
+    unsigned mask, arrived;
+    Fiber* lanes[32];
+};
+
+struct Warp {
+    unsigned exited;
+    std::vector<Rendezvous> pending;
+};
+
+// The launch in progress.
+static struct {
+    Kernel* kernel;
+    const void* arguments;
+    void* shared;
+    Result result;
+    std::string message;
+
+    unsigned threads, next, live; // of the block: in all, to be started, not returned
+    std::vector<unsigned> order;  // in which they start
+    std::vector<Fiber*> ready;    // fibers that can go on, from ready_at
+    size_t ready_at;
+    std::vector<Fiber*> idle;
+    Warp warps[32];
+    std::vector<Fiber*> barrier; // fibers that wait for the block
+    Barrier barrier_kind;
+    int barrier_sum, barrier_result;
+    long yields; // since something last happened
+
+    Fiber* current;
+    Stack main;
+    uint64_t random; // state of the schedule's generator, 0 for the plain order
+} run;
+
+static std::vector<Fiber*> fibers;
+static uint64_t seed;
+
+static uint64_t draw() {
+    run.random ^= run.random << 13;
+    run.random ^= run.random >> 7;
+    run.random ^= run.random << 17;
+    return run.random;
+}
+
+static void fiber_main();
+
+static void reset(Fiber* f) { make_stack(&f->stack, f->low, f->high, fiber_main); }
+
+static Fiber* take_fiber() {
+    if (run.idle.empty()) {
+        size_t bytes = stack_bytes + page;
+        char* low = static_cast<char*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+        if (low == MAP_FAILED) {
+            perror("emulator: no memory for the stack of a thread");
+            abort();
+        }
+        mprotect(low, page, PROT_NONE);
+        // Stacks that all begin at the same place of a page would share cache sets.
+        Fiber* f = new Fiber{{}, low + page, low + bytes - fibers.size() % 32 * 128, 0, 0, 0, 0};
+        fibers.push_back(f);
+        reset(f);
+        return f;
+    }
+    Fiber* f = run.idle.back();
+    run.idle.pop_back();
+    return f;
+}
+
+static void go_to(Fiber* f) {
+    Fiber* from = run.current;
+    run.current = f;
+    threadIdx.x = f->thread;
+    switch_stack(from ? &from->stack : &run.main, &f->stack);
+}
+
+static void go_to_main() {
+    Fiber* from = run.current;
+    run.current = nullptr;
+    switch_stack(&from->stack, &run.main);
+}
+
+// fail ends the launch; the fibers are never resumed.
+static void fail(Result result, const std::string& message) {
+    run.result = result;
+    run.message = message;
+    go_to_main();
+    __builtin_unreachable();
+}
+
+static const char* name(Collective kind) {
+    static const char* names[] = {"__syncwarp", "__shfl_sync", "__ballot_sync", "__any_sync", "__all_sync", "__match_any_sync",
+                                  "__match_all_sync", "__reduce_add_sync", "__reduce_min_sync", "__reduce_max_sync",
+                                  "__reduce_min_sync", "__reduce_max_sync", "__reduce_and_sync", "__reduce_or_sync", "__reduce_xor_sync"};
+    return names[static_cast<int>(kind)];
+}
+
+static std::string list_threads(const std::vector<Fiber*>& waiting) {
+    std::string s = std::to_string(waiting.size()) + " threads (";
+    for (size_t i = 0; i < waiting.size() && i < 8; i++) s += (i ? ", " : "") + std::to_string(waiting[i]->thread);
+    return s + (waiting.size() > 8 ? ", ...)" : ")");
+}
+
+// waiting says who waits for what.
+static std::string waiting() {
+    std::string s;
+    if (!run.barrier.empty()) s += "\n  at __syncthreads: " + list_threads(run.barrier);
+    for (unsigned w = 0; w < (run.threads + 31) / 32; w++)
+        for (auto& r : run.warps[w].pending) {
+            std::vector<Fiber*> lanes;
+            for (int l = 0; l < 32; l++)
+                if (r.arrived >> l & 1) lanes.push_back(r.lanes[l]);
+            char mask[16];
+            snprintf(mask, sizeof mask, "%08x", r.mask);
+            s += std::string("\n  at ") + name(r.kind) + " of lanes " + mask + " of warp " + std::to_string(w) + ": " + list_threads(lanes);
+        }
+    return s;
+}
+
+// leave goes on with another thread; it returns when the caller's fiber is
+// resumed.
+static void leave() {
+    size_t ready = run.ready.size() - run.ready_at;
+    bool fresh = run.next < run.threads;
+    if (ready > 0 && !(run.random && fresh && draw() % 4 == 0)) {
+        if (run.random) std::swap(run.ready[run.ready_at], run.ready[run.ready_at + draw() % ready]);
+        Fiber* f = run.ready[run.ready_at++];
+        if (run.ready_at == run.ready.size()) run.ready.clear(), run.ready_at = 0;
+        if (f != run.current) go_to(f);
+        return;
+    }
+    if (fresh) return go_to(take_fiber());
+    if (run.live > 0) fail(LaunchFailed, "deadlock: no thread can go on" + waiting());
+    go_to_main();
+}
+
+static void complete_barrier() {
+    if (run.live < run.threads)
+        fail(LaunchFailed, std::to_string(run.threads - run.live) + " threads of the block returned before a __syncthreads that others wait at" + waiting());
+    run.barrier_result = run.barrier_kind == Barrier::Or    ? run.barrier_sum != 0
+                         : run.barrier_kind == Barrier::And ? run.barrier_sum == (int)run.threads
+                                                            : run.barrier_sum;
+    run.barrier_sum = 0;
+    run.yields = 0;
+    for (Fiber* f : run.barrier)
+        if (f != run.current) run.ready.push_back(f);
+    run.barrier.clear();
+}
+
+int barrier(Barrier kind, int predicate) {
+    if (run.barrier.empty())
+        run.barrier_kind = kind;
+    else if (run.barrier_kind != kind)
+        fail(LaunchFailed, "thread " + std::to_string(threadIdx.x) + " is at another kind of __syncthreads than others" + waiting());
+    run.barrier_sum += predicate != 0;
+    run.barrier.push_back(run.current);
+    if (run.barrier.size() == run.live)
+        complete_barrier();
+    else
+        leave();
+    return run.barrier_result;
+}
+
+// result is what a collective gives to a lane.
+static uint64_t result(const Rendezvous& r, int lane) {
+    auto value = [&](int l) { return r.lanes[l]->value; };
+    uint64_t out = 0;
+    bool first = true;
+    switch (r.kind) {
+    case Collective::Sync:
+        return 0;
+    case Collective::Shuffle: {
+        unsigned from = r.lanes[lane]->source;
+        return r.arrived >> from & 1 ? value(from) : poison * 0x0101010101010101u;
+    }
+    case Collective::MatchAll:
+        for (int l = 0; l < 32; l++)
+            if (r.arrived >> l & 1 && value(l) != value(lane)) return 0;
+        return r.mask;
+    default:
+        break;
+    }
+    for (int l = 0; l < 32; l++) {
+        if (!(r.arrived >> l & 1)) continue;
+        uint64_t v = value(l);
+        switch (r.kind) {
+        case Collective::Ballot: out |= v << l; break;
+        case Collective::Any: out |= v; break;
+        case Collective::All: out = first ? v : out & v; break;
+        case Collective::Match: out |= (uint64_t)(v == value(lane)) << l; break;
+        case Collective::Add: out = (unsigned)(out + v); break;
+        case Collective::UMin: out = first ? v : std::min(out, v); break;
+        case Collective::UMax: out = first ? v : std::max(out, v); break;
+        case Collective::SMin: out = first ? v : (unsigned)std::min((int)out, (int)v); break;
+        case Collective::SMax: out = first ? v : (unsigned)std::max((int)out, (int)v); break;
+        case Collective::And: out = first ? v : out & v; break;
+        case Collective::Or: out |= v; break;
+        default: out ^= v; break;
+        }
+        first = false;
+    }
+    return out;
+}
+
+// complete gives the lanes of a rendezvous their results.
+static void complete(Warp& w, size_t at) {
+    Rendezvous r = w.pending[at];
+    w.pending.erase(w.pending.begin() + at);
+    run.yields = 0;
+    for (int l = 0; l < 32; l++)
+        if (r.arrived >> l & 1) r.lanes[l]->result = result(r, l);
+    for (int l = 0; l < 32; l++)
+        if (r.arrived >> l & 1 && r.lanes[l] != run.current) run.ready.push_back(r.lanes[l]);
+}
+
+static bool is_complete(const Warp& w, const Rendezvous& r) { return ((r.arrived | w.exited) & r.mask) == r.mask; }
+
+uint64_t collective(Collective kind, unsigned mask, uint64_t value, unsigned source) {
+    Fiber* self = run.current;
+    unsigned bit = 1u << lane();
+    if (!(mask & bit)) fail(LaunchFailed, "thread " + std::to_string(self->thread) + " is not in the mask that it gives to " + name(kind));
+    Warp& w = run.warps[self->thread / 32];
+    self->value = value;
+    self->source = source & 31;
+    size_t at = 0;
+    while (at < w.pending.size() && (w.pending[at].kind != kind || w.pending[at].mask != mask || w.pending[at].arrived & bit)) at++;
+    if (at == w.pending.size()) w.pending.push_back({kind, mask, 0, {}});
+    Rendezvous& r = w.pending[at];
+    r.arrived |= bit;
+    r.lanes[lane()] = self;
+    if (is_complete(w, r))
+        complete(w, at);
+    else
+        leave();
+    return self->result;
+}
+
+void yield() {
+    if (++run.yields > 10000000) fail(LaunchFailed, "threads wait in a loop for something that never happens");
+    run.ready.push_back(run.current);
+    leave();
+}
+
+void trap(const char* message) {
+    fail(LaunchFailed, message);
+    __builtin_unreachable();
+}
+
+// finish is a thread's return.
+static void finish(unsigned thread) {
+    run.live--;
+    run.yields = 0;
+    Warp& w = run.warps[thread / 32];
+    w.exited |= 1u << thread % 32;
+    for (size_t i = w.pending.size(); i-- > 0;)
+        if (is_complete(w, w.pending[i])) complete(w, i);
+    if (run.live > 0 && run.barrier.size() == run.live) complete_barrier();
+}
+
+static void fiber_main() {
+    for (;;) {
+        while (run.next < run.threads) {
+            unsigned thread = run.order[run.next++];
+            run.current->thread = threadIdx.x = thread;
+            run.kernel->body(run.arguments);
+            finish(thread);
+        }
+        run.idle.push_back(run.current);
+        leave();
+    }
+}
+
+// --- Faults ---
+
+static sigjmp_buf fault;
+static volatile bool catching;
+static pthread_t catcher;
+static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE};
+static struct sigaction previous[4];
+static int fault_signal;
+static void* fault_address;
+
+static void on_fault(int signal, siginfo_t* info, void* context) {
+    if (catching && pthread_equal(pthread_self(), catcher)) {
+        fault_signal = signal;
+        fault_address = info->si_addr;
+        siglongjmp(fault, 1);
+    }
+    for (int i = 0; i < 4; i++) {
+        if (signals[i] != signal) continue;
+        struct sigaction& p = previous[i];
+        if (p.sa_flags & SA_SIGINFO)
+            p.sa_sigaction(signal, info, context);
+        else if (p.sa_handler != SIG_DFL && p.sa_handler != SIG_IGN)
+            p.sa_handler(signal);
+        else
+            sigaction(signal, &p, nullptr); // the fault comes again, and ends the process
+    }
+}
+
+static void catch_faults(bool on) {
+    struct sigaction a = {};
+    a.sa_sigaction = on_fault;
+    a.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigemptyset(&a.sa_mask);
+    if (on) catcher = pthread_self();
+    catching = on;
+    for (int i = 0; i < 4; i++) sigaction(signals[i], on ? &a : &previous[i], on ? &previous[i] : nullptr);
+}
+
+static void note_fault() {
+    run.result = LaunchFailed;
+    switch (fault_signal) {
+    case SIGILL: // what the compiler's checks end in
+        run.result = MisalignedAddress;
+        run.message = "misaligned access, index outside of an array, or shift by the width of the type or more";
+        break;
+    case SIGFPE:
+        run.message = "division by zero, or of the smallest integer by -1";
+        break;
+    default:
+        run.result = IllegalAddress;
+        run.message = "illegal address " + describe(fault_address);
+        for (Fiber* f : fibers)
+            if (fault_address >= f->low - page && fault_address < f->low) run.message = "a thread's stack of 128 KiB is too small";
+    }
+}
+
+// --- Shared memory ---
+
+void* dynamic_shared() { return run.shared; }
+
+static thread_local char in_shared; // makes sure that there is thread-local storage
+
+// poison_shared overwrites the shared variables of all kernels.
+static void poison_shared() {
+    volatile char* touch = &in_shared;
+    *touch = 0;
+    dl_iterate_phdr(
+        [](dl_phdr_info* info, size_t, void*) {
+            for (int i = 0; i < info->dlpi_phnum; i++) {
+                auto& p = info->dlpi_phdr[i];
+                auto tls = static_cast<char*>(info->dlpi_tls_data);
+                if (p.p_type == PT_TLS && tls && &in_shared >= tls && &in_shared < tls + p.p_memsz) {
+                    memset(tls, poison, p.p_memsz);
+                    return 1;
+                }
+            }
+            return 0;
+        },
+        nullptr);
+}
+
+// shared_block returns room for n bytes that end at a page that cannot be touched.
+static void* shared_block(size_t n) {
+    static char* end = [] {
+        size_t bytes = (most_shared + page - 1) / page * page;
+        auto p = static_cast<char*>(mmap(nullptr, bytes + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        mprotect(p + bytes, page, PROT_NONE);
+        return p + bytes;
+    }();
+    return end - (n + 15) / 16 * 16;
+}
+
+// --- Launches ---
+
+static void start_block(unsigned block) {
+    blockIdx.x = block;
+    run.next = 0;
+    run.live = run.threads;
+    for (unsigned w = 0; w < (run.threads + 31) / 32; w++) {
+        unsigned lanes = std::min(32u, run.threads - w * 32);
+        run.warps[w].exited = lanes == 32 ? 0 : ~0u << lanes;
+    }
+    if (run.random)
+        for (unsigned i = run.threads; i > 1; i--) std::swap(run.order[i - 1], run.order[draw() % i]);
+}
+
+Result launch(Kernel& kernel, unsigned grid, unsigned block, unsigned shared, const void* arguments) {
+    run.kernel = &kernel;
+    run.arguments = arguments;
+    run.shared = shared_block(shared);
+    run.result = Success;
+    run.threads = block;
+    run.random = seed;
+    run.yields = 0;
+    run.order.resize(block);
+    for (unsigned i = 0; i < block; i++) run.order[i] = i;
+    blockDim = dim3(block);
+    gridDim = dim3(grid);
+    poison_shared();
+    catch_faults(true);
+    if (sigsetjmp(fault, 1))
+        note_fault();
+    else
+        for (unsigned b = 0; b < grid && run.result == Success; b++) {
+            memset(run.shared, poison, shared);
+            start_block(b);
+            go_to(take_fiber());
+        }
+    catch_faults(false);
+    if (run.result != Success) {
+        fprintf(stderr, "emulator: kernel %s, block %u of %u, thread %u of %u: %s\n", kernel.name, blockIdx.x, grid, threadIdx.x, block,
+                run.message.c_str());
+        run.current = nullptr;
+        run.ready.clear();
+        run.ready_at = 0;
+        run.barrier.clear();
+        run.barrier_sum = 0;
+        for (auto& w : run.warps) w.pending.clear();
+        run.idle = fibers;
+        for (Fiber* f : fibers) reset(f);
+    }
+    return run.result;
+}
+
+} // namespace emulator
+
+// emulatorSchedule makes the threads of a block take turns in a random order
+// drawn from seed; 0 brings the plain order back.
+extern "C" void emulatorSchedule(uint64_t seed) { emulator::seed = seed; }

@@ -1,0 +1,41 @@
+// Running a kernel on the CPU, and the results that the driver reports.
+#pragma once
+#include "emulator.h"
+#include <string>
+
+namespace emulator {
+
+// The driver's results that the emulator gives.
+enum Result : int {
+    Success = 0,
+    InvalidValue = 1,
+    OutOfMemory = 2,
+    NotInitialized = 3,
+    InvalidDevice = 101,
+    InvalidImage = 200,
+    InvalidContext = 201,
+    InvalidHandle = 400,
+    NotFound = 500,
+    NotReady = 600,
+    IllegalAddress = 700,
+    LaunchOutOfResources = 701,
+    AlreadyRegistered = 712,
+    NotRegistered = 713,
+    MisalignedAddress = 716,
+    LaunchFailed = 719,
+    NotSupported = 801,
+};
+
+constexpr int most_shared = 227 << 10; // bytes of dynamic shared memory a block can ask for
+constexpr unsigned char poison = 0xcb; // fills memory that nothing was written to
+
+// launch runs a kernel to its end. Whoever calls it holds the driver's lock.
+Result launch(Kernel& kernel, unsigned grid, unsigned block, unsigned shared, const void* arguments);
+
+// find returns the kernel of a name, or null.
+Kernel* find(const std::string& name);
+
+// describe says where an address lies among the allocations.
+std::string describe(const void* address);
+
+} // namespace emulator

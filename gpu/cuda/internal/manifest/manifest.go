@@ -1,0 +1,121 @@
+// Package manifest says whether compiled kernels match their sources, without a
+// compiler: beside the fatbins lies a list of what each was made from.
+package manifest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sort"
+	"strings"
+)
+
+// File is the name of the manifest in the directory of the kernels.
+const File = "manifest.json"
+
+// script is what compiles the kernels: compiler version and flags are in it, so
+// a change of it makes every fatbin stale.
+const script = "build.sh"
+
+// Entry is one fatbin: the SHA-256 of what it was made from and of itself.
+type Entry struct {
+	Sources string `json:"sources"`
+	Fatbin  string `json:"fatbin"`
+}
+
+// Stale returns the sources in dir whose fatbin is missing or is not the one
+// that the manifest promises for them, and fatbins without a source.
+func Stale(dir string) ([]string, error) {
+	have := map[string]Entry{}
+	if b, err := os.ReadFile(filepath.Join(dir, File)); err == nil {
+		if err := json.Unmarshal(b, &have); err != nil {
+			return nil, fmt.Errorf("%s: %w", File, err)
+		}
+	}
+	want, err := entries(dir)
+	if err != nil {
+		return nil, err
+	}
+	var stale []string
+	for name, e := range want {
+		if have[name] != e {
+			stale = append(stale, name)
+		}
+	}
+	for name := range have {
+		if _, ok := want[name]; !ok {
+			stale = append(stale, name)
+		}
+	}
+	sort.Strings(stale)
+	return stale, nil
+}
+
+// Write makes the manifest of the fatbins in dir as they are now.
+func Write(dir string) error {
+	all, err := entries(dir)
+	if err != nil {
+		return err
+	}
+	for name, e := range all {
+		if e.Fatbin == "" {
+			return fmt.Errorf("%s has no fatbin", name)
+		}
+	}
+	b, err := json.MarshalIndent(all, "", "\t")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, File), append(b, '\n'), 0o644)
+}
+
+func entries(dir string) (map[string]Entry, error) {
+	sources, err := filepath.Glob(filepath.Join(dir, "*.cu"))
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]Entry{}
+	for _, path := range sources {
+		h := sha256.New()
+		seen := map[string]bool{}
+		for _, name := range []string{script, filepath.Base(path)} {
+			if err := add(h, dir, name, seen); err != nil {
+				return nil, err
+			}
+		}
+		e := Entry{Sources: hex.EncodeToString(h.Sum(nil))}
+		if b, err := os.ReadFile(strings.TrimSuffix(path, ".cu") + ".fatbin"); err == nil {
+			sum := sha256.Sum256(b)
+			e.Fatbin = hex.EncodeToString(sum[:])
+		}
+		out[filepath.Base(path)] = e
+	}
+	return out, nil
+}
+
+var include = regexp.MustCompile(`(?m)^\s*#\s*include\s+"([^"]+)"`)
+
+// add hashes a file and the files it includes, each once.
+func add(h io.Writer, dir, name string, seen map[string]bool) error {
+	if seen[name] {
+		return nil
+	}
+	seen[name] = true
+	b, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(h, "%s %d\n", name, len(b))
+	_, _ = h.Write(b)
+	for _, m := range include.FindAllSubmatch(b, -1) {
+		if err := add(h, dir, string(m[1]), seen); err != nil {
+			return err
+		}
+	}
+	return nil
+}

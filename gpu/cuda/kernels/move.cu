@@ -1,0 +1,150 @@
+// Moving rows: gather by row id, and the pieces of concat and slice that are no
+// plain copies. A gather of w bytes a row reads 4 + w and writes w; ids in no
+// order cost a 32-byte sector a row instead.
+#include "common.cuh"
+
+struct GatherArgs {
+    const void* src;
+    void* dst;
+    const i32* ids;
+    i64 n;
+    i32 outer; // ids may be -1, whose value is zero
+};
+
+struct alignas(16) Word16 {
+    u64 lo, hi;
+};
+
+template <class T>
+DEVICE T gather_one(const GatherArgs& a, i32 id) {
+    if (a.outer && id < 0) return T{};
+    return static_cast<const T*>(a.src)[id];
+}
+
+// Four rows a thread: the loads do not wait for each other.
+template <class T>
+DEVICE void gather(const GatherArgs& a) {
+    T* dst = static_cast<T*>(a.dst);
+    i64 base = global_thread() * 4;
+    if (base + 4 <= a.n) {
+        int4 ids = reinterpret_cast<const int4*>(a.ids)[global_thread()];
+        T v0 = gather_one<T>(a, ids.x), v1 = gather_one<T>(a, ids.y), v2 = gather_one<T>(a, ids.z), v3 = gather_one<T>(a, ids.w);
+        struct alignas(sizeof(T) * 4 > 16 ? 16 : sizeof(T) * 4) Four {
+            T v[4];
+        };
+        *reinterpret_cast<Four*>(dst + base) = Four{{v0, v1, v2, v3}};
+        return;
+    }
+    for (i64 i = base; i < a.n; i++) dst[i] = gather_one<T>(a, a.ids[i]);
+}
+
+KERNEL(gather_w1, GatherArgs) { gather<u8>(a); }
+KERNEL(gather_w2, GatherArgs) { gather<u16>(a); }
+KERNEL(gather_w4, GatherArgs) { gather<u32>(a); }
+KERNEL(gather_w8, GatherArgs) { gather<u64>(a); }
+KERNEL(gather_w16, GatherArgs) { gather<Word16>(a); }
+
+// gather_bits gathers bits; a null source is all ones, -1 gives 0. The grid covers
+// whole 64-bit words.
+KERNEL(gather_bits, GatherArgs) {
+    i64 i = global_thread();
+    bool v = false;
+    if (i < a.n) {
+        i32 id = a.ids[i];
+        v = id >= 0 && bit(static_cast<const u32*>(a.src), id);
+    }
+    u32 word = __ballot_sync(ALL, v);
+    if (lane_id() == 0 && i < (a.n + 63) / 64 * 64) static_cast<u32*>(a.dst)[i >> 5] = word;
+}
+
+struct GatherBytesArgs {
+    const u8* src;
+    const i32* offsets; // of the source
+    const u32* valid;   // of the source, null: no nulls
+    const i32* ids;
+    u8* dst;
+    i32* out; // lengths, then offsets of the result
+    i64 n;
+};
+
+KERNEL(gather_lengths, GatherBytesArgs) {
+    i64 i = global_thread();
+    if (i >= a.n) return;
+    i32 id = a.ids[i];
+    a.out[i] = id >= 0 && bit(a.valid, id) ? a.offsets[id + 1] - a.offsets[id] : 0;
+}
+
+// A warp copies the bytes of 32 rows, one row after the other.
+KERNEL(gather_bytes, GatherBytesArgs) {
+    i64 i = global_thread(), row = i - lane_id();
+    i32 from = 0, to = 0, len = 0;
+    if (i < a.n) {
+        to = a.out[i];
+        len = a.out[i + 1] - to;
+        if (len) from = a.offsets[a.ids[i]];
+    }
+    for (int l = 0; l < 32 && row + l < a.n; l++) {
+        i32 f = __shfl_sync(ALL, from, l), t = __shfl_sync(ALL, to, l), n = __shfl_sync(ALL, len, l);
+        for (i32 k = lane_id(); k < n; k += 32) a.dst[(i64)t + k] = a.src[(i64)f + k];
+    }
+}
+
+struct CopyBitsArgs {
+    const u32* src; // null: all ones
+    u32* dst;       // zero where bits go
+    i64 from, to, n;
+};
+
+// copy_bits copies n bits from bit `from` of src to bit `to` of dst; a thread
+// makes a word.
+KERNEL(copy_bits, CopyBitsArgs) {
+    i64 w = (a.to >> 5) + global_thread();
+    i64 lo = w * 32 > a.to ? w * 32 : a.to, hi = (w + 1) * 32 < a.to + a.n ? (w + 1) * 32 : a.to + a.n;
+    if (lo >= hi) return;
+    i64 s = a.from + (lo - a.to);
+    u32 x = ALL;
+    if (a.src) {
+        x = a.src[s >> 5] >> (s & 31);
+        if ((s & 31) && (s & 31) + (hi - lo) > 32) x |= a.src[(s >> 5) + 1] << (32 - (s & 31));
+    }
+    if (hi - lo < 32) x &= (1u << (hi - lo)) - 1;
+    a.dst[w] |= x << (lo & 31);
+}
+
+struct ShiftArgs {
+    const i32* src;
+    i32* dst;
+    i64 n;
+    i32 add;
+    i32 relative; // subtract src[0]: offsets of a piece
+};
+
+KERNEL(shift, ShiftArgs) {
+    i64 i = global_thread();
+    if (i < a.n) a.dst[i] = a.src[i] + a.add - (a.relative ? a.src[0] : 0);
+}
+
+struct EndsArgs {
+    const i32* const* values; // pairs of addresses
+    i32* out;
+    i64 n;
+};
+
+// ends reads single values at many addresses.
+KERNEL(ends, EndsArgs) {
+    i64 i = global_thread();
+    if (i < a.n) a.out[i] = *a.values[i];
+}
+
+struct MaskArgs {
+    const i32* codes;
+    const u32* valid;
+    i32* ids;
+    i64 n;
+};
+
+// mask_codes makes row ids of codes: -1 where the row is null.
+KERNEL(mask_codes, MaskArgs) {
+    i64 i = global_thread();
+    if (i < a.n) a.ids[i] = bit(a.valid, i) ? a.codes[i] : -1;
+}

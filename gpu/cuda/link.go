@@ -1,0 +1,100 @@
+package cuda
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// Link implements gpu.Profiled.
+func (d *Device) Link() (gpu.Link, error) { return d.link() }
+
+// linkBytes is the size of the copies that measure the link, less on a device
+// with little budget; linkCopies how many are timed.
+const (
+	linkBytes  = 32 << 20
+	linkCopies = 2
+)
+
+// measureLink times copies up, down, both ways at once and within the device.
+func (d *Device) measureLink() (gpu.Link, error) {
+	size := min(linkBytes, d.budget.Limit()/8, d.host.Limit()/8)
+	m := &linkTest{d: d, size: size}
+	link := m.measure()
+	if m.err != nil {
+		return gpu.Link{}, fmt.Errorf("measure the link of %s: %w", d.props.name, m.err)
+	}
+	return link, nil
+}
+
+type linkTest struct {
+	d    *Device
+	size int64
+	err  error
+}
+
+func (m *linkTest) measure() gpu.Link {
+	device, host := m.d.budget.Lease("link test"), m.d.host.Lease("link test")
+	var bufs [4]*gpu.Buffer // two on the device, two on the host
+	for i := range bufs {
+		l := device
+		if i >= 2 {
+			l = host
+		}
+		b, err := l.Alloc(m.size)
+		m.note(err)
+		bufs[i] = b
+	}
+	defer func() {
+		m.note(m.d.ctx.do(cuCtxSynchronize))
+		for _, b := range bufs {
+			b.Release()
+		}
+		m.note(device.Close())
+		m.note(host.Close())
+	}()
+	if m.err != nil {
+		return gpu.Link{}
+	}
+	up := func() {
+		m.do(cuMemcpyHtoDAsync, bufs[0].Addr(), bufs[2].Addr(), m.d.up)
+	}
+	down := func() {
+		m.do(cuMemcpyDtoHAsync, bufs[3].Addr(), bufs[1].Addr(), m.d.down)
+	}
+	within := func() {
+		m.do(cuMemcpyDtoDAsync, bufs[0].Addr(), bufs[1].Addr(), m.d.compute)
+	}
+	return gpu.Link{
+		Up:   m.rate(1, up),
+		Down: m.rate(1, down),
+		Both: m.rate(2, func() { up(); down() }),
+		Copy: m.rate(2, within),
+	}
+}
+
+func (m *linkTest) note(err error) {
+	if m.err == nil {
+		m.err = err
+	}
+}
+
+func (m *linkTest) do(c call, dst, src uintptr, s stream) {
+	if m.err == nil {
+		m.note(m.d.ctx.do(c, dst, src, uintptr(m.size), uintptr(s)))
+	}
+}
+
+// rate returns the bytes a second of a few runs of work that moves the size a
+// number of times, after one to warm up.
+func (m *linkTest) rate(times int64, work func()) float64 {
+	work()
+	m.note(m.d.ctx.do(cuCtxSynchronize))
+	start := time.Now()
+	for range linkCopies {
+		work()
+	}
+	m.note(m.d.ctx.do(cuCtxSynchronize))
+	return float64(times*m.size*linkCopies) / time.Since(start).Seconds()
+}

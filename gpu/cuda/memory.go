@@ -1,0 +1,87 @@
+package cuda
+
+import (
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/dustin/go-humanize"
+)
+
+// pool is the device's stream-ordered memory pool: it keeps what was freed, and
+// gives it out again without asking the driver for more.
+type pool struct {
+	dev    *Device
+	handle uintptr
+}
+
+// poolProps is the driver's CUmemPoolProps.
+type poolProps struct {
+	allocType    int32 // 1: pinned to its location
+	handleTypes  int32
+	locationType int32 // 1: a device
+	locationID   int32
+	security     uintptr
+	maxSize      uint64
+	usage        uint16
+	reserved     [54]byte
+}
+
+const poolReleaseThreshold = 4 // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+
+func newPool(d *Device) (*pool, error) {
+	p := &pool{dev: d}
+	props := poolProps{allocType: 1, locationType: 1, locationID: int32(d.props.ordinal)}
+	if err := d.ctx.do(cuMemPoolCreate, uintptr(unsafe.Pointer(&p.handle)), uintptr(unsafe.Pointer(&props))); err != nil {
+		return nil, err
+	}
+	keep := uint64(math.MaxUint64)
+	if err := d.ctx.do(cuMemPoolSetAttribute, p.handle, poolReleaseThreshold, uintptr(unsafe.Pointer(&keep))); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Allocate implements gpu.Allocator: memory for the kernels' stream.
+func (p *pool) Allocate(size int64) ([]byte, uintptr, error) {
+	addr, err := p.take(size, p.dev.compute)
+	return nil, addr, err
+}
+
+// Free implements gpu.Allocator. The memory is free for work that is launched
+// after this; a failure to free leaves it lost, and shows in the next call.
+func (p *pool) Free(_ []byte, addr uintptr, _ int64) { _ = p.free(addr) }
+
+func (p *pool) take(size int64, s stream) (uintptr, error) {
+	if size == 0 {
+		return 0, nil
+	}
+	if size < 0 || size > 1<<46 {
+		return 0, fmt.Errorf("impossible size %d", size)
+	}
+	var addr uintptr
+	err := p.dev.ctx.do(cuMemAllocFromPoolAsync, uintptr(unsafe.Pointer(&addr)), uintptr(size), p.handle, uintptr(s))
+	return addr, err
+}
+
+func (p *pool) free(addr uintptr) error {
+	if addr == 0 {
+		return nil
+	}
+	return p.dev.ctx.do(cuMemFreeAsync, addr, uintptr(p.dev.compute))
+}
+
+func (p *pool) close() error { return p.dev.ctx.do(cuMemPoolDestroy, p.handle) }
+
+// uploads is the pool for memory that is written on the stream of copies up
+// first: it need not wait for kernels.
+type uploadPool struct{ *pool }
+
+// Allocate implements gpu.Allocator.
+func (p uploadPool) Allocate(size int64) ([]byte, uintptr, error) {
+	addr, err := p.take(size, p.dev.up)
+	return nil, addr, err
+}
+
+// bytesText is a number of bytes for people.
+func bytesText(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }

@@ -1,0 +1,187 @@
+package cuda
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// op is one primitive under way on a queue. It remembers what was allocated, so
+// that an error anywhere leaves nothing behind, and the first error, after which
+// all its methods do nothing: a primitive launches kernel after kernel and looks
+// at the error once, at the end.
+type op struct {
+	q     *queue
+	name  string
+	lease *gpu.Lease
+	err   error
+	start event
+	held  []held
+
+	launches int64
+}
+
+// held is a reference to a buffer that the op has, and whether the caller gets it.
+type held struct {
+	buf  *gpu.Buffer
+	keep bool
+}
+
+// begin starts a primitive, whose name appears in errors and reports.
+func (q *queue) begin(name string, l *gpu.Lease) *op {
+	o := &op{q: q, name: name, lease: l, err: q.err}
+	if o.err == nil {
+		o.start, o.err = q.dev.record(q.dev.compute)
+	}
+	return o
+}
+
+// end ends the primitive: its first error goes into err unless one is there, and
+// what is not handed on is released. A refused budget leaves the queue usable,
+// any other error of the device does not.
+func (o *op) end(err *error) {
+	if o.start != 0 {
+		o.q.dev.trace.ran(o)
+	}
+	if *err == nil {
+		*err = o.err
+	}
+	for _, h := range o.held {
+		if !h.keep || *err != nil {
+			h.buf.Release()
+		}
+	}
+	if *err != nil {
+		*err = o.q.fail(o.name, *err)
+	}
+}
+
+func (o *op) failed() bool { return o.err != nil }
+
+// fail makes err the op's error unless it has one.
+func (o *op) fail(err error) {
+	if o.err == nil {
+		o.err = err
+	}
+}
+
+// alloc returns n bytes of device memory with unspecified contents, released at
+// the end unless kept; nil for none and after an error.
+func (o *op) alloc(n int64) *gpu.Buffer {
+	if o.err != nil || n == 0 {
+		return nil
+	}
+	b, err := o.lease.Alloc(n)
+	if err != nil {
+		o.fail(err)
+		return nil
+	}
+	o.held = append(o.held, held{buf: b})
+	return b
+}
+
+// keep marks a buffer of the op as handed to the caller and returns it.
+func (o *op) keep(b *gpu.Buffer) *gpu.Buffer {
+	for i := range o.held {
+		if o.held[i].buf == b {
+			o.held[i].keep = true
+		}
+	}
+	return b
+}
+
+// retain hands an input's buffer on to the caller with a reference of its own;
+// nil for nil and after an error.
+func (o *op) retain(b *gpu.Buffer) *gpu.Buffer {
+	if o.err != nil || b == nil {
+		return nil
+	}
+	o.held = append(o.held, held{buf: b.Retain(), keep: true})
+	return b
+}
+
+// read copies device memory to dst and waits for it. It says whether dst holds
+// the bytes: false after an error.
+func (o *op) read(b *gpu.Buffer, off int64, dst []byte) bool {
+	if o.err == nil && len(dst) > 0 {
+		// dst is pageable, so the call returns when the bytes are there.
+		o.fail(o.q.dev.ctx.do(cuMemcpyDtoHAsync, uintptr(unsafe.Pointer(unsafe.SliceData(dst))), b.Addr()+uintptr(off), uintptr(len(dst)), uintptr(o.q.dev.compute)))
+		runtime.KeepAlive(dst)
+	}
+	return o.err == nil
+}
+
+// write copies src to device memory. The driver has taken src over when it
+// returns.
+func (o *op) write(b *gpu.Buffer, off int64, src []byte) {
+	if o.err == nil && len(src) > 0 {
+		o.fail(o.q.dev.ctx.do(cuMemcpyHtoDAsync, b.Addr()+uintptr(off), uintptr(unsafe.Pointer(unsafe.SliceData(src))), uintptr(len(src)), uintptr(o.q.dev.compute)))
+		runtime.KeepAlive(src)
+	}
+}
+
+// fill sets n bytes to v.
+func (o *op) fill(b *gpu.Buffer, off, n int64, v byte) {
+	if o.err == nil && n > 0 {
+		o.fail(o.q.dev.ctx.do(cuMemsetD8Async, b.Addr()+uintptr(off), uintptr(v), uintptr(n), uintptr(o.q.dev.compute)))
+	}
+}
+
+// copy copies n bytes within device memory.
+func (o *op) copy(dst *gpu.Buffer, dstOff int64, src *gpu.Buffer, srcOff, n int64) {
+	if o.err == nil && n > 0 {
+		o.fail(o.q.dev.ctx.do(cuMemcpyDtoDAsync, dst.Addr()+uintptr(dstOff), src.Addr()+uintptr(srcOff), uintptr(n), uintptr(o.q.dev.compute)))
+	}
+}
+
+// table returns the device address of a constant table; see Device.table.
+func (o *op) table(name string, make func() []byte) uint64 {
+	if o.err != nil {
+		return 0
+	}
+	addr, err := o.q.dev.table(name, make)
+	if err != nil {
+		o.fail(err)
+	}
+	return uint64(addr)
+}
+
+// launch starts a kernel over a one-dimensional grid with shared bytes of dynamic
+// shared memory. args mirrors the kernel's argument struct. A grid of 0 blocks
+// does nothing.
+func launch[A any](o *op, name string, grid, block, shared int, args A) {
+	if o.err != nil || grid == 0 {
+		return
+	}
+	if grid < 0 || grid > 1<<31-1 {
+		o.fail(fmt.Errorf("kernel %s: a grid of %d blocks is impossible", name, grid))
+		return
+	}
+	k := o.q.dev.kernels
+	f, err := k.find(name)
+	if err == nil && shared > staticShared {
+		err = k.allow(f, shared)
+	}
+	if err != nil {
+		o.fail(err)
+		return
+	}
+	p := &args
+	params := [1]unsafe.Pointer{unsafe.Pointer(p)}
+	err = k.dev.ctx.do(cuLaunchKernel, f.handle, uintptr(grid), 1, 1, uintptr(block), 1, 1, uintptr(shared),
+		uintptr(k.dev.compute), uintptr(unsafe.Pointer(&params)), 0)
+	runtime.KeepAlive(p)
+	if err != nil {
+		o.fail(fmt.Errorf("kernel %s: %w", name, err))
+		return
+	}
+	o.launches++
+}
+
+// addr is a buffer's device address as kernels take it, 0 for nil.
+func addr(b *gpu.Buffer) uint64 { return uint64(b.Addr()) }
+
+// blocks is how many pieces of perBlock n things make.
+func blocks(n, perBlock int) int { return (n + perBlock - 1) / perBlock }

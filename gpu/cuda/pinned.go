@@ -1,0 +1,179 @@
+package cuda
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"sort"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// pinnedAlign is the unit of page-locked blocks, in bytes.
+	pinnedAlign = 256
+	// The chunks of memory that are page-locked at a time.
+	smallestChunk = 64 << 20
+	largestChunk  = 1 << 30
+	hugePage      = 2 << 20
+)
+
+// pinned hands out page-locked host memory. Page-locking fresh memory costs 0.37 s
+// a GB and touched memory a ninth of that, so memory is mapped in large chunks,
+// touched by all cores, locked, and kept until the device is closed.
+type pinned struct {
+	dev *Device
+
+	mu     sync.Mutex
+	chunks [][]byte
+	free   []extent // by address, never two that touch
+	next   int64    // size of the next chunk
+}
+
+// extent is a free run of page-locked bytes.
+type extent struct {
+	addr uintptr
+	size int64
+}
+
+func newPinned(d *Device) *pinned { return &pinned{dev: d, next: smallestChunk} }
+
+func pinnedSize(size int64) int64 { return (size + pinnedAlign - 1) &^ (pinnedAlign - 1) }
+
+// Allocate implements gpu.Allocator; the device addresses the memory as the host
+// does.
+func (p *pinned) Allocate(size int64) ([]byte, uintptr, error) {
+	if size == 0 {
+		return nil, 0, nil
+	}
+	if size < 0 || size > 1<<46 {
+		return nil, 0, fmt.Errorf("impossible size %d", size)
+	}
+	need := pinnedSize(size)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	addr, ok := p.take(need)
+	if !ok {
+		if err := p.grow(need); err != nil {
+			return nil, 0, err
+		}
+		addr, _ = p.take(need)
+	}
+	return p.view(addr, size), addr, nil
+}
+
+// view is the memory at an address of a chunk.
+func (p *pinned) view(addr uintptr, size int64) []byte {
+	for _, mem := range p.chunks {
+		if at := addr - uintptr(unsafe.Pointer(unsafe.SliceData(mem))); at < uintptr(len(mem)) {
+			return mem[at : at+uintptr(size) : at+uintptr(size)]
+		}
+	}
+	panic("cuda: address outside page-locked memory")
+}
+
+// take cuts n bytes from the smallest free extent that has them.
+func (p *pinned) take(n int64) (uintptr, bool) {
+	best := -1
+	for i, e := range p.free {
+		if e.size >= n && (best < 0 || e.size < p.free[best].size) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return 0, false
+	}
+	e := &p.free[best]
+	addr := e.addr
+	e.addr += uintptr(n)
+	e.size -= n
+	if e.size == 0 {
+		p.free = slices.Delete(p.free, best, best+1)
+	}
+	return addr, true
+}
+
+// Free implements gpu.Allocator.
+func (p *pinned) Free(_ []byte, addr uintptr, size int64) {
+	if size == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.put(extent{addr, pinnedSize(size)})
+}
+
+// put adds a free extent and joins it with its neighbours.
+func (p *pinned) put(e extent) {
+	i := sort.Search(len(p.free), func(i int) bool { return p.free[i].addr > e.addr })
+	if i < len(p.free) && e.addr+uintptr(e.size) == p.free[i].addr {
+		e.size += p.free[i].size
+		p.free = slices.Delete(p.free, i, i+1)
+	}
+	if i > 0 && p.free[i-1].addr+uintptr(p.free[i-1].size) == e.addr {
+		p.free[i-1].size += e.size
+		return
+	}
+	p.free = slices.Insert(p.free, i, e)
+}
+
+// grow maps, touches and page-locks a chunk of at least n bytes.
+func (p *pinned) grow(n int64) error {
+	size := max(p.next, (n+hugePage-1)&^(hugePage-1))
+	mem, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
+	if err != nil {
+		return fmt.Errorf("map %s of host memory: %w", bytesText(size), err)
+	}
+	_ = unix.Madvise(mem, unix.MADV_HUGEPAGE) // small pages work too
+	touch(mem)
+	base := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
+	if err := p.dev.ctx.do(cuMemHostRegister, base, uintptr(size), 0); err != nil {
+		_ = unix.Munmap(mem)
+		return fmt.Errorf("page-lock %s of host memory: %w", bytesText(size), err)
+	}
+	p.chunks = append(p.chunks, mem)
+	p.put(extent{base, size})
+	p.next = min(2*p.next, largestChunk)
+	return nil
+}
+
+// touch makes the system back memory with pages, on all cores.
+func touch(mem []byte) {
+	const piece = 4 << 20
+	work := make(chan []byte)
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for part := range work {
+				for i := 0; i < len(part); i += 4096 {
+					part[i] = 0
+				}
+			}
+		}()
+	}
+	for from := 0; from < len(mem); from += piece {
+		work <- mem[from:min(from+piece, len(mem))]
+	}
+	close(work)
+	wg.Wait()
+}
+
+func (p *pinned) close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var first error
+	for _, mem := range p.chunks {
+		if err := p.dev.ctx.do(cuMemHostUnregister, uintptr(unsafe.Pointer(unsafe.SliceData(mem)))); err != nil && first == nil {
+			first = err
+		}
+		if err := unix.Munmap(mem); err != nil && first == nil {
+			first = err
+		}
+	}
+	p.chunks, p.free = nil, nil
+	return first
+}

@@ -1,0 +1,231 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+var errClosed = errors.New("queue is closed")
+
+// queue is an ordered stream of primitives. The queues of a device share its
+// streams; what is a queue's own is its error, its name in the report and the
+// dictionaries it has moved.
+type queue struct {
+	dev  *Device
+	name string
+	err  error
+	// dicts are the dictionaries that the columns of the last strides had, by
+	// position: strides of one row group share them.
+	upDicts, downDicts map[int]moved
+}
+
+// moved is a dictionary on both sides of the link.
+type moved struct{ from, to *gpu.Dictionary }
+
+// NewQueue implements gpu.Device.
+func (d *Device) NewQueue(name string) (gpu.Queue, error) {
+	if e := d.ctx.broken.Load(); e != nil {
+		return nil, e
+	}
+	return &queue{dev: d, name: name, upDicts: map[int]moved{}, downDicts: map[int]moved{}}, nil
+}
+
+// Device implements gpu.Queue.
+func (q *queue) Device() gpu.Device { return q.dev }
+
+// Close implements gpu.Queue. It waits for the copies up that are under way,
+// whose host memory is then free.
+func (q *queue) Close() error {
+	if q.err == errClosed {
+		return nil
+	}
+	for _, dicts := range []map[int]moved{q.upDicts, q.downDicts} {
+		for _, m := range dicts {
+			m.from.Values.Release()
+			m.to.Values.Release()
+		}
+	}
+	q.upDicts, q.downDicts = nil, nil
+	q.dev.settle()
+	err := q.err
+	q.err = errClosed
+	return err
+}
+
+// fail makes the error of a primitive stick, a driver's with what was being done.
+func (q *queue) fail(what string, err error) error {
+	if e := (*Error)(nil); errors.As(err, &e) && err != q.err {
+		err = fmt.Errorf("%s on %s: %w", what, q.dev.props.name, err)
+	}
+	if q.err == nil {
+		q.err = err
+	}
+	return err
+}
+
+// Up implements gpu.Queue. The copies run on their own stream; kernels launched
+// from here on wait for them, the caller does not. The host memory is released
+// when the copies are done.
+func (q *queue) Up(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error) {
+	if q.err != nil {
+		s.Release()
+		return nil, q.err
+	}
+	t := &transfer{q: q, lease: l, name: "copy up"}
+	q.dev.uploads.Lock()
+	defer q.dev.uploads.Unlock()
+	t.begin(q.dev.up)
+	cols := make([]gpu.Column, len(s.Cols))
+	for i, c := range s.Cols {
+		cols[i] = t.column(i, c, q.upDicts, t.upload)
+	}
+	t.finish(q.dev.up)
+	if t.err == nil {
+		t.fail(q.dev.follow(q.dev.compute, t.stop))
+	}
+	if t.err != nil {
+		// Copies may be under way from and to memory that is given back now.
+		_ = q.dev.ctx.do(cuStreamSynchronize, uintptr(q.dev.up))
+		gpu.ReleaseColumns(cols)
+		s.Release()
+		return nil, q.fail("copy a stride up", t.err)
+	}
+	out = &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}
+	q.dev.trace.moved(t, "copy up", func() { s.Release() })
+	return out, nil
+}
+
+// Down implements gpu.Queue. The copies wait for the kernels launched so far and
+// run on their own stream; the caller waits for them. The lease pays for host
+// memory.
+func (q *queue) Down(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error) {
+	defer s.Release()
+	if q.err != nil {
+		return nil, q.err
+	}
+	t := &transfer{q: q, lease: l, name: "copy down"}
+	cols := make([]gpu.Column, len(s.Cols))
+	q.dev.downloads.Lock()
+	ready, err := q.dev.record(q.dev.compute)
+	t.fail(err)
+	if t.err == nil {
+		t.fail(q.dev.follow(q.dev.down, ready))
+	}
+	t.begin(q.dev.down)
+	for i, c := range s.Cols {
+		cols[i] = t.column(i, c, q.downDicts, t.download)
+	}
+	t.finish(q.dev.down)
+	q.dev.downloads.Unlock()
+	if t.err == nil {
+		t.fail(q.dev.wait(t.stop))
+	}
+	q.dev.recycle(ready)
+	if t.err != nil {
+		_ = q.dev.ctx.do(cuStreamSynchronize, uintptr(q.dev.down))
+		gpu.ReleaseColumns(cols)
+		return nil, q.fail("copy a stride down", t.err)
+	}
+	q.dev.trace.moved(t, "copy down", nil)
+	return &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}, nil
+}
+
+// transfer is a stride on its way over the link.
+type transfer struct {
+	q           *queue
+	lease       *gpu.Lease
+	name        string
+	err         error
+	start, stop event
+	bytes       int64
+}
+
+func (t *transfer) fail(err error) {
+	if t.err == nil {
+		t.err = err
+	}
+}
+
+func (t *transfer) begin(s stream) {
+	if t.err == nil {
+		var err error
+		t.start, err = t.q.dev.record(s)
+		t.fail(err)
+	}
+}
+
+func (t *transfer) finish(s stream) {
+	if t.err == nil {
+		var err error
+		t.stop, err = t.q.dev.record(s)
+		t.fail(err)
+	}
+}
+
+// column moves a column, and its dictionary unless the column at that position
+// of the stride before had it too.
+func (t *transfer) column(at int, c gpu.Column, dicts map[int]moved, move func(*gpu.Buffer) *gpu.Buffer) gpu.Column {
+	out := gpu.Column{Type: c.Type, Len: c.Len, Data: move(c.Data), Offsets: move(c.Offsets), Valid: move(c.Valid)}
+	if c.Dict == nil {
+		return out
+	}
+	m, ok := dicts[at]
+	if !ok || m.from != c.Dict {
+		v := c.Dict.Values
+		to := gpu.Column{Type: v.Type, Len: v.Len, Data: move(v.Data), Offsets: move(v.Offsets), Valid: move(v.Valid)}
+		if t.err != nil {
+			to.Release()
+			return out
+		}
+		if ok {
+			m.from.Values.Release()
+			m.to.Values.Release()
+		}
+		m = moved{from: c.Dict, to: &gpu.Dictionary{Values: to}}
+		m.from.Values.Retain()
+		dicts[at] = m
+	}
+	m.to.Values.Retain()
+	out.Dict = m.to
+	return out
+}
+
+// upload copies a buffer up.
+func (t *transfer) upload(b *gpu.Buffer) *gpu.Buffer {
+	if t.err != nil || b.Size() == 0 {
+		return nil
+	}
+	out, err := t.lease.AllocFrom(uploadPool{t.q.dev.pool}, b.Size())
+	if err != nil {
+		t.fail(err)
+		return nil
+	}
+	src := b.Bytes()
+	t.fail(t.q.dev.ctx.do(cuMemcpyHtoDAsync, out.Addr(), uintptr(unsafe.Pointer(unsafe.SliceData(src))), uintptr(len(src)), uintptr(t.q.dev.up)))
+	runtime.KeepAlive(src)
+	t.bytes += b.Size()
+	return out
+}
+
+// download copies a buffer down.
+func (t *transfer) download(b *gpu.Buffer) *gpu.Buffer {
+	if t.err != nil || b.Size() == 0 {
+		return nil
+	}
+	out, err := t.lease.Alloc(b.Size())
+	if err != nil {
+		t.fail(err)
+		return nil
+	}
+	if src := b.Bytes(); src != nil { // never was on the device
+		copy(out.Bytes(), src)
+		return out
+	}
+	t.fail(t.q.dev.ctx.do(cuMemcpyDtoHAsync, uintptr(unsafe.Pointer(unsafe.SliceData(out.Bytes()))), b.Addr(), uintptr(b.Size()), uintptr(t.q.dev.down)))
+	t.bytes += b.Size()
+	return out
+}

@@ -1,0 +1,101 @@
+package cuda
+
+import (
+	"sync"
+	"unsafe"
+)
+
+// stream and event are handles of the driver.
+type (
+	stream uintptr
+	event  uintptr
+)
+
+// eventPool keeps events for reuse.
+type eventPool struct {
+	mu   sync.Mutex
+	free []event
+	all  []event
+}
+
+// event returns an event that measures time; recycle gives it back.
+func (d *Device) event() (event, error) {
+	p := &d.events
+	p.mu.Lock()
+	if n := len(p.free); n > 0 {
+		e := p.free[n-1]
+		p.free = p.free[:n-1]
+		p.mu.Unlock()
+		return e, nil
+	}
+	p.mu.Unlock()
+	var e event
+	if err := d.ctx.do(cuEventCreate, uintptr(unsafe.Pointer(&e)), 0); err != nil {
+		return 0, err
+	}
+	p.mu.Lock()
+	p.all = append(p.all, e)
+	p.mu.Unlock()
+	return e, nil
+}
+
+func (d *Device) recycle(events ...event) {
+	p := &d.events
+	p.mu.Lock()
+	for _, e := range events {
+		if e != 0 {
+			p.free = append(p.free, e)
+		}
+	}
+	p.mu.Unlock()
+}
+
+func (p *eventPool) close(d *Device) {
+	for _, e := range p.all {
+		_ = d.ctx.do(cuEventDestroy, uintptr(e))
+	}
+	p.all, p.free = nil, nil
+}
+
+// record puts a new event on a stream.
+func (d *Device) record(s stream) (event, error) {
+	e, err := d.event()
+	if err != nil {
+		return 0, err
+	}
+	if err := d.ctx.do(cuEventRecord, uintptr(e), uintptr(s)); err != nil {
+		d.recycle(e)
+		return 0, err
+	}
+	return e, nil
+}
+
+// follow makes later work on stream s wait for the event.
+func (d *Device) follow(s stream, e event) error {
+	return d.ctx.do(cuStreamWaitEvent, uintptr(s), uintptr(e), 0)
+}
+
+// wait blocks until the event has happened.
+func (d *Device) wait(e event) error { return d.ctx.do(cuEventSynchronize, uintptr(e)) }
+
+// deferred is what is done when an event has happened.
+type deferred struct {
+	event event
+	do    func(err error)
+}
+
+// after calls do on another goroutine once the event has happened, or failed,
+// and everything that was put off earlier is done; event 0 has always happened.
+func (d *Device) after(e event, do func(err error)) { d.later <- deferred{e, do} }
+
+// reap runs what was deferred, in order.
+func (d *Device) reap() {
+	defer d.reaped.Done()
+	for w := range d.later {
+		var err error
+		if w.event != 0 {
+			err = d.wait(w.event)
+		}
+		w.do(err)
+	}
+}

@@ -1,0 +1,137 @@
+package cuda
+
+import (
+	"sort"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// maxSpans bounds the pieces of work that are remembered one by one.
+const maxSpans = 1 << 17
+
+// The lanes of the device's timeline.
+const (
+	laneUp      = "copy up"
+	laneKernels = "kernels"
+	laneDown    = "copy down"
+)
+
+// trace measures the device's work by events, and adds it up for each stage.
+type trace struct {
+	dev    *Device
+	base   event     // the zero of the device's clock
+	opened time.Time // when it happened
+
+	mu     sync.Mutex
+	spans  []gpu.Span
+	stages map[string]*gpu.Activity
+}
+
+func newTrace(d *Device) (*trace, error) {
+	base, err := d.record(d.compute)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.wait(base); err != nil {
+		return nil, err
+	}
+	return &trace{dev: d, base: base, opened: time.Now(), stages: map[string]*gpu.Activity{}}, nil
+}
+
+// ran records the end of a primitive.
+func (t *trace) ran(o *op) {
+	stop, err := t.dev.record(t.dev.compute)
+	if err != nil {
+		t.dev.recycle(o.start)
+		return
+	}
+	t.measure(o.start, stop, gpu.Span{Lane: laneKernels, Stage: o.lease.Name(), Name: o.name}, o.launches, nil)
+}
+
+// moved records a transfer whose events are set, and calls done once it is over.
+func (t *trace) moved(x *transfer, lane string, done func()) {
+	t.measure(x.start, x.stop, gpu.Span{Lane: lane, Stage: x.lease.Name(), Name: x.name, Bytes: x.bytes}, 0, done)
+}
+
+// measure adds a span once its end has happened.
+func (t *trace) measure(start, stop event, s gpu.Span, launches int64, done func()) {
+	t.dev.after(stop, func(err error) {
+		if done != nil {
+			done()
+		}
+		if err == nil {
+			s.Start = t.between(t.base, start)
+			s.End = s.Start + t.between(start, stop)
+			t.add(s, launches)
+		}
+		t.dev.recycle(start, stop)
+	})
+}
+
+func (t *trace) between(from, to event) time.Duration {
+	var ms float32
+	if t.dev.ctx.do(cuEventElapsedTime, uintptr(unsafe.Pointer(&ms)), uintptr(from), uintptr(to)) != nil {
+		return 0
+	}
+	return time.Duration(float64(ms) * float64(time.Millisecond))
+}
+
+func (t *trace) add(s gpu.Span, launches int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.spans) < maxSpans {
+		t.spans = append(t.spans, s)
+	}
+	a := t.stages[s.Stage]
+	if a == nil {
+		a = &gpu.Activity{}
+		t.stages[s.Stage] = a
+	}
+	a.Launches += launches
+	switch took := s.End - s.Start; s.Lane {
+	case laneUp:
+		a.Up += took
+		a.BytesUp += s.Bytes
+	case laneDown:
+		a.Down += took
+		a.BytesDown += s.Bytes
+	default:
+		a.Busy += took
+	}
+}
+
+func (t *trace) close() { t.dev.recycle(t.base) }
+
+// settle waits until everything that was put off to the end of a copy or a
+// primitive is done.
+func (d *Device) settle() {
+	done := make(chan struct{})
+	d.after(0, func(error) { close(done) })
+	<-done
+}
+
+// Activity implements gpu.Profiled.
+func (d *Device) Activity(lease string) gpu.Activity {
+	d.trace.mu.Lock()
+	defer d.trace.mu.Unlock()
+	if a := d.trace.stages[lease]; a != nil {
+		return *a
+	}
+	return gpu.Activity{}
+}
+
+// Spans implements gpu.Profiled.
+func (d *Device) Spans() []gpu.Span {
+	d.settle()
+	d.trace.mu.Lock()
+	defer d.trace.mu.Unlock()
+	out := append([]gpu.Span(nil), d.trace.spans...)
+	sort.Slice(out, func(i, j int) bool { return out[i].Start < out[j].Start })
+	return out
+}
+
+// Clock implements gpu.Profiled.
+func (d *Device) Clock() time.Duration { return time.Since(d.trace.opened) }
