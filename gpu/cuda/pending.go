@@ -9,10 +9,6 @@ import (
 // The primitives below have no kernels yet.
 var errPending = errors.New("not on the GPU yet")
 
-func (q *queue) Eval(*gpu.Lease, *gpu.Program, []gpu.Column, int) ([]gpu.Column, error) {
-	return nil, errPending
-}
-
 func (q *queue) Hash(*gpu.Lease, []gpu.Column) (gpu.Column, error) { return gpu.Column{}, errPending }
 
 func (q *queue) Partition(*gpu.Lease, []gpu.Column, gpu.Column, uint, uint) ([]gpu.Column, []int, error) {

@@ -49,7 +49,7 @@ struct Args {
     const void* table;
     u64 lo_low, hi_low; // bounds of the result
     i64 lo_high, hi_high;
-    i64 p, q, r; // small operands
+    i64 p, q; // small operands
     double scale;
     i64* at;  // positions of made strings among bytes, a row each and the total
     u8* bytes;
