@@ -12,19 +12,15 @@ import (
 // are freed after the last instruction that reads them. Rows that fail are noted
 // on the device and looked at once, at the end.
 //
-// Results are the host's bit for bit, with two exceptions: OpPow and OpMath but
-// for the square root may differ by 4 units in the last place, and which NaN is
-// in a result is not defined.
+// Results are the host's bit for bit, with two exceptions: OpPow with a fraction
+// in the exponent and OpMath but for the square root may differ by 4 units in the
+// last place, and which NaN is in a result is not defined.
 func (q *queue) Eval(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gpu.Column, error) {
 	out, failed, err := q.evaluate(l, p, in, n)
 	if failed == nil {
 		return out, err
 	}
-	err = q.explain(l, p, in, *failed)
-	if q.err == nil {
-		q.err = err
-	}
-	return nil, err
+	return nil, q.fail("evaluate", q.explain(l, p, in, *failed))
 }
 
 // evaluate runs a program. Rows that failed are not an error here: it returns the
@@ -50,7 +46,10 @@ func (q *queue) evaluate(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) (
 		}
 		out = append(out, o.retainColumn(c))
 	}
-	return out, nil, o.err
+	if o.failed() {
+		return nil, nil, o.err
+	}
+	return out, nil, nil
 }
 
 // checkEval verifies what a caller can get wrong.
