@@ -38,6 +38,8 @@ type Profiled interface {
 	// Activity returns what was done for the leases of a name, up to now: work
 	// that is under way may be missing.
 	Activity(lease string) Activity
+	// Settle waits until everything launched so far has been measured.
+	Settle()
 	// Spans returns the work done since the device was opened, in order of
 	// start; the newest are missing when there were too many to keep.
 	Spans() []Span

@@ -55,6 +55,12 @@ type Queue interface {
 	// outer an id may be -1, which gives a null.
 	Gather(l *Lease, cols []Column, ids Column, outer bool) ([]Column, error)
 
+	// GatherParts is Gather of a String or Binary column that lies in parts,
+	// because together they may hold more bytes than offsets reach. Ids count
+	// through the parts, whose rows together are at most MaxRows; a part may have
+	// a dictionary, the result has none.
+	GatherParts(l *Lease, parts []Column, ids Column) (Column, error)
+
 	// Concat returns the rows of parts one after the other; every part has the
 	// same type. Dictionaries survive where all parts have one. Release of the
 	// parts stays with the caller.

@@ -33,24 +33,20 @@ func ChooseDevice(name string) (string, error) {
 	return "", &Fault{Msg: fmt.Sprintf("device %q: must be %s, %s or %s", name, Auto, Host, CUDA)}
 }
 
-// openDevice opens the run's own device. Where a GPU is there but cannot be used,
-// an automatic choice says so and takes the CPU.
-func (r *run) openDevice() (gpu.Device, error) {
-	kind, err := ChooseDevice(r.opt.Use)
+// OpenDevice opens the device that options ask for: by Use, Threads, HostMemory,
+// DeviceMemory and StrideSize. Where a GPU is there but cannot be used, an automatic
+// choice says so and takes the CPU.
+func OpenDevice(opt RunOptions) (gpu.Device, error) {
+	kind, err := ChooseDevice(opt.Use)
 	if err != nil {
 		return nil, err
 	}
-	job := r.plan.job.Memory
 	if kind == CUDA {
-		d, err := cuda.Open(cuda.Options{
-			Memory:      cmp.Or(r.opt.DeviceMemory, int64(job.Device)),
-			HostMemory:  cmp.Or(r.opt.HostMemory, int64(job.Host)),
-			StrideBytes: r.opt.StrideSize,
-		})
+		d, err := cuda.Open(cuda.Options{Memory: opt.DeviceMemory, HostMemory: opt.HostMemory, StrideBytes: opt.StrideSize})
 		if err == nil {
 			return d, nil
 		}
-		if r.opt.Use == CUDA {
+		if opt.Use == CUDA {
 			if errors.Is(err, cuda.ErrNoDriver) {
 				err = fmt.Errorf("%w; install one, or run with --device host", err)
 			}
@@ -58,7 +54,8 @@ func (r *run) openDevice() (gpu.Device, error) {
 		}
 		slog.Warn("the GPU cannot be used, so the job runs on the CPU", "error", err)
 	}
-	d, err := host.Open(host.Options{Threads: r.opt.Threads, Memory: r.hostMemory(), StrideRows: int(r.opt.StrideSize / 8)})
+	// Device and host memory are one on the CPU.
+	d, err := host.Open(host.Options{Threads: opt.Threads, Memory: cmp.Or(opt.HostMemory, opt.DeviceMemory), StrideRows: int(opt.StrideSize / 8)})
 	if err != nil {
 		return nil, &Fault{Msg: err.Error()}
 	}

@@ -3,6 +3,8 @@ package pipeline
 import (
 	"fmt"
 	"strings"
+
+	"github.com/dustin/go-humanize"
 )
 
 // Explanation is a plan for people and programs: the tree of stages from the
@@ -12,6 +14,7 @@ type Explanation struct {
 	Output string          `json:"output"`
 	Schema []ColumnInfo    `json:"schema"`
 	Root   *StageExplained `json:"plan"`
+	Actual *Report         `json:"actual,omitempty"` // of a run
 }
 
 // ColumnInfo is a column of the result.
@@ -29,6 +32,7 @@ type StageExplained struct {
 	Columns []ColumnInfo      `json:"columns"`
 	Rows    float64           `json:"estimated_rows"`
 	Device  string            `json:"device"`
+	Actual  *StageReport      `json:"actual,omitempty"` // of a run
 	Inputs  []*StageExplained `json:"inputs,omitempty"` // of a join: streamed side, built side
 }
 
@@ -39,6 +43,23 @@ func (p *Plan) Explain(device string) *Explanation {
 		e.Schema = append(e.Schema, ColumnInfo{f.Name, f.Type.String(), f.Nullable})
 	}
 	return e
+}
+
+// Analyze adds to an explanation what a run of the plan did.
+func (e *Explanation) Analyze(r *Report) {
+	e.Actual = r
+	stages := map[string]*StageReport{}
+	for i := range r.Stages {
+		stages[r.Stages[i].Step+": "+r.Stages[i].Kind] = &r.Stages[i]
+	}
+	var visit func(*StageExplained)
+	visit = func(s *StageExplained) {
+		s.Actual = stages[s.Step+": "+s.Kind]
+		for _, in := range s.Inputs {
+			visit(in)
+		}
+	}
+	visit(e.Root)
 }
 
 func explainStage(s *stage, device string) *StageExplained {
@@ -64,6 +85,14 @@ func (e *Explanation) String() string {
 		cols[i] = c.Name + " " + c.Type
 	}
 	fmt.Fprintf(&b, "    %s\n", strings.Join(cols, ", "))
+	if r := e.Actual; r != nil {
+		fmt.Fprintf(&b, "    took %.3f s on %s%s\n", r.Wall.Seconds(), r.Device, r.Activity)
+		if l := r.Link; l != nil {
+			fmt.Fprintf(&b, "    link: %.1f GB/s up, %.1f down, %.1f both ways, measured in this run\n", l.Up/1e9, l.Down/1e9, l.Both/1e9)
+		}
+		o := r.Output
+		fmt.Fprintf(&b, "    wrote %s rows, %s, busy %.3f s, waited %.3f s%s\n", humanize.Comma(o.Rows), humanize.IBytes(uint64(o.Bytes)), o.Busy.Seconds(), o.Wait.Seconds(), o.Activity)
+	}
 	e.Root.draw(&b, "", true)
 	return b.String()
 }
@@ -80,6 +109,10 @@ func (s *StageExplained) draw(b *strings.Builder, indent string, last bool) {
 	}
 	for _, d := range s.Detail {
 		fmt.Fprintf(b, "%s%s\n", detail, d)
+	}
+	if a := s.Actual; a != nil {
+		fmt.Fprintf(b, "%sactual: %s rows in, %s out, busy %.3f s, waited %.3f s, blocked %.3f s, peak %s%s\n", detail, humanize.Comma(a.RowsIn),
+			humanize.Comma(a.RowsOut), a.Busy.Seconds(), a.Wait.Seconds(), a.Blocked.Seconds(), humanize.IBytes(uint64(a.Peak)), a.Activity)
 	}
 	for i, in := range s.Inputs {
 		in.draw(b, below, i == len(s.Inputs)-1)

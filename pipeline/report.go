@@ -2,7 +2,11 @@ package pipeline
 
 import (
 	"cmp"
+	"fmt"
+	"strings"
 	"time"
+
+	"github.com/dustin/go-humanize"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/source"
@@ -25,7 +29,8 @@ type Report struct {
 	// Link what the GPU is connected by, measured at the end of the run.
 	Activity *ActivityReport `json:"activity,omitempty"`
 	Link     *LinkReport     `json:"link,omitempty"`
-	// Spans are the pieces of work of a finished run on a GPU, in order of start.
+	// Spans are the pieces of work of a finished run, in order of start, by the
+	// run's clock, when RunOptions.Timeline asked for them.
 	Spans  []gpu.Span    `json:"-"`
 	Stages []StageReport `json:"stages"`
 	Output OutputReport  `json:"output"`
@@ -86,6 +91,25 @@ func newActivityReport(a gpu.Activity, link *LinkReport) *ActivityReport {
 		out.FractionDown = fraction(a.BytesDown, a.Down, link.Down)
 	}
 	return out
+}
+
+// String says what was done on the GPU, as the end of a line; nothing for nil.
+func (a *ActivityReport) String() string {
+	if a == nil {
+		return ""
+	}
+	var b strings.Builder
+	if a.Launches > 0 {
+		fmt.Fprintf(&b, "; %d kernels, %.3f s on the GPU", a.Launches, a.Kernels.Seconds())
+	}
+	copied := func(bytes int64, took time.Duration, way string, share float64) {
+		if bytes > 0 && took > 0 {
+			fmt.Fprintf(&b, "; %s %s at %.1f GB/s, %.0f %% of the link", humanize.IBytes(uint64(bytes)), way, float64(bytes)/took.Seconds()/1e9, 100*share)
+		}
+	}
+	copied(a.BytesUp, a.CopyingUp, "up", a.FractionUp)
+	copied(a.BytesDown, a.CopyingDown, "down", a.FractionDown)
+	return b.String()
 }
 
 func fraction(bytes int64, took time.Duration, rate float64) float64 {

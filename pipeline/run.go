@@ -34,6 +34,11 @@ type RunOptions struct {
 	// DeviceMemory is the budget of the run's own device when it has memory
 	// apart from the host's, as a GPU has; 0 as for HostMemory.
 	DeviceMemory int64
+	// Timeline keeps the pieces of work for Report.Spans.
+	Timeline bool
+	// Discard runs everything, encoding and writing too, and then removes the
+	// output instead of giving it its name: to measure.
+	Discard bool
 	// Overwrite replaces an existing output, whatever the job says.
 	Overwrite bool
 	// Leftover, when set, is given a function for every file and folder that
@@ -65,6 +70,7 @@ type run struct {
 	wall  time.Duration
 	link  *LinkReport
 	spans []gpu.Span
+	host  hostSpans
 }
 
 // Run executes the plan. It returns when every goroutine has ended and all memory
@@ -74,9 +80,11 @@ type run struct {
 func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	opt.HostMemory = cmp.Or(opt.HostMemory, int64(p.job.Memory.Host))
+	opt.DeviceMemory = cmp.Or(opt.DeviceMemory, int64(p.job.Memory.Device))
 	r := &run{plan: p, opt: opt, device: opt.Device, started: time.Now(), cancel: cancel}
 	if r.device == nil {
-		d, err := r.openDevice()
+		d, err := OpenDevice(opt)
 		if err != nil {
 			return nil, err
 		}
@@ -100,6 +108,9 @@ func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
 func (r *run) measure() error {
 	d, ok := r.device.(gpu.Profiled)
 	if !ok {
+		if r.opt.Timeline {
+			r.spans = r.host.merge(nil, 0)
+		}
 		return nil
 	}
 	l, err := d.Link()
@@ -107,22 +118,19 @@ func (r *run) measure() error {
 		return err
 	}
 	r.link = &LinkReport{Up: l.Up, Down: l.Down, Both: l.Both}
-	r.spans = d.Spans()
+	if r.opt.Timeline {
+		// The device's clock starts when the device is opened, before the run's
+		// or after.
+		r.spans = r.host.merge(d.Spans(), time.Since(r.started)-d.Clock())
+	}
 	return nil
-}
-
-// hostMemory is the budget of the host device, where device and host memory are
-// one: the options' before the job's, 0 when nobody says.
-func (r *run) hostMemory() int64 {
-	job := r.plan.job.Memory
-	return cmp.Or(r.opt.HostMemory, r.opt.DeviceMemory, int64(job.Host), int64(job.Device))
 }
 
 // execute runs all stages and the sink, and commits or aborts.
 func (r *run) execute(ctx context.Context) (err error) {
 	lease := r.device.HostBudget().Lease("output: row groups")
 	r.sink = &sinkRun{lease: lease}
-	out, err := r.plan.output.Create(r.plan.schema, TargetOptions{Lease: lease, Threads: r.opt.Threads, Overwrite: r.opt.Overwrite, Leftover: r.opt.Leftover})
+	out, err := r.plan.output.Create(r.plan.schema, TargetOptions{Lease: lease, Threads: r.opt.Threads, Overwrite: r.opt.Overwrite, Trace: r.trace(laneEncode, lease.Name()), Discard: r.opt.Discard, Leftover: r.opt.Leftover})
 	if err != nil {
 		return &outputError{err}
 	}

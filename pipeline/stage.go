@@ -259,6 +259,7 @@ func (t *stageRun) scan(ctx context.Context, o *opRun) (err error) {
 		Columns: o.columns, Prune: o.prune, Threads: t.run.opt.Threads, Lease: o.decode,
 		StrideRows: t.run.device.StrideRows(int(o.rowBytes)),
 		Inflight:   t.inflight(o),
+		Trace:      t.run.trace(laneDecode, o.name()),
 	})
 	if err != nil {
 		return err

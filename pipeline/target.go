@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/sink"
@@ -30,6 +31,10 @@ type TargetOptions struct {
 	Threads int
 	// Overwrite replaces an existing output.
 	Overwrite bool
+	// Trace, when set, is called after every piece of encoding and writing.
+	Trace func(what string, begin time.Time)
+	// Discard writes the output under another name and removes it at Commit.
+	Discard bool
 	// Leftover, when set, is given a function that removes a file or folder
 	// that is there only until the sink ends.
 	Leftover func(remove func() error)
@@ -53,7 +58,7 @@ type parquetTarget struct {
 
 func (t *parquetTarget) Create(schema *gpu.Schema, opt TargetOptions) (sink.Sink, error) {
 	o := t.opt
-	o.Lease, o.Threads = opt.Lease, opt.Threads
+	o.Lease, o.Threads, o.Trace = opt.Lease, opt.Threads, opt.Trace
 	o.Overwrite = o.Overwrite || opt.Overwrite
 	leftover := func(remove func() error) {
 		if opt.Leftover != nil {
@@ -65,11 +70,19 @@ func (t *parquetTarget) Create(schema *gpu.Schema, opt TargetOptions) (sink.Sink
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make the folder of the output: %w", err), f.remove())
 	}
-	w, err := sinkparquet.Create(t.path, schema, o)
+	path := t.path
+	if opt.Discard {
+		path = fmt.Sprintf("%s.discarded-%d", path, os.Getpid())
+	}
+	w, err := sinkparquet.Create(path, schema, o)
 	if err != nil {
 		return nil, errors.Join(err, f.remove())
 	}
 	leftover(func() error { return os.RemoveAll(w.Temporary()) })
+	if opt.Discard {
+		leftover(func() error { return os.RemoveAll(path) })
+		return &folderSink{&discardSink{w, path}, f}, nil
+	}
 	return &folderSink{w, f}, nil
 }
 
@@ -107,6 +120,16 @@ func (f folders) remove() error {
 	return nil
 }
 
+// discardSink removes its output as soon as it is complete.
+type discardSink struct {
+	sink.Sink
+	path string
+}
+
+func (s *discardSink) Commit(ctx context.Context) error {
+	return errors.Join(s.Sink.Commit(ctx), os.RemoveAll(s.path))
+}
+
 // folderSink is a sink whose output lies in folders made for it.
 type folderSink struct {
 	sink.Sink
@@ -115,7 +138,8 @@ type folderSink struct {
 
 func (s *folderSink) Commit(ctx context.Context) error {
 	err := s.Sink.Commit(ctx)
-	if err != nil {
+	_, discarded := s.Sink.(*discardSink)
+	if err != nil || discarded {
 		s.folders.remove()
 	}
 	return err

@@ -7,6 +7,7 @@ package source
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/gstream/gstream/gpu"
 )
@@ -85,6 +86,9 @@ type ScanOptions struct {
 	Inflight int
 	// Lease pays for stride buffers.
 	Lease *gpu.Lease
+	// Trace, when set, is called after every piece of decoding, on any goroutine,
+	// with the column and the time at which it began.
+	Trace func(column string, begin time.Time)
 }
 
 // Progress is how far a scan has come.

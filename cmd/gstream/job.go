@@ -61,35 +61,50 @@ name, type and expression. It lists all faults with file, line and column.`,
 	return cmd
 }
 
-func newExplain() *cobra.Command {
+func newExplain(left *leftovers) *cobra.Command {
 	var flags jobFlags
 	var format, device string
+	var analyze bool
 	cmd := &cobra.Command{
 		Use:   "explain JOB",
 		Short: "Show how a job would run",
 		Long: `explain plans a job and prints the stages that would run: what each one does,
 the columns it reads, the conditions that skip data, which side of a join is
-held in memory and why, and how many rows are expected.`,
-		Example: "  gstream explain job.yaml\n  gstream explain job.yaml --format json | jq .plan",
+held in memory and why, and how many rows are expected.
+
+With --analyze the job is run, all of it, and its output is removed at the end:
+each stage then says what it did, and on a GPU how many kernels it launched, the
+time they took by the GPU's clock, and what crossed the link at which rate.`,
+		Example: "  gstream explain job.yaml\n  gstream explain job.yaml --analyze\n  gstream explain job.yaml --format json | jq .plan",
 		Args:    args(1, "one job file"),
 
 		ValidArgsFunction: completeFiles("yaml", "yml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			kind, err := pipeline.ChooseDevice(device)
+			kind, err := chooseDevice(device)
 			if err != nil {
-				return usageError(fmt.Errorf("--device: %w", err))
+				return err
 			}
 			p, err := flags.plan(args[0])
 			if err != nil {
 				return err
 			}
 			defer p.Close()
-			return printValue(cmd.OutOrStdout(), format, p.Explain(kind))
+			e := p.Explain(kind)
+			if analyze {
+				r, err := p.Run(cmd.Context(), pipeline.RunOptions{Use: device, Discard: true, Leftover: left.add})
+				left.clear()
+				if err != nil {
+					return err
+				}
+				e.Analyze(r)
+			}
+			return printValue(cmd.OutOrStdout(), format, e)
 		},
 	}
 	flags.register(cmd)
 	registerFormat(cmd, &format)
 	registerDevice(cmd, &device)
+	cmd.Flags().BoolVar(&analyze, "analyze", false, "run the job, remove its output, and say what every stage did")
 	return cmd
 }
 
@@ -113,6 +128,15 @@ func registerFormat(cmd *cobra.Command, format *string) {
 func registerDevice(cmd *cobra.Command, device *string) {
 	cmd.Flags().StringVar(device, "device", pipeline.Auto, "where to run: auto (a GPU where there is one), host (the CPU) or cuda")
 	complete(cmd, "device", pipeline.Auto, pipeline.Host, pipeline.CUDA)
+}
+
+// chooseDevice checks --device and says what it stands for on this machine.
+func chooseDevice(device string) (string, error) {
+	kind, err := pipeline.ChooseDevice(device)
+	if err != nil {
+		return "", usageError(fmt.Errorf("--device %s: must be auto, host or cuda", device))
+	}
+	return kind, nil
 }
 
 // printValue writes a value as text, by its String method, or as JSON.

@@ -97,7 +97,7 @@ Exit codes:
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
-	root.AddCommand(newRun(left), newLint(), newExplain(), newInspect(), newDevices(), newSchema(), newVersion())
+	root.AddCommand(newRun(left), newLint(), newExplain(left), newInspect(), newDevices(), newBench(), newSchema(), newVersion())
 	return root
 }
 

@@ -31,6 +31,9 @@ func printReport(w io.Writer, r *pipeline.Report) {
 			fmt.Fprintf(w, "%s: skipped %d of %d row groups by their statistics\n", s.Step, s.Scan.Skipped, s.Scan.RowGroups)
 		}
 	}
+	if a := r.Activity; a != nil {
+		fmt.Fprintf(w, "on %s%s\n", r.Device, a)
+	}
 	fmt.Fprintf(w, "wrote %s rows (%s) to %s in %s, peak memory %s\n",
 		humanize.Comma(o.Rows), size(o.Bytes), o.Target, seconds(r.Wall), size(r.PeakRSS))
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"runtime"
@@ -17,7 +18,7 @@ import (
 type runFlags struct {
 	jobFlags
 	device, progress, report string
-	cpuProfile               string
+	cpuProfile, timeline     string
 	hostMemory, deviceMemory string
 	strideSize               string
 	threads                  int
@@ -49,6 +50,7 @@ GSTREAM_THREADS stand for the flags of these names.`,
 	cmd.Flags().StringVar(&f.progress, "progress", "auto", "progress on standard error: auto (on a terminal), plain, json or none")
 	complete(cmd, "progress", "auto", "plain", "json", "none")
 	cmd.Flags().StringVar(&f.report, "report", "", "write the report as JSON to this file")
+	cmd.Flags().StringVar(&f.timeline, "timeline", "", "write a picture of what ran when as an HTML page to this file")
 	cmd.Flags().StringVar(&f.cpuProfile, "cpu-profile", "", "write a CPU profile for go tool pprof to this file")
 	cmd.Flags().IntVar(&f.threads, "threads", 0, "CPU cores to use (default: all)")
 	cmd.Flags().BoolVar(&f.overwrite, "overwrite", false, "replace an output that exists")
@@ -78,26 +80,36 @@ func (f *runFlags) options(cmd *cobra.Command) (pipeline.RunOptions, error) {
 		return pipeline.RunOptions{}, err
 	}
 	opt := pipeline.RunOptions{Threads: f.threads, Overwrite: f.overwrite, Use: f.device}
-	if _, err := pipeline.ChooseDevice(f.device); err != nil {
-		return opt, usageError(fmt.Errorf("--device: %w", err))
+	if _, err := chooseDevice(f.device); err != nil {
+		return opt, err
 	}
 	if f.threads < 0 {
 		return opt, usageError(fmt.Errorf("--threads %d: must not be negative", f.threads))
 	}
-	for _, m := range []struct {
-		flag, text string
-		into       *int64
-	}{{"host-memory", f.hostMemory, &opt.HostMemory}, {"device-memory", f.deviceMemory, &opt.DeviceMemory}, {"stride-size", f.strideSize, &opt.StrideSize}} {
-		if m.text == "" {
+	return opt, parseSizes(map[string]sizeFlag{
+		"host-memory": {f.hostMemory, &opt.HostMemory}, "device-memory": {f.deviceMemory, &opt.DeviceMemory}, "stride-size": {f.strideSize, &opt.StrideSize},
+	})
+}
+
+// sizeFlag is the text of a flag that is a size, and where its value goes.
+type sizeFlag struct {
+	text string
+	into *int64
+}
+
+// parseSizes reads flags that are sizes; an empty one leaves its value alone.
+func parseSizes(flags map[string]sizeFlag) error {
+	for name, f := range flags {
+		if f.text == "" {
 			continue
 		}
-		size, err := pipeline.ParseSize(m.text)
+		size, err := pipeline.ParseSize(f.text)
 		if err != nil {
-			return opt, usageError(fmt.Errorf("--%s: %w", m.flag, err))
+			return usageError(fmt.Errorf("--%s: %w", name, err))
 		}
-		*m.into = int64(size)
+		*f.into = int64(size)
 	}
-	return opt, nil
+	return nil
 }
 
 func (f *runFlags) run(cmd *cobra.Command, path string) (err error) {
@@ -138,6 +150,7 @@ func (f *runFlags) run(cmd *cobra.Command, path string) (err error) {
 	opt.Leftover = f.left.add
 	defer f.left.clear()
 	slog.Info("run", "job", path, "threads", runtime.GOMAXPROCS(0))
+	opt.Timeline = f.timeline != ""
 	result, err := p.Run(cmd.Context(), opt)
 	show.end()
 	if result != nil {
@@ -145,6 +158,11 @@ func (f *runFlags) run(cmd *cobra.Command, path string) (err error) {
 	}
 	if err != nil {
 		return err
+	}
+	if f.timeline != "" {
+		if err := writeTo(f.timeline, func(w io.Writer) error { return pipeline.WriteTimeline(w, result) }); err != nil {
+			return fmt.Errorf("--timeline: %w", err)
+		}
 	}
 	if f.progress != "none" {
 		printReport(cmd.ErrOrStderr(), result)

@@ -3,6 +3,7 @@ package cuda
 import (
 	"os"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -39,3 +40,5 @@ func TestFatbinsMatchTheirSources(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, stale, "run go generate ./gpu/cuda")
 }
+
+func uintptrOf(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }

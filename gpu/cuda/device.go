@@ -35,6 +35,9 @@ type Options struct {
 	StrideBytes int64
 	// Library is the driver's library; "" means libcuda.so.1.
 	Library string
+	// Fault, when set, is asked before every call of the driver by its name and
+	// may fail it: for tests of what happens then.
+	Fault func(call string) error
 }
 
 // properties are what kernels are sized by.
@@ -156,7 +159,7 @@ func (d *Device) open(drv *driver) error {
 	if d.props.major < minMajor {
 		return fmt.Errorf("%s has compute capability %d.%d, 8.0 (Ampere) is the least", d.props.name, d.props.major, d.props.minor)
 	}
-	d.ctx = &context{driver: drv}
+	d.ctx = &context{driver: drv, fault: d.opt.Fault}
 	if err := drv.do(cuDevicePrimaryCtxRetain, uintptr(unsafe.Pointer(&d.ctx.handle)), uintptr(handle)); err != nil {
 		return err
 	}

@@ -208,7 +208,7 @@ type context struct {
 	broken atomic.Pointer[Error]
 	// fault, when set, may fail a call before it is made: for tests of what
 	// happens then.
-	fault func(c call) *Error
+	fault func(call string) error
 }
 
 // do calls a function of the driver in the context.
@@ -219,8 +219,8 @@ func (c *context) do(fn call, args ...uintptr) error {
 		return e
 	}
 	if c.fault != nil {
-		if e := c.fault(fn); e != nil {
-			return e
+		if err := c.fault(fn.String()); err != nil {
+			return err
 		}
 	}
 	runtime.LockOSThread()

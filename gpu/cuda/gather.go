@@ -13,44 +13,73 @@ type gatherArgs struct {
 	outer         int32
 }
 
-type gatherBytesArgs struct {
-	src, offsets, valid, ids, dst, out uint64
-	n                                  int64
+// textPart is TextPart of move.cu.
+type textPart struct {
+	bytes, offsets, valid, codes uint64
+	start                        int64
+}
+
+type gatherTextArgs struct {
+	parts, ids, dst, out, valid uint64
+	n                           int64
+	count                       int32
 }
 
 // Gather implements gpu.Queue.
 func (q *queue) Gather(l *gpu.Lease, cols []gpu.Column, ids gpu.Column, outer bool) (out []gpu.Column, err error) {
 	o := q.begin("gather", l)
 	defer o.end(&err)
-	if ids.Type.Kind != gpu.Int32 || ids.Valid != nil || ids.Dict != nil {
-		return nil, fmt.Errorf("row ids must be a plain INTEGER column without nulls, not %v", ids.Type)
+	if err := checkIDs(ids); err != nil {
+		return nil, err
 	}
 	return o.gather(cols, ids.Data, ids.Len, outer), nil
+}
+
+// GatherParts implements gpu.Queue.
+func (q *queue) GatherParts(l *gpu.Lease, parts []gpu.Column, ids gpu.Column) (out gpu.Column, err error) {
+	o := q.begin("gather", l)
+	defer o.end(&err)
+	if err := checkIDs(ids); err != nil {
+		return out, err
+	}
+	if len(parts) == 0 || !parts[0].Type.IsVar() {
+		return out, fmt.Errorf("gather from parts wants columns of bytes")
+	}
+	return o.gatherTexts([][]gpu.Column{parts}, ids.Data, ids.Len, false)[0], nil
+}
+
+// checkIDs makes sure that a column can serve as row ids.
+func checkIDs(ids gpu.Column) error {
+	if ids.Type.Kind != gpu.Int32 || ids.Valid != nil || ids.Dict != nil {
+		return fmt.Errorf("row ids must be a plain INTEGER column without nulls, not %v", ids.Type)
+	}
+	return nil
 }
 
 // gather gathers n rows of columns; the results are kept.
 func (o *op) gather(cols []gpu.Column, ids *gpu.Buffer, n int, outer bool) []gpu.Column {
 	out := make([]gpu.Column, len(cols))
-	var texts []int // columns of bytes
+	var texts [][]gpu.Column
+	var at []int
 	for i, c := range cols {
-		r := gpu.Column{Type: c.Type, Len: n}
+		if c.Dict == nil && c.Type.IsVar() {
+			texts, at = append(texts, cols[i:i+1]), append(at, i)
+			continue
+		}
+		r := gpu.Column{Type: c.Type, Len: n, Dict: o.retainDict(c.Dict)}
 		if c.Valid != nil || outer {
 			r.Valid = o.gatherBits(c.Valid, ids, n)
 		}
-		switch {
-		case c.Dict != nil:
-			r.Dict = o.retainDict(c.Dict)
-			r.Data = o.gatherFixed(c, 4, ids, n, outer)
-		case c.Type.Kind == gpu.Bool:
+		if c.Type.Kind == gpu.Bool {
 			r.Data = o.gatherBits(c.Data, ids, n)
-		case c.Type.IsVar():
-			texts = append(texts, i)
-		default:
-			r.Data = o.gatherFixed(c, c.Type.Width(), ids, n, outer)
+		} else {
+			r.Data = o.gatherFixed(c, fixedWidth(c), ids, n, outer)
 		}
 		out[i] = r
 	}
-	o.gatherTexts(out, cols, texts, ids, n)
+	for k, c := range o.gatherTexts(texts, ids, n, outer) {
+		out[at[k]] = c
+	}
 	return out
 }
 
@@ -87,39 +116,65 @@ func (o *op) gatherBits(src, ids *gpu.Buffer, n int) *gpu.Buffer {
 	return o.keep(dst)
 }
 
-// gatherTexts gathers the columns of bytes at the given positions: lengths,
-// offsets, then, when the totals are known, bytes.
-func (o *op) gatherTexts(out, cols []gpu.Column, at []int, ids *gpu.Buffer, n int) {
-	if len(at) == 0 {
-		return
+// gatherTexts gathers columns of bytes, each in parts: lengths, offsets, then,
+// when the totals are known, bytes.
+func (o *op) gatherTexts(cols [][]gpu.Column, ids *gpu.Buffer, n int, outer bool) []gpu.Column {
+	if len(cols) == 0 {
+		return nil
 	}
-	totals := o.alloc(int64(len(at)) * 8)
-	args := make([]gatherBytesArgs, len(at))
-	for k, i := range at {
-		c := cols[i]
+	out := make([]gpu.Column, len(cols))
+	totals := o.alloc(int64(len(cols)) * 8)
+	args := make([]gatherTextArgs, len(cols))
+	for k, parts := range cols {
+		list, nulls := o.textParts(parts)
 		offsets := o.alloc(int64(n+1) * 4)
-		out[i].Offsets = o.keep(offsets)
-		args[k] = gatherBytesArgs{src: addr(c.Data), offsets: addr(c.Offsets), valid: addr(c.Valid), ids: addr(ids), out: addr(offsets), n: int64(n)}
-		launch(o, "gather_lengths", blocks(n, 256), 256, 0, args[k])
+		out[k] = gpu.Column{Type: parts[0].Type, Len: n, Offsets: o.keep(offsets)}
+		args[k] = gatherTextArgs{parts: addr(list), ids: addr(ids), out: addr(offsets), n: int64(n), count: int32(len(parts))}
+		if nulls || outer {
+			out[k].Valid = o.keep(o.alloc(gpu.BitmapBytes(n)))
+			args[k].valid = addr(out[k].Valid)
+		}
+		launch(o, "gather_lengths", blocks((n+63)/64*64, 256), 256, 0, args[k])
 		sums, off := o.scan(offsets, n, true)
 		o.copy(totals, int64(k)*8, sums, off, 8)
 	}
-	bytes := make([]int64, len(at))
+	bytes := make([]int64, len(cols))
 	if !o.read(totals, 0, gpu.BytesOf(bytes)) {
-		return
+		return out
 	}
-	for k, i := range at {
+	for k := range out {
 		if bytes[k] > math.MaxInt32 {
 			o.fail(errTooManyBytes(bytes[k], n))
-			return
+			return out
 		}
 		data := o.alloc(bytes[k])
-		out[i].Data = o.keep(data)
+		out[k].Data = o.keep(data)
 		args[k].dst = addr(data)
 		if bytes[k] > 0 {
 			launch(o, "gather_bytes", blocks(n, 256), 256, 0, args[k])
 		}
 	}
+	return out
+}
+
+// textParts makes the device's list of the parts of a column, and says whether one
+// has nulls.
+func (o *op) textParts(parts []gpu.Column) (list *gpu.Buffer, nulls bool) {
+	rows := int64(0)
+	all := make([]textPart, len(parts))
+	for i, p := range parts {
+		text := p
+		if p.Dict != nil {
+			text = p.Dict.Values
+			all[i].codes = addr(p.Data)
+		}
+		all[i].bytes, all[i].offsets, all[i].valid, all[i].start = addr(text.Data), addr(text.Offsets), addr(p.Valid), rows
+		rows += int64(p.Len)
+		nulls = nulls || p.Valid != nil
+	}
+	list = o.alloc(int64(len(all)) * 40)
+	o.write(list, 0, gpu.BytesOf(all))
+	return list, nulls
 }
 
 func errTooManyBytes(total int64, rows int) error {

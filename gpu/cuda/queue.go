@@ -50,7 +50,7 @@ func (q *queue) Close() error {
 		}
 	}
 	q.upDicts, q.downDicts = nil, nil
-	q.dev.settle()
+	q.dev.Settle()
 	err := q.err
 	q.err = errClosed
 	return err

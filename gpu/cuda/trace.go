@@ -105,9 +105,9 @@ func (t *trace) add(s gpu.Span, launches int64) {
 
 func (t *trace) close() { t.dev.recycle(t.base) }
 
-// settle waits until everything that was put off to the end of a copy or a
+// Settle implements gpu.Profiled: it waits until everything that was put off to the end of a copy or a
 // primitive is done.
-func (d *Device) settle() {
+func (d *Device) Settle() {
 	done := make(chan struct{})
 	d.after(0, func(error) { close(done) })
 	<-done
@@ -125,7 +125,7 @@ func (d *Device) Activity(lease string) gpu.Activity {
 
 // Spans implements gpu.Profiled.
 func (d *Device) Spans() []gpu.Span {
-	d.settle()
+	d.Settle()
 	d.trace.mu.Lock()
 	defer d.trace.mu.Unlock()
 	out := append([]gpu.Span(nil), d.trace.spans...)

@@ -27,6 +27,7 @@ func Run(t *testing.T, open Open) {
 	}{
 		{"Select", testSelect},
 		{"Gather", testGather},
+		{"GatherParts", testGatherParts},
 		{"Concat", testConcat},
 		{"Slice", testSlice},
 		{"Hash", testHash},

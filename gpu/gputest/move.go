@@ -81,6 +81,31 @@ func testGather(t *testing.T, open Open) {
 	}
 }
 
+func testGatherParts(t *testing.T, open Open) {
+	b := setUp(t, open)
+	for _, nulls := range []float64{0, 0.3} {
+		var parts []gpu.Column
+		var all []gpu.Scalar
+		for _, n := range []int{65, 0, 1, 501, 7} {
+			values := b.random(gpu.Of(gpu.String), n, distribution{nulls: nulls})
+			all = append(all, values...)
+			parts = append(parts, b.up(column(gpu.Of(gpu.String), values, len(parts)%2 == 1))[0])
+		}
+		for _, m := range sizes {
+			ids := make([]int32, m)
+			want := make([]gpu.Scalar, m)
+			for i := range ids {
+				ids[i] = int32(b.rnd.IntN(len(all)))
+				want[i] = all[ids[i]]
+			}
+			got, err := b.q.GatherParts(b.l, parts, b.ids(ids))
+			require.NoError(t, err)
+			requireSame(t, want, b.down(got), m, nulls)
+			got.Release()
+		}
+	}
+}
+
 func testConcat(t *testing.T, open Open) {
 	for _, typ := range types {
 		t.Run(typ.String(), func(t *testing.T) {

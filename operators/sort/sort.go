@@ -85,17 +85,17 @@ func (o *sorter) cut() error {
 		return err
 	}
 	defer first.Release()
-	cols, err := o.task.Queue.Gather(o.task.Lease, all.Cols, first, false)
+	s, err := all.Gather(o.task, first)
 	if err != nil {
 		return err
 	}
-	o.held = []*gpu.Stride{{Schema: o.In, Cols: cols, Rows: first.Len}}
-	o.rows = first.Len
+	o.held = []*gpu.Stride{s}
+	o.rows = s.Rows
 	return nil
 }
 
-// sorted takes the held strides and returns them in one piece with their order.
-func (o *sorter) sorted() (*gpu.Stride, gpu.Column, error) {
+// sorted takes the held strides and returns their rows with their order.
+func (o *sorter) sorted() (*operators.Rows, gpu.Column, error) {
 	strides := o.held
 	o.held = nil
 	if o.rows > gpu.MaxRows {
@@ -104,7 +104,11 @@ func (o *sorter) sorted() (*gpu.Stride, gpu.Column, error) {
 		}
 		return nil, gpu.Column{}, fmt.Errorf("sort of %d rows: in memory at most %d can be sorted", o.rows, gpu.MaxRows)
 	}
-	all, err := operators.ConcatStrides(o.task, o.In, strides)
+	whole := make([]int, len(o.Keys))
+	for i, k := range o.Keys {
+		whole[i] = k.Column
+	}
+	all, err := operators.CollectRows(o.task, o.In, strides, whole)
 	if err != nil {
 		return nil, gpu.Column{}, o.explain(err)
 	}
@@ -152,13 +156,12 @@ func (o *sorter) Finish(ctx context.Context, emit operators.Emit) error {
 		if err != nil {
 			return err
 		}
-		cols, err := o.task.Queue.Gather(o.task.Lease, all.Cols, part, false)
-		rows := part.Len
+		s, err := all.Gather(o.task, part)
 		part.Release()
 		if err != nil {
 			return err
 		}
-		if err := emit(&gpu.Stride{Schema: o.In, Cols: cols, Rows: rows}); err != nil {
+		if err := emit(s); err != nil {
 			return err
 		}
 	}

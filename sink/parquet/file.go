@@ -3,6 +3,7 @@ package parquet
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"runtime/debug"
 
 	"github.com/parquet-go/parquet-go/encoding/thrift"
@@ -19,6 +20,11 @@ type fileWriter struct {
 	groups  []format.RowGroup
 	indexes [][]*chunk // by row group; the pages are gone
 	rows    int64
+
+	// Of the Writer, under its lock: row groups that are placed and not yet
+	// written, and whether there will be more.
+	unwritten int
+	full      bool
 }
 
 func newFile(s storage, path string, columns []column) (*fileWriter, error) {
@@ -40,24 +46,41 @@ func (w *fileWriter) write(p []byte) error {
 	return err
 }
 
-// append writes the chunks of a row group.
-func (w *fileWriter) append(rows int, chunks []*chunk) error {
+// place gives the chunks of a row group their places behind the others and returns
+// where they begin. Whoever writes them there does so in any order.
+func (w *fileWriter) place(rows int, chunks []*chunk) (starts []int64) {
 	g := format.RowGroup{NumRows: int64(rows), Ordinal: int16(len(w.groups)), FileOffset: w.size}
-	start := w.size
 	for _, k := range chunks {
+		starts = append(starts, w.size)
 		k.place(w.size)
-		if err := k.pages.each(w.write); err != nil {
-			return err
-		}
-		k.pages.release()
+		w.size += k.meta.TotalCompressedSize
 		g.Columns = append(g.Columns, format.ColumnChunk{MetaData: k.meta})
 		g.TotalByteSize += k.meta.TotalUncompressedSize
 		g.TotalCompressedSize += k.meta.TotalCompressedSize
 	}
-	w.file.startWriteback(start, w.size-start)
 	w.groups = append(w.groups, g)
 	w.indexes = append(w.indexes, chunks)
 	w.rows += int64(rows)
+	return starts
+}
+
+// writeChunk writes a placed chunk and releases its pages. It may run beside
+// others.
+func (w *fileWriter) writeChunk(k *chunk, start int64) error {
+	at := start
+	err := k.pages.each(func(p []byte) error {
+		n, err := w.file.WriteAt(p, at)
+		at += int64(n)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if at-start != k.meta.TotalCompressedSize {
+		return fmt.Errorf("internal error: a column chunk of %d bytes was placed as %d; please report it", at-start, k.meta.TotalCompressedSize)
+	}
+	k.pages.release()
+	w.file.startWriteback(start, at-start)
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gstream/gstream/gpu"
 )
@@ -39,6 +40,9 @@ type Options struct {
 	Threads int `yaml:"-" json:"-"`
 	// Lease pays for encoded row groups until they are written.
 	Lease *gpu.Lease `yaml:"-" json:"-"`
+	// Trace, when set, is called after every piece of encoding and writing, on
+	// any goroutine, with what it was and the time at which it began.
+	Trace func(what string, begin time.Time) `yaml:"-" json:"-"`
 }
 
 // EnsureDefaults sets what is not set.

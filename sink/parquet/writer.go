@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/sink"
@@ -39,15 +40,15 @@ type Writer struct {
 
 	workers sync.WaitGroup
 
-	mu      sync.Mutex
-	wake    sync.Cond  // a row group was written, or the sink failed
-	queue   []*group   // handed over and not yet written, in order
-	tasks   []task     // columns of the queue that no worker has taken, in order
-	idle    []*encoder // of workers that found no task
-	writing bool       // a goroutine is writing the head of the queue
-	file    *fileWriter
-	stats   sink.Stats
-	err     error
+	mu    sync.Mutex
+	wake  sync.Cond     // a row group was written, or the sink failed
+	queue []*group      // handed over and not yet written, in order
+	tasks []task        // columns of the queue that no worker has taken, in order
+	idle  []*encoder    // of workers that found no task
+	file  *fileWriter   // the next row group goes to, nil before the first
+	files []*fileWriter // that have not ended
+	stats sink.Stats
+	err   error
 }
 
 var _ sink.Sink = (*Writer)(nil)
@@ -111,16 +112,20 @@ type slab struct {
 type group struct {
 	pieces []slab
 	rows   int
-	file   int
+	part   int  // number of the file
 	last   bool // the file ends with it
-	left   int  // columns to encode
+	left   int  // columns to encode, and then to write
 	chunks []*chunk
+
+	file   *fileWriter // once it has its place
+	starts []int64     // of the chunks in the file
 }
 
-// task encodes one column of a row group.
+// task encodes one column of a row group, or writes it.
 type task struct {
 	group  *group
 	column int
+	write  bool
 }
 
 func (g *group) release() {
@@ -194,15 +199,21 @@ func (w *Writer) failure() error {
 func (w *Writer) fail(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.err == nil {
+	w.failLocked(err)
+}
+
+// failLocked makes err the sink's unless it is nil or there is one. The lock is
+// held.
+func (w *Writer) failLocked(err error) {
+	if err != nil && w.err == nil {
 		w.err = err
+		w.wake.Broadcast()
 	}
-	w.wake.Broadcast()
 }
 
 // hand gives the pending rows to the encoders as a row group.
 func (w *Writer) hand(ctx context.Context, last bool) error {
-	g := &group{pieces: w.pending, rows: w.pendingRows, file: w.fileIndex, last: last,
+	g := &group{pieces: w.pending, rows: w.pendingRows, part: w.fileIndex, last: last,
 		left: len(w.columns), chunks: make([]*chunk, len(w.columns))}
 	w.pending, w.pendingRows, w.pendingBytes = nil, 0, 0
 	w.fileRows += int64(g.rows)
@@ -235,15 +246,9 @@ func (w *Writer) hand(ctx context.Context, last bool) error {
 	}
 	w.queue = append(w.queue, g)
 	for i := range w.columns {
-		w.tasks = append(w.tasks, task{g, i})
+		w.tasks = append(w.tasks, task{group: g, column: i})
 	}
-	for range min(len(w.tasks), len(w.idle)) {
-		last := len(w.idle) - 1
-		e := w.idle[last]
-		w.idle = w.idle[:last]
-		w.workers.Add(1)
-		go w.work(e)
-	}
+	w.wakeWorkers()
 	w.mu.Unlock()
 	return nil
 }
@@ -257,11 +262,28 @@ func (w *Writer) work(e *encoder) {
 		t := w.tasks[0]
 		w.tasks = w.tasks[1:]
 		w.mu.Unlock()
+		if t.write {
+			err := w.writeColumn(t.group, t.column)
+			w.mu.Lock()
+			w.written(t.group, err)
+			continue
+		}
 		k, err := w.encodeColumn(e, t.group, t.column)
 		w.mu.Lock()
 		w.encoded(t.group, t.column, k, err)
 	}
 	w.idle = append(w.idle, e)
+}
+
+// wakeWorkers starts idle workers for the tasks there are. The lock is held.
+func (w *Writer) wakeWorkers() {
+	for range min(len(w.tasks), len(w.idle)) {
+		last := len(w.idle) - 1
+		e := w.idle[last]
+		w.idle = w.idle[:last]
+		w.workers.Add(1)
+		go w.work(e)
+	}
 }
 
 // encodeColumn encodes one column of a row group.
@@ -273,6 +295,7 @@ func (w *Writer) encodeColumn(e *encoder, g *group, i int) (*chunk, error) {
 	for j, p := range g.pieces {
 		pieces[j] = piece{p.stride.Cols[i], p.from, p.to}
 	}
+	defer w.traced(w.schema.Fields[i].Name, time.Now())
 	k, err := e.encode(&w.columns[i], pieces, g.rows)
 	for _, p := range g.pieces {
 		p.stride.Cols[i].Release()
@@ -281,74 +304,112 @@ func (w *Writer) encodeColumn(e *encoder, g *group, i int) (*chunk, error) {
 	return k, err
 }
 
-// encoded takes an encoded column and writes the row groups that are complete
-// and next in line. The lock is held.
-func (w *Writer) encoded(g *group, i int, k *chunk, err error) {
-	g.chunks[i] = k
-	if err != nil && w.err == nil {
-		w.err = err
-		w.wake.Broadcast()
-	}
-	g.left--
-	if w.writing {
-		return
-	}
-	for len(w.queue) > 0 && w.queue[0].left == 0 {
-		head := w.queue[0]
-		if w.err == nil {
-			w.writing = true
-			w.mu.Unlock()
-			err := w.writeGroup(head)
-			w.mu.Lock()
-			w.writing = false
-			if err != nil && w.err == nil {
-				w.err = err
-			}
-		}
-		head.release()
-		w.queue = w.queue[1:]
-		w.wake.Broadcast()
+func (w *Writer) traced(what string, begin time.Time) {
+	if w.opt.Trace != nil {
+		w.opt.Trace(what, begin)
 	}
 }
 
-// writeGroup writes a row group behind the others. One goroutine at a time runs
-// it.
-func (w *Writer) writeGroup(g *group) error {
+// encoded takes an encoded column and places the row groups that are complete
+// and next in line. The lock is held.
+func (w *Writer) encoded(g *group, i int, k *chunk, err error) {
+	g.chunks[i] = k
+	w.failLocked(err)
+	g.left--
+	for _, head := range slices.Clone(w.queue) {
+		if head.file != nil {
+			continue
+		}
+		if head.left > 0 {
+			break
+		}
+		w.failLocked(w.place(head))
+		if w.err != nil {
+			w.leave(head)
+		}
+	}
+	w.wakeWorkers()
+}
+
+// place gives a row group its place in the current file, and its columns, ahead of
+// what waits to be encoded, to the workers to write. The lock is held.
+func (w *Writer) place(g *group) error {
+	if w.err != nil {
+		return nil
+	}
 	if w.file == nil {
-		f, err := newFile(w.out.storage, w.out.part(g.file), w.columns)
+		f, err := newFile(w.out.storage, w.out.part(g.part), w.columns)
 		if err != nil {
 			return err
 		}
 		w.file = f
+		w.files = append(w.files, f)
 	}
-	before := w.file.size
-	if err := w.file.append(g.rows, g.chunks); err != nil {
-		return err
+	g.file = w.file
+	g.starts = g.file.place(g.rows, g.chunks)
+	g.left = len(g.chunks)
+	g.file.unwritten++
+	writes := make([]task, len(g.chunks))
+	for i := range writes {
+		writes[i] = task{g, i, true}
 	}
-	w.count(int64(g.rows), w.file.size-before, 0)
+	w.tasks = append(writes, w.tasks...)
 	if g.last {
-		return w.endFile()
+		g.file.full, w.file = true, nil
 	}
 	return nil
 }
 
-func (w *Writer) count(rows, bytes, files int64) {
+// writeColumn writes one column of a row group to its place.
+func (w *Writer) writeColumn(g *group, i int) error {
+	if err := w.failure(); err != nil {
+		return err
+	}
+	defer w.traced("write", time.Now())
+	return g.file.writeChunk(g.chunks[i], g.starts[i])
+}
+
+// written takes note of a written column, and ends a file with the last of its
+// last row group. The lock is held, and let go while a file ends.
+func (w *Writer) written(g *group, err error) {
+	w.failLocked(err)
+	if g.left--; g.left > 0 {
+		return
+	}
+	f := g.file
+	f.unwritten--
+	w.stats.Rows += int64(g.rows)
+	for _, k := range g.chunks {
+		w.stats.Bytes += k.meta.TotalCompressedSize
+	}
+	w.leave(g)
+	if f.full && f.unwritten == 0 && w.err == nil {
+		w.mu.Unlock()
+		err := w.endFile(f)
+		w.mu.Lock()
+		w.failLocked(err)
+	}
+}
+
+// leave takes a row group out of the queue. The lock is held.
+func (w *Writer) leave(g *group) {
+	g.release()
+	w.queue = slices.DeleteFunc(w.queue, func(q *group) bool { return q == g })
+	w.wake.Broadcast()
+}
+
+// endFile ends a file whose row groups are written.
+func (w *Writer) endFile(f *fileWriter) error {
+	data := f.size
+	err := f.end()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.stats.Rows += rows
-	w.stats.Bytes += bytes
-	w.stats.Files += files
-}
-
-func (w *Writer) endFile() error {
-	f := w.file
-	w.file = nil
-	before := f.size
-	if err := f.end(); err != nil {
-		return err
+	w.files = slices.DeleteFunc(w.files, func(o *fileWriter) bool { return o == f })
+	if err == nil {
+		w.stats.Files++
+		w.stats.Bytes += f.size - data + int64(len(magic))
 	}
-	w.count(0, f.size-before, 1)
-	return nil
+	return err
 }
 
 // Stats implements sink.Sink.
@@ -394,11 +455,13 @@ func (w *Writer) commit(ctx context.Context) error {
 			return err
 		}
 		w.file = f
+		w.files = append(w.files, f)
 	}
 	if w.file != nil {
-		if err := w.endFile(); err != nil {
+		if err := w.endFile(w.file); err != nil {
 			return err
 		}
+		w.file = nil
 	}
 	return w.out.publish()
 }
@@ -415,10 +478,10 @@ func (w *Writer) Abort() error {
 		p.stride.Release()
 	}
 	w.pending = nil
-	if w.file != nil {
-		w.file.abandon()
-		w.file = nil
+	for _, f := range w.files {
+		f.abandon()
 	}
+	w.file, w.files = nil, nil
 	return w.out.discard()
 }
 

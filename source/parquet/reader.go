@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/source"
@@ -40,7 +41,7 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 		inflight = threads + 1
 	}
 	r := &reader{
-		columns: opt.Columns, lease: opt.Lease, inflight: inflight,
+		columns: opt.Columns, lease: opt.Lease, inflight: inflight, trace: opt.Trace,
 		plan:   t.planScan(opt, min(target, gpu.MaxRows)),
 		schema: &gpu.Schema{Fields: make([]gpu.Field, len(opt.Columns))},
 		carry:  map[task]*cursor{},
@@ -71,6 +72,7 @@ type reader struct {
 	plan     scanPlan
 	inflight int
 	unwatch  func() bool
+	trace    func(string, time.Time)
 	workers  sync.WaitGroup
 
 	bytesRead atomic.Int64
@@ -142,7 +144,11 @@ func (r *reader) decode() {
 			cur = r.spare()
 		}
 		r.mu.Unlock()
+		begin := time.Now()
 		col, err := r.run(t, cur)
+		if r.trace != nil {
+			r.trace(r.schema.Fields[t.column].Name, begin)
+		}
 		r.mu.Lock()
 		r.finish(t, cur, col, err)
 	}

@@ -57,35 +57,74 @@ KERNEL(gather_bits, GatherArgs) {
     if (lane_id() == 0 && i < (a.n + 63) / 64 * 64) static_cast<u32*>(a.dst)[i >> 5] = word;
 }
 
-struct GatherBytesArgs {
-    const u8* src;
-    const i32* offsets; // of the source
-    const u32* valid;   // of the source, null: no nulls
-    const i32* ids;
-    u8* dst;
-    i32* out; // lengths, then offsets of the result
-    i64 n;
+// A column of bytes, or a part of one: rows [start, next part's start).
+struct TextPart {
+    const u8* bytes;
+    const i32* offsets;
+    const u32* valid; // null: no nulls
+    const i32* codes; // of the rows, when bytes and offsets are a dictionary's
+    i64 start;
 };
 
-KERNEL(gather_lengths, GatherBytesArgs) {
+struct GatherTextArgs {
+    const TextPart* parts;
+    const i32* ids;
+    u8* dst;
+    i32* out;    // lengths, then offsets of the result
+    u32* valid;  // of the result, null: none wanted
+    i64 n;
+    i32 count;   // of parts
+};
+
+// text_part is the part that holds a row.
+DEVICE const TextPart& text_part(const GatherTextArgs& a, i32 id) {
+    i32 lo = 0, hi = a.count;
+    while (hi - lo > 1) {
+        i32 mid = (lo + hi) / 2;
+        if (a.parts[mid].start <= id) lo = mid;
+        else hi = mid;
+    }
+    return a.parts[lo];
+}
+
+// gather_lengths writes lengths and validity. The grid covers whole 64-bit words.
+KERNEL(gather_lengths, GatherTextArgs) {
     i64 i = global_thread();
-    if (i >= a.n) return;
-    i32 id = a.ids[i];
-    a.out[i] = id >= 0 && bit(a.valid, id) ? a.offsets[id + 1] - a.offsets[id] : 0;
+    bool valid = false;
+    if (i < a.n) {
+        i32 id = a.ids[i], len = 0;
+        if (id >= 0) {
+            const TextPart& p = text_part(a, id);
+            i64 r = id - p.start;
+            valid = bit(p.valid, r);
+            if (valid && p.codes) r = p.codes[r];
+            if (valid) len = p.offsets[r + 1] - p.offsets[r];
+        }
+        a.out[i] = len;
+    }
+    u32 word = __ballot_sync(ALL, valid);
+    if (a.valid && lane_id() == 0 && i < (a.n + 63) / 64 * 64) a.valid[i >> 5] = word;
 }
 
 // A warp copies the bytes of 32 rows, one row after the other.
-KERNEL(gather_bytes, GatherBytesArgs) {
+KERNEL(gather_bytes, GatherTextArgs) {
     i64 i = global_thread(), row = i - lane_id();
-    i32 from = 0, to = 0, len = 0;
+    const u8* from = nullptr;
+    i32 to = 0, len = 0;
     if (i < a.n) {
         to = a.out[i];
         len = a.out[i + 1] - to;
-        if (len) from = a.offsets[a.ids[i]];
+        if (len) {
+            i32 id = a.ids[i];
+            const TextPart& p = text_part(a, id);
+            i64 r = id - p.start;
+            from = p.bytes + p.offsets[p.codes ? p.codes[r] : r];
+        }
     }
     for (int l = 0; l < 32 && row + l < a.n; l++) {
-        i32 f = __shfl_sync(ALL, from, l), t = __shfl_sync(ALL, to, l), n = __shfl_sync(ALL, len, l);
-        for (i32 k = lane_id(); k < n; k += 32) a.dst[(i64)t + k] = a.src[(i64)f + k];
+        const u8* f = reinterpret_cast<const u8*>(__shfl_sync(ALL, reinterpret_cast<u64>(from), l));
+        i32 t = __shfl_sync(ALL, to, l), n = __shfl_sync(ALL, len, l);
+        for (i32 k = lane_id(); k < n; k += 32) a.dst[(i64)t + k] = f[k];
     }
 }
 

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""Runs the example jobs on the GPU, on the CPU and in DuckDB, in turn, from Parquet
+to Parquet, checks that the rows are equal, and prints a table.
+
+    python3 gpu.py --gstream ../../gstream --data /data/sf30 --runs 3
+
+needs the Python package duckdb. gstream is timed as a whole process, start-up and
+the opening of the GPU included; DuckDB from inside its process, so without the
+start of Python. Rows are compared as bags: counts, and sums of hashes of all
+columns, DOUBLE to 11 digits.
+"""
+
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ETL = ["filter", "join", "aggregate", "join_aggregate", "sort"]
+TPCH = ["q01", "q03", "q05", "q06", "q10", "q12", "q14", "q19"]
+TABLES = ["lineitem", "orders", "customer", "part", "supplier", "partsupp", "nation", "region"]
+
+
+def duckdb_job(job, data, out, threads):
+    """The child process: one query, and the seconds it took."""
+    import duckdb
+
+    db = duckdb.connect(config={"threads": threads})
+    for t in TABLES:
+        if (Path(data) / f"{t}.parquet").exists():
+            db.execute(f"create view {t} as from read_parquet('{data}/{t}.parquet')")
+    query = (HERE.parent / "compare" / "sql" / f"{job}.sql").read_text()
+    start = time.perf_counter()
+    db.execute(f"copy ({query}) to '{out}' (format parquet, compression snappy)")
+    print(time.perf_counter() - start)
+
+
+def fingerprint(path, columns=None):
+    """Counts the rows of a file and adds up a hash of each."""
+    import duckdb
+
+    db = duckdb.connect()
+    kinds = db.execute(f"select column_name, column_type from (describe from read_parquet('{path}'))").fetchall()
+    if columns is None:
+        columns = kinds
+    parts = []
+    for name, kind in columns:
+        column = f'"{name}"::{kind}'
+        if kind in ("DOUBLE", "FLOAT"):
+            column = f"printf('%.10e', {column}::double)"
+        parts.append(column)
+    row = db.execute(f"select count(*), sum(hash({', '.join(parts)})::hugeint) from read_parquet('{path}')").fetchone()
+    return columns, row
+
+
+def run(command):
+    start = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True)
+    took = time.perf_counter() - start
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(map(str, command))}: {done.stdout}{done.stderr}")
+    return took, done.stdout
+
+
+def measure(args, job, tmp):
+    """Times one job on every engine, in turn."""
+    folder = "etl" if job in ETL else "tpch"
+    yaml = HERE.parent / folder / f"{job}.yaml"
+    outs = {e: Path(tmp) / f"{job}.{e}.parquet" for e in args.engines}
+    times = {e: [] for e in args.engines}
+    reports = []
+    for i in range(args.warmup + args.runs):
+        for e in args.engines:
+            if e == "duckdb":
+                _, text = run([sys.executable, __file__, "--child", job, "--data", args.data, "--out", outs[e], "--threads", str(args.threads)])
+                took = float(text)
+            else:
+                report = Path(tmp) / "report.json"
+                took, _ = run([args.gstream, "run", yaml, "--device", e, "--threads", str(args.threads), "--progress", "none", "--overwrite",
+                               "--report", report, "--set", f"data={args.data}", "--set", f"out={outs[e]}"])
+                if e == "cuda" and i >= args.warmup:
+                    reports.append(json.loads(report.read_text()))
+            if i >= args.warmup:
+                times[e].append(took)
+    prints = {}
+    columns = None
+    for e in reversed(args.engines):  # DuckDB's types first
+        columns, prints[e] = fingerprint(outs[e], columns)
+        outs[e].unlink()
+    return times, reports, prints
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--gstream", default="gstream")
+    p.add_argument("--data", required=True)
+    p.add_argument("--jobs", default=",".join(ETL + TPCH))
+    p.add_argument("--engines", default="cuda,host,duckdb")
+    p.add_argument("--runs", type=int, default=3)
+    p.add_argument("--warmup", type=int, default=1)
+    p.add_argument("--threads", type=int, default=os.cpu_count())
+    p.add_argument("--tmp", default=None)
+    p.add_argument("--json", default=None)
+    p.add_argument("--child")
+    p.add_argument("--out")
+    args = p.parse_args()
+    if args.child:
+        return duckdb_job(args.child, args.data, args.out, args.threads)
+    args.engines = args.engines.split(",")
+    results, ratios = {}, []
+    print("| job | " + " | ".join(f"{e} s" for e in args.engines) + " | cuda/duckdb | kernels s | kernels % | up GB, % of link | down GB, % of link | rows equal |")
+    print("|---" * (len(args.engines) + 6) + "|")
+    with tempfile.TemporaryDirectory(dir=args.tmp) as tmp:
+        for job in args.jobs.split(","):
+            try:
+                times, reports, prints = measure(args, job, tmp)
+            except RuntimeError as err:
+                print(f"| {job} | failed: {err} |", flush=True)
+                continue
+            med = {e: statistics.median(t) for e, t in times.items()}
+            line = [job] + [f"{med[e]:.3f}" for e in args.engines]
+            if "cuda" in med and "duckdb" in med:
+                ratios.append(med["cuda"] / med["duckdb"])
+                line.append(f"**{ratios[-1]:.2f}**")
+            else:
+                line.append("")
+            if reports:
+                r = sorted(reports, key=lambda r: r["wall_ns"])[len(reports) // 2]
+                a = r["activity"]
+                line += [f"{a['kernel_ns'] / 1e9:.3f}", f"{100 * a['kernel_ns'] / r['wall_ns']:.0f}",
+                         f"{a['bytes_up'] / 1e9:.2f}, {100 * a.get('link_fraction_up', 0):.0f}",
+                         f"{a['bytes_down'] / 1e9:.2f}, {100 * a.get('link_fraction_down', 0):.0f}"]
+            else:
+                line += [""] * 4
+            equal = len(set(prints.values())) == 1
+            line.append(f"yes, {prints[args.engines[0]][0]}" if equal else f"NO {prints}")
+            print("| " + " | ".join(line) + " |", flush=True)
+            results[job] = {"seconds": times, "reports": reports, "rows_equal": equal}
+    if ratios:
+        print(f"\ngeometric mean of cuda/duckdb: {math.exp(sum(map(math.log, ratios)) / len(ratios)):.2f}, worst {max(ratios):.2f}")
+    if args.json:
+        Path(args.json).write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+package cuda
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// roundTrip copies a stride up, gathers some of its rows and copies them down.
+func roundTrip(d *Device) (err error) {
+	q, err := d.NewQueue("round trip")
+	if err != nil {
+		return err
+	}
+	device, host := d.Budget().Lease("round trip"), d.HostBudget().Lease("round trip, host")
+	defer func() {
+		for _, c := range []interface{ Close() error }{q, device, host} {
+			if cerr := c.Close(); err == nil {
+				err = cerr
+			}
+		}
+	}()
+	text := make([]gpu.Scalar, 3000)
+	for i := range text {
+		text[i] = gpu.StringScalar(strings.Repeat("x", i%7))
+	}
+	truth := make([]gpu.Scalar, len(text))
+	for i := range truth {
+		truth[i] = gpu.BoolScalar(i%3 == 0)
+	}
+	s := &gpu.Stride{Rows: len(text), Schema: gpu.NewSchema(gpu.Field{Name: "t", Type: gpu.Of(gpu.String)}, gpu.Field{Name: "b", Type: gpu.Of(gpu.Bool)}),
+		Cols: []gpu.Column{gpu.ColumnOf(gpu.Of(gpu.String), text), gpu.ColumnOf(gpu.Of(gpu.Bool), truth)}}
+	if s, err = q.Up(device, s); err != nil {
+		return err
+	}
+	defer s.Release()
+	ids, err := q.Select(device, s.Cols[1])
+	if err != nil {
+		return err
+	}
+	defer ids.Release()
+	cols, err := q.Gather(device, s.Cols, ids, false)
+	if err != nil {
+		return err
+	}
+	out, err := q.Down(host, &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: ids.Len})
+	if err != nil {
+		return err
+	}
+	defer out.Release()
+	if out.Rows != 1000 || string(out.Cols[0].VarValue(2)) != strings.Repeat("x", 6) {
+		return errors.New("wrong rows")
+	}
+	return nil
+}
+
+var errInjected = errors.New("injected")
+
+func TestAnyFailingCallIsAnErrorThatLeavesNothingBehind(t *testing.T) {
+	keep := openTest(t, 0)
+	defer func() { require.NoError(t, keep.Close()) }()
+	failed := 0
+	for n := 1; ; n++ {
+		calls, on := 0, false
+		name := ""
+		d, err := Open(Options{Library: library(t), HostMemory: 1 << 28, Fault: func(call string) error {
+			// What gives back is not failed: a driver that cannot free is past help.
+			if !on || strings.Contains(call, "Free") || strings.Contains(call, "Destroy") {
+				return nil
+			}
+			if calls++; calls == n {
+				name = call
+				return errInjected
+			}
+			return nil
+		}})
+		require.NoError(t, err)
+		on = true
+		err = roundTrip(d)
+		on = false
+		require.Empty(t, d.Budget().Leaks(), name)
+		require.Empty(t, d.HostBudget().Leaks(), name)
+		if err != nil {
+			require.ErrorIs(t, err, errInjected, name)
+			require.NoError(t, roundTrip(d), "the next run works after a failed %s", name)
+			failed++
+		}
+		require.NoError(t, d.Close())
+		if calls < n {
+			require.NoError(t, err)
+			break
+		}
+	}
+	require.Greater(t, failed, 20)
+}
+
+func TestAStickyErrorMakesTheDeviceUnusable(t *testing.T) {
+	d := openTest(t, 0)
+	d.ctx.broken.Store(&Error{Call: "cuLaunchKernel", Code: 700, Name: "CUDA_ERROR_ILLEGAL_ADDRESS", Text: "an illegal memory access was encountered"})
+	err := roundTrip(d)
+	require.ErrorContains(t, err, "cuLaunchKernel: CUDA_ERROR_ILLEGAL_ADDRESS (700)")
+	require.ErrorContains(t, err, "unusable for the rest of this process")
+	require.ErrorContains(t, d.Close(), "ILLEGAL_ADDRESS")
+}
+
+func TestErrorsOfTheDriverNameCallCodeAndMeaning(t *testing.T) {
+	d := openTest(t, 0)
+	defer func() { require.NoError(t, d.Close()) }()
+	err := d.ctx.do(cuMemcpyDtoDAsync, 0, 0, 1<<40, uintptr(d.compute))
+	var e *Error
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, "cuMemcpyDtoDAsync_v2", e.Call)
+	require.Equal(t, "CUDA_ERROR_INVALID_VALUE", e.Name)
+	require.False(t, e.Sticky())
+	require.NoError(t, roundTrip(d))
+}
+
+func TestAMissingDriverIsSaidInOneLine(t *testing.T) {
+	_, err := Open(Options{Library: "libnothing.so.7"})
+	require.ErrorIs(t, err, ErrNoDriver)
+	require.EqualError(t, err, "no NVIDIA driver: libnothing.so.7 cannot be opened")
+	_, err = Open(Options{Library: "libc.so.6"})
+	require.ErrorContains(t, err, "too old: libc.so.6 has no cuInit; install driver 580")
+}
+
+func TestVirtualRangesSpanDeviceAndHost(t *testing.T) {
+	d := openTest(t, 0)
+	defer func() { require.NoError(t, d.Close()) }()
+	v, err := d.Reserve(3 << 20)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, v.Close()) }()
+	require.Zero(t, v.Size()%v.Page())
+	require.Error(t, v.Map(1, v.Page(), OnDevice), "offsets are whole pages")
+	require.Error(t, v.Map(v.Size(), v.Page(), OnDevice), "ranges end")
+	require.NoError(t, v.Map(0, v.Page(), OnDevice))
+	second := OnHost
+	if _, err := d.place(OnHost); err != nil {
+		t.Log("no memory on the host:", err)
+		second = OnDevice
+	}
+	require.NoError(t, v.Map(v.Page(), v.Page(), second))
+	want := []byte("across the border of two places")
+	at := v.Addr() + uintptr(v.Page()) - 7
+	require.NoError(t, d.ctx.do(cuMemcpyHtoDAsync, at, uintptrOf(want), uintptr(len(want)), uintptr(d.compute)))
+	got := make([]byte, len(want))
+	require.NoError(t, d.ctx.do(cuMemcpyDtoHAsync, uintptrOf(got), at, uintptr(len(got)), uintptr(d.compute)))
+	require.NoError(t, d.ctx.do(cuCtxSynchronize))
+	require.Equal(t, want, got)
+}

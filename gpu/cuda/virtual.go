@@ -1,0 +1,152 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+)
+
+// Virtual is a range of addresses whose pages are put in device memory or in the
+// host's, piece by piece: one array over both (Lutz et al., SIGMOD 2022, §5.2).
+// Kernels see one address; what lies on the host is read over the link. It is not
+// safe for concurrent use.
+type Virtual struct {
+	dev    *Device
+	addr   uintptr
+	size   int64
+	page   int64
+	mapped []virtualPiece
+}
+
+// virtualPiece is memory that a part of the range is mapped to.
+type virtualPiece struct {
+	offset, size int64
+	handle       uintptr
+}
+
+// Place is where the memory of a part of a Virtual lies.
+type Place int
+
+// The places.
+const (
+	OnDevice Place = iota
+	OnHost         // on the NUMA node next to the device
+)
+
+// location is the driver's CUmemLocation.
+type location struct{ kind, id int32 }
+
+// The driver's kinds of locations.
+const (
+	locationDevice   = 1
+	locationHostNUMA = 3
+)
+
+// allocationProp is the driver's CUmemAllocationProp.
+type allocationProp struct {
+	kind, handleTypes int32 // kind 1: pinned to its location
+	location          location
+	windows           uintptr
+	flags             [8]byte
+}
+
+// accessDesc is the driver's CUmemAccessDesc.
+type accessDesc struct {
+	location location
+	flags    int32 // 3: read and write
+}
+
+func (d *Device) place(p Place) (location, error) {
+	if p == OnDevice {
+		return location{locationDevice, int32(d.props.ordinal)}, nil
+	}
+	if d.props.hostNUMA < 0 {
+		return location{}, fmt.Errorf("%s cannot map host memory of a NUMA node", d.props.name)
+	}
+	return location{locationHostNUMA, int32(d.props.hostNUMA)}, nil
+}
+
+// Reserve takes a range of at least size bytes of addresses, without memory.
+func (d *Device) Reserve(size int64) (*Virtual, error) {
+	if !d.props.virtualMemory {
+		return nil, fmt.Errorf("%s has no virtual memory management", d.props.name)
+	}
+	v := &Virtual{dev: d}
+	for _, p := range []Place{OnDevice, OnHost} {
+		l, err := d.place(p)
+		if err != nil {
+			continue // mapping it will say so
+		}
+		var page uint64
+		prop := allocationProp{kind: 1, location: l}
+		if err := d.ctx.do(cuMemGetAllocationGranularity, uintptr(unsafe.Pointer(&page)), uintptr(unsafe.Pointer(&prop)), 0); err != nil {
+			return nil, fmt.Errorf("reserve %s of addresses: %w", bytesText(size), err)
+		}
+		v.page = max(v.page, int64(page))
+	}
+	if size <= 0 || size > 1<<46 {
+		return nil, fmt.Errorf("reserve %d bytes of addresses: impossible size", size)
+	}
+	v.size = v.round(size)
+	if err := d.ctx.do(cuMemAddressReserve, uintptr(unsafe.Pointer(&v.addr)), uintptr(v.size), 0, 0, 0); err != nil {
+		return nil, fmt.Errorf("reserve %s of addresses: %w", bytesText(v.size), err)
+	}
+	return v, nil
+}
+
+func (v *Virtual) round(n int64) int64 { return (n + v.page - 1) / v.page * v.page }
+
+// Addr is the device address of the range, Size its bytes, Page the unit in which
+// it is mapped.
+func (v *Virtual) Addr() uintptr { return v.addr }
+
+// Size returns the bytes of the range.
+func (v *Virtual) Size() int64 { return v.size }
+
+// Page returns the bytes that offsets and sizes of Map are multiples of.
+func (v *Virtual) Page() int64 { return v.page }
+
+// Map puts memory at a place under bytes [offset, offset + size) of the range,
+// which have none yet. Both are multiples of Page. The memory counts against no
+// budget: whoever maps reserves it.
+func (v *Virtual) Map(offset, size int64, p Place) error {
+	if offset < 0 || size <= 0 || offset%v.page != 0 || size%v.page != 0 || offset > v.size-size {
+		return fmt.Errorf("map bytes [%d, %d) of a range of %d in pages of %d", offset, offset+size, v.size, v.page)
+	}
+	l, err := v.dev.place(p)
+	if err != nil {
+		return err
+	}
+	fail := func(err error) error {
+		return fmt.Errorf("map %s at offset %d: %w", bytesText(size), offset, err)
+	}
+	piece := virtualPiece{offset: offset, size: size}
+	prop := allocationProp{kind: 1, location: l}
+	if err := v.dev.ctx.do(cuMemCreate, uintptr(unsafe.Pointer(&piece.handle)), uintptr(size), uintptr(unsafe.Pointer(&prop)), 0); err != nil {
+		return fail(err)
+	}
+	at := v.addr + uintptr(offset)
+	if err := v.dev.ctx.do(cuMemMap, at, uintptr(size), 0, piece.handle, 0); err != nil {
+		return fail(errors.Join(err, v.dev.ctx.do(cuMemRelease, piece.handle)))
+	}
+	access := accessDesc{location: location{locationDevice, int32(v.dev.props.ordinal)}, flags: 3}
+	if err := v.dev.ctx.do(cuMemSetAccess, at, uintptr(size), uintptr(unsafe.Pointer(&access)), 1); err != nil {
+		return fail(errors.Join(err, v.dev.ctx.do(cuMemUnmap, at, uintptr(size)), v.dev.ctx.do(cuMemRelease, piece.handle)))
+	}
+	v.mapped = append(v.mapped, piece)
+	return nil
+}
+
+// Close gives memory and addresses back, once the device is done with them.
+func (v *Virtual) Close() error {
+	if v.addr == 0 {
+		return nil
+	}
+	errs := []error{v.dev.ctx.do(cuCtxSynchronize)}
+	for _, p := range v.mapped {
+		errs = append(errs, v.dev.ctx.do(cuMemUnmap, v.addr+uintptr(p.offset), uintptr(p.size)), v.dev.ctx.do(cuMemRelease, p.handle))
+	}
+	errs = append(errs, v.dev.ctx.do(cuMemAddressFree, v.addr, uintptr(v.size)))
+	v.addr, v.mapped = 0, nil
+	return errors.Join(errs...)
+}

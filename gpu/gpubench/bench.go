@@ -1,0 +1,277 @@
+// Package gpubench measures the primitives of a device with the workloads of the
+// papers: rows a second, bytes a second, and the fraction of the bound that the
+// machine sets, which is measured in the same run. It owns its data and draws it
+// anew for each benchmark; it knows no device's insides.
+package gpubench
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// Result is one line of a benchmark.
+type Result struct {
+	Benchmark string        `json:"benchmark"`
+	Case      string        `json:"case"` // what was varied
+	Rows      int64         `json:"rows"`
+	Bytes     int64         `json:"bytes"` // that must be moved at least
+	Time      time.Duration `json:"median_ns"`
+	Runs      int           `json:"runs"`
+	// Bound names what limits the benchmark, BoundRate is its bytes a second as
+	// measured in this run.
+	Bound     string  `json:"bound"`
+	BoundRate float64 `json:"bound_bytes_per_second"`
+}
+
+// RowsPerSecond is the rate in rows.
+func (r Result) RowsPerSecond() float64 { return float64(r.Rows) / r.Time.Seconds() }
+
+// Rate is the bytes a second.
+func (r Result) Rate() float64 { return float64(r.Bytes) / r.Time.Seconds() }
+
+// Fraction is the rate over the bound's.
+func (r Result) Fraction() float64 {
+	if r.BoundRate == 0 {
+		return 0
+	}
+	return r.Rate() / r.BoundRate
+}
+
+// Options configure a benchmark.
+type Options struct {
+	// Rows is the size of the input, by default what the benchmark is known by.
+	Rows int
+	// Runs is how often each case is timed; the median counts. 7 by default.
+	Runs int
+}
+
+// benchmarks by name; what they are is in their own comments.
+var benchmarks = []struct {
+	name, what string
+	rows       int
+	run        func(*bench) error
+}{
+	{"transfer", "copies over the link, by size", 1 << 28, (*bench).transfer},
+	{"stream", "filter and sum over columns in page-locked memory", 1 << 28, (*bench).stream},
+	{"partition", "stable radix partition, all columns out", 1 << 27, (*bench).partition},
+	{"sort", "radix sort of keys with row ids", 1 << 28, (*bench).sort},
+	{"select", "ids of the rows where a predicate is true", 1 << 28, (*bench).selectRows},
+	{"gather", "rows by id", 1 << 28, (*bench).gather},
+	{"join", "inner join of unique build keys, two payload columns a side", 1 << 27, (*bench).join},
+	{"groupby", "SUM of two columns by a key", 1 << 28, (*bench).groupBy},
+}
+
+// Names lists the benchmarks with a line about each.
+func Names() (names, what []string) {
+	for _, b := range benchmarks {
+		names, what = append(names, b.name), append(what, b.what)
+	}
+	return names, what
+}
+
+// Run runs a benchmark on a device and calls each with every result as soon as it
+// is there.
+func Run(ctx context.Context, d gpu.Device, name string, opt Options, each func(Result)) error {
+	for _, def := range benchmarks {
+		if def.name != name {
+			continue
+		}
+		b := &bench{ctx: ctx, dev: d, name: name, rows: opt.Rows, runs: opt.Runs, each: each}
+		if b.rows == 0 {
+			b.rows = def.rows
+		}
+		if b.runs == 0 {
+			b.runs = 7
+		}
+		if err := b.open(); err != nil {
+			return err
+		}
+		err := def.run(b)
+		if cerr := b.close(); err == nil {
+			err = cerr
+		}
+		if err != nil {
+			return fmt.Errorf("bench %s: %w", name, err)
+		}
+		return nil
+	}
+	return fmt.Errorf("no benchmark is named %q", name)
+}
+
+// bench is a benchmark under way.
+type bench struct {
+	ctx  context.Context
+	dev  gpu.Device
+	q    gpu.Queue
+	l, h *gpu.Lease // of device and host memory
+	name string
+	rows int
+	runs int
+	each func(Result)
+	copy float64 // bytes a second of a copy within the device
+}
+
+func (b *bench) open() (err error) {
+	if b.q, err = b.dev.NewQueue("bench " + b.name); err != nil {
+		return err
+	}
+	b.l, b.h = b.dev.Budget().Lease("bench "+b.name), b.dev.HostBudget().Lease("bench "+b.name+", host")
+	return nil
+}
+
+func (b *bench) close() error {
+	err := b.q.Close()
+	for _, l := range []*gpu.Lease{b.l, b.h} {
+		if cerr := l.Close(); err == nil {
+			err = cerr
+		}
+	}
+	return err
+}
+
+// time runs f a number of times after one run to warm up and reports the median:
+// the device's own time where it measures that, the wall's elsewhere.
+func (b *bench) time(name string, rows int, bytes int64, bound string, rate float64, f func() error) error {
+	times := make([]time.Duration, 0, b.runs)
+	for i := range b.runs + 1 {
+		if err := b.ctx.Err(); err != nil {
+			return err
+		}
+		took, err := b.once(f)
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			times = append(times, took)
+		}
+	}
+	b.each(Result{Benchmark: b.name, Case: name, Rows: int64(rows), Bytes: bytes, Time: median(times), Runs: b.runs, Bound: bound, BoundRate: rate})
+	return nil
+}
+
+// once times one run.
+func (b *bench) once(f func() error) (time.Duration, error) {
+	p, ok := b.dev.(gpu.Profiled)
+	if !ok {
+		begin := time.Now()
+		err := f()
+		return time.Since(begin), err
+	}
+	p.Settle()
+	before := p.Activity(b.l.Name()).Busy
+	err := f()
+	p.Settle()
+	return p.Activity(b.l.Name()).Busy - before, err
+}
+
+// copyRate measures the bound of what moves memory: a copy within the device,
+// bytes read and written a second.
+func (b *bench) copyRate() (float64, error) {
+	if b.copy > 0 {
+		return b.copy, nil
+	}
+	n := 1 << 28
+	if int64(n)*8 > b.dev.Budget().Limit()/2 {
+		n = int(b.dev.Budget().Limit() / 32)
+	}
+	src, err := b.column(n, uniform(0))
+	if err != nil {
+		return 0, err
+	}
+	defer src.Release()
+	times := make([]time.Duration, 0, b.runs)
+	for range b.runs {
+		took, err := b.once(func() error {
+			out, err := b.q.Slice(b.l, src, 0, n-1)
+			out.Release()
+			return err
+		})
+		if err != nil {
+			return 0, err
+		}
+		times = append(times, took)
+	}
+	b.copy = float64(n-1) * 8 / median(times).Seconds()
+	return b.copy, nil
+}
+
+// column makes a column of n 32-bit integers on the device; fill draws a piece of
+// it.
+func (b *bench) column(n int, fill func([]uint32, *rand.Rand)) (gpu.Column, error) {
+	c, err := b.hostColumn(n, fill)
+	if err != nil {
+		return gpu.Column{}, err
+	}
+	s, err := b.q.Up(b.l, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type}), Cols: []gpu.Column{c}, Rows: n})
+	if err != nil {
+		return gpu.Column{}, err
+	}
+	return s.Cols[0], nil
+}
+
+// hostColumn makes a column of n 32-bit integers in page-locked memory, on all
+// cores.
+func (b *bench) hostColumn(n int, fill func([]uint32, *rand.Rand)) (gpu.Column, error) {
+	buf, err := b.h.Alloc(int64(n) * 4)
+	if err != nil {
+		return gpu.Column{}, err
+	}
+	values := gpu.Values[uint32](buf, n)
+	const piece = 1 << 20
+	next := make(chan int)
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for from := range next {
+				fill(values[from:min(from+piece, n)], rand.New(rand.NewPCG(rand.Uint64(), uint64(from))))
+			}
+		}()
+	}
+	for from := 0; from < n; from += piece {
+		next <- from
+	}
+	close(next)
+	wg.Wait()
+	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: buf}, nil
+}
+
+// uniform draws values below bound, any value when it is 0.
+func uniform(bound uint32) func([]uint32, *rand.Rand) {
+	return func(v []uint32, rnd *rand.Rand) {
+		for i := range v {
+			if bound == 0 {
+				v[i] = rnd.Uint32()
+			} else {
+				v[i] = rnd.Uint32N(bound)
+			}
+		}
+	}
+}
+
+// columns makes several columns of any values.
+func (b *bench) columns(n, count int) ([]gpu.Column, error) {
+	var cols []gpu.Column
+	for range count {
+		c, err := b.column(n, uniform(0))
+		if err != nil {
+			gpu.ReleaseColumns(cols)
+			return nil, err
+		}
+		cols = append(cols, c)
+	}
+	return cols, nil
+}
+
+func median(times []time.Duration) time.Duration {
+	slices.Sort(times)
+	return times[len(times)/2]
+}

@@ -1,0 +1,529 @@
+package gpubench
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// transfer copies columns of 64 KB to 64 MB up and down, one copy at a time; the
+// bound is the link as it was measured with large copies back to back.
+func (b *bench) transfer() error {
+	p, ok := b.dev.(gpu.Profiled)
+	if !ok {
+		return fmt.Errorf("the CPU has no link to measure")
+	}
+	link, err := p.Link()
+	if err != nil {
+		return err
+	}
+	for size := 64 << 10; size <= 64<<20; size *= 4 {
+		n := size / 4
+		host, err := b.hostColumn(n, uniform(0))
+		if err != nil {
+			return err
+		}
+		schema := gpu.NewSchema(gpu.Field{Name: "c", Type: host.Type})
+		var up, down []time.Duration
+		for range b.runs + 1 {
+			p.Settle()
+			before := p.Activity(b.l.Name()).Up
+			s, err := b.q.Up(b.l, &gpu.Stride{Schema: schema, Cols: []gpu.Column{host.Retain()}, Rows: n})
+			if err != nil {
+				host.Release()
+				return err
+			}
+			p.Settle()
+			up = append(up, p.Activity(b.l.Name()).Up-before)
+			before = p.Activity(b.h.Name()).Down
+			if s, err = b.q.Down(b.h, s); err != nil {
+				host.Release()
+				return err
+			}
+			s.Release()
+			p.Settle()
+			down = append(down, p.Activity(b.h.Name()).Down-before)
+		}
+		host.Release()
+		b.each(Result{Benchmark: b.name, Case: fmt.Sprintf("up, %d KiB a copy", size>>10), Rows: int64(n), Bytes: int64(size), Time: median(up[1:]), Runs: b.runs, Bound: "link up", BoundRate: link.Up})
+		b.each(Result{Benchmark: b.name, Case: fmt.Sprintf("down, %d KiB a copy", size>>10), Rows: int64(n), Bytes: int64(size), Time: median(down[1:]), Runs: b.runs, Bound: "link down", BoundRate: link.Down})
+	}
+	b.each(Result{Benchmark: b.name, Case: "both ways, large copies", Bytes: int64(link.Both), Time: time.Second, Runs: 1, Bound: "up + down", BoundRate: link.Up + link.Down})
+	return nil
+}
+
+// stream sums the values of one page-locked column where another is below a
+// limit: strides are copied up two ahead of the kernels, and nothing but the sum
+// comes back. Timed by the wall clock; the bound is the link.
+func (b *bench) stream() error {
+	const perStride = 1 << 22
+	p, ok := b.dev.(gpu.Profiled)
+	if !ok {
+		return fmt.Errorf("the CPU has no link to stream over")
+	}
+	link, err := p.Link()
+	if err != nil {
+		return err
+	}
+	int32s := gpu.Of(gpu.Int32)
+	schema := gpu.NewSchema(gpu.Field{Name: "k", Type: int32s}, gpu.Field{Name: "v", Type: int32s})
+	var strides []*gpu.Stride
+	defer func() {
+		for _, s := range strides {
+			s.Release()
+		}
+	}()
+	for range max(b.rows/perStride, 1) {
+		s := &gpu.Stride{Schema: schema, Rows: perStride}
+		strides = append(strides, s)
+		for range 2 {
+			c, err := b.hostColumn(perStride, uniform(1<<30))
+			if err != nil {
+				return err
+			}
+			s.Cols = append(s.Cols, c)
+		}
+	}
+	below := &gpu.Program{Inputs: []gpu.Type{int32s}, Outputs: []int{2}, Code: []gpu.Instr{
+		{Op: gpu.OpConst, Type: int32s, Mask: -1, Value: gpu.IntScalar(int32s, 1<<29)},
+		{Op: gpu.OpLt, Type: gpu.Of(gpu.Bool), Args: []int{0, 1}, Mask: -1},
+	}}
+	var times []time.Duration
+	for range b.runs + 1 {
+		p.Settle()
+		begin := time.Now()
+		if err := b.sumBelow(strides, below); err != nil {
+			return err
+		}
+		times = append(times, time.Since(begin))
+	}
+	rows := len(strides) * perStride
+	b.each(Result{Benchmark: b.name, Case: "half of the rows, 2 columns of 4 bytes", Rows: int64(rows), Bytes: int64(rows) * 8, Time: median(times[1:]), Runs: b.runs, Bound: "link up", BoundRate: link.Up})
+	return nil
+}
+
+// sumBelow streams strides, which stay the caller's, through filter and sum.
+func (b *bench) sumBelow(strides []*gpu.Stride, below *gpu.Program) (err error) {
+	ahead := make(chan *gpu.Stride, 2)
+	failed := make(chan error, 1)
+	go func() {
+		defer close(ahead)
+		failed <- b.copyAhead(strides, ahead)
+	}()
+	defer func() {
+		for s := range ahead {
+			s.Release()
+		}
+		if cerr := <-failed; err == nil {
+			err = cerr
+		}
+	}()
+	groups, err := b.q.NewGroups(b.l, nil, gpu.GroupHint{})
+	if err != nil {
+		return err
+	}
+	defer groups.Release()
+	sum, err := b.q.NewAccumulator(b.l, gpu.Aggregate{Kind: gpu.Sum, Input: gpu.Of(gpu.Int32), Output: gpu.DecimalOf(38, 0)})
+	if err != nil {
+		return err
+	}
+	defer sum.Release()
+	for s := range ahead {
+		err := b.addBelow(s, below, groups, sum)
+		s.Release()
+		if err != nil {
+			return err
+		}
+	}
+	out, err := sum.Result(b.q, b.l, 0, 1)
+	if err != nil {
+		return err
+	}
+	s, err := b.q.Down(b.h, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "sum", Type: out.Type}), Cols: []gpu.Column{out}, Rows: 1})
+	if err != nil {
+		return err
+	}
+	s.Release()
+	return nil
+}
+
+func (b *bench) copyAhead(strides []*gpu.Stride, ahead chan<- *gpu.Stride) error {
+	q, err := b.dev.NewQueue("bench stream, copies")
+	if err != nil {
+		return err
+	}
+	for _, s := range strides {
+		mine := &gpu.Stride{Schema: s.Schema, Rows: s.Rows}
+		for _, c := range s.Cols {
+			mine.Cols = append(mine.Cols, c.Retain())
+		}
+		up, err := q.Up(b.l, mine)
+		if err != nil {
+			_ = q.Close()
+			return err
+		}
+		ahead <- up
+	}
+	return q.Close()
+}
+
+func (b *bench) addBelow(s *gpu.Stride, below *gpu.Program, groups gpu.Groups, sum gpu.Accumulator) error {
+	truth, err := b.q.Eval(b.l, below, s.Cols[:1], s.Rows)
+	if err != nil {
+		return err
+	}
+	ids, err := b.q.Select(b.l, truth[0])
+	gpu.ReleaseColumns(truth)
+	if err != nil {
+		return err
+	}
+	defer ids.Release()
+	kept, err := b.q.Gather(b.l, s.Cols[1:], ids, false)
+	if err != nil {
+		return err
+	}
+	defer gpu.ReleaseColumns(kept)
+	a, err := groups.Assign(b.q, b.l, nil, ids.Len)
+	if err != nil {
+		return err
+	}
+	defer a.Release()
+	return sum.Update(b.q, a, kept[0], 1)
+}
+
+// partition moves a key and two payloads of 4 and of 8 bytes to 64, 128 and 256
+// partitions by the key's own bits; bytes are read once and written once.
+func (b *bench) partition() error {
+	rate, err := b.copyRate()
+	if err != nil {
+		return err
+	}
+	for _, width := range []int{4, 8} {
+		cols, err := b.columns(b.rows*width/4, 3)
+		if err != nil {
+			return err
+		}
+		for i := range cols {
+			if width == 8 {
+				cols[i].Type, cols[i].Len = gpu.Of(gpu.Int64), b.rows
+			}
+		}
+		for _, bits := range []uint{6, 7, 8, 9} {
+			err := b.time(fmt.Sprintf("%d ways, %d+%d+%d bytes", 1<<bits, width, width, width), b.rows, int64(b.rows)*int64(width)*6, "copy", rate, func() error {
+				out, _, err := b.q.Partition(b.l, cols, cols[0], 0, bits)
+				gpu.ReleaseColumns(out)
+				return err
+			})
+			if err != nil {
+				gpu.ReleaseColumns(cols)
+				return err
+			}
+		}
+		gpu.ReleaseColumns(cols)
+	}
+	return nil
+}
+
+// sort orders 4-byte keys and carries 4-byte row ids along: four passes of 8 bits
+// that read and write 8 bytes a row, after one that reads the keys.
+func (b *bench) sort() error {
+	rate, err := b.copyRate()
+	if err != nil {
+		return err
+	}
+	keys, err := b.column(b.rows, uniform(0))
+	if err != nil {
+		return err
+	}
+	defer keys.Release()
+	return b.time("keys of 4 bytes, row ids of 4", b.rows, int64(b.rows)*(4+4*16), "copy", rate, func() error {
+		ids, err := b.q.Sort(b.l, []gpu.SortKey{{Column: keys}})
+		ids.Release()
+		return err
+	})
+}
+
+// truth makes a column that is true on a share of its rows, in no order.
+func (b *bench) truth(share float64) (gpu.Column, error) {
+	words := (b.rows + 63) / 64 * 2
+	c, err := b.column(words, func(v []uint32, rnd *rand.Rand) {
+		for i := range v {
+			for k := range 32 {
+				if rnd.Float64() < share {
+					v[i] |= 1 << k
+				}
+			}
+		}
+	})
+	c.Type, c.Len = gpu.Of(gpu.Bool), b.rows
+	return c, err
+}
+
+// selectRows makes row ids of a bitmap: n/8 bytes read twice, to count and to
+// write, and 4 bytes written a row that is true.
+func (b *bench) selectRows() error {
+	rate, err := b.copyRate()
+	if err != nil {
+		return err
+	}
+	for _, share := range []float64{0.01, 0.1, 0.5, 0.9, 1} {
+		truth, err := b.truth(share)
+		if err != nil {
+			return err
+		}
+		bytes := int64(b.rows)/8 + int64(4*share*float64(b.rows))
+		err = b.time(fmt.Sprintf("%g %% true", 100*share), b.rows, bytes, "copy", rate, func() error {
+			ids, err := b.q.Select(b.l, truth)
+			ids.Release()
+			return err
+		})
+		truth.Release()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sector is the least that a GPU's memory reads, in bytes.
+const sector = 32
+
+// gather fetches 4- and 8-byte values by row id: ids of a selection, which ascend,
+// and ids in no order, each of which costs a sector.
+func (b *bench) gather() error {
+	rate, err := b.copyRate()
+	if err != nil {
+		return err
+	}
+	for _, width := range []int{4, 8} {
+		values, err := b.column(b.rows*width/4, uniform(0))
+		if err != nil {
+			return err
+		}
+		if width == 8 {
+			values.Type, values.Len = gpu.Of(gpu.Int64), b.rows
+		}
+		for _, order := range []string{"ascending, half of the rows", "random"} {
+			if err := b.gatherBy(values, width, order, rate); err != nil {
+				values.Release()
+				return err
+			}
+		}
+		values.Release()
+	}
+	return nil
+}
+
+func (b *bench) gatherBy(values gpu.Column, width int, order string, rate float64) error {
+	var ids gpu.Column
+	var err error
+	var bytes int64
+	if order == "random" {
+		ids, err = b.column(b.rows, uniform(uint32(min(b.rows, math.MaxInt32))))
+		bytes = int64(b.rows) * int64(4+sector+width)
+	} else {
+		var truth gpu.Column
+		if truth, err = b.truth(0.5); err != nil {
+			return err
+		}
+		ids, err = b.q.Select(b.l, truth)
+		truth.Release()
+		// Half of the rows touch nearly every sector of the source.
+		bytes = int64(b.rows)*int64(width) + int64(ids.Len)*int64(4+width)
+	}
+	if err != nil {
+		return err
+	}
+	defer ids.Release()
+	return b.time(fmt.Sprintf("%s, %d bytes", order, width), ids.Len, bytes, "copy", rate, func() error {
+		out, err := b.q.Gather(b.l, []gpu.Column{values}, ids, false)
+		gpu.ReleaseColumns(out)
+		return err
+	})
+}
+
+// spread is a bijection of 32 bits that leaves no order: keys that are distinct
+// and far apart.
+func spread(x uint32) uint32 {
+	x ^= x >> 16
+	x *= 0x7feb352d
+	x ^= x >> 15
+	x *= 0x846ca68b
+	return x ^ x>>16
+}
+
+// join matches a build side of distinct keys with a probe side that matches every
+// time, and writes the key and two payload columns of each side: the bytes of both
+// inputs and of the output, once.
+func (b *bench) join() error {
+	rate, err := b.copyRate()
+	if err != nil {
+		return err
+	}
+	for _, build := range []int{b.rows, b.rows / 2, b.rows / 8, b.rows / 32, b.rows / 128} {
+		if build == 0 {
+			continue
+		}
+		if err := b.joinWith(build, rate); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bench) joinWith(build int, rate float64) error {
+	// Row i of the build side has key spread(a permutation of i).
+	order, err := b.permuted(build)
+	if err != nil {
+		return err
+	}
+	defer order.Release()
+	probeKey, err := b.column(b.rows, func(v []uint32, rnd *rand.Rand) {
+		for i := range v {
+			v[i] = spread(rnd.Uint32N(uint32(build)))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer probeKey.Release()
+	r, err := b.columns(build, 2)
+	if err != nil {
+		return err
+	}
+	defer gpu.ReleaseColumns(r)
+	s, err := b.columns(b.rows, 2)
+	if err != nil {
+		return err
+	}
+	defer gpu.ReleaseColumns(s)
+	bytes := int64(build+b.rows)*12 + int64(b.rows)*20
+	return b.time(fmt.Sprintf("%d build rows, 4-byte keys, 2+2 payloads of 4 bytes", build), build+b.rows, bytes, "copy", rate, func() error {
+		table, err := b.q.BuildTable(b.l, []gpu.Column{order}, []bool{false})
+		if err != nil {
+			return err
+		}
+		defer table.Release()
+		probe, match, _, err := table.Probe(b.q, b.l, []gpu.Column{probeKey}, gpu.Inner, 0, math.MaxInt32)
+		if err != nil {
+			return err
+		}
+		defer probe.Release()
+		defer match.Release()
+		if probe.Len != b.rows {
+			return fmt.Errorf("%d pairs of %d", probe.Len, b.rows)
+		}
+		left, err := b.q.Gather(b.l, append([]gpu.Column{probeKey}, s...), probe, false)
+		if err != nil {
+			return err
+		}
+		defer gpu.ReleaseColumns(left)
+		right, err := b.q.Gather(b.l, r, match, false)
+		gpu.ReleaseColumns(right)
+		return err
+	})
+}
+
+// permuted makes the keys spread(0) … spread(n-1) in no order.
+func (b *bench) permuted(n int) (gpu.Column, error) {
+	bits := uint32(1)
+	for 1<<bits < n {
+		bits++
+	}
+	at := uint32(0)
+	host, err := b.hostColumn(n, func([]uint32, *rand.Rand) {})
+	if err != nil {
+		return gpu.Column{}, err
+	}
+	// A bijection of the bits that n needs, walked until it stays below n.
+	odd := uint32(0x9e3779b1)
+	mask := uint32(1)<<bits - 1
+	mix := func(x uint32) uint32 {
+		x = x * odd & mask
+		x ^= x >> (bits/2 + 1)
+		return x * 0x85ebca6b & mask
+	}
+	v := gpu.Values[uint32](host.Data, n)
+	for i := range v {
+		x := mix(at)
+		for x >= uint32(n) {
+			at++
+			x = mix(at)
+		}
+		v[i] = spread(x)
+		at++
+	}
+	s, err := b.q.Up(b.l, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "k", Type: host.Type}), Cols: []gpu.Column{host}, Rows: n})
+	if err != nil {
+		return gpu.Column{}, err
+	}
+	return s.Cols[0], nil
+}
+
+// groupBy sums two columns for 2^4 to 2^24 groups: keys and values are read once.
+func (b *bench) groupBy() error {
+	rate, err := b.copyRate()
+	if err != nil {
+		return err
+	}
+	values, err := b.columns(b.rows, 2)
+	if err != nil {
+		return err
+	}
+	defer gpu.ReleaseColumns(values)
+	for bits := 4; bits <= 24; bits += 4 {
+		if 1<<bits > b.rows {
+			break
+		}
+		keys, err := b.column(b.rows, func(v []uint32, rnd *rand.Rand) {
+			for i := range v {
+				v[i] = spread(rnd.Uint32() >> (32 - bits))
+			}
+		})
+		if err != nil {
+			return err
+		}
+		err = b.time(fmt.Sprintf("2^%d groups, SUM of 2 columns of 4 bytes", bits), b.rows, int64(b.rows)*12, "copy", rate, func() error {
+			return b.sums(keys, values)
+		})
+		keys.Release()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bench) sums(keys gpu.Column, values []gpu.Column) error {
+	g, err := b.q.NewGroups(b.l, []gpu.Type{keys.Type}, gpu.GroupHint{})
+	if err != nil {
+		return err
+	}
+	defer g.Release()
+	a, err := g.Assign(b.q, b.l, []gpu.Column{keys}, keys.Len)
+	if err != nil {
+		return err
+	}
+	defer a.Release()
+	for _, v := range values {
+		acc, err := b.q.NewAccumulator(b.l, gpu.Aggregate{Kind: gpu.Sum, Input: v.Type, Output: gpu.DecimalOf(38, 0)})
+		if err != nil {
+			return err
+		}
+		defer acc.Release()
+		if err := acc.Update(b.q, a, v, g.Len()); err != nil {
+			return err
+		}
+		out, err := acc.Result(b.q, b.l, 0, g.Len())
+		out.Release()
+		if err != nil {
+			return err
+		}
+	}
+	out, err := g.Keys(b.q, b.l, 0, g.Len())
+	gpu.ReleaseColumns(out)
+	return err
+}

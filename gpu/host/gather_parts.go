@@ -1,0 +1,112 @@
+package host
+
+import (
+	"fmt"
+	"math"
+	"sort"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// GatherParts implements gpu.Queue.
+func (q *queue) GatherParts(l *gpu.Lease, parts []gpu.Column, ids gpu.Column) (gpu.Column, error) {
+	if q.err != nil {
+		return gpu.Column{}, q.err
+	}
+	if err := checkIDs(ids); err != nil {
+		return gpu.Column{}, err
+	}
+	if len(parts) == 0 || !parts[0].Type.IsVar() {
+		return gpu.Column{}, fmt.Errorf("gather from parts wants columns of bytes")
+	}
+	out, err := q.dev.gatherParts(l, parts, gpu.Values[int32](ids.Data, ids.Len))
+	return out, q.fail(err)
+}
+
+// textParts finds rows of a column of bytes that lies in parts.
+type textParts struct {
+	parts  []gpu.Column
+	starts []int // first row of each part
+}
+
+// row returns the bytes of a row, and whether it is not null.
+func (p *textParts) row(id int) ([]byte, bool) {
+	k := sort.SearchInts(p.starts, id+1) - 1
+	c := &p.parts[k]
+	r := id - p.starts[k]
+	if c.Valid != nil && !gpu.Bit(c.Valid.Bytes(), r) {
+		return nil, false
+	}
+	if c.Dict != nil {
+		r = int(gpu.Values[int32](c.Data, c.Len)[r])
+		c = &c.Dict.Values
+	}
+	off := gpu.Values[int32](c.Offsets, c.Len+1)
+	return c.Data.Bytes()[off[r]:off[r+1]], true
+}
+
+func (d *Device) gatherParts(l *gpu.Lease, parts []gpu.Column, ids []int32) (out gpu.Column, err error) {
+	n := len(ids)
+	from := &textParts{parts: parts}
+	rows, nulls := 0, false
+	for _, p := range parts {
+		from.starts = append(from.starts, rows)
+		rows += p.Len
+		nulls = nulls || p.Valid != nil
+	}
+	out = gpu.Column{Type: parts[0].Type, Len: n}
+	defer func() {
+		if err != nil {
+			out.Release()
+		}
+	}()
+	if out.Offsets, err = l.Alloc(int64(n+1) * 4); err != nil {
+		return out, err
+	}
+	if nulls {
+		if out.Valid, err = l.Alloc(gpu.BitmapBytes(n)); err != nil {
+			return out, err
+		}
+		clear(out.Valid.Bytes())
+	}
+	offsets, valid := gpu.Values[int32](out.Offsets, n+1), gpu.Words(out.Valid, n)
+	starts := make([]int64, (n+grain-1)/grain+1)
+	err = d.parallel(n, grain, func(lo, hi int) error {
+		var sum int64
+		for i := lo; i < hi; i++ {
+			b, ok := from.row(int(ids[i]))
+			if valid != nil && ok {
+				valid[i/64] |= 1 << (i % 64)
+			}
+			offsets[i+1] = int32(len(b))
+			sum += int64(len(b))
+		}
+		starts[lo/grain+1] = sum
+		return nil
+	})
+	if err != nil {
+		return out, err
+	}
+	for i := 1; i < len(starts); i++ {
+		starts[i] += starts[i-1]
+	}
+	total := starts[len(starts)-1]
+	if total > math.MaxInt32 {
+		return out, errTooManyBytes(total, n)
+	}
+	if out.Data, err = l.Alloc(total); err != nil {
+		return out, err
+	}
+	offsets[0] = 0
+	to := out.Data.Bytes()
+	err = d.parallel(n, grain, func(lo, hi int) error {
+		at := starts[lo/grain]
+		for i := lo; i < hi; i++ {
+			b, _ := from.row(int(ids[i]))
+			at += int64(copy(to[at:], b))
+			offsets[i+1] = int32(at)
+		}
+		return nil
+	})
+	return out, err
+}

@@ -1,0 +1,95 @@
+package operators
+
+import "github.com/gstream/gstream/gpu"
+
+// Rows are the rows of many strides, to gather from by row id: a column lies in
+// one piece, or, where it is text whose bytes may be more than one column holds,
+// in the parts that it came in.
+type Rows struct {
+	Schema *gpu.Schema
+	N      int
+	// Cols are the columns in one piece; those in parts are empty here.
+	Cols  []gpu.Column
+	parts [][]gpu.Column
+}
+
+// CollectRows makes Rows of strides, which it takes over, also on error. Columns
+// at the positions of whole are put in one piece whatever they are. As in
+// ConcatStrides the peak is one column above the total.
+func CollectRows(t Task, schema *gpu.Schema, strides []*gpu.Stride, whole []int) (*Rows, error) {
+	defer func() {
+		for _, s := range strides {
+			s.Release()
+		}
+	}()
+	r := &Rows{Schema: schema, Cols: make([]gpu.Column, schema.Len()), parts: make([][]gpu.Column, schema.Len())}
+	for _, s := range strides {
+		r.N += s.Rows
+	}
+	inOne := make([]bool, schema.Len())
+	for _, c := range whole {
+		inOne[c] = true
+	}
+	for i, f := range schema.Fields {
+		parts := make([]gpu.Column, 0, len(strides))
+		coded := true
+		for _, s := range strides {
+			parts = append(parts, s.Cols[i])
+			coded = coded && s.Cols[i].Dict != nil
+			s.Cols[i] = gpu.Column{}
+		}
+		if f.Type.IsVar() && !coded && !inOne[i] && len(parts) > 1 {
+			r.parts[i] = parts
+			continue
+		}
+		if len(parts) == 0 {
+			parts = append(parts, gpu.ColumnOf(f.Type, nil))
+		}
+		var err error
+		r.Cols[i], err = t.Queue.Concat(t.Lease, parts)
+		gpu.ReleaseColumns(parts)
+		if err != nil {
+			r.Release()
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// Gather returns the rows at ids, in that order.
+func (r *Rows) Gather(t Task, ids gpu.Column) (*gpu.Stride, error) {
+	var whole []gpu.Column
+	for i, c := range r.Cols {
+		if r.parts[i] == nil {
+			whole = append(whole, c)
+		}
+	}
+	cols, err := t.Queue.Gather(t.Lease, whole, ids, false)
+	if err != nil {
+		return nil, err
+	}
+	out := &gpu.Stride{Schema: r.Schema, Rows: ids.Len}
+	for _, parts := range r.parts {
+		if parts == nil {
+			out.Cols, cols = append(out.Cols, cols[0]), cols[1:]
+			continue
+		}
+		c, err := t.Queue.GatherParts(t.Lease, parts, ids)
+		if err != nil {
+			out.Release()
+			gpu.ReleaseColumns(cols)
+			return nil, err
+		}
+		out.Cols = append(out.Cols, c)
+	}
+	return out, nil
+}
+
+// Release drops all references.
+func (r *Rows) Release() {
+	gpu.ReleaseColumns(r.Cols)
+	for _, parts := range r.parts {
+		gpu.ReleaseColumns(parts)
+	}
+	r.Cols, r.parts = nil, nil
+}
