@@ -24,47 +24,63 @@ type probeArgs struct {
 // Probe implements gpu.Table. It waits for the device once, unless the limit is below
 // the rows that are left and few of them match.
 func (t *table) Probe(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column, kind gpu.JoinKind, from, limit int) (probe, build gpu.Column, next int, err error) {
-	o := gq.(*queue).begin("probe", l)
-	defer o.end(&err)
+	m, err := t.probe(gq.(*queue), l, keys, kind, from, limit)
+	return m.probe, m.build, m.next, err
+}
+
+// matched is what a probe returns.
+type matched struct {
+	probe, build gpu.Column
+	next         int
+}
+
+func (t *table) probe(q *queue, l *gpu.Lease, keys []gpu.Column, kind gpu.JoinKind, from, limit int) (out matched, err error) {
+	o := q.begin("probe", l)
+	defer end(o, &out, &err)
 	if len(keys) != len(t.nullSafe) {
-		return probe, build, 0, fmt.Errorf("probe with %d key columns of a table of %d", len(keys), len(t.nullSafe))
+		return out, fmt.Errorf("probe with %d key columns of a table of %d", len(keys), len(t.nullSafe))
 	}
 	n := keys[0].Len
 	if err := t.codec.check(keys, n); err != nil {
-		return probe, build, 0, err
+		return out, err
 	}
 	if from < 0 || from > n {
-		return probe, build, 0, fmt.Errorf("probe from row %d of %d", from, n)
+		return out, fmt.Errorf("probe from row %d of %d", from, n)
 	}
-	r := t.keyRows(o, keys, n, false)
-	a := probeArgs{from: int64(from), limit: int64(max(limit, 1)), kind: int32(kind), start: addr(t.start)}
-	if t.entries != nil {
-		a.entries = addr(t.entries) + t.entriesAt
-	}
-	kernel := "probe_ranks"
-	if t.ranked {
-		load, _ := t.integerLoad()
-		a.ranks = rankArgs{keys: r.keys, valid: r.valid, ranks: addr(t.ranks), low: t.low, span: t.span, load: load}
-	} else {
-		kernel = "probe_" + t.codec.kind
-		a.index = t.index.args(r, 0)
-	}
+	a, kernel := t.probeArgs(t.keyRows(o, keys, n, false))
+	a.from, a.limit, a.kind = int64(from), int64(max(limit, 1)), int32(kind)
 	// Look at as many rows as the limit may take; at more if few of them match.
 	var found [3]int64
-	for window := max(limit, firstWindow); ; window = min(8*window, n) {
-		a.n = int64(min(window, n-from))
-		if found = t.look(o, kernel, &a); o.failed() || found[0] >= a.limit || from+int(a.n) == n {
+	for window := max(limit, firstWindow); ; window *= 8 {
+		window = min(window, n-from)
+		a.n = int64(window)
+		if found = t.look(o, kernel, &a); o.failed() || found[0] >= a.limit || window == n-from {
 			break
 		}
 	}
-	if o.failed() {
-		return probe, build, 0, nil
-	}
 	if found[0] > gpu.MaxRows {
-		return probe, build, 0, fmt.Errorf("one row matches too many others: %d pairs are more than the %d rows of a stride", found[0], gpu.MaxRows)
+		return out, fmt.Errorf("one row matches too many others: %d pairs are more than the %d rows of a stride", found[0], gpu.MaxRows)
 	}
-	probe, build = t.pairs(o, a, found)
-	return probe, build, from + int(found[1]), nil
+	if !o.failed() {
+		out.next = from + int(found[1])
+		out.probe, out.build = t.pairs(o, a, found)
+	}
+	return out, nil
+}
+
+// probeArgs is how keys are looked up, and by which kernel.
+func (t *table) probeArgs(r keyRows) (a probeArgs, kernel string) {
+	a.start = addr(t.start)
+	if t.entries != nil {
+		a.entries = addr(t.entries) + t.entriesAt
+	}
+	if t.ranked {
+		load, _ := t.integerLoad()
+		a.ranks = rankArgs{keys: r.keys, valid: r.valid, ranks: addr(t.ranks), low: t.low, span: t.span, load: load}
+		return a, "probe_ranks"
+	}
+	a.index = t.index.args(r, 0)
+	return a, "probe_" + t.codec.kind
 }
 
 // look finds the pairs of a window of rows: how many up to the limit, the rows that

@@ -33,7 +33,7 @@ const maxSpread = 64
 // BuildTable implements gpu.Queue.
 func (q *queue) BuildTable(l *gpu.Lease, keys []gpu.Column, nullSafe []bool) (out gpu.Table, err error) {
 	o := q.begin("build table", l)
-	defer o.end(&err)
+	defer end(o, &out, &err)
 	if len(keys) == 0 || len(nullSafe) != len(keys) {
 		return nil, fmt.Errorf("a join table wants at least one key and a null rule for each, has %d and %d", len(keys), len(nullSafe))
 	}

@@ -1,0 +1,422 @@
+package cuda
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// bounds are the least and the greatest value that a type can hold.
+func bounds(t gpu.Type) (lo, hi gpu.Int128) {
+	switch t.Kind {
+	case gpu.Decimal:
+		hi, _ = gpu.Pow10(int(t.Precision)).Sub(gpu.Int128From(1))
+		if !t.Wide && !hi.IsInt64() {
+			hi = gpu.Int128From(math.MaxInt64)
+		}
+		return hi.Neg(), hi
+	case gpu.Uint8, gpu.Uint16, gpu.Uint32, gpu.Uint64:
+		return gpu.Int128{}, gpu.Int128FromUint(math.MaxUint64 >> (64 - 8*t.Width()))
+	}
+	lo = gpu.Int128From(math.MinInt64 >> (64 - 8*t.Width()))
+	hi, _ = gpu.Int128From(-1).Sub(lo)
+	return lo, hi
+}
+
+// kernelNames are the middles of the names of kernels.
+var kernelNames = map[gpu.Op]string{
+	gpu.OpAdd: "add", gpu.OpSub: "sub", gpu.OpMul: "mul", gpu.OpDiv: "div", gpu.OpQuo: "quo", gpu.OpMod: "mod",
+	gpu.OpPow: "pow", gpu.OpNeg: "neg", gpu.OpAbs: "abs", gpu.OpSign: "sign", gpu.OpRound: "round",
+	gpu.OpFloor: "floor", gpu.OpCeil: "ceil", gpu.OpTrunc: "trunc",
+	gpu.OpReverse: "reverse", gpu.OpConcat: "concat", gpu.OpReplace: "replace",
+	gpu.OpStartsWith: "starts_with", gpu.OpEndsWith: "ends_with", gpu.OpContains: "contains",
+}
+
+var mathNames = [...]string{gpu.MathSqrt: "sqrt", gpu.MathCbrt: "cbrt", gpu.MathExp: "exp", gpu.MathLn: "ln",
+	gpu.MathLog2: "log2", gpu.MathLog10: "log10"}
+
+// step computes the result of instruction i.
+func (e *evaluation) step(i int) register {
+	in := &e.p.Code[i]
+	args := make([]*register, len(in.Args))
+	for k, r := range in.Args {
+		args[k] = &e.regs[r]
+	}
+	switch in.Op {
+	case gpu.OpConst:
+		return e.constant(in.Value)
+	case gpu.OpCast:
+		return e.cast(i, args[0])
+	case gpu.OpAdd, gpu.OpSub, gpu.OpMul, gpu.OpDiv, gpu.OpQuo, gpu.OpMod, gpu.OpPow, gpu.OpNeg, gpu.OpAbs, gpu.OpSign, gpu.OpMath:
+		return e.arithmetic(i, args)
+	case gpu.OpRound, gpu.OpFloor, gpu.OpCeil, gpu.OpTrunc:
+		return e.round(i, args[0])
+	case gpu.OpEq, gpu.OpNe, gpu.OpLt, gpu.OpLe, gpu.OpGt, gpu.OpGe, gpu.OpDistinct, gpu.OpNotDistinct:
+		return e.compare(in, args)
+	case gpu.OpIn:
+		return e.member(in, args[0])
+	case gpu.OpAnd, gpu.OpOr, gpu.OpNot, gpu.OpIsNull, gpu.OpIsNotNull:
+		return e.logic(in, args)
+	case gpu.OpSelect:
+		return e.choose(i, args)
+	case gpu.OpExtract, gpu.OpDateTrunc, gpu.OpAddMonths:
+		return e.dates(i, args)
+	case gpu.OpLike, gpu.OpILike:
+		return e.like(in, args[0])
+	case gpu.OpLength, gpu.OpPosition, gpu.OpStartsWith, gpu.OpEndsWith, gpu.OpContains:
+		return e.examine(in, args)
+	case gpu.OpSubstring, gpu.OpTrim:
+		return e.view(in, args)
+	case gpu.OpLower, gpu.OpUpper, gpu.OpReverse, gpu.OpConcat, gpu.OpReplace:
+		return e.make(in, args)
+	}
+	e.fail(fmt.Errorf("evaluate: operation %d is not known", in.Op))
+	return register{}
+}
+
+// constant makes a register of one value. It has memory only if it is a Bool, a
+// string or null.
+func (e *evaluation) constant(c gpu.Scalar) register {
+	r := register{typ: c.Type, layout: layoutOf(c.Type), constant: true, value: c}
+	if !c.Valid {
+		r.valid = e.alloc(gpu.BitmapBytes(e.n))
+		words(e, "eval_set_bits", setBits{out: addr(r.valid), n: int64(e.n)})
+	}
+	switch {
+	case c.Type.Kind == gpu.Bool:
+		r.constant, r.data = false, e.alloc(gpu.BitmapBytes(e.n))
+		words(e, "eval_set_bits", setBits{out: addr(r.data), n: int64(e.n), value: int64(c.Int.Lo)})
+	case c.Type.IsVar():
+		r.data = e.upload([]byte(c.Str))
+	}
+	return r
+}
+
+// checked completes the arguments of an instruction whose rows may fail, or may
+// be null without an argument being so: the result's validity then is the
+// kernel's to write.
+func (e *evaluation) checked(i int, out *register, a *evalArgs, makesNull bool) {
+	in := &e.p.Code[i]
+	try := in.Op == gpu.OpCast && in.N == 1
+	if !try {
+		a.failed = e.failureSlot(i)
+	}
+	if in.Mask >= 0 && !try {
+		mask := &e.regs[in.Mask]
+		a.mask, a.maskValid = addr(mask.data), addr(mask.valid)
+	}
+	if try || makesNull || in.Mask >= 0 {
+		out.valid = e.alloc(gpu.BitmapBytes(e.n))
+		a.nulls = addr(out.valid)
+	}
+}
+
+// arithmetic runs the operations on numbers, dates and times.
+func (e *evaluation) arithmetic(i int, args []*register) register {
+	in := &e.p.Code[i]
+	out := e.result(in.Type, e.allValid(args...))
+	a := e.args(&out, args...)
+	if args[0].typ.IsFloat() {
+		name := kernelNames[in.Op]
+		if in.Op == gpu.OpMath {
+			name = mathNames[in.N]
+		}
+		e.rows("eval_"+name+"_float", a)
+		return out
+	}
+	if in.Type.Kind == gpu.Time {
+		a.q = 86400 * in.Type.Unit.PerSecond()
+	}
+	e.checked(i, &out, &a, in.Op == gpu.OpQuo || in.Op == gpu.OpMod)
+	e.rows("eval_"+kernelNames[in.Op]+"_int", a)
+	return out
+}
+
+// rounding is Rounding of eval_int128.cuh.
+type rounding int32
+
+const (
+	toZero rounding = iota
+	halfAway
+	down
+	up
+)
+
+// round runs OpRound, OpFloor, OpCeil and OpTrunc.
+func (e *evaluation) round(i int, x *register) register {
+	in := &e.p.Code[i]
+	out := e.result(in.Type, x.valid)
+	a := e.args(&out, x)
+	if x.typ.IsFloat() {
+		a.p, a.scale = int64(in.N), math.Pow(10, math.Abs(float64(in.N)))
+		e.rows("eval_"+kernelNames[in.Op]+"_float", a)
+		return out
+	}
+	// A decimal is divided down to the digits that stay; with negative digits it
+	// is multiplied up to units again.
+	a.p = int64(x.typ.Scale) - int64(in.Type.Scale)
+	if in.Op == gpu.OpRound && in.N < 0 {
+		a.p, a.q = a.p-int64(in.N), -int64(in.N)
+	}
+	a.mode = int32(map[gpu.Op]rounding{gpu.OpRound: halfAway, gpu.OpFloor: down, gpu.OpCeil: up, gpu.OpTrunc: toZero}[in.Op])
+	e.checked(i, &out, &a, false)
+	e.rows("eval_round_int", a)
+	return out
+}
+
+// class is the part of a kernel's name that says what values it compares.
+func class(t gpu.Type) string {
+	switch {
+	case t.IsFloat():
+		return "float"
+	case t.IsVar():
+		return "text"
+	}
+	return "int"
+}
+
+// What a comparison is true for: bits of the mode of eval_compare.
+const (
+	whenLess    = 1
+	whenEqual   = 2
+	whenGreater = 4
+)
+
+var comparisonModes = map[gpu.Op]int32{gpu.OpEq: whenEqual, gpu.OpNe: whenLess | whenGreater, gpu.OpLt: whenLess,
+	gpu.OpLe: whenLess | whenEqual, gpu.OpGt: whenGreater, gpu.OpGe: whenGreater | whenEqual,
+	gpu.OpDistinct: whenLess | whenGreater, gpu.OpNotDistinct: whenEqual}
+
+func (e *evaluation) compare(in *gpu.Instr, args []*register) register {
+	nullSafe := in.Op == gpu.OpDistinct || in.Op == gpu.OpNotDistinct
+	var valid *gpu.Buffer
+	if !nullSafe {
+		valid = e.allValid(args...)
+	}
+	out := e.result(in.Type, valid)
+	a := e.args(&out, args...)
+	a.mode = comparisonModes[in.Op]
+	if nullSafe {
+		a.p = 1
+	}
+	e.rows("eval_compare_"+class(args[0].typ), a)
+	return out
+}
+
+// member runs OpIn: the set is sorted and searched by halves.
+func (e *evaluation) member(in *gpu.Instr, x *register) register {
+	out := e.result(in.Type, x.valid)
+	a := e.args(&out, x)
+	if x.typ.IsVar() {
+		texts := make([]string, len(in.Set))
+		for k, v := range in.Set {
+			texts[k] = v.Str
+		}
+		slices.Sort(texts)
+		offsets := make([]int64, len(texts)+1)
+		var bytes []byte
+		for k, s := range texts {
+			bytes = append(bytes, s...)
+			offsets[k+1] = int64(len(bytes))
+		}
+		table, set := e.upload(bytes), e.upload(gpu.BytesOf(offsets))
+		a.table, a.set, a.p = addr(table), addr(set), int64(len(texts))
+		e.rows("eval_in_text", a)
+		e.free(table)
+		e.free(set)
+		return out
+	}
+	values := make([]gpu.Int128, len(in.Set))
+	for k, v := range in.Set {
+		values[k] = v.Int
+		if x.typ.IsFloat() {
+			values[k] = gpu.Int128FromUint(floatKey(v.Float))
+		}
+	}
+	slices.SortFunc(values, gpu.Int128.Cmp)
+	set := e.upload(gpu.BytesOf(values))
+	a.set, a.p, a.q = addr(set), int64(len(values)), int64(floatKey(math.NaN()))
+	e.rows("eval_in_"+class(x.typ), a)
+	e.free(set)
+	return out
+}
+
+// floatKey is the same for all floats that SQL holds equal, and for no others.
+func floatKey(x float64) uint64 {
+	if x != x {
+		return math.Float64bits(math.NaN())
+	}
+	return math.Float64bits(x + 0) // -0 + 0 is +0
+}
+
+// logic runs three-valued logic on bitmaps.
+func (e *evaluation) logic(in *gpu.Instr, args []*register) register {
+	x := args[0]
+	b := bitmaps{x: addr(x.data), xValid: addr(x.valid), n: int64(e.n)}
+	switch in.Op {
+	case gpu.OpNot, gpu.OpIsNull, gpu.OpIsNotNull:
+		out := e.result(in.Type, nil)
+		b.out = addr(out.data)
+		kernel := map[gpu.Op]string{gpu.OpNot: "eval_not", gpu.OpIsNull: "eval_is_null", gpu.OpIsNotNull: "eval_is_not_null"}[in.Op]
+		if in.Op == gpu.OpNot {
+			out.valid = x.valid
+		}
+		words(e, kernel, b)
+		return out
+	}
+	kernel := "eval_and"
+	if in.Op == gpu.OpOr {
+		kernel = "eval_or"
+	}
+	out := *x
+	for k, y := range args[1:] {
+		next := e.result(in.Type, nil)
+		if out.valid != nil || y.valid != nil {
+			next.valid = e.alloc(gpu.BitmapBytes(e.n))
+		}
+		words(e, kernel, bitmaps{x: addr(out.data), xValid: addr(out.valid), y: addr(y.data), yValid: addr(y.valid),
+			out: addr(next.data), outValid: addr(next.valid), n: int64(e.n)})
+		if k > 0 {
+			e.free(out.data)
+			e.free(out.valid)
+		}
+		out = next
+	}
+	return out
+}
+
+// choose runs OpSelect.
+func (e *evaluation) choose(i int, args []*register) register {
+	in := &e.p.Code[i]
+	cond, x, y := args[0], args[1], args[2]
+	var valid *gpu.Buffer
+	if x.valid != nil || y.valid != nil {
+		valid = e.alloc(gpu.BitmapBytes(e.n))
+	}
+	out := e.result(in.Type, valid)
+	b := bitmaps{x: addr(cond.data), xValid: addr(cond.valid), y: addr(x.data), yValid: addr(x.valid),
+		z: addr(y.data), zValid: addr(y.valid), outValid: addr(valid), n: int64(e.n)}
+	if in.Type.Kind == gpu.Bool {
+		b.out = addr(out.data)
+		words(e, "eval_select_bits", b)
+		return out
+	}
+	if valid != nil {
+		words(e, "eval_select_bits", b)
+	}
+	a := e.args(&out, args...)
+	if in.Type.IsVar() {
+		e.rows("eval_select_text", a)
+		out.viewed = viewedBy(x, y)
+		return out
+	}
+	if (x.typ.Wide || y.typ.Wide) && !in.Type.Wide {
+		e.checked(i, &out, &a, false)
+	} else {
+		a.y, a.z, a.layout = x.raw(), y.raw(), rawLayout(in.Type.Width())
+		a.loLow, a.loHigh, a.hiLow, a.hiHigh = 0, math.MinInt64, math.MaxUint64, math.MaxInt64
+		a.valid = 0
+	}
+	if in.Type.Wide { // a narrow operand is widened
+		a.y, a.z = x.operand(), y.operand()
+	}
+	e.rows("eval_select", a)
+	return out
+}
+
+// viewedBy are the buffers that views of the given strings point into.
+func viewedBy(texts ...*register) []*gpu.Buffer {
+	var all []*gpu.Buffer
+	for _, r := range texts {
+		if r.layout == layoutView {
+			all = append(all, r.viewed...)
+		} else if r.data != nil {
+			all = append(all, r.data)
+		}
+	}
+	slices.SortFunc(all, func(a, b *gpu.Buffer) int { return cmp.Compare(a.Addr(), b.Addr()) })
+	return slices.Compact(all)
+}
+
+// temporal is Temporal of eval_dates.cu.
+var temporal = map[gpu.Kind]int32{gpu.Date: 0, gpu.Time: 1, gpu.Timestamp: 2}
+
+// dates runs the operations on dates and times.
+func (e *evaluation) dates(i int, args []*register) register {
+	in := &e.p.Code[i]
+	out := e.result(in.Type, e.allValid(args...))
+	a := e.args(&out, args...)
+	a.p, a.q, a.mode = int64(in.N), args[0].typ.Unit.PerSecond(), temporal[args[0].typ.Kind]
+	kernel := "eval_extract"
+	switch {
+	case in.Op == gpu.OpExtract && in.Type.IsFloat():
+		kernel = "eval_extract_float"
+	case in.Op == gpu.OpDateTrunc:
+		kernel = "eval_date_trunc"
+		e.checked(i, &out, &a, false)
+	case in.Op == gpu.OpAddMonths:
+		kernel = "eval_add_months"
+		e.checked(i, &out, &a, false)
+	}
+	e.rows(kernel, a)
+	return out
+}
+
+// examine runs the operations that tell something of strings.
+func (e *evaluation) examine(in *gpu.Instr, args []*register) register {
+	out := e.result(in.Type, e.allValid(args...))
+	a := e.args(&out, args...)
+	kernel := kernelNames[in.Op]
+	switch in.Op {
+	case gpu.OpLength:
+		kernel = "length"
+		if args[0].typ.Kind == gpu.Binary {
+			a.mode = 1
+		}
+	case gpu.OpPosition:
+		kernel = "position"
+	}
+	e.rows("eval_"+kernel, a)
+	return out
+}
+
+// view runs the operations whose results are parts of an argument.
+func (e *evaluation) view(in *gpu.Instr, args []*register) register {
+	out := e.result(in.Type, e.allValid(args...))
+	out.viewed = viewedBy(args[0])
+	a := e.args(&out, args...)
+	if in.Op == gpu.OpTrim {
+		a.mode = int32(in.N)
+		e.rows("eval_trim", a)
+		return out
+	}
+	if len(args) == 3 {
+		a.mode = 1
+	}
+	e.rows("eval_substring", a)
+	return out
+}
+
+// make runs the operations that make new strings.
+func (e *evaluation) make(in *gpu.Instr, args []*register) register {
+	out := e.result(in.Type, e.allValid(args...))
+	a := e.args(&out, args...)
+	kernel := kernelNames[in.Op]
+	switch in.Op {
+	case gpu.OpLower:
+		kernel, a.table, a.p = "case", e.lowerCase(), int64(caseTableSize)
+	case gpu.OpUpper:
+		kernel, a.table, a.p = "case", e.upperCase(), int64(caseTableSize)
+	case gpu.OpConcat:
+		operands := make([]operand, len(args))
+		for k, r := range args {
+			operands[k] = r.operand()
+		}
+		list := e.upload(gpu.BytesOf(operands))
+		defer e.free(list)
+		a.list, a.p = addr(list), int64(len(args))
+	}
+	return e.makeTexts("eval_"+kernel, out, a)
+}

@@ -1,0 +1,131 @@
+package cuda
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/big"
+	"sync"
+	"unicode"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// evalScanTile is the values of a tile of the scan of eval_strings.cu.
+const evalScanTile = evalThreads * 8
+
+// evalScan is ScanArgs of eval_strings.cu.
+type evalScan struct {
+	at, tiles uint64
+	n         int64
+}
+
+// positions turns the sizes of n strings into where they begin, with the total
+// behind the last, in 64 bits. It returns the total.
+func (e *evaluation) positions(at *gpu.Buffer) int64 {
+	tiles := blocks(e.n+1, evalScanTile)
+	sums := e.alloc(int64(tiles) * 8)
+	a := evalScan{at: addr(at), tiles: addr(sums), n: int64(e.n)}
+	launch(e.op, "eval_scan_sums", tiles, evalThreads, 0, a)
+	launch(e.op, "eval_scan_tiles", 1, evalThreads, 0, evalScan{tiles: addr(sums), n: int64(tiles)})
+	launch(e.op, "eval_scan_apply", tiles, evalThreads, 0, a)
+	var total [1]int64
+	e.read(at, int64(e.n)*8, gpu.BytesOf(total[:]))
+	e.free(sums)
+	return total[0]
+}
+
+// makeTexts runs a kernel that makes strings: once for the sizes, once for the
+// bytes.
+func (e *evaluation) makeTexts(kernel string, out register, a evalArgs) register {
+	at := e.alloc(int64(e.n+1) * 8)
+	a.at = addr(at)
+	count := a
+	count.out, count.nulls = 0, 0
+	e.rows(kernel, count)
+	bytes := e.alloc(e.positions(at))
+	a.bytes = addr(bytes)
+	e.rows(kernel, a)
+	e.free(at)
+	if bytes != nil {
+		out.viewed = append(out.viewed, bytes)
+	}
+	return out
+}
+
+// joinTexts makes the bytes and offsets of a column of strings.
+func (e *evaluation) joinTexts(v *register) (data, offsets *gpu.Buffer) {
+	at := e.alloc(int64(e.n+1) * 8)
+	a := evalArgs{x: v.operand(), valid: addr(v.valid), at: addr(at), n: int64(e.n)}
+	e.rows("eval_text_sizes", a)
+	total := e.positions(at)
+	if total > math.MaxInt32 {
+		e.fail(fmt.Errorf("the strings of a result take more than the 2147483647 bytes that a stride can hold (at least %d): use smaller strides", total))
+		return nil, nil
+	}
+	data, offsets = e.alloc(total), e.alloc(int64(e.n+1)*4)
+	a.bytes, a.out = addr(data), addr(offsets)
+	launch(e.op, "eval_text_copy", blocks(e.n+1, evalThreads), evalThreads, 0, a)
+	e.free(at)
+	return data, offsets
+}
+
+// upload brings a small table of the program to the device.
+func (e *evaluation) upload(table []byte) *gpu.Buffer {
+	b := e.alloc(int64(len(table)))
+	e.write(b, 0, table)
+	return b
+}
+
+// caseTableSize is the number of entries of a table of upper or lower case: code
+// points from there on have none.
+var caseTableSize = int(unicode.CaseRanges[len(unicode.CaseRanges)-1].Hi) + 1
+
+func caseTable(to func(rune) rune) []byte {
+	table := make([]uint32, caseTableSize)
+	for r := range table {
+		table[r] = uint32(to(rune(r)))
+	}
+	return gpu.BytesOf(table)
+}
+
+func (e *evaluation) lowerCase() uint64 {
+	return e.table("lower case", func() []byte { return caseTable(unicode.ToLower) })
+}
+
+func (e *evaluation) upperCase() uint64 {
+	return e.table("upper case", func() []byte { return caseTable(unicode.ToUpper) })
+}
+
+// The powers of ten in the table of eval_float.cuh.
+const (
+	minPower10 = -342
+	maxPower10 = 324
+)
+
+// powersOf10 is the leading 128 bits of each power of ten, the upper word first.
+var powersOf10 = sync.OnceValue(func() []byte {
+	var table []byte
+	for k := minPower10; k <= maxPower10; k++ {
+		hi, lo := leadingBits(k)
+		table = binary.LittleEndian.AppendUint64(table, hi)
+		table = binary.LittleEndian.AppendUint64(table, lo)
+	}
+	return table
+})
+
+// leadingBits is the first 128 bits of 10^k, cut off.
+func leadingBits(k int) (hi, lo uint64) {
+	m := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(max(k, -k))), nil)
+	if k < 0 {
+		m.Quo(new(big.Int).Lsh(big.NewInt(1), uint(m.BitLen()+128)), m)
+	}
+	if cut := m.BitLen() - 128; cut > 0 {
+		m.Rsh(m, uint(cut))
+	} else {
+		m.Lsh(m, uint(-cut))
+	}
+	return new(big.Int).Rsh(m, 64).Uint64(), new(big.Int).And(m, new(big.Int).SetUint64(math.MaxUint64)).Uint64()
+}
+
+func (e *evaluation) powers() uint64 { return e.table("powers of ten", powersOf10) }

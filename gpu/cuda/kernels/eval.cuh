@@ -1,0 +1,152 @@
+// What the kernels of expression programs share: operands of any type, where a
+// row's result goes, and what becomes of rows that have none.
+//
+// There is one kernel an operation and class of types (whole numbers, floats,
+// strings); the width of values is looked at row by row, which is the same way
+// for all threads and costs little beside the memory traffic. Whole numbers are
+// computed in 128 bits and checked against the bounds of the result's type.
+#pragma once
+
+#include "common.cuh"
+
+// Layout is how values lie in memory. VIEW is an array of Text, TEXT bytes
+// behind offsets.
+enum Layout : i32 { I8, I16, I32, I64, U8, U16, U32, U64, I128, F32, F64, BITS, TEXT, VIEW };
+
+// Text is a string somewhere in device memory.
+struct Text {
+    const u8* p;
+    i64 n;
+};
+
+// Operand is an argument of an operation: a column, a dictionary-coded column
+// (codes is set) or one value for all rows. A constant number lies in lo and hi,
+// a float as the bits of a double; of a constant string lo is the length.
+struct Operand {
+    const void* data;
+    const i32* offsets; // TEXT
+    const i32* codes;   // row i has value codes[i]; null: value i
+    const u32* valid;   // by row; null: no row is null
+    u64 lo;
+    i64 hi;
+    i32 layout;
+    i32 constant;
+};
+
+// Args are the arguments of all kernels that work row by row. An operation uses
+// what it needs.
+struct Args {
+    Operand x, y, z;
+    const Operand* list; // the arguments of a concatenation
+    void* out;           // the results, of the given layout
+    u32* nulls;          // their validity, written if set
+    // The rows on which the operation may fail: valid, and mask true and not null.
+    const u32* valid;
+    const u32* mask;
+    const u32* mask_valid;
+    u32* error;      // the first row that failed; null: a failure makes a null
+    const void* set; // tables of the operation
+    const void* table;
+    u64 lo_low, hi_low; // bounds of the result
+    i64 lo_high, hi_high;
+    i64 p, q; // small operands
+    double scale;
+    i64* at;  // positions of made strings among bytes, a row each and the total
+    u8* bytes;
+    i64 n; // rows
+    i32 layout;
+    i32 mode;
+};
+
+DEVICE i128 make128(u64 lo, i64 hi) { return (i128)(((u128)(u64)hi << 64) | lo); }
+
+DEVICE bool valid_at(const Operand& x, i64 i) { return bit(x.valid, i); }
+
+// index_of is where the value of row i lies. A null row's code may be anything.
+DEVICE i64 index_of(const Operand& x, i64 i) { return !x.codes ? i : valid_at(x, i) ? x.codes[i] : 0; }
+
+// load_int reads a whole number, the integer behind a decimal, date or time, or
+// the raw bits of a value of up to 16 bytes.
+DEVICE i128 load_int(const Operand& x, i64 i) {
+    if (x.constant) return make128(x.lo, x.hi);
+    i = index_of(x, i);
+    switch (x.layout) {
+    case I8: return ((const i8*)x.data)[i];
+    case I16: return ((const i16*)x.data)[i];
+    case I32: return ((const i32*)x.data)[i];
+    case I64: return ((const i64*)x.data)[i];
+    case U8: return ((const u8*)x.data)[i];
+    case U16: return ((const u16*)x.data)[i];
+    case U32: return ((const u32*)x.data)[i];
+    case U64: return ((const u64*)x.data)[i];
+    case BITS: return bit((const u32*)x.data, i);
+    }
+    const u64* word = (const u64*)x.data + 2 * i;
+    return make128(word[0], (i64)word[1]);
+}
+
+// load_float reads a float, or converts a whole number that fits 64 bits.
+DEVICE double load_float(const Operand& x, i64 i) {
+    if (x.constant) return __longlong_as_double((i64)x.lo);
+    i = index_of(x, i);
+    return x.layout == F32 ? (double)((const float*)x.data)[i] : ((const double*)x.data)[i];
+}
+
+DEVICE Text load_text(const Operand& x, i64 i) {
+    if (x.constant) return Text{(const u8*)x.data, (i64)x.lo};
+    i = index_of(x, i);
+    if (x.layout == VIEW) return ((const Text*)x.data)[i];
+    i32 from = x.offsets[i];
+    return Text{(const u8*)x.data + from, x.offsets[i + 1] - from};
+}
+
+DEVICE void store_int(const Args& a, i64 i, i128 v) {
+    switch (a.layout) {
+    case I8: case U8: ((u8*)a.out)[i] = (u8)v; return;
+    case I16: case U16: ((u16*)a.out)[i] = (u16)v; return;
+    case I32: case U32: ((u32*)a.out)[i] = (u32)v; return;
+    case I64: case U64: ((u64*)a.out)[i] = (u64)v; return;
+    }
+    u64* word = (u64*)a.out + 2 * i;
+    word[0] = (u64)v;
+    word[1] = (u64)(v >> 64);
+}
+
+DEVICE void store_float(const Args& a, i64 i, double v) {
+    if (a.layout == F32) ((float*)a.out)[i] = (float)v;
+    else ((double*)a.out)[i] = v;
+}
+
+DEVICE bool in_bounds(const Args& a, i128 v) {
+    return make128(a.lo_low, a.lo_high) <= v && v <= make128(a.hi_low, a.hi_high);
+}
+
+// store_bits writes 32 rows of a bitmap, a bit a lane, zero past the last row up
+// to the end of the 64-bit word. Every lane of the warp takes part.
+DEVICE void store_bits(u32* out, i64 n, i64 i, bool v) {
+    u32 word = __ballot_sync(ALL, i < n && v);
+    if (lane_id() == 0 && i < (n + 63) / 64 * 64) out[i >> 5] = word;
+}
+
+// Outcome of an operation on a row: a value, a null that is none of the
+// arguments', or a failure.
+enum Outcome { VALUE, NONE, FAILED };
+
+// settle notes what became of row i. A failure counts where the row is valid and
+// the mask true; anywhere else it makes a null. Every lane takes part.
+DEVICE void settle(const Args& a, i64 i, Outcome outcome) {
+    bool valid = i < a.n && bit(a.valid, i);
+    bool live = valid && outcome == FAILED && bit(a.mask, i) && bit(a.mask_valid, i);
+    u32 failing = __ballot_sync(ALL, live);
+    if (failing && a.error && lane_id() == 0) atomicMin(a.error, (u32)i + __ffs(failing) - 1);
+    if (a.nulls) store_bits(a.nulls, a.n, i, valid && outcome == VALUE);
+}
+
+// settle_int stores a whole number that must be within the bounds, and settles.
+DEVICE void settle_int(const Args& a, i64 i, i128 v, Outcome outcome) {
+    if (i < a.n) {
+        if (outcome == VALUE && !in_bounds(a, v)) outcome = FAILED;
+        store_int(a, i, outcome == VALUE ? v : 0);
+    }
+    settle(a, i, outcome);
+}

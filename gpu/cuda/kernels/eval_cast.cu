@@ -1,0 +1,58 @@
+// Casts among numbers, booleans, dates and times in expression programs.
+#include "eval.cuh"
+#include "eval_int128.cuh"
+
+// eval_cast_int converts between types with whole numbers behind them: multiplied
+// by set's first 128-bit integer if p is 1, divided by it if p is 2, rounding by
+// mode. q > 0 is the units of a day: a time is cut out of a timestamp first.
+KERNEL(eval_cast_int, Args) {
+    i64 i = global_thread();
+    i128 r = 0;
+    Outcome outcome = VALUE;
+    if (i < a.n) {
+        r = load_int(a.x, i);
+        if (a.q) r = wrap_day(r, a.q);
+        i128 ratio = make128(a.y.lo, a.y.hi);
+        if (a.p == 1 && mul_overflows(r, ratio, r)) outcome = FAILED;
+        if (a.p == 2) r = divide(r, ratio, a.mode);
+    }
+    settle_int(a, i, r, outcome);
+}
+
+// eval_cast_int_to_float divides by scale.
+KERNEL(eval_cast_int_to_float, Args) {
+    i64 i = global_thread();
+    if (i < a.n) store_float(a, i, to_double(load_int(a.x, i)) / a.scale);
+}
+
+// eval_cast_float_to_int multiplies by scale and rounds half away from zero with
+// mode 1; with mode 0 it rounds half to even.
+KERNEL(eval_cast_float_to_int, Args) {
+    i64 i = global_thread();
+    i128 r = 0;
+    Outcome outcome = VALUE;
+    if (i < a.n) {
+        double x = load_float(a.x, i);
+        x = a.mode ? round(x * a.scale) : rint(x);
+        if (!from_double(x, r)) outcome = FAILED;
+    }
+    settle_int(a, i, r, outcome);
+}
+
+// eval_cast_float fails where a double has no place in a float.
+KERNEL(eval_cast_float, Args) {
+    i64 i = global_thread();
+    Outcome outcome = VALUE;
+    if (i < a.n) {
+        double x = load_float(a.x, i);
+        store_float(a, i, x);
+        if (a.layout == F32 && isinf((float)x) && !isinf(x)) outcome = FAILED;
+    }
+    settle(a, i, outcome);
+}
+
+// eval_cast_float_to_bool is whether a float is not zero.
+KERNEL(eval_cast_float_to_bool, Args) {
+    i64 i = global_thread();
+    store_bits((u32*)a.out, a.n, i, i < a.n && load_float(a.x, i) != 0);
+}

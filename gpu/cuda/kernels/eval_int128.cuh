@@ -1,0 +1,103 @@
+// Arithmetic in 128 bits that says when it overflows.
+#pragma once
+
+#include "common.cuh"
+
+DEVICE bool fits64(i128 v) { return v == (i128)(i64)v; }
+
+DEVICE u128 magnitude(i128 v) { return v < 0 ? -(u128)v : (u128)v; }
+
+DEVICE bool add_overflows(i128 x, i128 y, i128& r) {
+    r = (i128)((u128)x + (u128)y);
+    return ((x ^ r) & (y ^ r)) < 0;
+}
+
+DEVICE bool sub_overflows(i128 x, i128 y, i128& r) {
+    r = (i128)((u128)x - (u128)y);
+    return ((x ^ y) & (x ^ r)) < 0;
+}
+
+DEVICE bool mul_overflows(i128 x, i128 y, i128& r) {
+    if (fits64(x) && fits64(y)) {
+        r = (i128)(i64)x * (i64)y;
+        return false;
+    }
+    u128 a = magnitude(x), b = magnitude(y);
+    u64 ah = (u64)(a >> 64), bh = (u64)(b >> 64), al = (u64)a, bl = (u64)b;
+    r = (i128)(a * b);
+    bool negative = (x < 0) != (y < 0);
+    if (negative) r = (i128)-(u128)r;
+    if (ah && bh) return true;
+    u128 middle = (u128)ah * bl + (u128)al * bh; // one of the two is zero
+    u128 high = middle + (((u128)al * bl) >> 64);
+    if (high >> 64) return true;
+    return high >> 63 && !(negative && (u64)high == 1ull << 63 && (u64)((u128)al * bl) == 0);
+}
+
+// quo_rem divides, truncating toward zero. y is not zero.
+DEVICE void quo_rem(i128 x, i128 y, i128& q, i128& r) {
+    if (fits64(x) && fits64(y) && y != -1) {
+        q = (i64)x / (i64)y;
+        r = (i64)x % (i64)y;
+        return;
+    }
+    u128 a = magnitude(x), b = magnitude(y), quotient = a / b, rest = a - quotient * b;
+    q = (x < 0) != (y < 0) ? -(i128)quotient : (i128)quotient;
+    r = x < 0 ? -(i128)rest : (i128)rest;
+}
+
+// Rounding of a division by a power of ten.
+enum Rounding : i32 { TO_ZERO, HALF_AWAY, DOWN, UP };
+
+DEVICE i128 divide(i128 x, i128 by, i32 rounding) {
+    i128 q, r;
+    quo_rem(x, by, q, r);
+    switch (rounding) {
+    case DOWN: return q - (r < 0);
+    case UP: return q + (r > 0);
+    case HALF_AWAY:
+        if (r != 0 && magnitude(r) >= (u128)by - magnitude(r)) return q + (x < 0 ? -1 : 1);
+    }
+    return q;
+}
+
+// wrap_day is units since midnight cut to one day.
+DEVICE i128 wrap_day(i128 v, i64 day) {
+    i128 q, r;
+    quo_rem(v, day, q, r);
+    return r < 0 ? r + day : r;
+}
+
+// power10 is 10^n, 0 ≤ n ≤ 38.
+DEVICE i128 power10(i32 n) {
+    i128 p = 1, base = 10;
+    for (; n; n >>= 1, base *= base)
+        if (n & 1) p *= base;
+    return p;
+}
+
+// to_double rounds to the nearest double, ties to even.
+DEVICE double to_double(i128 v) {
+    if (fits64(v)) return (double)(i64)v;
+    u128 m = magnitude(v);
+    i32 shift = 64 - __clzll((i64)(u64)(m >> 64)); // bits above the low 64
+    u64 top = (u64)(m >> shift);
+    if ((m & (((u128)1 << shift) - 1)) != 0) top |= 1; // below half of the last bit kept
+    double d = ldexp((double)top, shift);
+    return v < 0 ? -d : d;
+}
+
+// from_double converts a whole number; false when it is none or beyond 2^126.
+DEVICE bool from_double(double x, i128& r) {
+    r = 0;
+    if (!(fabs(x) < 85070591730234615865843651857942052864.0)) return false;
+    if (fabs(x) < 9223372036854775808.0) {
+        r = (i64)x;
+        return true;
+    }
+    u64 bits = (u64)__double_as_longlong(x);
+    i128 m = (i128)((bits & ((1ull << 52) - 1)) | 1ull << 52);
+    m <<= (i32)(bits >> 52 & 0x7ff) - 1075;
+    r = x < 0 ? -m : m;
+    return true;
+}

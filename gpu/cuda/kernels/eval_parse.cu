@@ -1,0 +1,262 @@
+// Casts of text to numbers, booleans, dates, times and bytes.
+#include "eval_calendar.cuh"
+#include "eval_float.cuh"
+#include "eval_int128.cuh"
+
+DEVICE bool is_digit(u8 c) { return c >= '0' && c <= '9'; }
+
+DEVICE Text from_byte(Text s, i64 k) { return Text{s.p + k, s.n - k}; }
+
+DEVICE bool begins(Text s, u8 c) { return s.n > 0 && s.p[0] == c; }
+
+// parse_decimal reads digits[.digits][e±digits], scaled and rounded half away
+// from zero.
+DEVICE bool parse_decimal(Text s, i32 scale, i128& v) {
+    constexpr i32 MAX_DIGITS = 38;
+    bool negative = begins(s, '-');
+    if (negative || begins(s, '+')) s = from_byte(s, 1);
+    v = 0;
+    i64 exponent = 0, digits = 0, i = 0;
+    bool point = false;
+    const i128 full = power10(MAX_DIGITS - 1);
+    for (; i < s.n; i++) {
+        u8 c = s.p[i];
+        if (is_digit(c)) {
+            digits++;
+            if (exponent <= -scale - 40) continue; // far behind the last digit that counts
+            if (v >= full) {
+                // No room: only digits behind the point may be dropped.
+                if (!point || exponent + scale >= 0) return false;
+                continue;
+            }
+            v = v * 10 + (c - '0');
+            exponent -= point;
+        } else if (c == '.' && !point) {
+            point = true;
+        } else if (!(c == '_' && i > 0 && i + 1 < s.n && is_digit(s.p[i - 1]) && is_digit(s.p[i + 1]))) {
+            break;
+        }
+    }
+    if (digits == 0) return false;
+    if (i < s.n) {
+        if ((s.p[i] | 0x20) != 'e') return false;
+        i++;
+        bool down = i < s.n && s.p[i] == '-';
+        if (i < s.n && (s.p[i] == '-' || s.p[i] == '+')) i++;
+        if (i == s.n) return false;
+        i64 e = 0;
+        for (; i < s.n; i++) {
+            if (!is_digit(s.p[i])) return false;
+            e = e * 10 + (s.p[i] - '0');
+            if (e > 32767 + down) return false;
+        }
+        exponent += down ? -e : e;
+    }
+    i64 shift = exponent + scale;
+    if (v != 0 && shift > 0) {
+        if (shift > MAX_DIGITS || mul_overflows(v, power10((i32)shift), v)) return false;
+    } else if (v != 0 && shift < 0) {
+        v = shift < -MAX_DIGITS ? 0 : divide(v, power10((i32)-shift), HALF_AWAY);
+    }
+    if (negative) v = -v;
+    return true;
+}
+
+// read_digits takes up to most digits off s and returns how many there were.
+DEVICE i32 read_digits(Text& s, i32 most, i64& v) {
+    i32 n = 0;
+    for (v = 0; n < most && s.n > 0 && is_digit(s.p[0]); n++) {
+        v = v * 10 + (s.p[0] - '0');
+        s = from_byte(s, 1);
+    }
+    return n;
+}
+
+// parse_date reads [-]Y…-M-D[ (BC)] off s.
+DEVICE bool parse_date(Text& s, i64& days) {
+    i64 y, m, d;
+    bool negative = begins(s, '-');
+    if (negative) s = from_byte(s, 1);
+    if (read_digits(s, 7, y) == 0 || !(begins(s, '-') || begins(s, '/'))) return false;
+    u8 separator = s.p[0];
+    s = from_byte(s, 1);
+    if (read_digits(s, 2, m) == 0 || !begins(s, separator) || m < 1 || m > 12) return false;
+    s = from_byte(s, 1);
+    bool any = read_digits(s, 2, d) > 0;
+    if (starts_with(s, Text{(const u8*)" (BC)", 5})) {
+        y = 1 - y;
+        s = from_byte(s, 5);
+    }
+    if (negative) y = -y;
+    if (!any || d < 1 || d > days_in_month(y, m)) return false;
+    days = days_of(y, m, d);
+    return days == (i32)days;
+}
+
+// parse_clock reads H:M[:S[.fraction]] off s; digits beyond the unit are cut off.
+DEVICE bool parse_clock(Text& s, i64 per, i64& v) {
+    i64 h, m, seconds = 0, fraction = 0;
+    if (read_digits(s, 2, h) == 0 || !begins(s, ':')) return false;
+    s = from_byte(s, 1);
+    if (read_digits(s, 2, m) == 0 || m > 59) return false;
+    if (begins(s, ':')) {
+        s = from_byte(s, 1);
+        if (read_digits(s, 2, seconds) == 0 || seconds > 59) return false;
+        if (begins(s, '.')) {
+            s = from_byte(s, 1);
+            for (i64 unit = per; s.n > 0 && is_digit(s.p[0]); s = from_byte(s, 1)) {
+                unit /= 10;
+                fraction += (s.p[0] - '0') * unit;
+            }
+        }
+    }
+    v = (h * 3600 + m * 60 + seconds) * per + fraction;
+    return v <= 86400 * per;
+}
+
+// parse_zone reads nothing, Z, UTC, or ±H[H][:MM] as seconds east.
+DEVICE bool parse_zone(Text s, i64& offset) {
+    offset = 0;
+    if (s.n == 0 || (s.n == 1 && s.p[0] == 'Z') || (s.n == 3 && starts_with(s, Text{(const u8*)"UTC", 3}))) return true;
+    if (!begins(s, '-') && !begins(s, '+')) return false;
+    bool west = begins(s, '-');
+    s = from_byte(s, 1);
+    i64 h, m = 0;
+    if (read_digits(s, 2, h) == 0 || h > 15) return false;
+    if (s.n > 0) {
+        if (begins(s, ':')) s = from_byte(s, 1);
+        if (read_digits(s, 2, m) != 2 || m > 59 || s.n > 0) return false;
+    }
+    offset = h * 3600 + m * 60;
+    if (west) offset = -offset;
+    return true;
+}
+
+// parse_timestamp reads a date, and a time and a zone if they follow. The zone
+// counts for instants only.
+DEVICE bool parse_timestamp(Text s, i64 per, bool instant, i128& v) {
+    i64 days, clock, offset;
+    if (!parse_date(s, days)) return false;
+    v = (i128)days * (86400 * per);
+    if (begins(s, 'T')) s = from_byte(s, 1);
+    s = trim_space(s);
+    if (s.n == 0) return true;
+    if (!parse_clock(s, per, clock) || clock == 86400 * per) return false;
+    if (!parse_zone(trim_space(s), offset)) return false;
+    v += instant ? clock - offset * per : clock;
+    return true;
+}
+
+DEVICE bool equal_word(Text s, const char* word) {
+    i64 k = 0;
+    while (s.n > 0 && word[k]) {
+        Rune r = decode(s.p, s.n);
+        // U+017F, the long s, is an s in another case.
+        u32 c = r.code == 0x17f ? 's' : r.code >= 'A' && r.code <= 'Z' ? r.code + 0x20 : r.code;
+        if (c != (u32)word[k++]) return false;
+        s = from_byte(s, r.size);
+    }
+    return s.n == 0 && !word[k];
+}
+
+DEVICE bool parse_bool(Text s, bool& v) {
+    s = trim_space(s);
+    v = equal_word(s, "true") || equal_word(s, "t") || equal_word(s, "yes") || equal_word(s, "y") || equal_word(s, "1");
+    return v || equal_word(s, "false") || equal_word(s, "f") || equal_word(s, "no") || equal_word(s, "n") ||
+           equal_word(s, "0");
+}
+
+// parse_rows reads every row as a whole number with f and settles it.
+template <class F>
+DEVICE void parse_rows(const Args& a, F f) {
+    i64 i = global_thread();
+    i128 v = 0;
+    bool ok = i < a.n && f(trim_space(load_text(a.x, i)), v);
+    settle_int(a, i, v, ok ? VALUE : FAILED);
+}
+
+// eval_parse_int reads integers and decimals of scale q.
+KERNEL(eval_parse_int, Args) {
+    parse_rows(a, [&](Text s, i128& v) { return parse_decimal(s, (i32)a.q, v); });
+}
+
+// eval_parse_date drops a time of day that follows.
+KERNEL(eval_parse_date, Args) {
+    parse_rows(a, [&](Text s, i128& v) {
+        Text rest = s;
+        i64 days = 0;
+        i128 ignored;
+        bool ok = parse_date(rest, days) && (rest.n == 0 || parse_timestamp(s, 1, false, ignored));
+        v = days;
+        return ok;
+    });
+}
+
+// Times and timestamps have q units a second.
+KERNEL(eval_parse_time, Args) {
+    parse_rows(a, [&](Text s, i128& v) {
+        i64 clock = 0;
+        bool ok = parse_clock(s, a.q, clock) && s.n == 0;
+        v = clock;
+        return ok;
+    });
+}
+
+// With mode 1 a timestamp is an instant.
+KERNEL(eval_parse_timestamp, Args) {
+    parse_rows(a, [&](Text s, i128& v) { return parse_timestamp(s, a.q, a.mode, v); });
+}
+
+KERNEL(eval_parse_bool, Args) {
+    i64 i = global_thread();
+    bool v = false;
+    bool ok = i < a.n && parse_bool(load_text(a.x, i), v);
+    store_bits((u32*)a.out, a.n, i, v);
+    settle(a, i, ok ? VALUE : FAILED);
+}
+
+// eval_parse_float takes the powers of ten in table; mode 1 is single precision.
+KERNEL(eval_parse_float, Args) {
+    i64 i = global_thread();
+    double v = 0;
+    bool ok = i < a.n && parse_float((const u64*)a.table, load_text(a.x, i), a.mode, v);
+    if (i < a.n) store_float(a, i, ok ? v : 0);
+    settle(a, i, ok ? VALUE : FAILED);
+}
+
+DEVICE i32 hex_digit(u8 c) {
+    if (is_digit(c)) return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+// parse_blob reads text with \xHH escapes.
+DEVICE bool parse_blob(Text s, Writer& w) {
+    for (i64 k = 0; k < s.n; k++) {
+        u8 c = s.p[k];
+        if (c >= 0x80) return false;
+        if (c == '\\') {
+            if (k + 3 >= s.n || s.p[k + 1] != 'x') return false;
+            i32 high = hex_digit(s.p[k + 2]), low = hex_digit(s.p[k + 3]);
+            if (high < 0 || low < 0) return false;
+            c = (u8)(high << 4 | low);
+            k += 3;
+        }
+        w.put(c);
+    }
+    return true;
+}
+
+// eval_parse_blob counts first, like the operations that make strings, and settles
+// when it writes.
+KERNEL(eval_parse_blob, Args) {
+    i64 i = global_thread();
+    bool ok = false;
+    if (i < a.n) {
+        Writer w{a.out ? a.bytes + a.at[i] : nullptr, 0};
+        ok = parse_blob(load_text(a.x, i), w);
+        if (a.out) ((Text*)a.out)[i] = Text{w.p, w.n};
+        else a.at[i] = w.n;
+    }
+    if (a.out) settle(a, i, ok ? VALUE : FAILED);
+}
