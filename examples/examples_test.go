@@ -21,6 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/gpu/cuda/cudatest"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/pipeline"
 	"github.com/gstream/gstream/source"
@@ -69,10 +71,11 @@ func TestJobsGiveDuckDBsAnswers(t *testing.T) {
 	var answers map[string]answer
 	require.NoError(t, json.Unmarshal(text, &answers))
 	require.Len(t, answers, 13)
+	device := cudatest.Open(t, cuda.Options{})
 	for job, want := range answers {
-		t.Run(job, func(t *testing.T) {
+		check := func(t *testing.T, opt pipeline.RunOptions) {
 			out := filepath.Join(t.TempDir(), "out.parquet")
-			run(t, job+".yaml", map[string]string{"out": out})
+			run(t, job+".yaml", map[string]string{"out": out}, opt)
 			schema, rows := read(t, out)
 			var columns []struct{ Name, Type string }
 			for i, f := range schema.Fields {
@@ -101,26 +104,28 @@ func TestJobsGiveDuckDBsAnswers(t *testing.T) {
 					return a[order[1]].Compare(b[order[1]])
 				}), "the rows are not in order")
 			}
-		})
+		}
+		t.Run(job+" on the CPU", func(t *testing.T) { check(t, pipeline.RunOptions{Use: pipeline.Host}) })
+		t.Run(job+" on the GPU", func(t *testing.T) { check(t, pipeline.RunOptions{Device: device}) })
 	}
 }
 
 func TestQuickstartRunsTwice(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "revenue.parquet")
 	for range 2 {
-		run(t, "quickstart/job.yaml", map[string]string{"out": out})
+		run(t, "quickstart/job.yaml", map[string]string{"out": out}, pipeline.RunOptions{})
 	}
 	_, rows := read(t, out)
 	assert.NotEmpty(t, rows)
 }
 
-func run(t *testing.T, path string, set map[string]string) {
+func run(t *testing.T, path string, set map[string]string, opt pipeline.RunOptions) {
 	job, err := pipeline.Load(path, pipeline.LoadOptions{Set: set})
 	require.NoError(t, err)
 	p, err := pipeline.NewPlan(job)
 	require.NoError(t, err)
 	defer p.Close()
-	_, err = p.Run(context.Background(), pipeline.RunOptions{})
+	_, err = p.Run(context.Background(), opt)
 	require.NoError(t, err)
 }
 

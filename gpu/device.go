@@ -77,8 +77,10 @@ type Queue interface {
 
 	// Partition is the stable radix partition of all columns in one go: row i
 	// goes to partition hash[i] >> shift & (1<<bits - 1), rows keep their order
-	// inside a partition. It returns the partitioned columns and the
-	// 1<<bits + 1 offsets. bits is at most 12.
+	// inside a partition. hash is a plain integer column of 4 or 8 bytes whose
+	// bits are taken as they are: the result of Hash, or a key. It returns the
+	// partitioned columns and the 1<<bits + 1 offsets. bits is at most 16, and
+	// the bits [shift, shift+bits) are bits of the column.
 	// (Wu et al., SIGMOD 2025, §4: the GFTR transform.)
 	Partition(l *Lease, cols []Column, hash Column, shift, bits uint) ([]Column, []int, error)
 

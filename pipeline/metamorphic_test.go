@@ -24,6 +24,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/gpu/cuda/cudatest"
 	"github.com/gstream/gstream/gpu/host"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 )
@@ -315,10 +317,12 @@ func newPipelineCase(r *rand.Rand) *pipelineCase {
 }
 
 // TestRandomPipelinesGiveOneAnswer runs random pipelines over random tables with
-// strides of any length, any number of threads and any budget. Each gives the
+// strides of any length, any number of threads and any budget, on the CPU and on
+// a GPU. Each gives the
 // same rows, or is refused by its budget, and leaves nothing. With
 // GSTREAM_PYTHON set to a Python that has duckdb, DuckDB must agree.
 func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
+	library := cudatest.Library(t)
 	defer goleak.VerifyNone(t)
 	dir := t.TempDir()
 	type question struct{ Seed, SQL, File string }
@@ -336,10 +340,16 @@ func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 		}
 		sql := "WITH " + strings.Join(append(with, p.ctes...), ",\n") + "\nSELECT * FROM " + p.prev()
 		about := fmt.Sprintf("-metamorphic.seed=%d\n%s", seed, sql)
-		want, err := p.run(t, tables, RunOptions{Threads: 1})
+		want, err := p.run(t, tables, RunOptions{Use: Host, Threads: 1})
 		require.NoError(t, err, about)
-		for range 4 {
-			d, err := host.Open(host.Options{Threads: 1 + r.IntN(3), Memory: int64(1) << (12 + r.IntN(18))})
+		for i := range 5 {
+			var d gpu.Device
+			memory := int64(1) << (12 + r.IntN(18))
+			if i < 4 {
+				d, err = host.Open(host.Options{Threads: 1 + r.IntN(3), Memory: memory})
+			} else {
+				d, err = cuda.Open(cuda.Options{Memory: memory, HostMemory: 1 << 28, Library: library})
+			}
 			require.NoError(t, err)
 			rows := 1 + r.IntN(200)
 			got, err := p.run(t, tables, RunOptions{Device: smallStrides{d, rows}, Threads: 1 + r.IntN(3)})
@@ -347,12 +357,14 @@ func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 				refused++
 			} else {
 				require.NoError(t, err, about)
-				require.Equal(t, want, got, "strides of %d rows, %s", rows, about)
+				require.Equal(t, want, got, "strides of %d rows on %s, %s", rows, d.Properties().Name, about)
 				answered++
 			}
-			assert.Empty(t, d.Budget().Leaks(), about)
-			used, _ := d.Budget().Used()
-			assert.Zero(t, used, about)
+			for _, b := range []*gpu.Budget{d.Budget(), d.HostBudget()} {
+				assert.Empty(t, b.Leaks(), about)
+				used, _ := b.Used()
+				assert.Zero(t, used, about)
+			}
 			require.NoError(t, d.Close())
 		}
 		file := filepath.Join(dir, fmt.Sprintf("result%d.parquet", seed))

@@ -3,6 +3,7 @@ package cuda
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"github.com/gstream/gstream/gpu"
@@ -90,6 +91,16 @@ func (o *op) keep(b *gpu.Buffer) *gpu.Buffer {
 		}
 	}
 	return b
+}
+
+// free releases scratch before the end; what was launched with it still runs.
+func (o *op) free(bufs ...*gpu.Buffer) {
+	for _, b := range bufs {
+		if i := slices.IndexFunc(o.held, func(h held) bool { return h.buf == b }); b != nil && i >= 0 {
+			o.held = slices.Delete(o.held, i, i+1)
+			b.Release()
+		}
+	}
 }
 
 // retain hands an input's buffer on to the caller with a reference of its own;

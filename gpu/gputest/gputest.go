@@ -32,6 +32,7 @@ func Run(t *testing.T, open Open) {
 		{"Slice", testSlice},
 		{"Hash", testHash},
 		{"Partition", testPartition},
+		{"PartitionColumns", testPartitionColumns},
 		{"Sort", testSort},
 		{"Join", testJoin},
 		{"Groups", testGroups},

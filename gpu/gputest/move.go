@@ -241,7 +241,7 @@ func testPartition(t *testing.T, open Open) {
 			hash, err := b.q.Hash(b.l, cols[:1])
 			require.NoError(t, err)
 			hashes := b.down(hash)
-			for _, digit := range [][2]uint{{0, 0}, {0, 1}, {60, 4}, {57, 7}, {20, 8}, {3, 12}} {
+			for _, digit := range [][2]uint{{0, 0}, {0, 1}, {60, 4}, {57, 7}, {20, 8}, {3, 12}, {50, 14}} {
 				shift, bits := digit[0], digit[1]
 				out, offsets, err := b.q.Partition(b.l, cols, hash, shift, bits)
 				require.NoError(t, err)
@@ -267,6 +267,56 @@ func testPartition(t *testing.T, open Open) {
 			}
 			hash.Release()
 		}
+	}
+}
+
+// testPartitionColumns moves columns of every layout by the bits of a key that is
+// one of them, of 4 and of 8 bytes.
+func testPartitionColumns(t *testing.T, open Open) {
+	b := setUp(t, open)
+	const n = 40001
+	for _, typ := range []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Uint64)} {
+		key := b.random(typ, n, distribution{})
+		values := [][]gpu.Scalar{key}
+		cols := []gpu.Column{gpu.ColumnOf(typ, key)}
+		for _, typ := range types {
+			for _, coded := range codings(typ) {
+				values = append(values, b.random(typ, n, distribution{nulls: 0.2}))
+				cols = append(cols, column(typ, values[len(values)-1], coded))
+			}
+		}
+		cols = b.up(cols...)
+		for _, only := range []int{2, len(cols)} {
+			for _, digit := range [][2]uint{{24, 8}, {5, 3}, {7, 11}} {
+				out, offsets, err := b.q.Partition(b.l, cols[:only], cols[0], digit[0], digit[1])
+				require.NoError(t, err)
+				var order []int
+				parts := make([][]int, 1<<digit[1])
+				for r, k := range key {
+					p := k.Int.Lo >> digit[0] & (1<<digit[1] - 1)
+					parts[p] = append(parts[p], r)
+				}
+				for p, rows := range parts {
+					require.Equal(t, len(order), offsets[p])
+					order = append(order, rows...)
+				}
+				for c, got := range out {
+					want := make([]gpu.Scalar, n)
+					for i, r := range order {
+						want[i] = values[c][r]
+					}
+					requireSame(t, want, b.down(got), cols[c].Type, digit)
+				}
+				gpu.ReleaseColumns(out)
+			}
+		}
+	}
+	for _, digit := range [][2]uint{{0, 17}, {30, 4}} {
+		_, _, err := b.q.Partition(b.l, nil, b.ids([]int32{1, 2}), digit[0], digit[1])
+		require.Error(t, err)
+		require.Error(t, b.q.Close(), "the error sticks")
+		b.q, err = b.dev.NewQueue("fresh")
+		require.NoError(t, err)
 	}
 }
 

@@ -13,10 +13,21 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shif
 	if q.err != nil {
 		return nil, nil, q.err
 	}
-	if bits > 12 || hash.Type.Kind != gpu.Uint64 || hash.Dict != nil || hash.Valid != nil {
-		return nil, nil, fmt.Errorf("partition by %d bits of a %v column: want at most 12 of a plain UBIGINT", bits, hash.Type)
+	width := hash.Type.Width()
+	if !hash.Type.IsInteger() || width < 4 || hash.Dict != nil || hash.Valid != nil {
+		return nil, nil, q.fail(fmt.Errorf("partition by a column of %v: want a plain integer of 4 or 8 bytes without nulls", hash.Type))
 	}
-	order, offsets, err := q.dev.partition(gpu.Values[uint64](hash.Data, hash.Len), shift, bits)
+	if bits > 16 || shift+bits > 8*uint(width) {
+		return nil, nil, q.fail(fmt.Errorf("partition by %d bits from bit %d of a column of %v: want at most 16 that the column has", bits, shift, hash.Type))
+	}
+	var order []int32
+	var offsets []int
+	var err error
+	if width == 4 {
+		order, offsets, err = partition(q.dev, gpu.Values[uint32](hash.Data, hash.Len), shift, bits)
+	} else {
+		order, offsets, err = partition(q.dev, gpu.Values[uint64](hash.Data, hash.Len), shift, bits)
+	}
 	if err != nil {
 		return nil, nil, q.fail(err)
 	}
@@ -29,9 +40,9 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shif
 
 // partition returns the stable permutation that orders rows by a digit of their
 // hash, and where each digit begins.
-func (d *Device) partition(hash []uint64, shift, bits uint) (order []int32, offsets []int, err error) {
+func partition[K uint32 | uint64](d *Device, hash []K, shift, bits uint) (order []int32, offsets []int, err error) {
 	n, fanout := len(hash), 1<<bits
-	mask := uint64(fanout - 1)
+	mask := K(fanout - 1)
 	piece := max(grain, (n/(4*d.threads)+63)/64*64)
 	pieces := (n + piece - 1) / piece
 	next := make([]int32, pieces*fanout)

@@ -285,7 +285,7 @@ func (t *table) buildHashed(w [][]uint64) error {
 		return err
 	}
 	partBits := min(max(t.bits, 14)-14, 12)
-	order, offsets, err := t.dev.partition(hash, 64-partBits, partBits)
+	order, offsets, err := partition(t.dev, hash, 64-partBits, partBits)
 	if err != nil {
 		return err
 	}

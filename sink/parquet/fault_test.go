@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -18,14 +19,12 @@ import (
 // failing is a disk whose operation number n, and all writes after it, fail.
 type failing struct {
 	disk
-	left int
+	left atomic.Int64
 	err  error
 }
 
 func (f *failing) fail(path string) error {
-	if f.left--; f.left < 0 {
-		return nil
-	} else if f.left == 0 {
+	if f.left.Add(-1) == 0 {
 		return &os.PathError{Op: "write", Path: path, Err: f.err}
 	}
 	return nil
@@ -133,7 +132,8 @@ func TestEveryFailingOperationLeavesNothingBehind(t *testing.T) {
 				}
 				budget := newBudget(t, 0)
 				opt.Lease = budget.Lease("sink")
-				f := &failing{left: n, err: syscall.ENOSPC}
+				f := &failing{err: syscall.ENOSPC}
+				f.left.Store(int64(n))
 				w, err := create(f, path, tab.schema, opt)
 				if err == nil {
 					err = tab.tryWrite(w)
@@ -141,7 +141,7 @@ func TestEveryFailingOperationLeavesNothingBehind(t *testing.T) {
 				require.NoError(t, opt.Lease.Close())
 				entries, readErr := os.ReadDir(dir)
 				require.NoError(t, readErr)
-				if succeeded = f.left > 0; succeeded {
+				if succeeded = f.left.Load() > 0; succeeded {
 					require.NoError(t, err)
 					require.Len(t, entries, 1)
 					continue

@@ -1,0 +1,37 @@
+// Package cudatest opens CUDA devices for tests: the machine's GPU, or where there
+// is none the emulator.
+package cudatest
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/gpu/cuda/emulator"
+)
+
+// Library returns the driver's library to test with: "" where there is a GPU. It
+// skips the test where there is neither a GPU nor a C++ compiler.
+// GSTREAM_EMULATOR=1 in the environment takes the emulator in any case.
+func Library(t *testing.T) string {
+	t.Helper()
+	if n, err := cuda.Count(""); err == nil && n > 0 && os.Getenv("GSTREAM_EMULATOR") == "" {
+		return ""
+	}
+	return emulator.Build(t)
+}
+
+// Open opens a device, which is closed at the end of the test.
+func Open(t *testing.T, opt cuda.Options) *cuda.Device {
+	t.Helper()
+	opt.Library = Library(t)
+	if opt.HostMemory == 0 {
+		opt.HostMemory = 1 << 30
+	}
+	d, err := cuda.Open(opt)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	return d
+}

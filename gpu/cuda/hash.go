@@ -1,0 +1,50 @@
+package cuda
+
+import "github.com/gstream/gstream/gpu"
+
+type hashArgs struct {
+	values                          uint64
+	texts                           texts
+	hashes, codes, valid, out, seed uint64
+	n                               int64
+	load, first                     int32
+}
+
+// Hash implements gpu.Queue: one kernel a column, and one more over the values of a
+// dictionary that is not larger than the column.
+func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column) (out gpu.Column, err error) {
+	o := q.begin("hash", l)
+	defer o.end(&err)
+	out.Type = gpu.Of(gpu.Uint64)
+	if len(keys) == 0 {
+		return out, nil
+	}
+	out.Len = keys[0].Len
+	out.Data = o.keep(o.alloc(int64(out.Len) * 8))
+	for i, c := range keys {
+		o.hashColumn(c, out.Data, i == 0)
+	}
+	return out, nil
+}
+
+// hashColumn makes or combines the hashes of a column's rows.
+func (o *op) hashColumn(c gpu.Column, out *gpu.Buffer, first bool) {
+	a := hashArgs{values: addr(c.Data), valid: addr(c.Valid), out: addr(out), seed: hashSeed, n: int64(c.Len), load: loadOf(c.Type)}
+	if first {
+		a.first = 1
+	}
+	kernel := "hash_words"
+	switch {
+	case c.Dict != nil && c.Dict.Values.Len <= c.Len && c.Dict.Values.Len > 0:
+		kernel = "hash_codes"
+		hashes := o.alloc(int64(c.Dict.Values.Len) * 8)
+		o.hashColumn(c.Dict.Values, hashes, true)
+		a.hashes, a.codes = addr(hashes), addr(c.Data)
+	case c.Type.IsVar():
+		kernel = "hash_texts"
+		a.texts = textsOf(c)
+	case c.Type.Wide:
+		kernel = "hash_wide"
+	}
+	launch(o, kernel, blocks(c.Len, 256), 256, 0, a)
+}

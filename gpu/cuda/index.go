@@ -1,0 +1,290 @@
+package cuda
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// hashSeed differs in every process, so that no file can be made whose keys all
+// collide. Results do not depend on it.
+var hashSeed = rand.Uint64()
+
+// The kinds of keys of an index, by their kernels' names.
+const (
+	exactKeys = "exact" // up to 32 bits
+	wordKeys  = "words" // 64-bit words
+	byteKeys  = "bytes" // strings
+)
+
+// index maps keys to dense ids 0, 1, 2 … in the order of their first appearance.
+// index.cu says how. The ids' keys stand in the store: words, or the offsets of
+// texts. Whoever owns it calls release.
+type index struct {
+	kind  string
+	words int
+	lease *gpu.Lease
+	// nullKey makes null a key; else rows without a key get id -1.
+	nullKey bool
+
+	n              int
+	bits, limit    int
+	slots, store   *gpu.Buffer
+	claimed        *gpu.Buffer
+	texts          *gpu.Buffer // bytes of the ids' texts, used of them in use
+	used           int64
+	rows, lastRows int // rows assigned so far, and in the last batch
+	lastNew        int // new ids in the last batch
+	err            error
+}
+
+// maxIndexBits bounds the slots of an index.
+const maxIndexBits = 30
+
+// firstBatch is the rows of the first batch: while nothing is known of the keys, a
+// table for as many keys as rows is made.
+const firstBatch = 1 << 16
+
+func newIndex(kind string, words int, l *gpu.Lease, nullKey bool) *index {
+	return &index{kind: kind, words: words, lease: l, nullKey: nullKey, lastRows: 1, lastNew: 1}
+}
+
+func (x *index) release() {
+	for _, b := range []*gpu.Buffer{x.slots, x.store, x.claimed, x.texts} {
+		b.Release()
+	}
+	*x = index{lease: x.lease}
+}
+
+// keyWidth is the bytes of a key in the store.
+func (x *index) keyWidth() int64 {
+	if x.kind == wordKeys {
+		return int64(x.words) * 8
+	}
+	return 4
+}
+
+type texts struct{ offsets, bytes, codes uint64 }
+
+// keyRows are the keys of a batch of rows, as addresses on the device.
+type keyRows struct {
+	n     int
+	keys  uint64 // u32 or words
+	texts texts
+	valid uint64 // rows that have a key, 0: all
+}
+
+// slice returns rows [from, to); from is a multiple of 64.
+func (r keyRows) slice(x *index, from, to int) keyRows {
+	r.n = to - from
+	switch {
+	case x.kind != byteKeys:
+		r.keys += uint64(from) * uint64(x.keyWidth())
+	case r.texts.codes != 0:
+		r.texts.codes += uint64(from) * 4
+	default:
+		r.texts.offsets += uint64(from) * 4
+	}
+	if r.valid != 0 {
+		r.valid += uint64(from) / 8
+	}
+	return r
+}
+
+type indexArgs struct {
+	slots, old, keys, store      uint64
+	texts                        texts
+	offsets, bytes, valid, ids   uint64
+	counts, fresh, claimed, seed uint64
+	n                            int64
+	bits, oldBits, words, limit  int32
+	groups, nullKey              int32
+}
+
+func (x *index) args(r keyRows, ids uint64) indexArgs {
+	a := indexArgs{slots: addr(x.slots), keys: r.keys, store: addr(x.store), texts: r.texts, offsets: addr(x.store),
+		bytes: addr(x.texts), valid: r.valid, ids: ids, claimed: addr(x.claimed), seed: hashSeed,
+		n: int64(r.n), bits: int32(x.bits), words: int32(x.words), limit: int32(x.limit), groups: int32(x.n)}
+	if x.nullKey {
+		a.nullKey = 1
+	}
+	return a
+}
+
+// allocFrom returns n bytes that the caller owns, paid by a lease that may not be
+// the op's; nil for none and after an error.
+func (o *op) allocFrom(l *gpu.Lease, n int64) *gpu.Buffer {
+	if o.err != nil || n == 0 {
+		return nil
+	}
+	b, err := l.Alloc(n)
+	o.fail(err)
+	return b
+}
+
+// assign writes the ids of all rows, with new ids for new keys. It waits for the
+// device once a batch; batches grow fast while few keys are new.
+func (x *index) assign(o *op, r keyRows, ids *gpu.Buffer) {
+	if x.err != nil {
+		o.fail(x.err)
+	}
+	batch := max(firstBatch, 4*x.rows)
+	for from := 0; from < r.n && !o.failed(); batch = max(batch, 4*x.rows) {
+		to := min(r.n, from+batch&^63)
+		x.batch(o, r.slice(x, from, to), addr(ids)+uint64(from)*4)
+		from = to
+	}
+	x.err = o.err
+}
+
+// batch assigns one batch, with as large a table as it takes.
+func (x *index) batch(o *op, r keyRows, ids uint64) {
+	// As many new keys as the last batch had, in proportion.
+	x.reserve(o, x.n+int(int64(r.n)*int64(x.lastNew)/int64(x.lastRows))+r.n/64+1)
+	counts := o.alloc(int64(blocks(r.n, indexTile)) * 4)
+	for !o.failed() {
+		var fresh *gpu.Buffer
+		if x.kind == byteKeys {
+			fresh = o.alloc(int64(min(r.n, x.limit-x.n)) * 4)
+		}
+		found, ok := x.try(o, r, ids, counts, fresh)
+		if !ok {
+			x.reserve(o, min(4*x.limit, x.n+r.n+1))
+			continue
+		}
+		if x.kind == byteKeys {
+			x.append(o, r, fresh, found-x.n)
+		}
+		x.rows, x.lastRows, x.lastNew = x.rows+r.n, r.n, found-x.n
+		x.n = found
+		return
+	}
+}
+
+// indexTile is TILE of index.cu.
+const indexTile = 256
+
+// try inserts the keys of a batch and returns how many there are then; not ok when
+// the table was too small, and the batch must come again with a larger one.
+func (x *index) try(o *op, r keyRows, ids uint64, counts, fresh *gpu.Buffer) (found int, ok bool) {
+	a := x.args(r, ids)
+	a.counts, a.fresh = addr(counts), addr(fresh)
+	tiles := blocks(r.n, indexTile)
+	launch(o, "index_insert_"+x.kind, tiles, indexTile, 0, a)
+	launch(o, "index_first", tiles, indexTile, 0, a)
+	o.scan(counts, tiles, false)
+	launch(o, "index_number_"+x.kind, tiles, indexTile, 0, a)
+	launch(o, "index_resolve", tiles, indexTile, 0, a)
+	var claimed [2]int32
+	if !o.read(x.claimed, 0, gpu.BytesOf(claimed[:])) {
+		return 0, false
+	}
+	if claimed[1] != 0 || int(claimed[0]) > x.limit {
+		return 0, false
+	}
+	return int(claimed[0]), true
+}
+
+type appendArgs struct {
+	texts                       texts
+	fresh, offsets, kept, bytes uint64
+	n                           int64
+	base, _                     int32
+}
+
+// append keeps the texts of n new ids.
+func (x *index) append(o *op, r keyRows, fresh *gpu.Buffer, n int) {
+	if n == 0 {
+		return
+	}
+	offsets := o.alloc(int64(n+1) * 4)
+	a := appendArgs{texts: r.texts, fresh: addr(fresh), offsets: addr(offsets), kept: addr(x.store) + uint64(x.n)*4, n: int64(n), base: int32(x.used)}
+	launch(o, "append_lengths", blocks(n, 256), 256, 0, a)
+	total := o.scanTotal(offsets, n, true)
+	if x.used+total > math.MaxInt32 {
+		o.fail(errTooManyBytes(x.used+total, x.n+n))
+		return
+	}
+	if need := x.used + total; need > x.texts.Size() {
+		x.texts = o.grow(x.lease, x.texts, x.used, min(max(need, 2*x.texts.Size()), math.MaxInt32))
+	}
+	a.bytes = addr(x.texts) + uint64(x.used)
+	if total > 0 {
+		launch(o, "append_bytes", blocks(n, 256), 256, 0, a)
+	}
+	launch(o, "append_offsets", blocks(n+1, 256), 256, 0, a)
+	x.used += total
+}
+
+// grow returns a buffer of n bytes with the first used bytes of old, which is
+// released. After an error it returns old.
+func (o *op) grow(l *gpu.Lease, old *gpu.Buffer, used, n int64) *gpu.Buffer {
+	b := o.allocFrom(l, n)
+	if b == nil {
+		return old
+	}
+	o.copy(b, 0, old, 0, min(used, old.Size()))
+	old.Release()
+	return b
+}
+
+// reserve makes the table large enough for want ids.
+func (x *index) reserve(o *op, want int) {
+	if want <= x.limit || o.failed() {
+		return
+	}
+	bits := max(x.bits, 6)
+	for limitOf(bits) < want {
+		if bits == maxIndexBits {
+			if x.limit == limitOf(bits) {
+				o.fail(fmt.Errorf("more than %d distinct keys are more than a hash table on the GPU holds", x.limit))
+				return
+			}
+			break
+		}
+		bits++
+	}
+	limit := limitOf(bits)
+	slots := o.allocFrom(x.lease, 8<<bits+8)
+	o.fill(slots, 0, slots.Size(), 0)
+	if x.claimed == nil {
+		x.claimed = o.allocFrom(x.lease, 8)
+	}
+	o.write(x.claimed, 0, gpu.BytesOf([]int32{int32(x.n), 0}))
+	width := x.keyWidth()
+	x.store = o.grow(x.lease, x.store, int64(x.n+1)*width, int64(limit+1)*width)
+	if o.failed() {
+		slots.Release()
+		return
+	}
+	if x.slots != nil {
+		a := x.args(keyRows{n: x.n}, 0)
+		a.slots, a.old, a.bits, a.oldBits = addr(slots), addr(x.slots), int32(bits), int32(x.bits)
+		launch(o, "index_rehash_"+x.kind, max(blocks(x.n, 256), 1), 256, 0, a)
+		x.slots.Release()
+	}
+	x.slots, x.bits, x.limit = slots, bits, limit
+}
+
+// limitOf is how many ids a table of 1 << bits slots takes: it is at most half full,
+// the largest three quarters.
+func limitOf(bits int) int {
+	if bits == maxIndexBits {
+		return 3 << (bits - 2)
+	}
+	return 1 << (bits - 1)
+}
+
+// find writes the ids of all rows, -1 for keys that there are not.
+func (x *index) find(o *op, r keyRows, ids *gpu.Buffer) {
+	if x.err != nil {
+		o.fail(x.err)
+	}
+	if x.slots == nil { // no key at all
+		o.fill(ids, 0, int64(r.n)*4, 0xff)
+		return
+	}
+	launch(o, "index_find_"+x.kind, blocks(r.n, indexTile), indexTile, 0, x.args(r, addr(ids)))
+}

@@ -1,0 +1,525 @@
+// Aggregates over groups: rows with a group id are folded into a state by group.
+//
+// Sums are integers, also those of floats, so that they do not depend on the order
+// of the rows: a value is cut into limbs of 32 bits, which are added up in 64 bits
+// each, at most 2^30 rows before they are folded into the state. Few groups are
+// added up in shared memory, with copies side by side for the lanes of a warp, many
+// in device memory, at one or two atomics a row. A row moves 4 bytes of id and its
+// value.
+#include "keys.cuh"
+
+struct SumArgs {
+    const i32* ids;
+    const void* values;
+    const u32* valid;
+    u64* limbs;       // LIMBS a group
+    const u32* tops;  // floats: the largest exponent of each group
+    i64 n;
+    i32 groups;
+    i32 copies;       // of a group in shared memory: a power of two up to 32
+};
+
+// The sources of sums: the limbs of row i, in balanced digits, so that small values
+// of both signs need one.
+struct Ones {
+    static constexpr int LIMBS = 1;
+    DEVICE void limbs(const SumArgs&, i64, i32, i64* l) { l[0] = 1; }
+};
+
+template <class T>
+struct Narrow {
+    static constexpr int LIMBS = 1;
+    DEVICE void limbs(const SumArgs& a, i64 i, i32, i64* l) { l[0] = at<T>(a.values, i); }
+};
+
+template <class T>
+struct Long {
+    static constexpr int LIMBS = 2;
+    DEVICE void limbs(const SumArgs& a, i64 i, i32, i64* l) {
+        T v = at<T>(a.values, i);
+        l[0] = (i32)v;
+        l[1] = (i64)(v >> 32) + (l[0] < 0);
+    }
+};
+
+struct Wide {
+    static constexpr int LIMBS = 4;
+    DEVICE void limbs(const SumArgs& a, i64 i, i32, i64* l) {
+        const i64* v = static_cast<const i64*>(a.values) + 2 * i;
+        i64 carry = 0;
+        for (int k = 0; k < 4; k++) {
+            i64 digit = k == 3 ? v[1] >> 32 : (i64)(u32)((u64)v[k / 2] >> (k % 2 * 32));
+            digit += carry;
+            l[k] = k == 3 ? digit : (i32)digit;
+            carry = (digit - l[k]) >> 32;
+        }
+    }
+};
+
+DEVICE u32 exponent(double v) { return (u32)((u64)__double_as_longlong(v) >> 52) & 0x7ff; }
+
+// A float is a number of 96 bits in units of 2^(top - 1118), where top is the largest
+// biased exponent of the group: 43 bits more than its largest value has.
+template <class T>
+struct Float {
+    static constexpr int LIMBS = 3;
+    DEVICE void limbs(const SumArgs& a, i64 i, i32 group, i64* l) {
+        double v = at<T>(a.values, i);
+        l[0] = l[1] = l[2] = 0;
+        u32 e = exponent(v);
+        if (e == 0x7ff) return; // infinite or no number: see float_tops
+        u64 m = (u64)__double_as_longlong(v) & ((1ull << 52) - 1);
+        if (e)
+            m |= 1ull << 52;
+        else
+            e = 1;
+        u32 down = a.tops[group] - e;
+        if (down > 96) return;
+        u128 x = (u128)m << 43 >> down;
+        for (int k = 0; k < 3; k++) {
+            i64 digit = (u32)(x >> (32 * k));
+            l[k] = v < 0 ? -digit : digit;
+        }
+    }
+};
+
+constexpr int SUM_ROWS = 4; // a thread
+
+template <class Source>
+DEVICE void sum_global(const SumArgs& a) {
+    i64 base = (i64)blockIdx.x * blockDim.x * SUM_ROWS + threadIdx.x;
+#pragma unroll
+    for (int k = 0; k < SUM_ROWS; k++) {
+        i64 i = base + k * (i64)blockDim.x, l[Source::LIMBS];
+        if (i >= a.n || !bit(a.valid, i)) continue;
+        i32 id = a.ids[i];
+        Source::limbs(a, i, id, l);
+        for (int j = 0; j < Source::LIMBS; j++)
+            if (l[j]) atomicAdd(&a.limbs[(i64)id * Source::LIMBS + j], (u64)l[j]);
+    }
+}
+
+// add64 adds to a number of two words of shared memory, which has no atomics of 64 bits.
+DEVICE void add64(u32* low, u32* high, u64 v) {
+    u32 lo = (u32)v, hi = (u32)(v >> 32);
+    if (lo && atomicAdd(low, lo) > ~lo) hi++;
+    if (hi) atomicAdd(high, hi);
+}
+
+template <class Source>
+DEVICE void sum_shared(const SumArgs& a) {
+    SHARED(u32, words); // by limb: low words, then high words, of groups × copies
+    i32 cells = a.groups * a.copies;
+    for (i32 c = threadIdx.x; c < cells * 2 * Source::LIMBS; c += blockDim.x) words[c] = 0;
+    __syncthreads();
+    i32 copy = lane_id() & (a.copies - 1);
+    for (i64 i = global_thread(); i < a.n; i += grid_threads()) {
+        if (!bit(a.valid, i)) continue;
+        i64 l[Source::LIMBS];
+        i32 id = a.groups == 1 ? 0 : a.ids[i], cell = id * a.copies + copy;
+        Source::limbs(a, i, id, l);
+        for (int j = 0; j < Source::LIMBS; j++)
+            if (l[j]) add64(&words[2 * j * cells + cell], &words[(2 * j + 1) * cells + cell], (u64)l[j]);
+    }
+    __syncthreads();
+    for (i32 g = threadIdx.x; g < a.groups; g += blockDim.x)
+        for (int j = 0; j < Source::LIMBS; j++) {
+            u64 sum = 0;
+            for (i32 c = g * a.copies; c < (g + 1) * a.copies; c++) sum += (u64)words[(2 * j + 1) * cells + c] << 32 | words[2 * j * cells + c];
+            // Parts of different sign carry between words: the sum is right modulo 2^64.
+            if (sum) atomicAdd(&a.limbs[(i64)g * Source::LIMBS + j], sum);
+        }
+}
+
+#define SUM(name, Source)                                              \
+    KERNEL(sum_##name, SumArgs) { sum_global<Source>(a); }             \
+    KERNEL(sum_shared_##name, SumArgs) { sum_shared<Source>(a); }
+SUM(ones, Ones)
+SUM(i8, Narrow<i8>)
+SUM(i16, Narrow<i16>)
+SUM(i32, Narrow<i32>)
+SUM(u8, Narrow<u8>)
+SUM(u16, Narrow<u16>)
+SUM(u32, Narrow<u32>)
+SUM(i64, Long<i64>)
+SUM(u64, Long<u64>)
+SUM(wide, Wide)
+SUM(f32, Float<float>)
+SUM(f64, Float<double>)
+
+// float_tops finds the largest biased exponent of each group's finite values in a
+// batch, and notes what is not finite.
+struct TopArgs {
+    const i32* ids;
+    const void* values;
+    const u32* valid;
+    u32* tops;
+    u32* special; // 1: not a number, 2: +infinity, 4: -infinity
+    i64 n;
+    i32 single;
+};
+
+KERNEL(float_tops, TopArgs) {
+    i64 i = global_thread();
+    if (i >= a.n || !bit(a.valid, i)) return;
+    double v = a.single ? at<float>(a.values, i) : at<double>(a.values, i);
+    i32 id = a.ids[i];
+    u32 e = exponent(v);
+    if (e == 0x7ff)
+        atomicOr(&a.special[id], v != v ? 1u : v > 0 ? 2u : 4u);
+    else if (e = e ? e : 1; __ldcg(&a.tops[id]) < e)
+        atomicMax(&a.tops[id], e);
+}
+
+// Twofold is a float sum and the rounding error it has gathered: with add, Knuth's
+// two-sum, the exact sum to about 106 bits.
+struct __align__(16) Twofold {
+    double hi, lo;
+};
+
+DEVICE void add(Twofold& t, double v) {
+    double s = t.hi + v, b = s - t.hi;
+    t.lo += (t.hi - (s - b)) + (v - b);
+    t.hi = s;
+}
+
+struct FloatArgs {
+    const i32* ids; // of rows; null: all groups are folded
+    u64* limbs;
+    u32* tops;
+    const u32* special;
+    Twofold* sums;
+    double* out;
+    i64 n; // rows or groups
+};
+
+// float_fold adds the batch's sum of each group to its state, and clears it. Over
+// rows, the first row of a group to come takes it.
+KERNEL(float_fold, FloatArgs) {
+    i64 g = global_thread();
+    if (g >= a.n) return;
+    if (a.ids) g = a.ids[g];
+    u32 top = atomicExch(&a.tops[g], 0);
+    if (top == 0) return;
+    i64* l = reinterpret_cast<i64*>(a.limbs) + 3 * g;
+    i128 x = ((i128)l[2] << 64) + ((i128)l[1] << 32) + l[0];
+    bool negative = x < 0;
+    u128 m = negative ? -(u128)x : (u128)x;
+    Twofold t = a.sums[g];
+    for (int shift = 76; shift >= 0; shift -= 38) {
+        double part = (double)(u64)(shift == 76 ? m >> 76 : m >> shift & ((1ull << 38) - 1));
+        if (part != 0) add(t, ldexp(negative ? -part : part, (int)top - 1118 + shift));
+    }
+    a.sums[g] = t;
+    l[0] = l[1] = l[2] = 0;
+}
+
+KERNEL(float_write, FloatArgs) {
+    i64 g = global_thread();
+    if (g >= a.n) return;
+    Twofold t = a.sums[g];
+    u32 special = a.special[g];
+    double v = t.hi + t.lo;
+    if (v != v) v = t.hi; // infinite: the error term is not a number
+    double infinity = __longlong_as_double(0x7ff0000000000000ll);
+    if (special & 1 || (special & 6) == 6)
+        v = __longlong_as_double(0x7ff8000000000001ll);
+    else if (special)
+        v = special & 2 ? infinity : -infinity;
+    a.out[g] = v;
+}
+
+// Integer sums: the limbs of groups [0, n) and what was folded before.
+struct FoldArgs {
+    u64* limbs;
+    i64* base;      // 128 bits a group; null: nothing was folded yet
+    void* out;      // of width bytes
+    i32* failed;    // [0] the lowest group that does not fit, [1] whether a sum left 128 bits
+    u64 most_low;   // sums are below this in magnitude
+    u64 most_high;
+    i64 n;
+    i32 count;      // limbs a group
+    i32 width;
+};
+
+// total adds up base and limbs digit by digit; it says whether the sum fits 128 bits.
+DEVICE bool total(const FoldArgs& a, i64 g, u64& low, u64& high) {
+    u32 digits[6];
+    i64 b0 = a.base ? a.base[2 * g] : 0, b1 = a.base ? a.base[2 * g + 1] : 0;
+    i128 carry = 0;
+    for (int k = 0; k < 6; k++) {
+        u64 word = k < 2 ? (u64)b0 : k < 4 ? (u64)b1 : (u64)(b1 >> 63);
+        carry += (u32)(word >> (k % 2 * 32));
+        if (k < a.count) carry += (i64)a.limbs[g * a.count + k];
+        digits[k] = (u32)carry;
+        carry >>= 32;
+    }
+    low = (u64)digits[1] << 32 | digits[0];
+    high = (u64)digits[3] << 32 | digits[2];
+    u32 sign = digits[3] >> 31 ? ALL : 0;
+    return digits[4] == sign && digits[5] == sign;
+}
+
+KERNEL(sum_fold, FoldArgs) {
+    i64 g = global_thread();
+    if (g >= a.n) return;
+    u64 low, high;
+    if (!total(a, g, low, high)) a.failed[1] = 1;
+    a.base[2 * g] = (i64)low;
+    a.base[2 * g + 1] = (i64)high;
+    for (int k = 0; k < a.count; k++) a.limbs[g * a.count + k] = 0;
+}
+
+KERNEL(sum_write, FoldArgs) {
+    i64 g = global_thread();
+    if (g >= a.n) return;
+    u64 low, high;
+    if (!total(a, g, low, high)) a.failed[1] = 1;
+    u128 magnitude = (u128)high << 64 | low;
+    if (high >> 63) magnitude = -magnitude;
+    if (magnitude >= ((u128)a.most_high << 64 | a.most_low)) atomicMin(&a.failed[0], (i32)g);
+    u64* out = static_cast<u64*>(a.out);
+    if (a.width == 16) {
+        out[2 * g] = low;
+        out[2 * g + 1] = high;
+    } else {
+        out[g] = low;
+    }
+}
+
+// Min and max: values as words of the same order. Most rows only look: a state is
+// improved a few times.
+struct ExtremeArgs {
+    const i32* ids;
+    const void* values;
+    const u32* valid;
+    u64* best;
+    i64 n;
+    i32 groups;
+    i32 load;
+};
+
+// order makes words unsigned integers of the order of their values; unorder undoes it.
+DEVICE u64 order(i32 load, u64 w) {
+    switch (load) {
+    case LOAD_BIT:
+    case LOAD_U8:
+    case LOAD_U16:
+    case LOAD_U32:
+    case LOAD_U64: return w;
+    case LOAD_F32: return (u32)w ^ ((u32)((i32)w >> 31) | 1u << 31);
+    case LOAD_F64: return w ^ ((u64)((i64)w >> 63) | 1ull << 63);
+    default: return w ^ 1ull << 63;
+    }
+}
+
+DEVICE u64 unorder(i32 load, u64 w) {
+    switch (load) {
+    case LOAD_BIT:
+    case LOAD_U8:
+    case LOAD_U16:
+    case LOAD_U32:
+    case LOAD_U64: return w;
+    case LOAD_F32: return (u32)w ^ ((u32)((i32)~(u32)w >> 31) | 1u << 31);
+    case LOAD_F64: return w ^ ((u64)((i64)~w >> 63) | 1ull << 63);
+    default: return w ^ 1ull << 63;
+    }
+}
+
+struct Min {
+    static constexpr u64 WORST = ~0ull;
+    DEVICE bool better(u64 v, u64 best) { return v < best; }
+    DEVICE void improve(u64* best, u64 v) { atomicMin(best, v); }
+};
+
+struct Max {
+    static constexpr u64 WORST = 0;
+    DEVICE bool better(u64 v, u64 best) { return v > best; }
+    DEVICE void improve(u64* best, u64 v) { atomicMax(best, v); }
+};
+
+template <class M>
+DEVICE void extreme_global(const ExtremeArgs& a) {
+    i64 i = global_thread();
+    if (i >= a.n || !bit(a.valid, i)) return;
+    u64 v = order(a.load, load_word(a.values, a.load, i)), *best = &a.best[a.ids[i]];
+    if (M::better(v, __ldcg(best))) M::improve(best, v);
+}
+
+template <class M>
+DEVICE void extreme_shared(const ExtremeArgs& a) {
+    SHARED(u64, best);
+    for (i32 g = threadIdx.x; g < a.groups; g += blockDim.x) best[g] = M::WORST;
+    __syncthreads();
+    for (i64 i = global_thread(); i < a.n; i += grid_threads()) {
+        if (!bit(a.valid, i)) continue;
+        u64 v = order(a.load, load_word(a.values, a.load, i)), *mine = &best[a.ids[i]];
+        if (M::better(v, *static_cast<volatile u64*>(mine))) M::improve(mine, v);
+    }
+    __syncthreads();
+    for (i32 g = threadIdx.x; g < a.groups; g += blockDim.x)
+        if (M::better(best[g], __ldcg(&a.best[g]))) M::improve(&a.best[g], best[g]);
+}
+
+KERNEL(extreme_min, ExtremeArgs) { extreme_global<Min>(a); }
+KERNEL(extreme_max, ExtremeArgs) { extreme_global<Max>(a); }
+KERNEL(extreme_shared_min, ExtremeArgs) { extreme_shared<Min>(a); }
+KERNEL(extreme_shared_max, ExtremeArgs) { extreme_shared<Max>(a); }
+
+struct ExtremeWriteArgs {
+    const u64* best;
+    const u64* low; // of 16-byte values
+    void* out;      // bytes of width, bits for width 0
+    i64 n;
+    i32 load, width;
+};
+
+KERNEL(extreme_write, ExtremeWriteArgs) {
+    i64 g = global_thread();
+    bool in = g < a.n;
+    u64 v = in ? unorder(a.load, a.best[g]) : 0;
+    if (a.width == 0) {
+        u32 word = __ballot_sync(ALL, in && (v & 1));
+        if (lane_id() == 0 && g < (a.n + 63) / 64 * 64) static_cast<u32*>(a.out)[g >> 5] = word;
+        return;
+    }
+    if (!in) return;
+    switch (a.width) {
+    case 1: static_cast<u8*>(a.out)[g] = (u8)v; break;
+    case 2: static_cast<u16*>(a.out)[g] = (u16)v; break;
+    case 4: static_cast<u32*>(a.out)[g] = (u32)v; break;
+    case 8: static_cast<u64*>(a.out)[g] = v; break;
+    default:
+        static_cast<u64*>(a.out)[2 * g] = a.low[g];
+        static_cast<u64*>(a.out)[2 * g + 1] = v;
+    }
+}
+
+// Values of 16 bytes: the high words first; where a group's high word is better than
+// before, the low word begins anew; then the low words of the rows whose high word
+// is the best.
+struct WideExtremeArgs {
+    const i32* ids;
+    const i64* values;
+    const u32* valid;
+    u64* high;
+    u64* low;
+    u64* before; // high words before the batch
+    i64 n;
+};
+
+template <class M>
+DEVICE void wide_high(const WideExtremeArgs& a) {
+    i64 i = global_thread();
+    if (i >= a.n || !bit(a.valid, i)) return;
+    u64 v = order(LOAD_I64, (u64)a.values[2 * i + 1]), *best = &a.high[a.ids[i]];
+    if (M::better(v, __ldcg(best))) M::improve(best, v);
+}
+
+template <class M>
+DEVICE void wide_anew(const WideExtremeArgs& a) {
+    i64 g = global_thread();
+    if (g < a.n && a.high[g] != a.before[g]) a.low[g] = M::WORST;
+}
+
+template <class M>
+DEVICE void wide_low(const WideExtremeArgs& a) {
+    i64 i = global_thread();
+    if (i >= a.n || !bit(a.valid, i)) return;
+    i32 id = a.ids[i];
+    if (order(LOAD_I64, (u64)a.values[2 * i + 1]) != a.high[id]) return;
+    u64 v = (u64)a.values[2 * i];
+    if (M::better(v, __ldcg(&a.low[id]))) M::improve(&a.low[id], v);
+}
+
+#define WIDE_EXTREME(name, M)                                            \
+    KERNEL(wide_high_##name, WideExtremeArgs) { wide_high<M>(a); }       \
+    KERNEL(wide_anew_##name, WideExtremeArgs) { wide_anew<M>(a); }       \
+    KERNEL(wide_low_##name, WideExtremeArgs) { wide_low<M>(a); }
+WIDE_EXTREME(min, Min)
+WIDE_EXTREME(max, Max)
+
+// Strings: a group refers to the row of the batch with its best value, -1 to the value
+// it had before, if any. Who finds a better one swaps the reference.
+struct TextExtremeArgs {
+    const i32* ids;
+    Texts values;
+    const u32* valid;
+    Texts kept;         // values before the batch
+    const u8* seen;     // which groups had one; null: all
+    i32* refs;
+    i32* changed;
+    i32* lengths;       // of the values after the batch, then their offsets
+    u8* bytes;
+    i64 n;              // rows; groups when lengths and bytes are written
+    i32 had;            // groups before the batch
+    i32 max;
+};
+
+DEVICE bool has_kept(const TextExtremeArgs& a, i32 id) { return id < a.had && (!a.seen || a.seen[id]); }
+
+// less compares strings by bytes.
+DEVICE bool less(Text x, Text y) {
+    i32 n = x.n < y.n ? x.n : y.n;
+    for (i32 k = 0; k < n; k++)
+        if (x.bytes[k] != y.bytes[k]) return x.bytes[k] < y.bytes[k];
+    return x.n < y.n;
+}
+
+KERNEL(text_extreme, TextExtremeArgs) {
+    i64 i = global_thread();
+    if (i >= a.n || !bit(a.valid, i)) return;
+    i32 id = a.ids[i];
+    Text mine = text(a.values, i);
+    for (i32 ref = __ldcg(&a.refs[id]);;) {
+        if (ref >= 0 || has_kept(a, id)) {
+            Text best = ref >= 0 ? text(a.values, ref) : text(a.kept, id);
+            if (!(a.max ? less(best, mine) : less(mine, best))) return;
+        }
+        i32 old = atomicCAS(&a.refs[id], ref, (i32)i);
+        if (old == ref) break;
+        ref = old;
+    }
+    *a.changed = 1;
+}
+
+DEVICE Text best_text(const TextExtremeArgs& a, i32 id) {
+    if (a.refs[id] >= 0) return text(a.values, a.refs[id]);
+    if (has_kept(a, id)) return text(a.kept, id);
+    return {nullptr, 0};
+}
+
+KERNEL(text_lengths, TextExtremeArgs) {
+    i64 g = global_thread();
+    if (g < a.n) a.lengths[g] = best_text(a, (i32)g).n;
+}
+
+KERNEL(text_bytes, TextExtremeArgs) {
+    i64 g = global_thread();
+    if (g >= a.n) return;
+    Text t = best_text(a, (i32)g);
+    u8* to = a.bytes + a.lengths[g];
+    for (i32 k = 0; k < t.n; k++) to[k] = t.bytes[k];
+}
+
+// Which groups have had a value that is not null.
+struct SeenArgs {
+    const i32* ids;
+    const u32* valid;
+    u8* seen;
+    u32* bits;
+    i64 n;
+};
+
+KERNEL(mark_seen, SeenArgs) {
+    i64 i = global_thread();
+    if (i >= a.n || !bit(a.valid, i)) return;
+    u8* seen = &a.seen[a.ids[i]];
+    if (!*seen) *seen = 1;
+}
+
+KERNEL(seen_bits, SeenArgs) {
+    i64 g = global_thread();
+    u32 word = __ballot_sync(ALL, g < a.n && a.seen[g]);
+    if (lane_id() == 0 && g < (a.n + 63) / 64 * 64) a.bits[g >> 5] = word;
+}

@@ -1,0 +1,366 @@
+// The index: a hash table on the device from keys to dense ids, numbered in the
+// order in which the keys first appear, whatever order threads run in.
+//
+// A slot is 64 bits: 32 of a tag, 32 of a reference. Keys of up to 32 bits are
+// their own tag, and equal tags are equal keys; for wider keys the tag is a part of
+// the hash, and the key stands where the reference points: in the store, by id, or,
+// while it is new, in the input, by row. So one compare-and-swap inserts a key
+// whole, and no thread waits for another. A slot without a reference is empty: no
+// key is reserved. The slot after the last is the one of the null key.
+//
+// A batch takes five steps: insert (every row finds its slot; new slots hold the
+// smallest row that has their key), first (rows that are in their slot, counted by
+// tile), a scan, number (ids by rank among those rows), resolve (rows that met a
+// new slot read its id). A find costs one access of 8 random bytes, wider keys one
+// more.
+#include "keys.cuh"
+
+constexpr u32 NEW = 0x80000000u;       // the reference is a row
+constexpr i32 REFUSED = (i32)NEW;      // the table is too full for the row's key
+constexpr int TILE = 256;              // rows a block
+
+struct IndexArgs {
+    u64* slots;           // 1 << bits, and one for the null key
+    const u64* old;       // rehash: the slots before, 1 << old_bits and one
+    const void* keys;     // of the rows: u32, or words side by side; null for texts
+    void* store;          // of the ids, likewise
+    Texts texts;          // of the rows
+    const i32* offsets;   // of the ids' texts
+    const u8* bytes;
+    const u32* valid;     // rows that have a key
+    i32* ids;             // id of the row; waiting(slot) while that is new; -1 without a key
+    i32* counts;          // first rows by tile, then where their ranks begin
+    i32* fresh;           // number: the rows of the new ids
+    i32* claimed;         // [0] ids in use, [1] whether a row was refused
+    u64 seed;
+    i64 n;                // rows; ids when rehashing
+    i32 bits, old_bits;
+    i32 words;            // of a key
+    i32 limit;            // most ids
+    i32 groups;           // ids before the batch
+    i32 null_key;         // null is a key
+};
+
+// waiting stands for the id of a key whose slot is new, slot_of is the inverse.
+DEVICE i32 waiting(u64 slot) { return -2 - (i32)slot; }
+DEVICE u32 slot_of(i32 id) { return (u32)(-2 - id); }
+
+struct Home {
+    u64 slot;
+    u32 tag;
+};
+
+DEVICE Home home(const IndexArgs& a, u64 hash) { return {hash >> (64 - a.bits), (u32)hash}; }
+
+// The three kinds of keys.
+struct Exact {
+    DEVICE Home row(const IndexArgs& a, i64 i) {
+        u32 key = at<u32>(a.keys, i);
+        return {mix(key, a.seed) >> (64 - a.bits), key};
+    }
+    DEVICE Home stored(const IndexArgs& a, i64 id) {
+        u32 key = at<u32>(a.store, id);
+        return {mix(key, a.seed) >> (64 - a.bits), key};
+    }
+    DEVICE bool equal(const IndexArgs&, i64, u32) { return true; }
+    DEVICE void keep(const IndexArgs& a, i64 i, i32 id) { static_cast<u32*>(a.store)[id] = at<u32>(a.keys, i); }
+};
+
+struct Words {
+    DEVICE u64 hash(const IndexArgs& a, const u64* words) {
+        u64 h = 0;
+        for (int w = 0; w < a.words; w++) h = mix(h ^ words[w], a.seed);
+        return h;
+    }
+    DEVICE const u64* key(const IndexArgs& a, i64 i) { return static_cast<const u64*>(a.keys) + i * a.words; }
+    DEVICE u64* kept(const IndexArgs& a, i64 id) { return static_cast<u64*>(a.store) + id * a.words; }
+    DEVICE Home row(const IndexArgs& a, i64 i) { return home(a, hash(a, key(a, i))); }
+    DEVICE Home stored(const IndexArgs& a, i64 id) { return home(a, hash(a, kept(a, id))); }
+    DEVICE bool equal(const IndexArgs& a, i64 i, u32 ref) {
+        const u64* other = ref & NEW ? key(a, ref & ~NEW) : kept(a, ref - 1);
+        const u64* mine = key(a, i);
+        for (int w = 0; w < a.words; w++)
+            if (mine[w] != other[w]) return false;
+        return true;
+    }
+    DEVICE void keep(const IndexArgs& a, i64 i, i32 id) {
+        for (int w = 0; w < a.words; w++) kept(a, id)[w] = key(a, i)[w];
+    }
+};
+
+struct Bytes {
+    DEVICE Text kept(const IndexArgs& a, i64 id) { return text({a.offsets, a.bytes, nullptr}, id); }
+    DEVICE Home row(const IndexArgs& a, i64 i) {
+        Text t = text(a.texts, i);
+        return home(a, hash_bytes(t.bytes, t.n, a.seed));
+    }
+    DEVICE Home stored(const IndexArgs& a, i64 id) {
+        Text t = kept(a, id);
+        return home(a, hash_bytes(t.bytes, t.n, a.seed));
+    }
+    DEVICE bool equal(const IndexArgs& a, i64 i, u32 ref) {
+        Text mine = text(a.texts, i), other = ref & NEW ? text(a.texts, ref & ~NEW) : kept(a, ref - 1);
+        return mine.n == other.n && equal_bytes(mine.bytes, other.bytes, mine.n);
+    }
+    DEVICE void keep(const IndexArgs&, i64, i32) {} // copied when their size is known
+};
+
+template <class Key>
+DEVICE i32 insert(const IndexArgs& a, i64 i) {
+    u64 mask = (1ull << a.bits) - 1;
+    bool null = !bit(a.valid, i);
+    if (null && !a.null_key) return -1;
+    Home h = {mask + 1, 0};
+    if (!null) h = Key::row(a, i);
+    u64 mine = (u64)h.tag << 32 | NEW | (u32)i;
+    for (u64 step = 0, p = h.slot; step <= mask; step++, p = (p + 1) & mask) {
+        u64 s = a.slots[p];
+        if (s == 0) {
+            if (*static_cast<volatile i32*>(a.claimed) >= a.limit) break;
+            s = atomicCAS(&a.slots[p], 0ull, mine);
+            if (s == 0) {
+                atomicAdd(a.claimed, 1);
+                return waiting(p);
+            }
+        }
+        u32 ref = (u32)s;
+        if ((u32)(s >> 32) != h.tag || !(null || Key::equal(a, i, ref))) continue;
+        if (!(ref & NEW)) return (i32)ref - 1;
+        if ((u32)i < (ref & ~NEW)) atomicMin(&a.slots[p], mine);
+        return waiting(p);
+    }
+    a.claimed[1] = 1;
+    return REFUSED;
+}
+
+template <class Key>
+DEVICE void index_insert(const IndexArgs& a) {
+    i64 i = global_thread();
+    if (i < a.n) a.ids[i] = insert<Key>(a, i);
+}
+
+// nothing_new says that there are no ids to give: all rows found one, or the batch
+// comes again with a larger table.
+DEVICE bool nothing_new(const IndexArgs& a) { return a.claimed[0] == a.groups || a.claimed[0] > a.limit || a.claimed[1]; }
+
+// is_first says whether row i is the first with a new key.
+DEVICE bool is_first(const IndexArgs& a, i64 i) {
+    return i < a.n && a.ids[i] < -1 && (u32)a.slots[slot_of(a.ids[i])] == (NEW | (u32)i);
+}
+
+KERNEL_BOUNDS(index_first, IndexArgs, TILE, 1) {
+    bool none = nothing_new(a);
+    i32 count = __syncthreads_count(!none && is_first(a, global_thread()));
+    if (threadIdx.x == 0) a.counts[blockIdx.x] = count;
+}
+
+template <class Key>
+DEVICE void index_number(const IndexArgs& a) {
+    __shared__ i32 warps[33];
+    if (nothing_new(a)) return;
+    i64 i = global_thread();
+    bool first = is_first(a, i);
+    i32 total, rank = block_exclusive<i32>(first, warps, total);
+    if (!first) return;
+    rank += a.counts[blockIdx.x];
+    i32 id = a.groups + rank;
+    u64* slot = &a.slots[slot_of(a.ids[i])];
+    *slot = (*slot & ~0xffffffffull) | (u32)(id + 1);
+    a.ids[i] = id;
+    if (a.fresh) a.fresh[rank] = (i32)i;
+    Key::keep(a, i, id);
+}
+
+KERNEL(index_resolve, IndexArgs) {
+    if (nothing_new(a)) return;
+    i64 i = global_thread();
+    if (i < a.n && a.ids[i] < -1) a.ids[i] = (i32)(u32)a.slots[slot_of(a.ids[i])] - 1;
+}
+
+template <class Key>
+DEVICE void index_find(const IndexArgs& a) {
+    i64 i = global_thread();
+    if (i >= a.n) return;
+    i32 id = -1;
+    u64 mask = (1ull << a.bits) - 1;
+    if (bit(a.valid, i)) {
+        Home h = Key::row(a, i);
+        for (u64 step = 0, p = h.slot; step <= mask; step++, p = (p + 1) & mask) {
+            u64 s = a.slots[p];
+            if (s == 0) break;
+            if ((u32)(s >> 32) == h.tag && Key::equal(a, i, (u32)s)) {
+                id = (i32)(u32)s - 1;
+                break;
+            }
+        }
+    }
+    a.ids[i] = id;
+}
+
+// index_rehash fills empty slots from the store; keys are different, so none is
+// compared. The null key has no place in the store.
+template <class Key>
+DEVICE void index_rehash(const IndexArgs& a) {
+    i64 id = global_thread();
+    u64 mask = (1ull << a.bits) - 1, null = a.old[1ull << a.old_bits];
+    if (null & NEW) null = 0; // of a batch that comes again
+    if (id == 0) a.slots[mask + 1] = null;
+    if (id >= a.n || (u32)id + 1 == (u32)null) return;
+    Home h = Key::stored(a, id);
+    u64 mine = (u64)h.tag << 32 | (u32)(id + 1), p = h.slot;
+    while (atomicCAS(&a.slots[p], 0ull, mine) != 0) p = (p + 1) & mask;
+}
+
+#define INDEX(name, Key)                                            \
+    KERNEL(index_insert_##name, IndexArgs) { index_insert<Key>(a); } \
+    KERNEL_BOUNDS(index_number_##name, IndexArgs, TILE, 1) { index_number<Key>(a); } \
+    KERNEL(index_find_##name, IndexArgs) { index_find<Key>(a); }     \
+    KERNEL(index_rehash_##name, IndexArgs) { index_rehash<Key>(a); }
+INDEX(exact, Exact)
+INDEX(words, Words)
+INDEX(bytes, Bytes)
+
+// New texts go behind those that are kept.
+struct AppendArgs {
+    Texts texts;
+    const i32* fresh; // rows of the new ids
+    i32* offsets;     // of the new ids: lengths, then offsets among the new
+    i32* kept;        // where their offsets among all go
+    u8* bytes;        // where theirs go
+    i64 n;
+    i32 base;         // bytes of the ids before
+};
+
+KERNEL(append_lengths, AppendArgs) {
+    i64 k = global_thread();
+    if (k < a.n) a.offsets[k] = text(a.texts, a.fresh[k]).n;
+}
+
+// A warp copies the texts of 32 ids, one after the other.
+KERNEL(append_bytes, AppendArgs) {
+    i64 k = global_thread(), base = k - lane_id();
+    Text mine = {nullptr, 0};
+    i32 to = 0;
+    if (k < a.n) {
+        mine = text(a.texts, a.fresh[k]);
+        to = a.offsets[k];
+    }
+    u64 address = reinterpret_cast<u64>(mine.bytes);
+    for (int l = 0; l < 32 && base + l < a.n; l++) {
+        const u8* from = reinterpret_cast<const u8*>(__shfl_sync(ALL, address, l));
+        i32 n = __shfl_sync(ALL, mine.n, l);
+        u8* dst = a.bytes + __shfl_sync(ALL, to, l);
+        for (i32 b = lane_id(); b < n; b += 32) dst[b] = from[b];
+    }
+}
+
+KERNEL(append_offsets, AppendArgs) {
+    i64 k = global_thread();
+    if (k <= a.n) a.kept[k] = a.base + a.offsets[k];
+}
+
+// and_bits is the rows that have a key: those without a null in any of the columns.
+struct AndArgs {
+    const u32* const* bitmaps;
+    u32* out;
+    i64 words;
+    i32 count;
+};
+
+KERNEL(and_bits, AndArgs) {
+    i64 w = global_thread();
+    if (w >= a.words) return;
+    u32 x = ALL;
+    for (int b = 0; b < a.count; b++) x &= a.bitmaps[b][w];
+    a.out[w] = x;
+}
+
+// pack_keys brings several columns, or one of no plain 4 or 8 bytes, side by side
+// into a u32 or some words a row, null bits first. Values under a null count as zero.
+struct KeyColumn {
+    const void* data;
+    const u32* valid;
+    const i32* map; // of a dictionary's codes; null else
+    i32 load;
+    i32 word, shift, bits; // its place
+    i32 null;              // its null bit in word 0, or -1
+    i32 pad;
+};
+
+struct PackArgs {
+    const KeyColumn* columns;
+    u32* exact; // one of these two
+    u64* words;
+    i64 n;
+    i32 count, width; // columns, words a key
+};
+
+KERNEL(pack_keys, PackArgs) {
+    i64 i = global_thread();
+    if (i >= a.n) return;
+    u64 word = 0;
+    int w = 0;
+    for (int c = 0; c < a.count; c++)
+        if (a.columns[c].null >= 0 && !bit(a.columns[c].valid, i)) word |= 1ull << a.columns[c].null;
+    for (int c = 0; c < a.count; c++) {
+        const KeyColumn& k = a.columns[c];
+        for (; w < k.word; w++, word = 0) a.words[i * a.width + w] = word;
+        bool some = bit(k.valid, i);
+        if (k.load == LOAD_WIDE) {
+            const u64* v = static_cast<const u64*>(k.data) + 2 * i;
+            a.words[i * a.width + w++] = some ? v[0] : 0;
+            word = some ? v[1] : 0;
+            continue;
+        }
+        if (!some) continue;
+        u64 v;
+        if (k.map)
+            v = (u32)k.map[at<i32>(k.data, i)];
+        else
+            v = load_word(k.data, k.load, i);
+        word |= (k.bits == 64 ? v : v & ((1ull << k.bits) - 1)) << k.shift;
+    }
+    if (a.exact)
+        a.exact[i] = (u32)word;
+    else
+        a.words[i * a.width + w] = word;
+}
+
+// unpack_key takes column k of keys [from, from+n) out of a store again.
+struct UnpackArgs {
+    const void* store; // u32 or words
+    const u64* null;   // the slot of the null key; null: see k.null
+    void* out;         // bytes of width, bits for width 0
+    u32* valid;        // null: none wanted
+    i64 from, n;
+    i32 exact, words;
+    i32 word, shift, width, bit;
+};
+
+DEVICE u64 stored_word(const UnpackArgs& a, i64 id, i32 w) {
+    return a.exact ? at<u32>(a.store, id) : static_cast<const u64*>(a.store)[id * a.words + w];
+}
+
+KERNEL(unpack_key, UnpackArgs) {
+    i64 i = global_thread(), id = a.from + i;
+    bool in = i < a.n, null = false, one = false;
+    if (in) {
+        null = a.null ? (u32)id + 1 == (u32)*a.null : a.bit >= 0 && stored_word(a, id, 0) >> a.bit & 1;
+        u64 v = null ? 0 : stored_word(a, id, a.word) >> a.shift;
+        switch (a.width) {
+        case 0: one = v & 1; break;
+        case 1: static_cast<u8*>(a.out)[i] = v; break;
+        case 2: static_cast<u16*>(a.out)[i] = v; break;
+        case 4: static_cast<u32*>(a.out)[i] = v; break;
+        case 8: static_cast<u64*>(a.out)[i] = v; break;
+        default:
+            static_cast<u64*>(a.out)[2 * i] = v;
+            static_cast<u64*>(a.out)[2 * i + 1] = null ? 0 : stored_word(a, id, a.word + 1);
+        }
+    }
+    u32 truth = __ballot_sync(ALL, one), some = __ballot_sync(ALL, in && !null);
+    if (lane_id() == 0 && i < (a.n + 63) / 64 * 64) {
+        if (a.width == 0) static_cast<u32*>(a.out)[i >> 5] = truth;
+        if (a.valid) a.valid[i >> 5] = some;
+    }
+}

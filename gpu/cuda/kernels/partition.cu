@@ -1,0 +1,487 @@
+// Stable multi-column radix partition by reduce-then-scan (Wu et al., SIGMOD
+// 2025, §4): partition_count counts the digits of every block's chunk of rows,
+// partition_offsets makes places of the counts, partition moves the rows. Every
+// block owns one contiguous chunk in all of them, so the result is stable and no
+// block waits for another.
+//
+// Bytes, rows of w bytes with a key of k: k read, then w read and w written.
+//
+// What makes it fast is that only whole, aligned sectors are written. Rows leave
+// in granules of 8 that are aligned in the output; what a digit has beyond its
+// last granule is carried in shared memory to the block's next tile.
+#include "common.cuh"
+
+constexpr u32 NOWHERE = ~0u; // granule without a place yet
+
+template <bool FIRST, class A, class B> struct Pick { typedef A type; };
+template <class A, class B> struct Pick<false, A, B> { typedef B type; };
+
+// digit_of extracts bits [shift, shift+log2(mask+1)) of a key.
+template <class K>
+DEVICE u32 digit_of(K key, u32 shift, u32 mask) {
+    return (u32)(key >> shift) & mask;
+}
+
+struct PartitionColumn {
+    u64 src;    // 0: the row numbers, width 4
+    u64 dst;
+    i32 width;  // 1, 2, 4 or 8 bytes
+    i32 stride; // in widths: 16-byte values are two columns of stride 2
+};
+
+constexpr int PARTITION_COLUMNS = 16;
+
+struct PartitionArgs {
+    u64 key;
+    const u32* base; // first output row of digit d in block b at [d * gridDim.x + b]
+    PartitionColumn column[PARTITION_COLUMNS];
+    u32 rows;
+    u32 chunk; // rows a block
+    i32 columns;
+    u32 bits; // of the digit, 1 to 8
+    u32 shift;
+    u32 widest; // bytes of the widest column
+};
+
+// PartitionShared is the shared memory of a block; partitionShared in Go counts
+// its bytes. Arrays are by digit unless said otherwise.
+template <int THREADS, int ITEMS, int STAGES>
+struct PartitionShared {
+    static constexpr int WARPS = THREADS / 32;
+    u32* top;    // granules laid out in this tile; the digit of many rows, or NOWHERE
+    u32* out;    // output granule that the carried rows are in
+    u32* carry;  // rows carried, with those of other blocks before a head
+    u32* head;   // rows of the first granule that are other blocks'
+    u32* first;  // first stage granule << 3 | rows carried into it
+    u32* last;   // stage granule with the rows to carry, or NOWHERE
+    u32* target; // by stage granule: the output granule | rows to leave out << 28, or NOWHERE
+    uint2* rank; // WARPS × (digits + 1): lanes of the warp with this digit; rows so far, then the slot of the warp's first
+    u8* stage;   // two buffers of slots × widest bytes
+    u8* carried; // by column: digits × 8 rows
+    u32 slots;
+
+    __device__ __forceinline__ PartitionShared(u32* p, u32 digits, u32 widest) {
+        slots = THREADS * ITEMS + (14 * digits + 32) / 16 * 16;
+        const u32 aligned = (digits + 3) / 4 * 4;
+        top = p, p += 4;
+        out = p, p += aligned;
+        carry = p, p += aligned;
+        head = p, p += aligned;
+        first = p, p += aligned;
+        last = p, p += aligned;
+        target = p, p += (slots / 8 + 3) / 4 * 4;
+        rank = (uint2*)p, p += 2 * WARPS * (digits + 1);
+        stage = (u8*)p;
+        carried = stage + STAGES * slots * widest;
+    }
+};
+
+// load brings a thread's values of a tile into registers, 32 rows apart; rows
+// beyond the end are left out.
+template <class T, int STRIDE, class V, int ITEMS>
+DEVICE void load(V (&v)[ITEMS], u64 src, u32 row, u32 end, bool full) {
+    const T* p = (const T*)src + (u64)row * STRIDE;
+    if (full) {
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++) v[i] = p[32 * i * STRIDE];
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++)
+        if (row + 32 * i < end) v[i] = p[32 * i * STRIDE];
+}
+
+// load_column is load for a column of W bytes, or of any width if W is 0.
+template <int W, class V, int ITEMS>
+DEVICE void load_column(V (&v)[ITEMS], const PartitionColumn& c, u32 row, u32 end, bool full) {
+    if (W != 8 && !c.src) {
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++) v[i] = row + 32 * i;
+        return;
+    }
+    if (W == 4) return load<u32, 1>(v, c.src, row, end, full);
+    if (W == 8) return load<u64, 1>(v, c.src, row, end, full);
+    switch (c.width) {
+    case 1: return load<u8, 1>(v, c.src, row, end, full);
+    case 2: return load<u16, 1>(v, c.src, row, end, full);
+    case 4: return load<u32, 1>(v, c.src, row, end, full);
+    default: return c.stride == 1 ? load<u64, 1>(v, c.src, row, end, full) : load<u64, 2>(v, c.src, row, end, full);
+    }
+}
+
+// stage_rows puts the rows of a tile into their slots, after those carried.
+template <class T, int THREADS, class V, int ITEMS>
+DEVICE void stage_rows(const V (&v)[ITEMS], const u32 (&slot)[ITEMS], u8* stage_bytes, const u8* carried_bytes, const u32* first, u32 digits) {
+    T* stage = (T*)stage_bytes;
+    const T* carried = (const T*)carried_bytes;
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++) stage[slot[i]] = (T)v[i];
+#pragma unroll 2
+    for (u32 t = threadIdx.x; t < digits * 8; t += THREADS) {
+        u32 f = first[t / 8];
+        if (t % 8 < f % 8) stage[f / 8 * 8 + t % 8] = carried[t];
+    }
+}
+
+// copy_unit moves 16 bytes, or 8 of single bytes: rows of one granule.
+template <class T>
+constexpr u32 unit_rows = sizeof(T) == 1 ? 8 : 16 / sizeof(T);
+
+template <class T>
+DEVICE void copy_unit(T* dst, const T* src) {
+    if (sizeof(T) == 1)
+        *(uint2*)dst = *(const uint2*)src;
+    else
+        *(uint4*)dst = *(const uint4*)src;
+}
+
+// flush writes the whole granules of the stage to their places, and carries the
+// rest.
+template <class T, int THREADS, bool STRIDED>
+DEVICE void flush(const u8* stage_bytes, u8* carried_bytes, const u32* target, const u32* last, u32 granules, u32 digits, u64 out, u32 stride) {
+    constexpr u32 ROWS = unit_rows<T>, UNITS = 8 / ROWS; // of a granule
+    const T* stage = (const T*)stage_bytes;
+    const u32 at = threadIdx.x % UNITS * ROWS;
+    T* dst = (T*)out;
+#pragma unroll 2
+    for (u32 u = threadIdx.x; u < granules * UNITS; u += THREADS) {
+        u32 to = target[u / UNITS];
+        if (!STRIDED && to < 1u << 28) {
+            copy_unit(dst + (u64)(to * 8 + at), stage + u * ROWS);
+        } else if (to != NOWHERE) {
+            u64 row = (to & 0x0fffffff) * 8 + at;
+            for (u32 e = 0; e < ROWS; e++)
+                if (at + e >= to >> 28) dst[(row + e) * stride] = stage[u * ROWS + e];
+        }
+    }
+    T* carried = (T*)carried_bytes;
+#pragma unroll 2
+    for (u32 u = threadIdx.x; u < digits * UNITS; u += THREADS) {
+        u32 g = last[u / UNITS];
+        if (g != NOWHERE) copy_unit(carried + u * ROWS, stage + g * 8 + at);
+    }
+}
+
+// finish writes what is carried at the end of the chunk.
+template <class T, int THREADS>
+DEVICE void finish(const u8* carried_bytes, const u32* out, const u32* carry, const u32* head, u32 digits, u64 dst, u32 stride) {
+    const T* carried = (const T*)carried_bytes;
+    for (u32 t = threadIdx.x; t < digits * 8; t += THREADS) {
+        u32 d = t / 8, k = t % 8;
+        if (k >= head[d] && k < carry[d]) ((T*)dst)[((u64)out[d] * 8 + k) * stride] = carried[t];
+    }
+}
+
+// rank_rows ranks a thread's rows of a tile among the warp's rows of the same
+// digit: digit << 16 | rank. Lanes of equal digit find each other by a mask in
+// shared memory; when HOT, those of a digit that many rows have by a vote. Rows
+// beyond the end have a digit of their own.
+template <bool HOT, class K, int ITEMS>
+DEVICE void rank_rows(u32 (&slot)[ITEMS], const K (&k)[ITEMS], uint2* rank, u32 shift, u32 mask, u32 hot, u32 row, u32 end, bool full) {
+    const u32 lane = lane_id(), bit = 1u << lane, below = bit - 1;
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++) {
+        u32 d = digit_of(k[i], shift, mask);
+        if (!full && row + 32 * i >= end) d = mask + 1;
+        const u32 voters = HOT ? __ballot_sync(ALL, d == hot) : 0;
+        if (!HOT || d != hot) atomicOr(&rank[d].x, bit);
+        __syncwarp();
+        uint2 r = rank[d];
+        __syncwarp();
+        const u32 peers = HOT && d == hot ? voters : r.x;
+        const u32 n = r.y + __popc(peers & below);
+        if (peers >> lane == 1) rank[d] = make_uint2(0, n + 1); // the last of them
+        __syncwarp();
+        slot[i] = d << 16 | n;
+    }
+}
+
+// partition moves one block's chunk: keys of type K, columns of W bytes each or,
+// if W is 0, of any width.
+template <class K, int W, int THREADS, int ITEMS, int STAGES>
+DEVICE void partition(const PartitionArgs& a, u32* memory) {
+    constexpr int WARPS = THREADS / 32, TILE = THREADS * ITEMS;
+    typedef typename Pick<W == 4, u32, u64>::type V;
+    const u32 digits = 1u << a.bits, mask = digits - 1, width = digits + 1;
+    PartitionShared<THREADS, ITEMS, STAGES> s(memory, digits, a.widest);
+    const u32 begin = blockIdx.x * a.chunk, end = min(begin + a.chunk, a.rows);
+    const u32 lane = lane_id();
+    // The lanes of a warp take turns through the warp's rows, so that loads are
+    // coalesced and (warp, item, lane) is the order of the rows.
+    const u32 mine = begin + warp_id() * (32 * ITEMS) + lane;
+    uint2* rank = s.rank + warp_id() * width;
+    // A digit's threads in the layout of a tile.
+    u32 split = 0;
+    while ((2u << split) <= WARPS && (digits << (split + 1)) <= THREADS) split++;
+    const u32 parts = 1u << split, part = threadIdx.x & (parts - 1);
+
+    K k[ITEMS];
+    load<K, 1>(k, a.key, mine, end, begin + TILE <= end);
+    for (u32 t = threadIdx.x; t < WARPS * width; t += THREADS) s.rank[t] = make_uint2(0, 0);
+    if (threadIdx.x == 0) s.top[0] = 0, s.top[1] = NOWHERE;
+    __syncthreads();
+    for (u32 d = threadIdx.x; d < digits; d += THREADS) {
+        u32 at = d * gridDim.x + blockIdx.x, base = a.base[at];
+        s.out[d] = base / 8;
+        s.head[d] = s.carry[d] = base % 8;
+        // A digit of a quarter of the rows and more would make lanes queue.
+        u32 next = at + 1 < digits * gridDim.x ? a.base[at + 1] : a.rows;
+        if (next - base > (end - begin) / 4) s.top[1] = d;
+    }
+    __syncthreads();
+    const u32 hot = s.top[1];
+
+    u8* stage = s.stage;
+    u8* spare = s.stage + s.slots * a.widest;
+    for (u32 tile = begin, row = mine; tile < end; tile += TILE, row += TILE) {
+        const bool full = end - tile >= TILE;
+        V v[ITEMS];
+        if (W != sizeof(K) || a.column[0].src != a.key) load_column<W>(v, a.column[0], row, end, full);
+
+        u32 slot[ITEMS];
+        if (hot == NOWHERE)
+            rank_rows<false>(slot, k, rank, a.shift, mask, hot, row, end, full);
+        else
+            rank_rows<true>(slot, k, rank, a.shift, mask, hot, row, end, full);
+        if (W == sizeof(K) && a.column[0].src == a.key) {
+#pragma unroll
+            for (int i = 0; i < ITEMS; i++) v[i] = k[i];
+        }
+        __syncthreads();
+
+        // Lay the tile out: whole granules a digit, the digits in any order.
+        if (threadIdx.x < digits << split) {
+            const u32 d = threadIdx.x >> split;
+            uint2* column = s.rank + part * (WARPS >> split) * width + d;
+            u32 sum = 0;
+            for (u32 w = 0; w < WARPS >> split; w++) sum += column[w * width].y;
+            u32 through = sum;
+            for (u32 o = 1; o < parts; o <<= 1) {
+                u32 up = __shfl_up_sync(ALL, through, o);
+                if (part >= o) through += up;
+            }
+            const u32 carried = s.carry[d], out = s.out[d], head = s.head[d];
+            const u32 n = carried + __shfl_sync(ALL, through, lane | (parts - 1)), whole = n / 8, rest = n % 8;
+            const u32 granules = whole + (rest > 0);
+            u32 mass = part == parts - 1 ? granules : 0, sums = warp_inclusive(mass), place = 0;
+            if (lane == 31) place = atomicAdd(s.top, sums);
+            place = __shfl_sync(ALL, place, 31) + sums - mass;
+            const u32 start = __shfl_sync(ALL, place, lane | (parts - 1));
+            u32 run = start * 8 + carried + through - sum;
+            for (u32 w = 0; w < WARPS >> split; w++) {
+                u32 c = column[w * width].y;
+                column[w * width].y = run;
+                run += c;
+            }
+            for (u32 g = part; g < min(granules, 8 * parts); g += parts)
+                s.target[start + g] = g >= whole ? NOWHERE : g ? out + g : out | head << 28;
+            for (u32 many = __ballot_sync(ALL, part == 0 && granules > 8 * parts); many; many &= many - 1) {
+                const u32 l = __ffs(many) - 1, at = __shfl_sync(ALL, start, l), to = __shfl_sync(ALL, out, l);
+                const u32 last = __shfl_sync(ALL, granules, l), good = __shfl_sync(ALL, whole, l);
+                for (u32 g = 8 * parts + lane; g < last; g += 32) s.target[at + g] = g >= good ? NOWHERE : to + g;
+            }
+            if (part == 0) {
+                s.first[d] = start << 3 | carried;
+                s.out[d] = out + whole;
+                s.carry[d] = rest;
+                s.last[d] = rest ? start + whole : NOWHERE;
+                if (whole) s.head[d] = 0;
+            }
+        }
+        if (!full && warp_id() == 0) { // rows beyond the end go nowhere
+            uint2* column = s.rank + digits;
+            u32 c = lane < WARPS ? column[lane * width].y : 0, through = warp_inclusive(c);
+            u32 granules = (__shfl_sync(ALL, through, 31) + 7) / 8, start = 0;
+            if (lane == 0) start = atomicAdd(s.top, granules);
+            start = __shfl_sync(ALL, start, 0);
+            if (lane < WARPS) column[lane * width].y = start * 8 + through - c;
+            for (u32 g = lane; g < granules; g += 32) s.target[start + g] = NOWHERE;
+        }
+        __syncthreads();
+
+        const u32 granules = *s.top;
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++) slot[i] = rank[slot[i] >> 16].y + (slot[i] & 0xffff);
+        __syncwarp();
+        for (u32 d = lane; d < width; d += 32) rank[d].y = 0;
+
+        u8* carried = s.carried;
+        for (i32 c = 0; c < a.columns; c++) {
+            const PartitionColumn& column = a.column[c];
+            const u32 w = W ? W : column.width;
+            switch (w) {
+            case 1: stage_rows<u8, THREADS>(v, slot, stage, carried, s.first, digits); break;
+            case 2: stage_rows<u16, THREADS>(v, slot, stage, carried, s.first, digits); break;
+            case 4: stage_rows<u32, THREADS>(v, slot, stage, carried, s.first, digits); break;
+            default: stage_rows<u64, THREADS>(v, slot, stage, carried, s.first, digits);
+            }
+            // The next column, or the keys of the next tile, come while this one leaves.
+            if (c + 1 < a.columns)
+                load_column<W>(v, a.column[c + 1], row, end, full);
+            else if (full)
+                load<K, 1>(k, a.key, row + TILE, end, end - tile >= 2 * TILE);
+            __syncthreads();
+            if (threadIdx.x == 0) *s.top = 0;
+            switch (w) {
+            case 1: flush<u8, THREADS, false>(stage, carried, s.target, s.last, granules, digits, column.dst, 1); break;
+            case 2: flush<u16, THREADS, false>(stage, carried, s.target, s.last, granules, digits, column.dst, 1); break;
+            case 4: flush<u32, THREADS, false>(stage, carried, s.target, s.last, granules, digits, column.dst, 1); break;
+            default:
+                if (W || column.stride == 1)
+                    flush<u64, THREADS, false>(stage, carried, s.target, s.last, granules, digits, column.dst, 1);
+                else
+                    flush<u64, THREADS, true>(stage, carried, s.target, s.last, granules, digits, column.dst, column.stride);
+            }
+            carried += digits * 8 * w;
+            if (STAGES == 1) {
+                if (c + 1 < a.columns) __syncthreads();
+            } else {
+                u8* t = stage;
+                stage = spare;
+                spare = t;
+            }
+        }
+    }
+    __syncthreads();
+    u8* carried = s.carried;
+    for (i32 c = 0; c < a.columns; c++) {
+        const PartitionColumn& column = a.column[c];
+        const u32 w = W ? W : column.width;
+        switch (w) {
+        case 1: finish<u8, THREADS>(carried, s.out, s.carry, s.head, digits, column.dst, 1); break;
+        case 2: finish<u16, THREADS>(carried, s.out, s.carry, s.head, digits, column.dst, 1); break;
+        case 4: finish<u32, THREADS>(carried, s.out, s.carry, s.head, digits, column.dst, 1); break;
+        default: finish<u64, THREADS>(carried, s.out, s.carry, s.head, digits, column.dst, column.stride);
+        }
+        carried += digits * 8 * w;
+    }
+}
+
+struct PartitionCountArgs {
+    u64 key;
+    u32* counts;         // of digit d in block b at [d * gridDim.x + b]
+    const u32* segments; // rows where the segments begin and the last ends; null: one of all rows
+    u32* full;           // of digit d in segment s, added to [d * segmentCount + s]; null: not wanted
+    i64 rows;
+    i64 chunk;
+    i32 segmentCount;
+    i32 bits;
+    i32 shift;
+};
+
+template <class K>
+DEVICE void count_digits(const PartitionCountArgs& a, u32* bins) {
+    constexpr int VECTOR = 16 / sizeof(K);
+    struct alignas(16) Keys { K k[VECTOR]; };
+    const u32 digits = 1u << a.bits, mask = digits - 1, warps = blockDim.x / 32;
+    const i64 begin = blockIdx.x * a.chunk, end = min(begin + a.chunk, a.rows);
+    const K* key = (const K*)a.key;
+    u32* mine = bins + warp_id() * digits;
+    u32 total = 0; // of digit threadIdx.x
+    for (u32 t = threadIdx.x; t < digits * warps; t += blockDim.x) bins[t] = 0;
+    __syncthreads();
+    i32 s = 0;
+    for (i32 top = a.segmentCount; a.segments && top - s > 1;) { // the last segment that begins here or before
+        i32 middle = (s + top) / 2;
+        (a.segments[middle] <= begin ? s : top) = middle;
+    }
+    for (i64 hi = begin; hi < end; s++) {
+        i64 lo = hi;
+        hi = a.segments ? min(end, (i64)a.segments[s + 1]) : end;
+        if (lo == hi) continue; // for all threads
+        i64 body = min((lo + VECTOR - 1) / VECTOR * VECTOR, hi), tail = max(hi / VECTOR * VECTOR, body);
+        if (lo + threadIdx.x < body) atomicAdd(&mine[digit_of(key[lo + threadIdx.x], a.shift, mask)], 1);
+        const Keys* vectors = (const Keys*)key;
+#pragma unroll 4
+        for (i64 v = body / VECTOR + threadIdx.x; v < tail / VECTOR; v += blockDim.x) {
+            Keys x = vectors[v];
+#pragma unroll
+            for (int i = 0; i < VECTOR; i++) atomicAdd(&mine[digit_of(x.k[i], a.shift, mask)], 1);
+        }
+        if (tail + threadIdx.x < hi) atomicAdd(&mine[digit_of(key[tail + threadIdx.x], a.shift, mask)], 1);
+        __syncthreads();
+        if (threadIdx.x < digits) {
+            u32 sum = 0;
+            for (u32 w = 0; w < warps; w++) {
+                sum += bins[w * digits + threadIdx.x];
+                bins[w * digits + threadIdx.x] = 0;
+            }
+            total += sum;
+            if (a.full && sum) atomicAdd(&a.full[threadIdx.x * a.segmentCount + s], sum);
+        }
+        __syncthreads();
+    }
+    if (threadIdx.x < digits) a.counts[(u64)threadIdx.x * gridDim.x + blockIdx.x] = total;
+}
+
+struct PartitionScanArgs {
+    u32* counts;  // digits × blocks, replaced by their exclusive prefix sums; 16 bytes of room at the end
+    u32* offsets; // digits + 1: where each digit begins
+    i32 digits;
+    i32 blocks;
+};
+
+// One block.
+DEVICE void scan_counts(const PartitionScanArgs& a) {
+    __shared__ u32 warps[33];
+    u32 before = 0;
+    const i32 n = a.digits * a.blocks;
+    uint4* counts = (uint4*)a.counts;
+    uint4 v = make_uint4(0, 0, 0, 0);
+    if (4 * (i32)threadIdx.x < n) v = counts[threadIdx.x];
+    for (i32 at = threadIdx.x; at - (i32)threadIdx.x < (n + 3) / 4; at += blockDim.x) {
+        uint4 next = make_uint4(0, 0, 0, 0);
+        if (4 * (at + (i32)blockDim.x) < n) next = counts[at + blockDim.x];
+        if (4 * at + 1 >= n) v.y = 0;
+        if (4 * at + 2 >= n) v.z = 0;
+        if (4 * at + 3 >= n) v.w = 0;
+        u32 total, run = before + block_exclusive(v.x + v.y + v.z + v.w, warps, total);
+        uint4 sums = make_uint4(run, run + v.x, run + v.x + v.y, run + v.x + v.y + v.z);
+        if (4 * at < n) counts[at] = sums;
+        before += total;
+        v = next;
+    }
+    __syncthreads();
+    for (i32 d = threadIdx.x; d <= a.digits; d += blockDim.x)
+        a.offsets[d] = d < a.digits ? a.counts[d * a.blocks] : before;
+}
+
+struct BitsArgs {
+    u64 src;
+    u64 dst;
+    i64 rows;
+};
+
+// bits_to_bytes turns a bitmap into one byte a row.
+DEVICE void bits_to_bytes(const BitsArgs& a) {
+    for (i64 r = global_thread(); r < a.rows; r += grid_threads()) ((u8*)a.dst)[r] = bit((const u32*)a.src, r);
+}
+
+// bytes_to_bits is the way back, in whole 64-bit words.
+DEVICE void bytes_to_bits(const BitsArgs& a) {
+    const i64 words = (a.rows + 63) / 64 * 2;
+    for (i64 w = global_thread() / 32; w < words; w += grid_threads() / 32) {
+        i64 r = w * 32 + lane_id();
+        u32 bits = __ballot_sync(ALL, r < a.rows && ((const u8*)a.src)[r]);
+        if (lane_id() == 0) ((u32*)a.dst)[w] = bits;
+    }
+}
+
+// partition_kK_wW: key of K bytes, columns of W bytes each, 0 for any. Rows a thread
+// and stage buffers as measured; partitionShape in Go repeats them.
+constexpr int partition_w0 = 0, partition_w4 = 4, partition_w8 = 8;
+#define PARTITION(k, K, w, ...) \
+    KERNEL_BOUNDS(partition_##k##_##w, PartitionArgs, 512, 1) { \
+        SHARED(u32, shared); \
+        partition<K, partition_##w, 512, __VA_ARGS__>(a, shared); \
+    }
+PARTITION(k4, u32, w4, 24, 2)
+PARTITION(k4, u32, w0, 12, 1)
+PARTITION(k8, u64, w4, 16, 1)
+PARTITION(k8, u64, w8, 16, 1)
+PARTITION(k8, u64, w0, 12, 1)
+KERNEL_BOUNDS(partition_count_k4, PartitionCountArgs, 1024, 1) { SHARED(u32, shared); count_digits<u32>(a, shared); }
+KERNEL_BOUNDS(partition_count_k8, PartitionCountArgs, 1024, 1) { SHARED(u32, shared); count_digits<u64>(a, shared); }
+KERNEL_BOUNDS(partition_offsets, PartitionScanArgs, 1024, 1) { scan_counts(a); }
+KERNEL(bits_unpack, BitsArgs) { bits_to_bytes(a); }
+KERNEL(bits_pack, BitsArgs) { bytes_to_bits(a); }

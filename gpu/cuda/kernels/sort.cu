@@ -1,0 +1,239 @@
+// The parts of a radix sort that are not passes (those are partition.cu's): sort
+// keys become unsigned integers of the same order, narrowed to the range of their
+// values, and as many as fit are packed into one word a row. Texts become ranks,
+// eight bytes a round.
+#include "common.cuh"
+
+enum SortKind : i32 {
+    SORT_BITS,  // bitmap
+    SORT_I8, SORT_I16, SORT_I32, SORT_I64,
+    SORT_U8, SORT_U16, SORT_U32, SORT_U64,
+    SORT_F32, SORT_F64,
+    SORT_HIGH,  // upper half of 16-byte integers
+    SORT_LOW,   // lower half
+    SORT_CODES, // int32 codes; ranks holds the rank of each
+    SORT_NULLS, // 1 bit: null or not
+};
+
+struct SortPart {
+    u64 data;
+    u64 valid;  // 0: no nulls
+    u64 ranks;
+    u64 base;   // smallest value, or the largest when descending
+    i32 kind;
+    i32 bits;   // of the range
+    i32 descending; // for SORT_NULLS: nulls come first
+    i32 codes;  // SORT_CODES: how many there are; others are a null's
+};
+
+// ordered_bits turns the bits of a float into an integer of the same order: -0 as
+// +0, every NaN as the same and last.
+template <class F, class U>
+DEVICE u64 ordered_bits(F f, U bits, U nan) {
+    constexpr U sign = U(1) << (8 * sizeof(U) - 1);
+    if (f == 0) bits = 0;
+    if (f != f) bits = nan;
+    return bits & sign ? U(~bits) : bits | sign;
+}
+
+// ordered is the value of a row as an integer of the same order.
+DEVICE u64 ordered(const SortPart& p, i64 r) {
+    constexpr u64 sign = 1ull << 63;
+    switch (p.kind) {
+    case SORT_BITS: return bit((const u32*)p.data, r);
+    case SORT_I8: return (u64)(i64)((const i8*)p.data)[r] ^ sign;
+    case SORT_I16: return (u64)(i64)((const i16*)p.data)[r] ^ sign;
+    case SORT_I32: return (u64)(i64)((const i32*)p.data)[r] ^ sign;
+    case SORT_I64: return ((const u64*)p.data)[r] ^ sign;
+    case SORT_U8: return ((const u8*)p.data)[r];
+    case SORT_U16: return ((const u16*)p.data)[r];
+    case SORT_U32: return ((const u32*)p.data)[r];
+    case SORT_U64: return ((const u64*)p.data)[r];
+    case SORT_F32: return ordered_bits(((const float*)p.data)[r], ((const u32*)p.data)[r], 0x7fc00000u);
+    case SORT_F64: return ordered_bits(((const double*)p.data)[r], ((const u64*)p.data)[r], 0x7ff8000000000000ull);
+    case SORT_HIGH: return ((const u64*)p.data)[2 * r + 1] ^ sign;
+    case SORT_LOW: return ((const u64*)p.data)[2 * r];
+    case SORT_CODES: {
+        i32 code = ((const i32*)p.data)[r];
+        return code >= 0 && code < p.codes ? ((const u32*)p.ranks)[code] : 0;
+    }
+    }
+    return 0;
+}
+
+struct SortRangeArgs {
+    SortPart part;
+    u64* range; // smallest and largest value of the rows that are not null; starts as ~0, 0
+    i64 n;
+};
+
+KERNEL_BOUNDS(sort_range, SortRangeArgs, 256, 1) {
+    u64 lo = ~0ull, hi = 0;
+    for (i64 r = global_thread(); r < a.n; r += grid_threads()) {
+        if (!bit((const u32*)a.part.valid, r)) continue;
+        u64 v = ordered(a.part, r);
+        lo = min(lo, v);
+        hi = max(hi, v);
+    }
+    for (int d = 16; d; d >>= 1) {
+        lo = min(lo, __shfl_xor_sync(ALL, lo, d));
+        hi = max(hi, __shfl_xor_sync(ALL, hi, d));
+    }
+    if (lane_id() == 0 && lo <= hi) {
+        atomicMin(&a.range[0], lo);
+        atomicMax(&a.range[1], hi);
+    }
+}
+
+constexpr int SORT_PARTS = 32;
+
+struct SortPackArgs {
+    SortPart part[SORT_PARTS]; // most significant first
+    u64 out;
+    const u32* rows; // the order so far; null: that of the input
+    i64 n;
+    i32 parts;
+    i32 width;       // of a word: 4 or 8 bytes
+};
+
+KERNEL_BOUNDS(sort_pack, SortPackArgs, 256, 1) {
+    for (i64 i = global_thread(); i < a.n; i += grid_threads()) {
+        i64 r = a.rows ? a.rows[i] : i;
+        u64 word = 0;
+        for (i32 k = 0; k < a.parts; k++) {
+            const SortPart& p = a.part[k];
+            bool valid = bit((const u32*)p.valid, r);
+            u64 v = 0;
+            if (p.kind == SORT_NULLS)
+                v = valid == (p.descending != 0);
+            else if (valid)
+                v = p.descending ? p.base - ordered(p, r) : ordered(p, r) - p.base;
+            word = p.bits == 64 ? v : word << p.bits | v;
+        }
+        if (a.width == 4)
+            ((u32*)a.out)[i] = (u32)word;
+        else
+            ((u64*)a.out)[i] = word;
+    }
+}
+
+struct SortNumberArgs {
+    u32* out;
+    i64 n;
+};
+
+KERNEL(sort_number, SortNumberArgs) {
+    for (i64 i = global_thread(); i < a.n; i += grid_threads()) a.out[i] = (u32)i;
+}
+
+// Ranks of texts. All texts are one group; each round sorts the groups of more
+// than one by their next eight bytes and by how many of them the text has, and
+// splits them into groups of equal texts so far. Those that went on beyond the
+// eight bytes and are not alone stay for the next round.
+
+constexpr u32 TEXT_CHUNK = 8;
+
+struct TextWordsArgs {
+    const i32* offsets;
+    const u8* bytes;
+    const i32* codes; // of the texts among the values of a dictionary; null: the texts are the values
+    const u32* rows;  // the texts in the sort; null: all
+    u64* words;       // next bytes, the first the most significant, zeros behind the end
+    u8* lengths;      // how many there are, TEXT_CHUNK + 1 when there are more
+    i64 n;
+    i64 depth;        // bytes done
+    i32 values;       // of the dictionary; codes beyond them are a null's
+};
+
+KERNEL(text_words, TextWordsArgs) {
+    for (i64 k = global_thread(); k < a.n; k += grid_threads()) {
+        i64 v = a.rows ? a.rows[k] : k;
+        if (a.codes) v = a.codes[v];
+        u64 word = 0;
+        i64 rest = 0;
+        if (v >= 0 && v < a.values) {
+            i64 from = a.offsets[v] + a.depth;
+            rest = max(a.offsets[v + 1] - from, (i64)0);
+            for (i64 i = 0; i < TEXT_CHUNK; i++) word = word << 8 | (i < rest ? a.bytes[from + i] : 0);
+        }
+        a.words[k] = word;
+        a.lengths[k] = (u8)min(rest, (i64)TEXT_CHUNK + 1);
+    }
+}
+
+struct TextSplitArgs {
+    const u32* order;    // the texts of this round, sorted: places in the arrays below
+    const u32* groups;   // null: one group
+    const u64* words;
+    const u8* lengths;
+    const u32* rows;     // null: all
+    const u32* places;   // where in the whole order each stands; null: all
+    u32* sorted;         // rows in the new order
+    i32* heads;          // 1 where a group begins
+    u32* whole;          // the order of all texts
+    i32* wholeHeads;
+    i64 n;
+};
+
+KERNEL(text_split, TextSplitArgs) {
+    for (i64 k = global_thread(); k < a.n; k += grid_threads()) {
+        u32 t = a.order[k], row = a.rows ? a.rows[t] : t;
+        i64 place = a.places ? a.places[k] : k;
+        i32 head = k == 0;
+        if (k > 0) {
+            u32 u = a.order[k - 1];
+            head = a.words[t] != a.words[u] || a.lengths[t] != a.lengths[u] || a.groups && a.groups[t] != a.groups[u];
+        }
+        a.sorted[k] = row;
+        a.heads[k] = head;
+        a.whole[place] = row;
+        a.wholeHeads[place] = head;
+    }
+}
+
+struct TextKeepArgs {
+    const u32* order;
+    const u8* lengths;
+    const i32* heads;
+    i32* keep; // 1 where the next round has work
+    i64 n;
+};
+
+KERNEL(text_keep, TextKeepArgs) {
+    for (i64 k = global_thread(); k < a.n; k += grid_threads()) {
+        bool alone = a.heads[k] && (k + 1 == a.n || a.heads[k + 1]);
+        a.keep[k] = !alone && a.lengths[a.order[k]] > TEXT_CHUNK;
+    }
+}
+
+struct TextCompactArgs {
+    const i32* keep;   // prefix sums, n + 1
+    const i32* heads;  // prefix sums, n + 1
+    const u32* sorted;
+    const u32* places; // null: all
+    u32* rows;
+    u32* nextPlaces;
+    u32* groups;
+    i64 n;
+};
+
+KERNEL(text_compact, TextCompactArgs) {
+    for (i64 k = global_thread(); k < a.n; k += grid_threads()) {
+        i32 to = a.keep[k];
+        if (a.keep[k + 1] == to) continue;
+        a.rows[to] = a.sorted[k];
+        a.nextPlaces[to] = a.places ? a.places[k] : (u32)k;
+        a.groups[to] = (u32)a.heads[k + 1];
+    }
+}
+
+struct TextRanksArgs {
+    const u32* whole;
+    const i32* heads; // prefix sums, n + 1
+    u32* ranks;
+    i64 n;
+};
+
+KERNEL(text_ranks, TextRanksArgs) {
+    for (i64 k = global_thread(); k < a.n; k += grid_threads()) a.ranks[a.whole[k]] = (u32)(a.heads[k + 1] - 1);
+}

@@ -1,0 +1,319 @@
+package cuda
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// The kinds of SortKind of sort.cu.
+const (
+	sortBits = iota
+	sortI8
+	sortI16
+	sortI32
+	sortI64
+	sortU8
+	sortU16
+	sortU32
+	sortU64
+	sortF32
+	sortF64
+	sortHigh
+	sortLow
+	sortCodes
+	sortNulls
+)
+
+// sortPart is SortPart of sort.cu: an unsigned integer a row, of the order of a
+// sort key or of a half of one.
+type sortPart struct {
+	data, valid, ranks, base uint64
+	kind, bits               int32
+	descending               uint32
+	codes                    int32
+}
+
+type sortRangeArgs struct {
+	part   sortPart
+	ranges uint64
+	n      int64
+}
+
+// sortParts is SORT_PARTS of sort.cu.
+const sortParts = 32
+
+type sortPackArgs struct {
+	part         [sortParts]sortPart
+	out, rows    uint64
+	n            int64
+	parts, width int32
+}
+
+type sortNumberArgs struct {
+	out uint64
+	n   int64
+}
+
+// Sort implements gpu.Queue: keys as integers of as few bits as their values
+// need, packed into words, and a least-significant-digit radix sort of (word, row
+// id) for every word, the last word first.
+func (q *queue) Sort(l *gpu.Lease, keys []gpu.SortKey) (out gpu.Column, err error) {
+	o := q.begin("sort", l)
+	defer o.end(&err)
+	if len(keys) == 0 {
+		return out, fmt.Errorf("sort wants at least one key")
+	}
+	n := keys[0].Column.Len
+	if n > gpu.MaxRows {
+		return out, fmt.Errorf("%d rows are more than the %d that row ids can address", n, gpu.MaxRows)
+	}
+	var parts []sortPart
+	for _, k := range keys {
+		if k.Column.Len != n {
+			return out, fmt.Errorf("sort keys of %d and %d rows", n, k.Column.Len)
+		}
+		parts = append(parts, o.sortParts(k)...)
+	}
+	if o.failed() {
+		return out, nil
+	}
+	o.compress(n, parts)
+	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: o.keep(o.order(n, parts))}, nil
+}
+
+// sortParts makes the parts of one sort key, the most significant first; their
+// ranges are not known yet.
+func (o *op) sortParts(k gpu.SortKey) []sortPart {
+	c := k.Column
+	p := sortPart{data: addr(c.Data), valid: addr(c.Valid)}
+	if k.Descending {
+		p.descending = 1
+	}
+	var out []sortPart
+	if c.Valid != nil {
+		nulls := sortPart{valid: p.valid, kind: sortNulls, bits: 1}
+		if k.NullsFirst {
+			nulls.descending = 1
+		}
+		// A bit that is 1 where validity equals the flag: see sort_pack.
+		out = append(out, nulls)
+	}
+	switch {
+	case c.Dict != nil && !c.Type.IsVar():
+		o.fail(fmt.Errorf("sort by a dictionary of %v: only strings are dictionary-coded", c.Type))
+	case c.Dict != nil && c.Dict.Values.Len <= c.Len:
+		p.kind, p.codes = sortCodes, int32(c.Dict.Values.Len)
+		p.ranks = addr(o.textRanks(c.Dict.Values))
+	case c.Type.IsVar(): // or most values of the dictionary have no row
+		p.kind, p.data = sortU32, addr(o.textRanks(c))
+	case c.Type.Wide:
+		high, low := p, p
+		high.kind, low.kind = sortHigh, sortLow
+		return append(out, high, low)
+	default:
+		p.kind = sortKind(c.Type)
+	}
+	return append(out, p)
+}
+
+// sortKind is the kind of a plain column of fixed width.
+func sortKind(t gpu.Type) int32 {
+	switch t.Kind {
+	case gpu.Bool:
+		return sortBits
+	case gpu.Float32:
+		return sortF32
+	case gpu.Float64:
+		return sortF64
+	}
+	kind := map[int]int32{1: sortI8, 2: sortI16, 4: sortI32, 8: sortI64}[t.Width()]
+	if t.IsUnsigned() {
+		kind += sortU8 - sortI8
+	}
+	return kind
+}
+
+// compress finds the range of every part over n rows, and with it the bits it
+// needs.
+func (o *op) compress(n int, parts []sortPart) {
+	ranges := make([][2]uint64, len(parts))
+	for i := range ranges {
+		ranges[i] = [2]uint64{^uint64(0), 0}
+	}
+	found := o.alloc(int64(len(parts)) * 16)
+	o.write(found, 0, gpu.BytesOf(ranges))
+	for i, p := range parts {
+		if p.kind != sortNulls {
+			launch(o, "sort_range", o.grid(n), 256, 0, sortRangeArgs{part: p, ranges: addr(found) + uint64(16*i), n: int64(n)})
+		}
+	}
+	if !o.read(found, 0, gpu.BytesOf(ranges)) {
+		return
+	}
+	o.free(found)
+	for i, r := range ranges {
+		p := &parts[i]
+		if p.kind == sortNulls {
+			continue
+		}
+		lo, hi := r[0], r[1]
+		if lo > hi { // no value at all
+			lo, hi = 0, 0
+		}
+		p.bits, p.base = int32(bits.Len64(hi-lo)), lo
+		if p.descending != 0 {
+			p.base = hi
+		}
+	}
+}
+
+// grid is the blocks of 256 threads for a kernel that strides over n rows.
+func (o *op) grid(n int) int { return min(blocks(n, 256), 16*o.q.dev.props.multiprocessors) }
+
+// order returns the permutation of n rows that orders them by compressed parts,
+// the most significant first; rows with equal parts keep their order.
+func (o *op) order(n int, parts []sortPart) *gpu.Buffer {
+	var rows *gpu.Buffer
+	for end := len(parts); end > 0; {
+		at, width := end, int32(0)
+		for at > 0 && width+parts[at-1].bits <= 64 && end-at < sortParts {
+			at--
+			width += parts[at].bits
+		}
+		if width > 0 {
+			rows = o.orderByWord(n, parts[at:end], uint(width), rows)
+		}
+		end = at
+	}
+	if rows == nil {
+		rows = o.alloc(int64(n) * 4)
+		launch(o, "sort_number", o.grid(n), 256, 0, sortNumberArgs{addr(rows), int64(n)})
+	}
+	return rows
+}
+
+// orderByWord reorders rows, nil being the input's order, by parts that make one
+// word of so many bits.
+func (o *op) orderByWord(n int, parts []sortPart, wordBits uint, rows *gpu.Buffer) *gpu.Buffer {
+	width := 4
+	if wordBits > 32 {
+		width = 8
+	}
+	word := o.alloc(int64(n) * int64(width))
+	pack := sortPackArgs{out: addr(word), rows: addr(rows), n: int64(n), parts: int32(len(parts)), width: int32(width)}
+	copy(pack.part[:], parts)
+	launch(o, "sort_pack", o.grid(n), 256, 0, pack)
+	out := o.alloc(int64(n) * 4)
+	o.radix(word, width, n, 0, wordBits, []mover{{rows, out, 4}}, false)
+	o.free(word, rows)
+	return out
+}
+
+// textChunk is TEXT_CHUNK of sort.cu.
+const textChunk = 8
+
+type textWordsArgs struct {
+	offsets, bytes, codes, rows, words, lengths uint64
+	n, depth                                    int64
+	values, padding                             int32
+}
+
+type textSplitArgs struct {
+	order, groups, words, lengths, rows, places, sorted, heads, whole, wholeHeads uint64
+	n                                                                             int64
+}
+
+type textKeepArgs struct {
+	order, lengths, heads, keep uint64
+	n                           int64
+}
+
+type textCompactArgs struct {
+	keep, heads, sorted, places, rows, nextPlaces, groups uint64
+	n                                                     int64
+}
+
+type textRanksArgs struct {
+	whole, heads, ranks uint64
+	n                   int64
+}
+
+// textRanks returns a uint32 a row of a column of bytes, plain or coded: the number
+// of distinct values before it. It sorts by eight bytes a round, and only those
+// that are equal to another so far and have more.
+func (o *op) textRanks(c gpu.Column) *gpu.Buffer {
+	n := c.Len
+	values := c
+	args := textWordsArgs{}
+	if c.Dict != nil {
+		values, args.codes = c.Dict.Values, addr(c.Data)
+	}
+	args.offsets, args.bytes, args.values = addr(values.Offsets), addr(values.Data), int32(values.Len)
+
+	whole, heads := o.alloc(int64(n)*4), o.alloc(int64(n+1)*4)
+	launch(o, "sort_number", o.grid(n), 256, 0, sortNumberArgs{addr(whole), int64(n)})
+	o.fill(heads, 0, int64(n)*4, 0)
+	if n > 0 {
+		o.write(heads, 0, gpu.BytesOf([]int32{1}))
+	}
+	t := textSort{op: o, n: n, whole: whole, heads: heads}
+	for t.n > 1 && !o.failed() {
+		t.round(args)
+		args.depth += textChunk
+	}
+	o.scan(heads, n, true)
+	ranks := o.alloc(int64(n) * 4)
+	launch(o, "text_ranks", o.grid(n), 256, 0, textRanksArgs{addr(whole), addr(heads), addr(ranks), int64(n)})
+	o.free(whole, heads, t.rows, t.places, t.groups)
+	return ranks
+}
+
+// textSort is a sort of texts between two rounds: n texts are not settled, their
+// rows, their places in the whole order, and their groups of equals so far. Nil
+// stands for all rows, all places and one group.
+type textSort struct {
+	*op
+	n                    int
+	rows, places, groups *gpu.Buffer
+	whole, heads         *gpu.Buffer
+}
+
+// round sorts by the next bytes.
+func (t *textSort) round(args textWordsArgs) {
+	n := t.n
+	words, lengths := t.alloc(int64(n)*8), t.alloc(int64(n))
+	args.rows, args.words, args.lengths, args.n = addr(t.rows), addr(words), addr(lengths), int64(n)
+	launch(t.op, "text_words", t.grid(n), 256, 0, args)
+	parts := []sortPart{{data: addr(t.groups), kind: sortU32}, {data: addr(words), kind: sortU64}, {data: addr(lengths), kind: sortU8}}
+	if t.groups == nil {
+		parts = parts[1:]
+	}
+	t.compress(n, parts)
+	if t.failed() {
+		return
+	}
+	next := parts[len(parts)-2:]
+	if next[0].bits == 0 && next[1].bits == 0 { // nothing that tells them apart
+		if next[1].base <= textChunk {
+			t.n = 0
+		}
+		t.free(words, lengths)
+		return
+	}
+	order := t.order(n, parts)
+	sorted, heads, keep := t.alloc(int64(n)*4), t.alloc(int64(n+1)*4), t.alloc(int64(n+1)*4)
+	launch(t.op, "text_split", t.grid(n), 256, 0, textSplitArgs{order: addr(order), groups: addr(t.groups), words: addr(words), lengths: addr(lengths),
+		rows: addr(t.rows), places: addr(t.places), sorted: addr(sorted), heads: addr(heads), whole: addr(t.whole), wholeHeads: addr(t.heads), n: int64(n)})
+	launch(t.op, "text_keep", t.grid(n), 256, 0, textKeepArgs{addr(order), addr(lengths), addr(heads), addr(keep), int64(n)})
+	t.scan(heads, n, true)
+	left := t.scanTotal(keep, n, true)
+	rows, places, groups := t.alloc(left*4), t.alloc(left*4), t.alloc(left*4)
+	if left > 0 {
+		launch(t.op, "text_compact", t.grid(n), 256, 0, textCompactArgs{addr(keep), addr(heads), addr(sorted), addr(t.places),
+			addr(rows), addr(places), addr(groups), int64(n)})
+	}
+	t.free(words, lengths, order, sorted, heads, keep, t.rows, t.places, t.groups)
+	t.n, t.rows, t.places, t.groups = int(left), rows, places, groups
+}
