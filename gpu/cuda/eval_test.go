@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -342,6 +343,11 @@ func (p *pair) check(in gpu.Instr, types ...gpu.Type) {
 			in.Op, in.N, in.Value.Str, types, in.Type, in.Type.Wide, variant, n))
 		in.Mask = -1
 	}
+}
+
+func TestArgumentsHaveTheLayoutOfTheKernels(t *testing.T) {
+	require.EqualValues(t, 56, unsafe.Sizeof(operand{}))
+	require.EqualValues(t, 328, unsafe.Sizeof(evalArgs{}))
 }
 
 func TestCastsGiveTheHostsResults(t *testing.T) {
