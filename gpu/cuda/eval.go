@@ -28,7 +28,7 @@ func (q *queue) Eval(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gp
 // one to report.
 func (q *queue) evaluate(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) (out []gpu.Column, failed *failure, err error) {
 	o := q.begin("evaluate", l)
-	defer o.end(&err)
+	defer end(o, &out, &err)
 	if err := checkEval(p, in, n); err != nil {
 		return nil, nil, err
 	}
@@ -241,18 +241,6 @@ func (e *evaluation) drop(r int) {
 		}
 	}
 	e.regs[r] = register{}
-}
-
-// free gives back a buffer that the op allocated before the op ends; another's
-// buffer is left alone.
-func (o *op) free(b *gpu.Buffer) {
-	for i, h := range o.held {
-		if h.buf == b && !h.keep {
-			o.held = slices.Delete(o.held, i, i+1)
-			b.Release()
-			return
-		}
-	}
 }
 
 // load makes a register of an input.
