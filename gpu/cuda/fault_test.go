@@ -157,8 +157,7 @@ func TestPinnedBlocksNeverSpanTwoChunks(t *testing.T) {
 	defer func() { require.NoError(t, d.Close()) }()
 	l := d.HostBudget().Lease("blocks")
 	defer func() { require.NoError(t, l.Close()) }()
-	// Chunks grow from 64 MiB: these take several, and are given back in between.
-	for _, size := range []int64{60 << 20, 100 << 20, 200 << 20, 250 << 20, 1000} {
+	for _, size := range []int64{60 << 20, chunk + 1, 200 << 20, 250 << 20, 1000} {
 		b, err := l.Alloc(size)
 		require.NoError(t, err)
 		require.Len(t, b.Bytes(), int(size))
