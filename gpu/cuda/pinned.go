@@ -122,18 +122,21 @@ func (p *pinned) put(e extent) {
 // grow maps, touches and page-locks a chunk of at least n bytes.
 func (p *pinned) grow(n int64) error {
 	size := max(p.next, (n+hugePage-1)&^(hugePage-1))
-	mem, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
+	// One huge page more: it is never used, so that the blocks of two chunks never
+	// touch and become one, which the driver would not copy from.
+	whole, err := unix.Mmap(-1, 0, int(size+hugePage), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
 	if err != nil {
 		return fmt.Errorf("map %s of host memory: %w", bytesText(size), err)
 	}
+	mem := whole[:size]
 	_ = unix.Madvise(mem, unix.MADV_HUGEPAGE) // small pages work too
 	touch(mem)
 	base := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 	if err := p.dev.ctx.do(cuMemHostRegister, base, uintptr(size), 0); err != nil {
-		_ = unix.Munmap(mem)
+		_ = unix.Munmap(whole)
 		return fmt.Errorf("page-lock %s of host memory: %w", bytesText(size), err)
 	}
-	p.chunks = append(p.chunks, mem)
+	p.chunks = append(p.chunks, whole)
 	p.put(extent{base, size})
 	p.next = min(2*p.next, largestChunk)
 	return nil
