@@ -23,6 +23,9 @@ type pair struct {
 	host *host.Device
 	dev  *Device
 	rnd  *rand.Rand
+	// normal keeps subnormal doubles out of what is drawn: the host's logarithms of
+	// them are wrong in the third digit.
+	normal bool
 }
 
 func newPair(t *testing.T) *pair {
@@ -90,27 +93,37 @@ func stride(cols []gpu.Column, n int) *gpu.Stride {
 	return &gpu.Stride{Schema: gpu.NewSchema(fields...), Cols: cols, Rows: n}
 }
 
-// tolerance is how many units in the last place floats may be apart that a program
-// computes.
-func tolerance(prog *gpu.Program) int64 {
-	ulps := int64(0)
+// tolerance is how far floats may be apart: units in the last place, or an
+// absolute difference.
+type tolerance struct {
+	ulps     int64
+	absolute float64
+}
+
+// toleranceOf is what a program may differ by: the device's exp, log and cbrt are
+// not the host's, whose binary logarithms lose digits beside 1, and whose powers
+// with a fraction in the exponent lose some where they are large.
+func toleranceOf(prog *gpu.Program) (t tolerance) {
 	fractions := false // in exponents
 	for _, in := range prog.Code {
 		fractions = fractions || in.Op == gpu.OpConst && in.Value.Float != math.Trunc(in.Value.Float)
 		switch {
 		case in.Op == gpu.OpMath && gpu.MathFunc(in.N) != gpu.MathSqrt:
-			ulps = max(ulps, 4)
+			t.ulps = max(t.ulps, 4)
+			if gpu.MathFunc(in.N) == gpu.MathLog2 {
+				t.absolute = 1e-15
+			}
 		case in.Op == gpu.OpPow && (in.Args[1] < len(prog.Inputs) || fractions):
-			ulps = 1024
+			t.ulps = 1024
 		}
 	}
-	return ulps
+	return t
 }
 
 // requireHosts runs a program on both devices: same values, or the same error.
 func (p *pair) requireHosts(prog *gpu.Program, in []gpu.Column, n int, what string) {
 	p.t.Helper()
-	ulps := tolerance(prog)
+	within := toleranceOf(prog)
 	want, hostErr := p.onHost(prog, in, n)
 	got, err := p.onDevice(prog, append([]gpu.Column(nil), in...), n)
 	if hostErr != nil {
@@ -123,7 +136,7 @@ func (p *pair) requireHosts(prog *gpu.Program, in []gpu.Column, n int, what stri
 		require.Equal(p.t, want[k].Type, got[k].Type, what)
 		for i := range n {
 			x, y := want[k].ScalarAt(i), got[k].ScalarAt(i)
-			if !sameValue(x, y, ulps) {
+			if !sameValue(x, y, within) {
 				args := make([]gpu.Scalar, len(in))
 				for a := range in {
 					args[a] = in[a].ScalarAt(i)
@@ -135,7 +148,7 @@ func (p *pair) requireHosts(prog *gpu.Program, in []gpu.Column, n int, what stri
 }
 
 // sameValue compares bits; every NaN is the same.
-func sameValue(x, y gpu.Scalar, ulps int64) bool {
+func sameValue(x, y gpu.Scalar, within tolerance) bool {
 	if x.Valid != y.Valid || !x.Valid {
 		return x.Valid == y.Valid
 	}
@@ -145,6 +158,9 @@ func sameValue(x, y gpu.Scalar, ulps int64) bool {
 	if math.IsNaN(x.Float) || math.IsNaN(y.Float) {
 		return math.IsNaN(x.Float) && math.IsNaN(y.Float)
 	}
+	if within.absolute > 0 && math.Abs(x.Float-y.Float) <= within.absolute {
+		return true
+	}
 	if math.Signbit(x.Float) != math.Signbit(y.Float) {
 		return false
 	}
@@ -152,7 +168,7 @@ func sameValue(x, y gpu.Scalar, ulps int64) bool {
 	if x.Type.Kind == gpu.Float32 {
 		d = int64(math.Float32bits(float32(x.Float))) - int64(math.Float32bits(float32(y.Float)))
 	}
-	return max(d, -d) <= ulps
+	return max(d, -d) <= within.ulps
 }
 
 func narrow(t gpu.Type) gpu.Type {
@@ -203,6 +219,9 @@ func (p *pair) value(t gpu.Type, s spread) gpu.Scalar {
 		if t.Kind == gpu.Float32 {
 			f = float64(float32(f))
 		}
+		if p.normal && f != 0 && math.Abs(f) < 0x1p-1022 {
+			f = 1
+		}
 		return gpu.FloatScalar(t, f)
 	case t.Kind == gpu.String:
 		return gpu.StringScalar(p.text(s))
@@ -227,7 +246,9 @@ func (p *pair) value(t gpu.Type, s spread) gpu.Scalar {
 			v = gpu.Int128{Lo: v.Lo>>shift | uint64(v.Hi)<<(64-shift), Hi: v.Hi >> shift}
 		}
 	}
-	if s == wild && r.IntN(6) == 0 {
+	// A decimal in 64 bits that may have more than 18 digits does not hold -2^63; the
+	// host lets it pass when no other row is checked, so limits are not drawn.
+	if s == wild && r.IntN(6) == 0 && (t.Kind != gpu.Decimal || t.Wide || t.Precision <= gpu.MaxNarrowPrecision) {
 		v = [...]gpu.Int128{lo, hi}[r.IntN(2)]
 	}
 	if s == small && (t.Kind == gpu.Date || t.Kind == gpu.Timestamp) {
@@ -410,6 +431,7 @@ func TestArithmeticGivesTheHostsResults(t *testing.T) {
 		for _, op := range []gpu.Op{gpu.OpAdd, gpu.OpSub, gpu.OpMul, gpu.OpDiv, gpu.OpMod} {
 			p.check(gpu.Instr{Op: op, Type: typ}, typ, typ)
 		}
+		p.normal = true
 		p.check(gpu.Instr{Op: gpu.OpPow, Type: typ}, typ, typ)
 		for _, power := range []float64{-3, 2, 7, 100} {
 			p.checkPower(typ, power)
@@ -424,6 +446,7 @@ func TestArithmeticGivesTheHostsResults(t *testing.T) {
 		for f := gpu.MathSqrt; f <= gpu.MathLog10; f++ {
 			p.check(gpu.Instr{Op: gpu.OpMath, Type: typ, N: int(f)}, typ)
 		}
+		p.normal = false
 	}
 }
 
@@ -534,6 +557,7 @@ func TestStringsGiveTheHostsResults(t *testing.T) {
 // operators/expr compare with DuckDB, all in one program and each alone.
 func TestExpressionsGiveTheHostsResults(t *testing.T) {
 	p := newPair(t)
+	p.normal = true
 	schema := &gpu.Schema{}
 	for _, c := range []string{"i8 tinyint", "i16 smallint", "i32 integer", "i64 bigint", "u8 utinyint", "u16 usmallint", "u32 uinteger", "u64 ubigint",
 		"f real", "d double", "d4 decimal(4,1)", "d15 decimal(15,2)", "d18 decimal(18,4)", "d38 decimal(38,3)", "s varchar", "s2 varchar", "b boolean",

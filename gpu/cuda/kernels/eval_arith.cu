@@ -154,12 +154,24 @@ KERNEL(eval_exp_float, Args) {
 KERNEL(eval_ln_float, Args) {
     float_unary(a, [](double x) { return log(x); });
 }
+
+// binary_logarithm takes the host's steps, which lose digits beside 1.
+DEVICE double binary_logarithm(double x) {
+    if (!isfinite(x)) return log(x);
+    constexpr double PER_LN = 1.442695040888963407359924681001892137; // 1 / ln 2
+    i32 twos;
+    double fraction = frexp(x, &twos);
+    return fraction == 0.5 ? twos - 1 : log(fraction) * PER_LN + twos;
+}
+
 KERNEL(eval_log2_float, Args) {
-    float_unary(a, [](double x) { return log2(x); });
+    float_unary(a, [](double x) { return binary_logarithm(x); });
 }
 KERNEL(eval_log10_float, Args) {
-    float_unary(a, [](double x) { return log10(x); });
+    constexpr double PER_LN = 0.434294481903251827651128918916605082; // 1 / ln 10
+    float_unary(a, [=](double x) { return log(x) * PER_LN; });
 }
+
 KERNEL(eval_floor_float, Args) {
     float_unary(a, [](double x) { return floor(x); });
 }
