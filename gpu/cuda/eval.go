@@ -12,9 +12,12 @@ import (
 // are freed after the last instruction that reads them. Rows that fail are noted
 // on the device and looked at once, at the end.
 //
-// Results are the host's bit for bit, with two exceptions: OpPow with a fraction
-// in the exponent and OpMath but for the square root may differ by 4 units in the
-// last place, and which NaN is in a result is not defined.
+// Results are the host's bit for bit, with these exceptions. OpMath, but for the
+// square root, may differ by 4 units in the last place, the binary logarithm also
+// by 1e-15, and is right for subnormal doubles, of which the host's logarithms are
+// not; OpPow with a fraction in the exponent differs by what the host errs, a
+// relative 1e-13 for very large and very small results; and which NaN is in a
+// result is not defined.
 func (q *queue) Eval(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gpu.Column, error) {
 	out, failed, err := q.evaluate(l, p, in, n)
 	if failed == nil {
