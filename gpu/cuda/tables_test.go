@@ -217,7 +217,7 @@ func TestRowsThatMatchManyOthers(t *testing.T) {
 	}
 }
 
-// sums aggregates values by group, a stride at a time.
+// aggregate folds values into groups, a stride at a time.
 func (s *side) aggregate(a gpu.Aggregate, groups int, ids []int64, values ...[]gpu.Scalar) ([]gpu.Scalar, error) {
 	acc, err := s.q.NewAccumulator(s.l, a)
 	require.NoError(s.t, err)
@@ -274,9 +274,10 @@ func TestSumsAreThoseOfTheHost(t *testing.T) {
 		t.Run(typ.String(), func(t *testing.T) {
 			cpu, dev := bothSides(t)
 			a := gpu.Aggregate{Kind: gpu.Sum, Input: typ, Output: gpu.DecimalOf(38, int(typ.Scale))}
-			for _, groups := range []int{1, 40, 9000} {
+			// In shared memory with copies for lanes and without, and in device memory.
+			for _, shape := range [][2]int{{1, 10_000}, {40, 10_000}, {7000, 120_000}, {9000, 10_000}} {
+				groups, n := shape[0], shape[1]
 				var strides [][]gpu.Scalar
-				const n = 10_000
 				ids := make([]int64, n)
 				for i := range ids {
 					ids[i] = rnd.Int64N(int64(groups))
