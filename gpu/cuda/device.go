@@ -107,8 +107,8 @@ const (
 	maxStrideBytes      = 256 << 20
 	largestStride       = 1 << 26
 	// What Warm takes in advance, in bytes.
-	warmPinned            = 3 << 29
-	warmPool              = 2 << 30
+	warmPinned = 3 << 29
+	warmPool   = 2 << 30
 )
 
 // Count returns the number of GPUs; ErrNoDriver is behind the error on a machine

@@ -78,7 +78,7 @@ func testEvalCompare(t *testing.T, open Open) {
 		for _, coded := range codings(typ) {
 			t.Run(fmt.Sprint(typ, " coded=", coded), func(t *testing.T) {
 				b := setUp(t, open)
-				for _, n := range evalSizes {
+				for _, n := range upTo(2049, evalSizes) {
 					d := distribution{distinct: 9, nulls: 0.2}
 					if n%2 == 1 {
 						d = distribution{}
@@ -132,7 +132,7 @@ func testEvalCompare(t *testing.T, open Open) {
 // testEvalLogic checks AND, OR and NOT of random columns in three-valued logic.
 func testEvalLogic(t *testing.T, open Open) {
 	b := setUp(t, open)
-	for _, n := range evalSizes {
+	for _, n := range upTo(2049, evalSizes) {
 		for _, nulls := range []float64{0, 0.3} {
 			d := distribution{nulls: nulls}
 			rows := [][]gpu.Scalar{b.random(boolean, n, d), b.random(boolean, n, d), b.random(boolean, n, distribution{})}
@@ -169,7 +169,7 @@ func testEvalSelect(t *testing.T, open Open) {
 	for _, typ := range types {
 		for _, coded := range codings(typ) {
 			b := setUp(t, open)
-			for _, n := range evalSizes {
+			for _, n := range upTo(2049, evalSizes) {
 				d := distribution{distinct: 20, nulls: 0.2}
 				cond, x, y := b.random(boolean, n, d), b.random(typ, n, d), b.random(typ, n, distribution{distinct: 20})
 				in := b.up(gpu.ColumnOf(boolean, cond), column(typ, x, coded), column(typ, y, coded))
@@ -283,7 +283,7 @@ func (b *bench) integers(t gpu.Type, n int, bits uint) []gpu.Scalar {
 // mask is false or null.
 func testEvalMask(t *testing.T, open Open) {
 	typ := gpu.Of(gpu.Int32)
-	for _, n := range []int{1, 2048, 40001} {
+	for _, n := range upTo(2048, []int{1, 2048, 40001}) {
 		for name, c := range map[string]struct {
 			mask  gpu.Scalar
 			value gpu.Scalar
@@ -362,7 +362,7 @@ func testEvalOutputs(t *testing.T, open Open) {
 	text, length := gpu.Of(gpu.String), gpu.Of(gpu.Int64)
 	for _, coded := range []bool{false, true} {
 		b := setUp(t, open)
-		for _, n := range evalSizes {
+		for _, n := range upTo(2049, evalSizes) {
 			x := b.random(text, n, distribution{distinct: 30, nulls: 0.2})
 			y := b.random(text, n, distribution{distinct: 30})
 			in := b.up(column(text, x, coded), column(text, y, coded))

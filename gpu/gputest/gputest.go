@@ -8,12 +8,26 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
 )
+
+// Thin leaves out the larger sizes: for an emulator, which is thousands of times
+// slower than what it stands for.
+var Thin bool
+
+// upTo returns the sizes that are at most the bound, or all of them when the suite
+// is not thin.
+func upTo(bound int, sizes []int) []int {
+	if !Thin {
+		return sizes
+	}
+	return slices.DeleteFunc(slices.Clone(sizes), func(n int) bool { return n > bound })
+}
 
 // Open opens the device under test with a budget of memory bytes, 0 for the
 // default.

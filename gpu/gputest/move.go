@@ -326,7 +326,7 @@ func testSort(t *testing.T, open Open) {
 			t.Run(fmt.Sprint(typ, " coded=", coded), func(t *testing.T) {
 				b := setUp(t, open)
 				for _, d := range distributions {
-					for _, n := range []int{0, 1, 65, 3000, 20000} {
+					for _, n := range upTo(3000, []int{0, 1, 65, 3000, 20000}) {
 						for flags := range 4 {
 							if n == 20000 && flags != 0 {
 								continue

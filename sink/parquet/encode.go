@@ -8,6 +8,7 @@ import (
 	"math/bits"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/parquet-go/parquet-go/encoding/delta"
 	"github.com/parquet-go/parquet-go/encoding/rle"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
@@ -20,6 +21,7 @@ const maxPage = math.MaxInt32 - 1<<20
 // between chunks is scratch.
 type encoder struct {
 	codec     compressor
+	delta     bool // integers as packed differences where that is smaller
 	lease     *gpu.Lease
 	pageRows  int
 	pageBytes int
@@ -175,25 +177,57 @@ func (p *pageWriter) fixed(pieces []piece, count int) error {
 			return err
 		}
 	}
+	encoding := format.Plain
+	switch {
+	case coded:
+		encoding = format.RLEDictionary
+	case p.delta && (p.column.physical == format.Int32 || p.column.physical == format.Int64):
+		encoding = format.DeltaBinaryPacked
+	}
 	at := 0
 	for p.row < p.rows {
 		to, n := p.next(p.rowsPerPage(width))
 		p.begin(to)
 		part := plain[at*width : (at+n)*width]
 		b := p.column.fixedBounds(part, n)
-		if coded {
+		switch encoding {
+		case format.RLEDictionary:
 			if err := p.appendCodes(codes[at : at+n]); err != nil {
 				return err
 			}
-		} else {
+		case format.DeltaBinaryPacked:
+			deltas, err := p.deltas(part, n)
+			if err != nil {
+				return err
+			}
+			if p.row == 0 && len(deltas) > len(part)/4*3 {
+				encoding = format.Plain // for the whole chunk: its values are spread over all bits
+				p.body = append(p.body, part...)
+				break
+			}
+			p.body = append(p.body, deltas...)
+		default:
 			p.body = append(p.body, part...)
 		}
-		if err := p.dataPage(to, n, b, coded); err != nil {
+		if err := p.dataPage(to, n, b, encoding); err != nil {
 			return err
 		}
 		at += n
 	}
 	return nil
+}
+
+// deltas encodes n integers as differences of the width that each block needs. It
+// is several times faster to make than what Snappy makes of PLAIN integers, and
+// smaller.
+func (p *pageWriter) deltas(plain []byte, n int) ([]byte, error) {
+	var err error
+	if p.column.physical == format.Int32 {
+		p.packedRun, err = (&delta.BinaryPackedEncoding{}).EncodeInt32(p.packedRun[:0], view[int32](plain, n))
+	} else {
+		p.packedRun, err = (&delta.BinaryPackedEncoding{}).EncodeInt64(p.packedRun[:0], view[int64](plain, n))
+	}
+	return p.packedRun, err
 }
 
 func (p *pageWriter) booleans(pieces []piece, count int) error {
@@ -235,7 +269,7 @@ func (p *pageWriter) booleans(pieces []piece, count int) error {
 			}
 			b = bounds{[]byte{lo}, []byte{hi}, true}
 		}
-		if err := p.dataPage(to, n, b, false); err != nil {
+		if err := p.dataPage(to, n, b, format.Plain); err != nil {
 			return err
 		}
 		at += n
@@ -269,7 +303,7 @@ func (p *pageWriter) variableCoded(codes []int32) error {
 		if err := p.appendCodes(codes[at : at+n]); err != nil {
 			return err
 		}
-		if err := p.dataPage(to, n, b.finish(p.column.field.Type), true); err != nil {
+		if err := p.dataPage(to, n, b.finish(p.column.field.Type), format.RLEDictionary); err != nil {
 			return err
 		}
 		at += n
@@ -309,7 +343,7 @@ func (p *pageWriter) variablePlain(pieces []piece) error {
 		}
 		done := b.finish(t)
 		b = varBounds{}
-		return p.dataPage(to, n, done, false)
+		return p.dataPage(to, n, done, format.Plain)
 	}
 	p.plain = p.plain[:0]
 	row, n := 0, 0
@@ -390,24 +424,21 @@ func (p *pageWriter) dictionaryPage() error {
 
 // dataPage writes the body as the data page of rows up to to, of which n are
 // not null, and moves on.
-func (p *pageWriter) dataPage(to, n int, b bounds, coded bool) error {
+func (p *pageWriter) dataPage(to, n int, b bounds, encoding format.Encoding) error {
 	k := p.chunk
 	h := format.PageHeader{Type: format.DataPage}
 	d := format.DataPageHeader{
 		NumValues:               int32(to - p.row),
-		Encoding:                format.Plain,
+		Encoding:                encoding,
 		DefinitionLevelEncoding: format.RLE,
 		RepetitionLevelEncoding: format.RLE,
-	}
-	if coded {
-		d.Encoding = format.RLEDictionary
 	}
 	h.DataPageHeader = thrift.New(d)
 	start := k.pages.size
 	if len(k.perPage) == 0 {
 		k.meta.DataPageOffset = start
-		k.meta.Encoding = thrift.Slice[format.Encoding]{d.Encoding, format.RLE}
-		if coded {
+		k.meta.Encoding = thrift.Slice[format.Encoding]{encoding, format.RLE}
+		if encoding == format.RLEDictionary {
 			k.meta.Encoding = append(k.meta.Encoding, format.Plain)
 		}
 	}

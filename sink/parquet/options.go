@@ -27,6 +27,10 @@ type Options struct {
 	PageBytes int `yaml:"page_bytes" json:"page_bytes,omitempty" doc:"Most uncompressed bytes of a data page." default:"1048576"`
 	// Dictionary is auto (the default: where it makes a column smaller) or off.
 	Dictionary string `yaml:"dictionary" json:"dictionary,omitempty" doc:"Dictionaries where they make a column smaller (auto), or none (off)." enum:"auto,off" default:"auto"`
+	// Encoding is auto (the default: integers as packed differences where that
+	// makes them smaller, DELTA_BINARY_PACKED) or plain, for readers that know
+	// nothing but PLAIN and dictionaries.
+	Encoding string `yaml:"encoding" json:"encoding,omitempty" doc:"Integers as packed differences where that makes them smaller (auto), or only PLAIN and dictionaries, for old readers (plain)." enum:"auto,plain" default:"auto"`
 	// DictionaryColumns, when not empty, are the only columns that may get a
 	// dictionary.
 	DictionaryColumns []string `yaml:"dictionary_columns" json:"dictionary_columns,omitempty" doc:"The only columns that may get a dictionary; all when empty."`
@@ -66,6 +70,9 @@ func (o *Options) EnsureDefaults() {
 	if o.Dictionary == "" {
 		o.Dictionary = "auto"
 	}
+	if o.Encoding == "" {
+		o.Encoding = "auto"
+	}
 	if o.Threads <= 0 {
 		o.Threads = runtime.GOMAXPROCS(0)
 	}
@@ -96,6 +103,9 @@ func (o *Options) Validate() error {
 	}
 	if !slices.Contains([]string{"auto", "off"}, o.Dictionary) {
 		bad("dictionary %q is unknown: it is auto or off", o.Dictionary)
+	}
+	if !slices.Contains([]string{"auto", "plain"}, o.Encoding) {
+		bad("encoding %q is unknown: it is auto or plain", o.Encoding)
 	}
 	if o.RowsPerFile < 0 {
 		bad("rows_per_file %d is negative", o.RowsPerFile)

@@ -93,7 +93,7 @@ func create(s storage, path string, schema *gpu.Schema, opt Options) (*Writer, e
 	}
 	codec := opt.codec()
 	for range opt.Threads {
-		w.idle = append(w.idle, &encoder{codec: codec, lease: opt.Lease, pageRows: opt.PageRows, pageBytes: opt.PageBytes})
+		w.idle = append(w.idle, &encoder{codec: codec, delta: opt.Encoding == "auto", lease: opt.Lease, pageRows: opt.PageRows, pageBytes: opt.PageBytes})
 	}
 	var err error
 	if w.out, err = newOutput(s, path, opt.Overwrite, opt.RowsPerFile > 0, opt.Sync); err != nil {
