@@ -42,7 +42,7 @@ func OpenDevice(opt RunOptions) (gpu.Device, error) {
 		return nil, err
 	}
 	if kind == CUDA {
-		d, err := cuda.Open(cuda.Options{Memory: opt.DeviceMemory, HostMemory: opt.HostMemory, StrideBytes: opt.StrideSize})
+		d, err := cuda.Open(cuda.Options{Memory: opt.DeviceMemory, HostMemory: opt.HostMemory, StrideBytes: opt.StrideSize, Warm: true})
 		if err == nil {
 			return d, nil
 		}

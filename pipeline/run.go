@@ -51,6 +51,13 @@ type RunOptions struct {
 	Interval time.Duration
 }
 
+// For returns the options with what the job says where they say nothing.
+func (o RunOptions) For(job *Job) RunOptions {
+	o.HostMemory = cmp.Or(o.HostMemory, int64(job.Memory.Host))
+	o.DeviceMemory = cmp.Or(o.DeviceMemory, int64(job.Memory.Device))
+	return o
+}
+
 // errStop ends the stages whose rows nobody wants any more, as those below a
 // limit that is reached. It is not a failure.
 var errStop = errors.New("no more rows are needed")
@@ -80,8 +87,7 @@ type run struct {
 func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	opt.HostMemory = cmp.Or(opt.HostMemory, int64(p.job.Memory.Host))
-	opt.DeviceMemory = cmp.Or(opt.DeviceMemory, int64(p.job.Memory.Device))
+	opt = opt.For(p.job)
 	r := &run{plan: p, opt: opt, device: opt.Device, started: time.Now(), cancel: cancel}
 	if r.device == nil {
 		d, err := OpenDevice(opt)

@@ -8,9 +8,11 @@ import (
 	"os"
 	"runtime"
 	"runtime/pprof"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/pipeline"
 )
 
@@ -112,7 +114,38 @@ func parseSizes(flags map[string]sizeFlag) error {
 	return nil
 }
 
+// aheadDevice is a device that is opened while the job is planned: a GPU takes
+// some tenths of a second.
+type aheadDevice struct {
+	done chan struct{}
+	dev  gpu.Device
+	err  error
+}
+
+func openAhead(opt pipeline.RunOptions) *aheadDevice {
+	a := &aheadDevice{done: make(chan struct{})}
+	go func() {
+		defer close(a.done)
+		a.dev, a.err = pipeline.OpenDevice(opt)
+	}()
+	return a
+}
+
+func (a *aheadDevice) wait() (gpu.Device, error) {
+	<-a.done
+	return a.dev, a.err
+}
+
+func (a *aheadDevice) close() error {
+	d, err := a.wait()
+	if err != nil {
+		return nil // whoever waited for it has the error
+	}
+	return d.Close()
+}
+
 func (f *runFlags) run(cmd *cobra.Command, path string) (err error) {
+	begin := time.Now()
 	opt, err := f.options(cmd)
 	if err != nil {
 		return err
@@ -141,11 +174,22 @@ func (f *runFlags) run(cmd *cobra.Command, path string) (err error) {
 	}
 	f.left.add(report.remove)
 	defer func() { err = errors.Join(err, report.close()) }()
-	p, err := f.plan(path)
+	job, err := f.load(path)
+	if err != nil {
+		return err
+	}
+	device := openAhead(opt.For(job))
+	defer func() { err = errors.Join(err, device.close()) }()
+	p, err := pipeline.NewPlan(job)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
+	slog.Debug("planned", "after", time.Since(begin))
+	if opt.Device, err = device.wait(); err != nil {
+		return err
+	}
+	slog.Debug("device open", "after", time.Since(begin))
 	opt.Progress, opt.Interval = show.update, show.interval()
 	opt.Leftover = f.left.add
 	defer f.left.clear()
@@ -153,6 +197,7 @@ func (f *runFlags) run(cmd *cobra.Command, path string) (err error) {
 	opt.Timeline = f.timeline != ""
 	result, err := p.Run(cmd.Context(), opt)
 	show.end()
+	slog.Debug("run ended", "after", time.Since(begin))
 	if result != nil {
 		err = errors.Join(err, report.write(result))
 	}

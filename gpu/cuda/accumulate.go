@@ -118,7 +118,7 @@ func (x *accumulator) counts() bool { return x.agg.Kind == gpu.CountAll || x.agg
 func (x *accumulator) Update(gq gpu.Queue, a gpu.Assignment, values gpu.Column, groups int) (err error) {
 	q := gq.(*queue)
 	o := q.begin(x.agg.Kind.String(), x.seen.lease)
-	defer o.end(&err)
+	defer end(o, new(struct{}), &err)
 	ids := a.IDs()
 	if x.agg.Kind == gpu.CountAll {
 		values = gpu.Column{Len: ids.Len}
@@ -177,7 +177,7 @@ func (x *accumulator) note(o *op, b batch) {
 // Result implements gpu.Accumulator.
 func (x *accumulator) Result(gq gpu.Queue, l *gpu.Lease, from, to int) (out gpu.Column, err error) {
 	o := gq.(*queue).begin(x.agg.Kind.String(), l)
-	defer o.end(&err)
+	defer end(o, &out, &err)
 	if from < 0 || from > to || to > x.groups {
 		return out, fmt.Errorf("%v of groups [%d, %d) of %d", x.agg.Kind, from, to, x.groups)
 	}

@@ -47,7 +47,7 @@ func (o *op) bitmap(n int) *gpu.Buffer {
 // Slice implements gpu.Queue.
 func (q *queue) Slice(l *gpu.Lease, c gpu.Column, from, to int) (out gpu.Column, err error) {
 	o := q.begin("slice", l)
-	defer o.end(&err)
+	defer end(o, &out, &err)
 	if from < 0 || from > to || to > c.Len {
 		return out, fmt.Errorf("slice [%d, %d) of a column of %d rows", from, to, c.Len)
 	}
@@ -91,7 +91,7 @@ func fixedWidth(c gpu.Column) int {
 // Concat implements gpu.Queue.
 func (q *queue) Concat(l *gpu.Lease, parts []gpu.Column) (out gpu.Column, err error) {
 	o := q.begin("concat", l)
-	defer o.end(&err)
+	defer end(o, &out, &err)
 	if len(parts) == 0 {
 		return out, fmt.Errorf("concat of no columns has no type")
 	}

@@ -33,6 +33,10 @@ type Options struct {
 	// StrideBytes is the size a column of a stride should have when it crosses
 	// the link, in bytes; 0 chooses.
 	StrideBytes int64
+	// Warm makes Open start, beside its caller, what the first stride would wait
+	// for otherwise: kernels are loaded, page-locked and device memory are taken
+	// in advance, as far as the budgets allow.
+	Warm bool
 	// Library is the driver's library; "" means libcuda.so.1.
 	Library string
 	// Fault, when set, is asked before every call of the driver by its name and
@@ -72,9 +76,10 @@ type Device struct {
 	// likewise.
 	uploads, downloads sync.Mutex
 
-	events eventPool
-	later  chan deferred
-	reaped sync.WaitGroup
+	warming sync.WaitGroup
+	events  eventPool
+	later   chan deferred
+	reaped  sync.WaitGroup
 
 	mu     sync.Mutex
 	tables map[string]uintptr // constant tables by name
@@ -84,23 +89,26 @@ type Device struct {
 
 // The driver's numbers of the attributes of a device.
 const (
-	attrMultiprocessors   = 16
-	attrL2                = 38
-	attrThreadsPerMulti   = 39
-	attrUnified           = 41
-	attrMajor             = 75
-	attrMinor             = 76
-	attrSharedOptIn       = 97
-	attrVirtualMemory     = 102
-	attrMemoryPools       = 115
-	attrHostNUMA          = 134
-	minMajor              = 8
-	defaultLibrary        = "libcuda.so.1"
-	streamNonBlocking     = 1
-	defaultColumnBytes    = 16 << 20
-	minColumnBytes        = 8 << 20
-	maxStrideBytes        = 256 << 20
-	largestStride         = 1 << 26
+	attrMultiprocessors = 16
+	attrL2              = 38
+	attrThreadsPerMulti = 39
+	attrUnified         = 41
+	attrMajor           = 75
+	attrMinor           = 76
+	attrSharedOptIn     = 97
+	attrVirtualMemory   = 102
+	attrMemoryPools     = 115
+	attrHostNUMA        = 134
+	minMajor            = 8
+	defaultLibrary      = "libcuda.so.1"
+	streamNonBlocking   = 1
+	defaultColumnBytes  = 16 << 20
+	minColumnBytes      = 8 << 20
+	maxStrideBytes      = 256 << 20
+	largestStride       = 1 << 26
+	// What Warm takes in advance, in bytes.
+	warmPinned            = 1 << 30
+	warmPool              = 2 << 30
 	smallestStrideForLink = 1 << 16
 )
 
@@ -241,8 +249,16 @@ func (d *Device) openContext() error {
 	d.later = make(chan deferred, 1024)
 	d.reaped.Add(1)
 	go d.reap()
-	d.trace, err = newTrace(d)
-	return err
+	if d.trace, err = newTrace(d); err != nil {
+		return err
+	}
+	if d.opt.Warm {
+		d.warming.Add(3)
+		go func() { defer d.warming.Done(); d.kernels.loadAll() }()
+		go func() { defer d.warming.Done(); d.pinned.prepare(min(warmPinned, d.host.Limit()/2)) }()
+		go func() { defer d.warming.Done(); d.pool.prepare(min(warmPool, d.budget.Limit()/2)) }()
+	}
+	return nil
 }
 
 // Properties implements gpu.Device.
@@ -281,6 +297,7 @@ func (d *Device) Close() error {
 			first = err
 		}
 	}
+	d.warming.Wait()
 	if d.later != nil {
 		close(d.later)
 		d.reaped.Wait()

@@ -12,9 +12,12 @@ import (
 // are freed after the last instruction that reads them. Rows that fail are noted
 // on the device and looked at once, at the end.
 //
-// Results are the host's bit for bit, with two exceptions: OpPow with a fraction
-// in the exponent and OpMath but for the square root may differ by 4 units in the
-// last place, and which NaN is in a result is not defined.
+// Results are the host's bit for bit, with these exceptions. OpMath, but for the
+// square root, may differ by 4 units in the last place, the binary logarithm also
+// by 1e-15, and is right for subnormal doubles, of which the host's logarithms are
+// not; OpPow with a fraction in the exponent differs by what the host errs, a
+// relative 1e-13 for very large and very small results; and which NaN is in a
+// result is not defined.
 func (q *queue) Eval(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gpu.Column, error) {
 	out, failed, err := q.evaluate(l, p, in, n)
 	if failed == nil {
@@ -27,7 +30,7 @@ func (q *queue) Eval(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gp
 // one to report.
 func (q *queue) evaluate(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) (out []gpu.Column, failed *failure, err error) {
 	o := q.begin("evaluate", l)
-	defer o.end(&err)
+	defer end(o, &out, &err)
 	if err := checkEval(p, in, n); err != nil {
 		return nil, nil, err
 	}
@@ -240,18 +243,6 @@ func (e *evaluation) drop(r int) {
 		}
 	}
 	e.regs[r] = register{}
-}
-
-// free gives back a buffer that the op allocated before the op ends; another's
-// buffer is left alone.
-func (o *op) free(b *gpu.Buffer) {
-	for i, h := range o.held {
-		if h.buf == b && !h.keep {
-			o.held = slices.Delete(o.held, i, i+1)
-			b.Release()
-			return
-		}
-	}
 }
 
 // load makes a register of an input.

@@ -118,7 +118,7 @@ func (q *queue) explain(l *gpu.Lease, p *gpu.Program, in []gpu.Column, at failur
 // scalar reads the only row of a column.
 func (q *queue) scalar(l *gpu.Lease, c gpu.Column) (v gpu.Scalar, err error) {
 	o := q.begin("evaluate", l)
-	defer o.end(&err)
+	defer end(o, &v, &err)
 	one := gpu.Column{Type: c.Type, Len: 1}
 	if c.Valid != nil {
 		one.Valid = o.local(c.Valid, 0, 8)

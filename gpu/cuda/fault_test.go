@@ -151,3 +151,18 @@ func TestVirtualRangesSpanDeviceAndHost(t *testing.T) {
 	require.NoError(t, d.ctx.do(cuCtxSynchronize))
 	require.Equal(t, want, got)
 }
+
+func TestPinnedBlocksNeverSpanTwoChunks(t *testing.T) {
+	d := openTest(t, 0)
+	defer func() { require.NoError(t, d.Close()) }()
+	l := d.HostBudget().Lease("blocks")
+	defer func() { require.NoError(t, l.Close()) }()
+	for _, size := range []int64{60 << 20, chunk + 1, 200 << 20, 250 << 20, 1000} {
+		b, err := l.Alloc(size)
+		require.NoError(t, err)
+		require.Len(t, b.Bytes(), int(size))
+		b.Bytes()[size-1] = 1
+		b.Release()
+	}
+	require.Equal(t, len(d.pinned.chunks), len(d.pinned.free), "what is free is whole chunks")
+}

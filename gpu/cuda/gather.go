@@ -28,7 +28,7 @@ type gatherTextArgs struct {
 // Gather implements gpu.Queue.
 func (q *queue) Gather(l *gpu.Lease, cols []gpu.Column, ids gpu.Column, outer bool) (out []gpu.Column, err error) {
 	o := q.begin("gather", l)
-	defer o.end(&err)
+	defer end(o, &out, &err)
 	if err := checkIDs(ids); err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (q *queue) Gather(l *gpu.Lease, cols []gpu.Column, ids gpu.Column, outer bo
 // GatherParts implements gpu.Queue.
 func (q *queue) GatherParts(l *gpu.Lease, parts []gpu.Column, ids gpu.Column) (out gpu.Column, err error) {
 	o := q.begin("gather", l)
-	defer o.end(&err)
+	defer end(o, &out, &err)
 	if err := checkIDs(ids); err != nil {
 		return out, err
 	}

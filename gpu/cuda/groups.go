@@ -23,7 +23,7 @@ const maxHint = 1 << 20
 // NewGroups implements gpu.Queue.
 func (q *queue) NewGroups(l *gpu.Lease, types []gpu.Type, hint gpu.GroupHint) (out gpu.Groups, err error) {
 	o := q.begin("new groups", l)
-	defer o.end(&err)
+	defer end(o, &out, &err)
 	if len(types) > maxKeys {
 		return nil, fmt.Errorf("%d group keys are more than %d", len(types), maxKeys)
 	}
@@ -71,7 +71,7 @@ func (a assignment) Release() { a.ids.Release() }
 // once a call.
 func (g *groups) Assign(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column, n int) (out gpu.Assignment, err error) {
 	o := gq.(*queue).begin("assign groups", l)
-	defer o.end(&err)
+	defer end(o, &out, &err)
 	if err := g.codec.check(keys, n); err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (g *groups) Assign(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column, n int) (o
 // Keys implements gpu.Groups.
 func (g *groups) Keys(gq gpu.Queue, l *gpu.Lease, from, to int) (out []gpu.Column, err error) {
 	o := gq.(*queue).begin("group keys", l)
-	defer o.end(&err)
+	defer end(o, &out, &err)
 	if from < 0 || from > to || to > g.Len() {
 		return nil, fmt.Errorf("keys of groups [%d, %d) of %d", from, to, g.Len())
 	}

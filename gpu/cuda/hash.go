@@ -14,7 +14,7 @@ type hashArgs struct {
 // dictionary that is not larger than the column.
 func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column) (out gpu.Column, err error) {
 	o := q.begin("hash", l)
-	defer o.end(&err)
+	defer end(o, &out, &err)
 	out.Type = gpu.Of(gpu.Uint64)
 	if len(keys) == 0 {
 		return out, nil

@@ -52,6 +52,9 @@ func newIndex(kind string, words int, l *gpu.Lease, nullKey bool) *index {
 }
 
 func (x *index) release() {
+	if x == nil {
+		return
+	}
 	for _, b := range []*gpu.Buffer{x.slots, x.store, x.claimed, x.texts} {
 		b.Release()
 	}

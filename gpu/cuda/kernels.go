@@ -79,6 +79,20 @@ func (k *kernels) find(name string) (*kernel, error) {
 	}
 }
 
+// loadAll loads what is not loaded yet. What cannot be loaded is reported to whom
+// needs it.
+func (k *kernels) loadAll() {
+	for {
+		k.mu.Lock()
+		if len(k.pending) == 0 || k.load(k.pending[0]) != nil {
+			k.mu.Unlock()
+			return
+		}
+		k.pending = k.pending[1:]
+		k.mu.Unlock()
+	}
+}
+
 func (k *kernels) load(file string) error {
 	image, err := fatbins.ReadFile(file)
 	if err != nil {

@@ -71,6 +71,14 @@ func (p *pool) free(addr uintptr) error {
 	return p.dev.ctx.do(cuMemFreeAsync, addr, uintptr(p.dev.compute))
 }
 
+// prepare makes the pool take so many bytes from the driver, to give out later.
+// That they cannot be had is no error before somebody needs them.
+func (p *pool) prepare(size int64) {
+	if addr, err := p.take(size, p.dev.up); err == nil {
+		_ = p.dev.ctx.do(cuMemFreeAsync, addr, uintptr(p.dev.up))
+	}
+}
+
 func (p *pool) close() error { return p.dev.ctx.do(cuMemPoolDestroy, p.handle) }
 
 // uploads is the pool for memory that is written on the stream of copies up

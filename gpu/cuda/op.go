@@ -30,7 +30,8 @@ type held struct {
 	keep bool
 }
 
-// begin starts a primitive, whose name appears in errors and reports.
+// begin starts a primitive, whose name appears in errors and reports; end must
+// follow.
 func (q *queue) begin(name string, l *gpu.Lease) *op {
 	o := &op{q: q, name: name, lease: l, err: q.err}
 	if o.err == nil {
@@ -40,9 +41,8 @@ func (q *queue) begin(name string, l *gpu.Lease) *op {
 }
 
 // end ends the primitive: its first error goes into err unless one is there, and
-// what is not handed on is released. A refused budget leaves the queue usable,
-// any other error of the device does not.
-func (o *op) end(err *error) {
+// what is not handed on is released. After an error the result is its zero value.
+func end[T any](o *op, result *T, err *error) {
 	if o.start != 0 {
 		o.q.dev.trace.ran(o)
 	}
@@ -56,6 +56,7 @@ func (o *op) end(err *error) {
 	}
 	if *err != nil {
 		*err = o.q.fail(o.name, *err)
+		*result = *new(T)
 	}
 }
 
@@ -94,9 +95,10 @@ func (o *op) keep(b *gpu.Buffer) *gpu.Buffer {
 }
 
 // free releases scratch before the end; what was launched with it still runs.
+// Buffers that are kept or are not the op's are left alone.
 func (o *op) free(bufs ...*gpu.Buffer) {
 	for _, b := range bufs {
-		if i := slices.IndexFunc(o.held, func(h held) bool { return h.buf == b }); b != nil && i >= 0 {
+		if i := slices.IndexFunc(o.held, func(h held) bool { return h.buf == b && !h.keep }); b != nil && i >= 0 {
 			o.held = slices.Delete(o.held, i, i+1)
 			b.Release()
 		}

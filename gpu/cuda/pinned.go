@@ -14,10 +14,9 @@ import (
 const (
 	// pinnedAlign is the unit of page-locked blocks, in bytes.
 	pinnedAlign = 256
-	// The chunks of memory that are page-locked at a time.
-	smallestChunk = 64 << 20
-	largestChunk  = 1 << 30
-	hugePage      = 2 << 20
+	// chunk is the memory that is page-locked at a time, unless more is needed.
+	chunk    = 128 << 20
+	hugePage = 2 << 20
 )
 
 // pinned hands out page-locked host memory. Page-locking fresh memory costs 0.37 s
@@ -29,7 +28,6 @@ type pinned struct {
 	mu     sync.Mutex
 	chunks [][]byte
 	free   []extent // by address, never two that touch
-	next   int64    // size of the next chunk
 }
 
 // extent is a free run of page-locked bytes.
@@ -38,7 +36,7 @@ type extent struct {
 	size int64
 }
 
-func newPinned(d *Device) *pinned { return &pinned{dev: d, next: smallestChunk} }
+func newPinned(d *Device) *pinned { return &pinned{dev: d} }
 
 func pinnedSize(size int64) int64 { return (size + pinnedAlign - 1) &^ (pinnedAlign - 1) }
 
@@ -121,22 +119,41 @@ func (p *pinned) put(e extent) {
 
 // grow maps, touches and page-locks a chunk of at least n bytes.
 func (p *pinned) grow(n int64) error {
-	size := max(p.next, (n+hugePage-1)&^(hugePage-1))
-	mem, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
+	size := max(chunk, (n+hugePage-1)&^(hugePage-1))
+	// One huge page more: it is never used, so that the blocks of two chunks never
+	// touch and become one, which the driver would not copy from.
+	whole, err := unix.Mmap(-1, 0, int(size+hugePage), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
 	if err != nil {
 		return fmt.Errorf("map %s of host memory: %w", bytesText(size), err)
 	}
+	mem := whole[:size]
 	_ = unix.Madvise(mem, unix.MADV_HUGEPAGE) // small pages work too
 	touch(mem)
 	base := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 	if err := p.dev.ctx.do(cuMemHostRegister, base, uintptr(size), 0); err != nil {
-		_ = unix.Munmap(mem)
+		_ = unix.Munmap(whole)
 		return fmt.Errorf("page-lock %s of host memory: %w", bytesText(size), err)
 	}
-	p.chunks = append(p.chunks, mem)
+	p.chunks = append(p.chunks, whole)
 	p.put(extent{base, size})
-	p.next = min(2*p.next, largestChunk)
 	return nil
+}
+
+// prepare grows by chunks until there are so many bytes. That they cannot be had
+// is no error before somebody needs them.
+func (p *pinned) prepare(size int64) {
+	for {
+		p.mu.Lock()
+		total := int64(0)
+		for _, c := range p.chunks {
+			total += int64(len(c))
+		}
+		if total >= size || p.grow(1) != nil {
+			p.mu.Unlock()
+			return
+		}
+		p.mu.Unlock()
+	}
 }
 
 // touch makes the system back memory with pages, on all cores.

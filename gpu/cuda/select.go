@@ -17,7 +17,7 @@ const selectTile = 256 * 4 * 32
 // Select implements gpu.Queue: counts of tiles, their prefix sums, ids.
 func (q *queue) Select(l *gpu.Lease, pred gpu.Column) (out gpu.Column, err error) {
 	o := q.begin("select", l)
-	defer o.end(&err)
+	defer end(o, &out, &err)
 	if pred.Type.Kind != gpu.Bool {
 		return out, fmt.Errorf("select wants a BOOLEAN column, not %v", pred.Type)
 	}

@@ -61,7 +61,7 @@ type sortNumberArgs struct {
 // id) for every word, the last word first.
 func (q *queue) Sort(l *gpu.Lease, keys []gpu.SortKey) (out gpu.Column, err error) {
 	o := q.begin("sort", l)
-	defer o.end(&err)
+	defer end(o, &out, &err)
 	if len(keys) == 0 {
 		return out, fmt.Errorf("sort wants at least one key")
 	}

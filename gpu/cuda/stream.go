@@ -11,6 +11,10 @@ type (
 	event  uintptr
 )
 
+// eventBlocking makes who waits for an event sleep rather than spin: the cores
+// are busy decoding.
+const eventBlocking = 1
+
 // eventPool keeps events for reuse.
 type eventPool struct {
 	mu   sync.Mutex
@@ -30,7 +34,7 @@ func (d *Device) event() (event, error) {
 	}
 	p.mu.Unlock()
 	var e event
-	if err := d.ctx.do(cuEventCreate, uintptr(unsafe.Pointer(&e)), 0); err != nil {
+	if err := d.ctx.do(cuEventCreate, uintptr(unsafe.Pointer(&e)), eventBlocking); err != nil {
 		return 0, err
 	}
 	p.mu.Lock()

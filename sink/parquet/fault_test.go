@@ -105,12 +105,12 @@ func TestEveryFailingOperationLeavesNothingBehind(t *testing.T) {
 	// A column of each way to encode: what fails does not depend on the type.
 	tab := randomTable(rand.New(rand.NewPCG(5, 5)), 300, 0.2, gpu.Of(gpu.Int64), gpu.Of(gpu.String), gpu.Of(gpu.Bool))
 	for name, opt := range map[string]Options{
-		"file":           {RowGroupRows: 100},
-		"directory":      {RowGroupRows: 60, RowsPerFile: 120},
-		"replaced":       {RowGroupRows: 100, Overwrite: true},
-		"directory over": {RowsPerFile: 120, Overwrite: true},
-		"new parents":    {RowGroupRows: 100},
-		"replaced below": {RowGroupRows: 100, Overwrite: true},
+		"file":           {Sync: true, RowGroupRows: 100},
+		"directory":      {Sync: true, RowGroupRows: 60, RowsPerFile: 120},
+		"replaced":       {Sync: true, RowGroupRows: 100, Overwrite: true},
+		"directory over": {Sync: true, RowsPerFile: 120, Overwrite: true},
+		"new parents":    {Sync: true, RowGroupRows: 100},
+		"replaced below": {Sync: true, RowGroupRows: 100, Overwrite: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			succeeded := false

@@ -15,6 +15,7 @@ const magic = "PAR1"
 // fileWriter lays out one file: magic, row groups, page indexes, footer.
 type fileWriter struct {
 	file    outFile
+	sync    bool // to the disk, at the end
 	size    int64
 	columns []column
 	groups  []format.RowGroup
@@ -27,12 +28,12 @@ type fileWriter struct {
 	full      bool
 }
 
-func newFile(s storage, path string, columns []column) (*fileWriter, error) {
-	f, err := s.create(path)
+func newFile(o *output, path string, columns []column) (*fileWriter, error) {
+	f, err := o.storage.create(path)
 	if err != nil {
 		return nil, err
 	}
-	w := &fileWriter{file: f, columns: columns}
+	w := &fileWriter{file: f, sync: o.sync, columns: columns}
 	if err := w.write([]byte(magic)); err != nil {
 		w.abandon()
 		return nil, err
@@ -80,14 +81,16 @@ func (w *fileWriter) writeChunk(k *chunk, start int64) error {
 		return fmt.Errorf("internal error: a column chunk of %d bytes was placed as %d; please report it", at-start, k.meta.TotalCompressedSize)
 	}
 	k.pages.release()
-	w.file.startWriteback(start, at-start)
+	if w.sync {
+		w.file.startWriteback(start, at-start)
+	}
 	return nil
 }
 
-// end writes the page indexes and the footer, and syncs and closes the file.
+// end writes the page indexes and the footer, and closes the file.
 func (w *fileWriter) end() error {
 	err := w.finish()
-	if err == nil {
+	if err == nil && w.sync {
 		err = w.file.Sync()
 	}
 	return errors.Join(err, w.file.Close())

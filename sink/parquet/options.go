@@ -33,6 +33,10 @@ type Options struct {
 	// RowsPerFile, when not 0, makes the target a directory of files
 	// part-00000.parquet, part-00001.parquet … of at most that many rows.
 	RowsPerFile int64 `yaml:"rows_per_file" json:"rows_per_file,omitempty" doc:"Write a directory of files part-00000.parquet and so on, of at most that many rows; 0 writes one file." default:"0"`
+	// Sync makes Commit wait until the output is on the disk, so that it outlasts
+	// a crash of the machine. Without it the output still appears whole or not at
+	// all to every process.
+	Sync bool `yaml:"sync" json:"sync,omitempty" doc:"Wait at the end until the output is on the disk, so that it outlasts a crash of the machine." default:"false"`
 	// Overwrite lets Commit replace what exists under the target's name.
 	Overwrite bool `yaml:"overwrite" json:"overwrite,omitempty" doc:"Replace what exists under the name." default:"false"`
 

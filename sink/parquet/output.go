@@ -91,15 +91,16 @@ type output struct {
 	target    string
 	temporary string
 	overwrite bool
+	sync      bool
 	directory bool
 	parents   []string // directories above target that were made for it, outermost first
 }
 
 // newOutput picks a temporary name for a target and checks that the target may
 // be written.
-func newOutput(s storage, target string, overwrite, directory bool) (*output, error) {
+func newOutput(s storage, target string, overwrite, directory, sync bool) (*output, error) {
 	target = filepath.Clean(target)
-	o := &output{storage: s, target: target, overwrite: overwrite, directory: directory}
+	o := &output{storage: s, target: target, overwrite: overwrite, directory: directory, sync: sync}
 	if err := o.check(); err != nil {
 		return nil, err
 	}
@@ -180,9 +181,10 @@ func (o *output) part(i int) string {
 	return o.temporary
 }
 
-// publish makes the output appear under its name. Its files are synced.
+// publish makes the output appear under its name. With sync its files are on the
+// disk.
 func (o *output) publish() error {
-	if o.directory {
+	if o.directory && o.sync {
 		if err := o.storage.syncDir(o.temporary); err != nil {
 			return err
 		}
@@ -200,7 +202,7 @@ func (o *output) publish() error {
 	err := o.storage.rename(o.temporary, o.target, o.overwrite && !o.directory)
 	if errors.Is(err, fs.ErrExist) {
 		err = o.exists()
-	} else if err == nil {
+	} else if err == nil && o.sync {
 		if err = o.syncParents(); err != nil && (o.directory || !o.overwrite || len(o.parents) > 0) {
 			// It may be gone after a crash, so it is not there now either.
 			err = errors.Join(err, o.storage.remove(o.target))

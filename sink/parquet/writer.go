@@ -96,7 +96,7 @@ func create(s storage, path string, schema *gpu.Schema, opt Options) (*Writer, e
 		w.idle = append(w.idle, &encoder{codec: codec, lease: opt.Lease, pageRows: opt.PageRows, pageBytes: opt.PageBytes})
 	}
 	var err error
-	if w.out, err = newOutput(s, path, opt.Overwrite, opt.RowsPerFile > 0); err != nil {
+	if w.out, err = newOutput(s, path, opt.Overwrite, opt.RowsPerFile > 0, opt.Sync); err != nil {
 		return nil, err
 	}
 	return w, nil
@@ -338,7 +338,7 @@ func (w *Writer) place(g *group) error {
 		return nil
 	}
 	if w.file == nil {
-		f, err := newFile(w.out.storage, w.out.part(g.part), w.columns)
+		f, err := newFile(w.out, w.out.part(g.part), w.columns)
 		if err != nil {
 			return err
 		}
@@ -450,7 +450,7 @@ func (w *Writer) commit(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	if w.file == nil && w.stats.Files == 0 { // no rows: a file with a schema
-		f, err := newFile(w.out.storage, w.out.part(0), w.columns)
+		f, err := newFile(w.out, w.out.part(0), w.columns)
 		if err != nil {
 			return err
 		}

@@ -58,6 +58,9 @@ struct Args {
     i32 mode;
 };
 
+// Go has structs of the same layout.
+static_assert(sizeof(Operand) == 56 && sizeof(Args) == 328);
+
 DEVICE i128 make128(u64 lo, i64 hi) { return (i128)(((u128)(u64)hi << 64) | lo); }
 
 DEVICE bool valid_at(const Operand& x, i64 i) { return bit(x.valid, i); }
@@ -85,7 +88,7 @@ DEVICE i128 load_int(const Operand& x, i64 i) {
     return make128(word[0], (i64)word[1]);
 }
 
-// load_float reads a float, or converts a whole number that fits 64 bits.
+// load_float reads a float as a double.
 DEVICE double load_float(const Operand& x, i64 i) {
     if (x.constant) return __longlong_as_double((i64)x.lo);
     i = index_of(x, i);

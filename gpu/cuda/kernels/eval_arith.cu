@@ -98,22 +98,16 @@ KERNEL(eval_mod_float, Args) {
     float_binary(a, [](double x, double y) { return fmod(x, y); });
 }
 
-// power is x^y: the fraction of y by logarithms, its whole part by repeated
-// squaring of x's fraction beside a count of powers of two. It takes the host's
-// steps, whose error grows with y, so that whole powers are the same bits.
+// power is x^y. To whole powers it takes the host's steps, whose error grows with
+// y, so that they are the same bits: repeated squaring of x's fraction beside a
+// count of powers of two.
 DEVICE double power(double x, double y) {
-    if (x == 0 || x == 1 || y == 0 || y == 1 || !isfinite(x) || !isfinite(y)) return pow(x, y);
-    if (fabs(y) == 0.5) return y > 0 ? sqrt(x) : 1 / sqrt(x);
-    double whole, fraction = modf(fabs(y), &whole);
-    if ((fraction != 0 && x < 0) || whole >= 9223372036854775808.0) return pow(x, y);
-    if (fraction > 0.5) {
-        fraction--;
-        whole++;
-    }
-    double result = fraction != 0 ? exp(fraction * log(x)) : 1;
+    if (fabs(y) == 0.5 && x > 0 && !isinf(x)) return y > 0 ? sqrt(x) : 1 / sqrt(x);
+    if (x == 0 || !isfinite(x) || y != rint(y) || fabs(y) >= 9223372036854775808.0) return pow(x, y);
+    double result = 1;
     i32 twos = 0, square_twos;
     double square = frexp(x, &square_twos);
-    for (i64 left = (i64)whole; left; left >>= 1) {
+    for (i64 left = (i64)fabs(y); left; left >>= 1) {
         if (square_twos < -4096 || square_twos > 4096) { // infinite, or zero
             twos += square_twos;
             break;
@@ -160,12 +154,24 @@ KERNEL(eval_exp_float, Args) {
 KERNEL(eval_ln_float, Args) {
     float_unary(a, [](double x) { return log(x); });
 }
+
+// binary_logarithm takes the host's steps, which lose digits beside 1.
+DEVICE double binary_logarithm(double x) {
+    if (!isfinite(x)) return log(x);
+    constexpr double PER_LN = 1.442695040888963407359924681001892137; // 1 / ln 2
+    i32 twos;
+    double fraction = frexp(x, &twos);
+    return fraction == 0.5 ? twos - 1 : log(fraction) * PER_LN + twos;
+}
+
 KERNEL(eval_log2_float, Args) {
-    float_unary(a, [](double x) { return log2(x); });
+    float_unary(a, [](double x) { return binary_logarithm(x); });
 }
 KERNEL(eval_log10_float, Args) {
-    float_unary(a, [](double x) { return log10(x); });
+    constexpr double PER_LN = 0.434294481903251827651128918916605082; // 1 / ln 10
+    float_unary(a, [=](double x) { return log(x) * PER_LN; });
 }
+
 KERNEL(eval_floor_float, Args) {
     float_unary(a, [](double x) { return floor(x); });
 }

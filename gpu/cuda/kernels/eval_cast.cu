@@ -3,8 +3,8 @@
 #include "eval_int128.cuh"
 
 // eval_cast_int converts between types with whole numbers behind them: multiplied
-// by set's first 128-bit integer if p is 1, divided by it if p is 2, rounding by
-// mode. q > 0 is the units of a day: a time is cut out of a timestamp first.
+// by the constant in y if p is 1, divided by it if p is 2, rounding by mode. q > 0
+// is the units of a day: a time is cut out of a timestamp first.
 KERNEL(eval_cast_int, Args) {
     i64 i = global_thread();
     i128 r = 0;

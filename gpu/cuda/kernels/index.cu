@@ -13,97 +13,7 @@
 // tile), a scan, number (ids by rank among those rows), resolve (rows that met a
 // new slot read its id). A find costs one access of 8 random bytes, wider keys one
 // more.
-#include "keys.cuh"
-
-constexpr u32 NEW = 0x80000000u;       // the reference is a row
-constexpr i32 REFUSED = (i32)NEW;      // the table is too full for the row's key
-constexpr int TILE = 256;              // rows a block
-
-struct IndexArgs {
-    u64* slots;           // 1 << bits, and one for the null key
-    const u64* old;       // rehash: the slots before, 1 << old_bits and one
-    const void* keys;     // of the rows: u32, or words side by side; null for texts
-    void* store;          // of the ids, likewise
-    Texts texts;          // of the rows
-    const i32* offsets;   // of the ids' texts
-    const u8* bytes;
-    const u32* valid;     // rows that have a key
-    i32* ids;             // id of the row; waiting(slot) while that is new; -1 without a key
-    i32* counts;          // first rows by tile, then where their ranks begin
-    i32* fresh;           // number: the rows of the new ids
-    i32* claimed;         // [0] ids in use, [1] whether a row was refused
-    u64 seed;
-    i64 n;                // rows; ids when rehashing
-    i32 bits, old_bits;
-    i32 words;            // of a key
-    i32 limit;            // most ids
-    i32 groups;           // ids before the batch
-    i32 null_key;         // null is a key
-};
-
-// waiting stands for the id of a key whose slot is new, slot_of is the inverse.
-DEVICE i32 waiting(u64 slot) { return -2 - (i32)slot; }
-DEVICE u32 slot_of(i32 id) { return (u32)(-2 - id); }
-
-struct Home {
-    u64 slot;
-    u32 tag;
-};
-
-DEVICE Home home(const IndexArgs& a, u64 hash) { return {hash >> (64 - a.bits), (u32)hash}; }
-
-// The three kinds of keys.
-struct Exact {
-    DEVICE Home row(const IndexArgs& a, i64 i) {
-        u32 key = at<u32>(a.keys, i);
-        return {mix(key, a.seed) >> (64 - a.bits), key};
-    }
-    DEVICE Home stored(const IndexArgs& a, i64 id) {
-        u32 key = at<u32>(a.store, id);
-        return {mix(key, a.seed) >> (64 - a.bits), key};
-    }
-    DEVICE bool equal(const IndexArgs&, i64, u32) { return true; }
-    DEVICE void keep(const IndexArgs& a, i64 i, i32 id) { static_cast<u32*>(a.store)[id] = at<u32>(a.keys, i); }
-};
-
-struct Words {
-    DEVICE u64 hash(const IndexArgs& a, const u64* words) {
-        u64 h = 0;
-        for (int w = 0; w < a.words; w++) h = mix(h ^ words[w], a.seed);
-        return h;
-    }
-    DEVICE const u64* key(const IndexArgs& a, i64 i) { return static_cast<const u64*>(a.keys) + i * a.words; }
-    DEVICE u64* kept(const IndexArgs& a, i64 id) { return static_cast<u64*>(a.store) + id * a.words; }
-    DEVICE Home row(const IndexArgs& a, i64 i) { return home(a, hash(a, key(a, i))); }
-    DEVICE Home stored(const IndexArgs& a, i64 id) { return home(a, hash(a, kept(a, id))); }
-    DEVICE bool equal(const IndexArgs& a, i64 i, u32 ref) {
-        const u64* other = ref & NEW ? key(a, ref & ~NEW) : kept(a, ref - 1);
-        const u64* mine = key(a, i);
-        for (int w = 0; w < a.words; w++)
-            if (mine[w] != other[w]) return false;
-        return true;
-    }
-    DEVICE void keep(const IndexArgs& a, i64 i, i32 id) {
-        for (int w = 0; w < a.words; w++) kept(a, id)[w] = key(a, i)[w];
-    }
-};
-
-struct Bytes {
-    DEVICE Text kept(const IndexArgs& a, i64 id) { return text({a.offsets, a.bytes, nullptr}, id); }
-    DEVICE Home row(const IndexArgs& a, i64 i) {
-        Text t = text(a.texts, i);
-        return home(a, hash_bytes(t.bytes, t.n, a.seed));
-    }
-    DEVICE Home stored(const IndexArgs& a, i64 id) {
-        Text t = kept(a, id);
-        return home(a, hash_bytes(t.bytes, t.n, a.seed));
-    }
-    DEVICE bool equal(const IndexArgs& a, i64 i, u32 ref) {
-        Text mine = text(a.texts, i), other = ref & NEW ? text(a.texts, ref & ~NEW) : kept(a, ref - 1);
-        return mine.n == other.n && equal_bytes(mine.bytes, other.bytes, mine.n);
-    }
-    DEVICE void keep(const IndexArgs&, i64, i32) {} // copied when their size is known
-};
+#include "index.cuh"
 
 template <class Key>
 DEVICE i32 insert(const IndexArgs& a, i64 i) {
@@ -180,21 +90,7 @@ KERNEL(index_resolve, IndexArgs) {
 template <class Key>
 DEVICE void index_find(const IndexArgs& a) {
     i64 i = global_thread();
-    if (i >= a.n) return;
-    i32 id = -1;
-    u64 mask = (1ull << a.bits) - 1;
-    if (bit(a.valid, i)) {
-        Home h = Key::row(a, i);
-        for (u64 step = 0, p = h.slot; step <= mask; step++, p = (p + 1) & mask) {
-            u64 s = a.slots[p];
-            if (s == 0) break;
-            if ((u32)(s >> 32) == h.tag && Key::equal(a, i, (u32)s)) {
-                id = (i32)(u32)s - 1;
-                break;
-            }
-        }
-    }
-    a.ids[i] = id;
+    if (i < a.n) a.ids[i] = find<Key>(a, i);
 }
 
 // index_rehash fills empty slots from the store; keys are different, so none is

@@ -1,0 +1,342 @@
+// Join tables. Build keys are numbered: by their rank among the keys that there are,
+// when these are integers in a range not much wider than their number, else by a hash
+// index. A number has one build row, or a run of them.
+//
+// A probe finds the number of each row's key and counts its pairs by tile, cuts where
+// the limit is reached, and writes the pairs. With unique build keys that is 4 + w
+// bytes a row for finding, 4 for reading the numbers again and up to 8 for the pairs;
+// the bitmap of ranks takes two bits a key of the range, so that it mostly stays in
+// the cache.
+#include "index.cuh"
+
+// Range is what a first look at the keys finds.
+struct Range {
+    i64 low, high;
+    i32 rows;     // with a key
+    i32 unsorted; // some row has no key, or one that is not above the row's before
+};
+
+struct RangeArgs {
+    const void* keys;
+    const u32* valid;
+    Range* range;
+    i64 n;
+    i32 load;
+};
+
+template <class T, class F>
+DEVICE T warp_reduce(T v, F f) {
+    for (int d = 16; d; d >>= 1) v = f(v, __shfl_xor_sync(ALL, v, d));
+    return v;
+}
+
+KERNEL(key_range, RangeArgs) {
+    i64 low = 0x7fffffffffffffffll, high = -low - 1;
+    i32 rows = 0;
+    bool unsorted = false;
+    for (i64 i = global_thread(); i < a.n; i += grid_threads()) {
+        if (!bit(a.valid, i)) {
+            unsorted = true;
+            continue;
+        }
+        i64 key = (i64)load_word(a.keys, a.load, i);
+        low = key < low ? key : low;
+        high = key > high ? key : high;
+        rows++;
+        unsorted |= i > 0 && (i64)load_word(a.keys, a.load, i - 1) >= key;
+    }
+    low = warp_reduce(low, [](i64 x, i64 y) { return x < y ? x : y; });
+    high = warp_reduce(high, [](i64 x, i64 y) { return x > y ? x : y; });
+    rows = warp_sum(rows);
+    unsorted = __any_sync(ALL, unsorted);
+    if (lane_id() != 0) return;
+    atomicMin(&a.range->low, low);
+    atomicMax(&a.range->high, high);
+    if (rows) atomicAdd(&a.range->rows, rows);
+    if (unsorted) a.range->unsorted = 1;
+}
+
+// count_rows counts the rows with a key.
+KERNEL(count_rows, RangeArgs) {
+    i32 rows = 0;
+    i64 words = (a.n + 31) / 32;
+    for (i64 w = global_thread(); w < words; w += grid_threads()) {
+        u32 x = a.valid[w];
+        if (a.n - w * 32 < 32) x &= (1u << (a.n - w * 32)) - 1;
+        rows += __popc(x);
+    }
+    rows = warp_sum(rows);
+    if (lane_id() == 0 && rows) atomicAdd(&a.range->rows, rows);
+}
+
+// Ranked is 32 keys of a range: which of them there are, and how many before them.
+struct __align__(8) Ranked {
+    u32 bits, before;
+};
+
+struct RankArgs {
+    const void* keys;
+    const u32* valid;
+    Ranked* ranks;  // null: every key of the range is there
+    i32* counts;    // keys by word, then how many before
+    i32* numbers;   // of the rows, -1 without a key
+    i64 low;        // the smallest key
+    u64 span;       // keys of the range
+    i64 n;          // rows, or words
+    i32 load;
+};
+
+KERNEL(rank_bits, RankArgs) {
+    i64 i = global_thread();
+    if (i >= a.n || !bit(a.valid, i)) return;
+    u64 slot = load_word(a.keys, a.load, i) - (u64)a.low;
+    atomicOr(&a.ranks[slot >> 5].bits, 1u << (slot & 31));
+}
+
+KERNEL(rank_counts, RankArgs) {
+    i64 w = global_thread();
+    if (w < a.n) a.counts[w] = __popc(a.ranks[w].bits);
+}
+
+KERNEL(rank_before, RankArgs) {
+    i64 w = global_thread();
+    if (w < a.n) a.ranks[w].before = a.counts[w];
+}
+
+// rank is the number of the key of row i, or -1.
+DEVICE i32 rank(const RankArgs& a, i64 i) {
+    if (!bit(a.valid, i)) return -1;
+    u64 slot = load_word(a.keys, a.load, i) - (u64)a.low;
+    if (slot >= a.span) return -1;
+    if (!a.ranks) return (i32)slot;
+    Ranked r = a.ranks[slot >> 5];
+    u32 shift = slot & 31;
+    if (!(r.bits >> shift & 1)) return -1;
+    return (i32)(r.before + __popc(r.bits & ((1u << shift) - 1)));
+}
+
+KERNEL(rank_numbers, RankArgs) {
+    i64 i = global_thread();
+    if (i < a.n) a.numbers[i] = rank(a, i);
+}
+
+// The rows of each number.
+struct RowsArgs {
+    const i32* numbers;
+    i32* entries; // build rows in order of number, and of row
+    i32* start;   // where a number's rows begin
+    i64 n;
+    i32 dead;     // rows without a number, which come first
+};
+
+KERNEL(rows_unique, RowsArgs) {
+    i64 i = global_thread();
+    if (i < a.n && a.numbers[i] >= 0) a.entries[a.numbers[i]] = (i32)i;
+}
+
+// rows_start marks where runs of rows with one number begin, and end.
+KERNEL(rows_start, RowsArgs) {
+    i64 k = global_thread();
+    if (k < a.n) {
+        i32 number = a.numbers[a.entries[k]];
+        if (k == 0 || a.numbers[a.entries[k - 1]] != number) a.start[number] = (i32)k;
+        if (k == a.n - 1) a.start[number + 1] = (i32)a.n;
+    }
+}
+
+// Probes.
+enum Join : i32 { INNER, LEFT, SEMI, ANTI };
+
+constexpr int PROBE_THREADS = 256, PROBE_ROWS = 8, PROBE_TILE = PROBE_THREADS * PROBE_ROWS;
+constexpr i64 PROBE_CHUNK = 1 << 16; // pairs that one block writes
+
+struct ProbeArgs {
+    IndexArgs index;
+    RankArgs ranks;
+    i32* numbers;       // of the rows probed
+    const i32* start;   // null: a number has one row
+    const i32* entries; // null: the row is the number
+    i64* pairs;         // by tile, then how many before
+    i64* items;         // by tile: pieces of work before
+    i64* result;        // [0] pairs, [1] rows probed, [2] pieces of work
+    i32* probe;         // the pairs
+    i32* build;
+    i64 from, n;        // rows
+    i64 limit;          // of pairs
+    i32 tiles;
+    i32 kind;
+};
+
+DEVICE i64 matches(const ProbeArgs& a, i32 number) {
+    i64 m = number < 0 ? 0 : a.start ? a.start[number + 1] - a.start[number] : 1;
+    switch (a.kind) {
+    case INNER: return m;
+    case LEFT: return m ? m : 1;
+    case SEMI: return m != 0;
+    default: return m == 0;
+    }
+}
+
+struct Ranks {
+    DEVICE i32 number(const ProbeArgs& a, i64 i) { return rank(a.ranks, i); }
+};
+
+template <class Key>
+struct Hashed {
+    DEVICE i32 number(const ProbeArgs& a, i64 i) { return find<Key>(a.index, i); }
+};
+
+template <class Numbers>
+DEVICE void probe_find(const ProbeArgs& a) {
+    __shared__ i64 warps[33];
+    i64 base = (i64)blockIdx.x * PROBE_TILE + threadIdx.x, pairs = 0;
+    i32 numbers[PROBE_ROWS];
+#pragma unroll
+    for (int k = 0; k < PROBE_ROWS; k++) {
+        i64 i = base + k * PROBE_THREADS;
+        numbers[k] = i < a.n ? Numbers::number(a, a.from + i) : -1;
+    }
+#pragma unroll
+    for (int k = 0; k < PROBE_ROWS; k++) {
+        i64 i = base + k * PROBE_THREADS;
+        if (i < a.n) {
+            a.numbers[i] = numbers[k];
+            pairs += matches(a, numbers[k]);
+        }
+    }
+    pairs = block_sum(pairs, warps);
+    if (threadIdx.x == 0) a.pairs[blockIdx.x] = pairs;
+}
+
+KERNEL_BOUNDS(probe_ranks, ProbeArgs, PROBE_THREADS, 1) { probe_find<Ranks>(a); }
+KERNEL_BOUNDS(probe_exact, ProbeArgs, PROBE_THREADS, 1) { probe_find<Hashed<Exact>>(a); }
+KERNEL_BOUNDS(probe_words, ProbeArgs, PROBE_THREADS, 1) { probe_find<Hashed<Words>>(a); }
+
+// cut_row finds the row of a tile that reaches the limit: how many rows there are up
+// to it, and how many pairs. A thread looks at rows next to each other.
+DEVICE void cut_row(const ProbeArgs& a, i32 tile, i64* warps, i64& rows, i64& last) {
+    i32 each = PROBE_TILE / blockDim.x;
+    i64 first = (i64)tile * PROBE_TILE + threadIdx.x * each, sum = 0, total;
+    for (i32 k = 0; k < each && first + k < a.n; k++) sum += matches(a, a.numbers[first + k]);
+    i64 at = a.pairs[tile] + block_exclusive(sum, warps, total);
+    for (i32 k = 0; k < each && first + k < a.n; k++) {
+        i64 mine = matches(a, a.numbers[first + k]);
+        if (at < a.limit && at + mine >= a.limit) { // one row at most
+            rows = first + k + 1;
+            last = at + mine;
+        }
+        at += mine;
+    }
+    __syncthreads();
+}
+
+// probe_cut finds the row at which the limit is reached, and where each tile's pairs
+// begin. One block, whose size divides a tile.
+KERNEL_BOUNDS(probe_cut, ProbeArgs, 1024, 1) {
+    __shared__ i64 warps[33];
+    __shared__ i32 cut;
+    __shared__ i64 rows, last;
+    if (threadIdx.x == 0) cut = a.tiles;
+    __syncthreads();
+    // Pairs before each tile, up to the one that reaches the limit.
+    i64 carry = 0, total;
+    for (i32 base = 0; base < a.tiles && cut == a.tiles; base += blockDim.x) {
+        i32 t = base + (i32)threadIdx.x;
+        i64 mine = t < a.tiles ? a.pairs[t] : 0, at = carry + block_exclusive(mine, warps, total);
+        if (t < a.tiles) {
+            a.pairs[t] = at;
+            if (at < a.limit && at + mine >= a.limit) cut = t; // one thread at most
+        }
+        carry += total;
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) {
+        rows = a.n;
+        last = carry;
+    }
+    __syncthreads();
+    if (cut < a.tiles) cut_row(a, cut, warps, rows, last);
+    // Pieces of work: chunks of a tile's pairs.
+    i32 tiles = cut < a.tiles ? cut + 1 : a.tiles;
+    carry = 0;
+    for (i32 base = 0; a.items && base < tiles; base += blockDim.x) {
+        i32 t = base + (i32)threadIdx.x;
+        i64 mine = 0;
+        if (t < tiles) mine = ((t + 1 < tiles ? a.pairs[t + 1] : last) - a.pairs[t] + PROBE_CHUNK - 1) / PROBE_CHUNK;
+        i64 at = carry + block_exclusive(mine, warps, total);
+        if (t < tiles) a.items[t] = at;
+        carry += total;
+    }
+    if (threadIdx.x == 0) {
+        a.result[0] = last;
+        a.result[1] = rows;
+        a.result[2] = a.items ? carry : tiles;
+    }
+}
+
+// tile_offsets makes the places of a tile's rows among its pairs, and one after.
+DEVICE void tile_offsets(const ProbeArgs& a, i64 first, i32* offsets, i32* warps) {
+    for (int k = 0; k < PROBE_ROWS; k++) {
+        int r = k * PROBE_THREADS + threadIdx.x;
+        offsets[r] = first + r < a.n ? (i32)matches(a, a.numbers[first + r]) : 0;
+    }
+    __syncthreads();
+    i32 sum = 0, counts[PROBE_ROWS], total;
+    for (int k = 0; k < PROBE_ROWS; k++) sum += counts[k] = offsets[threadIdx.x * PROBE_ROWS + k];
+    i32 at = block_exclusive(sum, warps, total);
+    for (int k = 0; k < PROBE_ROWS; k++) {
+        offsets[threadIdx.x * PROBE_ROWS + k] = at;
+        at += counts[k];
+    }
+    if (threadIdx.x == 0) offsets[PROBE_TILE] = total;
+    __syncthreads();
+}
+
+// emit writes the pair of a row with its j-th match.
+DEVICE void emit(const ProbeArgs& a, i64 to, i64 row, i64 j) {
+    a.probe[to] = (i32)(a.from + row);
+    if (!a.build) return;
+    i32 number = a.numbers[row];
+    if (number < 0) {
+        a.build[to] = -1;
+        return;
+    }
+    i64 entry = a.start ? a.start[number] + j : number;
+    a.build[to] = a.entries ? a.entries[entry] : (i32)entry;
+}
+
+// A row has one pair at most: a block writes a tile's.
+KERNEL_BOUNDS(probe_write, ProbeArgs, PROBE_THREADS, 1) {
+    __shared__ i32 offsets[PROBE_TILE + 1];
+    __shared__ i32 warps[33];
+    i64 first = (i64)blockIdx.x * PROBE_TILE;
+    tile_offsets(a, first, offsets, warps);
+    for (int k = 0; k < PROBE_ROWS; k++) {
+        int r = k * PROBE_THREADS + threadIdx.x;
+        if (offsets[r] < offsets[r + 1]) emit(a, a.pairs[blockIdx.x] + offsets[r], first + r, 0);
+    }
+}
+
+// A row may have many pairs: a block writes a chunk of a tile's, each thread pairs
+// next to its neighbours'.
+KERNEL_BOUNDS(probe_write_many, ProbeArgs, PROBE_THREADS, 1) {
+    __shared__ i32 offsets[PROBE_TILE + 1];
+    __shared__ i32 warps[33];
+    i32 low = 0, high = a.tiles; // the last tile whose work begins at or before this
+    while (high - low > 1) {
+        i32 mid = (low + high) / 2;
+        (a.items[mid] <= (i64)blockIdx.x ? low : high) = mid;
+    }
+    i64 first = (i64)low * PROBE_TILE;
+    tile_offsets(a, first, offsets, warps);
+    i64 begin = ((i64)blockIdx.x - a.items[low]) * PROBE_CHUNK, end = begin + PROBE_CHUNK;
+    if (end > offsets[PROBE_TILE]) end = offsets[PROBE_TILE];
+    for (i64 p = begin + threadIdx.x; p < end; p += PROBE_THREADS) {
+        int row = 0, past = PROBE_TILE; // the last row whose pairs begin at or before p
+        while (past - row > 1) {
+            int mid = (row + past) / 2;
+            (offsets[mid] <= p ? row : past) = mid;
+        }
+        emit(a, a.pairs[low] + p, first + row, p - offsets[row]);
+    }
+}

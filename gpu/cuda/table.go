@@ -1,0 +1,212 @@
+package cuda
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// table is the hash table of a join's build side. Keys are numbered, by rank in a
+// range of integers or by an index; the rows of a number stand side by side, in
+// build order. See table.cu.
+type table struct {
+	codec    *codec
+	nullSafe []bool
+	rows     int // with a key
+
+	// By rank: the range of keys and which of them there are, no ranks when all.
+	ranked    bool
+	low       int64
+	span      uint64
+	ranks     *gpu.Buffer
+	index     *index      // else
+	start     *gpu.Buffer // where a number's rows begin; nil when each has one
+	entries   *gpu.Buffer // build rows in order of number; nil when they are the numbers
+	entriesAt uint64      // where in it they begin, in bytes
+}
+
+// maxSpread is how many times wider than the number of keys a range of ranks may be:
+// 16 bytes a key.
+const maxSpread = 64
+
+// BuildTable implements gpu.Queue.
+func (q *queue) BuildTable(l *gpu.Lease, keys []gpu.Column, nullSafe []bool) (out gpu.Table, err error) {
+	o := q.begin("build table", l)
+	defer end(o, &out, &err)
+	if len(keys) == 0 || len(nullSafe) != len(keys) {
+		return nil, fmt.Errorf("a join table wants at least one key and a null rule for each, has %d and %d", len(keys), len(nullSafe))
+	}
+	if len(keys) > maxKeys {
+		return nil, fmt.Errorf("%d join keys are more than %d", len(keys), maxKeys)
+	}
+	n := keys[0].Len
+	if n > gpu.MaxRows {
+		return nil, fmt.Errorf("%d build rows are more than the %d that row ids can address", n, gpu.MaxRows)
+	}
+	types := make([]gpu.Type, len(keys))
+	for i, k := range keys {
+		types[i] = k.Type
+	}
+	t := &table{nullSafe: nullSafe, codec: newCodec(types, nullSafe, l)}
+	if err := t.codec.check(keys, n); err != nil {
+		return nil, err
+	}
+	t.build(o, l, keys, n)
+	if o.failed() {
+		t.codec.release()
+		t.index.release()
+		return nil, nil
+	}
+	return t, nil
+}
+
+// Rows implements gpu.Table.
+func (t *table) Rows() int { return t.rows }
+
+// Release implements gpu.Table.
+func (t *table) Release() {
+	t.codec.release()
+	t.index.release()
+	for _, b := range []*gpu.Buffer{t.ranks, t.start, t.entries} {
+		b.Release()
+	}
+	t.ranks, t.start, t.entries = nil, nil, nil
+}
+
+// keyRows packs the keys of rows; those with a null that matches nothing have none.
+func (t *table) keyRows(o *op, keys []gpu.Column, n int, insert bool) keyRows {
+	r := t.codec.pack(o, keys, n, insert)
+	r.valid = addr(o.rowsWithKey(keys, t.nullSafe, n))
+	return r
+}
+
+// integerLoad is how the keys of a table are loaded as integers, if they are any:
+// one column, packed or as it is.
+func (t *table) integerLoad() (load int32, ok bool) {
+	k := t.codec.types[0]
+	if len(t.codec.types) > 1 || t.nullSafe[0] || k.IsFloat() || k.Wide {
+		return 0, false
+	}
+	switch load = loadOf(k); load {
+	case loadI32, loadI64, loadU64:
+		return load, true
+	}
+	return loadU32, true // packed
+}
+
+type keyRange struct {
+	low, high      int64
+	rows, unsorted int32
+}
+
+type rangeArgs struct {
+	keys, valid, found uint64
+	n                  int64
+	load, _            int32
+}
+
+func (t *table) build(o *op, l *gpu.Lease, keys []gpu.Column, n int) {
+	r := t.keyRows(o, keys, n, true)
+	found := []keyRange{{low: math.MaxInt64, high: math.MinInt64}}
+	seen := upload(o, found)
+	args := rangeArgs{keys: r.keys, valid: r.valid, found: addr(seen), n: int64(n)}
+	load, integer := t.integerLoad()
+	switch {
+	case integer:
+		args.load = load
+		launch(o, "key_range", o.grid(n), 256, 0, args)
+	case r.valid != 0:
+		launch(o, "count_rows", o.grid(blocks(n, 32)), 256, 0, args)
+	default:
+		found[0].rows = int32(n)
+	}
+	if (integer || r.valid != 0) && !o.read(seen, 0, gpu.BytesOf(found)) {
+		return
+	}
+	t.rows = int(found[0].rows)
+	if t.rows == 0 { // a range without keys matches nothing
+		t.ranked = true
+		return
+	}
+	t.low, t.span = found[0].low, uint64(found[0].high)-uint64(found[0].low)+1
+	if integer && t.span-1 <= uint64(maxSpread*t.rows+1<<16) {
+		t.ranked = true
+		t.rank(o, r, load, n, found[0].unsorted == 0)
+		return
+	}
+	t.index = newIndex(t.codec.kind, t.codec.words, l, false)
+	numbers := o.alloc(int64(n) * 4)
+	t.index.assign(o, r, numbers)
+	// Ids are given in the order of first appearance: without duplicates and rows
+	// that have no key they are the rows.
+	t.place(o, numbers, n, t.index.n, t.index.n == n)
+}
+
+type rankArgs struct {
+	keys, valid, ranks, counts, numbers uint64
+	low                                 int64
+	span                                uint64
+	n                                   int64
+	load, _                             int32
+}
+
+// rank numbers the keys of a range. Sorted says that they are unique and in order, so
+// that numbers are rows.
+func (t *table) rank(o *op, r keyRows, load int32, n int, sorted bool) {
+	if sorted && t.span == uint64(n) {
+		return
+	}
+	words := int((t.span + 31) / 32)
+	ranks, counts := o.alloc(int64(words)*8), o.alloc(int64(words)*4)
+	o.fill(ranks, 0, ranks.Size(), 0)
+	a := rankArgs{keys: r.keys, valid: r.valid, ranks: addr(ranks), counts: addr(counts), low: t.low, span: t.span, n: int64(n), load: load}
+	launch(o, "rank_bits", blocks(n, 256), 256, 0, a)
+	w := a
+	w.n = int64(words)
+	launch(o, "rank_counts", blocks(words, 256), 256, 0, w)
+	distinct := int(o.scanTotal(counts, words, false))
+	if uint64(distinct) == t.span {
+		a.ranks = 0
+	} else {
+		launch(o, "rank_before", blocks(words, 256), 256, 0, w)
+		t.ranks = o.keep(ranks)
+	}
+	if sorted {
+		return
+	}
+	numbers := o.alloc(int64(n) * 4)
+	a.numbers = addr(numbers)
+	launch(o, "rank_numbers", blocks(n, 256), 256, 0, a)
+	t.place(o, numbers, n, distinct, false)
+}
+
+type rowsArgs struct {
+	numbers, entries, start uint64
+	n                       int64
+	dead, _                 int32
+}
+
+// place puts the rows in order of number.
+func (t *table) place(o *op, numbers *gpu.Buffer, n, distinct int, same bool) {
+	if same || o.failed() {
+		return
+	}
+	a := rowsArgs{numbers: addr(numbers), n: int64(n)}
+	if distinct == t.rows {
+		t.entries = o.keep(o.alloc(int64(t.rows) * 4))
+		a.entries = addr(t.entries)
+		launch(o, "rows_unique", blocks(n, 256), 256, 0, a)
+		return
+	}
+	parts := []sortPart{{data: a.numbers, kind: sortI32}}
+	o.compress(n, parts)
+	if o.failed() {
+		return
+	}
+	// Rows without a key have number -1, and come first.
+	t.entries, t.entriesAt = o.keep(o.order(n, parts)), uint64(n-t.rows)*4
+	t.start = o.keep(o.alloc(int64(distinct+1) * 4))
+	a.entries, a.start, a.n = addr(t.entries)+t.entriesAt, addr(t.start), int64(t.rows)
+	launch(o, "rows_start", blocks(t.rows, 256), 256, 0, a)
+}
