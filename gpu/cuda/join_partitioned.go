@@ -41,7 +41,9 @@ func joinShared(width int) int {
 // probe rows have a match at all is a bitmap.
 func (q *queue) JoinPartitions(l *gpu.Lease, build, probe gpu.Partitioned, kind gpu.JoinKind) (probeIDs, buildIDs gpu.Column, err error) {
 	o := q.begin("join partitions", l)
-	defer o.end(&err)
+	var out [2]gpu.Column
+	defer func() { probeIDs, buildIDs = out[0], out[1] }()
+	defer end(o, &out, &err)
 	if err := gpu.CheckPartitions(build, probe); err != nil {
 		return probeIDs, buildIDs, err
 	}
@@ -62,18 +64,18 @@ func (q *queue) JoinPartitions(l *gpu.Lease, build, probe gpu.Partitioned, kind 
 		return probeIDs, buildIDs, gpu.ErrTooManyPairs(n)
 	}
 	ids := o.alloc(n * 4)
-	probeIDs = gpu.Column{Type: gpu.Of(gpu.Int32), Len: int(n), Data: o.keep(ids)}
+	out[0] = gpu.Column{Type: gpu.Of(gpu.Int32), Len: int(n), Data: o.keep(ids)}
 	o.copy(ids, total*4, rest, 0, more*4)
 	if kind == gpu.Inner || kind == gpu.Left {
 		matches := o.alloc(n * 4)
-		buildIDs = gpu.Column{Type: gpu.Of(gpu.Int32), Len: int(n), Data: o.keep(matches)}
+		out[1] = gpu.Column{Type: gpu.Of(gpu.Int32), Len: int(n), Data: o.keep(matches)}
 		o.fill(matches, total*4, more*4, 0xff) // -1
 		if total > 0 {
 			j.args.probeIDs, j.args.buildIDs = addr(ids), addr(matches)
 			j.launch("join_write")
 		}
 	}
-	return probeIDs, buildIDs, nil
+	return out[0], out[1], nil
 }
 
 // partitionJoin is a join of partitions under way.

@@ -206,7 +206,7 @@ func (o *op) orderByWord(n int, parts []sortPart, wordBits uint, rows *gpu.Buffe
 	copy(pack.part[:], parts)
 	launch(o, "sort_pack", o.grid(n), 256, 0, pack)
 	out := o.alloc(int64(n) * 4)
-	o.radix(word, width, n, 0, wordBits, []mover{{rows, out, 4}}, false)
+	o.radix(radixKey{word, width, 0, wordBits, 0}, n, []mover{{rows, out, 4}}, false)
 	o.free(word, rows)
 	return out
 }

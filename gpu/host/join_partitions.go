@@ -1,8 +1,6 @@
 package host
 
 import (
-	"fmt"
-
 	"github.com/gstream/gstream/gpu"
 )
 
