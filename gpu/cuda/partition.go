@@ -117,7 +117,7 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shif
 		ids = o.alloc(int64(n) * 4)
 		move = append(move, mover{nil, ids, 4})
 	}
-	starts := o.radix(radixKey{hash.Data, width, shift, bits, 0}, n, move, true)
+	starts := o.radix(radixKey{hash.Data, width, shift, bits, 0}, n, move, nil, true)
 	for _, p := range packed {
 		launch(o, "bits_pack", blocks(n, 2048), 256, 0, p)
 	}
@@ -158,10 +158,17 @@ func (k radixKey) digit(at, end uint) radixKey {
 func (k radixKey) digitFlip() uint32 { return uint32(k.flip >> k.shift & (1<<k.bits - 1)) }
 
 // radix moves n rows into the order of a key, stably: passes over digits of equal
-// size, the lowest bits first. With offsets it returns where each of the 1<<bits
+// size, the lowest bits first. A first pass that is counted already says itself
+// how wide its digit is. With offsets radix returns where each of the 1<<bits
 // values begins, as uint32, and n at the end.
-func (o *op) radix(key radixKey, n int, cols []mover, offsets bool) (starts *gpu.Buffer) {
-	passes := blocks(int(key.bits), o.digitBits(key.width, cols))
+func (o *op) radix(key radixKey, n int, cols []mover, first *radixPass, offsets bool) (starts *gpu.Buffer) {
+	widest := o.digitBits(key.width, cols)
+	ends := equalParts(0, key.bits, widest)
+	if first != nil {
+		ends = []uint{min(first.key.bits, key.bits)}
+		ends = append(ends, equalParts(ends[0], key.bits, widest)...)
+	}
+	passes := len(ends)
 	counted := key // what the next pass counts
 	all := cols
 	keyAt := slices.IndexFunc(cols, func(m mover) bool { return m.src == key.buf && m.width == key.width })
@@ -174,8 +181,8 @@ func (o *op) radix(key radixKey, n int, cols []mover, offsets bool) (starts *gpu
 	}
 	sides, scratch := o.twoSides(n, all, passes)
 	from := slices.Clone(all)
-	for p := range passes {
-		at, end := key.bits*uint(p)/uint(passes), key.bits*uint(p+1)/uint(passes)
+	at := uint(0)
+	for p, end := range ends {
 		now := slices.Clone(from)
 		if p == passes-1 {
 			now = now[:len(cols)]
@@ -183,7 +190,12 @@ func (o *op) radix(key radixKey, n int, cols []mover, offsets bool) (starts *gpu
 		for i := range now {
 			now[i].dst = sides[(passes-1-p)%2][i]
 		}
-		pass := o.newPass(key.digit(at, end), n, now)
+		pass := first
+		if p > 0 || first == nil {
+			pass = o.newPass(key.digit(at, end), n, now)
+		} else {
+			pass.launches = o.partitionLaunches(pass.key, now)
+		}
 		count := pass.counting(counted.digit(at, end))
 		if counted.buf != key.buf {
 			count.narrow, count.narrowShift = addr(key.buf), uint32(counted.shift)
@@ -194,7 +206,9 @@ func (o *op) radix(key radixKey, n int, cols []mover, offsets bool) (starts *gpu
 			o.fill(full, 0, int64(values)*4, 0)
 			count.segments, count.full, count.segmentCount = addr(starts), addr(full), 1<<at
 		}
-		pass.count(counted.width, count)
+		if pass != first {
+			pass.count(counted.width, count)
+		}
 		before := starts
 		if starts = pass.move(); full != nil {
 			o.scan(full, 1<<end, true)
@@ -207,10 +221,20 @@ func (o *op) radix(key radixKey, n int, cols []mover, offsets bool) (starts *gpu
 		if keyAt >= 0 {
 			key.buf = from[keyAt].src
 		}
-		counted = key
+		counted, at = key, end
 	}
 	o.free(scratch...)
 	return starts
+}
+
+// equalParts cuts bits [from, to) into as few digits as may be, of equal size, and
+// returns their ends.
+func equalParts(from, to uint, widest int) []uint {
+	parts := make([]uint, blocks(int(to-from), widest))
+	for i := range parts {
+		parts[i] = from + (to-from)*uint(i+1)/uint(len(parts))
+	}
+	return parts
 }
 
 // twoSides returns where the columns go in the last pass of a radix and those an
