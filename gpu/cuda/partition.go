@@ -305,7 +305,8 @@ func (p *radixPass) move() *gpu.Buffer {
 // partitionShape is what a partition kernel was compiled for.
 type partitionShape struct {
 	kernel        string
-	items, stages int // rows a thread, buffers of the stage
+	items, stages int  // rows a thread, buffers of the stage
+	bulk          bool // writes by bulk copies
 }
 
 func (s partitionShape) tile() int { return partitionThreads * s.items }
@@ -313,25 +314,31 @@ func (s partitionShape) tile() int { return partitionThreads * s.items }
 // shared is PartitionShared of partition.cu, in bytes.
 func (s partitionShape) shared(digits, widest, rowBytes int) int {
 	slots := s.tile() + (14*digits+32)/16*16
-	words := 4 + 5*((digits+3)/4*4) + (slots/8+3)/4*4 + 2*(partitionThreads/32)*(digits+1)
+	aligned := (digits + 3) / 4 * 4
+	targets := (slots/8 + 3) / 4 * 4
+	if s.bulk {
+		targets = 2 * aligned
+	}
+	words := 4 + 5*aligned + targets + 2*(partitionThreads/32)*(digits+1)
 	return 4*words + s.stages*slots*widest + digits*8*rowBytes
 }
 
-// shapeFor chooses the kernel for a key and columns.
-func shapeFor(key int, cols []mover) partitionShape {
+// partitionShape chooses the kernel for a key of a width and columns.
+func (o *op) partitionShape(key int, cols []mover) partitionShape {
 	same := cols[0].width
 	for _, c := range cols {
 		if c.width != same {
 			same = 0
 		}
 	}
+	bulk := o.q.dev.props.major >= 9
 	switch {
 	case same == 4 && key == 4:
-		return partitionShape{"partition_k4_w4", 24, 2}
+		return partitionShape{"partition_k4_w4", 24, 2, bulk}
 	case key == 8 && (same == 4 || same == 8 && !slices.ContainsFunc(cols, func(m mover) bool { return m.src == nil })):
-		return partitionShape{fmt.Sprintf("partition_k8_w%d", same), 16, 1}
+		return partitionShape{fmt.Sprintf("partition_k8_w%d", same), 16, 1, bulk}
 	}
-	return partitionShape{fmt.Sprintf("partition_k%d_w0", key), 12, 1}
+	return partitionShape{fmt.Sprintf("partition_k%d_w0", key), 12, 1, false}
 }
 
 // partitionLaunch is one launch: as many columns as shared memory has room for.
@@ -342,7 +349,7 @@ type partitionLaunch struct {
 }
 
 func (o *op) partitionLaunches(key radixKey, cols []mover) []partitionLaunch {
-	shape, digits := shapeFor(key.width, cols), 1<<key.bits
+	shape, digits := o.partitionShape(key.width, cols), 1<<key.bits
 	// A first column that is the key is not read twice.
 	cols = slices.Clone(cols)
 	if at := slices.IndexFunc(cols, func(m mover) bool { return m.src == key.buf && m.width == key.width }); at > 0 {
@@ -373,7 +380,7 @@ func (o *op) partitionLaunches(key radixKey, cols []mover) []partitionLaunch {
 // digitBits is the widest digit for which shared memory has room, 8 on data-centre
 // GPUs.
 func (o *op) digitBits(key int, cols []mover) int {
-	shape := shapeFor(key, cols)
+	shape := o.partitionShape(key, cols)
 	widest := 0
 	for _, m := range cols {
 		widest = max(widest, min(m.width, 8))

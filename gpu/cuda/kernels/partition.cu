@@ -51,9 +51,49 @@ struct PartitionArgs {
     u32 widest; // bytes of the widest column
 };
 
+// Bulk copies (Hopper and later) write a digit's granules in one go: they take no
+// part in the traffic of shared memory that the kernel waits for.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+constexpr bool PARTITION_BULK = true;
+#else
+constexpr bool PARTITION_BULK = false;
+#endif
+
+// bulk_copy starts a copy of shared memory; 16 bytes is the unit of all three.
+DEVICE void bulk_copy(void* dst, const void* src, u32 bytes) {
+#if !defined(__CUDA_ARCH__)
+    for (u32 i = 0; i < bytes / 16; i++) ((uint4*)dst)[i] = ((const uint4*)src)[i];
+#elif __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(dst), "r"((u32)__cvta_generic_to_shared(src)), "r"(bytes) : "memory");
+#endif
+}
+
+// bulk_start ends a group of copies.
+DEVICE void bulk_start() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+#endif
+}
+
+// bulk_ready makes a thread's stores to shared memory visible to copies that start
+// after the next barrier, and waits until its own copies have read theirs.
+DEVICE void bulk_ready() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+#endif
+}
+
+// bulk_finish waits until a thread's copies are done.
+DEVICE void bulk_finish() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+#endif
+}
+
 // PartitionShared is the shared memory of a block; partitionShared in Go counts
 // its bytes. Arrays are by digit unless said otherwise.
-template <int THREADS, int ITEMS, int STAGES>
+template <int THREADS, int ITEMS, int STAGES, bool BULK>
 struct PartitionShared {
     static constexpr int WARPS = THREADS / 32;
     u32* top;    // granules laid out in this tile; the digit of many rows, or NOWHERE
@@ -62,7 +102,9 @@ struct PartitionShared {
     u32* head;   // rows of the first granule that are other blocks'
     u32* first;  // first stage granule << 3 | rows carried into it
     u32* last;   // stage granule with the rows to carry, or NOWHERE
-    u32* target; // by stage granule: the output granule | rows to leave out << 28, or NOWHERE
+    u32* to;     // of bulk copies: the first output granule | rows to leave out << 28
+    u32* whole;  // of bulk copies: granules
+    u32* target; // of other copies, by stage granule: the output granule | rows to leave out << 28, or NOWHERE
     u32* match;  // WARPS × (digits + 1): lanes of the warp with this digit
     u32* count;  // WARPS × (digits + 1): rows of the warp so far, then the slot of its first
     u8* stage;   // two buffers of slots × widest bytes
@@ -78,7 +120,9 @@ struct PartitionShared {
         head = p, p += aligned;
         first = p, p += aligned;
         last = p, p += aligned;
-        target = p, p += (slots / 8 + 3) / 4 * 4;
+        to = target = p;
+        whole = p + aligned;
+        p += BULK ? 2 * aligned : (slots / 8 + 3) / 4 * 4;
         match = p, p += WARPS * (digits + 1);
         count = p, p += WARPS * (digits + 1);
         stage = (u8*)p;
@@ -145,6 +189,17 @@ DEVICE void copy_unit(T* dst, const T* src) {
         *(uint4*)dst = *(const uint4*)src;
 }
 
+// carry_rest keeps what a digit has beyond its last whole granule.
+template <class T, int THREADS>
+DEVICE void carry_rest(T* carried, const T* stage, const u32* last, u32 digits) {
+    constexpr u32 ROWS = unit_rows<T>, UNITS = 8 / ROWS;
+#pragma unroll 2
+    for (u32 u = threadIdx.x; u < digits * UNITS; u += THREADS) {
+        u32 g = last[u / UNITS];
+        if (g != NOWHERE) copy_unit(carried + u * ROWS, stage + g * 8 + u % UNITS * ROWS);
+    }
+}
+
 // flush writes the whole granules of the stage to their places, and carries the
 // rest.
 template <class T, int THREADS, bool STRIDED>
@@ -164,12 +219,27 @@ DEVICE void flush(const u8* stage_bytes, u8* carried_bytes, const u32* target, c
                 if (at + e >= to >> 28) dst[(row + e) * stride] = stage[u * ROWS + e];
         }
     }
+    carry_rest<T, THREADS>((T*)carried_bytes, stage, last, digits);
+}
+
+// flush_bulk is flush by one bulk copy a digit.
+template <class T, int THREADS>
+DEVICE void flush_bulk(const u8* stage_bytes, u8* carried_bytes, const u32* first, const u32* to, const u32* whole, const u32* last, u32 digits, u64 out) {
+    const T* stage = (const T*)stage_bytes;
+    T* dst = (T*)out;
     T* carried = (T*)carried_bytes;
-#pragma unroll 2
-    for (u32 u = threadIdx.x; u < digits * UNITS; u += THREADS) {
-        u32 g = last[u / UNITS];
-        if (g != NOWHERE) copy_unit(carried + u * ROWS, stage + g * 8 + at);
+    for (u32 d = threadIdx.x; d < digits; d += THREADS) {
+        const T* src = stage + (first[d] & ~7u);
+        u32 n = whole[d], head = to[d] >> 28;
+        u64 row = (u64)(to[d] & 0x0fffffff) * 8;
+        if (n && head) { // its first rows are other blocks'
+            for (u32 e = head; e < 8; e++) dst[row + e] = src[e];
+            row += 8, src += 8, n--;
+        }
+        if (n) bulk_copy(dst + row, src, n * 8 * sizeof(T));
     }
+    bulk_start();
+    carry_rest<T, THREADS>(carried, stage, last, digits);
 }
 
 // finish writes what is carried at the end of the chunk.
@@ -218,10 +288,11 @@ DEVICE void rank_rows(u32 (&slot)[ITEMS], const K (&k)[ITEMS], u32* match, u32* 
 template <class K, int W, int THREADS, int ITEMS, int STAGES>
 DEVICE void partition(const PartitionArgs& a, u32* memory) {
     constexpr int WARPS = THREADS / 32, TILE = THREADS * ITEMS;
+    constexpr bool BULK = PARTITION_BULK && W;
     typedef typename Pick<W == 4, u32, u64>::type V;
     const u32 digits = 1u << a.bits, width = digits + 1;
     const Digit digit = {a.shift, digits - 1, a.flip};
-    PartitionShared<THREADS, ITEMS, STAGES> s(memory, digits, a.widest);
+    PartitionShared<THREADS, ITEMS, STAGES, BULK> s(memory, digits, a.widest);
     const u32 begin = blockIdx.x * a.chunk, end = min(begin + a.chunk, a.rows);
     const u32 lane = lane_id();
     // The lanes of a warp take turns through the warp's rows, so that loads are
@@ -292,9 +363,13 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
                 column[w * width] = run;
                 run += c;
             }
-            for (u32 g = part; g < min(granules, 8 * parts); g += parts)
+            if (BULK && part == 0) {
+                s.to[d] = out | head << 28;
+                s.whole[d] = whole;
+            }
+            for (u32 g = part; !BULK && g < min(granules, 8 * parts); g += parts)
                 s.target[start + g] = g >= whole ? NOWHERE : g ? out + g : out | head << 28;
-            for (u32 many = __ballot_sync(ALL, part == 0 && granules > 8 * parts); many; many &= many - 1) {
+            for (u32 many = BULK ? 0 : __ballot_sync(ALL, part == 0 && granules > 8 * parts); many; many &= many - 1) {
                 const u32 l = __ffs(many) - 1, at = __shfl_sync(ALL, start, l), to = __shfl_sync(ALL, out, l);
                 const u32 last = __shfl_sync(ALL, granules, l), good = __shfl_sync(ALL, whole, l);
                 for (u32 g = 8 * parts + lane; g < last; g += 32) s.target[at + g] = g >= good ? NOWHERE : to + g;
@@ -314,7 +389,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
             if (lane == 0) start = atomicAdd(s.top, granules);
             start = __shfl_sync(ALL, start, 0);
             if (lane < WARPS) column[lane * width] = start * 8 + through - c;
-            for (u32 g = lane; g < granules; g += 32) s.target[start + g] = NOWHERE;
+            for (u32 g = lane; !BULK && g < granules; g += 32) s.target[start + g] = NOWHERE;
         }
         __syncthreads();
 
@@ -339,9 +414,12 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
                 load_column<W>(v, a.column[c + 1], row, end, full);
             else if (full)
                 load<K, 1>(k, a.key, row + TILE, end, end - tile >= 2 * TILE);
+            if (BULK) bulk_ready();
             __syncthreads();
             if (threadIdx.x == 0) *s.top = 0;
-            switch (w) {
+            if (BULK && W == 4) flush_bulk<u32, THREADS>(stage, carried, s.first, s.to, s.whole, s.last, digits, column.dst);
+            if (BULK && W == 8) flush_bulk<u64, THREADS>(stage, carried, s.first, s.to, s.whole, s.last, digits, column.dst);
+            if (!BULK) switch (w) {
             case 1: flush<u8, THREADS, false>(stage, carried, s.target, s.last, granules, digits, column.dst, 1); break;
             case 2: flush<u16, THREADS, false>(stage, carried, s.target, s.last, granules, digits, column.dst, 1); break;
             case 4: flush<u32, THREADS, false>(stage, carried, s.target, s.last, granules, digits, column.dst, 1); break;
@@ -353,7 +431,8 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
             }
             carried += digits * 8 * w;
             if (STAGES == 1) {
-                if (c + 1 < a.columns) __syncthreads();
+                if (BULK) bulk_ready();
+                if (BULK || c + 1 < a.columns) __syncthreads();
             } else {
                 u8* t = stage;
                 stage = spare;
@@ -361,6 +440,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
             }
         }
     }
+    if (BULK) bulk_finish();
     __syncthreads();
     u8* carried = s.carried;
     for (i32 c = 0; c < a.columns; c++) {
