@@ -255,11 +255,11 @@ func (t *stageRun) drain(ctx context.Context, in input, take func(*gpu.Stride) e
 // scan reads a table. While one stride waits to be taken, every thread can decode
 // another; more in flight would cost memory and gain nothing.
 func (t *stageRun) scan(ctx context.Context, o *opRun) (err error) {
+	rows := t.run.device.StrideRows(int(o.rowBytes))
 	r, err := o.table.Scan(ctx, source.ScanOptions{
 		Columns: o.columns, Prune: o.prune, Threads: t.run.opt.Threads, Lease: o.decode,
-		StrideRows: t.run.device.StrideRows(int(o.rowBytes)),
-		Inflight:   t.inflight(o),
-		Trace:      t.run.trace(laneDecode, o.name()),
+		StrideRows: rows, Inflight: t.inflight(o, rows),
+		Trace: t.run.trace(laneDecode, o.name()),
 	})
 	if err != nil {
 		return err
@@ -290,16 +290,23 @@ func (t *stageRun) scan(ctx context.Context, o *opRun) (err error) {
 	}
 }
 
-// inflight is how many strides are decoded at a time. On the CPU each thread has
-// one. Where strides are long because they are copied to a device, threads share
-// them, column by column, and page-locked memory is saved.
-func (t *stageRun) inflight(o *opRun) int {
+// inflight is how many strides are decoded at a time: one a thread, because a
+// column that takes longest is decoded by one thread a stride. For a device apart
+// they are more, because the strides of a row group that are decoded one after the
+// other are few and long, and page-locked memory bounds them.
+func (t *stageRun) inflight(o *opRun, rows int) int {
 	n := t.run.threads() + 1
 	if apart(t.run.device) {
-		n = max(2*n/max(len(o.columns), 1), 3)
+		n *= 2
+		bytes := min(decodeAhead, t.run.device.HostBudget().Limit()/4)
+		n = min(n, max(int(bytes/int64(max(rowBytes(o.schema), 1)*rows)), 3))
 	}
 	return n
 }
+
+// decodeAhead bounds the strides of a scan that are decoded before they are copied
+// to a device, in bytes.
+const decodeAhead = 2 << 30
 
 // aheadDepth is how many strides are copied to the device before their turn: the
 // link is busy while kernels run.

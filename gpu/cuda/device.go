@@ -76,10 +76,11 @@ type Device struct {
 	// likewise.
 	uploads, downloads sync.Mutex
 
-	warming sync.WaitGroup
-	events  eventPool
-	later   chan deferred
-	reaped  sync.WaitGroup
+	warming   sync.WaitGroup
+	premapped <-chan []byte // page-locked memory to be
+	events    eventPool
+	later     chan deferred
+	reaped    sync.WaitGroup
 
 	mu     sync.Mutex
 	tables map[string]uintptr // constant tables by name
@@ -103,13 +104,11 @@ const (
 	defaultLibrary      = "libcuda.so.1"
 	streamNonBlocking   = 1
 	defaultColumnBytes  = 16 << 20
-	minColumnBytes      = 8 << 20
 	maxStrideBytes      = 256 << 20
 	largestStride       = 1 << 26
 	// What Warm takes in advance, in bytes.
-	warmPinned            = 1 << 30
+	warmPinned            = 3 << 29
 	warmPool              = 2 << 30
-	smallestStrideForLink = 1 << 16
 )
 
 // Count returns the number of GPUs; ErrNoDriver is behind the error on a machine
@@ -138,14 +137,29 @@ func Open(opt Options) (*Device, error) {
 	if library == "" {
 		library = defaultLibrary
 	}
-	drv, err := openDriver(library)
-	if err != nil {
-		return nil, err
-	}
 	d := &Device{opt: opt, tables: map[string]uintptr{}}
+	host := opt.HostMemory
+	if host == 0 {
+		_, free := machine.Memory()
+		host = free / 2
+	}
+	d.pinned = newPinned(d)
+	d.host = gpu.NewBudget("page-locked host", "--host-memory", host, d.pinned)
+	if opt.Warm {
+		d.premapped = premap(min(warmPinned, host/2))
+	}
 	d.link = sync.OnceValues(d.measureLink)
-	if err := d.open(drv); err != nil {
-		return nil, fmt.Errorf("open GPU %d: %w", opt.Ordinal, err)
+	drv, err := openDriver(library)
+	if err == nil {
+		if err = d.open(drv); err != nil {
+			err = fmt.Errorf("open GPU %d: %w", opt.Ordinal, err)
+		}
+	}
+	if err != nil {
+		if d.premapped != nil {
+			unmapAll(d.premapped)
+		}
+		return nil, err
 	}
 	return d, nil
 }
@@ -238,13 +252,6 @@ func (d *Device) openContext() error {
 		limit = d.props.free / 5 * 4
 	}
 	d.budget = gpu.NewBudget("device", "--device-memory", limit, d.pool)
-	d.pinned = newPinned(d)
-	host := d.opt.HostMemory
-	if host == 0 {
-		_, free := machine.Memory()
-		host = free / 2
-	}
-	d.host = gpu.NewBudget("page-locked host", "--host-memory", host, d.pinned)
 	d.kernels = newKernels(d)
 	d.later = make(chan deferred, 1024)
 	d.reaped.Add(1)
@@ -255,7 +262,8 @@ func (d *Device) openContext() error {
 	if d.opt.Warm {
 		d.warming.Add(3)
 		go func() { defer d.warming.Done(); d.kernels.loadAll() }()
-		go func() { defer d.warming.Done(); d.pinned.prepare(min(warmPinned, d.host.Limit()/2)) }()
+		d.pinned.growing = true
+		go func() { defer d.warming.Done(); d.pinned.lockAll(d.premapped) }()
 		go func() { defer d.warming.Done(); d.pool.prepare(min(warmPool, d.budget.Limit()/2)) }()
 	}
 	return nil
@@ -276,7 +284,7 @@ func (d *Device) Budget() *gpu.Budget { return d.budget }
 func (d *Device) HostBudget() *gpu.Budget { return d.host }
 
 // StrideRows implements gpu.Device: copies below 8 MB waste the link, so a
-// column of the average width gets 16 MB, within a bound on the whole stride and
+// column of 8-byte values gets that, within a bound on the whole stride and
 // on its share of the device's budget, which holds several strides at a time.
 func (d *Device) StrideRows(rowBytes int) int {
 	rowBytes = max(rowBytes, 1)

@@ -144,8 +144,8 @@ func (x *index) assign(o *op, r keyRows, ids *gpu.Buffer) {
 
 // batch assigns one batch, with as large a table as it takes.
 func (x *index) batch(o *op, r keyRows, ids uint64) {
-	// As many new keys as the last batch had, in proportion.
-	x.reserve(o, x.n+int(int64(r.n)*int64(x.lastNew)/int64(x.lastRows))+r.n/64+1)
+	// As many new keys as the last batch had, in proportion, and a few more.
+	x.reserve(o, x.n+int(int64(r.n)*int64(x.lastNew)/int64(x.lastRows))+min(r.n, x.n/16)+1)
 	counts := o.alloc(int64(blocks(r.n, indexTile)) * 4)
 	for !o.failed() {
 		var fresh *gpu.Buffer
@@ -167,7 +167,7 @@ func (x *index) batch(o *op, r keyRows, ids uint64) {
 }
 
 // indexTile is TILE of index.cu.
-const indexTile = 256
+const indexTile = 2048
 
 // try inserts the keys of a batch and returns how many there are then; not ok when
 // the table was too small, and the batch must come again with a larger one.
@@ -175,11 +175,11 @@ func (x *index) try(o *op, r keyRows, ids uint64, counts, fresh *gpu.Buffer) (fo
 	a := x.args(r, ids)
 	a.counts, a.fresh = addr(counts), addr(fresh)
 	tiles := blocks(r.n, indexTile)
-	launch(o, "index_insert_"+x.kind, tiles, indexTile, 0, a)
-	launch(o, "index_first", tiles, indexTile, 0, a)
+	launch(o, "index_insert_"+x.kind, blocks(r.n, 256), 256, 0, a)
+	launch(o, "index_first", tiles, 256, 0, a)
 	o.scan(counts, tiles, false)
-	launch(o, "index_number_"+x.kind, tiles, indexTile, 0, a)
-	launch(o, "index_resolve", tiles, indexTile, 0, a)
+	launch(o, "index_number_"+x.kind, tiles, 256, 0, a)
+	launch(o, "index_resolve", o.grid(r.n), 256, 0, a)
 	var claimed [2]int32
 	if !o.read(x.claimed, 0, gpu.BytesOf(claimed[:])) {
 		return 0, false
@@ -239,15 +239,12 @@ func (x *index) reserve(o *op, want int) {
 		return
 	}
 	bits := max(x.bits, 6)
-	for limitOf(bits) < want {
-		if bits == maxIndexBits {
-			if x.limit == limitOf(bits) {
-				o.fail(fmt.Errorf("more than %d distinct keys are more than a hash table on the GPU holds", x.limit))
-				return
-			}
-			break
-		}
+	for limitOf(bits) < want && bits < maxIndexBits {
 		bits++
+	}
+	if limitOf(bits) == x.limit {
+		o.fail(fmt.Errorf("more than %d distinct keys are more than a hash table on the GPU holds", x.limit))
+		return
 	}
 	limit := limitOf(bits)
 	slots := o.allocFrom(x.lease, 8<<bits+8)
@@ -271,14 +268,9 @@ func (x *index) reserve(o *op, want int) {
 	x.slots, x.bits, x.limit = slots, bits, limit
 }
 
-// limitOf is how many ids a table of 1 << bits slots takes: it is at most half full,
-// the largest three quarters.
-func limitOf(bits int) int {
-	if bits == maxIndexBits {
-		return 3 << (bits - 2)
-	}
-	return 1 << (bits - 1)
-}
+// limitOf is how many ids a table of 1 << bits slots takes: it is at most five eighths
+// full.
+func limitOf(bits int) int { return (5 << bits) / 8 }
 
 // find writes the ids of all rows, -1 for keys that there are not.
 func (x *index) find(o *op, r keyRows, ids *gpu.Buffer) {
@@ -289,5 +281,5 @@ func (x *index) find(o *op, r keyRows, ids *gpu.Buffer) {
 		o.fill(ids, 0, int64(r.n)*4, 0xff)
 		return
 	}
-	launch(o, "index_find_"+x.kind, blocks(r.n, indexTile), indexTile, 0, x.args(r, addr(ids)))
+	launch(o, "index_find_"+x.kind, blocks(r.n, 256), 256, 0, x.args(r, addr(ids)))
 }

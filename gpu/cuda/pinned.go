@@ -25,9 +25,11 @@ const (
 type pinned struct {
 	dev *Device
 
-	mu     sync.Mutex
-	chunks [][]byte
-	free   []extent // by address, never two that touch
+	mu      sync.Mutex
+	grown   sync.Cond // a chunk was added, or growing ended
+	growing bool      // somebody is about to add a chunk
+	chunks  [][]byte
+	free    []extent // by address, never two that touch
 }
 
 // extent is a free run of page-locked bytes.
@@ -36,7 +38,11 @@ type extent struct {
 	size int64
 }
 
-func newPinned(d *Device) *pinned { return &pinned{dev: d} }
+func newPinned(d *Device) *pinned {
+	p := &pinned{dev: d}
+	p.grown.L = &p.mu
+	return p
+}
 
 func pinnedSize(size int64) int64 { return (size + pinnedAlign - 1) &^ (pinnedAlign - 1) }
 
@@ -52,14 +58,27 @@ func (p *pinned) Allocate(size int64) ([]byte, uintptr, error) {
 	need := pinnedSize(size)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	addr, ok := p.take(need)
-	if !ok {
-		if err := p.grow(need); err != nil {
+	for {
+		if addr, ok := p.take(need); ok {
+			return p.view(addr, size), addr, nil
+		}
+		if p.growing {
+			p.grown.Wait()
+			continue
+		}
+		p.growing = true
+		p.mu.Unlock()
+		mem, err := mapChunk(need)
+		if err == nil {
+			err = p.lock(mem)
+		}
+		p.mu.Lock()
+		p.growing = false
+		p.grown.Broadcast()
+		if err != nil {
 			return nil, 0, err
 		}
-		addr, _ = p.take(need)
 	}
-	return p.view(addr, size), addr, nil
 }
 
 // view is the memory at an address of a chunk.
@@ -117,42 +136,71 @@ func (p *pinned) put(e extent) {
 	p.free = slices.Insert(p.free, i, e)
 }
 
-// grow maps, touches and page-locks a chunk of at least n bytes.
-func (p *pinned) grow(n int64) error {
+// mapChunk maps and touches a chunk of at least n bytes. One huge page more is
+// mapped and never used, so that the blocks of two chunks never touch and become
+// one, which the driver would not copy from.
+func mapChunk(n int64) ([]byte, error) {
 	size := max(chunk, (n+hugePage-1)&^(hugePage-1))
-	// One huge page more: it is never used, so that the blocks of two chunks never
-	// touch and become one, which the driver would not copy from.
 	whole, err := unix.Mmap(-1, 0, int(size+hugePage), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
 	if err != nil {
-		return fmt.Errorf("map %s of host memory: %w", bytesText(size), err)
+		return nil, fmt.Errorf("map %s of host memory: %w", bytesText(size), err)
 	}
-	mem := whole[:size]
-	_ = unix.Madvise(mem, unix.MADV_HUGEPAGE) // small pages work too
-	touch(mem)
-	base := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
+	_ = unix.Madvise(whole, unix.MADV_HUGEPAGE) // small pages work too
+	touch(whole[:size])
+	return whole, nil
+}
+
+// lock page-locks a mapped chunk and adds it to what is free; without success it
+// unmaps it.
+func (p *pinned) lock(whole []byte) error {
+	size := int64(len(whole) - hugePage)
+	base := uintptr(unsafe.Pointer(unsafe.SliceData(whole)))
 	if err := p.dev.ctx.do(cuMemHostRegister, base, uintptr(size), 0); err != nil {
 		_ = unix.Munmap(whole)
 		return fmt.Errorf("page-lock %s of host memory: %w", bytesText(size), err)
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.chunks = append(p.chunks, whole)
 	p.put(extent{base, size})
+	p.grown.Broadcast()
 	return nil
 }
 
-// prepare grows by chunks until there are so many bytes. That they cannot be had
-// is no error before somebody needs them.
-func (p *pinned) prepare(size int64) {
-	for {
-		p.mu.Lock()
-		total := int64(0)
-		for _, c := range p.chunks {
-			total += int64(len(c))
+// premap maps and touches chunks of size bytes in all, beside its caller, before
+// there is a context to lock them in.
+func premap(size int64) <-chan []byte {
+	chunks := make(chan []byte, size/chunk+1)
+	go func() {
+		defer close(chunks)
+		for ; size > 0; size -= chunk {
+			mem, err := mapChunk(1)
+			if err != nil {
+				return // whoever needs the memory will say so
+			}
+			chunks <- mem
 		}
-		if total >= size || p.grow(1) != nil {
-			p.mu.Unlock()
-			return
+	}()
+	return chunks
+}
+
+// lockAll locks chunks as they come. Whoever allocates meanwhile waits for them.
+func (p *pinned) lockAll(chunks <-chan []byte) {
+	for mem := range chunks {
+		if p.lock(mem) != nil {
+			break
 		}
-		p.mu.Unlock()
+	}
+	unmapAll(chunks)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.growing = false
+	p.grown.Broadcast()
+}
+
+func unmapAll(chunks <-chan []byte) {
+	for mem := range chunks {
+		_ = unix.Munmap(mem)
 	}
 }
 

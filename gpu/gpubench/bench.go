@@ -59,7 +59,7 @@ var benchmarks = []struct {
 	run        func(*bench) error
 }{
 	{"transfer", "copies over the link, by size", 1 << 28, (*bench).transfer},
-	{"stream", "filter and sum over columns in page-locked memory", 1 << 28, (*bench).stream},
+	{"stream", "filter and sum over columns in page-locked memory", 1 << 29, (*bench).stream},
 	{"partition", "stable radix partition, all columns out", 1 << 27, (*bench).partition},
 	{"sort", "radix sort of keys with row ids", 1 << 28, (*bench).sort},
 	{"select", "ids of the rows where a predicate is true", 1 << 28, (*bench).selectRows},

@@ -13,7 +13,8 @@
 // The n-th call from now of a driver function fails with a code (n = 0: none);
 // how often a function was called; the allocations, page-locked blocks, events
 // and streams that were not given back; and a seed for the order in which the
-// threads of a block take turns (0: the plain order).
+// threads of a block take turns (0: the plain order), whose first value is that of
+// the environment variable GSTREAM_EMULATOR_SEED.
 //
 // In kernels it finds accesses outside of an allocation (behind it at once or at
 // the end of the launch, before it when it is freed), misaligned accesses, indexes

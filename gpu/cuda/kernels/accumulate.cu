@@ -29,14 +29,14 @@ struct Ones {
 template <class T>
 struct Narrow {
     static constexpr int LIMBS = 1;
-    DEVICE void limbs(const SumArgs& a, i64 i, i32, i64* l) { l[0] = at<T>(a.values, i); }
+    DEVICE void limbs(const SumArgs& a, i64 i, i32, i64* l) { l[0] = streamed<T>(a.values, i); }
 };
 
 template <class T>
 struct Long {
     static constexpr int LIMBS = 2;
     DEVICE void limbs(const SumArgs& a, i64 i, i32, i64* l) {
-        T v = at<T>(a.values, i);
+        T v = streamed<T>(a.values, i);
         l[0] = (i32)v;
         l[1] = (i64)(v >> 32) + (l[0] < 0);
     }
@@ -64,7 +64,7 @@ template <class T>
 struct Float {
     static constexpr int LIMBS = 3;
     DEVICE void limbs(const SumArgs& a, i64 i, i32 group, i64* l) {
-        double v = at<T>(a.values, i);
+        double v = streamed<T>(a.values, i);
         l[0] = l[1] = l[2] = 0;
         u32 e = exponent(v);
         if (e == 0x7ff) return; // infinite or no number: see float_tops
@@ -83,20 +83,37 @@ struct Float {
     }
 };
 
-constexpr int SUM_ROWS = 4; // a thread
+constexpr int SUM_ROWS = 4; // a thread takes at a time, so that their loads are under way together
+
+template <class Source>
+struct Taken {
+    i32 ids[SUM_ROWS]; // -1: no value
+    i64 limbs[SUM_ROWS][Source::LIMBS];
+};
+
+// take loads rows first, first + blockDim.x ...
+template <class Source>
+DEVICE Taken<Source> take(const SumArgs& a, i64 first) {
+    Taken<Source> t;
+#pragma unroll
+    for (int k = 0; k < SUM_ROWS; k++) {
+        i64 i = first + k * (i64)blockDim.x;
+        t.ids[k] = -1;
+        if (i >= a.n || !bit(a.valid, i)) continue;
+        t.ids[k] = a.groups == 1 ? 0 : streamed<i32>(a.ids, i);
+        Source::limbs(a, i, t.ids[k], t.limbs[k]);
+    }
+    return t;
+}
 
 template <class Source>
 DEVICE void sum_global(const SumArgs& a) {
-    i64 base = (i64)blockIdx.x * blockDim.x * SUM_ROWS + threadIdx.x;
+    Taken<Source> t = take<Source>(a, (i64)blockIdx.x * blockDim.x * SUM_ROWS + threadIdx.x);
 #pragma unroll
-    for (int k = 0; k < SUM_ROWS; k++) {
-        i64 i = base + k * (i64)blockDim.x, l[Source::LIMBS];
-        if (i >= a.n || !bit(a.valid, i)) continue;
-        i32 id = a.ids[i];
-        Source::limbs(a, i, id, l);
-        for (int j = 0; j < Source::LIMBS; j++)
-            if (l[j]) atomicAdd(&a.limbs[(i64)id * Source::LIMBS + j], (u64)l[j]);
-    }
+    for (int k = 0; k < SUM_ROWS; k++)
+        if (t.ids[k] >= 0)
+            for (int j = 0; j < Source::LIMBS; j++)
+                if (t.limbs[k][j]) atomicAdd(&a.limbs[(i64)t.ids[k] * Source::LIMBS + j], (u64)t.limbs[k][j]);
 }
 
 // add64 adds to a number of two words of shared memory, which has no atomics of 64 bits.
@@ -113,13 +130,16 @@ DEVICE void sum_shared(const SumArgs& a) {
     for (i32 c = threadIdx.x; c < cells * 2 * Source::LIMBS; c += blockDim.x) words[c] = 0;
     __syncthreads();
     i32 copy = lane_id() & (a.copies - 1);
-    for (i64 i = global_thread(); i < a.n; i += grid_threads()) {
-        if (!bit(a.valid, i)) continue;
-        i64 l[Source::LIMBS];
-        i32 id = a.groups == 1 ? 0 : a.ids[i], cell = id * a.copies + copy;
-        Source::limbs(a, i, id, l);
-        for (int j = 0; j < Source::LIMBS; j++)
-            if (l[j]) add64(&words[2 * j * cells + cell], &words[(2 * j + 1) * cells + cell], (u64)l[j]);
+    i64 tile = (i64)blockDim.x * SUM_ROWS;
+    for (i64 first = blockIdx.x * tile; first < a.n; first += gridDim.x * tile) {
+        Taken<Source> t = take<Source>(a, first + threadIdx.x);
+#pragma unroll
+        for (int k = 0; k < SUM_ROWS; k++) {
+            if (t.ids[k] < 0) continue;
+            i32 cell = t.ids[k] * a.copies + copy;
+            for (int j = 0; j < Source::LIMBS; j++)
+                if (t.limbs[k][j]) add64(&words[2 * j * cells + cell], &words[(2 * j + 1) * cells + cell], (u64)t.limbs[k][j]);
+        }
     }
     __syncthreads();
     for (i32 g = threadIdx.x; g < a.groups; g += blockDim.x)

@@ -46,7 +46,7 @@ DEVICE i32 insert(const IndexArgs& a, i64 i) {
 template <class Key>
 DEVICE void index_insert(const IndexArgs& a) {
     i64 i = global_thread();
-    if (i < a.n) a.ids[i] = insert<Key>(a, i);
+    if (i < a.n) __stcs(&a.ids[i], insert<Key>(a, i));
 }
 
 // nothing_new says that there are no ids to give: all rows found one, or the batch
@@ -58,9 +58,12 @@ DEVICE bool is_first(const IndexArgs& a, i64 i) {
     return i < a.n && a.ids[i] < -1 && (u32)a.slots[slot_of(a.ids[i])] == (NEW | (u32)i);
 }
 
-KERNEL_BOUNDS(index_first, IndexArgs, TILE, 1) {
-    bool none = nothing_new(a);
-    i32 count = __syncthreads_count(!none && is_first(a, global_thread()));
+KERNEL_BOUNDS(index_first, IndexArgs, TILE_THREADS, 1) {
+    __shared__ i32 warps[33];
+    i32 count = 0;
+    if (!nothing_new(a))
+        for (int k = 0; k < TILE_ROWS; k++) count += is_first(a, (i64)blockIdx.x * TILE + k * TILE_THREADS + threadIdx.x);
+    count = block_sum(count, warps);
     if (threadIdx.x == 0) a.counts[blockIdx.x] = count;
 }
 
@@ -68,23 +71,25 @@ template <class Key>
 DEVICE void index_number(const IndexArgs& a) {
     __shared__ i32 warps[33];
     if (nothing_new(a)) return;
-    i64 i = global_thread();
-    bool first = is_first(a, i);
-    i32 total, rank = block_exclusive<i32>(first, warps, total);
-    if (!first) return;
-    rank += a.counts[blockIdx.x];
-    i32 id = a.groups + rank;
-    u64* slot = &a.slots[slot_of(a.ids[i])];
-    *slot = (*slot & ~0xffffffffull) | (u32)(id + 1);
-    a.ids[i] = id;
-    if (a.fresh) a.fresh[rank] = (i32)i;
-    Key::keep(a, i, id);
+    i32 before = a.counts[blockIdx.x], total;
+    for (int k = 0; k < TILE_ROWS; k++, before += total) {
+        i64 i = (i64)blockIdx.x * TILE + k * TILE_THREADS + threadIdx.x;
+        bool first = is_first(a, i);
+        i32 rank = before + block_exclusive<i32>(first, warps, total);
+        if (!first) continue;
+        i32 id = a.groups + rank;
+        u64* slot = &a.slots[slot_of(a.ids[i])];
+        *slot = (*slot & ~0xffffffffull) | (u32)(id + 1);
+        a.ids[i] = id;
+        if (a.fresh) a.fresh[rank] = (i32)i;
+        Key::keep(a, i, id);
+    }
 }
 
 KERNEL(index_resolve, IndexArgs) {
     if (nothing_new(a)) return;
-    i64 i = global_thread();
-    if (i < a.n && a.ids[i] < -1) a.ids[i] = (i32)(u32)a.slots[slot_of(a.ids[i])] - 1;
+    for (i64 i = global_thread(); i < a.n; i += grid_threads())
+        if (a.ids[i] < -1) a.ids[i] = (i32)(u32)a.slots[slot_of(a.ids[i])] - 1;
 }
 
 template <class Key>
@@ -109,7 +114,7 @@ DEVICE void index_rehash(const IndexArgs& a) {
 
 #define INDEX(name, Key)                                            \
     KERNEL(index_insert_##name, IndexArgs) { index_insert<Key>(a); } \
-    KERNEL_BOUNDS(index_number_##name, IndexArgs, TILE, 1) { index_number<Key>(a); } \
+    KERNEL_BOUNDS(index_number_##name, IndexArgs, TILE_THREADS, 1) { index_number<Key>(a); } \
     KERNEL(index_find_##name, IndexArgs) { index_find<Key>(a); }     \
     KERNEL(index_rehash_##name, IndexArgs) { index_rehash<Key>(a); }
 INDEX(exact, Exact)

@@ -3,10 +3,9 @@
 #pragma once
 #include "keys.cuh"
 
-
 constexpr u32 NEW = 0x80000000u;       // the reference is a row
 constexpr i32 REFUSED = (i32)NEW;      // the table is too full for the row's key
-constexpr int TILE = 256;              // rows a block
+constexpr int TILE_THREADS = 256, TILE_ROWS = 8, TILE = TILE_THREADS * TILE_ROWS; // rows a block
 
 struct IndexArgs {
     u64* slots;           // 1 << bits, and one for the null key
@@ -44,7 +43,7 @@ DEVICE Home home(const IndexArgs& a, u64 hash) { return {hash >> (64 - a.bits), 
 // The three kinds of keys.
 struct Exact {
     DEVICE Home row(const IndexArgs& a, i64 i) {
-        u32 key = at<u32>(a.keys, i);
+        u32 key = streamed<u32>(a.keys, i);
         return {mix(key, a.seed) >> (64 - a.bits), key};
     }
     DEVICE Home stored(const IndexArgs& a, i64 id) {

@@ -15,6 +15,12 @@ DEVICE T at(const void* data, i64 i) {
     return static_cast<const T*>(data)[i];
 }
 
+// streamed is at for what is read once: it shall not push tables out of the cache.
+template <class T>
+DEVICE T streamed(const void* data, i64 i) {
+    return __ldcs(static_cast<const T*>(data) + i);
+}
+
 // load_word is value i of a column of at most 8 bytes a value: integers sign- or
 // zero-extended, floats as canonical bits.
 DEVICE u64 load_word(const void* data, i32 load, i64 i) {

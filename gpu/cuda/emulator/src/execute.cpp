@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <cstdlib>
 #include <map>
 #include <vector>
 #ifndef __x86_64__
@@ -136,7 +137,8 @@ static struct {
 } run;
 
 static std::vector<Fiber*> fibers;
-static uint64_t seed;
+// seed of the order in which threads take turns, 0 for the plain one.
+static uint64_t seed = getenv("GSTREAM_EMULATOR_SEED") ? strtoull(getenv("GSTREAM_EMULATOR_SEED"), nullptr, 10) : 0;
 
 static uint64_t draw() {
     run.random ^= run.random << 13;
