@@ -104,8 +104,9 @@ type Queue interface {
 	// returns probe row ids and, for Inner and Left, build row ids (-1 without a
 	// match), as Table.Probe does, but in an order of its own: pairs of a
 	// partition stand together, so that a Gather of the partitioned columns reads
-	// close rows. Offsets may name some of the partitions only; other rows are
-	// left out.
+	// close rows; the matches of one probe row come in any order, and rows without
+	// a match may come last. Offsets may name some of the partitions only; other
+	// rows are left out.
 	JoinPartitions(l *Lease, build, probe Partitioned, kind JoinKind) (probeIDs, buildIDs Column, err error)
 
 	// NewGroups makes an empty assignment of keys to group ids. Key types are
