@@ -1,5 +1,10 @@
 package gpu
 
+import (
+	"fmt"
+	"slices"
+)
+
 // Properties describe a device to people and to the planner.
 type Properties struct {
 	Name    string // as the vendor writes it
@@ -93,6 +98,17 @@ type Queue interface {
 	// key is null-safe (IS NOT DISTINCT FROM).
 	BuildTable(l *Lease, keys []Column, nullSafe []bool) (Table, error)
 
+	// JoinPartitions joins two sides that Partition cut by the same bits of the
+	// same hash of their keys: the partitioned hash join (Wu et al., SIGMOD 2025,
+	// §4), for build sides too large for a cache. Null keys match nothing. It
+	// returns probe row ids and, for Inner and Left, build row ids (-1 without a
+	// match), as Table.Probe does, but in an order of its own: pairs of a
+	// partition stand together, so that a Gather of the partitioned columns reads
+	// close rows; the matches of one probe row come in any order, and rows without
+	// a match may come last. Offsets may name some of the partitions only; other
+	// rows are left out.
+	JoinPartitions(l *Lease, build, probe Partitioned, kind JoinKind) (probeIDs, buildIDs Column, err error)
+
 	// NewGroups makes an empty assignment of keys to group ids. Key types are
 	// fixed; Hint helps to choose the table.
 	NewGroups(l *Lease, types []Type, hint GroupHint) (Groups, error)
@@ -109,6 +125,41 @@ type SortKey struct {
 	Column     Column
 	Descending bool
 	NullsFirst bool
+}
+
+// Partitioned is the key of one side of a partitioned join. Partition p is the
+// rows [Offsets[p], Offsets[p+1]).
+type Partitioned struct {
+	// Key is a plain column of integers, narrow decimals, dates, times or
+	// timestamps, of 4 or 8 bytes a value.
+	Key     Column
+	Offsets []int
+}
+
+// CheckPartitions says whether JoinPartitions can join two sides.
+func CheckPartitions(build, probe Partitioned) error {
+	t := build.Key.Type
+	if w := t.Width(); build.Key.Dict != nil || probe.Key.Dict != nil || t.IsFloat() || w != 4 && w != 8 {
+		return fmt.Errorf("partitioned join by a key of %v: want plain integers, decimals, dates or times of 4 or 8 bytes", t)
+	}
+	if probe.Key.Type != t {
+		return fmt.Errorf("partitioned join of a key of %v with one of %v", t, probe.Key.Type)
+	}
+	if len(build.Offsets) != len(probe.Offsets) || len(build.Offsets) == 0 {
+		return fmt.Errorf("partitioned join of %d and %d offsets", len(build.Offsets), len(probe.Offsets))
+	}
+	for _, s := range []Partitioned{build, probe} {
+		if s.Key.Len > MaxRows || s.Offsets[0] < 0 || !slices.IsSorted(s.Offsets) || s.Offsets[len(s.Offsets)-1] > s.Key.Len {
+			return fmt.Errorf("partitioned join: offsets do not fit a key of %d rows", s.Key.Len)
+		}
+	}
+	return nil
+}
+
+// ErrTooManyPairs is the error of a join of partitions with more pairs than row
+// ids can address.
+func ErrTooManyPairs(n int64) error {
+	return fmt.Errorf("a join of partitions gives %d pairs, more than the %d that row ids can address: join fewer partitions at a time", n, MaxRows)
 }
 
 // JoinKind says which rows a probe returns.

@@ -21,14 +21,14 @@ type partitionArgs struct {
 	column                       [partitionColumns]partitionColumn
 	rows, chunk                  uint32
 	columns                      int32
-	bits, shift, widest, padding uint32
+	bits, shift, flip, widest, _ uint32
 }
 
 type partitionCountArgs struct {
-	key, counts, segments, full uint64
-	rows, chunk                 int64
-	segmentCount                int32
-	bits, shift, padding        uint32
+	key, counts, segments, full, narrow, ranges, rangeFlip uint64
+	rows, chunk                                            int64
+	segmentCount                                           int32
+	bits, shift, flip, narrowShift, _                      uint32
 }
 
 type partitionOffsetsArgs struct {
@@ -41,8 +41,13 @@ type bitsArgs struct {
 	n        int64
 }
 
-// partitionThreads is the threads of a block of the partition kernels.
-const partitionThreads = 512
+const (
+	// partitionThreads is the threads of a block of the partition kernels.
+	partitionThreads = 512
+	// partitionCounters is PARTITION_COUNTERS of partition.cu: blocks that count
+	// the chunk of one that moves.
+	partitionCounters = 2
+)
 
 // maxPartitionBits bounds the digit of Partition.
 const maxPartitionBits = 16
@@ -112,7 +117,7 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shif
 		ids = o.alloc(int64(n) * 4)
 		move = append(move, mover{nil, ids, 4})
 	}
-	starts := o.radix(hash.Data, width, n, shift, bits, move, true)
+	starts := o.radix(radixKey{hash.Data, width, shift, bits, 0}, n, move, nil, true)
 	for _, p := range packed {
 		launch(o, "bits_pack", blocks(n, 2048), 256, 0, p)
 	}
@@ -135,97 +140,173 @@ func (o *op) unpackBits(b *gpu.Buffer, n int) *gpu.Buffer {
 	return to
 }
 
-// radix moves n rows into the order of bits [shift, shift+bits) of a key of width
-// 4 or 8 bytes, stably: passes over digits of equal size, the lowest bits first.
-// With offsets it returns where each of the 1<<bits values begins, as uint32,
-// and n at the end.
-func (o *op) radix(key *gpu.Buffer, width, n int, shift, bits uint, cols []mover, offsets bool) *gpu.Buffer {
-	passes := int(blocks(int(bits), o.digitBits(width, cols)))
-	keyAt := slices.IndexFunc(cols, func(m mover) bool { return m.src == key && m.width == width })
-	work := slices.Clone(cols)
-	if keyAt < 0 && passes > 1 {
-		keyAt = len(work)
-		work = append(work, mover{src: key, width: width})
+// radixKey is bits [shift, shift+bits) of a key of width 4 or 8 bytes, those set in
+// flip inverted.
+type radixKey struct {
+	buf         *gpu.Buffer
+	width       int
+	shift, bits uint
+	flip        uint64
+}
+
+// digit is bits [at, end) of the key's bits.
+func (k radixKey) digit(at, end uint) radixKey {
+	k.shift, k.bits = k.shift+at, end-at
+	return k
+}
+
+func (k radixKey) digitFlip() uint32 { return uint32(k.flip >> k.shift & (1<<k.bits - 1)) }
+
+// radix moves n rows into the order of a key, stably: passes over digits of equal
+// size, the lowest bits first. A first pass that is counted already says itself
+// how wide its digit is. With offsets radix returns where each of the 1<<bits
+// values begins, as uint32, and n at the end.
+func (o *op) radix(key radixKey, n int, cols []mover, first *radixPass, offsets bool) (starts *gpu.Buffer) {
+	widest := o.digitBits(key.width, cols)
+	ends := equalParts(0, key.bits, widest)
+	if first != nil {
+		ends = []uint{min(first.key.bits, key.bits)}
+		ends = append(ends, equalParts(ends[0], key.bits, widest)...)
 	}
-	spare := make([]*gpu.Buffer, len(work))
-	for i, m := range work {
-		if passes > 1 {
-			spare[i] = o.alloc(int64(n) * int64(m.width))
+	passes := len(ends)
+	counted := key // what the next pass counts
+	all := cols
+	keyAt := slices.IndexFunc(cols, func(m mover) bool { return m.src == key.buf && m.width == key.width })
+	if keyAt < 0 && passes > 1 { // the key moves too, until the last pass, but no more of it than is needed
+		if key.width == 8 && key.bits <= 32 {
+			key = radixKey{o.alloc(int64(n) * 4), 4, 0, key.bits, key.flip >> key.shift}
 		}
-		if i == len(cols) && passes > 2 {
-			work[i].dst = o.alloc(int64(n) * int64(m.width))
-		}
+		keyAt = len(cols)
+		all = append(slices.Clone(cols), mover{src: key.buf, width: key.width})
 	}
-	from := slices.Clone(work)
-	var starts *gpu.Buffer
-	for p := range passes {
-		at, end := bits*uint(p)/uint(passes), bits*uint(p+1)/uint(passes)
-		last := (passes-1-p)%2 == 0
+	sides, scratch := o.twoSides(n, all, passes)
+	from := slices.Clone(all)
+	at := uint(0)
+	for p, end := range ends {
 		now := slices.Clone(from)
 		if p == passes-1 {
 			now = now[:len(cols)]
 		}
 		for i := range now {
-			now[i].dst = spare[i]
-			if last {
-				now[i].dst = work[i].dst
-			}
+			now[i].dst = sides[(passes-1-p)%2][i]
 		}
-		starts = o.radixPass(key, width, n, shift+at, end-at, now, starts, 1<<at, offsets)
+		pass := first
+		if p > 0 || first == nil {
+			pass = o.newPass(key.digit(at, end), n, now)
+		} else {
+			pass.launches = o.partitionLaunches(pass.key, now)
+		}
+		count := pass.counting(counted.digit(at, end))
+		if counted.buf != key.buf {
+			count.narrow, count.narrowShift = addr(key.buf), uint32(counted.shift)
+		}
+		var full *gpu.Buffer
+		if values := 1 << end; offsets && p > 0 {
+			full = o.alloc(int64(values+1) * 4)
+			o.fill(full, 0, int64(values)*4, 0)
+			count.segments, count.full, count.segmentCount = addr(starts), addr(full), 1<<at
+		}
+		if pass != first {
+			pass.count(counted.width, count)
+		}
+		before := starts
+		if starts = pass.move(); full != nil {
+			o.scan(full, 1<<end, true)
+			o.free(before, starts)
+			starts = full
+		}
 		for i := range now {
 			from[i].src = now[i].dst
 		}
 		if keyAt >= 0 {
-			key = from[keyAt].src
+			key.buf = from[keyAt].src
 		}
+		counted, at = key, end
 	}
-	o.free(spare...)
-	for _, m := range work[len(cols):] {
-		o.free(m.dst)
-	}
+	o.free(scratch...)
 	return starts
 }
 
-// radixPass is one pass of radix: count, places, move. segments, when set, are
-// where the values of the digits sorted so far begin.
-func (o *op) radixPass(key *gpu.Buffer, width, n int, shift, bits uint, cols []mover, segments *gpu.Buffer, segmentCount int, offsets bool) *gpu.Buffer {
-	launches := o.partitionLaunches(key, width, 1<<bits, cols)
-	digits := 1 << bits
-	grid := min(o.q.dev.props.multiprocessors, blocks(n, launches[0].shape.tile()))
-	chunk := (blocks(n, grid) + 127) / 128 * 128
-	grid = blocks(n, chunk)
+// equalParts cuts bits [from, to) into as few digits as may be, of equal size, and
+// returns their ends.
+func equalParts(from, to uint, widest int) []uint {
+	parts := make([]uint, blocks(int(to-from), widest))
+	for i := range parts {
+		parts[i] = from + (to-from)*uint(i+1)/uint(len(parts))
+	}
+	return parts
+}
 
-	counts := o.alloc(int64(digits*grid+4) * 4)
-	starts := o.alloc(int64(digits+1) * 4)
-	count := partitionCountArgs{key: addr(key), counts: addr(counts), rows: int64(n), chunk: int64(chunk),
-		segmentCount: int32(segmentCount), bits: uint32(bits), shift: uint32(shift)}
-	var full *gpu.Buffer
-	if offsets && segments != nil {
-		full = o.alloc(int64(digits*segmentCount+1) * 4)
-		o.fill(full, 0, full.Size(), 0)
-		count.segments, count.full = addr(segments), addr(full)
+// twoSides returns where the columns go in the last pass of a radix and those an
+// even number before it, and where in the others.
+func (o *op) twoSides(n int, cols []mover, passes int) (sides [2][]*gpu.Buffer, scratch []*gpu.Buffer) {
+	for side := range sides {
+		for _, m := range cols {
+			to := m.dst
+			if side == 1 || to == nil {
+				to = nil
+				if passes > 1+(1-side) {
+					to = o.alloc(int64(n) * int64(m.width))
+					scratch = append(scratch, to)
+				}
+			}
+			sides[side] = append(sides[side], to)
+		}
 	}
-	launch(o, fmt.Sprintf("partition_count_k%d", width), grid, 1024, 32*4*digits, count)
-	launch(o, "partition_offsets", 1, 1024, 0, partitionOffsetsArgs{addr(counts), addr(starts), int32(digits), int32(grid)})
-	for _, p := range launches {
-		args := partitionArgs{key: addr(key), base: addr(counts), rows: uint32(n), chunk: uint32(chunk),
-			columns: int32(len(p.cols)), bits: uint32(bits), shift: uint32(shift), widest: uint32(p.widest)}
-		copy(args.column[:], p.cols)
-		launch(o, p.shape.kernel, grid, partitionThreads, p.shared, args)
+	return sides, scratch
+}
+
+// radixPass is one pass: count, places, move.
+type radixPass struct {
+	*op
+	key         radixKey
+	n           int
+	launches    []partitionLaunch
+	grid, chunk int // blocks that move, and rows of each
+	counts      *gpu.Buffer
+}
+
+func (o *op) newPass(key radixKey, n int, cols []mover) *radixPass {
+	p := &radixPass{op: o, key: key, n: n, launches: o.partitionLaunches(key, cols)}
+	p.grid = max(1, min(o.q.dev.props.multiprocessors, blocks(n, p.launches[0].shape.tile())))
+	p.chunk = blocks(blocks(n, p.grid), 128) * 128
+	p.grid = blocks(n, p.chunk)
+	p.counts = o.alloc(int64(partitionCounters*p.grid<<key.bits+4) * 4)
+	return p
+}
+
+// counting are the arguments to count the digits of a key, which may be another
+// form of the one that the rows move by.
+func (p *radixPass) counting(key radixKey) partitionCountArgs {
+	return partitionCountArgs{key: addr(key.buf), counts: addr(p.counts), rows: int64(p.n), chunk: int64(p.chunk / partitionCounters),
+		segmentCount: 1, bits: uint32(key.bits), shift: uint32(key.shift), flip: key.digitFlip()}
+}
+
+func (p *radixPass) count(width int, args partitionCountArgs) {
+	launch(p.op, fmt.Sprintf("partition_count_k%d", width), partitionCounters*p.grid, 1024, 32*4<<p.key.bits, args)
+}
+
+// move makes places of the counts, moves the rows and returns where the digits
+// begin.
+func (p *radixPass) move() *gpu.Buffer {
+	digits := 1 << p.key.bits
+	starts := p.alloc(int64(digits+1) * 4)
+	launch(p.op, "partition_offsets", 1, 1024, 0, partitionOffsetsArgs{addr(p.counts), addr(starts), int32(digits), int32(partitionCounters * p.grid)})
+	for _, l := range p.launches {
+		args := partitionArgs{key: addr(p.key.buf), base: addr(p.counts), rows: uint32(p.n), chunk: uint32(p.chunk), columns: int32(len(l.cols)),
+			bits: uint32(p.key.bits), shift: uint32(p.key.shift), flip: p.key.digitFlip(), widest: uint32(l.widest)}
+		copy(args.column[:], l.cols)
+		launch(p.op, l.shape.kernel, p.grid, partitionThreads, l.shared, args)
 	}
-	o.free(counts)
-	if full == nil {
-		return starts
-	}
-	o.free(starts)
-	o.scan(full, digits*segmentCount, true)
-	return full
+	p.free(p.counts)
+	return starts
 }
 
 // partitionShape is what a partition kernel was compiled for.
 type partitionShape struct {
 	kernel        string
-	items, stages int // rows a thread, buffers of the stage
+	items, stages int  // rows a thread, buffers of the stage
+	bulk          bool // writes by bulk copies
 }
 
 func (s partitionShape) tile() int { return partitionThreads * s.items }
@@ -233,25 +314,31 @@ func (s partitionShape) tile() int { return partitionThreads * s.items }
 // shared is PartitionShared of partition.cu, in bytes.
 func (s partitionShape) shared(digits, widest, rowBytes int) int {
 	slots := s.tile() + (14*digits+32)/16*16
-	words := 4 + 5*((digits+3)/4*4) + (slots/8+3)/4*4 + 2*partitionThreads/32*(digits+1)
+	aligned := (digits + 3) / 4 * 4
+	targets := (slots/8 + 3) / 4 * 4
+	if s.bulk {
+		targets = 2 * aligned
+	}
+	words := 4 + 5*aligned + targets + 2*(partitionThreads/32)*(digits+1)
 	return 4*words + s.stages*slots*widest + digits*8*rowBytes
 }
 
-// shapeFor chooses the kernel for a key and columns.
-func shapeFor(key int, cols []mover) partitionShape {
+// partitionShape chooses the kernel for a key of a width and columns.
+func (o *op) partitionShape(key int, cols []mover) partitionShape {
 	same := cols[0].width
 	for _, c := range cols {
 		if c.width != same {
 			same = 0
 		}
 	}
+	bulk := o.q.dev.props.major >= 9
 	switch {
 	case same == 4 && key == 4:
-		return partitionShape{"partition_k4_w4", 24, 2}
+		return partitionShape{"partition_k4_w4", 24, 2, bulk}
 	case key == 8 && (same == 4 || same == 8 && !slices.ContainsFunc(cols, func(m mover) bool { return m.src == nil })):
-		return partitionShape{fmt.Sprintf("partition_k8_w%d", same), 16, 1}
+		return partitionShape{fmt.Sprintf("partition_k8_w%d", same), 16, 1, bulk}
 	}
-	return partitionShape{fmt.Sprintf("partition_k%d_w0", key), 12, 1}
+	return partitionShape{fmt.Sprintf("partition_k%d_w0", key), 12, 1, false}
 }
 
 // partitionLaunch is one launch: as many columns as shared memory has room for.
@@ -261,11 +348,11 @@ type partitionLaunch struct {
 	widest, shared int
 }
 
-func (o *op) partitionLaunches(key *gpu.Buffer, width, digits int, cols []mover) []partitionLaunch {
-	shape := shapeFor(width, cols)
+func (o *op) partitionLaunches(key radixKey, cols []mover) []partitionLaunch {
+	shape, digits := o.partitionShape(key.width, cols), 1<<key.bits
 	// A first column that is the key is not read twice.
 	cols = slices.Clone(cols)
-	if at := slices.IndexFunc(cols, func(m mover) bool { return m.src == key && m.width == width }); at > 0 {
+	if at := slices.IndexFunc(cols, func(m mover) bool { return m.src == key.buf && m.width == key.width }); at > 0 {
 		cols[0], cols[at] = cols[at], cols[0]
 	}
 	var out []partitionLaunch
@@ -293,7 +380,7 @@ func (o *op) partitionLaunches(key *gpu.Buffer, width, digits int, cols []mover)
 // digitBits is the widest digit for which shared memory has room, 8 on data-centre
 // GPUs.
 func (o *op) digitBits(key int, cols []mover) int {
-	shape := shapeFor(key, cols)
+	shape := o.partitionShape(key, cols)
 	widest := 0
 	for _, m := range cols {
 		widest = max(widest, min(m.width, 8))

@@ -21,14 +21,20 @@ func (q *queue) Select(l *gpu.Lease, pred gpu.Column) (out gpu.Column, err error
 	if pred.Type.Kind != gpu.Bool {
 		return out, fmt.Errorf("select wants a BOOLEAN column, not %v", pred.Type)
 	}
-	n := pred.Len
-	tiles := blocks(n, selectTile)
+	ids, n := o.selectRows(pred.Data, pred.Valid, pred.Len)
+	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: int(n), Data: o.keep(ids)}, nil
+}
+
+// selectRows returns the ids of the rows whose bit is set in both bitmaps, and how
+// many there are.
+func (o *op) selectRows(truth, valid *gpu.Buffer, rows int) (ids *gpu.Buffer, n int64) {
+	tiles := blocks(rows, selectTile)
 	counts := o.alloc(int64(tiles) * 4)
-	args := selectArgs{truth: addr(pred.Data), valid: addr(pred.Valid), counts: addr(counts), n: int64(n)}
+	args := selectArgs{truth: addr(truth), valid: addr(valid), counts: addr(counts), n: int64(rows)}
 	launch(o, "select_count", tiles, 256, 0, args)
-	total := o.scanTotal(counts, tiles, false)
-	ids := o.alloc(total * 4)
+	n = o.scanTotal(counts, tiles, false)
+	ids = o.alloc(n * 4)
 	args.ids = addr(ids)
 	launch(o, "select_write", tiles, 256, 0, args)
-	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: int(total), Data: o.keep(ids)}, nil
+	return ids, n
 }

@@ -45,10 +45,10 @@ type sortRangeArgs struct {
 const sortParts = 32
 
 type sortPackArgs struct {
-	part         [sortParts]sortPart
-	out, rows    uint64
-	n            int64
-	parts, width int32
+	part            [sortParts]sortPart
+	low, high, rows uint64
+	n               int64
+	parts, lowBits  int32
 }
 
 type sortNumberArgs struct {
@@ -69,11 +69,16 @@ func (q *queue) Sort(l *gpu.Lease, keys []gpu.SortKey) (out gpu.Column, err erro
 	if n > gpu.MaxRows {
 		return out, fmt.Errorf("%d rows are more than the %d that row ids can address", n, gpu.MaxRows)
 	}
-	var parts []sortPart
 	for _, k := range keys {
 		if k.Column.Len != n {
 			return out, fmt.Errorf("sort keys of %d and %d rows", n, k.Column.Len)
 		}
+	}
+	if rows := o.orderPlain(keys); rows != nil {
+		return gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: o.keep(rows)}, nil
+	}
+	var parts []sortPart
+	for _, k := range keys {
 		parts = append(parts, o.sortParts(k)...)
 	}
 	if o.failed() {
@@ -195,19 +200,67 @@ func (o *op) order(n int, parts []sortPart) *gpu.Buffer {
 }
 
 // orderByWord reorders rows, nil being the input's order, by parts that make one
-// word of so many bits.
+// word of so many bits. A word of more than 32 bits is moved in two halves, of
+// which the lower is left behind once its digits are sorted.
 func (o *op) orderByWord(n int, parts []sortPart, wordBits uint, rows *gpu.Buffer) *gpu.Buffer {
-	width := 4
-	if wordBits > 32 {
-		width = 8
-	}
-	word := o.alloc(int64(n) * int64(width))
-	pack := sortPackArgs{out: addr(word), rows: addr(rows), n: int64(n), parts: int32(len(parts)), width: int32(width)}
+	word := func() *gpu.Buffer { return o.alloc(int64(n) * 4) }
+	lowBits := max(wordBits, 32) - 32
+	pack := sortPackArgs{rows: addr(rows), n: int64(n), parts: int32(len(parts)), lowBits: int32(lowBits)}
 	copy(pack.part[:], parts)
-	launch(o, "sort_pack", o.grid(n), 256, 0, pack)
+	high := word()
+	pack.high = addr(high)
+	if lowBits == 0 {
+		launch(o, "sort_pack", o.grid(n), 256, 0, pack)
+	} else {
+		low, moved, ids := word(), word(), word()
+		pack.low = addr(low)
+		launch(o, "sort_pack", o.grid(n), 256, 0, pack)
+		o.radix(radixKey{buf: low, width: 4, bits: lowBits}, n, []mover{{high, moved, 4}, {rows, ids, 4}}, nil, false)
+		o.free(low, high, rows)
+		high, rows = moved, ids
+	}
+	out := word()
+	o.radix(radixKey{buf: high, width: 4, bits: wordBits - lowBits}, n, []mover{{rows, out, 4}}, nil, false)
+	o.free(high, rows)
+	return out
+}
+
+// orderPlain is the order of one key of 4-byte integers without nulls, whose own
+// bits are its word; nil for other keys, and where packing saves a pass. The first
+// digit is counted while the range is found.
+func (o *op) orderPlain(keys []gpu.SortKey) *gpu.Buffer {
+	c := keys[0].Column
+	if len(keys) > 1 || c.Len == 0 || c.Valid != nil || c.Dict != nil || c.Type.Width() != 4 || c.Type.IsFloat() {
+		return nil
+	}
+	n, key := c.Len, radixKey{buf: c.Data, width: 4}
+	if !c.Type.IsUnsigned() {
+		key.flip = 1 << 31
+	}
+	if keys[0].Descending {
+		key.flip ^= 1<<32 - 1
+	}
 	out := o.alloc(int64(n) * 4)
-	o.radix(word, width, n, 0, wordBits, []mover{{rows, out, 4}}, false)
-	o.free(word, rows)
+	cols := []mover{{nil, out, 4}}
+	digit := o.digitBits(4, cols)
+	key.bits = uint(digit)
+	first := o.newPass(key, n, cols)
+	ranges := [2]uint64{^uint64(0), 0}
+	found := o.alloc(16)
+	o.write(found, 0, gpu.BytesOf(ranges[:]))
+	count := first.counting(key)
+	count.ranges, count.rangeFlip = addr(found), key.flip
+	first.count(4, count)
+	if !o.read(found, 0, gpu.BytesOf(ranges[:])) {
+		return nil
+	}
+	o.free(found)
+	key.bits = uint(bits.Len64(ranges[0] ^ ranges[1]))
+	if passes := blocks(int(key.bits), digit); passes == 0 || passes > blocks(bits.Len64(ranges[1]-ranges[0]), digit) {
+		o.free(first.counts, out)
+		return nil
+	}
+	o.radix(key, n, cols, first, false)
 	return out
 }
 

@@ -3,6 +3,7 @@ package gpubench
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"time"
 
@@ -371,7 +372,84 @@ func (b *bench) join() error {
 			return err
 		}
 	}
+	for _, build := range []int{b.rows, b.rows / 8} {
+		if err := b.joinPartitioned(build, rate); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// joinPartitioned is joinWith by the partitioned join: both sides are cut by a hash
+// of the key until a build partition fits shared memory.
+func (b *bench) joinPartitioned(build int, rate float64) error {
+	order, err := b.permuted(build)
+	if err != nil {
+		return err
+	}
+	defer order.Release()
+	probeKey, err := b.column(b.rows, func(v []uint32, rnd *rand.Rand) {
+		for i := range v {
+			v[i] = spread(rnd.Uint32N(uint32(max(build, 1))))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer probeKey.Release()
+	r, err := b.columns(build, 2)
+	if err != nil {
+		return err
+	}
+	defer gpu.ReleaseColumns(r)
+	s, err := b.columns(b.rows, 2)
+	if err != nil {
+		return err
+	}
+	defer gpu.ReleaseColumns(s)
+	digit := uint(bits.Len(uint(max(build-1, 0)) / 8192))
+	cut := func(key gpu.Column, payload []gpu.Column) ([]gpu.Column, gpu.Partitioned, error) {
+		hash, err := b.q.Hash(b.l, []gpu.Column{key})
+		if err != nil {
+			return nil, gpu.Partitioned{}, err
+		}
+		defer hash.Release()
+		cols, offsets, err := b.q.Partition(b.l, append([]gpu.Column{key}, payload...), hash, 64-digit, digit)
+		if err != nil {
+			return nil, gpu.Partitioned{}, err
+		}
+		return cols, gpu.Partitioned{Key: cols[0], Offsets: offsets}, nil
+	}
+	bytes := int64(build+b.rows)*12 + int64(b.rows)*20
+	return b.time(fmt.Sprintf("%d build rows, %d-way partitioned, 4-byte keys, 2+2 payloads of 4 bytes", build, 1<<digit), build+b.rows, bytes, "copy", rate, func() error {
+		buildCols, buildSide, err := cut(order, r)
+		if err != nil {
+			return err
+		}
+		defer gpu.ReleaseColumns(buildCols)
+		probeCols, probeSide, err := cut(probeKey, s)
+		if err != nil {
+			return err
+		}
+		defer gpu.ReleaseColumns(probeCols)
+		probe, match, err := b.q.JoinPartitions(b.l, buildSide, probeSide, gpu.Inner)
+		if err != nil {
+			return err
+		}
+		defer probe.Release()
+		defer match.Release()
+		if probe.Len != b.rows {
+			return fmt.Errorf("%d pairs of %d", probe.Len, b.rows)
+		}
+		left, err := b.q.Gather(b.l, probeCols, probe, false)
+		if err != nil {
+			return err
+		}
+		defer gpu.ReleaseColumns(left)
+		right, err := b.q.Gather(b.l, buildCols[1:], match, false)
+		gpu.ReleaseColumns(right)
+		return err
+	})
 }
 
 func (b *bench) joinWith(build int, rate float64) error {

@@ -49,6 +49,7 @@ func Run(t *testing.T, open Open) {
 		{"PartitionColumns", testPartitionColumns},
 		{"Sort", testSort},
 		{"Join", testJoin},
+		{"JoinPartitions", testJoinPartitions},
 		{"Groups", testGroups},
 		{"Aggregates", testAggregates},
 		{"Eval", testEval},

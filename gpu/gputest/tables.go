@@ -171,6 +171,102 @@ func (b *bench) checkJoin(k keyCase, nBuild, nProbe int, safe bool) {
 	}
 }
 
+// testJoinPartitions joins sides that are cut by a hash or by bits of the key,
+// with partitions of all sizes.
+func testJoinPartitions(t *testing.T, open Open) {
+	for _, typ := range []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Uint64), gpu.Of(gpu.Date), gpu.DecimalOf(15, 2), gpu.TimestampOf(gpu.Second, false)} {
+		t.Run(typ.String(), func(t *testing.T) {
+			b := setUp(t, open)
+			for _, c := range []struct {
+				build, probe int
+				d            distribution
+				bits         uint
+			}{
+				{0, 10, distribution{}, 2}, {10, 0, distribution{}, 2}, {1, 1, distribution{distinct: 1}, 0},
+				{700, 3000, distribution{distinct: 400, nulls: 0.1}, 3},
+				{5000, 40000, distribution{sorted: true}, 6},
+				{20000, 3000, distribution{distinct: 15000}, 0},
+				{19000, 70, distribution{distinct: 2}, 1},
+				{300, 70001, distribution{distinct: 1000, zipf: true}, 2},
+			} {
+				b.checkJoinPartitions(typ, c.build, c.probe, c.d, c.bits)
+			}
+		})
+	}
+	t.Run("refuses", func(t *testing.T) {
+		for _, typ := range []gpu.Type{gpu.Of(gpu.Float64), gpu.Of(gpu.Int16), gpu.Of(gpu.String)} {
+			b := setUp(t, open)
+			s := gpu.Partitioned{Key: b.up(gpu.ColumnOf(typ, b.random(typ, 3, distribution{})))[0], Offsets: []int{0, 3}}
+			_, _, err := b.q.JoinPartitions(b.l, s, s, gpu.Inner)
+			require.ErrorContains(t, err, typ.String())
+			require.Error(t, b.q.Close(), "the error sticks")
+		}
+	})
+}
+
+func (b *bench) checkJoinPartitions(typ gpu.Type, nBuild, nProbe int, d distribution, bits uint) {
+	t := b.t
+	t.Helper()
+	side := func(n int) (gpu.Partitioned, []gpu.Scalar) {
+		cols := b.up(gpu.ColumnOf(typ, b.random(typ, n, d)))
+		hash, err := b.q.Hash(b.l, cols)
+		require.NoError(t, err)
+		defer hash.Release()
+		out, offsets, err := b.q.Partition(b.l, cols, hash, 64-bits, bits)
+		require.NoError(t, err)
+		t.Cleanup(out[0].Release)
+		return gpu.Partitioned{Key: out[0], Offsets: offsets}, b.down(out[0])
+	}
+	build, buildKeys := side(nBuild)
+	probe, probeKeys := side(nProbe)
+	for _, parts := range [][2]int{{0, 1 << bits}, {(1 << bits) / 2, 1 << bits}} { // all partitions, and the upper half
+		build, probe := build, probe
+		build.Offsets, probe.Offsets = build.Offsets[parts[0]:parts[1]+1], probe.Offsets[parts[0]:parts[1]+1]
+		at := map[string][]int{}
+		for r := build.Offsets[0]; r < nBuild; r++ {
+			if buildKeys[r].Valid {
+				at[label(buildKeys[r])] = append(at[label(buildKeys[r])], r)
+			}
+		}
+		for _, kind := range []gpu.JoinKind{gpu.Inner, gpu.Left, gpu.Semi, gpu.Anti} {
+			want := [][2]int{}
+			for r := probe.Offsets[0]; r < nProbe; r++ {
+				matches := at[label(probeKeys[r])]
+				switch {
+				case kind == gpu.Semi && len(matches) > 0, kind == gpu.Anti && len(matches) == 0:
+					want = append(want, [2]int{r, 0})
+				case kind == gpu.Left && len(matches) == 0:
+					want = append(want, [2]int{r, -1})
+				case kind == gpu.Inner || kind == gpu.Left:
+					for _, m := range matches {
+						want = append(want, [2]int{r, m})
+					}
+				}
+			}
+			p, m, err := b.q.JoinPartitions(b.l, build, probe, kind)
+			require.NoError(t, err)
+			ps := b.ints(p)
+			ms := make([]int, len(ps))
+			if kind == gpu.Inner || kind == gpu.Left {
+				ms = b.ints(m)
+			}
+			got := make([][2]int, len(ps))
+			for i := range got {
+				got[i] = [2]int{ps[i], ms[i]}
+			}
+			sort.Slice(got, func(i, j int) bool {
+				return got[i][0] < got[j][0] || got[i][0] == got[j][0] && got[i][1] < got[j][1]
+			})
+			require.Len(t, got, len(want), "%v join of %d and %d rows of %v", kind, nBuild, nProbe, d)
+			for i := range want { // require.Equal would print millions of pairs
+				require.Equal(t, want[i], got[i], "%v join of %d and %d rows of %v", kind, nBuild, nProbe, d)
+			}
+			p.Release()
+			m.Release()
+		}
+	}
+}
+
 func testGroups(t *testing.T, open Open) {
 	for _, k := range keyCases() {
 		t.Run(k.name, func(t *testing.T) {

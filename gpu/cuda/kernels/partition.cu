@@ -16,11 +16,15 @@ constexpr u32 NOWHERE = ~0u; // granule without a place yet
 template <bool FIRST, class A, class B> struct Pick { typedef A type; };
 template <class A, class B> struct Pick<false, A, B> { typedef B type; };
 
-// digit_of extracts bits [shift, shift+log2(mask+1)) of a key.
-template <class K>
-DEVICE u32 digit_of(K key, u32 shift, u32 mask) {
-    return (u32)(key >> shift) & mask;
-}
+// Digit is bits [shift, shift + log2(mask + 1)) of a key, some of them inverted.
+struct Digit {
+    u32 shift, mask, flip;
+
+    template <class K>
+    __device__ __forceinline__ u32 operator()(K key) const {
+        return ((u32)(key >> shift) & mask) ^ flip;
+    }
+};
 
 struct PartitionColumn {
     u64 src;    // 0: the row numbers, width 4
@@ -31,21 +35,65 @@ struct PartitionColumn {
 
 constexpr int PARTITION_COLUMNS = 16;
 
+// Blocks that count a chunk: one has too few loads in flight for the memory.
+constexpr u32 PARTITION_COUNTERS = 2;
+
 struct PartitionArgs {
     u64 key;
-    const u32* base; // first output row of digit d in block b at [d * gridDim.x + b]
+    const u32* base; // first output row of digit d in block b at [(d * gridDim.x + b) * PARTITION_COUNTERS]
     PartitionColumn column[PARTITION_COLUMNS];
     u32 rows;
     u32 chunk; // rows a block
     i32 columns;
     u32 bits; // of the digit, 1 to 8
     u32 shift;
+    u32 flip;   // bits of the digit to invert
     u32 widest; // bytes of the widest column
 };
 
+// Bulk copies (Hopper and later) write a digit's granules in one go: they take no
+// part in the traffic of shared memory that the kernel waits for.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+constexpr bool PARTITION_BULK = true;
+#else
+constexpr bool PARTITION_BULK = false;
+#endif
+
+// bulk_copy starts a copy of shared memory; 16 bytes is the unit of all three.
+DEVICE void bulk_copy(void* dst, const void* src, u32 bytes) {
+#if !defined(__CUDA_ARCH__)
+    for (u32 i = 0; i < bytes / 16; i++) ((uint4*)dst)[i] = ((const uint4*)src)[i];
+#elif __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(dst), "r"((u32)__cvta_generic_to_shared(src)), "r"(bytes) : "memory");
+#endif
+}
+
+// bulk_start ends a group of copies.
+DEVICE void bulk_start() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+#endif
+}
+
+// bulk_ready makes a thread's stores to shared memory visible to copies that start
+// after the next barrier, and waits until its own copies have read theirs.
+DEVICE void bulk_ready() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+#endif
+}
+
+// bulk_finish waits until a thread's copies are done.
+DEVICE void bulk_finish() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+#endif
+}
+
 // PartitionShared is the shared memory of a block; partitionShared in Go counts
 // its bytes. Arrays are by digit unless said otherwise.
-template <int THREADS, int ITEMS, int STAGES>
+template <int THREADS, int ITEMS, int STAGES, bool BULK>
 struct PartitionShared {
     static constexpr int WARPS = THREADS / 32;
     u32* top;    // granules laid out in this tile; the digit of many rows, or NOWHERE
@@ -54,8 +102,11 @@ struct PartitionShared {
     u32* head;   // rows of the first granule that are other blocks'
     u32* first;  // first stage granule << 3 | rows carried into it
     u32* last;   // stage granule with the rows to carry, or NOWHERE
-    u32* target; // by stage granule: the output granule | rows to leave out << 28, or NOWHERE
-    uint2* rank; // WARPS × (digits + 1): lanes of the warp with this digit; rows so far, then the slot of the warp's first
+    u32* to;     // of bulk copies: the first output granule | rows to leave out << 28
+    u32* whole;  // of bulk copies: granules
+    u32* target; // of other copies, by stage granule: the output granule | rows to leave out << 28, or NOWHERE
+    u32* match;  // WARPS × (digits + 1): lanes of the warp with this digit
+    u32* count;  // WARPS × (digits + 1): rows of the warp so far, then the slot of its first
     u8* stage;   // two buffers of slots × widest bytes
     u8* carried; // by column: digits × 8 rows
     u32 slots;
@@ -69,8 +120,11 @@ struct PartitionShared {
         head = p, p += aligned;
         first = p, p += aligned;
         last = p, p += aligned;
-        target = p, p += (slots / 8 + 3) / 4 * 4;
-        rank = (uint2*)p, p += 2 * WARPS * (digits + 1);
+        to = target = p;
+        whole = p + aligned;
+        p += BULK ? 2 * aligned : (slots / 8 + 3) / 4 * 4;
+        match = p, p += WARPS * (digits + 1);
+        count = p, p += WARPS * (digits + 1);
         stage = (u8*)p;
         carried = stage + STAGES * slots * widest;
     }
@@ -135,6 +189,17 @@ DEVICE void copy_unit(T* dst, const T* src) {
         *(uint4*)dst = *(const uint4*)src;
 }
 
+// carry_rest keeps what a digit has beyond its last whole granule.
+template <class T, int THREADS>
+DEVICE void carry_rest(T* carried, const T* stage, const u32* last, u32 digits) {
+    constexpr u32 ROWS = unit_rows<T>, UNITS = 8 / ROWS;
+#pragma unroll 2
+    for (u32 u = threadIdx.x; u < digits * UNITS; u += THREADS) {
+        u32 g = last[u / UNITS];
+        if (g != NOWHERE) copy_unit(carried + u * ROWS, stage + g * 8 + u % UNITS * ROWS);
+    }
+}
+
 // flush writes the whole granules of the stage to their places, and carries the
 // rest.
 template <class T, int THREADS, bool STRIDED>
@@ -154,12 +219,27 @@ DEVICE void flush(const u8* stage_bytes, u8* carried_bytes, const u32* target, c
                 if (at + e >= to >> 28) dst[(row + e) * stride] = stage[u * ROWS + e];
         }
     }
+    carry_rest<T, THREADS>((T*)carried_bytes, stage, last, digits);
+}
+
+// flush_bulk is flush by one bulk copy a digit.
+template <class T, int THREADS>
+DEVICE void flush_bulk(const u8* stage_bytes, u8* carried_bytes, const u32* first, const u32* to, const u32* whole, const u32* last, u32 digits, u64 out) {
+    const T* stage = (const T*)stage_bytes;
+    T* dst = (T*)out;
     T* carried = (T*)carried_bytes;
-#pragma unroll 2
-    for (u32 u = threadIdx.x; u < digits * UNITS; u += THREADS) {
-        u32 g = last[u / UNITS];
-        if (g != NOWHERE) copy_unit(carried + u * ROWS, stage + g * 8 + at);
+    for (u32 d = threadIdx.x; d < digits; d += THREADS) {
+        const T* src = stage + (first[d] & ~7u);
+        u32 n = whole[d], head = to[d] >> 28;
+        u64 row = (u64)(to[d] & 0x0fffffff) * 8;
+        if (n && head) { // its first rows are other blocks'
+            for (u32 e = head; e < 8; e++) dst[row + e] = src[e];
+            row += 8, src += 8, n--;
+        }
+        if (n) bulk_copy(dst + row, src, n * 8 * sizeof(T));
     }
+    bulk_start();
+    carry_rest<T, THREADS>(carried, stage, last, digits);
 }
 
 // finish writes what is carried at the end of the chunk.
@@ -177,23 +257,30 @@ DEVICE void finish(const u8* carried_bytes, const u32* out, const u32* carry, co
 // shared memory; when HOT, those of a digit that many rows have by a vote. Rows
 // beyond the end have a digit of their own.
 template <bool HOT, class K, int ITEMS>
-DEVICE void rank_rows(u32 (&slot)[ITEMS], const K (&k)[ITEMS], uint2* rank, u32 shift, u32 mask, u32 hot, u32 row, u32 end, bool full) {
+DEVICE void rank_rows(u32 (&slot)[ITEMS], const K (&k)[ITEMS], u32* match, u32* count, Digit digit, u32 hot, u32 row, u32 end, bool full) {
     const u32 lane = lane_id(), bit = 1u << lane, below = bit - 1;
+    u32 before = 0, ahead = 0;
 #pragma unroll
     for (int i = 0; i < ITEMS; i++) {
-        u32 d = digit_of(k[i], shift, mask);
-        if (!full && row + 32 * i >= end) d = mask + 1;
+        u32 d = digit(k[i]);
+        if (!full && row + 32 * i >= end) d = digit.mask + 1;
         const u32 voters = HOT ? __ballot_sync(ALL, d == hot) : 0;
-        if (!HOT || d != hot) atomicOr(&rank[d].x, bit);
+        if (!HOT || d != hot) atomicOr(&match[d], bit);
         __syncwarp();
-        uint2 r = rank[d];
+        const u32 peers = HOT && d == hot ? voters : match[d];
         __syncwarp();
-        const u32 peers = HOT && d == hot ? voters : r.x;
-        const u32 n = r.y + __popc(peers & below);
-        if (peers >> lane == 1) rank[d] = make_uint2(0, n + 1); // the last of them
+        // The last of the lanes adds them up, and the others ask it when it has had
+        // the time of another item.
+        if (i > 0) slot[i - 1] += __shfl_sync(ALL, before, ahead);
+        if (peers >> lane == 1) {
+            match[d] = 0;
+            before = atomicAdd(&count[d], __popc(peers));
+        }
         __syncwarp();
-        slot[i] = d << 16 | n;
+        slot[i] = (d << 16) + __popc(peers & below);
+        ahead = 31 - __clz(peers);
     }
+    slot[ITEMS - 1] += __shfl_sync(ALL, before, ahead);
 }
 
 // partition moves one block's chunk: keys of type K, columns of W bytes each or,
@@ -201,15 +288,18 @@ DEVICE void rank_rows(u32 (&slot)[ITEMS], const K (&k)[ITEMS], uint2* rank, u32 
 template <class K, int W, int THREADS, int ITEMS, int STAGES>
 DEVICE void partition(const PartitionArgs& a, u32* memory) {
     constexpr int WARPS = THREADS / 32, TILE = THREADS * ITEMS;
+    constexpr bool BULK = PARTITION_BULK && W;
     typedef typename Pick<W == 4, u32, u64>::type V;
-    const u32 digits = 1u << a.bits, mask = digits - 1, width = digits + 1;
-    PartitionShared<THREADS, ITEMS, STAGES> s(memory, digits, a.widest);
+    const u32 digits = 1u << a.bits, width = digits + 1;
+    const Digit digit = {a.shift, digits - 1, a.flip};
+    PartitionShared<THREADS, ITEMS, STAGES, BULK> s(memory, digits, a.widest);
     const u32 begin = blockIdx.x * a.chunk, end = min(begin + a.chunk, a.rows);
     const u32 lane = lane_id();
     // The lanes of a warp take turns through the warp's rows, so that loads are
     // coalesced and (warp, item, lane) is the order of the rows.
     const u32 mine = begin + warp_id() * (32 * ITEMS) + lane;
-    uint2* rank = s.rank + warp_id() * width;
+    u32* match = s.match + warp_id() * width;
+    u32* count = s.count + warp_id() * width;
     // A digit's threads in the layout of a tile.
     u32 split = 0;
     while ((2u << split) <= WARPS && (digits << (split + 1)) <= THREADS) split++;
@@ -217,15 +307,15 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
 
     K k[ITEMS];
     load<K, 1>(k, a.key, mine, end, begin + TILE <= end);
-    for (u32 t = threadIdx.x; t < WARPS * width; t += THREADS) s.rank[t] = make_uint2(0, 0);
+    for (u32 t = threadIdx.x; t < 2 * WARPS * width; t += THREADS) s.match[t] = 0; // and count
     if (threadIdx.x == 0) s.top[0] = 0, s.top[1] = NOWHERE;
     __syncthreads();
     for (u32 d = threadIdx.x; d < digits; d += THREADS) {
-        u32 at = d * gridDim.x + blockIdx.x, base = a.base[at];
+        u32 at = d * gridDim.x + blockIdx.x, base = a.base[at * PARTITION_COUNTERS];
         s.out[d] = base / 8;
         s.head[d] = s.carry[d] = base % 8;
         // A digit of a quarter of the rows and more would make lanes queue.
-        u32 next = at + 1 < digits * gridDim.x ? a.base[at + 1] : a.rows;
+        u32 next = at + 1 < digits * gridDim.x ? a.base[(at + 1) * PARTITION_COUNTERS] : a.rows;
         if (next - base > (end - begin) / 4) s.top[1] = d;
     }
     __syncthreads();
@@ -240,9 +330,9 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
 
         u32 slot[ITEMS];
         if (hot == NOWHERE)
-            rank_rows<false>(slot, k, rank, a.shift, mask, hot, row, end, full);
+            rank_rows<false>(slot, k, match, count, digit, hot, row, end, full);
         else
-            rank_rows<true>(slot, k, rank, a.shift, mask, hot, row, end, full);
+            rank_rows<true>(slot, k, match, count, digit, hot, row, end, full);
         if (W == sizeof(K) && a.column[0].src == a.key) {
 #pragma unroll
             for (int i = 0; i < ITEMS; i++) v[i] = k[i];
@@ -252,9 +342,9 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
         // Lay the tile out: whole granules a digit, the digits in any order.
         if (threadIdx.x < digits << split) {
             const u32 d = threadIdx.x >> split;
-            uint2* column = s.rank + part * (WARPS >> split) * width + d;
+            u32* column = s.count + part * (WARPS >> split) * width + d;
             u32 sum = 0;
-            for (u32 w = 0; w < WARPS >> split; w++) sum += column[w * width].y;
+            for (u32 w = 0; w < WARPS >> split; w++) sum += column[w * width];
             u32 through = sum;
             for (u32 o = 1; o < parts; o <<= 1) {
                 u32 up = __shfl_up_sync(ALL, through, o);
@@ -269,13 +359,17 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
             const u32 start = __shfl_sync(ALL, place, lane | (parts - 1));
             u32 run = start * 8 + carried + through - sum;
             for (u32 w = 0; w < WARPS >> split; w++) {
-                u32 c = column[w * width].y;
-                column[w * width].y = run;
+                u32 c = column[w * width];
+                column[w * width] = run;
                 run += c;
             }
-            for (u32 g = part; g < min(granules, 8 * parts); g += parts)
+            if (BULK && part == 0) {
+                s.to[d] = out | head << 28;
+                s.whole[d] = whole;
+            }
+            for (u32 g = part; !BULK && g < min(granules, 8 * parts); g += parts)
                 s.target[start + g] = g >= whole ? NOWHERE : g ? out + g : out | head << 28;
-            for (u32 many = __ballot_sync(ALL, part == 0 && granules > 8 * parts); many; many &= many - 1) {
+            for (u32 many = BULK ? 0 : __ballot_sync(ALL, part == 0 && granules > 8 * parts); many; many &= many - 1) {
                 const u32 l = __ffs(many) - 1, at = __shfl_sync(ALL, start, l), to = __shfl_sync(ALL, out, l);
                 const u32 last = __shfl_sync(ALL, granules, l), good = __shfl_sync(ALL, whole, l);
                 for (u32 g = 8 * parts + lane; g < last; g += 32) s.target[at + g] = g >= good ? NOWHERE : to + g;
@@ -289,21 +383,21 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
             }
         }
         if (!full && warp_id() == 0) { // rows beyond the end go nowhere
-            uint2* column = s.rank + digits;
-            u32 c = lane < WARPS ? column[lane * width].y : 0, through = warp_inclusive(c);
+            u32* column = s.count + digits;
+            u32 c = lane < WARPS ? column[lane * width] : 0, through = warp_inclusive(c);
             u32 granules = (__shfl_sync(ALL, through, 31) + 7) / 8, start = 0;
             if (lane == 0) start = atomicAdd(s.top, granules);
             start = __shfl_sync(ALL, start, 0);
-            if (lane < WARPS) column[lane * width].y = start * 8 + through - c;
-            for (u32 g = lane; g < granules; g += 32) s.target[start + g] = NOWHERE;
+            if (lane < WARPS) column[lane * width] = start * 8 + through - c;
+            for (u32 g = lane; !BULK && g < granules; g += 32) s.target[start + g] = NOWHERE;
         }
         __syncthreads();
 
         const u32 granules = *s.top;
 #pragma unroll
-        for (int i = 0; i < ITEMS; i++) slot[i] = rank[slot[i] >> 16].y + (slot[i] & 0xffff);
+        for (int i = 0; i < ITEMS; i++) slot[i] = count[slot[i] >> 16] + (slot[i] & 0xffff);
         __syncwarp();
-        for (u32 d = lane; d < width; d += 32) rank[d].y = 0;
+        for (u32 d = lane; d < width; d += 32) count[d] = 0;
 
         u8* carried = s.carried;
         for (i32 c = 0; c < a.columns; c++) {
@@ -320,9 +414,12 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
                 load_column<W>(v, a.column[c + 1], row, end, full);
             else if (full)
                 load<K, 1>(k, a.key, row + TILE, end, end - tile >= 2 * TILE);
+            if (BULK) bulk_ready();
             __syncthreads();
             if (threadIdx.x == 0) *s.top = 0;
-            switch (w) {
+            if (BULK && W == 4) flush_bulk<u32, THREADS>(stage, carried, s.first, s.to, s.whole, s.last, digits, column.dst);
+            if (BULK && W == 8) flush_bulk<u64, THREADS>(stage, carried, s.first, s.to, s.whole, s.last, digits, column.dst);
+            if (!BULK) switch (w) {
             case 1: flush<u8, THREADS, false>(stage, carried, s.target, s.last, granules, digits, column.dst, 1); break;
             case 2: flush<u16, THREADS, false>(stage, carried, s.target, s.last, granules, digits, column.dst, 1); break;
             case 4: flush<u32, THREADS, false>(stage, carried, s.target, s.last, granules, digits, column.dst, 1); break;
@@ -334,7 +431,8 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
             }
             carried += digits * 8 * w;
             if (STAGES == 1) {
-                if (c + 1 < a.columns) __syncthreads();
+                if (BULK) bulk_ready();
+                if (BULK || c + 1 < a.columns) __syncthreads();
             } else {
                 u8* t = stage;
                 stage = spare;
@@ -342,6 +440,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
             }
         }
     }
+    if (BULK) bulk_finish();
     __syncthreads();
     u8* carried = s.carried;
     for (i32 c = 0; c < a.columns; c++) {
@@ -362,21 +461,58 @@ struct PartitionCountArgs {
     u32* counts;         // of digit d in block b at [d * gridDim.x + b]
     const u32* segments; // rows where the segments begin and the last ends; null: one of all rows
     u32* full;           // of digit d in segment s, added to [d * segmentCount + s]; null: not wanted
+    u32* narrow;         // gets key >> narrowShift; null: not wanted
+    u64* range;          // smallest and largest key ^ rangeFlip; null: not wanted
+    u64 rangeFlip;
     i64 rows;
-    i64 chunk;
+    i64 chunk;           // rows a block
     i32 segmentCount;
-    i32 bits;
-    i32 shift;
+    u32 bits;
+    u32 shift;
+    u32 flip;
+    u32 narrowShift;
+};
+
+// A side product of reading the keys once: a 4-byte key for the passes, or the
+// range of the keys.
+template <class K>
+struct KeyReader {
+    const PartitionCountArgs& a;
+    const Digit digit;
+    u32* bins;
+    K lo = ~K(0), hi = 0;
+
+    __device__ __forceinline__ void read(K k, i64 row) {
+        atomicAdd(&bins[digit(k)], 1u);
+        if (a.narrow) a.narrow[row] = (u32)(k >> a.narrowShift);
+        if (a.range) {
+            k ^= (K)a.rangeFlip;
+            lo = min(lo, k);
+            hi = max(hi, k);
+        }
+    }
+
+    __device__ __forceinline__ void finish() {
+        if (!a.range) return;
+        for (int d = 16; d; d >>= 1) {
+            lo = min(lo, __shfl_xor_sync(ALL, lo, d));
+            hi = max(hi, __shfl_xor_sync(ALL, hi, d));
+        }
+        if (lane_id() == 0 && lo <= hi) {
+            atomicMin(&a.range[0], (u64)lo);
+            atomicMax(&a.range[1], (u64)hi);
+        }
+    }
 };
 
 template <class K>
 DEVICE void count_digits(const PartitionCountArgs& a, u32* bins) {
     constexpr int VECTOR = 16 / sizeof(K);
     struct alignas(16) Keys { K k[VECTOR]; };
-    const u32 digits = 1u << a.bits, mask = digits - 1, warps = blockDim.x / 32;
+    const u32 digits = 1u << a.bits, warps = blockDim.x / 32;
     const i64 begin = blockIdx.x * a.chunk, end = min(begin + a.chunk, a.rows);
     const K* key = (const K*)a.key;
-    u32* mine = bins + warp_id() * digits;
+    KeyReader<K> reader{a, {a.shift, digits - 1, a.flip}, bins + warp_id() * digits};
     u32 total = 0; // of digit threadIdx.x
     for (u32 t = threadIdx.x; t < digits * warps; t += blockDim.x) bins[t] = 0;
     __syncthreads();
@@ -390,15 +526,15 @@ DEVICE void count_digits(const PartitionCountArgs& a, u32* bins) {
         hi = a.segments ? min(end, (i64)a.segments[s + 1]) : end;
         if (lo == hi) continue; // for all threads
         i64 body = min((lo + VECTOR - 1) / VECTOR * VECTOR, hi), tail = max(hi / VECTOR * VECTOR, body);
-        if (lo + threadIdx.x < body) atomicAdd(&mine[digit_of(key[lo + threadIdx.x], a.shift, mask)], 1);
+        if (lo + threadIdx.x < body) reader.read(key[lo + threadIdx.x], lo + threadIdx.x);
         const Keys* vectors = (const Keys*)key;
 #pragma unroll 4
         for (i64 v = body / VECTOR + threadIdx.x; v < tail / VECTOR; v += blockDim.x) {
             Keys x = vectors[v];
 #pragma unroll
-            for (int i = 0; i < VECTOR; i++) atomicAdd(&mine[digit_of(x.k[i], a.shift, mask)], 1);
+            for (int i = 0; i < VECTOR; i++) reader.read(x.k[i], v * VECTOR + i);
         }
-        if (tail + threadIdx.x < hi) atomicAdd(&mine[digit_of(key[tail + threadIdx.x], a.shift, mask)], 1);
+        if (tail + threadIdx.x < hi) reader.read(key[tail + threadIdx.x], tail + threadIdx.x);
         __syncthreads();
         if (threadIdx.x < digits) {
             u32 sum = 0;
@@ -411,6 +547,7 @@ DEVICE void count_digits(const PartitionCountArgs& a, u32* bins) {
         }
         __syncthreads();
     }
+    reader.finish();
     if (threadIdx.x < digits) a.counts[(u64)threadIdx.x * gridDim.x + blockIdx.x] = total;
 }
 
@@ -480,8 +617,8 @@ PARTITION(k4, u32, w0, 12, 1)
 PARTITION(k8, u64, w4, 16, 1)
 PARTITION(k8, u64, w8, 16, 1)
 PARTITION(k8, u64, w0, 12, 1)
-KERNEL_BOUNDS(partition_count_k4, PartitionCountArgs, 1024, 1) { SHARED(u32, shared); count_digits<u32>(a, shared); }
-KERNEL_BOUNDS(partition_count_k8, PartitionCountArgs, 1024, 1) { SHARED(u32, shared); count_digits<u64>(a, shared); }
+KERNEL_BOUNDS(partition_count_k4, PartitionCountArgs, 1024, 2) { SHARED(u32, shared); count_digits<u32>(a, shared); }
+KERNEL_BOUNDS(partition_count_k8, PartitionCountArgs, 1024, 2) { SHARED(u32, shared); count_digits<u64>(a, shared); }
 KERNEL_BOUNDS(partition_offsets, PartitionScanArgs, 1024, 1) { scan_counts(a); }
 KERNEL(bits_unpack, BitsArgs) { bits_to_bytes(a); }
 KERNEL(bits_pack, BitsArgs) { bytes_to_bits(a); }

@@ -89,11 +89,12 @@ constexpr int SORT_PARTS = 32;
 
 struct SortPackArgs {
     SortPart part[SORT_PARTS]; // most significant first
-    u64 out;
+    u32* low;        // the lowBits lowest bits of the words
+    u32* high;       // the others, at most 32
     const u32* rows; // the order so far; null: that of the input
     i64 n;
     i32 parts;
-    i32 width;       // of a word: 4 or 8 bytes
+    i32 lowBits;     // 0: low is not wanted
 };
 
 KERNEL_BOUNDS(sort_pack, SortPackArgs, 256, 1) {
@@ -110,10 +111,8 @@ KERNEL_BOUNDS(sort_pack, SortPackArgs, 256, 1) {
                 v = p.descending ? p.base - ordered(p, r) : ordered(p, r) - p.base;
             word = p.bits == 64 ? v : word << p.bits | v;
         }
-        if (a.width == 4)
-            ((u32*)a.out)[i] = (u32)word;
-        else
-            ((u64*)a.out)[i] = word;
+        if (a.lowBits) a.low[i] = (u32)(word & ((1ull << a.lowBits) - 1));
+        a.high[i] = (u32)(word >> a.lowBits);
     }
 }
 
