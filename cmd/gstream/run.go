@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/pprof"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -82,8 +83,8 @@ func (f *runFlags) options(cmd *cobra.Command) (pipeline.RunOptions, error) {
 		return pipeline.RunOptions{}, err
 	}
 	opt := pipeline.RunOptions{Threads: f.threads, Overwrite: f.overwrite, Use: f.device}
-	if _, err := chooseDevice(f.device); err != nil {
-		return opt, err
+	if !slices.Contains(devices, f.device) {
+		return opt, unknownDevice(f.device)
 	}
 	if f.threads < 0 {
 		return opt, usageError(fmt.Errorf("--threads %d: must not be negative", f.threads))
