@@ -67,7 +67,7 @@ func TestAnyFailingCallIsAnErrorThatLeavesNothingBehind(t *testing.T) {
 	for n := 1; ; n++ {
 		calls, on := 0, false
 		name := ""
-		d, err := Open(Options{Library: library(t), HostMemory: 1 << 28, Fault: func(call string) error {
+		d, err := Open(Options{Library: library(t), HostMemory: 16 << 20, Fault: func(call string) error {
 			// What gives back is not failed: a driver that cannot free is past help.
 			if !on || strings.Contains(call, "Free") || strings.Contains(call, "Destroy") {
 				return nil
@@ -153,7 +153,8 @@ func TestVirtualRangesSpanDeviceAndHost(t *testing.T) {
 }
 
 func TestPinnedBlocksNeverSpanTwoChunks(t *testing.T) {
-	d := openTest(t, 0)
+	d, err := Open(Options{Library: library(t), HostMemory: 1 << 30})
+	require.NoError(t, err)
 	defer func() { require.NoError(t, d.Close()) }()
 	l := d.HostBudget().Lease("blocks")
 	defer func() { require.NoError(t, l.Close()) }()

@@ -14,7 +14,8 @@ import (
 const (
 	// pinnedAlign is the unit of page-locked blocks, in bytes.
 	pinnedAlign = 256
-	// chunk is the memory that is page-locked at a time, unless more is needed.
+	// chunk is the memory that is page-locked at a time, unless more is needed or
+	// the budget is less.
 	chunk    = 128 << 20
 	hugePage = 2 << 20
 )
@@ -68,7 +69,7 @@ func (p *pinned) Allocate(size int64) ([]byte, uintptr, error) {
 		}
 		p.growing = true
 		p.mu.Unlock()
-		mem, err := mapChunk(need)
+		mem, err := mapChunk(max(need, min(chunk, p.dev.host.Limit())))
 		if err == nil {
 			err = p.lock(mem)
 		}
@@ -140,7 +141,7 @@ func (p *pinned) put(e extent) {
 // mapped and never used, so that the blocks of two chunks never touch and become
 // one, which the driver would not copy from.
 func mapChunk(n int64) ([]byte, error) {
-	size := max(chunk, (n+hugePage-1)&^(hugePage-1))
+	size := (n + hugePage - 1) &^ (hugePage - 1)
 	whole, err := unix.Mmap(-1, 0, int(size+hugePage), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, fmt.Errorf("map %s of host memory: %w", bytesText(size), err)
@@ -174,7 +175,7 @@ func premap(size int64) <-chan []byte {
 	go func() {
 		defer close(chunks)
 		for ; size > 0; size -= chunk {
-			mem, err := mapChunk(1)
+			mem, err := mapChunk(min(chunk, size))
 			if err != nil {
 				return // whoever needs the memory will say so
 			}
