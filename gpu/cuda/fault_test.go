@@ -69,18 +69,14 @@ func TestAnyFailingCallIsAnErrorThatLeavesNothingBehind(t *testing.T) {
 		var mu sync.Mutex // the device measures on a goroutine of its own
 		calls, on := 0, false
 		name := ""
-<<<<<<< HEAD
 		set := func(v bool) {
 			mu.Lock()
 			defer mu.Unlock()
 			on = v
 		}
-		d, err := Open(Options{Library: library(t), HostMemory: 1 << 28, Fault: func(call string) error {
+		d, err := Open(Options{Library: library(t), HostMemory: 16 << 20, Fault: func(call string) error {
 			mu.Lock()
 			defer mu.Unlock()
-=======
-		d, err := Open(Options{Library: library(t), HostMemory: 16 << 20, Fault: func(call string) error {
->>>>>>> w-ci
 			// What gives back is not failed: a driver that cannot free is past help.
 			if !on || strings.Contains(call, "Free") || strings.Contains(call, "Destroy") {
 				return nil

@@ -14,16 +14,10 @@ import (
 const (
 	// pinnedAlign is the unit of page-locked blocks, in bytes.
 	pinnedAlign = 256
-<<<<<<< HEAD
-	// chunkSize is the memory that is page-locked at a time, unless more is needed.
+	// chunkSize is the memory that is page-locked at a time, unless more is needed or
+	// the budget is less.
 	chunkSize = 128 << 20
 	hugePage  = 2 << 20
-=======
-	// chunk is the memory that is page-locked at a time, unless more is needed or
-	// the budget is less.
-	chunk    = 128 << 20
-	hugePage = 2 << 20
->>>>>>> w-ci
 )
 
 // pinned hands out page-locked host memory. Page-locking fresh memory costs 0.37 s
@@ -89,14 +83,7 @@ func (p *pinned) Allocate(size int64) ([]byte, uintptr, error) {
 		}
 		p.growing = true
 		p.mu.Unlock()
-<<<<<<< HEAD
 		err := p.grow(need)
-=======
-		mem, err := mapChunk(max(need, min(chunk, p.dev.host.Limit())))
-		if err == nil {
-			err = p.lock(mem)
-		}
->>>>>>> w-ci
 		p.mu.Lock()
 		p.growing = false
 		p.grown.Broadcast()
@@ -111,7 +98,7 @@ func (p *pinned) grow(n int64) error {
 	if err := p.dev.Wait(); err != nil {
 		return err
 	}
-	c, err := mapChunk(n)
+	c, err := mapChunk(max(n, min(chunkSize, p.dev.host.Limit())))
 	if err != nil {
 		return err
 	}
@@ -204,17 +191,9 @@ func (p *pinned) put(e extent) {
 	p.free = slices.Insert(p.free, i, e)
 }
 
-<<<<<<< HEAD
 // mapChunk maps and touches a chunk of at least n bytes.
 func mapChunk(n int64) (*chunk, error) {
-	size := max(chunkSize, (n+hugePage-1)&^(hugePage-1))
-=======
-// mapChunk maps and touches a chunk of at least n bytes. One huge page more is
-// mapped and never used, so that the blocks of two chunks never touch and become
-// one, which the driver would not copy from.
-func mapChunk(n int64) ([]byte, error) {
 	size := (n + hugePage - 1) &^ (hugePage - 1)
->>>>>>> w-ci
 	whole, err := unix.Mmap(-1, 0, int(size+hugePage), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, fmt.Errorf("map %s of host memory: %w", bytesText(size), err)
@@ -241,15 +220,9 @@ func (p *pinned) premap(size int64) {
 	p.growing = true
 	p.premapped = make(chan *chunk, size/chunkSize+1)
 	go func() {
-<<<<<<< HEAD
 		defer close(p.premapped)
 		for ; size > 0; size -= chunkSize {
-			c, err := mapChunk(1)
-=======
-		defer close(chunks)
-		for ; size > 0; size -= chunk {
-			mem, err := mapChunk(min(chunk, size))
->>>>>>> w-ci
+			c, err := mapChunk(min(chunkSize, size))
 			if err != nil {
 				break // whoever needs the memory will say so
 			}
