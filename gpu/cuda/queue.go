@@ -92,6 +92,7 @@ func (q *queue) Up(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error) {
 		_ = q.dev.ctx.do(cuStreamSynchronize, uintptr(q.dev.up))
 		gpu.ReleaseColumns(cols)
 		s.Release()
+		q.dev.recycle(t.start, t.stop)
 		return nil, q.fail("copy a stride up", t.err)
 	}
 	out = &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}
@@ -128,6 +129,7 @@ func (q *queue) Down(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error) {
 	if t.err != nil {
 		_ = q.dev.ctx.do(cuStreamSynchronize, uintptr(q.dev.down))
 		gpu.ReleaseColumns(cols)
+		q.dev.recycle(t.start, t.stop)
 		return nil, q.fail("copy a stride down", t.err)
 	}
 	q.dev.trace.moved(t, "copy down", nil)
