@@ -41,6 +41,20 @@ func (e *BudgetError) Error() string {
 // Is makes errors.Is(err, ErrBudget) true.
 func (e *BudgetError) Is(target error) bool { return target == ErrBudget }
 
+// AllocError is an allocation within a budget that failed all the same.
+type AllocError struct {
+	Stage string // who asked: the name of the lease
+	Tier  string // as of a BudgetError
+	Size  int64  // bytes
+	Err   error  // the allocator's
+}
+
+func (e *AllocError) Error() string {
+	return fmt.Sprintf("%s: allocate %s of %s memory: %v", e.Stage, humanize.IBytes(clampUint(e.Size)), e.Tier, e.Err)
+}
+
+func (e *AllocError) Unwrap() error { return e.Err }
+
 func clampUint(n int64) uint64 { return uint64(max(n, 0)) }
 
 // Allocator is where a device's buffers come from. Free takes back exactly what
@@ -166,7 +180,7 @@ func (l *Lease) Unreserve(n int64) {
 }
 
 // Alloc reserves and allocates a buffer of n bytes with one reference. Its
-// contents are unspecified. The error is a *BudgetError, or the allocator's.
+// contents are unspecified. The error is a *BudgetError or an *AllocError.
 func (l *Lease) Alloc(n int64) (*Buffer, error) { return l.AllocFrom(l.budget.alloc, n) }
 
 // AllocFrom is Alloc with an allocator other than the budget's: for a device
@@ -178,7 +192,7 @@ func (l *Lease) AllocFrom(a Allocator, n int64) (*Buffer, error) {
 	mem, addr, err := a.Allocate(n)
 	if err != nil {
 		l.Unreserve(n)
-		return nil, fmt.Errorf("%s: allocate %s of %s memory: %w", l.name, humanize.IBytes(clampUint(n)), l.budget.tier, err)
+		return nil, &AllocError{Stage: l.name, Tier: l.budget.tier, Size: n, Err: err}
 	}
 	l.buffers.Add(1)
 	b := &Buffer{mem: mem, addr: addr, size: n, lease: l, alloc: a}

@@ -178,9 +178,9 @@ func (r *run) drain(ctx context.Context, rows <-chan *gpu.Stride) (err error) {
 	defer recoverInto(&err, "output")
 	q, err := r.device.NewQueue("output")
 	if err != nil {
-		return err
+		return explain("output", err)
 	}
-	defer func() { err = errors.Join(err, q.Close()) }()
+	defer func() { err = with(err, q.Close()) }()
 	m := &r.sink.metrics
 	for {
 		begin := time.Now()
@@ -191,7 +191,7 @@ func (r *run) drain(ctx context.Context, rows <-chan *gpu.Stride) (err error) {
 		}
 		begin = time.Now()
 		if s, err = q.Down(r.sink.lease, s); err != nil {
-			return err
+			return explain("output", err)
 		}
 		s = rearrange(s, r.plan.schema, r.plan.arrange)
 		if err := r.sink.sink.Write(ctx, s); err != nil {

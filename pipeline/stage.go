@@ -146,9 +146,9 @@ func (t *stageRun) work(ctx context.Context) (err error) {
 		}()
 	}
 	if t.queue, err = t.run.device.NewQueue(t.ops[len(t.ops)-1].name()); err != nil {
-		return err
+		return explain(t.where(), err)
 	}
-	defer func() { err = errors.Join(err, t.queue.Close()) }()
+	defer func() { err = with(err, t.queue.Close()) }()
 	defer func() { err = errors.Join(err, t.close()) }()
 	for i, o := range t.ops {
 		if err := t.open(i); err != nil {
@@ -397,13 +397,9 @@ func (t *stageRun) copyUp(ctx context.Context, o *opRun, to chan<- *gpu.Stride) 
 	}()
 	q, err := t.run.device.NewQueue(o.name())
 	if err != nil {
-		return err
+		return explain(o.name(), err)
 	}
-	defer func() {
-		if closeErr := q.Close(); err == nil {
-			err = closeErr
-		}
-	}()
+	defer func() { err = with(err, q.Close()) }()
 	for {
 		s, err := r.Read(ctx)
 		if err == io.EOF {
@@ -413,7 +409,7 @@ func (t *stageRun) copyUp(ctx context.Context, o *opRun, to chan<- *gpu.Stride) 
 			return err
 		}
 		if s, err = q.Up(o.lease, s); err != nil {
-			return err
+			return explain(o.name(), err)
 		}
 		select {
 		case to <- s:
@@ -570,15 +566,34 @@ type operatorError struct {
 func (e *operatorError) Error() string { return e.where + ": " + e.err.Error() }
 func (e *operatorError) Unwrap() error { return e.err }
 
-// explain names the operator in an error that does not name its place itself:
-// files do, so do refused reservations, and operators further on in a chain.
+// explain names the operator in an error, but for a scan, whose errors name files.
 func (o *opRun) explain(err error) error {
-	var panicked *panicError
-	var named *operatorError
-	if o.table != nil || err == errStop || errors.Is(err, gpu.ErrBudget) || errors.Is(err, context.Canceled) || errors.As(err, &panicked) || errors.As(err, &named) {
+	if o.table != nil {
 		return err
 	}
-	return &operatorError{o.name(), err}
+	return explain(o.name(), err)
+}
+
+// explain says where an error happened unless it does so itself: refused memory
+// does, and operators further on in a chain.
+func explain(where string, err error) error {
+	var panicked *panicError
+	var named *operatorError
+	var refused *gpu.AllocError
+	if err == errStop || errors.Is(err, gpu.ErrBudget) || errors.Is(err, context.Canceled) ||
+		errors.As(err, &panicked) || errors.As(err, &named) || errors.As(err, &refused) {
+		return err
+	}
+	return &operatorError{where, err}
+}
+
+// with adds the error of a close to err, unless err tells of it already: the first
+// error of a queue is that of its Close too.
+func with(err, closed error) error {
+	if closed == nil || errors.Is(err, closed) {
+		return err
+	}
+	return errors.Join(err, closed)
 }
 
 // rowBytes is the width of a row, strings counted as 16 bytes.

@@ -14,6 +14,9 @@ type selectArgs struct {
 // selectTile is the rows of a tile of select.cu.
 const selectTile = 256 * 4 * 32
 
+// selectRoom is the most bytes of ids that room is made for before they are counted.
+const selectRoom = 64 << 20
+
 // Select implements gpu.Queue.
 func (q *queue) Select(l *gpu.Lease, pred gpu.Column) (out gpu.Column, err error) {
 	o := q.begin("select", l)
@@ -26,8 +29,8 @@ func (q *queue) Select(l *gpu.Lease, pred gpu.Column) (out gpu.Column, err error
 }
 
 // selectRows returns the ids of the rows whose bit is set in both bitmaps, and how
-// many there are. The ids of all rows are made room for where that is little of
-// what is left; elsewhere the rows are counted first.
+// many there are. Room is made for the ids of all rows where that is little, as for
+// a stride; elsewhere the rows are counted first.
 func (o *op) selectRows(truth, valid *gpu.Buffer, rows int) (ids *gpu.Buffer, n int64) {
 	tiles := blocks(rows, selectTile)
 	if tiles == 0 {
@@ -42,8 +45,8 @@ func (o *op) selectRows(truth, valid *gpu.Buffer, rows int) (ids *gpu.Buffer, n 
 	budget := o.q.dev.budget
 	used, _ := budget.Used()
 	var total [1]int64
-	if int64(rows)*4 <= (budget.Limit()-used)/16 {
-		ids = o.alloc(int64(rows) * 4)
+	if room := int64(rows) * 4; room <= selectRoom && room <= (budget.Limit()-used)/16 {
+		ids = o.alloc(room)
 		args.ids = addr(ids)
 		run()
 		o.read(state, int64(tiles+1)*8, gpu.BytesOf(total[:]))

@@ -259,7 +259,9 @@ func (b *bench) checkJoinPartitions(typ gpu.Type, nBuild, nProbe int, d distribu
 			})
 			require.Len(t, got, len(want), "%v join of %d and %d rows of %v", kind, nBuild, nProbe, d)
 			for i := range want { // require.Equal would print millions of pairs
-				require.Equal(t, want[i], got[i], "%v join of %d and %d rows of %v", kind, nBuild, nProbe, d)
+				if want[i] != got[i] {
+					require.Equal(t, want[i], got[i], "pair %d of the %v join of %d and %d rows of %v", i, kind, nBuild, nProbe, d)
+				}
 			}
 			p.Release()
 			m.Release()

@@ -76,6 +76,11 @@ func TestDuckDBAndPyArrowReadWhatIsWritten(t *testing.T) {
 	}
 	write("large dictionary", largeDictionary(gpu.Of(gpu.String), 2, 1000, 15000, 200), Options{})
 	write("large dictionary, plain", largeDictionary(gpu.Of(gpu.Int64), 2, 1000, 15000, 15000), Options{})
+	for _, last := range []int{1, 128, deltaRows} {
+		for _, nulls := range []bool{false, true} {
+			write(fmt.Sprintf("differences, %d rows, nulls %v", last, nulls), deltaTable(last, nulls), deltaOptions())
+		}
+	}
 	out, err := exec.Command(python, args...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }

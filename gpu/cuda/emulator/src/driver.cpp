@@ -1,7 +1,7 @@
 // The part of CUDA's driver API that gstream uses, over host memory. Everything
 // is done when a call returns. Arguments are checked as the driver checks them,
 // and memory more strictly: copies must lie inside one allocation, what was
-// freed is unmapped, and writes outside of an allocation are found at the latest
+// freed cannot be touched, and writes outside of an allocation are found at the latest
 // when it is freed.
 #include "execute.h"
 #include <fcntl.h>
@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <set>
@@ -141,12 +142,39 @@ int check_ends(const char* what) {
     return Success;
 }
 
+// Spare holds the pages of freed allocations by their size, untouchable, because
+// mapping and unmapping takes longer than most kernels of a test. What was freed
+// first is given out first, so that a use after free is found for as long as can be.
+struct Spare {
+    static constexpr size_t most = 64 << 20; // bytes kept in all
+    std::map<size_t, std::deque<char*>> maps;
+    size_t bytes = 0;
+
+    char* take(size_t size) {
+        auto i = maps.find(size);
+        if (i == maps.end() || i->second.empty()) return nullptr;
+        char* map = i->second.front();
+        i->second.pop_front();
+        bytes -= size;
+        return map;
+    }
+    void put(char* map, size_t size) {
+        if (bytes + size > most || mprotect(map, size, PROT_NONE) != 0) {
+            munmap(map, size);
+            return;
+        }
+        maps[size].push_back(map);
+        bytes += size;
+    }
+} spare;
+
 int allocate(Address* out, size_t n) {
     CHECK(out && n > 0, InvalidValue);
     if (n > device_memory - device_used) return OutOfMemory;
     size_t inner = (n + 255) / 256 * 256, data = (inner + page - 1) / page * page;
     Allocation a = {Allocation::Device, 0, n, nullptr, data + 2 * guard};
-    a.map = static_cast<char*>(mmap(nullptr, a.map_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    a.map = spare.take(a.map_size);
+    if (!a.map) a.map = static_cast<char*>(mmap(nullptr, a.map_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     if (a.map == MAP_FAILED) return OutOfMemory;
     if (mprotect(a.map + guard, data, PROT_READ | PROT_WRITE) != 0) {
         munmap(a.map, a.map_size);
@@ -173,7 +201,10 @@ int release(Address p, Allocation::Kind kind) {
         device_used -= a.size;
     }
     allocations.erase(i);
-    munmap(a.map, a.map_size);
+    if (kind == Allocation::Device)
+        spare.put(a.map, a.map_size);
+    else
+        munmap(a.map, a.map_size);
     return code;
 }
 

@@ -1,0 +1,277 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/ebitengine/purego"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/gpu/cuda/cudatest"
+	sinkparquet "github.com/gstream/gstream/sink/parquet"
+)
+
+// faultyGPU is a GPU on which something happens at the n-th call of a function of
+// its driver.
+type faultyGPU struct {
+	gpu.Device
+	armed atomic.Pointer[trap]
+}
+
+type trap struct {
+	call    string
+	at      int64
+	seen    atomic.Int64
+	happens func(call string) error
+}
+
+func openFaultyGPU(t *testing.T, library string, memory int64) *faultyGPU {
+	f := &faultyGPU{}
+	d, err := cuda.Open(cuda.Options{Library: library, Memory: memory, HostMemory: 16 << 20, Fault: func(call string) error {
+		if a := f.armed.Load(); a != nil && call == a.call && a.seen.Add(1) == a.at {
+			return a.happens(call)
+		}
+		return nil
+	}})
+	require.NoError(t, err)
+	f.Device = smallStrides{d, 4000}
+	return f
+}
+
+// with runs the job while the n-th call of a function has something happen to it,
+// and returns how many calls there were; n = 0 only counts.
+func (f *faultyGPU) with(t *testing.T, ctx context.Context, call string, n int64, happens func(call string) error) (rows []string, calls int64, err error) {
+	t.Helper()
+	a := &trap{call: call, at: n, happens: happens}
+	f.armed.Store(a)
+	defer f.armed.Store(nil)
+	rows, err = gpuRun(t, ctx, f)
+	return rows, a.seen.Load(), err
+}
+
+func inject(call string) error { return fmt.Errorf("%s: %w", call, errInjected) }
+
+// gpuJob is a job with every way that strides take through a device: two scans, a
+// join, an expression, groups and an order.
+func gpuJob(file string) *Builder {
+	data := "../examples/quickstart/data/"
+	return New("faults").Read("orders", data+"orders.parquet").Read("customer", data+"customer.parquet").
+		Filter("o_orderdate >= date '1997-01-01'").
+		Join("customer", "o_custkey = c_custkey").As("match").
+		Group([]string{"c_mktsegment", "o_orderpriority as priority", "year(o_orderdate) as y"}, "sum(o_totalprice * 2) as total", "count(*) as n", "min(c_name) as first").
+		Sort("total desc", "priority").
+		Write(file, sinkparquet.Options{Overwrite: true})
+}
+
+// gpuRun runs the job on a device. After an error there is no output, and in any
+// case nothing is held.
+func gpuRun(t *testing.T, ctx context.Context, d gpu.Device) ([]string, error) {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "folder", "out.parquet")
+	_, err := gpuJob(file).Run(ctx, RunOptions{Device: d, Threads: 2})
+	for _, b := range []*gpu.Budget{d.Budget(), d.HostBudget()} {
+		require.Empty(t, b.Leaks(), "%v", err)
+		used, _ := b.Used()
+		require.Zero(t, used, "%v", err)
+	}
+	if err != nil {
+		entries, readErr := os.ReadDir(dir)
+		require.NoError(t, readErr)
+		require.Empty(t, entries, "%v", err)
+		return nil, err
+	}
+	return rowsOf(t, file), nil
+}
+
+// rowsOf returns the rows of a file as text.
+func rowsOf(t *testing.T, file string) []string {
+	t.Helper()
+	var c Collector
+	_, err := New("rows").Read("file", file).Select("*").WriteTo(&c).Run(context.Background(), RunOptions{Use: Host})
+	require.NoError(t, err)
+	var rows []string
+	for _, rec := range c.Records() {
+		for i := range int(rec.NumRows()) {
+			var row []string
+			for _, col := range rec.Columns() {
+				row = append(row, col.ValueStr(i))
+			}
+			rows = append(rows, strings.Join(row, "|"))
+		}
+	}
+	return rows
+}
+
+// requireClear checks that an error says where it happened and what, once.
+func requireClear(t *testing.T, err error, cause string) {
+	t.Helper()
+	text := err.Error()
+	t.Log(text)
+	require.NotErrorIs(t, err, ErrDefect)
+	require.Equal(t, 1, strings.Count(text, cause), text)
+	require.NotContains(t, text, "\n", "one error, one line")
+	require.Regexp(t, `(^|: )(orders: (scan|filter)|customer: scan|match: (inner join|project)|group 3: group|sort 4: sort|output)(: |,)`, text, "a stage is named")
+	require.NotRegexp(t, `(orders|customer|match|group 3|sort 4|output): (.*: )?(orders|customer|match|group 3|sort 4|output): `, text, "one stage is named")
+}
+
+func TestAnyCallOfTheDriverThatFailsEndsARunCleanly(t *testing.T) {
+	library := cudatest.Library(t)
+	defer goleak.VerifyNone(t)
+	d := openFaultyGPU(t, library, 0)
+	defer func() { require.NoError(t, d.Close()) }()
+	ctx := context.Background()
+	want, err := gpuRun(t, ctx, d)
+	require.NoError(t, err)
+	require.Greater(t, len(want), 20)
+	failed := map[string]int{}
+	for _, call := range []string{"cuMemAllocFromPoolAsync", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2",
+		"cuMemsetD8Async", "cuLaunchKernel", "cuEventRecord", "cuStreamWaitEvent"} {
+		t.Run(call, func(t *testing.T) {
+			_, calls, err := d.with(t, ctx, call, 0, inject)
+			require.NoError(t, err)
+			require.Greater(t, calls, int64(4), "the call is made")
+			ns := []int64{calls} // the last ones are those of the output
+			for n := int64(1); n < calls; n *= 2 {
+				ns = append(ns, n)
+			}
+			for _, n := range ns {
+				got, _, err := d.with(t, ctx, call, n, inject)
+				if err == nil { // an event failed that only measures
+					require.Equal(t, "cuEventRecord", call)
+					require.Equal(t, want, got)
+					continue
+				}
+				failed[call]++
+				require.ErrorIs(t, err, errInjected)
+				requireClear(t, err, call)
+			}
+		})
+	}
+	require.Len(t, failed, 8)
+	got, err := gpuRun(t, ctx, d)
+	require.NoError(t, err)
+	require.Equal(t, want, got, "the device is as good as new")
+}
+
+func TestARunWhoseCopiesDownCannotBeWaitedForFails(t *testing.T) {
+	const call = "cuEventSynchronize"
+	library := cudatest.Library(t)
+	defer goleak.VerifyNone(t)
+	d := openFaultyGPU(t, library, 0)
+	defer func() { require.NoError(t, d.Close()) }()
+	ctx := context.Background()
+	want, calls, err := d.with(t, ctx, call, 0, inject)
+	require.NoError(t, err)
+	for n := calls; ; n-- { // most waits are for measurements, and may fail
+		require.Positive(t, n, "no run fails")
+		got, _, err := d.with(t, ctx, call, n, inject)
+		if err != nil {
+			require.ErrorIs(t, err, errInjected)
+			requireClear(t, err, call)
+			return
+		}
+		require.Equal(t, want, got)
+	}
+}
+
+func TestPageLockedMemoryThatIsRefusedEndsARunCleanly(t *testing.T) {
+	library := cudatest.Library(t)
+	defer goleak.VerifyNone(t)
+	d := openFaultyGPU(t, library, 0)
+	defer func() { require.NoError(t, d.Close()) }()
+	ctx := context.Background()
+	_, _, err := d.with(t, ctx, "cuMemHostRegister_v2", 1, inject)
+	require.ErrorIs(t, err, errInjected)
+	requireClear(t, err, "cuMemHostRegister_v2")
+	_, err = gpuRun(t, ctx, d)
+	require.NoError(t, err)
+}
+
+func TestARunOnAGPUThatIsCancelledLeavesNothing(t *testing.T) {
+	library := cudatest.Library(t)
+	defer goleak.VerifyNone(t)
+	d := openFaultyGPU(t, library, 0)
+	defer func() { require.NoError(t, d.Close()) }()
+	want, err := gpuRun(t, context.Background(), d)
+	require.NoError(t, err)
+	for _, call := range []string{"cuMemcpyHtoDAsync_v2", "cuLaunchKernel"} {
+		for n := int64(1); n < 100; n *= 3 {
+			ctx, cancel := context.WithCancel(context.Background())
+			_, calls, err := d.with(t, ctx, call, n, func(string) error { cancel(); return nil })
+			cancel()
+			if calls >= n {
+				require.ErrorIs(t, err, context.Canceled)
+			}
+		}
+	}
+	got, err := gpuRun(t, context.Background(), d)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
+
+func TestSmallGPUBudgetsGiveTheRowsOrAClearError(t *testing.T) {
+	library := cudatest.Library(t)
+	defer goleak.VerifyNone(t)
+	var want []string
+	for _, memory := range []int64{64 << 20, 1 << 20, 64 << 10, 1 << 10} {
+		t.Run(fmt.Sprint(memory), func(t *testing.T) {
+			d := openFaultyGPU(t, library, memory)
+			defer func() { require.NoError(t, d.Close()) }()
+			for range 2 { // the second run finds what the first one left
+				got, err := gpuRun(t, context.Background(), d)
+				if memory == 64<<20 {
+					require.NoError(t, err)
+					want = got
+				}
+				if err == nil {
+					require.Equal(t, want, got)
+					continue
+				}
+				var refused *gpu.BudgetError
+				require.ErrorAs(t, err, &refused)
+				require.Equal(t, memory, refused.Limit)
+				requireClear(t, err, "raise it with --device-memory")
+			}
+		})
+	}
+}
+
+// TestAStickyErrorEndsTheRunAndEveryLaterOne breaks the emulated GPU as a kernel
+// that writes to a wrong address does.
+func TestAStickyErrorEndsTheRunAndEveryLaterOne(t *testing.T) {
+	library := cudatest.Library(t)
+	if library == "" {
+		t.Skip("a GPU is not broken on purpose")
+	}
+	defer goleak.VerifyNone(t)
+	handle, err := purego.Dlopen(library, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	require.NoError(t, err)
+	var failAt func(function string, n int64, code int32)
+	purego.RegisterLibFunc(&failAt, handle, "emulatorFailAt")
+	for _, n := range []int64{1, 5, 20, 60} {
+		t.Run(fmt.Sprint("launch ", n), func(t *testing.T) {
+			d := openFaultyGPU(t, library, 0)
+			defer func() {
+				var broken *cuda.Error
+				require.ErrorAs(t, d.Close(), &broken)
+				require.Equal(t, 700, broken.Code)
+			}()
+			failAt("cuLaunchKernel", n, 700)
+			_, err = gpuRun(t, context.Background(), d)
+			require.Error(t, err)
+			requireClear(t, err, "cuLaunchKernel: CUDA_ERROR_ILLEGAL_ADDRESS (700)")
+			_, err = gpuRun(t, context.Background(), d)
+			require.ErrorContains(t, err, "unusable for the rest of this process")
+			requireClear(t, err, "cuLaunchKernel: CUDA_ERROR_ILLEGAL_ADDRESS (700)")
+		})
+	}
+}
