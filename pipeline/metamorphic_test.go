@@ -348,7 +348,7 @@ func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 			if i < 4 {
 				d, err = host.Open(host.Options{Threads: 1 + r.IntN(3), Memory: memory})
 			} else {
-				d, err = cuda.Open(cuda.Options{Memory: memory, HostMemory: 1 << 28, Library: library})
+				d, err = cuda.Open(cuda.Options{Memory: memory, HostMemory: 16 << 20, Library: library})
 			}
 			require.NoError(t, err)
 			rows := 1 + r.IntN(200)

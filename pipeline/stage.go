@@ -137,6 +137,14 @@ func (t *stageRun) work(ctx context.Context) (err error) {
 			err = newPanicError(t.where(), p)
 		}
 	}()
+	if o := t.ops[0]; o.table != nil && apart(t.run.device) {
+		t.ahead = t.startAhead(ctx, o)
+		defer func() {
+			if endErr := t.ahead.end(); err == nil {
+				err = endErr
+			}
+		}()
+	}
 	if t.queue, err = t.run.device.NewQueue(t.ops[len(t.ops)-1].name()); err != nil {
 		return err
 	}
@@ -146,14 +154,6 @@ func (t *stageRun) work(ctx context.Context) (err error) {
 		if err := t.open(i); err != nil {
 			return o.explain(err)
 		}
-	}
-	if o := t.ops[0]; o.table != nil && apart(t.run.device) && t.stopped == 0 {
-		t.ahead = t.startAhead(ctx, o)
-		defer func() {
-			if endErr := t.ahead.end(); err == nil {
-				err = endErr
-			}
-		}()
 	}
 	for _, o := range t.ops {
 		if err := t.buildSide(ctx, o); err != nil {
@@ -329,8 +329,9 @@ const decodeAhead = 2 << 30
 const aheadDepth = 2
 
 // ahead is a scan for a device apart. It decodes and copies up on goroutines of
-// its own, and begins before the stage has the build sides of its joins, so that
-// cores and link have work when those run out of it.
+// its own, and begins before the stage has a queue, as long as the device starts, and
+// before it has the build sides of its joins, so that cores and link have work when
+// those run out of it.
 type ahead struct {
 	strides chan *gpu.Stride
 	stop    context.CancelCauseFunc
@@ -384,21 +385,22 @@ func (t *stageRun) takeAhead(ctx context.Context, o *opRun) error {
 // copyUp decodes a table and brings all its strides to the device.
 func (t *stageRun) copyUp(ctx context.Context, o *opRun, to chan<- *gpu.Stride) (err error) {
 	defer recoverInto(&err, o.name())
-	q, err := t.run.device.NewQueue(o.name())
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if closeErr := q.Close(); err == nil {
-			err = closeErr
-		}
-	}()
+	// The reader first: it decodes while the device may still be starting.
 	r, err := t.reader(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if closeErr := r.Close(); err == nil || err == errStop && closeErr != nil {
+			err = closeErr
+		}
+	}()
+	q, err := t.run.device.NewQueue(o.name())
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closeErr := q.Close(); err == nil {
 			err = closeErr
 		}
 	}()

@@ -28,6 +28,7 @@ type benchReport struct {
 // benchFlags are the flags of gstream bench.
 type benchFlags struct {
 	device, json, plot       string
+	timeline                 string
 	hostMemory, deviceMemory string
 	opt                      gpubench.Options
 }
@@ -71,6 +72,7 @@ Benchmarks, or all of them:
 	cmd.Flags().IntVar(&f.opt.Runs, "runs", 7, "how often to time each case")
 	cmd.Flags().StringVar(&f.json, "json", "", "write the results as JSON to this file")
 	cmd.Flags().StringVar(&f.plot, "plot", "", "draw the results as an SVG picture to this file")
+	cmd.Flags().StringVar(&f.timeline, "timeline", "", "write a picture of what the GPU did when as an HTML page to this file")
 	cmd.Flags().StringVar(&f.hostMemory, "host-memory", "", "budget of host memory, as in 16GiB")
 	cmd.Flags().StringVar(&f.deviceMemory, "device-memory", "", "budget of device memory, as in 8GiB")
 	return cmd
@@ -118,7 +120,18 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 	}
 	return errors.Join(
 		writeTo(f.json, func(w io.Writer) error { return printJSON(w, report) }),
-		writeTo(f.plot, func(w io.Writer) error { return plot(w, report) }))
+		writeTo(f.plot, func(w io.Writer) error { return plot(w, report) }),
+		writeTo(f.timeline, func(w io.Writer) error { return benchTimeline(w, d, names) }))
+}
+
+// benchTimeline draws what a device that measures did.
+func benchTimeline(w io.Writer, d gpu.Device, names []string) error {
+	r := &pipeline.Report{Job: "bench " + strings.Join(names, ", "), Device: d.Properties().Name}
+	if p, ok := d.(gpu.Profiled); ok {
+		r.Spans = p.Spans()
+		r.Wall = p.Clock()
+	}
+	return pipeline.WriteTimeline(w, r)
 }
 
 // writeTo writes a file, unless its path is empty.

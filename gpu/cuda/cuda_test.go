@@ -22,8 +22,10 @@ func library(t *testing.T) string {
 	return emulator.Build(t)
 }
 
+// openTest opens a device. Its page-locked memory is little, because the suite
+// opens hundreds of devices and locking takes longer than most of its tests.
 func openTest(t *testing.T, memory int64) *Device {
-	d, err := Open(Options{Library: library(t), Memory: memory, HostMemory: 1 << 30})
+	d, err := Open(Options{Library: library(t), Memory: memory, HostMemory: 16 << 20})
 	require.NoError(t, err)
 	return d
 }

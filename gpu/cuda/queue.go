@@ -28,6 +28,9 @@ type moved struct{ from, to *gpu.Dictionary }
 
 // NewQueue implements gpu.Device.
 func (d *Device) NewQueue(name string) (gpu.Queue, error) {
+	if err := d.Wait(); err != nil {
+		return nil, err
+	}
 	if e := d.ctx.broken.Load(); e != nil {
 		return nil, e
 	}
@@ -205,6 +208,7 @@ func (t *transfer) upload(b *gpu.Buffer) *gpu.Buffer {
 		return nil
 	}
 	src := b.Bytes()
+	t.q.dev.pinned.await(b.Addr())
 	t.fail(t.q.dev.ctx.do(cuMemcpyHtoDAsync, out.Addr(), uintptr(unsafe.Pointer(unsafe.SliceData(src))), uintptr(len(src)), uintptr(t.q.dev.up)))
 	runtime.KeepAlive(src)
 	t.bytes += b.Size()

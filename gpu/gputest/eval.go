@@ -166,9 +166,9 @@ func testEvalLogic(t *testing.T, open Open) {
 
 // testEvalSelect chooses between columns of every type.
 func testEvalSelect(t *testing.T, open Open) {
+	b := setUp(t, open)
 	for _, typ := range types {
 		for _, coded := range codings(typ) {
-			b := setUp(t, open)
 			for _, n := range upTo(2049, evalSizes) {
 				d := distribution{distinct: 20, nulls: 0.2}
 				cond, x, y := b.random(boolean, n, d), b.random(typ, n, d), b.random(typ, n, distribution{distinct: 20})
@@ -195,6 +195,7 @@ func testEvalArithmetic(t *testing.T, open Open) {
 	operands := []gpu.Type{gpu.Of(gpu.Int8), gpu.Of(gpu.Int16), gpu.Of(gpu.Int32), gpu.Of(gpu.Int64), gpu.Of(gpu.Uint8),
 		gpu.Of(gpu.Uint16), gpu.Of(gpu.Uint32), gpu.Of(gpu.Uint64), gpu.DecimalOf(15, 2), gpu.DecimalOf(18, 2), gpu.DecimalOf(38, 2), narrow38}
 	apply := map[gpu.Op]func(z, x, y *big.Int) *big.Int{gpu.OpAdd: (*big.Int).Add, gpu.OpSub: (*big.Int).Sub, gpu.OpMul: (*big.Int).Mul}
+	b := setUp(t, open)
 	for _, typ := range operands {
 		for op, f := range apply {
 			result := typ
@@ -203,7 +204,6 @@ func testEvalArithmetic(t *testing.T, open Open) {
 			}
 			lo, hi := limits(result)
 			for _, bits := range []uint{2, 7, 31, 33, 62, 120} {
-				b := setUp(t, open)
 				const n = 3000
 				x, y := b.integers(typ, n, bits), b.integers(typ, n, bits)
 				fits := true
