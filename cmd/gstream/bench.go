@@ -48,9 +48,11 @@ second of what must be moved at least, and the fraction of the bound, the rate o
 a plain copy or of the link, which it measures in the same run. Each figure is the
 median of several runs, on a GPU by the GPU's own clock.
 
+transfer and stream measure the link to a GPU, so on the CPU name the others.
+
 Benchmarks, or all of them:
 ` + list.String(),
-		Example: "  gstream bench all\n  gstream bench partition sort --json results.json --plot results.svg\n  gstream bench join --rows 1000000 --device host",
+		Example: "  gstream bench all                                  # on a GPU\n  gstream bench partition sort --json results.json --plot results.svg\n  gstream bench join --rows 1000000 --device host",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError(fmt.Errorf("bench takes the names of benchmarks: all, %s", strings.Join(names, ", ")))

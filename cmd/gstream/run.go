@@ -38,11 +38,17 @@ func newRun(left *leftovers) *cobra.Command {
 succeeded; an error or an interrupt leaves nothing behind. At the end it prints a
 report of every stage to standard error.
 
+Where there is an NVIDIA GPU the job runs on it, with the same rows: files are
+decoded and encoded on the CPU, the rest is done by kernels. --device-memory is the
+budget of the GPU's memory; --host-memory is that of the page-locked memory between
+the two, and of all memory on the CPU.
+
 The environment variables GSTREAM_HOST_MEMORY, GSTREAM_DEVICE_MEMORY and
 GSTREAM_THREADS stand for the flags of these names.`,
 		Example: `  gstream run job.yaml
   gstream run job.yaml --set data=/data/tpch --set out=/tmp/result.parquet --overwrite
-  gstream run job.yaml --threads 8 --host-memory 16GiB --report report.json`,
+  gstream run job.yaml --threads 8 --host-memory 16GiB --report report.json
+  gstream run job.yaml --device cuda --device-memory 8GiB --timeline timeline.html`,
 		Args: args(1, "one job file"),
 
 		ValidArgsFunction: completeFiles("yaml", "yml"),

@@ -83,7 +83,7 @@ func (p *pool) close() error {
 	return p.dev.ctx.do(cuMemPoolDestroy, p.handle)
 }
 
-// uploads is the pool for memory that is written on the stream of copies up
+// uploadPool is the pool for memory that is written on the stream of copies up
 // first: it need not wait for kernels.
 type uploadPool struct{ *pool }
 
