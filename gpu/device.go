@@ -48,6 +48,13 @@ type Queue interface {
 	Up(l *Lease, s *Stride) (*Stride, error)
 	Down(l *Lease, s *Stride) (*Stride, error)
 
+	// UpAhead is Up for a stride that comes before its turn: the copies start, and
+	// primitives that are launched meanwhile do not wait for them. Arrive, on this
+	// queue or another of the device, makes the stride usable; it is called before
+	// anything else is done with the stride, its release included.
+	UpAhead(l *Lease, s *Stride) (*Stride, error)
+	Arrive(s *Stride) error
+
 	// Eval evaluates an expression program over n rows: one column an output
 	// of the program. Inputs correspond to p.Inputs.
 	Eval(l *Lease, p *Program, in []Column, n int) ([]Column, error)

@@ -336,7 +336,8 @@ type ahead struct {
 	strides chan *gpu.Stride
 	stop    context.CancelCauseFunc
 	ended   chan struct{}
-	err     error // once ended
+	queue   gpu.Queue // of the copies, once there is a stride
+	err     error     // once ended
 }
 
 func (t *stageRun) startAhead(ctx context.Context, o *opRun) *ahead {
@@ -345,7 +346,7 @@ func (t *stageRun) startAhead(ctx context.Context, o *opRun) *ahead {
 	go func() {
 		defer close(a.ended)
 		defer close(a.strides)
-		a.err = t.copyUp(ctx, o, a.strides)
+		a.err = t.copyUp(ctx, o, a)
 	}()
 	return a
 }
@@ -354,7 +355,10 @@ func (t *stageRun) startAhead(ctx context.Context, o *opRun) *ahead {
 // unless that is the stop.
 func (a *ahead) end() error {
 	a.stop(errStop)
-	release(a.strides)
+	for s := range a.strides {
+		_ = a.queue.Arrive(s) // an error comes again from the queue's end
+		s.Release()
+	}
 	<-a.ended
 	if a.err == errStop {
 		return nil
@@ -376,6 +380,10 @@ func (t *stageRun) takeAhead(ctx context.Context, o *opRun) error {
 			<-t.ahead.ended
 			return t.ahead.err
 		}
+		if err := t.queue.Arrive(s); err != nil {
+			s.Release()
+			return explain(o.name(), err)
+		}
 		if err := t.pass(ctx, 0, s); err != nil {
 			return err
 		}
@@ -383,7 +391,7 @@ func (t *stageRun) takeAhead(ctx context.Context, o *opRun) error {
 }
 
 // copyUp decodes a table and brings all its strides to the device.
-func (t *stageRun) copyUp(ctx context.Context, o *opRun, to chan<- *gpu.Stride) (err error) {
+func (t *stageRun) copyUp(ctx context.Context, o *opRun, a *ahead) (err error) {
 	defer recoverInto(&err, o.name())
 	// The reader first: it decodes while the device may still be starting.
 	r, err := t.reader(ctx, o)
@@ -399,6 +407,7 @@ func (t *stageRun) copyUp(ctx context.Context, o *opRun, to chan<- *gpu.Stride) 
 	if err != nil {
 		return explain(o.name(), err)
 	}
+	a.queue = q
 	defer func() { err = with(err, q.Close()) }()
 	for {
 		s, err := r.Read(ctx)
@@ -408,12 +417,13 @@ func (t *stageRun) copyUp(ctx context.Context, o *opRun, to chan<- *gpu.Stride) 
 		if err != nil {
 			return err
 		}
-		if s, err = q.Up(o.lease, s); err != nil {
+		if s, err = q.UpAhead(o.lease, s); err != nil {
 			return explain(o.name(), err)
 		}
 		select {
-		case to <- s:
+		case a.strides <- s:
 		case <-ctx.Done():
+			_ = q.Arrive(s)
 			s.Release()
 			return context.Cause(ctx)
 		}

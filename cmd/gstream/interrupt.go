@@ -13,6 +13,10 @@ import (
 
 // leftovers removes what a run has made when there is no time to end the run.
 type leftovers struct {
+	// ends says that the process ends with the command: memory need not be given
+	// back piece by piece before the system takes all of it.
+	ends bool
+
 	mu     sync.Mutex
 	remove []func() error
 }

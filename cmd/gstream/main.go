@@ -16,7 +16,7 @@ import (
 )
 
 func main() {
-	left := &leftovers{}
+	left := &leftovers{ends: true}
 	ctx, stop := interruptible(os.Stderr, left, os.Exit)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr, left)
 	stop()

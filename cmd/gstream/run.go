@@ -186,7 +186,9 @@ func (f *runFlags) run(cmd *cobra.Command, path string) (err error) {
 		return err
 	}
 	device := openAhead(opt.For(job))
-	defer func() { err = errors.Join(err, device.close()) }()
+	if !f.left.ends {
+		defer func() { err = errors.Join(err, device.close()) }()
+	}
 	p, err := pipeline.NewPlan(job)
 	if err != nil {
 		return err

@@ -18,10 +18,10 @@ type op struct {
 	name  string
 	lease *gpu.Lease
 	err   error
-	start event
 	held  []held
 
-	launches int64
+	start    event // of the kernels launched since the last wait, 0 for none
+	launches int64 // since then
 }
 
 // held is a reference to a buffer that the op has, and whether the caller gets it.
@@ -33,19 +33,29 @@ type held struct {
 // begin starts a primitive, whose name appears in errors and reports; end must
 // follow.
 func (q *queue) begin(name string, l *gpu.Lease) *op {
-	o := &op{q: q, name: name, lease: l, err: q.err}
-	if o.err == nil {
-		o.start, o.err = q.dev.record(q.dev.compute)
+	return &op{q: q, name: name, lease: l, err: q.err}
+}
+
+// work is called before anything is put on the stream: the time from the first
+// such until the op waits or ends is the device's, not that of the host's answer.
+func (o *op) work() {
+	if o.start == 0 && o.err == nil {
+		o.start, o.err = o.q.dev.record(o.q.dev.compute)
 	}
-	return o
+}
+
+// rest ends a piece of the device's work.
+func (o *op) rest() {
+	if o.start != 0 {
+		o.q.dev.trace.ran(o)
+		o.start, o.launches = 0, 0
+	}
 }
 
 // end ends the primitive: its first error goes into err unless one is there, and
 // what is not handed on is released. After an error the result is its zero value.
 func end[T any](o *op, result *T, err *error) {
-	if o.start != 0 {
-		o.q.dev.trace.ran(o)
-	}
+	o.rest()
 	if *err == nil {
 		*err = o.err
 	}
@@ -118,6 +128,7 @@ func (o *op) retain(b *gpu.Buffer) *gpu.Buffer {
 // read copies device memory to dst and waits for it. It says whether dst holds
 // the bytes: false after an error.
 func (o *op) read(b *gpu.Buffer, off int64, dst []byte) bool {
+	o.rest()
 	if o.err == nil && len(dst) > 0 {
 		// dst is pageable, so the call returns when the bytes are there.
 		o.fail(o.q.dev.ctx.do(cuMemcpyDtoHAsync, uintptr(unsafe.Pointer(unsafe.SliceData(dst))), b.Addr()+uintptr(off), uintptr(len(dst)), uintptr(o.q.dev.compute)))
@@ -129,6 +140,7 @@ func (o *op) read(b *gpu.Buffer, off int64, dst []byte) bool {
 // write copies src to device memory. The driver has taken src over when it
 // returns.
 func (o *op) write(b *gpu.Buffer, off int64, src []byte) {
+	o.work()
 	if o.err == nil && len(src) > 0 {
 		o.fail(o.q.dev.ctx.do(cuMemcpyHtoDAsync, b.Addr()+uintptr(off), uintptr(unsafe.Pointer(unsafe.SliceData(src))), uintptr(len(src)), uintptr(o.q.dev.compute)))
 		runtime.KeepAlive(src)
@@ -137,6 +149,7 @@ func (o *op) write(b *gpu.Buffer, off int64, src []byte) {
 
 // fill sets n bytes to v.
 func (o *op) fill(b *gpu.Buffer, off, n int64, v byte) {
+	o.work()
 	if o.err == nil && n > 0 {
 		o.fail(o.q.dev.ctx.do(cuMemsetD8Async, b.Addr()+uintptr(off), uintptr(v), uintptr(n), uintptr(o.q.dev.compute)))
 	}
@@ -144,6 +157,7 @@ func (o *op) fill(b *gpu.Buffer, off, n int64, v byte) {
 
 // copy copies n bytes within device memory.
 func (o *op) copy(dst *gpu.Buffer, dstOff int64, src *gpu.Buffer, srcOff, n int64) {
+	o.work()
 	if o.err == nil && n > 0 {
 		o.fail(o.q.dev.ctx.do(cuMemcpyDtoDAsync, dst.Addr()+uintptr(dstOff), src.Addr()+uintptr(srcOff), uintptr(n), uintptr(o.q.dev.compute)))
 	}
@@ -179,6 +193,10 @@ func launch[A any](o *op, name string, grid, block, shared int, args A) {
 	}
 	if err != nil {
 		o.fail(err)
+		return
+	}
+	o.work()
+	if o.err != nil {
 		return
 	}
 	p := &args

@@ -70,10 +70,44 @@ func (q *queue) fail(what string, err error) error {
 	return err
 }
 
-// Up implements gpu.Queue. The copies run on their own stream; kernels launched
-// from here on wait for them, the caller does not. The host memory is released
-// when the copies are done.
-func (q *queue) Up(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error) {
+// Up implements gpu.Queue. Kernels launched from here on wait for the copies, the
+// caller does not.
+func (q *queue) Up(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
+	out, err := q.UpAhead(l, s)
+	if err != nil {
+		return nil, err
+	}
+	if err := q.Arrive(out); err != nil {
+		out.Release()
+		return nil, err
+	}
+	return out, nil
+}
+
+// Arrive implements gpu.Queue: kernels launched from here on wait for the copies
+// of the stride.
+func (q *queue) Arrive(s *gpu.Stride) error {
+	d := q.dev
+	d.mu.Lock()
+	e, ok := d.arrivals[s]
+	delete(d.arrivals, s)
+	d.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	err := d.follow(d.compute, e)
+	if err != nil {
+		// The memory may be freed next, so the copies must be over.
+		_ = d.ctx.do(cuStreamSynchronize, uintptr(d.up))
+		err = q.fail("wait for a stride", err)
+	}
+	d.recycle(e)
+	return err
+}
+
+// UpAhead implements gpu.Queue. The copies run on their own stream. The host memory
+// is released when they are done.
+func (q *queue) UpAhead(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error) {
 	if q.err != nil {
 		s.Release()
 		return nil, q.err
@@ -87,8 +121,10 @@ func (q *queue) Up(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error) {
 		cols[i] = t.column(i, c, q.upDicts, t.upload)
 	}
 	t.finish(q.dev.up)
+	var arrival event
 	if t.err == nil {
-		t.fail(q.dev.follow(q.dev.compute, t.stop))
+		arrival, err = q.dev.record(q.dev.up)
+		t.fail(err)
 	}
 	if t.err != nil {
 		// Copies may be under way from and to memory that is given back now.
@@ -99,7 +135,10 @@ func (q *queue) Up(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error) {
 		return nil, q.fail("copy a stride up", t.err)
 	}
 	out = &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}
-	q.dev.trace.moved(t, "copy up", func() { s.Release() })
+	q.dev.mu.Lock()
+	q.dev.arrivals[out] = arrival
+	q.dev.mu.Unlock()
+	q.dev.trace.moved(t, laneUp, func() { s.Release() })
 	return out, nil
 }
 
@@ -135,7 +174,7 @@ func (q *queue) Down(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error) {
 		q.dev.recycle(t.start, t.stop)
 		return nil, q.fail("copy a stride down", t.err)
 	}
-	q.dev.trace.moved(t, "copy down", nil)
+	q.dev.trace.moved(t, laneDown, nil)
 	return &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}, nil
 }
 

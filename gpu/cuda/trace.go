@@ -41,7 +41,7 @@ func newTrace(d *Device) (*trace, error) {
 	return &trace{dev: d, base: base, opened: time.Now(), stages: map[string]*gpu.Activity{}}, nil
 }
 
-// ran records the end of a primitive.
+// ran records the end of a piece of a primitive.
 func (t *trace) ran(o *op) {
 	stop, err := t.dev.record(t.dev.compute)
 	if err != nil {

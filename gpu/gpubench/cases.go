@@ -116,6 +116,9 @@ func (b *bench) sumBelow(strides []*gpu.Stride, below *gpu.Program) (err error) 
 	}()
 	defer func() {
 		for s := range ahead {
+			if aerr := b.q.Arrive(s); err == nil {
+				err = aerr
+			}
 			s.Release()
 		}
 		if cerr := <-failed; err == nil {
@@ -133,6 +136,10 @@ func (b *bench) sumBelow(strides []*gpu.Stride, below *gpu.Program) (err error) 
 	}
 	defer sum.Release()
 	for s := range ahead {
+		if err := b.q.Arrive(s); err != nil {
+			s.Release()
+			return err
+		}
 		err := b.addBelow(s, below, groups, sum)
 		s.Release()
 		if err != nil {
@@ -161,7 +168,7 @@ func (b *bench) copyAhead(strides []*gpu.Stride, ahead chan<- *gpu.Stride) error
 		for _, c := range s.Cols {
 			mine.Cols = append(mine.Cols, c.Retain())
 		}
-		up, err := q.Up(b.l, mine)
+		up, err := q.UpAhead(b.l, mine)
 		if err != nil {
 			_ = q.Close()
 			return err

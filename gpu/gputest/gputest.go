@@ -39,6 +39,7 @@ func Run(t *testing.T, open Open) {
 		name string
 		test func(*testing.T, Open)
 	}{
+		{"UpAhead", testUpAhead},
 		{"Select", testSelect},
 		{"Gather", testGather},
 		{"GatherParts", testGatherParts},

@@ -10,6 +10,38 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
+// testUpAhead brings many strides up before the first is used, on another queue, and
+// gives some back unused.
+func testUpAhead(t *testing.T, open Open) {
+	b := setUp(t, open)
+	ahead, err := b.dev.NewQueue("ahead")
+	require.NoError(t, err)
+	const n = 70000
+	var strides []*gpu.Stride
+	for k := range 8 {
+		values := make([]int64, n)
+		for i := range values {
+			values[i] = int64(k*n + i)
+		}
+		s, err := ahead.UpAhead(b.l, &gpu.Stride{Rows: n, Schema: gpu.NewSchema(gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64)}),
+			Cols: []gpu.Column{{Type: gpu.Of(gpu.Int64), Len: n, Data: gpu.WrapBytes(gpu.BytesOf(values))}}})
+		require.NoError(t, err)
+		strides = append(strides, s)
+	}
+	ids := b.ids([]int32{n - 1, 0, 7})
+	for k, s := range strides {
+		require.NoError(t, b.q.Arrive(s))
+		if k%3 < 2 {
+			out, err := b.q.Gather(b.l, s.Cols, ids, false)
+			require.NoError(t, err)
+			require.Equal(t, []int{k*n + n - 1, k * n, k*n + 7}, b.ints(out[0]))
+			gpu.ReleaseColumns(out)
+		}
+		s.Release()
+	}
+	require.NoError(t, ahead.Close())
+}
+
 func testSelect(t *testing.T, open Open) {
 	b := setUp(t, open)
 	for _, n := range sizes {

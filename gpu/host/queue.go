@@ -43,6 +43,12 @@ func (q *queue) fail(err error) error {
 // Up implements gpu.Queue; host memory is device memory here.
 func (q *queue) Up(_ *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) { return q.move(s) }
 
+// UpAhead implements gpu.Queue.
+func (q *queue) UpAhead(_ *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) { return q.move(s) }
+
+// Arrive implements gpu.Queue.
+func (q *queue) Arrive(*gpu.Stride) error { return nil }
+
 // Down implements gpu.Queue.
 func (q *queue) Down(_ *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) { return q.move(s) }
 
