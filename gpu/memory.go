@@ -70,10 +70,10 @@ type Allocator interface {
 // Budget is the limit of one memory tier. It is safe for concurrent use.
 type Budget struct {
 	tier, setting string
-	limit         int64
 	alloc         Allocator
 
 	mu         sync.Mutex
+	limit      int64
 	used, peak int64
 	leases     map[*Lease]struct{}
 }
@@ -88,7 +88,19 @@ func NewBudget(tier, setting string, limit int64, alloc Allocator) *Budget {
 }
 
 // Limit returns the bytes of the budget.
-func (b *Budget) Limit() int64 { return b.limit }
+func (b *Budget) Limit() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.limit
+}
+
+// SetLimit changes the limit, for a device that learns it after it is opened. What
+// is reserved stays so.
+func (b *Budget) SetLimit(limit int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.limit = limit
+}
 
 // Used returns the bytes reserved now and at the highest.
 func (b *Budget) Used() (now, peak int64) {

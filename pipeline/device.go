@@ -30,29 +30,41 @@ func ChooseDevice(name string) (string, error) {
 		}
 		return Host, nil
 	}
-	return "", &Fault{Msg: fmt.Sprintf("device %q: must be %s, %s or %s", name, Auto, Host, CUDA)}
+	return "", unknownDevice(name)
+}
+
+func unknownDevice(name string) error {
+	return &Fault{Msg: fmt.Sprintf("device %q: must be %s, %s or %s", name, Auto, Host, CUDA)}
+}
+
+// warnOfCPU says that a GPU is there and not used: nothing falls back in silence.
+func warnOfCPU(err error) {
+	slog.Warn("the GPU cannot be used, so the job runs on the CPU", "error", err)
 }
 
 // OpenDevice opens the device that options ask for: by Use, Threads, HostMemory,
-// DeviceMemory and StrideSize. Where a GPU is there but cannot be used, an automatic
-// choice says so and takes the CPU.
+// DeviceMemory and StrideSize. A GPU is started beside the caller; if it cannot be,
+// the error comes with the first queue.
 func OpenDevice(opt RunOptions) (gpu.Device, error) {
-	kind, err := ChooseDevice(opt.Use)
-	if err != nil {
-		return nil, err
-	}
-	if kind == CUDA {
-		d, err := cuda.Open(cuda.Options{Memory: opt.DeviceMemory, HostMemory: opt.HostMemory, StrideBytes: opt.StrideSize, Warm: true})
+	switch opt.Use {
+	case Auto, "", CUDA:
+		d, err := cuda.Open(cuda.Options{Memory: opt.DeviceMemory, HostMemory: opt.HostMemory, StrideBytes: opt.StrideSize, Ahead: true})
 		if err == nil {
 			return d, nil
 		}
+		noDriver := errors.Is(err, cuda.ErrNoDriver)
 		if opt.Use == CUDA {
-			if errors.Is(err, cuda.ErrNoDriver) {
+			if noDriver {
 				err = fmt.Errorf("%w; install one, or run with --device host", err)
 			}
 			return nil, &Fault{Msg: err.Error()}
 		}
-		slog.Warn("the GPU cannot be used, so the job runs on the CPU", "error", err)
+		if !noDriver {
+			warnOfCPU(err)
+		}
+	case Host:
+	default:
+		return nil, unknownDevice(opt.Use)
 	}
 	// Device and host memory are one on the CPU.
 	d, err := host.Open(host.Options{Threads: opt.Threads, Memory: cmp.Or(opt.HostMemory, opt.DeviceMemory), StrideRows: int(opt.StrideSize / 8)})

@@ -33,11 +33,16 @@ type trap struct {
 	happens func(call string) error
 }
 
+// everyCall stands for the n-th call, whichever it is.
+const everyCall = -1
+
 func openFaultyGPU(t *testing.T, library string, memory int64) *faultyGPU {
 	f := &faultyGPU{}
 	d, err := cuda.Open(cuda.Options{Library: library, Memory: memory, HostMemory: 16 << 20, Fault: func(call string) error {
-		if a := f.armed.Load(); a != nil && call == a.call && a.seen.Add(1) == a.at {
-			return a.happens(call)
+		if a := f.armed.Load(); a != nil && call == a.call {
+			if n := a.seen.Add(1); n == a.at || a.at == everyCall {
+				return a.happens(call)
+			}
 		}
 		return nil
 	}})
@@ -171,16 +176,18 @@ func TestARunWhoseCopiesDownCannotBeWaitedForFails(t *testing.T) {
 	ctx := context.Background()
 	want, calls, err := d.with(t, ctx, call, 0, inject)
 	require.NoError(t, err)
-	for n := calls; ; n-- { // most waits are for measurements, and may fail
-		require.Positive(t, n, "no run fails")
+	for n := int64(1); n <= calls; n *= 2 { // most waits are for measurements, and may fail
 		got, _, err := d.with(t, ctx, call, n, inject)
 		if err != nil {
 			require.ErrorIs(t, err, errInjected)
 			requireClear(t, err, call)
-			return
+			continue
 		}
 		require.Equal(t, want, got)
 	}
+	_, _, err = d.with(t, ctx, call, everyCall, inject)
+	require.ErrorIs(t, err, errInjected)
+	requireClear(t, err, call)
 }
 
 func TestPageLockedMemoryThatIsRefusedEndsARunCleanly(t *testing.T) {

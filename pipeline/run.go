@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/sink"
 )
 
@@ -84,7 +85,23 @@ type run struct {
 // is given back. On success the output is complete; on an error there is none,
 // and the report tells how far the run came. Errors match gpu.ErrBudget,
 // source.ErrData, context.Canceled or the operating system's, by errors.Is.
+//
+// Where a GPU is there but cannot be started, a run that asks for no device in
+// particular says so and takes the CPU.
 func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
+	report, err := p.run(ctx, opt)
+	if !errors.Is(err, cuda.ErrUnusable) {
+		return report, err
+	}
+	if opt.Use == CUDA {
+		return report, &Fault{Msg: err.Error()}
+	}
+	warnOfCPU(err)
+	opt.Device, opt.Use = nil, Host
+	return p.run(ctx, opt)
+}
+
+func (p *Plan) run(ctx context.Context, opt RunOptions) (*Report, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	opt = opt.For(p.job)

@@ -24,6 +24,7 @@ type stageRun struct {
 	out     chan *gpu.Stride
 	queue   gpu.Queue
 	current *opRun // whose work the goroutine does now
+	ahead   *ahead // the scan, for a device apart
 	// stopped is the operator that needs no more input: those before it are
 	// not finished.
 	stopped int
@@ -136,6 +137,14 @@ func (t *stageRun) work(ctx context.Context) (err error) {
 			err = newPanicError(t.where(), p)
 		}
 	}()
+	if o := t.ops[0]; o.table != nil && apart(t.run.device) {
+		t.ahead = t.startAhead(ctx, o)
+		defer func() {
+			if endErr := t.ahead.end(); err == nil {
+				err = endErr
+			}
+		}()
+	}
 	if t.queue, err = t.run.device.NewQueue(t.ops[len(t.ops)-1].name()); err != nil {
 		return explain(t.where(), err)
 	}
@@ -252,15 +261,12 @@ func (t *stageRun) drain(ctx context.Context, in input, take func(*gpu.Stride) e
 	}
 }
 
-// scan reads a table. While one stride waits to be taken, every thread can decode
-// another; more in flight would cost memory and gain nothing.
+// scan brings all strides of a table into the chain.
 func (t *stageRun) scan(ctx context.Context, o *opRun) (err error) {
-	rows := t.run.device.StrideRows(int(o.rowBytes))
-	r, err := o.table.Scan(ctx, source.ScanOptions{
-		Columns: o.columns, Prune: o.prune, Threads: t.run.opt.Threads, Lease: o.decode,
-		StrideRows: rows, Inflight: t.inflight(o, rows),
-		Trace: t.run.trace(laneDecode, o.name()),
-	})
+	if t.ahead != nil {
+		return t.takeAhead(ctx, o)
+	}
+	r, err := t.reader(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -269,11 +275,7 @@ func (t *stageRun) scan(ctx context.Context, o *opRun) (err error) {
 			err = closeErr
 		}
 	}()
-	o.reader.Store(&r)
 	o.state.Store(stateRunning)
-	if apart(t.run.device) {
-		return t.scanAhead(ctx, o, r)
-	}
 	for {
 		resume := t.idle(&o.waitIn)
 		s, err := r.Read(ctx)
@@ -288,6 +290,20 @@ func (t *stageRun) scan(ctx context.Context, o *opRun) (err error) {
 			return err
 		}
 	}
+}
+
+// reader starts to decode a table.
+func (t *stageRun) reader(ctx context.Context, o *opRun) (source.Reader, error) {
+	rows := t.run.device.StrideRows(int(o.rowBytes))
+	r, err := o.table.Scan(ctx, source.ScanOptions{
+		Columns: o.columns, Prune: o.prune, Threads: t.run.opt.Threads, Lease: o.decode,
+		StrideRows: rows, Inflight: t.inflight(o, rows),
+		Trace: t.run.trace(laneDecode, o.name()),
+	})
+	if err == nil {
+		o.reader.Store(&r)
+	}
+	return r, err
 }
 
 // inflight is how many strides are decoded at a time: one a thread, because a
@@ -312,29 +328,53 @@ const decodeAhead = 2 << 30
 // link is busy while kernels run.
 const aheadDepth = 2
 
-// scanAhead reads strides and copies them up on a goroutine of its own, so that
-// copies go on while the chain works on the strides before.
-func (t *stageRun) scanAhead(ctx context.Context, o *opRun, r source.Reader) (err error) {
+// ahead is a scan for a device apart. It decodes and copies up on goroutines of
+// its own, and begins before the stage has a queue, as long as the device starts, and
+// before it has the build sides of its joins, so that cores and link have work when
+// those run out of it.
+type ahead struct {
+	strides chan *gpu.Stride
+	stop    context.CancelCauseFunc
+	ended   chan struct{}
+	err     error // once ended
+}
+
+func (t *stageRun) startAhead(ctx context.Context, o *opRun) *ahead {
 	ctx, stop := context.WithCancelCause(ctx)
-	ahead := make(chan *gpu.Stride, aheadDepth)
-	failed := make(chan error, 1)
+	a := &ahead{strides: make(chan *gpu.Stride, aheadDepth), stop: stop, ended: make(chan struct{})}
 	go func() {
-		defer close(ahead)
-		failed <- t.copyUp(ctx, o, r, ahead)
+		defer close(a.ended)
+		defer close(a.strides)
+		a.err = t.copyUp(ctx, o, a.strides)
 	}()
-	defer func() {
-		stop(errStop)
-		release(ahead)
-		if up := <-failed; err == nil || errors.Is(err, context.Canceled) {
-			err = up
-		}
-	}()
+	return a
+}
+
+// end stops the scan, releases what it has still copied up, and returns its error
+// unless that is the stop.
+func (a *ahead) end() error {
+	a.stop(errStop)
+	release(a.strides)
+	<-a.ended
+	if a.err == errStop {
+		return nil
+	}
+	return a.err
+}
+
+// takeAhead brings the strides that were copied up into the chain.
+func (t *stageRun) takeAhead(ctx context.Context, o *opRun) error {
+	o.state.Store(stateRunning)
 	for {
 		resume := t.idle(&o.waitIn)
-		s, ok := receive(ctx, ahead)
+		s, ok := receive(ctx, t.ahead.strides)
 		resume()
 		if !ok {
-			return context.Cause(ctx)
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			<-t.ahead.ended
+			return t.ahead.err
 		}
 		if err := t.pass(ctx, 0, s); err != nil {
 			return err
@@ -342,9 +382,19 @@ func (t *stageRun) scanAhead(ctx context.Context, o *opRun, r source.Reader) (er
 	}
 }
 
-// copyUp brings all strides of a reader to the device.
-func (t *stageRun) copyUp(ctx context.Context, o *opRun, r source.Reader, ahead chan<- *gpu.Stride) (err error) {
+// copyUp decodes a table and brings all its strides to the device.
+func (t *stageRun) copyUp(ctx context.Context, o *opRun, to chan<- *gpu.Stride) (err error) {
 	defer recoverInto(&err, o.name())
+	// The reader first: it decodes while the device may still be starting.
+	r, err := t.reader(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closeErr := r.Close(); err == nil || err == errStop && closeErr != nil {
+			err = closeErr
+		}
+	}()
 	q, err := t.run.device.NewQueue(o.name())
 	if err != nil {
 		return explain(o.name(), err)
@@ -362,10 +412,10 @@ func (t *stageRun) copyUp(ctx context.Context, o *opRun, r source.Reader, ahead 
 			return explain(o.name(), err)
 		}
 		select {
-		case ahead <- s:
+		case to <- s:
 		case <-ctx.Done():
 			s.Release()
-			return nil
+			return context.Cause(ctx)
 		}
 	}
 }

@@ -28,6 +28,7 @@ type benchReport struct {
 // benchFlags are the flags of gstream bench.
 type benchFlags struct {
 	device, json, plot       string
+	timeline                 string
 	hostMemory, deviceMemory string
 	all                      bool // that the device can
 	opt                      gpubench.Options
@@ -48,9 +49,11 @@ second of what must be moved at least, and the fraction of the bound, the rate o
 a plain copy or of the link, which it measures in the same run. Each figure is the
 median of several runs, on a GPU by the GPU's own clock.
 
+transfer and stream measure the link to a GPU, so on the CPU name the others.
+
 Benchmarks, or all of them:
 ` + list.String(),
-		Example: "  gstream bench all\n  gstream bench partition sort --json results.json --plot results.svg\n  gstream bench join --rows 1000000 --device host",
+		Example: "  gstream bench all                                  # on a GPU\n  gstream bench partition sort --json results.json --plot results.svg\n  gstream bench join --rows 1000000 --device host",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError(fmt.Errorf("bench takes the names of benchmarks: all, %s", strings.Join(names, ", ")))
@@ -70,6 +73,7 @@ Benchmarks, or all of them:
 	cmd.Flags().IntVar(&f.opt.Runs, "runs", 7, "how often to time each case")
 	cmd.Flags().StringVar(&f.json, "json", "", "write the results as JSON to this file")
 	cmd.Flags().StringVar(&f.plot, "plot", "", "draw the results as an SVG picture to this file")
+	cmd.Flags().StringVar(&f.timeline, "timeline", "", "write a picture of what the GPU did when as an HTML page to this file")
 	cmd.Flags().StringVar(&f.hostMemory, "host-memory", "", "budget of host memory, as in 16GiB")
 	cmd.Flags().StringVar(&f.deviceMemory, "device-memory", "", "budget of device memory, as in 8GiB")
 	return cmd
@@ -123,7 +127,18 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 	}
 	return errors.Join(
 		writeTo(f.json, func(w io.Writer) error { return printJSON(w, report) }),
-		writeTo(f.plot, func(w io.Writer) error { return plot(w, report) }))
+		writeTo(f.plot, func(w io.Writer) error { return plot(w, report) }),
+		writeTo(f.timeline, func(w io.Writer) error { return benchTimeline(w, d, names) }))
+}
+
+// benchTimeline draws what a device that measures did.
+func benchTimeline(w io.Writer, d gpu.Device, names []string) error {
+	r := &pipeline.Report{Job: "bench " + strings.Join(names, ", "), Device: d.Properties().Name}
+	if p, ok := d.(gpu.Profiled); ok {
+		r.Spans = p.Spans()
+		r.Wall = p.Clock()
+	}
+	return pipeline.WriteTimeline(w, r)
 }
 
 // writeTo writes a file, unless its path is empty.

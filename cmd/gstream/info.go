@@ -48,8 +48,11 @@ func (l deviceList) String() string {
 func newDevices() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
-		Use:     "devices",
-		Short:   "List the devices that stages can run on, and measure the links to GPUs",
+		Use:   "devices",
+		Short: "List the devices that stages can run on, and measure the links to GPUs",
+		Long: `devices lists the CPU and every NVIDIA GPU with its memory and, in GB/s as measured
+now, what its link copies up, down and both ways at once, and what a copy within its
+memory moves, read and written. Where there is no GPU to list it says why.`,
 		Example: "  gstream devices\n  gstream devices --format json",
 		Args:    args(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -127,16 +127,23 @@ func registerFormat(cmd *cobra.Command, format *string) {
 
 func registerDevice(cmd *cobra.Command, device *string) {
 	cmd.Flags().StringVar(device, "device", pipeline.Auto, "where to run: auto (a GPU where there is one), host (the CPU) or cuda")
-	complete(cmd, "device", pipeline.Auto, pipeline.Host, pipeline.CUDA)
+	complete(cmd, "device", devices...)
 }
+
+// devices are the values of --device.
+var devices = []string{pipeline.Auto, pipeline.Host, pipeline.CUDA}
 
 // chooseDevice checks --device and says what it stands for on this machine.
 func chooseDevice(device string) (string, error) {
 	kind, err := pipeline.ChooseDevice(device)
 	if err != nil {
-		return "", usageError(fmt.Errorf("--device %s: must be auto, host or cuda", device))
+		return "", unknownDevice(device)
 	}
 	return kind, nil
+}
+
+func unknownDevice(device string) error {
+	return usageError(fmt.Errorf("--device %s: must be auto, host or cuda", device))
 }
 
 // printValue writes a value as text, by its String method, or as JSON.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/pprof"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,11 +38,17 @@ func newRun(left *leftovers) *cobra.Command {
 succeeded; an error or an interrupt leaves nothing behind. At the end it prints a
 report of every stage to standard error.
 
+Where there is an NVIDIA GPU the job runs on it, with the same rows: files are
+decoded and encoded on the CPU, the rest is done by kernels. --device-memory is the
+budget of the GPU's memory; --host-memory is that of the page-locked memory between
+the two, and of all memory on the CPU.
+
 The environment variables GSTREAM_HOST_MEMORY, GSTREAM_DEVICE_MEMORY and
 GSTREAM_THREADS stand for the flags of these names.`,
 		Example: `  gstream run job.yaml
   gstream run job.yaml --set data=/data/tpch --set out=/tmp/result.parquet --overwrite
-  gstream run job.yaml --threads 8 --host-memory 16GiB --report report.json`,
+  gstream run job.yaml --threads 8 --host-memory 16GiB --report report.json
+  gstream run job.yaml --device cuda --device-memory 8GiB --timeline timeline.html`,
 		Args: args(1, "one job file"),
 
 		ValidArgsFunction: completeFiles("yaml", "yml"),
@@ -82,8 +89,8 @@ func (f *runFlags) options(cmd *cobra.Command) (pipeline.RunOptions, error) {
 		return pipeline.RunOptions{}, err
 	}
 	opt := pipeline.RunOptions{Threads: f.threads, Overwrite: f.overwrite, Use: f.device}
-	if _, err := chooseDevice(f.device); err != nil {
-		return opt, err
+	if !slices.Contains(devices, f.device) {
+		return opt, unknownDevice(f.device)
 	}
 	if f.threads < 0 {
 		return opt, usageError(fmt.Errorf("--threads %d: must not be negative", f.threads))

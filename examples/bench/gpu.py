@@ -77,6 +77,8 @@ def measure(args, job, tmp):
     reports = []
     for i in range(args.warmup + args.runs):
         for e in args.engines:
+            if e == "host" and not args.warmup <= i < args.warmup + args.host_runs:
+                continue
             if e == "duckdb":
                 _, text = run([sys.executable, __file__, "--child", job, "--data", args.data, "--out", outs[e], "--threads", str(args.threads)])
                 took = float(text)
@@ -104,6 +106,7 @@ def main():
     p.add_argument("--engines", default="cuda,host,duckdb")
     p.add_argument("--runs", type=int, default=3)
     p.add_argument("--warmup", type=int, default=1)
+    p.add_argument("--host-runs", type=int, default=3, help="of the runs, how many the CPU device takes part in")
     p.add_argument("--threads", type=int, default=os.cpu_count())
     p.add_argument("--tmp", default=None)
     p.add_argument("--json", default=None)

@@ -33,10 +33,12 @@ type Options struct {
 	// StrideBytes is the size a column of a stride should have when it crosses
 	// the link, in bytes; 0 chooses.
 	StrideBytes int64
-	// Warm makes Open start, beside its caller, what the first stride would wait
-	// for otherwise: kernels are loaded, page-locked and device memory are taken
-	// in advance, as far as the budgets allow.
-	Warm bool
+	// Ahead makes Open return at once and start the GPU beside its caller, which
+	// takes some tenths of a second; meanwhile host memory can be had, and with it
+	// decoding begin. Kernels are loaded, page-locked and device memory taken in
+	// advance, as far as the budgets allow. NewQueue waits for all that, and gives
+	// the error when the GPU cannot be started.
+	Ahead bool
 	// Library is the driver's library; "" means libcuda.so.1.
 	Library string
 	// Fault, when set, is asked before every call of the driver by its name and
@@ -76,11 +78,13 @@ type Device struct {
 	// likewise.
 	uploads, downloads sync.Mutex
 
-	warming   sync.WaitGroup
-	premapped <-chan []byte // page-locked memory to be
-	events    eventPool
-	later     chan deferred
-	reaped    sync.WaitGroup
+	// ready is closed when the GPU is started, or failure says why it is not.
+	ready   chan struct{}
+	failure error
+	warming sync.WaitGroup
+	events  eventPool
+	later   chan deferred
+	reaped  sync.WaitGroup
 
 	mu     sync.Mutex
 	tables map[string]uintptr // constant tables by name
@@ -101,24 +105,23 @@ const (
 	attrMemoryPools     = 115
 	attrHostNUMA        = 134
 	minMajor            = 8
-	defaultLibrary      = "libcuda.so.1"
 	streamNonBlocking   = 1
 	defaultColumnBytes  = 16 << 20
 	maxStrideBytes      = 256 << 20
 	largestStride       = 1 << 26
-	// What Warm takes in advance, in bytes.
-	warmPinned = 3 << 29
-	warmPool   = 2 << 30
+	// What Ahead takes in advance, in bytes.
+	aheadPinned = 3 << 29
+	aheadPool   = 2 << 30
 )
 
 // Count returns the number of GPUs; ErrNoDriver is behind the error on a machine
 // without a driver.
 func Count(library string) (int, error) {
-	if library == "" {
-		library = defaultLibrary
-	}
 	d, err := openDriver(library)
 	if err != nil {
+		return 0, err
+	}
+	if err := d.start(); err != nil {
 		return 0, err
 	}
 	var n int32
@@ -133,9 +136,9 @@ func Open(opt Options) (*Device, error) {
 	if opt.Memory < 0 || opt.HostMemory < 0 || opt.StrideBytes < 0 {
 		return nil, fmt.Errorf("open GPU %d: memory sizes must not be negative", opt.Ordinal)
 	}
-	library := opt.Library
-	if library == "" {
-		library = defaultLibrary
+	drv, err := openDriver(opt.Library)
+	if err != nil {
+		return nil, err
 	}
 	d := &Device{opt: opt, tables: map[string]uintptr{}}
 	host := opt.HostMemory
@@ -143,25 +146,40 @@ func Open(opt Options) (*Device, error) {
 		_, free := machine.Memory()
 		host = free / 2
 	}
-	d.pinned = newPinned(d)
+	d.pool, d.pinned = &pool{dev: d}, newPinned(d)
+	d.budget = gpu.NewBudget("device", "--device-memory", opt.Memory, d.pool)
 	d.host = gpu.NewBudget("page-locked host", "--host-memory", host, d.pinned)
-	if opt.Warm {
-		d.premapped = premap(min(warmPinned, host/2))
-	}
 	d.link = sync.OnceValues(d.measureLink)
-	drv, err := openDriver(library)
-	if err == nil {
-		if err = d.open(drv); err != nil {
-			err = fmt.Errorf("open GPU %d: %w", opt.Ordinal, err)
-		}
+	d.ready = make(chan struct{})
+	if opt.Ahead {
+		d.pinned.premap(min(aheadPinned, host/2))
+		go d.start(drv)
+		return d, nil
 	}
-	if err != nil {
-		if d.premapped != nil {
-			unmapAll(d.premapped)
-		}
-		return nil, err
+	d.start(drv)
+	if d.failure != nil {
+		_ = d.Close()
+		return nil, d.failure
 	}
 	return d, nil
+}
+
+// start starts the GPU.
+func (d *Device) start(drv *driver) {
+	defer close(d.ready)
+	err := drv.start()
+	if err == nil {
+		err = d.open(drv)
+	}
+	if err != nil {
+		d.failure = fmt.Errorf("open GPU %d: %w: %w", d.opt.Ordinal, ErrUnusable, err)
+	}
+}
+
+// Wait waits until the GPU is started, and returns the error if it could not be.
+func (d *Device) Wait() error {
+	<-d.ready
+	return d.failure
 }
 
 func (d *Device) open(drv *driver) error {
@@ -185,11 +203,7 @@ func (d *Device) open(drv *driver) error {
 	if err := drv.do(cuDevicePrimaryCtxRetain, uintptr(unsafe.Pointer(&d.ctx.handle)), uintptr(handle)); err != nil {
 		return err
 	}
-	if err := d.openContext(); err != nil {
-		_ = d.Close()
-		return err
-	}
-	return nil
+	return d.openContext()
 }
 
 func (d *Device) readProperties(drv *driver, handle int32) error {
@@ -243,34 +257,34 @@ func (d *Device) openContext() error {
 			return err
 		}
 	}
-	var err error
-	if d.pool, err = newPool(d); err != nil {
+	if err := d.pool.open(); err != nil {
 		return err
 	}
-	limit := d.opt.Memory
-	if limit == 0 {
-		limit = d.props.free / 5 * 4
+	if d.opt.Memory == 0 {
+		d.budget.SetLimit(d.props.free / 5 * 4)
 	}
-	d.budget = gpu.NewBudget("device", "--device-memory", limit, d.pool)
 	d.kernels = newKernels(d)
 	d.later = make(chan deferred, 1024)
 	d.reaped.Add(1)
 	go d.reap()
+	var err error
 	if d.trace, err = newTrace(d); err != nil {
 		return err
 	}
-	if d.opt.Warm {
+	if d.opt.Ahead {
 		d.warming.Add(3)
 		go func() { defer d.warming.Done(); d.kernels.loadAll() }()
-		d.pinned.growing = true
-		go func() { defer d.warming.Done(); d.pinned.lockAll(d.premapped) }()
-		go func() { defer d.warming.Done(); d.pool.prepare(min(warmPool, d.budget.Limit()/2)) }()
+		go func() { defer d.warming.Done(); d.pinned.lockAll() }()
+		go func() { defer d.warming.Done(); d.pool.prepare(min(aheadPool, d.budget.Limit()/2)) }()
 	}
 	return nil
 }
 
 // Properties implements gpu.Device.
 func (d *Device) Properties() gpu.Properties {
+	if err := d.Wait(); err != nil {
+		return gpu.Properties{Name: "unusable GPU", Kind: "cuda", Details: err.Error()}
+	}
 	details := fmt.Sprintf("compute capability %d.%d, driver for CUDA %d.%d", d.props.major, d.props.minor,
 		d.ctx.version/1000, d.ctx.version%1000/10)
 	return gpu.Properties{Name: d.props.name, Kind: "cuda", Cores: d.props.multiprocessors,
@@ -283,9 +297,10 @@ func (d *Device) Budget() *gpu.Budget { return d.budget }
 // HostBudget implements gpu.Device.
 func (d *Device) HostBudget() *gpu.Budget { return d.host }
 
-// StrideRows implements gpu.Device: copies below 8 MB waste the link, so a
-// column of 8-byte values gets that, within a bound on the whole stride and
-// on its share of the device's budget, which holds several strides at a time.
+// StrideRows implements gpu.Device: copies below 8 MB waste the link, so a column of
+// 8-byte values gets twice that and one of 4 bytes enough, within a bound on the
+// whole stride and on its share of the device's budget, which holds several strides
+// at a time.
 func (d *Device) StrideRows(rowBytes int) int {
 	rowBytes = max(rowBytes, 1)
 	column := d.opt.StrideBytes
@@ -305,7 +320,11 @@ func (d *Device) Close() error {
 			first = err
 		}
 	}
+	<-d.ready
 	d.warming.Wait()
+	if d.ctx == nil || d.ctx.handle == 0 {
+		return d.pinned.close()
+	}
 	if d.later != nil {
 		close(d.later)
 		d.reaped.Wait()
@@ -322,12 +341,8 @@ func (d *Device) Close() error {
 	if d.kernels != nil {
 		d.kernels.close()
 	}
-	if d.pool != nil {
-		note(d.pool.close())
-	}
-	if d.pinned != nil {
-		note(d.pinned.close())
-	}
+	note(d.pool.close())
+	note(d.pinned.close())
 	d.events.close(d)
 	for _, s := range []stream{d.up, d.compute, d.down} {
 		if s != 0 {

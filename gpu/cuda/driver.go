@@ -147,8 +147,15 @@ type driver struct {
 	version int // as 13000 for CUDA 13.0
 }
 
+// ErrUnusable is the sentinel behind every error that says that there is a driver,
+// but that the GPU cannot be started.
+var ErrUnusable = errors.New("the GPU cannot be used")
+
 // openDriver opens the driver library and binds its functions.
 func openDriver(library string) (*driver, error) {
+	if library == "" {
+		library = "libcuda.so.1"
+	}
 	lib, err := purego.Dlopen(library, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s cannot be opened", ErrNoDriver, library)
@@ -161,15 +168,20 @@ func openDriver(library string) (*driver, error) {
 		}
 		d.addr[c] = addr
 	}
+	return d, nil
+}
+
+// start starts the driver, which takes a tenth of a second.
+func (d *driver) start() error {
 	if err := d.do(cuInit, 0); err != nil {
-		return nil, fmt.Errorf("start the NVIDIA driver: %w", err)
+		return fmt.Errorf("start the NVIDIA driver: %w", err)
 	}
 	var version int32
 	if err := d.do(cuDriverGetVersion, uintptr(unsafe.Pointer(&version))); err != nil {
-		return nil, err
+		return err
 	}
 	d.version = int(version)
-	return d, nil
+	return nil
 }
 
 // do calls a function that needs no context.

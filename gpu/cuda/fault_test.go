@@ -3,6 +3,7 @@ package cuda
 import (
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -65,9 +66,17 @@ func TestAnyFailingCallIsAnErrorThatLeavesNothingBehind(t *testing.T) {
 	defer func() { require.NoError(t, keep.Close()) }()
 	failed := 0
 	for n := 1; ; n++ {
+		var mu sync.Mutex // the device measures on a goroutine of its own
 		calls, on := 0, false
 		name := ""
+		set := func(v bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			on = v
+		}
 		d, err := Open(Options{Library: library(t), HostMemory: 16 << 20, Fault: func(call string) error {
+			mu.Lock()
+			defer mu.Unlock()
 			// What gives back is not failed: a driver that cannot free is past help.
 			if !on || strings.Contains(call, "Free") || strings.Contains(call, "Destroy") {
 				return nil
@@ -79,9 +88,9 @@ func TestAnyFailingCallIsAnErrorThatLeavesNothingBehind(t *testing.T) {
 			return nil
 		}})
 		require.NoError(t, err)
-		on = true
+		set(true)
 		err = roundTrip(d)
-		on = false
+		set(false)
 		require.Empty(t, d.Budget().Leaks(), name)
 		require.Empty(t, d.HostBudget().Leaks(), name)
 		if err != nil {
@@ -158,7 +167,7 @@ func TestPinnedBlocksNeverSpanTwoChunks(t *testing.T) {
 	defer func() { require.NoError(t, d.Close()) }()
 	l := d.HostBudget().Lease("blocks")
 	defer func() { require.NoError(t, l.Close()) }()
-	for _, size := range []int64{60 << 20, chunk + 1, 200 << 20, 250 << 20, 1000} {
+	for _, size := range []int64{60 << 20, chunkSize + 1, 200 << 20, 250 << 20, 1000} {
 		b, err := l.Alloc(size)
 		require.NoError(t, err)
 		require.Len(t, b.Bytes(), int(size))
@@ -166,4 +175,35 @@ func TestPinnedBlocksNeverSpanTwoChunks(t *testing.T) {
 		b.Release()
 	}
 	require.Equal(t, len(d.pinned.chunks), len(d.pinned.free), "what is free is whole chunks")
+}
+
+func TestAheadGivesHostMemoryWhileTheGPUStarts(t *testing.T) {
+	d, err := Open(Options{Library: library(t), HostMemory: 1 << 30, Ahead: true})
+	require.NoError(t, err)
+	l := d.HostBudget().Lease("early")
+	b, err := l.Alloc(1 << 20)
+	require.NoError(t, err)
+	require.NoError(t, roundTrip(d))
+	d.pinned.await(b.Addr())
+	b.Release()
+	require.NoError(t, l.Close())
+	require.NoError(t, d.Close())
+}
+
+func TestAGPUThatCannotBeStartedIsSaidByTheFirstQueue(t *testing.T) {
+	_, err := Open(Options{Library: library(t), Ordinal: 77})
+	require.ErrorIs(t, err, ErrUnusable)
+	d, err := Open(Options{Library: library(t), HostMemory: 1 << 30, Ordinal: 77, Ahead: true})
+	require.NoError(t, err)
+	l := d.HostBudget().Lease("early")
+	b, err := l.Alloc(1 << 20)
+	require.NoError(t, err)
+	_, err = d.NewQueue("q")
+	require.ErrorIs(t, err, ErrUnusable)
+	require.ErrorContains(t, err, "open GPU 77")
+	_, err = l.Alloc(900 << 20)
+	require.ErrorIs(t, err, ErrUnusable, "more than was taken in advance")
+	b.Release()
+	require.NoError(t, l.Close())
+	require.NoError(t, d.Close())
 }

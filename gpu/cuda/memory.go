@@ -29,17 +29,14 @@ type poolProps struct {
 
 const poolReleaseThreshold = 4 // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
 
-func newPool(d *Device) (*pool, error) {
-	p := &pool{dev: d}
-	props := poolProps{allocType: 1, locationType: 1, locationID: int32(d.props.ordinal)}
-	if err := d.ctx.do(cuMemPoolCreate, uintptr(unsafe.Pointer(&p.handle)), uintptr(unsafe.Pointer(&props))); err != nil {
-		return nil, err
+// open makes the pool, once there is a context.
+func (p *pool) open() error {
+	props := poolProps{allocType: 1, locationType: 1, locationID: int32(p.dev.props.ordinal)}
+	if err := p.dev.ctx.do(cuMemPoolCreate, uintptr(unsafe.Pointer(&p.handle)), uintptr(unsafe.Pointer(&props))); err != nil {
+		return err
 	}
 	keep := uint64(math.MaxUint64)
-	if err := d.ctx.do(cuMemPoolSetAttribute, p.handle, poolReleaseThreshold, uintptr(unsafe.Pointer(&keep))); err != nil {
-		return nil, err
-	}
-	return p, nil
+	return p.dev.ctx.do(cuMemPoolSetAttribute, p.handle, poolReleaseThreshold, uintptr(unsafe.Pointer(&keep)))
 }
 
 // Allocate implements gpu.Allocator: memory for the kernels' stream.
@@ -79,9 +76,14 @@ func (p *pool) prepare(size int64) {
 	}
 }
 
-func (p *pool) close() error { return p.dev.ctx.do(cuMemPoolDestroy, p.handle) }
+func (p *pool) close() error {
+	if p.handle == 0 {
+		return nil
+	}
+	return p.dev.ctx.do(cuMemPoolDestroy, p.handle)
+}
 
-// uploads is the pool for memory that is written on the stream of copies up
+// uploadPool is the pool for memory that is written on the stream of copies up
 // first: it need not wait for kernels.
 type uploadPool struct{ *pool }
 

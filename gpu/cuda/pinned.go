@@ -14,10 +14,10 @@ import (
 const (
 	// pinnedAlign is the unit of page-locked blocks, in bytes.
 	pinnedAlign = 256
-	// chunk is the memory that is page-locked at a time, unless more is needed or
+	// chunkSize is the memory that is page-locked at a time, unless more is needed or
 	// the budget is less.
-	chunk    = 128 << 20
-	hugePage = 2 << 20
+	chunkSize = 128 << 20
+	hugePage  = 2 << 20
 )
 
 // pinned hands out page-locked host memory. Page-locking fresh memory costs 0.37 s
@@ -29,9 +29,23 @@ type pinned struct {
 	mu      sync.Mutex
 	grown   sync.Cond // a chunk was added, or growing ended
 	growing bool      // somebody is about to add a chunk
-	chunks  [][]byte
+	chunks  []*chunk
 	free    []extent // by address, never two that touch
+
+	premapped chan *chunk // to be locked once there is a context
 }
+
+// chunk is memory that is mapped and locked in one piece. One huge page more is
+// mapped and never used, so that the blocks of two chunks never touch and become
+// one, which the driver would not copy from.
+type chunk struct {
+	whole  []byte
+	locked chan struct{} // closed once it is page-locked, or cannot be
+	ok     bool          // it is page-locked
+}
+
+func (c *chunk) base() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(c.whole))) }
+func (c *chunk) size() int64   { return int64(len(c.whole) - hugePage) }
 
 // extent is a free run of page-locked bytes.
 type extent struct {
@@ -69,10 +83,7 @@ func (p *pinned) Allocate(size int64) ([]byte, uintptr, error) {
 		}
 		p.growing = true
 		p.mu.Unlock()
-		mem, err := mapChunk(max(need, min(chunk, p.dev.host.Limit())))
-		if err == nil {
-			err = p.lock(mem)
-		}
+		err := p.grow(need)
 		p.mu.Lock()
 		p.growing = false
 		p.grown.Broadcast()
@@ -82,14 +93,57 @@ func (p *pinned) Allocate(size int64) ([]byte, uintptr, error) {
 	}
 }
 
-// view is the memory at an address of a chunk.
-func (p *pinned) view(addr uintptr, size int64) []byte {
-	for _, mem := range p.chunks {
-		if at := addr - uintptr(unsafe.Pointer(unsafe.SliceData(mem))); at < uintptr(len(mem)) {
-			return mem[at : at+uintptr(size) : at+uintptr(size)]
+// grow adds a chunk with room for n bytes.
+func (p *pinned) grow(n int64) error {
+	if err := p.dev.Wait(); err != nil {
+		return err
+	}
+	c, err := mapChunk(max(n, min(chunkSize, p.dev.host.Limit())))
+	if err != nil {
+		return err
+	}
+	if err := p.lock(c); err != nil {
+		_ = unix.Munmap(c.whole)
+		return err
+	}
+	p.add(c)
+	return nil
+}
+
+// add makes a chunk's memory free to use.
+func (p *pinned) add(c *chunk) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.chunks = append(p.chunks, c)
+	p.put(extent{c.base(), c.size()})
+	p.grown.Broadcast()
+}
+
+// at returns the chunk of an address, nil for one outside.
+func (p *pinned) at(addr uintptr) *chunk {
+	for _, c := range p.chunks {
+		if addr-c.base() < uintptr(c.size()) {
+			return c
 		}
 	}
-	panic("cuda: address outside page-locked memory")
+	return nil
+}
+
+// view is the memory at an address of a chunk.
+func (p *pinned) view(addr uintptr, size int64) []byte {
+	c := p.at(addr)
+	from := int64(addr - c.base())
+	return c.whole[from : from+size : from+size]
+}
+
+// await waits until the memory at an address is page-locked, if it is to be.
+func (p *pinned) await(addr uintptr) {
+	p.mu.Lock()
+	c := p.at(addr)
+	p.mu.Unlock()
+	if c != nil {
+		<-c.locked
+	}
 }
 
 // take cuts n bytes from the smallest free extent that has them.
@@ -137,10 +191,8 @@ func (p *pinned) put(e extent) {
 	p.free = slices.Insert(p.free, i, e)
 }
 
-// mapChunk maps and touches a chunk of at least n bytes. One huge page more is
-// mapped and never used, so that the blocks of two chunks never touch and become
-// one, which the driver would not copy from.
-func mapChunk(n int64) ([]byte, error) {
+// mapChunk maps and touches a chunk of at least n bytes.
+func mapChunk(n int64) (*chunk, error) {
 	size := (n + hugePage - 1) &^ (hugePage - 1)
 	whole, err := unix.Mmap(-1, 0, int(size+hugePage), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
 	if err != nil {
@@ -148,60 +200,47 @@ func mapChunk(n int64) ([]byte, error) {
 	}
 	_ = unix.Madvise(whole, unix.MADV_HUGEPAGE) // small pages work too
 	touch(whole[:size])
-	return whole, nil
+	return &chunk{whole: whole, locked: make(chan struct{})}, nil
 }
 
-// lock page-locks a mapped chunk and adds it to what is free; without success it
-// unmaps it.
-func (p *pinned) lock(whole []byte) error {
-	size := int64(len(whole) - hugePage)
-	base := uintptr(unsafe.Pointer(unsafe.SliceData(whole)))
-	if err := p.dev.ctx.do(cuMemHostRegister, base, uintptr(size), 0); err != nil {
-		_ = unix.Munmap(whole)
-		return fmt.Errorf("page-lock %s of host memory: %w", bytesText(size), err)
+// lock page-locks a chunk.
+func (p *pinned) lock(c *chunk) error {
+	defer close(c.locked)
+	if err := p.dev.ctx.do(cuMemHostRegister, c.base(), uintptr(c.size()), 0); err != nil {
+		return fmt.Errorf("page-lock %s of host memory: %w", bytesText(c.size()), err)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.chunks = append(p.chunks, whole)
-	p.put(extent{base, size})
-	p.grown.Broadcast()
+	c.ok = true
 	return nil
 }
 
 // premap maps and touches chunks of size bytes in all, beside its caller, before
-// there is a context to lock them in.
-func premap(size int64) <-chan []byte {
-	chunks := make(chan []byte, size/chunk+1)
+// there is a context to lock them in. They can be used at once. Whoever allocates
+// meanwhile waits for them.
+func (p *pinned) premap(size int64) {
+	p.growing = true
+	p.premapped = make(chan *chunk, size/chunkSize+1)
 	go func() {
-		defer close(chunks)
-		for ; size > 0; size -= chunk {
-			mem, err := mapChunk(min(chunk, size))
+		defer close(p.premapped)
+		for ; size > 0; size -= chunkSize {
+			c, err := mapChunk(min(chunkSize, size))
 			if err != nil {
-				return // whoever needs the memory will say so
+				break // whoever needs the memory will say so
 			}
-			chunks <- mem
+			p.add(c)
+			p.premapped <- c
 		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.growing = false
+		p.grown.Broadcast()
 	}()
-	return chunks
 }
 
-// lockAll locks chunks as they come. Whoever allocates meanwhile waits for them.
-func (p *pinned) lockAll(chunks <-chan []byte) {
-	for mem := range chunks {
-		if p.lock(mem) != nil {
-			break
-		}
-	}
-	unmapAll(chunks)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.growing = false
-	p.grown.Broadcast()
-}
-
-func unmapAll(chunks <-chan []byte) {
-	for mem := range chunks {
-		_ = unix.Munmap(mem)
+// lockAll locks the premapped chunks as they come. A chunk that cannot be locked
+// is copied from all the same, by way of the driver's own buffers.
+func (p *pinned) lockAll() {
+	for c := range p.premapped {
+		_ = p.lock(c)
 	}
 }
 
@@ -229,14 +268,20 @@ func touch(mem []byte) {
 }
 
 func (p *pinned) close() error {
+	if p.premapped != nil {
+		for range p.premapped { // the last is mapped; what a failed start left is here
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var first error
-	for _, mem := range p.chunks {
-		if err := p.dev.ctx.do(cuMemHostUnregister, uintptr(unsafe.Pointer(unsafe.SliceData(mem)))); err != nil && first == nil {
-			first = err
+	for _, c := range p.chunks {
+		if c.ok {
+			if err := p.dev.ctx.do(cuMemHostUnregister, c.base()); err != nil && first == nil {
+				first = err
+			}
 		}
-		if err := unix.Munmap(mem); err != nil && first == nil {
+		if err := unix.Munmap(c.whole); err != nil && first == nil {
 			first = err
 		}
 	}

@@ -28,6 +28,9 @@ type moved struct{ from, to *gpu.Dictionary }
 
 // NewQueue implements gpu.Device.
 func (d *Device) NewQueue(name string) (gpu.Queue, error) {
+	if err := d.Wait(); err != nil {
+		return nil, err
+	}
 	if e := d.ctx.broken.Load(); e != nil {
 		return nil, e
 	}
@@ -170,15 +173,14 @@ func (t *transfer) finish(s stream) {
 
 // column moves a column, and its dictionary unless the column at that position
 // of the stride before had it too.
-func (t *transfer) column(at int, c gpu.Column, dicts map[int]moved, move func(*gpu.Buffer) *gpu.Buffer) gpu.Column {
-	out := gpu.Column{Type: c.Type, Len: c.Len, Data: move(c.Data), Offsets: move(c.Offsets), Valid: move(c.Valid)}
+func (t *transfer) column(at int, c gpu.Column, dicts map[int]moved, move func(*gpu.Buffer, int64) *gpu.Buffer) gpu.Column {
+	out := t.plain(c, move)
 	if c.Dict == nil {
 		return out
 	}
 	m, ok := dicts[at]
 	if !ok || m.from != c.Dict {
-		v := c.Dict.Values
-		to := gpu.Column{Type: v.Type, Len: v.Len, Data: move(v.Data), Offsets: move(v.Offsets), Valid: move(v.Valid)}
+		to := t.plain(c.Dict.Values, move)
 		if t.err != nil {
 			to.Release()
 			return out
@@ -196,29 +198,47 @@ func (t *transfer) column(at int, c gpu.Column, dicts map[int]moved, move func(*
 	return out
 }
 
-// upload copies a buffer up.
-func (t *transfer) upload(b *gpu.Buffer) *gpu.Buffer {
-	if t.err != nil || b.Size() == 0 {
+// plain moves the values of a column without its dictionary: as many bytes as its
+// rows have, which may be less than its buffers.
+func (t *transfer) plain(c gpu.Column, move func(*gpu.Buffer, int64) *gpu.Buffer) gpu.Column {
+	out := gpu.Column{Type: c.Type, Len: c.Len}
+	switch {
+	case c.Dict == nil && c.Type.IsVar():
+		out.Offsets = move(c.Offsets, int64(c.Len+1)*4)
+		out.Data = move(c.Data, c.Data.Size())
+	case c.Dict == nil && c.Type.Kind == gpu.Bool:
+		out.Data = move(c.Data, gpu.BitmapBytes(c.Len))
+	default:
+		out.Data = move(c.Data, int64(c.Len)*int64(fixedWidth(c)))
+	}
+	out.Valid = move(c.Valid, gpu.BitmapBytes(c.Len))
+	return out
+}
+
+// upload copies n bytes of a buffer up.
+func (t *transfer) upload(b *gpu.Buffer, n int64) *gpu.Buffer {
+	if n = min(n, b.Size()); t.err != nil || n == 0 {
 		return nil
 	}
-	out, err := t.lease.AllocFrom(uploadPool{t.q.dev.pool}, b.Size())
+	out, err := t.lease.AllocFrom(uploadPool{t.q.dev.pool}, n)
 	if err != nil {
 		t.fail(err)
 		return nil
 	}
-	src := b.Bytes()
+	src := b.Bytes()[:n]
+	t.q.dev.pinned.await(b.Addr())
 	t.fail(t.q.dev.ctx.do(cuMemcpyHtoDAsync, out.Addr(), uintptr(unsafe.Pointer(unsafe.SliceData(src))), uintptr(len(src)), uintptr(t.q.dev.up)))
 	runtime.KeepAlive(src)
-	t.bytes += b.Size()
+	t.bytes += n
 	return out
 }
 
-// download copies a buffer down.
-func (t *transfer) download(b *gpu.Buffer) *gpu.Buffer {
-	if t.err != nil || b.Size() == 0 {
+// download copies n bytes of a buffer down.
+func (t *transfer) download(b *gpu.Buffer, n int64) *gpu.Buffer {
+	if n = min(n, b.Size()); t.err != nil || n == 0 {
 		return nil
 	}
-	out, err := t.lease.Alloc(b.Size())
+	out, err := t.lease.Alloc(n)
 	if err != nil {
 		t.fail(err)
 		return nil
@@ -227,7 +247,7 @@ func (t *transfer) download(b *gpu.Buffer) *gpu.Buffer {
 		copy(out.Bytes(), src)
 		return out
 	}
-	t.fail(t.q.dev.ctx.do(cuMemcpyDtoHAsync, uintptr(unsafe.Pointer(unsafe.SliceData(out.Bytes()))), b.Addr(), uintptr(b.Size()), uintptr(t.q.dev.down)))
-	t.bytes += b.Size()
+	t.fail(t.q.dev.ctx.do(cuMemcpyDtoHAsync, uintptr(unsafe.Pointer(unsafe.SliceData(out.Bytes()))), b.Addr(), uintptr(n), uintptr(t.q.dev.down)))
+	t.bytes += n
 	return out
 }

@@ -115,6 +115,9 @@ func (d *Device) Settle() {
 
 // Activity implements gpu.Profiled.
 func (d *Device) Activity(lease string) gpu.Activity {
+	if d.Wait() != nil {
+		return gpu.Activity{}
+	}
 	d.trace.mu.Lock()
 	defer d.trace.mu.Unlock()
 	if a := d.trace.stages[lease]; a != nil {

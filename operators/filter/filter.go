@@ -54,6 +54,13 @@ func (o *filter) apply(s *gpu.Stride) (*gpu.Stride, error) {
 	if ids.Len == 0 {
 		return nil, nil
 	}
+	if ids.Len == s.Rows {
+		kept := operators.Pick(s.Cols, o.keep)
+		for i := range kept {
+			kept[i] = kept[i].Retain()
+		}
+		return &gpu.Stride{Schema: o.out, Cols: kept, Rows: s.Rows}, nil
+	}
 	cols, err := q.Gather(l, operators.Pick(s.Cols, o.keep), ids, false)
 	if err != nil {
 		return nil, err
