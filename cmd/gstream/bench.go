@@ -30,6 +30,7 @@ type benchFlags struct {
 	device, json, plot       string
 	timeline                 string
 	hostMemory, deviceMemory string
+	all                      bool // that the device can
 	opt                      gpubench.Options
 }
 
@@ -61,7 +62,7 @@ Benchmarks, or all of them:
 		},
 		ValidArgs: append(names, "all"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 && args[0] == "all" {
+			if f.all = len(args) == 1 && args[0] == "all"; f.all {
 				args = names
 			}
 			return f.run(cmd, args)
@@ -111,6 +112,12 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 			fmt.Fprintf(t, "%s\t%s\t%s\t%.3f\t%.2f\t%.1f\t%.0f %%\t%s %.1f\t\n", r.Benchmark, r.Case, humanize.Comma(r.Rows),
 				r.Time.Seconds()*1e3, r.RowsPerSecond()/1e9, r.Rate()/1e9, 100*r.Fraction(), r.Bound, r.BoundRate/1e9)
 		})
+		if errors.Is(err, gpubench.ErrNoLink) {
+			if f.all {
+				continue
+			}
+			err = usageError(err)
+		}
 		if err != nil {
 			return errors.Join(t.Flush(), err)
 		}

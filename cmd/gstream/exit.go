@@ -35,6 +35,7 @@ func usageError(err error) error { return usage{err} }
 // exitCode tells what kind of error it is. The order matters: an interrupt shows
 // up as whatever it interrupted, and a job's fault may wrap a file's.
 func exitCode(err error) int {
+	var refused *gpu.AllocError
 	var pathError *fs.PathError
 	var linkError *os.LinkError
 	var errno syscall.Errno
@@ -47,7 +48,7 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case errors.Is(err, errUsage), errors.Is(err, pipeline.ErrJob):
 		return exitJob
-	case errors.Is(err, gpu.ErrBudget):
+	case errors.Is(err, gpu.ErrBudget), errors.As(err, &refused):
 		return exitMemory
 	case errors.Is(err, source.ErrData):
 		return exitData

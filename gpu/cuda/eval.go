@@ -356,7 +356,7 @@ type bitmaps struct {
 
 // setBits is SetBits of eval_compare.cu.
 type setBits struct {
-	x, out   uint64
+	_, out   uint64 // the first are bits to copy instead
 	n, value int64
 }
 

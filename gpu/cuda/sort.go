@@ -270,7 +270,7 @@ const textChunk = 8
 type textWordsArgs struct {
 	offsets, bytes, codes, rows, words, lengths uint64
 	n, depth                                    int64
-	values, padding                             int32
+	values, _                                   int32
 }
 
 type textSplitArgs struct {

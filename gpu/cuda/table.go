@@ -184,7 +184,7 @@ func (t *table) rank(o *op, r keyRows, load int32, n int, sorted bool) {
 type rowsArgs struct {
 	numbers, entries, start uint64
 	n                       int64
-	dead, _                 int32
+	_, _                    int32
 }
 
 // place puts the rows in order of number.

@@ -6,6 +6,7 @@ package gpubench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -15,6 +16,9 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 )
+
+// ErrNoLink says that a device has no link to be measured.
+var ErrNoLink = errors.New("the CPU has no link to measure")
 
 // Result is one line of a benchmark.
 type Result struct {

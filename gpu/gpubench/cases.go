@@ -15,7 +15,7 @@ import (
 func (b *bench) transfer() error {
 	p, ok := b.dev.(gpu.Profiled)
 	if !ok {
-		return fmt.Errorf("the CPU has no link to measure")
+		return ErrNoLink
 	}
 	link, err := p.Link()
 	if err != nil {
@@ -63,7 +63,7 @@ func (b *bench) stream() error {
 	const perStride = 1 << 22
 	p, ok := b.dev.(gpu.Profiled)
 	if !ok {
-		return fmt.Errorf("the CPU has no link to stream over")
+		return ErrNoLink
 	}
 	link, err := p.Link()
 	if err != nil {

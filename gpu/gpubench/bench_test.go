@@ -1,0 +1,51 @@
+package gpubench_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/gpu/cuda/cudatest"
+	"github.com/gstream/gstream/gpu/gpubench"
+	"github.com/gstream/gstream/gpu/host"
+)
+
+// TestEveryBenchmarkRunsOnEveryDevice runs them small: what they measure then says
+// nothing, but what they call must work and give everything back.
+func TestEveryBenchmarkRunsOnEveryDevice(t *testing.T) {
+	const memory = 256 << 20 // the bound is measured with a part of it
+	open := map[string]func(t *testing.T) gpu.Device{
+		"CPU": func(t *testing.T) gpu.Device {
+			d, err := host.Open(host.Options{Threads: 2, Memory: memory})
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, d.Close()) })
+			return d
+		},
+		"GPU": func(t *testing.T) gpu.Device { return cudatest.Open(t, cuda.Options{Memory: memory}) },
+	}
+	names, _ := gpubench.Names()
+	for device, open := range open {
+		for _, name := range names {
+			t.Run(name+" on the "+device, func(t *testing.T) {
+				d := open(t)
+				results := 0
+				err := gpubench.Run(context.Background(), d, name, gpubench.Options{Rows: 3000, Runs: 1}, func(r gpubench.Result) {
+					results++
+					require.Positive(t, r.Time, r.Case)
+					require.Positive(t, r.BoundRate, r.Case)
+				})
+				if device == "CPU" && (name == "transfer" || name == "stream") {
+					require.ErrorIs(t, err, gpubench.ErrNoLink)
+					return
+				}
+				require.NoError(t, err)
+				require.Positive(t, results)
+				require.Empty(t, d.Budget().Leaks())
+				require.Empty(t, d.HostBudget().Leaks())
+			})
+		}
+	}
+}
