@@ -1,6 +1,10 @@
 package operators
 
-import "github.com/gstream/gstream/gpu"
+import (
+	"math"
+
+	"github.com/gstream/gstream/gpu"
+)
 
 // Rows are the rows of many strides, to gather from by row id: a column lies in
 // one piece, or, where it is text whose bytes may be more than one column holds,
@@ -32,13 +36,17 @@ func CollectRows(t Task, schema *gpu.Schema, strides []*gpu.Stride, whole []int)
 	}
 	for i, f := range schema.Fields {
 		parts := make([]gpu.Column, 0, len(strides))
-		coded := true
+		coded, plain := true, true
+		bytes := int64(0)
 		for _, s := range strides {
-			parts = append(parts, s.Cols[i])
-			coded = coded && s.Cols[i].Dict != nil
+			c := s.Cols[i]
 			s.Cols[i] = gpu.Column{}
+			parts = append(parts, c)
+			coded, plain = coded && c.Dict != nil, plain && c.Dict == nil
+			bytes += c.Data.Size()
 		}
-		if f.Type.IsVar() && !coded && !inOne[i] && len(parts) > 1 {
+		fits := coded || plain && bytes <= math.MaxInt32
+		if f.Type.IsVar() && !fits && !inOne[i] && len(parts) > 1 {
 			r.parts[i] = parts
 			continue
 		}

@@ -3,7 +3,6 @@ package host
 import (
 	"fmt"
 	"math"
-	"sort"
 
 	"github.com/gstream/gstream/gpu"
 )
@@ -26,12 +25,33 @@ func (q *queue) GatherParts(l *gpu.Lease, parts []gpu.Column, ids gpu.Column) (g
 // textParts finds rows of a column of bytes that lies in parts.
 type textParts struct {
 	parts  []gpu.Column
-	starts []int // first row of each part
+	starts []int   // first row of each part
+	blocks []int32 // part of the first row of every block of 1<<textBlock rows
+}
+
+// textBlock is the logarithm of the rows of a block.
+const textBlock = 10
+
+func newTextParts(parts []gpu.Column) (p *textParts, nulls bool) {
+	p = &textParts{parts: parts}
+	rows := 0
+	for k, c := range parts {
+		p.starts = append(p.starts, rows)
+		rows += c.Len
+		nulls = nulls || c.Valid != nil
+		for len(p.blocks)<<textBlock < rows {
+			p.blocks = append(p.blocks, int32(k))
+		}
+	}
+	return p, nulls
 }
 
 // row returns the bytes of a row, and whether it is not null.
 func (p *textParts) row(id int) ([]byte, bool) {
-	k := sort.SearchInts(p.starts, id+1) - 1
+	k := int(p.blocks[id>>textBlock])
+	for k+1 < len(p.starts) && p.starts[k+1] <= id {
+		k++
+	}
 	c := &p.parts[k]
 	r := id - p.starts[k]
 	if c.Valid != nil && !gpu.Bit(c.Valid.Bytes(), r) {
@@ -47,13 +67,7 @@ func (p *textParts) row(id int) ([]byte, bool) {
 
 func (d *Device) gatherParts(l *gpu.Lease, parts []gpu.Column, ids []int32) (out gpu.Column, err error) {
 	n := len(ids)
-	from := &textParts{parts: parts}
-	rows, nulls := 0, false
-	for _, p := range parts {
-		from.starts = append(from.starts, rows)
-		rows += p.Len
-		nulls = nulls || p.Valid != nil
-	}
+	from, nulls := newTextParts(parts)
 	out = gpu.Column{Type: parts[0].Type, Len: n}
 	defer func() {
 		if err != nil {
