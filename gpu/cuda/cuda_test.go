@@ -24,13 +24,18 @@ func library(t *testing.T) string {
 
 // openTest opens a device. Its page-locked memory is little, because the suite
 // opens hundreds of devices and locking takes longer than most of its tests.
-func openTest(t *testing.T, memory int64) *Device {
-	d, err := Open(Options{Library: library(t), Memory: memory, HostMemory: 16 << 20})
+func openTest(t *testing.T, memory int64) *Device { return openWith(t, memory, 16<<20) }
+
+func openWith(t *testing.T, memory, hostMemory int64) *Device {
+	d, err := Open(Options{Library: library(t), Memory: memory, HostMemory: hostMemory})
 	require.NoError(t, err)
 	return d
 }
 
 func TestConformance(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the suite has one goroutine, and with the race detector its references take minutes; pipelines put many on a device")
+	}
 	keep := openTest(t, 0) // so that the context is made once
 	defer func() { require.NoError(t, keep.Close()) }()
 	gputest.Thin = library(t) != "" || os.Getenv("GSTREAM_THIN") != ""

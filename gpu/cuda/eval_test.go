@@ -34,7 +34,7 @@ func newPair(t *testing.T) *pair {
 	// One thread, so that the host's choice among rows that fail is the first.
 	h, err := host.Open(host.Options{Threads: 1, Memory: 1 << 30})
 	require.NoError(t, err)
-	p := &pair{t: t, host: h, dev: openTest(t, 0), rnd: rand.New(rand.NewPCG(seed, 1))}
+	p := &pair{t: t, host: h, dev: openWith(t, 0, 1<<30), rnd: rand.New(rand.NewPCG(seed, 1))}
 	t.Cleanup(func() {
 		require.Empty(t, p.dev.Budget().Leaks())
 		require.NoError(t, p.dev.Close())

@@ -162,8 +162,7 @@ func TestVirtualRangesSpanDeviceAndHost(t *testing.T) {
 }
 
 func TestPinnedBlocksNeverSpanTwoChunks(t *testing.T) {
-	d, err := Open(Options{Library: library(t), HostMemory: 1 << 30})
-	require.NoError(t, err)
+	d := openWith(t, 0, 1<<30)
 	defer func() { require.NoError(t, d.Close()) }()
 	l := d.HostBudget().Lease("blocks")
 	defer func() { require.NoError(t, l.Close()) }()

@@ -37,7 +37,7 @@ func newSide(t *testing.T, dev gpu.Device) *side {
 func bothSides(t *testing.T) (cpu, gpu *side) {
 	h, err := host.Open(host.Options{})
 	require.NoError(t, err)
-	return newSide(t, h), newSide(t, openTest(t, 0))
+	return newSide(t, h), newSide(t, openWith(t, 0, 1<<30))
 }
 
 func (s *side) up(cols ...gpu.Column) []gpu.Column {

@@ -2,6 +2,7 @@ package emulator_test
 
 import (
 	"math"
+	"runtime"
 	"testing"
 	"time"
 	"unsafe"
@@ -244,7 +245,11 @@ func TestArgumentsAreChecked(t *testing.T) {
 	require.Zero(t, d.SetAttribute(f, 8, 64<<10))
 	require.Zero(t, d.launchFunction(f, 1, 32, 64<<10, args))
 	size := uint64(unsafe.Sizeof(args)) - 8
-	extra := []unsafe.Pointer{unsafe.Add(nil, 1), unsafe.Pointer(&args), unsafe.Add(nil, 2), unsafe.Pointer(&size), nil}
+	var pins runtime.Pinner
+	defer pins.Unpin()
+	pins.Pin(&args)
+	pins.Pin(&size)
+	extra := []uintptr{1, uintptr(unsafe.Pointer(&args)), 2, uintptr(unsafe.Pointer(&size)), 0} // pairs of a tag and a pointer
 	require.Equal(t, int32(invalidValue), d.Launch(f, 1, 1, 1, 32, 1, 1, 0, 0, nil, unsafe.Pointer(&extra[0])), "arguments of another size")
 	require.Zero(t, d.SetCurrent(0))
 	require.Equal(t, int32(invalidContext), d.Free(p), "no context is current")
