@@ -44,6 +44,9 @@ func TestConformance(t *testing.T) {
 }
 
 func TestFatbinsMatchTheirSources(t *testing.T) {
+	if _, err := os.Stat("kernels"); err != nil {
+		t.Skip("the sources are not here: a test binary away from its tree")
+	}
 	stale, err := manifest.Stale("kernels")
 	require.NoError(t, err)
 	require.Empty(t, stale, "run go generate ./gpu/cuda")
