@@ -355,15 +355,18 @@ func (t *stageRun) startAhead(ctx context.Context, o *opRun) *ahead {
 // unless that is the stop.
 func (a *ahead) end() error {
 	a.stop(errStop)
+	<-a.ended // the queue is the scan's until then
+	err := a.err
+	if err == errStop {
+		err = nil
+	}
 	for s := range a.strides {
-		_ = a.queue.Arrive(s) // an error comes again from the queue's end
+		if arriveErr := a.queue.Arrive(s); err == nil {
+			err = arriveErr
+		}
 		s.Release()
 	}
-	<-a.ended
-	if a.err == errStop {
-		return nil
-	}
-	return a.err
+	return err
 }
 
 // takeAhead brings the strides that were copied up into the chain.
