@@ -229,6 +229,10 @@ func (o *op) grow(l *gpu.Lease, old *gpu.Buffer, used, n int64) *gpu.Buffer {
 		return old
 	}
 	o.copy(b, 0, old, 0, min(used, old.Size()))
+	if o.failed() {
+		b.Release()
+		return old
+	}
 	old.Release()
 	return b
 }
