@@ -59,9 +59,12 @@ func (q *queue) Close() error {
 	return err
 }
 
-// fail makes the error of a primitive stick, a driver's with what was being done.
+// fail makes the error of a primitive stick, a driver's with what was being done,
+// which refused memory says itself.
 func (q *queue) fail(what string, err error) error {
-	if e := (*Error)(nil); errors.As(err, &e) && err != q.err {
+	var e *Error
+	var refused *gpu.AllocError
+	if errors.As(err, &e) && !errors.As(err, &refused) && err != q.err {
 		err = fmt.Errorf("%s on %s: %w", what, q.dev.props.name, err)
 	}
 	if q.err == nil {
