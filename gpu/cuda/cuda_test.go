@@ -32,10 +32,18 @@ func openWith(t *testing.T, memory, hostMemory int64) *Device {
 	return d
 }
 
-func TestConformance(t *testing.T) {
+// skipWithRaceDetector skips a test of one goroutine, whose references take minutes
+// with the race detector. What many goroutines do on a device is tested here by the
+// tests of memory and faults, and by those of pipelines.
+func skipWithRaceDetector(t *testing.T) {
+	t.Helper()
 	if raceEnabled {
-		t.Skip("the suite has one goroutine, and with the race detector its references take minutes; pipelines put many on a device")
+		t.Skip("it has one goroutine, and is slow with the race detector")
 	}
+}
+
+func TestConformance(t *testing.T) {
+	skipWithRaceDetector(t)
 	keep := openTest(t, 0) // so that the context is made once
 	defer func() { require.NoError(t, keep.Close()) }()
 	gputest.Thin = library(t) != "" || os.Getenv("GSTREAM_THIN") != ""

@@ -29,6 +29,7 @@ type pair struct {
 }
 
 func newPair(t *testing.T) *pair {
+	skipWithRaceDetector(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	// One thread, so that the host's choice among rows that fail is the first.

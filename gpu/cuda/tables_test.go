@@ -35,6 +35,7 @@ func newSide(t *testing.T, dev gpu.Device) *side {
 
 // bothSides returns the host and the GPU.
 func bothSides(t *testing.T) (cpu, gpu *side) {
+	skipWithRaceDetector(t)
 	h, err := host.Open(host.Options{})
 	require.NoError(t, err)
 	return newSide(t, h), newSide(t, openWith(t, 0, 1<<30))
