@@ -163,6 +163,9 @@ func (r *run) report() *Report {
 		}
 		_, s.Peak = t.lease.Used()
 		s.Activity = activity(t.lease)
+		if t.table != nil {
+			s.Device = Host // decodes; the copies are in the activity
+		}
 		if rd := t.reader.Load(); rd != nil {
 			p := (*rd).Progress()
 			s.Scan = &p

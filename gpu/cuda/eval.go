@@ -14,8 +14,7 @@ import (
 //
 // Results are the host's bit for bit, with these exceptions. OpMath, but for the
 // square root, may differ by 4 units in the last place, the binary logarithm also
-// by 1e-15, and is right for subnormal doubles, of which the host's logarithms are
-// not; OpPow with a fraction in the exponent differs by what the host errs, a
+// by 1e-15; OpPow with a fraction in the exponent differs by what the host errs, a
 // relative 1e-13 for very large and very small results; and which NaN is in a
 // result is not defined.
 func (q *queue) Eval(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gpu.Column, error) {

@@ -376,11 +376,33 @@ func unaryFloat[T float](f *frame, s *step, v *vec, x []T) {
 		}
 	default:
 		fn := [...]func(float64) float64{gpu.MathSqrt: math.Sqrt, gpu.MathCbrt: math.Cbrt, gpu.MathExp: math.Exp,
-			gpu.MathLn: math.Log, gpu.MathLog2: math.Log2, gpu.MathLog10: math.Log10}[s.N]
+			gpu.MathLn: ln, gpu.MathLog2: math.Log2, gpu.MathLog10: log10}[s.N]
 		for i, x := range x {
 			out[i] = T(fn(float64(x)))
 		}
 	}
+}
+
+// subnormal numbers are below smallestNormal; scaled up by 2^54 they are normal.
+const (
+	smallestNormal = 0x1p-1022
+	scaledUp       = 0x1p54
+)
+
+// ln and log10 are the logarithms of package math, which on some processors takes
+// the exponent of a subnormal number as it is stored.
+func ln(x float64) float64 {
+	if x > 0 && x < smallestNormal {
+		return math.Log(x*scaledUp) - 54*math.Ln2
+	}
+	return math.Log(x)
+}
+
+func log10(x float64) float64 {
+	if x > 0 && x < smallestNormal {
+		return math.Log10(x*scaledUp) - 54*(math.Ln2/math.Ln10)
+	}
+	return math.Log10(x)
 }
 
 // round runs OpRound, OpFloor, OpCeil and OpTrunc.
