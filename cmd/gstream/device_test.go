@@ -66,6 +66,7 @@ func TestAGPUThatIsNotThereIsAJobError(t *testing.T) {
 func TestMemoryThatTheDriverRefusesIsAMemoryError(t *testing.T) {
 	refused := &gpu.AllocError{Stage: "sort", Tier: "device", Size: 1 << 30, Err: &cuda.Error{Call: "cuMemAllocFromPoolAsync", Code: 2}}
 	assert.Equal(t, exitMemory, exitCode(fmt.Errorf("run: %w", refused)))
+	assert.Equal(t, exitDefect, exitCode(fmt.Errorf("run: %w", &cuda.Error{Call: "cuLaunchKernel", Code: 719})))
 }
 
 func TestAnalyzeShowsRowsAndLeavesNoOutput(t *testing.T) {

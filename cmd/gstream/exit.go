@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/pipeline"
 	"github.com/gstream/gstream/source"
 )
@@ -15,7 +16,7 @@ import (
 // The exit codes, as documented in the help of the root command.
 const (
 	exitOK          = 0
-	exitDefect      = 1 // of gstream itself
+	exitDefect      = 1 // of gstream itself, or of the GPU
 	exitJob         = 2
 	exitData        = 3
 	exitMemory      = 4
@@ -36,6 +37,7 @@ func usageError(err error) error { return usage{err} }
 // up as whatever it interrupted, and a job's fault may wrap a file's.
 func exitCode(err error) int {
 	var refused *gpu.AllocError
+	var driver *cuda.Error
 	var pathError *fs.PathError
 	var linkError *os.LinkError
 	var errno syscall.Errno
@@ -52,6 +54,8 @@ func exitCode(err error) int {
 		return exitMemory
 	case errors.Is(err, source.ErrData):
 		return exitData
+	case errors.As(err, &driver):
+		return exitDefect
 	case errors.Is(err, pipeline.ErrOutput), errors.As(err, &pathError), errors.As(err, &linkError), errors.As(err, &errno),
 		errors.Is(err, fs.ErrExist), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		return exitIO

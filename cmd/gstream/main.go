@@ -61,7 +61,7 @@ through in batches. It runs on an NVIDIA GPU where there is one, else on the CPU
 
 Exit codes:
   0    done
-  1    a defect in gstream; please report it
+  1    a defect in gstream, or the GPU failed; please report it
   2    the job or the command line is wrong
   3    bad data: a damaged file, a value that does not fit
   4    a memory budget is too small
