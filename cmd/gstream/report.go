@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -42,18 +41,19 @@ func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.3f s", d.Seconds()) }
 
-// reportFile is where --report goes. It is opened before the run, so that a
-// report that cannot be written is refused before the work is done; it appears
-// under its name complete or not at all.
+// reportFile is where --report or --timeline goes. It is opened before the run, so
+// that what cannot be written is refused before the work is done; it appears under
+// its name complete or not at all.
 type reportFile struct {
+	flag string // for errors
 	path string
 	file *os.File // nil without a report
 	// remove removes what is there until the report is written.
 	remove func() error
 }
 
-func openReport(path string) (*reportFile, error) {
-	r := &reportFile{path: path, remove: func() error { return nil }}
+func openReport(flag, path string) (*reportFile, error) {
+	r := &reportFile{flag: flag, path: path, remove: func() error { return nil }}
 	if path == "" {
 		return r, nil
 	}
@@ -67,24 +67,22 @@ func openReport(path string) (*reportFile, error) {
 		err = r.file.Chmod(0o644)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("--report: %w", err), r.close())
+		return nil, errors.Join(fmt.Errorf("%s: %w", flag, err), r.close())
 	}
 	return r, nil
 }
 
-// write writes the report and gives the file its name.
-func (r *reportFile) write(report *pipeline.Report) error {
+// write fills the file and gives it its name.
+func (r *reportFile) write(fill func(io.Writer) error) error {
 	if r.file == nil {
 		return nil
 	}
-	enc := json.NewEncoder(r.file)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(report); err != nil {
-		return fmt.Errorf("--report: %w", err)
+	if err := fill(r.file); err != nil {
+		return fmt.Errorf("%s: %w", r.flag, err)
 	}
 	if r.temporary() {
 		if err := os.Rename(r.file.Name(), r.path); err != nil {
-			return fmt.Errorf("--report: %w", err)
+			return fmt.Errorf("%s: %w", r.flag, err)
 		}
 	}
 	err := r.file.Close()

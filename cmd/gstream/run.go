@@ -175,12 +175,18 @@ func (f *runFlags) run(cmd *cobra.Command, path string) (err error) {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	report, err := openReport(f.report)
+	report, err := openReport("--report", f.report)
 	if err != nil {
 		return err
 	}
 	f.left.add(report.remove)
 	defer func() { err = errors.Join(err, report.close()) }()
+	timeline, err := openReport("--timeline", f.timeline)
+	if err != nil {
+		return err
+	}
+	f.left.add(timeline.remove)
+	defer func() { err = errors.Join(err, timeline.close()) }()
 	job, err := f.load(path)
 	if err != nil {
 		return err
@@ -208,15 +214,13 @@ func (f *runFlags) run(cmd *cobra.Command, path string) (err error) {
 	show.end()
 	slog.Debug("run ended", "after", time.Since(begin))
 	if result != nil {
-		err = errors.Join(err, report.write(result))
+		err = errors.Join(err, report.write(func(w io.Writer) error { return printJSON(w, result) }))
 	}
 	if err != nil {
 		return err
 	}
-	if f.timeline != "" {
-		if err := writeTo(f.timeline, func(w io.Writer) error { return pipeline.WriteTimeline(w, result) }); err != nil {
-			return fmt.Errorf("--timeline: %w", err)
-		}
+	if err := timeline.write(func(w io.Writer) error { return pipeline.WriteTimeline(w, result) }); err != nil {
+		return err
 	}
 	if f.progress != "none" {
 		printReport(cmd.ErrOrStderr(), result)
