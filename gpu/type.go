@@ -135,6 +135,38 @@ func (t Type) SameSQL(u Type) bool {
 	return t == u
 }
 
+// Bounds returns the least and the greatest value that an integer-like type can
+// hold: integers, decimals, and dates and times as the number of their units.
+func (t Type) Bounds() (lo, hi Int128) {
+	switch t.Kind {
+	case Decimal:
+		hi, _ = Pow10(int(t.Precision)).Sub(Int128From(1))
+		if !t.Wide && !hi.IsInt64() {
+			hi = Int128From(math.MaxInt64)
+		}
+		return hi.Neg(), hi
+	case Uint8, Uint16, Uint32, Uint64:
+		return Int128{}, Int128FromUint(math.MaxUint64 >> (64 - 8*t.Width()))
+	}
+	lo = Int128From(math.MinInt64 >> (64 - 8*t.Width()))
+	hi, _ = Int128From(-1).Sub(lo)
+	return lo, hi
+}
+
+// ExpectedText says, as the end of an error, what the text of a date or time must
+// look like; nothing for other types.
+func (t Type) ExpectedText() string {
+	switch t.Kind {
+	case Date:
+		return ", expected YYYY-MM-DD"
+	case Timestamp:
+		return ", expected YYYY-MM-DD HH:MM:SS"
+	case Time:
+		return ", expected HH:MM:SS"
+	}
+	return ""
+}
+
 // String returns the SQL name of the type.
 func (t Type) String() string {
 	switch t.Kind {

@@ -184,19 +184,10 @@ func (e *evaluation) plan() {
 		if !e.needed[r] || e.done[r] {
 			continue
 		}
-		for _, a := range e.arguments(i) {
+		for _, a := range e.p.Code[i].Reads() {
 			use(a, i)
 		}
 	}
-}
-
-// arguments are the registers that instruction i reads, its mask too.
-func (e *evaluation) arguments(i int) []int {
-	in := &e.p.Code[i]
-	if in.Mask < 0 {
-		return in.Args
-	}
-	return append(slices.Clone(in.Args), in.Mask)
 }
 
 // run computes the registers.
@@ -214,7 +205,7 @@ func (e *evaluation) run() {
 			continue
 		}
 		e.set(r, e.step(i))
-		for _, a := range e.arguments(i) {
+		for _, a := range e.p.Code[i].Reads() {
 			if e.last[a] == i {
 				e.drop(a)
 			}
@@ -334,7 +325,7 @@ func (e *evaluation) args(out *register, in ...*register) evalArgs {
 		*x = in[i].operand()
 	}
 	if t := out.typ; t.Width() > 0 && !t.IsFloat() {
-		lo, hi := bounds(t)
+		lo, hi := t.Bounds()
 		a.loLow, a.loHigh, a.hiLow, a.hiHigh = lo.Lo, lo.Hi, hi.Lo, hi.Hi
 	}
 	return a

@@ -6,95 +6,27 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// domains of a register, besides the number of a dictionary-coded input.
-const (
-	domainRows     = -1 // depends on rows
-	domainConstant = -2
-)
-
 // evalDictionaries computes what depends on one dictionary-coded input only once
 // a value rather than once a row, where the dictionary is smaller than the rows.
 // What can fail is left to the rows: no row may have the value that fails.
 func (e *evaluation) evalDictionaries() {
-	domain := e.domains()
-	// The results that rows need: used by something that depends on rows.
-	wanted := make([]bool, len(domain))
-	for i := range e.p.Code {
-		if domain[len(e.in)+i] == domainRows {
-			for _, a := range e.arguments(i) {
-				wanted[a] = true
-			}
-		}
-	}
-	for _, r := range e.p.Outputs {
-		wanted[r] = true
-	}
-	for c := range e.in {
-		var registers []int
-		for r := len(e.in); r < len(domain); r++ {
-			if wanted[r] && domain[r] == c {
-				registers = append(registers, r)
-			}
-		}
-		if len(registers) > 0 {
-			e.evalDictionary(c, domain, registers)
-		}
+	for _, part := range e.p.InputParts(e.overDictionary, e.canFail) {
+		e.evalDictionary(part)
 	}
 }
 
-// domains says what each register depends on.
-func (e *evaluation) domains() []int {
-	domain := make([]int, len(e.in)+len(e.p.Code))
-	for i, c := range e.in {
-		domain[i] = domainRows
-		if c.Dict != nil && c.Dict.Values.Len > 0 && c.Dict.Values.Len < e.n {
-			domain[i] = i
-		}
-	}
-	for i := range e.p.Code {
-		r := len(e.in) + i
-		domain[r] = domainConstant
-		for _, a := range e.arguments(i) {
-			switch d := domain[a]; {
-			case d == domainConstant || d == domain[r]:
-			case domain[r] == domainConstant:
-				domain[r] = d
-			default:
-				domain[r] = domainRows
-			}
-		}
-		if e.canFail(i) {
-			domain[r] = domainRows
-		}
-	}
-	return domain
+// overDictionary says whether an input has a dictionary that is smaller than its
+// rows.
+func (e *evaluation) overDictionary(input int) bool {
+	d := e.in[input].Dict
+	return d != nil && d.Values.Len > 0 && d.Values.Len < e.n
 }
 
-// evalDictionary evaluates registers over the values of input c's dictionary, and
-// over a null if the input has some.
-func (e *evaluation) evalDictionary(c int, domain, registers []int) {
-	p := &gpu.Program{Inputs: []gpu.Type{e.p.Inputs[c]}}
-	moved := make([]int, len(domain))
-	for i, in := range e.p.Code {
-		r := len(e.in) + i
-		if domain[r] != c && domain[r] != domainConstant {
-			continue
-		}
-		args := make([]int, len(in.Args))
-		for j, a := range in.Args {
-			args[j] = moved[a] // 0 for the input itself
-		}
-		in.Args = args
-		if in.Mask >= 0 {
-			in.Mask = moved[in.Mask]
-		}
-		moved[r] = 1 + len(p.Code)
-		p.Code = append(p.Code, in)
-	}
-	for _, r := range registers {
-		p.Outputs = append(p.Outputs, moved[r])
-	}
-	input := e.in[c]
+// evalDictionary evaluates a part of the program over the values of its input's
+// dictionary, and over a null if the input has some.
+func (e *evaluation) evalDictionary(part gpu.InputPart) {
+	p := part.Program
+	input := e.in[part.Input]
 	values, codes := input.Dict.Values, input.Data
 	if input.Valid != nil {
 		codes = e.alloc(int64(e.n) * 4)
@@ -104,7 +36,7 @@ func (e *evaluation) evalDictionary(c int, domain, registers []int) {
 	}
 	over := newEvaluation(e.op, p, []gpu.Column{values}, values.Len)
 	over.run()
-	for i, r := range registers {
+	for i, r := range part.Registers {
 		e.set(r, e.mapped(over.column(p.Outputs[i]), codes))
 		e.done[r] = true
 	}

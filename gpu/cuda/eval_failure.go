@@ -161,7 +161,7 @@ func rowError(in *gpu.Instr, args []gpu.Scalar) error {
 	}
 	switch {
 	case in.Op == gpu.OpCast && args[0].Type.Kind == gpu.String:
-		return failed("cannot read %.60q as %v%s", args[0].Str, t, formatOf(t))
+		return failed("cannot read %.60q as %v%s", args[0].Str, t, t.ExpectedText())
 	case in.Op == gpu.OpCast:
 		return failed("the %v %s does not fit %v", args[0].Type, args[0], t)
 	case in.Op == gpu.OpSelect:
@@ -182,17 +182,4 @@ func rowError(in *gpu.Instr, args []gpu.Scalar) error {
 		return failed("the result for %s does not fit 64 bits, although the column statistics of the file promised so: the file is damaged or its statistics are wrong", text)
 	}
 	return failed("the result for %s is out of the range of %s; cast an operand to a larger type", text, t)
-}
-
-// formatOf is what the text of a date or time must look like.
-func formatOf(t gpu.Type) string {
-	switch t.Kind {
-	case gpu.Date:
-		return ", expected YYYY-MM-DD"
-	case gpu.Timestamp:
-		return ", expected YYYY-MM-DD HH:MM:SS"
-	case gpu.Time:
-		return ", expected HH:MM:SS"
-	}
-	return ""
 }

@@ -9,23 +9,6 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// bounds are the least and the greatest value that a type can hold.
-func bounds(t gpu.Type) (lo, hi gpu.Int128) {
-	switch t.Kind {
-	case gpu.Decimal:
-		hi, _ = gpu.Pow10(int(t.Precision)).Sub(gpu.Int128From(1))
-		if !t.Wide && !hi.IsInt64() {
-			hi = gpu.Int128From(math.MaxInt64)
-		}
-		return hi.Neg(), hi
-	case gpu.Uint8, gpu.Uint16, gpu.Uint32, gpu.Uint64:
-		return gpu.Int128{}, gpu.Int128FromUint(math.MaxUint64 >> (64 - 8*t.Width()))
-	}
-	lo = gpu.Int128From(math.MinInt64 >> (64 - 8*t.Width()))
-	hi, _ = gpu.Int128From(-1).Sub(lo)
-	return lo, hi
-}
-
 // kernelNames are the middles of the names of kernels.
 var kernelNames = map[gpu.Op]string{
 	gpu.OpAdd: "add", gpu.OpSub: "sub", gpu.OpMul: "mul", gpu.OpDiv: "div", gpu.OpQuo: "quo", gpu.OpMod: "mod",

@@ -233,7 +233,7 @@ func (p *pair) value(t gpu.Type, s spread) gpu.Scalar {
 		}
 		return gpu.Scalar{Type: t, Valid: true, Str: string(b)}
 	}
-	lo, hi := bounds(t)
+	lo, hi := t.Bounds()
 	if t.Kind == gpu.Time {
 		lo, hi = gpu.Int128{}, gpu.Int128From(86400*t.Unit.PerSecond()-1)
 	}

@@ -18,23 +18,6 @@ type unsigned interface {
 
 type float interface{ ~float32 | ~float64 }
 
-// bounds are the least and the greatest value that a type can hold.
-func bounds(t gpu.Type) (lo, hi gpu.Int128) {
-	switch t.Kind {
-	case gpu.Decimal:
-		hi, _ = gpu.Pow10(int(t.Precision)).Sub(gpu.Int128From(1))
-		if !t.Wide && !hi.IsInt64() {
-			hi = gpu.Int128From(math.MaxInt64)
-		}
-		return hi.Neg(), hi
-	case gpu.Uint8, gpu.Uint16, gpu.Uint32, gpu.Uint64:
-		return gpu.Int128{}, gpu.Int128FromUint(math.MaxUint64 >> (64 - 8*t.Width()))
-	}
-	lo = gpu.Int128From(math.MinInt64 >> (64 - 8*t.Width()))
-	hi, _ = gpu.Int128From(-1).Sub(lo)
-	return lo, hi
-}
-
 // The kernels of the fast path: they compute all rows and report whether any of
 // them, nulls included, may have overflowed or left (-limit, limit), where limit
 // is 0 for none. The checked path then decides row by row.
@@ -236,7 +219,7 @@ func (f *frame) mulWiden(v, a, b *vec) bool {
 // arithChecked computes in 128 bits, row by row, and says which rows fail.
 func (f *frame) arithChecked(s *step, v, a, b *vec) error {
 	out, x, y := blockOf[gpu.Int128](f), f.wide(a), f.wide(b)
-	lo, hi := bounds(v.typ)
+	lo, hi := v.typ.Bounds()
 	for i := range out {
 		var r gpu.Int128
 		var over bool
@@ -335,7 +318,7 @@ func (f *frame) unary(s *step, v *vec) error {
 		return nil
 	}
 	out, x := blockOf[gpu.Int128](f), f.wide(a)
-	lo, hi := bounds(v.typ)
+	lo, hi := v.typ.Bounds()
 	for i := range out {
 		r := x[i]
 		switch {
@@ -425,7 +408,7 @@ func (f *frame) round(s *step, v *vec) error {
 		drop, up = drop-s.N, -s.N
 	}
 	out, x := blockOf[gpu.Int128](f), f.wide(a)
-	lo, hi := bounds(v.typ)
+	lo, hi := v.typ.Bounds()
 	for i := range out {
 		var r gpu.Int128
 		over := false

@@ -108,7 +108,7 @@ func (f *frame) castFromFloat(s *step, v, a *vec) error {
 		return nil
 	}
 	scale := gpu.Pow10(int(v.typ.Scale)).Float64()
-	lo, hi := bounds(v.typ)
+	lo, hi := v.typ.Bounds()
 	out := blockOf[gpu.Int128](f)
 	for i, x := range x {
 		if v.typ.Kind == gpu.Decimal {
@@ -198,7 +198,7 @@ func (f *frame) castIntegers(s *step, v, a *vec) error {
 		op = gpu.OpFloor
 	}
 	out, x := blockOf[gpu.Int128](f), f.wide(a)
-	lo, hi := bounds(v.typ)
+	lo, hi := v.typ.Bounds()
 	for i := range out {
 		r := x[i]
 		over := false
@@ -226,7 +226,7 @@ func (f *frame) castIntegers(s *step, v, a *vec) error {
 // returns false when a row may not fit.
 func (f *frame) castNarrow(v, a *vec, mul int64) bool {
 	x := f.int64s(a)
-	lo, hi := bounds(v.typ)
+	lo, hi := v.typ.Bounds()
 	least, most := int64(math.MaxInt64), int64(math.MinInt64)
 	for _, x := range x {
 		least, most = min(least, x), max(most, x)

@@ -33,69 +33,15 @@ func (d *dictResults) isString(r int) bool {
 
 func (d *dictResults) release() { gpu.ReleaseColumns(d.values) }
 
-// domains of a register, besides the number of a dictionary input.
-const (
-	domainRows     = -1 // depends on rows
-	domainConstant = -2
-)
-
 // evalDictionaries computes what can be computed over dictionaries that are
 // smaller than the rows.
 func (e *evaluation) evalDictionaries() {
-	domain := make([]int, len(e.in)+len(e.p.Code))
-	found := false
-	for i, c := range e.in {
-		domain[i] = domainRows
-		if c.Dict != nil && c.Dict.Values.Len > 0 && c.Dict.Values.Len < e.n {
-			domain[i] = i
-			found = true
-		}
+	has := func(input int) bool {
+		d := e.in[input].Dict
+		return d != nil && d.Values.Len > 0 && d.Values.Len < e.n
 	}
-	if !found {
-		return
-	}
-	for i, in := range e.p.Code {
-		r := len(e.in) + i
-		domain[r] = domainConstant
-		args := in.Args
-		if in.Mask >= 0 {
-			args = append(slices.Clone(args), in.Mask)
-		}
-		for _, a := range args {
-			switch d := domain[a]; {
-			case d == domainConstant || d == domain[r]:
-			case domain[r] == domainConstant:
-				domain[r] = d
-			default:
-				domain[r] = domainRows
-			}
-		}
-	}
-	// The results that rows need: used by something that depends on rows.
-	wanted := make([]bool, len(domain))
-	for i, in := range e.p.Code {
-		if domain[len(e.in)+i] == domainRows {
-			for _, a := range in.Args {
-				wanted[a] = true
-			}
-			if in.Mask >= 0 {
-				wanted[in.Mask] = true
-			}
-		}
-	}
-	for _, r := range e.p.Outputs {
-		wanted[r] = true
-	}
-	for c := range e.in {
-		var registers []int
-		for r := len(e.in); r < len(domain); r++ {
-			if wanted[r] && domain[r] == c {
-				registers = append(registers, r)
-			}
-		}
-		if len(registers) > 0 {
-			e.evalDictionary(c, domain, registers)
-		}
+	for _, part := range e.p.InputParts(has, func(int) bool { return false }) {
+		e.evalDictionary(part)
 	}
 	e.dicts.sort()
 }
@@ -115,39 +61,18 @@ func (d *dictResults) sort() {
 	*d = s
 }
 
-// evalDictionary evaluates registers over the values of input c's dictionary
-// and null. An error is not one of the call: no row may have the value. The
-// rows are then evaluated one by one.
-func (e *evaluation) evalDictionary(c int, domain, registers []int) {
-	p := &gpu.Program{Inputs: []gpu.Type{e.p.Inputs[c]}}
-	moved := make([]int, len(domain))
-	for i, in := range e.p.Code {
-		r := len(e.in) + i
-		if domain[r] != c && domain[r] != domainConstant {
-			continue
-		}
-		args := make([]int, len(in.Args))
-		for j, a := range in.Args {
-			args[j] = moved[a] // 0 for the input itself
-		}
-		in.Args = args
-		if in.Mask >= 0 {
-			in.Mask = moved[in.Mask]
-		}
-		moved[r] = 1 + len(p.Code)
-		p.Code = append(p.Code, in)
-	}
-	for _, r := range registers {
-		p.Outputs = append(p.Outputs, moved[r])
-	}
-	values := withNull(e.in[c].Dict.Values)
-	cols, err := evalProgram(e.dev, e.alloc, p, []gpu.Column{values}, values.Len)
+// evalDictionary evaluates a part of the program over the values of its input's
+// dictionary and null. An error is not one of the call: no row may have the value.
+// The rows are then evaluated one by one.
+func (e *evaluation) evalDictionary(part gpu.InputPart) {
+	values := withNull(e.in[part.Input].Dict.Values)
+	cols, err := evalProgram(e.dev, e.alloc, part.Program, []gpu.Column{values}, values.Len)
 	if err != nil {
 		return
 	}
-	for i, r := range registers {
+	for i, r := range part.Registers {
 		e.dicts.registers = append(e.dicts.registers, r)
-		e.dicts.inputs = append(e.dicts.inputs, c)
+		e.dicts.inputs = append(e.dicts.inputs, part.Input)
 		e.dicts.values = append(e.dicts.values, cols[i])
 	}
 }

@@ -12,7 +12,7 @@ import (
 func (f *frame) castFromString(s *step, v, a *vec) error {
 	bad := func(i int) error {
 		return f.fail(s, v, i, func() error {
-			return failed(s, "cannot read %.60q as %v%s", a.str[i], v.typ, formatOf(v.typ))
+			return failed(s, "cannot read %.60q as %v%s", a.str[i], v.typ, v.typ.ExpectedText())
 		})
 	}
 	x := a.str[:f.n]
@@ -63,7 +63,7 @@ func (f *frame) castFromString(s *step, v, a *vec) error {
 		}
 		return nil
 	}
-	lo, hi := bounds(v.typ)
+	lo, hi := v.typ.Bounds()
 	out := blockOf[gpu.Int128](f)
 	for i, x := range x {
 		y, ok := parseInteger(x, v.typ)
@@ -77,18 +77,6 @@ func (f *frame) castFromString(s *step, v, a *vec) error {
 	}
 	f.storeInts(v, out)
 	return nil
-}
-
-func formatOf(t gpu.Type) string {
-	switch t.Kind {
-	case gpu.Date:
-		return ", expected YYYY-MM-DD"
-	case gpu.Timestamp:
-		return ", expected YYYY-MM-DD HH:MM:SS"
-	case gpu.Time:
-		return ", expected HH:MM:SS"
-	}
-	return ""
 }
 
 // appendBlob reads text with \xHH escapes.
