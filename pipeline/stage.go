@@ -270,11 +270,7 @@ func (t *stageRun) scan(ctx context.Context, o *opRun) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if closeErr := r.Close(); err == nil || err == errStop && closeErr != nil {
-			err = closeErr
-		}
-	}()
+	defer closeReader(r, &err)
 	o.state.Store(stateRunning)
 	for {
 		resume := t.idle(&o.waitIn)
@@ -304,6 +300,14 @@ func (t *stageRun) reader(ctx context.Context, o *opRun) (source.Reader, error) 
 		o.reader.Store(&r)
 	}
 	return r, err
+}
+
+// closeReader closes a reader at the end of its scan. What goes wrong takes the place
+// of no error, and of the stop of a scan that nobody needs any more.
+func closeReader(r source.Reader, err *error) {
+	if closeErr := r.Close(); *err == nil || *err == errStop && closeErr != nil {
+		*err = closeErr
+	}
 }
 
 // inflight is how many strides are decoded at a time: one a thread, because a
@@ -401,11 +405,7 @@ func (t *stageRun) copyUp(ctx context.Context, o *opRun, a *ahead) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if closeErr := r.Close(); err == nil || err == errStop && closeErr != nil {
-			err = closeErr
-		}
-	}()
+	defer closeReader(r, &err)
 	q, err := t.run.device.NewQueue(o.name())
 	if err != nil {
 		return explain(o.name(), err)

@@ -48,15 +48,13 @@ type Options struct {
 
 // properties are what kernels are sized by.
 type properties struct {
-	name                   string
-	multiprocessors        int
-	sharedPerBlock         int // bytes a block may have at most
-	l2                     int // bytes
-	major, minor           int // compute capability
-	memory, free           int64
-	hostNUMA, ordinal      int
-	threadsPerMulti        int
-	virtualMemory, unified bool
+	name              string
+	multiprocessors   int
+	sharedPerBlock    int // bytes a block may have at most
+	major, minor      int // compute capability
+	memory, free      int64
+	hostNUMA, ordinal int
+	virtualMemory     bool
 }
 
 // Device is one GPU as a gpu.Device.
@@ -97,9 +95,6 @@ type Device struct {
 // The driver's numbers of the attributes of a device.
 const (
 	attrMultiprocessors = 16
-	attrL2              = 38
-	attrThreadsPerMulti = 39
-	attrUnified         = 41
 	attrMajor           = 75
 	attrMinor           = 76
 	attrSharedOptIn     = 97
@@ -226,14 +221,14 @@ func (d *Device) readProperties(drv *driver, handle int32) error {
 		return err
 	}
 	p.memory = int64(total)
-	var virtual, unified, pools int
+	var virtual, pools int
 	for _, a := range []struct {
 		attribute int
 		to        *int
 	}{
-		{attrMultiprocessors, &p.multiprocessors}, {attrL2, &p.l2}, {attrThreadsPerMulti, &p.threadsPerMulti},
+		{attrMultiprocessors, &p.multiprocessors},
 		{attrMajor, &p.major}, {attrMinor, &p.minor}, {attrSharedOptIn, &p.sharedPerBlock},
-		{attrVirtualMemory, &virtual}, {attrUnified, &unified}, {attrMemoryPools, &pools}, {attrHostNUMA, &p.hostNUMA},
+		{attrVirtualMemory, &virtual}, {attrMemoryPools, &pools}, {attrHostNUMA, &p.hostNUMA},
 	} {
 		var v int32
 		if err := drv.do(cuDeviceGetAttribute, uintptr(unsafe.Pointer(&v)), uintptr(a.attribute), uintptr(handle)); err != nil {
@@ -241,7 +236,7 @@ func (d *Device) readProperties(drv *driver, handle int32) error {
 		}
 		*a.to = int(v)
 	}
-	p.virtualMemory, p.unified = virtual != 0, unified != 0
+	p.virtualMemory = virtual != 0
 	if pools == 0 {
 		return fmt.Errorf("%s has no stream-ordered memory pools", p.name)
 	}

@@ -387,33 +387,74 @@ func (b *bench) join() error {
 	return nil
 }
 
-// joinPartitioned is joinWith by the partitioned join: both sides are cut by a hash
-// of the key until a build partition fits shared memory.
-func (b *bench) joinPartitioned(build int, rate float64) error {
-	order, err := b.permuted(build)
-	if err != nil {
-		return err
+// joinSides are the inputs of a join: distinct keys on the build side, each probe
+// row matches one, and two payload columns a side.
+type joinSides struct {
+	buildKey, probeKey gpu.Column
+	build, probe       []gpu.Column // payloads
+}
+
+func (b *bench) joinSides(build int) (s joinSides, err error) {
+	defer func() {
+		if err != nil {
+			s.release()
+		}
+	}()
+	if s.buildKey, err = b.permuted(build); err != nil {
+		return s, err
 	}
-	defer order.Release()
-	probeKey, err := b.column(b.rows, func(v []uint32, rnd *rand.Rand) {
+	s.probeKey, err = b.column(b.rows, func(v []uint32, rnd *rand.Rand) {
 		for i := range v {
 			v[i] = spread(rnd.Uint32N(uint32(max(build, 1))))
 		}
 	})
 	if err != nil {
-		return err
+		return s, err
 	}
-	defer probeKey.Release()
-	r, err := b.columns(build, 2)
+	if s.build, err = b.columns(build, 2); err != nil {
+		return s, err
+	}
+	s.probe, err = b.columns(b.rows, 2)
+	return s, err
+}
+
+func (s joinSides) release() {
+	s.buildKey.Release()
+	s.probeKey.Release()
+	gpu.ReleaseColumns(s.build)
+	gpu.ReleaseColumns(s.probe)
+}
+
+// timeJoin times a join that gives a pair for every probe row: both inputs read once
+// and the output of five columns written once.
+func (b *bench) timeJoin(name string, build int, rate float64, f func() error) error {
+	bytes := int64(build+b.rows)*12 + int64(b.rows)*20
+	return b.time(name, build+b.rows, bytes, "copy", rate, f)
+}
+
+// output gathers what a join's pairs say, the probe side's key with it.
+func (b *bench) output(probe, match gpu.Column, probeCols, buildCols []gpu.Column) error {
+	if probe.Len != b.rows {
+		return fmt.Errorf("%d pairs of %d", probe.Len, b.rows)
+	}
+	left, err := b.q.Gather(b.l, probeCols, probe, false)
 	if err != nil {
 		return err
 	}
-	defer gpu.ReleaseColumns(r)
-	s, err := b.columns(b.rows, 2)
+	defer gpu.ReleaseColumns(left)
+	right, err := b.q.Gather(b.l, buildCols, match, false)
+	gpu.ReleaseColumns(right)
+	return err
+}
+
+// joinPartitioned is joinWith by the partitioned join: both sides are cut by a hash
+// of the key until a build partition fits shared memory.
+func (b *bench) joinPartitioned(build int, rate float64) error {
+	sides, err := b.joinSides(build)
 	if err != nil {
 		return err
 	}
-	defer gpu.ReleaseColumns(s)
+	defer sides.release()
 	digit := uint(bits.Len(uint(max(build-1, 0)) / 8192))
 	cut := func(key gpu.Column, payload []gpu.Column) ([]gpu.Column, gpu.Partitioned, error) {
 		hash, err := b.q.Hash(b.l, []gpu.Column{key})
@@ -427,14 +468,14 @@ func (b *bench) joinPartitioned(build int, rate float64) error {
 		}
 		return cols, gpu.Partitioned{Key: cols[0], Offsets: offsets}, nil
 	}
-	bytes := int64(build+b.rows)*12 + int64(b.rows)*20
-	return b.time(fmt.Sprintf("%d build rows, %d-way partitioned, 4-byte keys, 2+2 payloads of 4 bytes", build, 1<<digit), build+b.rows, bytes, "copy", rate, func() error {
-		buildCols, buildSide, err := cut(order, r)
+	name := fmt.Sprintf("%d build rows, %d-way partitioned, 4-byte keys, 2+2 payloads of 4 bytes", build, 1<<digit)
+	return b.timeJoin(name, build, rate, func() error {
+		buildCols, buildSide, err := cut(sides.buildKey, sides.build)
 		if err != nil {
 			return err
 		}
 		defer gpu.ReleaseColumns(buildCols)
-		probeCols, probeSide, err := cut(probeKey, s)
+		probeCols, probeSide, err := cut(sides.probeKey, sides.probe)
 		if err != nil {
 			return err
 		}
@@ -445,70 +486,31 @@ func (b *bench) joinPartitioned(build int, rate float64) error {
 		}
 		defer probe.Release()
 		defer match.Release()
-		if probe.Len != b.rows {
-			return fmt.Errorf("%d pairs of %d", probe.Len, b.rows)
-		}
-		left, err := b.q.Gather(b.l, probeCols, probe, false)
-		if err != nil {
-			return err
-		}
-		defer gpu.ReleaseColumns(left)
-		right, err := b.q.Gather(b.l, buildCols[1:], match, false)
-		gpu.ReleaseColumns(right)
-		return err
+		return b.output(probe, match, probeCols, buildCols[1:])
 	})
 }
 
+// joinWith joins through one hash table over the build side.
 func (b *bench) joinWith(build int, rate float64) error {
-	// Row i of the build side has key spread(a permutation of i).
-	order, err := b.permuted(build)
+	sides, err := b.joinSides(build)
 	if err != nil {
 		return err
 	}
-	defer order.Release()
-	probeKey, err := b.column(b.rows, func(v []uint32, rnd *rand.Rand) {
-		for i := range v {
-			v[i] = spread(rnd.Uint32N(uint32(build)))
-		}
-	})
-	if err != nil {
-		return err
-	}
-	defer probeKey.Release()
-	r, err := b.columns(build, 2)
-	if err != nil {
-		return err
-	}
-	defer gpu.ReleaseColumns(r)
-	s, err := b.columns(b.rows, 2)
-	if err != nil {
-		return err
-	}
-	defer gpu.ReleaseColumns(s)
-	bytes := int64(build+b.rows)*12 + int64(b.rows)*20
-	return b.time(fmt.Sprintf("%d build rows, 4-byte keys, 2+2 payloads of 4 bytes", build), build+b.rows, bytes, "copy", rate, func() error {
-		table, err := b.q.BuildTable(b.l, []gpu.Column{order}, []bool{false})
+	defer sides.release()
+	name := fmt.Sprintf("%d build rows, 4-byte keys, 2+2 payloads of 4 bytes", build)
+	return b.timeJoin(name, build, rate, func() error {
+		table, err := b.q.BuildTable(b.l, []gpu.Column{sides.buildKey}, []bool{false})
 		if err != nil {
 			return err
 		}
 		defer table.Release()
-		probe, match, _, err := table.Probe(b.q, b.l, []gpu.Column{probeKey}, gpu.Inner, 0, math.MaxInt32)
+		probe, match, _, err := table.Probe(b.q, b.l, []gpu.Column{sides.probeKey}, gpu.Inner, 0, math.MaxInt32)
 		if err != nil {
 			return err
 		}
 		defer probe.Release()
 		defer match.Release()
-		if probe.Len != b.rows {
-			return fmt.Errorf("%d pairs of %d", probe.Len, b.rows)
-		}
-		left, err := b.q.Gather(b.l, append([]gpu.Column{probeKey}, s...), probe, false)
-		if err != nil {
-			return err
-		}
-		defer gpu.ReleaseColumns(left)
-		right, err := b.q.Gather(b.l, r, match, false)
-		gpu.ReleaseColumns(right)
-		return err
+		return b.output(probe, match, append([]gpu.Column{sides.probeKey}, sides.probe...), sides.build)
 	})
 }
 
