@@ -194,6 +194,7 @@ func testEvalArithmetic(t *testing.T, open Open) {
 	narrow38.Wide = false
 	operands := []gpu.Type{gpu.Of(gpu.Int8), gpu.Of(gpu.Int16), gpu.Of(gpu.Int32), gpu.Of(gpu.Int64), gpu.Of(gpu.Uint8),
 		gpu.Of(gpu.Uint16), gpu.Of(gpu.Uint32), gpu.Of(gpu.Uint64), gpu.DecimalOf(15, 2), gpu.DecimalOf(18, 2), gpu.DecimalOf(38, 2), narrow38}
+	testEvalLimits(t, open, operands)
 	apply := map[gpu.Op]func(z, x, y *big.Int) *big.Int{gpu.OpAdd: (*big.Int).Add, gpu.OpSub: (*big.Int).Sub, gpu.OpMul: (*big.Int).Mul}
 	b := setUp(t, open)
 	for _, typ := range operands {
@@ -228,6 +229,34 @@ func testEvalArithmetic(t *testing.T, open Open) {
 					continue
 				}
 				_, err := b.failing(p, in, n)
+				require.ErrorContains(t, err, "x op y", what)
+			}
+		}
+	}
+}
+
+// testEvalLimits steps onto the limits of each type, which fits, and one beyond,
+// which does not; each row by itself, so that no other decides for it.
+func testEvalLimits(t *testing.T, open Open, types []gpu.Type) {
+	b := setUp(t, open)
+	for _, typ := range types {
+		lo, hi := typ.Bounds()
+		for _, c := range []struct {
+			limit gpu.Int128
+			op    gpu.Op
+			back  int64
+		}{{lo, gpu.OpSub, 1}, {hi, gpu.OpAdd, -1}} {
+			inside, _ := c.limit.Add(gpu.Int128From(c.back))
+			for _, x := range []gpu.Int128{inside, c.limit} {
+				p := &gpu.Program{Inputs: []gpu.Type{typ, typ}, Outputs: []int{2}, Code: []gpu.Instr{
+					{Op: c.op, Type: typ, Args: []int{0, 1}, Mask: -1, Text: "x op y"}}}
+				in := b.up(gpu.ColumnOf(typ, []gpu.Scalar{{Type: typ, Valid: true, Int: x}}), gpu.ColumnOf(typ, []gpu.Scalar{gpu.IntScalar(typ, 1)}))
+				what := fmt.Sprintf("operation %d on %v and 1 of %v (wide=%t)", c.op, x, typ, typ.Wide)
+				if x == inside {
+					requireRows(t, []gpu.Scalar{{Type: typ, Valid: true, Int: c.limit}}, b.eval(p, in, 1)[0], what)
+					continue
+				}
+				_, err := b.failing(p, in, 1)
 				require.ErrorContains(t, err, "x op y", what)
 			}
 		}

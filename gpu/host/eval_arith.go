@@ -19,7 +19,7 @@ type unsigned interface {
 type float interface{ ~float32 | ~float64 }
 
 // The kernels of the fast path: they compute all rows and report whether any of
-// them, nulls included, may have overflowed or left (-limit, limit), where limit
+// them, nulls included, may have overflowed or left [-limit, limit], where limit
 // is 0 for none. The checked path then decides row by row.
 
 func addSigned[T signed](out, a, b []T, limit uint64) bool {
@@ -65,7 +65,8 @@ func mulSigned[T signed](out, a, b []T, limit uint64) bool {
 	return bits.Len64(uint64(sizeA))+bits.Len64(uint64(sizeB)) > 62 || lost != 0 || limit != 0 && uint64(sizeR) >= limit
 }
 
-// magnitude has no fewer bits than |x| needs, -x-1 standing in for -x.
+// magnitude is x, or -x-1 for a negative x: at least limit for every x beyond
+// [-limit, limit], and so is the union of such bits over rows.
 func magnitude(x int64) int64 { return x ^ x>>63 }
 
 func addUnsigned[T unsigned](out, a, b []T) bool {
@@ -184,8 +185,9 @@ func (f *frame) arithFast(s *step, v, a, b *vec) bool {
 		return !(v.typ.Wide && s.Op == gpu.OpMul && !a.typ.Wide && !b.typ.Wide && v.typ.Precision == gpu.MaxPrecision && f.mulWiden(v, a, b))
 	}
 	var limit uint64
-	if v.typ.Kind == gpu.Decimal && v.typ.Precision <= gpu.MaxNarrowPrecision {
-		limit = gpu.Pow10(int(v.typ.Precision)).Lo
+	if v.typ.Kind == gpu.Decimal {
+		_, hi := v.typ.Bounds()
+		limit = hi.Lo
 	}
 	switch v.typ.Kind {
 	case gpu.Int8:
