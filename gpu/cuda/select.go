@@ -7,12 +7,17 @@ import (
 )
 
 type selectArgs struct {
-	truth, valid, tiles, ids, total uint64
-	n                               int64
+	truth, valid, blocks, warps, ids uint64
+	rows, chunk                      uint32
 }
 
-// selectTile is the rows of a tile of select.cu.
-const selectTile = 256 * 4 * 32
+// The rows of a group of select.cu, the warps of its blocks, and how many blocks a
+// multiprocessor runs at a time.
+const (
+	selectGroup  = 32 * 128
+	selectWarps  = 8
+	selectBlocks = 5
+)
 
 // selectRoom is the most bytes of ids that room is made for before they are counted.
 const selectRoom = 64 << 20
@@ -30,34 +35,42 @@ func (q *queue) Select(l *gpu.Lease, pred gpu.Column) (out gpu.Column, err error
 
 // selectRows returns the ids of the rows whose bit is set in both bitmaps, and how
 // many there are. Room is made for the ids of all rows where that is little, as for
-// a stride; elsewhere the rows are counted first.
+// a stride; elsewhere when they are counted.
 func (o *op) selectRows(truth, valid *gpu.Buffer, rows int) (ids *gpu.Buffer, n int64) {
-	tiles := blocks(rows, selectTile)
-	if tiles == 0 {
+	if rows == 0 {
 		return nil, 0
 	}
-	state := o.alloc(int64(tiles+2) * 8)
-	args := selectArgs{truth: addr(truth), valid: addr(valid), tiles: addr(state), total: addr(state) + uint64(tiles+1)*8, n: int64(rows)}
-	run := func() {
-		o.fill(state, 0, int64(tiles+1)*8, 0)
-		launch(o, "select_rows", tiles, 256, 0, args)
+	if rows > gpu.MaxRows {
+		o.fail(fmt.Errorf("select from %d rows: row ids have 32 bits", rows))
+		return nil, 0
+	}
+	groups := blocks(rows, selectGroup)
+	chunk := blocks(groups, selectBlocks*o.q.dev.props.multiprocessors)
+	counts := make([]int32, blocks(groups, chunk)) // by block
+	byBlock := o.alloc(int64(len(counts)) * 4)
+	byWarp := o.alloc(int64(len(counts)) * selectWarps * 4)
+	args := selectArgs{truth: addr(truth), valid: addr(valid), blocks: addr(byBlock), warps: addr(byWarp), rows: uint32(rows), chunk: uint32(chunk)}
+	launch(o, "select_count", len(counts), 32*selectWarps, 0, args)
+	count := func() (n int64) {
+		o.read(byBlock, 0, gpu.BytesOf(counts))
+		for _, c := range counts {
+			n += int64(c)
+		}
+		return n
+	}
+	list := func(n int64) {
+		ids = o.alloc(n * 4)
+		args.ids = addr(ids)
+		launch(o, "select_rows", len(counts), 32*selectWarps, 0, args)
 	}
 	budget := o.q.dev.budget
 	used, _ := budget.Used()
-	var total [1]int64
 	if room := int64(rows) * 4; room <= selectRoom && room <= (budget.Limit()-used)/16 {
-		ids = o.alloc(room)
-		args.ids = addr(ids)
-		run()
-		o.read(state, int64(tiles+1)*8, gpu.BytesOf(total[:]))
-		return ids, total[0]
+		list(int64(rows))
+		return ids, count()
 	}
-	run()
-	if !o.read(state, int64(tiles+1)*8, gpu.BytesOf(total[:])) || total[0] == 0 {
-		return nil, 0
+	if n = count(); n > 0 {
+		list(n)
 	}
-	ids = o.alloc(total[0] * 4)
-	args.ids = addr(ids)
-	run()
-	return ids, total[0]
+	return ids, n
 }

@@ -41,6 +41,7 @@ func Run(t *testing.T, open Open) {
 	}{
 		{"UpAhead", testUpAhead},
 		{"Select", testSelect},
+		{"SelectPatterns", testSelectPatterns},
 		{"Gather", testGather},
 		{"GatherParts", testGatherParts},
 		{"Concat", testConcat},
@@ -122,6 +123,15 @@ func (b *bench) down(c gpu.Column) []gpu.Scalar {
 // ids makes a column of row ids.
 func (b *bench) ids(v []int32) gpu.Column {
 	return b.up(gpu.Column{Type: gpu.Of(gpu.Int32), Len: len(v), Data: gpu.WrapBytes(gpu.BytesOf(v))})[0]
+}
+
+// int32s returns the values of a column of 32-bit integers and gives it back.
+func (b *bench) int32s(c gpu.Column) []int32 {
+	b.t.Helper()
+	s, err := b.q.Down(b.h, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type}), Cols: []gpu.Column{c}, Rows: c.Len})
+	require.NoError(b.t, err)
+	defer s.Release()
+	return slices.Clone(gpu.Values[int32](s.Cols[0].Data, c.Len))
 }
 
 func (b *bench) ints(c gpu.Column) []int {

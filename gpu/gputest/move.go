@@ -69,6 +69,69 @@ func testSelect(t *testing.T, open Open) {
 	ids.Release()
 }
 
+// selection is a bitmap of n rows, packed as columns have it.
+func selection(n int, truth func(i int) bool) *gpu.Buffer {
+	words := make([]uint64, (n+63)/64)
+	for i := range n {
+		if truth(i) {
+			words[i/64] |= 1 << (i % 64)
+		}
+	}
+	return gpu.WrapBytes(gpu.BytesOf(words))
+}
+
+// testSelectPatterns selects what is not spread evenly: the paths of a device may
+// depend on how many rows lie together, and on where its pieces of work end.
+func testSelectPatterns(t *testing.T, open Open) {
+	b := setUp(t, open)
+	always := func(int) bool { return true }
+	patterns := []struct {
+		name         string
+		truth, valid func(i int) bool // valid nil: no nulls
+		most         int              // rows, 0: any number
+	}{
+		{"none", func(int) bool { return false }, nil, 0},
+		{"all", always, nil, 2 << 20},
+		{"every second", func(i int) bool { return i%2 == 1 }, nil, 4 << 20},
+		{"every fifth", func(i int) bool { return i%5 == 0 }, nil, 8 << 20},
+		{"first of each word", func(i int) bool { return i%32 == 0 }, nil, 0},
+		{"last of each word", func(i int) bool { return i%64 == 63 }, nil, 0},
+		{"whole words", func(i int) bool { return i/32%3 == 0 }, nil, 4 << 20},
+		{"dense and empty turn about", func(i int) bool { return i/1024%2 == 0 && i%7 < 6 }, nil, 4 << 20},
+		{"denser and denser", func(i int) bool { return i*0x9e3779b1>>8%40000 < i%40000 }, nil, 4 << 20},
+		{"valid but false", func(i int) bool { return i%3 == 0 }, func(i int) bool { return i%3 != 0 }, 0},
+		{"true but mostly null", always, func(i int) bool { return i%97 == 5 }, 0},
+		{"half null", always, func(i int) bool { return i*0x9e3779b1>>8%2 == 0 }, 4 << 20},
+	}
+	// The last is beyond what room is made for before the rows are counted.
+	for _, n := range []int{1, 31, 32, 33, 127, 128, 129, 1023, 1025, 4095, 4096, 4097, 8191, 8193, 262145, 1500001, 25<<20 - 3} {
+		for _, p := range patterns {
+			if p.most > 0 && n > p.most {
+				continue
+			}
+			var want []int32
+			for i := range n {
+				if p.truth(i) && (p.valid == nil || p.valid(i)) {
+					want = append(want, int32(i))
+				}
+			}
+			pred := gpu.Column{Type: gpu.Of(gpu.Bool), Len: n, Data: selection(n, p.truth)}
+			if p.valid != nil {
+				pred.Valid = selection(n, p.valid)
+			}
+			ids, err := b.q.Select(b.l, b.up(pred)[0])
+			require.NoError(t, err)
+			require.Equal(t, len(want), ids.Len, "%s of %d", p.name, n)
+			got := b.int32s(ids)
+			for i := range want { // not by require: there are millions
+				if got[i] != want[i] {
+					require.Equal(t, want[i], got[i], "%s of %d, row %d", p.name, n, i)
+				}
+			}
+		}
+	}
+}
+
 func testGather(t *testing.T, open Open) {
 	for _, typ := range types {
 		for _, coded := range codings(typ) {
