@@ -48,27 +48,43 @@ DEVICE u32 selected_word(const SelectArgs& a, u32 row) {
     return a.n - row < 32 ? x & ((1u << (a.n - row)) - 1) : x;
 }
 
+// lane_words is this lane's words of a group that the bitmap has whole.
+DEVICE uint4 lane_words(const u32* bitmap, u32 group) { return reinterpret_cast<const uint4*>(bitmap)[group * 32 + lane_id()]; }
+
+DEVICE uint4 both(uint4 x, uint4 y) { return make_uint4(x.x & y.x, x.y & y.y, x.z & y.z, x.w & y.w); }
+
 // selected is this lane's words of a group.
 DEVICE uint4 selected(const SelectArgs& a, u32 group) {
     const u32 row = group * SELECT_GROUP + lane_id() * 128;
     if (row + 128 > a.n)
         return make_uint4(selected_word(a, row), selected_word(a, row + 32), selected_word(a, row + 64), selected_word(a, row + 96));
-    uint4 x = reinterpret_cast<const uint4*>(a.truth)[row / 128];
-    if (a.valid) {
-        const uint4 v = reinterpret_cast<const uint4*>(a.valid)[row / 128];
-        x.x &= v.x, x.y &= v.y, x.z &= v.z, x.w &= v.w;
-    }
-    return x;
+    const uint4 x = lane_words(a.truth, group);
+    return a.valid ? both(x, lane_words(a.valid, group)) : x;
 }
 
 DEVICE i32 bits_of(uint4 x) { return __popc(x.x) + __popc(x.y) + __popc(x.z) + __popc(x.w); }
 
 KERNEL_BOUNDS(select_count, SelectArgs, SELECT_THREADS, 5) {
     __shared__ i32 shared[33];
+    constexpr int AT_ONCE = 4;
     const SelectRange range(a);
+    const u32 whole = min(range.end, a.n / SELECT_GROUP);
     i32 count = 0;
-#pragma unroll 4
-    for (u32 g = range.begin; g < range.end; g++) count += bits_of(selected(a, g));
+    u32 g = range.begin;
+    for (; g + AT_ONCE <= whole; g += AT_ONCE) {
+        uint4 x[AT_ONCE], valid[AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) x[k] = lane_words(a.truth, g + k);
+        if (a.valid) {
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; k++) valid[k] = lane_words(a.valid, g + k);
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; k++) x[k] = both(x[k], valid[k]);
+        }
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) count += bits_of(x[k]);
+    }
+    for (; g < range.end; g++) count += bits_of(selected(a, g));
     count = warp_sum(count);
     if (lane_id() == 0) a.warps[blockIdx.x * SELECT_WARPS + warp_id()] = count;
     const i32 total = block_sum(lane_id() == 0 ? count : 0, shared);
