@@ -473,17 +473,18 @@ struct PartitionCountArgs {
     u32 narrowShift;
 };
 
-// A side product of reading the keys once: a 4-byte key for the passes, or the
-// range of the keys.
-template <class K>
+// KeyReader counts a key's digit and makes, if MORE, the side products of reading the
+// keys once: a 4-byte key for the passes, or the range of the keys.
+template <class K, bool MORE>
 struct KeyReader {
     const PartitionCountArgs& a;
     const Digit digit;
-    u32* bins;
+    u32* bins; // of digit d at [d * 32]
     K lo = ~K(0), hi = 0;
 
     __device__ __forceinline__ void read(K k, i64 row) {
-        atomicAdd(&bins[digit(k)], 1u);
+        atomicAdd(&bins[digit(k) * 32], 1u);
+        if (!MORE) return;
         if (a.narrow) a.narrow[row] = (u32)(k >> a.narrowShift);
         if (a.range) {
             k ^= (K)a.rangeFlip;
@@ -493,7 +494,7 @@ struct KeyReader {
     }
 
     __device__ __forceinline__ void finish() {
-        if (!a.range) return;
+        if (!MORE || !a.range) return;
         for (int d = 16; d; d >>= 1) {
             lo = min(lo, __shfl_xor_sync(ALL, lo, d));
             hi = max(hi, __shfl_xor_sync(ALL, hi, d));
@@ -505,16 +506,18 @@ struct KeyReader {
     }
 };
 
-template <class K>
+// count_digits has a bin for each digit and lane: no two lanes of a warp meet in a
+// bank of shared memory, whatever the keys.
+template <class K, bool MORE>
 DEVICE void count_digits(const PartitionCountArgs& a, u32* bins) {
-    constexpr int VECTOR = 16 / sizeof(K);
+    constexpr int VECTOR = 16 / sizeof(K), AT_ONCE = 2; // loads under way
     struct alignas(16) Keys { K k[VECTOR]; };
-    const u32 digits = 1u << a.bits, warps = blockDim.x / 32;
+    const u32 digits = 1u << a.bits;
     const i64 begin = blockIdx.x * a.chunk, end = min(begin + a.chunk, a.rows);
     const K* key = (const K*)a.key;
-    KeyReader<K> reader{a, {a.shift, digits - 1, a.flip}, bins + warp_id() * digits};
+    KeyReader<K, MORE> reader{a, {a.shift, digits - 1, a.flip}, bins + lane_id()};
     u32 total = 0; // of digit threadIdx.x
-    for (u32 t = threadIdx.x; t < digits * warps; t += blockDim.x) bins[t] = 0;
+    for (u32 t = threadIdx.x; t < digits * 32; t += blockDim.x) bins[t] = 0;
     __syncthreads();
     i32 s = 0;
     for (i32 top = a.segmentCount; a.segments && top - s > 1;) { // the last segment that begins here or before
@@ -528,8 +531,17 @@ DEVICE void count_digits(const PartitionCountArgs& a, u32* bins) {
         i64 body = min((lo + VECTOR - 1) / VECTOR * VECTOR, hi), tail = max(hi / VECTOR * VECTOR, body);
         if (lo + threadIdx.x < body) reader.read(key[lo + threadIdx.x], lo + threadIdx.x);
         const Keys* vectors = (const Keys*)key;
-#pragma unroll 4
-        for (i64 v = body / VECTOR + threadIdx.x; v < tail / VECTOR; v += blockDim.x) {
+        i64 v = body / VECTOR + threadIdx.x;
+        for (; v + (AT_ONCE - 1) * blockDim.x < tail / VECTOR; v += AT_ONCE * blockDim.x) {
+            Keys x[AT_ONCE];
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; k++) x[k] = vectors[v + k * blockDim.x];
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; k++)
+#pragma unroll
+                for (int i = 0; i < VECTOR; i++) reader.read(x[k].k[i], (v + k * blockDim.x) * VECTOR + i);
+        }
+        for (; v < tail / VECTOR; v += blockDim.x) {
             Keys x = vectors[v];
 #pragma unroll
             for (int i = 0; i < VECTOR; i++) reader.read(x.k[i], v * VECTOR + i);
@@ -538,9 +550,10 @@ DEVICE void count_digits(const PartitionCountArgs& a, u32* bins) {
         __syncthreads();
         if (threadIdx.x < digits) {
             u32 sum = 0;
-            for (u32 w = 0; w < warps; w++) {
-                sum += bins[w * digits + threadIdx.x];
-                bins[w * digits + threadIdx.x] = 0;
+            for (u32 l = 0; l < 32; l++) { // each thread begins at another bank
+                u32* bin = &bins[threadIdx.x * 32 + (l + threadIdx.x) % 32];
+                sum += *bin;
+                *bin = 0;
             }
             total += sum;
             if (a.full && sum) atomicAdd(&a.full[threadIdx.x * a.segmentCount + s], sum);
@@ -558,29 +571,39 @@ struct PartitionScanArgs {
     i32 blocks;
 };
 
-// One block.
+// four_counts are counts 4 × at and on, 0 beyond the end.
+DEVICE uint4 four_counts(const PartitionScanArgs& a, i32 at) {
+    const i32 left = a.digits * a.blocks - 4 * at;
+    if (left <= 0) return make_uint4(0, 0, 0, 0);
+    const uint4 v = reinterpret_cast<const uint4*>(a.counts)[at];
+    return make_uint4(v.x, left > 1 ? v.y : 0, left > 2 ? v.z : 0, left > 3 ? v.w : 0);
+}
+
+// scan_counts runs in one block, of which each warp has a range of the counts: they
+// wait for each other once, between their sums and their places.
 DEVICE void scan_counts(const PartitionScanArgs& a) {
-    __shared__ u32 warps[33];
-    u32 before = 0;
-    const i32 n = a.digits * a.blocks;
-    uint4* counts = (uint4*)a.counts;
-    uint4 v = make_uint4(0, 0, 0, 0);
-    if (4 * (i32)threadIdx.x < n) v = counts[threadIdx.x];
-    for (i32 at = threadIdx.x; at - (i32)threadIdx.x < (n + 3) / 4; at += blockDim.x) {
-        uint4 next = make_uint4(0, 0, 0, 0);
-        if (4 * (at + (i32)blockDim.x) < n) next = counts[at + blockDim.x];
-        if (4 * at + 1 >= n) v.y = 0;
-        if (4 * at + 2 >= n) v.z = 0;
-        if (4 * at + 3 >= n) v.w = 0;
-        u32 total, run = before + block_exclusive(v.x + v.y + v.z + v.w, warps, total);
-        uint4 sums = make_uint4(run, run + v.x, run + v.x + v.y, run + v.x + v.y + v.z);
-        if (4 * at < n) counts[at] = sums;
-        before += total;
-        v = next;
+    __shared__ u32 sums[33];
+    const i32 fours = (a.digits * a.blocks + 3) / 4, warps = blockDim.x / 32, each = (fours + warps - 1) / warps;
+    const i32 begin = warp_id() * each + lane_id(), end = min((i32)(warp_id() + 1) * each, fours);
+    u32 sum = 0;
+#pragma unroll 4
+    for (i32 at = begin; at < end; at += 32) {
+        const uint4 v = four_counts(a, at);
+        sum += v.x + v.y + v.z + v.w;
+    }
+    u32 total, run = block_exclusive(sum, sums, total);
+    run = __shfl_sync(ALL, run, 0);
+    uint4 next = begin < end ? four_counts(a, begin) : make_uint4(0, 0, 0, 0);
+    for (i32 at = begin; at - (i32)lane_id() < end; at += 32) {
+        const uint4 v = next;
+        next = at + 32 < end ? four_counts(a, at + 32) : make_uint4(0, 0, 0, 0);
+        const u32 four = v.x + v.y + v.z + v.w, through = warp_inclusive(four), first = run + through - four;
+        if (at < end) reinterpret_cast<uint4*>(a.counts)[at] = make_uint4(first, first + v.x, first + v.x + v.y, first + v.x + v.y + v.z);
+        run += __shfl_sync(ALL, through, 31);
     }
     __syncthreads();
     for (i32 d = threadIdx.x; d <= a.digits; d += blockDim.x)
-        a.offsets[d] = d < a.digits ? a.counts[d * a.blocks] : before;
+        a.offsets[d] = d < a.digits ? a.counts[d * a.blocks] : total;
 }
 
 struct BitsArgs {
@@ -617,8 +640,16 @@ PARTITION(k4, u32, w0, 12, 1)
 PARTITION(k8, u64, w4, 16, 1)
 PARTITION(k8, u64, w8, 16, 1)
 PARTITION(k8, u64, w0, 12, 1)
-KERNEL_BOUNDS(partition_count_k4, PartitionCountArgs, 1024, 2) { SHARED(u32, shared); count_digits<u32>(a, shared); }
-KERNEL_BOUNDS(partition_count_k8, PartitionCountArgs, 1024, 2) { SHARED(u32, shared); count_digits<u64>(a, shared); }
+#define PARTITION_COUNT(k, K) \
+    KERNEL_BOUNDS(partition_count_##k, PartitionCountArgs, 1024, 2) { \
+        SHARED(u32, shared); \
+        if (a.narrow || a.range) \
+            count_digits<K, true>(a, shared); \
+        else \
+            count_digits<K, false>(a, shared); \
+    }
+PARTITION_COUNT(k4, u32)
+PARTITION_COUNT(k8, u64)
 KERNEL_BOUNDS(partition_offsets, PartitionScanArgs, 1024, 1) { scan_counts(a); }
 KERNEL(bits_unpack, BitsArgs) { bits_to_bytes(a); }
 KERNEL(bits_pack, BitsArgs) { bytes_to_bits(a); }
