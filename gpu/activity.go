@@ -26,7 +26,7 @@ func (a *Activity) Add(b Activity) {
 type Span struct {
 	Lane  string // "copy up", "kernels" or "copy down"
 	Stage string // name of the lease it was done for
-	Name  string // the primitive
+	Name  string // the primitive, or a piece of it as "partition, move"
 	// Start and End count from the start of the device's clock.
 	Start, End time.Duration
 	Bytes      int64 // over the link, 0 for kernels

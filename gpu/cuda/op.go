@@ -20,8 +20,9 @@ type op struct {
 	err   error
 	held  []held
 
-	start    event // of the kernels launched since the last wait, 0 for none
-	launches int64 // since then
+	start    event  // of the kernels launched since the last wait, 0 for none
+	launches int64  // since then
+	piece    string // of the primitive that they are, "" for all of it
 }
 
 // held is a reference to a buffer that the op has, and whether the caller gets it.
@@ -50,6 +51,21 @@ func (o *op) rest() {
 		o.q.dev.trace.ran(o)
 		o.start, o.launches = 0, 0
 	}
+}
+
+// begins ends a piece of the device's work and names the one that follows, so that
+// it is measured for itself.
+func (o *op) begins(piece string) {
+	o.rest()
+	o.piece = piece
+}
+
+// span is the name of the piece under way in reports.
+func (o *op) span() string {
+	if o.piece == "" {
+		return o.name
+	}
+	return o.name + ", " + o.piece
 }
 
 // end ends the primitive: its first error goes into err unless one is there, and

@@ -206,6 +206,7 @@ func (o *op) radix(key radixKey, n int, cols []mover, first *radixPass, offsets 
 			o.fill(full, 0, int64(values)*4, 0)
 			count.segments, count.full, count.segmentCount = addr(starts), addr(full), 1<<at
 		}
+		o.begins("count")
 		if pass != first {
 			pass.count(counted.width, count)
 		}
@@ -292,12 +293,14 @@ func (p *radixPass) move() *gpu.Buffer {
 	digits := 1 << p.key.bits
 	starts := p.alloc(int64(digits+1) * 4)
 	launch(p.op, "partition_offsets", 1, 1024, 0, partitionOffsetsArgs{addr(p.counts), addr(starts), int32(digits), int32(partitionCounters * p.grid)})
+	p.begins("move")
 	for _, l := range p.launches {
 		args := partitionArgs{key: addr(p.key.buf), base: addr(p.counts), rows: uint32(p.n), chunk: uint32(p.chunk), columns: int32(len(l.cols)),
 			bits: uint32(p.key.bits), shift: uint32(p.key.shift), flip: p.key.digitFlip(), widest: uint32(l.widest)}
 		copy(args.column[:], l.cols)
 		launch(p.op, l.shape.kernel, p.grid, partitionThreads, l.shared, args)
 	}
+	p.begins("")
 	p.free(p.counts)
 	return starts
 }

@@ -48,7 +48,7 @@ func (t *trace) ran(o *op) {
 		t.dev.recycle(o.start)
 		return
 	}
-	t.measure(o.start, stop, gpu.Span{Lane: laneKernels, Stage: o.lease.Name(), Name: o.name}, o.launches, nil)
+	t.measure(o.start, stop, gpu.Span{Lane: laneKernels, Stage: o.lease.Name(), Name: o.span()}, o.launches, nil)
 }
 
 // moved records a transfer whose events are set, and calls done once it is over.

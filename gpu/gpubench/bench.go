@@ -143,21 +143,29 @@ func (b *bench) close() error {
 // time runs f a number of times after one run to warm up and reports the median:
 // the device's own time where it measures that, the wall's elsewhere.
 func (b *bench) time(name string, rows int, bytes int64, bound string, rate float64, f func() error) error {
+	took, err := b.measure(f)
+	if err == nil {
+		b.each(Result{Benchmark: b.name, Case: name, Rows: int64(rows), Bytes: bytes, Time: took, Runs: b.runs, Bound: bound, BoundRate: rate})
+	}
+	return err
+}
+
+// measure is time without the report.
+func (b *bench) measure(f func() error) (time.Duration, error) {
 	times := make([]time.Duration, 0, b.runs)
 	for i := range b.runs + 1 {
 		if err := b.ctx.Err(); err != nil {
-			return err
+			return 0, err
 		}
 		took, err := b.once(f)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if i > 0 {
 			times = append(times, took)
 		}
 	}
-	b.each(Result{Benchmark: b.name, Case: name, Rows: int64(rows), Bytes: bytes, Time: median(times), Runs: b.runs, Bound: bound, BoundRate: rate})
-	return nil
+	return median(times), nil
 }
 
 // once times one run.
@@ -173,6 +181,21 @@ func (b *bench) once(f func() error) (time.Duration, error) {
 	err := f()
 	p.Settle()
 	return p.Activity(b.l.Name()).Busy - before, err
+}
+
+// spent is the device time of the pieces of a primitive that have a name, so far,
+// and how many there were: 0 where the device does not measure that.
+func (b *bench) spent(piece string) (total time.Duration, count int) {
+	p, ok := b.dev.(gpu.Profiled)
+	if !ok {
+		return 0, 0
+	}
+	for _, s := range p.Spans() {
+		if s.Stage == b.l.Name() && s.Name == piece {
+			total, count = total+s.End-s.Start, count+1
+		}
+	}
+	return total, count
 }
 
 // copyRate measures the bound of what moves memory: a copy within the device,

@@ -32,8 +32,10 @@ func TestEveryBenchmarkRunsOnEveryDevice(t *testing.T) {
 			t.Run(name+" on the "+device, func(t *testing.T) {
 				d := open(t)
 				results := 0
+				var cases []string
 				err := gpubench.Run(context.Background(), d, name, gpubench.Options{Rows: 3000, Runs: 1}, func(r gpubench.Result) {
 					results++
+					cases = append(cases, r.Case)
 					require.Positive(t, r.Time, r.Case)
 					require.Positive(t, r.BoundRate, r.Case)
 				})
@@ -43,6 +45,10 @@ func TestEveryBenchmarkRunsOnEveryDevice(t *testing.T) {
 				}
 				require.NoError(t, err)
 				require.Positive(t, results)
+				if device == "GPU" && name == "partition" {
+					require.Contains(t, cases, "128 ways, 4+4+4 bytes, passes alone: 1")
+					require.Contains(t, cases, "512 ways, 8+8+8 bytes, passes alone: 2")
+				}
 				require.Empty(t, d.Budget().Leaks())
 				require.Empty(t, d.HostBudget().Leaks())
 			})

@@ -202,8 +202,10 @@ func (b *bench) addBelow(s *gpu.Stride, below *gpu.Program, groups gpu.Groups, s
 	return sum.Update(b.q, a, kept[0], 1)
 }
 
-// partition moves a key and two payloads of 4 and of 8 bytes to 64, 128 and 256
-// partitions by the key's own bits; bytes are read once and written once.
+// partition moves a key and two payloads of 4 and of 8 bytes to 64 to 512 partitions
+// by the key's own bits; bytes are read once and written once. Where the device says
+// how long rows were moved, without the counting of digits before, the passes that
+// did it are a result of their own.
 func (b *bench) partition() error {
 	rate, err := b.copyRate()
 	if err != nil {
@@ -220,12 +222,7 @@ func (b *bench) partition() error {
 			}
 		}
 		for _, bits := range []uint{6, 7, 8, 9} {
-			err := b.time(fmt.Sprintf("%d ways, %d+%d+%d bytes", 1<<bits, width, width, width), b.rows, int64(b.rows)*int64(width)*6, "copy", rate, func() error {
-				out, _, err := b.q.Partition(b.l, cols, cols[0], 0, bits)
-				gpu.ReleaseColumns(out)
-				return err
-			})
-			if err != nil {
+			if err := b.partitionBy(cols, bits, rate); err != nil {
 				gpu.ReleaseColumns(cols)
 				return err
 			}
@@ -233,6 +230,27 @@ func (b *bench) partition() error {
 		gpu.ReleaseColumns(cols)
 	}
 	return nil
+}
+
+func (b *bench) partitionBy(cols []gpu.Column, bits uint, rate float64) error {
+	const piece = "partition, move"
+	width := cols[0].Type.Width()
+	name, bytes := fmt.Sprintf("%d ways, %d+%d+%d bytes", 1<<bits, width, width, width), int64(b.rows)*int64(width)*6
+	var moves []time.Duration
+	passes := 0
+	err := b.time(name, b.rows, bytes, "copy", rate, func() error {
+		before, count := b.spent(piece)
+		out, _, err := b.q.Partition(b.l, cols, cols[0], 0, bits)
+		gpu.ReleaseColumns(out)
+		after, now := b.spent(piece)
+		moves, passes = append(moves, after-before), now-count
+		return err
+	})
+	if err == nil && passes > 0 {
+		b.each(Result{Benchmark: b.name, Case: fmt.Sprintf("%s, passes alone: %d", name, passes), Rows: int64(b.rows), Bytes: bytes * int64(passes),
+			Time: median(moves[1:]), Runs: b.runs, Bound: "copy", BoundRate: rate})
+	}
+	return err
 }
 
 // sort orders 4-byte keys and carries 4-byte row ids along: four passes of 8 bits
@@ -270,8 +288,9 @@ func (b *bench) truth(share float64) (gpu.Column, error) {
 	return c, err
 }
 
-// selectRows makes row ids of a bitmap: n/8 bytes read twice, to count and to
-// write, and 4 bytes written a row that is true.
+// selectRows makes row ids of a bitmap: n/8 bytes read and 4 bytes written a row that
+// is true. That a device reads the bitmap twice, to count and to write, is its own
+// affair: the bound has what must be moved.
 func (b *bench) selectRows() error {
 	rate, err := b.copyRate()
 	if err != nil {
@@ -296,11 +315,17 @@ func (b *bench) selectRows() error {
 	return nil
 }
 
-// sector is the least that a GPU's memory reads, in bytes.
-const sector = 32
+// What a row of a gather by ids in no order costs at least, in bytes of the source:
+// the sector that a GPU reads through its caches, and what high-bandwidth memory
+// moves at a time in most of its generations.
+const (
+	sector = 32
+	access = 64
+)
 
 // gather fetches 4- and 8-byte values by row id: ids of a selection, which ascend,
-// and ids in no order, each of which costs a sector.
+// and ids in no order. These have two bounds: a sector a row, and the easier one of
+// an access of the memory a row.
 func (b *bench) gather() error {
 	rate, err := b.copyRate()
 	if err != nil {
@@ -314,43 +339,56 @@ func (b *bench) gather() error {
 		if width == 8 {
 			values.Type, values.Len = gpu.Of(gpu.Int64), b.rows
 		}
-		for _, order := range []string{"ascending, half of the rows", "random"} {
-			if err := b.gatherBy(values, width, order, rate); err != nil {
-				values.Release()
-				return err
-			}
+		if err = b.gatherAscending(values, width, rate); err == nil {
+			err = b.gatherRandom(values, width, rate)
 		}
 		values.Release()
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func (b *bench) gatherBy(values gpu.Column, width int, order string, rate float64) error {
-	var ids gpu.Column
-	var err error
-	var bytes int64
-	if order == "random" {
-		ids, err = b.column(b.rows, uniform(uint32(min(b.rows, math.MaxInt32))))
-		bytes = int64(b.rows) * int64(4+sector+width)
-	} else {
-		var truth gpu.Column
-		if truth, err = b.truth(0.5); err != nil {
-			return err
-		}
-		ids, err = b.q.Select(b.l, truth)
-		truth.Release()
-		// Half of the rows touch nearly every sector of the source.
-		bytes = int64(b.rows)*int64(width) + int64(ids.Len)*int64(4+width)
+func (b *bench) gatherAscending(values gpu.Column, width int, rate float64) error {
+	truth, err := b.truth(0.5)
+	if err != nil {
+		return err
 	}
+	ids, err := b.q.Select(b.l, truth)
+	truth.Release()
 	if err != nil {
 		return err
 	}
 	defer ids.Release()
-	return b.time(fmt.Sprintf("%s, %d bytes", order, width), ids.Len, bytes, "copy", rate, func() error {
-		out, err := b.q.Gather(b.l, []gpu.Column{values}, ids, false)
-		gpu.ReleaseColumns(out)
-		return err
+	// Half of the rows touch nearly every sector of the source.
+	bytes := int64(b.rows)*int64(width) + int64(ids.Len)*int64(4+width)
+	return b.time(fmt.Sprintf("ascending, half of the rows, %d bytes", width), ids.Len, bytes, "copy", rate, func() error {
+		return b.gatherBy(values, ids)
 	})
+}
+
+func (b *bench) gatherRandom(values gpu.Column, width int, rate float64) error {
+	ids, err := b.column(b.rows, uniform(uint32(min(b.rows, math.MaxInt32))))
+	if err != nil {
+		return err
+	}
+	defer ids.Release()
+	took, err := b.measure(func() error { return b.gatherBy(values, ids) })
+	if err != nil {
+		return err
+	}
+	for _, read := range []int{sector, access} {
+		b.each(Result{Benchmark: b.name, Case: fmt.Sprintf("random, %d bytes, %d of the source read a row", width, read), Rows: int64(ids.Len),
+			Bytes: int64(b.rows) * int64(4+read+width), Time: took, Runs: b.runs, Bound: "copy", BoundRate: rate})
+	}
+	return nil
+}
+
+func (b *bench) gatherBy(values, ids gpu.Column) error {
+	out, err := b.q.Gather(b.l, []gpu.Column{values}, ids, false)
+	gpu.ReleaseColumns(out)
+	return err
 }
 
 // spread is a bijection of 32 bits that leaves no order: keys that are distinct
