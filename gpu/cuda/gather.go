@@ -112,7 +112,7 @@ func (o *op) gatherFixed(c gpu.Column, width int, ids *gpu.Buffer, n int, outer 
 // gatherBits gathers a bitmap; nil is all ones, and id -1 gives 0.
 func (o *op) gatherBits(src, ids *gpu.Buffer, n int) *gpu.Buffer {
 	dst := o.alloc(gpu.BitmapBytes(n))
-	launch(o, "gather_bits", blocks((n+63)/64*64, 256), 256, 0, gatherArgs{src: addr(src), dst: addr(dst), ids: addr(ids), n: int64(n)})
+	launch(o, "gather_bits", blocks(n, 4*256), 256, 0, gatherArgs{src: addr(src), dst: addr(dst), ids: addr(ids), n: int64(n)})
 	return o.keep(dst)
 }
 

@@ -44,17 +44,23 @@ KERNEL(gather_w4, GatherArgs) { gather<u32>(a); }
 KERNEL(gather_w8, GatherArgs) { gather<u64>(a); }
 KERNEL(gather_w16, GatherArgs) { gather<Word16>(a); }
 
-// gather_bits gathers bits; a null source is all ones, -1 gives 0. The grid covers
-// whole 64-bit words.
+// gather_bits gathers bits, four rows a thread and four words a warp; a null source
+// is all ones, -1 gives 0. The result has whole 64-bit words.
 KERNEL(gather_bits, GatherArgs) {
-    i64 i = global_thread();
-    bool v = false;
-    if (i < a.n) {
-        i32 id = a.ids[i];
-        v = id >= 0 && bit(static_cast<const u32*>(a.src), id);
+    const i64 word = global_thread() / 32 * 4, row = word * 32 + lane_id();
+    i32 id[4];
+    bool v[4];
+#pragma unroll
+    for (int k = 0; k < 4; k++) id[k] = row + 32 * k < a.n ? a.ids[row + 32 * k] : -1;
+#pragma unroll
+    for (int k = 0; k < 4; k++) v[k] = id[k] >= 0 && bit(static_cast<const u32*>(a.src), id[k]);
+    u32 mine = 0; // lane k writes word k
+#pragma unroll
+    for (u32 k = 0; k < 4; k++) {
+        const u32 bits = __ballot_sync(ALL, v[k]);
+        if (lane_id() == k) mine = bits;
     }
-    u32 word = __ballot_sync(ALL, v);
-    if (lane_id() == 0 && i < (a.n + 63) / 64 * 64) static_cast<u32*>(a.dst)[i >> 5] = word;
+    if (lane_id() < 4 && word + lane_id() < (a.n + 63) / 64 * 2) static_cast<u32*>(a.dst)[word + lane_id()] = mine;
 }
 
 // A column of bytes, or a part of one: rows [start, next part's start).

@@ -494,7 +494,7 @@ struct KeyReader {
     }
 
     __device__ __forceinline__ void finish() {
-        if (!MORE || !a.range) return;
+        if (!a.range) return;
         for (int d = 16; d; d >>= 1) {
             lo = min(lo, __shfl_xor_sync(ALL, lo, d));
             hi = max(hi, __shfl_xor_sync(ALL, hi, d));
@@ -560,7 +560,7 @@ DEVICE void count_digits(const PartitionCountArgs& a, u32* bins) {
         }
         __syncthreads();
     }
-    reader.finish();
+    if (MORE) reader.finish();
     if (threadIdx.x < digits) a.counts[(u64)threadIdx.x * gridDim.x + blockIdx.x] = total;
 }
 
