@@ -86,8 +86,8 @@ type Device struct {
 
 	mu     sync.Mutex
 	tables map[string]uintptr // constant tables by name
-	// arrivals are the ends of the copies of strides that are ahead of their turn.
-	arrivals map[*gpu.Stride]event
+	// arrivals are the strides that are ahead of their turn.
+	arrivals map[*gpu.Stride]arrival
 
 	link func() (gpu.Link, error)
 }
@@ -137,7 +137,7 @@ func Open(opt Options) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{opt: opt, tables: map[string]uintptr{}, arrivals: map[*gpu.Stride]event{}}
+	d := &Device{opt: opt, tables: map[string]uintptr{}, arrivals: map[*gpu.Stride]arrival{}}
 	host := opt.HostMemory
 	if host == 0 {
 		_, free := machine.Memory()
