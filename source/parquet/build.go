@@ -23,7 +23,8 @@ type builder struct {
 	// String and Binary only.
 	offsets *gpu.Buffer
 	chars   *gpu.Buffer
-	used    int // bytes of chars
+	used    int     // bytes of chars
+	said    float64 // bytes of all rows after the footer
 }
 
 type colState uint8
@@ -42,6 +43,7 @@ type part struct {
 
 // read appends n rows of a cursor at row at.
 func (b *builder) read(c *cursor, at, n int) error {
+	b.said = float64(c.meta.rawSize) / float64(max(c.rows, 1)) * float64(b.rows)
 	for n > 0 {
 		if c.left == 0 {
 			if _, err := c.nextPage(0); err != nil {
@@ -391,13 +393,17 @@ func (b *builder) widen(rows int) error {
 	return nil
 }
 
-// reserve makes room for n more bytes of characters and slack behind them.
-func (b *builder) reserve(n int) error {
+// reserve makes room for n more bytes of characters, which complete the first rows,
+// and slack behind them. The rows to come are likely to be like those, in so far as
+// the footer says so, or the room has to double.
+func (b *builder) reserve(n, rows int) error {
 	need := int64(b.used) + int64(n) + slack
 	if b.chars.Size() >= need {
 		return nil
 	}
-	buf, err := b.lease.Alloc(max(need, b.chars.Size()*3/2))
+	alike := float64(need) * float64(b.rows) / float64(max(rows, 1))
+	likely := min(alike, max(b.said, 2*float64(need)), maxVarBytes) * 1.05
+	buf, err := b.lease.Alloc(max(need, int64(likely)))
 	if err != nil {
 		return err
 	}
@@ -419,11 +425,7 @@ func (b *builder) readPlain(c *cursor, at, n, m int) error {
 		return err
 	}
 	grow := used - b.used
-	if b.chars == nil && m > 0 {
-		grow = int(min(int64(grow)*int64(b.rows)/int64(n)*21/20, maxVarBytes)) // the rows to come are likely to be like these
-		grow = max(grow, used-b.used)
-	}
-	if err := b.reserve(grow); err != nil {
+	if err := b.reserve(grow, at+n); err != nil {
 		return err
 	}
 	if err := c.copyVar(b.chars.Bytes(), offsets[first:at+n+1]); err != nil {
@@ -501,7 +503,7 @@ func (b *builder) appendCodes(dict *gpu.Column, codes []int32, at int) error {
 		}
 		offsets[at+i+1] = int32(end)
 	}
-	if err := b.reserve(end - b.used); err != nil {
+	if err := b.reserve(end-b.used, at+len(codes)); err != nil {
 		return err
 	}
 	dst := b.chars.Bytes()
@@ -605,7 +607,7 @@ func (b *builder) finishVar(c *gpu.Column) error {
 		return nil
 	}
 	if b.chars == nil {
-		if err := b.reserve(0); err != nil {
+		if err := b.reserve(0, b.rows); err != nil {
 			return err
 		}
 	}

@@ -60,7 +60,8 @@ type cursor struct {
 	off    int64
 	end    int64
 
-	rowsLeft int64 // of the chunk, behind the current page
+	rows     int64 // of the chunk
+	rowsLeft int64 // of those, behind the current page
 	convert  conversion
 	dict     dictionary
 
@@ -83,7 +84,7 @@ func (c *cursor) open(f *file, col leaf, group int, meta *chunk, rows int64) err
 	}
 	c.file, c.group, c.col, c.meta, c.src, c.row = f, group, col, meta, src, 0
 	c.win, c.pos, c.off, c.end = nil, 0, meta.start, meta.start+meta.size
-	c.rowsLeft, c.left = rows, 0
+	c.rows, c.rowsLeft, c.left = rows, rows, 0
 	if col.physicalWidth() > 0 && !col.field.Type.IsVar() {
 		c.convert = col.conversion()
 	}
