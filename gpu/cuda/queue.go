@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"github.com/gstream/gstream/gpu"
@@ -111,38 +112,46 @@ func (q *queue) Arrive(s *gpu.Stride) error {
 		err = q.fail("wait for a stride", err)
 	}
 	d.recycle(a.end)
-	for i, c := range s.Cols {
-		if err == nil && c.CodeWidth != 0 {
-			err = q.unpack(a.lease, &s.Cols[i])
-		}
+	isCompact := func(c gpu.Column) bool { return c.CodeWidth != 0 }
+	if err != nil || !slices.ContainsFunc(s.Cols, isCompact) {
+		return err
 	}
-	return err
-}
-
-// unpack makes an ordinary column of a compact one: int32 codes, and of them values
-// unless it is a string's.
-func (q *queue) unpack(l *gpu.Lease, c *gpu.Column) error {
-	out, err := q.widen(l, *c)
+	cols, err := q.unpack(a.lease, s.Cols)
 	if err == nil {
-		c.Release()
-		*c = out
+		gpu.ReleaseColumns(s.Cols)
+		s.Cols = cols
 	}
 	return err
 }
 
-func (q *queue) widen(l *gpu.Lease, c gpu.Column) (out gpu.Column, err error) {
+// unpack makes ordinary columns of compact ones.
+func (q *queue) unpack(l *gpu.Lease, cols []gpu.Column) (out []gpu.Column, err error) {
 	o := q.begin("unpack", l)
 	defer end(o, &out, &err)
-	wide := c
-	wide.CodeWidth = 0
+	for _, c := range cols {
+		if c.CodeWidth != 0 {
+			c = o.unpack(c)
+		} else {
+			c = o.retainColumn(c)
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// unpack widens the codes of a compact column to int32, and makes values of them
+// unless they are a string's.
+func (o *op) unpack(c gpu.Column) gpu.Column {
+	codes := c.Data
 	if c.CodeWidth < 4 {
-		wide.Data = o.alloc(int64(c.Len) * 4)
-		launch(o, fmt.Sprintf("widen_%d", c.CodeWidth), blocks(c.Len, 256), 256, 0, widenArgs{src: addr(c.Data), dst: addr(wide.Data), n: int64(c.Len)})
+		codes = o.alloc(int64(c.Len) * 4)
+		launch(o, fmt.Sprintf("widen_%d", c.CodeWidth), blocks(c.Len, 256), 256, 0, widenArgs{src: addr(c.Data), dst: addr(codes), n: int64(c.Len)})
 	}
+	c.Data, c.CodeWidth = codes, 0
 	if c.Type.IsVar() {
-		return o.retainColumn(wide), nil
+		return o.retainColumn(c)
 	}
-	return o.decode(wide), nil
+	return o.decode(c)
 }
 
 // UpAhead implements gpu.Queue. The copies run on their own stream. The host memory
