@@ -98,6 +98,7 @@ func (p *pinned) grow(n int64) error {
 	if err := p.dev.Wait(); err != nil {
 		return err
 	}
+	defer p.dev.step("more page-locked memory")()
 	c, err := mapChunk(max(n, min(chunkSize, p.dev.host.Limit())))
 	if err != nil {
 		return err
@@ -221,6 +222,7 @@ func (p *pinned) premap(size int64) {
 	p.premapped = make(chan *chunk, size/chunkSize+1)
 	go func() {
 		defer close(p.premapped)
+		defer p.dev.step("touch host memory")()
 		for ; size > 0; size -= chunkSize {
 			c, err := mapChunk(min(chunkSize, size))
 			if err != nil {
@@ -240,7 +242,9 @@ func (p *pinned) premap(size int64) {
 // is copied from all the same, by way of the driver's own buffers.
 func (p *pinned) lockAll() {
 	for c := range p.premapped {
+		end := p.dev.step("page-lock")
 		_ = p.lock(c)
+		end()
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"github.com/gstream/gstream/gpu"
@@ -87,25 +88,70 @@ func (q *queue) Up(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
 	return out, nil
 }
 
+// arrival is when the copies of a stride end, and whose lease pays for it.
+type arrival struct {
+	end   event
+	lease *gpu.Lease
+}
+
 // Arrive implements gpu.Queue: kernels launched from here on wait for the copies
-// of the stride.
+// of the stride. The first of them make ordinary columns of compact ones.
 func (q *queue) Arrive(s *gpu.Stride) error {
 	d := q.dev
 	d.mu.Lock()
-	e, ok := d.arrivals[s]
+	a, ok := d.arrivals[s]
 	delete(d.arrivals, s)
 	d.mu.Unlock()
 	if !ok {
 		return nil
 	}
-	err := d.follow(d.compute, e)
+	err := d.follow(d.compute, a.end)
 	if err != nil {
 		// The memory may be freed next, so the copies must be over.
 		_ = d.ctx.do(cuStreamSynchronize, uintptr(d.up))
 		err = q.fail("wait for a stride", err)
 	}
-	d.recycle(e)
+	d.recycle(a.end)
+	isCompact := func(c gpu.Column) bool { return c.CodeWidth != 0 }
+	if err != nil || !slices.ContainsFunc(s.Cols, isCompact) {
+		return err
+	}
+	cols, err := q.unpack(a.lease, s.Cols)
+	if err == nil {
+		gpu.ReleaseColumns(s.Cols)
+		s.Cols = cols
+	}
 	return err
+}
+
+// unpack makes ordinary columns of compact ones.
+func (q *queue) unpack(l *gpu.Lease, cols []gpu.Column) (out []gpu.Column, err error) {
+	o := q.begin("unpack", l)
+	defer end(o, &out, &err)
+	for _, c := range cols {
+		if c.CodeWidth != 0 {
+			c = o.unpack(c)
+		} else {
+			c = o.retainColumn(c)
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// unpack widens the codes of a compact column to int32, and makes values of them
+// unless they are a string's.
+func (o *op) unpack(c gpu.Column) gpu.Column {
+	codes := c.Data
+	if c.CodeWidth < 4 {
+		codes = o.alloc(int64(c.Len) * 4)
+		launch(o, fmt.Sprintf("widen_%d", c.CodeWidth), blocks(c.Len, 256), 256, 0, widenArgs{src: addr(c.Data), dst: addr(codes), n: int64(c.Len)})
+	}
+	c.Data, c.CodeWidth = codes, 0
+	if c.Type.IsVar() {
+		return o.retainColumn(c)
+	}
+	return o.decode(c)
 }
 
 // UpAhead implements gpu.Queue. The copies run on their own stream. The host memory
@@ -124,9 +170,9 @@ func (q *queue) UpAhead(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error
 		cols[i] = t.column(i, c, q.upDicts, t.upload)
 	}
 	t.finish(q.dev.up)
-	var arrival event
+	var copied event
 	if t.err == nil {
-		arrival, err = q.dev.record(q.dev.up)
+		copied, err = q.dev.record(q.dev.up)
 		t.fail(err)
 	}
 	if t.err != nil {
@@ -139,7 +185,7 @@ func (q *queue) UpAhead(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error
 	}
 	out = &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}
 	q.dev.mu.Lock()
-	q.dev.arrivals[out] = arrival
+	q.dev.arrivals[out] = arrival{copied, l}
 	q.dev.mu.Unlock()
 	q.dev.trace.moved(t, laneUp, func() { s.Release() })
 	return out, nil
@@ -243,7 +289,7 @@ func (t *transfer) column(at int, c gpu.Column, dicts map[int]moved, move func(*
 // plain moves the values of a column without its dictionary: as many bytes as its
 // rows have, which may be less than its buffers.
 func (t *transfer) plain(c gpu.Column, move func(*gpu.Buffer, int64) *gpu.Buffer) gpu.Column {
-	out := gpu.Column{Type: c.Type, Len: c.Len}
+	out := gpu.Column{Type: c.Type, Len: c.Len, CodeWidth: c.CodeWidth}
 	switch {
 	case c.Dict == nil && c.Type.IsVar():
 		out.Offsets = move(c.Offsets, int64(c.Len+1)*4)
