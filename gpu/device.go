@@ -73,6 +73,11 @@ type Queue interface {
 	// a dictionary, the result has none.
 	GatherParts(l *Lease, parts []Column, ids Column) (Column, error)
 
+	// Scatter is the inverse of Gather: row i of every column goes to row ids[i] of
+	// a result of n rows. Rows of the result that no id names are null. An id
+	// outside [0, n) leaves its row out; of rows with the same id the last counts.
+	Scatter(l *Lease, cols []Column, ids Column, n int) ([]Column, error)
+
 	// Concat returns the rows of parts one after the other; every part has the
 	// same type. Dictionaries survive where all parts have one. Release of the
 	// parts stays with the caller.
@@ -115,6 +120,22 @@ type Queue interface {
 	// a match may come last. Offsets may name some of the partitions only; other
 	// rows are left out.
 	JoinPartitions(l *Lease, build, probe Partitioned, kind JoinKind) (probeIDs, buildIDs Column, err error)
+
+	// MergeMatch finds the matches of two sides that are sorted by their keys, in
+	// the order of Sort: the match finding of the sort-merge join, by merge path
+	// (Rui & Tu, SSDBM 2017, §3.3.2). The keys of both
+	// sides correspond in number, type and order. A null matches nothing, unless the
+	// key is null-safe. It returns probe row ids, ascending, and for Inner and Left
+	// build row ids (-1 without a match), ascending for each probe row. That the
+	// sides are sorted is the caller's promise.
+	MergeMatch(l *Lease, build, probe []SortKey, nullSafe []bool, kind JoinKind) (probeIDs, buildIDs Column, err error)
+
+	// Runs numbers the runs of rows that follow each other with equal keys, in
+	// order from 0; keys are equal as in Groups. It returns the run of every row,
+	// which accumulators take as its group, and the first row of every run, at which
+	// Gather gives the keys. Accumulators fold a run before they touch its state: the
+	// reduction of sort-based grouping (Wu et al., SIGMOD 2025, §4.1.3).
+	Runs(l *Lease, keys []Column) (runs Assignment, firsts Column, err error)
 
 	// NewGroups makes an empty assignment of keys to group ids. Key types are
 	// fixed; Hint helps to choose the table.
@@ -163,10 +184,67 @@ func CheckPartitions(build, probe Partitioned) error {
 	return nil
 }
 
-// ErrTooManyPairs is the error of a join of partitions with more pairs than row
-// ids can address.
+// CheckMerge says whether MergeMatch can match two sides.
+func CheckMerge(build, probe []SortKey, nullSafe []bool) error {
+	if len(build) == 0 || len(probe) != len(build) || len(nullSafe) != len(build) {
+		return fmt.Errorf("match of %d build keys, %d probe keys and %d rules for nulls", len(build), len(probe), len(nullSafe))
+	}
+	for k, b := range build {
+		p := probe[k]
+		if b.Column.Type != p.Column.Type {
+			return fmt.Errorf("match of key %d of %v with %v", k, b.Column.Type, p.Column.Type)
+		}
+		if b.Descending != p.Descending || b.NullsFirst != p.NullsFirst {
+			return fmt.Errorf("match of sides that are sorted differently by key %d", k)
+		}
+	}
+	for _, side := range [][]SortKey{build, probe} {
+		cols := make([]Column, len(side))
+		for k := range side {
+			cols[k] = side[k].Column
+		}
+		if err := CheckKeys(cols); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckKeys says whether rows can be compared by key columns.
+func CheckKeys(keys []Column) error {
+	if len(keys) == 0 {
+		return fmt.Errorf("no key columns to compare rows by")
+	}
+	for _, c := range keys {
+		if c.Len != keys[0].Len {
+			return fmt.Errorf("key columns of %d and %d rows", keys[0].Len, c.Len)
+		}
+		if c.Dict != nil && !c.Type.IsVar() {
+			return fmt.Errorf("keys in a dictionary of %v: only strings are dictionary-coded", c.Type)
+		}
+	}
+	if keys[0].Len > MaxRows {
+		return fmt.Errorf("%d rows are more than the %d that row ids can address", keys[0].Len, MaxRows)
+	}
+	return nil
+}
+
+// ErrTooManyPairs is the error of a join with more pairs than row ids can address.
 func ErrTooManyPairs(n int64) error {
-	return fmt.Errorf("a join of partitions gives %d pairs, more than the %d that row ids can address: join fewer partitions at a time", n, MaxRows)
+	return fmt.Errorf("a join gives %d pairs, more than the %d that row ids can address: join fewer rows at a time", n, MaxRows)
+}
+
+// CheckScatter says whether columns can be scattered by ids to n rows.
+func CheckScatter(cols []Column, ids Column, n int) error {
+	for _, c := range cols {
+		if c.Len != ids.Len {
+			return fmt.Errorf("scatter of a column of %d rows by %d ids", c.Len, ids.Len)
+		}
+	}
+	if n < 0 || n > MaxRows {
+		return fmt.Errorf("scatter to %d rows: want 0 to %d", n, MaxRows)
+	}
+	return nil
 }
 
 // JoinKind says which rows a probe returns.
