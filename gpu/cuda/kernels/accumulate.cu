@@ -153,47 +153,64 @@ DEVICE void sum_shared(const SumArgs& a) {
 
 // Rows that come by runs, those of a group next to each other, are folded in registers:
 // each warp takes RUN_ROWS of them, 32 at a time, and touches the state once a run.
-// While the run goes on, each lane folds its own rows; where others begin, the lanes
-// bring theirs together, and the runs within the 32 rows are folded by a scan.
+// While a run fills the warp, each lane folds its own rows; where others begin, the
+// runs among the 32 rows are folded by a scan, which the run so far goes into.
 constexpr int RUN_ROWS = 512, RUN_STEP = 4;
 
-// run_end folds what the lanes have of a run into its state.
 template <class Op>
-DEVICE void run_end(const typename Op::Args& a, i32 run, u64* mine) {
-    for (int d = 16; d; d >>= 1)
-        for (int w = 0; w < Op::WORDS; w++) mine[w] = Op::combine(mine[w], __shfl_xor_sync(ALL, mine[w], d));
-    if (lane_id() == 0) Op::fold(a, run, mine);
-}
+struct Run {
+    i32 id;
+    bool spread;       // over the lanes; else lane 31 has all of it
+    u64 v[Op::WORDS];
 
-// run_rows takes the warp's next 32 rows, values v of runs ids. run is the run of the
-// rows before, and mine what the lane has of it.
+    // total is all of the run, in lane 0.
+    __device__ __forceinline__ void total(u64* sum) const {
+#pragma unroll
+        for (int w = 0; w < Op::WORDS; w++) sum[w] = spread ? v[w] : __shfl_sync(ALL, v[w], 31);
+#pragma unroll 1
+        for (int d = 16; d && spread; d >>= 1)
+#pragma unroll
+            for (int w = 0; w < Op::WORDS; w++) sum[w] = Op::combine(sum[w], __shfl_xor_sync(ALL, sum[w], d));
+    }
+};
+
+// run_rows takes the warp's next 32 rows, values v of runs ids.
 template <class Op>
-DEVICE void run_rows(const typename Op::Args& a, i32& run, u64* mine, i32 id, u64* v) {
-    bool same = id == run;
-    if (same)
-        for (int w = 0; w < Op::WORDS; w++) mine[w] = Op::combine(mine[w], v[w]);
-    if (__all_sync(ALL, same)) return;
-    run_end<Op>(a, run, mine);
+DEVICE void run_rows(const typename Op::Args& a, Run<Op>& run, i32 id, u64* v) {
+    if (__all_sync(ALL, id == run.id)) {
+        if (!run.spread && lane_id() != 31)
+            for (int w = 0; w < Op::WORDS; w++) run.v[w] = Op::NEUTRAL;
+        for (int w = 0; w < Op::WORDS; w++) run.v[w] = Op::combine(run.v[w], v[w]);
+        run.spread = true;
+        return;
+    }
+    u64 before[Op::WORDS];
+    run.total(before);
+    if (lane_id() == 0 && id != run.id) Op::fold(a, run.id, before);
+    if (lane_id() == 0 && id == run.id)
+        for (int w = 0; w < Op::WORDS; w++) v[w] = Op::combine(v[w], before[w]);
+#pragma unroll 1 // a quarter of a megabyte of code else
     for (int d = 1; d < 32; d <<= 1) {
         bool one = __shfl_up_sync(ALL, id, d) == id && lane_id() >= (u32)d;
+#pragma unroll
         for (int w = 0; w < Op::WORDS; w++) {
             u64 up = __shfl_up_sync(ALL, v[w], d);
             if (one) v[w] = Op::combine(v[w], up);
         }
     }
     bool ends = __shfl_down_sync(ALL, id, 1) != id;
-    run = __shfl_sync(ALL, id, 31);
-    if (ends && !same && id != run) Op::fold(a, id, v);
-    for (int w = 0; w < Op::WORDS; w++) mine[w] = lane_id() == 31 ? v[w] : Op::NEUTRAL;
+    run.id = __shfl_sync(ALL, id, 31);
+    if (ends && id != run.id) Op::fold(a, id, v);
+    for (int w = 0; w < Op::WORDS; w++) run.v[w] = v[w];
+    run.spread = false;
 }
 
 template <class Op>
 DEVICE void by_runs(const typename Op::Args& a) {
     i64 first = global_thread() / 32 * RUN_ROWS, last = first + RUN_ROWS < a.n ? first + RUN_ROWS : a.n;
     if (first >= last) return;
-    i32 run = a.ids[first];
-    u64 mine[Op::WORDS];
-    for (int w = 0; w < Op::WORDS; w++) mine[w] = Op::NEUTRAL;
+    Run<Op> run = {a.ids[first], true, {}};
+    for (int w = 0; w < Op::WORDS; w++) run.v[w] = Op::NEUTRAL;
     for (i64 base = first + lane_id(); base - lane_id() < last; base += 32 * RUN_STEP) {
         i32 ids[RUN_STEP];
         u64 v[RUN_STEP][Op::WORDS];
@@ -205,9 +222,11 @@ DEVICE void by_runs(const typename Op::Args& a) {
             if (i < last && bit(a.valid, i)) Op::load(a, i, ids[k], v[k]);
         }
 #pragma unroll
-        for (int k = 0; k < RUN_STEP; k++) run_rows<Op>(a, run, mine, ids[k], v[k]);
+        for (int k = 0; k < RUN_STEP; k++) run_rows<Op>(a, run, ids[k], v[k]);
     }
-    run_end<Op>(a, run, mine);
+    u64 sum[Op::WORDS];
+    run.total(sum);
+    if (lane_id() == 0) Op::fold(a, run.id, sum);
 }
 
 template <class Source>
