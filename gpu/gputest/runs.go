@@ -203,11 +203,17 @@ func testRuns(t *testing.T, open Open) {
 			}
 		})
 	}
+	i64 := gpu.Of(gpu.Int64)
 	t.Run("refuses", func(t *testing.T) {
-		for _, keys := range [][]gpu.Column{nil, {{Type: gpu.Of(gpu.Int64), Len: 0}, {Type: gpu.Of(gpu.Int64), Len: 3}}} {
+		for want, keys := range map[string][]gpu.Column{
+			"no key columns":             nil,
+			"key columns of 0 and 3":     {{Type: i64}, {Type: i64, Len: 3}},
+			"a dictionary of BIGINT":     {{Type: i64, Dict: &gpu.Dictionary{}}},
+			"more than the 2147483646 t": {{Type: i64, Len: gpu.MaxRows + 1}},
+		} {
 			b := setUp(t, open)
 			_, _, err := b.q.Runs(b.l, keys)
-			require.ErrorContains(t, err, "key columns")
+			require.ErrorContains(t, err, want)
 			require.Error(t, b.q.Close(), "the error sticks")
 		}
 	})
