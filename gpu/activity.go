@@ -24,10 +24,11 @@ func (a *Activity) Add(b Activity) {
 
 // Span is one piece of a device's work in time.
 type Span struct {
-	Lane  string // "copy up", "kernels" or "copy down"
+	Lane  string // "start" of the device, "copy up", "kernels" or "copy down"
 	Stage string // name of the lease it was done for
 	Name  string // the primitive
-	// Start and End count from the start of the device's clock.
+	// Start and End count from the start of the device's clock, which runs once the
+	// device is open.
 	Start, End time.Duration
 	Bytes      int64 // over the link, 0 for kernels
 }
@@ -40,8 +41,8 @@ type Profiled interface {
 	Activity(lease string) Activity
 	// Settle waits until everything launched so far has been measured.
 	Settle()
-	// Spans returns the work done since the device was opened, in order of
-	// start; the newest are missing when there were too many to keep.
+	// Spans returns the work done since the device was opened, and its opening, in
+	// order of start; the newest are missing when there were too many to keep.
 	Spans() []Span
 	// Clock returns the device's clock now, to relate spans to other times.
 	Clock() time.Duration

@@ -1,6 +1,9 @@
 package gpu
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // Column is a typed view of buffers in the Arrow layout. It is a value; its
 // buffers are reference-counted, and whoever holds a Column holds one reference
@@ -20,6 +23,22 @@ type Column struct {
 	// It has the column's Type, is itself plain, and may hold duplicates and
 	// values that no row uses.
 	Dict *Dictionary
+	// CodeWidth is set in a compact column, which has a Dict: the bytes of an
+	// unsigned code in Data, 1, 2 or 4. Scans make compact columns when asked to, of
+	// any type but Bool, because they are quick to decode and to copy; Queue.Up
+	// takes them and gives ordinary ones, and nothing else takes them.
+	CodeWidth int
+}
+
+// Code returns the code of row i of a host-addressable column with a dictionary.
+func (c Column) Code(i int) int {
+	switch c.CodeWidth {
+	case 1:
+		return int(Values[uint8](c.Data, c.Len)[i])
+	case 2:
+		return int(Values[uint16](c.Data, c.Len)[i])
+	}
+	return int(Values[int32](c.Data, c.Len)[i])
 }
 
 // Dictionary is the shared values of dictionary-coded columns.
@@ -80,7 +99,7 @@ func (c Column) IsValid(i int) bool { return c.Valid == nil || Bit(c.Valid.Bytes
 // column, through its dictionary if it has one. They alias the buffer.
 func (c Column) VarValue(i int) []byte {
 	if c.Dict != nil {
-		i = int(Values[int32](c.Data, c.Len)[i])
+		i = c.Code(i)
 		c = c.Dict.Values
 	}
 	off := Values[int32](c.Offsets, c.Len+1)
@@ -135,7 +154,7 @@ func (c Column) check() error {
 	need := int64(c.Len) * int64(c.Type.Width())
 	switch {
 	case c.Dict != nil:
-		need = int64(c.Len) * 4
+		need = int64(c.Len) * int64(cmp.Or(c.CodeWidth, 4))
 		if c.Dict.Values.Dict != nil || c.Dict.Values.Type != c.Type {
 			return fmt.Errorf("dictionary of type %v under a column of type %v", c.Dict.Values.Type, c.Type)
 		}

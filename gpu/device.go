@@ -44,7 +44,8 @@ type Queue interface {
 	// Up brings a stride to the device, whose lease pays, and Down to the host,
 	// paid by a lease of the HostBudget. Each takes the stride over and returns
 	// one that the caller owns, possibly the same. Columns keep their
-	// dictionaries, and columns that shared one before share one after.
+	// dictionaries, and columns that shared one before share one after; compact
+	// columns become ordinary ones on their way up.
 	Up(l *Lease, s *Stride) (*Stride, error)
 	Down(l *Lease, s *Stride) (*Stride, error)
 

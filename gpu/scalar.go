@@ -172,7 +172,7 @@ func (c Column) ScalarAt(i int) Scalar {
 		return Scalar{Type: c.Type, Valid: true, Str: string(c.VarValue(i))}
 	}
 	if c.Dict != nil {
-		return c.Dict.Values.ScalarAt(int(Values[int32](c.Data, c.Len)[i]))
+		return c.Dict.Values.ScalarAt(c.Code(i))
 	}
 	n := i + 1
 	s := Scalar{Type: c.Type, Valid: true}

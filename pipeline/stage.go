@@ -293,7 +293,7 @@ func (t *stageRun) reader(ctx context.Context, o *opRun) (source.Reader, error) 
 	rows := t.run.device.StrideRows(int(o.rowBytes))
 	r, err := o.table.Scan(ctx, source.ScanOptions{
 		Columns: o.columns, Prune: o.prune, Threads: t.run.opt.Threads, Lease: o.decode,
-		StrideRows: rows, Inflight: t.inflight(o, rows),
+		StrideRows: rows, Inflight: t.inflight(o, rows), InflightBytes: t.inflightBytes(), Compact: apart(t.run.device),
 		Trace: t.run.trace(laneDecode, o.name()),
 	})
 	if err == nil {
@@ -312,16 +312,21 @@ func closeReader(r source.Reader, err *error) {
 
 // inflight is how many strides are decoded at a time: one a thread, because a
 // column that takes longest is decoded by one thread a stride. For a device apart
-// they are more, because the strides of a row group that are decoded one after the
-// other are few and long, and page-locked memory bounds them.
+// they are as many as page-locked memory allows: fewer, should compact columns not
+// be small, and more once they are seen to be.
 func (t *stageRun) inflight(o *opRun, rows int) int {
 	n := t.run.threads() + 1
-	if apart(t.run.device) {
-		n *= 2
-		bytes := min(decodeAhead, t.run.device.HostBudget().Limit()/4)
-		n = min(n, max(int(bytes/int64(max(rowBytes(o.schema), 1)*rows)), 3))
+	if bytes := t.inflightBytes(); bytes > 0 {
+		n = min(2*n, max(int(bytes/int64(max(rowBytes(o.schema), 1)*rows)), 3))
 	}
 	return n
+}
+
+func (t *stageRun) inflightBytes() int64 {
+	if !apart(t.run.device) {
+		return 0
+	}
+	return min(decodeAhead, t.run.device.HostBudget().Limit()/4)
 }
 
 // decodeAhead bounds the strides of a scan that are decoded before they are copied

@@ -84,6 +84,12 @@ type ScanOptions struct {
 	// Inflight bounds the strides that are decoded or being decoded and not
 	// yet read; 0 means one more than Threads.
 	Inflight int
+	// InflightBytes, when set, lets more strides than Inflight be decoded as long as
+	// all that are not yet read take at most so many bytes, by the largest so far.
+	InflightBytes int64
+	// Compact asks for compact columns where they are smaller: for strides that go
+	// through Queue.Up.
+	Compact bool
 	// Lease pays for stride buffers.
 	Lease *gpu.Lease
 	// Trace, when set, is called after every piece of decoding, on any goroutine,

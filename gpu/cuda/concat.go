@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -10,6 +11,11 @@ import (
 type copyBitsArgs struct {
 	src, dst    uint64
 	from, to, n int64
+}
+
+type widenArgs struct {
+	src, dst uint64
+	n        int64
 }
 
 type shiftArgs struct {
@@ -83,7 +89,7 @@ func (q *queue) Slice(l *gpu.Lease, c gpu.Column, from, to int) (out gpu.Column,
 // fixedWidth is the bytes of a value or code in a column's Data.
 func fixedWidth(c gpu.Column) int {
 	if c.Dict != nil {
-		return 4
+		return cmp.Or(c.CodeWidth, 4)
 	}
 	return c.Type.Width()
 }
@@ -232,12 +238,17 @@ func (o *op) expand(c gpu.Column) gpu.Column {
 	if c.Dict == nil {
 		return c
 	}
+	return o.drop(o.decode(c))
+}
+
+// decode returns the values that the codes of a column stand for, kept.
+func (o *op) decode(c gpu.Column) gpu.Column {
 	ids, outer := c.Data, false
 	if c.Valid != nil {
 		ids, outer = o.alloc(int64(c.Len)*4), true
 		launch(o, "mask_codes", blocks(c.Len, 256), 256, 0, maskArgs{codes: addr(c.Data), valid: addr(c.Valid), ids: addr(ids), n: int64(c.Len)})
 	}
-	return o.drop(o.gather([]gpu.Column{c.Dict.Values}, ids, c.Len, outer)[0])
+	return o.gather([]gpu.Column{c.Dict.Values}, ids, c.Len, outer)[0]
 }
 
 // drop makes scratch of a column that was kept.

@@ -86,8 +86,9 @@ type Device struct {
 
 	mu     sync.Mutex
 	tables map[string]uintptr // constant tables by name
-	// arrivals are the ends of the copies of strides that are ahead of their turn.
-	arrivals map[*gpu.Stride]event
+	// arrivals are the strides that are ahead of their turn.
+	arrivals map[*gpu.Stride]arrival
+	steps    []step // of the start
 
 	link func() (gpu.Link, error)
 }
@@ -137,7 +138,7 @@ func Open(opt Options) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{opt: opt, tables: map[string]uintptr{}, arrivals: map[*gpu.Stride]event{}}
+	d := &Device{opt: opt, tables: map[string]uintptr{}, arrivals: map[*gpu.Stride]arrival{}}
 	host := opt.HostMemory
 	if host == 0 {
 		_, free := machine.Memory()
@@ -164,7 +165,9 @@ func Open(opt Options) (*Device, error) {
 // start starts the GPU.
 func (d *Device) start(drv *driver) {
 	defer close(d.ready)
+	end := d.step("driver")
 	err := drv.start()
+	end()
 	if err == nil {
 		err = d.open(drv)
 	}
@@ -197,9 +200,13 @@ func (d *Device) open(drv *driver) error {
 		return fmt.Errorf("%s has compute capability %d.%d, 8.0 (Ampere) is the least", d.props.name, d.props.major, d.props.minor)
 	}
 	d.ctx = &context{driver: drv, fault: d.opt.Fault}
-	if err := drv.do(cuDevicePrimaryCtxRetain, uintptr(unsafe.Pointer(&d.ctx.handle)), uintptr(handle)); err != nil {
+	end := d.step("context")
+	err := drv.do(cuDevicePrimaryCtxRetain, uintptr(unsafe.Pointer(&d.ctx.handle)), uintptr(handle))
+	end()
+	if err != nil {
 		return err
 	}
+	defer d.step("streams and pool")()
 	return d.openContext()
 }
 
@@ -270,9 +277,14 @@ func (d *Device) openContext() error {
 	}
 	if d.opt.Ahead {
 		d.warming.Add(3)
-		go func() { defer d.warming.Done(); d.kernels.loadAll() }()
-		go func() { defer d.warming.Done(); d.pinned.lockAll() }()
-		go func() { defer d.warming.Done(); d.pool.prepare(min(aheadPool, d.budget.Limit()/2)) }()
+		warm := func(name string, f func()) {
+			defer d.warming.Done()
+			defer d.step(name)()
+			f()
+		}
+		go warm("load kernels", d.kernels.loadAll)
+		go warm("page-lock", d.pinned.lockAll)
+		go warm("device memory", func() { d.pool.prepare(min(aheadPool, d.budget.Limit()/2)) })
 	}
 	return nil
 }

@@ -221,6 +221,7 @@ func (p *pinned) premap(size int64) {
 	p.premapped = make(chan *chunk, size/chunkSize+1)
 	go func() {
 		defer close(p.premapped)
+		defer p.dev.step("touch host memory")()
 		for ; size > 0; size -= chunkSize {
 			c, err := mapChunk(min(chunkSize, size))
 			if err != nil {

@@ -87,25 +87,62 @@ func (q *queue) Up(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
 	return out, nil
 }
 
+// arrival is when the copies of a stride end, and whose lease pays for it.
+type arrival struct {
+	end   event
+	lease *gpu.Lease
+}
+
 // Arrive implements gpu.Queue: kernels launched from here on wait for the copies
-// of the stride.
+// of the stride. The first of them make ordinary columns of compact ones.
 func (q *queue) Arrive(s *gpu.Stride) error {
 	d := q.dev
 	d.mu.Lock()
-	e, ok := d.arrivals[s]
+	a, ok := d.arrivals[s]
 	delete(d.arrivals, s)
 	d.mu.Unlock()
 	if !ok {
 		return nil
 	}
-	err := d.follow(d.compute, e)
+	err := d.follow(d.compute, a.end)
 	if err != nil {
 		// The memory may be freed next, so the copies must be over.
 		_ = d.ctx.do(cuStreamSynchronize, uintptr(d.up))
 		err = q.fail("wait for a stride", err)
 	}
-	d.recycle(e)
+	d.recycle(a.end)
+	for i, c := range s.Cols {
+		if err == nil && c.CodeWidth != 0 {
+			err = q.unpack(a.lease, &s.Cols[i])
+		}
+	}
 	return err
+}
+
+// unpack makes an ordinary column of a compact one: int32 codes, and of them values
+// unless it is a string's.
+func (q *queue) unpack(l *gpu.Lease, c *gpu.Column) error {
+	out, err := q.widen(l, *c)
+	if err == nil {
+		c.Release()
+		*c = out
+	}
+	return err
+}
+
+func (q *queue) widen(l *gpu.Lease, c gpu.Column) (out gpu.Column, err error) {
+	o := q.begin("unpack", l)
+	defer end(o, &out, &err)
+	wide := c
+	wide.CodeWidth = 0
+	if c.CodeWidth < 4 {
+		wide.Data = o.alloc(int64(c.Len) * 4)
+		launch(o, fmt.Sprintf("widen_%d", c.CodeWidth), blocks(c.Len, 256), 256, 0, widenArgs{src: addr(c.Data), dst: addr(wide.Data), n: int64(c.Len)})
+	}
+	if c.Type.IsVar() {
+		return o.retainColumn(wide), nil
+	}
+	return o.decode(wide), nil
 }
 
 // UpAhead implements gpu.Queue. The copies run on their own stream. The host memory
@@ -124,9 +161,9 @@ func (q *queue) UpAhead(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error
 		cols[i] = t.column(i, c, q.upDicts, t.upload)
 	}
 	t.finish(q.dev.up)
-	var arrival event
+	var copied event
 	if t.err == nil {
-		arrival, err = q.dev.record(q.dev.up)
+		copied, err = q.dev.record(q.dev.up)
 		t.fail(err)
 	}
 	if t.err != nil {
@@ -139,7 +176,7 @@ func (q *queue) UpAhead(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error
 	}
 	out = &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}
 	q.dev.mu.Lock()
-	q.dev.arrivals[out] = arrival
+	q.dev.arrivals[out] = arrival{copied, l}
 	q.dev.mu.Unlock()
 	q.dev.trace.moved(t, laneUp, func() { s.Release() })
 	return out, nil
@@ -243,7 +280,7 @@ func (t *transfer) column(at int, c gpu.Column, dicts map[int]moved, move func(*
 // plain moves the values of a column without its dictionary: as many bytes as its
 // rows have, which may be less than its buffers.
 func (t *transfer) plain(c gpu.Column, move func(*gpu.Buffer, int64) *gpu.Buffer) gpu.Column {
-	out := gpu.Column{Type: c.Type, Len: c.Len}
+	out := gpu.Column{Type: c.Type, Len: c.Len, CodeWidth: c.CodeWidth}
 	switch {
 	case c.Dict == nil && c.Type.IsVar():
 		out.Offsets = move(c.Offsets, int64(c.Len+1)*4)

@@ -14,6 +14,7 @@ const maxSpans = 1 << 17
 
 // The lanes of the device's timeline.
 const (
+	laneStart   = "start"
 	laneUp      = "copy up"
 	laneKernels = "kernels"
 	laneDown    = "copy down"
@@ -39,6 +40,23 @@ func newTrace(d *Device) (*trace, error) {
 		return nil, err
 	}
 	return &trace{dev: d, base: base, opened: time.Now(), stages: map[string]*gpu.Activity{}}, nil
+}
+
+// step is a piece of the start of the device, by the host's clock.
+type step struct {
+	name       string
+	begin, end time.Time
+}
+
+// step notes the beginning of a piece of the start and returns what notes its end.
+func (d *Device) step(name string) func() {
+	s := step{name: name, begin: time.Now()}
+	return func() {
+		s.end = time.Now()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.steps = append(d.steps, s)
+	}
 }
 
 // ran records the end of a piece of a primitive.
@@ -132,6 +150,11 @@ func (d *Device) Spans() []gpu.Span {
 	d.trace.mu.Lock()
 	defer d.trace.mu.Unlock()
 	out := append([]gpu.Span(nil), d.trace.spans...)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.steps {
+		out = append(out, gpu.Span{Lane: laneStart, Stage: laneStart, Name: s.name, Start: s.begin.Sub(d.trace.opened), End: s.end.Sub(d.trace.opened)})
+	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Start < out[j].Start })
 	return out
 }

@@ -40,6 +40,7 @@ func Run(t *testing.T, open Open) {
 		test func(*testing.T, Open)
 	}{
 		{"UpAhead", testUpAhead},
+		{"UpCompact", testUpCompact},
 		{"Select", testSelect},
 		{"Gather", testGather},
 		{"GatherParts", testGatherParts},

@@ -10,6 +10,47 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
+// testUpCompact brings compact columns up, with codes of each width.
+func testUpCompact(t *testing.T, open Open) {
+	b := setUp(t, open)
+	wide := gpu.DecimalOf(38, 2)
+	for _, typ := range []gpu.Type{gpu.Of(gpu.Int8), gpu.Of(gpu.Int16), gpu.Of(gpu.Date), gpu.Of(gpu.Float64), wide, gpu.Of(gpu.String)} {
+		for width, values := range map[int]int{1: 256, 2: 60000, 4: 70000} {
+			dict := make([]gpu.Scalar, values)
+			for i := range dict {
+				dict[i] = gpu.Scalar{Type: typ, Valid: true, Int: gpu.Int128From(int64(i % 100)), Float: float64(i), Str: fmt.Sprint("value ", i)}
+			}
+			shared := &gpu.Dictionary{Values: gpu.ColumnOf(typ, dict)}
+			for _, n := range upTo(5000, []int{0, 1, 255, 4097, 30001}) {
+				for _, nulls := range []bool{false, true} {
+					codes, want := make([]byte, n*width), make([]gpu.Scalar, n)
+					valid := make([]uint64, (n+63)/64)
+					for i := range n {
+						code := b.rnd.IntN(values)
+						for k := range width {
+							codes[i*width+k] = byte(code >> (8 * k))
+						}
+						want[i] = dict[code]
+						if nulls && b.rnd.IntN(5) == 0 {
+							want[i] = gpu.Null(typ)
+						} else {
+							valid[i/64] |= 1 << (i % 64)
+						}
+					}
+					c := gpu.Column{Type: typ, Len: n, Data: gpu.WrapBytes(codes), Dict: shared, CodeWidth: width}
+					shared.Values.Retain()
+					if nulls {
+						c.Valid = gpu.WrapBytes(gpu.BytesOf(valid))
+					}
+					got := b.up(c)[0]
+					require.Zero(t, got.CodeWidth)
+					requireRows(t, want, b.down(got), fmt.Sprintf("%d rows of %v with codes of %d bytes, nulls %t", n, typ, width, nulls))
+				}
+			}
+		}
+	}
+}
+
 // testUpAhead brings many strides up before the first is used, on another queue, and
 // gives some back unused.
 func testUpAhead(t *testing.T, open Open) {

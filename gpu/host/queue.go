@@ -41,10 +41,51 @@ func (q *queue) fail(err error) error {
 }
 
 // Up implements gpu.Queue; host memory is device memory here.
-func (q *queue) Up(_ *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) { return q.move(s) }
+func (q *queue) Up(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
+	s, err := q.move(s)
+	if err != nil {
+		return nil, err
+	}
+	for i := range s.Cols {
+		if err := q.dev.unpack(l, &s.Cols[i]); err != nil {
+			s.Release()
+			return nil, q.fail(err)
+		}
+	}
+	return s, nil
+}
+
+// unpack makes an ordinary column of a compact one.
+func (d *Device) unpack(l *gpu.Lease, c *gpu.Column) error {
+	if c.CodeWidth == 0 {
+		return nil
+	}
+	if c.CodeWidth < 4 {
+		codes, err := l.Alloc(int64(c.Len) * 4)
+		if err != nil {
+			return err
+		}
+		wide := gpu.Values[int32](codes, c.Len)
+		for i := range wide {
+			wide[i] = int32(c.Code(i))
+		}
+		c.Data.Release()
+		c.Data = codes
+	}
+	c.CodeWidth = 0
+	if c.Type.IsVar() {
+		return nil
+	}
+	out, err := d.expand(l, *c)
+	if err == nil {
+		c.Release()
+		*c = out
+	}
+	return err
+}
 
 // UpAhead implements gpu.Queue.
-func (q *queue) UpAhead(_ *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) { return q.move(s) }
+func (q *queue) UpAhead(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) { return q.Up(l, s) }
 
 // Arrive implements gpu.Queue.
 func (q *queue) Arrive(*gpu.Stride) error { return nil }

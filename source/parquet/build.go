@@ -7,25 +7,30 @@ import (
 
 // builder collects one column of one stride from the cursors of its segments.
 type builder struct {
-	lease *gpu.Lease
-	t     gpu.Type
-	rows  int
+	lease   *gpu.Lease
+	t       gpu.Type
+	rows    int
+	compact bool // where the codes of a dictionary are smaller, they stay
 
 	data  *gpu.Buffer // values, bits, or codes while the column is coded
 	valid *gpu.Buffer // from the first null on
 
-	// String and Binary only. The column is coded until a page is not.
-	state   varState
-	parts   []part
+	// The column is coded until a page is not.
+	state colState
+	width int // bytes of a code
+	parts []part
+
+	// String and Binary only.
 	offsets *gpu.Buffer
 	chars   *gpu.Buffer
-	used    int // bytes of chars
+	used    int     // bytes of chars
+	said    float64 // bytes of all rows after the footer
 }
 
-type varState uint8
+type colState uint8
 
 const (
-	undecided varState = iota // no value yet that is not null
+	undecided colState = iota // no value yet that is not null
 	coded
 	plain
 )
@@ -38,6 +43,7 @@ type part struct {
 
 // read appends n rows of a cursor at row at.
 func (b *builder) read(c *cursor, at, n int) error {
+	b.said = float64(c.meta.rawSize) / float64(max(c.rows, 1)) * float64(b.rows)
 	for n > 0 {
 		if c.left == 0 {
 			if _, err := c.nextPage(0); err != nil {
@@ -104,12 +110,21 @@ func (b *builder) alloc(size int64) ([]byte, error) {
 // readFixed appends n rows with m values, which are decoded to the end of the
 // rows' place and then spread.
 func (b *builder) readFixed(c *cursor, at, n, m int) error {
-	w := b.t.Width()
-	data, err := b.alloc(int64(b.rows) * int64(w))
-	if err != nil {
-		return err
+	if m > 0 {
+		if err := b.decideFixed(c, at); err != nil {
+			return err
+		}
 	}
+	switch b.state {
+	case undecided:
+		return nil // decideFixed fills in the nulls
+	case coded:
+		return b.readCodes(c, at, n, m)
+	}
+	w := b.t.Width()
+	data := b.data.Bytes()
 	dst := data[(at+n-m)*w : (at+n)*w]
+	var err error
 	switch {
 	case c.coded:
 		err = c.gather(dst, m, w)
@@ -158,28 +173,34 @@ func (c *cursor) gather(dst []byte, m, width int) error {
 	var codes [1024]int32
 	for m > 0 {
 		k := min(m, len(codes))
-		if err := c.takeCodes(codes[:k]); err != nil {
+		if err := takeCodes(c, codes[:k]); err != nil {
 			return err
 		}
-		switch width {
-		case 1:
-			lookup(typed[uint8](dst, k), typed[uint8](c.dict.values, c.dict.n), codes[:k])
-		case 2:
-			lookup(typed[uint16](dst, k), typed[uint16](c.dict.values, c.dict.n), codes[:k])
-		case 4:
-			lookup(typed[uint32](dst, k), typed[uint32](c.dict.values, c.dict.n), codes[:k])
-		case 8:
-			lookup(typed[uint64](dst, k), typed[uint64](c.dict.values, c.dict.n), codes[:k])
-		case 16:
-			lookup(typed[gpu.Int128](dst, k), typed[gpu.Int128](c.dict.values, c.dict.n), codes[:k])
-		}
+		lookupAs(dst, c.dict.shared.Values, codes[:k])
 		dst = dst[k*width:]
 		m -= k
 	}
 	return nil
 }
 
-func lookup[T any](dst, dict []T, codes []int32) {
+// lookupAs writes the values of a fixed-width dictionary that the codes stand for.
+func lookupAs[C code](dst []byte, values gpu.Column, codes []C) {
+	n, dict := len(codes), values.Data.Bytes()
+	switch values.Type.Width() {
+	case 1:
+		lookup(typed[uint8](dst, n), typed[uint8](dict, values.Len), codes)
+	case 2:
+		lookup(typed[uint16](dst, n), typed[uint16](dict, values.Len), codes)
+	case 4:
+		lookup(typed[uint32](dst, n), typed[uint32](dict, values.Len), codes)
+	case 8:
+		lookup(typed[uint64](dst, n), typed[uint64](dict, values.Len), codes)
+	case 16:
+		lookup(typed[gpu.Int128](dst, n), typed[gpu.Int128](dict, values.Len), codes)
+	}
+}
+
+func lookup[T any, C code](dst, dict []T, codes []C) {
 	dst = dst[:len(codes)]
 	for i, c := range codes {
 		dst[i] = dict[c]
@@ -213,6 +234,65 @@ func (b *builder) readBool(c *cursor, at, n, m int) error {
 	return nil
 }
 
+// decideFixed settles how a column of fixed width is stored when its first value
+// comes, and changes it when a page without codes, or with those of another
+// dictionary, follows pages with codes.
+func (b *builder) decideFixed(c *cursor, at int) error {
+	switch {
+	case b.state == undecided:
+		b.width = codeWidth(c.dict.n)
+		if b.compact && c.coded && b.width < b.t.Width() && c.dict.n <= b.rows {
+			return b.startFixed(coded, b.width, at)
+		}
+		return b.startFixed(plain, b.t.Width(), at)
+	case b.state == coded && !(c.coded && c.dict.shared == b.parts[0].dict):
+		return b.expandFixed(at)
+	}
+	return nil
+}
+
+// codeWidth is the bytes of a code into n values.
+func codeWidth(n int) int {
+	switch {
+	case n <= 1<<8:
+		return 1
+	case n <= 1<<16:
+		return 2
+	}
+	return 4
+}
+
+// startFixed makes room for the values or codes of all rows; the first ones are null.
+func (b *builder) startFixed(s colState, width, nulls int) error {
+	data, err := b.alloc(int64(b.rows) * int64(width))
+	if err == nil {
+		clear(data[:nulls*width])
+		b.state = s
+	}
+	return err
+}
+
+// expandFixed turns the coded rows [0, rows) into plain ones.
+func (b *builder) expandFixed(rows int) error {
+	codes := b.data
+	defer codes.Release()
+	b.data = nil
+	if err := b.startFixed(plain, b.t.Width(), 0); err != nil {
+		return err
+	}
+	dst, values := b.data.Bytes(), b.parts[0].dict.Values
+	switch b.width {
+	case 1:
+		lookupAs(dst, values, gpu.Values[uint8](codes, rows))
+	case 2:
+		lookupAs(dst, values, gpu.Values[uint16](codes, rows))
+	case 4:
+		lookupAs(dst, values, gpu.Values[int32](codes, rows))
+	}
+	b.dropParts()
+	return nil
+}
+
 // readVar appends n rows with m values of a String or Binary column.
 func (b *builder) readVar(c *cursor, at, n, m int) error {
 	if m > 0 {
@@ -236,12 +316,11 @@ func (b *builder) readVar(c *cursor, at, n, m int) error {
 func (b *builder) decide(c *cursor, at int) error {
 	switch {
 	case b.state == undecided && c.coded:
-		data, err := b.alloc(int64(b.rows) * 4)
-		if err != nil {
-			return err
+		b.width = 4
+		if b.compact {
+			b.width = codeWidth(c.dict.n)
 		}
-		clear(int32s(data)[:at])
-		b.state = coded
+		return b.startFixed(coded, b.width, at)
 	case b.state == undecided:
 		if err := b.startPlain(); err != nil {
 			return err
@@ -259,18 +338,34 @@ func (b *builder) startPlain() (err error) {
 	return err
 }
 
+// readCodes appends n rows with the codes of m values.
 func (b *builder) readCodes(c *cursor, at, n, m int) error {
-	codes := int32s(b.data.Bytes())
 	if m > 0 {
-		if err := c.takeCodes(codes[at+n-m : at+n]); err != nil {
-			return err
-		}
 		if last := len(b.parts) - 1; last >= 0 && b.parts[last].dict == c.dict.shared {
 			b.parts[last].to = at + n
 		} else {
+			if last >= 0 {
+				if err := b.widen(at); err != nil {
+					return err
+				}
+			}
 			c.dict.shared.Values.Retain()
 			b.parts = append(b.parts, part{c.dict.shared, at, at + n})
 		}
+	}
+	switch b.width {
+	case 1:
+		return readCodesAs[uint8](b, c, at, n, m)
+	case 2:
+		return readCodesAs[uint16](b, c, at, n, m)
+	}
+	return readCodesAs[int32](b, c, at, n, m)
+}
+
+func readCodesAs[T code](b *builder, c *cursor, at, n, m int) error {
+	codes := gpu.Values[T](b.data, b.rows)
+	if err := takeCodes(c, codes[at+n-m:at+n]); err != nil {
+		return err
 	}
 	if m < n {
 		spread(codes, b.valid.Bytes(), at, n, m)
@@ -278,13 +373,37 @@ func (b *builder) readCodes(c *cursor, at, n, m int) error {
 	return nil
 }
 
-// reserve makes room for n more bytes of characters and slack behind them.
-func (b *builder) reserve(n int) error {
+// widen makes the codes of rows [0, rows) int32: those of several dictionaries need
+// more bits when they become one.
+func (b *builder) widen(rows int) error {
+	if b.width == 4 {
+		return nil
+	}
+	buf, err := b.lease.Alloc(int64(b.rows) * 4)
+	if err != nil {
+		return err
+	}
+	codes := int32s(buf.Bytes())
+	narrow := gpu.Column{Len: rows, Data: b.data, CodeWidth: b.width}
+	for i := range codes[:rows] {
+		codes[i] = int32(narrow.Code(i))
+	}
+	b.data.Release()
+	b.data, b.width = buf, 4
+	return nil
+}
+
+// reserve makes room for n more bytes of characters, which complete the first rows,
+// and slack behind them. The rows to come are likely to be like those, in so far as
+// the footer says so, or the room has to double.
+func (b *builder) reserve(n, rows int) error {
 	need := int64(b.used) + int64(n) + slack
 	if b.chars.Size() >= need {
 		return nil
 	}
-	buf, err := b.lease.Alloc(max(need, b.chars.Size()*3/2))
+	alike := float64(need) * float64(b.rows) / float64(max(rows, 1))
+	likely := min(alike, max(b.said, 2*float64(need)), maxVarBytes) * 1.05
+	buf, err := b.lease.Alloc(max(need, int64(likely)))
 	if err != nil {
 		return err
 	}
@@ -306,11 +425,7 @@ func (b *builder) readPlain(c *cursor, at, n, m int) error {
 		return err
 	}
 	grow := used - b.used
-	if b.chars == nil && m > 0 {
-		grow = int(min(int64(grow)*int64(b.rows)/int64(n)*21/20, maxVarBytes)) // the rows to come are likely to be like these
-		grow = max(grow, used-b.used)
-	}
-	if err := b.reserve(grow); err != nil {
+	if err := b.reserve(grow, at+n); err != nil {
 		return err
 	}
 	if err := c.copyVar(b.chars.Bytes(), offsets[first:at+n+1]); err != nil {
@@ -345,7 +460,7 @@ func (b *builder) readExpanded(c *cursor, at, n, m int) error {
 		return err
 	}
 	codes := int32s(mem)
-	if err := c.takeCodes(codes[n-m:]); err != nil {
+	if err := takeCodes(c, codes[n-m:]); err != nil {
 		return err
 	}
 	if m < n {
@@ -388,7 +503,7 @@ func (b *builder) appendCodes(dict *gpu.Column, codes []int32, at int) error {
 		}
 		offsets[at+i+1] = int32(end)
 	}
-	if err := b.reserve(end - b.used); err != nil {
+	if err := b.reserve(end-b.used, at+len(codes)); err != nil {
 		return err
 	}
 	dst := b.chars.Bytes()
@@ -403,6 +518,9 @@ func (b *builder) appendCodes(dict *gpu.Column, codes []int32, at int) error {
 
 // expand turns the coded rows [0, rows) into plain ones.
 func (b *builder) expand(rows int) error {
+	if err := b.widen(rows); err != nil {
+		return err
+	}
 	if err := b.startPlain(); err != nil {
 		return err
 	}
@@ -423,17 +541,17 @@ func (b *builder) expand(rows int) error {
 		at = p.to
 	}
 	nulls(rows)
-	b.dropCodes()
+	b.dropParts()
+	b.data.Release()
+	b.data = nil
 	return nil
 }
 
-func (b *builder) dropCodes() {
+func (b *builder) dropParts() {
 	for _, p := range b.parts {
 		p.dict.Values.Release()
 	}
 	b.parts = nil
-	b.data.Release()
-	b.data = nil
 }
 
 // column returns what was collected and leaves the builder empty.
@@ -443,17 +561,30 @@ func (b *builder) column() (gpu.Column, error) {
 		if err := b.finishVar(&c); err != nil {
 			return gpu.Column{}, err
 		}
-	} else {
-		if b.data == nil { // no rows
-			if _, err := b.alloc(0); err != nil {
-				return gpu.Column{}, err
-			}
-		}
-		c.Data = b.data
+	} else if err := b.finishFixed(&c); err != nil {
+		return gpu.Column{}, err
 	}
 	c.Valid = b.valid
 	*b = builder{}
 	return c, nil
+}
+
+func (b *builder) finishFixed(c *gpu.Column) error {
+	if b.state == undecided && b.t.Kind != gpu.Bool { // all rows are null
+		if err := b.startFixed(plain, b.t.Width(), b.rows); err != nil {
+			return err
+		}
+	}
+	if b.data == nil { // no rows
+		if _, err := b.alloc(0); err != nil {
+			return err
+		}
+	}
+	c.Data = b.data
+	if b.state == coded {
+		c.Dict, c.CodeWidth = b.parts[0].dict, b.width
+	}
+	return nil
 }
 
 func (b *builder) finishVar(c *gpu.Column) error {
@@ -470,10 +601,13 @@ func (b *builder) finishVar(c *gpu.Column) error {
 	}
 	if b.state == coded {
 		c.Data, c.Dict = b.data, b.parts[0].dict
+		if b.compact {
+			c.CodeWidth = b.width
+		}
 		return nil
 	}
 	if b.chars == nil {
-		if err := b.reserve(0); err != nil {
+		if err := b.reserve(0, b.rows); err != nil {
 			return err
 		}
 	}
@@ -527,9 +661,7 @@ func (b *builder) mergeParts() error {
 
 // discard releases what was collected.
 func (b *builder) discard() {
-	for _, p := range b.parts {
-		p.dict.Values.Release()
-	}
+	b.dropParts()
 	for _, buf := range []*gpu.Buffer{b.data, b.valid, b.offsets, b.chars} {
 		buf.Release()
 	}

@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"io"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/parquet-go/parquet-go/format"
@@ -59,7 +60,8 @@ type cursor struct {
 	off    int64
 	end    int64
 
-	rowsLeft int64 // of the chunk, behind the current page
+	rows     int64 // of the chunk
+	rowsLeft int64 // of those, behind the current page
 	convert  conversion
 	dict     dictionary
 
@@ -82,7 +84,7 @@ func (c *cursor) open(f *file, col leaf, group int, meta *chunk, rows int64) err
 	}
 	c.file, c.group, c.col, c.meta, c.src, c.row = f, group, col, meta, src, 0
 	c.win, c.pos, c.off, c.end = nil, 0, meta.start, meta.start+meta.size
-	c.rowsLeft, c.left = rows, 0
+	c.rows, c.rowsLeft, c.left = rows, rows, 0
 	if col.physicalWidth() > 0 && !col.field.Type.IsVar() {
 		c.convert = col.conversion()
 	}
@@ -101,7 +103,7 @@ func (c *cursor) close() {
 // free gives the buffers back.
 func (c *cursor) free() {
 	c.close()
-	for _, g := range []*growable{&c.window, &c.body, &c.plainBuf, &c.scratchBuf, &c.dict.fixed} {
+	for _, g := range []*growable{&c.window, &c.body, &c.plainBuf, &c.scratchBuf} {
 		g.release()
 	}
 }
@@ -404,9 +406,13 @@ func (c *cursor) takePlain(n, width int) ([]byte, error) {
 	return b, nil
 }
 
-// takeCodes decodes the next dictionary codes and checks their range.
-func (c *cursor) takeCodes(dst []int32) error {
-	if err := c.codes.decode(dst); err != nil {
+// takeCodes decodes the next dictionary codes and checks their range. T has room
+// for every code of the dictionary.
+func takeCodes[T code](c *cursor, dst []T) error {
+	if c.codes.width > 8*uint(unsafe.Sizeof(T(0))) {
+		return takeWideCodes(c, dst)
+	}
+	if err := decode(&c.codes, dst); err != nil {
 		return err
 	}
 	if c.dict.n>>c.codes.width > 0 {
@@ -418,18 +424,29 @@ func (c *cursor) takeCodes(dst []int32) error {
 	return nil
 }
 
-// outside returns a code that is not in [0, n), and whether there is none. Codes
-// are compared two at a time, in the halves of a word: the top bit of a half is
-// set in the code or in its distance to n-1 when the code is outside, and a
-// borrow from the lower half only follows on that.
-func outside(codes []int32, n int) (code uint32, ok bool) {
-	last := uint64(n-1)<<32 | uint64(uint32(n-1))
-	bad := uint64(0)
-	for _, v := range typed[uint64](gpu.BytesOf(codes), len(codes)/2) {
-		bad |= v | (last - v)
+// takeWideCodes is takeCodes where the page has codes of more bits than T, which
+// the dictionary does not need.
+func takeWideCodes[T code](c *cursor, dst []T) error {
+	var wide [1024]int32
+	for len(dst) > 0 {
+		k := min(len(dst), len(wide))
+		if err := takeCodes(c, wide[:k]); err != nil {
+			return err
+		}
+		for i, v := range wide[:k] {
+			dst[i] = T(v)
+		}
+		dst = dst[k:]
 	}
-	if bad&0x8000000080000000 == 0 && (len(codes)%2 == 0 || uint(codes[len(codes)-1]) < uint(n)) {
-		return 0, true
+	return nil
+}
+
+// outside returns a code that is not in [0, n), and whether there is none.
+func outside[T code](codes []T, n int) (found uint32, ok bool) {
+	per := 8 / int(unsafe.Sizeof(T(0)))
+	whole := len(codes) / per * per
+	if n > 0 && within(typed[uint64](gpu.BytesOf(codes), whole/per), 64/uint(per), uint64(n-1)) {
+		codes = codes[whole:]
 	}
 	for _, v := range codes {
 		if int64(uint32(v)) >= int64(n) {
@@ -437,6 +454,32 @@ func outside(codes []int32, n int) (code uint32, ok bool) {
 		}
 	}
 	return 0, true
+}
+
+// within says whether the codes of so many bits that lie in words are at most last.
+// The top bit of a code's lane is set in its distance to last when it is larger, or
+// in a code that has a lane to itself; a borrow from the lane below only follows on
+// such a one. Codes of less than 32 bits get lanes of twice their size.
+func within(words []uint64, width uint, last uint64) bool {
+	bad, top := uint64(0), uint64(0x80000000_80000000)
+	switch width {
+	case 32:
+		last |= last << 32
+		for _, x := range words {
+			bad |= x | (last - x)
+		}
+	default:
+		ones := uint64(0x00000001_00000001)
+		if width == 8 {
+			ones = 0x0001_0001_0001_0001
+		}
+		even := ones<<width - ones
+		last, top = last*ones, ones<<(2*width-1)
+		for _, x := range words {
+			bad |= (last - x&even) | (last - x>>width&even)
+		}
+	}
+	return bad&top == 0
 }
 
 // skip passes over rows.
@@ -479,7 +522,7 @@ func (c *cursor) pass(n int) error {
 		var buf [1024]int32
 		for m > 0 {
 			k := min(m, len(buf))
-			if err := c.codes.decode(buf[:k]); err != nil {
+			if err := decode(&c.codes, buf[:k]); err != nil {
 				return err
 			}
 			m -= k

@@ -8,13 +8,11 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// dictionary is the dictionary of a column chunk: converted values for
-// fixed-width columns, a dictionary that strides share for the others.
+// dictionary is the dictionary of a column chunk, which its strides share.
 type dictionary struct {
 	present bool
 	n       int
-	fixed   growable
-	values  []byte // n × width of the column's type
+	values  []byte // of a fixed-width column: n × width of its type
 	shared  *gpu.Dictionary
 }
 
@@ -40,9 +38,13 @@ func (d *dictionary) load(c *cursor, b []byte, n int) (err error) {
 	if t.IsVar() {
 		return d.loadVar(c, b, width)
 	}
-	if d.values, err = d.fixed.take(c.lease, n*t.Width()); err != nil {
+	size := n * t.Width()
+	data, err := c.lease.Alloc(int64(size) + slack)
+	if err != nil {
 		return err
 	}
+	d.shared = &gpu.Dictionary{Values: gpu.Column{Type: t, Len: n, Data: data}}
+	d.values = data.Bytes()[:size]
 	if physical == format.ByteArray {
 		c.plain = b
 		return decimalBytes(c, d.values, n)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/source"
@@ -19,9 +20,25 @@ import (
 // content is the values of a scan by column name.
 type content map[string][]gpu.Scalar
 
-// scan reads columns (all when nil) and checks the strides, that nothing is
-// left of the lease, and that the progress adds up.
+// scan is scanOnce, which must give the same of compact columns.
 func scan(t testing.TB, limit int64, paths []string, opt source.ScanOptions, columns ...string) (content, source.Progress, error) {
+	t.Helper()
+	opt.Compact = true
+	compact, _, compactErr := scanOnce(t, limit, paths, opt, columns...)
+	opt.Compact = false
+	got, p, err := scanOnce(t, limit, paths, opt, columns...)
+	if limit == 0 {
+		require.Equal(t, err, compactErr)
+	}
+	if err == nil && compactErr == nil {
+		require.Equal(t, got, compact)
+	}
+	return got, p, err
+}
+
+// scanOnce reads columns (all when nil) and checks the strides, that nothing is
+// left of the lease, and that the progress adds up.
+func scanOnce(t testing.TB, limit int64, paths []string, opt source.ScanOptions, columns ...string) (content, source.Progress, error) {
 	budget := newBudget(t, limit)
 	lease := budget.Lease("scan")
 	defer func() { require.NoError(t, lease.Close()) }()
@@ -112,7 +129,18 @@ func TestEveryEncodingGivesTheValuesOfPlain(t *testing.T) {
 
 func TestDictionaryThatIsGivenUpInsideOfAStrideIsExpanded(t *testing.T) {
 	for _, rows := range []int{10, 250, 100000} {
-		got := mustScan(t, "fallback.parquet", rows)["s"]
+		content := mustScan(t, "fallback.parquet", rows)
+		for i, v := range content["n"] {
+			want, valid := i*1e9, i >= 20 && i%11 != 0
+			if i < 300 {
+				want = i % 7
+			}
+			require.Equal(t, valid, v.Valid, "row %d", i)
+			if valid {
+				require.EqualValues(t, want, v.Int.Int64(), "row %d", i)
+			}
+		}
+		got := content["s"]
 		require.Len(t, got, 700)
 		for i, v := range got {
 			want := fmt.Sprintf("value %d", i%7)
@@ -121,6 +149,53 @@ func TestDictionaryThatIsGivenUpInsideOfAStrideIsExpanded(t *testing.T) {
 			}
 			require.Equal(t, want, v.Str, "row %d", i)
 		}
+	}
+}
+
+func TestCompactColumnsKeepTheirCodesWhereThoseAreSmaller(t *testing.T) {
+	for _, c := range []struct {
+		file   string
+		rows   int
+		widths [][2]int // of s and n, stride by stride
+	}{
+		{"fallback.parquet", 250, [][2]int{{1, 1}, {0, 0}, {0, 0}}}, // the dictionary is given up in the second
+		{"fallback.parquet", 5, [][2]int{{1, 0}}},                   // all are null; the dictionary has more values than rows
+		{"dictionaries.parquet", 50, [][2]int{{1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}},
+		{"dictionaries.parquet", 150, [][2]int{{4, 0}, {4, 0}}}, // a stride has several dictionaries
+	} {
+		table, err := Open(fixture(c.file), OpenOptions{})
+		require.NoError(t, err)
+		lease := newBudget(t, 0).Lease("scan")
+		r, err := table.Scan(context.Background(), source.ScanOptions{Columns: []int{0, 1}, StrideRows: c.rows, Lease: lease, Compact: true})
+		require.NoError(t, err)
+		for i, want := range c.widths {
+			s, err := r.Read(context.Background())
+			require.NoError(t, err)
+			require.NoError(t, s.Check())
+			require.Equal(t, want, [2]int{s.Cols[0].CodeWidth, s.Cols[1].CodeWidth}, "stride %d of %s by %d", i, c.file, c.rows)
+			s.Release()
+		}
+		require.NoError(t, r.Close())
+		require.NoError(t, lease.Close())
+	}
+}
+
+func TestStridesAreDecodedAheadWithinTheirBytes(t *testing.T) {
+	table, err := Open(fixture("page-index.parquet"), OpenOptions{})
+	require.NoError(t, err)
+	const stride = 10 * 8
+	for bytes, decoded := range map[int64]int{0: 2, stride: 2, 5 * stride: 5, 1 << 30: 26} {
+		lease := newBudget(t, 0).Lease("scan")
+		opened := make(chan struct{}, 1000)
+		r, err := table.Scan(context.Background(), source.ScanOptions{Columns: []int{0}, StrideRows: 10, Threads: 1, Inflight: 2,
+			InflightBytes: bytes, Lease: lease, Trace: func(string, time.Time) { opened <- struct{}{} }})
+		require.NoError(t, err)
+		for range decoded {
+			<-opened
+		}
+		require.NoError(t, r.Close())
+		require.Empty(t, opened)
+		require.NoError(t, lease.Close())
 	}
 }
 

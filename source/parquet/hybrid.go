@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math/bits"
 
+	"github.com/gstream/gstream/gpu"
 	"github.com/parquet-go/bitpack"
 )
 
@@ -40,6 +41,9 @@ func (h *hybrid) next() error {
 			for i := range size {
 				h.value |= uint32(h.src[i]) << (8 * i)
 			}
+			if uint64(h.value)>>h.width != 0 {
+				return badf("a repeated code or level of %d has more than %d bits", h.value, h.width)
+			}
 			h.src = h.src[size:]
 			h.left = int(head >> 1)
 			continue
@@ -65,8 +69,12 @@ func (h *hybrid) next() error {
 	return nil
 }
 
+// code is what values are decoded to; one with fewer bits than the values have
+// loses some.
+type code interface{ uint8 | uint16 | int32 }
+
 // decode fills dst with the next values.
-func (h *hybrid) decode(dst []int32) error {
+func decode[T code](h *hybrid, dst []T) error {
 	for len(dst) > 0 {
 		if h.left == 0 {
 			if err := h.next(); err != nil {
@@ -75,12 +83,12 @@ func (h *hybrid) decode(dst []int32) error {
 		}
 		n := min(len(dst), h.left)
 		if h.repeat {
-			v := int32(h.value)
+			v := T(h.value)
 			for i := range dst[:n] {
 				dst[i] = v
 			}
 		} else {
-			h.unpack(dst[:n])
+			unpack(h, dst[:n])
 		}
 		h.left -= n
 		dst = dst[n:]
@@ -89,23 +97,66 @@ func (h *hybrid) decode(dst []int32) error {
 }
 
 // unpack takes values of the packed run; dst is not longer than the run.
-func (h *hybrid) unpack(dst []int32) {
+func unpack[T code](h *hybrid, dst []T) {
 	if h.width == 0 {
 		clear(dst)
 		return
 	}
 	// Up to a group of eight values a byte boundary is met.
 	for len(dst) > 0 && h.done%8 != 0 {
-		dst[0] = h.one(h.done)
+		dst[0] = T(h.one(h.done))
 		h.done++
 		dst = dst[1:]
 	}
 	if len(dst) == 0 {
 		return
 	}
-	from := h.done / 8 * int(h.width)
-	bitpack.Unpack(dst, h.packed[from:cap(h.packed)], h.width)
+	from := h.packed[h.done/8*int(h.width) : cap(h.packed)]
+	whole := len(dst) &^ 7
+	switch d := any(dst).(type) {
+	case []int32:
+		bitpack.Unpack(d, from, h.width)
+		whole = len(dst)
+	case []uint16:
+		unpack16(d[:whole], from, h.width)
+	case []uint8:
+		unpack8(d[:whole], from, h.width)
+	}
+	for i := whole; i < len(dst); i++ {
+		dst[i] = T(h.one(h.done + i))
+	}
 	h.done += len(dst)
+}
+
+// unpack8 unpacks values of at most 8 bits, eight from as many bytes as a value has
+// bits: a word is cut in halves, quarters and eighths. Seven bytes behind the last
+// value are read. Shifts are masked so that they compile to single instructions.
+func unpack8(dst []uint8, src []byte, width uint) {
+	four := uint64(1)<<(4*width) - 1
+	two := (uint64(1)<<(2*width) - 1) * 0x00000001_00000001
+	one := (uint64(1)<<width - 1) * 0x0001_0001_0001_0001
+	for ; len(dst) >= 8; dst, src = dst[8:], src[width:] {
+		x := binary.LittleEndian.Uint64(src)
+		x = x&four | x>>(4*width&63)&four<<32
+		x = x&two | x>>(2*width&63)&two<<16
+		x = x&one | x>>(width&63)&one<<8
+		binary.LittleEndian.PutUint64(dst, x)
+	}
+}
+
+// unpack16 unpacks values of at most 16 bits, eight at a time, as unpack8 does.
+func unpack16(dst []uint16, src []byte, width uint) {
+	two := uint64(1)<<(2*width) - 1
+	one := (uint64(1)<<width - 1) * 0x00000001_00000001
+	spread := func(x uint64) uint64 {
+		x = x&two | x>>(2*width&63)&two<<32
+		return x&one | x>>(width&63)&one<<16
+	}
+	to := gpu.BytesOf(dst)
+	for ; len(to) >= 16; to, src = to[16:], src[width:] {
+		binary.LittleEndian.PutUint64(to, spread(binary.LittleEndian.Uint64(src)))
+		binary.LittleEndian.PutUint64(to[8:], spread(binary.LittleEndian.Uint64(src[width/2:])>>(width%2*4)))
+	}
 }
 
 // one returns value i of the packed run.

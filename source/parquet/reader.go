@@ -41,7 +41,8 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 		inflight = threads + 1
 	}
 	r := &reader{
-		columns: opt.Columns, lease: opt.Lease, inflight: inflight, trace: opt.Trace,
+		columns: opt.Columns, lease: opt.Lease, compact: opt.Compact, trace: opt.Trace,
+		inflight: inflight, inflightBytes: opt.InflightBytes,
 		plan:   t.planScan(opt, min(target, gpu.MaxRows)),
 		schema: &gpu.Schema{Fields: make([]gpu.Field, len(opt.Columns))},
 		carry:  map[task]*cursor{},
@@ -51,9 +52,7 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 	}
 	r.work.L, r.ready.L = &r.mu, &r.mu
 	r.mu.Lock()
-	for range inflight {
-		r.admit()
-	}
+	r.admitAll()
 	r.mu.Unlock()
 	r.unwatch = context.AfterFunc(ctx, func() { r.fail(context.Cause(ctx)) })
 	for range min(threads, len(r.plan.strides)*len(opt.Columns)) {
@@ -66,14 +65,16 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 // reader is one scan. Its tasks are the strides × columns of the plan, run by
 // workers in the order in which they become ready.
 type reader struct {
-	schema   *gpu.Schema
-	columns  []int
-	lease    *gpu.Lease
-	plan     scanPlan
-	inflight int
-	unwatch  func() bool
-	trace    func(string, time.Time)
-	workers  sync.WaitGroup
+	schema        *gpu.Schema
+	columns       []int
+	lease         *gpu.Lease
+	plan          scanPlan
+	compact       bool
+	inflight      int
+	inflightBytes int64
+	unwatch       func() bool
+	trace         func(string, time.Time)
+	workers       sync.WaitGroup
 
 	bytesRead atomic.Int64
 	rowsRead  atomic.Int64
@@ -83,7 +84,8 @@ type reader struct {
 	ready  sync.Cond // the next stride is complete, or the scan ends
 	tasks  []task    // ready to run, in order
 	open   []*decoding
-	first  int // stride of open[0], the next that Read returns
+	first  int   // stride of open[0], the next that Read returns
+	most   int64 // bytes of the largest stride so far
 	err    error
 	carry  map[task]*cursor // for tasks that continue in a row group
 	idle   []*cursor
@@ -101,12 +103,20 @@ type decoding struct {
 	left    int
 }
 
+// admitAll starts as many strides as there is room for. The lock is held.
+func (r *reader) admitAll() {
+	for r.first+len(r.open) < len(r.plan.strides) && r.err == nil {
+		n := len(r.open)
+		if n >= r.inflight && (r.most == 0 || int64(n+1)*r.most > r.inflightBytes) {
+			return
+		}
+		r.admit()
+	}
+}
+
 // admit starts the next stride of the plan. The lock is held.
 func (r *reader) admit() {
 	s := r.first + len(r.open)
-	if s >= len(r.plan.strides) || r.err != nil {
-		return
-	}
 	n := len(r.columns)
 	d := &decoding{cols: make([]gpu.Column, n), done: make([]bool, n), waiting: make([]bool, n), left: n}
 	var before *decoding
@@ -182,7 +192,7 @@ func (r *reader) run(t task, cur *cursor) (col gpu.Column, err error) {
 	plan := &r.plan.strides[t.stride]
 	column := r.columns[t.column]
 	field := r.schema.Fields[t.column]
-	b := builder{lease: r.lease, t: field.Type, rows: plan.rows}
+	b := builder{lease: r.lease, t: field.Type, rows: plan.rows, compact: r.compact}
 	at := place{column: field.Name, rowGroup: -1}
 	defer func() {
 		if err != nil {
@@ -242,14 +252,19 @@ func (r *reader) finish(t task, cur *cursor, col gpu.Column, err error) {
 	d := r.open[i]
 	d.cols[t.column], d.done[t.column] = col, true
 	d.left--
-	if d.left == 0 && i == 0 {
-		r.ready.Broadcast()
+	if d.left == 0 {
+		s := gpu.Stride{Cols: d.cols}
+		r.most = max(r.most, s.Bytes())
+		if i == 0 {
+			r.ready.Broadcast()
+		}
 	}
 	if i+1 < len(r.open) && r.open[i+1].waiting[t.column] {
 		r.open[i+1].waiting[t.column] = false
 		r.tasks = append(r.tasks, task{next, t.column})
 		r.work.Signal()
 	}
+	r.admitAll()
 	if r.allStarted() {
 		r.work.Broadcast() // those who wait have nothing to wait for
 	}
@@ -303,7 +318,7 @@ func (r *reader) next() (*gpu.Stride, error) {
 	s := &gpu.Stride{Schema: r.schema, Cols: r.open[0].cols, Rows: r.plan.strides[r.first].rows}
 	r.open = r.open[1:]
 	r.first++
-	r.admit()
+	r.admitAll()
 	r.rowsRead.Add(int64(s.Rows))
 	return s, nil
 }

@@ -72,9 +72,11 @@ for version, codec in [("1.0", "none"), ("2.0", "snappy"), ("2.0", "gzip"), ("1.
 # A dictionary that is given up inside of a row group, and small row groups
 # whose dictionaries differ.
 fallback = [f"value {i % 7}" for i in range(300)] + [f"long value number {i}" for i in range(400)]
-pq.write_table(pa.table({"s": fallback}), "fallback.parquet", dictionary_pagesize_limit=600, data_page_size=300,
+numbers = [None if i < 20 or i % 11 == 0 else i % 7 if i < 300 else i * 10**9 for i in range(700)]
+pq.write_table(pa.table({"s": fallback, "n": numbers}), "fallback.parquet", dictionary_pagesize_limit=600, data_page_size=300,
                write_batch_size=50, row_group_size=500)
-pq.write_table(pa.table({"s": [f"group {i // 50} value {i % 5}" for i in range(N)]}), "dictionaries.parquet", row_group_size=50)
+pq.write_table(pa.table({"s": [f"group {i // 50} value {i % 5}" for i in range(N)], "n": [i // 50 * 1000 + i % 5 for i in range(N)]}),
+               "dictionaries.parquet", row_group_size=50)
 
 stamps = [datetime.datetime(1990 + i % 60, 1 + i % 12, 1 + i % 28, i % 24, i % 60, i % 60, i) for i in range(100)]
 pq.write_table(pa.table({"t": pa.array(stamps, pa.timestamp("ns"))}), "int96.parquet", use_deprecated_int96_timestamps=True)
