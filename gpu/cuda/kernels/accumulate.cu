@@ -155,7 +155,7 @@ DEVICE void sum_shared(const SumArgs& a) {
 // each warp takes RUN_ROWS of them, 32 at a time, and touches the state once a run.
 // While a run fills the warp, each lane folds its own rows; where others begin, the
 // runs among the 32 rows are folded by a scan, which the run so far goes into.
-constexpr int RUN_ROWS = 512, RUN_STEP = 4;
+constexpr int RUN_ROWS = 512, RUN_STEP = 2; // steps of 32 rows that are loaded together
 
 template <class Op>
 struct Run {
@@ -189,7 +189,7 @@ DEVICE void run_rows(const typename Op::Args& a, Run<Op>& run, i32 id, u64* v) {
     if (lane_id() == 0 && id != run.id) Op::fold(a, run.id, before);
     if (lane_id() == 0 && id == run.id)
         for (int w = 0; w < Op::WORDS; w++) v[w] = Op::combine(v[w], before[w]);
-#pragma unroll 1 // a quarter of a megabyte of code else
+#pragma unroll 1 // code of five times the size else
     for (int d = 1; d < 32; d <<= 1) {
         bool one = __shfl_up_sync(ALL, id, d) == id && lane_id() >= (u32)d;
 #pragma unroll
