@@ -24,7 +24,7 @@ func (a *Activity) Add(b Activity) {
 
 // Span is one piece of a device's work in time.
 type Span struct {
-	Lane  string // "start" of the device, "copy up", "kernels" or "copy down"
+	Lane  string // "set up" of the device and its memory, "copy up", "kernels" or "copy down"
 	Stage string // name of the lease it was done for
 	Name  string // the primitive
 	// Start and End count from the start of the device's clock, which runs once the

@@ -65,7 +65,7 @@ var timelinePage = template.Must(template.New("timeline").Parse(timelineHTML))
 // WriteTimeline draws the spans of a report as an HTML page that needs nothing
 // but a browser: queues as rows, time across.
 func WriteTimeline(w io.Writer, r *Report) error {
-	lanes := []string{"start", laneDecode, "copy up", "kernels", "copy down", laneEncode}
+	lanes := []string{"set up", laneDecode, "copy up", "kernels", "copy down", laneEncode}
 	type row struct {
 		Lane  int   `json:"l"`
 		Stage int   `json:"s"`

@@ -88,7 +88,7 @@ type Device struct {
 	tables map[string]uintptr // constant tables by name
 	// arrivals are the strides that are ahead of their turn.
 	arrivals map[*gpu.Stride]arrival
-	steps    []step // of the start
+	steps    []step // of setting up
 
 	link func() (gpu.Link, error)
 }
@@ -277,14 +277,13 @@ func (d *Device) openContext() error {
 	}
 	if d.opt.Ahead {
 		d.warming.Add(3)
-		warm := func(name string, f func()) {
+		warm := func(f func()) {
 			defer d.warming.Done()
-			defer d.step(name)()
 			f()
 		}
-		go warm("load kernels", d.kernels.loadAll)
-		go warm("page-lock", d.pinned.lockAll)
-		go warm("device memory", func() { d.pool.prepare(min(aheadPool, d.budget.Limit()/2)) })
+		go warm(d.kernels.loadAll)
+		go warm(d.pinned.lockAll)
+		go warm(func() { d.pool.prepare(min(aheadPool, d.budget.Limit()/2)) })
 	}
 	return nil
 }

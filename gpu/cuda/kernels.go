@@ -98,6 +98,7 @@ func (k *kernels) load(file string) error {
 	if err != nil {
 		return err
 	}
+	defer k.dev.step("load " + path.Base(file))()
 	var m uintptr
 	if err := k.dev.ctx.do(cuModuleLoadData, uintptr(unsafe.Pointer(&m)), uintptr(unsafe.Pointer(&image[0]))); err != nil {
 		return fmt.Errorf("load kernels of %s: %w", path.Base(file), err)

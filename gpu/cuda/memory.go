@@ -71,6 +71,7 @@ func (p *pool) free(addr uintptr) error {
 // prepare makes the pool take so many bytes from the driver, to give out later.
 // That they cannot be had is no error before somebody needs them.
 func (p *pool) prepare(size int64) {
+	defer p.dev.step("device memory")()
 	if addr, err := p.take(size, p.dev.up); err == nil {
 		_ = p.dev.ctx.do(cuMemFreeAsync, addr, uintptr(p.dev.up))
 	}

@@ -98,6 +98,7 @@ func (p *pinned) grow(n int64) error {
 	if err := p.dev.Wait(); err != nil {
 		return err
 	}
+	defer p.dev.step("more page-locked memory")()
 	c, err := mapChunk(max(n, min(chunkSize, p.dev.host.Limit())))
 	if err != nil {
 		return err
@@ -241,7 +242,9 @@ func (p *pinned) premap(size int64) {
 // is copied from all the same, by way of the driver's own buffers.
 func (p *pinned) lockAll() {
 	for c := range p.premapped {
+		end := p.dev.step("page-lock")
 		_ = p.lock(c)
+		end()
 	}
 }
 

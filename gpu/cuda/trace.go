@@ -14,7 +14,7 @@ const maxSpans = 1 << 17
 
 // The lanes of the device's timeline.
 const (
-	laneStart   = "start"
+	laneSetUp   = "set up"
 	laneUp      = "copy up"
 	laneKernels = "kernels"
 	laneDown    = "copy down"
@@ -42,13 +42,13 @@ func newTrace(d *Device) (*trace, error) {
 	return &trace{dev: d, base: base, opened: time.Now(), stages: map[string]*gpu.Activity{}}, nil
 }
 
-// step is a piece of the start of the device, by the host's clock.
+// step is a piece of setting up the device or its memory, by the host's clock.
 type step struct {
 	name       string
 	begin, end time.Time
 }
 
-// step notes the beginning of a piece of the start and returns what notes its end.
+// step notes the beginning of a piece of setting up and returns what notes its end.
 func (d *Device) step(name string) func() {
 	s := step{name: name, begin: time.Now()}
 	return func() {
@@ -153,7 +153,7 @@ func (d *Device) Spans() []gpu.Span {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, s := range d.steps {
-		out = append(out, gpu.Span{Lane: laneStart, Stage: laneStart, Name: s.name, Start: s.begin.Sub(d.trace.opened), End: s.end.Sub(d.trace.opened)})
+		out = append(out, gpu.Span{Lane: laneSetUp, Stage: laneSetUp, Name: s.name, Start: s.begin.Sub(d.trace.opened), End: s.end.Sub(d.trace.opened)})
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Start < out[j].Start })
 	return out
