@@ -74,6 +74,11 @@ type Queue interface {
 	// a dictionary, the result has none.
 	GatherParts(l *Lease, parts []Column, ids Column) (Column, error)
 
+	// Scatter is the inverse of Gather: row i of every column goes to row ids[i] of
+	// a result of n rows. Rows of the result that no id names are null. An id
+	// outside [0, n) leaves its row out; of rows with the same id the last counts.
+	Scatter(l *Lease, cols []Column, ids Column, n int) ([]Column, error)
+
 	// Concat returns the rows of parts one after the other; every part has the
 	// same type. Dictionaries survive where all parts have one. Release of the
 	// parts stays with the caller.
@@ -116,6 +121,22 @@ type Queue interface {
 	// a match may come last. Offsets may name some of the partitions only; other
 	// rows are left out.
 	JoinPartitions(l *Lease, build, probe Partitioned, kind JoinKind) (probeIDs, buildIDs Column, err error)
+
+	// MergeMatch finds the matches of two sides that are sorted by their keys, in
+	// the order of Sort: the match finding of the sort-merge join, by merge path
+	// (Rui & Tu, SSDBM 2017, §3.3.2). The keys of both
+	// sides correspond in number, type and order. A null matches nothing, unless the
+	// key is null-safe. It returns probe row ids, ascending, and for Inner and Left
+	// build row ids (-1 without a match), ascending for each probe row. That the
+	// sides are sorted is the caller's promise.
+	MergeMatch(l *Lease, build, probe []SortKey, nullSafe []bool, kind JoinKind) (probeIDs, buildIDs Column, err error)
+
+	// Runs numbers the runs of rows that follow each other with equal keys, in
+	// order from 0; keys are equal as in Groups. It returns the run of every row,
+	// which accumulators take as its group, and the first row of every run, at which
+	// Gather gives the keys. Accumulators fold a run before they touch its state: the
+	// reduction of sort-based grouping (Wu et al., SIGMOD 2025, §4.1.3).
+	Runs(l *Lease, keys []Column) (runs Assignment, firsts Column, err error)
 
 	// NewGroups makes an empty assignment of keys to group ids. Key types are
 	// fixed; Hint helps to choose the table.
@@ -164,10 +185,9 @@ func CheckPartitions(build, probe Partitioned) error {
 	return nil
 }
 
-// ErrTooManyPairs is the error of a join of partitions with more pairs than row
-// ids can address.
+// ErrTooManyPairs is the error of a join with more pairs than row ids can address.
 func ErrTooManyPairs(n int64) error {
-	return fmt.Errorf("a join of partitions gives %d pairs, more than the %d that row ids can address: join fewer partitions at a time", n, MaxRows)
+	return fmt.Errorf("a join gives %d pairs, more than the %d that row ids can address: join fewer rows at a time", n, MaxRows)
 }
 
 // JoinKind says which rows a probe returns.

@@ -51,7 +51,11 @@ type batch struct {
 	ids, values, valid uint64
 	column             gpu.Column
 	n, groups          int
+	runs               bool // rows of a group are next to each other
 }
+
+// runRows is RUN_ROWS of accumulate.cu: rows of a warp.
+const runRows = 512
 
 // maxBatch is the rows that sums in 64 bits may take: 2^30 values below 2^33.
 const maxBatch = 1 << 30
@@ -128,7 +132,8 @@ func (x *accumulator) Update(gq gpu.Queue, a gpu.Assignment, values gpu.Column, 
 	if values.Dict != nil && !values.Type.IsVar() {
 		values = o.expand(values)
 	}
-	b := batch{ids: addr(ids.Data), values: addr(values.Data), valid: addr(values.Valid), column: values, n: ids.Len, groups: groups}
+	as, _ := a.(assignment)
+	b := batch{ids: addr(ids.Data), values: addr(values.Data), valid: addr(values.Valid), column: values, n: ids.Len, groups: groups, runs: as.runs}
 	for from := 0; from < b.n || from == 0; from += maxBatch {
 		x.state.update(o, b.slice(from, min(from+maxBatch, b.n)))
 	}
@@ -225,6 +230,10 @@ type sumArgs struct {
 // add folds the rows of a batch into limbs.
 func (o *op) add(name string, count int, b batch, limbs, tops uint64) {
 	a := sumArgs{ids: b.ids, values: b.values, valid: b.valid, limbs: limbs, tops: tops, n: int64(b.n), groups: int32(b.groups)}
+	if b.runs {
+		launch(o, "sum_runs_"+name, blocks(b.n, runRows*8), 256, 0, a)
+		return
+	}
 	if p, ok := o.inShared(b, 8*count, 32); ok {
 		a.copies = int32(p.copies)
 		launch(o, "sum_shared_"+name, p.grid, p.block, p.bytes, a)
@@ -410,6 +419,10 @@ func (s *extreme) update(o *op, b batch) {
 		return
 	}
 	a := extremeArgs{ids: b.ids, values: b.values, valid: b.valid, best: s.best.at(0), n: int64(b.n), groups: int32(b.groups), load: s.load}
+	if b.runs {
+		launch(o, "extreme_runs_"+s.name, blocks(b.n, runRows*8), 256, 0, a)
+		return
+	}
 	if p, ok := o.inShared(b, 8, 1); ok {
 		launch(o, "extreme_shared_"+s.name, p.grid, p.block, p.bytes, a)
 		return

@@ -59,7 +59,10 @@ func (g *groups) Release() {
 }
 
 // assignment is the group of every row.
-type assignment struct{ ids gpu.Column }
+type assignment struct {
+	ids  gpu.Column
+	runs bool // rows of a group are next to each other
+}
 
 // IDs implements gpu.Assignment.
 func (a assignment) IDs() gpu.Column { return a.ids }
@@ -89,7 +92,7 @@ func (g *groups) Assign(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column, n int) (o
 		}
 		g.index.assign(o, r, ids)
 	}
-	return assignment{gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: o.keep(ids)}}, nil
+	return assignment{ids: gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: o.keep(ids)}}, nil
 }
 
 // Keys implements gpu.Groups.

@@ -54,6 +54,7 @@ func (t *table) probe(q *queue, l *gpu.Lease, keys []gpu.Column, kind gpu.JoinKi
 	for window := max(limit, firstWindow); ; window *= 8 {
 		window = min(window, n-from)
 		a.n = int64(window)
+		a.numbers = addr(o.alloc(a.n * 4))
 		if found = t.look(o, kernel, &a); o.failed() || found[0] >= a.limit || window == n-from {
 			break
 		}
@@ -84,13 +85,14 @@ func (t *table) probeArgs(r keyRows) (a probeArgs, kernel string) {
 }
 
 // look finds the pairs of a window of rows: how many up to the limit, the rows that
-// these are of, and the pieces of work that they are written in.
+// these are of, and the pieces of work that they are written in. Their numbers have
+// room.
 func (t *table) look(o *op, kernel string, a *probeArgs) (found [3]int64) {
 	n := int(a.n)
 	tiles := blocks(n, probeTile)
 	a.tiles = int32(tiles)
-	numbers, pairs, result := o.alloc(a.n*4), o.alloc(int64(tiles)*8), o.alloc(24)
-	a.numbers, a.pairs, a.result = addr(numbers), addr(pairs), addr(result)
+	pairs, result := o.alloc(int64(tiles)*8), o.alloc(24)
+	a.pairs, a.result = addr(pairs), addr(result)
 	if t.start != nil {
 		a.items = addr(o.alloc(int64(tiles) * 8))
 	}

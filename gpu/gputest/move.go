@@ -242,6 +242,70 @@ func testGatherParts(t *testing.T, open Open) {
 	}
 }
 
+// testScatter scatters by a part of a permutation, so that rows of the result are
+// left over and rows of the input are left out.
+func testScatter(t *testing.T, open Open) {
+	for _, typ := range types {
+		for _, coded := range codings(typ) {
+			t.Run(fmt.Sprint(typ, " coded=", coded), func(t *testing.T) {
+				b := setUp(t, open)
+				for _, m := range upTo(600, sizes) {
+					for _, extra := range []int{-m / 3, 0, 70} {
+						values := b.random(typ, m, distribution{nulls: 0.2 * float64(m%2)})
+						n := m + extra
+						ids := make([]int32, m)
+						for i, id := range b.rnd.Perm(m + max(extra, 0))[:m] {
+							ids[i] = int32(id)
+						}
+						b.checkScatter(typ, values, coded, ids, n)
+					}
+				}
+				b.checkScatter(typ, b.random(typ, 6, distribution{}), coded, []int32{3, -1, 3, 0, 1 << 30, 3}, 5)
+				b.checkScatter(typ, nil, coded, nil, 65)
+			})
+		}
+	}
+	t.Run("refuses", func(t *testing.T) {
+		for _, c := range []struct {
+			ids []int32
+			n   int
+		}{{[]int32{0, 1}, 3}, {[]int32{0, 1, 2}, -1}, {[]int32{0, 1, 2}, gpu.MaxRows + 1}} {
+			b := setUp(t, open)
+			_, err := b.q.Scatter(b.l, []gpu.Column{b.ids([]int32{1, 2, 3})}, b.ids(c.ids), c.n)
+			require.ErrorContains(t, err, "scatter")
+			require.Error(t, b.q.Close(), "the error sticks")
+		}
+	})
+}
+
+func (b *bench) checkScatter(typ gpu.Type, values []gpu.Scalar, coded bool, ids []int32, n int) {
+	b.t.Helper()
+	want := make([]gpu.Scalar, n)
+	for i := range want {
+		want[i] = gpu.Null(typ)
+	}
+	for i, id := range ids {
+		if id >= 0 && int(id) < n {
+			want[id] = values[i]
+		}
+	}
+	row := make([]int32, len(values))
+	for i := range row {
+		row[i] = int32(i)
+	}
+	cols := b.up(column(typ, values, coded), gpu.Column{Type: gpu.Of(gpu.Int32), Len: len(row), Data: gpu.WrapBytes(gpu.BytesOf(row))})
+	got, err := b.q.Scatter(b.l, cols, b.ids(ids), n)
+	require.NoError(b.t, err)
+	require.Len(b.t, got, 2)
+	requireSame(b.t, want, b.down(got[0]), len(values), n)
+	for id, r := range b.down(got[1]) {
+		if r.Valid {
+			require.Equal(b.t, id, int(ids[r.Int.Int64()]), "columns move together")
+		}
+	}
+	gpu.ReleaseColumns(got)
+}
+
 func testConcat(t *testing.T, open Open) {
 	for _, typ := range types {
 		t.Run(typ.String(), func(t *testing.T) {
@@ -497,6 +561,30 @@ func testSort(t *testing.T, open Open) {
 	})
 }
 
+// compareRows compares two rows by keys, whose flags are 1 for descending and 2 for
+// nulls first.
+func compareRows(keys [][]gpu.Scalar, flags []int, i, j int) int {
+	for k, values := range keys {
+		x, y := values[i], values[j]
+		if !x.Valid || !y.Valid {
+			if x.Valid == y.Valid {
+				continue
+			}
+			if x.Valid == (flags[k]&2 == 0) {
+				return -1
+			}
+			return 1
+		}
+		if c := x.Compare(y); c != 0 {
+			if flags[k]&1 != 0 {
+				return -c
+			}
+			return c
+		}
+	}
+	return 0
+}
+
 // checkSort sorts by keys, whose flags are 1 for descending and 2 for nulls
 // first, and compares with a stable comparison sort.
 func (b *bench) checkSort(types []gpu.Type, keys [][]gpu.Scalar, coded []bool, flags []int) {
@@ -506,23 +594,7 @@ func (b *bench) checkSort(types []gpu.Type, keys [][]gpu.Scalar, coded []bool, f
 	for i := range want {
 		want[i] = i
 	}
-	sort.SliceStable(want, func(i, j int) bool {
-		for k, values := range keys {
-			x, y := values[want[i]], values[want[j]]
-			if !x.Valid || !y.Valid {
-				if x.Valid == y.Valid {
-					continue
-				}
-				return x.Valid == (flags[k]&2 == 0)
-			}
-			c := x.Compare(y)
-			if c == 0 {
-				continue
-			}
-			return c < 0 == (flags[k]&1 == 0)
-		}
-		return false
-	})
+	sort.SliceStable(want, func(i, j int) bool { return compareRows(keys, flags, want[i], want[j]) < 0 })
 	var in []gpu.SortKey
 	for k, values := range keys {
 		in = append(in, gpu.SortKey{Column: b.up(column(types[k], values, coded[k]))[0], Descending: flags[k]&1 != 0, NullsFirst: flags[k]&2 != 0})

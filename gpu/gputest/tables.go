@@ -557,6 +557,32 @@ func testBudget(t *testing.T, open Open) {
 			gpu.ReleaseColumns(out)
 			return err
 		}},
+		{"scatter", func(b *bench, cols []gpu.Column) error {
+			out, err := b.q.Scatter(b.l, cols[:2], cols[2], 1200)
+			gpu.ReleaseColumns(out)
+			return err
+		}},
+		{"merge match", func(b *bench, cols []gpu.Column) error {
+			keys := []gpu.SortKey{{Column: cols[0]}}
+			p, m, err := b.q.MergeMatch(b.l, keys, keys, []bool{false}, gpu.Left)
+			p.Release()
+			m.Release()
+			return err
+		}},
+		{"runs", func(b *bench, cols []gpu.Column) error {
+			a, firsts, err := b.q.Runs(b.l, cols[:2])
+			if err != nil {
+				return err
+			}
+			defer firsts.Release()
+			defer a.Release()
+			acc, err := b.q.NewAccumulator(b.l, gpu.Aggregate{Kind: gpu.Sum, Input: cols[0].Type, Output: aggregateOutput(gpu.Sum, cols[0].Type)})
+			if err != nil {
+				return err
+			}
+			defer acc.Release()
+			return acc.Update(b.q, a, cols[0], firsts.Len)
+		}},
 		{"concat", func(b *bench, cols []gpu.Column) error {
 			out, err := b.q.Concat(b.l, []gpu.Column{cols[1], cols[1]})
 			out.Release()

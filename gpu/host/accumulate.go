@@ -3,6 +3,8 @@ package host
 import (
 	"bytes"
 	"fmt"
+	"slices"
+	"sort"
 	"sync"
 
 	"github.com/gstream/gstream/gpu"
@@ -12,12 +14,24 @@ import (
 // copy of the state; above, copies would cost more than they gain.
 const fewGroups = 512
 
-// fold runs f over rows [0, n): on private copies of the state in parallel,
-// merged in any order, when the groups are few, and in place otherwise.
-func fold[S any](d *Device, n int, state []S, zero S, f func(st []S, lo, hi int), merge func(dst *S, src S)) error {
-	if len(state) > fewGroups || n <= grain || d.threads == 1 {
+// fold runs f over the rows of some groups: on private copies of the state in
+// parallel, merged in any order, when the groups are few; in place otherwise, in
+// parallel where the rows come by runs.
+func fold[S any](d *Device, ids []int32, state []S, zero S, f func(st []S, lo, hi int), merge func(dst *S, src S)) error {
+	n := len(ids)
+	if n <= grain || d.threads == 1 {
 		f(state, 0, n)
 		return nil
+	}
+	if len(state) > fewGroups {
+		if !slices.IsSorted(ids) {
+			f(state, 0, n)
+			return nil
+		}
+		return d.parallel(n, grain, func(lo, hi int) error {
+			f(state, runAt(ids, lo), runAt(ids, hi))
+			return nil
+		})
 	}
 	var mu sync.Mutex
 	return d.parallel(n, grain, func(lo, hi int) error {
@@ -33,6 +47,15 @@ func fold[S any](d *Device, n int, state []S, zero S, f func(st []S, lo, hi int)
 		}
 		return nil
 	})
+}
+
+// runAt moves the border of a piece to where the next run of rows of one group begins.
+// The ids ascend.
+func runAt(ids []int32, i int) int {
+	if i == 0 {
+		return 0
+	}
+	return i + sort.Search(len(ids)-i, func(k int) bool { return ids[i+k] != ids[i-1] })
 }
 
 // presence remembers which groups have had a value that is not null. While no
@@ -206,7 +229,7 @@ func (s *countState) update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, 
 	if err := s.n.grow(l, groups, 0); err != nil {
 		return err
 	}
-	return fold(d, len(ids), s.n.v, 0, func(st []int64, lo, hi int) {
+	return fold(d, ids, s.n.v, 0, func(st []int64, lo, hi int) {
 		if s.all || c.Valid == nil {
 			if len(st) == 1 {
 				st[0] += int64(hi - lo)

@@ -72,7 +72,7 @@ func (s *extreme) update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, gro
 	if err := s.best.grow(l, groups, s.worst()); err != nil {
 		return err
 	}
-	return fold(d, len(ids), s.best.v, s.worst(), func(st []uint64, lo, hi int) {
+	return fold(d, ids, s.best.v, s.worst(), func(st []uint64, lo, hi int) {
 		var words [probeBlock]uint64
 		for at := lo; at < hi; at += len(words) {
 			w := words[:min(len(words), hi-at)]

@@ -32,7 +32,7 @@ func (s *intSum) update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, grou
 		if err := s.narrow.grow(l, groups, 0); err != nil {
 			return err
 		}
-		return fold(d, len(ids), s.narrow.v, 0, func(st []int64, lo, hi int) {
+		return fold(d, ids, s.narrow.v, 0, func(st []int64, lo, hi int) {
 			eachBlock(c, lo, hi, func(at int, words []uint64) {
 				rows := ids[at : at+len(words)]
 				if len(st) == 1 {
@@ -229,7 +229,7 @@ func (s *floatSum) update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, gr
 		return err
 	}
 	single := c.Type.Kind == gpu.Float32
-	return fold(d, len(ids), s.sum.v, twofold{}, func(st []twofold, lo, hi int) {
+	return fold(d, ids, s.sum.v, twofold{}, func(st []twofold, lo, hi int) {
 		eachBlock(c, lo, hi, func(at int, words []uint64) {
 			for i, id := range ids[at : at+len(words)] {
 				v := math.Float64frombits(words[i])

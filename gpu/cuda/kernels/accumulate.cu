@@ -4,9 +4,9 @@
 // of the rows: a value is cut into limbs of 32 bits, which are added up in 64 bits
 // each, at most 2^30 rows before they are folded into the state. Few groups are
 // added up in shared memory, with copies side by side for the lanes of a warp, many
-// in device memory, at one or two atomics a row. A row moves 4 bytes of id and its
-// value.
-#include "keys.cuh"
+// in device memory, at one or two atomics a row, or a run of rows of one group where
+// they come by runs. A row moves 4 bytes of id and its value.
+#include "order.cuh"
 
 struct SumArgs {
     const i32* ids;
@@ -151,9 +151,105 @@ DEVICE void sum_shared(const SumArgs& a) {
         }
 }
 
+// Rows that come by runs, those of a group next to each other, are folded in registers:
+// each warp takes RUN_ROWS of them, 32 at a time, and touches the state once a run.
+// While a run fills the warp, each lane folds its own rows; where others begin, the
+// runs among the 32 rows are folded by a scan, which the run so far goes into.
+constexpr int RUN_ROWS = 512, RUN_STEP = 2; // steps of 32 rows that are loaded together
+
+template <class Op>
+struct Run {
+    i32 id;
+    bool spread;       // over the lanes; else lane 31 has all of it
+    u64 v[Op::WORDS];
+
+    // total is all of the run, in lane 0.
+    __device__ __forceinline__ void total(u64* sum) const {
+#pragma unroll
+        for (int w = 0; w < Op::WORDS; w++) sum[w] = spread ? v[w] : __shfl_sync(ALL, v[w], 31);
+#pragma unroll 1
+        for (int d = 16; d && spread; d >>= 1)
+#pragma unroll
+            for (int w = 0; w < Op::WORDS; w++) sum[w] = Op::combine(sum[w], __shfl_xor_sync(ALL, sum[w], d));
+    }
+};
+
+// run_rows takes the warp's next 32 rows, values v of runs ids.
+template <class Op>
+DEVICE void run_rows(const typename Op::Args& a, Run<Op>& run, i32 id, u64* v) {
+    if (__all_sync(ALL, id == run.id)) {
+        if (!run.spread && lane_id() != 31)
+            for (int w = 0; w < Op::WORDS; w++) run.v[w] = Op::NEUTRAL;
+        for (int w = 0; w < Op::WORDS; w++) run.v[w] = Op::combine(run.v[w], v[w]);
+        run.spread = true;
+        return;
+    }
+    u64 before[Op::WORDS];
+    run.total(before);
+    if (lane_id() == 0 && id != run.id) Op::fold(a, run.id, before);
+    if (lane_id() == 0 && id == run.id)
+        for (int w = 0; w < Op::WORDS; w++) v[w] = Op::combine(v[w], before[w]);
+#pragma unroll 1 // code of five times the size else
+    for (int d = 1; d < 32; d <<= 1) {
+        bool one = __shfl_up_sync(ALL, id, d) == id && lane_id() >= (u32)d;
+#pragma unroll
+        for (int w = 0; w < Op::WORDS; w++) {
+            u64 up = __shfl_up_sync(ALL, v[w], d);
+            if (one) v[w] = Op::combine(v[w], up);
+        }
+    }
+    bool ends = __shfl_down_sync(ALL, id, 1) != id;
+    run.id = __shfl_sync(ALL, id, 31);
+    if (ends && id != run.id) Op::fold(a, id, v);
+    for (int w = 0; w < Op::WORDS; w++) run.v[w] = v[w];
+    run.spread = false;
+}
+
+template <class Op>
+DEVICE void by_runs(const typename Op::Args& a) {
+    i64 first = global_thread() / 32 * RUN_ROWS, last = first + RUN_ROWS < a.n ? first + RUN_ROWS : a.n;
+    if (first >= last) return;
+    Run<Op> run = {a.ids[first], true, {}};
+    for (int w = 0; w < Op::WORDS; w++) run.v[w] = Op::NEUTRAL;
+    for (i64 base = first + lane_id(); base - lane_id() < last; base += 32 * RUN_STEP) {
+        i32 ids[RUN_STEP];
+        u64 v[RUN_STEP][Op::WORDS];
+#pragma unroll
+        for (int k = 0; k < RUN_STEP; k++) {
+            i64 i = base + 32 * k;
+            ids[k] = streamed<i32>(a.ids, i < last ? i : last - 1); // the last run goes on
+            for (int w = 0; w < Op::WORDS; w++) v[k][w] = Op::NEUTRAL;
+            if (i < last && bit(a.valid, i)) Op::load(a, i, ids[k], v[k]);
+        }
+#pragma unroll
+        for (int k = 0; k < RUN_STEP; k++) run_rows<Op>(a, run, ids[k], v[k]);
+    }
+    u64 sum[Op::WORDS];
+    run.total(sum);
+    if (lane_id() == 0) Op::fold(a, run.id, sum);
+}
+
+template <class Source>
+struct SumOp {
+    typedef SumArgs Args;
+    static constexpr int WORDS = Source::LIMBS;
+    static constexpr u64 NEUTRAL = 0;
+    DEVICE u64 combine(u64 x, u64 y) { return x + y; }
+    DEVICE void load(const SumArgs& a, i64 i, i32 id, u64* v) {
+        i64 limbs[WORDS];
+        Source::limbs(a, i, id, limbs);
+        for (int j = 0; j < WORDS; j++) v[j] = (u64)limbs[j];
+    }
+    DEVICE void fold(const SumArgs& a, i32 id, const u64* v) {
+        for (int j = 0; j < WORDS; j++)
+            if (v[j]) atomicAdd(&a.limbs[(i64)id * WORDS + j], v[j]);
+    }
+};
+
 #define SUM(name, Source)                                              \
     KERNEL(sum_##name, SumArgs) { sum_global<Source>(a); }             \
-    KERNEL(sum_shared_##name, SumArgs) { sum_shared<Source>(a); }
+    KERNEL(sum_shared_##name, SumArgs) { sum_shared<Source>(a); }      \
+    KERNEL(sum_runs_##name, SumArgs) { by_runs<SumOp<Source>>(a); }
 SUM(ones, Ones)
 SUM(i8, Narrow<i8>)
 SUM(i16, Narrow<i16>)
@@ -319,33 +415,6 @@ struct ExtremeArgs {
     i32 load;
 };
 
-// order makes words unsigned integers of the order of their values; unorder undoes it.
-DEVICE u64 order(i32 load, u64 w) {
-    switch (load) {
-    case LOAD_BIT:
-    case LOAD_U8:
-    case LOAD_U16:
-    case LOAD_U32:
-    case LOAD_U64: return w;
-    case LOAD_F32: return (u32)w ^ ((u32)((i32)w >> 31) | 1u << 31);
-    case LOAD_F64: return w ^ ((u64)((i64)w >> 63) | 1ull << 63);
-    default: return w ^ 1ull << 63;
-    }
-}
-
-DEVICE u64 unorder(i32 load, u64 w) {
-    switch (load) {
-    case LOAD_BIT:
-    case LOAD_U8:
-    case LOAD_U16:
-    case LOAD_U32:
-    case LOAD_U64: return w;
-    case LOAD_F32: return (u32)w ^ ((u32)((i32)~(u32)w >> 31) | 1u << 31);
-    case LOAD_F64: return w ^ ((u64)((i64)~w >> 63) | 1ull << 63);
-    default: return w ^ 1ull << 63;
-    }
-}
-
 struct Min {
     static constexpr u64 WORST = ~0ull;
     DEVICE bool better(u64 v, u64 best) { return v < best; }
@@ -381,10 +450,24 @@ DEVICE void extreme_shared(const ExtremeArgs& a) {
         if (M::better(best[g], __ldcg(&a.best[g]))) M::improve(&a.best[g], best[g]);
 }
 
+template <class M>
+struct ExtremeOp {
+    typedef ExtremeArgs Args;
+    static constexpr int WORDS = 1;
+    static constexpr u64 NEUTRAL = M::WORST;
+    DEVICE u64 combine(u64 x, u64 y) { return M::better(x, y) ? x : y; }
+    DEVICE void load(const ExtremeArgs& a, i64 i, i32, u64* v) { v[0] = order(a.load, load_word(a.values, a.load, i)); }
+    DEVICE void fold(const ExtremeArgs& a, i32 id, const u64* v) {
+        if (M::better(v[0], __ldcg(&a.best[id]))) M::improve(&a.best[id], v[0]);
+    }
+};
+
 KERNEL(extreme_min, ExtremeArgs) { extreme_global<Min>(a); }
 KERNEL(extreme_max, ExtremeArgs) { extreme_global<Max>(a); }
 KERNEL(extreme_shared_min, ExtremeArgs) { extreme_shared<Min>(a); }
 KERNEL(extreme_shared_max, ExtremeArgs) { extreme_shared<Max>(a); }
+KERNEL(extreme_runs_min, ExtremeArgs) { by_runs<ExtremeOp<Min>>(a); }
+KERNEL(extreme_runs_max, ExtremeArgs) { by_runs<ExtremeOp<Max>>(a); }
 
 struct ExtremeWriteArgs {
     const u64* best;
@@ -478,14 +561,6 @@ struct TextExtremeArgs {
 
 DEVICE bool has_kept(const TextExtremeArgs& a, i32 id) { return id < a.had && (!a.seen || a.seen[id]); }
 
-// less compares strings by bytes.
-DEVICE bool less(Text x, Text y) {
-    i32 n = x.n < y.n ? x.n : y.n;
-    for (i32 k = 0; k < n; k++)
-        if (x.bytes[k] != y.bytes[k]) return x.bytes[k] < y.bytes[k];
-    return x.n < y.n;
-}
-
 KERNEL(text_extreme, TextExtremeArgs) {
     i64 i = global_thread();
     if (i >= a.n || !bit(a.valid, i)) return;
@@ -494,7 +569,7 @@ KERNEL(text_extreme, TextExtremeArgs) {
     for (i32 ref = __ldcg(&a.refs[id]);;) {
         if (ref >= 0 || has_kept(a, id)) {
             Text best = ref >= 0 ? text(a.values, ref) : text(a.kept, id);
-            if (!(a.max ? less(best, mine) : less(mine, best))) return;
+            if (a.max ? compare_texts(best, mine) >= 0 : compare_texts(mine, best) >= 0) return;
         }
         i32 old = atomicCAS(&a.refs[id], ref, (i32)i);
         if (old == ref) break;

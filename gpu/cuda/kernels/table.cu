@@ -186,6 +186,11 @@ struct Hashed {
     DEVICE i32 number(const ProbeArgs& a, i64 i) { return find<Key>(a.index, i); }
 };
 
+// Numbered rows have been found before: by merge.cu.
+struct Numbered {
+    DEVICE i32 number(const ProbeArgs& a, i64 i) { return a.numbers[i - a.from]; }
+};
+
 template <class Numbers>
 DEVICE void probe_find(const ProbeArgs& a) {
     __shared__ i64 warps[33];
@@ -211,6 +216,7 @@ DEVICE void probe_find(const ProbeArgs& a) {
 KERNEL_BOUNDS(probe_ranks, ProbeArgs, PROBE_THREADS, 1) { probe_find<Ranks>(a); }
 KERNEL_BOUNDS(probe_exact, ProbeArgs, PROBE_THREADS, 1) { probe_find<Hashed<Exact>>(a); }
 KERNEL_BOUNDS(probe_words, ProbeArgs, PROBE_THREADS, 1) { probe_find<Hashed<Words>>(a); }
+KERNEL_BOUNDS(probe_numbered, ProbeArgs, PROBE_THREADS, 1) { probe_find<Numbered>(a); }
 
 // cut_row finds the row of a tile that reaches the limit: how many rows there are up
 // to it, and how many pairs. A thread looks at rows next to each other.

@@ -1,0 +1,94 @@
+// The match finding of a sort-merge join by merge path (Rui & Tu, SSDBM 2017, §3.3.2).
+// The path of a merge of the build side's runs with the probe rows, probe rows first
+// among equals, is cut by diagonals into pieces of the same length, first for blocks,
+// then for their threads; each walks its piece. Where the path meets a probe row, the
+// run at hand is the first that is not less: the row's run, if it is equal. A run has
+// the lower and the upper bound of its matches, so that one walk finds both, and
+// probes of table.cu count and write the pairs.
+//
+// Bytes: a key a run and a row, 4 for the row's run.
+#include "order.cuh"
+
+constexpr int MERGE_THREADS = 256, MERGE_ITEMS = 8, MERGE_TILE = MERGE_THREADS * MERGE_ITEMS;
+
+struct MergeArgs {
+    const void* build;    // one plain key
+    const void* probe;
+    const OrderKey* keys; // others: build is left
+    const i32* starts;    // the first rows of the build side's runs; null: each row is one
+    i32* cuts;            // by tile, and one more: runs before its diagonal
+    i32* numbers;         // of the probe rows: the run with an equal key, or -1
+    u64 flip;             // of the bits of a plain key, makes them unsigned and ascending
+    i64 runs, rows;
+    i64 tiles;
+    i32 count;            // keys
+};
+
+DEVICE i64 run_row(const MergeArgs& a, i64 run) { return a.starts ? a.starts[run] : run; }
+
+// The kinds of keys: how a run compares with a probe row, and whether a row may match.
+template <class K>
+struct PlainOrder {
+    DEVICE i32 compare(const MergeArgs& a, i64 run, i64 row) {
+        return compare_values(at<K>(a.build, run_row(a, run)) ^ (K)a.flip, at<K>(a.probe, row) ^ (K)a.flip);
+    }
+    DEVICE bool matches(const MergeArgs&, i64) { return true; }
+};
+
+struct AnyOrder {
+    DEVICE i32 compare(const MergeArgs& a, i64 run, i64 row) { return compare_rows(a.keys, a.count, run_row(a, run), row); }
+    DEVICE bool matches(const MergeArgs& a, i64 row) {
+        for (i32 k = 0; k < a.count; k++)
+            if (!a.keys[k].null_safe && !bit(a.keys[k].right.valid, row)) return false;
+        return true;
+    }
+};
+
+// path_at is where the path crosses a diagonal: how many runs are before it, at least
+// low and at most high.
+template <class Order>
+DEVICE i64 path_at(const MergeArgs& a, i64 diagonal, i64 low, i64 high) {
+    while (low < high) {
+        i64 mid = (low + high) / 2;
+        if (Order::compare(a, mid, diagonal - 1 - mid) < 0)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+template <class Order>
+DEVICE void merge_cut(const MergeArgs& a) {
+    i64 tile = global_thread();
+    if (tile > a.tiles) return;
+    i64 d = min(tile * MERGE_TILE, a.runs + a.rows);
+    a.cuts[tile] = (i32)path_at<Order>(a, d, max(d - a.rows, (i64)0), min(d, a.runs));
+}
+
+template <class Order>
+DEVICE void merge_find(const MergeArgs& a) {
+    __shared__ i32 numbers[MERGE_TILE]; // of the tile's probe rows
+    i64 tile = blockIdx.x, from = tile * MERGE_TILE, to = min(from + MERGE_TILE, a.runs + a.rows);
+    i64 low = a.cuts[tile], high = a.cuts[tile + 1], first = from - low, last = to - high;
+    i64 d = min(from + threadIdx.x * MERGE_ITEMS, to);
+    i64 run = path_at<Order>(a, d, max(low, d - last), min(high, d - first)), row = d - run;
+    for (i64 end = min(d + MERGE_ITEMS, to); d < end && row < last; d++) {
+        i32 c = run < a.runs ? Order::compare(a, run, row) : 1;
+        if (c < 0) {
+            run++;
+        } else {
+            numbers[row - first] = c == 0 && Order::matches(a, row) ? (i32)run : -1;
+            row++;
+        }
+    }
+    __syncthreads();
+    for (i64 r = first + threadIdx.x; r < last; r += MERGE_THREADS) a.numbers[r] = numbers[r - first];
+}
+
+#define MERGE(name, Order)                                                                   \
+    KERNEL(merge_cut_##name, MergeArgs) { merge_cut<Order>(a); }                             \
+    KERNEL_BOUNDS(merge_find_##name, MergeArgs, MERGE_THREADS, 1) { merge_find<Order>(a); }
+MERGE(k4, PlainOrder<u32>)
+MERGE(k8, PlainOrder<u64>)
+MERGE(any, AnyOrder)

@@ -1,0 +1,81 @@
+package cuda
+
+import (
+	"math"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// mergeTile is MERGE_TILE of merge.cu.
+const mergeTile = 2048
+
+type mergeArgs struct {
+	build, probe, keys, starts, cuts, numbers, flip uint64
+	runs, rows, tiles                               int64
+	count, _                                        int32
+}
+
+// MergeMatch implements gpu.Queue: the run of the build side that each probe row
+// matches, by merge path, then the pairs as a probe of a table of runs writes them.
+func (q *queue) MergeMatch(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe []bool, kind gpu.JoinKind) (probeIDs, buildIDs gpu.Column, err error) {
+	o := q.begin("merge match", l)
+	var out [2]gpu.Column
+	defer func() { probeIDs, buildIDs = out[0], out[1] }()
+	defer end(o, &out, &err)
+	if err := gpu.CheckMerge(build, probe, nullSafe); err != nil {
+		return probeIDs, buildIDs, err
+	}
+	var t table
+	runs := build[0].Column.Len
+	if kind == gpu.Inner || kind == gpu.Left { // elsewhere one match says as much as many
+		n := runs
+		heads := o.runHeads(build)
+		var starts *gpu.Buffer
+		if starts, runs = o.runStarts(heads, n); runs < n {
+			t.start = starts
+		}
+		o.free(heads)
+	}
+	a := probeArgs{start: addr(t.start), n: int64(probe[0].Column.Len), limit: math.MaxInt64, kind: int32(kind)}
+	a.numbers = addr(o.mergeNumbers(build, probe, nullSafe, t.start, runs))
+	found := t.look(o, "probe_numbered", &a)
+	if found[0] > gpu.MaxRows {
+		return probeIDs, buildIDs, gpu.ErrTooManyPairs(found[0])
+	}
+	out[0], out[1] = t.pairs(o, a, found)
+	return out[0], out[1], nil
+}
+
+// mergeNumbers returns the run of the build side that equals each probe row, -1 for
+// none. Starts are the first rows of the runs, nil when every row is one.
+func (o *op) mergeNumbers(build, probe []gpu.SortKey, nullSafe []bool, starts *gpu.Buffer, runs int) *gpu.Buffer {
+	rows := probe[0].Column.Len
+	tiles := blocks(runs+rows, mergeTile)
+	numbers, cuts := o.alloc(int64(rows)*4), o.alloc(int64(tiles+1)*4)
+	a := mergeArgs{starts: addr(starts), cuts: addr(cuts), numbers: addr(numbers),
+		runs: int64(runs), rows: int64(rows), tiles: int64(tiles), count: int32(len(build))}
+	kind := plainKey(build)
+	if kind != plainKey(probe) {
+		kind = "any"
+	}
+	if kind == "any" {
+		keys := orderKeys(build, probe)
+		for i := range keys {
+			keys[i].nullSafe = flag(nullSafe[i])
+		}
+		a.keys = addr(upload(o, keys))
+	} else {
+		k := build[0]
+		a.build, a.probe = addr(k.Column.Data), addr(probe[0].Column.Data)
+		if !k.Column.Type.IsUnsigned() {
+			a.flip = 1 << (8*k.Column.Type.Width() - 1)
+		}
+		if k.Descending {
+			a.flip = ^a.flip
+		}
+	}
+	launch(o, "merge_cut_"+kind, blocks(tiles+1, 256), 256, 0, a)
+	launch(o, "merge_find_"+kind, tiles, 256, 0, a)
+	o.free(cuts)
+	return numbers
+}

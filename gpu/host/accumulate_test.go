@@ -1,0 +1,38 @@
+package host
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestRowsOfARunAreFoldedByOneCore(t *testing.T) {
+	d, err := Open(Options{Threads: 3})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, d.Close()) }()
+	for _, length := range []int{1, 7, 20, 5000, 30000} {
+		ids := make([]int32, 100003)
+		for i := range ids {
+			ids[i] = int32(i / length)
+		}
+		var mu sync.Mutex
+		pieces := make([]int, max(100003/length+1, fewGroups+1))
+		rows := 0
+		err := fold(d, ids, pieces, 0, func(_ []int, lo, hi int) {
+			mu.Lock()
+			defer mu.Unlock()
+			rows += hi - lo
+			for i := lo; i < hi; i++ {
+				if i == lo || ids[i] != ids[i-1] {
+					pieces[ids[i]]++
+				}
+			}
+		}, nil)
+		require.NoError(t, err)
+		require.Equal(t, len(ids), rows, "runs of %d", length)
+		for run, n := range pieces[:ids[len(ids)-1]+1] {
+			require.Equal(t, 1, n, "pieces with rows of run %d of %d rows", run, length)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package host
+
+import (
+	"sort"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// pairGrain is the pairs of a piece of the writing of a match.
+const pairGrain = 1 << 16
+
+// MergeMatch implements gpu.Queue: every probe row's first match and how many there
+// are, by pieces of the merge path, then the pairs, by pieces of themselves.
+func (q *queue) MergeMatch(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe []bool, kind gpu.JoinKind) (probeIDs, buildIDs gpu.Column, err error) {
+	if q.err != nil {
+		return probeIDs, buildIDs, q.err
+	}
+	probeIDs, buildIDs, err = q.dev.mergeMatch(l, build, probe, nullSafe, kind)
+	return probeIDs, buildIDs, q.fail(err)
+}
+
+func (d *Device) mergeMatch(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe []bool, kind gpu.JoinKind) (probeIDs, buildIDs gpu.Column, err error) {
+	if err := gpu.CheckMerge(build, probe, nullSafe); err != nil {
+		return probeIDs, buildIDs, err
+	}
+	m := merge{compare: compareRows(build, probe), builds: build[0].Column.Len, probes: probe[0].Column.Len, kind: kind}
+	cols := make([]gpu.Column, len(probe))
+	for k := range probe {
+		cols[k] = probe[k].Column
+	}
+	m.dead = nullRows(cols, func(i int) bool { return nullSafe[i] }, m.probes)
+	firsts, err := l.Alloc(int64(m.probes) * 4)
+	if err != nil {
+		return probeIDs, buildIDs, err
+	}
+	defer firsts.Release()
+	places, err := l.Alloc(int64(m.probes+1) * 8)
+	if err != nil {
+		return probeIDs, buildIDs, err
+	}
+	defer places.Release()
+	m.first, m.place = gpu.Values[int32](firsts, m.probes), gpu.Values[int64](places, m.probes+1)
+	if err := d.parallel(m.builds+m.probes, grain, m.find); err != nil {
+		return probeIDs, buildIDs, err
+	}
+	total := int64(0)
+	for i, count := range m.place[:m.probes] {
+		m.place[i] = total
+		total += count
+	}
+	m.place[m.probes] = total
+	if total > gpu.MaxRows {
+		return probeIDs, buildIDs, gpu.ErrTooManyPairs(total)
+	}
+	return m.pairs(d, l)
+}
+
+// merge is a match under way.
+type merge struct {
+	compare        comparison // a build row with a probe row
+	builds, probes int
+	kind           gpu.JoinKind
+	dead           []uint64 // probe rows with a null that matches nothing
+	first          []int32  // by probe row: its first match
+	place          []int64  // by probe row: its pairs, then how many before
+}
+
+// cut is where the merge path crosses a diagonal: how many build rows are before it.
+// Among equals, probe rows come first.
+func (m *merge) cut(diagonal int) int {
+	low := max(diagonal-m.probes, 0)
+	return low + sort.Search(min(diagonal, m.builds)-low, func(k int) bool {
+		return m.compare(low+k, diagonal-1-low-k) >= 0
+	})
+}
+
+// find walks the piece of the path between two diagonals. Where it meets a probe row,
+// the build row at hand is the first that is not less.
+func (m *merge) find(from, to int) error {
+	build := m.cut(from)
+	last := -1 // the build row that begins the last run, which ends before end
+	end := 0
+	for probe := from - build; build+probe < to && probe < m.probes; {
+		c := 1
+		if build < m.builds {
+			c = m.compare(build, probe)
+		}
+		if c < 0 {
+			build++
+			continue
+		}
+		count := 0
+		if c == 0 && (m.dead == nil || m.dead[probe/64]>>(probe%64)&1 == 0) {
+			if build != last {
+				last, end = build, m.runEnd(build, probe)
+			}
+			count = end - build
+		}
+		m.first[probe], m.place[probe] = -1, int64(m.pairsOf(count))
+		if count > 0 {
+			m.first[probe] = int32(build)
+		}
+		probe++
+	}
+	return nil
+}
+
+// runEnd returns the end of the build rows, from the first on, that equal a probe
+// row. It looks ahead in steps that double, so that few matches cost little.
+func (m *merge) runEnd(first, probe int) int {
+	step := 1
+	for first+step < m.builds && m.compare(first+step, probe) == 0 {
+		step *= 2
+	}
+	low, high := first+step/2+1, min(first+step, m.builds)
+	return low + sort.Search(high-low, func(k int) bool { return m.compare(low+k, probe) != 0 })
+}
+
+// pairsOf is how many pairs a probe row with so many matches gives.
+func (m *merge) pairsOf(matches int) int {
+	switch m.kind {
+	case gpu.Left:
+		return max(matches, 1)
+	case gpu.Semi:
+		return min(matches, 1)
+	case gpu.Anti:
+		return 1 - min(matches, 1)
+	}
+	return matches
+}
+
+// pairs writes the pairs of all probe rows.
+func (m *merge) pairs(d *Device, l *gpu.Lease) (probeIDs, buildIDs gpu.Column, err error) {
+	n := int(m.place[m.probes])
+	column := func() (gpu.Column, error) {
+		buf, err := l.Alloc(int64(n) * 4)
+		return gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: buf}, err
+	}
+	if probeIDs, err = column(); err != nil {
+		return gpu.Column{}, gpu.Column{}, err
+	}
+	withBuild := m.kind == gpu.Inner || m.kind == gpu.Left
+	if withBuild {
+		if buildIDs, err = column(); err != nil {
+			probeIDs.Release()
+			return gpu.Column{}, gpu.Column{}, err
+		}
+	}
+	probes, builds := gpu.Values[int32](probeIDs.Data, n), gpu.Values[int32](buildIDs.Data, buildIDs.Len)
+	err = d.parallel(n, pairGrain, func(lo, hi int) error {
+		row := sort.Search(m.probes, func(i int) bool { return m.place[i+1] > int64(lo) })
+		for at := lo; at < hi; row++ {
+			j := at - int(m.place[row]) // matches of the row that the piece before has
+			for end := min(int(m.place[row+1]), hi); at < end; at++ {
+				probes[at] = int32(row)
+				if withBuild {
+					builds[at] = m.match(row, j)
+				}
+				j++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		probeIDs.Release()
+		buildIDs.Release()
+		return gpu.Column{}, gpu.Column{}, err
+	}
+	return probeIDs, buildIDs, nil
+}
+
+// match returns the j-th match of a probe row, -1 where it has none.
+func (m *merge) match(row, j int) int32 {
+	if m.first[row] < 0 {
+		return -1
+	}
+	return m.first[row] + int32(j)
+}

@@ -1,0 +1,98 @@
+package host
+
+import (
+	"bytes"
+	"cmp"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// comparison orders row i of one side against row j of another, as bytes.Compare
+// does.
+type comparison func(i, j int) int
+
+// compareRows compares the rows of two sides by sort keys of the same types, in the
+// order of Sort; nulls are equal.
+func compareRows(left, right []gpu.SortKey) comparison {
+	keys := make([]comparison, len(left))
+	for k := range left {
+		keys[k] = compareKey(left[k], right[k].Column)
+	}
+	if len(keys) == 1 {
+		return keys[0]
+	}
+	return func(i, j int) int {
+		for _, compare := range keys {
+			if c := compare(i, j); c != 0 {
+				return c
+			}
+		}
+		return 0
+	}
+}
+
+func compareKey(k gpu.SortKey, right gpu.Column) comparison {
+	left := k.Column
+	compare := compareColumns(left, right)
+	if k.Descending {
+		ascending := compare
+		compare = func(i, j int) int { return -ascending(i, j) }
+	}
+	if left.Valid == nil && right.Valid == nil {
+		return compare
+	}
+	return func(i, j int) int {
+		x, y := left.IsValid(i), right.IsValid(j)
+		switch {
+		case x && y:
+			return compare(i, j)
+		case x == y:
+			return 0
+		case x == k.NullsFirst:
+			return 1
+		}
+		return -1
+	}
+}
+
+// compareColumns compares values, ascending.
+func compareColumns(left, right gpu.Column) comparison {
+	switch t := left.Type; {
+	case t.IsVar():
+		return func(i, j int) int { return bytes.Compare(left.VarValue(i), right.VarValue(j)) }
+	case t.Kind == gpu.Bool:
+		x, y := left.Data.Bytes(), right.Data.Bytes()
+		return func(i, j int) int { return int(x[i>>3]>>(i&7)&1) - int(y[j>>3]>>(j&7)&1) }
+	case t.Kind == gpu.Float32:
+		return compareBy(left, right, func(x, y float32) int { return gpu.CompareFloat(float64(x), float64(y)) })
+	case t.Kind == gpu.Float64:
+		return compareBy(left, right, gpu.CompareFloat)
+	case t.Wide:
+		return compareBy(left, right, gpu.Int128.Cmp)
+	case t.IsUnsigned():
+		switch t.Width() {
+		case 1:
+			return compareBy(left, right, cmp.Compare[uint8])
+		case 2:
+			return compareBy(left, right, cmp.Compare[uint16])
+		case 4:
+			return compareBy(left, right, cmp.Compare[uint32])
+		}
+		return compareBy(left, right, cmp.Compare[uint64])
+	default:
+		switch t.Width() {
+		case 1:
+			return compareBy(left, right, cmp.Compare[int8])
+		case 2:
+			return compareBy(left, right, cmp.Compare[int16])
+		case 4:
+			return compareBy(left, right, cmp.Compare[int32])
+		}
+		return compareBy(left, right, cmp.Compare[int64])
+	}
+}
+
+func compareBy[T any](left, right gpu.Column, compare func(x, y T) int) comparison {
+	x, y := gpu.Values[T](left.Data, left.Len), gpu.Values[T](right.Data, right.Len)
+	return func(i, j int) int { return compare(x[i], y[j]) }
+}

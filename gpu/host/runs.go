@@ -1,0 +1,73 @@
+package host
+
+import "github.com/gstream/gstream/gpu"
+
+// Runs implements gpu.Queue. Each piece of the rows counts the runs that begin in it,
+// then numbers its rows.
+func (q *queue) Runs(l *gpu.Lease, keys []gpu.Column) (gpu.Assignment, gpu.Column, error) {
+	if q.err != nil {
+		return nil, gpu.Column{}, q.err
+	}
+	ids, firsts, err := q.dev.runs(l, keys)
+	if err != nil {
+		return nil, gpu.Column{}, q.fail(err)
+	}
+	return assignment{ids}, firsts, nil
+}
+
+func (d *Device) runs(l *gpu.Lease, keys []gpu.Column) (ids, firsts gpu.Column, err error) {
+	if err := gpu.CheckKeys(keys); err != nil {
+		return ids, firsts, err
+	}
+	sorted := make([]gpu.SortKey, len(keys))
+	for i, c := range keys {
+		sorted[i].Column = c
+	}
+	n, compare := keys[0].Len, compareRows(sorted, sorted)
+	ids = gpu.Column{Type: gpu.Of(gpu.Int32), Len: n}
+	if ids.Data, err = l.Alloc(int64(n) * 4); err != nil {
+		return gpu.Column{}, firsts, err
+	}
+	// First the runs up to a row, of those that begin in its piece.
+	at := gpu.Values[int32](ids.Data, n)
+	before := make([]int32, (n+grain-1)/grain+1)
+	err = d.parallel(n, grain, func(lo, hi int) error {
+		run := int32(0)
+		for i := lo; i < hi; i++ {
+			if i == 0 || compare(i-1, i) != 0 {
+				run++
+			}
+			at[i] = run
+		}
+		before[lo/grain+1] = run
+		return nil
+	})
+	for p := 1; p < len(before); p++ {
+		before[p] += before[p-1]
+	}
+	firsts = gpu.Column{Type: gpu.Of(gpu.Int32), Len: int(before[len(before)-1])}
+	if err == nil {
+		firsts.Data, err = l.Alloc(int64(firsts.Len) * 4)
+	}
+	if err != nil {
+		ids.Release()
+		return gpu.Column{}, gpu.Column{}, err
+	}
+	rows := gpu.Values[int32](firsts.Data, firsts.Len)
+	err = d.parallel(n, grain, func(lo, hi int) error {
+		base, seen := before[lo/grain]-1, int32(0)
+		for i, run := range at[lo:hi] {
+			at[lo+i] = base + run
+			if run > seen {
+				seen, rows[base+run] = run, int32(lo+i)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		ids.Release()
+		firsts.Release()
+		return gpu.Column{}, gpu.Column{}, err
+	}
+	return ids, firsts, nil
+}

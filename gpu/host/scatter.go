@@ -1,0 +1,37 @@
+package host
+
+import "github.com/gstream/gstream/gpu"
+
+// Scatter implements gpu.Queue: the ids are inverted, one row after the other so that
+// the last with an id counts, and the rows gathered by the inverse on all cores.
+func (q *queue) Scatter(l *gpu.Lease, cols []gpu.Column, ids gpu.Column, n int) ([]gpu.Column, error) {
+	if q.err != nil {
+		return nil, q.err
+	}
+	out, err := q.dev.scatter(l, cols, ids, n)
+	return out, q.fail(err)
+}
+
+func (d *Device) scatter(l *gpu.Lease, cols []gpu.Column, ids gpu.Column, n int) ([]gpu.Column, error) {
+	if err := checkIDs(ids); err != nil {
+		return nil, err
+	}
+	if err := gpu.CheckScatter(cols, ids, n); err != nil {
+		return nil, err
+	}
+	buf, err := l.Alloc(int64(n) * 4)
+	if err != nil {
+		return nil, err
+	}
+	defer buf.Release()
+	inverse := gpu.Values[int32](buf, n)
+	for i := range inverse {
+		inverse[i] = -1
+	}
+	for i, id := range gpu.Values[int32](ids.Data, ids.Len) {
+		if uint(id) < uint(n) {
+			inverse[id] = int32(i)
+		}
+	}
+	return d.gather(l, cols, inverse, true)
+}
