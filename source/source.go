@@ -100,7 +100,7 @@ type ScanOptions struct {
 // Progress is how far a scan has come.
 type Progress struct {
 	RowsRead, RowsTotal   int64 // rows given out, rows that will be (after pruning)
-	BytesRead, BytesTotal int64 // compressed bytes of the selected columns
+	BytesRead, BytesTotal int64 // compressed bytes of these rows in the selected columns
 	RowGroups, Skipped    int64 // row groups in all, and skipped by statistics
 	RowsSkipped           int64 // rows that statistics ruled out
 }

@@ -82,6 +82,7 @@ func scanOnce(t testing.TB, limit int64, paths []string, opt source.ScanOptions,
 	}
 	p := r.Progress()
 	require.Equal(t, p.RowsTotal, p.RowsRead)
+	require.Equal(t, p.BytesTotal, p.BytesRead)
 	require.Equal(t, table.Rows(), p.RowsTotal+p.RowsSkipped)
 	return out, p, nil
 }
@@ -123,6 +124,26 @@ func TestEveryEncodingGivesTheValuesOfPlain(t *testing.T) {
 				}
 				require.Equal(t, first, got)
 			})
+		}
+	}
+}
+
+func TestStridesThatOvertakeOthersOfTheirRowGroupGiveTheSameRows(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	files, err := filepath.Glob("testdata/*.parquet")
+	require.NoError(t, err)
+	for _, f := range files {
+		table, err := Open([]string{f}, OpenOptions{})
+		require.NoError(t, err)
+		for _, column := range table.Schema().Names() {
+			// One column: all but one of the threads have nothing to do but to overtake.
+			opt := source.ScanOptions{StrideRows: 7, Threads: 8, Inflight: 9}
+			got, _, err := scan(t, 0, []string{f}, opt, column)
+			require.NoError(t, err)
+			opt.Threads = 1
+			want, _, err := scan(t, 0, []string{f}, opt, column)
+			require.NoError(t, err)
+			require.Equal(t, want, got, "%s of %s", column, f)
 		}
 	}
 }

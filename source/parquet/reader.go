@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,7 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 		plan:   t.planScan(opt, min(target, gpu.MaxRows)),
 		schema: &gpu.Schema{Fields: make([]gpu.Field, len(opt.Columns))},
 		carry:  map[task]*cursor{},
+		order:  t.bySize(opt.Columns),
 	}
 	for i, c := range opt.Columns {
 		r.schema.Fields[i] = t.schema.Fields[c]
@@ -60,6 +62,23 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 		go r.decode()
 	}
 	return r, nil
+}
+
+// bySize returns the positions of columns, largest first: the last to be started is
+// then the soonest to end.
+func (t *Table) bySize(columns []int) []int {
+	size := make([]int64, len(columns))
+	order := make([]int, len(columns))
+	for i, c := range columns {
+		order[i] = i
+		for _, f := range t.files {
+			for g := range f.groups {
+				size[i] += f.groups[g].chunks[c].size
+			}
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(size[b], size[a]) })
+	return order
 }
 
 // reader is one scan. Its tasks are the strides × columns of the plan, run by
@@ -82,6 +101,7 @@ type reader struct {
 	mu     sync.Mutex
 	work   sync.Cond // a task became ready, or the scan ends
 	ready  sync.Cond // the next stride is complete, or the scan ends
+	order  []int     // columns, the one with the most bytes first
 	tasks  []task    // ready to run, in order
 	open   []*decoding
 	first  int   // stride of open[0], the next that Read returns
@@ -124,7 +144,7 @@ func (r *reader) admit() {
 		before = r.open[len(r.open)-1]
 	}
 	r.open = append(r.open, d)
-	for c := range n {
+	for _, c := range r.order {
 		if before != nil && !before.done[c] {
 			d.waiting[c] = true
 			continue
@@ -140,7 +160,7 @@ func (r *reader) decode() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for {
-		for len(r.tasks) == 0 && r.err == nil && !r.allStarted() {
+		for len(r.tasks) == 0 && !r.overtake() && r.err == nil && !r.allStarted() {
 			r.work.Wait()
 		}
 		if r.err != nil || len(r.tasks) == 0 {
@@ -164,6 +184,22 @@ func (r *reader) decode() {
 	}
 }
 
+// overtake makes a task ready that waits for the same column in the stride before: it
+// passes over that one's pages with a cursor of its own. A row group has few strides,
+// so that cores would idle while a long column is decoded. The lock is held.
+func (r *reader) overtake() bool {
+	for i, d := range r.open {
+		for _, c := range r.order {
+			if d.waiting[c] {
+				d.waiting[c] = false
+				r.tasks = append(r.tasks, task{r.first + i, c})
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // allStarted says that no task will become ready any more. The lock is held.
 func (r *reader) allStarted() bool {
 	if r.first+len(r.open) < len(r.plan.strides) {
@@ -184,7 +220,7 @@ func (r *reader) spare() *cursor {
 		r.idle = r.idle[:n-1]
 		return c
 	}
-	return &cursor{lease: r.lease, read: &r.bytesRead}
+	return &cursor{lease: r.lease}
 }
 
 // run decodes a column of a stride.
@@ -221,6 +257,7 @@ func (r *reader) run(t task, cur *cursor) (col gpu.Column, err error) {
 			return col, err
 		}
 		cur.row = s.to
+		r.bytesRead.Add(s.bytes(column))
 		row += n
 	}
 	return b.column()
@@ -231,6 +268,9 @@ func (r *reader) finish(t task, cur *cursor, col gpu.Column, err error) {
 	i := t.stride - r.first
 	next := t.stride + 1
 	handOn := next < len(r.plan.strides) && r.plan.strides[next].continues
+	if i+1 < len(r.open) && !r.open[i+1].waiting[t.column] {
+		handOn = false // overtaken
+	}
 	switch {
 	case err != nil || r.closed:
 		cur.close()
