@@ -40,7 +40,7 @@ tests() {
 
 sanitizers() {
 	for tool in ${TOOLS:-memcheck racecheck initcheck}; do
-		(cd gpu/cuda && GSTREAM_THIN=1 run "$tool" timeout "${LIMIT:-400}" compute-sanitizer --tool "$tool" --report-api-errors no \
+		(cd gpu/cuda && GSTREAM_THIN=1 run "$tool" timeout "${LIMIT:-400}" compute-sanitizer --tool "$tool" \
 			--print-limit 20 "$bin/cuda.test" -test.run TestConformance -test.v)
 	done
 }
