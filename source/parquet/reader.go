@@ -16,6 +16,10 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
+// minInflight is how many strides are decoded at a time however much they take, so
+// that the next is under way when one is read.
+const minInflight = 2
+
 // defaultStrideRows is the rows of a stride when the scan does not say.
 const defaultStrideRows = 1 << 17
 
@@ -125,13 +129,25 @@ type decoding struct {
 
 // admitAll starts as many strides as there is room for. The lock is held.
 func (r *reader) admitAll() {
-	for r.first+len(r.open) < len(r.plan.strides) && r.err == nil {
-		n := len(r.open)
-		if n >= r.inflight && (r.most == 0 || int64(n+1)*r.most > r.inflightBytes) {
-			return
-		}
+	for r.first+len(r.open) < len(r.plan.strides) && r.err == nil && r.room() {
 		r.admit()
 	}
+}
+
+// room says whether one more stride may be decoded: by their number, until it is
+// known what they take, with the pages and dictionaries that are read for them.
+func (r *reader) room() bool {
+	if r.inflightBytes == 0 || r.most == 0 {
+		return len(r.open) < r.inflight
+	}
+	undone := int64(0)
+	for _, d := range r.open {
+		if d.left > 0 {
+			undone++
+		}
+	}
+	used, _ := r.lease.Used()
+	return len(r.open) < minInflight || used+(undone+1)*r.most <= r.inflightBytes
 }
 
 // admit starts the next stride of the plan. The lock is held.
