@@ -179,10 +179,11 @@ func TestCompactColumnsKeepTheirCodesWhereThoseAreSmaller(t *testing.T) {
 		rows   int
 		widths [][2]int // of s and n, stride by stride
 	}{
-		{"fallback.parquet", 250, [][2]int{{1, 1}, {0, 0}, {0, 0}}}, // the dictionary is given up in the second
-		{"fallback.parquet", 5, [][2]int{{1, 0}}},                   // all are null; the dictionary has more values than rows
-		{"dictionaries.parquet", 50, [][2]int{{1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}},
-		{"dictionaries.parquet", 150, [][2]int{{4, 0}, {4, 0}}}, // a stride has several dictionaries
+		{"fallback.parquet", 250, [][2]int{{1, 0}, {0, 0}}},                                    // few rows for the values; the dictionary is given up
+		{"dictionaries.parquet", 50, [][2]int{{1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 0}}}, // the last has 10 rows
+		{"dictionaries.parquet", 150, [][2]int{{1, 1}, {1, 1}}},                                // a stride has several dictionaries
+		{"many-dictionaries.parquet", 400, [][2]int{{1, 1}, {1, 1}}},
+		{"many-dictionaries.parquet", 4000, [][2]int{{2, 2}}},
 	} {
 		table, err := Open(fixture(c.file), OpenOptions{})
 		require.NoError(t, err)
@@ -198,6 +199,20 @@ func TestCompactColumnsKeepTheirCodesWhereThoseAreSmaller(t *testing.T) {
 		}
 		require.NoError(t, r.Close())
 		require.NoError(t, lease.Close())
+	}
+}
+
+func TestManyDictionariesInAStrideGiveTheirOwnValues(t *testing.T) {
+	for _, rows := range []int{7, 400, 900, 4000} {
+		got := mustScan(t, "many-dictionaries.parquet", rows)
+		require.Len(t, got["s"], 4000)
+		for i := range 4000 {
+			require.Equal(t, fmt.Sprintf("group %d value %d", i/400, i%90), got["s"][i].Str, "row %d", i)
+			require.Equal(t, i%13 != 5, got["n"][i].Valid, "row %d", i)
+			if got["n"][i].Valid {
+				require.EqualValues(t, i/400*1000000+i%90, got["n"][i].Int.Int64(), "row %d", i)
+			}
+		}
 	}
 }
 
