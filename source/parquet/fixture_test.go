@@ -130,6 +130,8 @@ func TestEveryEncodingGivesTheValuesOfPlain(t *testing.T) {
 
 func TestStridesThatOvertakeOthersOfTheirRowGroupGiveTheSameRows(t *testing.T) {
 	defer goleak.VerifyNone(t)
+	defer func(rows int) { overtakeRows = rows }(overtakeRows)
+	overtakeRows = 0
 	files, err := filepath.Glob("testdata/*.parquet")
 	require.NoError(t, err)
 	for _, f := range files {

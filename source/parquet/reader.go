@@ -200,20 +200,39 @@ func (r *reader) decode() {
 	}
 }
 
+// overtakeRows is the least that a cursor must have before it to overtake another: it
+// decodes the dictionary and the page it begins in again.
+var overtakeRows = 1 << 19 // less in tests
+
 // overtake makes a task ready that waits for the same column in the stride before: it
-// passes over that one's pages with a cursor of its own. A row group has few strides,
-// so that cores would idle while a long column is decoded. The lock is held.
+// passes over pages with a cursor of its own. A row group has few strides, or is all
+// that is in flight, so that cores would idle while a long column is decoded. It is
+// the task in the middle of the most rows that wait for each other. The lock is held.
 func (r *reader) overtake() bool {
-	for i, d := range r.open {
-		for _, c := range r.order {
-			if d.waiting[c] {
-				d.waiting[c] = false
-				r.tasks = append(r.tasks, task{r.first + i, c})
-				return true
+	var best task
+	most := 0
+	for _, c := range r.order {
+		for from := 0; from < len(r.open); from++ {
+			to, rows := from, 0
+			for ; to < len(r.open) && r.open[to].waiting[c]; to++ {
+				rows += r.plan.strides[r.first+to].rows
 			}
+			at, ahead := from, rows
+			for ; at+1 < to && ahead > rows/2; at++ {
+				ahead -= r.plan.strides[r.first+at].rows
+			}
+			if ahead > most {
+				best, most = task{r.first + at, c}, ahead
+			}
+			from = to
 		}
 	}
-	return false
+	if most == 0 || most < overtakeRows {
+		return false
+	}
+	r.open[best.stride-r.first].waiting[best.column] = false
+	r.tasks = append(r.tasks, best)
+	return true
 }
 
 // allStarted says that no task will become ready any more. The lock is held.
