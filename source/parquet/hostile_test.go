@@ -223,7 +223,7 @@ func TestThriftListsAreNotAllocatedByTheirClaim(t *testing.T) {
 }
 
 func FuzzOpenRead(f *testing.F) {
-	for _, name := range []string{"duckdb", "fallback", "dictionaries", "int96", "decimals", "nested", "empty-groups", "page-index"} {
+	for _, name := range []string{"duckdb", "fallback", "dictionaries", "many-dictionaries", "int96", "decimals", "nested", "empty-groups", "page-index"} {
 		b, err := os.ReadFile(fmt.Sprintf("testdata/%s.parquet", name))
 		require.NoError(f, err)
 		f.Add(b)
