@@ -55,6 +55,8 @@ func (m *linkTest) measure() gpu.Link {
 		m.note(device.Close())
 		m.note(host.Close())
 	}()
+	// The memory is another stream's until the kernels launched so far are done.
+	m.note(m.d.ctx.do(cuCtxSynchronize))
 	if m.err != nil {
 		return gpu.Link{}
 	}
