@@ -20,7 +20,9 @@
 // the end of the launch, before it when it is freed), misaligned accesses, indexes
 // outside of arrays, shifts by the width or more, divisions by zero, barriers
 // that some threads of a block do not reach, and collectives of a warp whose lanes
-// do not meet. What nothing was written to is full of 0xCB. It does not find data
+// do not meet. What nothing was written to is full of 0xCB. Copies between
+// page-locked memory and the device are made when they are waited for, so that it
+// shows when either is given back or written too early. It does not find data
 // races, except by their results under the order of a seed.
 package emulator
 
