@@ -301,6 +301,24 @@ func TestCopiesOfPageLockedMemoryAreMadeWhenTheyAreWaitedFor(t *testing.T) {
 	require.Equal(t, int32(illegalAddress), d.Synchronize(stream))
 }
 
+func TestRacesAndReadsOfWhatNobodyWroteAreFound(t *testing.T) {
+	t.Setenv(emulator.Races, "1")
+	for kernel, want := range map[string]int32{"check_race_lanes": launchFailed, "check_race_warps": launchFailed,
+		"check_race_reuse": launchFailed, "check_no_race": 0, "check_unwritten": launchFailed, "check_iota": 0} {
+		t.Run(kernel, func(t *testing.T) {
+			d := open(t)
+			p := d.alloc(2 * 64 * 8)
+			require.Equal(t, want, d.launch(kernel, 1, 64, 64*8, numbers{p, 64}))
+			if want != 0 {
+				return // the context is broken
+			}
+			var out [64]uint64
+			require.Zero(t, d.Down(unsafe.Pointer(&out[0]), p, 64*8))
+			require.Equal(t, int32(illegalAddress), d.Down(unsafe.Pointer(&out[0]), p+8, 64*8), "one value more than was written")
+		})
+	}
+}
+
 func TestEventsTakeTheTime(t *testing.T) {
 	d := open(t)
 	var a, b, untimed uintptr

@@ -201,6 +201,7 @@ int allocate(Address* out, size_t n) {
     a.start = reinterpret_cast<Address>(a.map + guard + data - inner);
     allocations[a.start] = a;
     device_used += n;
+    shadow::allocated(a.start, n);
     *out = a.start;
     return Success;
 }
@@ -216,6 +217,7 @@ int release(Address p, Allocation::Kind kind) {
             code = fail(sticky = IllegalAddress, "bytes right " + std::string(end_intact(a) ? "before" : "behind") + " an allocation of " +
                                                      std::to_string(a.size) + " bytes were overwritten");
         device_used -= a.size;
+        shadow::freed(a.start, a.size);
     }
     allocations.erase(i);
     if (kind == Allocation::Device)
@@ -289,6 +291,7 @@ int copy_up(Address to, const void* from, size_t n) {
     CHECK(from && in_device("copy up", to, n), InvalidValue);
     if (on_device(at(reinterpret_cast<Address>(from)))) return fail(InvalidValue, "copy up from device memory");
     memcpy(reinterpret_cast<void*>(to), from, n);
+    shadow::written(to, n);
     return Success;
 }
 
@@ -296,6 +299,7 @@ int copy_down(void* to, Address from, size_t n) {
     if (n == 0) return Success;
     CHECK(to && in_device("copy down", from, n), InvalidValue);
     if (on_device(at(reinterpret_cast<Address>(to)))) return fail(InvalidValue, "copy down to device memory");
+    if (!shadow::all_written(from, n)) return fail(sticky = IllegalAddress, "copy down of memory that nothing was written to");
     memcpy(to, reinterpret_cast<void*>(from), n);
     return Success;
 }
@@ -305,6 +309,7 @@ int copy_within(Address to, Address from, size_t n) {
     CHECK(in_device("copy to", to, n) && in_device("copy from", from, n), InvalidValue);
     if (to < from + n && from < to + n) return fail(InvalidValue, "copy between ranges that overlap");
     memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), n);
+    shadow::copied(to, from, n);
     return Success;
 }
 
@@ -313,6 +318,7 @@ int fill(Address to, T value, size_t n) {
     if (n == 0) return Success;
     CHECK(to % sizeof(T) == 0 && in_device("fill", to, n * sizeof(T)), InvalidValue);
     std::fill_n(reinterpret_cast<T*>(to), n, value);
+    shadow::written(to, n * sizeof(T));
     return Success;
 }
 
