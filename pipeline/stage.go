@@ -322,16 +322,25 @@ func (t *stageRun) inflight(o *opRun, rows int) int {
 	return n
 }
 
+// inflightBytes is what a scan for a device apart may decode ahead: the scans of a
+// run, which may all decode at once, share half of the host budget. Pages that are
+// being decoded and the output take of the other.
 func (t *stageRun) inflightBytes() int64 {
 	if !apart(t.run.device) {
 		return 0
 	}
-	return min(decodeAhead, t.run.device.HostBudget().Limit()/4)
+	scans := int64(0)
+	for _, o := range t.run.ops {
+		if o.table != nil {
+			scans++
+		}
+	}
+	return min(decodeAhead, t.run.device.HostBudget().Limit()/2/max(scans, 1))
 }
 
 // decodeAhead bounds the strides of a scan that are decoded before they are copied
 // to a device, in bytes.
-const decodeAhead = 2 << 30
+const decodeAhead = 4 << 30
 
 // aheadDepth is how many strides are copied to the device before their turn: the
 // link is busy while kernels run.

@@ -84,8 +84,9 @@ type ScanOptions struct {
 	// Inflight bounds the strides that are decoded or being decoded and not
 	// yet read; 0 means one more than Threads.
 	Inflight int
-	// InflightBytes, when set, lets more strides than Inflight be decoded as long as
-	// all that are not yet read take at most so many bytes, by the largest so far.
+	// InflightBytes, when set, takes the place of Inflight once it is known what a
+	// stride takes: more are decoded as long as the lease is likely to hold no more
+	// than so many bytes.
 	InflightBytes int64
 	// Compact asks for compact columns where they are smaller: for strides that go
 	// through Queue.Up.
@@ -100,7 +101,7 @@ type ScanOptions struct {
 // Progress is how far a scan has come.
 type Progress struct {
 	RowsRead, RowsTotal   int64 // rows given out, rows that will be (after pruning)
-	BytesRead, BytesTotal int64 // compressed bytes of the selected columns
+	BytesRead, BytesTotal int64 // compressed bytes of these rows in the selected columns
 	RowGroups, Skipped    int64 // row groups in all, and skipped by statistics
 	RowsSkipped           int64 // rows that statistics ruled out
 }

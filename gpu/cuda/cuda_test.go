@@ -51,6 +51,20 @@ func TestConformance(t *testing.T) {
 	gputest.Run(t, func(t *testing.T, memory int64) gpu.Device { return openTest(t, memory) })
 }
 
+func TestEveryKernelIsInTheFatbinThatIsSaidToHaveIt(t *testing.T) {
+	dev := openTest(t, 1<<26)
+	files, err := fatbinOf()
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for name := range files {
+		_, err := dev.kernels.find(name)
+		require.NoError(t, err)
+	}
+	_, err = dev.kernels.find("no_such_kernel")
+	require.ErrorContains(t, err, "no kernel is named no_such_kernel")
+	require.NoError(t, dev.Close())
+}
+
 func TestFatbinsMatchTheirSources(t *testing.T) {
 	if _, err := os.Stat("kernels"); err != nil {
 		t.Skip("the sources are not here: a test binary away from its tree")

@@ -314,8 +314,8 @@ func (d *Device) HostBudget() *gpu.Budget { return d.host }
 
 // StrideRows implements gpu.Device: copies below 8 MB waste the link, so a column of
 // 8-byte values gets twice that and one of 4 bytes enough, within a bound on the
-// whole stride and on its share of the device's budget, which holds several strides
-// at a time.
+// whole stride and on its share of the device's budget and of the host's, which hold
+// several strides at a time.
 func (d *Device) StrideRows(rowBytes int) int {
 	rowBytes = max(rowBytes, 1)
 	column := d.opt.StrideBytes
@@ -323,7 +323,8 @@ func (d *Device) StrideRows(rowBytes int) int {
 		column = defaultColumnBytes
 	}
 	rows := column / 8
-	rows = min(rows, maxStrideBytes/int64(rowBytes), d.budget.Limit()/32/int64(rowBytes), largestStride)
+	budget := min(d.budget.Limit(), d.host.Limit())
+	rows = min(rows, maxStrideBytes/int64(rowBytes), budget/32/int64(rowBytes), largestStride)
 	return int(max(rows, 1<<10))
 }
 

@@ -2,28 +2,36 @@ package cuda
 
 import (
 	"embed"
-	"errors"
 	"fmt"
-	"io/fs"
-	"path"
 	"sync"
 	"unsafe"
+
+	"github.com/gstream/gstream/gpu/cuda/internal/manifest"
 )
 
 //go:generate bash kernels/build.sh
 
-// fatbins are the compiled kernels, one file a source.
+// fatbins are the compiled kernels, one file a source, and the manifest that lists
+// them.
 //
-//go:embed kernels/*.fatbin
+//go:embed kernels/*.fatbin kernels/manifest.json
 var fatbins embed.FS
+
+// fatbinOf says which fatbin has a kernel.
+var fatbinOf = sync.OnceValues(func() (map[string]string, error) {
+	list, err := fatbins.ReadFile("kernels/" + manifest.File)
+	if err != nil {
+		return nil, err
+	}
+	return manifest.Kernels(list)
+})
 
 // kernels finds compiled kernels by name. Modules are loaded when first needed.
 type kernels struct {
 	dev *Device
 
 	mu      sync.RWMutex
-	pending []string // fatbins not loaded yet
-	modules []uintptr
+	modules map[string]uintptr // by fatbin
 	byName  map[string]*kernel
 }
 
@@ -41,9 +49,7 @@ const staticShared = 48 << 10
 const maxDynamicShared = 8
 
 func newKernels(d *Device) *kernels {
-	k := &kernels{dev: d, byName: map[string]*kernel{}}
-	k.pending, _ = fs.Glob(fatbins, "kernels/*.fatbin") // the pattern is well-formed
-	return k
+	return &kernels{dev: d, modules: map[string]uintptr{}, byName: map[string]*kernel{}}
 }
 
 // find returns the kernel of a name.
@@ -54,57 +60,59 @@ func (k *kernels) find(name string) (*kernel, error) {
 	if f != nil {
 		return f, nil
 	}
+	files, err := fatbinOf()
+	if err != nil {
+		return nil, err
+	}
+	file, ok := files[name]
+	if !ok {
+		return nil, fmt.Errorf("no kernel is named %s", name)
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for i := 0; ; i++ {
-		if i == len(k.modules) {
-			if len(k.pending) == 0 {
-				return nil, fmt.Errorf("no kernel is named %s", name)
-			}
-			if err := k.load(k.pending[0]); err != nil {
-				return nil, err
-			}
-			k.pending = k.pending[1:]
-		}
-		cname := append([]byte(name), 0)
-		f = &kernel{shared: staticShared}
-		err := k.dev.ctx.do(cuModuleGetFunction, uintptr(unsafe.Pointer(&f.handle)), k.modules[i], uintptr(unsafe.Pointer(&cname[0])))
-		if err == nil {
-			k.byName[name] = f
-			return f, nil
-		}
-		if e := (*Error)(nil); !errors.As(err, &e) || e.Code != 500 { // not found
-			return nil, fmt.Errorf("find kernel %s: %w", name, err)
-		}
+	module, err := k.load(file)
+	if err != nil {
+		return nil, err
 	}
+	cname := append([]byte(name), 0)
+	f = &kernel{shared: staticShared}
+	if err := k.dev.ctx.do(cuModuleGetFunction, uintptr(unsafe.Pointer(&f.handle)), module, uintptr(unsafe.Pointer(&cname[0]))); err != nil {
+		return nil, fmt.Errorf("find kernel %s: %w", name, err)
+	}
+	k.byName[name] = f
+	return f, nil
 }
 
 // loadAll loads what is not loaded yet. What cannot be loaded is reported to whom
 // needs it.
 func (k *kernels) loadAll() {
-	for {
+	files, _ := fatbinOf()
+	for _, file := range files {
 		k.mu.Lock()
-		if len(k.pending) == 0 || k.load(k.pending[0]) != nil {
-			k.mu.Unlock()
+		_, err := k.load(file)
+		k.mu.Unlock()
+		if err != nil {
 			return
 		}
-		k.pending = k.pending[1:]
-		k.mu.Unlock()
 	}
 }
 
-func (k *kernels) load(file string) error {
-	image, err := fatbins.ReadFile(file)
-	if err != nil {
-		return err
+// load returns the module of a fatbin. The lock is held.
+func (k *kernels) load(file string) (uintptr, error) {
+	if m, ok := k.modules[file]; ok {
+		return m, nil
 	}
-	defer k.dev.step("load " + path.Base(file))()
+	image, err := fatbins.ReadFile("kernels/" + file)
+	if err != nil {
+		return 0, err
+	}
+	defer k.dev.step("load " + file)()
 	var m uintptr
 	if err := k.dev.ctx.do(cuModuleLoadData, uintptr(unsafe.Pointer(&m)), uintptr(unsafe.Pointer(&image[0]))); err != nil {
-		return fmt.Errorf("load kernels of %s: %w", path.Base(file), err)
+		return 0, fmt.Errorf("load kernels of %s: %w", file, err)
 	}
-	k.modules = append(k.modules, m)
-	return nil
+	k.modules[file] = m
+	return m, nil
 }
 
 // allow lets the kernel use so many bytes of dynamic shared memory.

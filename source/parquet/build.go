@@ -1,6 +1,8 @@
 package parquet
 
 import (
+	"math"
+
 	"github.com/gstream/gstream/gpu"
 	"github.com/parquet-go/parquet-go/format"
 )
@@ -16,9 +18,10 @@ type builder struct {
 	valid *gpu.Buffer // from the first null on
 
 	// The column is coded until a page is not.
-	state colState
-	width int // bytes of a code
-	parts []part
+	state   colState
+	width   int // bytes of a code
+	parts   []part
+	entries int // of all their dictionaries
 
 	// String and Binary only.
 	offsets *gpu.Buffer
@@ -35,10 +38,12 @@ const (
 	plain
 )
 
-// part is a range of rows whose codes belong to one dictionary.
+// part is a range of rows whose codes belong to one dictionary, of which base is the
+// code of the first value.
 type part struct {
 	dict     *gpu.Dictionary
 	from, to int
+	base     int
 }
 
 // read appends n rows of a cursor at row at.
@@ -235,20 +240,33 @@ func (b *builder) readBool(c *cursor, at, n, m int) error {
 }
 
 // decideFixed settles how a column of fixed width is stored when its first value
-// comes, and changes it when a page without codes, or with those of another
-// dictionary, follows pages with codes.
+// comes, and changes it when a page without codes, or with a dictionary too many,
+// follows pages with codes.
 func (b *builder) decideFixed(c *cursor, at int) error {
 	switch {
 	case b.state == undecided:
-		b.width = codeWidth(c.dict.n)
-		if b.compact && c.coded && b.width < b.t.Width() && c.dict.n <= b.rows {
+		// The row groups to come are likely to have such dictionaries too.
+		groups := max(1, int(int64(b.rows)/max(c.rows, 1)))
+		if c.coded && b.compact && b.fits(c.dict.n*groups) {
+			b.width = codeWidth(c.dict.n)
 			return b.startFixed(coded, b.width, at)
 		}
 		return b.startFixed(plain, b.t.Width(), at)
-	case b.state == coded && !(c.coded && c.dict.shared == b.parts[0].dict):
+	case b.state == coded && !(c.coded && (b.current(c) || b.fits(b.entries+c.dict.n))):
 		return b.expandFixed(at)
 	}
 	return nil
+}
+
+// fits says whether codes into so many values are smaller than the values.
+func (b *builder) fits(entries int) bool {
+	return codeWidth(entries) < b.t.Width() && entries <= b.rows/4
+}
+
+// current says whether the last codes are those of the cursor's dictionary.
+func (b *builder) current(c *cursor) bool {
+	n := len(b.parts)
+	return n > 0 && b.parts[n-1].dict == c.dict.shared
 }
 
 // codeWidth is the bytes of a code into n values.
@@ -274,6 +292,9 @@ func (b *builder) startFixed(s colState, width, nulls int) error {
 
 // expandFixed turns the coded rows [0, rows) into plain ones.
 func (b *builder) expandFixed(rows int) error {
+	if err := b.mergeFixed(); err != nil {
+		return err
+	}
 	codes := b.data
 	defer codes.Release()
 	b.data = nil
@@ -291,6 +312,30 @@ func (b *builder) expandFixed(rows int) error {
 	}
 	b.dropParts()
 	return nil
+}
+
+// mergeFixed makes one dictionary of several by putting them one behind the other.
+func (b *builder) mergeFixed() error {
+	if len(b.parts) == 1 {
+		return nil
+	}
+	width := b.t.Width()
+	data, err := b.lease.Alloc(int64(b.entries) * int64(width))
+	if err != nil {
+		return err
+	}
+	for _, p := range b.parts {
+		v := p.dict.Values
+		copy(data.Bytes()[p.base*width:], v.Data.Bytes()[:v.Len*width])
+	}
+	b.merged(gpu.Column{Type: b.t, Len: b.entries, Data: data})
+	return nil
+}
+
+// merged puts one dictionary in the place of all.
+func (b *builder) merged(values gpu.Column) {
+	b.dropParts()
+	b.parts = append(b.parts, part{dict: &gpu.Dictionary{Values: values}, to: b.rows})
 }
 
 // readVar appends n rows with m values of a String or Binary column.
@@ -340,17 +385,11 @@ func (b *builder) startPlain() (err error) {
 
 // readCodes appends n rows with the codes of m values.
 func (b *builder) readCodes(c *cursor, at, n, m int) error {
-	if m > 0 {
-		if last := len(b.parts) - 1; last >= 0 && b.parts[last].dict == c.dict.shared {
-			b.parts[last].to = at + n
-		} else {
-			if last >= 0 {
-				if err := b.widen(at); err != nil {
-					return err
-				}
-			}
-			c.dict.shared.Values.Retain()
-			b.parts = append(b.parts, part{c.dict.shared, at, at + n})
+	if m > 0 && b.current(c) {
+		b.parts[len(b.parts)-1].to = at + n
+	} else if m > 0 {
+		if err := b.another(c.dict.shared, at, at+n); err != nil {
+			return err
 		}
 	}
 	switch b.width {
@@ -362,10 +401,31 @@ func (b *builder) readCodes(c *cursor, at, n, m int) error {
 	return readCodesAs[int32](b, c, at, n, m)
 }
 
+// another adds the dictionary of rows [from, to) behind those before.
+func (b *builder) another(dict *gpu.Dictionary, from, to int) error {
+	p := part{dict: dict, from: from, to: to, base: b.entries}
+	if b.entries += dict.Values.Len; b.entries > math.MaxInt32 {
+		return badf("the dictionaries of a stride have %d values", b.entries)
+	}
+	if err := b.widen(codeWidth(b.entries), from); err != nil {
+		return err
+	}
+	dict.Values.Retain()
+	b.parts = append(b.parts, p)
+	return nil
+}
+
 func readCodesAs[T code](b *builder, c *cursor, at, n, m int) error {
 	codes := gpu.Values[T](b.data, b.rows)
-	if err := takeCodes(c, codes[at+n-m:at+n]); err != nil {
+	fresh := codes[at+n-m : at+n]
+	if err := takeCodes(c, fresh); err != nil {
 		return err
+	}
+	if last := len(b.parts) - 1; last > 0 {
+		base := T(b.parts[last].base)
+		for i := range fresh {
+			fresh[i] += base
+		}
 	}
 	if m < n {
 		spread(codes, b.valid.Bytes(), at, n, m)
@@ -373,24 +433,31 @@ func readCodesAs[T code](b *builder, c *cursor, at, n, m int) error {
 	return nil
 }
 
-// widen makes the codes of rows [0, rows) int32: those of several dictionaries need
-// more bits when they become one.
-func (b *builder) widen(rows int) error {
-	if b.width == 4 {
+// widen gives the codes of rows [0, rows), and the ones to come, so many bytes, or
+// more if they have.
+func (b *builder) widen(width, rows int) error {
+	if width <= b.width {
 		return nil
 	}
-	buf, err := b.lease.Alloc(int64(b.rows) * 4)
+	buf, err := b.lease.Alloc(int64(b.rows) * int64(width))
 	if err != nil {
 		return err
 	}
-	codes := int32s(buf.Bytes())
 	narrow := gpu.Column{Len: rows, Data: b.data, CodeWidth: b.width}
-	for i := range codes[:rows] {
-		codes[i] = int32(narrow.Code(i))
+	if width == 2 {
+		copyCodes(gpu.Values[uint16](buf, rows), narrow)
+	} else {
+		copyCodes(gpu.Values[int32](buf, rows), narrow)
 	}
 	b.data.Release()
-	b.data, b.width = buf, 4
+	b.data, b.width = buf, width
 	return nil
+}
+
+func copyCodes[T code](dst []T, from gpu.Column) {
+	for i := range dst {
+		dst[i] = T(from.Code(i))
+	}
 }
 
 // reserve makes room for n more bytes of characters, which complete the first rows,
@@ -466,7 +533,7 @@ func (b *builder) readExpanded(c *cursor, at, n, m int) error {
 	if m < n {
 		spreadAt(codes, b.valid.Bytes(), at, n, m)
 	}
-	return b.appendCodes(&c.dict.shared.Values, codes, at)
+	return b.appendCodes(&c.dict.shared.Values, codes, 0, at)
 }
 
 // spreadAt is spread for codes that start at their own position 0.
@@ -482,9 +549,9 @@ func spreadAt(codes []int32, valid []byte, at, n, m int) {
 	}
 }
 
-// appendCodes appends the values behind codes at row at; rows that are null get
-// no characters.
-func (b *builder) appendCodes(dict *gpu.Column, codes []int32, at int) error {
+// appendCodes appends the values behind codes, which count from base, at row at; rows
+// that are null get no characters.
+func (b *builder) appendCodes(dict *gpu.Column, codes []int32, base, at int) error {
 	from := int32s(dict.Offsets.Bytes())
 	chars := dict.Data.Bytes()
 	var valid []byte
@@ -496,6 +563,7 @@ func (b *builder) appendCodes(dict *gpu.Column, codes []int32, at int) error {
 	end := b.used
 	for i, code := range codes {
 		if valid == nil || gpu.Bit(valid, at+i) {
+			code -= int32(base)
 			end += int(from[code+1] - from[code])
 		}
 		if end > maxVarBytes {
@@ -509,6 +577,7 @@ func (b *builder) appendCodes(dict *gpu.Column, codes []int32, at int) error {
 	dst := b.chars.Bytes()
 	for i, code := range codes {
 		if o := offsets[at+i]; o < offsets[at+i+1] {
+			code -= int32(base)
 			copy(dst[o:offsets[at+i+1]], chars[from[code]:from[code+1]])
 		}
 	}
@@ -518,7 +587,7 @@ func (b *builder) appendCodes(dict *gpu.Column, codes []int32, at int) error {
 
 // expand turns the coded rows [0, rows) into plain ones.
 func (b *builder) expand(rows int) error {
-	if err := b.widen(rows); err != nil {
+	if err := b.widen(4, rows); err != nil {
 		return err
 	}
 	if err := b.startPlain(); err != nil {
@@ -535,7 +604,7 @@ func (b *builder) expand(rows int) error {
 	}
 	for _, p := range b.parts {
 		nulls(p.from)
-		if err := b.appendCodes(&p.dict.Values, codes[p.from:p.to], p.from); err != nil {
+		if err := b.appendCodes(&p.dict.Values, codes[p.from:p.to], p.base, p.from); err != nil {
 			return err
 		}
 		at = p.to
@@ -580,10 +649,13 @@ func (b *builder) finishFixed(c *gpu.Column) error {
 			return err
 		}
 	}
-	c.Data = b.data
 	if b.state == coded {
+		if err := b.mergeFixed(); err != nil {
+			return err
+		}
 		c.Dict, c.CodeWidth = b.parts[0].dict, b.width
 	}
+	c.Data = b.data
 	return nil
 }
 
@@ -595,7 +667,7 @@ func (b *builder) finishVar(c *gpu.Column) error {
 		clear(int32s(b.offsets.Bytes()))
 	}
 	if b.state == coded && len(b.parts) > 1 {
-		if err := b.mergeParts(); err != nil {
+		if err := b.mergeVar(); err != nil {
 			return err
 		}
 	}
@@ -615,47 +687,38 @@ func (b *builder) finishVar(c *gpu.Column) error {
 	return nil
 }
 
-// mergeParts makes one dictionary of several by putting them one behind the
-// other, or expands the column where the dictionaries are not small beside it.
-func (b *builder) mergeParts() error {
-	entries, size := 0, 0
+// mergeVar makes one dictionary of several by putting them one behind the other, or
+// expands the column where the dictionaries are not small beside it.
+func (b *builder) mergeVar() error {
+	size := 0
 	for _, p := range b.parts {
-		entries += p.dict.Values.Len
 		size += int(p.dict.Values.Data.Size())
 	}
-	if entries > b.rows/4 || size > maxVarBytes {
+	if b.entries > b.rows/4 || size > maxVarBytes {
 		return b.expand(b.rows)
 	}
-	merged := gpu.Column{Type: b.t, Len: entries}
+	merged := gpu.Column{Type: b.t, Len: b.entries}
 	var err error
-	if merged.Offsets, err = b.lease.Alloc(int64(entries+1) * 4); err != nil {
+	if merged.Offsets, err = b.lease.Alloc(int64(b.entries+1) * 4); err != nil {
 		return err
 	}
 	if merged.Data, err = b.lease.Alloc(int64(size)); err != nil {
 		merged.Release()
 		return err
 	}
-	codes := int32s(b.data.Bytes())
 	offsets := int32s(merged.Offsets.Bytes())
 	offsets[0] = 0
-	base, used := int32(0), int32(0)
+	used := int32(0)
 	for _, p := range b.parts {
 		v := p.dict.Values
 		from := int32s(v.Offsets.Bytes())
 		for i := range v.Len {
-			offsets[int(base)+i+1] = used + from[i+1]
+			offsets[p.base+i+1] = used + from[i+1]
 		}
 		copy(merged.Data.Bytes()[used:], v.Data.Bytes()[:from[v.Len]])
-		for i := p.from; i < p.to; i++ {
-			codes[i] += base
-		}
-		base += int32(v.Len)
 		used += from[v.Len]
 	}
-	for _, p := range b.parts {
-		p.dict.Values.Release()
-	}
-	b.parts = append(b.parts[:0], part{&gpu.Dictionary{Values: merged}, 0, b.rows})
+	b.merged(merged)
 	return nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"hash/crc32"
 	"io"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/gstream/gstream/gpu"
@@ -44,7 +43,6 @@ func (g *growable) release() {
 // uses it. Its buffers are reused from chunk to chunk.
 type cursor struct {
 	lease *gpu.Lease
-	read  *atomic.Int64 // compressed bytes, for progress
 
 	file  *file
 	group int
@@ -137,7 +135,6 @@ func (c *cursor) fill(n int) ([]byte, error) {
 		return nil, err
 	}
 	c.off += int64(len(fresh))
-	c.read.Add(int64(len(fresh)))
 	c.pos = 0
 	return c.win[:n], nil
 }
@@ -165,16 +162,22 @@ func (c *cursor) header() (*format.PageHeader, error) {
 	}
 }
 
+// checkPage makes sure that the chunk has the bytes of a page.
+func (c *cursor) checkPage(h *format.PageHeader) error {
+	n := int64(h.CompressedPageSize)
+	if n < 0 || h.UncompressedPageSize < 0 {
+		return badf("a page header claims %d bytes, %d uncompressed", n, h.UncompressedPageSize)
+	}
+	if left := int64(len(c.win)-c.pos) + c.end - c.off; n > left {
+		return badf("a page header claims %d bytes, the column chunk has %d left", n, left)
+	}
+	return nil
+}
+
 // payload returns the bytes of the page behind its header, with slack, until
 // the next call.
 func (c *cursor) payload(h *format.PageHeader) ([]byte, error) {
 	n := int(h.CompressedPageSize)
-	if n < 0 || h.UncompressedPageSize < 0 {
-		return nil, badf("a page header claims %d bytes, %d uncompressed", n, h.UncompressedPageSize)
-	}
-	if left := int64(len(c.win)-c.pos) + c.end - c.off; int64(n) > left {
-		return nil, badf("a page header claims %d bytes, the column chunk has %d left", n, left)
-	}
 	b, err := c.fill(n)
 	if err != nil {
 		return nil, err
@@ -184,6 +187,13 @@ func (c *cursor) payload(h *format.PageHeader) ([]byte, error) {
 		return nil, badf("a page of %d bytes does not match its checksum", n)
 	}
 	return b, nil
+}
+
+// pass moves over n bytes of the chunk, which are not read unless they have been.
+func (c *cursor) pass(n int) {
+	k := min(n, len(c.win)-c.pos)
+	c.pos += k
+	c.off += int64(n - k)
 }
 
 // maxExpansion bounds what a compressed byte can become: zstd and brotli reach
@@ -216,28 +226,31 @@ func (c *cursor) nextPage(skip int64) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		b, err := c.payload(h)
-		if err != nil {
+		if err := c.checkPage(h); err != nil {
 			return 0, err
 		}
 		rows := int64(h.DataPageHeader.V.NumValues)
 		if h.Type == format.DataPageV2 {
 			rows = int64(h.DataPageHeaderV2.V.NumValues)
 		}
-		pass := rows >= 0 && rows <= skip && rows <= c.rowsLeft
+		data := h.Type == format.DataPage || h.Type == format.DataPageV2
+		if data && rows >= 0 && rows <= skip && rows <= c.rowsLeft {
+			c.pass(int(h.CompressedPageSize))
+			c.rowsLeft -= rows
+			return rows, nil
+		}
+		b, err := c.payload(h)
+		if err != nil {
+			return 0, err
+		}
 		switch h.Type {
 		case format.DictionaryPage:
 			if err := c.dictionaryPage(h, b); err != nil {
 				return 0, err
 			}
-		case format.DataPage, format.DataPageV2:
-			switch {
-			case pass:
-				c.rowsLeft -= rows
-				return rows, nil
-			case h.Type == format.DataPage:
-				return 0, c.dataPageV1(h, b)
-			}
+		case format.DataPage:
+			return 0, c.dataPageV1(h, b)
+		case format.DataPageV2:
 			return 0, c.dataPageV2(h, b)
 		case format.IndexPage:
 		default:
@@ -496,7 +509,7 @@ func (c *cursor) skip(rows int64) error {
 		n := int(min(rows, int64(c.left)))
 		if n == c.left {
 			c.left = 0 // the rest of a page is dropped without decoding it
-		} else if err := c.pass(n); err != nil {
+		} else if err := c.skipInPage(n); err != nil {
 			return err
 		}
 		rows -= int64(n)
@@ -504,8 +517,8 @@ func (c *cursor) skip(rows int64) error {
 	return nil
 }
 
-// pass moves over n rows inside of the current page.
-func (c *cursor) pass(n int) error {
+// skipInPage moves over n rows of the current page.
+func (c *cursor) skipInPage(n int) error {
 	m := n
 	if c.hasLevels {
 		bitmap, err := c.scratch(int(gpu.BitmapBytes(n)))

@@ -82,6 +82,7 @@ func scanOnce(t testing.TB, limit int64, paths []string, opt source.ScanOptions,
 	}
 	p := r.Progress()
 	require.Equal(t, p.RowsTotal, p.RowsRead)
+	require.Equal(t, p.BytesTotal, p.BytesRead)
 	require.Equal(t, table.Rows(), p.RowsTotal+p.RowsSkipped)
 	return out, p, nil
 }
@@ -127,6 +128,28 @@ func TestEveryEncodingGivesTheValuesOfPlain(t *testing.T) {
 	}
 }
 
+func TestStridesThatOvertakeOthersOfTheirRowGroupGiveTheSameRows(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	defer func(rows int) { overtakeRows = rows }(overtakeRows)
+	overtakeRows = 0
+	files, err := filepath.Glob("testdata/*.parquet")
+	require.NoError(t, err)
+	for _, f := range files {
+		table, err := Open([]string{f}, OpenOptions{})
+		require.NoError(t, err)
+		for _, column := range table.Schema().Names() {
+			// One column: all but one of the threads have nothing to do but to overtake.
+			opt := source.ScanOptions{StrideRows: 7, Threads: 8, Inflight: 9}
+			got, _, err := scan(t, 0, []string{f}, opt, column)
+			require.NoError(t, err)
+			opt.Threads = 1
+			want, _, err := scan(t, 0, []string{f}, opt, column)
+			require.NoError(t, err)
+			require.Equal(t, want, got, "%s of %s", column, f)
+		}
+	}
+}
+
 func TestDictionaryThatIsGivenUpInsideOfAStrideIsExpanded(t *testing.T) {
 	for _, rows := range []int{10, 250, 100000} {
 		content := mustScan(t, "fallback.parquet", rows)
@@ -158,10 +181,11 @@ func TestCompactColumnsKeepTheirCodesWhereThoseAreSmaller(t *testing.T) {
 		rows   int
 		widths [][2]int // of s and n, stride by stride
 	}{
-		{"fallback.parquet", 250, [][2]int{{1, 1}, {0, 0}, {0, 0}}}, // the dictionary is given up in the second
-		{"fallback.parquet", 5, [][2]int{{1, 0}}},                   // all are null; the dictionary has more values than rows
-		{"dictionaries.parquet", 50, [][2]int{{1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}},
-		{"dictionaries.parquet", 150, [][2]int{{4, 0}, {4, 0}}}, // a stride has several dictionaries
+		{"fallback.parquet", 250, [][2]int{{1, 0}, {0, 0}}},                                    // few rows for the values; the dictionary is given up
+		{"dictionaries.parquet", 50, [][2]int{{1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 0}}}, // the last has 10 rows
+		{"dictionaries.parquet", 150, [][2]int{{1, 1}, {1, 1}}},                                // a stride has several dictionaries
+		{"many-dictionaries.parquet", 400, [][2]int{{1, 1}, {1, 1}}},
+		{"many-dictionaries.parquet", 4000, [][2]int{{2, 2}}},
 	} {
 		table, err := Open(fixture(c.file), OpenOptions{})
 		require.NoError(t, err)
@@ -180,14 +204,27 @@ func TestCompactColumnsKeepTheirCodesWhereThoseAreSmaller(t *testing.T) {
 	}
 }
 
+func TestManyDictionariesInAStrideGiveTheirOwnValues(t *testing.T) {
+	for _, rows := range []int{7, 400, 900, 4000} {
+		got := mustScan(t, "many-dictionaries.parquet", rows)
+		require.Len(t, got["s"], 4000)
+		for i := range 4000 {
+			require.Equal(t, fmt.Sprintf("group %d value %d", i/400, i%90), got["s"][i].Str, "row %d", i)
+			require.Equal(t, i%13 != 5, got["n"][i].Valid, "row %d", i)
+			if got["n"][i].Valid {
+				require.EqualValues(t, i/400*1000000+i%90, got["n"][i].Int.Int64(), "row %d", i)
+			}
+		}
+	}
+}
+
 func TestStridesAreDecodedAheadWithinTheirBytes(t *testing.T) {
 	table, err := Open(fixture("page-index.parquet"), OpenOptions{})
 	require.NoError(t, err)
-	const stride = 10 * 8
-	for bytes, decoded := range map[int64]int{0: 2, stride: 2, 5 * stride: 5, 1 << 30: 26} {
+	for bytes, decoded := range map[int64]int{0: 4, 1: 4, 1 << 30: 26} { // more than one byte is in use by the time that the first is known
 		lease := newBudget(t, 0).Lease("scan")
 		opened := make(chan struct{}, 1000)
-		r, err := table.Scan(context.Background(), source.ScanOptions{Columns: []int{0}, StrideRows: 10, Threads: 1, Inflight: 2,
+		r, err := table.Scan(context.Background(), source.ScanOptions{Columns: []int{0}, StrideRows: 10, Threads: 1, Inflight: 4,
 			InflightBytes: bytes, Lease: lease, Trace: func(string, time.Time) { opened <- struct{}{} }})
 		require.NoError(t, err)
 		for range decoded {

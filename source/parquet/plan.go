@@ -13,6 +13,12 @@ type segment struct {
 	from, to int64
 }
 
+// bytes is the share of a column chunk that the rows have, compressed.
+func (s segment) bytes(column int) int64 {
+	g := &s.file.groups[s.group]
+	return int64(float64(g.chunks[column].size) / float64(g.rows) * float64(s.to-s.from))
+}
+
 // stridePlan is the segments of one stride, in order.
 type stridePlan struct {
 	segments []segment
@@ -54,7 +60,6 @@ func (t *Table) planScan(opt source.ScanOptions, target int) scanPlan {
 			widest := int64(0)
 			for _, c := range opt.Columns {
 				widest = max(widest, group.chunks[c].rawSize)
-				p.progress.BytesTotal += group.chunks[c].size
 			}
 			p.progress.RowsTotal += kept
 			cut.add(f, g, ranges, kept, widest)
@@ -62,6 +67,13 @@ func (t *Table) planScan(opt source.ScanOptions, target int) scanPlan {
 	}
 	cut.flush()
 	p.strides = cut.strides
+	for _, stride := range p.strides {
+		for _, s := range stride.segments {
+			for _, c := range opt.Columns {
+				p.progress.BytesTotal += s.bytes(c)
+			}
+		}
+	}
 	return p
 }
 

@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,10 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/source"
 )
+
+// minInflight is how many strides are decoded at a time however much they take, so
+// that the next is under way when one is read.
+const minInflight = 2
 
 // defaultStrideRows is the rows of a stride when the scan does not say.
 const defaultStrideRows = 1 << 17
@@ -46,6 +51,7 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 		plan:   t.planScan(opt, min(target, gpu.MaxRows)),
 		schema: &gpu.Schema{Fields: make([]gpu.Field, len(opt.Columns))},
 		carry:  map[task]*cursor{},
+		order:  t.bySize(opt.Columns),
 	}
 	for i, c := range opt.Columns {
 		r.schema.Fields[i] = t.schema.Fields[c]
@@ -60,6 +66,23 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 		go r.decode()
 	}
 	return r, nil
+}
+
+// bySize returns the positions of columns, largest first: the last to be started is
+// then the soonest to end.
+func (t *Table) bySize(columns []int) []int {
+	size := make([]int64, len(columns))
+	order := make([]int, len(columns))
+	for i, c := range columns {
+		order[i] = i
+		for _, f := range t.files {
+			for g := range f.groups {
+				size[i] += f.groups[g].chunks[c].size
+			}
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(size[b], size[a]) })
+	return order
 }
 
 // reader is one scan. Its tasks are the strides × columns of the plan, run by
@@ -82,6 +105,7 @@ type reader struct {
 	mu     sync.Mutex
 	work   sync.Cond // a task became ready, or the scan ends
 	ready  sync.Cond // the next stride is complete, or the scan ends
+	order  []int     // columns, the one with the most bytes first
 	tasks  []task    // ready to run, in order
 	open   []*decoding
 	first  int   // stride of open[0], the next that Read returns
@@ -105,13 +129,25 @@ type decoding struct {
 
 // admitAll starts as many strides as there is room for. The lock is held.
 func (r *reader) admitAll() {
-	for r.first+len(r.open) < len(r.plan.strides) && r.err == nil {
-		n := len(r.open)
-		if n >= r.inflight && (r.most == 0 || int64(n+1)*r.most > r.inflightBytes) {
-			return
-		}
+	for r.first+len(r.open) < len(r.plan.strides) && r.err == nil && r.room() {
 		r.admit()
 	}
+}
+
+// room says whether one more stride may be decoded: by their number, until it is
+// known what they take, with the pages and dictionaries that are read for them.
+func (r *reader) room() bool {
+	if r.inflightBytes == 0 || r.most == 0 {
+		return len(r.open) < r.inflight
+	}
+	undone := int64(0)
+	for _, d := range r.open {
+		if d.left > 0 {
+			undone++
+		}
+	}
+	used, _ := r.lease.Used()
+	return len(r.open) < minInflight || used+(undone+1)*r.most <= r.inflightBytes
 }
 
 // admit starts the next stride of the plan. The lock is held.
@@ -124,7 +160,7 @@ func (r *reader) admit() {
 		before = r.open[len(r.open)-1]
 	}
 	r.open = append(r.open, d)
-	for c := range n {
+	for _, c := range r.order {
 		if before != nil && !before.done[c] {
 			d.waiting[c] = true
 			continue
@@ -140,7 +176,7 @@ func (r *reader) decode() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for {
-		for len(r.tasks) == 0 && r.err == nil && !r.allStarted() {
+		for len(r.tasks) == 0 && !r.overtake() && r.err == nil && !r.allStarted() {
 			r.work.Wait()
 		}
 		if r.err != nil || len(r.tasks) == 0 {
@@ -164,6 +200,41 @@ func (r *reader) decode() {
 	}
 }
 
+// overtakeRows is the least that a cursor must have before it to overtake another: it
+// decodes the dictionary and the page it begins in again.
+var overtakeRows = 1 << 19 // less in tests
+
+// overtake makes a task ready that waits for the same column in the stride before: it
+// passes over pages with a cursor of its own. A row group has few strides, or is all
+// that is in flight, so that cores would idle while a long column is decoded. It is
+// the task in the middle of the most rows that wait for each other. The lock is held.
+func (r *reader) overtake() bool {
+	var best task
+	most := 0
+	for _, c := range r.order {
+		for from := 0; from < len(r.open); from++ {
+			to, rows := from, 0
+			for ; to < len(r.open) && r.open[to].waiting[c]; to++ {
+				rows += r.plan.strides[r.first+to].rows
+			}
+			at, ahead := from, rows
+			for ; at+1 < to && ahead > rows/2; at++ {
+				ahead -= r.plan.strides[r.first+at].rows
+			}
+			if ahead > most {
+				best, most = task{r.first + at, c}, ahead
+			}
+			from = to
+		}
+	}
+	if most == 0 || most < overtakeRows {
+		return false
+	}
+	r.open[best.stride-r.first].waiting[best.column] = false
+	r.tasks = append(r.tasks, best)
+	return true
+}
+
 // allStarted says that no task will become ready any more. The lock is held.
 func (r *reader) allStarted() bool {
 	if r.first+len(r.open) < len(r.plan.strides) {
@@ -184,7 +255,7 @@ func (r *reader) spare() *cursor {
 		r.idle = r.idle[:n-1]
 		return c
 	}
-	return &cursor{lease: r.lease, read: &r.bytesRead}
+	return &cursor{lease: r.lease}
 }
 
 // run decodes a column of a stride.
@@ -221,6 +292,7 @@ func (r *reader) run(t task, cur *cursor) (col gpu.Column, err error) {
 			return col, err
 		}
 		cur.row = s.to
+		r.bytesRead.Add(s.bytes(column))
 		row += n
 	}
 	return b.column()
@@ -231,6 +303,9 @@ func (r *reader) finish(t task, cur *cursor, col gpu.Column, err error) {
 	i := t.stride - r.first
 	next := t.stride + 1
 	handOn := next < len(r.plan.strides) && r.plan.strides[next].continues
+	if i+1 < len(r.open) && !r.open[i+1].waiting[t.column] {
+		handOn = false // overtaken
+	}
 	switch {
 	case err != nil || r.closed:
 		cur.close()

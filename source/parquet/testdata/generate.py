@@ -78,6 +78,11 @@ pq.write_table(pa.table({"s": fallback, "n": numbers}), "fallback.parquet", dict
 pq.write_table(pa.table({"s": [f"group {i // 50} value {i % 5}" for i in range(N)], "n": [i // 50 * 1000 + i % 5 for i in range(N)]}),
                "dictionaries.parquet", row_group_size=50)
 
+# Dictionaries that need codes of 2 bytes together.
+pq.write_table(pa.table({"s": [f"group {i // 400} value {i % 90}" for i in range(4000)],
+                         "n": [None if i % 13 == 5 else i // 400 * 10**6 + i % 90 for i in range(4000)]}),
+               "many-dictionaries.parquet", row_group_size=400)
+
 stamps = [datetime.datetime(1990 + i % 60, 1 + i % 12, 1 + i % 28, i % 24, i % 60, i % 60, i) for i in range(100)]
 pq.write_table(pa.table({"t": pa.array(stamps, pa.timestamp("ns"))}), "int96.parquet", use_deprecated_int96_timestamps=True)
 pq.write_table(pa.table({"t": pa.array(stamps, pa.timestamp("ns"))}), "int64.parquet", version="2.6")

@@ -1,5 +1,6 @@
 // Package manifest says whether compiled kernels match their sources, without a
-// compiler: beside the fatbins lies a list of what each was made from.
+// compiler: beside the fatbins lies a list of what each was made from, and of the
+// kernels in it.
 package manifest
 
 import (
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"sort"
@@ -24,9 +26,27 @@ const script = "build.sh"
 
 // Entry is one fatbin: the SHA-256 of what it was made from and of itself.
 type Entry struct {
-	Sources string `json:"sources"`
-	Fatbin  string `json:"fatbin"`
+	Sources string   `json:"sources"`
+	Fatbin  string   `json:"fatbin"`
+	Kernels []string `json:"kernels"`
 }
+
+// Kernels returns the fatbin that has each kernel, after a manifest.
+func Kernels(list []byte) (map[string]string, error) {
+	var all map[string]Entry
+	if err := json.Unmarshal(list, &all); err != nil {
+		return nil, fmt.Errorf("%s: %w", File, err)
+	}
+	out := map[string]string{}
+	for source, e := range all {
+		for _, name := range e.Kernels {
+			out[name] = fatbin(source)
+		}
+	}
+	return out, nil
+}
+
+func fatbin(source string) string { return strings.TrimSuffix(source, ".cu") + ".fatbin" }
 
 // Stale returns the sources in dir whose fatbin is missing or is not the one
 // that the manifest promises for them, and fatbins without a source.
@@ -43,7 +63,7 @@ func Stale(dir string) ([]string, error) {
 	}
 	var stale []string
 	for name, e := range want {
-		if have[name] != e {
+		if have[name].Sources != e.Sources || have[name].Fatbin != e.Fatbin {
 			stale = append(stale, name)
 		}
 	}
@@ -62,16 +82,46 @@ func Write(dir string) error {
 	if err != nil {
 		return err
 	}
+	seen := map[string]string{}
 	for name, e := range all {
 		if e.Fatbin == "" {
 			return fmt.Errorf("%s has no fatbin", name)
 		}
+		if e.Kernels, err = kernelsIn(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+		for _, k := range e.Kernels {
+			if other, ok := seen[k]; ok {
+				return fmt.Errorf("kernel %s is in %s and in %s", k, name, other)
+			}
+			seen[k] = name
+		}
+		all[name] = e
 	}
 	b, err := json.MarshalIndent(all, "", "\t")
 	if err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, File), append(b, '\n'), 0o644)
+}
+
+var declaration = regexp.MustCompile(`extern\s+"C"\s+__global__\s+void\s+(\w+)\s*\(`)
+
+// kernelsIn lists the kernels of a source by the C++ preprocessor, $CXX or g++.
+func kernelsIn(source string) ([]string, error) {
+	cxx := os.Getenv("CXX")
+	if cxx == "" {
+		cxx = "g++"
+	}
+	text, err := exec.Command(cxx, "-E", "-P", "-x", "c++", "-std=c++17", "-D__launch_bounds__(...)=", source).Output()
+	if err != nil {
+		return nil, fmt.Errorf("list the kernels of %s with %s: %w", source, cxx, err)
+	}
+	names := []string{}
+	for _, m := range declaration.FindAllSubmatch(text, -1) {
+		names = append(names, string(m[1]))
+	}
+	return names, nil
 }
 
 func entries(dir string) (map[string]Entry, error) {
@@ -89,7 +139,7 @@ func entries(dir string) (map[string]Entry, error) {
 			}
 		}
 		e := Entry{Sources: hex.EncodeToString(h.Sum(nil))}
-		if b, err := os.ReadFile(strings.TrimSuffix(path, ".cu") + ".fatbin"); err == nil {
+		if b, err := os.ReadFile(fatbin(path)); err == nil {
 			sum := sha256.Sum256(b)
 			e.Fatbin = hex.EncodeToString(sum[:])
 		}

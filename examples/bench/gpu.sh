@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Shows on a GPU what only a GPU can show. For a machine with a driver and a checkout,
+# and neither Go nor a network; the programs are built elsewhere:
+#
+#   for p in ./gpu/cuda ./pipeline ./examples; do CGO_ENABLED=0 go test -c -o BIN/ $p; done
+#   CGO_ENABLED=0 go build -o BIN/gstream ./cmd/gstream
+#
+#   examples/bench/gpu.sh BIN OUT tests sanitizers bench jobs
+#
+# runs these parts one after the other, nothing beside them, and prints what came of
+# each; logs, JSON and pictures go to OUT.
+#
+#   tests       the conformance suite and the rest of gpu/cuda, random pipelines, and the
+#               example jobs on both devices
+#   sanitizers  memcheck, racecheck and initcheck on the thinned suite, each to its end;
+#               some minutes each (TOOLS="memcheck" is one of them)
+#   bench       the primitives, and a timeline of streaming
+#   jobs        the example jobs on DATA, TPC-H tables as Parquet files, against DuckDB,
+#               by gpu.py (ARGS="--jobs q06 --runs 5" are its flags), and timelines of
+#               some (TIMELINES="tpch/q06 etl/filter")
+set -uo pipefail
+bin=$(realpath "$1") out=$(realpath "$2")
+shift 2
+cd "$(dirname "$0")/../.."
+
+# run writes what a command prints to a log, and its last lines here.
+run() {
+	local log=$out/$1.log rc=0
+	shift
+	"$@" >"$log" 2>&1 || rc=$?
+	echo "== ${log##*/}: exit $rc, $(grep -c -- '--- PASS' "$log") passed, $(grep -c -- '--- FAIL' "$log") failed"
+	tail -n "${TAIL:-3}" "$log"
+}
+
+tests() {
+	(cd gpu/cuda && run conformance timeout 200 "$bin/cuda.test" -test.v)
+	(cd pipeline && run pipeline timeout 120 "$bin/pipeline.test" -test.v)
+	(cd examples && run examples timeout 120 "$bin/examples.test" -test.v)
+}
+
+sanitizers() {
+	for tool in ${TOOLS:-memcheck racecheck initcheck}; do
+		(cd gpu/cuda && GSTREAM_THIN=1 run "$tool" timeout "${LIMIT:-400}" compute-sanitizer --tool "$tool" \
+			--print-limit 20 "$bin/cuda.test" -test.run TestConformance -test.v)
+	done
+}
+
+bench() {
+	TAIL=1000 run bench "$bin/gstream" bench all --json "$out/bench.json" --plot "$out/bench.svg"
+	run stream "$bin/gstream" bench stream --runs 3 --timeline "$out/stream.html"
+}
+
+jobs() {
+	cat "$DATA"/*.parquet >/dev/null # into the page cache
+	TAIL=40 run jobs python3 examples/bench/gpu.py --gstream "$bin/gstream" --data "$DATA" --tmp "${TMPDIR:-/dev/shm}" --json "$out/jobs.json" ${ARGS:-}
+	for job in ${TIMELINES:-}; do
+		TAIL=10 run "${job##*/}" "$bin/gstream" run "examples/$job.yaml" --set "data=$DATA" --set "out=${TMPDIR:-/dev/shm}/timeline.parquet" \
+			--overwrite --timeline "$out/${job##*/}.html"
+	done
+	rm -f "${TMPDIR:-/dev/shm}/timeline.parquet"
+}
+
+for part in "$@"; do "$part"; done
