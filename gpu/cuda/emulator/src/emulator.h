@@ -91,7 +91,7 @@ T from_bits(uint64_t bits) {
 // Deliberate accesses are those while it lives: no race, see shadow.cpp.
 extern bool deliberate;
 struct Deliberate {
-#ifdef __SANITIZE_THREAD__
+#ifdef EMULATOR_RACES
     Deliberate() { deliberate = true; }
     ~Deliberate() { deliberate = false; }
 #endif
