@@ -19,10 +19,10 @@
 // # Invariants
 //
 //  1. A task is a stride × a column. Tasks of one column that continue in the
-//     same row group run one after the other and hand their cursor on; all
-//     others are independent.
-//  2. Strides are admitted in order and bounded in number, and a task never
-//     waits for another one inside a worker: no set of tasks can deadlock.
+//     same row group run one after the other and hand their cursor on; where
+//     cores idle, one overtakes those before it with a cursor of its own.
+//  2. Strides are admitted in order and bounded in number or bytes, and a task
+//     never waits for another one inside a worker: no set of tasks can deadlock.
 //  3. Page buffers have slack bytes of capacity behind their length, so that
 //     the bit unpackers may read, but never use, what is behind the end.
 package parquet
