@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ebitengine/purego"
 	"github.com/stretchr/testify/require"
@@ -223,6 +224,24 @@ func TestARunOnAGPUThatIsCancelledLeavesNothing(t *testing.T) {
 	got, err := gpuRun(t, context.Background(), d)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
+}
+
+func TestALimitLeavesStridesThatWereCopiedAheadUnused(t *testing.T) {
+	library := cudatest.Library(t)
+	defer goleak.VerifyNone(t)
+	d := openFaultyGPU(t, library, 0)
+	defer func() { require.NoError(t, d.Close()) }()
+	// The first kernel, which unpacks the first stride, waits until others are there.
+	d.armed.Store(&trap{call: "cuLaunchKernel", at: 1, happens: func(string) error {
+		time.Sleep(300 * time.Millisecond)
+		return nil
+	}})
+	file := filepath.Join(t.TempDir(), "out.parquet")
+	_, err := New("limit").Read("orders", "../examples/quickstart/data/orders.parquet").Select("o_orderpriority", "o_orderkey").
+		Limit(3).Write(file, sinkparquet.Options{}).Run(context.Background(), RunOptions{Device: d, Threads: 2})
+	require.NoError(t, err)
+	require.Len(t, rowsOf(t, file), 3)
+	require.Empty(t, d.Budget().Leaks())
 }
 
 func TestSmallGPUBudgetsGiveTheRowsOrAClearError(t *testing.T) {

@@ -389,6 +389,7 @@ func (d *Device) table(name string, make func() []byte) (uintptr, error) {
 	}
 	// The source is pageable, so the driver has read it when the call returns.
 	if err := d.ctx.do(cuMemcpyHtoDAsync, addr, uintptr(unsafe.Pointer(unsafe.SliceData(src))), uintptr(len(src)), uintptr(d.compute)); err != nil {
+		_ = d.pool.free(addr)
 		return 0, err
 	}
 	d.tables[name] = addr

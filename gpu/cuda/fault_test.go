@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +11,41 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 )
+
+// pageLocked copies a column into page-locked memory, as a scan makes it.
+func pageLocked(l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
+	for _, b := range []**gpu.Buffer{&c.Data, &c.Offsets, &c.Valid} {
+		if *b == nil {
+			continue
+		}
+		to, err := l.Alloc((*b).Size())
+		if err != nil {
+			return c, err
+		}
+		copy(to.Bytes(), (*b).Bytes())
+		*b = to
+	}
+	return c, nil
+}
+
+// codedColumn is a column with a dictionary in page-locked memory: the texts of the
+// lengths 0 to 6 by turns.
+func codedColumn(l *gpu.Lease, n int) (c gpu.Column, err error) {
+	var values, codes []gpu.Scalar
+	for i := range 7 {
+		values = append(values, gpu.StringScalar(strings.Repeat("y", i)))
+	}
+	for i := range n {
+		codes = append(codes, gpu.Scalar{Type: gpu.Of(gpu.Int32), Valid: true, Int: gpu.Int128From(int64(i % 7))})
+	}
+	dict, err := pageLocked(l, gpu.ColumnOf(gpu.Of(gpu.String), values))
+	if err != nil {
+		return c, err
+	}
+	c, err = pageLocked(l, gpu.ColumnOf(gpu.Of(gpu.Int32), codes))
+	c.Type, c.Dict = gpu.Of(gpu.String), &gpu.Dictionary{Values: dict}
+	return c, err
+}
 
 // roundTrip copies a stride up, gathers some of its rows and copies them down.
 func roundTrip(d *Device) (err error) {
@@ -33,8 +69,12 @@ func roundTrip(d *Device) (err error) {
 	for i := range truth {
 		truth[i] = gpu.BoolScalar(i%3 == 0)
 	}
-	s := &gpu.Stride{Rows: len(text), Schema: gpu.NewSchema(gpu.Field{Name: "t", Type: gpu.Of(gpu.String)}, gpu.Field{Name: "b", Type: gpu.Of(gpu.Bool)}),
-		Cols: []gpu.Column{gpu.ColumnOf(gpu.Of(gpu.String), text), gpu.ColumnOf(gpu.Of(gpu.Bool), truth)}}
+	coded, err := codedColumn(host, len(text))
+	if err != nil {
+		return err
+	}
+	s := &gpu.Stride{Rows: len(text), Schema: gpu.NewSchema(gpu.Field{Name: "t", Type: gpu.Of(gpu.String)}, gpu.Field{Name: "b", Type: gpu.Of(gpu.Bool)}, gpu.Field{Name: "d", Type: gpu.Of(gpu.String)}),
+		Cols: []gpu.Column{gpu.ColumnOf(gpu.Of(gpu.String), text), gpu.ColumnOf(gpu.Of(gpu.Bool), truth), coded}}
 	if s, err = q.Up(device, s); err != nil {
 		return err
 	}
@@ -53,8 +93,10 @@ func roundTrip(d *Device) (err error) {
 		return err
 	}
 	defer out.Release()
-	if out.Rows != 1000 || string(out.Cols[0].VarValue(2)) != strings.Repeat("x", 6) {
-		return errors.New("wrong rows")
+	for i := range out.Rows {
+		if out.Rows != 1000 || len(out.Cols[0].VarValue(i)) != 3*i%7 || len(out.Cols[2].VarValue(i)) != 3*i%7 {
+			return fmt.Errorf("row %d of %d is wrong", i, out.Rows)
+		}
 	}
 	return nil
 }
@@ -202,6 +244,10 @@ func TestAGPUThatCannotBeStartedIsSaidByTheFirstQueue(t *testing.T) {
 	require.ErrorContains(t, err, "open GPU 77")
 	_, err = l.Alloc(900 << 20)
 	require.ErrorIs(t, err, ErrUnusable, "more than was taken in advance")
+	_, err = d.Link()
+	require.ErrorIs(t, err, ErrUnusable)
+	require.Empty(t, d.Spans())
+	require.Zero(t, d.Clock())
 	b.Release()
 	require.NoError(t, l.Close())
 	require.NoError(t, d.Close())

@@ -258,7 +258,11 @@ func (x *index) reserve(o *op, want int) {
 	}
 	o.write(x.claimed, 0, gpu.BytesOf([]int32{int32(x.n), 0}))
 	width := x.keyWidth()
-	x.store = o.grow(x.lease, x.store, int64(x.n+1)*width, int64(limit+1)*width)
+	used := x.n
+	if x.kind == byteKeys && used > 0 {
+		used++ // where the last text ends
+	}
+	x.store = o.grow(x.lease, x.store, int64(used)*width, int64(limit+1)*width)
 	if o.failed() {
 		slots.Release()
 		return

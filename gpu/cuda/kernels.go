@@ -70,6 +70,9 @@ func (k *kernels) find(name string) (*kernel, error) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if f = k.byName[name]; f != nil { // one kernel has one record of the memory it may use
+		return f, nil
+	}
 	module, err := k.load(file)
 	if err != nil {
 		return nil, err

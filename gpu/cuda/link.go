@@ -20,6 +20,9 @@ const (
 
 // measureLink times copies up, down, both ways at once and within the device.
 func (d *Device) measureLink() (gpu.Link, error) {
+	if err := d.Wait(); err != nil {
+		return gpu.Link{}, err
+	}
 	size := min(linkBytes, d.budget.Limit()/8, d.host.Limit()/8)
 	m := &linkTest{d: d, size: size}
 	link := m.measure()
@@ -55,6 +58,8 @@ func (m *linkTest) measure() gpu.Link {
 		m.note(device.Close())
 		m.note(host.Close())
 	}()
+	// The memory is another stream's until the kernels launched so far are done.
+	m.note(m.d.ctx.do(cuCtxSynchronize))
 	if m.err != nil {
 		return gpu.Link{}
 	}

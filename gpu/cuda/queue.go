@@ -270,7 +270,7 @@ func (t *transfer) column(at int, c gpu.Column, dicts map[int]moved, move func(*
 	if !ok || m.from != c.Dict {
 		to := t.plain(c.Dict.Values, move)
 		if t.err != nil {
-			to.Release()
+			out.Dict = &gpu.Dictionary{Values: to} // released when the copies that are under way are over
 			return out
 		}
 		if ok {

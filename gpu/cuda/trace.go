@@ -126,6 +126,9 @@ func (t *trace) close() { t.dev.recycle(t.base) }
 // Settle implements gpu.Profiled: it waits until everything that was put off to the end of a copy or a
 // primitive is done.
 func (d *Device) Settle() {
+	if d.Wait() != nil {
+		return
+	}
 	done := make(chan struct{})
 	d.after(0, func(error) { close(done) })
 	<-done
@@ -146,6 +149,9 @@ func (d *Device) Activity(lease string) gpu.Activity {
 
 // Spans implements gpu.Profiled.
 func (d *Device) Spans() []gpu.Span {
+	if d.Wait() != nil {
+		return nil
+	}
 	d.Settle()
 	d.trace.mu.Lock()
 	defer d.trace.mu.Unlock()
@@ -160,4 +166,9 @@ func (d *Device) Spans() []gpu.Span {
 }
 
 // Clock implements gpu.Profiled.
-func (d *Device) Clock() time.Duration { return time.Since(d.trace.opened) }
+func (d *Device) Clock() time.Duration {
+	if d.Wait() != nil {
+		return 0
+	}
+	return time.Since(d.trace.opened)
+}

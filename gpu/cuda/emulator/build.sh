@@ -15,6 +15,8 @@ mkdir -p "$objects"
 # Kernels are checked for what a GPU refuses or does otherwise than this machine:
 # such code ends in a trap.
 checks="-fsanitize=alignment,bounds,shift-exponent -fsanitize-undefined-trap-on-error"
+# With GSTREAM_EMULATOR_RACES they also say what they access: see src/shadow.cpp.
+[ -z "${GSTREAM_EMULATOR_RACES:-}" ] || checks="$checks -g -DEMULATOR_RACES -fsanitize=thread --param tsan-distinguish-volatile=1"
 common="-std=c++17 -fPIC -ffp-contract=off -fno-strict-aliasing -fvisibility=hidden -w ${CXXFLAGS:-}"
 
 compile() {

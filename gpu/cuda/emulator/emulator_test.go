@@ -33,6 +33,11 @@ type driver struct {
 	SetAttribute func(f uintptr, attribute, value int32) int32                                                            `lib:"cuFuncSetAttribute"`
 	Pinned       func(p *uintptr, n uint64, flags uint32) int32                                                           `lib:"cuMemHostAlloc"`
 	FreePinned   func(p uintptr) int32                                                                                    `lib:"cuMemFreeHost"`
+	NewStream    func(s *uintptr, flags uint32) int32                                                                     `lib:"cuStreamCreate"`
+	FreeStream   func(s uintptr) int32                                                                                    `lib:"cuStreamDestroy_v2"`
+	Synchronize  func(s uintptr) int32                                                                                    `lib:"cuStreamSynchronize"`
+	UpOn         func(to uint64, from uintptr, n uint64, stream uintptr) int32                                            `lib:"cuMemcpyHtoDAsync_v2"`
+	WaitFor      func(e uintptr) int32                                                                                    `lib:"cuEventSynchronize"`
 	NewEvent     func(e *uintptr, flags uint32) int32                                                                     `lib:"cuEventCreate"`
 	FreeEvent    func(e uintptr) int32                                                                                    `lib:"cuEventDestroy_v2"`
 	Record       func(e, stream uintptr) int32                                                                            `lib:"cuEventRecord"`
@@ -268,6 +273,50 @@ func TestFaultsAreInjected(t *testing.T) {
 	require.Equal(t, calls+2, d.Calls("cuMemAlloc"))
 	require.Equal(t, int64(1), d.Live())
 	require.Zero(t, d.Free(p))
+}
+
+func TestCopiesOfPageLockedMemoryAreMadeWhenTheyAreWaitedFor(t *testing.T) {
+	d := open(t)
+	var host, stream, event uintptr
+	require.Zero(t, d.Pinned(&host, 8, 0))
+	require.Zero(t, d.NewStream(&stream, 1))
+	require.Zero(t, d.NewEvent(&event, 0))
+	value := unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&host))), 8) // the address is no Go pointer
+	p, q := d.alloc(8), d.alloc(8)
+	value[0] = 1
+	require.Zero(t, d.UpOn(p, host, 8, stream))
+	require.Zero(t, d.Record(event, stream))
+	value[0] = 2 // too early
+	require.Zero(t, d.UpOn(q, host, 8, stream))
+	require.Zero(t, d.WaitFor(event))
+	value[0] = 3 // too early for the second copy
+	require.Zero(t, d.Synchronize(stream))
+	var got [2]byte
+	require.Zero(t, d.Down(unsafe.Pointer(&got[0]), p, 1))
+	require.Zero(t, d.Down(unsafe.Pointer(&got[1]), q, 1))
+	require.Equal(t, [2]byte{2, 3}, got)
+
+	require.Zero(t, d.UpOn(p, host, 8, stream))
+	require.Zero(t, d.Free(p), "the copy is under way")
+	require.Equal(t, int32(illegalAddress), d.Synchronize(stream))
+}
+
+func TestRacesAndReadsOfWhatNobodyWroteAreFound(t *testing.T) {
+	t.Setenv(emulator.Races, "1")
+	for kernel, want := range map[string]int32{"check_race_lanes": launchFailed, "check_race_warps": launchFailed,
+		"check_race_reuse": launchFailed, "check_no_race": 0, "check_unwritten": launchFailed, "check_iota": 0} {
+		t.Run(kernel, func(t *testing.T) {
+			d := open(t)
+			p := d.alloc(2 * 64 * 8)
+			require.Equal(t, want, d.launch(kernel, 1, 64, 64*8, numbers{p, 64}))
+			if want != 0 {
+				return // the context is broken
+			}
+			var out [64]uint64
+			require.Zero(t, d.Down(unsafe.Pointer(&out[0]), p, 64*8))
+			require.Equal(t, int32(illegalAddress), d.Down(unsafe.Pointer(&out[0]), p+8, 64*8), "one value more than was written")
+		})
+	}
 }
 
 func TestEventsTakeTheTime(t *testing.T) {

@@ -316,7 +316,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
         s.head[d] = s.carry[d] = base % 8;
         // A digit of a quarter of the rows and more would make lanes queue.
         u32 next = at + 1 < digits * gridDim.x ? a.base[(at + 1) * PARTITION_COUNTERS] : a.rows;
-        if (next - base > (end - begin) / 4) s.top[1] = d;
+        if (next - base > (end - begin) / 4) atomicMin(&s.top[1], d);
     }
     __syncthreads();
     const u32 hot = s.top[1];
@@ -374,6 +374,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
                 const u32 last = __shfl_sync(ALL, granules, l), good = __shfl_sync(ALL, whole, l);
                 for (u32 g = 8 * parts + lane; g < last; g += 32) s.target[at + g] = g >= good ? NOWHERE : to + g;
             }
+            __syncwarp(); // all parts have read what is carried
             if (part == 0) {
                 s.first[d] = start << 3 | carried;
                 s.out[d] = out + whole;

@@ -1,5 +1,6 @@
 // The part of CUDA's driver API that gstream uses, over host memory. Everything
-// is done when a call returns. Arguments are checked as the driver checks them,
+// is done when a call returns, but for copies from and to page-locked memory, which
+// are made as late as the driver may: when they are waited for. Arguments are checked as the driver checks them,
 // and memory more strictly: copies must lie inside one allocation, what was
 // freed cannot be touched, and writes outside of an allocation are found at the latest
 // when it is freed.
@@ -34,9 +35,25 @@ struct Allocation {
     size_t map_size;
 };
 
+// Copy is one that is still to be made.
+struct Copy {
+    Address device;
+    char* host;
+    size_t size;
+    bool up;
+};
+
+// Stream counts the copies that were put on it and those that were made.
+struct Stream {
+    std::deque<Copy> waiting;
+    uint64_t put = 0, made = 0;
+};
+
 struct Event {
     double milliseconds; // when it was recorded
     bool recorded, timed;
+    void* stream;
+    uint64_t put; // copies on the stream then
 };
 
 // Handle is memory that addresses can be mapped to: a file without a name.
@@ -184,6 +201,7 @@ int allocate(Address* out, size_t n) {
     a.start = reinterpret_cast<Address>(a.map + guard + data - inner);
     allocations[a.start] = a;
     device_used += n;
+    shadow::allocated(a.start, n);
     *out = a.start;
     return Success;
 }
@@ -199,6 +217,7 @@ int release(Address p, Allocation::Kind kind) {
             code = fail(sticky = IllegalAddress, "bytes right " + std::string(end_intact(a) ? "before" : "behind") + " an allocation of " +
                                                      std::to_string(a.size) + " bytes were overwritten");
         device_used -= a.size;
+        shadow::freed(a.start, a.size);
     }
     allocations.erase(i);
     if (kind == Allocation::Device)
@@ -209,6 +228,48 @@ int release(Address p, Allocation::Kind kind) {
 }
 
 bool is_stream(void* s) { return reinterpret_cast<uintptr_t>(s) <= 2 || streams.count(s); }
+
+int copy_up(Address to, const void* from, size_t n);
+int copy_down(void* to, Address from, size_t n);
+
+// catch_up makes the first copies of a stream, up to the given number. What was
+// freed meanwhile breaks the context.
+int catch_up(void* stream, uint64_t number = UINT64_MAX) {
+    if (!streams.count(stream)) return Success;
+    auto s = static_cast<Stream*>(stream);
+    for (; s->made < number && !s->waiting.empty(); s->made++) {
+        Copy c = s->waiting.front();
+        s->waiting.pop_front();
+        if (c.up ? copy_up(c.device, c.host, c.size) : copy_down(c.host, c.device, c.size)) sticky = IllegalAddress;
+    }
+    return sticky;
+}
+
+int catch_up_all() {
+    for (void* s : streams) catch_up(s);
+    return sticky;
+}
+
+int catch_up_to(void* event) {
+    auto e = static_cast<Event*>(event);
+    return catch_up(e->stream, e->put);
+}
+
+// put puts a copy on a stream. Memory that is not page-locked is done with when the
+// call returns.
+int put(void* stream, Copy c) {
+    CHECK(is_stream(stream), InvalidHandle);
+    Allocation* host = at(reinterpret_cast<Address>(c.host));
+    if (c.size > 0 && host && !on_device(host) && streams.count(stream)) {
+        CHECK(in_device(c.up ? "copy up" : "copy down", c.device, c.size), InvalidValue);
+        auto s = static_cast<Stream*>(stream);
+        s->waiting.push_back(c);
+        s->put++;
+        return Success;
+    }
+    if (int code = catch_up(stream)) return code;
+    return c.up ? copy_up(c.device, c.host, c.size) : copy_down(c.host, c.device, c.size);
+}
 
 template <class T>
 int add(std::set<void*>& all, void** out, T* object) {
@@ -230,6 +291,7 @@ int copy_up(Address to, const void* from, size_t n) {
     CHECK(from && in_device("copy up", to, n), InvalidValue);
     if (on_device(at(reinterpret_cast<Address>(from)))) return fail(InvalidValue, "copy up from device memory");
     memcpy(reinterpret_cast<void*>(to), from, n);
+    shadow::written(to, n);
     return Success;
 }
 
@@ -237,6 +299,7 @@ int copy_down(void* to, Address from, size_t n) {
     if (n == 0) return Success;
     CHECK(to && in_device("copy down", from, n), InvalidValue);
     if (on_device(at(reinterpret_cast<Address>(to)))) return fail(InvalidValue, "copy down to device memory");
+    if (!shadow::all_written(from, n)) return fail(sticky = IllegalAddress, "copy down of memory that nothing was written to");
     memcpy(to, reinterpret_cast<void*>(from), n);
     return Success;
 }
@@ -246,6 +309,7 @@ int copy_within(Address to, Address from, size_t n) {
     CHECK(in_device("copy to", to, n) && in_device("copy from", from, n), InvalidValue);
     if (to < from + n && from < to + n) return fail(InvalidValue, "copy between ranges that overlap");
     memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), n);
+    shadow::copied(to, from, n);
     return Success;
 }
 
@@ -254,6 +318,7 @@ int fill(Address to, T value, size_t n) {
     if (n == 0) return Success;
     CHECK(to % sizeof(T) == 0 && in_device("fill", to, n * sizeof(T)), InvalidValue);
     std::fill_n(reinterpret_cast<T*>(to), n, value);
+    shadow::written(to, n * sizeof(T));
     return Success;
 }
 
@@ -282,7 +347,7 @@ int leave_context() {
         if (a.kind != Allocation::Registered) munmap(a.map, a.map_size);
         allocations.erase(allocations.begin());
     }
-    for (void* s : streams) delete static_cast<int*>(s);
+    for (void* s : streams) delete static_cast<Stream*>(s);
     for (void* e : events) delete static_cast<Event*>(e);
     streams.clear();
     events.clear();
@@ -472,7 +537,7 @@ int cuCtxGetCurrent(void** context) {
 
 int cuCtxSynchronize(void) {
     API
-    return Success;
+    return catch_up_all();
 }
 
 int cuCtxSetLimit(int limit, size_t value) {
@@ -524,6 +589,7 @@ int cuMemAllocFromPoolAsync(Address* p, size_t n, void* pool, void* stream) {
 int cuMemFreeAsync(Address p, void* stream) {
     API
     CHECK(is_stream(stream), InvalidHandle);
+    if (int code = catch_up(stream)) return code;
     return release(p, Allocation::Device);
 }
 
@@ -658,19 +724,18 @@ int cuMemcpyDtoD_v2(Address to, Address from, size_t n) {
 
 int cuMemcpyHtoDAsync_v2(Address to, const void* from, size_t n, void* stream) {
     API
-    CHECK(is_stream(stream), InvalidHandle);
-    return copy_up(to, from, n);
+    return put(stream, {to, static_cast<char*>(const_cast<void*>(from)), n, true});
 }
 
 int cuMemcpyDtoHAsync_v2(void* to, Address from, size_t n, void* stream) {
     API
-    CHECK(is_stream(stream), InvalidHandle);
-    return copy_down(to, from, n);
+    return put(stream, {from, static_cast<char*>(to), n, false});
 }
 
 int cuMemcpyDtoDAsync_v2(Address to, Address from, size_t n, void* stream) {
     API
     CHECK(is_stream(stream), InvalidHandle);
+    if (int code = catch_up(stream)) return code;
     return copy_within(to, from, n);
 }
 
@@ -687,12 +752,14 @@ int cuMemsetD32_v2(Address to, unsigned value, size_t n) {
 int cuMemsetD8Async(Address to, unsigned char value, size_t n, void* stream) {
     API
     CHECK(is_stream(stream), InvalidHandle);
+    if (int code = catch_up(stream)) return code;
     return fill(to, value, n);
 }
 
 int cuMemsetD32Async(Address to, unsigned value, size_t n, void* stream) {
     API
     CHECK(is_stream(stream), InvalidHandle);
+    if (int code = catch_up(stream)) return code;
     return fill(to, value, n);
 }
 
@@ -792,24 +859,25 @@ int cuMemSetAccess(Address p, size_t n, const void* description, size_t count) {
 int cuStreamCreate(void** stream, unsigned flags) {
     API
     CHECK(flags <= 1, InvalidValue);
-    return add(streams, stream, new int);
+    return add(streams, stream, new Stream);
 }
 
 int cuStreamCreateWithPriority(void** stream, unsigned flags, int) {
     API
     CHECK(flags <= 1, InvalidValue);
-    return add(streams, stream, new int);
+    return add(streams, stream, new Stream);
 }
 
 int cuStreamDestroy_v2(void* stream) {
     API
-    return drop<int>(streams, stream);
+    if (int code = catch_up(stream)) return code;
+    return drop<Stream>(streams, stream);
 }
 
 int cuStreamSynchronize(void* stream) {
     API
     CHECK(is_stream(stream), InvalidHandle);
-    return Success;
+    return catch_up(stream);
 }
 
 int cuStreamQuery(void* stream) {
@@ -822,13 +890,13 @@ int cuStreamWaitEvent(void* stream, void* event, unsigned flags) {
     API
     CHECK(is_stream(stream) && events.count(event), InvalidHandle);
     CHECK(flags <= 1, InvalidValue);
-    return Success;
+    return catch_up_to(event);
 }
 
 int cuEventCreate(void** event, unsigned flags) {
     API
     CHECK(flags <= 7, InvalidValue);
-    return add(events, event, new Event{0, false, !(flags & 2)});
+    return add(events, event, new Event{0, false, !(flags & 2), nullptr, 0});
 }
 
 int cuEventDestroy_v2(void* event) {
@@ -842,6 +910,8 @@ int cuEventRecord(void* event, void* stream) {
     auto e = static_cast<Event*>(event);
     e->milliseconds = now();
     e->recorded = true;
+    e->stream = stream;
+    e->put = streams.count(stream) ? static_cast<Stream*>(stream)->put : 0;
     return Success;
 }
 
@@ -854,7 +924,7 @@ int cuEventQuery(void* event) {
 int cuEventSynchronize(void* event) {
     API
     CHECK(events.count(event), InvalidHandle);
-    return Success;
+    return catch_up_to(event);
 }
 
 int cuEventElapsedTime_v2(float* milliseconds, void* from, void* to) {
@@ -958,6 +1028,7 @@ int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsign
         if (extra[i] == reinterpret_cast<void*>(2)) size = *static_cast<size_t*>(extra[i + 1]);
     }
     if (!arguments) return fail(InvalidValue, name + "no arguments");
+    if (int code = catch_up(stream)) return code;
     if (size != k->arguments)
         return fail(InvalidValue, name + "its arguments take " + std::to_string(k->arguments) + " bytes, not " + std::to_string(size));
     alignas(16) char copy[4096];

@@ -88,6 +88,15 @@ T from_bits(uint64_t bits) {
     return v;
 }
 
+// Deliberate accesses are those while it lives: no race, see shadow.cpp.
+extern bool deliberate;
+struct Deliberate {
+#ifdef EMULATOR_RACES
+    Deliberate() { deliberate = true; }
+    ~Deliberate() { deliberate = false; }
+#endif
+};
+
 // lane is the number of the running thread in its warp.
 inline unsigned lane() { return threadIdx.x & 31; }
 
@@ -164,6 +173,7 @@ inline unsigned __reduce_xor_sync(unsigned mask, unsigned v) { return (unsigned)
 // overloads are exactly CUDA's, so that what compiles here compiles there.
 #define EMULATOR_ATOMIC(name, T, operation)              \
     inline T name(T* address, T v) {                     \
+        emulator::Deliberate access;                     \
         T old = *address;                                \
         *address = operation;                            \
         return old;                                      \
@@ -199,6 +209,7 @@ EMULATOR_ATOMIC_BITS(unsigned)
 EMULATOR_ATOMIC_BITS(unsigned long long)
 #define EMULATOR_ATOMIC_CAS(T)                           \
     inline T atomicCAS(T* address, T expected, T v) {    \
+        emulator::Deliberate access;                     \
         T old = *address;                                \
         if (old == expected) *address = v;               \
         return old;                                      \
@@ -216,10 +227,17 @@ EMULATOR_ATOMIC_CAS(unsigned short)
     T name(const T* p) { return *p; }
 EMULATOR_LOAD(__ldg)
 EMULATOR_LOAD(__ldca)
-EMULATOR_LOAD(__ldcg)
 EMULATOR_LOAD(__ldcs)
-EMULATOR_LOAD(__ldcv)
 EMULATOR_LOAD(__ldlu)
+// Those from the cache that all multiprocessors share see what others wrote.
+#define EMULATOR_COHERENT_LOAD(name)  \
+    template <class T>                \
+    T name(const T* p) {              \
+        emulator::Deliberate access;  \
+        return *p;                    \
+    }
+EMULATOR_COHERENT_LOAD(__ldcg)
+EMULATOR_COHERENT_LOAD(__ldcv)
 #define EMULATOR_STORE(name)  \
     template <class T>        \
     void name(T* p, std::common_type_t<T> v) { *p = v; }

@@ -246,6 +246,7 @@ static void complete_barrier() {
                                                             : run.barrier_sum;
     run.barrier_sum = 0;
     run.yields = 0;
+    shadow::barrier();
     for (Fiber* f : run.barrier)
         if (f != run.current) run.ready.push_back(f);
     run.barrier.clear();
@@ -310,6 +311,7 @@ static uint64_t result(const Rendezvous& r, int lane) {
 static void complete(Warp& w, size_t at) {
     Rendezvous r = w.pending[at];
     w.pending.erase(w.pending.begin() + at);
+    if (r.kind == Collective::Sync) shadow::sync_warp(unsigned(&w - run.warps));
     run.yields = 0;
     for (int l = 0; l < 32; l++)
         if (r.arrived >> l & 1) r.lanes[l]->result = result(r, l);
@@ -447,6 +449,7 @@ static void poison_shared() {
                 auto tls = static_cast<char*>(info->dlpi_tls_data);
                 if (p.p_type == PT_TLS && tls && &in_shared >= tls && &in_shared < tls + p.p_memsz) {
                     memset(tls, poison, p.p_memsz);
+                    shadow::static_shared(tls, p.p_memsz);
                     return 1;
                 }
             }
@@ -470,6 +473,7 @@ static void* shared_block(size_t n) {
 
 static void start_block(unsigned block) {
     blockIdx.x = block;
+    shadow::begin_block();
     run.next = 0;
     run.live = run.threads;
     for (unsigned w = 0; w < (run.threads + 31) / 32; w++) {
@@ -492,6 +496,7 @@ Result launch(Kernel& kernel, unsigned grid, unsigned block, unsigned shared, co
     for (unsigned i = 0; i < block; i++) run.order[i] = i;
     blockDim = dim3(block);
     gridDim = dim3(grid);
+    shadow::begin_launch(kernel.name, run.shared, shared);
     poison_shared();
     catch_faults(true);
     if (sigsetjmp(fault, 1))
@@ -506,6 +511,7 @@ Result launch(Kernel& kernel, unsigned grid, unsigned block, unsigned shared, co
     if (run.result != Success) {
         fprintf(stderr, "emulator: kernel %s, block %u of %u, thread %u of %u: %s\n", kernel.name, blockIdx.x, grid, threadIdx.x, block,
                 run.message.c_str());
+        deliberate = false;
         run.current = nullptr;
         run.ready.clear();
         run.ready_at = 0;

@@ -38,4 +38,19 @@ Kernel* find(const std::string& name);
 // describe says where an address lies among the allocations.
 std::string describe(const void* address);
 
+// shadow keeps, of kernels that say what they access, whether memory was written to,
+// and finds races.
+namespace shadow {
+void allocated(uint64_t address, size_t n);
+void freed(uint64_t address, size_t n);
+void written(uint64_t address, size_t n);
+void copied(uint64_t to, uint64_t from, size_t n);
+bool all_written(uint64_t address, size_t n);
+void begin_launch(const char* kernel, void* dynamic_shared, size_t n);
+void static_shared(void* from, size_t n);
+void begin_block();
+void barrier();
+void sync_warp(unsigned warp);
+} // namespace shadow
+
 } // namespace emulator

@@ -92,3 +92,42 @@ KERNEL(check_spin, Numbers) {
 }
 
 KERNEL_BOUNDS(check_bounds, Numbers, 128, 2) { a.out[0] = a.n; }
+
+// Races: each thread reads what its neighbour wrote, with what orders it or without.
+DEVICE void pass_on(u64* out, u64* shared, u32 from, bool barrier, bool warp) {
+    shared[threadIdx.x] = threadIdx.x;
+    if (barrier) __syncthreads();
+    if (warp) __syncwarp();
+    out[global_thread()] = shared[from];
+}
+
+KERNEL(check_race_lanes, Numbers) {
+    __shared__ u64 shared[64];
+    pass_on(a.out, shared, threadIdx.x ^ 1, false, false);
+}
+
+KERNEL(check_race_warps, Numbers) {
+    __shared__ u64 shared[64];
+    pass_on(a.out, shared, threadIdx.x ^ 32, false, true);
+}
+
+// A buffer that is written anew while slow threads still read it.
+KERNEL(check_race_reuse, Numbers) {
+    SHARED(u64, shared);
+    pass_on(a.out, shared, threadIdx.x ^ 32, true, false);
+    shared[threadIdx.x] = 0;
+}
+
+KERNEL(check_no_race, Numbers) {
+    SHARED(u64, shared);
+    __shared__ u32 bits[2];
+    pass_on(a.out, shared, threadIdx.x ^ 1, false, true);
+    __syncthreads();
+    pass_on(a.out, shared, threadIdx.x ^ 32, true, false);
+    if (threadIdx.x < 2) bits[threadIdx.x] = 0;
+    __syncthreads();
+    atomicOr(&bits[threadIdx.x & 1], 1u << (threadIdx.x & 31));
+    ((u8*)shared)[threadIdx.x + blockDim.x] = (u8)*(volatile u32*)bits; // bytes of one word, and a look on purpose
+}
+
+KERNEL(check_unwritten, Numbers) { a.out[threadIdx.x] = a.out[threadIdx.x + 64]; }
