@@ -340,7 +340,7 @@ func (t *stageRun) inflightBytes() int64 {
 
 // decodeAhead bounds the strides of a scan that are decoded before they are copied
 // to a device, in bytes.
-const decodeAhead = 4 << 30
+const decodeAhead = 2 << 30
 
 // aheadDepth is how many strides are copied to the device before their turn: the
 // link is busy while kernels run.
