@@ -113,6 +113,7 @@ const (
 	sector     = 32
 	// What Ahead takes in advance, in bytes.
 	aheadPinned = 3 << 29
+	aheadSpare  = 1 << 29 // of that, more than is used
 	aheadPool   = 2 << 30
 )
 
@@ -337,6 +338,7 @@ func (d *Device) Close() error {
 		}
 	}
 	<-d.ready
+	d.pinned.stop()
 	d.warming.Wait()
 	if d.ctx == nil || d.ctx.handle == 0 {
 		return d.pinned.close()

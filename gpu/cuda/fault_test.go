@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -216,6 +217,44 @@ func TestPinnedBlocksNeverSpanTwoChunks(t *testing.T) {
 		b.Release()
 	}
 	require.Equal(t, len(d.pinned.chunks), len(d.pinned.free), "what is free is whole chunks")
+}
+
+func TestAheadMapsLittleMoreHostMemoryThanIsUsed(t *testing.T) {
+	d, err := Open(Options{Library: library(t), HostMemory: 2 << 30, Memory: 1 << 26, Ahead: true})
+	require.NoError(t, err)
+	l := d.HostBudget().Lease("test")
+	mapped := func() (n int64) {
+		d.pinned.mu.Lock()
+		defer d.pinned.mu.Unlock()
+		for _, c := range d.pinned.chunks {
+			n += c.size()
+		}
+		return n
+	}
+	var held []*gpu.Buffer
+	take := func(n int64) {
+		b, err := l.Alloc(n)
+		require.NoError(t, err)
+		held = append(held, b)
+	}
+	settles := func(n int64) {
+		require.Eventually(t, func() bool { return mapped() == n }, 10*time.Second, time.Millisecond)
+		time.Sleep(20 * time.Millisecond)
+		require.Equal(t, n, mapped())
+	}
+	settles(aheadSpare)
+	take(100 << 20)
+	settles(aheadSpare + chunkSize)
+	take(200 << 20) // more than a chunk, in one piece
+	require.NoError(t, d.Wait())
+	for range 4 {
+		take(chunkSize)
+	}
+	for _, b := range held {
+		b.Release()
+	}
+	require.NoError(t, l.Close())
+	require.NoError(t, d.Close())
 }
 
 func TestAheadGivesHostMemoryWhileTheGPUStarts(t *testing.T) {

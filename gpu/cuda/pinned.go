@@ -31,8 +31,12 @@ type pinned struct {
 	growing bool      // somebody is about to add a chunk
 	chunks  []*chunk
 	free    []extent // by address, never two that touch
+	spare   int64    // bytes of free
 
 	premapped chan *chunk // to be locked once there is a context
+	hungry    sync.Cond   // less is spare than premap keeps, or it must stop
+	need      int64       // what an allocation waits for
+	stopped   bool
 }
 
 // chunk is memory that is mapped and locked in one piece. One huge page more is
@@ -55,7 +59,7 @@ type extent struct {
 
 func newPinned(d *Device) *pinned {
 	p := &pinned{dev: d}
-	p.grown.L = &p.mu
+	p.grown.L, p.hungry.L = &p.mu, &p.mu
 	return p
 }
 
@@ -78,6 +82,8 @@ func (p *pinned) Allocate(size int64) ([]byte, uintptr, error) {
 			return p.view(addr, size), addr, nil
 		}
 		if p.growing {
+			p.need = max(p.need, need)
+			p.hungry.Signal()
 			p.grown.Wait()
 			continue
 		}
@@ -165,6 +171,8 @@ func (p *pinned) take(n int64) (uintptr, bool) {
 	if e.size == 0 {
 		p.free = slices.Delete(p.free, best, best+1)
 	}
+	p.spare -= n
+	p.hungry.Signal()
 	return addr, true
 }
 
@@ -180,6 +188,7 @@ func (p *pinned) Free(_ []byte, addr uintptr, size int64) {
 
 // put adds a free extent and joins it with its neighbours.
 func (p *pinned) put(e extent) {
+	p.spare += e.size
 	i := sort.Search(len(p.free), func(i int) bool { return p.free[i].addr > e.addr })
 	if i < len(p.free) && e.addr+uintptr(e.size) == p.free[i].addr {
 		e.size += p.free[i].size
@@ -214,28 +223,59 @@ func (p *pinned) lock(c *chunk) error {
 	return nil
 }
 
-// premap maps and touches chunks of size bytes in all, beside its caller, before
-// there is a context to lock them in. They can be used at once. Whoever allocates
-// meanwhile waits for them.
+// premap maps and touches chunks of at most size bytes in all, beside its caller,
+// before there is a context to lock them in: always some more than is used, so that
+// small jobs take little. They can be used at once. Whoever allocates meanwhile waits
+// for them.
 func (p *pinned) premap(size int64) {
 	p.growing = true
 	p.premapped = make(chan *chunk, size/chunkSize+1)
 	go func() {
 		defer close(p.premapped)
-		defer p.dev.step("touch host memory")()
-		for ; size > 0; size -= chunkSize {
-			c, err := mapChunk(min(chunkSize, size))
+		for size > 0 {
+			n := p.short(size)
+			if n == 0 {
+				break
+			}
+			end := p.dev.step("touch host memory")
+			c, err := mapChunk(n)
+			end()
 			if err != nil {
 				break // whoever needs the memory will say so
 			}
 			p.add(c)
 			p.premapped <- c
+			size -= n
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.growing = false
 		p.grown.Broadcast()
 	}()
+}
+
+// short waits until premap is to map more, and returns how much of at most limit bytes:
+// nothing once it is to stop, or where more is needed at once.
+func (p *pinned) short(limit int64) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.spare >= aheadSpare && p.need == 0 && !p.stopped {
+		p.hungry.Wait()
+	}
+	n := max(min(chunkSize, limit), p.need)
+	p.need = 0
+	if p.stopped || n > limit {
+		return 0
+	}
+	return n
+}
+
+// stop ends premap.
+func (p *pinned) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopped = true
+	p.hungry.Signal()
 }
 
 // lockAll locks the premapped chunks as they come. A chunk that cannot be locked
@@ -272,6 +312,7 @@ func touch(mem []byte) {
 }
 
 func (p *pinned) close() error {
+	p.stop()
 	if p.premapped != nil {
 		for range p.premapped { // the last is mapped; what a failed start left is here
 		}
