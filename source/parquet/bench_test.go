@@ -19,24 +19,16 @@ func BenchmarkScan(b *testing.B) {
 	path := cmp.Or(os.Getenv("GSTREAM_BENCH_FILE"), "../../examples/quickstart/data/lineitem.parquet")
 	table, err := Open([]string{path}, OpenOptions{})
 	require.NoError(b, err)
-	for _, c := range []struct {
+	type columns struct {
 		name    string
 		columns []string
-	}{
-		{"4 columns", []string{"l_orderkey", "l_partkey", "l_extendedprice", "l_shipdate"}},
-		{"and comment", []string{"l_orderkey", "l_partkey", "l_extendedprice", "l_shipdate", "l_comment"}},
-		{"all", table.Schema().Names()},
-		{"plain integers", []string{"l_partkey"}},
-		{"decimals with a dictionary", []string{"l_quantity"}},
-		{"dates with a dictionary", []string{"l_shipdate"}},
-		{"codes", []string{"l_returnflag"}},
-		{"text", []string{"l_comment"}},
-	} {
+	}
+	scan := func(c columns, opt source.ScanOptions) {
 		b.Run(c.name, func(b *testing.B) {
 			device, err := host.Open(host.Options{})
 			require.NoError(b, err)
 			lease := device.HostBudget().Lease("scan")
-			opt := source.ScanOptions{Lease: lease}
+			opt.Lease = lease
 			for _, name := range c.columns {
 				opt.Columns = append(opt.Columns, table.Schema().Index(name))
 			}
@@ -63,5 +55,21 @@ func BenchmarkScan(b *testing.B) {
 			require.NoError(b, lease.Close())
 			require.NoError(b, device.Close())
 		})
+	}
+	for _, c := range []columns{
+		{"4 columns", []string{"l_orderkey", "l_partkey", "l_extendedprice", "l_shipdate"}},
+		{"and comment", []string{"l_orderkey", "l_partkey", "l_extendedprice", "l_shipdate", "l_comment"}},
+		{"all", table.Schema().Names()},
+		{"q06", []string{"l_shipdate", "l_discount", "l_quantity", "l_extendedprice"}},
+		{"q01", []string{"l_quantity", "l_extendedprice", "l_discount", "l_tax", "l_returnflag", "l_linestatus", "l_shipdate"}},
+		{"plain integers", []string{"l_partkey"}},
+		{"decimals with a dictionary", []string{"l_quantity"}},
+		{"dates with a dictionary", []string{"l_shipdate"}},
+		{"codes", []string{"l_returnflag"}},
+		{"text", []string{"l_comment"}},
+	} {
+		// As for a GPU, with strides of 2 Mi rows, and as for the CPU.
+		scan(columns{c.name + ", compact", c.columns}, source.ScanOptions{StrideRows: 1 << 21, Compact: true})
+		scan(c, source.ScanOptions{})
 	}
 }

@@ -247,7 +247,7 @@ func (b *builder) decideFixed(c *cursor, at int) error {
 	case b.state == undecided:
 		// The row groups to come are likely to have such dictionaries too.
 		groups := max(1, int(int64(b.rows)/max(c.rows, 1)))
-		if c.coded && b.compact && b.fits(c.dict.n*groups) {
+		if c.coded && b.compact && !c.meta.uncoded && b.fits(c.dict.n*groups) {
 			b.width = codeWidth(c.dict.n)
 			return b.startFixed(coded, b.width, at)
 		}
@@ -360,7 +360,7 @@ func (b *builder) readVar(c *cursor, at, n, m int) error {
 // changes it when a page without codes follows pages with codes.
 func (b *builder) decide(c *cursor, at int) error {
 	switch {
-	case b.state == undecided && c.coded:
+	case b.state == undecided && c.coded && !(b.compact && c.meta.uncoded):
 		b.width = 4
 		if b.compact {
 			b.width = codeWidth(c.dict.n)

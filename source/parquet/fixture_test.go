@@ -13,6 +13,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/source"
+	"github.com/parquet-go/parquet-go/format"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
@@ -151,8 +152,21 @@ func TestStridesThatOvertakeOthersOfTheirRowGroupGiveTheSameRows(t *testing.T) {
 }
 
 func TestDictionaryThatIsGivenUpInsideOfAStrideIsExpanded(t *testing.T) {
-	for _, rows := range []int{10, 250, 100000} {
-		content := mustScan(t, "fallback.parquet", rows)
+	unannounced := edited(t, "fallback.parquet", footer(func(m *format.FileMetaData) {
+		for g := range m.RowGroups {
+			for c := range m.RowGroups[g].Columns {
+				require.NotEmpty(t, chunkOf(m, g, c).EncodingStats)
+				chunkOf(m, g, c).EncodingStats = nil
+			}
+		}
+	}))
+	for k, rows := range []int{10, 250, 100000, 10, 250, 100000} {
+		paths := fixture("fallback.parquet")
+		if k < 3 {
+			paths = unannounced
+		}
+		content, _, err := scan(t, 0, paths, source.ScanOptions{StrideRows: rows, Threads: 2})
+		require.NoError(t, err)
 		for i, v := range content["n"] {
 			want, valid := i*1e9, i >= 20 && i%11 != 0
 			if i < 300 {
@@ -181,7 +195,7 @@ func TestCompactColumnsKeepTheirCodesWhereThoseAreSmaller(t *testing.T) {
 		rows   int
 		widths [][2]int // of s and n, stride by stride
 	}{
-		{"fallback.parquet", 250, [][2]int{{1, 0}, {0, 0}}},                                    // few rows for the values; the dictionary is given up
+		{"fallback.parquet", 250, [][2]int{{0, 0}, {0, 0}}},                                    // the footer says that the dictionary is given up
 		{"dictionaries.parquet", 50, [][2]int{{1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 0}}}, // the last has 10 rows
 		{"dictionaries.parquet", 150, [][2]int{{1, 1}, {1, 1}}},                                // a stride has several dictionaries
 		{"many-dictionaries.parquet", 400, [][2]int{{1, 1}, {1, 1}}},

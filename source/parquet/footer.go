@@ -38,6 +38,7 @@ type chunk struct {
 	start, size int64 // bytes in the file, pages and their headers
 	rawSize     int64 // the same uncompressed, as the footer says
 	codec       format.CompressionCodec
+	uncoded     bool // data pages without codes are known to be among its pages
 	stats       chunkStats
 	columnIndex extent
 	offsetIndex extent
@@ -196,6 +197,12 @@ func readChunk(c *format.ColumnChunk, col leaf, rows, fileSize int64) (chunk, er
 		offsetIndex: inside(c.OffsetIndexOffset, int64(c.OffsetIndexLength)),
 		bloom:       inside(m.BloomFilterOffset, int64(max(m.BloomFilterLength, 1))),
 		stats:       chunkStats{nulls: -1},
+	}
+	for _, s := range m.EncodingStats {
+		data := s.PageType == format.DataPage || s.PageType == format.DataPageV2
+		//lint:ignore SA1019 older writers use it
+		coded := s.Encoding == format.RLEDictionary || s.Encoding == format.PlainDictionary
+		out.uncoded = out.uncoded || data && !coded && s.Count > 0
 	}
 	s := &m.Statistics
 	lo, hi := s.MinValue, s.MaxValue
