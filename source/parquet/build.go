@@ -247,12 +247,12 @@ func (b *builder) decideFixed(c *cursor, at int) error {
 	case b.state == undecided:
 		// The row groups to come are likely to have such dictionaries too.
 		groups := max(1, int(int64(b.rows)/max(c.rows, 1)))
-		if c.coded && b.compact && !c.meta.uncoded && b.fits(c.dict.n*groups) {
-			b.width = codeWidth(c.dict.n)
+		if c.coded && b.compact && !c.meta.uncoded && b.fits(c.dict.n()*groups) {
+			b.width = codeWidth(c.dict.n())
 			return b.startFixed(coded, b.width, at)
 		}
 		return b.startFixed(plain, b.t.Width(), at)
-	case b.state == coded && !(c.coded && (b.current(c) || b.fits(b.entries+c.dict.n))):
+	case b.state == coded && !(c.coded && (b.current(c) || b.fits(b.entries+c.dict.n()))):
 		return b.expandFixed(at)
 	}
 	return nil
@@ -363,7 +363,7 @@ func (b *builder) decide(c *cursor, at int) error {
 	case b.state == undecided && c.coded && !(b.compact && c.meta.uncoded):
 		b.width = 4
 		if b.compact {
-			b.width = codeWidth(c.dict.n)
+			b.width = codeWidth(c.dict.n())
 		}
 		return b.startFixed(coded, b.width, at)
 	case b.state == undecided:

@@ -268,7 +268,7 @@ func (c *cursor) dictionaryPage(h *format.PageHeader, b []byte) error {
 	if e := d.V.Encoding; e != format.Plain && e != format.PlainDictionary {
 		return badf("a dictionary page has encoding %v", e)
 	}
-	if c.dict.present {
+	if c.dict.shared != nil {
 		return badf("there are two dictionary pages")
 	}
 	b, err := c.decompress(b, int(h.UncompressedPageSize))
@@ -354,7 +354,7 @@ func (c *cursor) setValues(e format.Encoding, b []byte, rows int32, nulls int) e
 		if len(b) == 0 {
 			b = noCodes // a page of nulls may leave out even the width
 		}
-		if !c.dict.present {
+		if c.dict.shared == nil {
 			return badf("a data page needs a dictionary, but there is none")
 		}
 		if b[0] > 32 {
@@ -428,11 +428,11 @@ func takeCodes[T code](c *cursor, dst []T) error {
 	if err := decode(&c.codes, dst); err != nil {
 		return err
 	}
-	if c.dict.n>>c.codes.width > 0 {
+	if c.dict.n()>>c.codes.width > 0 {
 		return nil // every code of this width is inside
 	}
-	if top, ok := outside(dst, c.dict.n); !ok {
-		return badf("a code of %d points behind the dictionary of %d values", top, c.dict.n)
+	if top, ok := outside(dst, c.dict.n()); !ok {
+		return badf("a code of %d points behind the dictionary of %d values", top, c.dict.n())
 	}
 	return nil
 }

@@ -10,18 +10,17 @@ import (
 
 // dictionary is the dictionary of a column chunk, which its strides share.
 type dictionary struct {
-	present bool
-	n       int
-	values  []byte // of a fixed-width column: n × width of its type
-	shared  *gpu.Dictionary
+	shared *gpu.Dictionary // nil until there is one
 }
+
+// n is the number of values of a dictionary that is there.
+func (d *dictionary) n() int { return d.shared.Values.Len }
 
 func (d *dictionary) release() {
 	if d.shared != nil {
 		d.shared.Values.Release()
 		d.shared = nil
 	}
-	d.present, d.n, d.values = false, 0, nil
 }
 
 // load reads the n values of a dictionary page.
@@ -34,9 +33,8 @@ func (d *dictionary) load(c *cursor, b []byte, n int) (err error) {
 	if physical == format.Boolean || width > 0 && n > len(b)/width || width == 0 && n > len(b)/4 {
 		return badf("a dictionary page claims %d values of type %v in %d bytes", n, physical, len(b))
 	}
-	d.present, d.n = true, n
 	if t.IsVar() {
-		return d.loadVar(c, b, width)
+		return d.loadVar(c, b, n, width)
 	}
 	size := n * t.Width()
 	data, err := c.lease.Alloc(int64(size) + slack)
@@ -44,12 +42,12 @@ func (d *dictionary) load(c *cursor, b []byte, n int) (err error) {
 		return err
 	}
 	d.shared = &gpu.Dictionary{Values: gpu.Column{Type: t, Len: n, Data: data}}
-	d.values = data.Bytes()[:size]
+	values := data.Bytes()[:size]
 	if physical == format.ByteArray {
 		c.plain = b
-		return decimalBytes(c, d.values, n)
+		return decimalBytes(c, values, n)
 	}
-	return c.convert(d.values, b, n)
+	return c.convert(values, b, n)
 }
 
 // decimalBytes converts the next n PLAIN values, decimals in byte arrays.
@@ -66,14 +64,14 @@ func decimalBytes(c *cursor, dst []byte, n int) error {
 	return nil
 }
 
-func (d *dictionary) loadVar(c *cursor, b []byte, width int) error {
-	size := d.n * width
+func (d *dictionary) loadVar(c *cursor, b []byte, n, width int) error {
+	size := n * width
 	if width == 0 {
-		size = len(b) - 4*d.n
+		size = len(b) - 4*n
 	}
-	values := gpu.Column{Type: c.col.field.Type, Len: d.n}
+	values := gpu.Column{Type: c.col.field.Type, Len: n}
 	var err error
-	if values.Offsets, err = c.lease.Alloc(int64(d.n+1) * 4); err != nil {
+	if values.Offsets, err = c.lease.Alloc(int64(n+1) * 4); err != nil {
 		return err
 	}
 	if values.Data, err = c.lease.Alloc(int64(size) + slack); err != nil {
@@ -84,7 +82,7 @@ func (d *dictionary) loadVar(c *cursor, b []byte, width int) error {
 	offsets := int32s(values.Offsets.Bytes())
 	offsets[0] = 0
 	c.plain = b
-	used, err := c.takeVar(offsets[1:], 0, d.n)
+	used, err := c.takeVar(offsets[1:], 0, n)
 	if err != nil {
 		return err
 	}
