@@ -361,9 +361,7 @@ func (s *floatSum) update(o *op, b batch) {
 		v.grow(o, b.groups)
 	}
 	t := topArgs{ids: b.ids, values: b.values, valid: b.valid, tops: s.tops.at(0), special: s.special.at(0), n: int64(b.n)}
-	if s.single {
-		t.single = 1
-	}
+	t.single = flag(s.single)
 	launch(o, "float_tops", blocks(b.n, 256), 256, 0, t)
 	o.add(s.name, 3, b, s.limbs.at(0), s.tops.at(0))
 	f := floatArgs{limbs: s.limbs.at(0), tops: s.tops.at(0), sums: s.sums.at(0), n: int64(b.groups)}
@@ -488,9 +486,7 @@ func (s *textExtreme) update(o *op, b batch) {
 	o.fill(changed, 0, 4, 0)
 	a := textExtremeArgs{ids: b.ids, values: textsOf(b.column), valid: b.valid, kept: texts{offsets: addr(s.offsets), bytes: addr(s.bytes)},
 		seen: s.acc.seen.at(0), refs: addr(refs), changed: addr(changed), n: int64(b.n), had: int32(s.groups)}
-	if s.max {
-		a.max = 1
-	}
+	a.max = flag(s.max)
 	launch(o, "text_extreme", blocks(b.n, 256), 256, 0, a)
 	var some [1]int32
 	if !o.read(changed, 0, gpu.BytesOf(some[:])) || some[0] == 0 && b.groups == s.groups {

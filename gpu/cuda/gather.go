@@ -102,9 +102,7 @@ func (o *op) retainColumn(c gpu.Column) gpu.Column {
 func (o *op) gatherFixed(c gpu.Column, width int, ids *gpu.Buffer, n int, outer bool) *gpu.Buffer {
 	dst := o.alloc(int64(n) * int64(width))
 	args := gatherArgs{src: addr(c.Data), dst: addr(dst), ids: addr(ids), n: int64(n)}
-	if outer {
-		args.outer = 1
-	}
+	args.outer = flag(outer)
 	launch(o, fmt.Sprintf("gather_w%d", width), blocks(n, 4*256), 256, 0, args)
 	return o.keep(dst)
 }

@@ -30,9 +30,7 @@ func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column) (out gpu.Column, err error
 // hashColumn makes or combines the hashes of a column's rows.
 func (o *op) hashColumn(c gpu.Column, out *gpu.Buffer, first bool) {
 	a := hashArgs{values: addr(c.Data), valid: addr(c.Valid), out: addr(out), seed: hashSeed, n: int64(c.Len), load: loadOf(c.Type)}
-	if first {
-		a.first = 1
-	}
+	a.first = flag(first)
 	kernel := "hash_words"
 	switch {
 	case c.Dict != nil && c.Dict.Values.Len <= c.Len && c.Dict.Values.Len > 0:

@@ -110,9 +110,7 @@ func (x *index) args(r keyRows, ids uint64) indexArgs {
 	a := indexArgs{slots: addr(x.slots), keys: r.keys, store: addr(x.store), texts: r.texts, offsets: addr(x.store),
 		bytes: addr(x.texts), valid: r.valid, ids: ids, claimed: addr(x.claimed), seed: hashSeed,
 		n: int64(r.n), bits: int32(x.bits), words: int32(x.words), limit: int32(x.limit), groups: int32(x.n)}
-	if x.nullKey {
-		a.nullKey = 1
-	}
+	a.nullKey = flag(x.nullKey)
 	return a
 }
 

@@ -232,3 +232,11 @@ func addr(b *gpu.Buffer) uint64 { return uint64(b.Addr()) }
 
 // blocks is how many pieces of perBlock n things make.
 func blocks(n, perBlock int) int { return (n + perBlock - 1) / perBlock }
+
+// flag is a bool as an argument of a kernel.
+func flag(b bool) int32 {
+	if b {
+		return 1
+	}
+	return 0
+}

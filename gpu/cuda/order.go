@@ -38,13 +38,6 @@ func orderColumnOf(c gpu.Column) orderColumn {
 	return out
 }
 
-func flag(b bool) int32 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // plainKey is the kind of kernel that compares the bits of keys as they stand: k4 or
 // k8 for one column of 4 or 8 bytes without nulls; any for others.
 func plainKey(keys []gpu.SortKey) string {

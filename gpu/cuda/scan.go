@@ -19,9 +19,7 @@ func (o *op) scan(counts *gpu.Buffer, n int, closed bool) (total *gpu.Buffer, at
 	tiles := blocks(n, scanTile)
 	sums := o.alloc(int64(tiles+1) * 8)
 	args := scanArgs{in: addr(counts), out: addr(counts), sums: addr(sums), n: int64(n), tiles: int32(tiles)}
-	if closed {
-		args.closed = 1
-	}
+	args.closed = flag(closed)
 	launch(o, "scan_sums", tiles, 256, 0, args)
 	launch(o, "scan_starts", 1, 1024, 0, args)
 	launch(o, "scan_write", tiles, 256, 0, args)

@@ -93,9 +93,7 @@ func (q *queue) Sort(l *gpu.Lease, keys []gpu.SortKey) (out gpu.Column, err erro
 func (o *op) sortParts(k gpu.SortKey) []sortPart {
 	c := k.Column
 	p := sortPart{data: addr(c.Data), valid: addr(c.Valid)}
-	if k.Descending {
-		p.descending = 1
-	}
+	p.descending = uint32(flag(k.Descending))
 	var out []sortPart
 	if c.Valid != nil {
 		nulls := sortPart{valid: p.valid, kind: sortNulls, bits: 1}
