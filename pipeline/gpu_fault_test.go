@@ -104,17 +104,7 @@ func rowsOf(t *testing.T, file string) []string {
 	var c Collector
 	_, err := New("rows").Read("file", file).Select("*").WriteTo(&c).Run(context.Background(), RunOptions{Use: Host})
 	require.NoError(t, err)
-	var rows []string
-	for _, rec := range c.Records() {
-		for i := range int(rec.NumRows()) {
-			var row []string
-			for _, col := range rec.Columns() {
-				row = append(row, col.ValueStr(i))
-			}
-			rows = append(rows, strings.Join(row, "|"))
-		}
-	}
-	return rows
+	return textOf(&c)
 }
 
 // requireClear checks that an error says where it happened and what, once.

@@ -288,7 +288,15 @@ func (p *pipelineCase) run(t *testing.T, tables map[string]string, opt RunOption
 	if _, err := b.Run(context.Background(), opt); err != nil {
 		return nil, err
 	}
-	var rows []string
+	rows := textOf(&c)
+	if !p.ordered {
+		slices.Sort(rows)
+	}
+	return rows, nil
+}
+
+// textOf returns the collected rows as text.
+func textOf(c *Collector) (rows []string) {
 	for _, rec := range c.Records() {
 		for i := range int(rec.NumRows()) {
 			var row []string
@@ -298,10 +306,7 @@ func (p *pipelineCase) run(t *testing.T, tables map[string]string, opt RunOption
 			rows = append(rows, strings.Join(row, "|"))
 		}
 	}
-	if !p.ordered {
-		slices.Sort(rows)
-	}
-	return rows, nil
+	return rows
 }
 
 func newPipelineCase(r *rand.Rand) *pipelineCase {

@@ -35,11 +35,7 @@ func testMergeMatch(t *testing.T, open Open) {
 	for _, k := range keyCases() {
 		t.Run(k.name, func(t *testing.T) {
 			b := setUp(t, open)
-			sizes := [][2]int{{0, 10}, {10, 0}, {1, 1}, {40, 600}, {700, 300}}
-			if Thin {
-				sizes = [][2]int{{0, 10}, {10, 0}, {1, 1}, {40, 130}, {150, 65}}
-			}
-			for _, n := range sizes {
+			for _, n := range sideSizes() {
 				flags := make([]int, len(k.types))
 				for i := range flags {
 					flags[i] = b.rnd.IntN(4)

@@ -66,15 +66,19 @@ func (b *bench) draw(k keyCase, n int) (cols []gpu.Column, labels []string, null
 	return b.up(cols...), labels, nulls
 }
 
+// sideSizes are the rows of the two sides of joins.
+func sideSizes() [][2]int {
+	if Thin {
+		return [][2]int{{0, 10}, {10, 0}, {1, 1}, {40, 130}, {150, 65}}
+	}
+	return [][2]int{{0, 10}, {10, 0}, {1, 1}, {40, 600}, {700, 300}}
+}
+
 func testJoin(t *testing.T, open Open) {
 	for _, k := range keyCases() {
 		t.Run(k.name, func(t *testing.T) {
 			b := setUp(t, open)
-			sizes := [][2]int{{0, 10}, {10, 0}, {1, 1}, {40, 600}, {700, 300}}
-			if Thin {
-				sizes = [][2]int{{0, 10}, {10, 0}, {1, 1}, {40, 130}, {150, 65}}
-			}
-			for _, n := range sizes {
+			for _, n := range sideSizes() {
 				for _, safe := range []bool{false, true} {
 					b.checkJoin(k, n[0], n[1], safe)
 				}

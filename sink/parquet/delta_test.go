@@ -4,11 +4,9 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"testing"
 
-	pq "github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
 	"github.com/stretchr/testify/require"
 
@@ -75,13 +73,7 @@ func deltaTable(last int, nulls bool) table {
 // encodings returns the encoding of the values of each column chunk of a file.
 func encodings(t *testing.T, path string) []format.Encoding {
 	t.Helper()
-	f, err := os.Open(path)
-	require.NoError(t, err)
-	defer f.Close()
-	info, err := f.Stat()
-	require.NoError(t, err)
-	in, err := pq.OpenFile(f, info.Size())
-	require.NoError(t, err)
+	in := openByParquetGo(t, path)
 	var out []format.Encoding
 	for _, g := range in.Metadata().RowGroups {
 		for _, c := range g.Columns {

@@ -2,12 +2,10 @@ package parquet
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/gstream/gstream/gpu"
-	pq "github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
 	"github.com/stretchr/testify/require"
 )
@@ -60,13 +58,7 @@ func TestCodesIntoALargeDictionaryAreWrittenWithTheValuesThatAreUsed(t *testing.
 				path := filepath.Join(t.TempDir(), "t.parquet")
 				tab.write(t, path, Options{RowGroupRows: 10000})
 				tab.requireRead(t, path, 2500)
-				f, err := os.Open(path)
-				require.NoError(t, err)
-				defer f.Close()
-				info, err := f.Stat()
-				require.NoError(t, err)
-				in, err := pq.OpenFile(f, info.Size())
-				require.NoError(t, err)
+				in := openByParquetGo(t, path)
 				meta := in.Metadata().RowGroups[0].Columns[0].MetaData
 				require.Equal(t, c.written > 0, meta.Encoding[0] == format.RLEDictionary, "%v", meta.Encoding)
 				if c.written > 0 {

@@ -87,17 +87,24 @@ func TestDuckDBAndPyArrowReadWhatIsWritten(t *testing.T) {
 
 // TestParquetGoReadsWhatIsWritten is a second opinion: page indexes, statistics
 // and counts as another Go reader sees them.
-func TestParquetGoReadsWhatIsWritten(t *testing.T) {
-	tab := randomTable(rand.New(rand.NewPCG(4, 4)), 3000, 0.3)
-	path := filepath.Join(t.TempDir(), "t.parquet")
-	tab.write(t, path, Options{RowGroupRows: 1000, PageRows: 100})
+// openByParquetGo opens a file until the end of the test.
+func openByParquetGo(t *testing.T, path string) *pq.File {
+	t.Helper()
 	f, err := os.Open(path)
 	require.NoError(t, err)
-	defer f.Close()
+	t.Cleanup(func() { f.Close() })
 	info, err := f.Stat()
 	require.NoError(t, err)
 	in, err := pq.OpenFile(f, info.Size())
 	require.NoError(t, err)
+	return in
+}
+
+func TestParquetGoReadsWhatIsWritten(t *testing.T) {
+	tab := randomTable(rand.New(rand.NewPCG(4, 4)), 3000, 0.3)
+	path := filepath.Join(t.TempDir(), "t.parquet")
+	tab.write(t, path, Options{RowGroupRows: 1000, PageRows: 100})
+	in := openByParquetGo(t, path)
 	require.EqualValues(t, 3000, in.NumRows())
 	require.Len(t, in.ColumnIndexes(), 3*tab.schema.Len())
 	require.Len(t, in.OffsetIndexes(), 3*tab.schema.Len())
