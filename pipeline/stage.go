@@ -22,6 +22,7 @@ type stageRun struct {
 	ops     []*opRun
 	inputs  []*stageRun // of the first operator, when that is no scan
 	out     chan *gpu.Stride
+	begun   *input // once launched
 	queue   gpu.Queue
 	current *opRun // whose work the goroutine does now
 	ahead   *ahead // the scan, for a device apart
@@ -107,10 +108,14 @@ func (r *run) prepare(st *stage) *stageRun {
 	return t
 }
 
-// launch starts the stage's goroutine. The channel is closed when the stage has
-// ended and released what it held.
+// launch starts the stage's goroutine, unless it was launched before. The channel is
+// closed when the stage has ended and released what it held.
 func (t *stageRun) launch(ctx context.Context) input {
+	if t.begun != nil {
+		return *t.begun
+	}
 	ctx, stop := context.WithCancelCause(ctx)
+	t.begun = &input{t.out, stop}
 	t.run.wg.Add(1)
 	go func() {
 		defer t.run.wg.Done()
@@ -120,7 +125,20 @@ func (t *stageRun) launch(ctx context.Context) input {
 			t.run.cancel(err)
 		}
 	}()
-	return input{t.out, stop}
+	return *t.begun
+}
+
+// first is the stage that this one takes strides from before any other, nil for none.
+func (t *stageRun) first() *stageRun {
+	for _, o := range t.ops {
+		if o.build != nil {
+			return o.build
+		}
+	}
+	if len(t.inputs) > 0 {
+		return t.inputs[0]
+	}
+	return nil
 }
 
 // work runs the stage on its goroutine: first the build sides of its joins, then
@@ -144,6 +162,10 @@ func (t *stageRun) work(ctx context.Context) (err error) {
 				err = endErr
 			}
 		}()
+	}
+	if first := t.first(); first != nil {
+		// It decodes while the device may still be starting.
+		defer first.launch(ctx).end()
 	}
 	if t.queue, err = t.run.device.NewQueue(t.ops[len(t.ops)-1].name()); err != nil {
 		return explain(t.where(), err)
