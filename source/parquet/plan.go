@@ -1,6 +1,10 @@
 package parquet
 
-import "github.com/gstream/gstream/source"
+import (
+	"golang.org/x/sync/errgroup"
+
+	"github.com/gstream/gstream/source"
+)
 
 // maxColumnBytes bounds what one column of one stride is expected to take; a
 // stride of long strings gets fewer rows for it.
@@ -37,15 +41,37 @@ type scanPlan struct {
 // rowRange is rows [from, to) of a row group.
 type rowRange struct{ from, to int64 }
 
+// pruneAll returns what is left of each row group of each file. Page indexes and
+// Bloom filters are read for it, by several threads.
+func (t *Table) pruneAll(predicates []source.Predicate, threads int) ([][][]rowRange, error) {
+	left := make([][][]rowRange, len(t.files))
+	var work errgroup.Group
+	work.SetLimit(threads)
+	for i, f := range t.files {
+		left[i] = make([][]rowRange, len(f.groups))
+		for g := range f.groups {
+			work.Go(func() (err error) {
+				defer guard(&err)
+				left[i][g] = f.prune(g, predicates)
+				return nil
+			})
+		}
+	}
+	return left, work.Wait()
+}
+
 // planScan prunes the row groups and cuts what is left into strides.
-func (t *Table) planScan(opt source.ScanOptions, target int) scanPlan {
+func (t *Table) planScan(opt source.ScanOptions, target, threads int) (scanPlan, error) {
 	var p scanPlan
 	cut := cutter{target: int64(target)}
-	for _, f := range t.files {
-		for g := range f.groups {
+	left, err := t.pruneAll(opt.Prune, threads)
+	if err != nil {
+		return p, err
+	}
+	for i, f := range t.files {
+		for g, ranges := range left[i] {
 			group := &f.groups[g]
 			p.progress.RowGroups++
-			ranges := f.prune(g, t.schema, opt.Prune)
 			kept := int64(0)
 			for _, r := range ranges {
 				kept += r.to - r.from
@@ -74,7 +100,7 @@ func (t *Table) planScan(opt source.ScanOptions, target int) scanPlan {
 			}
 		}
 	}
-	return p
+	return p, nil
 }
 
 // cutter cuts row groups into strides of at most target rows: large row groups

@@ -7,7 +7,7 @@ import (
 
 // prune returns the rows of a row group that the predicates may be true for, as
 // ranges in order.
-func (f *file) prune(group int, schema *gpu.Schema, predicates []source.Predicate) []rowRange {
+func (f *file) prune(group int, predicates []source.Predicate) []rowRange {
 	g := &f.groups[group]
 	if g.rows == 0 {
 		return nil

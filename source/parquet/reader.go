@@ -45,10 +45,14 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 	if inflight <= 0 {
 		inflight = threads + 1
 	}
+	plan, err := t.planScan(opt, min(target, gpu.MaxRows), threads)
+	if err != nil {
+		return nil, err
+	}
 	r := &reader{
 		columns: opt.Columns, lease: opt.Lease, compact: opt.Compact, trace: opt.Trace,
 		inflight: inflight, inflightBytes: opt.InflightBytes,
-		plan:   t.planScan(opt, min(target, gpu.MaxRows)),
+		plan:   plan,
 		schema: &gpu.Schema{Fields: make([]gpu.Field, len(opt.Columns))},
 		carry:  map[task]*cursor{},
 		order:  t.bySize(opt.Columns),
