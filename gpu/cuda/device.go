@@ -76,6 +76,9 @@ type Device struct {
 	// likewise.
 	uploads, downloads sync.Mutex
 
+	// computing serialises what is put on the stream of kernels in one piece.
+	computing sync.Mutex
+
 	// ready is closed when the GPU is started, or failure says why it is not.
 	ready   chan struct{}
 	failure error

@@ -210,7 +210,7 @@ func (e *evaluation) run() {
 				e.drop(a)
 			}
 		}
-		if e.failed() {
+		if e.err != nil {
 			return
 		}
 	}

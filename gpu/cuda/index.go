@@ -114,17 +114,6 @@ func (x *index) args(r keyRows, ids uint64) indexArgs {
 	return a
 }
 
-// allocFrom returns n bytes that the caller owns, paid by a lease that may not be
-// the op's; nil for none and after an error.
-func (o *op) allocFrom(l *gpu.Lease, n int64) *gpu.Buffer {
-	if o.err != nil || n == 0 {
-		return nil
-	}
-	b, err := l.Alloc(n)
-	o.fail(err)
-	return b
-}
-
 // assign writes the ids of all rows, with new ids for new keys. It waits for the
 // device once a batch; batches grow fast while few keys are new.
 func (x *index) assign(o *op, r keyRows, ids *gpu.Buffer) {
@@ -137,7 +126,9 @@ func (x *index) assign(o *op, r keyRows, ids *gpu.Buffer) {
 		x.batch(o, r.slice(x, from, to), addr(ids)+uint64(from)*4)
 		from = to
 	}
-	x.err = o.err
+	if o.failed() {
+		x.err = o.err
+	}
 }
 
 // batch assigns one batch, with as large a table as it takes.
@@ -269,6 +260,7 @@ func (x *index) reserve(o *op, want int) {
 		a := x.args(keyRows{n: x.n}, 0)
 		a.slots, a.old, a.bits, a.oldBits = addr(slots), addr(x.slots), int32(bits), int32(x.bits)
 		launch(o, "index_rehash_"+x.kind, max(blocks(x.n, 256), 1), 256, 0, a)
+		o.flush()
 		x.slots.Release()
 	}
 	x.slots, x.bits, x.limit = slots, bits, limit

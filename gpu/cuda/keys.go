@@ -116,6 +116,7 @@ func (in *interner) codes(o *op, c gpu.Column, insert bool) (codes *gpu.Buffer, 
 	in.look(o, r, codes, true)
 	if codes != nil {
 		if len(in.known) >= maxKnown {
+			o.flush()
 			in.forget()
 		}
 		in.known[c.Dict] = codes

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -20,10 +21,15 @@ type op struct {
 	err   error
 	held  []held
 
-	start    event  // of the kernels launched since the last wait, 0 for none
-	launches int64  // since then
-	piece    string // of the primitive that they are, "" for all of it
+	pending  []func() error // calls that put work on the stream, see put
+	launches int64          // of kernels, among them
+	piece    string         // of the primitive that they are, "" for all of it
+	freed    []*gpu.Buffer  // that they use, released once they are made
+	waste    int64          // bytes of freed
 }
+
+// maxWaste is the bytes that an op may have freed before it flushes.
+const maxWaste = 64 << 20
 
 // held is a reference to a buffer that the op has, and whether the caller gets it.
 type held struct {
@@ -37,26 +43,50 @@ func (q *queue) begin(name string, l *gpu.Lease) *op {
 	return &op{q: q, name: name, lease: l, err: q.err}
 }
 
-// work is called before anything is put on the stream: the time from the first
-// such until the op waits or ends is the device's, not that of the host's answer.
-func (o *op) work() {
-	if o.start == 0 && o.err == nil {
-		o.start, o.err = o.q.dev.record(o.q.dev.compute)
+// put keeps a call that puts work on the stream of kernels until the op flushes. All
+// calls are then made side by side: nothing of another queue comes between, and the
+// device waits for no allocation in their midst. So the time between their first and
+// their last is the device's.
+func (o *op) put(call func() error) {
+	if o.err == nil {
+		o.pending = append(o.pending, call)
 	}
 }
 
-// rest ends a piece of the device's work.
-func (o *op) rest() {
-	if o.start != 0 {
-		o.q.dev.trace.ran(o)
-		o.start, o.launches = 0, 0
+// flush makes the calls that were put, and measures them as a piece of the device's
+// work. After an error it makes none.
+func (o *op) flush() {
+	if o.err == nil && len(o.pending) > 0 {
+		o.fail(o.q.dev.side(o))
 	}
+	for _, b := range o.freed {
+		b.Release()
+	}
+	o.pending, o.launches, o.freed, o.waste = o.pending[:0], 0, o.freed[:0], 0
+}
+
+// side makes the pending calls of an op side by side.
+func (d *Device) side(o *op) error {
+	d.computing.Lock()
+	defer d.computing.Unlock()
+	start, err := d.record(d.compute)
+	if err != nil {
+		return err
+	}
+	for _, call := range o.pending {
+		if err := call(); err != nil {
+			d.recycle(start)
+			return err
+		}
+	}
+	d.trace.ran(o, start)
+	return nil
 }
 
 // begins ends a piece of the device's work and names the one that follows, so that
 // it is measured for itself.
 func (o *op) begins(piece string) {
-	o.rest()
+	o.flush()
 	o.piece = piece
 }
 
@@ -71,7 +101,7 @@ func (o *op) span() string {
 // end ends the primitive: its first error goes into err unless one is there, and
 // what is not handed on is released. After an error the result is its zero value.
 func end[T any](o *op, result *T, err *error) {
-	o.rest()
+	o.flush()
 	if *err == nil {
 		*err = o.err
 	}
@@ -86,7 +116,11 @@ func end[T any](o *op, result *T, err *error) {
 	}
 }
 
-func (o *op) failed() bool { return o.err != nil }
+// failed flushes, and says whether anything went wrong so far.
+func (o *op) failed() bool {
+	o.flush()
+	return o.err != nil
+}
 
 // fail makes err the op's error unless it has one.
 func (o *op) fail(err error) {
@@ -98,15 +132,25 @@ func (o *op) fail(err error) {
 // alloc returns n bytes of device memory with unspecified contents, released at
 // the end unless kept; nil for none and after an error.
 func (o *op) alloc(n int64) *gpu.Buffer {
+	b := o.allocFrom(o.lease, n)
+	if b != nil {
+		o.held = append(o.held, held{buf: b})
+	}
+	return b
+}
+
+// allocFrom returns n bytes that the caller owns, paid by a lease that may not be
+// the op's; nil for none and after an error.
+func (o *op) allocFrom(l *gpu.Lease, n int64) *gpu.Buffer {
 	if o.err != nil || n == 0 {
 		return nil
 	}
-	b, err := o.lease.Alloc(n)
-	if err != nil {
-		o.fail(err)
-		return nil
+	b, err := l.Alloc(n)
+	if errors.Is(err, gpu.ErrBudget) && o.waste > 0 {
+		o.flush()
+		b, err = l.Alloc(n)
 	}
-	o.held = append(o.held, held{buf: b})
+	o.fail(err)
 	return b
 }
 
@@ -120,14 +164,18 @@ func (o *op) keep(b *gpu.Buffer) *gpu.Buffer {
 	return b
 }
 
-// free releases scratch before the end; what was launched with it still runs.
+// free releases scratch before the end, once the kernels that use it are launched.
 // Buffers that are kept or are not the op's are left alone.
 func (o *op) free(bufs ...*gpu.Buffer) {
 	for _, b := range bufs {
 		if i := slices.IndexFunc(o.held, func(h held) bool { return h.buf == b && !h.keep }); b != nil && i >= 0 {
 			o.held = slices.Delete(o.held, i, i+1)
-			b.Release()
+			o.freed = append(o.freed, b)
+			o.waste += b.Size()
 		}
+	}
+	if o.waste > maxWaste {
+		o.flush()
 	}
 }
 
@@ -144,7 +192,7 @@ func (o *op) retain(b *gpu.Buffer) *gpu.Buffer {
 // read copies device memory to dst and waits for it. It says whether dst holds
 // the bytes: false after an error.
 func (o *op) read(b *gpu.Buffer, off int64, dst []byte) bool {
-	o.rest()
+	o.flush()
 	if o.err == nil && len(dst) > 0 {
 		// dst is pageable, so the call returns when the bytes are there.
 		o.fail(o.q.dev.ctx.do(cuMemcpyDtoHAsync, uintptr(unsafe.Pointer(unsafe.SliceData(dst))), b.Addr()+uintptr(off), uintptr(len(dst)), uintptr(o.q.dev.compute)))
@@ -156,27 +204,34 @@ func (o *op) read(b *gpu.Buffer, off int64, dst []byte) bool {
 // write copies src to device memory. The driver has taken src over when it
 // returns.
 func (o *op) write(b *gpu.Buffer, off int64, src []byte) {
-	o.work()
-	if o.err == nil && len(src) > 0 {
-		o.fail(o.q.dev.ctx.do(cuMemcpyHtoDAsync, b.Addr()+uintptr(off), uintptr(unsafe.Pointer(unsafe.SliceData(src))), uintptr(len(src)), uintptr(o.q.dev.compute)))
-		runtime.KeepAlive(src)
+	if len(src) == 0 {
+		return
 	}
+	o.put(func() error {
+		defer runtime.KeepAlive(src)
+		return o.q.dev.ctx.do(cuMemcpyHtoDAsync, b.Addr()+uintptr(off), uintptr(unsafe.Pointer(unsafe.SliceData(src))), uintptr(len(src)), uintptr(o.q.dev.compute))
+	})
+	o.flush()
 }
 
 // fill sets n bytes to v.
 func (o *op) fill(b *gpu.Buffer, off, n int64, v byte) {
-	o.work()
-	if o.err == nil && n > 0 {
-		o.fail(o.q.dev.ctx.do(cuMemsetD8Async, b.Addr()+uintptr(off), uintptr(v), uintptr(n), uintptr(o.q.dev.compute)))
+	if n == 0 {
+		return
 	}
+	o.put(func() error {
+		return o.q.dev.ctx.do(cuMemsetD8Async, b.Addr()+uintptr(off), uintptr(v), uintptr(n), uintptr(o.q.dev.compute))
+	})
 }
 
 // copy copies n bytes within device memory.
 func (o *op) copy(dst *gpu.Buffer, dstOff int64, src *gpu.Buffer, srcOff, n int64) {
-	o.work()
-	if o.err == nil && n > 0 {
-		o.fail(o.q.dev.ctx.do(cuMemcpyDtoDAsync, dst.Addr()+uintptr(dstOff), src.Addr()+uintptr(srcOff), uintptr(n), uintptr(o.q.dev.compute)))
+	if n == 0 {
+		return
 	}
+	o.put(func() error {
+		return o.q.dev.ctx.do(cuMemcpyDtoDAsync, dst.Addr()+uintptr(dstOff), src.Addr()+uintptr(srcOff), uintptr(n), uintptr(o.q.dev.compute))
+	})
 }
 
 // table returns the device address of a constant table; see Device.table.
@@ -211,20 +266,17 @@ func launch[A any](o *op, name string, grid, block, shared int, args A) {
 		o.fail(err)
 		return
 	}
-	o.work()
-	if o.err != nil {
-		return
-	}
-	p := &args
-	params := [1]unsafe.Pointer{unsafe.Pointer(p)}
-	err = k.dev.ctx.do(cuLaunchKernel, f.handle, uintptr(grid), 1, 1, uintptr(block), 1, 1, uintptr(shared),
-		uintptr(k.dev.compute), uintptr(unsafe.Pointer(&params)), 0)
-	runtime.KeepAlive(p)
-	if err != nil {
-		o.fail(fmt.Errorf("kernel %s: %w", name, err))
-		return
-	}
 	o.launches++
+	o.put(func() error {
+		params := [1]unsafe.Pointer{unsafe.Pointer(&args)}
+		defer runtime.KeepAlive(&args)
+		err := k.dev.ctx.do(cuLaunchKernel, f.handle, uintptr(grid), 1, 1, uintptr(block), 1, 1, uintptr(shared),
+			uintptr(k.dev.compute), uintptr(unsafe.Pointer(&params)), 0)
+		if err != nil {
+			return fmt.Errorf("kernel %s: %w", name, err)
+		}
+		return nil
+	})
 }
 
 // addr is a buffer's device address as kernels take it, 0 for nil.

@@ -105,7 +105,9 @@ func (q *queue) Arrive(s *gpu.Stride) error {
 	if !ok {
 		return nil
 	}
+	d.computing.Lock()
 	err := d.follow(d.compute, a.end)
+	d.computing.Unlock()
 	if err != nil {
 		// The memory may be freed next, so the copies must be over.
 		_ = d.ctx.do(cuStreamSynchronize, uintptr(d.up))

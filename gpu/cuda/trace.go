@@ -59,14 +59,14 @@ func (d *Device) step(name string) func() {
 	}
 }
 
-// ran records the end of a piece of a primitive.
-func (t *trace) ran(o *op) {
+// ran records the end of a piece of a primitive that began with an event.
+func (t *trace) ran(o *op, start event) {
 	stop, err := t.dev.record(t.dev.compute)
 	if err != nil {
-		t.dev.recycle(o.start)
+		t.dev.recycle(start)
 		return
 	}
-	t.measure(o.start, stop, gpu.Span{Lane: laneKernels, Stage: o.lease.Name(), Name: o.span()}, o.launches, nil)
+	t.measure(start, stop, gpu.Span{Lane: laneKernels, Stage: o.lease.Name(), Name: o.span()}, o.launches, nil)
 }
 
 // moved records a transfer whose events are set, and calls done once it is over.
