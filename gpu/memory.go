@@ -146,6 +146,9 @@ type Lease struct {
 // Name returns the name the lease was opened with.
 func (l *Lease) Name() string { return l.name }
 
+// Limit is the limit of the lease's budget, in bytes.
+func (l *Lease) Limit() int64 { return l.budget.Limit() }
+
 // Used returns the bytes reserved now and at the highest.
 func (l *Lease) Used() (now, peak int64) { return l.used.Load(), l.peak.Load() }
 

@@ -17,6 +17,8 @@ import (
 const (
 	// maxRowGroups is what the format can number in one file.
 	maxRowGroups = math.MaxInt16
+	// maxQueueBytes bounds the row groups that are on their way.
+	maxQueueBytes = 1 << 30
 	// maxRowGroupBytes ends a row group of large values before its rows.
 	maxRowGroupBytes = 512 << 20
 )
@@ -112,9 +114,10 @@ type slab struct {
 type group struct {
 	pieces []slab
 	rows   int
-	part   int  // number of the file
-	last   bool // the file ends with it
-	left   int  // columns to encode, and then to write
+	bytes  int64 // of the pieces
+	part   int   // number of the file
+	last   bool  // the file ends with it
+	left   int   // columns to encode, and then to write
 	chunks []*chunk
 
 	file   *fileWriter // once it has its place
@@ -213,7 +216,7 @@ func (w *Writer) failLocked(err error) {
 
 // hand gives the pending rows to the encoders as a row group.
 func (w *Writer) hand(ctx context.Context, last bool) error {
-	g := &group{pieces: w.pending, rows: w.pendingRows, part: w.fileIndex, last: last,
+	g := &group{pieces: w.pending, rows: w.pendingRows, bytes: w.pendingBytes, part: w.fileIndex, last: last,
 		left: len(w.columns), chunks: make([]*chunk, len(w.columns))}
 	w.pending, w.pendingRows, w.pendingBytes = nil, 0, 0
 	w.fileRows += int64(g.rows)
@@ -229,10 +232,8 @@ func (w *Writer) hand(ctx context.Context, last bool) error {
 		defer w.mu.Unlock()
 		w.wake.Broadcast()
 	})()
-	// Enough row groups to keep every worker busy, and one being written.
-	limit := 1 + (w.opt.Threads+len(w.columns)-1)/len(w.columns)
 	w.mu.Lock()
-	for w.err == nil && ctx.Err() == nil && len(w.queue) >= limit {
+	for w.err == nil && ctx.Err() == nil && !w.room(g) {
 		w.wake.Wait()
 	}
 	err := w.err
@@ -251,6 +252,21 @@ func (w *Writer) hand(ctx context.Context, last bool) error {
 	w.wakeWorkers()
 	w.mu.Unlock()
 	return nil
+}
+
+// room says whether a row group may be queued. As many as keep every worker busy, and
+// one that is written, may always be. One column may take longer than all others
+// together, so it is one for each worker as far as there is memory. The lock is held.
+func (w *Writer) room(g *group) bool {
+	n := len(w.queue)
+	if n < 1+(w.opt.Threads+len(w.columns)-1)/len(w.columns) {
+		return true
+	}
+	bytes := g.bytes
+	for _, q := range w.queue {
+		bytes += q.bytes
+	}
+	return n <= w.opt.Threads && bytes <= min(maxQueueBytes, w.opt.Lease.Limit()/8)
 }
 
 // work runs tasks until there are none.
