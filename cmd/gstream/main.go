@@ -15,7 +15,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// connections is what the driver is told by the environment: all kernels share one
+// stream and copies have engines of their own, so that one connection to the GPU is
+// enough. Each more takes the start of a process some milliseconds, and its end.
+const connections = "CUDA_DEVICE_MAX_CONNECTIONS"
+
 func main() {
+	if os.Getenv(connections) == "" {
+		_ = os.Setenv(connections, "1")
+	}
 	left := &leftovers{ends: true}
 	ctx, stop := interruptible(os.Stderr, left, os.Exit)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr, left)
