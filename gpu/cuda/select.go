@@ -16,7 +16,7 @@ type selectArgs struct {
 const (
 	selectGroup  = 32 * 128
 	selectWarps  = 8
-	selectBlocks = 6
+	selectBlocks = 5
 )
 
 // selectRoom is the most bytes of ids that room is made for before they are counted.

@@ -4,8 +4,8 @@
 // bytes of bitmap read twice (n/4 with validity), 4 bytes written a selected row.
 // No warp waits for another.
 //
-// What bounds it beside the memory is the issue of instructions: see list_few and
-// list_many.
+// What bounds it beside the memory is the traffic of shared memory, through which
+// ids come to lie side by side: see list_few and list_many.
 #include "common.cuh"
 
 struct SelectArgs {
@@ -22,8 +22,8 @@ struct SelectArgs {
 constexpr u32 SELECT_GROUP = 32 * 128;
 constexpr int SELECT_THREADS = 256, SELECT_WARPS = SELECT_THREADS / 32;
 
-// Ids leave by whole lines of 128 bytes, and the stage has room for a sparse group
-// beside what does not fill a line.
+// Ids leave by whole lines of 128 bytes, and the stage has room for a quarter of a
+// group beside what does not fill a line.
 constexpr i32 SELECT_LINE = 32, SELECT_STAGE = SELECT_GROUP / 4 + SELECT_LINE;
 
 // A group is dense if the rows of a lane give this many ids, a quarter.
@@ -64,7 +64,7 @@ DEVICE uint4 selected(const SelectArgs& a, u32 group) {
 
 DEVICE i32 bits_of(uint4 x) { return __popc(x.x) + __popc(x.y) + __popc(x.z) + __popc(x.w); }
 
-KERNEL_BOUNDS(select_count, SelectArgs, SELECT_THREADS, 6) {
+KERNEL_BOUNDS(select_count, SelectArgs, SELECT_THREADS, 5) {
     __shared__ i32 shared[33];
     constexpr int AT_ONCE = 4;
     const SelectRange range(a);
@@ -129,18 +129,9 @@ struct SelectStage {
     }
 
     __device__ __forceinline__ void write_all() {
-        if (fill == head) return;
         write_lines();
         __syncwarp();
         if ((i32)lane_id() >= head && (i32)lane_id() < fill) out[lane_id()] = ids[lane_id()];
-        __syncwarp();
-    }
-
-    // skip passes over n ids that were written past an empty stage.
-    __device__ __forceinline__ void skip(i32 n) {
-        fill += n;
-        out += fill / SELECT_LINE * SELECT_LINE;
-        head = fill %= SELECT_LINE;
     }
 };
 
@@ -153,41 +144,61 @@ DEVICE void list_few(i32* ids, uint4 x, i32 row) {
         for (u32 w = words[k]; w; w &= w - 1) *ids++ = row + 32 * k + __ffs(w) - 1;
 }
 
-// SelectWords are the words of a dense group and the places of their first ids. They
-// take the place of the stage, which is empty then.
+// SelectWords are the words of a dense group and the places of their first ids, the
+// words of even number apart from the others.
 struct alignas(16) SelectWords {
-    u32 word[128];
-    i32 place[128];
+    u32 word[2][64];
+    i32 place[2][64];
+
+    // put writes this lane's words, 4 × lane_id() and on.
+    __device__ __forceinline__ void put(uint4 x, i32 place0) {
+        const i32 place1 = place0 + __popc(x.x), place2 = place1 + __popc(x.y), place3 = place2 + __popc(x.z);
+        reinterpret_cast<uint2*>(word[0])[lane_id()] = make_uint2(x.x, x.z);
+        reinterpret_cast<uint2*>(word[1])[lane_id()] = make_uint2(x.y, x.w);
+        reinterpret_cast<int2*>(place[0])[lane_id()] = make_int2(place0, place2);
+        reinterpret_cast<int2*>(place[1])[lane_id()] = make_int2(place1, place3);
+    }
 };
 
-// list_many writes the rows of a dense group, a word at a time and each lane one row:
-// a write that ends within a sector meets the next one in the L2 cache. No lane waits
-// for what another writes, so that many words are under way.
-DEVICE void list_many(SelectStage& stage, uint4 x, i32 before, i32 total, i32 row) {
-    stage.write_all();
-    SelectWords& words = *reinterpret_cast<SelectWords*>(stage.ids);
-    i32* out = stage.out + stage.fill;
-    const u32 bit = 1u << lane_id(), below = bit - 1;
-    const i32 p1 = before + __popc(x.x), p2 = p1 + __popc(x.y), p3 = p2 + __popc(x.z);
-    reinterpret_cast<uint4*>(words.word)[lane_id()] = x;
-    reinterpret_cast<int4*>(words.place)[lane_id()] = make_int4(before, p1, p2, p3);
-    __syncwarp();
-    row += lane_id();
-#pragma unroll 4
-    for (int k = 0; k < 32; k++) {
-        const uint4 w = reinterpret_cast<const uint4*>(words.word)[k];
-        const int4 at = reinterpret_cast<const int4*>(words.place)[k];
-        if (w.x & bit) out[at.x + __popc(w.x & below)] = row + 128 * k;
-        if (w.y & bit) out[at.y + __popc(w.y & below)] = row + 128 * k + 32;
-        if (w.z & bit) out[at.z + __popc(w.z & below)] = row + 128 * k + 64;
-        if (w.w & bit) out[at.w + __popc(w.w & below)] = row + 128 * k + 96;
-    }
-    __syncwarp();
-    stage.skip(total);
+// list_two lists two rows, of bit `first` of a word and the next.
+DEVICE void list_two(i32* ids, u32 word, u32 first, i32 row) {
+    ids += __popc(word & (first - 1));
+    if (word & first) *ids++ = row;
+    if (word & first << 1) *ids = row + 1;
 }
 
-KERNEL_BOUNDS(select_rows, SelectArgs, SELECT_THREADS, 6) {
+// list_many lists the rows of a dense group, two words at a time, each lane two rows:
+// the places of all are so near each other that lanes hardly queue for a bank. (With
+// more rows a lane they would, with one the words would be read twice as often.)
+DEVICE void list_many(SelectStage& stage, SelectWords& words, uint4 x, i32 before, i32 total, i32 row) {
+    const u32 half = lane_id() / 16, first = 1u << lane_id() % 16 * 2;
+    const uint4* word = reinterpret_cast<const uint4*>(words.word[half]);
+    const int4* place = reinterpret_cast<const int4*>(words.place[half]);
+    words.put(x, before);
+    __syncwarp();
+    row += 2 * lane_id();
+    for (int quarter = 0; quarter < 4; quarter++) {
+        const i32 from = words.place[0][16 * quarter], to = quarter < 3 ? words.place[0][16 * quarter + 16] : total;
+        if (from == to) continue;
+        stage.room(to - from);
+        i32* ids = stage.ids + stage.fill - from;
+#pragma unroll
+        for (int k = 4 * quarter; k < 4 * quarter + 4; k++) {
+            const uint4 w = word[k];
+            const int4 at = place[k];
+            list_two(ids + at.x, w.x, first, row + 256 * k);
+            list_two(ids + at.y, w.y, first, row + 256 * k + 64);
+            list_two(ids + at.z, w.z, first, row + 256 * k + 128);
+            list_two(ids + at.w, w.w, first, row + 256 * k + 192);
+        }
+        stage.fill += to - from;
+    }
+    __syncwarp();
+}
+
+KERNEL_BOUNDS(select_rows, SelectArgs, SELECT_THREADS, 5) {
     __shared__ __align__(16) i32 ids[SELECT_WARPS][SELECT_STAGE];
+    __shared__ SelectWords words[SELECT_WARPS];
     __shared__ i64 sums[33];
     const SelectRange range(a);
     const i64 before = select_before(a, sums);
@@ -201,7 +212,7 @@ KERNEL_BOUNDS(select_rows, SelectArgs, SELECT_THREADS, 6) {
         const i32 row = (i32)(g * SELECT_GROUP);
         if (!total) continue;
         if (__any_sync(ALL, count >= SELECT_MANY)) {
-            list_many(stage, x, through - count, total, row);
+            list_many(stage, words[warp_id()], x, through - count, total, row);
         } else {
             stage.room(total);
             list_few(stage.ids + stage.fill + through - count, x, row + 128 * lane_id());
