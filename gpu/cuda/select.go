@@ -7,15 +7,13 @@ import (
 )
 
 type selectArgs struct {
-	truth, valid, blocks, warps, ids uint64
-	rows, chunk                      uint32
+	truth, valid, counts, ids uint64
+	rows, tiles               uint32
 }
 
-// The rows of a group of select.cu, the warps of its blocks, and how many blocks a
-// multiprocessor runs at a time.
+// The rows of a tile of select.cu, and how many blocks a multiprocessor runs at a time.
 const (
-	selectGroup  = 32 * 128
-	selectWarps  = 8
+	selectTile   = 8 * 32 * 128
 	selectBlocks = 5
 )
 
@@ -44,15 +42,12 @@ func (o *op) selectRows(truth, valid *gpu.Buffer, rows int) (ids *gpu.Buffer, n 
 		o.fail(fmt.Errorf("select from %d rows: row ids have 32 bits", rows))
 		return nil, 0
 	}
-	groups := blocks(rows, selectGroup)
-	chunk := blocks(groups, selectBlocks*o.q.dev.props.multiprocessors)
-	counts := make([]int32, blocks(groups, chunk)) // by block
-	byBlock := o.alloc(int64(len(counts)) * 4)
-	byWarp := o.alloc(int64(len(counts)) * selectWarps * 4)
-	args := selectArgs{truth: addr(truth), valid: addr(valid), blocks: addr(byBlock), warps: addr(byWarp), rows: uint32(rows), chunk: uint32(chunk)}
-	launch(o, "select_count", len(counts), 32*selectWarps, 0, args)
+	counts := make([]int32, blocks(rows, selectTile))
+	byTile := o.alloc(int64(len(counts)) * 4)
+	args := selectArgs{truth: addr(truth), valid: addr(valid), counts: addr(byTile), rows: uint32(rows), tiles: uint32(len(counts))}
+	launch(o, "select_count", blocks(len(counts), 8), 256, 0, args)
 	count := func() (n int64) {
-		o.read(byBlock, 0, gpu.BytesOf(counts))
+		o.read(byTile, 0, gpu.BytesOf(counts))
 		for _, c := range counts {
 			n += int64(c)
 		}
@@ -61,7 +56,7 @@ func (o *op) selectRows(truth, valid *gpu.Buffer, rows int) (ids *gpu.Buffer, n 
 	list := func(n int64) {
 		ids = o.alloc(n * 4)
 		args.ids = addr(ids)
-		launch(o, "select_rows", len(counts), 32*selectWarps, 0, args)
+		launch(o, "select_rows", min(len(counts), selectBlocks*o.q.dev.props.multiprocessors), 256, 0, args)
 	}
 	budget := o.q.dev.budget
 	used, _ := budget.Used()

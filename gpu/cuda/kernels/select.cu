@@ -1,44 +1,29 @@
 // Compaction: the ids of the rows whose predicate is true and not null, by
-// reduce-then-scan. select_count counts what each warp's range of the bitmap
-// selects, and select_rows, whose warps have the same ranges, writes the ids: n/8
-// bytes of bitmap read twice (n/4 with validity), 4 bytes written a selected row.
-// No warp waits for another.
-//
-// What bounds it beside the memory is the traffic of shared memory, through which
-// ids come to lie side by side: see list_few and list_many.
+// reduce-then-scan. select_count counts what each tile of the bitmap selects, and the
+// blocks of select_rows add up the counts before their tiles and write the ids: n/8
+// bytes of bitmap read twice (n/4 with validity), 4 bytes written a selected row. No
+// block waits for another. Tiles go round the blocks, so that all write near each other:
+// with a range of its own for each warp the same writes take half as long again.
 #include "common.cuh"
 
 struct SelectArgs {
     const u32* truth;
     const u32* valid; // null: no nulls
-    i32* blocks;      // selected rows by block
-    i32* warps;       // and by warp
+    i32* counts;      // selected rows by tile
     i32* ids;
-    u32 n;
-    u32 chunk;        // groups of rows a block
+    u32 n, tiles;
 };
 
-// A group is 4 words of the bitmap a lane.
+// A group is 4 words of the bitmap a lane, and a tile a group a warp.
 constexpr u32 SELECT_GROUP = 32 * 128;
 constexpr int SELECT_THREADS = 256, SELECT_WARPS = SELECT_THREADS / 32;
 
-// Ids leave by whole lines of 128 bytes, and the stage has room for a quarter of a
-// group beside what does not fill a line.
-constexpr i32 SELECT_LINE = 32, SELECT_STAGE = SELECT_GROUP / 4 + SELECT_LINE;
+// Ids leave by whole lines of 128 bytes, and the stage has room for a part of a group
+// beside what does not fill a line.
+constexpr i32 SELECT_LINE = 32, SELECT_PARTS = 4, SELECT_PART = SELECT_GROUP / SELECT_PARTS;
 
 // A group is dense if the rows of a lane give this many ids, a quarter.
 constexpr i32 SELECT_MANY = 32;
-
-// SelectRange is the groups of a warp.
-struct SelectRange {
-    u32 begin, end;
-
-    __device__ __forceinline__ SelectRange(const SelectArgs& a) {
-        const u32 first = blockIdx.x * a.chunk, groups = (a.n + SELECT_GROUP - 1) / SELECT_GROUP;
-        begin = min(first + a.chunk * warp_id() / SELECT_WARPS, groups);
-        end = min(first + a.chunk * (warp_id() + 1) / SELECT_WARPS, groups);
-    }
-};
 
 // selected_word is the word of a row's bit, false past the end.
 DEVICE u32 selected_word(const SelectArgs& a, u32 row) {
@@ -64,39 +49,27 @@ DEVICE uint4 selected(const SelectArgs& a, u32 group) {
 
 DEVICE i32 bits_of(uint4 x) { return __popc(x.x) + __popc(x.y) + __popc(x.z) + __popc(x.w); }
 
-KERNEL_BOUNDS(select_count, SelectArgs, SELECT_THREADS, 5) {
-    __shared__ i32 shared[33];
-    constexpr int AT_ONCE = 4;
-    const SelectRange range(a);
-    const u32 whole = min(range.end, a.n / SELECT_GROUP);
+// select_count: a warp a tile.
+KERNEL(select_count, SelectArgs) {
+    const u32 tile = blockIdx.x * SELECT_WARPS + warp_id();
+    if (tile >= a.tiles) return;
+    const u32 first = tile * SELECT_WARPS;
     i32 count = 0;
-    u32 g = range.begin;
-    for (; g + AT_ONCE <= whole; g += AT_ONCE) {
-        uint4 x[AT_ONCE], valid[AT_ONCE];
+    if ((tile + 1) * SELECT_WARPS <= a.n / SELECT_GROUP) {
+        uint4 x[SELECT_WARPS];
 #pragma unroll
-        for (int k = 0; k < AT_ONCE; k++) x[k] = lane_words(a.truth, g + k);
+        for (int k = 0; k < SELECT_WARPS; k++) x[k] = lane_words(a.truth, first + k);
         if (a.valid) {
 #pragma unroll
-            for (int k = 0; k < AT_ONCE; k++) valid[k] = lane_words(a.valid, g + k);
-#pragma unroll
-            for (int k = 0; k < AT_ONCE; k++) x[k] = both(x[k], valid[k]);
+            for (int k = 0; k < SELECT_WARPS; k++) x[k] = both(x[k], lane_words(a.valid, first + k));
         }
 #pragma unroll
-        for (int k = 0; k < AT_ONCE; k++) count += bits_of(x[k]);
+        for (int k = 0; k < SELECT_WARPS; k++) count += bits_of(x[k]);
+    } else {
+        for (int k = 0; k < SELECT_WARPS; k++) count += bits_of(selected(a, first + k));
     }
-    for (; g < range.end; g++) count += bits_of(selected(a, g));
     count = warp_sum(count);
-    if (lane_id() == 0) a.warps[blockIdx.x * SELECT_WARPS + warp_id()] = count;
-    const i32 total = block_sum(lane_id() == 0 ? count : 0, shared);
-    if (threadIdx.x == 0) a.blocks[blockIdx.x] = total;
-}
-
-// select_before is how many rows are selected before this warp's range.
-DEVICE i64 select_before(const SelectArgs& a, i64* shared) {
-    i64 before = 0;
-    for (u32 b = threadIdx.x; b < blockIdx.x; b += SELECT_THREADS) before += a.blocks[b];
-    before = block_sum(before, shared);
-    return before + warp_sum(lane_id() < warp_id() ? a.warps[blockIdx.x * SELECT_WARPS + lane_id()] : 0);
+    if (lane_id() == 0) a.counts[tile] = count;
 }
 
 // SelectStage holds ids of a warp until they fill lines. What lies before `head`
@@ -108,7 +81,7 @@ struct SelectStage {
 
     // room writes the whole lines if it takes that to have room for n more ids.
     __device__ __forceinline__ void room(i32 n) {
-        if (fill + n <= SELECT_STAGE) return;
+        if (fill + n <= SELECT_PART + SELECT_LINE) return;
         write_lines();
     }
 
@@ -144,80 +117,92 @@ DEVICE void list_few(i32* ids, uint4 x, i32 row) {
         for (u32 w = words[k]; w; w &= w - 1) *ids++ = row + 32 * k + __ffs(w) - 1;
 }
 
-// SelectWords are the words of a dense group and the places of their first ids, the
-// words of even number apart from the others.
+// SelectWords are the words of a dense group and the places of their first ids.
 struct alignas(16) SelectWords {
-    u32 word[2][64];
-    i32 place[2][64];
-
-    // put writes this lane's words, 4 × lane_id() and on.
-    __device__ __forceinline__ void put(uint4 x, i32 place0) {
-        const i32 place1 = place0 + __popc(x.x), place2 = place1 + __popc(x.y), place3 = place2 + __popc(x.z);
-        reinterpret_cast<uint2*>(word[0])[lane_id()] = make_uint2(x.x, x.z);
-        reinterpret_cast<uint2*>(word[1])[lane_id()] = make_uint2(x.y, x.w);
-        reinterpret_cast<int2*>(place[0])[lane_id()] = make_int2(place0, place2);
-        reinterpret_cast<int2*>(place[1])[lane_id()] = make_int2(place1, place3);
-    }
+    u32 word[128];
+    i32 place[128];
 };
 
-// list_two lists two rows, of bit `first` of a word and the next.
-DEVICE void list_two(i32* ids, u32 word, u32 first, i32 row) {
-    ids += __popc(word & (first - 1));
-    if (word & first) *ids++ = row;
-    if (word & first << 1) *ids = row + 1;
-}
-
-// list_many lists the rows of a dense group, two words at a time, each lane two rows:
-// the places of all are so near each other that lanes hardly queue for a bank. (With
-// more rows a lane they would, with one the words would be read twice as often.)
+// list_many lists the rows of a dense group, a word at a time and each lane one row: no
+// two lanes meet in a bank.
 DEVICE void list_many(SelectStage& stage, SelectWords& words, uint4 x, i32 before, i32 total, i32 row) {
-    const u32 half = lane_id() / 16, first = 1u << lane_id() % 16 * 2;
-    const uint4* word = reinterpret_cast<const uint4*>(words.word[half]);
-    const int4* place = reinterpret_cast<const int4*>(words.place[half]);
-    words.put(x, before);
+    const u32 bit = 1u << lane_id(), below = bit - 1;
+    const i32 p1 = before + __popc(x.x), p2 = p1 + __popc(x.y), p3 = p2 + __popc(x.z);
+    reinterpret_cast<uint4*>(words.word)[lane_id()] = x;
+    reinterpret_cast<int4*>(words.place)[lane_id()] = make_int4(before, p1, p2, p3);
     __syncwarp();
-    row += 2 * lane_id();
-    for (int quarter = 0; quarter < 4; quarter++) {
-        const i32 from = words.place[0][16 * quarter], to = quarter < 3 ? words.place[0][16 * quarter + 16] : total;
-        if (from == to) continue;
+    row += lane_id();
+    i32 from = 0;
+    for (int part = 0; part < SELECT_PARTS; part++) {
+        constexpr int FOURS = 32 / SELECT_PARTS;
+        const i32 to = part + 1 < SELECT_PARTS ? words.place[4 * FOURS * (part + 1)] : total;
         stage.room(to - from);
         i32* ids = stage.ids + stage.fill - from;
 #pragma unroll
-        for (int k = 4 * quarter; k < 4 * quarter + 4; k++) {
-            const uint4 w = word[k];
-            const int4 at = place[k];
-            list_two(ids + at.x, w.x, first, row + 256 * k);
-            list_two(ids + at.y, w.y, first, row + 256 * k + 64);
-            list_two(ids + at.z, w.z, first, row + 256 * k + 128);
-            list_two(ids + at.w, w.w, first, row + 256 * k + 192);
+        for (int k = 0; k < FOURS; k++) {
+            const uint4 w = reinterpret_cast<const uint4*>(words.word)[FOURS * part + k];
+            const int4 at = reinterpret_cast<const int4*>(words.place)[FOURS * part + k];
+            const i32 first = row + 128 * (FOURS * part + k);
+            if (w.x & bit) ids[at.x + __popc(w.x & below)] = first;
+            if (w.y & bit) ids[at.y + __popc(w.y & below)] = first + 32;
+            if (w.z & bit) ids[at.z + __popc(w.z & below)] = first + 64;
+            if (w.w & bit) ids[at.w + __popc(w.w & below)] = first + 96;
         }
         stage.fill += to - from;
+        from = to;
     }
     __syncwarp();
 }
 
+// list_all writes the rows of a group that is selected whole.
+DEVICE void list_all(SelectStage& stage, i32 row) {
+    stage.write_lines();
+    __syncwarp();
+    const i32 lane = lane_id(), fill = stage.fill;
+    row -= fill;
+    if (lane >= stage.head) stage.out[lane] = lane < fill ? stage.ids[lane] : row + lane;
+    for (i32 i = SELECT_LINE + lane * 4; i < (i32)SELECT_GROUP; i += 128)
+        *reinterpret_cast<int4*>(stage.out + i) = make_int4(row + i, row + i + 1, row + i + 2, row + i + 3);
+    __syncwarp();
+    if (lane < fill) stage.ids[lane] = row + SELECT_GROUP + lane;
+    stage.out += SELECT_GROUP, stage.head = 0;
+}
+
 KERNEL_BOUNDS(select_rows, SelectArgs, SELECT_THREADS, 5) {
-    __shared__ __align__(16) i32 ids[SELECT_WARPS][SELECT_STAGE];
+    __shared__ __align__(16) i32 ids[SELECT_WARPS][SELECT_PART + SELECT_LINE];
     __shared__ SelectWords words[SELECT_WARPS];
-    __shared__ i64 sums[33];
-    const SelectRange range(a);
-    const i64 before = select_before(a, sums);
-    const i32 head = before % SELECT_LINE;
-    SelectStage stage = {ids[warp_id()], a.ids + before - head, head, head};
-    uint4 next = range.begin < range.end ? selected(a, range.begin) : make_uint4(0, 0, 0, 0);
-    for (u32 g = range.begin; g < range.end; g++) {
+    __shared__ i32 sums[2][2][SELECT_WARPS]; // of the tiles passed over, and of this one
+    const u32 warp = warp_id();
+    u32 tile = blockIdx.x, from = 0, even = 0;
+    i64 before = 0; // selected before this tile
+    uint4 next = selected(a, tile * SELECT_WARPS + warp);
+    for (; tile < a.tiles; from = tile, tile += gridDim.x, even ^= 1) {
         const uint4 x = next;
-        if (g + 1 < range.end) next = selected(a, g + 1);
+        if (tile + gridDim.x < a.tiles) next = selected(a, (tile + gridDim.x) * SELECT_WARPS + warp);
         const i32 count = bits_of(x), through = warp_inclusive(count), total = __shfl_sync(ALL, through, 31);
-        const i32 row = (i32)(g * SELECT_GROUP);
+        i32 passed = 0;
+        for (u32 t = from + threadIdx.x; t < tile; t += SELECT_THREADS) passed += a.counts[t];
+        passed = warp_sum(passed);
+        if (lane_id() == 0) sums[even][0][warp] = passed, sums[even][1][warp] = total;
+        __syncthreads();
+        i64 at = 0;
+#pragma unroll
+        for (u32 w = 0; w < SELECT_WARPS; w++) {
+            before += sums[even][0][w];
+            at += w < warp ? sums[even][1][w] : 0;
+        }
+        at += before;
         if (!total) continue;
-        if (__any_sync(ALL, count >= SELECT_MANY)) {
-            list_many(stage, words[warp_id()], x, through - count, total, row);
+        const i32 row = (i32)((tile * SELECT_WARPS + warp) * SELECT_GROUP), head = at % SELECT_LINE;
+        SelectStage stage = {ids[warp], a.ids + at - head, head, head};
+        if (total == (i32)SELECT_GROUP) {
+            list_all(stage, row);
+        } else if (total > SELECT_PART || __any_sync(ALL, count >= SELECT_MANY)) {
+            list_many(stage, words[warp], x, through - count, total, row);
         } else {
-            stage.room(total);
             list_few(stage.ids + stage.fill + through - count, x, row + 128 * lane_id());
             stage.fill += total;
         }
+        stage.write_all();
     }
-    stage.write_all();
 }
