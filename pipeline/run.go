@@ -70,7 +70,8 @@ type run struct {
 	device  gpu.Device
 	started time.Time
 	cancel  context.CancelCauseFunc
-	ops     []*opRun // inputs before their consumers
+	ops     []*opRun      // inputs before their consumers
+	slots   chan struct{} // of scans, one a thread: more would keep who feeds the GPU from its turn
 	sink    *sinkRun
 	wg      sync.WaitGroup
 	// link and spans are read from a device that measures, at the end; wall is
@@ -113,6 +114,7 @@ func (p *Plan) run(ctx context.Context, opt RunOptions) (*Report, error) {
 		}
 		r.device = d
 	}
+	r.slots = make(chan struct{}, r.threads())
 	err := r.execute(ctx)
 	if err == nil {
 		r.wall = time.Since(r.started)

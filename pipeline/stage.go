@@ -316,7 +316,7 @@ func (t *stageRun) reader(ctx context.Context, o *opRun) (source.Reader, error) 
 	r, err := o.table.Scan(ctx, source.ScanOptions{
 		Columns: o.columns, Prune: o.prune, Threads: t.run.opt.Threads, Lease: o.decode,
 		StrideRows: rows, Inflight: t.inflight(o, rows), InflightBytes: t.inflightBytes(), Compact: apart(t.run.device),
-		Trace: t.run.trace(laneDecode, o.name()),
+		Slots: t.run.slots, Trace: t.run.trace(laneDecode, o.name()),
 	})
 	if err == nil {
 		o.reader.Store(&r)

@@ -84,6 +84,9 @@ type ScanOptions struct {
 	// Inflight bounds the strides that are decoded or being decoded and not
 	// yet read; 0 means one more than Threads.
 	Inflight int
+	// Slots, when set, are shared by scans that run at once: a goroutine that decodes
+	// a column of a stride is in it meanwhile.
+	Slots chan struct{}
 	// InflightBytes, when set, takes the place of Inflight once it is known what a
 	// stride takes: more are decoded as long as the lease is likely to hold no more
 	// than so many bytes.

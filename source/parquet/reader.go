@@ -50,7 +50,7 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 		return nil, err
 	}
 	r := &reader{
-		columns: opt.Columns, lease: opt.Lease, compact: opt.Compact, trace: opt.Trace,
+		columns: opt.Columns, lease: opt.Lease, compact: opt.Compact, trace: opt.Trace, slots: opt.Slots,
 		inflight: inflight, inflightBytes: opt.InflightBytes,
 		plan:   plan,
 		schema: &gpu.Schema{Fields: make([]gpu.Field, len(opt.Columns))},
@@ -101,6 +101,7 @@ type reader struct {
 	inflightBytes int64
 	unwatch       func() bool
 	trace         func(string, time.Time)
+	slots         chan struct{}
 	workers       sync.WaitGroup
 
 	bytesRead atomic.Int64
@@ -194,10 +195,16 @@ func (r *reader) decode() {
 			cur = r.spare()
 		}
 		r.mu.Unlock()
+		if r.slots != nil {
+			r.slots <- struct{}{}
+		}
 		begin := time.Now()
 		col, err := r.run(t, cur)
 		if r.trace != nil {
 			r.trace(r.schema.Fields[t.column].Name, begin)
+		}
+		if r.slots != nil {
+			<-r.slots
 		}
 		r.mu.Lock()
 		r.finish(t, cur, col, err)
