@@ -73,10 +73,10 @@ func (m *linkTest) measure() gpu.Link {
 		m.do(cuMemcpyDtoDAsync, bufs[0].Addr(), bufs[1].Addr(), m.d.compute)
 	}
 	return gpu.Link{
-		Up:   m.rate(1, up),
-		Down: m.rate(1, down),
-		Both: m.rate(2, func() { up(); down() }),
-		Copy: m.rate(2, within),
+		Up:   m.rate(1, up, m.d.up),
+		Down: m.rate(1, down, m.d.down),
+		Both: m.rate(2, func() { up(); down() }, m.d.up, m.d.down),
+		Copy: m.rate(2, within, m.d.compute),
 	}
 }
 
@@ -92,22 +92,53 @@ func (m *linkTest) do(c call, dst, src uintptr, s stream) {
 	}
 }
 
-// rate returns the bytes a second of work that moves the size a number of times,
-// after one run to warm up.
-func (m *linkTest) rate(times int64, work func()) float64 {
-	m.once(work)
+// rate returns the bytes a second of work on some streams that moves the size a
+// number of times, after one run to warm up.
+func (m *linkTest) rate(times int64, work func(), on ...stream) float64 {
+	m.once(work, on)
 	best := 0.0
 	for range linkRuns {
-		took := m.once(work)
+		took := m.once(work, on)
 		best = max(best, float64(times*m.size)/took.Seconds())
 	}
 	return best
 }
 
-// once times work by the wall's clock, from an idle device to an idle device.
-func (m *linkTest) once(work func()) time.Duration {
-	start := time.Now()
+// once times work by the GPU's clock, from when the first stream begins until all have
+// ended.
+func (m *linkTest) once(work func(), on []stream) time.Duration {
+	start := m.record(on[0])
+	for _, s := range on[1:] {
+		m.follow(s, start)
+	}
 	work()
-	m.note(m.d.ctx.do(cuCtxSynchronize))
-	return time.Since(start)
+	for _, s := range on[1:] {
+		end := m.record(s)
+		m.follow(on[0], end)
+		m.d.recycle(end)
+	}
+	stop := m.record(on[0])
+	defer m.d.recycle(start, stop)
+	if m.err == nil {
+		m.note(m.d.wait(stop))
+	}
+	if m.err != nil {
+		return time.Second // of no use
+	}
+	return max(m.d.trace.between(start, stop), time.Nanosecond)
+}
+
+func (m *linkTest) record(s stream) (e event) {
+	if m.err == nil {
+		var err error
+		e, err = m.d.record(s)
+		m.note(err)
+	}
+	return e
+}
+
+func (m *linkTest) follow(s stream, e event) {
+	if m.err == nil {
+		m.note(m.d.follow(s, e))
+	}
 }
