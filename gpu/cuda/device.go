@@ -110,10 +110,6 @@ const (
 	defaultColumnBytes  = 16 << 20
 	maxStrideBytes      = 256 << 20
 	largestStride       = 1 << 26
-	// limitFetch is the driver's number of how much the L2 cache fetches when one
-	// sector is missed, and sector what it must, in bytes.
-	limitFetch = 5
-	sector     = 32
 	// What Ahead takes in advance, in bytes.
 	aheadPinned = 3 << 29
 	aheadSpare  = 1 << 29 // of that, more than is used
@@ -264,9 +260,6 @@ func (d *Device) openContext() error {
 		return err
 	}
 	d.props.free = int64(free)
-	// Rows in no order are worth no more than their sectors. It is a hint, which
-	// a GPU may not have.
-	_ = d.ctx.do(cuCtxSetLimit, limitFetch, sector)
 	for _, s := range []*stream{&d.up, &d.compute, &d.down} {
 		if err := d.ctx.do(cuStreamCreate, uintptr(unsafe.Pointer(s)), streamNonBlocking); err != nil {
 			return err

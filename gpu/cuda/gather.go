@@ -85,7 +85,7 @@ func (o *op) gather(cols []gpu.Column, ids *gpu.Buffer, n int, outer bool) []gpu
 
 // retainDict hands a dictionary on; nil for nil and after an error.
 func (o *op) retainDict(d *gpu.Dictionary) *gpu.Dictionary {
-	if d == nil || o.failed() {
+	if d == nil || o.err != nil {
 		return nil
 	}
 	o.retain(d.Values.Data)

@@ -540,13 +540,6 @@ int cuCtxSynchronize(void) {
     return catch_up_all();
 }
 
-int cuCtxSetLimit(int limit, size_t value) {
-    API
-    CHECK(limit >= 0 && limit <= 6, InvalidValue);
-    CHECK(limit != 5 || value <= 128, InvalidValue);
-    return Success;
-}
-
 int cuCtxGetStreamPriorityRange(int* least, int* greatest) {
     API
     if (least) *least = 0;
