@@ -111,7 +111,7 @@ const (
 	maxStrideBytes      = 256 << 20
 	largestStride       = 1 << 26
 	// What Ahead takes in advance, in bytes.
-	aheadPinned = 3 << 29
+	aheadPinned = 3 << 30
 	aheadSpare  = 1 << 29 // of that, more than is used
 	aheadPool   = 2 << 30
 )
@@ -280,14 +280,15 @@ func (d *Device) openContext() error {
 		return err
 	}
 	if d.opt.Ahead {
-		d.warming.Add(3)
-		warm := func(f func()) {
+		// One after the other, for the driver does one at a time: page-locking takes
+		// it longest, and what is copied first locks its memory itself.
+		d.warming.Add(1)
+		go func() {
 			defer d.warming.Done()
-			f()
-		}
-		go warm(d.kernels.loadAll)
-		go warm(d.pinned.lockAll)
-		go warm(func() { d.pool.prepare(min(aheadPool, d.budget.Limit()/2)) })
+			d.kernels.loadAll()
+			d.pool.prepare(min(aheadPool, d.budget.Limit()/2))
+			d.pinned.lockAll()
+		}()
 	}
 	return nil
 }

@@ -43,9 +43,10 @@ type pinned struct {
 // mapped and never used, so that the blocks of two chunks never touch and become
 // one, which the driver would not copy from.
 type chunk struct {
-	whole  []byte
-	locked chan struct{} // closed once it is page-locked, or cannot be
-	ok     bool          // it is page-locked
+	whole []byte
+	once  sync.Once // it is page-locked
+	err   error     // why it is not
+	ok    bool      // it is
 }
 
 func (c *chunk) base() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(c.whole))) }
@@ -143,13 +144,14 @@ func (p *pinned) view(addr uintptr, size int64) []byte {
 	return c.whole[from : from+size : from+size]
 }
 
-// await waits until the memory at an address is page-locked, if it is to be.
+// await page-locks the memory at an address unless it is. A chunk that cannot be
+// locked is copied from all the same, by way of the driver's own buffers.
 func (p *pinned) await(addr uintptr) {
 	p.mu.Lock()
 	c := p.at(addr)
 	p.mu.Unlock()
 	if c != nil {
-		<-c.locked
+		_ = p.lock(c)
 	}
 }
 
@@ -210,17 +212,19 @@ func mapChunk(n int64) (*chunk, error) {
 	}
 	_ = unix.Madvise(whole, unix.MADV_HUGEPAGE) // small pages work too
 	touch(whole[:size])
-	return &chunk{whole: whole, locked: make(chan struct{})}, nil
+	return &chunk{whole: whole}, nil
 }
 
-// lock page-locks a chunk.
+// lock page-locks a chunk, the first time.
 func (p *pinned) lock(c *chunk) error {
-	defer close(c.locked)
-	if err := p.dev.ctx.do(cuMemHostRegister, c.base(), uintptr(c.size()), 0); err != nil {
-		return fmt.Errorf("page-lock %s of host memory: %w", bytesText(c.size()), err)
-	}
-	c.ok = true
-	return nil
+	c.once.Do(func() {
+		defer p.dev.step("page-lock")()
+		if err := p.dev.ctx.do(cuMemHostRegister, c.base(), uintptr(c.size()), 0); err != nil {
+			c.err = fmt.Errorf("page-lock %s of host memory: %w", bytesText(c.size()), err)
+		}
+		c.ok = c.err == nil
+	})
+	return c.err
 }
 
 // premap maps and touches chunks of at most size bytes in all, beside its caller,
@@ -278,13 +282,10 @@ func (p *pinned) stop() {
 	p.hungry.Signal()
 }
 
-// lockAll locks the premapped chunks as they come. A chunk that cannot be locked
-// is copied from all the same, by way of the driver's own buffers.
+// lockAll locks the premapped chunks as they come.
 func (p *pinned) lockAll() {
 	for c := range p.premapped {
-		end := p.dev.step("page-lock")
 		_ = p.lock(c)
-		end()
 	}
 }
 

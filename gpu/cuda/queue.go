@@ -337,6 +337,7 @@ func (t *transfer) download(b *gpu.Buffer, n int64) *gpu.Buffer {
 		copy(out.Bytes(), src)
 		return out
 	}
+	t.q.dev.pinned.await(out.Addr())
 	t.fail(t.q.dev.ctx.do(cuMemcpyDtoHAsync, uintptr(unsafe.Pointer(unsafe.SliceData(out.Bytes()))), b.Addr(), uintptr(n), uintptr(t.q.dev.down)))
 	t.bytes += n
 	return out
