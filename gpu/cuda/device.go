@@ -35,8 +35,8 @@ type Options struct {
 	StrideBytes int64
 	// Ahead makes Open return at once and start the GPU beside its caller, which
 	// takes some tenths of a second; meanwhile host memory can be had, and with it
-	// decoding begin. Kernels are loaded, page-locked and device memory taken in
-	// advance, as far as the budgets allow. NewQueue waits for all that, and gives
+	// decoding begin. Kernels are loaded, host and device memory taken in advance, as
+	// far as the budgets allow. NewQueue waits for all that, and gives
 	// the error when the GPU cannot be started.
 	Ahead bool
 	// Library is the driver's library; "" means libcuda.so.1.
@@ -280,14 +280,11 @@ func (d *Device) openContext() error {
 		return err
 	}
 	if d.opt.Ahead {
-		// One after the other, for the driver does one at a time: page-locking takes
-		// it longest, and what is copied first locks its memory itself.
 		d.warming.Add(1)
 		go func() {
 			defer d.warming.Done()
-			d.kernels.loadAll()
+			d.kernels.loadAll() // one after the other, as the driver does them anyway
 			d.pool.prepare(min(aheadPool, d.budget.Limit()/2))
-			d.pinned.lockAll()
 		}()
 	}
 	return nil

@@ -49,6 +49,9 @@ func (m *linkTest) measure() gpu.Link {
 		b, err := l.Alloc(m.size)
 		m.note(err)
 		bufs[i] = b
+		if i >= 2 {
+			m.d.pinned.await(b.Addr())
+		}
 	}
 	defer func() {
 		m.note(m.d.ctx.do(cuCtxSynchronize))

@@ -22,7 +22,8 @@ const (
 
 // pinned hands out page-locked host memory. Page-locking fresh memory costs 0.37 s
 // a GB and touched memory a ninth of that, so memory is mapped in large chunks,
-// touched by all cores, locked, and kept until the device is closed.
+// touched by all cores, locked when it is first copied from or to, and kept until the
+// device is closed.
 type pinned struct {
 	dev *Device
 
@@ -33,24 +34,25 @@ type pinned struct {
 	free    []extent // by address, never two that touch
 	spare   int64    // bytes of free
 
-	premapped chan *chunk // to be locked once there is a context
-	hungry    sync.Cond   // less is spare than premap keeps, or it must stop
-	need      int64       // what an allocation waits for
-	stopped   bool
+	premapping sync.WaitGroup
+	hungry     sync.Cond // less is spare than premap keeps, or it must stop
+	need       int64     // what an allocation waits for
+	stopped    bool
 }
 
 // chunk is memory that is mapped and locked in one piece. One huge page more is
-// mapped and never used, so that the blocks of two chunks never touch and become
-// one, which the driver would not copy from.
+// mapped, so that the chunk begins with one, and so that the blocks of two chunks never
+// touch and become one, which the driver would not copy from.
 type chunk struct {
-	whole []byte
-	once  sync.Once // it is page-locked
-	err   error     // why it is not
-	ok    bool      // it is
+	mapped []byte
+	mem    []byte
+	once   sync.Once // it is page-locked
+	err    error     // why it is not
+	ok     bool      // it is
 }
 
-func (c *chunk) base() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(c.whole))) }
-func (c *chunk) size() int64   { return int64(len(c.whole) - hugePage) }
+func (c *chunk) base() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(c.mem))) }
+func (c *chunk) size() int64   { return int64(len(c.mem)) }
 
 // extent is a free run of page-locked bytes.
 type extent struct {
@@ -111,7 +113,7 @@ func (p *pinned) grow(n int64) error {
 		return err
 	}
 	if err := p.lock(c); err != nil {
-		_ = unix.Munmap(c.whole)
+		_ = unix.Munmap(c.mapped)
 		return err
 	}
 	p.add(c)
@@ -141,7 +143,7 @@ func (p *pinned) at(addr uintptr) *chunk {
 func (p *pinned) view(addr uintptr, size int64) []byte {
 	c := p.at(addr)
 	from := int64(addr - c.base())
-	return c.whole[from : from+size : from+size]
+	return c.mem[from : from+size : from+size]
 }
 
 // await page-locks the memory at an address unless it is. A chunk that cannot be
@@ -206,13 +208,15 @@ func (p *pinned) put(e extent) {
 // mapChunk maps and touches a chunk of at least n bytes.
 func mapChunk(n int64) (*chunk, error) {
 	size := (n + hugePage - 1) &^ (hugePage - 1)
-	whole, err := unix.Mmap(-1, 0, int(size+hugePage), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
+	mapped, err := unix.Mmap(-1, 0, int(size+hugePage), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, fmt.Errorf("map %s of host memory: %w", bytesText(size), err)
 	}
-	_ = unix.Madvise(whole, unix.MADV_HUGEPAGE) // small pages work too
-	touch(whole[:size])
-	return &chunk{whole: whole}, nil
+	_ = unix.Madvise(mapped, unix.MADV_HUGEPAGE) // small pages work too
+	ahead := -uintptr(unsafe.Pointer(unsafe.SliceData(mapped))) & (hugePage - 1)
+	c := &chunk{mapped: mapped, mem: mapped[ahead : int64(ahead)+size]}
+	touch(c.mem)
+	return c, nil
 }
 
 // lock page-locks a chunk, the first time.
@@ -233,9 +237,9 @@ func (p *pinned) lock(c *chunk) error {
 // for them.
 func (p *pinned) premap(size int64) {
 	p.growing = true
-	p.premapped = make(chan *chunk, size/chunkSize+1)
+	p.premapping.Add(1)
 	go func() {
-		defer close(p.premapped)
+		defer p.premapping.Done()
 		for size > 0 {
 			n := p.short(size)
 			if n == 0 {
@@ -248,7 +252,6 @@ func (p *pinned) premap(size int64) {
 				break // whoever needs the memory will say so
 			}
 			p.add(c)
-			p.premapped <- c
 			size -= n
 		}
 		p.mu.Lock()
@@ -282,13 +285,6 @@ func (p *pinned) stop() {
 	p.hungry.Signal()
 }
 
-// lockAll locks the premapped chunks as they come.
-func (p *pinned) lockAll() {
-	for c := range p.premapped {
-		_ = p.lock(c)
-	}
-}
-
 // touch makes the system back memory with pages, on all cores.
 func touch(mem []byte) {
 	const piece = 4 << 20
@@ -314,10 +310,7 @@ func touch(mem []byte) {
 
 func (p *pinned) close() error {
 	p.stop()
-	if p.premapped != nil {
-		for range p.premapped { // the last is mapped; what a failed start left is here
-		}
-	}
+	p.premapping.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var first error
@@ -327,7 +320,7 @@ func (p *pinned) close() error {
 				first = err
 			}
 		}
-		if err := unix.Munmap(c.whole); err != nil && first == nil {
+		if err := unix.Munmap(c.mapped); err != nil && first == nil {
 			first = err
 		}
 	}
