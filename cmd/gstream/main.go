@@ -15,14 +15,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// connections is what the driver is told by the environment: all kernels share one
-// stream and copies have engines of their own, so that one connection to the GPU is
-// enough. Each more takes the start of a process some milliseconds, and its end.
+// connections is how the driver is told how many connections to make to the GPU: one for
+// each stream of the device, up, kernels and down, for kernels wait for copies that
+// share theirs. Each more takes the start of a process some milliseconds, and its end.
 const connections = "CUDA_DEVICE_MAX_CONNECTIONS"
 
 func main() {
 	if os.Getenv(connections) == "" {
-		_ = os.Setenv(connections, "1")
+		_ = os.Setenv(connections, "3")
 	}
 	left := &leftovers{ends: true}
 	ctx, stop := interruptible(os.Stderr, left, os.Exit)
