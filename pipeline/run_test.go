@@ -7,6 +7,7 @@ import (
 	"io"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -244,6 +245,48 @@ func TestEveryFaultEndsTheRunCleanly(t *testing.T) {
 				assert.NotContains(t, target.ended, "commit")
 				assert.Empty(t, d.Budget().Leaks(), "after fault %d: %v", n, err)
 			}
+		})
+	}
+}
+
+// lateDevice is a device apart that gives queues once a table is being scanned.
+type lateDevice struct {
+	gpu.Device
+	apart gpu.Device
+	table *fakeTable
+}
+
+func (d lateDevice) HostBudget() *gpu.Budget { return d.apart.Budget() }
+func (d lateDevice) NewQueue(name string) (gpu.Queue, error) {
+	for range 1000 {
+		if d.table.scans.Load() > 0 {
+			return d.Device.NewQueue(name)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return nil, errors.New("nothing is scanned while the device starts")
+}
+
+func TestWhatAStageTakesFirstBeginsWhileTheDeviceStarts(t *testing.T) {
+	for what, plan := range map[string]func(table *stage) *stage{
+		"an input": func(table *stage) *stage {
+			return &stage{step: "o", kind: "filter", schema: oneColumn, inputs: []*stage{table}}
+		},
+		"a build side": func(table *stage) *stage {
+			probe := &stage{step: "p", kind: "filter", schema: oneColumn, inputs: []*stage{scanOf(&fakeTable{faults: &faults{}, strides: 5})}}
+			return &stage{step: "j", kind: "join", schema: oneColumn, fused: true, inputs: []*stage{probe, table}}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			defer goleak.VerifyNone(t)
+			table, target := &fakeTable{faults: &faults{}, strides: 5}, &fakeTarget{faults: &faults{}}
+			root := plan(scanOf(table))
+			for st := root; st.table == nil; st = st.inputs[0] {
+				st.make = func() (operators.Operator, error) { return &fakeOperator{faults: &faults{}}, nil }
+			}
+			_, err := planOf(root, target).Run(context.Background(), RunOptions{Device: lateDevice{device(t), device(t), table}})
+			require.NoError(t, err)
+			require.Equal(t, int64(50), target.rows)
 		})
 	}
 }

@@ -257,6 +257,34 @@ func TestAheadMapsLittleMoreHostMemoryThanIsUsed(t *testing.T) {
 	require.NoError(t, d.Close())
 }
 
+func TestPiecesOfTheDevicesWorkDoNotOverlap(t *testing.T) {
+	d := openTest(t, 1<<28)
+	var wg sync.WaitGroup
+	errs := make([]error, 4)
+	for i := range errs {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for range 5 {
+				errs[i] = errors.Join(errs[i], roundTrip(d))
+			}
+		}()
+	}
+	wg.Wait()
+	require.NoError(t, errors.Join(errs...))
+	pieces, end := 0, time.Duration(0)
+	for _, s := range d.Spans() {
+		if s.Lane != laneKernels {
+			continue
+		}
+		// Events have a resolution of half a microsecond.
+		require.GreaterOrEqual(t, s.Start+2*time.Microsecond, end, "%s began before the one before it ended", s.Name)
+		pieces, end = pieces+1, max(end, s.End)
+	}
+	require.GreaterOrEqual(t, pieces, 40)
+	require.NoError(t, d.Close())
+}
+
 func TestAheadGivesHostMemoryWhileTheGPUStarts(t *testing.T) {
 	d, err := Open(Options{Library: library(t), HostMemory: 1 << 30, Ahead: true})
 	require.NoError(t, err)

@@ -282,3 +282,26 @@ func TestNullInAColumnWithoutNullsIsAnError(t *testing.T) {
 	require.ErrorContains(t, w.Commit(context.Background()), `column "n" has 1 nulls`)
 	require.NoError(t, lease.Close())
 }
+
+func TestRowGroupsAreQueuedForEveryWorkerAsFarAsThereIsMemory(t *testing.T) {
+	lease := newBudget(t, 1<<30).Lease("row groups")
+	defer func() { require.NoError(t, lease.Close()) }()
+	limit := lease.Limit() / 8
+	for _, c := range []struct {
+		threads, columns, want int
+		bytes                  int64
+	}{
+		{16, 16, 17, limit / 100},
+		{16, 16, 8, limit / 8},
+		{16, 16, 2, limit},
+		{16, 4, 5, 10 * limit},
+		{2, 100, 3, 1},
+	} {
+		w := &Writer{opt: Options{Threads: c.threads, Lease: lease}, columns: make([]column, c.columns)}
+		g := &group{bytes: c.bytes}
+		for w.room(g) {
+			w.queue = append(w.queue, g)
+		}
+		require.Len(t, w.queue, c.want, "%+v", c)
+	}
+}
