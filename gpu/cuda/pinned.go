@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gstream/gstream/gpu"
 )
 
 const (
@@ -154,6 +156,18 @@ func (p *pinned) await(addr uintptr) {
 	p.mu.Unlock()
 	if c != nil {
 		_ = p.lock(c)
+	}
+}
+
+// awaitColumn does so for the memory of a column.
+func (p *pinned) awaitColumn(c gpu.Column) {
+	for _, b := range []*gpu.Buffer{c.Data, c.Offsets, c.Valid} {
+		if b != nil {
+			p.await(b.Addr())
+		}
+	}
+	if c.Dict != nil {
+		p.awaitColumn(c.Dict.Values)
 	}
 }
 

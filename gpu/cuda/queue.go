@@ -164,6 +164,9 @@ func (q *queue) UpAhead(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error
 		return nil, q.err
 	}
 	t := &transfer{q: q, lease: l, name: "copy up"}
+	for _, c := range s.Cols {
+		q.dev.pinned.awaitColumn(c)
+	}
 	q.dev.uploads.Lock()
 	defer q.dev.uploads.Unlock()
 	t.begin(q.dev.up)
@@ -316,7 +319,6 @@ func (t *transfer) upload(b *gpu.Buffer, n int64) *gpu.Buffer {
 		return nil
 	}
 	src := b.Bytes()[:n]
-	t.q.dev.pinned.await(b.Addr())
 	t.fail(t.q.dev.ctx.do(cuMemcpyHtoDAsync, out.Addr(), uintptr(unsafe.Pointer(unsafe.SliceData(src))), uintptr(len(src)), uintptr(t.q.dev.up)))
 	runtime.KeepAlive(src)
 	t.bytes += n
