@@ -11,9 +11,11 @@ type selectArgs struct {
 	rows, tiles               uint32
 }
 
-// The rows of a tile of select.cu, and how many blocks a multiprocessor runs at a time.
+// The warps of a block of select.cu, the rows of a tile, and how many blocks a
+// multiprocessor runs at a time.
 const (
-	selectTile   = 8 * 32 * 128
+	selectWarps  = 8
+	selectTile   = selectWarps * 32 * 128
 	selectBlocks = 5
 )
 
@@ -45,7 +47,7 @@ func (o *op) selectRows(truth, valid *gpu.Buffer, rows int) (ids *gpu.Buffer, n 
 	counts := make([]int32, blocks(rows, selectTile))
 	byTile := o.alloc(int64(len(counts)) * 4)
 	args := selectArgs{truth: addr(truth), valid: addr(valid), counts: addr(byTile), rows: uint32(rows), tiles: uint32(len(counts))}
-	launch(o, "select_count", blocks(len(counts), 8), 256, 0, args)
+	launch(o, "select_count", blocks(len(counts), selectWarps), 32*selectWarps, 0, args)
 	count := func() (n int64) {
 		o.read(byTile, 0, gpu.BytesOf(counts))
 		for _, c := range counts {
@@ -56,7 +58,7 @@ func (o *op) selectRows(truth, valid *gpu.Buffer, rows int) (ids *gpu.Buffer, n 
 	list := func(n int64) {
 		ids = o.alloc(n * 4)
 		args.ids = addr(ids)
-		launch(o, "select_rows", min(len(counts), selectBlocks*o.q.dev.props.multiprocessors), 256, 0, args)
+		launch(o, "select_rows", min(len(counts), selectBlocks*o.q.dev.props.multiprocessors), 32*selectWarps, 0, args)
 	}
 	budget := o.q.dev.budget
 	used, _ := budget.Used()

@@ -2,8 +2,7 @@
 // reduce-then-scan. select_count counts what each tile of the bitmap selects, and the
 // blocks of select_rows add up the counts before their tiles and write the ids: n/8
 // bytes of bitmap read twice (n/4 with validity), 4 bytes written a selected row. No
-// block waits for another. Tiles go round the blocks, so that all write near each other:
-// with a range of its own for each warp the same writes take half as long again.
+// block waits for another.
 #include "common.cuh"
 
 struct SelectArgs {
@@ -154,20 +153,6 @@ DEVICE void list_many(SelectStage& stage, SelectWords& words, uint4 x, i32 befor
     __syncwarp();
 }
 
-// list_all writes the rows of a group that is selected whole.
-DEVICE void list_all(SelectStage& stage, i32 row) {
-    stage.write_lines();
-    __syncwarp();
-    const i32 lane = lane_id(), fill = stage.fill;
-    row -= fill;
-    if (lane >= stage.head) stage.out[lane] = lane < fill ? stage.ids[lane] : row + lane;
-    for (i32 i = SELECT_LINE + lane * 4; i < (i32)SELECT_GROUP; i += 128)
-        *reinterpret_cast<int4*>(stage.out + i) = make_int4(row + i, row + i + 1, row + i + 2, row + i + 3);
-    __syncwarp();
-    if (lane < fill) stage.ids[lane] = row + SELECT_GROUP + lane;
-    stage.out += SELECT_GROUP, stage.head = 0;
-}
-
 KERNEL_BOUNDS(select_rows, SelectArgs, SELECT_THREADS, 5) {
     __shared__ __align__(16) i32 ids[SELECT_WARPS][SELECT_PART + SELECT_LINE];
     __shared__ SelectWords words[SELECT_WARPS];
@@ -195,9 +180,7 @@ KERNEL_BOUNDS(select_rows, SelectArgs, SELECT_THREADS, 5) {
         if (!total) continue;
         const i32 row = (i32)((tile * SELECT_WARPS + warp) * SELECT_GROUP), head = at % SELECT_LINE;
         SelectStage stage = {ids[warp], a.ids + at - head, head, head};
-        if (total == (i32)SELECT_GROUP) {
-            list_all(stage, row);
-        } else if (total > SELECT_PART || __any_sync(ALL, count >= SELECT_MANY)) {
+        if (total > SELECT_PART || __any_sync(ALL, count >= SELECT_MANY)) {
             list_many(stage, words[warp], x, through - count, total, row);
         } else {
             list_few(stage.ids + stage.fill + through - count, x, row + 128 * lane_id());
