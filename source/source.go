@@ -81,12 +81,12 @@ type ScanOptions struct {
 	StrideRows int
 	// Threads bounds the goroutines that decode; 0 means GOMAXPROCS.
 	Threads int
+	// Slots, when set, bounds them for all scans that share it: a goroutine that
+	// decodes a column of a stride has sent to it, and receives from it afterwards.
+	Slots chan struct{}
 	// Inflight bounds the strides that are decoded or being decoded and not
 	// yet read; 0 means one more than Threads.
 	Inflight int
-	// Slots, when set, are shared by scans that run at once: a goroutine that decodes
-	// a column of a stride is in it meanwhile.
-	Slots chan struct{}
 	// InflightBytes, when set, takes the place of Inflight once it is known what a
 	// stride takes: more are decoded as long as the lease is likely to hold no more
 	// than so many bytes.

@@ -36,8 +36,8 @@ type Options struct {
 	// Ahead makes Open return at once and start the GPU beside its caller, which
 	// takes some tenths of a second; meanwhile host memory can be had, and with it
 	// decoding begin. Kernels are loaded, host and device memory taken in advance, as
-	// far as the budgets allow. NewQueue waits for all that, and gives
-	// the error when the GPU cannot be started.
+	// far as the budgets allow. NewQueue waits until the GPU is started, and gives the
+	// error when it cannot be.
 	Ahead bool
 	// Library is the driver's library; "" means libcuda.so.1.
 	Library string

@@ -148,9 +148,9 @@ func (p *pinned) view(addr uintptr, size int64) []byte {
 	return c.mem[from : from+size : from+size]
 }
 
-// await page-locks the memory at an address unless it is. A chunk that cannot be
+// lockAt page-locks the memory at an address unless it is. A chunk that cannot be
 // locked is copied from all the same, by way of the driver's own buffers.
-func (p *pinned) await(addr uintptr) {
+func (p *pinned) lockAt(addr uintptr) {
 	p.mu.Lock()
 	c := p.at(addr)
 	p.mu.Unlock()
@@ -159,15 +159,13 @@ func (p *pinned) await(addr uintptr) {
 	}
 }
 
-// awaitColumn does so for the memory of a column.
-func (p *pinned) awaitColumn(c gpu.Column) {
+// lockColumn does so for the memory of a column.
+func (p *pinned) lockColumn(c gpu.Column) {
 	for _, b := range []*gpu.Buffer{c.Data, c.Offsets, c.Valid} {
-		if b != nil {
-			p.await(b.Addr())
-		}
+		p.lockAt(b.Addr())
 	}
 	if c.Dict != nil {
-		p.awaitColumn(c.Dict.Values)
+		p.lockColumn(c.Dict.Values)
 	}
 }
 

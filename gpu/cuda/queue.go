@@ -165,7 +165,7 @@ func (q *queue) UpAhead(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error
 	}
 	t := &transfer{q: q, lease: l, name: "copy up"}
 	for _, c := range s.Cols {
-		q.dev.pinned.awaitColumn(c)
+		q.dev.pinned.lockColumn(c)
 	}
 	q.dev.uploads.Lock()
 	defer q.dev.uploads.Unlock()
@@ -339,7 +339,7 @@ func (t *transfer) download(b *gpu.Buffer, n int64) *gpu.Buffer {
 		copy(out.Bytes(), src)
 		return out
 	}
-	t.q.dev.pinned.await(out.Addr())
+	t.q.dev.pinned.lockAt(out.Addr())
 	t.fail(t.q.dev.ctx.do(cuMemcpyDtoHAsync, uintptr(unsafe.Pointer(unsafe.SliceData(out.Bytes()))), b.Addr(), uintptr(n), uintptr(t.q.dev.down)))
 	t.bytes += n
 	return out

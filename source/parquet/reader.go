@@ -41,6 +41,10 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
 	}
+	slots := opt.Slots
+	if slots == nil {
+		slots = make(chan struct{}, threads)
+	}
 	inflight := opt.Inflight
 	if inflight <= 0 {
 		inflight = threads + 1
@@ -50,7 +54,7 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 		return nil, err
 	}
 	r := &reader{
-		columns: opt.Columns, lease: opt.Lease, compact: opt.Compact, trace: opt.Trace, slots: opt.Slots,
+		columns: opt.Columns, lease: opt.Lease, compact: opt.Compact, trace: opt.Trace, slots: slots,
 		inflight: inflight, inflightBytes: opt.InflightBytes,
 		plan:   plan,
 		schema: &gpu.Schema{Fields: make([]gpu.Field, len(opt.Columns))},
@@ -195,17 +199,13 @@ func (r *reader) decode() {
 			cur = r.spare()
 		}
 		r.mu.Unlock()
-		if r.slots != nil {
-			r.slots <- struct{}{}
-		}
+		r.slots <- struct{}{}
 		begin := time.Now()
 		col, err := r.run(t, cur)
 		if r.trace != nil {
 			r.trace(r.schema.Fields[t.column].Name, begin)
 		}
-		if r.slots != nil {
-			<-r.slots
-		}
+		<-r.slots
 		r.mu.Lock()
 		r.finish(t, cur, col, err)
 	}
