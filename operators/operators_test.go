@@ -182,6 +182,12 @@ func TestTheStrideSizeDoesNotChangeTheRows(t *testing.T) {
 					want = got
 				}
 				require.Equal(t, want, got, "strides of %d rows", size)
+				few, err := run(t, 0, o.make(t), size, cut(build, size), cut(input, size/9+1))
+				require.NoError(t, err)
+				if !o.ordered {
+					slices.Sort(few)
+				}
+				require.Equal(t, want, few, "strides of a ninth of %d rows", size)
 			}
 		})
 	}

@@ -101,7 +101,19 @@ type hashGroupBy struct {
 	measured []measure
 	parts    [][]int // of each aggregate, into accs
 	accs     []gpu.Accumulator
+	few      []*gpu.Stride // of few rows, for one assignment
+	rows     int           // of few
+	bytes    int64         // of few
 }
+
+// Strides of few rows, as selective filters and joins leave them, wait for others: an
+// assignment costs some dozens of launches, however few its rows. They wait until they
+// have a quarter of a stride's rows, or so many bytes, or this part of the device's
+// budget.
+const (
+	fewBytes  = 64 << 20
+	fewBudget = 64
+)
 
 // New returns the group-by of a spec.
 func New(s Spec) (operators.Operator, error) {
@@ -140,6 +152,54 @@ func (o *hashGroupBy) Open(t operators.Task) error {
 }
 
 func (o *hashGroupBy) Push(_ context.Context, s *gpu.Stride, _ operators.Emit) error {
+	if len(o.few) > 0 && !oneCoding(o.few[0], s) {
+		if err := o.takeFew(); err != nil {
+			s.Release()
+			return err
+		}
+	}
+	enough := o.task.StrideRows / 4
+	if len(o.few) == 0 && s.Rows >= enough {
+		return o.take(s)
+	}
+	o.few = append(o.few, s)
+	o.rows += s.Rows
+	for _, c := range s.Cols {
+		o.bytes += c.Data.Size()
+	}
+	if o.rows < enough && o.bytes < min(fewBytes, o.task.Device.Budget().Limit()/fewBudget) {
+		return nil
+	}
+	return o.takeFew()
+}
+
+// oneCoding says whether the columns of two strides have the same dictionaries, so that
+// putting them together makes nothing larger than they are.
+func oneCoding(a, b *gpu.Stride) bool {
+	for i := range a.Cols {
+		if a.Cols[i].Dict != b.Cols[i].Dict {
+			return false
+		}
+	}
+	return true
+}
+
+// takeFew takes the strides that wait, as one.
+func (o *hashGroupBy) takeFew() error {
+	if len(o.few) == 0 {
+		return nil
+	}
+	few := o.few
+	o.few, o.rows, o.bytes = nil, 0, 0
+	s, err := operators.ConcatStrides(o.task, o.In, few)
+	if err != nil {
+		return o.explain(err)
+	}
+	return o.take(s)
+}
+
+// take assigns the rows of a stride to groups and aggregates them.
+func (o *hashGroupBy) take(s *gpu.Stride) error {
 	defer s.Release()
 	q := o.task.Queue
 	a, err := o.groups.Assign(q, o.task.Lease, operators.Pick(s.Cols, o.Keys), s.Rows)
@@ -170,6 +230,9 @@ func (o *hashGroupBy) explain(err error) error {
 }
 
 func (o *hashGroupBy) Finish(ctx context.Context, emit operators.Emit) error {
+	if err := o.takeFew(); err != nil {
+		return err
+	}
 	q, l := o.task.Queue, o.task.Lease
 	if len(o.Keys) == 0 && o.groups.Len() == 0 {
 		return o.finishEmpty(emit)
@@ -251,6 +314,10 @@ func (o *hashGroupBy) finishEmpty(emit operators.Emit) error {
 }
 
 func (o *hashGroupBy) Close() error {
+	for _, s := range o.few {
+		s.Release()
+	}
+	o.few = nil
 	if o.groups != nil {
 		o.groups.Release()
 		o.groups = nil

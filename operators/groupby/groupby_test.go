@@ -1,0 +1,74 @@
+package groupby
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host"
+	"github.com/gstream/gstream/operators"
+)
+
+// TestStridesOfFewRowsWaitForOthers pushes strides of few rows, of which those of one
+// dictionary are assigned to groups together.
+func TestStridesOfFewRowsWaitForOthers(t *testing.T) {
+	kind := gpu.Of(gpu.String)
+	in := gpu.NewSchema(gpu.Field{Name: "kind", Type: kind})
+	op, err := New(Spec{In: in, Keys: []int{0}, Aggregates: []Aggregate{{Kind: gpu.CountAll, Input: -1, Output: gpu.Of(gpu.Int64)}},
+		Out: gpu.NewSchema(in.Fields[0], gpu.Field{Name: "n", Type: gpu.Of(gpu.Int64)})})
+	require.NoError(t, err)
+	dev, err := host.Open(host.Options{Threads: 2})
+	require.NoError(t, err)
+	q, err := dev.NewQueue("test")
+	require.NoError(t, err)
+	l := dev.Budget().Lease("test")
+	ctx := context.Background()
+	require.NoError(t, op.Open(operators.Task{Device: dev, Queue: q, Lease: l, StrideRows: 40}))
+
+	text := func(values ...string) gpu.Column {
+		var s []gpu.Scalar
+		for _, v := range values {
+			s = append(s, gpu.StringScalar(v))
+		}
+		return gpu.ColumnOf(kind, s)
+	}
+	ab, ba := &gpu.Dictionary{Values: text("a", "b")}, &gpu.Dictionary{Values: text("b", "a")}
+	coded := func(d *gpu.Dictionary, codes ...gpu.Scalar) gpu.Column {
+		c := gpu.ColumnOf(gpu.Of(gpu.Int32), codes)
+		d.Values.Retain()
+		return gpu.Column{Type: kind, Len: c.Len, Data: c.Data, Dict: d}
+	}
+	code := func(v int64) gpu.Scalar { return gpu.IntScalar(gpu.Of(gpu.Int32), v) }
+	for i, step := range []struct {
+		col  gpu.Column
+		wait int // strides that wait after it
+	}{
+		{coded(ab, code(0), code(0), code(1)), 1},
+		{coded(ab, code(1), code(1), code(1)), 2},
+		{coded(ba, code(0), code(1)), 1}, // the others went
+		{coded(ba, code(1), code(1), code(1), code(1), code(1), code(1), code(1)), 2},
+		{coded(ba, code(0)), 0}, // ten rows, a quarter of a stride
+		{text("c"), 1},
+		{coded(ab, code(0), code(0), code(0), code(0), code(0), code(0), code(0), code(0), code(0), code(0)), 0},
+		{text("c"), 1},
+	} {
+		require.NoError(t, op.Push(ctx, &gpu.Stride{Schema: in, Cols: []gpu.Column{step.col}, Rows: step.col.Len}, nil))
+		require.Len(t, op.(*hashGroupBy).few, step.wait, "after stride %d", i)
+	}
+	got := map[string]string{}
+	require.NoError(t, op.Finish(ctx, func(s *gpu.Stride) error {
+		for r := range s.Rows {
+			got[s.Cols[0].ScalarAt(r).String()] = s.Cols[1].ScalarAt(r).String()
+		}
+		s.Release()
+		return nil
+	}))
+	require.Equal(t, map[string]string{"a": "20", "b": "6", "c": "2"}, got)
+	require.NoError(t, op.Close())
+	ab.Values.Release()
+	ba.Values.Release()
+	require.NoError(t, l.Close(), "the operator releases everything")
+	require.NoError(t, dev.Close())
+}
