@@ -35,8 +35,8 @@ type Options struct {
 	StrideBytes int64
 	// Ahead makes Open return at once and start the GPU beside its caller, which
 	// takes some tenths of a second; meanwhile host memory can be had, and with it
-	// decoding begin. Kernels are loaded, host and device memory taken in advance, as
-	// far as the budgets allow. NewQueue waits until the GPU is started, and gives the
+	// decoding begin. Host and device memory is taken in advance, as far as the budgets
+	// allow. NewQueue waits until the GPU is started, and gives the
 	// error when it cannot be.
 	Ahead bool
 	// Library is the driver's library; "" means libcuda.so.1.
@@ -76,13 +76,13 @@ type Device struct {
 	// likewise.
 	uploads, downloads sync.Mutex
 
-	// computing serialises what is put on the stream of kernels in one piece.
+	// computing serialises what is put on the stream of kernels in one piece, and what
+	// keeps the driver from launching anything.
 	computing sync.Mutex
 
 	// ready is closed when the GPU is started, or failure says why it is not.
 	ready   chan struct{}
 	failure error
-	warming sync.WaitGroup
 	events  eventPool
 	later   chan deferred
 	reaped  sync.WaitGroup
@@ -113,7 +113,7 @@ const (
 	// What Ahead takes in advance, in bytes.
 	aheadPinned = 3 << 30
 	aheadSpare  = 1 << 29 // of that, more than is used
-	aheadPool   = 2 << 30
+	aheadPool   = 1 << 29
 )
 
 // Count returns the number of GPUs; ErrNoDriver is behind the error on a machine
@@ -280,12 +280,7 @@ func (d *Device) openContext() error {
 		return err
 	}
 	if d.opt.Ahead {
-		d.warming.Add(1)
-		go func() {
-			defer d.warming.Done()
-			d.kernels.loadAll() // one after the other, as the driver does them anyway
-			d.pool.prepare(min(aheadPool, d.budget.Limit()/2))
-		}()
+		d.pool.prepare(min(aheadPool, d.budget.Limit()/2))
 	}
 	return nil
 }
@@ -333,7 +328,6 @@ func (d *Device) Close() error {
 	}
 	<-d.ready
 	d.pinned.stop()
-	d.warming.Wait()
 	if d.ctx == nil || d.ctx.handle == 0 {
 		return d.pinned.close()
 	}

@@ -292,7 +292,7 @@ func TestAheadGivesHostMemoryWhileTheGPUStarts(t *testing.T) {
 	b, err := l.Alloc(1 << 20)
 	require.NoError(t, err)
 	require.NoError(t, roundTrip(d))
-	d.pinned.lockAt(b.Addr())
+	d.pinned.lockAt(b.Addr(), b.Size())
 	b.Release()
 	require.NoError(t, l.Close())
 	require.NoError(t, d.Close())

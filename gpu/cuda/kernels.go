@@ -3,6 +3,7 @@ package cuda
 import (
 	"embed"
 	"fmt"
+	"io/fs"
 	"sync"
 	"unsafe"
 
@@ -11,15 +12,16 @@ import (
 
 //go:generate bash kernels/build.sh
 
+//go:embed kernels/*.fatbin kernels/manifest.json
+var embedded embed.FS
+
 // fatbins are the compiled kernels, one file a source, and the manifest that lists
 // them.
-//
-//go:embed kernels/*.fatbin kernels/manifest.json
-var fatbins embed.FS
+var fatbins fs.FS = embedded
 
 // fatbinOf says which fatbin has a kernel.
 var fatbinOf = sync.OnceValues(func() (map[string]string, error) {
-	list, err := fatbins.ReadFile("kernels/" + manifest.File)
+	list, err := fs.ReadFile(fatbins, "kernels/"+manifest.File)
 	if err != nil {
 		return nil, err
 	}
@@ -86,26 +88,12 @@ func (k *kernels) find(name string) (*kernel, error) {
 	return f, nil
 }
 
-// loadAll loads what is not loaded yet. What cannot be loaded is reported to whom
-// needs it.
-func (k *kernels) loadAll() {
-	files, _ := fatbinOf()
-	for _, file := range files {
-		k.mu.Lock()
-		_, err := k.load(file)
-		k.mu.Unlock()
-		if err != nil {
-			return
-		}
-	}
-}
-
 // load returns the module of a fatbin. The lock is held.
 func (k *kernels) load(file string) (uintptr, error) {
 	if m, ok := k.modules[file]; ok {
 		return m, nil
 	}
-	image, err := fatbins.ReadFile("kernels/" + file)
+	image, err := fs.ReadFile(fatbins, "kernels/"+file)
 	if err != nil {
 		return 0, err
 	}

@@ -50,7 +50,7 @@ func (m *linkTest) measure() gpu.Link {
 		m.note(err)
 		bufs[i] = b
 		if i >= 2 {
-			m.d.pinned.lockAt(b.Addr())
+			m.d.pinned.lockAt(b.Addr(), b.Size())
 		}
 	}
 	defer func() {
@@ -66,14 +66,10 @@ func (m *linkTest) measure() gpu.Link {
 	if m.err != nil {
 		return gpu.Link{}
 	}
-	up := func() {
-		m.do(cuMemcpyHtoDAsync, bufs[0].Addr(), bufs[2].Addr(), m.d.up)
-	}
-	down := func() {
-		m.do(cuMemcpyDtoHAsync, bufs[3].Addr(), bufs[1].Addr(), m.d.down)
-	}
+	up := func() { m.note(m.d.copyUp(bufs[0].Addr(), bufs[2].Addr(), m.size)) }
+	down := func() { m.note(m.d.copyDown(bufs[3].Addr(), bufs[1].Addr(), m.size)) }
 	within := func() {
-		m.do(cuMemcpyDtoDAsync, bufs[0].Addr(), bufs[1].Addr(), m.d.compute)
+		m.note(m.d.ctx.do(cuMemcpyDtoDAsync, bufs[0].Addr(), bufs[1].Addr(), uintptr(m.size), uintptr(m.d.compute)))
 	}
 	return gpu.Link{
 		Up:   m.rate(1, up, m.d.up),
@@ -86,12 +82,6 @@ func (m *linkTest) measure() gpu.Link {
 func (m *linkTest) note(err error) {
 	if m.err == nil {
 		m.err = err
-	}
-}
-
-func (m *linkTest) do(c call, dst, src uintptr, s stream) {
-	if m.err == nil {
-		m.note(m.d.ctx.do(c, dst, src, uintptr(m.size), uintptr(s)))
 	}
 }
 

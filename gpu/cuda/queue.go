@@ -319,7 +319,7 @@ func (t *transfer) upload(b *gpu.Buffer, n int64) *gpu.Buffer {
 		return nil
 	}
 	src := b.Bytes()[:n]
-	t.fail(t.q.dev.ctx.do(cuMemcpyHtoDAsync, out.Addr(), uintptr(unsafe.Pointer(unsafe.SliceData(src))), uintptr(len(src)), uintptr(t.q.dev.up)))
+	t.fail(t.q.dev.copyUp(out.Addr(), uintptr(unsafe.Pointer(unsafe.SliceData(src))), n))
 	runtime.KeepAlive(src)
 	t.bytes += n
 	return out
@@ -339,8 +339,22 @@ func (t *transfer) download(b *gpu.Buffer, n int64) *gpu.Buffer {
 		copy(out.Bytes(), src)
 		return out
 	}
-	t.q.dev.pinned.lockAt(out.Addr())
-	t.fail(t.q.dev.ctx.do(cuMemcpyDtoHAsync, uintptr(unsafe.Pointer(unsafe.SliceData(out.Bytes()))), b.Addr(), uintptr(n), uintptr(t.q.dev.down)))
+	t.q.dev.pinned.lockAt(out.Addr(), n)
+	t.fail(t.q.dev.copyDown(out.Addr(), b.Addr(), n))
 	t.bytes += n
 	return out
+}
+
+// copyUp puts the copy of n bytes of host memory on the stream of copies up.
+func (d *Device) copyUp(dst, src uintptr, n int64) error {
+	return d.pinned.each(src, n, func(_ *piece, at uintptr, n int64) error {
+		return d.ctx.do(cuMemcpyHtoDAsync, dst+at-src, at, uintptr(n), uintptr(d.up))
+	})
+}
+
+// copyDown is the way back, on its stream.
+func (d *Device) copyDown(dst, src uintptr, n int64) error {
+	return d.pinned.each(dst, n, func(_ *piece, at uintptr, n int64) error {
+		return d.ctx.do(cuMemcpyDtoHAsync, at, src+at-dst, uintptr(n), uintptr(d.down))
+	})
 }
