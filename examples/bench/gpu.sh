@@ -4,6 +4,7 @@
 #
 #   for p in ./gpu/cuda ./pipeline ./examples; do CGO_ENABLED=0 go test -c -o BIN/ $p; done
 #   CGO_ENABLED=0 go build -o BIN/gstream ./cmd/gstream
+#   gpu/cuda/kernels/build.sh BIN
 #
 #   examples/bench/gpu.sh BIN OUT tests sanitizers bench jobs
 #
@@ -40,9 +41,9 @@ tests() {
 
 sanitizers() {
 	for tool in ${TOOLS:-memcheck racecheck initcheck}; do
-		local bulk=1
-		[ "$tool" != initcheck ] || bulk=0 # it does not see what bulk copies write
-		(cd gpu/cuda && GSTREAM_THIN=1 GSTREAM_BULK=$bulk run "$tool" timeout "${LIMIT:-400}" compute-sanitizer --tool "$tool" \
+		local kernels=
+		[ "$tool" != initcheck ] || kernels=$bin # it does not see what bulk copies write
+		(cd gpu/cuda && GSTREAM_THIN=1 GSTREAM_KERNELS=$kernels run "$tool" timeout "${LIMIT:-400}" compute-sanitizer --tool "$tool" \
 			--print-limit 20 "$bin/cuda.test" -test.run TestConformance -test.v)
 	done
 }

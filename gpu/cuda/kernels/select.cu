@@ -89,11 +89,11 @@ struct SelectStage {
         __syncwarp();
         i32 i = lane * 4;
         if (head && lines) {
-            if (lane >= head) out[lane] = ids[lane];
+            if (lane >= head) __stcs(out + lane, ids[lane]);
             i += SELECT_LINE, head = 0;
         }
 #pragma unroll 2
-        for (; i < lines; i += 128) *reinterpret_cast<int4*>(out + i) = *reinterpret_cast<const int4*>(ids + i);
+        for (; i < lines; i += 128) __stcs(reinterpret_cast<int4*>(out + i), *reinterpret_cast<const int4*>(ids + i));
         i32 kept = lane < rest ? ids[lines + lane] : 0;
         __syncwarp();
         if (lane < rest) ids[lane] = kept;
@@ -103,7 +103,7 @@ struct SelectStage {
     __device__ __forceinline__ void write_all() {
         write_lines();
         __syncwarp();
-        if ((i32)lane_id() >= head && (i32)lane_id() < fill) out[lane_id()] = ids[lane_id()];
+        if ((i32)lane_id() >= head && (i32)lane_id() < fill) __stcs(out + lane_id(), ids[lane_id()]);
     }
 };
 
