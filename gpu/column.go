@@ -23,10 +23,11 @@ type Column struct {
 	// It has the column's Type, is itself plain, and may hold duplicates and
 	// values that no row uses.
 	Dict *Dictionary
-	// CodeWidth is set in a compact column, which has a Dict: the bytes of an
-	// unsigned code in Data, 1, 2 or 4. Scans make compact columns when asked to, of
-	// any type but Bool, because they are quick to decode and to copy; Queue.Up
-	// takes them and gives ordinary ones, and nothing else takes them.
+	// CodeWidth is set in a compact column. One with a Dict may be of any type but Bool,
+	// and has unsigned codes of so many bytes in Data, 1, 2 or 4. One without has a type
+	// of 8 bytes that is no float, and values that fit int32 as such: CodeWidth is 4.
+	// Scans make compact columns when asked to, because they are quick to decode and to
+	// copy; Queue.Up takes them and gives ordinary ones, and nothing else takes them.
 	CodeWidth int
 }
 
@@ -151,7 +152,7 @@ func (s *Stride) Check() error {
 }
 
 func (c Column) check() error {
-	need := int64(c.Len) * int64(c.Type.Width())
+	need := int64(c.Len) * int64(cmp.Or(c.CodeWidth, c.Type.Width()))
 	switch {
 	case c.Dict != nil:
 		need = int64(c.Len) * int64(cmp.Or(c.CodeWidth, 4))

@@ -176,6 +176,14 @@ func (c Column) ScalarAt(i int) Scalar {
 	}
 	n := i + 1
 	s := Scalar{Type: c.Type, Valid: true}
+	if c.CodeWidth != 0 {
+		v := int64(Values[int32](c.Data, n)[i])
+		s.Int = Int128From(v)
+		if c.Type.IsUnsigned() {
+			s.Int = Int128FromUint(uint64(v))
+		}
+		return s
+	}
 	switch c.Type.Kind {
 	case Bool:
 		if Bit(c.Data.Bytes(), i) {

@@ -91,7 +91,7 @@ func fixedWidth(c gpu.Column) int {
 	if c.Dict != nil {
 		return cmp.Or(c.CodeWidth, 4)
 	}
-	return c.Type.Width()
+	return cmp.Or(c.CodeWidth, c.Type.Width())
 }
 
 // Concat implements gpu.Queue.

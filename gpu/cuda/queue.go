@@ -142,8 +142,13 @@ func (q *queue) unpack(l *gpu.Lease, cols []gpu.Column) (out []gpu.Column, err e
 }
 
 // unpack widens the codes of a compact column to int32, and makes values of them
-// unless they are a string's.
+// unless they are a string's; where there is no dictionary it widens the values.
 func (o *op) unpack(c gpu.Column) gpu.Column {
+	if c.Dict == nil {
+		wide := o.keep(o.alloc(int64(c.Len) * 8))
+		launch(o, "widen_values", blocks(c.Len, 256), 256, 0, widenArgs{src: addr(c.Data), dst: addr(wide), n: int64(c.Len)})
+		return gpu.Column{Type: c.Type, Len: c.Len, Data: wide, Valid: o.retain(c.Valid)}
+	}
 	codes := c.Data
 	if c.CodeWidth < 4 {
 		codes = o.alloc(int64(c.Len) * 4)

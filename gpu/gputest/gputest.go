@@ -41,6 +41,7 @@ func Run(t *testing.T, open Open) {
 	}{
 		{"UpAhead", testUpAhead},
 		{"UpCompact", testUpCompact},
+		{"UpNarrow", testUpNarrow},
 		{"Select", testSelect},
 		{"SelectPatterns", testSelectPatterns},
 		{"Gather", testGather},

@@ -57,8 +57,11 @@ func (q *queue) Up(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
 
 // unpack makes an ordinary column of a compact one.
 func (d *Device) unpack(l *gpu.Lease, c *gpu.Column) error {
-	if c.CodeWidth == 0 {
+	switch {
+	case c.CodeWidth == 0:
 		return nil
+	case c.Dict == nil:
+		return widen(l, c)
 	}
 	if c.CodeWidth < 4 {
 		codes, err := l.Alloc(int64(c.Len) * 4)
@@ -82,6 +85,21 @@ func (d *Device) unpack(l *gpu.Lease, c *gpu.Column) error {
 		*c = out
 	}
 	return err
+}
+
+// widen makes the values of a compact column without a dictionary 8 bytes wide.
+func widen(l *gpu.Lease, c *gpu.Column) error {
+	values, err := l.Alloc(int64(c.Len) * 8)
+	if err != nil {
+		return err
+	}
+	wide := gpu.Values[int64](values, c.Len)
+	for i, v := range gpu.Values[int32](c.Data, c.Len) {
+		wide[i] = int64(v)
+	}
+	c.Data.Release()
+	c.Data, c.CodeWidth = values, 0
+	return nil
 }
 
 // UpAhead implements gpu.Queue.

@@ -12,10 +12,13 @@ type builder struct {
 	lease   *gpu.Lease
 	t       gpu.Type
 	rows    int
-	compact bool // where the codes of a dictionary are smaller, they stay
+	compact bool // where codes of a dictionary, or values of 4 bytes for those of 8, do, they stay
 
 	data  *gpu.Buffer // values, bits, or codes while the column is coded
 	valid *gpu.Buffer // from the first null on
+
+	// narrow: the values are of 8 bytes, those so far fit int32, and so they stand in data.
+	narrow bool
 
 	// The column is coded until a page is not.
 	state   colState
@@ -126,25 +129,17 @@ func (b *builder) readFixed(c *cursor, at, n, m int) error {
 	case coded:
 		return b.readCodes(c, at, n, m)
 	}
-	w := b.t.Width()
-	data := b.data.Bytes()
-	dst := data[(at+n-m)*w : (at+n)*w]
 	var err error
-	switch {
-	case c.coded:
-		err = c.gather(dst, m, w)
-	case c.col.physical == format.ByteArray:
-		err = decimalBytes(c, dst, m)
-	default:
-		var src []byte
-		if src, err = c.takePlain(m, c.col.physicalWidth()); err == nil {
-			err = c.convert(dst, src, m)
-		}
+	if b.narrow {
+		err = b.takeNarrow(c, at+n-m, m)
+	} else {
+		err = b.takeValues(c, at+n-m, m)
 	}
 	if err != nil || m == n {
 		return err
 	}
-	switch w {
+	data := b.data.Bytes()
+	switch b.valueWidth() {
 	case 1:
 		spread(typed[uint8](data, b.rows), b.valid.Bytes(), at, n, m)
 	case 2:
@@ -157,6 +152,108 @@ func (b *builder) readFixed(c *cursor, at, n, m int) error {
 		spread(typed[gpu.Int128](data, b.rows), b.valid.Bytes(), at, n, m)
 	}
 	return nil
+}
+
+// valueWidth is the bytes of a value in data.
+func (b *builder) valueWidth() int {
+	if b.narrow {
+		return 4
+	}
+	return b.t.Width()
+}
+
+// takeValues decodes m values of a cursor to row at and on.
+func (b *builder) takeValues(c *cursor, at, m int) error {
+	w := b.t.Width()
+	return c.takeValues(b.data.Bytes()[at*w:(at+m)*w], m, w)
+}
+
+// takeNarrow does so in a narrow column, which it widens when a value does not fit:
+// statistics said that all would.
+func (b *builder) takeNarrow(c *cursor, at, m int) error {
+	if !c.coded {
+		src, err := c.takePlain(m, 8)
+		if err != nil || shorten(gpu.Values[int32](b.data, b.rows)[at:], typed[int64](src, m)) {
+			return err
+		}
+		if err := b.widenValues(at); err != nil {
+			return err
+		}
+		return c.convert(b.data.Bytes()[at*8:(at+m)*8], src, m)
+	}
+	var codes [1024]int32
+	dict := gpu.Values[int64](c.dict.shared.Values.Data, c.dict.n())
+	for m > 0 {
+		k := min(m, len(codes))
+		if err := takeCodes(c, codes[:k]); err != nil {
+			return err
+		}
+		if !shortenCoded(gpu.Values[int32](b.data, b.rows)[at:], dict, codes[:k]) {
+			if err := b.widenValues(at); err != nil {
+				return err
+			}
+			lookup(gpu.Values[int64](b.data, b.rows)[at:], dict, codes[:k])
+			return b.takeValues(c, at+k, m-k)
+		}
+		at, m = at+k, m-k
+	}
+	return nil
+}
+
+// shorten makes 4 bytes of each value, and says whether that lost nothing.
+func shorten(dst []int32, values []int64) bool {
+	dst = dst[:len(values)]
+	lost := int64(0)
+	for i, v := range values {
+		short := int32(v)
+		dst[i] = short
+		lost |= int64(short) ^ v
+	}
+	return lost == 0
+}
+
+// shortenCoded is shorten of the values that codes stand for.
+func shortenCoded(dst []int32, dict []int64, codes []int32) bool {
+	dst = dst[:len(codes)]
+	lost := int64(0)
+	for i, c := range codes {
+		v := dict[c]
+		short := int32(v)
+		dst[i] = short
+		lost |= int64(short) ^ v
+	}
+	return lost == 0
+}
+
+// widenValues gives the values of rows [0, rows) of a narrow column, and the ones to
+// come, their 8 bytes.
+func (b *builder) widenValues(rows int) error {
+	buf, err := b.lease.Alloc(int64(b.rows) * 8)
+	if err != nil {
+		return err
+	}
+	wide := gpu.Values[int64](buf, b.rows)
+	for i, v := range gpu.Values[int32](b.data, b.rows)[:rows] {
+		wide[i] = int64(v)
+	}
+	b.data.Release()
+	b.data, b.narrow = buf, false
+	return nil
+}
+
+// takeValues decodes m values of fixed width.
+func (c *cursor) takeValues(dst []byte, m, width int) error {
+	switch {
+	case c.coded:
+		return c.gather(dst, m, width)
+	case c.col.physical == format.ByteArray:
+		return decimalBytes(c, dst, m)
+	}
+	src, err := c.takePlain(m, c.col.physicalWidth())
+	if err != nil {
+		return err
+	}
+	return c.convert(dst, src, m)
 }
 
 // spread moves the m values at the end of rows [at, at+n) to the rows that are
@@ -251,7 +348,8 @@ func (b *builder) decideFixed(c *cursor, at int) error {
 			b.width = codeWidth(c.dict.n())
 			return b.startFixed(coded, b.width, at)
 		}
-		return b.startFixed(plain, b.t.Width(), at)
+		b.narrow = b.compact && c.fitsInt32()
+		return b.startFixed(plain, b.valueWidth(), at)
 	case b.state == coded && !(c.coded && (b.current(c) || b.fits(b.entries+c.dict.n()))):
 		return b.expandFixed(at)
 	}
@@ -261,6 +359,18 @@ func (b *builder) decideFixed(c *cursor, at int) error {
 // fits says whether codes into so many values are smaller than the values.
 func (b *builder) fits(entries int) bool {
 	return codeWidth(entries) < b.t.Width() && entries <= b.rows/4
+}
+
+// fitsInt32 says whether the values of a chunk are integers of 8 bytes that, as its
+// statistics have it, fit 4. Of decimals only those count of which every such value is
+// one.
+func (c *cursor) fitsInt32() bool {
+	t := c.col.field.Type
+	if c.col.physical != format.Int64 || t.Width() != 8 || t.Kind == gpu.Decimal && t.Precision < 10 || !c.meta.stats.hasRange {
+		return false
+	}
+	lo, hi, ok := c.col.bounds(c.meta.stats.min, c.meta.stats.max)
+	return ok && lo.Int.IsInt64() && hi.Int.IsInt64() && lo.Int.Int64() >= math.MinInt32 && hi.Int.Int64() <= math.MaxInt32
 }
 
 // current says whether the last codes are those of the cursor's dictionary.
@@ -654,6 +764,9 @@ func (b *builder) finishFixed(c *gpu.Column) error {
 			return err
 		}
 		c.Dict, c.CodeWidth = b.parts[0].dict, b.width
+	}
+	if b.narrow {
+		c.CodeWidth = 4
 	}
 	c.Data = b.data
 	return nil

@@ -196,10 +196,11 @@ func TestCompactColumnsKeepTheirCodesWhereThoseAreSmaller(t *testing.T) {
 		widths [][2]int // of s and n, stride by stride
 	}{
 		{"fallback.parquet", 250, [][2]int{{0, 0}, {0, 0}}},                                    // the footer says that the dictionary is given up
-		{"dictionaries.parquet", 50, [][2]int{{1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 0}}}, // the last has 10 rows
+		{"dictionaries.parquet", 50, [][2]int{{1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 4}}}, // the last has 10 rows
 		{"dictionaries.parquet", 150, [][2]int{{1, 1}, {1, 1}}},                                // a stride has several dictionaries
 		{"many-dictionaries.parquet", 400, [][2]int{{1, 1}, {1, 1}}},
 		{"many-dictionaries.parquet", 4000, [][2]int{{2, 2}}},
+		{"page-index.parquet", 4000, [][2]int{{4, 0}}}, // integers that fit 4 bytes, and texts
 	} {
 		table, err := Open(fixture(c.file), OpenOptions{})
 		require.NoError(t, err)
@@ -215,6 +216,23 @@ func TestCompactColumnsKeepTheirCodesWhereThoseAreSmaller(t *testing.T) {
 		}
 		require.NoError(t, r.Close())
 		require.NoError(t, lease.Close())
+	}
+}
+
+func TestStatisticsThatLieLoseNoDigit(t *testing.T) {
+	// Values that statistics let fit 4 bytes, and that do not from row 300 on.
+	lying := edited(t, "fallback.parquet", footer(func(m *format.FileMetaData) {
+		for g := range m.RowGroups {
+			s := &chunkOf(m, g, 1).Statistics
+			s.MinValue, s.MaxValue = make([]byte, 8), make([]byte, 8)
+		}
+	}))
+	for _, rows := range []int{10, 250, 100000} {
+		want, _, err := scan(t, 0, fixture("fallback.parquet"), source.ScanOptions{StrideRows: rows})
+		require.NoError(t, err)
+		got, _, err := scan(t, 0, lying, source.ScanOptions{StrideRows: rows})
+		require.NoError(t, err)
+		require.Equal(t, want, got, "strides of %d rows", rows)
 	}
 }
 

@@ -169,20 +169,21 @@ KERNEL(shift, ShiftArgs) {
     if (i < a.n) a.dst[i] = a.src[i] + a.add - (a.relative ? a.src[0] : 0);
 }
 
-// The codes of a compact column as everything else takes them.
+// The codes or values of a compact column as everything else takes them.
 struct WidenArgs {
     const void* src;
-    i32* dst;
+    void* dst;
     i64 n;
 };
 
-template <typename T> DEVICE void widen(const WidenArgs& a) {
+template <typename From, typename To> DEVICE void widen(const WidenArgs& a) {
     i64 i = global_thread();
-    if (i < a.n) a.dst[i] = ((const T*)a.src)[i];
+    if (i < a.n) ((To*)a.dst)[i] = ((const From*)a.src)[i];
 }
 
-KERNEL(widen_1, WidenArgs) { widen<u8>(a); }
-KERNEL(widen_2, WidenArgs) { widen<u16>(a); }
+KERNEL(widen_1, WidenArgs) { widen<u8, i32>(a); }
+KERNEL(widen_2, WidenArgs) { widen<u16, i32>(a); }
+KERNEL(widen_values, WidenArgs) { widen<i32, i64>(a); }
 
 struct EndsArgs {
     const i32* const* values; // pairs of addresses
