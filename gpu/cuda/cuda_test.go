@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"unsafe"
 
@@ -70,7 +71,14 @@ func TestConformance(t *testing.T) {
 	skipWithRaceDetector(t)
 	keep := openTest(t, 0) // so that the context is made once
 	defer func() { require.NoError(t, keep.Close()) }()
-	gputest.Thin = library(t) != "" || os.Getenv("GSTREAM_THIN") != ""
+	if library(t) != "" {
+		gputest.Thin = 1
+	}
+	if thin := os.Getenv("GSTREAM_THIN"); thin != "" {
+		var err error
+		gputest.Thin, err = strconv.Atoi(thin)
+		require.NoError(t, err, "GSTREAM_THIN is how thin the suite is, a number")
+	}
 	t.Logf("on %s, %s", keep.Properties().Name, keep.Properties().Details)
 	files, err := fatbinOf()
 	require.NoError(t, err)

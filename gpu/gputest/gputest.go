@@ -16,14 +16,16 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Thin leaves out the larger sizes: for an emulator, which is thousands of times
-// slower than what it stands for.
-var Thin bool
+// Thin, unless it is 0, leaves out the larger sizes, for an emulator, which is
+// thousands of times slower than what it stands for; and of the cases that parts of the
+// suite have many of it leaves one in Thin, for tools that are slower still. A prime
+// beyond 5 is good: it shares no factor with the kinds and flags that cases go through.
+var Thin int
 
 // upTo returns the sizes that are at most the bound, or all of them when the suite
 // is not thin.
 func upTo(bound int, sizes []int) []int {
-	if !Thin {
+	if Thin == 0 {
 		return sizes
 	}
 	return slices.DeleteFunc(slices.Clone(sizes), func(n int) bool { return n > bound })
@@ -76,6 +78,14 @@ type bench struct {
 	l   *gpu.Lease
 	h   *gpu.Lease // of host memory
 	rnd *rand.Rand
+
+	cases int // of the part so far, taken or not
+}
+
+// takes says whether the suite takes the next of many cases.
+func (b *bench) takes() bool {
+	b.cases++
+	return Thin <= 1 || b.cases%Thin == 1
 }
 
 func setUp(t *testing.T, open Open) *bench {
