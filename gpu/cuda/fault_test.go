@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -292,9 +293,27 @@ func TestAheadGivesHostMemoryWhileTheGPUStarts(t *testing.T) {
 	b, err := l.Alloc(1 << 20)
 	require.NoError(t, err)
 	require.NoError(t, roundTrip(d))
-	d.pinned.lockAt(b.Addr(), b.Size())
+	require.NoError(t, d.pinned.lockAt(b.Addr(), b.Size()))
 	b.Release()
 	require.NoError(t, l.Close())
+	require.NoError(t, d.Close())
+}
+
+func TestMemoryThatCannotBeLockedIsSaidAndTriedAgain(t *testing.T) {
+	var refuse atomic.Bool
+	d, err := Open(Options{Library: library(t), HostMemory: 1 << 30, Ahead: true, Fault: func(call string) error {
+		if refuse.Load() && strings.HasPrefix(call, "cuMemHostRegister") {
+			return errInjected
+		}
+		return nil
+	}})
+	require.NoError(t, err)
+	refuse.Store(true)
+	err = roundTrip(d)
+	require.ErrorIs(t, err, errInjected)
+	require.ErrorContains(t, err, "page-lock 32 MiB of host memory")
+	refuse.Store(false)
+	require.NoError(t, roundTrip(d))
 	require.NoError(t, d.Close())
 }
 

@@ -50,7 +50,7 @@ func (m *linkTest) measure() gpu.Link {
 		m.note(err)
 		bufs[i] = b
 		if i >= 2 {
-			m.d.pinned.lockAt(b.Addr(), b.Size())
+			m.note(m.d.pinned.lockAt(b.Addr(), b.Size()))
 		}
 	}
 	defer func() {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sort"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -58,10 +59,9 @@ type chunk struct {
 // piece is memory that is page-locked in one go. The driver copies from no more than
 // one at a time.
 type piece struct {
-	mem  []byte
-	once sync.Once // it is page-locked
-	err  error     // why it is not
-	ok   bool      // it is; pinned.mu guards it
+	mem    []byte
+	mu     sync.Mutex // held while it is locked
+	locked atomic.Bool
 }
 
 func (c *chunk) base() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(c.mem))) }
@@ -185,25 +185,27 @@ func (p *pinned) each(addr uintptr, n int64, do func(in *piece, addr uintptr, n 
 	return nil
 }
 
-// lockAt page-locks n bytes at an address unless they are. Memory that cannot be
-// locked is copied from all the same, by way of the driver's own buffers.
-func (p *pinned) lockAt(addr uintptr, n int64) {
-	_ = p.each(addr, n, func(in *piece, _ uintptr, _ int64) error {
-		if in != nil {
-			_ = p.lock(in)
+// lockAt page-locks n bytes at an address unless they are, or are not of a chunk.
+func (p *pinned) lockAt(addr uintptr, n int64) error {
+	return p.each(addr, n, func(in *piece, _ uintptr, _ int64) error {
+		if in == nil {
+			return nil
 		}
-		return nil
+		return p.lock(in)
 	})
 }
 
 // lockColumn does so for the memory of a column.
-func (p *pinned) lockColumn(c gpu.Column) {
+func (p *pinned) lockColumn(c gpu.Column) error {
 	for _, b := range []*gpu.Buffer{c.Data, c.Offsets, c.Valid} {
-		p.lockAt(b.Addr(), b.Size())
+		if err := p.lockAt(b.Addr(), b.Size()); err != nil {
+			return err
+		}
 	}
 	if c.Dict != nil {
-		p.lockColumn(c.Dict.Values)
+		return p.lockColumn(c.Dict.Values)
 	}
+	return nil
 }
 
 // take cuts n bytes from the smallest free extent that has them, of those that begin
@@ -214,7 +216,7 @@ func (p *pinned) take(n int64) (uintptr, bool) {
 		if e.size < n {
 			continue
 		}
-		locked := p.at(e.addr).piece(e.addr).ok
+		locked := p.at(e.addr).piece(e.addr).locked.Load()
 		if best < 0 || locked && !bestLocked || locked == bestLocked && e.size < p.free[best].size {
 			best, bestLocked = i, locked
 		}
@@ -277,29 +279,30 @@ func mapChunk(n int64) (*chunk, error) {
 	return c, nil
 }
 
-// lock page-locks a piece, the first time.
+// lock page-locks a piece unless it is.
 func (p *pinned) lock(s *piece) error {
-	s.once.Do(func() {
-		defer p.dev.step("page-lock")()
-		// Not amid the launches of a primitive, which would wait.
-		p.dev.computing.Lock()
-		err := p.dev.ctx.do(cuMemHostRegister, s.addr(), uintptr(len(s.mem)), 0)
-		p.dev.computing.Unlock()
-		if err != nil {
-			s.err = fmt.Errorf("page-lock %s of host memory: %w", bytesText(int64(len(s.mem))), err)
-		}
-		p.mu.Lock()
-		s.ok = err == nil
-		p.mu.Unlock()
-	})
-	return s.err
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.locked.Load() {
+		return nil
+	}
+	defer p.dev.step("page-lock")()
+	// Not amid the launches of a primitive, which would wait.
+	p.dev.computing.Lock()
+	err := p.dev.ctx.do(cuMemHostRegister, s.addr(), uintptr(len(s.mem)), 0)
+	p.dev.computing.Unlock()
+	if err != nil {
+		return fmt.Errorf("page-lock %s of host memory: %w", bytesText(int64(len(s.mem))), err)
+	}
+	s.locked.Store(true)
+	return nil
 }
 
 // unmap gives a chunk back.
 func (p *pinned) unmap(c *chunk) error {
 	var first error
 	for i := range c.pieces {
-		if s := &c.pieces[i]; s.ok {
+		if s := &c.pieces[i]; s.locked.Load() {
 			if err := p.dev.ctx.do(cuMemHostUnregister, s.addr()); err != nil && first == nil {
 				first = err
 			}

@@ -170,7 +170,10 @@ func (q *queue) UpAhead(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error
 	}
 	t := &transfer{q: q, lease: l, name: "copy up"}
 	for _, c := range s.Cols {
-		q.dev.pinned.lockColumn(c)
+		if err := q.dev.pinned.lockColumn(c); err != nil {
+			s.Release()
+			return nil, q.fail("copy a stride up", err)
+		}
 	}
 	q.dev.uploads.Lock()
 	defer q.dev.uploads.Unlock()
@@ -344,8 +347,10 @@ func (t *transfer) download(b *gpu.Buffer, n int64) *gpu.Buffer {
 		copy(out.Bytes(), src)
 		return out
 	}
-	t.q.dev.pinned.lockAt(out.Addr(), n)
-	t.fail(t.q.dev.copyDown(out.Addr(), b.Addr(), n))
+	t.fail(t.q.dev.pinned.lockAt(out.Addr(), n))
+	if t.err == nil {
+		t.fail(t.q.dev.copyDown(out.Addr(), b.Addr(), n))
+	}
 	t.bytes += n
 	return out
 }
