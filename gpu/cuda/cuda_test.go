@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -118,3 +119,46 @@ func TestFatbinsMatchTheirSources(t *testing.T) {
 }
 
 func uintptrOf(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
+
+// TestEqualDictionariesGoUpOnce copies strides up whose dictionaries come and go, as
+// those of row groups do.
+func TestEqualDictionariesGoUpOnce(t *testing.T) {
+	d := openTest(t, 1<<28)
+	q, err := d.NewQueue("test")
+	require.NoError(t, err)
+	l := d.Budget().Lease("test")
+	up := func(texts ...string) *gpu.Dictionary {
+		values := make([]gpu.Scalar, len(texts))
+		for i, s := range texts {
+			values[i] = gpu.StringScalar(s)
+		}
+		last := []gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Int32), int64(len(texts)-1))}
+		c := gpu.Column{Type: gpu.Of(gpu.String), Len: 1, Data: gpu.ColumnOf(gpu.Of(gpu.Int32), last).Data, Dict: &gpu.Dictionary{Values: gpu.ColumnOf(gpu.Of(gpu.String), values)}}
+		s, err := q.Up(l, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type}), Cols: []gpu.Column{c}, Rows: 1})
+		require.NoError(t, err)
+		defer s.Release()
+		h := d.HostBudget().Lease("down")
+		down, err := q.Down(h, &gpu.Stride{Schema: s.Schema, Cols: []gpu.Column{s.Cols[0].Retain()}, Rows: 1})
+		require.NoError(t, err)
+		require.Equal(t, texts[len(texts)-1], down.Cols[0].ScalarAt(0).Str)
+		down.Release()
+		return s.Cols[0].Dict
+	}
+	long := strings.Repeat("x", fewBytes)
+	first, second := up("a", "b"), up("b", "a")
+	require.NotSame(t, first, second)
+	require.Same(t, first, up("a", "b"))
+	require.Same(t, second, up("b", "a"))
+	require.NotSame(t, first, up("a", "c"))
+	require.NotSame(t, first, up("ab", ""))
+	require.NotSame(t, up(long), up(long))
+	require.NotSame(t, first, up("a", "b"), "a long one takes the place of all")
+	for i := range 2 * keptDicts {
+		up(strings.Repeat("y", i), "z")
+	}
+	require.LessOrEqual(t, len(q.(*queue).upDicts[0]), keptDicts)
+	require.NoError(t, q.Close())
+	require.NoError(t, l.Close())
+	require.Empty(t, d.Budget().Leaks())
+	require.NoError(t, d.Close())
+}

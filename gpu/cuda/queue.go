@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"runtime"
@@ -21,11 +22,19 @@ type queue struct {
 	err  error
 	// dicts are the dictionaries that the columns of the last strides had, by
 	// position: strides of one row group share them.
-	upDicts, downDicts map[int]moved
+	upDicts, downDicts map[int][]moved
 }
 
 // moved is a dictionary on both sides of the link.
 type moved struct{ from, to *gpu.Dictionary }
+
+// Of a column stay the last dictionary, and if it is of few bytes some of few bytes
+// before it: many row groups have the same few values in one of few orders, and what is
+// known of a dictionary need not be found anew.
+const (
+	keptDicts = 8
+	fewBytes  = 16 << 10
+)
 
 // NewQueue implements gpu.Device.
 func (d *Device) NewQueue(name string) (gpu.Queue, error) {
@@ -35,7 +44,7 @@ func (d *Device) NewQueue(name string) (gpu.Queue, error) {
 	if e := d.ctx.broken.Load(); e != nil {
 		return nil, e
 	}
-	return &queue{dev: d, name: name, upDicts: map[int]moved{}, downDicts: map[int]moved{}}, nil
+	return &queue{dev: d, name: name, upDicts: map[int][]moved{}, downDicts: map[int][]moved{}}, nil
 }
 
 // Device implements gpu.Queue.
@@ -47,10 +56,9 @@ func (q *queue) Close() error {
 	if q.err == errClosed {
 		return nil
 	}
-	for _, dicts := range []map[int]moved{q.upDicts, q.downDicts} {
-		for _, m := range dicts {
-			m.from.Values.Release()
-			m.to.Values.Release()
+	for _, dicts := range []map[int][]moved{q.upDicts, q.downDicts} {
+		for _, list := range dicts {
+			forget(list)
 		}
 	}
 	q.upDicts, q.downDicts = nil, nil
@@ -273,30 +281,56 @@ func (t *transfer) finish(s stream) {
 }
 
 // column moves a column, and its dictionary unless the column at that position
-// of the stride before had it too.
-func (t *transfer) column(at int, c gpu.Column, dicts map[int]moved, move func(*gpu.Buffer, int64) *gpu.Buffer) gpu.Column {
+// of strides before had such a one.
+func (t *transfer) column(at int, c gpu.Column, dicts map[int][]moved, move func(*gpu.Buffer, int64) *gpu.Buffer) gpu.Column {
 	out := t.plain(c, move)
 	if c.Dict == nil {
 		return out
 	}
-	m, ok := dicts[at]
-	if !ok || m.from != c.Dict {
+	list := dicts[at]
+	i := slices.IndexFunc(list, func(m moved) bool { return m.from == c.Dict || equalDictionaries(m.from, c.Dict) })
+	if i < 0 {
 		to := t.plain(c.Dict.Values, move)
 		if t.err != nil {
 			out.Dict = &gpu.Dictionary{Values: to} // released when the copies that are under way are over
 			return out
 		}
-		if ok {
-			m.from.Values.Release()
-			m.to.Values.Release()
+		if last := len(list) - 1; last >= 0 && (last+1 == keptDicts || list[last].from.Values.Bytes() > fewBytes || c.Dict.Values.Bytes() > fewBytes) {
+			forget(list)
+			list = list[:0]
 		}
-		m = moved{from: c.Dict, to: &gpu.Dictionary{Values: to}}
-		m.from.Values.Retain()
-		dicts[at] = m
+		c.Dict.Values.Retain()
+		i, list = len(list), append(list, moved{from: c.Dict, to: &gpu.Dictionary{Values: to}})
+		dicts[at] = list
 	}
-	m.to.Values.Retain()
-	out.Dict = m.to
+	out.Dict = list[i].to
+	out.Dict.Values.Retain()
 	return out
+}
+
+// forget releases dictionaries.
+func forget(list []moved) {
+	for _, m := range list {
+		m.from.Values.Release()
+		m.to.Values.Release()
+	}
+}
+
+// equalDictionaries says whether two dictionaries on the host have the same few bytes.
+func equalDictionaries(a, b *gpu.Dictionary) bool {
+	x, y := a.Values, b.Values
+	if x.Type != y.Type || x.Len != y.Len || x.Valid != nil || y.Valid != nil || x.Bytes() > fewBytes || y.Bytes() > fewBytes {
+		return false
+	}
+	used := x.Len * x.Type.Width()
+	if x.Type.IsVar() {
+		if x.Offsets.Bytes() == nil || y.Offsets.Bytes() == nil || !slices.Equal(gpu.Values[int32](x.Offsets, x.Len+1), gpu.Values[int32](y.Offsets, y.Len+1)) {
+			return false
+		}
+		used = int(gpu.Values[int32](x.Offsets, x.Len+1)[x.Len])
+	}
+	left, right := x.Data.Bytes(), y.Data.Bytes()
+	return len(left) >= used && len(right) >= used && bytes.Equal(left[:used], right[:used])
 }
 
 // plain moves the values of a column without its dictionary: as many bytes as its
