@@ -168,9 +168,16 @@ func (b *builder) takeValues(c *cursor, at, m int) error {
 	return c.takeValues(b.data.Bytes()[at*w:(at+m)*w], m, w)
 }
 
-// takeNarrow does so in a narrow column, which it widens when a value does not fit:
-// statistics said that all would.
+// takeNarrow does so in a narrow column, which it widens when a value does not fit,
+// though statistics said that all would, and when values are stored in another way, as
+// the next file may.
 func (b *builder) takeNarrow(c *cursor, at, m int) error {
+	if !c.coded && c.col.physical != format.Int64 {
+		if err := b.widenValues(at); err != nil {
+			return err
+		}
+		return b.takeValues(c, at, m)
+	}
 	if !c.coded {
 		src, err := c.takePlain(m, 8)
 		if err != nil || shorten(gpu.Values[int32](b.data, b.rows)[at:], typed[int64](src, m)) {
@@ -361,9 +368,8 @@ func (b *builder) fits(entries int) bool {
 	return codeWidth(entries) < b.t.Width() && entries <= b.rows/4
 }
 
-// fitsInt32 says whether the values of a chunk are integers of 8 bytes that, as its
-// statistics have it, fit 4. Of decimals only those count of which every such value is
-// one.
+// fitsInt32 says whether the values of a chunk are stored as integers of 8 bytes that,
+// as its statistics have it, fit 4. Decimals must have room for any such integer.
 func (c *cursor) fitsInt32() bool {
 	t := c.col.field.Type
 	if c.col.physical != format.Int64 || t.Width() != 8 || t.Kind == gpu.Decimal && t.Precision < 10 || !c.meta.stats.hasRange {

@@ -236,6 +236,18 @@ func TestStatisticsThatLieLoseNoDigit(t *testing.T) {
 	}
 }
 
+func TestAStrideOfFilesThatStoreAColumnDifferentlyHasItsValues(t *testing.T) {
+	integers, bytes := "testdata/price-integer.parquet", "testdata/price-bytes.parquet"
+	for _, paths := range [][]string{{integers, bytes}, {bytes, integers}, {integers, bytes, integers}} {
+		got, _, err := scan(t, 0, paths, source.ScanOptions{})
+		require.NoError(t, err)
+		require.Len(t, got["price"], 100*len(paths))
+		for i, v := range got["price"] {
+			require.EqualValues(t, i%100*7919, v.Int.Int64(), "row %d of %v", i, paths)
+		}
+	}
+}
+
 func TestManyDictionariesInAStrideGiveTheirOwnValues(t *testing.T) {
 	for _, rows := range []int{7, 400, 900, 4000} {
 		got := mustScan(t, "many-dictionaries.parquet", rows)

@@ -94,6 +94,11 @@ pq.write_table(pa.table({
     "int": pa.array([decimal.Decimal(i).scaleb(-2) for i in range(100)], pa.decimal128(9, 2)),
 }), "decimals.parquet", store_decimal_as_integer=True)
 
+# A column that two files store in different ways.
+prices = pa.table({"price": pa.array([decimal.Decimal(i * 7919).scaleb(-2) for i in range(100)], pa.decimal128(15, 2))})
+pq.write_table(prices, "price-integer.parquet", store_decimal_as_integer=True, use_dictionary=False)
+pq.write_table(prices, "price-bytes.parquet", use_dictionary=False)
+
 pq.write_table(pa.table({
     "id": list(range(20)),
     "list": [[i, i + 1] for i in range(20)],
