@@ -152,25 +152,28 @@ func (o *hashGroupBy) Open(t operators.Task) error {
 }
 
 func (o *hashGroupBy) Push(_ context.Context, s *gpu.Stride, _ operators.Emit) error {
-	if len(o.few) > 0 && !oneCoding(o.few[0], s) {
+	enough := o.enough(s.Rows, s.Bytes())
+	if enough || len(o.few) > 0 && !oneCoding(o.few[0], s) {
 		if err := o.takeFew(); err != nil {
 			s.Release()
 			return err
 		}
 	}
-	enough := o.task.StrideRows / 4
-	if len(o.few) == 0 && s.Rows >= enough {
+	if enough {
 		return o.take(s)
 	}
 	o.few = append(o.few, s)
 	o.rows += s.Rows
-	for _, c := range s.Cols {
-		o.bytes += c.Data.Size()
+	o.bytes += s.Bytes()
+	if o.enough(o.rows, o.bytes) {
+		return o.takeFew()
 	}
-	if o.rows < enough && o.bytes < min(fewBytes, o.task.Device.Budget().Limit()/fewBudget) {
-		return nil
-	}
-	return o.takeFew()
+	return nil
+}
+
+// enough says whether so many rows, or bytes, need not wait for others.
+func (o *hashGroupBy) enough(rows int, bytes int64) bool {
+	return rows >= o.task.StrideRows/4 || bytes >= min(fewBytes, o.task.Device.Budget().Limit()/fewBudget)
 }
 
 // oneCoding says whether the columns of two strides have the same dictionaries, so that

@@ -53,6 +53,8 @@ func TestStridesOfFewRowsWaitForOthers(t *testing.T) {
 		{text("c"), 1},
 		{coded(ab, code(0), code(0), code(0), code(0), code(0), code(0), code(0), code(0), code(0), code(0)), 0},
 		{text("c"), 1},
+		{text("a", "b", "a", "a", "c", "b", "c", "c", "c", "c"), 0}, // enough: it is not put to the one that waits
+		{text("c"), 1},
 	} {
 		require.NoError(t, op.Push(ctx, &gpu.Stride{Schema: in, Cols: []gpu.Column{step.col}, Rows: step.col.Len}, nil))
 		require.Len(t, op.(*hashGroupBy).few, step.wait, "after stride %d", i)
@@ -65,7 +67,7 @@ func TestStridesOfFewRowsWaitForOthers(t *testing.T) {
 		s.Release()
 		return nil
 	}))
-	require.Equal(t, map[string]string{"a": "20", "b": "6", "c": "2"}, got)
+	require.Equal(t, map[string]string{"a": "23", "b": "8", "c": "8"}, got)
 	require.NoError(t, op.Close())
 	ab.Values.Release()
 	ba.Values.Release()
