@@ -53,7 +53,7 @@ func TestStridesOfFewRowsWaitForOthers(t *testing.T) {
 		{text("c"), 1},
 		{coded(ab, code(0), code(0), code(0), code(0), code(0), code(0), code(0), code(0), code(0), code(0)), 0},
 		{text("c"), 1},
-		{text("a", "b", "a", "a", "c", "b", "c", "c", "c", "c"), 0}, // enough: it is not put to the one that waits
+		{text("a", "b", "a", "a", "c", "b", "c", "c", "c", "c"), 0}, // enough by itself
 		{text("c"), 1},
 	} {
 		require.NoError(t, op.Push(ctx, &gpu.Stride{Schema: in, Cols: []gpu.Column{step.col}, Rows: step.col.Len}, nil))
