@@ -36,8 +36,8 @@ type Options struct {
 	// Ahead makes Open return at once and start the GPU beside its caller, which
 	// takes some tenths of a second; meanwhile host memory can be had, and with it
 	// decoding begin. Host and device memory is taken in advance, as far as the budgets
-	// allow. NewQueue waits until the GPU is started, and gives the
-	// error when it cannot be.
+	// allow. NewQueue waits until the GPU is started, and gives the error when it
+	// cannot be.
 	Ahead bool
 	// Library is the driver's library; "" means libcuda.so.1.
 	Library string

@@ -49,9 +49,6 @@ func (m *linkTest) measure() gpu.Link {
 		b, err := l.Alloc(m.size)
 		m.note(err)
 		bufs[i] = b
-		if i >= 2 {
-			m.note(m.d.pinned.lockAt(b.Addr(), b.Size()))
-		}
 	}
 	defer func() {
 		m.note(m.d.ctx.do(cuCtxSynchronize))

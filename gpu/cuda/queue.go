@@ -177,7 +177,7 @@ func (q *queue) UpAhead(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error
 		return nil, q.err
 	}
 	t := &transfer{q: q, lease: l, name: "copy up"}
-	for _, c := range s.Cols {
+	for _, c := range s.Cols { // so that the time of the copies is theirs
 		if err := q.dev.pinned.lockColumn(c); err != nil {
 			s.Release()
 			return nil, q.fail("copy a stride up", err)
@@ -295,7 +295,7 @@ func (t *transfer) column(at int, c gpu.Column, dicts map[int][]moved, move func
 			out.Dict = &gpu.Dictionary{Values: to} // released when the copies that are under way are over
 			return out
 		}
-		if last := len(list) - 1; last >= 0 && (last+1 == keptDicts || list[last].from.Values.Bytes() > fewBytes || c.Dict.Values.Bytes() > fewBytes) {
+		if len(list) == keptDicts || len(list) > 0 && !(isSmall(list[0].from) && isSmall(c.Dict)) {
 			forget(list)
 			list = list[:0]
 		}
@@ -308,6 +308,9 @@ func (t *transfer) column(at int, c gpu.Column, dicts map[int][]moved, move func
 	return out
 }
 
+// isSmall says whether a dictionary is of few bytes.
+func isSmall(d *gpu.Dictionary) bool { return d.Values.Bytes() <= fewBytes }
+
 // forget releases dictionaries.
 func forget(list []moved) {
 	for _, m := range list {
@@ -319,7 +322,7 @@ func forget(list []moved) {
 // equalDictionaries says whether two dictionaries on the host have the same few bytes.
 func equalDictionaries(a, b *gpu.Dictionary) bool {
 	x, y := a.Values, b.Values
-	if x.Type != y.Type || x.Len != y.Len || x.Valid != nil || y.Valid != nil || x.Bytes() > fewBytes || y.Bytes() > fewBytes {
+	if x.Type != y.Type || x.Len != y.Len || x.Valid != nil || y.Valid != nil || !isSmall(a) || !isSmall(b) {
 		return false
 	}
 	used := x.Len * x.Type.Width()
@@ -381,24 +384,21 @@ func (t *transfer) download(b *gpu.Buffer, n int64) *gpu.Buffer {
 		copy(out.Bytes(), src)
 		return out
 	}
-	t.fail(t.q.dev.pinned.lockAt(out.Addr(), n))
-	if t.err == nil {
-		t.fail(t.q.dev.copyDown(out.Addr(), b.Addr(), n))
-	}
+	t.fail(t.q.dev.copyDown(out.Addr(), b.Addr(), n))
 	t.bytes += n
 	return out
 }
 
 // copyUp puts the copy of n bytes of host memory on the stream of copies up.
 func (d *Device) copyUp(dst, src uintptr, n int64) error {
-	return d.pinned.each(src, n, func(_ *piece, at uintptr, n int64) error {
+	return d.pinned.eachLocked(src, n, func(at uintptr, n int64) error {
 		return d.ctx.do(cuMemcpyHtoDAsync, dst+at-src, at, uintptr(n), uintptr(d.up))
 	})
 }
 
 // copyDown is the way back, on its stream.
 func (d *Device) copyDown(dst, src uintptr, n int64) error {
-	return d.pinned.each(dst, n, func(_ *piece, at uintptr, n int64) error {
+	return d.pinned.eachLocked(dst, n, func(at uintptr, n int64) error {
 		return d.ctx.do(cuMemcpyDtoHAsync, at, src+at-dst, uintptr(n), uintptr(d.down))
 	})
 }
