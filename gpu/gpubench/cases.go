@@ -277,6 +277,7 @@ func (b *bench) truth(share float64) (gpu.Column, error) {
 	words := (b.rows + 63) / 64 * 2
 	c, err := b.column(words, func(v []uint32, rnd *rand.Rand) {
 		for i := range v {
+			v[i] = 0 // the memory may have been used before
 			for k := range 32 {
 				if rnd.Float64() < share {
 					v[i] |= 1 << k
@@ -305,6 +306,10 @@ func (b *bench) selectRows() error {
 		err = b.time(fmt.Sprintf("%g %% true", 100*share), b.rows, bytes, "copy", rate, func() error {
 			ids, err := b.q.Select(b.l, truth)
 			ids.Release()
+			n, want := float64(ids.Len), share*float64(b.rows)
+			if err == nil && math.Abs(n-want) > 8*math.Sqrt(want) { // 8 standard deviations
+				err = fmt.Errorf("%.0f rows are true, not about %.0f", n, want)
+			}
 			return err
 		})
 		truth.Release()
