@@ -16,7 +16,7 @@ type selectArgs struct {
 const (
 	selectWarps  = 8
 	selectTile   = selectWarps * 32 * 128
-	selectBlocks = 5
+	selectBlocks = 4
 )
 
 // selectRoom is the most bytes of ids that room is made for before they are counted.

@@ -116,36 +116,48 @@ DEVICE void list_few(i32* ids, uint4 x, i32 row) {
         for (u32 w = words[k]; w; w &= w - 1) *ids++ = row + 32 * k + __ffs(w) - 1;
 }
 
-// SelectWords are the words of a dense group and the places of their first ids.
+// A dense group is listed four words at a time, by each lane four rows: it counts the
+// bits below them once.
+constexpr u32 SELECT_LANE = 4, SELECT_ROW = 32 + 4; // padded, for the banks
+
+// SelectWords are the words of a dense group and the places of their first ids: the
+// first of each four words, then the second ones and so on.
 struct alignas(16) SelectWords {
-    u32 word[128];
-    i32 place[128];
+    u32 word[SELECT_LANE * SELECT_ROW];
+    i32 place[SELECT_LANE * SELECT_ROW];
 };
 
-// list_many lists the rows of a dense group, a word at a time and each lane one row: no
-// two lanes meet in a bank.
+// list_many lists the rows of a dense group.
 DEVICE void list_many(SelectStage& stage, SelectWords& words, uint4 x, i32 before, i32 total, i32 row) {
-    const u32 bit = 1u << lane_id(), below = bit - 1;
+    const u32 lane = lane_id();
     const i32 p1 = before + __popc(x.x), p2 = p1 + __popc(x.y), p3 = p2 + __popc(x.z);
-    reinterpret_cast<uint4*>(words.word)[lane_id()] = x;
-    reinterpret_cast<int4*>(words.place)[lane_id()] = make_int4(before, p1, p2, p3);
+    words.word[lane] = x.x, words.word[SELECT_ROW + lane] = x.y, words.word[2 * SELECT_ROW + lane] = x.z, words.word[3 * SELECT_ROW + lane] = x.w;
+    words.place[lane] = before, words.place[SELECT_ROW + lane] = p1, words.place[2 * SELECT_ROW + lane] = p2, words.place[3 * SELECT_ROW + lane] = p3;
     __syncwarp();
-    row += lane_id();
+    const u32 bit = 1u << SELECT_LANE * lane % 32, below = bit - 1, mine = SELECT_LANE * lane / 32 * SELECT_ROW;
+    const uint4* word = reinterpret_cast<const uint4*>(words.word + mine);
+    const int4* place = reinterpret_cast<const int4*>(words.place + mine);
+    row += SELECT_LANE * lane;
     i32 from = 0;
     for (int part = 0; part < SELECT_PARTS; part++) {
-        constexpr int FOURS = 32 / SELECT_PARTS;
-        const i32 to = part + 1 < SELECT_PARTS ? words.place[4 * FOURS * (part + 1)] : total;
+        constexpr int STEPS = 32 / SELECT_PARTS; // of four words
+        const i32 to = part + 1 < SELECT_PARTS ? words.place[STEPS * (part + 1)] : total;
         stage.room(to - from);
         i32* ids = stage.ids + stage.fill - from;
 #pragma unroll
-        for (int k = 0; k < FOURS; k++) {
-            const uint4 w = reinterpret_cast<const uint4*>(words.word)[FOURS * part + k];
-            const int4 at = reinterpret_cast<const int4*>(words.place)[FOURS * part + k];
-            const i32 first = row + 128 * (FOURS * part + k);
-            if (w.x & bit) ids[at.x + __popc(w.x & below)] = first;
-            if (w.y & bit) ids[at.y + __popc(w.y & below)] = first + 32;
-            if (w.z & bit) ids[at.z + __popc(w.z & below)] = first + 64;
-            if (w.w & bit) ids[at.w + __popc(w.w & below)] = first + 96;
+        for (int k = 0; k < STEPS; k += 4) {
+            const int step = STEPS * part + k;
+            const uint4 w = word[step / 4];
+            const int4 p = place[step / 4];
+            const u32 four[4] = {w.x, w.y, w.z, w.w};
+            const i32 at[4] = {p.x, p.y, p.z, p.w};
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                i32* id = ids + at[j] + __popc(four[j] & below);
+#pragma unroll
+                for (u32 r = 0; r < SELECT_LANE; r++)
+                    if (four[j] & bit << r) *id++ = row + 128 * (step + j) + r;
+            }
         }
         stage.fill += to - from;
         from = to;
@@ -153,7 +165,7 @@ DEVICE void list_many(SelectStage& stage, SelectWords& words, uint4 x, i32 befor
     __syncwarp();
 }
 
-KERNEL_BOUNDS(select_rows, SelectArgs, SELECT_THREADS, 5) {
+KERNEL_BOUNDS(select_rows, SelectArgs, SELECT_THREADS, 4) {
     __shared__ __align__(16) i32 ids[SELECT_WARPS][SELECT_PART + SELECT_LINE];
     __shared__ SelectWords words[SELECT_WARPS];
     __shared__ i32 sums[2][2][SELECT_WARPS]; // of the tiles passed over, and of this one
