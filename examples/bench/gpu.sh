@@ -15,7 +15,7 @@
 #               example jobs on both devices
 #   sanitizers  memcheck, initcheck and racecheck on the thinned suite, each to its end
 #               and alone: beside each other they take far longer (TOOLS="memcheck" is
-#               one of them, RUN=REGEXP some of the tests)
+#               one of them, RUN=REGEXP some of the tests, LIMIT the seconds for each)
 #   bench       the primitives, and a timeline of streaming
 #   jobs        the example jobs on DATA, TPC-H tables as Parquet files, against DuckDB,
 #               by gpu.py (ARGS="--jobs q06 --runs 5" are its flags), and timelines of
@@ -42,11 +42,13 @@ tests() {
 
 sanitizers() {
 	for tool in ${TOOLS:-memcheck initcheck racecheck}; do
-		local thin=1 kernels=
-		[ "$tool" != initcheck ] || kernels=$bin # it does not see what bulk copies write
-		[ "$tool" != racecheck ] || thin=7       # it takes 4 ms a launch
-		(cd gpu/cuda && GSTREAM_THIN=$thin GSTREAM_KERNELS=$kernels run "$tool" timeout "${LIMIT:-400}" compute-sanitizer --tool "$tool" \
-			--print-limit 20 "$bin/cuda.test" -test.run "${RUN:-TestConformance|Host|Counts|Groups|Pairs|Rows|FloatSums}" -test.v)
+		local thin=1 kernels= tests='TestConformance|Host|Counts|Groups|Pairs|Rows|FloatSums'
+		case $tool in
+		initcheck) kernels=$bin ;;                 # it does not see what bulk copies write
+		racecheck) thin=7 tests=TestConformance ;; # 4 ms a launch and more: nine minutes
+		esac
+		(cd gpu/cuda && GSTREAM_THIN=$thin GSTREAM_KERNELS=$kernels run "$tool" timeout "${LIMIT:-600}" compute-sanitizer --tool "$tool" \
+			--print-limit 20 "$bin/cuda.test" -test.run "${RUN:-$tests}" -test.v)
 	done
 }
 
