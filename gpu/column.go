@@ -1,9 +1,6 @@
 package gpu
 
-import (
-	"cmp"
-	"fmt"
-)
+import "fmt"
 
 // Column is a typed view of buffers in the Arrow layout. It is a value; its
 // buffers are reference-counted, and whoever holds a Column holds one reference
@@ -29,6 +26,18 @@ type Column struct {
 	// Scans make compact columns when asked to, because they are quick to decode and to
 	// copy; Queue.Up takes them and gives ordinary ones, and nothing else takes them.
 	CodeWidth int
+}
+
+// DataWidth returns the bytes of a value in Data, or of a code; 0 for Bool (bits), and
+// for String and Binary without a dictionary.
+func (c Column) DataWidth() int {
+	switch {
+	case c.CodeWidth != 0:
+		return c.CodeWidth
+	case c.Dict != nil:
+		return 4
+	}
+	return c.Type.Width()
 }
 
 // Code returns the code of row i of a host-addressable column with a dictionary.
@@ -152,10 +161,9 @@ func (s *Stride) Check() error {
 }
 
 func (c Column) check() error {
-	need := int64(c.Len) * int64(cmp.Or(c.CodeWidth, c.Type.Width()))
+	need := int64(c.Len) * int64(c.DataWidth())
 	switch {
 	case c.Dict != nil:
-		need = int64(c.Len) * int64(cmp.Or(c.CodeWidth, 4))
 		if c.Dict.Values.Dict != nil || c.Dict.Values.Type != c.Type {
 			return fmt.Errorf("dictionary of type %v under a column of type %v", c.Dict.Values.Type, c.Type)
 		}

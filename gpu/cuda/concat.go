@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 
@@ -79,19 +78,11 @@ func (q *queue) Slice(l *gpu.Lease, c gpu.Column, from, to int) (out gpu.Column,
 		out.Data = o.keep(o.alloc(int64(ends[1] - ends[0])))
 		o.copy(out.Data, 0, c.Data, int64(ends[0]), out.Data.Size())
 	default:
-		width := int64(fixedWidth(c))
+		width := int64(c.DataWidth())
 		out.Data = o.keep(o.alloc(int64(n) * width))
 		o.copy(out.Data, 0, c.Data, int64(from)*width, out.Data.Size())
 	}
 	return out, nil
-}
-
-// fixedWidth is the bytes of a value or code in a column's Data.
-func fixedWidth(c gpu.Column) int {
-	if c.Dict != nil {
-		return cmp.Or(c.CodeWidth, 4)
-	}
-	return cmp.Or(c.CodeWidth, c.Type.Width())
 }
 
 // Concat implements gpu.Queue.
@@ -142,7 +133,7 @@ func (o *op) concat(parts []gpu.Column) gpu.Column {
 		out.Data = o.bitmap(out.Len)
 		o.eachPart(parts, func(p gpu.Column, at int) { o.copyBits(out.Data, at, p.Data, 0, p.Len) })
 	default:
-		width := int64(fixedWidth(out))
+		width := int64(out.DataWidth())
 		out.Data = o.keep(o.alloc(int64(out.Len) * width))
 		o.eachPart(parts, func(p gpu.Column, at int) { o.copy(out.Data, int64(at)*width, p.Data, 0, int64(p.Len)*width) })
 	}

@@ -73,7 +73,7 @@ func (o *op) gather(cols []gpu.Column, ids *gpu.Buffer, n int, outer bool) []gpu
 		if c.Type.Kind == gpu.Bool {
 			r.Data = o.gatherBits(c.Data, ids, n)
 		} else {
-			r.Data = o.gatherFixed(c, fixedWidth(c), ids, n, outer)
+			r.Data = o.gatherFixed(c, c.DataWidth(), ids, n, outer)
 		}
 		out[i] = r
 	}

@@ -106,7 +106,7 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shif
 		if c.Dict == nil && c.Type.Kind == gpu.Bool {
 			r.Data = bitmap(c.Data)
 		} else {
-			w := fixedWidth(c)
+			w := c.DataWidth()
 			r.Data = o.keep(o.alloc(int64(n) * int64(w)))
 			move = append(move, mover{c.Data, r.Data, w})
 		}

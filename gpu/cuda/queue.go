@@ -347,7 +347,7 @@ func (t *transfer) plain(c gpu.Column, move func(*gpu.Buffer, int64) *gpu.Buffer
 	case c.Dict == nil && c.Type.Kind == gpu.Bool:
 		out.Data = move(c.Data, gpu.BitmapBytes(c.Len))
 	default:
-		out.Data = move(c.Data, int64(c.Len)*int64(fixedWidth(c)))
+		out.Data = move(c.Data, int64(c.Len)*int64(c.DataWidth()))
 	}
 	out.Valid = move(c.Valid, gpu.BitmapBytes(c.Len))
 	return out

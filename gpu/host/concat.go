@@ -100,10 +100,7 @@ func (d *Device) concat(l *gpu.Lease, parts []gpu.Column) (gpu.Column, error) {
 			at += p.Len
 		}
 	default:
-		width := int64(out.Type.Width())
-		if out.Dict != nil {
-			width = 4
-		}
+		width := int64(out.DataWidth())
 		for i, p := range parts {
 			starts[i+1] = starts[i] + int64(p.Len)*width
 		}
@@ -277,10 +274,7 @@ func (q *queue) Slice(l *gpu.Lease, c gpu.Column, from, to int) (gpu.Column, err
 			}
 			copy(out.Data.Bytes(), c.Data.Bytes()[off[0]:off[n]])
 		default:
-			width := c.Type.Width()
-			if c.Dict != nil {
-				width = 4
-			}
+			width := c.DataWidth()
 			if out.Data, err = l.Alloc(int64(n * width)); err != nil {
 				return err
 			}

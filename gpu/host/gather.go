@@ -123,15 +123,13 @@ func (d *Device) gather(l *gpu.Lease, cols []gpu.Column, ids []int32, outer bool
 				}
 			}
 			switch {
-			case c.Dict != nil:
-				out.Data, err = l.Alloc(int64(n) * 4)
-			case c.Type.Kind == gpu.Bool:
+			case c.Dict == nil && c.Type.Kind == gpu.Bool:
 				out.Data, err = l.Alloc(gpu.BitmapBytes(n))
-			case c.Type.IsVar():
+			case c.Dict == nil && c.Type.IsVar():
 				work[i].starts = make([]int64, pieces+1)
 				out.Offsets, err = l.Alloc(int64(n+1) * 4)
 			default:
-				out.Data, err = l.Alloc(int64(n) * int64(c.Type.Width()))
+				out.Data, err = l.Alloc(int64(n) * int64(c.DataWidth()))
 			}
 			return err
 		}()
@@ -224,11 +222,7 @@ func (g *gathering) values(ids []int32, lo, hi int, outer bool) {
 		}
 		return
 	}
-	width := in.Type.Width()
-	if in.Dict != nil {
-		width = 4
-	}
-	switch width {
+	switch in.DataWidth() {
 	case 0:
 		gatherBitmap(gpu.Words(out.Data, out.Len), gpu.Words(in.Data, in.Len), ids, lo, hi, false)
 	case 1:
