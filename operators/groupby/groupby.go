@@ -152,7 +152,8 @@ func (o *hashGroupBy) Open(t operators.Task) error {
 }
 
 func (o *hashGroupBy) Push(_ context.Context, s *gpu.Stride, _ operators.Emit) error {
-	enough := o.enough(s.Rows, s.Bytes())
+	bytes := s.Bytes()
+	enough := o.enough(s.Rows, bytes)
 	if enough || len(o.few) > 0 && !oneCoding(o.few[0], s) {
 		if err := o.takeFew(); err != nil {
 			s.Release()
@@ -164,7 +165,7 @@ func (o *hashGroupBy) Push(_ context.Context, s *gpu.Stride, _ operators.Emit) e
 	}
 	o.few = append(o.few, s)
 	o.rows += s.Rows
-	o.bytes += s.Bytes()
+	o.bytes += bytes
 	if o.enough(o.rows, o.bytes) {
 		return o.takeFew()
 	}
