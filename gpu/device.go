@@ -269,15 +269,26 @@ func (k AggregateKind) String() string {
 
 // Aggregate is one aggregate over a column of type Input, giving Output.
 //
-//	Sum   of integers: HUGEINT as DECIMAL(38,0); of DECIMAL(p,s): DECIMAL(38,s);
-//	      of floats: DOUBLE. Exact for integers and decimals (128-bit), an
-//	      overflow is an error.
+//	Sum   SumType. Exact for integers and decimals (128-bit), an overflow is an
+//	      error.
 //	Count BIGINT.
 //	Min, Max  the type of the input.
 type Aggregate struct {
 	Kind   AggregateKind
 	Input  Type // Invalid for CountAll
 	Output Type
+}
+
+// SumType returns the type of a Sum over values of a numeric type: what holds
+// every sum of floats and decimals, and HUGEINT of integers.
+func SumType(t Type) Type {
+	switch {
+	case t.IsFloat():
+		return Of(Float64)
+	case t.IsInteger():
+		return Of(HugeInt)
+	}
+	return DecimalOf(MaxPrecision, int(t.Scale))
 }
 
 // Accumulator is the running state of one aggregate for every group.

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"math"
 	"math/big"
 	"math/bits"
 )
@@ -167,13 +168,78 @@ func signed(hi, lo uint64, neg bool) Int128 {
 	return r
 }
 
-// Float64 returns the nearest float64.
+// Float64 returns the nearest float64, ties to even.
 func (a Int128) Float64() float64 {
 	if a.IsInt64() {
 		return float64(int64(a.Lo))
 	}
-	f, _ := new(big.Float).SetInt(a.Big()).Float64()
+	hi, lo := a.Abs()
+	shift := bits.Len64(hi)
+	top := hi<<(64-shift) | lo>>shift
+	if lo<<(64-shift) != 0 {
+		top |= 1 // below half of the last bit that stays
+	}
+	f := math.Ldexp(float64(top), shift)
+	if a.Hi < 0 {
+		return -f
+	}
 	return f
+}
+
+// pow5 holds the powers of five up to 5^38, of at most 89 bits.
+var pow5 = func() (p [39]Int128) {
+	p[0] = Int128{Lo: 1}
+	for i := 1; i < len(p); i++ {
+		p[i], _ = p[i-1].Mul(Int128{Lo: 5})
+	}
+	return
+}()
+
+// Decimal returns the float64 nearest to a / 10^scale, ties to even; 0 ≤ scale ≤ 38.
+func (a Int128) Decimal(scale int) float64 {
+	const exact = 1 << 53 // whole numbers up to here, and 10^22, are floats
+	if v := int64(a.Lo); scale == 0 || a.IsInt64() && scale <= 22 && v >= -exact && v <= exact {
+		return a.Float64() / pow10[scale].Float64()
+	}
+	if a == (Int128{}) {
+		return 0
+	}
+	// The quotient by 5^scale, of 64 bits at least, its last one set when some are
+	// lost behind it.
+	hi, lo := a.Abs()
+	n, exponent := Int128{lo >> 1, int64(hi >> 1)}, 1 // -2^127 is even
+	if hi>>63 == 0 {
+		up := uint(bits.LeadingZeros64(hi)) - 1
+		if hi == 0 {
+			up = uint(bits.LeadingZeros64(lo)) + 63
+		}
+		n, exponent = Int128{lo, int64(hi)}.shl(up), -int(up)
+	}
+	q, r := n.QuoRem(pow5[scale])
+	if q.Hi == 0 {
+		const more = 32
+		var low Int128
+		low, r = r.shl(more).QuoRem(pow5[scale])
+		q = q.shl(more)
+		q.Lo |= low.Lo
+		exponent -= more
+	}
+	if r != (Int128{}) {
+		q.Lo |= 1
+	}
+	f := math.Ldexp(q.Float64(), exponent-scale)
+	if a.Hi < 0 {
+		return -f
+	}
+	return f
+}
+
+// shl shifts to the left by less than 128.
+func (a Int128) shl(n uint) Int128 {
+	if n >= 64 {
+		return Int128{0, int64(a.Lo << (n - 64))}
+	}
+	return Int128{a.Lo << n, int64(uint64(a.Hi)<<n | a.Lo>>(64-n))}
 }
 
 // Big returns the value as a big integer.
@@ -231,6 +297,19 @@ func (a Int128) Format(scale int) string {
 		s = "-" + s
 	}
 	return s
+}
+
+// FormatDecimal returns a as a DECIMAL(precision, scale) prints: without a zero
+// before the point where the type has no digit there, as in DuckDB.
+func (a Int128) FormatDecimal(precision, scale int) string {
+	s := a.Format(scale)
+	if scale == 0 || precision > scale {
+		return s
+	}
+	if neg := s[0] == '-'; neg {
+		return "-" + s[2:]
+	}
+	return s[1:]
 }
 
 // String returns a in base ten.

@@ -1,5 +1,7 @@
 package gpu
 
+import "unicode"
+
 // Program is a list of scalar expressions in the form that devices evaluate:
 // straight-line instructions over registers that are each assigned once.
 // Register r is input r while r < len(Inputs), and the result of instruction
@@ -44,26 +46,28 @@ const (
 	// OpCast converts its argument to Type. N = 1 is TRY_CAST: null where the
 	// conversion fails. Decimals round half away from zero, floats to integers
 	// half to even. Dates and times convert to integers as the number of units
-	// they are stored as.
+	// they are stored as, infinite dates to infinite timestamps and back. Floats
+	// are the nearest to the number that is converted.
 	OpCast
 
 	// Arithmetic on integers, decimals and floats. The result's type is that of
 	// the arguments; for decimals its scale, and of OpMul the sum of scales.
 	// OpAdd and OpSub also take Date and Int32 (days), Timestamp and Int64, Time
-	// and Int64 (units; a Time wraps at midnight).
+	// and Int64 (units; a Time wraps at midnight). Infinite dates stay infinite,
+	// finite ones stay finite or fail.
 	OpAdd
 	OpSub
 	OpMul
 	OpDiv // floats only, IEEE 754: x/0 is an infinity or NaN
-	OpQuo // integers and decimals of scale 0, toward zero; null when the divisor is zero
-	OpMod // sign of the dividend; null when the divisor is zero, NaN for floats
+	OpQuo // of integers, toward zero; of floats OpDiv; a divisor of zero is an error
+	OpMod // sign of the dividend; a divisor of zero is an error, NaN for floats
 	OpNeg
 	OpAbs
 	OpSign // Int8 -1, 0, 1; NaN gives 0
 	OpPow  // floats
 	OpMath // floats, function N (a MathFunc); outside its domain NaN
 
-	// Rounding of floats and decimals. OpRound rounds half away from zero to N
+	// Rounding of numbers. OpRound rounds half away from zero to N
 	// digits after the point, which may be negative; the scale of a decimal
 	// result says how many are kept. The others round to whole numbers.
 	OpRound
@@ -95,7 +99,7 @@ const (
 	OpSelect
 
 	// OpExtract is field N (a DatePart) of a Date, Time or Timestamp: Int64, or
-	// Float64 for PartEpoch and PartJulian.
+	// Float64 for PartEpoch and PartJulian; null for an infinite one.
 	OpExtract
 	// OpDateTrunc cuts a Timestamp down to its unit N (a DatePart).
 	OpDateTrunc
@@ -120,6 +124,15 @@ const (
 	OpEndsWith
 	OpContains
 )
+
+// Upper is the upper case of a code point for OpUpper: that of Unicode, and ẞ for
+// ß, which has none there, as in DuckDB.
+func Upper(r rune) rune {
+	if r == 'ß' {
+		return 'ẞ'
+	}
+	return unicode.ToUpper(r)
+}
 
 // The sides of OpTrim.
 const (

@@ -3,6 +3,7 @@ package gpu
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"strconv"
 	"time"
 )
@@ -89,26 +90,36 @@ func (s Scalar) String() string {
 	case Float64:
 		return formatFloat(s.Float, 64)
 	case Decimal:
-		return s.Int.Format(int(s.Type.Scale))
-	case Date:
-		return FormatDate(s.Int.Int64())
+		return s.Int.FormatDecimal(int(s.Type.Precision), int(s.Type.Scale))
+	case Date, Timestamp:
+		return formatMoment(s.Int.Int64(), s.Type)
 	case Time:
 		return formatTime(s.Int.Int64(), s.Type.Unit)
-	case Timestamp:
-		per := s.Type.Unit.PerSecond()
-		v := s.Int.Int64()
-		day := floorDiv(v, 86400*per)
-		out := FormatDate(day) + " " + formatTime(v-day*86400*per, s.Type.Unit)
-		if s.Type.UTC {
-			out += "+00"
-		}
-		return out
 	case String:
 		return s.Str
 	case Binary:
 		return fmt.Sprintf("\\x%x", s.Str)
 	}
 	return s.Int.String()
+}
+
+// formatMoment formats a Date or Timestamp.
+func formatMoment(v int64, t Type) string {
+	switch inf := t.Infinity(); {
+	case v == inf:
+		return "infinity"
+	case v == -inf:
+		return "-infinity"
+	case t.Kind == Date:
+		return FormatDate(v)
+	}
+	perDay := 86400 * t.Unit.PerSecond()
+	day := floorDiv(v, perDay)
+	out := FormatDate(day) + " " + formatTime(v-day*perDay, t.Unit)
+	if t.UTC {
+		out += "+00"
+	}
+	return out
 }
 
 func floorDiv(a, b int64) int64 {
@@ -128,6 +139,9 @@ func formatFloat(f float64, bits int) string {
 	case math.IsInf(f, -1):
 		return "-inf"
 	}
+	if bits == 32 && ambiguous(float32(math.Abs(f))) {
+		bits = 64
+	}
 	s := strconv.FormatFloat(f, 'g', -1, bits)
 	if a := math.Abs(f); a >= 1e-4 && a < 1e16 || f == 0 {
 		s = strconv.FormatFloat(f, 'f', -1, bits)
@@ -136,6 +150,86 @@ func formatFloat(f float64, bits int) string {
 		}
 	}
 	return s
+}
+
+// ambiguous says whether the shortest text of a positive float is not one that lies
+// strictly between the ends of what rounds to it and is nearer to it than any other
+// as short. DuckDB then prints all digits of the float.
+func ambiguous(f float32) bool {
+	word := math.Float32bits(f)
+	m, q := uint64(word&(1<<23-1)), int(word>>23)-150
+	halfBelow := uint64(2) // in quarters of a unit of the last place
+	switch {
+	case q == -150:
+		q++
+	case m == 0 && q > -149:
+		halfBelow = 1
+		fallthrough
+	default:
+		m |= 1 << 23
+	}
+	short, k := decimalText(f)
+	// Halfway between two: the float itself has one digit more, a 5.
+	if d, at, ok := decimalOf(m, q); ok && d%10 == 5 && at == k-1 && (d/10 == short || d/10+1 == short) {
+		return true
+	}
+	for _, end := range [2]uint64{4*m - halfBelow, 4*m + 2} {
+		d, at, ok := decimalOf(end, q-2)
+		if ok && (d == short && at == k || d < short && digitsOf(d) < digitsOf(short)) {
+			return true
+		}
+	}
+	return false
+}
+
+// decimalText returns the shortest text of a float as d·10^k, d without zeros at
+// its end.
+func decimalText(f float32) (d uint64, k int) {
+	var buf [32]byte
+	text := strconv.AppendFloat(buf[:0], float64(f), 'e', -1, 32)
+	for i, c := range text {
+		switch {
+		case c == 'e':
+			e, _ := strconv.Atoi(string(text[i+1:]))
+			return d, k + e
+		case c != '.':
+			d = d*10 + uint64(c-'0')
+			if i > 0 {
+				k--
+			}
+		}
+	}
+	return d, k
+}
+
+// decimalOf returns m·2^q as d·10^k, d without zeros at its end; ok is false when d
+// has more than about 17 digits.
+func decimalOf(m uint64, q int) (d uint64, k int, ok bool) {
+	for ; m != 0 && m&1 == 0; m >>= 1 {
+		q++
+	}
+	for ; q > 0 && m%5 == 0 && m != 0; m /= 5 {
+		k++
+		q--
+	}
+	if q > 0 {
+		return m << min(q, 63), k, q+bits.Len64(m) < 57
+	}
+	for ; q < 0; q++ {
+		if m > 1<<57/5 {
+			return 0, 0, false
+		}
+		m *= 5
+		k--
+	}
+	return m, k, true
+}
+
+func digitsOf(d uint64) (n int) {
+	for ; d > 0; d /= 10 {
+		n++
+	}
+	return n
 }
 
 // FormatDate formats days since 1970-01-01 as YYYY-MM-DD.
@@ -207,6 +301,8 @@ func (c Column) ScalarAt(i int) Scalar {
 		s.Float = float64(Values[float32](c.Data, n)[i])
 	case Float64:
 		s.Float = Values[float64](c.Data, n)[i]
+	case HugeInt:
+		s.Int = Values[Int128](c.Data, n)[i]
 	case Decimal:
 		if c.Type.Wide {
 			s.Int = Values[Int128](c.Data, n)[i]

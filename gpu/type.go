@@ -26,6 +26,7 @@ const (
 	Uint16         // 2 bytes
 	Uint32         // 4 bytes
 	Uint64         // 8 bytes
+	HugeInt        // 16 bytes, two's complement; Parquet and Arrow get it as DECIMAL(38,0)
 	Float32        // IEEE 754 binary32
 	Float64        // IEEE 754 binary64
 	Decimal        // scaled integer, 8 bytes, or 16 when Type.Wide is set
@@ -70,14 +71,15 @@ type Type struct {
 	UTC bool
 	// Precision and Scale are the decimal digits in all and after the point.
 	Precision, Scale uint8
-	// Wide says that a Decimal is stored in 16 bytes. It is a property of the
-	// storage, not of the SQL type: the planner stores a decimal of more than
-	// 18 digits in 8 bytes where it can prove that its values fit.
+	// Wide says that values are stored in 16 bytes: always for a HugeInt. Of a
+	// Decimal it is a property of the storage, not of the SQL type: the planner
+	// stores a decimal of more than 18 digits in 8 bytes where it can prove that
+	// its values fit.
 	Wide bool
 }
 
 // Of returns the type of a kind that needs no parameters.
-func Of(k Kind) Type { return Type{Kind: k} }
+func Of(k Kind) Type { return Type{Kind: k, Wide: k == HugeInt} }
 
 // DecimalOf returns DECIMAL(precision, scale), stored in 8 bytes up to 18
 // digits and in 16 bytes above.
@@ -102,6 +104,8 @@ func (t Type) Width() int {
 		return 4
 	case Int64, Uint64, Float64, Time, Timestamp:
 		return 8
+	case HugeInt:
+		return 16
 	case Decimal:
 		if t.Wide {
 			return 16
@@ -111,11 +115,11 @@ func (t Type) Width() int {
 	return 0
 }
 
-// IsInteger says whether the type is one of the eight integer types.
-func (t Type) IsInteger() bool { return t.Kind >= Int8 && t.Kind <= Uint64 }
+// IsInteger says whether the type is one of the nine integer types.
+func (t Type) IsInteger() bool { return t.Kind >= Int8 && t.Kind <= HugeInt }
 
 // IsSigned says whether the type is a signed integer type.
-func (t Type) IsSigned() bool { return t.Kind >= Int8 && t.Kind <= Int64 }
+func (t Type) IsSigned() bool { return t.Kind >= Int8 && t.Kind <= Int64 || t.Kind == HugeInt }
 
 // IsUnsigned says whether the type is an unsigned integer type.
 func (t Type) IsUnsigned() bool { return t.Kind >= Uint8 && t.Kind <= Uint64 }
@@ -136,21 +140,45 @@ func (t Type) SameSQL(u Type) bool {
 }
 
 // Bounds returns the least and the greatest value that an integer-like type can
-// hold: integers, decimals, and dates and times as the number of their units.
+// hold: integers, decimals, and finite dates and times as the number of their
+// units.
 func (t Type) Bounds() (lo, hi Int128) {
 	switch t.Kind {
 	case Decimal:
 		hi, _ = Pow10(int(t.Precision)).Sub(Int128From(1))
 		if !t.Wide && !hi.IsInt64() {
-			hi = Int128From(math.MaxInt64)
+			return Int128From(math.MinInt64), Int128From(math.MaxInt64)
 		}
 		return hi.Neg(), hi
 	case Uint8, Uint16, Uint32, Uint64:
 		return Int128{}, Int128FromUint(math.MaxUint64 >> (64 - 8*t.Width()))
+	case HugeInt:
+		return Int128{Hi: math.MinInt64}, Int128{Lo: math.MaxUint64, Hi: math.MaxInt64}
+	case Date, Timestamp:
+		hi = Int128From(t.Infinity() - 1)
+		return hi.Neg(), hi
 	}
 	lo = Int128From(math.MinInt64 >> (64 - 8*t.Width()))
 	hi, _ = Int128From(-1).Sub(lo)
 	return lo, hi
+}
+
+// Infinity returns the number that stands for 'infinity' in a Date or Timestamp,
+// as in DuckDB; its negative is '-infinity'. Other types have none, 0.
+func (t Type) Infinity() int64 {
+	switch t.Kind {
+	case Date:
+		return math.MaxInt32
+	case Timestamp:
+		return math.MaxInt64
+	}
+	return 0
+}
+
+// IsInfinite says whether v is 'infinity' or '-infinity' as a value of the type.
+func (t Type) IsInfinite(v int64) bool {
+	inf := t.Infinity()
+	return inf != 0 && (v == inf || v == -inf)
 }
 
 // ExpectedText says, as the end of an error, what the text of a date or time must
@@ -188,6 +216,8 @@ func (t Type) String() string {
 		return "UINTEGER"
 	case Uint64:
 		return "UBIGINT"
+	case HugeInt:
+		return "HUGEINT"
 	case Float32:
 		return "FLOAT"
 	case Float64:

@@ -48,6 +48,9 @@ func newPlan(job *Job, own map[string]source.Table, target Target) (_ *Plan, err
 		slices.SortStableFunc(faults, func(a, b *Fault) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
 		return nil, faults
 	}
+	if logical, err = storable(logical); err != nil {
+		return nil, job.placed(asFaults(err))
+	}
 	p.schema = logical.rel().schema
 	if f := job.checkNames(p.schema); f != nil {
 		return nil, Faults{f}
@@ -58,6 +61,19 @@ func newPlan(job *Job, own map[string]source.Table, target Target) (_ *Plan, err
 	}
 	p.root, p.arrange = root, lay
 	return p, nil
+}
+
+// storable casts what Parquet and Arrow have no type for: HUGEINT, as sums of
+// integers are, becomes DECIMAL(38,0), which holds all of its values or fails.
+func storable(n node) (node, error) {
+	fields := n.rel().schema.Fields
+	types := make([]gpu.Type, len(fields))
+	for i, f := range fields {
+		if types[i] = f.Type; f.Type.Kind == gpu.HugeInt {
+			types[i] = gpu.DecimalOf(gpu.MaxPrecision, 0)
+		}
+	}
+	return castTo(n, types)
 }
 
 func allOf(n int) needs { return slices.Repeat(needs{true}, n) }

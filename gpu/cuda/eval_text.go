@@ -94,7 +94,7 @@ func (e *evaluation) lowerCase() uint64 {
 }
 
 func (e *evaluation) upperCase() uint64 {
-	return e.table("upper case", func() []byte { return caseTable(unicode.ToUpper) })
+	return e.table("upper case", func() []byte { return caseTable(gpu.Upper) })
 }
 
 // The powers of ten in the table of eval_float.cuh.

@@ -142,7 +142,7 @@ func arithFloat[T float](f *frame, s *step, v, a, b *vec) {
 		for i := range out {
 			out[i] = x[i] * y[i]
 		}
-	case gpu.OpDiv:
+	case gpu.OpDiv, gpu.OpQuo:
 		for i := range out {
 			out[i] = x[i] / y[i]
 		}
@@ -164,15 +164,30 @@ func (f *frame) arithmetic(s *step, v *vec) error {
 	switch v.typ.Kind {
 	case gpu.Float32:
 		arithFloat[float32](f, s, v, a, b)
-		return nil
+		return divisors[float32](f, s, v, b)
 	case gpu.Float64:
 		arithFloat[float64](f, s, v, a, b)
-		return nil
+		return divisors[float64](f, s, v, b)
 	}
 	if !f.arithFast(s, v, a, b) {
 		return nil
 	}
 	return f.arithChecked(s, v, a, b)
+}
+
+// divisors fails the rows where OpQuo divides by zero.
+func divisors[T float](f *frame, s *step, v, b *vec) error {
+	if s.Op != gpu.OpQuo {
+		return nil
+	}
+	for i, y := range vals[T](b, f.n) {
+		if y == 0 {
+			if err := f.fail(s, v, i, func() error { return f.zeroDivisor(s, i) }); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // arithFast computes all rows at the width of the operands. It returns whether
@@ -185,6 +200,11 @@ func (f *frame) arithFast(s *step, v, a, b *vec) bool {
 		return !(v.typ.Wide && s.Op == gpu.OpMul && !a.typ.Wide && !b.typ.Wide && v.typ.Precision == gpu.MaxPrecision && f.mulWiden(v, a, b))
 	}
 	var limit uint64
+	if inf := v.typ.Infinity(); inf != 0 {
+		if limit = uint64(inf - 1); infinite(f.int64s(a), inf) {
+			return true
+		}
+	}
 	if v.typ.Kind == gpu.Decimal {
 		_, hi := v.typ.Bounds()
 		limit = hi.Lo
@@ -195,7 +215,7 @@ func (f *frame) arithFast(s *step, v, a, b *vec) bool {
 	case gpu.Int16:
 		return arithSigned[int16](f, s, v, a, b, 0)
 	case gpu.Int32, gpu.Date:
-		return arithSigned[int32](f, s, v, a, b, 0)
+		return arithSigned[int32](f, s, v, a, b, limit)
 	case gpu.Uint8:
 		return arithUnsigned[uint8](f, s, v, a, b)
 	case gpu.Uint16:
@@ -218,6 +238,15 @@ func (f *frame) mulWiden(v, a, b *vec) bool {
 	return true
 }
 
+// infinite says whether a value is beyond what is finite.
+func infinite(x []int64, inf int64) bool {
+	least, most := int64(0), int64(0)
+	for _, x := range x {
+		least, most = min(least, x), max(most, x)
+	}
+	return least <= -inf || most >= inf
+}
+
 // arithChecked computes in 128 bits, row by row, and says which rows fail.
 func (f *frame) arithChecked(s *step, v, a, b *vec) error {
 	out, x, y := blockOf[gpu.Int128](f), f.wide(a), f.wide(b)
@@ -234,16 +263,25 @@ func (f *frame) arithChecked(s *step, v, a, b *vec) error {
 			r, over = x[i].Mul(y[i])
 		case gpu.OpQuo, gpu.OpMod:
 			if y[i] == (gpu.Int128{}) {
-				f.setNull(v, i)
+				if err := f.fail(s, v, i, func() error { return f.zeroDivisor(s, i) }); err != nil {
+					return err
+				}
+				out[i] = gpu.Int128{}
 				continue
 			}
-			r, y[i] = x[i].QuoRem(y[i])
-			if s.Op == gpu.OpMod {
-				r = y[i]
+			q, rest := x[i].QuoRem(y[i])
+			if r = q; s.Op == gpu.OpMod {
+				r = rest
 			}
+			// The least HUGEINT by -1 is one more than the greatest.
+			over = s.Op == gpu.OpQuo && r.Sign() < 0 && x[i].Sign() < 0 && y[i].Sign() < 0
 		}
-		if v.typ.Kind == gpu.Time {
+		switch {
+		case v.typ.Kind == gpu.Time:
 			r = timeOfDay(r, v.typ.Unit)
+		case v.typ.IsInfinite(x[i].Int64()):
+			out[i] = x[i]
+			continue
 		}
 		if over || r.Less(lo) || hi.Less(r) {
 			if err := f.fail(s, v, i, func() error { return f.overflow(s, i) }); err != nil {
@@ -265,6 +303,11 @@ func timeOfDay(r gpu.Int128, u gpu.Unit) gpu.Int128 {
 		r, _ = r.Add(day)
 	}
 	return r
+}
+
+// zeroDivisor is the error of a division by zero.
+func (f *frame) zeroDivisor(s *step, i int) error {
+	return failed(s, "%s is divided by zero; with nullif(divisor, 0) the result is null", f.scalar(&f.vecs[s.Args[0]], i))
 }
 
 // overflow is the error of an operation whose result has no place in its type.
@@ -322,14 +365,15 @@ func (f *frame) unary(s *step, v *vec) error {
 	out, x := blockOf[gpu.Int128](f), f.wide(a)
 	lo, hi := v.typ.Bounds()
 	for i := range out {
-		r := x[i]
+		r, over := x[i], false
 		switch {
 		case s.Op == gpu.OpSign:
 			r = gpu.Int128From(int64(r.Sign()))
 		case s.Op == gpu.OpNeg || r.Sign() < 0:
 			r = r.Neg()
+			over = r.Sign() < 0 && x[i].Sign() < 0 // of the least HUGEINT
 		}
-		if r.Less(lo) || hi.Less(r) {
+		if over || r.Less(lo) || hi.Less(r) {
 			if err := f.fail(s, v, i, func() error { return f.overflow(s, i) }); err != nil {
 				return err
 			}
@@ -479,12 +523,14 @@ func roundFloats[T float](s *step, out, x []T) {
 			switch {
 			case s.N > 0:
 				r = math.Round(y*scale) / scale
+			case s.N < 0 && math.IsInf(scale, 0) && !math.IsInf(y, 0) && !math.IsNaN(y):
+				r = 0 // every float is below half of the scale
 			case s.N < 0:
 				r = math.Round(y/scale) * scale
 			default:
 				r = math.Round(y)
 			}
-			if s.N > 0 && (math.IsInf(r, 0) || math.IsNaN(r)) {
+			if math.IsInf(r, 0) || math.IsNaN(r) {
 				r = y // too many digits to move the point
 			}
 			out[i] = T(r)

@@ -62,29 +62,45 @@ func (f *frame) floats(v *vec) []float64 {
 		return convert(blockOf[float64](f), vals[uint64](v, f.n))
 	}
 	out := blockOf[float64](f)
-	if v.typ.Wide {
+	scale := int(v.typ.Scale)
+	switch {
+	case v.typ.Wide:
 		for i, x := range vals[gpu.Int128](v, f.n) {
-			out[i] = x.Float64()
+			out[i] = x.Decimal(scale)
 		}
-	} else {
+	case scale == 0:
 		convert(out, f.int64s(v))
-	}
-	if v.typ.Scale > 0 {
-		by := gpu.Pow10(int(v.typ.Scale)).Float64()
-		for i := range out {
-			out[i] /= by
-		}
+	default:
+		decimals(out, f.int64s(v), scale)
 	}
 	return out
 }
 
-func (f *frame) castToFloat(v, a *vec) {
-	x := f.floats(a)
-	if v.typ.Kind == gpu.Float64 {
-		copy(dst[float64](f, v), x)
-		return
+// decimals is the nearest floats to x / 10^scale.
+func decimals(out []float64, x []int64, scale int) {
+	const exact = 1 << 53 // a quotient of two floats without error is the nearest one
+	by := gpu.Pow10(scale).Float64()
+	x = x[:len(out)]
+	for i := range out {
+		if scale <= 22 && x[i] >= -exact && x[i] <= exact {
+			out[i] = float64(x[i]) / by
+		} else {
+			out[i] = gpu.Int128From(x[i]).Decimal(scale)
+		}
 	}
-	convert(dst[float32](f, v), x)
+}
+
+func (f *frame) castToFloat(v, a *vec) {
+	switch {
+	case v.typ.Kind == gpu.Float64:
+		copy(dst[float64](f, v), f.floats(a))
+	case a.typ.Kind == gpu.Uint64:
+		convert(dst[float32](f, v), vals[uint64](a, f.n))
+	case a.typ.IsInteger() && !a.typ.Wide:
+		convert(dst[float32](f, v), f.int64s(a)) // through a double it would be rounded twice
+	default:
+		convert(dst[float32](f, v), f.floats(a))
+	}
 }
 
 // castFromFloat rounds half to even to integers, and half away from zero to
@@ -131,8 +147,8 @@ func (f *frame) castFromFloat(s *step, v, a *vec) error {
 
 // int128FromFloat converts a whole number.
 func int128FromFloat(x float64) (gpu.Int128, bool) {
-	if !(math.Abs(x) < 1<<126) {
-		return gpu.Int128{}, false
+	if !(math.Abs(x) < 1<<127) {
+		return gpu.Int128{Hi: math.MinInt64}, x == -(1 << 127)
 	}
 	if math.Abs(x) < 1<<63 {
 		return gpu.Int128From(int64(x)), true
@@ -202,10 +218,17 @@ func (f *frame) castIntegers(s *step, v, a *vec) error {
 	for i := range out {
 		r := x[i]
 		over := false
+		if a.typ.IsInfinite(r.Int64()) && !v.typ.IsInteger() {
+			if inf := v.typ.Infinity(); inf != 0 {
+				out[i] = gpu.Int128From(inf * int64(r.Sign()))
+				continue
+			}
+			over = true // infinity has no time of day
+		}
 		if wrap {
 			r = timeOfDay(r, a.typ.Unit)
 		}
-		if mul != one {
+		if mul != one && !over {
 			r, over = r.Mul(mul)
 		} else if div != one {
 			r = divideDecimal(op, r, div)
@@ -230,6 +253,9 @@ func (f *frame) castNarrow(v, a *vec, mul int64) bool {
 	least, most := int64(math.MaxInt64), int64(math.MinInt64)
 	for _, x := range x {
 		least, most = min(least, x), max(most, x)
+	}
+	if from, to := a.typ.Infinity(), v.typ.Infinity(); from != 0 && to != 0 && (least <= -from || most >= from) {
+		return false
 	}
 	size := bits.Len64(uint64(magnitude(least) | magnitude(most)))
 	if size+bits.Len64(uint64(mul)) > 62 && mul != 1 ||

@@ -77,7 +77,9 @@ func (f *frame) dates(s *step, v *vec) error {
 		out := dst[int64](f, v)
 		for i, x := range x {
 			r, ok := truncate(x, a.typ.Unit.PerSecond(), gpu.DatePart(s.N))
-			if !ok {
+			if a.typ.IsInfinite(x) {
+				r = x
+			} else if !ok || a.typ.IsInfinite(r) {
 				if err := f.fail(s, v, i, func() error { return f.overflow(s, i) }); err != nil {
 					return err
 				}
@@ -90,7 +92,9 @@ func (f *frame) dates(s *step, v *vec) error {
 	out := dst[int64](f, v)
 	for i, x := range x {
 		r, ok := addMonths(x, a.typ.Unit.PerSecond(), months[i])
-		if !ok {
+		if a.typ.IsInfinite(x) {
+			r = x
+		} else if !ok || a.typ.IsInfinite(r) {
 			if err := f.fail(s, v, i, func() error { return f.overflow(s, i) }); err != nil {
 				return err
 			}
@@ -101,7 +105,15 @@ func (f *frame) dates(s *step, v *vec) error {
 }
 
 // extract splits values into days and units within the day, and takes a part.
+// Infinite ones have none.
 func (f *frame) extract(v *vec, t gpu.Type, p gpu.DatePart, x []int64) {
+	if inf := t.Infinity(); inf != 0 && infinite(x, inf) {
+		for i, x := range x {
+			if t.IsInfinite(x) {
+				f.setNull(v, i)
+			}
+		}
+	}
 	per := t.Unit.PerSecond()
 	if t.Kind == gpu.Date {
 		per = 1

@@ -34,6 +34,8 @@ func (f *frame) castToString(s *step, v, a *vec) error {
 			b = strconv.AppendBool(b, ints[i] != 0)
 		case a.typ.IsFloat():
 			b = append(b, f.scalar(a, i)...)
+		case a.typ.Infinity() != 0 && a.typ.IsInfinite(ints[i]):
+			b = append(b, f.scalar(a, i)...)
 		case kind == gpu.Date:
 			b = appendDate(b, ints[i])
 		case kind == gpu.Time:
@@ -41,11 +43,11 @@ func (f *frame) castToString(s *step, v, a *vec) error {
 		case kind == gpu.Timestamp:
 			b = appendTimestamp(b, ints[i], a.typ)
 		case wide != nil && !wide[i].IsInt64():
-			b = append(b, wide[i].Format(int(a.typ.Scale))...)
+			b = append(b, wide[i].FormatDecimal(int(a.typ.Precision), int(a.typ.Scale))...)
 		case wide != nil:
-			b = appendDecimal(b, wide[i].Int64(), int(a.typ.Scale))
+			b = appendDecimal(b, wide[i].Int64(), a.typ)
 		default:
-			b = appendDecimal(b, ints[i], int(a.typ.Scale))
+			b = appendDecimal(b, ints[i], a.typ)
 		}
 		f.pool.bytes = b
 		v.str[i] = f.text(from)
@@ -69,8 +71,10 @@ func appendEscaped(b []byte, s string) []byte {
 	return b
 }
 
-// appendDecimal writes x with scale digits after the point.
-func appendDecimal(b []byte, x int64, scale int) []byte {
+// appendDecimal writes the integer behind an integer or decimal, as
+// gpu.Int128.FormatDecimal does.
+func appendDecimal(b []byte, x int64, t gpu.Type) []byte {
+	scale := int(t.Scale)
 	if scale == 0 {
 		return strconv.AppendInt(b, x, 10)
 	}
@@ -85,6 +89,9 @@ func appendDecimal(b []byte, x int64, scale int) []byte {
 		if n == scale {
 			at--
 			digits[at] = '.'
+			if u == 0 && t.Precision == t.Scale {
+				break // the type has no digit before the point
+			}
 		}
 		at--
 		digits[at] = byte('0' + u%10)

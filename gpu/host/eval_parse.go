@@ -49,8 +49,8 @@ func (f *frame) castFromString(s *step, v, a *vec) error {
 	case v.typ.IsFloat():
 		size := 8 * v.typ.Width()
 		for i, x := range x {
-			y, err := strconv.ParseFloat(strings.TrimSpace(x), size)
-			if err != nil && !math.IsInf(y, 0) || strings.ContainsAny(x, "xXpP_") {
+			y, ok := parseFloat(x, size)
+			if !ok {
 				if err := bad(i); err != nil {
 					return err
 				}
@@ -66,6 +66,10 @@ func (f *frame) castFromString(s *step, v, a *vec) error {
 	lo, hi := v.typ.Bounds()
 	out := blockOf[gpu.Int128](f)
 	for i, x := range x {
+		if inf, ok := parseInfinity(x, v.typ); ok {
+			out[i] = gpu.Int128From(inf)
+			continue
+		}
 		y, ok := parseInteger(x, v.typ)
 		if !ok || y.Less(lo) || hi.Less(y) {
 			if err := bad(i); err != nil {
@@ -100,7 +104,6 @@ func appendBlob(out []byte, s string) ([]byte, bool) {
 }
 
 func parseBool(s string) (value, ok bool) {
-	s = strings.TrimSpace(s)
 	for _, word := range [...]string{"true", "t", "yes", "y", "1"} {
 		if strings.EqualFold(s, word) {
 			return true, true
@@ -114,11 +117,25 @@ func parseBool(s string) (value, ok bool) {
 	return false, false
 }
 
+// trimSpace drops what DuckDB holds to be white space around a number.
+func trimSpace(s string) string { return strings.Trim(s, " \t\n\v\f\r") }
+
 // parseInteger reads the integer behind a value of type t.
 func parseInteger(s string, t gpu.Type) (gpu.Int128, bool) {
-	s = strings.TrimSpace(s)
+	if t.IsInteger() && len(s) > 2 && s[0] == '0' {
+		switch s[1] | 0x20 {
+		case 'x':
+			return parseBase(s[2:], 16)
+		case 'b':
+			return parseBase(s[2:], 2)
+		}
+	}
+	s = trimSpace(s)
 	switch t.Kind {
 	case gpu.Date:
+		if strings.EqualFold(s, "epoch") {
+			return gpu.Int128{}, true
+		}
 		days, rest, ok := parseDate(s)
 		if ok && rest != "" {
 			// What follows must be a time of day; it is dropped.
@@ -126,12 +143,52 @@ func parseInteger(s string, t gpu.Type) (gpu.Int128, bool) {
 		}
 		return gpu.Int128From(days), ok
 	case gpu.Timestamp:
-		return parseTimestamp(s, t.Unit, t.UTC)
+		if strings.EqualFold(s, "epoch") {
+			return gpu.Int128{}, true
+		}
+		if t.Unit >= gpu.Microsecond {
+			return parseTimestamp(s, t.Unit, t.UTC)
+		}
+		// Coarser ones are rounded from microseconds.
+		v, ok := parseTimestamp(s, gpu.Microsecond, t.UTC)
+		return divideDecimal(gpu.OpRound, v, gpu.Int128From(gpu.Microsecond.PerSecond()/t.Unit.PerSecond())), ok
 	case gpu.Time:
-		v, rest, ok := parseClock(s, t.Unit)
-		return gpu.Int128From(v), ok && rest == ""
+		return parseTime(s, t.Unit)
 	}
 	return parseDecimal(s, int(t.Scale))
+}
+
+// parseInfinity reads [-]inf[inity] as an infinite date or timestamp.
+func parseInfinity(s string, t gpu.Type) (v int64, ok bool) {
+	v = t.Infinity()
+	if v == 0 || strings.IndexAny(s, "iI") < 0 {
+		return 0, false
+	}
+	s = trimSpace(s)
+	name := strings.TrimPrefix(s, "-")
+	if name != s {
+		v = -v
+	}
+	return v, strings.EqualFold(name, "infinity") || strings.EqualFold(name, "inf")
+}
+
+// parseBase reads digits of a base, with single underscores between them.
+func parseBase(s string, base int64) (v gpu.Int128, ok bool) {
+	for i := 0; i < len(s); i++ {
+		digit := int64(s[i]) - '0'
+		switch c := s[i] | 0x20; {
+		case s[i] == '_' && i > 0 && i+1 < len(s) && s[i-1] != '_':
+			continue
+		case c >= 'a' && c <= 'f':
+			digit = int64(c-'a') + 10
+		}
+		var over bool
+		if v, over = v.Mul(gpu.Int128From(base)); over || digit < 0 || digit >= base {
+			return v, false
+		}
+		v, _ = v.Add(gpu.Int128From(digit)) // into bits that are zero
+	}
+	return v, true
 }
 
 // parseDecimal reads digits[.digits][e±digits], scaled and rounded half away
@@ -141,33 +198,29 @@ func parseDecimal(s string, scale int) (gpu.Int128, bool) {
 	if s != "" && (s[0] == '-' || s[0] == '+') {
 		neg, s = s[0] == '-', s[1:]
 	}
-	var v gpu.Int128
-	exponent, digits, point := 0, 0, false
-	round := byte('0')
+	var v gpu.Int128 // minus the digits: below zero 128 bits reach one further
+	exponent, any, point, full := 0, false, false, false
 	ten := gpu.Int128From(10)
 	i := 0
 scan:
 	for ; i < len(s); i++ {
 		switch c := s[i]; {
 		case c >= '0' && c <= '9':
-			digits++
-			if exponent <= -scale-40 {
-				continue // far behind the last digit that counts
-			}
-			if !v.FitsPrecision(gpu.MaxPrecision - 1) {
-				// No room: only digits behind the point may be dropped.
-				if !point {
-					return v, false
+			any = true
+			if !full {
+				next, over := v.Mul(ten)
+				if !over {
+					next, over = next.Sub(gpu.Int128From(int64(c - '0')))
 				}
-				if exponent+scale >= 0 && round == '0' {
-					return v, false
+				if full = over; !full {
+					v = next
 				}
-				continue
 			}
-			v, _ = v.Mul(ten)
-			v, _ = v.Add(gpu.Int128From(int64(c - '0')))
-			if point {
+			// A digit behind the point, or one that has no room.
+			if point && !full {
 				exponent--
+			} else if full && !point {
+				exponent++
 			}
 		case c == '.' && !point:
 			point = true
@@ -176,7 +229,7 @@ scan:
 			break scan
 		}
 	}
-	if digits == 0 {
+	if !any {
 		return v, false
 	}
 	if i < len(s) {
@@ -191,7 +244,9 @@ scan:
 	}
 	shift := exponent + scale
 	switch {
-	case v == gpu.Int128{} || shift == 0:
+	case v == gpu.Int128{}:
+	case full && shift >= 0: // digits are lost that count
+		return v, false
 	case shift > gpu.MaxPrecision:
 		return v, false
 	case shift > 0:
@@ -201,11 +256,12 @@ scan:
 		}
 	case shift < -gpu.MaxPrecision:
 		v = gpu.Int128{}
-	default:
+	case shift < 0:
 		v = divideDecimal(gpu.OpRound, v, gpu.Pow10(-shift))
 	}
-	if neg {
+	if !neg {
 		v = v.Neg()
+		return v, v.Sign() >= 0
 	}
 	return v, true
 }
@@ -221,14 +277,15 @@ func readDigits(s string, most int) (v int64, rest string, n int) {
 	return v, s[n:], n
 }
 
-// parseDate reads [-]Y…-M-D[ (BC)] and returns what follows.
+// parseDate reads [-]Y…-M-D[ (BC)] and returns what follows. Slashes, backslashes
+// and spaces separate too.
 func parseDate(s string) (days int64, rest string, ok bool) {
 	neg := strings.HasPrefix(s, "-")
 	if neg {
 		s = s[1:]
 	}
 	y, s, n := readDigits(s, 7)
-	if n == 0 || s == "" || s[0] != '-' && s[0] != '/' {
+	if n == 0 || s == "" || strings.IndexByte(`-/\ `, s[0]) < 0 {
 		return 0, s, false
 	}
 	sep := s[0]
@@ -237,7 +294,7 @@ func parseDate(s string) (days int64, rest string, ok bool) {
 		return 0, s, false
 	}
 	d, s, n := readDigits(s[1:], 2)
-	if strings.HasPrefix(s, " (BC)") {
+	if len(s) >= 5 && strings.EqualFold(s[:5], " (BC)") {
 		y, s = 1-y, s[5:]
 	}
 	if neg {
@@ -279,6 +336,30 @@ func parseClock(s string, u gpu.Unit) (v int64, rest string, ok bool) {
 	return v, s, v <= 86400*per
 }
 
+// parseTime reads a time of day, behind a date if there is one. A zone that follows
+// means nothing.
+func parseTime(s string, u gpu.Unit) (gpu.Int128, bool) {
+	if _, rest, ok := parseDate(s); ok {
+		if rest == "" {
+			return gpu.Int128{}, true
+		}
+		if s, ok = afterDate(rest); !ok {
+			return gpu.Int128{}, false
+		}
+	}
+	v, s, ok := parseClock(s, u)
+	if ok {
+		_, ok = parseZone(s)
+	}
+	return gpu.Int128From(v), ok
+}
+
+// afterDate skips what separates a date from a time.
+func afterDate(s string) (string, bool) {
+	rest := strings.TrimLeft(strings.TrimPrefix(s, "T"), " ")
+	return rest, rest != s
+}
+
 // parseTimestamp reads a date, and a time and a zone if they follow. The zone
 // counts for UTC timestamps only.
 func parseTimestamp(s string, u gpu.Unit, utc bool) (gpu.Int128, bool) {
@@ -288,15 +369,17 @@ func parseTimestamp(s string, u gpu.Unit, utc bool) (gpu.Int128, bool) {
 	}
 	per := u.PerSecond()
 	v := gpu.MulInt64(days, 86400*per)
-	s = strings.TrimSpace(strings.TrimPrefix(s, "T"))
 	if s == "" {
 		return v, true
 	}
-	clock, s, ok := parseClock(s, u)
-	if !ok || clock == 86400*per {
+	if s, ok = afterDate(s); !ok {
 		return v, false
 	}
-	offset, ok := parseZone(strings.TrimSpace(s))
+	clock, s, ok := parseClock(s, u)
+	if !ok {
+		return v, false
+	}
+	offset, ok := parseZone(s)
 	if utc {
 		clock -= offset * per
 	}
@@ -304,9 +387,11 @@ func parseTimestamp(s string, u gpu.Unit, utc bool) (gpu.Int128, bool) {
 	return v, ok
 }
 
-// parseZone reads nothing, Z, UTC, or ±H[H][:MM] and returns seconds east.
+// parseZone reads nothing, Z, UTC, or ±HH[[:]MM[:SS]], behind spaces, and returns
+// seconds east.
 func parseZone(s string) (int64, bool) {
-	if s == "" || s == "Z" || s == "UTC" {
+	s = strings.TrimLeft(s, " ")
+	if s == "" || s == "Z" || strings.EqualFold(s, "UTC") {
 		return 0, true
 	}
 	sign := int64(1)
@@ -318,14 +403,40 @@ func parseZone(s string) (int64, bool) {
 		return 0, false
 	}
 	h, s, n := readDigits(s[1:], 2)
-	if n == 0 || h > 15 {
+	if n != 2 || h > 15 {
 		return 0, false
 	}
-	var m int64
+	var m, sec int64
 	if s != "" {
-		if m, s, n = readDigits(strings.TrimPrefix(s, ":"), 2); n != 2 || m > 59 || s != "" {
+		if m, s, n = readDigits(strings.TrimPrefix(s, ":"), 2); n != 2 || m > 59 {
 			return 0, false
 		}
 	}
-	return sign * (h*3600 + m*60), true
+	if s != "" {
+		if sec, s, n = readDigits(strings.TrimPrefix(s, ":"), 2); n != 2 || sec > 59 || s != "" {
+			return 0, false
+		}
+	}
+	return sign * (h*3600 + m*60 + sec), true
+}
+
+// parseFloat reads a float; what is too large is infinite.
+func parseFloat(s string, size int) (float64, bool) {
+	s = trimSpace(s)
+	if strings.ContainsAny(s, "xXpP") {
+		return 0, false
+	}
+	if strings.IndexByte(s, '_') >= 0 {
+		for i := range len(s) {
+			if s[i] == '_' && (i == 0 || i+1 == len(s) || !isDigit(s[i-1]) || !isDigit(s[i+1])) {
+				return 0, false
+			}
+		}
+		s = strings.ReplaceAll(s, "_", "")
+	}
+	if len(s) == 4 && (s[0] == '-' || s[0] == '+') && strings.EqualFold(s[1:], "nan") {
+		s = s[1:]
+	}
+	v, err := strconv.ParseFloat(s, size)
+	return v, err == nil || math.IsInf(v, 0)
 }

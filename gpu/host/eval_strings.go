@@ -136,7 +136,7 @@ func (f *frame) makeStrings(s *step, v *vec, a, b, c []string) error {
 		case gpu.OpLower:
 			p.bytes = mapRunes(p.bytes, x, unicode.ToLower)
 		case gpu.OpUpper:
-			p.bytes = mapRunes(p.bytes, x, unicode.ToUpper)
+			p.bytes = mapRunes(p.bytes, x, gpu.Upper)
 		case gpu.OpReverse:
 			for len(x) > 0 {
 				_, n := utf8.DecodeLastRuneInString(x)

@@ -164,7 +164,7 @@ func (s *intSum) write(l *gpu.Lease, out *gpu.Column, from, to int) error {
 	}
 	for i := range to - from {
 		v := s.at(from + i)
-		if !v.FitsPrecision(int(out.Type.Precision)) {
+		if out.Type.Kind == gpu.Decimal && !v.FitsPrecision(int(out.Type.Precision)) {
 			return fmt.Errorf("sum %s does not fit %v", v.Format(int(out.Type.Scale)), out.Type)
 		}
 		if out.Type.Wide {

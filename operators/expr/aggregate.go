@@ -86,7 +86,7 @@ func (b *binder) aggregate(n *callNode) (AggregateCall, error) {
 		case kind == gpu.Avg || x.typ.IsFloat():
 			call.Output = gpu.Of(gpu.Float64)
 		default:
-			call.Output = gpu.DecimalOf(gpu.MaxPrecision, int(x.typ.Scale))
+			call.Output = gpu.SumType(x.typ)
 		}
 	}
 	return call, nil

@@ -4,7 +4,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// decimalDigits is the decimal type that holds every value of an integer type.
+// decimalDigits is the decimal type that holds every value of an integer type; of
+// HUGEINT all that a decimal can hold.
 func decimalDigits(t gpu.Type) gpu.Type {
 	switch t.Kind {
 	case gpu.Int8, gpu.Uint8:
@@ -17,6 +18,8 @@ func decimalDigits(t gpu.Type) gpu.Type {
 		return gpu.DecimalOf(19, 0)
 	case gpu.Uint64:
 		return gpu.DecimalOf(20, 0)
+	case gpu.HugeInt:
+		return gpu.DecimalOf(gpu.MaxPrecision, 0)
 	}
 	return t
 }
@@ -117,19 +120,20 @@ func (b *binder) floatArithmetic(n Node, op string, x, y *Expr) (*Expr, error) {
 	if y, err = b.convert(n, y, t, false); err != nil {
 		return nil, err
 	}
-	code := arithmeticOps[op]
-	if op == "//" {
-		code = gpu.OpDiv
-	}
-	return b.op(n, Expr{op: code, typ: t, nullable: x.nullable || y.nullable}, x, y)
+	return b.op(n, Expr{op: arithmeticOps[op], typ: t, nullable: x.nullable || y.nullable,
+		fails: op == "//" && maybeZero(y)}, x, y)
+}
+
+// maybeZero says whether a divisor can be zero. Ranges come from statistics, which
+// may be wrong, so only a constant is trusted.
+func maybeZero(y *Expr) bool {
+	v, ok := y.Constant()
+	return !ok || v.Valid && v.Int.Sign() == 0 && v.Float == 0
 }
 
 func (b *binder) integerArithmetic(n Node, op string, x, y *Expr) (*Expr, error) {
 	t := commonInteger(x.typ, y.typ)
-	if t == hugeint {
-		return b.hugeArithmetic(n, op, x, y)
-	}
-	if t.Kind != x.typ.Kind && t.Kind != y.typ.Kind {
+	if t.Kind != x.typ.Kind && t.Kind != y.typ.Kind && t != hugeint {
 		// Neither type holds the other's values: DuckDB computes in BIGINT.
 		t = gpu.Of(gpu.Int64)
 	}
@@ -146,29 +150,15 @@ func (b *binder) integerArithmetic(n Node, op string, x, y *Expr) (*Expr, error)
 	switch code {
 	case gpu.OpQuo:
 		e.rng = typeRange(t)
-		e.nullable = true
-		e.fails = t.IsSigned() // the most negative value by -1
+		c, constant := y.Constant()
+		// The most negative value by -1 fails too.
+		e.fails = maybeZero(y) || t.IsSigned() && !(constant && c.Int != gpu.Int128From(-1))
 	case gpu.OpMod:
-		e.nullable = true
+		e.fails = maybeZero(y)
 	default:
 		e.fails = !typeRange(t).contains(r)
 	}
 	return b.op(n, e, x, y)
-}
-
-// hugeArithmetic computes in HUGEINT.
-func (b *binder) hugeArithmetic(n Node, op string, x, y *Expr) (*Expr, error) {
-	x, err := b.convert(n, x, hugeint, false)
-	if err != nil {
-		return nil, err
-	}
-	if y, err = b.convert(n, y, hugeint, false); err != nil {
-		return nil, err
-	}
-	if op == "//" {
-		return b.op(n, Expr{op: gpu.OpQuo, typ: hugeint, nullable: true, rng: typeRange(hugeint)}, x, y)
-	}
-	return b.decimalArithmetic(n, op, x, y)
 }
 
 // decimalArithmetic follows DuckDB's result types. A result is stored in 8 bytes
@@ -211,6 +201,7 @@ func (b *binder) decimalArithmetic(n Node, op string, x, y *Expr) (*Expr, error)
 	if t.Wide && r.fitsInt64() && !x.typ.Wide && !y.typ.Wide {
 		t.Wide = false
 	}
-	e := Expr{op: code, typ: t, nullable: x.nullable || y.nullable || code == gpu.OpMod, rng: r.within(t), fails: !typeRange(t).contains(r)}
+	e := Expr{op: code, typ: t, nullable: x.nullable || y.nullable, rng: r.within(t),
+		fails: !typeRange(t).contains(r) || code == gpu.OpMod && maybeZero(y)}
 	return b.op(n, e, x, y)
 }

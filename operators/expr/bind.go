@@ -75,7 +75,7 @@ func (b *binder) bind(n Node) (*Expr, error) {
 	case *nameNode:
 		return b.name(n)
 	case *numberNode:
-		return b.number(n)
+		return b.number(n, false)
 	case *stringNode:
 		v := gpu.StringScalar(n.text)
 		if n.blob {
@@ -208,25 +208,43 @@ func (b *binder) suggestColumn(name string) string {
 
 // number types a literal as DuckDB does: INTEGER, BIGINT or HUGEINT by size,
 // DECIMAL with a point, DOUBLE with an exponent or with too many digits.
-func (b *binder) number(n *numberNode) (*Expr, error) {
-	if !strings.ContainsAny(n.text, ".eE") && len(n.text) <= 60 {
-		v, _ := new(big.Int).SetString(n.text, 10)
-		i, ok := gpu.Int128FromBig(v)
-		if ok && i.FitsPrecision(gpu.MaxPrecision) {
-			t := hugeint
-			switch {
-			case i.IsInt64() && int64(int32(i.Int64())) == i.Int64():
-				t = gpu.Of(gpu.Int32)
-			case i.IsInt64():
-				t = gpu.Of(gpu.Int64)
+func (b *binder) number(n *numberNode, negative bool) (*Expr, error) {
+	if !strings.ContainsAny(n.text, ".eE") {
+		const most = 39 // digits of HUGEINT
+		if digits := strings.TrimLeft(n.text, "0"); len(digits) <= most {
+			v, _ := new(big.Int).SetString("0"+digits, 10)
+			if negative {
+				v.Neg(v)
 			}
-			e := newConstant(gpu.Scalar{Type: t, Valid: true, Int: i})
-			if t.IsInteger() {
-				e.literal = integerLiteral
+			if i, ok := gpu.Int128FromBig(v); ok {
+				return newInteger(i), nil
 			}
-			return e, nil
 		}
+		return nil, b.errorf(n, "the integer %s is outside the range of HUGEINT; with an exponent, as in 1e40, it is a DOUBLE", cutRight(n.text, 50))
 	}
+	e, err := b.fraction(n)
+	if err != nil || !negative {
+		return e, err
+	}
+	return b.negative(n, e)
+}
+
+// newInteger makes an integer literal, of the smallest type that DuckDB gives one.
+func newInteger(v gpu.Int128) *Expr {
+	t := hugeint
+	switch {
+	case v.IsInt64() && int64(int32(v.Int64())) == v.Int64():
+		t = gpu.Of(gpu.Int32)
+	case v.IsInt64():
+		t = gpu.Of(gpu.Int64)
+	}
+	e := newConstant(gpu.Scalar{Type: t, Valid: true, Int: v})
+	e.literal = integerLiteral
+	return e
+}
+
+// fraction types a literal with a point or an exponent.
+func (b *binder) fraction(n *numberNode) (*Expr, error) {
 	if whole, fraction, ok := strings.Cut(n.text, "."); ok && !strings.ContainsAny(n.text, "eE") && len(whole)+len(fraction) <= gpu.MaxPrecision {
 		v, _ := new(big.Int).SetString("0"+whole+fraction, 10)
 		i, _ := gpu.Int128FromBig(v)
@@ -241,6 +259,9 @@ func (b *binder) number(n *numberNode) (*Expr, error) {
 }
 
 func (b *binder) unary(n *unaryNode) (*Expr, error) {
+	if number, ok := n.x.(*numberNode); ok && n.op == "-" {
+		return b.number(number, true)
+	}
 	x, err := b.bind(n.x)
 	if err != nil {
 		return nil, err
@@ -258,7 +279,15 @@ func (b *binder) unary(n *unaryNode) (*Expr, error) {
 		return nil, b.errorf(n, "%s needs a number, found %v", n.op, x.typ)
 	}
 	if n.op == "+" {
-		return x, nil
+		return typed(x), nil
+	}
+	return b.negative(n, x)
+}
+
+// negative is -x; that of an integer literal is one too.
+func (b *binder) negative(n Node, x *Expr) (*Expr, error) {
+	if v, ok := x.Constant(); ok && x.literal == integerLiteral && v.Int != finiteRange(hugeint).Lo {
+		return newInteger(v.Int.Neg()), nil
 	}
 	r := arithmeticRange(gpu.OpNeg, x.rng, nil)
 	return b.op(n, Expr{op: gpu.OpNeg, typ: x.typ, nullable: x.nullable, rng: r.within(x.typ),

@@ -17,14 +17,15 @@ func stored(t gpu.Type, x *Expr) gpu.Type {
 		return t
 	}
 	t.Wide = t.Precision > gpu.MaxNarrowPrecision
-	narrowSource := x.typ.IsInteger() && x.typ.Kind != gpu.Uint64 || x.typ.Kind == gpu.Decimal && !x.typ.Wide
+	narrowSource := !x.typ.Wide && (x.typ.IsInteger() && x.typ.Kind != gpu.Uint64 || x.typ.Kind == gpu.Decimal)
 	if t.Wide && narrowSource && castRange(x, t).fitsInt64() {
 		t.Wide = false
 	}
 	return t
 }
 
-// castRange is the range of x's values as values of t, before any check.
+// castRange is the range of x's values as values of t, before any check; of dates
+// that of the finite ones.
 func castRange(x *Expr, t gpu.Type) *Range {
 	scale := func(t gpu.Type) (int, bool) {
 		return int(t.Scale), t.IsInteger() || t.Kind == gpu.Decimal
@@ -36,9 +37,20 @@ func castRange(x *Expr, t gpu.Type) *Range {
 		return x.rng.rescaled(from, to)
 	case x.typ.Kind == gpu.Date && t.Kind == gpu.Timestamp && x.rng != nil:
 		perDay := gpu.Int128From(86400 * t.Unit.PerSecond())
-		return combine(x.rng, &Range{perDay, perDay}, gpu.Int128.Mul)
+		return combine(x.rng.clip(finiteRange(x.typ)), &Range{perDay, perDay}, gpu.Int128.Mul)
 	}
 	return nil
+}
+
+// typed is x as a value of its type: no longer a literal, whose type depends on
+// what stands beside it.
+func typed(x *Expr) *Expr {
+	if x.literal == notLiteral {
+		return x
+	}
+	e := *x
+	e.literal = notLiteral
+	return &e
 }
 
 func newCast(x *Expr, t gpu.Type, try bool) (*Expr, error) {
@@ -46,12 +58,7 @@ func newCast(x *Expr, t gpu.Type, try bool) (*Expr, error) {
 		return newConstant(gpu.Null(t)), nil
 	}
 	if x.typ == t {
-		if x.literal != notLiteral {
-			typed := *x
-			typed.literal = notLiteral
-			return &typed, nil
-		}
-		return x, nil
+		return typed(x), nil
 	}
 	if !castable(x.typ, t) {
 		return nil, fmt.Errorf("cannot cast %v to %v", x.typ, t)
@@ -62,6 +69,9 @@ func newCast(x *Expr, t gpu.Type, try bool) (*Expr, error) {
 		e.n, e.fails, e.nullable = 1, false, true
 	}
 	e.rng = e.rng.within(t)
+	if x.typ.Kind == gpu.Date && !finiteRange(x.typ).contains(x.rng) {
+		e.rng = typeRange(t) // with its infinities
+	}
 	return newOp(e, x)
 }
 
@@ -93,6 +103,8 @@ func castFails(x *Expr, t gpu.Type) bool {
 	switch {
 	case t.Kind == gpu.String:
 		return from.Kind == gpu.Binary
+	case t.Kind == gpu.Float32 && from.Kind == gpu.Float64:
+		return true
 	case t.Kind == gpu.Bool, t.IsFloat(), t.Kind == gpu.Binary:
 		return from.Kind == gpu.String
 	case from.Kind == gpu.Bool:
@@ -104,10 +116,10 @@ func castFails(x *Expr, t gpu.Type) bool {
 			fits = fits && r.fitsInt64()
 		}
 		return !fits
-	case from.Kind == gpu.Timestamp && t.Kind == gpu.Date, t.Kind == gpu.Time && from.Kind != gpu.String:
+	case from.Kind == gpu.Timestamp && t.Kind == gpu.Date, from.Kind == gpu.Time && t.Kind == gpu.Time:
 		return false
 	case from.Kind == gpu.Date:
-		return !typeRange(t).contains(castRange(x, t))
+		return !finiteRange(t).contains(castRange(x, t))
 	}
 	return true
 }

@@ -17,9 +17,9 @@ func common(x, y *Expr) (gpu.Type, bool) {
 	case y.literal == nullLiteral, s == t:
 		return s, true
 	case x.literal == stringLiteral:
-		return t, true
+		return readAs(t), true
 	case y.literal == stringLiteral:
-		return s, true
+		return readAs(s), true
 	case s.Kind == gpu.Bool && t.IsInteger():
 		return t, true
 	case t.Kind == gpu.Bool && s.IsInteger():
@@ -42,6 +42,16 @@ func common(x, y *Expr) (gpu.Type, bool) {
 		return s, true
 	}
 	return gpu.Type{}, false
+}
+
+// readAs is the type that a text literal beside a value of type t is read as.
+// Times in seconds and milliseconds come from files, where DuckDB has microseconds,
+// so that no digit of the literal is dropped.
+func readAs(t gpu.Type) gpu.Type {
+	if t.Kind == gpu.Time || t.Kind == gpu.Timestamp {
+		t.Unit = max(t.Unit, gpu.Microsecond)
+	}
+	return t
 }
 
 func commonNumber(s, t gpu.Type) gpu.Type {
@@ -196,6 +206,8 @@ func exactCast(from, to gpu.Type) bool {
 func floorTo(c gpu.Scalar, t gpu.Type) (gpu.Int128, bool) {
 	per := gpu.Int128From(1)
 	switch {
+	case c.Type.IsInfinite(c.Int.Int64()):
+		return gpu.Int128From(t.Infinity() * int64(c.Int.Sign())), true
 	case t.Kind == gpu.Date:
 		per = gpu.Int128From(86400 * c.Type.Unit.PerSecond())
 	case t.Kind == gpu.Timestamp || t.Kind == gpu.Time:
@@ -276,11 +288,11 @@ func (b *binder) in(n *inNode) (*Expr, error) {
 		null, constants, others = true, nil, nil
 	}
 	if len(constants) > 0 {
-		e, err := b.inSet(n, x, nodes, constants)
+		sets, err := b.inSet(n, x, nodes, constants)
 		if err != nil {
 			return nil, err
 		}
-		others = append([]*Expr{e}, others...)
+		others = append(sets, others...)
 	}
 	if null {
 		others = append(others, newConstant(gpu.Null(gpu.Of(gpu.Bool))))
@@ -297,9 +309,11 @@ func (b *binder) in(n *inNode) (*Expr, error) {
 	return e, nil
 }
 
-// inSet is x IN a set of constants. The set is in x's own type when every
-// constant has a value there, else both are cast.
-func (b *binder) inSet(n *inNode, x *Expr, nodes []Node, constants []*Expr) (*Expr, error) {
+// inSet is x IN a set of constants, as expressions to be or'ed. The set is in x's
+// own type when every constant has a value there, else both are cast. A constant
+// that cannot be cast, where that is left to run time, is compared by itself, and
+// first, so that every row that is asked for fails.
+func (b *binder) inSet(n *inNode, x *Expr, nodes []Node, constants []*Expr) ([]*Expr, error) {
 	t := x.typ
 	all := *x
 	for i, c := range constants {
@@ -323,12 +337,21 @@ func (b *binder) inSet(n *inNode, x *Expr, nodes []Node, constants []*Expr) (*Ex
 	if removableCast(x) {
 		x = x.args[0]
 	}
+	var failing []*Expr
 	set := make([]gpu.Scalar, 0, len(constants))
 	for i, c := range constants {
 		if c, err = b.convert(nodes[i], c, t, false); err != nil {
 			return nil, err
 		}
-		v, _ := c.Constant()
+		v, ok := c.Constant()
+		if !ok {
+			e, err := b.op(n, Expr{op: gpu.OpEq, typ: gpu.Of(gpu.Bool), nullable: true}, cast, c)
+			if err != nil {
+				return nil, err
+			}
+			failing = append(failing, e)
+			continue
+		}
 		if x != cast {
 			below, exact := floorTo(v, x.typ)
 			if !exact || !typeRange(x.typ).contains(&Range{below, below}) {
@@ -342,7 +365,8 @@ func (b *binder) inSet(n *inNode, x *Expr, nodes []Node, constants []*Expr) (*Ex
 		v.Type = x.typ
 		set = append(set, v)
 	}
-	return b.op(n, Expr{op: gpu.OpIn, typ: gpu.Of(gpu.Bool), set: set, nullable: x.nullable}, x)
+	e, err := b.op(n, Expr{op: gpu.OpIn, typ: gpu.Of(gpu.Bool), set: set, nullable: x.nullable}, x)
+	return append(failing, e), err
 }
 
 func (b *binder) like(n *likeNode) (*Expr, error) {
@@ -369,12 +393,15 @@ func (b *binder) like(n *likeNode) (*Expr, error) {
 		}
 		v, ok := escape.Constant()
 		r, size := utf8.DecodeRuneInString(v.Str)
-		if !ok || !v.Valid || size != len(v.Str) || r == utf8.RuneError {
-			return nil, b.errorf(n.escape, "ESCAPE needs one constant character, found %s", cutRight(n.escape.String(), 60))
-		}
-		e.n = int(r)
-		if err := checkEscape(p.Str, r); err != nil {
-			return nil, b.errorf(n.pattern, "%v", err)
+		switch {
+		case ok && v.Valid && v.Str == "": // no character escapes
+		case !ok || !v.Valid || size != len(v.Str) || r == utf8.RuneError:
+			return nil, b.errorf(n.escape, "ESCAPE needs one constant character, or '' for none, found %s", cutRight(n.escape.String(), 60))
+		default:
+			e.n = int(r)
+			if err := checkEscape(p.Str, r); err != nil {
+				return nil, b.errorf(n.pattern, "%v", err)
+			}
 		}
 	}
 	if !p.Valid {

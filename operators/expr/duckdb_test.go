@@ -36,6 +36,11 @@ func duckTable(t testing.TB) *table {
 		[]string{"bo boolean", "true", "false", "true", `\N`, "false"},
 		[]string{"s varchar", "abc", "Äöü %_x", "", `\N`, "  Green forest  "},
 		[]string{"bl blob", "ab", `\x00\xFF`, "", `\N`, "xyz"},
+		[]string{"h hugeint", "91", "-170141183460469231731687303715884105728", "0", `\N`, "170141183460469231731687303715884105727"},
+		[]string{"di date", "infinity", "-infinity", "5881580-07-10", `\N`, "2020-02-29"},
+		[]string{"ti timestamp", "infinity", "-infinity", "294247-01-10 04:00:54.775806", `\N`, "2020-02-29 10:11:12.131415"},
+		// DuckDB reads milliseconds of files as microseconds, which its table has.
+		[]string{"tms timestamp_ms", "2020-01-01 00:00:00.5", "1969-12-31 23:59:59.999", "2020-01-01 00:00:00", `\N`, "2020-02-29 10:11:12.131"},
 	)
 }
 
@@ -60,10 +65,7 @@ func TestExpressionsGiveDuckDBsTypesAndValues(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-			switch typ {
-			case "HUGEINT":
-				typ = "DECIMAL(38,0)"
-			case "NULL":
+			if typ == "NULL" {
 				typ = e.Type().String() // NULL has some type here
 			}
 			assert.Equal(t, typ, e.Type().String())
@@ -82,16 +84,10 @@ func TestExpressionsGiveDuckDBsTypesAndValues(t *testing.T) {
 	}
 }
 
-// normal leaves out what DuckDB prints differently without meaning: the zero
-// before the point, and the sign of NaN.
+// normal leaves out the sign of NaN, which means nothing.
 func normal(s string) string {
-	switch {
-	case s == "-nan":
+	if s == "-nan" {
 		return "nan"
-	case strings.HasPrefix(s, "0."):
-		return s[1:]
-	case strings.HasPrefix(s, "-0."):
-		return "-" + s[2:]
 	}
 	return s
 }

@@ -23,7 +23,7 @@ func init() {
 		"round": {1, 2, bindRound},
 		"floor": {1, 1, whole(gpu.OpFloor)},
 		"ceil":  {1, 1, whole(gpu.OpCeil)},
-		"trunc": {1, 1, whole(gpu.OpTrunc)},
+		"trunc": {1, 1, bindTrunc},
 		"mod": {2, 2, func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 			return b.arithmetic(n, "%", a[0], a[1])
 		}},
@@ -221,30 +221,31 @@ func bindRound(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 		}
 		digits = int(min(max(c.Int.Int64(), -400), 400))
 	}
-	t := x.typ
-	switch {
-	case t.IsInteger():
-		if digits >= 0 {
-			return x, nil
+	if x.typ.IsUnsigned() {
+		// DuckDB rounds these in a signed type.
+		t := gpu.Of(gpu.Int64)
+		if x.typ.Kind == gpu.Uint64 {
+			t = hugeint
 		}
-		if x, err = b.convert(n, x, decimalDigits(t), false); err != nil {
+		if x, err = b.convert(n, x, t, false); err != nil {
 			return nil, err
 		}
-		if x, err = b.rounded(n, gpu.OpRound, x, digits); err != nil {
-			return nil, err
-		}
-		return b.convert(n, x, t, false)
-	case t.Kind == gpu.Decimal && digits >= int(t.Scale):
-		return x, nil
+	}
+	if !x.typ.IsFloat() && digits >= int(x.typ.Scale) {
+		return typed(x), nil
 	}
 	return b.rounded(n, gpu.OpRound, x, digits)
 }
 
-// rounded rounds a float or a decimal; the result of a decimal has as many
-// digits after the point as are left.
+// rounded rounds a number; the result of a decimal has as many digits after the
+// point as are left.
 func (b *binder) rounded(n Node, op gpu.Op, x *Expr, digits int) (*Expr, error) {
 	e := Expr{op: op, typ: x.typ, n: digits, nullable: x.nullable}
-	if x.typ.Kind == gpu.Decimal {
+	if !x.typ.IsFloat() {
+		if digits < 0 && x.typ.Kind == gpu.Decimal && x.typ.Scale == 0 {
+			// DECIMAL(2,0) holds 99 but not 100. The storage may change with it.
+			e.typ = gpu.DecimalOf(min(int(x.typ.Precision)+1, gpu.MaxPrecision), 0)
+		}
 		e.typ.Scale = uint8(max(digits, 0))
 		e.rng = x.rng.rescaled(int(x.typ.Scale), int(e.typ.Scale))
 		if digits < 0 {
@@ -254,6 +255,14 @@ func (b *binder) rounded(n Node, op gpu.Op, x *Expr, digits int) (*Expr, error) 
 		e.rng = e.rng.within(e.typ)
 	}
 	return b.op(n, e, x)
+}
+
+// bindTrunc keeps integers as they are.
+func bindTrunc(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	if a[0].typ.IsInteger() {
+		return typed(a[0]), nil
+	}
+	return whole(gpu.OpTrunc)(b, n, a)
 }
 
 // whole rounds to whole numbers: floor, ceil, trunc.

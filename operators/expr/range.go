@@ -34,6 +34,8 @@ func typeRange(t gpu.Type) *Range {
 		return rangeOf(0, math.MaxUint32)
 	case gpu.Uint64:
 		return &Range{gpu.Int128{}, gpu.Int128FromUint(math.MaxUint64)}
+	case gpu.HugeInt:
+		return finiteRange(t)
 	case gpu.Decimal:
 		p := gpu.Pow10(int(t.Precision))
 		one := gpu.Int128From(1)
@@ -43,6 +45,12 @@ func typeRange(t gpu.Type) *Range {
 	return nil
 }
 
+// finiteRange is typeRange without the infinities of dates and timestamps.
+func finiteRange(t gpu.Type) *Range {
+	lo, hi := t.Bounds()
+	return &Range{lo, hi}
+}
+
 // within is the part of r that type t can hold, and all of t when r is unknown
 // or lies outside.
 func (r *Range) within(t gpu.Type) *Range {
@@ -50,15 +58,20 @@ func (r *Range) within(t gpu.Type) *Range {
 	if r == nil || whole == nil {
 		return whole
 	}
+	return r.clip(whole)
+}
+
+// clip is the part of r in s, and all of s when they have nothing in common.
+func (r *Range) clip(s *Range) *Range {
 	c := *r
-	if c.Lo.Less(whole.Lo) {
-		c.Lo = whole.Lo
+	if c.Lo.Less(s.Lo) {
+		c.Lo = s.Lo
 	}
-	if whole.Hi.Less(c.Hi) {
-		c.Hi = whole.Hi
+	if s.Hi.Less(c.Hi) {
+		c.Hi = s.Hi
 	}
 	if c.Hi.Less(c.Lo) {
-		return whole
+		return s
 	}
 	return &c
 }

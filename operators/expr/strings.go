@@ -187,14 +187,19 @@ func bindConcat(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	return b.concat(n, n.args, args)
 }
 
-// trim is trim, ltrim or rtrim; without a second argument it removes spaces.
+// spaces are the space separators of Unicode (category Zs); tabs and line ends are
+// none.
+const spaces = " \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+
+// trim is trim, ltrim or rtrim; without a second argument it removes spaces, as
+// DuckDB does those of Unicode.
 func trim(sides int) func(*binder, *callNode, []*Expr) (*Expr, error) {
 	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 		x, err := b.str(n, 0, a[0])
 		if err != nil {
 			return nil, err
 		}
-		set := newConstant(gpu.StringScalar(" "))
+		set := newConstant(gpu.StringScalar(spaces))
 		if len(a) == 2 {
 			if set, err = b.str(n, 1, a[1]); err != nil {
 				return nil, err

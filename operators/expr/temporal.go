@@ -3,6 +3,7 @@ package expr
 import (
 	"fmt"
 	"math/big"
+	"strconv"
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
@@ -223,20 +224,41 @@ func addUnits(sum *big.Int, value *big.Rat, unit int64) error {
 	return nil
 }
 
-// clockMicros reads hh:mm[:ss].
+// clockMicros reads [-]h…:m[m][:s[s][.fraction]]. Digits behind the microseconds are
+// cut off, as in the text of a timestamp.
 func clockMicros(s string) (int64, bool) {
-	var h, m, sec int64
 	sign := int64(1)
 	if strings.HasPrefix(s, "-") {
 		sign, s = -1, s[1:]
 	}
-	if len(s) > 12 {
+	s, fraction, _ := strings.Cut(s, ".")
+	fields := strings.Split(s, ":")
+	if len(fields) < 2 || len(fields) > 3 || len(fields) == 2 && fraction != "" {
 		return 0, false
 	}
-	if n, err := fmt.Sscanf(s+":0", "%d:%d:%d", &h, &m, &sec); n != 3 || err != nil || m > 59 || sec > 59 || h < 0 || m < 0 || sec < 0 {
-		return 0, false
+	var seconds int64
+	for i, field := range fields {
+		digits := 2
+		if i == 0 {
+			digits = 9
+		}
+		v, err := strconv.ParseUint(field, 10, 32)
+		if err != nil || len(field) > digits || i > 0 && v > 59 {
+			return 0, false
+		}
+		seconds = seconds*60 + int64(v)
 	}
-	return sign * (h*3600 + m*60 + sec) * microsPerSecond, true
+	if len(fields) == 2 {
+		seconds *= 60
+	}
+	micros := seconds * microsPerSecond
+	for i, unit := 0, int64(microsPerSecond/10); i < len(fraction); i, unit = i+1, unit/10 {
+		if !isDigit(fraction[i]) {
+			return 0, false
+		}
+		micros += int64(fraction[i]-'0') * unit
+	}
+	return sign * micros, true
 }
 
 // addInterval is x plus or minus an interval: a TIMESTAMP, from a DATE too.
@@ -249,7 +271,6 @@ func (b *binder) addInterval(n Node, x *Expr, v interval) (*Expr, error) {
 	case gpu.Date, gpu.Timestamp:
 	case gpu.Time:
 		t = gpu.TimeOf(gpu.Microsecond)
-		v.months = 0
 	default:
 		return nil, b.errorf(n, "an INTERVAL can be added to a date or timestamp, found %v%s", x.typ, dateHint(x))
 	}
@@ -258,7 +279,7 @@ func (b *binder) addInterval(n Node, x *Expr, v interval) (*Expr, error) {
 		return nil, err
 	}
 	add := func(op gpu.Op, amount int64) {
-		if amount == 0 || err != nil {
+		if err != nil {
 			return
 		}
 		count := newConstant(gpu.IntScalar(gpu.Of(gpu.Int64), amount))
@@ -269,8 +290,13 @@ func (b *binder) addInterval(n Node, x *Expr, v interval) (*Expr, error) {
 		}
 		x, err = b.op(n, Expr{op: op, typ: t, nullable: x.nullable || count.nullable, rng: typeRange(t), fails: true}, x, count)
 	}
-	add(gpu.OpAddMonths, v.months)
-	add(gpu.OpAdd, v.micros)
+	if v.months != 0 && t.Kind != gpu.Time {
+		add(gpu.OpAddMonths, v.months)
+	}
+	// A time of day has no months, but a null number of them makes it null.
+	if v.micros != 0 || v.months != 0 && t.Kind == gpu.Time && v.times != nil {
+		add(gpu.OpAdd, v.micros)
+	}
 	return x, err
 }
 
@@ -303,7 +329,11 @@ func (b *binder) dateArithmetic(n *binaryNode, x, y *Expr) (e *Expr, done bool, 
 			return nil, true, err
 		}
 		r := arithmeticRange(op, x.rng, y.rng)
-		e, err = b.op(n, Expr{op: op, typ: x.typ, nullable: x.nullable || y.nullable, rng: r.within(x.typ), fails: !typeRange(x.typ).contains(r)}, x, y)
+		e = &Expr{op: op, typ: x.typ, nullable: x.nullable || y.nullable, rng: r.within(x.typ)}
+		if !finiteRange(x.typ).contains(r) || !finiteRange(x.typ).contains(x.rng) {
+			e.rng, e.fails = typeRange(x.typ), true // infinity stays what it is
+		}
+		e, err = b.op(n, *e, x, y)
 		return e, true, err
 	case op == gpu.OpSub && x.typ.Kind == gpu.Date && (y.typ.Kind == gpu.Date || y.literal == stringLiteral):
 		if y, err = b.convert(n, y, x.typ, false); err != nil {
@@ -369,11 +399,22 @@ func (b *binder) extract(n Node, p gpu.DatePart, nx Node, x *Expr) (*Expr, error
 	case x.typ.Kind != gpu.Date && x.typ.Kind != gpu.Timestamp:
 		return nil, b.errorf(nx, "expected a date or timestamp, found %v%s", x.typ, dateHint(x))
 	}
+	if x.typ.Unit == gpu.Nanosecond {
+		// DuckDB's parts are those of microseconds.
+		t := x.typ
+		t.Unit = gpu.Microsecond
+		var err error
+		if x, err = b.convert(nx, x, t, false); err != nil {
+			return nil, err
+		}
+	}
 	t := gpu.Of(gpu.Int64)
 	if p == gpu.PartEpoch || p == gpu.PartJulian {
 		t = gpu.Of(gpu.Float64)
 	}
-	return b.op(n, Expr{op: gpu.OpExtract, typ: t, n: int(p), nullable: x.nullable, rng: partRange(p, x)}, x)
+	// Infinity has no parts.
+	nullable := x.nullable || x.typ.Infinity() != 0
+	return b.op(n, Expr{op: gpu.OpExtract, typ: t, n: int(p), nullable: nullable, rng: partRange(p, x)}, x)
 }
 
 // partRange bounds a field, so that arithmetic on it stays narrow.

@@ -47,8 +47,7 @@ func init() {
 	}
 }
 
-// hugeint stands for HUGEINT: 128-bit integers are decimals without a fraction.
-var hugeint = gpu.DecimalOf(gpu.MaxPrecision, 0)
+var hugeint = gpu.Of(gpu.HugeInt)
 
 // ParseType reads the name of a type, such as BIGINT or DECIMAL(15,2). The error
 // is an *Error.
@@ -84,9 +83,7 @@ func (p *parser) typeName() (gpu.Type, error) {
 	p.advance()
 	switch typ.Kind {
 	case gpu.Decimal:
-		if typ != hugeint {
-			return p.decimalType(typ)
-		}
+		return p.decimalType(typ)
 	case gpu.Float64:
 		if name == "DOUBLE" {
 			p.accept("PRECISION")

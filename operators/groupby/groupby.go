@@ -71,10 +71,8 @@ func (s *Spec) output(m measure) gpu.Type {
 		return gpu.Of(gpu.Int64)
 	case m.kind != gpu.Sum:
 		return s.In.Fields[m.input].Type
-	case s.In.Fields[m.input].Type.IsFloat():
-		return gpu.Of(gpu.Float64)
 	}
-	return gpu.DecimalOf(gpu.MaxPrecision, int(s.In.Fields[m.input].Type.Scale))
+	return gpu.SumType(s.In.Fields[m.input].Type)
 }
 
 // quotient is the program of an average: a sum over a count, as DOUBLE.
