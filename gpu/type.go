@@ -156,7 +156,10 @@ func (t Type) Bounds() (lo, hi Int128) {
 		return Int128{Hi: math.MinInt64}, Int128{Lo: math.MaxUint64, Hi: math.MaxInt64}
 	case Date, Timestamp:
 		hi = Int128From(t.Infinity() - 1)
-		return hi.Neg(), hi
+		if lo = hi.Neg(); t.Kind == Timestamp && t.Unit == Microsecond {
+			lo = Int128From(-9_223_372_022_400_000_000) // DuckDB's first whole day
+		}
+		return lo, hi
 	}
 	lo = Int128From(math.MinInt64 >> (64 - 8*t.Width()))
 	hi, _ = Int128From(-1).Sub(lo)

@@ -292,7 +292,7 @@ func (s *intSum) write(o *op, out *gpu.Column, from int) {
 	if s.failed.buf != nil {
 		o.copy(failed, 4, s.failed.buf, 4, 4)
 	}
-	most := gpu.Int128{Lo: math.MaxUint64, Hi: math.MaxInt64}
+	most := gpu.Int128{Lo: math.MaxUint64, Hi: -1} // more than 128 bits with a sign hold
 	if out.Type.Kind == gpu.Decimal {
 		most = gpu.Pow10(int(out.Type.Precision))
 	}
@@ -300,7 +300,7 @@ func (s *intSum) write(o *op, out *gpu.Column, from int) {
 		mostLow: most.Lo, mostHigh: uint64(most.Hi), n: int64(n), count: int32(s.count), width: int32(width)}
 	launch(o, "sum_write", blocks(n, 256), 256, 0, a)
 	var at [2]int32
-	if out.Type.Kind != gpu.Decimal || !o.read(failed, 0, gpu.BytesOf(at[:])) {
+	if out.Type.Kind == gpu.Int64 || !o.read(failed, 0, gpu.BytesOf(at[:])) {
 		return // a count
 	}
 	switch {

@@ -311,6 +311,7 @@ type evalArgs struct {
 	loHigh, hiHigh         int64
 	p, q                   int64
 	scale                  float64
+	infinityX, infinity    int64
 	at, bytes              uint64
 	n                      int64
 	layout                 layout
@@ -321,8 +322,12 @@ type evalArgs struct {
 // result's type bounds whole numbers.
 func (e *evaluation) args(out *register, in ...*register) evalArgs {
 	a := evalArgs{out: addr(out.data), valid: addr(out.valid), n: int64(e.n), layout: out.layout}
+	a.infinity = out.typ.Infinity()
 	for i, x := range []*operand{&a.x, &a.y, &a.z}[:min(len(in), 3)] {
 		*x = in[i].operand()
+	}
+	if len(in) > 0 {
+		a.infinityX = in[0].typ.Infinity()
 	}
 	if t := out.typ; t.Width() > 0 && !t.IsFloat() {
 		lo, hi := t.Bounds()

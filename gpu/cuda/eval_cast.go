@@ -31,7 +31,10 @@ func (e *evaluation) cast(i int, x *register) register {
 		e.checked(i, &out, &a, false)
 		e.rows("eval_cast_float_to_int", a)
 	case to.IsFloat():
-		a.scale = gpu.Pow10(int(from.Scale)).Float64()
+		a.p = int64(from.Scale)
+		if to.Kind == gpu.Float32 && from.IsInteger() && !from.Wide {
+			a.mode = 1
+		}
 		e.rows("eval_cast_int_to_float", a)
 	default:
 		e.rescale(from, to, &a)
@@ -108,6 +111,9 @@ func (e *evaluation) parse(i int, x *register) register {
 		e.rows("eval_parse_timestamp", a)
 	default:
 		a.q = int64(to.Scale)
+		if to.IsInteger() {
+			a.mode = 1
+		}
 		e.rows("eval_parse_int", a)
 	}
 	return out
@@ -152,8 +158,11 @@ func (e *evaluation) format(i int, x *register) register {
 		}
 	default:
 		a.q = int64(from.Scale)
-		if from.Kind == gpu.Decimal {
+		if from.Kind == gpu.Decimal || from.Wide {
 			size = decimalBytes
+		}
+		if from.Scale > 0 && from.Scale == from.Precision {
+			a.mode = 1
 		}
 	}
 	bytes := e.alloc(int64(e.n) * size)

@@ -20,7 +20,7 @@ func (e *evaluation) canFail(i int) bool {
 	arg := func(k int) gpu.Type { return e.typeOf(in.Args[k]) }
 	switch in.Op {
 	case gpu.OpAdd, gpu.OpSub, gpu.OpMul, gpu.OpNeg, gpu.OpAbs, gpu.OpRound, gpu.OpFloor, gpu.OpCeil, gpu.OpTrunc, gpu.OpQuo, gpu.OpMod:
-		return !arg(0).IsFloat()
+		return !arg(0).IsFloat() || in.Op == gpu.OpQuo
 	case gpu.OpDateTrunc, gpu.OpAddMonths:
 		return true
 	case gpu.OpSelect:
@@ -170,6 +170,8 @@ func rowError(in *gpu.Instr, args []gpu.Scalar) error {
 			v = args[1]
 		}
 		return failed("%v does not fit %v", v.Int.Format(int(t.Scale)), t)
+	case (in.Op == gpu.OpQuo || in.Op == gpu.OpMod) && args[1].Int.Sign() == 0 && args[1].Float == 0:
+		return failed("%s is divided by zero; with nullif(divisor, 0) the result is null", args[0])
 	}
 	text := ""
 	for k, v := range args {

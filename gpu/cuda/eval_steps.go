@@ -107,13 +107,16 @@ func (e *evaluation) arithmetic(i int, args []*register) register {
 		if in.Op == gpu.OpMath {
 			name = mathNames[in.N]
 		}
+		if in.Op == gpu.OpQuo {
+			e.checked(i, &out, &a, false)
+		}
 		e.rows("eval_"+name+"_float", a)
 		return out
 	}
 	if in.Type.Kind == gpu.Time {
 		a.q = 86400 * in.Type.Unit.PerSecond()
 	}
-	e.checked(i, &out, &a, in.Op == gpu.OpQuo || in.Op == gpu.OpMod)
+	e.checked(i, &out, &a, false)
 	e.rows("eval_"+kernelNames[in.Op]+"_int", a)
 	return out
 }
@@ -334,8 +337,13 @@ func (e *evaluation) dates(i int, args []*register) register {
 	a.p, a.q, a.mode = int64(in.N), args[0].typ.Unit.PerSecond(), temporal[args[0].typ.Kind]
 	kernel := "eval_extract"
 	switch {
-	case in.Op == gpu.OpExtract && in.Type.IsFloat():
-		kernel = "eval_extract_float"
+	case in.Op == gpu.OpExtract:
+		if in.Type.IsFloat() {
+			kernel = "eval_extract_float"
+		}
+		if a.infinityX != 0 {
+			e.checked(i, &out, &a, true)
+		}
 	case in.Op == gpu.OpDateTrunc:
 		kernel = "eval_date_trunc"
 		e.checked(i, &out, &a, false)

@@ -26,6 +26,8 @@ type pair struct {
 	// normal keeps subnormal doubles out of what is drawn: math.Pow, which the host
 	// uses, loses their digits.
 	normal bool
+	// nonzero keeps zeros out of what is drawn: divisors.
+	nonzero bool
 }
 
 func newPair(t *testing.T) *pair {
@@ -180,7 +182,7 @@ func narrow(t gpu.Type) gpu.Type {
 var (
 	textType, boolType = gpu.Of(gpu.String), gpu.Of(gpu.Bool)
 	integerTypes       = []gpu.Type{gpu.Of(gpu.Int8), gpu.Of(gpu.Int16), gpu.Of(gpu.Int32), gpu.Of(gpu.Int64),
-		gpu.Of(gpu.Uint8), gpu.Of(gpu.Uint16), gpu.Of(gpu.Uint32), gpu.Of(gpu.Uint64)}
+		gpu.Of(gpu.Uint8), gpu.Of(gpu.Uint16), gpu.Of(gpu.Uint32), gpu.Of(gpu.Uint64), gpu.Of(gpu.HugeInt)}
 	floatTypes   = []gpu.Type{gpu.Of(gpu.Float32), gpu.Of(gpu.Float64)}
 	decimalTypes = []gpu.Type{gpu.DecimalOf(4, 1), gpu.DecimalOf(15, 2), gpu.DecimalOf(18, 0), narrow(gpu.DecimalOf(38, 2)),
 		gpu.DecimalOf(38, 4), gpu.DecimalOf(38, 0), gpu.DecimalOf(38, 38)}
@@ -206,6 +208,14 @@ const (
 
 // value draws a value of a type.
 func (p *pair) value(t gpu.Type, s spread) gpu.Scalar {
+	for {
+		if v := p.anyValue(t, s); !p.nonzero || v.Int.Sign() != 0 || v.Float != 0 {
+			return v
+		}
+	}
+}
+
+func (p *pair) anyValue(t gpu.Type, s spread) gpu.Scalar {
 	r := p.rnd
 	switch {
 	case t.Kind == gpu.Bool:
@@ -213,7 +223,9 @@ func (p *pair) value(t gpu.Type, s spread) gpu.Scalar {
 	case t.IsFloat():
 		special := []float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1), 0.5, -1.5, 2.5, 1e15, 1e16, 1e-4, 9.5e-5, 127.5, 1e300, 9223372036854775807, 1 << 62}
 		f := float64(r.IntN(2000)-1000) / 8
-		if s == wild {
+		if t.Kind == gpu.Float32 && r.IntN(4) == 0 {
+			f = r.Float64() * math.Pow(10, float64(r.IntN(14)-3)) // as many digits as a text shows
+		} else if s == wild {
 			f = [...]float64{math.Float64frombits(r.Uint64()), float64(math.Float32frombits(r.Uint32())), special[r.IntN(len(special))],
 				float64(r.Int64()-1<<62) / math.Pow(10, float64(r.IntN(20)))}[r.IntN(4)]
 		}
@@ -232,6 +244,9 @@ func (p *pair) value(t gpu.Type, s spread) gpu.Scalar {
 			b[i] = byte(r.IntN(256))
 		}
 		return gpu.Scalar{Type: t, Valid: true, Str: string(b)}
+	}
+	if inf := t.Infinity(); inf != 0 && r.IntN(40) == 0 {
+		return gpu.IntScalar(t, [...]int64{inf, -inf}[r.IntN(2)])
 	}
 	lo, hi := t.Bounds()
 	if t.Kind == gpu.Time {
@@ -258,7 +273,7 @@ func (p *pair) value(t gpu.Type, s spread) gpu.Scalar {
 	}
 	if v.Less(lo) || hi.Less(v) {
 		span, _ := hi.Sub(lo)
-		if span.Sign() <= 0 { // wider than half of 128 bits
+		if span.Sign() <= 0 { // wider than 127 bits
 			return gpu.Scalar{Type: t, Valid: true, Int: lo}
 		}
 		_, v = v.QuoRem(span)
@@ -289,7 +304,10 @@ func (p *pair) text(s spread) string {
 		out = []string{"true", "YES", "n", "0", "yeſ", "F", "nan", "-Infinity", "inf", "+1", "1e5", "-.5", "1_000", "1__0", "0x10", "1e", "12e-3",
 			"2020-02-30", "2020-02-29 24:00:00", "2020-02-29T12:30", "0044-03-15 (BC)", "-1-1-1", "24:00:00", "23:59:60", "1:2:3.4567890129",
 			"2021-01-01 00:00:00 +05:30", "2021-01-01 00:00:00Z", "2021/1/2", "\\x41b", "\\x4", "a\\\\", "99999999999999999999999999999999999999",
-			"170141183460469231731687303715884105728", "0.00000000000000000000000000000000000000000001", "1e38", "1e-50", "5e-1"}[r.IntN(37)]
+			"170141183460469231731687303715884105728", "0.00000000000000000000000000000000000000000001", "1e38", "1e-50", "5e-1",
+			"-170141183460469231731687303715884105728", "0.00000000000000000000000000000009223372036854775807e50", "0b101", "0xfF_fF", "0xg", "0x_1",
+			"infinity", "-inf", "Epoch", "2020 01 02", "2020\\1\\2 10:11", "2020-01-02T 10:11:12.9999999 +01:30:15", "10:11 Z", "2020-01-01 24:00:00",
+			"1_0.5_0e1_0", "1_.5", "+nan", "-NaN", "2020-01-02 (bc) 1:2"}[r.IntN(56)]
 	case 1:
 		return p.text(small)
 	case 2:
@@ -367,7 +385,7 @@ func (p *pair) check(in gpu.Instr, types ...gpu.Type) {
 
 func TestArgumentsHaveTheLayoutOfTheKernels(t *testing.T) {
 	require.EqualValues(t, 56, unsafe.Sizeof(operand{}))
-	require.EqualValues(t, 328, unsafe.Sizeof(evalArgs{}))
+	require.EqualValues(t, 344, unsafe.Sizeof(evalArgs{}))
 }
 
 func TestCastsGiveTheHostsResults(t *testing.T) {
@@ -411,11 +429,19 @@ func TestArithmeticGivesTheHostsResults(t *testing.T) {
 				result.Scale = min(2*typ.Scale, gpu.MaxPrecision)
 			}
 			p.check(gpu.Instr{Op: op, Type: result}, typ, typ)
+			p.nonzero = true
+			p.check(gpu.Instr{Op: op, Type: result}, typ, typ)
+			p.nonzero = false
 		}
 		for _, op := range []gpu.Op{gpu.OpNeg, gpu.OpAbs} {
 			p.check(gpu.Instr{Op: op, Type: typ}, typ)
 		}
 		p.check(gpu.Instr{Op: gpu.OpSign, Type: gpu.Of(gpu.Int8)}, typ)
+	}
+	for _, typ := range integerTypes {
+		for _, n := range []int{-1, -2, -20, -39} {
+			p.check(gpu.Instr{Op: gpu.OpRound, Type: typ, N: n}, typ)
+		}
 	}
 	for _, typ := range decimalTypes {
 		for _, op := range []gpu.Op{gpu.OpRound, gpu.OpFloor, gpu.OpCeil, gpu.OpTrunc} {
@@ -427,9 +453,12 @@ func TestArithmeticGivesTheHostsResults(t *testing.T) {
 		}
 	}
 	for _, typ := range floatTypes {
-		for _, op := range []gpu.Op{gpu.OpAdd, gpu.OpSub, gpu.OpMul, gpu.OpDiv, gpu.OpMod} {
+		for _, op := range []gpu.Op{gpu.OpAdd, gpu.OpSub, gpu.OpMul, gpu.OpDiv, gpu.OpQuo, gpu.OpMod} {
 			p.check(gpu.Instr{Op: op, Type: typ}, typ, typ)
 		}
+		p.nonzero = true
+		p.check(gpu.Instr{Op: gpu.OpQuo, Type: typ}, typ, typ)
+		p.nonzero = false
 		p.normal = true
 		p.check(gpu.Instr{Op: gpu.OpPow, Type: typ}, typ, typ)
 		for _, power := range []float64{-3, 2, 7, 100} {
@@ -440,7 +469,7 @@ func TestArithmeticGivesTheHostsResults(t *testing.T) {
 		for _, op := range []gpu.Op{gpu.OpNeg, gpu.OpAbs, gpu.OpFloor, gpu.OpCeil, gpu.OpTrunc} {
 			p.check(gpu.Instr{Op: op, Type: typ}, typ)
 		}
-		for _, n := range []int{0, 2, -2, 17, -400, 400} {
+		for _, n := range []int{0, 2, -2, 17, -308, -309, -400, 400} {
 			p.check(gpu.Instr{Op: gpu.OpRound, Type: typ, N: n}, typ)
 		}
 		for f := gpu.MathSqrt; f <= gpu.MathLog10; f++ {
@@ -559,8 +588,8 @@ func TestExpressionsGiveTheHostsResults(t *testing.T) {
 	p.normal = true
 	schema := &gpu.Schema{}
 	for _, c := range []string{"i8 tinyint", "i16 smallint", "i32 integer", "i64 bigint", "u8 utinyint", "u16 usmallint", "u32 uinteger", "u64 ubigint",
-		"f real", "d double", "d4 decimal(4,1)", "d15 decimal(15,2)", "d18 decimal(18,4)", "d38 decimal(38,3)", "s varchar", "s2 varchar", "b boolean",
-		"dt date", "tm time", "ts timestamp", "tns timestamp_ns", "tz timestamptz", "bl blob"} {
+		"f32 float", "f64 double", "d4 decimal(4,2)", "d15 decimal(15,2)", "d18 decimal(18,6)", "d38 decimal(38,10)", "s varchar", "bo boolean",
+		"dt date", "tm time", "ts timestamp", "tn timestamp_ns", "bl blob", "h hugeint", "di date", "ti timestamp", "tms timestamp_ms"} {
 		name, typeName, _ := strings.Cut(c, " ")
 		typ, err := expr.ParseType(typeName)
 		require.NoError(t, err)

@@ -51,7 +51,7 @@ func loadOf(t gpu.Type) int32 {
 		return loadF32
 	case gpu.Float64:
 		return loadF64
-	case gpu.Decimal:
+	case gpu.Decimal, gpu.HugeInt:
 		if t.Wide {
 			return loadWide
 		}

@@ -271,10 +271,10 @@ func TestFloatSumsDoNotDependOnTheOrder(t *testing.T) {
 
 func TestSumsAreThoseOfTheHost(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(9, 10))
-	for _, typ := range []gpu.Type{gpu.Of(gpu.Int8), gpu.Of(gpu.Uint32), gpu.Of(gpu.Int64), gpu.Of(gpu.Uint64), gpu.DecimalOf(18, 3), gpu.DecimalOf(38, 0)} {
+	for _, typ := range []gpu.Type{gpu.Of(gpu.Int8), gpu.Of(gpu.Uint32), gpu.Of(gpu.Int64), gpu.Of(gpu.Uint64), gpu.Of(gpu.HugeInt), gpu.DecimalOf(18, 3), gpu.DecimalOf(38, 0)} {
 		t.Run(typ.String(), func(t *testing.T) {
 			cpu, dev := bothSides(t)
-			a := gpu.Aggregate{Kind: gpu.Sum, Input: typ, Output: gpu.DecimalOf(38, int(typ.Scale))}
+			a := gpu.Aggregate{Kind: gpu.Sum, Input: typ, Output: gpu.SumType(typ)}
 			// In shared memory with copies for lanes and without, and in device memory.
 			for _, shape := range [][2]int{{1, 10_000}, {40, 10_000}, {7000, 120_000}, {9000, 10_000}} {
 				groups, n := shape[0], shape[1]

@@ -22,6 +22,7 @@ func testEval(t *testing.T, open Open) {
 	t.Run("Arithmetic", func(t *testing.T) { testEvalArithmetic(t, open) })
 	t.Run("Mask", func(t *testing.T) { testEvalMask(t, open) })
 	t.Run("Like", func(t *testing.T) { testEvalLike(t, open) })
+	t.Run("Edges", func(t *testing.T) { testEvalEdges(t, open) })
 	t.Run("Outputs", func(t *testing.T) { testEvalOutputs(t, open) })
 }
 
@@ -193,7 +194,8 @@ func testEvalArithmetic(t *testing.T, open Open) {
 	narrow38 := gpu.DecimalOf(38, 2)
 	narrow38.Wide = false
 	operands := []gpu.Type{gpu.Of(gpu.Int8), gpu.Of(gpu.Int16), gpu.Of(gpu.Int32), gpu.Of(gpu.Int64), gpu.Of(gpu.Uint8),
-		gpu.Of(gpu.Uint16), gpu.Of(gpu.Uint32), gpu.Of(gpu.Uint64), gpu.DecimalOf(15, 2), gpu.DecimalOf(18, 2), gpu.DecimalOf(38, 2), narrow38}
+		gpu.Of(gpu.Uint16), gpu.Of(gpu.Uint32), gpu.Of(gpu.Uint64), gpu.Of(gpu.HugeInt),
+		gpu.DecimalOf(15, 2), gpu.DecimalOf(18, 2), gpu.DecimalOf(38, 2), narrow38}
 	testEvalLimits(t, open, operands)
 	apply := map[gpu.Op]func(z, x, y *big.Int) *big.Int{gpu.OpAdd: (*big.Int).Add, gpu.OpSub: (*big.Int).Sub, gpu.OpMul: (*big.Int).Mul}
 	b := setUp(t, open)

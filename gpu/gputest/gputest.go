@@ -162,7 +162,7 @@ func (b *bench) ints(c gpu.Column) []int {
 // types are all layouts a column can have.
 var types = []gpu.Type{
 	gpu.Of(gpu.Bool), gpu.Of(gpu.Int8), gpu.Of(gpu.Int16), gpu.Of(gpu.Int32), gpu.Of(gpu.Int64),
-	gpu.Of(gpu.Uint8), gpu.Of(gpu.Uint16), gpu.Of(gpu.Uint32), gpu.Of(gpu.Uint64),
+	gpu.Of(gpu.Uint8), gpu.Of(gpu.Uint16), gpu.Of(gpu.Uint32), gpu.Of(gpu.Uint64), gpu.Of(gpu.HugeInt),
 	gpu.Of(gpu.Float32), gpu.Of(gpu.Float64), gpu.DecimalOf(15, 2), gpu.DecimalOf(38, 4),
 	gpu.Of(gpu.Date), gpu.TimeOf(gpu.Microsecond), gpu.TimestampOf(gpu.Nanosecond, false),
 	gpu.Of(gpu.String), gpu.Of(gpu.Binary),

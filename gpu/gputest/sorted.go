@@ -287,7 +287,7 @@ func testAggregatesOfRuns(t *testing.T, open Open) {
 			values[i] = gpu.IntScalar(typ, []int64{math.MaxInt64, math.MinInt64}[run])
 			want[run].Add(want[run], values[i].Int.Big())
 		}
-		got := b.aggregateRuns(gpu.Aggregate{Kind: gpu.Sum, Input: typ, Output: gpu.DecimalOf(38, 0)}, keys, values, false)
+		got := b.aggregateRuns(gpu.Aggregate{Kind: gpu.Sum, Input: typ, Output: gpu.SumType(typ)}, keys, values, false)
 		require.Equal(t, want[0].String(), got[0].Int.String())
 		require.Equal(t, want[1].String(), got[1].Int.String())
 	})

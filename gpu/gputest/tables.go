@@ -370,10 +370,8 @@ func aggregateOutput(kind gpu.AggregateKind, in gpu.Type) gpu.Type {
 	switch {
 	case kind == gpu.CountAll || kind == gpu.Count:
 		return gpu.Of(gpu.Int64)
-	case kind == gpu.Sum && in.IsFloat():
-		return gpu.Of(gpu.Float64)
 	case kind == gpu.Sum:
-		return gpu.DecimalOf(38, int(in.Scale))
+		return gpu.SumType(in)
 	}
 	return in
 }
@@ -413,6 +411,20 @@ func testAggregates(t *testing.T, open Open) {
 			b.q, err = b.dev.NewQueue("fresh")
 			require.NoError(t, err)
 		}
+		// HUGEINT holds 17·10^37, which has 39 digits.
+		typ = gpu.Of(gpu.HugeInt)
+		for i := range values {
+			values[i].Type = typ
+		}
+		sum := gpu.Aggregate{Kind: gpu.Sum, Input: typ, Output: gpu.SumType(typ)}
+		got, err := b.aggregate(sum, [][]gpu.Scalar{values[:17]}, [][]gpu.Scalar{make([]gpu.Scalar, 17)}, 1, false)
+		require.NoError(t, err)
+		require.Equal(t, "17"+strings.Repeat("0", 37), got[0].String())
+		_, err = b.aggregate(sum, [][]gpu.Scalar{values}, [][]gpu.Scalar{make([]gpu.Scalar, 20)}, 1, false)
+		require.ErrorContains(t, err, "128 bits")
+		require.Error(t, b.q.Close())
+		b.q, err = b.dev.NewQueue("fresh")
+		require.NoError(t, err)
 	})
 	t.Run("64-bit extremes sum exactly", func(t *testing.T) {
 		b := setUp(t, open)
@@ -425,7 +437,7 @@ func testAggregates(t *testing.T, open Open) {
 			ids = append(ids, []gpu.Scalar{{}})
 			want.Add(want, big.NewInt(v))
 		}
-		got, err := b.aggregate(gpu.Aggregate{Kind: gpu.Sum, Input: typ, Output: gpu.DecimalOf(38, 0)}, batches, ids, 1, false)
+		got, err := b.aggregate(gpu.Aggregate{Kind: gpu.Sum, Input: typ, Output: gpu.SumType(typ)}, batches, ids, 1, false)
 		require.NoError(t, err)
 		require.Equal(t, want.String(), got[0].Int.String())
 	})

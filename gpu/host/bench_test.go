@@ -157,7 +157,7 @@ func BenchmarkGroupBy(bb *testing.B) {
 					return err
 				}
 				defer g.Release()
-				acc, err := b.q.NewAccumulator(b.l, gpu.Aggregate{Kind: gpu.Sum, Input: typ, Output: gpu.DecimalOf(38, 0)})
+				acc, err := b.q.NewAccumulator(b.l, gpu.Aggregate{Kind: gpu.Sum, Input: typ, Output: gpu.SumType(typ)})
 				if err != nil {
 					return err
 				}

@@ -125,6 +125,11 @@ func (f *frame) castFromFloat(s *step, v, a *vec) error {
 	}
 	scale := gpu.Pow10(int(v.typ.Scale)).Float64()
 	lo, hi := v.typ.Bounds()
+	// A float below 10^p that rounds up to it as a decimal has a digit too many.
+	limit := math.Inf(1)
+	if v.typ.Kind == gpu.Decimal {
+		limit = gpu.Pow10(int(v.typ.Precision)).Float64()
+	}
 	out := blockOf[gpu.Int128](f)
 	for i, x := range x {
 		if v.typ.Kind == gpu.Decimal {
@@ -133,7 +138,7 @@ func (f *frame) castFromFloat(s *step, v, a *vec) error {
 			x = math.RoundToEven(x)
 		}
 		r, ok := int128FromFloat(x)
-		if !ok || r.Less(lo) || hi.Less(r) {
+		if !ok || math.Abs(x) >= limit || r.Less(lo) || hi.Less(r) {
 			if err := f.fail(s, v, i, func() error { return f.doesNotFit(s, i) }); err != nil {
 				return err
 			}

@@ -184,6 +184,9 @@ func (b *binder) decimalArithmetic(n Node, op string, x, y *Expr) (*Expr, error)
 		s = max(s1, s2)
 		p = max(p1-s1, p2-s2) + s + 1
 	}
+	if code == gpu.OpMod && p > gpu.MaxPrecision {
+		return b.floatArithmetic(n, op, x, y)
+	}
 	p = min(p, gpu.MaxPrecision)
 	if code != gpu.OpMul {
 		// Both operands get the result's scale.

@@ -299,6 +299,9 @@ func (b *binder) boolean(n Node, e *Expr, where string) (*Expr, error) {
 	if e.literal == nullLiteral {
 		return newConstant(gpu.Null(gpu.Of(gpu.Bool))), nil
 	}
+	if e.literal == stringLiteral {
+		return b.convert(n, e, gpu.Of(gpu.Bool), false)
+	}
 	if e.typ.Kind != gpu.Bool {
 		return nil, b.errorf(n, "%s needs a condition (BOOLEAN), found %v", where, e.typ)
 	}

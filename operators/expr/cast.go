@@ -63,6 +63,13 @@ func newCast(x *Expr, t gpu.Type, try bool) (*Expr, error) {
 	if !castable(x.typ, t) {
 		return nil, fmt.Errorf("cannot cast %v to %v", x.typ, t)
 	}
+	if x.typ.Kind == gpu.Timestamp && x.typ.Unit == gpu.Nanosecond && (t.Kind == gpu.Date || t.Kind == gpu.Time && t.Unit < gpu.Nanosecond) {
+		// DuckDB rounds to microseconds first, which can reach the next day.
+		var err error
+		if x, err = newCast(x, gpu.TimestampOf(gpu.Microsecond, x.typ.UTC), try); err != nil {
+			return nil, err
+		}
+	}
 	e := Expr{op: gpu.OpCast, typ: t, nullable: x.nullable, rng: castRange(x, t)}
 	e.fails = castFails(x, t)
 	if try && e.fails {

@@ -100,6 +100,10 @@ func (b *binder) unify(nodes []Node, values []*Expr, what string) error {
 	}
 	t := all.typ
 	for i, v := range values {
+		if i == 1 { // all but the first may not be asked for
+			b.lazy++
+			defer func() { b.lazy-- }()
+		}
 		var err error
 		if values[i], err = b.convert(nodes[i], v, all.typ, false); err != nil {
 			return err
@@ -262,37 +266,57 @@ func (b *binder) in(n *inNode) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	var others, constants []*Expr
-	var nodes []Node
-	null := false
-	for _, item := range n.list {
-		y, err := b.bind(item)
+	items := make([]*Expr, 0, len(n.list))
+	nodes := make([]Node, 0, len(n.list))
+	null := x.literal == nullLiteral
+	all := *x // has the type that all are compared in
+	for _, node := range n.list {
+		y, err := b.bind(node)
+		if err == nil {
+			y, err = literalAs(y, x)
+		}
 		if err != nil {
 			return nil, err
 		}
-		c, constant := y.Constant()
-		switch {
-		case constant && !c.Valid:
+		if c, ok := y.Constant(); null || ok && !c.Valid {
 			null = true
-		case constant:
-			constants, nodes = append(constants, y), append(nodes, item)
-		default:
-			e, err := b.compare(item, gpu.OpEq, n.x, x, item, y)
-			if err != nil {
-				return nil, err
-			}
-			others = append(others, e)
+			continue
 		}
+		t, ok := common(&all, y)
+		if !ok {
+			return nil, b.errorf(node, "cannot compare %v with %v in IN; cast one of them", all.typ, y.typ)
+		}
+		all.typ, all.literal = t, notLiteral
+		items, nodes = append(items, y), append(nodes, node)
 	}
 	if x.literal == nullLiteral {
-		null, constants, others = true, nil, nil
+		return newConstant(gpu.Null(gpu.Of(gpu.Bool))), nil
 	}
-	if len(constants) > 0 {
-		sets, err := b.inSet(n, x, nodes, constants)
+	if x, err = b.convert(n.x, x, all.typ, false); err != nil {
+		return nil, err
+	}
+	var constants, others []*Expr
+	for i, y := range items {
+		if y, err = b.convert(nodes[i], y, all.typ, false); err != nil {
+			return nil, err
+		}
+		if _, constant := y.Constant(); constant {
+			constants = append(constants, y)
+			continue
+		}
+		e, err := b.compare(nodes[i], gpu.OpEq, n.x, x, nodes[i], y)
 		if err != nil {
 			return nil, err
 		}
-		others = append(sets, others...)
+		others = append(others, e)
+	}
+	if len(constants) > 0 {
+		e, err := b.inSet(n, x, constants)
+		if err != nil {
+			return nil, err
+		}
+		// Behind what can fail to be converted, so that no row passes it by.
+		others = append(others, e)
 	}
 	if null {
 		others = append(others, newConstant(gpu.Null(gpu.Of(gpu.Bool))))
@@ -309,49 +333,16 @@ func (b *binder) in(n *inNode) (*Expr, error) {
 	return e, nil
 }
 
-// inSet is x IN a set of constants, as expressions to be or'ed. The set is in x's
-// own type when every constant has a value there, else both are cast. A constant
-// that cannot be cast, where that is left to run time, is compared by itself, and
-// first, so that every row that is asked for fails.
-func (b *binder) inSet(n *inNode, x *Expr, nodes []Node, constants []*Expr) ([]*Expr, error) {
-	t := x.typ
-	all := *x
-	for i, c := range constants {
-		c, err := literalAs(c, x)
-		if err != nil {
-			return nil, b.errorf(nodes[i], "%v", err)
-		}
-		constants[i] = c
-		u, ok := common(&all, c)
-		if !ok {
-			return nil, b.errorf(nodes[i], "cannot compare %v with %v in IN; cast one of them", t, c.typ)
-		}
-		all.typ, all.literal = u, notLiteral
-	}
-	t = all.typ
-	x, err := b.convert(n.x, x, t, false)
-	if err != nil {
-		return nil, err
-	}
+// inSet is x IN a set of constants of its type. A cast is left out where the
+// constants have values in what is cast.
+func (b *binder) inSet(n *inNode, x *Expr, constants []*Expr) (*Expr, error) {
 	cast := x
 	if removableCast(x) {
 		x = x.args[0]
 	}
-	var failing []*Expr
 	set := make([]gpu.Scalar, 0, len(constants))
-	for i, c := range constants {
-		if c, err = b.convert(nodes[i], c, t, false); err != nil {
-			return nil, err
-		}
-		v, ok := c.Constant()
-		if !ok {
-			e, err := b.op(n, Expr{op: gpu.OpEq, typ: gpu.Of(gpu.Bool), nullable: true}, cast, c)
-			if err != nil {
-				return nil, err
-			}
-			failing = append(failing, e)
-			continue
-		}
+	for _, c := range constants {
+		v := c.value
 		if x != cast {
 			below, exact := floorTo(v, x.typ)
 			if !exact || !typeRange(x.typ).contains(&Range{below, below}) {
@@ -365,8 +356,7 @@ func (b *binder) inSet(n *inNode, x *Expr, nodes []Node, constants []*Expr) ([]*
 		v.Type = x.typ
 		set = append(set, v)
 	}
-	e, err := b.op(n, Expr{op: gpu.OpIn, typ: gpu.Of(gpu.Bool), set: set, nullable: x.nullable}, x)
-	return append(failing, e), err
+	return b.op(n, Expr{op: gpu.OpIn, typ: gpu.Of(gpu.Bool), set: set, nullable: x.nullable}, x)
 }
 
 func (b *binder) like(n *likeNode) (*Expr, error) {

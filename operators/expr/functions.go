@@ -379,7 +379,10 @@ func bindIf(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := b.unify(n.args[1:], a[1:], "the branches of if"); err != nil {
+	b.lazy++
+	err = b.unify(n.args[1:], a[1:], "the branches of if")
+	b.lazy--
+	if err != nil {
 		return nil, err
 	}
 	return b.choose(n, cond, a[1], a[2])

@@ -138,8 +138,10 @@ func (b *binder) side(n *callNode, a []*Expr) (x *Expr, k gpu.Int128, length *Ex
 // concat is ||, null when an operand is.
 func (b *binder) concat(n Node, nodes []Node, args []*Expr) (*Expr, error) {
 	e := Expr{op: gpu.OpConcat, typ: gpu.Of(gpu.String), fails: true}
-	if args[0].typ.Kind == gpu.Binary && args[len(args)-1].typ.Kind == gpu.Binary {
-		e.typ = gpu.Of(gpu.Binary)
+	for i, a := range args {
+		if other := args[len(args)-1-i]; a.typ.Kind == gpu.Binary && (other.typ.Kind == gpu.Binary || other.literal == nullLiteral) {
+			e.typ = gpu.Of(gpu.Binary)
+		}
 	}
 	flat := make([]*Expr, 0, len(args))
 	for i, a := range args {

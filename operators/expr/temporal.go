@@ -270,7 +270,10 @@ func (b *binder) addInterval(n Node, x *Expr, v interval) (*Expr, error) {
 	switch x.typ.Kind {
 	case gpu.Date, gpu.Timestamp:
 	case gpu.Time:
+		// A time of day has neither months nor days, but a null number of them makes
+		// it null, and 24:00:00 with any number of them is 00:00:00.
 		t = gpu.TimeOf(gpu.Microsecond)
+		v.months, v.micros = 0, v.micros%microsPerDay
 	default:
 		return nil, b.errorf(n, "an INTERVAL can be added to a date or timestamp, found %v%s", x.typ, dateHint(x))
 	}
@@ -290,11 +293,10 @@ func (b *binder) addInterval(n Node, x *Expr, v interval) (*Expr, error) {
 		}
 		x, err = b.op(n, Expr{op: op, typ: t, nullable: x.nullable || count.nullable, rng: typeRange(t), fails: true}, x, count)
 	}
-	if v.months != 0 && t.Kind != gpu.Time {
+	if v.months != 0 {
 		add(gpu.OpAddMonths, v.months)
 	}
-	// A time of day has no months, but a null number of them makes it null.
-	if v.micros != 0 || v.months != 0 && t.Kind == gpu.Time && v.times != nil {
+	if v.micros != 0 || t.Kind == gpu.Time {
 		add(gpu.OpAdd, v.micros)
 	}
 	return x, err
@@ -449,6 +451,14 @@ func yearFloor(days int64) int64 {
 }
 
 func (b *binder) dateTrunc(n Node, p gpu.DatePart, nx Node, x *Expr) (*Expr, error) {
+	switch p {
+	case gpu.PartDayOfWeek, gpu.PartISODayOfWeek, gpu.PartDayOfYear, gpu.PartJulian:
+		p = gpu.PartDay
+	case gpu.PartYearWeek:
+		p = gpu.PartWeek
+	case gpu.PartEpoch:
+		p = gpu.PartSecond
+	}
 	if p > gpu.PartMillennium {
 		return nil, b.errorf(n, "cannot truncate to %s", partName(p))
 	}

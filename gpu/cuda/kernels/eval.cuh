@@ -51,6 +51,7 @@ struct Args {
     i64 lo_high, hi_high;
     i64 p, q; // small operands
     double scale;
+    i64 infinity_x, infinity; // 'infinity' of the first argument and of the result; 0: there is none
     i64* at;  // positions of made strings among bytes, a row each and the total
     u8* bytes;
     i64 n; // rows
@@ -59,7 +60,7 @@ struct Args {
 };
 
 // Go has structs of the same layout.
-static_assert(sizeof(Operand) == 56 && sizeof(Args) == 328);
+static_assert(sizeof(Operand) == 56 && sizeof(Args) == 344);
 
 DEVICE i128 make128(u64 lo, i64 hi) { return (i128)(((u128)(u64)hi << 64) | lo); }
 
@@ -145,11 +146,16 @@ DEVICE void settle(const Args& a, i64 i, Outcome outcome) {
     if (a.nulls) store_bits(a.nulls, a.n, i, valid && outcome == VALUE);
 }
 
-// settle_int stores a whole number that must be within the bounds, and settles.
-DEVICE void settle_int(const Args& a, i64 i, i128 v, Outcome outcome) {
+// settle_int stores a whole number that must be within the bounds, which are those
+// of finite dates, unless it is infinite, and settles.
+DEVICE void settle_int(const Args& a, i64 i, i128 v, Outcome outcome, bool infinite = false) {
     if (i < a.n) {
-        if (outcome == VALUE && !in_bounds(a, v)) outcome = FAILED;
+        if (outcome == VALUE && !infinite && !in_bounds(a, v)) outcome = FAILED;
         store_int(a, i, outcome == VALUE ? v : 0);
     }
     settle(a, i, outcome);
 }
+
+// is_infinite says whether v is 'infinity' or '-infinity'; infinity is 0 if a type
+// has none.
+DEVICE bool is_infinite(i64 infinity, i128 v) { return infinity && (v == infinity || v == -infinity); }

@@ -10,11 +10,15 @@ DEVICE void int_binary(const Args& a, F f) {
     i64 i = global_thread();
     i128 r = 0;
     Outcome outcome = VALUE;
+    bool infinite = false;
     if (i < a.n) {
-        outcome = f(load_int(a.x, i), load_int(a.y, i), r);
+        i128 x = load_int(a.x, i);
+        infinite = is_infinite(a.infinity, x);
+        if (infinite) r = x; // a date stays infinite
+        else outcome = f(x, load_int(a.y, i), r);
         if (outcome == VALUE && a.q) r = wrap_day(r, a.q);
     }
-    settle_int(a, i, r, outcome);
+    settle_int(a, i, r, outcome, infinite);
 }
 
 DEVICE Outcome failed_if(bool over) { return over ? FAILED : VALUE; }
@@ -31,15 +35,15 @@ KERNEL(eval_mul_int, Args) {
 KERNEL(eval_quo_int, Args) {
     int_binary(a, [](i128 x, i128 y, i128& r) {
         i128 rest;
-        if (y == 0) return NONE;
+        if (y == 0) return FAILED;
         quo_rem(x, y, r, rest);
-        return VALUE;
+        return failed_if(r < 0 && x < 0 && y < 0); // the least HUGEINT by -1
     });
 }
 KERNEL(eval_mod_int, Args) {
     int_binary(a, [](i128 x, i128 y, i128& r) {
         i128 quotient;
-        if (y == 0) return NONE;
+        if (y == 0) return FAILED;
         quo_rem(x, y, quotient, r);
         return VALUE;
     });
@@ -48,17 +52,29 @@ KERNEL(eval_mod_int, Args) {
 template <class F>
 DEVICE void int_unary(const Args& a, F f) {
     i64 i = global_thread();
-    settle_int(a, i, i < a.n ? f(load_int(a.x, i)) : 0, VALUE);
+    i128 r = 0;
+    Outcome outcome = i < a.n ? f(load_int(a.x, i), r) : VALUE;
+    settle_int(a, i, r, outcome);
 }
 
+// The least HUGEINT has no opposite.
 KERNEL(eval_neg_int, Args) {
-    int_unary(a, [](i128 x) { return (i128)-(u128)x; });
+    int_unary(a, [](i128 x, i128& r) {
+        r = (i128)-(u128)x;
+        return failed_if(x < 0 && r < 0);
+    });
 }
 KERNEL(eval_abs_int, Args) {
-    int_unary(a, [](i128 x) { return (i128)magnitude(x); });
+    int_unary(a, [](i128 x, i128& r) {
+        r = (i128)magnitude(x);
+        return failed_if(r < 0);
+    });
 }
 KERNEL(eval_sign_int, Args) {
-    int_unary(a, [](i128 x) { return (i128)((x > 0) - (x < 0)); });
+    int_unary(a, [](i128 x, i128& r) {
+        r = (x > 0) - (x < 0);
+        return VALUE;
+    });
 }
 
 // eval_round_int divides by 10^p, rounding by mode, and multiplies by 10^q.
@@ -93,6 +109,17 @@ KERNEL(eval_mul_float, Args) {
 }
 KERNEL(eval_div_float, Args) {
     float_binary(a, [](double x, double y) { return x / y; });
+}
+// eval_quo_float fails where eval_div_float gives an infinity or NaN for a zero.
+KERNEL(eval_quo_float, Args) {
+    i64 i = global_thread();
+    Outcome outcome = VALUE;
+    if (i < a.n) {
+        double y = load_float(a.y, i);
+        store_float(a, i, load_float(a.x, i) / y);
+        outcome = failed_if(y == 0);
+    }
+    settle(a, i, outcome);
 }
 KERNEL(eval_mod_float, Args) {
     float_binary(a, [](double x, double y) { return fmod(x, y); });
@@ -197,8 +224,8 @@ KERNEL(eval_round_float, Args) {
     double scale = a.scale;
     float_unary(a, [=](double x) {
         if (digits == 0) return round(x);
-        if (digits < 0) return round(x / scale) * scale;
-        double r = round(x * scale) / scale;
-        return isinf(r) || isnan(r) ? x : r;
+        double r = digits < 0 ? round(x / scale) * scale : round(x * scale) / scale;
+        if (digits < 0 && isinf(scale) && isfinite(x)) return 0.0; // x is below half of it
+        return isfinite(r) ? r : x;
     });
 }

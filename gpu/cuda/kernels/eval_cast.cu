@@ -4,25 +4,37 @@
 
 // eval_cast_int converts between types with whole numbers behind them: multiplied
 // by the constant in y if p is 1, divided by it if p is 2, rounding by mode. q > 0
-// is the units of a day: a time is cut out of a timestamp first.
+// is the units of a day: a time is cut out of a timestamp first, and infinity has none.
 KERNEL(eval_cast_int, Args) {
     i64 i = global_thread();
     i128 r = 0;
     Outcome outcome = VALUE;
+    bool infinite = false;
     if (i < a.n) {
         r = load_int(a.x, i);
-        if (a.q) r = wrap_day(r, a.q);
-        i128 ratio = make128(a.y.lo, a.y.hi);
-        if (a.p == 1 && mul_overflows(r, ratio, r)) outcome = FAILED;
-        if (a.p == 2) r = divide(r, ratio, a.mode);
+        if (is_infinite(a.infinity_x, r) && (a.infinity || a.q)) {
+            infinite = true;
+            r = r < 0 ? -a.infinity : a.infinity;
+            if (a.q) outcome = FAILED;
+        } else {
+            if (a.q) r = wrap_day(r, a.q);
+            i128 ratio = make128(a.y.lo, a.y.hi);
+            if (a.p == 1 && mul_overflows(r, ratio, r)) outcome = FAILED;
+            if (a.p == 2) r = divide(r, ratio, a.mode);
+        }
     }
-    settle_int(a, i, r, outcome);
+    settle_int(a, i, r, outcome, infinite);
 }
 
-// eval_cast_int_to_float divides by scale.
+// eval_cast_int_to_float divides by 10^p and takes the nearest float. With mode 1 an
+// integer of at most 64 bits becomes a float of single precision; through a double
+// it would be rounded twice.
 KERNEL(eval_cast_int_to_float, Args) {
     i64 i = global_thread();
-    if (i < a.n) store_float(a, i, to_double(load_int(a.x, i)) / a.scale);
+    if (i >= a.n) return;
+    i128 v = load_int(a.x, i);
+    if (a.mode) ((float*)a.out)[i] = fits64(v) ? (float)(i64)v : (float)(u64)v;
+    else store_float(a, i, decimal_to_double(v, (i32)a.p));
 }
 
 // eval_cast_float_to_int multiplies by scale and rounds half away from zero with
@@ -35,6 +47,8 @@ KERNEL(eval_cast_float_to_int, Args) {
         double x = load_float(a.x, i);
         x = a.mode ? round(x * a.scale) : rint(x);
         if (!from_double(x, r)) outcome = FAILED;
+        // A float below 10^p that rounds up to it as a decimal has a digit too many.
+        if (a.mode && fabs(x) >= to_double(make128(a.hi_low, a.hi_high) + 1)) outcome = FAILED;
     }
     settle_int(a, i, r, outcome);
 }

@@ -57,35 +57,43 @@ DEVICE i64 clock_part(i32 part, i64 v, i64 per) {
     return per >= want ? v / (per / want) : v * (want / per);
 }
 
-// eval_extract takes part p of values with q units a second.
+// eval_extract takes part p of values with q units a second. Infinity has none.
 KERNEL(eval_extract, Args) {
     i64 i = global_thread();
-    if (i >= a.n) return;
-    i64 x = (i64)load_int(a.x, i), r = 0;
-    if (a.mode == DATE) {
-        if (a.p >= DAY) r = day_part((i32)a.p, x);
-    } else {
-        i64 day = a.mode == TIME ? 0 : floor_div(x, 86400 * a.q);
-        r = a.p >= DAY ? day_part((i32)a.p, day) : clock_part((i32)a.p, x - day * 86400 * a.q, a.q);
+    bool infinite = false;
+    if (i < a.n) {
+        i64 x = (i64)load_int(a.x, i), r = 0;
+        infinite = is_infinite(a.infinity_x, x);
+        if (a.mode == DATE) {
+            if (a.p >= DAY) r = day_part((i32)a.p, x);
+        } else {
+            i64 day = a.mode == TIME ? 0 : floor_div(x, 86400 * a.q);
+            r = a.p >= DAY ? day_part((i32)a.p, day) : clock_part((i32)a.p, x - day * 86400 * a.q, a.q);
+        }
+        store_int(a, i, r);
     }
-    store_int(a, i, r);
+    settle(a, i, infinite ? NONE : VALUE);
 }
 
-// eval_extract_float takes the epoch or the Julian day.
+// eval_extract_float takes the epoch or the Julian day. Infinity has none.
 KERNEL(eval_extract_float, Args) {
     i64 i = global_thread();
-    if (i >= a.n) return;
-    i64 x = (i64)load_int(a.x, i);
-    double r;
-    if (a.mode == DATE) {
-        r = a.p == EPOCH ? (double)x * 86400 : (double)x + 2440588;
-    } else if (a.p == EPOCH) {
-        r = (double)x / (double)a.q;
-    } else {
-        i64 day = floor_div(x, 86400 * a.q);
-        r = (double)day + 2440588 + (double)(x - day * 86400 * a.q) / (double)(86400 * a.q);
+    bool infinite = false;
+    if (i < a.n) {
+        i64 x = (i64)load_int(a.x, i);
+        infinite = is_infinite(a.infinity_x, x);
+        double r;
+        if (a.mode == DATE) {
+            r = a.p == EPOCH ? (double)x * 86400 : (double)x + 2440588;
+        } else if (a.p == EPOCH) {
+            r = (double)x / (double)a.q;
+        } else {
+            i64 day = floor_div(x, 86400 * a.q);
+            r = (double)day + 2440588 + (double)(x - day * 86400 * a.q) / (double)(86400 * a.q);
+        }
+        store_float(a, i, r);
     }
-    store_float(a, i, r);
+    settle(a, i, infinite ? NONE : VALUE);
 }
 
 // eval_date_trunc cuts timestamps with q units a second down to part p. The
@@ -93,9 +101,13 @@ KERNEL(eval_extract_float, Args) {
 KERNEL(eval_date_trunc, Args) {
     i64 i = global_thread();
     i128 r = 0;
+    bool infinite = false;
     if (i < a.n) {
         i64 x = (i64)load_int(a.x, i);
-        if (a.p < DAY) {
+        infinite = is_infinite(a.infinity, x);
+        if (infinite) {
+            r = x;
+        } else if (a.p < DAY) {
             i64 unit = 1;
             switch (a.p) {
             case HOUR: unit = 3600 * a.q; break;
@@ -120,7 +132,7 @@ KERNEL(eval_date_trunc, Args) {
             r = (i128)day * (86400 * a.q);
         }
     }
-    settle_int(a, i, r, VALUE);
+    settle_int(a, i, r, VALUE, infinite);
 }
 
 // eval_add_months moves timestamps with q units a second by calendar months; the
@@ -129,10 +141,14 @@ KERNEL(eval_add_months, Args) {
     i64 i = global_thread();
     i128 r = 0;
     Outcome outcome = VALUE;
+    bool infinite = false;
     if (i < a.n) {
         i64 x = (i64)load_int(a.x, i), months = (i64)load_int(a.y, i);
+        infinite = is_infinite(a.infinity, x);
         // 2^63 seconds are less than 2^39 years: more months than that cannot stay.
-        if (months > 1ll << 40 || months < -(1ll << 40)) {
+        if (infinite) {
+            r = x;
+        } else if (months > 1ll << 40 || months < -(1ll << 40)) {
             outcome = FAILED;
         } else {
             i64 day = floor_div(x, 86400 * a.q);
@@ -148,5 +164,5 @@ KERNEL(eval_add_months, Args) {
             r += clock;
         }
     }
-    settle_int(a, i, r, outcome);
+    settle_int(a, i, r, outcome, infinite);
 }

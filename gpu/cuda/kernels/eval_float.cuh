@@ -63,7 +63,8 @@ DEVICE u64 round_wide(Wide x, i32 exponent, Format f) {
 }
 
 // Decimal is the digits of a number as text: those from p on, up to its first
-// character that is neither a digit nor the point; the first is not zero. The
+// character that is neither a digit, the point nor an underscore between digits;
+// the first is not zero. The
 // value is 0.ddd… · 10^point.
 struct Decimal {
     const u8* p;
@@ -72,7 +73,7 @@ struct Decimal {
 
     // next takes the next digit, -1 behind the last.
     __device__ i32 next() {
-        if (n > 0 && *p == '.') p++, n--;
+        if (n > 0 && (*p == '.' || *p == '_')) p++, n--;
         if (n <= 0 || *p < '0' || *p > '9') return -1;
         n--;
         return *p++ - '0';
@@ -178,6 +179,12 @@ DEVICE bool matches_word(Text s, const char* word, i64 n) {
     return true;
 }
 
+// joins says whether character i of s is an underscore between digits.
+DEVICE bool joins(Text s, i64 i) {
+    return s.p[i] == '_' && i > 0 && i + 1 < s.n && s.p[i - 1] >= '0' && s.p[i - 1] <= '9' && s.p[i + 1] >= '0' &&
+           s.p[i + 1] <= '9';
+}
+
 // parse_float reads a float of double or single precision; what is too large is
 // infinite.
 DEVICE bool parse_float(const u64* powers, Text s, bool single, double& out) {
@@ -191,7 +198,7 @@ DEVICE bool parse_float(const u64* powers, Text s, bool single, double& out) {
         if (negative) out = -out;
         return true;
     }
-    if (matches_word(s, "nan", 3)) {
+    if (matches_word(t, "nan", 3)) {
         out = __longlong_as_double(0x7ff8ll << 48);
         return true;
     }
@@ -205,6 +212,7 @@ DEVICE bool parse_float(const u64* powers, Text s, bool single, double& out) {
             point = true;
             continue;
         }
+        if (joins(t, i)) continue;
         if (c < '0' || c > '9') break;
         any = true;
         if (c == '0' && digits == 0) {
@@ -230,6 +238,7 @@ DEVICE bool parse_float(const u64* powers, Text s, bool single, double& out) {
         if (i < t.n && (t.p[i] == '-' || t.p[i] == '+')) i++;
         if (i == t.n) return false;
         for (; i < t.n; i++) {
+            if (joins(t, i)) continue;
             if (t.p[i] < '0' || t.p[i] > '9') return false;
             if (exponent < 10000) exponent = exponent * 10 + (t.p[i] - '0');
         }
@@ -289,6 +298,45 @@ DEVICE i32 decimal_digits(u64 m, u8* digits) {
     return n;
 }
 
+// decimal_of is m · 2^q as Shortest, without zeros at the end of its digits; false
+// when it has more than about 17.
+DEVICE bool decimal_of(u64 m, i32 q, Shortest& v) {
+    i32 k = 0;
+    for (; m && !(m & 1); m >>= 1) q++;
+    for (; q > 0 && m && m % 5 == 0; m /= 5) k++, q--;
+    if (q > 56) return false;
+    if (q > 0) {
+        v = Shortest{m << q, k};
+        return q + 64 - __clzll((i64)m) < 57;
+    }
+    for (; q < 0; q++, k--) {
+        if (m > (1ull << 57) / 5) return false;
+        m *= 5;
+    }
+    v = Shortest{m, k};
+    return true;
+}
+
+DEVICE i32 digits_in(u64 m) {
+    i32 n = 0;
+    for (; m; m /= 10) n++;
+    return n;
+}
+
+// ambiguous says whether v, the shortest number that reads back as the float
+// c · 2^q, is not one that lies strictly between the ends of what rounds to it and is
+// nearer to it than any other as short: gpu.Scalar.String.
+DEVICE bool ambiguous(Shortest v, u64 c, i32 q, bool closer) {
+    Shortest x;
+    // Halfway between two: the float itself has one digit more, a 5.
+    if (decimal_of(c, q, x) && x.m % 10 == 5 && x.k == v.k - 1 && (x.m / 10 == v.m || x.m / 10 + 1 == v.m)) return true;
+    for (i32 upper = 0; upper < 2; upper++)
+        if (decimal_of(upper ? 4 * c + 2 : 4 * c - 2 + closer, q - 2, x) &&
+            ((x.m == v.m && x.k == v.k) || (x.m < v.m && digits_in(x.m) < digits_in(v.m))))
+            return true;
+    return false;
+}
+
 // format_float writes a float as SQL's text: plain up to 16 digits, with an
 // exponent beyond.
 DEVICE void format_float(Writer& out, const u64* powers, double x, bool single) {
@@ -303,8 +351,16 @@ DEVICE void format_float(Writer& out, const u64* powers, double x, bool single) 
     bool closer = c == 0 && e > 1;
     if (e) c |= 1ull << (f.digits - 1);
     else e = 1;
-    Shortest v = shortest(powers, c, e - 1 + f.smallest - f.digits + 1, closer, single);
+    i32 q = e - 1 + f.smallest - f.digits + 1;
+    Shortest v = shortest(powers, c, q, closer, single);
     while (v.m % 10 == 0) v.m /= 10, v.k++;
+    if (single && ambiguous(v, c, q, closer)) {
+        // All digits of the float, which a double has room for.
+        bits = (u64)__double_as_longlong(fabs(x));
+        c = (bits & ((1ull << 52) - 1)) | 1ull << 52;
+        v = shortest(powers, c, (i32)(bits >> 52) - 1075, c == 1ull << 52, false);
+        while (v.m % 10 == 0) v.m /= 10, v.k++;
+    }
     u8 digits[20];
     i32 n = decimal_digits(v.m, digits), point = n + v.k; // 0.ddd · 10^point
     double size = fabs(x);

@@ -35,8 +35,9 @@ DEVICE void put_signed(Writer& w, i64 v, i32 width) {
     put_padded(w, -(u64)v, 1);
 }
 
-// put_decimal writes an integer with scale digits after the point.
-DEVICE void put_decimal(Writer& w, i128 v, i32 scale) {
+// put_decimal writes an integer with scale digits after the point; if bare without a
+// zero before it.
+DEVICE void put_decimal(Writer& w, i128 v, i32 scale, bool bare) {
     if (v < 0) w.put('-');
     // 38 digits as two numbers of 19.
     const u64 half = 10000000000000000000ull;
@@ -52,7 +53,8 @@ DEVICE void put_decimal(Writer& w, i128 v, i32 scale) {
     }
     i32 n = (i32)d.n;
     if (n <= scale) {
-        w.literal("0.");
+        if (!bare) w.put('0');
+        w.put('.');
         for (i32 k = n; k < scale; k++) w.put('0');
         w.put(digits, n);
         return;
@@ -89,9 +91,10 @@ DEVICE void put_clock(Writer& w, i64 v, i64 per) {
     while (w.p[w.n - 1] == '0') w.n--;
 }
 
-// eval_format_int writes whole numbers with q digits after the point.
+// eval_format_int writes whole numbers with q digits after the point; with mode 1
+// there is no zero before it.
 KERNEL(eval_format_int, Args) {
-    format_rows(a, [&](i64 i, Writer& w) { put_decimal(w, load_int(a.x, i), (i32)a.q); });
+    format_rows(a, [&](i64 i, Writer& w) { put_decimal(w, load_int(a.x, i), (i32)a.q, a.mode); });
 }
 
 KERNEL(eval_format_bool, Args) {
@@ -106,8 +109,19 @@ KERNEL(eval_format_float, Args) {
     format_rows(a, [&](i64 i, Writer& w) { format_float(w, (const u64*)a.table, load_float(a.x, i), a.mode); });
 }
 
+// put_infinity writes infinite dates and timestamps; false for others.
+DEVICE bool put_infinity(const Args& a, i64 v, Writer& w) {
+    if (!is_infinite(a.infinity_x, v)) return false;
+    if (v < 0) w.put('-');
+    w.literal("infinity");
+    return true;
+}
+
 KERNEL(eval_format_date, Args) {
-    format_rows(a, [&](i64 i, Writer& w) { put_date(w, (i64)load_int(a.x, i)); });
+    format_rows(a, [&](i64 i, Writer& w) {
+        i64 v = (i64)load_int(a.x, i);
+        if (!put_infinity(a, v, w)) put_date(w, v);
+    });
 }
 
 // eval_format_time and eval_format_timestamp have q units a second.
@@ -119,6 +133,7 @@ KERNEL(eval_format_time, Args) {
 KERNEL(eval_format_timestamp, Args) {
     format_rows(a, [&](i64 i, Writer& w) {
         i64 v = (i64)load_int(a.x, i), day = floor_div(v, 86400 * a.q);
+        if (put_infinity(a, v, w)) return;
         put_date(w, day);
         w.put(' ');
         put_clock(w, v - day * 86400 * a.q, a.q);

@@ -87,10 +87,47 @@ DEVICE double to_double(i128 v) {
     return v < 0 ? -d : d;
 }
 
-// from_double converts a whole number; false when it is none or beyond 2^126.
+// bits_of is the number of bits of v > 0.
+DEVICE i32 bits_of(u128 v) {
+    u64 high = (u64)(v >> 64);
+    return high ? 128 - __clzll((i64)high) : 64 - __clzll((i64)(u64)v);
+}
+
+// decimal_to_double is the double nearest to v / 10^scale, ties to even;
+// 0 ≤ scale ≤ 38.
+DEVICE double decimal_to_double(i128 v, i32 scale) {
+    constexpr i64 EXACT = 1ll << 53; // whole numbers up to here, and 10^22, are doubles
+    if (scale == 0) return to_double(v);
+    if (scale <= 22 && v >= -EXACT && v <= EXACT) return (double)(i64)v / (double)power10(scale);
+    // The quotient by 5^scale, of 64 bits at least, its last one set when some are
+    // lost behind it.
+    u128 by = 1, base = 5;
+    for (i32 n = scale; n; n >>= 1, base *= base)
+        if (n & 1) by *= base;
+    u128 m = magnitude(v);
+    i32 up = 127 - bits_of(m);
+    m = up < 0 ? m >> 1 : m << up; // -2^127 is even
+    u128 q = m / by, r = m - q * by;
+    if (!(q >> 64)) {
+        constexpr i32 MORE = 32;
+        r <<= MORE;
+        u128 low = r / by;
+        r -= low * by;
+        q = q << MORE | low;
+        up += MORE;
+    }
+    if (r) q |= 1;
+    double d = ldexp(to_double((i128)q), -up - scale);
+    return v < 0 ? -d : d;
+}
+
+// from_double converts a whole number; false when it is none or beyond 128 bits.
 DEVICE bool from_double(double x, i128& r) {
+    constexpr double LIMIT = 170141183460469231731687303715884105728.0; // 2^127
+    r = (i128)((u128)1 << 127);
+    if (x == -LIMIT) return true;
     r = 0;
-    if (!(fabs(x) < 85070591730234615865843651857942052864.0)) return false;
+    if (!(fabs(x) < LIMIT)) return false;
     if (fabs(x) < 9223372036854775808.0) {
         r = (i64)x;
         return true;

@@ -9,35 +9,52 @@ DEVICE Text from_byte(Text s, i64 k) { return Text{s.p + k, s.n - k}; }
 
 DEVICE bool begins(Text s, u8 c) { return s.n > 0 && s.p[0] == c; }
 
+DEVICE i32 hex_digit(u8 c) {
+    if (is_digit(c)) return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+// parse_base reads digits of a base, with single underscores between them.
+DEVICE bool parse_base(Text s, i32 base, i128& v) {
+    v = 0;
+    for (i64 i = 0; i < s.n; i++) {
+        u8 c = s.p[i];
+        if (c == '_' && i > 0 && i + 1 < s.n && s.p[i - 1] != '_') continue;
+        i32 digit = hex_digit(c);
+        if (mul_overflows(v, base, v) || digit < 0 || digit >= base) return false;
+        v += digit; // into bits that are zero
+    }
+    return true;
+}
+
 // parse_decimal reads digits[.digits][e±digits], scaled and rounded half away
 // from zero.
 DEVICE bool parse_decimal(Text s, i32 scale, i128& v) {
     constexpr i32 MAX_DIGITS = 38;
     bool negative = begins(s, '-');
     if (negative || begins(s, '+')) s = from_byte(s, 1);
-    v = 0;
-    i64 exponent = 0, digits = 0, i = 0;
-    bool point = false;
-    const i128 full = power10(MAX_DIGITS - 1);
+    v = 0; // minus the digits: below zero 128 bits reach one further
+    const i128 least = (i128)((u128)1 << 127), room = least / 10;
+    i64 exponent = 0, i = 0;
+    bool any = false, point = false, full = false;
     for (; i < s.n; i++) {
         u8 c = s.p[i];
         if (is_digit(c)) {
-            digits++;
-            if (exponent <= -scale - 40) continue; // far behind the last digit that counts
-            if (v >= full) {
-                // No room: only digits behind the point may be dropped.
-                if (!point || exponent + scale >= 0) return false;
-                continue;
-            }
-            v = v * 10 + (c - '0');
-            exponent -= point;
+            any = true;
+            i32 digit = c - '0';
+            full = full || v < room || (v == room && digit > (i32)(room * 10 - least));
+            if (!full) v = v * 10 - digit;
+            // A digit behind the point, or one that has no room.
+            if (point && !full) exponent--;
+            else if (full && !point) exponent++;
         } else if (c == '.' && !point) {
             point = true;
-        } else if (!(c == '_' && i > 0 && i + 1 < s.n && is_digit(s.p[i - 1]) && is_digit(s.p[i + 1]))) {
+        } else if (!joins(s, i)) {
             break;
         }
     }
-    if (digits == 0) return false;
+    if (!any) return false;
     if (i < s.n) {
         if ((s.p[i] | 0x20) != 'e') return false;
         i++;
@@ -53,13 +70,14 @@ DEVICE bool parse_decimal(Text s, i32 scale, i128& v) {
         exponent += down ? -e : e;
     }
     i64 shift = exponent + scale;
-    if (v != 0 && shift > 0) {
-        if (shift > MAX_DIGITS || mul_overflows(v, power10((i32)shift), v)) return false;
-    } else if (v != 0 && shift < 0) {
+    if (v != 0 && shift >= 0) {
+        if (full || shift > MAX_DIGITS || mul_overflows(v, power10((i32)shift), v)) return false;
+    } else if (v != 0) {
         v = shift < -MAX_DIGITS ? 0 : divide(v, power10((i32)-shift), HALF_AWAY);
     }
-    if (negative) v = -v;
-    return true;
+    if (negative) return true;
+    v = (i128)-(u128)v;
+    return v >= 0;
 }
 
 // read_digits takes up to most digits off s and returns how many there were.
@@ -72,18 +90,32 @@ DEVICE i32 read_digits(Text& s, i32 most, i64& v) {
     return n;
 }
 
-// parse_date reads [-]Y…-M-D[ (BC)] off s.
+// equal_word says whether s is a word, in any case.
+DEVICE bool equal_word(Text s, const char* word) {
+    i64 k = 0;
+    while (s.n > 0 && word[k]) {
+        Rune r = decode(s.p, s.n);
+        // U+017F, the long s, is an s in another case.
+        u32 c = r.code == 0x17f ? 's' : r.code >= 'A' && r.code <= 'Z' ? r.code + 0x20 : r.code;
+        if (c != (u32)word[k++]) return false;
+        s = from_byte(s, r.size);
+    }
+    return s.n == 0 && !word[k];
+}
+
+// parse_date reads [-]Y…-M-D[ (BC)] off s. Slashes, backslashes and spaces separate
+// too.
 DEVICE bool parse_date(Text& s, i64& days) {
     i64 y, m, d;
     bool negative = begins(s, '-');
     if (negative) s = from_byte(s, 1);
-    if (read_digits(s, 7, y) == 0 || !(begins(s, '-') || begins(s, '/'))) return false;
+    if (read_digits(s, 7, y) == 0 || !(begins(s, '-') || begins(s, '/') || begins(s, '\\') || begins(s, ' '))) return false;
     u8 separator = s.p[0];
     s = from_byte(s, 1);
     if (read_digits(s, 2, m) == 0 || !begins(s, separator) || m < 1 || m > 12) return false;
     s = from_byte(s, 1);
     bool any = read_digits(s, 2, d) > 0;
-    if (starts_with(s, Text{(const u8*)" (BC)", 5})) {
+    if (s.n >= 5 && equal_word(Text{s.p, 5}, " (bc)")) {
         y = 1 - y;
         s = from_byte(s, 5);
     }
@@ -114,21 +146,39 @@ DEVICE bool parse_clock(Text& s, i64 per, i64& v) {
     return v <= 86400 * per;
 }
 
-// parse_zone reads nothing, Z, UTC, or ±H[H][:MM] as seconds east.
+DEVICE void skip_spaces(Text& s) {
+    while (begins(s, ' ')) s = from_byte(s, 1);
+}
+
+// parse_zone reads nothing, Z, UTC, or ±HH[[:]MM[:SS]], behind spaces, as seconds
+// east.
 DEVICE bool parse_zone(Text s, i64& offset) {
     offset = 0;
-    if (s.n == 0 || (s.n == 1 && s.p[0] == 'Z') || (s.n == 3 && starts_with(s, Text{(const u8*)"UTC", 3}))) return true;
+    skip_spaces(s);
+    if (s.n == 0 || (s.n == 1 && s.p[0] == 'Z') || equal_word(s, "utc")) return true;
     if (!begins(s, '-') && !begins(s, '+')) return false;
     bool west = begins(s, '-');
     s = from_byte(s, 1);
-    i64 h, m = 0;
-    if (read_digits(s, 2, h) == 0 || h > 15) return false;
+    i64 h, m = 0, seconds = 0;
+    if (read_digits(s, 2, h) != 2 || h > 15) return false;
     if (s.n > 0) {
         if (begins(s, ':')) s = from_byte(s, 1);
-        if (read_digits(s, 2, m) != 2 || m > 59 || s.n > 0) return false;
+        if (read_digits(s, 2, m) != 2 || m > 59) return false;
     }
-    offset = h * 3600 + m * 60;
+    if (s.n > 0) {
+        if (begins(s, ':')) s = from_byte(s, 1);
+        if (read_digits(s, 2, seconds) != 2 || seconds > 59 || s.n > 0) return false;
+    }
+    offset = h * 3600 + m * 60 + seconds;
     if (west) offset = -offset;
+    return true;
+}
+
+// after_date skips what separates a date from a time.
+DEVICE bool after_date(Text& s) {
+    if (!begins(s, 'T') && !begins(s, ' ')) return false;
+    if (begins(s, 'T')) s = from_byte(s, 1);
+    skip_spaces(s);
     return true;
 }
 
@@ -138,32 +188,27 @@ DEVICE bool parse_timestamp(Text s, i64 per, bool instant, i128& v) {
     i64 days, clock, offset;
     if (!parse_date(s, days)) return false;
     v = (i128)days * (86400 * per);
-    if (begins(s, 'T')) s = from_byte(s, 1);
-    s = trim_space(s);
     if (s.n == 0) return true;
-    if (!parse_clock(s, per, clock) || clock == 86400 * per) return false;
-    if (!parse_zone(trim_space(s), offset)) return false;
+    if (!after_date(s) || !parse_clock(s, per, clock) || !parse_zone(s, offset)) return false;
     v += instant ? clock - offset * per : clock;
     return true;
 }
 
-DEVICE bool equal_word(Text s, const char* word) {
-    i64 k = 0;
-    while (s.n > 0 && word[k]) {
-        Rune r = decode(s.p, s.n);
-        // U+017F, the long s, is an s in another case.
-        u32 c = r.code == 0x17f ? 's' : r.code >= 'A' && r.code <= 'Z' ? r.code + 0x20 : r.code;
-        if (c != (u32)word[k++]) return false;
-        s = from_byte(s, r.size);
-    }
-    return s.n == 0 && !word[k];
-}
-
 DEVICE bool parse_bool(Text s, bool& v) {
-    s = trim_space(s);
     v = equal_word(s, "true") || equal_word(s, "t") || equal_word(s, "yes") || equal_word(s, "y") || equal_word(s, "1");
     return v || equal_word(s, "false") || equal_word(s, "f") || equal_word(s, "no") || equal_word(s, "n") ||
            equal_word(s, "0");
+}
+
+// parse_infinity reads [-]inf[inity] as an infinite date or timestamp.
+DEVICE bool parse_infinity(Text s, i64 infinity, i128& v) {
+    if (!infinity || s.n == 0 || is_digit(s.p[s.n - 1])) return false;
+    v = infinity;
+    if (begins(s, '-')) {
+        v = -v;
+        s = from_byte(s, 1);
+    }
+    return equal_word(s, "infinity") || equal_word(s, "inf");
 }
 
 // parse_rows reads every row as a whole number with f and settles it.
@@ -171,18 +216,33 @@ template <class F>
 DEVICE void parse_rows(const Args& a, F f) {
     i64 i = global_thread();
     i128 v = 0;
-    bool ok = i < a.n && f(trim_space(load_text(a.x, i)), v);
-    settle_int(a, i, v, ok ? VALUE : FAILED);
+    bool ok = false, infinite = false;
+    if (i < a.n) {
+        Text s = trim_space(load_text(a.x, i));
+        infinite = parse_infinity(s, a.infinity, v);
+        ok = infinite || f(s, v);
+    }
+    settle_int(a, i, v, ok ? VALUE : FAILED, infinite);
 }
 
-// eval_parse_int reads integers and decimals of scale q.
+// eval_parse_int reads integers and decimals of scale q; with mode 1 also integers
+// in base 16 and 2, which nothing may stand around.
 KERNEL(eval_parse_int, Args) {
-    parse_rows(a, [&](Text s, i128& v) { return parse_decimal(s, (i32)a.q, v); });
+    parse_rows(a, [&](Text s, i128& v) {
+        if (a.mode) {
+            Text whole = load_text(a.x, global_thread());
+            u8 base = whole.n > 2 && whole.p[0] == '0' ? whole.p[1] | 0x20 : 0;
+            if (base == 'x' || base == 'b') return parse_base(from_byte(whole, 2), base == 'x' ? 16 : 2, v);
+        }
+        return parse_decimal(s, (i32)a.q, v);
+    });
 }
 
 // eval_parse_date drops a time of day that follows.
 KERNEL(eval_parse_date, Args) {
     parse_rows(a, [&](Text s, i128& v) {
+        v = 0;
+        if (equal_word(s, "epoch")) return true;
         Text rest = s;
         i64 days = 0;
         i128 ignored;
@@ -192,19 +252,36 @@ KERNEL(eval_parse_date, Args) {
     });
 }
 
-// Times and timestamps have q units a second.
+// Times and timestamps have q units a second. A time may stand behind a date; a zone
+// that follows it means nothing.
 KERNEL(eval_parse_time, Args) {
     parse_rows(a, [&](Text s, i128& v) {
-        i64 clock = 0;
-        bool ok = parse_clock(s, a.q, clock) && s.n == 0;
+        v = 0;
+        Text rest = s;
+        i64 days, offset, clock = 0;
+        if (parse_date(rest, days)) {
+            if (rest.n == 0) return true;
+            if (!after_date(rest)) return false;
+            s = rest;
+        }
+        bool ok = parse_clock(s, a.q, clock) && parse_zone(s, offset);
         v = clock;
         return ok;
     });
 }
 
-// With mode 1 a timestamp is an instant.
+// With mode 1 a timestamp is an instant. Those in seconds and milliseconds are
+// rounded from microseconds.
 KERNEL(eval_parse_timestamp, Args) {
-    parse_rows(a, [&](Text s, i128& v) { return parse_timestamp(s, a.q, a.mode, v); });
+    parse_rows(a, [&](Text s, i128& v) {
+        constexpr i64 MICROSECONDS = 1000000;
+        v = 0;
+        if (equal_word(s, "epoch")) return true;
+        if (a.q >= MICROSECONDS) return parse_timestamp(s, a.q, a.mode, v);
+        bool ok = parse_timestamp(s, MICROSECONDS, a.mode, v);
+        v = divide(v, MICROSECONDS / a.q, HALF_AWAY);
+        return ok;
+    });
 }
 
 KERNEL(eval_parse_bool, Args) {
@@ -222,12 +299,6 @@ KERNEL(eval_parse_float, Args) {
     bool ok = i < a.n && parse_float((const u64*)a.table, load_text(a.x, i), a.mode, v);
     if (i < a.n) store_float(a, i, ok ? v : 0);
     settle(a, i, ok ? VALUE : FAILED);
-}
-
-DEVICE i32 hex_digit(u8 c) {
-    if (is_digit(c)) return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 // parse_blob reads text with \xHH escapes.

@@ -77,25 +77,12 @@ DEVICE bool ends_with(Text s, Text part) {
 
 DEVICE bool starts_with(Text s, Text part) { return part.n <= s.n && equal_bytes(s.p, part.p, part.n); }
 
-// is_space says what Unicode holds to be white space.
-DEVICE bool is_space(u32 r) {
-    if (r < 0x100) return (r >= 9 && r <= 13) || r == ' ' || r == 0x85 || r == 0xa0;
-    return r == 0x1680 || (r >= 0x2000 && r <= 0x200a) || r == 0x2028 || r == 0x2029 || r == 0x202f || r == 0x205f ||
-           r == 0x3000;
-}
+DEVICE bool is_space(u8 c) { return (c >= 9 && c <= 13) || c == ' '; }
 
-// trim_space drops white space at both ends.
+// trim_space drops what DuckDB holds to be white space around a number.
 DEVICE Text trim_space(Text s) {
-    while (s.n > 0) {
-        Rune r = decode(s.p, s.n);
-        if (!is_space(r.code)) break;
-        s = Text{s.p + r.size, s.n - r.size};
-    }
-    while (s.n > 0) {
-        Rune r = decode_last(s.p, s.n);
-        if (!is_space(r.code)) break;
-        s.n -= r.size;
-    }
+    while (s.n > 0 && is_space(s.p[0])) s = Text{s.p + 1, s.n - 1};
+    while (s.n > 0 && is_space(s.p[s.n - 1])) s.n--;
     return s;
 }
 
