@@ -674,7 +674,7 @@ func TestAnEvaluationThatIsRefusedMemoryLeavesNothingBehind(t *testing.T) {
 		{Op: gpu.OpConst, Type: textType, Value: gpu.StringScalar("-"), Mask: -1},
 		{Op: gpu.OpConcat, Type: textType, Args: []int{0, 4, 1}, Mask: -1},
 		{Op: gpu.OpCast, Type: length, Args: []int{5}, Mask: -1, N: 1},
-		{Op: gpu.OpQuo, Type: length, Args: []int{2, 2}, Mask: -1},
+		{Op: gpu.OpAdd, Type: length, Args: []int{2, 2}, Mask: -1},
 		{Op: gpu.OpCast, Type: textType, Args: []int{2}, Mask: -1},
 	}}
 	in := []gpu.Column{p.column(textType, n, small, 0.2, true), p.column(textType, n, small, 0.2, false), p.column(length, n, small, 0.2, false)}

@@ -201,9 +201,11 @@ func (f *frame) arithFast(s *step, v, a, b *vec) bool {
 	}
 	var limit uint64
 	if inf := v.typ.Infinity(); inf != 0 {
-		if limit = uint64(inf - 1); infinite(f.int64s(a), inf) {
+		if infinite(f.int64s(a), inf) {
 			return true
 		}
+		lo, _ := v.typ.Bounds() // no farther from zero than the upper one
+		limit = lo.Neg().Lo
 	}
 	if v.typ.Kind == gpu.Decimal {
 		_, hi := v.typ.Bounds()
