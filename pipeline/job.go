@@ -42,7 +42,7 @@ type Memory struct {
 
 // Source is a table to read.
 type Source struct {
-	Parquet Paths `yaml:"parquet" doc:"Parquet files, globs and directories, read as one table. Paths are relative to the job file; those that begin with a variable given by --set or the environment are relative to the working directory."`
+	Parquet Paths `yaml:"parquet" doc:"Parquet files, folders and patterns with *, ?, [a-z] and **, read as one table. Paths are relative to the job file; those that begin with a variable given by --set or the environment are relative to the working directory."`
 }
 
 // Step is one relation: an input and exactly one thing done to it.

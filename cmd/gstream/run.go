@@ -38,6 +38,10 @@ func newRun(left *leftovers) *cobra.Command {
 succeeded; an error or an interrupt leaves nothing behind. At the end it prints a
 report of every stage to standard error.
 
+A source is Parquet files, folders (every *.parquet in them, at any depth) and
+patterns: * and ? within a name, [a-z], and ** for any number of folders, as in
+data/**/*.parquet. What is hidden (.name, and _name in a folder) is left out.
+
 Where there is an NVIDIA GPU the job runs on it, with the same rows: files are
 decoded and encoded on the CPU, the rest is done by kernels. --device-memory is the
 budget of the GPU's memory; --host-memory is that of the page-locked memory between

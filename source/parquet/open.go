@@ -3,12 +3,9 @@ package parquet
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/dustin/go-humanize"
@@ -35,9 +32,8 @@ type Table struct {
 var _ source.Table = (*Table)(nil)
 
 // Open reads the footers of the files that the paths name. A path is a file, a
-// glob pattern, or a directory, whose *.parquet files are taken at any depth;
-// names that start with a dot or an underscore are left out. The order is that
-// of the paths, sorted by name within each.
+// folder, whose *.parquet files are taken at any depth, or a pattern; the rules
+// are in docs/job-file.md. The order is that of the paths, by name within each.
 //
 // A path that cannot be read is an error of package os; content that is wrong,
 // or files whose schemas differ, are a source.ErrData. Columns match by name; a
@@ -130,72 +126,6 @@ func (t *Table) adopt(f *file, columns []leaf, refused []refusal) (faults []erro
 		}
 	}
 	return nil
-}
-
-// expand lists the files that paths name.
-func expand(paths []string) ([]string, error) {
-	if len(paths) == 0 {
-		return nil, errors.New("no Parquet file is named: give a file, a glob pattern or a directory")
-	}
-	var out []string
-	for _, p := range paths {
-		names, err := expandOne(p)
-		if err != nil {
-			return nil, err
-		}
-		if len(names) == 0 {
-			return nil, &fs.PathError{Op: "find Parquet files in", Path: p, Err: fs.ErrNotExist}
-		}
-		out = append(out, names...)
-	}
-	return out, nil
-}
-
-func expandOne(path string) ([]string, error) {
-	info, err := os.Stat(path)
-	switch {
-	case err == nil && info.IsDir():
-		return walk(path)
-	case err == nil:
-		return []string{path}, nil
-	case !strings.ContainsAny(path, "*?["):
-		return nil, err
-	}
-	matches, err := filepath.Glob(path)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	var out []string
-	for _, m := range matches {
-		if info, err := os.Stat(m); err == nil && info.IsDir() {
-			inside, err := walk(m)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, inside...)
-			continue
-		}
-		out = append(out, m)
-	}
-	return out, nil
-}
-
-// walk lists the *.parquet files below a directory, in order of name.
-func walk(root string) (out []string, err error) {
-	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		hidden := path != root && (strings.HasPrefix(d.Name(), ".") || strings.HasPrefix(d.Name(), "_"))
-		switch {
-		case hidden && d.IsDir():
-			return filepath.SkipDir
-		case !hidden && !d.IsDir() && strings.EqualFold(filepath.Ext(path), ".parquet"):
-			out = append(out, path)
-		}
-		return nil
-	})
-	return out, err
 }
 
 // Schema implements source.Table.
