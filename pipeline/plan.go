@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
+	sinkparquet "github.com/gstream/gstream/sink/parquet"
 	"github.com/gstream/gstream/source"
 	sourceparquet "github.com/gstream/gstream/source/parquet"
 )
@@ -123,6 +124,9 @@ func (j *Job) checkOutput() (faults Faults) {
 	opt.EnsureDefaults()
 	if err := opt.Validate(); err != nil {
 		faults = append(faults, &Fault{File: j.file, Place: j.at("output"), Step: "output", Msg: err.Error()})
+	}
+	if err := sinkparquet.CheckTarget(string(j.Output.Parquet), opt); err != nil {
+		faults = append(faults, &Fault{File: j.file, Place: j.at("output.parquet"), Step: "output", Msg: err.Error(), Err: err})
 	}
 	return faults
 }
