@@ -2,7 +2,9 @@ package pipeline
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
@@ -127,6 +129,36 @@ func (s *stepBinder) expr(text string, scope *expr.Scope, sub string) *expr.Expr
 	return nil
 }
 
+var position = regexp.MustCompile(`^-?[0-9]+$`)
+
+// key is expr for what rows are sorted or grouped by: a number is the position of
+// a column of the step's input. What has the same value in every row is refused,
+// for it is most likely a position or a name that is written in another way.
+func (s *stepBinder) key(in node, text, sub, kind string) *expr.Expr {
+	scope := scopeOf(in)
+	if position.MatchString(text) {
+		columns := scope.Schema.Len()
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > columns {
+			s.faultf(sub, "the %s key %s is out of range: a number is the position of a column of the step's input, 1 to %d", kind, text, columns)
+			return nil
+		}
+		return expr.Column(scope, n-1)
+	}
+	e := s.expr(text, scope, sub)
+	if e == nil {
+		return nil
+	}
+	// The columns of e would not tell: one may have been folded away.
+	if n, err := expr.Parse(text); err == nil {
+		if _, err := expr.Bind(n, &expr.Scope{Schema: &gpu.Schema{}}); err == nil {
+			s.faultf(sub, "the %s key %s uses no column, so it is the same in every row; write the name of a column, or its position as a number", kind, text)
+			return nil
+		}
+	}
+	return e
+}
+
 // condition is expr for a BOOLEAN.
 func (s *stepBinder) condition(text string, scope *expr.Scope, sub string) *expr.Expr {
 	e := s.expr(text, scope, sub)
@@ -204,7 +236,6 @@ func (s *stepBinder) distinct(names []string, sub string) bool {
 }
 
 func (s *stepBinder) sort(in node) node {
-	scope := scopeOf(in)
 	var exprs []*expr.Expr
 	var keys []sortKey
 	for i, text := range s.step.Sort {
@@ -214,7 +245,7 @@ func (s *stepBinder) sort(in node) node {
 			s.faultf(sub, "%v", err)
 			return nil
 		}
-		e := s.expr(body, scope, sub)
+		e := s.key(in, body, sub, "sort")
 		if e == nil {
 			return nil
 		}
@@ -315,7 +346,7 @@ func (s *stepBinder) group(in node) node {
 	ok := true
 	for i, c := range g.By {
 		text, name := splitAlias(c)
-		e := s.expr(text, scope, fmt.Sprintf(".group.by[%d]", i))
+		e := s.key(in, text, fmt.Sprintf(".group.by[%d]", i), "group")
 		if e == nil {
 			ok = false
 			continue

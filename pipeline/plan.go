@@ -49,6 +49,9 @@ func newPlan(job *Job, own map[string]source.Table, target Target) (_ *Plan, err
 		slices.SortStableFunc(faults, func(a, b *Fault) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
 		return nil, faults
 	}
+	if faults := job.checkRead(); len(faults) > 0 {
+		return nil, faults
+	}
 	if logical, err = storable(logical); err != nil {
 		return nil, job.placed(asFaults(err))
 	}
