@@ -39,7 +39,7 @@ func (s *stepBinder) join(left node) node {
 	both := newJoin(s.name, left, right, joinSpec{kind: gpu.Inner, build: "right"})
 	for i, text := range j.On {
 		sub := fmt.Sprintf(".join.on[%d]", i)
-		e := s.condition(text, scopeOf(both), sub)
+		e := s.condition(text, both, sub)
 		if e == nil {
 			return nil
 		}
@@ -81,11 +81,15 @@ func (s *stepBinder) applicable(c *joinCondition, kind gpu.JoinKind) bool {
 func (s *stepBinder) using(c *joinCondition, left, right node, name, sub string) bool {
 	l, r := left.rel().schema.Index(name), right.rel().schema.Index(name)
 	if l < 0 || r < 0 {
-		side, schema := "the step's input", left.rel().schema
+		side, r := "the step's input", left.rel()
 		if l >= 0 {
-			side, schema = fmt.Sprintf("%q", s.step.Join.With), right.rel().schema
+			side, r = fmt.Sprintf("%q", s.step.Join.With), right.rel()
 		}
-		s.faultf(sub, "%s has no column %q%s%s", side, name, didYouMean(name, schema.Names()), s.unreadable(name))
+		if u, ok := r.findUnreadable("", name); ok {
+			s.faultf(sub, "%v", u)
+		} else {
+			s.faultf(sub, "%s has no column %q%s", side, name, didYouMean(name, r.schema.Names()))
+		}
 		return false
 	}
 	c.left = append(c.left, expr.Column(scopeOf(left), l))

@@ -52,6 +52,9 @@ func newPlan(job *Job, own map[string]source.Table, target Target) (_ *Plan, err
 	if faults := job.checkRead(); len(faults) > 0 {
 		return nil, faults
 	}
+	if f := job.checkColumns(logical); f != nil {
+		return nil, Faults{f}
+	}
 	if logical, err = storable(logical); err != nil {
 		return nil, job.placed(asFaults(err))
 	}

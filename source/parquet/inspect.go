@@ -21,7 +21,7 @@ type FileInfo struct {
 // ColumnInfo is a node of the schema.
 type ColumnInfo struct {
 	Name       string       `json:"name"`
-	Type       string       `json:"type,omitempty"` // as SQL writes it, when it can be read
+	Type       string       `json:"type,omitempty"` // as SQL writes it, of a top-level column
 	Physical   string       `json:"physical,omitempty"`
 	Logical    string       `json:"logical,omitempty"`
 	Repetition string       `json:"repetition"`
@@ -87,8 +87,8 @@ func Inspect(path string) (info *FileInfo, err error) {
 			c.Type = t.String()
 		}
 		for _, r := range refused {
-			if r.name == c.Name {
-				c.Unreadable = r.reason
+			if r.Name == c.Name {
+				c.Type, c.Unreadable = r.Type, r.Reason
 			}
 		}
 		info.Columns = append(info.Columns, c)

@@ -25,7 +25,7 @@ type OpenOptions struct {
 type Table struct {
 	schema  *gpu.Schema
 	files   []*file
-	refused []refusal
+	refused []source.Unreadable
 	rows    int64
 }
 
@@ -49,7 +49,7 @@ func Open(paths []string, opt OpenOptions) (*Table, error) {
 	}
 	type footer struct {
 		columns []leaf
-		refused []refusal
+		refused []source.Unreadable
 	}
 	t := &Table{files: make([]*file, len(names))}
 	footers := make([]footer, len(names))
@@ -83,7 +83,7 @@ func Open(paths []string, opt OpenOptions) (*Table, error) {
 
 // adopt brings the columns of a file into the order of the table's schema and
 // reports how they differ from it.
-func (t *Table) adopt(f *file, columns []leaf, refused []refusal) (faults []error) {
+func (t *Table) adopt(f *file, columns []leaf, refused []source.Unreadable) (faults []error) {
 	first := t.files[0].path
 	byName := make(map[string]int, len(columns))
 	for i, c := range columns {
@@ -121,7 +121,7 @@ func (t *Table) adopt(f *file, columns []leaf, refused []refusal) (faults []erro
 		f.groups[g].chunks = chunks
 	}
 	for _, r := range refused {
-		if !slices.ContainsFunc(t.refused, func(q refusal) bool { return q.name == r.name }) {
+		if !slices.ContainsFunc(t.refused, func(q source.Unreadable) bool { return q.Name == r.Name }) {
 			t.refused = append(t.refused, r)
 		}
 	}
@@ -134,28 +134,8 @@ func (t *Table) Schema() *gpu.Schema { return t.schema }
 // Rows implements source.Table.
 func (t *Table) Rows() int64 { return t.rows }
 
-// Nested lists the columns of the files that are lists, maps or structs, which
-// cannot be read.
-func (t *Table) Nested() []string {
-	var out []string
-	for _, r := range t.refused {
-		if r.nested {
-			out = append(out, r.name)
-		}
-	}
-	return out
-}
-
-// Unreadable says why a column that is in the files is not in the schema: it is
-// nested, or has a type that is not supported.
-func (t *Table) Unreadable(name string) (reason string, ok bool) {
-	for _, r := range t.refused {
-		if r.name == name {
-			return r.reason, true
-		}
-	}
-	return "", false
-}
+// Unreadable implements source.Table.
+func (t *Table) Unreadable() []source.Unreadable { return t.refused }
 
 // Describe implements source.Table.
 func (t *Table) Describe() string {
