@@ -231,15 +231,16 @@ func (s *stepBinder) selection(in node) node {
 	return newProject(s.name, in, exprs, names, quals)
 }
 
-// distinct reports names that appear twice among the columns of a step.
+// distinct reports names that appear twice among the columns of a step. Columns
+// that differ by case alone are two columns, as in a file that has them.
 func (s *stepBinder) distinct(names []string, sub string) bool {
 	seen := map[string]bool{}
 	for _, n := range names {
-		if seen[strings.ToLower(n)] {
+		if seen[n] {
 			s.faultf(sub, "two columns are named %q; rename one with 'expression as name'", n)
 			return false
 		}
-		seen[strings.ToLower(n)] = true
+		seen[n] = true
 	}
 	return true
 }
