@@ -131,6 +131,9 @@ func newProject(step string, in node, exprs []*expr.Expr, names, quals []string)
 	fields := make([]gpu.Field, len(exprs))
 	for i, e := range exprs {
 		fields[i] = gpu.Field{Name: names[i], Type: e.Type(), Nullable: e.Nullable()}
+		if c, bare := e.IsColumn(); bare {
+			fields[i].Annotation = in.rel().schema.Fields[c].Annotation
+		}
 		n.stats = append(n.stats, exprStats(e, in.rel()))
 	}
 	n.schema = gpu.NewSchema(fields...)
@@ -213,7 +216,11 @@ func newGroup(step string, in node, keys []int, aggs []aggregate, names []string
 		// Over an empty input every aggregate but a count is null.
 		counts := a.kind == gpu.CountAll || a.kind == gpu.Count
 		nullable := !counts && (len(keys) == 0 || a.input >= 0 && r.schema.Fields[a.input].Nullable)
-		fields = append(fields, gpu.Field{Name: names[len(keys)+i], Type: a.output, Nullable: nullable})
+		f := gpu.Field{Name: names[len(keys)+i], Type: a.output, Nullable: nullable}
+		if a.kind == gpu.Min || a.kind == gpu.Max {
+			f.Annotation = r.schema.Fields[a.input].Annotation
+		}
+		fields = append(fields, f)
 		n.quals = append(n.quals, "")
 		n.stats = append(n.stats, aggregateStats(a, r))
 	}
@@ -249,6 +256,9 @@ func newUnion(step string, ins []node) *unionNode {
 		n.rows += r.rows
 		for i, f := range r.schema.Fields {
 			fields[i].Nullable = fields[i].Nullable || f.Nullable
+			if fields[i].Annotation != f.Annotation {
+				fields[i].Annotation = gpu.NoAnnotation
+			}
 			n.stats[i] = n.stats[i].union(r.stats[i])
 		}
 	}

@@ -104,6 +104,9 @@ func (t *Table) adopt(f *file, columns []leaf, refused []source.Unreadable) (fau
 			faults = append(faults, fmt.Errorf("%s: column %q is %v, in %s it is %v", f.path, want.Name, got, first, want.Type))
 		}
 		want.Nullable = want.Nullable || columns[j].optional
+		if columns[j].field.Annotation != want.Annotation {
+			want.Annotation = gpu.NoAnnotation
+		}
 	}
 	for _, c := range columns {
 		if _, extra := byName[c.field.Name]; extra {

@@ -66,7 +66,7 @@ func readSchema(elements []format.SchemaElement) (columns []leaf, refused []sour
 			refused = append(refused, source.Unreadable{Name: e.Name, Type: typeName(elements[start:w.next]), Reason: reason})
 			continue
 		}
-		c.field = gpu.Field{Name: e.Name, Type: t, Nullable: c.optional}
+		c.field = gpu.Field{Name: e.Name, Type: t, Nullable: c.optional, Annotation: annotation(e)}
 		columns = append(columns, c)
 	}
 	if w.next != len(elements) {
