@@ -161,3 +161,24 @@ func TestAnnotationThatNotAllFilesHaveIsDropped(t *testing.T) {
 		require.Equal(t, []string{"BLOB", "VARCHAR", "ENUM"}, []string{types["u"], types["j"], types["e"]})
 	}
 }
+
+func TestUUIDsAreFilteredByTheirText(t *testing.T) {
+	in := filepath.Join(t.TempDir(), "in.parquet")
+	writeAnnotated(t, in, 7) // u: 00…, 2525…, 4a4a…, null, 9494…, b9b9…, dede…
+	for condition, want := range map[string]string{
+		"u = '25252525-2525-2525-2525-252525252525'": `[{"n": 1000}]`,
+		"u >= '{949494949494949494949494949494A0}'":   `[{"n": 5000}, {"n": 6000}]`,
+		"u in ('00000000-0000-0000-0000-000000000000', 'dededede-dede-dede-dede-dededededede', '00000000-0000-0000-0000-000000000001')": `[{"n": 0}, {"n": 6000}]`,
+		"n > 4000 or u = '4a4a4a4a-4a4a-4a4a-4a4a-4a4a4a4a4a4a'":                                                                        `[{"n": 2000}, {"n": 5000}, {"n": 6000}]`,
+	} {
+		var c Collector
+		report, err := New("uuid").Read("t", in).Filter(condition).Select("n").Sort("n").WriteTo(&c).Run(context.Background(), RunOptions{Use: Host})
+		require.NoError(t, err)
+		text, err := c.Records()[0].MarshalJSON()
+		require.NoError(t, err)
+		require.JSONEq(t, want, string(text), condition)
+		if strings.HasPrefix(condition, "u = ") {
+			require.EqualValues(t, 2, report.Stages[0].Scan.Skipped, "row groups whose bounds rule it out")
+		}
+	}
+}

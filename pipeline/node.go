@@ -130,10 +130,7 @@ func newProject(step string, in node, exprs []*expr.Expr, names, quals []string)
 	n := &projectNode{relation: relation{step: step, rows: in.rel().rows, quals: quals}, in: in, exprs: exprs}
 	fields := make([]gpu.Field, len(exprs))
 	for i, e := range exprs {
-		fields[i] = gpu.Field{Name: names[i], Type: e.Type(), Nullable: e.Nullable()}
-		if c, bare := e.IsColumn(); bare {
-			fields[i].Annotation = in.rel().schema.Fields[c].Annotation
-		}
+		fields[i] = gpu.Field{Name: names[i], Type: e.Type(), Nullable: e.Nullable(), Annotation: e.Annotation()}
 		n.stats = append(n.stats, exprStats(e, in.rel()))
 	}
 	n.schema = gpu.NewSchema(fields...)

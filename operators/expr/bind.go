@@ -479,6 +479,14 @@ func (b *binder) cast(n *castNode) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
+	if x.annotation == gpu.UUID && n.typ.Kind == gpu.String {
+		return nil, b.errorf(n, "a UUID cannot be cast to %v; compare it with its text as it is, or cast it to BLOB", n.typ)
+	}
+	if x.annotation != gpu.NoAnnotation {
+		plain := *x
+		plain.annotation = gpu.NoAnnotation
+		x = &plain
+	}
 	return b.convert(n, x, n.typ, n.try)
 }
 
