@@ -26,8 +26,8 @@ type Expr struct {
 	nullable bool
 	// annotation is that of a bare column.
 	annotation gpu.Annotation
-	rng      *Range
-	fails    bool // some operation in it can fail on some row
+	rng        *Range
+	fails      bool // some operation in it can fail on some row
 }
 
 // opColumn is the reference to a column; it is no instruction.
