@@ -250,9 +250,10 @@ func (u Unit) suffix() string {
 
 // Field is a named column of a schema.
 type Field struct {
-	Name     string
-	Type     Type
-	Nullable bool
+	Name       string
+	Type       Type
+	Nullable   bool
+	Annotation Annotation
 }
 
 // Schema is an ordered list of fields. It is immutable once it is shared.

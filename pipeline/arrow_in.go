@@ -55,6 +55,9 @@ func (t *arrowTable) Schema() *gpu.Schema          { return t.schema }
 func (t *arrowTable) Rows() int64                  { return t.rows }
 func (t *arrowTable) Stats(int) source.ColumnStats { return source.ColumnStats{Nulls: -1} }
 
+// Unreadable implements source.Table: schemaOfArrow refuses such columns.
+func (t *arrowTable) Unreadable() []source.Unreadable { return nil }
+
 func (t *arrowTable) Describe() string {
 	return fmt.Sprintf("%d Arrow records, %d rows", len(t.records), t.rows)
 }

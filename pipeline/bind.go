@@ -2,7 +2,9 @@ package pipeline
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
@@ -115,21 +117,54 @@ func (s *stepBinder) lookup(name, sub string) (node, bool) {
 }
 
 // expr parses and binds one expression; nil after a fault.
-func (s *stepBinder) expr(text string, scope *expr.Scope, sub string) *expr.Expr {
+func (s *stepBinder) expr(text string, in node, sub string) *expr.Expr {
 	n, err := expr.Parse(text)
 	if err == nil {
 		var e *expr.Expr
-		if e, err = expr.Bind(n, scope); err == nil {
+		if e, err = expr.Bind(n, scopeOf(in)); err == nil {
 			return e
 		}
 	}
-	s.exprFault(sub, text, err, "")
+	s.exprFault(in, sub, text, err, "")
 	return nil
 }
 
+var position = regexp.MustCompile(`^-?[0-9]+$`)
+
+// key is expr for what rows are sorted or grouped by: a number is the position of
+// a column of the step's input. What has the same value in every row is refused,
+// for it is most likely a position or a name that is written in another way.
+func (s *stepBinder) key(in node, text, sub, kind string) *expr.Expr {
+	if position.MatchString(text) {
+		if u := in.rel().unreadable; len(u) > 0 {
+			s.faultf(sub, "the %s key %s is the position of a column, but %s; write the name", kind, text, describeUnreadable(u))
+			return nil
+		}
+		columns := in.rel().schema.Len()
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > columns {
+			s.faultf(sub, "the %s key %s is out of range: a number is the position of a column of the step's input, 1 to %d", kind, text, columns)
+			return nil
+		}
+		return expr.Column(scopeOf(in), n-1)
+	}
+	e := s.expr(text, in, sub)
+	if e == nil {
+		return nil
+	}
+	// The columns of e would not tell: one may have been folded away.
+	if n, err := expr.Parse(text); err == nil {
+		if _, err := expr.Bind(n, &expr.Scope{Schema: &gpu.Schema{}}); err == nil {
+			s.faultf(sub, "the %s key %s uses no column, so it is the same in every row; write the name of a column, or its position as a number", kind, text)
+			return nil
+		}
+	}
+	return e
+}
+
 // condition is expr for a BOOLEAN.
-func (s *stepBinder) condition(text string, scope *expr.Scope, sub string) *expr.Expr {
-	e := s.expr(text, scope, sub)
+func (s *stepBinder) condition(text string, in node, sub string) *expr.Expr {
+	e := s.expr(text, in, sub)
 	if e != nil && e.Type().Kind != gpu.Bool {
 		s.faultf(sub, "the condition %q is a value of type %v; a condition must be BOOLEAN, as in %q", text, e.Type(), text+" = …")
 		return nil
@@ -138,7 +173,7 @@ func (s *stepBinder) condition(text string, scope *expr.Scope, sub string) *expr
 }
 
 func (s *stepBinder) filter(in node) node {
-	e := s.condition(s.step.Filter, scopeOf(in), ".filter")
+	e := s.condition(s.step.Filter, in, ".filter")
 	if e == nil {
 		return nil
 	}
@@ -161,14 +196,20 @@ func (s *stepBinder) selection(in node) node {
 					found = true
 				}
 			}
-			if !found {
+			u := slices.DeleteFunc(slices.Clone(r.unreadable), func(u unreadable) bool {
+				return qualifier != "" && !strings.EqualFold(qualifier, u.qual)
+			})
+			if len(u) > 0 {
+				s.faultf(sub, "%s has columns that cannot be read: %s; select the others by name%s", c.Expr, describeUnreadable(u), suggestColumns(r))
+				ok = false
+			} else if !found {
 				s.faultf(sub, "%s matches no column: there is no source or step named %q here%s", c.Expr, qualifier, didYouMean(qualifier, r.quals))
 				ok = false
 			}
 			continue
 		}
 		text, name := splitAlias(c)
-		e := s.expr(text, scope, sub)
+		e := s.expr(text, in, sub)
 		if e == nil {
 			ok = false
 			continue
@@ -190,21 +231,21 @@ func (s *stepBinder) selection(in node) node {
 	return newProject(s.name, in, exprs, names, quals)
 }
 
-// distinct reports names that appear twice among the columns of a step.
+// distinct reports names that appear twice among the columns of a step. Columns
+// that differ by case alone are two columns, as in a file that has them.
 func (s *stepBinder) distinct(names []string, sub string) bool {
 	seen := map[string]bool{}
 	for _, n := range names {
-		if seen[strings.ToLower(n)] {
+		if seen[n] {
 			s.faultf(sub, "two columns are named %q; rename one with 'expression as name'", n)
 			return false
 		}
-		seen[strings.ToLower(n)] = true
+		seen[n] = true
 	}
 	return true
 }
 
 func (s *stepBinder) sort(in node) node {
-	scope := scopeOf(in)
 	var exprs []*expr.Expr
 	var keys []sortKey
 	for i, text := range s.step.Sort {
@@ -214,7 +255,7 @@ func (s *stepBinder) sort(in node) node {
 			s.faultf(sub, "%v", err)
 			return nil
 		}
-		e := s.expr(body, scope, sub)
+		e := s.key(in, body, sub, "sort")
 		if e == nil {
 			return nil
 		}
@@ -248,6 +289,10 @@ func (s *stepBinder) union(in node) node {
 		}
 		if got, want := n.rel().schema.Len(), in.rel().schema.Len(); got != want {
 			s.faultf(fmt.Sprintf(".union[%d]", i), "%q has %d columns and the step's input has %d; a union needs as many on both sides", name, got, want)
+			return nil
+		}
+		if u := unmatched(in.rel(), n.rel()); len(u) > 0 {
+			s.faultf(fmt.Sprintf(".union[%d]", i), "the step's input and %q do not have the same columns: %s; leave that out with a select step on the side that has it", name, describeUnreadable(u))
 			return nil
 		}
 		ins = append(ins, n)
@@ -296,7 +341,7 @@ func castTo(in node, types []gpu.Type) (node, error) {
 	if same {
 		return in, nil
 	}
-	return newProject(r.step, in, exprs, r.schema.Names(), slices.Clone(r.quals)), nil
+	return keepUnreadable(newProject(r.step, in, exprs, r.schema.Names(), slices.Clone(r.quals)), in), nil
 }
 
 // groupCall is one aggregate call of a step, known by its text so that the same
@@ -315,7 +360,7 @@ func (s *stepBinder) group(in node) node {
 	ok := true
 	for i, c := range g.By {
 		text, name := splitAlias(c)
-		e := s.expr(text, scope, fmt.Sprintf(".group.by[%d]", i))
+		e := s.key(in, text, fmt.Sprintf(".group.by[%d]", i), "group")
 		if e == nil {
 			ok = false
 			continue
@@ -345,7 +390,7 @@ func (s *stepBinder) group(in node) node {
 			found, posts[i], err = expr.BindAggregates(n, scope)
 		}
 		if err != nil {
-			s.exprFault(sub, text, err, "")
+			s.exprFault(in, sub, text, err, "")
 			ok = false
 			continue
 		}
@@ -423,7 +468,7 @@ func (s *stepBinder) afterGroup(g *groupNode, columns []string, texts []string, 
 		}
 		e, err := expr.Bind(post, scope)
 		if err != nil {
-			s.exprFault(fmt.Sprintf(".group.aggregates[%d]", i), texts[i], err, " (a column here must be a group key or stand inside an aggregate)")
+			s.exprFault(g.in, fmt.Sprintf(".group.aggregates[%d]", i), texts[i], err, " (a column here must be a group key or stand inside an aggregate)")
 			return nil
 		}
 		exprs, quals = append(exprs, e.Remap(func(c int) int { return cols[c] })), append(quals, s.step.Name)

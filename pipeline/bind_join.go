@@ -39,7 +39,7 @@ func (s *stepBinder) join(left node) node {
 	both := newJoin(s.name, left, right, joinSpec{kind: gpu.Inner, build: "right"})
 	for i, text := range j.On {
 		sub := fmt.Sprintf(".join.on[%d]", i)
-		e := s.condition(text, scopeOf(both), sub)
+		e := s.condition(text, both, sub)
 		if e == nil {
 			return nil
 		}
@@ -79,19 +79,33 @@ func (s *stepBinder) applicable(c *joinCondition, kind gpu.JoinKind) bool {
 }
 
 func (s *stepBinder) using(c *joinCondition, left, right node, name, sub string) bool {
-	l, r := left.rel().schema.Index(name), right.rel().schema.Index(name)
-	if l < 0 || r < 0 {
-		side, schema := "the step's input", left.rel().schema
-		if l >= 0 {
-			side, schema = fmt.Sprintf("%q", s.step.Join.With), right.rel().schema
-		}
-		s.faultf(sub, "%s has no column %q%s%s", side, name, didYouMean(name, schema.Names()), s.unreadable(name))
+	l, okLeft := s.usingColumn(left, "the step's input", name, sub)
+	r, okRight := s.usingColumn(right, fmt.Sprintf("%q", s.step.Join.With), name, sub)
+	if !okLeft || !okRight {
 		return false
 	}
 	c.left = append(c.left, expr.Column(scopeOf(left), l))
 	c.right = append(c.right, expr.Column(scopeOf(right), r))
 	c.nullSafe = append(c.nullSafe, false)
 	return true
+}
+
+// usingColumn finds a column on one side of a join.
+func (s *stepBinder) usingColumn(in node, side, name, sub string) (int, bool) {
+	r := in.rel()
+	switch found := scopeOf(in).Named(name); len(found) {
+	case 1:
+		return found[0], true
+	case 0:
+		if u, ok := r.findUnreadable("", name); ok {
+			s.faultf(sub, "%v", u)
+		} else {
+			s.faultf(sub, "%s has no column %q%s", side, name, didYouMean(name, r.schema.Names()))
+		}
+	default:
+		s.faultf(sub, "%s has %d columns %q; say with on which of them is meant", side, len(found), name)
+	}
+	return -1, false
 }
 
 // add sorts the conjuncts of a condition over both sides; the first nleft
@@ -174,12 +188,17 @@ func (c *joinCondition) build(step string, left, right node, kind gpu.JoinKind, 
 // dropUsing drops the right side's copy of the columns of USING.
 func dropUsing(n, left, right node, using []string) node {
 	nleft := left.rel().schema.Len()
+	drop := map[int]bool{}
+	for _, u := range using {
+		for _, c := range scopeOf(right).Named(u) {
+			drop[nleft+c] = true
+		}
+	}
 	var cols []int
 	for i := range n.rel().schema.Len() {
-		if i >= nleft && slices.ContainsFunc(using, func(u string) bool { return right.rel().schema.Index(u) == i-nleft }) {
-			continue
+		if !drop[i] {
+			cols = append(cols, i)
 		}
-		cols = append(cols, i)
 	}
 	return pick(n, cols)
 }

@@ -26,7 +26,7 @@ func New(name string) *Builder {
 	return &Builder{job: Job{Name: name, Sources: map[string]Source{}}, tables: map[string]source.Table{}}
 }
 
-// Read adds a source of Parquet files, globs and directories. The first step
+// Read adds a source of Parquet files, folders and patterns such as dir/**/*.parquet. The first step
 // reads the first source, unless From says otherwise.
 func (b *Builder) Read(name string, paths ...string) *Builder {
 	s := Source{}

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gstream/gstream/source"
@@ -56,6 +57,38 @@ func (j *Job) check(own map[string]source.Table) Faults {
 		}
 		if l := s.Limit; l != nil && (l.Count < 0 || l.Offset < 0) {
 			add(name, path+".limit", "count and offset cannot be negative")
+		}
+	}
+	return faults
+}
+
+// checkRead refuses steps whose rows go nowhere. The job has no other fault, so
+// every name in it is known.
+func (j *Job) checkRead() (faults Faults) {
+	byName := map[string]int{}
+	read := make([]bool, len(j.Steps))
+	for i := range j.Steps {
+		s := &j.Steps[i]
+		names := slices.Clone(s.Union)
+		if s.Join != nil {
+			names = append(names, s.Join.With)
+		}
+		if s.From != "" {
+			names = append(names, s.From)
+		} else if i > 0 {
+			read[i-1] = true
+		}
+		for _, name := range names {
+			if at, ok := byName[name]; ok {
+				read[at] = true
+			}
+		}
+		byName[j.stepName(i)] = i
+	}
+	for i, r := range read {
+		if !r && i < len(read)-1 {
+			faults = append(faults, &Fault{File: j.file, Place: j.at(fmt.Sprintf("steps[%d]", i)), Step: j.stepName(i),
+				Msg: "no step reads the rows of this one, and the output has only those of the last step; name it in a later step (from, with or union), or take it out"})
 		}
 	}
 	return faults

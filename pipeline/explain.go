@@ -40,7 +40,7 @@ type StageExplained struct {
 func (p *Plan) Explain(device string) *Explanation {
 	e := &Explanation{Job: p.job.Name, Output: p.output.Describe(), Root: explainStage(p.root, device)}
 	for _, f := range p.schema.Fields {
-		e.Schema = append(e.Schema, ColumnInfo{f.Name, f.Type.String(), f.Nullable})
+		e.Schema = append(e.Schema, ColumnInfo{f.Name, f.TypeName(), f.Nullable})
 	}
 	return e
 }
@@ -68,7 +68,7 @@ func explainStage(s *stage, device string) *StageExplained {
 		e.Device = "host"
 	}
 	for _, f := range s.schema.Fields {
-		e.Columns = append(e.Columns, ColumnInfo{f.Name, f.Type.String(), f.Nullable})
+		e.Columns = append(e.Columns, ColumnInfo{f.Name, f.TypeName(), f.Nullable})
 	}
 	for _, in := range s.inputs {
 		e.Inputs = append(e.Inputs, explainStage(in, device))

@@ -42,7 +42,7 @@ type Memory struct {
 
 // Source is a table to read.
 type Source struct {
-	Parquet Paths `yaml:"parquet" doc:"Parquet files, globs and directories, read as one table. Paths are relative to the job file; those that begin with a variable given by --set or the environment are relative to the working directory."`
+	Parquet Paths `yaml:"parquet" doc:"Parquet files, folders and patterns with *, ?, [a-z] and **, read as one table. Paths are relative to the job file; those that begin with a variable given by --set or the environment are relative to the working directory."`
 }
 
 // Step is one relation: an input and exactly one thing done to it.
@@ -53,7 +53,7 @@ type Step struct {
 	Select Columns  `yaml:"select" doc:"Columns that go on: SQL expressions, 'expression as name', {name: expression}, or '*' for all."`
 	Join   *Join    `yaml:"join" doc:"Join with another source or step."`
 	Group  *Group   `yaml:"group" doc:"One row a group, with aggregates."`
-	Sort   []string `yaml:"sort" doc:"Order of rows: 'expression [asc|desc] [nulls first|nulls last]', most significant first; ascending with nulls last by default."`
+	Sort   []string `yaml:"sort" doc:"Order of rows: 'expression [asc|desc] [nulls first|nulls last]', most significant first; ascending with nulls last by default. A number is the position of a column of the input, from 1."`
 	Limit  *Limit   `yaml:"limit" doc:"The first rows only: a number, or {count, offset}."`
 	Union  []string `yaml:"union" doc:"Sources or steps whose rows follow those of the input (UNION ALL); columns are matched by position."`
 }
@@ -69,7 +69,7 @@ type Join struct {
 
 // Group groups the step's input.
 type Group struct {
-	By         Columns `yaml:"by" doc:"Group keys: SQL expressions, optionally named. Without keys all rows are one group."`
+	By         Columns `yaml:"by" doc:"Group keys: SQL expressions, optionally named. A number is the position of a column of the input, from 1. Without keys all rows are one group."`
 	Aggregates Columns `yaml:"aggregates" doc:"Columns by name: SQL expressions over count(*), count, sum, min, max and avg."`
 }
 

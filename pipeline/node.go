@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"slices"
+
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/source"
@@ -19,6 +21,9 @@ type relation struct {
 	quals  []string // the name that qualifies each column, "" for none
 	stats  []columnStats
 	rows   float64 // estimate
+	// unreadable are columns that would be here, too. Whatever takes all columns
+	// refuses them; only steps that name their columns leave them behind.
+	unreadable []unreadable
 }
 
 func (r *relation) rel() *relation { return r }
@@ -101,6 +106,9 @@ type sortKey struct {
 func newScan(name string, t source.Table) *scanNode {
 	s := t.Schema()
 	n := &scanNode{relation: relation{step: name, schema: s, rows: float64(t.Rows())}, table: t}
+	for _, u := range t.Unreadable() {
+		n.unreadable = append(n.unreadable, unreadable{u, name})
+	}
 	for i, f := range s.Fields {
 		n.quals = append(n.quals, name)
 		n.stats = append(n.stats, scanStats(f.Type, t.Stats(i), n.rows))
@@ -122,7 +130,7 @@ func newProject(step string, in node, exprs []*expr.Expr, names, quals []string)
 	n := &projectNode{relation: relation{step: step, rows: in.rel().rows, quals: quals}, in: in, exprs: exprs}
 	fields := make([]gpu.Field, len(exprs))
 	for i, e := range exprs {
-		fields[i] = gpu.Field{Name: names[i], Type: e.Type(), Nullable: e.Nullable()}
+		fields[i] = gpu.Field{Name: names[i], Type: e.Type(), Nullable: e.Nullable(), Annotation: e.Annotation()}
 		n.stats = append(n.stats, exprStats(e, in.rel()))
 	}
 	n.schema = gpu.NewSchema(fields...)
@@ -140,7 +148,7 @@ func pick(in node, cols []int) node {
 		names = append(names, r.schema.Fields[c].Name)
 		quals = append(quals, r.quals[c])
 	}
-	return newProject(r.step, in, exprs, names, quals)
+	return keepUnreadable(newProject(r.step, in, exprs, names, quals), in)
 }
 
 // extend adds computed columns to a node, for keys that are expressions. It
@@ -165,7 +173,7 @@ func extend(in node, exprs []*expr.Expr) (node, []int) {
 	if len(all) == r.schema.Len() {
 		return in, at
 	}
-	return newProject(r.step, in, all, names, quals), at
+	return keepUnreadable(newProject(r.step, in, all, names, quals), in), at
 }
 
 func newJoin(step string, left, right node, spec joinSpec) *joinNode {
@@ -173,10 +181,12 @@ func newJoin(step string, left, right node, spec joinSpec) *joinNode {
 	n := &joinNode{relation: relation{step: step}, left: left, right: right, joinSpec: spec}
 	n.quals = append(n.quals, l.quals...)
 	n.stats = append(n.stats, l.stats...)
+	n.unreadable = l.unreadable
 	fields := append([]gpu.Field(nil), l.schema.Fields...)
 	if spec.kind == gpu.Inner || spec.kind == gpu.Left {
 		n.quals = append(n.quals, r.quals...)
 		n.stats = append(n.stats, r.stats...)
+		n.unreadable = slices.Concat(l.unreadable, r.unreadable)
 		for _, f := range r.schema.Fields {
 			f.Nullable = f.Nullable || spec.kind == gpu.Left
 			fields = append(fields, f)
@@ -203,7 +213,11 @@ func newGroup(step string, in node, keys []int, aggs []aggregate, names []string
 		// Over an empty input every aggregate but a count is null.
 		counts := a.kind == gpu.CountAll || a.kind == gpu.Count
 		nullable := !counts && (len(keys) == 0 || a.input >= 0 && r.schema.Fields[a.input].Nullable)
-		fields = append(fields, gpu.Field{Name: names[len(keys)+i], Type: a.output, Nullable: nullable})
+		f := gpu.Field{Name: names[len(keys)+i], Type: a.output, Nullable: nullable}
+		if a.kind == gpu.Min || a.kind == gpu.Max {
+			f.Annotation = r.schema.Fields[a.input].Annotation
+		}
+		fields = append(fields, f)
 		n.quals = append(n.quals, "")
 		n.stats = append(n.stats, aggregateStats(a, r))
 	}
@@ -239,6 +253,9 @@ func newUnion(step string, ins []node) *unionNode {
 		n.rows += r.rows
 		for i, f := range r.schema.Fields {
 			fields[i].Nullable = fields[i].Nullable || f.Nullable
+			if fields[i].Annotation != f.Annotation {
+				fields[i].Annotation = gpu.NoAnnotation
+			}
 			n.stats[i] = n.stats[i].union(r.stats[i])
 		}
 	}

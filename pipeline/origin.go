@@ -2,8 +2,6 @@ package pipeline
 
 import (
 	"errors"
-	"fmt"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -141,17 +139,19 @@ func (s *scalarScanner) match(raw string) bool {
 func isSpace(b byte) bool { return b == ' ' || b == '\t' || b == '\n' || b == '\r' }
 
 // exprFault reports an error of the expression at sub, with its place in the
-// file where that is known. The expression is text of the value there; hint is
-// put behind the message.
-func (s *stepBinder) exprFault(sub, text string, err error, hint string) {
+// file where that is known. The expression, over the columns of a node, is text of
+// the value there; hint is put behind the message.
+func (s *stepBinder) exprFault(in node, sub, text string, err error, hint string) {
 	path := s.at + sub
 	var mistake *expr.Error
 	if !errors.As(err, &mistake) {
 		s.faultf(sub, "%v%s", err, hint)
 		return
 	}
-	if m := missingColumn.FindStringSubmatch(mistake.Msg); m != nil {
-		hint += s.unreadable(m[1][strings.LastIndexByte(m[1], '.')+1:])
+	if u, ok := in.rel().unreadableIn(mistake.Msg); ok {
+		unreadable := *mistake
+		mistake, hint = &unreadable, ""
+		mistake.Msg = u.String()
 	}
 	f := &Fault{File: s.job.file, Place: s.job.at(path), Step: s.name}
 	message, picture, _ := strings.Cut(mistake.Error(), "\n")
@@ -160,20 +160,4 @@ func (s *stepBinder) exprFault(sub, text string, err error, hint string) {
 	}
 	f.Msg = message + hint + "\n" + picture
 	s.faults = append(s.faults, f)
-}
-
-var missingColumn = regexp.MustCompile(`(?:there is|has) no column "(.*?)"`)
-
-// unreadable explains a missing column that is in the files but cannot be read.
-func (s *stepBinder) unreadable(name string) string {
-	for _, table := range sortedKeys(s.tables) {
-		if t, ok := s.tables[table].(interface {
-			Unreadable(name string) (reason string, ok bool)
-		}); ok {
-			if reason, ok := t.Unreadable(name); ok {
-				return fmt.Sprintf("; %s has a column %q, but it cannot be read: %s", table, name, reason)
-			}
-		}
-	}
-	return ""
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
+	sinkparquet "github.com/gstream/gstream/sink/parquet"
 	"github.com/gstream/gstream/source"
 	sourceparquet "github.com/gstream/gstream/source/parquet"
 )
@@ -47,6 +48,12 @@ func newPlan(job *Job, own map[string]source.Table, target Target) (_ *Plan, err
 	if faults = append(faults, b.faults...); len(faults) > 0 {
 		slices.SortStableFunc(faults, func(a, b *Fault) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
 		return nil, faults
+	}
+	if faults := job.checkRead(); len(faults) > 0 {
+		return nil, faults
+	}
+	if f := job.checkColumns(logical); f != nil {
+		return nil, Faults{f}
 	}
 	if logical, err = storable(logical); err != nil {
 		return nil, job.placed(asFaults(err))
@@ -123,6 +130,9 @@ func (j *Job) checkOutput() (faults Faults) {
 	opt.EnsureDefaults()
 	if err := opt.Validate(); err != nil {
 		faults = append(faults, &Fault{File: j.file, Place: j.at("output"), Step: "output", Msg: err.Error()})
+	}
+	if err := sinkparquet.CheckTarget(string(j.Output.Parquet), opt); err != nil {
+		faults = append(faults, &Fault{File: j.file, Place: j.at("output.parquet"), Step: "output", Msg: err.Error(), Err: err})
 	}
 	return faults
 }

@@ -78,7 +78,7 @@ func (t *parquetTarget) Create(schema *gpu.Schema, opt TargetOptions) (sink.Sink
 	if err != nil {
 		return nil, errors.Join(err, f.remove())
 	}
-	leftover(func() error { return os.RemoveAll(w.Temporary()) })
+	leftover(w.RemoveTemporary)
 	if opt.Discard {
 		leftover(func() error { return os.RemoveAll(path) })
 		return &folderSink{&discardSink{w, path}, f}, nil

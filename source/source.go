@@ -21,6 +21,8 @@ var ErrData = errors.New("bad data")
 type Table interface {
 	// Schema lists every column that can be read.
 	Schema() *gpu.Schema
+	// Unreadable lists the columns that are there, too.
+	Unreadable() []Unreadable
 	// Rows is the exact number of rows.
 	Rows() int64
 	// Stats describes column i of the schema.
@@ -30,6 +32,12 @@ type Table interface {
 	// Describe is one line for plans: the files and their sizes.
 	Describe() string
 	Close() error
+}
+
+// Unreadable is a column that cannot be read.
+type Unreadable struct {
+	Name, Type string
+	Reason     string
 }
 
 // ColumnStats is what the metadata promises of a column. A file can lie: plans

@@ -147,15 +147,26 @@ func TestWrongInputsAreRefused(t *testing.T) {
 	}
 }
 
-func TestNestedColumnsThatAreNotSelectedAreIgnored(t *testing.T) {
+func TestColumnsThatCannotBeReadAreNamedUntilASelectLeavesThemOut(t *testing.T) {
 	abs, err := filepath.Abs("../../source/parquet/testdata/nested.parquet")
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "job.yaml")
-	require.NoError(t, os.WriteFile(path, []byte("sources: {t: "+abs+"}\noutput: {parquet: new/folder/out.parquet}\n"), 0o644))
+	job := "sources: {t: " + abs + "}\noutput: {parquet: new/folder/out.parquet}\n"
+	require.NoError(t, os.WriteFile(path, []byte(job), 0o644))
+	for _, command := range []string{"run", "lint", "explain"} {
+		code, _, stderr := gstream(command, path)
+		require.Equal(t, exitJob, code, stderr)
+		assert.Contains(t, stderr, `job.yaml:1:14: t: column "list" (BIGINT[]) of t cannot be read: it is nested; column "struct" (STRUCT(a BIGINT, b STRUCT(c VARCHAR)))`)
+		assert.Contains(t, stderr, "as in select: [id, after")
+		leavesNothing(t, path)
+	}
+	require.NoError(t, os.WriteFile(path, []byte(job+"steps: [{select: [id, after]}]\n"), 0o644))
 	code, _, stderr := gstream("run", path)
 	require.Equal(t, exitOK, code, stderr)
 	_, stdout, _ := gstream("inspect", filepath.Join(filepath.Dir(path), "new/folder/out.parquet"))
 	assert.Contains(t, stdout, "  id BIGINT OPTIONAL\n  after VARCHAR OPTIONAL\n")
+	_, stdout, _ = gstream("inspect", abs)
+	assert.Contains(t, stdout, "  list BIGINT[] OPTIONAL (cannot be read: it is nested)\n")
 }
 
 func TestUnreadableFilesAreRefused(t *testing.T) {

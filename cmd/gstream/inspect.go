@@ -18,7 +18,8 @@ func newInspect() *cobra.Command {
 		Use:   "inspect FILE",
 		Short: "Show what a Parquet file says of itself",
 		Long: `inspect prints a file's schema, row groups, codecs, encodings, sizes and
-statistics. It reads the file's footer only.`,
+statistics. It reads the file's footer only. Columns that jobs cannot read, as
+lists and structs, are marked.`,
 		Example: "  gstream inspect data/orders.parquet\n  gstream inspect data/orders.parquet --format json",
 		Args:    args(1, "one file"),
 

@@ -12,6 +12,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/gstream/gstream/pipeline"
+	"github.com/gstream/gstream/sink/staging"
 )
 
 // printReport prints a table of a run that has succeeded.
@@ -61,13 +62,15 @@ func openReport(flag, path string) (*reportFile, error) {
 	if info, statErr := os.Stat(path); statErr == nil && !info.Mode().IsRegular() {
 		// A pipe or a terminal is written to as it is, not replaced.
 		r.file, err = os.OpenFile(path, os.O_WRONLY, 0)
-	} else if r.file, err = os.CreateTemp(filepath.Dir(path), ".report-*"); err == nil {
-		name := r.file.Name()
-		r.remove = func() error { return os.Remove(name) }
-		err = r.file.Chmod(0o644)
+	} else if r.path, err = staging.Resolve(path); err == nil {
+		staging.Sweep(filepath.Dir(r.path))
+		if r.file, err = staging.File(r.path); err == nil {
+			name := r.file.Name()
+			r.remove = func() error { return os.Remove(name) }
+		}
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", flag, err), r.close())
+		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	return r, nil
 }

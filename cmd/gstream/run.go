@@ -38,6 +38,10 @@ func newRun(left *leftovers) *cobra.Command {
 succeeded; an error or an interrupt leaves nothing behind. At the end it prints a
 report of every stage to standard error.
 
+A source is Parquet files, folders (every *.parquet in them, at any depth) and
+patterns: * and ? within a name, [a-z], and ** for any number of folders, as in
+data/**/*.parquet. What is hidden (.name, and _name in a folder) is left out.
+
 Where there is an NVIDIA GPU the job runs on it, with the same rows: files are
 decoded and encoded on the CPU, the rest is done by kernels. --device-memory is the
 budget of the GPU's memory; --host-memory is that of the page-locked memory between
@@ -62,7 +66,7 @@ GSTREAM_THREADS stand for the flags of these names.`,
 	cmd.Flags().StringVar(&f.timeline, "timeline", "", "write a picture of what ran when as an HTML page to this file")
 	cmd.Flags().StringVar(&f.cpuProfile, "cpu-profile", "", "write a CPU profile for go tool pprof to this file")
 	cmd.Flags().IntVar(&f.threads, "threads", 0, "CPU cores to use (default: all)")
-	cmd.Flags().BoolVar(&f.overwrite, "overwrite", false, "replace an output that exists")
+	cmd.Flags().BoolVar(&f.overwrite, "overwrite", false, "replace an output that exists: a file, or a folder with nothing but an earlier output")
 	cmd.Flags().StringVar(&f.hostMemory, "host-memory", "", "budget of host memory, as in 16GiB (default: half of what is free)")
 	cmd.Flags().StringVar(&f.deviceMemory, "device-memory", "", "budget of device memory, as in 8GiB (default: 80 % of what is free)")
 	cmd.Flags().StringVar(&f.strideSize, "stride-size", "", "size of a column of 8-byte values in a stride, as in 8MiB (default: what suits the device)")

@@ -57,8 +57,11 @@ func commonFloat(s, t gpu.Type) gpu.Type {
 }
 
 // literalAs gives an integer literal the other operand's type when it fits, as
-// DuckDB does: TINYINT + 1 is a TINYINT.
+// DuckDB does: TINYINT + 1 is a TINYINT. Beside a UUID a text is one.
 func literalAs(x, other *Expr) (*Expr, error) {
+	if x.literal == stringLiteral && other.annotation == gpu.UUID {
+		return uuidLiteral(x)
+	}
 	if x.literal == integerLiteral && other.literal != integerLiteral && other.typ.IsInteger() && typeRange(other.typ).contains(x.rng) {
 		return newCast(x, other.typ, false)
 	}

@@ -123,7 +123,7 @@ func (b *binder) name(n *nameNode) (*Expr, error) {
 	s := b.scope
 	name := n.parts[len(n.parts)-1]
 	if len(n.parts) == 1 {
-		switch found := s.named(name); len(found) {
+		switch found := s.Named(name); len(found) {
 		case 0:
 			return nil, b.errorf(n, "there is no column %q%s", cutRight(name, 100), b.suggestColumn(name))
 		case 1:
@@ -133,36 +133,40 @@ func (b *binder) name(n *nameNode) (*Expr, error) {
 		}
 	}
 	qualifier := strings.Join(n.parts[:len(n.parts)-1], ".")
-	known := false
-	for pass := 0; pass < 2; pass++ {
-		for i, q := range s.Qualifiers {
-			if !strings.EqualFold(q, qualifier) {
-				continue
-			}
-			known = true
-			if f := s.Schema.Fields[i].Name; f == name || pass == 1 && strings.EqualFold(f, name) {
-				return Column(s, i), nil
-			}
-		}
-	}
-	if !known {
-		return nil, b.errorf(n, "there is no table %q%s", cutRight(qualifier, 100), suggest(qualifier, s.Qualifiers))
-	}
+	var table []int
 	var names []string
 	for i, q := range s.Qualifiers {
 		if strings.EqualFold(q, qualifier) {
-			names = append(names, s.Schema.Fields[i].Name)
+			table, names = append(table, i), append(names, s.Schema.Fields[i].Name)
 		}
 	}
-	return nil, b.errorf(n, "table %q has no column %q%s", cutRight(qualifier, 100), cutRight(name, 100), suggest(name, names))
+	switch found := s.namedOf(table, name); {
+	case len(table) == 0:
+		return nil, b.errorf(n, "there is no table %q%s", cutRight(qualifier, 100), suggest(qualifier, s.Qualifiers))
+	case len(found) == 0:
+		return nil, b.errorf(n, "table %q has no column %q%s", cutRight(qualifier, 100), cutRight(name, 100), suggest(name, names))
+	case len(found) > 1:
+		return nil, b.errorf(n, "column %q of table %q is ambiguous%s", cutRight(name, 100), cutRight(qualifier, 100), s.choices(found))
+	default:
+		return Column(s, found[0]), nil
+	}
 }
 
-// named returns the columns of a name: those that have it to the letter, or else
+// Named returns the columns of a name: those that have it to the letter, or else
 // without regard to case.
-func (s *Scope) named(name string) []int {
+func (s *Scope) Named(name string) []int {
+	all := make([]int, s.Schema.Len())
+	for i := range all {
+		all[i] = i
+	}
+	return s.namedOf(all, name)
+}
+
+// namedOf is Named among some columns.
+func (s *Scope) namedOf(columns []int, name string) []int {
 	var exact, folded []int
-	for i, f := range s.Schema.Fields {
-		if f.Name == name {
+	for _, i := range columns {
+		if f := s.Schema.Fields[i]; f.Name == name {
 			exact = append(exact, i)
 		} else if strings.EqualFold(f.Name, name) {
 			folded = append(folded, i)
@@ -474,6 +478,14 @@ func (b *binder) cast(n *castNode) (*Expr, error) {
 	x, err := b.bind(n.x)
 	if err != nil {
 		return nil, err
+	}
+	if x.annotation == gpu.UUID && n.typ.Kind == gpu.String {
+		return nil, b.errorf(n, "a UUID cannot be cast to %v; compare it with its text as it is, or cast it to BLOB", n.typ)
+	}
+	if x.annotation != gpu.NoAnnotation {
+		plain := *x
+		plain.annotation = gpu.NoAnnotation
+		x = &plain
 	}
 	return b.convert(n, x, n.typ, n.try)
 }

@@ -72,9 +72,9 @@ func commonDecimal(s, t gpu.Type) gpu.Type {
 
 // unify casts values, in place, to one type in one storage.
 func (b *binder) unify(nodes []Node, values []*Expr, what string) error {
-	// Integer literals take the type of an integer among the others.
+	// Literals take the type of an integer or the form of a UUID among the others.
 	for _, other := range values {
-		if other.literal == notLiteral && other.typ.IsInteger() {
+		if other.literal == notLiteral && (other.typ.IsInteger() || other.annotation == gpu.UUID) {
 			for i, v := range values {
 				var err error
 				if values[i], err = literalAs(v, other); err != nil {
@@ -274,6 +274,11 @@ func (b *binder) in(n *inNode) (*Expr, error) {
 		y, err := b.bind(node)
 		if err == nil {
 			y, err = literalAs(y, x)
+		}
+		if err == nil && y.annotation == gpu.UUID && x.literal == stringLiteral {
+			if x, err = literalAs(x, y); err == nil {
+				all = *x
+			}
 		}
 		if err != nil {
 			return nil, err

@@ -24,8 +24,10 @@ type Expr struct {
 
 	literal  literalKind
 	nullable bool
-	rng      *Range
-	fails    bool // some operation in it can fail on some row
+	// annotation is that of a bare column.
+	annotation gpu.Annotation
+	rng        *Range
+	fails      bool // some operation in it can fail on some row
 }
 
 // opColumn is the reference to a column; it is no instruction.
@@ -43,6 +45,10 @@ const (
 
 // Type returns the type of the values and how they are stored.
 func (e *Expr) Type() gpu.Type { return e.typ }
+
+// Annotation returns that of the column which the expression is, if it is one and
+// is not cast to its own type.
+func (e *Expr) Annotation() gpu.Annotation { return e.annotation }
 
 // Nullable says whether a value can be null.
 func (e *Expr) Nullable() bool { return e.nullable }
@@ -114,7 +120,7 @@ func (e *Expr) Remap(f func(int) int) *Expr {
 }
 
 func newColumn(i int, f gpu.Field, r *Range) *Expr {
-	return &Expr{op: opColumn, typ: f.Type, column: i, name: f.Name, nullable: f.Nullable, rng: r.within(f.Type)}
+	return &Expr{op: opColumn, typ: f.Type, column: i, name: f.Name, nullable: f.Nullable, rng: r.within(f.Type), annotation: f.Annotation}
 }
 
 // newConstant makes a constant; a decimal is stored narrow when it can be.

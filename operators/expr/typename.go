@@ -78,6 +78,9 @@ func (p *parser) typeName() (gpu.Type, error) {
 		for k := range typeNames {
 			known = append(known, k)
 		}
+		if name == "UUID" {
+			return gpu.Type{}, newError(p.src, t.pos, "there is no cast to UUID; a UUID column is compared with the text itself, as in id = '…'")
+		}
 		return gpu.Type{}, newError(p.src, t.pos, "unknown type %q%s", cutRight(t.text, 60), suggest(t.text, sorted(known)))
 	}
 	p.advance()

@@ -14,16 +14,18 @@ import (
 // nowhere is a storage that takes no time.
 type nowhere struct{}
 
-func (nowhere) create(string) (outFile, error)         { return nowhere{}, nil }
-func (nowhere) mkdir(string) error                     { return nil }
-func (nowhere) rmdir(string) error                     { return nil }
-func (nowhere) rename(string, string, bool) error      { return nil }
-func (nowhere) syncDir(string) error                   { return nil }
-func (nowhere) remove(string) error                    { return nil }
-func (nowhere) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
-func (nowhere) startWriteback(int64, int64)            {}
-func (nowhere) Sync() error                            { return nil }
-func (nowhere) Close() error                           { return nil }
+func (nowhere) stage(string, bool) (string, outFile, error) { return "", nowhere{}, nil }
+func (nowhere) exchange(string, string) error               { return nil }
+func (nowhere) create(string) (outFile, error)              { return nowhere{}, nil }
+func (nowhere) mkdir(string) error                          { return nil }
+func (nowhere) rmdir(string) error                          { return nil }
+func (nowhere) rename(string, string, bool) error           { return nil }
+func (nowhere) syncDir(string) error                        { return nil }
+func (nowhere) remove(string) error                         { return nil }
+func (nowhere) WriteAt(p []byte, _ int64) (int, error)      { return len(p), nil }
+func (nowhere) startWriteback(int64, int64)                 {}
+func (nowhere) Sync() error                                 { return nil }
+func (nowhere) Close() error                                { return nil }
 
 // BenchmarkWrite writes strides of 128 Ki rows of one column on one thread and
 // reports Mrows/s and the GB/s of the values that come in.

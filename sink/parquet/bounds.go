@@ -26,6 +26,12 @@ func (c *column) fixedBounds(plain []byte, n int) bounds {
 	switch {
 	case n == 0:
 		return bounds{}
+	case c.isUUID():
+		var b varBounds
+		for i := range n {
+			b.add(plain[16*i : 16*i+16])
+		}
+		return b.finish(c.field.Type)
 	case c.physical == format.FixedLenByteArray:
 		lo, hi := plain[:16], plain[:16]
 		for i := 1; i < n; i++ {
@@ -183,7 +189,7 @@ func nextString(v []byte) []byte {
 // compare orders two bounds as the column's type does.
 func (c *column) compare(a, b []byte) int {
 	switch {
-	case c.physical == format.ByteArray:
+	case c.physical == format.ByteArray, c.isUUID():
 		return bytes.Compare(a, b)
 	case c.physical == format.Boolean:
 		return int(a[0]) - int(b[0])

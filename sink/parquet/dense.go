@@ -88,6 +88,8 @@ func (e *encoder) append(c *column, dst []byte, p piece) ([]byte, error) {
 	s := selection{codes: codes, valid: valid, from: p.from, n: n, block: &e.block}
 	t := c.field.Type
 	switch t.Kind {
+	case gpu.Binary:
+		return uuids(dst, data, s)
 	case gpu.Int8:
 		return widen[int8, int32](dst, data.Data, s, 1)
 	case gpu.Int16:
@@ -214,6 +216,23 @@ func bigEndian64(dst []byte, src *gpu.Buffer, s selection) []byte {
 		}
 	})
 	return dst
+}
+
+// uuids writes binary values, which must be of 16 bytes.
+func uuids(dst []byte, src gpu.Column, s selection) ([]byte, error) {
+	offsets := gpu.Values[int32](src.Offsets, src.Len+1)
+	data := src.Data.Bytes()
+	wrong := false
+	s.each(func(positions []int32) {
+		for _, i := range positions {
+			wrong = wrong || offsets[i+1]-offsets[i] != 16
+			dst = dst[copy(dst[:16], data[offsets[i]:offsets[i+1]]):]
+		}
+	})
+	if wrong {
+		return nil, fmt.Errorf("a UUID has 16 bytes, and a value has another length")
+	}
+	return dst, nil
 }
 
 // narrowDecimal writes decimals of few digits that are stored in 16 bytes.

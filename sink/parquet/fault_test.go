@@ -19,8 +19,9 @@ import (
 // failing is a disk whose operation number n, and all writes after it, fail.
 type failing struct {
 	disk
-	left atomic.Int64
-	err  error
+	left       atomic.Int64
+	err        error
+	noExchange bool
 }
 
 func (f *failing) fail(path string) error {
@@ -28,6 +29,24 @@ func (f *failing) fail(path string) error {
 		return &os.PathError{Op: "write", Path: path, Err: f.err}
 	}
 	return nil
+}
+
+func (f *failing) stage(target string, folder bool) (string, outFile, error) {
+	if err := f.fail(target); err != nil {
+		return "", nil, err
+	}
+	path, lock, err := f.disk.stage(target, folder)
+	return path, &failingLock{failingFile{lock, f, path}}, err
+}
+
+func (f *failing) exchange(a, b string) error {
+	if f.noExchange {
+		return errors.ErrUnsupported
+	}
+	if err := f.fail(b); err != nil {
+		return err
+	}
+	return f.disk.exchange(a, b)
 }
 
 func (f *failing) create(path string) (outFile, error) {
@@ -87,6 +106,11 @@ func (f *failingFile) Close() error {
 	return errors.Join(err, f.disk.fail(f.path))
 }
 
+// failingLock is a file that is closed to be unlocked.
+type failingLock struct{ failingFile }
+
+func (f *failingLock) Close() error { return f.outFile.Close() }
+
 func (tab table) tryWrite(w *Writer) error {
 	for _, s := range tab.strides {
 		kept := &gpu.Stride{Schema: s.Schema, Rows: s.Rows}
@@ -104,11 +128,13 @@ func TestEveryFailingOperationLeavesNothingBehind(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	// A column of each way to encode: what fails does not depend on the type.
 	tab := randomTable(rand.New(rand.NewPCG(5, 5)), 300, 0.2, gpu.Of(gpu.Int64), gpu.Of(gpu.String), gpu.Of(gpu.Bool))
+	old := randomTable(rand.New(rand.NewPCG(6, 6)), 10, 0, gpu.Of(gpu.Int64))
 	for name, opt := range map[string]Options{
 		"file":           {Sync: true, RowGroupRows: 100},
 		"directory":      {Sync: true, RowGroupRows: 60, RowsPerFile: 120},
 		"replaced":       {Sync: true, RowGroupRows: 100, Overwrite: true},
 		"directory over": {Sync: true, RowsPerFile: 120, Overwrite: true},
+		"in two steps":   {Sync: true, RowsPerFile: 120, Overwrite: true},
 		"new parents":    {Sync: true, RowGroupRows: 100},
 		"replaced below": {Sync: true, RowGroupRows: 100, Overwrite: true},
 	} {
@@ -119,20 +145,21 @@ func TestEveryFailingOperationLeavesNothingBehind(t *testing.T) {
 				dir := t.TempDir()
 				path := filepath.Join(dir, "out")
 				before := 0
+				budget := newBudget(t, 0)
+				opt.Lease = budget.Lease("sink")
 				if name == "new parents" || name == "replaced below" {
 					path = filepath.Join(dir, "a", "b", "out")
 				} else if opt.Overwrite {
 					before = 1
 					if opt.RowsPerFile > 0 {
-						require.NoError(t, os.Mkdir(path, 0o777))
-						require.NoError(t, os.WriteFile(filepath.Join(path, "old"), []byte("old"), 0o666))
+						w, err := Create(path, old.schema, Options{Lease: opt.Lease, RowsPerFile: 5})
+						require.NoError(t, err)
+						require.NoError(t, old.tryWrite(w))
 					} else {
 						require.NoError(t, os.WriteFile(path, []byte("old"), 0o666))
 					}
 				}
-				budget := newBudget(t, 0)
-				opt.Lease = budget.Lease("sink")
-				f := &failing{err: syscall.ENOSPC}
+				f := &failing{err: syscall.ENOSPC, noExchange: name == "in two steps"}
 				f.left.Store(int64(n))
 				w, err := create(f, path, tab.schema, opt)
 				if err == nil {
@@ -149,6 +176,9 @@ func TestEveryFailingOperationLeavesNothingBehind(t *testing.T) {
 				require.ErrorIs(t, err, syscall.ENOSPC, "operation %d", n)
 				require.ErrorContains(t, err, dir)
 				require.Len(t, entries, before, "operation %d left %v", n, entries)
+				if before > 0 && opt.RowsPerFile > 0 {
+					old.requireRead(t, path, 100)
+				}
 			}
 		})
 	}
@@ -211,12 +241,17 @@ func TestExistingTargetIsRefusedAtCreateAndAtCommit(t *testing.T) {
 			opt := Options{Lease: lease, RowsPerFile: perFile}
 			w, err := Create(path, tab.schema, opt)
 			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(path, []byte("precious"), 0o666))
+			file := path
+			if perFile > 0 {
+				require.NoError(t, os.Mkdir(path, 0o777))
+				file = filepath.Join(path, "file")
+			}
+			require.NoError(t, os.WriteFile(file, []byte("precious"), 0o666))
 			_, err = Create(path, tab.schema, opt)
 			require.ErrorIs(t, err, os.ErrExist)
 			require.ErrorContains(t, err, "--overwrite")
 			require.ErrorIs(t, tab.tryWrite(w), os.ErrExist)
-			b, err := os.ReadFile(path)
+			b, err := os.ReadFile(file)
 			require.NoError(t, err)
 			require.Equal(t, "precious", string(b))
 			require.NoError(t, lease.Close())

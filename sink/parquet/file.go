@@ -14,6 +14,7 @@ const magic = "PAR1"
 
 // fileWriter lays out one file: magic, row groups, page indexes, footer.
 type fileWriter struct {
+	path    string
 	file    outFile
 	sync    bool // to the disk, at the end
 	size    int64
@@ -33,7 +34,7 @@ func newFile(o *output, path string, columns []column) (*fileWriter, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &fileWriter{file: f, sync: o.sync, columns: columns}
+	w := &fileWriter{path: path, file: f, sync: o.sync, columns: columns}
 	if err := w.write([]byte(magic)); err != nil {
 		w.abandon()
 		return nil, err

@@ -35,14 +35,16 @@ type Options struct {
 	// dictionary.
 	DictionaryColumns []string `yaml:"dictionary_columns" json:"dictionary_columns,omitempty" doc:"The only columns that may get a dictionary; all when empty."`
 	// RowsPerFile, when not 0, makes the target a directory of files
-	// part-00000.parquet, part-00001.parquet … of at most that many rows.
+	// part-00000.parquet, part-00001.parquet … of at most that many rows, and of a
+	// hidden manifest that says which files these are.
 	RowsPerFile int64 `yaml:"rows_per_file" json:"rows_per_file,omitempty" doc:"Write a directory of files part-00000.parquet and so on, of at most that many rows; 0 writes one file." default:"0"`
 	// Sync makes Commit wait until the output is on the disk, so that it outlasts
 	// a crash of the machine. Without it the output still appears whole or not at
 	// all to every process.
 	Sync bool `yaml:"sync" json:"sync,omitempty" doc:"Wait at the end until the output is on the disk, so that it outlasts a crash of the machine." default:"false"`
-	// Overwrite lets Commit replace what exists under the target's name.
-	Overwrite bool `yaml:"overwrite" json:"overwrite,omitempty" doc:"Replace what exists under the name." default:"false"`
+	// Overwrite lets Commit replace a file, or a directory that an earlier output
+	// has left and in which there is nothing else. Nothing else is ever replaced.
+	Overwrite bool `yaml:"overwrite" json:"overwrite,omitempty" doc:"Replace a file, or a folder in which everything is of an earlier output." default:"false"`
 
 	// Threads bounds the goroutines that encode; 0 means GOMAXPROCS.
 	Threads int `yaml:"-" json:"-"`

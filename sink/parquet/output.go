@@ -1,28 +1,33 @@
 package parquet
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gstream/gstream/sink/staging"
 )
 
 // storage is what the sink does to a file system, so that tests can make any
 // of it fail.
 type storage interface {
-	create(path string) (outFile, error) // must not exist
-	mkdir(path string) error             // must not exist
-	rmdir(path string) error             // must be empty
-	// rename gives a file or directory its name; without replace it fails with
+	// stage makes the temporary of a target, a file or a folder, and returns the
+	// file that is locked until it is closed: the temporary itself or the manifest.
+	stage(target string, folder bool) (path string, lock outFile, err error)
+	create(path string) (outFile, error)
+	mkdir(path string) error // must not exist
+	rmdir(path string) error // must be empty
+	// rename gives a file or folder its name; without replace it fails with
 	// fs.ErrExist when the name is taken.
 	rename(from, to string, replace bool) error
+	exchange(a, b string) error // errors.ErrUnsupported where there is no such thing
 	syncDir(path string) error
-	remove(path string) error // with everything below; no error when absent
+	remove(path string) error // as staging.Remove
 }
 
 type outFile interface {
@@ -37,8 +42,20 @@ type outFile interface {
 // disk is the file system.
 type disk struct{}
 
+func (disk) stage(target string, folder bool) (string, outFile, error) {
+	if folder {
+		path, lock, err := staging.Folder(target)
+		return path, diskFile{lock}, err
+	}
+	f, err := staging.File(target)
+	if err != nil {
+		return "", nil, err
+	}
+	return f.Name(), diskFile{f}, nil
+}
+
 func (disk) create(path string) (outFile, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o666)
 	if err != nil {
 		return nil, err
 	}
@@ -60,15 +77,26 @@ func (disk) rename(from, to string, replace bool) error {
 	if replace {
 		return os.Rename(from, to)
 	}
-	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
-	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) {
-		// The file system has no such rename: look first, with the gap that has.
+	err := rename(from, to, unix.RENAME_NOREPLACE)
+	if errors.Is(err, errors.ErrUnsupported) {
+		// Look first, with the gap that has.
 		if _, err := os.Lstat(to); err == nil {
 			return &fs.PathError{Op: "rename", Path: to, Err: fs.ErrExist}
 		}
 		return os.Rename(from, to)
 	}
-	if err != nil {
+	return err
+}
+
+func (disk) exchange(a, b string) error { return rename(a, b, unix.RENAME_EXCHANGE) }
+
+// rename is a rename with flags, which not every file system knows.
+func rename(from, to string, flags uint) error {
+	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, flags)
+	switch {
+	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EINVAL):
+		return errors.ErrUnsupported
+	case err != nil:
 		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
 	}
 	return nil
@@ -83,36 +111,36 @@ func (disk) syncDir(path string) error {
 	return d.Sync()
 }
 
-func (disk) remove(path string) error { return os.RemoveAll(path) }
+func (disk) remove(path string) error { return staging.Remove(path) }
 
 // output is a target that is built under a temporary name beside it.
 type output struct {
 	storage   storage
-	target    string
+	name      string // as it was given
+	target    string // where that leads
 	temporary string
+	lock      outFile // of the temporary
 	overwrite bool
 	sync      bool
 	directory bool
 	parents   []string // directories above target that were made for it, outermost first
+	manifest  manifest // of a directory
 }
 
-// newOutput picks a temporary name for a target and checks that the target may
-// be written.
-func newOutput(s storage, target string, overwrite, directory, sync bool) (*output, error) {
-	target = filepath.Clean(target)
-	o := &output{storage: s, target: target, overwrite: overwrite, directory: directory, sync: sync}
+// newOutput checks that a target may be written and makes its temporary. It
+// removes those beside it whose process was killed.
+func newOutput(s storage, name string, overwrite, directory, sync bool) (*output, error) {
+	o := &output{storage: s, name: name, overwrite: overwrite, directory: directory, sync: sync}
+	var err error
+	if o.target, err = staging.Resolve(name); err != nil {
+		return nil, err
+	}
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	var r [6]byte
-	if _, err := rand.Read(r[:]); err != nil {
-		return nil, err
-	}
-	name := "." + filepath.Base(target) + ".gstream-" + hex.EncodeToString(r[:]) + ".tmp"
-	o.temporary = filepath.Join(filepath.Dir(target), name)
-	err := o.makeParents(filepath.Dir(target))
-	if err == nil && directory {
-		err = s.mkdir(o.temporary)
+	staging.Sweep(filepath.Dir(o.target))
+	if err = o.makeParents(filepath.Dir(o.target)); err == nil {
+		o.temporary, o.lock, err = s.stage(o.target, directory)
 	}
 	if err != nil {
 		o.removeParents()
@@ -153,53 +181,131 @@ func (o *output) removeParents() {
 	}
 }
 
+// CheckTarget refuses a target that no option lets be replaced, as a device. It
+// is for plans; Create checks everything.
+func CheckTarget(path string, opt Options) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil // it is not there, or what is wrong shows in Create
+	}
+	return checkKind(path, info.Mode(), opt.RowsPerFile > 0)
+}
+
+// checkKind refuses what is not a file or, for a directory of parts, not a
+// directory.
+func checkKind(path string, mode fs.FileMode, directory bool) error {
+	what := ""
+	switch {
+	case mode.IsDir() && !directory:
+		what = "is a folder, which is not replaced by a file; name a file in it, or set rows_per_file for a folder of files"
+	case mode.IsDir():
+	case mode.IsRegular() && directory:
+		what = "is a file, which is not replaced by the folder that rows_per_file asks for; name a folder"
+	case mode.IsRegular():
+	case mode&fs.ModeDevice != 0:
+		what = "is a device, which is never replaced; name a file (gstream explain --analyze removes it at the end)"
+	case mode&fs.ModeNamedPipe != 0:
+		what = "is a named pipe, which is never replaced, and Parquet cannot be written into a pipe; name a file"
+	case mode&fs.ModeSocket != 0:
+		what = "is a socket, which is never replaced; name a file"
+	default:
+		what = "is not a file and is never replaced; name a file"
+	}
+	if what != "" {
+		return refusal(path, what)
+	}
+	return nil
+}
+
+// refusal says why a target is not replaced.
+func refusal(path, what string) error {
+	return &fs.PathError{Op: "write", Path: path, Err: errors.New("it " + what)}
+}
+
 // check refuses a target that is there and must not be replaced.
 func (o *output) check() error {
-	info, err := os.Lstat(o.target)
+	info, err := os.Stat(o.target)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
 		return err
-	case !o.overwrite:
+	}
+	if err := checkKind(o.name, info.Mode(), o.directory); err != nil {
+		return err
+	}
+	if !o.overwrite {
 		return o.exists()
-	case info.IsDir() && !o.directory:
-		return fmt.Errorf("%s is a directory; it is not replaced by a file", o.target)
+	}
+	if o.directory {
+		if err := unix.Access(o.target, unix.W_OK|unix.X_OK); err != nil {
+			return &fs.PathError{Op: "replace", Path: o.name, Err: err}
+		}
+		return o.checkReplaced(o.target)
 	}
 	return nil
 }
 
+// checkReplaced refuses to replace a directory in which anything is that no
+// earlier output has left there.
+func (o *output) checkReplaced(dir string) error {
+	m, err := readManifest(filepath.Join(dir, staging.LockName))
+	if err != nil {
+		return err
+	}
+	foreign, err := m.foreign(dir)
+	switch {
+	case err != nil:
+		return err
+	case len(foreign) == 0:
+		return nil
+	case m == nil:
+		return refusal(o.name, fmt.Sprintf("is a folder without the file %s, in which an output says which files are its own, so nothing there is replaced: %s; remove the folder or name another",
+			staging.LockName, some(foreign)))
+	}
+	return refusal(o.name, fmt.Sprintf("is a folder with what no earlier output has left there as it is now: %s; move it elsewhere or name another folder", some(foreign)))
+}
+
+// some lists the first of many names.
+func some(names []string) string {
+	const show = 5
+	if len(names) <= show {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:show], ", "), len(names)-show)
+}
+
 func (o *output) exists() error {
-	return fmt.Errorf("%s: %w; remove it, choose another name, or use --overwrite", o.target, os.ErrExist)
+	return fmt.Errorf("%s: %w; remove it, choose another name, or use --overwrite", o.name, os.ErrExist)
 }
 
 // part returns the path under which file number i is written.
 func (o *output) part(i int) string {
 	if o.directory {
-		return filepath.Join(o.temporary, fmt.Sprintf("part-%05d.parquet", i))
+		return filepath.Join(o.temporary, staging.Part(i))
 	}
 	return o.temporary
+}
+
+// ended takes note of a file that is complete.
+func (o *output) ended(path string, size int64) {
+	o.manifest.Files = append(o.manifest.Files, part{filepath.Base(path), size})
 }
 
 // publish makes the output appear under its name. With sync its files are on the
 // disk.
 func (o *output) publish() error {
-	if o.directory && o.sync {
-		if err := o.storage.syncDir(o.temporary); err != nil {
-			return err
-		}
+	if err := o.finishDirectory(); err != nil {
+		return err
 	}
-	old := ""
-	if o.directory && o.overwrite {
-		// A directory cannot be replaced by a rename: the old one steps aside.
-		old = o.temporary + ".old"
-		if err := o.storage.rename(o.target, old, false); errors.Is(err, fs.ErrNotExist) {
-			old = ""
-		} else if err != nil {
-			return err
-		}
+	// What is there now counts, not what was there when the output was begun.
+	if err := o.check(); err != nil {
+		return err
 	}
-	err := o.storage.rename(o.temporary, o.target, o.overwrite && !o.directory)
+	if _, err := os.Lstat(o.target); o.directory && err == nil {
+		return o.replaceDirectory()
+	}
+	err := o.storage.rename(o.temporary, o.target, !o.directory && o.overwrite)
 	if errors.Is(err, fs.ErrExist) {
 		err = o.exists()
 	} else if err == nil && o.sync {
@@ -208,13 +314,78 @@ func (o *output) publish() error {
 			err = errors.Join(err, o.storage.remove(o.target))
 		}
 	}
-	switch {
-	case old == "":
-		return err
-	case err != nil:
-		return errors.Join(err, o.storage.rename(old, o.target, false))
+	if err == nil {
+		o.lock.Close()
 	}
-	return o.storage.remove(old)
+	return err
+}
+
+// finishDirectory writes the manifest of a directory.
+func (o *output) finishDirectory() error {
+	if !o.directory {
+		return nil
+	}
+	if err := o.manifest.write(o.lock); err != nil {
+		return err
+	}
+	if !o.sync {
+		return nil
+	}
+	if err := o.lock.Sync(); err != nil {
+		return err
+	}
+	return o.storage.syncDir(o.temporary)
+}
+
+// replaceDirectory puts the output in the place of an earlier one and removes
+// that: nothing else, whatever others do meanwhile.
+func (o *output) replaceDirectory() error {
+	// Who else would replace or sweep the earlier one waits for its lock.
+	earlier, err := os.Open(filepath.Join(o.target, staging.LockName))
+	if err == nil {
+		defer earlier.Close()
+		if errors.Is(staging.Lock(earlier), staging.ErrLocked) {
+			return refusal(o.name, "is being replaced by another process")
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	old, undo, err := o.stepIn()
+	if err != nil {
+		return err
+	}
+	if err = o.checkReplaced(old); err == nil && o.sync {
+		err = o.syncParents()
+	}
+	if err != nil {
+		return errors.Join(err, undo())
+	}
+	// The output is in its place. What cannot be removed of the earlier one now is
+	// swept another time.
+	o.lock.Close()
+	earlier.Close() // before it is removed, as in discard
+	_ = o.storage.remove(old)
+	return nil
+}
+
+// stepIn gives the output its name, which a directory has, and returns where that
+// is now and how to go back.
+func (o *output) stepIn() (old string, undo func() error, err error) {
+	err = o.storage.exchange(o.temporary, o.target)
+	if !errors.Is(err, errors.ErrUnsupported) {
+		return o.temporary, func() error { return o.storage.exchange(o.temporary, o.target) }, err
+	}
+	// In two steps. The earlier output is not named as a temporary: a process that
+	// is killed between the two leaves it as the only one.
+	old = strings.TrimSuffix(o.temporary, ".tmp") + ".old"
+	if err := o.storage.rename(o.target, old, false); err != nil {
+		return "", nil, err
+	}
+	back := func() error { return o.storage.rename(old, o.target, false) }
+	if err := o.storage.rename(o.temporary, o.target, false); err != nil {
+		return "", nil, errors.Join(err, back())
+	}
+	return old, func() error { return errors.Join(o.storage.rename(o.target, o.temporary, false), back()) }, nil
 }
 
 // syncParents makes the names of the target and of the directories made for it
@@ -230,6 +401,7 @@ func (o *output) syncParents() error {
 
 // discard removes what was written, and the directories made for it.
 func (o *output) discard() error {
+	o.lock.Close() // first: NFS keeps an open file in its folder
 	err := o.storage.remove(o.temporary)
 	o.removeParents()
 	return err

@@ -53,6 +53,9 @@ func newColumn(f gpu.Field) (column, error) {
 		}
 	case gpu.String, gpu.Binary:
 		set(format.ByteArray, 0)
+		if c.isUUID() {
+			set(format.FixedLenByteArray, 16)
+		}
 	default:
 		return c, fmt.Errorf("column %q has type %v, which cannot be written to Parquet", f.Name, t)
 	}
@@ -60,6 +63,10 @@ func newColumn(f gpu.Field) (column, error) {
 		c.scale = 1000
 	}
 	return c, nil
+}
+
+func (c *column) isUUID() bool {
+	return c.field.Type.Kind == gpu.Binary && c.field.Annotation == gpu.UUID
 }
 
 // element returns the schema element of the column, with the logical type and,
@@ -80,10 +87,25 @@ func (c *column) element() format.SchemaElement {
 		e.LogicalType.Value = l
 		e.ConvertedType = thrift.New(converted)
 	}
-	t := c.field.Type
+	t, a := c.field.Type, c.field.Annotation
 	switch t.Kind {
 	case gpu.String:
-		mark(new(format.StringType), deprecated.UTF8)
+		switch a {
+		case gpu.JSON:
+			mark(new(format.JsonType), deprecated.Json)
+		case gpu.Enum:
+			mark(new(format.EnumType), deprecated.Enum)
+		default:
+			mark(new(format.StringType), deprecated.UTF8)
+		}
+	case gpu.Binary:
+		switch a {
+		case gpu.UUID:
+			e.LogicalType.Value = new(format.UUIDType)
+		case gpu.BSON:
+			// DuckDB refuses a file with the converted type of BSON.
+			e.LogicalType.Value = new(format.BsonType)
+		}
 	case gpu.Date:
 		mark(new(format.DateType), deprecated.Date)
 	case gpu.Decimal:
@@ -96,8 +118,8 @@ func (c *column) element() format.SchemaElement {
 		n := int(t.Kind - gpu.Uint8)
 		mark(&format.IntType{BitWidth: 8 << n}, deprecated.Uint8+deprecated.ConvertedType(n))
 	case gpu.Time:
-		mark(&format.TimeType{Unit: timeUnit(t.Unit)}, deprecated.TimeMillis)
-		c.convertTime(&e, t, deprecated.TimeMillis, deprecated.TimeMicros, false)
+		mark(&format.TimeType{IsAdjustedToUTC: a == gpu.UTC, Unit: timeUnit(t.Unit)}, deprecated.TimeMillis)
+		c.convertTime(&e, t, deprecated.TimeMillis, deprecated.TimeMicros, a == gpu.UTC)
 	case gpu.Timestamp:
 		mark(&format.TimestampType{IsAdjustedToUTC: t.UTC, Unit: timeUnit(t.Unit)}, deprecated.TimestampMillis)
 		c.convertTime(&e, t, deprecated.TimestampMillis, deprecated.TimestampMicros, t.UTC)

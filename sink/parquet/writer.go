@@ -422,6 +422,7 @@ func (w *Writer) endFile(f *fileWriter) error {
 	defer w.mu.Unlock()
 	w.files = slices.DeleteFunc(w.files, func(o *fileWriter) bool { return o == f })
 	if err == nil {
+		w.out.ended(f.path, f.size)
 		w.stats.Files++
 		w.stats.Bytes += f.size - data + int64(len(magic))
 	}
@@ -435,9 +436,9 @@ func (w *Writer) Stats() sink.Stats {
 	return w.stats
 }
 
-// Temporary returns the file or directory that holds the output until Commit,
-// for those who end the process without Abort.
-func (w *Writer) Temporary() string { return w.out.temporary }
+// RemoveTemporary removes what holds the output until Commit, for those who end
+// the process without Abort.
+func (w *Writer) RemoveTemporary() error { return w.out.storage.remove(w.out.temporary) }
 
 // Commit implements sink.Sink.
 func (w *Writer) Commit(ctx context.Context) error {

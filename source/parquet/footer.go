@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/gstream/gstream/source"
 	"github.com/parquet-go/parquet-go/format"
 )
 
@@ -111,7 +112,7 @@ func readFull(r io.ReaderAt, b []byte, off int64) error {
 }
 
 // readFile reads the footer of a file and checks that its numbers are possible.
-func readFile(path string) (f *file, columns []leaf, nested []refusal, err error) {
+func readFile(path string) (f *file, columns []leaf, nested []source.Unreadable, err error) {
 	o, err := os.Open(path)
 	if err != nil {
 		return nil, nil, nil, err

@@ -21,7 +21,7 @@ type FileInfo struct {
 // ColumnInfo is a node of the schema.
 type ColumnInfo struct {
 	Name       string       `json:"name"`
-	Type       string       `json:"type,omitempty"` // as SQL writes it, when it can be read
+	Type       string       `json:"type,omitempty"` // as SQL writes it, of a top-level column
 	Physical   string       `json:"physical,omitempty"`
 	Logical    string       `json:"logical,omitempty"`
 	Repetition string       `json:"repetition"`
@@ -72,9 +72,9 @@ func Inspect(path string) (info *FileInfo, err error) {
 		return nil, at.wrap(err)
 	}
 	byLeaf := map[int]leaf{}
-	byName := map[string]gpu.Type{}
+	byName := map[string]gpu.Field{}
 	for _, c := range flat {
-		byLeaf[c.leaf], byName[c.field.Name] = c, c.field.Type
+		byLeaf[c.leaf], byName[c.field.Name] = c, c.field
 	}
 	info = &FileInfo{Path: path, Bytes: f.size, Rows: f.rows, CreatedBy: meta.CreatedBy}
 	for _, kv := range meta.KeyValueMetadata {
@@ -83,12 +83,12 @@ func Inspect(path string) (info *FileInfo, err error) {
 	w := schemaWalk{elements: meta.Schema, next: 1}
 	for w.next < len(meta.Schema) {
 		c := w.describe()
-		if t, ok := byName[c.Name]; ok {
-			c.Type = t.String()
+		if f, ok := byName[c.Name]; ok {
+			c.Type = f.TypeName()
 		}
 		for _, r := range refused {
-			if r.name == c.Name {
-				c.Unreadable = r.reason
+			if r.Name == c.Name {
+				c.Type, c.Unreadable = r.Type, r.Reason
 			}
 		}
 		info.Columns = append(info.Columns, c)

@@ -3,12 +3,9 @@ package parquet
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/dustin/go-humanize"
@@ -28,16 +25,15 @@ type OpenOptions struct {
 type Table struct {
 	schema  *gpu.Schema
 	files   []*file
-	refused []refusal
+	refused []source.Unreadable
 	rows    int64
 }
 
 var _ source.Table = (*Table)(nil)
 
 // Open reads the footers of the files that the paths name. A path is a file, a
-// glob pattern, or a directory, whose *.parquet files are taken at any depth;
-// names that start with a dot or an underscore are left out. The order is that
-// of the paths, sorted by name within each.
+// folder, whose *.parquet files are taken at any depth, or a pattern; the rules
+// are in docs/job-file.md. The order is that of the paths, by name within each.
 //
 // A path that cannot be read is an error of package os; content that is wrong,
 // or files whose schemas differ, are a source.ErrData. Columns match by name; a
@@ -53,7 +49,7 @@ func Open(paths []string, opt OpenOptions) (*Table, error) {
 	}
 	type footer struct {
 		columns []leaf
-		refused []refusal
+		refused []source.Unreadable
 	}
 	t := &Table{files: make([]*file, len(names))}
 	footers := make([]footer, len(names))
@@ -87,7 +83,7 @@ func Open(paths []string, opt OpenOptions) (*Table, error) {
 
 // adopt brings the columns of a file into the order of the table's schema and
 // reports how they differ from it.
-func (t *Table) adopt(f *file, columns []leaf, refused []refusal) (faults []error) {
+func (t *Table) adopt(f *file, columns []leaf, refused []source.Unreadable) (faults []error) {
 	first := t.files[0].path
 	byName := make(map[string]int, len(columns))
 	for i, c := range columns {
@@ -108,6 +104,9 @@ func (t *Table) adopt(f *file, columns []leaf, refused []refusal) (faults []erro
 			faults = append(faults, fmt.Errorf("%s: column %q is %v, in %s it is %v", f.path, want.Name, got, first, want.Type))
 		}
 		want.Nullable = want.Nullable || columns[j].optional
+		if columns[j].field.Annotation != want.Annotation {
+			want.Annotation = gpu.NoAnnotation
+		}
 	}
 	for _, c := range columns {
 		if _, extra := byName[c.field.Name]; extra {
@@ -125,77 +124,11 @@ func (t *Table) adopt(f *file, columns []leaf, refused []refusal) (faults []erro
 		f.groups[g].chunks = chunks
 	}
 	for _, r := range refused {
-		if !slices.ContainsFunc(t.refused, func(q refusal) bool { return q.name == r.name }) {
+		if !slices.ContainsFunc(t.refused, func(q source.Unreadable) bool { return q.Name == r.Name }) {
 			t.refused = append(t.refused, r)
 		}
 	}
 	return nil
-}
-
-// expand lists the files that paths name.
-func expand(paths []string) ([]string, error) {
-	if len(paths) == 0 {
-		return nil, errors.New("no Parquet file is named: give a file, a glob pattern or a directory")
-	}
-	var out []string
-	for _, p := range paths {
-		names, err := expandOne(p)
-		if err != nil {
-			return nil, err
-		}
-		if len(names) == 0 {
-			return nil, &fs.PathError{Op: "find Parquet files in", Path: p, Err: fs.ErrNotExist}
-		}
-		out = append(out, names...)
-	}
-	return out, nil
-}
-
-func expandOne(path string) ([]string, error) {
-	info, err := os.Stat(path)
-	switch {
-	case err == nil && info.IsDir():
-		return walk(path)
-	case err == nil:
-		return []string{path}, nil
-	case !strings.ContainsAny(path, "*?["):
-		return nil, err
-	}
-	matches, err := filepath.Glob(path)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	var out []string
-	for _, m := range matches {
-		if info, err := os.Stat(m); err == nil && info.IsDir() {
-			inside, err := walk(m)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, inside...)
-			continue
-		}
-		out = append(out, m)
-	}
-	return out, nil
-}
-
-// walk lists the *.parquet files below a directory, in order of name.
-func walk(root string) (out []string, err error) {
-	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		hidden := path != root && (strings.HasPrefix(d.Name(), ".") || strings.HasPrefix(d.Name(), "_"))
-		switch {
-		case hidden && d.IsDir():
-			return filepath.SkipDir
-		case !hidden && !d.IsDir() && strings.EqualFold(filepath.Ext(path), ".parquet"):
-			out = append(out, path)
-		}
-		return nil
-	})
-	return out, err
 }
 
 // Schema implements source.Table.
@@ -204,28 +137,8 @@ func (t *Table) Schema() *gpu.Schema { return t.schema }
 // Rows implements source.Table.
 func (t *Table) Rows() int64 { return t.rows }
 
-// Nested lists the columns of the files that are lists, maps or structs, which
-// cannot be read.
-func (t *Table) Nested() []string {
-	var out []string
-	for _, r := range t.refused {
-		if r.nested {
-			out = append(out, r.name)
-		}
-	}
-	return out
-}
-
-// Unreadable says why a column that is in the files is not in the schema: it is
-// nested, or has a type that is not supported.
-func (t *Table) Unreadable(name string) (reason string, ok bool) {
-	for _, r := range t.refused {
-		if r.name == name {
-			return r.reason, true
-		}
-	}
-	return "", false
-}
+// Unreadable implements source.Table.
+func (t *Table) Unreadable() []source.Unreadable { return t.refused }
 
 // Describe implements source.Table.
 func (t *Table) Describe() string {

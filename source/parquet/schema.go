@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/source"
 	"github.com/parquet-go/parquet-go/deprecated"
 	"github.com/parquet-go/parquet-go/format"
 )
@@ -30,15 +31,9 @@ func (c leaf) legacyOrder() bool {
 	return false
 }
 
-// refusal is a column that cannot be read, and why.
-type refusal struct {
-	name, reason string
-	nested       bool
-}
-
 // readSchema lists the flat columns of a schema, the top-level columns that
 // cannot be read, and the number of leaves.
-func readSchema(elements []format.SchemaElement) (columns []leaf, refused []refusal, leaves int, err error) {
+func readSchema(elements []format.SchemaElement) (columns []leaf, refused []source.Unreadable, leaves int, err error) {
 	if len(elements) == 0 {
 		return nil, nil, 0, badf("the footer has no schema")
 	}
@@ -57,21 +52,21 @@ func readSchema(elements []format.SchemaElement) (columns []leaf, refused []refu
 			return nil, nil, 0, badf("the schema has two columns named %q", e.Name)
 		}
 		seen[e.Name] = true
-		first := w.leaves
+		first, start := w.leaves, w.next
 		if err := w.subtree(0); err != nil {
 			return nil, nil, 0, err
 		}
 		c := leaf{leaf: first, physical: e.Type.V, length: int(e.TypeLength.V), optional: e.RepetitionType.V == format.Optional}
 		if e.NumChildren.V > 0 || !e.Type.Valid || e.RepetitionType.V == format.Repeated {
-			refused = append(refused, refusal{e.Name, "it is nested (a list, map or struct); only flat columns can be read", true})
+			refused = append(refused, source.Unreadable{Name: e.Name, Type: typeName(elements[start:w.next]), Reason: "it is nested"})
 			continue
 		}
 		t, reason := columnType(e)
 		if reason != "" {
-			refused = append(refused, refusal{e.Name, reason, false})
+			refused = append(refused, source.Unreadable{Name: e.Name, Type: typeName(elements[start:w.next]), Reason: reason})
 			continue
 		}
-		c.field = gpu.Field{Name: e.Name, Type: t, Nullable: c.optional}
+		c.field = gpu.Field{Name: e.Name, Type: t, Nullable: c.optional, Annotation: annotation(e)}
 		columns = append(columns, c)
 	}
 	if w.next != len(elements) {
@@ -261,6 +256,8 @@ func convertedType(e *format.SchemaElement, physical format.Type) (gpu.Type, str
 		l = &format.IntType{BitWidth: 8 << (c - deprecated.Uint8)}
 	case deprecated.Int8, deprecated.Int16, deprecated.Int32, deprecated.Int64:
 		l = &format.IntType{BitWidth: 8 << (c - deprecated.Int8), IsSigned: true}
+	case deprecated.Interval:
+		return gpu.Type{}, "there are no columns of intervals"
 	default:
 		return gpu.Type{}, fmt.Sprintf("its converted type %d is not supported", c)
 	}

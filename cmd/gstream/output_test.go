@@ -1,0 +1,76 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestRunRemovesWhatAKilledOneHasLeft(t *testing.T) {
+	for _, options := range []string{"", ", rows_per_file: 100000"} {
+		path := endlessJob(t, options)
+		folder := filepath.Dir(path) + "/new/folder"
+		require.NoError(t, os.MkdirAll(folder, 0o777))
+		var stderr bytes.Buffer
+		cmd := start(t, &stderr, "run", path, "--report", folder+"/report.json", "--timeline", folder+"/timeline.html")
+		hidden := func() []string {
+			names, _ := filepath.Glob(folder + "/.*")
+			return names
+		}
+		require.Eventually(t, func() bool { return len(hidden()) == 3 }, time.Minute, 5*time.Millisecond)
+
+		other, _ := jobFile(t, "  - limit: 1", "")
+		text, err := os.ReadFile(other)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(other, []byte(strings.ReplaceAll(string(text), "out.parquet", folder+"/other.parquet")), 0o644))
+		code, _, errs := gstream("run", other)
+		require.Equal(t, exitOK, code, errs)
+		assert.Len(t, hidden(), 3, "they belong to a process that runs")
+
+		require.NoError(t, cmd.Process.Kill())
+		_ = cmd.Wait()
+		assert.Len(t, hidden(), 3)
+		code, _, errs = gstream("run", other, "--overwrite")
+		require.Equal(t, exitOK, code, errs)
+		assert.Empty(t, hidden())
+		entries, err := os.ReadDir(folder)
+		require.NoError(t, err)
+		assert.Len(t, entries, 1)
+	}
+}
+
+func TestDeviceAsOutputIsRefusedBeforeAnything(t *testing.T) {
+	path, out := jobFile(t, "  - limit: 1", "")
+	require.NoError(t, os.Symlink(os.DevNull, out))
+	for _, command := range [][]string{{"run", path}, {"run", path, "--overwrite"}, {"lint", path}, {"explain", path}} {
+		code, stdout, stderr := gstream(command...)
+		assert.Equal(t, exitIO, code, command)
+		assert.Empty(t, stdout)
+		assert.Contains(t, stderr, "job.yaml:")
+		assert.Contains(t, stderr, out+": it is a device, which is never replaced")
+	}
+	link, err := os.Readlink(out)
+	require.NoError(t, err)
+	assert.Equal(t, os.DevNull, link)
+}
+
+func TestReportIsWrittenThroughALink(t *testing.T) {
+	path, _ := jobFile(t, "  - limit: 1", "")
+	dir := t.TempDir()
+	real, link := filepath.Join(dir, "real.json"), filepath.Join(dir, "link.json")
+	require.NoError(t, os.Symlink("real.json", link))
+	for range 2 { // once dangling
+		code, _, stderr := gstream("run", path, "--overwrite", "--report", link)
+		require.Equal(t, exitOK, code, stderr)
+		target, err := os.Readlink(link)
+		require.NoError(t, err)
+		assert.Equal(t, "real.json", target)
+		require.FileExists(t, real)
+	}
+}

@@ -1,0 +1,33 @@
+package gpu
+
+// Annotation says what the values of a column mean beyond their type, as files
+// say it. It goes with a column from file to file; operators and devices know
+// nothing of it.
+type Annotation uint8
+
+// The annotations, and the kinds that have them.
+const (
+	NoAnnotation Annotation = iota
+	UUID                    // Binary of 16 bytes a value
+	BSON                    // Binary
+	JSON                    // String
+	Enum                    // String
+	UTC                     // Time, adjusted to UTC
+)
+
+// TypeName returns the SQL name of the column's type and annotation.
+func (f Field) TypeName() string {
+	switch f.Annotation {
+	case UUID:
+		return "UUID"
+	case BSON:
+		return "BSON"
+	case JSON:
+		return "JSON"
+	case Enum:
+		return "ENUM"
+	case UTC:
+		return f.Type.String() + " WITH TIME ZONE"
+	}
+	return f.Type.String()
+}

@@ -1,0 +1,23 @@
+package expr
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// uuidLiteral turns the text of a UUID into its bytes. The text may stand in
+// braces and do without hyphens.
+func uuidLiteral(x *Expr) (*Expr, error) {
+	text := x.value.Str
+	if inner, ok := strings.CutPrefix(text, "{"); ok && strings.HasSuffix(inner, "}") {
+		text = strings.TrimSuffix(inner, "}")
+	}
+	b, err := hex.DecodeString(strings.ReplaceAll(text, "-", ""))
+	if err != nil || len(b) != 16 {
+		return nil, fmt.Errorf("'%s' is not a UUID, which is 32 hexadecimal digits: xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", cutRight(x.value.Str, 60))
+	}
+	return newConstant(gpu.Scalar{Type: gpu.Of(gpu.Binary), Valid: true, Str: string(b)}), nil
+}

@@ -1,0 +1,142 @@
+package pipeline
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/gstream/gstream/source"
+)
+
+// unreadable is a column of a source that cannot be read. It goes through the
+// plan beside the others, so that no step loses it without a word.
+type unreadable struct {
+	source.Unreadable
+	qual string // the source
+}
+
+func (u unreadable) String() string {
+	return fmt.Sprintf("column %q (%s) of %s cannot be read: %s", u.Name, u.Type, u.qual, u.Reason)
+}
+
+// describeUnreadable is one sentence about columns, of which there is one at least.
+func describeUnreadable(list []unreadable) string {
+	texts := make([]string, len(list))
+	for i, u := range list {
+		texts[i] = u.String()
+	}
+	return some(texts, 5, "; ")
+}
+
+// some joins the first of many texts.
+func some(texts []string, show int, separator string) string {
+	if len(texts) <= show {
+		return strings.Join(texts, separator)
+	}
+	return fmt.Sprintf("%s%sand %d more", strings.Join(texts[:show], separator), separator, len(texts)-show)
+}
+
+// suggestColumns writes the columns that can be read as a select step does.
+func suggestColumns(r *relation) string {
+	if r.schema.Len() == 0 {
+		return ""
+	}
+	return ", as in select: [" + some(r.schema.Names(), 10, ", ") + "]"
+}
+
+// keepUnreadable says that a projection made for a step takes all columns.
+func keepUnreadable(n *projectNode, in node) *projectNode {
+	n.unreadable = in.rel().unreadable
+	return n
+}
+
+// findUnreadable looks up a column by its name, and its source unless that is "".
+func (r *relation) findUnreadable(qual, name string) (unreadable, bool) {
+	i := slices.IndexFunc(r.unreadable, func(u unreadable) bool {
+		return strings.EqualFold(u.Name, name) && (qual == "" || strings.EqualFold(u.qual, qual))
+	})
+	if i < 0 {
+		return unreadable{}, false
+	}
+	return r.unreadable[i], true
+}
+
+var (
+	noColumn    = regexp.MustCompile(`^there is no column "(.*?)"`)
+	noQualified = regexp.MustCompile(`^table "(.*?)" has no column "(.*?)"`)
+	// A struct is taken for a table where a field of it is named.
+	noTable = regexp.MustCompile(`^there is no table "(?:.*\.)?(.*?)"`)
+)
+
+// unreadableIn finds the column that an expression misses, by the message that
+// says so.
+func (r *relation) unreadableIn(message string) (unreadable, bool) {
+	if m := noQualified.FindStringSubmatch(message); m != nil {
+		return r.findUnreadable(m[1], m[2])
+	}
+	for _, missing := range []*regexp.Regexp{noColumn, noTable} {
+		if m := missing.FindStringSubmatch(message); m != nil {
+			return r.findUnreadable("", m[1])
+		}
+	}
+	return unreadable{}, false
+}
+
+// unmatched lists the columns that cannot be read and that one of two relations
+// has alone.
+func unmatched(a, b *relation) (list []unreadable) {
+	for _, sides := range [][2]*relation{{a, b}, {b, a}} {
+		for _, u := range sides[0].unreadable {
+			if _, ok := sides[1].findUnreadable("", u.Name); !ok {
+				list = append(list, u)
+			}
+		}
+	}
+	return list
+}
+
+// checkColumns refuses an output without the columns that cannot be read, and one
+// without any column.
+func (j *Job) checkColumns(last node) *Fault {
+	r := last.rel()
+	f := &Fault{File: j.file, Place: j.at("sources." + r.step), Step: r.step}
+	if n := len(j.Steps); n > 0 {
+		f.Place, f.Step = j.at(fmt.Sprintf("steps[%d]", n-1)), j.stepName(n-1)
+	}
+	switch {
+	case len(r.unreadable) > 0:
+		f.Msg = fmt.Sprintf("%s; add a step that selects the others%s", describeUnreadable(r.unreadable), suggestColumns(r))
+	case r.schema.Len() == 0:
+		f.Msg = "there is no column to write"
+		if empty := emptySources(last); len(empty) > 0 {
+			f.Msg += ": no column is in " + some(empty, 5, ", ")
+		}
+	default:
+		return nil
+	}
+	return f
+}
+
+// emptySources describes the sources of a node's rows that have no columns.
+func emptySources(n node) (list []string) {
+	switch n := n.(type) {
+	case *scanNode:
+		if n.schema.Len() == 0 {
+			list = []string{fmt.Sprintf("%s, %s", n.step, n.table.Describe())}
+		}
+	case *filterNode:
+		return emptySources(n.in)
+	case *projectNode:
+		return emptySources(n.in)
+	case *sortNode:
+		return emptySources(n.in)
+	case *limitNode:
+		return emptySources(n.in)
+	case *unionNode:
+		for _, in := range n.ins {
+			list = append(list, emptySources(in)...)
+		}
+	}
+	return list
+}

@@ -1,0 +1,81 @@
+package parquet
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/gstream/gstream/sink/staging"
+)
+
+// manifest says which files of a directory are an output's, so that the next
+// output may replace these and nothing else.
+type manifest struct {
+	CreatedBy string `json:"created_by"`
+	Files     []part `json:"files"`
+}
+
+type part struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
+}
+
+// maxManifest bounds what is read as a manifest: a million files and more.
+const maxManifest = 128 << 20
+
+// readManifest returns nil where there is no manifest, or something else under
+// its name.
+func readManifest(path string) (*manifest, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxManifest))
+	if err != nil {
+		return nil, err
+	}
+	var m manifest
+	if json.Unmarshal(text, &m) != nil {
+		return nil, nil
+	}
+	return &m, nil
+}
+
+func (m *manifest) write(f outFile) error {
+	m.CreatedBy = createdBy()
+	text, err := json.MarshalIndent(m, "", " ")
+	if err == nil {
+		_, err = f.WriteAt(append(text, '\n'), 0)
+	}
+	return err
+}
+
+// foreign lists what a directory has besides the files of the manifest, which are
+// known by their names and sizes. Without a manifest that is all.
+func (m *manifest) foreign(dir string) (names []string, err error) {
+	own := map[part]bool{}
+	if m != nil {
+		for _, p := range m.Files {
+			own[p] = true
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", dir, err)
+		}
+		manifest := m != nil && e.Name() == staging.LockName
+		if !info.Mode().IsRegular() || !manifest && !own[part{e.Name(), info.Size()}] {
+			names = append(names, e.Name())
+		}
+	}
+	return names, err
+}

@@ -1,0 +1,39 @@
+package parquet
+
+import (
+	"github.com/parquet-go/parquet-go/deprecated"
+	"github.com/parquet-go/parquet-go/format"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// annotation returns what a flat column means beyond its type.
+func annotation(e *format.SchemaElement) gpu.Annotation {
+	switch l := e.LogicalType.Value.(type) {
+	case *format.UUIDType:
+		if e.TypeLength.V == 16 {
+			return gpu.UUID
+		}
+	case *format.BsonType:
+		return gpu.BSON
+	case *format.JsonType:
+		return gpu.JSON
+	case *format.EnumType:
+		return gpu.Enum
+	case *format.TimeType:
+		if l.IsAdjustedToUTC {
+			return gpu.UTC
+		}
+	case nil:
+		// The converted types of times are of UTC, too, by the specification. But
+		// writers that knew no others used them for every time.
+		if e.ConvertedType.Valid {
+			return convertedAnnotations[e.ConvertedType.V]
+		}
+	}
+	return gpu.NoAnnotation
+}
+
+var convertedAnnotations = map[deprecated.ConvertedType]gpu.Annotation{
+	deprecated.Bson: gpu.BSON, deprecated.Json: gpu.JSON, deprecated.Enum: gpu.Enum,
+}

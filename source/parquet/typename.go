@@ -1,0 +1,104 @@
+package parquet
+
+import (
+	"strings"
+
+	"github.com/parquet-go/parquet-go/deprecated"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// maxTypeName bounds the names of nested types.
+const maxTypeName = 100
+
+// typeName returns the type of the next subtree of a schema that was checked, as
+// DuckDB writes it. It is for columns that cannot be read too.
+func typeName(elements []format.SchemaElement) string {
+	w := typeWriter{schemaWalk: schemaWalk{elements: elements}}
+	w.write()
+	if s := w.b.String(); len(s) <= maxTypeName {
+		return s
+	}
+	return strings.ToValidUTF8(w.b.String()[:maxTypeName], "") + "…"
+}
+
+// typeWriter writes types as it walks. Behind the bound it only walks.
+type typeWriter struct {
+	schemaWalk
+	b strings.Builder
+}
+
+func (w *typeWriter) text(s string) {
+	if w.b.Len() <= maxTypeName {
+		w.b.WriteString(s)
+	}
+}
+
+// write writes the type of the next subtree.
+func (w *typeWriter) write() {
+	e := &w.elements[w.next]
+	w.next++
+	switch {
+	case e.NumChildren.V <= 0:
+		w.text(leafName(e))
+	case isA(e, new(format.ListType), deprecated.List) && e.NumChildren.V == 1:
+		w.item()
+	case isA(e, new(format.MapType), deprecated.Map) && e.NumChildren.V == 1 && w.elements[w.next].NumChildren.V == 2:
+		w.next++
+		w.children(2, "MAP(", false)
+	default:
+		w.children(int(e.NumChildren.V), "STRUCT(", true)
+	}
+	if e.RepetitionType.V == format.Repeated {
+		w.text("[]")
+	}
+}
+
+// item writes the one child of a list, which is repeated: the item itself, or a
+// group around it.
+func (w *typeWriter) item() {
+	if w.elements[w.next].NumChildren.V != 1 {
+		w.write()
+		return
+	}
+	w.next++
+	w.write()
+	w.text("[]")
+}
+
+func (w *typeWriter) children(n int, open string, named bool) {
+	w.text(open)
+	for i := range n {
+		if i > 0 {
+			w.text(", ")
+		}
+		if named {
+			w.text(w.elements[w.next].Name + " ")
+		}
+		w.write()
+	}
+	w.text(")")
+}
+
+func isA(e *format.SchemaElement, l format.LogicalTypeValue, c deprecated.ConvertedType) bool {
+	if v := e.LogicalType.Value; v != nil {
+		return v.String() == l.String()
+	}
+	return e.ConvertedType.Valid && e.ConvertedType.V == c
+}
+
+// leafName names the type of a leaf, or the group that has no children.
+func leafName(e *format.SchemaElement) string {
+	if !e.Type.Valid {
+		return "STRUCT()"
+	}
+	if t, reason := columnType(e); reason == "" {
+		return t.String()
+	}
+	if l := e.LogicalType.Value; l != nil {
+		return l.String()
+	}
+	if e.ConvertedType.Valid && e.ConvertedType.V == deprecated.Interval {
+		return "INTERVAL"
+	}
+	return e.Type.V.String()
+}
