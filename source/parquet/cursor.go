@@ -354,9 +354,6 @@ func (c *cursor) setValues(e format.Encoding, b []byte, rows int32, nulls int) e
 		if len(b) == 0 {
 			b = noCodes // a page of nulls may leave out even the width
 		}
-		if c.dict.shared == nil {
-			return badf("a data page needs a dictionary, but there is none")
-		}
 		if b[0] > 32 {
 			return badf("a data page has codes of %d bits", b[0])
 		}

@@ -262,6 +262,31 @@ func TestManyDictionariesInAStrideGiveTheirOwnValues(t *testing.T) {
 	}
 }
 
+func TestARowGroupOfNullsWithoutADictionaryFollowsCodedOnes(t *testing.T) {
+	for _, rows := range []int{700, 3000, 5000, 100000} {
+		got := mustScan(t, "null-group.parquet", rows)
+		require.Len(t, got["i"], 6144)
+		for i := range 6144 {
+			for name, want := range map[string]string{
+				"s": fmt.Sprint("value ", i%5),
+				"n": fmt.Sprint(int64(i%7) * 1e12),
+				"f": fmt.Sprint(float64(i%7) / 4),
+				"d": fmt.Sprintf("%d.00", i%3),
+				"t": fmt.Sprintf("2020-01-%02d", 1+i%9),
+				"b": fmt.Sprint(i%2 == 0),
+			} {
+				v := got[name][i]
+				require.Equal(t, i/2048 != 1, v.Valid, "%s of row %d, strides of %d", name, i, rows)
+				if v.Valid && v.Type.IsFloat() {
+					require.Equal(t, want, fmt.Sprint(v.Float))
+				} else if v.Valid {
+					require.Equal(t, want, v.String(), "%s of row %d, strides of %d", name, i, rows)
+				}
+			}
+		}
+	}
+}
+
 func TestStridesAreDecodedAheadWithinTheirBytes(t *testing.T) {
 	table, err := Open(fixture("page-index.parquet"), OpenOptions{})
 	require.NoError(t, err)

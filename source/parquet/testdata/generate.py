@@ -121,3 +121,9 @@ duckdb.execute("copy (select i, i % 10 as k, 'name ' || (i % 20) as s, i::decima
 duckdb.execute("copy (select k as i, k::integer as n, 'key ' || k as s, k::double as f, k::decimal(9,2) as d, k::hugeint::decimal(38,0) as h, "
                "date '2020-01-01' + k::integer as t, k::uinteger as u from (select (i % 50) * 4 + (i // 2048) * 2 as k from range(4096) r(i)) order by k % 4, k) "
                "to 'bloom.parquet' (row_group_size 2048)")
+
+# A row group without a value, and so without a dictionary page, between two with
+# dictionaries.
+duckdb.execute("copy (select i, if(j, 'value ' || (i % 5), null) as s, if(j, (i % 7) * 10**12::bigint, null)::bigint as n, if(j, (i % 7) / 4, null)::double as f, "
+               "if(j, (i % 3)::decimal(38,2), null) as d, if(j, date '2020-01-01' + (i % 9)::integer, null) as t, if(j, i % 2 = 0, null) as b "
+               "from (select i, i // 2048 <> 1 as j from range(6144) r(i))) to 'null-group.parquet' (row_group_size 2048)")
