@@ -163,6 +163,9 @@ func bigEndian(b []byte) (v gpu.Int128, ok bool) {
 	return gpu.Int128{Hi: int64(binary.BigEndian.Uint64(full[:])), Lo: binary.BigEndian.Uint64(full[8:])}, true
 }
 
+// perDay is the units of a day, which is also the last TIME: 24:00.
+func perDay(t gpu.Type) int64 { return 86400 * t.Unit.PerSecond() }
+
 // julianUnixEpoch is the Julian day of 1970-01-01.
 const julianUnixEpoch = 2440588
 

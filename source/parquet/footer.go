@@ -1,7 +1,6 @@
 package parquet
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -57,7 +56,7 @@ type chunkStats struct {
 }
 
 // readMetadata reads and decodes the footer of an open file.
-func readMetadata(r io.ReaderAt, size int64) (meta *format.FileMetaData, err error) {
+func readMetadata(r io.ReaderAt, size int64) (meta *fileMeta, err error) {
 	defer guard(&err)
 	if size == 0 {
 		return nil, badf("the file is empty")
@@ -90,10 +89,12 @@ func readMetadata(r io.ReaderAt, size int64) (meta *format.FileMetaData, err err
 	if err := readFull(r, b, size-trailerBytes-n); err != nil {
 		return nil, err
 	}
-	meta = new(format.FileMetaData)
+	meta = new(fileMeta)
 	if _, err := unmarshalCompact(b, meta); err != nil {
 		return nil, badf("the footer cannot be decoded: %v", err)
 	}
+	meta.start = size - trailerBytes - n
+	meta.measureBloomFilters()
 	return meta, nil
 }
 
@@ -133,6 +134,9 @@ func readFile(path string) (f *file, columns []leaf, nested []refusal, err error
 	if err != nil {
 		return nil, nil, nil, at.wrap(err)
 	}
+	for i := range columns {
+		columns[i].ordered = len(meta.ColumnOrders) == leaves && meta.ColumnOrders[columns[i].leaf].Value != nil
+	}
 	f = &file{path: path, size: info.Size(), rows: meta.NumRows, groups: make([]rowGroup, len(meta.RowGroups))}
 	f.handle.path, f.handle.size = path, f.size
 	total := int64(0)
@@ -149,7 +153,7 @@ func readFile(path string) (f *file, columns []leaf, nested []refusal, err error
 		f.groups[i] = rowGroup{rows: g.NumRows, chunks: make([]chunk, len(columns))}
 		for j, c := range columns {
 			at.column = c.field.Name
-			if f.groups[i].chunks[j], err = readChunk(&g.Columns[c.leaf], c, g.NumRows, f.size); err != nil {
+			if f.groups[i].chunks[j], err = readChunk(&g.Columns[c.leaf], c, g.NumRows, meta.start); err != nil {
 				return nil, nil, nil, at.wrap(err)
 			}
 		}
@@ -161,9 +165,9 @@ func readFile(path string) (f *file, columns []leaf, nested []refusal, err error
 }
 
 // readChunk checks the metadata of a column chunk against its row group and
-// file, and keeps what a scan needs.
-func readChunk(c *format.ColumnChunk, col leaf, rows, fileSize int64) (chunk, error) {
-	m := &c.MetaData
+// file, whose footer begins at end, and keeps what a scan needs.
+func readChunk(c *chunkMeta, col leaf, rows, end int64) (chunk, error) {
+	m := &c.Data
 	if c.FilePath != "" {
 		return chunk{}, badf("its data is in another file (%q), which is not supported", c.FilePath)
 	}
@@ -173,13 +177,9 @@ func readChunk(c *format.ColumnChunk, col leaf, rows, fileSize int64) (chunk, er
 	if m.NumValues != rows {
 		return chunk{}, badf("it claims %d values for %d rows", m.NumValues, rows)
 	}
-	start := m.DataPageOffset
-	if d := m.DictionaryPageOffset; d > 0 && d < start {
-		start = d
-	}
-	end := fileSize - trailerBytes
+	start := m.pagesStart()
 	if rows > 0 && (start < int64(len(magic)) || m.TotalCompressedSize <= 0 || start > end || m.TotalCompressedSize > end-start) {
-		return chunk{}, badf("it claims %d bytes at offset %d of a file of %d", m.TotalCompressedSize, start, fileSize)
+		return chunk{}, badf("it claims %d bytes at offset %d of a file whose footer begins at %d", m.TotalCompressedSize, start, end)
 	}
 	// A page has a header of more than eight bytes and less than 2^31 values.
 	if pages := max(m.TotalCompressedSize, 0)/8 + 1; rows>>31 >= pages {
@@ -195,28 +195,14 @@ func readChunk(c *format.ColumnChunk, col leaf, rows, fileSize int64) (chunk, er
 		start: start, size: max(m.TotalCompressedSize, 0), rawSize: max(m.TotalUncompressedSize, 0), codec: m.Codec,
 		columnIndex: inside(c.ColumnIndexOffset, int64(c.ColumnIndexLength)),
 		offsetIndex: inside(c.OffsetIndexOffset, int64(c.OffsetIndexLength)),
-		bloom:       inside(m.BloomFilterOffset, int64(max(m.BloomFilterLength, 1))),
-		stats:       chunkStats{nulls: -1},
+		bloom:       inside(m.BloomFilterOffset, int64(m.BloomFilterLength)),
+		stats:       col.chunkStats(&m.Statistics, rows),
 	}
 	for _, s := range m.EncodingStats {
 		data := s.PageType == format.DataPage || s.PageType == format.DataPageV2
 		//lint:ignore SA1019 older writers use it
 		coded := s.Encoding == format.RLEDictionary || s.Encoding == format.PlainDictionary
 		out.uncoded = out.uncoded || data && !coded && s.Count > 0
-	}
-	s := &m.Statistics
-	lo, hi := s.MinValue, s.MaxValue
-	if lo == nil && hi == nil && col.legacyOrder() {
-		lo, hi = s.Min, s.Max
-	}
-	if lo != nil && hi != nil {
-		out.stats.min, out.stats.max, out.stats.hasRange = bytes.Clone(lo), bytes.Clone(hi), true
-	}
-	switch {
-	case !col.optional:
-		out.stats.nulls = 0
-	case s.NullCount > 0 && s.NullCount <= rows:
-		out.stats.nulls = s.NullCount
 	}
 	return out, nil
 }

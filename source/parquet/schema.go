@@ -18,11 +18,12 @@ type leaf struct {
 	physical format.Type
 	length   int // bytes of a FIXED_LEN_BYTE_ARRAY value
 	optional bool
+	ordered  bool // bounds are in the order of the type, as the file says
 }
 
-// legacyOrder says whether the deprecated min and max of statistics, which
-// compare as signed values, are in the order of the column's type.
-func (c leaf) legacyOrder() bool {
+// signedOrder says whether the order of the column's type is that of signed values,
+// in which the deprecated min and max of statistics are.
+func (c leaf) signedOrder() bool {
 	switch c.physical {
 	case format.Boolean, format.Int32, format.Int64, format.Float, format.Double:
 		return !c.field.Type.IsUnsigned()

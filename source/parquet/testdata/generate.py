@@ -127,3 +127,8 @@ duckdb.execute("copy (select k as i, k::integer as n, 'key ' || k as s, k::doubl
 duckdb.execute("copy (select i, if(j, 'value ' || (i % 5), null) as s, if(j, (i % 7) * 10**12::bigint, null)::bigint as n, if(j, (i % 7) / 4, null)::double as f, "
                "if(j, (i % 3)::decimal(38,2), null) as d, if(j, date '2020-01-01' + (i % 9)::integer, null) as t, if(j, i % 2 = 0, null) as b "
                "from (select i, i // 2048 <> 1 as j from range(6144) r(i))) to 'null-group.parquet' (row_group_size 2048)")
+
+# Statistics and page index of a required, an optional and a text column.
+pq.write_table(pa.table({"r": pa.array(range(N), pa.int64()), "o": pa.array([None if i % 20 == 3 else i for i in range(N)], pa.int64()), "s": [f"{i:05d}" for i in range(N)]},
+                        schema=pa.schema([pa.field("r", pa.int64(), nullable=False), pa.field("o", pa.int64()), pa.field("s", pa.string())])),
+               "statistics.parquet", row_group_size=130, write_page_index=True, data_page_size=200, write_batch_size=10, use_dictionary=False)

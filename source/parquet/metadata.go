@@ -1,0 +1,107 @@
+package parquet
+
+import (
+	"math"
+	"slices"
+
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// What is read of a footer. The structures of parquet-go require what files may leave
+// out, such as the value of a key, and do not tell a count of zero from none.
+
+type fileMeta struct {
+	Schema       thrift.Slice[format.SchemaElement] `thrift:"2,required"`
+	NumRows      int64                              `thrift:"3,required"`
+	RowGroups    thrift.Slice[groupMeta]            `thrift:"4,required"`
+	KeyValues    thrift.Slice[keyValue]             `thrift:"5"`
+	CreatedBy    string                             `thrift:"6"`
+	ColumnOrders thrift.Slice[format.ColumnOrder]   `thrift:"7"`
+
+	start int64 // of the footer in the file
+}
+
+type keyValue struct {
+	Key string `thrift:"1,required"`
+}
+
+type groupMeta struct {
+	Columns thrift.Slice[chunkMeta] `thrift:"1,required"`
+	NumRows int64                   `thrift:"3,required"`
+}
+
+type chunkMeta struct {
+	FilePath          string   `thrift:"1"`
+	Data              dataMeta `thrift:"3"`
+	OffsetIndexOffset int64    `thrift:"4"`
+	OffsetIndexLength int32    `thrift:"5"`
+	ColumnIndexOffset int64    `thrift:"6"`
+	ColumnIndexLength int32    `thrift:"7"`
+}
+
+// dataMeta is ColumnMetaData of the format.
+type dataMeta struct {
+	Type                  format.Type                            `thrift:"1,required"`
+	Encodings             thrift.Slice[format.Encoding]          `thrift:"2"`
+	Path                  thrift.Slice[string]                   `thrift:"3"`
+	Codec                 format.CompressionCodec                `thrift:"4,required"`
+	NumValues             int64                                  `thrift:"5,required"`
+	TotalUncompressedSize int64                                  `thrift:"6"`
+	TotalCompressedSize   int64                                  `thrift:"7,required"`
+	DataPageOffset        int64                                  `thrift:"9,required"`
+	DictionaryPageOffset  int64                                  `thrift:"11"`
+	Statistics            statistics                             `thrift:"12"`
+	EncodingStats         thrift.Slice[format.PageEncodingStats] `thrift:"13"`
+	BloomFilterOffset     int64                                  `thrift:"14"`
+	BloomFilterLength     int32                                  `thrift:"15"`
+}
+
+// pagesStart is where the pages of a chunk begin: with the dictionary, where there is one.
+func (m *dataMeta) pagesStart() int64 {
+	if d := m.DictionaryPageOffset; d > 0 && d < m.DataPageOffset {
+		return d
+	}
+	return m.DataPageOffset
+}
+
+// measureBloomFilters gives Bloom filters of which the file does not say how long they
+// are the bytes up to whatever follows.
+func (m *fileMeta) measureBloomFilters() {
+	starts := []int64{m.start}
+	unknown := false
+	for g := range m.RowGroups {
+		for i := range m.RowGroups[g].Columns {
+			c := &m.RowGroups[g].Columns[i]
+			d := &c.Data
+			starts = append(starts, d.pagesStart(), c.ColumnIndexOffset, c.OffsetIndexOffset, d.BloomFilterOffset)
+			unknown = unknown || d.BloomFilterOffset > 0 && d.BloomFilterLength <= 0
+		}
+	}
+	if !unknown {
+		return
+	}
+	slices.Sort(starts)
+	for g := range m.RowGroups {
+		for i := range m.RowGroups[g].Columns {
+			d := &m.RowGroups[g].Columns[i].Data
+			if d.BloomFilterOffset <= 0 || d.BloomFilterLength > 0 {
+				continue
+			}
+			next, _ := slices.BinarySearch(starts, d.BloomFilterOffset+1)
+			if next < len(starts) {
+				d.BloomFilterLength = int32(min(starts[next]-d.BloomFilterOffset, math.MaxInt32))
+			}
+		}
+	}
+}
+
+// statistics are those of a column chunk. Max and Min are deprecated: they compare as
+// signed values, whatever the type.
+type statistics struct {
+	Max       []byte             `thrift:"1"`
+	Min       []byte             `thrift:"2"`
+	NullCount thrift.Null[int64] `thrift:"3"`
+	MaxValue  []byte             `thrift:"5"`
+	MinValue  []byte             `thrift:"6"`
+}
