@@ -81,15 +81,17 @@ func decompress(codec format.CompressionCodec, dst, src []byte) error {
 	return nil
 }
 
-// readExactly reads len(dst) bytes and one more, which must not be there.
+// readExactly reads len(dst) bytes and the end behind them, where the checksum is and
+// from where on nothing may follow.
 func readExactly(r io.Reader, dst []byte) (int, error) {
 	n, err := io.ReadFull(r, dst)
-	if err != nil && err != io.EOF {
+	if err != nil {
 		return n, err
 	}
 	var more [1]byte
-	if m, _ := io.ReadFull(r, more[:]); m > 0 {
-		return n + m, nil
+	m, err := io.ReadFull(r, more[:])
+	if err == io.EOF {
+		err = nil
 	}
-	return n, nil
+	return n + m, err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/source"
+	pq "github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 	"github.com/stretchr/testify/require"
@@ -148,6 +149,8 @@ func dataPage(values int32, e format.Encoding, size, raw int) format.PageHeader 
 
 func TestPagesThatLieAreErrors(t *testing.T) {
 	bomb := append([]byte{0x80, 0x80, 0x80, 0x80, 0x04}, 0xfe, 0, 0) // snappy: one GiB follows
+	checksum := compressed(t, &pq.Gzip, make([]byte, 8))
+	checksum[len(checksum)-5] ^= 1 // the length follows
 	for _, c := range []struct {
 		name, says string
 		rows       int64
@@ -157,6 +160,7 @@ func TestPagesThatLieAreErrors(t *testing.T) {
 	}{
 		{"page larger than its header says", "decompresses", 1, format.Snappy, dataPage(1, format.Plain, len(bomb), 8), bomb},
 		{"page that claims too much", "", 1, format.Snappy, dataPage(1, format.Plain, len(bomb), 1<<30), bomb},
+		{"gzip page that does not match its checksum", "checksum", 1, format.Gzip, dataPage(1, format.Plain, len(checksum), 8), checksum},
 		{"negative size", "claims", 1, format.Snappy, dataPage(1, format.Plain, -1, 8), nil},
 		{"fewer values than promised", "promises", 3, format.Uncompressed, dataPage(3, format.Plain, 16, 16), make([]byte, 16)},
 		{"more values than rows", "left", 1, format.Uncompressed, dataPage(2, format.Plain, 16, 16), make([]byte, 16)},
