@@ -33,6 +33,23 @@ var (
 	}}
 )
 
+// maxExpansion bounds what a compressed byte can become, so that sizes that cannot be
+// are refused before memory is asked for them. zstd and brotli reach large ratios on
+// constant data, but not this one.
+func maxExpansion(codec format.CompressionCodec) int {
+	switch codec {
+	case format.Uncompressed:
+		return 1
+	case format.Snappy:
+		return 32
+	case format.Lz4Raw:
+		return 256
+	case format.Gzip:
+		return 1100
+	}
+	return 1 << 17
+}
+
 // decompress fills dst from src.
 func decompress(codec format.CompressionCodec, dst, src []byte) error {
 	n, err := 0, error(nil)

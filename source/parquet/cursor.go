@@ -162,13 +162,27 @@ func (c *cursor) header() (*format.PageHeader, error) {
 	}
 }
 
+// unread is the bytes of the chunk behind what was read.
+func (c *cursor) unread() int64 { return int64(len(c.win)-c.pos) + c.end - c.off }
+
+// pageRows is the rows that the header of a data page claims; other pages have none.
+func pageRows(h *format.PageHeader) (rows int64, data bool) {
+	switch h.Type {
+	case format.DataPage:
+		return int64(h.DataPageHeader.V.NumValues), true
+	case format.DataPageV2:
+		return int64(h.DataPageHeaderV2.V.NumValues), true
+	}
+	return 0, false
+}
+
 // checkPage makes sure that the chunk has the bytes of a page.
 func (c *cursor) checkPage(h *format.PageHeader) error {
 	n := int64(h.CompressedPageSize)
 	if n < 0 || h.UncompressedPageSize < 0 {
 		return badf("a page header claims %d bytes, %d uncompressed", n, h.UncompressedPageSize)
 	}
-	if left := int64(len(c.win)-c.pos) + c.end - c.off; n > left {
+	if left := c.unread(); n > left {
 		return badf("a page header claims %d bytes, the column chunk has %d left", n, left)
 	}
 	return nil
@@ -196,10 +210,20 @@ func (c *cursor) pass(n int) {
 	c.off += int64(n - k)
 }
 
-// maxExpansion bounds what a compressed byte can become: zstd and brotli reach
-// large ratios on constant data, but not this one, so a header that claims more
-// is refused before memory is asked for.
-const maxExpansion = 1 << 17
+// finish makes sure that the pages of a chunk whose rows are all taken hold no more.
+func (c *cursor) finish() error {
+	for c.unread() > 0 {
+		h, err := c.header()
+		if err != nil || c.checkPage(h) != nil {
+			return nil // no page: some writers leave room
+		}
+		if rows, _ := pageRows(h); rows > 0 {
+			return badf("its pages hold more than the %d rows of the row group", c.rows)
+		}
+		c.pass(int(h.CompressedPageSize))
+	}
+	return nil
+}
 
 func (c *cursor) decompress(b []byte, size int) ([]byte, error) {
 	if c.meta.codec == format.Uncompressed {
@@ -208,7 +232,7 @@ func (c *cursor) decompress(b []byte, size int) ([]byte, error) {
 		}
 		return b, nil
 	}
-	if size > 0 && size/maxExpansion > len(b) {
+	if size/maxExpansion(c.meta.codec) > len(b) {
 		return nil, badf("a page header claims that %d bytes decompress to %d", len(b), size)
 	}
 	out, err := c.body.take(c.lease, size)
@@ -229,12 +253,7 @@ func (c *cursor) nextPage(skip int64) (int64, error) {
 		if err := c.checkPage(h); err != nil {
 			return 0, err
 		}
-		rows := int64(h.DataPageHeader.V.NumValues)
-		if h.Type == format.DataPageV2 {
-			rows = int64(h.DataPageHeaderV2.V.NumValues)
-		}
-		data := h.Type == format.DataPage || h.Type == format.DataPageV2
-		if data && rows >= 0 && rows <= skip && rows <= c.rowsLeft {
+		if rows, data := pageRows(h); data && rows >= 0 && rows <= skip && rows <= c.rowsLeft {
 			c.pass(int(h.CompressedPageSize))
 			c.rowsLeft -= rows
 			return rows, nil

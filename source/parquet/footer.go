@@ -192,12 +192,14 @@ func readChunk(c *chunkMeta, col leaf, rows, end int64) (chunk, error) {
 		return extent{off, n}
 	}
 	out := chunk{
-		start: start, size: max(m.TotalCompressedSize, 0), rawSize: max(m.TotalUncompressedSize, 0), codec: m.Codec,
+		start: start, size: max(m.TotalCompressedSize, 0), codec: m.Codec,
 		columnIndex: inside(c.ColumnIndexOffset, int64(c.ColumnIndexLength)),
 		offsetIndex: inside(c.OffsetIndexOffset, int64(c.OffsetIndexLength)),
 		bloom:       inside(m.BloomFilterOffset, int64(m.BloomFilterLength)),
 		stats:       col.chunkStats(&m.Statistics, rows),
 	}
+	// What a page cannot become no stride needs to be small for.
+	out.rawSize = min(max(m.TotalUncompressedSize, 0), out.size*int64(maxExpansion(m.Codec)))
 	for _, s := range m.EncodingStats {
 		data := s.PageType == format.DataPage || s.PageType == format.DataPageV2
 		//lint:ignore SA1019 older writers use it

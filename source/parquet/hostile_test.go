@@ -1,13 +1,16 @@
 package parquet
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/gstream/gstream/gpu"
@@ -179,6 +182,88 @@ func TestPagesThatLieAreErrors(t *testing.T) {
 			require.ErrorContains(t, err, path[0]+`: row group 0, column "n"`)
 			require.ErrorContains(t, err, c.says)
 		})
+	}
+}
+
+func TestPagesBehindTheLastRowAreAnError(t *testing.T) {
+	page := func(b []byte, rows int32) []byte {
+		h := dataPage(rows, format.Plain, 8*int(rows), 8*int(rows))
+		head, err := thrift.Marshal(new(thrift.CompactProtocol), &h)
+		require.NoError(t, err)
+		return append(append(b, head...), make([]byte, 8*rows)...)
+	}
+	first := dataPage(2, format.Plain, 16, 16)
+	for _, c := range []struct {
+		behind []byte
+		fails  bool
+	}{
+		{page(nil, 1), true},
+		{page(page(nil, 0), 3), true},
+		{page(nil, 0), false},
+		{make([]byte, 100), false},
+		{[]byte("room that some writer left"), false},
+	} {
+		path := pageFile(t, 2, format.Uncompressed, first, append(make([]byte, 16), c.behind...))
+		_, _, err := scan(t, hostileBudget, path, source.ScanOptions{StrideRows: 1, Threads: 1})
+		if !c.fails {
+			require.NoError(t, err, "%x", c.behind)
+			continue
+		}
+		require.ErrorIs(t, err, source.ErrData, "%x", c.behind)
+		require.ErrorContains(t, err, "more than the 2 rows")
+	}
+}
+
+func TestClaimedRowsTakeNoMemory(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	const rows = 1 << 40 // as many as there may be in a file of its size
+	path := edited(t, "page-index.parquet", footer(func(m *format.FileMetaData) {
+		m.NumRows, m.RowGroups, m.RowGroups[0].NumRows = rows, m.RowGroups[:1], rows
+		m.RowGroups[0].Columns = m.RowGroups[0].Columns[:1]
+		m.Schema = m.Schema[:2]
+		m.Schema[0].NumChildren.Set(1)
+		k := chunkOf(m, 0, 0)
+		k.NumValues, k.TotalCompressedSize, k.Statistics = rows, 5000, format.Statistics{NullCount: 1}
+	}))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	table, err := Open(path, OpenOptions{})
+	require.NoError(t, err)
+	lease := newBudget(t, 0).Lease("scan")
+	r, err := table.Scan(context.Background(), source.ScanOptions{Columns: []int{0}, StrideRows: 1 << 15, Lease: lease})
+	require.NoError(t, err)
+	for err == nil {
+		var s *gpu.Stride
+		if s, err = r.Read(context.Background()); err == nil {
+			s.Release()
+		}
+	}
+	require.ErrorIs(t, err, source.ErrData)
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16<<20))
+	require.NoError(t, r.Close())
+	require.NoError(t, lease.Close())
+}
+
+func TestStridesKeepTheirRowsWhereAnUncompressedSizeIsAClaim(t *testing.T) {
+	for _, name := range []string{"no-statistics.parquet", "encodings-v1-none.parquet", "encodings-v1-zstd.parquet"} {
+		path := edited(t, name, footer(func(m *format.FileMetaData) {
+			for g := range m.RowGroups {
+				for c := range m.RowGroups[g].Columns {
+					chunkOf(m, g, c).TotalUncompressedSize = math.MaxInt64
+				}
+			}
+		}))
+		table, err := Open(path, OpenOptions{})
+		require.NoError(t, err)
+		cut, total, err := table.planScan(source.ScanOptions{Columns: []int{0}}, 1<<17, 1)
+		require.NoError(t, err)
+		require.EqualValues(t, table.Rows(), total.RowsTotal)
+		strides := 0
+		for cut.next().rows > 0 {
+			strides++
+		}
+		require.LessOrEqual(t, strides, 10, name)
 	}
 }
 

@@ -21,7 +21,7 @@ func (f *file) pageRanges(g *rowGroup, p source.Predicate) (ranges []rowRange, o
 	if f.readStructure(m.columnIndex, &values) != nil || f.readStructure(m.offsetIndex, &offsets) != nil {
 		return nil, false
 	}
-	pages, ok := pageRows(&offsets, m, g.rows)
+	pages, ok := rowsOfPages(&offsets, m, g.rows)
 	c := f.cols[p.Column]
 	if !ok || !c.plausible(&values, pages, m.stats) {
 		return nil, false
@@ -39,9 +39,9 @@ func (f *file) pageRanges(g *rowGroup, p source.Predicate) (ranges []rowRange, o
 	return ranges, true
 }
 
-// pageRows returns the rows of each page of a chunk, and whether the pages follow each
+// rowsOfPages returns the rows of each page of a chunk, and whether the pages follow each
 // other in the row group and in the file.
-func pageRows(x *format.OffsetIndex, m *chunk, rows int64) ([]rowRange, bool) {
+func rowsOfPages(x *format.OffsetIndex, m *chunk, rows int64) ([]rowRange, bool) {
 	n := len(x.PageLocations)
 	if n == 0 || x.PageLocations[0].FirstRowIndex != 0 {
 		return nil, false
