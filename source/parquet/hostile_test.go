@@ -225,24 +225,28 @@ func TestClaimedRowsTakeNoMemory(t *testing.T) {
 		k := chunkOf(m, 0, 0)
 		k.NumValues, k.TotalCompressedSize, k.Statistics = rows, 5000, format.Statistics{NullCount: 1}
 	}))
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	table, err := Open(path, OpenOptions{})
-	require.NoError(t, err)
-	lease := newBudget(t, 0).Lease("scan")
-	r, err := table.Scan(context.Background(), source.ScanOptions{Columns: []int{0}, StrideRows: 1 << 15, Lease: lease})
-	require.NoError(t, err)
-	for err == nil {
-		var s *gpu.Stride
-		if s, err = r.Read(context.Background()); err == nil {
-			s.Release()
+	for _, columns := range [][]int{{0}, nil} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		table, err := Open(path, OpenOptions{})
+		require.NoError(t, err)
+		lease := newBudget(t, 0).Lease("scan")
+		r, err := table.Scan(context.Background(), source.ScanOptions{Columns: columns, StrideRows: 1 << 15, Lease: lease})
+		for err == nil {
+			var s *gpu.Stride
+			if s, err = r.Read(context.Background()); err == nil {
+				s.Release()
+			}
 		}
+		require.ErrorIs(t, err, source.ErrData)
+		require.ErrorContains(t, err, path[0]+`: row group 0, column "n"`)
+		runtime.ReadMemStats(&after)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16<<20))
+		if r != nil {
+			require.NoError(t, r.Close())
+		}
+		require.NoError(t, lease.Close())
 	}
-	require.ErrorIs(t, err, source.ErrData)
-	runtime.ReadMemStats(&after)
-	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16<<20))
-	require.NoError(t, r.Close())
-	require.NoError(t, lease.Close())
 }
 
 func TestStridesKeepTheirRowsWhereAnUncompressedSizeIsAClaim(t *testing.T) {

@@ -1,8 +1,11 @@
 package parquet
 
 import (
+	"errors"
+
 	"golang.org/x/sync/errgroup"
 
+	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/source"
 )
 
@@ -79,6 +82,11 @@ func (t *Table) planScan(opt source.ScanOptions, target, threads int) (cut cutte
 				}
 				continue
 			}
+			if len(opt.Columns) == 0 {
+				if err := f.countRows(g, opt.Lease); err != nil {
+					return cut, total, err
+				}
+			}
 			widest := int64(0)
 			for _, c := range opt.Columns {
 				widest = max(widest, group.chunks[c].rawSize)
@@ -91,6 +99,43 @@ func (t *Table) planScan(opt source.ScanOptions, target, threads int) (cut cutte
 		}
 	}
 	return cut, total, nil
+}
+
+// A row group is counted where it has more rows than countedRows and than so many for
+// each byte of its smallest column: those of others are few, or cost more to count.
+const (
+	countedRows        = 1 << 20
+	countedRowsPerByte = 1 << 10
+)
+
+// countRows checks the rows that a row group claims against its pages, for a scan that
+// would not look at them.
+func (f *file) countRows(group int, lease *gpu.Lease) (err error) {
+	g := &f.groups[group]
+	column := -1
+	for i := range g.chunks {
+		if column < 0 || g.chunks[i].size < g.chunks[column].size {
+			column = i
+		}
+	}
+	if column < 0 || g.rows <= max(countedRows, countedRowsPerByte*g.chunks[column].size) {
+		return nil
+	}
+	defer func() {
+		if !errors.Is(err, gpu.ErrBudget) {
+			err = place{f.path, group, f.cols[column].field.Name}.wrap(err)
+		}
+	}()
+	defer guard(&err)
+	c := cursor{lease: lease}
+	defer c.free()
+	if err := c.open(f, f.cols[column], group, &g.chunks[column], g.rows); err != nil {
+		return err
+	}
+	if err := c.skip(g.rows); err != nil {
+		return err
+	}
+	return c.finish()
 }
 
 // cutter cuts row groups into strides of at most target rows: large row groups
