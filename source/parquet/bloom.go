@@ -105,6 +105,9 @@ func (c leaf) bloomHash(v gpu.Scalar) (uint64, bool) {
 		if t.IsVar() {
 			return h.Sum64([]byte(v.Str)), len(v.Str) == c.length
 		}
+		if t.IsFloat() {
+			return 0, false
+		}
 		var b [16]byte
 		binary.BigEndian.PutUint64(b[:], uint64(v.Int.Hi))
 		binary.BigEndian.PutUint64(b[8:], v.Int.Lo)

@@ -57,6 +57,7 @@ type cursor struct {
 	pos    int
 	off    int64
 	end    int64
+	spare  int64 // bytes that the size of the chunk may leave out
 
 	rows     int64 // of the chunk
 	rowsLeft int64 // of those, behind the current page
@@ -81,7 +82,7 @@ func (c *cursor) open(f *file, col leaf, group int, meta *chunk, rows int64) err
 		return err
 	}
 	c.file, c.group, c.col, c.meta, c.src, c.row = f, group, col, meta, src, 0
-	c.win, c.pos, c.off, c.end = nil, 0, meta.start, meta.start+meta.size
+	c.win, c.pos, c.off, c.end, c.spare = nil, 0, meta.start, meta.start+meta.size, 0
 	c.rows, c.rowsLeft, c.left = rows, rows, 0
 	if col.physicalWidth() > 0 && !col.field.Type.IsVar() {
 		c.convert = col.conversion()
@@ -146,13 +147,13 @@ func (c *cursor) header() (*format.PageHeader, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(b) == 0 {
-			return nil, badf("the pages end %d rows early", c.rowsLeft)
-		}
 		h := new(format.PageHeader)
 		n, err := unmarshalCompact(b, h)
-		if errors.Is(err, io.ErrUnexpectedEOF) && len(b) == want && want < maxHeader {
+		if errors.Is(err, io.ErrUnexpectedEOF) && (len(b) == want && want < maxHeader || c.extend()) {
 			continue
+		}
+		if len(b) == 0 {
+			return nil, badf("the pages end %d rows early", c.rowsLeft)
 		}
 		if err != nil {
 			return nil, badf("a page header cannot be decoded: %v", err)
@@ -164,6 +165,16 @@ func (c *cursor) header() (*format.PageHeader, error) {
 
 // unread is the bytes of the chunk behind what was read.
 func (c *cursor) unread() int64 { return int64(len(c.win)-c.pos) + c.end - c.off }
+
+// extend adds to the chunk what its size left out, if anything: old writers did not
+// count the page of the dictionary, or the header of that. It lies before whatever
+// follows in the file.
+func (c *cursor) extend() bool {
+	n := min(c.spare, c.file.places.after(c.meta.start)-c.end)
+	c.spare = 0
+	c.end += max(n, 0)
+	return n > 0
+}
 
 // pageRows is the rows that the header of a data page claims; other pages have none.
 func pageRows(h *format.PageHeader) (rows int64, data bool) {
@@ -182,7 +193,7 @@ func (c *cursor) checkPage(h *format.PageHeader) error {
 	if n < 0 || h.UncompressedPageSize < 0 {
 		return badf("a page header claims %d bytes, %d uncompressed", n, h.UncompressedPageSize)
 	}
-	if left := c.unread(); n > left {
+	if left := c.unread(); n > left && !(c.extend() && n <= c.unread()) {
 		return badf("a page header claims %d bytes, the column chunk has %d left", n, left)
 	}
 	return nil
@@ -212,7 +223,9 @@ func (c *cursor) pass(n int) {
 
 // finish makes sure that the pages of a chunk whose rows are all taken hold no more.
 func (c *cursor) finish() error {
-	for c.unread() > 0 {
+	c.spare = 0
+	next := c.file.places.after(c.meta.start)
+	for c.unread() > 0 && c.end-c.unread() < next {
 		h, err := c.header()
 		if err != nil || c.checkPage(h) != nil {
 			return nil // no page: some writers leave room
@@ -239,6 +252,9 @@ func (c *cursor) decompress(b []byte, size int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(b) == 0 && size == 0 {
+		return out, nil // a page of nulls: nothing was compressed
+	}
 	return out, decompress(c.meta.codec, out, b)
 }
 
@@ -246,6 +262,7 @@ func (c *cursor) decompress(b []byte, size int) ([]byte, error) {
 // passed over without decoding it; the rows passed over are returned.
 func (c *cursor) nextPage(skip int64) (int64, error) {
 	for {
+		begin := c.end - c.unread()
 		h, err := c.header()
 		if err != nil {
 			return 0, err
@@ -264,6 +281,7 @@ func (c *cursor) nextPage(skip int64) (int64, error) {
 		}
 		switch h.Type {
 		case format.DictionaryPage:
+			c.spare = c.end - c.unread() - begin
 			if err := c.dictionaryPage(h, b); err != nil {
 				return 0, err
 			}

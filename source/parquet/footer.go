@@ -21,6 +21,7 @@ type file struct {
 	path   string
 	size   int64
 	rows   int64
+	places *places
 	cols   []leaf
 	groups []rowGroup
 	handle handle
@@ -94,7 +95,6 @@ func readMetadata(r io.ReaderAt, size int64) (meta *fileMeta, err error) {
 		return nil, badf("the footer cannot be decoded: %v", err)
 	}
 	meta.start = size - trailerBytes - n
-	meta.measureBloomFilters()
 	return meta, nil
 }
 
@@ -135,9 +135,9 @@ func readFile(path string) (f *file, columns []leaf, nested []refusal, err error
 		return nil, nil, nil, at.wrap(err)
 	}
 	for i := range columns {
-		columns[i].ordered = len(meta.ColumnOrders) == leaves && meta.ColumnOrders[columns[i].leaf].Value != nil
+		columns[i].ordered = columns[i].ordered && len(meta.ColumnOrders) == leaves && meta.ColumnOrders[columns[i].leaf].Value != nil
 	}
-	f = &file{path: path, size: info.Size(), rows: meta.NumRows, groups: make([]rowGroup, len(meta.RowGroups))}
+	f = &file{path: path, size: info.Size(), rows: meta.NumRows, places: meta.places(), groups: make([]rowGroup, len(meta.RowGroups))}
 	f.handle.path, f.handle.size = path, f.size
 	total := int64(0)
 	for i := range meta.RowGroups {
@@ -153,7 +153,7 @@ func readFile(path string) (f *file, columns []leaf, nested []refusal, err error
 		f.groups[i] = rowGroup{rows: g.NumRows, chunks: make([]chunk, len(columns))}
 		for j, c := range columns {
 			at.column = c.field.Name
-			if f.groups[i].chunks[j], err = readChunk(&g.Columns[c.leaf], c, g.NumRows, meta.start); err != nil {
+			if f.groups[i].chunks[j], err = readChunk(&g.Columns[c.leaf], c, g.NumRows, meta.start, f.places); err != nil {
 				return nil, nil, nil, at.wrap(err)
 			}
 		}
@@ -166,7 +166,7 @@ func readFile(path string) (f *file, columns []leaf, nested []refusal, err error
 
 // readChunk checks the metadata of a column chunk against its row group and
 // file, whose footer begins at end, and keeps what a scan needs.
-func readChunk(c *chunkMeta, col leaf, rows, end int64) (chunk, error) {
+func readChunk(c *chunkMeta, col leaf, rows, end int64, places *places) (chunk, error) {
 	m := &c.Data
 	if c.FilePath != "" {
 		return chunk{}, badf("its data is in another file (%q), which is not supported", c.FilePath)
@@ -195,8 +195,14 @@ func readChunk(c *chunkMeta, col leaf, rows, end int64) (chunk, error) {
 		start: start, size: max(m.TotalCompressedSize, 0), codec: m.Codec,
 		columnIndex: inside(c.ColumnIndexOffset, int64(c.ColumnIndexLength)),
 		offsetIndex: inside(c.OffsetIndexOffset, int64(c.OffsetIndexLength)),
-		bloom:       inside(m.BloomFilterOffset, int64(m.BloomFilterLength)),
 		stats:       col.chunkStats(&m.Statistics, rows),
+	}
+	if at := m.BloomFilterOffset; at > 0 {
+		size := int64(m.BloomFilterLength)
+		if size <= 0 { // older writers do not say
+			size = places.after(at) - at
+		}
+		out.bloom = inside(at, size)
 	}
 	// What a page cannot become no stride needs to be small for.
 	out.rawSize = min(max(m.TotalUncompressedSize, 0), out.size*int64(maxExpansion(m.Codec)))

@@ -105,7 +105,6 @@ func TestDamagedFilesAreErrorsThatNameTheFile(t *testing.T) {
 		{"wrong codec", "no-statistics.parquet", "row group 0", footer(func(m *format.FileMetaData) { chunkOf(m, 0, 0).Codec = format.Zstd })},
 		{"schema without columns", "duckdb.parquet", "schema", footer(func(m *format.FileMetaData) { m.Schema = m.Schema[:0] })},
 		{"schema that claims more", "duckdb.parquet", "schema", footer(func(m *format.FileMetaData) { m.Schema[0].NumChildren.Set(1000) })},
-		{"two columns of one name", "duckdb.parquet", "two columns", footer(func(m *format.FileMetaData) { m.Schema[2].Name = m.Schema[1].Name })},
 		{"decimal with more digits than its type", "decimals.parquet", "digits", footer(func(m *format.FileMetaData) {
 			m.Schema[1].LogicalType.Value = &format.DecimalType{Precision: 20, Scale: 5}
 		})},

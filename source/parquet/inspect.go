@@ -80,8 +80,10 @@ func Inspect(path string) (info *FileInfo, err error) {
 		info.Metadata = append(info.Metadata, kv.Key)
 	}
 	w := schemaWalk{elements: meta.Schema, next: 1}
+	names := namer{}
 	for w.next < len(meta.Schema) {
 		c := w.describe()
+		c.Name = names.name(c.Name)
 		if t, ok := byName[c.Name]; ok {
 			c.Type = t.String()
 		}

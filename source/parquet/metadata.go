@@ -1,8 +1,8 @@
 package parquet
 
 import (
-	"math"
 	"slices"
+	"sync"
 
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
@@ -65,35 +65,36 @@ func (m *dataMeta) pagesStart() int64 {
 	return m.DataPageOffset
 }
 
-// measureBloomFilters gives Bloom filters of which the file does not say how long they
-// are the bytes up to whatever follows.
-func (m *fileMeta) measureBloomFilters() {
-	starts := []int64{m.start}
-	unknown := false
+// places are where what lies in a file begins, and the footer.
+type places struct {
+	starts []int64
+	sort   sync.Once
+}
+
+// after returns the first place behind another one.
+func (p *places) after(at int64) int64 {
+	p.sort.Do(func() { slices.Sort(p.starts) })
+	i, _ := slices.BinarySearch(p.starts, at+1)
+	if i == len(p.starts) {
+		return at
+	}
+	return p.starts[i]
+}
+
+// places collects what the footer says of them.
+func (m *fileMeta) places() *places {
+	p := &places{starts: []int64{m.start}}
 	for g := range m.RowGroups {
 		for i := range m.RowGroups[g].Columns {
 			c := &m.RowGroups[g].Columns[i]
-			d := &c.Data
-			starts = append(starts, d.pagesStart(), c.ColumnIndexOffset, c.OffsetIndexOffset, d.BloomFilterOffset)
-			unknown = unknown || d.BloomFilterOffset > 0 && d.BloomFilterLength <= 0
-		}
-	}
-	if !unknown {
-		return
-	}
-	slices.Sort(starts)
-	for g := range m.RowGroups {
-		for i := range m.RowGroups[g].Columns {
-			d := &m.RowGroups[g].Columns[i].Data
-			if d.BloomFilterOffset <= 0 || d.BloomFilterLength > 0 {
-				continue
-			}
-			next, _ := slices.BinarySearch(starts, d.BloomFilterOffset+1)
-			if next < len(starts) {
-				d.BloomFilterLength = int32(min(starts[next]-d.BloomFilterOffset, math.MaxInt32))
+			for _, at := range [...]int64{c.Data.pagesStart(), c.ColumnIndexOffset, c.OffsetIndexOffset, c.Data.BloomFilterOffset} {
+				if at > 0 {
+					p.starts = append(p.starts, at)
+				}
 			}
 		}
 	}
+	return p
 }
 
 // statistics are those of a column chunk. Max and Min are deprecated: they compare as

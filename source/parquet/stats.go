@@ -57,6 +57,16 @@ func (c leaf) scalar(b []byte) (gpu.Scalar, bool) {
 		}
 		s.Float = math.Float64frombits(binary.LittleEndian.Uint64(b))
 	case format.ByteArray, format.FixedLenByteArray:
+		switch {
+		case c.isWideDecimal():
+			return none, false
+		case c.isHalf():
+			if len(b) != 2 {
+				return none, false
+			}
+			s.Float = float64(halfFloat(binary.LittleEndian.Uint16(b)))
+			return s, true
+		}
 		v, ok := bigEndian(b)
 		if len(b) == 0 || !ok {
 			return none, false

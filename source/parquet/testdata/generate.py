@@ -132,3 +132,12 @@ duckdb.execute("copy (select i, if(j, 'value ' || (i % 5), null) as s, if(j, (i 
 pq.write_table(pa.table({"r": pa.array(range(N), pa.int64()), "o": pa.array([None if i % 20 == 3 else i for i in range(N)], pa.int64()), "s": [f"{i:05d}" for i in range(N)]},
                         schema=pa.schema([pa.field("r", pa.int64(), nullable=False), pa.field("o", pa.int64()), pa.field("s", pa.string())])),
                "statistics.parquet", row_group_size=130, write_page_index=True, data_page_size=200, write_batch_size=10, use_dictionary=False)
+
+# Types that become others: floats of 2 bytes, nulls, decimals of more than 38 digits.
+pq.write_table(pa.table({
+    "i": pa.array(range(150), pa.int64()),
+    "half": pa.array([None if i % 10 == 3 else (i - 75) / 8 for i in range(150)], pa.float16()),
+    "nothing": pa.nulls(150),
+    "wide": pa.array([None if i % 10 == 4 else decimal.Decimal((i - 75) * 10**44 + i).scaleb(-5) for i in range(150)], pa.decimal256(60, 5)),
+}), "types.parquet", row_group_size=50, write_page_index=True, data_page_size=100, write_batch_size=10)
+pq.write_table(pa.Table.from_arrays([pa.array([i]) for i in range(5)], names=["a", "a", "A", "a_1", "a"]), "duplicates.parquet")
