@@ -394,10 +394,11 @@ func (b *builder) fits(entries int) bool {
 }
 
 // fitsInt32 says whether the values of a chunk are stored as integers of 8 bytes that,
-// as its statistics have it, fit 4. Decimals must have room for any such integer.
+// as its statistics have it, fit 4. Decimals must have room for any such integer, and
+// times of day do not.
 func (c *cursor) fitsInt32() bool {
 	t := c.col.field.Type
-	if c.col.physical != format.Int64 || t.Width() != 8 || t.Kind == gpu.Decimal && t.Precision < 10 || !c.meta.stats.hasRange {
+	if c.col.physical != format.Int64 || t.Width() != 8 || t.Kind == gpu.Time || t.Kind == gpu.Decimal && t.Precision < 10 || !c.meta.stats.hasRange {
 		return false
 	}
 	lo, hi, ok := c.col.bounds(c.meta.stats.min, c.meta.stats.max)

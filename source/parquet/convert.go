@@ -53,6 +53,10 @@ func (c leaf) conversion() conversion {
 		return func(dst, src []byte, n int) error { return decimals(dst, typed[int64](src, n), t) }
 	case c.physical == format.Int96:
 		return convertInt96
+	case t.Kind == gpu.Time && c.physical == format.Int32:
+		return func(dst, src []byte, n int) error { return times(dst, typed[int32](src, n), t) }
+	case t.Kind == gpu.Time:
+		return func(dst, src []byte, n int) error { return times(dst, typed[int64](src, n), t) }
 	case t.Kind == gpu.Int8:
 		return narrow[int8]
 	case t.Kind == gpu.Int16:
@@ -61,14 +65,6 @@ func (c leaf) conversion() conversion {
 		return narrow[uint8]
 	case t.Kind == gpu.Uint16:
 		return narrow[uint16]
-	case t.Width() == 8 && c.physical == format.Int32:
-		return func(dst, src []byte, n int) error {
-			d := typed[int64](dst, n)
-			for i, v := range typed[int32](src, n) {
-				d[i] = int64(v)
-			}
-			return nil
-		}
 	}
 	return func(dst, src []byte, n int) error {
 		w := t.Width()
@@ -99,6 +95,19 @@ func narrow[T int8 | int16 | uint8 | uint16](dst, src []byte, n int) error {
 	}
 	if lost != 0 {
 		return badf("a value does not fit the 8 or 16 bits of the column's type")
+	}
+	return nil
+}
+
+// times converts times of day, of which the last is 24:00.
+func times[T int32 | int64](dst []byte, src []T, t gpu.Type) error {
+	d := typed[int64](dst, len(src))
+	last := uint64(perDay(t))
+	for i, v := range src {
+		if uint64(v) > last {
+			return badf("a TIME of %d is outside of a day, which has %d of its units", v, last)
+		}
+		d[i] = int64(v)
 	}
 	return nil
 }

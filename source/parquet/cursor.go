@@ -339,7 +339,7 @@ func (c *cursor) dataPageV1(h *format.PageHeader, b []byte) error {
 		c.setLevels(b[4:4+n], d.V.NumValues)
 		b = b[4+n:]
 	}
-	return c.setValues(d.V.Encoding, b, d.V.NumValues, -1)
+	return c.setValues(d.V.Encoding, b, d.V.NumValues)
 }
 
 func (c *cursor) dataPageV2(h *format.PageHeader, b []byte) error {
@@ -352,9 +352,6 @@ func (c *cursor) dataPageV2(h *format.PageHeader, b []byte) error {
 		return badf("a data page claims %d + %d bytes of levels in %d", rep, def, len(b))
 	}
 	levels, rest := b[rep:rep+def], b[rep+def:]
-	if d.V.NumNulls < 0 || d.V.NumNulls > d.V.NumValues {
-		return badf("a data page claims %d nulls in %d rows", d.V.NumNulls, d.V.NumValues)
-	}
 	if !d.V.IsCompressed.Valid || d.V.IsCompressed.V {
 		var err error
 		if rest, err = c.decompress(rest, int(h.UncompressedPageSize)-rep-def); err != nil {
@@ -362,10 +359,12 @@ func (c *cursor) dataPageV2(h *format.PageHeader, b []byte) error {
 		}
 	}
 	c.hasLevels = false
-	if c.col.optional && d.V.NumNulls > 0 {
+	// The levels are right where they and the count of nulls differ. Only a page without
+	// any has nothing else to go by.
+	if c.col.optional && (def > 0 || d.V.NumNulls != 0) {
 		c.setLevels(levels, d.V.NumValues)
 	}
-	return c.setValues(d.V.Encoding, rest, d.V.NumValues, int(d.V.NumNulls))
+	return c.setValues(d.V.Encoding, rest, d.V.NumValues)
 }
 
 // setLevels starts the definition levels of a page unless they are all ones.
@@ -377,8 +376,8 @@ func (c *cursor) setLevels(b []byte, rows int32) {
 // noCodes is the body of a data page without a single code: a width of zero.
 var noCodes = make([]byte, 1, 1+slack)
 
-// setValues starts the values of a page; nulls is -1 when only the levels know.
-func (c *cursor) setValues(e format.Encoding, b []byte, rows int32, nulls int) error {
+// setValues starts the values of a page.
+func (c *cursor) setValues(e format.Encoding, b []byte, rows int32) error {
 	if rows < 0 || int64(rows) > c.rowsLeft {
 		return badf("a data page claims %d rows, the row group has %d left", rows, c.rowsLeft)
 	}
@@ -403,10 +402,7 @@ func (c *cursor) setValues(e format.Encoding, b []byte, rows int32, nulls int) e
 	}
 	// The other encodings hold the number of values, which the nulls decide.
 	values := int(rows)
-	switch {
-	case nulls >= 0:
-		values -= nulls
-	case c.hasLevels:
+	if c.hasLevels {
 		levels := c.levels
 		bitmap, err := c.scratch(int(gpu.BitmapBytes(int(rows))))
 		if err != nil {

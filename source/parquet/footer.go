@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/parquet-go/parquet-go/format"
 )
@@ -74,7 +75,7 @@ func readMetadata(r io.ReaderAt, size int64) (meta *fileMeta, err error) {
 		return nil, err
 	}
 	if string(tail[4:]) == magicEncrypted {
-		return nil, badf("the file is encrypted, which is not supported")
+		return nil, badf("the file is encrypted, which is not supported; write it without encryption")
 	}
 	if string(head[:]) != magic {
 		return nil, badf("not a Parquet file: it starts with %q instead of %q", head[:], magic)
@@ -112,7 +113,7 @@ func readFull(r io.ReaderAt, b []byte, off int64) error {
 }
 
 // readFile reads the footer of a file and checks that its numbers are possible.
-func readFile(path string) (f *file, columns []leaf, nested []refusal, err error) {
+func readFile(path string) (f *file, columns []leaf, refused []refusal, err error) {
 	o, err := os.Open(path)
 	if err != nil {
 		return nil, nil, nil, err
@@ -130,10 +131,19 @@ func readFile(path string) (f *file, columns []leaf, nested []refusal, err error
 	if err != nil {
 		return nil, nil, nil, at.wrap(err)
 	}
-	columns, nested, leaves, err := readSchema(meta.Schema)
+	columns, refused, leaves, err := readSchema(meta.Schema)
 	if err != nil {
 		return nil, nil, nil, at.wrap(err)
 	}
+	columns = slices.DeleteFunc(columns, func(c leaf) bool {
+		encrypted := slices.ContainsFunc(meta.RowGroups, func(g groupMeta) bool {
+			return c.leaf < len(g.Columns) && g.Columns[c.leaf].encrypted()
+		})
+		if encrypted {
+			refused = append(refused, refusal{c.field.Name, "it is encrypted, which is not supported", false})
+		}
+		return encrypted
+	})
 	for i := range columns {
 		columns[i].ordered = columns[i].ordered && len(meta.ColumnOrders) == leaves && meta.ColumnOrders[columns[i].leaf].Value != nil
 	}
@@ -161,7 +171,7 @@ func readFile(path string) (f *file, columns []leaf, nested []refusal, err error
 	if total != meta.NumRows {
 		return nil, nil, nil, place{path: path, rowGroup: -1}.wrap(badf("the row groups have %d rows, the file claims %d", total, meta.NumRows))
 	}
-	return f, columns, nested, nil
+	return f, columns, refused, nil
 }
 
 // readChunk checks the metadata of a column chunk against its row group and

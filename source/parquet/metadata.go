@@ -38,7 +38,12 @@ type chunkMeta struct {
 	OffsetIndexLength int32    `thrift:"5"`
 	ColumnIndexOffset int64    `thrift:"6"`
 	ColumnIndexLength int32    `thrift:"7"`
+	// An encrypted chunk has one of these.
+	Crypto        format.ColumnCryptoMetaData `thrift:"8"`
+	EncryptedData []byte                      `thrift:"9"`
 }
+
+func (c *chunkMeta) encrypted() bool { return c.Crypto.Value != nil || c.EncryptedData != nil }
 
 // dataMeta is ColumnMetaData of the format.
 type dataMeta struct {

@@ -385,3 +385,91 @@ func TestDictionariesAreFoundWhereOldWritersLeaveThem(t *testing.T) {
 	require.ErrorIs(t, err, source.ErrData)
 	require.ErrorContains(t, err, "the pages end 1 rows early")
 }
+
+func TestTheLevelsOfAPageDecideWhatIsNull(t *testing.T) {
+	levels := []byte{3, 0b101} // a packed run
+	values := le64(7, 9)
+	for _, nulls := range []int{0, 1, 2, 3, -1, 100} {
+		got := readColumn(t, rawFile(t, element(format.Int64, format.Optional), 3, format.Uncompressed, v2Page(3, nulls, levels, values, len(values))))
+		require.True(t, got[0].Valid && !got[1].Valid && got[2].Valid, "%d nulls", nulls)
+		require.EqualValues(t, 7, got[0].Int.Lo)
+		require.EqualValues(t, 9, got[2].Int.Lo)
+		// An encoding that holds the number of its values.
+		split := make([]byte, 16)
+		for i, b := range values {
+			split[i%8*2+i/8] = b
+		}
+		p := v2Page(3, nulls, levels, split, len(split))
+		p.header.DataPageHeaderV2.V.Encoding = format.ByteStreamSplit
+		require.Equal(t, got, readColumn(t, rawFile(t, element(format.Int64, format.Optional), 3, format.Uncompressed, p)), "%d nulls", nulls)
+	}
+	whole := v2Page(2, 0, nil, values, len(values)) // no level at all
+	got := readColumn(t, rawFile(t, element(format.Int64, format.Optional), 2, format.Uncompressed, whole))
+	require.True(t, got[0].Valid && got[1].Valid)
+}
+
+func TestTimesOutsideOfADayAreBadData(t *testing.T) {
+	for unit, day := range map[format.TimeUnitValue]int64{new(format.MilliSeconds): 86400e3, new(format.MicroSeconds): 86400e6, new(format.NanoSeconds): 86400e9} {
+		e := element(format.Int64, format.Required)
+		put := func(b []byte, v int64) []byte { return binary.LittleEndian.AppendUint64(b, uint64(v)) }
+		if day == 86400e3 {
+			e = element(format.Int32, format.Required)
+			put = func(b []byte, v int64) []byte { return binary.LittleEndian.AppendUint32(b, uint32(v)) }
+		}
+		e.LogicalType.Value = &format.TimeType{Unit: format.TimeUnit{Value: unit}}
+		for _, v := range []int64{0, 1, day - 1, day, -1, day + 1, math.MinInt32, math.MaxInt32} {
+			coded := []rawPage{dictionaryPage(1, put(nil, v)), v1Page(2, format.RLEDictionary, []byte{0, 4, 0})}
+			plain := []rawPage{v1Page(2, format.Plain, put(put(nil, 0), v))}
+			for _, pages := range [][]rawPage{coded, plain} {
+				paths := rawFile(t, e, 2, format.Uncompressed, pages...)
+				if v >= 0 && v <= day {
+					require.EqualValues(t, v, readColumn(t, paths)[1].Int.Int64())
+					continue
+				}
+				// Statistics that let it fit 4 bytes change nothing.
+				b, err := os.ReadFile(paths[0])
+				require.NoError(t, err)
+				said := footer(func(m *format.FileMetaData) {
+					zero := put(nil, 0)
+					chunkOf(m, 0, 0).Statistics = format.Statistics{MinValue: zero, MaxValue: zero}
+				})(b)
+				require.NoError(t, os.WriteFile(paths[0], said, 0o666))
+				_, _, err = scan(t, 0, paths, source.ScanOptions{})
+				require.ErrorIs(t, err, source.ErrData, "%v %d", unit, v)
+				require.ErrorContains(t, err, "outside of a day")
+			}
+		}
+	}
+}
+
+func TestEncryptedFilesAndColumnsAreRefusedByThatName(t *testing.T) {
+	path := edited(t, "statistics.parquet", func(b []byte) []byte {
+		copy(b, magicEncrypted)
+		copy(b[len(b)-4:], magicEncrypted)
+		return b
+	})
+	_, err := Open(path, OpenOptions{})
+	require.ErrorIs(t, err, source.ErrData)
+	require.ErrorContains(t, err, "encrypted")
+	for name, hide := range map[string]func(k *format.ColumnChunk){
+		"with the key of the footer": func(k *format.ColumnChunk) { k.CryptoMetadata.Value = new(format.EncryptionWithFooterKey) },
+		"with a key of its own": func(k *format.ColumnChunk) {
+			k.CryptoMetadata.Value = &format.EncryptionWithColumnKey{PathInSchema: []string{"o"}}
+			k.EncryptedColumnMetadata, k.MetaData = []byte("secret"), format.ColumnMetaData{}
+		},
+	} {
+		path := edited(t, "statistics.parquet", footer(func(m *format.FileMetaData) { hide(&m.RowGroups[1].Columns[1]) }))
+		table, err := Open(path, OpenOptions{})
+		require.NoError(t, err, name)
+		require.Equal(t, []string{"r", "s"}, table.Schema().Names())
+		reason, ok := table.Unreadable("o")
+		require.True(t, ok)
+		require.Contains(t, reason, "encrypted")
+		got, _, err := scan(t, 0, path, source.ScanOptions{})
+		require.NoError(t, err)
+		require.Equal(t, "00259", got["s"][259].Str)
+		info, err := Inspect(path[0])
+		require.NoError(t, err)
+		require.Contains(t, info.Columns[1].Unreadable, "encrypted")
+	}
+}
