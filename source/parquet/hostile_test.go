@@ -286,11 +286,22 @@ func TestAnyChangedByteIsAnErrorOrHarmless(t *testing.T) {
 	}
 }
 
-// requireHarmless scans a file that may be damaged.
+// requireHarmless scans a file that may be damaged, in full and with filters.
 func requireHarmless(t testing.TB, path []string) {
-	_, _, err := scan(t, hostileBudget, path, source.ScanOptions{StrideRows: 1 << 16, Threads: 2})
-	if err != nil && !errors.Is(err, source.ErrData) && !errors.Is(err, gpu.ErrBudget) {
-		require.NoError(t, err)
+	opts := []source.ScanOptions{{}}
+	if table, err := Open(path, OpenOptions{}); err == nil {
+		fields := table.Schema().Fields
+		for i, f := range fields[:min(3, len(fields))] {
+			equal := source.Predicate{Column: i, Op: source.Eq, Values: []gpu.Scalar{{Type: f.Type, Valid: true}}}
+			opts = append(opts, source.ScanOptions{Prune: []source.Predicate{equal}}, source.ScanOptions{Prune: []source.Predicate{{Column: i, Op: source.IsNull}}})
+		}
+	}
+	for _, opt := range opts {
+		opt.StrideRows, opt.Threads = 1<<16, 2
+		_, _, err := scan(t, hostileBudget, path, opt)
+		if err != nil && !errors.Is(err, source.ErrData) && !errors.Is(err, gpu.ErrBudget) {
+			require.NoError(t, err)
+		}
 	}
 }
 
@@ -314,8 +325,28 @@ func TestThriftListsAreNotAllocatedByTheirClaim(t *testing.T) {
 	require.ErrorIs(t, err, errCompact)
 }
 
+// FuzzDecompress gives the codecs that are read but not written by this program, and
+// those that are, any bytes for a page of any size.
+func FuzzDecompress(f *testing.F) {
+	for _, c := range codecs {
+		b, err := c.Encode(nil, text(100))
+		require.NoError(f, err)
+		f.Add(int(c.CompressionCodec()), 100, b)
+	}
+	f.Add(int(format.Lz4), 8, append([]byte{0, 0, 0, 8, 0, 0, 0, 9, 8 << 4}, make([]byte, 8)...))
+	f.Fuzz(func(t *testing.T, codec, size int, b []byte) {
+		if size < 0 || size > 1<<16 {
+			return
+		}
+		dst := make([]byte, size)
+		if err := decompress(format.CompressionCodec(codec), dst, b); err != nil {
+			require.ErrorIs(t, err, source.ErrData)
+		}
+	})
+}
+
 func FuzzOpenRead(f *testing.F) {
-	for _, name := range []string{"duckdb", "fallback", "dictionaries", "many-dictionaries", "int96", "decimals", "nested", "empty-groups", "page-index"} {
+	for _, name := range []string{"duckdb", "fallback", "dictionaries", "many-dictionaries", "int96", "decimals", "nested", "empty-groups", "page-index", "bloom", "statistics", "types", "duplicates"} {
 		b, err := os.ReadFile(fmt.Sprintf("testdata/%s.parquet", name))
 		require.NoError(f, err)
 		f.Add(b)
