@@ -87,7 +87,7 @@ func (c leaf) plausible(x *format.ColumnIndex, pages []rowRange, s chunkStats) b
 		}
 		nulls += least
 		values = values || !null
-		if !null && c.hasBounds() && c.reversed(x.MinValues[i], x.MaxValues[i]) {
+		if lo, hi := x.MinValues[i], x.MaxValues[i]; !null && c.hasBounds() && (c.reversed(lo, hi) || s.hasRange && c.outside(lo, hi, s)) {
 			return false
 		}
 	}

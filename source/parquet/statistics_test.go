@@ -127,6 +127,15 @@ func TestStatisticsThatContradictTheSchemaOrEachOtherAreNotUsed(t *testing.T) {
 				}
 			}
 		},
+		"bounds of pages outside of those of the chunk": func(x *chunkIndex) {
+			for i := range x.values.MinValues {
+				if name(x) == "s" {
+					x.values.MinValues[i], x.values.MaxValues[i] = []byte("1"), []byte("2")
+				} else {
+					x.values.MinValues[i], x.values.MaxValues[i] = le64(1000), le64(1000)
+				}
+			}
+		},
 		"fewer pages in the column index": func(x *chunkIndex) {
 			n := len(x.values.NullPages) - 1
 			x.values.NullPages, x.values.NullCounts = x.values.NullPages[:n], x.values.NullCounts[:n]
@@ -165,6 +174,12 @@ func TestStatisticsThatContradictTheSchemaOrEachOtherAreNotUsed(t *testing.T) {
 		"nulls in a required column": func(c int, s *format.Statistics) {
 			if c == 0 {
 				s.NullCount, s.MinValue, s.MaxValue = 130, nil, nil
+			}
+		},
+		"deprecated bounds that differ": func(c int, s *format.Statistics) {
+			if c != 2 {
+				s.Min, s.Max = s.MinValue, s.MaxValue
+				s.MinValue, s.MaxValue = le64(1000), le64(1000)
 			}
 		},
 		"bounds of another size": func(c int, s *format.Statistics) {

@@ -117,6 +117,15 @@ func (c leaf) reversed(lo, hi []byte) bool {
 	return ok1 && ok2 && from.Compare(to) > 0
 }
 
+// outside says whether a page has bounds that cannot be those of values within the
+// bounds of its chunk. Those of bytes may be cut at different places: they must overlap.
+func (c leaf) outside(lo, hi []byte, s chunkStats) bool {
+	if c.field.Type.IsVar() {
+		return c.reversed(lo, s.max) || c.reversed(s.min, hi)
+	}
+	return c.reversed(s.min, lo) || c.reversed(hi, s.max)
+}
+
 // chunkStats returns what may be used of the statistics of a chunk. Those that
 // contradict the schema or each other were written by a program that had it wrong, or
 // damaged, and nothing of them is used.
@@ -144,7 +153,8 @@ func (c leaf) chunkStats(s *statistics, rows int64) chunkStats {
 	if lo == nil || hi == nil {
 		return out
 	}
-	if c.reversed(lo, hi) || rows > 0 && out.nulls == rows {
+	both := s.MinValue != nil && s.MaxValue != nil && s.Min != nil && s.Max != nil && c.signedOrder()
+	if c.reversed(lo, hi) || rows > 0 && out.nulls == rows || both && !(bytes.Equal(s.Min, s.MinValue) && bytes.Equal(s.Max, s.MaxValue)) {
 		return none
 	}
 	out.min, out.max, out.hasRange = bytes.Clone(lo), bytes.Clone(hi), true
