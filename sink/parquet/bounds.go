@@ -77,10 +77,10 @@ func intBounds[T int32 | int64 | uint32 | uint64](v []T) (lo, hi T) {
 	return lo, hi
 }
 
-// floatBounds leaves out NaN and widens zeros, as the format asks. It is not ok
-// when there is nothing but NaN.
+// floatBounds widens zeros, as the format asks. It is not ok where there is NaN, which
+// readers put above all other values or nowhere.
 func floatBounds[T float32 | float64](v []T) (lo, hi T, ok bool) {
-	lo, hi = T(math.Inf(1)), T(math.Inf(-1))
+	lo, hi, ok = T(math.Inf(1)), T(math.Inf(-1)), true
 	for _, x := range v {
 		if x < lo {
 			lo = x
@@ -88,7 +88,7 @@ func floatBounds[T float32 | float64](v []T) (lo, hi T, ok bool) {
 		if x > hi {
 			hi = x
 		}
-		ok = ok || x == x
+		ok = ok && x == x
 	}
 	if lo == 0 {
 		lo = T(math.Copysign(0, -1))
@@ -130,8 +130,9 @@ func (b *varBounds) finish(t gpu.Type) bounds {
 	if !b.any {
 		return bounds{}
 	}
-	lo := append([]byte(nil), cut(b.lo, t)...)
-	hi := append([]byte(nil), cut(b.hi, t)...)
+	// An empty bound is one too; nil would be none.
+	lo := append([]byte{}, cut(b.lo, t)...)
+	hi := append([]byte{}, cut(b.hi, t)...)
 	if len(hi) == len(b.hi) {
 		return bounds{lo, hi, true}
 	}

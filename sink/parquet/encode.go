@@ -50,6 +50,7 @@ type chunk struct {
 	offsetIndex format.OffsetIndex
 	columnIndex *format.ColumnIndex // nil when a page has no bounds
 	bounds      bounds
+	unbounded   bool // values of a page have no bounds, nor has the chunk
 	perPage     []bounds
 	nullPages   []bool
 	nullCounts  []int64
@@ -109,7 +110,7 @@ func (e *encoder) fill(k *chunk, c *column, pieces []piece, rows int) (err error
 func (k *chunk) finish(c *column, nulls int64) {
 	k.meta.TotalCompressedSize = k.pages.size
 	k.meta.Statistics.NullCount = nulls
-	if k.bounds.ok {
+	if k.bounds.ok && !k.unbounded {
 		k.meta.Statistics.MinValue, k.meta.Statistics.MaxValue = k.bounds.min, k.bounds.max
 	}
 	index := &format.ColumnIndex{
@@ -455,6 +456,7 @@ func (p *pageWriter) dataPage(to, n int, b bounds, encoding format.Encoding) err
 	k.nullCounts = append(k.nullCounts, int64(to-p.row-n))
 	if p.column.physical != format.ByteArray {
 		p.column.union(&k.bounds, b)
+		k.unbounded = k.unbounded || n > 0 && !b.ok
 	}
 	p.row = to
 	return nil

@@ -71,18 +71,25 @@ func (tab table) write(t *testing.T, path string, opt Options) {
 	require.EqualValues(t, rows, w.Stats().Rows)
 }
 
-// requireRead reads the files and compares every value.
+// requireRead reads the files, for the host and for a GPU, and compares every value.
 func (tab table) requireRead(t *testing.T, path string, strideRows int) {
+	t.Helper()
+	for _, compact := range []bool{false, true} {
+		tab.requireScan(t, path, source.ScanOptions{StrideRows: strideRows, Compact: compact})
+	}
+}
+
+func (tab table) requireScan(t *testing.T, path string, opt source.ScanOptions) {
 	t.Helper()
 	budget := newBudget(t, 0)
 	lease := budget.Lease("source")
 	in, err := reader.Open([]string{path}, reader.OpenOptions{})
 	require.NoError(t, err)
-	columns := make([]int, tab.schema.Len())
-	for i, f := range tab.schema.Fields {
-		columns[i] = in.Schema().Index(f.Name)
+	opt.Threads, opt.Lease = 2, lease
+	for _, f := range tab.schema.Fields {
+		opt.Columns = append(opt.Columns, in.Schema().Index(f.Name))
 	}
-	r, err := in.Scan(context.Background(), source.ScanOptions{Columns: columns, StrideRows: strideRows, Threads: 2, Lease: lease})
+	r, err := in.Scan(context.Background(), opt)
 	require.NoError(t, err)
 	at := 0
 	for {
@@ -181,4 +188,44 @@ func TestHugeValuesSpanPages(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.parquet")
 	tab.write(t, path, Options{PageBytes: 1 << 16})
 	tab.requireRead(t, path, 7)
+}
+
+// A chunk of nulls has no dictionary, nor has the file it may be in.
+func TestNullsBesideDictionariesAreReadBack(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 5))
+	const rows = 300
+	types := everyType()
+	parts := make([]table, 5)
+	for p := range parts {
+		parts[p] = randomTable(r, 0, 1)
+		s := &gpu.Stride{Schema: parts[p].schema, Rows: rows}
+		for i, typ := range types {
+			nulls := 0.1
+			if (p+i)%3 == 0 {
+				nulls = 1
+			}
+			c, v := randomColumn(r, typ, rows, 7, nulls, false)
+			s.Cols = append(s.Cols, c)
+			parts[p].values[i] = v
+		}
+		parts[p].strides = []*gpu.Stride{s}
+	}
+	all := randomTable(r, 0, 1)
+	for _, p := range parts {
+		all.strides = append(all.strides, p.strides...)
+		for i := range all.values {
+			all.values[i] = append(all.values[i], p.values[i]...)
+		}
+	}
+	dir := t.TempDir()
+	file, folder := filepath.Join(dir, "groups.parquet"), filepath.Join(dir, "folder")
+	all.write(t, file, Options{RowGroupRows: rows})
+	require.NoError(t, os.Mkdir(folder, 0o777))
+	for i, p := range parts {
+		p.write(t, filepath.Join(folder, fmt.Sprintf("%d.parquet", i)), Options{})
+	}
+	for _, strideRows := range []int{100, 400, 10000} {
+		all.requireRead(t, file, strideRows)
+		all.requireRead(t, folder, strideRows)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/sink"
@@ -81,6 +82,9 @@ func create(s storage, path string, schema *gpu.Schema, opt Options) (*Writer, e
 			return nil, fmt.Errorf("%s: two columns are named %q; give one another name", path, f.Name)
 		}
 		names[f.Name] = true
+		if !utf8.ValidString(f.Name) {
+			return nil, fmt.Errorf("%s: the column name %q is not UTF-8, as names in Parquet are; give it another", path, f.Name)
+		}
 		c, err := newColumn(f)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)

@@ -38,20 +38,20 @@ func (f *file) absent(g *rowGroup, p source.Predicate) bool {
 		}
 		hashes = append(hashes, h)
 	}
-	some, err := f.someInBloom(m.bloom.start, hashes)
+	some, err := f.someInBloom(m.bloom, hashes)
 	return err == nil && !some
 }
 
-// someInBloom says whether one of the hashes is in the filter at an offset.
-func (f *file) someInBloom(at int64, hashes []uint64) (some bool, err error) {
+// someInBloom says whether one of the hashes is in the filter at a place of the file.
+func (f *file) someInBloom(at extent, hashes []uint64) (some bool, err error) {
 	defer guard(&err)
 	src, err := f.handle.acquire()
 	if err != nil {
 		return false, err
 	}
 	defer f.handle.release()
-	head := make([]byte, min(maxBloomHeader, f.size-at))
-	if err := readFull(src, head, at); err != nil {
+	head := make([]byte, min(maxBloomHeader, at.size))
+	if err := readFull(src, head, at.start); err != nil {
 		return false, err
 	}
 	var h format.BloomFilterHeader
@@ -63,10 +63,13 @@ func (f *file) someInBloom(at int64, hashes []uint64) (some bool, err error) {
 	_, xx := h.Hash.Value.(*format.XxHash)
 	_, plain := h.Compression.Value.(*format.BloomFilterUncompressed)
 	size := int64(h.NumBytes)
-	if !split || !xx || !plain || size < bloom.BlockSize || size%bloom.BlockSize != 0 || size > f.size-at-int64(n) {
+	if !split || !xx || !plain || size < bloom.BlockSize || size%bloom.BlockSize != 0 {
 		return false, badf("a Bloom filter is damaged or of a kind that is not supported")
 	}
-	blocks := io.NewSectionReader(src, at+int64(n), size)
+	if size != at.size-int64(n) {
+		return false, badf("a Bloom filter claims %d bytes, it has %d", size, at.size-int64(n))
+	}
+	blocks := io.NewSectionReader(src, at.start+int64(n), size)
 	for _, hash := range hashes {
 		if some, err = bloom.CheckSplitBlock(blocks, size, hash); some || err != nil {
 			return some, err
@@ -101,6 +104,9 @@ func (c leaf) bloomHash(v gpu.Scalar) (uint64, bool) {
 	case format.FixedLenByteArray:
 		if t.IsVar() {
 			return h.Sum64([]byte(v.Str)), len(v.Str) == c.length
+		}
+		if t.IsFloat() {
+			return 0, false
 		}
 		var b [16]byte
 		binary.BigEndian.PutUint64(b[:], uint64(v.Int.Hi))

@@ -69,6 +69,10 @@ func (b *builder) read(c *cursor, at, n int) error {
 		}
 		var err error
 		switch {
+		case m == 0:
+			err = b.readNulls(at, k)
+		case c.coded && c.dict.shared == nil:
+			err = badf("a data page needs a dictionary, but there is none")
 		case b.t.IsVar():
 			err = b.readVar(c, at, k, m)
 		case b.t.Kind == gpu.Bool:
@@ -115,18 +119,39 @@ func (b *builder) alloc(size int64) ([]byte, error) {
 	return b.data.Bytes(), nil
 }
 
+// readNulls appends n rows without a value. It needs nothing of the cursor, which may
+// be in a page of another kind than those before, or in a chunk without a dictionary.
+func (b *builder) readNulls(at, n int) error {
+	switch {
+	case b.t.Kind == gpu.Bool:
+		data, err := b.alloc(gpu.BitmapBytes(b.rows))
+		if err != nil {
+			return err
+		}
+		setBits(data, at, n, false)
+	case b.state == undecided:
+		// Whoever decides fills in the nulls before.
+	case b.state == coded:
+		clear(b.data.Bytes()[at*b.width : (at+n)*b.width])
+	case b.t.IsVar():
+		ends := int32s(b.offsets.Bytes())[at+1 : at+n+1]
+		for i := range ends {
+			ends[i] = int32(b.used)
+		}
+	default:
+		w := b.valueWidth()
+		clear(b.data.Bytes()[at*w : (at+n)*w])
+	}
+	return nil
+}
+
 // readFixed appends n rows with m values, which are decoded to the end of the
 // rows' place and then spread.
 func (b *builder) readFixed(c *cursor, at, n, m int) error {
-	if m > 0 {
-		if err := b.decideFixed(c, at); err != nil {
-			return err
-		}
+	if err := b.decideFixed(c, at); err != nil {
+		return err
 	}
-	switch b.state {
-	case undecided:
-		return nil // decideFixed fills in the nulls
-	case coded:
+	if b.state == coded {
 		return b.readCodes(c, at, n, m)
 	}
 	var err error
@@ -369,10 +394,11 @@ func (b *builder) fits(entries int) bool {
 }
 
 // fitsInt32 says whether the values of a chunk are stored as integers of 8 bytes that,
-// as its statistics have it, fit 4. Decimals must have room for any such integer.
+// as its statistics have it, fit 4. Decimals must have room for any such integer, and
+// times of day do not.
 func (c *cursor) fitsInt32() bool {
 	t := c.col.field.Type
-	if c.col.physical != format.Int64 || t.Width() != 8 || t.Kind == gpu.Decimal && t.Precision < 10 || !c.meta.stats.hasRange {
+	if c.col.physical != format.Int64 || t.Width() != 8 || t.Kind == gpu.Time || t.Kind == gpu.Decimal && t.Precision < 10 || !c.meta.stats.hasRange {
 		return false
 	}
 	lo, hi, ok := c.col.bounds(c.meta.stats.min, c.meta.stats.max)
@@ -456,14 +482,10 @@ func (b *builder) merged(values gpu.Column) {
 
 // readVar appends n rows with m values of a String or Binary column.
 func (b *builder) readVar(c *cursor, at, n, m int) error {
-	if m > 0 {
-		if err := b.decide(c, at); err != nil {
-			return err
-		}
+	if err := b.decide(c, at); err != nil {
+		return err
 	}
 	switch {
-	case b.state == undecided:
-		return nil // decide fills in the nulls
 	case b.state == coded:
 		return b.readCodes(c, at, n, m)
 	case c.coded:
@@ -501,9 +523,9 @@ func (b *builder) startPlain() (err error) {
 
 // readCodes appends n rows with the codes of m values.
 func (b *builder) readCodes(c *cursor, at, n, m int) error {
-	if m > 0 && b.current(c) {
+	if b.current(c) {
 		b.parts[len(b.parts)-1].to = at + n
-	} else if m > 0 {
+	} else {
 		if err := b.another(c.dict.shared, at, at+n); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package parquet
 
 import (
 	"bytes"
+	"encoding/binary"
 	"io"
 	"sync"
 
@@ -17,8 +18,9 @@ import (
 // promises and never write, or allocate, more than that: a page that holds
 // more, or less, is an error.
 
-// maxZstdWindow bounds the window that a zstd frame may ask for.
-const maxZstdWindow = 64 << 20
+// maxZstdWindow is as large as a page can be. A window takes no memory: a page is
+// decoded in one piece, which is its own window.
+const maxZstdWindow = 1 << 31
 
 var (
 	gzipReaders   sync.Pool // of *gzip.Reader
@@ -32,6 +34,23 @@ var (
 		return d
 	}}
 )
+
+// maxExpansion bounds what a compressed byte can become, so that sizes that cannot be
+// are refused before memory is asked for them. zstd and brotli reach large ratios on
+// constant data, but not this one.
+func maxExpansion(codec format.CompressionCodec) int {
+	switch codec {
+	case format.Uncompressed:
+		return 1
+	case format.Snappy:
+		return 32
+	case format.Lz4Raw, format.Lz4:
+		return 256
+	case format.Gzip:
+		return 1100
+	}
+	return 1 << 17
+}
 
 // decompress fills dst from src.
 func decompress(codec format.CompressionCodec, dst, src []byte) error {
@@ -54,6 +73,11 @@ func decompress(codec format.CompressionCodec, dst, src []byte) error {
 		n = len(out)
 	case format.Lz4Raw:
 		n, err = lz4.UncompressBlock(src, dst)
+	case format.Lz4:
+		if n, err = hadoopLz4(src, dst); err != nil || n != len(dst) {
+			// Others wrote a block without a frame under the same name.
+			n, err = lz4.UncompressBlock(src, dst)
+		}
 	case format.Gzip:
 		r, _ := gzipReaders.Get().(*gzip.Reader)
 		if r == nil {
@@ -81,15 +105,58 @@ func decompress(codec format.CompressionCodec, dst, src []byte) error {
 	return nil
 }
 
-// readExactly reads len(dst) bytes and one more, which must not be there.
+// hadoopLz4 decompresses the frames of Hadoop: the size of what follows uncompressed and
+// the blocks that make it, each behind its compressed size, as big-endian integers.
+func hadoopLz4(src, dst []byte) (n int, err error) {
+	size := func() (v uint64) {
+		if len(src) < 4 {
+			err = io.ErrUnexpectedEOF
+			return 0
+		}
+		v = uint64(binary.BigEndian.Uint32(src))
+		src = src[4:]
+		return v
+	}
+	for len(src) > 0 {
+		raw := size()
+		if raw > uint64(len(dst)-n) {
+			return n, lz4.ErrInvalidSourceShortBuffer
+		}
+		for end := n + int(raw); n < end; {
+			k := size()
+			if k > uint64(len(src)) {
+				err = io.ErrUnexpectedEOF
+			}
+			if err != nil {
+				return n, err
+			}
+			m, err := lz4.UncompressBlock(src[:k], dst[n:end])
+			if err == nil && m == 0 {
+				err = lz4.ErrInvalidSourceShortBuffer
+			}
+			if err != nil {
+				return n, err
+			}
+			src, n = src[k:], n+m
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// readExactly reads len(dst) bytes and the end behind them, where the checksum is and
+// from where on nothing may follow.
 func readExactly(r io.Reader, dst []byte) (int, error) {
 	n, err := io.ReadFull(r, dst)
-	if err != nil && err != io.EOF {
+	if err != nil {
 		return n, err
 	}
 	var more [1]byte
-	if m, _ := io.ReadFull(r, more[:]); m > 0 {
-		return n + m, nil
+	m, err := io.ReadFull(r, more[:])
+	if err == io.EOF {
+		err = nil
 	}
-	return n, nil
+	return n + m, err
 }

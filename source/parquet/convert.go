@@ -2,6 +2,10 @@ package parquet
 
 import (
 	"encoding/binary"
+	"fmt"
+	"math"
+	"math/big"
+	"strconv"
 	"unsafe"
 
 	"github.com/gstream/gstream/gpu"
@@ -32,10 +36,12 @@ func (c leaf) physicalWidth() int {
 func (c leaf) conversion() conversion {
 	t := c.field.Type
 	switch {
-	case t.Kind == gpu.Decimal && c.physical == format.FixedLenByteArray:
+	case c.isHalf():
+		return convertHalf
+	case c.physical == format.FixedLenByteArray:
 		return func(dst, src []byte, n int) error {
 			for i := range n {
-				if err := putDecimal(dst, i, src[i*c.length:(i+1)*c.length], t); err != nil {
+				if err := c.putDecimal(dst, i, src[i*c.length:(i+1)*c.length]); err != nil {
 					return err
 				}
 			}
@@ -47,6 +53,10 @@ func (c leaf) conversion() conversion {
 		return func(dst, src []byte, n int) error { return decimals(dst, typed[int64](src, n), t) }
 	case c.physical == format.Int96:
 		return convertInt96
+	case t.Kind == gpu.Time && c.physical == format.Int32:
+		return func(dst, src []byte, n int) error { return times(dst, typed[int32](src, n), t) }
+	case t.Kind == gpu.Time:
+		return func(dst, src []byte, n int) error { return times(dst, typed[int64](src, n), t) }
 	case t.Kind == gpu.Int8:
 		return narrow[int8]
 	case t.Kind == gpu.Int16:
@@ -55,14 +65,6 @@ func (c leaf) conversion() conversion {
 		return narrow[uint8]
 	case t.Kind == gpu.Uint16:
 		return narrow[uint16]
-	case t.Width() == 8 && c.physical == format.Int32:
-		return func(dst, src []byte, n int) error {
-			d := typed[int64](dst, n)
-			for i, v := range typed[int32](src, n) {
-				d[i] = int64(v)
-			}
-			return nil
-		}
 	}
 	return func(dst, src []byte, n int) error {
 		w := t.Width()
@@ -97,6 +99,19 @@ func narrow[T int8 | int16 | uint8 | uint16](dst, src []byte, n int) error {
 	return nil
 }
 
+// times converts times of day, of which the last is 24:00.
+func times[T int32 | int64](dst []byte, src []T, t gpu.Type) error {
+	d := typed[int64](dst, len(src))
+	last := uint64(perDay(t))
+	for i, v := range src {
+		if uint64(v) > last {
+			return badf("a TIME of %d is outside of a day, which has %d of its units", v, last)
+		}
+		d[i] = int64(v)
+	}
+	return nil
+}
+
 // decimals converts unscaled values that are stored as integers.
 func decimals[T int32 | int64](dst []byte, src []T, t gpu.Type) error {
 	if len(src) == 0 {
@@ -126,7 +141,13 @@ func decimals[T int32 | int64](dst []byte, src []T, t gpu.Type) error {
 
 // putDecimal stores a big-endian two's complement value of any length as value
 // i of a decimal column.
-func putDecimal(dst []byte, i int, b []byte, t gpu.Type) error {
+func (c leaf) putDecimal(dst []byte, i int, b []byte) error {
+	if c.isWideDecimal() {
+		v, err := c.wideDecimal(b)
+		binary.LittleEndian.PutUint64(dst[8*i:], math.Float64bits(v))
+		return err
+	}
+	t := c.field.Type
 	v, ok := bigEndian(b)
 	if !ok || !v.FitsPrecision(int(t.Precision)) {
 		return badf("the decimal value 0x%x has more than %d digits", b[:min(len(b), 32)], t.Precision)
@@ -163,22 +184,70 @@ func bigEndian(b []byte) (v gpu.Int128, ok bool) {
 	return gpu.Int128{Hi: int64(binary.BigEndian.Uint64(full[:])), Lo: binary.BigEndian.Uint64(full[8:])}, true
 }
 
+// perDay is the units of a day, which is also the last TIME: 24:00.
+func perDay(t gpu.Type) int64 { return 86400 * t.Unit.PerSecond() }
+
 // julianUnixEpoch is the Julian day of 1970-01-01.
 const julianUnixEpoch = 2440588
 
-// convertInt96 converts the old timestamps of Impala and Hive, nanoseconds of
-// the day and the Julian day, to nanoseconds since 1970.
+// convertInt96 converts the old timestamps of Impala, Hive and Spark, nanoseconds of
+// the day and the Julian day, to microseconds since 1970: nanoseconds since then reach
+// from 1677 to 2262 only, and these timestamps are often outside.
 func convertInt96(dst, src []byte, n int) error {
 	d := typed[int64](dst, n)
 	for i := range n {
 		nanos := int64(binary.LittleEndian.Uint64(src[12*i:]))
-		day := int64(binary.LittleEndian.Uint32(src[12*i+8:])) - julianUnixEpoch
-		v := gpu.MulInt64(day, 86400e9)
-		v, over := v.Add(gpu.Int128From(nanos))
+		day := int64(int32(binary.LittleEndian.Uint32(src[12*i+8:]))) - julianUnixEpoch
+		micros := nanos / 1000
+		if nanos%1000 < 0 {
+			micros--
+		}
+		v, over := gpu.MulInt64(day, 86400e6).Add(gpu.Int128From(micros))
 		if over || !v.IsInt64() {
-			return badf("an INT96 timestamp is outside of the years 1677 to 2262")
+			return badf("an INT96 timestamp of %d days since 1970 and %d ns is outside of what a TIMESTAMP can be", day, nanos)
 		}
 		d[i] = v.Int64()
 	}
 	return nil
+}
+
+// convertHalf widens floats of 2 bytes, which loses nothing.
+func convertHalf(dst, src []byte, n int) error {
+	d := typed[uint32](dst, n)
+	for i := range n {
+		d[i] = math.Float32bits(halfFloat(binary.LittleEndian.Uint16(src[2*i:])))
+	}
+	return nil
+}
+
+func halfFloat(h uint16) float32 {
+	sign, exponent, fraction := uint32(h>>15)<<31, uint32(h>>10&31), uint32(h&1023)
+	switch exponent {
+	case 0: // zero, or too small for the exponent to tell
+		return math.Float32frombits(sign | math.Float32bits(float32(fraction)/(1<<24)))
+	case 31: // infinity or NaN
+		exponent = 255
+	default:
+		exponent += 127 - 15
+	}
+	return math.Float32frombits(sign | exponent<<23 | fraction<<13)
+}
+
+// wideDecimal returns the DOUBLE that is nearest to a decimal of more digits than the
+// decimals of this program have.
+func (c leaf) wideDecimal(b []byte) (float64, error) {
+	// Fewer than three digits take a byte, so that this bounds the work.
+	for len(b) > 1 && b[0] == byte(int8(b[1])>>7) {
+		b = b[1:]
+	}
+	if len(b) > c.precision/2+1 {
+		return 0, badf("a decimal value of %d bytes has more than %d digits", len(b), c.precision)
+	}
+	v := new(big.Int).SetBytes(b)
+	if len(b) > 0 && b[0]>>7 != 0 {
+		v.Sub(v, new(big.Int).Lsh(big.NewInt(1), uint(8*len(b))))
+	}
+	// What is out of range is infinite.
+	f, _ := strconv.ParseFloat(fmt.Sprintf("%de-%d", v, c.scale), 64)
+	return f, nil
 }

@@ -57,6 +57,7 @@ type cursor struct {
 	pos    int
 	off    int64
 	end    int64
+	spare  int64 // bytes that the size of the chunk may leave out
 
 	rows     int64 // of the chunk
 	rowsLeft int64 // of those, behind the current page
@@ -81,7 +82,7 @@ func (c *cursor) open(f *file, col leaf, group int, meta *chunk, rows int64) err
 		return err
 	}
 	c.file, c.group, c.col, c.meta, c.src, c.row = f, group, col, meta, src, 0
-	c.win, c.pos, c.off, c.end = nil, 0, meta.start, meta.start+meta.size
+	c.win, c.pos, c.off, c.end, c.spare = nil, 0, meta.start, meta.start+meta.size, 0
 	c.rows, c.rowsLeft, c.left = rows, rows, 0
 	if col.physicalWidth() > 0 && !col.field.Type.IsVar() {
 		c.convert = col.conversion()
@@ -146,13 +147,13 @@ func (c *cursor) header() (*format.PageHeader, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(b) == 0 {
-			return nil, badf("the pages end %d rows early", c.rowsLeft)
-		}
 		h := new(format.PageHeader)
 		n, err := unmarshalCompact(b, h)
-		if errors.Is(err, io.ErrUnexpectedEOF) && len(b) == want && want < maxHeader {
+		if errors.Is(err, io.ErrUnexpectedEOF) && (len(b) == want && want < maxHeader || c.extend()) {
 			continue
+		}
+		if len(b) == 0 {
+			return nil, badf("the pages end %d rows early", c.rowsLeft)
 		}
 		if err != nil {
 			return nil, badf("a page header cannot be decoded: %v", err)
@@ -162,13 +163,37 @@ func (c *cursor) header() (*format.PageHeader, error) {
 	}
 }
 
+// unread is the bytes of the chunk behind what was read.
+func (c *cursor) unread() int64 { return int64(len(c.win)-c.pos) + c.end - c.off }
+
+// extend adds to the chunk what its size left out, if anything: old writers did not
+// count the page of the dictionary, or the header of that. It lies before whatever
+// follows in the file.
+func (c *cursor) extend() bool {
+	n := min(c.spare, c.file.places.after(c.meta.start)-c.end)
+	c.spare = 0
+	c.end += max(n, 0)
+	return n > 0
+}
+
+// pageRows is the rows that the header of a data page claims; other pages have none.
+func pageRows(h *format.PageHeader) (rows int64, data bool) {
+	switch h.Type {
+	case format.DataPage:
+		return int64(h.DataPageHeader.V.NumValues), true
+	case format.DataPageV2:
+		return int64(h.DataPageHeaderV2.V.NumValues), true
+	}
+	return 0, false
+}
+
 // checkPage makes sure that the chunk has the bytes of a page.
 func (c *cursor) checkPage(h *format.PageHeader) error {
 	n := int64(h.CompressedPageSize)
 	if n < 0 || h.UncompressedPageSize < 0 {
 		return badf("a page header claims %d bytes, %d uncompressed", n, h.UncompressedPageSize)
 	}
-	if left := int64(len(c.win)-c.pos) + c.end - c.off; n > left {
+	if left := c.unread(); n > left && !(c.extend() && n <= c.unread()) {
 		return badf("a page header claims %d bytes, the column chunk has %d left", n, left)
 	}
 	return nil
@@ -196,10 +221,22 @@ func (c *cursor) pass(n int) {
 	c.off += int64(n - k)
 }
 
-// maxExpansion bounds what a compressed byte can become: zstd and brotli reach
-// large ratios on constant data, but not this one, so a header that claims more
-// is refused before memory is asked for.
-const maxExpansion = 1 << 17
+// finish makes sure that the pages of a chunk whose rows are all taken hold no more.
+func (c *cursor) finish() error {
+	c.spare = 0
+	next := c.file.places.after(c.meta.start)
+	for c.unread() > 0 && c.end-c.unread() < next {
+		h, err := c.header()
+		if err != nil || c.checkPage(h) != nil {
+			return nil // no page: some writers leave room
+		}
+		if rows, _ := pageRows(h); rows > 0 {
+			return badf("its pages hold more than the %d rows of the row group", c.rows)
+		}
+		c.pass(int(h.CompressedPageSize))
+	}
+	return nil
+}
 
 func (c *cursor) decompress(b []byte, size int) ([]byte, error) {
 	if c.meta.codec == format.Uncompressed {
@@ -208,12 +245,15 @@ func (c *cursor) decompress(b []byte, size int) ([]byte, error) {
 		}
 		return b, nil
 	}
-	if size > 0 && size/maxExpansion > len(b) {
+	if size/maxExpansion(c.meta.codec) > len(b) {
 		return nil, badf("a page header claims that %d bytes decompress to %d", len(b), size)
 	}
 	out, err := c.body.take(c.lease, size)
 	if err != nil {
 		return nil, err
+	}
+	if len(b) == 0 && size == 0 {
+		return out, nil // a page of nulls: nothing was compressed
 	}
 	return out, decompress(c.meta.codec, out, b)
 }
@@ -222,6 +262,7 @@ func (c *cursor) decompress(b []byte, size int) ([]byte, error) {
 // passed over without decoding it; the rows passed over are returned.
 func (c *cursor) nextPage(skip int64) (int64, error) {
 	for {
+		begin := c.end - c.unread()
 		h, err := c.header()
 		if err != nil {
 			return 0, err
@@ -229,12 +270,7 @@ func (c *cursor) nextPage(skip int64) (int64, error) {
 		if err := c.checkPage(h); err != nil {
 			return 0, err
 		}
-		rows := int64(h.DataPageHeader.V.NumValues)
-		if h.Type == format.DataPageV2 {
-			rows = int64(h.DataPageHeaderV2.V.NumValues)
-		}
-		data := h.Type == format.DataPage || h.Type == format.DataPageV2
-		if data && rows >= 0 && rows <= skip && rows <= c.rowsLeft {
+		if rows, data := pageRows(h); data && rows >= 0 && rows <= skip && rows <= c.rowsLeft {
 			c.pass(int(h.CompressedPageSize))
 			c.rowsLeft -= rows
 			return rows, nil
@@ -245,6 +281,7 @@ func (c *cursor) nextPage(skip int64) (int64, error) {
 		}
 		switch h.Type {
 		case format.DictionaryPage:
+			c.spare = c.end - c.unread() - begin
 			if err := c.dictionaryPage(h, b); err != nil {
 				return 0, err
 			}
@@ -302,7 +339,7 @@ func (c *cursor) dataPageV1(h *format.PageHeader, b []byte) error {
 		c.setLevels(b[4:4+n], d.V.NumValues)
 		b = b[4+n:]
 	}
-	return c.setValues(d.V.Encoding, b, d.V.NumValues, -1)
+	return c.setValues(d.V.Encoding, b, d.V.NumValues)
 }
 
 func (c *cursor) dataPageV2(h *format.PageHeader, b []byte) error {
@@ -315,9 +352,6 @@ func (c *cursor) dataPageV2(h *format.PageHeader, b []byte) error {
 		return badf("a data page claims %d + %d bytes of levels in %d", rep, def, len(b))
 	}
 	levels, rest := b[rep:rep+def], b[rep+def:]
-	if d.V.NumNulls < 0 || d.V.NumNulls > d.V.NumValues {
-		return badf("a data page claims %d nulls in %d rows", d.V.NumNulls, d.V.NumValues)
-	}
 	if !d.V.IsCompressed.Valid || d.V.IsCompressed.V {
 		var err error
 		if rest, err = c.decompress(rest, int(h.UncompressedPageSize)-rep-def); err != nil {
@@ -325,10 +359,12 @@ func (c *cursor) dataPageV2(h *format.PageHeader, b []byte) error {
 		}
 	}
 	c.hasLevels = false
-	if c.col.optional && d.V.NumNulls > 0 {
+	// The levels are right where they and the count of nulls differ. Only a page without
+	// any has nothing else to go by.
+	if c.col.optional && (def > 0 || d.V.NumNulls != 0) {
 		c.setLevels(levels, d.V.NumValues)
 	}
-	return c.setValues(d.V.Encoding, rest, d.V.NumValues, int(d.V.NumNulls))
+	return c.setValues(d.V.Encoding, rest, d.V.NumValues)
 }
 
 // setLevels starts the definition levels of a page unless they are all ones.
@@ -340,8 +376,8 @@ func (c *cursor) setLevels(b []byte, rows int32) {
 // noCodes is the body of a data page without a single code: a width of zero.
 var noCodes = make([]byte, 1, 1+slack)
 
-// setValues starts the values of a page; nulls is -1 when only the levels know.
-func (c *cursor) setValues(e format.Encoding, b []byte, rows int32, nulls int) error {
+// setValues starts the values of a page.
+func (c *cursor) setValues(e format.Encoding, b []byte, rows int32) error {
 	if rows < 0 || int64(rows) > c.rowsLeft {
 		return badf("a data page claims %d rows, the row group has %d left", rows, c.rowsLeft)
 	}
@@ -353,9 +389,6 @@ func (c *cursor) setValues(e format.Encoding, b []byte, rows int32, nulls int) e
 	case format.RLEDictionary, format.PlainDictionary:
 		if len(b) == 0 {
 			b = noCodes // a page of nulls may leave out even the width
-		}
-		if c.dict.shared == nil {
-			return badf("a data page needs a dictionary, but there is none")
 		}
 		if b[0] > 32 {
 			return badf("a data page has codes of %d bits", b[0])
@@ -369,10 +402,7 @@ func (c *cursor) setValues(e format.Encoding, b []byte, rows int32, nulls int) e
 	}
 	// The other encodings hold the number of values, which the nulls decide.
 	values := int(rows)
-	switch {
-	case nulls >= 0:
-		values -= nulls
-	case c.hasLevels:
+	if c.hasLevels {
 		levels := c.levels
 		bitmap, err := c.scratch(int(gpu.BitmapBytes(int(rows))))
 		if err != nil {

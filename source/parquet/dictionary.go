@@ -57,7 +57,7 @@ func decimalBytes(c *cursor, dst []byte, n int) error {
 		if err != nil {
 			return err
 		}
-		if err := putDecimal(dst, i, v, c.col.field.Type); err != nil {
+		if err := c.col.putDecimal(dst, i, v); err != nil {
 			return err
 		}
 	}

@@ -1,11 +1,11 @@
 package parquet
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/gstream/gstream/source"
 	"github.com/parquet-go/parquet-go/format"
@@ -23,6 +23,7 @@ type file struct {
 	path   string
 	size   int64
 	rows   int64
+	places *places
 	cols   []leaf
 	groups []rowGroup
 	handle handle
@@ -58,7 +59,7 @@ type chunkStats struct {
 }
 
 // readMetadata reads and decodes the footer of an open file.
-func readMetadata(r io.ReaderAt, size int64) (meta *format.FileMetaData, err error) {
+func readMetadata(r io.ReaderAt, size int64) (meta *fileMeta, err error) {
 	defer guard(&err)
 	if size == 0 {
 		return nil, badf("the file is empty")
@@ -75,7 +76,7 @@ func readMetadata(r io.ReaderAt, size int64) (meta *format.FileMetaData, err err
 		return nil, err
 	}
 	if string(tail[4:]) == magicEncrypted {
-		return nil, badf("the file is encrypted, which is not supported")
+		return nil, badf("the file is encrypted, which is not supported; write it without encryption")
 	}
 	if string(head[:]) != magic {
 		return nil, badf("not a Parquet file: it starts with %q instead of %q", head[:], magic)
@@ -91,10 +92,11 @@ func readMetadata(r io.ReaderAt, size int64) (meta *format.FileMetaData, err err
 	if err := readFull(r, b, size-trailerBytes-n); err != nil {
 		return nil, err
 	}
-	meta = new(format.FileMetaData)
+	meta = new(fileMeta)
 	if _, err := unmarshalCompact(b, meta); err != nil {
 		return nil, badf("the footer cannot be decoded: %v", err)
 	}
+	meta.start = size - trailerBytes - n
 	return meta, nil
 }
 
@@ -112,7 +114,7 @@ func readFull(r io.ReaderAt, b []byte, off int64) error {
 }
 
 // readFile reads the footer of a file and checks that its numbers are possible.
-func readFile(path string) (f *file, columns []leaf, nested []source.Unreadable, err error) {
+func readFile(path string) (f *file, columns []leaf, refused []source.Unreadable, err error) {
 	o, err := os.Open(path)
 	if err != nil {
 		return nil, nil, nil, err
@@ -130,11 +132,23 @@ func readFile(path string) (f *file, columns []leaf, nested []source.Unreadable,
 	if err != nil {
 		return nil, nil, nil, at.wrap(err)
 	}
-	columns, nested, leaves, err := readSchema(meta.Schema)
+	columns, refused, leaves, err := readSchema(meta.Schema)
 	if err != nil {
 		return nil, nil, nil, at.wrap(err)
 	}
-	f = &file{path: path, size: info.Size(), rows: meta.NumRows, groups: make([]rowGroup, len(meta.RowGroups))}
+	columns = slices.DeleteFunc(columns, func(c leaf) bool {
+		encrypted := slices.ContainsFunc(meta.RowGroups, func(g groupMeta) bool {
+			return c.leaf < len(g.Columns) && g.Columns[c.leaf].encrypted()
+		})
+		if encrypted {
+			refused = append(refused, source.Unreadable{Name: c.field.Name, Type: c.field.TypeName(), Reason: "it is encrypted, which is not supported"})
+		}
+		return encrypted
+	})
+	for i := range columns {
+		columns[i].ordered = columns[i].ordered && len(meta.ColumnOrders) == leaves && meta.ColumnOrders[columns[i].leaf].Value != nil
+	}
+	f = &file{path: path, size: info.Size(), rows: meta.NumRows, places: meta.places(), groups: make([]rowGroup, len(meta.RowGroups))}
 	f.handle.path, f.handle.size = path, f.size
 	total := int64(0)
 	for i := range meta.RowGroups {
@@ -150,7 +164,7 @@ func readFile(path string) (f *file, columns []leaf, nested []source.Unreadable,
 		f.groups[i] = rowGroup{rows: g.NumRows, chunks: make([]chunk, len(columns))}
 		for j, c := range columns {
 			at.column = c.field.Name
-			if f.groups[i].chunks[j], err = readChunk(&g.Columns[c.leaf], c, g.NumRows, f.size); err != nil {
+			if f.groups[i].chunks[j], err = readChunk(&g.Columns[c.leaf], c, g.NumRows, meta.start, f.places); err != nil {
 				return nil, nil, nil, at.wrap(err)
 			}
 		}
@@ -158,13 +172,13 @@ func readFile(path string) (f *file, columns []leaf, nested []source.Unreadable,
 	if total != meta.NumRows {
 		return nil, nil, nil, place{path: path, rowGroup: -1}.wrap(badf("the row groups have %d rows, the file claims %d", total, meta.NumRows))
 	}
-	return f, columns, nested, nil
+	return f, columns, refused, nil
 }
 
 // readChunk checks the metadata of a column chunk against its row group and
-// file, and keeps what a scan needs.
-func readChunk(c *format.ColumnChunk, col leaf, rows, fileSize int64) (chunk, error) {
-	m := &c.MetaData
+// file, whose footer begins at end, and keeps what a scan needs.
+func readChunk(c *chunkMeta, col leaf, rows, end int64, places *places) (chunk, error) {
+	m := &c.Data
 	if c.FilePath != "" {
 		return chunk{}, badf("its data is in another file (%q), which is not supported", c.FilePath)
 	}
@@ -174,13 +188,9 @@ func readChunk(c *format.ColumnChunk, col leaf, rows, fileSize int64) (chunk, er
 	if m.NumValues != rows {
 		return chunk{}, badf("it claims %d values for %d rows", m.NumValues, rows)
 	}
-	start := m.DataPageOffset
-	if d := m.DictionaryPageOffset; d > 0 && d < start {
-		start = d
-	}
-	end := fileSize - trailerBytes
+	start := m.pagesStart()
 	if rows > 0 && (start < int64(len(magic)) || m.TotalCompressedSize <= 0 || start > end || m.TotalCompressedSize > end-start) {
-		return chunk{}, badf("it claims %d bytes at offset %d of a file of %d", m.TotalCompressedSize, start, fileSize)
+		return chunk{}, badf("it claims %d bytes at offset %d of a file whose footer begins at %d", m.TotalCompressedSize, start, end)
 	}
 	// A page has a header of more than eight bytes and less than 2^31 values.
 	if pages := max(m.TotalCompressedSize, 0)/8 + 1; rows>>31 >= pages {
@@ -193,31 +203,25 @@ func readChunk(c *format.ColumnChunk, col leaf, rows, fileSize int64) (chunk, er
 		return extent{off, n}
 	}
 	out := chunk{
-		start: start, size: max(m.TotalCompressedSize, 0), rawSize: max(m.TotalUncompressedSize, 0), codec: m.Codec,
+		start: start, size: max(m.TotalCompressedSize, 0), codec: m.Codec,
 		columnIndex: inside(c.ColumnIndexOffset, int64(c.ColumnIndexLength)),
 		offsetIndex: inside(c.OffsetIndexOffset, int64(c.OffsetIndexLength)),
-		bloom:       inside(m.BloomFilterOffset, int64(max(m.BloomFilterLength, 1))),
-		stats:       chunkStats{nulls: -1},
+		stats:       col.chunkStats(&m.Statistics, rows),
 	}
+	if at := m.BloomFilterOffset; at > 0 {
+		size := int64(m.BloomFilterLength)
+		if size <= 0 { // older writers do not say
+			size = places.after(at) - at
+		}
+		out.bloom = inside(at, size)
+	}
+	// What a page cannot become no stride needs to be small for.
+	out.rawSize = min(max(m.TotalUncompressedSize, 0), out.size*int64(maxExpansion(m.Codec)))
 	for _, s := range m.EncodingStats {
 		data := s.PageType == format.DataPage || s.PageType == format.DataPageV2
 		//lint:ignore SA1019 older writers use it
 		coded := s.Encoding == format.RLEDictionary || s.Encoding == format.PlainDictionary
 		out.uncoded = out.uncoded || data && !coded && s.Count > 0
-	}
-	s := &m.Statistics
-	lo, hi := s.MinValue, s.MaxValue
-	if lo == nil && hi == nil && col.legacyOrder() {
-		lo, hi = s.Min, s.Max
-	}
-	if lo != nil && hi != nil {
-		out.stats.min, out.stats.max, out.stats.hasRange = bytes.Clone(lo), bytes.Clone(hi), true
-	}
-	switch {
-	case !col.optional:
-		out.stats.nulls = 0
-	case s.NullCount > 0 && s.NullCount <= rows:
-		out.stats.nulls = s.NullCount
 	}
 	return out, nil
 }

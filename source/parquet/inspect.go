@@ -4,7 +4,6 @@ import (
 	"os"
 
 	"github.com/gstream/gstream/gpu"
-	"github.com/parquet-go/parquet-go/format"
 )
 
 // FileInfo describes a Parquet file to people and, as JSON, to programs.
@@ -77,12 +76,14 @@ func Inspect(path string) (info *FileInfo, err error) {
 		byLeaf[c.leaf], byName[c.field.Name] = c, c.field
 	}
 	info = &FileInfo{Path: path, Bytes: f.size, Rows: f.rows, CreatedBy: meta.CreatedBy}
-	for _, kv := range meta.KeyValueMetadata {
+	for _, kv := range meta.KeyValues {
 		info.Metadata = append(info.Metadata, kv.Key)
 	}
 	w := schemaWalk{elements: meta.Schema, next: 1}
+	names := namer{}
 	for w.next < len(meta.Schema) {
 		c := w.describe()
+		c.Name = names.name(c.Name)
 		if f, ok := byName[c.Name]; ok {
 			c.Type = f.TypeName()
 		}
@@ -125,32 +126,32 @@ func (w *schemaWalk) describe() ColumnInfo {
 	return c
 }
 
-func describeChunk(k *format.ColumnChunk, c leaf, flat bool) ChunkInfo {
-	m := &k.MetaData
+func describeChunk(k *chunkMeta, c leaf, flat bool) ChunkInfo {
+	m := &k.Data
 	out := ChunkInfo{
 		Codec: m.Codec.String(), Values: m.NumValues,
 		Compressed: m.TotalCompressedSize, Uncompressed: m.TotalUncompressedSize,
 		Dictionary: m.DictionaryPageOffset > 0, PageIndex: k.ColumnIndexOffset > 0 && k.OffsetIndexOffset > 0,
 		BloomFilter: m.BloomFilterOffset > 0,
 	}
-	for i, p := range m.PathInSchema {
+	for i, p := range m.Path {
 		if i > 0 {
 			out.Column += "."
 		}
 		out.Column += p
 	}
-	for _, e := range m.Encoding {
+	for _, e := range m.Encodings {
 		out.Encodings = append(out.Encodings, e.String())
 	}
 	s := &m.Statistics
-	if s.NullCount > 0 || s.MinValue != nil {
-		out.Nulls = &s.NullCount
+	if s.NullCount.Valid {
+		out.Nulls = &s.NullCount.V
 	}
 	if !flat {
 		return out
 	}
 	lo, hi := s.MinValue, s.MaxValue
-	if lo == nil && hi == nil && c.legacyOrder() {
+	if lo == nil && hi == nil && c.signedOrder() {
 		lo, hi = s.Min, s.Max
 	}
 	text := func(b []byte) *string {

@@ -21,43 +21,96 @@ func (f *file) pageRanges(g *rowGroup, p source.Predicate) (ranges []rowRange, o
 	if f.readStructure(m.columnIndex, &values) != nil || f.readStructure(m.offsetIndex, &offsets) != nil {
 		return nil, false
 	}
-	pages := offsets.PageLocations
-	n := len(pages)
-	if n == 0 || len(values.NullPages) != n || len(values.MinValues) != n || len(values.MaxValues) != n || pages[0].FirstRowIndex != 0 {
+	pages, ok := rowsOfPages(&offsets, m, g.rows)
+	c := f.cols[p.Column]
+	if !ok || !c.plausible(&values, pages, m.stats) {
 		return nil, false
 	}
-	for i := range pages {
-		end := g.rows
-		if i+1 < n {
-			end = pages[i+1].FirstRowIndex
-		}
-		from := pages[i].FirstRowIndex
-		if from >= end || end > g.rows {
-			return nil, false
-		}
-		if f.pageRefuted(&values, i, p) {
+	for i, page := range pages {
+		if c.pageRefuted(&values, i, p) {
 			continue
 		}
-		if last := len(ranges) - 1; last >= 0 && ranges[last].to == from {
-			ranges[last].to = end
+		if last := len(ranges) - 1; last >= 0 && ranges[last].to == page.from {
+			ranges[last].to = page.to
 		} else {
-			ranges = append(ranges, rowRange{from, end})
+			ranges = append(ranges, page)
 		}
 	}
 	return ranges, true
 }
 
-// pageRefuted says whether the predicate is true for no row of page i.
-func (f *file) pageRefuted(x *format.ColumnIndex, i int, p source.Predicate) bool {
-	switch {
-	case p.Op == source.IsNull:
-		return !x.NullPages[i] && len(x.NullCounts) == len(x.NullPages) && x.NullCounts[i] == 0
-	case x.NullPages[i]:
-		return true
-	case p.Op == source.IsNotNull:
+// rowsOfPages returns the rows of each page of a chunk, and whether the pages follow each
+// other in the row group and in the file.
+func rowsOfPages(x *format.OffsetIndex, m *chunk, rows int64) ([]rowRange, bool) {
+	n := len(x.PageLocations)
+	if n == 0 || x.PageLocations[0].FirstRowIndex != 0 {
+		return nil, false
+	}
+	out := make([]rowRange, n)
+	at := m.start
+	for i, l := range x.PageLocations {
+		end := rows
+		if i+1 < n {
+			end = x.PageLocations[i+1].FirstRowIndex
+		}
+		out[i] = rowRange{l.FirstRowIndex, end}
+		size := int64(l.CompressedPageSize)
+		if l.FirstRowIndex >= end || end > rows || size <= 0 || l.Offset < at || size > m.start+m.size-l.Offset {
+			return nil, false
+		}
+		at = l.Offset + size
+	}
+	return out, true
+}
+
+// plausible says whether a column index agrees with the schema, the statistics of the
+// chunk and itself. One that does not is not used at all.
+func (c leaf) plausible(x *format.ColumnIndex, pages []rowRange, s chunkStats) bool {
+	n := len(pages)
+	counted := len(x.NullCounts) > 0
+	if len(x.NullPages) != n || len(x.MinValues) != n || len(x.MaxValues) != n || counted && len(x.NullCounts) != n {
 		return false
 	}
-	lo, hi, ok := f.cols[p.Column].bounds(x.MinValues[i], x.MaxValues[i])
+	nulls, values := int64(0), false
+	for i, page := range pages {
+		rows := page.to - page.from
+		null := x.NullPages[i]
+		least := int64(0) // nulls of the page
+		if null {
+			least = rows
+		}
+		if counted {
+			least = x.NullCounts[i]
+			if least < 0 || least > rows || null != (least == rows) {
+				return false
+			}
+		}
+		nulls += least
+		values = values || !null
+		if lo, hi := x.MinValues[i], x.MaxValues[i]; !null && c.hasBounds() && (c.reversed(lo, hi) || s.hasRange && c.outside(lo, hi, s)) {
+			return false
+		}
+	}
+	switch {
+	case s.nulls >= 0 && (nulls > s.nulls || counted && nulls != s.nulls):
+		return false
+	case s.hasRange && !values:
+		return false
+	}
+	return true
+}
+
+// pageRefuted says whether the predicate is true for no row of page i.
+func (c leaf) pageRefuted(x *format.ColumnIndex, i int, p source.Predicate) bool {
+	switch {
+	case p.Op == source.IsNull:
+		return len(x.NullCounts) > 0 && x.NullCounts[i] == 0
+	case x.NullPages[i]:
+		return true
+	case p.Op == source.IsNotNull || !c.hasBounds():
+		return false
+	}
+	lo, hi, ok := c.bounds(x.MinValues[i], x.MaxValues[i])
 	return ok && excludes(p, lo, hi)
 }
 

@@ -1,8 +1,11 @@
 package parquet
 
 import (
+	"errors"
+
 	"golang.org/x/sync/errgroup"
 
+	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/source"
 )
 
@@ -17,10 +20,12 @@ type segment struct {
 	from, to int64
 }
 
-// bytes is the share of a column chunk that the rows have, compressed.
+// bytes is the share of a column chunk that the rows have, compressed. The shares of
+// segments that follow each other add up to that of the rows in all.
 func (s segment) bytes(column int) int64 {
 	g := &s.file.groups[s.group]
-	return int64(float64(g.chunks[column].size) / float64(g.rows) * float64(s.to-s.from))
+	perRow := float64(g.chunks[column].size) / float64(g.rows)
+	return int64(perRow*float64(s.to)) - int64(perRow*float64(s.from))
 }
 
 // stridePlan is the segments of one stride, in order.
@@ -30,12 +35,6 @@ type stridePlan struct {
 	// continues says that the first segment is in the row group in which the
 	// stride before ended: the cursors are handed on.
 	continues bool
-}
-
-// scanPlan is everything that a scan will read, and what it leaves out.
-type scanPlan struct {
-	strides  []stridePlan
-	progress source.Progress
 }
 
 // rowRange is rows [from, to) of a row group.
@@ -60,69 +59,102 @@ func (t *Table) pruneAll(predicates []source.Predicate, threads int) ([][][]rowR
 	return left, work.Wait()
 }
 
-// planScan prunes the row groups and cuts what is left into strides.
-func (t *Table) planScan(opt source.ScanOptions, target, threads int) (scanPlan, error) {
-	var p scanPlan
-	cut := cutter{target: int64(target)}
+// planScan prunes the row groups. It returns what cuts the rest into strides, and how
+// much there is.
+func (t *Table) planScan(opt source.ScanOptions, target, threads int) (cut cutter, total source.Progress, err error) {
+	cut.target = int64(target)
 	left, err := t.pruneAll(opt.Prune, threads)
 	if err != nil {
-		return p, err
+		return cut, total, err
 	}
 	for i, f := range t.files {
 		for g, ranges := range left[i] {
 			group := &f.groups[g]
-			p.progress.RowGroups++
+			total.RowGroups++
 			kept := int64(0)
 			for _, r := range ranges {
 				kept += r.to - r.from
 			}
-			p.progress.RowsSkipped += group.rows - kept
+			total.RowsSkipped += group.rows - kept
 			if kept == 0 {
 				if group.rows > 0 {
-					p.progress.Skipped++
+					total.Skipped++
 				}
 				continue
+			}
+			if len(opt.Columns) == 0 {
+				if err := f.countRows(g, opt.Lease); err != nil {
+					return cut, total, err
+				}
 			}
 			widest := int64(0)
 			for _, c := range opt.Columns {
 				widest = max(widest, group.chunks[c].rawSize)
+				for _, r := range ranges {
+					total.BytesTotal += segment{f, g, r.from, r.to}.bytes(c)
+				}
 			}
-			p.progress.RowsTotal += kept
+			total.RowsTotal += kept
 			cut.add(f, g, ranges, kept, widest)
 		}
 	}
-	cut.flush()
-	p.strides = cut.strides
-	for _, stride := range p.strides {
-		for _, s := range stride.segments {
-			for _, c := range opt.Columns {
-				p.progress.BytesTotal += s.bytes(c)
-			}
+	return cut, total, nil
+}
+
+// A row group is counted where it has more rows than countedRows and than so many for
+// each byte of its smallest column: those of others are few, or cost more to count.
+const (
+	countedRows        = 1 << 20
+	countedRowsPerByte = 1 << 10
+)
+
+// countRows checks the rows that a row group claims against its pages, for a scan that
+// would not look at them.
+func (f *file) countRows(group int, lease *gpu.Lease) (err error) {
+	g := &f.groups[group]
+	column := -1
+	for i := range g.chunks {
+		if column < 0 || g.chunks[i].size < g.chunks[column].size {
+			column = i
 		}
 	}
-	return p, nil
+	if column < 0 || g.rows <= max(countedRows, countedRowsPerByte*g.chunks[column].size) {
+		return nil
+	}
+	defer func() {
+		if !errors.Is(err, gpu.ErrBudget) {
+			err = place{f.path, group, f.cols[column].field.Name}.wrap(err)
+		}
+	}()
+	defer guard(&err)
+	c := cursor{lease: lease}
+	defer c.free()
+	if err := c.open(f, f.cols[column], group, &g.chunks[column], g.rows); err != nil {
+		return err
+	}
+	if err := c.skip(g.rows); err != nil {
+		return err
+	}
+	return c.finish()
 }
 
 // cutter cuts row groups into strides of at most target rows: large row groups
 // into equal pieces of their own, so that a stride has one dictionary a column,
-// small ones together.
+// small ones together. It cuts one when it is asked for: how many there are is what
+// the files claim.
 type cutter struct {
-	target  int64
-	strides []stridePlan
-	open    stridePlan
+	target int64
+	groups []uncut // in order
+	last   segment // of the stride before
 }
 
-func (c *cutter) flush() {
-	if c.open.rows == 0 {
-		return
-	}
-	if n := len(c.strides); n > 0 {
-		last, first := c.strides[n-1].segments, c.open.segments[0]
-		end := last[len(last)-1]
-		c.open.continues = end.file == first.file && end.group == first.group
-	}
-	c.strides = append(c.strides, c.open)
-	c.open = stridePlan{}
+// uncut is what no stride has yet of a row group.
+type uncut struct {
+	file   *file
+	group  int
+	ranges []rowRange
+	rows   int64
+	piece  int64 // rows of a stride of its own, 0 where it is put together with others
 }
 
 func (c *cutter) add(f *file, group int, ranges []rowRange, rows, widest int64) {
@@ -130,28 +162,53 @@ func (c *cutter) add(f *file, group int, ranges []rowRange, rows, widest int64) 
 	if widest > maxColumnBytes {
 		target = min(target, max(1, int64(float64(f.groups[group].rows)*maxColumnBytes/float64(widest))))
 	}
-	piece := rows
-	if rows*2 >= target {
-		c.flush()
-		pieces := (rows + target - 1) / target
-		piece = (rows + pieces - 1) / pieces
-	} else if int64(c.open.rows)+rows > target {
-		c.flush()
+	u := uncut{file: f, group: group, ranges: ranges, rows: rows}
+	if rows >= target-rows {
+		pieces := (rows-1)/target + 1
+		u.piece = (rows-1)/pieces + 1
 	}
-	limit := int64(c.open.rows) + piece
-	for _, r := range ranges {
-		for r.from < r.to {
-			n := min(r.to-r.from, limit-int64(c.open.rows))
-			c.open.segments = append(c.open.segments, segment{f, group, r.from, r.from + n})
-			c.open.rows += int(n)
-			r.from += n
-			if int64(c.open.rows) == limit && rows*2 >= target {
-				c.flush()
-				limit = piece
-			}
+	c.groups = append(c.groups, u)
+}
+
+// next returns the next stride, one without rows after the last.
+func (c *cutter) next() (s stridePlan) {
+	for len(c.groups) > 0 {
+		u := &c.groups[0]
+		n := min(u.rows, u.piece)
+		if u.piece == 0 {
+			n = u.rows
+		}
+		if s.rows > 0 && (u.piece > 0 || int64(s.rows)+n > c.target) {
+			break
+		}
+		own := u.piece > 0
+		s.take(u, n)
+		if u.rows == 0 {
+			c.groups = c.groups[1:]
+		}
+		if own {
+			break
 		}
 	}
-	if rows*2 >= target {
-		c.flush()
+	if s.rows > 0 {
+		first := s.segments[0]
+		s.continues = first.file == c.last.file && first.group == c.last.group
+		c.last = s.segments[len(s.segments)-1]
+	}
+	return s
+}
+
+// take moves n rows of a row group into the stride.
+func (s *stridePlan) take(u *uncut, n int64) {
+	s.rows += int(n)
+	u.rows -= n
+	for n > 0 {
+		r := &u.ranges[0]
+		k := min(n, r.to-r.from)
+		s.segments = append(s.segments, segment{u.file, u.group, r.from, r.from + k})
+		n -= k
+		if r.from += k; r.from == r.to {
+			u.ranges = u.ranges[1:]
+		}
 	}
 }

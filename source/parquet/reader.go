@@ -49,14 +49,14 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 	if inflight <= 0 {
 		inflight = threads + 1
 	}
-	plan, err := t.planScan(opt, min(target, gpu.MaxRows), threads)
+	cut, total, err := t.planScan(opt, min(target, gpu.MaxRows), threads)
 	if err != nil {
 		return nil, err
 	}
 	r := &reader{
 		columns: opt.Columns, lease: opt.Lease, compact: opt.Compact, trace: opt.Trace, slots: slots,
 		inflight: inflight, inflightBytes: opt.InflightBytes,
-		plan:   plan,
+		cut: cut, upcoming: cut.next(), total: total,
 		schema: &gpu.Schema{Fields: make([]gpu.Field, len(opt.Columns))},
 		carry:  map[task]*cursor{},
 		order:  t.bySize(opt.Columns),
@@ -69,7 +69,11 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 	r.admitAll()
 	r.mu.Unlock()
 	r.unwatch = context.AfterFunc(ctx, func() { r.fail(context.Cause(ctx)) })
-	for range min(threads, len(r.plan.strides)*len(opt.Columns)) {
+	workers := threads
+	if r.upcoming.rows == 0 { // every stride is admitted
+		workers = min(threads, len(r.open)*len(opt.Columns))
+	}
+	for range workers {
 		r.workers.Add(1)
 		go r.decode()
 	}
@@ -93,13 +97,13 @@ func (t *Table) bySize(columns []int) []int {
 	return order
 }
 
-// reader is one scan. Its tasks are the strides × columns of the plan, run by
-// workers in the order in which they become ready.
+// reader is one scan. Its tasks are strides × columns, run by workers in the order in
+// which they become ready.
 type reader struct {
 	schema        *gpu.Schema
 	columns       []int
 	lease         *gpu.Lease
-	plan          scanPlan
+	total         source.Progress // of all rows, before the first is read
 	compact       bool
 	inflight      int
 	inflightBytes int64
@@ -111,18 +115,20 @@ type reader struct {
 	bytesRead atomic.Int64
 	rowsRead  atomic.Int64
 
-	mu     sync.Mutex
-	work   sync.Cond // a task became ready, or the scan ends
-	ready  sync.Cond // the next stride is complete, or the scan ends
-	order  []int     // columns, the one with the most bytes first
-	tasks  []task    // ready to run, in order
-	open   []*decoding
-	first  int   // stride of open[0], the next that Read returns
-	most   int64 // bytes of the largest stride so far
-	err    error
-	carry  map[task]*cursor // for tasks that continue in a row group
-	idle   []*cursor
-	closed bool
+	mu       sync.Mutex
+	work     sync.Cond // a task became ready, or the scan ends
+	ready    sync.Cond // the next stride is complete, or the scan ends
+	order    []int     // columns, the one with the most bytes first
+	cut      cutter
+	upcoming stridePlan // the next to be admitted; without rows when there is none
+	tasks    []task     // ready to run, in order
+	open     []*decoding
+	first    int   // stride of open[0], the next that Read returns
+	most     int64 // bytes of the largest stride so far
+	err      error
+	carry    map[task]*cursor // for tasks that continue in a row group
+	idle     []*cursor
+	closed   bool
 }
 
 // task decodes one column of one stride.
@@ -130,6 +136,7 @@ type task struct{ stride, column int }
 
 // decoding is a stride that was admitted and not yet read.
 type decoding struct {
+	plan    stridePlan
 	cols    []gpu.Column
 	done    []bool
 	waiting []bool // for the task of the same column in the stride before
@@ -138,7 +145,7 @@ type decoding struct {
 
 // admitAll starts as many strides as there is room for. The lock is held.
 func (r *reader) admitAll() {
-	for r.first+len(r.open) < len(r.plan.strides) && r.err == nil && r.room() {
+	for r.upcoming.rows > 0 && r.err == nil && r.room() {
 		r.admit()
 	}
 }
@@ -159,13 +166,14 @@ func (r *reader) room() bool {
 	return len(r.open) < minInflight || used+(undone+1)*r.most <= r.inflightBytes
 }
 
-// admit starts the next stride of the plan. The lock is held.
+// admit starts the next stride. The lock is held.
 func (r *reader) admit() {
 	s := r.first + len(r.open)
 	n := len(r.columns)
-	d := &decoding{cols: make([]gpu.Column, n), done: make([]bool, n), waiting: make([]bool, n), left: n}
+	d := &decoding{plan: r.upcoming, cols: make([]gpu.Column, n), done: make([]bool, n), waiting: make([]bool, n), left: n}
+	r.upcoming = r.cut.next()
 	var before *decoding
-	if r.plan.strides[s].continues && len(r.open) > 0 {
+	if d.plan.continues && len(r.open) > 0 {
 		before = r.open[len(r.open)-1]
 	}
 	r.open = append(r.open, d)
@@ -193,6 +201,7 @@ func (r *reader) decode() {
 		}
 		t := r.tasks[0]
 		r.tasks = r.tasks[1:]
+		plan := &r.open[t.stride-r.first].plan
 		cur := r.carry[t]
 		delete(r.carry, t)
 		if cur == nil {
@@ -201,7 +210,7 @@ func (r *reader) decode() {
 		r.mu.Unlock()
 		r.slots <- struct{}{}
 		begin := time.Now()
-		col, err := r.run(t, cur)
+		col, err := r.run(plan, t.column, cur)
 		if r.trace != nil {
 			r.trace(r.schema.Fields[t.column].Name, begin)
 		}
@@ -226,11 +235,11 @@ func (r *reader) overtake() bool {
 		for from := 0; from < len(r.open); from++ {
 			to, rows := from, 0
 			for ; to < len(r.open) && r.open[to].waiting[c]; to++ {
-				rows += r.plan.strides[r.first+to].rows
+				rows += r.open[to].plan.rows
 			}
 			at, ahead := from, rows
 			for ; at+1 < to && ahead > rows/2; at++ {
-				ahead -= r.plan.strides[r.first+at].rows
+				ahead -= r.open[at].plan.rows
 			}
 			if ahead > most {
 				best, most = task{r.first + at, c}, ahead
@@ -248,7 +257,7 @@ func (r *reader) overtake() bool {
 
 // allStarted says that no task will become ready any more. The lock is held.
 func (r *reader) allStarted() bool {
-	if r.first+len(r.open) < len(r.plan.strides) {
+	if r.upcoming.rows > 0 {
 		return false
 	}
 	for _, d := range r.open {
@@ -269,11 +278,9 @@ func (r *reader) spare() *cursor {
 	return &cursor{lease: r.lease}
 }
 
-// run decodes a column of a stride.
-func (r *reader) run(t task, cur *cursor) (col gpu.Column, err error) {
-	plan := &r.plan.strides[t.stride]
-	column := r.columns[t.column]
-	field := r.schema.Fields[t.column]
+// run decodes column i of a stride.
+func (r *reader) run(plan *stridePlan, i int, cur *cursor) (col gpu.Column, err error) {
+	column, field := r.columns[i], r.schema.Fields[i]
 	b := builder{lease: r.lease, t: field.Type, rows: plan.rows, compact: r.compact}
 	at := place{column: field.Name, rowGroup: -1}
 	defer func() {
@@ -302,7 +309,11 @@ func (r *reader) run(t task, cur *cursor) (col gpu.Column, err error) {
 		if err := b.read(cur, row, n); err != nil {
 			return col, err
 		}
-		cur.row = s.to
+		if cur.row = s.to; cur.row == cur.rows {
+			if err := cur.finish(); err != nil {
+				return col, err
+			}
+		}
 		r.bytesRead.Add(s.bytes(column))
 		row += n
 	}
@@ -313,9 +324,9 @@ func (r *reader) run(t task, cur *cursor) (col gpu.Column, err error) {
 func (r *reader) finish(t task, cur *cursor, col gpu.Column, err error) {
 	i := t.stride - r.first
 	next := t.stride + 1
-	handOn := next < len(r.plan.strides) && r.plan.strides[next].continues
-	if i+1 < len(r.open) && !r.open[i+1].waiting[t.column] {
-		handOn = false // overtaken
+	handOn := r.upcoming.continues
+	if i+1 < len(r.open) {
+		handOn = r.open[i+1].plan.continues && r.open[i+1].waiting[t.column] // else overtaken
 	}
 	switch {
 	case err != nil || r.closed:
@@ -401,7 +412,7 @@ func (r *reader) next() (*gpu.Stride, error) {
 		r.err = io.EOF
 		return nil, r.err
 	}
-	s := &gpu.Stride{Schema: r.schema, Cols: r.open[0].cols, Rows: r.plan.strides[r.first].rows}
+	s := &gpu.Stride{Schema: r.schema, Cols: r.open[0].cols, Rows: r.open[0].plan.rows}
 	r.open = r.open[1:]
 	r.first++
 	r.admitAll()
@@ -411,7 +422,7 @@ func (r *reader) next() (*gpu.Stride, error) {
 
 // Progress implements source.Reader.
 func (r *reader) Progress() source.Progress {
-	p := r.plan.progress
+	p := r.total
 	p.RowsRead, p.BytesRead = r.rowsRead.Load(), r.bytesRead.Load()
 	return p
 }

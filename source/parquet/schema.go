@@ -19,11 +19,22 @@ type leaf struct {
 	physical format.Type
 	length   int // bytes of a FIXED_LEN_BYTE_ARRAY value
 	optional bool
+	ordered  bool // bounds are in the order of the type, as the file says
+	// Of a decimal that is read as DOUBLE, in byte arrays.
+	precision, scale int
 }
 
-// legacyOrder says whether the deprecated min and max of statistics, which
-// compare as signed values, are in the order of the column's type.
-func (c leaf) legacyOrder() bool {
+// isWideDecimal says whether the column holds decimals that are read as DOUBLE.
+func (c leaf) isWideDecimal() bool { return c.precision > 0 }
+
+// isHalf says whether the column holds floats of 2 bytes.
+func (c leaf) isHalf() bool {
+	return c.physical == format.FixedLenByteArray && c.field.Type.Kind == gpu.Float32
+}
+
+// signedOrder says whether the order of the column's type is that of signed values,
+// in which the deprecated min and max of statistics are.
+func (c leaf) signedOrder() bool {
 	switch c.physical {
 	case format.Boolean, format.Int32, format.Int64, format.Float, format.Double:
 		return !c.field.Type.IsUnsigned()
@@ -42,37 +53,51 @@ func readSchema(elements []format.SchemaElement) (columns []leaf, refused []sour
 	if top < 0 || top > len(elements)-1 {
 		return nil, nil, 0, badf("the schema claims %d columns in %d elements", top, len(elements)-1)
 	}
-	seen := make(map[string]bool, top)
+	names := make(namer, top)
 	for range top {
 		if w.next >= len(elements) {
 			return nil, nil, 0, badf("the schema ends early")
 		}
 		e := &elements[w.next]
-		if seen[e.Name] {
-			return nil, nil, 0, badf("the schema has two columns named %q", e.Name)
-		}
-		seen[e.Name] = true
+		name := names.name(e.Name)
 		first, start := w.leaves, w.next
 		if err := w.subtree(0); err != nil {
 			return nil, nil, 0, err
 		}
 		c := leaf{leaf: first, physical: e.Type.V, length: int(e.TypeLength.V), optional: e.RepetitionType.V == format.Optional}
 		if e.NumChildren.V > 0 || !e.Type.Valid || e.RepetitionType.V == format.Repeated {
-			refused = append(refused, source.Unreadable{Name: e.Name, Type: typeName(elements[start:w.next]), Reason: "it is nested"})
+			refused = append(refused, source.Unreadable{Name: name, Type: typeName(elements[start:w.next]), Reason: "it is nested"})
 			continue
 		}
 		t, reason := columnType(e)
 		if reason != "" {
-			refused = append(refused, source.Unreadable{Name: e.Name, Type: typeName(elements[start:w.next]), Reason: reason})
+			refused = append(refused, source.Unreadable{Name: name, Type: typeName(elements[start:w.next]), Reason: reason})
 			continue
 		}
-		c.field = gpu.Field{Name: e.Name, Type: t, Nullable: c.optional, Annotation: annotation(e)}
+		c.field = gpu.Field{Name: name, Type: t, Nullable: c.optional, Annotation: annotation(e)}
+		c.ordered = isOrdered(e)
+		if t.Kind == gpu.Float64 && c.physical != format.Double {
+			c.precision, c.scale = decimalDigits(e)
+		}
 		columns = append(columns, c)
 	}
 	if w.next != len(elements) {
 		return nil, nil, 0, badf("the schema has %d elements, its tree %d", len(elements), w.next)
 	}
 	return columns, refused, w.leaves, nil
+}
+
+// namer names columns apart as DuckDB does: of three columns a, the second is a_1 and
+// the third a_2. It counts the columns of a name.
+type namer map[string]int
+
+func (n namer) name(s string) string {
+	k, taken := n[s]
+	n[s] = k + 1
+	if !taken {
+		return s
+	}
+	return n.name(fmt.Sprintf("%s_%d", s, k))
 }
 
 // schemaWalk counts the leaves of a schema tree in depth-first order.
@@ -119,6 +144,28 @@ func columnType(e *format.SchemaElement) (t gpu.Type, reason string) {
 	if e.ConvertedType.Valid {
 		return convertedType(e, physical)
 	}
+	return physicalType(physical, int(e.TypeLength.V))
+}
+
+// isOrdered says whether the format defines an order for a column.
+func isOrdered(e *format.SchemaElement) bool {
+	switch e.LogicalType.Value.(type) {
+	case *format.GeometryType, *format.GeographyType:
+		return false
+	}
+	return e.Type.V != format.Int96
+}
+
+// decimalDigits returns the precision and the scale of a column of decimals.
+func decimalDigits(e *format.SchemaElement) (precision, scale int) {
+	if l, ok := e.LogicalType.Value.(*format.DecimalType); ok {
+		return int(l.Precision), int(l.Scale)
+	}
+	return int(e.Precision.V), int(e.Scale.V)
+}
+
+// physicalType is the type of a column that has nothing but a physical one.
+func physicalType(physical format.Type, length int) (t gpu.Type, reason string) {
 	switch physical {
 	case format.Boolean:
 		return gpu.Of(gpu.Bool), ""
@@ -127,7 +174,7 @@ func columnType(e *format.SchemaElement) (t gpu.Type, reason string) {
 	case format.Int64:
 		return gpu.Of(gpu.Int64), ""
 	case format.Int96:
-		return gpu.TimestampOf(gpu.Nanosecond, false), ""
+		return gpu.TimestampOf(gpu.Microsecond, false), ""
 	case format.Float:
 		return gpu.Of(gpu.Float32), ""
 	case format.Double:
@@ -135,7 +182,7 @@ func columnType(e *format.SchemaElement) (t gpu.Type, reason string) {
 	case format.ByteArray:
 		return gpu.Of(gpu.Binary), ""
 	case format.FixedLenByteArray:
-		return fixedBinary(int(e.TypeLength.V))
+		return fixedBinary(length)
 	}
 	return t, fmt.Sprintf("its physical type %d is unknown", physical)
 }
@@ -154,7 +201,13 @@ func logicalType(l format.LogicalTypeValue, physical format.Type, length int) (g
 		if physical == format.ByteArray {
 			return gpu.Of(gpu.String), ""
 		}
-	case *format.BsonType:
+	case *format.NullType:
+		return physicalType(physical, length) // of values that are not there
+	case *format.Float16Type:
+		if physical == format.FixedLenByteArray && length == 2 {
+			return gpu.Of(gpu.Float32), ""
+		}
+	case *format.BsonType, *format.GeometryType, *format.GeographyType:
 		if physical == format.ByteArray {
 			return gpu.Of(gpu.Binary), ""
 		}
@@ -208,18 +261,27 @@ func intType(bits int, signed bool) (gpu.Type, bool) {
 	return gpu.Of(k), ok
 }
 
+// maxDecimalDigits bounds the decimals that are read, those of more than
+// gpu.MaxPrecision digits as DOUBLE.
+const maxDecimalDigits = 1000
+
 func decimalType(precision, scale int, physical format.Type, length int) (gpu.Type, string) {
-	if precision < 1 || precision > gpu.MaxPrecision || scale < 0 || scale > precision {
-		return gpu.Type{}, fmt.Sprintf("DECIMAL(%d,%d) is out of range: at most %d digits", precision, scale, gpu.MaxPrecision)
+	if precision < 1 || precision > maxDecimalDigits || scale < 0 || scale > precision {
+		return gpu.Type{}, fmt.Sprintf("DECIMAL(%d,%d) is out of range: at most %d digits", precision, scale, maxDecimalDigits)
 	}
 	switch physical {
 	case format.FixedLenByteArray:
 		if _, reason := fixedBinary(length); reason != "" {
 			return gpu.Type{}, reason
 		}
-	case format.Int32, format.Int64, format.ByteArray:
+	case format.ByteArray:
 	default:
-		return gpu.Type{}, fmt.Sprintf("DECIMAL(%d,%d) is not stored as %v", precision, scale, physical)
+		if precision > gpu.MaxPrecision || physical != format.Int32 && physical != format.Int64 {
+			return gpu.Type{}, fmt.Sprintf("DECIMAL(%d,%d) is not stored as %v", precision, scale, physical)
+		}
+	}
+	if precision > gpu.MaxPrecision {
+		return gpu.Of(gpu.Float64), ""
 	}
 	return gpu.DecimalOf(precision, scale), ""
 }

@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 
@@ -56,6 +57,16 @@ func (c leaf) scalar(b []byte) (gpu.Scalar, bool) {
 		}
 		s.Float = math.Float64frombits(binary.LittleEndian.Uint64(b))
 	case format.ByteArray, format.FixedLenByteArray:
+		switch {
+		case c.isWideDecimal():
+			return none, false
+		case c.isHalf():
+			if len(b) != 2 {
+				return none, false
+			}
+			s.Float = float64(halfFloat(binary.LittleEndian.Uint16(b)))
+			return s, true
+		}
 		v, ok := bigEndian(b)
 		if len(b) == 0 || !ok {
 			return none, false
@@ -64,7 +75,14 @@ func (c leaf) scalar(b []byte) (gpu.Scalar, bool) {
 	default: // the order of INT96 bounds was never defined
 		return none, false
 	}
-	return s, true
+	least, most := t.Bounds()
+	switch t.Kind {
+	case gpu.Bool, gpu.Float32, gpu.Float64:
+		return s, true
+	case gpu.Time:
+		least, most = gpu.Int128{}, gpu.Int128From(perDay(t))
+	}
+	return s, s.Int.Cmp(least) >= 0 && s.Int.Cmp(most) <= 0
 }
 
 // bounds decodes a pair of bounds. Bounds of floats do not cover NaN, which
@@ -82,6 +100,65 @@ func (c leaf) bounds(lo, hi []byte) (from, to gpu.Scalar, ok bool) {
 		to.Float = math.NaN()
 	}
 	return from, to, true
+}
+
+// hasBounds says whether it is known how min_value, max_value and the bounds of pages
+// are ordered. The format leaves that undefined in files that do not say it, and
+// writers differ there in how they compare and cut bytes; signed values have one order.
+func (c leaf) hasBounds() bool { return c.ordered || c.signedOrder() }
+
+// reversed says whether a lower bound is above the upper one.
+func (c leaf) reversed(lo, hi []byte) bool {
+	if c.field.Type.IsVar() {
+		return bytes.Compare(lo, hi) > 0
+	}
+	from, ok1 := c.scalar(lo)
+	to, ok2 := c.scalar(hi)
+	return ok1 && ok2 && from.Compare(to) > 0
+}
+
+// outside says whether a page has bounds that cannot be those of values within the
+// bounds of its chunk. Those of bytes may be cut at different places: they must overlap.
+func (c leaf) outside(lo, hi []byte, s chunkStats) bool {
+	if c.field.Type.IsVar() {
+		return c.reversed(lo, s.max) || c.reversed(s.min, hi)
+	}
+	return c.reversed(s.min, lo) || c.reversed(hi, s.max)
+}
+
+// chunkStats returns what may be used of the statistics of a chunk. Those that
+// contradict the schema or each other were written by a program that had it wrong, or
+// damaged, and nothing of them is used.
+func (c leaf) chunkStats(s *statistics, rows int64) chunkStats {
+	none := chunkStats{nulls: -1}
+	if !c.optional {
+		none.nulls = 0
+	}
+	out := none
+	if s.NullCount.Valid {
+		out.nulls = s.NullCount.V
+		if out.nulls < 0 || out.nulls > rows || out.nulls > 0 && !c.optional {
+			return none
+		}
+	}
+	var lo, hi []byte
+	switch {
+	case s.MinValue != nil || s.MaxValue != nil:
+		if c.hasBounds() {
+			lo, hi = s.MinValue, s.MaxValue
+		}
+	case c.signedOrder():
+		lo, hi = s.Min, s.Max
+	}
+	if lo == nil || hi == nil {
+		return out
+	}
+	both := s.MinValue != nil && s.MaxValue != nil && s.Min != nil && s.Max != nil && c.signedOrder()
+	if c.reversed(lo, hi) || rows > 0 && out.nulls == rows || both && !(bytes.Equal(s.Min, s.MinValue) && bytes.Equal(s.Max, s.MaxValue)) {
+		return none
+	}
+	out.min, out.max, out.hasRange = bytes.Clone(lo), bytes.Clone(hi), true
+	return out
 }
 
 // Stats implements source.Table.

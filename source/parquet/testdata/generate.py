@@ -121,3 +121,23 @@ duckdb.execute("copy (select i, i % 10 as k, 'name ' || (i % 20) as s, i::decima
 duckdb.execute("copy (select k as i, k::integer as n, 'key ' || k as s, k::double as f, k::decimal(9,2) as d, k::hugeint::decimal(38,0) as h, "
                "date '2020-01-01' + k::integer as t, k::uinteger as u from (select (i % 50) * 4 + (i // 2048) * 2 as k from range(4096) r(i)) order by k % 4, k) "
                "to 'bloom.parquet' (row_group_size 2048)")
+
+# A row group without a value, and so without a dictionary page, between two with
+# dictionaries.
+duckdb.execute("copy (select i, if(j, 'value ' || (i % 5), null) as s, if(j, (i % 7) * 10**12::bigint, null)::bigint as n, if(j, (i % 7) / 4, null)::double as f, "
+               "if(j, (i % 3)::decimal(38,2), null) as d, if(j, date '2020-01-01' + (i % 9)::integer, null) as t, if(j, i % 2 = 0, null) as b "
+               "from (select i, i // 2048 <> 1 as j from range(6144) r(i))) to 'null-group.parquet' (row_group_size 2048)")
+
+# Statistics and page index of a required, an optional and a text column.
+pq.write_table(pa.table({"r": pa.array(range(N), pa.int64()), "o": pa.array([None if i % 20 == 3 else i for i in range(N)], pa.int64()), "s": [f"{i:05d}" for i in range(N)]},
+                        schema=pa.schema([pa.field("r", pa.int64(), nullable=False), pa.field("o", pa.int64()), pa.field("s", pa.string())])),
+               "statistics.parquet", row_group_size=130, write_page_index=True, data_page_size=200, write_batch_size=10, use_dictionary=False)
+
+# Types that become others: floats of 2 bytes, nulls, decimals of more than 38 digits.
+pq.write_table(pa.table({
+    "i": pa.array(range(150), pa.int64()),
+    "half": pa.array([None if i % 10 == 3 else (i - 75) / 8 for i in range(150)], pa.float16()),
+    "nothing": pa.nulls(150),
+    "wide": pa.array([None if i % 10 == 4 else decimal.Decimal((i - 75) * 10**44 + i).scaleb(-5) for i in range(150)], pa.decimal256(60, 5)),
+}), "types.parquet", row_group_size=50, write_page_index=True, data_page_size=100, write_batch_size=10)
+pq.write_table(pa.Table.from_arrays([pa.array([i]) for i in range(5)], names=["a", "a", "A", "a_1", "a"]), "duplicates.parquet")

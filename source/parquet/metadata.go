@@ -1,0 +1,113 @@
+package parquet
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// What is read of a footer. The structures of parquet-go require what files may leave
+// out, such as the value of a key, and do not tell a count of zero from none.
+
+type fileMeta struct {
+	Schema       thrift.Slice[format.SchemaElement] `thrift:"2,required"`
+	NumRows      int64                              `thrift:"3,required"`
+	RowGroups    thrift.Slice[groupMeta]            `thrift:"4,required"`
+	KeyValues    thrift.Slice[keyValue]             `thrift:"5"`
+	CreatedBy    string                             `thrift:"6"`
+	ColumnOrders thrift.Slice[format.ColumnOrder]   `thrift:"7"`
+
+	start int64 // of the footer in the file
+}
+
+type keyValue struct {
+	Key string `thrift:"1,required"`
+}
+
+type groupMeta struct {
+	Columns thrift.Slice[chunkMeta] `thrift:"1,required"`
+	NumRows int64                   `thrift:"3,required"`
+}
+
+type chunkMeta struct {
+	FilePath          string   `thrift:"1"`
+	Data              dataMeta `thrift:"3"`
+	OffsetIndexOffset int64    `thrift:"4"`
+	OffsetIndexLength int32    `thrift:"5"`
+	ColumnIndexOffset int64    `thrift:"6"`
+	ColumnIndexLength int32    `thrift:"7"`
+	// An encrypted chunk has one of these.
+	Crypto        format.ColumnCryptoMetaData `thrift:"8"`
+	EncryptedData []byte                      `thrift:"9"`
+}
+
+func (c *chunkMeta) encrypted() bool { return c.Crypto.Value != nil || c.EncryptedData != nil }
+
+// dataMeta is ColumnMetaData of the format.
+type dataMeta struct {
+	Type                  format.Type                            `thrift:"1,required"`
+	Encodings             thrift.Slice[format.Encoding]          `thrift:"2"`
+	Path                  thrift.Slice[string]                   `thrift:"3"`
+	Codec                 format.CompressionCodec                `thrift:"4,required"`
+	NumValues             int64                                  `thrift:"5,required"`
+	TotalUncompressedSize int64                                  `thrift:"6"`
+	TotalCompressedSize   int64                                  `thrift:"7,required"`
+	DataPageOffset        int64                                  `thrift:"9,required"`
+	DictionaryPageOffset  int64                                  `thrift:"11"`
+	Statistics            statistics                             `thrift:"12"`
+	EncodingStats         thrift.Slice[format.PageEncodingStats] `thrift:"13"`
+	BloomFilterOffset     int64                                  `thrift:"14"`
+	BloomFilterLength     int32                                  `thrift:"15"`
+}
+
+// pagesStart is where the pages of a chunk begin: with the dictionary, where there is one.
+func (m *dataMeta) pagesStart() int64 {
+	if d := m.DictionaryPageOffset; d > 0 && d < m.DataPageOffset {
+		return d
+	}
+	return m.DataPageOffset
+}
+
+// places are where what lies in a file begins, and the footer.
+type places struct {
+	starts []int64
+	sort   sync.Once
+}
+
+// after returns the first place behind another one.
+func (p *places) after(at int64) int64 {
+	p.sort.Do(func() { slices.Sort(p.starts) })
+	i, _ := slices.BinarySearch(p.starts, at+1)
+	if i == len(p.starts) {
+		return at
+	}
+	return p.starts[i]
+}
+
+// places collects what the footer says of them.
+func (m *fileMeta) places() *places {
+	p := &places{starts: []int64{m.start}}
+	for g := range m.RowGroups {
+		for i := range m.RowGroups[g].Columns {
+			c := &m.RowGroups[g].Columns[i]
+			for _, at := range [...]int64{c.Data.pagesStart(), c.ColumnIndexOffset, c.OffsetIndexOffset, c.Data.BloomFilterOffset} {
+				if at > 0 {
+					p.starts = append(p.starts, at)
+				}
+			}
+		}
+	}
+	return p
+}
+
+// statistics are those of a column chunk. Max and Min are deprecated: they compare as
+// signed values, whatever the type.
+type statistics struct {
+	Max       []byte             `thrift:"1"`
+	Min       []byte             `thrift:"2"`
+	NullCount thrift.Null[int64] `thrift:"3"`
+	MaxValue  []byte             `thrift:"5"`
+	MinValue  []byte             `thrift:"6"`
+}
