@@ -162,7 +162,7 @@ func (s selection) each(f func(positions []int32)) {
 }
 
 // widen converts integers of one width to another and multiplies them; the
-// product must not overflow.
+// product must not overflow. An infinite timestamp stays what it is.
 func widen[S int8 | int16 | int32 | int64 | uint8 | uint16, D int32 | int64](dst []byte, src *gpu.Buffer, s selection, scale int64) ([]byte, error) {
 	var d D
 	size := int(unsafe.Sizeof(d))
@@ -181,6 +181,10 @@ func widen[S int8 | int16 | int32 | int64 | uint8 | uint16, D int32 | int64](dst
 			to := out[j : j+len(positions)]
 			for k, i := range positions {
 				v := int64(in[i])
+				if scale != 1 && size == 8 && infinite(v) {
+					to[k] = D(v)
+					continue
+				}
 				to[k] = D(v * scale)
 				lost = lost || v < least || v > most || int64(to[k]) != v*scale
 			}
@@ -192,6 +196,8 @@ func widen[S int8 | int16 | int32 | int64 | uint8 | uint16, D int32 | int64](dst
 	}
 	return dst[j*size:], nil
 }
+
+func infinite(v int64) bool { return v == math.MaxInt64 || v == -math.MaxInt64 }
 
 func bigEndian128(dst []byte, src *gpu.Buffer, s selection) []byte {
 	in := gpu.Values[gpu.Int128](src, int(src.Size())/16)
