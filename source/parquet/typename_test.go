@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-type element = format.SchemaElement
+type schemaNode = format.SchemaElement
 
-// node is an element with children; the elements of these follow.
-func node(name string, children int, options ...func(*element)) element {
-	e := element{Name: name}
+// node is an schemaNode with children; the elements of these follow.
+func node(name string, children int, options ...func(*schemaNode)) schemaNode {
+	e := schemaNode{Name: name}
 	if children > 0 {
 		e.NumChildren = thrift.New(int32(children))
 	}
@@ -24,22 +24,22 @@ func node(name string, children int, options ...func(*element)) element {
 	return e
 }
 
-func physical(t format.Type) func(*element) { return func(e *element) { e.Type = thrift.New(t) } }
-func repeated(e *element)                   { e.RepetitionType = thrift.New(format.Repeated) }
-func converted(c deprecated.ConvertedType) func(*element) {
-	return func(e *element) { e.ConvertedType = thrift.New(c) }
+func physical(t format.Type) func(*schemaNode) { return func(e *schemaNode) { e.Type = thrift.New(t) } }
+func repeated(e *schemaNode)                   { e.RepetitionType = thrift.New(format.Repeated) }
+func converted(c deprecated.ConvertedType) func(*schemaNode) {
+	return func(e *schemaNode) { e.ConvertedType = thrift.New(c) }
 }
-func logical(l format.LogicalTypeValue) func(*element) {
-	return func(e *element) { e.LogicalType.Value = l }
+func logical(l format.LogicalTypeValue) func(*schemaNode) {
+	return func(e *schemaNode) { e.LogicalType.Value = l }
 }
 
 func TestTypesOfColumnsThatCannotBeReadAreNamedAsInDuckDB(t *testing.T) {
-	integer, text := physical(format.Int32), []func(*element){physical(format.ByteArray), converted(deprecated.UTF8)}
-	deep := []element{}
+	integer, text := physical(format.Int32), []func(*schemaNode){physical(format.ByteArray), converted(deprecated.UTF8)}
+	deep := []schemaNode{}
 	for range 60 {
 		deep = append(deep, node("a_long_name", 1))
 	}
-	for want, elements := range map[string][]element{
+	for want, elements := range map[string][]schemaNode{
 		"INTERVAL": {node("x", 0, physical(format.FixedLenByteArray), converted(deprecated.Interval))},
 		"INTEGER[]": {
 			node("x", 1, logical(new(format.ListType))), node("list", 1, repeated), node("element", 0, integer)},
@@ -53,7 +53,7 @@ func TestTypesOfColumnsThatCannotBeReadAreNamedAsInDuckDB(t *testing.T) {
 		"STRUCT(variant VARIANT)":                {node("x", 1), node("variant", 0, physical(format.ByteArray), logical(new(format.VariantType)))},
 		strings.Repeat("STRUCT(a_long_name ", 6): append(deep, node("leaf", 0, integer)),
 	} {
-		root := []element{node("schema", 1)}
+		root := []schemaNode{node("schema", 1)}
 		_, refused, _, err := readSchema(append(root, elements...))
 		require.NoError(t, err, want)
 		require.Len(t, refused, 1, want)
