@@ -29,13 +29,16 @@ type Node struct {
 	args  []*Node
 	// lazy, when set, is SQL in which DuckDB evaluates as late as gstream does.
 	lazy func(n *Node, args []string) string
+	// evaluated, when set, gives the arguments that a row needs, from their values:
+	// all when it is not set.
+	evaluated func(n *Node, value func(*Node) *string) []*Node
 }
 
-// leaf is SQL without arguments.
-func leaf(c Class, sql string) *Node { return &Node{Class: c, parts: []string{sql}} }
+// Leaf is SQL without arguments.
+func Leaf(c Class, sql string) *Node { return &Node{Class: c, parts: []string{sql}} }
 
-// node makes an expression from SQL with a ? for every argument.
-func node(c Class, sql string, args ...*Node) *Node {
+// New makes an expression from SQL with a ? for every argument.
+func New(c Class, sql string, args ...*Node) *Node {
 	n := &Node{Class: c, parts: strings.Split(sql, "?"), args: args}
 	if len(n.parts) != len(args)+1 {
 		panic(sql)
@@ -48,7 +51,7 @@ func (n *Node) SQL() string { return unwrapped(n.text(false)) }
 
 // LazySQL is text that means the same and has DuckDB evaluate operands of AND and
 // OR only where those before them do not decide, which by itself it does only in
-// CASE.
+// CASE, and constants that may not be needed only when they are.
 func (n *Node) LazySQL() string { return unwrapped(n.text(true)) }
 
 // unwrapped leaves out parentheses around the whole.
@@ -89,6 +92,15 @@ func (n *Node) text(lazy bool) string {
 		}
 	}
 	return b.String()
+}
+
+// Evaluated returns the arguments that a row needs; value gives that of a part on
+// the row.
+func (n *Node) Evaluated(value func(*Node) *string) []*Node {
+	if n.evaluated != nil {
+		return n.evaluated(n, value)
+	}
+	return n.args
 }
 
 // Uses says whether some operation in the expression has one of the texts in its
@@ -132,7 +144,7 @@ func (n *Node) Depth() int {
 // columns and constants in that of operands.
 func (n *Node) Shrink(columns map[Class][]string, differs func(*Node) bool) *Node {
 	for tries := 0; tries < 400; {
-		smaller := n.candidates(columns, true)
+		smaller := n.Smaller(columns, true)
 		found := false
 		for _, c := range smaller {
 			if tries++; differs(c) {
@@ -147,10 +159,11 @@ func (n *Node) Shrink(columns map[Class][]string, differs func(*Node) bool) *Nod
 	return n
 }
 
-// candidates are expressions of fewer or plainer nodes, the smallest first.
-func (n *Node) candidates(columns map[Class][]string, root bool) []*Node {
+// Smaller is expressions of fewer or plainer nodes: of any class, or of the same
+// with columns in the place of operations.
+func (n *Node) Smaller(columns map[Class][]string, anyClass bool) []*Node {
 	var out []*Node
-	if root {
+	if anyClass {
 		n.walk(func(c *Node) {
 			if c != n && len(c.args) > 0 {
 				out = append(out, c)
@@ -164,12 +177,12 @@ func (n *Node) candidates(columns map[Class][]string, root bool) []*Node {
 		})
 		if len(n.args) > 0 {
 			for _, name := range columns[n.Class] {
-				out = append(out, leaf(n.Class, name))
+				out = append(out, Leaf(n.Class, name))
 			}
 		}
 	}
 	for i, a := range n.args {
-		for _, c := range a.candidates(columns, false) {
+		for _, c := range a.Smaller(columns, false) {
 			m := *n
 			m.args = append([]*Node(nil), n.args...)
 			m.args[i] = c

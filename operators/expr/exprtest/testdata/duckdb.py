@@ -15,6 +15,9 @@ import duckdb
 import pyarrow as pa
 
 
+NOT_IN_ARROW = ("HUGEINT", "UHUGEINT", "INTERVAL", "BIGNUM")
+
+
 def texts(column):
     column = column.combine_chunks()
     t = column.type
@@ -42,10 +45,10 @@ def unscaled(v):
 def answer(con, sql):
     relation = con.sql(sql)
     types = [str(t).strip('"') for t in relation.types]
-    wide = [n for n, t in zip(relation.columns, types) if t in ("HUGEINT", "UHUGEINT", "INTERVAL", "BIGNUM")]
-    if wide:  # Arrow has no such types
-        casts = ", ".join(f'"{n}"::VARCHAR AS "{n}"' for n in wide)
-        relation = con.sql(f"SELECT * REPLACE ({casts}) FROM ({sql})")
+    if any(t in NOT_IN_ARROW for t in types):
+        columns = [f"c{i}" for i in range(len(types))]
+        casts = ", ".join(c + "::VARCHAR" if t in NOT_IN_ARROW else c for c, t in zip(columns, types))
+        relation = con.sql(f"SELECT {casts} FROM ({sql}) AS q({', '.join(columns)})")
     columns = [texts(c) for c in relation.to_arrow_table().columns]
     return {"types": types, "rows": list(zip(*columns))}
 
