@@ -369,9 +369,6 @@ func (g *caseGenerator) filter(in randomRelation) {
 	g.add(randomStep{verb: "filter", from: in.name, exprs: []named{{expr: e.Of(exprtest.Bool, 1+g.r.IntN(3))}}}, in.columns, in.rows/2)
 }
 
-// inexact are functions whose last digits depend on the library of mathematics.
-var inexactFunctions = []string{"exp(", "ln(", "log", "cbrt(", "pow", " ^ "}
-
 func (g *caseGenerator) project(in randomRelation) {
 	e := g.expressions(in)
 	var exprs []named
@@ -385,7 +382,7 @@ func (g *caseGenerator) project(in randomRelation) {
 	for range 1 + g.r.IntN(2) {
 		n, x := e.Any(1+g.r.IntN(2)), g.name()
 		exprs = append(exprs, named{n, x})
-		columns = append(columns, randomColumn{x, n.Class, !n.Uses(inexactFunctions...)})
+		columns = append(columns, randomColumn{x, n.Class, n.Exact()})
 	}
 	g.add(randomStep{verb: "select", from: in.name, exprs: exprs}, columns, in.rows)
 }
@@ -529,7 +526,7 @@ func (g *caseGenerator) group(in randomRelation) {
 	for range g.r.IntN(4) {
 		k, x := column(), g.name()
 		if g.r.IntN(4) == 0 {
-			if n := e.Of(k.Class, 1+g.r.IntN(2)); usesColumn(n) && !n.Uses(inexactFunctions...) {
+			if n := e.Of(k.Class, 1+g.r.IntN(2)); usesColumn(n) && n.Exact() {
 				k = n
 			}
 		}
@@ -612,7 +609,7 @@ func (g *caseGenerator) sort(in randomRelation, limit bool) {
 	var keys []named
 	e := g.expressions(in)
 	if g.r.IntN(4) == 0 {
-		if n := e.Any(1); usesColumn(n) && !n.Uses(inexactFunctions...) {
+		if n := e.Any(1); usesColumn(n) && n.Exact() {
 			keys = append(keys, named{n, ""})
 		}
 	}

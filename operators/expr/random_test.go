@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"regexp"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -138,7 +139,7 @@ func (d *duel) compare(n *exprtest.Node, rows []int) *difference {
 	sql := n.SQL()
 	query := "SELECT " + sql + " FROM extremes"
 	if len(rows) < d.tab.Rows {
-		query = fmt.Sprintf("%s WHERE row = %d", query, rows[0])
+		query += " WHERE row IN (" + strings.Trim(strings.Join(strings.Fields(fmt.Sprint(rows)), ", "), "[]") + ")"
 	}
 	a := d.duck.Ask(exprtest.Question{SQL: query, Optimize: true})[0]
 	e, bindErr := d.bind(sql)
@@ -227,11 +228,8 @@ func (d *duel) bind(sql string) (e *expr.Expr, err error) {
 	return bind(sql, &expr.Scope{Schema: d.tab.Schema})
 }
 
-// inexact are functions whose last digits depend on the library of mathematics.
-var inexact = []string{"exp(", "ln(", "log2(", "log10(", "log(", "cbrt(", "power(", "pow(", " ^ "}
-
 func toleranceOf(n *exprtest.Node) float64 {
-	if n.Uses(inexact...) {
+	if !n.Exact() {
 		return 1e-12
 	}
 	return 0
@@ -307,6 +305,73 @@ func (d *duel) form(n *exprtest.Node, x *difference) string {
 	return x.kind + " " + s
 }
 
+// known are the differences that are meant, as docs/semantics.md lists them. Each
+// looks at an expression that is shrunk, so that nothing else is in it.
+var known = []struct {
+	reason string
+	is     func(sql string, x *difference) bool
+}{
+	{"substring counts from any BIGINT", func(_ string, x *difference) bool {
+		return strings.Contains(x.duck, "Substring offset outside") || strings.Contains(x.duck, "Substring length outside")
+	}},
+	{"substring takes UBIGINT and HUGEINT", func(_ string, x *difference) bool {
+		return x.kind == "only DuckDB refuses" && regexp.MustCompile(`substr(ing)?\(.*(UBIGINT|HUGEINT)`).MatchString(x.duck)
+	}},
+	{"TIMESTAMP_NS and TIMESTAMP WITH TIME ZONE have a common type", func(_ string, x *difference) bool {
+		return x.kind == "only DuckDB refuses" && strings.Contains(x.duck, "TIMESTAMP_NS") && strings.Contains(x.duck, "TIMESTAMP WITH TIME ZONE") && strings.Contains(x.duck, "explicit cast")
+	}},
+	{"there are casts from TIMESTAMP_NS to TIMESTAMP_S and from TIMESTAMP WITH TIME ZONE to TIME", func(_ string, x *difference) bool {
+		return strings.Contains(x.duck, "Unimplemented type for cast")
+	}},
+	{"the number of an interval's units is a BIGINT, and months of any number fit", func(sql string, x *difference) bool {
+		return strings.Contains(sql, "INTERVAL") && x.kind == "only DuckDB fails" &&
+			regexp.MustCompile("destination type INT32|Interval value .* out of range|Overflow in multiplication of INT").MatchString(x.duck)
+	}},
+	{"NULL takes its type from what it stands beside, also beside an interval and before a text", func(sql string, x *difference) bool {
+		return x.kind == "only DuckDB refuses" && strings.Contains(sql, "NULL") &&
+			regexp.MustCompile(`Could not choose a best candidate|Cannot mix values of type VARCHAR and`).MatchString(x.duck)
+	}},
+	{"DuckDB rounds a null to 0 where no digit is left", func(sql string, x *difference) bool {
+		return strings.HasPrefix(sql, "round(") && x.duck == "0" && x.our == "NULL"
+	}},
+	{"the remainder of a number that libraries compute differently", func(sql string, x *difference) bool {
+		return x.kind == "value" && regexp.MustCompile(`% |mod\(`).MatchString(sql) && regexp.MustCompile(`(exp|ln|log2|log10|log|cbrt|power|pow)\(| \^ `).MatchString(sql)
+	}},
+}
+
+func isKnown(sql string, x *difference) bool {
+	for _, k := range known {
+		if k.is(sql, x) {
+			return true
+		}
+	}
+	return false
+}
+
+// unknown looks for a difference that is not known and shrinks the expression. Behind
+// a row with a known one it looks on.
+func (d *duel) unknown(whole *exprtest.Node, columns map[exprtest.Class][]string, rows []int) (*exprtest.Node, *difference) {
+	for len(rows) > 0 {
+		x := d.compare(whole, rows)
+		if x == nil {
+			break
+		}
+		row := []int{x.row}
+		n := whole.Shrink(columns, func(n *exprtest.Node) bool {
+			y := d.compare(n, row)
+			return y != nil && y.kind == x.kind
+		})
+		if y := d.compare(n, row); !isKnown(n.SQL(), y) {
+			return n, y
+		}
+		if x.kind == "type" || strings.HasSuffix(x.kind, "refuses") {
+			break // on all rows
+		}
+		rows = rows[slices.Index(rows, x.row)+1:]
+	}
+	return nil, nil
+}
+
 // TestRandomExpressionsGiveDuckDBsTypesAndValues draws expressions over a table of
 // extreme values and compares types, values and errors with DuckDB's, row by row.
 // What differs is shrunk.
@@ -323,16 +388,11 @@ func TestRandomExpressionsGiveDuckDBsTypesAndValues(t *testing.T) {
 	}
 	for seed := *randomSeed; seed < *randomSeed+uint64(*randomCases); seed++ {
 		g := exprtest.NewGenerator(rand.New(rand.NewPCG(seed, 11)), d.tab.Schema)
-		n := g.Any(1 + int(seed%5))
-		x := d.compare(n, all)
+		whole := g.Any(1 + int(seed%5))
+		n, x := d.unknown(whole, g.Columns, all)
 		if x == nil {
 			continue
 		}
-		n = n.Shrink(g.Columns, func(n *exprtest.Node) bool {
-			y := d.compare(n, []int{x.row})
-			return y != nil && y.kind == x.kind
-		})
-		x = d.compare(n, []int{x.row})
 		form := d.form(n, x)
 		if groups[form] == nil {
 			row := ""

@@ -103,9 +103,15 @@ func (n *Node) Evaluated(value func(*Node) *string) []*Node {
 	return n.args
 }
 
-// Uses says whether some operation in the expression has one of the texts in its
+// Exact says whether the value has the same bits everywhere: exponential functions,
+// logarithms, cubic roots and powers depend on the library of mathematics.
+func (n *Node) Exact() bool {
+	return !n.uses("exp(", "ln(", "log2(", "log10(", "log(", "cbrt(", "power(", "pow(", " ^ ")
+}
+
+// uses says whether some operation in the expression has one of the texts in its
 // SQL.
-func (n *Node) Uses(texts ...string) bool {
+func (n *Node) uses(texts ...string) bool {
 	for _, p := range n.parts {
 		for _, t := range texts {
 			if strings.Contains(p, t) {
@@ -114,7 +120,7 @@ func (n *Node) Uses(texts ...string) bool {
 		}
 	}
 	for _, a := range n.args {
-		if a.Uses(texts...) {
+		if a.uses(texts...) {
 			return true
 		}
 	}
