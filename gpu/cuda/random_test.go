@@ -15,7 +15,7 @@ import (
 
 var (
 	randomSeed  = cmdline.Uint64("random.seed", 1, "seed of the first random expression")
-	randomCases = cmdline.Int("random.cases", 150, "number of random expressions")
+	randomCases = cmdline.Int("random.cases", 400, "number of random expressions")
 )
 
 // TestRandomExpressionsGiveTheHostsResults evaluates the random expressions that

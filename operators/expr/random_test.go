@@ -33,7 +33,8 @@ type duel struct {
 	tab     *exprtest.Table
 	cols    []gpu.Column
 	rows    [][]gpu.Column // each row by itself
-	values  int            // that were compared
+	scope   *expr.Scope
+	values  int // that were compared
 	refused int
 }
 
@@ -45,6 +46,26 @@ func newDuel(t testing.TB) *duel {
 		d.rows = append(d.rows, d.tab.Columns(i, i+1))
 	}
 	return d
+}
+
+// ranges bound the columns, as statistics of files do.
+func (d *duel) ranges() (out []*expr.Range) {
+	for i, f := range d.tab.Schema.Fields {
+		var r *expr.Range
+		for _, v := range d.tab.Values[i] {
+			switch {
+			case !v.Valid || f.Type.IsFloat() || f.Type.IsVar():
+			case r == nil:
+				r = &expr.Range{Lo: v.Int, Hi: v.Int}
+			case v.Int.Less(r.Lo):
+				r.Lo = v.Int
+			case r.Hi.Less(v.Int):
+				r.Hi = v.Int
+			}
+		}
+		out = append(out, r)
+	}
+	return out
 }
 
 // outcome is what an expression gives on one row: a value, or an error.
@@ -225,7 +246,7 @@ func (d *duel) bind(sql string) (e *expr.Expr, err error) {
 			e, err = nil, fmt.Errorf("panic: %v", r)
 		}
 	}()
-	return bind(sql, &expr.Scope{Schema: d.tab.Schema})
+	return bind(sql, d.scope)
 }
 
 func toleranceOf(n *exprtest.Node) float64 {
@@ -388,6 +409,10 @@ func TestRandomExpressionsGiveDuckDBsTypesAndValues(t *testing.T) {
 	}
 	for seed := *randomSeed; seed < *randomSeed+uint64(*randomCases); seed++ {
 		g := exprtest.NewGenerator(rand.New(rand.NewPCG(seed, 11)), d.tab.Schema)
+		d.scope = &expr.Scope{Schema: d.tab.Schema}
+		if seed/5%2 == 0 {
+			d.scope.Ranges = d.ranges()
+		}
 		whole := g.Any(1 + int(seed%5))
 		n, x := d.unknown(whole, g.Columns, all)
 		if x == nil {
@@ -414,5 +439,20 @@ func TestRandomExpressionsGiveDuckDBsTypesAndValues(t *testing.T) {
 	sort.Slice(keys, func(i, j int) bool { return groups[keys[i]].seed < groups[keys[j]].seed })
 	for _, k := range keys {
 		t.Errorf("-random.seed %d, and %d like it: %s", groups[k].seed, groups[k].count-1, groups[k].text)
+	}
+}
+
+// TestRandomExpressionsUseEveryFunction keeps the generator in step with what can
+// be bound.
+func TestRandomExpressionsUseEveryFunction(t *testing.T) {
+	schema := exprtest.Extremes().Schema
+	var text strings.Builder
+	for seed := range uint64(6000) {
+		text.WriteString(exprtest.NewGenerator(rand.New(rand.NewPCG(seed, 11)), schema).Any(1+int(seed%5)).SQL() + "\n")
+	}
+	for _, name := range expr.FunctionNames() {
+		if !regexp.MustCompile(`\b` + name + `\(`).MatchString(text.String()) {
+			t.Errorf("the generator never calls %s", name)
+		}
 	}
 }

@@ -469,7 +469,7 @@ func (g *Generator) number(depth int) *Node {
 	return g.integer(depth)
 }
 
-var dateParts = []string{"year", "month", "day", "quarter", "week", "dayofweek", "isodow", "dayofyear", "isoyear", "yearweek", "decade", "century", "millennium", "era"}
+var dateParts = []string{"year", "month", "quarter", "week", "day", "dayofmonth", "dayofweek", "weekday", "isodow", "dayofyear", "weekofyear", "isoyear", "yearweek", "decade", "century", "millennium", "era"}
 var timeParts = []string{"hour", "minute", "second", "millisecond", "microsecond"}
 
 func (g *Generator) integer(depth int) *Node {
@@ -477,7 +477,7 @@ func (g *Generator) integer(depth int) *Node {
 	case 0:
 		return New(Integer, g.one("length(?)", "len(?)", "char_length(?)", "character_length(?)"), g.Of(Text, depth))
 	case 1:
-		return New(Integer, g.one("strpos(?, ?)", "instr(?, ?)"), g.Of(Text, depth), g.Of(Text, depth))
+		return New(Integer, g.one("strpos(?, ?)", "instr(?, ?)", "position(? IN ?)"), g.Of(Text, depth), g.Of(Text, depth))
 	case 2:
 		return New(Integer, "octet_length(?)", g.Of(Blob, depth))
 	case 3:
@@ -485,10 +485,10 @@ func (g *Generator) integer(depth int) *Node {
 	case 4, 5:
 		c := []Class{Date, Timestamp, Timestamp, Time}[g.r.IntN(4)]
 		part := g.one(timeParts...)
-		if c != Time && g.r.IntN(2) == 0 {
+		if c != Time && g.r.IntN(3) > 0 {
 			part = g.one(dateParts...)
 		}
-		return New(Integer, g.one(part+"(?)", "date_part('"+part+"', ?)", "extract("+part+" FROM ?)", "datepart('"+part+"', ?)"), g.Of(c, depth))
+		return New(Integer, g.one(part+"(?)", part+"(?)", "date_part('"+part+"', ?)", "extract("+part+" FROM ?)", "datepart('"+part+"', ?)"), g.Of(c, depth))
 	}
 	if g.Tame {
 		return New(Integer, "(? "+g.one("+", "-", "*")+" ?)", g.Of(Integer, 0), g.Of(Integer, 0))
