@@ -680,6 +680,7 @@ type pipelineDuel struct {
 
 // write makes the files and DuckDB's tables.
 func (d *pipelineDuel) write(c *randomCase) {
+	var sql []string
 	for _, t := range c.tables {
 		path := d.path(t)
 		if !t.byDuckDB {
@@ -708,15 +709,15 @@ func (d *pipelineDuel) write(c *randomCase) {
 			}
 			rows = append(rows, "("+strings.Join(values, ", ")+")")
 		}
-		sql := []string{fmt.Sprintf("CREATE OR REPLACE TABLE %s (%s)", t.name, strings.Join(types, ", "))}
+		sql = append(sql, fmt.Sprintf("CREATE OR REPLACE TABLE %s (%s)", t.name, strings.Join(types, ", ")))
 		if len(rows) > 0 {
 			sql = append(sql, fmt.Sprintf("INSERT INTO %s VALUES %s", t.name, strings.Join(rows, ", ")))
 		}
 		if t.byDuckDB {
 			sql = append(sql, fmt.Sprintf("COPY %s TO '%s' (FORMAT parquet)", t.name, path))
 		}
-		d.duck.Run(sql...)
 	}
+	d.duck.Run(sql...)
 }
 
 func (d *pipelineDuel) path(t randomSource) string { return filepath.Join(d.dir, t.name+".parquet") }

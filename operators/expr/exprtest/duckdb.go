@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -50,7 +51,9 @@ func StartDuckDB(t testing.TB) *DuckDB {
 	if python == "" {
 		t.Skip("GSTREAM_PYTHON does not name a Python with duckdb and pyarrow")
 	}
-	cmd := exec.Command(python, "-c", script)
+	path := filepath.Join(t.TempDir(), "duckdb.py")
+	require.NoError(t, os.WriteFile(path, []byte(script), 0o666))
+	cmd := exec.Command(python, path)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
@@ -65,7 +68,8 @@ func StartDuckDB(t testing.TB) *DuckDB {
 	return &DuckDB{t, json.NewEncoder(in), json.NewDecoder(bufio.NewReader(out))}
 }
 
-// Run runs statements, none of which may fail.
+// Run runs statements that make all the tables of the questions to come. None may
+// fail.
 func (d *DuckDB) Run(sql ...string) {
 	d.t.Helper()
 	d.request(map[string]any{"run": sql})

@@ -114,10 +114,8 @@ func (tab *Table) SQL(name string) []string {
 	return []string{create, b.String()}
 }
 
-const (
-	infinity     = math.MaxInt64 // of timestamps; that of dates is the greatest int32
-	microsPerDay = 86400_000_000
-)
+// infinity is that of timestamps; that of dates is the greatest int32.
+const infinity = math.MaxInt64
 
 // Literal is SQL of a value and its type, by other ways than those that expressions
 // of gstream take: what reads and prints text is under test.

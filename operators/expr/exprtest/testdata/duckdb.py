@@ -1,7 +1,7 @@
 """Answers SQL with DuckDB: a JSON request a line of standard input, a JSON answer
 a line of standard output.
 
-{"run": [SQL, …]} runs statements. {"ask": [{"sql": SQL, "optimize": bool}, …]}
+{"run": [SQL, …]} runs statements that make all tables. {"ask": [{"sql": SQL, "optimize": bool}, …]}
 evaluates queries and answers a list of {"types", "rows"}, a row being a list of
 texts and nulls, or of {"error", "class"}. Values have one form that both sides can
 make from the bits: the bits of floats, the unscaled integer of decimals, dates and
@@ -53,21 +53,32 @@ def answer(con, sql):
     return {"types": types, "rows": list(zip(*columns))}
 
 
-def main():
+def connect(statements):
     con = duckdb.connect()
     con.execute("SET threads = 1")
     con.execute("SET timezone = 'UTC'")
+    for sql in statements:
+        con.execute(sql)
+    return con
+
+
+def main():
+    con, statements = connect([]), []
     for line in sys.stdin:
         request = json.loads(line)
         answers = []
-        for sql in request.get("run") or []:
-            con.execute(sql)
+        if request.get("run"):
+            statements = request["run"]
+            for sql in statements:
+                con.execute(sql)
         for q in request.get("ask") or []:
-            con.execute("PRAGMA enable_optimizer" if q["optimize"] else "PRAGMA disable_optimizer")
             try:
+                con.execute("PRAGMA enable_optimizer" if q["optimize"] else "PRAGMA disable_optimizer")
                 answers.append(answer(con, q["sql"]))
             except duckdb.Error as e:
                 answers.append({"error": str(e), "class": type(e).__name__})
+                if isinstance(e, (duckdb.InternalException, duckdb.FatalException)):
+                    con = connect(statements)  # the database is of no use any more
         print(json.dumps(answers), flush=True)
 
 
