@@ -1,0 +1,76 @@
+package cuda
+
+import (
+	cmdline "flag"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/expr/exprtest"
+)
+
+var (
+	randomSeed  = cmdline.Uint64("random.seed", 1, "seed of the first random expression")
+	randomCases = cmdline.Int("random.cases", 400, "number of random expressions")
+)
+
+// TestRandomExpressionsGiveTheHostsResults evaluates the random expressions that
+// operators/expr compares with DuckDB: over all rows of the table, or, where that
+// fails, once more over those on which the host does not.
+//
+//	go test ./gpu/cuda -run RandomExpressions -random.seed 1 -random.cases 10000
+//
+// runs more of them, and -random.seed 17 -random.cases 1 one again.
+func TestRandomExpressionsGiveTheHostsResults(t *testing.T) {
+	p := newPair(t)
+	tab := exprtest.Extremes()
+	all, bound := tab.Columns(0, tab.Rows), 0
+	for seed := *randomSeed; seed < *randomSeed+uint64(*randomCases); seed++ {
+		n := exprtest.NewGenerator(rand.New(rand.NewPCG(seed, 11)), tab.Schema).Any(1 + int(seed%5))
+		if !n.Exact() {
+			continue // what is made of last digits that differ may differ by any amount
+		}
+		tree, err := expr.Parse(n.SQL())
+		require.NoError(t, err, n.SQL())
+		e, err := expr.Bind(tree, &expr.Scope{Schema: tab.Schema})
+		if err != nil {
+			continue
+		}
+		bound++
+		what := fmt.Sprintf("-random.seed %d: %s", seed, n.SQL())
+		prog, inputs, err := expr.Compile(tab.Schema, e)
+		require.NoError(t, err, what)
+		in := make([]gpu.Column, len(inputs))
+		for i, c := range inputs {
+			in[i] = all[c]
+		}
+		p.requireHosts(prog, in, tab.Rows, what)
+		if _, err := p.onHost(prog, in, tab.Rows); err == nil {
+			continue
+		}
+		values := make([][]gpu.Scalar, len(inputs))
+		rows := 0
+		for r := range tab.Rows {
+			row := make([]gpu.Column, len(inputs))
+			for i, c := range inputs {
+				row[i] = gpu.ColumnOf(all[c].Type, tab.Values[c][r:r+1])
+			}
+			if _, err := p.onHost(prog, row, 1); err != nil {
+				continue
+			}
+			rows++
+			for i, c := range inputs {
+				values[i] = append(values[i], tab.Values[c][r])
+			}
+		}
+		for i, c := range inputs {
+			in[i] = gpu.ColumnOf(all[c].Type, values[i])
+		}
+		p.requireHosts(prog, in, rows, what)
+	}
+	require.Greater(t, bound, *randomCases/2, "too few expressions can be bound")
+}

@@ -1,0 +1,9 @@
+package expr
+
+import (
+	"maps"
+	"slices"
+)
+
+// FunctionNames returns the names of the scalar functions.
+func FunctionNames() []string { return slices.Sorted(maps.Keys(functions)) }

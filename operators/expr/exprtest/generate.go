@@ -1,0 +1,572 @@
+package exprtest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// Generator draws expressions over the columns of a schema.
+type Generator struct {
+	r *rand.Rand
+	// Columns are the names of the columns by class.
+	Columns map[Class][]string
+	// Tame leaves out most of what fails on some rows: large constants, casts that
+	// can fail, and divisions.
+	Tame bool
+}
+
+// NewGenerator returns a generator of expressions over a schema.
+func NewGenerator(r *rand.Rand, s *gpu.Schema) *Generator {
+	g := &Generator{r: r, Columns: map[Class][]string{}}
+	for _, f := range s.Fields {
+		c := ClassOf(f.Type)
+		g.Columns[c] = append(g.Columns[c], f.Name)
+		if f.Type.IsInteger() {
+			g.Columns[Integer] = append(g.Columns[Integer], f.Name)
+		}
+	}
+	return g
+}
+
+// ClassOf returns the class of a type: of integers Number.
+func ClassOf(t gpu.Type) Class {
+	switch t.Kind {
+	case gpu.Bool:
+		return Bool
+	case gpu.String:
+		return Text
+	case gpu.Binary:
+		return Blob
+	case gpu.Date:
+		return Date
+	case gpu.Time:
+		return Time
+	case gpu.Timestamp:
+		return Timestamp
+	}
+	return Number
+}
+
+func (g *Generator) one(options ...string) string { return options[g.r.IntN(len(options))] }
+
+// Any draws an expression of any class.
+func (g *Generator) Any(depth int) *Node {
+	return g.Of([]Class{Bool, Bool, Bool, Number, Number, Number, Number, Integer, Text, Text, Blob, Date, Time, Timestamp, Timestamp}[g.r.IntN(15)], depth)
+}
+
+// Of draws an expression of a class, at most depth high.
+func (g *Generator) Of(c Class, depth int) *Node {
+	if depth <= 0 || g.r.IntN(12) == 0 {
+		return g.leaf(c)
+	}
+	if g.r.IntN(6) == 0 {
+		return g.choice(c, depth-1)
+	}
+	if g.r.IntN(7) == 0 {
+		return g.cast(c, depth-1)
+	}
+	switch c {
+	case Bool:
+		return g.condition(depth - 1)
+	case Number:
+		return g.number(depth - 1)
+	case Integer:
+		return g.integer(depth - 1)
+	case Text:
+		return g.text(depth - 1)
+	case Blob:
+		return New(Blob, "(? || ?)", g.Of(Blob, depth-1), g.Of(Blob, depth-1))
+	case Date:
+		return g.date(depth - 1)
+	case Time:
+		return g.shifted(Time, Time, depth-1)
+	}
+	return g.timestamp(depth - 1)
+}
+
+func (g *Generator) leaf(c Class) *Node {
+	columns := g.Columns[c]
+	switch {
+	case len(columns) > 0 && g.r.IntN(4) != 0:
+		return Leaf(c, g.one(columns...))
+	case g.r.IntN(15) == 0 && !g.Tame:
+		return Leaf(c, "NULL")
+	}
+	return Leaf(c, g.literal(c))
+}
+
+// literal draws a constant.
+func (g *Generator) literal(c Class) string {
+	if g.Tame {
+		switch c {
+		case Integer:
+			return g.one("0", "1", "2", "3", "7")
+		case Number:
+			return g.one("0", "1", "2", "3", "7", "0.5", "1.0", "1.5", "2.50", "1e0", "2.5e0", "100", "'nan'::DOUBLE", "3::HUGEINT", "1.25::DECIMAL(4,2)")
+		case Date:
+			return g.one("DATE '1994-09-03'", "DATE '1994-09-06'", "DATE '1994-08-01'")
+		case Timestamp:
+			return g.one("TIMESTAMP '1994-09-03 00:00:00'", "TIMESTAMP '1994-09-06 12:00:00'")
+		case Text:
+			return Quote(g.one("", "a", "A", "ab", "ß", "7", " 1", "e\u0301", "zz"))
+		}
+	}
+	switch c {
+	case Bool:
+		return g.one("true", "false")
+	case Integer:
+		return g.one("0", "1", "2", "3", "(-1)", "(-2)", "7", "100", "1000", "2147483648", "(-9223372036854775808)", "9223372036854775807", "5::TINYINT", "3::UTINYINT", "7::BIGINT")
+	case Number:
+		return g.one("0", "1", "2", "(-1)", "7", "10", "100", "127", "255", "(-128)", "1000", "65536", "2147483647", "2147483648", "(-2147483649)", "9223372036854775807", "9223372036854775808", "(-9223372036854775808)",
+			"18446744073709551615", "18446744073709551616", "99999999999999999999999999999999999999",
+			"0.5", "1.0", "1.5", "2.50", "(-0.5)", ".25", "99.99", "0.001", "0.000001", "12345678901234567890.123", "9223372036854775807.5", "0.0", "1e0", "0e0", "(-0e0)", "2.5e0", "1e-3", "1e18", "1e300", "1e-320", "(-1e30)",
+			"'nan'::DOUBLE", "'inf'::FLOAT", "'-inf'::DOUBLE", "1.5::FLOAT", "7::TINYINT", "7::UBIGINT", "200::UTINYINT", "3::HUGEINT", "1.25::DECIMAL(4,2)", "5::DECIMAL(38,0)", "0.5::DECIMAL(38,20)")
+	case Text:
+		if g.r.IntN(4) == 0 {
+			return Quote(spellings[g.r.IntN(len(spellings))])
+		}
+		return Quote(texts[g.r.IntN(len(texts))])
+	case Blob:
+		return g.one(`'a'::BLOB`, `''::BLOB`, `'\x00\xFF'::BLOB`)
+	case Date:
+		return g.one("DATE '1994-01-31'", "DATE '2000-02-29'", "DATE '1970-01-01'", "DATE '0001-01-01'", "DATE '9999-12-31'", "DATE '1582-10-14'", "'infinity'::DATE", "'-infinity'::DATE", "DATE '5881580-07-10'", "DATE '0044-03-15 (BC)'")
+	case Time:
+		return g.one("TIME '00:00:00'", "TIME '10:11:12.5'", "TIME '23:59:59.999999'", "TIME '24:00:00'")
+	}
+	return g.one("TIMESTAMP '1994-01-31 10:11:12.5'", "TIMESTAMP '1970-01-01 00:00:00'", "TIMESTAMP '1969-12-31 23:59:59.999999'", "'2013-05-21 01:02:03.123456789'::TIMESTAMP_NS", "'2013-05-21 01:02:03.5'::TIMESTAMP_S",
+		"'2013-05-21 01:02:03.1239'::TIMESTAMP_MS", "'infinity'::TIMESTAMP", "'-infinity'::TIMESTAMP", "TIMESTAMP '290000-01-01 00:00:00'", "TIMESTAMP '0001-01-01 00:00:00'", "TIMESTAMPTZ '2020-02-29 12:00:00+02'", "'infinity'::TIMESTAMP_NS")
+}
+
+// asText is sometimes a literal text for an operand of the class, which an operator
+// gives the type of the other.
+func (g *Generator) asText(c Class, depth int) *Node {
+	if g.r.IntN(5) > 0 || c == Blob || g.Tame {
+		return g.Of(c, depth)
+	}
+	switch c {
+	case Number, Integer:
+		return Leaf(c, Quote(g.one("1", "7", "-1", "1.5", "2.5", "1e3", "128", "300", "9223372036854775808", "nan", " 7 ", "abc", "0.1", "-129", "1e400")))
+	case Bool:
+		return Leaf(c, Quote(g.one("true", "false", "t", "0", "yes", "maybe")))
+	case Date:
+		return Leaf(c, Quote(g.one("1994-01-31", "2000-02-29", "2000-02-30", "infinity", "1582-10-15", "1994-01-31 10:00:00", "x")))
+	case Time:
+		return Leaf(c, Quote(g.one("10:11:12.5", "00:00:00", "24:00:00", "x")))
+	case Timestamp:
+		return Leaf(c, Quote(g.one("1994-01-31 10:11:12.5", "1994-01-31", "1994-01-31 10:11:12.123456789", "2013-05-21 01:02:03.1239", "-infinity", "1582-10-15", "x")))
+	}
+	return Leaf(c, Quote(texts[g.r.IntN(len(texts))]))
+}
+
+// choice is an expression that takes the value of one of several.
+func (g *Generator) choice(c Class, depth int) *Node {
+	x, y := g.Of(c, depth), g.asText(c, depth)
+	switch g.r.IntN(9) {
+	case 0:
+		return lazily(New(c, "CASE WHEN ? THEN ? ELSE ? END", g.Of(Bool, depth), x, y), branches)
+	case 1:
+		return lazily(New(c, "CASE WHEN ? THEN ? END", g.Of(Bool, depth), x), branches)
+	case 2:
+		return lazily(New(c, "CASE WHEN ? THEN ? WHEN ? THEN ? ELSE ? END", g.Of(Bool, depth), x, g.Of(Bool, depth), g.Of(c, depth), y), branches)
+	case 3:
+		k := Class(g.r.IntN(int(classes)))
+		return lazily(New(c, "CASE ? WHEN ? THEN ? WHEN ? THEN ? ELSE ? END", g.Of(k, depth), g.asText(k, 0), x, g.Of(k, 0), g.Of(c, depth), y), first)
+	case 4:
+		return lazily(New(c, "coalesce(?, ?)", x, y), untilThere)
+	case 5:
+		if g.r.IntN(3) > 0 {
+			return New(c, g.one("greatest(?, ?, ?)", "least(?, ?, ?)"), x, g.Of(c, depth), y)
+		}
+		return lazily(New(c, "coalesce(?, ?, ?)", x, g.Of(c, depth), y), untilThere)
+	case 6:
+		return New(c, "nullif(?, ?)", x, y)
+	case 7:
+		if g.r.IntN(3) > 0 {
+			return New(c, g.one("greatest(?, ?)", "least(?, ?)"), x, y)
+		}
+		return lazily(New(c, "ifnull(?, ?)", x, y), untilThere)
+	}
+	return lazily(New(c, "if(?, ?, ?)", g.Of(Bool, depth), x, y), branches)
+}
+
+// lazily says of a node that only its first argument is needed in any case, and
+// which are on a row.
+func lazily(n *Node, evaluated func(*Node, func(*Node) *string) []*Node) *Node {
+	n.evaluated = evaluated
+	n.lazy = func(n *Node, args []string) string {
+		var b strings.Builder
+		b.WriteString(n.parts[0])
+		for i, a := range args {
+			if i > 0 {
+				a = "TRY(" + a + ")"
+			}
+			b.WriteString(a + n.parts[i+1])
+		}
+		return b.String()
+	}
+	return n
+}
+
+// branches are conditions in turn with values, and a value behind them.
+func branches(n *Node, value func(*Node) *string) (out []*Node) {
+	for i := 0; i+1 < len(n.args); i += 2 {
+		out = append(out, n.args[i])
+		if v := value(n.args[i]); v != nil && *v == "true" {
+			return append(out, n.args[i+1])
+		}
+	}
+	if len(n.args)%2 == 1 {
+		out = append(out, n.args[len(n.args)-1])
+	}
+	return out
+}
+
+func first(n *Node, _ func(*Node) *string) []*Node { return n.args[:1] }
+
+func untilThere(n *Node, value func(*Node) *string) []*Node {
+	for i, a := range n.args {
+		if value(a) != nil {
+			return n.args[:i+1]
+		}
+	}
+	return n.args
+}
+
+// castable says which classes a class is cast from.
+var castable = map[Class][]Class{
+	Bool: {Number, Text}, Number: {Number, Number, Number, Text, Bool}, Integer: {Number, Number, Text, Bool},
+	Text: {Bool, Number, Number, Blob, Date, Time, Timestamp}, Blob: {Text}, Date: {Timestamp, Text}, Time: {Timestamp, Text, Time}, Timestamp: {Timestamp, Timestamp, Date, Text},
+}
+
+func (g *Generator) cast(c Class, depth int) *Node {
+	from := castable[c][g.r.IntN(len(castable[c]))]
+	x := g.Of(from, depth)
+	if from == Text && g.r.IntN(2) == 0 && len(g.Columns[Text]) > 0 {
+		x = g.leaf(Text)
+	}
+	t := g.typeName(c)
+	way := g.r.IntN(3)
+	if g.Tame {
+		way = 2
+	}
+	switch way {
+	case 0:
+		return New(c, "CAST(? AS "+t+")", x)
+	case 1:
+		return New(c, "?::"+t, wrapped(x))
+	}
+	return New(c, "TRY_CAST(? AS "+t+")", x)
+}
+
+// wrapped puts what is no column or call into parentheses.
+func wrapped(n *Node) *Node {
+	if len(n.args) == 0 && !strings.HasPrefix(n.parts[0], "CASE") {
+		return n
+	}
+	if strings.HasPrefix(n.parts[0], "(") {
+		return n
+	}
+	m := *n
+	m.parts = append([]string(nil), n.parts...)
+	m.parts[0] = "(" + m.parts[0]
+	m.parts[len(m.parts)-1] += ")"
+	return &m
+}
+
+// typeName draws the name of a type of the class.
+func (g *Generator) typeName(c Class) string {
+	switch c {
+	case Bool:
+		return "BOOLEAN"
+	case Integer:
+		return g.one("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "BIGINT", "INTEGER")
+	case Number:
+		if g.r.IntN(3) == 0 {
+			precision := 1 + g.r.IntN(38)
+			return fmt.Sprintf("DECIMAL(%d,%d)", precision, g.r.IntN(precision+1))
+		}
+		return g.one("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL(9,2)", "DECIMAL(18,3)", "DECIMAL(38,10)", "DECIMAL(38,0)", "DECIMAL(15,2)")
+	case Text:
+		return "VARCHAR"
+	case Blob:
+		return "BLOB"
+	case Date:
+		return "DATE"
+	case Time:
+		return "TIME"
+	}
+	if g.Tame {
+		return "TIMESTAMP"
+	}
+	return g.one("TIMESTAMP", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMPTZ")
+}
+
+func (g *Generator) condition(depth int) *Node {
+	// Text and numbers have the most operators.
+	c := []Class{Number, Number, Number, Integer, Text, Text, Bool, Blob, Date, Time, Timestamp, Timestamp}[g.r.IntN(12)]
+	switch g.r.IntN(12) {
+	case 0, 1:
+		return g.and(g.Of(Bool, depth), g.Of(Bool, depth))
+	case 2, 3:
+		return g.or(g.Of(Bool, depth), g.Of(Bool, depth))
+	case 4:
+		return New(Bool, "(NOT ?)", g.Of(Bool, depth))
+	case 5:
+		return New(Bool, "(? "+g.one("IS NULL", "IS NOT NULL")+")", g.Of(c, depth))
+	case 6:
+		return New(Bool, "(? IS "+g.one("TRUE", "FALSE", "NOT TRUE", "NOT FALSE")+")", g.Of(Bool, depth))
+	case 7:
+		return g.in(c, depth)
+	case 8:
+		x, lo, hi := g.Of(c, depth), g.asText(c, depth), g.asText(c, depth)
+		n := New(Bool, "(? "+g.one("BETWEEN", "NOT BETWEEN")+" ? AND ?)", x, lo, hi)
+		not := strings.Contains(n.parts[1], "NOT")
+		n.lazy = func(_ *Node, a []string) string { return between(a[0], a[1], a[2], not) }
+		n.evaluated = func(n *Node, _ func(*Node) *string) []*Node { return n.args[:2] }
+		return n
+	case 9:
+		return g.textCondition(depth)
+	}
+	x, y := g.Of(c, depth), g.asText(c, depth)
+	if c == Date && g.r.IntN(3) == 0 {
+		y = g.Of(Timestamp, depth)
+	}
+	if g.r.IntN(2) == 0 {
+		x, y = y, x
+	}
+	return New(Bool, "(? "+g.one("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")+" ?)", x, y)
+}
+
+func (g *Generator) and(x, y *Node) *Node {
+	n := New(Bool, "(? AND ?)", x, y)
+	n.lazy = func(_ *Node, a []string) string { return lazyAnd(a[0], a[1]) }
+	n.evaluated = untilDecided("false")
+	return n
+}
+
+func (g *Generator) or(x, y *Node) *Node {
+	n := New(Bool, "(? OR ?)", x, y)
+	n.lazy = func(_ *Node, a []string) string { return lazyOr(a[0], a[1]) }
+	n.evaluated = untilDecided("true")
+	return n
+}
+
+// untilDecided is the operands of AND or OR up to one that decides.
+func untilDecided(by string) func(*Node, func(*Node) *string) []*Node {
+	return func(n *Node, value func(*Node) *string) []*Node {
+		for i, a := range n.args {
+			if v := value(a); v != nil && *v == by {
+				return n.args[:i+1]
+			}
+		}
+		return n.args
+	}
+}
+
+// lazyAnd has TRY around what may not be needed: DuckDB evaluates constants when it
+// plans.
+func lazyAnd(x, y string) string {
+	return fmt.Sprintf("CASE WHEN (%s) IS NOT DISTINCT FROM false THEN false ELSE (%s) AND TRY(%s) END", x, x, y)
+}
+
+func lazyOr(x, y string) string {
+	return fmt.Sprintf("CASE WHEN (%s) IS NOT DISTINCT FROM true THEN true ELSE (%s) OR TRY(%s) END", x, x, y)
+}
+
+func between(x, lo, hi string, not bool) string {
+	s := lazyAnd(fmt.Sprintf("%s >= %s", x, lo), fmt.Sprintf("%s <= %s", x, hi))
+	if not {
+		return "(NOT " + s + ")"
+	}
+	return s
+}
+
+func (g *Generator) in(c Class, depth int) *Node {
+	args := []*Node{g.Of(c, depth)}
+	for range 1 + g.r.IntN(4) {
+		if g.r.IntN(3) == 0 {
+			args = append(args, g.Of(c, depth))
+		} else {
+			args = append(args, g.asText(c, 0))
+		}
+	}
+	in := g.one("IN", "NOT IN")
+	n := New(Bool, "(? "+in+" (?"+strings.Repeat(", ?", len(args)-2)+"))", args...)
+	n.lazy = func(n *Node, a []string) string { return lazyIn(n.args, a, in) }
+	n.evaluated = first
+	return n
+}
+
+// lazyIn looks among the constants first.
+func lazyIn(args []*Node, text []string, in string) string {
+	var constants []string
+	sql := "false"
+	for i := 1; i < len(args); i++ {
+		if len(args[i].args) == 0 {
+			constants = append(constants, text[i])
+		}
+	}
+	if len(constants) > 0 {
+		sql = fmt.Sprintf("(%s IN (%s))", text[0], strings.Join(constants, ", "))
+	}
+	for i := 1; i < len(args); i++ {
+		if len(args[i].args) > 0 {
+			sql = lazyOr(sql, fmt.Sprintf("%s = %s", text[0], text[i]))
+		}
+	}
+	if in == "NOT IN" {
+		return "(NOT " + sql + ")"
+	}
+	return sql
+}
+
+func (g *Generator) textCondition(depth int) *Node {
+	x := g.Of(Text, depth)
+	if g.r.IntN(2) == 0 {
+		return New(Bool, g.one("contains", "starts_with", "ends_with", "prefix", "suffix")+"(?, ?)", x, g.Of(Text, depth))
+	}
+	pattern := ""
+	for range 1 + g.r.IntN(4) {
+		pattern += g.one("%", "%", "_", "a", "b", "abc", "ß", "e\u0301", `\%`, `\_`, "i", "İ", "👍", " ", "S", "1")
+	}
+	like := g.one("LIKE", "LIKE", "NOT LIKE", "ILIKE", "NOT ILIKE")
+	escape := ""
+	if g.r.IntN(4) == 0 && !g.Tame {
+		escape = g.one(` ESCAPE '\'`, " ESCAPE 'a'", " ESCAPE ''")
+	}
+	return New(Bool, "(? "+like+" "+Quote(pattern)+escape+")", x)
+}
+
+func (g *Generator) number(depth int) *Node {
+	switch g.r.IntN(16) {
+	case 0, 1, 2, 3, 4, 5, 6:
+		if g.Tame {
+			return New(Number, "(? "+g.one("+ ?)", "- ?)", "* ?)", "/ ?)", "- ?)"), g.Of(Number, depth), g.Of(Number, depth))
+		}
+		return New(Number, "(? "+g.one("+", "-", "*", "/", "//", "%")+" ?)", g.Of(Number, depth), g.Of(Number, depth))
+	case 7:
+		return New(Number, g.one("(-?)", "(+?)", "abs(?)", "sign(?)"), wrapped(g.Of(Number, depth)))
+	case 8, 9:
+		return New(Number, g.one("round(?)", "floor(?)", "ceil(?)", "ceiling(?)", "trunc(?)"), g.Of(Number, depth))
+	case 10:
+		return New(Number, fmt.Sprintf("round(?, %s)", g.one("0", "1", "2", "-1", "-2", "5", "20", "-20", "-309", "400", "-400", "9")), g.Of(Number, depth))
+	case 11:
+		if g.Tame {
+			return New(Number, "(? "+g.one("// 3)", "% 4)", "// 2.5)", "% 1.5)", "/ 2)", "/ 7)"), g.Of(Number, depth))
+		}
+		return New(Number, "mod(?, ?)", g.Of(Number, depth), g.Of(Number, depth))
+	case 12:
+		if g.r.IntN(2) == 0 {
+			return New(Number, g.one("power(?, ?)", "(? ^ ?)", "pow(?, ?)"), g.Of(Number, depth), g.Of(Number, depth))
+		}
+		return New(Number, g.one("sqrt(?)", "cbrt(?)", "exp(?)", "ln(?)", "log2(?)", "log10(?)", "log(?)"), g.Of(Number, depth))
+	case 13:
+		return New(Number, g.one("epoch(?)", "julian(?)", "date_part('epoch', ?)"), g.Of([]Class{Date, Timestamp}[g.r.IntN(2)], depth))
+	}
+	return g.integer(depth)
+}
+
+var dateParts = []string{"year", "month", "quarter", "week", "day", "dayofmonth", "dayofweek", "weekday", "isodow", "dayofyear", "weekofyear", "isoyear", "yearweek", "decade", "century", "millennium", "era"}
+var timeParts = []string{"hour", "minute", "second", "millisecond", "microsecond"}
+
+func (g *Generator) integer(depth int) *Node {
+	switch g.r.IntN(8) {
+	case 0:
+		return New(Integer, g.one("length(?)", "len(?)", "char_length(?)", "character_length(?)"), g.Of(Text, depth))
+	case 1:
+		return New(Integer, g.one("strpos(?, ?)", "instr(?, ?)", "position(? IN ?)"), g.Of(Text, depth), g.Of(Text, depth))
+	case 2:
+		return New(Integer, "octet_length(?)", g.Of(Blob, depth))
+	case 3:
+		return New(Integer, "(? - ?)", g.Of(Date, depth), g.Of(Date, depth))
+	case 4, 5:
+		c := []Class{Date, Timestamp, Timestamp, Time}[g.r.IntN(4)]
+		part := g.one(timeParts...)
+		if c != Time && g.r.IntN(3) > 0 {
+			part = g.one(dateParts...)
+		}
+		return New(Integer, g.one(part+"(?)", part+"(?)", "date_part('"+part+"', ?)", "extract("+part+" FROM ?)", "datepart('"+part+"', ?)"), g.Of(c, depth))
+	}
+	if g.Tame {
+		return New(Integer, "(? "+g.one("+", "-", "*")+" ?)", g.Of(Integer, 0), g.Of(Integer, 0))
+	}
+	return New(Integer, "(? "+g.one("+", "-", "*", "//", "%")+" ?)", g.Of(Integer, depth), g.Of(Integer, depth))
+}
+
+func (g *Generator) text(depth int) *Node {
+	x := g.Of(Text, depth)
+	small := func() *Node {
+		if g.r.IntN(2) == 0 || g.Tame {
+			return Leaf(Integer, g.one("0", "1", "2", "3", "5", "(-1)", "(-3)", "100"))
+		}
+		return g.Of(Integer, depth)
+	}
+	switch g.r.IntN(12) {
+	case 0, 1:
+		c := []Class{Text, Text, Text, Number, Date, Bool, Timestamp}[g.r.IntN(7)]
+		return New(Text, "(? || ?)", x, g.Of(c, depth))
+	case 2:
+		return New(Text, "concat(?, ?)", g.Of(Class(g.r.IntN(int(classes))), depth), x)
+	case 3:
+		return New(Text, g.one("lower(?)", "upper(?)", "lcase(?)", "ucase(?)"), x)
+	case 4:
+		return New(Text, "reverse(?)", x)
+	case 5:
+		return New(Text, "replace(?, ?, ?)", x, g.Of(Text, depth), g.Of(Text, depth))
+	case 6:
+		return New(Text, g.one("substring(?, ?, ?)", "substr(?, ?, ?)", "substring(? FROM ? FOR ?)"), x, small(), small())
+	case 7:
+		return New(Text, "substring(?, ?)", x, small())
+	case 8:
+		return New(Text, g.one("left", "right")+"(?, "+g.one("0", "1", "2", "3", "-1", "-2", "100")+")", x)
+	case 9:
+		return New(Text, g.one("trim(?)", "ltrim(?)", "rtrim(?)", "trim(BOTH FROM ?)"), x)
+	case 10:
+		return New(Text, g.one("trim(?, ?)", "ltrim(?, ?)", "rtrim(?, ?)"), x, g.Of(Text, depth))
+	}
+	return New(Text, "?::VARCHAR", wrapped(g.Of(Class(g.r.IntN(int(classes))), depth)))
+}
+
+// interval draws an interval: SQL with at most one argument.
+func (g *Generator) interval(depth int) (string, []*Node) {
+	unit := g.one("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND", "WEEK", "QUARTER", "MILLISECOND", "MICROSECOND", "DECADE", "CENTURY")
+	switch g.r.IntN(5) {
+	case 0:
+		return "INTERVAL " + g.one("1", "3", "0", "100") + " " + unit, nil
+	case 1:
+		return "INTERVAL " + Quote(g.one("1 day", "-1 month", "1 year 2 months", "04:05:06.5", "1 day 02:03:04", "100 years", "3 weeks", "90 minutes", "-1 day 00:00:01", "0.5 days", "1.5 hours", "12 months 30 days")), nil
+	case 2:
+		return "(? * INTERVAL 1 " + unit + ")", []*Node{g.Of(Integer, depth)}
+	case 3:
+		return "INTERVAL '" + g.one("1", "7", "-3", "36") + "' " + unit, nil
+	}
+	return "INTERVAL (?) " + unit, []*Node{g.Of(Integer, depth)}
+}
+
+// shifted is a date or time moved by an interval.
+func (g *Generator) shifted(c, from Class, depth int) *Node {
+	interval, args := g.interval(depth)
+	return New(c, "(? "+g.one("+", "-")+" "+interval+")", append([]*Node{g.Of(from, depth)}, args...)...)
+}
+
+func (g *Generator) date(depth int) *Node {
+	if g.r.IntN(4) == 0 {
+		return New(Date, "?::DATE", wrapped(g.Of(Timestamp, depth)))
+	}
+	return New(Date, "(? "+g.one("+", "-")+" ?)", g.Of(Date, depth), Leaf(Integer, g.one("1", "30", "365", "0", "(-1)", "100000000")))
+}
+
+func (g *Generator) timestamp(depth int) *Node {
+	from := []Class{Timestamp, Timestamp, Date}[g.r.IntN(3)]
+	switch g.r.IntN(6) {
+	case 0, 1:
+		part := g.one(append(append([]string{}, dateParts[:5]...), "decade", "century", "millennium", "hour", "minute", "second", "millisecond", "microsecond")...)
+		return New(Timestamp, g.one("date_trunc", "datetrunc")+"('"+part+"', ?)", g.Of(from, depth))
+	case 2:
+		return New(Timestamp, "(? + ?)", g.Of(Date, depth), g.Of(Time, depth))
+	}
+	return g.shifted(Timestamp, from, depth)
+}

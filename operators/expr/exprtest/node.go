@@ -1,0 +1,206 @@
+// Package exprtest makes random expressions for tests, over a table of extreme
+// values, and has DuckDB answer them.
+package exprtest
+
+import (
+	"strings"
+)
+
+// Class is a family of types that one operator takes all of.
+type Class uint8
+
+// The classes. An Integer is a Number that an operator takes only as an integer.
+const (
+	Bool Class = iota
+	Number
+	Integer
+	Text
+	Blob
+	Date
+	Time
+	Timestamp
+	classes
+)
+
+// Node is a random expression: SQL with arguments in it. It is immutable.
+type Node struct {
+	Class Class
+	parts []string // the SQL before, between and behind the arguments
+	args  []*Node
+	// lazy, when set, is SQL in which DuckDB evaluates as late as gstream does.
+	lazy func(n *Node, args []string) string
+	// evaluated, when set, gives the arguments that a row needs, from their values:
+	// all when it is not set.
+	evaluated func(n *Node, value func(*Node) *string) []*Node
+}
+
+// Leaf is SQL without arguments.
+func Leaf(c Class, sql string) *Node { return &Node{Class: c, parts: []string{sql}} }
+
+// New makes an expression from SQL with a ? for every argument.
+func New(c Class, sql string, args ...*Node) *Node {
+	n := &Node{Class: c, parts: strings.Split(sql, "?"), args: args}
+	if len(n.parts) != len(args)+1 {
+		panic(sql)
+	}
+	return n
+}
+
+// SQL is the text of the expression.
+func (n *Node) SQL() string { return unwrapped(n.text(false)) }
+
+// LazySQL is text that means the same and has DuckDB evaluate operands of AND and
+// OR only where those before them do not decide, which by itself it does only in
+// CASE, and constants that may not be needed only when they are.
+func (n *Node) LazySQL() string { return unwrapped(n.text(true)) }
+
+// unwrapped leaves out parentheses around the whole.
+func unwrapped(s string) string {
+	if !strings.HasPrefix(s, "(") {
+		return s
+	}
+	depth, quoted := 0, false
+	for i, c := range s {
+		switch {
+		case c == '\'':
+			quoted = !quoted
+		case quoted:
+		case c == '(':
+			depth++
+		case c == ')':
+			if depth--; depth == 0 && i < len(s)-1 {
+				return s
+			}
+		}
+	}
+	return s[1 : len(s)-1]
+}
+
+func (n *Node) text(lazy bool) string {
+	args := make([]string, len(n.args))
+	for i, a := range n.args {
+		args[i] = a.text(lazy)
+	}
+	if lazy && n.lazy != nil {
+		return n.lazy(n, args)
+	}
+	var b strings.Builder
+	for i, p := range n.parts {
+		b.WriteString(p)
+		if i < len(args) {
+			b.WriteString(args[i])
+		}
+	}
+	return b.String()
+}
+
+// Evaluated returns the arguments that a row needs; value gives that of a part on
+// the row.
+func (n *Node) Evaluated(value func(*Node) *string) []*Node {
+	if n.evaluated != nil {
+		return n.evaluated(n, value)
+	}
+	return n.args
+}
+
+// Exact says whether the value has the same bits everywhere: exponential functions,
+// logarithms, cubic roots and powers depend on the library of mathematics.
+func (n *Node) Exact() bool {
+	return !n.uses("exp(", "ln(", "log2(", "log10(", "log(", "cbrt(", "power(", "pow(", " ^ ")
+}
+
+// uses says whether some operation in the expression has one of the texts in its
+// SQL.
+func (n *Node) uses(texts ...string) bool {
+	for _, p := range n.parts {
+		for _, t := range texts {
+			if strings.Contains(p, t) {
+				return true
+			}
+		}
+	}
+	for _, a := range n.args {
+		if a.uses(texts...) {
+			return true
+		}
+	}
+	return false
+}
+
+// Size is the number of nodes.
+func (n *Node) Size() int {
+	size := 1
+	for _, a := range n.args {
+		size += a.Size()
+	}
+	return size
+}
+
+// Depth is the height of the tree, 0 for a column or a constant.
+func (n *Node) Depth() int {
+	depth := 0
+	for _, a := range n.args {
+		depth = max(depth, a.Depth()+1)
+	}
+	return depth
+}
+
+// Shrink looks for a small expression for which differs still holds: it puts parts
+// of the expression in the place of the whole, operands in that of operators, and
+// columns and constants in that of operands.
+func (n *Node) Shrink(columns map[Class][]string, differs func(*Node) bool) *Node {
+	for tries := 0; tries < 400; {
+		smaller := n.Smaller(columns, true)
+		found := false
+		for _, c := range smaller {
+			if tries++; differs(c) {
+				n, found = c, true
+				break
+			}
+		}
+		if !found {
+			break
+		}
+	}
+	return n
+}
+
+// Smaller is expressions of fewer or plainer nodes: of any class, or of the same
+// with columns in the place of operations.
+func (n *Node) Smaller(columns map[Class][]string, anyClass bool) []*Node {
+	var out []*Node
+	if anyClass {
+		n.walk(func(c *Node) {
+			if c != n && len(c.args) > 0 {
+				out = append(out, c)
+			}
+		})
+	} else {
+		n.walk(func(c *Node) {
+			if c != n && c.Class == n.Class {
+				out = append(out, c)
+			}
+		})
+		if len(n.args) > 0 {
+			for _, name := range columns[n.Class] {
+				out = append(out, Leaf(n.Class, name))
+			}
+		}
+	}
+	for i, a := range n.args {
+		for _, c := range a.Smaller(columns, false) {
+			m := *n
+			m.args = append([]*Node(nil), n.args...)
+			m.args[i] = c
+			out = append(out, &m)
+		}
+	}
+	return out
+}
+
+func (n *Node) walk(f func(*Node)) {
+	f(n)
+	for _, a := range n.args {
+		a.walk(f)
+	}
+}
