@@ -247,7 +247,7 @@ func formatTime(v int64, u Unit) string {
 	s, f := v/per, v%per
 	out := fmt.Sprintf("%02d:%02d:%02d", s/3600, s/60%60, s%60)
 	if f != 0 {
-		digits := [...]int{0, 3, 6, 9}[u]
+		digits := u.Digits()
 		frac := fmt.Sprintf("%0*d", digits, f)
 		for frac[len(frac)-1] == '0' {
 			frac = frac[:len(frac)-1]

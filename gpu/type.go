@@ -53,6 +53,9 @@ func (u Unit) PerSecond() int64 {
 	return [...]int64{1, 1e3, 1e6, 1e9}[u]
 }
 
+// Digits returns how many digits stand behind the point of a second.
+func (u Unit) Digits() int { return 3 * int(u) }
+
 // MaxNarrowPrecision is the largest decimal precision whose every value fits
 // 8 bytes.
 const MaxNarrowPrecision = 18

@@ -127,7 +127,7 @@ func (f *frame) extract(v *vec, t gpu.Type, p gpu.DatePart, x []int64) {
 			case t.Kind == gpu.Date:
 				out[i] = float64(x) + 2440588
 			case p == gpu.PartEpoch:
-				out[i] = float64(x) / float64(per)
+				out[i] = gpu.Int128From(x).Decimal(t.Unit.Digits())
 			default:
 				day := floorDiv(x, 86400*per)
 				out[i] = float64(day) + 2440588 + float64(x-day*86400*per)/float64(86400*per)

@@ -134,7 +134,7 @@ func appendClock(b []byte, v int64, u gpu.Unit) []byte {
 	b = appendPadded(b, sec%60, 2)
 	if fraction := v % per; fraction != 0 {
 		b = append(b, '.')
-		b = appendPadded(b, fraction, [...]int{0, 3, 6, 9}[u])
+		b = appendPadded(b, fraction, u.Digits())
 		for b[len(b)-1] == '0' {
 			b = b[:len(b)-1]
 		}

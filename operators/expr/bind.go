@@ -293,9 +293,19 @@ func (b *binder) negative(n Node, x *Expr) (*Expr, error) {
 	if v, ok := x.Constant(); ok && x.literal == integerLiteral && v.Int != finiteRange(hugeint).Lo {
 		return newInteger(v.Int.Neg()), nil
 	}
-	r := arithmeticRange(gpu.OpNeg, x.rng, nil)
-	return b.op(n, Expr{op: gpu.OpNeg, typ: x.typ, nullable: x.nullable, rng: r.within(x.typ),
-		fails: !x.typ.IsFloat() && !typeRange(x.typ).contains(r)}, x)
+	return b.opposite(n, gpu.OpNeg, x)
+}
+
+// opposite is -x or the absolute value of x. A decimal in 64 bits gets 128 where it
+// may be the least that they hold.
+func (b *binder) opposite(n Node, op gpu.Op, x *Expr) (*Expr, error) {
+	r := arithmeticRange(op, x.rng, nil)
+	t := x.typ
+	if t.Kind == gpu.Decimal && t.Precision > gpu.MaxNarrowPrecision && !r.fitsInt64() {
+		t.Wide = true
+	}
+	return b.op(n, Expr{op: op, typ: t, nullable: x.nullable, rng: r.within(t),
+		fails: !t.IsFloat() && !typeRange(t).contains(r)}, x)
 }
 
 // boolean makes sure that an operand is a condition.

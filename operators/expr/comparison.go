@@ -100,10 +100,6 @@ func (b *binder) unify(nodes []Node, values []*Expr, what string) error {
 	}
 	t := all.typ
 	for i, v := range values {
-		if i == 1 { // all but the first may not be asked for
-			b.lazy++
-			defer func() { b.lazy-- }()
-		}
 		var err error
 		if values[i], err = b.convert(nodes[i], v, all.typ, false); err != nil {
 			return err
@@ -239,6 +235,11 @@ func (b *binder) between(n *betweenNode) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
+	operands := []*Expr{x, lo, hi}
+	if err := b.unify([]Node{n.x, n.lo, n.hi}, operands, "the operands of BETWEEN"); err != nil {
+		return nil, err
+	}
+	x, lo, hi = operands[0], operands[1], operands[2]
 	above, err := b.compare(n, gpu.OpGe, n.x, x, n.lo, lo)
 	if err != nil {
 		return nil, err
@@ -268,7 +269,7 @@ func (b *binder) in(n *inNode) (*Expr, error) {
 	}
 	items := make([]*Expr, 0, len(n.list))
 	nodes := make([]Node, 0, len(n.list))
-	null := x.literal == nullLiteral
+	null := false
 	all := *x // has the type that all are compared in
 	for _, node := range n.list {
 		y, err := b.bind(node)
@@ -283,7 +284,7 @@ func (b *binder) in(n *inNode) (*Expr, error) {
 		if err != nil {
 			return nil, err
 		}
-		if c, ok := y.Constant(); null || ok && !c.Valid {
+		if c, ok := y.Constant(); ok && !c.Valid {
 			null = true
 			continue
 		}

@@ -142,14 +142,19 @@ func newConstant(v gpu.Scalar) *Expr {
 	return e
 }
 
-// newOp makes an operation and folds it when every argument is a constant. An
-// error is one of evaluating constants.
+// newOp makes an operation and folds it when every argument is a constant, or one
+// is null and the operation null with it. An error is one of evaluating constants.
 func newOp(e Expr, args ...*Expr) (*Expr, error) {
 	e.args, e.column = args, -1
 	constant := len(args) > 0
 	for _, a := range args {
 		e.fails = e.fails || a.fails
 		constant = constant && a.op == gpu.OpConst
+		if v, ok := a.Constant(); ok && !v.Valid && !seesNulls[e.op] {
+			null := newConstant(gpu.Null(e.typ))
+			null.typ, null.value.Type = e.typ, e.typ
+			return null, nil
+		}
 	}
 	if !constant {
 		return &e, nil
@@ -168,6 +173,10 @@ func newOp(e Expr, args ...*Expr) (*Expr, error) {
 	}
 	return c, nil
 }
+
+// seesNulls are the operations that a null argument does not make null.
+var seesNulls = map[gpu.Op]bool{gpu.OpDistinct: true, gpu.OpNotDistinct: true, gpu.OpAnd: true, gpu.OpOr: true,
+	gpu.OpIsNull: true, gpu.OpIsNotNull: true, gpu.OpSelect: true}
 
 // Column returns column i of the scope's schema.
 func Column(s *Scope, i int) *Expr { return newColumn(i, s.Schema.Fields[i], s.rangeOf(i)) }

@@ -193,9 +193,7 @@ func bindAbs(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	if err != nil || x.typ.IsUnsigned() {
 		return x, err
 	}
-	r := arithmeticRange(gpu.OpAbs, x.rng, nil)
-	return b.op(n, Expr{op: gpu.OpAbs, typ: x.typ, nullable: x.nullable, rng: r.within(x.typ),
-		fails: !x.typ.IsFloat() && !typeRange(x.typ).contains(r)}, x)
+	return b.opposite(n, gpu.OpAbs, x)
 }
 
 func bindSignum(b *binder, n *callNode, a []*Expr) (*Expr, error) {
@@ -242,9 +240,12 @@ func bindRound(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 func (b *binder) rounded(n Node, op gpu.Op, x *Expr, digits int) (*Expr, error) {
 	e := Expr{op: op, typ: x.typ, n: digits, nullable: x.nullable}
 	if !x.typ.IsFloat() {
-		if digits < 0 && x.typ.Kind == gpu.Decimal && x.typ.Scale == 0 {
-			// DECIMAL(2,0) holds 99 but not 100. The storage may change with it.
-			e.typ = gpu.DecimalOf(min(int(x.typ.Precision)+1, gpu.MaxPrecision), 0)
+		if digits < 0 && x.typ.Kind == gpu.Decimal {
+			precision := int(x.typ.Precision)
+			if x.typ.Scale == 0 { // DECIMAL(2,0) holds 99 but not 100
+				precision = min(precision+1, gpu.MaxPrecision)
+			}
+			e.typ = gpu.DecimalOf(precision, 0)
 		}
 		e.typ.Scale = uint8(max(digits, 0))
 		e.rng = x.rng.rescaled(int(x.typ.Scale), int(e.typ.Scale))
@@ -310,7 +311,10 @@ func (b *binder) power(n Node, x, y *Expr) (*Expr, error) {
 }
 
 func bindCoalesce(b *binder, n *callNode, a []*Expr) (*Expr, error) {
-	if err := b.unify(n.args, a, "the arguments of "+n.name); err != nil {
+	b.lazy++ // what is not asked for need not be converted
+	err := b.unify(n.args, a, "the arguments of "+n.name)
+	b.lazy--
+	if err != nil {
 		return nil, err
 	}
 	e := a[len(a)-1]

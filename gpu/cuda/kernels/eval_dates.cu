@@ -1,6 +1,7 @@
 // Operations on dates and times in expression programs.
 #include "eval.cuh"
 #include "eval_calendar.cuh"
+#include "eval_int128.cuh"
 
 // The parts of gpu.DatePart.
 enum Part : i32 {
@@ -86,7 +87,9 @@ KERNEL(eval_extract_float, Args) {
         if (a.mode == DATE) {
             r = a.p == EPOCH ? (double)x * 86400 : (double)x + 2440588;
         } else if (a.p == EPOCH) {
-            r = (double)x / (double)a.q;
+            i32 digits = 0; // behind the point of a second
+            for (i64 per = a.q; per > 1; per /= 10) digits++;
+            r = decimal_to_double(x, digits);
         } else {
             i64 day = floor_div(x, 86400 * a.q);
             r = (double)day + 2440588 + (double)(x - day * 86400 * a.q) / (double)(86400 * a.q);
