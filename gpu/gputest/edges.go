@@ -74,6 +74,8 @@ func testEvalEdges(t *testing.T, open Open) {
 		{op(gpu.OpQuo), f64, fails, []gpu.Scalar{gpu.FloatScalar(f64, 1), gpu.FloatScalar(f64, math.Copysign(0, -1))}},
 		{op(gpu.OpQuo), f32, gpu.FloatScalar(f32, 2.75), []gpu.Scalar{gpu.FloatScalar(f32, 5.5), gpu.FloatScalar(f32, 2)}},
 		{op(gpu.OpDiv), f64, gpu.FloatScalar(f64, math.Inf(-1)), []gpu.Scalar{gpu.FloatScalar(f64, -1), gpu.FloatScalar(f64, 0)}},
+		{op(gpu.OpPow), f64, gpu.FloatScalar(f64, 1e-320), []gpu.Scalar{gpu.FloatScalar(f64, 1e-320), gpu.FloatScalar(f64, 1)}},
+		{part(gpu.PartEpoch), f64, gpu.FloatScalar(f64, -9223372022399.998), []gpu.Scalar{n(gpu.TimestampOf(gpu.Millisecond, false), -9223372022399999)}},
 		{op(gpu.OpNeg), huge, fails, []gpu.Scalar{is(huge, least)}},
 		{op(gpu.OpAbs), huge, fails, []gpu.Scalar{is(huge, least)}},
 		{op(gpu.OpNeg), huge, is(huge, greatest.Neg()), []gpu.Scalar{is(huge, greatest)}},

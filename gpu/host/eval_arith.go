@@ -152,7 +152,7 @@ func arithFloat[T float](f *frame, s *step, v, a, b *vec) {
 		}
 	case gpu.OpPow:
 		for i := range out {
-			out[i] = T(math.Pow(float64(x[i]), float64(y[i])))
+			out[i] = T(pow(float64(x[i]), float64(y[i])))
 		}
 	}
 }
@@ -420,13 +420,20 @@ const (
 	scaledUp       = 0x1p54
 )
 
-// ln and log10 are the logarithms of package math, which on some processors takes
-// the exponent of a subnormal number as it is stored.
+// ln, log10 and pow are those of package math, whose logarithm on some processors
+// takes the exponent of a subnormal number as it is stored.
 func ln(x float64) float64 {
 	if x > 0 && x < smallestNormal {
 		return math.Log(x*scaledUp) - 54*math.Ln2
 	}
 	return math.Log(x)
+}
+
+func pow(x, y float64) float64 {
+	if x > 0 && x < smallestNormal && y != math.Trunc(y) {
+		return math.Pow(x*scaledUp, y) * math.Pow(scaledUp, -y)
+	}
+	return math.Pow(x, y)
 }
 
 func log10(x float64) float64 {

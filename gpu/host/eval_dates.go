@@ -127,7 +127,7 @@ func (f *frame) extract(v *vec, t gpu.Type, p gpu.DatePart, x []int64) {
 			case t.Kind == gpu.Date:
 				out[i] = float64(x) + 2440588
 			case p == gpu.PartEpoch:
-				out[i] = gpu.Int128From(x).Decimal(t.Unit.Digits())
+				out[i] = epoch(x, t.Unit)
 			default:
 				day := floorDiv(x, 86400*per)
 				out[i] = float64(day) + 2440588 + float64(x-day*86400*per)/float64(86400*per)
@@ -163,6 +163,15 @@ func (f *frame) extract(v *vec, t gpu.Type, p gpu.DatePart, x []int64) {
 			}
 		}
 	}
+}
+
+// epoch is a number of units in seconds. As in DuckDB those of milliseconds are
+// divided as microseconds.
+func epoch(x int64, u gpu.Unit) float64 {
+	if u == gpu.Millisecond {
+		return gpu.MulInt64(x, 1000).Float64() / 1e6
+	}
+	return float64(x) / float64(u.PerSecond())
 }
 
 // clockPart takes a part of the units since midnight.

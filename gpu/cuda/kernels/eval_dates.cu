@@ -87,9 +87,8 @@ KERNEL(eval_extract_float, Args) {
         if (a.mode == DATE) {
             r = a.p == EPOCH ? (double)x * 86400 : (double)x + 2440588;
         } else if (a.p == EPOCH) {
-            i32 digits = 0; // behind the point of a second
-            for (i64 per = a.q; per > 1; per /= 10) digits++;
-            r = decimal_to_double(x, digits);
+            // As in DuckDB milliseconds are divided as microseconds.
+            r = a.q == 1000 ? to_double((i128)x * 1000) / 1e6 : (double)x / (double)a.q;
         } else {
             i64 day = floor_div(x, 86400 * a.q);
             r = (double)day + 2440588 + (double)(x - day * 86400 * a.q) / (double)(86400 * a.q);
