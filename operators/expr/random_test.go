@@ -142,7 +142,7 @@ func (d *duel) ours(e *expr.Expr, rows []int) []outcome {
 
 // duckType is DuckDB's name of a type.
 func duckType(t gpu.Type) string {
-	if t.Kind == gpu.Timestamp && t.UTC {
+	if t.Kind == gpu.Timestamp && t.UTC && t.Unit == gpu.Microsecond {
 		return "TIMESTAMP WITH TIME ZONE"
 	}
 	return t.String()
@@ -150,12 +150,11 @@ func duckType(t gpu.Type) string {
 
 // compare looks for the first difference on the given rows, nil when there is none.
 //
-// DuckDB evaluates both sides of AND and OR on every row and fails where either
-// fails; gstream leaves out what is decided. Where DuckDB fails and gstream does
-// not, SQL that has DuckDB leave out the same must give gstream's value.
-//
-// Beside an operand that is null on all rows at hand DuckDB does not evaluate the
-// others. Where gstream fails and DuckDB gives null, a part must fail in DuckDB, too.
+// DuckDB and gstream do not leave out the same operands. DuckDB evaluates both sides of
+// AND and OR, and constants when it plans: where it fails, the expression without what
+// the row does not need must give gstream's value. It also skips operands beside nulls,
+// and what its optimizer finds useless: where gstream fails, a part that the row needs
+// must fail in DuckDB by itself, or the whole without the optimizer.
 func (d *duel) compare(n *exprtest.Node, rows []int) *difference {
 	sql := n.SQL()
 	query := "SELECT " + sql + " FROM extremes"
@@ -172,74 +171,91 @@ func (d *duel) compare(n *exprtest.Node, rows []int) *difference {
 		return nil
 	case refuses(a):
 		return &difference{"only DuckDB refuses", rows[0], a.Error, duckType(e.Type()), ""}
+	case bindErr == nil && a.Types != nil && a.Types[0] != duckType(e.Type()) && a.Types[0] != "NULL":
+		return &difference{"type", rows[0], a.Types[0], duckType(e.Type()), ""}
 	}
 	var theirs []outcome
-	if a.Error == "" {
+	switch {
+	case a.Error == "":
 		for _, r := range a.Rows {
 			theirs = append(theirs, outcome{value: r[0]})
 		}
-	} else if len(rows) == 1 {
+	case len(rows) == 1:
 		theirs = []outcome{{err: a.Error}}
-	} else {
+	default:
 		theirs = d.theirs(sql, rows, true)
 	}
+	var ours []outcome
+	var typ gpu.Type
 	if bindErr != nil {
-		for i, o := range theirs {
-			if o.err == "" {
-				return &difference{"only gstream refuses", rows[i], o.String(), bindErr.Error(), ""}
-			}
-		}
 		d.refused++
-		return nil
+		for range rows {
+			ours = append(ours, outcome{err: bindErr.Error()})
+		}
+	} else {
+		ours, typ = d.ours(e, rows), e.Type()
 	}
-	types := a.Types
-	if types == nil {
-		types = d.duck.Ask(exprtest.Question{SQL: "SELECT " + sql + " FROM extremes LIMIT 0", Optimize: true})[0].Types
-	}
-	if types != nil && types[0] != duckType(e.Type()) && types[0] != "NULL" {
-		return &difference{"type", rows[0], types[0], duckType(e.Type()), ""}
-	}
-	ours := d.ours(e, rows)
 	within := toleranceOf(n)
-	for i := range ours {
-		if same(theirs[i], ours[i], e.Type(), within) {
-			if ours[i].value != nil {
+	for i, o := range ours {
+		row := &partial{d, rows[i], map[string]outcome{}}
+		switch {
+		case same(theirs[i], o, typ, within):
+			if o.value != nil {
 				d.values++
 			}
 			continue
-		}
-		if theirs[i].err != "" && same(d.theirs(n.LazySQL(), rows[i:i+1], true)[0], ours[i], e.Type(), within) {
-			continue
-		}
-		if ours[i].err != "" && theirs[i].value == nil && d.failsWithin(n, rows[i]) {
-			continue
-		}
-		// DuckDB's optimizer may change what an expression gives.
-		if same(d.theirs(sql, rows[i:i+1], false)[0], ours[i], e.Type(), within) {
+		case theirs[i].err != "" && same(row.outcome(n), o, typ, within),
+			o.err != "" && row.failsWithin(n),
+			same(d.theirs(sql, rows[i:i+1], false)[0], o, typ, within):
 			continue
 		}
 		kind := "value"
 		switch {
 		case theirs[i].err != "":
 			kind = "only DuckDB fails"
-		case ours[i].err != "":
+		case bindErr != nil:
+			kind = "only gstream refuses"
+		case o.err != "":
 			kind = "only gstream fails"
 		}
-		return &difference{kind, rows[i], theirs[i].String(), ours[i].String(), e.Type().String()}
+		return &difference{kind, rows[i], theirs[i].String(), o.String(), typ.String()}
 	}
 	return nil
 }
 
-// failsWithin says whether DuckDB fails on a part of the expression that the row
-// needs.
-func (d *duel) failsWithin(n *exprtest.Node, row int) bool {
-	eval := func(n *exprtest.Node) outcome { return d.theirs(n.SQL(), []int{row}, true)[0] }
-	for _, a := range n.Evaluated(func(n *exprtest.Node) *string { return eval(n).value }) {
-		if eval(a).err != "" || d.failsWithin(a, row) {
-			return true
-		}
+// partial evaluates parts of expressions on a row in DuckDB, without what the row does
+// not need.
+type partial struct {
+	d    *duel
+	row  int
+	seen map[string]outcome
+}
+
+func (p *partial) outcome(n *exprtest.Node) outcome {
+	sql := n.Pruned(p.holds, p.typeOf).SQL()
+	o, ok := p.seen[sql]
+	if !ok {
+		o = p.d.theirs(sql, []int{p.row}, true)[0]
+		p.seen[sql] = o
 	}
-	return false
+	return o
+}
+
+func (p *partial) holds(n *exprtest.Node) bool {
+	v := p.outcome(n).value
+	return v != nil && *v == "true"
+}
+
+func (p *partial) typeOf(n *exprtest.Node) string {
+	a := p.d.duck.Ask(exprtest.Question{SQL: "SELECT " + n.SQL() + " FROM extremes LIMIT 0", Optimize: true})[0]
+	if a.Types == nil || a.Types[0] == "NULL" {
+		return "INTEGER"
+	}
+	return a.Types[0]
+}
+
+func (p *partial) failsWithin(n *exprtest.Node) bool {
+	return slices.ContainsFunc(n.Needed(p.holds), func(a *exprtest.Node) bool { return p.outcome(a).err != "" || p.failsWithin(a) })
 }
 
 func (d *duel) bind(sql string) (e *expr.Expr, err error) {
@@ -334,6 +350,9 @@ var known = []struct {
 	reason string
 	is     func(sql string, x *difference) bool
 }{
+	{"a NaN has no sign in text", func(_ string, x *difference) bool {
+		return x.kind == "value" && strings.Contains(x.duck, "-nan") && strings.ReplaceAll(x.duck, "-nan", "nan")+" VARCHAR" == x.our+" "+x.typ
+	}},
 	{"a defect of DuckDB's own", func(_ string, x *difference) bool {
 		return strings.Contains(x.duck, "FATAL Error") || strings.Contains(x.duck, "INTERNAL Error")
 	}},

@@ -51,7 +51,7 @@ func StartDuckDB(t testing.TB) *DuckDB {
 	if python == "" {
 		t.Skip("GSTREAM_PYTHON does not name a Python with duckdb and pyarrow")
 	}
-	path := filepath.Join(t.TempDir(), "duckdb.py")
+	path := filepath.Join(t.TempDir(), "answers.py") // not duckdb.py, which would be imported
 	require.NoError(t, os.WriteFile(path, []byte(script), 0o666))
 	cmd := exec.Command(python, path)
 	cmd.Stderr = os.Stderr

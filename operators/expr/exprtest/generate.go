@@ -3,6 +3,7 @@ package exprtest
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
@@ -173,66 +174,66 @@ func (g *Generator) choice(c Class, depth int) *Node {
 		return lazily(New(c, "CASE WHEN ? THEN ? WHEN ? THEN ? ELSE ? END", g.Of(Bool, depth), x, g.Of(Bool, depth), g.Of(c, depth), y), branches)
 	case 3:
 		k := Class(g.r.IntN(int(classes)))
-		return lazily(New(c, "CASE ? WHEN ? THEN ? WHEN ? THEN ? ELSE ? END", g.Of(k, depth), g.asText(k, 0), x, g.Of(k, 0), g.Of(c, depth), y), first)
+		return lazily(New(c, "CASE ? WHEN ? THEN ? WHEN ? THEN ? ELSE ? END", g.Of(k, depth), g.asText(k, 0), x, g.Of(k, 0), g.Of(c, depth), y), cases)
 	case 4:
-		return lazily(New(c, "coalesce(?, ?)", x, y), untilThere)
+		return lazily(New(c, "coalesce(?, ?)", x, y), until("(? IS NOT NULL)"))
 	case 5:
 		if g.r.IntN(3) > 0 {
 			return New(c, g.one("greatest(?, ?, ?)", "least(?, ?, ?)"), x, g.Of(c, depth), y)
 		}
-		return lazily(New(c, "coalesce(?, ?, ?)", x, g.Of(c, depth), y), untilThere)
+		return lazily(New(c, "coalesce(?, ?, ?)", x, g.Of(c, depth), y), until("(? IS NOT NULL)"))
 	case 6:
 		return New(c, "nullif(?, ?)", x, y)
 	case 7:
 		if g.r.IntN(3) > 0 {
 			return New(c, g.one("greatest(?, ?)", "least(?, ?)"), x, y)
 		}
-		return lazily(New(c, "ifnull(?, ?)", x, y), untilThere)
+		return lazily(New(c, "ifnull(?, ?)", x, y), until("(? IS NOT NULL)"))
 	}
 	return lazily(New(c, "if(?, ?, ?)", g.Of(Bool, depth), x, y), branches)
 }
 
-// lazily says of a node that only its first argument is needed in any case, and
-// which are on a row.
-func lazily(n *Node, evaluated func(*Node, func(*Node) *string) []*Node) *Node {
-	n.evaluated = evaluated
-	n.lazy = func(n *Node, args []string) string {
-		var b strings.Builder
-		b.WriteString(n.parts[0])
-		for i, a := range args {
-			if i > 0 {
-				a = "TRY(" + a + ")"
-			}
-			b.WriteString(a + n.parts[i+1])
-		}
-		return b.String()
-	}
+// lazily says which arguments of a node a row needs.
+func lazily(n *Node, needs func(*Node, func(*Node) bool) []int) *Node {
+	n.needs = needs
 	return n
 }
 
-// branches are conditions in turn with values, and a value behind them.
-func branches(n *Node, value func(*Node) *string) (out []*Node) {
-	for i := 0; i+1 < len(n.args); i += 2 {
-		out = append(out, n.args[i])
-		if v := value(n.args[i]); v != nil && *v == "true" {
-			return append(out, n.args[i+1])
+// until is the arguments up to the first for which a condition holds.
+func until(condition string) func(*Node, func(*Node) bool) []int {
+	return func(n *Node, holds func(*Node) bool) (out []int) {
+		for i, a := range n.args {
+			out = append(out, i)
+			if holds(New(Bool, condition, a)) {
+				break
+			}
 		}
+		return out
 	}
-	if len(n.args)%2 == 1 {
-		out = append(out, n.args[len(n.args)-1])
-	}
-	return out
 }
 
-func first(n *Node, _ func(*Node) *string) []*Node { return n.args[:1] }
+// branches are conditions in turn with values, and a value behind them.
+func branches(n *Node, holds func(*Node) bool) (out []int) {
+	return pairs(n, 0, func(c *Node) bool { return holds(c) })
+}
 
-func untilThere(n *Node, value func(*Node) *string) []*Node {
-	for i, a := range n.args {
-		if value(a) != nil {
-			return n.args[:i+1]
+// cases are an operand, and values to compare it with in turn with others.
+func cases(n *Node, holds func(*Node) bool) []int {
+	return append(pairs(n, 1, func(v *Node) bool { return holds(New(Bool, "(? = ?)", n.args[0], v)) }), 0)
+}
+
+func pairs(n *Node, from int, chosen func(*Node) bool) (out []int) {
+	i := from
+	for ; i+1 < len(n.args); i += 2 {
+		out = append(out, i)
+		if chosen(n.args[i]) {
+			return append(out, i+1)
 		}
 	}
-	return n.args
+	if i < len(n.args) {
+		out = append(out, i)
+	}
+	return out
 }
 
 // castable says which classes a class is cast from.
@@ -309,9 +310,9 @@ func (g *Generator) condition(depth int) *Node {
 	c := []Class{Number, Number, Number, Integer, Text, Text, Bool, Blob, Date, Time, Timestamp, Timestamp}[g.r.IntN(12)]
 	switch g.r.IntN(12) {
 	case 0, 1:
-		return g.and(g.Of(Bool, depth), g.Of(Bool, depth))
+		return lazily(New(Bool, "(? AND ?)", g.Of(Bool, depth), g.Of(Bool, depth)), until("(NOT ?)"))
 	case 2, 3:
-		return g.or(g.Of(Bool, depth), g.Of(Bool, depth))
+		return lazily(New(Bool, "(? OR ?)", g.Of(Bool, depth), g.Of(Bool, depth)), until("?"))
 	case 4:
 		return New(Bool, "(NOT ?)", g.Of(Bool, depth))
 	case 5:
@@ -322,11 +323,12 @@ func (g *Generator) condition(depth int) *Node {
 		return g.in(c, depth)
 	case 8:
 		x, lo, hi := g.Of(c, depth), g.asText(c, depth), g.asText(c, depth)
-		n := New(Bool, "(? "+g.one("BETWEEN", "NOT BETWEEN")+" ? AND ?)", x, lo, hi)
-		not := strings.Contains(n.parts[1], "NOT")
-		n.lazy = func(_ *Node, a []string) string { return between(a[0], a[1], a[2], not) }
-		n.evaluated = func(n *Node, _ func(*Node) *string) []*Node { return n.args[:2] }
-		return n
+		return lazily(New(Bool, "(? "+g.one("BETWEEN", "NOT BETWEEN")+" ? AND ?)", x, lo, hi), func(n *Node, holds func(*Node) bool) []int {
+			if holds(New(Bool, "(? < ?)", n.args[0], n.args[1])) {
+				return []int{0, 1}
+			}
+			return []int{0, 1, 2}
+		})
 	case 9:
 		return g.textCondition(depth)
 	}
@@ -340,50 +342,6 @@ func (g *Generator) condition(depth int) *Node {
 	return New(Bool, "(? "+g.one("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")+" ?)", x, y)
 }
 
-func (g *Generator) and(x, y *Node) *Node {
-	n := New(Bool, "(? AND ?)", x, y)
-	n.lazy = func(_ *Node, a []string) string { return lazyAnd(a[0], a[1]) }
-	n.evaluated = untilDecided("false")
-	return n
-}
-
-func (g *Generator) or(x, y *Node) *Node {
-	n := New(Bool, "(? OR ?)", x, y)
-	n.lazy = func(_ *Node, a []string) string { return lazyOr(a[0], a[1]) }
-	n.evaluated = untilDecided("true")
-	return n
-}
-
-// untilDecided is the operands of AND or OR up to one that decides.
-func untilDecided(by string) func(*Node, func(*Node) *string) []*Node {
-	return func(n *Node, value func(*Node) *string) []*Node {
-		for i, a := range n.args {
-			if v := value(a); v != nil && *v == by {
-				return n.args[:i+1]
-			}
-		}
-		return n.args
-	}
-}
-
-// lazyAnd has TRY around what may not be needed: DuckDB evaluates constants when it
-// plans.
-func lazyAnd(x, y string) string {
-	return fmt.Sprintf("CASE WHEN (%s) IS NOT DISTINCT FROM false THEN false ELSE (%s) AND TRY(%s) END", x, x, y)
-}
-
-func lazyOr(x, y string) string {
-	return fmt.Sprintf("CASE WHEN (%s) IS NOT DISTINCT FROM true THEN true ELSE (%s) OR TRY(%s) END", x, x, y)
-}
-
-func between(x, lo, hi string, not bool) string {
-	s := lazyAnd(fmt.Sprintf("%s >= %s", x, lo), fmt.Sprintf("%s <= %s", x, hi))
-	if not {
-		return "(NOT " + s + ")"
-	}
-	return s
-}
-
 func (g *Generator) in(c Class, depth int) *Node {
 	args := []*Node{g.Of(c, depth)}
 	for range 1 + g.r.IntN(4) {
@@ -393,34 +351,31 @@ func (g *Generator) in(c Class, depth int) *Node {
 			args = append(args, g.asText(c, 0))
 		}
 	}
-	in := g.one("IN", "NOT IN")
-	n := New(Bool, "(? "+in+" (?"+strings.Repeat(", ?", len(args)-2)+"))", args...)
-	n.lazy = func(n *Node, a []string) string { return lazyIn(n.args, a, in) }
-	n.evaluated = first
-	return n
+	return lazily(New(Bool, "(? "+g.one("IN", "NOT IN")+" (?"+strings.Repeat(", ?", len(args)-2)+"))", args...), members)
 }
 
-// lazyIn looks among the constants first.
-func lazyIn(args []*Node, text []string, in string) string {
-	var constants []string
-	sql := "false"
-	for i := 1; i < len(args); i++ {
-		if len(args[i].args) == 0 {
-			constants = append(constants, text[i])
+// members are an operand and the list to look for it in, constants first.
+func members(n *Node, holds func(*Node) bool) []int {
+	out := []int{0}
+	var late []int
+	for i, a := range n.args[1:] {
+		if len(a.args) == 0 {
+			out = append(out, i+1)
+		} else {
+			late = append(late, i+1)
 		}
 	}
-	if len(constants) > 0 {
-		sql = fmt.Sprintf("(%s IN (%s))", text[0], strings.Join(constants, ", "))
+	found := func(i int) bool { return holds(New(Bool, "(? = ?)", n.args[0], n.args[i])) }
+	if slices.ContainsFunc(out[1:], found) {
+		return out
 	}
-	for i := 1; i < len(args); i++ {
-		if len(args[i].args) > 0 {
-			sql = lazyOr(sql, fmt.Sprintf("%s = %s", text[0], text[i]))
+	for _, i := range late {
+		out = append(out, i)
+		if found(i) {
+			break
 		}
 	}
-	if in == "NOT IN" {
-		return "(NOT " + sql + ")"
-	}
-	return sql
+	return out
 }
 
 func (g *Generator) textCondition(depth int) *Node {

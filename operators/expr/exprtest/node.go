@@ -27,11 +27,9 @@ type Node struct {
 	Class Class
 	parts []string // the SQL before, between and behind the arguments
 	args  []*Node
-	// lazy, when set, is SQL in which DuckDB evaluates as late as gstream does.
-	lazy func(n *Node, args []string) string
-	// evaluated, when set, gives the arguments that a row needs, from their values:
-	// all when it is not set.
-	evaluated func(n *Node, value func(*Node) *string) []*Node
+	// needs, when set, gives the arguments that a row needs; holds says whether a
+	// condition is true on the row. A row needs all arguments when it is not set.
+	needs func(n *Node, holds func(*Node) bool) []int
 }
 
 // Leaf is SQL without arguments.
@@ -47,12 +45,7 @@ func New(c Class, sql string, args ...*Node) *Node {
 }
 
 // SQL is the text of the expression.
-func (n *Node) SQL() string { return unwrapped(n.text(false)) }
-
-// LazySQL is text that means the same and has DuckDB evaluate operands of AND and
-// OR only where those before them do not decide, which by itself it does only in
-// CASE, and constants that may not be needed only when they are.
-func (n *Node) LazySQL() string { return unwrapped(n.text(true)) }
+func (n *Node) SQL() string { return unwrapped(n.text()) }
 
 // unwrapped leaves out parentheses around the whole.
 func unwrapped(s string) string {
@@ -76,31 +69,55 @@ func unwrapped(s string) string {
 	return s[1 : len(s)-1]
 }
 
-func (n *Node) text(lazy bool) string {
-	args := make([]string, len(n.args))
-	for i, a := range n.args {
-		args[i] = a.text(lazy)
-	}
-	if lazy && n.lazy != nil {
-		return n.lazy(n, args)
-	}
+func (n *Node) text() string {
 	var b strings.Builder
 	for i, p := range n.parts {
 		b.WriteString(p)
-		if i < len(args) {
-			b.WriteString(args[i])
+		if i < len(n.args) {
+			b.WriteString(n.args[i].text())
 		}
 	}
 	return b.String()
 }
 
-// Evaluated returns the arguments that a row needs; value gives that of a part on
-// the row.
-func (n *Node) Evaluated(value func(*Node) *string) []*Node {
-	if n.evaluated != nil {
-		return n.evaluated(n, value)
+// Needed returns the arguments that a row needs where evaluation is as late as
+// docs/semantics.md promises it; holds says whether a condition is true on the row.
+func (n *Node) Needed(holds func(*Node) bool) (args []*Node) {
+	for i, needed := range n.needed(holds) {
+		if needed {
+			args = append(args, n.args[i])
+		}
 	}
-	return n.args
+	return args
+}
+
+func (n *Node) needed(holds func(*Node) bool) []bool {
+	out := make([]bool, len(n.args))
+	if n.needs != nil {
+		for _, i := range n.needs(n, holds) {
+			out[i] = true
+		}
+		return out
+	}
+	for i := range out {
+		out[i] = true
+	}
+	return out
+}
+
+// Pruned is the expression with nulls for what a row does not need. typeOf names the
+// type of a part.
+func (n *Node) Pruned(holds func(*Node) bool, typeOf func(*Node) string) *Node {
+	m := *n
+	m.args = make([]*Node, len(n.args))
+	for i, needed := range n.needed(holds) {
+		if needed {
+			m.args[i] = n.args[i].Pruned(holds, typeOf)
+		} else {
+			m.args[i] = Leaf(n.args[i].Class, "CAST(NULL AS "+typeOf(n.args[i])+")")
+		}
+	}
+	return &m
 }
 
 // Exact says whether the value has the same bits everywhere: exponential functions,

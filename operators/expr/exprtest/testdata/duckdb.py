@@ -3,7 +3,7 @@ a line of standard output.
 
 {"run": [SQL, …]} runs statements that make all tables. {"ask": [{"sql": SQL, "optimize": bool}, …]}
 evaluates queries and answers a list of {"types", "rows"}, a row being a list of
-texts and nulls, or of {"error", "class"}. Values have one form that both sides can
+texts and nulls, or of {"types", "error", "class"} without types where none are known. Values have one form that both sides can
 make from the bits: the bits of floats, the unscaled integer of decimals, dates and
 times as the number of their units, BLOBs in hexadecimal digits.
 """
@@ -42,15 +42,15 @@ def unscaled(v):
     return str(-n if sign else n)
 
 
-def answer(con, sql):
+def answer(con, sql, out):
     relation = con.sql(sql)
-    types = [str(t).strip('"') for t in relation.types]
+    out["types"] = types = [str(t).strip('"') for t in relation.types]
     if any(t in NOT_IN_ARROW for t in types):
         columns = [f"c{i}" for i in range(len(types))]
         casts = ", ".join(c + "::VARCHAR" if t in NOT_IN_ARROW else c for c, t in zip(columns, types))
         relation = con.sql(f"SELECT {casts} FROM ({sql}) AS q({', '.join(columns)})")
     columns = [texts(c) for c in relation.to_arrow_table().columns]
-    return {"types": types, "rows": list(zip(*columns))}
+    out["rows"] = list(zip(*columns))
 
 
 def connect(statements):
@@ -72,11 +72,13 @@ def main():
             for sql in statements:
                 con.execute(sql)
         for q in request.get("ask") or []:
+            out = {}
+            answers.append(out)
             try:
                 con.execute("PRAGMA enable_optimizer" if q["optimize"] else "PRAGMA disable_optimizer")
-                answers.append(answer(con, q["sql"]))
+                answer(con, q["sql"], out)
             except duckdb.Error as e:
-                answers.append({"error": str(e), "class": type(e).__name__})
+                out.update({"error": str(e), "class": type(e).__name__})
                 if isinstance(e, (duckdb.InternalException, duckdb.FatalException)):
                     con = connect(statements)  # the database is of no use any more
         print(json.dumps(answers), flush=True)
