@@ -753,13 +753,26 @@ func (d *pipelineDuel) compare(c *randomCase, seed uint64) (kind, text string) {
 	}
 	for _, optimize := range []bool{true, false} {
 		a := d.duck.Ask(exprtest.Question{SQL: c.sql(), Optimize: optimize})[0]
-		if kind, text = difference(c, a, &ours, err); kind == "" {
+		if kind, text = difference(c, a, &ours, err); kind == "" || knownDifference(kind, text) {
+			kind = ""
 			d.rows += len(ours.rows)
 			d.full += min(len(ours.rows), 1)
 			break
 		}
 	}
 	return kind, text
+}
+
+// knownDifference says of those that docs/semantics.md lists whether it is one.
+func knownDifference(kind, text string) bool {
+	switch kind {
+	case "type": // common types beyond 38 digits keep the digits behind the point
+		m := regexp.MustCompile(`DuckDB DECIMAL\(38,([0-9]+)\), gstream DECIMAL\(38,([0-9]+)\)`).FindStringSubmatch(text)
+		return m != nil && len(m[1]) <= len(m[2]) && (len(m[1]) < len(m[2]) || m[1] < m[2])
+	case "only DuckDB fails": // intervals over 2^31 months or days
+		return strings.Contains(text, "destination type INT32")
+	}
+	return false
 }
 
 func difference(c *randomCase, a exprtest.Answer, ours *collected, err error) (kind, text string) {
@@ -775,9 +788,6 @@ func difference(c *randomCase, a exprtest.Answer, ours *collected, err error) (k
 		name := t.String()
 		if t.Kind == gpu.Timestamp && t.UTC {
 			name = "TIMESTAMP WITH TIME ZONE"
-		}
-		if name == "DECIMAL(38,0)" && a.Types[i] == "HUGEINT" {
-			continue
 		}
 		if name != a.Types[i] && a.Types[i] != "NULL" {
 			return "type", fmt.Sprintf("column %d: DuckDB %s, gstream %s", i+1, a.Types[i], name)

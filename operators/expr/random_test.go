@@ -344,44 +344,86 @@ func (d *duel) form(n *exprtest.Node, x *difference) string {
 	return x.kind + " " + s
 }
 
-// known are the differences that are meant, as docs/semantics.md lists them. Each
-// looks at an expression that is shrunk, so that nothing else is in it.
+// known are the differences that docs/semantics.md lists, in its order. Each looks at
+// an expression that is shrunk, so that hardly anything else is in it.
 var known = []struct {
 	reason string
 	is     func(sql string, x *difference) bool
 }{
+	{"common types beyond 38 digits keep the digits behind the point", func(sql string, x *difference) bool {
+		if x.kind == "type" {
+			a, b := beyond38.FindStringSubmatch(x.duck), beyond38.FindStringSubmatch(x.our)
+			return a != nil && b != nil && scaleOf(a[1]) < scaleOf(b[1])
+		}
+		return strings.HasPrefix(x.kind, "only gstream") && regexp.MustCompile(`the product of .* digits after the point|in CAST\(.* AS DECIMAL\(38,[1-9][0-9]?\)\): .* does not fit DECIMAL\(38,`).MatchString(x.our) ||
+			x.kind == "only DuckDB fails" && strings.Contains(x.duck, "to DECIMAL(38,")
+	}},
+	{"reverse is of code points", func(sql string, x *difference) bool { return x.kind == "value" && strings.Contains(sql, "reverse(") }},
+	{"text literals in arithmetic need a cast", func(_ string, x *difference) bool {
+		return x.kind == "only gstream refuses" && regexp.MustCompile(`no operator . for .*VARCHAR`).MatchString(x.our)
+	}},
+	{"a DATE that is no TIMESTAMP may be a TIMESTAMP_S or _MS", func(sql string, x *difference) bool {
+		return regexp.MustCompile(`TIMESTAMP_M?S`).MatchString(sql) && !strings.HasPrefix(x.our, "error") &&
+			(x.duck == "NULL" || strings.Contains(x.duck, "can't be cast to the destination type INT64"))
+	}},
+	{"a DATE is compared with a TIMESTAMP that it cannot become", func(_ string, x *difference) bool {
+		return x.typ == "BOOLEAN" && x.kind == "only DuckDB fails" && strings.Contains(x.duck, "Type INT32 with value") && strings.Contains(x.duck, "can't be cast to the destination type INT64")
+	}},
+	{"a DATE becomes a TIMESTAMP before something is added to it", func(_ string, x *difference) bool {
+		return (x.kind == "only gstream fails" || x.kind == "only gstream refuses") &&
+			regexp.MustCompile(`the (DATE|TIMESTAMP_S|TIMESTAMP_MS) .* does not fit TIMESTAMP`).MatchString(x.our)
+	}},
+	{"an interval may have more than 2^31 months or days", func(sql string, x *difference) bool {
+		return strings.Contains(sql, "INTERVAL") && x.kind == "only DuckDB fails" &&
+			regexp.MustCompile("destination type INT32|Interval value .* out of range|Overflow in multiplication of INT").MatchString(x.duck)
+	}},
+	{"TIMESTAMP_NS stands beside TIMESTAMP WITH TIME ZONE", func(_ string, x *difference) bool {
+		return x.kind == "only DuckDB refuses" && strings.Contains(x.duck, "TIMESTAMP_NS") && strings.Contains(x.duck, "TIMESTAMP WITH TIME ZONE") && strings.Contains(x.duck, "explicit cast")
+	}},
+	{"TIMESTAMP_NS becomes TIMESTAMP_S, and TIMESTAMP WITH TIME ZONE a TIME", func(_ string, x *difference) bool {
+		return strings.Contains(x.duck, "Unimplemented type for cast")
+	}},
+	{"substring has offsets of any BIGINT and of UBIGINT", func(_ string, x *difference) bool {
+		return strings.Contains(x.duck, "Substring offset outside") || strings.Contains(x.duck, "Substring length outside") ||
+			x.kind == "only DuckDB refuses" && regexp.MustCompile(`substr(ing)?\(.*(UBIGINT|HUGEINT)`).MatchString(x.duck)
+	}},
+	{"BETWEEN and CASE compare pair by pair", func(sql string, x *difference) bool {
+		return x.kind == "only DuckDB fails" && strings.Contains(x.duck, "Could not convert Timestamp to higher precision") && regexp.MustCompile("BETWEEN|CASE").MatchString(sql)
+	}},
+	{"dates of the first year have a week", func(_ string, x *difference) bool { return strings.Contains(x.duck, "Date out of range: -5877641") }},
+	{"the calendar of TIMESTAMP WITH TIME ZONE is that of TIMESTAMP", func(sql string, x *difference) bool {
+		return x.kind == "value" && regexp.MustCompile(`(year|decade|century|millennium|era|isoyear|yearweek|epoch)\b.*(\btz\b|TIMESTAMPTZ|TIME ZONE)`).MatchString(sql)
+	}},
+	{"greatest and least give any of 0 and -0", func(sql string, x *difference) bool {
+		return x.kind == "value" && regexp.MustCompile(`greatest|least`).MatchString(sql) && strings.TrimLeft(x.duck, "08") == "" && strings.TrimLeft(x.our, "08") == ""
+	}},
+	{"CASE of NULL is an INTEGER, and NULL takes its type from any neighbour", func(sql string, x *difference) bool {
+		return strings.Contains(sql, "NULL") && (x.kind == "only gstream refuses" && regexp.MustCompile("found (INTEGER|VARCHAR)|the type of NULL is unknown").MatchString(x.our) ||
+			x.kind == "type" && strings.HasPrefix(sql, "round(NULL") ||
+			x.kind == "only DuckDB refuses" && regexp.MustCompile(`Could not choose a best candidate|Cannot mix values of type VARCHAR and`).MatchString(x.duck))
+	}},
+	{"true has no place in DECIMAL(p,p)", func(_ string, x *difference) bool {
+		return x.kind == "only gstream fails" && strings.Contains(x.our, "the BOOLEAN true does not fit DECIMAL(")
+	}},
+	{"round of a null is null", func(sql string, x *difference) bool {
+		return strings.HasPrefix(sql, "round(") && x.duck == "0" && x.our == "NULL"
+	}},
+	{"powers as operands of %", func(sql string, x *difference) bool {
+		return x.kind == "value" && regexp.MustCompile(`% |mod\(`).MatchString(sql) && regexp.MustCompile(`(exp|ln|log2|log10|log|cbrt|power|pow)\(| \^ `).MatchString(sql)
+	}},
 	{"a NaN has no sign in text", func(_ string, x *difference) bool {
-		return x.kind == "value" && strings.Contains(x.duck, "-nan") && strings.ReplaceAll(x.duck, "-nan", "nan")+" VARCHAR" == x.our+" "+x.typ
+		return x.kind == "value" && strings.Contains(x.duck, "-nan") && strings.ReplaceAll(x.duck, "-nan", "nan") == x.our
 	}},
 	{"a defect of DuckDB's own", func(_ string, x *difference) bool {
 		return strings.Contains(x.duck, "FATAL Error") || strings.Contains(x.duck, "INTERNAL Error")
 	}},
-	{"substring counts from any BIGINT", func(_ string, x *difference) bool {
-		return strings.Contains(x.duck, "Substring offset outside") || strings.Contains(x.duck, "Substring length outside")
-	}},
-	{"substring takes UBIGINT and HUGEINT", func(_ string, x *difference) bool {
-		return x.kind == "only DuckDB refuses" && regexp.MustCompile(`substr(ing)?\(.*(UBIGINT|HUGEINT)`).MatchString(x.duck)
-	}},
-	{"TIMESTAMP_NS and TIMESTAMP WITH TIME ZONE have a common type", func(_ string, x *difference) bool {
-		return x.kind == "only DuckDB refuses" && strings.Contains(x.duck, "TIMESTAMP_NS") && strings.Contains(x.duck, "TIMESTAMP WITH TIME ZONE") && strings.Contains(x.duck, "explicit cast")
-	}},
-	{"there are casts from TIMESTAMP_NS to TIMESTAMP_S and from TIMESTAMP WITH TIME ZONE to TIME", func(_ string, x *difference) bool {
-		return strings.Contains(x.duck, "Unimplemented type for cast")
-	}},
-	{"the number of an interval's units is a BIGINT, and months of any number fit", func(sql string, x *difference) bool {
-		return strings.Contains(sql, "INTERVAL") && x.kind == "only DuckDB fails" &&
-			regexp.MustCompile("destination type INT32|Interval value .* out of range|Overflow in multiplication of INT").MatchString(x.duck)
-	}},
-	{"NULL takes its type from what it stands beside, also beside an interval and before a text", func(sql string, x *difference) bool {
-		return x.kind == "only DuckDB refuses" && strings.Contains(sql, "NULL") &&
-			regexp.MustCompile(`Could not choose a best candidate|Cannot mix values of type VARCHAR and`).MatchString(x.duck)
-	}},
-	{"DuckDB rounds a null to 0 where no digit is left", func(sql string, x *difference) bool {
-		return strings.HasPrefix(sql, "round(") && x.duck == "0" && x.our == "NULL"
-	}},
-	{"the remainder of a number that libraries compute differently", func(sql string, x *difference) bool {
-		return x.kind == "value" && regexp.MustCompile(`% |mod\(`).MatchString(sql) && regexp.MustCompile(`(exp|ln|log2|log10|log|cbrt|power|pow)\(| \^ `).MatchString(sql)
-	}},
+}
+
+var beyond38 = regexp.MustCompile(`^DECIMAL\(38,([0-9]+)\)`)
+
+func scaleOf(digits string) int {
+	n, _ := strconv.Atoi(digits)
+	return n
 }
 
 func isKnown(sql string, x *difference) bool {

@@ -333,6 +333,9 @@ func (g *Generator) condition(depth int) *Node {
 		return g.textCondition(depth)
 	}
 	x, y := g.Of(c, depth), g.asText(c, depth)
+	if g.r.IntN(10) == 0 {
+		y = x
+	}
 	if c == Date && g.r.IntN(3) == 0 {
 		y = g.Of(Timestamp, depth)
 	}
@@ -345,9 +348,14 @@ func (g *Generator) condition(depth int) *Node {
 func (g *Generator) in(c Class, depth int) *Node {
 	args := []*Node{g.Of(c, depth)}
 	for range 1 + g.r.IntN(4) {
-		if g.r.IntN(3) == 0 {
+		switch g.r.IntN(12) {
+		case 0, 1, 2, 3:
 			args = append(args, g.Of(c, depth))
-		} else {
+		case 4:
+			args = append(args, args[0])
+		case 5:
+			args = append(args, Leaf(c, "NULL"))
+		default:
 			args = append(args, g.asText(c, 0))
 		}
 	}
@@ -468,6 +476,9 @@ func (g *Generator) text(depth int) *Node {
 	case 3:
 		return New(Text, g.one("lower(?)", "upper(?)", "lcase(?)", "ucase(?)"), x)
 	case 4:
+		if g.Tame {
+			return New(Text, "lower(?)", x)
+		}
 		return New(Text, "reverse(?)", x)
 	case 5:
 		return New(Text, "replace(?, ?, ?)", x, g.Of(Text, depth), g.Of(Text, depth))

@@ -111,10 +111,13 @@ func (n *Node) Pruned(holds func(*Node) bool, typeOf func(*Node) string) *Node {
 	m := *n
 	m.args = make([]*Node, len(n.args))
 	for i, needed := range n.needed(holds) {
-		if needed {
-			m.args[i] = n.args[i].Pruned(holds, typeOf)
-		} else {
-			m.args[i] = Leaf(n.args[i].Class, "CAST(NULL AS "+typeOf(n.args[i])+")")
+		switch a := n.args[i]; {
+		case needed:
+			m.args[i] = a.Pruned(holds, typeOf)
+		case len(a.args) == 0 && strings.HasPrefix(a.parts[0], "'") && strings.HasSuffix(a.parts[0], "'"):
+			m.args[i] = Leaf(a.Class, "NULL") // a text literal takes its type from its neighbours, as NULL does
+		default:
+			m.args[i] = Leaf(a.Class, "CAST(NULL AS "+typeOf(a)+")")
 		}
 	}
 	return &m
