@@ -789,6 +789,9 @@ func difference(c *randomCase, a exprtest.Answer, ours *collected, err error) (k
 		if t.Kind == gpu.Timestamp && t.UTC {
 			name = "TIMESTAMP WITH TIME ZONE"
 		}
+		if name == "DECIMAL(38,0)" && a.Types[i] == "HUGEINT" {
+			continue // what an output makes of it
+		}
 		if name != a.Types[i] && a.Types[i] != "NULL" {
 			return "type", fmt.Sprintf("column %d: DuckDB %s, gstream %s", i+1, a.Types[i], name)
 		}

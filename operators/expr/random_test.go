@@ -390,6 +390,9 @@ var known = []struct {
 	{"BETWEEN and CASE compare pair by pair", func(sql string, x *difference) bool {
 		return x.kind == "only DuckDB fails" && strings.Contains(x.duck, "Could not convert Timestamp to higher precision") && regexp.MustCompile("BETWEEN|CASE").MatchString(sql)
 	}},
+	{"a constant NULL that decides the result leaves the rest out", func(sql string, x *difference) bool {
+		return x.kind == "only DuckDB fails" && x.our == "NULL" && regexp.MustCompile(`\bNULL\b`).MatchString(sql)
+	}},
 	{"dates of the first year have a week", func(_ string, x *difference) bool { return strings.Contains(x.duck, "Date out of range: -5877641") }},
 	{"the calendar of TIMESTAMP WITH TIME ZONE is that of TIMESTAMP", func(sql string, x *difference) bool {
 		return x.kind == "value" && regexp.MustCompile(`(year|decade|century|millennium|era|isoyear|yearweek|epoch)\b.*(\btz\b|TIMESTAMPTZ|TIME ZONE)`).MatchString(sql)
