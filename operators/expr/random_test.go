@@ -23,7 +23,7 @@ import (
 
 var (
 	randomSeed  = flag.Uint64("random.seed", 1, "seed of the first random expression")
-	randomCases = flag.Int("random.cases", 400, "number of random expressions")
+	randomCases = flag.Int("random.cases", 300, "number of random expressions")
 )
 
 // duel compares gstream with DuckDB over one table.
