@@ -225,9 +225,10 @@ func drawCase(r *rand.Rand) *randomCase {
 	return g.c
 }
 
-// randomTypes are the types of columns that Parquet has.
+// randomTypes are types of columns that Parquet has. Their common types have at most
+// 38 digits: beyond, DuckDB rounds digits away and gstream does not.
 var randomTypes = []string{"BIGINT", "BIGINT", "INTEGER", "INTEGER", "SMALLINT", "TINYINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "DOUBLE", "DOUBLE", "FLOAT",
-	"DECIMAL(4,1)", "DECIMAL(12,2)", "DECIMAL(18,0)", "DECIMAL(18,6)", "DECIMAL(25,3)", "DECIMAL(38,10)", "DECIMAL(38,0)", "BOOLEAN", "VARCHAR", "VARCHAR", "VARCHAR", "BLOB", "DATE", "DATE", "TIMESTAMP", "TIMESTAMP_NS", "TIMESTAMPTZ", "TIME"}
+	"DECIMAL(4,1)", "DECIMAL(12,2)", "DECIMAL(18,0)", "DECIMAL(18,6)", "DECIMAL(25,3)", "DECIMAL(30,6)", "BOOLEAN", "VARCHAR", "VARCHAR", "VARCHAR", "BLOB", "DATE", "DATE", "TIMESTAMP", "TIMESTAMP_NS", "TIMESTAMPTZ", "TIME"}
 
 func (g *caseGenerator) table(name string) {
 	t := randomSource{name: name, schema: &gpu.Schema{}, byDuckDB: g.r.IntN(2) == 0}
@@ -769,6 +770,8 @@ func knownDifference(kind, text string) bool {
 	case "type": // common types beyond 38 digits keep the digits behind the point
 		m := regexp.MustCompile(`DuckDB DECIMAL\(38,([0-9]+)\), gstream DECIMAL\(38,([0-9]+)\)`).FindStringSubmatch(text)
 		return m != nil && len(m[1]) <= len(m[2]) && (len(m[1]) < len(m[2]) || m[1] < m[2])
+	case "only gstream fails": // constants that fail are refused when the job is planned
+		return regexp.MustCompile(`line [0-9]+, column [0-9]+: in `).MatchString(text)
 	case "only DuckDB fails": // intervals over 2^31 months or days
 		return strings.Contains(text, "destination type INT32")
 	}

@@ -415,6 +415,9 @@ func (g *Generator) number(depth int) *Node {
 	case 8, 9:
 		return New(Number, g.one("round(?)", "floor(?)", "ceil(?)", "ceiling(?)", "trunc(?)"), g.Of(Number, depth))
 	case 10:
+		if g.Tame {
+			return New(Number, "round(?, "+g.one("0", "1", "2", "-1")+")", g.Of(Number, depth))
+		}
 		return New(Number, fmt.Sprintf("round(?, %s)", g.one("0", "1", "2", "-1", "-2", "5", "20", "-20", "-309", "400", "-400", "9")), g.Of(Number, depth))
 	case 11:
 		if g.Tame {
