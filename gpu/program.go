@@ -60,7 +60,7 @@ const (
 	OpMul
 	OpDiv // floats only, IEEE 754: x/0 is an infinity or NaN
 	OpQuo // of integers, toward zero; of floats OpDiv; a divisor of zero is an error
-	OpMod // sign of the dividend; a divisor of zero is an error, NaN for floats
+	OpMod // sign of the dividend; a divisor of zero is an error, NaN for floats unless N is ZeroFails
 	OpNeg
 	OpAbs
 	OpSign // Int8 -1, 0, 1; NaN gives 0
@@ -133,6 +133,9 @@ func Upper(r rune) rune {
 	}
 	return unicode.ToUpper(r)
 }
+
+// ZeroFails makes a divisor of zero an error in OpMod of floats.
+const ZeroFails = 1
 
 // The sides of OpTrim.
 const (

@@ -20,7 +20,7 @@ func (e *evaluation) canFail(i int) bool {
 	arg := func(k int) gpu.Type { return e.typeOf(in.Args[k]) }
 	switch in.Op {
 	case gpu.OpAdd, gpu.OpSub, gpu.OpMul, gpu.OpNeg, gpu.OpAbs, gpu.OpRound, gpu.OpFloor, gpu.OpCeil, gpu.OpTrunc, gpu.OpQuo, gpu.OpMod:
-		return !arg(0).IsFloat() || in.Op == gpu.OpQuo
+		return !arg(0).IsFloat() || zeroFails(in)
 	case gpu.OpDateTrunc, gpu.OpAddMonths:
 		return true
 	case gpu.OpSelect:

@@ -97,6 +97,11 @@ func (e *evaluation) checked(i int, out *register, a *evalArgs, makesNull bool) 
 	}
 }
 
+// zeroFails says whether an operation on floats fails for a divisor of zero.
+func zeroFails(in *gpu.Instr) bool {
+	return in.Op == gpu.OpQuo || in.Op == gpu.OpMod && in.N == gpu.ZeroFails
+}
+
 // arithmetic runs the operations on numbers, dates and times.
 func (e *evaluation) arithmetic(i int, args []*register) register {
 	in := &e.p.Code[i]
@@ -107,7 +112,8 @@ func (e *evaluation) arithmetic(i int, args []*register) register {
 		if in.Op == gpu.OpMath {
 			name = mathNames[in.N]
 		}
-		if in.Op == gpu.OpQuo {
+		if zeroFails(in) {
+			a.mode = 1
 			e.checked(i, &out, &a, false)
 		}
 		e.rows("eval_"+name+"_float", a)

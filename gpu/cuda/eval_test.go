@@ -450,8 +450,10 @@ func TestArithmeticGivesTheHostsResults(t *testing.T) {
 		for _, op := range []gpu.Op{gpu.OpAdd, gpu.OpSub, gpu.OpMul, gpu.OpDiv, gpu.OpQuo, gpu.OpMod} {
 			p.check(gpu.Instr{Op: op, Type: typ}, typ, typ)
 		}
+		p.check(gpu.Instr{Op: gpu.OpMod, Type: typ, N: gpu.ZeroFails}, typ, typ)
 		p.nonzero = true
 		p.check(gpu.Instr{Op: gpu.OpQuo, Type: typ}, typ, typ)
+		p.check(gpu.Instr{Op: gpu.OpMod, Type: typ, N: gpu.ZeroFails}, typ, typ)
 		p.nonzero = false
 		p.check(gpu.Instr{Op: gpu.OpPow, Type: typ}, typ, typ)
 		for _, power := range []float64{-3, 2, 7, 100} {

@@ -175,9 +175,9 @@ func (f *frame) arithmetic(s *step, v *vec) error {
 	return f.arithChecked(s, v, a, b)
 }
 
-// divisors fails the rows where OpQuo divides by zero.
+// divisors fails the rows where OpQuo, or OpMod if it is to, divides by zero.
 func divisors[T float](f *frame, s *step, v, b *vec) error {
-	if s.Op != gpu.OpQuo {
+	if s.Op != gpu.OpQuo && (s.Op != gpu.OpMod || s.N != gpu.ZeroFails) {
 		return nil
 	}
 	for i, y := range vals[T](b, f.n) {

@@ -113,7 +113,8 @@ var arithmeticOps = map[string]gpu.Op{"+": gpu.OpAdd, "-": gpu.OpSub, "*": gpu.O
 
 func (b *binder) floatArithmetic(n Node, op string, x, y *Expr) (*Expr, error) {
 	t := gpu.Of(gpu.Float64)
-	if x.typ.IsFloat() || y.typ.IsFloat() {
+	exact := !x.typ.IsFloat() && !y.typ.IsFloat()
+	if !exact {
 		t = commonFloat(x.typ, y.typ)
 	}
 	x, err := b.convert(n, x, t, false)
@@ -123,8 +124,12 @@ func (b *binder) floatArithmetic(n Node, op string, x, y *Expr) (*Expr, error) {
 	if y, err = b.convert(n, y, t, false); err != nil {
 		return nil, err
 	}
-	return b.op(n, Expr{op: arithmeticOps[op], typ: t, nullable: x.nullable || y.nullable,
-		fails: op == "//" && maybeZero(y)}, x, y)
+	e := Expr{op: arithmeticOps[op], typ: t, nullable: x.nullable || y.nullable}
+	if exact && op == "%" {
+		e.n = gpu.ZeroFails // as between decimals
+	}
+	e.fails = (op == "//" || e.n == gpu.ZeroFails) && maybeZero(y)
+	return b.op(n, e, x, y)
 }
 
 // maybeZero says whether a divisor can be zero. Ranges come from statistics, which

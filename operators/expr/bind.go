@@ -426,8 +426,9 @@ func (b *binder) caseWhen(n *caseNode) (*Expr, error) {
 			return nil, err
 		}
 	}
+	// ELSE comes first among the values: in that order DuckDB finds their type.
 	conds := make([]*Expr, len(n.whens))
-	values := make([]*Expr, len(n.whens)+1)
+	values := make([]*Expr, 1+len(n.whens))
 	nodes := make([]Node, len(values))
 	b.lazy++
 	defer func() { b.lazy-- }()
@@ -444,25 +445,25 @@ func (b *binder) caseWhen(n *caseNode) (*Expr, error) {
 		if err != nil {
 			return nil, err
 		}
-		conds[i], nodes[i] = c, w[1]
-		if values[i], err = b.bind(w[1]); err != nil {
+		conds[i], nodes[1+i] = c, w[1]
+		if values[1+i], err = b.bind(w[1]); err != nil {
 			return nil, err
 		}
 	}
-	values[len(n.whens)], nodes[len(n.whens)] = newConstant(gpu.Null(gpu.Type{})), n
-	values[len(n.whens)].literal = nullLiteral
+	values[0], nodes[0] = newConstant(gpu.Null(gpu.Type{})), n
+	values[0].literal = nullLiteral
 	if n.otherwise != nil {
-		nodes[len(n.whens)] = n.otherwise
-		if values[len(n.whens)], err = b.bind(n.otherwise); err != nil {
+		nodes[0] = n.otherwise
+		if values[0], err = b.bind(n.otherwise); err != nil {
 			return nil, err
 		}
 	}
 	if err := b.unify(nodes, values, "the branches of CASE"); err != nil {
 		return nil, err
 	}
-	e := values[len(n.whens)]
+	e := values[0]
 	for i := len(n.whens) - 1; i >= 0; i-- {
-		if e, err = b.choose(n, conds[i], values[i], e); err != nil {
+		if e, err = b.choose(n, conds[i], values[1+i], e); err != nil {
 			return nil, err
 		}
 	}

@@ -322,6 +322,9 @@ func (b *binder) dateArithmetic(n *binaryNode, x, y *Expr) (e *Expr, done bool, 
 	if op == gpu.OpAdd && !temporal(x) {
 		x, y = y, x
 	}
+	if x.literal == nullLiteral && y.typ.Kind == gpu.Date {
+		x = newConstant(gpu.Null(y.typ))
+	}
 	days := func(e *Expr) bool {
 		return e.literal == nullLiteral || e.typ.IsInteger() && typeRange(gpu.Of(gpu.Int32)).contains(typeRange(e.typ))
 	}

@@ -110,19 +110,24 @@ KERNEL(eval_mul_float, Args) {
 KERNEL(eval_div_float, Args) {
     float_binary(a, [](double x, double y) { return x / y; });
 }
-// eval_quo_float fails where eval_div_float gives an infinity or NaN for a zero.
-KERNEL(eval_quo_float, Args) {
+// float_division is float_binary that fails for a zero as y, with mode 1.
+template <class F>
+DEVICE void float_division(const Args& a, F f) {
     i64 i = global_thread();
     Outcome outcome = VALUE;
     if (i < a.n) {
         double y = load_float(a.y, i);
-        store_float(a, i, load_float(a.x, i) / y);
-        outcome = failed_if(y == 0);
+        store_float(a, i, f(load_float(a.x, i), y));
+        outcome = failed_if(a.mode && y == 0);
     }
     settle(a, i, outcome);
 }
+
+KERNEL(eval_quo_float, Args) {
+    float_division(a, [](double x, double y) { return x / y; });
+}
 KERNEL(eval_mod_float, Args) {
-    float_binary(a, [](double x, double y) { return fmod(x, y); });
+    float_division(a, [](double x, double y) { return fmod(x, y); });
 }
 
 // power is x^y. To whole powers it takes the host's steps, whose error grows with
