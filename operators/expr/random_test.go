@@ -269,7 +269,7 @@ func (d *duel) bind(sql string) (e *expr.Expr, err error) {
 
 func toleranceOf(n *exprtest.Node) float64 {
 	if !n.Exact() {
-		return 1e-12
+		return 1e-11 // powers of large exponents and logarithms beside 1 lose digits
 	}
 	return 0
 }
@@ -375,7 +375,7 @@ var known = []struct {
 	}},
 	{"an interval may have more than 2^31 months or days", func(sql string, x *difference) bool {
 		return strings.Contains(sql, "INTERVAL") && x.kind == "only DuckDB fails" &&
-			regexp.MustCompile("destination type INT32|Interval value .* out of range|Overflow in multiplication of INT").MatchString(x.duck)
+			regexp.MustCompile("destination type INT(32|64)|Interval value .* out of range|Overflow in multiplication of INT").MatchString(x.duck)
 	}},
 	{"TIMESTAMP_NS stands beside TIMESTAMP WITH TIME ZONE", func(_ string, x *difference) bool {
 		return x.kind == "only DuckDB refuses" && strings.Contains(x.duck, "TIMESTAMP_NS") && strings.Contains(x.duck, "TIMESTAMP WITH TIME ZONE") && strings.Contains(x.duck, "explicit cast")
@@ -387,8 +387,8 @@ var known = []struct {
 		return strings.Contains(x.duck, "Substring offset outside") || strings.Contains(x.duck, "Substring length outside") ||
 			x.kind == "only DuckDB refuses" && regexp.MustCompile(`substr(ing)?\(.*(UBIGINT|HUGEINT)`).MatchString(x.duck)
 	}},
-	{"BETWEEN and CASE compare pair by pair", func(sql string, x *difference) bool {
-		return x.kind == "only DuckDB fails" && strings.Contains(x.duck, "Could not convert Timestamp to higher precision") && regexp.MustCompile("BETWEEN|CASE").MatchString(sql)
+	{"a TIMESTAMP beyond TIMESTAMP_NS compares with one", func(_ string, x *difference) bool {
+		return x.kind == "only DuckDB fails" && strings.Contains(x.duck, "Could not convert Timestamp to higher precision")
 	}},
 	{"a constant NULL that decides the result leaves the rest out", func(sql string, x *difference) bool {
 		return x.kind == "only DuckDB fails" && x.our == "NULL" && regexp.MustCompile(`\bNULL\b`).MatchString(sql)
@@ -405,14 +405,30 @@ var known = []struct {
 			x.kind == "type" && strings.HasPrefix(sql, "round(NULL") ||
 			x.kind == "only DuckDB refuses" && regexp.MustCompile(`Could not choose a best candidate|Cannot mix values of type VARCHAR and`).MatchString(x.duck))
 	}},
-	{"true has no place in DECIMAL(p,p)", func(_ string, x *difference) bool {
-		return x.kind == "only gstream fails" && strings.Contains(x.our, "the BOOLEAN true does not fit DECIMAL(")
+	{"true has no place in DECIMAL(p,p)", func(sql string, x *difference) bool {
+		return strings.Contains(x.our, "the BOOLEAN true does not fit DECIMAL(") || x.our == "NULL" && regexp.MustCompile(`TRY_CAST\(.* AS DECIMAL`).MatchString(sql) && x.duck == "1"
 	}},
 	{"round of a null is null", func(sql string, x *difference) bool {
 		return strings.HasPrefix(sql, "round(") && x.duck == "0" && x.our == "NULL"
 	}},
 	{"powers as operands of %", func(sql string, x *difference) bool {
 		return x.kind == "value" && regexp.MustCompile(`% |mod\(`).MatchString(sql) && regexp.MustCompile(`(exp|ln|log2|log10|log|cbrt|power|pow)\(| \^ `).MatchString(sql)
+	}},
+	{"last digits in text", func(sql string, x *difference) bool {
+		n := min(len(x.duck), len(x.our)) - 3
+		return x.kind == "value" && x.typ == "VARCHAR" && n > 10 && x.duck[:n] == x.our[:n] && regexp.MustCompile(`(exp|ln|log2|log10|log|cbrt|power|pow)\(| \^ `).MatchString(sql)
+	}},
+	{"-0.4 and -0 as text are unsigned integers, as 0.4 is", func(_ string, x *difference) bool {
+		return x.kind == "only DuckDB fails" && regexp.MustCompile(`Could not convert string '-0[.0-9]*' to UINT`).MatchString(x.duck)
+	}},
+	{"the least integer % -1 is 0", func(_ string, x *difference) bool {
+		return x.kind == "only DuckDB fails" && strings.Contains(x.duck, "Overflow in division of") && strings.HasPrefix(x.our, "0")
+	}},
+	{"a pattern that ends with its escape character is refused", func(_ string, x *difference) bool {
+		return x.kind == "only gstream refuses" && strings.Contains(x.our, "must not end with its escape character")
+	}},
+	{"TIMESTAMP_MS compares with text at microseconds", func(sql string, x *difference) bool {
+		return x.kind == "value" && x.typ == "BOOLEAN" && regexp.MustCompile(`TIMESTAMP_M?S|\bt?ms\b|tsec`).MatchString(sql) && regexp.MustCompile(`(^|[^:])'[0-9]{4}-[^']*[.][0-9]+'($|[^:])`).MatchString(sql)
 	}},
 	{"a NaN has no sign in text", func(_ string, x *difference) bool {
 		return x.kind == "value" && strings.Contains(x.duck, "-nan") && strings.ReplaceAll(x.duck, "-nan", "nan") == x.our
