@@ -23,7 +23,7 @@ import (
 
 var (
 	randomSeed  = flag.Uint64("random.seed", 1, "seed of the first random expression")
-	randomCases = flag.Int("random.cases", 300, "number of random expressions")
+	randomCases = flag.Int("random.cases", 200, "number of random expressions")
 )
 
 // duel compares gstream with DuckDB over one table.
@@ -409,7 +409,7 @@ var known = []struct {
 		return strings.Contains(x.our, "the BOOLEAN true does not fit DECIMAL(") || x.our == "NULL" && regexp.MustCompile(`TRY_CAST\(.* AS DECIMAL`).MatchString(sql) && x.duck == "1"
 	}},
 	{"round of a null is null", func(sql string, x *difference) bool {
-		return strings.HasPrefix(sql, "round(") && x.duck == "0" && x.our == "NULL"
+		return regexp.MustCompile(`round\(.*, -[0-9]+\)`).MatchString(sql) && x.our == "NULL" && (x.duck == "0" || strings.Contains(x.duck, "Division by zero"))
 	}},
 	{"powers as operands of %", func(sql string, x *difference) bool {
 		return x.kind == "value" && regexp.MustCompile(`% |mod\(`).MatchString(sql) && regexp.MustCompile(`(exp|ln|log2|log10|log|cbrt|power|pow)\(| \^ `).MatchString(sql)
