@@ -44,12 +44,12 @@ func common(x, y *Expr) (gpu.Type, bool) {
 	return gpu.Type{}, false
 }
 
-// readAs is the type that a text literal beside a value of type t is read as.
-// Times in seconds and milliseconds come from files, where DuckDB has microseconds,
-// so that no digit of the literal is dropped.
+// readAs is the type that a text literal beside a value of type t is read as. Times
+// in milliseconds come from files, where DuckDB has microseconds, so that no digit of
+// the literal is dropped.
 func readAs(t gpu.Type) gpu.Type {
-	if t.Kind == gpu.Time || t.Kind == gpu.Timestamp {
-		t.Unit = max(t.Unit, gpu.Microsecond)
+	if t.Unit == gpu.Millisecond {
+		t.Unit = gpu.Microsecond
 	}
 	return t
 }

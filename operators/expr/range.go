@@ -137,8 +137,10 @@ func arithmeticRange(op gpu.Op, r, s *Range) *Range {
 	case gpu.OpAbs:
 		neg := arithmeticRange(gpu.OpNeg, r, nil)
 		switch {
-		case neg == nil || r.Lo.Sign() >= 0:
+		case r == nil || r.Lo.Sign() >= 0:
 			return r
+		case neg == nil: // the least HUGEINT has no opposite
+			return nil
 		case r.Hi.Sign() <= 0:
 			return neg
 		}
