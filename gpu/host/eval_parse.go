@@ -161,7 +161,7 @@ func parseInteger(s string, t gpu.Type) (gpu.Int128, bool) {
 // parseInfinity reads [-]inf[inity] as an infinite date or timestamp.
 func parseInfinity(s string, t gpu.Type) (v int64, ok bool) {
 	v = t.Infinity()
-	if v == 0 || strings.IndexAny(s, "iI") < 0 {
+	if v == 0 || !strings.ContainsAny(s, "iI") {
 		return 0, false
 	}
 	s = trimSpace(s)
