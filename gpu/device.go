@@ -88,10 +88,12 @@ type Queue interface {
 	Slice(l *Lease, c Column, from, to int) (Column, error)
 
 	// Hash returns a Uint64 hash of every row over the key columns. Equal rows
-	// have equal hashes across strides, dictionaries and storage widths; a
-	// null hashes as a value of its own. Float keys are canonical: -0 as +0,
-	// one NaN.
-	Hash(l *Lease, keys []Column) (Column, error)
+	// have equal hashes across strides, dictionaries and storage widths, and on
+	// every device, in every process and on every machine that is given the
+	// same seed. A null hashes as a value of its own. Float keys are canonical:
+	// -0 as +0, one NaN. A run draws a seed, so that no file can be made whose
+	// keys all collide.
+	Hash(l *Lease, keys []Column, seed uint64) (Column, error)
 
 	// Partition is the stable radix partition of all columns in one go: row i
 	// goes to partition hash[i] >> shift & (1<<bits - 1), rows keep their order

@@ -12,7 +12,7 @@ type hashArgs struct {
 
 // Hash implements gpu.Queue: one kernel a column, and one more over the values of a
 // dictionary that is not larger than the column.
-func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column) (out gpu.Column, err error) {
+func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column, seed uint64) (out gpu.Column, err error) {
 	o := q.begin("hash", l)
 	defer end(o, &out, &err)
 	out.Type = gpu.Of(gpu.Uint64)
@@ -22,21 +22,21 @@ func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column) (out gpu.Column, err error
 	out.Len = keys[0].Len
 	out.Data = o.keep(o.alloc(int64(out.Len) * 8))
 	for i, c := range keys {
-		o.hashColumn(c, out.Data, i == 0)
+		o.hashColumn(c, out.Data, i == 0, seed)
 	}
 	return out, nil
 }
 
 // hashColumn makes or combines the hashes of a column's rows.
-func (o *op) hashColumn(c gpu.Column, out *gpu.Buffer, first bool) {
-	a := hashArgs{values: addr(c.Data), valid: addr(c.Valid), out: addr(out), seed: hashSeed, n: int64(c.Len), load: loadOf(c.Type)}
+func (o *op) hashColumn(c gpu.Column, out *gpu.Buffer, first bool, seed uint64) {
+	a := hashArgs{values: addr(c.Data), valid: addr(c.Valid), out: addr(out), seed: seed, n: int64(c.Len), load: loadOf(c.Type)}
 	a.first = flag(first)
 	kernel := "hash_words"
 	switch {
 	case c.Dict != nil && c.Dict.Values.Len <= c.Len && c.Dict.Values.Len > 0:
 		kernel = "hash_codes"
 		hashes := o.alloc(int64(c.Dict.Values.Len) * 8)
-		o.hashColumn(c.Dict.Values, hashes, true)
+		o.hashColumn(c.Dict.Values, hashes, true, seed)
 		a.hashes, a.codes = addr(hashes), addr(c.Data)
 	case c.Type.IsVar():
 		kernel = "hash_texts"

@@ -8,9 +8,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// hashSeed differs in every process, so that no file can be made whose keys all
-// collide. Results do not depend on it.
-var hashSeed = rand.Uint64()
+// tableSeed is that of the hash tables of this process. No result depends on it.
+var tableSeed = rand.Uint64()
 
 // The kinds of keys of an index, by their kernels' names.
 const (
@@ -108,7 +107,7 @@ type indexArgs struct {
 
 func (x *index) args(r keyRows, ids uint64) indexArgs {
 	a := indexArgs{slots: addr(x.slots), keys: r.keys, store: addr(x.store), texts: r.texts, offsets: addr(x.store),
-		bytes: addr(x.texts), valid: r.valid, ids: ids, claimed: addr(x.claimed), seed: hashSeed,
+		bytes: addr(x.texts), valid: r.valid, ids: ids, claimed: addr(x.claimed), seed: tableSeed,
 		n: int64(r.n), bits: int32(x.bits), words: int32(x.words), limit: int32(x.limit), groups: int32(x.n)}
 	a.nullKey = flag(x.nullKey)
 	return a

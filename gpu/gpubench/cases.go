@@ -500,7 +500,7 @@ func (b *bench) joinPartitioned(build int, rate float64) error {
 	defer sides.release()
 	digit := uint(bits.Len(uint(max(build-1, 0)) / 8192))
 	cut := func(key gpu.Column, payload []gpu.Column) ([]gpu.Column, gpu.Partitioned, error) {
-		hash, err := b.q.Hash(b.l, []gpu.Column{key})
+		hash, err := b.q.Hash(b.l, []gpu.Column{key}, 1)
 		if err != nil {
 			return nil, gpu.Partitioned{}, err
 		}

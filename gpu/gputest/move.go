@@ -401,10 +401,14 @@ func testSlice(t *testing.T, open Open) {
 	}
 }
 
+// hashSeed is the seed of hashes where any does.
+const hashSeed = 0x5eed
+
 func testHash(t *testing.T, open Open) {
 	b := setUp(t, open)
+	seed := uint64(hashSeed)
 	hash := func(cols ...gpu.Column) []gpu.Scalar {
-		h, err := b.q.Hash(b.l, b.up(cols...))
+		h, err := b.q.Hash(b.l, b.up(cols...), seed)
 		require.NoError(t, err)
 		defer h.Release()
 		return b.down(h)
@@ -435,6 +439,50 @@ func testHash(t *testing.T, open Open) {
 	narrow, wide := gpu.DecimalOf(18, 2), gpu.Type{Kind: gpu.Decimal, Precision: 18, Scale: 2, Wide: true}
 	values := b.random(narrow, 100, distribution{})
 	require.Equal(t, hash(gpu.ColumnOf(narrow, values)), hash(gpu.ColumnOf(wide, values)), "storage does not show in the hash")
+
+	another := hash(gpu.ColumnOf(narrow, values))
+	seed++
+	require.NotEqual(t, another, hash(gpu.ColumnOf(narrow, values)), "the seed shows in the hash")
+
+	// Machines that share partitions must agree: these values stay what they are.
+	one := func(v gpu.Scalar) gpu.Column { return gpu.ColumnOf(v.Type, []gpu.Scalar{v}) }
+	for _, c := range []struct {
+		seed uint64
+		want uint64
+		keys []gpu.Scalar
+	}{
+		{42, 0x935172286182d79d, []gpu.Scalar{gpu.BoolScalar(true)}},
+		{42, 0xf299f46ee1375383, []gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Int8), -1)}},
+		{42, 0xf299f46ee1375383, []gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Int64), -1)}},
+		{42, 0xebf909ec004a51e7, []gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Uint32), math.MaxUint32)}},
+		{42, 0x3a0244b25d9d6556, []gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Int64), math.MinInt64)}},
+		{42, 0x465f63da120c746a, []gpu.Scalar{gpu.FloatScalar(gpu.Of(gpu.Float32), math.NaN())}},
+		{42, 0x7dbfb908905b9456, []gpu.Scalar{gpu.FloatScalar(gpu.Of(gpu.Float64), math.NaN())}},
+		{42, 0xf519f86ee2385b6b, []gpu.Scalar{gpu.FloatScalar(gpu.Of(gpu.Float64), math.Copysign(0, -1))}},
+		{42, 0xa2d551e1b393b9a7, []gpu.Scalar{gpu.FloatScalar(gpu.Of(gpu.Float64), -1.5)}},
+		{42, 0x063529f66c197ba2, []gpu.Scalar{{Type: gpu.Of(gpu.HugeInt), Valid: true, Int: gpu.Int128{Lo: 7, Hi: 9}}}},
+		{42, 0xf299f46ee1375383, []gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.HugeInt), -1)}},
+		{42, 0x24f0d0a269cb3839, []gpu.Scalar{gpu.IntScalar(gpu.DecimalOf(38, 4), 12345)}},
+		{42, 0xa0761d6478bd642f, []gpu.Scalar{gpu.Null(gpu.Of(gpu.Int32))}},
+		{42, 0xf519f86ee2385b6b, []gpu.Scalar{gpu.StringScalar("")}},
+		{42, 0xdb182ff97616339c, []gpu.Scalar{gpu.StringScalar("abc")}},
+		{42, 0xa3d9f5021dcda48f, []gpu.Scalar{gpu.StringScalar("abcde")}},
+		{42, 0x2f2d20fda9cb49e2, []gpu.Scalar{gpu.StringScalar("abcdefgh")}},
+		{42, 0x62384445a270789b, []gpu.Scalar{gpu.StringScalar("abcdefghijklmnopqrstuvw")}},
+		{42, 0x22cc21f1aa4a775c, []gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Date), 1), gpu.StringScalar("x"), gpu.Null(gpu.Of(gpu.Float64))}},
+		{12345678901234567890, 0xfb838f406ce99f23, []gpu.Scalar{gpu.StringScalar("abcde")}},
+		{12345678901234567890, 0x86245ab4754096be, []gpu.Scalar{gpu.StringScalar("abcdefgh")}},
+		{12345678901234567890, 0x2afa93ff131b019f, []gpu.Scalar{gpu.StringScalar("abcdefghijklmnopqrstuvw")}},
+		{12345678901234567890, 0x0b5e8af42fc73887, []gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Date), 1), gpu.StringScalar("x"), gpu.Null(gpu.Of(gpu.Float64))}},
+	} {
+		seed = c.seed
+		var cols []gpu.Column
+		for _, k := range c.keys {
+			cols = append(cols, one(k))
+		}
+		got := hash(cols...)[0].Int.Lo
+		require.Equal(t, c.want, got, "the hash of %v with seed %d", c.keys, c.seed)
+	}
 
 	// Dense and strided keys spread over upper and lower digits without spikes.
 	for _, stride := range []int64{1, 8, 1 << 20, 1 << 32} {
@@ -468,7 +516,7 @@ func testPartition(t *testing.T, open Open) {
 			}
 			text := b.random(gpu.Of(gpu.String), n, distribution{distinct: 100, nulls: 0.1})
 			cols := b.up(gpu.ColumnOf(gpu.Of(gpu.Int64), keys), gpu.ColumnOf(gpu.Of(gpu.Int32), row), gpu.ColumnOf(gpu.Of(gpu.String), text))
-			hash, err := b.q.Hash(b.l, cols[:1])
+			hash, err := b.q.Hash(b.l, cols[:1], hashSeed)
 			require.NoError(t, err)
 			hashes := b.down(hash)
 			for _, digit := range [][2]uint{{0, 0}, {0, 1}, {60, 4}, {57, 7}, {20, 8}, {3, 12}, {50, 14}} {

@@ -219,7 +219,7 @@ func (b *bench) checkJoinPartitions(typ gpu.Type, nBuild, nProbe int, d distribu
 	t.Helper()
 	side := func(n int) (gpu.Partitioned, []gpu.Scalar) {
 		cols := b.up(gpu.ColumnOf(typ, b.random(typ, n, d)))
-		hash, err := b.q.Hash(b.l, cols)
+		hash, err := b.q.Hash(b.l, cols, hashSeed)
 		require.NoError(t, err)
 		defer hash.Release()
 		out, offsets, err := b.q.Partition(b.l, cols, hash, 64-bits, bits)
@@ -626,7 +626,7 @@ func testBudget(t *testing.T, open Open) {
 			return err
 		}},
 		{"hash", func(b *bench, cols []gpu.Column) error {
-			out, err := b.q.Hash(b.l, cols[:2])
+			out, err := b.q.Hash(b.l, cols[:2], hashSeed)
 			out.Release()
 			return err
 		}},
@@ -636,7 +636,7 @@ func testBudget(t *testing.T, open Open) {
 			return err
 		}},
 		{"partition", func(b *bench, cols []gpu.Column) error {
-			h, err := b.q.Hash(b.l, cols[:1])
+			h, err := b.q.Hash(b.l, cols[:1], hashSeed)
 			if err != nil {
 				return err
 			}

@@ -62,7 +62,7 @@ func keys(kind string, rows, distinct int) []int64 {
 		}
 		out[i] = k/8*32 + k%8
 		if kind == "sparse" {
-			out[i] = int64(mix(uint64(k)))
+			out[i] = int64(mix(uint64(k), tableSeed))
 		}
 	}
 	return out

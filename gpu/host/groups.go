@@ -457,7 +457,7 @@ func (x *index) find(words [][]uint64, out []int32, stored [][]uint64) {
 		var at [probeBlock]uint64
 		keys := words[0][:len(out)]
 		for i, k := range keys {
-			at[i] = mix(k) >> 32 & mask
+			at[i] = mix(k, tableSeed) >> 32 & mask
 		}
 		for i, k := range keys {
 			s := at[i]
@@ -503,7 +503,7 @@ func (x *index) insert(words [][]uint64, i int, next int32, stored [][]uint64) (
 	var s uint64
 	key := words[0][i]
 	if x.words == 1 {
-		s = mix(key) >> 32 & mask
+		s = mix(key, tableSeed) >> 32 & mask
 		for x.slots[s].id != 0 && x.slots[s].key != key {
 			s = (s + 1) & mask
 		}
@@ -529,7 +529,7 @@ func (x *index) grow() {
 		}
 		h := e.key
 		if x.words == 1 {
-			h = mix(h)
+			h = mix(h, tableSeed)
 		}
 		s := h >> 32 & mask
 		for x.slots[s].id != 0 {

@@ -16,41 +16,43 @@ const (
 	hashNull = 0xa0761d6478bd642f
 )
 
-// seed differs in every process, so that no file can be made whose keys all
-// collide. Results do not depend on it: groups are numbered as they appear, and
-// matches come in build order.
-var seed = rand.Uint64()
+// tableSeed is that of the hash tables of this process. No result depends on it:
+// groups are numbered as they appear, and matches come in build order.
+var tableSeed = rand.Uint64()
 
 // mix is a 64-bit finaliser: the two halves of a 128-bit product, folded.
-func mix(x uint64) uint64 {
+func mix(x, seed uint64) uint64 {
 	hi, lo := bits.Mul64(x^seed, mixA)
 	return hi ^ lo
 }
 
 // combine adds the hash of one more column to a row's. It is not symmetric, so
 // that equal columns do not cancel each other.
-func combine(h, v uint64) uint64 { return mix(bits.RotateLeft64(h, 23) ^ v) }
+func combine(h, v, seed uint64) uint64 { return mix(bits.RotateLeft64(h, 23)^v, seed) }
 
 // hashBytes hashes a string eight bytes at a time.
-func hashBytes(b []byte) uint64 {
+func hashBytes(b []byte, seed uint64) uint64 {
 	h := uint64(len(b)) * mixA
 	for len(b) >= 8 {
-		h = mix(h ^ binary.LittleEndian.Uint64(b))
+		h = mix(h^binary.LittleEndian.Uint64(b), seed)
 		b = b[8:]
 	}
-	if len(b) >= 4 {
-		h = mix(h ^ uint64(binary.LittleEndian.Uint32(b)))
-		b = b[4:]
+	return mix(h^loadShort(b), seed)
+}
+
+// loadShort is less than 8 bytes as a little-endian integer.
+func loadShort(b []byte) (x uint64) {
+	if n := len(b); n >= 4 {
+		return uint64(binary.LittleEndian.Uint32(b)) | uint64(binary.LittleEndian.Uint32(b[n-4:]))<<(8*(n-4))
 	}
-	var x uint64
 	for i, c := range b {
 		x |= uint64(c) << (8 * i)
 	}
-	return mix(h ^ x)
+	return x
 }
 
 // Hash implements gpu.Queue.
-func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column) (gpu.Column, error) {
+func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column, seed uint64) (gpu.Column, error) {
 	if q.err != nil {
 		return gpu.Column{}, q.err
 	}
@@ -80,7 +82,7 @@ func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column) (gpu.Column, error) {
 			continue
 		}
 		dicts[k] = make([]uint64, c.Dict.Values.Len)
-		hashValues(dicts[k], c.Dict.Values, 0)
+		hashValues(dicts[k], c.Dict.Values, 0, seed)
 	}
 	err = q.dev.parallel(n, grain, func(lo, hi int) error {
 		var tmp [512]uint64
@@ -93,7 +95,7 @@ func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column) (gpu.Column, error) {
 						hashes[i] = dict[code]
 					}
 				} else if c.Dict == nil {
-					hashValues(hashes, c, at)
+					hashValues(hashes, c, at, seed)
 				}
 				if c.Valid != nil {
 					for i := range hashes {
@@ -107,7 +109,7 @@ func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column) (gpu.Column, error) {
 					continue
 				}
 				for i, h := range hashes {
-					rows[i] = combine(rows[i], h)
+					rows[i] = combine(rows[i], h, seed)
 				}
 			}
 		}
@@ -121,24 +123,24 @@ func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column) (gpu.Column, error) {
 }
 
 // hashValues hashes rows [at, at+len(out)) of a plain column, nulls aside.
-func hashValues(out []uint64, c gpu.Column, at int) {
+func hashValues(out []uint64, c gpu.Column, at int, seed uint64) {
 	switch {
 	case c.Type.IsVar():
 		off, data := gpu.Values[int32](c.Offsets, c.Len+1), c.Data.Bytes()
 		for i := range out {
-			out[i] = hashBytes(data[off[at+i]:off[at+i+1]])
+			out[i] = hashBytes(data[off[at+i]:off[at+i+1]], seed)
 		}
 	case c.Type.Wide:
 		for i, v := range gpu.Values[gpu.Int128](c.Data, c.Len)[at : at+len(out)] {
-			out[i] = mix(v.Lo)
+			out[i] = mix(v.Lo, seed)
 			if !v.IsInt64() {
-				out[i] = mix(out[i] ^ uint64(v.Hi))
+				out[i] = mix(out[i]^uint64(v.Hi), seed)
 			}
 		}
 	default:
 		loadWords(out, c, at)
 		for i, v := range out {
-			out[i] = mix(v)
+			out[i] = mix(v, seed)
 		}
 	}
 }

@@ -60,7 +60,7 @@ func joinPartition[K uint32 | uint64](buildKeys, probeKeys []K, build, probe gpu
 	from, to := build.Offsets[p], build.Offsets[p+1]
 	bits := log2ceil(to - from)
 	head, next := make([]int32, 1<<bits), make([]int32, to-from) // rows of the partition + 1
-	bucket := func(k K) uint64 { return mix(uint64(k)) >> (63 - bits) >> 1 }
+	bucket := func(k K) uint64 { return mix(uint64(k), tableSeed) >> (63 - bits) >> 1 }
 	for i := to - from - 1; i >= 0; i-- {
 		if build.Key.IsValid(from + i) {
 			b := bucket(buildKeys[from+i])

@@ -68,7 +68,7 @@ func (in *interner) intern(b []byte, h uint64) uint32 {
 		in.slots = make([]uint64, len(in.slots)*2)
 		mask := len(in.slots) - 1
 		for c := range in.len() {
-			h := hashBytes(in.value(uint32(c)))
+			h := hashBytes(in.value(uint32(c)), tableSeed)
 			s := int(h) & mask
 			for in.slots[s] != 0 {
 				s = (s + 1) & mask
@@ -97,7 +97,7 @@ func (in *interner) dictionary(c gpu.Column) []uint32 {
 		if len(codes) <= smallDictionary {
 			for i := range codes {
 				b := c.Dict.Values.VarValue(i)
-				codes[i] = in.intern(b, hashBytes(b))
+				codes[i] = in.intern(b, hashBytes(b, tableSeed))
 			}
 		}
 	}
@@ -107,7 +107,7 @@ func (in *interner) dictionary(c gpu.Column) []uint32 {
 	for i, v := range gpu.Values[int32](c.Data, c.Len) {
 		if codes[v] == noCode && c.IsValid(i) {
 			b := c.Dict.Values.VarValue(int(v))
-			codes[v] = in.intern(b, hashBytes(b))
+			codes[v] = in.intern(b, hashBytes(b, tableSeed))
 		}
 	}
 	return codes
@@ -224,7 +224,7 @@ func (c *codec) prepare(d *Device, cols []gpu.Column, n int, insert bool) (coded
 		err := d.parallel(rows, grain, func(lo, hi int) error {
 			for r := lo; r < hi; r++ {
 				b := value(r)
-				hashes[r] = hashBytes(b)
+				hashes[r] = hashBytes(b, tableSeed)
 				codes[r], _ = in.find(b, hashes[r])
 			}
 			return nil
@@ -388,7 +388,7 @@ func nullRows(cols []gpu.Column, skip func(i int) bool, n int) []uint64 {
 func hashKey(words [][]uint64, i int) uint64 {
 	h := uint64(0)
 	for _, w := range words {
-		h = mix(h ^ w[i])
+		h = mix(h^w[i], tableSeed)
 	}
 	return h
 }
