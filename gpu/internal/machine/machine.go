@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Memory returns the bytes of memory in all and available now, the
-// container's limit considered.
+// Memory returns the bytes of memory in all and available now, within the limits of
+// the container and the slices that this process is in. What files take of memory
+// counts as available, as far as the system gives it back.
 func Memory() (total, free int64) {
 	var si unix.Sysinfo_t
 	if unix.Sysinfo(&si) == nil {
@@ -28,16 +29,8 @@ func Memory() (total, free int64) {
 			}
 		}
 	}
-	if b, err := os.ReadFile("/sys/fs/cgroup/memory.max"); err == nil {
-		if limit, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil && limit < total {
-			total = limit
-			if b, err := os.ReadFile("/sys/fs/cgroup/memory.current"); err == nil {
-				if used, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil {
-					free = min(free, limit-used)
-				}
-			}
-		}
-	}
+	limit, left := cgroupMemory(os.DirFS("/"))
+	total, free = min(total, limit), min(free, left)
 	return total, max(free, 64<<20)
 }
 
