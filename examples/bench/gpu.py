@@ -8,12 +8,15 @@ needs the Python package duckdb. gstream is timed as a whole process, start-up, 
 opening of the GPU and its closing by the system included; DuckDB from inside its
 process, so without the start of Python. Beside that stand both as a whole process, and
 both from inside: gstream by its report, the opening of the GPU included. Rows are compared
-as bags: counts, and sums of hashes of all columns, DOUBLE to 11 digits.
+as bags: counts, and sums of hashes of all columns, DOUBLE to 11 digits. So are the names
+and types of the columns and, where a job sorts, the sequence of its keys. It exits with 1
+when a job failed or differs.
 """
 
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -41,22 +44,37 @@ def duckdb_job(job, data, out, threads):
     print(time.perf_counter() - start)
 
 
-def fingerprint(path, columns=None):
-    """Counts the rows of a file and adds up a hash of each."""
+def sort_keys(job):
+    """The columns that the rows of a job are sorted by."""
+    query = (HERE.parent / "compare" / "sql" / f"{job}.sql").read_text()
+    order = re.search(r"order by ([^()]*?)(?:limit \d+)?\s*$", query)
+    return [k.split()[0] for k in order.group(1).split(",")] if order else []
+
+
+def same_types(ours, theirs):
+    """Whether two lists of columns are one, but for what DuckDB cannot write: sums of integers are
+    HUGEINT, which it writes as DOUBLE and gstream, exactly, as DECIMAL(38,0)."""
+    return len(ours) == len(theirs) and all(
+        a == b or (a[0] == b[0] and a[1] == "DECIMAL(38,0)" and b[1] == "DOUBLE") for a, b in zip(ours, theirs))
+
+
+def fingerprint(path, columns, keys):
+    """The columns of a file, its rows' count and the sum of a hash of each, read as the given columns,
+    and the sum of a hash of the place and the sort keys of each."""
     import duckdb
 
     db = duckdb.connect()
     kinds = db.execute(f"select column_name, column_type from (describe from read_parquet('{path}'))").fetchall()
-    if columns is None:
-        columns = kinds
-    parts = []
-    for name, kind in columns:
-        column = f'"{name}"::{kind}'
-        if kind in ("DOUBLE", "FLOAT"):
-            column = f"printf('%.10e', {column}::double)"
-        parts.append(column)
-    row = db.execute(f"select count(*), sum(hash({', '.join(parts)})::hugeint) from read_parquet('{path}')").fetchone()
-    return columns, row
+    types = dict(columns or kinds)
+
+    def text(name):
+        column = f'"{name}"::{types[name]}'
+        return f"printf('%.10e', {column}::double)" if types[name] in ("DOUBLE", "FLOAT") else column
+
+    rows = f"hash({', '.join(text(name) for name in types)})"
+    order = f"hash(file_row_number, {', '.join(text(k) for k in keys)})" if keys else "0"
+    row = db.execute(f"select count(*), sum({rows}::hugeint), sum({order}::hugeint) from read_parquet('{path}', file_row_number=true)").fetchone()
+    return kinds, row
 
 
 def run(command):
@@ -92,11 +110,13 @@ def measure(args, job, tmp):
                 times[e].append(took)
                 if e == "duckdb":
                     times["duckdb process"].append(process)
-    prints = {}
-    columns = None
-    for e in reversed(args.engines):  # DuckDB's types first
-        columns, prints[e] = fingerprint(outs[e], columns)
+    prints, columns = {}, {}
+    for e in reversed(args.engines):  # values are compared as DuckDB's types
+        first = next(iter(columns.values()), None)
+        columns[e], prints[e] = fingerprint(outs[e], first, sort_keys(job))
         outs[e].unlink()
+        if not same_types(columns[e], first or columns[e]):
+            prints[e] = f"columns {columns[e]}"
     return times, reports, prints
 
 
@@ -118,7 +138,7 @@ def main():
     if args.child:
         return duckdb_job(args.child, args.data, args.out, args.threads)
     args.engines = args.engines.split(",")
-    results, ratios, whole, inside = {}, [], [], []
+    results, failed, ratios, whole, inside = {}, [], [], [], []
     print("| job | " + " | ".join(f"{e} s" for e in args.engines) + " | cuda/duckdb | duckdb process s, ratio | cuda inside s, ratio | kernels s | kernels % | up GB, % of link | down GB, % of link | rows equal |")
     print("|---" * (len(args.engines) + 9) + "|")
     with tempfile.TemporaryDirectory(dir=args.tmp) as tmp:
@@ -127,6 +147,7 @@ def main():
                 times, reports, prints = measure(args, job, tmp)
             except RuntimeError as err:
                 print(f"| {job} | failed: {err} |", flush=True)
+                failed.append(job)
                 continue
             med = {e: statistics.median(t) for e, t in times.items() if t}
             line = [job] + [f"{med[e]:.3f}" for e in args.engines]
@@ -148,6 +169,8 @@ def main():
                 line += [""] * 4
             equal = len(set(prints.values())) == 1
             line.append(f"yes, {prints[args.engines[0]][0]}" if equal else f"NO {prints}")
+            if not equal:
+                failed.append(job)
             print("| " + " | ".join(line) + " |", flush=True)
             results[job] = {"seconds": times, "reports": reports, "rows_equal": equal}
     if ratios:
@@ -155,6 +178,8 @@ def main():
             print(f"\n{what}: geometric mean {statistics.geometric_mean(r):.2f}, worst {max(r):.2f}")
     if args.json:
         Path(args.json).write_text(json.dumps(results, indent=1))
+    if failed:
+        sys.exit(f"failed or different: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@
 #   examples/bench/gpu.sh BIN OUT tests sanitizers bench jobs
 #
 # runs these parts one after the other, nothing beside them, and prints what came of
-# each; logs, JSON and pictures go to OUT.
+# each; logs, JSON and pictures go to OUT. It exits with 1 when one of them failed.
 #
 #   tests       the conformance suite and the rest of gpu/cuda, random pipelines, and the
 #               example jobs on both devices
@@ -25,11 +25,15 @@ bin=$(realpath "$1") out=$(realpath "$2")
 shift 2
 cd "$(dirname "$0")/../.."
 
-# run writes what a command prints to a log, and its last lines here.
+rm -f "$out/failed"
+
+# run writes what a command prints to a log, and its last lines here. What failed goes
+# into a file, because parts run in subshells.
 run() {
 	local log=$out/$1.log rc=0
 	shift
 	"$@" >"$log" 2>&1 || rc=$?
+	[ $rc = 0 ] || echo "${log##*/}" >>"$out/failed"
 	echo "== ${log##*/}: exit $rc, $(grep -c -- '--- PASS' "$log") passed, $(grep -c -- '--- FAIL' "$log") failed"
 	tail -n "${TAIL:-3}" "$log"
 }
@@ -68,3 +72,4 @@ jobs() {
 }
 
 for part in "$@"; do "$part"; done
+[ ! -e "$out/failed" ] || { echo "failed:" $(cat "$out/failed"); exit 1; }
