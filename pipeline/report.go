@@ -25,6 +25,8 @@ type Report struct {
 	PeakDevice int64 `json:"peak_device_bytes"`
 	PeakRSS    int64 `json:"peak_rss_bytes"`
 	Done       bool  `json:"done"` // the output is complete
+	// Error is why it is not, of a run that has ended.
+	Error string `json:"error,omitempty"`
 	// Activity is the sum over the stages and the output of a run on a GPU, and
 	// Link what the GPU is connected by, measured at the end of the run.
 	Activity *ActivityReport `json:"activity,omitempty"`

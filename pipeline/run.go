@@ -125,7 +125,9 @@ func (p *Plan) run(ctx context.Context, opt RunOptions) (*Report, error) {
 		err = leaks
 	}
 	report := r.report()
-	report.Done = err == nil
+	if report.Done = err == nil; !report.Done {
+		report.Error = err.Error()
+	}
 	return report, err
 }
 

@@ -111,10 +111,13 @@ type ScanOptions struct {
 
 // Progress is how far a scan has come.
 type Progress struct {
-	RowsRead, RowsTotal   int64 // rows given out, rows that will be (after pruning)
-	BytesRead, BytesTotal int64 // compressed bytes of these rows in the selected columns
-	RowGroups, Skipped    int64 // row groups in all, and skipped by statistics
-	RowsSkipped           int64 // rows that statistics ruled out
+	RowsRead    int64 `json:"rows_read"`          // rows given out
+	RowsTotal   int64 `json:"rows_total"`         // rows that will be, after pruning
+	BytesRead   int64 `json:"bytes_read"`         // compressed bytes of these rows in the selected columns
+	BytesTotal  int64 `json:"bytes_total"`        //
+	RowGroups   int64 `json:"row_groups"`         // in all
+	Skipped     int64 `json:"row_groups_skipped"` // by statistics
+	RowsSkipped int64 `json:"rows_skipped"`       // that statistics ruled out
 }
 
 // Reader is one scan. Read is called by one goroutine; Progress by any.

@@ -33,6 +33,24 @@ func (usage) Is(target error) bool { return target == errUsage }
 
 func usageError(err error) error { return usage{err} }
 
+// message is what people are told of an error.
+func message(err error) string {
+	if exitCode(err) == exitInterrupted {
+		return "interrupted; nothing was written" // whatever it was that noticed
+	}
+	return err.Error()
+}
+
+// codeOf is exitCode, and for a run that a signal has stopped that signal's.
+func codeOf(ctx context.Context, err error) int {
+	code := exitCode(err)
+	var s stopped
+	if code == exitInterrupted && errors.As(context.Cause(ctx), &s) {
+		return s.exitCode()
+	}
+	return code
+}
+
 // exitCode tells what kind of error it is. The order matters: an interrupt shows
 // up as whatever it interrupted, and a job's fault may wrap a file's.
 func exitCode(err error) int {

@@ -67,11 +67,28 @@ func TestInterruptStopsARunInTheMiddleAndLeavesNothing(t *testing.T) {
 			}, time.Minute, 5*time.Millisecond)
 			require.NoError(t, cmd.Process.Signal(signal))
 			_ = cmd.Wait()
-			assert.Equal(t, exitInterrupted, cmd.ProcessState.ExitCode(), stderr.String())
+			assert.Equal(t, 128+int(signal), cmd.ProcessState.ExitCode(), stderr.String())
 			assert.Contains(t, stderr.String(), "interrupted; nothing was written")
 			leavesNothing(t, path)
 		}
 	}
+}
+
+func TestAnInterruptIsARecordToo(t *testing.T) {
+	path := endlessJob(t, "")
+	var stderr bytes.Buffer
+	cmd := start(t, &stderr, "run", path, "--progress", "json")
+	require.Eventually(t, func() bool {
+		left, _ := filepath.Glob(filepath.Dir(path) + "/new/folder/.*")
+		return len(left) > 0
+	}, time.Minute, 5*time.Millisecond)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	_ = cmd.Wait()
+	assert.Equal(t, 143, cmd.ProcessState.ExitCode(), stderr.String())
+	all := records(t, stderr.String())
+	last := all[len(all)-1]
+	assert.Equal(t, []any{"done", 143.0, "interrupted; nothing was written"}, []any{last["type"], last["exit_code"], last["error"]})
+	leavesNothing(t, path)
 }
 
 func TestSecondInterruptEndsAtOnceAndLeavesNothing(t *testing.T) {

@@ -41,11 +41,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, left *lef
 	if err == nil {
 		return exitOK
 	}
-	code := exitCode(err)
-	if code == exitInterrupted {
-		err = errors.New("interrupted; nothing was written")
+	code := codeOf(ctx, err)
+	if errors.As(err, new(reported)) {
+		return code
 	}
-	for _, line := range strings.Split(err.Error(), "\n") {
+	for _, line := range strings.Split(message(err), "\n") {
 		// A message of several lines is several faults or a caret under an
 		// expression, which is indented.
 		if !strings.HasPrefix(line, " ") {
@@ -74,7 +74,7 @@ Exit codes:
   3    bad data: a damaged file, a value that does not fit
   4    a memory budget is too small
   5    a file cannot be read or written
-  130  interrupted`,
+  130  interrupted; 143 when by SIGTERM, 129 by SIGHUP`,
 		Example: `  gstream run job.yaml
   gstream run job.yaml --set day=2026-01-31 --overwrite
   gstream explain job.yaml

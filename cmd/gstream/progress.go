@@ -14,11 +14,12 @@ import (
 	"github.com/gstream/gstream/pipeline"
 )
 
-// progress shows the state of a run while it goes on, every interval.
+// progress shows the state of a run while it goes on, every interval, and how it
+// ended, with what the process exits with: the report is nil when it never began.
 type progress interface {
 	update(*pipeline.Report)
 	interval() time.Duration
-	end()
+	end(r *pipeline.Report, err error, exitCode int)
 }
 
 func newProgress(kind string, w io.Writer) (progress, error) {
@@ -42,14 +43,40 @@ type noProgress struct{}
 
 func (noProgress) update(*pipeline.Report) {}
 func (noProgress) interval() time.Duration { return time.Hour }
-func (noProgress) end()                    {}
 
-// jsonProgress writes one report a line, every second.
+func (noProgress) end(*pipeline.Report, error, int) {}
+
+// jsonProgress writes records, one a line, and is the only one to write: a report of
+// type progress every second, one of type done at the end, and log messages.
 type jsonProgress struct{ enc *json.Encoder }
 
-func (p jsonProgress) update(r *pipeline.Report) { _ = p.enc.Encode(r) }
-func (jsonProgress) interval() time.Duration     { return time.Second }
-func (jsonProgress) end()                        {}
+// record is a report, the last one with what the process exits with.
+type record struct {
+	Type     string `json:"type"` // "progress" or "done"
+	ExitCode *int   `json:"exit_code,omitempty"`
+	*pipeline.Report
+}
+
+func (p jsonProgress) update(r *pipeline.Report) {
+	_ = p.enc.Encode(record{Type: "progress", Report: r})
+}
+func (jsonProgress) interval() time.Duration { return time.Second }
+
+func (p jsonProgress) end(r *pipeline.Report, err error, code int) {
+	_ = p.enc.Encode(record{Type: "done", ExitCode: &code, Report: ended(r, err)})
+}
+
+// ended is the report of a run with its error, also of one that never began.
+func ended(r *pipeline.Report, err error) *pipeline.Report {
+	out := pipeline.Report{Stages: []pipeline.StageReport{}}
+	if r != nil {
+		out = *r
+	}
+	if err != nil {
+		out.Done, out.Error = false, message(err)
+	}
+	return &out
+}
 
 // plainProgress writes one short line every second, for logs.
 type plainProgress struct{ w io.Writer }
@@ -65,8 +92,8 @@ func (p plainProgress) update(r *pipeline.Report) {
 	fmt.Fprintln(p.w, strings.Join(parts, ", "))
 }
 
-func (plainProgress) interval() time.Duration { return time.Second }
-func (plainProgress) end()                    {}
+func (plainProgress) interval() time.Duration          { return time.Second }
+func (plainProgress) end(*pipeline.Report, error, int) {}
 
 // liveProgress redraws a block of lines on a terminal, one a stage, from the
 // second second on: a short run shows nothing.
@@ -150,7 +177,7 @@ func (p *liveProgress) erase(b *strings.Builder) {
 	p.lines = 0
 }
 
-func (p *liveProgress) end() {
+func (p *liveProgress) end(*pipeline.Report, error, int) {
 	var b strings.Builder
 	p.erase(&b)
 	io.WriteString(p.w, b.String())

@@ -2,8 +2,11 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -63,7 +66,7 @@ func TestLiveProgressShowsNothingInTheFirstSecond(t *testing.T) {
 	s := &screen{}
 	p := &liveProgress{w: s, size: func() (int, int, error) { return 80, 24, nil }}
 	p.update(runAt(900*time.Millisecond, 300))
-	p.end()
+	p.end(nil, nil, exitOK)
 	assert.Empty(t, s.String())
 	p.update(runAt(1100*time.Millisecond, 300))
 	assert.NotEmpty(t, s.String())
@@ -79,7 +82,7 @@ func TestLiveProgressRedrawsOneLineAStage(t *testing.T) {
   orders (scan)                        running            5,000 rows       1.5 s  50 %
   step (filter)                        running              500 rows       3.0 s
   output                                                    500 rows       0.0 s  0 B`, s.String())
-	p.end()
+	p.end(nil, nil, exitOK)
 	assert.Empty(t, s.String(), "the block is taken away at the end")
 }
 
@@ -129,7 +132,7 @@ func TestTimeLeftIsShownOnlyWhileItCanBeTrusted(t *testing.T) {
 func TestPlainAndJSONProgressAreLines(t *testing.T) {
 	for kind, want := range map[string]string{
 		"plain": "3s: read 25 %, orders (scan) 2,500 rows, step (filter) 250 rows, wrote 250 rows\n",
-		"json":  `{"device":`,
+		"json":  `{"type":"progress","device":`,
 		"none":  "",
 		"auto":  "", // no terminal
 	} {
@@ -137,7 +140,7 @@ func TestPlainAndJSONProgressAreLines(t *testing.T) {
 		p, err := newProgress(kind, &b)
 		require.NoError(t, err)
 		p.update(runAt(3*time.Second, 250, "filter"))
-		p.end()
+		p.end(nil, nil, exitOK)
 		if want == "" {
 			assert.Empty(t, b.String())
 		}
@@ -194,4 +197,65 @@ func TestRunOnATerminalShowsItsProgress(t *testing.T) {
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	_ = cmd.Wait()
 	leavesNothing(t, path)
+}
+
+// records reads what --progress json has written: nothing but JSON, one value a line.
+func records(t *testing.T, stderr string) (out []map[string]any) {
+	for _, line := range strings.Split(strings.TrimSpace(stderr), "\n") {
+		var r map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &r), line)
+		out = append(out, r)
+	}
+	return out
+}
+
+func TestJSONProgressEndsWithARecordOfTypeDoneAndHasNothingElse(t *testing.T) {
+	path, out := jobFile(t, "  - filter: o_orderkey > 100", "")
+	bad, _ := jobFile(t, "  - filter: no_such_column > 100", "")
+	failing, _ := jobFile(t, "  - select: [o_orderkey // (o_orderkey - o_orderkey) as x]", "")
+	for _, c := range []struct {
+		path  string
+		code  int
+		error string
+	}{{path, exitOK, ""}, {bad, exitJob, "no_such_column"}, {failing, exitData, "divided by zero"}} {
+		report := filepath.Join(t.TempDir(), "report.json")
+		var stdout, stderr strings.Builder
+		code := run(context.Background(), []string{"run", c.path, "--progress", "json", "--log-level", "info", "--report", report}, &stdout, &stderr, &leftovers{})
+		require.Equal(t, c.code, code, stderr.String())
+		all := records(t, stderr.String())
+		last := all[len(all)-1]
+		require.Equal(t, "done", last["type"])
+		require.EqualValues(t, c.code, last["exit_code"])
+		require.Equal(t, c.code == exitOK, last["done"])
+		for _, r := range all[:len(all)-1] {
+			require.Contains(t, []string{"progress", "log"}, r["type"])
+		}
+		text, err := os.ReadFile(report)
+		require.NoError(t, err, "a run that fails has a report")
+		var inFile map[string]any
+		require.NoError(t, json.Unmarshal(text, &inFile))
+		for _, r := range []map[string]any{last, inFile} {
+			if c.error == "" {
+				require.NotContains(t, r, "error")
+				continue
+			}
+			require.Contains(t, r["error"], c.error)
+		}
+		keysAreSnakeCase(t, inFile)
+	}
+	require.FileExists(t, out)
+}
+
+func keysAreSnakeCase(t *testing.T, v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, value := range v {
+			require.Regexp(t, "^[a-z0-9_]+$", key)
+			keysAreSnakeCase(t, value)
+		}
+	case []any:
+		for _, value := range v {
+			keysAreSnakeCase(t, value)
+		}
+	}
 }

@@ -47,6 +47,11 @@ decoded and encoded on the CPU, the rest is done by kernels. --device-memory is 
 budget of the GPU's memory; --host-memory is that of the page-locked memory between
 the two, and of all memory on the CPU.
 
+--progress json makes standard error a stream of records, one a line: a report of type
+progress every second, messages of type log, and at the end a report of type done with
+exit_code and, after a failure, error. --report writes that report to a file, also
+after a failure.
+
 The environment variables GSTREAM_HOST_MEMORY, GSTREAM_DEVICE_MEMORY and
 GSTREAM_THREADS stand for the flags of these names.`,
 		Example: `  gstream run job.yaml
@@ -155,15 +160,49 @@ func (a *aheadDevice) close() error {
 	return d.Close()
 }
 
-func (f *runFlags) run(cmd *cobra.Command, path string) (err error) {
-	begin := time.Now()
-	opt, err := f.options(cmd)
-	if err != nil {
-		return err
-	}
+func (f *runFlags) run(cmd *cobra.Command, path string) error {
 	show, err := newProgress(f.progress, cmd.ErrOrStderr())
 	if err != nil {
 		return err
+	}
+	if f.progress == "json" {
+		f.left.quiet.Store(true)
+		logRecords(cmd)
+	}
+	result, err := f.execute(cmd, path, show)
+	show.end(result, err, codeOf(cmd.Context(), err))
+	switch {
+	case f.progress == "json" && err != nil:
+		return reported{err}
+	case err == nil && f.progress != "none" && f.progress != "json":
+		printReport(cmd.ErrOrStderr(), result)
+	}
+	return err
+}
+
+// reported is an error that has been told to the user.
+type reported struct{ error }
+
+func (r reported) Unwrap() error { return r.error }
+
+// logRecords makes log messages records of type log.
+func logRecords(cmd *cobra.Command) {
+	level := slog.LevelError
+	for _, l := range []slog.Level{slog.LevelWarn, slog.LevelInfo, slog.LevelDebug} {
+		if slog.Default().Enabled(cmd.Context(), l) {
+			level = l
+		}
+	}
+	h := slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level})
+	slog.SetDefault(slog.New(h.WithAttrs([]slog.Attr{slog.String("type", "log")})))
+}
+
+// execute plans and runs a job. Its report is nil when the run did not begin.
+func (f *runFlags) execute(cmd *cobra.Command, path string, show progress) (result *pipeline.Report, err error) {
+	begin := time.Now()
+	opt, err := f.options(cmd)
+	if err != nil {
+		return nil, err
 	}
 	if opt.Threads > 0 {
 		runtime.GOMAXPROCS(opt.Threads)
@@ -171,29 +210,31 @@ func (f *runFlags) run(cmd *cobra.Command, path string) (err error) {
 	if f.cpuProfile != "" {
 		file, err := os.Create(f.cpuProfile)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		defer file.Close()
 		if err := pprof.StartCPUProfile(file); err != nil {
-			return err
+			return nil, err
 		}
 		defer pprof.StopCPUProfile()
 	}
 	report, err := openReport("--report", f.report)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	f.left.add(report.remove)
-	defer func() { err = errors.Join(err, report.close()) }()
+	defer func() {
+		err = errors.Join(err, report.write(func(w io.Writer) error { return printJSON(w, ended(result, err)) }), report.close())
+	}()
 	timeline, err := openReport("--timeline", f.timeline)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	f.left.add(timeline.remove)
 	defer func() { err = errors.Join(err, timeline.close()) }()
 	job, err := f.load(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	device := openAhead(opt.For(job))
 	if !f.left.ends {
@@ -201,12 +242,12 @@ func (f *runFlags) run(cmd *cobra.Command, path string) (err error) {
 	}
 	p, err := pipeline.NewPlan(job)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
 	slog.Debug("planned", "after", time.Since(begin))
 	if opt.Device, err = device.wait(); err != nil {
-		return err
+		return nil, err
 	}
 	slog.Debug("device open", "after", time.Since(begin))
 	opt.Progress, opt.Interval = show.update, show.interval()
@@ -214,20 +255,10 @@ func (f *runFlags) run(cmd *cobra.Command, path string) (err error) {
 	defer f.left.clear()
 	slog.Info("run", "job", path, "threads", runtime.GOMAXPROCS(0))
 	opt.Timeline = f.timeline != ""
-	result, err := p.Run(cmd.Context(), opt)
-	show.end()
+	result, err = p.Run(cmd.Context(), opt)
 	slog.Debug("run ended", "after", time.Since(begin))
-	if result != nil {
-		err = errors.Join(err, report.write(func(w io.Writer) error { return printJSON(w, result) }))
-	}
 	if err != nil {
-		return err
+		return result, err
 	}
-	if err := timeline.write(func(w io.Writer) error { return pipeline.WriteTimeline(w, result) }); err != nil {
-		return err
-	}
-	if f.progress != "none" {
-		printReport(cmd.ErrOrStderr(), result)
-	}
-	return nil
+	return result, timeline.write(func(w io.Writer) error { return pipeline.WriteTimeline(w, result) })
 }
