@@ -45,12 +45,19 @@ func TestDecimalsAreNarrowWhereRangesProveIt(t *testing.T) {
 
 func TestStatisticsThatLieAreAnErrorNotAWrongNumber(t *testing.T) {
 	tab := newTable(t, []string{"p decimal(15,2)", "1", "9999999999999.99"}, []string{"b bigint", "2", "9223372036854775807"})
-	e, err := bind("p * b", &expr.Scope{Schema: tab.schema, Ranges: []*expr.Range{money(0, 100), money(0, 100)}})
-	require.NoError(t, err)
-	require.False(t, e.Type().Wide)
-	_, err = evaluate(t, tab.schema, tab.cols, tab.rows, e)
-	require.ErrorContains(t, err, "9999999999999.99")
-	require.ErrorContains(t, err, "statistics")
+	ranges := []*expr.Range{money(0, 100), money(0, 100)}
+	for src, want := range map[string][]string{
+		"p * b":          {"in (p * CAST(b AS DECIMAL(19,0))): ", "9999999999999.99", "statistics"},
+		"b::tinyint + 1": {"in CAST(b AS TINYINT): ", "9223372036854775807 does not fit TINYINT"},
+	} {
+		e, err := bind(src, &expr.Scope{Schema: tab.schema, Ranges: ranges})
+		require.NoError(t, err)
+		require.False(t, e.Type().Wide)
+		_, err = evaluate(t, tab.schema, tab.cols, tab.rows, e)
+		for _, w := range want {
+			require.ErrorContains(t, err, w)
+		}
+	}
 }
 
 func TestErrorsPointAtTheMistakeAndSayWhatWasExpected(t *testing.T) {

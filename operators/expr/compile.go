@@ -81,7 +81,7 @@ func (c *compiler) compile(e *Expr, mask int) int {
 		}
 		in.Mask = mask
 	}
-	if e.fails && len(e.args) > 0 {
+	if len(e.args) > 0 {
 		in.Text = e.text(200)
 	}
 	r := c.emit(in)
