@@ -113,7 +113,7 @@ func formatMoment(v int64, t Type) string {
 	case t.Kind == Date:
 		return FormatDate(v)
 	}
-	perDay := 86400 * t.Unit.PerSecond()
+	perDay := t.Unit.PerDay()
 	day := floorDiv(v, perDay)
 	out := FormatDate(day) + " " + formatTime(v-day*perDay, t.Unit)
 	if t.UTC {

@@ -53,6 +53,9 @@ func (u Unit) PerSecond() int64 {
 	return [...]int64{1, 1e3, 1e6, 1e9}[u]
 }
 
+// PerDay returns how many units make a day.
+func (u Unit) PerDay() int64 { return 86400 * u.PerSecond() }
+
 // Digits returns how many digits stand behind the point of a second.
 func (u Unit) Digits() int { return 3 * int(u) }
 

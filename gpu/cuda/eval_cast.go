@@ -58,15 +58,15 @@ func (e *evaluation) rescale(from, to gpu.Type, a *evalArgs) {
 	a.mode = int32(halfAway)
 	switch {
 	case from.Kind == gpu.Date && to.Kind == gpu.Timestamp:
-		mul = gpu.Int128From(86400 * to.Unit.PerSecond())
+		mul = gpu.Int128From(to.Unit.PerDay())
 	case from.Kind == gpu.Timestamp && to.Kind == gpu.Date:
-		div = gpu.Int128From(86400 * from.Unit.PerSecond())
+		div = gpu.Int128From(from.Unit.PerDay())
 		a.mode = int32(down)
 	case temporal(from) && temporal(to):
 		fine, coarse := to.Unit.PerSecond(), from.Unit.PerSecond()
 		mul, div = gpu.Int128From(max(fine/coarse, 1)), gpu.Int128From(max(coarse/fine, 1))
 		if from.Kind == gpu.Timestamp && to.Kind == gpu.Time {
-			a.q = 86400 * from.Unit.PerSecond()
+			a.q = from.Unit.PerDay()
 		}
 	case to.Scale > from.Scale:
 		mul = gpu.Pow10(int(to.Scale - from.Scale))

@@ -120,7 +120,7 @@ func (e *evaluation) arithmetic(i int, args []*register) register {
 		return out
 	}
 	if in.Type.Kind == gpu.Time {
-		a.q = 86400 * in.Type.Unit.PerSecond()
+		a.q = in.Type.Unit.PerDay()
 	}
 	e.checked(i, &out, &a, false)
 	e.rows("eval_"+kernelNames[in.Op]+"_int", a)

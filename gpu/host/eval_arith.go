@@ -299,7 +299,7 @@ func (f *frame) arithChecked(s *step, v, a, b *vec) error {
 
 // timeOfDay wraps units since midnight into one day.
 func timeOfDay(r gpu.Int128, u gpu.Unit) gpu.Int128 {
-	day := gpu.Int128From(86400 * u.PerSecond())
+	day := gpu.Int128From(u.PerDay())
 	_, r = r.QuoRem(day)
 	if r.Sign() < 0 {
 		r, _ = r.Add(day)

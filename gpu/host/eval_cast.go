@@ -192,9 +192,9 @@ func rescaling(from, to gpu.Type) (mul, div gpu.Int128, wrap bool) {
 	temporal := func(t gpu.Type) bool { return t.Kind == gpu.Time || t.Kind == gpu.Timestamp }
 	switch {
 	case from.Kind == gpu.Date && to.Kind == gpu.Timestamp:
-		mul = gpu.Int128From(86400 * to.Unit.PerSecond())
+		mul = gpu.Int128From(to.Unit.PerDay())
 	case from.Kind == gpu.Timestamp && to.Kind == gpu.Date:
-		div = gpu.Int128From(86400 * from.Unit.PerSecond())
+		div = gpu.Int128From(from.Unit.PerDay())
 	case temporal(from) && temporal(to):
 		ratio(from.Unit.PerSecond(), to.Unit.PerSecond())
 		wrap = from.Kind == gpu.Timestamp && to.Kind == gpu.Time

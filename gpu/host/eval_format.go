@@ -143,9 +143,9 @@ func appendClock(b []byte, v int64, u gpu.Unit) []byte {
 }
 
 func appendTimestamp(b []byte, v int64, t gpu.Type) []byte {
-	day := floorDiv(v, 86400*t.Unit.PerSecond())
+	day := floorDiv(v, t.Unit.PerDay())
 	b = append(appendDate(b, day), ' ')
-	b = appendClock(b, v-day*86400*t.Unit.PerSecond(), t.Unit)
+	b = appendClock(b, v-day*t.Unit.PerDay(), t.Unit)
 	if t.UTC {
 		b = append(b, "+00"...)
 	}

@@ -36,7 +36,7 @@ func castRange(x *Expr, t gpu.Type) *Range {
 	case ok1 && ok2:
 		return x.rng.rescaled(from, to)
 	case x.typ.Kind == gpu.Date && t.Kind == gpu.Timestamp && x.rng != nil:
-		perDay := gpu.Int128From(86400 * t.Unit.PerSecond())
+		perDay := gpu.Int128From(t.Unit.PerDay())
 		return combine(x.rng.clip(finiteRange(x.typ)), &Range{perDay, perDay}, gpu.Int128.Mul)
 	}
 	return nil

@@ -209,7 +209,7 @@ func floorTo(c gpu.Scalar, t gpu.Type) (gpu.Int128, bool) {
 	case c.Type.IsInfinite(c.Int.Int64()):
 		return gpu.Int128From(t.Infinity() * int64(c.Int.Sign())), true
 	case t.Kind == gpu.Date:
-		per = gpu.Int128From(86400 * c.Type.Unit.PerSecond())
+		per = gpu.Int128From(c.Type.Unit.PerDay())
 	case t.Kind == gpu.Timestamp || t.Kind == gpu.Time:
 		per = gpu.Int128From(c.Type.Unit.PerSecond() / t.Unit.PerSecond())
 	case c.Type.Scale > t.Scale:

@@ -102,7 +102,7 @@ func narrow[T int8 | int16 | uint8 | uint16](dst, src []byte, n int) error {
 // times converts times of day, of which the last is 24:00.
 func times[T int32 | int64](dst []byte, src []T, t gpu.Type) error {
 	d := typed[int64](dst, len(src))
-	last := uint64(perDay(t))
+	last := uint64(t.Unit.PerDay())
 	for i, v := range src {
 		if uint64(v) > last {
 			return badf("a TIME of %d is outside of a day, which has %d of its units", v, last)
@@ -183,9 +183,6 @@ func bigEndian(b []byte) (v gpu.Int128, ok bool) {
 	}
 	return gpu.Int128{Hi: int64(binary.BigEndian.Uint64(full[:])), Lo: binary.BigEndian.Uint64(full[8:])}, true
 }
-
-// perDay is the units of a day, which is also the last TIME: 24:00.
-func perDay(t gpu.Type) int64 { return 86400 * t.Unit.PerSecond() }
 
 // julianUnixEpoch is the Julian day of 1970-01-01.
 const julianUnixEpoch = 2440588

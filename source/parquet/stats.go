@@ -80,7 +80,7 @@ func (c leaf) scalar(b []byte) (gpu.Scalar, bool) {
 	case gpu.Bool, gpu.Float32, gpu.Float64:
 		return s, true
 	case gpu.Time:
-		least, most = gpu.Int128{}, gpu.Int128From(perDay(t))
+		least, most = gpu.Int128{}, gpu.Int128From(t.Unit.PerDay())
 	}
 	return s, s.Int.Cmp(least) >= 0 && s.Int.Cmp(most) <= 0
 }
