@@ -150,10 +150,7 @@ func describeChunk(k *chunkMeta, c leaf, flat bool) ChunkInfo {
 	if !flat {
 		return out
 	}
-	lo, hi := s.MinValue, s.MaxValue
-	if lo == nil && hi == nil && c.signedOrder() {
-		lo, hi = s.Min, s.Max
-	}
+	lo, hi := c.storedBounds(s)
 	text := func(b []byte) *string {
 		if b == nil {
 			return nil

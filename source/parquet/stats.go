@@ -126,6 +126,15 @@ func (c leaf) outside(lo, hi []byte, s chunkStats) bool {
 	return c.reversed(s.min, lo) || c.reversed(hi, s.max)
 }
 
+// storedBounds returns the bounds of a chunk, the deprecated ones where there are no
+// others and they are in the order of the type.
+func (c leaf) storedBounds(s *statistics) (lo, hi []byte) {
+	if s.MinValue == nil && s.MaxValue == nil && c.signedOrder() {
+		return s.Min, s.Max
+	}
+	return s.MinValue, s.MaxValue
+}
+
 // chunkStats returns what may be used of the statistics of a chunk. Those that
 // contradict the schema or each other were written by a program that had it wrong, or
 // damaged, and nothing of them is used.
@@ -141,16 +150,8 @@ func (c leaf) chunkStats(s *statistics, rows int64) chunkStats {
 			return none
 		}
 	}
-	var lo, hi []byte
-	switch {
-	case s.MinValue != nil || s.MaxValue != nil:
-		if c.hasBounds() {
-			lo, hi = s.MinValue, s.MaxValue
-		}
-	case c.signedOrder():
-		lo, hi = s.Min, s.Max
-	}
-	if lo == nil || hi == nil {
+	lo, hi := c.storedBounds(s)
+	if lo == nil || hi == nil || !c.hasBounds() {
 		return out
 	}
 	both := s.MinValue != nil && s.MaxValue != nil && s.Min != nil && s.Max != nil && c.signedOrder()
