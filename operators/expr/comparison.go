@@ -70,6 +70,14 @@ func commonDecimal(s, t gpu.Type) gpu.Type {
 	return gpu.DecimalOf(min(int(whole)+int(scale), gpu.MaxPrecision), int(scale))
 }
 
+// unifyLazily is unify for values that not every row asks for: what is not asked
+// for need not be converted.
+func (b *binder) unifyLazily(nodes []Node, values []*Expr, what string) error {
+	b.lazy++
+	defer func() { b.lazy-- }()
+	return b.unify(nodes, values, what)
+}
+
 // unify casts values, in place, to one type in one storage.
 func (b *binder) unify(nodes []Node, values []*Expr, what string) error {
 	// Literals take the type of an integer or the form of a UUID among the others.

@@ -311,10 +311,7 @@ func (b *binder) power(n Node, x, y *Expr) (*Expr, error) {
 }
 
 func bindCoalesce(b *binder, n *callNode, a []*Expr) (*Expr, error) {
-	b.lazy++ // what is not asked for need not be converted
-	err := b.unify(n.args, a, "the arguments of "+n.name)
-	b.lazy--
-	if err != nil {
+	if err := b.unifyLazily(n.args, a, "the arguments of "+n.name); err != nil {
 		return nil, err
 	}
 	e := a[len(a)-1]
@@ -383,10 +380,7 @@ func bindIf(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.lazy++
-	err = b.unify(n.args[1:], a[1:], "the branches of if")
-	b.lazy--
-	if err != nil {
+	if err := b.unifyLazily(n.args[1:], a[1:], "the branches of if"); err != nil {
 		return nil, err
 	}
 	return b.choose(n, cond, a[1], a[2])
