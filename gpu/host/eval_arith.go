@@ -242,11 +242,17 @@ func (f *frame) mulWiden(v, a, b *vec) bool {
 
 // infinite says whether a value is beyond what is finite.
 func infinite(x []int64, inf int64) bool {
-	least, most := int64(0), int64(0)
+	least, most := extremes(x)
+	return least <= -inf || most >= inf
+}
+
+// extremes returns the least and the greatest value.
+func extremes(x []int64) (least, most int64) {
+	least, most = math.MaxInt64, math.MinInt64
 	for _, x := range x {
 		least, most = min(least, x), max(most, x)
 	}
-	return least <= -inf || most >= inf
+	return least, most
 }
 
 // arithChecked computes in 128 bits, row by row, and says which rows fail.

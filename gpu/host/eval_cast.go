@@ -255,10 +255,7 @@ func (f *frame) castIntegers(s *step, v, a *vec) error {
 func (f *frame) castNarrow(v, a *vec, mul int64) bool {
 	x := f.int64s(a)
 	lo, hi := v.typ.Bounds()
-	least, most := int64(math.MaxInt64), int64(math.MinInt64)
-	for _, x := range x {
-		least, most = min(least, x), max(most, x)
-	}
+	least, most := extremes(x)
 	if from, to := a.typ.Infinity(), v.typ.Infinity(); from != 0 && to != 0 && (least <= -from || most >= from) {
 		return false
 	}
