@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"math"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -96,14 +97,8 @@ func memberOf(root fs.FS, m mount) (c controller, group string, ok bool) {
 	return controller{}, "", false
 }
 
-func contains(list, word string) bool {
-	for _, w := range strings.Split(list, ",") {
-		if w == word {
-			return true
-		}
-	}
-	return false
-}
+// contains says whether a word is in a list with commas.
+func contains(list, word string) bool { return slices.Contains(strings.Split(list, ","), word) }
 
 // number reads a file with one number; math.MaxInt64 where it has none, as "max".
 func number(root fs.FS, name string) int64 {
