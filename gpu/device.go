@@ -23,8 +23,14 @@ type Device interface {
 	// that strides are decoded into. They are one and the same on the host.
 	Budget() *Budget
 	HostBudget() *Budget
-	// NewQueue opens an ordered stream of primitives. One goroutine owns it.
+	// NewQueue opens an ordered stream of primitives, each of which may use the
+	// whole device. One goroutine owns it.
 	NewQueue(name string) (Queue, error)
+	// Lanes is how many lanes a pipeline should have on this device, and
+	// NewLaneQueue opens the queue of one of them: on the CPU its primitives use
+	// one core, so that a lane a core keeps all of them busy.
+	Lanes() int
+	NewLaneQueue(name string) (Queue, error)
 	// StrideRows is the number of rows a stride should have on this device
 	// when a row takes rowBytes bytes.
 	StrideRows(rowBytes int) int

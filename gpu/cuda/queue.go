@@ -47,6 +47,12 @@ func (d *Device) NewQueue(name string) (gpu.Queue, error) {
 	return &queue{dev: d, name: name, upDicts: map[int][]moved{}, downDicts: map[int][]moved{}}, nil
 }
 
+// Lanes implements gpu.Device: one, because the queues of a device share its streams.
+func (d *Device) Lanes() int { return 1 }
+
+// NewLaneQueue implements gpu.Device.
+func (d *Device) NewLaneQueue(name string) (gpu.Queue, error) { return d.NewQueue(name) }
+
 // Device implements gpu.Queue.
 func (q *queue) Device() gpu.Device { return q.dev }
 

@@ -24,16 +24,16 @@ func (t *table) Probe(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column, kind gpu.Jo
 	if q.err != nil {
 		return probe, build, 0, q.err
 	}
-	probe, build, next, err = t.probe(l, keys, kind, from, limit)
+	probe, build, next, err = t.probe(q.dev, l, keys, kind, from, limit)
 	return probe, build, next, q.fail(err)
 }
 
-func (t *table) probe(l *gpu.Lease, keys []gpu.Column, kind gpu.JoinKind, from, limit int) (probe, build gpu.Column, next int, err error) {
+func (t *table) probe(d *Device, l *gpu.Lease, keys []gpu.Column, kind gpu.JoinKind, from, limit int) (probe, build gpu.Column, next int, err error) {
 	if len(keys) != len(t.nullSafe) {
 		return probe, build, 0, fmt.Errorf("probe with %d key columns of a table of %d", len(keys), len(t.nullSafe))
 	}
 	n := keys[0].Len
-	k, words, dead, err := t.keyWords(keys, n, false)
+	k, words, dead, err := t.keyWords(d, keys, n, false)
 	if err != nil {
 		return probe, build, 0, err
 	}
@@ -50,7 +50,7 @@ func (t *table) probe(l *gpu.Lease, keys []gpu.Column, kind gpu.JoinKind, from, 
 	withBuild := kind == gpu.Inner || kind == gpu.Left
 	var stop atomic.Int64 // pieces from here on are not wanted in this call
 	stop.Store(math.MaxInt64)
-	err = t.dev.parallel(rest, probeGrain, func(lo, hi int) error {
+	err = d.parallel(rest, probeGrain, func(lo, hi int) error {
 		piece := lo / probeGrain
 		if int64(piece) >= stop.Load() {
 			return nil

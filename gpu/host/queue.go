@@ -9,18 +9,21 @@ import (
 
 var errClosed = errors.New("queue is closed")
 
-// queue runs primitives at once, on the caller's goroutine and its helpers.
+// queue runs primitives at once, on the caller's goroutine and, unless it is a lane's,
+// on its helpers.
 type queue struct {
 	dev  *Device
 	name string
 	err  error
 }
 
-// NewQueue implements gpu.Device.
-func (d *Device) NewQueue(name string) (gpu.Queue, error) { return &queue{dev: d, name: name}, nil }
-
 // Device implements gpu.Queue.
-func (q *queue) Device() gpu.Device { return q.dev }
+func (q *queue) Device() gpu.Device {
+	if q.dev.whole != nil {
+		return q.dev.whole
+	}
+	return q.dev
+}
 
 // Close implements gpu.Queue.
 func (q *queue) Close() error {

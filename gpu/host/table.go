@@ -84,8 +84,8 @@ func (t *table) Release() {
 
 // keyWords packs all rows, and returns the bitmap of those whose key can match
 // nothing. A table with null-safe keys has one word more, the nulls.
-func (t *table) keyWords(keys []gpu.Column, n int, insert bool) (k coded, words int, dead []uint64, err error) {
-	k, err = t.codec.prepare(t.dev, keys, n, insert)
+func (t *table) keyWords(d *Device, keys []gpu.Column, n int, insert bool) (k coded, words int, dead []uint64, err error) {
+	k, err = t.codec.prepare(d, keys, n, insert)
 	words = t.codec.words
 	if t.anySafe {
 		words++
@@ -119,7 +119,7 @@ func (t *table) build(keys []gpu.Column) error {
 	if len(keys) > 60 {
 		return fmt.Errorf("%d join keys are more than 60", len(keys))
 	}
-	k, words, dead, err := t.keyWords(keys, n, true)
+	k, words, dead, err := t.keyWords(t.dev, keys, n, true)
 	if err != nil {
 		return err
 	}
