@@ -338,54 +338,84 @@ func TestSumsThatOverflowNameTheColumn(t *testing.T) {
 }
 
 // TestLanesMergeManyGroups has more groups than a lane's table holds, so that lanes
-// flush and what they flushed is merged by partition.
+// flush and what they flushed is merged by partition. With few rows a group, rows
+// pass by the tables.
 func TestLanesMergeManyGroups(t *testing.T) {
-	in := gpu.NewSchema(gpu.Field{Name: "k", Type: gpu.Of(gpu.Int64), Nullable: true}, gpu.Field{Name: "s", Type: gpu.Of(gpu.String)}, gpu.Field{Name: "v", Type: gpu.Of(gpu.Int32)})
-	const groups, strides, strideRows = 150_000, 24, 20_000
-	type total struct{ rows, sum int64 }
-	want := map[string]total{}
-	input := func() []*gpu.Stride {
-		clear(want)
-		rnd := rand.New(rand.NewPCG(7, 7))
-		var out []*gpu.Stride
-		for range strides {
-			cols := make([][]gpu.Scalar, 3)
-			for range strideRows {
-				k, v := rnd.Int64N(groups), rnd.Int64N(1000)
-				key := gpu.IntScalar(in.Fields[0].Type, k)
-				if k == 0 {
-					key = gpu.Null(key.Type)
-				}
-				text := gpu.StringScalar(fmt.Sprint("text ", k%1000))
-				row := []gpu.Scalar{key, text, gpu.IntScalar(in.Fields[2].Type, v)}
-				for c := range cols {
-					cols[c] = append(cols[c], row[c])
-				}
-				name := key.String() + "|" + text.String()
-				want[name] = total{want[name].rows + 1, want[name].sum + v}
-			}
-			s := &gpu.Stride{Schema: in, Rows: strideRows}
-			for c, f := range in.Fields {
-				s.Cols = append(s.Cols, gpu.ColumnOf(f.Type, cols[c]))
-			}
-			out = append(out, s)
+	in := gpu.NewSchema(gpu.Field{Name: "k", Type: gpu.Of(gpu.Int64), Nullable: true}, gpu.Field{Name: "s", Type: gpu.Of(gpu.String)},
+		gpu.Field{Name: "v", Type: gpu.Of(gpu.Int32)}, gpu.Field{Name: "d", Type: gpu.DecimalOf(12, 2), Nullable: true}, gpu.Field{Name: "f", Type: gpu.Of(gpu.Float32)})
+	const strides, strideRows = 14, 20_000
+	for _, groups := range []int64{20_000, 400_000} {
+		rnd := rand.New(rand.NewPCG(uint64(groups), 7))
+		type total struct {
+			rows, sum, count, cents int64
+			floats                  float64
+			least                   int64
 		}
-		return out
-	}
-	for _, lanes := range []int{1, 3} {
-		op, err := groupby.New(groupby.Spec{In: in, Keys: []int{0, 1},
-			Aggregates: []groupby.Aggregate{{Kind: gpu.CountAll, Input: -1, Output: gpu.Of(gpu.Int64)}, {Kind: gpu.Sum, Input: 2, Output: gpu.Of(gpu.HugeInt)}, {Kind: gpu.Avg, Input: 2, Output: gpu.Of(gpu.Float64)}},
-			Out:        gpu.NewSchema(in.Fields[0], in.Fields[1], gpu.Field{Name: "n", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "sum", Type: gpu.Of(gpu.HugeInt)}, gpu.Field{Name: "avg", Type: gpu.Of(gpu.Float64)})})
-		require.NoError(t, err)
-		got, err := run(t, 0, op, strideRows, nil, input(), lanes)
-		require.NoError(t, err)
-		require.Len(t, got, len(want))
-		for _, row := range got {
-			i := strings.Index(row, "|text ")
-			i += 1 + strings.Index(row[i+1:], "|")
-			w, ok := want[row[:i]]
-			require.True(t, ok, row)
-			require.Equal(t, fmt.Sprintf("%s|%d|%d|%s", row[:i], w.rows, w.sum, gpu.FloatScalar(gpu.Of(gpu.Float64), float64(w.sum)/float64(w.rows))), row)
+		want := map[string]*total{}
+		input := func() (out []*gpu.Stride) {
+			clear(want)
+			for range strides {
+				cols := make([][]gpu.Scalar, in.Len())
+				for range strideRows {
+					k, v := rnd.Int64N(groups), rnd.Int64N(1000)
+					row := []gpu.Scalar{gpu.IntScalar(in.Fields[0].Type, k), gpu.StringScalar(fmt.Sprint("text ", k%1000)), gpu.IntScalar(in.Fields[2].Type, v),
+						gpu.IntScalar(in.Fields[3].Type, v-500), gpu.FloatScalar(in.Fields[4].Type, float64(v)/4)}
+					if k == 0 {
+						row[0] = gpu.Null(row[0].Type)
+					}
+					name := row[0].String() + "|" + row[1].String()
+					w := want[name]
+					if w == nil {
+						w = &total{least: math.MaxInt64}
+						want[name] = w
+					}
+					w.rows++
+					w.sum += v
+					w.floats += float64(v) / 4
+					if v%7 == 0 {
+						row[3] = gpu.Null(row[3].Type)
+					} else {
+						w.count++
+						w.cents += v - 500
+						w.least = min(w.least, v-500)
+					}
+					for c := range cols {
+						cols[c] = append(cols[c], row[c])
+					}
+				}
+				s := &gpu.Stride{Schema: in, Rows: strideRows}
+				for c, f := range in.Fields {
+					s.Cols = append(s.Cols, gpu.ColumnOf(f.Type, cols[c]))
+				}
+				out = append(out, s)
+			}
+			return out
+		}
+		for _, lanes := range []int{1, 3} {
+			aggregates := []groupby.Aggregate{{Kind: gpu.CountAll, Input: -1, Output: gpu.Of(gpu.Int64)}, {Kind: gpu.Sum, Input: 2, Output: gpu.Of(gpu.HugeInt)},
+				{Kind: gpu.Avg, Input: 2, Output: gpu.Of(gpu.Float64)}, {Kind: gpu.Count, Input: 3, Output: gpu.Of(gpu.Int64)},
+				{Kind: gpu.Sum, Input: 3, Output: gpu.DecimalOf(38, 2)}, {Kind: gpu.Sum, Input: 4, Output: gpu.Of(gpu.Float64)}, {Kind: gpu.Min, Input: 3, Output: in.Fields[3].Type}}
+			out := gpu.NewSchema(in.Fields[0], in.Fields[1])
+			for _, a := range aggregates {
+				out.Fields = append(out.Fields, gpu.Field{Name: a.Kind.String(), Type: a.Output})
+			}
+			op, err := groupby.New(groupby.Spec{In: in, Keys: []int{0, 1}, Aggregates: aggregates, Out: out})
+			require.NoError(t, err)
+			got, err := run(t, 0, op, strideRows, nil, input(), lanes)
+			require.NoError(t, err)
+			require.Len(t, got, len(want))
+			for _, row := range got {
+				i := strings.Index(row, "|text ")
+				i += 1 + strings.Index(row[i+1:], "|")
+				w := want[row[:i]]
+				require.NotNil(t, w, row)
+				cents, least := gpu.Null(gpu.DecimalOf(38, 2)), gpu.Null(in.Fields[3].Type)
+				if w.count > 0 {
+					cents, least = gpu.IntScalar(cents.Type, w.cents), gpu.IntScalar(least.Type, w.least)
+				}
+				double := func(v float64) gpu.Scalar { return gpu.FloatScalar(gpu.Of(gpu.Float64), v) }
+				require.Equal(t, fmt.Sprintf("%s|%d|%d|%s|%d|%s|%s|%s", row[:i], w.rows, w.sum, double(float64(w.sum)/float64(w.rows)), w.count, cents, double(w.floats), least), row)
+			}
 		}
 	}
 }

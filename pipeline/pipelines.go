@@ -23,6 +23,7 @@ type pipelineRun struct {
 	builds []*pipelineRun // build sides of the joins, finished before the lanes begin
 	serial bool           // one lane, because an operator counts rows in order
 	lanes  int
+	rows   int // of a stride
 	// stopped says that an operator needs no more input.
 	stopped atomic.Bool
 }
@@ -106,6 +107,7 @@ func (r *run) collect(p *pipelineRun, o *opRun) *pipelineRun {
 		p = p.channel()
 	}
 	p.into = o
+	p.chooseLanes()
 	return p
 }
 
@@ -119,7 +121,8 @@ func (p *pipelineRun) exchange() *channelFeed {
 	if f, ok := p.feed.(*channelFeed); ok && len(p.ops) == 0 {
 		return f // the pipeline is nothing but an exchange
 	}
-	p.out = newExchange(channelDepth * p.run.device.Lanes())
+	p.chooseLanes()
+	p.out = newExchange(channelDepth * p.lanes)
 	return &channelFeed{from: p}
 }
 
@@ -238,23 +241,50 @@ func (p *pipelineRun) work(ctx context.Context) (err error) {
 	if err := p.feed.run(ctx); err != nil {
 		return err
 	}
-	p.lanes = p.chooseLanes()
 	if err := p.runLanes(ctx); err != nil {
 		return err
 	}
 	return p.finalize(ctx, m)
 }
 
-// chooseLanes is how many lanes the pipeline runs in.
-func (p *pipelineRun) chooseLanes() int {
-	if p.serial {
-		return 1
+const (
+	// leastRows is the fewest rows of a stride that is shortened so that all lanes
+	// have work, or so that their strides fit the budget.
+	leastRows = 1 << 13
+	// laneStrides is how many strides a lane is taken to hold, with those that are
+	// decoded for it.
+	laneStrides = 8
+)
+
+// chooseLanes decides how many lanes the pipeline runs in and how long its strides
+// are: a small table is cut so that no lane is idle, and strides of all lanes take at
+// most half of the budget.
+func (p *pipelineRun) chooseLanes() {
+	d := p.run.device
+	width := 1
+	for i := -1; i <= len(p.ops); i++ {
+		if o := p.operator(i); o != nil {
+			width = max(width, rowBytes(o.schema))
+		}
 	}
-	return p.run.device.Lanes()
+	p.lanes, p.rows = 1, d.StrideRows(width)
+	if p.serial || d.Lanes() == 1 {
+		return
+	}
+	p.lanes = d.Lanes()
+	shorten := func(rows int64) { p.rows = int(min(int64(p.rows), max(rows, leastRows))) }
+	if p.from != nil && p.from.table != nil {
+		shorten(p.from.table.Rows() / int64(2*p.lanes))
+	}
+	room := d.Budget().Limit() / 2 / int64(width*laneStrides) // rows
+	shorten(room / int64(p.lanes))
+	p.lanes = int(max(1, min(int64(p.lanes), room/int64(p.rows))))
 }
 
 // strideRows is how many rows of rowBytes bytes a stride of the pipeline has at most.
-func (p *pipelineRun) strideRows(rowBytes int) int { return p.run.device.StrideRows(rowBytes) }
+func (p *pipelineRun) strideRows(rowBytes int) int {
+	return min(p.run.device.StrideRows(rowBytes), p.rows)
+}
 
 // runLanes runs all lanes to their ends. When one fails the others stop, and its error
 // is returned.

@@ -169,8 +169,9 @@ type hashGroupBy struct {
 	Spec
 	seed     uint64 // of the hash that partitions
 	measured []measure
-	parts    [][]int     // of each aggregate, into measured
-	partials *gpu.Schema // keys and measures
+	parts    [][]int      // of each aggregate, into measured
+	partials *gpu.Schema  // keys and measures
+	single   *gpu.Program // the measures of a row that is a group of its own
 
 	mu     sync.Mutex
 	only   *table // the groups, of a single lane that did not flush
@@ -198,6 +199,10 @@ const (
 	// flushGroups is how many groups a lane's table holds at most between
 	// strides: it stays in the core's cache.
 	flushGroups = 1 << 16
+	// A table that was flushed with less than so many rows a group has cost more
+	// than it has gained: so many strides then pass by it.
+	passReduction = 2
+	passStrides   = 16
 )
 
 // New returns the group-by of a spec.
@@ -210,7 +215,57 @@ func New(s Spec) (GroupBy, error) {
 	for _, m := range o.measured {
 		o.partials.Fields = append(o.partials.Fields, gpu.Field{Name: m.kind.String(), Type: s.partial(m), Nullable: true})
 	}
+	o.single = o.singles()
 	return o, nil
+}
+
+// stored is the type of a column's values as they are stored: that of a decimal
+// without its point.
+func stored(t gpu.Type) gpu.Type {
+	switch {
+	case t.Kind != gpu.Decimal:
+		return t
+	case t.Wide:
+		return gpu.Of(gpu.HugeInt)
+	}
+	return gpu.Of(gpu.Int64)
+}
+
+// singles is the program of the measures of a row that is a group of its own. Its
+// inputs are those of the measures that have one, as they are stored.
+func (o *hashGroupBy) singles() *gpu.Program {
+	p := &gpu.Program{}
+	for _, m := range o.measured {
+		if m.input < 0 {
+			continue
+		}
+		t := o.In.Fields[m.input].Type
+		if m.kind == gpu.Sum {
+			t = stored(t)
+		}
+		p.Inputs = append(p.Inputs, t)
+	}
+	add := func(op gpu.Op, t gpu.Type, value gpu.Scalar, args ...int) int {
+		p.Code = append(p.Code, gpu.Instr{Op: op, Type: t, Args: args, Mask: -1, Value: value, Text: "group-by"})
+		return len(p.Inputs) + len(p.Code) - 1
+	}
+	count, in := gpu.Of(gpu.Int64), 0
+	for _, m := range o.measured {
+		if m.input < 0 {
+			p.Outputs = append(p.Outputs, add(gpu.OpConst, count, gpu.IntScalar(count, 1)))
+			continue
+		}
+		out := in
+		switch {
+		case m.kind == gpu.Count:
+			out = add(gpu.OpCast, count, gpu.Scalar{}, add(gpu.OpIsNotNull, gpu.Of(gpu.Bool), gpu.Scalar{}, in))
+		case p.Inputs[in] != o.partial(m):
+			out = add(gpu.OpCast, o.partial(m), gpu.Scalar{}, in)
+		}
+		p.Outputs = append(p.Outputs, out)
+		in++
+	}
+	return p
 }
 
 // GroupBy is the operator: Blocking, and then a Source.
@@ -278,6 +333,7 @@ type local struct {
 	rows    int           // of pending
 	bytes   int64         // of pending
 	flushed []*gpu.Stride // partial aggregates
+	passing int           // strides that still pass by the table
 }
 
 // Strides of few rows, as selective filters and joins leave them, are pending until
@@ -343,12 +399,50 @@ func (l *local) takePending() error {
 // take aggregates the rows of a stride, and flushes a table that has become large.
 func (l *local) take(s *gpu.Stride) error {
 	defer s.Release()
+	if l.passing > 0 {
+		l.passing--
+		return l.explain(l.pass(s))
+	}
 	if failed, err := l.table.take(l.task, s); err != nil {
 		return l.explain(l.naming(failed, err))
 	}
 	if l.task.Lanes > 1 && l.table.groups.Len() >= flushGroups {
+		if l.table.rows < passReduction*l.table.groups.Len() {
+			l.passing = passStrides
+		}
 		return l.flush()
 	}
+	return nil
+}
+
+// pass makes rows of partial aggregates of the rows of a stride, each for itself.
+func (l *local) pass(s *gpu.Stride) error {
+	var in []gpu.Column
+	for _, m := range l.measured {
+		if m.input < 0 {
+			continue
+		}
+		c := s.Cols[m.input]
+		if m.kind == gpu.Sum && c.Type != stored(c.Type) {
+			c.Type = stored(c.Type)
+			if c.Dict != nil {
+				values := c.Dict.Values
+				values.Type = c.Type
+				c.Dict = &gpu.Dictionary{Values: values}
+			}
+		}
+		in = append(in, c)
+	}
+	cols, err := l.task.Queue.Eval(l.task.Lease, l.single, in, s.Rows)
+	if err != nil {
+		return err
+	}
+	out := &gpu.Stride{Schema: l.hashGroupBy.partials, Rows: s.Rows}
+	for _, k := range operators.Pick(s.Cols, l.Keys) {
+		out.Cols = append(out.Cols, k.Retain())
+	}
+	out.Cols = append(out.Cols, cols...)
+	l.flushed = append(l.flushed, out)
 	return nil
 }
 
@@ -455,6 +549,9 @@ func (l *local) explain(err error) error {
 }
 
 func explain(groups int, err error) error {
+	if err == nil {
+		return nil
+	}
 	var b *gpu.BudgetError
 	if errors.As(err, &b) {
 		b.Hint = fmt.Sprintf("the group-by's state must fit: it holds %d groups so far; filter its input or group by fewer keys", groups)
