@@ -19,8 +19,9 @@ type Report struct {
 	Kind    string        `json:"device_kind"`
 	Threads int           `json:"threads"` // that decode and encode
 	Wall    time.Duration `json:"wall_ns"`
-	// PeakHost and PeakDevice are the most bytes reserved from the budgets;
-	// PeakRSS is the most memory the whole process has held.
+	// PeakHost and PeakDevice are the most bytes reserved from the budgets, by all
+	// runs that share the device; PeakRSS is the most memory the whole process has
+	// held.
 	PeakHost   int64 `json:"peak_host_bytes"`
 	PeakDevice int64 `json:"peak_device_bytes"`
 	PeakRSS    int64 `json:"peak_rss_bytes"`
@@ -141,15 +142,10 @@ func (r *run) report() *Report {
 	props := r.device.Properties()
 	out := &Report{Job: r.plan.job.Name, Device: props.Name, Kind: props.Kind, Threads: r.threads(), Wall: cmp.Or(r.wall, time.Since(r.started)), PeakRSS: peakRSS(), Link: r.link, Spans: r.spans}
 	var total gpu.Activity
-	activity := func(leases ...*gpu.Lease) *ActivityReport {
-		var sum gpu.Activity
-		if d, ok := r.device.(gpu.Profiled); ok {
-			for _, l := range leases {
-				sum.Add(d.Activity(l.Name()))
-			}
-		}
-		total.Add(sum)
-		return newActivityReport(sum, r.link)
+	activity := func(l *gpu.Lease) *ActivityReport {
+		a := l.Activity()
+		total.Add(a)
+		return newActivityReport(a, r.link)
 	}
 	_, out.PeakHost = r.device.HostBudget().Used()
 	if r.device.HostBudget() != r.device.Budget() {
@@ -188,6 +184,15 @@ func (r *run) report() *Report {
 		out.Output.Activity = activity(r.sink.lease)
 	}
 	out.Activity = newActivityReport(total, r.link)
+	return out
+}
+
+// leases are those that the device works for in this run.
+func (r *run) leases() []*gpu.Lease {
+	out := []*gpu.Lease{r.sink.lease}
+	for _, o := range r.ops {
+		out = append(out, o.lease)
+	}
 	return out
 }
 

@@ -148,7 +148,7 @@ func (r *run) measure() error {
 	if r.opt.Timeline {
 		// The device's clock starts when the device is opened, before the run's
 		// or after.
-		r.spans = r.host.merge(d.Spans(), time.Since(r.started)-d.Clock())
+		r.spans = r.host.merge(d.Spans(r.leases()...), time.Since(r.started)-d.Clock())
 	}
 	return nil
 }
