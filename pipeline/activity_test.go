@@ -105,3 +105,15 @@ func TestRunsThatShareADeviceReportTheirOwnActivity(t *testing.T) {
 	}
 	require.Equal(t, reported(d.Activity()), total, "the runs' together are the device's own")
 }
+
+func TestAScanCountsTheTimeOfItsDecoders(t *testing.T) {
+	r, err := twiceJob(filepath.Join(t.TempDir(), "out.parquet")).Run(context.Background(), RunOptions{Use: Host, Threads: 1})
+	require.NoError(t, err)
+	for _, s := range r.Stages {
+		if s.Kind == "scan" {
+			require.Positive(t, s.Scan.Decode)
+			require.GreaterOrEqual(t, s.Busy, s.Scan.Decode)
+			require.LessOrEqual(t, s.Scan.Decode, r.Wall, "by one thread")
+		}
+	}
+}

@@ -41,14 +41,16 @@ type Report struct {
 
 // StageReport is one stage; inputs come before their consumers.
 type StageReport struct {
-	Step     string        `json:"step"`
-	Kind     string        `json:"kind"`
-	Device   string        `json:"device"`
-	State    string        `json:"state"` // "waiting", "running" or "done"
-	RowsIn   int64         `json:"rows_in"`
-	RowsOut  int64         `json:"rows_out"`
-	BytesOut int64         `json:"bytes_out"`
-	Busy     time.Duration `json:"busy_ns"`
+	Step     string `json:"step"`
+	Kind     string `json:"kind"`
+	Device   string `json:"device"`
+	State    string `json:"state"` // "waiting", "running" or "done"
+	RowsIn   int64  `json:"rows_in"`
+	RowsOut  int64  `json:"rows_out"`
+	BytesOut int64  `json:"bytes_out"`
+	// Busy is the time of work, of a scan also that of all goroutines that decode:
+	// on many cores it may be more than the wall's.
+	Busy time.Duration `json:"busy_ns"`
 	// Wait is the time without input, or for a scan the time until decoders had
 	// a stride; Blocked the time until the next stage took one.
 	Wait     time.Duration `json:"wait_ns"`
@@ -168,6 +170,7 @@ func (r *run) report() *Report {
 			p := (*rd).Progress()
 			s.Scan = &p
 			s.RowsIn = p.RowsRead
+			s.Busy += p.Decode
 		} else if t.table != nil {
 			p := t.unread()
 			s.Scan = &p
