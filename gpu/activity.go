@@ -80,7 +80,9 @@ type Profiled interface {
 type Link struct {
 	// Up, Down and Both are bytes a second: one direction alone, the other, and
 	// the sum of both at once.
-	Up, Down, Both float64
+	Up   float64 `json:"up"`
+	Down float64 `json:"down"`
+	Both float64 `json:"both"`
 	// Copy is bytes a second of a copy within device memory, read and written.
-	Copy float64
+	Copy float64 `json:"copy"`
 }

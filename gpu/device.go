@@ -7,12 +7,12 @@ import (
 
 // Properties describe a device to people and to the planner.
 type Properties struct {
-	Name    string // as the vendor writes it
-	Kind    string // "host" or "cuda"
-	Cores   int    // CPU cores in use, or multiprocessors
-	Memory  int64  // bytes in all
-	Free    int64  // bytes free when the device was opened
-	Details string // one line more, may be empty
+	Name    string `json:"name"`              // as the vendor writes it
+	Kind    string `json:"kind"`              // "host" or "cuda"
+	Cores   int    `json:"cores"`             // CPU cores in use, or multiprocessors
+	Memory  int64  `json:"memory"`            // bytes in all
+	Free    int64  `json:"free"`              // bytes free when the device was opened
+	Details string `json:"details,omitempty"` // one line more
 }
 
 // Device runs primitives. Implementations are safe for concurrent use; a Queue
