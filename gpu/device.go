@@ -36,6 +36,10 @@ type Device interface {
 // columns that the caller owns; inputs are borrowed and stay the caller's. The
 // first error sticks: later calls return it without running.
 //
+// Columns are in the memory of the queue's device, any host memory on the host, and
+// tables, groups and accumulators were made on it: those of another device are refused
+// with an error. Up takes strides that the host can address.
+//
 // Row ids are Int32 columns without nulls; unless a method says otherwise every
 // id is in [0, rows).
 type Queue interface {
