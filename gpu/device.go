@@ -9,6 +9,7 @@ import (
 type Properties struct {
 	Name    string `json:"name"`              // as the vendor writes it
 	Kind    string `json:"kind"`              // "host" or "cuda"
+	ID      string `json:"id"`                // by which a job asks for it: "host", "cuda:0"
 	Cores   int    `json:"cores"`             // CPU cores in use, or multiprocessors
 	Memory  int64  `json:"memory"`            // bytes in all
 	Free    int64  `json:"free"`              // bytes free when the device was opened

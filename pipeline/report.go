@@ -156,7 +156,7 @@ func (r *run) report() *Report {
 	for _, t := range r.ops {
 		m := &t.metrics
 		s := StageReport{
-			Step: t.step, Kind: t.kind, Device: props.Kind, State: stateNames[m.state.Load()],
+			Step: t.step, Kind: t.kind, Device: props.ID, State: stateNames[m.state.Load()],
 			RowsIn: m.rowsIn.Load(), RowsOut: m.rowsOut.Load(), BytesOut: m.bytesOut.Load(),
 			Busy: m.busyTime(out.Wall), Wait: time.Duration(m.waitIn.Load()), Blocked: time.Duration(m.waitOut.Load()),
 			Estimate: t.rows,

@@ -62,7 +62,7 @@ func Open(opt Options) (*Device, error) {
 
 // Properties implements gpu.Device.
 func (d *Device) Properties() gpu.Properties {
-	return gpu.Properties{Name: machine.CPU(), Kind: "host", Cores: d.threads, Memory: d.memory, Free: d.free,
+	return gpu.Properties{Name: machine.CPU(), Kind: "host", ID: "host", Cores: d.threads, Memory: d.memory, Free: d.free,
 		Details: runtime.GOOS + "/" + runtime.GOARCH}
 }
 
