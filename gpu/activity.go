@@ -1,6 +1,9 @@
 package gpu
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
 // Activity is what was done on a device for the holder of a lease, by the
 // device's own clock.
@@ -22,6 +25,28 @@ func (a *Activity) Add(b Activity) {
 	a.Down += b.Down
 }
 
+// activityCounter is an activity that several goroutines add to.
+type activityCounter struct {
+	mu  sync.Mutex
+	sum Activity
+}
+
+// AddActivity counts what a device has done for the holder of the lease. Only devices
+// call it.
+func (l *Lease) AddActivity(a Activity) {
+	l.activity.mu.Lock()
+	defer l.activity.mu.Unlock()
+	l.activity.sum.Add(a)
+}
+
+// Activity returns what was done for the holder of the lease, up to now: work that
+// is under way may be missing. It is zero on a device that does not measure.
+func (l *Lease) Activity() Activity {
+	l.activity.mu.Lock()
+	defer l.activity.mu.Unlock()
+	return l.activity.sum
+}
+
 // Span is one piece of a device's work in time.
 type Span struct {
 	Lane  string // "set up" of the device and its memory, "copy up", "kernels" or "copy down"
@@ -36,14 +61,15 @@ type Span struct {
 // Profiled is a Device that measures what it does.
 type Profiled interface {
 	Device
-	// Activity returns what was done for the leases of a name, up to now: work
-	// that is under way may be missing.
-	Activity(lease string) Activity
+	// Activity returns what was done for all leases together since the device was
+	// opened; Lease.Activity has the share of each.
+	Activity() Activity
 	// Settle waits until everything launched so far has been measured.
 	Settle()
-	// Spans returns the work done since the device was opened, and its opening, in
-	// order of start; the newest are missing when there were too many to keep.
-	Spans() []Span
+	// Spans returns the work done for some leases, for all when none is named, and
+	// the set-up of the device, in order of start. The oldest are missing when there
+	// were too many to keep.
+	Spans(of ...*Lease) []Span
 	// Clock returns the device's clock now, to relate spans to other times.
 	Clock() time.Duration
 	// Link measures the link to the host, once.
@@ -54,7 +80,9 @@ type Profiled interface {
 type Link struct {
 	// Up, Down and Both are bytes a second: one direction alone, the other, and
 	// the sum of both at once.
-	Up, Down, Both float64
+	Up   float64 `json:"up"`
+	Down float64 `json:"down"`
+	Both float64 `json:"both"`
 	// Copy is bytes a second of a copy within device memory, read and written.
-	Copy float64
+	Copy float64 `json:"copy"`
 }

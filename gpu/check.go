@@ -2,6 +2,79 @@ package gpu
 
 import "fmt"
 
+// CheckMemory says whether a device can work on columns: its Budget pays for their
+// buffers or, where that is host memory, the host can address them, whoever pays. It
+// costs a comparison a buffer.
+func CheckMemory(d Device, cols []Column) error {
+	budget, host := d.Budget(), d.HostBudget()
+	for i, c := range cols {
+		if b := c.foreign(func(b *Buffer) bool { return b.of(budget, host) }); b != nil {
+			return fmt.Errorf("column %d of %v is %s, not memory of this device (%s)", i, c.Type, b.owner(), d.Properties().Name)
+		}
+	}
+	return nil
+}
+
+// CheckHostMemory says whether columns can be copied by way of the host: it can address
+// their buffers, or the budget pays for them, of a device that copies them down.
+func CheckHostMemory(cols []Column, device *Budget) error {
+	for i, c := range cols {
+		fine := func(b *Buffer) bool { return b.mem != nil || b.lease != nil && b.lease.budget == device }
+		if b := c.foreign(fine); b != nil {
+			return fmt.Errorf("column %d of %v is %s, which the host cannot address: bring it down by a queue of its device", i, c.Type, b.owner())
+		}
+	}
+	return nil
+}
+
+// foreign returns the first buffer of a column that has bytes and is not fine, nil for
+// none. A column without rows has nothing that could be read.
+func (c Column) foreign(fine func(*Buffer) bool) *Buffer {
+	if c.Len == 0 {
+		return nil
+	}
+	for _, b := range [...]*Buffer{c.Data, c.Offsets, c.Valid} {
+		if b.Size() > 0 && !fine(b) {
+			return b
+		}
+	}
+	if c.Dict != nil {
+		return c.Dict.Values.foreign(fine)
+	}
+	return nil
+}
+
+// of says whether a buffer is memory of the device with these budgets.
+func (b *Buffer) of(device, host *Budget) bool {
+	if device == host {
+		return b.mem != nil
+	}
+	return b.lease != nil && b.lease.budget == device
+}
+
+// owner says whose memory a buffer is, for errors.
+func (b *Buffer) owner() string {
+	if b.lease == nil {
+		return "memory of the Go heap"
+	}
+	return fmt.Sprintf("%s memory of %q", b.lease.budget.tier, b.lease.name)
+}
+
+// ErrOtherDevice is the error of what was made on one device and is used with a queue
+// of another.
+func ErrOtherDevice(made, used Device) error {
+	return fmt.Errorf("what was made on one device (%s) is used with a queue of another (%s)", made.Properties().Name, used.Properties().Name)
+}
+
+// KeyColumns returns the columns of sort keys.
+func KeyColumns(keys []SortKey) []Column {
+	cols := make([]Column, len(keys))
+	for i, k := range keys {
+		cols[i] = k.Column
+	}
+	return cols
+}
+
 // CheckMerge says whether MergeMatch can match two sides.
 func CheckMerge(build, probe []SortKey, nullSafe []bool) error {
 	if len(build) == 0 || len(probe) != len(build) || len(nullSafe) != len(build) {
@@ -17,11 +90,7 @@ func CheckMerge(build, probe []SortKey, nullSafe []bool) error {
 		}
 	}
 	for _, side := range [][]SortKey{build, probe} {
-		cols := make([]Column, len(side))
-		for k := range side {
-			cols[k] = side[k].Column
-		}
-		if err := CheckKeys(cols); err != nil {
+		if err := CheckKeys(KeyColumns(side)); err != nil {
 			return err
 		}
 	}

@@ -7,12 +7,13 @@ import (
 
 // Properties describe a device to people and to the planner.
 type Properties struct {
-	Name    string // as the vendor writes it
-	Kind    string // "host" or "cuda"
-	Cores   int    // CPU cores in use, or multiprocessors
-	Memory  int64  // bytes in all
-	Free    int64  // bytes free when the device was opened
-	Details string // one line more, may be empty
+	Name    string `json:"name"`              // as the vendor writes it
+	Kind    string `json:"kind"`              // "host" or "cuda"
+	ID      string `json:"id"`                // by which a job asks for it: "host", "cuda:0"
+	Cores   int    `json:"cores"`             // CPU cores in use, or multiprocessors
+	Memory  int64  `json:"memory"`            // bytes in all
+	Free    int64  `json:"free"`              // bytes free when the device was opened
+	Details string `json:"details,omitempty"` // one line more
 }
 
 // Device runs primitives. Implementations are safe for concurrent use; a Queue
@@ -41,6 +42,10 @@ type Device interface {
 // it. Every method that allocates takes the lease that pays, and returns
 // columns that the caller owns; inputs are borrowed and stay the caller's. The
 // first error sticks: later calls return it without running.
+//
+// Columns are in the memory of the queue's device, any host memory on the host, and
+// tables, groups and accumulators were made on it: those of another device are refused
+// with an error. Up takes strides that the host can address.
 //
 // Row ids are Int32 columns without nulls; unless a method says otherwise every
 // id is in [0, rows).

@@ -141,6 +141,8 @@ type Lease struct {
 	peak    atomic.Int64
 	buffers atomic.Int64
 	closed  atomic.Bool
+
+	activity activityCounter
 }
 
 // Name returns the name the lease was opened with.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
+	"strings"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/cuda"
@@ -15,26 +17,44 @@ import (
 const (
 	Auto = "auto" // the GPU where there is one, the CPU otherwise
 	Host = "host" // the CPU
-	CUDA = "cuda" // the GPU; an error where there is none
+	CUDA = "cuda" // the first GPU, "cuda:1" the second and so on; an error where there is none
 )
+
+// parseDevice splits the name of a device into its kind, Auto, Host or CUDA, and the
+// number of the GPU.
+func parseDevice(name string) (kind string, ordinal int, err error) {
+	kind, number, numbered := strings.Cut(name, ":")
+	switch {
+	case name == "":
+		return Auto, 0, nil
+	case !numbered && (kind == Auto || kind == Host || kind == CUDA):
+		return kind, 0, nil
+	case numbered && kind == CUDA:
+		if n, err := strconv.ParseUint(number, 10, 16); err == nil && strconv.FormatUint(n, 10) == number {
+			return CUDA, int(n), nil
+		}
+	}
+	return "", 0, &Fault{Msg: fmt.Sprintf("device %s: must be %s, %s, %s or, for another GPU than the first, %s:N as in %s:1", name, Auto, Host, CUDA, CUDA, CUDA)}
+}
+
+// CheckDevice says whether a run can ask for a device by this name. Whether the machine
+// has it shows when the run opens it.
+func CheckDevice(name string) error {
+	_, _, err := parseDevice(name)
+	return err
+}
 
 // ChooseDevice says on which kind of device a run that asks for name runs on this
 // machine: Host or CUDA.
 func ChooseDevice(name string) (string, error) {
-	switch name {
-	case Host, CUDA:
-		return name, nil
-	case Auto, "":
-		if n, err := cuda.Count(""); err == nil && n > 0 {
-			return CUDA, nil
-		}
-		return Host, nil
+	kind, _, err := parseDevice(name)
+	if err != nil || kind != Auto {
+		return kind, err
 	}
-	return "", unknownDevice(name)
-}
-
-func unknownDevice(name string) error {
-	return &Fault{Msg: fmt.Sprintf("device %q: must be %s, %s or %s", name, Auto, Host, CUDA)}
+	if n, err := cuda.Count(""); err == nil && n > 0 {
+		return CUDA, nil
+	}
+	return Host, nil
 }
 
 // warnOfCPU says that a GPU is there and not used: nothing falls back in silence.
@@ -46,14 +66,17 @@ func warnOfCPU(err error) {
 // DeviceMemory and StrideSize. A GPU is started beside the caller; if it cannot be,
 // the error comes with the first queue.
 func OpenDevice(opt RunOptions) (gpu.Device, error) {
-	switch opt.Use {
-	case Auto, "", CUDA:
-		d, err := cuda.Open(cuda.Options{Memory: opt.DeviceMemory, HostMemory: opt.HostMemory, StrideBytes: opt.StrideSize, Ahead: true})
+	kind, ordinal, err := parseDevice(opt.Use)
+	if err != nil {
+		return nil, err
+	}
+	if kind != Host {
+		d, err := cuda.Open(cuda.Options{Ordinal: ordinal, Memory: opt.DeviceMemory, HostMemory: opt.HostMemory, StrideBytes: opt.StrideSize, Ahead: true})
 		if err == nil {
 			return d, nil
 		}
 		noDriver := errors.Is(err, cuda.ErrNoDriver)
-		if opt.Use == CUDA {
+		if kind == CUDA {
 			if noDriver {
 				err = fmt.Errorf("%w; install one, or run with --device host", err)
 			}
@@ -62,9 +85,6 @@ func OpenDevice(opt RunOptions) (gpu.Device, error) {
 		if !noDriver {
 			warnOfCPU(err)
 		}
-	case Host:
-	default:
-		return nil, unknownDevice(opt.Use)
 	}
 	// Device and host memory are one on the CPU.
 	d, err := host.Open(host.Options{Threads: opt.Threads, Memory: cmp.Or(opt.HostMemory, opt.DeviceMemory), StrideRows: int(opt.StrideSize / 8)})

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"testing"
 
@@ -11,6 +12,42 @@ import (
 	"github.com/gstream/gstream/gpu/cuda/cudatest"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 )
+
+func TestDevicesHaveNames(t *testing.T) {
+	for name, want := range map[string]string{"": "auto 0", "auto": "auto 0", "host": "host 0", "cuda": "cuda 0", "cuda:0": "cuda 0", "cuda:1": "cuda 1", "cuda:12": "cuda 12"} {
+		kind, ordinal, err := parseDevice(name)
+		require.NoError(t, err)
+		require.Equal(t, want, fmt.Sprint(kind, " ", ordinal), name)
+	}
+	for _, name := range []string{"tpu", "CUDA", "cuda:", "cuda:x", "cuda:-1", "cuda:+1", "cuda:01", "cuda:1 ", "cuda:70000", "cuda:1:2", "host:0", "auto:1", ":1"} {
+		err := CheckDevice(name)
+		require.ErrorIs(t, err, ErrJob, name)
+		require.ErrorContains(t, err, "device "+name+": must be auto, host, cuda or", name)
+		_, err = OpenDevice(RunOptions{Use: name})
+		require.ErrorIs(t, err, ErrJob, name)
+	}
+}
+
+func TestEachGPURunsAJobAndReportsIt(t *testing.T) {
+	library := cudatest.Library(t)
+	n, err := cuda.Count(library)
+	require.NoError(t, err)
+	var want []string
+	for i := range n {
+		d, err := cuda.Open(cuda.Options{Library: library, Ordinal: i, Memory: 1 << 28, HostMemory: 1 << 28})
+		require.NoError(t, err)
+		file := filepath.Join(t.TempDir(), "out.parquet")
+		report, err := gpuJob(file).Run(context.Background(), RunOptions{Device: d})
+		require.NoError(t, err)
+		require.Positive(t, report.Activity.Launches)
+		require.Equal(t, fmt.Sprintf("cuda:%d", i), report.Stages[len(report.Stages)-1].Device)
+		if want == nil {
+			want = rowsOf(t, file)
+		}
+		require.Equal(t, want, rowsOf(t, file))
+		require.NoError(t, d.Close())
+	}
+}
 
 func TestAGPUThatCannotBeStartedLeavesTheRunToTheCPU(t *testing.T) {
 	library := cudatest.Library(t)
@@ -33,4 +70,5 @@ func TestAGPUThatCannotBeStartedLeavesTheRunToTheCPU(t *testing.T) {
 	_, err = run(RunOptions{Device: open(), Use: CUDA})
 	require.ErrorAs(t, err, &fault)
 	require.ErrorContains(t, err, "open GPU 77")
+	require.Regexp(t, `this machine has (one, number 0|\d+, numbers 0 to \d+)$`, err.Error())
 }

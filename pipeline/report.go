@@ -19,8 +19,9 @@ type Report struct {
 	Kind    string        `json:"device_kind"`
 	Threads int           `json:"threads"` // that decode and encode
 	Wall    time.Duration `json:"wall_ns"`
-	// PeakHost and PeakDevice are the most bytes reserved from the budgets;
-	// PeakRSS is the most memory the whole process has held.
+	// PeakHost and PeakDevice are the most bytes reserved from the budgets, by all
+	// runs that share the device; PeakRSS is the most memory the whole process has
+	// held.
 	PeakHost   int64 `json:"peak_host_bytes"`
 	PeakDevice int64 `json:"peak_device_bytes"`
 	PeakRSS    int64 `json:"peak_rss_bytes"`
@@ -40,14 +41,16 @@ type Report struct {
 
 // StageReport is one stage; inputs come before their consumers.
 type StageReport struct {
-	Step     string        `json:"step"`
-	Kind     string        `json:"kind"`
-	Device   string        `json:"device"`
-	State    string        `json:"state"` // "waiting", "running" or "done"
-	RowsIn   int64         `json:"rows_in"`
-	RowsOut  int64         `json:"rows_out"`
-	BytesOut int64         `json:"bytes_out"`
-	Busy     time.Duration `json:"busy_ns"`
+	Step     string `json:"step"`
+	Kind     string `json:"kind"`
+	Device   string `json:"device"`
+	State    string `json:"state"` // "waiting", "running" or "done"
+	RowsIn   int64  `json:"rows_in"`
+	RowsOut  int64  `json:"rows_out"`
+	BytesOut int64  `json:"bytes_out"`
+	// Busy is the time of work, of a scan also that of all goroutines that decode:
+	// on many cores it may be more than the wall's.
+	Busy time.Duration `json:"busy_ns"`
 	// Wait is the time without input, or for a scan the time until decoders had
 	// a stride; Blocked the time until the next stage took one.
 	Wait     time.Duration `json:"wait_ns"`
@@ -141,15 +144,10 @@ func (r *run) report() *Report {
 	props := r.device.Properties()
 	out := &Report{Job: r.plan.job.Name, Device: props.Name, Kind: props.Kind, Threads: r.threads(), Wall: cmp.Or(r.wall, time.Since(r.started)), PeakRSS: peakRSS(), Link: r.link, Spans: r.spans}
 	var total gpu.Activity
-	activity := func(leases ...*gpu.Lease) *ActivityReport {
-		var sum gpu.Activity
-		if d, ok := r.device.(gpu.Profiled); ok {
-			for _, l := range leases {
-				sum.Add(d.Activity(l.Name()))
-			}
-		}
-		total.Add(sum)
-		return newActivityReport(sum, r.link)
+	activity := func(l *gpu.Lease) *ActivityReport {
+		a := l.Activity()
+		total.Add(a)
+		return newActivityReport(a, r.link)
 	}
 	_, out.PeakHost = r.device.HostBudget().Used()
 	if r.device.HostBudget() != r.device.Budget() {
@@ -159,7 +157,7 @@ func (r *run) report() *Report {
 	for _, t := range r.ops {
 		m := &t.metrics
 		s := StageReport{
-			Step: t.step, Kind: t.kind, Device: props.Kind, State: stateNames[m.state.Load()],
+			Step: t.step, Kind: t.kind, Device: props.ID, State: stateNames[m.state.Load()],
 			RowsIn: m.rowsIn.Load(), RowsOut: m.rowsOut.Load(), BytesOut: m.bytesOut.Load(),
 			Busy: busy[t], Wait: time.Duration(m.waitIn.Load()), Blocked: time.Duration(m.waitOut.Load()),
 			Estimate: t.rows,
@@ -173,6 +171,7 @@ func (r *run) report() *Report {
 			p := (*rd).Progress()
 			s.Scan = &p
 			s.RowsIn = p.RowsRead
+			s.Busy += p.Decode
 		} else if t.table != nil {
 			p := t.unread()
 			s.Scan = &p
@@ -189,6 +188,15 @@ func (r *run) report() *Report {
 		out.Output.Activity = activity(r.sink.lease)
 	}
 	out.Activity = newActivityReport(total, r.link)
+	return out
+}
+
+// leases are those that the device works for in this run.
+func (r *run) leases() []*gpu.Lease {
+	out := []*gpu.Lease{r.sink.lease}
+	for _, o := range r.ops {
+		out = append(out, o.lease)
+	}
 	return out
 }
 

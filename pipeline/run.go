@@ -20,7 +20,7 @@ const channelDepth = 1
 // RunOptions say how to run a plan. The zero value uses the whole machine.
 type RunOptions struct {
 	// Device runs the stages. When it is nil the run opens one of its own: Use
-	// says which, Auto, Host or CUDA; "" is Auto.
+	// says which, Auto, Host, CUDA or another GPU as "cuda:1"; "" is Auto.
 	Device gpu.Device
 	Use    string
 	// StrideSize is the bytes of a column of 8-byte values in a stride of the
@@ -92,7 +92,7 @@ func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
 	if !errors.Is(err, cuda.ErrUnusable) {
 		return report, err
 	}
-	if opt.Use == CUDA {
+	if kind, _, _ := parseDevice(opt.Use); kind == CUDA {
 		return report, &Fault{Msg: err.Error()}
 	}
 	warnOfCPU(err)
@@ -146,7 +146,7 @@ func (r *run) measure() error {
 	if r.opt.Timeline {
 		// The device's clock starts when the device is opened, before the run's
 		// or after.
-		r.spans = r.host.merge(d.Spans(), time.Since(r.started)-d.Clock())
+		r.spans = r.host.merge(d.Spans(r.leases()...), time.Since(r.started)-d.Clock())
 	}
 	return nil
 }

@@ -118,6 +118,9 @@ type Progress struct {
 	RowGroups   int64 `json:"row_groups"`         // in all
 	Skipped     int64 `json:"row_groups_skipped"` // by statistics
 	RowsSkipped int64 `json:"rows_skipped"`       // that statistics ruled out
+	// Decode is the time of all goroutines that decode, summed: with n of them up to
+	// n times that of the scan.
+	Decode time.Duration `json:"decode_ns"`
 }
 
 // Reader is one scan. Read is called by one goroutine; Progress by any.

@@ -30,7 +30,7 @@ type deviceInfo struct {
 func (l deviceList) String() string {
 	var b strings.Builder
 	for _, p := range l.Devices {
-		fmt.Fprintf(&b, "%s: %s, %d cores, %s memory, %s free", p.Kind, p.Name, p.Cores, size(p.Memory), size(p.Free))
+		fmt.Fprintf(&b, "%s: %s, %d cores, %s memory, %s free", p.ID, p.Name, p.Cores, size(p.Memory), size(p.Free))
 		if p.Details != "" {
 			b.WriteString(", " + p.Details)
 		}

@@ -126,7 +126,7 @@ func registerFormat(cmd *cobra.Command, format *string) {
 }
 
 func registerDevice(cmd *cobra.Command, device *string) {
-	cmd.Flags().StringVar(device, "device", pipeline.Auto, "where to run: auto (a GPU where there is one), host (the CPU) or cuda")
+	cmd.Flags().StringVar(device, "device", pipeline.Auto, "where to run: auto (a GPU where there is one), host (the CPU), cuda (the first GPU) or cuda:1 and so on (another)")
 	complete(cmd, "device", devices...)
 }
 
@@ -137,13 +137,9 @@ var devices = []string{pipeline.Auto, pipeline.Host, pipeline.CUDA}
 func chooseDevice(device string) (string, error) {
 	kind, err := pipeline.ChooseDevice(device)
 	if err != nil {
-		return "", unknownDevice(device)
+		return "", usageError(fmt.Errorf("--%w", err))
 	}
 	return kind, nil
-}
-
-func unknownDevice(device string) error {
-	return usageError(fmt.Errorf("--device %s: must be auto, host or cuda", device))
 }
 
 // printValue writes a value as text, by its String method, or as JSON.

@@ -92,6 +92,7 @@ func TestExitCodesAndMessages(t *testing.T) {
 		"malformed set":      {steps: "  - limit: 1", args: []string{"--set", "data"}, code: exitJob, message: "name=value"},
 		"unknown flag":       {steps: "  - limit: 1", args: []string{"--treads=2"}, code: exitJob, message: "--treads"},
 		"unknown device":     {steps: "  - limit: 1", args: []string{"--device", "tpu"}, code: exitJob, message: "--device tpu"},
+		"no number of a GPU": {steps: "  - limit: 1", args: []string{"--device", "cuda:x"}, code: exitJob, message: "--device cuda:x: must be auto, host, cuda or"},
 		"unknown progress":   {steps: "  - limit: 1", args: []string{"--progress", "loud"}, code: exitJob, message: "--progress loud"},
 		"no size":            {steps: "  - limit: 1", args: []string{"--host-memory", "lots"}, code: exitJob, message: "512MiB"},
 		"output option":      {steps: "  - limit: 1", options: ", compression: zip", code: exitJob, message: "zip"},

@@ -8,7 +8,6 @@ import (
 	"os"
 	"runtime"
 	"runtime/pprof"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -98,8 +97,8 @@ func (f *runFlags) options(cmd *cobra.Command) (pipeline.RunOptions, error) {
 		return pipeline.RunOptions{}, err
 	}
 	opt := pipeline.RunOptions{Threads: f.threads, Overwrite: f.overwrite, Use: f.device}
-	if !slices.Contains(devices, f.device) {
-		return opt, unknownDevice(f.device)
+	if err := pipeline.CheckDevice(f.device); err != nil {
+		return opt, usageError(fmt.Errorf("--%w", err))
 	}
 	if f.threads < 0 {
 		return opt, usageError(fmt.Errorf("--threads %d: must not be negative", f.threads))

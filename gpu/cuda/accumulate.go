@@ -70,6 +70,7 @@ type state interface {
 
 // accumulator implements gpu.Accumulator over a state.
 type accumulator struct {
+	dev   *Device
 	agg   gpu.Aggregate
 	state state
 	// seen says which groups have had a value that is not null. While no null was
@@ -83,7 +84,7 @@ func (q *queue) NewAccumulator(l *gpu.Lease, a gpu.Aggregate) (gpu.Accumulator, 
 	if q.err != nil {
 		return nil, q.err
 	}
-	x := &accumulator{agg: a, seen: vector{lease: l, elem: 1}}
+	x := &accumulator{dev: q.dev, agg: a, seen: vector{lease: l, elem: 1}}
 	in := a.Input
 	switch a.Kind {
 	case gpu.CountAll, gpu.Count:
@@ -120,10 +121,16 @@ func (x *accumulator) counts() bool { return x.agg.Kind == gpu.CountAll || x.agg
 
 // Update implements gpu.Accumulator.
 func (x *accumulator) Update(gq gpu.Queue, a gpu.Assignment, values gpu.Column, groups int) (err error) {
-	q := gq.(*queue)
+	q, err := x.dev.queue(gq)
+	if err != nil {
+		return err
+	}
 	o := q.begin(x.agg.Kind.String(), x.seen.lease)
 	defer end(o, new(struct{}), &err)
 	ids := a.IDs()
+	if o.takes(ids, values) != nil {
+		return o.err
+	}
 	if x.agg.Kind == gpu.CountAll {
 		values = gpu.Column{Len: ids.Len}
 	} else if values.Type != x.agg.Input || values.Len != ids.Len {
@@ -181,7 +188,11 @@ func (x *accumulator) note(o *op, b batch) {
 
 // Result implements gpu.Accumulator.
 func (x *accumulator) Result(gq gpu.Queue, l *gpu.Lease, from, to int) (out gpu.Column, err error) {
-	o := gq.(*queue).begin(x.agg.Kind.String(), l)
+	q, err := x.dev.queue(gq)
+	if err != nil {
+		return out, err
+	}
+	o := q.begin(x.agg.Kind.String(), l)
 	defer end(o, &out, &err)
 	if from < 0 || from > to || to > x.groups {
 		return out, fmt.Errorf("%v of groups [%d, %d) of %d", x.agg.Kind, from, to, x.groups)

@@ -53,6 +53,7 @@ func (o *op) bitmap(n int) *gpu.Buffer {
 func (q *queue) Slice(l *gpu.Lease, c gpu.Column, from, to int) (out gpu.Column, err error) {
 	o := q.begin("slice", l)
 	defer end(o, &out, &err)
+	o.takes(c)
 	if from < 0 || from > to || to > c.Len {
 		return out, fmt.Errorf("slice [%d, %d) of a column of %d rows", from, to, c.Len)
 	}
@@ -89,6 +90,7 @@ func (q *queue) Slice(l *gpu.Lease, c gpu.Column, from, to int) (out gpu.Column,
 func (q *queue) Concat(l *gpu.Lease, parts []gpu.Column) (out gpu.Column, err error) {
 	o := q.begin("concat", l)
 	defer end(o, &out, &err)
+	o.takes(parts...)
 	if len(parts) == 0 {
 		return out, fmt.Errorf("concat of no columns has no type")
 	}

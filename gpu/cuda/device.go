@@ -192,7 +192,10 @@ func (d *Device) open(drv *driver) error {
 		return err
 	}
 	if d.opt.Ordinal < 0 || d.opt.Ordinal >= int(count) {
-		return fmt.Errorf("this machine has %d", count)
+		if count == 1 {
+			return fmt.Errorf("this machine has one, number 0")
+		}
+		return fmt.Errorf("this machine has %d, numbers 0 to %d", count, count-1)
 	}
 	if err := drv.do(cuDeviceGet, uintptr(unsafe.Pointer(&handle)), uintptr(d.opt.Ordinal)); err != nil {
 		return err
@@ -285,14 +288,17 @@ func (d *Device) openContext() error {
 	return nil
 }
 
+// id is the name by which a job asks for the GPU.
+func (d *Device) id() string { return fmt.Sprintf("cuda:%d", d.opt.Ordinal) }
+
 // Properties implements gpu.Device.
 func (d *Device) Properties() gpu.Properties {
 	if err := d.Wait(); err != nil {
-		return gpu.Properties{Name: "unusable GPU", Kind: "cuda", Details: err.Error()}
+		return gpu.Properties{Name: "unusable GPU", Kind: "cuda", ID: d.id(), Details: err.Error()}
 	}
 	details := fmt.Sprintf("compute capability %d.%d, driver for CUDA %d.%d", d.props.major, d.props.minor,
 		d.ctx.version/1000, d.ctx.version%1000/10)
-	return gpu.Properties{Name: d.props.name, Kind: "cuda", Cores: d.props.multiprocessors,
+	return gpu.Properties{Name: d.props.name, Kind: "cuda", ID: d.id(), Cores: d.props.multiprocessors,
 		Memory: d.props.memory, Free: d.props.free, Details: details}
 }
 

@@ -30,6 +30,7 @@ func (q *queue) Eval(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gp
 func (q *queue) evaluate(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) (out []gpu.Column, failed *failure, err error) {
 	o := q.begin("evaluate", l)
 	defer end(o, &out, &err)
+	o.takes(in...)
 	if err := checkEval(p, in, n); err != nil {
 		return nil, nil, err
 	}

@@ -29,6 +29,8 @@ type gatherTextArgs struct {
 func (q *queue) Gather(l *gpu.Lease, cols []gpu.Column, ids gpu.Column, outer bool) (out []gpu.Column, err error) {
 	o := q.begin("gather", l)
 	defer end(o, &out, &err)
+	o.takes(cols...)
+	o.takes(ids)
 	if err := checkIDs(ids); err != nil {
 		return nil, err
 	}
@@ -39,6 +41,8 @@ func (q *queue) Gather(l *gpu.Lease, cols []gpu.Column, ids gpu.Column, outer bo
 func (q *queue) GatherParts(l *gpu.Lease, parts []gpu.Column, ids gpu.Column) (out gpu.Column, err error) {
 	o := q.begin("gather", l)
 	defer end(o, &out, &err)
+	o.takes(parts...)
+	o.takes(ids)
 	if err := checkIDs(ids); err != nil {
 		return out, err
 	}

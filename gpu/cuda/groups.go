@@ -10,6 +10,7 @@ import (
 // null of a single key column has a slot of its own in the index; several columns
 // have null bits in their packed key.
 type groups struct {
+	dev   *Device
 	lease *gpu.Lease
 	codec *codec
 	index *index
@@ -27,7 +28,7 @@ func (q *queue) NewGroups(l *gpu.Lease, types []gpu.Type, hint gpu.GroupHint) (o
 	if len(types) > maxKeys {
 		return nil, fmt.Errorf("%d group keys are more than %d", len(types), maxKeys)
 	}
-	g := &groups{lease: l, nulls: make([]bool, len(types))}
+	g := &groups{dev: q.dev, lease: l, nulls: make([]bool, len(types))}
 	withNull := make([]bool, len(types))
 	for i := range withNull {
 		withNull[i] = len(types) > 1
@@ -73,8 +74,15 @@ func (a assignment) Release() { a.ids.Release() }
 // Assign implements gpu.Groups. It waits for the device once a batch of rows, mostly
 // once a call.
 func (g *groups) Assign(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column, n int) (out gpu.Assignment, err error) {
-	o := gq.(*queue).begin("assign groups", l)
+	q, err := g.dev.queue(gq)
+	if err != nil {
+		return nil, err
+	}
+	o := q.begin("assign groups", l)
 	defer end(o, &out, &err)
+	if o.takes(keys...) != nil {
+		return nil, o.err
+	}
 	if err := g.codec.check(keys, n); err != nil {
 		return nil, err
 	}
@@ -97,7 +105,11 @@ func (g *groups) Assign(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column, n int) (o
 
 // Keys implements gpu.Groups.
 func (g *groups) Keys(gq gpu.Queue, l *gpu.Lease, from, to int) (out []gpu.Column, err error) {
-	o := gq.(*queue).begin("group keys", l)
+	q, err := g.dev.queue(gq)
+	if err != nil {
+		return nil, err
+	}
+	o := q.begin("group keys", l)
 	defer end(o, &out, &err)
 	if from < 0 || from > to || to > g.Len() {
 		return nil, fmt.Errorf("keys of groups [%d, %d) of %d", from, to, g.Len())

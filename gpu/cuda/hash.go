@@ -15,6 +15,7 @@ type hashArgs struct {
 func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column, seed uint64) (out gpu.Column, err error) {
 	o := q.begin("hash", l)
 	defer end(o, &out, &err)
+	o.takes(keys...)
 	out.Type = gpu.Of(gpu.Uint64)
 	if len(keys) == 0 {
 		return out, nil

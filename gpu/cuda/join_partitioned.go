@@ -44,6 +44,7 @@ func (q *queue) JoinPartitions(l *gpu.Lease, build, probe gpu.Partitioned, kind 
 	var out [2]gpu.Column
 	defer func() { probeIDs, buildIDs = out[0], out[1] }()
 	defer end(o, &out, &err)
+	o.takes(build.Key, probe.Key)
 	if err := gpu.CheckPartitions(build, probe); err != nil {
 		return probeIDs, buildIDs, err
 	}

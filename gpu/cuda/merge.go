@@ -22,6 +22,8 @@ func (q *queue) MergeMatch(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe []
 	var out [2]gpu.Column
 	defer func() { probeIDs, buildIDs = out[0], out[1] }()
 	defer end(o, &out, &err)
+	o.takes(gpu.KeyColumns(build)...)
+	o.takes(gpu.KeyColumns(probe)...)
 	if err := gpu.CheckMerge(build, probe, nullSafe); err != nil {
 		return probeIDs, buildIDs, err
 	}

@@ -43,6 +43,15 @@ func (q *queue) begin(name string, l *gpu.Lease) *op {
 	return &op{q: q, name: name, lease: l, err: q.err}
 }
 
+// takes checks that the columns a primitive works on are memory of the device, and
+// returns the op's error.
+func (o *op) takes(cols ...gpu.Column) error {
+	if o.err == nil {
+		o.err = gpu.CheckMemory(o.q.dev, cols)
+	}
+	return o.err
+}
+
 // put keeps a call that puts work on the stream of kernels until the op flushes. All
 // calls are then made side by side: nothing of another queue comes between, and the
 // device waits for no allocation in their midst. So the time between their first and

@@ -63,6 +63,8 @@ type mover struct {
 func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shift, bits uint) (out []gpu.Column, offsets []int, err error) {
 	o := q.begin("partition", l)
 	defer end(o, &out, &err)
+	o.takes(cols...)
+	o.takes(hash)
 	width := hash.Type.Width()
 	if !hash.Type.IsInteger() || width < 4 || hash.Dict != nil || hash.Valid != nil {
 		return nil, nil, fmt.Errorf("partition by a column of %v: want a plain integer of 4 or 8 bytes without nulls", hash.Type)

@@ -24,7 +24,11 @@ type probeArgs struct {
 // Probe implements gpu.Table. It waits for the device once, unless the limit is below
 // the rows that are left and few of them match.
 func (t *table) Probe(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column, kind gpu.JoinKind, from, limit int) (probe, build gpu.Column, next int, err error) {
-	m, err := t.probe(gq.(*queue), l, keys, kind, from, limit)
+	q, err := t.dev.queue(gq)
+	if err != nil {
+		return probe, build, 0, err
+	}
+	m, err := t.probe(q, l, keys, kind, from, limit)
 	return m.probe, m.build, m.next, err
 }
 
@@ -37,6 +41,7 @@ type matched struct {
 func (t *table) probe(q *queue, l *gpu.Lease, keys []gpu.Column, kind gpu.JoinKind, from, limit int) (out matched, err error) {
 	o := q.begin("probe", l)
 	defer end(o, &out, &err)
+	o.takes(keys...)
 	if len(keys) != len(t.nullSafe) {
 		return out, fmt.Errorf("probe with %d key columns of a table of %d", len(keys), len(t.nullSafe))
 	}

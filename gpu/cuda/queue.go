@@ -53,6 +53,15 @@ func (d *Device) Lanes() int { return 1 }
 // NewLaneQueue implements gpu.Device.
 func (d *Device) NewLaneQueue(name string) (gpu.Queue, error) { return d.NewQueue(name) }
 
+// queue returns a queue that can run what was made on this device.
+func (d *Device) queue(gq gpu.Queue) (*queue, error) {
+	q, ok := gq.(*queue)
+	if !ok || q.dev != d {
+		return nil, gpu.ErrOtherDevice(d, gq.Device())
+	}
+	return q, nil
+}
+
 // Device implements gpu.Queue.
 func (q *queue) Device() gpu.Device { return q.dev }
 
@@ -182,6 +191,10 @@ func (q *queue) UpAhead(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error
 		s.Release()
 		return nil, q.err
 	}
+	if err := gpu.CheckHostMemory(s.Cols, nil); err != nil {
+		s.Release()
+		return nil, q.fail("copy a stride up", err)
+	}
 	t := &transfer{q: q, lease: l, name: "copy up"}
 	for _, c := range s.Cols { // so that the time of the copies is theirs
 		if err := q.dev.pinned.lockColumn(c); err != nil {
@@ -225,6 +238,9 @@ func (q *queue) Down(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error) {
 	defer s.Release()
 	if q.err != nil {
 		return nil, q.err
+	}
+	if err := gpu.CheckHostMemory(s.Cols, q.dev.budget); err != nil {
+		return nil, q.fail("copy a stride down", err)
 	}
 	t := &transfer{q: q, lease: l, name: "copy down"}
 	cols := make([]gpu.Column, len(s.Cols))

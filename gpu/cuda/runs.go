@@ -31,6 +31,7 @@ func (q *queue) Runs(l *gpu.Lease, keys []gpu.Column) (runs gpu.Assignment, firs
 func (q *queue) runs(l *gpu.Lease, keys []gpu.Column) (out runsOf, err error) {
 	o := q.begin("runs", l)
 	defer end(o, &out, &err)
+	o.takes(keys...)
 	if err := gpu.CheckKeys(keys); err != nil {
 		return out, err
 	}

@@ -11,6 +11,8 @@ type invertArgs struct {
 func (q *queue) Scatter(l *gpu.Lease, cols []gpu.Column, ids gpu.Column, n int) (out []gpu.Column, err error) {
 	o := q.begin("scatter", l)
 	defer end(o, &out, &err)
+	o.takes(cols...)
+	o.takes(ids)
 	if err := checkIDs(ids); err != nil {
 		return nil, err
 	}

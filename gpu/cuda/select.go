@@ -26,6 +26,7 @@ const selectRoom = 64 << 20
 func (q *queue) Select(l *gpu.Lease, pred gpu.Column) (out gpu.Column, err error) {
 	o := q.begin("select", l)
 	defer end(o, &out, &err)
+	o.takes(pred)
 	if pred.Type.Kind != gpu.Bool {
 		return out, fmt.Errorf("select wants a BOOLEAN column, not %v", pred.Type)
 	}

@@ -62,6 +62,7 @@ type sortNumberArgs struct {
 func (q *queue) Sort(l *gpu.Lease, keys []gpu.SortKey) (out gpu.Column, err error) {
 	o := q.begin("sort", l)
 	defer end(o, &out, &err)
+	o.takes(gpu.KeyColumns(keys)...)
 	if len(keys) == 0 {
 		return out, fmt.Errorf("sort wants at least one key")
 	}

@@ -11,6 +11,7 @@ import (
 // range of integers or by an index; the rows of a number stand side by side, in
 // build order. See table.cu.
 type table struct {
+	dev      *Device
 	codec    *codec
 	nullSafe []bool
 	rows     int // with a key
@@ -34,6 +35,7 @@ const maxSpread = 64
 func (q *queue) BuildTable(l *gpu.Lease, keys []gpu.Column, nullSafe []bool) (out gpu.Table, err error) {
 	o := q.begin("build table", l)
 	defer end(o, &out, &err)
+	o.takes(keys...)
 	if len(keys) == 0 || len(nullSafe) != len(keys) {
 		return nil, fmt.Errorf("a join table wants at least one key and a null rule for each, has %d and %d", len(keys), len(nullSafe))
 	}
@@ -48,7 +50,7 @@ func (q *queue) BuildTable(l *gpu.Lease, keys []gpu.Column, nullSafe []bool) (ou
 	for i, k := range keys {
 		types[i] = k.Type
 	}
-	t := &table{nullSafe: nullSafe, codec: newCodec(types, nullSafe, l)}
+	t := &table{dev: q.dev, nullSafe: nullSafe, codec: newCodec(types, nullSafe, l)}
 	if err := t.codec.check(keys, n); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -10,7 +11,7 @@ import (
 )
 
 // maxSpans bounds the pieces of work that are remembered one by one.
-const maxSpans = 1 << 17
+var maxSpans = 1 << 17 // less in tests
 
 // The lanes of the device's timeline.
 const (
@@ -20,15 +21,23 @@ const (
 	laneDown    = "copy down"
 )
 
-// trace measures the device's work by events, and adds it up for each stage.
+// trace measures the device's work by events, and adds it up for each lease and for
+// the device.
 type trace struct {
 	dev    *Device
 	base   event     // the zero of the device's clock
 	opened time.Time // when it happened
 
-	mu     sync.Mutex
-	spans  []gpu.Span
-	stages map[string]*gpu.Activity
+	mu    sync.Mutex
+	total gpu.Activity
+	spans []leaseSpan // the newest, in a ring once there are maxSpans
+	added int         // spans, of which some may be gone
+}
+
+// leaseSpan is a piece of work and the lease that it was done for.
+type leaseSpan struct {
+	gpu.Span
+	lease *gpu.Lease
 }
 
 func newTrace(d *Device) (*trace, error) {
@@ -39,7 +48,7 @@ func newTrace(d *Device) (*trace, error) {
 	if err := d.wait(base); err != nil {
 		return nil, err
 	}
-	return &trace{dev: d, base: base, opened: time.Now(), stages: map[string]*gpu.Activity{}}, nil
+	return &trace{dev: d, base: base, opened: time.Now()}, nil
 }
 
 // step is a piece of setting up the device or its memory, by the host's clock.
@@ -66,16 +75,16 @@ func (t *trace) ran(o *op, start event) {
 		t.dev.recycle(start)
 		return
 	}
-	t.measure(start, stop, gpu.Span{Lane: laneKernels, Stage: o.lease.Name(), Name: o.span()}, o.launches, nil)
+	t.measure(start, stop, leaseSpan{gpu.Span{Lane: laneKernels, Name: o.span()}, o.lease}, o.launches, nil)
 }
 
 // moved records a transfer whose events are set, and calls done once it is over.
 func (t *trace) moved(x *transfer, lane string, done func()) {
-	t.measure(x.start, x.stop, gpu.Span{Lane: lane, Stage: x.lease.Name(), Name: x.name, Bytes: x.bytes}, 0, done)
+	t.measure(x.start, x.stop, leaseSpan{gpu.Span{Lane: lane, Name: x.name, Bytes: x.bytes}, x.lease}, 0, done)
 }
 
 // measure adds a span once its end has happened.
-func (t *trace) measure(start, stop event, s gpu.Span, launches int64, done func()) {
+func (t *trace) measure(start, stop event, s leaseSpan, launches int64, done func()) {
 	t.dev.after(stop, func(err error) {
 		if done != nil {
 			done()
@@ -97,28 +106,27 @@ func (t *trace) between(from, to event) time.Duration {
 	return time.Duration(float64(ms) * float64(time.Millisecond))
 }
 
-func (t *trace) add(s gpu.Span, launches int64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.spans) < maxSpans {
-		t.spans = append(t.spans, s)
-	}
-	a := t.stages[s.Stage]
-	if a == nil {
-		a = &gpu.Activity{}
-		t.stages[s.Stage] = a
-	}
-	a.Launches += launches
+func (t *trace) add(s leaseSpan, launches int64) {
+	s.Stage = s.lease.Name()
+	a := gpu.Activity{Launches: launches}
 	switch took := s.End - s.Start; s.Lane {
 	case laneUp:
-		a.Up += took
-		a.BytesUp += s.Bytes
+		a.Up, a.BytesUp = took, s.Bytes
 	case laneDown:
-		a.Down += took
-		a.BytesDown += s.Bytes
+		a.Down, a.BytesDown = took, s.Bytes
 	default:
-		a.Busy += took
+		a.Busy = took
 	}
+	s.lease.AddActivity(a)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.total.Add(a)
+	if len(t.spans) < maxSpans {
+		t.spans = append(t.spans, s)
+	} else {
+		t.spans[t.added%len(t.spans)] = s
+	}
+	t.added++
 }
 
 func (t *trace) close() { t.dev.recycle(t.base) }
@@ -135,27 +143,29 @@ func (d *Device) Settle() {
 }
 
 // Activity implements gpu.Profiled.
-func (d *Device) Activity(lease string) gpu.Activity {
+func (d *Device) Activity() gpu.Activity {
 	if d.Wait() != nil {
 		return gpu.Activity{}
 	}
 	d.trace.mu.Lock()
 	defer d.trace.mu.Unlock()
-	if a := d.trace.stages[lease]; a != nil {
-		return *a
-	}
-	return gpu.Activity{}
+	return d.trace.total
 }
 
 // Spans implements gpu.Profiled.
-func (d *Device) Spans() []gpu.Span {
+func (d *Device) Spans(of ...*gpu.Lease) []gpu.Span {
 	if d.Wait() != nil {
 		return nil
 	}
 	d.Settle()
+	var out []gpu.Span
 	d.trace.mu.Lock()
 	defer d.trace.mu.Unlock()
-	out := append([]gpu.Span(nil), d.trace.spans...)
+	for _, s := range d.trace.spans {
+		if len(of) == 0 || slices.Contains(of, s.lease) {
+			out = append(out, s.Span)
+		}
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, s := range d.steps {

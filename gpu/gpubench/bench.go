@@ -177,10 +177,10 @@ func (b *bench) once(f func() error) (time.Duration, error) {
 		return time.Since(begin), err
 	}
 	p.Settle()
-	before := p.Activity(b.l.Name()).Busy
+	before := b.l.Activity().Busy
 	err := f()
 	p.Settle()
-	return p.Activity(b.l.Name()).Busy - before, err
+	return b.l.Activity().Busy - before, err
 }
 
 // spent is the device time of the pieces of a primitive that have a name, so far,
@@ -190,8 +190,8 @@ func (b *bench) spent(piece string) (total time.Duration, count int) {
 	if !ok {
 		return 0, 0
 	}
-	for _, s := range p.Spans() {
-		if s.Stage == b.l.Name() && s.Name == piece {
+	for _, s := range p.Spans(b.l) {
+		if s.Name == piece {
 			total, count = total+s.End-s.Start, count+1
 		}
 	}

@@ -31,22 +31,22 @@ func (b *bench) transfer() error {
 		var up, down []time.Duration
 		for range b.runs + 1 {
 			p.Settle()
-			before := p.Activity(b.l.Name()).Up
+			before := b.l.Activity().Up
 			s, err := b.q.Up(b.l, &gpu.Stride{Schema: schema, Cols: []gpu.Column{host.Retain()}, Rows: n})
 			if err != nil {
 				host.Release()
 				return err
 			}
 			p.Settle()
-			up = append(up, p.Activity(b.l.Name()).Up-before)
-			before = p.Activity(b.h.Name()).Down
+			up = append(up, b.l.Activity().Up-before)
+			before = b.h.Activity().Down
 			if s, err = b.q.Down(b.h, s); err != nil {
 				host.Release()
 				return err
 			}
 			s.Release()
 			p.Settle()
-			down = append(down, p.Activity(b.h.Name()).Down-before)
+			down = append(down, b.h.Activity().Down-before)
 		}
 		host.Release()
 		b.each(Result{Benchmark: b.name, Case: fmt.Sprintf("up, %d KiB a copy", size>>10), Rows: int64(n), Bytes: int64(size), Time: median(up[1:]), Runs: b.runs, Bound: "link up", BoundRate: link.Up})

@@ -63,6 +63,7 @@ func Run(t *testing.T, open Open) {
 		{"Aggregates", testAggregates},
 		{"AggregatesOfRuns", testAggregatesOfRuns},
 		{"Eval", testEval},
+		{"OtherDevice", testOtherDevice},
 		{"Budget", testBudget},
 	} {
 		t.Run(s.name, func(t *testing.T) { s.test(t, open) })

@@ -157,9 +157,9 @@ func (q *queue) NewAccumulator(l *gpu.Lease, a gpu.Aggregate) (gpu.Accumulator, 
 
 // Update implements gpu.Accumulator.
 func (x *accumulator) Update(gq gpu.Queue, a gpu.Assignment, values gpu.Column, groups int) error {
-	q := gq.(*queue)
-	if q.err != nil {
-		return q.err
+	q, err := x.dev.queue(gq, []gpu.Column{a.IDs(), values})
+	if err != nil {
+		return err
 	}
 	ids := a.IDs()
 	rows := gpu.Values[int32](ids.Data, ids.Len)
@@ -185,12 +185,12 @@ func (x *accumulator) Update(gq gpu.Queue, a gpu.Assignment, values gpu.Column, 
 
 // Result implements gpu.Accumulator.
 func (x *accumulator) Result(gq gpu.Queue, l *gpu.Lease, from, to int) (gpu.Column, error) {
-	q := gq.(*queue)
-	if q.err != nil {
-		return gpu.Column{}, q.err
+	q, err := x.dev.queue(gq)
+	if err != nil {
+		return gpu.Column{}, err
 	}
 	out := gpu.Column{Type: x.agg.Output, Len: to - from}
-	err := func() (err error) {
+	err = func() (err error) {
 		if out.Valid, err = x.presence.valid(l, from, to); err != nil {
 			return err
 		}

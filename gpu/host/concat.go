@@ -9,8 +9,8 @@ import (
 
 // Concat implements gpu.Queue.
 func (q *queue) Concat(l *gpu.Lease, parts []gpu.Column) (gpu.Column, error) {
-	if q.err != nil {
-		return gpu.Column{}, q.err
+	if err := q.check(parts); err != nil {
+		return gpu.Column{}, err
 	}
 	out, err := q.dev.concat(l, parts)
 	return out, q.fail(err)
@@ -234,8 +234,8 @@ func copyBits(dst []uint64, t int, src []uint64, s, n int) {
 
 // Slice implements gpu.Queue.
 func (q *queue) Slice(l *gpu.Lease, c gpu.Column, from, to int) (gpu.Column, error) {
-	if q.err != nil {
-		return gpu.Column{}, q.err
+	if err := q.check([]gpu.Column{c}); err != nil {
+		return gpu.Column{}, err
 	}
 	if from < 0 || from > to || to > c.Len {
 		return gpu.Column{}, fmt.Errorf("slice [%d, %d) of a column of %d rows", from, to, c.Len)

@@ -15,8 +15,8 @@ const grain = 1 << 14
 
 // Select implements gpu.Queue.
 func (q *queue) Select(l *gpu.Lease, pred gpu.Column) (gpu.Column, error) {
-	if q.err != nil {
-		return gpu.Column{}, q.err
+	if err := q.check([]gpu.Column{pred}); err != nil {
+		return gpu.Column{}, err
 	}
 	if pred.Type.Kind != gpu.Bool {
 		return gpu.Column{}, fmt.Errorf("select wants a BOOLEAN column, not %v", pred.Type)
@@ -90,8 +90,8 @@ type gathering struct {
 
 // Gather implements gpu.Queue.
 func (q *queue) Gather(l *gpu.Lease, cols []gpu.Column, ids gpu.Column, outer bool) ([]gpu.Column, error) {
-	if q.err != nil {
-		return nil, q.err
+	if err := q.check(cols, []gpu.Column{ids}); err != nil {
+		return nil, err
 	}
 	if err := checkIDs(ids); err != nil {
 		return nil, err

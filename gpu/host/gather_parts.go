@@ -9,8 +9,8 @@ import (
 
 // GatherParts implements gpu.Queue.
 func (q *queue) GatherParts(l *gpu.Lease, parts []gpu.Column, ids gpu.Column) (gpu.Column, error) {
-	if q.err != nil {
-		return gpu.Column{}, q.err
+	if err := q.check(parts, []gpu.Column{ids}); err != nil {
+		return gpu.Column{}, err
 	}
 	if err := checkIDs(ids); err != nil {
 		return gpu.Column{}, err

@@ -105,9 +105,9 @@ func (a assignment) Release() { a.ids.Release() }
 
 // Assign implements gpu.Groups.
 func (g *groups) Assign(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column, n int) (gpu.Assignment, error) {
-	q := gq.(*queue)
-	if q.err != nil {
-		return nil, q.err
+	q, err := g.dev.queue(gq, keys)
+	if err != nil {
+		return nil, err
 	}
 	buf, err := l.Alloc(int64(n) * 4)
 	if err != nil {
@@ -328,9 +328,9 @@ func (g *groups) add(words [][]uint64, i int, mask uint64) {
 
 // Keys implements gpu.Groups.
 func (g *groups) Keys(gq gpu.Queue, l *gpu.Lease, from, to int) ([]gpu.Column, error) {
-	q := gq.(*queue)
-	if q.err != nil {
-		return nil, q.err
+	q, err := g.dev.queue(gq)
+	if err != nil {
+		return nil, err
 	}
 	b := builder{lease: l}
 	for i := range g.codec.types {

@@ -53,8 +53,8 @@ func loadShort(b []byte) (x uint64) {
 
 // Hash implements gpu.Queue.
 func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column, seed uint64) (gpu.Column, error) {
-	if q.err != nil {
-		return gpu.Column{}, q.err
+	if err := q.check(keys); err != nil {
+		return gpu.Column{}, err
 	}
 	n := 0
 	if len(keys) > 0 {

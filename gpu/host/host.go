@@ -65,7 +65,7 @@ func Open(opt Options) (*Device, error) {
 
 // Properties implements gpu.Device.
 func (d *Device) Properties() gpu.Properties {
-	return gpu.Properties{Name: machine.CPU(), Kind: "host", Cores: d.threads, Memory: d.memory, Free: d.free,
+	return gpu.Properties{Name: machine.CPU(), Kind: "host", ID: "host", Cores: d.threads, Memory: d.memory, Free: d.free,
 		Details: runtime.GOOS + "/" + runtime.GOARCH}
 }
 
@@ -78,6 +78,14 @@ func (d *Device) HostBudget() *gpu.Budget { return d.budget }
 // StrideRows implements gpu.Device: strides that stay in the second-level cache
 // column by column, yet are long enough to share among cores.
 func (d *Device) StrideRows(int) int { return d.rows }
+
+// device is the device that this is a lane's share of, or itself.
+func (d *Device) device() *Device {
+	if d.whole != nil {
+		return d.whole
+	}
+	return d
+}
 
 // Lanes implements gpu.Device: one a core.
 func (d *Device) Lanes() int { return d.threads }

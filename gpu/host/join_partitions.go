@@ -7,8 +7,8 @@ import (
 // JoinPartitions implements gpu.Queue: a chained table a partition, small enough
 // for the cache, and partitions side by side.
 func (q *queue) JoinPartitions(l *gpu.Lease, build, probe gpu.Partitioned, kind gpu.JoinKind) (probeIDs, buildIDs gpu.Column, err error) {
-	if q.err != nil {
-		return probeIDs, buildIDs, q.err
+	if err := q.check([]gpu.Column{build.Key, probe.Key}); err != nil {
+		return probeIDs, buildIDs, err
 	}
 	if err := gpu.CheckPartitions(build, probe); err != nil {
 		return probeIDs, buildIDs, q.fail(err)

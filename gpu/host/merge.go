@@ -12,8 +12,8 @@ const pairGrain = 1 << 16
 // MergeMatch implements gpu.Queue: every probe row's first match and how many there
 // are, by pieces of the merge path, then the pairs, by pieces of themselves.
 func (q *queue) MergeMatch(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe []bool, kind gpu.JoinKind) (probeIDs, buildIDs gpu.Column, err error) {
-	if q.err != nil {
-		return probeIDs, buildIDs, q.err
+	if err := q.check(gpu.KeyColumns(build), gpu.KeyColumns(probe)); err != nil {
+		return probeIDs, buildIDs, err
 	}
 	probeIDs, buildIDs, err = q.dev.mergeMatch(l, build, probe, nullSafe, kind)
 	return probeIDs, buildIDs, q.fail(err)

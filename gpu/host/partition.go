@@ -10,8 +10,8 @@ import (
 // (partition, piece), and then every piece moves its rows of all columns to
 // places that no other piece has. Reduce-then-scan makes it stable.
 func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shift, bits uint) ([]gpu.Column, []int, error) {
-	if q.err != nil {
-		return nil, nil, q.err
+	if err := q.check(cols, []gpu.Column{hash}); err != nil {
+		return nil, nil, err
 	}
 	width := hash.Type.Width()
 	if !hash.Type.IsInteger() || width < 4 || hash.Dict != nil || hash.Valid != nil {

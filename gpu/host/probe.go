@@ -20,9 +20,9 @@ type pairs struct {
 
 // Probe implements gpu.Table.
 func (t *table) Probe(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column, kind gpu.JoinKind, from, limit int) (probe, build gpu.Column, next int, err error) {
-	q := gq.(*queue)
-	if q.err != nil {
-		return probe, build, 0, q.err
+	q, err := t.dev.queue(gq, keys)
+	if err != nil {
+		return probe, build, 0, err
 	}
 	probe, build, next, err = t.probe(q.dev, l, keys, kind, from, limit)
 	return probe, build, next, q.fail(err)

@@ -18,12 +18,7 @@ type queue struct {
 }
 
 // Device implements gpu.Queue.
-func (q *queue) Device() gpu.Device {
-	if q.dev.whole != nil {
-		return q.dev.whole
-	}
-	return q.dev
-}
+func (q *queue) Device() gpu.Device { return q.dev.device() }
 
 // Close implements gpu.Queue.
 func (q *queue) Close() error {
@@ -41,6 +36,29 @@ func (q *queue) fail(err error) error {
 		q.err = err
 	}
 	return err
+}
+
+// check says whether a primitive can run on columns: the queue has no error, and they
+// are memory of its device.
+func (q *queue) check(columns ...[]gpu.Column) error {
+	if q.err != nil {
+		return q.err
+	}
+	for _, cols := range columns {
+		if err := gpu.CheckMemory(q.dev, cols); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// queue returns a queue that can run what was made on this device, on columns.
+func (d *Device) queue(gq gpu.Queue, columns ...[]gpu.Column) (*queue, error) {
+	q, ok := gq.(*queue)
+	if !ok || q.dev.device() != d.device() {
+		return nil, gpu.ErrOtherDevice(d, gq.Device())
+	}
+	return q, q.check(columns...)
 }
 
 // Up implements gpu.Queue; host memory is device memory here.
@@ -115,17 +133,17 @@ func (q *queue) Arrive(*gpu.Stride) error { return nil }
 func (q *queue) Down(_ *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) { return q.move(s) }
 
 func (q *queue) move(s *gpu.Stride) (*gpu.Stride, error) {
-	if q.err != nil {
+	if err := q.check(s.Cols); err != nil {
 		s.Release()
-		return nil, q.err
+		return nil, err
 	}
 	return s, nil
 }
 
 // Eval implements gpu.Queue.
 func (q *queue) Eval(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gpu.Column, error) {
-	if q.err != nil {
-		return nil, q.err
+	if err := q.check(in); err != nil {
+		return nil, err
 	}
 	out, err := eval(q.dev, l, p, in, n)
 	return out, q.fail(err)

@@ -5,8 +5,8 @@ import "github.com/gstream/gstream/gpu"
 // Runs implements gpu.Queue. Each piece of the rows counts the runs that begin in it,
 // then numbers its rows.
 func (q *queue) Runs(l *gpu.Lease, keys []gpu.Column) (gpu.Assignment, gpu.Column, error) {
-	if q.err != nil {
-		return nil, gpu.Column{}, q.err
+	if err := q.check(keys); err != nil {
+		return nil, gpu.Column{}, err
 	}
 	ids, firsts, err := q.dev.runs(l, keys)
 	if err != nil {

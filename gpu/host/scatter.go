@@ -5,8 +5,8 @@ import "github.com/gstream/gstream/gpu"
 // Scatter implements gpu.Queue: the ids are inverted, one row after the other so that
 // the last with an id counts, and the rows gathered by the inverse on all cores.
 func (q *queue) Scatter(l *gpu.Lease, cols []gpu.Column, ids gpu.Column, n int) ([]gpu.Column, error) {
-	if q.err != nil {
-		return nil, q.err
+	if err := q.check(cols, []gpu.Column{ids}); err != nil {
+		return nil, err
 	}
 	out, err := q.dev.scatter(l, cols, ids, n)
 	return out, q.fail(err)

@@ -15,8 +15,8 @@ import (
 // 64-bit word together are sorted in one go, others word by word from the last.
 // Each sort is a stable least-significant-digit radix sort of (word, row id).
 func (q *queue) Sort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
-	if q.err != nil {
-		return gpu.Column{}, q.err
+	if err := q.check(gpu.KeyColumns(keys)); err != nil {
+		return gpu.Column{}, err
 	}
 	out, err := q.dev.sort(l, keys)
 	return out, q.fail(err)

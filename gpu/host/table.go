@@ -44,8 +44,8 @@ const bucketMask = 1<<48 - 1
 
 // BuildTable implements gpu.Queue.
 func (q *queue) BuildTable(l *gpu.Lease, keys []gpu.Column, nullSafe []bool) (gpu.Table, error) {
-	if q.err != nil {
-		return nil, q.err
+	if err := q.check(keys); err != nil {
+		return nil, err
 	}
 	if len(keys) == 0 || len(nullSafe) != len(keys) {
 		return nil, fmt.Errorf("a join table wants at least one key and a null rule for each, has %d and %d", len(keys), len(nullSafe))

@@ -112,6 +112,7 @@ type reader struct {
 	slots         chan struct{}
 	workers       sync.WaitGroup
 
+	decoding  atomic.Int64 // nanoseconds of all workers
 	bytesRead atomic.Int64
 	rowsRead  atomic.Int64
 
@@ -211,6 +212,7 @@ func (r *reader) decode() {
 		r.slots <- struct{}{}
 		begin := time.Now()
 		col, err := r.run(plan, t.column, cur)
+		r.decoding.Add(int64(time.Since(begin)))
 		if r.trace != nil {
 			r.trace(r.schema.Fields[t.column].Name, begin)
 		}
@@ -424,6 +426,7 @@ func (r *reader) next() (*gpu.Stride, error) {
 func (r *reader) Progress() source.Progress {
 	p := r.total
 	p.RowsRead, p.BytesRead = r.rowsRead.Load(), r.bytesRead.Load()
+	p.Decode = time.Duration(r.decoding.Load())
 	return p
 }
 

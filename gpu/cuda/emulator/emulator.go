@@ -3,6 +3,9 @@
 // compiles for GPUs. It makes the CUDA device testable on machines without a
 // GPU: slow, but strict about memory, barriers and arguments. For tests only.
 //
+// It stands for two GPUs. Copies and fills of memory of the one on a stream of the other
+// are refused; kernels are not watched for that.
+//
 // Beside the driver API the library exports what tests need:
 //
 //	void emulatorFailAt(const char* function, long n, int code)

@@ -21,7 +21,8 @@ using namespace emulator;
 namespace {
 
 constexpr size_t page = 4096, guard = 64 << 10; // what cannot be touched around an allocation
-constexpr size_t device_memory = size_t(16) << 30;
+constexpr int gpus = 2;
+constexpr size_t device_memory = size_t(16) << 30; // of each
 constexpr size_t granularity = 2 << 20; // of mapped memory
 
 typedef uint64_t Address;
@@ -33,6 +34,7 @@ struct Allocation {
     size_t size;
     char* map; // with the pages around it
     size_t map_size;
+    int gpu = -1; // whose memory it is, -1 for the host's
 };
 
 // Copy is one that is still to be made.
@@ -45,6 +47,7 @@ struct Copy {
 
 // Stream counts the copies that were put on it and those that were made.
 struct Stream {
+    int gpu;
     std::deque<Copy> waiting;
     uint64_t put = 0, made = 0;
 };
@@ -60,6 +63,7 @@ struct Event {
 struct Handle {
     int file;
     size_t size;
+    int gpu, counted; // whose memory it is, and which GPU's it counts as
 };
 
 // Function is what tests ask of a call: that it fails.
@@ -71,13 +75,24 @@ struct Function {
 std::recursive_mutex lock;
 bool initialised;
 int sticky; // the error that every call gives until the context is gone
-long contexts;
+long contexts[gpus]; // references to the primary context of each GPU
 std::map<Address, Allocation> allocations, reservations;
-size_t device_used;
+size_t device_used[gpus];
 std::set<void*> streams, events, pools, modules;
 std::map<Address, Handle> handles;
 std::map<std::string, Function> functions;
 pthread_key_t current_context;
+
+bool is_gpu(int device) { return device >= 0 && device < gpus; }
+
+// current is the GPU whose context is current to the thread, or the one of the stream
+// whose copies are being made.
+int acting = -1;
+int current() {
+    if (acting >= 0) return acting;
+    auto c = static_cast<long*>(pthread_getspecific(current_context));
+    return c ? int(c - contexts) : -1;
+}
 
 std::string plain_name(std::string s) {
     return s.size() > 3 && s.compare(s.size() - 3, 3, "_v2") == 0 ? s.substr(0, s.size() - 3) : s;
@@ -123,9 +138,14 @@ Allocation* at(Address a) {
 
 bool on_device(const Allocation* a) { return a && (a->kind == Allocation::Device || a->kind == Allocation::Mapped); }
 
-// in_device says whether [a, a+n) lies inside one allocation of the device.
+// in_device says whether [a, a+n) lies inside one allocation of the current GPU, or of
+// the host where that is mapped.
 bool in_device(const char* what, Address a, size_t n) {
     Allocation* m = at(a);
+    if (on_device(m) && m->gpu >= 0 && m->gpu != current()) {
+        fail(InvalidValue, std::string(what) + " of memory of GPU " + std::to_string(m->gpu) + " on GPU " + std::to_string(current()));
+        return false;
+    }
     if (on_device(m) && a + n <= m->start + m->size) return true;
     // Mapped memory may be used across the borders of its pieces.
     for (Address p = a; on_device(m) && m->kind == Allocation::Mapped; m = at(p))
@@ -185,11 +205,11 @@ struct Spare {
     }
 } spare;
 
-int allocate(Address* out, size_t n) {
+int allocate(Address* out, size_t n, int gpu) {
     CHECK(out && n > 0, InvalidValue);
-    if (n > device_memory - device_used) return OutOfMemory;
+    if (n > device_memory - device_used[gpu]) return OutOfMemory;
     size_t inner = (n + 255) / 256 * 256, data = (inner + page - 1) / page * page;
-    Allocation a = {Allocation::Device, 0, n, nullptr, data + 2 * guard};
+    Allocation a = {Allocation::Device, 0, n, nullptr, data + 2 * guard, gpu};
     a.map = spare.take(a.map_size);
     if (!a.map) a.map = static_cast<char*>(mmap(nullptr, a.map_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     if (a.map == MAP_FAILED) return OutOfMemory;
@@ -200,7 +220,7 @@ int allocate(Address* out, size_t n) {
     memset(a.map + guard, poison, data);
     a.start = reinterpret_cast<Address>(a.map + guard + data - inner);
     allocations[a.start] = a;
-    device_used += n;
+    device_used[gpu] += n;
     shadow::allocated(a.start, n);
     *out = a.start;
     return Success;
@@ -216,7 +236,7 @@ int release(Address p, Allocation::Kind kind) {
         if (!end_intact(a) || !begin_intact(a))
             code = fail(sticky = IllegalAddress, "bytes right " + std::string(end_intact(a) ? "before" : "behind") + " an allocation of " +
                                                      std::to_string(a.size) + " bytes were overwritten");
-        device_used -= a.size;
+        device_used[a.gpu] -= a.size;
         shadow::freed(a.start, a.size);
     }
     allocations.erase(i);
@@ -227,7 +247,8 @@ int release(Address p, Allocation::Kind kind) {
     return code;
 }
 
-bool is_stream(void* s) { return reinterpret_cast<uintptr_t>(s) <= 2 || streams.count(s); }
+// is_stream says whether a stream is one of the current GPU.
+bool is_stream(void* s) { return reinterpret_cast<uintptr_t>(s) <= 2 || (streams.count(s) && static_cast<Stream*>(s)->gpu == current()); }
 
 int copy_up(Address to, const void* from, size_t n);
 int copy_down(void* to, Address from, size_t n);
@@ -240,7 +261,9 @@ int catch_up(void* stream, uint64_t number = UINT64_MAX) {
     for (; s->made < number && !s->waiting.empty(); s->made++) {
         Copy c = s->waiting.front();
         s->waiting.pop_front();
+        acting = s->gpu;
         if (c.up ? copy_up(c.device, c.host, c.size) : copy_down(c.host, c.device, c.size)) sticky = IllegalAddress;
+        acting = -1;
     }
     return sticky;
 }
@@ -336,11 +359,21 @@ double now() {
     return t.tv_sec * 1e3 + t.tv_nsec * 1e-6;
 }
 
-// leave_context drops a reference to the context. An error that stuck ends with
-// the last one, and all memory with it.
-int leave_context() {
-    CHECK(contexts > 0, InvalidContext);
-    if (--contexts > 0 || !sticky) return Success;
+// context_of returns the GPU of a context, -1 for what is none.
+int context_of(void* context) {
+    for (int i = 0; i < gpus; i++)
+        if (context == &contexts[i]) return i;
+    return -1;
+}
+
+// leave_context drops a reference to the context of a GPU. An error that stuck ends
+// with the last one of all, and all memory with it.
+int leave_context(int gpu) {
+    CHECK(contexts[gpu] > 0, InvalidContext);
+    contexts[gpu]--;
+    for (long c : contexts)
+        if (c > 0) return Success;
+    if (!sticky) return Success;
     sticky = Success;
     while (!allocations.empty()) {
         Allocation a = allocations.begin()->second;
@@ -351,7 +384,7 @@ int leave_context() {
     for (void* e : events) delete static_cast<Event*>(e);
     streams.clear();
     events.clear();
-    device_used = 0;
+    std::fill_n(device_used, gpus, 0);
     return Success;
 }
 
@@ -423,22 +456,22 @@ int cuDriverGetVersion(int* version) {
 int cuDeviceGetCount(int* count) {
     FREE
     CHECK(count, InvalidValue);
-    *count = 1;
+    *count = gpus;
     return Success;
 }
 
 int cuDeviceGet(int* device, int ordinal) {
     FREE
     CHECK(device, InvalidValue);
-    CHECK(ordinal == 0, InvalidDevice);
-    *device = 0;
+    CHECK(is_gpu(ordinal), InvalidDevice);
+    *device = ordinal;
     return Success;
 }
 
 int cuDeviceGetName(char* name, int length, int device) {
     FREE
     CHECK(name && length > 0, InvalidValue);
-    CHECK(device == 0, InvalidDevice);
+    CHECK(is_gpu(device), InvalidDevice);
     snprintf(name, length, "emulated GPU");
     return Success;
 }
@@ -446,23 +479,24 @@ int cuDeviceGetName(char* name, int length, int device) {
 int cuDeviceGetUuid_v2(unsigned char* uuid, int device) {
     FREE
     CHECK(uuid, InvalidValue);
-    CHECK(device == 0, InvalidDevice);
+    CHECK(is_gpu(device), InvalidDevice);
     memcpy(uuid, "gstream emulator", 16);
+    uuid[15] += device;
     return Success;
 }
 
 int cuDeviceGetPCIBusId(char* id, int length, int device) {
     FREE
     CHECK(id && length > 12, InvalidValue);
-    CHECK(device == 0, InvalidDevice);
-    snprintf(id, length, "0000:01:00.0");
+    CHECK(is_gpu(device), InvalidDevice);
+    snprintf(id, length, "0000:%02x:00.0", device + 1);
     return Success;
 }
 
 int cuDeviceTotalMem_v2(size_t* bytes, int device) {
     FREE
     CHECK(bytes, InvalidValue);
-    CHECK(device == 0, InvalidDevice);
+    CHECK(is_gpu(device), InvalidDevice);
     *bytes = device_memory;
     return Success;
 }
@@ -470,7 +504,7 @@ int cuDeviceTotalMem_v2(size_t* bytes, int device) {
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
     FREE
     CHECK(value, InvalidValue);
-    CHECK(device == 0, InvalidDevice);
+    CHECK(is_gpu(device), InvalidDevice);
     static const std::map<int, int> attributes = {
         {1, 1024}, {2, 1024}, {3, 1024}, {4, 64},             // threads a block
         {5, INT_MAX}, {6, 65535}, {7, 65535},                 // blocks a grid
@@ -492,38 +526,40 @@ int cuDeviceGetAttribute(int* value, int attribute, int device) {
 int cuDevicePrimaryCtxRetain(void** context, int device) {
     FREE
     CHECK(context, InvalidValue);
-    CHECK(device == 0, InvalidDevice);
-    contexts++;
-    *context = &contexts;
+    CHECK(is_gpu(device), InvalidDevice);
+    contexts[device]++;
+    *context = &contexts[device];
     return Success;
 }
 
 int cuDevicePrimaryCtxRelease_v2(int device) {
     FREE
-    CHECK(device == 0, InvalidDevice);
-    return leave_context();
+    CHECK(is_gpu(device), InvalidDevice);
+    return leave_context(device);
 }
 
 int cuCtxCreate_v2(void** context, unsigned flags, int device) {
     (void)flags;
     FREE
     CHECK(context, InvalidValue);
-    CHECK(device == 0, InvalidDevice);
-    contexts++;
-    *context = &contexts;
-    pthread_setspecific(current_context, &contexts);
+    CHECK(is_gpu(device), InvalidDevice);
+    contexts[device]++;
+    *context = &contexts[device];
+    pthread_setspecific(current_context, &contexts[device]);
     return Success;
 }
 
 int cuCtxDestroy_v2(void* context) {
     FREE
-    CHECK(context == &contexts, InvalidContext);
-    return leave_context();
+    int gpu = context_of(context);
+    CHECK(gpu >= 0, InvalidContext);
+    return leave_context(gpu);
 }
 
 int cuCtxSetCurrent(void* context) {
     FREE
-    CHECK(!context || (context == &contexts && contexts > 0), InvalidContext);
+    int gpu = context_of(context);
+    CHECK(!context || (gpu >= 0 && contexts[gpu] > 0), InvalidContext);
     pthread_setspecific(current_context, context);
     return Success;
 }
@@ -552,14 +588,14 @@ int cuCtxGetStreamPriorityRange(int* least, int* greatest) {
 int cuMemGetInfo_v2(size_t* free, size_t* total) {
     API
     CHECK(free && total, InvalidValue);
-    *free = device_memory - device_used;
+    *free = device_memory - device_used[current()];
     *total = device_memory;
     return Success;
 }
 
 int cuMemAlloc_v2(Address* p, size_t n) {
     API
-    return allocate(p, n);
+    return allocate(p, n, current());
 }
 
 int cuMemFree_v2(Address p) {
@@ -570,13 +606,13 @@ int cuMemFree_v2(Address p) {
 int cuMemAllocAsync(Address* p, size_t n, void* stream) {
     API
     CHECK(is_stream(stream), InvalidHandle);
-    return allocate(p, n);
+    return allocate(p, n, current());
 }
 
 int cuMemAllocFromPoolAsync(Address* p, size_t n, void* pool, void* stream) {
     API
     CHECK(is_stream(stream) && pools.count(pool), InvalidHandle);
-    return allocate(p, n);
+    return allocate(p, n, *static_cast<int*>(pool));
 }
 
 int cuMemFreeAsync(Address p, void* stream) {
@@ -586,17 +622,19 @@ int cuMemFreeAsync(Address p, void* stream) {
     return release(p, Allocation::Device);
 }
 
-static void* default_pool() {
-    static int pool;
-    pools.insert(&pool);
-    return &pool;
+// A pool is the number of its GPU.
+static void* default_pool(int gpu) {
+    static int of[gpus];
+    of[gpu] = gpu;
+    pools.insert(&of[gpu]);
+    return &of[gpu];
 }
 
 int cuDeviceGetDefaultMemPool(void** pool, int device) {
     FREE
     CHECK(pool, InvalidValue);
-    CHECK(device == 0, InvalidDevice);
-    *pool = default_pool();
+    CHECK(is_gpu(device), InvalidDevice);
+    *pool = default_pool(device);
     return Success;
 }
 
@@ -605,12 +643,14 @@ int cuDeviceGetMemPool(void** pool, int device) { return cuDeviceGetDefaultMemPo
 int cuMemPoolCreate(void** pool, const void* properties) {
     API
     CHECK(properties, InvalidValue);
-    return add(pools, pool, new int);
+    int gpu = static_cast<const int*>(properties)[3];
+    CHECK(is_gpu(gpu), InvalidDevice);
+    return add(pools, pool, new int(gpu));
 }
 
 int cuMemPoolDestroy(void* pool) {
     API
-    CHECK(pool != default_pool(), InvalidValue);
+    for (int i = 0; i < gpus; i++) CHECK(pool != default_pool(i), InvalidValue);
     return drop<int>(pools, pool);
 }
 
@@ -628,7 +668,7 @@ int cuMemPoolGetAttribute(void* pool, int attribute, void* value) {
     if (attribute <= 3)
         *static_cast<int*>(value) = 1;
     else
-        *static_cast<uint64_t*>(value) = attribute == 4 ? 0 : device_used;
+        *static_cast<uint64_t*>(value) = attribute == 4 ? 0 : device_used[*static_cast<int*>(pool)];
     return Success;
 }
 
@@ -687,11 +727,11 @@ int cuPointerGetAttribute(void* value, int attribute, Address p) {
     Allocation* a = at(p);
     CHECK(value && a, InvalidValue);
     switch (attribute) {
-    case 1: *static_cast<void**>(value) = &contexts; return Success;
+    case 1: *static_cast<void**>(value) = &contexts[a->gpu < 0 ? current() : a->gpu]; return Success;
     case 2: *static_cast<unsigned*>(value) = on_device(a) ? 2 : 1; return Success;
     case 3:
     case 4: *static_cast<Address*>(value) = p; return Success;
-    case 9: *static_cast<int*>(value) = 0; return Success;
+    case 9: *static_cast<int*>(value) = std::max(a->gpu, 0); return Success;
     case 11: *static_cast<Address*>(value) = a->start; return Success;
     case 12: *static_cast<size_t*>(value) = a->size; return Success;
     }
@@ -792,7 +832,11 @@ int cuMemAddressFree(Address p, size_t n) {
 int cuMemCreate(Address* handle, size_t n, const void* properties, uint64_t flags) {
     API
     CHECK(handle && properties && flags == 0 && n > 0 && n % granularity == 0, InvalidValue);
-    if (n > device_memory - device_used) return OutOfMemory;
+    const int* location = static_cast<const int*>(properties) + 2; // its type, 1 for a GPU, and number
+    int gpu = location[0] == 1 ? location[1] : -1;
+    CHECK(gpu == -1 || is_gpu(gpu), InvalidDevice);
+    int counted = gpu < 0 ? current() : gpu;
+    if (n > device_memory - device_used[counted]) return OutOfMemory;
     int file = (int)syscall(SYS_memfd_create, "emulator", 0);
     if (file < 0) return OutOfMemory;
     if (ftruncate(file, n) != 0) {
@@ -801,8 +845,8 @@ int cuMemCreate(Address* handle, size_t n, const void* properties, uint64_t flag
     }
     static Address next = 1;
     *handle = next;
-    handles[next++] = {file, n};
-    device_used += n;
+    handles[next++] = {file, n, gpu, counted};
+    device_used[counted] += n;
     return Success;
 }
 
@@ -810,7 +854,7 @@ int cuMemRelease(Address handle) {
     API
     auto h = handles.find(handle);
     CHECK(h != handles.end(), InvalidValue);
-    device_used -= h->second.size; // mapped pages live until they are unmapped
+    device_used[h->second.counted] -= h->second.size; // mapped pages live until they are unmapped
     close(h->second.file);
     handles.erase(h);
     return Success;
@@ -823,7 +867,7 @@ int cuMemMap(Address p, size_t n, size_t offset, Address handle, uint64_t flags)
     CHECK(h != handles.end() && a && flags == 0 && offset == 0 && p % granularity == 0 && n == h->second.size, InvalidValue);
     for (auto& m : allocations) CHECK(m.first + m.second.size <= p || m.first >= p + n, InvalidValue);
     if (mmap(reinterpret_cast<void*>(p), n, PROT_NONE, MAP_SHARED | MAP_FIXED, h->second.file, 0) == MAP_FAILED) return OutOfMemory;
-    allocations[p] = {Allocation::Mapped, p, n, reinterpret_cast<char*>(p), n};
+    allocations[p] = {Allocation::Mapped, p, n, reinterpret_cast<char*>(p), n, h->second.gpu};
     return Success;
 }
 
@@ -852,13 +896,13 @@ int cuMemSetAccess(Address p, size_t n, const void* description, size_t count) {
 int cuStreamCreate(void** stream, unsigned flags) {
     API
     CHECK(flags <= 1, InvalidValue);
-    return add(streams, stream, new Stream);
+    return add(streams, stream, new Stream{current(), {}});
 }
 
 int cuStreamCreateWithPriority(void** stream, unsigned flags, int) {
     API
     CHECK(flags <= 1, InvalidValue);
-    return add(streams, stream, new Stream);
+    return add(streams, stream, new Stream{current(), {}});
 }
 
 int cuStreamDestroy_v2(void* stream) {

@@ -1,0 +1,148 @@
+package gputest
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// elsewhere is memory of a device that does not exist: no host and no other device can
+// read it.
+type elsewhere struct{}
+
+func (elsewhere) Allocate(int64) ([]byte, uintptr, error) { return nil, 1 << 40, nil }
+func (elsewhere) Free([]byte, uintptr, int64)             {}
+
+// testOtherDevice gives every primitive columns of another device, and uses what was
+// made on one device with a queue of another.
+func testOtherDevice(t *testing.T, open Open) {
+	b := setUp(t, open)
+	const n = 100
+	ints := make([]gpu.Scalar, n)
+	for i := range ints {
+		ints[i] = gpu.IntScalar(gpu.Of(gpu.Int32), int64(i))
+	}
+	bits := make([]gpu.Scalar, n)
+	texts := make([]gpu.Scalar, n)
+	for i := range bits {
+		bits[i], texts[i] = gpu.BoolScalar(true), gpu.StringScalar("text")
+	}
+	here := b.up(gpu.ColumnOf(gpu.Of(gpu.Int32), ints), gpu.ColumnOf(boolean, bits), column(gpu.Of(gpu.String), texts, true))
+	own, ownText := here[0], here[2]
+
+	lease := gpu.NewBudget("device", "--device-memory", 0, elsewhere{}).Lease("a stage of another device")
+	buffer := func(size int64) *gpu.Buffer {
+		buf, err := lease.Alloc(size)
+		require.NoError(t, err)
+		return buf
+	}
+	far := gpu.Column{Type: own.Type, Len: n, Data: buffer(4 * n)}
+	farBits := gpu.Column{Type: boolean, Len: n, Data: buffer(gpu.BitmapBytes(n))}
+	farText := gpu.Column{Type: ownText.Type, Len: n, Data: buffer(4 * n), Offsets: buffer(4*n + 4)}
+	farNulls, farDict := own, ownText
+	farNulls.Valid = farBits.Data
+	farDict.Dict = &gpu.Dictionary{Values: farText}
+	hostDict := column(ownText.Type, texts, true)
+	hostDict.Dict = farDict.Dict
+
+	key := func(c gpu.Column) []gpu.SortKey { return []gpu.SortKey{{Column: c}} }
+	side := func(c gpu.Column) gpu.Partitioned { return gpu.Partitioned{Key: c, Offsets: []int{0, n}} }
+	stride := func(cols ...gpu.Column) *gpu.Stride {
+		s := &gpu.Stride{Schema: &gpu.Schema{}, Rows: n}
+		for _, c := range cols {
+			s.Schema.Fields = append(s.Schema.Fields, gpu.Field{Name: "c", Type: c.Type, Nullable: true})
+			s.Cols = append(s.Cols, c.Retain())
+		}
+		return s
+	}
+	program := &gpu.Program{Inputs: []gpu.Type{own.Type}, Outputs: []int{1}, Code: []gpu.Instr{
+		{Op: gpu.OpAdd, Type: own.Type, Args: []int{0, 0}, Mask: -1}}}
+	refused := func(name string, err error) {
+		t.Helper()
+		require.ErrorContains(t, err, `"a stage of another device"`, name)
+	}
+	// An error may stick, so every call has a queue of its own.
+	try := func(name string, call func(q gpu.Queue) error) {
+		t.Helper()
+		q, err := b.dev.NewQueue(name)
+		require.NoError(t, err)
+		refused(name, call(q))
+		_ = q.Close()
+	}
+	try("eval", func(q gpu.Queue) error { _, err := q.Eval(b.l, program, []gpu.Column{far}, n); return err })
+	try("select", func(q gpu.Queue) error { _, err := q.Select(b.l, farBits); return err })
+	for _, c := range []gpu.Column{far, farText, farNulls, farDict} {
+		try("gather", func(q gpu.Queue) error { _, err := q.Gather(b.l, []gpu.Column{own, c}, own, false); return err })
+	}
+	try("gather by", func(q gpu.Queue) error { _, err := q.Gather(b.l, []gpu.Column{own}, far, false); return err })
+	try("gather parts", func(q gpu.Queue) error { _, err := q.GatherParts(b.l, []gpu.Column{farText}, own); return err })
+	try("gather parts by", func(q gpu.Queue) error { _, err := q.GatherParts(b.l, []gpu.Column{ownText}, far); return err })
+	try("scatter", func(q gpu.Queue) error { _, err := q.Scatter(b.l, []gpu.Column{far}, own, n); return err })
+	try("scatter by", func(q gpu.Queue) error { _, err := q.Scatter(b.l, []gpu.Column{own}, far, n); return err })
+	try("concat", func(q gpu.Queue) error { _, err := q.Concat(b.l, []gpu.Column{own, far}); return err })
+	try("slice", func(q gpu.Queue) error { _, err := q.Slice(b.l, far, 0, n); return err })
+	try("hash", func(q gpu.Queue) error { _, err := q.Hash(b.l, []gpu.Column{own, far}, 1); return err })
+	try("partition", func(q gpu.Queue) error { _, _, err := q.Partition(b.l, []gpu.Column{far}, own, 0, 2); return err })
+	try("partition by", func(q gpu.Queue) error { _, _, err := q.Partition(b.l, []gpu.Column{own}, far, 0, 2); return err })
+	try("sort", func(q gpu.Queue) error { _, err := q.Sort(b.l, key(far)); return err })
+	try("build table", func(q gpu.Queue) error {
+		_, err := q.BuildTable(b.l, []gpu.Column{far}, []bool{false})
+		return err
+	})
+	for _, sides := range [][2]gpu.Column{{own, far}, {far, own}} {
+		try("join partitions", func(q gpu.Queue) error {
+			_, _, err := q.JoinPartitions(b.l, side(sides[0]), side(sides[1]), gpu.Inner)
+			return err
+		})
+		try("merge match", func(q gpu.Queue) error {
+			_, _, err := q.MergeMatch(b.l, key(sides[0]), key(sides[1]), []bool{false}, gpu.Inner)
+			return err
+		})
+	}
+	try("runs", func(q gpu.Queue) error { _, _, err := q.Runs(b.l, []gpu.Column{far}); return err })
+	try("up", func(q gpu.Queue) error { _, err := q.Up(b.l, stride(far)); return err })
+	try("up ahead", func(q gpu.Queue) error { _, err := q.UpAhead(b.l, stride(hostDict)); return err })
+	try("down", func(q gpu.Queue) error { _, err := q.Down(b.h, stride(own, far)); return err })
+
+	table, err := b.q.BuildTable(b.l, []gpu.Column{own}, []bool{false})
+	require.NoError(t, err)
+	defer table.Release()
+	groups, err := b.q.NewGroups(b.l, []gpu.Type{own.Type}, gpu.GroupHint{})
+	require.NoError(t, err)
+	defer groups.Release()
+	sum, err := b.q.NewAccumulator(b.l, gpu.Aggregate{Kind: gpu.Sum, Input: own.Type, Output: aggregateOutput(gpu.Sum, own.Type)})
+	require.NoError(t, err)
+	defer sum.Release()
+	try("probe", func(q gpu.Queue) error {
+		_, _, _, err := table.Probe(q, b.l, []gpu.Column{far}, gpu.Inner, 0, n)
+		return err
+	})
+	try("assign", func(q gpu.Queue) error { _, err := groups.Assign(q, b.l, []gpu.Column{far}, n); return err })
+	assigned, err := groups.Assign(b.q, b.l, []gpu.Column{own}, n)
+	require.NoError(t, err)
+	defer assigned.Release()
+	try("update", func(q gpu.Queue) error { return sum.Update(q, assigned, far, n) })
+	require.NoError(t, sum.Update(b.q, assigned, own, n))
+
+	other := setUp(t, open)
+	theirs := other.up(gpu.ColumnOf(own.Type, ints))[0]
+	for name, call := range map[string]func(q gpu.Queue) error{
+		"probe": func(q gpu.Queue) error {
+			_, _, _, err := table.Probe(q, other.l, []gpu.Column{theirs}, gpu.Inner, 0, n)
+			return err
+		},
+		"assign": func(q gpu.Queue) error { _, err := groups.Assign(q, other.l, []gpu.Column{theirs}, n); return err },
+		"keys":   func(q gpu.Queue) error { _, err := groups.Keys(q, other.l, 0, n); return err },
+		"update": func(q gpu.Queue) error { return sum.Update(q, assigned, theirs, n) },
+		"result": func(q gpu.Queue) error { _, err := sum.Result(q, other.l, 0, n); return err },
+	} {
+		require.ErrorContains(t, call(other.q), "is used with a queue of another", name)
+	}
+
+	for _, buf := range []*gpu.Buffer{far.Data, farBits.Data, farText.Data, farText.Offsets} {
+		buf.Release()
+	}
+	require.NoError(t, lease.Close(), "what was refused is given back")
+}
