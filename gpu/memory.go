@@ -55,6 +55,13 @@ func (e *AllocError) Error() string {
 
 func (e *AllocError) Unwrap() error { return e.Err }
 
+// IsRefusal says whether an error is memory that was refused, by a budget or by
+// an allocator. What was refused changed nothing and may be asked for again.
+func IsRefusal(err error) bool {
+	var failed *AllocError
+	return errors.Is(err, ErrBudget) || errors.As(err, &failed)
+}
+
 func clampUint(n int64) uint64 { return uint64(max(n, 0)) }
 
 // Allocator is where a device's buffers come from. Free takes back exactly what

@@ -68,12 +68,15 @@ func (q *queue) Close() error {
 	return err
 }
 
-// fail makes the error of a primitive stick, a driver's with what was being done,
-// which refused memory says itself.
+// fail makes the error of a primitive stick, a driver's with what was being done.
+// Refused memory says that itself and does not stick; a device that failed while it
+// allocated fails every call that follows.
 func (q *queue) fail(what string, err error) error {
+	if gpu.IsRefusal(err) {
+		return err
+	}
 	var e *Error
-	var refused *gpu.AllocError
-	if errors.As(err, &e) && !errors.As(err, &refused) && err != q.err {
+	if errors.As(err, &e) && err != q.err {
 		err = fmt.Errorf("%s on %s: %w", what, q.dev.props.name, err)
 	}
 	if q.err == nil {
