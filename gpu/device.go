@@ -40,8 +40,12 @@ type Device interface {
 
 // Queue is an ordered stream of primitives on one device. One goroutine owns
 // it. Every method that allocates takes the lease that pays, and returns
-// columns that the caller owns; inputs are borrowed and stay the caller's. The
-// first error sticks: later calls return it without running.
+// columns that the caller owns; inputs are borrowed and stay the caller's.
+//
+// The first error sticks: later calls return it without running. Refused memory
+// (IsRefusal) does not: a call that was refused has changed neither its inputs nor
+// the state that it works on, and the same call works once there is room. State
+// keeps the room that it was given so far.
 //
 // Columns are in the memory of the queue's device, any host memory on the host, and
 // tables, groups and accumulators were made on it: those of another device are refused
@@ -53,8 +57,9 @@ type Queue interface {
 	Device() Device
 
 	// Up brings a stride to the device, whose lease pays, and Down to the host,
-	// paid by a lease of the HostBudget. Each takes the stride over and returns
-	// one that the caller owns, possibly the same. Columns keep their
+	// paid by a lease of the HostBudget. Each takes the stride over, after an error
+	// too, and returns one that the caller owns, possibly the same: to try again
+	// after a refusal, keep references to the columns. Columns keep their
 	// dictionaries, and columns that shared one before share one after; compact
 	// columns become ordinary ones on their way up.
 	Up(l *Lease, s *Stride) (*Stride, error)
@@ -63,7 +68,8 @@ type Queue interface {
 	// UpAhead is Up for a stride that comes before its turn: the copies start, and
 	// primitives that are launched meanwhile do not wait for them. Arrive, on this
 	// queue or another of the device, makes the stride usable; it is called before
-	// anything else is done with the stride, its release included.
+	// anything else is done with the stride, its release included. Arrive that was
+	// refused may come again, or the stride be released.
 	UpAhead(l *Lease, s *Stride) (*Stride, error)
 	Arrive(s *Stride) error
 
@@ -158,7 +164,7 @@ type Queue interface {
 	// NewAccumulator makes the running state of one aggregate over groups.
 	NewAccumulator(l *Lease, a Aggregate) (Accumulator, error)
 
-	// Close ends the queue and returns its first error.
+	// Close ends the queue and returns its first error that was no refusal.
 	Close() error
 }
 

@@ -30,9 +30,9 @@ func (q *queue) Close() error {
 	return err
 }
 
-// fail makes err stick and returns it.
+// fail makes err stick, unless it is a refusal, and returns it.
 func (q *queue) fail(err error) error {
-	if err != nil && q.err == nil {
+	if err != nil && q.err == nil && !gpu.IsRefusal(err) {
 		q.err = err
 	}
 	return err

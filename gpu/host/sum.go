@@ -19,19 +19,22 @@ type intSum struct {
 }
 
 func (s *intSum) update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
+	bound, over, err := uint64(0), false, error(nil)
 	if !s.isWide {
-		if over, err := s.overflows(d, c); err != nil {
+		if bound, over, err = s.boundWith(d, c); err != nil {
 			return err
-		} else if over {
-			if err := s.widen(l); err != nil {
-				return err
-			}
+		}
+	}
+	if over {
+		if err := s.widen(l, groups); err != nil {
+			return err
 		}
 	}
 	if !s.isWide {
 		if err := s.narrow.grow(l, groups, 0); err != nil {
 			return err
 		}
+		s.bound = bound
 		return fold(d, ids, s.narrow.v, 0, func(st []int64, lo, hi int) {
 			eachBlock(c, lo, hi, func(at int, words []uint64) {
 				rows := ids[at : at+len(words)]
@@ -100,15 +103,15 @@ func catchOverflow(f func() error) (err error) {
 	return f()
 }
 
-// overflows adds the column to the bound and says whether 64 bits may not do.
-func (s *intSum) overflows(d *Device, c gpu.Column) (bool, error) {
+// boundWith returns the bound with a column added, and whether 64 bits may not do.
+func (s *intSum) boundWith(d *Device, c gpu.Column) (bound uint64, over bool, err error) {
 	if c.Type.Wide {
-		return true, nil
+		return 0, true, nil
 	}
 	var mu sync.Mutex
 	var all uint64
 	unsigned := c.Type.Kind == gpu.Uint64
-	err := d.parallel(c.Len, grain, func(lo, hi int) error {
+	err = d.parallel(c.Len, grain, func(lo, hi int) error {
 		var or uint64
 		eachBlock(c, lo, hi, func(_ int, words []uint64) {
 			if unsigned {
@@ -126,21 +129,18 @@ func (s *intSum) overflows(d *Device, c gpu.Column) (bool, error) {
 		mu.Unlock()
 		return nil
 	})
-	if err != nil {
-		return false, err
-	}
 	width := bits.Len64(all)
-	if width >= 63 {
-		return true, nil
+	if err != nil || width >= 63 {
+		return 0, true, err
 	}
 	hi, lo := bits.Mul64(1<<width, uint64(c.Len))
 	bound, carry := bits.Add64(s.bound, lo, 0)
-	s.bound = bound
-	return hi != 0 || carry != 0 || bound > math.MaxInt64, nil
+	return bound, hi != 0 || carry != 0 || bound > math.MaxInt64, nil
 }
 
-func (s *intSum) widen(l *gpu.Lease) error {
-	if err := s.wide.grow(l, len(s.narrow.v), gpu.Int128{}); err != nil {
+// widen goes over to 128 bits, with room for so many groups.
+func (s *intSum) widen(l *gpu.Lease, groups int) error {
+	if err := s.wide.grow(l, max(len(s.narrow.v), groups), gpu.Int128{}); err != nil {
 		return err
 	}
 	for i, v := range s.narrow.v {
