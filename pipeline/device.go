@@ -15,7 +15,7 @@ import (
 
 // The devices that a run can ask for by name.
 const (
-	Auto = "auto" // the GPU where there is one, the CPU otherwise
+	Auto = "auto" // what Plan.ChooseDevice says
 	Host = "host" // the CPU
 	CUDA = "cuda" // the first GPU, "cuda:1" the second and so on; an error where there is none
 )
@@ -44,27 +44,15 @@ func CheckDevice(name string) error {
 	return err
 }
 
-// ChooseDevice says on which kind of device a run that asks for name runs on this
-// machine: Host or CUDA.
-func ChooseDevice(name string) (string, error) {
-	kind, _, err := parseDevice(name)
-	if err != nil || kind != Auto {
-		return kind, err
-	}
-	if n, err := cuda.Count(""); err == nil && n > 0 {
-		return CUDA, nil
-	}
-	return Host, nil
-}
-
 // warnOfCPU says that a GPU is there and not used: nothing falls back in silence.
 func warnOfCPU(err error) {
 	slog.Warn("the GPU cannot be used, so the job runs on the CPU", "error", err)
 }
 
 // OpenDevice opens the device that options ask for: by Use, Threads, HostMemory,
-// DeviceMemory and StrideSize. A GPU is started beside the caller; if it cannot be,
-// the error comes with the first queue.
+// DeviceMemory and StrideSize. Auto is the first GPU where there is a driver: to choose
+// by what a plan does, ask Plan.ChooseDevice first. A GPU is started beside the caller;
+// if it cannot be, the error comes with the first queue.
 func OpenDevice(opt RunOptions) (gpu.Device, error) {
 	kind, ordinal, err := parseDevice(opt.Use)
 	if err != nil {

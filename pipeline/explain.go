@@ -12,6 +12,7 @@ import (
 type Explanation struct {
 	Job    string          `json:"job,omitempty"`
 	Output string          `json:"output"`
+	Choice *Choice         `json:"device_choice,omitempty"` // when the caller says it
 	Schema []ColumnInfo    `json:"schema"`
 	Root   *StageExplained `json:"plan"`
 	Actual *Report         `json:"actual,omitempty"` // of a run
@@ -110,6 +111,9 @@ func (e *Explanation) String() string {
 		cols[i] = c.Name + " " + c.Type
 	}
 	fmt.Fprintf(&b, "    %s\n", strings.Join(cols, ", "))
+	if e.Choice != nil {
+		fmt.Fprintf(&b, "    %v\n", e.Choice)
+	}
 	if r := e.Actual; r != nil {
 		fmt.Fprintf(&b, "    took %.3f s on %s%s\n", r.Wall.Seconds(), r.Device, r.Activity)
 		if l := r.Link; l != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -26,13 +25,9 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/gpu/cuda/cudatest"
+	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/gpu/host"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
-)
-
-var (
-	metaSeed  = flag.Uint64("metamorphic.seed", 1, "first seed of the random pipelines")
-	metaCases = flag.Int("metamorphic.cases", 60, "number of random pipelines")
 )
 
 // smallStrides is a device with strides of another length.
@@ -334,7 +329,8 @@ func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 	type question struct{ Seed, SQL, File string }
 	var questions []question
 	answered, refused := 0, 0
-	for seed := *metaSeed; seed < *metaSeed+uint64(*metaCases); seed++ {
+	first, cases := gputest.Seed(t), gputest.Cases(t, 60)
+	for seed := first; seed < first+uint64(cases); seed++ {
 		r := rand.New(rand.NewPCG(seed, 3))
 		p := newPipelineCase(r)
 		tables := map[string]string{}
@@ -345,7 +341,7 @@ func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 			with = append(with, fmt.Sprintf("%s AS (SELECT * FROM read_parquet('%s'))", name, tables[name]))
 		}
 		sql := "WITH " + strings.Join(append(with, p.ctes...), ",\n") + "\nSELECT * FROM " + p.prev()
-		about := fmt.Sprintf("-metamorphic.seed=%d\n%s", seed, sql)
+		about := fmt.Sprintf("GSTREAM_SEED=%d\n%s", seed, sql)
 		want, err := p.run(t, tables, RunOptions{Use: Host, Threads: 1})
 		require.NoError(t, err, about)
 		for i := range 5 {
@@ -380,8 +376,8 @@ func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 		require.NoError(t, err, about)
 		questions = append(questions, question{fmt.Sprint(seed), sql, file})
 	}
-	assert.Greater(t, answered, *metaCases/2)
-	assert.Greater(t, refused, *metaCases/20, "some budgets are too small")
+	assert.Greater(t, answered, cases/2)
+	assert.Greater(t, refused, cases/20, "some budgets are too small")
 	python := os.Getenv("GSTREAM_PYTHON")
 	if python == "" {
 		t.Log("GSTREAM_PYTHON is not set: not compared with DuckDB")

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -16,16 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/operators/expr/exprtest"
 	"github.com/gstream/gstream/sink"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
-)
-
-var (
-	randomSeed  = flag.Uint64("random.seed", 1, "seed of the first random pipeline that is compared with DuckDB")
-	randomCases = flag.Int("random.cases", 120, "number of random pipelines that are compared with DuckDB")
 )
 
 // randomCase is a pipeline over tables, to be run by gstream and by DuckDB.
@@ -988,12 +983,13 @@ func (c *randomCase) String() string {
 // with DuckDB's, in order after a sort. Half of the files are DuckDB's. What differs
 // is shrunk.
 //
-//	GSTREAM_PYTHON=… go test ./pipeline -run RandomPipelinesGiveDuckDBs -random.seed 1 -random.cases 1000
+//	GSTREAM_PYTHON=… GSTREAM_CASES=1000 go test ./pipeline -run RandomPipelinesGiveDuckDBs
 //
-// runs more of them, and -random.seed 17 -random.cases 1 one again.
+// runs more of them, and GSTREAM_SEED=17 GSTREAM_CASES=1 one again.
 func TestRandomPipelinesGiveDuckDBsRows(t *testing.T) {
 	d := &pipelineDuel{t: t, duck: exprtest.StartDuckDB(t), dir: t.TempDir()}
-	for seed := *randomSeed; seed < *randomSeed+uint64(*randomCases); seed++ {
+	first, cases := gputest.SeedOr(t, 1), gputest.Cases(t, 120)
+	for seed := first; seed < first+uint64(cases); seed++ {
 		c := drawCase(rand.New(rand.NewPCG(seed, 7)))
 		d.write(c)
 		kind, text := d.compare(c, seed)
@@ -1014,7 +1010,7 @@ func TestRandomPipelinesGiveDuckDBsRows(t *testing.T) {
 				}
 			}
 		}
-		t.Errorf("-random.seed %d: %s: %s\n%s", seed, kind, text, c)
+		t.Errorf("GSTREAM_SEED=%d: %s: %s\n%s", seed, kind, text, c)
 	}
 	t.Logf("%d rows of %d results compared", d.rows, d.full)
 }

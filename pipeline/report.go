@@ -17,7 +17,8 @@ type Report struct {
 	Job     string        `json:"job,omitempty"`
 	Device  string        `json:"device"` // name
 	Kind    string        `json:"device_kind"`
-	Threads int           `json:"threads"` // that decode and encode
+	Choice  *Choice       `json:"device_choice,omitempty"` // of a run that opened its own device
+	Threads int           `json:"threads"`                 // that decode and encode
 	Wall    time.Duration `json:"wall_ns"`
 	// PeakHost and PeakDevice are the most bytes reserved from the budgets, by all
 	// runs that share the device; PeakRSS is the most memory the whole process has
@@ -142,7 +143,7 @@ var stateNames = map[int32]string{stateWaiting: "waiting", stateRunning: "runnin
 // report takes a snapshot of the run. It may be called while the run goes on.
 func (r *run) report() *Report {
 	props := r.device.Properties()
-	out := &Report{Job: r.plan.job.Name, Device: props.Name, Kind: props.Kind, Threads: r.threads(), Wall: cmp.Or(r.wall, time.Since(r.started)), PeakRSS: peakRSS(), Link: r.link, Spans: r.spans}
+	out := &Report{Job: r.plan.job.Name, Device: props.Name, Kind: props.Kind, Choice: r.choice, Threads: r.threads(), Wall: cmp.Or(r.wall, time.Since(r.started)), PeakRSS: peakRSS(), Link: r.link, Spans: r.spans}
 	var total gpu.Activity
 	activity := func(l *gpu.Lease) *ActivityReport {
 		a := l.Activity()

@@ -64,6 +64,7 @@ type run struct {
 	plan    *Plan
 	opt     RunOptions
 	device  gpu.Device
+	choice  *Choice // nil for a device of the caller's
 	started time.Time
 	cancel  context.CancelCauseFunc
 	ops     []*opRun      // inputs before their consumers
@@ -97,7 +98,10 @@ func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
 	}
 	warnOfCPU(err)
 	opt.Device, opt.Use = nil, Host
-	return p.run(ctx, opt)
+	if report, err = p.run(ctx, opt); report != nil {
+		report.Choice = &Choice{Device: Host, Why: "the GPU cannot be used"}
+	}
+	return report, err
 }
 
 func (p *Plan) run(ctx context.Context, opt RunOptions) (*Report, error) {
@@ -106,6 +110,13 @@ func (p *Plan) run(ctx context.Context, opt RunOptions) (*Report, error) {
 	opt = opt.For(p.job)
 	r := &run{plan: p, opt: opt, device: opt.Device, started: time.Now(), cancel: cancel}
 	if r.device == nil {
+		choice, err := p.ChooseDevice(opt)
+		if err != nil {
+			return nil, err
+		}
+		if r.choice = choice; choice.Device == Host {
+			opt.Use = Host
+		}
 		d, err := OpenDevice(opt)
 		if err != nil {
 			return nil, err

@@ -89,7 +89,7 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 			return usageError(fmt.Errorf("no benchmark is named %q; there are %s", n, strings.Join(known, ", ")))
 		}
 	}
-	if _, err := chooseDevice(f.device); err != nil {
+	if err := checkDevice(f.device); err != nil {
 		return err
 	}
 	opt := pipeline.RunOptions{Use: f.device}

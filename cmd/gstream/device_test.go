@@ -43,6 +43,25 @@ func TestNothingIsSaidOfAGPUThatNobodyAskedFor(t *testing.T) {
 	assert.Empty(t, stdout+stderr)
 }
 
+func TestTheDeviceIsExplained(t *testing.T) {
+	withoutDriver(t)
+	path, _ := jobFile(t, "  - limit: 1", "")
+	code, stdout, stderr := gstream("explain", path)
+	require.Equal(t, exitOK, code, stderr)
+	assert.Contains(t, stdout, "device host: no NVIDIA driver: libcuda.so.1 cannot be opened\n")
+	for device, why := range map[string]string{"auto": "no NVIDIA driver: libcuda.so.1 cannot be opened", "host": "asked for"} {
+		report := filepath.Join(t.TempDir(), "report.json")
+		code, _, stderr = gstream("run", path, "--device", device, "--overwrite", "--report", report)
+		require.Equal(t, exitOK, code, stderr)
+		assert.NotContains(t, stderr, "device host", "nothing was chosen")
+		text, err := os.ReadFile(report)
+		require.NoError(t, err)
+		var r pipeline.Report
+		require.NoError(t, json.Unmarshal(text, &r))
+		assert.Equal(t, &pipeline.Choice{Device: "host", Why: why}, r.Choice)
+	}
+}
+
 func TestAGPUThatIsNotThereIsAJobError(t *testing.T) {
 	withoutDriver(t)
 	for _, command := range [][]string{{"run", "JOB"}, {"explain", "JOB", "--analyze"}, {"bench", "sort"}} {

@@ -80,8 +80,7 @@ time they took by the GPU's clock, and what crossed the link at which rate.`,
 
 		ValidArgsFunction: completeFiles("yaml", "yml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			kind, err := chooseDevice(device)
-			if err != nil {
+			if err := checkDevice(device); err != nil {
 				return err
 			}
 			p, err := flags.plan(args[0])
@@ -89,7 +88,12 @@ time they took by the GPU's clock, and what crossed the link at which rate.`,
 				return err
 			}
 			defer p.Close()
-			e := p.Explain(kind)
+			choice, err := p.ChooseDevice(pipeline.RunOptions{Use: device})
+			if err != nil {
+				return err
+			}
+			e := p.Explain(choice.Device)
+			e.Choice = choice
 			if analyze {
 				r, err := p.Run(cmd.Context(), pipeline.RunOptions{Use: device, Discard: true, Leftover: left.add})
 				left.clear()
@@ -126,20 +130,19 @@ func registerFormat(cmd *cobra.Command, format *string) {
 }
 
 func registerDevice(cmd *cobra.Command, device *string) {
-	cmd.Flags().StringVar(device, "device", pipeline.Auto, "where to run: auto (a GPU where there is one), host (the CPU), cuda (the first GPU) or cuda:1 and so on (another)")
+	cmd.Flags().StringVar(device, "device", pipeline.Auto, "where to run: auto (the faster one, by estimates), host (the CPU), cuda (the first GPU) or cuda:1 and so on (another)")
 	complete(cmd, "device", devices...)
 }
 
 // devices are the values of --device.
 var devices = []string{pipeline.Auto, pipeline.Host, pipeline.CUDA}
 
-// chooseDevice checks --device and says what it stands for on this machine.
-func chooseDevice(device string) (string, error) {
-	kind, err := pipeline.ChooseDevice(device)
-	if err != nil {
-		return "", usageError(fmt.Errorf("--%w", err))
+// checkDevice says whether --device is the name of one.
+func checkDevice(device string) error {
+	if err := pipeline.CheckDevice(device); err != nil {
+		return usageError(fmt.Errorf("--%w", err))
 	}
-	return kind, nil
+	return nil
 }
 
 // printValue writes a value as text, by its String method, or as JSON.

@@ -65,7 +65,7 @@ func newRoot(left *leftovers) *cobra.Command {
 		Short: "Run relational pipelines over Parquet files",
 		Long: `gstream reads Parquet files, filters, joins, groups and sorts their rows as a
 job file says, and writes Parquet. Data that is larger than memory streams
-through in batches. It runs on an NVIDIA GPU where there is one, else on the CPU.
+through in batches. It runs on an NVIDIA GPU where that is faster, else on the CPU.
 
 Exit codes:
   0    done

@@ -31,6 +31,9 @@ func printReport(w io.Writer, r *pipeline.Report) {
 			fmt.Fprintf(w, "%s: skipped %d of %d row groups by their statistics\n", s.Step, s.Scan.Skipped, s.Scan.RowGroups)
 		}
 	}
+	if c := r.Choice; c != nil && c.CUDA > 0 {
+		fmt.Fprintln(w, c)
+	}
 	if a := r.Activity; a != nil {
 		fmt.Fprintf(w, "on %s%s\n", r.Device, a)
 	}

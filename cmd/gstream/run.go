@@ -41,8 +41,9 @@ A source is Parquet files, folders (every *.parquet in them, at any depth) and
 patterns: * and ? within a name, [a-z], and ** for any number of folders, as in
 data/**/*.parquet. What is hidden (.name, and _name in a folder) is left out.
 
-Where there is an NVIDIA GPU the job runs on it, with the same rows: files are
-decoded and encoded on the CPU, the rest is done by kernels. --device-memory is the
+Where there is an NVIDIA GPU, and the job is large enough for it, it runs there, with
+the same rows: files are decoded and encoded on the CPU, the rest is done by kernels;
+the report says why. --device-memory is the
 budget of the GPU's memory; --host-memory is that of the page-locked memory between
 the two, and of all memory on the CPU.
 
@@ -97,8 +98,8 @@ func (f *runFlags) options(cmd *cobra.Command) (pipeline.RunOptions, error) {
 		return pipeline.RunOptions{}, err
 	}
 	opt := pipeline.RunOptions{Threads: f.threads, Overwrite: f.overwrite, Use: f.device}
-	if err := pipeline.CheckDevice(f.device); err != nil {
-		return opt, usageError(fmt.Errorf("--%w", err))
+	if err := checkDevice(f.device); err != nil {
+		return opt, err
 	}
 	if f.threads < 0 {
 		return opt, usageError(fmt.Errorf("--threads %d: must not be negative", f.threads))
@@ -129,21 +130,20 @@ func parseSizes(flags map[string]sizeFlag) error {
 	return nil
 }
 
-// aheadDevice is a device that is opened while the job is planned: a GPU takes
-// some tenths of a second.
+// aheadDevice is a device that is opened beside other work, as the planning of the job
+// where the device does not depend on the plan: a GPU takes some tenths of a second.
 type aheadDevice struct {
-	done chan struct{}
+	done chan struct{} // nil until it is being opened
 	dev  gpu.Device
 	err  error
 }
 
-func openAhead(opt pipeline.RunOptions) *aheadDevice {
-	a := &aheadDevice{done: make(chan struct{})}
+func (a *aheadDevice) open(opt pipeline.RunOptions) {
+	a.done = make(chan struct{})
 	go func() {
 		defer close(a.done)
 		a.dev, a.err = pipeline.OpenDevice(opt)
 	}()
-	return a
 }
 
 func (a *aheadDevice) wait() (gpu.Device, error) {
@@ -152,6 +152,9 @@ func (a *aheadDevice) wait() (gpu.Device, error) {
 }
 
 func (a *aheadDevice) close() error {
+	if a.done == nil {
+		return nil
+	}
 	d, err := a.wait()
 	if err != nil {
 		return nil // whoever waited for it has the error
@@ -235,7 +238,10 @@ func (f *runFlags) execute(cmd *cobra.Command, path string, show progress) (resu
 	if err != nil {
 		return nil, err
 	}
-	device := openAhead(opt.For(job))
+	var device aheadDevice
+	if opt.Use != pipeline.Auto {
+		device.open(opt.For(job))
+	}
 	if !f.left.ends {
 		defer func() { err = errors.Join(err, device.close()) }()
 	}
@@ -245,6 +251,17 @@ func (f *runFlags) execute(cmd *cobra.Command, path string, show progress) (resu
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
 	slog.Debug("planned", "after", time.Since(begin))
+	choice, err := p.ChooseDevice(opt)
+	if err != nil {
+		return nil, err
+	}
+	if opt.Use == pipeline.Auto {
+		auto := opt.For(job)
+		if choice.Device == pipeline.Host {
+			auto.Use = pipeline.Host
+		}
+		device.open(auto)
+	}
 	if opt.Device, err = device.wait(); err != nil {
 		return nil, err
 	}
@@ -255,6 +272,9 @@ func (f *runFlags) execute(cmd *cobra.Command, path string, show progress) (resu
 	slog.Info("run", "job", path, "threads", runtime.GOMAXPROCS(0))
 	opt.Timeline = f.timeline != ""
 	result, err = p.Run(cmd.Context(), opt)
+	if result != nil && result.Choice == nil {
+		result.Choice = choice
+	}
 	slog.Debug("run ended", "after", time.Since(begin))
 	if err != nil {
 		return result, err

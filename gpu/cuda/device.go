@@ -131,6 +131,14 @@ func Count(library string) (int, error) {
 	return int(n), nil
 }
 
+// Installed says whether there is a driver, without starting it: that takes some
+// milliseconds, Count a tenth of a second. ErrNoDriver is behind the error on a machine
+// without one.
+func Installed(library string) error {
+	_, err := openDriver(library)
+	return err
+}
+
 // Open opens a GPU.
 func Open(opt Options) (*Device, error) {
 	if opt.Memory < 0 || opt.HostMemory < 0 || opt.StrideBytes < 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
 )
@@ -29,8 +30,7 @@ type pair struct {
 
 func newPair(t *testing.T) *pair {
 	skipWithRaceDetector(t)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := gputest.Seed(t)
 	// One thread, so that the host's choice among rows that fail is the first.
 	h, err := host.Open(host.Options{Threads: 1, Memory: 1 << 30})
 	require.NoError(t, err)

@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	cmdline "flag"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -9,27 +8,24 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/operators/expr/exprtest"
-)
-
-var (
-	randomSeed  = cmdline.Uint64("random.seed", 1, "seed of the first random expression")
-	randomCases = cmdline.Int("random.cases", 400, "number of random expressions")
 )
 
 // TestRandomExpressionsGiveTheHostsResults evaluates the random expressions that
 // operators/expr compares with DuckDB: over all rows of the table, or, where that
 // fails, once more over those on which the host does not.
 //
-//	go test ./gpu/cuda -run RandomExpressions -random.seed 1 -random.cases 10000
+//	GSTREAM_CASES=10000 go test ./gpu/cuda -run RandomExpressions
 //
-// runs more of them, and -random.seed 17 -random.cases 1 one again.
+// runs more of them, and GSTREAM_SEED=17 GSTREAM_CASES=1 one again.
 func TestRandomExpressionsGiveTheHostsResults(t *testing.T) {
 	p := newPair(t)
 	tab := exprtest.Extremes()
 	all, bound := tab.Columns(0, tab.Rows), 0
-	for seed := *randomSeed; seed < *randomSeed+uint64(*randomCases); seed++ {
+	first, cases := gputest.Seed(t), gputest.Cases(t, 400)
+	for seed := first; seed < first+uint64(cases); seed++ {
 		n := exprtest.NewGenerator(rand.New(rand.NewPCG(seed, 11)), tab.Schema).Any(1 + int(seed%5))
 		if !n.Exact() {
 			continue // what is made of last digits that differ may differ by any amount
@@ -41,7 +37,7 @@ func TestRandomExpressionsGiveTheHostsResults(t *testing.T) {
 			continue
 		}
 		bound++
-		what := fmt.Sprintf("-random.seed %d: %s", seed, n.SQL())
+		what := fmt.Sprintf("GSTREAM_SEED=%d: %s", seed, n.SQL())
 		prog, inputs, err := expr.Compile(tab.Schema, e)
 		require.NoError(t, err, what)
 		in := make([]gpu.Column, len(inputs))
@@ -72,5 +68,5 @@ func TestRandomExpressionsGiveTheHostsResults(t *testing.T) {
 		}
 		p.requireHosts(prog, in, rows, what)
 	}
-	require.Greater(t, bound, *randomCases/2, "too few expressions can be bound")
+	require.Greater(t, bound, cases/2, "too few expressions can be bound")
 }

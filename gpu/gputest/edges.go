@@ -111,7 +111,15 @@ func testEvalEdges(t *testing.T, open Open) {
 		{cast, huge, fails, []gpu.Scalar{str("170141183460469231731687303715884105728")}},
 		{cast, i64, n(i64, math.MaxInt64), []gpu.Scalar{str("0.00000000000000000000000000000009223372036854775807e50")}},
 		{cast, i64, n(i64, 255), []gpu.Scalar{str("0xf_f")}},
+		{cast, i64, n(i64, 255), []gpu.Scalar{str("0xFf")}},
+		{cast, i64, n(i64, 5), []gpu.Scalar{str("0b101")}},
 		{cast, i64, fails, []gpu.Scalar{str(" 0xff")}},
+		{cast, i64, fails, []gpu.Scalar{str("0x1:")}}, // behind 9
+		{cast, huge, fails, []gpu.Scalar{str("0x?")}},
+		{cast, i64, fails, []gpu.Scalar{str("0x1@")}}, // before A
+		{cast, i64, fails, []gpu.Scalar{str("0xg")}},
+		{cast, i64, fails, []gpu.Scalar{str("0x/")}}, // before 0
+		{cast, i64, fails, []gpu.Scalar{str("0b2")}},
 		{cast, i64, fails, []gpu.Scalar{str("\u00a05")}},
 		{cast, f64, gpu.FloatScalar(f64, 1000), []gpu.Scalar{str("1_000")}},
 		{cast, f64, fails, []gpu.Scalar{str("1__000")}},

@@ -93,7 +93,7 @@ func setUp(t *testing.T, open Open) *bench {
 	dev := open(t, 0)
 	q, err := dev.NewQueue(t.Name())
 	require.NoError(t, err)
-	b := &bench{t: t, dev: dev, q: q, l: dev.Budget().Lease(t.Name()), h: dev.HostBudget().Lease(t.Name()), rnd: rand.New(rand.NewPCG(1, uint64(len(t.Name()))))}
+	b := &bench{t: t, dev: dev, q: q, l: dev.Budget().Lease(t.Name()), h: dev.HostBudget().Lease(t.Name()), rnd: rand.New(rand.NewPCG(Seed(t), uint64(len(t.Name()))))}
 	t.Cleanup(func() {
 		require.NoError(t, b.q.Close())
 		require.NoError(t, b.l.Close())

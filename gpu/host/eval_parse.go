@@ -175,15 +175,17 @@ func parseInfinity(s string, t gpu.Type) (v int64, ok bool) {
 // parseBase reads digits of a base, with single underscores between them.
 func parseBase(s string, base int64) (v gpu.Int128, ok bool) {
 	for i := 0; i < len(s); i++ {
-		digit := int64(s[i]) - '0'
+		digit := base // no digit of it
 		switch c := s[i] | 0x20; {
 		case s[i] == '_' && i > 0 && i+1 < len(s) && s[i-1] != '_':
 			continue
+		case s[i] >= '0' && s[i] <= '9':
+			digit = int64(s[i] - '0')
 		case c >= 'a' && c <= 'f':
 			digit = int64(c-'a') + 10
 		}
 		var over bool
-		if v, over = v.Mul(gpu.Int128From(base)); over || digit < 0 || digit >= base {
+		if v, over = v.Mul(gpu.Int128From(base)); over || digit >= base {
 			return v, false
 		}
 		v, _ = v.Add(gpu.Int128From(digit)) // into bits that are zero

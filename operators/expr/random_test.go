@@ -3,7 +3,6 @@ package expr_test
 import (
 	"encoding/binary"
 	"encoding/hex"
-	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -17,13 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/operators/expr/exprtest"
-)
-
-var (
-	randomSeed  = flag.Uint64("random.seed", 1, "seed of the first random expression")
-	randomCases = flag.Int("random.cases", 200, "number of random expressions")
 )
 
 // duel compares gstream with DuckDB over one table.
@@ -482,9 +477,9 @@ func (d *duel) unknown(whole *exprtest.Node, columns map[exprtest.Class][]string
 // extreme values and compares types, values and errors with DuckDB's, row by row.
 // What differs is shrunk.
 //
-//	GSTREAM_PYTHON=… go test ./operators/expr -run RandomExpressions -random.seed 1 -random.cases 10000
+//	GSTREAM_PYTHON=… GSTREAM_CASES=10000 go test ./operators/expr -run RandomExpressions
 //
-// runs more of them, and -random.seed 17 -random.cases 1 one again.
+// runs more of them, and GSTREAM_SEED=17 GSTREAM_CASES=1 one again.
 func TestRandomExpressionsGiveDuckDBsTypesAndValues(t *testing.T) {
 	d := newDuel(t)
 	groups := map[string]*group{}
@@ -492,7 +487,8 @@ func TestRandomExpressionsGiveDuckDBsTypesAndValues(t *testing.T) {
 	for i := range all {
 		all[i] = i
 	}
-	for seed := *randomSeed; seed < *randomSeed+uint64(*randomCases); seed++ {
+	first, cases := gputest.SeedOr(t, 1), gputest.Cases(t, 200)
+	for seed := first; seed < first+uint64(cases); seed++ {
 		g := exprtest.NewGenerator(rand.New(rand.NewPCG(seed, 11)), d.tab.Schema)
 		d.scope = &expr.Scope{Schema: d.tab.Schema}
 		if seed/5%2 == 0 {
@@ -516,14 +512,14 @@ func TestRandomExpressionsGiveDuckDBsTypesAndValues(t *testing.T) {
 		groups[form].count++
 	}
 	t.Logf("%d values compared, %d expressions refused by both", d.values, d.refused)
-	require.Greater(t, d.values, 5**randomCases, "too few expressions have values")
+	require.Greater(t, d.values, 5*cases, "too few expressions have values")
 	var keys []string
 	for k := range groups {
 		keys = append(keys, k)
 	}
 	sort.Slice(keys, func(i, j int) bool { return groups[keys[i]].seed < groups[keys[j]].seed })
 	for _, k := range keys {
-		t.Errorf("-random.seed %d, and %d like it: %s", groups[k].seed, groups[k].count-1, groups[k].text)
+		t.Errorf("GSTREAM_SEED=%d, and %d like it: %s", groups[k].seed, groups[k].count-1, groups[k].text)
 	}
 }
 

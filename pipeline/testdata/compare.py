@@ -17,10 +17,10 @@ for q in json.load(sys.stdin):
         a = con.execute(f"({q['SQL']}) EXCEPT ALL ({ours})").fetchall()
         b = con.execute(f"({ours}) EXCEPT ALL ({q['SQL']})").fetchall()
     except duckdb.Error as e:
-        print(f"-metamorphic.seed={q['Seed']}\n{q['SQL']}\n{e}")
+        print(f"GSTREAM_SEED={q['Seed']}\n{q['SQL']}\n{e}")
         continue
     if a or b:
-        print(f"-metamorphic.seed={q['Seed']}\n{q['SQL']}\nDuckDB only: {a[:3]}\nours only: {b[:3]}")
+        print(f"GSTREAM_SEED={q['Seed']}\n{q['SQL']}\nDuckDB only: {a[:3]}\nours only: {b[:3]}")
         continue
     equal += 1
 print(f"{equal} equal")

@@ -1,0 +1,42 @@
+package gputest
+
+import (
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Seed returns what the random data of a test is drawn from, and prints it: another one
+// each time, or that of GSTREAM_SEED to draw the same again. A test of many cases takes
+// Seed for the first, and the numbers after it for the others.
+func Seed(t testing.TB) uint64 {
+	t.Helper()
+	return SeedOr(t, uint64(rand.Uint32())) // short enough to be typed
+}
+
+// SeedOr is Seed with a seed of the caller's in place of another one each time, for
+// comparisons with what has differences of its own.
+func SeedOr(t testing.TB, seed uint64) uint64 {
+	t.Helper()
+	if text := os.Getenv("GSTREAM_SEED"); text != "" {
+		var err error
+		seed, err = strconv.ParseUint(text, 10, 64)
+		require.NoError(t, err, "GSTREAM_SEED is a number")
+	}
+	t.Logf("GSTREAM_SEED=%d", seed)
+	return seed
+}
+
+// Cases returns how many random cases a test tries: n, or GSTREAM_CASES.
+func Cases(t testing.TB, n int) int {
+	t.Helper()
+	if text := os.Getenv("GSTREAM_CASES"); text != "" {
+		var err error
+		n, err = strconv.Atoi(text)
+		require.NoError(t, err, "GSTREAM_CASES is a number")
+	}
+	return n
+}
