@@ -26,8 +26,13 @@ type groups struct {
 	masked *index // of keys with nulls; nil until the first
 }
 
-// maxDirect bounds the slots of a direct index.
-const maxDirect = 1 << 28
+const (
+	// maxDirect bounds the slots of a direct index.
+	maxDirect = 1 << 28
+	// maxHint bounds the groups that a hashed index has room for at first: more take
+	// long enough to come that its growth is little beside.
+	maxHint = 1 << 18
+)
 
 // NewGroups implements gpu.Queue.
 func (q *queue) NewGroups(l *gpu.Lease, types []gpu.Type, hint gpu.GroupHint) (gpu.Groups, error) {
@@ -47,6 +52,12 @@ func (q *queue) NewGroups(l *gpu.Lease, types []gpu.Type, hint gpu.GroupHint) (g
 				return nil, q.fail(err)
 			}
 			g.direct.v = g.direct.v[:span+1] // untouched, so zero
+		}
+	}
+	if g.direct.v == nil && len(types) > 0 {
+		if err := g.index.room(min(hint.Groups, maxHint)); err != nil {
+			g.Release()
+			return nil, q.fail(err)
 		}
 	}
 	return g, nil
@@ -179,10 +190,8 @@ func (g *groups) assign(l *gpu.Lease, keys []gpu.Column, ids []int32) error {
 					return err
 				}
 			} else {
-				for _, r := range miss[:m] {
-					if ids[r], err = g.insert(words, int(r)-from, nullMask(keys, null, int(r))); err != nil {
-						return err
-					}
+				if err := g.insertRows(words, miss[:m], from, keys, null, ids); err != nil {
+					return err
 				}
 			}
 			miss = miss[m:]
@@ -294,6 +303,32 @@ func (g *groups) insertDirect(keys []uint64, rows []int32, from int, ids []int32
 		return 0, g.hashDirect()
 	}
 	return done, nil
+}
+
+// insertRows gives the rows of a block, whose first is row from, their groups. Rows that
+// follow each other with one key, as in sorted input, are looked up once.
+func (g *groups) insertRows(words [][]uint64, rows []int32, from int, keys []gpu.Column, null []uint64, ids []int32) (err error) {
+	last := int32(-1) // the row before, unless it has a null
+	for _, r := range rows {
+		i, mask := int(r)-from, nullMask(keys, null, int(r))
+		if last >= 0 && mask == 0 {
+			same := true
+			for _, w := range words {
+				same = same && w[i] == w[int(last)-from]
+			}
+			if same {
+				ids[r] = ids[last]
+				continue
+			}
+		}
+		if ids[r], err = g.insert(words, i, mask); err != nil {
+			return err
+		}
+		if last = r; mask != 0 {
+			last = -1
+		}
+	}
+	return nil
 }
 
 // hashDirect gives up the direct index: the groups so far are hashed.

@@ -31,6 +31,10 @@ type interner struct {
 // interned at first sight rather than as rows use them.
 const smallDictionary = 1024
 
+// largeDictionary is how many times more values than a batch has rows a dictionary
+// has whose codes are not kept for the next batch.
+const largeDictionary = 4
+
 // maxKnown bounds the dictionaries whose codes are kept: a stream has no end.
 const maxKnown = 256
 
@@ -103,10 +107,10 @@ func (in *interner) intern(b []byte, h uint64) (uint32, error) {
 		in.rehash()
 		_, slot = in.find(b, h)
 	}
-	if err := in.ends.room(in.lease, n+1); err != nil {
+	if err := in.ends.room(in.lease, 1); err != nil {
 		return 0, err
 	}
-	if err := in.data.room(in.lease, len(in.data.v)+len(b)); err != nil {
+	if err := in.data.room(in.lease, len(b)); err != nil {
 		return 0, err
 	}
 	in.data.v = append(in.data.v, b...)
@@ -300,14 +304,15 @@ func (c *codec) prepare(d *Device, l *gpu.Lease, cols []gpu.Column, n int, inser
 		if in == nil {
 			continue
 		}
-		if col.Dict != nil && insert {
+		if col.Dict != nil && insert && col.Dict.Values.Len <= max(smallDictionary, largeDictionary*n) {
 			var err error
 			if k.dict[i], err = in.dictionary(col); err != nil {
 				return k, err
 			}
 			continue
 		}
-		// The codes of every value of a small dictionary, or of every row.
+		// The codes of every value of a small dictionary, or of every row. To keep them
+		// of a dictionary of which the rows use little costs more than to find them.
 		values, rows := col, n
 		var at []int32
 		switch {
@@ -393,19 +398,17 @@ func (c *codec) pack(k coded, lo, n int, out [][]uint64) {
 		for at := 0; at < n; at += len(tmp) {
 			m := min(len(tmp), n-at)
 			switch {
-			case k.dict[i] != nil:
+			case len(k.dict[i]) > 0:
 				codes := k.dict[i]
-				if len(codes) == 0 {
-					clear(tmp[:m])
-					break
-				}
 				for r, code := range gpu.Values[int32](col.Data, col.Len)[lo+at : lo+at+m] {
 					tmp[r] = uint64(codes[code])
 				}
-			case k.plain[i] != nil:
+			case len(k.plain[i]) > 0:
 				for r, code := range k.plain[i][lo+at : lo+at+m] {
 					tmp[r] = uint64(code)
 				}
+			case col.Type.IsVar(): // an empty dictionary: all rows are null
+				clear(tmp[:m])
 			default:
 				loadWords(tmp[:m], col, lo+at)
 			}

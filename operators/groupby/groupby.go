@@ -276,15 +276,15 @@ type GroupBy interface {
 
 func (o *hashGroupBy) Schema() *gpu.Schema { return o.Out }
 
-// newLocalTable makes the table of a lane. The table of the only lane gives the
-// result, those of others partial aggregates.
-func (o *hashGroupBy) newLocalTable(t operators.Task) (*table, error) {
+// newLocalTable makes the table of a lane, with room for some groups. The table of the
+// only lane gives the result, those of others partial aggregates.
+func (o *hashGroupBy) newLocalTable(t operators.Task, groups int) (*table, error) {
 	var list []gpu.Aggregate
 	var inputs []int
 	hint := o.Hint
 	if t.Lanes > 1 {
 		// Flushed before it pays to have a slot for each possible key.
-		hint = gpu.GroupHint{}
+		hint = gpu.GroupHint{Groups: groups}
 	}
 	for _, m := range o.measured {
 		a := gpu.Aggregate{Kind: m.kind, Output: o.final(m)}
@@ -299,8 +299,9 @@ func (o *hashGroupBy) newLocalTable(t operators.Task) (*table, error) {
 	return newTable(t, o.In, o.Keys, list, inputs, hint)
 }
 
-// newMerge makes a table that takes rows of partial aggregates.
-func (o *hashGroupBy) newMerge(t operators.Task) (*table, error) {
+// newMerge makes a table that takes rows of partial aggregates, with room for some
+// groups.
+func (o *hashGroupBy) newMerge(t operators.Task, groups int) (*table, error) {
 	var list []gpu.Aggregate
 	var inputs, keys []int
 	for i := range o.Keys {
@@ -313,11 +314,11 @@ func (o *hashGroupBy) newMerge(t operators.Task) (*table, error) {
 		}
 		list, inputs = append(list, a), append(inputs, len(keys)+i)
 	}
-	return newTable(t, o.partials, keys, list, inputs, gpu.GroupHint{})
+	return newTable(t, o.partials, keys, list, inputs, gpu.GroupHint{Groups: groups})
 }
 
 func (o *hashGroupBy) NewLocal(t operators.Task) (operators.Local, error) {
-	x, err := o.newLocalTable(t)
+	x, err := o.newLocalTable(t, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -468,7 +469,7 @@ func (l *local) flush() error {
 	l.flushed = append(l.flushed, out)
 	l.table.release()
 	l.table = nil
-	l.table, err = l.newLocalTable(l.task)
+	l.table, err = l.newLocalTable(l.task, n)
 	return err
 }
 
@@ -609,7 +610,12 @@ func (o *hashGroupBy) Emit(ctx context.Context, t operators.Task, part int, emit
 	if len(o.cuts) == 0 {
 		return o.emitEmpty(t, emit)
 	}
-	merged, err := o.newMerge(t)
+	most := 0 // groups of a lane
+	for _, c := range o.cuts {
+		from, to := o.rowsOf(c, part)
+		most = max(most, to-from)
+	}
+	merged, err := o.newMerge(t, most)
 	if err != nil {
 		return err
 	}
@@ -630,20 +636,25 @@ func (o *hashGroupBy) Emit(ctx context.Context, t operators.Task, part int, emit
 	return nil
 }
 
+// rowsOf returns where the rows of a part lie in those of a lane.
+func (o *hashGroupBy) rowsOf(c cut, part int) (from, to int) {
+	if o.n == 1 {
+		return 0, c.rows.Rows
+	}
+	return c.offsets[part<<o.shift], c.offsets[(part+1)<<o.shift]
+}
+
 // merge takes a part of the groups of a lane.
 func (o *hashGroupBy) merge(t operators.Task, merged *table, c cut, part int) error {
-	rows := c.rows
-	if o.n > 1 {
-		from, to := c.offsets[part<<o.shift], c.offsets[(part+1)<<o.shift]
-		if from == to {
-			return nil
-		}
-		var err error
-		if rows, err = operators.SliceStride(t, c.rows, from, to); err != nil {
-			return err
-		}
-		defer rows.Release()
+	from, to := o.rowsOf(c, part)
+	if from == to {
+		return nil
 	}
+	rows, err := operators.SliceStride(t, c.rows, from, to)
+	if err != nil {
+		return err
+	}
+	defer rows.Release()
 	failed, err := merged.take(t, rows)
 	if err != nil {
 		return o.naming(failed, err)
