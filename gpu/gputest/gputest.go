@@ -64,7 +64,7 @@ func Run(t *testing.T, open Open) {
 		{"AggregatesOfRuns", testAggregatesOfRuns},
 		{"Eval", testEval},
 		{"OtherDevice", testOtherDevice},
-		{"Budget", testBudget},
+		{"Refusals", testRefusals},
 	} {
 		t.Run(s.name, func(t *testing.T) { s.test(t, open) })
 	}
@@ -81,6 +81,8 @@ type bench struct {
 	rnd *rand.Rand
 
 	cases int // of the part so far, taken or not
+
+	cols, other []gpu.Column // of the refusals
 }
 
 // takes says whether the suite takes the next of many cases.

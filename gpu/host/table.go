@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"sync"
+	"sync/atomic"
 
 	"github.com/gstream/gstream/gpu"
 )
@@ -212,20 +214,20 @@ func rank(ranks []ranked, slot uint64) (n int, ok bool) {
 const maxSpread = 64
 
 // buildDirect makes the direct forms where the range of keys allows it. Rows are
-// the keys' rows, nil when they are counted through.
+// the keys' rows, nil when they are counted through. The range is cut into as many
+// parts as keep all cores busy, and the keys are brought into the order of the parts: no
+// two cores write to one part.
 func (t *table) buildDirect(keys []uint64, rows []int32) (_ bool, err error) {
-	n := len(keys)
-	lo, hi := int64(math.MaxInt64), int64(math.MinInt64)
-	for _, k := range keys {
-		lo, hi = min(lo, int64(k)), max(hi, int64(k))
-	}
-	if n == 0 {
-		lo, hi = 0, 0
+	n, d := len(keys), t.dev
+	lo, hi, err := extent(d, keys)
+	if err != nil {
+		return false, err
 	}
 	span := uint64(hi) - uint64(lo)
 	if span > uint64(maxSpread*n+1<<16) {
 		return false, nil
 	}
+	t.lo = uint64(lo)
 	size := int(span/64) + 1
 	if t.ranks, err = newZeros[ranked](t.lease, size); err != nil {
 		return false, err
@@ -234,46 +236,129 @@ func (t *table) buildDirect(keys []uint64, rows []int32) (_ bool, err error) {
 		return false, err
 	}
 	ranks, entries := t.ranks.v, t.entries.v
-	unique := true
-	for _, k := range keys {
-		slot := k - uint64(lo)
-		w := &ranks[slot/64]
-		unique = unique && w.bits>>(slot%64)&1 == 0
-		w.bits |= 1 << (slot % 64)
+	var order array[int32] // of the keys by part, empty for one part
+	defer func() { order.release() }()
+	offsets, shift := []int{0, n}, uint(63)
+	if d.threads > 1 && n > grain {
+		err := d.parallel(n, grain, func(from, to int) error {
+			for i := range keys[from:to] {
+				keys[from+i] -= t.lo
+			}
+			return nil
+		})
+		if err != nil {
+			return false, err
+		}
+		digits := log2ceil(4 * d.threads)
+		shift = max(log2ceil(64*size), 6+digits) - digits
+		if order, offsets, err = partition(d, t.lease, keys, shift, digits); err != nil {
+			return false, err
+		}
+	} else {
+		for i := range keys {
+			keys[i] -= t.lo
+		}
+	}
+	// each calls f for the keys of a part: their places and their slots.
+	each := func(part int, f func(i int, slot uint64)) {
+		if order.v == nil {
+			for i, slot := range keys {
+				f(i, slot)
+			}
+			return
+		}
+		for _, i := range order.v[offsets[part]:offsets[part+1]] {
+			f(int(i), keys[i])
+		}
+	}
+	parts := len(offsets) - 1
+	var twice atomic.Bool
+	err = d.parallel(parts, 1, func(part, _ int) error {
+		again := false
+		each(part, func(_ int, slot uint64) {
+			w := &ranks[slot/64]
+			again = again || w.bits>>(slot%64)&1 != 0
+			w.bits |= 1 << (slot % 64)
+		})
+		if again {
+			twice.Store(true)
+		}
+		return nil
+	})
+	if err != nil {
+		return false, err
 	}
 	distinct := uint64(0)
 	for i := range ranks {
 		ranks[i].before = distinct
 		distinct += uint64(bits.OnesCount64(ranks[i].bits))
 	}
-	t.lo = uint64(lo)
-	if unique {
-		for i, k := range keys {
-			r, _ := rank(ranks, k-uint64(lo))
-			entries[r] = rowID(rows, i)
-		}
-		return true, nil
+	if !twice.Load() {
+		return true, d.parallel(parts, 1, func(part, _ int) error {
+			each(part, func(i int, slot uint64) {
+				r, _ := rank(ranks, slot)
+				entries[r] = rowID(rows, i)
+			})
+			return nil
+		})
 	}
-	if t.start, err = newZeros[int32](t.lease, int(distinct)+2); err != nil {
+	if t.start, err = newZeros[int32](t.lease, int(distinct)+1); err != nil {
 		return false, err
 	}
-	start := t.start.v[:distinct+1]
-	for _, k := range keys {
-		r, _ := rank(ranks, k-uint64(lo))
-		start[r+1]++
+	start := t.start.v
+	start[distinct] = int32(n)
+	return true, d.parallel(parts, 1, func(part, _ int) error {
+		first := distinct // the first key of the part
+		if slot := uint64(part) << shift; slot < uint64(64*size) {
+			first = ranks[slot/64].before
+		}
+		last := distinct
+		if slot := uint64(part+1) << shift; part+1 < parts && slot < uint64(64*size) {
+			last = ranks[slot/64].before
+		}
+		own := start[first:last]
+		each(part, func(_ int, slot uint64) {
+			r, _ := rank(ranks, slot)
+			start[r]++
+		})
+		at := int32(offsets[part])
+		for r, count := range own {
+			own[r] = at
+			at += count
+		}
+		each(part, func(i int, slot uint64) {
+			r, _ := rank(ranks, slot)
+			entries[start[r]] = rowID(rows, i)
+			start[r]++
+		})
+		// Every key now points at its end: take the begin back.
+		begin := int32(offsets[part])
+		for r, end := range own {
+			own[r], begin = begin, end
+		}
+		return nil
+	})
+}
+
+// extent returns the smallest and the largest of some keys as signed integers, zeros for
+// none.
+func extent(d *Device, keys []uint64) (lo, hi int64, err error) {
+	if len(keys) == 0 {
+		return 0, 0, nil
 	}
-	for i := 1; i < len(start); i++ {
-		start[i] += start[i-1]
-	}
-	for i := n - 1; i >= 0; i-- {
-		r, _ := rank(ranks, keys[i]-uint64(lo))
-		start[r+1]--
-		entries[start[r+1]] = rowID(rows, i)
-	}
-	// start[r+1] is now where key r begins; its end is where the next begins.
-	t.start.v[distinct+1] = int32(n)
-	t.start.v = t.start.v[1:]
-	return true, nil
+	var mu sync.Mutex
+	lo, hi = math.MaxInt64, math.MinInt64
+	err = d.parallel(len(keys), grain, func(from, to int) error {
+		least, most := int64(math.MaxInt64), int64(math.MinInt64)
+		for _, k := range keys[from:to] {
+			least, most = min(least, int64(k)), max(most, int64(k))
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		lo, hi = min(lo, least), max(hi, most)
+		return nil
+	})
+	return lo, hi, err
 }
 
 // rowID is the build row of the i-th row that can match.

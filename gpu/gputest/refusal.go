@@ -1,0 +1,733 @@
+package gputest
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// refusal is a call that may be refused memory.
+type refusal struct {
+	name string
+	// start makes the state that the call works on, if any.
+	start func(b *bench) trial
+}
+
+// trial is a call and the state it works on, of which nothing has been refused yet.
+type trial struct {
+	// call returns what it made. It may come several times until it is not refused.
+	call func() (made, error)
+	// state describes the state, nil for none; finish releases it.
+	state  func() string
+	finish func()
+}
+
+// made is the result of a call: columns, which are compared and released, and the
+// rest of it.
+type made struct {
+	cols []gpu.Column
+	rest func() any
+	drop func()
+}
+
+var errFault = errors.New("no memory, for a test")
+
+// testRefusals refuses the k-th reservation of a call, and then its k-th allocation,
+// for k = 1, 2, 3 … until the call is not refused. A refusal is an error of its kind,
+// leaves nothing behind and the state as it was, and the same call then gives what one
+// gives that was never refused.
+func testRefusals(t *testing.T, open Open) {
+	refused := 0
+	cases := slices.Concat(primitiveRefusals(), tableRefusals(), groupRefusals(), accumulatorRefusals(), evalRefusals())
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			b := setUp(t, open)
+			want := b.undisturbed(c)
+			for _, allocate := range []bool{false, true} {
+				for k := 1; b.refuse(c, want, allocate, k); k++ {
+					refused++
+				}
+			}
+		})
+	}
+	require.Greater(t, refused, 2*len(cases), "most calls ask for memory, and were refused it")
+}
+
+// answer is what a trial gives: the result of its call, and the state before and after.
+type answer struct {
+	result, before, after string
+	most                  int64 // bytes of the lease at the highest
+}
+
+func (b *bench) undisturbed(c refusal) (want answer) {
+	x := c.start(b)
+	defer x.finish()
+	want.before = b.stateOf(x)
+	m, err := x.call()
+	require.NoError(b.t, err)
+	_, want.most = b.l.Used()
+	want.result, want.after = b.show(m), b.stateOf(x)
+	return want
+}
+
+// refuse makes a trial whose k-th reservation or allocation is refused. It says
+// whether the call got that far.
+func (b *bench) refuse(c refusal, want answer, allocate bool, k int) bool {
+	t := b.t
+	t.Helper()
+	leaseBefore, _ := b.l.Used()
+	hostBefore, _ := b.h.Used()
+	x := c.start(b)
+	requireText(t, want.before, b.stateOf(x), "the state before")
+	what := fmt.Sprintf("%s, refused %s %d", c.name, map[bool]string{false: "reservation", true: "allocation"}[allocate], k)
+	var mu sync.Mutex
+	asked := 0
+	b.faults(func(a bool) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if a != allocate {
+			return nil
+		}
+		if asked++; asked == k {
+			return errFault
+		}
+		return nil
+	})
+	m, err := x.call()
+	b.faults(nil)
+	if err != nil {
+		require.GreaterOrEqual(t, asked, k, what)
+		require.True(t, gpu.IsRefusal(err), "%s: %v", what, err)
+		require.Equal(t, !allocate, errors.Is(err, gpu.ErrBudget), "%s: %v", what, err)
+		require.Equal(t, allocate, errors.Is(err, errFault), "%s: %v", what, err)
+		require.ErrorContains(t, err, t.Name(), "the lease is named")
+		require.Empty(t, m.cols, "%s: there is no result", what)
+		require.True(t, m.rest == nil, "%s: there is no result", what)
+		used, _ := b.l.Used()
+		require.LessOrEqual(t, used, want.most, "%s: a refused call takes no more than one that is not", what)
+		requireText(t, want.before, b.stateOf(x), what+": the state is as it was")
+		m, err = x.call()
+	}
+	require.NoError(t, err, "%s, and again with room", what)
+	requireText(t, want.result, b.show(m), what)
+	requireText(t, want.after, b.stateOf(x), what+": the state after it")
+	x.finish()
+	used, _ := b.l.Used()
+	require.Equal(t, leaseBefore, used, "%s: nothing is left behind", what)
+	used, _ = b.h.Used()
+	require.Equal(t, hostBefore, used, "%s: nothing is left behind on the host", what)
+	return asked >= k
+}
+
+// requireText says where texts differ, which are long.
+func requireText(t *testing.T, want, got, what string) {
+	t.Helper()
+	at := 0
+	for at < min(len(want), len(got)) && want[at] == got[at] {
+		at++
+	}
+	near := func(s string) string { return s[max(at-40, 0):min(at+40, len(s))] }
+	require.True(t, want == got, "%s: want … %s …, got … %s …", what, near(want), near(got))
+}
+
+// faults sets the fault of the device's budgets.
+func (b *bench) faults(f func(allocate bool) error) {
+	b.dev.Budget().SetFault(f)
+	if host := b.dev.HostBudget(); host != b.dev.Budget() {
+		host.SetFault(f)
+	}
+}
+
+// show describes a result, and releases it.
+func (b *bench) show(m made) string {
+	var s strings.Builder
+	q, err := b.dev.NewQueue("show") // it keeps dictionaries that it has moved
+	require.NoError(b.t, err)
+	b.q, q = q, b.q
+	defer func() {
+		b.q, q = q, b.q
+		require.NoError(b.t, q.Close())
+	}()
+	for _, c := range m.cols {
+		fmt.Fprintln(&s, c.Type, b.down(c))
+		c.Release()
+	}
+	if m.rest != nil {
+		fmt.Fprint(&s, m.rest())
+	}
+	if m.drop != nil {
+		m.drop()
+	}
+	return s.String()
+}
+
+func (b *bench) stateOf(x trial) string {
+	if x.state == nil {
+		return ""
+	}
+	return x.state()
+}
+
+// refusalColumns are columns of every layout, of n rows: integers in and out of
+// order, floats, wide decimals, truth, texts that are plain, have nulls, and have a
+// dictionary of few or of many values.
+func refusalColumns(n int) []gpu.Column {
+	i64, wide, text := gpu.Of(gpu.Int64), gpu.DecimalOf(38, 2), gpu.Of(gpu.String)
+	make := func(t gpu.Type, f func(i int) gpu.Scalar) gpu.Column {
+		values := make([]gpu.Scalar, n)
+		for i := range values {
+			values[i] = f(i)
+		}
+		return gpu.ColumnOf(t, values)
+	}
+	nullable := func(i int, v gpu.Scalar) gpu.Scalar {
+		if i%10 == 3 {
+			return gpu.Null(v.Type)
+		}
+		return v
+	}
+	coded := func(distinct int) gpu.Column {
+		values := make(text, func(i int) gpu.Scalar { return nullable(i, gpu.StringScalar(fmt.Sprint("coded ", i*31%distinct))) })
+		scalars := make1(n, values.ScalarAt)
+		return column(text, scalars, true)
+	}
+	return []gpu.Column{
+		colNumber:  make(i64, func(i int) gpu.Scalar { return gpu.IntScalar(i64, int64(i)*7919%int64(3*n)) }),
+		colFew:     make(gpu.Of(gpu.Int32), func(i int) gpu.Scalar { return nullable(i, gpu.IntScalar(gpu.Of(gpu.Int32), int64(i%700))) }),
+		colFloat:   make(gpu.Of(gpu.Float64), func(i int) gpu.Scalar { return nullable(i, gpu.FloatScalar(gpu.Of(gpu.Float64), float64(i)/4)) }),
+		colWide:    make(wide, func(i int) gpu.Scalar { return gpu.IntScalar(wide, int64(i)*1e6-1e9) }),
+		colTruth:   make(gpu.Of(gpu.Bool), func(i int) gpu.Scalar { return nullable(i, gpu.BoolScalar(i%3 == 0)) }),
+		colText:    make(text, func(i int) gpu.Scalar { return nullable(i, gpu.StringScalar(fmt.Sprint("text ", i*7%n))) }),
+		colCoded:   coded(40),
+		colRich:    coded(n),
+		colID:      make(gpu.Of(gpu.Int32), func(i int) gpu.Scalar { return gpu.IntScalar(gpu.Of(gpu.Int32), int64((i*31+7)%n)) }),
+		colOrdered: make(i64, func(i int) gpu.Scalar { return gpu.IntScalar(i64, int64(i/3)) }),
+		colSpread:  make(i64, func(i int) gpu.Scalar { return gpu.IntScalar(i64, int64(i)*1e12) }),
+	}
+}
+
+const (
+	colNumber = iota
+	colFew
+	colFloat
+	colWide
+	colTruth
+	colText
+	colCoded
+	colRich
+	colID
+	colOrdered
+	colSpread
+)
+
+func make1(n int, f func(i int) gpu.Scalar) []gpu.Scalar {
+	out := make([]gpu.Scalar, n)
+	for i := range out {
+		out[i] = f(i)
+	}
+	return out
+}
+
+// refusalRows is the rows of the columns: enough that tables grow.
+const refusalRows = 1000
+
+// inputs brings the columns to the device, once a bench.
+func (b *bench) inputs() []gpu.Column {
+	if b.cols == nil {
+		b.cols = b.up(refusalColumns(refusalRows)...)
+	}
+	return b.cols
+}
+
+// stateless is the refusal of a primitive that has no state.
+func stateless(name string, call func(b *bench, cols []gpu.Column) (made, error)) refusal {
+	return refusal{name: name, start: func(b *bench) trial {
+		cols := b.inputs()
+		return trial{call: func() (made, error) { return call(b, cols) }, finish: func() {}}
+	}}
+}
+
+// of are the columns of a result, none after an error.
+func of(cols []gpu.Column, err error) (made, error) {
+	if err != nil {
+		return made{cols: cols}, err
+	}
+	return made{cols: cols}, nil
+}
+
+func one(c gpu.Column, err error) (made, error) {
+	if err != nil {
+		return made{}, err
+	}
+	return made{cols: []gpu.Column{c}}, nil
+}
+
+// pairsOf are the pairs of a join, in order of probe and build row.
+func (b *bench) pairsOf(probe, build gpu.Column, err error) (made, error) {
+	if err != nil {
+		return made{}, err
+	}
+	rest := func() any {
+		p := b.ints(probe)
+		m := make([]int, len(p))
+		if build.Data != nil {
+			m = b.ints(build)
+		}
+		out := make([][2]int, len(p))
+		for i := range p {
+			out[i] = [2]int{p[i], m[i]}
+		}
+		slices.SortFunc(out, func(x, y [2]int) int { return slices.Compare(x[:], y[:]) })
+		return out
+	}
+	return made{rest: rest, drop: func() { probe.Release(); build.Release() }}, nil
+}
+
+// is a rest that is known.
+func is(v any) func() any { return func() any { return v } }
+
+func pick(cols []gpu.Column, at ...int) []gpu.Column {
+	out := make([]gpu.Column, len(at))
+	for i, k := range at {
+		out[i] = cols[k]
+	}
+	return out
+}
+
+func sortKeys(cols []gpu.Column, at ...int) []gpu.SortKey {
+	out := make([]gpu.SortKey, len(at))
+	for i, c := range pick(cols, at...) {
+		out[i] = gpu.SortKey{Column: c, Descending: i%2 == 1}
+	}
+	return out
+}
+
+func primitiveRefusals() []refusal {
+	out := []refusal{
+		{name: "up", start: func(b *bench) trial {
+			cols := refusalColumns(refusalRows)
+			narrow := gpu.Column{Type: gpu.Of(gpu.Int64), Len: refusalRows, CodeWidth: 4, Data: gpu.WrapBytes(make([]byte, 4*refusalRows))}
+			cols = append(cols, narrow)
+			q, err := b.dev.NewQueue("up") // it keeps the dictionaries that it has moved
+			require.NoError(b.t, err)
+			return trial{call: func() (made, error) {
+				s, err := q.Up(b.l, strideOf(cols))
+				if err != nil {
+					return made{}, err
+				}
+				return made{cols: s.Cols}, nil
+			}, finish: func() { require.NoError(b.t, q.Close()) }}
+		}},
+		{name: "arrive", start: func(b *bench) trial {
+			narrow := gpu.Column{Type: gpu.Of(gpu.Int64), Len: refusalRows, CodeWidth: 4, Data: gpu.WrapBytes(make([]byte, 4*refusalRows))}
+			s, err := b.q.UpAhead(b.l, strideOf([]gpu.Column{narrow, narrow}))
+			require.NoError(b.t, err)
+			arrived := false
+			return trial{call: func() (made, error) {
+				if err := b.q.Arrive(s); err != nil {
+					return made{}, err
+				}
+				arrived = true
+				return made{cols: s.Cols}, nil
+			}, finish: func() { require.True(b.t, arrived) }}
+		}},
+		{name: "down", start: func(b *bench) trial {
+			cols := b.inputs()
+			return trial{finish: func() {}, call: func() (made, error) {
+				q, err := b.dev.NewQueue("down")
+				require.NoError(b.t, err)
+				s, err := q.Down(b.h, strideOf(cols))
+				require.NoError(b.t, q.Close())
+				if err != nil {
+					return made{}, err
+				}
+				// The rows are on the host now.
+				var rows []string
+				for _, c := range s.Cols {
+					rows = append(rows, fmt.Sprint(make1(c.Len, c.ScalarAt)))
+				}
+				return made{rest: is(rows), drop: s.Release}, nil
+			}}
+		}},
+		stateless("select", func(b *bench, cols []gpu.Column) (made, error) { return one(b.q.Select(b.l, cols[colTruth])) }),
+		stateless("gather", func(b *bench, cols []gpu.Column) (made, error) {
+			return of(b.q.Gather(b.l, cols, cols[colID], false))
+		}),
+		stateless("gather outer", func(b *bench, cols []gpu.Column) (made, error) {
+			return of(b.q.Gather(b.l, cols, cols[colID], true))
+		}),
+		stateless("gather parts", func(b *bench, cols []gpu.Column) (made, error) {
+			return one(b.q.GatherParts(b.l, pick(cols, colText, colCoded), cols[colID]))
+		}),
+		stateless("scatter", func(b *bench, cols []gpu.Column) (made, error) {
+			return of(b.q.Scatter(b.l, cols, cols[colID], refusalRows+100))
+		}),
+		stateless("hash", func(b *bench, cols []gpu.Column) (made, error) { return one(b.q.Hash(b.l, cols, hashSeed)) }),
+		stateless("partition", func(b *bench, cols []gpu.Column) (made, error) {
+			out, offsets, err := b.q.Partition(b.l, cols, cols[colSpread], 3, 4)
+			if err != nil {
+				return made{cols: out}, err
+			}
+			return made{cols: out, rest: is(offsets)}, nil
+		}),
+		stateless("merge match", func(b *bench, cols []gpu.Column) (made, error) {
+			keys := sortKeys(cols, colOrdered)
+			return b.pairsOf(b.q.MergeMatch(b.l, keys, keys, []bool{false}, gpu.Left))
+		}),
+		stateless("merge match of texts and nulls", func(b *bench, cols []gpu.Column) (made, error) {
+			keys := sortKeys(cols, colText)
+			return b.pairsOf(b.q.MergeMatch(b.l, keys[:1], keys[:1], []bool{false}, gpu.Semi))
+		}),
+		stateless("runs", func(b *bench, cols []gpu.Column) (made, error) {
+			a, firsts, err := b.q.Runs(b.l, pick(cols, colOrdered, colCoded))
+			if err != nil {
+				return made{}, err
+			}
+			return made{cols: []gpu.Column{a.IDs(), firsts}}, nil
+		}),
+	}
+	for name, at := range map[string]int{"numbers": colNumber, "truth": colTruth, "texts": colText, "a dictionary": colCoded} {
+		out = append(out, stateless("concat of "+name, func(b *bench, cols []gpu.Column) (made, error) {
+			return one(b.q.Concat(b.l, pick(cols, at, at, at)))
+		}), stateless("slice of "+name, func(b *bench, cols []gpu.Column) (made, error) {
+			return one(b.q.Slice(b.l, cols[at], 3, 900))
+		}))
+	}
+	out = append(out, stateless("concat of texts and a dictionary", func(b *bench, cols []gpu.Column) (made, error) {
+		return one(b.q.Concat(b.l, pick(cols, colText, colCoded)))
+	}), stateless("concat of dictionaries", func(b *bench, cols []gpu.Column) (made, error) {
+		return one(b.q.Concat(b.l, append(pick(cols, colCoded, colCoded), b.otherCoded())))
+	}))
+	sorts := map[string][]int{"numbers": {colNumber}, "texts": {colText}, "several": {colFew, colWide, colTruth}}
+	if Thin == 0 { // an emulator takes a minute
+		sorts["dictionaries"] = []int{colCoded, colRich}
+	}
+	for name, at := range sorts {
+		out = append(out, stateless("sort by "+name, func(b *bench, cols []gpu.Column) (made, error) {
+			return one(b.q.Sort(b.l, sortKeys(cols, at...)))
+		}))
+	}
+	for kind := gpu.Inner; kind <= gpu.Anti; kind++ {
+		out = append(out, refusal{name: fmt.Sprint("join partitions, ", kind), start: func(b *bench) trial {
+			cols := b.inputs()
+			keys, offsets, err := b.q.Partition(b.l, pick(cols, colOrdered), cols[colSpread], 12, 3)
+			require.NoError(b.t, err)
+			side := gpu.Partitioned{Key: keys[0], Offsets: offsets}
+			return trial{
+				call:   func() (made, error) { return b.pairsOf(b.q.JoinPartitions(b.l, side, side, kind)) },
+				finish: func() { gpu.ReleaseColumns(keys) },
+			}
+		}})
+	}
+	return out
+}
+
+// strideOf is a stride of its own over columns, which stay the caller's.
+func strideOf(cols []gpu.Column) *gpu.Stride {
+	fields := make([]gpu.Field, len(cols))
+	own := make([]gpu.Column, len(cols))
+	for i, c := range cols {
+		fields[i] = gpu.Field{Name: fmt.Sprint("c", i), Type: c.Type, Nullable: true}
+		own[i] = c.Retain()
+	}
+	return &gpu.Stride{Schema: gpu.NewSchema(fields...), Cols: own, Rows: cols[0].Len}
+}
+
+// otherCoded is a column with another dictionary of few values.
+func (b *bench) otherCoded() gpu.Column {
+	if b.other == nil {
+		text := gpu.Of(gpu.String)
+		b.other = b.up(column(text, make1(refusalRows-1, func(i int) gpu.Scalar { return gpu.StringScalar(fmt.Sprint("coded ", i%50)) }), true))
+	}
+	return b.other[0]
+}
+
+// keySets are keys of tables and groups, by what they try.
+var keySets = []struct {
+	name string
+	at   []int
+	safe bool
+}{
+	{"a range", []int{colNumber}, false}, {"a range with duplicates", []int{colOrdered}, false}, {"a range with nulls", []int{colFew}, false},
+	{"numbers far apart", []int{colSpread}, false}, {"texts", []int{colText}, false}, {"a dictionary", []int{colCoded}, false},
+	{"a dictionary of many", []int{colRich}, false}, {"several", []int{colFew, colText, colCoded, colWide}, true},
+}
+
+func tableRefusals() (out []refusal) {
+	for _, k := range keySets {
+		safe := slices.Repeat([]bool{k.safe}, len(k.at))
+		build := func(b *bench) (gpu.Table, error) { return b.q.BuildTable(b.l, pick(b.inputs(), k.at...), safe) }
+		probe := func(b *bench, t gpu.Table, kind gpu.JoinKind) (made, error) {
+			p, m, next, err := t.Probe(b.q, b.l, pick(b.inputs(), k.at...), kind, 0, math.MaxInt32)
+			if err != nil {
+				require.Zero(b.t, next)
+				return made{cols: nonEmpty(p, m)}, err
+			}
+			return b.pairsOf(p, m, nil)
+		}
+		out = append(out, stateless("build table of "+k.name, func(b *bench, _ []gpu.Column) (made, error) {
+			table, err := build(b)
+			if err != nil {
+				if table != nil {
+					return made{rest: is(table)}, err
+				}
+				return made{}, err
+			}
+			m, err := probe(b, table, gpu.Left)
+			if err != nil {
+				table.Release()
+				return made{}, err
+			}
+			last := m.drop
+			m.drop = func() { last(); table.Release() }
+			return m, nil
+		}))
+		for kind := gpu.Inner; kind <= gpu.Anti; kind++ {
+			out = append(out, refusal{name: fmt.Sprint("probe of ", k.name, ", ", kind), start: func(b *bench) trial {
+				table, err := build(b)
+				require.NoError(b.t, err)
+				return trial{call: func() (made, error) { return probe(b, table, kind) }, finish: table.Release}
+			}})
+		}
+	}
+	return out
+}
+
+func nonEmpty(cols ...gpu.Column) []gpu.Column {
+	return slices.DeleteFunc(cols, func(c gpu.Column) bool { return c.Data == nil })
+}
+
+// groupKeys describes a set of groups.
+func (b *bench) groupKeys(g gpu.Groups) string {
+	cols, err := g.Keys(b.q, b.l, 0, g.Len())
+	require.NoError(b.t, err)
+	return fmt.Sprint(g.Len(), b.show(made{cols: cols}))
+}
+
+func (b *bench) assign(g gpu.Groups, cols []gpu.Column) (made, error) {
+	a, err := g.Assign(b.q, b.l, cols, refusalRows)
+	if err != nil {
+		if a != nil {
+			return made{rest: is(a)}, err
+		}
+		return made{}, err
+	}
+	return made{cols: []gpu.Column{a.IDs()}}, nil
+}
+
+func groupRefusals() (out []refusal) {
+	// More rows than a device looks at in one go: what it has assigned before the rows
+	// that are refused counts for nothing.
+	out = append(out, refusal{"assign many rows", func(b *bench) trial {
+		const n = 1<<16 + 1000
+		typ := gpu.Of(gpu.Int64)
+		if b.other == nil {
+			b.other = b.up(gpu.ColumnOf(typ, make1(n, func(i int) gpu.Scalar { return gpu.IntScalar(typ, int64(i%900)*1e12) })))
+		}
+		g, err := b.q.NewGroups(b.l, []gpu.Type{typ}, gpu.GroupHint{})
+		require.NoError(b.t, err)
+		return trial{
+			call: func() (made, error) {
+				a, err := g.Assign(b.q, b.l, b.other, n)
+				if err != nil {
+					return made{}, err
+				}
+				return made{rest: is(n), drop: a.Release}, nil
+			},
+			state: func() string { return b.groupKeys(g) }, finish: g.Release}
+	}})
+	typesOf := func(cols []gpu.Column) (types []gpu.Type) {
+		for _, c := range cols {
+			types = append(types, c.Type)
+		}
+		return types
+	}
+	for _, hint := range []gpu.GroupHint{{Groups: 5000}, {Dense: true, Lo: 0, Hi: 1 << 16}} {
+		out = append(out, stateless(fmt.Sprint("new groups, dense ", hint.Dense), func(b *bench, cols []gpu.Column) (made, error) {
+			g, err := b.q.NewGroups(b.l, typesOf(cols[:1]), hint)
+			if err != nil {
+				if g != nil {
+					return made{rest: is(g)}, err
+				}
+				return made{}, err
+			}
+			return made{rest: is(g.Len()), drop: g.Release}, nil
+		}))
+	}
+	for _, k := range append(keySets, struct {
+		name string
+		at   []int
+		safe bool
+	}{"no key", nil, false}) {
+		for _, hint := range []gpu.GroupHint{{}, {Dense: true, Lo: 0, Hi: 900}} {
+			if hint.Dense && (len(k.at) != 1 || k.at[0] > colFew && k.at[0] < colOrdered) {
+				continue
+			}
+			start := func(b *bench, batches int) (gpu.Groups, []gpu.Column, []gpu.Column) {
+				keys := pick(b.inputs(), k.at...)
+				g, err := b.q.NewGroups(b.l, typesOf(keys), hint)
+				require.NoError(b.t, err)
+				// The first batch has a part of the keys, and no nulls.
+				var first []gpu.Column
+				for _, c := range keys {
+					c.Valid = nil
+					some, err := b.q.Slice(b.l, c, 0, 300)
+					require.NoError(b.t, err)
+					first = append(first, some)
+				}
+				if batches > 0 && len(keys) > 0 {
+					a, err := g.Assign(b.q, b.l, first, 300)
+					require.NoError(b.t, err)
+					a.Release()
+				}
+				return g, keys, first
+			}
+			for batches := range 2 {
+				out = append(out, refusal{name: fmt.Sprint("assign ", k.name, ", dense ", hint.Dense, ", after ", batches), start: func(b *bench) trial {
+					g, keys, first := start(b, batches)
+					return trial{call: func() (made, error) { return b.assign(g, keys) }, state: func() string { return b.groupKeys(g) },
+						finish: func() { g.Release(); gpu.ReleaseColumns(first) }}
+				}})
+			}
+			if len(k.at) == 0 {
+				continue
+			}
+			out = append(out, refusal{name: fmt.Sprint("keys of ", k.name, ", dense ", hint.Dense), start: func(b *bench) trial {
+				g, keys, first := start(b, 1)
+				m, err := b.assign(g, keys)
+				require.NoError(b.t, err)
+				gpu.ReleaseColumns(m.cols)
+				return trial{call: func() (made, error) { return of(g.Keys(b.q, b.l, 1, g.Len())) },
+					finish: func() { g.Release(); gpu.ReleaseColumns(first) }}
+			}})
+		}
+	}
+	return out
+}
+
+// accumulatorRefusals update every aggregate of every layout: first with rows that
+// have no null, then with rows that have some and with more groups.
+func accumulatorRefusals() (out []refusal) {
+	for _, at := range []int{colNumber, colFew, colFloat, colWide, colTruth, colText, colCoded, colSpread} {
+		for kind := gpu.CountAll; kind < gpu.Avg; kind++ {
+			numeric := at == colNumber || at == colFew || at == colFloat || at == colWide || at == colSpread
+			if kind == gpu.CountAll && at != colNumber || kind == gpu.Sum && !numeric {
+				continue
+			}
+			for batches := range 2 {
+				start := func(b *bench) (x struct {
+					acc     gpu.Accumulator
+					groups  gpu.Groups
+					a       gpu.Assignment
+					values  gpu.Column
+					release []func()
+				}) {
+					cols := b.inputs()
+					var err error
+					x.values = cols[at]
+					agg := gpu.Aggregate{Kind: kind, Input: x.values.Type, Output: aggregateOutput(kind, x.values.Type)}
+					x.acc, err = b.q.NewAccumulator(b.l, agg)
+					require.NoError(b.t, err)
+					x.groups, err = b.q.NewGroups(b.l, []gpu.Type{cols[colFew].Type}, gpu.GroupHint{})
+					require.NoError(b.t, err)
+					x.release = append(x.release, x.acc.Release, x.groups.Release)
+					if batches > 0 {
+						plain := x.values
+						plain.Valid = nil
+						var first []gpu.Column
+						for _, c := range []gpu.Column{cols[colFew], plain} {
+							some, err := b.q.Slice(b.l, c, 0, 64)
+							require.NoError(b.t, err)
+							first = append(first, some)
+						}
+						a, err := x.groups.Assign(b.q, b.l, first[:1], 64)
+						require.NoError(b.t, err)
+						require.NoError(b.t, x.acc.Update(b.q, a, first[1], x.groups.Len()))
+						a.Release()
+						gpu.ReleaseColumns(first)
+					}
+					x.a, err = x.groups.Assign(b.q, b.l, cols[colFew:colFew+1], refusalRows)
+					require.NoError(b.t, err)
+					x.release = append(x.release, x.a.Release)
+					return x
+				}
+				name := fmt.Sprint(kind, " of column ", at, ", after ", batches)
+				seen := map[int]int{1: 58}[batches] // groups of the first batch
+				out = append(out, refusal{name: "update " + name, start: func(b *bench) trial {
+					x := start(b)
+					updated := false
+					return trial{
+						call: func() (made, error) {
+							err := x.acc.Update(b.q, x.a, x.values, x.groups.Len())
+							updated = updated || err == nil
+							return made{}, err
+						},
+						state: func() string {
+							n := seen
+							if updated {
+								n = x.groups.Len()
+							}
+							c, err := x.acc.Result(b.q, b.l, 0, n)
+							require.NoError(b.t, err)
+							return b.show(made{cols: []gpu.Column{c}})
+						},
+						finish: func() {
+							for _, f := range x.release {
+								f()
+							}
+						},
+					}
+				}}, refusal{name: "result of " + name, start: func(b *bench) trial {
+					x := start(b)
+					require.NoError(b.t, x.acc.Update(b.q, x.a, x.values, x.groups.Len()))
+					return trial{
+						call: func() (made, error) { return one(x.acc.Result(b.q, b.l, 1, x.groups.Len())) },
+						finish: func() {
+							for _, f := range x.release {
+								f()
+							}
+						},
+					}
+				}})
+			}
+		}
+	}
+	return out
+}
+
+func evalRefusals() []refusal {
+	text, i64, f64 := gpu.Of(gpu.String), gpu.Of(gpu.Int64), gpu.Of(gpu.Float64)
+	i := func(op gpu.Op, t gpu.Type, args ...int) gpu.Instr {
+		return gpu.Instr{Op: op, Type: t, Args: args, Mask: -1, Text: "the operation"}
+	}
+	constant := func(v gpu.Scalar) gpu.Instr {
+		in := i(gpu.OpConst, v.Type)
+		in.Value = v
+		return in
+	}
+	return []refusal{
+		stateless("eval of numbers", func(b *bench, cols []gpu.Column) (made, error) {
+			p := &gpu.Program{Inputs: []gpu.Type{i64, f64}, Outputs: []int{2, 3, 5, 0}, Code: []gpu.Instr{
+				i(gpu.OpAdd, i64, 0, 0), i(gpu.OpMul, f64, 1, 1), constant(gpu.IntScalar(i64, 100)), i(gpu.OpLt, boolean, 0, 4)}}
+			return of(b.q.Eval(b.l, p, pick(cols, colNumber, colFloat), refusalRows))
+		}),
+		stateless("eval of texts", func(b *bench, cols []gpu.Column) (made, error) {
+			p := &gpu.Program{Inputs: []gpu.Type{text, text, i64}, Outputs: []int{3, 5, 6, 7}, Code: []gpu.Instr{
+				i(gpu.OpUpper, text, 0), constant(gpu.StringScalar("-")), i(gpu.OpConcat, text, 0, 4, 1), i(gpu.OpCast, text, 2), i(gpu.OpEq, boolean, 0, 1)}}
+			return of(b.q.Eval(b.l, p, pick(cols, colText, colCoded, colNumber), refusalRows))
+		}),
+		stateless("eval of a dictionary", func(b *bench, cols []gpu.Column) (made, error) {
+			p := &gpu.Program{Inputs: []gpu.Type{text}, Outputs: []int{1, 2}, Code: []gpu.Instr{
+				i(gpu.OpUpper, text, 0), i(gpu.OpLength, i64, 1)}}
+			return of(b.q.Eval(b.l, p, pick(cols, colCoded), refusalRows))
+		}),
+	}
+}
