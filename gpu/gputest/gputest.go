@@ -179,6 +179,7 @@ type distribution struct {
 	zipf     bool
 	sorted   bool
 	nulls    float64
+	words    bool // texts are all alike, none is empty
 }
 
 var distributions = []distribution{
@@ -207,6 +208,10 @@ func (b *bench) random(t gpu.Type, n int, d distribution) []gpu.Scalar {
 			k %= uint64(d.distinct)
 		case d.sorted:
 			k = uint64(i)
+		}
+		if d.words && t.IsVar() {
+			out[i] = gpu.Scalar{Type: t, Valid: true, Str: fmt.Sprint("key number ", k)}
+			continue
 		}
 		out[i] = value(t, k, d.distinct == 0 && !d.sorted)
 	}
