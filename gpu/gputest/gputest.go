@@ -35,8 +35,10 @@ func upTo(bound int, sizes []int) []int {
 // default.
 type Open func(t *testing.T, memory int64) gpu.Device
 
-// Run runs the whole suite.
-func Run(t *testing.T, open Open) {
+// Run runs the whole suite. The reference is a device whose evaluator counts as right:
+// the CPU with one thread, which operators/expr compares with DuckDB.
+func Run(t *testing.T, open, reference Open) {
+	t.Run("Programs", func(t *testing.T) { testPrograms(t, open, reference) })
 	for _, s := range []struct {
 		name string
 		test func(*testing.T, Open)
