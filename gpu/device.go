@@ -24,8 +24,14 @@ type Device interface {
 	// that strides are decoded into. They are one and the same on the host.
 	Budget() *Budget
 	HostBudget() *Budget
-	// NewQueue opens an ordered stream of primitives. One goroutine owns it.
+	// NewQueue opens an ordered stream of primitives, each of which may use the
+	// whole device. One goroutine owns it.
 	NewQueue(name string) (Queue, error)
+	// Lanes is how many lanes a pipeline should have on this device, and
+	// NewLaneQueue opens the queue of one of them: on the CPU its primitives use
+	// one core, so that a lane a core keeps all of them busy.
+	Lanes() int
+	NewLaneQueue(name string) (Queue, error)
 	// StrideRows is the number of rows a stride should have on this device
 	// when a row takes rowBytes bytes.
 	StrideRows(rowBytes int) int
@@ -34,8 +40,12 @@ type Device interface {
 
 // Queue is an ordered stream of primitives on one device. One goroutine owns
 // it. Every method that allocates takes the lease that pays, and returns
-// columns that the caller owns; inputs are borrowed and stay the caller's. The
-// first error sticks: later calls return it without running.
+// columns that the caller owns; inputs are borrowed and stay the caller's.
+//
+// The first error sticks: later calls return it without running. Refused memory
+// (IsRefusal) does not: a call that was refused has changed neither its inputs nor
+// the state that it works on, and the same call works once there is room. State
+// keeps the room that it was given so far.
 //
 // Columns are in the memory of the queue's device, any host memory on the host, and
 // tables, groups and accumulators were made on it: those of another device are refused
@@ -47,8 +57,9 @@ type Queue interface {
 	Device() Device
 
 	// Up brings a stride to the device, whose lease pays, and Down to the host,
-	// paid by a lease of the HostBudget. Each takes the stride over and returns
-	// one that the caller owns, possibly the same. Columns keep their
+	// paid by a lease of the HostBudget. Each takes the stride over, after an error
+	// too, and returns one that the caller owns, possibly the same: to try again
+	// after a refusal, keep references to the columns. Columns keep their
 	// dictionaries, and columns that shared one before share one after; compact
 	// columns become ordinary ones on their way up.
 	Up(l *Lease, s *Stride) (*Stride, error)
@@ -57,7 +68,8 @@ type Queue interface {
 	// UpAhead is Up for a stride that comes before its turn: the copies start, and
 	// primitives that are launched meanwhile do not wait for them. Arrive, on this
 	// queue or another of the device, makes the stride usable; it is called before
-	// anything else is done with the stride, its release included.
+	// anything else is done with the stride, its release included. Arrive that was
+	// refused may come again, or the stride be released.
 	UpAhead(l *Lease, s *Stride) (*Stride, error)
 	Arrive(s *Stride) error
 
@@ -152,7 +164,7 @@ type Queue interface {
 	// NewAccumulator makes the running state of one aggregate over groups.
 	NewAccumulator(l *Lease, a Aggregate) (Accumulator, error)
 
-	// Close ends the queue and returns its first error.
+	// Close ends the queue and returns its first error that was no refusal.
 	Close() error
 }
 

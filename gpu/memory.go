@@ -55,6 +55,13 @@ func (e *AllocError) Error() string {
 
 func (e *AllocError) Unwrap() error { return e.Err }
 
+// IsRefusal says whether an error is memory that was refused, by a budget or by
+// an allocator. What was refused changed nothing and may be asked for again.
+func IsRefusal(err error) bool {
+	var failed *AllocError
+	return errors.Is(err, ErrBudget) || errors.As(err, &failed)
+}
+
 func clampUint(n int64) uint64 { return uint64(max(n, 0)) }
 
 // Allocator is where a device's buffers come from. Free takes back exactly what
@@ -76,6 +83,7 @@ type Budget struct {
 	limit      int64
 	used, peak int64
 	leases     map[*Lease]struct{}
+	fault      func(allocate bool) error
 }
 
 // NewBudget returns a budget of limit bytes for a tier; setting names what a
@@ -85,6 +93,25 @@ func NewBudget(tier, setting string, limit int64, alloc Allocator) *Budget {
 		limit = math.MaxInt64
 	}
 	return &Budget{tier: tier, setting: setting, limit: limit, alloc: alloc, leases: map[*Lease]struct{}{}}
+}
+
+// SetFault has every reservation, and every allocation after its reservation, ask f
+// first, which refuses it by an error: for tests of what happens then. nil ends it.
+func (b *Budget) SetFault(f func(allocate bool) error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fault = f
+}
+
+// ask asks the fault.
+func (b *Budget) ask(allocate bool) error {
+	b.mu.Lock()
+	f := b.fault
+	b.mu.Unlock()
+	if f == nil {
+		return nil
+	}
+	return f(allocate)
 }
 
 // Limit returns the bytes of the budget.
@@ -158,8 +185,9 @@ func (l *Lease) Used() (now, peak int64) { return l.used.Load(), l.peak.Load() }
 // counted here but lives elsewhere. The error is a *BudgetError.
 func (l *Lease) Reserve(n int64) error {
 	b := l.budget
+	fault := b.ask(false)
 	b.mu.Lock()
-	if n < 0 || n > b.limit-b.used {
+	if n < 0 || n > b.limit-b.used || fault != nil {
 		err := &BudgetError{Stage: l.name, Tier: b.tier, Asked: n, Available: b.limit - b.used, Limit: b.limit, Setting: b.setting}
 		b.mu.Unlock()
 		return err
@@ -194,7 +222,12 @@ func (l *Lease) AllocFrom(a Allocator, n int64) (*Buffer, error) {
 	if err := l.Reserve(n); err != nil {
 		return nil, err
 	}
-	mem, addr, err := a.Allocate(n)
+	var mem []byte
+	var addr uintptr
+	err := l.budget.ask(true)
+	if err == nil {
+		mem, addr, err = a.Allocate(n)
+	}
 	if err != nil {
 		l.Unreserve(n)
 		return nil, &AllocError{Stage: l.name, Tier: l.budget.tier, Size: n, Err: err}

@@ -3,13 +3,17 @@ package operators_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
@@ -60,59 +64,116 @@ func cut(table [][]gpu.Scalar, size int) []*gpu.Stride {
 	return out
 }
 
-// run runs an operator and returns its rows as text, in order.
-func run(t *testing.T, memory int64, op operators.Operator, strideRows int, build, input []*gpu.Stride) ([]string, error) {
+// run runs an operator in lanes and returns its rows as text, in order.
+func run(t *testing.T, memory int64, op operators.Operator, strideRows int, build, input []*gpu.Stride, lanes int) ([]string, error) {
 	t.Helper()
-	dev, err := host.Open(host.Options{Threads: 2, Memory: memory})
-	require.NoError(t, err)
-	q, err := dev.NewQueue("test")
+	dev, err := host.Open(host.Options{Threads: lanes, Memory: memory})
 	require.NoError(t, err)
 	l := dev.Budget().Lease("test")
-	var out []string
-	emit := func(s *gpu.Stride) error {
-		require.NoError(t, s.Check())
-		require.Positive(t, s.Rows, "no empty strides")
-		for r := range s.Rows {
-			var row []string
-			for _, c := range s.Cols {
-				row = append(row, c.ScalarAt(r).String())
-			}
-			out = append(out, strings.Join(row, "|"))
-		}
-		s.Release()
-		return nil
+	ctx := context.Background()
+	task := func() operators.Task {
+		q, err := dev.NewLaneQueue("test")
+		assert.NoError(t, err)
+		return operators.Task{Device: dev, Queue: q, Lease: l, StrideRows: strideRows, Lanes: lanes}
 	}
-	err = func() error {
-		ctx := context.Background()
-		if err := op.Open(operators.Task{Device: dev, Queue: q, Lease: l, StrideRows: strideRows}); err != nil {
+	// out is the rows by the number of the morsel they come of.
+	out, mu := map[int][]string{}, sync.Mutex{}
+	emit := func(number int) operators.Emit {
+		return func(s *gpu.Stride) error {
+			defer s.Release()
+			assert.NoError(t, s.Check())
+			assert.Positive(t, s.Rows, "no empty strides")
+			mu.Lock()
+			defer mu.Unlock()
+			for r := range s.Rows {
+				var row []string
+				for _, c := range s.Cols {
+					row = append(row, c.ScalarAt(r).String())
+				}
+				out[number] = append(out[number], strings.Join(row, "|"))
+			}
+			return nil
+		}
+	}
+	// Lane i works on morsels i, i + lanes …, all lanes at the same time.
+	inLanes := func(morsels int, open func(operators.Task) (work func(number int) error, end, close func() error, err error)) error {
+		var wg errgroup.Group
+		for i := range lanes {
+			wg.Go(func() error {
+				work, end, closing, err := open(task())
+				if err != nil {
+					return err
+				}
+				defer func() { assert.NoError(t, closing()) }()
+				for n := i; n < morsels; n += lanes {
+					if err := work(n); err != nil {
+						return err
+					}
+				}
+				return end()
+			})
+		}
+		return wg.Wait()
+	}
+	collect := func(b operators.Blocking, strides []*gpu.Stride) error {
+		err := inLanes(len(strides), func(task operators.Task) (func(int) error, func() error, func() error, error) {
+			local, err := b.NewLocal(task)
+			if err != nil {
+				return nil, nil, nil, err
+			}
+			return func(n int) error { return local.Push(ctx, n, strides[n]) }, func() error { return local.Combine(ctx) }, local.Close, nil
+		})
+		if err != nil {
 			return err
 		}
-		if b, ok := op.(operators.Builder); ok {
-			for _, s := range build {
-				if err := b.PushBuild(ctx, s); err != nil {
+		return b.Finalize(ctx, task())
+	}
+	nothing := func() error { return nil }
+	err = func() error {
+		s, ok := op.(operators.Streaming)
+		if !ok {
+			if err := collect(op.(operators.Blocking), input); err != nil {
+				return err
+			}
+			src := op.(operators.Source)
+			return inLanes(src.Parts(), func(task operators.Task) (func(int) error, func() error, func() error, error) {
+				return func(n int) error { return src.Emit(ctx, task, n, emit(n)) }, nothing, nothing, nil
+			})
+		}
+		if b, ok := op.(operators.Blocking); ok {
+			if err := collect(b, build); err != nil {
+				return err
+			}
+		}
+		if stop, ok := op.(operators.Stopper); ok {
+			lane, err := s.NewLane(task())
+			require.NoError(t, err)
+			for n, s := range input {
+				if stop.Done() {
+					s.Release()
+				} else if err := lane.Push(ctx, s, emit(n)); err != nil {
 					return err
 				}
 			}
-			if err := b.FinishBuild(ctx); err != nil {
-				return err
-			}
+			return lane.Close()
 		}
-		for _, s := range input {
-			if stop, ok := op.(operators.Stopper); ok && stop.Done() {
-				s.Release()
-				continue
+		return inLanes(len(input), func(task operators.Task) (func(int) error, func() error, func() error, error) {
+			lane, err := s.NewLane(task)
+			if err != nil {
+				return nil, nil, nil, err
 			}
-			if err := op.Push(ctx, s, emit); err != nil {
-				return err
-			}
-		}
-		return op.Finish(ctx, emit)
+			return func(n int) error { return lane.Push(ctx, input[n], emit(n)) }, nothing, lane.Close, nil
+		})
 	}()
 	require.NoError(t, op.Close())
 	require.NoError(t, l.Close(), "the operator releases everything")
 	require.Empty(t, dev.Budget().Leaks())
 	require.NoError(t, dev.Close())
-	return out, err
+	var all []string
+	for _, n := range slices.Sorted(maps.Keys(out)) {
+		all = append(all, out[n]...)
+	}
+	return all, err
 }
 
 func newGroupBy(t *testing.T, keys ...int) operators.Operator {
@@ -166,28 +227,26 @@ var operatorsUnderTest = []struct {
 	{"limit", true, func(*testing.T) operators.Operator { return limit.New(schema, 100, 333) }},
 }
 
-func TestTheStrideSizeDoesNotChangeTheRows(t *testing.T) {
+func TestStridesAndLanesDoNotChangeTheRows(t *testing.T) {
 	build, input := rows(1, 300), rows(2, 1500)
 	for _, o := range operatorsUnderTest {
 		t.Run(o.name, func(t *testing.T) {
 			var want []string
-			for i, size := range []int{5000, 1, 64, 999} {
-				got, err := run(t, 0, o.make(t), size, cut(build, size), cut(input, size))
-				require.NoError(t, err)
-				if !o.ordered {
-					slices.Sort(got)
+			for _, lanes := range []int{1, 2, 7} {
+				for _, size := range []int{5000, 1, 64, 999} {
+					for _, pushed := range []int{size, size/9 + 1} {
+						got, err := run(t, 0, o.make(t), size, cut(build, size), cut(input, pushed), lanes)
+						require.NoError(t, err)
+						if !o.ordered {
+							slices.Sort(got)
+						}
+						if want == nil {
+							require.NotEmpty(t, got)
+							want = got
+						}
+						require.Equal(t, want, got, "%d lanes, strides of %d of %d rows", lanes, pushed, size)
+					}
 				}
-				if i == 0 {
-					require.NotEmpty(t, got)
-					want = got
-				}
-				require.Equal(t, want, got, "strides of %d rows", size)
-				few, err := run(t, 0, o.make(t), size, cut(build, size), cut(input, size/9+1))
-				require.NoError(t, err)
-				if !o.ordered {
-					slices.Sort(few)
-				}
-				require.Equal(t, want, few, "strides of a ninth of %d rows", size)
 			}
 		})
 	}
@@ -197,27 +256,33 @@ func TestEveryBudgetGivesTheRowsOrARefusal(t *testing.T) {
 	build, input := rows(1, 300), rows(2, 600)
 	for _, o := range operatorsUnderTest {
 		t.Run(o.name, func(t *testing.T) {
-			want, err := run(t, 0, o.make(t), 128, cut(build, 128), cut(input, 128))
-			require.NoError(t, err)
-			for budget := int64(64); ; budget += budget / 4 {
-				require.Less(t, budget, int64(1<<28), "never succeeds")
-				got, err := run(t, budget, o.make(t), 128, cut(build, 128), cut(input, 128))
-				if err == nil {
-					require.Equal(t, want, got)
-					break
+			for _, lanes := range []int{1, 3} {
+				want, err := run(t, 0, o.make(t), 128, cut(build, 128), cut(input, 128), lanes)
+				require.NoError(t, err)
+				for budget := int64(64); ; budget += budget / 4 {
+					require.Less(t, budget, int64(1<<28), "never succeeds")
+					got, err := run(t, budget, o.make(t), 128, cut(build, 128), cut(input, 128), lanes)
+					if err == nil {
+						if !o.ordered {
+							slices.Sort(want)
+							slices.Sort(got)
+						}
+						require.Equal(t, want, got)
+						break
+					}
+					require.ErrorIs(t, err, gpu.ErrBudget)
+					require.ErrorContains(t, err, "--host-memory")
 				}
-				require.ErrorIs(t, err, gpu.ErrBudget)
-				require.ErrorContains(t, err, "--host-memory")
 			}
 		})
 	}
 }
 
 func TestAggregatesOverNoRowsAreOneRowOnlyWithoutKeys(t *testing.T) {
-	got, err := run(t, 0, newGroupBy(t), 100, nil, nil)
+	got, err := run(t, 0, newGroupBy(t), 100, nil, nil, 2)
 	require.NoError(t, err)
 	require.Equal(t, []string{"0|NULL|NULL|NULL|0"}, got)
-	got, err = run(t, 0, newGroupBy(t, 0), 100, nil, nil)
+	got, err = run(t, 0, newGroupBy(t, 0), 100, nil, nil, 2)
 	require.NoError(t, err)
 	require.Empty(t, got)
 }
@@ -227,15 +292,16 @@ func TestAnAverageLeavesNullsOutOfItsCount(t *testing.T) {
 	price := func(v int64) gpu.Scalar { return gpu.IntScalar(null.Type, v) }
 	id := func(v int64) gpu.Scalar { return gpu.IntScalar(gpu.Of(gpu.Int64), v) }
 	got, err := run(t, 0, newGroupBy(t, 0), 2, nil, cut([][]gpu.Scalar{
-		{id(1), kind, price(100)}, {id(1), kind, null}, {id(1), kind, price(250)}, {id(2), kind, null}}, 3))
+		{id(1), kind, price(100)}, {id(1), kind, null}, {id(1), kind, price(250)}, {id(2), kind, null}}, 3), 2)
 	require.NoError(t, err)
+	slices.Sort(got)
 	require.Equal(t, []string{"1|3|3.50|k|1.75|2", "2|1|NULL|k|NULL|0"}, got)
 }
 
 func TestJoinsWithAnEmptyBuildSide(t *testing.T) {
 	input := rows(3, 50)
 	for kind, want := range map[gpu.JoinKind]int{gpu.Inner: 0, gpu.Left: 50, gpu.Semi: 0, gpu.Anti: 50} {
-		got, err := run(t, 0, newJoin(t, kind, 0), 16, nil, cut(input, 16))
+		got, err := run(t, 0, newJoin(t, kind, 0), 16, nil, cut(input, 16), 2)
 		require.NoError(t, err)
 		require.Len(t, got, want, "%v join", kind)
 	}
@@ -244,10 +310,10 @@ func TestJoinsWithAnEmptyBuildSide(t *testing.T) {
 func TestATopKIsTheHeadOfTheSort(t *testing.T) {
 	input := rows(4, 3000)
 	keys := []sort.Key{{Column: 2, Descending: true}, {Column: 1, NullsFirst: true}}
-	all, err := run(t, 0, newSort(t, 0, -1, keys...), 100, nil, cut(input, 100))
+	all, err := run(t, 0, newSort(t, 0, -1, keys...), 100, nil, cut(input, 100), 2)
 	require.NoError(t, err)
 	for _, c := range [][2]int64{{0, 0}, {0, 1}, {0, 99}, {7, 250}, {2990, 100}, {5000, 10}, {10, 2 << 20}} {
-		got, err := run(t, 0, newSort(t, c[0], c[1], keys...), 100, nil, cut(input, 100))
+		got, err := run(t, 0, newSort(t, c[0], c[1], keys...), 100, nil, cut(input, 100), 2)
 		require.NoError(t, err)
 		want := all[min(c[0], 3000):min(c[0]+c[1], 3000)]
 		require.Equal(t, len(want), len(got))
@@ -267,6 +333,89 @@ func TestSumsThatOverflowNameTheColumn(t *testing.T) {
 		Out: gpu.NewSchema(gpu.Field{Name: "total", Type: gpu.DecimalOf(38, 0)})})
 	require.NoError(t, err)
 	v := gpu.Scalar{Type: gpu.DecimalOf(38, 0), Valid: true, Int: gpu.Int128{Lo: math.MaxUint64, Hi: math.MaxInt64}}
-	_, err = run(t, 0, op, 10, nil, []*gpu.Stride{{Schema: gpu.NewSchema(gpu.Field{Name: "v", Type: v.Type}), Cols: []gpu.Column{gpu.ColumnOf(v.Type, []gpu.Scalar{v, v})}, Rows: 2}})
+	_, err = run(t, 0, op, 10, nil, []*gpu.Stride{{Schema: gpu.NewSchema(gpu.Field{Name: "v", Type: v.Type}), Cols: []gpu.Column{gpu.ColumnOf(v.Type, []gpu.Scalar{v, v})}, Rows: 2}}, 2)
 	require.EqualError(t, err, "total: sum overflows 128 bits")
+}
+
+// TestLanesMergeManyGroups has more groups than a lane's table holds, so that lanes
+// flush and what they flushed is merged by partition. With few rows a group, rows
+// pass by the tables.
+func TestLanesMergeManyGroups(t *testing.T) {
+	in := gpu.NewSchema(gpu.Field{Name: "k", Type: gpu.Of(gpu.Int64), Nullable: true}, gpu.Field{Name: "s", Type: gpu.Of(gpu.String)},
+		gpu.Field{Name: "v", Type: gpu.Of(gpu.Int32)}, gpu.Field{Name: "d", Type: gpu.DecimalOf(12, 2), Nullable: true}, gpu.Field{Name: "f", Type: gpu.Of(gpu.Float32)})
+	const strides, strideRows = 14, 20_000
+	for _, groups := range []int64{20_000, 400_000} {
+		rnd := rand.New(rand.NewPCG(uint64(groups), 7))
+		type total struct {
+			rows, sum, count, cents int64
+			floats                  float64
+			least                   int64
+		}
+		want := map[string]*total{}
+		input := func() (out []*gpu.Stride) {
+			clear(want)
+			for range strides {
+				cols := make([][]gpu.Scalar, in.Len())
+				for range strideRows {
+					k, v := rnd.Int64N(groups), rnd.Int64N(1000)
+					row := []gpu.Scalar{gpu.IntScalar(in.Fields[0].Type, k), gpu.StringScalar(fmt.Sprint("text ", k%1000)), gpu.IntScalar(in.Fields[2].Type, v),
+						gpu.IntScalar(in.Fields[3].Type, v-500), gpu.FloatScalar(in.Fields[4].Type, float64(v)/4)}
+					if k == 0 {
+						row[0] = gpu.Null(row[0].Type)
+					}
+					name := row[0].String() + "|" + row[1].String()
+					w := want[name]
+					if w == nil {
+						w = &total{least: math.MaxInt64}
+						want[name] = w
+					}
+					w.rows++
+					w.sum += v
+					w.floats += float64(v) / 4
+					if v%7 == 0 {
+						row[3] = gpu.Null(row[3].Type)
+					} else {
+						w.count++
+						w.cents += v - 500
+						w.least = min(w.least, v-500)
+					}
+					for c := range cols {
+						cols[c] = append(cols[c], row[c])
+					}
+				}
+				s := &gpu.Stride{Schema: in, Rows: strideRows}
+				for c, f := range in.Fields {
+					s.Cols = append(s.Cols, gpu.ColumnOf(f.Type, cols[c]))
+				}
+				out = append(out, s)
+			}
+			return out
+		}
+		for _, lanes := range []int{1, 3} {
+			aggregates := []groupby.Aggregate{{Kind: gpu.CountAll, Input: -1, Output: gpu.Of(gpu.Int64)}, {Kind: gpu.Sum, Input: 2, Output: gpu.Of(gpu.HugeInt)},
+				{Kind: gpu.Avg, Input: 2, Output: gpu.Of(gpu.Float64)}, {Kind: gpu.Count, Input: 3, Output: gpu.Of(gpu.Int64)},
+				{Kind: gpu.Sum, Input: 3, Output: gpu.DecimalOf(38, 2)}, {Kind: gpu.Sum, Input: 4, Output: gpu.Of(gpu.Float64)}, {Kind: gpu.Min, Input: 3, Output: in.Fields[3].Type}}
+			out := gpu.NewSchema(in.Fields[0], in.Fields[1])
+			for _, a := range aggregates {
+				out.Fields = append(out.Fields, gpu.Field{Name: a.Kind.String(), Type: a.Output})
+			}
+			op, err := groupby.New(groupby.Spec{In: in, Keys: []int{0, 1}, Aggregates: aggregates, Out: out})
+			require.NoError(t, err)
+			got, err := run(t, 0, op, strideRows, nil, input(), lanes)
+			require.NoError(t, err)
+			require.Len(t, got, len(want))
+			for _, row := range got {
+				i := strings.Index(row, "|text ")
+				i += 1 + strings.Index(row[i+1:], "|")
+				w := want[row[:i]]
+				require.NotNil(t, w, row)
+				cents, least := gpu.Null(gpu.DecimalOf(38, 2)), gpu.Null(in.Fields[3].Type)
+				if w.count > 0 {
+					cents, least = gpu.IntScalar(cents.Type, w.cents), gpu.IntScalar(least.Type, w.least)
+				}
+				double := func(v float64) gpu.Scalar { return gpu.FloatScalar(gpu.Of(gpu.Float64), v) }
+				require.Equal(t, fmt.Sprintf("%s|%d|%d|%s|%d|%s|%s|%s", row[:i], w.rows, w.sum, double(float64(w.sum)/float64(w.rows)), w.count, cents, double(w.floats), least), row)
+			}
+		}
+	}
 }

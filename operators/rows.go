@@ -93,6 +93,16 @@ func (r *Rows) Gather(t Task, ids gpu.Column) (*gpu.Stride, error) {
 	return out, nil
 }
 
+// Drop leaves only the first columns, those of a schema.
+func (r *Rows) Drop(schema *gpu.Schema) {
+	n := schema.Len()
+	gpu.ReleaseColumns(r.Cols[n:])
+	for _, parts := range r.parts[n:] {
+		gpu.ReleaseColumns(parts)
+	}
+	r.Schema, r.Cols, r.parts = schema, r.Cols[:n], r.parts[:n]
+}
+
 // Release drops all references.
 func (r *Rows) Release() {
 	gpu.ReleaseColumns(r.Cols)

@@ -33,6 +33,7 @@ type StageExplained struct {
 	Columns []ColumnInfo      `json:"columns"`
 	Rows    float64           `json:"estimated_rows"`
 	Device  string            `json:"device"`
+	Runs    int               `json:"runs"`             // of the step in the plan, one for each step that reads it
 	Actual  *StageReport      `json:"actual,omitempty"` // of a run
 	Inputs  []*StageExplained `json:"inputs,omitempty"` // of a join: streamed side, built side
 }
@@ -43,24 +44,48 @@ func (p *Plan) Explain(device string) *Explanation {
 	for _, f := range p.schema.Fields {
 		e.Schema = append(e.Schema, ColumnInfo{f.Name, f.TypeName(), f.Nullable})
 	}
+	e.countRuns()
 	return e
 }
 
 // Analyze adds to an explanation what a run of the plan did.
 func (e *Explanation) Analyze(r *Report) {
 	e.Actual = r
-	stages := map[string]*StageReport{}
-	for i := range r.Stages {
-		stages[r.Stages[i].Step+": "+r.Stages[i].Kind] = &r.Stages[i]
+	at := 0
+	e.Root.visit(func(s *StageExplained) {
+		s.Actual = &r.Stages[at]
+		at++
+	})
+}
+
+// visit calls f for a stage after its inputs, the order of a report.
+func (s *StageExplained) visit(f func(*StageExplained)) {
+	for _, in := range s.Inputs {
+		in.visit(f)
 	}
-	var visit func(*StageExplained)
-	visit = func(s *StageExplained) {
-		s.Actual = stages[s.Step+": "+s.Kind]
+	f(s)
+}
+
+// countRuns says of a step that several steps read that it runs once for each of
+// these: nothing holds its rows in between. Stages of one step that follow each other
+// are one run of it.
+func (e *Explanation) countRuns() {
+	runs := map[string]int{}
+	var count func(s *StageExplained, above string)
+	count = func(s *StageExplained, above string) {
+		if s.Step != above {
+			runs[s.Step]++
+		}
 		for _, in := range s.Inputs {
-			visit(in)
+			count(in, s.Step)
 		}
 	}
-	visit(e.Root)
+	count(e.Root, "")
+	e.Root.visit(func(s *StageExplained) {
+		if s.Runs = runs[s.Step]; s.Runs > 1 {
+			s.Detail = append(s.Detail[:len(s.Detail):len(s.Detail)], fmt.Sprintf("runs %d times, once for each step that reads it", s.Runs))
+		}
+	})
 }
 
 func explainStage(s *stage, device string) *StageExplained {

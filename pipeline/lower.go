@@ -33,8 +33,6 @@ type stage struct {
 	rowBytes float64
 
 	make func() (operators.Operator, error) // of an operator
-	// fused says that an operator runs on the goroutine of its first input.
-	fused bool
 
 	arrange [][]int // of a union: columns of each input, in output order
 }
@@ -115,7 +113,7 @@ func lowerNode(n node, need needs) (*stage, layout, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		st := &stage{step: n.step, kind: "limit", fused: true, schema: in.schema, rows: n.rows, inputs: []*stage{in}}
+		st := &stage{step: n.step, kind: "limit", schema: in.schema, rows: n.rows, inputs: []*stage{in}}
 		st.detail = limitDetail(n.offset, n.count)
 		st.make = func() (operators.Operator, error) { return limit.New(in.schema, n.offset, n.count), nil }
 		return st, lay, nil
@@ -154,7 +152,7 @@ func (n *filterNode) lower(need needs) (*stage, layout, error) {
 	if err != nil {
 		return nil, nil, &Fault{Step: n.step, Msg: err.Error()}
 	}
-	st := &stage{step: n.step, kind: "filter", fused: true, rows: n.rows, inputs: []*stage{in}, schema: &gpu.Schema{}}
+	st := &stage{step: n.step, kind: "filter", rows: n.rows, inputs: []*stage{in}, schema: &gpu.Schema{}}
 	var keep []int
 	out := make(layout, len(need))
 	for c, used := range need {
@@ -197,7 +195,7 @@ func (n *projectNode) lower(need needs) (*stage, layout, error) {
 		}
 		return in, out, nil
 	}
-	st := &stage{step: n.step, kind: "project", fused: true, rows: n.rows, inputs: []*stage{in}, schema: &gpu.Schema{}}
+	st := &stage{step: n.step, kind: "project", rows: n.rows, inputs: []*stage{in}, schema: &gpu.Schema{}}
 	var exprs []*expr.Expr
 	for c, used := range need {
 		out[c] = -1
@@ -215,7 +213,7 @@ func (n *projectNode) lower(need needs) (*stage, layout, error) {
 	if err != nil {
 		return nil, nil, &Fault{Step: n.step, Msg: err.Error()}
 	}
-	st.make = func() (operators.Operator, error) { return project.New(in.schema, st.schema, prog, inputs), nil }
+	st.make = func() (operators.Operator, error) { return project.New(st.schema, prog, inputs), nil }
 	return st, out, nil
 }
 
@@ -231,7 +229,7 @@ func (n *joinNode) lower(need needs) (*stage, layout, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	st := &stage{step: n.step, kind: n.kind.String() + " join", fused: true, rows: n.rows, schema: &gpu.Schema{}}
+	st := &stage{step: n.step, kind: n.kind.String() + " join", rows: n.rows, schema: &gpu.Schema{}}
 	spec := join.Spec{Kind: n.kind, NullSafe: n.nullSafe, Out: st.schema}
 	out := make(layout, len(need))
 	take := func(side *stage, lay layout, from int, cols needs) (at []int) {

@@ -154,12 +154,13 @@ func (r *run) report() *Report {
 	if r.device.HostBudget() != r.device.Budget() {
 		_, out.PeakDevice = r.device.Budget().Used()
 	}
+	busy := r.busyTimes(out.Wall)
 	for _, t := range r.ops {
 		m := &t.metrics
 		s := StageReport{
 			Step: t.step, Kind: t.kind, Device: props.ID, State: stateNames[m.state.Load()],
 			RowsIn: m.rowsIn.Load(), RowsOut: m.rowsOut.Load(), BytesOut: m.bytesOut.Load(),
-			Busy: m.busyTime(out.Wall), Wait: time.Duration(m.waitIn.Load()), Blocked: time.Duration(m.waitOut.Load()),
+			Busy: busy[t], Wait: time.Duration(m.waitIn.Load()), Blocked: time.Duration(m.waitOut.Load()),
 			Estimate: t.rows,
 		}
 		_, s.Peak = t.lease.Used()

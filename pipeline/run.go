@@ -59,10 +59,6 @@ func (o RunOptions) For(job *Job) RunOptions {
 	return o
 }
 
-// errStop ends the stages whose rows nobody wants any more, as those below a
-// limit that is reached. It is not a failure.
-var errStop = errors.New("no more rows are needed")
-
 // run is one execution of a plan.
 type run struct {
 	plan    *Plan
@@ -74,7 +70,9 @@ type run struct {
 	ops     []*opRun      // inputs before their consumers
 	slots   chan struct{} // of scans, one a thread: more would keep who feeds the GPU from its turn
 	sink    *sinkRun
-	wg      sync.WaitGroup
+	// meters are those of the goroutines at work.
+	metersMu sync.Mutex
+	meters   map[*meter]struct{}
 	// link and spans are read from a device that measures, at the end; wall is
 	// the time until then.
 	wall  time.Duration
@@ -173,24 +171,27 @@ func (r *run) execute(ctx context.Context) (err error) {
 		return &outputError{err}
 	}
 	r.sink.sink = out
-	root := r.prepare(r.plan.root)
-	stopProgress := r.watch()
-	defer stopProgress()
-	rows := root.launch(ctx).rows
-	if err := r.drain(ctx, rows); err != nil {
+	if err := r.pipelines(ctx); err != nil {
 		r.cancel(err)
 	}
-	release(rows)
-	r.wg.Wait()
 	if err := context.Cause(ctx); err != nil {
 		return errors.Join(err, out.Abort())
 	}
 	return out.Commit(ctx)
 }
 
-// drain writes the strides of the last stage.
-func (r *run) drain(ctx context.Context, rows <-chan *gpu.Stride) (err error) {
+// pipelines runs all pipelines and writes what the last one gives.
+func (r *run) pipelines(ctx context.Context) (err error) {
 	defer recoverInto(&err, "output")
+	root, err := r.prepare(r.plan.root)
+	if err != nil {
+		return err
+	}
+	stopProgress := r.watch()
+	defer stopProgress()
+	rows := root.exchange()
+	rows.start(ctx)
+	defer rows.end()
 	q, err := r.device.NewQueue("output")
 	if err != nil {
 		return explain("output", err)
@@ -199,7 +200,7 @@ func (r *run) drain(ctx context.Context, rows <-chan *gpu.Stride) (err error) {
 	m := &r.sink.metrics
 	for {
 		begin := time.Now()
-		s, ok := receive(ctx, rows)
+		s, ok := rows.from.out.receive(ctx)
 		m.waitIn.Add(int64(time.Since(begin)))
 		if !ok {
 			return nil
@@ -218,19 +219,12 @@ func (r *run) drain(ctx context.Context, rows <-chan *gpu.Stride) (err error) {
 
 func (r *run) threads() int { return cmp.Or(r.opt.Threads, runtime.GOMAXPROCS(0)) }
 
-// release takes what is left in a channel until its sender has ended.
-func release(rows <-chan *gpu.Stride) {
-	for s := range rows {
-		s.Release()
-	}
-}
-
 // release gives everything back; an error names what was still held, which is
 // a defect of a stage.
 func (r *run) release() error {
 	var errs []error
 	for _, o := range r.ops {
-		errs = append(errs, o.lease.Close())
+		errs = append(errs, o.close(), o.lease.Close())
 		if o.decode != o.lease {
 			errs = append(errs, o.decode.Close())
 		}
@@ -255,22 +249,4 @@ type sinkRun struct {
 	sink    sink.Sink
 	lease   *gpu.Lease
 	metrics metrics
-}
-
-// rearrange puts columns of a stride into another order; columns that are not
-// named are released.
-func rearrange(s *gpu.Stride, schema *gpu.Schema, cols []int) *gpu.Stride {
-	out := &gpu.Stride{Schema: schema, Rows: s.Rows, Cols: make([]gpu.Column, len(cols))}
-	for i, c := range cols {
-		out.Cols[i] = s.Cols[c].Retain()
-	}
-	s.Release()
-	return out
-}
-
-// recoverInto turns a panic into an error that names where it happened.
-func recoverInto(err *error, where string) {
-	if p := recover(); p != nil {
-		*err = newPanicError(where, p)
-	}
 }

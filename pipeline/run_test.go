@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -94,54 +95,109 @@ func (r *fakeReader) Read(ctx context.Context) (*gpu.Stride, error) {
 	return &gpu.Stride{Schema: oneColumn, Rows: 10, Cols: []gpu.Column{{Type: gpu.Of(gpu.Int64), Len: 10, Data: b}}}, nil
 }
 
-// fakeOperator keeps every other stride until Finish, and its build input
-// throughout.
+// fakeOperator is an operator of both kinds: strides stream through it, and what
+// it collects are the parts of its result.
 type fakeOperator struct {
 	faults *faults
-	kept   []*gpu.Stride
-	built  []*gpu.Stride
+	mu     sync.Mutex
+	held   operators.Collected
+	parts  []*gpu.Stride
+	count  int // parts
 }
 
-func (o *fakeOperator) Schema() *gpu.Schema               { return oneColumn }
-func (o *fakeOperator) Open(operators.Task) error         { return o.faults.next("open") }
-func (o *fakeOperator) FinishBuild(context.Context) error { return o.faults.next("finish build") }
-func (o *fakeOperator) PushBuild(_ context.Context, s *gpu.Stride) error {
-	o.built = append(o.built, s)
-	return o.faults.next("build")
+func (o *fakeOperator) Schema() *gpu.Schema { return oneColumn }
+
+func (o *fakeOperator) NewLane(operators.Task) (operators.Lane, error) {
+	return &fakeLane{o}, o.faults.next("open")
 }
 
-func (o *fakeOperator) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) error {
-	o.kept = append(o.kept, s)
-	if err := o.faults.next("push"); err != nil || len(o.kept)%2 == 1 {
+type fakeLane struct{ *fakeOperator }
+
+func (l *fakeLane) Close() error { return nil }
+func (l *fakeLane) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) error {
+	if err := release(s, func() error { return l.faults.next("push") }); err != nil {
 		return err
 	}
-	o.kept[len(o.kept)-1] = nil
 	return emit(s)
 }
 
-func (o *fakeOperator) Finish(_ context.Context, emit operators.Emit) error {
-	for i, s := range o.kept {
-		if s == nil {
-			continue
+// release calls f and releases the stride when it fails.
+func release(s *gpu.Stride, f func() error) error {
+	ok := false
+	defer func() {
+		if !ok {
+			s.Release()
 		}
-		if err := o.faults.next("finish"); err != nil {
-			return err
-		}
-		o.kept[i] = nil
-		if err := emit(s); err != nil {
-			return err
-		}
+	}()
+	err := f()
+	ok = err == nil
+	return err
+}
+
+func (o *fakeOperator) NewLocal(operators.Task) (operators.Local, error) {
+	return &fakeLocal{fakeOperator: o}, o.faults.next("local")
+}
+
+type fakeLocal struct {
+	*fakeOperator
+	own operators.Collected
+}
+
+func (l *fakeLocal) Close() error { return l.own.Close() }
+func (l *fakeLocal) Push(ctx context.Context, number int, s *gpu.Stride) error {
+	if err := release(s, func() error { return l.faults.next("collect") }); err != nil {
+		return err
 	}
-	return nil
+	return l.own.Push(ctx, number, s)
+}
+
+func (l *fakeLocal) Combine(context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held.Append(&l.own)
+	return l.faults.next("combine")
+}
+
+func (o *fakeOperator) Finalize(context.Context, operators.Task) error {
+	o.parts = o.held.Take()
+	o.count = len(o.parts)
+	return o.faults.next("finalize")
+}
+
+func (o *fakeOperator) Parts() int { return o.count }
+func (o *fakeOperator) Emit(_ context.Context, _ operators.Task, part int, emit operators.Emit) error {
+	if err := o.faults.next("emit"); err != nil {
+		return err
+	}
+	s := o.parts[part]
+	o.parts[part] = nil
+	return emit(s)
 }
 
 func (o *fakeOperator) Close() error {
-	for _, s := range append(o.kept, o.built...) {
+	for _, s := range o.parts {
 		if s != nil {
 			s.Release()
 		}
 	}
-	return nil
+	o.parts = nil
+	return o.held.Close()
+}
+
+// fakeStreaming and fakeBlocking are its two kinds alone.
+type (
+	fakeStreaming struct{ operators.Streaming }
+	fakeBlocking  struct {
+		operators.Blocking
+		operators.Source
+	}
+)
+
+func streaming(f *faults) operators.Operator { return fakeStreaming{&fakeOperator{faults: f}} }
+
+func blocking(f *faults) operators.Operator {
+	o := &fakeOperator{faults: f}
+	return fakeBlocking{o, o}
 }
 
 // fakeTarget counts rows and remembers how it ended.
@@ -175,14 +231,17 @@ func scanOf(t *fakeTable) *stage {
 	return &stage{step: "t", kind: "scan", schema: oneColumn, table: t, columns: []int{0}}
 }
 
-// fakePlan is a join of a union of two scans with a third one, and an operator
-// on the join's goroutine.
+// fakePlan is a join of a union of two scans with a third one, collected by an
+// operator, and an operator after that.
 func fakePlan(f *faults, target *fakeTarget) *Plan {
 	scan := func() *stage { return scanOf(&fakeTable{faults: f, strides: 5}) }
 	union := &stage{step: "both", kind: "union", schema: oneColumn, inputs: []*stage{scan(), scan()}, arrange: [][]int{{0}, {0}}}
-	operator := func() (operators.Operator, error) { return &fakeOperator{faults: f}, f.next("make") }
-	join := &stage{step: "match", kind: "join", schema: oneColumn, fused: true, inputs: []*stage{union, scan()}, make: operator}
-	return planOf(&stage{step: "after", kind: "filter", schema: oneColumn, fused: true, inputs: []*stage{join}, make: operator}, target)
+	stageOf := func(step string, op func(*faults) operators.Operator, inputs ...*stage) *stage {
+		return &stage{step: step, kind: "operator", schema: oneColumn, inputs: inputs,
+			make: func() (operators.Operator, error) { return op(f), f.next("make") }}
+	}
+	match := stageOf("match", func(f *faults) operators.Operator { return &fakeOperator{faults: f} }, union, scan())
+	return planOf(stageOf("after", streaming, stageOf("all", blocking, match)), target)
 }
 
 func planOf(root *stage, target Target) *Plan {
@@ -215,7 +274,7 @@ func TestRunPassesEveryRowOnceAndCommits(t *testing.T) {
 		stages = append(stages, fmt.Sprintf("%s: %s in %d out %d", s.Step, s.State, s.RowsIn, s.RowsOut))
 	}
 	assert.Equal(t, []string{"t: done in 0 out 50", "t: done in 0 out 50", "both: done in 100 out 100", "t: done in 0 out 50",
-		"match: done in 150 out 100", "after: done in 100 out 100"}, stages)
+		"match: done in 150 out 100", "all: done in 100 out 100", "after: done in 100 out 100"}, stages)
 }
 
 func TestEveryFaultEndsTheRunCleanly(t *testing.T) {
@@ -275,7 +334,7 @@ func TestWhatAStageTakesFirstBeginsWhileTheDeviceStarts(t *testing.T) {
 		},
 		"a build side": func(table *stage) *stage {
 			probe := &stage{step: "p", kind: "filter", schema: oneColumn, inputs: []*stage{scanOf(&fakeTable{faults: &faults{}, strides: 5})}}
-			return &stage{step: "j", kind: "join", schema: oneColumn, fused: true, inputs: []*stage{probe, table}}
+			return &stage{step: "j", kind: "join", schema: oneColumn, inputs: []*stage{probe, table}}
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -283,7 +342,10 @@ func TestWhatAStageTakesFirstBeginsWhileTheDeviceStarts(t *testing.T) {
 			table, target := &fakeTable{faults: &faults{}, strides: 5}, &fakeTarget{faults: &faults{}}
 			root := plan(scanOf(table))
 			for st := root; st.table == nil; st = st.inputs[0] {
-				st.make = func() (operators.Operator, error) { return &fakeOperator{faults: &faults{}}, nil }
+				st.make = func() (operators.Operator, error) { return streaming(&faults{}), nil }
+				if len(st.inputs) > 1 {
+					st.make = func() (operators.Operator, error) { return &fakeOperator{faults: &faults{}}, nil }
+				}
 			}
 			_, err := planOf(root, target).Run(context.Background(), RunOptions{Device: lateDevice{device(t), device(t), table}})
 			require.NoError(t, err)
@@ -296,7 +358,7 @@ func TestErrorsNameTheStage(t *testing.T) {
 	f := &faults{}
 	f.at.Store(1)
 	op := &stage{step: "match", kind: "filter", schema: oneColumn, inputs: []*stage{scanOf(&fakeTable{faults: &faults{}, strides: 1})},
-		make: func() (operators.Operator, error) { return &fakeOperator{faults: f}, nil }}
+		make: func() (operators.Operator, error) { return streaming(f), nil }}
 	_, err := planOf(op, &fakeTarget{faults: &faults{}}).Run(context.Background(), RunOptions{Device: device(t)})
 	assert.EqualError(t, err, "match: filter: open: injected")
 }
@@ -328,10 +390,15 @@ func TestLimitEndsItsInputEarly(t *testing.T) {
 	assert.Equal(t, "commit", target.ended)
 }
 
-// explode emits a stride for ever on its first Push.
-type explode struct{ fakeOperator }
+// explode emits a stride for ever on a Push.
+func explode() operators.Operator {
+	return fakeStreaming{&exploding{fakeOperator: fakeOperator{faults: &faults{}}}}
+}
 
-func (o *explode) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) error {
+type exploding struct{ fakeOperator }
+
+func (o *exploding) NewLane(operators.Task) (operators.Lane, error) { return o, nil }
+func (o *exploding) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) error {
 	defer s.Release()
 	for {
 		c := s.Cols[0].Retain()
@@ -344,11 +411,9 @@ func (o *explode) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) er
 func TestLimitEndsAnOperatorOfItsChainInTheMiddle(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	table := &fakeTable{faults: &faults{}, strides: 3, waits: true, waiting: make(chan struct{})}
-	many := &stage{step: "many", kind: "join", schema: oneColumn, fused: true, inputs: []*stage{scanOf(table)},
-		make: func() (operators.Operator, error) {
-			return &explode{fakeOperator{faults: &faults{panics: true}}}, nil
-		}}
-	st := &stage{step: "first", kind: "limit", schema: oneColumn, fused: true, inputs: []*stage{many},
+	many := &stage{step: "many", kind: "join", schema: oneColumn, inputs: []*stage{scanOf(table)},
+		make: func() (operators.Operator, error) { return explode(), nil }}
+	st := &stage{step: "first", kind: "limit", schema: oneColumn, inputs: []*stage{many},
 		make: func() (operators.Operator, error) { return limit.New(oneColumn, 5, 20), nil }}
 	target := &fakeTarget{faults: &faults{}}
 	_, err := planOf(st, target).Run(context.Background(), RunOptions{Device: device(t)})
@@ -359,8 +424,8 @@ func TestLimitEndsAnOperatorOfItsChainInTheMiddle(t *testing.T) {
 func TestCancelEndsAnOperatorInTheMiddle(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	ctx, cancel := context.WithCancel(context.Background())
-	many := &stage{step: "many", kind: "join", schema: oneColumn, fused: true, inputs: []*stage{scanOf(&fakeTable{faults: &faults{}, strides: 1})},
-		make: func() (operators.Operator, error) { return &explode{fakeOperator{faults: &faults{}}}, nil }}
+	many := &stage{step: "many", kind: "join", schema: oneColumn, inputs: []*stage{scanOf(&fakeTable{faults: &faults{}, strides: 1})},
+		make: func() (operators.Operator, error) { return explode(), nil }}
 	target := &cancelTarget{fakeTarget: fakeTarget{faults: &faults{}}, cancel: cancel}
 	_, err := planOf(many, target).Run(ctx, RunOptions{Device: device(t)})
 	assert.ErrorIs(t, err, context.Canceled)
@@ -387,7 +452,7 @@ func TestBuildSideIsReadBeforeTheProbeSideStarts(t *testing.T) {
 	build := &fakeTable{faults: &faults{}, strides: 3}
 	probe := &fakeTable{faults: &faults{}, strides: 3}
 	op := &orderOperator{fakeOperator: fakeOperator{faults: &faults{}}, probe: &probe.scans, t: t}
-	join := &stage{step: "match", kind: "join", schema: oneColumn, fused: true, inputs: []*stage{scanOf(probe), scanOf(build)},
+	join := &stage{step: "match", kind: "join", schema: oneColumn, inputs: []*stage{scanOf(probe), scanOf(build)},
 		make: func() (operators.Operator, error) { return op, nil }}
 	_, err := planOf(join, &fakeTarget{faults: &faults{}}).Run(context.Background(), RunOptions{Device: device(t)})
 	require.NoError(t, err)
@@ -403,10 +468,10 @@ type orderOperator struct {
 	t     *testing.T
 }
 
-func (o *orderOperator) FinishBuild(context.Context) error {
-	assert.Len(o.t, o.built, 3)
+func (o *orderOperator) Finalize(ctx context.Context, t operators.Task) error {
+	assert.Equal(o.t, 30, o.held.Rows)
 	assert.Zero(o.t, o.probe.Load())
-	return nil
+	return o.fakeOperator.Finalize(ctx, t)
 }
 
 func TestBudgetIsEnforcedAndNamesTheStage(t *testing.T) {

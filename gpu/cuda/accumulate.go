@@ -15,19 +15,23 @@ type vector struct {
 	buf   *gpu.Buffer
 }
 
-// grow makes room for n elements.
+// grow makes room for n elements, and has filled it when it returns: what is put later
+// may come to nothing.
 func (v *vector) grow(o *op, n int) {
 	have := v.buf.Size()
 	need := int64(n) * v.elem
 	if need <= have {
 		return
 	}
-	b := o.grow(v.lease, v.buf, have, max(need, min(2*have, have+maxGrowth)))
+	b := o.allocFrom(v.lease, max(need, min(2*have, have+maxGrowth)))
+	o.copy(b, 0, v.buf, 0, have)
+	o.fill(b, have, b.Size()-have, v.fill)
 	if o.failed() {
+		b.Release()
 		return
 	}
+	v.buf.Release()
 	v.buf = b
-	o.fill(b, have, b.Size()-have, v.fill)
 }
 
 // maxGrowth bounds the bytes that a vector grows by ahead of need.
@@ -51,6 +55,7 @@ type batch struct {
 	ids, values, valid uint64
 	column             gpu.Column
 	n, groups          int
+	rest               int  // rows from the first on, of all batches of the update
 	runs               bool // rows of a group are next to each other
 }
 
@@ -62,6 +67,8 @@ const maxBatch = 1 << 30
 
 // state is the part of an accumulator that differs by aggregate and type.
 type state interface {
+	// update folds a batch, all of it or, refused memory, none: it makes room before it
+	// launches a kernel that writes the state.
 	update(o *op, b batch)
 	// write makes the values of groups [from, from+out.Len).
 	write(o *op, out *gpu.Column, from int)
@@ -140,14 +147,20 @@ func (x *accumulator) Update(gq gpu.Queue, a gpu.Assignment, values gpu.Column, 
 		values = o.expand(values)
 	}
 	as, _ := a.(assignment)
-	b := batch{ids: addr(ids.Data), values: addr(values.Data), valid: addr(values.Valid), column: values, n: ids.Len, groups: groups, runs: as.runs}
+	b := batch{ids: addr(ids.Data), values: addr(values.Data), valid: addr(values.Valid), column: values, n: ids.Len, groups: groups, rest: ids.Len, runs: as.runs}
+	noted := !x.counts() && (b.valid != 0 || x.seen.buf != nil)
+	if noted {
+		x.growSeen(o, groups)
+	}
 	for from := 0; from < b.n || from == 0; from += maxBatch {
 		x.state.update(o, b.slice(from, min(from+maxBatch, b.n)))
 	}
-	if !x.counts() {
-		x.note(o, b)
+	if noted {
+		launch(o, "mark_seen", blocks(b.n, 256), 256, 0, seenArgs{ids: b.ids, valid: b.valid, seen: x.seen.at(0), n: int64(b.n)})
 	}
-	x.groups = groups
+	if !o.failed() {
+		x.groups = groups
+	}
 	return nil
 }
 
@@ -164,7 +177,7 @@ func (b batch) slice(from, to int) batch {
 	if b.valid != 0 {
 		b.valid += uint64(from) / 8
 	}
-	b.n = to - from
+	b.n, b.rest = to-from, b.n-from
 	return b
 }
 
@@ -173,17 +186,15 @@ type seenArgs struct {
 	n                      int64
 }
 
-// note remembers which groups have had a value.
-func (x *accumulator) note(o *op, b batch) {
-	if b.valid == 0 && x.seen.buf == nil {
-		return
-	}
+// growSeen makes room to remember which groups have had a value: all so far, the
+// first time.
+func (x *accumulator) growSeen(o *op, groups int) {
 	first := x.seen.buf == nil
-	x.seen.grow(o, b.groups)
+	x.seen.grow(o, groups)
 	if first {
 		o.fill(x.seen.buf, 0, min(int64(x.groups), x.seen.buf.Size()), 1)
+		o.flush()
 	}
-	launch(o, "mark_seen", blocks(b.n, 256), 256, 0, seenArgs{ids: b.ids, valid: b.valid, seen: x.seen.at(0), n: int64(b.n)})
 }
 
 // Result implements gpu.Accumulator.
@@ -275,22 +286,24 @@ type foldArgs struct {
 }
 
 func (s *intSum) update(o *op, b batch) {
+	s.limbs.grow(o, b.groups)
+	if s.base.buf != nil || s.rows+b.rest > maxBatch {
+		s.base.grow(o, b.groups)
+		s.failed.grow(o, 1)
+	}
+	if o.failed() {
+		return
+	}
 	if s.rows+b.n > maxBatch {
 		s.fold(o)
 	}
-	s.limbs.grow(o, b.groups)
 	s.groups = b.groups
-	if s.base.buf != nil {
-		s.base.grow(o, b.groups)
-	}
 	o.add(s.name, s.count, b, s.limbs.at(0), 0)
 	s.rows += b.n
 }
 
 // fold brings the limbs into the base.
 func (s *intSum) fold(o *op) {
-	s.base.grow(o, s.groups)
-	s.failed.grow(o, 1)
 	launch(o, "sum_fold", blocks(s.groups, 256), 256, 0, foldArgs{limbs: s.limbs.at(0), base: s.base.at(0), failed: s.failed.at(0), n: int64(s.groups), count: int32(s.count)})
 	s.rows = 0
 }
@@ -442,6 +455,9 @@ func (s *extreme) update(o *op, b batch) {
 func (s *extreme) wide(o *op, b batch) {
 	s.low.grow(o, b.groups)
 	before := o.alloc(int64(b.groups) * 8)
+	if o.failed() {
+		return
+	}
 	o.copy(before, 0, s.best.buf, 0, before.Size())
 	a := wideExtremeArgs{ids: b.ids, values: b.values, valid: b.valid, high: s.best.at(0), low: s.low.at(0), before: addr(before), n: int64(b.n)}
 	launch(o, "wide_high_"+s.name, blocks(b.n, 256), 256, 0, a)

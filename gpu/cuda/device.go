@@ -15,8 +15,6 @@ import (
 	"sync"
 	"unsafe"
 
-	"github.com/dustin/go-humanize"
-
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/internal/machine"
 )
@@ -389,7 +387,7 @@ func (d *Device) table(name string, make func() []byte) (uintptr, error) {
 	src := make()
 	addr, err := d.pool.take(int64(len(src)), d.compute)
 	if err != nil {
-		return 0, fmt.Errorf("table %s of %s: %w", name, humanize.IBytes(uint64(len(src))), err)
+		return 0, &gpu.AllocError{Stage: "table " + name, Tier: "device", Size: int64(len(src)), Err: err}
 	}
 	// The source is pageable, so the driver has read it when the call returns.
 	if err := d.ctx.do(cuMemcpyHtoDAsync, addr, uintptr(unsafe.Pointer(unsafe.SliceData(src))), uintptr(len(src)), uintptr(d.compute)); err != nil {

@@ -89,16 +89,24 @@ func (g *groups) Assign(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column, n int) (o
 	ids := o.alloc(int64(n) * 4)
 	if len(keys) == 0 {
 		o.fill(ids, 0, int64(n)*4, 0)
-		g.one = g.one || n > 0
-	} else {
-		for i, c := range keys {
-			g.nulls[i] = g.nulls[i] || c.Valid != nil
+		if !o.failed() {
+			g.one = g.one || n > 0
 		}
+	} else {
+		before, strings := g.index.indexState, g.codec.strings()
 		r := g.codec.pack(o, keys, n, true)
 		if len(keys) == 1 {
 			r.valid = addr(keys[0].Valid)
 		}
 		g.index.assign(o, r, ids)
+		if o.failed() {
+			g.codec.restore(o, strings)
+			g.index.restore(o, before)
+			return nil, nil
+		}
+		for i, c := range keys {
+			g.nulls[i] = g.nulls[i] || c.Valid != nil
+		}
 	}
 	return assignment{ids: gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: o.keep(ids)}}, nil
 }

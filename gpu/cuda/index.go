@@ -28,16 +28,26 @@ type index struct {
 	// nullKey makes null a key; else rows without a key get id -1.
 	nullKey bool
 
+	indexState
+	bits, limit  int
+	slots, store *gpu.Buffer
+	// claimed is what a batch counts in, see index.cu, and behind it, for restore, two
+	// slots.
+	claimed *gpu.Buffer
+	texts   *gpu.Buffer // bytes of the ids' texts, used of them in use
+	err     error
+}
+
+// indexState is what changes with the keys that an index has.
+type indexState struct {
 	n              int
-	bits, limit    int
-	slots, store   *gpu.Buffer
-	claimed        *gpu.Buffer
-	texts          *gpu.Buffer // bytes of the ids' texts, used of them in use
 	used           int64
 	rows, lastRows int // rows assigned so far, and in the last batch
 	lastNew        int // new ids in the last batch
-	err            error
 }
+
+// claimedBytes is the size of an index's claimed.
+const claimedBytes = 24
 
 // maxIndexBits bounds the slots of an index.
 const maxIndexBits = 30
@@ -47,7 +57,7 @@ const maxIndexBits = 30
 const firstBatch = 1 << 16
 
 func newIndex(kind string, words int, l *gpu.Lease, nullKey bool) *index {
-	return &index{kind: kind, words: words, lease: l, nullKey: nullKey, lastRows: 1, lastNew: 1}
+	return &index{kind: kind, words: words, lease: l, nullKey: nullKey, indexState: indexState{lastRows: 1, lastNew: 1}}
 }
 
 func (x *index) release() {
@@ -114,7 +124,8 @@ func (x *index) args(r keyRows, ids uint64) indexArgs {
 }
 
 // assign writes the ids of all rows, with new ids for new keys. It waits for the
-// device once a batch; batches grow fast while few keys are new.
+// device once a batch; batches grow fast while few keys are new. After an error the
+// index is of no use before restore.
 func (x *index) assign(o *op, r keyRows, ids *gpu.Buffer) {
 	if x.err != nil {
 		o.fail(x.err)
@@ -125,8 +136,32 @@ func (x *index) assign(o *op, r keyRows, ids *gpu.Buffer) {
 		x.batch(o, r.slice(x, from, to), addr(ids)+uint64(from)*4)
 		from = to
 	}
-	if o.failed() {
+}
+
+// restore takes the index back to an earlier state after an error: the slots are
+// filled anew from the store. It allocates nothing, so that refused memory leaves the
+// index as it was; room that was made stays. Other errors stay with the index.
+func (x *index) restore(o *op, s indexState) {
+	x.indexState = s
+	if !gpu.IsRefusal(o.err) {
 		x.err = o.err
+	}
+	if x.err != nil || x.slots == nil {
+		return
+	}
+	r := o.q.begin(o.name, o.lease)
+	var null [1]uint64
+	r.read(x.slots, 8<<x.bits, gpu.BytesOf(null[:]))
+	if uint32(null[0]) > uint32(x.n) { // its id, or a row, is of the batch
+		null[0] = 0
+	}
+	r.write(x.claimed, 0, gpu.BytesOf([]uint64{uint64(x.n), 0, null[0]}))
+	r.fill(x.slots, 0, 8<<x.bits, 0)
+	a := x.args(keyRows{n: x.n}, 0)
+	a.old, a.oldBits = addr(x.claimed)+8, 0
+	launch(r, "index_rehash_"+x.kind, max(blocks(x.n, 256), 1), 256, 0, a)
+	if r.failed() {
+		x.err = r.err
 	}
 }
 
@@ -206,7 +241,9 @@ func (x *index) append(o *op, r keyRows, fresh *gpu.Buffer, n int) {
 		launch(o, "append_bytes", blocks(n, 256), 256, 0, a)
 	}
 	launch(o, "append_offsets", blocks(n+1, 256), 256, 0, a)
-	x.used += total
+	if o.err == nil {
+		x.used += total
+	}
 }
 
 // grow returns a buffer of n bytes with the first used bytes of old, which is
@@ -242,7 +279,7 @@ func (x *index) reserve(o *op, want int) {
 	slots := o.allocFrom(x.lease, 8<<bits+8)
 	o.fill(slots, 0, slots.Size(), 0)
 	if x.claimed == nil {
-		x.claimed = o.allocFrom(x.lease, 8)
+		x.claimed = o.allocFrom(x.lease, claimedBytes)
 	}
 	o.write(x.claimed, 0, gpu.BytesOf([]int32{int32(x.n), 0}))
 	width := x.keyWidth()

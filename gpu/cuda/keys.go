@@ -114,6 +114,10 @@ func (in *interner) codes(o *op, c gpu.Column, insert bool) (codes *gpu.Buffer, 
 	}
 	codes = o.allocFrom(in.lease, int64(v.Len)*4)
 	in.look(o, r, codes, true)
+	if o.failed() {
+		codes.Release()
+		return nil, true
+	}
 	if codes != nil {
 		if len(in.known) >= maxKnown {
 			o.flush()
@@ -204,6 +208,27 @@ func (c *codec) release() {
 	for _, in := range c.interner {
 		if in != nil {
 			in.release()
+		}
+	}
+}
+
+// strings is what the interners know, for restore.
+func (c *codec) strings() []indexState {
+	states := make([]indexState, len(c.interner))
+	for i, in := range c.interner {
+		if in != nil {
+			states[i] = in.indexState
+		}
+	}
+	return states
+}
+
+// restore takes the interners back after an error.
+func (c *codec) restore(o *op, states []indexState) {
+	for i, in := range c.interner {
+		if in != nil {
+			in.forget() // codes of this call may be among them
+			in.index.restore(o, states[i])
 		}
 	}
 }

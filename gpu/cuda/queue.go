@@ -47,6 +47,12 @@ func (d *Device) NewQueue(name string) (gpu.Queue, error) {
 	return &queue{dev: d, name: name, upDicts: map[int][]moved{}, downDicts: map[int][]moved{}}, nil
 }
 
+// Lanes implements gpu.Device: one, because the queues of a device share its streams.
+func (d *Device) Lanes() int { return 1 }
+
+// NewLaneQueue implements gpu.Device.
+func (d *Device) NewLaneQueue(name string) (gpu.Queue, error) { return d.NewQueue(name) }
+
 // queue returns a queue that can run what was made on this device.
 func (d *Device) queue(gq gpu.Queue) (*queue, error) {
 	q, ok := gq.(*queue)
@@ -77,12 +83,15 @@ func (q *queue) Close() error {
 	return err
 }
 
-// fail makes the error of a primitive stick, a driver's with what was being done,
-// which refused memory says itself.
+// fail makes the error of a primitive stick, a driver's with what was being done.
+// Refused memory says that itself and does not stick; a device that failed while it
+// allocated fails every call that follows.
 func (q *queue) fail(what string, err error) error {
+	if gpu.IsRefusal(err) {
+		return err
+	}
 	var e *Error
-	var refused *gpu.AllocError
-	if errors.As(err, &e) && !errors.As(err, &refused) && err != q.err {
+	if errors.As(err, &e) && err != q.err {
 		err = fmt.Errorf("%s on %s: %w", what, q.dev.props.name, err)
 	}
 	if q.err == nil {
@@ -112,7 +121,8 @@ type arrival struct {
 }
 
 // Arrive implements gpu.Queue: kernels launched from here on wait for the copies
-// of the stride. The first of them make ordinary columns of compact ones.
+// of the stride. The first of them make ordinary columns of compact ones; refused
+// memory for these, the stride is still to arrive, without a wait.
 func (q *queue) Arrive(s *gpu.Stride) error {
 	d := q.dev
 	d.mu.Lock()
@@ -122,20 +132,28 @@ func (q *queue) Arrive(s *gpu.Stride) error {
 	if !ok {
 		return nil
 	}
-	d.computing.Lock()
-	err := d.follow(d.compute, a.end)
-	d.computing.Unlock()
-	if err != nil {
-		// The memory may be freed next, so the copies must be over.
-		_ = d.ctx.do(cuStreamSynchronize, uintptr(d.up))
-		err = q.fail("wait for a stride", err)
+	var err error
+	if a.end != 0 {
+		d.computing.Lock()
+		err = d.follow(d.compute, a.end)
+		d.computing.Unlock()
+		if err != nil {
+			// The memory may be freed next, so the copies must be over.
+			_ = d.ctx.do(cuStreamSynchronize, uintptr(d.up))
+			err = q.fail("wait for a stride", err)
+		}
+		d.recycle(a.end)
 	}
-	d.recycle(a.end)
 	isCompact := func(c gpu.Column) bool { return c.CodeWidth != 0 }
 	if err != nil || !slices.ContainsFunc(s.Cols, isCompact) {
 		return err
 	}
 	cols, err := q.unpack(a.lease, s.Cols)
+	if gpu.IsRefusal(err) {
+		d.mu.Lock()
+		d.arrivals[s] = arrival{lease: a.lease}
+		d.mu.Unlock()
+	}
 	if err == nil {
 		gpu.ReleaseColumns(s.Cols)
 		s.Cols = cols
@@ -213,10 +231,12 @@ func (q *queue) UpAhead(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error
 		// Copies may be under way from and to memory that is given back now.
 		_ = q.dev.ctx.do(cuStreamSynchronize, uintptr(q.dev.up))
 		gpu.ReleaseColumns(cols)
+		t.settle(q.upDicts)
 		s.Release()
 		q.dev.recycle(t.start, t.stop)
 		return nil, q.fail("copy a stride up", t.err)
 	}
+	t.settle(q.upDicts)
 	out = &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}
 	q.dev.mu.Lock()
 	q.dev.arrivals[out] = arrival{copied, l}
@@ -257,9 +277,11 @@ func (q *queue) Down(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error) {
 	if t.err != nil {
 		_ = q.dev.ctx.do(cuStreamSynchronize, uintptr(q.dev.down))
 		gpu.ReleaseColumns(cols)
+		t.settle(q.downDicts)
 		q.dev.recycle(t.start, t.stop)
 		return nil, q.fail("copy a stride down", t.err)
 	}
+	t.settle(q.downDicts)
 	q.dev.trace.moved(t, laneDown, nil)
 	return &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}, nil
 }
@@ -272,6 +294,7 @@ type transfer struct {
 	err         error
 	start, stop event
 	bytes       int64
+	fresh       map[int]moved // dictionaries that this stride brings, by column
 }
 
 func (t *transfer) fail(err error) {
@@ -311,17 +334,33 @@ func (t *transfer) column(at int, c gpu.Column, dicts map[int][]moved, move func
 			out.Dict = &gpu.Dictionary{Values: to} // released when the copies that are under way are over
 			return out
 		}
-		if len(list) == keptDicts || len(list) > 0 && !(isSmall(list[0].from) && isSmall(c.Dict)) {
-			forget(list)
-			list = list[:0]
-		}
 		c.Dict.Values.Retain()
-		i, list = len(list), append(list, moved{from: c.Dict, to: &gpu.Dictionary{Values: to}})
-		dicts[at] = list
+		m := moved{from: c.Dict, to: &gpu.Dictionary{Values: to}}
+		if t.fresh == nil {
+			t.fresh = map[int]moved{}
+		}
+		t.fresh[at] = m
+		i, list = 0, []moved{m}
 	}
 	out.Dict = list[i].to
 	out.Dict.Values.Retain()
 	return out
+}
+
+// settle makes what the stride brings known to the queue, or after an error forgets it.
+func (t *transfer) settle(dicts map[int][]moved) {
+	for at, m := range t.fresh {
+		list := dicts[at]
+		switch {
+		case t.err != nil:
+			forget([]moved{m})
+			continue
+		case len(list) == keptDicts || len(list) > 0 && !(isSmall(list[0].from) && isSmall(m.from)):
+			forget(list)
+			list = list[:0]
+		}
+		dicts[at] = append(list, m)
+	}
 }
 
 // isSmall says whether a dictionary is of few bytes.

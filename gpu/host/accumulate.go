@@ -65,9 +65,9 @@ type presence struct {
 	groups int
 }
 
-func (p *presence) update(l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
+// room makes room for an update.
+func (p *presence) room(l *gpu.Lease, c gpu.Column, groups int) error {
 	if c.Valid == nil && p.seen.v == nil {
-		p.groups = groups
 		return nil
 	}
 	if p.seen.v == nil {
@@ -75,16 +75,19 @@ func (p *presence) update(l *gpu.Lease, ids []int32, c gpu.Column, groups int) e
 			return err
 		}
 	}
-	if err := p.seen.grow(l, groups, 0); err != nil {
-		return err
-	}
+	return p.seen.grow(l, groups, 0)
+}
+
+func (p *presence) update(ids []int32, c gpu.Column, groups int) {
 	p.groups = groups
+	if p.seen.v == nil {
+		return
+	}
 	for i, id := range ids {
 		if c.IsValid(i) {
 			p.seen.v[id] = 1
 		}
 	}
-	return nil
 }
 
 // valid returns the bitmap of groups [from, to), nil when all have a value.
@@ -106,6 +109,7 @@ func (p *presence) valid(l *gpu.Lease, from, to int) (*gpu.Buffer, error) {
 
 // state is the part of an accumulator that differs by aggregate and type.
 type state interface {
+	// update folds rows into their groups, all or, refused memory, none.
 	update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error
 	// write makes the values of groups [from, to), out.Len of them.
 	write(l *gpu.Lease, out *gpu.Column, from, to int) error
@@ -143,7 +147,7 @@ func (q *queue) NewAccumulator(l *gpu.Lease, a gpu.Aggregate) (gpu.Accumulator, 
 	case gpu.Min, gpu.Max:
 		switch {
 		case in.IsVar():
-			x.state = &extremeBytes{max: a.Kind == gpu.Max, lease: l}
+			x.state = &extremeBytes{max: a.Kind == gpu.Max}
 		case in.Wide:
 			x.state = &extremeWide{max: a.Kind == gpu.Max}
 		default:
@@ -176,11 +180,17 @@ func (x *accumulator) Update(gq gpu.Queue, a gpu.Assignment, values gpu.Column, 
 		values = plain
 	}
 	if !counting {
-		if err := x.presence.update(x.lease, rows, values, groups); err != nil {
+		if err := x.presence.room(x.lease, values, groups); err != nil {
 			return q.fail(err)
 		}
 	}
-	return q.fail(x.state.update(x.dev, x.lease, rows, values, groups))
+	if err := x.state.update(x.dev, x.lease, rows, values, groups); err != nil {
+		return q.fail(err)
+	}
+	if !counting {
+		x.presence.update(rows, values, groups)
+	}
+	return nil
 }
 
 // Result implements gpu.Accumulator.

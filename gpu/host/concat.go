@@ -147,9 +147,14 @@ func (d *Device) oneCoding(l *gpu.Lease, parts []gpu.Column, rows int) (out []gp
 		return made, release, nil
 	}
 	// One dictionary of the distinct values, and the codes of each part in it.
-	in := newInterner()
+	in := newInterner(l)
+	defer in.release()
 	for _, p := range parts {
-		codes := in.dictionary(p)
+		codes, err := in.dictionary(p)
+		if err != nil {
+			release()
+			return nil, nil, err
+		}
 		buf, err := l.Alloc(int64(p.Len) * 4)
 		if err != nil {
 			release()
@@ -194,14 +199,18 @@ func (d *Device) expand(l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
 	}
 	codes, outer := gpu.Values[int32](c.Data, c.Len), c.Valid != nil
 	if outer {
-		ids := make([]int32, c.Len)
-		for i := range ids {
-			ids[i] = -1
+		ids, err := newArray[int32](l, c.Len)
+		if err != nil {
+			return gpu.Column{}, err
+		}
+		defer ids.release()
+		for i := range ids.v {
+			ids.v[i] = -1
 			if c.IsValid(i) {
-				ids[i] = codes[i]
+				ids.v[i] = codes[i]
 			}
 		}
-		codes = ids
+		codes = ids.v
 	} else if c.Len == c.Dict.Values.Len && isIdentity(codes) {
 		return c.Dict.Values.Retain(), nil
 	}

@@ -20,14 +20,11 @@ const (
 	evalGrain = 16 * evalRows
 )
 
-// allocator gives the buffers of results.
-type allocator func(n int64) (*gpu.Buffer, error)
-
 // eval evaluates a program over n rows of its inputs: the implementation of
 // gpu.Queue.Eval. It runs all instructions over one chunk of rows after the
 // other, chunks on all cores.
 func eval(d *Device, l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gpu.Column, error) {
-	return evalProgram(d, l.Alloc, p, in, n)
+	return evalProgram(d, l, p, in, n)
 }
 
 // Fold evaluates a program without inputs to one value an output. It needs no
@@ -36,10 +33,8 @@ func Fold(p *gpu.Program) (out []gpu.Scalar, err error) {
 	if len(p.Inputs) > 0 {
 		return nil, fmt.Errorf("a program with %d inputs is not constant", len(p.Inputs))
 	}
-	heap := func(n int64) (*gpu.Buffer, error) {
-		return gpu.WrapBytes(gpu.BytesOf(make([]uint64, (n+7)/8))[:n]), nil
-	}
-	cols, err := evalProgram(&Device{threads: 1}, heap, p, nil, 1)
+	l := gpu.NewBudget("host", "", 0, heap{}).Lease("fold")
+	cols, err := evalProgram(&Device{threads: 1}, l, p, nil, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -49,10 +44,19 @@ func Fold(p *gpu.Program) (out []gpu.Scalar, err error) {
 	return out, nil
 }
 
+// heap is the Go heap as an allocator: what nobody holds is free.
+type heap struct{}
+
+func (heap) Allocate(n int64) ([]byte, uintptr, error) {
+	return gpu.BytesOf(make([]uint64, (n+7)/8))[:n], 0, nil
+}
+
+func (heap) Free([]byte, uintptr, int64) {}
+
 // evaluation is one call of eval. What is in it is not written while chunks run.
 type evaluation struct {
 	dev    *Device
-	alloc  allocator
+	lease  *gpu.Lease
 	p      *gpu.Program
 	in     []gpu.Column
 	n      int
@@ -72,8 +76,8 @@ type step struct {
 	set    any // the set of OpIn, by the type of its argument
 }
 
-func evalProgram(d *Device, alloc allocator, p *gpu.Program, in []gpu.Column, n int) (cols []gpu.Column, err error) {
-	e := &evaluation{dev: d, alloc: alloc, p: p, in: in, n: n, frames: make([]*frame, max(d.threads, 1))}
+func evalProgram(d *Device, l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) (cols []gpu.Column, err error) {
+	e := &evaluation{dev: d, lease: l, p: p, in: in, n: n, frames: make([]*frame, max(d.threads, 1))}
 	if err := e.check(); err != nil {
 		return nil, err
 	}
@@ -88,7 +92,9 @@ func evalProgram(d *Device, alloc allocator, p *gpu.Program, in []gpu.Column, n 
 			e.releaseOutputs()
 		}
 	}()
-	e.evalDictionaries()
+	if err := e.evalDictionaries(); err != nil {
+		return nil, err
+	}
 	e.plan()
 	if err := e.openOutputs(); err != nil {
 		return nil, err
@@ -98,7 +104,10 @@ func evalProgram(d *Device, alloc allocator, p *gpu.Program, in []gpu.Column, n 
 			f := e.frames[worker]
 			if f == nil {
 				f = newFrame(e)
-				e.frames[worker] = f
+				e.frames[worker] = f // also one that was refused memory
+			}
+			if f.err != nil {
+				return f.err
 			}
 			for ; lo < hi; lo += evalRows {
 				if err := f.run(lo, min(evalRows, hi-lo)); err != nil {
@@ -221,15 +230,21 @@ type frame struct {
 	pool *scratch
 	// codes holds the dictionary codes of the chunk by input, nil until asked for.
 	codes [][]int32
+	// reserved is what of the lease's memory counts for the pool; err is the refusal of
+	// more, after which the pool grows once and the chunk ends.
+	reserved int64
+	err      error
 	// fresh is vecs at the start of a chunk: constants and nothing else. The
 	// marks are what of the pool the constants use.
 	fresh                          []vec
 	markBlocks, markBits, markText int
 }
 
-// scratch is memory that is reused from call to call. Values of strings made in
-// a chunk lie in bytes; what was given out stays when bytes grows into another
-// block, because the strings hold on to it.
+// scratch is working memory of the Go heap, which strings are in, that is reused from
+// call to call. While a call has it, it counts against the call's lease; what nobody
+// has is bounded by keptScratch a core. Values of strings made in a chunk lie in
+// bytes; what was given out stays when bytes grows into another block, because the
+// strings hold on to it.
 type scratch struct {
 	blocks  [][]uint64 // of 2 * evalRows words: any fixed-width register
 	bitmaps [][]uint64 // of evalWords words
@@ -239,27 +254,52 @@ type scratch struct {
 	usedBlocks, usedBitmaps, usedStrings int
 }
 
+// keptScratch bounds the bytes of a scratch that stays for the next call.
+const keptScratch = 4 << 20
+
 var scratches = sync.Pool{New: func() any { return &scratch{} }}
 
-func (s *scratch) block() []uint64 {
+// size is the bytes of a scratch.
+func (s *scratch) size() int64 {
+	return int64(len(s.blocks))*2*evalRows*8 + int64(len(s.bitmaps))*evalWords*8 + int64(len(s.strings))*evalRows*16 + int64(cap(s.bytes))
+}
+
+// count brings the reservation in line with the pool.
+func (f *frame) count() {
+	more := f.pool.size() - f.reserved
+	if more <= 0 || f.err != nil {
+		return
+	}
+	if f.err = f.e.lease.Reserve(more); f.err == nil {
+		f.reserved += more
+	}
+}
+
+func (f *frame) block() []uint64 {
+	s := f.pool
 	if s.usedBlocks == len(s.blocks) {
 		s.blocks = append(s.blocks, make([]uint64, 2*evalRows))
+		f.count()
 	}
 	s.usedBlocks++
 	return s.blocks[s.usedBlocks-1]
 }
 
-func (s *scratch) bitmap() []uint64 {
+func (f *frame) bitmap() []uint64 {
+	s := f.pool
 	if s.usedBitmaps == len(s.bitmaps) {
 		s.bitmaps = append(s.bitmaps, make([]uint64, evalWords))
+		f.count()
 	}
 	s.usedBitmaps++
 	return s.bitmaps[s.usedBitmaps-1]
 }
 
-func (s *scratch) text() []string {
+func (f *frame) texts() []string {
+	s := f.pool
 	if s.usedStrings == len(s.strings) {
 		s.strings = append(s.strings, make([]string, evalRows))
+		f.count()
 	}
 	s.usedStrings++
 	return s.strings[s.usedStrings-1]
@@ -269,6 +309,7 @@ func (s *scratch) text() []string {
 func newFrame(e *evaluation) *frame {
 	f := &frame{e: e, vecs: make([]vec, len(e.in)+len(e.p.Code)), pool: scratches.Get().(*scratch), n: evalRows,
 		codes: make([][]int32, len(e.in))}
+	f.count()
 	for r := range f.vecs {
 		f.vecs[r].typ = e.typeOf(r)
 	}
@@ -292,7 +333,10 @@ func (f *frame) release() {
 		s.bytes = nil
 	}
 	s.bytes = s.bytes[:0]
-	scratches.Put(s)
+	f.e.lease.Unreserve(f.reserved)
+	if s.size() <= keptScratch {
+		scratches.Put(s)
+	}
 }
 
 // run computes the outputs' rows [lo, lo+n).
@@ -318,7 +362,11 @@ func (f *frame) run(lo, n int) error {
 		f.place(&f.e.outs[i])
 	}
 	for i := range f.e.steps {
-		if err := f.step(&f.e.steps[i]); err != nil {
+		err := f.step(&f.e.steps[i])
+		if f.count(); f.err != nil { // a refusal comes before what it may have led to
+			return f.err
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -340,7 +388,7 @@ func (f *frame) load(r int) {
 	case c.Type.Kind == gpu.Bool:
 		v.bits = wordsFrom(c.Data, f.lo, f.n, c.Len)
 	case c.Type.IsVar():
-		v.str = f.pool.text()[:f.n]
+		v.str = f.texts()[:f.n]
 		offsets := gpu.Values[int32](c.Offsets, c.Len+1)[f.lo : f.lo+f.n+1]
 		views(v.str, offsets, c.Data.Bytes())
 	default:
@@ -370,14 +418,14 @@ func view(data []byte, from, to int32) string {
 // raw returns the memory of a result of fixed width.
 func (f *frame) raw(v *vec) unsafe.Pointer {
 	if v.raw == nil {
-		v.raw = unsafe.Pointer(unsafe.SliceData(f.pool.block()))
+		v.raw = unsafe.Pointer(unsafe.SliceData(f.block()))
 	}
 	return v.raw
 }
 
 // blockOf takes working memory for the values of a chunk.
 func blockOf[T any](f *frame) []T {
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(f.pool.block()))), f.n)
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(f.block()))), f.n)
 }
 
 // dst views the memory of a result as n values.
@@ -388,7 +436,7 @@ func (f *frame) words() int { return (f.n + 63) / 64 }
 // bitsOf returns the bitmap of a Bool result.
 func (f *frame) bitsOf(v *vec) []uint64 {
 	if v.bits == nil {
-		v.bits = f.pool.bitmap()[:f.words()]
+		v.bits = f.bitmap()[:f.words()]
 	}
 	return v.bits
 }
@@ -405,7 +453,7 @@ func (f *frame) bothValid(args []int) []uint64 {
 			out = v
 		case !owned:
 			owned = true
-			w := f.pool.bitmap()[:f.words()]
+			w := f.bitmap()[:f.words()]
 			for i := range w {
 				w[i] = out[i] & v[i]
 			}
@@ -435,12 +483,12 @@ func (f *frame) live(s *step, valid []uint64, i int) bool {
 // setNull makes row i of a result null.
 func (f *frame) setNull(v *vec, i int) {
 	if v.valid == nil {
-		v.valid = f.pool.bitmap()[:f.words()]
+		v.valid = f.bitmap()[:f.words()]
 		for j := range v.valid {
 			v.valid[j] = math.MaxUint64
 		}
 	} else if !v.owned {
-		w := f.pool.bitmap()[:f.words()]
+		w := f.bitmap()[:f.words()]
 		copy(w, v.valid)
 		v.valid = w
 	}
@@ -497,14 +545,14 @@ func (f *frame) step(s *step) error {
 func (f *frame) constant(v *vec, c gpu.Scalar) {
 	v.constant, v.value = true, c
 	if !c.Valid {
-		v.valid = f.pool.bitmap()[:f.words()]
+		v.valid = f.bitmap()[:f.words()]
 		clear(v.valid)
 	}
 	switch {
 	case c.Type.Kind == gpu.Bool:
 		fill(f.bitsOf(v), -c.Int.Lo&math.MaxUint64)
 	case c.Type.IsVar():
-		v.str = f.pool.text()[:f.n]
+		v.str = f.texts()[:f.n]
 		fill(v.str, c.Str)
 	case c.Type.Kind == gpu.Float32:
 		fill(dst[float32](f, v), float32(c.Float))

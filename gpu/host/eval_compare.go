@@ -293,7 +293,7 @@ func (f *frame) logic(s *step, v *vec) {
 		}
 		return
 	}
-	valid := f.pool.bitmap()[:f.words()]
+	valid := f.bitmap()[:f.words()]
 	for w := range out {
 		yes, no := ^uint64(0), uint64(0)
 		for _, r := range s.Args {
@@ -314,13 +314,13 @@ func (f *frame) choose(s *step, v *vec) error {
 	cond, a, b := &f.vecs[s.Args[0]], &f.vecs[s.Args[1]], &f.vecs[s.Args[2]]
 	take := cond.bits
 	if cond.valid != nil {
-		take = f.pool.bitmap()[:f.words()]
+		take = f.bitmap()[:f.words()]
 		for w := range take {
 			take[w] = cond.bits[w] & cond.valid[w]
 		}
 	}
 	if a.valid != nil || b.valid != nil {
-		v.valid, v.owned = f.pool.bitmap()[:f.words()], true
+		v.valid, v.owned = f.bitmap()[:f.words()], true
 		for w := range v.valid {
 			x, y := ^uint64(0), ^uint64(0)
 			if a.valid != nil {
@@ -339,7 +339,7 @@ func (f *frame) choose(s *step, v *vec) error {
 			out[w] = a.bits[w]&take[w] | b.bits[w]&^take[w]
 		}
 	case v.typ.IsVar():
-		v.str = f.pool.text()[:f.n]
+		v.str = f.texts()[:f.n]
 		chooseValues(v.str, a.str, b.str, take)
 	case v.typ.Wide:
 		chooseValues(dst[gpu.Int128](f, v), f.wide(a), f.wide(b), take)

@@ -35,15 +35,18 @@ func (d *dictResults) release() { gpu.ReleaseColumns(d.values) }
 
 // evalDictionaries computes what can be computed over dictionaries that are
 // smaller than the rows.
-func (e *evaluation) evalDictionaries() {
+func (e *evaluation) evalDictionaries() error {
 	has := func(input int) bool {
 		d := e.in[input].Dict
 		return d != nil && d.Values.Len > 0 && d.Values.Len < e.n
 	}
 	for _, part := range e.p.InputParts(has, func(int) bool { return false }) {
-		e.evalDictionary(part)
+		if err := e.evalDictionary(part); err != nil {
+			return err
+		}
 	}
 	e.dicts.sort()
+	return nil
 }
 
 func (d *dictResults) sort() {
@@ -62,45 +65,60 @@ func (d *dictResults) sort() {
 }
 
 // evalDictionary evaluates a part of the program over the values of its input's
-// dictionary and null. An error is not one of the call: no row may have the value.
-// The rows are then evaluated one by one.
-func (e *evaluation) evalDictionary(part gpu.InputPart) {
-	values := withNull(e.in[part.Input].Dict.Values)
-	cols, err := evalProgram(e.dev, e.alloc, part.Program, []gpu.Column{values}, values.Len)
+// dictionary and null. An error but a refusal is not one of the call: no row may have
+// the value. The rows are then evaluated one by one.
+func (e *evaluation) evalDictionary(part gpu.InputPart) error {
+	values, err := e.withNull(e.in[part.Input].Dict.Values)
+	defer values.Release()
 	if err != nil {
-		return
+		return err
+	}
+	cols, err := evalProgram(e.dev, e.lease, part.Program, []gpu.Column{values}, values.Len)
+	if gpu.IsRefusal(err) {
+		return err
+	}
+	if err != nil {
+		return nil
 	}
 	for i, r := range part.Registers {
 		e.dicts.registers = append(e.dicts.registers, r)
 		e.dicts.inputs = append(e.dicts.inputs, part.Input)
 		e.dicts.values = append(e.dicts.values, cols[i])
 	}
+	return nil
 }
 
 // withNull is a dictionary's values and a null behind them. It shares the bytes
-// of strings; the rest is small.
-func withNull(c gpu.Column) gpu.Column {
+// of strings. The caller releases it, after an error too.
+func (e *evaluation) withNull(c gpu.Column) (out gpu.Column, err error) {
 	n := c.Len
-	out := gpu.Column{Type: c.Type, Len: n + 1}
-	valid := make([]uint64, (n+64)/64)
+	out = gpu.Column{Type: c.Type, Len: n + 1}
+	if out.Valid, err = e.lease.Alloc(gpu.BitmapBytes(n + 1)); err != nil {
+		return out, err
+	}
+	valid := gpu.Words(out.Valid, n+1)
 	fill(valid, ^uint64(0))
 	valid[n/64] &^= 1 << (n % 64)
-	out.Valid = gpu.WrapBytes(gpu.BytesOf(valid))
 	if c.Type.IsVar() {
-		offsets := make([]int32, n+2)
+		if out.Offsets, err = e.lease.Alloc(int64(n+2) * 4); err != nil {
+			return out, err
+		}
+		offsets := gpu.Values[int32](out.Offsets, n+2)
 		copy(offsets, gpu.Values[int32](c.Offsets, n+1))
 		offsets[n+1] = offsets[n]
-		out.Data, out.Offsets = c.Data, gpu.WrapBytes(gpu.BytesOf(offsets))
-		return out
+		out.Data = c.Data.Retain()
+		return out, nil
 	}
 	size := int64(n+1) * int64(c.Type.Width())
 	if c.Type.Kind == gpu.Bool {
 		size = gpu.BitmapBytes(n + 1)
 	}
-	data := gpu.BytesOf(make([]gpu.Int128, (size+15)/16))
-	copy(data[:size], c.Data.Bytes())
-	out.Data = gpu.WrapBytes(data)
-	return out
+	if out.Data, err = e.lease.Alloc(size); err != nil {
+		return out, err
+	}
+	clear(out.Data.Bytes())
+	copy(out.Data.Bytes(), c.Data.Bytes())
+	return out, nil
 }
 
 // chunkCodes returns the codes of a dictionary input for the rows of the chunk;
@@ -137,7 +155,7 @@ func (f *frame) mapCodes(r int) {
 	v.raw, v.bits, v.valid = nil, nil, nil
 	f.gather(v, c, codes)
 	if c.Valid != nil {
-		v.valid = f.pool.bitmap()[:f.words()]
+		v.valid = f.bitmap()[:f.words()]
 		takeBits(v.valid, gpu.Words(c.Valid, c.Len), codes)
 	}
 }
@@ -145,7 +163,7 @@ func (f *frame) mapCodes(r int) {
 // gather takes the values at codes from a plain column.
 func (f *frame) gather(v *vec, c *gpu.Column, codes []int32) {
 	if c.Type.IsVar() {
-		v.str = f.pool.text()[:f.n]
+		v.str = f.texts()[:f.n]
 		if c.Len == 0 {
 			fill(v.str, "")
 			return
@@ -157,7 +175,7 @@ func (f *frame) gather(v *vec, c *gpu.Column, codes []int32) {
 		return
 	}
 	if c.Type.Kind == gpu.Bool {
-		v.bits = f.pool.bitmap()[:f.words()]
+		v.bits = f.bitmap()[:f.words()]
 		if c.Len > 0 {
 			takeBits(v.bits, gpu.Words(c.Data, c.Len), codes)
 		}
@@ -214,8 +232,8 @@ func (e *evaluation) dictColumn(r int) (gpu.Column, error) {
 		return out, nil
 	}
 	var err error
-	if out.Data, err = e.alloc(int64(e.n) * 4); err == nil {
-		out.Valid, err = e.alloc(gpu.BitmapBytes(e.n))
+	if out.Data, err = e.lease.Alloc(int64(e.n) * 4); err == nil {
+		out.Valid, err = e.lease.Alloc(gpu.BitmapBytes(e.n))
 	}
 	if err != nil {
 		out.Release()

@@ -14,7 +14,7 @@ func (f *frame) castToString(s *step, v, a *vec) error {
 		v.str = a.str[:n]
 		return nil
 	}
-	v.str = f.pool.text()[:n]
+	v.str = f.texts()[:n]
 	var wide []gpu.Int128
 	var ints []int64
 	switch {

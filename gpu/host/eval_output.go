@@ -41,19 +41,19 @@ func (e *evaluation) openOutputs() error {
 		t := e.typeOf(r)
 		o.col = gpu.Column{Type: t, Len: e.n}
 		var err error
-		if o.col.Valid, err = e.alloc(gpu.BitmapBytes(e.n)); err != nil {
+		if o.col.Valid, err = e.lease.Alloc(gpu.BitmapBytes(e.n)); err != nil {
 			return err
 		}
 		switch {
 		case t.IsVar():
 			o.parts = make([]*gpu.Buffer, (e.n+evalRows-1)/evalRows)
-			if o.col.Offsets, err = e.alloc(int64(e.n+1) * 4); err == nil {
+			if o.col.Offsets, err = e.lease.Alloc(int64(e.n+1) * 4); err == nil {
 				gpu.Values[int32](o.col.Offsets, 1)[0] = 0
 			}
 		case t.Kind == gpu.Bool:
-			o.col.Data, err = e.alloc(gpu.BitmapBytes(e.n))
+			o.col.Data, err = e.lease.Alloc(gpu.BitmapBytes(e.n))
 		default:
-			o.col.Data, err = e.alloc(int64(e.n) * int64(t.Width()))
+			o.col.Data, err = e.lease.Alloc(int64(e.n) * int64(t.Width()))
 		}
 		if err != nil {
 			return err
@@ -131,7 +131,7 @@ func (f *frame) storeStrings(o *output, v *vec) error {
 		}
 		offsets[i] = int32(total)
 	}
-	part, err := f.e.alloc(total)
+	part, err := f.e.lease.Alloc(total)
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (e *evaluation) joinStrings(o *output) error {
 	if total > math.MaxInt32 {
 		return errTooLong(total)
 	}
-	data, err := e.alloc(total)
+	data, err := e.lease.Alloc(total)
 	if err != nil {
 		return err
 	}

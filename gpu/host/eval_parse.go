@@ -18,7 +18,7 @@ func (f *frame) castFromString(s *step, v, a *vec) error {
 	x := a.str[:f.n]
 	switch {
 	case v.typ.Kind == gpu.Binary:
-		v.str = f.pool.text()[:f.n]
+		v.str = f.texts()[:f.n]
 		for i, x := range x {
 			b, ok := x, true
 			if strings.IndexByte(x, '\\') >= 0 || !isASCII(x) {

@@ -59,7 +59,7 @@ func (f *frame) strings(s *step, v *vec) error {
 			}
 		}
 	default:
-		v.str = f.pool.text()[:n]
+		v.str = f.texts()[:n]
 		return f.makeStrings(s, v, a, b, c)
 	}
 	return nil

@@ -153,42 +153,76 @@ func (s *extremeWide) release() { s.best.release() }
 
 // extremeBytes is min or max of strings and binaries, by bytes.
 type extremeBytes struct {
-	max      bool
-	lease    *gpu.Lease
-	reserved int64
-	best     [][]byte
+	max  bool
+	best vector[place]
+	// data has the places of all groups. One that a value outgrows is left for one of
+	// twice the size, so that a group has at most four times the bytes of its longest.
+	data vector[byte]
 }
 
-func (s *extremeBytes) update(_ *Device, _ *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
-	need := int64(0)
-	if groups > len(s.best) {
-		need = int64(groups-len(s.best)) * 24
-		s.best = append(s.best, make([][]byte, groups-len(s.best))...)
+// place is where the value of a group is.
+type place struct {
+	at      int64
+	n, room int32 // bytes; n is -1 without a value
+}
+
+// beats says whether a value takes the place of a group's.
+func (s *extremeBytes) beats(v []byte, id int32) bool {
+	b := s.best.v[id]
+	return b.n < 0 || bytes.Compare(s.value(b), v) < 0 == s.max && !bytes.Equal(s.value(b), v)
+}
+
+func (s *extremeBytes) value(b place) []byte { return s.data.v[b.at:][:b.n] }
+
+// roomFor is the size of a place for n bytes.
+func roomFor(n int) int { return min(1<<log2ceil(n), math.MaxInt32) }
+
+func (s *extremeBytes) update(_ *Device, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
+	if err := s.best.grow(l, groups, place{n: -1}); err != nil {
+		return err
 	}
+	winners, err := newArray[int32](l, len(ids)) // over what their groups have
+	if err != nil {
+		return err
+	}
+	defer winners.release()
+	rows, need := winners.v[:0], 0
 	for i, id := range ids {
 		if !c.IsValid(i) {
 			continue
 		}
-		v, old := c.VarValue(i), s.best[id]
-		if old == nil || bytes.Compare(old, v) < 0 == s.max && !bytes.Equal(old, v) {
-			need += int64(max(len(v)-cap(old), 0))
-			s.best[id] = append(old[:0], v...)
-			if s.best[id] == nil {
-				s.best[id] = []byte{}
+		if v := c.VarValue(i); s.beats(v, id) {
+			rows = append(rows, int32(i))
+			if len(v) > int(s.best.v[id].room) {
+				need += roomFor(len(v))
 			}
 		}
 	}
-	if err := s.lease.Reserve(need); err != nil {
+	if err := s.data.room(l, len(s.data.v)+need); err != nil {
 		return err
 	}
-	s.reserved += need
+	for _, i := range rows {
+		if v := c.VarValue(int(i)); s.beats(v, ids[i]) {
+			s.put(&s.best.v[ids[i]], v)
+		}
+	}
 	return nil
+}
+
+// put makes v the value of a group. There is room for a place that it needs.
+func (s *extremeBytes) put(b *place, v []byte) {
+	if len(v) > int(b.room) {
+		b.at, b.room = int64(len(s.data.v)), int32(roomFor(len(v)))
+		s.data.v = s.data.v[:len(s.data.v)+int(b.room)]
+	}
+	b.n = int32(len(v))
+	copy(s.value(*b), v)
 }
 
 func (s *extremeBytes) write(l *gpu.Lease, out *gpu.Column, from, to int) (err error) {
 	total := int64(0)
-	for _, b := range s.best[from:to] {
-		total += int64(len(b))
+	for _, b := range s.best.v[from:to] {
+		total += int64(max(b.n, 0))
 	}
 	if total > math.MaxInt32 {
 		return errTooManyBytes(total, to-from)
@@ -201,15 +235,16 @@ func (s *extremeBytes) write(l *gpu.Lease, out *gpu.Column, from, to int) (err e
 	}
 	off, at := gpu.Values[int32](out.Offsets, to-from+1), int32(0)
 	off[0] = 0
-	for i, b := range s.best[from:to] {
-		copy(out.Data.Bytes()[at:], b)
-		at += int32(len(b))
+	for i, b := range s.best.v[from:to] {
+		if b.n > 0 {
+			at += int32(copy(out.Data.Bytes()[at:], s.value(b)))
+		}
 		off[i+1] = at
 	}
 	return nil
 }
 
 func (s *extremeBytes) release() {
-	s.lease.Unreserve(s.reserved)
-	s.reserved, s.best = 0, nil
+	s.best.release()
+	s.data.release()
 }

@@ -11,26 +11,28 @@ import (
 // null mask. The index is direct, id by key, while a single integer-like key
 // stays inside the hinted range, and hashed else.
 type groups struct {
-	dev      *Device
-	lease    *gpu.Lease
-	reserved int64
-	codec    *codec
+	dev   *Device
+	lease *gpu.Lease
+	codec *codec
 
 	n     int              // groups
 	words [][]uint64       // key words by group
 	store []vector[uint64] // what words are views of
-	nulls []uint64         // null mask by group; nil while no key had a null
+	nulls vector[uint64]   // null mask by group, once there is a masked index
 
 	direct vector[int32] // id + 1 by key - lo; empty when not direct
 	lo     uint64
 	index  *index // of keys without nulls
 	masked *index // of keys with nulls; nil until the first
-
-	missing [][]int32 // scratch of assign, by piece
 }
 
-// maxDirect bounds the slots of a direct index.
-const maxDirect = 1 << 28
+const (
+	// maxDirect bounds the slots of a direct index.
+	maxDirect = 1 << 28
+	// maxHint bounds the groups that a hashed index has room for at first: more take
+	// long enough to come that its growth is little beside.
+	maxHint = 1 << 18
+)
 
 // NewGroups implements gpu.Queue.
 func (q *queue) NewGroups(l *gpu.Lease, types []gpu.Type, hint gpu.GroupHint) (gpu.Groups, error) {
@@ -40,9 +42,9 @@ func (q *queue) NewGroups(l *gpu.Lease, types []gpu.Type, hint gpu.GroupHint) (g
 	if len(types) > 60 {
 		return nil, fmt.Errorf("%d group keys are more than 60", len(types))
 	}
-	g := &groups{dev: q.dev, lease: l, codec: newCodec(types)}
+	g := &groups{dev: q.dev, lease: l, codec: newCodec(l, types)}
 	g.words, g.store = make([][]uint64, g.codec.words), make([]vector[uint64], g.codec.words)
-	g.index = newIndex(g.codec.words)
+	g.index = newIndex(l, g.codec.words)
 	if len(types) == 1 && g.codec.words == 1 && hint.Dense && !types[0].IsFloat() {
 		if span := uint64(hint.Hi) - uint64(hint.Lo); span < maxDirect {
 			g.lo = uint64(hint.Lo)
@@ -52,33 +54,13 @@ func (q *queue) NewGroups(l *gpu.Lease, types []gpu.Type, hint gpu.GroupHint) (g
 			g.direct.v = g.direct.v[:span+1] // untouched, so zero
 		}
 	}
-	if err := g.account(); err != nil {
-		g.Release()
-		return nil, q.fail(err)
+	if g.direct.v == nil && len(types) > 0 {
+		if err := g.index.room(min(hint.Groups, maxHint)); err != nil {
+			g.Release()
+			return nil, q.fail(err)
+		}
 	}
 	return g, nil
-}
-
-// account brings the reservation in line with the memory in use.
-func (g *groups) account() error {
-	use := int64(cap(g.nulls))*8 + g.index.bytes()
-	if g.masked != nil {
-		use += g.masked.bytes()
-	}
-	for _, in := range g.codec.interner {
-		if in != nil {
-			use += in.bytes()
-		}
-	}
-	if use > g.reserved {
-		if err := g.lease.Reserve(use - g.reserved); err != nil {
-			return err
-		}
-	} else {
-		g.lease.Unreserve(g.reserved - use)
-	}
-	g.reserved = use
-	return nil
 }
 
 // Len implements gpu.Groups.
@@ -86,12 +68,15 @@ func (g *groups) Len() int { return g.n }
 
 // Release implements gpu.Groups.
 func (g *groups) Release() {
-	g.lease.Unreserve(g.reserved)
+	g.codec.release()
 	g.direct.release()
+	g.nulls.release()
 	for i := range g.store {
 		g.store[i].release()
 	}
-	*g = groups{lease: g.lease}
+	g.index.release()
+	g.masked.release()
+	*g = groups{lease: g.lease, codec: &codec{}, index: &index{}}
 }
 
 // assignment is the group of every row.
@@ -114,14 +99,18 @@ func (g *groups) Assign(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column, n int) (g
 		return nil, q.fail(err)
 	}
 	a := assignment{gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: buf}}
-	if err := g.assign(keys, gpu.Values[int32](buf, n)); err != nil {
+	before, strings := g.n, g.codec.strings()
+	if err := g.assign(l, keys, gpu.Values[int32](buf, n)); err != nil {
+		g.truncate(before, strings)
 		a.Release()
 		return nil, q.fail(err)
 	}
 	return a, nil
 }
 
-func (g *groups) assign(keys []gpu.Column, ids []int32) error {
+// assign gives rows their groups. After an error some of the new groups are there.
+// The lease pays for scratch.
+func (g *groups) assign(l *gpu.Lease, keys []gpu.Column, ids []int32) error {
 	n := len(ids)
 	if len(keys) == 0 {
 		clear(ids)
@@ -133,22 +122,31 @@ func (g *groups) assign(keys []gpu.Column, ids []int32) error {
 	if len(keys) != len(g.codec.types) {
 		return fmt.Errorf("%d key columns for groups of %d", len(keys), len(g.codec.types))
 	}
-	k, err := g.codec.prepare(g.dev, keys, n, true)
+	k, err := g.codec.prepare(g.dev, l, keys, n, true)
+	defer k.release()
 	if err != nil {
 		return err
 	}
-	null := nullRows(keys, nil, n)
-	for i := range g.store { // room for every row to be a new group
-		if err := g.store[i].room(g.lease, g.n+n); err != nil {
-			return err
-		}
-		g.words[i] = g.store[i].v[:g.n]
+	nullBits, err := nullRows(l, keys, nil, n)
+	if err != nil {
+		return err
 	}
-	// Rows whose key is known find it side by side; the others come after.
-	missing := g.scratch((n + grain - 1) / grain)
+	defer nullBits.release()
+	null := nullBits.v
+	if err := g.room(n, null != nil); err != nil {
+		return err
+	}
+	// Rows whose key is known find it side by side; the others come after. Those of a
+	// piece are listed where the piece begins.
+	missing, err := newArray[int32](l, n)
+	if err != nil {
+		return err
+	}
+	defer missing.release()
+	counts := make([]int, (n+grain-1)/grain)
 	err = g.dev.parallel(n, grain, func(lo, hi int) error {
 		words := blockWords(g.codec.words)
-		miss := missing[lo/grain]
+		miss := missing.v[lo:lo:hi]
 		for at := lo; at < hi; at += probeBlock {
 			m := min(probeBlock, hi-at)
 			g.codec.pack(k, at, m, words)
@@ -169,14 +167,15 @@ func (g *groups) assign(keys []gpu.Column, ids []int32) error {
 				}
 			}
 		}
-		missing[lo/grain] = miss
+		counts[lo/grain] = len(miss)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
 	words := blockWords(g.codec.words)
-	for _, miss := range missing {
+	for piece, count := range counts {
+		miss := missing.v[piece*grain:][:count]
 		for len(miss) > 0 {
 			// A run of consecutive rows is packed at once.
 			from := int(miss[0])
@@ -187,10 +186,12 @@ func (g *groups) assign(keys []gpu.Column, ids []int32) error {
 			span := int(miss[m-1]) - from + 1
 			g.codec.pack(k, from, span, words)
 			if g.direct.v != nil && null == nil {
-				m = g.insertDirect(words[0], miss[:m], from, ids)
+				if m, err = g.insertDirect(words[0], miss[:m], from, ids); err != nil {
+					return err
+				}
 			} else {
-				for _, r := range miss[:m] {
-					ids[r] = g.insert(words, int(r)-from, nullMask(keys, null, int(r)))
+				if err := g.insertRows(words, miss[:m], from, keys, null, ids); err != nil {
+					return err
 				}
 			}
 			miss = miss[m:]
@@ -199,12 +200,81 @@ func (g *groups) assign(keys []gpu.Column, ids []int32) error {
 	if g.n > gpu.MaxRows {
 		return fmt.Errorf("more groups than the %d that ids can address", gpu.MaxRows)
 	}
-	return g.account()
+	return nil
+}
+
+// room makes room for the keys of n more groups, and for null masks once there are
+// nulls. What grows with every new key only, the indexes, grows as it is filled.
+func (g *groups) room(n int, nulls bool) error {
+	for i := range g.store {
+		g.store[i].v = g.words[i]
+		if err := g.store[i].room(g.lease, g.n+n); err != nil {
+			return err
+		}
+		g.words[i] = g.store[i].v
+	}
+	if g.masked == nil && !nulls {
+		return nil
+	}
+	if err := g.nulls.room(g.lease, g.n+n); err != nil {
+		return err
+	}
+	if g.masked == nil {
+		g.masked = newIndex(g.lease, len(g.words)+1)
+		g.nulls.v = g.nulls.v[:g.n]
+		clear(g.nulls.v)
+	}
+	return nil
+}
+
+// truncate takes the set back to n groups and the interners to as many strings as
+// they had. It costs as much as to insert all of these, and comes only where memory
+// was refused. Room that was made stays.
+func (g *groups) truncate(n int, strings []int) {
+	g.codec.truncate(strings)
+	if n == g.n {
+		return
+	}
+	for id := n; id < g.n && g.direct.v != nil; id++ {
+		if g.mask(id) == 0 {
+			g.direct.v[g.words[0][id]-g.lo] = 0
+		}
+	}
+	g.n = n
+	for i := range g.words {
+		g.words[i] = g.words[i][:n]
+	}
+	g.index.clear()
+	if g.masked != nil {
+		g.nulls.v = g.nulls.v[:n]
+		g.masked.clear()
+	}
+	for id := range n {
+		switch {
+		case g.mask(id) != 0:
+			g.masked.put(g.masks(g.words), id, int32(id))
+		case g.direct.v == nil:
+			g.index.put(g.words, id, int32(id))
+		}
+	}
+}
+
+// mask is the null mask of a group.
+func (g *groups) mask(id int) uint64 {
+	if g.masked == nil {
+		return 0
+	}
+	return g.nulls.v[id]
+}
+
+// masks are the key words of the groups with their null masks behind them.
+func (g *groups) masks(words [][]uint64) [][]uint64 {
+	return append(words[:len(words):len(words)], g.nulls.v)
 }
 
 // insertDirect gives the rows of a block, whose first is row from, their groups
 // by the direct index. It returns how many it did before a key outside of it.
-func (g *groups) insertDirect(keys []uint64, rows []int32, from int, ids []int32) int {
+func (g *groups) insertDirect(keys []uint64, rows []int32, from int, ids []int32) (int, error) {
 	direct, n, stored := g.direct.v, int32(g.n), g.words[0]
 	done := len(rows)
 	for j, r := range rows {
@@ -224,35 +294,55 @@ func (g *groups) insertDirect(keys []uint64, rows []int32, from int, ids []int32
 		}
 		ids[r] = id - 1
 	}
-	if g.nulls != nil {
-		g.nulls = append(g.nulls, make([]uint64, int(n)-g.n)...)
+	if g.masked != nil {
+		g.nulls.v = g.nulls.v[:n]
+		clear(g.nulls.v[g.n:])
 	}
 	g.n, g.words[0] = int(n), stored
 	if done == 0 { // the hint was wrong
-		g.hashDirect()
+		return 0, g.hashDirect()
 	}
-	return done
+	return done, nil
+}
+
+// insertRows gives the rows of a block, whose first is row from, their groups. Rows that
+// follow each other with one key, as in sorted input, are looked up once.
+func (g *groups) insertRows(words [][]uint64, rows []int32, from int, keys []gpu.Column, null []uint64, ids []int32) (err error) {
+	last := int32(-1) // the row before, unless it has a null
+	for _, r := range rows {
+		i, mask := int(r)-from, nullMask(keys, null, int(r))
+		if last >= 0 && mask == 0 {
+			same := true
+			for _, w := range words {
+				same = same && w[i] == w[int(last)-from]
+			}
+			if same {
+				ids[r] = ids[last]
+				continue
+			}
+		}
+		if ids[r], err = g.insert(words, i, mask); err != nil {
+			return err
+		}
+		if last = r; mask != 0 {
+			last = -1
+		}
+	}
+	return nil
 }
 
 // hashDirect gives up the direct index: the groups so far are hashed.
-func (g *groups) hashDirect() {
+func (g *groups) hashDirect() error {
+	if err := g.index.room(g.n); err != nil {
+		return err
+	}
 	g.direct.release()
 	for id := range g.n {
-		if g.nulls == nil || g.nulls[id] == 0 {
-			g.index.insert(g.words, id, int32(id), g.words)
+		if g.mask(id) == 0 {
+			g.index.put(g.words, id, int32(id))
 		}
 	}
-}
-
-// scratch returns empty lists for the rows that pieces find missing.
-func (g *groups) scratch(pieces int) [][]int32 {
-	for len(g.missing) < pieces {
-		g.missing = append(g.missing, make([]int32, 0, grain))
-	}
-	for i := range g.missing {
-		g.missing[i] = g.missing[i][:0]
-	}
-	return g.missing[:pieces]
+	return nil
 }
 
 func blockWords(n int) [][]uint64 {
@@ -278,22 +368,18 @@ func nullMask(keys []gpu.Column, null []uint64, row int) (mask uint64) {
 }
 
 // insert returns the group of the i-th key of a block, a new one if need be.
-func (g *groups) insert(words [][]uint64, i int, mask uint64) int32 {
+func (g *groups) insert(words [][]uint64, i int, mask uint64) (int32, error) {
 	if mask != 0 {
-		if g.masked == nil {
-			g.masked = newIndex(len(g.words) + 1)
-			g.nulls = make([]uint64, g.n)
-		}
 		key := make([][]uint64, 0, len(words)+1)
 		for _, w := range words {
 			key = append(key, w[i:i+1])
 		}
 		key = append(key, []uint64{mask})
-		id, fresh := g.masked.insert(key, 0, int32(g.n), append(g.words[:len(g.words):len(g.words)], g.nulls))
+		id, fresh, err := g.masked.insert(key, 0, int32(g.n), g.masks(g.words))
 		if fresh {
 			g.add(words, i, mask)
 		}
-		return id
+		return id, err
 	}
 	if direct := g.direct.v; direct != nil {
 		key := words[0][i]
@@ -305,23 +391,26 @@ func (g *groups) insert(words [][]uint64, i int, mask uint64) int32 {
 				direct[slot] = id + 1
 				g.add(words, i, 0)
 			}
-			return id
+			return id, nil
 		}
-		g.hashDirect()
+		if err := g.hashDirect(); err != nil {
+			return 0, err
+		}
 	}
-	id, fresh := g.index.insert(words, i, int32(g.n), g.words)
+	id, fresh, err := g.index.insert(words, i, int32(g.n), g.words)
 	if fresh {
 		g.add(words, i, 0)
 	}
-	return id
+	return id, err
 }
 
+// add appends the i-th key of a block, which there is room for.
 func (g *groups) add(words [][]uint64, i int, mask uint64) {
 	for w := range g.words {
 		g.words[w] = append(g.words[w], words[w][i])
 	}
-	if g.nulls != nil {
-		g.nulls = append(g.nulls, mask)
+	if g.masked != nil {
+		g.nulls.v = append(g.nulls.v, mask)
 	}
 	g.n++
 }
@@ -354,14 +443,14 @@ func (g *groups) key(l *gpu.Lease, i, from, to int) (gpu.Column, error) {
 		return gpu.Column{}, err
 	}
 	var err error
-	if g.nulls != nil {
+	if g.masked != nil {
 		if out.Valid, err = l.Alloc(gpu.BitmapBytes(n)); err != nil {
 			return fail(err)
 		}
 		valid := gpu.Words(out.Valid, n)
 		clear(valid)
 		nulls := false
-		for r, mask := range g.nulls[from:to] {
+		for r, mask := range g.nulls.v[from:to] {
 			bit := ^mask >> i & 1
 			valid[r/64] |= bit << (r % 64)
 			nulls = nulls || bit == 0
@@ -433,26 +522,48 @@ func unpack[T uint8 | uint16 | uint32](dst []T, words []uint64, shift uint) {
 
 // index is an open-addressing hash table from keys of some words to ids. Keys of
 // one word stand in the slots; wider ones in the caller's columns by id, with
-// their hash in the slot.
+// their hash in the slot. It is at most five eighths full.
 type index struct {
+	lease *gpu.Lease
 	words int
 	n     int
-	slots []slot
+	slots array[slot] // as many as a power of two, or none
 }
 
 type slot struct {
 	key uint64
 	id  int32 // id + 1; 0 is empty
+	_   int32
 }
 
-func newIndex(words int) *index { return &index{words: words, slots: make([]slot, 1<<10)} }
+// firstSlots is the slots of an index at first.
+const firstSlots = 1 << 10
 
-func (x *index) bytes() int64 { return int64(cap(x.slots)) * 16 }
+func newIndex(l *gpu.Lease, words int) *index { return &index{lease: l, words: words} }
+
+func (x *index) release() {
+	if x != nil {
+		x.slots.release()
+	}
+}
+
+// clear takes all keys out.
+func (x *index) clear() {
+	clear(x.slots.v)
+	x.n = 0
+}
 
 // find looks up the keys of a block: out[i] is the id of key i, or -1. It only
 // reads, so blocks may be looked up in parallel.
 func (x *index) find(words [][]uint64, out []int32, stored [][]uint64) {
-	mask := uint64(len(x.slots) - 1)
+	if x.n == 0 {
+		for i := range out {
+			out[i] = -1
+		}
+		return
+	}
+	slots := x.slots.v
+	mask := uint64(len(slots) - 1)
 	if x.words == 1 {
 		var at [probeBlock]uint64
 		keys := words[0][:len(out)]
@@ -461,27 +572,28 @@ func (x *index) find(words [][]uint64, out []int32, stored [][]uint64) {
 		}
 		for i, k := range keys {
 			s := at[i]
-			for x.slots[s].id != 0 && x.slots[s].key != k {
+			for slots[s].id != 0 && slots[s].key != k {
 				s = (s + 1) & mask
 			}
-			out[i] = x.slots[s].id - 1
+			out[i] = slots[s].id - 1
 		}
 		return
 	}
 	for i := range out {
-		out[i] = x.slots[x.slot(words, i, hashKey(words, i), stored)].id - 1
+		out[i] = slots[x.slot(words, i, hashKey(words, i), stored)].id - 1
 	}
 }
 
 // slot returns where key i of several words is, or the empty slot it belongs in.
 func (x *index) slot(words [][]uint64, i int, h uint64, stored [][]uint64) uint64 {
-	mask := uint64(len(x.slots) - 1)
+	slots := x.slots.v
+	mask := uint64(len(slots) - 1)
 	for s := h >> 32 & mask; ; s = (s + 1) & mask {
-		id := x.slots[s].id - 1
+		id := slots[s].id - 1
 		if id < 0 {
 			return s
 		}
-		if x.slots[s].key != h {
+		if slots[s].key != h {
 			continue
 		}
 		same := true
@@ -494,47 +606,75 @@ func (x *index) slot(words [][]uint64, i int, h uint64, stored [][]uint64) uint6
 	}
 }
 
-// insert returns the id of key i, which is next when the key is new.
-func (x *index) insert(words [][]uint64, i int, next int32, stored [][]uint64) (id int32, fresh bool) {
-	if x.n >= len(x.slots)/8*5 {
-		x.grow()
+// insert returns the id of key i, which is next when the key is new. Refused room
+// for it, the index is as it was.
+func (x *index) insert(words [][]uint64, i int, next int32, stored [][]uint64) (id int32, fresh bool, err error) {
+	if err := x.room(1); err != nil {
+		return 0, false, err
 	}
-	mask := uint64(len(x.slots) - 1)
+	slots := x.slots.v
+	mask := uint64(len(slots) - 1)
 	var s uint64
 	key := words[0][i]
 	if x.words == 1 {
 		s = mix(key, tableSeed) >> 32 & mask
-		for x.slots[s].id != 0 && x.slots[s].key != key {
+		for slots[s].id != 0 && slots[s].key != key {
 			s = (s + 1) & mask
 		}
 	} else {
 		key = hashKey(words, i)
 		s = x.slot(words, i, key, stored)
 	}
-	if x.slots[s].id != 0 {
-		return x.slots[s].id - 1, false
+	if slots[s].id != 0 {
+		return slots[s].id - 1, false, nil
 	}
-	x.slots[s] = slot{key, next + 1}
+	slots[s] = slot{key: key, id: next + 1}
 	x.n++
-	return next, true
+	return next, true, nil
 }
 
-func (x *index) grow() {
-	old := x.slots
-	x.slots = make([]slot, len(old)*2)
-	mask := uint64(len(x.slots) - 1)
-	for _, e := range old {
-		if e.id == 0 {
-			continue
-		}
-		h := e.key
-		if x.words == 1 {
-			h = mix(h, tableSeed)
-		}
-		s := h >> 32 & mask
-		for x.slots[s].id != 0 {
-			s = (s + 1) & mask
-		}
-		x.slots[s] = e
+// put inserts key i, which is not there yet and which there is room for.
+func (x *index) put(words [][]uint64, i int, id int32) {
+	key := words[0][i]
+	if x.words > 1 {
+		key = hashKey(words, i)
 	}
+	seat(x.slots.v, x.words, slot{key: key, id: id + 1})
+	x.n++
+}
+
+// seat writes an entry into the first empty slot for it.
+func seat(slots []slot, words int, e slot) {
+	h, mask := e.key, uint64(len(slots)-1)
+	if words == 1 {
+		h = mix(h, tableSeed)
+	}
+	s := h >> 32 & mask
+	for slots[s].id != 0 {
+		s = (s + 1) & mask
+	}
+	slots[s] = e
+}
+
+// room makes room for n more keys.
+func (x *index) room(n int) error {
+	size := max(len(x.slots.v), firstSlots)
+	for x.n+n > size/8*5 {
+		size *= 2
+	}
+	if size == len(x.slots.v) {
+		return nil
+	}
+	larger, err := newZeros[slot](x.lease, size)
+	if err != nil {
+		return err
+	}
+	for _, e := range x.slots.v {
+		if e.id != 0 {
+			seat(larger.v, x.words, e)
+		}
+	}
+	x.slots.release()
+	x.slots = larger
+	return nil
 }

@@ -65,7 +65,8 @@ func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column, seed uint64) (gpu.Column, 
 		return gpu.Column{}, q.fail(err)
 	}
 	out := gpu.Values[uint64](buf, n)
-	dicts := make([][]uint64, len(keys))
+	dicts := make([]array[uint64], len(keys))
+	defer releaseArrays(dicts)
 	for k, c := range keys {
 		if c.Dict == nil {
 			continue
@@ -81,8 +82,11 @@ func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column, seed uint64) (gpu.Column, 
 			keys[k] = plain
 			continue
 		}
-		dicts[k] = make([]uint64, c.Dict.Values.Len)
-		hashValues(dicts[k], c.Dict.Values, 0, seed)
+		if dicts[k], err = newArray[uint64](l, c.Dict.Values.Len); err != nil {
+			buf.Release()
+			return gpu.Column{}, q.fail(err)
+		}
+		hashValues(dicts[k].v, c.Dict.Values, 0, seed)
 	}
 	err = q.dev.parallel(n, grain, func(lo, hi int) error {
 		var tmp [512]uint64
@@ -90,7 +94,7 @@ func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column, seed uint64) (gpu.Column, 
 			rows := out[at:min(at+len(tmp), hi)]
 			for k, c := range keys {
 				hashes := tmp[:len(rows)]
-				if dict := dicts[k]; len(dict) > 0 {
+				if dict := dicts[k].v; len(dict) > 0 {
 					for i, code := range gpu.Values[int32](c.Data, n)[at : at+len(rows)] {
 						hashes[i] = dict[code]
 					}

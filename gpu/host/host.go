@@ -34,6 +34,9 @@ type Device struct {
 	free    int64
 	budget  *gpu.Budget
 	arena   *arena
+	// whole is the device that a lane's share of one core belongs to; nil for the
+	// device itself.
+	whole *Device
 }
 
 // Open returns the host device.
@@ -75,6 +78,27 @@ func (d *Device) HostBudget() *gpu.Budget { return d.budget }
 // StrideRows implements gpu.Device: strides that stay in the second-level cache
 // column by column, yet are long enough to share among cores.
 func (d *Device) StrideRows(int) int { return d.rows }
+
+// device is the device that this is a lane's share of, or itself.
+func (d *Device) device() *Device {
+	if d.whole != nil {
+		return d.whole
+	}
+	return d
+}
+
+// Lanes implements gpu.Device: one a core.
+func (d *Device) Lanes() int { return d.threads }
+
+// NewQueue implements gpu.Device.
+func (d *Device) NewQueue(name string) (gpu.Queue, error) { return &queue{dev: d, name: name}, nil }
+
+// NewLaneQueue implements gpu.Device.
+func (d *Device) NewLaneQueue(name string) (gpu.Queue, error) {
+	lane := *d
+	lane.threads, lane.whole = 1, d
+	return &queue{dev: &lane, name: name}, nil
+}
 
 // Close gives the arena's memory back to the system.
 func (d *Device) Close() error {

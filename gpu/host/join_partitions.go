@@ -14,52 +14,51 @@ func (q *queue) JoinPartitions(l *gpu.Lease, build, probe gpu.Partitioned, kind 
 		return probeIDs, buildIDs, q.fail(err)
 	}
 	found := make([]pairs, len(build.Offsets)-1)
-	err = q.dev.parallel(len(found), 1, func(p, _ int) error {
-		if build.Key.Type.Width() == 4 {
-			found[p] = joinPartition(gpu.Values[uint32](build.Key.Data, build.Key.Len), gpu.Values[uint32](probe.Key.Data, probe.Key.Len), build, probe, p, kind)
-		} else {
-			found[p] = joinPartition(gpu.Values[uint64](build.Key.Data, build.Key.Len), gpu.Values[uint64](probe.Key.Data, probe.Key.Len), build, probe, p, kind)
+	lists := make([]*pairs, len(found))
+	defer func() {
+		for i := range found {
+			found[i].release()
 		}
-		return nil
+	}()
+	err = q.dev.parallel(len(found), 1, func(p, _ int) error {
+		found[p], lists[p] = newPairs(l, kind), &found[p]
+		if build.Key.Type.Width() == 4 {
+			return joinPartition(&found[p], gpu.Values[uint32](build.Key.Data, build.Key.Len), gpu.Values[uint32](probe.Key.Data, probe.Key.Len), build, probe, p, kind)
+		}
+		return joinPartition(&found[p], gpu.Values[uint64](build.Key.Data, build.Key.Len), gpu.Values[uint64](probe.Key.Data, probe.Key.Len), build, probe, p, kind)
 	})
 	if err != nil {
 		return probeIDs, buildIDs, q.fail(err)
 	}
 	total := 0
-	for _, f := range found {
-		total += len(f.probe)
+	for _, f := range lists {
+		total += len(f.probe.v)
 	}
 	if total > gpu.MaxRows {
 		return probeIDs, buildIDs, q.fail(gpu.ErrTooManyPairs(int64(total)))
 	}
-	column := func(pick func(p *pairs) []int32) (gpu.Column, error) {
-		buf, err := l.Alloc(int64(total) * 4)
-		if err != nil {
-			return gpu.Column{}, err
-		}
-		out := gpu.Values[int32](buf, total)
-		for i := range found {
-			out = out[copy(out, pick(&found[i])):]
-		}
-		return gpu.Column{Type: gpu.Of(gpu.Int32), Len: total, Data: buf}, nil
-	}
-	if probeIDs, err = column(func(p *pairs) []int32 { return p.probe }); err != nil {
-		return gpu.Column{}, gpu.Column{}, q.fail(err)
-	}
-	if kind == gpu.Inner || kind == gpu.Left {
-		if buildIDs, err = column(func(p *pairs) []int32 { return p.build }); err != nil {
-			probeIDs.Release()
-			return gpu.Column{}, gpu.Column{}, q.fail(err)
-		}
-	}
-	return probeIDs, buildIDs, nil
+	probeIDs, buildIDs, err = columns(l, lists, kind)
+	return probeIDs, buildIDs, q.fail(err)
 }
 
 // joinPartition joins partition p of both sides.
-func joinPartition[K uint32 | uint64](buildKeys, probeKeys []K, build, probe gpu.Partitioned, p int, kind gpu.JoinKind) pairs {
+func joinPartition[K uint32 | uint64](out *pairs, buildKeys, probeKeys []K, build, probe gpu.Partitioned, p int, kind gpu.JoinKind) error {
 	from, to := build.Offsets[p], build.Offsets[p+1]
+	if probe.Offsets[p] == probe.Offsets[p+1] {
+		return nil
+	}
 	bits := log2ceil(to - from)
-	head, next := make([]int32, 1<<bits), make([]int32, to-from) // rows of the partition + 1
+	heads, err := newZeros[int32](out.lease, 1<<bits) // rows of the partition + 1
+	if err != nil {
+		return err
+	}
+	defer heads.release()
+	nexts, err := newArray[int32](out.lease, to-from)
+	if err != nil {
+		return err
+	}
+	defer nexts.release()
+	head, next := heads.v, nexts.v
 	bucket := func(k K) uint64 { return mix(uint64(k), tableSeed) >> (63 - bits) >> 1 }
 	for i := to - from - 1; i >= 0; i-- {
 		if build.Key.IsValid(from + i) {
@@ -67,7 +66,10 @@ func joinPartition[K uint32 | uint64](buildKeys, probeKeys []K, build, probe gpu
 			next[i], head[b] = head[b], int32(i+1)
 		}
 	}
-	var out pairs
+	// Mostly a probe row has one match at most.
+	if err := out.room(probe.Offsets[p+1] - probe.Offsets[p]); err != nil {
+		return err
+	}
 	for r := probe.Offsets[p]; r < probe.Offsets[p+1]; r++ {
 		matched := false
 		if probe.Key.IsValid(r) {
@@ -80,15 +82,21 @@ func joinPartition[K uint32 | uint64](buildKeys, probeKeys []K, build, probe gpu
 				if kind == gpu.Semi || kind == gpu.Anti {
 					break
 				}
-				out.probe, out.build = append(out.probe, int32(r)), append(out.build, int32(from)+i-1)
+				if err := out.room(1); err != nil {
+					return err
+				}
+				out.add(int32(r), int32(from)+i-1)
 			}
+		}
+		if err := out.room(1); err != nil {
+			return err
 		}
 		switch {
 		case kind == gpu.Semi && matched, kind == gpu.Anti && !matched:
-			out.probe = append(out.probe, int32(r))
+			out.addProbe(int32(r))
 		case kind == gpu.Left && !matched:
-			out.probe, out.build = append(out.probe, int32(r)), append(out.build, -1)
+			out.add(int32(r), -1)
 		}
 	}
-	return out
+	return nil
 }

@@ -19,30 +19,65 @@ const noCode = math.MaxUint32
 
 // interner gives equal byte strings equal codes, dense from 0.
 type interner struct {
-	slots []uint64 // hash's upper half << 32 | code + 1; 0 is empty
-	offs  []int    // offs[c], offs[c+1] bound the bytes of code c
-	data  []byte
+	lease *gpu.Lease
+	slots array[uint64] // hash's upper half << 32 | code + 1; 0 is empty
+	ends  vector[int64] // where the bytes of each code end
+	data  vector[byte]
 	// known caches the codes of dictionaries that were seen.
-	known map[*gpu.Dictionary][]uint32
+	known map[*gpu.Dictionary]array[uint32]
 }
 
 // smallDictionary is the size up to which all values of a dictionary are
 // interned at first sight rather than as rows use them.
 const smallDictionary = 1024
 
-func newInterner() *interner {
-	return &interner{slots: make([]uint64, 64), offs: []int{0}, known: map[*gpu.Dictionary][]uint32{}}
+// largeDictionary is how many times more values than a batch has rows a dictionary
+// has whose codes are not kept for the next batch.
+const largeDictionary = 4
+
+// maxKnown bounds the dictionaries whose codes are kept: a stream has no end.
+const maxKnown = 256
+
+func newInterner(l *gpu.Lease) *interner {
+	return &interner{lease: l, known: map[*gpu.Dictionary]array[uint32]{}}
 }
 
-func (in *interner) len() int { return len(in.offs) - 1 }
+func (in *interner) release() {
+	if in != nil {
+		in.forget()
+		in.slots.release()
+		in.ends.release()
+		in.data.release()
+	}
+}
 
-func (in *interner) value(code uint32) []byte { return in.data[in.offs[code]:in.offs[code+1]] }
+// forget drops the codes of dictionaries.
+func (in *interner) forget() {
+	for _, codes := range in.known {
+		codes.release()
+	}
+	clear(in.known)
+}
+
+func (in *interner) len() int { return len(in.ends.v) }
+
+func (in *interner) start(code uint32) int64 {
+	if code == 0 {
+		return 0
+	}
+	return in.ends.v[code-1]
+}
+
+func (in *interner) value(code uint32) []byte { return in.data.v[in.start(code):in.ends.v[code]] }
 
 // find returns the code of b, or noCode and the slot where it belongs.
 func (in *interner) find(b []byte, h uint64) (code uint32, slot int) {
-	mask := len(in.slots) - 1
+	if in.len() == 0 {
+		return noCode, int(h) & max(len(in.slots.v)-1, 0)
+	}
+	mask := len(in.slots.v) - 1
 	for s := int(h) & mask; ; s = (s + 1) & mask {
-		v := in.slots[s]
+		v := in.slots.v[s]
 		if v == 0 {
 			return noCode, s
 		}
@@ -54,91 +89,127 @@ func (in *interner) find(b []byte, h uint64) (code uint32, slot int) {
 	}
 }
 
-// intern returns the code of b, a new one if need be.
-func (in *interner) intern(b []byte, h uint64) uint32 {
+// intern returns the code of b, a new one if need be. Refused room for it, the
+// interner is as it was.
+func (in *interner) intern(b []byte, h uint64) (uint32, error) {
 	code, slot := in.find(b, h)
 	if code != noCode {
-		return code
+		return code, nil
 	}
-	code = uint32(in.len())
-	in.data = append(in.data, b...)
-	in.offs = append(in.offs, len(in.data))
-	in.slots[slot] = h>>32<<32 | uint64(code+1)
-	if in.len()*4 > len(in.slots)*3 {
-		in.slots = make([]uint64, len(in.slots)*2)
-		mask := len(in.slots) - 1
-		for c := range in.len() {
-			h := hashBytes(in.value(uint32(c)), tableSeed)
-			s := int(h) & mask
-			for in.slots[s] != 0 {
-				s = (s + 1) & mask
-			}
-			in.slots[s] = h>>32<<32 | uint64(c+1)
+	n := in.len()
+	if n*4 >= len(in.slots.v)*3 {
+		larger, err := newZeros[uint64](in.lease, max(64, 2*len(in.slots.v)))
+		if err != nil {
+			return 0, err
 		}
+		in.slots.release()
+		in.slots = larger
+		in.rehash()
+		_, slot = in.find(b, h)
 	}
-	return code
+	if err := in.ends.room(in.lease, 1); err != nil {
+		return 0, err
+	}
+	if err := in.data.room(in.lease, len(b)); err != nil {
+		return 0, err
+	}
+	in.data.v = append(in.data.v, b...)
+	in.ends.v = append(in.ends.v, int64(len(in.data.v)))
+	in.slots.v[slot] = h>>32<<32 | uint64(n+1)
+	return uint32(n), nil
+}
+
+// rehash fills the slots, which are zero.
+func (in *interner) rehash() {
+	mask := len(in.slots.v) - 1
+	for c := range in.len() {
+		h := hashBytes(in.value(uint32(c)), tableSeed)
+		s := int(h) & mask
+		for in.slots.v[s] != 0 {
+			s = (s + 1) & mask
+		}
+		in.slots.v[s] = h>>32<<32 | uint64(c+1)
+	}
+}
+
+// truncate takes the interner back to n strings.
+func (in *interner) truncate(n int) {
+	in.forget() // some of the codes may not be there
+	if n == in.len() {
+		return
+	}
+	in.data.v = in.data.v[:in.start(uint32(n))]
+	in.ends.v = in.ends.v[:n]
+	clear(in.slots.v)
+	in.rehash()
 }
 
 // dictionary returns the interner's code of every value of a dictionary that a
 // column uses, interning them; values that were not used yet have noCode. A
 // dictionary may be far larger than a stride: a join hands its whole build side
 // on as one.
-func (in *interner) dictionary(c gpu.Column) []uint32 {
-	codes, ok := in.known[c.Dict]
+func (in *interner) dictionary(c gpu.Column) ([]uint32, error) {
+	values := c.Dict.Values
+	known, ok := in.known[c.Dict]
 	if !ok {
-		codes = make([]uint32, c.Dict.Values.Len)
-		for i := range codes {
-			codes[i] = noCode
+		if len(in.known) >= maxKnown { // forget what is old
+			in.forget()
 		}
-		if len(in.known) >= 256 { // forget what is old: a stream has no end
-			clear(in.known)
+		var err error
+		if known, err = newArray[uint32](in.lease, values.Len); err != nil {
+			return nil, err
 		}
-		in.known[c.Dict] = codes
-		if len(codes) <= smallDictionary {
-			for i := range codes {
-				b := c.Dict.Values.VarValue(i)
-				codes[i] = in.intern(b, hashBytes(b, tableSeed))
-			}
+		for i := range known.v {
+			known.v[i] = noCode
 		}
+		in.known[c.Dict] = known
+	}
+	codes := known.v
+	intern := func(v int) (err error) {
+		b := values.VarValue(v)
+		codes[v], err = in.intern(b, hashBytes(b, tableSeed))
+		return err
 	}
 	if len(codes) <= smallDictionary {
-		return codes
+		for i := 0; i < len(codes) && !ok; i++ {
+			if err := intern(i); err != nil {
+				return nil, err
+			}
+		}
+		return codes, nil
 	}
 	for i, v := range gpu.Values[int32](c.Data, c.Len) {
 		if codes[v] == noCode && c.IsValid(i) {
-			b := c.Dict.Values.VarValue(int(v))
-			codes[v] = in.intern(b, hashBytes(b, tableSeed))
+			if err := intern(int(v)); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return codes
+	return codes, nil
 }
 
 // values returns the interned strings, in order of code, as a column.
 func (in *interner) values(l *gpu.Lease, t gpu.Type) (gpu.Column, error) {
 	n := in.len()
-	if len(in.data) > math.MaxInt32 {
-		return gpu.Column{}, errTooManyBytes(int64(len(in.data)), n)
+	if len(in.data.v) > math.MaxInt32 {
+		return gpu.Column{}, errTooManyBytes(int64(len(in.data.v)), n)
 	}
 	off, err := l.Alloc(int64(n+1) * 4)
 	if err != nil {
 		return gpu.Column{}, err
 	}
-	data, err := l.Alloc(int64(len(in.data)))
+	data, err := l.Alloc(int64(len(in.data.v)))
 	if err != nil {
 		off.Release()
 		return gpu.Column{}, err
 	}
 	o := gpu.Values[int32](off, n+1)
-	for i, v := range in.offs {
-		o[i] = int32(v)
+	o[0] = 0
+	for i, end := range in.ends.v {
+		o[i+1] = int32(end)
 	}
-	copy(data.Bytes(), in.data)
+	copy(data.Bytes(), in.data.v)
 	return gpu.Column{Type: t, Len: n, Data: data, Offsets: off}, nil
-}
-
-// bytes returns the memory the interner holds.
-func (in *interner) bytes() int64 {
-	return int64(cap(in.slots)*8 + cap(in.offs)*8 + cap(in.data))
 }
 
 // codec packs the key columns of one table or group-by into words.
@@ -150,13 +221,13 @@ type codec struct {
 	words    int         // words a key
 }
 
-func newCodec(types []gpu.Type) *codec {
+func newCodec(l *gpu.Lease, types []gpu.Type) *codec {
 	c := &codec{types: types, interner: make([]*interner, len(types)), word: make([]int, len(types)), shift: make([]uint, len(types))}
 	bit := 0
 	for i, t := range types {
 		w := packedBits(t)
 		if t.IsVar() {
-			c.interner[i] = newInterner()
+			c.interner[i] = newInterner(l)
 		}
 		if bit%64+min(w, 64) > 64 {
 			bit = (bit + 63) / 64 * 64
@@ -166,6 +237,32 @@ func newCodec(types []gpu.Type) *codec {
 	}
 	c.words = max((bit+63)/64, 1)
 	return c
+}
+
+func (c *codec) release() {
+	for _, in := range c.interner {
+		in.release()
+	}
+}
+
+// strings is how many strings each interner has, for truncate.
+func (c *codec) strings() []int {
+	n := make([]int, len(c.interner))
+	for i, in := range c.interner {
+		if in != nil {
+			n[i] = in.len()
+		}
+	}
+	return n
+}
+
+// truncate takes the interners back to as many strings as they had.
+func (c *codec) truncate(strings []int) {
+	for i, in := range c.interner {
+		if in != nil {
+			in.truncate(strings[i])
+		}
+	}
 }
 
 func packedBits(t gpu.Type) int {
@@ -184,11 +281,20 @@ type coded struct {
 	// dict maps a dictionary's codes to the interner's, plain holds the
 	// interner's codes of a plain string column row by row.
 	dict, plain [][]uint32
+	scratch     []array[uint32] // what of these are not the interners'
+}
+
+func (k *coded) release() {
+	for _, a := range k.scratch {
+		a.release()
+	}
+	k.scratch = nil
 }
 
 // prepare finds the codes of the string columns: with insert set new strings
-// get codes, else they get noCode.
-func (c *codec) prepare(d *Device, cols []gpu.Column, n int, insert bool) (coded, error) {
+// get codes, else they get noCode. The lease pays for scratch that the caller
+// releases, after an error too; after one an interner may have more strings.
+func (c *codec) prepare(d *Device, l *gpu.Lease, cols []gpu.Column, n int, insert bool) (coded, error) {
 	k := coded{cols: cols, dict: make([][]uint32, len(cols)), plain: make([][]uint32, len(cols))}
 	for i, col := range cols {
 		if col.Type != c.types[i] {
@@ -198,11 +304,15 @@ func (c *codec) prepare(d *Device, cols []gpu.Column, n int, insert bool) (coded
 		if in == nil {
 			continue
 		}
-		if col.Dict != nil && insert {
-			k.dict[i] = in.dictionary(col)
+		if col.Dict != nil && insert && col.Dict.Values.Len <= max(smallDictionary, largeDictionary*n) {
+			var err error
+			if k.dict[i], err = in.dictionary(col); err != nil {
+				return k, err
+			}
 			continue
 		}
-		// The codes of every value of a small dictionary, or of every row.
+		// The codes of every value of a small dictionary, or of every row. To keep them
+		// of a dictionary of which the rows use little costs more than to find them.
 		values, rows := col, n
 		var at []int32
 		switch {
@@ -211,41 +321,55 @@ func (c *codec) prepare(d *Device, cols []gpu.Column, n int, insert bool) (coded
 		case col.Dict != nil:
 			values, at = col.Dict.Values, gpu.Values[int32](col.Data, n)
 		}
-		codes, hashes := make([]uint32, rows), make([]uint64, rows)
-		off, data := gpu.Values[int32](values.Offsets, values.Len+1), values.Data.Bytes()
-		value := func(r int) []byte {
-			if at != nil {
-				if r = int(at[r]); r >= values.Len { // a null's
-					return nil
-				}
-			}
-			return data[off[r]:off[r+1]]
-		}
-		err := d.parallel(rows, grain, func(lo, hi int) error {
-			for r := lo; r < hi; r++ {
-				b := value(r)
-				hashes[r] = hashBytes(b, tableSeed)
-				codes[r], _ = in.find(b, hashes[r])
-			}
-			return nil
-		})
+		codes, err := newArray[uint32](l, rows)
 		if err != nil {
 			return k, err
 		}
-		if insert {
-			for r, code := range codes {
-				if code == noCode && col.IsValid(r) {
-					codes[r] = in.intern(value(r), hashes[r])
-				}
-			}
+		k.scratch = append(k.scratch, codes)
+		hashes, err := newArray[uint64](l, rows)
+		if err != nil {
+			return k, err
 		}
+		if err := in.codes(d, values, at, codes.v, hashes.v, func(r int) bool { return insert && col.IsValid(r) }); err != nil {
+			hashes.release()
+			return k, err
+		}
+		hashes.release()
 		if at != nil || col.Dict == nil {
-			k.plain[i] = codes
+			k.plain[i] = codes.v
 		} else {
-			k.dict[i] = codes
+			k.dict[i] = codes.v
 		}
 	}
 	return k, nil
+}
+
+// codes finds the codes of the rows of a column of strings, or of its rows at some
+// places, and gives new strings one where they are wanted. Hashes are scratch.
+func (in *interner) codes(d *Device, values gpu.Column, at []int32, codes []uint32, hashes []uint64, wanted func(r int) bool) error {
+	off, data := gpu.Values[int32](values.Offsets, values.Len+1), values.Data.Bytes()
+	value := func(r int) []byte {
+		if at != nil {
+			if r = int(at[r]); r >= values.Len { // a null's
+				return nil
+			}
+		}
+		return data[off[r]:off[r+1]]
+	}
+	err := d.parallel(len(codes), grain, func(lo, hi int) error {
+		for r := lo; r < hi; r++ {
+			b := value(r)
+			hashes[r] = hashBytes(b, tableSeed)
+			codes[r], _ = in.find(b, hashes[r])
+		}
+		return nil
+	})
+	for r := 0; r < len(codes) && err == nil; r++ {
+		if codes[r] == noCode && wanted(r) {
+			codes[r], err = in.intern(value(r), hashes[r])
+		}
+	}
+	return err
 }
 
 // pack writes the keys of rows [lo, lo+n) as words: out[w][i] is word w of row
@@ -274,19 +398,17 @@ func (c *codec) pack(k coded, lo, n int, out [][]uint64) {
 		for at := 0; at < n; at += len(tmp) {
 			m := min(len(tmp), n-at)
 			switch {
-			case k.dict[i] != nil:
+			case len(k.dict[i]) > 0:
 				codes := k.dict[i]
-				if len(codes) == 0 {
-					clear(tmp[:m])
-					break
-				}
 				for r, code := range gpu.Values[int32](col.Data, col.Len)[lo+at : lo+at+m] {
 					tmp[r] = uint64(codes[code])
 				}
-			case k.plain[i] != nil:
+			case len(k.plain[i]) > 0:
 				for r, code := range k.plain[i][lo+at : lo+at+m] {
 					tmp[r] = uint64(code)
 				}
+			case col.Type.IsVar(): // an empty dictionary: all rows are null
+				clear(tmp[:m])
 			default:
 				loadWords(tmp[:m], col, lo+at)
 			}
@@ -358,30 +480,33 @@ func canonical[T float32 | float64](v T) T {
 	return v
 }
 
-// nullRows returns the bitmap of rows with a null in one of the columns, nil
-// when there is none.
-func nullRows(cols []gpu.Column, skip func(i int) bool, n int) []uint64 {
-	var out []uint64
+// nullRows returns the bitmap of rows with a null in one of the columns, empty
+// when there is none. The caller releases it.
+func nullRows(l *gpu.Lease, cols []gpu.Column, skip func(i int) bool, n int) (out array[uint64], err error) {
+	some := uint64(0)
 	for i, c := range cols {
 		if c.Valid == nil || skip != nil && skip(i) {
 			continue
 		}
-		if out == nil {
-			out = make([]uint64, (n+63)/64)
+		if out.v == nil {
+			if out, err = newZeros[uint64](l, (n+63)/64); err != nil {
+				return out, err
+			}
 		}
 		for w, v := range gpu.Words(c.Valid, n) {
-			out[w] |= ^v
+			out.v[w] |= ^v
 		}
 	}
-	if out != nil && n%64 != 0 {
-		out[len(out)-1] &= 1<<(n%64) - 1
+	if out.v != nil && n%64 != 0 {
+		out.v[len(out.v)-1] &= 1<<(n%64) - 1
 	}
-	for _, w := range out {
-		if w != 0 {
-			return out
-		}
+	for _, w := range out.v {
+		some |= w
 	}
-	return nil
+	if some == 0 {
+		out.release()
+	}
+	return out, nil
 }
 
 // hashKey hashes one key of several words.

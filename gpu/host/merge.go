@@ -28,7 +28,12 @@ func (d *Device) mergeMatch(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe [
 	for k := range probe {
 		cols[k] = probe[k].Column
 	}
-	m.dead = nullRows(cols, func(i int) bool { return nullSafe[i] }, m.probes)
+	dead, err := nullRows(l, cols, func(i int) bool { return nullSafe[i] }, m.probes)
+	if err != nil {
+		return probeIDs, buildIDs, err
+	}
+	defer dead.release()
+	m.dead = dead.v
 	firsts, err := l.Alloc(int64(m.probes) * 4)
 	if err != nil {
 		return probeIDs, buildIDs, err

@@ -20,18 +20,19 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shif
 	if bits > 16 || shift+bits > 8*uint(width) {
 		return nil, nil, q.fail(fmt.Errorf("partition by %d bits from bit %d of a column of %v: want at most 16 that the column has", bits, shift, hash.Type))
 	}
-	var order []int32
+	var order array[int32]
 	var offsets []int
 	var err error
 	if width == 4 {
-		order, offsets, err = partition(q.dev, gpu.Values[uint32](hash.Data, hash.Len), shift, bits)
+		order, offsets, err = partition(q.dev, l, gpu.Values[uint32](hash.Data, hash.Len), shift, bits)
 	} else {
-		order, offsets, err = partition(q.dev, gpu.Values[uint64](hash.Data, hash.Len), shift, bits)
+		order, offsets, err = partition(q.dev, l, gpu.Values[uint64](hash.Data, hash.Len), shift, bits)
 	}
 	if err != nil {
 		return nil, nil, q.fail(err)
 	}
-	out, err := q.dev.gather(l, cols, order, false)
+	out, err := q.dev.gather(l, cols, order.v, false)
+	order.release()
 	if err != nil {
 		return nil, nil, q.fail(err)
 	}
@@ -39,13 +40,18 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shif
 }
 
 // partition returns the stable permutation that orders rows by a digit of their
-// hash, and where each digit begins.
-func partition[K uint32 | uint64](d *Device, hash []K, shift, bits uint) (order []int32, offsets []int, err error) {
+// hash, which the caller releases, and where each digit begins.
+func partition[K uint32 | uint64](d *Device, l *gpu.Lease, hash []K, shift, bits uint) (order array[int32], offsets []int, err error) {
 	n, fanout := len(hash), 1<<bits
 	mask := K(fanout - 1)
 	piece := max(grain, (n/(4*d.threads)+63)/64*64)
 	pieces := (n + piece - 1) / piece
-	next := make([]int32, pieces*fanout)
+	places, err := newZeros[int32](l, pieces*fanout)
+	if err != nil {
+		return order, nil, err
+	}
+	defer places.release()
+	next := places.v
 	err = d.parallel(n, piece, func(lo, hi int) error {
 		count := next[lo/piece*fanout:][:fanout]
 		for _, h := range hash[lo:hi] {
@@ -53,8 +59,11 @@ func partition[K uint32 | uint64](d *Device, hash []K, shift, bits uint) (order 
 		}
 		return nil
 	})
+	if err == nil {
+		order, err = newArray[int32](l, n)
+	}
 	if err != nil {
-		return nil, nil, err
+		return order, nil, err
 	}
 	offsets = make([]int, fanout+1)
 	at := int32(0)
@@ -65,15 +74,17 @@ func partition[K uint32 | uint64](d *Device, hash []K, shift, bits uint) (order 
 		}
 	}
 	offsets[fanout] = n
-	order = make([]int32, n)
 	err = d.parallel(n, piece, func(lo, hi int) error {
 		to := next[lo/piece*fanout:][:fanout]
 		for i, h := range hash[lo:hi] {
 			p := h >> shift & mask
-			order[to[p]] = int32(lo + i)
+			order.v[to[p]] = int32(lo + i)
 			to[p]++
 		}
 		return nil
 	})
+	if err != nil {
+		order.release()
+	}
 	return order, offsets, err
 }

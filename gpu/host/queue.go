@@ -9,18 +9,16 @@ import (
 
 var errClosed = errors.New("queue is closed")
 
-// queue runs primitives at once, on the caller's goroutine and its helpers.
+// queue runs primitives at once, on the caller's goroutine and, unless it is a lane's,
+// on its helpers.
 type queue struct {
 	dev  *Device
 	name string
 	err  error
 }
 
-// NewQueue implements gpu.Device.
-func (d *Device) NewQueue(name string) (gpu.Queue, error) { return &queue{dev: d, name: name}, nil }
-
 // Device implements gpu.Queue.
-func (q *queue) Device() gpu.Device { return q.dev }
+func (q *queue) Device() gpu.Device { return q.dev.device() }
 
 // Close implements gpu.Queue.
 func (q *queue) Close() error {
@@ -32,9 +30,9 @@ func (q *queue) Close() error {
 	return err
 }
 
-// fail makes err stick and returns it.
+// fail makes err stick, unless it is a refusal, and returns it.
 func (q *queue) fail(err error) error {
-	if err != nil && q.err == nil {
+	if err != nil && q.err == nil && !gpu.IsRefusal(err) {
 		q.err = err
 	}
 	return err
@@ -57,7 +55,7 @@ func (q *queue) check(columns ...[]gpu.Column) error {
 // queue returns a queue that can run what was made on this device, on columns.
 func (d *Device) queue(gq gpu.Queue, columns ...[]gpu.Column) (*queue, error) {
 	q, ok := gq.(*queue)
-	if !ok || q.dev != d {
+	if !ok || q.dev.device() != d.device() {
 		return nil, gpu.ErrOtherDevice(d, gq.Device())
 	}
 	return q, q.check(columns...)

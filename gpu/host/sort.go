@@ -41,7 +41,8 @@ func (d *Device) sort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
 		if k.Column.Len != n {
 			return gpu.Column{}, fmt.Errorf("sort keys of %d and %d rows", n, k.Column.Len)
 		}
-		p, err := d.keyDigits(l, k)
+		p, ranks, err := d.keyDigits(l, k)
+		defer ranks.release()
 		if err != nil {
 			return gpu.Column{}, err
 		}
@@ -196,16 +197,17 @@ func (r *radix) pass(shift, width uint) error {
 }
 
 // keyDigits brings a sort key into ordered integers: one for the place of nulls
-// where there are any, and one or two for the value.
-func (d *Device) keyDigits(l *gpu.Lease, k gpu.SortKey) ([]keyDigits, error) {
+// where there are any, and one or two for the value. They read the ranks of
+// strings, which the caller releases after them.
+func (d *Device) keyDigits(l *gpu.Lease, k gpu.SortKey) (digits []keyDigits, ranks array[uint32], err error) {
 	c := k.Column
 	var load func(out []uint64, at int)
-	var err error
 	switch {
 	case c.Type.IsVar() || c.Dict != nil:
-		load, err = d.ranks(l, c)
+		load, ranks, err = d.ranks(l, c)
 	case c.Type.Wide:
-		return d.wideDigits(k)
+		digits, err = d.wideDigits(k)
+		return digits, ranks, err
 	default:
 		flip := orderFlip(c.Type)
 		load = func(out []uint64, at int) {
@@ -213,10 +215,10 @@ func (d *Device) keyDigits(l *gpu.Lease, k gpu.SortKey) ([]keyDigits, error) {
 			flip(out)
 		}
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		digits, err = d.compress(k, load)
 	}
-	return d.compress(k, load)
+	return digits, ranks, err
 }
 
 // compress narrows a key to the range of its values, turns it round for
@@ -317,12 +319,12 @@ func (d *Device) wideDigits(k gpu.SortKey) ([]keyDigits, error) {
 }
 
 // ranks orders the values of a column of strings, or of a dictionary of any
-// type, by comparison, and gives equal ones equal ranks.
-func (d *Device) ranks(l *gpu.Lease, c gpu.Column) (func(out []uint64, at int), error) {
+// type, by comparison, and gives equal ones equal ranks. load reads those of rows.
+func (d *Device) ranks(l *gpu.Lease, c gpu.Column) (load func(out []uint64, at int), ranks array[uint32], err error) {
 	if c.Dict != nil && c.Dict.Values.Len > c.Len { // most values have no row
 		plain, err := d.expand(l, c)
 		if err != nil {
-			return nil, err
+			return nil, ranks, err
 		}
 		defer plain.Release()
 		c = plain
@@ -332,7 +334,7 @@ func (d *Device) ranks(l *gpu.Lease, c gpu.Column) (func(out []uint64, at int), 
 		values = c.Dict.Values
 	}
 	if !values.Type.IsVar() {
-		return nil, fmt.Errorf("sort by a dictionary of %v: only strings are dictionary-coded", values.Type)
+		return nil, ranks, fmt.Errorf("sort by a dictionary of %v: only strings are dictionary-coded", values.Type)
 	}
 	n := values.Len
 	off, data := gpu.Values[int32](values.Offsets, n+1), values.Data.Bytes()
@@ -341,15 +343,20 @@ func (d *Device) ranks(l *gpu.Lease, c gpu.Column) (func(out []uint64, at int), 
 		prefix uint64
 		row    int32
 	}
-	items := make([]item, n)
-	err := d.parallel(n, grain, func(lo, hi int) error {
+	ordered, err := newArray[item](l, n)
+	if err != nil {
+		return nil, ranks, err
+	}
+	defer func() { ordered.release() }()
+	items := ordered.v
+	err = d.parallel(n, grain, func(lo, hi int) error {
 		for i := lo; i < hi; i++ {
 			items[i] = item{prefix(data[off[i]:off[i+1]]), int32(i)}
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, ranks, err
 	}
 	compare := func(a, b item) int {
 		switch {
@@ -367,10 +374,14 @@ func (d *Device) ranks(l *gpu.Lease, c gpu.Column) (func(out []uint64, at int), 
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, ranks, err
 	}
 	for ; piece < n; piece *= 2 {
-		merged := make([]item, n)
+		into, err := newArray[item](l, n)
+		if err != nil {
+			return nil, ranks, err
+		}
+		merged := into.v
 		err = d.parallel(n, 2*piece, func(lo, hi int) error {
 			mid := min(lo+piece, hi)
 			a, b, out := items[lo:mid], items[mid:hi], merged[lo:hi]
@@ -383,12 +394,16 @@ func (d *Device) ranks(l *gpu.Lease, c gpu.Column) (func(out []uint64, at int), 
 			}
 			return nil
 		})
+		ordered.release()
+		ordered, items = into, merged
 		if err != nil {
-			return nil, err
+			return nil, ranks, err
 		}
-		items = merged
 	}
-	rank := make([]uint32, n)
+	if ranks, err = newArray[uint32](l, n); err != nil {
+		return nil, ranks, err
+	}
+	rank := ranks.v
 	r := uint32(0)
 	for i, it := range items {
 		if i > 0 && compare(items[i-1], it) != 0 {
@@ -401,7 +416,7 @@ func (d *Device) ranks(l *gpu.Lease, c gpu.Column) (func(out []uint64, at int), 
 			for i, v := range rank[at : at+len(out)] {
 				out[i] = uint64(v)
 			}
-		}, nil
+		}, ranks, nil
 	}
 	codes := gpu.Values[int32](c.Data, c.Len)
 	return func(out []uint64, at int) {
@@ -411,7 +426,7 @@ func (d *Device) ranks(l *gpu.Lease, c gpu.Column) (func(out []uint64, at int), 
 				out[i] = uint64(rank[code])
 			}
 		}
-	}, nil
+	}, ranks, nil
 }
 
 // prefix is the first eight bytes as a big-endian number.

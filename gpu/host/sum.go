@@ -3,60 +3,91 @@ package host
 import (
 	"fmt"
 	"math"
-	"math/bits"
-	"sync"
+	"sync/atomic"
 
 	"github.com/gstream/gstream/gpu"
 )
 
-// intSum sums integers and decimals exactly: in 64 bits as long as the
-// magnitudes seen prove that no sum can leave them, then in 128.
+// intSum sums integers and decimals exactly: in 64 bits until a sum leaves them, then
+// in 128.
 type intSum struct {
 	narrow vector[int64]
 	wide   vector[gpu.Int128]
 	isWide bool
-	bound  uint64 // no group's magnitude is above this
 }
 
 func (s *intSum) update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
-	if !s.isWide {
-		if over, err := s.overflows(d, c); err != nil {
-			return err
-		} else if over {
-			if err := s.widen(l); err != nil {
-				return err
-			}
-		}
-	}
-	if !s.isWide {
+	if !s.isWide && !c.Type.Wide {
 		if err := s.narrow.grow(l, groups, 0); err != nil {
 			return err
 		}
-		return fold(d, ids, s.narrow.v, 0, func(st []int64, lo, hi int) {
-			eachBlock(c, lo, hi, func(at int, words []uint64) {
-				rows := ids[at : at+len(words)]
-				if len(st) == 1 {
-					var sum int64
-					for _, v := range words {
-						sum += int64(v)
-					}
-					st[0] += sum
-					return
-				}
-				for i, id := range rows {
-					st[id] += int64(words[i])
-				}
-			})
-		}, func(dst *int64, src int64) { *dst += src })
+		over, err := s.add(d, ids, c, 0)
+		if err != nil || !over {
+			return err
+		}
+		// What has wrapped around does so backwards, too.
+		if _, err := s.add(d, ids, c, -1); err != nil {
+			return err
+		}
+	}
+	if !s.isWide {
+		if err := s.widen(l, groups); err != nil {
+			return err
+		}
 	}
 	if err := s.wide.grow(l, groups, gpu.Int128{}); err != nil {
 		return err
 	}
-	unsigned := c.Type.Kind == gpu.Uint64
-	var values []gpu.Int128
-	if c.Type.Wide {
-		values = gpu.Values[gpu.Int128](c.Data, c.Len)
+	return s.addWide(ids, c)
+}
+
+// add adds the values to the sums of 64 bits, or with a sign of -1 takes them away, and
+// says whether some sum has wrapped around. The loop has no branch for that: the sign bit
+// of over remembers it.
+func (s *intSum) add(d *Device, ids []int32, c gpu.Column, sign int64) (bool, error) {
+	var wrapped atomic.Bool
+	unsigned := int64(0)
+	if c.Type.Kind == gpu.Uint64 {
+		unsigned = -1 // a value with the highest bit is too large
 	}
+	err := fold(d, ids, s.narrow.v, 0, func(st []int64, lo, hi int) {
+		over := int64(0)
+		eachBlock(c, lo, hi, func(at int, words []uint64) {
+			if len(st) == 1 {
+				sum := st[0]
+				for _, w := range words {
+					v := (int64(w) ^ sign) - sign
+					next := sum + v
+					over |= (next^sum)&(next^v) | int64(w)&unsigned
+					sum = next
+				}
+				st[0] = sum
+				return
+			}
+			rows := ids[at : at+len(words)]
+			for i, w := range words {
+				sum := &st[rows[i]]
+				v := (int64(w) ^ sign) - sign
+				next := *sum + v
+				over |= (next^*sum)&(next^v) | int64(w)&unsigned
+				*sum = next
+			}
+		})
+		if over < 0 {
+			wrapped.Store(true)
+		}
+	}, func(dst *int64, src int64) {
+		next := *dst + src
+		if (next^*dst)&(next^src) < 0 {
+			wrapped.Store(true)
+		}
+		*dst = next
+	})
+	return wrapped.Load(), err
+}
+
+// addWide adds the values to the sums of 128 bits.
+func (s *intSum) addWide(ids []int32, c gpu.Column) error {
 	add := func(dst *gpu.Int128, v gpu.Int128) {
 		sum, over := dst.Add(v)
 		if over {
@@ -65,14 +96,16 @@ func (s *intSum) update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, grou
 		*dst = sum
 	}
 	return catchOverflow(func() error {
-		if values != nil {
+		if c.Type.Wide {
+			values := gpu.Values[gpu.Int128](c.Data, c.Len)
 			for i, id := range ids {
-				if c.IsValid(i) {
+				if c.Valid == nil || c.IsValid(i) {
 					add(&s.wide.v[id], values[i])
 				}
 			}
 			return nil
 		}
+		unsigned := c.Type.Kind == gpu.Uint64
 		eachBlock(c, 0, len(ids), func(at int, words []uint64) {
 			for i, id := range ids[at : at+len(words)] {
 				v := gpu.Int128From(int64(words[i]))
@@ -100,47 +133,9 @@ func catchOverflow(f func() error) (err error) {
 	return f()
 }
 
-// overflows adds the column to the bound and says whether 64 bits may not do.
-func (s *intSum) overflows(d *Device, c gpu.Column) (bool, error) {
-	if c.Type.Wide {
-		return true, nil
-	}
-	var mu sync.Mutex
-	var all uint64
-	unsigned := c.Type.Kind == gpu.Uint64
-	err := d.parallel(c.Len, grain, func(lo, hi int) error {
-		var or uint64
-		eachBlock(c, lo, hi, func(_ int, words []uint64) {
-			if unsigned {
-				for _, v := range words {
-					or |= v
-				}
-				return
-			}
-			for _, v := range words {
-				or |= v ^ uint64(int64(v)>>63)
-			}
-		})
-		mu.Lock()
-		all |= or
-		mu.Unlock()
-		return nil
-	})
-	if err != nil {
-		return false, err
-	}
-	width := bits.Len64(all)
-	if width >= 63 {
-		return true, nil
-	}
-	hi, lo := bits.Mul64(1<<width, uint64(c.Len))
-	bound, carry := bits.Add64(s.bound, lo, 0)
-	s.bound = bound
-	return hi != 0 || carry != 0 || bound > math.MaxInt64, nil
-}
-
-func (s *intSum) widen(l *gpu.Lease) error {
-	if err := s.wide.grow(l, len(s.narrow.v), gpu.Int128{}); err != nil {
+// widen goes over to 128 bits, with room for so many groups.
+func (s *intSum) widen(l *gpu.Lease, groups int) error {
+	if err := s.wide.grow(l, max(len(s.narrow.v), groups), gpu.Int128{}); err != nil {
 		return err
 	}
 	for i, v := range s.narrow.v {

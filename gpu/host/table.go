@@ -28,16 +28,15 @@ type table struct {
 	anySafe  bool
 	rows     int
 	lease    *gpu.Lease
-	reserved int64
 
-	lo    uint64   // direct: smallest key
-	ranks []ranked // direct: the range of keys, 64 a word
-	start []int32  // direct with duplicates: where a key's rows begin
+	lo    uint64        // direct: smallest key
+	ranks array[ranked] // direct: the range of keys, 64 a word
+	start array[int32]  // direct with duplicates: where a key's rows begin
 
 	bits    uint
-	buckets []uint64   // hashed: Bloom filter << 48 | first entry
-	words   [][]uint64 // hashed: key words of the entries
-	entries []int32    // row ids in order of key or bucket
+	buckets array[uint64]   // hashed: Bloom filter << 48 | first entry
+	words   []array[uint64] // hashed: key words of the entries
+	entries array[int32]    // row ids in order of key or bucket
 }
 
 const bucketMask = 1<<48 - 1
@@ -56,7 +55,7 @@ func (q *queue) BuildTable(l *gpu.Lease, keys []gpu.Column, nullSafe []bool) (gp
 		types[i] = k.Type
 		t.anySafe = t.anySafe || nullSafe[i]
 	}
-	t.codec = newCodec(types)
+	t.codec = newCodec(l, types)
 	if err := t.build(keys); err != nil {
 		t.Release()
 		return nil, q.fail(err)
@@ -64,33 +63,51 @@ func (q *queue) BuildTable(l *gpu.Lease, keys []gpu.Column, nullSafe []bool) (gp
 	return t, nil
 }
 
-// reserve counts memory of the Go heap against the lease.
-func (t *table) reserve(n int) error {
-	if err := t.lease.Reserve(int64(n)); err != nil {
-		return err
-	}
-	t.reserved += int64(n)
-	return nil
-}
-
 // Rows implements gpu.Table.
 func (t *table) Rows() int { return t.rows }
 
 // Release implements gpu.Table.
 func (t *table) Release() {
-	t.lease.Unreserve(t.reserved)
-	*t = table{lease: t.lease}
+	t.codec.release()
+	t.ranks.release()
+	t.start.release()
+	t.buckets.release()
+	releaseArrays(t.words)
+	t.entries.release()
+	*t = table{lease: t.lease, codec: &codec{}}
 }
 
-// keyWords packs all rows, and returns the bitmap of those whose key can match
-// nothing. A table with null-safe keys has one word more, the nulls.
-func (t *table) keyWords(keys []gpu.Column, n int, insert bool) (k coded, words int, dead []uint64, err error) {
-	k, err = t.codec.prepare(t.dev, keys, n, insert)
-	words = t.codec.words
-	if t.anySafe {
-		words++
+func releaseArrays[T any](arrays []array[T]) {
+	for i := range arrays {
+		arrays[i].release()
 	}
-	return k, words, nullRows(keys, func(i int) bool { return t.nullSafe[i] }, n), err
+}
+
+// batch is the keys of some rows on their way into words, and which of the rows
+// can match nothing.
+type batch struct {
+	coded
+	words int
+	dead  array[uint64]
+}
+
+func (b *batch) release() {
+	b.coded.release()
+	b.dead.release()
+}
+
+// keyWords prepares the keys of all rows, and returns with them the bitmap of those
+// whose key can match nothing. A table with null-safe keys has one word more, the
+// nulls. The lease pays for scratch that the caller releases, after an error too.
+func (t *table) keyWords(d *Device, l *gpu.Lease, keys []gpu.Column, n int, insert bool) (b batch, err error) {
+	b.words = t.codec.words
+	if t.anySafe {
+		b.words++
+	}
+	if b.coded, err = t.codec.prepare(d, l, keys, n, insert); err == nil {
+		b.dead, err = nullRows(l, keys, func(i int) bool { return t.nullSafe[i] }, n)
+	}
+	return b, err
 }
 
 func (t *table) pack(k coded, lo, n int, out [][]uint64) {
@@ -119,60 +136,59 @@ func (t *table) build(keys []gpu.Column) error {
 	if len(keys) > 60 {
 		return fmt.Errorf("%d join keys are more than 60", len(keys))
 	}
-	k, words, dead, err := t.keyWords(keys, n, true)
+	k, err := t.keyWords(t.dev, t.lease, keys, n, true)
+	defer k.release()
 	if err != nil {
 		return err
 	}
-	for _, in := range t.codec.interner {
-		if in != nil {
-			if err := t.reserve(int(in.bytes())); err != nil {
-				return err
-			}
-		}
-	}
 	// Key words and row ids of the rows that can match.
-	if err := t.reserve(n * (8*words + 4)); err != nil {
-		return err
-	}
-	w := make([][]uint64, words)
+	words := make([]array[uint64], k.words)
+	defer releaseArrays(words)
+	w := make([][]uint64, k.words)
 	for i := range w {
-		w[i] = make([]uint64, n)
+		if words[i], err = newArray[uint64](t.lease, n); err != nil {
+			return err
+		}
+		w[i] = words[i].v
 	}
 	err = t.dev.parallel(n, grain, func(lo, hi int) error {
-		part := make([][]uint64, words)
+		part := make([][]uint64, len(w))
 		for i := range w {
 			part[i] = w[i][lo:hi]
 		}
-		t.pack(k, lo, hi-lo, part)
+		t.pack(k.coded, lo, hi-lo, part)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	if dead != nil {
+	var rows array[int32] // empty when every row can match
+	defer func() { rows.release() }()
+	if dead := k.dead.v; dead != nil {
+		if rows, err = newArray[int32](t.lease, n); err != nil {
+			return err
+		}
 		m := 0
-		rows := make([]int32, 0, n)
 		for i := range n {
 			if dead[i/64]>>(i%64)&1 == 0 {
 				for _, col := range w {
 					col[m] = col[i]
 				}
-				rows = append(rows, int32(i))
+				rows.v[m] = int32(i)
 				m++
 			}
 		}
 		for i := range w {
 			w[i] = w[i][:m]
 		}
-		t.entries = rows
 	}
 	t.rows = len(w[0])
-	if words == 1 && !keys[0].Type.IsFloat() && len(keys) == 1 {
-		if ok, err := t.buildDirect(w[0]); ok || err != nil {
+	if k.words == 1 && !keys[0].Type.IsFloat() && len(keys) == 1 {
+		if ok, err := t.buildDirect(w[0], rows.v); ok || err != nil {
 			return err
 		}
 	}
-	return t.buildHashed(w)
+	return t.buildHashed(w, rows.v)
 }
 
 // ranked is 64 keys of a range: which of them there are, and how many there are
@@ -195,8 +211,9 @@ func rank(ranks []ranked, slot uint64) (n int, ok bool) {
 // direct table may be: 16 bytes a key, less than an entry of a hashed one.
 const maxSpread = 64
 
-// buildDirect makes the direct forms where the range of keys allows it.
-func (t *table) buildDirect(keys []uint64) (bool, error) {
+// buildDirect makes the direct forms where the range of keys allows it. Rows are
+// the keys' rows, nil when they are counted through.
+func (t *table) buildDirect(keys []uint64, rows []int32) (_ bool, err error) {
 	n := len(keys)
 	lo, hi := int64(math.MaxInt64), int64(math.MinInt64)
 	for _, k := range keys {
@@ -210,10 +227,13 @@ func (t *table) buildDirect(keys []uint64) (bool, error) {
 		return false, nil
 	}
 	size := int(span/64) + 1
-	if err := t.reserve(size*16 + n*4); err != nil {
+	if t.ranks, err = newZeros[ranked](t.lease, size); err != nil {
 		return false, err
 	}
-	ranks := make([]ranked, size)
+	if t.entries, err = newArray[int32](t.lease, n); err != nil {
+		return false, err
+	}
+	ranks, entries := t.ranks.v, t.entries.v
 	unique := true
 	for _, k := range keys {
 		slot := k - uint64(lo)
@@ -226,20 +246,18 @@ func (t *table) buildDirect(keys []uint64) (bool, error) {
 		ranks[i].before = distinct
 		distinct += uint64(bits.OnesCount64(ranks[i].bits))
 	}
-	t.lo, t.ranks = uint64(lo), ranks
-	entries := make([]int32, n)
+	t.lo = uint64(lo)
 	if unique {
 		for i, k := range keys {
 			r, _ := rank(ranks, k-uint64(lo))
-			entries[r] = t.rowID(i)
+			entries[r] = rowID(rows, i)
 		}
-		t.entries = entries
 		return true, nil
 	}
-	if err := t.reserve(int(distinct+2) * 4); err != nil {
+	if t.start, err = newZeros[int32](t.lease, int(distinct)+2); err != nil {
 		return false, err
 	}
-	start := make([]int32, distinct+1, distinct+2)
+	start := t.start.v[:distinct+1]
 	for _, k := range keys {
 		r, _ := rank(ranks, k-uint64(lo))
 		start[r+1]++
@@ -250,32 +268,35 @@ func (t *table) buildDirect(keys []uint64) (bool, error) {
 	for i := n - 1; i >= 0; i-- {
 		r, _ := rank(ranks, keys[i]-uint64(lo))
 		start[r+1]--
-		entries[start[r+1]] = t.rowID(i)
+		entries[start[r+1]] = rowID(rows, i)
 	}
 	// start[r+1] is now where key r begins; its end is where the next begins.
-	t.start, t.entries = append(start[1:], int32(n)), entries
+	t.start.v[distinct+1] = int32(n)
+	t.start.v = t.start.v[1:]
 	return true, nil
 }
 
 // rowID is the build row of the i-th row that can match.
-func (t *table) rowID(i int) int32 {
-	if t.entries != nil {
-		return t.entries[i]
+func rowID(rows []int32, i int) int32 {
+	if rows != nil {
+		return rows[i]
 	}
 	return int32(i)
 }
 
 // buildHashed sorts the entries by bucket: a partition by the upper bits makes
 // ranges of buckets that fit the cache, and each is then counted and placed.
-func (t *table) buildHashed(w [][]uint64) error {
+func (t *table) buildHashed(w [][]uint64, ids []int32) (err error) {
 	n := len(w[0])
 	t.bits = max(log2ceil(n), 6)
 	size := 1 << t.bits
-	if err := t.reserve(size*8 + n*8*(len(w)+2)); err != nil {
+	hashes, err := newArray[uint64](t.lease, n)
+	if err != nil {
 		return err
 	}
-	hash := make([]uint64, n)
-	err := t.dev.parallel(n, grain, func(lo, hi int) error {
+	defer hashes.release()
+	hash := hashes.v
+	err = t.dev.parallel(n, grain, func(lo, hi int) error {
 		for i := lo; i < hi; i++ {
 			hash[i] = hashKey(w, i)
 		}
@@ -285,21 +306,28 @@ func (t *table) buildHashed(w [][]uint64) error {
 		return err
 	}
 	partBits := min(max(t.bits, 14)-14, 12)
-	order, offsets, err := partition(t.dev, hash, 64-partBits, partBits)
+	order, offsets, err := partition(t.dev, t.lease, hash, 64-partBits, partBits)
 	if err != nil {
 		return err
 	}
-	t.buckets = make([]uint64, size+1)
-	t.buckets[size] = uint64(n)
-	t.words = make([][]uint64, len(w))
-	for i := range w {
-		t.words[i] = make([]uint64, n)
+	defer order.release()
+	if t.buckets, err = newZeros[uint64](t.lease, size+1); err != nil {
+		return err
 	}
-	entries := make([]int32, n)
+	t.words = make([]array[uint64], len(w))
+	for i := range w {
+		if t.words[i], err = newArray[uint64](t.lease, n); err != nil {
+			return err
+		}
+	}
+	if t.entries, err = newArray[int32](t.lease, n); err != nil {
+		return err
+	}
+	t.buckets.v[size] = uint64(n)
 	per := size >> partBits
-	err = t.dev.parallel(1<<partBits, 1, func(p, _ int) error {
-		rows := order[offsets[p]:offsets[p+1]]
-		buckets := t.buckets[p*per : (p+1)*per]
+	return t.dev.parallel(1<<partBits, 1, func(p, _ int) error {
+		rows := order.v[offsets[p]:offsets[p+1]]
+		buckets := t.buckets.v[p*per : (p+1)*per]
 		for _, r := range rows {
 			buckets[hash[r]>>(64-t.bits)-uint64(p*per)]++
 		}
@@ -314,9 +342,9 @@ func (t *table) buildHashed(w [][]uint64) error {
 			e := *b & bucketMask
 			*b = (*b + 1) | bloom(h)
 			for i := range w {
-				t.words[i][e] = w[i][r]
+				t.words[i].v[e] = w[i][r]
 			}
-			entries[e] = t.rowID(int(r))
+			t.entries.v[e] = rowID(ids, int(r))
 		}
 		// Every bucket word now points at its end: take the begin back.
 		begin := uint64(offsets[p])
@@ -326,10 +354,6 @@ func (t *table) buildHashed(w [][]uint64) error {
 		}
 		return nil
 	})
-	t.entries = entries
-	t.lease.Unreserve(int64(n * 8 * (len(w) + 1)))
-	t.reserved -= int64(n * 8 * (len(w) + 1))
-	return err
 }
 
 // bloom is the bit of a hash in the filter of its bucket.

@@ -44,7 +44,8 @@ func (x *vector[S]) grow(l *gpu.Lease, n int, zero S) error {
 	return nil
 }
 
-// room makes sure that the vector can hold n elements, and counts them.
+// room makes sure that the vector can hold n elements, and counts them. Refused, it
+// holds what it did; the elements are the same in any case.
 func (x *vector[S]) room(l *gpu.Lease, n int) error {
 	var s S
 	size := int64(unsafe.Sizeof(s))
@@ -64,7 +65,7 @@ func (x *vector[S]) room(l *gpu.Lease, n int) error {
 	bytes := max(firstRange, 2*int64(n)*size)
 	mem, err := mapMemory(int(bytes), false)
 	if err != nil {
-		return err
+		return &gpu.AllocError{Stage: l.Name(), Tier: "host", Size: bytes, Err: err}
 	}
 	v := unsafe.Slice((*S)(unsafe.Pointer(unsafe.SliceData(mem))), bytes/size)[:len(x.v)]
 	copy(v, x.v)

@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
+	"math/rand/v2"
 	"slices"
+	"sync"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
@@ -64,8 +67,8 @@ func (s *Spec) measures() (list []measure, parts [][]int) {
 	return list, parts
 }
 
-// output is the type of a measure's result.
-func (s *Spec) output(m measure) gpu.Type {
+// final is the type of a measure's result.
+func (s *Spec) final(m measure) gpu.Type {
 	switch {
 	case m.kind == gpu.CountAll || m.kind == gpu.Count:
 		return gpu.Of(gpu.Int64)
@@ -73,6 +76,15 @@ func (s *Spec) output(m measure) gpu.Type {
 		return s.In.Fields[m.input].Type
 	}
 	return gpu.SumType(s.In.Fields[m.input].Type)
+}
+
+// partial is the type of a measure over some of the rows: sums of integers and
+// decimals have 128 bits, because a sum of some rows may be larger than that of all.
+func (s *Spec) partial(m measure) gpu.Type {
+	if t := s.final(m); m.kind != gpu.Sum || t.IsFloat() {
+		return t
+	}
+	return gpu.Of(gpu.HugeInt)
 }
 
 // quotient is the program of an average: a sum over a count, as DOUBLE.
@@ -89,90 +101,275 @@ func quotient(sum gpu.Type) *gpu.Program {
 	}
 }
 
-// hashGroupBy keeps the groups in one hash table and the aggregates in arrays by
-// group id (HGB-G of Wu et al., SIGMOD 2025, §5; Karnagel et al., ADMS 2015).
-// Its groups must fit the device's budget.
-type hashGroupBy struct {
-	Spec
-	task     operators.Task
-	groups   gpu.Groups
-	measured []measure
-	parts    [][]int // of each aggregate, into accs
-	accs     []gpu.Accumulator
-	few      []*gpu.Stride // of few rows, for one assignment
-	rows     int           // of few
-	bytes    int64         // of few
+// table is a hash table of groups with their aggregates in arrays by group id
+// (HGB-G of Wu et al., SIGMOD 2025, §5; Karnagel et al., ADMS 2015).
+type table struct {
+	keys   []int // columns of the strides that it takes
+	inputs []int // of each accumulator, -1 for count(*)
+	groups gpu.Groups
+	accs   []gpu.Accumulator
+	rows   int // that it took
 }
 
-// Strides of few rows, as selective filters and joins leave them, wait for others: an
-// assignment costs some dozens of launches, however few its rows. They wait until they
-// have a quarter of a stride's rows, or so many bytes, or this part of the device's
-// budget.
+// newTable makes a table for strides of a schema.
+func newTable(t operators.Task, in *gpu.Schema, keys []int, aggregates []gpu.Aggregate, inputs []int, hint gpu.GroupHint) (_ *table, err error) {
+	x := &table{keys: keys, inputs: inputs}
+	types := make([]gpu.Type, len(keys))
+	for i, k := range keys {
+		types[i] = in.Fields[k].Type
+	}
+	if x.groups, err = t.Queue.NewGroups(t.Lease, types, hint); err != nil {
+		return nil, err
+	}
+	for _, a := range aggregates {
+		acc, err := t.Queue.NewAccumulator(t.Lease, a)
+		if err != nil {
+			x.release()
+			return nil, err
+		}
+		x.accs = append(x.accs, acc)
+	}
+	return x, nil
+}
+
+// take assigns the rows of a stride, which it borrows, to groups and aggregates
+// them. An error of an accumulator comes with its number.
+func (x *table) take(t operators.Task, s *gpu.Stride) (failed int, err error) {
+	a, err := x.groups.Assign(t.Queue, t.Lease, operators.Pick(s.Cols, x.keys), s.Rows)
+	if err != nil {
+		return -1, err
+	}
+	defer a.Release()
+	x.rows += s.Rows
+	for i, acc := range x.accs {
+		var values gpu.Column
+		if x.inputs[i] >= 0 {
+			values = s.Cols[x.inputs[i]]
+		}
+		if err := acc.Update(t.Queue, a, values, x.groups.Len()); err != nil {
+			return i, err
+		}
+	}
+	return -1, nil
+}
+
+func (x *table) release() {
+	x.groups.Release()
+	for _, a := range x.accs {
+		a.Release()
+	}
+}
+
+// hashGroupBy is the group-by by hash tables. A lane aggregates its rows in a table
+// of its own. When that table is large it flushes the groups, as rows of partial
+// aggregates, and at the end it cuts what it has flushed by hash. The partitions,
+// which have no group in common, are then merged one by one, each by a lane: a
+// partition is a part of the result. The groups must fit the device's budget.
+type hashGroupBy struct {
+	Spec
+	seed     uint64 // of the hash that partitions
+	measured []measure
+	parts    [][]int      // of each aggregate, into measured
+	partials *gpu.Schema  // keys and measures
+	single   *gpu.Program // the measures of a row that is a group of its own
+
+	mu     sync.Mutex
+	only   *table // the groups, of a single lane that did not flush
+	cuts   []cut  // otherwise of each lane
+	groups int    // in cuts: at least as many as there are in all
+	shift  uint   // of partitions to parts
+	n      int    // parts
+	stride int    // rows of a stride of the result
+}
+
+// cut is rows of partial aggregates, by partition.
+type cut struct {
+	rows    *gpu.Stride
+	offsets []int // of partitions; nil when the rows are few and not partitioned
+}
+
 const (
-	fewBytes  = 64 << 20
-	fewBudget = 64
+	// fanOut is the partitions of a lane's groups, as bits of the hash.
+	fanOut = 8
+	// fewGroups is the groups of a lane up to which they are not partitioned,
+	// unless others are.
+	fewGroups = 1 << 12
+	// partGroups is how many groups a part is to have at least.
+	partGroups = 1 << 14
+	// flushGroups is how many groups a lane's table holds at most between
+	// strides: it stays in the core's cache.
+	flushGroups = 1 << 16
+	// A table that was flushed with less than so many rows a group has cost more
+	// than it has gained: so many strides then pass by it.
+	passReduction = 2
+	passStrides   = 16
 )
 
 // New returns the group-by of a spec.
-func New(s Spec) (operators.Operator, error) {
+func New(s Spec) (GroupBy, error) {
 	if s.Out.Len() != len(s.Keys)+len(s.Aggregates) {
 		return nil, fmt.Errorf("group-by returns %d columns under %d names", len(s.Keys)+len(s.Aggregates), s.Out.Len())
 	}
-	o := &hashGroupBy{Spec: s}
+	o := &hashGroupBy{Spec: s, seed: rand.Uint64(), partials: operators.PickFields(s.In, s.Keys)}
 	o.measured, o.parts = s.measures()
+	for _, m := range o.measured {
+		o.partials.Fields = append(o.partials.Fields, gpu.Field{Name: m.kind.String(), Type: s.partial(m), Nullable: true})
+	}
+	o.single = o.singles()
 	return o, nil
+}
+
+// stored is the type of a column's values as they are stored: that of a decimal
+// without its point.
+func stored(t gpu.Type) gpu.Type {
+	switch {
+	case t.Kind != gpu.Decimal:
+		return t
+	case t.Wide:
+		return gpu.Of(gpu.HugeInt)
+	}
+	return gpu.Of(gpu.Int64)
+}
+
+// singles is the program of the measures of a row that is a group of its own. Its
+// inputs are those of the measures that have one, as they are stored.
+func (o *hashGroupBy) singles() *gpu.Program {
+	p := &gpu.Program{}
+	for _, m := range o.measured {
+		if m.input < 0 {
+			continue
+		}
+		t := o.In.Fields[m.input].Type
+		if m.kind == gpu.Sum {
+			t = stored(t)
+		}
+		p.Inputs = append(p.Inputs, t)
+	}
+	add := func(op gpu.Op, t gpu.Type, value gpu.Scalar, args ...int) int {
+		p.Code = append(p.Code, gpu.Instr{Op: op, Type: t, Args: args, Mask: -1, Value: value, Text: "group-by"})
+		return len(p.Inputs) + len(p.Code) - 1
+	}
+	count, in := gpu.Of(gpu.Int64), 0
+	for _, m := range o.measured {
+		if m.input < 0 {
+			p.Outputs = append(p.Outputs, add(gpu.OpConst, count, gpu.IntScalar(count, 1)))
+			continue
+		}
+		out := in
+		switch {
+		case m.kind == gpu.Count:
+			out = add(gpu.OpCast, count, gpu.Scalar{}, add(gpu.OpIsNotNull, gpu.Of(gpu.Bool), gpu.Scalar{}, in))
+		case p.Inputs[in] != o.partial(m):
+			out = add(gpu.OpCast, o.partial(m), gpu.Scalar{}, in)
+		}
+		p.Outputs = append(p.Outputs, out)
+		in++
+	}
+	return p
+}
+
+// GroupBy is the operator: Blocking, and then a Source.
+type GroupBy interface {
+	operators.Blocking
+	operators.Source
 }
 
 func (o *hashGroupBy) Schema() *gpu.Schema { return o.Out }
 
-func (o *hashGroupBy) Open(t operators.Task) error {
-	o.task = t
-	types := make([]gpu.Type, len(o.Keys))
-	for i, k := range o.Keys {
-		types[i] = o.In.Fields[k].Type
-	}
-	var err error
-	if o.groups, err = t.Queue.NewGroups(t.Lease, types, o.Hint); err != nil {
-		return err
+// newLocalTable makes the table of a lane, with room for some groups. The table of the
+// only lane gives the result, those of others partial aggregates.
+func (o *hashGroupBy) newLocalTable(t operators.Task, groups int) (*table, error) {
+	var list []gpu.Aggregate
+	var inputs []int
+	hint := o.Hint
+	if t.Lanes > 1 {
+		// Flushed before it pays to have a slot for each possible key.
+		hint = gpu.GroupHint{Groups: groups}
 	}
 	for _, m := range o.measured {
-		spec := gpu.Aggregate{Kind: m.kind, Output: o.output(m)}
+		a := gpu.Aggregate{Kind: m.kind, Output: o.final(m)}
 		if m.input >= 0 {
-			spec.Input = o.In.Fields[m.input].Type
+			a.Input = o.In.Fields[m.input].Type
 		}
-		acc, err := t.Queue.NewAccumulator(t.Lease, spec)
-		if err != nil {
-			return err
+		if t.Lanes > 1 {
+			a.Output = o.partial(m)
 		}
-		o.accs = append(o.accs, acc)
+		list, inputs = append(list, a), append(inputs, m.input)
 	}
-	return nil
+	return newTable(t, o.In, o.Keys, list, inputs, hint)
 }
 
-func (o *hashGroupBy) Push(_ context.Context, s *gpu.Stride, _ operators.Emit) error {
+// newMerge makes a table that takes rows of partial aggregates, with room for some
+// groups.
+func (o *hashGroupBy) newMerge(t operators.Task, groups int) (*table, error) {
+	var list []gpu.Aggregate
+	var inputs, keys []int
+	for i := range o.Keys {
+		keys = append(keys, i)
+	}
+	for i, m := range o.measured {
+		a := gpu.Aggregate{Kind: m.kind, Input: o.partial(m), Output: o.final(m)}
+		if m.kind == gpu.Count || m.kind == gpu.CountAll {
+			a.Kind = gpu.Sum
+		}
+		list, inputs = append(list, a), append(inputs, len(keys)+i)
+	}
+	return newTable(t, o.partials, keys, list, inputs, gpu.GroupHint{Groups: groups})
+}
+
+func (o *hashGroupBy) NewLocal(t operators.Task) (operators.Local, error) {
+	x, err := o.newLocalTable(t, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &local{hashGroupBy: o, task: t, table: x}, nil
+}
+
+// local is the groups of one lane.
+type local struct {
+	*hashGroupBy
+	task    operators.Task
+	table   *table
+	pending []*gpu.Stride // of few rows, for one assignment
+	rows    int           // of pending
+	bytes   int64         // of pending
+	flushed []*gpu.Stride // partial aggregates
+	passing int           // strides that still pass by the table
+}
+
+// Strides of few rows, as selective filters and joins leave them, are pending until
+// others come: an assignment costs some dozens of launches, however few its rows. They
+// wait until they have a quarter of a stride's rows, or so many bytes, or this part of
+// the device's budget.
+const (
+	pendingBytes  = 64 << 20
+	pendingBudget = 64
+)
+
+func (l *local) Push(_ context.Context, _ int, s *gpu.Stride) error {
 	bytes := s.Bytes()
-	enough := o.enough(s.Rows, bytes)
-	if enough || len(o.few) > 0 && !oneCoding(o.few[0], s) {
-		if err := o.takeFew(); err != nil {
+	enough := l.enough(s.Rows, bytes)
+	if enough || len(l.pending) > 0 && !oneCoding(l.pending[0], s) {
+		if err := l.takePending(); err != nil {
 			s.Release()
 			return err
 		}
 	}
 	if enough {
-		return o.take(s)
+		return l.take(s)
 	}
-	o.few = append(o.few, s)
-	o.rows += s.Rows
-	o.bytes += bytes
-	if o.enough(o.rows, o.bytes) {
-		return o.takeFew()
+	l.pending = append(l.pending, s)
+	l.rows += s.Rows
+	l.bytes += bytes
+	if l.enough(l.rows, l.bytes) {
+		return l.takePending()
 	}
 	return nil
 }
 
 // enough says whether so many rows, or bytes, need not wait for others.
-func (o *hashGroupBy) enough(rows int, bytes int64) bool {
-	return rows >= o.task.StrideRows/4 || bytes >= min(fewBytes, o.task.Device.Budget().Limit()/fewBudget)
+func (l *local) enough(rows int, bytes int64) bool {
+	return rows >= l.task.StrideRows/4 || bytes >= min(pendingBytes, l.task.Device.Budget().Limit()/pendingBudget)
 }
 
 // oneCoding says whether the columns of two strides have the same dictionaries, so that
@@ -186,110 +383,186 @@ func oneCoding(a, b *gpu.Stride) bool {
 	return true
 }
 
-// takeFew takes the strides that wait, as one.
-func (o *hashGroupBy) takeFew() error {
-	if len(o.few) == 0 {
+// takePending takes the strides that wait, as one.
+func (l *local) takePending() error {
+	if len(l.pending) == 0 {
 		return nil
 	}
-	few := o.few
-	o.few, o.rows, o.bytes = nil, 0, 0
-	s, err := operators.ConcatStrides(o.task, o.In, few)
+	pending := l.pending
+	l.pending, l.rows, l.bytes = nil, 0, 0
+	s, err := operators.ConcatStrides(l.task, l.In, pending)
 	if err != nil {
-		return o.explain(err)
+		return l.explain(err)
 	}
-	return o.take(s)
+	return l.take(s)
 }
 
-// take assigns the rows of a stride to groups and aggregates them.
-func (o *hashGroupBy) take(s *gpu.Stride) error {
+// take aggregates the rows of a stride, and flushes a table that has become large.
+func (l *local) take(s *gpu.Stride) error {
 	defer s.Release()
-	q := o.task.Queue
-	a, err := o.groups.Assign(q, o.task.Lease, operators.Pick(s.Cols, o.Keys), s.Rows)
-	if err != nil {
-		return o.explain(err)
+	if l.passing > 0 {
+		l.passing--
+		return l.explain(l.pass(s))
 	}
-	defer a.Release()
-	for i, acc := range o.accs {
-		var values gpu.Column
-		m := o.measured[i]
-		if m.input >= 0 {
-			values = s.Cols[m.input]
+	if failed, err := l.table.take(l.task, s); err != nil {
+		return l.explain(l.naming(failed, err))
+	}
+	if l.task.Lanes > 1 && l.table.groups.Len() >= flushGroups {
+		if l.table.rows < passReduction*l.table.groups.Len() {
+			l.passing = passStrides
 		}
-		if err := acc.Update(q, a, values, o.groups.Len()); err != nil {
-			return o.explain(o.naming(i, err))
+		return l.flush()
+	}
+	return nil
+}
+
+// pass makes rows of partial aggregates of the rows of a stride, each for itself.
+func (l *local) pass(s *gpu.Stride) error {
+	var in []gpu.Column
+	for _, m := range l.measured {
+		if m.input < 0 {
+			continue
 		}
+		c := s.Cols[m.input]
+		if m.kind == gpu.Sum && c.Type != stored(c.Type) {
+			c.Type = stored(c.Type)
+			if c.Dict != nil {
+				values := c.Dict.Values
+				values.Type = c.Type
+				c.Dict = &gpu.Dictionary{Values: values}
+			}
+		}
+		in = append(in, c)
+	}
+	cols, err := l.task.Queue.Eval(l.task.Lease, l.single, in, s.Rows)
+	if err != nil {
+		return err
+	}
+	out := &gpu.Stride{Schema: l.hashGroupBy.partials, Rows: s.Rows}
+	for _, k := range operators.Pick(s.Cols, l.Keys) {
+		out.Cols = append(out.Cols, k.Retain())
+	}
+	out.Cols = append(out.Cols, cols...)
+	l.flushed = append(l.flushed, out)
+	return nil
+}
+
+// flush makes rows of the groups and begins with an empty table.
+func (l *local) flush() error {
+	n := l.table.groups.Len()
+	if n == 0 {
+		return nil
+	}
+	out := &gpu.Stride{Schema: l.hashGroupBy.partials, Rows: n}
+	var err error
+	if out.Cols, err = l.table.groups.Keys(l.task.Queue, l.task.Lease, 0, n); err != nil {
+		return l.explain(err)
+	}
+	for i, acc := range l.table.accs {
+		c, err := acc.Result(l.task.Queue, l.task.Lease, 0, n)
+		if err != nil {
+			out.Release()
+			return l.explain(l.naming(i, err))
+		}
+		out.Cols = append(out.Cols, c)
+	}
+	l.flushed = append(l.flushed, out)
+	l.table.release()
+	l.table = nil
+	l.table, err = l.newLocalTable(l.task, n)
+	return err
+}
+
+// Combine hands the groups of the lane over, by partition.
+func (l *local) Combine(context.Context) error {
+	if err := l.takePending(); err != nil {
+		return err
+	}
+	o := l.hashGroupBy
+	if l.task.Lanes == 1 {
+		o.only, l.table = l.table, nil
+		return nil
+	}
+	if err := l.flush(); err != nil {
+		return err
+	}
+	if len(l.flushed) == 0 {
+		return nil
+	}
+	flushed := l.flushed
+	l.flushed = nil
+	all, err := operators.ConcatStrides(l.task, o.partials, flushed)
+	if err != nil {
+		return l.explain(err)
+	}
+	c := cut{rows: all}
+	if all.Rows > fewGroups {
+		if err := o.partition(l.task, &c); err != nil {
+			all.Release()
+			return l.explain(err)
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.cuts = append(o.cuts, c)
+	o.groups += c.rows.Rows
+	return nil
+}
+
+// partition cuts rows by the hash of their keys.
+func (o *hashGroupBy) partition(t operators.Task, c *cut) error {
+	hash, err := t.Queue.Hash(t.Lease, c.rows.Cols[:len(o.Keys)], o.seed)
+	if err != nil {
+		return err
+	}
+	defer hash.Release()
+	cols, offsets, err := t.Queue.Partition(t.Lease, c.rows.Cols, hash, 64-fanOut, fanOut)
+	if err != nil {
+		return err
+	}
+	c.rows.Release()
+	c.rows, c.offsets = &gpu.Stride{Schema: o.partials, Cols: cols, Rows: c.rows.Rows}, offsets
+	return nil
+}
+
+func (l *local) Close() error {
+	for _, s := range append(l.pending, l.flushed...) {
+		s.Release()
+	}
+	l.pending, l.flushed = nil, nil
+	if l.table != nil {
+		l.table.release()
+		l.table = nil
 	}
 	return nil
 }
 
 // explain adds to a refusal of the budget what would help a group-by.
-func (o *hashGroupBy) explain(err error) error {
+func (l *local) explain(err error) error {
+	n := 0
+	if l.table != nil {
+		n = l.table.groups.Len()
+	}
+	for _, s := range l.flushed {
+		n += s.Rows
+	}
+	return explain(n, err)
+}
+
+func explain(groups int, err error) error {
+	if err == nil {
+		return nil
+	}
 	var b *gpu.BudgetError
 	if errors.As(err, &b) {
-		b.Hint = fmt.Sprintf("the group-by's state must fit: it holds %d groups so far; filter its input or group by fewer keys", o.groups.Len())
+		b.Hint = fmt.Sprintf("the group-by's state must fit: it holds %d groups so far; filter its input or group by fewer keys", groups)
 	}
 	return err
 }
 
-func (o *hashGroupBy) Finish(ctx context.Context, emit operators.Emit) error {
-	if err := o.takeFew(); err != nil {
-		return err
-	}
-	q, l := o.task.Queue, o.task.Lease
-	if len(o.Keys) == 0 && o.groups.Len() == 0 {
-		return o.finishEmpty(emit)
-	}
-	for from := 0; from < o.groups.Len(); from += o.task.StrideRows {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		to := min(from+o.task.StrideRows, o.groups.Len())
-		out := &gpu.Stride{Schema: o.Out, Rows: to - from}
-		cols, err := o.groups.Keys(q, l, from, to)
-		if err != nil {
-			return err
-		}
-		out.Cols = cols
-		for i := range o.Aggregates {
-			c, err := o.result(i, from, to)
-			if err != nil {
-				out.Release()
-				return err
-			}
-			out.Cols = append(out.Cols, c)
-		}
-		if err := emit(out); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// result returns aggregate i of groups [from, to).
-func (o *hashGroupBy) result(i, from, to int) (gpu.Column, error) {
-	q, l, parts := o.task.Queue, o.task.Lease, o.parts[i]
-	out, err := o.accs[parts[0]].Result(q, l, from, to)
-	if err != nil || len(parts) == 1 {
-		return out, o.naming(parts[0], err)
-	}
-	defer out.Release()
-	n, err := o.accs[parts[1]].Result(q, l, from, to)
-	if err != nil {
-		return gpu.Column{}, o.naming(parts[1], err)
-	}
-	defer n.Release()
-	avg, err := q.Eval(l, quotient(out.Type), []gpu.Column{out, n}, to-from)
-	if err != nil {
-		return gpu.Column{}, err
-	}
-	return avg[0], nil
-}
-
-// naming adds to an error of a measure the name of the first column it is for.
+// naming adds to an error of a measure, -1 for none, the name of the first column it
+// is for.
 func (o *hashGroupBy) naming(measure int, err error) error {
-	if err == nil {
-		return nil
-	}
 	for i, parts := range o.parts {
 		if slices.Contains(parts, measure) {
 			return fmt.Errorf("%s: %w", o.Out.Fields[len(o.Keys)+i].Name, err)
@@ -298,8 +571,140 @@ func (o *hashGroupBy) naming(measure int, err error) error {
 	return err
 }
 
-// finishEmpty emits the one group of no rows: counts are 0, all else is null.
-func (o *hashGroupBy) finishEmpty(emit operators.Emit) error {
+// Finalize decides how many parts the result has.
+func (o *hashGroupBy) Finalize(_ context.Context, t operators.Task) error {
+	o.stride = t.StrideRows
+	switch {
+	case o.only != nil:
+		o.n = (o.only.groups.Len() + o.stride - 1) / o.stride
+	case o.groups > 0:
+		bits := min(fanOut, bits.Len(uint(o.groups/partGroups)))
+		if !slices.ContainsFunc(o.cuts, func(c cut) bool { return c.offsets != nil }) {
+			bits = 0
+		}
+		o.n, o.shift = 1<<bits, uint(fanOut-bits)
+		for i := range o.cuts {
+			if c := &o.cuts[i]; bits > 0 && c.offsets == nil {
+				if err := o.partition(t, c); err != nil {
+					return explain(o.groups, err)
+				}
+			}
+		}
+	}
+	if o.n == 0 && len(o.Keys) == 0 {
+		o.n = 1
+	}
+	return nil
+}
+
+// Parts implements operators.Source.
+func (o *hashGroupBy) Parts() int { return o.n }
+
+// Emit implements operators.Source: a part is a stride of the only table, or the
+// groups of some partitions, which it merges.
+func (o *hashGroupBy) Emit(ctx context.Context, t operators.Task, part int, emit operators.Emit) error {
+	if o.only != nil && o.only.groups.Len() > 0 {
+		from := part * o.stride
+		return o.emit(t, o.only, from, min(from+o.stride, o.only.groups.Len()), emit)
+	}
+	if len(o.cuts) == 0 {
+		return o.emitEmpty(t, emit)
+	}
+	most := 0 // groups of a lane
+	for _, c := range o.cuts {
+		from, to := o.rowsOf(c, part)
+		most = max(most, to-from)
+	}
+	merged, err := o.newMerge(t, most)
+	if err != nil {
+		return err
+	}
+	defer merged.release()
+	for _, c := range o.cuts {
+		if err := o.merge(t, merged, c, part); err != nil {
+			return explain(o.groups, err)
+		}
+	}
+	for from := 0; from < merged.groups.Len(); from += o.stride {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := o.emit(t, merged, from, min(from+o.stride, merged.groups.Len()), emit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rowsOf returns where the rows of a part lie in those of a lane.
+func (o *hashGroupBy) rowsOf(c cut, part int) (from, to int) {
+	if o.n == 1 {
+		return 0, c.rows.Rows
+	}
+	return c.offsets[part<<o.shift], c.offsets[(part+1)<<o.shift]
+}
+
+// merge takes a part of the groups of a lane.
+func (o *hashGroupBy) merge(t operators.Task, merged *table, c cut, part int) error {
+	from, to := o.rowsOf(c, part)
+	if from == to {
+		return nil
+	}
+	rows, err := operators.SliceStride(t, c.rows, from, to)
+	if err != nil {
+		return err
+	}
+	defer rows.Release()
+	failed, err := merged.take(t, rows)
+	if err != nil {
+		return o.naming(failed, err)
+	}
+	return nil
+}
+
+// emit emits the groups [from, to) of a table.
+func (o *hashGroupBy) emit(t operators.Task, x *table, from, to int, emit operators.Emit) error {
+	out := &gpu.Stride{Schema: o.Out, Rows: to - from}
+	var err error
+	if out.Cols, err = x.groups.Keys(t.Queue, t.Lease, from, to); err != nil {
+		return err
+	}
+	for i := range o.Aggregates {
+		c, err := o.result(t, x, i, from, to)
+		if err != nil {
+			out.Release()
+			return err
+		}
+		out.Cols = append(out.Cols, c)
+	}
+	return emit(out)
+}
+
+// result returns aggregate i of groups [from, to).
+func (o *hashGroupBy) result(t operators.Task, x *table, i, from, to int) (gpu.Column, error) {
+	parts := o.parts[i]
+	out, err := x.accs[parts[0]].Result(t.Queue, t.Lease, from, to)
+	if err != nil {
+		return out, o.naming(parts[0], err)
+	}
+	if len(parts) == 1 {
+		return out, nil
+	}
+	defer out.Release()
+	n, err := x.accs[parts[1]].Result(t.Queue, t.Lease, from, to)
+	if err != nil {
+		return gpu.Column{}, o.naming(parts[1], err)
+	}
+	defer n.Release()
+	avg, err := t.Queue.Eval(t.Lease, quotient(out.Type), []gpu.Column{out, n}, to-from)
+	if err != nil {
+		return gpu.Column{}, err
+	}
+	return avg[0], nil
+}
+
+// emitEmpty emits the one group of no rows: counts are 0, all else is null.
+func (o *hashGroupBy) emitEmpty(t operators.Task, emit operators.Emit) error {
 	out := &gpu.Stride{Schema: o.Out, Rows: 1}
 	for _, a := range o.Aggregates {
 		v := gpu.Null(a.Output)
@@ -308,7 +713,7 @@ func (o *hashGroupBy) finishEmpty(emit operators.Emit) error {
 		}
 		out.Cols = append(out.Cols, gpu.ColumnOf(a.Output, []gpu.Scalar{v}))
 	}
-	out, err := o.task.Queue.Up(o.task.Lease, out)
+	out, err := t.Queue.Up(t.Lease, out)
 	if err != nil {
 		return err
 	}
@@ -316,17 +721,13 @@ func (o *hashGroupBy) finishEmpty(emit operators.Emit) error {
 }
 
 func (o *hashGroupBy) Close() error {
-	for _, s := range o.few {
-		s.Release()
+	if o.only != nil {
+		o.only.release()
+		o.only = nil
 	}
-	o.few = nil
-	if o.groups != nil {
-		o.groups.Release()
-		o.groups = nil
+	for _, c := range o.cuts {
+		c.rows.Release()
 	}
-	for _, a := range o.accs {
-		a.Release()
-	}
-	o.accs = nil
+	o.cuts = nil
 	return nil
 }

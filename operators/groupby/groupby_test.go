@@ -25,7 +25,9 @@ func TestStridesOfFewRowsWaitForOthers(t *testing.T) {
 	require.NoError(t, err)
 	l := dev.Budget().Lease("test")
 	ctx := context.Background()
-	require.NoError(t, op.Open(operators.Task{Device: dev, Queue: q, Lease: l, StrideRows: 40}))
+	task := operators.Task{Device: dev, Queue: q, Lease: l, StrideRows: 40, Lanes: 1}
+	lane, err := op.NewLocal(task)
+	require.NoError(t, err)
 
 	text := func(values ...string) gpu.Column {
 		var s []gpu.Scalar
@@ -56,11 +58,15 @@ func TestStridesOfFewRowsWaitForOthers(t *testing.T) {
 		{text("a", "b", "a", "a", "c", "b", "c", "c", "c", "c"), 0}, // enough by itself
 		{text("c"), 1},
 	} {
-		require.NoError(t, op.Push(ctx, &gpu.Stride{Schema: in, Cols: []gpu.Column{step.col}, Rows: step.col.Len}, nil))
-		require.Len(t, op.(*hashGroupBy).few, step.wait, "after stride %d", i)
+		require.NoError(t, lane.Push(ctx, i, &gpu.Stride{Schema: in, Cols: []gpu.Column{step.col}, Rows: step.col.Len}))
+		require.Len(t, lane.(*local).pending, step.wait, "after stride %d", i)
 	}
 	got := map[string]string{}
-	require.NoError(t, op.Finish(ctx, func(s *gpu.Stride) error {
+	require.NoError(t, lane.Combine(ctx))
+	require.NoError(t, lane.Close())
+	require.NoError(t, op.Finalize(ctx, task))
+	require.Equal(t, 1, op.Parts())
+	require.NoError(t, op.Emit(ctx, task, 0, func(s *gpu.Stride) error {
 		for r := range s.Rows {
 			got[s.Cols[0].ScalarAt(r).String()] = s.Cols[1].ScalarAt(r).String()
 		}

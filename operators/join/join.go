@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
@@ -47,19 +48,27 @@ func (s *Spec) validate() error {
 }
 
 // hashJoin is the non-partitioned hash join: one table over the whole build
-// side (NPJ of Wu et al., SIGMOD 2025, §2.2). Its build side must fit the
+// side (NPJ of Wu et al., SIGMOD 2025, §2.2). Lanes collect the build side, all
+// cores build the table, and lanes probe it. The build side must fit the
 // device's budget.
 type hashJoin struct {
 	Spec
-	task    operators.Task
-	pending []*gpu.Stride     // build strides until FinishBuild
-	build   *gpu.Stride       // the build side's output columns
-	dicts   []*gpu.Dictionary // those of them that are handed on as dictionaries
+	mu      sync.Mutex
+	pending operators.Collected // the build side until Finalize
+	build   *gpu.Stride         // the build side's output columns
+	dicts   []*gpu.Dictionary   // those of them that are handed on as dictionaries
 	table   gpu.Table
 }
 
+// Join is an operator of both kinds: Blocking for the build side, Streaming for
+// the probe side.
+type Join interface {
+	operators.Blocking
+	operators.Streaming
+}
+
 // New returns the join of a spec.
-func New(s Spec) (operators.Builder, error) {
+func New(s Spec) (Join, error) {
 	if err := s.validate(); err != nil {
 		return nil, err
 	}
@@ -68,25 +77,29 @@ func New(s Spec) (operators.Builder, error) {
 
 func (o *hashJoin) Schema() *gpu.Schema { return o.Out }
 
-func (o *hashJoin) Open(t operators.Task) error {
-	o.task = t
+// NewLocal implements operators.Blocking for the build side.
+func (o *hashJoin) NewLocal(operators.Task) (operators.Local, error) { return &buildSide{join: o}, nil }
+
+// buildSide is the strides of the build side that one lane has collected.
+type buildSide struct {
+	operators.Collected
+	join *hashJoin
+}
+
+func (b *buildSide) Combine(context.Context) error {
+	b.join.mu.Lock()
+	defer b.join.mu.Unlock()
+	b.join.pending.Append(&b.Collected)
 	return nil
 }
 
-func (o *hashJoin) PushBuild(_ context.Context, s *gpu.Stride) error {
-	o.pending = append(o.pending, s)
-	return nil
-}
-
-func (o *hashJoin) FinishBuild(context.Context) error {
-	strides := o.pending
-	o.pending = nil
-	all, err := operators.ConcatStrides(o.task, o.Build, strides)
+func (o *hashJoin) Finalize(_ context.Context, t operators.Task) error {
+	all, err := operators.ConcatStrides(t, o.Build, o.pending.Take())
 	if err != nil {
 		return o.explain(err)
 	}
 	defer all.Release()
-	o.table, err = o.task.Queue.BuildTable(o.task.Lease, operators.Pick(all.Cols, o.BuildKeys), o.NullSafe)
+	o.table, err = t.Queue.BuildTable(t.Lease, operators.Pick(all.Cols, o.BuildKeys), o.NullSafe)
 	if err != nil {
 		return o.explain(err)
 	}
@@ -111,7 +124,18 @@ func (o *hashJoin) explain(err error) error {
 	return err
 }
 
-func (o *hashJoin) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) error {
+// NewLane implements operators.Streaming for the probe side.
+func (o *hashJoin) NewLane(t operators.Task) (operators.Lane, error) { return &prober{o, t}, nil }
+
+// prober is a lane of the probe side.
+type prober struct {
+	*hashJoin
+	task operators.Task
+}
+
+func (o *prober) Close() error { return nil }
+
+func (o *prober) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) error {
 	defer s.Release()
 	q, l := o.task.Queue, o.task.Lease
 	keys := operators.Pick(s.Cols, o.ProbeKeys)
@@ -139,7 +163,7 @@ func (o *hashJoin) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) e
 	return nil
 }
 
-func (o *hashJoin) gather(s *gpu.Stride, probe, build gpu.Column) (*gpu.Stride, error) {
+func (o *prober) gather(s *gpu.Stride, probe, build gpu.Column) (*gpu.Stride, error) {
 	q, l := o.task.Queue, o.task.Lease
 	cols, err := q.Gather(l, operators.Pick(s.Cols, o.ProbeOut), probe, false)
 	if err != nil {
@@ -172,13 +196,8 @@ func (o *hashJoin) gather(s *gpu.Stride, probe, build gpu.Column) (*gpu.Stride, 
 	return out, nil
 }
 
-func (o *hashJoin) Finish(context.Context, operators.Emit) error { return nil }
-
 func (o *hashJoin) Close() error {
-	for _, s := range o.pending {
-		s.Release()
-	}
-	o.pending = nil
+	o.pending.Close()
 	if o.build != nil {
 		o.build.Release()
 		o.build = nil

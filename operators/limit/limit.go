@@ -8,22 +8,24 @@ import (
 	"github.com/gstream/gstream/operators"
 )
 
+// limit is its own lane: it has only one.
 type limit struct {
 	schema      *gpu.Schema
 	skip, count int64
 	task        operators.Task
 }
 
-// New returns the operator that skips offset rows and passes count rows on.
-func New(in *gpu.Schema, offset, count int64) operators.Operator {
+// New returns the operator that skips offset rows and passes count rows on. It is
+// an operators.Stopper.
+func New(in *gpu.Schema, offset, count int64) operators.Streaming {
 	return &limit{schema: in, skip: offset, count: count}
 }
 
 func (o *limit) Schema() *gpu.Schema { return o.schema }
 
-func (o *limit) Open(t operators.Task) error {
+func (o *limit) NewLane(t operators.Task) (operators.Lane, error) {
 	o.task = t
-	return nil
+	return o, nil
 }
 
 // Done implements operators.Stopper.
@@ -48,7 +50,5 @@ func (o *limit) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) erro
 	}
 	return emit(out)
 }
-
-func (o *limit) Finish(context.Context, operators.Emit) error { return nil }
 
 func (o *limit) Close() error { return nil }

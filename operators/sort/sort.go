@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
@@ -25,15 +26,23 @@ type Spec struct {
 	Offset, Limit int64
 }
 
+// Sort is the operator: Blocking, and then a Source.
+type Sort interface {
+	operators.Blocking
+	operators.Source
+}
+
 // New returns the sort of a spec: a top-k while offset + limit are few enough to
 // keep, a full sort otherwise.
-func New(s Spec) (operators.Operator, error) {
+func New(s Spec) (Sort, error) {
 	if len(s.Keys) == 0 {
 		return nil, fmt.Errorf("sort wants at least one key")
 	}
-	o := &sorter{Spec: s, top: -1}
+	o := &sorter{Spec: s, held: s.In, top: -1}
 	if s.Limit >= 0 && s.Limit <= topRows && s.Offset <= topRows-s.Limit {
 		o.top = int(s.Offset + s.Limit)
+		fields := append(s.In.Fields[:s.In.Len():s.In.Len()], gpu.Field{Name: "morsel", Type: gpu.Of(gpu.Int64)})
+		o.held = gpu.NewSchema(fields...)
 	}
 	return o, nil
 }
@@ -41,137 +50,186 @@ func New(s Spec) (operators.Operator, error) {
 // topRows is the largest k for which a top-k keeps its candidates sorted.
 const topRows = 1 << 20
 
-// sorter collects all rows and sorts them at the end; as a top-k it sorts
-// whenever it holds many more than it needs and lets the rest go.
+// sorter collects the rows of all lanes, sorts them with all cores, and then lanes
+// gather ranges of the result. As a top-k it lets go of rows before: a lane sorts
+// whenever it holds many more than are needed and keeps the first. So that rows
+// with equal keys keep their order across lanes, a column more holds the number of
+// the morsel that they come of.
 type sorter struct {
 	Spec
-	top  int // rows to keep, -1 for all
-	task operators.Task
-	held []*gpu.Stride
-	rows int
+	held *gpu.Schema // of the strides that are held
+	top  int         // rows to keep, -1 for all
+
+	mu         sync.Mutex
+	rows       operators.Collected
+	all        *operators.Rows // once finalised
+	ids        gpu.Column      // their order
+	from, to   int             // of ids, the result
+	strideRows int
 }
 
 func (o *sorter) Schema() *gpu.Schema { return o.In }
 
-func (o *sorter) Open(t operators.Task) error {
-	o.task = t
-	return nil
+func (o *sorter) NewLocal(t operators.Task) (operators.Local, error) {
+	return &local{sorter: o, task: t}, nil
 }
 
-func (o *sorter) Push(_ context.Context, s *gpu.Stride, _ operators.Emit) error {
-	if o.top == 0 {
+// local is the rows that one lane holds.
+type local struct {
+	*sorter
+	task operators.Task
+	own  operators.Collected
+}
+
+func (l *local) Push(ctx context.Context, number int, s *gpu.Stride) error {
+	switch {
+	case l.top == 0:
 		s.Release()
 		return nil
+	case l.top < 0:
+		return l.own.Push(ctx, number, s)
 	}
-	o.held = append(o.held, s)
-	o.rows += s.Rows
+	rows := s.Rows
+	order, err := l.task.Queue.Eval(l.task.Lease, constant(number), nil, rows)
+	if err != nil {
+		s.Release()
+		return err
+	}
+	held := &gpu.Stride{Schema: l.held, Cols: append(s.Cols[:len(s.Cols):len(s.Cols)], order...), Rows: rows}
+	if err := l.own.Push(ctx, number, held); err != nil {
+		return err
+	}
 	// Cut when most rows of the stride are out of the running, or many wait.
-	if o.top > 0 && (s.Rows > o.top || o.rows > 2*o.top+o.task.StrideRows) {
-		return o.cut()
+	if rows > l.top || l.own.Rows > 2*l.top+l.task.StrideRows {
+		return l.cut(ctx)
 	}
 	return nil
 }
 
-// cut sorts what is held and keeps the first rows.
-func (o *sorter) cut() error {
-	all, ids, err := o.sorted()
+// constant is the program of a BIGINT column of one value.
+func constant(v int) *gpu.Program {
+	t := gpu.Of(gpu.Int64)
+	return &gpu.Program{Code: []gpu.Instr{{Op: gpu.OpConst, Type: t, Value: gpu.IntScalar(t, int64(v)), Mask: -1}}, Outputs: []int{0}}
+}
+
+// cut sorts what the lane holds and keeps the first rows.
+func (l *local) cut(ctx context.Context) error {
+	all, ids, err := l.sorted(l.task, &l.own)
 	if err != nil {
 		return err
 	}
 	defer all.Release()
 	defer ids.Release()
-	first, err := o.task.Queue.Slice(o.task.Lease, ids, 0, min(o.top, ids.Len))
+	first, err := l.task.Queue.Slice(l.task.Lease, ids, 0, min(l.top, ids.Len))
 	if err != nil {
 		return err
 	}
 	defer first.Release()
-	s, err := all.Gather(o.task, first)
+	s, err := all.Gather(l.task, first)
 	if err != nil {
 		return err
 	}
-	o.held = []*gpu.Stride{s}
-	o.rows = s.Rows
+	return l.own.Push(ctx, 0, s)
+}
+
+func (l *local) Combine(context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rows.Append(&l.own)
 	return nil
 }
 
-// sorted takes the held strides and returns their rows with their order.
-func (o *sorter) sorted() (*operators.Rows, gpu.Column, error) {
-	strides := o.held
-	o.held = nil
-	if o.rows > gpu.MaxRows {
-		for _, s := range strides {
-			s.Release()
-		}
-		return nil, gpu.Column{}, fmt.Errorf("sort of %d rows: in memory at most %d can be sorted", o.rows, gpu.MaxRows)
+func (l *local) Close() error { return l.own.Close() }
+
+// sorted takes what is held and returns the rows with their order.
+func (o *sorter) sorted(t operators.Task, held *operators.Collected) (*operators.Rows, gpu.Column, error) {
+	n := held.Rows
+	if n > gpu.MaxRows {
+		held.Close()
+		return nil, gpu.Column{}, fmt.Errorf("sort of %d rows: in memory at most %d can be sorted", n, gpu.MaxRows)
 	}
-	whole := make([]int, len(o.Keys))
-	for i, k := range o.Keys {
+	by := o.Keys
+	if o.held != o.In {
+		by = append(by[:len(by):len(by)], Key{Column: o.In.Len()})
+	}
+	whole := make([]int, len(by))
+	for i, k := range by {
 		whole[i] = k.Column
 	}
-	all, err := operators.CollectRows(o.task, o.In, strides, whole)
+	all, err := operators.CollectRows(t, o.held, held.Take(), whole)
 	if err != nil {
-		return nil, gpu.Column{}, o.explain(err)
+		return nil, gpu.Column{}, o.explain(n, err)
 	}
-	keys := make([]gpu.SortKey, len(o.Keys))
-	for i, k := range o.Keys {
+	keys := make([]gpu.SortKey, len(by))
+	for i, k := range by {
 		keys[i] = gpu.SortKey{Column: all.Cols[k.Column], Descending: k.Descending, NullsFirst: k.NullsFirst}
 	}
-	ids, err := o.task.Queue.Sort(o.task.Lease, keys)
+	ids, err := t.Queue.Sort(t.Lease, keys)
 	if err != nil {
 		all.Release()
-		return nil, gpu.Column{}, o.explain(err)
+		return nil, gpu.Column{}, o.explain(n, err)
 	}
 	return all, ids, nil
 }
 
 // explain adds to a refusal of the budget what would help a sort.
-func (o *sorter) explain(err error) error {
+func (o *sorter) explain(rows int, err error) error {
 	var b *gpu.BudgetError
 	if errors.As(err, &b) {
-		b.Hint = fmt.Sprintf("the sort must hold all its %d rows: select fewer columns, filter first, or add a limit", o.rows)
+		b.Hint = fmt.Sprintf("the sort must hold all its %d rows: select fewer columns, filter first, or add a limit", rows)
 	}
 	return err
 }
 
-func (o *sorter) Finish(ctx context.Context, emit operators.Emit) error {
-	if o.rows == 0 {
+func (o *sorter) Finalize(_ context.Context, t operators.Task) error {
+	if o.rows.Rows == 0 {
 		return nil
 	}
-	all, ids, err := o.sorted()
-	if err != nil {
+	var err error
+	if o.all, o.ids, err = o.sorted(t, &o.rows); err != nil {
 		return err
 	}
-	defer all.Release()
-	defer ids.Release()
-	from := int(min(o.Offset, int64(ids.Len)))
-	end := ids.Len
+	if o.held != o.In {
+		o.all.Drop(o.In)
+	}
+	o.from = int(min(o.Offset, int64(o.ids.Len)))
+	o.to = o.ids.Len
 	if o.Limit >= 0 {
-		end = from + int(min(o.Limit, int64(end-from)))
+		o.to = o.from + int(min(o.Limit, int64(o.to-o.from)))
 	}
-	for ; from < end; from += o.task.StrideRows {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		part, err := o.task.Queue.Slice(o.task.Lease, ids, from, min(from+o.task.StrideRows, end))
-		if err != nil {
-			return err
-		}
-		s, err := all.Gather(o.task, part)
-		part.Release()
-		if err != nil {
-			return err
-		}
-		if err := emit(s); err != nil {
-			return err
-		}
-	}
+	o.strideRows = t.StrideRows
 	return nil
 }
 
-func (o *sorter) Close() error {
-	for _, s := range o.held {
-		s.Release()
+// Parts implements operators.Source: a part is a stride.
+func (o *sorter) Parts() int {
+	if o.all == nil {
+		return 0
 	}
-	o.held = nil
+	return (o.to - o.from + o.strideRows - 1) / o.strideRows
+}
+
+// Emit implements operators.Source.
+func (o *sorter) Emit(_ context.Context, t operators.Task, part int, emit operators.Emit) error {
+	from := o.from + part*o.strideRows
+	ids, err := t.Queue.Slice(t.Lease, o.ids, from, min(from+o.strideRows, o.to))
+	if err != nil {
+		return err
+	}
+	s, err := o.all.Gather(t, ids)
+	ids.Release()
+	if err != nil {
+		return err
+	}
+	return emit(s)
+}
+
+func (o *sorter) Close() error {
+	o.rows.Close()
+	if o.all != nil {
+		o.all.Release()
+		o.ids.Release()
+		o.all, o.ids = nil, gpu.Column{}
+	}
 	return nil
 }

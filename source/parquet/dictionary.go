@@ -10,7 +10,9 @@ import (
 
 // dictionary is the dictionary of a column chunk, which its strides share.
 type dictionary struct {
-	shared *gpu.Dictionary // nil until there is one
+	page   *page // nil when there is none
+	load   shared
+	shared *gpu.Dictionary // nil until the page is decoded
 }
 
 // n is the number of values of a dictionary that is there.
@@ -23,8 +25,8 @@ func (d *dictionary) release() {
 	}
 }
 
-// load reads the n values of a dictionary page.
-func (d *dictionary) load(c *cursor, b []byte, n int) (err error) {
+// decode reads the n values of a dictionary page.
+func (d *dictionary) decode(c *pageReader, b []byte, n int) (err error) {
 	if n < 0 || n > len(b) {
 		return badf("a dictionary page claims %d values in %d bytes", n, len(b))
 	}
@@ -51,7 +53,7 @@ func (d *dictionary) load(c *cursor, b []byte, n int) (err error) {
 }
 
 // decimalBytes converts the next n PLAIN values, decimals in byte arrays.
-func decimalBytes(c *cursor, dst []byte, n int) error {
+func decimalBytes(c *pageReader, dst []byte, n int) error {
 	for i := range n {
 		v, err := c.takeBytes()
 		if err != nil {
@@ -64,7 +66,7 @@ func decimalBytes(c *cursor, dst []byte, n int) error {
 	return nil
 }
 
-func (d *dictionary) loadVar(c *cursor, b []byte, n, width int) error {
+func (d *dictionary) loadVar(c *pageReader, b []byte, n, width int) error {
 	size := n * width
 	if width == 0 {
 		size = len(b) - 4*n
@@ -92,7 +94,7 @@ func (d *dictionary) loadVar(c *cursor, b []byte, n, width int) error {
 // takeVar reads the lengths of the next n PLAIN values of a String or Binary
 // column into the ends of their offsets, where the first one starts at base,
 // and returns the end of the last. The values are left for copyVar.
-func (c *cursor) takeVar(ends []int32, base, n int) (int, error) {
+func (c *pageReader) takeVar(ends []int32, base, n int) (int, error) {
 	if width := c.col.physicalWidth(); width > 0 {
 		if uint64(n)*uint64(width) > uint64(len(c.plain)) {
 			return 0, badf("a data page promises %d values of %d bytes more, it has %d bytes", n, width, len(c.plain))
@@ -126,7 +128,7 @@ func (c *cursor) takeVar(ends []int32, base, n int) (int, error) {
 // copyVar copies the values that takeVar measured to dst, which has slack bytes
 // behind the last, and takes them from the page. There is one offset more than
 // there are values.
-func (c *cursor) copyVar(dst []byte, offsets []int32) error {
+func (c *pageReader) copyVar(dst []byte, offsets []int32) error {
 	n := len(offsets) - 1
 	if n == 0 {
 		return nil

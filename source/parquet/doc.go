@@ -3,9 +3,11 @@
 // It owns the way from a path to columns in memory: finding files, reading and
 // checking footers, mapping Parquet types to gpu types, deciding from
 // statistics what need not be read, cutting row groups into strides, and
-// decoding column chunks in parallel. Metadata (footer.go, schema.go), pruning
-// (prune.go) and the list of tasks (plan.go) stand apart from decoding
-// (cursor.go, build.go), so that another decoder can take the same tasks.
+// decoding column chunks in parallel. A scan goes in steps that stand apart: metadata
+// (footer.go, schema.go) and pruning (prune.go) give a list of tasks (plan.go);
+// encoded chunks hold the bytes of pages and a directory of them (encoded.go); a
+// decoder makes columns of those (pages.go, column.go). Another decoder can take
+// the same tasks and chunks.
 // It never evaluates a filter: pruning only leaves out rows that cannot match.
 //
 // # Trust
@@ -18,11 +20,12 @@
 //
 // # Invariants
 //
-//  1. A task is a stride × a column. Tasks of one column that continue in the
-//     same row group run one after the other and hand their cursor on; where
-//     cores idle, one overtakes those before it with a cursor of its own.
-//  2. Strides are admitted in order and bounded in number or bytes, and a task
-//     never waits for another one inside a worker: no set of tasks can deadlock.
+//  1. A task is a stride × a column, and tasks run in any order. A page of several
+//     strides is decoded once, by the first task that comes to it; the others go on
+//     where one before them has stopped. So is a dictionary.
+//  2. Strides are admitted in order and bounded in number or bytes. A task waits for
+//     another one only while that one decodes what both need, which waits for
+//     nothing: no set of tasks can deadlock.
 //  3. Page buffers have slack bytes of capacity behind their length, so that
 //     the bit unpackers may read, but never use, what is behind the end.
 package parquet

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -129,17 +131,18 @@ func TestEveryEncodingGivesTheValuesOfPlain(t *testing.T) {
 	}
 }
 
-func TestStridesThatOvertakeOthersOfTheirRowGroupGiveTheSameRows(t *testing.T) {
+func TestStridesDecodedInAnyOrderGiveTheSameRows(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	defer func(rows int) { overtakeRows = rows }(overtakeRows)
-	overtakeRows = 0
+	defer func(f func(int) int) { nextTask = f }(nextTask)
+	random := rand.New(rand.NewPCG(1, 2)) // used under the lock of a scan, and by one scan at a time
+	nextTask = random.IntN
 	files, err := filepath.Glob("testdata/*.parquet")
 	require.NoError(t, err)
 	for _, f := range files {
 		table, err := Open([]string{f}, OpenOptions{})
 		require.NoError(t, err)
 		for _, column := range table.Schema().Names() {
-			// One column: all but one of the threads have nothing to do but to overtake.
+			// All tasks of a row group are in one chunk.
 			opt := source.ScanOptions{StrideRows: 7, Threads: 8, Inflight: 9}
 			got, _, err := scan(t, 0, []string{f}, opt, column)
 			require.NoError(t, err)
@@ -149,6 +152,33 @@ func TestStridesThatOvertakeOthersOfTheirRowGroupGiveTheSameRows(t *testing.T) {
 			require.Equal(t, want, got, "%s of %s", column, f)
 		}
 	}
+}
+
+func TestAllThreadsDecodeOneColumnOfOneRowGroup(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	table, err := Open(fixture("no-statistics.parquet"), OpenOptions{})
+	require.NoError(t, err)
+	require.Len(t, table.files[0].groups, 1)
+	const threads = 8
+	lease := newBudget(t, 0).Lease("scan")
+	var decoded atomic.Int32
+	all := make(chan struct{})
+	r, err := table.Scan(context.Background(), source.ScanOptions{Columns: []int{0}, StrideRows: 10, Threads: threads, Lease: lease,
+		Trace: func(string, time.Time) {
+			if decoded.Add(1) == threads {
+				close(all)
+			}
+			<-all // so each thread has one
+		}})
+	require.NoError(t, err)
+	select {
+	case <-all:
+	case <-time.After(10 * time.Second):
+		t.Errorf("%d of %d threads have work", decoded.Load(), threads)
+		close(all)
+	}
+	require.NoError(t, r.Close())
+	require.NoError(t, lease.Close())
 }
 
 func TestDictionaryThatIsGivenUpInsideOfAStrideIsExpanded(t *testing.T) {
@@ -290,7 +320,7 @@ func TestARowGroupOfNullsWithoutADictionaryFollowsCodedOnes(t *testing.T) {
 func TestStridesAreDecodedAheadWithinTheirBytes(t *testing.T) {
 	table, err := Open(fixture("page-index.parquet"), OpenOptions{})
 	require.NoError(t, err)
-	for bytes, decoded := range map[int64]int{0: 4, 1: 4, 1 << 30: 26} { // more than one byte is in use by the time that the first is known
+	for bytes, decoded := range map[int64]int{0: 4, 1: minInflight, 1 << 30: 26} {
 		lease := newBudget(t, 0).Lease("scan")
 		opened := make(chan struct{}, 1000)
 		r, err := table.Scan(context.Background(), source.ScanOptions{Columns: []int{0}, StrideRows: 10, Threads: 1, Inflight: 4,

@@ -96,6 +96,24 @@ func decode[T code](h *hybrid, dst []T) error {
 	return nil
 }
 
+// skip moves over the next n values.
+func (h *hybrid) skip(n int) error {
+	for n > 0 {
+		if h.left == 0 {
+			if err := h.next(); err != nil {
+				return err
+			}
+		}
+		k := min(n, h.left)
+		if !h.repeat {
+			h.done += k
+		}
+		h.left -= k
+		n -= k
+	}
+	return nil
+}
+
 // unpack takes values of the packed run; dst is not longer than the run.
 func unpack[T code](h *hybrid, dst []T) {
 	if h.width == 0 {

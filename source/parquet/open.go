@@ -157,8 +157,9 @@ func (t *Table) Describe() string {
 // Close implements source.Table.
 func (t *Table) Close() error { return nil }
 
-// handle opens a file when the first cursor needs it and closes it after the
-// last one, so that the files open are bounded by the cursors, not the table.
+// handle opens a file when the first chunk is fetched from and closes it after the
+// last one, so that the files open are bounded by the chunks that are being fetched,
+// not by the table.
 type handle struct {
 	path string
 	size int64

@@ -2,6 +2,7 @@ package parquet
 
 import (
 	"errors"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -18,6 +19,7 @@ type segment struct {
 	file     *file
 	group    int
 	from, to int64
+	chunks   []*encodedChunk // of the columns of the scan
 }
 
 // bytes is the share of a column chunk that the rows have, compressed. The shares of
@@ -32,9 +34,6 @@ func (s segment) bytes(column int) int64 {
 type stridePlan struct {
 	segments []segment
 	rows     int
-	// continues says that the first segment is in the row group in which the
-	// stride before ended: the cursors are handed on.
-	continues bool
 }
 
 // rowRange is rows [from, to) of a row group.
@@ -62,7 +61,7 @@ func (t *Table) pruneAll(predicates []source.Predicate, threads int) ([][][]rowR
 // planScan prunes the row groups. It returns what cuts the rest into strides, and how
 // much there is.
 func (t *Table) planScan(opt source.ScanOptions, target, threads int) (cut cutter, total source.Progress, err error) {
-	cut.target = int64(target)
+	cut.target, cut.columns, cut.lease = int64(target), opt.Columns, opt.Lease
 	left, err := t.pruneAll(opt.Prune, threads)
 	if err != nil {
 		return cut, total, err
@@ -91,7 +90,7 @@ func (t *Table) planScan(opt source.ScanOptions, target, threads int) (cut cutte
 			for _, c := range opt.Columns {
 				widest = max(widest, group.chunks[c].rawSize)
 				for _, r := range ranges {
-					total.BytesTotal += segment{f, g, r.from, r.to}.bytes(c)
+					total.BytesTotal += segment{file: f, group: g, from: r.from, to: r.to}.bytes(c)
 				}
 			}
 			total.RowsTotal += kept
@@ -127,15 +126,12 @@ func (f *file) countRows(group int, lease *gpu.Lease) (err error) {
 		}
 	}()
 	defer guard(&err)
-	c := cursor{lease: lease}
-	defer c.free()
-	if err := c.open(f, f.cols[column], group, &g.chunks[column], g.rows); err != nil {
+	c := newEncodedChunk(lease, f, group, column, nil)
+	defer c.discard()
+	if err := c.passAll(); err != nil {
 		return err
 	}
-	if err := c.skip(g.rows); err != nil {
-		return err
-	}
-	return c.finish()
+	return c.finish(g.rows)
 }
 
 // cutter cuts row groups into strides of at most target rows: large row groups
@@ -143,9 +139,10 @@ func (f *file) countRows(group int, lease *gpu.Lease) (err error) {
 // small ones together. It cuts one when it is asked for: how many there are is what
 // the files claim.
 type cutter struct {
-	target int64
-	groups []uncut // in order
-	last   segment // of the stride before
+	target  int64
+	columns []int      // of the scan
+	lease   *gpu.Lease // of their chunks
+	groups  []uncut    // in order
 }
 
 // uncut is what no stride has yet of a row group.
@@ -154,7 +151,8 @@ type uncut struct {
 	group  int
 	ranges []rowRange
 	rows   int64
-	piece  int64 // rows of a stride of its own, 0 where it is put together with others
+	piece  int64           // rows of a stride of its own, 0 where it is put together with others
+	chunks []*encodedChunk // of the columns, once it was cut
 }
 
 func (c *cutter) add(f *file, group int, ranges []rowRange, rows, widest int64) {
@@ -182,6 +180,12 @@ func (c *cutter) next() (s stridePlan) {
 			break
 		}
 		own := u.piece > 0
+		if u.chunks == nil {
+			wanted := slices.Clone(u.ranges)
+			for _, i := range c.columns {
+				u.chunks = append(u.chunks, newEncodedChunk(c.lease, u.file, u.group, i, wanted))
+			}
+		}
 		s.take(u, n)
 		if u.rows == 0 {
 			c.groups = c.groups[1:]
@@ -189,11 +193,6 @@ func (c *cutter) next() (s stridePlan) {
 		if own {
 			break
 		}
-	}
-	if s.rows > 0 {
-		first := s.segments[0]
-		s.continues = first.file == c.last.file && first.group == c.last.group
-		c.last = s.segments[len(s.segments)-1]
 	}
 	return s
 }
@@ -205,7 +204,7 @@ func (s *stridePlan) take(u *uncut, n int64) {
 	for n > 0 {
 		r := &u.ranges[0]
 		k := min(n, r.to-r.from)
-		s.segments = append(s.segments, segment{u.file, u.group, r.from, r.from + k})
+		s.segments = append(s.segments, segment{u.file, u.group, r.from, r.from + k, u.chunks})
 		n -= k
 		if r.from += k; r.from == r.to {
 			u.ranges = u.ranges[1:]

@@ -16,6 +16,10 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
+// maxDeferring is how many times more strides than otherwise are decoded at a time where
+// tasks wait for each other.
+const maxDeferring = 4
+
 // minInflight is how many strides are decoded at a time however much they take, so
 // that the next is under way when one is read.
 const minInflight = 2
@@ -58,22 +62,14 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 		inflight: inflight, inflightBytes: opt.InflightBytes,
 		cut: cut, upcoming: cut.next(), total: total,
 		schema: &gpu.Schema{Fields: make([]gpu.Field, len(opt.Columns))},
-		carry:  map[task]*cursor{},
 		order:  t.bySize(opt.Columns),
 	}
 	for i, c := range opt.Columns {
 		r.schema.Fields[i] = t.schema.Fields[c]
 	}
 	r.work.L, r.ready.L = &r.mu, &r.mu
-	r.mu.Lock()
-	r.admitAll()
-	r.mu.Unlock()
 	r.unwatch = context.AfterFunc(ctx, func() { r.fail(context.Cause(ctx)) })
-	workers := threads
-	if r.upcoming.rows == 0 { // every stride is admitted
-		workers = min(threads, len(r.open)*len(opt.Columns))
-	}
-	for range workers {
+	for range threads {
 		r.workers.Add(1)
 		go r.decode()
 	}
@@ -97,8 +93,8 @@ func (t *Table) bySize(columns []int) []int {
 	return order
 }
 
-// reader is one scan. Its tasks are strides × columns, run by workers in the order in
-// which they become ready.
+// reader is one scan. Its tasks are strides × columns, run by workers in the order of
+// the strides, but for those that need what another one decodes just now.
 type reader struct {
 	schema        *gpu.Schema
 	columns       []int
@@ -117,45 +113,43 @@ type reader struct {
 	rowsRead  atomic.Int64
 
 	mu       sync.Mutex
-	work     sync.Cond // a task became ready, or the scan ends
+	work     sync.Cond // a worker may find a task, or the scan ends
 	ready    sync.Cond // the next stride is complete, or the scan ends
 	order    []int     // columns, the one with the most bytes first
 	cut      cutter
 	upcoming stridePlan // the next to be admitted; without rows when there is none
 	tasks    []task     // ready to run, in order
+	deferred []deferred
 	open     []*decoding
 	first    int   // stride of open[0], the next that Read returns
 	most     int64 // bytes of the largest stride so far
 	err      error
-	carry    map[task]*cursor // for tasks that continue in a row group
-	idle     []*cursor
+	idle     []*pageReader
 	closed   bool
 }
 
 // task decodes one column of one stride.
 type task struct{ stride, column int }
 
-// decoding is a stride that was admitted and not yet read.
-type decoding struct {
-	plan    stridePlan
-	cols    []gpu.Column
-	done    []bool
-	waiting []bool // for the task of the same column in the stride before
-	left    int
+// deferred is a task that needs what another one decodes, until that is done.
+type deferred struct {
+	task
+	done <-chan struct{}
 }
 
-// admitAll starts as many strides as there is room for. The lock is held.
-func (r *reader) admitAll() {
-	for r.upcoming.rows > 0 && r.err == nil && r.room() {
-		r.admit()
-	}
+// decoding is a stride that was admitted and not yet read.
+type decoding struct {
+	plan stridePlan
+	cols []gpu.Column
+	left int // columns
 }
 
 // room says whether one more stride may be decoded: by their number, until it is
-// known what they take, with the pages and dictionaries that are read for them.
+// known what they take, with the pages and dictionaries that are read for them. Where
+// tasks wait for others of their row group, those of the next keep the workers busy.
 func (r *reader) room() bool {
 	if r.inflightBytes == 0 || r.most == 0 {
-		return len(r.open) < r.inflight
+		return len(r.open) < r.inflight || len(r.deferred) > 0 && len(r.open) < maxDeferring*r.inflight
 	}
 	undone := int64(0)
 	for _, d := range r.open {
@@ -171,21 +165,36 @@ func (r *reader) room() bool {
 func (r *reader) admit() {
 	s := r.first + len(r.open)
 	n := len(r.columns)
-	d := &decoding{plan: r.upcoming, cols: make([]gpu.Column, n), done: make([]bool, n), waiting: make([]bool, n), left: n}
+	r.open = append(r.open, &decoding{plan: r.upcoming, cols: make([]gpu.Column, n), left: n})
 	r.upcoming = r.cut.next()
-	var before *decoding
-	if d.plan.continues && len(r.open) > 0 {
-		before = r.open[len(r.open)-1]
-	}
-	r.open = append(r.open, d)
 	for _, c := range r.order {
-		if before != nil && !before.done[c] {
-			d.waiting[c] = true
-			continue
-		}
 		r.tasks = append(r.tasks, task{s, c})
 	}
-	r.work.Broadcast()
+	if n == 0 && len(r.open) == 1 {
+		r.ready.Broadcast()
+	}
+}
+
+// nextTask is the position of the task that a worker takes of those that are ready.
+var nextTask = func(ready int) int { return 0 } // others in tests
+
+// take waits for a task, and for none when the scan has ended. The lock is held.
+func (r *reader) take() (task, bool) {
+	for r.err == nil {
+		switch {
+		case len(r.tasks) > 0:
+			i := nextTask(len(r.tasks))
+			t := r.tasks[i]
+			r.tasks = slices.Delete(r.tasks, i, i+1)
+			r.work.Signal() // there may be one more
+			return t, true
+		case r.upcoming.rows > 0 && r.room():
+			r.admit()
+		default:
+			r.work.Wait()
+		}
+	}
+	return task{}, false
 }
 
 // decode runs tasks until the scan ends.
@@ -194,178 +203,124 @@ func (r *reader) decode() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for {
-		for len(r.tasks) == 0 && !r.overtake() && r.err == nil && !r.allStarted() {
-			r.work.Wait()
-		}
-		if r.err != nil || len(r.tasks) == 0 {
+		t, ok := r.take()
+		if !ok {
 			return
 		}
-		t := r.tasks[0]
-		r.tasks = r.tasks[1:]
 		plan := &r.open[t.stride-r.first].plan
-		cur := r.carry[t]
-		delete(r.carry, t)
-		if cur == nil {
-			cur = r.spare()
-		}
+		pages := r.spare()
 		r.mu.Unlock()
 		r.slots <- struct{}{}
 		begin := time.Now()
-		col, err := r.run(plan, t.column, cur)
+		col, err := r.run(plan, t.column, pages)
 		r.decoding.Add(int64(time.Since(begin)))
-		if r.trace != nil {
+		var busy busyError
+		if r.trace != nil && !errors.As(err, &busy) {
 			r.trace(r.schema.Fields[t.column].Name, begin)
 		}
 		<-r.slots
 		r.mu.Lock()
-		r.finish(t, cur, col, err)
+		r.idle = append(r.idle, pages)
+		r.finish(t, col, err)
 	}
 }
 
-// overtakeRows is the least that a cursor must have before it to overtake another: it
-// decodes the dictionary and the page it begins in again.
-var overtakeRows = 1 << 19 // less in tests
-
-// overtake makes a task ready that waits for the same column in the stride before: it
-// passes over pages with a cursor of its own. A row group has few strides, or is all
-// that is in flight, so that cores would idle while a long column is decoded. It is
-// the task in the middle of the most rows that wait for each other. The lock is held.
-func (r *reader) overtake() bool {
-	var best task
-	most := 0
-	for _, c := range r.order {
-		for from := 0; from < len(r.open); from++ {
-			to, rows := from, 0
-			for ; to < len(r.open) && r.open[to].waiting[c]; to++ {
-				rows += r.open[to].plan.rows
-			}
-			at, ahead := from, rows
-			for ; at+1 < to && ahead > rows/2; at++ {
-				ahead -= r.open[at].plan.rows
-			}
-			if ahead > most {
-				best, most = task{r.first + at, c}, ahead
-			}
-			from = to
-		}
-	}
-	if most == 0 || most < overtakeRows {
-		return false
-	}
-	r.open[best.stride-r.first].waiting[best.column] = false
-	r.tasks = append(r.tasks, best)
-	return true
-}
-
-// allStarted says that no task will become ready any more. The lock is held.
-func (r *reader) allStarted() bool {
-	if r.upcoming.rows > 0 {
-		return false
-	}
-	for _, d := range r.open {
-		if slices.Contains(d.waiting, true) {
-			return false
-		}
-	}
-	return true
-}
-
-// spare returns a cursor without a chunk. The lock is held.
-func (r *reader) spare() *cursor {
+// spare returns a page reader that no task uses. The lock is held.
+func (r *reader) spare() *pageReader {
 	if n := len(r.idle); n > 0 {
 		c := r.idle[n-1]
 		r.idle = r.idle[:n-1]
 		return c
 	}
-	return &cursor{lease: r.lease}
+	return &pageReader{lease: r.lease, ready: r.resume}
 }
 
 // run decodes column i of a stride.
-func (r *reader) run(plan *stridePlan, i int, cur *cursor) (col gpu.Column, err error) {
+func (r *reader) run(plan *stridePlan, i int, pages *pageReader) (col gpu.Column, err error) {
 	column, field := r.columns[i], r.schema.Fields[i]
-	b := builder{lease: r.lease, t: field.Type, rows: plan.rows, compact: r.compact}
+	d := columnDecoder{lease: r.lease, t: field.Type, rows: plan.rows, compact: r.compact}
 	at := place{column: field.Name, rowGroup: -1}
 	defer func() {
 		if err != nil {
-			b.discard()
+			d.discard()
 			if !errors.Is(err, gpu.ErrBudget) {
 				err = at.wrap(err)
 			}
 		}
 	}()
 	defer guard(&err)
+	pages.mayDefer = true
 	row := 0
 	for _, s := range plan.segments {
 		at.path, at.rowGroup = s.file.path, s.group
-		if cur.file != s.file || cur.group != s.group {
-			cur.close()
-			g := &s.file.groups[s.group]
-			if err := cur.open(s.file, s.file.cols[column], s.group, &g.chunks[column], g.rows); err != nil {
-				return col, err
-			}
-		}
-		if err := cur.skip(s.from - cur.row); err != nil {
+		chunk := s.chunks[i]
+		pages.seek(chunk, s.from, s.to)
+		if err := d.read(pages, row); err != nil {
 			return col, err
 		}
-		n := int(s.to - s.from)
-		if err := b.read(cur, row, n); err != nil {
+		if err := chunk.finish(s.to); err != nil {
 			return col, err
 		}
-		if cur.row = s.to; cur.row == cur.rows {
-			if err := cur.finish(); err != nil {
-				return col, err
-			}
-		}
-		r.bytesRead.Add(s.bytes(column))
-		row += n
+		row += int(s.to - s.from)
 	}
-	return b.column()
+	if col, err = d.column(); err != nil {
+		return col, err
+	}
+	for _, s := range plan.segments {
+		s.chunks[i].release(s.from, s.to)
+		r.bytesRead.Add(s.bytes(column))
+	}
+	return col, nil
 }
 
 // finish records the outcome of a task. The lock is held.
-func (r *reader) finish(t task, cur *cursor, col gpu.Column, err error) {
-	i := t.stride - r.first
-	next := t.stride + 1
-	handOn := r.upcoming.continues
-	if i+1 < len(r.open) {
-		handOn = r.open[i+1].plan.continues && r.open[i+1].waiting[t.column] // else overtaken
-	}
+func (r *reader) finish(t task, col gpu.Column, err error) {
+	var busy busyError
 	switch {
-	case err != nil || r.closed:
-		cur.close()
-		r.idle = append(r.idle, cur)
-	case handOn:
-		r.carry[task{next, t.column}] = cur
-	default:
-		cur.close()
-		r.idle = append(r.idle, cur)
-	}
-	if err != nil {
+	case errors.As(err, &busy):
+		r.deferred = append(r.deferred, deferred{t, busy.done})
+		r.resumeLocked() // it may be done by now
+		return
+	case err != nil:
 		r.stop(err)
 		return
-	}
-	if r.closed {
+	case r.closed:
 		col.Release()
 		return
 	}
-	d := r.open[i]
-	d.cols[t.column], d.done[t.column] = col, true
-	d.left--
-	if d.left == 0 {
-		s := gpu.Stride{Cols: d.cols}
-		r.most = max(r.most, s.Bytes())
-		if i == 0 {
-			r.ready.Broadcast()
+	d := r.open[t.stride-r.first]
+	d.cols[t.column] = col
+	if d.left--; d.left > 0 {
+		return
+	}
+	s := gpu.Stride{Cols: d.cols}
+	r.most = max(r.most, s.Bytes())
+	if t.stride == r.first {
+		r.ready.Broadcast()
+	}
+}
+
+// resume makes the deferred tasks ready whose wait is over, before all others.
+func (r *reader) resume() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.resumeLocked()
+}
+
+func (r *reader) resumeLocked() {
+	var over []task
+	r.deferred = slices.DeleteFunc(r.deferred, func(d deferred) bool {
+		select {
+		case <-d.done:
+			over = append(over, d.task)
+			return true
+		default:
+			return false
 		}
-	}
-	if i+1 < len(r.open) && r.open[i+1].waiting[t.column] {
-		r.open[i+1].waiting[t.column] = false
-		r.tasks = append(r.tasks, task{next, t.column})
+	})
+	if len(over) > 0 {
+		r.tasks = append(over, r.tasks...)
 		r.work.Signal()
-	}
-	r.admitAll()
-	if r.allStarted() {
-		r.work.Broadcast() // those who wait have nothing to wait for
 	}
 }
 
@@ -404,7 +359,7 @@ func (r *reader) Read(ctx context.Context) (*gpu.Stride, error) {
 func (r *reader) next() (*gpu.Stride, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for r.err == nil && len(r.open) > 0 && r.open[0].left > 0 {
+	for r.err == nil && (len(r.open) > 0 && r.open[0].left > 0 || len(r.open) == 0 && r.upcoming.rows > 0) {
 		r.ready.Wait()
 	}
 	if r.err != nil {
@@ -417,7 +372,7 @@ func (r *reader) next() (*gpu.Stride, error) {
 	s := &gpu.Stride{Schema: r.schema, Cols: r.open[0].cols, Rows: r.open[0].plan.rows}
 	r.open = r.open[1:]
 	r.first++
-	r.admitAll()
+	r.work.Signal()
 	r.rowsRead.Add(int64(s.Rows))
 	return s, nil
 }
@@ -444,16 +399,22 @@ func (r *reader) end() {
 	r.workers.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	plans := []stridePlan{r.upcoming}
 	for _, d := range r.open {
 		gpu.ReleaseColumns(d.cols)
+		plans = append(plans, d.plan)
 	}
-	for _, c := range r.carry {
-		c.free()
+	for _, p := range plans {
+		for _, s := range p.segments {
+			for _, c := range s.chunks {
+				c.discard()
+			}
+		}
 	}
 	for _, c := range r.idle {
 		c.free()
 	}
-	r.open, r.carry, r.idle, r.tasks = nil, nil, nil, nil
+	r.open, r.idle, r.tasks, r.deferred = nil, nil, nil, nil
 }
 
 // Close implements source.Reader.

@@ -7,8 +7,8 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// builder collects one column of one stride from the cursors of its segments.
-type builder struct {
+// columnDecoder collects one column of one stride from the pages of its segments.
+type columnDecoder struct {
 	lease   *gpu.Lease
 	t       gpu.Type
 	rows    int
@@ -49,17 +49,16 @@ type part struct {
 	base     int
 }
 
-// read appends n rows of a cursor at row at.
-func (b *builder) read(c *cursor, at, n int) error {
+// read appends the rows of a page reader at row at.
+func (b *columnDecoder) read(c *pageReader, at int) error {
 	b.said = float64(c.meta.rawSize) / float64(max(c.rows, 1)) * float64(b.rows)
-	for n > 0 {
+	for c.row < c.to {
 		if c.left == 0 {
-			if _, err := c.nextPage(0); err != nil {
+			if err := c.nextPage(); err != nil {
 				return err
 			}
-			continue
 		}
-		k := min(n, c.left)
+		k := c.left
 		m := k
 		if c.hasLevels {
 			var err error
@@ -83,16 +82,16 @@ func (b *builder) read(c *cursor, at, n int) error {
 		if err != nil {
 			return err
 		}
-		c.left -= k
+		c.taken(k)
+		c.mayDefer = false
 		at += k
-		n -= k
 	}
 	return nil
 }
 
 // levels moves the definition levels of n rows into the validity bitmap and
 // returns the rows that are not null.
-func (b *builder) levels(c *cursor, at, n int) (int, error) {
+func (b *columnDecoder) levels(c *pageReader, at, n int) (int, error) {
 	if c.levels.allOnes(n) {
 		return n, nil
 	}
@@ -108,7 +107,7 @@ func (b *builder) levels(c *cursor, at, n int) (int, error) {
 }
 
 // alloc returns the data buffer, made on first use.
-func (b *builder) alloc(size int64) ([]byte, error) {
+func (b *columnDecoder) alloc(size int64) ([]byte, error) {
 	if b.data == nil {
 		buf, err := b.lease.Alloc(size)
 		if err != nil {
@@ -119,9 +118,9 @@ func (b *builder) alloc(size int64) ([]byte, error) {
 	return b.data.Bytes(), nil
 }
 
-// readNulls appends n rows without a value. It needs nothing of the cursor, which may
+// readNulls appends n rows without a value. It needs nothing of the reader, which may
 // be in a page of another kind than those before, or in a chunk without a dictionary.
-func (b *builder) readNulls(at, n int) error {
+func (b *columnDecoder) readNulls(at, n int) error {
 	switch {
 	case b.t.Kind == gpu.Bool:
 		data, err := b.alloc(gpu.BitmapBytes(b.rows))
@@ -147,7 +146,7 @@ func (b *builder) readNulls(at, n int) error {
 
 // readFixed appends n rows with m values, which are decoded to the end of the
 // rows' place and then spread.
-func (b *builder) readFixed(c *cursor, at, n, m int) error {
+func (b *columnDecoder) readFixed(c *pageReader, at, n, m int) error {
 	if err := b.decideFixed(c, at); err != nil {
 		return err
 	}
@@ -180,15 +179,15 @@ func (b *builder) readFixed(c *cursor, at, n, m int) error {
 }
 
 // valueWidth is the bytes of a value in data.
-func (b *builder) valueWidth() int {
+func (b *columnDecoder) valueWidth() int {
 	if b.narrow {
 		return 4
 	}
 	return b.t.Width()
 }
 
-// takeValues decodes m values of a cursor to row at and on.
-func (b *builder) takeValues(c *cursor, at, m int) error {
+// takeValues decodes m values of a page reader to row at and on.
+func (b *columnDecoder) takeValues(c *pageReader, at, m int) error {
 	w := b.t.Width()
 	return c.takeValues(b.data.Bytes()[at*w:(at+m)*w], m, w)
 }
@@ -196,7 +195,7 @@ func (b *builder) takeValues(c *cursor, at, m int) error {
 // takeNarrow does so in a narrow column, which it widens when a value does not fit,
 // though statistics said that all would, and when values are stored in another way, as
 // the next file may.
-func (b *builder) takeNarrow(c *cursor, at, m int) error {
+func (b *columnDecoder) takeNarrow(c *pageReader, at, m int) error {
 	if !c.coded && c.col.physical != format.Int64 {
 		if err := b.widenValues(at); err != nil {
 			return err
@@ -259,7 +258,7 @@ func shortenCoded(dst []int32, dict []int64, codes []int32) bool {
 
 // widenValues gives the values of rows [0, rows) of a narrow column, and the ones to
 // come, their 8 bytes.
-func (b *builder) widenValues(rows int) error {
+func (b *columnDecoder) widenValues(rows int) error {
 	buf, err := b.lease.Alloc(int64(b.rows) * 8)
 	if err != nil {
 		return err
@@ -274,7 +273,7 @@ func (b *builder) widenValues(rows int) error {
 }
 
 // takeValues decodes m values of fixed width.
-func (c *cursor) takeValues(dst []byte, m, width int) error {
+func (c *pageReader) takeValues(dst []byte, m, width int) error {
 	switch {
 	case c.coded:
 		return c.gather(dst, m, width)
@@ -303,7 +302,7 @@ func spread[T any](dst []T, valid []byte, at, n, m int) {
 }
 
 // gather decodes m codes through the dictionary of a fixed-width column.
-func (c *cursor) gather(dst []byte, m, width int) error {
+func (c *pageReader) gather(dst []byte, m, width int) error {
 	var codes [1024]int32
 	for m > 0 {
 		k := min(m, len(codes))
@@ -342,7 +341,7 @@ func lookup[T any, C code](dst, dict []T, codes []C) {
 }
 
 // readBool appends n rows with m values of a Bool column.
-func (b *builder) readBool(c *cursor, at, n, m int) error {
+func (b *columnDecoder) readBool(c *pageReader, at, n, m int) error {
 	data, err := b.alloc(gpu.BitmapBytes(b.rows))
 	if err != nil {
 		return err
@@ -371,7 +370,7 @@ func (b *builder) readBool(c *cursor, at, n, m int) error {
 // decideFixed settles how a column of fixed width is stored when its first value
 // comes, and changes it when a page without codes, or with a dictionary too many,
 // follows pages with codes.
-func (b *builder) decideFixed(c *cursor, at int) error {
+func (b *columnDecoder) decideFixed(c *pageReader, at int) error {
 	switch {
 	case b.state == undecided:
 		// The row groups to come are likely to have such dictionaries too.
@@ -389,14 +388,14 @@ func (b *builder) decideFixed(c *cursor, at int) error {
 }
 
 // fits says whether codes into so many values are smaller than the values.
-func (b *builder) fits(entries int) bool {
+func (b *columnDecoder) fits(entries int) bool {
 	return codeWidth(entries) < b.t.Width() && entries <= b.rows/4
 }
 
 // fitsInt32 says whether the values of a chunk are stored as integers of 8 bytes that,
 // as its statistics have it, fit 4. Decimals must have room for any such integer, and
 // times of day do not.
-func (c *cursor) fitsInt32() bool {
+func (c *pageReader) fitsInt32() bool {
 	t := c.col.field.Type
 	if c.col.physical != format.Int64 || t.Width() != 8 || t.Kind == gpu.Time || t.Kind == gpu.Decimal && t.Precision < 10 || !c.meta.stats.hasRange {
 		return false
@@ -405,8 +404,8 @@ func (c *cursor) fitsInt32() bool {
 	return ok && lo.Int.IsInt64() && hi.Int.IsInt64() && lo.Int.Int64() >= math.MinInt32 && hi.Int.Int64() <= math.MaxInt32
 }
 
-// current says whether the last codes are those of the cursor's dictionary.
-func (b *builder) current(c *cursor) bool {
+// current says whether the last codes are those of the reader's dictionary.
+func (b *columnDecoder) current(c *pageReader) bool {
 	n := len(b.parts)
 	return n > 0 && b.parts[n-1].dict == c.dict.shared
 }
@@ -423,7 +422,7 @@ func codeWidth(n int) int {
 }
 
 // startFixed makes room for the values or codes of all rows; the first ones are null.
-func (b *builder) startFixed(s colState, width, nulls int) error {
+func (b *columnDecoder) startFixed(s colState, width, nulls int) error {
 	data, err := b.alloc(int64(b.rows) * int64(width))
 	if err == nil {
 		clear(data[:nulls*width])
@@ -433,7 +432,7 @@ func (b *builder) startFixed(s colState, width, nulls int) error {
 }
 
 // expandFixed turns the coded rows [0, rows) into plain ones.
-func (b *builder) expandFixed(rows int) error {
+func (b *columnDecoder) expandFixed(rows int) error {
 	if err := b.mergeFixed(); err != nil {
 		return err
 	}
@@ -457,7 +456,7 @@ func (b *builder) expandFixed(rows int) error {
 }
 
 // mergeFixed makes one dictionary of several by putting them one behind the other.
-func (b *builder) mergeFixed() error {
+func (b *columnDecoder) mergeFixed() error {
 	if len(b.parts) == 1 {
 		return nil
 	}
@@ -475,13 +474,13 @@ func (b *builder) mergeFixed() error {
 }
 
 // merged puts one dictionary in the place of all.
-func (b *builder) merged(values gpu.Column) {
+func (b *columnDecoder) merged(values gpu.Column) {
 	b.dropParts()
 	b.parts = append(b.parts, part{dict: &gpu.Dictionary{Values: values}, to: b.rows})
 }
 
 // readVar appends n rows with m values of a String or Binary column.
-func (b *builder) readVar(c *cursor, at, n, m int) error {
+func (b *columnDecoder) readVar(c *pageReader, at, n, m int) error {
 	if err := b.decide(c, at); err != nil {
 		return err
 	}
@@ -496,7 +495,7 @@ func (b *builder) readVar(c *cursor, at, n, m int) error {
 
 // decide settles how the column is stored when its first value comes, and
 // changes it when a page without codes follows pages with codes.
-func (b *builder) decide(c *cursor, at int) error {
+func (b *columnDecoder) decide(c *pageReader, at int) error {
 	switch {
 	case b.state == undecided && c.coded && !(b.compact && c.meta.uncoded):
 		b.width = 4
@@ -515,14 +514,14 @@ func (b *builder) decide(c *cursor, at int) error {
 	return nil
 }
 
-func (b *builder) startPlain() (err error) {
+func (b *columnDecoder) startPlain() (err error) {
 	b.state = plain
 	b.offsets, err = b.lease.Alloc(int64(b.rows+1) * 4)
 	return err
 }
 
 // readCodes appends n rows with the codes of m values.
-func (b *builder) readCodes(c *cursor, at, n, m int) error {
+func (b *columnDecoder) readCodes(c *pageReader, at, n, m int) error {
 	if b.current(c) {
 		b.parts[len(b.parts)-1].to = at + n
 	} else {
@@ -540,7 +539,7 @@ func (b *builder) readCodes(c *cursor, at, n, m int) error {
 }
 
 // another adds the dictionary of rows [from, to) behind those before.
-func (b *builder) another(dict *gpu.Dictionary, from, to int) error {
+func (b *columnDecoder) another(dict *gpu.Dictionary, from, to int) error {
 	p := part{dict: dict, from: from, to: to, base: b.entries}
 	if b.entries += dict.Values.Len; b.entries > math.MaxInt32 {
 		return badf("the dictionaries of a stride have %d values", b.entries)
@@ -553,7 +552,7 @@ func (b *builder) another(dict *gpu.Dictionary, from, to int) error {
 	return nil
 }
 
-func readCodesAs[T code](b *builder, c *cursor, at, n, m int) error {
+func readCodesAs[T code](b *columnDecoder, c *pageReader, at, n, m int) error {
 	codes := gpu.Values[T](b.data, b.rows)
 	fresh := codes[at+n-m : at+n]
 	if err := takeCodes(c, fresh); err != nil {
@@ -573,7 +572,7 @@ func readCodesAs[T code](b *builder, c *cursor, at, n, m int) error {
 
 // widen gives the codes of rows [0, rows), and the ones to come, so many bytes, or
 // more if they have.
-func (b *builder) widen(width, rows int) error {
+func (b *columnDecoder) widen(width, rows int) error {
 	if width <= b.width {
 		return nil
 	}
@@ -601,7 +600,7 @@ func copyCodes[T code](dst []T, from gpu.Column) {
 // reserve makes room for n more bytes of characters, which complete the first rows,
 // and slack behind them. The rows to come are likely to be like those, in so far as
 // the footer says so, or the room has to double.
-func (b *builder) reserve(n, rows int) error {
+func (b *columnDecoder) reserve(n, rows int) error {
 	need := int64(b.used) + int64(n) + slack
 	if b.chars.Size() >= need {
 		return nil
@@ -619,7 +618,7 @@ func (b *builder) reserve(n, rows int) error {
 }
 
 // readPlain appends PLAIN values.
-func (b *builder) readPlain(c *cursor, at, n, m int) error {
+func (b *columnDecoder) readPlain(c *pageReader, at, n, m int) error {
 	offsets := int32s(b.offsets.Bytes())
 	// Offsets of the values go to the end of the rows' place, as if the nulls
 	// came first.
@@ -659,7 +658,7 @@ func spreadOffsets(offsets []int32, valid []byte, at, n, m int, start int32) {
 }
 
 // readExpanded appends codes to a column that is plain already.
-func (b *builder) readExpanded(c *cursor, at, n, m int) error {
+func (b *columnDecoder) readExpanded(c *pageReader, at, n, m int) error {
 	mem, err := c.scratch(4 * n)
 	if err != nil {
 		return err
@@ -689,7 +688,7 @@ func spreadAt(codes []int32, valid []byte, at, n, m int) {
 
 // appendCodes appends the values behind codes, which count from base, at row at; rows
 // that are null get no characters.
-func (b *builder) appendCodes(dict *gpu.Column, codes []int32, base, at int) error {
+func (b *columnDecoder) appendCodes(dict *gpu.Column, codes []int32, base, at int) error {
 	from := int32s(dict.Offsets.Bytes())
 	chars := dict.Data.Bytes()
 	var valid []byte
@@ -724,7 +723,7 @@ func (b *builder) appendCodes(dict *gpu.Column, codes []int32, base, at int) err
 }
 
 // expand turns the coded rows [0, rows) into plain ones.
-func (b *builder) expand(rows int) error {
+func (b *columnDecoder) expand(rows int) error {
 	if err := b.widen(4, rows); err != nil {
 		return err
 	}
@@ -754,7 +753,7 @@ func (b *builder) expand(rows int) error {
 	return nil
 }
 
-func (b *builder) dropParts() {
+func (b *columnDecoder) dropParts() {
 	for _, p := range b.parts {
 		p.dict.Values.Release()
 	}
@@ -762,7 +761,7 @@ func (b *builder) dropParts() {
 }
 
 // column returns what was collected and leaves the builder empty.
-func (b *builder) column() (gpu.Column, error) {
+func (b *columnDecoder) column() (gpu.Column, error) {
 	c := gpu.Column{Type: b.t, Len: b.rows}
 	if b.t.IsVar() {
 		if err := b.finishVar(&c); err != nil {
@@ -772,11 +771,11 @@ func (b *builder) column() (gpu.Column, error) {
 		return gpu.Column{}, err
 	}
 	c.Valid = b.valid
-	*b = builder{}
+	*b = columnDecoder{}
 	return c, nil
 }
 
-func (b *builder) finishFixed(c *gpu.Column) error {
+func (b *columnDecoder) finishFixed(c *gpu.Column) error {
 	if b.state == undecided && b.t.Kind != gpu.Bool { // all rows are null
 		if err := b.startFixed(plain, b.t.Width(), b.rows); err != nil {
 			return err
@@ -800,7 +799,7 @@ func (b *builder) finishFixed(c *gpu.Column) error {
 	return nil
 }
 
-func (b *builder) finishVar(c *gpu.Column) error {
+func (b *columnDecoder) finishVar(c *gpu.Column) error {
 	if b.state == undecided { // all rows are null
 		if err := b.startPlain(); err != nil {
 			return err
@@ -830,7 +829,7 @@ func (b *builder) finishVar(c *gpu.Column) error {
 
 // mergeVar makes one dictionary of several by putting them one behind the other, or
 // expands the column where the dictionaries are not small beside it.
-func (b *builder) mergeVar() error {
+func (b *columnDecoder) mergeVar() error {
 	size := 0
 	for _, p := range b.parts {
 		size += int(p.dict.Values.Data.Size())
@@ -864,10 +863,10 @@ func (b *builder) mergeVar() error {
 }
 
 // discard releases what was collected.
-func (b *builder) discard() {
+func (b *columnDecoder) discard() {
 	b.dropParts()
 	for _, buf := range []*gpu.Buffer{b.data, b.valid, b.offsets, b.chars} {
 		buf.Release()
 	}
-	*b = builder{}
+	*b = columnDecoder{}
 }

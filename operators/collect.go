@@ -1,0 +1,55 @@
+package operators
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// Collected is strides with the numbers of their morsels: what lanes have
+// collected, in any order. The zero value is empty.
+type Collected struct {
+	strides []numbered
+	Rows    int
+}
+
+type numbered struct {
+	number int
+	stride *gpu.Stride
+}
+
+// Push takes a stride over.
+func (c *Collected) Push(_ context.Context, number int, s *gpu.Stride) error {
+	c.strides = append(c.strides, numbered{number, s})
+	c.Rows += s.Rows
+	return nil
+}
+
+// Append moves the strides of another collection into this one.
+func (c *Collected) Append(other *Collected) {
+	c.strides = append(c.strides, other.strides...)
+	c.Rows += other.Rows
+	*other = Collected{}
+}
+
+// Take returns the strides in the order of the input and leaves none.
+func (c *Collected) Take() []*gpu.Stride {
+	slices.SortStableFunc(c.strides, func(a, b numbered) int { return cmp.Compare(a.number, b.number) })
+	out := make([]*gpu.Stride, len(c.strides))
+	for i, s := range c.strides {
+		out[i] = s.stride
+	}
+	*c = Collected{}
+	return out
+}
+
+// Close releases the strides.
+func (c *Collected) Close() error {
+	for _, s := range c.strides {
+		s.stride.Release()
+	}
+	*c = Collected{}
+	return nil
+}

@@ -1,0 +1,492 @@
+package parquet
+
+import (
+	"errors"
+	"hash/crc32"
+	"io"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+const (
+	// readAhead is the bytes read from a file at a time, at least.
+	readAhead = 256 << 10
+	// maxHeader bounds a page header; statistics of long values make it long.
+	maxHeader = 1 << 20
+)
+
+// encodedChunk is a column chunk as a scan holds it between the file and the decoder: the
+// bytes of pages that were fetched and still have rows to give, in memory of the lease,
+// and a directory of them. Pages are fetched in their order, as far as somebody asks for;
+// they are decoded in any order and by many goroutines. A page without wanted rows is not
+// fetched.
+type encodedChunk struct {
+	lease  *gpu.Lease
+	file   *file
+	group  int
+	col    leaf
+	meta   *chunk
+	rows   int64      // of the chunk
+	wanted []rowRange // of those, in order
+	dict   dictionary
+
+	mu   sync.Mutex
+	src  *os.File // the file, while pages are fetched
+	left int64    // wanted rows that were not released
+
+	// The directory: pages with wanted rows that were not released, in order.
+	pages []*page
+	next  int64 // first row behind the pages that were passed
+
+	// Unread bytes of the chunk: win[pos:] and then [off, end) of the file.
+	block *gpu.Buffer // win, slack
+	win   []byte
+	pos   int
+	off   int64
+	end   int64
+	spare int64 // bytes that the size of the chunk may leave out
+}
+
+// page is an entry of the directory of a column chunk.
+type page struct {
+	from, to int64 // rows of the chunk
+	wanted   int64 // of those, rows that the scan takes
+	left     int64 // of those, rows that were not released
+
+	kind          format.PageType
+	encoding      format.Encoding
+	levelEncoding format.Encoding // of the first version of data pages
+	values        int32
+	nulls         int32 // of the second version, as the lengths of levels
+	repBytes      int
+	defBytes      int
+	compressed    bool
+	rawSize       int
+	crc           uint32
+	at            int64       // of the bytes behind the header in the file
+	size          int         // of them
+	bytes         []byte      // they, with slack; nil when they were dropped
+	block         *gpu.Buffer // that they lie in
+
+	// A page of several strides is decoded once.
+	decode shared
+	bufs   pageBuffers
+	marks  []mark
+}
+
+// mark is a row of a decoded page and where its values are.
+type mark struct {
+	row int64
+	at  pageState
+}
+
+// shared is the state of work that is done once and that several tasks need.
+type shared struct {
+	done bool
+	busy chan struct{} // closed when the task that is at it ends; nil for none
+}
+
+func newEncodedChunk(lease *gpu.Lease, f *file, group, column int, wanted []rowRange) *encodedChunk {
+	g := &f.groups[group]
+	m := &g.chunks[column]
+	c := &encodedChunk{lease: lease, file: f, group: group, col: f.cols[column], meta: m, rows: g.rows, wanted: wanted,
+		off: m.start, end: m.start + m.size}
+	c.left = c.wantedRows(0, g.rows)
+	return c
+}
+
+// wantedRows is how many of the rows [from, to) are wanted.
+func (c *encodedChunk) wantedRows(from, to int64) (n int64) {
+	i, _ := slices.BinarySearchFunc(c.wanted, from, func(r rowRange, row int64) int {
+		if r.to <= row {
+			return -1
+		}
+		return 1
+	})
+	for _, r := range c.wanted[i:] {
+		if r.from >= to {
+			break
+		}
+		n += min(r.to, to) - max(r.from, from)
+	}
+	return n
+}
+
+// find returns the page of a wanted row, and fetches pages up to it.
+func (c *encodedChunk) find(row int64) (*page, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.next <= row {
+		if err := c.fetch(); err != nil {
+			return nil, err
+		}
+	}
+	i, _ := slices.BinarySearchFunc(c.pages, row, func(p *page, row int64) int {
+		if p.to <= row {
+			return -1
+		}
+		return 1
+	})
+	if i < len(c.pages) && c.pages[i].from <= row {
+		return c.pages[i], nil
+	}
+	return nil, errors.New("internal error: a row of a page that was released is asked for; please report it")
+}
+
+// release gives up the wanted rows [from, to), and pages without any others.
+func (c *encodedChunk) release(from, to int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pages = slices.DeleteFunc(c.pages, func(p *page) bool {
+		p.left -= max(0, min(p.to, to)-max(p.from, from))
+		if p.left == 0 {
+			p.release()
+		}
+		return p.left == 0
+	})
+	if c.left -= to - from; c.left == 0 {
+		c.close()
+	}
+}
+
+// discard gives up everything that is left.
+func (c *encodedChunk) discard() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.close()
+}
+
+// close gives back what the chunk holds. The lock is held.
+func (c *encodedChunk) close() {
+	for _, p := range c.pages {
+		p.release()
+	}
+	c.pages = nil
+	c.block.Release()
+	c.block, c.win = nil, nil
+	if p := c.dict.page; p != nil {
+		p.release()
+	}
+	c.dict.release()
+	c.closeFile()
+}
+
+// claim says whether shared work is done. If not, the caller has to do it and settle, but
+// for busy, which says that another one is at it.
+func (c *encodedChunk) claim(s *shared) (done bool, busy <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.done || s.busy != nil {
+		return s.done, s.busy
+	}
+	s.busy = make(chan struct{})
+	return false, nil
+}
+
+// settle ends shared work that was claimed.
+func (c *encodedChunk) settle(s *shared, done bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(s.busy)
+	s.busy, s.done = nil, done
+}
+
+// keep remembers where the values of a row of a shared page are.
+func (c *encodedChunk) keep(p *page, row int64, at pageState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.marks = append(p.marks, mark{row, at})
+}
+
+// nearest returns the last row of a shared page up to row of which it is known where its
+// values are.
+func (c *encodedChunk) nearest(p *page, row int64) (int64, pageState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	best := &p.marks[0]
+	for i := range p.marks {
+		if m := &p.marks[i]; best.row < m.row && m.row <= row {
+			best = m
+		}
+	}
+	return best.row, best.at
+}
+
+// fetch adds the next page to the directory, or passes one that is of no use. After a
+// refusal of memory it can be called again. The lock is held.
+func (c *encodedChunk) fetch() error {
+	h, head, err := c.header()
+	if err != nil {
+		return err
+	}
+	if err := c.checkPage(h); err != nil {
+		return err
+	}
+	p := newPage(h)
+	rows, data := pageRows(h)
+	switch {
+	case data && (rows < 0 || rows > c.rows-c.next):
+		return badf("a data page claims %d rows, the row group has %d left", rows, c.rows-c.next)
+	case data:
+		p.from, p.to = c.next, c.next+rows
+		p.wanted = c.wantedRows(p.from, p.to)
+		p.left = p.wanted
+	case h.Type == format.DictionaryPage && c.dict.page != nil:
+		return badf("there are two dictionary pages")
+	}
+	if p.wanted == 0 && h.Type != format.DictionaryPage {
+		// Page types of the future are to be skipped, too.
+		c.pass(int(h.CompressedPageSize))
+		c.next = max(c.next, p.to)
+		return nil
+	}
+	if p.bytes, err = c.fill(int(h.CompressedPageSize)); err != nil {
+		c.pos -= head
+		return err
+	}
+	p.block = c.block.Retain()
+	p.at, p.size = c.end-c.unread(), len(p.bytes)
+	c.pos += p.size
+	if h.Type == format.DictionaryPage {
+		c.dict.page, c.spare = p, int64(head+p.size)
+		return nil
+	}
+	c.pages, c.next = append(c.pages, p), p.to
+	return nil
+}
+
+// load fetches the bytes of a page again if they were dropped: a task that had decoded it
+// was refused memory behind it.
+func (c *encodedChunk) load(p *page) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p.block != nil {
+		return nil
+	}
+	b, err := c.lease.Alloc(int64(p.size) + slack)
+	if err != nil {
+		return err
+	}
+	if err := c.read(b.Bytes()[:p.size], p.at); err != nil {
+		b.Release()
+		return err
+	}
+	p.block, p.bytes = b, b.Bytes()[:p.size]
+	return nil
+}
+
+// drop gives up the bytes of a page whose values are taken or decoded.
+func (c *encodedChunk) drop(p *page) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.block.Release()
+	p.block, p.bytes = nil, nil
+}
+
+// read fills b from the file, which it opens if need be. The lock is held.
+func (c *encodedChunk) read(b []byte, at int64) error {
+	if c.src == nil {
+		src, err := c.file.handle.acquire()
+		if err != nil {
+			return err
+		}
+		c.src = src
+	}
+	return readFull(c.src, b, at)
+}
+
+// passAll reads the headers of all pages up to the last row, which nobody wants.
+func (c *encodedChunk) passAll() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.next < c.rows {
+		if err := c.fetch(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish ends fetching when the rows before to were the last that are wanted: the file
+// need not stay open until they are decoded. Where they are the last of the chunk, too, it
+// makes sure that its pages hold no more.
+func (c *encodedChunk) finish(to int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := len(c.wanted); n > 0 && to < c.wanted[n-1].to {
+		return nil
+	}
+	if to == c.rows {
+		if err := c.checkEnd(); err != nil {
+			return err
+		}
+	}
+	c.closeFile()
+	return nil
+}
+
+// checkEnd makes sure that there are no rows behind the last page. The lock is held.
+func (c *encodedChunk) checkEnd() error {
+	c.spare = 0
+	next := c.file.places.after(c.meta.start)
+	for c.unread() > 0 && c.end-c.unread() < next {
+		h, _, err := c.header()
+		if errors.Is(err, gpu.ErrBudget) {
+			return err
+		}
+		if err != nil || c.checkPage(h) != nil {
+			return nil // no page: some writers leave room
+		}
+		if rows, _ := pageRows(h); rows > 0 {
+			return badf("its pages hold more than the %d rows of the row group", c.rows)
+		}
+		c.pass(int(h.CompressedPageSize))
+	}
+	return nil
+}
+
+func (c *encodedChunk) closeFile() {
+	if c.src != nil {
+		c.file.handle.release()
+		c.src = nil
+	}
+}
+
+// fill makes n unread bytes of the chunk contiguous and returns them; fewer
+// only at the end of the chunk.
+func (c *encodedChunk) fill(n int) ([]byte, error) {
+	have := c.win[c.pos:]
+	if len(have) >= n || c.off == c.end {
+		return have[:min(n, len(have))], nil
+	}
+	n = int(min(int64(n), int64(len(have))+c.end-c.off))
+	want := int(min(int64(max(n, readAhead)), int64(len(have))+c.end-c.off))
+	b, err := c.lease.Alloc(int64(want) + slack)
+	if err != nil {
+		return nil, err
+	}
+	win := b.Bytes()[:want]
+	fresh := win[copy(win, have):]
+	if err := c.read(fresh, c.off); err != nil {
+		b.Release()
+		return nil, err
+	}
+	c.block.Release()
+	c.block, c.win, c.pos = b, win, 0
+	c.off += int64(len(fresh))
+	return c.win[:n], nil
+}
+
+// header reads the next page header, and returns its bytes in the file, too.
+func (c *encodedChunk) header() (*format.PageHeader, int, error) {
+	for want := 128; ; want *= 4 {
+		b, err := c.fill(want)
+		if err != nil {
+			return nil, 0, err
+		}
+		h := new(format.PageHeader)
+		n, err := unmarshalCompact(b, h)
+		if errors.Is(err, io.ErrUnexpectedEOF) && (len(b) == want && want < maxHeader || c.extend()) {
+			continue
+		}
+		if len(b) == 0 {
+			return nil, 0, badf("the pages end %d rows early", c.rows-c.next)
+		}
+		if err != nil {
+			return nil, 0, badf("a page header cannot be decoded: %v", err)
+		}
+		c.pos += n
+		return h, n, nil
+	}
+}
+
+// unread is the bytes of the chunk behind what was read.
+func (c *encodedChunk) unread() int64 { return int64(len(c.win)-c.pos) + c.end - c.off }
+
+// extend adds to the chunk what its size left out, if anything: old writers did not
+// count the page of the dictionary, or the header of that. It lies before whatever
+// follows in the file.
+func (c *encodedChunk) extend() bool {
+	n := min(c.spare, c.file.places.after(c.meta.start)-c.end)
+	c.spare = 0
+	c.end += max(n, 0)
+	return n > 0
+}
+
+// checkPage makes sure that the chunk has the bytes of a page.
+func (c *encodedChunk) checkPage(h *format.PageHeader) error {
+	n := int64(h.CompressedPageSize)
+	if n < 0 || h.UncompressedPageSize < 0 {
+		return badf("a page header claims %d bytes, %d uncompressed", n, h.UncompressedPageSize)
+	}
+	if left := c.unread(); n > left && !(c.extend() && n <= c.unread()) {
+		return badf("a page header claims %d bytes, the column chunk has %d left", n, left)
+	}
+	return nil
+}
+
+// pass moves over n bytes of the chunk, which are not read unless they have been.
+func (c *encodedChunk) pass(n int) {
+	k := min(n, len(c.win)-c.pos)
+	c.pos += k
+	c.off += int64(n - k)
+}
+
+// pageRows is the rows that the header of a data page claims; other pages have none.
+func pageRows(h *format.PageHeader) (rows int64, data bool) {
+	switch h.Type {
+	case format.DataPage:
+		return int64(h.DataPageHeader.V.NumValues), true
+	case format.DataPageV2:
+		return int64(h.DataPageHeaderV2.V.NumValues), true
+	}
+	return 0, false
+}
+
+// newPage takes from a header what a decoder needs. A header without the part that its
+// type asks for has an encoding that there is not.
+func newPage(h *format.PageHeader) *page {
+	p := &page{kind: h.Type, encoding: noEncoding, rawSize: int(h.UncompressedPageSize), crc: uint32(h.CRC)}
+	switch {
+	case h.Type == format.DataPage && h.DataPageHeader.Valid:
+		d := &h.DataPageHeader.V
+		p.encoding, p.levelEncoding, p.values = d.Encoding, d.DefinitionLevelEncoding, d.NumValues
+	case h.Type == format.DataPageV2 && h.DataPageHeaderV2.Valid:
+		d := &h.DataPageHeaderV2.V
+		p.encoding, p.values, p.nulls = d.Encoding, d.NumValues, d.NumNulls
+		p.repBytes, p.defBytes = int(d.RepetitionLevelsByteLength), int(d.DefinitionLevelsByteLength)
+		p.compressed = !d.IsCompressed.Valid || d.IsCompressed.V
+	case h.Type == format.DictionaryPage && h.DictionaryPageHeader.Valid:
+		p.encoding, p.values = h.DictionaryPageHeader.V.Encoding, h.DictionaryPageHeader.V.NumValues
+	}
+	return p
+}
+
+const noEncoding format.Encoding = -1
+
+// coded says whether the values of the page are codes into the dictionary.
+func (p *page) coded() bool {
+	//lint:ignore SA1019 older writers use it
+	return p.encoding == format.RLEDictionary || p.encoding == format.PlainDictionary
+}
+
+// verify checks the page against its header and its checksum.
+func (p *page) verify() error {
+	if p.encoding == noEncoding {
+		return badf("a page of type %v has no header of that type", p.kind)
+	}
+	if p.crc != 0 && crc32.ChecksumIEEE(p.bytes) != p.crc {
+		return badf("a page of %d bytes does not match its checksum", len(p.bytes))
+	}
+	return nil
+}
+
+func (p *page) release() {
+	p.bufs.release()
+	p.block.Release()
+	p.block, p.bytes, p.marks = nil, nil, nil
+}

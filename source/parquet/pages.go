@@ -1,0 +1,480 @@
+package parquet
+
+import (
+	"encoding/binary"
+	"unsafe"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// growable is a buffer of a lease that is kept while it is large enough.
+type growable struct{ buf *gpu.Buffer }
+
+// take returns n bytes with slack behind them; what was there before is lost.
+func (g *growable) take(l *gpu.Lease, n int) ([]byte, error) {
+	if g.buf.Size() < int64(n)+slack {
+		g.release()
+		b, err := l.Alloc(int64(n) + slack)
+		if err != nil {
+			return nil, err
+		}
+		g.buf = b
+	}
+	return g.buf.Bytes()[:n], nil
+}
+
+func (g *growable) release() {
+	g.buf.Release()
+	g.buf = nil
+}
+
+// pageBuffers hold what a page is turned into: its uncompressed bytes, and the values of
+// the less frequent encodings in PLAIN.
+type pageBuffers struct{ body, plain growable }
+
+func (b *pageBuffers) release() {
+	b.body.release()
+	b.plain.release()
+}
+
+// pageState is a position in a page whose values can be taken. It is valid as long as the
+// buffers of the page are, and a copy of it is a position of its own.
+type pageState struct {
+	levels    hybrid // definition levels, when hasLevels
+	hasLevels bool
+	coded     bool // values are codes into the dictionary
+	codes     hybrid
+	plain     []byte // rest of the values in PLAIN encoding
+	bit       int    // values taken from plain, for booleans
+}
+
+// pageReader gives out the values of rows [row, to) of a column chunk, page by page. One
+// goroutine at a time uses it. Its buffers are reused from task to task.
+type pageReader struct {
+	lease    *gpu.Lease
+	ready    func() // is called when others may use what this one has decoded
+	mayDefer bool   // no row was given out: what another decodes need not be waited for
+
+	*encodedChunk
+	convert conversion
+	row, to int64
+
+	// The current page, nil for none.
+	page    *page
+	sharing bool // it was decoded into buffers of its own
+	left    int  // rows of [row, to) in it
+	pageState
+	bufs       *pageBuffers // of the page that is being decoded
+	own        pageBuffers
+	scratchBuf growable
+}
+
+// seek points the reader at rows [from, to) of a chunk, which are wanted.
+func (c *pageReader) seek(k *encodedChunk, from, to int64) {
+	c.encodedChunk, c.page, c.row, c.to, c.left = k, nil, from, to, 0
+	if k.col.physicalWidth() > 0 && !k.col.field.Type.IsVar() {
+		c.convert = k.col.conversion()
+	}
+}
+
+// free gives the buffers back.
+func (c *pageReader) free() {
+	c.own.release()
+	c.scratchBuf.release()
+}
+
+func (c *pageReader) values(n int) ([]byte, error)  { return c.bufs.plain.take(c.lease, n) }
+func (c *pageReader) scratch(n int) ([]byte, error) { return c.scratchBuf.take(c.lease, n) }
+
+// taken moves behind n rows of the current page.
+func (c *pageReader) taken(n int) {
+	c.row += int64(n)
+	c.left -= n
+	switch {
+	case c.left > 0:
+	case !c.sharing:
+		c.drop(c.page)
+	case c.row < c.page.to:
+		c.keep(c.page, c.row, c.pageState)
+	}
+}
+
+// nextPage makes the page of the next row current.
+func (c *pageReader) nextPage() error {
+	p, err := c.find(c.row)
+	if err != nil {
+		return err
+	}
+	if p.coded() {
+		if err := c.once(&c.dict.load, c.loadDictionary); err != nil {
+			return err
+		}
+	}
+	end := min(p.to, c.to)
+	at := p.from
+	if c.sharing = p.wanted > end-c.row; c.sharing {
+		// The strides before or behind take the other rows of the page.
+		err = c.once(&p.decode, func() error { return c.decodeShared(p) })
+		if err == nil {
+			at, c.pageState = c.nearest(p, c.row)
+		}
+	} else {
+		err = c.decodePage(p, &c.own)
+	}
+	if err == nil && c.row > at {
+		err = c.skip(int(c.row - at))
+	}
+	if err != nil {
+		return err
+	}
+	c.page, c.left = p, int(end-c.row)
+	return nil
+}
+
+// busyError says that another task decodes what this one needs.
+type busyError struct{ done <-chan struct{} }
+
+func (busyError) Error() string { return "another task decodes the page" }
+
+// once does work that several tasks need the result of, unless it was done. When another
+// task is at it, that is waited for, or a busyError.
+func (c *pageReader) once(s *shared, work func() error) error {
+	for {
+		done, busy := c.claim(s)
+		if done {
+			return nil
+		}
+		if busy == nil {
+			break
+		}
+		if c.mayDefer {
+			return busyError{busy}
+		}
+		<-busy
+	}
+	ok := false
+	defer func() {
+		c.settle(s, ok)
+		c.ready()
+	}()
+	err := work()
+	ok = err == nil
+	return err
+}
+
+// decodeShared decodes a page into buffers of its own.
+func (c *pageReader) decodeShared(p *page) error {
+	if err := c.decodePage(p, &p.bufs); err != nil {
+		p.bufs.release()
+		return err
+	}
+	c.keep(p, p.from, c.pageState)
+	if p.kind == format.DataPage && c.meta.codec != format.Uncompressed {
+		c.drop(p) // the values are all in bufs
+	}
+	return nil
+}
+
+// decodePage makes the values of a page ready to be taken, from its first on.
+func (c *pageReader) decodePage(p *page, bufs *pageBuffers) error {
+	c.bufs = bufs
+	if err := c.load(p); err != nil {
+		return err
+	}
+	if err := p.verify(); err != nil {
+		return err
+	}
+	if p.kind == format.DataPage {
+		return c.dataPageV1(p)
+	}
+	return c.dataPageV2(p)
+}
+
+func (c *pageReader) decompress(b []byte, size int) ([]byte, error) {
+	if c.meta.codec == format.Uncompressed {
+		if len(b) != size {
+			return nil, badf("an uncompressed page has %d bytes, its header says %d", len(b), size)
+		}
+		return b, nil
+	}
+	if size/maxExpansion(c.meta.codec) > len(b) {
+		return nil, badf("a page header claims that %d bytes decompress to %d", len(b), size)
+	}
+	out, err := c.bufs.body.take(c.lease, size)
+	if err != nil {
+		return nil, err
+	}
+	if len(b) == 0 && size == 0 {
+		return out, nil // a page of nulls: nothing was compressed
+	}
+	return out, decompress(c.meta.codec, out, b)
+}
+
+// loadDictionary decodes the dictionary of the chunk, if it has one.
+func (c *pageReader) loadDictionary() error {
+	p := c.dict.page
+	if p == nil {
+		return nil
+	}
+	if err := p.verify(); err != nil {
+		return err
+	}
+	//lint:ignore SA1019 older writers use it
+	if p.encoding != format.Plain && p.encoding != format.PlainDictionary {
+		return badf("a dictionary page has encoding %v", p.encoding)
+	}
+	c.bufs = &c.own
+	b, err := c.decompress(p.bytes, p.rawSize)
+	if err != nil {
+		return err
+	}
+	if err := c.dict.decode(c, b, int(p.values)); err != nil {
+		c.dict.release()
+		return err
+	}
+	p.block.Release()
+	p.block, p.bytes = nil, nil
+	return nil
+}
+
+func (c *pageReader) dataPageV1(p *page) error {
+	b, err := c.decompress(p.bytes, p.rawSize)
+	if err != nil {
+		return err
+	}
+	c.hasLevels = false
+	if c.col.optional {
+		if p.levelEncoding != format.RLE {
+			return badf("definition levels have encoding %v, only RLE is supported", p.levelEncoding)
+		}
+		if len(b) < 4 {
+			return badf("a data page of %d bytes has no definition levels", len(b))
+		}
+		n := int(binary.LittleEndian.Uint32(b))
+		if n > len(b)-4 {
+			return badf("a data page claims %d bytes of definition levels in %d", n, len(b)-4)
+		}
+		c.setLevels(b[4:4+n], int(p.values))
+		b = b[4+n:]
+	}
+	return c.setValues(p.encoding, b, int(p.values))
+}
+
+func (c *pageReader) dataPageV2(p *page) error {
+	b, rep, def := p.bytes, p.repBytes, p.defBytes
+	if rep < 0 || def < 0 || rep > len(b) || def > len(b)-rep || p.rawSize < rep+def {
+		return badf("a data page claims %d + %d bytes of levels in %d", rep, def, len(b))
+	}
+	levels, rest := b[rep:rep+def], b[rep+def:]
+	if p.compressed {
+		var err error
+		if rest, err = c.decompress(rest, p.rawSize-rep-def); err != nil {
+			return err
+		}
+	}
+	c.hasLevels = false
+	// The levels are right where they and the count of nulls differ. Only a page without
+	// any has nothing else to go by.
+	if c.col.optional && (def > 0 || p.nulls != 0) {
+		c.setLevels(levels, int(p.values))
+	}
+	return c.setValues(p.encoding, rest, int(p.values))
+}
+
+// setLevels starts the definition levels of a page unless they are all ones.
+func (c *pageReader) setLevels(b []byte, rows int) {
+	c.levels = hybrid{src: b, width: 1}
+	c.hasLevels = rows > 0 && !c.levels.allOnes(rows)
+}
+
+// noCodes is the body of a data page without a single code: a width of zero.
+var noCodes = make([]byte, 1, 1+slack)
+
+// setValues starts the values of a page.
+func (c *pageReader) setValues(e format.Encoding, b []byte, rows int) error {
+	c.plain, c.bit, c.coded = nil, 0, false
+	switch e {
+	//lint:ignore SA1019 older writers use it
+	case format.RLEDictionary, format.PlainDictionary:
+		if len(b) == 0 {
+			b = noCodes // a page of nulls may leave out even the width
+		}
+		if b[0] > 32 {
+			return badf("a data page has codes of %d bits", b[0])
+		}
+		c.coded = true
+		c.codes = hybrid{src: b[1:], width: uint(b[0])}
+		return nil
+	case format.Plain:
+		c.plain = b
+		return nil
+	}
+	// The other encodings hold the number of values, which the nulls decide.
+	values := rows
+	if c.hasLevels {
+		levels := c.levels
+		bitmap, err := c.scratch(int(gpu.BitmapBytes(rows)))
+		if err != nil {
+			return err
+		}
+		if values, err = levels.bitmap(bitmap, 0, rows); err != nil {
+			return err
+		}
+	}
+	if c.col.physical == format.Boolean && e == format.RLE {
+		return c.booleanRuns(b, values)
+	}
+	var err error
+	c.plain, err = transcode(e, c.col.physical, b, values, c.col.physicalWidth(), c)
+	return err
+}
+
+// booleanRuns turns run-length encoded booleans into a bitmap.
+func (c *pageReader) booleanRuns(b []byte, n int) error {
+	if len(b) < 4 {
+		return badf("a page of run-length encoded booleans has %d bytes", len(b))
+	}
+	size := int(binary.LittleEndian.Uint32(b))
+	if size > len(b)-4 {
+		return badf("a page of booleans claims %d bytes, it has %d", size, len(b)-4)
+	}
+	runs := hybrid{src: b[4 : 4+size], width: 1}
+	out, err := c.values(int(gpu.BitmapBytes(n)))
+	if err != nil {
+		return err
+	}
+	c.plain = out
+	_, err = runs.bitmap(out, 0, n)
+	return err
+}
+
+// takePlain returns the next n fixed-width PLAIN values.
+func (c *pageReader) takePlain(n, width int) ([]byte, error) {
+	if uint64(n)*uint64(width) > uint64(len(c.plain)) {
+		return nil, badf("a data page promises %d values of %d bytes more, it has %d bytes", n, width, len(c.plain))
+	}
+	b := c.plain[:n*width]
+	c.plain = c.plain[n*width:]
+	return b, nil
+}
+
+// takeCodes decodes the next dictionary codes and checks their range. T has room
+// for every code of the dictionary.
+func takeCodes[T code](c *pageReader, dst []T) error {
+	if c.codes.width > 8*uint(unsafe.Sizeof(T(0))) {
+		return takeWideCodes(c, dst)
+	}
+	if err := decode(&c.codes, dst); err != nil {
+		return err
+	}
+	if c.dict.n()>>c.codes.width > 0 {
+		return nil // every code of this width is inside
+	}
+	if top, ok := outside(dst, c.dict.n()); !ok {
+		return badf("a code of %d points behind the dictionary of %d values", top, c.dict.n())
+	}
+	return nil
+}
+
+// takeWideCodes is takeCodes where the page has codes of more bits than T, which
+// the dictionary does not need.
+func takeWideCodes[T code](c *pageReader, dst []T) error {
+	var wide [1024]int32
+	for len(dst) > 0 {
+		k := min(len(dst), len(wide))
+		if err := takeCodes(c, wide[:k]); err != nil {
+			return err
+		}
+		for i, v := range wide[:k] {
+			dst[i] = T(v)
+		}
+		dst = dst[k:]
+	}
+	return nil
+}
+
+// outside returns a code that is not in [0, n), and whether there is none.
+func outside[T code](codes []T, n int) (found uint32, ok bool) {
+	per := 8 / int(unsafe.Sizeof(T(0)))
+	whole := len(codes) / per * per
+	if n > 0 && within(typed[uint64](gpu.BytesOf(codes), whole/per), 64/uint(per), uint64(n-1)) {
+		codes = codes[whole:]
+	}
+	for _, v := range codes {
+		if int64(uint32(v)) >= int64(n) {
+			return uint32(v), false
+		}
+	}
+	return 0, true
+}
+
+// within says whether the codes of so many bits that lie in words are at most last.
+// The top bit of a code's lane is set in its distance to last when it is larger, or
+// in a code that has a lane to itself; a borrow from the lane below only follows on
+// such a one. Codes of less than 32 bits get lanes of twice their size.
+func within(words []uint64, width uint, last uint64) bool {
+	bad, top := uint64(0), uint64(0x80000000_80000000)
+	switch width {
+	case 32:
+		last |= last << 32
+		for _, x := range words {
+			bad |= x | (last - x)
+		}
+	default:
+		ones := uint64(0x00000001_00000001)
+		if width == 8 {
+			ones = 0x0001_0001_0001_0001
+		}
+		even := ones<<width - ones
+		last, top = last*ones, ones<<(2*width-1)
+		for _, x := range words {
+			bad |= (last - x&even) | (last - x>>width&even)
+		}
+	}
+	return bad&top == 0
+}
+
+// skip moves over n rows of the current page.
+func (c *pageReader) skip(n int) error {
+	m := n
+	if c.hasLevels {
+		bitmap, err := c.scratch(int(gpu.BitmapBytes(n)))
+		if err != nil {
+			return err
+		}
+		if m, err = c.levels.bitmap(bitmap, 0, n); err != nil {
+			return err
+		}
+	}
+	switch {
+	case c.coded:
+		return c.codes.skip(m)
+	case c.col.physical == format.Boolean:
+		c.bit += m
+	case c.col.physical == format.ByteArray:
+		for range m {
+			if _, err := c.takeBytes(); err != nil {
+				return err
+			}
+		}
+	default:
+		_, err := c.takePlain(m, c.col.physicalWidth())
+		return err
+	}
+	return nil
+}
+
+// takeBytes returns the next PLAIN value of a BYTE_ARRAY column.
+func (c *pageReader) takeBytes() ([]byte, error) {
+	if len(c.plain) < 4 {
+		return nil, badf("a data page has fewer values than it promises")
+	}
+	n := uint64(binary.LittleEndian.Uint32(c.plain))
+	if n > uint64(len(c.plain)-4) {
+		return nil, badf("a value claims %d bytes, its page has %d left", n, len(c.plain)-4)
+	}
+	b := c.plain[4 : 4+n]
+	c.plain = c.plain[4+n:]
+	return b, nil
+}
