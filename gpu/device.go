@@ -229,7 +229,8 @@ type Table interface {
 	// Probe matches rows [from, ...) of the key columns, whose types are those
 	// of the build keys, and stops at a row boundary once it has at least
 	// limit pairs. It returns the probe row ids, ascending, and for Inner and
-	// Left the build row ids (-1 without a match, Left only), and the first
+	// Left the build row ids (-1 without a match, Left only; ascending for each
+	// probe row), and the first
 	// row not yet probed: call again from there until it is the row count.
 	Probe(q Queue, l *Lease, keys []Column, kind JoinKind, from, limit int) (probe, build Column, next int, err error)
 	// Rows returns the rows in the table.
@@ -247,7 +248,8 @@ type GroupHint struct {
 	Dense  bool
 }
 
-// Groups maps keys to dense group ids 0, 1, 2 … Nulls are equal to each other.
+// Groups maps keys to dense group ids 0, 1, 2 … in the order in which they first
+// appear. Nulls are equal to each other.
 type Groups interface {
 	// Assign returns the groups of n rows, with new ids for keys not seen
 	// before. Without key columns all rows are in group 0.

@@ -380,8 +380,7 @@ func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 	assert.Greater(t, refused, cases/20, "some budgets are too small")
 	python := os.Getenv("GSTREAM_PYTHON")
 	if python == "" {
-		t.Log("GSTREAM_PYTHON is not set: not compared with DuckDB")
-		return
+		t.Skip("GSTREAM_PYTHON does not name a Python with duckdb, so the answers are not compared with DuckDB's")
 	}
 	text, err := json.Marshal(questions)
 	require.NoError(t, err)

@@ -47,7 +47,8 @@ func newBench() *cobra.Command {
 		Long: `bench measures primitives on data that it draws itself: rows a second, bytes a
 second of what must be moved at least, and the fraction of the bound, the rate of
 a plain copy or of the link, which it measures in the same run. Each figure is the
-median of several runs, on a GPU by the GPU's own clock.
+median of several runs, on a GPU by the GPU's own clock; beside it stands the time by
+the wall's, in which launches, waits and allocations are.
 
 transfer and stream measure the link to a GPU, so on the CPU name the others.
 
@@ -105,12 +106,12 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 	out := cmd.OutOrStdout()
 	fmt.Fprintf(out, "%s, %s\n", report.Device.Name, report.Device.Details)
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "benchmark\tcase\trows\tms\tG rows/s\tGB/s\tof bound\tbound GB/s\t")
+	fmt.Fprintln(t, "benchmark\tcase\trows\tms\twall ms\tG rows/s\tGB/s\tof bound\tbound GB/s\t")
 	for _, n := range names {
 		err := gpubench.Run(cmd.Context(), d, n, f.opt, func(r gpubench.Result) {
 			report.Results = append(report.Results, r)
-			fmt.Fprintf(t, "%s\t%s\t%s\t%.3f\t%.2f\t%.1f\t%.0f %%\t%s %.1f\t\n", r.Benchmark, r.Case, humanize.Comma(r.Rows),
-				r.Time.Seconds()*1e3, r.RowsPerSecond()/1e9, r.Rate()/1e9, 100*r.Fraction(), r.Bound, r.BoundRate/1e9)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%.3f\t%.3f\t%.2f\t%.1f\t%.0f %%\t%s %.1f\t\n", r.Benchmark, r.Case, humanize.Comma(r.Rows),
+				r.Time.Seconds()*1e3, r.Wall.Seconds()*1e3, r.RowsPerSecond()/1e9, r.Rate()/1e9, 100*r.Fraction(), r.Bound, r.BoundRate/1e9)
 		})
 		if errors.Is(err, gpubench.ErrNoLink) {
 			if f.all {

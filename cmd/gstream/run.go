@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -97,7 +98,7 @@ func (f *runFlags) options(cmd *cobra.Command) (pipeline.RunOptions, error) {
 	if err := f.environment(cmd); err != nil {
 		return pipeline.RunOptions{}, err
 	}
-	opt := pipeline.RunOptions{Threads: f.threads, Overwrite: f.overwrite, Use: f.device}
+	opt := pipeline.RunOptions{Threads: f.threads, Overwrite: f.overwrite, Use: cmp.Or(f.device, pipeline.Auto)}
 	if err := checkDevice(f.device); err != nil {
 		return opt, err
 	}

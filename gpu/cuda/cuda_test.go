@@ -15,6 +15,7 @@ import (
 	"github.com/gstream/gstream/gpu/cuda/emulator"
 	"github.com/gstream/gstream/gpu/cuda/internal/manifest"
 	"github.com/gstream/gstream/gpu/gputest"
+	"github.com/gstream/gstream/gpu/host"
 )
 
 // library is the driver under test: the machine's where it has a GPU, the
@@ -92,6 +93,10 @@ func TestConformance(t *testing.T) {
 		// Under compute-sanitizer loading takes longer than most tests of the suite.
 		d.kernels.byName = keep.kernels.byName
 		return d
+	}, func(t *testing.T, memory int64) gpu.Device {
+		h, err := host.Open(host.Options{Threads: 1, Memory: memory})
+		require.NoError(t, err)
+		return h
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
@@ -18,561 +17,17 @@ import (
 	"github.com/gstream/gstream/operators/expr"
 )
 
-// pair is the host, whose results are the reference, and the device under test.
-type pair struct {
-	t    *testing.T
-	host *host.Device
-	dev  *Device
-	rnd  *rand.Rand
-	// nonzero keeps zeros out of what is drawn: divisors.
-	nonzero bool
-}
-
-func newPair(t *testing.T) *pair {
+func newPair(t *testing.T) *gputest.Pair {
 	skipWithRaceDetector(t)
-	seed := gputest.Seed(t)
 	// One thread, so that the host's choice among rows that fail is the first.
 	h, err := host.Open(host.Options{Threads: 1, Memory: 1 << 30})
 	require.NoError(t, err)
-	p := &pair{t: t, host: h, dev: openWith(t, 0, 1<<30), rnd: rand.New(rand.NewPCG(seed, 1))}
-	t.Cleanup(func() {
-		require.Empty(t, p.dev.Budget().Leaks())
-		require.NoError(t, p.dev.Close())
-		require.NoError(t, h.Close())
-	})
-	return p
-}
-
-// onHost evaluates on the host.
-func (p *pair) onHost(prog *gpu.Program, in []gpu.Column, n int) ([]gpu.Column, error) {
-	q, err := p.host.NewQueue("reference")
-	require.NoError(p.t, err)
-	l := p.host.Budget().Lease("reference")
-	out, err := q.Eval(l, prog, in, n)
-	p.t.Cleanup(func() {
-		gpu.ReleaseColumns(out)
-		require.NoError(p.t, l.Close())
-	})
-	return out, err
-}
-
-// onDevice brings the inputs up, evaluates and brings the results down.
-func (p *pair) onDevice(prog *gpu.Program, in []gpu.Column, n int) ([]gpu.Column, error) {
-	q, err := p.dev.NewQueue("test")
-	require.NoError(p.t, err)
-	defer func() { _ = q.Close() }()
-	l, down := p.dev.Budget().Lease("test"), p.dev.HostBudget().Lease("test")
-	s, err := q.Up(l, stride(in, n))
-	require.NoError(p.t, err)
-	out, err := q.Eval(l, prog, s.Cols, n)
-	s.Release()
-	if err != nil {
-		require.Equal(p.t, err, q.Close())
-		require.NoError(p.t, l.Close(), "a failed evaluation left memory behind")
-		return nil, err
-	}
-	s, err = q.Down(down, stride(out, n))
-	require.NoError(p.t, err)
-	gpu.ReleaseColumns(out)
-	require.NoError(p.t, s.Check())
-	require.NoError(p.t, q.Close())
-	require.NoError(p.t, l.Close(), "an evaluation left memory behind")
-	p.t.Cleanup(func() {
-		s.Release()
-		require.NoError(p.t, down.Close())
-	})
-	return s.Cols, nil
-}
-
-func stride(cols []gpu.Column, n int) *gpu.Stride {
-	fields := make([]gpu.Field, len(cols))
-	for i, c := range cols {
-		fields[i] = gpu.Field{Name: fmt.Sprint("c", i), Type: c.Type, Nullable: true}
-		cols[i] = c.Retain()
-	}
-	return &gpu.Stride{Schema: gpu.NewSchema(fields...), Cols: cols, Rows: n}
-}
-
-// tolerance is how far floats may be apart: units in the last place, or an
-// absolute difference.
-type tolerance struct {
-	ulps     int64
-	absolute float64
-}
-
-// toleranceOf is what a program may differ by: the device's exp, log and cbrt are
-// not the host's, whose binary logarithms lose digits beside 1, and whose powers
-// with a fraction in the exponent lose some where they are large.
-func toleranceOf(prog *gpu.Program) (t tolerance) {
-	fractions := false // in exponents
-	for _, in := range prog.Code {
-		fractions = fractions || in.Op == gpu.OpConst && in.Value.Float != math.Trunc(in.Value.Float)
-		switch {
-		case in.Op == gpu.OpMath && gpu.MathFunc(in.N) != gpu.MathSqrt:
-			t.ulps = max(t.ulps, 4)
-			if gpu.MathFunc(in.N) == gpu.MathLog2 {
-				t.absolute = 1e-15
-			}
-		case in.Op == gpu.OpPow && (in.Args[1] < len(prog.Inputs) || fractions):
-			t.ulps = 1024
-		}
-	}
-	return t
-}
-
-// requireHosts runs a program on both devices: same values, or the same error.
-func (p *pair) requireHosts(prog *gpu.Program, in []gpu.Column, n int, what string) {
-	p.t.Helper()
-	within := toleranceOf(prog)
-	want, hostErr := p.onHost(prog, in, n)
-	got, err := p.onDevice(prog, append([]gpu.Column(nil), in...), n)
-	if hostErr != nil {
-		require.EqualError(p.t, err, hostErr.Error(), what)
-		return
-	}
-	require.NoError(p.t, err, what)
-	require.Len(p.t, got, len(want), what)
-	for k := range want {
-		require.Equal(p.t, want[k].Type, got[k].Type, what)
-		for i := range n {
-			x, y := want[k].ScalarAt(i), got[k].ScalarAt(i)
-			if !sameValue(x, y, within) {
-				args := make([]gpu.Scalar, len(in))
-				for a := range in {
-					args[a] = in[a].ScalarAt(i)
-				}
-				require.Failf(p.t, "differs", "%s: output %d, row %d: %v, want %v (%q) of %v", what, k, i, y, x, x.Str, args)
-			}
-		}
-	}
-}
-
-// sameValue compares bits; every NaN is the same.
-func sameValue(x, y gpu.Scalar, within tolerance) bool {
-	if x.Valid != y.Valid || !x.Valid {
-		return x.Valid == y.Valid
-	}
-	if !x.Type.IsFloat() {
-		return x.Int == y.Int && x.Str == y.Str
-	}
-	if math.IsNaN(x.Float) || math.IsNaN(y.Float) {
-		return math.IsNaN(x.Float) && math.IsNaN(y.Float)
-	}
-	if within.absolute > 0 && math.Abs(x.Float-y.Float) <= within.absolute {
-		return true
-	}
-	if math.Signbit(x.Float) != math.Signbit(y.Float) {
-		return false
-	}
-	d := int64(math.Float64bits(x.Float)) - int64(math.Float64bits(y.Float))
-	if x.Type.Kind == gpu.Float32 {
-		d = int64(math.Float32bits(float32(x.Float))) - int64(math.Float32bits(float32(y.Float)))
-	}
-	return max(d, -d) <= within.ulps
-}
-
-func narrow(t gpu.Type) gpu.Type {
-	t.Wide = false
-	return t
-}
-
-var (
-	textType, boolType = gpu.Of(gpu.String), gpu.Of(gpu.Bool)
-	integerTypes       = []gpu.Type{gpu.Of(gpu.Int8), gpu.Of(gpu.Int16), gpu.Of(gpu.Int32), gpu.Of(gpu.Int64),
-		gpu.Of(gpu.Uint8), gpu.Of(gpu.Uint16), gpu.Of(gpu.Uint32), gpu.Of(gpu.Uint64), gpu.Of(gpu.HugeInt)}
-	floatTypes   = []gpu.Type{gpu.Of(gpu.Float32), gpu.Of(gpu.Float64)}
-	decimalTypes = []gpu.Type{gpu.DecimalOf(4, 1), gpu.DecimalOf(15, 2), gpu.DecimalOf(18, 0), narrow(gpu.DecimalOf(38, 2)),
-		gpu.DecimalOf(38, 4), gpu.DecimalOf(38, 0), gpu.DecimalOf(38, 38)}
-	timeTypes   = []gpu.Type{gpu.TimeOf(gpu.Second), gpu.TimeOf(gpu.Millisecond), gpu.TimeOf(gpu.Microsecond), gpu.TimeOf(gpu.Nanosecond)}
-	momentTypes = []gpu.Type{gpu.TimestampOf(gpu.Second, false), gpu.TimestampOf(gpu.Millisecond, true),
-		gpu.TimestampOf(gpu.Microsecond, false), gpu.TimestampOf(gpu.Nanosecond, true)}
-)
-
-func join(lists ...[]gpu.Type) (all []gpu.Type) {
-	for _, l := range lists {
-		all = append(all, l...)
-	}
-	return all
-}
-
-// spread is how large values are drawn.
-type spread int
-
-const (
-	small spread = iota // what arithmetic seldom overflows on
-	wild                // all that the type has, its limits often
-)
-
-// value draws a value of a type.
-func (p *pair) value(t gpu.Type, s spread) gpu.Scalar {
-	for {
-		if v := p.anyValue(t, s); !p.nonzero || v.Int.Sign() != 0 || v.Float != 0 {
-			return v
-		}
-	}
-}
-
-func (p *pair) anyValue(t gpu.Type, s spread) gpu.Scalar {
-	r := p.rnd
-	switch {
-	case t.Kind == gpu.Bool:
-		return gpu.BoolScalar(r.IntN(2) == 0)
-	case t.IsFloat():
-		special := []float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1), 1e-320, 0.5, -1.5, 2.5, 1e15, 1e16, 1e-4, 9.5e-5, 127.5, 1e300, 9223372036854775807, 1 << 62}
-		f := float64(r.IntN(2000)-1000) / 8
-		if t.Kind == gpu.Float32 && r.IntN(4) == 0 {
-			f = r.Float64() * math.Pow(10, float64(r.IntN(14)-3)) // as many digits as a text shows
-		} else if s == wild {
-			f = [...]float64{math.Float64frombits(r.Uint64()), float64(math.Float32frombits(r.Uint32())), special[r.IntN(len(special))],
-				float64(r.Int64()-1<<62) / math.Pow(10, float64(r.IntN(20)))}[r.IntN(4)]
-		}
-		if t.Kind == gpu.Float32 {
-			f = float64(float32(f))
-		}
-		return gpu.FloatScalar(t, f)
-	case t.Kind == gpu.String:
-		return gpu.StringScalar(p.text(s))
-	case t.Kind == gpu.Binary:
-		b := make([]byte, r.IntN(6))
-		for i := range b {
-			b[i] = byte(r.IntN(256))
-		}
-		return gpu.Scalar{Type: t, Valid: true, Str: string(b)}
-	}
-	if inf := t.Infinity(); inf != 0 && r.IntN(40) == 0 {
-		return gpu.IntScalar(t, [...]int64{inf, -inf}[r.IntN(2)])
-	}
-	lo, hi := t.Bounds()
-	if t.Kind == gpu.Time {
-		lo, hi = gpu.Int128{}, gpu.Int128From(86400*t.Unit.PerSecond()-1)
-	}
-	v := gpu.Int128From(int64(r.IntN(21) - 10))
-	if s == wild || t.Kind == gpu.Time || t.Kind == gpu.Date || t.Kind == gpu.Timestamp {
-		v = gpu.Int128{Lo: r.Uint64(), Hi: int64(r.Uint64())}
-		shift := r.IntN(127)
-		if shift >= 64 {
-			v = gpu.Int128{Lo: uint64(v.Hi >> (shift - 64)), Hi: v.Hi >> 63}
-		} else {
-			v = gpu.Int128{Lo: v.Lo>>shift | uint64(v.Hi)<<(64-shift), Hi: v.Hi >> shift}
-		}
-	}
-	if s == wild && r.IntN(6) == 0 {
-		v = [...]gpu.Int128{lo, hi}[r.IntN(2)]
-	}
-	if s == small && (t.Kind == gpu.Date || t.Kind == gpu.Timestamp) {
-		v = gpu.Int128From(int64(v.Lo) % (86400 * 365 * 60 * t.Unit.PerSecond()))
-		if t.Kind == gpu.Date {
-			v = gpu.Int128From(int64(v.Lo) % 40000)
-		}
-	}
-	if v.Less(lo) || hi.Less(v) {
-		span, _ := hi.Sub(lo)
-		if span.Sign() <= 0 { // wider than 127 bits
-			return gpu.Scalar{Type: t, Valid: true, Int: lo}
-		}
-		_, v = v.QuoRem(span)
-		if v.Sign() < 0 {
-			v = v.Neg()
-		}
-		v, _ = lo.Add(v)
-	}
-	return gpu.Scalar{Type: t, Valid: true, Int: v}
-}
-
-var snippets = []string{"", " ", "a", "ab", "abc", "ä", "ß", "İ", "ſ", "Σ", "ς", "😀", "日本", "%", "_", "\\", "x", "\xff", "\xe2\x82", "\u00a0", "\u2003", "Å", "\ufffd", "é", "\xc3"}
-
-// text draws a string: words, or a number, date or time, sometimes damaged.
-func (p *pair) text(s spread) string {
-	r := p.rnd
-	if s == small {
-		out := ""
-		for range r.IntN(6) {
-			out += snippets[r.IntN(len(snippets))]
-		}
-		return out
-	}
-	kinds := join(integerTypes, floatTypes, decimalTypes, timeTypes, momentTypes, []gpu.Type{gpu.Of(gpu.Date), boolType})
-	out := ""
-	switch r.IntN(8) {
-	case 0:
-		out = []string{"true", "YES", "n", "0", "yeſ", "F", "nan", "-Infinity", "inf", "+1", "1e5", "-.5", "1_000", "1__0", "0x10", "1e", "12e-3",
-			"2020-02-30", "2020-02-29 24:00:00", "2020-02-29T12:30", "0044-03-15 (BC)", "-1-1-1", "24:00:00", "23:59:60", "1:2:3.4567890129",
-			"2021-01-01 00:00:00 +05:30", "2021-01-01 00:00:00Z", "2021/1/2", "\\x41b", "\\x4", "a\\\\", "99999999999999999999999999999999999999",
-			"170141183460469231731687303715884105728", "0.00000000000000000000000000000000000000000001", "1e38", "1e-50", "5e-1",
-			"-170141183460469231731687303715884105728", "0.00000000000000000000000000000009223372036854775807e50", "0b101", "0xfF_fF", "0xg", "0x_1",
-			"infinity", "-inf", "Epoch", "2020 01 02", "2020\\1\\2 10:11", "2020-01-02T 10:11:12.9999999 +01:30:15", "10:11 Z", "2020-01-01 24:00:00",
-			"1_0.5_0e1_0", "1_.5", "+nan", "-NaN", "2020-01-02 (bc) 1:2"}[r.IntN(56)]
-	case 1:
-		return p.text(small)
-	case 2:
-		out = fmt.Sprintf("%d.%de%d", r.IntN(1000), r.Uint64(), r.IntN(60)-30)
-	default:
-		out = p.value(kinds[r.IntN(len(kinds))], spread(r.IntN(2))).String()
-	}
-	switch r.IntN(10) {
-	case 0:
-		out = " " + out + "\t"
-	case 1:
-		out = "\u2003" + out
-	case 2:
-		if len(out) > 0 {
-			k := r.IntN(len(out))
-			out = out[:k] + snippets[r.IntN(len(snippets))] + out[k:]
-		}
-	}
-	return out
-}
-
-// column draws a column. A coded one has a dictionary with values that no row uses.
-func (p *pair) column(t gpu.Type, n int, s spread, nulls float64, coded bool) gpu.Column {
-	values := make([]gpu.Scalar, n)
-	if coded {
-		dict := make([]gpu.Scalar, 1+n/8)
-		for i := range dict {
-			dict[i] = p.value(t, s)
-		}
-		codes, valid := make([]int32, n), make([]gpu.Scalar, n)
-		for i := range codes {
-			codes[i] = int32(p.rnd.IntN(len(dict)))
-			valid[i] = p.value(t, s)
-			valid[i].Valid = p.rnd.Float64() >= nulls
-		}
-		return gpu.Column{Type: t, Len: n, Data: gpu.WrapBytes(gpu.BytesOf(codes)), Valid: gpu.ColumnOf(t, valid).Valid,
-			Dict: &gpu.Dictionary{Values: gpu.ColumnOf(t, dict)}}
-	}
-	for i := range values {
-		values[i] = p.value(t, s)
-		values[i].Valid = p.rnd.Float64() >= nulls
-	}
-	return gpu.ColumnOf(t, values)
-}
-
-// check runs one instruction over drawn columns of the given types, in several
-// ways: small and wild values, with nulls, coded, with a constant, under a mask.
-func (p *pair) check(in gpu.Instr, types ...gpu.Type) {
-	p.t.Helper()
-	in.Mask, in.Text = -1, "the test"
-	n := []int{1, 65, 300, 2500}[p.rnd.IntN(4)]
-	for variant := range 6 {
-		s, coded := spread(variant%2), variant == 2 || variant == 3
-		prog := &gpu.Program{Inputs: append([]gpu.Type{boolType}, types...)}
-		cols := []gpu.Column{p.column(boolType, n, s, 0.2, false)}
-		in.Args = nil
-		for k, t := range types {
-			cols = append(cols, p.column(t, n, s, 0.2*float64(variant/2%2), coded))
-			in.Args = append(in.Args, 1+k)
-		}
-		if variant == 4 {
-			in.Mask = 0
-		}
-		if variant == 5 {
-			prog.Code = append(prog.Code, gpu.Instr{Op: gpu.OpConst, Type: types[len(types)-1], Value: p.value(types[len(types)-1], s), Mask: -1})
-			in.Args[len(types)-1] = len(prog.Inputs)
-		}
-		prog.Outputs = []int{len(prog.Inputs) + len(prog.Code)}
-		prog.Code = append(prog.Code, in)
-		p.requireHosts(prog, cols, n, fmt.Sprintf("operation %d (N=%d, value %q) on %v to %v (wide=%t), variant %d, %d rows",
-			in.Op, in.N, in.Value.Str, types, in.Type, in.Type.Wide, variant, n))
-		in.Mask = -1
-	}
+	return gputest.NewPair(t, openWith(t, 0, 1<<30), h)
 }
 
 func TestArgumentsHaveTheLayoutOfTheKernels(t *testing.T) {
 	require.EqualValues(t, 56, unsafe.Sizeof(operand{}))
 	require.EqualValues(t, 344, unsafe.Sizeof(evalArgs{}))
-}
-
-func TestCastsGiveTheHostsResults(t *testing.T) {
-	basic := join(integerTypes, floatTypes, decimalTypes, []gpu.Type{boolType})
-	temporal := join(timeTypes, momentTypes, []gpu.Type{gpu.Of(gpu.Date)})
-	p := newPair(t)
-	cast := func(from, to gpu.Type) {
-		for try := range 2 {
-			p.check(gpu.Instr{Op: gpu.OpCast, Type: to, N: try}, from)
-		}
-	}
-	for _, from := range basic {
-		for _, to := range basic {
-			if from != to {
-				cast(from, to)
-			}
-		}
-	}
-	for _, typ := range join(basic, temporal, []gpu.Type{gpu.Of(gpu.Binary)}) {
-		cast(typ, textType)
-		cast(textType, typ)
-	}
-	for _, from := range temporal {
-		for _, to := range temporal {
-			switch {
-			case from.Kind == gpu.Date && to.Kind != gpu.Timestamp, from.Kind == gpu.Time && to.Kind != gpu.Time, from == to:
-			default:
-				cast(from, to)
-			}
-		}
-		cast(from, gpu.Of(gpu.Int64))
-	}
-}
-
-func TestArithmeticGivesTheHostsResults(t *testing.T) {
-	p := newPair(t)
-	for _, typ := range join(integerTypes, decimalTypes) {
-		for _, op := range []gpu.Op{gpu.OpAdd, gpu.OpSub, gpu.OpMul, gpu.OpQuo, gpu.OpMod} {
-			result := typ
-			if op == gpu.OpMul {
-				result.Scale = min(2*typ.Scale, gpu.MaxPrecision)
-			}
-			p.check(gpu.Instr{Op: op, Type: result}, typ, typ)
-			p.nonzero = true
-			p.check(gpu.Instr{Op: op, Type: result}, typ, typ)
-			p.nonzero = false
-		}
-		for _, op := range []gpu.Op{gpu.OpNeg, gpu.OpAbs} {
-			p.check(gpu.Instr{Op: op, Type: typ}, typ)
-		}
-		p.check(gpu.Instr{Op: gpu.OpSign, Type: gpu.Of(gpu.Int8)}, typ)
-	}
-	for _, typ := range integerTypes {
-		for _, n := range []int{-1, -2, -20, -39} {
-			p.check(gpu.Instr{Op: gpu.OpRound, Type: typ, N: n}, typ)
-		}
-	}
-	for _, typ := range decimalTypes {
-		for _, op := range []gpu.Op{gpu.OpRound, gpu.OpFloor, gpu.OpCeil, gpu.OpTrunc} {
-			for _, n := range []int{0, 1, 2, -1, -3, -20} {
-				result := typ
-				result.Scale = uint8(min(max(n, 0), int(typ.Scale)))
-				p.check(gpu.Instr{Op: op, Type: result, N: n}, typ)
-			}
-		}
-	}
-	for _, typ := range floatTypes {
-		for _, op := range []gpu.Op{gpu.OpAdd, gpu.OpSub, gpu.OpMul, gpu.OpDiv, gpu.OpQuo, gpu.OpMod} {
-			p.check(gpu.Instr{Op: op, Type: typ}, typ, typ)
-		}
-		p.check(gpu.Instr{Op: gpu.OpMod, Type: typ, N: gpu.ZeroFails}, typ, typ)
-		p.nonzero = true
-		p.check(gpu.Instr{Op: gpu.OpQuo, Type: typ}, typ, typ)
-		p.check(gpu.Instr{Op: gpu.OpMod, Type: typ, N: gpu.ZeroFails}, typ, typ)
-		p.nonzero = false
-		p.check(gpu.Instr{Op: gpu.OpPow, Type: typ}, typ, typ)
-		for _, power := range []float64{-3, 2, 7, 100} {
-			p.checkPower(typ, power)
-		}
-		p.check(gpu.Instr{Op: gpu.OpSign, Type: gpu.Of(gpu.Int8)}, typ)
-		for _, op := range []gpu.Op{gpu.OpNeg, gpu.OpAbs, gpu.OpFloor, gpu.OpCeil, gpu.OpTrunc} {
-			p.check(gpu.Instr{Op: op, Type: typ}, typ)
-		}
-		for _, n := range []int{0, 2, -2, 17, -308, -309, -400, 400} {
-			p.check(gpu.Instr{Op: gpu.OpRound, Type: typ, N: n}, typ)
-		}
-		for f := gpu.MathSqrt; f <= gpu.MathLog10; f++ {
-			p.check(gpu.Instr{Op: gpu.OpMath, Type: typ, N: int(f)}, typ)
-		}
-	}
-}
-
-// checkPower raises values to a whole power: the same bits.
-func (p *pair) checkPower(typ gpu.Type, power float64) {
-	prog := &gpu.Program{Inputs: []gpu.Type{typ}, Outputs: []int{2}, Code: []gpu.Instr{
-		{Op: gpu.OpConst, Type: typ, Value: gpu.FloatScalar(typ, power), Mask: -1},
-		{Op: gpu.OpPow, Type: typ, Args: []int{0, 1}, Mask: -1}}}
-	const n = 300
-	p.requireHosts(prog, []gpu.Column{p.column(typ, n, wild, 0, false)}, n, fmt.Sprint("power ", power))
-	p.requireHosts(prog, []gpu.Column{p.column(typ, n, small, 0, false)}, n, fmt.Sprint("power ", power))
-}
-
-func TestComparisonsGiveTheHostsResults(t *testing.T) {
-	p := newPair(t)
-	all := join(integerTypes, floatTypes, decimalTypes, timeTypes, momentTypes, []gpu.Type{gpu.Of(gpu.Date), boolType, textType, gpu.Of(gpu.Binary)})
-	for _, typ := range all {
-		for op := gpu.OpEq; op <= gpu.OpNotDistinct; op++ {
-			p.check(gpu.Instr{Op: op, Type: boolType}, typ, typ)
-		}
-		p.check(gpu.Instr{Op: gpu.OpSelect, Type: typ}, boolType, typ, typ)
-		p.check(gpu.Instr{Op: gpu.OpIsNull, Type: boolType}, typ)
-		p.check(gpu.Instr{Op: gpu.OpIsNotNull, Type: boolType}, typ)
-		for _, size := range []int{0, 1, 9, 100} {
-			set := make([]gpu.Scalar, size)
-			for i := range set {
-				set[i] = p.value(typ, small)
-			}
-			p.check(gpu.Instr{Op: gpu.OpIn, Type: boolType, Set: set}, typ)
-		}
-	}
-	wide, slim := gpu.DecimalOf(38, 2), narrow(gpu.DecimalOf(38, 2))
-	p.check(gpu.Instr{Op: gpu.OpLt, Type: boolType}, wide, slim)
-	for _, result := range []gpu.Type{wide, slim} {
-		p.check(gpu.Instr{Op: gpu.OpSelect, Type: result}, boolType, wide, slim)
-		p.check(gpu.Instr{Op: gpu.OpSelect, Type: result}, boolType, slim, wide)
-	}
-	for _, op := range []gpu.Op{gpu.OpAnd, gpu.OpOr} {
-		p.check(gpu.Instr{Op: op, Type: boolType}, boolType, boolType)
-		p.check(gpu.Instr{Op: op, Type: boolType}, boolType, boolType, boolType, boolType)
-	}
-	p.check(gpu.Instr{Op: gpu.OpNot, Type: boolType}, boolType)
-}
-
-func TestDatesGiveTheHostsResults(t *testing.T) {
-	p := newPair(t)
-	date, days := gpu.Of(gpu.Date), gpu.Of(gpu.Int32)
-	for _, op := range []gpu.Op{gpu.OpAdd, gpu.OpSub} {
-		p.check(gpu.Instr{Op: op, Type: date}, date, days)
-		for _, typ := range join(timeTypes, momentTypes) {
-			p.check(gpu.Instr{Op: op, Type: typ}, typ, gpu.Of(gpu.Int64))
-		}
-	}
-	for part := gpu.PartMicrosecond; part <= gpu.PartJulian; part++ {
-		result := gpu.Of(gpu.Int64)
-		if part >= gpu.PartEpoch {
-			result = gpu.Of(gpu.Float64)
-		}
-		for _, typ := range join(timeTypes, momentTypes, []gpu.Type{date}) {
-			p.check(gpu.Instr{Op: gpu.OpExtract, Type: result, N: int(part)}, typ)
-		}
-		if part <= gpu.PartMillennium {
-			for _, typ := range momentTypes {
-				p.check(gpu.Instr{Op: gpu.OpDateTrunc, Type: typ, N: int(part)}, typ)
-			}
-		}
-	}
-	for _, typ := range momentTypes {
-		p.check(gpu.Instr{Op: gpu.OpAddMonths, Type: typ}, typ, gpu.Of(gpu.Int64))
-	}
-}
-
-func TestStringsGiveTheHostsResults(t *testing.T) {
-	p := newPair(t)
-	length := gpu.Of(gpu.Int64)
-	for range 3 {
-		for _, op := range []gpu.Op{gpu.OpLower, gpu.OpUpper, gpu.OpReverse} {
-			p.check(gpu.Instr{Op: op, Type: textType}, textType)
-		}
-		p.check(gpu.Instr{Op: gpu.OpLength, Type: length}, textType)
-		p.check(gpu.Instr{Op: gpu.OpLength, Type: length}, gpu.Of(gpu.Binary))
-		p.check(gpu.Instr{Op: gpu.OpPosition, Type: length}, textType, textType)
-		for op := gpu.OpStartsWith; op <= gpu.OpContains; op++ {
-			p.check(gpu.Instr{Op: op, Type: boolType}, textType, textType)
-		}
-		p.check(gpu.Instr{Op: gpu.OpSubstring, Type: textType}, textType, length)
-		p.check(gpu.Instr{Op: gpu.OpSubstring, Type: textType}, textType, length, length)
-		for sides := range 4 {
-			p.check(gpu.Instr{Op: gpu.OpTrim, Type: textType, N: sides}, textType, textType)
-		}
-		p.check(gpu.Instr{Op: gpu.OpConcat, Type: textType}, textType, textType)
-		p.check(gpu.Instr{Op: gpu.OpConcat, Type: textType}, textType, textType, textType, textType)
-		p.check(gpu.Instr{Op: gpu.OpReplace, Type: textType}, textType, textType, textType)
-	}
-	for range 150 {
-		pattern := ""
-		for range p.rnd.IntN(6) {
-			pattern += append(snippets, "%", "%", "_", "%")[p.rnd.IntN(len(snippets)+4)]
-		}
-		escape := []int{0, '\\', 'x'}[p.rnd.IntN(3)]
-		for _, op := range []gpu.Op{gpu.OpLike, gpu.OpILike} {
-			p.check(gpu.Instr{Op: op, Type: boolType, Value: gpu.StringScalar(pattern), N: escape}, textType)
-		}
-	}
 }
 
 // TestExpressionsGiveTheHostsResults runs the expressions that the tests of
@@ -601,19 +56,19 @@ func TestExpressionsGiveTheHostsResults(t *testing.T) {
 		}
 	}
 	require.Greater(t, len(all), 200)
-	run := func(n int, coded bool, nulls float64, s spread, exprs ...*expr.Expr) {
+	run := func(n int, coded bool, nulls float64, s gputest.Spread, exprs ...*expr.Expr) {
 		prog, inputs, err := expr.Compile(schema, exprs...)
 		require.NoError(t, err)
 		cols := make([]gpu.Column, len(inputs))
 		for i, c := range inputs {
 			typ := schema.Fields[c].Type
-			cols[i] = p.column(typ, n, s, nulls, coded && typ.Kind != gpu.Bool)
+			cols[i] = p.Column(typ, n, s, nulls, coded && typ.Kind != gpu.Bool)
 		}
-		p.requireHosts(prog, cols, n, fmt.Sprint(exprs[0], ", rows ", n))
+		p.Require(prog, cols, n, fmt.Sprint(exprs[0], ", rows ", n))
 	}
 	for k, e := range all {
 		for variant := range 4 {
-			run([]int{1, 64, 700, 2300}[p.rnd.IntN(4)], variant%2 == 1, 0.2*float64(k%2), spread(variant/2), e)
+			run([]int{1, 64, 700, 2300}[p.Rnd.IntN(4)], variant%2 == 1, 0.2*float64(k%2), gputest.Spread(variant/2), e)
 		}
 	}
 	// Without those that fail on some rows, as one program.
@@ -631,7 +86,7 @@ func TestExpressionsGiveTheHostsResults(t *testing.T) {
 	}
 	require.Greater(t, len(safe), 100)
 	for variant := range 4 {
-		run(3000, variant%2 == 1, 0.2*float64(variant/2), wild, safe...)
+		run(3000, variant%2 == 1, 0.2*float64(variant/2), gputest.Wild, safe...)
 	}
 }
 
@@ -645,13 +100,13 @@ func TestTheFirstFailureOfTheHostIsReported(t *testing.T) {
 			x[i], y[i] = gpu.IntScalar(typ, int64(i)), gpu.IntScalar(typ, int64(i))
 		}
 		for range 4 {
-			x[p.rnd.IntN(n)] = gpu.IntScalar(typ, math.MaxInt32)
-			y[p.rnd.IntN(n)] = gpu.IntScalar(typ, math.MinInt32)
+			x[p.Rnd.IntN(n)] = gpu.IntScalar(typ, math.MaxInt32)
+			y[p.Rnd.IntN(n)] = gpu.IntScalar(typ, math.MinInt32)
 		}
 		one := gpu.Instr{Op: gpu.OpConst, Type: typ, Value: gpu.IntScalar(typ, 1), Mask: -1}
 		prog := &gpu.Program{Inputs: []gpu.Type{typ, typ}, Outputs: []int{3, 4}, Code: []gpu.Instr{one,
 			{Op: gpu.OpSub, Type: typ, Args: []int{1, 2}, Mask: -1, Text: "y - 1"},
 			{Op: gpu.OpAdd, Type: typ, Args: []int{0, 2}, Mask: -1, Text: "x + 1"}}}
-		p.requireHosts(prog, []gpu.Column{gpu.ColumnOf(typ, x), gpu.ColumnOf(typ, y)}, n, "two that fail")
+		p.Require(prog, []gpu.Column{gpu.ColumnOf(typ, x), gpu.ColumnOf(typ, y)}, n, "two that fail")
 	}
 }

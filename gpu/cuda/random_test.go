@@ -44,8 +44,8 @@ func TestRandomExpressionsGiveTheHostsResults(t *testing.T) {
 		for i, c := range inputs {
 			in[i] = all[c]
 		}
-		p.requireHosts(prog, in, tab.Rows, what)
-		if _, err := p.onHost(prog, in, tab.Rows); err == nil {
+		p.Require(prog, in, tab.Rows, what)
+		if _, err := p.Right(prog, in, tab.Rows); err == nil {
 			continue
 		}
 		values := make([][]gpu.Scalar, len(inputs))
@@ -55,7 +55,7 @@ func TestRandomExpressionsGiveTheHostsResults(t *testing.T) {
 			for i, c := range inputs {
 				row[i] = gpu.ColumnOf(all[c].Type, tab.Values[c][r:r+1])
 			}
-			if _, err := p.onHost(prog, row, 1); err != nil {
+			if _, err := p.Right(prog, row, 1); err != nil {
 				continue
 			}
 			rows++
@@ -66,7 +66,7 @@ func TestRandomExpressionsGiveTheHostsResults(t *testing.T) {
 		for i, c := range inputs {
 			in[i] = gpu.ColumnOf(all[c].Type, values[i])
 		}
-		p.requireHosts(prog, in, rows, what)
+		p.Require(prog, in, rows, what)
 	}
 	require.Greater(t, bound, cases/2, "too few expressions can be bound")
 }

@@ -25,8 +25,9 @@ type Result struct {
 	Benchmark string        `json:"benchmark"`
 	Case      string        `json:"case"` // what was varied
 	Rows      int64         `json:"rows"`
-	Bytes     int64         `json:"bytes"` // that must be moved at least
-	Time      time.Duration `json:"median_ns"`
+	Bytes     int64         `json:"bytes"`     // that must be moved at least
+	Time      time.Duration `json:"median_ns"` // by the device's clock, where it has one
+	Wall      time.Duration `json:"wall_ns"`   // median too; what is beyond Time are launches, waits and allocations
 	Runs      int           `json:"runs"`
 	// Bound names what limits the benchmark, BoundRate is its bytes a second as
 	// measured in this run.
@@ -143,44 +144,45 @@ func (b *bench) close() error {
 // time runs f a number of times after one run to warm up and reports the median:
 // the device's own time where it measures that, the wall's elsewhere.
 func (b *bench) time(name string, rows int, bytes int64, bound string, rate float64, f func() error) error {
-	took, err := b.measure(f)
+	took, wall, err := b.measure(f)
 	if err == nil {
-		b.each(Result{Benchmark: b.name, Case: name, Rows: int64(rows), Bytes: bytes, Time: took, Runs: b.runs, Bound: bound, BoundRate: rate})
+		b.each(Result{Benchmark: b.name, Case: name, Rows: int64(rows), Bytes: bytes, Time: took, Wall: wall, Runs: b.runs, Bound: bound, BoundRate: rate})
 	}
 	return err
 }
 
 // measure is time without the report.
-func (b *bench) measure(f func() error) (time.Duration, error) {
-	times := make([]time.Duration, 0, b.runs)
+func (b *bench) measure(f func() error) (took, wall time.Duration, err error) {
+	var times, walls []time.Duration
 	for i := range b.runs + 1 {
 		if err := b.ctx.Err(); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
-		took, err := b.once(f)
+		took, wall, err := b.once(f)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		if i > 0 {
-			times = append(times, took)
+			times, walls = append(times, took), append(walls, wall)
 		}
 	}
-	return median(times), nil
+	return median(times), median(walls), nil
 }
 
-// once times one run.
-func (b *bench) once(f func() error) (time.Duration, error) {
+// once times one run, by the device's clock and the wall's.
+func (b *bench) once(f func() error) (took, wall time.Duration, err error) {
 	p, ok := b.dev.(gpu.Profiled)
-	if !ok {
-		begin := time.Now()
-		err := f()
-		return time.Since(begin), err
+	if ok {
+		p.Settle()
 	}
-	p.Settle()
-	before := b.l.Activity().Busy
-	err := f()
-	p.Settle()
-	return b.l.Activity().Busy - before, err
+	before, begin := b.l.Activity().Busy, time.Now()
+	if err = f(); !ok {
+		wall = time.Since(begin)
+		return wall, wall, err
+	}
+	p.Settle() // until the kernels have ended
+	wall = time.Since(begin)
+	return b.l.Activity().Busy - before, wall, err
 }
 
 // spent is the device time of the pieces of a primitive that have a name, so far,
@@ -215,7 +217,7 @@ func (b *bench) copyRate() (float64, error) {
 	defer src.Release()
 	times := make([]time.Duration, 0, b.runs)
 	for range b.runs {
-		took, err := b.once(func() error {
+		took, _, err := b.once(func() error {
 			out, err := b.q.Slice(b.l, src, 0, n-1)
 			out.Release()
 			return err

@@ -38,6 +38,10 @@ func TestEveryBenchmarkRunsOnEveryDevice(t *testing.T) {
 					cases = append(cases, r.Case)
 					require.Positive(t, r.Time, r.Case)
 					require.Positive(t, r.BoundRate, r.Case)
+					require.GreaterOrEqual(t, 2*r.Wall, r.Time, r.Case) // two clocks
+					if r.Benchmark == "sort" {
+						require.Equal(t, 8*r.Rows, r.Bytes, "keys once and row ids once")
+					}
 				})
 				if device == "CPU" && (name == "transfer" || name == "stream") {
 					require.ErrorIs(t, err, gpubench.ErrNoLink)

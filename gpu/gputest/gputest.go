@@ -35,8 +35,10 @@ func upTo(bound int, sizes []int) []int {
 // default.
 type Open func(t *testing.T, memory int64) gpu.Device
 
-// Run runs the whole suite.
-func Run(t *testing.T, open Open) {
+// Run runs the whole suite. The reference is a device whose evaluator counts as right:
+// the CPU with one thread, which operators/expr compares with DuckDB.
+func Run(t *testing.T, open, reference Open) {
+	t.Run("Programs", func(t *testing.T) { testPrograms(t, open, reference) })
 	for _, s := range []struct {
 		name string
 		test func(*testing.T, Open)
@@ -181,6 +183,7 @@ type distribution struct {
 	zipf     bool
 	sorted   bool
 	nulls    float64
+	words    bool // texts are all alike, none is empty
 }
 
 var distributions = []distribution{
@@ -209,6 +212,10 @@ func (b *bench) random(t gpu.Type, n int, d distribution) []gpu.Scalar {
 			k %= uint64(d.distinct)
 		case d.sorted:
 			k = uint64(i)
+		}
+		if d.words && t.IsVar() {
+			out[i] = gpu.Scalar{Type: t, Valid: true, Str: fmt.Sprint("key number ", k)}
+			continue
 		}
 		out[i] = value(t, k, d.distinct == 0 && !d.sorted)
 	}

@@ -92,6 +92,101 @@ func testJoin(t *testing.T, open Open) {
 			b.checkJoin(keyCase{"", []gpu.Type{i64}, []bool{false}, []distribution{d}}, 50000, 70000, false)
 		}
 	})
+	for _, k := range manyKeys(60000) {
+		t.Run("many, "+k.name, func(t *testing.T) {
+			setUp(t, open).checkJoin(k, 70000, 70000, false)
+		})
+	}
+	// One key of the build side has most of its rows, so that the pairs of a few probe
+	// rows are more than a block of a GPU writes.
+	t.Run("one key matches most rows", func(t *testing.T) {
+		b := setUp(t, open)
+		i64 := gpu.Of(gpu.Int64)
+		build, probe := make([]gpu.Scalar, 30_000), make([]gpu.Scalar, 100)
+		at := map[int64][]int{}
+		for i := range build {
+			key := int64(max(i-29_000, 0))
+			build[i], at[key] = gpu.IntScalar(i64, key), append(at[key], i)
+		}
+		var want [][2]int
+		for i := range probe {
+			key := int64(max(i-90, 0) * 50)
+			probe[i] = gpu.IntScalar(i64, key)
+			for _, m := range at[key] {
+				want = append(want, [2]int{i, m})
+			}
+		}
+		table, err := b.q.BuildTable(b.l, b.up(gpu.ColumnOf(i64, build)), []bool{false})
+		require.NoError(t, err)
+		defer table.Release()
+		keys := b.up(gpu.ColumnOf(i64, probe))
+		for _, limit := range []int{1, 100_000, math.MaxInt32} {
+			requirePairs(t, want, b.pairs(table, keys, gpu.Inner, limit), fmt.Sprint("limit ", limit))
+		}
+	})
+}
+
+// manyKeys are keys of which a side or a batch has very many: numbers of 4 and 8 bytes
+// and of a wide range, strings, strings by code, and several columns, some with nulls.
+func manyKeys(distinct int) []keyCase {
+	all, nulls := distribution{distinct: distinct, words: true}, distribution{distinct: distinct, nulls: 0.025, words: true}
+	i32, i64, str := gpu.Of(gpu.Int32), gpu.Of(gpu.Int64), gpu.Of(gpu.String)
+	cases := []keyCase{
+		{"int32", []gpu.Type{i32}, []bool{false}, []distribution{all}},
+		{"int32 and null", []gpu.Type{i32}, []bool{false}, []distribution{nulls}},
+		{"int64, any", []gpu.Type{i64}, []bool{false}, []distribution{{nulls: 0.025}}},
+		{"decimal", []gpu.Type{gpu.DecimalOf(38, 2)}, []bool{false}, []distribution{nulls}},
+		{"strings and null", []gpu.Type{str}, []bool{false}, []distribution{nulls}},
+		{"strings by code", []gpu.Type{str}, []bool{true}, []distribution{all}},
+		{"number and string", []gpu.Type{i64, str}, []bool{false, false}, []distribution{nulls, {distinct: 9, words: true}}},
+	}
+	if Thin > 1 {
+		return cases[:1]
+	}
+	return cases
+}
+
+// pairs probes a table with all rows of keys, at most about limit pairs at a time, and
+// returns the pairs in their order; build rows are 0 for kinds that have none.
+func (b *bench) pairs(table gpu.Table, keys []gpu.Column, kind gpu.JoinKind, limit int) [][2]int {
+	t := b.t
+	t.Helper()
+	got := [][2]int{}
+	for from, probes := 0, 0; from < keys[0].Len; probes++ {
+		if Thin > 0 && probes == 12 {
+			limit = math.MaxInt32 // a dozen stops are what a thin suite makes
+		}
+		p, m, next, err := table.Probe(b.q, b.l, keys, kind, from, limit)
+		require.NoError(t, err)
+		require.Greater(t, next, from, "a probe makes progress")
+		if next < keys[0].Len {
+			require.GreaterOrEqual(t, p.Len, limit, "a probe stops for the limit only")
+		}
+		ps := b.ints(p)
+		ms := make([]int, len(ps))
+		if kind == gpu.Inner || kind == gpu.Left {
+			ms = b.ints(m)
+		}
+		for i := range ps {
+			require.True(t, ps[i] >= from && ps[i] < next, "pairs are of the rows probed")
+			got = append(got, [2]int{ps[i], ms[i]})
+		}
+		p.Release()
+		m.Release()
+		from = next
+	}
+	return got
+}
+
+// requirePairs compares pairs and their order; to print all would be megabytes.
+func requirePairs(t *testing.T, want, got [][2]int, what string) {
+	t.Helper()
+	require.Len(t, got, len(want), what)
+	for i := range want {
+		if want[i] != got[i] {
+			require.Equal(t, want[i], got[i], "pair %d of %s", i, what)
+		}
+	}
 }
 
 func (b *bench) checkJoin(k keyCase, nBuild, nProbe int, safe bool) {
@@ -148,35 +243,7 @@ func (b *bench) checkJoin(k keyCase, nBuild, nProbe int, safe bool) {
 			if limit == 7 && nProbe > 1000 {
 				limit = 9000
 			}
-			got := [][2]int{}
-			for from, probes := 0, 0; from < nProbe; probes++ {
-				if Thin > 0 && probes == 12 {
-					limit = math.MaxInt32 // a dozen stops are what a thin suite makes
-				}
-				p, m, next, err := table.Probe(b.q, b.l, probe, kind, from, limit)
-				require.NoError(t, err)
-				require.Greater(t, next, from, "a probe makes progress")
-				if next < nProbe {
-					require.GreaterOrEqual(t, p.Len, limit, "a probe stops for the limit only")
-				}
-				ps := b.ints(p)
-				ms := make([]int, len(ps))
-				if kind == gpu.Inner || kind == gpu.Left {
-					ms = b.ints(m)
-				}
-				for i := range ps {
-					require.True(t, ps[i] >= from && ps[i] < next, "pairs are of the rows probed")
-					got = append(got, [2]int{ps[i], ms[i]})
-				}
-				p.Release()
-				m.Release()
-				from = next
-			}
-			require.True(t, sort.SliceIsSorted(got, func(i, j int) bool { return got[i][0] < got[j][0] }), "probe ids ascend")
-			sort.Slice(got, func(i, j int) bool {
-				return got[i][0] < got[j][0] || got[i][0] == got[j][0] && got[i][1] < got[j][1]
-			})
-			require.Equal(t, want, got, "%v join of %d and %d rows, limit %d, null-safe %v", kind, nBuild, nProbe, limit, safe)
+			requirePairs(t, want, b.pairs(table, probe, kind, limit), fmt.Sprintf("the %v join of %d and %d rows, limit %d, null-safe %v", kind, nBuild, nProbe, limit, safe))
 		}
 	}
 }
@@ -305,6 +372,13 @@ func testGroups(t *testing.T, open Open) {
 		b.checkGroups(keyCase{"", []gpu.Type{i64}, []bool{false}, []distribution{{}}}, gpu.GroupHint{}, 60000, 40000)
 		b.checkGroups(keyCase{"", []gpu.Type{gpu.Of(gpu.String)}, []bool{false}, []distribution{{}}}, gpu.GroupHint{}, 30000, 20000)
 	})
+	// Batches far larger than the first, with keys that are new all the way, take every
+	// path of an index's growth.
+	for _, k := range manyKeys(70_000) {
+		t.Run("growth, "+k.name, func(t *testing.T) {
+			setUp(t, open).checkGroups(k, gpu.GroupHint{}, 100, 144_900, 5000)
+		})
+	}
 	t.Run("no keys", func(t *testing.T) {
 		b := setUp(t, open)
 		g, err := b.q.NewGroups(b.l, nil, gpu.GroupHint{})
@@ -342,6 +416,7 @@ func (b *bench) checkGroups(k keyCase, hint gpu.GroupHint, batches ...int) {
 			if other, ok := byID[id]; ok {
 				require.Failf(t, "different keys share a group", "group %d: %q and %q", id, other, labels[r])
 			}
+			require.Equal(t, len(byID), id, "groups are numbered as they appear")
 			byLabel[labels[r]], byID[id] = id, labels[r]
 		}
 		a.Release()
@@ -407,6 +482,9 @@ func testAggregates(t *testing.T, open Open) {
 		for _, n := range []int{10, 20} { // 10^38 has 39 digits
 			_, err := b.aggregate(gpu.Aggregate{Kind: gpu.Sum, Input: typ, Output: typ}, [][]gpu.Scalar{values[:n]}, [][]gpu.Scalar{make([]gpu.Scalar, n)}, 1, false)
 			require.Error(t, err)
+			if n == 10 {
+				require.ErrorContains(t, err, "sum 1"+strings.Repeat("0", 38)+" does not fit "+typ.String())
+			}
 			require.Error(t, b.q.Close(), "the error sticks")
 			b.q, err = b.dev.NewQueue("fresh")
 			require.NoError(t, err)
@@ -425,6 +503,17 @@ func testAggregates(t *testing.T, open Open) {
 		require.Error(t, b.q.Close())
 		b.q, err = b.dev.NewQueue("fresh")
 		require.NoError(t, err)
+	})
+	// On a GPU in shared memory with copies for lanes and without, and in device memory.
+	t.Run("sums of few and many groups", func(t *testing.T) {
+		for _, typ := range []gpu.Type{gpu.Of(gpu.Int8), gpu.Of(gpu.Uint32), gpu.Of(gpu.Int64), gpu.Of(gpu.Uint64), gpu.Of(gpu.HugeInt), gpu.DecimalOf(18, 3), gpu.DecimalOf(38, 4)} {
+			b := setUp(t, open)
+			for _, shape := range [][2]int{{1, 10_000}, {40, 10_000}, {7000, 60_000}, {9000, 10_000}} {
+				if b.takes() {
+					b.checkAggregateRows(gpu.Sum, typ, false, shape[0], shape[1], []float64{0.02, 0.02})
+				}
+			}
+		}
 	})
 	t.Run("64-bit extremes sum exactly", func(t *testing.T) {
 		b := setUp(t, open)
@@ -491,13 +580,18 @@ func (b *bench) aggregate(a gpu.Aggregate, batches, ids [][]gpu.Scalar, groups i
 }
 
 func (b *bench) checkAggregate(kind gpu.AggregateKind, typ gpu.Type, coded bool, groups int, nullShare []float64) {
+	b.t.Helper()
+	b.checkAggregateRows(kind, typ, coded, groups, max(2*groups, 300), nullShare)
+}
+
+// checkAggregateRows is checkAggregate with n rows a batch.
+func (b *bench) checkAggregateRows(kind gpu.AggregateKind, typ gpu.Type, coded bool, groups, n int, nullShare []float64) {
 	t := b.t
 	t.Helper()
 	a := gpu.Aggregate{Kind: kind, Input: typ, Output: aggregateOutput(kind, typ)}
 	var batches, ids [][]gpu.Scalar
 	byGroup := make([][]gpu.Scalar, groups)
 	for _, nulls := range nullShare {
-		n := max(2*groups, 300)
 		values := b.random(typ, n, distribution{nulls: nulls})
 		keys := make([]gpu.Scalar, n)
 		for r := range keys {

@@ -17,11 +17,14 @@ func TestConformance(t *testing.T) {
 	}
 	for _, threads := range all {
 		t.Run(fmt.Sprint(threads, " threads"), func(t *testing.T) {
-			gputest.Run(t, func(t *testing.T, memory int64) gpu.Device {
-				d, err := Open(Options{Threads: threads, Memory: memory})
-				require.NoError(t, err)
-				return d
-			})
+			open := func(threads int) gputest.Open {
+				return func(t *testing.T, memory int64) gpu.Device {
+					d, err := Open(Options{Threads: threads, Memory: memory})
+					require.NoError(t, err)
+					return d
+				}
+			}
+			gputest.Run(t, open(threads), open(1))
 		})
 	}
 }
