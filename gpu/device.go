@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"context"
 	"fmt"
 	"slices"
 )
@@ -55,6 +56,10 @@ type Device interface {
 // id is in [0, rows).
 type Queue interface {
 	Device() Device
+
+	// Until makes primitives fail once ctx ends, with its cause: those called later,
+	// and on the CPU those at work, too. It is called before the first primitive.
+	Until(ctx context.Context)
 
 	// Up brings a stride to the device, whose lease pays, and Down to the host,
 	// paid by a lease of the HostBudget. Each takes the stride over, after an error

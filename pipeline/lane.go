@@ -39,7 +39,7 @@ func (l *lane) work(ctx context.Context) (err error) {
 			err = closeErr
 		}
 	}()
-	if err := l.open(); err != nil {
+	if err := l.open(ctx); err != nil {
 		return err
 	}
 	for !l.stopped.Load() {
@@ -71,7 +71,7 @@ func (l *lane) work(ctx context.Context) (err error) {
 }
 
 // open makes the lane's queue and its local states.
-func (l *lane) open() (err error) {
+func (l *lane) open(ctx context.Context) (err error) {
 	d := l.pipelineRun.run.device
 	name := l.last().name()
 	if l.lanes > 1 {
@@ -82,6 +82,7 @@ func (l *lane) open() (err error) {
 	if err != nil {
 		return explain(name, err)
 	}
+	l.queue.Until(ctx)
 	for _, o := range l.pipelineRun.ops {
 		l.turn(o)
 		op, err := o.op.(operators.Streaming).NewLane(l.task(o))

@@ -318,6 +318,7 @@ func (p *pipelineRun) finalize(ctx context.Context, m *meter) (err error) {
 	if err != nil {
 		return explain(o.name(), err)
 	}
+	q.Until(ctx)
 	defer func() { err = with(err, q.Close()) }()
 	t := operators.Task{Device: r.device, Queue: q, Lease: o.lease, StrideRows: p.strideRows(rowBytes(o.schema)), Lanes: p.lanes}
 	return o.explain(o.op.(operators.Blocking).Finalize(ctx, t))

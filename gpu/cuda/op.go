@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	stdcontext "context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -40,7 +41,11 @@ type held struct {
 // begin starts a primitive, whose name appears in errors and reports; end must
 // follow.
 func (q *queue) begin(name string, l *gpu.Lease) *op {
-	return &op{q: q, name: name, lease: l, err: q.err}
+	o := &op{q: q, name: name, lease: l, err: q.err}
+	if o.err == nil && q.ctx != nil && q.ctx.Err() != nil {
+		o.err = stdcontext.Cause(q.ctx)
+	}
+	return o
 }
 
 // takes checks that the columns a primitive works on are memory of the device, and

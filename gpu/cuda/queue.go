@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"bytes"
+	stdcontext "context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -20,6 +21,7 @@ type queue struct {
 	dev  *Device
 	name string
 	err  error
+	ctx  stdcontext.Context // ends the queue, unless it is nil
 	// dicts are the dictionaries that the columns of the last strides had, by
 	// position: strides of one row group share them.
 	upDicts, downDicts map[int][]moved
@@ -64,6 +66,9 @@ func (d *Device) queue(gq gpu.Queue) (*queue, error) {
 
 // Device implements gpu.Queue.
 func (q *queue) Device() gpu.Device { return q.dev }
+
+// Until implements gpu.Queue.
+func (q *queue) Until(ctx stdcontext.Context) { q.ctx = ctx }
 
 // Close implements gpu.Queue. It waits for the copies up that are under way,
 // whose host memory is then free.

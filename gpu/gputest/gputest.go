@@ -67,6 +67,7 @@ func Run(t *testing.T, open, reference Open) {
 		{"Eval", testEval},
 		{"OtherDevice", testOtherDevice},
 		{"Refusals", testRefusals},
+		{"Until", testUntil},
 	} {
 		t.Run(s.name, func(t *testing.T) { s.test(t, open) })
 	}

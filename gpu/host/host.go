@@ -6,6 +6,7 @@ package host
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"runtime"
 
@@ -34,9 +35,10 @@ type Device struct {
 	free    int64
 	budget  *gpu.Budget
 	arena   *arena
-	// whole is the device that a lane's share of one core belongs to; nil for the
-	// device itself.
+	// A queue may have a share of the device: whole is then the device itself, and
+	// ctx, unless it is nil, ends the queue's primitives.
 	whole *Device
+	ctx   context.Context
 }
 
 // Open returns the host device.
@@ -79,7 +81,7 @@ func (d *Device) HostBudget() *gpu.Budget { return d.budget }
 // column by column, yet are long enough to share among cores.
 func (d *Device) StrideRows(int) int { return d.rows }
 
-// device is the device that this is a lane's share of, or itself.
+// device is the device that this is a share of, or itself.
 func (d *Device) device() *Device {
 	if d.whole != nil {
 		return d.whole

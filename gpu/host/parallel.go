@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -10,8 +11,8 @@ import (
 // parallel runs f over [0, n) in pieces of at most grain, on as many cores as
 // there are pieces. The caller works too, so a call costs little when the other
 // cores are busy with other stages. Pieces start at multiples of grain. The
-// first error stops the handing out of pieces and is returned; a panic in a
-// piece becomes an error.
+// first error stops the handing out of pieces and is returned, as does the end of
+// the queue's context; a panic in a piece becomes an error.
 func (d *Device) parallel(n, grain int, f func(lo, hi int) error) error {
 	return d.parallelWorkers(n, grain, func(_, lo, hi int) error { return f(lo, hi) })
 }
@@ -21,7 +22,7 @@ func (d *Device) parallel(n, grain int, f func(lo, hi int) error) error {
 func (d *Device) parallelWorkers(n, grain int, f func(worker, lo, hi int) error) error {
 	if n <= grain || d.threads == 1 {
 		for lo := 0; lo < n; lo += grain {
-			if err := guard(f, 0, lo, min(lo+grain, n)); err != nil {
+			if err := d.guard(f, 0, lo, min(lo+grain, n)); err != nil {
 				return err
 			}
 		}
@@ -39,7 +40,7 @@ func (d *Device) parallelWorkers(n, grain int, f func(worker, lo, hi int) error)
 			if p >= pieces {
 				return
 			}
-			if err := guard(f, worker, p*grain, min((p+1)*grain, n)); err != nil {
+			if err := d.guard(f, worker, p*grain, min((p+1)*grain, n)); err != nil {
 				first.CompareAndSwap(nil, &err)
 			}
 		}
@@ -59,7 +60,10 @@ func (d *Device) parallelWorkers(n, grain int, f func(worker, lo, hi int) error)
 	return nil
 }
 
-func guard(f func(worker, lo, hi int) error, worker, lo, hi int) (err error) {
+func (d *Device) guard(f func(worker, lo, hi int) error, worker, lo, hi int) (err error) {
+	if d.ctx != nil && d.ctx.Err() != nil {
+		return context.Cause(d.ctx)
+	}
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("internal error in a primitive: %v\n%s", r, debug.Stack())

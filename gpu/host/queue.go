@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -20,6 +21,13 @@ type queue struct {
 // Device implements gpu.Queue.
 func (q *queue) Device() gpu.Device { return q.dev.device() }
 
+// Until implements gpu.Queue.
+func (q *queue) Until(ctx context.Context) {
+	share := *q.dev
+	share.whole, share.ctx = q.dev.device(), ctx
+	q.dev = &share
+}
+
 // Close implements gpu.Queue.
 func (q *queue) Close() error {
 	if q.err == errClosed {
@@ -38,11 +46,14 @@ func (q *queue) fail(err error) error {
 	return err
 }
 
-// check says whether a primitive can run on columns: the queue has no error, and they
-// are memory of its device.
+// check says whether a primitive can run on columns: the queue has no error and has not
+// been ended, and they are memory of its device.
 func (q *queue) check(columns ...[]gpu.Column) error {
 	if q.err != nil {
 		return q.err
+	}
+	if ctx := q.dev.ctx; ctx != nil && ctx.Err() != nil {
+		return q.fail(context.Cause(ctx))
 	}
 	for _, cols := range columns {
 		if err := gpu.CheckMemory(q.dev, cols); err != nil {

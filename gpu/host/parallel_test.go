@@ -1,0 +1,35 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestTheEndOfAContextEndsAPrimitiveAtWork(t *testing.T) {
+	for _, threads := range []int{1, 2} {
+		t.Run(fmt.Sprint(threads, " threads"), func(t *testing.T) {
+			d, err := Open(Options{Threads: threads})
+			require.NoError(t, err)
+			end := errors.New("the run has ended")
+			ctx, cancel := context.WithCancelCause(context.Background())
+			gq, err := d.NewQueue("test")
+			require.NoError(t, err)
+			gq.Until(ctx)
+			var pieces atomic.Int64
+			err = gq.(*queue).dev.parallel(1000, 1, func(int, int) error {
+				if pieces.Add(1) == 10 {
+					cancel(end)
+				}
+				return nil
+			})
+			require.ErrorIs(t, err, end)
+			require.LessOrEqual(t, pieces.Load(), int64(10+threads))
+			require.NoError(t, d.Close())
+		})
+	}
+}
