@@ -94,7 +94,7 @@ type Budget struct {
 	used, peak int64 // of ordinary leases
 	cached     int64 // of those of caches
 	leases     map[*Lease]struct{}
-	fault      func(allocate bool) error
+	fault      atomic.Pointer[func(allocate bool) error]
 
 	reclaimers []*registration
 	waiting    []chan struct{} // reservations that do not fit, in order of arrival
@@ -110,22 +110,23 @@ func NewBudget(tier, setting string, limit int64, alloc Allocator) *Budget {
 }
 
 // SetFault has every reservation, and every allocation after its reservation, ask f
-// first, which refuses it by an error: for tests of what happens then. nil ends it.
+// first, which refuses it by an error: for tests of what happens then. Caches do not
+// ask. nil ends it.
 func (b *Budget) SetFault(f func(allocate bool) error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.fault = f
+	if f == nil {
+		b.fault.Store(nil)
+		return
+	}
+	b.fault.Store(&f)
 }
 
 // ask asks the fault.
-func (b *Budget) ask(allocate bool) error {
-	b.mu.Lock()
-	f := b.fault
-	b.mu.Unlock()
-	if f == nil {
+func (l *Lease) ask(allocate bool) error {
+	f := l.budget.fault.Load()
+	if f == nil || l.cache {
 		return nil
 	}
-	return f(allocate)
+	return (*f)(allocate)
 }
 
 // Limit returns the bytes of the budget.
@@ -217,7 +218,7 @@ func (l *Lease) Used() (now, peak int64) { return l.used.Load(), l.peak.Load() }
 // first, see Register. The error is a *BudgetError.
 func (l *Lease) Reserve(n int64) error {
 	b := l.budget
-	fault := b.ask(false)
+	fault := l.ask(false)
 	b.mu.Lock()
 	if fault != nil || !b.take(l, n) {
 		err := b.refusal(l, n)
@@ -301,7 +302,7 @@ func (l *Lease) AllocFrom(a Allocator, n int64) (*Buffer, error) {
 	}
 	var mem []byte
 	var addr uintptr
-	err := l.budget.ask(true)
+	err := l.ask(true)
 	if err == nil {
 		mem, addr, err = a.Allocate(n)
 	}

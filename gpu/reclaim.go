@@ -16,7 +16,7 @@ type Reclaimer interface {
 	// seconds a GiB to give it back and to have it again. Caches cost less than what
 	// spills.
 	Reclaimable() (bytes int64, cost float64)
-	// Reclaim gives back want bytes, more or less, and returns how many. They are
+	// Reclaim gives back at least want bytes if it can, and returns how many. They are
 	// reserved no longer when it returns.
 	Reclaim(want int64) (given int64)
 }
@@ -28,11 +28,11 @@ type registration struct {
 	gone bool
 }
 
-// Register makes a holder known to the budget: reservations that do not fit have
-// holders give back what is missing, those of the least cost first, before they are
-// refused. They do so one after the other, in order of arrival, and others that come
-// meanwhile wait behind them, so that none starves. Where all that can be given back
-// is not enough, none is.
+// Register makes a holder known to the budget. A reservation that does not fit has
+// holders give back what is missing, those of the least cost first, before it is
+// refused. Reservations that do not fit are served one after the other, in order of
+// arrival, and those that come meanwhile wait behind them, so that none starves. Where
+// all that can be given back is not enough, nothing is.
 //
 // The reclaimer is not asked any more once unregister returns, which is not called
 // from it.
