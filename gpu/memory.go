@@ -17,21 +17,31 @@ import (
 // with errors.Is, or the details with errors.As and *BudgetError.
 var ErrBudget = errors.New("memory budget exceeded")
 
-// BudgetError says which reservation a budget refused, and what to change.
+// BudgetError says which reservation a budget refused, what fills the budget, and
+// what to change.
 type BudgetError struct {
 	Stage     string // who asked: the name of the lease
 	Tier      string // "device", "host" or "disk"
 	Asked     int64  // bytes
 	Available int64  // bytes
 	Limit     int64  // bytes
+	Holder    string // who would hold the most: the name of one or more leases
+	Held      int64  // bytes that the holder has
 	Setting   string // the setting that raises the limit
 	Hint      string // what else would help, may be empty
 }
 
+// Error leads with the holder. Who asked last comes next, if it is another.
 func (e *BudgetError) Error() string {
-	s := fmt.Sprintf("%s: needs %s more of %s memory, but only %s of the budget of %s is left; raise it with %s",
-		e.Stage, humanize.IBytes(clampUint(e.Asked)), e.Tier, humanize.IBytes(clampUint(e.Available)),
-		humanize.IBytes(clampUint(e.Limit)), e.Setting)
+	text := func(n int64) string { return humanize.IBytes(clampUint(n)) }
+	var s string
+	if e.Holder == "" || e.Holder == e.Stage {
+		s = fmt.Sprintf("%s: needs %s more of %s memory, but only %s of the budget of %s is left; raise it with %s",
+			e.Stage, text(e.Asked), e.Tier, text(e.Available), text(e.Limit), e.Setting)
+	} else {
+		s = fmt.Sprintf("%s: holds %s of the budget of %s of %s memory, so that %s, which needs %s more, finds only %s left; raise it with %s",
+			e.Holder, text(e.Held), text(e.Limit), e.Tier, e.Stage, text(e.Asked), text(e.Available), e.Setting)
+	}
 	if e.Hint != "" {
 		s += " (" + e.Hint + ")"
 	}
@@ -81,9 +91,13 @@ type Budget struct {
 
 	mu         sync.Mutex
 	limit      int64
-	used, peak int64
+	used, peak int64 // of ordinary leases
+	cached     int64 // of those of caches
 	leases     map[*Lease]struct{}
-	fault      func(allocate bool) error
+	fault      atomic.Pointer[func(allocate bool) error]
+
+	reclaimers []*registration
+	waiting    []chan struct{} // reservations that do not fit, in order of arrival
 }
 
 // NewBudget returns a budget of limit bytes for a tier; setting names what a
@@ -96,22 +110,23 @@ func NewBudget(tier, setting string, limit int64, alloc Allocator) *Budget {
 }
 
 // SetFault has every reservation, and every allocation after its reservation, ask f
-// first, which refuses it by an error: for tests of what happens then. nil ends it.
+// first, which refuses it by an error: for tests of what happens then. Caches do not
+// ask. nil ends it.
 func (b *Budget) SetFault(f func(allocate bool) error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.fault = f
+	if f == nil {
+		b.fault.Store(nil)
+		return
+	}
+	b.fault.Store(&f)
 }
 
 // ask asks the fault.
-func (b *Budget) ask(allocate bool) error {
-	b.mu.Lock()
-	f := b.fault
-	b.mu.Unlock()
-	if f == nil {
+func (l *Lease) ask(allocate bool) error {
+	f := l.budget.fault.Load()
+	if f == nil || l.cache {
 		return nil
 	}
-	return f(allocate)
+	return (*f)(allocate)
 }
 
 // Limit returns the bytes of the budget.
@@ -129,7 +144,7 @@ func (b *Budget) SetLimit(limit int64) {
 	b.limit = limit
 }
 
-// Used returns the bytes reserved now and at the highest.
+// Used returns the bytes reserved now and at the highest, without those of caches.
 func (b *Budget) Used() (now, peak int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -139,7 +154,17 @@ func (b *Budget) Used() (now, peak int64) {
 // Lease opens a lease on the budget. The name appears in errors and leak
 // reports: the stage and what the memory is for, as in "join orders: build side".
 func (b *Budget) Lease(name string) *Lease {
-	l := &Lease{name: name, budget: b}
+	return b.open(&Lease{name: name, budget: b})
+}
+
+// CacheLease opens a lease for memory that is kept for later and that a Reclaimer
+// gives back. A reservation on it takes what is free and makes nobody give anything
+// back; refusals and leak reports leave it out.
+func (b *Budget) CacheLease(name string) *Lease {
+	return b.open(&Lease{name: name, budget: b, cache: true})
+}
+
+func (b *Budget) open(l *Lease) *Lease {
 	b.mu.Lock()
 	b.leases[l] = struct{}{}
 	b.mu.Unlock()
@@ -153,6 +178,9 @@ func (b *Budget) Leaks() []string {
 	defer b.mu.Unlock()
 	var out []string
 	for l := range b.leases {
+		if l.cache {
+			continue
+		}
 		out = append(out, fmt.Sprintf("%s: %s in %d buffers", l.name, humanize.IBytes(clampUint(l.used.Load())), l.buffers.Load()))
 	}
 	sort.Strings(out)
@@ -164,6 +192,8 @@ func (b *Budget) Leaks() []string {
 type Lease struct {
 	name    string
 	budget  *Budget
+	cache   bool
+	advice  atomic.Pointer[string]
 	used    atomic.Int64
 	peak    atomic.Int64
 	buffers atomic.Int64
@@ -171,6 +201,10 @@ type Lease struct {
 
 	activity activityCounter
 }
+
+// Advise says what helps where the lease's memory fills the budget: the hint of
+// refusals that name it.
+func (l *Lease) Advise(hint string) { l.advice.Store(&hint) }
 
 // Name returns the name the lease was opened with.
 func (l *Lease) Name() string { return l.name }
@@ -182,18 +216,17 @@ func (l *Lease) Limit() int64 { return l.budget.Limit() }
 func (l *Lease) Used() (now, peak int64) { return l.used.Load(), l.peak.Load() }
 
 // Reserve takes n bytes from the budget without allocating: for memory that is
-// counted here but lives elsewhere. The error is a *BudgetError.
+// counted here but lives elsewhere. Where they do not fit, holders give memory back
+// first, see Register. The error is a *BudgetError.
 func (l *Lease) Reserve(n int64) error {
 	b := l.budget
-	fault := b.ask(false)
+	fault := l.ask(false)
 	b.mu.Lock()
-	if n < 0 || n > b.limit-b.used || fault != nil {
-		err := &BudgetError{Stage: l.name, Tier: b.tier, Asked: n, Available: b.limit - b.used, Limit: b.limit, Setting: b.setting}
+	if fault != nil || !b.take(l, n) {
+		err := b.refusal(l, n)
 		b.mu.Unlock()
 		return err
 	}
-	b.used += n
-	b.peak = max(b.peak, b.used)
 	b.mu.Unlock()
 	used := l.used.Add(n)
 	for {
@@ -207,9 +240,56 @@ func (l *Lease) Reserve(n int64) error {
 // Unreserve gives n bytes back that Reserve took.
 func (l *Lease) Unreserve(n int64) {
 	l.used.Add(-n)
-	l.budget.mu.Lock()
-	l.budget.used -= n
-	l.budget.mu.Unlock()
+	b := l.budget
+	b.mu.Lock()
+	if l.cache {
+		b.cached -= n
+	} else {
+		b.used -= n
+	}
+	b.mu.Unlock()
+}
+
+// left is the bytes that are free.
+func (b *Budget) left() int64 { return b.limit - b.used - b.cached }
+
+// take counts n bytes for a lease, if they fit or can be made to.
+func (b *Budget) take(l *Lease, n int64) bool {
+	fits := n == 0 || n > 0 && n <= b.left() && len(b.waiting) == 0
+	switch {
+	case !fits && (n < 0 || l.cache || !b.reclaim(n)):
+		return false
+	case l.cache:
+		b.cached += n
+	default:
+		b.used += n
+		b.peak = max(b.peak, b.used)
+	}
+	return true
+}
+
+// refusal is the error of a reservation. The leases of a name count together.
+func (b *Budget) refusal(l *Lease, n int64) *BudgetError {
+	e := &BudgetError{Stage: l.name, Tier: b.tier, Asked: n, Available: b.left(), Limit: b.limit, Setting: b.setting}
+	held, advice := map[string]int64{}, map[string]string{}
+	for o := range b.leases {
+		if o.cache {
+			continue
+		}
+		held[o.name] += o.used.Load()
+		if hint := o.advice.Load(); hint != nil {
+			advice[o.name] = *hint
+		}
+	}
+	e.Holder, e.Held = l.name, held[l.name]
+	most := e.Held + max(n, 0)
+	for name, bytes := range held {
+		if bytes > most || bytes == most && name < e.Holder {
+			e.Holder, e.Held, most = name, bytes, bytes
+		}
+	}
+	e.Hint = advice[e.Holder]
+	return e
 }
 
 // Alloc reserves and allocates a buffer of n bytes with one reference. Its
@@ -224,7 +304,7 @@ func (l *Lease) AllocFrom(a Allocator, n int64) (*Buffer, error) {
 	}
 	var mem []byte
 	var addr uintptr
-	err := l.budget.ask(true)
+	err := l.ask(true)
 	if err == nil {
 		mem, addr, err = a.Allocate(n)
 	}

@@ -185,17 +185,27 @@ func TestVirtualRangesSpanDeviceAndHost(t *testing.T) {
 	defer func() { require.NoError(t, d.Close()) }()
 	v, err := d.Reserve(3 << 20)
 	require.NoError(t, err)
-	defer func() { require.NoError(t, v.Close()) }()
+	device, host := d.Budget().Lease("range"), d.HostBudget().Lease("range, host")
+	defer func() {
+		require.NoError(t, v.Close())
+		require.NoError(t, device.Close())
+		require.NoError(t, host.Close())
+	}()
 	require.Zero(t, v.Size()%v.Page())
-	require.Error(t, v.Map(1, v.Page(), OnDevice), "offsets are whole pages")
-	require.Error(t, v.Map(v.Size(), v.Page(), OnDevice), "ranges end")
-	require.NoError(t, v.Map(0, v.Page(), OnDevice))
-	second := OnHost
+	require.Error(t, v.Map(device, 1, v.Page(), OnDevice), "offsets are whole pages")
+	require.Error(t, v.Map(device, v.Size(), v.Page(), OnDevice), "ranges end")
+	d.Budget().SetFault(func(bool) error { return errInjected })
+	require.ErrorIs(t, v.Map(device, 0, v.Page(), OnDevice), gpu.ErrBudget)
+	d.Budget().SetFault(nil)
+	require.NoError(t, v.Map(device, 0, v.Page(), OnDevice))
+	used, _ := device.Used()
+	require.Equal(t, v.Page(), used)
+	second, lease := OnHost, host
 	if _, err := d.place(OnHost); err != nil {
 		t.Log("no memory on the host:", err)
-		second = OnDevice
+		second, lease = OnDevice, device
 	}
-	require.NoError(t, v.Map(v.Page(), v.Page(), second))
+	require.NoError(t, v.Map(lease, v.Page(), v.Page(), second))
 	want := []byte("across the border of two places")
 	at := v.Addr() + uintptr(v.Page()) - 7
 	require.NoError(t, d.ctx.do(cuMemcpyHtoDAsync, at, uintptrOf(want), uintptr(len(want)), uintptr(d.compute)))
@@ -337,4 +347,31 @@ func TestAGPUThatCannotBeStartedIsSaidByTheFirstQueue(t *testing.T) {
 	b.Release()
 	require.NoError(t, l.Close())
 	require.NoError(t, d.Close())
+}
+
+func TestFreeChunksAreGivenBackBeforeMoreIsMappedThanTheBudgetHas(t *testing.T) {
+	const budget = 300 << 20
+	d := openWith(t, 0, budget)
+	defer func() { require.NoError(t, d.Close()) }()
+	l := d.HostBudget().Lease("blocks")
+	defer func() { require.NoError(t, l.Close()) }()
+	mapped := func() (n int64) {
+		for _, c := range d.pinned.chunks {
+			n += c.size()
+		}
+		return n
+	}
+	keep, err := l.Alloc(1 << 20)
+	require.NoError(t, err)
+	for _, size := range []int64{129 << 20, 150 << 20, 170 << 20} { // none fits where another was
+		b, err := l.Alloc(size)
+		require.NoError(t, err)
+		b.Bytes()[size-1] = 1
+		b.Release()
+		require.LessOrEqual(t, mapped(), int64(budget))
+	}
+	require.Len(t, keep.Bytes(), 1<<20)
+	keep.Bytes()[0] = 1
+	keep.Release()
+	require.NoError(t, roundTrip(d))
 }

@@ -30,7 +30,8 @@ const (
 // pinned hands out page-locked host memory. Page-locking fresh memory costs 0.37 s
 // a GB and touched memory 0.025, so memory is mapped in large chunks,
 // touched by all cores, locked when it is first copied from or to, and kept until the
-// device is closed.
+// device is closed. What is kept is bounded rather than counted: chunks that are free
+// as a whole are given back before more is mapped than the budget has.
 type pinned struct {
 	dev *Device
 
@@ -127,7 +128,11 @@ func (p *pinned) grow(n int64) error {
 		return err
 	}
 	defer p.dev.step("more page-locked memory")()
-	c, err := mapChunk(max(n, min(chunkSize, p.dev.host.Limit())))
+	size := max(n, min(chunkSize, p.dev.host.Limit()))
+	if err := p.trim(p.dev.host.Limit() - size); err != nil {
+		return err
+	}
+	c, err := mapChunk(size)
 	if err != nil {
 		return err
 	}
@@ -138,6 +143,32 @@ func (p *pinned) grow(n int64) error {
 		}
 	}
 	p.add(c)
+	return nil
+}
+
+// trim unmaps chunks that are free until those that are left have at most limit bytes,
+// as far as it can.
+func (p *pinned) trim(limit int64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	mapped := int64(0)
+	for _, c := range p.chunks {
+		mapped += c.size()
+	}
+	for i := 0; i < len(p.free) && mapped > limit; {
+		e := p.free[i]
+		if e.size < e.in.size() {
+			i++
+			continue
+		}
+		p.free = slices.Delete(p.free, i, i+1)
+		p.chunks = slices.DeleteFunc(p.chunks, func(c *chunk) bool { return c == e.in })
+		p.spare -= e.size
+		mapped -= e.size
+		if err := p.unmap(e.in); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

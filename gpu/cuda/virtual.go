@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"unsafe"
+
+	"github.com/gstream/gstream/gpu"
 )
 
 // Virtual is a range of addresses whose pages are put in device memory or in the
@@ -22,6 +24,7 @@ type Virtual struct {
 type virtualPiece struct {
 	offset, size int64
 	handle       uintptr
+	lease        *gpu.Lease
 }
 
 // Place is where the memory of a part of a Virtual lies.
@@ -107,9 +110,9 @@ func (v *Virtual) Size() int64 { return v.size }
 func (v *Virtual) Page() int64 { return v.page }
 
 // Map puts memory at a place under bytes [offset, offset + size) of the range,
-// which have none yet. Both are multiples of Page. The memory counts against no
-// budget: whoever maps reserves it.
-func (v *Virtual) Map(offset, size int64, p Place) error {
+// which have none yet. Both are multiples of Page. A lease of that place's budget pays
+// for it until Close. Refused memory leaves the range as it was.
+func (v *Virtual) Map(lease *gpu.Lease, offset, size int64, p Place) error {
 	if offset < 0 || size <= 0 || offset%v.page != 0 || size%v.page != 0 || offset > v.size-size {
 		return fmt.Errorf("map bytes [%d, %d) of a range of %d in pages of %d", offset, offset+size, v.size, v.page)
 	}
@@ -117,13 +120,21 @@ func (v *Virtual) Map(offset, size int64, p Place) error {
 	if err != nil {
 		return err
 	}
+	if err := lease.Reserve(size); err != nil {
+		return err
+	}
 	fail := func(err error) error {
+		lease.Unreserve(size)
 		return fmt.Errorf("map %s at offset %d: %w", bytesText(size), offset, err)
 	}
-	piece := virtualPiece{offset: offset, size: size}
+	piece := virtualPiece{offset: offset, size: size, lease: lease}
 	prop := allocationProp{kind: 1, location: l}
 	if err := v.dev.ctx.do(cuMemCreate, uintptr(unsafe.Pointer(&piece.handle)), uintptr(size), uintptr(unsafe.Pointer(&prop)), 0); err != nil {
-		return fail(err)
+		tier := "device"
+		if p == OnHost {
+			tier = "host"
+		}
+		return fail(&gpu.AllocError{Stage: lease.Name(), Tier: tier, Size: size, Err: err})
 	}
 	at := v.addr + uintptr(offset)
 	if err := v.dev.ctx.do(cuMemMap, at, uintptr(size), 0, piece.handle, 0); err != nil {
@@ -145,6 +156,7 @@ func (v *Virtual) Close() error {
 	errs := []error{v.dev.ctx.do(cuCtxSynchronize)}
 	for _, p := range v.mapped {
 		errs = append(errs, v.dev.ctx.do(cuMemUnmap, v.addr+uintptr(p.offset), uintptr(p.size)), v.dev.ctx.do(cuMemRelease, p.handle))
+		p.lease.Unreserve(p.size)
 	}
 	errs = append(errs, v.dev.ctx.do(cuMemAddressFree, v.addr, uintptr(v.size)))
 	v.addr, v.mapped = 0, nil

@@ -2,11 +2,14 @@ package host
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gstream/gstream/gpu"
 )
 
 const (
@@ -15,15 +18,25 @@ const (
 	smallest = 1 << 8
 	slab     = 2 * hugePage
 	carve    = 1 << 20
-	// keep bounds the bytes of free blocks above small that stay in memory.
-	small = 1 << 16
-	keep  = 32 << 20
+	// small is the size up to which free blocks always stay in memory. Of larger ones
+	// leastKept bytes stay, or keptPerCore for every core if that is more, as long as
+	// the budget has room for them.
+	small       = 1 << 13
+	leastKept   = 32 << 20
+	keptPerCore = 16 << 20
+	// refault is what it costs to touch memory anew: seconds a GiB.
+	refault = 0.25
 )
 
 // arena hands out blocks of memory outside the Go heap and keeps returned ones
 // for reuse: pages that were touched once are several times faster than fresh
-// ones. Sizes are rounded up to one of four steps a power of two.
+// ones. Sizes are rounded up to one of four steps a power of two. Free blocks that stay
+// in memory count against the budget, which gets them back when it needs them.
 type arena struct {
+	keep       int64 // bound of kept
+	lease      *gpu.Lease
+	unregister func()
+
 	mu     sync.Mutex
 	free   map[int][][]byte // by class size
 	cold   map[int][][]byte // free blocks of slabs whose pages were given back
@@ -33,7 +46,14 @@ type arena struct {
 	carved []byte // rest of the newest slab
 }
 
-func newArena() *arena { return &arena{free: map[int][][]byte{}, cold: map[int][][]byte{}} }
+func newArena(cores int) *arena {
+	return &arena{keep: max(leastKept, int64(cores)*keptPerCore), free: map[int][][]byte{}, cold: map[int][][]byte{}}
+}
+
+// register makes the arena known to its budget.
+func (a *arena) register(b *gpu.Budget) {
+	a.lease, a.unregister = b.CacheLease("free blocks"), b.Register(a)
+}
 
 // class rounds a size up to the size of its block.
 func class(n int64) int {
@@ -68,6 +88,7 @@ func (a *arena) take(c int) ([]byte, error) {
 		a.free[c] = list[:len(list)-1]
 		if c > small {
 			a.kept -= int64(c)
+			a.lease.Unreserve(int64(c))
 		}
 		return list[len(list)-1], nil
 	}
@@ -101,34 +122,57 @@ func (a *arena) Free(mem []byte, _ uintptr, size int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.out--
-	if c > small && a.kept+int64(c) > keep {
-		if c > carve {
-			unmap(mem)
+	if c > small {
+		if a.kept+int64(c) > a.keep || a.lease.Reserve(int64(c)) != nil {
+			a.drop(c, mem)
 			return
 		}
-		forget(mem)
-		a.cold[c] = append(a.cold[c], mem)
-		return
-	}
-	if c > small {
 		a.kept += int64(c)
 	}
 	a.free[c] = append(a.free[c], mem)
 }
 
-// close unmaps what no buffer uses any more: everything, unless buffers leaked.
-func (a *arena) close() {
+// drop gives the pages of a free block back.
+func (a *arena) drop(c int, mem []byte) {
+	if c > carve {
+		unmap(mem)
+		return
+	}
+	forget(mem)
+	a.cold[c] = append(a.cold[c], mem)
+}
+
+// Reclaimable implements gpu.Reclaimer.
+func (a *arena) Reclaimable() (bytes int64, cost float64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.kept, refault
+}
+
+// Reclaim implements gpu.Reclaimer.
+func (a *arena) Reclaim(want int64) (given int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for c, list := range a.free {
-		if c > carve {
-			for _, mem := range list {
-				unmap(mem)
-			}
-			delete(a.free, c)
+		for c > small && len(list) > 0 && given < want {
+			a.drop(c, list[len(list)-1])
+			list = list[:len(list)-1]
+			given += int64(c)
 		}
+		a.free[c] = list
 	}
-	a.kept = 0
+	a.kept -= given
+	a.lease.Unreserve(given)
+	return given
+}
+
+// close unmaps what no buffer uses any more: everything, unless buffers leaked.
+func (a *arena) close() {
+	a.unregister()
+	a.Reclaim(math.MaxInt64)
+	_ = a.lease.Close() // nothing is reserved
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if a.out == 0 {
 		for _, mem := range a.slabs {
 			unmap(mem)

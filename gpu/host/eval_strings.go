@@ -150,6 +150,9 @@ func (f *frame) makeStrings(s *step, v *vec, a, b, c []string) error {
 		case gpu.OpReplace:
 			p.bytes = replace(p.bytes, x, b[i], c[i])
 		}
+		if f.count(); f.err != nil {
+			return f.err
+		}
 		if len(p.bytes) > chunkBytes {
 			return failed(s, "the strings of %d rows take more than 2 GiB", f.n)
 		}

@@ -52,7 +52,7 @@ func Open(opt Options) (*Device, error) {
 	if opt.Memory < 0 {
 		return nil, fmt.Errorf("host memory must not be negative, is %s", humanize.IBytes(uint64(-opt.Memory)))
 	}
-	d := &Device{threads: opt.Threads, rows: cmp.Or(opt.StrideRows, 1<<17), arena: newArena()}
+	d := &Device{threads: opt.Threads, rows: cmp.Or(opt.StrideRows, 1<<17)}
 	if d.threads == 0 {
 		d.threads = runtime.GOMAXPROCS(0)
 	}
@@ -61,7 +61,9 @@ func Open(opt Options) (*Device, error) {
 	if limit == 0 {
 		limit = d.free / 2
 	}
+	d.arena = newArena(d.threads)
 	d.budget = gpu.NewBudget("host", "--host-memory", limit, d.arena)
+	d.arena.register(d.budget)
 	return d, nil
 }
 

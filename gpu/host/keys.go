@@ -53,6 +53,9 @@ func (in *interner) release() {
 
 // forget drops the codes of dictionaries.
 func (in *interner) forget() {
+	if in == nil {
+		return
+	}
 	for _, codes := range in.known {
 		codes.release()
 	}

@@ -62,6 +62,9 @@ func (q *queue) BuildTable(l *gpu.Lease, keys []gpu.Column, nullSafe []bool) (gp
 		t.Release()
 		return nil, q.fail(err)
 	}
+	for _, in := range t.codec.interner {
+		in.forget() // a probe looks strings up
+	}
 	return t, nil
 }
 
