@@ -65,6 +65,7 @@ func TestAGPUThatCannotBeStartedLeavesTheRunToTheCPU(t *testing.T) {
 	report, err := run(RunOptions{Device: open()})
 	require.NoError(t, err)
 	require.Equal(t, Host, report.Kind)
+	require.Equal(t, &Choice{Device: Host, Why: "the GPU cannot be used"}, report.Choice)
 	require.True(t, report.Done)
 	var fault *Fault
 	_, err = run(RunOptions{Device: open(), Use: CUDA})
