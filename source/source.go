@@ -27,8 +27,15 @@ type Table interface {
 	Rows() int64
 	// Stats describes column i of the schema.
 	Stats(i int) ColumnStats
-	// Scan starts reading. The reader's memory comes from opt.Lease.
+	// Scan starts reading. The reader's memory comes from opt.Lease. It decodes ahead as
+	// far as there is memory; where it is refused some it waits for its strides to be
+	// released. It fails with a gpu.BudgetError where the whole budget is less than
+	// LeastMemory, and where nobody gives any back.
 	Scan(ctx context.Context, opt ScanOptions) (Reader, error)
+	// LeastMemory is what a scan takes when it decodes one stride at a time, in bytes: the
+	// columns of its largest stride, and what they are decoded from. It reads no file. With
+	// so much left of the budget a scan is not refused any; metadata that lies aside.
+	LeastMemory(opt ScanOptions) int64
 	// Describe is one line for plans: the files and their sizes.
 	Describe() string
 	Close() error

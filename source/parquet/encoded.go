@@ -12,12 +12,11 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-const (
-	// readAhead is the bytes read from a file at a time, at least.
-	readAhead = 256 << 10
-	// maxHeader bounds a page header; statistics of long values make it long.
-	maxHeader = 1 << 20
-)
+// readAhead is the bytes read from a file at a time, at least.
+var readAhead = 256 << 10 // less in tests
+
+// maxHeader bounds a page header; statistics of long values make it long.
+const maxHeader = 1 << 20
 
 // encodedChunk is a column chunk as a scan holds it between the file and the decoder: the
 // bytes of pages that were fetched and still have rows to give, in memory of the lease,
@@ -326,6 +325,8 @@ func (c *encodedChunk) finish(to int64) error {
 		}
 	}
 	c.closeFile()
+	c.block.Release() // those of pages stay
+	c.block, c.win, c.pos, c.off = nil, nil, 0, c.end-c.unread()
 	return nil
 }
 

@@ -59,7 +59,10 @@ func scanOnce(t testing.TB, limit int64, paths []string, opt source.ScanOptions,
 	}
 	opt.Lease = lease
 	r, err := table.Scan(context.Background(), opt)
-	require.NoError(t, err)
+	if err != nil {
+		require.Positive(t, limit, "a scan is refused only for its memory")
+		return nil, source.Progress{}, err
+	}
 	defer r.Close()
 	out := content{}
 	for {

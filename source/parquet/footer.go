@@ -37,14 +37,16 @@ type rowGroup struct {
 
 // chunk is one column of a row group.
 type chunk struct {
-	start, size int64 // bytes in the file, pages and their headers
-	rawSize     int64 // the same uncompressed, as the footer says
-	codec       format.CompressionCodec
-	uncoded     bool // data pages without codes are known to be among its pages
-	stats       chunkStats
-	columnIndex extent
-	offsetIndex extent
-	bloom       extent
+	start, size    int64 // bytes in the file, pages and their headers
+	rawSize        int64 // the same uncompressed, as the footer says
+	codec          format.CompressionCodec
+	dictionarySize int64 // of that, the page of the dictionary
+	dataPages      int64 // 0 when unknown
+	uncoded        bool  // data pages without codes are known to be among its pages
+	stats          chunkStats
+	columnIndex    extent
+	offsetIndex    extent
+	bloom          extent
 }
 
 // extent is a range of bytes in a file; a zero start means that there is none.
@@ -222,6 +224,10 @@ func readChunk(c *chunkMeta, col leaf, rows, end int64, places *places) (chunk, 
 		//lint:ignore SA1019 older writers use it
 		coded := s.Encoding == format.RLEDictionary || s.Encoding == format.PlainDictionary
 		out.uncoded = out.uncoded || data && !coded && s.Count > 0
+		if data {
+			out.dataPages += int64(max(s.Count, 0))
+		}
 	}
+	out.dictionarySize = min(max(m.DataPageOffset-start, 0), out.size)
 	return out, nil
 }

@@ -259,7 +259,7 @@ func TestStridesKeepTheirRowsWhereAnUncompressedSizeIsAClaim(t *testing.T) {
 		}))
 		table, err := Open(path, OpenOptions{})
 		require.NoError(t, err)
-		cut, total, err := table.planScan(source.ScanOptions{Columns: []int{0}}, 1<<17, 1)
+		cut, total, err := table.planScan(source.ScanOptions{Columns: []int{0}}, 1)
 		require.NoError(t, err)
 		require.EqualValues(t, table.Rows(), total.RowsTotal)
 		strides := 0

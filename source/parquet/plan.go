@@ -58,10 +58,18 @@ func (t *Table) pruneAll(predicates []source.Predicate, threads int) ([][][]rowR
 	return left, work.Wait()
 }
 
+// strideRows is the rows of a full stride.
+func strideRows(opt source.ScanOptions) int64 {
+	if opt.StrideRows <= 0 {
+		return defaultStrideRows
+	}
+	return int64(min(opt.StrideRows, gpu.MaxRows))
+}
+
 // planScan prunes the row groups. It returns what cuts the rest into strides, and how
 // much there is.
-func (t *Table) planScan(opt source.ScanOptions, target, threads int) (cut cutter, total source.Progress, err error) {
-	cut.target, cut.columns, cut.lease = int64(target), opt.Columns, opt.Lease
+func (t *Table) planScan(opt source.ScanOptions, threads int) (cut cutter, total source.Progress, err error) {
+	cut.target, cut.columns, cut.lease = strideRows(opt), opt.Columns, opt.Lease
 	left, err := t.pruneAll(opt.Prune, threads)
 	if err != nil {
 		return cut, total, err
@@ -86,18 +94,24 @@ func (t *Table) planScan(opt source.ScanOptions, target, threads int) (cut cutte
 					return cut, total, err
 				}
 			}
-			widest := int64(0)
 			for _, c := range opt.Columns {
-				widest = max(widest, group.chunks[c].rawSize)
 				for _, r := range ranges {
 					total.BytesTotal += segment{file: f, group: g, from: r.from, to: r.to}.bytes(c)
 				}
 			}
 			total.RowsTotal += kept
-			cut.add(f, g, ranges, kept, widest)
+			cut.add(f, g, ranges, kept, group.widest(opt.Columns))
 		}
 	}
 	return cut, total, nil
+}
+
+// widest is the uncompressed size of the largest of the columns.
+func (g *rowGroup) widest(columns []int) (size int64) {
+	for _, c := range columns {
+		size = max(size, g.chunks[c].rawSize)
+	}
+	return size
 }
 
 // A row group is counted where it has more rows than countedRows and than so many for
@@ -141,7 +155,7 @@ func (f *file) countRows(group int, lease *gpu.Lease) (err error) {
 type cutter struct {
 	target  int64
 	columns []int      // of the scan
-	lease   *gpu.Lease // of their chunks
+	lease   *gpu.Lease // of their chunks; nil when nothing will be decoded
 	groups  []uncut    // in order
 }
 
@@ -180,7 +194,7 @@ func (c *cutter) next() (s stridePlan) {
 			break
 		}
 		own := u.piece > 0
-		if u.chunks == nil {
+		if u.chunks == nil && c.lease != nil {
 			wanted := slices.Clone(u.ranges)
 			for _, i := range c.columns {
 				u.chunks = append(u.chunks, newEncodedChunk(c.lease, u.file, u.group, i, wanted))
