@@ -72,6 +72,7 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 		cut: cut, upcoming: cut.next(), total: total,
 		schema: &gpu.Schema{Fields: make([]gpu.Field, len(opt.Columns))},
 		order:  t.bySize(opt.Columns),
+		left:   -1,
 	}
 	for i, c := range opt.Columns {
 		r.schema.Fields[i] = t.schema.Fields[c]
@@ -129,12 +130,13 @@ type reader struct {
 	tasks    []task     // ready to run, in order
 	deferred []deferred
 	open     []*decoding
-	first    int   // stride of open[0], the next that Read returns
-	most     int64 // bytes of the largest stride so far
-	running  int   // tasks
-	promised int64 // bytes that they take at most
-	refused  error // the last task that was refused memory, until it can be tried again
-	left     int64 // of the budget then, or when that changed last
+	first    int              // stride of open[0], the next that Read returns
+	most     int64            // bytes of the largest stride so far
+	running  int              // tasks
+	promised int64            // bytes that they take at most
+	refused  *gpu.BudgetError // the last refusal of a task, until one can be tried again
+	again    bool             // it is the second with so much left
+	left     int64            // of the budget then, or when that changed last
 	moved    time.Time
 	reading  bool // Read waits
 	looking  bool // retry will be called
@@ -253,12 +255,16 @@ func (r *reader) put(t task) {
 // refuse puts back a task that was refused memory, until some has been given back: by
 // other tasks, by those who have the strides that were read, or by anybody else. The lock
 // is held.
-func (r *reader) refuse(t task, err error) {
+func (r *reader) refuse(t task, err *gpu.BudgetError) {
 	for _, c := range r.idle {
 		c.free()
 	}
 	r.put(t)
-	r.refused, r.left, r.moved = err, r.lease.Available(), time.Now()
+	left := r.lease.Available()
+	if r.again = left == r.left; !r.again {
+		r.left, r.moved = left, time.Now()
+	}
+	r.refused = err
 	r.look()
 }
 
@@ -283,11 +289,11 @@ func (r *reader) retry() {
 	used, _ := r.lease.Used()
 	alone := r.rowsRead.Load() == 0 && left+used == r.lease.Limit()
 	switch {
-	case left > r.left:
+	case left > r.left, left == r.left && !r.again:
 		r.tryAgain()
 		return
 	case left < r.left:
-		r.left, r.moved = left, time.Now()
+		r.left, r.moved, r.again = left, time.Now(), false
 	case r.running == 0 && r.reading && (alone || time.Since(r.moved) > patience):
 		r.stop(r.refused)
 		return
@@ -388,7 +394,7 @@ func (r *reader) finish(t task, col gpu.Column, err error) {
 		r.resumeLocked() // it may be done by now
 		return
 	case errors.As(err, &refused) && r.err == nil:
-		r.refuse(t, err)
+		r.refuse(t, refused)
 		return
 	case err != nil:
 		r.stop(err)
@@ -397,6 +403,7 @@ func (r *reader) finish(t task, col gpu.Column, err error) {
 		col.Release()
 		return
 	}
+	r.left = -1
 	r.tryAgain()
 	d := r.open[t.stride-r.first]
 	d.cols[t.column] = col
