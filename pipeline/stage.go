@@ -314,9 +314,12 @@ func (t *stageRun) scan(ctx context.Context, o *opRun) (err error) {
 func (t *stageRun) reader(ctx context.Context, o *opRun) (source.Reader, error) {
 	rows := t.run.device.StrideRows(int(o.rowBytes))
 	r, err := o.table.Scan(ctx, source.ScanOptions{
-		Columns: o.columns, Prune: o.prune, Threads: t.run.opt.Threads, Lease: o.decode,
-		StrideRows: rows, Inflight: t.inflight(o, rows), InflightBytes: t.inflightBytes(), Compact: apart(t.run.device),
-		Slots: t.run.slots, Trace: t.run.trace(laneDecode, o.name()),
+		Columns: o.columns, Prune: o.prune, StrideRows: rows, Lease: o.decode,
+		Decode: source.DecodeOptions{
+			Threads: t.run.opt.Threads, Slots: t.run.slots,
+			Inflight: t.inflight(o, rows), InflightBytes: t.inflightBytes(),
+			Encoded: apart(t.run.device), Trace: t.run.trace(laneDecode, o.name()),
+		},
 	})
 	if err == nil {
 		o.reader.Store(&r)

@@ -18,11 +18,11 @@ type memory struct {
 func (m memory) total() int64 { return m.column + m.chunk + m.scratch }
 
 // memory adds up what decoding a column of the stride takes.
-func (s *stridePlan) memory(column int, compact bool) (m memory) {
+func (s *stridePlan) memory(column int, encoded bool) (m memory) {
 	for _, g := range s.segments {
 		k, col, rows := &g.file.groups[g.group].chunks[column], &g.file.cols[column], g.to-g.from
 		share := float64(rows) / float64(max(g.file.groups[g.group].rows, 1))
-		encoded, raw := k.pageBytes()
+		fetched, raw := k.pageBytes()
 		dictionary := min(k.rawSize, 4*k.dictionarySize)
 		if col.field.Type.IsVar() {
 			// The characters are copied when there is no more room for them.
@@ -32,13 +32,13 @@ func (s *stridePlan) memory(column int, compact bool) (m memory) {
 			m.column += rows * int64(max(col.field.Type.Width(), 1))
 			m.chunk += dictionary * int64(max(col.field.Type.Width(), 1)) / int64(max(col.physicalWidth(), 1))
 		}
-		if compact {
+		if encoded {
 			m.column += 4 * rows // codes, when they are given up
 		}
 		if col.optional {
 			m.column += gpu.BitmapBytes(int(rows))
 		}
-		m.chunk += 2*min(k.size, max(int64(readAhead), encoded)) + 2*raw
+		m.chunk += 2*min(k.size, max(int64(readAhead), fetched)) + 2*raw
 		m.scratch = max(m.scratch, 2*raw)
 	}
 	return m
@@ -46,7 +46,7 @@ func (s *stridePlan) memory(column int, compact bool) (m memory) {
 
 // pageBytes is what a page of the chunk has at most, if pages are about alike and the
 // footer says how many there are: in the file, and decompressed.
-func (k *chunk) pageBytes() (encoded, raw int64) {
+func (k *chunk) pageBytes() (fetched, raw int64) {
 	if k.dataPages <= 2 {
 		return k.size, k.rawSize
 	}
@@ -74,7 +74,7 @@ func (t *Table) LeastMemory(opt source.ScanOptions) int64 {
 		}
 		sum, scratch := int64(0), int64(0)
 		for _, c := range opt.Columns {
-			m := s.memory(c, opt.Compact)
+			m := s.memory(c, opt.Decode.Encoded)
 			sum += m.column + m.chunk
 			scratch = max(scratch, m.scratch)
 		}

@@ -31,13 +31,13 @@ func TestTheLeastMemoryOfAScanIsEnoughForIt(t *testing.T) {
 	require.NoError(t, err)
 	for _, f := range files {
 		for _, rows := range []int{1, 50, 1000, 0} {
-			for _, compact := range []bool{false, true} {
+			for _, encoded := range []bool{false, true} {
 				table, opt := everyColumn(t, f)
-				opt.StrideRows, opt.Compact, opt.Threads = rows, compact, 8
+				opt.StrideRows, opt.Decode.Encoded, opt.Decode.Threads = rows, encoded, 8
 				least := table.LeastMemory(opt)
 				opt.Columns = nil
 				_, _, err := scanOnce(t, least, []string{f}, opt)
-				require.NoError(t, err, "%s in strides of %d rows, compact %v", f, rows, compact)
+				require.NoError(t, err, "%s in strides of %d rows, encoded %v", f, rows, encoded)
 			}
 		}
 	}
@@ -102,7 +102,7 @@ func TestAScanGoesOnAfterEveryRefusal(t *testing.T) {
 				refused = true
 				time.AfterFunc(time.Millisecond, func() { regrow() })
 			})
-			opt.StrideRows, opt.Threads, opt.Compact, opt.Lease = 100, int(1+k/2%2*3), k%2 == 0, budget.Lease("scan")
+			opt.StrideRows, opt.Decode.Threads, opt.Decode.Encoded, opt.Lease = 100, int(1+k/2%2*3), k%2 == 0, budget.Lease("scan")
 			other := budget.Lease("other")
 			require.NoError(t, other.Reserve(1)) // so that the scan has others to wait for
 			got, err := readAll(table, opt)

@@ -47,15 +47,15 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 			return nil, fmt.Errorf("a scan asks for column %d of %d", c, t.schema.Len())
 		}
 	}
-	threads := opt.Threads
+	threads := opt.Decode.Threads
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
 	}
-	slots := opt.Slots
+	slots := opt.Decode.Slots
 	if slots == nil {
 		slots = make(chan struct{}, threads)
 	}
-	inflight := opt.Inflight
+	inflight := opt.Decode.Inflight
 	if inflight <= 0 {
 		inflight = threads + 1
 	}
@@ -67,8 +67,8 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 		return nil, err
 	}
 	r := &reader{
-		columns: opt.Columns, lease: opt.Lease, compact: opt.Compact, trace: opt.Trace, slots: slots,
-		inflight: inflight, inflightBytes: opt.InflightBytes,
+		columns: opt.Columns, lease: opt.Lease, encoded: opt.Decode.Encoded, trace: opt.Decode.Trace, slots: slots,
+		inflight: inflight, inflightBytes: opt.Decode.InflightBytes,
 		cut: cut, upcoming: cut.next(), total: total,
 		schema: &gpu.Schema{Fields: make([]gpu.Field, len(opt.Columns))},
 		order:  t.bySize(opt.Columns),
@@ -110,7 +110,7 @@ type reader struct {
 	columns       []int
 	lease         *gpu.Lease
 	total         source.Progress // of all rows, before the first is read
-	compact       bool
+	encoded       bool
 	inflight      int
 	inflightBytes int64
 	unwatch       func() bool
@@ -185,7 +185,7 @@ func (r *reader) admit() {
 	n := len(r.columns)
 	d := &decoding{plan: r.upcoming, cols: make([]gpu.Column, n), need: make([]int64, n), left: n}
 	for i, c := range r.columns {
-		d.need[i] = d.plan.memory(c, r.compact).total()
+		d.need[i] = d.plan.memory(c, r.encoded).total()
 	}
 	r.open = append(r.open, d)
 	r.upcoming = r.cut.next()
@@ -349,7 +349,7 @@ func (r *reader) spare() *pageReader {
 // run decodes column i of a stride.
 func (r *reader) run(plan *stridePlan, i int, pages *pageReader) (col gpu.Column, err error) {
 	column, field := r.columns[i], r.schema.Fields[i]
-	d := columnDecoder{lease: r.lease, t: field.Type, rows: plan.rows, compact: r.compact}
+	d := columnDecoder{lease: r.lease, t: field.Type, rows: plan.rows, encoded: r.encoded}
 	at := place{column: field.Name, rowGroup: -1}
 	defer func() {
 		if err != nil {
