@@ -48,9 +48,9 @@ type encoder struct {
 	packedOut  []byte // the page compressed
 }
 
-// chunk is an encoded column chunk. Offsets in its metadata and index count
+// encodedChunk is a column chunk between the encoder and the file writer. Offsets in its metadata and index count
 // from its first byte until it is placed in a file.
-type chunk struct {
+type encodedChunk struct {
 	pages       blob
 	meta        format.ColumnMetaData
 	offsetIndex format.OffsetIndex
@@ -62,8 +62,8 @@ type chunk struct {
 	nullCounts  []int64
 }
 
-// place moves the offsets of the chunk to where it lies in the file.
-func (k *chunk) place(at int64) {
+// moveTo moves the offsets of the chunk to where it lies in the file.
+func (k *encodedChunk) moveTo(at int64) {
 	k.meta.DataPageOffset += at
 	if k.meta.DictionaryPageOffset >= 0 {
 		k.meta.DictionaryPageOffset += at
@@ -76,8 +76,8 @@ func (k *chunk) place(at int64) {
 }
 
 // encode encodes the pieces of one column of a row group.
-func (e *encoder) encode(c *column, pieces []piece, rows int) (*chunk, error) {
-	k := &chunk{pages: blob{lease: e.lease}}
+func (e *encoder) encode(c *column, pieces []piece, rows int) (*encodedChunk, error) {
+	k := &encodedChunk{pages: blob{lease: e.lease}}
 	if err := e.fill(k, c, pieces, rows); err != nil {
 		k.pages.release()
 		return nil, err
@@ -85,7 +85,7 @@ func (e *encoder) encode(c *column, pieces []piece, rows int) (*chunk, error) {
 	return k, nil
 }
 
-func (e *encoder) fill(k *chunk, c *column, pieces []piece, rows int) (err error) {
+func (e *encoder) fill(k *encodedChunk, c *column, pieces []piece, rows int) (err error) {
 	k.meta = format.ColumnMetaData{
 		Type:                 c.physical,
 		PathInSchema:         thrift.Slice[string]{c.field.Name},
@@ -116,7 +116,7 @@ func (e *encoder) fill(k *chunk, c *column, pieces []piece, rows int) (err error
 }
 
 // finish completes the metadata after the last page.
-func (k *chunk) finish(c *column, nulls int64) {
+func (k *encodedChunk) finish(c *column, nulls int64) {
 	k.meta.TotalCompressedSize = k.pages.size
 	k.meta.Statistics.NullCount = nulls
 	if k.bounds.ok && !k.unbounded {
@@ -141,7 +141,7 @@ func (k *chunk) finish(c *column, nulls int64) {
 type pageWriter struct {
 	*encoder
 	column *column
-	chunk  *chunk
+	chunk  *encodedChunk
 	valid  []byte // nil when no row is null
 	rows   int
 	row    int // first row of the next page

@@ -46,7 +46,7 @@ var patience = time.Second // less in tests
 // encodePatiently encodes a column that was refused memory, once there is some. One worker
 // at a time does so, and holds nothing while it waits, so that they do not hinder each
 // other for good.
-func (w *Writer) encodePatiently(e *encoder, c *column, pieces []piece, rows int) (*chunk, error) {
+func (w *Writer) encodePatiently(e *encoder, c *column, pieces []piece, rows int) (*encodedChunk, error) {
 	w.short.Lock()
 	defer w.short.Unlock()
 	left, moved := int64(-1), time.Now()

@@ -123,7 +123,7 @@ type group struct {
 	part   int   // number of the file
 	last   bool  // the file ends with it
 	left   int   // columns to encode, and then to write
-	chunks []*chunk
+	chunks []*encodedChunk
 
 	file   *fileWriter // once it has its place
 	starts []int64     // of the chunks in the file
@@ -222,7 +222,7 @@ func (w *Writer) failLocked(err error) {
 // hand gives the pending rows to the encoders as a row group.
 func (w *Writer) hand(ctx context.Context, last bool) error {
 	g := &group{pieces: w.pending, rows: w.pendingRows, bytes: w.pendingBytes, part: w.fileIndex, last: last,
-		left: len(w.columns), chunks: make([]*chunk, len(w.columns))}
+		left: len(w.columns), chunks: make([]*encodedChunk, len(w.columns))}
 	w.pending, w.pendingRows, w.pendingBytes = nil, 0, 0
 	w.fileRows += int64(g.rows)
 	if w.groupIndex++; w.groupIndex > maxRowGroups {
@@ -312,7 +312,7 @@ func (w *Writer) wakeWorkers() {
 }
 
 // encodeColumn encodes one column of a row group.
-func (w *Writer) encodeColumn(e *encoder, g *group, i int) (*chunk, error) {
+func (w *Writer) encodeColumn(e *encoder, g *group, i int) (*encodedChunk, error) {
 	if err := w.failure(); err != nil {
 		return nil, err
 	}
@@ -340,7 +340,7 @@ func (w *Writer) traced(what string, begin time.Time) {
 
 // encoded takes an encoded column and places the row groups that are complete
 // and next in line. The lock is held.
-func (w *Writer) encoded(g *group, i int, k *chunk, err error) {
+func (w *Writer) encoded(g *group, i int, k *encodedChunk, err error) {
 	g.chunks[i] = k
 	w.failLocked(err)
 	g.left--

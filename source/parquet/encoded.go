@@ -333,7 +333,7 @@ func (c *encodedChunk) finish(to int64) error {
 // checkEnd makes sure that there are no rows behind the last page. The lock is held.
 func (c *encodedChunk) checkEnd() error {
 	c.spare = 0
-	next := c.file.places.after(c.meta.start)
+	next := c.file.layout.after(c.meta.start)
 	for c.unread() > 0 && c.end-c.unread() < next {
 		h, _, err := c.header()
 		if errors.Is(err, gpu.ErrBudget) {
@@ -412,7 +412,7 @@ func (c *encodedChunk) unread() int64 { return int64(len(c.win)-c.pos) + c.end -
 // count the page of the dictionary, or the header of that. It lies before whatever
 // follows in the file.
 func (c *encodedChunk) extend() bool {
-	n := min(c.spare, c.file.places.after(c.meta.start)-c.end)
+	n := min(c.spare, c.file.layout.after(c.meta.start)-c.end)
 	c.spare = 0
 	c.end += max(n, 0)
 	return n > 0

@@ -69,7 +69,7 @@ func (t *Table) LeastMemory(opt source.ScanOptions) int64 {
 		if s.rows == 0 {
 			return least
 		}
-		if len(cut.groups) > 0 && cut.groups[0].piece > 0 && cut.groups[0].ranges[0].from > 0 {
+		if len(cut.groups) > 0 && cut.groups[0].own > 0 && cut.groups[0].ranges[0].from > 0 {
 			cut.groups = cut.groups[1:] // no stride of the rest is larger
 		}
 		sum, scratch := int64(0), int64(0)

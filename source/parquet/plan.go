@@ -136,7 +136,7 @@ func (f *file) countRows(group int, lease *gpu.Lease) (err error) {
 	}
 	defer func() {
 		if !errors.Is(err, gpu.ErrBudget) {
-			err = place{f.path, group, f.cols[column].field.Name}.wrap(err)
+			err = location{f.path, group, f.cols[column].field.Name}.wrap(err)
 		}
 	}()
 	defer guard(&err)
@@ -149,7 +149,7 @@ func (f *file) countRows(group int, lease *gpu.Lease) (err error) {
 }
 
 // cutter cuts row groups into strides of at most target rows: large row groups
-// into equal pieces of their own, so that a stride has one dictionary a column,
+// into equal strides of their own, so that a stride has one dictionary a column,
 // small ones together. It cuts one when it is asked for: how many there are is what
 // the files claim.
 type cutter struct {
@@ -165,7 +165,7 @@ type uncut struct {
 	group  int
 	ranges []rowRange
 	rows   int64
-	piece  int64           // rows of a stride of its own, 0 where it is put together with others
+	own    int64           // rows of a stride of its own, 0 where it is put together with others
 	chunks []*encodedChunk // of the columns, once it was cut
 }
 
@@ -176,8 +176,8 @@ func (c *cutter) add(f *file, group int, ranges []rowRange, rows, widest int64) 
 	}
 	u := uncut{file: f, group: group, ranges: ranges, rows: rows}
 	if rows >= target-rows {
-		pieces := (rows-1)/target + 1
-		u.piece = (rows-1)/pieces + 1
+		strides := (rows-1)/target + 1
+		u.own = (rows-1)/strides + 1
 	}
 	c.groups = append(c.groups, u)
 }
@@ -186,14 +186,14 @@ func (c *cutter) add(f *file, group int, ranges []rowRange, rows, widest int64) 
 func (c *cutter) next() (s stridePlan) {
 	for len(c.groups) > 0 {
 		u := &c.groups[0]
-		n := min(u.rows, u.piece)
-		if u.piece == 0 {
+		n := min(u.rows, u.own)
+		if u.own == 0 {
 			n = u.rows
 		}
-		if s.rows > 0 && (u.piece > 0 || int64(s.rows)+n > c.target) {
+		if s.rows > 0 && (u.own > 0 || int64(s.rows)+n > c.target) {
 			break
 		}
-		own := u.piece > 0
+		own := u.own > 0
 		if u.chunks == nil && c.lease != nil {
 			wanted := slices.Clone(u.ranges)
 			for _, i := range c.columns {

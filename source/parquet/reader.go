@@ -350,7 +350,7 @@ func (r *reader) spare() *pageReader {
 func (r *reader) run(plan *stridePlan, i int, pages *pageReader) (col gpu.Column, err error) {
 	column, field := r.columns[i], r.schema.Fields[i]
 	d := columnDecoder{lease: r.lease, t: field.Type, rows: plan.rows, encoded: r.encoded}
-	at := place{column: field.Name, rowGroup: -1}
+	at := location{column: field.Name, rowGroup: -1}
 	defer func() {
 		if err != nil {
 			d.discard()
