@@ -212,6 +212,13 @@ func (l *Lease) Name() string { return l.name }
 // Limit is the limit of the lease's budget, in bytes.
 func (l *Lease) Limit() int64 { return l.budget.Limit() }
 
+// Available is what is left of the lease's budget just now, in bytes.
+func (l *Lease) Available() int64 {
+	l.budget.mu.Lock()
+	defer l.budget.mu.Unlock()
+	return l.budget.limit - l.budget.used
+}
+
 // Used returns the bytes reserved now and at the highest.
 func (l *Lease) Used() (now, peak int64) { return l.used.Load(), l.peak.Load() }
 

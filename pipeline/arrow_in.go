@@ -62,6 +62,15 @@ func (t *arrowTable) Describe() string {
 	return fmt.Sprintf("%d Arrow records, %d rows", len(t.records), t.rows)
 }
 
+// LeastMemory implements source.Table. Strings are taken to be short.
+func (t *arrowTable) LeastMemory(opt source.ScanOptions) int64 {
+	read := &gpu.Schema{}
+	for _, c := range opt.Columns {
+		read.Fields = append(read.Fields, t.schema.Fields[c])
+	}
+	return min(int64(opt.StrideRows), t.rows) * int64(rowBytes(read))
+}
+
 func (t *arrowTable) Close() error {
 	if t.closed.Swap(true) {
 		return nil

@@ -52,12 +52,13 @@ type fakeTable struct {
 	scans   atomic.Int64
 }
 
-func (t *fakeTable) Schema() *gpu.Schema             { return oneColumn }
-func (t *fakeTable) Rows() int64                     { return int64(10 * t.strides) }
-func (t *fakeTable) Stats(int) source.ColumnStats    { return source.ColumnStats{Nulls: -1} }
-func (t *fakeTable) Unreadable() []source.Unreadable { return nil }
-func (t *fakeTable) Describe() string                { return "fake" }
-func (t *fakeTable) Close() error                    { return nil }
+func (t *fakeTable) Schema() *gpu.Schema                  { return oneColumn }
+func (t *fakeTable) Rows() int64                          { return int64(10 * t.strides) }
+func (t *fakeTable) Stats(int) source.ColumnStats         { return source.ColumnStats{Nulls: -1} }
+func (t *fakeTable) Unreadable() []source.Unreadable      { return nil }
+func (t *fakeTable) LeastMemory(source.ScanOptions) int64 { return 80 }
+func (t *fakeTable) Describe() string                     { return "fake" }
+func (t *fakeTable) Close() error                         { return nil }
 func (t *fakeTable) Scan(_ context.Context, opt source.ScanOptions) (source.Reader, error) {
 	t.scans.Add(1)
 	return &fakeReader{table: t, lease: opt.Lease}, t.faults.next("scan")

@@ -194,9 +194,12 @@ func (p *pipelineRun) reader(ctx context.Context, o *opRun) (source.Reader, erro
 	r := p.run
 	rows := p.strideRows(int(o.rowBytes))
 	reader, err := o.table.Scan(ctx, source.ScanOptions{
-		Columns: o.columns, Prune: o.prune, Threads: r.opt.Threads, Lease: o.decode,
-		StrideRows: rows, Inflight: r.inflight(o, rows), InflightBytes: r.inflightBytes(), Compact: apart(r.device),
-		Slots: r.slots, Trace: r.trace(laneDecode, o.name()),
+		Columns: o.columns, Prune: o.prune, StrideRows: rows, Lease: o.decode,
+		Decode: source.DecodeOptions{
+			Threads: r.opt.Threads, Slots: r.slots,
+			Inflight: r.inflight(o, rows), InflightBytes: r.inflightBytes(),
+			Encoded: apart(r.device), Trace: r.trace(laneDecode, o.name()),
+		},
 	})
 	if err == nil {
 		o.reader.Store(&reader)

@@ -27,8 +27,15 @@ type Table interface {
 	Rows() int64
 	// Stats describes column i of the schema.
 	Stats(i int) ColumnStats
-	// Scan starts reading. The reader's memory comes from opt.Lease.
+	// Scan starts reading. The reader's memory comes from opt.Lease. It decodes ahead as
+	// far as there is memory; where it is refused some it waits for its strides to be
+	// released. It fails with a gpu.BudgetError where the whole budget is less than
+	// LeastMemory, and where nobody gives any back.
 	Scan(ctx context.Context, opt ScanOptions) (Reader, error)
+	// LeastMemory is what a scan takes when it decodes one stride at a time, in bytes: the
+	// columns of its largest stride, and what they are decoded from. It reads no file. With
+	// so much left of the budget a scan is not refused any; metadata that lies aside.
+	LeastMemory(opt ScanOptions) int64
 	// Describe is one line for plans: the files and their sizes.
 	Describe() string
 	Close() error
@@ -87,25 +94,32 @@ type ScanOptions struct {
 	Prune []Predicate
 	// StrideRows is the number of rows of a full stride.
 	StrideRows int
+	// Lease pays for the strides and for what they are decoded from.
+	Lease *gpu.Lease
+	// Decode says how.
+	Decode DecodeOptions
+}
+
+// DecodeOptions says how the strides of a scan are decoded: by how many goroutines, how
+// far ahead, and into what. The zero value uses every core.
+type DecodeOptions struct {
 	// Threads bounds the goroutines that decode; 0 means GOMAXPROCS.
 	Threads int
 	// Slots, when set, bounds them for all scans that share it: a goroutine that
 	// decodes a column of a stride has sent to it, and receives from it afterwards.
 	Slots chan struct{}
-	// Inflight bounds the strides that are decoded or being decoded and not
-	// yet read; 0 means one more than Threads.
+	// Inflight bounds the strides that are decoded or being decoded and not yet read,
+	// unless cores would idle; 0 means one more than Threads.
 	Inflight int
 	// InflightBytes, when set, takes the place of Inflight once it is known what a
 	// stride takes: more are decoded as long as the lease is likely to hold no more
 	// than so many bytes.
 	InflightBytes int64
-	// Compact asks for compact columns where they are smaller: for strides that go
-	// through Queue.Up.
-	Compact bool
-	// Lease pays for stride buffers.
-	Lease *gpu.Lease
-	// Trace, when set, is called after every piece of decoding, on any goroutine,
-	// with the column and the time at which it began.
+	// Encoded asks for encoded columns where they are smaller, codes of a dictionary or
+	// integers of fewer bytes: for strides that go through Queue.Up.
+	Encoded bool
+	// Trace, when set, is called after every task of decoding, on any goroutine, with
+	// the column and the time at which it began.
 	Trace func(column string, begin time.Time)
 }
 

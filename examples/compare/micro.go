@@ -106,7 +106,7 @@ func readStrides(ctx context.Context, data string, columns []string, threads int
 	}
 	defer table.Close()
 	lease := device.HostBudget().Lease("read")
-	opt := source.ScanOptions{StrideRows: device.StrideRows(0), Threads: threads, Lease: lease}
+	opt := source.ScanOptions{StrideRows: device.StrideRows(0), Lease: lease, Decode: source.DecodeOptions{Threads: threads}}
 	for i, f := range table.Schema().Fields {
 		keep := len(columns) == 0
 		for _, c := range columns {

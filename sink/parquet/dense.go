@@ -28,7 +28,7 @@ func view[T any](b []byte, n int) []T {
 }
 
 // validity puts the bitmaps of the pieces together; nil when nothing is null.
-func (e *encoder) validity(pieces []piece, rows int) (valid []byte, nulls int) {
+func (e *encoder) validity(pieces []piece, rows int) (valid []byte, nulls int, err error) {
 	for _, p := range pieces {
 		if p.col.Valid != nil {
 			n := p.to - p.from
@@ -36,9 +36,11 @@ func (e *encoder) validity(pieces []piece, rows int) (valid []byte, nulls int) {
 		}
 	}
 	if nulls == 0 {
-		return nil, 0
+		return nil, 0, nil
 	}
-	valid = grow(&e.valid, int(gpu.BitmapBytes(rows)))
+	if valid, err = take[byte](e.lease, &e.valid, int(gpu.BitmapBytes(rows))); err != nil {
+		return nil, 0, err
+	}
 	clear(valid)
 	at := 0
 	for _, p := range pieces {
@@ -50,19 +52,21 @@ func (e *encoder) validity(pieces []piece, rows int) (valid []byte, nulls int) {
 		}
 		at += n
 	}
-	return valid, nulls
+	return valid, nulls, nil
 }
 
-// dense returns the values of a fixed-width column that are not null in PLAIN
+// denseValues returns the values of a fixed-width column that are not null in PLAIN
 // encoding. A single piece that is stored so already is not copied.
-func (e *encoder) dense(c *column, pieces []piece, count int) ([]byte, error) {
+func (e *encoder) denseValues(c *column, pieces []piece, count int) ([]byte, error) {
 	if p := pieces[0]; len(pieces) == 1 && p.col.Dict == nil && count == p.to-p.from && c.scale == 1 &&
 		c.field.Type.Width() == c.width && c.width <= 8 {
 		return p.col.Data.Bytes()[p.from*c.width : p.to*c.width], nil
 	}
-	out := grow(&e.plain, count*c.width)
+	out, err := take[byte](e.lease, &e.dense, count*c.width)
+	if err != nil {
+		return nil, err
+	}
 	rest := out
-	var err error
 	for _, p := range pieces {
 		if rest, err = e.append(c, rest, p); err != nil {
 			return nil, fmt.Errorf("column %q: %w", c.field.Name, err)

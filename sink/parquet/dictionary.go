@@ -22,6 +22,7 @@ func maxEntries(n int) int { return n / 5 }
 // hashTable maps values to dense codes, with linear probing. Slots hold the
 // code plus one, so that cleared memory is an empty table.
 type hashTable struct {
+	memory scratch
 	slots  []uint32
 	shift  uint
 	limit  int // codes
@@ -40,12 +41,15 @@ func (h *hashTable) full(distinct, seen int) bool {
 }
 
 // reset empties the table for at most limit codes.
-func (h *hashTable) reset(limit int) {
+func (h *hashTable) reset(l *gpu.Lease, limit int) (err error) {
 	log := uint(max(6, bits.Len(uint(2*limit))))
-	h.slots = grow(&h.slots, 1<<log)
+	if h.slots, err = take[uint32](l, &h.memory, 1<<log); err != nil {
+		return err
+	}
 	clear(h.slots)
 	h.shift, h.limit = 64-log, limit
 	h.sample = int(math.Sqrt(8 * fewRepeats * float64(limit)))
+	return nil
 }
 
 // multiplier is the odd factor of multiplicative hashing. It differs in every
@@ -113,24 +117,31 @@ func wideDictionary(h *hashTable, in []wide, codes []int32, distinct []wide) ([]
 
 // fixedDictionary builds the dictionary of PLAIN fixed-width values. It returns the
 // codes, and false when a dictionary does not pay.
-func (e *encoder) fixedDictionary(plain []byte, n, width int) (codes []int32, ok bool) {
+func (e *encoder) fixedDictionary(plain []byte, n, width int) (codes []int32, ok bool, err error) {
 	limit := maxEntries(n)
-	e.table.reset(limit)
-	codes = grow(&e.codes, n)
-	entries := grow(&e.entries, limit*width)
+	if err = e.table.reset(e.lease, limit); err != nil {
+		return nil, false, err
+	}
+	if codes, err = take[int32](e.lease, &e.codes, n); err != nil {
+		return nil, false, err
+	}
+	entries, err := take[byte](e.lease, &e.fixedEntries, limit*width)
+	if err != nil {
+		return nil, false, err
+	}
 	switch width {
 	case 4:
 		d, ok := fixedDictionary(&e.table, view[uint32](plain, n), codes, view[uint32](entries, limit))
 		e.entries, e.distinct = entries[:len(d)*width], len(d)
-		return codes, ok
+		return codes, ok, nil
 	case 8:
 		d, ok := fixedDictionary(&e.table, view[uint64](plain, n), codes, view[uint64](entries, limit))
 		e.entries, e.distinct = entries[:len(d)*width], len(d)
-		return codes, ok
+		return codes, ok, nil
 	}
 	d, ok := wideDictionary(&e.table, view[wide](plain, n), codes, view[wide](entries, limit))
 	e.entries, e.distinct = entries[:len(d)*width], len(d)
-	return codes, ok
+	return codes, ok, nil
 }
 
 var hashSeed = maphash.MakeSeed()
@@ -138,12 +149,19 @@ var hashSeed = maphash.MakeSeed()
 // varDictionary builds the dictionary of String or Binary pieces: e.entries
 // holds the distinct values in PLAIN encoding, e.starts where each begins. Codes
 // of the columns' own dictionaries are translated, each looked up once.
-func (e *encoder) varDictionary(pieces []piece, count int) (codes []int32, ok bool) {
+func (e *encoder) varDictionary(pieces []piece, count int) (codes []int32, ok bool, err error) {
 	limit := maxEntries(count)
-	e.table.reset(limit)
-	e.entries, e.starts, e.distinct = e.entries[:0], e.starts[:0], 0
-	codes = grow(&e.codes, count)[:0]
-	var translated *gpu.Dictionary // the one that e.translate is for
+	if err = e.table.reset(e.lease, limit); err != nil {
+		return nil, false, err
+	}
+	if codes, err = take[int32](e.lease, &e.codes, count); err != nil {
+		return nil, false, err
+	}
+	codes = codes[:0]
+	e.entries, e.starts, e.distinct = e.varEntries[:0], e.starts[:0], 0
+	defer func() { e.varEntries = e.entries }()
+	var translated *gpu.Dictionary // the one that table is for
+	var table []int32
 	for _, p := range pieces {
 		n := p.to - p.from
 		v := p.col
@@ -153,10 +171,12 @@ func (e *encoder) varDictionary(pieces []piece, count int) (codes []int32, ok bo
 			v = v.Dict.Values
 			switch {
 			case p.col.Dict == translated:
-				translate = e.translate[:v.Len]
+				translate = table
 			case v.Len <= 4*count: // a larger one costs more than to look its few values up
-				translated = p.col.Dict
-				translate = grow(&e.translate, v.Len)
+				if table, err = take[int32](e.lease, &e.translate, v.Len); err != nil {
+					return nil, false, err
+				}
+				translated, translate = p.col.Dict, table
 				for i := range translate {
 					translate[i] = -1
 				}
@@ -182,7 +202,7 @@ func (e *encoder) varDictionary(pieces []piece, count int) (codes []int32, ok bo
 			}
 			code, ok := e.lookup(chars[offsets[i]:offsets[i+1]], len(codes))
 			if !ok {
-				return nil, false
+				return nil, false, nil
 			}
 			if translate != nil {
 				translate[i] = code
@@ -190,7 +210,7 @@ func (e *encoder) varDictionary(pieces []piece, count int) (codes []int32, ok bo
 			codes = append(codes, code)
 		}
 	}
-	return codes, true
+	return codes, true, nil
 }
 
 // entry returns distinct value i.

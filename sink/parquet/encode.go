@@ -26,25 +26,31 @@ type encoder struct {
 	pageRows  int
 	pageBytes int
 
-	valid     []byte
-	packed    []byte
-	plain     []byte
-	codes     []int32
-	block     [blockRows]int32
-	translate []int32
-	seen      []bool
-	table     hashTable
-	entries   []byte // distinct values in PLAIN encoding
-	starts    []int  // of the distinct values of a var column
-	distinct  int
-	body      []byte // of the page being built
-	packedRun []byte // codes of the page being built
-	packedOut []byte // the page compressed
+	// What grows with a row group.
+	valid        scratch
+	dense        scratch
+	codes        scratch
+	translate    scratch
+	seen         scratch
+	fixedEntries scratch
+	table        hashTable
+
+	// What is bounded by a page or a dictionary.
+	packed     []byte
+	plain      []byte // values of a var column
+	block      [blockRows]int32
+	entries    []byte // distinct values in PLAIN encoding
+	varEntries []byte // them, of a var column
+	starts     []int  // of the distinct values of a var column
+	distinct   int
+	body       []byte // of the page being built
+	packedRun  []byte // codes of the page being built
+	packedOut  []byte // the page compressed
 }
 
-// chunk is an encoded column chunk. Offsets in its metadata and index count
+// encodedChunk is a column chunk between the encoder and the file writer. Offsets in its metadata and index count
 // from its first byte until it is placed in a file.
-type chunk struct {
+type encodedChunk struct {
 	pages       blob
 	meta        format.ColumnMetaData
 	offsetIndex format.OffsetIndex
@@ -56,8 +62,8 @@ type chunk struct {
 	nullCounts  []int64
 }
 
-// place moves the offsets of the chunk to where it lies in the file.
-func (k *chunk) place(at int64) {
+// moveTo moves the offsets of the chunk to where it lies in the file.
+func (k *encodedChunk) moveTo(at int64) {
 	k.meta.DataPageOffset += at
 	if k.meta.DictionaryPageOffset >= 0 {
 		k.meta.DictionaryPageOffset += at
@@ -70,8 +76,8 @@ func (k *chunk) place(at int64) {
 }
 
 // encode encodes the pieces of one column of a row group.
-func (e *encoder) encode(c *column, pieces []piece, rows int) (*chunk, error) {
-	k := &chunk{pages: blob{lease: e.lease}}
+func (e *encoder) encode(c *column, pieces []piece, rows int) (*encodedChunk, error) {
+	k := &encodedChunk{pages: blob{lease: e.lease}}
 	if err := e.fill(k, c, pieces, rows); err != nil {
 		k.pages.release()
 		return nil, err
@@ -79,7 +85,7 @@ func (e *encoder) encode(c *column, pieces []piece, rows int) (*chunk, error) {
 	return k, nil
 }
 
-func (e *encoder) fill(k *chunk, c *column, pieces []piece, rows int) (err error) {
+func (e *encoder) fill(k *encodedChunk, c *column, pieces []piece, rows int) (err error) {
 	k.meta = format.ColumnMetaData{
 		Type:                 c.physical,
 		PathInSchema:         thrift.Slice[string]{c.field.Name},
@@ -87,7 +93,10 @@ func (e *encoder) fill(k *chunk, c *column, pieces []piece, rows int) (err error
 		NumValues:            int64(rows),
 		DictionaryPageOffset: -1,
 	}
-	valid, nulls := e.validity(pieces, rows)
+	valid, nulls, err := e.validity(pieces, rows)
+	if err != nil {
+		return err
+	}
 	if nulls > 0 && !c.field.Nullable {
 		return fmt.Errorf("column %q has %d nulls, but its schema says that it has none", c.field.Name, nulls)
 	}
@@ -107,7 +116,7 @@ func (e *encoder) fill(k *chunk, c *column, pieces []piece, rows int) (err error
 }
 
 // finish completes the metadata after the last page.
-func (k *chunk) finish(c *column, nulls int64) {
+func (k *encodedChunk) finish(c *column, nulls int64) {
 	k.meta.TotalCompressedSize = k.pages.size
 	k.meta.Statistics.NullCount = nulls
 	if k.bounds.ok && !k.unbounded {
@@ -132,7 +141,7 @@ func (k *chunk) finish(c *column, nulls int64) {
 type pageWriter struct {
 	*encoder
 	column *column
-	chunk  *chunk
+	chunk  *encodedChunk
 	valid  []byte // nil when no row is null
 	rows   int
 	row    int // first row of the next page
@@ -164,13 +173,15 @@ func (p *pageWriter) rowsPerPage(width int) int {
 
 func (p *pageWriter) fixed(pieces []piece, count int) error {
 	width := p.column.width
-	plain, err := p.dense(p.column, pieces, count)
+	plain, err := p.denseValues(p.column, pieces, count)
 	if err != nil {
 		return err
 	}
 	codes, coded := []int32(nil), false
 	if p.column.dictionary {
-		codes, coded = p.fixedDictionary(plain, count, width)
+		if codes, coded, err = p.fixedDictionary(plain, count, width); err != nil {
+			return err
+		}
 		coded = coded && p.distinct > 0
 	}
 	if coded {
@@ -232,7 +243,10 @@ func (p *pageWriter) deltas(plain []byte, n int) ([]byte, error) {
 }
 
 func (p *pageWriter) booleans(pieces []piece, count int) error {
-	dense := grow(&p.plain, int(gpu.BitmapBytes(count)))
+	dense, err := take[byte](p.lease, &p.dense, int(gpu.BitmapBytes(count)))
+	if err != nil {
+		return err
+	}
 	clear(dense)
 	at := 0
 	for _, q := range pieces {
@@ -280,7 +294,11 @@ func (p *pageWriter) booleans(pieces []piece, count int) error {
 
 func (p *pageWriter) variable(pieces []piece, count int) error {
 	if p.column.dictionary {
-		if codes, ok := p.varDictionary(pieces, count); ok && p.distinct > 0 {
+		codes, ok, err := p.varDictionary(pieces, count)
+		if err != nil {
+			return err
+		}
+		if ok && p.distinct > 0 {
 			return p.variableCoded(codes)
 		}
 	}
@@ -296,7 +314,10 @@ func (p *pageWriter) variableCoded(codes []int32) error {
 	for p.row < p.rows {
 		to, n := p.next(p.rowsPerPage(4))
 		p.begin(to)
-		b := p.codedBounds(codes[at : at+n])
+		b, err := p.codedBounds(codes[at : at+n])
+		if err != nil {
+			return err
+		}
 		if b.any {
 			all.add(b.lo)
 			all.add(b.hi)
@@ -314,8 +335,11 @@ func (p *pageWriter) variableCoded(codes []int32) error {
 }
 
 // codedBounds looks at every distinct value of a page once.
-func (p *pageWriter) codedBounds(codes []int32) (b varBounds) {
-	seen := grow(&p.seen, p.distinct)
+func (p *pageWriter) codedBounds(codes []int32) (b varBounds, err error) {
+	seen, err := take[bool](p.lease, &p.seen, p.distinct)
+	if err != nil {
+		return b, err
+	}
 	clear(seen)
 	for _, c := range codes {
 		seen[c] = true
@@ -325,7 +349,7 @@ func (p *pageWriter) codedBounds(codes []int32) (b varBounds) {
 			b.add(p.entry(i))
 		}
 	}
-	return b
+	return b, nil
 }
 
 // variablePlain writes values one after the other; a page ends at its rows or

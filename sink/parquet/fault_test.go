@@ -329,7 +329,8 @@ func TestRowGroupsAreQueuedForEveryWorkerAsFarAsThereIsMemory(t *testing.T) {
 		{16, 16, 17, limit / 100},
 		{16, 16, 8, limit / 8},
 		{16, 16, 2, limit},
-		{16, 4, 5, 10 * limit},
+		{16, 4, 5, limit},
+		{16, 4, 1, 10 * limit}, // there is no memory to encode a second one into
 		{2, 100, 3, 1},
 	} {
 		w := &Writer{opt: Options{Threads: c.threads, Lease: lease}, columns: make([]column, c.columns)}

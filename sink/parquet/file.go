@@ -20,7 +20,7 @@ type fileWriter struct {
 	size    int64
 	columns []column
 	groups  []format.RowGroup
-	indexes [][]*chunk // by row group; the pages are gone
+	indexes [][]*encodedChunk // by row group; the pages are gone
 	rows    int64
 
 	// Of the Writer, under its lock: row groups that are placed and not yet
@@ -50,11 +50,11 @@ func (w *fileWriter) write(p []byte) error {
 
 // place gives the chunks of a row group their places behind the others and returns
 // where they begin. Whoever writes them there does so in any order.
-func (w *fileWriter) place(rows int, chunks []*chunk) (starts []int64) {
+func (w *fileWriter) place(rows int, chunks []*encodedChunk) (starts []int64) {
 	g := format.RowGroup{NumRows: int64(rows), Ordinal: int16(len(w.groups)), FileOffset: w.size}
 	for _, k := range chunks {
 		starts = append(starts, w.size)
-		k.place(w.size)
+		k.moveTo(w.size)
 		w.size += k.meta.TotalCompressedSize
 		g.Columns = append(g.Columns, format.ColumnChunk{MetaData: k.meta})
 		g.TotalByteSize += k.meta.TotalUncompressedSize
@@ -68,7 +68,7 @@ func (w *fileWriter) place(rows int, chunks []*chunk) (starts []int64) {
 
 // writeChunk writes a placed chunk and releases its pages. It may run beside
 // others.
-func (w *fileWriter) writeChunk(k *chunk, start int64) error {
+func (w *fileWriter) writeChunk(k *encodedChunk, start int64) error {
 	at := start
 	err := k.pages.each(func(p []byte) error {
 		n, err := w.file.WriteAt(p, at)

@@ -48,7 +48,7 @@ type Options struct {
 
 	// Threads bounds the goroutines that encode; 0 means GOMAXPROCS.
 	Threads int `yaml:"-" json:"-"`
-	// Lease pays for encoded row groups until they are written.
+	// Lease pays for encoded row groups until they are written, and for encoding.
 	Lease *gpu.Lease `yaml:"-" json:"-"`
 	// Trace, when set, is called after every piece of encoding and writing, on
 	// any goroutine, with what it was and the time at which it began.

@@ -74,8 +74,8 @@ func (tab table) write(t *testing.T, path string, opt Options) {
 // requireRead reads the files, for the host and for a GPU, and compares every value.
 func (tab table) requireRead(t *testing.T, path string, strideRows int) {
 	t.Helper()
-	for _, compact := range []bool{false, true} {
-		tab.requireScan(t, path, source.ScanOptions{StrideRows: strideRows, Compact: compact})
+	for _, encoded := range []bool{false, true} {
+		tab.requireScan(t, path, source.ScanOptions{StrideRows: strideRows, Decode: source.DecodeOptions{Encoded: encoded}})
 	}
 }
 
@@ -85,7 +85,7 @@ func (tab table) requireScan(t *testing.T, path string, opt source.ScanOptions) 
 	lease := budget.Lease("source")
 	in, err := reader.Open([]string{path}, reader.OpenOptions{})
 	require.NoError(t, err)
-	opt.Threads, opt.Lease = 2, lease
+	opt.Decode.Threads, opt.Lease = 2, lease
 	for _, f := range tab.schema.Fields {
 		opt.Columns = append(opt.Columns, in.Schema().Index(f.Name))
 	}

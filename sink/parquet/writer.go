@@ -42,6 +42,7 @@ type Writer struct {
 	ended        bool
 
 	workers sync.WaitGroup
+	short   sync.Mutex // of the worker that waits for memory
 
 	mu    sync.Mutex
 	wake  sync.Cond     // a row group was written, or the sink failed
@@ -122,7 +123,7 @@ type group struct {
 	part   int   // number of the file
 	last   bool  // the file ends with it
 	left   int   // columns to encode, and then to write
-	chunks []*chunk
+	chunks []*encodedChunk
 
 	file   *fileWriter // once it has its place
 	starts []int64     // of the chunks in the file
@@ -221,7 +222,7 @@ func (w *Writer) failLocked(err error) {
 // hand gives the pending rows to the encoders as a row group.
 func (w *Writer) hand(ctx context.Context, last bool) error {
 	g := &group{pieces: w.pending, rows: w.pendingRows, bytes: w.pendingBytes, part: w.fileIndex, last: last,
-		left: len(w.columns), chunks: make([]*chunk, len(w.columns))}
+		left: len(w.columns), chunks: make([]*encodedChunk, len(w.columns))}
 	w.pending, w.pendingRows, w.pendingBytes = nil, 0, 0
 	w.fileRows += int64(g.rows)
 	if w.groupIndex++; w.groupIndex > maxRowGroups {
@@ -259,10 +260,14 @@ func (w *Writer) hand(ctx context.Context, last bool) error {
 }
 
 // room says whether a row group may be queued. As many as keep every worker busy, and
-// one that is written, may always be. One column may take longer than all others
-// together, so it is one for each worker as far as there is memory. The lock is held.
+// one that is written, may be in any case. One column may take longer than all others
+// together, so it is one for each worker as far as there is memory. Where there is hardly
+// any left to encode into, one follows the other. The lock is held.
 func (w *Writer) room(g *group) bool {
 	n := len(w.queue)
+	if n > 0 && w.opt.Lease.Available() < 2*g.bytes {
+		return false
+	}
 	if n < 1+(w.opt.Threads+len(w.columns)-1)/len(w.columns) {
 		return true
 	}
@@ -307,7 +312,7 @@ func (w *Writer) wakeWorkers() {
 }
 
 // encodeColumn encodes one column of a row group.
-func (w *Writer) encodeColumn(e *encoder, g *group, i int) (*chunk, error) {
+func (w *Writer) encodeColumn(e *encoder, g *group, i int) (*encodedChunk, error) {
 	if err := w.failure(); err != nil {
 		return nil, err
 	}
@@ -317,6 +322,9 @@ func (w *Writer) encodeColumn(e *encoder, g *group, i int) (*chunk, error) {
 	}
 	defer w.traced(w.schema.Fields[i].Name, time.Now())
 	k, err := e.encode(&w.columns[i], pieces, g.rows)
+	if errors.Is(err, gpu.ErrBudget) {
+		k, err = w.encodePatiently(e, &w.columns[i], pieces, g.rows)
+	}
 	for _, p := range g.pieces {
 		p.stride.Cols[i].Release()
 		p.stride.Cols[i] = gpu.Column{}
@@ -332,7 +340,7 @@ func (w *Writer) traced(what string, begin time.Time) {
 
 // encoded takes an encoded column and places the row groups that are complete
 // and next in line. The lock is held.
-func (w *Writer) encoded(g *group, i int, k *chunk, err error) {
+func (w *Writer) encoded(g *group, i int, k *encodedChunk, err error) {
 	g.chunks[i] = k
 	w.failLocked(err)
 	g.left--
@@ -464,6 +472,7 @@ func (w *Writer) commit(ctx context.Context) error {
 		}
 	}
 	w.workers.Wait()
+	w.freeIdle()
 	if err := w.failure(); err != nil {
 		return err
 	}
@@ -495,6 +504,7 @@ func (w *Writer) Abort() error {
 	w.ended = true
 	w.fail(errors.New("the sink was aborted"))
 	w.workers.Wait()
+	w.freeIdle()
 	for _, p := range w.pending {
 		p.stride.Release()
 	}

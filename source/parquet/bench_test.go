@@ -69,7 +69,7 @@ func BenchmarkScan(b *testing.B) {
 		{"text", []string{"l_comment"}},
 	} {
 		// As for a GPU, with strides of 2 Mi rows, and as for the CPU.
-		scan(columns{c.name + ", compact", c.columns}, source.ScanOptions{StrideRows: 1 << 21, Compact: true})
+		scan(columns{c.name + ", encoded", c.columns}, source.ScanOptions{StrideRows: 1 << 21, Decode: source.DecodeOptions{Encoded: true}})
 		scan(c, source.ScanOptions{})
 	}
 }

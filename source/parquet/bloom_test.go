@@ -123,7 +123,7 @@ func TestThousandsOfFilesAreReadWithFewOpenAtATime(t *testing.T) {
 
 	one := mustScan(t, "int64.parquet", 1000)["t"]
 	for _, rows := range []int{64, 1 << 17} {
-		got, _, err := scan(t, 0, []string{dir}, source.ScanOptions{StrideRows: rows, Threads: 4})
+		got, _, err := scan(t, 0, []string{dir}, source.ScanOptions{StrideRows: rows, Decode: source.DecodeOptions{Threads: 4}})
 		require.NoError(t, err)
 		require.Len(t, got["t"], files*len(one))
 		for i := range files {

@@ -12,7 +12,7 @@ type columnDecoder struct {
 	lease   *gpu.Lease
 	t       gpu.Type
 	rows    int
-	compact bool // where codes of a dictionary, or values of 4 bytes for those of 8, do, they stay
+	encoded bool // where codes of a dictionary, or values of 4 bytes for those of 8, do, they stay
 
 	data  *gpu.Buffer // values, bits, or codes while the column is coded
 	valid *gpu.Buffer // from the first null on
@@ -375,11 +375,11 @@ func (b *columnDecoder) decideFixed(c *pageReader, at int) error {
 	case b.state == undecided:
 		// The row groups to come are likely to have such dictionaries too.
 		groups := max(1, int(int64(b.rows)/max(c.rows, 1)))
-		if c.coded && b.compact && !c.meta.uncoded && b.fits(c.dict.n()*groups) {
+		if c.coded && b.encoded && !c.meta.uncoded && b.fits(c.dict.n()*groups) {
 			b.width = codeWidth(c.dict.n())
 			return b.startFixed(coded, b.width, at)
 		}
-		b.narrow = b.compact && c.fitsInt32()
+		b.narrow = b.encoded && c.fitsInt32()
 		return b.startFixed(plain, b.valueWidth(), at)
 	case b.state == coded && !(c.coded && (b.current(c) || b.fits(b.entries+c.dict.n()))):
 		return b.expandFixed(at)
@@ -497,9 +497,9 @@ func (b *columnDecoder) readVar(c *pageReader, at, n, m int) error {
 // changes it when a page without codes follows pages with codes.
 func (b *columnDecoder) decide(c *pageReader, at int) error {
 	switch {
-	case b.state == undecided && c.coded && !(b.compact && c.meta.uncoded):
+	case b.state == undecided && c.coded && !(b.encoded && c.meta.uncoded):
 		b.width = 4
-		if b.compact {
+		if b.encoded {
 			b.width = codeWidth(c.dict.n())
 		}
 		return b.startFixed(coded, b.width, at)
@@ -813,7 +813,7 @@ func (b *columnDecoder) finishVar(c *gpu.Column) error {
 	}
 	if b.state == coded {
 		c.Data, c.Dict = b.data, b.parts[0].dict
-		if b.compact {
+		if b.encoded {
 			c.CodeWidth = b.width
 		}
 		return nil

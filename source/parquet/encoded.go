@@ -12,12 +12,11 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-const (
-	// readAhead is the bytes read from a file at a time, at least.
-	readAhead = 256 << 10
-	// maxHeader bounds a page header; statistics of long values make it long.
-	maxHeader = 1 << 20
-)
+// readAhead is the bytes read from a file at a time, at least.
+var readAhead = 256 << 10 // less in tests
+
+// maxHeader bounds a page header; statistics of long values make it long.
+const maxHeader = 1 << 20
 
 // encodedChunk is a column chunk as a scan holds it between the file and the decoder: the
 // bytes of pages that were fetched and still have rows to give, in memory of the lease,
@@ -326,13 +325,15 @@ func (c *encodedChunk) finish(to int64) error {
 		}
 	}
 	c.closeFile()
+	c.block.Release() // those of pages stay
+	c.block, c.win, c.pos, c.off = nil, nil, 0, c.end-c.unread()
 	return nil
 }
 
 // checkEnd makes sure that there are no rows behind the last page. The lock is held.
 func (c *encodedChunk) checkEnd() error {
 	c.spare = 0
-	next := c.file.places.after(c.meta.start)
+	next := c.file.layout.after(c.meta.start)
 	for c.unread() > 0 && c.end-c.unread() < next {
 		h, _, err := c.header()
 		if errors.Is(err, gpu.ErrBudget) {
@@ -411,7 +412,7 @@ func (c *encodedChunk) unread() int64 { return int64(len(c.win)-c.pos) + c.end -
 // count the page of the dictionary, or the header of that. It lies before whatever
 // follows in the file.
 func (c *encodedChunk) extend() bool {
-	n := min(c.spare, c.file.places.after(c.meta.start)-c.end)
+	n := min(c.spare, c.file.layout.after(c.meta.start)-c.end)
 	c.spare = 0
 	c.end += max(n, 0)
 	return n > 0

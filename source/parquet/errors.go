@@ -21,14 +21,14 @@ func guard(err *error) {
 	}
 }
 
-// place names where in a file something went wrong.
-type place struct {
+// location names where in a file something went wrong.
+type location struct {
 	path     string
 	rowGroup int // -1 for the whole file
 	column   string
 }
 
-func (p place) wrap(err error) error {
+func (p location) wrap(err error) error {
 	switch {
 	case err == nil:
 		return nil

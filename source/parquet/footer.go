@@ -23,7 +23,7 @@ type file struct {
 	path   string
 	size   int64
 	rows   int64
-	places *places
+	layout *layout
 	cols   []leaf
 	groups []rowGroup
 	handle handle
@@ -37,14 +37,16 @@ type rowGroup struct {
 
 // chunk is one column of a row group.
 type chunk struct {
-	start, size int64 // bytes in the file, pages and their headers
-	rawSize     int64 // the same uncompressed, as the footer says
-	codec       format.CompressionCodec
-	uncoded     bool // data pages without codes are known to be among its pages
-	stats       chunkStats
-	columnIndex extent
-	offsetIndex extent
-	bloom       extent
+	start, size    int64 // bytes in the file, pages and their headers
+	rawSize        int64 // the same uncompressed, as the footer says
+	codec          format.CompressionCodec
+	dictionarySize int64 // of that, the page of the dictionary
+	dataPages      int64 // 0 when unknown
+	uncoded        bool  // data pages without codes are known to be among its pages
+	stats          chunkStats
+	columnIndex    extent
+	offsetIndex    extent
+	bloom          extent
 }
 
 // extent is a range of bytes in a file; a zero start means that there is none.
@@ -127,7 +129,7 @@ func readFile(path string) (f *file, columns []leaf, refused []source.Unreadable
 	if info.IsDir() {
 		return nil, nil, nil, fmt.Errorf("%s: is a directory", path)
 	}
-	at := place{path: path, rowGroup: -1}
+	at := location{path: path, rowGroup: -1}
 	meta, err := readMetadata(o, info.Size())
 	if err != nil {
 		return nil, nil, nil, at.wrap(err)
@@ -148,7 +150,7 @@ func readFile(path string) (f *file, columns []leaf, refused []source.Unreadable
 	for i := range columns {
 		columns[i].ordered = columns[i].ordered && len(meta.ColumnOrders) == leaves && meta.ColumnOrders[columns[i].leaf].Value != nil
 	}
-	f = &file{path: path, size: info.Size(), rows: meta.NumRows, places: meta.places(), groups: make([]rowGroup, len(meta.RowGroups))}
+	f = &file{path: path, size: info.Size(), rows: meta.NumRows, layout: meta.layout(), groups: make([]rowGroup, len(meta.RowGroups))}
 	f.handle.path, f.handle.size = path, f.size
 	total := int64(0)
 	for i := range meta.RowGroups {
@@ -164,20 +166,20 @@ func readFile(path string) (f *file, columns []leaf, refused []source.Unreadable
 		f.groups[i] = rowGroup{rows: g.NumRows, chunks: make([]chunk, len(columns))}
 		for j, c := range columns {
 			at.column = c.field.Name
-			if f.groups[i].chunks[j], err = readChunk(&g.Columns[c.leaf], c, g.NumRows, meta.start, f.places); err != nil {
+			if f.groups[i].chunks[j], err = readChunk(&g.Columns[c.leaf], c, g.NumRows, meta.start, f.layout); err != nil {
 				return nil, nil, nil, at.wrap(err)
 			}
 		}
 	}
 	if total != meta.NumRows {
-		return nil, nil, nil, place{path: path, rowGroup: -1}.wrap(badf("the row groups have %d rows, the file claims %d", total, meta.NumRows))
+		return nil, nil, nil, location{path: path, rowGroup: -1}.wrap(badf("the row groups have %d rows, the file claims %d", total, meta.NumRows))
 	}
 	return f, columns, refused, nil
 }
 
 // readChunk checks the metadata of a column chunk against its row group and
 // file, whose footer begins at end, and keeps what a scan needs.
-func readChunk(c *chunkMeta, col leaf, rows, end int64, places *places) (chunk, error) {
+func readChunk(c *chunkMeta, col leaf, rows, end int64, layout *layout) (chunk, error) {
 	m := &c.Data
 	if c.FilePath != "" {
 		return chunk{}, badf("its data is in another file (%q), which is not supported", c.FilePath)
@@ -211,7 +213,7 @@ func readChunk(c *chunkMeta, col leaf, rows, end int64, places *places) (chunk, 
 	if at := m.BloomFilterOffset; at > 0 {
 		size := int64(m.BloomFilterLength)
 		if size <= 0 { // older writers do not say
-			size = places.after(at) - at
+			size = layout.after(at) - at
 		}
 		out.bloom = inside(at, size)
 	}
@@ -222,6 +224,10 @@ func readChunk(c *chunkMeta, col leaf, rows, end int64, places *places) (chunk, 
 		//lint:ignore SA1019 older writers use it
 		coded := s.Encoding == format.RLEDictionary || s.Encoding == format.PlainDictionary
 		out.uncoded = out.uncoded || data && !coded && s.Count > 0
+		if data {
+			out.dataPages += int64(max(s.Count, 0))
+		}
 	}
+	out.dictionarySize = min(max(m.DataPageOffset-start, 0), out.size)
 	return out, nil
 }

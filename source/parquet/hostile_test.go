@@ -119,7 +119,7 @@ func TestDamagedFilesAreErrorsThatNameTheFile(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := edited(t, c.file, c.change)
-			_, _, err := scan(t, hostileBudget, path, source.ScanOptions{Threads: 2})
+			_, _, err := scan(t, hostileBudget, path, source.ScanOptions{Decode: source.DecodeOptions{Threads: 2}})
 			require.ErrorIs(t, err, source.ErrData)
 			require.ErrorContains(t, err, path[0])
 			require.ErrorContains(t, err, c.says)
@@ -176,7 +176,7 @@ func TestPagesThatLieAreErrors(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := pageFile(t, c.rows, c.codec, c.header, c.body)
-			_, _, err := scan(t, hostileBudget, path, source.ScanOptions{Threads: 1})
+			_, _, err := scan(t, hostileBudget, path, source.ScanOptions{Decode: source.DecodeOptions{Threads: 1}})
 			require.ErrorIs(t, err, source.ErrData)
 			require.ErrorContains(t, err, path[0]+`: row group 0, column "n"`)
 			require.ErrorContains(t, err, c.says)
@@ -203,7 +203,7 @@ func TestPagesBehindTheLastRowAreAnError(t *testing.T) {
 		{[]byte("room that some writer left"), false},
 	} {
 		path := pageFile(t, 2, format.Uncompressed, first, append(make([]byte, 16), c.behind...))
-		_, _, err := scan(t, hostileBudget, path, source.ScanOptions{StrideRows: 1, Threads: 1})
+		_, _, err := scan(t, hostileBudget, path, source.ScanOptions{StrideRows: 1, Decode: source.DecodeOptions{Threads: 1}})
 		if !c.fails {
 			require.NoError(t, err, "%x", c.behind)
 			continue
@@ -259,7 +259,7 @@ func TestStridesKeepTheirRowsWhereAnUncompressedSizeIsAClaim(t *testing.T) {
 		}))
 		table, err := Open(path, OpenOptions{})
 		require.NoError(t, err)
-		cut, total, err := table.planScan(source.ScanOptions{Columns: []int{0}}, 1<<17, 1)
+		cut, total, err := table.planScan(source.ScanOptions{Columns: []int{0}}, 1)
 		require.NoError(t, err)
 		require.EqualValues(t, table.Rows(), total.RowsTotal)
 		strides := 0
@@ -297,7 +297,7 @@ func requireHarmless(t testing.TB, path []string) {
 		}
 	}
 	for _, opt := range opts {
-		opt.StrideRows, opt.Threads = 1<<16, 2
+		opt.StrideRows, opt.Decode.Threads = 1<<16, 2
 		_, _, err := scan(t, hostileBudget, path, opt)
 		if err != nil && !errors.Is(err, source.ErrData) && !errors.Is(err, gpu.ErrBudget) {
 			require.NoError(t, err)

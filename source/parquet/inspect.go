@@ -65,7 +65,7 @@ func Inspect(path string) (info *FileInfo, err error) {
 		return nil, err
 	}
 	defer o.Close()
-	at := place{path: path, rowGroup: -1}
+	at := location{path: path, rowGroup: -1}
 	meta, err := readMetadata(o, f.size)
 	if err != nil {
 		return nil, at.wrap(err)

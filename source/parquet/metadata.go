@@ -70,14 +70,14 @@ func (m *dataMeta) pagesStart() int64 {
 	return m.DataPageOffset
 }
 
-// places are where what lies in a file begins, and the footer.
-type places struct {
+// layout is where what lies in a file begins, and the footer.
+type layout struct {
 	starts []int64
 	sort   sync.Once
 }
 
-// after returns the first place behind another one.
-func (p *places) after(at int64) int64 {
+// after returns where that begins which lies behind a position.
+func (p *layout) after(at int64) int64 {
 	p.sort.Do(func() { slices.Sort(p.starts) })
 	i, _ := slices.BinarySearch(p.starts, at+1)
 	if i == len(p.starts) {
@@ -86,9 +86,9 @@ func (p *places) after(at int64) int64 {
 	return p.starts[i]
 }
 
-// places collects what the footer says of them.
-func (m *fileMeta) places() *places {
-	p := &places{starts: []int64{m.start}}
+// layout collects what the footer says of that.
+func (m *fileMeta) layout() *layout {
+	p := &layout{starts: []int64{m.start}}
 	for g := range m.RowGroups {
 		for i := range m.RowGroups[g].Columns {
 			c := &m.RowGroups[g].Columns[i]

@@ -58,10 +58,18 @@ func (t *Table) pruneAll(predicates []source.Predicate, threads int) ([][][]rowR
 	return left, work.Wait()
 }
 
+// strideRows is the rows of a full stride.
+func strideRows(opt source.ScanOptions) int64 {
+	if opt.StrideRows <= 0 {
+		return defaultStrideRows
+	}
+	return int64(min(opt.StrideRows, gpu.MaxRows))
+}
+
 // planScan prunes the row groups. It returns what cuts the rest into strides, and how
 // much there is.
-func (t *Table) planScan(opt source.ScanOptions, target, threads int) (cut cutter, total source.Progress, err error) {
-	cut.target, cut.columns, cut.lease = int64(target), opt.Columns, opt.Lease
+func (t *Table) planScan(opt source.ScanOptions, threads int) (cut cutter, total source.Progress, err error) {
+	cut.target, cut.columns, cut.lease = strideRows(opt), opt.Columns, opt.Lease
 	left, err := t.pruneAll(opt.Prune, threads)
 	if err != nil {
 		return cut, total, err
@@ -86,18 +94,24 @@ func (t *Table) planScan(opt source.ScanOptions, target, threads int) (cut cutte
 					return cut, total, err
 				}
 			}
-			widest := int64(0)
 			for _, c := range opt.Columns {
-				widest = max(widest, group.chunks[c].rawSize)
 				for _, r := range ranges {
 					total.BytesTotal += segment{file: f, group: g, from: r.from, to: r.to}.bytes(c)
 				}
 			}
 			total.RowsTotal += kept
-			cut.add(f, g, ranges, kept, widest)
+			cut.add(f, g, ranges, kept, group.widest(opt.Columns))
 		}
 	}
 	return cut, total, nil
+}
+
+// widest is the uncompressed size of the largest of the columns.
+func (g *rowGroup) widest(columns []int) (size int64) {
+	for _, c := range columns {
+		size = max(size, g.chunks[c].rawSize)
+	}
+	return size
 }
 
 // A row group is counted where it has more rows than countedRows and than so many for
@@ -122,7 +136,7 @@ func (f *file) countRows(group int, lease *gpu.Lease) (err error) {
 	}
 	defer func() {
 		if !errors.Is(err, gpu.ErrBudget) {
-			err = place{f.path, group, f.cols[column].field.Name}.wrap(err)
+			err = location{f.path, group, f.cols[column].field.Name}.wrap(err)
 		}
 	}()
 	defer guard(&err)
@@ -135,13 +149,13 @@ func (f *file) countRows(group int, lease *gpu.Lease) (err error) {
 }
 
 // cutter cuts row groups into strides of at most target rows: large row groups
-// into equal pieces of their own, so that a stride has one dictionary a column,
+// into equal strides of their own, so that a stride has one dictionary a column,
 // small ones together. It cuts one when it is asked for: how many there are is what
 // the files claim.
 type cutter struct {
 	target  int64
 	columns []int      // of the scan
-	lease   *gpu.Lease // of their chunks
+	lease   *gpu.Lease // of their chunks; nil when nothing will be decoded
 	groups  []uncut    // in order
 }
 
@@ -151,7 +165,7 @@ type uncut struct {
 	group  int
 	ranges []rowRange
 	rows   int64
-	piece  int64           // rows of a stride of its own, 0 where it is put together with others
+	own    int64           // rows of a stride of its own, 0 where it is put together with others
 	chunks []*encodedChunk // of the columns, once it was cut
 }
 
@@ -162,8 +176,8 @@ func (c *cutter) add(f *file, group int, ranges []rowRange, rows, widest int64) 
 	}
 	u := uncut{file: f, group: group, ranges: ranges, rows: rows}
 	if rows >= target-rows {
-		pieces := (rows-1)/target + 1
-		u.piece = (rows-1)/pieces + 1
+		strides := (rows-1)/target + 1
+		u.own = (rows-1)/strides + 1
 	}
 	c.groups = append(c.groups, u)
 }
@@ -172,15 +186,15 @@ func (c *cutter) add(f *file, group int, ranges []rowRange, rows, widest int64) 
 func (c *cutter) next() (s stridePlan) {
 	for len(c.groups) > 0 {
 		u := &c.groups[0]
-		n := min(u.rows, u.piece)
-		if u.piece == 0 {
+		n := min(u.rows, u.own)
+		if u.own == 0 {
 			n = u.rows
 		}
-		if s.rows > 0 && (u.piece > 0 || int64(s.rows)+n > c.target) {
+		if s.rows > 0 && (u.own > 0 || int64(s.rows)+n > c.target) {
 			break
 		}
-		own := u.piece > 0
-		if u.chunks == nil {
+		own := u.own > 0
+		if u.chunks == nil && c.lease != nil {
 			wanted := slices.Clone(u.ranges)
 			for _, i := range c.columns {
 				u.chunks = append(u.chunks, newEncodedChunk(c.lease, u.file, u.group, i, wanted))

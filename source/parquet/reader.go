@@ -24,6 +24,16 @@ const maxDeferring = 4
 // that the next is under way when one is read.
 const minInflight = 2
 
+// Memory of a scan that is refused some: it looks every retryAfter whether others have
+// given any back, and fails when for patience nobody has.
+const (
+	retryAfter = 2 * time.Millisecond
+	// othersShare is the part of the budget that strides decoded ahead leave to others.
+	othersShare = 4
+)
+
+var patience = time.Second // less in tests
+
 // defaultStrideRows is the rows of a stride when the scan does not say.
 const defaultStrideRows = 1 << 17
 
@@ -37,32 +47,32 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 			return nil, fmt.Errorf("a scan asks for column %d of %d", c, t.schema.Len())
 		}
 	}
-	target := opt.StrideRows
-	if target <= 0 {
-		target = defaultStrideRows
-	}
-	threads := opt.Threads
+	threads := opt.Decode.Threads
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
 	}
-	slots := opt.Slots
+	slots := opt.Decode.Slots
 	if slots == nil {
 		slots = make(chan struct{}, threads)
 	}
-	inflight := opt.Inflight
+	inflight := opt.Decode.Inflight
 	if inflight <= 0 {
 		inflight = threads + 1
 	}
-	cut, total, err := t.planScan(opt, min(target, gpu.MaxRows), threads)
+	if err := requireMemory(opt.Lease, t.LeastMemory(opt), int(strideRows(opt))); err != nil {
+		return nil, err
+	}
+	cut, total, err := t.planScan(opt, threads)
 	if err != nil {
 		return nil, err
 	}
 	r := &reader{
-		columns: opt.Columns, lease: opt.Lease, compact: opt.Compact, trace: opt.Trace, slots: slots,
-		inflight: inflight, inflightBytes: opt.InflightBytes,
+		columns: opt.Columns, lease: opt.Lease, encoded: opt.Decode.Encoded, trace: opt.Decode.Trace, slots: slots,
+		inflight: inflight, inflightBytes: opt.Decode.InflightBytes,
 		cut: cut, upcoming: cut.next(), total: total,
 		schema: &gpu.Schema{Fields: make([]gpu.Field, len(opt.Columns))},
 		order:  t.bySize(opt.Columns),
+		left:   -1,
 	}
 	for i, c := range opt.Columns {
 		r.schema.Fields[i] = t.schema.Fields[c]
@@ -100,7 +110,7 @@ type reader struct {
 	columns       []int
 	lease         *gpu.Lease
 	total         source.Progress // of all rows, before the first is read
-	compact       bool
+	encoded       bool
 	inflight      int
 	inflightBytes int64
 	unwatch       func() bool
@@ -121,8 +131,16 @@ type reader struct {
 	tasks    []task     // ready to run, in order
 	deferred []deferred
 	open     []*decoding
-	first    int   // stride of open[0], the next that Read returns
-	most     int64 // bytes of the largest stride so far
+	first    int              // stride of open[0], the next that Read returns
+	most     int64            // bytes of the largest stride so far
+	running  int              // tasks
+	promised int64            // bytes that they take at most
+	refused  *gpu.BudgetError // the last refusal of a task, until one can be tried again
+	again    bool             // it is the second with so much left
+	left     int64            // of the budget then, or when that changed last
+	moved    time.Time
+	reading  bool // Read waits
+	looking  bool // retry will be called
 	err      error
 	idle     []*pageReader
 	closed   bool
@@ -141,7 +159,8 @@ type deferred struct {
 type decoding struct {
 	plan stridePlan
 	cols []gpu.Column
-	left int // columns
+	need []int64 // bytes that decoding a column takes at most
+	left int     // columns
 }
 
 // room says whether one more stride may be decoded: by their number, until it is
@@ -165,7 +184,11 @@ func (r *reader) room() bool {
 func (r *reader) admit() {
 	s := r.first + len(r.open)
 	n := len(r.columns)
-	r.open = append(r.open, &decoding{plan: r.upcoming, cols: make([]gpu.Column, n), left: n})
+	d := &decoding{plan: r.upcoming, cols: make([]gpu.Column, n), need: make([]int64, n), left: n}
+	for i, c := range r.columns {
+		d.need[i] = d.plan.memory(c, r.encoded).total()
+	}
+	r.open = append(r.open, d)
 	r.upcoming = r.cut.next()
 	for _, c := range r.order {
 		r.tasks = append(r.tasks, task{s, c})
@@ -185,7 +208,13 @@ func (r *reader) take() (task, bool) {
 		case len(r.tasks) > 0:
 			i := nextTask(len(r.tasks))
 			t := r.tasks[i]
+			if !r.affords(t) {
+				r.work.Wait()
+				continue
+			}
 			r.tasks = slices.Delete(r.tasks, i, i+1)
+			r.running++
+			r.promised += r.need(t)
 			r.work.Signal() // there may be one more
 			return t, true
 		case r.upcoming.rows > 0 && r.room():
@@ -195,6 +224,88 @@ func (r *reader) take() (task, bool) {
 		}
 	}
 	return task{}, false
+}
+
+// need is what a task takes at most, in bytes.
+func (r *reader) need(t task) int64 { return r.open[t.stride-r.first].need[t.column] }
+
+// affords says whether there is memory for a task. One of the stride that is read next may
+// always be tried. The strides behind it leave a part of the budget to others, who would
+// be refused what is decoded too early.
+func (r *reader) affords(t task) bool {
+	if r.refused != nil {
+		return false
+	}
+	if t.stride == r.first && r.running == 0 {
+		return true
+	}
+	left := r.lease.Available()
+	if t.stride > r.first {
+		left -= r.lease.Limit() / othersShare
+	}
+	return r.promised+r.need(t) <= left
+}
+
+// put makes a task ready, in the order of strides. The lock is held.
+func (r *reader) put(t task) {
+	i, _ := slices.BinarySearchFunc(r.tasks, t.stride, func(o task, stride int) int { return cmp.Compare(o.stride, stride) })
+	r.tasks = slices.Insert(r.tasks, i, t)
+	r.work.Signal()
+}
+
+// refuse puts back a task that was refused memory, until some has been given back: by
+// other tasks, by those who have the strides that were read, or by anybody else. The lock
+// is held.
+func (r *reader) refuse(t task, err *gpu.BudgetError) {
+	for _, c := range r.idle {
+		c.free()
+	}
+	r.put(t)
+	left := r.lease.Available()
+	if r.again = left == r.left; !r.again {
+		r.left, r.moved = left, time.Now()
+	}
+	r.refused = err
+	r.look()
+}
+
+// look has retry called once. The lock is held.
+func (r *reader) look() {
+	if !r.looking {
+		r.looking = true
+		time.AfterFunc(retryAfter, r.retry)
+	}
+}
+
+// retry looks for memory after a refusal. The scan fails when the next stride is waited
+// for, no task of its own is at work, and nobody takes or gives back any memory.
+func (r *reader) retry() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.looking = false
+	if r.refused == nil || r.err != nil {
+		return
+	}
+	left := r.lease.Available()
+	used, _ := r.lease.Used()
+	alone := r.rowsRead.Load() == 0 && left+used == r.lease.Limit()
+	switch {
+	case left > r.left, left == r.left && !r.again:
+		r.tryAgain()
+		return
+	case left < r.left:
+		r.left, r.moved, r.again = left, time.Now(), false
+	case r.running == 0 && r.reading && (alone || time.Since(r.moved) > patience):
+		r.stop(r.refused)
+		return
+	}
+	r.look()
+}
+
+// tryAgain lets tasks start again after a refusal. The lock is held.
+func (r *reader) tryAgain() {
+	r.refused = nil
+	r.work.Signal()
 }
 
 // decode runs tasks until the scan ends.
@@ -207,7 +318,7 @@ func (r *reader) decode() {
 		if !ok {
 			return
 		}
-		plan := &r.open[t.stride-r.first].plan
+		plan, need := &r.open[t.stride-r.first].plan, r.need(t)
 		pages := r.spare()
 		r.mu.Unlock()
 		r.slots <- struct{}{}
@@ -221,6 +332,8 @@ func (r *reader) decode() {
 		<-r.slots
 		r.mu.Lock()
 		r.idle = append(r.idle, pages)
+		r.running--
+		r.promised -= need
 		r.finish(t, col, err)
 	}
 }
@@ -238,8 +351,8 @@ func (r *reader) spare() *pageReader {
 // run decodes column i of a stride.
 func (r *reader) run(plan *stridePlan, i int, pages *pageReader) (col gpu.Column, err error) {
 	column, field := r.columns[i], r.schema.Fields[i]
-	d := columnDecoder{lease: r.lease, t: field.Type, rows: plan.rows, compact: r.compact}
-	at := place{column: field.Name, rowGroup: -1}
+	d := columnDecoder{lease: r.lease, t: field.Type, rows: plan.rows, encoded: r.encoded}
+	at := location{column: field.Name, rowGroup: -1}
 	defer func() {
 		if err != nil {
 			d.discard()
@@ -276,10 +389,14 @@ func (r *reader) run(plan *stridePlan, i int, pages *pageReader) (col gpu.Column
 // finish records the outcome of a task. The lock is held.
 func (r *reader) finish(t task, col gpu.Column, err error) {
 	var busy busyError
+	var refused *gpu.BudgetError
 	switch {
 	case errors.As(err, &busy):
 		r.deferred = append(r.deferred, deferred{t, busy.done})
 		r.resumeLocked() // it may be done by now
+		return
+	case errors.As(err, &refused) && r.err == nil:
+		r.refuse(t, refused)
 		return
 	case err != nil:
 		r.stop(err)
@@ -288,6 +405,8 @@ func (r *reader) finish(t task, col gpu.Column, err error) {
 		col.Release()
 		return
 	}
+	r.left = -1
+	r.tryAgain()
 	d := r.open[t.stride-r.first]
 	d.cols[t.column] = col
 	if d.left--; d.left > 0 {
@@ -300,7 +419,7 @@ func (r *reader) finish(t task, col gpu.Column, err error) {
 	}
 }
 
-// resume makes the deferred tasks ready whose wait is over, before all others.
+// resume makes the deferred tasks ready whose wait is over.
 func (r *reader) resume() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -308,20 +427,15 @@ func (r *reader) resume() {
 }
 
 func (r *reader) resumeLocked() {
-	var over []task
 	r.deferred = slices.DeleteFunc(r.deferred, func(d deferred) bool {
 		select {
 		case <-d.done:
-			over = append(over, d.task)
+			r.put(d.task)
 			return true
 		default:
 			return false
 		}
 	})
-	if len(over) > 0 {
-		r.tasks = append(over, r.tasks...)
-		r.work.Signal()
-	}
 }
 
 // stop ends the scan with its first error. The lock is held.
@@ -360,8 +474,10 @@ func (r *reader) next() (*gpu.Stride, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for r.err == nil && (len(r.open) > 0 && r.open[0].left > 0 || len(r.open) == 0 && r.upcoming.rows > 0) {
+		r.reading = true
 		r.ready.Wait()
 	}
+	r.reading = false
 	if r.err != nil {
 		return nil, r.err
 	}
@@ -372,7 +488,7 @@ func (r *reader) next() (*gpu.Stride, error) {
 	s := &gpu.Stride{Schema: r.schema, Cols: r.open[0].cols, Rows: r.open[0].plan.rows}
 	r.open = r.open[1:]
 	r.first++
-	r.work.Signal()
+	r.tryAgain()
 	r.rowsRead.Add(int64(s.Rows))
 	return s, nil
 }

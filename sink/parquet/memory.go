@@ -1,0 +1,86 @@
+package parquet
+
+import (
+	"errors"
+	"time"
+	"unsafe"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// scratch is memory of a lease that is kept from use to use.
+type scratch struct{ buf *gpu.Buffer }
+
+// take returns n elements whose contents are unspecified, valid until the next take.
+func take[T any](l *gpu.Lease, s *scratch, n int) ([]T, error) {
+	var t T
+	if size := int64(n) * int64(unsafe.Sizeof(t)); s.buf.Size() < size {
+		s.release()
+		b, err := l.Alloc(size + size/8)
+		if err != nil {
+			return nil, err
+		}
+		s.buf = b
+	}
+	return gpu.Values[T](s.buf, n), nil
+}
+
+func (s *scratch) release() {
+	s.buf.Release()
+	s.buf = nil
+}
+
+// free gives the scratch back that grows with a row group.
+func (e *encoder) free() {
+	for _, s := range []*scratch{&e.valid, &e.dense, &e.codes, &e.translate, &e.seen, &e.fixedEntries, &e.table.memory} {
+		s.release()
+	}
+}
+
+// An encoder that was refused memory looks every retryAfter whether others have given any
+// back, and fails when for patience nobody has taken or given back any.
+const retryAfter = 2 * time.Millisecond
+
+var patience = time.Second // less in tests
+
+// encodePatiently encodes a column that was refused memory, once there is some. One worker
+// at a time does so, and holds nothing while it waits, so that they do not hinder each
+// other for good.
+func (w *Writer) encodePatiently(e *encoder, c *column, pieces []piece, rows int) (*encodedChunk, error) {
+	w.short.Lock()
+	defer w.short.Unlock()
+	left, moved := int64(-1), time.Now()
+	for {
+		w.freeIdle()
+		k, err := e.encode(c, pieces, rows)
+		if !errors.Is(err, gpu.ErrBudget) {
+			return k, err
+		}
+		e.free()
+		if n := w.opt.Lease.Available(); n != left {
+			left, moved = n, time.Now()
+			continue // it may have been given back since the refusal
+		}
+		for left >= w.opt.Lease.Available() {
+			if err := w.failure(); err != nil {
+				return nil, err
+			}
+			if time.Since(moved) > patience {
+				return nil, err
+			}
+			if n := w.opt.Lease.Available(); n < left {
+				left, moved = n, time.Now()
+			}
+			time.Sleep(retryAfter)
+		}
+	}
+}
+
+// freeIdle gives back the scratch of workers that have no task.
+func (w *Writer) freeIdle() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range w.idle {
+		e.free()
+	}
+}

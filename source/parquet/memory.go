@@ -1,0 +1,96 @@
+package parquet
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/source"
+)
+
+// memory is what a task takes at most of it, in bytes, as the metadata has it.
+type memory struct {
+	column  int64 // values of the rows, while they grow
+	chunk   int64 // bytes of pages and pages of two strides, with the dictionary
+	scratch int64 // of whoever decodes; tasks that follow each other share it
+}
+
+func (m memory) total() int64 { return m.column + m.chunk + m.scratch }
+
+// memory adds up what decoding a column of the stride takes.
+func (s *stridePlan) memory(column int, encoded bool) (m memory) {
+	for _, g := range s.segments {
+		k, col, rows := &g.file.groups[g.group].chunks[column], &g.file.cols[column], g.to-g.from
+		share := float64(rows) / float64(max(g.file.groups[g.group].rows, 1))
+		fetched, raw := k.pageBytes()
+		dictionary := min(k.rawSize, 4*k.dictionarySize)
+		if col.field.Type.IsVar() {
+			// The characters are copied when there is no more room for them.
+			m.column += 4*(rows+1) + 2*int64(float64(k.rawSize)*share)
+			m.chunk += 2 * dictionary
+		} else {
+			m.column += rows * int64(max(col.field.Type.Width(), 1))
+			m.chunk += dictionary * int64(max(col.field.Type.Width(), 1)) / int64(max(col.physicalWidth(), 1))
+		}
+		if encoded {
+			m.column += 4 * rows // codes, when they are given up
+		}
+		if col.optional {
+			m.column += gpu.BitmapBytes(int(rows))
+		}
+		m.chunk += 2*min(k.size, max(int64(readAhead), fetched)) + 2*raw
+		m.scratch = max(m.scratch, 2*raw)
+	}
+	return m
+}
+
+// pageBytes is what a page of the chunk has at most, if pages are about alike and the
+// footer says how many there are: in the file, and decompressed.
+func (k *chunk) pageBytes() (fetched, raw int64) {
+	if k.dataPages <= 2 {
+		return k.size, k.rawSize
+	}
+	return 2 * k.size / k.dataPages, 2 * k.rawSize / k.dataPages
+}
+
+// LeastMemory implements source.Table.
+func (t *Table) LeastMemory(opt source.ScanOptions) int64 {
+	cut := cutter{target: strideRows(opt), columns: opt.Columns}
+	for _, f := range t.files {
+		for g := range f.groups {
+			if rows := f.groups[g].rows; rows > 0 {
+				cut.add(f, g, []rowRange{{0, rows}}, rows, f.groups[g].widest(opt.Columns))
+			}
+		}
+	}
+	least := int64(0)
+	for {
+		s := cut.next()
+		if s.rows == 0 {
+			return least
+		}
+		if len(cut.groups) > 0 && cut.groups[0].own > 0 && cut.groups[0].ranges[0].from > 0 {
+			cut.groups = cut.groups[1:] // no stride of the rest is larger
+		}
+		sum, scratch := int64(0), int64(0)
+		for _, c := range opt.Columns {
+			m := s.memory(c, opt.Decode.Encoded)
+			sum += m.column + m.chunk
+			scratch = max(scratch, m.scratch)
+		}
+		least = max(least, sum+scratch)
+	}
+}
+
+// requireMemory refuses a scan that the whole budget is not enough for.
+func requireMemory(lease *gpu.Lease, least int64, rows int) error {
+	if least <= lease.Limit() {
+		return nil
+	}
+	err := lease.Reserve(least) // fails, whatever else is reserved
+	var budget *gpu.BudgetError
+	if errors.As(err, &budget) {
+		budget.Hint = fmt.Sprintf("that is the least for a stride of %d rows of the columns that are read", rows)
+	}
+	return err
+}

@@ -1,0 +1,194 @@
+package parquet
+
+import (
+	"context"
+	"io"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/source"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+// everyColumn opens a file, and returns options that read all of it.
+func everyColumn(t *testing.T, path string) (*Table, source.ScanOptions) {
+	table, err := Open([]string{path}, OpenOptions{})
+	require.NoError(t, err)
+	var opt source.ScanOptions
+	for i := range table.Schema().Fields {
+		opt.Columns = append(opt.Columns, i)
+	}
+	return table, opt
+}
+
+func TestTheLeastMemoryOfAScanIsEnoughForIt(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	files, err := filepath.Glob("testdata/*.parquet")
+	require.NoError(t, err)
+	for _, f := range files {
+		for _, rows := range []int{1, 50, 1000, 0} {
+			for _, encoded := range []bool{false, true} {
+				table, opt := everyColumn(t, f)
+				opt.StrideRows, opt.Decode.Encoded, opt.Decode.Threads = rows, encoded, 8
+				least := table.LeastMemory(opt)
+				opt.Columns = nil
+				_, _, err := scanOnce(t, least, []string{f}, opt)
+				require.NoError(t, err, "%s in strides of %d rows, encoded %v", f, rows, encoded)
+			}
+		}
+	}
+}
+
+func TestAScanWithABudgetOfLessThanItsLeastIsRefusedAtOnce(t *testing.T) {
+	table, opt := everyColumn(t, "testdata/dictionaries.parquet")
+	least := table.LeastMemory(opt)
+	opt.Lease = newBudget(t, least-1).Lease("scan of numbers")
+	_, err := table.Scan(context.Background(), opt)
+	var refused *gpu.BudgetError
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, least, refused.Asked)
+	require.ErrorContains(t, err, "scan of numbers")
+	require.ErrorContains(t, err, "the least for a stride of 131072 rows")
+	_, peak := opt.Lease.Used()
+	require.Zero(t, peak)
+	require.NoError(t, opt.Lease.Close())
+}
+
+// shrinkingMemory calls a function with every allocation and its number, from 1 on.
+type shrinkingMemory struct {
+	testMemory
+	n    atomic.Int64
+	each func(n int64)
+}
+
+func (m *shrinkingMemory) Allocate(n int64) ([]byte, uintptr, error) {
+	m.each(m.n.Add(1))
+	return m.testMemory.Allocate(n)
+}
+
+// newShrinkingBudget returns a budget that refuses everything behind the k-th allocation
+// until regrow is called. shrunk is called when it begins to.
+func newShrinkingBudget(t *testing.T, k int64, shrunk func()) (b *gpu.Budget, regrow func()) {
+	memory := &shrinkingMemory{testMemory: testMemory{free: map[int64][][]byte{}}}
+	b = gpu.NewBudget("host", "--host-memory", 1<<30, memory)
+	memory.each = func(n int64) {
+		if n == k {
+			used, _ := b.Used()
+			b.SetLimit(used)
+			shrunk()
+		}
+	}
+	t.Cleanup(func() { require.Empty(t, b.Leaks()) })
+	return b, func() { b.SetLimit(1 << 30) }
+}
+
+func TestAScanGoesOnAfterEveryRefusal(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	defer func(n int) { readAhead = n }(readAhead)
+	readAhead = 100 // so that it is refused memory between a header and its page, too
+	for _, f := range []string{"encodings-v1-zstd.parquet", "encodings-v2-snappy.parquet", "fallback.parquet", "many-dictionaries.parquet", "page-index.parquet"} {
+		path := filepath.Join("testdata", f)
+		want, _, err := scanOnce(t, 0, []string{path}, source.ScanOptions{StrideRows: 100})
+		require.NoError(t, err)
+		for k, refused := int64(1), true; refused && k < 300; k += 1 + k/30 {
+			refused = false
+			table, opt := everyColumn(t, path)
+			var regrow func()
+			budget, regrow := newShrinkingBudget(t, k, func() {
+				refused = true
+				time.AfterFunc(time.Millisecond, func() { regrow() })
+			})
+			opt.StrideRows, opt.Decode.Threads, opt.Decode.Encoded, opt.Lease = 100, int(1+k/2%2*3), k%2 == 0, budget.Lease("scan")
+			other := budget.Lease("other")
+			require.NoError(t, other.Reserve(1)) // so that the scan has others to wait for
+			got, err := readAll(table, opt)
+			require.NoError(t, err)
+			require.Equal(t, want, got, "%s after %d allocations", f, k)
+			other.Unreserve(1)
+			require.NoError(t, other.Close())
+			require.NoError(t, opt.Lease.Close())
+		}
+	}
+}
+
+// readAll returns the values of a scan.
+func readAll(table *Table, opt source.ScanOptions) (content, error) {
+	r, err := table.Scan(context.Background(), opt)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	got := content{}
+	for {
+		s, err := r.Read(context.Background())
+		if err == io.EOF {
+			return got, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		for i, c := range s.Cols {
+			for k := range s.Rows {
+				name := s.Schema.Fields[i].Name
+				got[name] = append(got[name], c.ScalarAt(k))
+			}
+		}
+		s.Release()
+	}
+}
+
+func TestAScanThatNobodyGivesMemoryFails(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	defer func(d time.Duration) { patience = d }(patience)
+	patience = 200 * time.Millisecond
+	for _, alone := range []bool{true, false} {
+		table, opt := everyColumn(t, "testdata/encodings-v1-none.parquet")
+		budget, _ := newShrinkingBudget(t, 5, func() {})
+		opt.StrideRows, opt.Lease = 100, budget.Lease("scan")
+		other := budget.Lease("other")
+		if !alone {
+			require.NoError(t, other.Reserve(1))
+		}
+		begin := time.Now()
+		_, err := readAll(table, opt)
+		require.ErrorIs(t, err, gpu.ErrBudget)
+		require.Equal(t, alone, time.Since(begin) < patience)
+		if !alone {
+			other.Unreserve(1)
+		}
+		require.NoError(t, other.Close())
+		require.NoError(t, opt.Lease.Close())
+	}
+}
+
+func TestAScanWaitsForMemoryAsLongAsNobodyReads(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	defer func(d time.Duration) { patience = d }(patience)
+	patience = 10 * time.Millisecond
+	table, opt := everyColumn(t, "testdata/encodings-v1-none.parquet")
+	shrunk := make(chan struct{})
+	budget, regrow := newShrinkingBudget(t, 5, func() { close(shrunk) })
+	opt.StrideRows, opt.Lease = 100, budget.Lease("scan")
+	r, err := table.Scan(context.Background(), opt)
+	require.NoError(t, err)
+	<-shrunk
+	time.Sleep(10 * patience)
+	regrow()
+	rows := 0
+	for {
+		s, err := r.Read(context.Background())
+		if err == io.EOF {
+			break
+		}
+		require.NoError(t, err)
+		rows += s.Rows
+		s.Release()
+	}
+	require.EqualValues(t, table.Rows(), rows)
+	require.NoError(t, r.Close())
+	require.NoError(t, opt.Lease.Close())
+}
