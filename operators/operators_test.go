@@ -419,3 +419,37 @@ func TestLanesMergeManyGroups(t *testing.T) {
 		}
 	}
 }
+
+// TestLanesMergeDenseKeys groups by one key whose range is known, rightly or wrongly:
+// partitions are ranges of it.
+func TestLanesMergeDenseKeys(t *testing.T) {
+	const strides, strideRows, groups, lo = 8, 5_000, 20_000, -7_000
+	for _, typ := range []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Int64), gpu.Of(gpu.Date), gpu.DecimalOf(15, 2)} {
+		in := gpu.NewSchema(gpu.Field{Name: "k", Type: typ})
+		for i, hint := range []gpu.GroupHint{{Dense: true, Lo: lo, Hi: lo + groups - 1}, {Dense: true, Lo: 0, Hi: 5000}, {Dense: true, Lo: -1 << 40, Hi: 1 << 40}, {Dense: true, Lo: 3, Hi: 3}} {
+			memory := int64(i%2) * 100 << 20 // with little, lanes have no slot for each key
+			rnd := rand.New(rand.NewPCG(1, 1))
+			want := map[string]int{}
+			var input []*gpu.Stride
+			for range strides {
+				var keys []gpu.Scalar
+				for range strideRows {
+					k := gpu.IntScalar(typ, lo+rnd.Int64N(groups))
+					keys = append(keys, k)
+					want[k.String()]++
+				}
+				input = append(input, &gpu.Stride{Schema: in, Rows: strideRows, Cols: []gpu.Column{gpu.ColumnOf(typ, keys)}})
+			}
+			op, err := groupby.New(groupby.Spec{In: in, Keys: []int{0}, Aggregates: []groupby.Aggregate{{Kind: gpu.CountAll, Input: -1, Output: gpu.Of(gpu.Int64)}},
+				Out: gpu.NewSchema(in.Fields[0], gpu.Field{Name: "n", Type: gpu.Of(gpu.Int64)}), Hint: hint})
+			require.NoError(t, err)
+			got, err := run(t, memory, op, strideRows, nil, input, 3)
+			require.NoError(t, err)
+			require.Len(t, got, len(want))
+			for _, row := range got {
+				k, n, _ := strings.Cut(row, "|")
+				require.Equal(t, fmt.Sprint(want[k]), n, row)
+			}
+		}
+	}
+}

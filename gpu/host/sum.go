@@ -157,6 +157,13 @@ func (s *intSum) write(l *gpu.Lease, out *gpu.Column, from, to int) error {
 	if err := allocValues(l, out); err != nil {
 		return err
 	}
+	if !s.isWide && out.Type.Kind == gpu.HugeInt {
+		dst := gpu.Values[gpu.Int128](out.Data, out.Len)
+		for i, v := range s.narrow.v[from:to] {
+			dst[i] = gpu.Int128From(v)
+		}
+		return nil
+	}
 	for i := range to - from {
 		v := s.at(from + i)
 		if out.Type.Kind == gpu.Decimal && !v.FitsPrecision(int(out.Type.Precision)) {

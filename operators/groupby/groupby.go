@@ -172,6 +172,7 @@ type hashGroupBy struct {
 	parts    [][]int      // of each aggregate, into measured
 	partials *gpu.Schema  // keys and measures
 	single   *gpu.Program // the measures of a row that is a group of its own
+	offset   *gpu.Program // of a dense key from the least one; nil for other keys
 
 	mu     sync.Mutex
 	only   *table // the groups, of a single lane that did not flush
@@ -203,6 +204,8 @@ const (
 	// than it has gained: so many strides then pass by it.
 	passReduction = 2
 	passStrides   = 16
+	// directBudget is the bytes of the budget for each slot of the lanes' direct tables.
+	directBudget = 256
 )
 
 // New returns the group-by of a spec.
@@ -216,7 +219,49 @@ func New(s Spec) (GroupBy, error) {
 		o.partials.Fields = append(o.partials.Fields, gpu.Field{Name: m.kind.String(), Type: s.partial(m), Nullable: true})
 	}
 	o.single = o.singles()
+	if t, ok := o.denseKey(); ok {
+		o.offset = offset(t, s.Hint.Lo)
+	}
 	return o, nil
+}
+
+// denseKey says whether the groups are those of one integer-like key whose values lie in
+// the range of the hint, and as what they are stored. Partitions are then ranges of the
+// key, and their tables are indexed by it.
+func (o *hashGroupBy) denseKey() (gpu.Type, bool) {
+	if len(o.Keys) != 1 || !o.Hint.Dense {
+		return gpu.Type{}, false
+	}
+	f := o.In.Fields[o.Keys[0]]
+	switch t := f.Type; {
+	case f.Nullable || t.Wide || t.IsVar() || t.IsFloat() || t.IsUnsigned():
+		return t, false
+	case t.Width() == 4:
+		return gpu.Of(gpu.Int32), true
+	default:
+		return gpu.Of(gpu.Int64), t.Width() == 8
+	}
+}
+
+// offset is the program that takes lo from a key that is stored as t.
+func offset(t gpu.Type, lo int64) *gpu.Program {
+	long := gpu.Of(gpu.Int64)
+	p := &gpu.Program{Inputs: []gpu.Type{t}, Code: []gpu.Instr{
+		{Op: gpu.OpConst, Type: long, Value: gpu.IntScalar(long, lo), Mask: -1}}, Outputs: []int{2}}
+	in := 0
+	if t != long {
+		p.Code = append(p.Code, gpu.Instr{Op: gpu.OpCast, Type: long, Args: []int{0}, Mask: -1})
+		in = 2
+	}
+	p.Code = append(p.Code, gpu.Instr{Op: gpu.OpSub, Type: long, Args: []int{in, 1}, Mask: -1})
+	p.Outputs[0] = len(p.Code)
+	return p
+}
+
+// keyShift is how many low bits the offsets of a dense key have that do not tell
+// partitions apart.
+func (o *hashGroupBy) keyShift() uint {
+	return uint(max(bits.Len64(uint64(o.Hint.Hi)-uint64(o.Hint.Lo))-fanOut, 0))
 }
 
 // stored is the type of a column's values as they are stored: that of a decimal
@@ -282,8 +327,7 @@ func (o *hashGroupBy) newLocalTable(t operators.Task, groups int) (*table, error
 	var list []gpu.Aggregate
 	var inputs []int
 	hint := o.Hint
-	if t.Lanes > 1 {
-		// Flushed before it pays to have a slot for each possible key.
+	if t.Lanes > 1 && !o.direct(t) {
 		hint = gpu.GroupHint{Groups: groups}
 	}
 	for _, m := range o.measured {
@@ -299,9 +343,15 @@ func (o *hashGroupBy) newLocalTable(t operators.Task, groups int) (*table, error
 	return newTable(t, o.In, o.Keys, list, inputs, hint)
 }
 
-// newMerge makes a table that takes rows of partial aggregates, with room for some
-// groups.
-func (o *hashGroupBy) newMerge(t operators.Task, groups int) (*table, error) {
+// direct says whether lanes may each have a slot for every possible key: tables of few
+// bytes beside the budget, which are not flushed.
+func (o *hashGroupBy) direct(t operators.Task) bool {
+	span := uint64(o.Hint.Hi) - uint64(o.Hint.Lo)
+	return o.offset != nil && span < uint64(t.Device.Budget().Limit()/int64(directBudget*t.Lanes))
+}
+
+// newMerge makes a table that takes the rows of a part, partial aggregates of some groups.
+func (o *hashGroupBy) newMerge(t operators.Task, part, groups int) (*table, error) {
 	var list []gpu.Aggregate
 	var inputs, keys []int
 	for i := range o.Keys {
@@ -314,7 +364,13 @@ func (o *hashGroupBy) newMerge(t operators.Task, groups int) (*table, error) {
 		}
 		list, inputs = append(list, a), append(inputs, len(keys)+i)
 	}
-	return newTable(t, o.partials, keys, list, inputs, gpu.GroupHint{Groups: groups})
+	hint := gpu.GroupHint{Groups: groups}
+	if o.offset != nil && o.n > 1 {
+		shift := o.keyShift() + o.shift
+		hint.Dense, hint.Lo = true, o.Hint.Lo+int64(part)<<shift
+		hint.Hi = hint.Lo + (1<<shift - 1)
+	}
+	return newTable(t, o.partials, keys, list, inputs, hint)
 }
 
 func (o *hashGroupBy) NewLocal(t operators.Task) (operators.Local, error) {
@@ -407,7 +463,7 @@ func (l *local) take(s *gpu.Stride) error {
 	if failed, err := l.table.take(l.task, s); err != nil {
 		return l.explain(l.naming(failed, err))
 	}
-	if l.task.Lanes > 1 && l.table.groups.Len() >= flushGroups {
+	if l.task.Lanes > 1 && l.table.groups.Len() >= flushGroups && !l.direct(l.task) {
 		if l.table.rows < passReduction*l.table.groups.Len() {
 			l.passing = passStrides
 		}
@@ -509,14 +565,23 @@ func (l *local) Combine(context.Context) error {
 	return nil
 }
 
-// partition cuts rows by the hash of their keys.
-func (o *hashGroupBy) partition(t operators.Task, c *cut) error {
-	hash, err := t.Queue.Hash(t.Lease, c.rows.Cols[:len(o.Keys)], o.seed)
-	if err != nil {
+// partition cuts rows by the hash of their keys, or by ranges of a dense key.
+func (o *hashGroupBy) partition(t operators.Task, c *cut) (err error) {
+	var digits gpu.Column
+	shift := uint(64 - fanOut)
+	if o.offset != nil {
+		key := c.rows.Cols[0]
+		key.Type = o.offset.Inputs[0]
+		cols, err := t.Queue.Eval(t.Lease, o.offset, []gpu.Column{key}, c.rows.Rows)
+		if err != nil {
+			return err
+		}
+		digits, shift = cols[0], o.keyShift()
+	} else if digits, err = t.Queue.Hash(t.Lease, c.rows.Cols[:len(o.Keys)], o.seed); err != nil {
 		return err
 	}
-	defer hash.Release()
-	cols, offsets, err := t.Queue.Partition(t.Lease, c.rows.Cols, hash, 64-fanOut, fanOut)
+	defer digits.Release()
+	cols, offsets, err := t.Queue.Partition(t.Lease, c.rows.Cols, digits, shift, fanOut)
 	if err != nil {
 		return err
 	}
@@ -615,7 +680,7 @@ func (o *hashGroupBy) Emit(ctx context.Context, t operators.Task, part int, emit
 		from, to := o.rowsOf(c, part)
 		most = max(most, to-from)
 	}
-	merged, err := o.newMerge(t, most)
+	merged, err := o.newMerge(t, part, most)
 	if err != nil {
 		return err
 	}
