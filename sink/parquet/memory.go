@@ -100,6 +100,10 @@ func (w *Writer) encodePatiently(e *encoder, c *column, pieces []piece, rows int
 				return nil, err
 			}
 			if time.Since(moved) > patience {
+				var refused *gpu.BudgetError
+				if errors.As(err, &refused) {
+					refused.Hint = "or set a lower row_group_rows: a row group is held until it is encoded"
+				}
 				return nil, err
 			}
 			if n := w.opt.Lease.Available(); n < left {
