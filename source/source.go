@@ -33,8 +33,9 @@ type Table interface {
 	// LeastMemory, and where nobody gives any back.
 	Scan(ctx context.Context, opt ScanOptions) (Reader, error)
 	// LeastMemory is what a scan takes when it decodes one stride at a time, in bytes: the
-	// columns of its largest stride, and what they are decoded from. It reads no file. With
-	// so much left of the budget a scan is not refused any; metadata that lies aside.
+	// columns of its largest stride, and what they are decoded from. It is computed from
+	// the metadata, without reading a file: with so much left of the budget a scan is not
+	// refused any, unless the metadata lies or pages are of very different sizes.
 	LeastMemory(opt ScanOptions) int64
 	// Describe is one line for plans: the files and their sizes.
 	Describe() string

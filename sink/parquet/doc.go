@@ -14,7 +14,7 @@
 //  2. Until Commit has succeeded nothing exists under the target's name that
 //     was not there before; after an error or Abort nothing is left.
 //  3. Everything that grows with the data is paid by the lease, the scratch of
-//     workers too, but for some buffers of a page or a dictionary each.
+//     workers too; that of a page or a dictionary once its size is known.
 //  4. A worker that is refused memory gives back what it has and waits for some;
 //     the sink fails when nobody gives or takes any.
 package parquet

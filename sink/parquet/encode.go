@@ -35,21 +35,15 @@ type encoder struct {
 	fixedEntries scratch
 	table        hashTable
 
-	// What is bounded by a page or a dictionary.
-	packed     []byte
-	plain      []byte // values of a var column
-	block      [blockRows]int32
-	entries    []byte // distinct values in PLAIN encoding
-	varEntries []byte // them, of a var column
-	starts     []int  // of the distinct values of a var column
-	distinct   int
-	body       []byte // of the page being built
-	packedRun  []byte // codes of the page being built
-	packedOut  []byte // the page compressed
+	pageScratch
+	counted  int64 // bytes of pageScratch that the lease pays for
+	block    [blockRows]int32
+	entries  []byte // distinct values in PLAIN encoding, in fixedEntries or varEntries
+	distinct int
 }
 
-// encodedChunk is a column chunk between the encoder and the file writer. Offsets in its metadata and index count
-// from its first byte until it is placed in a file.
+// encodedChunk is a column chunk between the encoder and the file writer. Offsets in its
+// metadata and index count from its first byte until it is placed in a file.
 type encodedChunk struct {
 	pages       blob
 	meta        format.ColumnMetaData
@@ -78,6 +72,7 @@ func (k *encodedChunk) moveTo(at int64) {
 // encode encodes the pieces of one column of a row group.
 func (e *encoder) encode(c *column, pieces []piece, rows int) (*encodedChunk, error) {
 	k := &encodedChunk{pages: blob{lease: e.lease}}
+	defer e.count()
 	if err := e.fill(k, c, pieces, rows); err != nil {
 		k.pages.release()
 		return nil, err

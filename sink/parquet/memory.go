@@ -30,11 +30,45 @@ func (s *scratch) release() {
 	s.buf = nil
 }
 
-// free gives the scratch back that grows with a row group.
+// pageScratch is scratch on the Go heap, bounded by a page or a dictionary: what others
+// append to.
+type pageScratch struct {
+	packed     []byte
+	plain      []byte // values of a var column
+	varEntries []byte // distinct values of a var column in PLAIN encoding
+	starts     []int  // of them
+	body       []byte // of the page being built
+	packedRun  []byte // codes of the page being built
+	packedOut  []byte // the page compressed
+}
+
+func (p *pageScratch) size() int64 {
+	return int64(cap(p.packed) + cap(p.plain) + cap(p.varEntries) + 8*cap(p.starts) + cap(p.body) + cap(p.packedRun) + cap(p.packedOut))
+}
+
+// free gives the scratch back.
 func (e *encoder) free() {
 	for _, s := range []*scratch{&e.valid, &e.dense, &e.codes, &e.translate, &e.seen, &e.fixedEntries, &e.table.memory} {
 		s.release()
 	}
+	e.entries = nil
+	e.pageScratch = pageScratch{}
+	e.count()
+}
+
+// count has the lease pay for the scratch on the Go heap as it is now, or drops it where
+// there is no memory for it.
+func (e *encoder) count() {
+	n := e.pageScratch.size()
+	if more := n - e.counted; more > 0 && e.lease.Reserve(more) != nil {
+		e.entries = nil
+		e.pageScratch = pageScratch{}
+		n = 0
+	}
+	if n < e.counted {
+		e.lease.Unreserve(e.counted - n)
+	}
+	e.counted = n
 }
 
 // An encoder that was refused memory looks every retryAfter whether others have given any
@@ -66,6 +100,10 @@ func (w *Writer) encodePatiently(e *encoder, c *column, pieces []piece, rows int
 				return nil, err
 			}
 			if time.Since(moved) > patience {
+				var refused *gpu.BudgetError
+				if errors.As(err, &refused) {
+					refused.Hint = "or set a lower row_group_rows: a row group is held until it is encoded"
+				}
 				return nil, err
 			}
 			if n := w.opt.Lease.Available(); n < left {

@@ -80,7 +80,9 @@ func TestASinkThatNobodyGivesMemoryFails(t *testing.T) {
 	w, err := Create(filepath.Join(t.TempDir(), "out.parquet"), tab.schema, Options{Lease: lease, RowGroupRows: 500})
 	require.NoError(t, err)
 	begin := time.Now()
-	require.ErrorIs(t, tab.tryWrite(w), gpu.ErrBudget)
+	err = tab.tryWrite(w)
+	require.ErrorIs(t, err, gpu.ErrBudget)
+	require.ErrorContains(t, err, "row_group_rows")
 	require.Greater(t, time.Since(begin), patience)
 	require.NoError(t, lease.Close())
 }

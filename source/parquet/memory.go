@@ -44,13 +44,16 @@ func (s *stridePlan) memory(column int, encoded bool) (m memory) {
 	return m
 }
 
-// pageBytes is what a page of the chunk has at most, if pages are about alike and the
-// footer says how many there are: in the file, and decompressed.
+// largePage bounds pages where the footer does not say how many there are.
+const largePage = 16 << 20
+
+// pageBytes is what a page of the chunk has at most, in the file and decompressed: twice
+// the average where the footer says how many there are.
 func (k *chunk) pageBytes() (fetched, raw int64) {
-	if k.dataPages <= 2 {
-		return k.size, k.rawSize
+	if k.dataPages == 0 {
+		return min(k.size, largePage), min(k.rawSize, largePage)
 	}
-	return 2 * k.size / k.dataPages, 2 * k.rawSize / k.dataPages
+	return min(k.size, 2*k.size/k.dataPages), min(k.rawSize, 2*k.rawSize/k.dataPages)
 }
 
 // LeastMemory implements source.Table.
