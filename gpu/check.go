@@ -75,7 +75,7 @@ func KeyColumns(keys []SortKey) []Column {
 	return cols
 }
 
-// CheckMerge says whether MergeMatch can match two sides.
+// CheckMerge says whether MatchSorted can match two sides.
 func CheckMerge(build, probe []SortKey, nullSafe []bool) error {
 	if len(build) == 0 || len(probe) != len(build) || len(nullSafe) != len(build) {
 		return fmt.Errorf("match of %d build keys, %d probe keys and %d rules for nulls", len(build), len(probe), len(nullSafe))

@@ -20,11 +20,11 @@ type Column struct {
 	// It has the column's Type, is itself plain, and may hold duplicates and
 	// values that no row uses.
 	Dict *Dictionary
-	// CodeWidth is set in a compact column. One with a Dict may be of any type but Bool,
+	// CodeWidth is set in an encoded column. One with a Dict may be of any type but Bool,
 	// and has unsigned codes of so many bytes in Data, 1, 2 or 4. One without has a type
 	// of 8 bytes that is no float, and values that fit int32 as such: CodeWidth is 4.
-	// Scans make compact columns when asked to, because they are quick to decode and to
-	// copy; Queue.Up takes them and gives ordinary ones, and nothing else takes them.
+	// Scans make encoded columns when asked to, because they are quick to decode and to
+	// copy; Queue.Upload takes them and gives ordinary ones, and nothing else takes them.
 	CodeWidth int
 }
 

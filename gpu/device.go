@@ -61,22 +61,22 @@ type Queue interface {
 	// and on the CPU those at work, too. It is called before the first primitive.
 	Until(ctx context.Context)
 
-	// Up brings a stride to the device, whose lease pays, and Down to the host,
+	// Upload brings a stride to the device, whose lease pays, and Download to the host,
 	// paid by a lease of the HostBudget. Each takes the stride over, after an error
 	// too, and returns one that the caller owns, possibly the same: to try again
 	// after a refusal, keep references to the columns. Columns keep their
-	// dictionaries, and columns that shared one before share one after; compact
+	// dictionaries, and columns that shared one before share one after; encoded
 	// columns become ordinary ones on their way up.
-	Up(l *Lease, s *Stride) (*Stride, error)
-	Down(l *Lease, s *Stride) (*Stride, error)
+	Upload(l *Lease, s *Stride) (*Stride, error)
+	Download(l *Lease, s *Stride) (*Stride, error)
 
-	// UpAhead is Up for a stride that comes before its turn: the copies start, and
-	// primitives that are launched meanwhile do not wait for them. Arrive, on this
+	// UploadAhead is Upload for a stride that comes before its turn: the copies start, and
+	// primitives that are launched meanwhile do not wait for them. Wait, on this
 	// queue or another of the device, makes the stride usable; it is called before
-	// anything else is done with the stride, its release included. Arrive that was
+	// anything else is done with the stride, its release included. Wait that was
 	// refused may come again, or the stride be released.
-	UpAhead(l *Lease, s *Stride) (*Stride, error)
-	Arrive(s *Stride) error
+	UploadAhead(l *Lease, s *Stride) (*Stride, error)
+	Wait(s *Stride) error
 
 	// Eval evaluates an expression program over n rows: one column an output
 	// of the program. Inputs correspond to p.Inputs.
@@ -135,7 +135,7 @@ type Queue interface {
 	// key is null-safe (IS NOT DISTINCT FROM).
 	BuildTable(l *Lease, keys []Column, nullSafe []bool) (Table, error)
 
-	// JoinPartitions joins two sides that Partition cut by the same bits of the
+	// MatchPartitions joins two sides that Partition cut by the same bits of the
 	// same hash of their keys: the partitioned hash join (Wu et al., SIGMOD 2025,
 	// §4), for build sides too large for a cache. Null keys match nothing. It
 	// returns probe row ids and, for Inner and Left, build row ids (-1 without a
@@ -144,16 +144,16 @@ type Queue interface {
 	// close rows; the matches of one probe row come in any order, and rows without
 	// a match may come last. Offsets may name some of the partitions only; other
 	// rows are left out.
-	JoinPartitions(l *Lease, build, probe Partitioned, kind JoinKind) (probeIDs, buildIDs Column, err error)
+	MatchPartitions(l *Lease, build, probe Partitioned, kind JoinKind) (probeIDs, buildIDs Column, err error)
 
-	// MergeMatch finds the matches of two sides that are sorted by their keys, in
+	// MatchSorted finds the matches of two sides that are sorted by their keys, in
 	// the order of Sort: the match finding of the sort-merge join, by merge path
 	// (Rui & Tu, SSDBM 2017, §3.3.2). The keys of both
 	// sides correspond in number, type and order. A null matches nothing, unless the
 	// key is null-safe. It returns probe row ids, ascending, and for Inner and Left
 	// build row ids (-1 without a match), ascending for each probe row. That the
 	// sides are sorted is the caller's promise.
-	MergeMatch(l *Lease, build, probe []SortKey, nullSafe []bool, kind JoinKind) (probeIDs, buildIDs Column, err error)
+	MatchSorted(l *Lease, build, probe []SortKey, nullSafe []bool, kind JoinKind) (probeIDs, buildIDs Column, err error)
 
 	// Runs numbers the runs of rows that follow each other with equal keys, in
 	// order from 0; keys are equal as in Groups. It returns the run of every row,
@@ -189,7 +189,7 @@ type Partitioned struct {
 	Offsets []int
 }
 
-// CheckPartitions says whether JoinPartitions can join two sides.
+// CheckPartitions says whether MatchPartitions can join two sides.
 func CheckPartitions(build, probe Partitioned) error {
 	t := build.Key.Type
 	if w := t.Width(); build.Key.Dict != nil || probe.Key.Dict != nil || t.IsFloat() || w != 4 && w != 8 {

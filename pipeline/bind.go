@@ -17,7 +17,7 @@ import (
 type binder struct {
 	job    *Job
 	tables map[string]source.Table
-	faults Faults
+	faults Diagnostics
 	// named holds the relations so far; nil for one that has a fault.
 	named map[string]node
 }
@@ -51,7 +51,7 @@ func (b *binder) bind(tables map[string]source.Table) node {
 }
 
 func (b *binder) fault(path, step, format string, args ...any) {
-	b.faults = append(b.faults, &Fault{File: b.job.file, Place: b.job.at(path), Step: step, Msg: fmt.Sprintf(format, args...)})
+	b.faults = append(b.faults, &Diagnostic{File: b.job.file, Place: b.job.at(path), Step: step, Msg: fmt.Sprintf(format, args...)})
 }
 
 // stepBinder binds one step.
@@ -125,7 +125,7 @@ func (s *stepBinder) expr(text string, in node, sub string) *expr.Expr {
 			return e
 		}
 	}
-	s.exprFault(in, sub, text, err, "")
+	s.exprDiagnostic(in, sub, text, err, "")
 	return nil
 }
 
@@ -390,7 +390,7 @@ func (s *stepBinder) group(in node) node {
 			found, posts[i], err = expr.BindAggregates(n, scope)
 		}
 		if err != nil {
-			s.exprFault(in, sub, text, err, "")
+			s.exprDiagnostic(in, sub, text, err, "")
 			ok = false
 			continue
 		}
@@ -468,7 +468,7 @@ func (s *stepBinder) afterGroup(g *groupNode, columns []string, texts []string, 
 		}
 		e, err := expr.Bind(post, scope)
 		if err != nil {
-			s.exprFault(g.in, fmt.Sprintf(".group.aggregates[%d]", i), texts[i], err, " (a column here must be a group key or stand inside an aggregate)")
+			s.exprDiagnostic(g.in, fmt.Sprintf(".group.aggregates[%d]", i), texts[i], err, " (a column here must be a group key or stand inside an aggregate)")
 			return nil
 		}
 		exprs, quals = append(exprs, e.Remap(func(c int) int { return cols[c] })), append(quals, s.step.Name)

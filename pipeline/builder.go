@@ -122,7 +122,7 @@ func (b *Builder) Job() *Job { return &b.job }
 // Plan binds and optimises the job.
 func (b *Builder) Plan() (*Plan, error) {
 	if err := errors.Join(b.errs...); err != nil {
-		return nil, Faults{{Msg: err.Error()}}
+		return nil, Diagnostics{{Msg: err.Error()}}
 	}
 	return newPlan(&b.job, b.tables, b.target)
 }

@@ -11,10 +11,10 @@ import (
 
 // check lists what is wrong with the form of a job, before anything is opened.
 // Sources in own are brought by a Go caller and need no files.
-func (j *Job) check(own map[string]source.Table) Faults {
-	var faults Faults
+func (j *Job) check(own map[string]source.Table) Diagnostics {
+	var faults Diagnostics
 	add := func(step, path, format string, args ...any) {
-		faults = append(faults, &Fault{File: j.file, Place: j.at(path), Step: step, Msg: fmt.Sprintf(format, args...)})
+		faults = append(faults, &Diagnostic{File: j.file, Place: j.at(path), Step: step, Msg: fmt.Sprintf(format, args...)})
 	}
 	if len(j.Sources) == 0 {
 		add("", "sources", "the job has no sources")
@@ -64,7 +64,7 @@ func (j *Job) check(own map[string]source.Table) Faults {
 
 // checkRead refuses steps whose rows go nowhere. The job has no other fault, so
 // every name in it is known.
-func (j *Job) checkRead() (faults Faults) {
+func (j *Job) checkRead() (faults Diagnostics) {
 	byName := map[string]int{}
 	read := make([]bool, len(j.Steps))
 	for i := range j.Steps {
@@ -87,18 +87,18 @@ func (j *Job) checkRead() (faults Faults) {
 	}
 	for i, r := range read {
 		if !r && i < len(read)-1 {
-			faults = append(faults, &Fault{File: j.file, Place: j.at(fmt.Sprintf("steps[%d]", i)), Step: j.stepName(i),
+			faults = append(faults, &Diagnostic{File: j.file, Place: j.at(fmt.Sprintf("steps[%d]", i)), Step: j.stepName(i),
 				Msg: "no step reads the rows of this one, and the output has only those of the last step; name it in a later step (from, with or union), or take it out"})
 		}
 	}
 	return faults
 }
 
-// asFaults returns the faults in err, or one fault that wraps it.
-func asFaults(err error) Faults {
-	var fs Faults
+// asDiagnostics returns the faults in err, or one fault that wraps it.
+func asDiagnostics(err error) Diagnostics {
+	var fs Diagnostics
 	if errors.As(err, &fs) {
 		return fs
 	}
-	return Faults{{Msg: err.Error(), Err: err}}
+	return Diagnostics{{Msg: err.Error(), Err: err}}
 }

@@ -19,7 +19,7 @@ const (
 	hostStart   = 0.010    // the start and end of the process, of the wall
 	gpuStart    = 0.340    // and with a GPU: 0.2 s to start it and 0.14 s to end it, of the wall
 	hostDecode  = 1.7e-9   // a byte of the scanned columns, as encoded in the file
-	gpuDecode   = 0.9e-9   // the same to compact columns, in part while the GPU starts
+	gpuDecode   = 0.9e-9   // the same to encoded columns, in part while the GPU starts
 	hostRow     = 9e-9     // a row that goes into a filter or a join
 	gpuRow      = 0.3e-9   // the same, of the wall
 	hostValue   = 3e-9     // a value that an operator gives out, or a group-by takes
@@ -104,7 +104,7 @@ func (c *Choice) String() string { return fmt.Sprintf("device %s: %s", c.Device,
 
 // ChooseDevice says on which device a run with these options runs. Where they leave it
 // open (Auto) and there is an NVIDIA driver, that is the device that takes less time by
-// a model of the plan's estimates; the GPU is not started for it. The error is a *Fault
+// a model of the plan's estimates; the GPU is not started for it. The error is a *Diagnostic
 // about the name of the device.
 func (p *Plan) ChooseDevice(opt RunOptions) (*Choice, error) {
 	if opt.Device != nil {

@@ -21,7 +21,7 @@ type decoder struct {
 	job    *Job
 	dir    string // of the job file
 	vars   variables
-	faults Faults
+	faults Diagnostics
 }
 
 // document decodes the whole job: the variables first, because every other

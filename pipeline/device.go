@@ -34,7 +34,7 @@ func parseDevice(name string) (kind string, ordinal int, err error) {
 			return CUDA, int(n), nil
 		}
 	}
-	return "", 0, &Fault{Msg: fmt.Sprintf("device %s: must be %s, %s, %s or, for another GPU than the first, %s:N as in %s:1", name, Auto, Host, CUDA, CUDA, CUDA)}
+	return "", 0, &Diagnostic{Msg: fmt.Sprintf("device %s: must be %s, %s, %s or, for another GPU than the first, %s:N as in %s:1", name, Auto, Host, CUDA, CUDA, CUDA)}
 }
 
 // CheckDevice says whether a run can ask for a device by this name. Whether the machine
@@ -68,7 +68,7 @@ func OpenDevice(opt RunOptions) (gpu.Device, error) {
 			if noDriver {
 				err = fmt.Errorf("%w; install one, or run with --device host", err)
 			}
-			return nil, &Fault{Msg: err.Error()}
+			return nil, &Diagnostic{Msg: err.Error()}
 		}
 		if !noDriver {
 			warnOfCPU(err)
@@ -77,11 +77,11 @@ func OpenDevice(opt RunOptions) (gpu.Device, error) {
 	// Device and host memory are one on the CPU.
 	d, err := host.Open(host.Options{Threads: opt.Threads, Memory: cmp.Or(opt.HostMemory, opt.DeviceMemory), StrideRows: int(opt.StrideSize / 8)})
 	if err != nil {
-		return nil, &Fault{Msg: err.Error()}
+		return nil, &Diagnostic{Msg: err.Error()}
 	}
 	return d, nil
 }
 
-// apart says whether a device has memory of its own, which strides are copied to
+// discrete says whether a device has memory of its own, which strides are copied to
 // and from.
-func apart(d gpu.Device) bool { return d.Budget() != d.HostBudget() }
+func discrete(d gpu.Device) bool { return d.Budget() != d.HostBudget() }

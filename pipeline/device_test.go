@@ -67,7 +67,7 @@ func TestAGPUThatCannotBeStartedLeavesTheRunToTheCPU(t *testing.T) {
 	require.Equal(t, Host, report.Kind)
 	require.Equal(t, &Choice{Device: Host, Why: "the GPU cannot be used"}, report.Choice)
 	require.True(t, report.Done)
-	var fault *Fault
+	var fault *Diagnostic
 	_, err = run(RunOptions{Device: open(), Use: CUDA})
 	require.ErrorAs(t, err, &fault)
 	require.ErrorContains(t, err, "open GPU 77")

@@ -154,7 +154,7 @@ func (f *unionFeed) take(ctx context.Context, l *lane) (morsel, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for ; f.at < len(f.feeds); f.at++ {
-		in, cols := f.feeds[f.at], f.op.arrange[f.at]
+		in, cols := f.feeds[f.at], f.op.permutation[f.at]
 		if !f.ready {
 			if err := in.run(f.ctx); err != nil {
 				return morsel{}, err

@@ -24,7 +24,7 @@ type LoadOptions struct {
 	LookupEnv func(string) (string, bool)
 }
 
-// Load reads a job file. The error is Faults when the content is at fault, or
+// Load reads a job file. The error is Diagnostics when the content is at fault, or
 // the operating system's when the file cannot be read.
 func Load(path string, opt LoadOptions) (*Job, error) {
 	f, err := os.Open(path)
@@ -40,7 +40,7 @@ func Load(path string, opt LoadOptions) (*Job, error) {
 }
 
 // Parse reads a job from the bytes of a job file; path names it in errors and
-// anchors its relative paths. The error is Faults.
+// anchors its relative paths. The error is Diagnostics.
 func Parse(path string, src []byte, opt LoadOptions) (*Job, error) {
 	job := &Job{file: path, source: string(src), places: map[string]Place{}, origins: map[string]*origin{}}
 	d := &decoder{job: job, dir: filepath.Dir(path), vars: variables{set: opt.Set, env: opt.LookupEnv, resolved: map[string]expanded{}}}
@@ -107,5 +107,5 @@ func (d *decoder) checkVariables(set map[string]string) {
 }
 
 func (d *decoder) faultf(at Place, format string, args ...any) {
-	d.faults = append(d.faults, &Fault{File: d.job.file, Place: at, Msg: fmt.Sprintf(format, args...)})
+	d.faults = append(d.faults, &Diagnostic{File: d.job.file, Place: at, Msg: fmt.Sprintf(format, args...)})
 }

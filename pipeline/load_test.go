@@ -110,7 +110,7 @@ func TestFaultsOfJobFiles(t *testing.T) {
 				}
 			}
 			require.Error(t, err)
-			var faults Faults
+			var faults Diagnostics
 			require.True(t, errors.As(err, &faults), "%v", err)
 			want := strings.TrimSuffix(file, ".yaml") + ".txt"
 			if *update {

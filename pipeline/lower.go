@@ -34,7 +34,7 @@ type stage struct {
 
 	make func() (operators.Operator, error) // of an operator
 
-	arrange [][]int // of a union: columns of each input, in output order
+	permutation [][]int // of a union: columns of each input, in output order
 }
 
 func (s *stage) name() string { return s.step + ": " + s.kind }
@@ -53,11 +53,11 @@ func (l layout) all(cols []int) []int {
 	return out
 }
 
-// needs is the set of a node's columns that are used above it.
-type needs []bool
+// required is the set of a node's columns that are used above it.
+type required []bool
 
 // with returns the set with more columns in it.
-func (n needs) with(cols ...int) needs {
+func (n required) with(cols ...int) required {
 	out := slices.Clone(n)
 	for _, c := range cols {
 		out[c] = true
@@ -66,7 +66,7 @@ func (n needs) with(cols ...int) needs {
 }
 
 // list returns the columns of the set in order.
-func (n needs) list() []int {
+func (n required) list() []int {
 	var out []int
 	for c, used := range n {
 		if used {
@@ -79,7 +79,7 @@ func (n needs) list() []int {
 // lower makes the stages that compute the needed columns of a node. This is
 // where columns are pruned: nothing that is not needed is read, carried or
 // computed, and a projection that only picks or renames costs nothing.
-func lower(n node, need needs) (*stage, layout, error) {
+func lower(n node, need required) (*stage, layout, error) {
 	st, lay, err := lowerNode(n, need)
 	if err != nil {
 		return nil, nil, err
@@ -88,13 +88,13 @@ func lower(n node, need needs) (*stage, layout, error) {
 		// The operator is made once here, so that what it refuses is refused
 		// before the run.
 		if _, err := st.make(); err != nil {
-			return nil, nil, &Fault{Step: st.step, Msg: err.Error()}
+			return nil, nil, &Diagnostic{Step: st.step, Msg: err.Error()}
 		}
 	}
 	return st, lay, nil
 }
 
-func lowerNode(n node, need needs) (*stage, layout, error) {
+func lowerNode(n node, need required) (*stage, layout, error) {
 	switch n := n.(type) {
 	case *scanNode:
 		return n.lower(need)
@@ -123,7 +123,7 @@ func lowerNode(n node, need needs) (*stage, layout, error) {
 	panic("pipeline: unknown node")
 }
 
-func (n *scanNode) lower(need needs) (*stage, layout, error) {
+func (n *scanNode) lower(need required) (*stage, layout, error) {
 	st := &stage{step: n.step, kind: "scan", rows: n.rows, table: n.table, prune: n.prune, schema: &gpu.Schema{}}
 	lay := make(layout, len(need))
 	for c, used := range need {
@@ -142,7 +142,7 @@ func (n *scanNode) lower(need needs) (*stage, layout, error) {
 	return st, lay, nil
 }
 
-func (n *filterNode) lower(need needs) (*stage, layout, error) {
+func (n *filterNode) lower(need required) (*stage, layout, error) {
 	pred := expr.And(n.conjuncts...)
 	in, lay, err := lower(n.in, need.with(pred.Columns()...))
 	if err != nil {
@@ -150,7 +150,7 @@ func (n *filterNode) lower(need needs) (*stage, layout, error) {
 	}
 	prog, inputs, err := expr.Compile(in.schema, lay.remap(pred))
 	if err != nil {
-		return nil, nil, &Fault{Step: n.step, Msg: err.Error()}
+		return nil, nil, &Diagnostic{Step: n.step, Msg: err.Error()}
 	}
 	st := &stage{step: n.step, kind: "filter", rows: n.rows, inputs: []*stage{in}, schema: &gpu.Schema{}}
 	var keep []int
@@ -168,8 +168,8 @@ func (n *filterNode) lower(need needs) (*stage, layout, error) {
 	return st, out, nil
 }
 
-func (n *projectNode) lower(need needs) (*stage, layout, error) {
-	below := make(needs, n.in.rel().schema.Len())
+func (n *projectNode) lower(need required) (*stage, layout, error) {
+	below := make(required, n.in.rel().schema.Len())
 	bare := true
 	for c, used := range need {
 		if !used {
@@ -211,15 +211,15 @@ func (n *projectNode) lower(need needs) (*stage, layout, error) {
 	}
 	prog, inputs, err := expr.Compile(in.schema, exprs...)
 	if err != nil {
-		return nil, nil, &Fault{Step: n.step, Msg: err.Error()}
+		return nil, nil, &Diagnostic{Step: n.step, Msg: err.Error()}
 	}
 	st.make = func() (operators.Operator, error) { return project.New(st.schema, prog, inputs), nil }
 	return st, out, nil
 }
 
-func (n *joinNode) lower(need needs) (*stage, layout, error) {
+func (n *joinNode) lower(need required) (*stage, layout, error) {
 	nleft := n.left.rel().schema.Len()
-	needLeft, needRight := need[:nleft], make(needs, n.right.rel().schema.Len())
+	needLeft, needRight := need[:nleft], make(required, n.right.rel().schema.Len())
 	copy(needRight, need[nleft:])
 	left, leftLay, err := lower(n.left, needLeft.with(n.leftKeys...))
 	if err != nil {
@@ -232,7 +232,7 @@ func (n *joinNode) lower(need needs) (*stage, layout, error) {
 	st := &stage{step: n.step, kind: n.kind.String() + " join", rows: n.rows, schema: &gpu.Schema{}}
 	spec := join.Spec{Kind: n.kind, NullSafe: n.nullSafe, Out: st.schema}
 	out := make(layout, len(need))
-	take := func(side *stage, lay layout, from int, cols needs) (at []int) {
+	take := func(side *stage, lay layout, from int, cols required) (at []int) {
 		for c, used := range cols {
 			out[from+c] = -1
 			if used {
@@ -271,8 +271,8 @@ func (n *joinNode) lower(need needs) (*stage, layout, error) {
 	return st, out, nil
 }
 
-func (n *groupNode) lower(need needs) (*stage, layout, error) {
-	below := make(needs, n.in.rel().schema.Len()).with(n.keys...)
+func (n *groupNode) lower(need required) (*stage, layout, error) {
+	below := make(required, n.in.rel().schema.Len()).with(n.keys...)
 	for i, a := range n.aggregates {
 		if need[len(n.keys)+i] && a.input >= 0 {
 			below[a.input] = true
@@ -318,7 +318,7 @@ func (n *groupNode) lower(need needs) (*stage, layout, error) {
 	return st, out, nil
 }
 
-func (n *sortNode) lower(need needs) (*stage, layout, error) {
+func (n *sortNode) lower(need required) (*stage, layout, error) {
 	var cols []int
 	for _, k := range n.keys {
 		cols = append(cols, k.column)
@@ -343,7 +343,7 @@ func (n *sortNode) lower(need needs) (*stage, layout, error) {
 	return st, lay, nil
 }
 
-func (n *unionNode) lower(need needs) (*stage, layout, error) {
+func (n *unionNode) lower(need required) (*stage, layout, error) {
 	st := &stage{step: n.step, kind: "union", rows: n.rows, schema: &gpu.Schema{}}
 	out := make(layout, len(need))
 	for c, used := range need {
@@ -359,7 +359,7 @@ func (n *unionNode) lower(need needs) (*stage, layout, error) {
 			return nil, nil, err
 		}
 		st.inputs = append(st.inputs, child)
-		st.arrange = append(st.arrange, lay.all(need.list()))
+		st.permutation = append(st.permutation, lay.all(need.list()))
 	}
 	return st, out, nil
 }

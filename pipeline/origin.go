@@ -138,10 +138,10 @@ func (s *scalarScanner) match(raw string) bool {
 
 func isSpace(b byte) bool { return b == ' ' || b == '\t' || b == '\n' || b == '\r' }
 
-// exprFault reports an error of the expression at sub, with its place in the
+// exprDiagnostic reports an error of the expression at sub, with its place in the
 // file where that is known. The expression, over the columns of a node, is text of
 // the value there; hint is put behind the message.
-func (s *stepBinder) exprFault(in node, sub, text string, err error, hint string) {
+func (s *stepBinder) exprDiagnostic(in node, sub, text string, err error, hint string) {
 	path := s.at + sub
 	var mistake *expr.Error
 	if !errors.As(err, &mistake) {
@@ -153,7 +153,7 @@ func (s *stepBinder) exprFault(in node, sub, text string, err error, hint string
 		mistake, hint = &unreadable, ""
 		mistake.Msg = u.String()
 	}
-	f := &Fault{File: s.job.file, Place: s.job.at(path), Step: s.name}
+	f := &Diagnostic{File: s.job.file, Place: s.job.at(path), Step: s.name}
 	message, picture, _ := strings.Cut(mistake.Error(), "\n")
 	if p, ok := s.job.atOffset(path, text, mistake.Pos); ok {
 		f.Place, message = p, mistake.Msg

@@ -52,7 +52,7 @@ func TestFaultsOfExpressionsStandAtTheirPlaceInTheFile(t *testing.T) {
 			job, err := Parse("job.yaml", []byte(src), LoadOptions{})
 			require.NoError(t, err)
 			_, err = newPlan(job, map[string]source.Table{"t": emptyTable(t), "u": emptyTable(t)}, nil)
-			var faults Faults
+			var faults Diagnostics
 			require.ErrorAs(t, err, &faults)
 			require.Len(t, faults, 1)
 			assert.Equal(t, want, faults[0].Place, faults[0].Msg)

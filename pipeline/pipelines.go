@@ -66,7 +66,7 @@ func (r *run) prepare(st *stage) (*pipelineRun, error) {
 		p := &pipelineRun{run: r, from: o}
 		p.feed = newScanFeed(p, o)
 		return p, nil
-	case st.arrange != nil:
+	case st.permutation != nil:
 		return r.prepareUnion(st)
 	}
 	p, err := r.prepare(st.inputs[0])
@@ -153,7 +153,7 @@ func (r *run) newOp(st *stage) (_ *opRun, err error) {
 	}
 	o.lease = r.device.Budget().Lease(st.name())
 	o.decode = o.lease
-	if st.table != nil && apart(r.device) {
+	if st.table != nil && discrete(r.device) {
 		o.decode = r.device.HostBudget().Lease(st.name() + ", decoding")
 	}
 	r.ops = append(r.ops, o)

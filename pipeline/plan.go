@@ -18,14 +18,14 @@ type Plan struct {
 	job    *Job
 	tables map[string]source.Table
 	root   *stage
-	// arrange puts the root's columns into the order of the output.
-	arrange []int
+	// permutation puts the root's columns into the order of the output.
+	permutation []int
 	schema  *gpu.Schema
 	output  Target
 }
 
 // NewPlan opens the sources of a job, checks everything that can be checked
-// without reading rows and decides how to run it. The error is Faults; match it
+// without reading rows and decides how to run it. The error is Diagnostics; match it
 // with errors.Is and ErrJob, source.ErrData or the operating system's errors.
 func NewPlan(job *Job) (*Plan, error) { return newPlan(job, nil, nil) }
 
@@ -46,27 +46,27 @@ func newPlan(job *Job, own map[string]source.Table, target Target) (_ *Plan, err
 	b := &binder{job: job}
 	logical := b.bind(p.tables)
 	if faults = append(faults, b.faults...); len(faults) > 0 {
-		slices.SortStableFunc(faults, func(a, b *Fault) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
+		slices.SortStableFunc(faults, func(a, b *Diagnostic) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
 		return nil, faults
 	}
 	if faults := job.checkRead(); len(faults) > 0 {
 		return nil, faults
 	}
 	if f := job.checkColumns(logical); f != nil {
-		return nil, Faults{f}
+		return nil, Diagnostics{f}
 	}
 	if logical, err = storable(logical); err != nil {
-		return nil, job.placed(asFaults(err))
+		return nil, job.placed(asDiagnostics(err))
 	}
 	p.schema = logical.rel().schema
 	if f := job.checkNames(p.schema); f != nil {
-		return nil, Faults{f}
+		return nil, Diagnostics{f}
 	}
 	root, lay, err := lower(optimize(logical), allOf(p.schema.Len()))
 	if err != nil {
-		return nil, job.placed(asFaults(err))
+		return nil, job.placed(asDiagnostics(err))
 	}
-	p.root, p.arrange = root, lay
+	p.root, p.permutation = root, lay
 	return p, nil
 }
 
@@ -83,10 +83,10 @@ func storable(n node) (node, error) {
 	return castTo(n, types)
 }
 
-func allOf(n int) needs { return slices.Repeat(needs{true}, n) }
+func allOf(n int) required { return slices.Repeat(required{true}, n) }
 
 // open opens every source, all of them before it gives up.
-func (p *Plan) open(own map[string]source.Table) (faults Faults) {
+func (p *Plan) open(own map[string]source.Table) (faults Diagnostics) {
 	for name, t := range own {
 		p.tables[name] = t
 	}
@@ -101,7 +101,7 @@ func (p *Plan) open(own map[string]source.Table) (faults Faults) {
 		}
 		t, err := sourceparquet.Open(paths, sourceparquet.OpenOptions{})
 		if err != nil {
-			faults = append(faults, &Fault{File: p.job.file, Place: p.job.at("sources." + name), Step: name, Msg: err.Error(), Err: err})
+			faults = append(faults, &Diagnostic{File: p.job.file, Place: p.job.at("sources." + name), Step: name, Msg: err.Error(), Err: err})
 			continue
 		}
 		p.tables[name] = t
@@ -122,27 +122,27 @@ func (p *Plan) Close() error {
 // Schema returns the columns of the result.
 func (p *Plan) Schema() *gpu.Schema { return p.schema }
 
-func (j *Job) checkOutput() (faults Faults) {
+func (j *Job) checkOutput() (faults Diagnostics) {
 	if j.Output.Parquet == "" {
-		faults = append(faults, &Fault{File: j.file, Place: j.at("output"), Msg: "the job has no output; give it output: {parquet: PATH}"})
+		faults = append(faults, &Diagnostic{File: j.file, Place: j.at("output"), Msg: "the job has no output; give it output: {parquet: PATH}"})
 	}
 	opt := j.Output.Options
 	opt.EnsureDefaults()
 	if err := opt.Validate(); err != nil {
-		faults = append(faults, &Fault{File: j.file, Place: j.at("output"), Step: "output", Msg: err.Error()})
+		faults = append(faults, &Diagnostic{File: j.file, Place: j.at("output"), Step: "output", Msg: err.Error()})
 	}
 	if err := sinkparquet.CheckTarget(string(j.Output.Parquet), opt); err != nil {
-		faults = append(faults, &Fault{File: j.file, Place: j.at("output.parquet"), Step: "output", Msg: err.Error(), Err: err})
+		faults = append(faults, &Diagnostic{File: j.file, Place: j.at("output.parquet"), Step: "output", Msg: err.Error(), Err: err})
 	}
 	return faults
 }
 
 // checkNames refuses an output with two columns of one name.
-func (j *Job) checkNames(s *gpu.Schema) *Fault {
+func (j *Job) checkNames(s *gpu.Schema) *Diagnostic {
 	seen := map[string]bool{}
 	for _, name := range s.Names() {
 		if seen[name] {
-			return &Fault{File: j.file, Place: j.at(fmt.Sprintf("steps[%d]", len(j.Steps)-1)), Step: "output",
+			return &Diagnostic{File: j.file, Place: j.at(fmt.Sprintf("steps[%d]", len(j.Steps)-1)), Step: "output",
 				Msg: fmt.Sprintf("two columns are named %q; name them apart in a select step", name)}
 		}
 		seen[name] = true
@@ -151,7 +151,7 @@ func (j *Job) checkNames(s *gpu.Schema) *Fault {
 }
 
 // placed adds to faults of steps where these stand in the job file.
-func (j *Job) placed(faults Faults) Faults {
+func (j *Job) placed(faults Diagnostics) Diagnostics {
 	for _, f := range faults {
 		for i := range j.Steps {
 			if f.File == "" && j.stepName(i) == f.Step {

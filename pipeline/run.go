@@ -33,7 +33,7 @@ type RunOptions struct {
 	// the job says, or else half of what is free.
 	HostMemory int64
 	// DeviceMemory is the budget of the run's own device when it has memory
-	// apart from the host's, as a GPU has; 0 as for HostMemory.
+	// discrete from the host's, as a GPU has; 0 as for HostMemory.
 	DeviceMemory int64
 	// Timeline keeps the pieces of work for Report.Spans.
 	Timeline bool
@@ -94,7 +94,7 @@ func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
 		return report, err
 	}
 	if kind, _, _ := parseDevice(opt.Use); kind == CUDA {
-		return report, &Fault{Msg: err.Error()}
+		return report, &Diagnostic{Msg: err.Error()}
 	}
 	warnOfCPU(err)
 	opt.Device, opt.Use = nil, Host
@@ -206,10 +206,10 @@ func (r *run) pipelines(ctx context.Context) (err error) {
 			return nil
 		}
 		begin = time.Now()
-		if s, err = q.Down(r.sink.lease, s); err != nil {
+		if s, err = q.Download(r.sink.lease, s); err != nil {
 			return explain("output", err)
 		}
-		s = rearrange(s, r.plan.schema, r.plan.arrange)
+		s = rearrange(s, r.plan.schema, r.plan.permutation)
 		if err := r.sink.sink.Write(ctx, s); err != nil {
 			return err
 		}

@@ -236,7 +236,7 @@ func scanOf(t *fakeTable) *stage {
 // operator, and an operator after that.
 func fakePlan(f *faults, target *fakeTarget) *Plan {
 	scan := func() *stage { return scanOf(&fakeTable{faults: f, strides: 5}) }
-	union := &stage{step: "both", kind: "union", schema: oneColumn, inputs: []*stage{scan(), scan()}, arrange: [][]int{{0}, {0}}}
+	union := &stage{step: "both", kind: "union", schema: oneColumn, inputs: []*stage{scan(), scan()}, permutation: [][]int{{0}, {0}}}
 	stageOf := func(step string, op func(*faults) operators.Operator, inputs ...*stage) *stage {
 		return &stage{step: step, kind: "operator", schema: oneColumn, inputs: inputs,
 			make: func() (operators.Operator, error) { return op(f), f.next("make") }}
@@ -246,7 +246,7 @@ func fakePlan(f *faults, target *fakeTarget) *Plan {
 }
 
 func planOf(root *stage, target Target) *Plan {
-	return &Plan{job: &Job{}, root: root, arrange: []int{0}, schema: oneColumn, output: target}
+	return &Plan{job: &Job{}, root: root, permutation: []int{0}, schema: oneColumn, output: target}
 }
 
 // device is a host device whose budget must be empty at the end of the test.
@@ -310,7 +310,7 @@ func TestEveryFaultEndsTheRunCleanly(t *testing.T) {
 	}
 }
 
-// lateDevice is a device apart that gives queues once a table is being scanned.
+// lateDevice is a discrete device that gives queues once a table is being scanned.
 type lateDevice struct {
 	gpu.Device
 	apart gpu.Device

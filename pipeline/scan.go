@@ -13,7 +13,7 @@ import (
 // newScanFeed returns the feed of a scan: one that runs ahead when the device has
 // memory apart from the host's.
 func newScanFeed(p *pipelineRun, o *opRun) feed {
-	if apart(p.run.device) {
+	if discrete(p.run.device) {
 		return &aheadFeed{pipe: p, op: o}
 	}
 	return &scanFeed{pipe: p, op: o}
@@ -112,7 +112,7 @@ func (f *aheadFeed) take(ctx context.Context, _ *lane) (morsel, error) {
 		}
 		f.number++
 		return morsel{f.number - 1, func(_ context.Context, l *lane, emit operators.Emit) error {
-			if err := l.queue.Arrive(s); err != nil {
+			if err := l.queue.Wait(s); err != nil {
 				s.Release()
 				return explain(f.op.name(), err)
 			}
@@ -135,7 +135,7 @@ func (f *aheadFeed) end() error {
 	for s := range f.strides {
 		// Only its copies must be over. That a closed queue makes no ordinary columns
 		// of its encoded ones hurts nobody.
-		_ = f.queue.Arrive(s)
+		_ = f.queue.Wait(s)
 		s.Release()
 	}
 	if f.err == errStop {
@@ -168,13 +168,13 @@ func (f *aheadFeed) copyUp(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		if s, err = q.UpAhead(o.lease, s); err != nil {
+		if s, err = q.UploadAhead(o.lease, s); err != nil {
 			return explain(o.name(), err)
 		}
 		select {
 		case f.strides <- s:
 		case <-ctx.Done():
-			_ = q.Arrive(s)
+			_ = q.Wait(s)
 			s.Release()
 			return context.Cause(ctx)
 		}
@@ -198,7 +198,7 @@ func (p *pipelineRun) reader(ctx context.Context, o *opRun) (source.Reader, erro
 		Decode: source.DecodeOptions{
 			Threads: r.opt.Threads, Slots: r.slots,
 			Inflight: r.inflight(o, rows), InflightBytes: r.inflightBytes(),
-			Encoded: apart(r.device), Trace: r.trace(laneDecode, o.name()),
+			Encoded: discrete(r.device), Trace: r.trace(laneDecode, o.name()),
 		},
 	})
 	if err == nil {
@@ -208,7 +208,7 @@ func (p *pipelineRun) reader(ctx context.Context, o *opRun) (source.Reader, erro
 }
 
 // inflight is how many strides are decoded at a time: one a thread, because a
-// column that takes longest is decoded by one thread a stride. For a device apart
+// column that takes longest is decoded by one thread a stride. For a discrete device
 // they are as many as page-locked memory allows: fewer, should encoded columns not
 // be small, and more once they are seen to be.
 func (r *run) inflight(o *opRun, rows int) int {
@@ -219,11 +219,11 @@ func (r *run) inflight(o *opRun, rows int) int {
 	return n
 }
 
-// inflightBytes is what a scan for a device apart may decode ahead: the scans of a
+// inflightBytes is what a scan for a discrete device may decode ahead: the scans of a
 // run, which may all decode at once, share half of the host budget. Pages that are
 // being decoded and the output take of the other.
 func (r *run) inflightBytes() int64 {
-	if !apart(r.device) {
+	if !discrete(r.device) {
 		return 0
 	}
 	scans := int64(0)

@@ -98,9 +98,9 @@ func unmatched(a, b *relation) (list []unreadable) {
 
 // checkColumns refuses an output without the columns that cannot be read, and one
 // without any column.
-func (j *Job) checkColumns(last node) *Fault {
+func (j *Job) checkColumns(last node) *Diagnostic {
 	r := last.rel()
-	f := &Fault{File: j.file, Place: j.at("sources." + r.step), Step: r.step}
+	f := &Diagnostic{File: j.file, Place: j.at("sources." + r.step), Step: r.step}
 	if n := len(j.Steps); n > 0 {
 		f.Place, f.Step = j.at(fmt.Sprintf("steps[%d]", n-1)), j.stepName(n-1)
 	}

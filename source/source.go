@@ -117,7 +117,7 @@ type DecodeOptions struct {
 	// than so many bytes.
 	InflightBytes int64
 	// Encoded asks for encoded columns where they are smaller, codes of a dictionary or
-	// integers of fewer bytes: for strides that go through Queue.Up.
+	// integers of fewer bytes: for strides that go through Queue.Upload.
 	Encoded bool
 	// Trace, when set, is called after every task of decoding, on any goroutine, with
 	// the column and the time at which it began.

@@ -139,11 +139,11 @@ func TestEqualDictionariesGoUpOnce(t *testing.T) {
 		}
 		last := []gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Int32), int64(len(texts)-1))}
 		c := gpu.Column{Type: gpu.Of(gpu.String), Len: 1, Data: gpu.ColumnOf(gpu.Of(gpu.Int32), last).Data, Dict: &gpu.Dictionary{Values: gpu.ColumnOf(gpu.Of(gpu.String), values)}}
-		s, err := q.Up(l, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type}), Cols: []gpu.Column{c}, Rows: 1})
+		s, err := q.Upload(l, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type}), Cols: []gpu.Column{c}, Rows: 1})
 		require.NoError(t, err)
 		defer s.Release()
 		h := d.HostBudget().Lease("down")
-		down, err := q.Down(h, &gpu.Stride{Schema: s.Schema, Cols: []gpu.Column{s.Cols[0].Retain()}, Rows: 1})
+		down, err := q.Download(h, &gpu.Stride{Schema: s.Schema, Cols: []gpu.Column{s.Cols[0].Retain()}, Rows: 1})
 		require.NoError(t, err)
 		require.Equal(t, texts[len(texts)-1], down.Cols[0].ScalarAt(0).Str)
 		down.Release()

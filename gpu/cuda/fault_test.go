@@ -77,7 +77,7 @@ func roundTrip(d *Device) (err error) {
 	}
 	s := &gpu.Stride{Rows: len(text), Schema: gpu.NewSchema(gpu.Field{Name: "t", Type: gpu.Of(gpu.String)}, gpu.Field{Name: "b", Type: gpu.Of(gpu.Bool)}, gpu.Field{Name: "d", Type: gpu.Of(gpu.String)}),
 		Cols: []gpu.Column{gpu.ColumnOf(gpu.Of(gpu.String), text), gpu.ColumnOf(gpu.Of(gpu.Bool), truth), coded}}
-	if s, err = q.Up(device, s); err != nil {
+	if s, err = q.Upload(device, s); err != nil {
 		return err
 	}
 	defer s.Release()
@@ -90,7 +90,7 @@ func roundTrip(d *Device) (err error) {
 	if err != nil {
 		return err
 	}
-	out, err := q.Down(host, &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: ids.Len})
+	out, err := q.Download(host, &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: ids.Len})
 	if err != nil {
 		return err
 	}

@@ -37,9 +37,9 @@ func joinShared(width int) int {
 	return joinBuild*(8+2) + 4<<12
 }
 
-// JoinPartitions implements gpu.Queue. Pairs are counted, then written; which
+// MatchPartitions implements gpu.Queue. Pairs are counted, then written; which
 // probe rows have a match at all is a bitmap.
-func (q *queue) JoinPartitions(l *gpu.Lease, build, probe gpu.Partitioned, kind gpu.JoinKind) (probeIDs, buildIDs gpu.Column, err error) {
+func (q *queue) MatchPartitions(l *gpu.Lease, build, probe gpu.Partitioned, kind gpu.JoinKind) (probeIDs, buildIDs gpu.Column, err error) {
 	o := q.begin("join partitions", l)
 	var out [2]gpu.Column
 	defer func() { probeIDs, buildIDs = out[0], out[1] }()

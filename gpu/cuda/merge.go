@@ -15,9 +15,9 @@ type mergeArgs struct {
 	count, _                                        int32
 }
 
-// MergeMatch implements gpu.Queue: the run of the build side that each probe row
+// MatchSorted implements gpu.Queue: the run of the build side that each probe row
 // matches, by merge path, then the pairs as a probe of a table of runs writes them.
-func (q *queue) MergeMatch(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe []bool, kind gpu.JoinKind) (probeIDs, buildIDs gpu.Column, err error) {
+func (q *queue) MatchSorted(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe []bool, kind gpu.JoinKind) (probeIDs, buildIDs gpu.Column, err error) {
 	o := q.begin("merge match", l)
 	var out [2]gpu.Column
 	defer func() { probeIDs, buildIDs = out[0], out[1] }()

@@ -57,21 +57,21 @@ func (o *op) takes(cols ...gpu.Column) error {
 	return o.err
 }
 
-// put keeps a call that puts work on the stream of kernels until the op flushes. All
-// calls are then made side by side: nothing of another queue comes between, and the
+// enqueue keeps a call that puts work on the stream of kernels until the op flushes. All
+// calls are then submitted together: nothing of another queue comes between, and the
 // device waits for no allocation in their midst. So the time between their first and
 // their last is the device's.
-func (o *op) put(call func() error) {
+func (o *op) enqueue(call func() error) {
 	if o.err == nil {
 		o.pending = append(o.pending, call)
 	}
 }
 
-// flush makes the calls that were put, and measures them as a piece of the device's
+// flush makes the calls that were enqueued, and measures them as a piece of the device's
 // work. After an error it makes none.
 func (o *op) flush() {
 	if o.err == nil && len(o.pending) > 0 {
-		o.fail(o.q.dev.side(o))
+		o.fail(o.q.dev.submit(o))
 	}
 	for _, b := range o.freed {
 		b.Release()
@@ -79,8 +79,8 @@ func (o *op) flush() {
 	o.pending, o.launches, o.freed, o.waste = o.pending[:0], 0, o.freed[:0], 0
 }
 
-// side makes the pending calls of an op side by side.
-func (d *Device) side(o *op) error {
+// submit makes the pending calls of an op, nothing in between.
+func (d *Device) submit(o *op) error {
 	d.computing.Lock()
 	defer d.computing.Unlock()
 	start, err := d.record(d.compute)
@@ -221,7 +221,7 @@ func (o *op) write(b *gpu.Buffer, off int64, src []byte) {
 	if len(src) == 0 {
 		return
 	}
-	o.put(func() error {
+	o.enqueue(func() error {
 		defer runtime.KeepAlive(src)
 		return o.q.dev.ctx.do(cuMemcpyHtoDAsync, b.Addr()+uintptr(off), uintptr(unsafe.Pointer(unsafe.SliceData(src))), uintptr(len(src)), uintptr(o.q.dev.compute))
 	})
@@ -233,7 +233,7 @@ func (o *op) fill(b *gpu.Buffer, off, n int64, v byte) {
 	if n == 0 {
 		return
 	}
-	o.put(func() error {
+	o.enqueue(func() error {
 		return o.q.dev.ctx.do(cuMemsetD8Async, b.Addr()+uintptr(off), uintptr(v), uintptr(n), uintptr(o.q.dev.compute))
 	})
 }
@@ -243,7 +243,7 @@ func (o *op) copy(dst *gpu.Buffer, dstOff int64, src *gpu.Buffer, srcOff, n int6
 	if n == 0 {
 		return
 	}
-	o.put(func() error {
+	o.enqueue(func() error {
 		return o.q.dev.ctx.do(cuMemcpyDtoDAsync, dst.Addr()+uintptr(dstOff), src.Addr()+uintptr(srcOff), uintptr(n), uintptr(o.q.dev.compute))
 	})
 }
@@ -281,7 +281,7 @@ func launch[A any](o *op, name string, grid, block, shared int, args A) {
 		return
 	}
 	o.launches++
-	o.put(func() error {
+	o.enqueue(func() error {
 		params := [1]unsafe.Pointer{unsafe.Pointer(&args)}
 		defer runtime.KeepAlive(&args)
 		err := k.dev.ctx.do(cuLaunchKernel, f.handle, uintptr(grid), 1, 1, uintptr(block), 1, 1, uintptr(shared),

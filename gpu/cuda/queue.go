@@ -105,14 +105,14 @@ func (q *queue) fail(what string, err error) error {
 	return err
 }
 
-// Up implements gpu.Queue. Kernels launched from here on wait for the copies, the
+// Upload implements gpu.Queue. Kernels launched from here on wait for the copies, the
 // caller does not.
-func (q *queue) Up(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
-	out, err := q.UpAhead(l, s)
+func (q *queue) Upload(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
+	out, err := q.UploadAhead(l, s)
 	if err != nil {
 		return nil, err
 	}
-	if err := q.Arrive(out); err != nil {
+	if err := q.Wait(out); err != nil {
 		out.Release()
 		return nil, err
 	}
@@ -125,10 +125,10 @@ type arrival struct {
 	lease *gpu.Lease
 }
 
-// Arrive implements gpu.Queue: kernels launched from here on wait for the copies
-// of the stride. The first of them make ordinary columns of compact ones; refused
+// Wait implements gpu.Queue: kernels launched from here on wait for the copies
+// of the stride. The first of them make ordinary columns of encoded ones; refused
 // memory for these, the stride is still to arrive, without a wait.
-func (q *queue) Arrive(s *gpu.Stride) error {
+func (q *queue) Wait(s *gpu.Stride) error {
 	d := q.dev
 	d.mu.Lock()
 	a, ok := d.arrivals[s]
@@ -149,8 +149,8 @@ func (q *queue) Arrive(s *gpu.Stride) error {
 		}
 		d.recycle(a.end)
 	}
-	isCompact := func(c gpu.Column) bool { return c.CodeWidth != 0 }
-	if err != nil || !slices.ContainsFunc(s.Cols, isCompact) {
+	isEncoded := func(c gpu.Column) bool { return c.CodeWidth != 0 }
+	if err != nil || !slices.ContainsFunc(s.Cols, isEncoded) {
 		return err
 	}
 	cols, err := q.unpack(a.lease, s.Cols)
@@ -166,7 +166,7 @@ func (q *queue) Arrive(s *gpu.Stride) error {
 	return err
 }
 
-// unpack makes ordinary columns of compact ones.
+// unpack makes ordinary columns of encoded ones.
 func (q *queue) unpack(l *gpu.Lease, cols []gpu.Column) (out []gpu.Column, err error) {
 	o := q.begin("unpack", l)
 	defer end(o, &out, &err)
@@ -181,7 +181,7 @@ func (q *queue) unpack(l *gpu.Lease, cols []gpu.Column) (out []gpu.Column, err e
 	return out, nil
 }
 
-// unpack widens the codes of a compact column to int32, and makes values of them
+// unpack widens the codes of an encoded column to int32, and makes values of them
 // unless they are a string's; where there is no dictionary it widens the values.
 func (o *op) unpack(c gpu.Column) gpu.Column {
 	if c.Dict == nil {
@@ -201,9 +201,9 @@ func (o *op) unpack(c gpu.Column) gpu.Column {
 	return o.decode(c)
 }
 
-// UpAhead implements gpu.Queue. The copies run on their own stream. The host memory
+// UploadAhead implements gpu.Queue. The copies run on their own stream. The host memory
 // is released when they are done.
-func (q *queue) UpAhead(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error) {
+func (q *queue) UploadAhead(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error) {
 	if q.err != nil {
 		s.Release()
 		return nil, q.err
@@ -250,10 +250,10 @@ func (q *queue) UpAhead(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error
 	return out, nil
 }
 
-// Down implements gpu.Queue. The copies wait for the kernels launched so far and
+// Download implements gpu.Queue. The copies wait for the kernels launched so far and
 // run on their own stream; the caller waits for them. The lease pays for host
 // memory.
-func (q *queue) Down(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error) {
+func (q *queue) Download(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error) {
 	defer s.Release()
 	if q.err != nil {
 		return nil, q.err

@@ -238,7 +238,7 @@ func (b *bench) column(n int, fill func([]uint32, *rand.Rand)) (gpu.Column, erro
 	if err != nil {
 		return gpu.Column{}, err
 	}
-	s, err := b.q.Up(b.l, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type}), Cols: []gpu.Column{c}, Rows: n})
+	s, err := b.q.Upload(b.l, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type}), Cols: []gpu.Column{c}, Rows: n})
 	if err != nil {
 		return gpu.Column{}, err
 	}

@@ -33,7 +33,7 @@ func (b *bench) transfer() error {
 			p.Settle()
 			begin := time.Now()
 			before := b.l.Activity().Up
-			s, err := b.q.Up(b.l, &gpu.Stride{Schema: schema, Cols: []gpu.Column{host.Retain()}, Rows: n})
+			s, err := b.q.Upload(b.l, &gpu.Stride{Schema: schema, Cols: []gpu.Column{host.Retain()}, Rows: n})
 			if err != nil {
 				host.Release()
 				return err
@@ -42,7 +42,7 @@ func (b *bench) transfer() error {
 			upWall = append(upWall, time.Since(begin))
 			up = append(up, b.l.Activity().Up-before)
 			begin, before = time.Now(), b.h.Activity().Down
-			if s, err = b.q.Down(b.h, s); err != nil {
+			if s, err = b.q.Download(b.h, s); err != nil {
 				host.Release()
 				return err
 			}
@@ -119,7 +119,7 @@ func (b *bench) sumBelow(strides []*gpu.Stride, below *gpu.Program) (err error) 
 	}()
 	defer func() {
 		for s := range ahead {
-			if aerr := b.q.Arrive(s); err == nil {
+			if aerr := b.q.Wait(s); err == nil {
 				err = aerr
 			}
 			s.Release()
@@ -139,7 +139,7 @@ func (b *bench) sumBelow(strides []*gpu.Stride, below *gpu.Program) (err error) 
 	}
 	defer sum.Release()
 	for s := range ahead {
-		if err := b.q.Arrive(s); err != nil {
+		if err := b.q.Wait(s); err != nil {
 			s.Release()
 			return err
 		}
@@ -153,7 +153,7 @@ func (b *bench) sumBelow(strides []*gpu.Stride, below *gpu.Program) (err error) 
 	if err != nil {
 		return err
 	}
-	s, err := b.q.Down(b.h, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "sum", Type: out.Type}), Cols: []gpu.Column{out}, Rows: 1})
+	s, err := b.q.Download(b.h, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "sum", Type: out.Type}), Cols: []gpu.Column{out}, Rows: 1})
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (b *bench) copyAhead(strides []*gpu.Stride, ahead chan<- *gpu.Stride) error
 		for _, c := range s.Cols {
 			mine.Cols = append(mine.Cols, c.Retain())
 		}
-		up, err := q.UpAhead(b.l, mine)
+		up, err := q.UploadAhead(b.l, mine)
 		if err != nil {
 			_ = q.Close()
 			return err
@@ -537,7 +537,7 @@ func (b *bench) joinPartitioned(build int, rate float64) error {
 			return err
 		}
 		defer gpu.ReleaseColumns(probeCols)
-		probe, match, err := b.q.JoinPartitions(b.l, buildSide, probeSide, gpu.Inner)
+		probe, match, err := b.q.MatchPartitions(b.l, buildSide, probeSide, gpu.Inner)
 		if err != nil {
 			return err
 		}
@@ -600,7 +600,7 @@ func (b *bench) permuted(n int) (gpu.Column, error) {
 		v[i] = spread(x)
 		at++
 	}
-	s, err := b.q.Up(b.l, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "k", Type: host.Type}), Cols: []gpu.Column{host}, Rows: n})
+	s, err := b.q.Upload(b.l, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "k", Type: host.Type}), Cols: []gpu.Column{host}, Rows: n})
 	if err != nil {
 		return gpu.Column{}, err
 	}

@@ -93,18 +93,18 @@ func testOtherDevice(t *testing.T, open Open) {
 	})
 	for _, sides := range [][2]gpu.Column{{own, far}, {far, own}} {
 		try("join partitions", func(q gpu.Queue) error {
-			_, _, err := q.JoinPartitions(b.l, side(sides[0]), side(sides[1]), gpu.Inner)
+			_, _, err := q.MatchPartitions(b.l, side(sides[0]), side(sides[1]), gpu.Inner)
 			return err
 		})
 		try("merge match", func(q gpu.Queue) error {
-			_, _, err := q.MergeMatch(b.l, key(sides[0]), key(sides[1]), []bool{false}, gpu.Inner)
+			_, _, err := q.MatchSorted(b.l, key(sides[0]), key(sides[1]), []bool{false}, gpu.Inner)
 			return err
 		})
 	}
 	try("runs", func(q gpu.Queue) error { _, _, err := q.Runs(b.l, []gpu.Column{far}); return err })
-	try("up", func(q gpu.Queue) error { _, err := q.Up(b.l, stride(far)); return err })
-	try("up ahead", func(q gpu.Queue) error { _, err := q.UpAhead(b.l, stride(hostDict)); return err })
-	try("down", func(q gpu.Queue) error { _, err := q.Down(b.h, stride(own, far)); return err })
+	try("up", func(q gpu.Queue) error { _, err := q.Upload(b.l, stride(far)); return err })
+	try("up ahead", func(q gpu.Queue) error { _, err := q.UploadAhead(b.l, stride(hostDict)); return err })
+	try("down", func(q gpu.Queue) error { _, err := q.Download(b.h, stride(own, far)); return err })
 
 	table, err := b.q.BuildTable(b.l, []gpu.Column{own}, []bool{false})
 	require.NoError(t, err)

@@ -43,9 +43,9 @@ func Run(t *testing.T, open, reference Open) {
 		name string
 		test func(*testing.T, Open)
 	}{
-		{"UpAhead", testUpAhead},
-		{"UpCompact", testUpCompact},
-		{"UpNarrow", testUpNarrow},
+		{"UploadAhead", testUpAhead},
+		{"UploadEncoded", testUploadEncoded},
+		{"UploadNarrow", testUploadNarrow},
 		{"Select", testSelect},
 		{"SelectPatterns", testSelectPatterns},
 		{"Gather", testGather},
@@ -58,8 +58,8 @@ func Run(t *testing.T, open, reference Open) {
 		{"PartitionColumns", testPartitionColumns},
 		{"Sort", testSort},
 		{"Join", testJoin},
-		{"JoinPartitions", testJoinPartitions},
-		{"MergeMatch", testMergeMatch},
+		{"MatchPartitions", testMatchPartitions},
+		{"MatchSorted", testMatchSorted},
 		{"Runs", testRuns},
 		{"Groups", testGroups},
 		{"Aggregates", testAggregates},
@@ -121,7 +121,7 @@ func (b *bench) up(cols ...gpu.Column) []gpu.Column {
 	if len(cols) > 0 {
 		s.Rows = cols[0].Len
 	}
-	s, err := b.q.Up(b.l, s)
+	s, err := b.q.Upload(b.l, s)
 	require.NoError(b.t, err)
 	b.t.Cleanup(s.Release)
 	return s.Cols
@@ -131,7 +131,7 @@ func (b *bench) up(cols ...gpu.Column) []gpu.Column {
 func (b *bench) down(c gpu.Column) []gpu.Scalar {
 	b.t.Helper()
 	s := &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type, Nullable: true}), Cols: []gpu.Column{c.Retain()}, Rows: c.Len}
-	s, err := b.q.Down(b.h, s)
+	s, err := b.q.Download(b.h, s)
 	require.NoError(b.t, err)
 	defer s.Release()
 	require.NoError(b.t, s.Check())
@@ -150,7 +150,7 @@ func (b *bench) ids(v []int32) gpu.Column {
 // int32s returns the values of a column of 32-bit integers and gives it back.
 func (b *bench) int32s(c gpu.Column) []int32 {
 	b.t.Helper()
-	s, err := b.q.Down(b.h, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type}), Cols: []gpu.Column{c}, Rows: c.Len})
+	s, err := b.q.Download(b.h, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type}), Cols: []gpu.Column{c}, Rows: c.Len})
 	require.NoError(b.t, err)
 	defer s.Release()
 	return slices.Clone(gpu.Values[int32](s.Cols[0].Data, c.Len))

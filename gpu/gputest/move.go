@@ -11,8 +11,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// testUpCompact brings compact columns up, with codes of each width.
-func testUpCompact(t *testing.T, open Open) {
+// testUploadEncoded brings encoded columns up, with codes of each width.
+func testUploadEncoded(t *testing.T, open Open) {
 	b := setUp(t, open)
 	wide := gpu.DecimalOf(38, 2)
 	for _, typ := range []gpu.Type{gpu.Of(gpu.Int8), gpu.Of(gpu.Int16), gpu.Of(gpu.Date), gpu.Of(gpu.Float64), wide, gpu.Of(gpu.String)} {
@@ -52,8 +52,8 @@ func testUpCompact(t *testing.T, open Open) {
 	}
 }
 
-// testUpNarrow brings compact columns without a dictionary up.
-func testUpNarrow(t *testing.T, open Open) {
+// testUploadNarrow brings encoded columns without a dictionary up.
+func testUploadNarrow(t *testing.T, open Open) {
 	b := setUp(t, open)
 	for _, typ := range []gpu.Type{gpu.Of(gpu.Int64), gpu.Of(gpu.Uint64), gpu.DecimalOf(15, 2), gpu.TimestampOf(gpu.Nanosecond, false)} {
 		for _, n := range upTo(5000, []int{0, 1, 255, 4097, 30001}) {
@@ -94,14 +94,14 @@ func testUpAhead(t *testing.T, open Open) {
 		for i := range values {
 			values[i] = int64(k*n + i)
 		}
-		s, err := ahead.UpAhead(b.l, &gpu.Stride{Rows: n, Schema: gpu.NewSchema(gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64)}),
+		s, err := ahead.UploadAhead(b.l, &gpu.Stride{Rows: n, Schema: gpu.NewSchema(gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64)}),
 			Cols: []gpu.Column{{Type: gpu.Of(gpu.Int64), Len: n, Data: gpu.WrapBytes(gpu.BytesOf(values))}}})
 		require.NoError(t, err)
 		strides = append(strides, s)
 	}
 	ids := b.ids([]int32{n - 1, 0, 7})
 	for k, s := range strides {
-		require.NoError(t, b.q.Arrive(s))
+		require.NoError(t, b.q.Wait(s))
 		if k%3 < 2 {
 			out, err := b.q.Gather(b.l, s.Cols, ids, false)
 			require.NoError(t, err)

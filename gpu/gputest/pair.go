@@ -66,7 +66,7 @@ func (p *Pair) onDevice(prog *gpu.Program, in []gpu.Column, n int) (out []gpu.Co
 	require.NoError(p.t, err)
 	defer func() { _ = q.Close() }()
 	l, down := p.device.Budget().Lease("test"), p.device.HostBudget().Lease("test")
-	s, err := q.Up(l, stride(in, n))
+	s, err := q.Upload(l, stride(in, n))
 	require.NoError(p.t, err)
 	out, err = q.Eval(l, prog, s.Cols, n)
 	s.Release()
@@ -78,7 +78,7 @@ func (p *Pair) onDevice(prog *gpu.Program, in []gpu.Column, n int) (out []gpu.Co
 		require.NoError(p.t, down.Close())
 		return nil, func() {}, err
 	}
-	s, err = q.Down(down, stride(out, n))
+	s, err = q.Download(down, stride(out, n))
 	require.NoError(p.t, err)
 	gpu.ReleaseColumns(out)
 	require.NoError(p.t, s.Check())

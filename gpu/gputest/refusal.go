@@ -316,7 +316,7 @@ func primitiveRefusals() []refusal {
 			q, err := b.dev.NewQueue("up") // it keeps the dictionaries that it has moved
 			require.NoError(b.t, err)
 			return trial{call: func() (made, error) {
-				s, err := q.Up(b.l, strideOf(cols))
+				s, err := q.Upload(b.l, strideOf(cols))
 				if err != nil {
 					return made{}, err
 				}
@@ -325,11 +325,11 @@ func primitiveRefusals() []refusal {
 		}},
 		{name: "arrive", start: func(b *bench) trial {
 			narrow := gpu.Column{Type: gpu.Of(gpu.Int64), Len: refusalRows, CodeWidth: 4, Data: gpu.WrapBytes(make([]byte, 4*refusalRows))}
-			s, err := b.q.UpAhead(b.l, strideOf([]gpu.Column{narrow, narrow}))
+			s, err := b.q.UploadAhead(b.l, strideOf([]gpu.Column{narrow, narrow}))
 			require.NoError(b.t, err)
 			arrived := false
 			return trial{call: func() (made, error) {
-				if err := b.q.Arrive(s); err != nil {
+				if err := b.q.Wait(s); err != nil {
 					return made{}, err
 				}
 				arrived = true
@@ -341,7 +341,7 @@ func primitiveRefusals() []refusal {
 			return trial{finish: func() {}, call: func() (made, error) {
 				q, err := b.dev.NewQueue("down")
 				require.NoError(b.t, err)
-				s, err := q.Down(b.h, strideOf(cols))
+				s, err := q.Download(b.h, strideOf(cols))
 				require.NoError(b.t, q.Close())
 				if err != nil {
 					return made{}, err
@@ -377,11 +377,11 @@ func primitiveRefusals() []refusal {
 		}),
 		stateless("merge match", func(b *bench, cols []gpu.Column) (made, error) {
 			keys := sortKeys(cols, colOrdered)
-			return b.pairsOf(b.q.MergeMatch(b.l, keys, keys, []bool{false}, gpu.Left))
+			return b.pairsOf(b.q.MatchSorted(b.l, keys, keys, []bool{false}, gpu.Left))
 		}),
 		stateless("merge match of texts and nulls", func(b *bench, cols []gpu.Column) (made, error) {
 			keys := sortKeys(cols, colText)
-			return b.pairsOf(b.q.MergeMatch(b.l, keys[:1], keys[:1], []bool{false}, gpu.Semi))
+			return b.pairsOf(b.q.MatchSorted(b.l, keys[:1], keys[:1], []bool{false}, gpu.Semi))
 		}),
 		stateless("runs", func(b *bench, cols []gpu.Column) (made, error) {
 			a, firsts, err := b.q.Runs(b.l, pick(cols, colOrdered, colCoded))
@@ -426,7 +426,7 @@ func primitiveRefusals() []refusal {
 			require.NoError(b.t, err)
 			side := gpu.Partitioned{Key: keys[0], Offsets: offsets}
 			return trial{
-				call:   func() (made, error) { return b.pairsOf(b.q.JoinPartitions(b.l, side, side, kind)) },
+				call:   func() (made, error) { return b.pairsOf(b.q.MatchPartitions(b.l, side, side, kind)) },
 				finish: func() { gpu.ReleaseColumns(keys) },
 			}
 		}})

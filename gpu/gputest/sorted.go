@@ -29,9 +29,9 @@ func sortRows(keys [][]gpu.Scalar, flags []int) [][]gpu.Scalar {
 	return out
 }
 
-// testMergeMatch matches sides of all key types, sorted in all ways, that are empty,
+// testMatchSorted matches sides of all key types, sorted in all ways, that are empty,
 // hold a tile of the merge path, one row less or more, or are very unlike in size.
-func testMergeMatch(t *testing.T, open Open) {
+func testMatchSorted(t *testing.T, open Open) {
 	for _, k := range keyCases() {
 		t.Run(k.name, func(t *testing.T) {
 			b := setUp(t, open)
@@ -77,7 +77,7 @@ func testMergeMatch(t *testing.T, open Open) {
 		b := setUp(t, open)
 		const n = 1 << 16 // squared it is more than ids reach
 		key := []gpu.SortKey{{Column: b.ids(make([]int32, n))}}
-		_, _, err := b.q.MergeMatch(b.l, key, key, []bool{false}, gpu.Inner)
+		_, _, err := b.q.MatchSorted(b.l, key, key, []bool{false}, gpu.Inner)
 		require.EqualError(t, err, gpu.ErrTooManyPairs(n*n).Error())
 		require.Error(t, b.q.Close(), "the error sticks")
 	})
@@ -93,7 +93,7 @@ func testMergeMatch(t *testing.T, open Open) {
 			{[]gpu.SortKey{{NullsFirst: true}}, make([]gpu.SortKey, 1), "sorted differently"},
 		} {
 			b := setUp(t, open)
-			_, _, err := b.q.MergeMatch(b.l, c.build, c.probe, make([]bool, len(c.build)), gpu.Inner)
+			_, _, err := b.q.MatchSorted(b.l, c.build, c.probe, make([]bool, len(c.build)), gpu.Inner)
 			require.ErrorContains(t, err, c.want)
 			require.Error(t, b.q.Close(), "the error sticks")
 		}
@@ -153,7 +153,7 @@ func (b *bench) checkMergeMatch(k keyCase, flags []int, nBuild, nProbe int, safe
 				}
 			}
 		}
-		p, m, err := b.q.MergeMatch(b.l, build, probe, nullSafe, kind)
+		p, m, err := b.q.MatchSorted(b.l, build, probe, nullSafe, kind)
 		require.NoError(t, err)
 		what := fmt.Sprintf("%v match of %d and %d rows, flags %v, null-safe %v", kind, nBuild, nProbe, flags, nullSafe)
 		requireInts(t, wantProbe, b.ints(p), "probe rows of the "+what)

@@ -248,9 +248,9 @@ func (b *bench) checkJoin(k keyCase, nBuild, nProbe int, safe bool) {
 	}
 }
 
-// testJoinPartitions joins sides that are cut by a hash or by bits of the key,
+// testMatchPartitions joins sides that are cut by a hash or by bits of the key,
 // with partitions of all sizes.
-func testJoinPartitions(t *testing.T, open Open) {
+func testMatchPartitions(t *testing.T, open Open) {
 	for _, typ := range []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Uint64), gpu.Of(gpu.Date), gpu.DecimalOf(15, 2), gpu.TimestampOf(gpu.Second, false)} {
 		t.Run(typ.String(), func(t *testing.T) {
 			b := setUp(t, open)
@@ -274,7 +274,7 @@ func testJoinPartitions(t *testing.T, open Open) {
 		for _, typ := range []gpu.Type{gpu.Of(gpu.Float64), gpu.Of(gpu.Int16), gpu.Of(gpu.String)} {
 			b := setUp(t, open)
 			s := gpu.Partitioned{Key: b.up(gpu.ColumnOf(typ, b.random(typ, 3, distribution{})))[0], Offsets: []int{0, 3}}
-			_, _, err := b.q.JoinPartitions(b.l, s, s, gpu.Inner)
+			_, _, err := b.q.MatchPartitions(b.l, s, s, gpu.Inner)
 			require.ErrorContains(t, err, typ.String())
 			require.Error(t, b.q.Close(), "the error sticks")
 		}
@@ -323,7 +323,7 @@ func (b *bench) checkJoinPartitions(typ gpu.Type, nBuild, nProbe int, d distribu
 					}
 				}
 			}
-			p, m, err := b.q.JoinPartitions(b.l, build, probe, kind)
+			p, m, err := b.q.MatchPartitions(b.l, build, probe, kind)
 			require.NoError(t, err)
 			ps := b.ints(p)
 			ms := make([]int, len(ps))

@@ -4,9 +4,9 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// JoinPartitions implements gpu.Queue: a chained table a partition, small enough
+// MatchPartitions implements gpu.Queue: a chained table a partition, small enough
 // for the cache, and partitions side by side.
-func (q *queue) JoinPartitions(l *gpu.Lease, build, probe gpu.Partitioned, kind gpu.JoinKind) (probeIDs, buildIDs gpu.Column, err error) {
+func (q *queue) MatchPartitions(l *gpu.Lease, build, probe gpu.Partitioned, kind gpu.JoinKind) (probeIDs, buildIDs gpu.Column, err error) {
 	if err := q.check([]gpu.Column{build.Key, probe.Key}); err != nil {
 		return probeIDs, buildIDs, err
 	}

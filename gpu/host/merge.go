@@ -9,17 +9,17 @@ import (
 // pairGrain is the pairs of a piece of the writing of a match.
 const pairGrain = 1 << 16
 
-// MergeMatch implements gpu.Queue: every probe row's first match and how many there
+// MatchSorted implements gpu.Queue: every probe row's first match and how many there
 // are, by pieces of the merge path, then the pairs, by pieces of themselves.
-func (q *queue) MergeMatch(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe []bool, kind gpu.JoinKind) (probeIDs, buildIDs gpu.Column, err error) {
+func (q *queue) MatchSorted(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe []bool, kind gpu.JoinKind) (probeIDs, buildIDs gpu.Column, err error) {
 	if err := q.check(gpu.KeyColumns(build), gpu.KeyColumns(probe)); err != nil {
 		return probeIDs, buildIDs, err
 	}
-	probeIDs, buildIDs, err = q.dev.mergeMatch(l, build, probe, nullSafe, kind)
+	probeIDs, buildIDs, err = q.dev.matchSorted(l, build, probe, nullSafe, kind)
 	return probeIDs, buildIDs, q.fail(err)
 }
 
-func (d *Device) mergeMatch(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe []bool, kind gpu.JoinKind) (probeIDs, buildIDs gpu.Column, err error) {
+func (d *Device) matchSorted(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe []bool, kind gpu.JoinKind) (probeIDs, buildIDs gpu.Column, err error) {
 	if err := gpu.CheckMerge(build, probe, nullSafe); err != nil {
 		return probeIDs, buildIDs, err
 	}

@@ -72,8 +72,8 @@ func (d *Device) queue(gq gpu.Queue, columns ...[]gpu.Column) (*queue, error) {
 	return q, q.check(columns...)
 }
 
-// Up implements gpu.Queue; host memory is device memory here.
-func (q *queue) Up(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
+// Upload implements gpu.Queue; host memory is device memory here.
+func (q *queue) Upload(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
 	s, err := q.move(s)
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (q *queue) Up(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
 	return s, nil
 }
 
-// unpack makes an ordinary column of a compact one.
+// unpack makes an ordinary column of an encoded one.
 func (d *Device) unpack(l *gpu.Lease, c *gpu.Column) error {
 	switch {
 	case c.CodeWidth == 0:
@@ -119,7 +119,7 @@ func (d *Device) unpack(l *gpu.Lease, c *gpu.Column) error {
 	return err
 }
 
-// widen makes the values of a compact column without a dictionary 8 bytes wide.
+// widen makes the values of an encoded column without a dictionary 8 bytes wide.
 func widen(l *gpu.Lease, c *gpu.Column) error {
 	values, err := l.Alloc(int64(c.Len) * 8)
 	if err != nil {
@@ -134,14 +134,14 @@ func widen(l *gpu.Lease, c *gpu.Column) error {
 	return nil
 }
 
-// UpAhead implements gpu.Queue.
-func (q *queue) UpAhead(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) { return q.Up(l, s) }
+// UploadAhead implements gpu.Queue.
+func (q *queue) UploadAhead(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) { return q.Upload(l, s) }
 
-// Arrive implements gpu.Queue.
-func (q *queue) Arrive(*gpu.Stride) error { return nil }
+// Wait implements gpu.Queue.
+func (q *queue) Wait(*gpu.Stride) error { return nil }
 
-// Down implements gpu.Queue.
-func (q *queue) Down(_ *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) { return q.move(s) }
+// Download implements gpu.Queue.
+func (q *queue) Download(_ *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) { return q.move(s) }
 
 func (q *queue) move(s *gpu.Stride) (*gpu.Stride, error) {
 	if err := q.check(s.Cols); err != nil {

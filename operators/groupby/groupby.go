@@ -778,7 +778,7 @@ func (o *hashGroupBy) emitEmpty(t operators.Task, emit operators.Emit) error {
 		}
 		out.Cols = append(out.Cols, gpu.ColumnOf(a.Output, []gpu.Scalar{v}))
 	}
-	out, err := t.Queue.Up(t.Lease, out)
+	out, err := t.Queue.Upload(t.Lease, out)
 	if err != nil {
 		return err
 	}

@@ -12,8 +12,8 @@ import (
 // file, its variables, its expressions. Match it with errors.Is.
 var ErrJob = errors.New("invalid job")
 
-// Fault is one thing wrong with a job.
-type Fault struct {
+// Diagnostic is one thing wrong with a job.
+type Diagnostic struct {
 	File string // empty for a job built in Go
 	Place
 	Step string // the step or source, empty for the rest
@@ -21,7 +21,7 @@ type Fault struct {
 	Err  error // the cause when it is not the job, as an unreadable file
 }
 
-func (f *Fault) Error() string {
+func (f *Diagnostic) Error() string {
 	var b strings.Builder
 	if f.File != "" {
 		b.WriteString(f.File)
@@ -38,17 +38,17 @@ func (f *Fault) Error() string {
 }
 
 // Unwrap returns the cause, ErrJob when it is the job itself.
-func (f *Fault) Unwrap() error {
+func (f *Diagnostic) Unwrap() error {
 	if f.Err != nil {
 		return f.Err
 	}
 	return ErrJob
 }
 
-// Faults is everything that was found wrong with a job, in the order of the file.
-type Faults []*Fault
+// Diagnostics is everything that was found wrong with a job, in the order of the file.
+type Diagnostics []*Diagnostic
 
-func (fs Faults) Error() string {
+func (fs Diagnostics) Error() string {
 	lines := make([]string, len(fs))
 	for i, f := range fs {
 		lines[i] = f.Error()
@@ -57,7 +57,7 @@ func (fs Faults) Error() string {
 }
 
 // Unwrap returns the faults.
-func (fs Faults) Unwrap() []error {
+func (fs Diagnostics) Unwrap() []error {
 	errs := make([]error, len(fs))
 	for i, f := range fs {
 		errs[i] = f
