@@ -19,6 +19,7 @@ func (m memory) total() int64 { return m.column + m.chunk + m.scratch }
 
 // memory adds up what decoding a column of the stride takes.
 func (s *stridePlan) memory(column int, encoded bool) (m memory) {
+	pages := int64(0)
 	for _, g := range s.segments {
 		k, col, rows := &g.file.groups[g.group].chunks[column], &g.file.cols[column], g.to-g.from
 		share := float64(rows) / float64(max(g.file.groups[g.group].rows, 1))
@@ -38,9 +39,10 @@ func (s *stridePlan) memory(column int, encoded bool) (m memory) {
 		if col.optional {
 			m.column += gpu.BitmapBytes(int(rows))
 		}
-		m.chunk += 2*min(k.size, max(int64(readAhead), fetched)) + 2*raw
+		pages = max(pages, 2*min(k.size, max(int64(readAhead), fetched))+2*raw)
 		m.scratch = max(m.scratch, 2*raw)
 	}
+	m.chunk += pages // of one row group after the other
 	return m
 }
 

@@ -131,19 +131,21 @@ type reader struct {
 	tasks    []task     // ready to run, in order
 	deferred []deferred
 	open     []*decoding
-	first    int              // stride of open[0], the next that Read returns
-	most     int64            // bytes of the largest stride so far
-	running  int              // tasks
-	promised int64            // bytes that they take at most
-	refused  *gpu.BudgetError // the last refusal of a task, until one can be tried again
-	again    bool             // it is the second with so much left
-	left     int64            // of the budget then, or when that changed last
-	moved    time.Time
-	reading  bool // Read waits
-	looking  bool // retry will be called
+	first    int   // stride of open[0], the next that Read returns
+	most     int64 // bytes of the largest stride so far
 	err      error
 	idle     []*pageReader
 	closed   bool
+	reading  bool  // Read waits
+	running  int   // tasks
+	promised int64 // bytes that they take at most
+
+	// After a refusal of memory.
+	refused *gpu.BudgetError // the last one, until tasks may start again
+	left    int64            // of the budget then, or when that changed last; -1 for no refusal
+	moved   time.Time        // when it changed
+	again   bool             // a task was refused twice with so much left
+	looking bool             // retry will be called
 }
 
 // task decodes one column of one stride.
