@@ -206,7 +206,13 @@ func refusalColumns(n int) []gpu.Column {
 		colRich:    coded(n),
 		colID:      plain(gpu.Of(gpu.Int32), func(i int) gpu.Scalar { return gpu.IntScalar(gpu.Of(gpu.Int32), int64((i*31+7)%n)) }),
 		colOrdered: plain(i64, func(i int) gpu.Scalar { return gpu.IntScalar(i64, int64(i/3)) }),
-		colSpread:  plain(i64, func(i int) gpu.Scalar { return gpu.IntScalar(i64, int64(i)*1e12) }),
+		colSorted: plain(gpu.Of(gpu.String), func(i int) gpu.Scalar {
+			if i >= n-50 {
+				return gpu.Null(gpu.Of(gpu.String))
+			}
+			return gpu.StringScalar(fmt.Sprintf("text %04d", i/3))
+		}),
+		colSpread: plain(i64, func(i int) gpu.Scalar { return gpu.IntScalar(i64, int64(i)*1e12) }),
 	}
 }
 
@@ -221,6 +227,7 @@ const (
 	colRich
 	colID
 	colOrdered
+	colSorted
 	colSpread
 )
 
@@ -380,7 +387,7 @@ func primitiveRefusals() []refusal {
 			return b.pairsOf(b.q.MatchSorted(b.l, keys, keys, []bool{false}, gpu.Left))
 		}),
 		stateless("merge match of texts and nulls", func(b *bench, cols []gpu.Column) (made, error) {
-			keys := sortKeys(cols, colText)
+			keys := sortKeys(cols, colSorted)
 			return b.pairsOf(b.q.MatchSorted(b.l, keys[:1], keys[:1], []bool{false}, gpu.Semi))
 		}),
 		stateless("runs", func(b *bench, cols []gpu.Column) (made, error) {
