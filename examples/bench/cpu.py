@@ -11,29 +11,50 @@ with 1 when a job failed or differs.
 
 import argparse
 import json
+import multiprocessing
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from gpu import ETL, HERE, TPCH, fingerprint, run, same_types, sort_keys
+from gpu import ETL, HERE, TPCH, fingerprint, same_types, sort_keys
+
+
+def run(command):
+    """Runs a process: seconds, MiB at the most, and what it printed."""
+    with tempfile.TemporaryFile() as printed:
+        start = time.perf_counter()
+        child = subprocess.Popen([str(c) for c in command], stdout=printed, stderr=subprocess.STDOUT)
+        _, status, usage = os.wait4(child.pid, 0)
+        took = time.perf_counter() - start
+        child.returncode = os.waitstatus_to_exitcode(status)
+        printed.seek(0)
+        text = printed.read().decode()
+    if child.returncode != 0:
+        raise RuntimeError(f"{' '.join(map(str, command))}: {text}")
+    return took, usage.ru_maxrss / 1024, text
 
 
 def measure(args, job, threads, tmp):
-    """Times one job on both engines, in turn: seconds, and whether the rows are equal."""
+    """Runs one job on both engines, in turn: seconds, MiB, and whether the rows are equal."""
     yaml = HERE.parent / ("etl" if job in ETL else "tpch") / f"{job}.yaml"
     ours, theirs = Path(tmp) / "gstream.parquet", Path(tmp) / "duckdb.parquet"
-    times = {"gstream": [], "duckdb": [], "duckdb inside": []}
+    times = {"gstream": [], "duckdb": [], "duckdb inside": [], "gstream MiB": [], "duckdb MiB": []}
     for i in range(args.warmup + args.runs):
-        took, _ = run([args.gstream, "run", yaml, "--device", "host", "--threads", str(threads), "--progress", "none", "--overwrite",
+        took, most, _ = run([args.gstream, "run", yaml, "--device", "host", "--threads", str(threads), "--progress", "none", "--overwrite",
                        "--set", f"data={args.data}", "--set", f"out={ours}"] + args.flags.split())
-        process, inside = run([sys.executable, HERE / "gpu.py", "--child", job, "--data", args.data, "--out", theirs, "--threads", str(threads)])
+        process, theirs_most, inside = run([sys.executable, HERE / "gpu.py", "--child", job, "--data", args.data, "--out", theirs, "--threads", str(threads)])
         if i >= args.warmup:
-            for engine, s in (("gstream", took), ("duckdb", process), ("duckdb inside", float(inside))):
-                times[engine].append(s)
-    columns, want = fingerprint(theirs, None, sort_keys(job))
-    names, got = fingerprint(ours, dict(columns), sort_keys(job))
+            for what, v in (("gstream", took), ("duckdb", process), ("duckdb inside", float(inside)), ("gstream MiB", most), ("duckdb MiB", theirs_most)):
+                times[what].append(v)
+    # In another process: one with DuckDB in it would count for the memory of its children.
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        columns, want = pool.submit(fingerprint, theirs, None, sort_keys(job)).result()
+        names, got = pool.submit(fingerprint, ours, dict(columns), sort_keys(job)).result()
     return {e: statistics.median(t) for e, t in times.items()}, same_types(names, columns) and got == want
 
 
@@ -51,7 +72,7 @@ def main():
     args = p.parse_args()
     counts = [int(t) for t in args.threads.split(",")]
     results, failed = {}, []
-    print("| job | " + " | ".join(f"{t} threads: gstream s, duckdb s, ratio" for t in counts) + " | speed-up gstream, duckdb | rows equal |")
+    print("| job | " + " | ".join(f"{t} threads: gstream s, duckdb s (inside), ratio; MiB" for t in counts) + " | speed-up gstream, duckdb | rows equal |")
     print("|---" * (len(counts) + 3) + "|")
     with tempfile.TemporaryDirectory(dir=args.tmp) as tmp:
         for job in args.jobs.split(","):
@@ -61,7 +82,7 @@ def main():
                     med, same = measure(args, job, t, tmp)
                     results.setdefault(job, {})[t] = med
                     equal = equal and same
-                    line.append(f"{med['gstream']:.3f}, {med['duckdb']:.3f} ({med['duckdb inside']:.3f}), **{med['gstream'] / med['duckdb']:.2f}**")
+                    line.append(f"{med['gstream']:.3f}, {med['duckdb']:.3f} ({med['duckdb inside']:.3f}), **{med['gstream'] / med['duckdb']:.2f}**; {med['gstream MiB']:.0f}, {med['duckdb MiB']:.0f}")
             except RuntimeError as err:
                 print(f"| {job} | failed: {err} |", flush=True)
                 failed.append(job)
@@ -75,7 +96,8 @@ def main():
     for t in counts:
         ratios = [r[t]["gstream"] / r[t]["duckdb"] for r in results.values() if t in r]
         if ratios:
-            print(f"\n{t} threads: geometric mean {statistics.geometric_mean(ratios):.2f}, worst {max(ratios):.2f}")
+            inside = [r[t]["gstream"] / r[t]["duckdb inside"] for r in results.values() if t in r]
+            print(f"\n{t} threads: geometric mean {statistics.geometric_mean(ratios):.2f}, worst {max(ratios):.2f}; against DuckDB inside its process {statistics.geometric_mean(inside):.2f}, worst {max(inside):.2f}")
     if args.json:
         Path(args.json).write_text(json.dumps(results, indent=1))
     if failed:
