@@ -3,7 +3,6 @@ package groupby
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
@@ -374,6 +373,7 @@ func (o *hashGroupBy) newMerge(t operators.Task, part, groups int) (*table, erro
 }
 
 func (o *hashGroupBy) NewLocal(t operators.Task) (operators.Local, error) {
+	t.Lease.Advise("the groups of the group-by must fit: filter its input or group by fewer keys")
 	x, err := o.newLocalTable(t, 0)
 	if err != nil {
 		return nil, err
@@ -448,7 +448,7 @@ func (l *local) takePending() error {
 	l.pending, l.rows, l.bytes = nil, 0, 0
 	s, err := operators.ConcatStrides(l.task, l.In, pending)
 	if err != nil {
-		return l.explain(err)
+		return err
 	}
 	return l.take(s)
 }
@@ -458,10 +458,10 @@ func (l *local) take(s *gpu.Stride) error {
 	defer s.Release()
 	if l.passing > 0 {
 		l.passing--
-		return l.explain(l.pass(s))
+		return l.pass(s)
 	}
 	if failed, err := l.table.take(l.task, s); err != nil {
-		return l.explain(l.naming(failed, err))
+		return l.naming(failed, err)
 	}
 	if l.task.Lanes > 1 && l.table.groups.Len() >= flushGroups && !l.direct(l.task) {
 		if l.table.rows < passReduction*l.table.groups.Len() {
@@ -512,13 +512,13 @@ func (l *local) flush() error {
 	out := &gpu.Stride{Schema: l.hashGroupBy.partials, Rows: n}
 	var err error
 	if out.Cols, err = l.table.groups.Keys(l.task.Queue, l.task.Lease, 0, n); err != nil {
-		return l.explain(err)
+		return err
 	}
 	for i, acc := range l.table.accs {
 		c, err := acc.Result(l.task.Queue, l.task.Lease, 0, n)
 		if err != nil {
 			out.Release()
-			return l.explain(l.naming(i, err))
+			return l.naming(i, err)
 		}
 		out.Cols = append(out.Cols, c)
 	}
@@ -549,13 +549,13 @@ func (l *local) Combine(context.Context) error {
 	l.flushed = nil
 	all, err := operators.ConcatStrides(l.task, o.partials, flushed)
 	if err != nil {
-		return l.explain(err)
+		return err
 	}
 	c := cut{rows: all}
 	if all.Rows > fewGroups {
 		if err := o.partition(l.task, &c); err != nil {
 			all.Release()
-			return l.explain(err)
+			return err
 		}
 	}
 	o.mu.Lock()
@@ -602,29 +602,6 @@ func (l *local) Close() error {
 	return nil
 }
 
-// explain adds to a refusal of the budget what would help a group-by.
-func (l *local) explain(err error) error {
-	n := 0
-	if l.table != nil {
-		n = l.table.groups.Len()
-	}
-	for _, s := range l.flushed {
-		n += s.Rows
-	}
-	return explain(n, err)
-}
-
-func explain(groups int, err error) error {
-	if err == nil {
-		return nil
-	}
-	var b *gpu.BudgetError
-	if errors.As(err, &b) {
-		b.Hint = fmt.Sprintf("the group-by's state must fit: it holds %d groups so far; filter its input or group by fewer keys", groups)
-	}
-	return err
-}
-
 // naming adds to an error of a measure, -1 for none, the name of the first column it
 // is for.
 func (o *hashGroupBy) naming(measure int, err error) error {
@@ -651,7 +628,7 @@ func (o *hashGroupBy) Finalize(_ context.Context, t operators.Task) error {
 		for i := range o.cuts {
 			if c := &o.cuts[i]; bits > 0 && c.offsets == nil {
 				if err := o.partition(t, c); err != nil {
-					return explain(o.groups, err)
+					return err
 				}
 			}
 		}
@@ -687,7 +664,7 @@ func (o *hashGroupBy) Emit(ctx context.Context, t operators.Task, part int, emit
 	defer merged.release()
 	for _, c := range o.cuts {
 		if err := o.merge(t, merged, c, part); err != nil {
-			return explain(o.groups, err)
+			return err
 		}
 	}
 	for from := 0; from < merged.groups.Len(); from += o.stride {

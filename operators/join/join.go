@@ -5,7 +5,6 @@ package join
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -78,7 +77,10 @@ func New(s Spec) (Join, error) {
 func (o *hashJoin) Schema() *gpu.Schema { return o.Out }
 
 // NewLocal implements operators.Blocking for the build side.
-func (o *hashJoin) NewLocal(operators.Task) (operators.Local, error) { return &buildSide{join: o}, nil }
+func (o *hashJoin) NewLocal(t operators.Task) (operators.Local, error) {
+	t.Lease.Advise("the join's build side must fit: filter it or select fewer of its columns, or join with the smaller side as build side")
+	return &buildSide{join: o}, nil
+}
 
 // buildSide is the strides of the build side that one lane has collected.
 type buildSide struct {
@@ -96,12 +98,12 @@ func (b *buildSide) Combine(context.Context) error {
 func (o *hashJoin) Finalize(_ context.Context, t operators.Task) error {
 	all, err := operators.ConcatStrides(t, o.Build, o.pending.Take())
 	if err != nil {
-		return o.explain(err)
+		return err
 	}
 	defer all.Release()
 	o.table, err = t.Queue.BuildTable(t.Lease, operators.Pick(all.Cols, o.BuildKeys), o.NullSafe)
 	if err != nil {
-		return o.explain(err)
+		return err
 	}
 	o.build = &gpu.Stride{Schema: operators.PickFields(o.Build, o.BuildOut), Rows: all.Rows}
 	for _, c := range operators.Pick(all.Cols, o.BuildOut) {
@@ -113,15 +115,6 @@ func (o *hashJoin) Finalize(_ context.Context, t operators.Task) error {
 		o.dicts = append(o.dicts, dict)
 	}
 	return nil
-}
-
-// explain adds to a refusal of the budget what would help a join.
-func (o *hashJoin) explain(err error) error {
-	var b *gpu.BudgetError
-	if errors.As(err, &b) {
-		b.Hint = "the join's build side must fit: filter it or select fewer of its columns, or join with the smaller side as build side"
-	}
-	return err
 }
 
 // NewLane implements operators.Streaming for the probe side.

@@ -3,7 +3,6 @@ package sort
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -71,6 +70,9 @@ type sorter struct {
 func (o *sorter) Schema() *gpu.Schema { return o.In }
 
 func (o *sorter) NewLocal(t operators.Task) (operators.Local, error) {
+	if o.top < 0 {
+		t.Lease.Advise("the sort must hold all its rows: select fewer columns, filter first, or add a limit")
+	}
 	return &local{sorter: o, task: t}, nil
 }
 
@@ -158,7 +160,7 @@ func (o *sorter) sorted(t operators.Task, held *operators.Collected) (*operators
 	}
 	all, err := operators.CollectRows(t, o.held, held.Take(), whole)
 	if err != nil {
-		return nil, gpu.Column{}, o.explain(n, err)
+		return nil, gpu.Column{}, err
 	}
 	keys := make([]gpu.SortKey, len(by))
 	for i, k := range by {
@@ -167,18 +169,9 @@ func (o *sorter) sorted(t operators.Task, held *operators.Collected) (*operators
 	ids, err := t.Queue.Sort(t.Lease, keys)
 	if err != nil {
 		all.Release()
-		return nil, gpu.Column{}, o.explain(n, err)
+		return nil, gpu.Column{}, err
 	}
 	return all, ids, nil
-}
-
-// explain adds to a refusal of the budget what would help a sort.
-func (o *sorter) explain(rows int, err error) error {
-	var b *gpu.BudgetError
-	if errors.As(err, &b) {
-		b.Hint = fmt.Sprintf("the sort must hold all its %d rows: select fewer columns, filter first, or add a limit", rows)
-	}
-	return err
 }
 
 func (o *sorter) Finalize(_ context.Context, t operators.Task) error {
