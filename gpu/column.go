@@ -130,6 +130,23 @@ func (s *Stride) Release() {
 	s.Cols = nil
 }
 
+// ChargeTo makes a lease pay for the stride from now on: that of who keeps it, in place
+// of who made it, so that a refusal names who fills the budget. What the stride shares
+// with others, and what is of another budget, stays where it is.
+func (s *Stride) ChargeTo(l *Lease) {
+	for _, c := range s.Cols {
+		c.Data.chargeTo(l)
+		c.Offsets.chargeTo(l)
+		c.Valid.chargeTo(l)
+		if c.Dict != nil {
+			d := c.Dict.Values
+			d.Data.chargeTo(l)
+			d.Offsets.chargeTo(l)
+			d.Valid.chargeTo(l)
+		}
+	}
+}
+
 // Bytes returns the memory that the stride's buffers hold.
 func (s *Stride) Bytes() int64 {
 	var n int64

@@ -235,11 +235,17 @@ func (l *Lease) Reserve(n int64) error {
 		return err
 	}
 	b.mu.Unlock()
+	l.count(n)
+	return nil
+}
+
+// count adds to the bytes that the lease holds.
+func (l *Lease) count(n int64) {
 	used := l.used.Add(n)
 	for {
 		p := l.peak.Load()
 		if used <= p || l.peak.CompareAndSwap(p, used) {
-			return nil
+			return
 		}
 	}
 }
@@ -411,9 +417,28 @@ func (b *Buffer) Release() {
 	b.alloc.Free(b.mem, b.addr, b.size)
 	b.mem = nil
 	l.Unreserve(b.size)
+	l.dropBuffer()
+}
+
+// dropBuffer counts one buffer less.
+func (l *Lease) dropBuffer() {
 	if l.buffers.Add(-1) == 0 && l.closed.Load() && l.used.Load() == 0 {
 		l.forget()
 	}
+}
+
+// chargeTo makes another lease of the same budget pay for the buffer from now on, if
+// it has no owner but the caller.
+func (b *Buffer) chargeTo(l *Lease) {
+	if b == nil || b.lease == nil || b.lease == l || b.lease.budget != l.budget || b.refs.Load() != 1 {
+		return
+	}
+	from := b.lease
+	b.lease = l
+	l.count(b.size)
+	l.buffers.Add(1)
+	from.used.Add(-b.size)
+	from.dropBuffer()
 }
 
 // Values views the first n values of a host-addressable buffer as Go values.

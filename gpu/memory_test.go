@@ -80,3 +80,29 @@ func TestAStrideIsCheckedAgainstItsSchema(t *testing.T) {
 		require.EqualError(t, s.Check(), want)
 	}
 }
+
+func TestWhoKeepsAStridePaysForIt(t *testing.T) {
+	b := gpu.NewBudget("host", "--host-memory", 1000, &heap{})
+	scan, sort := b.Lease("scan"), b.Lease("sort")
+	own, err := scan.Alloc(600)
+	require.NoError(t, err)
+	shared, err := scan.Alloc(100)
+	require.NoError(t, err)
+	s := &gpu.Stride{Schema: &gpu.Schema{}, Cols: []gpu.Column{{Data: own}, {Data: shared.Retain()}}}
+	s.ChargeTo(sort)
+	used := func(l *gpu.Lease) int64 { n, _ := l.Used(); return n }
+	require.EqualValues(t, 600, used(sort))
+	require.EqualValues(t, 100, used(scan), "somebody else has it, too")
+	now, _ := b.Used()
+	require.EqualValues(t, 700, now)
+	_, err = scan.Alloc(350)
+	var refused *gpu.BudgetError
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, "sort", refused.Holder)
+	s.Release()
+	require.Zero(t, used(sort))
+	shared.Release()
+	require.NoError(t, scan.Close())
+	require.NoError(t, sort.Close())
+	require.Empty(t, b.Leaks())
+}

@@ -11,8 +11,10 @@ import (
 // Collected is strides with the numbers of their morsels: what lanes have
 // collected, in any order. The zero value is empty.
 type Collected struct {
-	strides []numbered
+	// Lease, when set, pays for the strides in place of who made them.
+	Lease   *gpu.Lease
 	Rows    int
+	strides []numbered
 }
 
 type numbered struct {
@@ -22,6 +24,9 @@ type numbered struct {
 
 // Push takes a stride over.
 func (c *Collected) Push(_ context.Context, number int, s *gpu.Stride) error {
+	if c.Lease != nil {
+		s.ChargeTo(c.Lease)
+	}
 	c.strides = append(c.strides, numbered{number, s})
 	c.Rows += s.Rows
 	return nil
@@ -31,7 +36,7 @@ func (c *Collected) Push(_ context.Context, number int, s *gpu.Stride) error {
 func (c *Collected) Append(other *Collected) {
 	c.strides = append(c.strides, other.strides...)
 	c.Rows += other.Rows
-	*other = Collected{}
+	other.strides, other.Rows = nil, 0
 }
 
 // Take returns the strides in the order of the input and leaves none.
@@ -41,7 +46,7 @@ func (c *Collected) Take() []*gpu.Stride {
 	for i, s := range c.strides {
 		out[i] = s.stride
 	}
-	*c = Collected{}
+	c.strides, c.Rows = nil, 0
 	return out
 }
 
@@ -50,6 +55,6 @@ func (c *Collected) Close() error {
 	for _, s := range c.strides {
 		s.stride.Release()
 	}
-	*c = Collected{}
+	c.strides, c.Rows = nil, 0
 	return nil
 }

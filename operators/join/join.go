@@ -79,7 +79,7 @@ func (o *hashJoin) Schema() *gpu.Schema { return o.Out }
 // NewLocal implements operators.Blocking for the build side.
 func (o *hashJoin) NewLocal(t operators.Task) (operators.Local, error) {
 	t.Lease.Advise("the join's build side must fit: filter it or select fewer of its columns, or join with the smaller side as build side")
-	return &buildSide{join: o}, nil
+	return &buildSide{Collected: operators.Collected{Lease: t.Lease}, join: o}, nil
 }
 
 // buildSide is the strides of the build side that one lane has collected.

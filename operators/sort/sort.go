@@ -73,7 +73,7 @@ func (o *sorter) NewLocal(t operators.Task) (operators.Local, error) {
 	if o.top < 0 {
 		t.Lease.Advise("the sort must hold all its rows: select fewer columns, filter first, or add a limit")
 	}
-	return &local{sorter: o, task: t}, nil
+	return &local{sorter: o, task: t, own: operators.Collected{Lease: t.Lease}}, nil
 }
 
 // local is the rows that one lane holds.
