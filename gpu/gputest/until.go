@@ -3,6 +3,7 @@ package gputest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -47,6 +48,25 @@ func testUntil(t *testing.T, open Open) {
 		require.NoError(t, err, name)
 		gpu.ReleaseColumns(out)
 	}
+	// What a queue has made is used by others when it has ended.
+	text := gpu.Of(gpu.String)
+	groups, err := q.NewGroups(b.l, []gpu.Type{text}, gpu.GroupHint{})
+	require.NoError(t, err)
+	defer groups.Release()
+	count, err := q.NewAccumulator(b.l, gpu.Aggregate{Kind: gpu.Max, Input: text, Output: text})
+	require.NoError(t, err)
+	defer count.Release()
+	texts := b.up(gpu.ColumnOf(text, generate(4000, func(i int) gpu.Scalar { return gpu.StringScalar(fmt.Sprint("text ", i)) })))
+	update := func(q gpu.Queue) {
+		a, err := groups.Assign(q, b.l, texts, texts[0].Len)
+		require.NoError(t, err)
+		require.NoError(t, count.Update(q, a, texts[0], groups.Len()))
+		a.Release()
+	}
+	update(q)
+	table, err := q.BuildTable(b.l, texts, []bool{false})
+	require.NoError(t, err)
+	defer table.Release()
 	end := errors.New("the run has ended")
 	cancel(end)
 	for name, call := range calls {
@@ -55,4 +75,19 @@ func testUntil(t *testing.T, open Open) {
 		gpu.ReleaseColumns(out)
 	}
 	_ = q.Close()
+	update(b.q)
+	out, err := groups.Keys(b.q, b.l, 0, groups.Len())
+	require.NoError(t, err)
+	require.Equal(t, b.down(texts[0]), b.down(out[0]))
+	gpu.ReleaseColumns(out)
+	largest, err := count.Result(b.q, b.l, 0, groups.Len())
+	require.NoError(t, err)
+	require.Equal(t, b.down(texts[0]), b.down(largest))
+	largest.Release()
+	probe, build, next, err := table.Probe(b.q, b.l, texts, gpu.Inner, 0, texts[0].Len)
+	require.NoError(t, err)
+	require.Equal(t, texts[0].Len, next)
+	require.Equal(t, texts[0].Len, probe.Len)
+	probe.Release()
+	build.Release()
 }

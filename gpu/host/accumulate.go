@@ -130,7 +130,7 @@ func (q *queue) NewAccumulator(l *gpu.Lease, a gpu.Aggregate) (gpu.Accumulator, 
 	if q.err != nil {
 		return nil, q.err
 	}
-	x := &accumulator{dev: q.dev, lease: l, agg: a}
+	x := &accumulator{dev: q.dev.device(), lease: l, agg: a}
 	in := a.Input
 	switch a.Kind {
 	case gpu.CountAll, gpu.Count:
@@ -172,7 +172,7 @@ func (x *accumulator) Update(gq gpu.Queue, a gpu.Assignment, values gpu.Column, 
 		return q.fail(fmt.Errorf("%v of %d rows of %v, planned for %v over %d rows", x.agg.Kind, values.Len, values.Type, x.agg.Input, len(rows)))
 	}
 	if !counting && values.Dict != nil && !values.Type.IsVar() {
-		plain, err := x.dev.expand(x.lease, values)
+		plain, err := q.dev.expand(x.lease, values)
 		if err != nil {
 			return q.fail(err)
 		}
@@ -184,7 +184,7 @@ func (x *accumulator) Update(gq gpu.Queue, a gpu.Assignment, values gpu.Column, 
 			return q.fail(err)
 		}
 	}
-	if err := x.state.update(x.dev, x.lease, rows, values, groups); err != nil {
+	if err := x.state.update(q.dev, x.lease, rows, values, groups); err != nil {
 		return q.fail(err)
 	}
 	if !counting {

@@ -42,7 +42,7 @@ func (q *queue) NewGroups(l *gpu.Lease, types []gpu.Type, hint gpu.GroupHint) (g
 	if len(types) > 60 {
 		return nil, fmt.Errorf("%d group keys are more than 60", len(types))
 	}
-	g := &groups{dev: q.dev, lease: l, codec: newCodec(l, types)}
+	g := &groups{dev: q.dev.device(), lease: l, codec: newCodec(l, types)}
 	g.words, g.store = make([][]uint64, g.codec.words), make([]vector[uint64], g.codec.words)
 	g.index = newIndex(l, g.codec.words)
 	if len(types) == 1 && g.codec.words == 1 && hint.Dense && !types[0].IsFloat() {
@@ -100,7 +100,7 @@ func (g *groups) Assign(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column, n int) (g
 	}
 	a := assignment{gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: buf}}
 	before, strings := g.n, g.codec.strings()
-	if err := g.assign(l, keys, gpu.Values[int32](buf, n)); err != nil {
+	if err := g.assign(q.dev, l, keys, gpu.Values[int32](buf, n)); err != nil {
 		g.truncate(before, strings)
 		a.Release()
 		return nil, q.fail(err)
@@ -110,7 +110,7 @@ func (g *groups) Assign(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column, n int) (g
 
 // assign gives rows their groups. After an error some of the new groups are there.
 // The lease pays for scratch.
-func (g *groups) assign(l *gpu.Lease, keys []gpu.Column, ids []int32) error {
+func (g *groups) assign(d *Device, l *gpu.Lease, keys []gpu.Column, ids []int32) error {
 	n := len(ids)
 	if len(keys) == 0 {
 		clear(ids)
@@ -122,7 +122,7 @@ func (g *groups) assign(l *gpu.Lease, keys []gpu.Column, ids []int32) error {
 	if len(keys) != len(g.codec.types) {
 		return fmt.Errorf("%d key columns for groups of %d", len(keys), len(g.codec.types))
 	}
-	k, err := g.codec.prepare(g.dev, l, keys, n, true)
+	k, err := g.codec.prepare(d, l, keys, n, true)
 	defer k.release()
 	if err != nil {
 		return err
@@ -144,7 +144,7 @@ func (g *groups) assign(l *gpu.Lease, keys []gpu.Column, ids []int32) error {
 	}
 	defer missing.release()
 	counts := make([]int, (n+grain-1)/grain)
-	err = g.dev.parallel(n, grain, func(lo, hi int) error {
+	err = d.parallel(n, grain, func(lo, hi int) error {
 		words := blockWords(g.codec.words)
 		miss := missing.v[lo:lo:hi]
 		for at := lo; at < hi; at += probeBlock {
@@ -423,7 +423,7 @@ func (g *groups) Keys(gq gpu.Queue, l *gpu.Lease, from, to int) ([]gpu.Column, e
 	}
 	b := builder{lease: l}
 	for i := range g.codec.types {
-		c, err := g.key(l, i, from, to)
+		c, err := g.key(q.dev, l, i, from, to)
 		if err != nil {
 			_, err = b.fail(err)
 			return nil, q.fail(err)
@@ -434,7 +434,7 @@ func (g *groups) Keys(gq gpu.Queue, l *gpu.Lease, from, to int) ([]gpu.Column, e
 }
 
 // key unpacks key column i of groups [from, to).
-func (g *groups) key(l *gpu.Lease, i, from, to int) (gpu.Column, error) {
+func (g *groups) key(d *Device, l *gpu.Lease, i, from, to int) (gpu.Column, error) {
 	t, n := g.codec.types[i], to-from
 	w, shift := g.words[g.codec.word[i]][from:to], g.codec.shift[i]
 	out := gpu.Column{Type: t, Len: n}
@@ -509,7 +509,7 @@ func (g *groups) key(l *gpu.Lease, i, from, to int) (gpu.Column, error) {
 	if values.Len <= g.n/2 || values.Len <= 1024 {
 		return out, nil
 	}
-	plain, err := g.dev.expand(l, out)
+	plain, err := d.expand(l, out)
 	out.Release()
 	return plain, err
 }

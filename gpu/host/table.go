@@ -51,14 +51,14 @@ func (q *queue) BuildTable(l *gpu.Lease, keys []gpu.Column, nullSafe []bool) (gp
 	if len(keys) == 0 || len(nullSafe) != len(keys) {
 		return nil, fmt.Errorf("a join table wants at least one key and a null rule for each, has %d and %d", len(keys), len(nullSafe))
 	}
-	t := &table{dev: q.dev, nullSafe: nullSafe, lease: l}
+	t := &table{dev: q.dev.device(), nullSafe: nullSafe, lease: l}
 	types := make([]gpu.Type, len(keys))
 	for i, k := range keys {
 		types[i] = k.Type
 		t.anySafe = t.anySafe || nullSafe[i]
 	}
 	t.codec = newCodec(l, types)
-	if err := t.build(keys); err != nil {
+	if err := t.build(q.dev, keys); err != nil {
 		t.Release()
 		return nil, q.fail(err)
 	}
@@ -133,7 +133,7 @@ func (t *table) pack(k coded, lo, n int, out [][]uint64) {
 	}
 }
 
-func (t *table) build(keys []gpu.Column) error {
+func (t *table) build(d *Device, keys []gpu.Column) error {
 	n := keys[0].Len
 	if n > gpu.MaxRows {
 		return fmt.Errorf("%d build rows are more than the %d that row ids can address", n, gpu.MaxRows)
@@ -141,7 +141,7 @@ func (t *table) build(keys []gpu.Column) error {
 	if len(keys) > 60 {
 		return fmt.Errorf("%d join keys are more than 60", len(keys))
 	}
-	k, err := t.keyWords(t.dev, t.lease, keys, n, true)
+	k, err := t.keyWords(d, t.lease, keys, n, true)
 	defer k.release()
 	if err != nil {
 		return err
@@ -156,7 +156,7 @@ func (t *table) build(keys []gpu.Column) error {
 		}
 		w[i] = words[i].v
 	}
-	err = t.dev.parallel(n, grain, func(lo, hi int) error {
+	err = d.parallel(n, grain, func(lo, hi int) error {
 		part := make([][]uint64, len(w))
 		for i := range w {
 			part[i] = w[i][lo:hi]
@@ -189,11 +189,11 @@ func (t *table) build(keys []gpu.Column) error {
 	}
 	t.rows = len(w[0])
 	if k.words == 1 && !keys[0].Type.IsFloat() && len(keys) == 1 {
-		if ok, err := t.buildDirect(w[0], rows.v); ok || err != nil {
+		if ok, err := t.buildDirect(d, w[0], rows.v); ok || err != nil {
 			return err
 		}
 	}
-	return t.buildHashed(w, rows.v)
+	return t.buildHashed(d, w, rows.v)
 }
 
 // ranked is 64 keys of a range: which of them there are, and how many there are
@@ -220,8 +220,8 @@ const maxSpread = 64
 // the keys' rows, nil when they are counted through. The range is cut into as many
 // parts as keep all cores busy, and the keys are brought into the order of the parts: no
 // two cores write to one part.
-func (t *table) buildDirect(keys []uint64, rows []int32) (_ bool, err error) {
-	n, d := len(keys), t.dev
+func (t *table) buildDirect(d *Device, keys []uint64, rows []int32) (_ bool, err error) {
+	n := len(keys)
 	lo, hi, err := extent(d, keys)
 	if err != nil {
 		return false, err
@@ -374,7 +374,7 @@ func rowID(rows []int32, i int) int32 {
 
 // buildHashed sorts the entries by bucket: a partition by the upper bits makes
 // ranges of buckets that fit the cache, and each is then counted and placed.
-func (t *table) buildHashed(w [][]uint64, ids []int32) (err error) {
+func (t *table) buildHashed(d *Device, w [][]uint64, ids []int32) (err error) {
 	n := len(w[0])
 	t.bits = max(log2ceil(n), 6)
 	size := 1 << t.bits
@@ -384,7 +384,7 @@ func (t *table) buildHashed(w [][]uint64, ids []int32) (err error) {
 	}
 	defer hashes.release()
 	hash := hashes.v
-	err = t.dev.parallel(n, grain, func(lo, hi int) error {
+	err = d.parallel(n, grain, func(lo, hi int) error {
 		for i := lo; i < hi; i++ {
 			hash[i] = hashKey(w, i)
 		}
@@ -394,7 +394,7 @@ func (t *table) buildHashed(w [][]uint64, ids []int32) (err error) {
 		return err
 	}
 	partBits := min(max(t.bits, 14)-14, 12)
-	order, offsets, err := partition(t.dev, t.lease, hash, 64-partBits, partBits)
+	order, offsets, err := partition(d, t.lease, hash, 64-partBits, partBits)
 	if err != nil {
 		return err
 	}
@@ -413,7 +413,7 @@ func (t *table) buildHashed(w [][]uint64, ids []int32) (err error) {
 	}
 	t.buckets.v[size] = uint64(n)
 	per := size >> partBits
-	return t.dev.parallel(1<<partBits, 1, func(p, _ int) error {
+	return d.parallel(1<<partBits, 1, func(p, _ int) error {
 		rows := order.v[offsets[p]:offsets[p+1]]
 		buckets := t.buckets.v[p*per : (p+1)*per]
 		for _, r := range rows {
