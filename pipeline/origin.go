@@ -148,7 +148,7 @@ func (s *stepBinder) exprDiagnostic(in node, sub, text string, err error, hint s
 		s.faultf(sub, "%v%s", err, hint)
 		return
 	}
-	if u, ok := in.rel().unreadableIn(mistake.Msg); ok {
+	if u, ok := in.rel().unreadableFor(mistake.Missing); ok {
 		unreadable := *mistake
 		mistake, hint = &unreadable, ""
 		mistake.Msg = u.String()

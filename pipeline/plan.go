@@ -20,8 +20,8 @@ type Plan struct {
 	root   *stage
 	// permutation puts the root's columns into the order of the output.
 	permutation []int
-	schema  *gpu.Schema
-	output  Target
+	schema      *gpu.Schema
+	output      Target
 }
 
 // NewPlan opens the sources of a job, checks everything that can be checked

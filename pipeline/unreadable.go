@@ -2,10 +2,10 @@ package pipeline
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/source"
 )
 
@@ -62,25 +62,17 @@ func (r *relation) findUnreadable(qual, name string) (unreadable, bool) {
 	return r.unreadable[i], true
 }
 
-var (
-	noColumn    = regexp.MustCompile(`^there is no column "(.*?)"`)
-	noQualified = regexp.MustCompile(`^table "(.*?)" has no column "(.*?)"`)
-	// A struct is taken for a table where a field of it is named.
-	noTable = regexp.MustCompile(`^there is no table "(?:.*\.)?(.*?)"`)
-)
-
-// unreadableIn finds the column that an expression misses, by the message that
-// says so.
-func (r *relation) unreadableIn(message string) (unreadable, bool) {
-	if m := noQualified.FindStringSubmatch(message); m != nil {
-		return r.findUnreadable(m[1], m[2])
+// unreadableFor finds the column that an expression misses; nil misses none.
+func (r *relation) unreadableFor(m *expr.Missing) (unreadable, bool) {
+	if m == nil {
+		return unreadable{}, false
 	}
-	for _, missing := range []*regexp.Regexp{noColumn, noTable} {
-		if m := missing.FindStringSubmatch(message); m != nil {
-			return r.findUnreadable("", m[1])
-		}
+	last := len(m.Name) - 1
+	if m.NoTable {
+		// A struct is taken for a table where a field of it is named.
+		return r.findUnreadable("", m.Name[last-1])
 	}
-	return unreadable{}, false
+	return r.findUnreadable(strings.Join(m.Name[:last], "."), m.Name[last])
 }
 
 // unmatched lists the columns that cannot be read and that one of two relations

@@ -55,6 +55,13 @@ func (b *binder) errorf(n Node, format string, args ...any) error {
 	return newError(b.src, n.Pos(), format, args...)
 }
 
+// missing is errorf for a name that nothing is found by.
+func (b *binder) missing(n *nameNode, noTable bool, format string, args ...any) error {
+	err := newError(b.src, n.Pos(), format, args...)
+	err.Missing = &Missing{Name: n.parts, NoTable: noTable}
+	return err
+}
+
 // op makes an operation; what fails while it is folded is an error at n.
 func (b *binder) op(n Node, e Expr, args ...*Expr) (*Expr, error) {
 	r, err := newOp(e, args...)
@@ -125,7 +132,7 @@ func (b *binder) name(n *nameNode) (*Expr, error) {
 	if len(n.parts) == 1 {
 		switch found := s.Named(name); len(found) {
 		case 0:
-			return nil, b.errorf(n, "there is no column %q%s", cutRight(name, 100), b.suggestColumn(name))
+			return nil, b.missing(n, false, "there is no column %q%s", cutRight(name, 100), b.suggestColumn(name))
 		case 1:
 			return Column(s, found[0]), nil
 		default:
@@ -142,9 +149,9 @@ func (b *binder) name(n *nameNode) (*Expr, error) {
 	}
 	switch found := s.namedOf(table, name); {
 	case len(table) == 0:
-		return nil, b.errorf(n, "there is no table %q%s", cutRight(qualifier, 100), suggest(qualifier, s.Qualifiers))
+		return nil, b.missing(n, true, "there is no table %q%s", cutRight(qualifier, 100), suggest(qualifier, s.Qualifiers))
 	case len(found) == 0:
-		return nil, b.errorf(n, "table %q has no column %q%s", cutRight(qualifier, 100), cutRight(name, 100), suggest(name, names))
+		return nil, b.missing(n, false, "table %q has no column %q%s", cutRight(qualifier, 100), cutRight(name, 100), suggest(name, names))
 	case len(found) > 1:
 		return nil, b.errorf(n, "column %q of table %q is ambiguous%s", cutRight(name, 100), cutRight(qualifier, 100), s.choices(found))
 	default:

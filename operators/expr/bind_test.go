@@ -60,6 +60,22 @@ func TestStatisticsThatLieAreAnErrorNotAWrongNumber(t *testing.T) {
 	}
 }
 
+func TestANameThatIsNotFoundIsPartOfTheError(t *testing.T) {
+	s := &expr.Scope{Schema: gpu.NewSchema(gpu.Field{Name: "a", Type: gpu.Of(gpu.Int64)}), Qualifiers: []string{"t"}}
+	for src, want := range map[string]*expr.Missing{
+		"a + b":         {Name: []string{"b"}},
+		"t.b":           {Name: []string{"t", "b"}},
+		`"x.y"."z ""b"`: {Name: []string{"x.y", `z "b`}, NoTable: true},
+		"lower(a)":      nil,
+		"a +":           nil,
+	} {
+		_, err := bind(src, s)
+		var mistake *expr.Error
+		require.ErrorAs(t, err, &mistake, src)
+		require.Equal(t, want, mistake.Missing, src)
+	}
+}
+
 func TestErrorsPointAtTheMistakeAndSayWhatWasExpected(t *testing.T) {
 	s := &expr.Scope{Schema: duckTable(t).schema, Qualifiers: make([]string, 21)}
 	for i := range s.Qualifiers {
