@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/source"
 )
@@ -154,7 +155,7 @@ func (s *stepBinder) key(in node, text, sub, kind string) *expr.Expr {
 	}
 	// The columns of e would not tell: one may have been folded away.
 	if n, err := expr.Parse(text); err == nil {
-		if _, err := expr.Bind(n, &expr.Scope{Schema: &gpu.Schema{}}); err == nil {
+		if _, err := expr.Bind(n, &expr.Scope{Schema: &gpu.Schema{}, Fold: host.Fold}); err == nil {
 			s.faultf(sub, "the %s key %s uses no column, so it is the same in every row; write the name of a column, or its position as a number", kind, text)
 			return nil
 		}
@@ -333,7 +334,7 @@ func castTo(in node, types []gpu.Type) (node, error) {
 			continue
 		}
 		var err error
-		if exprs[i], err = expr.Cast(exprs[i], t); err != nil {
+		if exprs[i], err = expr.Cast(exprs[i], t, host.Fold); err != nil {
 			return nil, fmt.Errorf("column %q: %w", r.schema.Fields[i].Name, err)
 		}
 		same = false
@@ -450,7 +451,7 @@ func (s *stepBinder) afterGroup(g *groupNode, columns []string, texts []string, 
 	}
 	for i, post := range posts {
 		cols := make([]int, nkeys, nkeys+len(uses[i]))
-		scope := &expr.Scope{Schema: &gpu.Schema{}}
+		scope := &expr.Scope{Schema: &gpu.Schema{}, Fold: host.Fold}
 		for k := range cols {
 			cols[k] = k
 		}

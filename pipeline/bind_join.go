@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
 )
 
@@ -158,10 +159,10 @@ func (c *joinCondition) build(step string, left, right node, kind gpu.JoinKind, 
 			return nil, fmt.Errorf("cannot compare %q of type %v with %q of type %v; cast one of them", lk[i], lk[i].Type(), rk[i], rk[i].Type())
 		}
 		var err error
-		if lk[i], err = expr.Cast(lk[i], t); err != nil {
+		if lk[i], err = expr.Cast(lk[i], t, host.Fold); err != nil {
 			return nil, err
 		}
-		if rk[i], err = expr.Cast(rk[i], t); err != nil {
+		if rk[i], err = expr.Cast(rk[i], t, host.Fold); err != nil {
 			return nil, err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/source"
 )
@@ -266,7 +267,7 @@ func newUnion(step string, ins []node) *unionNode {
 // scopeOf is what expressions over a node's columns may use.
 func scopeOf(n node) *expr.Scope {
 	r := n.rel()
-	s := &expr.Scope{Schema: r.schema, Qualifiers: r.quals}
+	s := &expr.Scope{Schema: r.schema, Qualifiers: r.quals, Fold: host.Fold}
 	for _, st := range r.stats {
 		s.Ranges = append(s.Ranges, st.bound)
 	}

@@ -19,7 +19,13 @@ type Scope struct {
 	// Qualifiers are the table aliases of the columns, so that a.b resolves; nil
 	// when there are none.
 	Qualifiers []string
+	// Fold evaluates the parts of an expression that are constant. Bind needs it.
+	Fold Fold
 }
+
+// Fold evaluates a program without inputs to one value an output. It gives what a
+// device gives, or its error.
+type Fold func(*gpu.Program) ([]gpu.Scalar, error)
 
 func (s *Scope) rangeOf(i int) *Range {
 	if i < len(s.Ranges) {
@@ -64,7 +70,7 @@ func (b *binder) missing(n *nameNode, noTable bool, format string, args ...any) 
 
 // op makes an operation; what fails while it is folded is an error at n.
 func (b *binder) op(n Node, e Expr, args ...*Expr) (*Expr, error) {
-	r, err := newOp(e, args...)
+	r, err := newOp(b.scope.Fold, e, args...)
 	if err == nil {
 		return r, nil
 	}
@@ -485,7 +491,7 @@ func (b *binder) choose(n Node, cond, x, y *Expr) (*Expr, error) {
 		}
 		return y, nil
 	}
-	x, y, err := sameStorage(x, y)
+	x, y, err := sameStorage(b.scope.Fold, x, y)
 	if err != nil {
 		return nil, b.errorf(n, "%v", err)
 	}
@@ -510,7 +516,7 @@ func (b *binder) cast(n *castNode) (*Expr, error) {
 
 // convert casts x to t, choosing the storage of a decimal by its range.
 func (b *binder) convert(n Node, x *Expr, t gpu.Type, try bool) (*Expr, error) {
-	e, err := newCast(x, stored(t, x), try)
+	e, err := newCast(b.scope.Fold, x, stored(t, x), try)
 	switch {
 	case err == nil:
 		return e, nil
