@@ -1,7 +1,9 @@
 package pipeline
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -13,46 +15,64 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// binder makes the logical plan that a job says, literally: no rewriting. It
+// query is what a logical plan is made of, whatever the user wrote it in.
+type query struct {
+	Sources []string // the names of all sources, in order
+	Steps   []Step
+	Text    text
+}
+
+// text is what the user wrote, in which diagnostics point to the values of a query. A
+// value is known by its path, as in "steps[2].filter" or "sources.orders".
+type text interface {
+	// File names the text; empty for a query built in Go.
+	File() string
+	// Place returns where a value stands, or else what is around it; the zero Place
+	// when that is unknown.
+	Place(path string) Place
+	// PlaceIn returns where the byte at an offset of an expression stands, which is
+	// the value at path or part of it; false when that is unknown.
+	PlaceIn(path, expression string, offset int) (Place, bool)
+}
+
+// binder makes the logical plan that a query says, literally: no rewriting. It
 // goes on after a fault; what depends on a faulty step is left out silently.
 type binder struct {
-	job    *Job
-	tables map[string]source.Table
+	query  query
 	faults Diagnostics
 	// named holds the relations so far; nil for one that has a fault.
 	named map[string]node
 }
 
-// bind returns the relation of the last step.
-func (b *binder) bind(tables map[string]source.Table) node {
-	b.tables = tables
-	b.named = map[string]node{}
-	for name := range b.job.Sources {
+// bind returns the relation of the last step over the tables that the sources are,
+// and what is wrong with the query. A source without a table has a fault that the
+// caller has reported; what depends on it is left out.
+func bind(q query, tables map[string]source.Table) (node, Diagnostics) {
+	b := &binder{query: q, named: map[string]node{}}
+	for _, name := range q.Sources {
 		b.named[name] = nil
 		if t, ok := tables[name]; ok {
 			b.named[name] = newScan(name, t)
 		}
 	}
 	var last node
-	if len(b.job.Sources) == 1 {
-		for _, n := range b.named {
-			last = n
-		}
+	if len(q.Sources) == 1 {
+		last = b.named[q.Sources[0]]
 	}
-	for i := range b.job.Steps {
-		s := stepBinder{binder: b, at: fmt.Sprintf("steps[%d]", i), name: b.job.stepName(i), step: &b.job.Steps[i]}
+	for i := range q.Steps {
+		s := stepBinder{binder: b, at: fmt.Sprintf("steps[%d]", i), name: StepName(q.Steps, i), step: &q.Steps[i]}
 		last = s.bind(last, i == 0)
 		b.named[s.name] = last
 	}
-	if len(b.job.Steps) == 0 && len(b.job.Sources) > 1 {
+	if len(q.Steps) == 0 && len(q.Sources) > 1 {
 		b.fault("steps", "", "the job has several sources but no steps; say what to do with them")
-		return nil
+		return nil, b.faults
 	}
-	return last
+	return last, b.faults
 }
 
 func (b *binder) fault(path, step, format string, args ...any) {
-	b.faults = append(b.faults, &Diagnostic{File: b.job.file, Place: b.job.at(path), Step: step, Msg: fmt.Sprintf(format, args...)})
+	b.faults = append(b.faults, &Diagnostic{File: b.query.Text.File(), Place: b.query.Text.Place(path), Step: step, Msg: fmt.Sprintf(format, args...)})
 }
 
 // stepBinder binds one step.
@@ -67,8 +87,8 @@ func (s *stepBinder) bind(prev node, first bool) node {
 	switch {
 	case s.step.From != "":
 		in, ok = s.lookup(s.step.From, ".from")
-	case first && len(s.job.Sources) > 1:
-		s.faultf("", "the job has several sources, so its first step must say from which one it reads (from: %s)", strings.Join(sortedKeys(s.job.Sources), " or "))
+	case first && len(s.query.Sources) > 1:
+		s.faultf("", "the job has several sources, so its first step must say from which one it reads (from: %s)", strings.Join(s.query.Sources, " or "))
 		ok = false
 	}
 	if !ok || in == nil {
@@ -112,7 +132,7 @@ func (s *stepBinder) faultf(sub, format string, args ...any) {
 func (s *stepBinder) lookup(name, sub string) (node, bool) {
 	n, ok := s.named[name]
 	if !ok {
-		s.faultf(sub, "there is no source or earlier step named %q%s", name, didYouMean(name, keys(s.named)))
+		s.faultf(sub, "there is no source or earlier step named %q%s", name, didYouMean(name, slices.Collect(maps.Keys(s.named))))
 	}
 	return n, ok
 }
@@ -128,6 +148,30 @@ func (s *stepBinder) expr(text string, in node, sub string) *expr.Expr {
 	}
 	s.exprDiagnostic(in, sub, text, err, "")
 	return nil
+}
+
+// exprDiagnostic reports an error of the expression at sub, with its place in the
+// text where that is known. The expression, over the columns of a node, is text of
+// the value there; hint is put behind the message.
+func (s *stepBinder) exprDiagnostic(in node, sub, text string, err error, hint string) {
+	path := s.at + sub
+	var mistake *expr.Error
+	if !errors.As(err, &mistake) {
+		s.faultf(sub, "%v%s", err, hint)
+		return
+	}
+	if u, ok := in.rel().unreadableFor(mistake.Missing); ok {
+		unreadable := *mistake
+		mistake, hint = &unreadable, ""
+		mistake.Msg = u.String()
+	}
+	f := &Diagnostic{File: s.query.Text.File(), Place: s.query.Text.Place(path), Step: s.name}
+	message, picture, _ := strings.Cut(mistake.Error(), "\n")
+	if p, ok := s.query.Text.PlaceIn(path, text, mistake.Pos); ok {
+		f.Place, message = p, mistake.Msg
+	}
+	f.Msg = message + hint + "\n" + picture
+	s.faults = append(s.faults, f)
 }
 
 var position = regexp.MustCompile(`^-?[0-9]+$`)

@@ -1,26 +1,25 @@
 package pipeline
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/gstream/gstream/source"
+	sinkparquet "github.com/gstream/gstream/sink/parquet"
 )
 
-// check lists what is wrong with the form of a job, before anything is opened.
+// Check lists what is wrong with the form of a job, before anything is opened.
 // Sources in own are brought by a Go caller and need no files.
-func (j *Job) check(own map[string]source.Table) Diagnostics {
+func (j *Job) Check(own []string) Diagnostics {
 	var faults Diagnostics
 	add := func(step, path, format string, args ...any) {
-		faults = append(faults, &Diagnostic{File: j.file, Place: j.at(path), Step: step, Msg: fmt.Sprintf(format, args...)})
+		faults = append(faults, &Diagnostic{File: j.file, Place: j.Place(path), Step: step, Msg: fmt.Sprintf(format, args...)})
 	}
 	if len(j.Sources) == 0 {
 		add("", "sources", "the job has no sources")
 	}
 	for _, name := range sortedKeys(j.Sources) {
-		if own[name] == nil && len(j.Sources[name].Parquet) == 0 {
+		if !slices.Contains(own, name) && len(j.Sources[name].Parquet) == 0 {
 			add(name, "sources."+name, "the source names no files")
 		}
 	}
@@ -28,7 +27,7 @@ func (j *Job) check(own map[string]source.Table) Diagnostics {
 	for i := range j.Steps {
 		s := &j.Steps[i]
 		path := fmt.Sprintf("steps[%d]", i)
-		name := j.stepName(i)
+		name := StepName(j.Steps, i)
 		if _, ok := j.Sources[s.Name]; ok && s.Name != "" {
 			add(name, path+".name", "a source has the same name")
 		} else if other, ok := seen[name]; ok {
@@ -62,9 +61,9 @@ func (j *Job) check(own map[string]source.Table) Diagnostics {
 	return faults
 }
 
-// checkRead refuses steps whose rows go nowhere. The job has no other fault, so
+// CheckRead refuses steps whose rows go nowhere. The job has no other fault, so
 // every name in it is known.
-func (j *Job) checkRead() (faults Diagnostics) {
+func (j *Job) CheckRead() (faults Diagnostics) {
 	byName := map[string]int{}
 	read := make([]bool, len(j.Steps))
 	for i := range j.Steps {
@@ -83,22 +82,29 @@ func (j *Job) checkRead() (faults Diagnostics) {
 				read[at] = true
 			}
 		}
-		byName[j.stepName(i)] = i
+		byName[StepName(j.Steps, i)] = i
 	}
 	for i, r := range read {
 		if !r && i < len(read)-1 {
-			faults = append(faults, &Diagnostic{File: j.file, Place: j.at(fmt.Sprintf("steps[%d]", i)), Step: j.stepName(i),
+			faults = append(faults, &Diagnostic{File: j.file, Place: j.Place(fmt.Sprintf("steps[%d]", i)), Step: StepName(j.Steps, i),
 				Msg: "no step reads the rows of this one, and the output has only those of the last step; name it in a later step (from, with or union), or take it out"})
 		}
 	}
 	return faults
 }
 
-// asDiagnostics returns the faults in err, or one fault that wraps it.
-func asDiagnostics(err error) Diagnostics {
-	var fs Diagnostics
-	if errors.As(err, &fs) {
-		return fs
+// CheckOutput lists what is wrong with where the result goes.
+func (j *Job) CheckOutput() (faults Diagnostics) {
+	if j.Output.Parquet == "" {
+		faults = append(faults, &Diagnostic{File: j.file, Place: j.Place("output"), Msg: "the job has no output; give it output: {parquet: PATH}"})
 	}
-	return Diagnostics{{Msg: err.Error(), Err: err}}
+	opt := j.Output.Options
+	opt.EnsureDefaults()
+	if err := opt.Validate(); err != nil {
+		faults = append(faults, &Diagnostic{File: j.file, Place: j.Place("output"), Step: "output", Msg: err.Error()})
+	}
+	if err := sinkparquet.CheckTarget(string(j.Output.Parquet), opt); err != nil {
+		faults = append(faults, &Diagnostic{File: j.file, Place: j.Place("output.parquet"), Step: "output", Msg: err.Error(), Err: err})
+	}
+	return faults
 }

@@ -106,7 +106,7 @@ func (d *decoder) fields(entries []entry, v reflect.Value, path, skip string) {
 	}
 	for _, f := range fields {
 		if f.required && !seen[f.name] {
-			d.faultf(d.job.at(path), "key %q is missing", f.name)
+			d.faultf(d.job.Place(path), "key %q is missing", f.name)
 		}
 	}
 }

@@ -106,9 +106,13 @@ type Columns []Column
 // Place is a position in a job file; the zero Place is unknown.
 type Place struct{ Line, Column int }
 
-// at returns the place of a value by its path in the structure, or of the
-// nearest value around it.
-func (j *Job) at(path string) Place {
+// File is the path of the job file, empty for a job built in Go.
+func (j *Job) File() string { return j.file }
+
+// Place returns where in the job file a value stands, by its path in the structure
+// as in "steps[2].filter", or else the nearest value around it. It is the zero Place
+// when that is unknown.
+func (j *Job) Place(path string) Place {
 	for path != "" {
 		if p, ok := j.places[path]; ok {
 			return p
@@ -127,9 +131,9 @@ func parentPath(path string) string {
 	return ""
 }
 
-// stepName is how errors and reports call step i.
-func (j *Job) stepName(i int) string {
-	s := j.Steps[i]
+// StepName is how errors and reports call step i.
+func StepName(steps []Step, i int) string {
+	s := &steps[i]
 	if s.Name != "" {
 		return s.Name
 	}

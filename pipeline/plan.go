@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
-	sinkparquet "github.com/gstream/gstream/sink/parquet"
 	"github.com/gstream/gstream/source"
 	sourceparquet "github.com/gstream/gstream/source/parquet"
 )
@@ -37,50 +37,31 @@ func newPlan(job *Job, own map[string]source.Table, target Target) (_ *Plan, err
 			p.Close()
 		}
 	}()
-	faults := job.check(own)
+	faults := job.Check(slices.Collect(maps.Keys(own)))
 	if target == nil {
 		p.output = &parquetTarget{path: string(job.Output.Parquet), opt: job.Output.Options}
-		faults = append(faults, job.checkOutput()...)
+		faults = append(faults, job.CheckOutput()...)
 	}
 	faults = append(faults, p.open(own)...)
-	b := &binder{job: job}
-	logical := b.bind(p.tables)
-	if faults = append(faults, b.faults...); len(faults) > 0 {
+	query := query{Sources: slices.Sorted(maps.Keys(job.Sources)), Steps: job.Steps, Text: job}
+	logical, unbound := bind(query, p.tables)
+	if faults = append(faults, unbound...); len(faults) > 0 {
 		slices.SortStableFunc(faults, func(a, b *Diagnostic) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
 		return nil, faults
 	}
-	if faults := job.checkRead(); len(faults) > 0 {
+	if faults := job.CheckRead(); len(faults) > 0 {
 		return nil, faults
 	}
-	if f := job.checkColumns(logical); f != nil {
-		return nil, Diagnostics{f}
-	}
-	if logical, err = storable(logical); err != nil {
-		return nil, job.placed(asDiagnostics(err))
+	if logical, err = query.output(logical); err != nil {
+		return nil, placed(job, err)
 	}
 	p.schema = logical.rel().schema
-	if f := job.checkNames(p.schema); f != nil {
-		return nil, Diagnostics{f}
-	}
 	root, lay, err := lower(optimize(logical), allOf(p.schema.Len()))
 	if err != nil {
-		return nil, job.placed(asDiagnostics(err))
+		return nil, placed(job, err)
 	}
 	p.root, p.permutation = root, lay
 	return p, nil
-}
-
-// storable casts what Parquet and Arrow have no type for: HUGEINT, as sums of
-// integers are, becomes DECIMAL(38,0), which holds all of its values or fails.
-func storable(n node) (node, error) {
-	fields := n.rel().schema.Fields
-	types := make([]gpu.Type, len(fields))
-	for i, f := range fields {
-		if types[i] = f.Type; f.Type.Kind == gpu.HugeInt {
-			types[i] = gpu.DecimalOf(gpu.MaxPrecision, 0)
-		}
-	}
-	return castTo(n, types)
 }
 
 func allOf(n int) required { return slices.Repeat(required{true}, n) }
@@ -90,7 +71,7 @@ func (p *Plan) open(own map[string]source.Table) (faults Diagnostics) {
 	for name, t := range own {
 		p.tables[name] = t
 	}
-	for _, name := range sortedKeys(p.job.Sources) {
+	for _, name := range slices.Sorted(maps.Keys(p.job.Sources)) {
 		s := p.job.Sources[name]
 		if own[name] != nil || len(s.Parquet) == 0 {
 			continue
@@ -101,7 +82,7 @@ func (p *Plan) open(own map[string]source.Table) (faults Diagnostics) {
 		}
 		t, err := sourceparquet.Open(paths, sourceparquet.OpenOptions{})
 		if err != nil {
-			faults = append(faults, &Diagnostic{File: p.job.file, Place: p.job.at("sources." + name), Step: name, Msg: err.Error(), Err: err})
+			faults = append(faults, &Diagnostic{File: p.job.File(), Place: p.job.Place("sources." + name), Step: name, Msg: err.Error(), Err: err})
 			continue
 		}
 		p.tables[name] = t
@@ -112,7 +93,7 @@ func (p *Plan) open(own map[string]source.Table) (faults Diagnostics) {
 // Close closes the sources.
 func (p *Plan) Close() error {
 	var errs []error
-	for _, name := range sortedKeys(p.tables) {
+	for _, name := range slices.Sorted(maps.Keys(p.tables)) {
 		errs = append(errs, p.tables[name].Close())
 	}
 	p.tables = nil
@@ -122,42 +103,29 @@ func (p *Plan) Close() error {
 // Schema returns the columns of the result.
 func (p *Plan) Schema() *gpu.Schema { return p.schema }
 
-func (j *Job) checkOutput() (faults Diagnostics) {
-	if j.Output.Parquet == "" {
-		faults = append(faults, &Diagnostic{File: j.file, Place: j.at("output"), Msg: "the job has no output; give it output: {parquet: PATH}"})
-	}
-	opt := j.Output.Options
-	opt.EnsureDefaults()
-	if err := opt.Validate(); err != nil {
-		faults = append(faults, &Diagnostic{File: j.file, Place: j.at("output"), Step: "output", Msg: err.Error()})
-	}
-	if err := sinkparquet.CheckTarget(string(j.Output.Parquet), opt); err != nil {
-		faults = append(faults, &Diagnostic{File: j.file, Place: j.at("output.parquet"), Step: "output", Msg: err.Error(), Err: err})
-	}
-	return faults
-}
-
-// checkNames refuses an output with two columns of one name.
-func (j *Job) checkNames(s *gpu.Schema) *Diagnostic {
-	seen := map[string]bool{}
-	for _, name := range s.Names() {
-		if seen[name] {
-			return &Diagnostic{File: j.file, Place: j.at(fmt.Sprintf("steps[%d]", len(j.Steps)-1)), Step: "output",
-				Msg: fmt.Sprintf("two columns are named %q; name them apart in a select step", name)}
-		}
-		seen[name] = true
-	}
-	return nil
-}
-
-// placed adds to faults of steps where these stand in the job file.
-func (j *Job) placed(faults Diagnostics) Diagnostics {
+// placed returns the faults in err, those of steps with where these stand in the job
+// file.
+func placed(j *Job, err error) Diagnostics {
+	faults := asDiagnostics(err)
 	for _, f := range faults {
 		for i := range j.Steps {
-			if f.File == "" && j.stepName(i) == f.Step {
-				f.File, f.Place = j.file, j.at(fmt.Sprintf("steps[%d]", i))
+			if f.File == "" && StepName(j.Steps, i) == f.Step {
+				f.File, f.Place = j.File(), j.Place(fmt.Sprintf("steps[%d]", i))
 			}
 		}
 	}
 	return faults
+}
+
+// asDiagnostics returns the faults in err, or one fault that wraps it.
+func asDiagnostics(err error) Diagnostics {
+	var fs Diagnostics
+	var f *Diagnostic
+	switch {
+	case errors.As(err, &fs):
+		return fs
+	case errors.As(err, &f):
+		return Diagnostics{f}
+	}
+	return Diagnostics{{Msg: err.Error(), Err: err}}
 }

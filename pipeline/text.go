@@ -1,11 +1,8 @@
 package pipeline
 
 import (
-	"errors"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/gstream/gstream/operators/expr"
 )
 
 // origin remembers how a value of the job file came about, so that a place in
@@ -38,10 +35,10 @@ func (o *origin) rawOffset(offset int) int {
 	return min(at, len(o.raw))
 }
 
-// atOffset returns the place of a byte of text, which is part of the value at
+// PlaceIn returns the place of a byte of text, which is part of the value at
 // path. It is known when the file has the value as it is but for quotes,
 // indentation and line breaks.
-func (j *Job) atOffset(path, text string, offset int) (Place, bool) {
+func (j *Job) PlaceIn(path, text string, offset int) (Place, bool) {
 	o, ok := j.origins[path]
 	if !ok {
 		return Place{}, false
@@ -137,27 +134,3 @@ func (s *scalarScanner) match(raw string) bool {
 }
 
 func isSpace(b byte) bool { return b == ' ' || b == '\t' || b == '\n' || b == '\r' }
-
-// exprDiagnostic reports an error of the expression at sub, with its place in the
-// file where that is known. The expression, over the columns of a node, is text of
-// the value there; hint is put behind the message.
-func (s *stepBinder) exprDiagnostic(in node, sub, text string, err error, hint string) {
-	path := s.at + sub
-	var mistake *expr.Error
-	if !errors.As(err, &mistake) {
-		s.faultf(sub, "%v%s", err, hint)
-		return
-	}
-	if u, ok := in.rel().unreadableFor(mistake.Missing); ok {
-		unreadable := *mistake
-		mistake, hint = &unreadable, ""
-		mistake.Msg = u.String()
-	}
-	f := &Diagnostic{File: s.job.file, Place: s.job.at(path), Step: s.name}
-	message, picture, _ := strings.Cut(mistake.Error(), "\n")
-	if p, ok := s.job.atOffset(path, text, mistake.Pos); ok {
-		f.Place, message = p, mistake.Msg
-	}
-	f.Msg = message + hint + "\n" + picture
-	s.faults = append(s.faults, f)
-}
