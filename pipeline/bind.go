@@ -12,13 +12,14 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/pipeline/job"
 	"github.com/gstream/gstream/source"
 )
 
 // query is what a logical plan is made of, whatever the user wrote it in.
 type query struct {
 	Sources []string // the names of all sources, in order
-	Steps   []Step
+	Steps   []job.Step
 	Text    text
 }
 
@@ -29,17 +30,17 @@ type text interface {
 	File() string
 	// Place returns where a value stands, or else what is around it; the zero Place
 	// when that is unknown.
-	Place(path string) Place
+	Place(path string) job.Place
 	// PlaceIn returns where the byte at an offset of an expression stands, which is
 	// the value at path or part of it; false when that is unknown.
-	PlaceIn(path, expression string, offset int) (Place, bool)
+	PlaceIn(path, expression string, offset int) (job.Place, bool)
 }
 
 // binder makes the logical plan that a query says, literally: no rewriting. It
 // goes on after a fault; what depends on a faulty step is left out silently.
 type binder struct {
 	query  query
-	faults Diagnostics
+	faults job.Diagnostics
 	// named holds the relations so far; nil for one that has a fault.
 	named map[string]node
 }
@@ -47,7 +48,7 @@ type binder struct {
 // bind returns the relation of the last step over the tables that the sources are,
 // and what is wrong with the query. A source without a table has a fault that the
 // caller has reported; what depends on it is left out.
-func bind(q query, tables map[string]source.Table) (node, Diagnostics) {
+func bind(q query, tables map[string]source.Table) (node, job.Diagnostics) {
 	b := &binder{query: q, named: map[string]node{}}
 	for _, name := range q.Sources {
 		b.named[name] = nil
@@ -60,7 +61,7 @@ func bind(q query, tables map[string]source.Table) (node, Diagnostics) {
 		last = b.named[q.Sources[0]]
 	}
 	for i := range q.Steps {
-		s := stepBinder{binder: b, at: fmt.Sprintf("steps[%d]", i), name: StepName(q.Steps, i), step: &q.Steps[i]}
+		s := stepBinder{binder: b, at: fmt.Sprintf("steps[%d]", i), name: job.StepName(q.Steps, i), step: &q.Steps[i]}
 		last = s.bind(last, i == 0)
 		b.named[s.name] = last
 	}
@@ -72,14 +73,14 @@ func bind(q query, tables map[string]source.Table) (node, Diagnostics) {
 }
 
 func (b *binder) fault(path, step, format string, args ...any) {
-	b.faults = append(b.faults, &Diagnostic{File: b.query.Text.File(), Place: b.query.Text.Place(path), Step: step, Msg: fmt.Sprintf(format, args...)})
+	b.faults = append(b.faults, &job.Diagnostic{File: b.query.Text.File(), Place: b.query.Text.Place(path), Step: step, Msg: fmt.Sprintf(format, args...)})
 }
 
 // stepBinder binds one step.
 type stepBinder struct {
 	*binder
 	at, name string
-	step     *Step
+	step     *job.Step
 }
 
 func (s *stepBinder) bind(prev node, first bool) node {
@@ -132,7 +133,7 @@ func (s *stepBinder) faultf(sub, format string, args ...any) {
 func (s *stepBinder) lookup(name, sub string) (node, bool) {
 	n, ok := s.named[name]
 	if !ok {
-		s.faultf(sub, "there is no source or earlier step named %q%s", name, didYouMean(name, slices.Collect(maps.Keys(s.named))))
+		s.faultf(sub, "there is no source or earlier step named %q%s", name, job.DidYouMean(name, slices.Collect(maps.Keys(s.named))))
 	}
 	return n, ok
 }
@@ -165,7 +166,7 @@ func (s *stepBinder) exprDiagnostic(in node, sub, text string, err error, hint s
 		mistake, hint = &unreadable, ""
 		mistake.Msg = u.String()
 	}
-	f := &Diagnostic{File: s.query.Text.File(), Place: s.query.Text.Place(path), Step: s.name}
+	f := &job.Diagnostic{File: s.query.Text.File(), Place: s.query.Text.Place(path), Step: s.name}
 	message, picture, _ := strings.Cut(mistake.Error(), "\n")
 	if p, ok := s.query.Text.PlaceIn(path, text, mistake.Pos); ok {
 		f.Place, message = p, mistake.Msg
@@ -248,7 +249,7 @@ func (s *stepBinder) selection(in node) node {
 				s.faultf(sub, "%s has columns that cannot be read: %s; select the others by name%s", c.Expr, describeUnreadable(u), suggestColumns(r))
 				ok = false
 			} else if !found {
-				s.faultf(sub, "%s matches no column: there is no source or step named %q here%s", c.Expr, qualifier, didYouMean(qualifier, r.quals))
+				s.faultf(sub, "%s matches no column: there is no source or step named %q here%s", c.Expr, qualifier, job.DidYouMean(qualifier, r.quals))
 				ok = false
 			}
 			continue

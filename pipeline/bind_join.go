@@ -7,6 +7,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/pipeline/job"
 )
 
 var joinKinds = map[string]gpu.JoinKind{"": gpu.Inner, "inner": gpu.Inner, "left": gpu.Left, "semi": gpu.Semi, "anti": gpu.Anti}
@@ -101,7 +102,7 @@ func (s *stepBinder) usingColumn(in node, side, name, sub string) (int, bool) {
 		if u, ok := r.findUnreadable("", name); ok {
 			s.faultf(sub, "%v", u)
 		} else {
-			s.faultf(sub, "%s has no column %q%s", side, name, didYouMean(name, r.schema.Names()))
+			s.faultf(sub, "%s has no column %q%s", side, name, job.DidYouMean(name, r.schema.Names()))
 		}
 	default:
 		s.faultf(sub, "%s has %d columns %q; say with on which of them is meant", side, len(found), name)

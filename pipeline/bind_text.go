@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/pipeline/job"
 )
 
 // alias matches "expression as name" at the last AS whose right side is a name.
@@ -14,7 +15,7 @@ var alias = regexp.MustCompile(`(?is)^(.*\S)\s+as\s+("(?:[^"]|"")+"|[a-z_][a-z0-
 // splitAlias returns the expression of a column and the name it is given, which
 // is empty when there is none. An expression that parses whole, as one that ends
 // in a cast may look, has no alias.
-func splitAlias(c Column) (text, name string) {
+func splitAlias(c job.Column) (text, name string) {
 	text = strings.TrimSpace(c.Expr)
 	if c.Name != "" {
 		return text, c.Name
@@ -34,7 +35,7 @@ func splitAlias(c Column) (text, name string) {
 }
 
 // starOf says whether a column is "*" or "name.*", and the name.
-func starOf(c Column) (qualifier string, ok bool) {
+func starOf(c job.Column) (qualifier string, ok bool) {
 	text := strings.TrimSpace(c.Expr)
 	if text == "*" {
 		return "", c.Name == ""

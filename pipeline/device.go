@@ -11,6 +11,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/gpu/host"
+	"github.com/gstream/gstream/pipeline/job"
 )
 
 // The devices that a run can ask for by name.
@@ -34,7 +35,7 @@ func parseDevice(name string) (kind string, ordinal int, err error) {
 			return CUDA, int(n), nil
 		}
 	}
-	return "", 0, &Diagnostic{Msg: fmt.Sprintf("device %s: must be %s, %s, %s or, for another GPU than the first, %s:N as in %s:1", name, Auto, Host, CUDA, CUDA, CUDA)}
+	return "", 0, &job.Diagnostic{Msg: fmt.Sprintf("device %s: must be %s, %s, %s or, for another GPU than the first, %s:N as in %s:1", name, Auto, Host, CUDA, CUDA, CUDA)}
 }
 
 // CheckDevice says whether a run can ask for a device by this name. Whether the machine
@@ -68,7 +69,7 @@ func OpenDevice(opt RunOptions) (gpu.Device, error) {
 			if noDriver {
 				err = fmt.Errorf("%w; install one, or run with --device host", err)
 			}
-			return nil, &Diagnostic{Msg: err.Error()}
+			return nil, &job.Diagnostic{Msg: err.Error()}
 		}
 		if !noDriver {
 			warnOfCPU(err)
@@ -77,7 +78,7 @@ func OpenDevice(opt RunOptions) (gpu.Device, error) {
 	// Device and host memory are one on the CPU.
 	d, err := host.Open(host.Options{Threads: opt.Threads, Memory: cmp.Or(opt.HostMemory, opt.DeviceMemory), StrideRows: int(opt.StrideSize / 8)})
 	if err != nil {
-		return nil, &Diagnostic{Msg: err.Error()}
+		return nil, &job.Diagnostic{Msg: err.Error()}
 	}
 	return d, nil
 }

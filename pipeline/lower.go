@@ -14,6 +14,7 @@ import (
 	"github.com/gstream/gstream/operators/limit"
 	"github.com/gstream/gstream/operators/project"
 	"github.com/gstream/gstream/operators/sort"
+	"github.com/gstream/gstream/pipeline/job"
 	"github.com/gstream/gstream/source"
 )
 
@@ -88,7 +89,7 @@ func lower(n node, need required) (*stage, layout, error) {
 		// The operator is made once here, so that what it refuses is refused
 		// before the run.
 		if _, err := st.make(); err != nil {
-			return nil, nil, &Diagnostic{Step: st.step, Msg: err.Error()}
+			return nil, nil, &job.Diagnostic{Step: st.step, Msg: err.Error()}
 		}
 	}
 	return st, lay, nil
@@ -150,7 +151,7 @@ func (n *filterNode) lower(need required) (*stage, layout, error) {
 	}
 	prog, inputs, err := expr.Compile(in.schema, lay.remap(pred))
 	if err != nil {
-		return nil, nil, &Diagnostic{Step: n.step, Msg: err.Error()}
+		return nil, nil, &job.Diagnostic{Step: n.step, Msg: err.Error()}
 	}
 	st := &stage{step: n.step, kind: "filter", rows: n.rows, inputs: []*stage{in}, schema: &gpu.Schema{}}
 	var keep []int
@@ -211,7 +212,7 @@ func (n *projectNode) lower(need required) (*stage, layout, error) {
 	}
 	prog, inputs, err := expr.Compile(in.schema, exprs...)
 	if err != nil {
-		return nil, nil, &Diagnostic{Step: n.step, Msg: err.Error()}
+		return nil, nil, &job.Diagnostic{Step: n.step, Msg: err.Error()}
 	}
 	st.make = func() (operators.Operator, error) { return project.New(st.schema, prog, inputs), nil }
 	return st, out, nil

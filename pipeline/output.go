@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/pipeline/job"
 )
 
 // output returns the rows of the query as an output can have them: the last step's,
@@ -24,11 +25,11 @@ func (q query) output(last node) (node, error) {
 
 // checkColumns refuses an output without the columns that cannot be read, and one
 // without any column.
-func (q query) checkColumns(last node) *Diagnostic {
+func (q query) checkColumns(last node) *job.Diagnostic {
 	r := last.rel()
-	f := &Diagnostic{File: q.Text.File(), Place: q.Text.Place("sources." + r.step), Step: r.step}
+	f := &job.Diagnostic{File: q.Text.File(), Place: q.Text.Place("sources." + r.step), Step: r.step}
 	if n := len(q.Steps); n > 0 {
-		f.Place, f.Step = q.Text.Place(fmt.Sprintf("steps[%d]", n-1)), StepName(q.Steps, n-1)
+		f.Place, f.Step = q.Text.Place(fmt.Sprintf("steps[%d]", n-1)), job.StepName(q.Steps, n-1)
 	}
 	switch {
 	case len(r.unreadable) > 0:
@@ -81,11 +82,11 @@ func storable(n node) (node, error) {
 }
 
 // checkNames refuses an output with two columns of one name.
-func (q query) checkNames(s *gpu.Schema) *Diagnostic {
+func (q query) checkNames(s *gpu.Schema) *job.Diagnostic {
 	seen := map[string]bool{}
 	for _, name := range s.Names() {
 		if seen[name] {
-			return &Diagnostic{File: q.Text.File(), Place: q.Text.Place(fmt.Sprintf("steps[%d]", len(q.Steps)-1)), Step: "output",
+			return &job.Diagnostic{File: q.Text.File(), Place: q.Text.Place(fmt.Sprintf("steps[%d]", len(q.Steps)-1)), Step: "output",
 				Msg: fmt.Sprintf("two columns are named %q; name them apart in a select step", name)}
 		}
 		seen[name] = true

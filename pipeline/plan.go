@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/pipeline/job"
 	"github.com/gstream/gstream/source"
 	sourceparquet "github.com/gstream/gstream/source/parquet"
 )
@@ -109,7 +110,7 @@ func placed(j *Job, err error) Diagnostics {
 	faults := asDiagnostics(err)
 	for _, f := range faults {
 		for i := range j.Steps {
-			if f.File == "" && StepName(j.Steps, i) == f.Step {
+			if f.File == "" && job.StepName(j.Steps, i) == f.Step {
 				f.File, f.Place = j.File(), j.Place(fmt.Sprintf("steps[%d]", i))
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/pipeline/job"
 	"github.com/gstream/gstream/sink"
 )
 
@@ -53,9 +54,9 @@ type RunOptions struct {
 }
 
 // For returns the options with what the job says where they say nothing.
-func (o RunOptions) For(job *Job) RunOptions {
-	o.HostMemory = cmp.Or(o.HostMemory, int64(job.Memory.Host))
-	o.DeviceMemory = cmp.Or(o.DeviceMemory, int64(job.Memory.Device))
+func (o RunOptions) For(j *job.Job) RunOptions {
+	o.HostMemory = cmp.Or(o.HostMemory, int64(j.Memory.Host))
+	o.DeviceMemory = cmp.Or(o.DeviceMemory, int64(j.Memory.Device))
 	return o
 }
 
@@ -94,7 +95,7 @@ func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
 		return report, err
 	}
 	if kind, _, _ := parseDevice(opt.Use); kind == CUDA {
-		return report, &Diagnostic{Msg: err.Error()}
+		return report, &job.Diagnostic{Msg: err.Error()}
 	}
 	warnOfCPU(err)
 	opt.Device, opt.Use = nil, Host

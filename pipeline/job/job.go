@@ -1,4 +1,11 @@
-package pipeline
+// Package job is the job file: its structure (Job), the YAML that fills it (Load,
+// Parse), its variables, and what can be checked of it without a table. It also says
+// where in the file a value stands, so that later stages can point there.
+//
+// A job built in Go is the same structure, without a file. The bytes of a file come
+// from strangers: a mistake in them is a Diagnostic with its place, and all of them
+// are listed.
+package job
 
 import (
 	"fmt"

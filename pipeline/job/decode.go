@@ -1,4 +1,4 @@
-package pipeline
+package job
 
 import (
 	"fmt"
@@ -88,7 +88,7 @@ func (d *decoder) fields(entries []entry, v reflect.Value, path, skip string) {
 	for _, e := range entries {
 		f, ok := fields.find(e.name)
 		if !ok {
-			d.faultf(e.key, "unknown key %q%s", e.name, didYouMean(e.name, fields.names()))
+			d.faultf(e.key, "unknown key %q%s", e.name, DidYouMean(e.name, fields.names()))
 			continue
 		}
 		seen[e.name] = true
@@ -100,7 +100,7 @@ func (d *decoder) fields(entries []entry, v reflect.Value, path, skip string) {
 		d.decode(e.value, v.FieldByIndex(f.index), sub)
 		if len(d.faults) == at && f.enum != nil {
 			if val := v.FieldByIndex(f.index).String(); !slices.Contains(f.enum, val) {
-				d.faultf(d.job.places[sub], "%s is %q; it must be one of %s%s", e.name, val, strings.Join(f.enum, ", "), didYouMean(val, f.enum))
+				d.faultf(d.job.places[sub], "%s is %q; it must be one of %s%s", e.name, val, strings.Join(f.enum, ", "), DidYouMean(val, f.enum))
 			}
 		}
 	}

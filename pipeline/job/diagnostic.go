@@ -1,4 +1,4 @@
-package pipeline
+package job
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 
 // ErrJob is the sentinel behind every error that the job itself causes: its
 // file, its variables, its expressions. Match it with errors.Is.
-var ErrJob = errors.New("invalid job")
+var ErrInvalid = errors.New("invalid job")
 
 // Diagnostic is one thing wrong with a job.
 type Diagnostic struct {
@@ -42,7 +42,7 @@ func (f *Diagnostic) Unwrap() error {
 	if f.Err != nil {
 		return f.Err
 	}
-	return ErrJob
+	return ErrInvalid
 }
 
 // Diagnostics is everything that was found wrong with a job, in the order of the file.
@@ -65,9 +65,9 @@ func (fs Diagnostics) Unwrap() []error {
 	return errs
 }
 
-// didYouMean returns ` (did you mean "x"?)` for the candidate nearest to name,
+// DidYouMean returns ` (did you mean "x"?)` for the candidate nearest to name,
 // or nothing when none is near.
-func didYouMean(name string, candidates []string) string {
+func DidYouMean(name string, candidates []string) string {
 	if best := expr.Nearest(name, candidates); best != "" {
 		return fmt.Sprintf(" (did you mean %q?)", best)
 	}

@@ -1,4 +1,4 @@
-package pipeline
+package job
 
 import (
 	"errors"
@@ -101,7 +101,7 @@ func (d *decoder) parse(src []byte) (root ast.Node) {
 func (d *decoder) checkVariables(set map[string]string) {
 	for _, name := range sortedKeys(set) {
 		if _, ok := d.job.Vars[name]; !ok {
-			d.faultf(Place{}, "--set %s: the job has no such variable%s", name, didYouMean(name, keys(d.job.Vars)))
+			d.faultf(Place{}, "--set %s: the job has no such variable%s", name, DidYouMean(name, keys(d.job.Vars)))
 		}
 	}
 }

@@ -48,7 +48,7 @@ func TestFaultsOfExpressionsStandAtTheirPlaceInTheFile(t *testing.T) {
 				at = i
 			}
 			start := strings.LastIndexByte(src[:at], '\n') + 1
-			want := Place{strings.Count(src[:at], "\n") + 1, utf8.RuneCountInString(src[start:at]) + 1}
+			want := Place{Line: strings.Count(src[:at], "\n") + 1, Column: utf8.RuneCountInString(src[start:at]) + 1}
 			job, err := Parse("job.yaml", []byte(src), LoadOptions{})
 			require.NoError(t, err)
 			_, err = newPlan(job, map[string]source.Table{"t": emptyTable(t), "u": emptyTable(t)}, nil)

@@ -1,4 +1,4 @@
-package pipeline
+package job
 
 import (
 	"fmt"
@@ -93,7 +93,7 @@ func (v *variables) value(name string, using []string) (expanded, error) {
 	decl, ok := v.declared[name]
 	switch {
 	case !ok:
-		return expanded{}, fmt.Errorf("unknown variable ${%s}%s; declare it under vars", name, didYouMean(name, keys(v.declared)))
+		return expanded{}, fmt.Errorf("unknown variable ${%s}%s; declare it under vars", name, DidYouMean(name, keys(v.declared)))
 	case decl.Default == nil:
 		return expanded{}, fmt.Errorf("variable %s is not set and has no default; set it with --set %s=VALUE", name, name)
 	}

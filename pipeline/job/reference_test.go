@@ -1,6 +1,7 @@
-package pipeline
+package job
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"reflect"
@@ -11,7 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const referenceFile = "../docs/job-file.md"
+var updateReference = flag.Bool("update", false, "write docs/job-file.md")
+
+const referenceFile = "../../docs/job-file.md"
 
 // reference writes the tables of docs/job-file.md from the tags of Job.
 func reference() string {
@@ -80,11 +83,11 @@ func valueName(t reflect.Type) string {
 func TestReferenceDescribesEveryKey(t *testing.T) {
 	text, err := os.ReadFile(referenceFile)
 	require.NoError(t, err)
-	const mark = "<!-- The tables below are written by go test ./pipeline -run Reference -update. -->\n"
+	const mark = "<!-- The tables below are written by go test ./pipeline/job -run Reference -update. -->\n"
 	head, got, ok := strings.Cut(string(text), mark)
 	require.True(t, ok, "the mark is gone")
 	want := reference()
-	if *update {
+	if *updateReference {
 		require.NoError(t, os.WriteFile(referenceFile, []byte(head+mark+want), 0o644))
 		got = want
 	}
