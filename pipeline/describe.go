@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/pipeline/internal/logical"
 	"github.com/gstream/gstream/source"
 )
 
@@ -32,12 +33,12 @@ func describePredicate(s *gpu.Schema, p source.Predicate) string {
 	return text
 }
 
-func describeKey(s *gpu.Schema, k sortKey) string {
-	text := s.Fields[k.column].Name
-	if k.descending {
+func describeKey(s *gpu.Schema, k logical.SortKey) string {
+	text := s.Fields[k.Column].Name
+	if k.Descending {
 		text += " desc"
 	}
-	if k.nullsFirst {
+	if k.NullsFirst {
 		text += " nulls first"
 	}
 	return text

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/gstream/gstream/pipeline/internal/logical"
 )
 
 // Explanation is a plan for people and programs: the tree of stages from the
@@ -131,7 +133,7 @@ func (s *StageExplained) draw(b *strings.Builder, indent string, last bool) {
 	if last {
 		branch, below = "└─ ", indent+"   "
 	}
-	fmt.Fprintf(b, "%s%s%s (%s)  about %s rows, %s\n", indent, branch, s.Kind, s.Step, approximate(s.Rows), s.Device)
+	fmt.Fprintf(b, "%s%s%s (%s)  about %s rows, %s\n", indent, branch, s.Kind, s.Step, logical.Approximate(s.Rows), s.Device)
 	detail := below + "     "
 	if len(s.Inputs) > 0 {
 		detail = below + "│    "

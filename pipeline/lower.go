@@ -14,6 +14,7 @@ import (
 	"github.com/gstream/gstream/operators/limit"
 	"github.com/gstream/gstream/operators/project"
 	"github.com/gstream/gstream/operators/sort"
+	"github.com/gstream/gstream/pipeline/internal/logical"
 	"github.com/gstream/gstream/pipeline/job"
 	"github.com/gstream/gstream/source"
 )
@@ -39,6 +40,18 @@ type stage struct {
 }
 
 func (s *stage) name() string { return s.step + ": " + s.kind }
+
+// rowBytes is the width of a row, strings counted as 16 bytes.
+func rowBytes(s *gpu.Schema) int {
+	n := 0
+	for _, f := range s.Fields {
+		if f.Type.IsVar() {
+			n += 16
+		}
+		n += f.Type.Width()
+	}
+	return n
+}
 
 // layout says where a stage has put the columns of a node: by position of the
 // node's column the position in the stage's strides, or -1.
@@ -80,7 +93,7 @@ func (n required) list() []int {
 // lower makes the stages that compute the needed columns of a node. This is
 // where columns are pruned: nothing that is not needed is read, carried or
 // computed, and a projection that only picks or renames costs nothing.
-func lower(n node, need required) (*stage, layout, error) {
+func lower(n logical.Node, need required) (*stage, layout, error) {
 	st, lay, err := lowerNode(n, need)
 	if err != nil {
 		return nil, nil, err
@@ -95,65 +108,58 @@ func lower(n node, need required) (*stage, layout, error) {
 	return st, lay, nil
 }
 
-func lowerNode(n node, need required) (*stage, layout, error) {
+func lowerNode(n logical.Node, need required) (*stage, layout, error) {
 	switch n := n.(type) {
-	case *scanNode:
-		return n.lower(need)
-	case *filterNode:
-		return n.lower(need)
-	case *projectNode:
-		return n.lower(need)
-	case *joinNode:
-		return n.lower(need)
-	case *groupNode:
-		return n.lower(need)
-	case *sortNode:
-		return n.lower(need)
-	case *limitNode:
-		in, lay, err := lower(n.in, need)
-		if err != nil {
-			return nil, nil, err
-		}
-		st := &stage{step: n.step, kind: "limit", schema: in.schema, rows: n.rows, inputs: []*stage{in}}
-		st.detail = limitDetail(n.offset, n.count)
-		st.make = func() (operators.Operator, error) { return limit.New(in.schema, n.offset, n.count), nil }
-		return st, lay, nil
-	case *unionNode:
-		return n.lower(need)
+	case *logical.Scan:
+		return lowerScan(n, need)
+	case *logical.Filter:
+		return lowerFilter(n, need)
+	case *logical.Project:
+		return lowerProject(n, need)
+	case *logical.Join:
+		return lowerJoin(n, need)
+	case *logical.Group:
+		return lowerGroup(n, need)
+	case *logical.Sort:
+		return lowerSort(n, need)
+	case *logical.Limit:
+		return lowerLimit(n, need)
+	case *logical.Union:
+		return lowerUnion(n, need)
 	}
 	panic("pipeline: unknown node")
 }
 
-func (n *scanNode) lower(need required) (*stage, layout, error) {
-	st := &stage{step: n.step, kind: "scan", rows: n.rows, table: n.table, prune: n.prune, schema: &gpu.Schema{}}
+func lowerScan(n *logical.Scan, need required) (*stage, layout, error) {
+	st := &stage{step: n.Step, kind: "scan", rows: n.Rows, table: n.Table, prune: n.Prune, schema: &gpu.Schema{}}
 	lay := make(layout, len(need))
 	for c, used := range need {
 		lay[c] = -1
 		if used {
 			lay[c] = len(st.columns)
 			st.columns = append(st.columns, c)
-			st.schema.Fields = append(st.schema.Fields, n.schema.Fields[c])
-			st.rowBytes += n.stats[c].bytes
+			st.schema.Fields = append(st.schema.Fields, n.Schema.Fields[c])
+			st.rowBytes += n.Stats[c].Bytes
 		}
 	}
-	st.detail = []string{n.table.Describe(), "columns: " + listOf(st.schema.Names())}
-	for _, p := range n.prune {
-		st.detail = append(st.detail, "skips row groups without: "+describePredicate(n.schema, p))
+	st.detail = []string{n.Table.Describe(), "columns: " + listOf(st.schema.Names())}
+	for _, p := range n.Prune {
+		st.detail = append(st.detail, "skips row groups without: "+describePredicate(n.Schema, p))
 	}
 	return st, lay, nil
 }
 
-func (n *filterNode) lower(need required) (*stage, layout, error) {
-	pred := expr.And(n.conjuncts...)
-	in, lay, err := lower(n.in, need.with(pred.Columns()...))
+func lowerFilter(n *logical.Filter, need required) (*stage, layout, error) {
+	pred := expr.And(n.Conjuncts...)
+	in, lay, err := lower(n.In, need.with(pred.Columns()...))
 	if err != nil {
 		return nil, nil, err
 	}
 	prog, inputs, err := expr.Compile(in.schema, lay.remap(pred))
 	if err != nil {
-		return nil, nil, &job.Diagnostic{Step: n.step, Msg: err.Error()}
+		return nil, nil, &job.Diagnostic{Step: n.Step, Msg: err.Error()}
 	}
-	st := &stage{step: n.step, kind: "filter", rows: n.rows, inputs: []*stage{in}, schema: &gpu.Schema{}}
+	st := &stage{step: n.Step, kind: "filter", rows: n.Rows, inputs: []*stage{in}, schema: &gpu.Schema{}}
 	var keep []int
 	out := make(layout, len(need))
 	for c, used := range need {
@@ -169,20 +175,20 @@ func (n *filterNode) lower(need required) (*stage, layout, error) {
 	return st, out, nil
 }
 
-func (n *projectNode) lower(need required) (*stage, layout, error) {
-	below := make(required, n.in.rel().schema.Len())
+func lowerProject(n *logical.Project, need required) (*stage, layout, error) {
+	below := make(required, n.In.Rel().Schema.Len())
 	bare := true
 	for c, used := range need {
 		if !used {
 			continue
 		}
-		for _, in := range n.exprs[c].Columns() {
+		for _, in := range n.Exprs[c].Columns() {
 			below[in] = true
 		}
-		_, col := n.exprs[c].IsColumn()
+		_, col := n.Exprs[c].IsColumn()
 		bare = bare && col
 	}
-	in, lay, err := lower(n.in, below)
+	in, lay, err := lower(n.In, below)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -191,12 +197,12 @@ func (n *projectNode) lower(need required) (*stage, layout, error) {
 		for c, used := range need {
 			out[c] = -1
 			if used {
-				out[c] = lay[n.source(c)]
+				out[c] = lay[n.Source(c)]
 			}
 		}
 		return in, out, nil
 	}
-	st := &stage{step: n.step, kind: "project", rows: n.rows, inputs: []*stage{in}, schema: &gpu.Schema{}}
+	st := &stage{step: n.Step, kind: "project", rows: n.Rows, inputs: []*stage{in}, schema: &gpu.Schema{}}
 	var exprs []*expr.Expr
 	for c, used := range need {
 		out[c] = -1
@@ -204,34 +210,34 @@ func (n *projectNode) lower(need required) (*stage, layout, error) {
 			continue
 		}
 		out[c] = len(exprs)
-		exprs = append(exprs, lay.remap(n.exprs[c]))
-		st.schema.Fields = append(st.schema.Fields, n.schema.Fields[c])
-		if _, col := n.exprs[c].IsColumn(); !col {
-			st.detail = append(st.detail, fmt.Sprintf("%s: %v %v", n.schema.Fields[c].Name, n.exprs[c], n.exprs[c].Type()))
+		exprs = append(exprs, lay.remap(n.Exprs[c]))
+		st.schema.Fields = append(st.schema.Fields, n.Schema.Fields[c])
+		if _, col := n.Exprs[c].IsColumn(); !col {
+			st.detail = append(st.detail, fmt.Sprintf("%s: %v %v", n.Schema.Fields[c].Name, n.Exprs[c], n.Exprs[c].Type()))
 		}
 	}
 	prog, inputs, err := expr.Compile(in.schema, exprs...)
 	if err != nil {
-		return nil, nil, &job.Diagnostic{Step: n.step, Msg: err.Error()}
+		return nil, nil, &job.Diagnostic{Step: n.Step, Msg: err.Error()}
 	}
 	st.make = func() (operators.Operator, error) { return project.New(st.schema, prog, inputs), nil }
 	return st, out, nil
 }
 
-func (n *joinNode) lower(need required) (*stage, layout, error) {
-	nleft := n.left.rel().schema.Len()
-	needLeft, needRight := need[:nleft], make(required, n.right.rel().schema.Len())
+func lowerJoin(n *logical.Join, need required) (*stage, layout, error) {
+	nleft := n.Left.Rel().Schema.Len()
+	needLeft, needRight := need[:nleft], make(required, n.Right.Rel().Schema.Len())
 	copy(needRight, need[nleft:])
-	left, leftLay, err := lower(n.left, needLeft.with(n.leftKeys...))
+	left, leftLay, err := lower(n.Left, needLeft.with(n.LeftKeys...))
 	if err != nil {
 		return nil, nil, err
 	}
-	right, rightLay, err := lower(n.right, needRight.with(n.rightKeys...))
+	right, rightLay, err := lower(n.Right, needRight.with(n.RightKeys...))
 	if err != nil {
 		return nil, nil, err
 	}
-	st := &stage{step: n.step, kind: n.kind.String() + " join", rows: n.rows, schema: &gpu.Schema{}}
-	spec := join.Spec{Kind: n.kind, NullSafe: n.nullSafe, Out: st.schema}
+	st := &stage{step: n.Step, kind: n.Kind.String() + " join", rows: n.Rows, schema: &gpu.Schema{}}
+	spec := join.Spec{Kind: n.Kind, NullSafe: n.NullSafe, Out: st.schema}
 	out := make(layout, len(need))
 	take := func(side *stage, lay layout, from int, cols required) (at []int) {
 		for c, used := range cols {
@@ -239,17 +245,17 @@ func (n *joinNode) lower(need required) (*stage, layout, error) {
 			if used {
 				out[from+c] = len(st.schema.Fields)
 				at = append(at, lay[c])
-				st.schema.Fields = append(st.schema.Fields, n.schema.Fields[from+c])
+				st.schema.Fields = append(st.schema.Fields, n.Schema.Fields[from+c])
 			}
 		}
 		return at
 	}
-	if n.kind == gpu.Semi || n.kind == gpu.Anti {
+	if n.Kind == gpu.Semi || n.Kind == gpu.Anti {
 		needRight = nil
 	}
-	leftKeys, rightKeys := leftLay.all(n.leftKeys), rightLay.all(n.rightKeys)
+	leftKeys, rightKeys := leftLay.all(n.LeftKeys), rightLay.all(n.RightKeys)
 	built := right
-	if n.buildLeft {
+	if n.BuildLeft {
 		built = left
 		spec.Probe, spec.ProbeKeys, spec.ProbeOut = right.schema, rightKeys, take(right, rightLay, nleft, needRight)
 		spec.Build, spec.BuildKeys, spec.BuildOut = left.schema, leftKeys, take(left, leftLay, 0, needLeft)
@@ -259,102 +265,113 @@ func (n *joinNode) lower(need required) (*stage, layout, error) {
 		spec.Build, spec.BuildKeys, spec.BuildOut = right.schema, rightKeys, take(right, rightLay, nleft, needRight)
 		st.inputs = []*stage{left, right}
 	}
-	ln, rn := n.left.rel().schema.Names(), n.right.rel().schema.Names()
-	for i := range n.leftKeys {
+	ln, rn := n.Left.Rel().Schema.Names(), n.Right.Rel().Schema.Names()
+	for i := range n.LeftKeys {
 		op := "="
-		if n.nullSafe[i] {
+		if n.NullSafe[i] {
 			op = "IS NOT DISTINCT FROM"
 		}
-		st.detail = append(st.detail, fmt.Sprintf("%s %s %s", ln[n.leftKeys[i]], op, rn[n.rightKeys[i]]))
+		st.detail = append(st.detail, fmt.Sprintf("%s %s %s", ln[n.LeftKeys[i]], op, rn[n.RightKeys[i]]))
 	}
-	st.detail = append(st.detail, fmt.Sprintf("builds %s: %s", built.step, n.why))
+	st.detail = append(st.detail, fmt.Sprintf("builds %s: %s", built.step, n.Why))
 	st.make = func() (operators.Operator, error) { return join.New(spec) }
 	return st, out, nil
 }
 
-func (n *groupNode) lower(need required) (*stage, layout, error) {
-	below := make(required, n.in.rel().schema.Len()).with(n.keys...)
-	for i, a := range n.aggregates {
-		if need[len(n.keys)+i] && a.input >= 0 {
-			below[a.input] = true
+func lowerGroup(n *logical.Group, need required) (*stage, layout, error) {
+	below := make(required, n.In.Rel().Schema.Len()).with(n.Keys...)
+	for i, a := range n.Aggregates {
+		if need[len(n.Keys)+i] && a.Input >= 0 {
+			below[a.Input] = true
 		}
 	}
-	in, lay, err := lower(n.in, below)
+	in, lay, err := lower(n.In, below)
 	if err != nil {
 		return nil, nil, err
 	}
-	st := &stage{step: n.step, kind: "group", rows: n.rows, inputs: []*stage{in}, schema: &gpu.Schema{}}
-	spec := groupby.Spec{In: in.schema, Keys: lay.all(n.keys), Out: st.schema, Hint: n.hint}
+	st := &stage{step: n.Step, kind: "group", rows: n.Rows, inputs: []*stage{in}, schema: &gpu.Schema{}}
+	spec := groupby.Spec{In: in.schema, Keys: lay.all(n.Keys), Out: st.schema, Hint: n.Hint}
 	out := make(layout, len(need))
 	var names []string
 	for c := range out {
 		out[c] = -1
-		isKey := c < len(n.keys)
+		isKey := c < len(n.Keys)
 		if !isKey && !need[c] {
 			continue
 		}
 		out[c] = len(st.schema.Fields)
-		st.schema.Fields = append(st.schema.Fields, n.schema.Fields[c])
+		st.schema.Fields = append(st.schema.Fields, n.Schema.Fields[c])
 		if isKey {
-			names = append(names, n.schema.Fields[c].Name)
+			names = append(names, n.Schema.Fields[c].Name)
 			continue
 		}
-		a := n.aggregates[c-len(n.keys)]
-		agg := groupby.Aggregate{Kind: a.kind, Input: -1, Output: a.output}
-		if a.input >= 0 {
-			agg.Input = lay[a.input]
+		a := n.Aggregates[c-len(n.Keys)]
+		agg := groupby.Aggregate{Kind: a.Kind, Input: -1, Output: a.Output}
+		if a.Input >= 0 {
+			agg.Input = lay[a.Input]
 		}
 		spec.Aggregates = append(spec.Aggregates, agg)
-		st.detail = append(st.detail, n.schema.Fields[c].Name)
+		st.detail = append(st.detail, n.Schema.Fields[c].Name)
 	}
 	by := "one group"
 	if len(names) > 0 {
 		by = "by " + strings.Join(names, ", ")
 	}
-	if n.hint.Dense {
-		by += fmt.Sprintf(" (indexed directly: %d to %d)", n.hint.Lo, n.hint.Hi)
+	if n.Hint.Dense {
+		by += fmt.Sprintf(" (indexed directly: %d to %d)", n.Hint.Lo, n.Hint.Hi)
 	}
 	st.detail = append([]string{by}, st.detail...)
 	st.make = func() (operators.Operator, error) { return groupby.New(spec) }
 	return st, out, nil
 }
 
-func (n *sortNode) lower(need required) (*stage, layout, error) {
+func lowerSort(n *logical.Sort, need required) (*stage, layout, error) {
 	var cols []int
-	for _, k := range n.keys {
-		cols = append(cols, k.column)
+	for _, k := range n.Keys {
+		cols = append(cols, k.Column)
 	}
-	in, lay, err := lower(n.in, need.with(cols...))
+	in, lay, err := lower(n.In, need.with(cols...))
 	if err != nil {
 		return nil, nil, err
 	}
-	spec := sort.Spec{In: in.schema, Offset: n.offset, Limit: n.limit}
-	st := &stage{step: n.step, kind: "sort", rows: n.rows, inputs: []*stage{in}, schema: in.schema}
+	spec := sort.Spec{In: in.schema, Offset: n.Offset, Limit: n.Limit}
+	st := &stage{step: n.Step, kind: "sort", rows: n.Rows, inputs: []*stage{in}, schema: in.schema}
 	var keys []string
-	for _, k := range n.keys {
-		spec.Keys = append(spec.Keys, sort.Key{Column: lay[k.column], Descending: k.descending, NullsFirst: k.nullsFirst})
-		keys = append(keys, describeKey(n.schema, k))
+	for _, k := range n.Keys {
+		spec.Keys = append(spec.Keys, sort.Key{Column: lay[k.Column], Descending: k.Descending, NullsFirst: k.NullsFirst})
+		keys = append(keys, describeKey(n.Schema, k))
 	}
 	st.detail = []string{strings.Join(keys, ", ")}
-	if n.limit >= 0 {
+	if n.Limit >= 0 {
 		st.kind = "top-k"
-		st.detail = append(st.detail, limitDetail(n.offset, n.limit)...)
+		st.detail = append(st.detail, limitDetail(n.Offset, n.Limit)...)
 	}
 	st.make = func() (operators.Operator, error) { return sort.New(spec) }
 	return st, lay, nil
 }
 
-func (n *unionNode) lower(need required) (*stage, layout, error) {
-	st := &stage{step: n.step, kind: "union", rows: n.rows, schema: &gpu.Schema{}}
+func lowerLimit(n *logical.Limit, need required) (*stage, layout, error) {
+	in, lay, err := lower(n.In, need)
+	if err != nil {
+		return nil, nil, err
+	}
+	st := &stage{step: n.Step, kind: "limit", schema: in.schema, rows: n.Rows, inputs: []*stage{in}}
+	st.detail = limitDetail(n.Offset, n.Count)
+	st.make = func() (operators.Operator, error) { return limit.New(in.schema, n.Offset, n.Count), nil }
+	return st, lay, nil
+}
+
+func lowerUnion(n *logical.Union, need required) (*stage, layout, error) {
+	st := &stage{step: n.Step, kind: "union", rows: n.Rows, schema: &gpu.Schema{}}
 	out := make(layout, len(need))
 	for c, used := range need {
 		out[c] = -1
 		if used {
 			out[c] = len(st.schema.Fields)
-			st.schema.Fields = append(st.schema.Fields, n.schema.Fields[c])
+			st.schema.Fields = append(st.schema.Fields, n.Schema.Fields[c])
 		}
 	}
-	for _, in := range n.ins {
+	for _, in := range n.Ins {
 		child, lay, err := lower(in, need)
 		if err != nil {
 			return nil, nil, err

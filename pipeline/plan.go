@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/pipeline/internal/logical"
 	"github.com/gstream/gstream/pipeline/job"
 	"github.com/gstream/gstream/source"
 	sourceparquet "github.com/gstream/gstream/source/parquet"
@@ -31,35 +32,35 @@ type Plan struct {
 func NewPlan(job *Job) (*Plan, error) { return newPlan(job, nil, nil) }
 
 // newPlan also takes tables and a target that Go callers bring themselves.
-func newPlan(job *Job, own map[string]source.Table, target Target) (_ *Plan, err error) {
-	p := &Plan{job: job, tables: map[string]source.Table{}, output: target}
+func newPlan(j *Job, own map[string]source.Table, target Target) (_ *Plan, err error) {
+	p := &Plan{job: j, tables: map[string]source.Table{}, output: target}
 	defer func() {
 		if err != nil {
 			p.Close()
 		}
 	}()
-	faults := job.Check(slices.Collect(maps.Keys(own)))
+	faults := j.Check(slices.Collect(maps.Keys(own)))
 	if target == nil {
-		p.output = &parquetTarget{path: string(job.Output.Parquet), opt: job.Output.Options}
-		faults = append(faults, job.CheckOutput()...)
+		p.output = &parquetTarget{path: string(j.Output.Parquet), opt: j.Output.Options}
+		faults = append(faults, j.CheckOutput()...)
 	}
 	faults = append(faults, p.open(own)...)
-	query := query{Sources: slices.Sorted(maps.Keys(job.Sources)), Steps: job.Steps, Text: job}
-	logical, unbound := bind(query, p.tables)
+	query := logical.Query{Sources: slices.Sorted(maps.Keys(j.Sources)), Steps: j.Steps, Text: j}
+	last, unbound := logical.Bind(query, p.tables)
 	if faults = append(faults, unbound...); len(faults) > 0 {
 		slices.SortStableFunc(faults, func(a, b *Diagnostic) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
 		return nil, faults
 	}
-	if faults := job.CheckRead(); len(faults) > 0 {
+	if faults := j.CheckRead(); len(faults) > 0 {
 		return nil, faults
 	}
-	if logical, err = query.output(logical); err != nil {
-		return nil, placed(job, err)
+	if last, err = query.Output(last); err != nil {
+		return nil, placed(j, err)
 	}
-	p.schema = logical.rel().schema
-	root, lay, err := lower(optimize(logical), allOf(p.schema.Len()))
+	p.schema = last.Rel().Schema
+	root, lay, err := lower(logical.Optimize(last), allOf(p.schema.Len()))
 	if err != nil {
-		return nil, placed(job, err)
+		return nil, placed(j, err)
 	}
 	p.root, p.permutation = root, lay
 	return p, nil

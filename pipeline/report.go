@@ -174,7 +174,7 @@ func (r *run) report() *Report {
 			s.RowsIn = p.RowsRead
 			s.Busy += p.Decode
 		} else if t.table != nil {
-			p := t.unread()
+			p := unread(t.stage)
 			s.Scan = &p
 		}
 		out.Stages = append(out.Stages, s)
@@ -202,7 +202,7 @@ func (r *run) leases() []*gpu.Lease {
 }
 
 // unread is the progress of a scan that has not begun: everything is to be read.
-func (s *stage) unread() source.Progress {
+func unread(s *stage) source.Progress {
 	p := source.Progress{RowsTotal: s.table.Rows()}
 	for _, c := range s.columns {
 		p.BytesTotal += s.table.Stats(c).Bytes

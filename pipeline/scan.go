@@ -238,15 +238,3 @@ func (r *run) inflightBytes() int64 {
 // decodeAhead bounds the strides of a scan that are decoded before they are copied
 // to a device, in bytes.
 const decodeAhead = 2 << 30
-
-// rowBytes is the width of a row, strings counted as 16 bytes.
-func rowBytes(s *gpu.Schema) int {
-	n := 0
-	for _, f := range s.Fields {
-		if f.Type.IsVar() {
-			n += 16
-		}
-		n += f.Type.Width()
-	}
-	return n
-}

@@ -1,4 +1,4 @@
-package pipeline
+package logical
 
 import (
 	"fmt"
@@ -48,12 +48,12 @@ var sortOrder = regexp.MustCompile(`(?is)^(.*?\S)(?:\s+(asc|desc))?(?:\s+nulls\s
 
 // parseSortKey splits "expression [asc|desc] [nulls first|nulls last]". The
 // default is DuckDB's: ascending, nulls last.
-func parseSortKey(text string) (body string, key sortKey, err error) {
+func parseSortKey(text string) (body string, key SortKey, err error) {
 	m := sortOrder.FindStringSubmatch(text)
 	if m == nil {
 		return "", key, fmt.Errorf("an empty sort key")
 	}
-	key.descending = strings.EqualFold(m[2], "desc")
-	key.nullsFirst = strings.EqualFold(m[3], "first")
+	key.Descending = strings.EqualFold(m[2], "desc")
+	key.NullsFirst = strings.EqualFold(m[3], "first")
 	return m[1], key, nil
 }

@@ -1,4 +1,4 @@
-package pipeline
+package logical
 
 import (
 	"fmt"
@@ -7,9 +7,9 @@ import (
 	"github.com/gstream/gstream/pipeline/job"
 )
 
-// output returns the rows of the query as an output can have them: the last step's,
+// Output returns the rows of the query as an output can have them: the last step's,
 // or an error when there are columns that it cannot have.
-func (q query) output(last node) (node, error) {
+func (q Query) Output(last Node) (Node, error) {
 	if f := q.checkColumns(last); f != nil {
 		return nil, f
 	}
@@ -17,7 +17,7 @@ func (q query) output(last node) (node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f := q.checkNames(last.rel().schema); f != nil {
+	if f := q.checkNames(last.Rel().Schema); f != nil {
 		return nil, f
 	}
 	return last, nil
@@ -25,16 +25,16 @@ func (q query) output(last node) (node, error) {
 
 // checkColumns refuses an output without the columns that cannot be read, and one
 // without any column.
-func (q query) checkColumns(last node) *job.Diagnostic {
-	r := last.rel()
-	f := &job.Diagnostic{File: q.Text.File(), Place: q.Text.Place("sources." + r.step), Step: r.step}
+func (q Query) checkColumns(last Node) *job.Diagnostic {
+	r := last.Rel()
+	f := &job.Diagnostic{File: q.Text.File(), Place: q.Text.Place("sources." + r.Step), Step: r.Step}
 	if n := len(q.Steps); n > 0 {
 		f.Place, f.Step = q.Text.Place(fmt.Sprintf("steps[%d]", n-1)), job.StepName(q.Steps, n-1)
 	}
 	switch {
 	case len(r.unreadable) > 0:
 		f.Msg = fmt.Sprintf("%s; add a step that selects the others%s", describeUnreadable(r.unreadable), suggestColumns(r))
-	case r.schema.Len() == 0:
+	case r.Schema.Len() == 0:
 		f.Msg = "there is no column to write"
 		if empty := emptySources(last); len(empty) > 0 {
 			f.Msg += ": no column is in " + some(empty, 5, ", ")
@@ -46,22 +46,22 @@ func (q query) checkColumns(last node) *job.Diagnostic {
 }
 
 // emptySources describes the sources of a node's rows that have no columns.
-func emptySources(n node) (list []string) {
+func emptySources(n Node) (list []string) {
 	switch n := n.(type) {
-	case *scanNode:
-		if n.schema.Len() == 0 {
-			list = []string{fmt.Sprintf("%s, %s", n.step, n.table.Describe())}
+	case *Scan:
+		if n.Schema.Len() == 0 {
+			list = []string{fmt.Sprintf("%s, %s", n.Step, n.Table.Describe())}
 		}
-	case *filterNode:
-		return emptySources(n.in)
-	case *projectNode:
-		return emptySources(n.in)
-	case *sortNode:
-		return emptySources(n.in)
-	case *limitNode:
-		return emptySources(n.in)
-	case *unionNode:
-		for _, in := range n.ins {
+	case *Filter:
+		return emptySources(n.In)
+	case *Project:
+		return emptySources(n.In)
+	case *Sort:
+		return emptySources(n.In)
+	case *Limit:
+		return emptySources(n.In)
+	case *Union:
+		for _, in := range n.Ins {
 			list = append(list, emptySources(in)...)
 		}
 	}
@@ -70,8 +70,8 @@ func emptySources(n node) (list []string) {
 
 // storable casts what Parquet and Arrow have no type for: HUGEINT, as sums of
 // integers are, becomes DECIMAL(38,0), which holds all of its values or fails.
-func storable(n node) (node, error) {
-	fields := n.rel().schema.Fields
+func storable(n Node) (Node, error) {
+	fields := n.Rel().Schema.Fields
 	types := make([]gpu.Type, len(fields))
 	for i, f := range fields {
 		if types[i] = f.Type; f.Type.Kind == gpu.HugeInt {
@@ -82,7 +82,7 @@ func storable(n node) (node, error) {
 }
 
 // checkNames refuses an output with two columns of one name.
-func (q query) checkNames(s *gpu.Schema) *job.Diagnostic {
+func (q Query) checkNames(s *gpu.Schema) *job.Diagnostic {
 	seen := map[string]bool{}
 	for _, name := range s.Names() {
 		if seen[name] {

@@ -1,4 +1,4 @@
-package pipeline
+package logical
 
 import (
 	"fmt"
@@ -22,10 +22,10 @@ const (
 )
 
 // scanStats turns a file's statistics into beliefs about a column.
-func scanStats(t gpu.Type, s source.ColumnStats, rows float64) columnStats {
-	c := columnStats{distinct: float64(s.Distinct), bytes: float64(t.Width())}
+func scanStats(t gpu.Type, s source.ColumnStats, rows float64) ColumnStats {
+	c := ColumnStats{distinct: float64(s.Distinct), Bytes: float64(t.Width())}
 	if t.IsVar() && rows > 0 {
-		c.bytes = float64(s.Bytes)/rows + 4
+		c.Bytes = float64(s.Bytes)/rows + 4
 	}
 	if s.HasRange && integerLike(t) && s.Min.Valid && s.Max.Valid {
 		c.bound = &expr.Range{Lo: s.Min.Int, Hi: s.Max.Int}
@@ -45,8 +45,8 @@ func width(r *expr.Range) float64 {
 }
 
 // union is what holds for the values of both columns together.
-func (c columnStats) union(d columnStats) columnStats {
-	out := columnStats{distinct: max(c.distinct, d.distinct), bytes: max(c.bytes, d.bytes)}
+func (c ColumnStats) union(d ColumnStats) ColumnStats {
+	out := ColumnStats{distinct: max(c.distinct, d.distinct), Bytes: max(c.Bytes, d.Bytes)}
 	if c.bound != nil && d.bound != nil {
 		r := *c.bound
 		if d.bound.Lo.Less(r.Lo) {
@@ -60,18 +60,18 @@ func (c columnStats) union(d columnStats) columnStats {
 	return out
 }
 
-func exprStats(e *expr.Expr, in *relation) columnStats {
+func exprStats(e *expr.Expr, in *Relation) ColumnStats {
 	if c, ok := e.IsColumn(); ok {
-		return in.stats[c]
+		return in.Stats[c]
 	}
-	s := columnStats{bound: e.Range(), bytes: float64(e.Type().Width())}
+	s := ColumnStats{bound: e.Range(), Bytes: float64(e.Type().Width())}
 	if e.Type().IsVar() {
-		s.bytes = 16
+		s.Bytes = 16
 	}
 	// A function of columns has no more values than they have together.
 	d := 1.0
 	for _, c := range e.Columns() {
-		d *= in.stats[c].distinct
+		d *= in.Stats[c].distinct
 	}
 	if s.bound != nil && width(s.bound) < maxDistinct && (d == 0 || width(s.bound) < d) {
 		d = width(s.bound)
@@ -80,11 +80,11 @@ func exprStats(e *expr.Expr, in *relation) columnStats {
 	return s
 }
 
-func aggregateStats(a aggregate, in *relation) columnStats {
-	s := columnStats{bytes: float64(a.output.Width())}
-	switch a.kind {
+func aggregateStats(a Aggregate, in *Relation) ColumnStats {
+	s := ColumnStats{Bytes: float64(a.Output.Width())}
+	switch a.Kind {
 	case gpu.Min, gpu.Max:
-		s = in.stats[a.input]
+		s = in.Stats[a.Input]
 	case gpu.CountAll, gpu.Count:
 		s.distinct = 0
 	}
@@ -93,7 +93,7 @@ func aggregateStats(a aggregate, in *relation) columnStats {
 
 // selectivity estimates the fraction of rows on which all conjuncts are true:
 // their product, but the bounds on one column are one interval.
-func selectivity(conjuncts []*expr.Expr, in *relation) float64 {
+func selectivity(conjuncts []*expr.Expr, in *Relation) float64 {
 	f := 1.0
 	type interval struct{ from, to float64 } // as fractions of the column's range
 	bounds := map[int]interval{}
@@ -127,15 +127,15 @@ func selectivity(conjuncts []*expr.Expr, in *relation) float64 {
 		}
 	}
 	for column, b := range bounds {
-		f *= max(b.to-b.from, 1/width(in.stats[column].bound))
+		f *= max(b.to-b.from, 1/width(in.Stats[column].bound))
 	}
 	return f
 }
 
 // fractionBelow returns which fraction of a column's range lies below the
 // constant that it is compared with by <, <=, > or >=.
-func fractionBelow(c expr.Comparison, in *relation) (float64, bool) {
-	bound := in.stats[c.Column].bound
+func fractionBelow(c expr.Comparison, in *Relation) (float64, bool) {
+	bound := in.Stats[c.Column].bound
 	if c.Op == expr.Eq || c.Op > expr.Ge || bound == nil || len(c.Values) != 1 || !integerLike(c.Values[0].Type) {
 		return 0, false
 	}
@@ -143,9 +143,9 @@ func fractionBelow(c expr.Comparison, in *relation) (float64, bool) {
 	return min(max(below, 0), 1), true
 }
 
-func comparisonSelectivity(c expr.Comparison, in *relation) float64 {
+func comparisonSelectivity(c expr.Comparison, in *Relation) float64 {
 	one := equalitySelectivity
-	if st := in.stats[c.Column]; st.distinct > 0 {
+	if st := in.Stats[c.Column]; st.distinct > 0 {
 		one = 1 / st.distinct
 	}
 	switch c.Op {
@@ -164,48 +164,48 @@ func comparisonSelectivity(c expr.Comparison, in *relation) float64 {
 // joinRows estimates the rows of a join. An equality keeps one pair in as many
 // as the key has values; of both sides' counts the smaller is nearer the truth,
 // because counts derived from ranges are too high.
-func joinRows(l, r *relation, spec joinSpec) float64 {
-	pairs := l.rows * r.rows
+func joinRows(l, r *Relation, spec JoinSpec) float64 {
+	pairs := l.Rows * r.Rows
 	matched := 1.0
-	for i := range spec.leftKeys {
-		a, b := l.stats[spec.leftKeys[i]].distinct, r.stats[spec.rightKeys[i]].distinct
+	for i := range spec.LeftKeys {
+		a, b := l.Stats[spec.LeftKeys[i]].distinct, r.Stats[spec.RightKeys[i]].distinct
 		if a == 0 || b == 0 {
 			a = max(a, b)
 		} else {
 			a = min(a, b)
 		}
 		if a == 0 {
-			a = max(min(l.rows, r.rows), 1)
+			a = max(min(l.Rows, r.Rows), 1)
 		}
 		pairs /= a
-		matched *= min(1, r.rows/a)
+		matched *= min(1, r.Rows/a)
 	}
-	switch spec.kind {
+	switch spec.Kind {
 	case gpu.Left:
-		return max(pairs, l.rows)
+		return max(pairs, l.Rows)
 	case gpu.Semi:
-		return l.rows * matched
+		return l.Rows * matched
 	case gpu.Anti:
-		return l.rows * (1 - matched)
+		return l.Rows * (1 - matched)
 	}
 	return pairs
 }
 
 // chooseBuild decides which side of a join is held in a hash table. The other
 // side streams past it, so the side with fewer rows is the better one.
-func chooseBuild(l, r *relation, spec joinSpec) (left bool, why string) {
+func chooseBuild(l, r *Relation, spec JoinSpec) (left bool, why string) {
 	switch {
-	case spec.kind != gpu.Inner:
-		return false, fmt.Sprintf("a %v join streams its left side", spec.kind)
+	case spec.Kind != gpu.Inner:
+		return false, fmt.Sprintf("a %v join streams its left side", spec.Kind)
 	case spec.build == "left" || spec.build == "right":
 		return spec.build == "left", "the job says so"
 	}
-	left = l.rows < r.rows
-	small, large := r.rows, l.rows
+	left = l.Rows < r.Rows
+	small, large := r.Rows, l.Rows
 	if left {
 		small, large = large, small
 	}
-	return left, fmt.Sprintf("about %s rows against %s", approximate(small), approximate(large))
+	return left, fmt.Sprintf("about %s rows against %s", Approximate(small), Approximate(large))
 }
 
 // denseFactor bounds how many slots a directly indexed group table may have for
@@ -216,24 +216,24 @@ const (
 )
 
 // estimateGroups estimates the rows of a group-by, and what its table may rely on.
-func estimateGroups(in *relation, keys []int) (float64, gpu.GroupHint) {
-	hint := gpu.GroupHint{Rows: toInt(in.rows)}
+func estimateGroups(in *Relation, keys []int) (float64, gpu.GroupHint) {
+	hint := gpu.GroupHint{Rows: toInt(in.Rows)}
 	groups := 1.0
 	for _, k := range keys {
-		groups *= in.stats[k].distinct
+		groups *= in.Stats[k].distinct
 	}
 	known := groups > 0
 	if !known {
-		groups = math.Sqrt(in.rows)
+		groups = math.Sqrt(in.Rows)
 	}
-	groups = min(groups, max(in.rows, 1))
+	groups = min(groups, max(in.Rows, 1))
 	if known {
 		hint.Groups = toInt(groups)
 	}
 	if len(keys) == 1 {
-		b := in.stats[keys[0]].bound
-		t := in.schema.Fields[keys[0]].Type
-		if b != nil && integerLike(t) && !t.Wide && b.Lo.IsInt64() && b.Hi.IsInt64() && width(b) <= max(denseFactor*in.rows, denseSlots) {
+		b := in.Stats[keys[0]].bound
+		t := in.Schema.Fields[keys[0]].Type
+		if b != nil && integerLike(t) && !t.Wide && b.Lo.IsInt64() && b.Hi.IsInt64() && width(b) <= max(denseFactor*in.Rows, denseSlots) {
 			hint.Lo, hint.Hi, hint.Dense = b.Lo.Int64(), b.Hi.Int64(), true
 		}
 	}
@@ -242,8 +242,8 @@ func estimateGroups(in *relation, keys []int) (float64, gpu.GroupHint) {
 
 func toInt(f float64) int { return int(min(math.Ceil(f), math.MaxInt32)) }
 
-// approximate prints an estimate so that it reads as one.
-func approximate(rows float64) string {
+// Approximate prints an estimate so that it reads as one.
+func Approximate(rows float64) string {
 	if rows < 1000 {
 		return fmt.Sprintf("%.0f", math.Ceil(rows))
 	}

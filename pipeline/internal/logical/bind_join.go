@@ -1,4 +1,4 @@
-package pipeline
+package logical
 
 import (
 	"fmt"
@@ -21,7 +21,7 @@ type joinCondition struct {
 	residual    []*expr.Expr // over both sides, left columns first
 }
 
-func (s *stepBinder) join(left node) node {
+func (s *stepBinder) join(left Node) Node {
 	j := s.step.Join
 	right, _ := s.lookup(j.With, ".join.with")
 	if right == nil {
@@ -38,7 +38,7 @@ func (s *stepBinder) join(left node) node {
 			return nil
 		}
 	}
-	both := newJoin(s.name, left, right, joinSpec{kind: gpu.Inner, build: "right"})
+	both := newJoin(s.name, left, right, JoinSpec{Kind: gpu.Inner, build: "right"})
 	for i, text := range j.On {
 		sub := fmt.Sprintf(".join.on[%d]", i)
 		e := s.condition(text, both, sub)
@@ -49,7 +49,7 @@ func (s *stepBinder) join(left node) node {
 			s.faultf(sub, "the condition %q uses no column", text)
 			return nil
 		}
-		c.add(e, left.rel().schema.Len())
+		c.add(e, left.Rel().Schema.Len())
 	}
 	if !s.applicable(&c, kind) {
 		return nil
@@ -80,7 +80,7 @@ func (s *stepBinder) applicable(c *joinCondition, kind gpu.JoinKind) bool {
 	return false
 }
 
-func (s *stepBinder) using(c *joinCondition, left, right node, name, sub string) bool {
+func (s *stepBinder) using(c *joinCondition, left, right Node, name, sub string) bool {
 	l, okLeft := s.usingColumn(left, "the step's input", name, sub)
 	r, okRight := s.usingColumn(right, fmt.Sprintf("%q", s.step.Join.With), name, sub)
 	if !okLeft || !okRight {
@@ -93,8 +93,8 @@ func (s *stepBinder) using(c *joinCondition, left, right node, name, sub string)
 }
 
 // usingColumn finds a column on one side of a join.
-func (s *stepBinder) usingColumn(in node, side, name, sub string) (int, bool) {
-	r := in.rel()
+func (s *stepBinder) usingColumn(in Node, side, name, sub string) (int, bool) {
+	r := in.Rel()
 	switch found := scopeOf(in).Named(name); len(found) {
 	case 1:
 		return found[0], true
@@ -102,7 +102,7 @@ func (s *stepBinder) usingColumn(in node, side, name, sub string) (int, bool) {
 		if u, ok := r.findUnreadable("", name); ok {
 			s.faultf(sub, "%v", u)
 		} else {
-			s.faultf(sub, "%s has no column %q%s", side, name, job.DidYouMean(name, r.schema.Names()))
+			s.faultf(sub, "%s has no column %q%s", side, name, job.DidYouMean(name, r.Schema.Names()))
 		}
 	default:
 		s.faultf(sub, "%s has %d columns %q; say with on which of them is meant", side, len(found), name)
@@ -149,10 +149,10 @@ func only(e *expr.Expr, nleft int, left bool) bool {
 
 // build makes the join: single-side conjuncts below it, keys as columns of equal
 // type, the residual above it.
-func (c *joinCondition) build(step string, left, right node, kind gpu.JoinKind, build string) (node, error) {
-	nleft, nright := left.rel().schema.Len(), right.rel().schema.Len()
-	l := newFilter(left.rel().step, left, c.onLeft)
-	r := newFilter(right.rel().step, right, c.onRight)
+func (c *joinCondition) build(step string, left, right Node, kind gpu.JoinKind, build string) (Node, error) {
+	nleft, nright := left.Rel().Schema.Len(), right.Rel().Schema.Len()
+	l := newFilter(left.Rel().Step, left, c.onLeft)
+	r := newFilter(right.Rel().Step, right, c.onRight)
 	lk, rk := slices.Clone(c.left), slices.Clone(c.right)
 	for i := range lk {
 		t, ok := expr.CommonType(lk[i].Type(), rk[i].Type())
@@ -167,11 +167,11 @@ func (c *joinCondition) build(step string, left, right node, kind gpu.JoinKind, 
 			return nil, err
 		}
 	}
-	spec := joinSpec{kind: kind, nullSafe: c.nullSafe, build: build}
-	l, spec.leftKeys = extend(l, lk)
-	r, spec.rightKeys = extend(r, rk)
-	var n node = newJoin(step, l, r, spec)
-	wide := l.rel().schema.Len()
+	spec := JoinSpec{Kind: kind, NullSafe: c.nullSafe, build: build}
+	l, spec.LeftKeys = extend(l, lk)
+	r, spec.RightKeys = extend(r, rk)
+	var n Node = newJoin(step, l, r, spec)
+	wide := l.Rel().Schema.Len()
 	var cols []int
 	for i := range nleft {
 		cols = append(cols, i)
@@ -181,15 +181,15 @@ func (c *joinCondition) build(step string, left, right node, kind gpu.JoinKind, 
 			cols = append(cols, wide+i)
 		}
 	}
-	if len(cols) < n.rel().schema.Len() {
+	if len(cols) < n.Rel().Schema.Len() {
 		n = pick(n, cols)
 	}
 	return newFilter(step, n, c.residual), nil
 }
 
 // dropUsing drops the right side's copy of the columns of USING.
-func dropUsing(n, left, right node, using []string) node {
-	nleft := left.rel().schema.Len()
+func dropUsing(n, left, right Node, using []string) Node {
+	nleft := left.Rel().Schema.Len()
 	drop := map[int]bool{}
 	for _, u := range using {
 		for _, c := range scopeOf(right).Named(u) {
@@ -197,7 +197,7 @@ func dropUsing(n, left, right node, using []string) node {
 		}
 	}
 	var cols []int
-	for i := range n.rel().schema.Len() {
+	for i := range n.Rel().Schema.Len() {
 		if !drop[i] {
 			cols = append(cols, i)
 		}

@@ -1,4 +1,4 @@
-package pipeline
+package logical
 
 import (
 	"errors"
@@ -16,47 +16,27 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// query is what a logical plan is made of, whatever the user wrote it in.
-type query struct {
-	Sources []string // the names of all sources, in order
-	Steps   []job.Step
-	Text    text
-}
-
-// text is what the user wrote, in which diagnostics point to the values of a query. A
-// value is known by its path, as in "steps[2].filter" or "sources.orders".
-type text interface {
-	// File names the text; empty for a query built in Go.
-	File() string
-	// Place returns where a value stands, or else what is around it; the zero Place
-	// when that is unknown.
-	Place(path string) job.Place
-	// PlaceIn returns where the byte at an offset of an expression stands, which is
-	// the value at path or part of it; false when that is unknown.
-	PlaceIn(path, expression string, offset int) (job.Place, bool)
-}
-
 // binder makes the logical plan that a query says, literally: no rewriting. It
 // goes on after a fault; what depends on a faulty step is left out silently.
 type binder struct {
-	query  query
+	query  Query
 	faults job.Diagnostics
 	// named holds the relations so far; nil for one that has a fault.
-	named map[string]node
+	named map[string]Node
 }
 
-// bind returns the relation of the last step over the tables that the sources are,
+// Bind returns the relation of the last step over the tables that the sources are,
 // and what is wrong with the query. A source without a table has a fault that the
 // caller has reported; what depends on it is left out.
-func bind(q query, tables map[string]source.Table) (node, job.Diagnostics) {
-	b := &binder{query: q, named: map[string]node{}}
+func Bind(q Query, tables map[string]source.Table) (Node, job.Diagnostics) {
+	b := &binder{query: q, named: map[string]Node{}}
 	for _, name := range q.Sources {
 		b.named[name] = nil
 		if t, ok := tables[name]; ok {
 			b.named[name] = newScan(name, t)
 		}
 	}
-	var last node
+	var last Node
 	if len(q.Sources) == 1 {
 		last = b.named[q.Sources[0]]
 	}
@@ -83,7 +63,7 @@ type stepBinder struct {
 	step     *job.Step
 }
 
-func (s *stepBinder) bind(prev node, first bool) node {
+func (s *stepBinder) bind(prev Node, first bool) Node {
 	in, ok := prev, true
 	switch {
 	case s.step.From != "":
@@ -130,7 +110,7 @@ func (s *stepBinder) faultf(sub, format string, args ...any) {
 
 // lookup finds a source or an earlier step. It returns false after reporting an
 // unknown name, and nil with true for a relation that has a fault already.
-func (s *stepBinder) lookup(name, sub string) (node, bool) {
+func (s *stepBinder) lookup(name, sub string) (Node, bool) {
 	n, ok := s.named[name]
 	if !ok {
 		s.faultf(sub, "there is no source or earlier step named %q%s", name, job.DidYouMean(name, slices.Collect(maps.Keys(s.named))))
@@ -139,7 +119,7 @@ func (s *stepBinder) lookup(name, sub string) (node, bool) {
 }
 
 // expr parses and binds one expression; nil after a fault.
-func (s *stepBinder) expr(text string, in node, sub string) *expr.Expr {
+func (s *stepBinder) expr(text string, in Node, sub string) *expr.Expr {
 	n, err := expr.Parse(text)
 	if err == nil {
 		var e *expr.Expr
@@ -154,14 +134,14 @@ func (s *stepBinder) expr(text string, in node, sub string) *expr.Expr {
 // exprDiagnostic reports an error of the expression at sub, with its place in the
 // text where that is known. The expression, over the columns of a node, is text of
 // the value there; hint is put behind the message.
-func (s *stepBinder) exprDiagnostic(in node, sub, text string, err error, hint string) {
+func (s *stepBinder) exprDiagnostic(in Node, sub, text string, err error, hint string) {
 	path := s.at + sub
 	var mistake *expr.Error
 	if !errors.As(err, &mistake) {
 		s.faultf(sub, "%v%s", err, hint)
 		return
 	}
-	if u, ok := in.rel().unreadableFor(mistake.Missing); ok {
+	if u, ok := in.Rel().unreadableFor(mistake.Missing); ok {
 		unreadable := *mistake
 		mistake, hint = &unreadable, ""
 		mistake.Msg = u.String()
@@ -180,13 +160,13 @@ var position = regexp.MustCompile(`^-?[0-9]+$`)
 // key is expr for what rows are sorted or grouped by: a number is the position of
 // a column of the step's input. What has the same value in every row is refused,
 // for it is most likely a position or a name that is written in another way.
-func (s *stepBinder) key(in node, text, sub, kind string) *expr.Expr {
+func (s *stepBinder) key(in Node, text, sub, kind string) *expr.Expr {
 	if position.MatchString(text) {
-		if u := in.rel().unreadable; len(u) > 0 {
+		if u := in.Rel().unreadable; len(u) > 0 {
 			s.faultf(sub, "the %s key %s is the position of a column, but %s; write the name", kind, text, describeUnreadable(u))
 			return nil
 		}
-		columns := in.rel().schema.Len()
+		columns := in.Rel().Schema.Len()
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > columns {
 			s.faultf(sub, "the %s key %s is out of range: a number is the position of a column of the step's input, 1 to %d", kind, text, columns)
@@ -209,7 +189,7 @@ func (s *stepBinder) key(in node, text, sub, kind string) *expr.Expr {
 }
 
 // condition is expr for a BOOLEAN.
-func (s *stepBinder) condition(text string, in node, sub string) *expr.Expr {
+func (s *stepBinder) condition(text string, in Node, sub string) *expr.Expr {
 	e := s.expr(text, in, sub)
 	if e != nil && e.Type().Kind != gpu.Bool {
 		s.faultf(sub, "the condition %q is a value of type %v; a condition must be BOOLEAN, as in %q", text, e.Type(), text+" = …")
@@ -218,7 +198,7 @@ func (s *stepBinder) condition(text string, in node, sub string) *expr.Expr {
 	return e
 }
 
-func (s *stepBinder) filter(in node) node {
+func (s *stepBinder) filter(in Node) Node {
 	e := s.condition(s.step.Filter, in, ".filter")
 	if e == nil {
 		return nil
@@ -226,9 +206,9 @@ func (s *stepBinder) filter(in node) node {
 	return newFilter(s.name, in, expr.Conjuncts(e))
 }
 
-func (s *stepBinder) selection(in node) node {
+func (s *stepBinder) selection(in Node) Node {
 	scope := scopeOf(in)
-	r := in.rel()
+	r := in.Rel()
 	var exprs []*expr.Expr
 	var names, quals []string
 	ok := true
@@ -236,7 +216,7 @@ func (s *stepBinder) selection(in node) node {
 		sub := fmt.Sprintf(".select[%d]", i)
 		if qualifier, star := starOf(c); star {
 			found := false
-			for j, f := range r.schema.Fields {
+			for j, f := range r.Schema.Fields {
 				if qualifier == "" || strings.EqualFold(qualifier, r.quals[j]) {
 					exprs, names, quals = append(exprs, expr.Column(scope, j)), append(names, f.Name), append(quals, r.quals[j])
 					found = true
@@ -263,8 +243,8 @@ func (s *stepBinder) selection(in node) node {
 		// A column that goes on under its name keeps its qualifier; what is
 		// new is qualified by the step.
 		qual := s.step.Name
-		if col, bare := e.IsColumn(); bare && (name == "" || name == r.schema.Fields[col].Name) {
-			name, qual = r.schema.Fields[col].Name, r.quals[col]
+		if col, bare := e.IsColumn(); bare && (name == "" || name == r.Schema.Fields[col].Name) {
+			name, qual = r.Schema.Fields[col].Name, r.quals[col]
 		}
 		if name == "" {
 			name = text
@@ -291,9 +271,9 @@ func (s *stepBinder) distinct(names []string, sub string) bool {
 	return true
 }
 
-func (s *stepBinder) sort(in node) node {
+func (s *stepBinder) sort(in Node) Node {
 	var exprs []*expr.Expr
-	var keys []sortKey
+	var keys []SortKey
 	for i, text := range s.step.Sort {
 		body, key, err := parseSortKey(text)
 		sub := fmt.Sprintf(".sort[%d]", i)
@@ -309,48 +289,48 @@ func (s *stepBinder) sort(in node) node {
 	}
 	wide, at := extend(in, exprs)
 	for i := range keys {
-		keys[i].column = at[i]
+		keys[i].Column = at[i]
 	}
 	return restore(newSort(s.name, wide, keys, 0, -1), in)
 }
 
 // restore drops the columns that extend added behind those of in.
-func restore(n, in node) node {
-	if n.rel().schema.Len() == in.rel().schema.Len() {
+func restore(n, in Node) Node {
+	if n.Rel().Schema.Len() == in.Rel().Schema.Len() {
 		return n
 	}
-	cols := make([]int, in.rel().schema.Len())
+	cols := make([]int, in.Rel().Schema.Len())
 	for i := range cols {
 		cols[i] = i
 	}
 	return pick(n, cols)
 }
 
-func (s *stepBinder) union(in node) node {
-	ins := []node{in}
+func (s *stepBinder) union(in Node) Node {
+	ins := []Node{in}
 	for i, name := range s.step.Union {
 		n, _ := s.lookup(name, fmt.Sprintf(".union[%d]", i))
 		if n == nil {
 			return nil
 		}
-		if got, want := n.rel().schema.Len(), in.rel().schema.Len(); got != want {
+		if got, want := n.Rel().Schema.Len(), in.Rel().Schema.Len(); got != want {
 			s.faultf(fmt.Sprintf(".union[%d]", i), "%q has %d columns and the step's input has %d; a union needs as many on both sides", name, got, want)
 			return nil
 		}
-		if u := unmatched(in.rel(), n.rel()); len(u) > 0 {
+		if u := unmatched(in.Rel(), n.Rel()); len(u) > 0 {
 			s.faultf(fmt.Sprintf(".union[%d]", i), "the step's input and %q do not have the same columns: %s; leave that out with a select step on the side that has it", name, describeUnreadable(u))
 			return nil
 		}
 		ins = append(ins, n)
 	}
-	types := make([]gpu.Type, in.rel().schema.Len())
+	types := make([]gpu.Type, in.Rel().Schema.Len())
 	for c := range types {
-		types[c] = in.rel().schema.Fields[c].Type
+		types[c] = in.Rel().Schema.Fields[c].Type
 		for i, n := range ins[1:] {
-			f := n.rel().schema.Fields[c]
+			f := n.Rel().Schema.Fields[c]
 			t, ok := expr.CommonType(types[c], f.Type)
 			if !ok {
-				s.faultf(fmt.Sprintf(".union[%d]", i), "column %d is %v here and %v in the step's input (%q); cast one of them", c+1, f.Type, types[c], in.rel().schema.Fields[c].Name)
+				s.faultf(fmt.Sprintf(".union[%d]", i), "column %d is %v here and %v in the step's input (%q); cast one of them", c+1, f.Type, types[c], in.Rel().Schema.Fields[c].Name)
 				return nil
 			}
 			types[c] = t
@@ -368,26 +348,26 @@ func (s *stepBinder) union(in node) node {
 }
 
 // castTo projects a node to columns of the given types.
-func castTo(in node, types []gpu.Type) (node, error) {
-	r := in.rel()
+func castTo(in Node, types []gpu.Type) (Node, error) {
+	r := in.Rel()
 	scope := scopeOf(in)
 	same := true
 	exprs := make([]*expr.Expr, len(types))
 	for i, t := range types {
 		exprs[i] = expr.Column(scope, i)
-		if r.schema.Fields[i].Type == t {
+		if r.Schema.Fields[i].Type == t {
 			continue
 		}
 		var err error
 		if exprs[i], err = expr.Cast(exprs[i], t, host.Fold); err != nil {
-			return nil, fmt.Errorf("column %q: %w", r.schema.Fields[i].Name, err)
+			return nil, fmt.Errorf("column %q: %w", r.Schema.Fields[i].Name, err)
 		}
 		same = false
 	}
 	if same {
 		return in, nil
 	}
-	return keepUnreadable(newProject(r.step, in, exprs, r.schema.Names(), slices.Clone(r.quals)), in), nil
+	return keepUnreadable(newProject(r.Step, in, exprs, r.Schema.Names(), slices.Clone(r.quals)), in), nil
 }
 
 // groupCall is one aggregate call of a step, known by its text so that the same
@@ -397,9 +377,9 @@ type groupCall struct {
 	text string
 }
 
-func (s *stepBinder) group(in node) node {
+func (s *stepBinder) group(in Node) Node {
 	g := s.step.Group
-	r := in.rel()
+	r := in.Rel()
 	scope := scopeOf(in)
 	var exprs []*expr.Expr // keys, then arguments of aggregates
 	var names []string     // of the keys
@@ -412,7 +392,7 @@ func (s *stepBinder) group(in node) node {
 			continue
 		}
 		if col, bare := e.IsColumn(); bare && name == "" {
-			name = r.schema.Fields[col].Name
+			name = r.Schema.Fields[col].Name
 		}
 		if name == "" {
 			name = text
@@ -462,7 +442,7 @@ func (s *stepBinder) group(in node) node {
 
 // grouped computes keys and arguments below a group-by and returns it: the keys,
 // then one column a call.
-func (s *stepBinder) grouped(in node, exprs []*expr.Expr, names []string, calls []groupCall) *groupNode {
+func (s *stepBinder) grouped(in Node, exprs []*expr.Expr, names []string, calls []groupCall) *Group {
 	nkeys := len(exprs)
 	inputs := make([]int, len(calls))
 	for i, c := range calls {
@@ -473,12 +453,12 @@ func (s *stepBinder) grouped(in node, exprs []*expr.Expr, names []string, calls 
 		}
 	}
 	wide, at := extend(in, exprs)
-	aggs := make([]aggregate, len(calls))
+	aggs := make([]Aggregate, len(calls))
 	names = slices.Clone(names)
 	for i, c := range calls {
-		aggs[i] = aggregate{kind: c.Kind, input: -1, output: c.Output}
+		aggs[i] = Aggregate{Kind: c.Kind, Input: -1, Output: c.Output}
 		if inputs[i] >= 0 {
-			aggs[i].input = at[inputs[i]]
+			aggs[i].Input = at[inputs[i]]
 		}
 		names = append(names, c.text)
 	}
@@ -486,8 +466,8 @@ func (s *stepBinder) grouped(in node, exprs []*expr.Expr, names []string, calls 
 }
 
 // afterGroup computes the step's columns from keys and calls, as 100 * sum(a) / sum(b).
-func (s *stepBinder) afterGroup(g *groupNode, columns []string, texts []string, posts []expr.Node, uses [][]int) node {
-	nkeys := len(g.keys)
+func (s *stepBinder) afterGroup(g *Group, columns []string, texts []string, posts []expr.Node, uses [][]int) Node {
+	nkeys := len(g.Keys)
 	whole := scopeOf(g)
 	var exprs []*expr.Expr
 	quals := slices.Clone(g.quals[:nkeys])
@@ -504,7 +484,7 @@ func (s *stepBinder) afterGroup(g *groupNode, columns []string, texts []string, 
 			cols = append(cols, nkeys+u)
 		}
 		for k, c := range cols {
-			f := g.schema.Fields[c]
+			f := g.Schema.Fields[c]
 			if k >= nkeys {
 				f.Name = fmt.Sprintf("$agg%d", k-nkeys)
 			}
@@ -514,7 +494,7 @@ func (s *stepBinder) afterGroup(g *groupNode, columns []string, texts []string, 
 		}
 		e, err := expr.Bind(post, scope)
 		if err != nil {
-			s.exprDiagnostic(g.in, fmt.Sprintf(".group.aggregates[%d]", i), texts[i], err, " (a column here must be a group key or stand inside an aggregate)")
+			s.exprDiagnostic(g.In, fmt.Sprintf(".group.aggregates[%d]", i), texts[i], err, " (a column here must be a group key or stand inside an aggregate)")
 			return nil
 		}
 		exprs, quals = append(exprs, e.Remap(func(c int) int { return cols[c] })), append(quals, s.step.Name)

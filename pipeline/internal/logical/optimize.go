@@ -1,4 +1,4 @@
-package pipeline
+package logical
 
 import (
 	"slices"
@@ -8,67 +8,67 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// optimize rewrites a logical plan into one that gives the same rows faster.
+// Optimize rewrites a logical plan into one that gives the same rows faster.
 // Columns that nobody needs are left out later, where nodes become operators.
-func optimize(n node) node {
+func Optimize(n Node) Node {
 	return sinkLimits(pushDown(n, nil))
 }
 
 // pushDown moves conditions toward the sources, where they drop rows before
 // anything else is done to them. preds are conjuncts over n's columns that must
 // hold for its rows; the result is n with all of them applied.
-func pushDown(n node, preds []*expr.Expr) node {
-	r := n.rel()
+func pushDown(n Node, preds []*expr.Expr) Node {
+	r := n.Rel()
 	switch n := n.(type) {
-	case *scanNode:
+	case *Scan:
 		s := *n
 		for _, p := range preds {
-			s.prune = append(s.prune, prunable(p)...)
+			s.Prune = append(s.Prune, prunable(p)...)
 		}
-		return newFilter(r.step, &s, preds)
-	case *filterNode:
-		return pushDown(n.in, append(slices.Clone(n.conjuncts), preds...))
-	case *projectNode:
+		return newFilter(r.Step, &s, preds)
+	case *Filter:
+		return pushDown(n.In, append(slices.Clone(n.Conjuncts), preds...))
+	case *Project:
 		below, above := partition(preds, func(p *expr.Expr) bool { return n.isBare(p.Columns()) })
 		for i, p := range below {
-			below[i] = p.Remap(n.source)
+			below[i] = p.Remap(n.Source)
 		}
-		in := pushDown(n.in, below)
-		return newFilter(r.step, newProject(r.step, in, n.exprs, n.schema.Names(), n.quals), above)
-	case *joinNode:
+		in := pushDown(n.In, below)
+		return newFilter(r.Step, newProject(r.Step, in, n.Exprs, n.Schema.Names(), n.quals), above)
+	case *Join:
 		return n.pushDown(preds)
-	case *groupNode:
+	case *Group:
 		// A condition on keys keeps or drops whole groups.
-		nkeys := len(n.keys)
+		nkeys := len(n.Keys)
 		below, above := partition(preds, func(p *expr.Expr) bool {
 			cols := p.Columns()
 			return len(cols) > 0 && cols[len(cols)-1] < nkeys
 		})
 		for i, p := range below {
-			below[i] = p.Remap(func(c int) int { return n.keys[c] })
+			below[i] = p.Remap(func(c int) int { return n.Keys[c] })
 		}
-		in := pushDown(n.in, below)
-		return newFilter(r.step, newGroup(r.step, in, n.keys, n.aggregates, n.schema.Names()), above)
-	case *sortNode:
-		if n.limit >= 0 || n.offset > 0 {
-			return newFilter(r.step, newSort(r.step, pushDown(n.in, nil), n.keys, n.offset, n.limit), preds)
+		in := pushDown(n.In, below)
+		return newFilter(r.Step, newGroup(r.Step, in, n.Keys, n.Aggregates, n.Schema.Names()), above)
+	case *Sort:
+		if n.Limit >= 0 || n.Offset > 0 {
+			return newFilter(r.Step, newSort(r.Step, pushDown(n.In, nil), n.Keys, n.Offset, n.Limit), preds)
 		}
-		return newSort(r.step, pushDown(n.in, preds), n.keys, n.offset, n.limit)
-	case *limitNode:
-		return newFilter(r.step, newLimit(r.step, pushDown(n.in, nil), n.offset, n.count), preds)
-	case *unionNode:
-		ins := make([]node, len(n.ins))
-		for i, in := range n.ins {
+		return newSort(r.Step, pushDown(n.In, preds), n.Keys, n.Offset, n.Limit)
+	case *Limit:
+		return newFilter(r.Step, newLimit(r.Step, pushDown(n.In, nil), n.Offset, n.Count), preds)
+	case *Union:
+		ins := make([]Node, len(n.Ins))
+		for i, in := range n.Ins {
 			ins[i] = pushDown(in, slices.Clone(preds))
 		}
-		return newUnion(r.step, ins)
+		return newUnion(r.Step, ins)
 	}
-	panic("pipeline: unknown node")
+	panic("logical: unknown node")
 }
 
 // pushDown splits conditions over a join by side.
-func (n *joinNode) pushDown(preds []*expr.Expr) node {
-	nleft := n.left.rel().schema.Len()
+func (n *Join) pushDown(preds []*expr.Expr) Node {
+	nleft := n.Left.Rel().Schema.Len()
 	toRight := func(c int) int { return c - nleft }
 	var left, right, above []*expr.Expr
 	for _, p := range preds {
@@ -79,35 +79,35 @@ func (n *joinNode) pushDown(preds []*expr.Expr) node {
 			if l {
 				right = append(right, n.mirror(p)...)
 			}
-		case !l && n.kind == gpu.Inner:
+		case !l && n.Kind == gpu.Inner:
 			right = append(right, p.Remap(toRight))
 			left = append(left, n.mirrorLeft(p.Remap(toRight))...)
 		default:
 			above = append(above, p)
-			if n.kind == gpu.Inner {
+			if n.Kind == gpu.Inner {
 				onLeft, onRight := implied(p, nleft)
 				left = append(left, onLeft...)
 				right = append(right, onRight...)
 			}
 		}
 	}
-	l, r := pushDown(n.left, left), pushDown(n.right, right)
-	return newFilter(n.step, newJoin(n.step, l, r, n.joinSpec), above)
+	l, r := pushDown(n.Left, left), pushDown(n.Right, right)
+	return newFilter(n.Step, newJoin(n.Step, l, r, n.JoinSpec), above)
 }
 
 // mirror returns what a condition on the left keys says of the right keys: the
 // rows of the right side for which it does not hold match nothing that is kept.
-func (n *joinNode) mirror(p *expr.Expr) []*expr.Expr {
-	if n.kind == gpu.Anti {
+func (n *Join) mirror(p *expr.Expr) []*expr.Expr {
+	if n.Kind == gpu.Anti {
 		// They are looked for only by left rows that are dropped anyway, but
 		// nothing is gained where the condition has thinned the left side.
 		return nil
 	}
-	return translate(p, n.leftKeys, n.rightKeys, n.nullSafe)
+	return translate(p, n.LeftKeys, n.RightKeys, n.NullSafe)
 }
 
-func (n *joinNode) mirrorLeft(p *expr.Expr) []*expr.Expr {
-	return translate(p, n.rightKeys, n.leftKeys, n.nullSafe)
+func (n *Join) mirrorLeft(p *expr.Expr) []*expr.Expr {
+	return translate(p, n.RightKeys, n.LeftKeys, n.NullSafe)
 }
 
 // translate rewrites a condition over key columns of one side to the other's.
@@ -157,18 +157,18 @@ func implied(p *expr.Expr, nleft int) (left, right []*expr.Expr) {
 }
 
 // isBare says whether all of some columns of a projection are columns of its input.
-func (n *projectNode) isBare(cols []int) bool {
+func (n *Project) isBare(cols []int) bool {
 	for _, c := range cols {
-		if _, ok := n.exprs[c].IsColumn(); !ok {
+		if _, ok := n.Exprs[c].IsColumn(); !ok {
 			return false
 		}
 	}
 	return true
 }
 
-// source returns the input column that a bare column of a projection is.
-func (n *projectNode) source(c int) int {
-	in, _ := n.exprs[c].IsColumn()
+// Source returns the input column that a bare column of a projection is.
+func (n *Project) Source(c int) int {
+	in, _ := n.Exprs[c].IsColumn()
 	return in
 }
 
@@ -200,36 +200,36 @@ func partition(list []*expr.Expr, cond func(*expr.Expr) bool) (yes, no []*expr.E
 
 // sinkLimits moves limits below projections and merges a limit over a sort into
 // a top-k.
-func sinkLimits(n node) node {
-	r := n.rel()
+func sinkLimits(n Node) Node {
+	r := n.Rel()
 	switch n := n.(type) {
-	case *filterNode:
-		return newFilter(r.step, sinkLimits(n.in), n.conjuncts)
-	case *projectNode:
-		return newProject(r.step, sinkLimits(n.in), n.exprs, n.schema.Names(), n.quals)
-	case *joinNode:
-		return newJoin(r.step, sinkLimits(n.left), sinkLimits(n.right), n.joinSpec)
-	case *groupNode:
-		return newGroup(r.step, sinkLimits(n.in), n.keys, n.aggregates, n.schema.Names())
-	case *sortNode:
-		return newSort(r.step, sinkLimits(n.in), n.keys, n.offset, n.limit)
-	case *unionNode:
-		ins := make([]node, len(n.ins))
-		for i, in := range n.ins {
+	case *Filter:
+		return newFilter(r.Step, sinkLimits(n.In), n.Conjuncts)
+	case *Project:
+		return newProject(r.Step, sinkLimits(n.In), n.Exprs, n.Schema.Names(), n.quals)
+	case *Join:
+		return newJoin(r.Step, sinkLimits(n.Left), sinkLimits(n.Right), n.JoinSpec)
+	case *Group:
+		return newGroup(r.Step, sinkLimits(n.In), n.Keys, n.Aggregates, n.Schema.Names())
+	case *Sort:
+		return newSort(r.Step, sinkLimits(n.In), n.Keys, n.Offset, n.Limit)
+	case *Union:
+		ins := make([]Node, len(n.Ins))
+		for i, in := range n.Ins {
 			ins[i] = sinkLimits(in)
 		}
-		return newUnion(r.step, ins)
-	case *limitNode:
-		switch in := n.in.(type) {
-		case *projectNode:
-			p := in.rel()
-			return newProject(p.step, sinkLimits(newLimit(r.step, in.in, n.offset, n.count)), in.exprs, in.schema.Names(), in.quals)
-		case *sortNode:
-			if in.limit < 0 && in.offset == 0 {
-				return newSort(in.step, sinkLimits(in.in), in.keys, n.offset, n.count)
+		return newUnion(r.Step, ins)
+	case *Limit:
+		switch in := n.In.(type) {
+		case *Project:
+			p := in.Rel()
+			return newProject(p.Step, sinkLimits(newLimit(r.Step, in.In, n.Offset, n.Count)), in.Exprs, in.Schema.Names(), in.quals)
+		case *Sort:
+			if in.Limit < 0 && in.Offset == 0 {
+				return newSort(in.Step, sinkLimits(in.In), in.Keys, n.Offset, n.Count)
 			}
 		}
-		return newLimit(r.step, sinkLimits(n.in), n.offset, n.count)
+		return newLimit(r.Step, sinkLimits(n.In), n.Offset, n.Count)
 	}
 	return n
 }

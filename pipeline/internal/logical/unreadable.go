@@ -1,4 +1,4 @@
-package pipeline
+package logical
 
 import (
 	"fmt"
@@ -38,21 +38,21 @@ func some(texts []string, show int, separator string) string {
 }
 
 // suggestColumns writes the columns that can be read as a select step does.
-func suggestColumns(r *relation) string {
-	if r.schema.Len() == 0 {
+func suggestColumns(r *Relation) string {
+	if r.Schema.Len() == 0 {
 		return ""
 	}
-	return ", as in select: [" + some(r.schema.Names(), 10, ", ") + "]"
+	return ", as in select: [" + some(r.Schema.Names(), 10, ", ") + "]"
 }
 
 // keepUnreadable says that a projection made for a step takes all columns.
-func keepUnreadable(n *projectNode, in node) *projectNode {
-	n.unreadable = in.rel().unreadable
+func keepUnreadable(n *Project, in Node) *Project {
+	n.unreadable = in.Rel().unreadable
 	return n
 }
 
 // findUnreadable looks up a column by its name, and its source unless that is "".
-func (r *relation) findUnreadable(qual, name string) (unreadable, bool) {
+func (r *Relation) findUnreadable(qual, name string) (unreadable, bool) {
 	i := slices.IndexFunc(r.unreadable, func(u unreadable) bool {
 		return strings.EqualFold(u.Name, name) && (qual == "" || strings.EqualFold(u.qual, qual))
 	})
@@ -63,7 +63,7 @@ func (r *relation) findUnreadable(qual, name string) (unreadable, bool) {
 }
 
 // unreadableFor finds the column that an expression misses; nil misses none.
-func (r *relation) unreadableFor(m *expr.Missing) (unreadable, bool) {
+func (r *Relation) unreadableFor(m *expr.Missing) (unreadable, bool) {
 	if m == nil {
 		return unreadable{}, false
 	}
@@ -77,8 +77,8 @@ func (r *relation) unreadableFor(m *expr.Missing) (unreadable, bool) {
 
 // unmatched lists the columns that cannot be read and that one of two relations
 // has alone.
-func unmatched(a, b *relation) (list []unreadable) {
-	for _, sides := range [][2]*relation{{a, b}, {b, a}} {
+func unmatched(a, b *Relation) (list []unreadable) {
+	for _, sides := range [][2]*Relation{{a, b}, {b, a}} {
 		for _, u := range sides[0].unreadable {
 			if _, ok := sides[1].findUnreadable("", u.Name); !ok {
 				list = append(list, u)
