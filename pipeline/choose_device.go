@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/pipeline/internal/physical"
 )
 
 // The model of what a plan takes on either device: seconds of one core, unless it says
@@ -43,35 +44,35 @@ type work struct {
 
 // work adds up what a plan has to do.
 func (p *Plan) work() work {
-	w := work{encoded: p.root.rows * float64(p.schema.Len()), written: p.root.rows * float64(rowBytes(p.schema))}
-	w.add(p.root)
+	w := work{encoded: p.stages.Root.Rows * float64(p.stages.Schema.Len()), written: p.stages.Root.Rows * float64(physical.RowBytes(p.stages.Schema))}
+	w.add(p.stages.Root)
 	return w
 }
 
 // add adds what a stage and its inputs have to do. A top-k, a limit and a union cost
 // little beside what feeds them.
-func (w *work) add(s *stage) {
-	for _, in := range s.inputs {
+func (w *work) add(s *physical.Stage) {
+	for _, in := range s.Inputs {
 		w.add(in)
 	}
-	columns := float64(s.schema.Len())
-	switch s.kind {
+	columns := float64(s.Schema.Len())
+	switch s.Kind {
 	case "scan":
-		for _, c := range s.columns {
-			w.scanned += float64(s.table.Stats(c).Bytes)
+		for _, c := range s.Columns {
+			w.scanned += float64(s.Table.Stats(c).Bytes)
 		}
 	case "project":
-		w.values += s.rows * float64(len(s.detail)) // a line for each that is computed
+		w.values += s.Rows * float64(len(s.Detail)) // a line for each that is computed
 	case "group":
-		w.values += s.inputs[0].rows * columns
+		w.values += s.Inputs[0].Rows * columns
 	case "sort":
-		w.sorted += s.rows * columns
+		w.sorted += s.Rows * columns
 	case "top-k", "limit", "union":
 	default: // filters and joins
-		for _, in := range s.inputs {
-			w.rows += in.rows
+		for _, in := range s.Inputs {
+			w.rows += in.Rows
 		}
-		w.values += s.rows * columns
+		w.values += s.Rows * columns
 	}
 }
 

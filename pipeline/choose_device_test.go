@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/pipeline/internal/physical"
 )
 
 // workOf is what the example jobs have to do at scale factor 1, in millions, by plans
@@ -129,7 +131,7 @@ func TestWorkIsThatOfThePlan(t *testing.T) {
 	near(2*lines+2*lines+lines, w.values)
 	near(2*lines, w.sorted)
 	near(2*lines, w.encoded)
-	near(float64(rowBytes(p.schema))*lines, w.written)
+	near(float64(physical.RowBytes(p.stages.Schema))*lines, w.written)
 }
 
 func TestTheDeviceIsChosenByThePlanUnlessOneIsAskedFor(t *testing.T) {

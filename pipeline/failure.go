@@ -24,10 +24,10 @@ func (e *operatorError) Unwrap() error { return e.err }
 
 // explain names the operator in an error, but for a scan, whose errors name files.
 func (o *opRun) explain(err error) error {
-	if o.table != nil {
+	if o.Table != nil {
 		return err
 	}
-	return explain(o.name(), err)
+	return explain(o.Name(), err)
 }
 
 // explain says where an error happened unless it does so itself: refused memory

@@ -154,7 +154,7 @@ func (f *unionFeed) take(ctx context.Context, l *lane) (morsel, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for ; f.at < len(f.feeds); f.at++ {
-		in, cols := f.feeds[f.at], f.op.permutation[f.at]
+		in, cols := f.feeds[f.at], f.op.Permutation[f.at]
 		if !f.ready {
 			if err := in.run(f.ctx); err != nil {
 				return morsel{}, err
@@ -176,7 +176,7 @@ func (f *unionFeed) take(ctx context.Context, l *lane) (morsel, error) {
 		return morsel{f.number - 1, func(ctx context.Context, l *lane, emit operators.Emit) error {
 			return m.emit(ctx, l, func(s *gpu.Stride) error {
 				f.op.rowsIn.Add(int64(s.Rows))
-				return emit(rearrange(s, f.op.schema, cols))
+				return emit(rearrange(s, f.op.Schema, cols))
 			})
 		}}, nil
 	}

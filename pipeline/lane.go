@@ -7,6 +7,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/pipeline/internal/physical"
 )
 
 // lane is one of the lanes of a pipeline: a goroutine with a queue, and its local
@@ -24,7 +25,7 @@ type lane struct {
 // task is what operators of the lane work with.
 func (l *lane) task(o *opRun) operators.Task {
 	r := l.pipelineRun.run
-	return operators.Task{Device: r.device, Queue: l.queue, Lease: o.lease, StrideRows: l.strideRows(rowBytes(o.schema)), Lanes: l.lanes}
+	return operators.Task{Device: r.device, Queue: l.queue, Lease: o.lease, StrideRows: l.strideRows(physical.RowBytes(o.Schema)), Lanes: l.lanes}
 }
 
 // work runs the lane until the feed has no more morsels.
@@ -73,7 +74,7 @@ func (l *lane) work(ctx context.Context) (err error) {
 // open makes the lane's queue and its local states.
 func (l *lane) open(ctx context.Context) (err error) {
 	d := l.pipelineRun.run.device
-	name := l.last().name()
+	name := l.last().Name()
 	if l.lanes > 1 {
 		l.queue, err = d.NewLaneQueue(name)
 	} else {

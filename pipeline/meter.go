@@ -74,7 +74,7 @@ func (m *meter) idle(counter *atomic.Int64) (resume func()) {
 // where names the operator at work, or else a pipeline.
 func (m *meter) where(p *pipelineRun) string {
 	if o := m.current.Load(); o != nil {
-		return o.name()
+		return o.Name()
 	}
 	return p.name()
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/pipeline/internal/physical"
 	"github.com/gstream/gstream/source"
 )
 
@@ -30,7 +31,7 @@ type pipelineRun struct {
 
 // opRun is an operator, a scan or a union in a run: its memory and counters.
 type opRun struct {
-	*stage
+	*physical.Stage
 	lease  *gpu.Lease // of device memory
 	decode *gpu.Lease // of a scan: the host memory it decodes into
 	op     operators.Operator
@@ -56,9 +57,9 @@ func (o *opRun) close() error {
 
 // prepare cuts the stages of a plan into pipelines, without starting any. It returns
 // the pipeline whose last operator is st, and which has no end yet.
-func (r *run) prepare(st *stage) (*pipelineRun, error) {
+func (r *run) prepare(st *physical.Stage) (*pipelineRun, error) {
 	switch {
-	case st.table != nil:
+	case st.Table != nil:
 		o, err := r.newOp(st)
 		if err != nil {
 			return nil, err
@@ -66,16 +67,16 @@ func (r *run) prepare(st *stage) (*pipelineRun, error) {
 		p := &pipelineRun{run: r, from: o}
 		p.feed = newScanFeed(p, o)
 		return p, nil
-	case st.permutation != nil:
+	case st.Permutation != nil:
 		return r.prepareUnion(st)
 	}
-	p, err := r.prepare(st.inputs[0])
+	p, err := r.prepare(st.Inputs[0])
 	if err != nil {
 		return nil, err
 	}
 	var build *pipelineRun
-	if len(st.inputs) > 1 {
-		if build, err = r.prepare(st.inputs[1]); err != nil {
+	if len(st.Inputs) > 1 {
+		if build, err = r.prepare(st.Inputs[1]); err != nil {
 			return nil, err
 		}
 	}
@@ -126,9 +127,9 @@ func (p *pipelineRun) exchange() *channelFeed {
 	return &channelFeed{from: p}
 }
 
-func (r *run) prepareUnion(st *stage) (*pipelineRun, error) {
+func (r *run) prepareUnion(st *physical.Stage) (*pipelineRun, error) {
 	u := &unionFeed{}
-	for _, in := range st.inputs {
+	for _, in := range st.Inputs {
 		p, err := r.prepare(in)
 		if err != nil {
 			return nil, err
@@ -144,17 +145,17 @@ func (r *run) prepareUnion(st *stage) (*pipelineRun, error) {
 }
 
 // newOp makes what a run has of a stage. Stages come after their inputs.
-func (r *run) newOp(st *stage) (_ *opRun, err error) {
-	o := &opRun{stage: st}
-	if st.make != nil {
-		if o.op, err = st.make(); err != nil {
+func (r *run) newOp(st *physical.Stage) (_ *opRun, err error) {
+	o := &opRun{Stage: st}
+	if st.Make != nil {
+		if o.op, err = st.Make(); err != nil {
 			return nil, o.explain(err)
 		}
 	}
-	o.lease = r.device.Budget().Lease(st.name())
+	o.lease = r.device.Budget().Lease(st.Name())
 	o.decode = o.lease
-	if st.table != nil && discrete(r.device) {
-		o.decode = r.device.HostBudget().Lease(st.name() + ", decoding")
+	if st.Table != nil && discrete(r.device) {
+		o.decode = r.device.HostBudget().Lease(st.Name() + ", decoding")
 	}
 	r.ops = append(r.ops, o)
 	return o, nil
@@ -191,7 +192,7 @@ func (p *pipelineRun) last() *opRun {
 	return p.from
 }
 
-func (p *pipelineRun) name() string { return p.last().name() }
+func (p *pipelineRun) name() string { return p.last().Name() }
 
 // start begins what may run before the pipeline is at work: its scan, and the pipeline
 // that it needs first.
@@ -264,7 +265,7 @@ func (p *pipelineRun) chooseLanes() {
 	width := 1
 	for i := -1; i <= len(p.ops); i++ {
 		if o := p.operator(i); o != nil {
-			width = max(width, rowBytes(o.schema))
+			width = max(width, physical.RowBytes(o.Schema))
 		}
 	}
 	p.lanes, p.rows = 1, d.StrideRows(width)
@@ -273,8 +274,8 @@ func (p *pipelineRun) chooseLanes() {
 	}
 	p.lanes = d.Lanes()
 	shorten := func(rows int64) { p.rows = int(min(int64(p.rows), max(rows, leastRows))) }
-	if p.from != nil && p.from.table != nil {
-		shorten(p.from.table.Rows() / int64(2*p.lanes))
+	if p.from != nil && p.from.Table != nil {
+		shorten(p.from.Table.Rows() / int64(2*p.lanes))
 	}
 	room := d.Budget().Limit() / 2 / int64(width*laneStrides) // rows
 	shorten(room / int64(p.lanes))
@@ -314,12 +315,12 @@ func (p *pipelineRun) finalize(ctx context.Context, m *meter) (err error) {
 	}
 	m.turn(o)
 	r := p.run
-	q, err := r.device.NewQueue(o.name())
+	q, err := r.device.NewQueue(o.Name())
 	if err != nil {
-		return explain(o.name(), err)
+		return explain(o.Name(), err)
 	}
 	q.Until(ctx)
 	defer func() { err = with(err, q.Close()) }()
-	t := operators.Task{Device: r.device, Queue: q, Lease: o.lease, StrideRows: p.strideRows(rowBytes(o.schema)), Lanes: p.lanes}
+	t := operators.Task{Device: r.device, Queue: q, Lease: o.lease, StrideRows: p.strideRows(physical.RowBytes(o.Schema)), Lanes: p.lanes}
 	return o.explain(o.op.(operators.Blocking).Finalize(ctx, t))
 }

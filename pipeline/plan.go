@@ -9,6 +9,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/pipeline/internal/logical"
+	"github.com/gstream/gstream/pipeline/internal/physical"
 	"github.com/gstream/gstream/pipeline/job"
 	"github.com/gstream/gstream/source"
 	sourceparquet "github.com/gstream/gstream/source/parquet"
@@ -19,11 +20,8 @@ import (
 type Plan struct {
 	job    *Job
 	tables map[string]source.Table
-	root   *stage
-	// permutation puts the root's columns into the order of the output.
-	permutation []int
-	schema      *gpu.Schema
-	output      Target
+	stages *physical.Plan
+	output Target
 }
 
 // NewPlan opens the sources of a job, checks everything that can be checked
@@ -57,16 +55,11 @@ func newPlan(j *Job, own map[string]source.Table, target Target) (_ *Plan, err e
 	if last, err = query.Output(last); err != nil {
 		return nil, placed(j, err)
 	}
-	p.schema = last.Rel().Schema
-	root, lay, err := lower(logical.Optimize(last), allOf(p.schema.Len()))
-	if err != nil {
+	if p.stages, err = physical.Lower(j.Name, logical.Optimize(last)); err != nil {
 		return nil, placed(j, err)
 	}
-	p.root, p.permutation = root, lay
 	return p, nil
 }
-
-func allOf(n int) required { return slices.Repeat(required{true}, n) }
 
 // open opens every source, all of them before it gives up.
 func (p *Plan) open(own map[string]source.Table) (faults Diagnostics) {
@@ -103,7 +96,7 @@ func (p *Plan) Close() error {
 }
 
 // Schema returns the columns of the result.
-func (p *Plan) Schema() *gpu.Schema { return p.schema }
+func (p *Plan) Schema() *gpu.Schema { return p.stages.Schema }
 
 // placed returns the faults in err, those of steps with where these stand in the job
 // file.

@@ -9,6 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/pipeline/internal/physical"
 	"github.com/gstream/gstream/source"
 )
 
@@ -143,7 +144,7 @@ var stateNames = map[int32]string{stateWaiting: "waiting", stateRunning: "runnin
 // report takes a snapshot of the run. It may be called while the run goes on.
 func (r *run) report() *Report {
 	props := r.device.Properties()
-	out := &Report{Job: r.plan.job.Name, Device: props.Name, Kind: props.Kind, Choice: r.choice, Threads: r.threads(), Wall: cmp.Or(r.wall, time.Since(r.started)), PeakRSS: peakRSS(), Link: r.link, Spans: r.spans}
+	out := &Report{Job: r.plan.stages.Name, Device: props.Name, Kind: props.Kind, Choice: r.choice, Threads: r.threads(), Wall: cmp.Or(r.wall, time.Since(r.started)), PeakRSS: peakRSS(), Link: r.link, Spans: r.spans}
 	var total gpu.Activity
 	activity := func(l *gpu.Lease) *ActivityReport {
 		a := l.Activity()
@@ -158,14 +159,14 @@ func (r *run) report() *Report {
 	for _, t := range r.ops {
 		m := &t.metrics
 		s := StageReport{
-			Step: t.step, Kind: t.kind, Device: props.ID, State: stateNames[m.state.Load()],
+			Step: t.Step, Kind: t.Kind, Device: props.ID, State: stateNames[m.state.Load()],
 			RowsIn: m.rowsIn.Load(), RowsOut: m.rowsOut.Load(), BytesOut: m.bytesOut.Load(),
 			Busy: busy[t], Wait: time.Duration(m.waitIn.Load()), Blocked: time.Duration(m.waitOut.Load()),
-			Estimate: t.rows,
+			Estimate: t.Rows,
 		}
 		_, s.Peak = t.lease.Used()
 		s.Activity = activity(t.lease)
-		if t.table != nil {
+		if t.Table != nil {
 			s.Device = Host // decodes; the copies are in the activity
 		}
 		if rd := t.reader.Load(); rd != nil {
@@ -173,8 +174,8 @@ func (r *run) report() *Report {
 			s.Scan = &p
 			s.RowsIn = p.RowsRead
 			s.Busy += p.Decode
-		} else if t.table != nil {
-			p := unread(t.stage)
+		} else if t.Table != nil {
+			p := unread(t.Stage)
 			s.Scan = &p
 		}
 		out.Stages = append(out.Stages, s)
@@ -202,10 +203,10 @@ func (r *run) leases() []*gpu.Lease {
 }
 
 // unread is the progress of a scan that has not begun: everything is to be read.
-func unread(s *stage) source.Progress {
-	p := source.Progress{RowsTotal: s.table.Rows()}
-	for _, c := range s.columns {
-		p.BytesTotal += s.table.Stats(c).Bytes
+func unread(s *physical.Stage) source.Progress {
+	p := source.Progress{RowsTotal: s.Table.Rows()}
+	for _, c := range s.Columns {
+		p.BytesTotal += s.Table.Stats(c).Bytes
 	}
 	return p
 }

@@ -167,7 +167,7 @@ func (r *run) measure() error {
 func (r *run) execute(ctx context.Context) (err error) {
 	lease := r.device.HostBudget().Lease("output: row groups")
 	r.sink = &sinkRun{lease: lease}
-	out, err := r.plan.output.Create(r.plan.schema, TargetOptions{Lease: lease, Threads: r.opt.Threads, Overwrite: r.opt.Overwrite, Trace: r.trace(laneEncode, lease.Name()), Discard: r.opt.Discard, Leftover: r.opt.Leftover})
+	out, err := r.plan.output.Create(r.plan.stages.Schema, TargetOptions{Lease: lease, Threads: r.opt.Threads, Overwrite: r.opt.Overwrite, Trace: r.trace(laneEncode, lease.Name()), Discard: r.opt.Discard, Leftover: r.opt.Leftover})
 	if err != nil {
 		return &outputError{err}
 	}
@@ -184,7 +184,7 @@ func (r *run) execute(ctx context.Context) (err error) {
 // pipelines runs all pipelines and writes what the last one gives.
 func (r *run) pipelines(ctx context.Context) (err error) {
 	defer recoverInto(&err, "output")
-	root, err := r.prepare(r.plan.root)
+	root, err := r.prepare(r.plan.stages.Root)
 	if err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func (r *run) pipelines(ctx context.Context) (err error) {
 		if s, err = q.Download(r.sink.lease, s); err != nil {
 			return explain("output", err)
 		}
-		s = rearrange(s, r.plan.schema, r.plan.permutation)
+		s = rearrange(s, r.plan.stages.Schema, r.plan.stages.Permutation)
 		if err := r.sink.sink.Write(ctx, s); err != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/operators/limit"
+	"github.com/gstream/gstream/pipeline/internal/physical"
 	"github.com/gstream/gstream/sink"
 	"github.com/gstream/gstream/source"
 )
@@ -228,25 +229,25 @@ func (t *fakeTarget) Commit(context.Context) error {
 func (t *fakeTarget) Abort() error      { t.ended += "abort"; return nil }
 func (t *fakeTarget) Stats() sink.Stats { return sink.Stats{} }
 
-func scanOf(t *fakeTable) *stage {
-	return &stage{step: "t", kind: "scan", schema: oneColumn, table: t, columns: []int{0}}
+func scanOf(t *fakeTable) *physical.Stage {
+	return &physical.Stage{Step: "t", Kind: "scan", Schema: oneColumn, Table: t, Columns: []int{0}}
 }
 
 // fakePlan is a join of a union of two scans with a third one, collected by an
 // operator, and an operator after that.
 func fakePlan(f *faults, target *fakeTarget) *Plan {
-	scan := func() *stage { return scanOf(&fakeTable{faults: f, strides: 5}) }
-	union := &stage{step: "both", kind: "union", schema: oneColumn, inputs: []*stage{scan(), scan()}, permutation: [][]int{{0}, {0}}}
-	stageOf := func(step string, op func(*faults) operators.Operator, inputs ...*stage) *stage {
-		return &stage{step: step, kind: "operator", schema: oneColumn, inputs: inputs,
-			make: func() (operators.Operator, error) { return op(f), f.next("make") }}
+	scan := func() *physical.Stage { return scanOf(&fakeTable{faults: f, strides: 5}) }
+	union := &physical.Stage{Step: "both", Kind: "union", Schema: oneColumn, Inputs: []*physical.Stage{scan(), scan()}, Permutation: [][]int{{0}, {0}}}
+	stageOf := func(step string, op func(*faults) operators.Operator, inputs ...*physical.Stage) *physical.Stage {
+		return &physical.Stage{Step: step, Kind: "operator", Schema: oneColumn, Inputs: inputs,
+			Make: func() (operators.Operator, error) { return op(f), f.next("make") }}
 	}
 	match := stageOf("match", func(f *faults) operators.Operator { return &fakeOperator{faults: f} }, union, scan())
 	return planOf(stageOf("after", streaming, stageOf("all", blocking, match)), target)
 }
 
-func planOf(root *stage, target Target) *Plan {
-	return &Plan{job: &Job{}, root: root, permutation: []int{0}, schema: oneColumn, output: target}
+func planOf(root *physical.Stage, target Target) *Plan {
+	return &Plan{job: &Job{}, stages: &physical.Plan{Root: root, Permutation: []int{0}, Schema: oneColumn}, output: target}
 }
 
 // device is a host device whose budget must be empty at the end of the test.
@@ -329,23 +330,23 @@ func (d lateDevice) NewQueue(name string) (gpu.Queue, error) {
 }
 
 func TestWhatAStageTakesFirstBeginsWhileTheDeviceStarts(t *testing.T) {
-	for what, plan := range map[string]func(table *stage) *stage{
-		"an input": func(table *stage) *stage {
-			return &stage{step: "o", kind: "filter", schema: oneColumn, inputs: []*stage{table}}
+	for what, plan := range map[string]func(table *physical.Stage) *physical.Stage{
+		"an input": func(table *physical.Stage) *physical.Stage {
+			return &physical.Stage{Step: "o", Kind: "filter", Schema: oneColumn, Inputs: []*physical.Stage{table}}
 		},
-		"a build side": func(table *stage) *stage {
-			probe := &stage{step: "p", kind: "filter", schema: oneColumn, inputs: []*stage{scanOf(&fakeTable{faults: &faults{}, strides: 5})}}
-			return &stage{step: "j", kind: "join", schema: oneColumn, inputs: []*stage{probe, table}}
+		"a build side": func(table *physical.Stage) *physical.Stage {
+			probe := &physical.Stage{Step: "p", Kind: "filter", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(&fakeTable{faults: &faults{}, strides: 5})}}
+			return &physical.Stage{Step: "j", Kind: "join", Schema: oneColumn, Inputs: []*physical.Stage{probe, table}}
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			defer goleak.VerifyNone(t)
 			table, target := &fakeTable{faults: &faults{}, strides: 5}, &fakeTarget{faults: &faults{}}
 			root := plan(scanOf(table))
-			for st := root; st.table == nil; st = st.inputs[0] {
-				st.make = func() (operators.Operator, error) { return streaming(&faults{}), nil }
-				if len(st.inputs) > 1 {
-					st.make = func() (operators.Operator, error) { return &fakeOperator{faults: &faults{}}, nil }
+			for st := root; st.Table == nil; st = st.Inputs[0] {
+				st.Make = func() (operators.Operator, error) { return streaming(&faults{}), nil }
+				if len(st.Inputs) > 1 {
+					st.Make = func() (operators.Operator, error) { return &fakeOperator{faults: &faults{}}, nil }
 				}
 			}
 			_, err := planOf(root, target).Run(context.Background(), RunOptions{Device: lateDevice{device(t), device(t), table}})
@@ -358,8 +359,8 @@ func TestWhatAStageTakesFirstBeginsWhileTheDeviceStarts(t *testing.T) {
 func TestErrorsNameTheStage(t *testing.T) {
 	f := &faults{}
 	f.at.Store(1)
-	op := &stage{step: "match", kind: "filter", schema: oneColumn, inputs: []*stage{scanOf(&fakeTable{faults: &faults{}, strides: 1})},
-		make: func() (operators.Operator, error) { return streaming(f), nil }}
+	op := &physical.Stage{Step: "match", Kind: "filter", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(&fakeTable{faults: &faults{}, strides: 1})},
+		Make: func() (operators.Operator, error) { return streaming(f), nil }}
 	_, err := planOf(op, &fakeTarget{faults: &faults{}}).Run(context.Background(), RunOptions{Device: device(t)})
 	assert.EqualError(t, err, "match: filter: open: injected")
 }
@@ -382,8 +383,8 @@ func TestLimitEndsItsInputEarly(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	// The source would wait for ever after its strides.
 	table := &fakeTable{faults: &faults{}, strides: 3, waits: true, waiting: make(chan struct{})}
-	st := &stage{step: "first", kind: "limit", schema: oneColumn, inputs: []*stage{scanOf(table)},
-		make: func() (operators.Operator, error) { return limit.New(oneColumn, 0, 20), nil }}
+	st := &physical.Stage{Step: "first", Kind: "limit", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(table)},
+		Make: func() (operators.Operator, error) { return limit.New(oneColumn, 0, 20), nil }}
 	target := &fakeTarget{faults: &faults{}}
 	_, err := planOf(st, target).Run(context.Background(), RunOptions{Device: device(t)})
 	require.NoError(t, err)
@@ -412,10 +413,10 @@ func (o *exploding) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) 
 func TestLimitEndsAnOperatorOfItsChainInTheMiddle(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	table := &fakeTable{faults: &faults{}, strides: 3, waits: true, waiting: make(chan struct{})}
-	many := &stage{step: "many", kind: "join", schema: oneColumn, inputs: []*stage{scanOf(table)},
-		make: func() (operators.Operator, error) { return explode(), nil }}
-	st := &stage{step: "first", kind: "limit", schema: oneColumn, inputs: []*stage{many},
-		make: func() (operators.Operator, error) { return limit.New(oneColumn, 5, 20), nil }}
+	many := &physical.Stage{Step: "many", Kind: "join", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(table)},
+		Make: func() (operators.Operator, error) { return explode(), nil }}
+	st := &physical.Stage{Step: "first", Kind: "limit", Schema: oneColumn, Inputs: []*physical.Stage{many},
+		Make: func() (operators.Operator, error) { return limit.New(oneColumn, 5, 20), nil }}
 	target := &fakeTarget{faults: &faults{}}
 	_, err := planOf(st, target).Run(context.Background(), RunOptions{Device: device(t)})
 	require.NoError(t, err)
@@ -425,8 +426,8 @@ func TestLimitEndsAnOperatorOfItsChainInTheMiddle(t *testing.T) {
 func TestCancelEndsAnOperatorInTheMiddle(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	ctx, cancel := context.WithCancel(context.Background())
-	many := &stage{step: "many", kind: "join", schema: oneColumn, inputs: []*stage{scanOf(&fakeTable{faults: &faults{}, strides: 1})},
-		make: func() (operators.Operator, error) { return explode(), nil }}
+	many := &physical.Stage{Step: "many", Kind: "join", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(&fakeTable{faults: &faults{}, strides: 1})},
+		Make: func() (operators.Operator, error) { return explode(), nil }}
 	target := &cancelTarget{fakeTarget: fakeTarget{faults: &faults{}}, cancel: cancel}
 	_, err := planOf(many, target).Run(ctx, RunOptions{Device: device(t)})
 	assert.ErrorIs(t, err, context.Canceled)
@@ -453,8 +454,8 @@ func TestBuildSideIsReadBeforeTheProbeSideStarts(t *testing.T) {
 	build := &fakeTable{faults: &faults{}, strides: 3}
 	probe := &fakeTable{faults: &faults{}, strides: 3}
 	op := &orderOperator{fakeOperator: fakeOperator{faults: &faults{}}, probe: &probe.scans, t: t}
-	join := &stage{step: "match", kind: "join", schema: oneColumn, inputs: []*stage{scanOf(probe), scanOf(build)},
-		make: func() (operators.Operator, error) { return op, nil }}
+	join := &physical.Stage{Step: "match", Kind: "join", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(probe), scanOf(build)},
+		Make: func() (operators.Operator, error) { return op, nil }}
 	_, err := planOf(join, &fakeTarget{faults: &faults{}}).Run(context.Background(), RunOptions{Device: device(t)})
 	require.NoError(t, err)
 	assert.Equal(t, int64(1), probe.scans.Load())

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/pipeline/internal/physical"
 	"github.com/gstream/gstream/source"
 )
 
@@ -114,7 +115,7 @@ func (f *aheadFeed) take(ctx context.Context, _ *lane) (morsel, error) {
 		return morsel{f.number - 1, func(_ context.Context, l *lane, emit operators.Emit) error {
 			if err := l.queue.Wait(s); err != nil {
 				s.Release()
-				return explain(f.op.name(), err)
+				return explain(f.op.Name(), err)
 			}
 			return emit(s)
 		}}, nil
@@ -147,16 +148,16 @@ func (f *aheadFeed) end() error {
 // copyUp decodes a table and brings all its strides to the device.
 func (f *aheadFeed) copyUp(ctx context.Context) (err error) {
 	o := f.op
-	defer recoverInto(&err, o.name())
+	defer recoverInto(&err, o.Name())
 	// The reader first: it decodes while the device may still be starting.
 	r, err := f.pipe.reader(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer closeReader(r, &err)
-	q, err := f.pipe.run.device.NewQueue(o.name())
+	q, err := f.pipe.run.device.NewQueue(o.Name())
 	if err != nil {
-		return explain(o.name(), err)
+		return explain(o.Name(), err)
 	}
 	f.queue = q
 	defer func() { err = with(err, q.Close()) }()
@@ -169,7 +170,7 @@ func (f *aheadFeed) copyUp(ctx context.Context) (err error) {
 			return err
 		}
 		if s, err = q.UploadAhead(o.lease, s); err != nil {
-			return explain(o.name(), err)
+			return explain(o.Name(), err)
 		}
 		select {
 		case f.strides <- s:
@@ -192,13 +193,13 @@ func closeReader(r source.Reader, err *error) {
 // reader starts to decode a table.
 func (p *pipelineRun) reader(ctx context.Context, o *opRun) (source.Reader, error) {
 	r := p.run
-	rows := p.strideRows(int(o.rowBytes))
-	reader, err := o.table.Scan(ctx, source.ScanOptions{
-		Columns: o.columns, Prune: o.prune, StrideRows: rows, Lease: o.decode,
+	rows := p.strideRows(int(o.RowBytes))
+	reader, err := o.Table.Scan(ctx, source.ScanOptions{
+		Columns: o.Columns, Prune: o.Prune, StrideRows: rows, Lease: o.decode,
 		Decode: source.DecodeOptions{
 			Threads: r.opt.Threads, Slots: r.slots,
 			Inflight: r.inflight(o, rows), InflightBytes: r.inflightBytes(),
-			Encoded: discrete(r.device), Trace: r.trace(laneDecode, o.name()),
+			Encoded: discrete(r.device), Trace: r.trace(laneDecode, o.Name()),
 		},
 	})
 	if err == nil {
@@ -214,7 +215,7 @@ func (p *pipelineRun) reader(ctx context.Context, o *opRun) (source.Reader, erro
 func (r *run) inflight(o *opRun, rows int) int {
 	n := r.threads() + 1
 	if bytes := r.inflightBytes(); bytes > 0 {
-		n = min(2*n, max(int(bytes/int64(max(rowBytes(o.schema), 1)*rows)), 3))
+		n = min(2*n, max(int(bytes/int64(max(physical.RowBytes(o.Schema), 1)*rows)), 3))
 	}
 	return n
 }
@@ -228,7 +229,7 @@ func (r *run) inflightBytes() int64 {
 	}
 	scans := int64(0)
 	for _, o := range r.ops {
-		if o.table != nil {
+		if o.Table != nil {
 			scans++
 		}
 	}

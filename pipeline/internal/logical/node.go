@@ -40,8 +40,7 @@ type ColumnStats struct {
 
 // The kinds of nodes.
 type (
-	// Scan reads a table; row groups in which a predicate of Prune holds for no row
-	// may be left out.
+	// Scan reads a table. Rows that do not meet a predicate of Prune may be left out.
 	Scan struct {
 		Relation
 		Table source.Table

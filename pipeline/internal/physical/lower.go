@@ -1,4 +1,4 @@
-package pipeline
+package physical
 
 import (
 	"fmt"
@@ -16,42 +16,7 @@ import (
 	"github.com/gstream/gstream/operators/sort"
 	"github.com/gstream/gstream/pipeline/internal/logical"
 	"github.com/gstream/gstream/pipeline/job"
-	"github.com/gstream/gstream/source"
 )
-
-// stage is a scan, an operator, or a union. Stages form a tree and are immutable;
-// a run makes its own operators.
-type stage struct {
-	step   string // of the job
-	kind   string // "scan", "filter", "join" …
-	detail []string
-	schema *gpu.Schema // of the strides it emits
-	rows   float64     // estimate
-	inputs []*stage    // of a join: probe side, build side
-
-	table    source.Table // of a scan
-	columns  []int
-	prune    []source.Predicate
-	rowBytes float64
-
-	make func() (operators.Operator, error) // of an operator
-
-	permutation [][]int // of a union: columns of each input, in output order
-}
-
-func (s *stage) name() string { return s.step + ": " + s.kind }
-
-// rowBytes is the width of a row, strings counted as 16 bytes.
-func rowBytes(s *gpu.Schema) int {
-	n := 0
-	for _, f := range s.Fields {
-		if f.Type.IsVar() {
-			n += 16
-		}
-		n += f.Type.Width()
-	}
-	return n
-}
 
 // layout says where a stage has put the columns of a node: by position of the
 // node's column the position in the stage's strides, or -1.
@@ -90,25 +55,36 @@ func (n required) list() []int {
 	return out
 }
 
+// Lower decides how the rows of a logical plan are computed. The error is a
+// *job.Diagnostic of the step that an operator refuses.
+func Lower(name string, n logical.Node) (*Plan, error) {
+	schema := n.Rel().Schema
+	root, at, err := lower(n, slices.Repeat(required{true}, schema.Len()))
+	if err != nil {
+		return nil, err
+	}
+	return &Plan{Name: name, Root: root, Permutation: at, Schema: schema}, nil
+}
+
 // lower makes the stages that compute the needed columns of a node. This is
 // where columns are pruned: nothing that is not needed is read, carried or
 // computed, and a projection that only picks or renames costs nothing.
-func lower(n logical.Node, need required) (*stage, layout, error) {
+func lower(n logical.Node, need required) (*Stage, layout, error) {
 	st, lay, err := lowerNode(n, need)
 	if err != nil {
 		return nil, nil, err
 	}
-	if st.make != nil {
+	if st.Make != nil {
 		// The operator is made once here, so that what it refuses is refused
 		// before the run.
-		if _, err := st.make(); err != nil {
-			return nil, nil, &job.Diagnostic{Step: st.step, Msg: err.Error()}
+		if _, err := st.Make(); err != nil {
+			return nil, nil, &job.Diagnostic{Step: st.Step, Msg: err.Error()}
 		}
 	}
 	return st, lay, nil
 }
 
-func lowerNode(n logical.Node, need required) (*stage, layout, error) {
+func lowerNode(n logical.Node, need required) (*Stage, layout, error) {
 	switch n := n.(type) {
 	case *logical.Scan:
 		return lowerScan(n, need)
@@ -127,39 +103,39 @@ func lowerNode(n logical.Node, need required) (*stage, layout, error) {
 	case *logical.Union:
 		return lowerUnion(n, need)
 	}
-	panic("pipeline: unknown node")
+	panic("physical: unknown node")
 }
 
-func lowerScan(n *logical.Scan, need required) (*stage, layout, error) {
-	st := &stage{step: n.Step, kind: "scan", rows: n.Rows, table: n.Table, prune: n.Prune, schema: &gpu.Schema{}}
+func lowerScan(n *logical.Scan, need required) (*Stage, layout, error) {
+	st := &Stage{Step: n.Step, Kind: "scan", Rows: n.Rows, Table: n.Table, Prune: n.Prune, Schema: &gpu.Schema{}}
 	lay := make(layout, len(need))
 	for c, used := range need {
 		lay[c] = -1
 		if used {
-			lay[c] = len(st.columns)
-			st.columns = append(st.columns, c)
-			st.schema.Fields = append(st.schema.Fields, n.Schema.Fields[c])
-			st.rowBytes += n.Stats[c].Bytes
+			lay[c] = len(st.Columns)
+			st.Columns = append(st.Columns, c)
+			st.Schema.Fields = append(st.Schema.Fields, n.Schema.Fields[c])
+			st.RowBytes += n.Stats[c].Bytes
 		}
 	}
-	st.detail = []string{n.Table.Describe(), "columns: " + listOf(st.schema.Names())}
+	st.Detail = []string{n.Table.Describe(), "columns: " + listOf(st.Schema.Names())}
 	for _, p := range n.Prune {
-		st.detail = append(st.detail, "skips row groups without: "+describePredicate(n.Schema, p))
+		st.Detail = append(st.Detail, "skips row groups without: "+describePredicate(n.Schema, p))
 	}
 	return st, lay, nil
 }
 
-func lowerFilter(n *logical.Filter, need required) (*stage, layout, error) {
+func lowerFilter(n *logical.Filter, need required) (*Stage, layout, error) {
 	pred := expr.And(n.Conjuncts...)
 	in, lay, err := lower(n.In, need.with(pred.Columns()...))
 	if err != nil {
 		return nil, nil, err
 	}
-	prog, inputs, err := expr.Compile(in.schema, lay.remap(pred))
+	prog, inputs, err := expr.Compile(in.Schema, lay.remap(pred))
 	if err != nil {
 		return nil, nil, &job.Diagnostic{Step: n.Step, Msg: err.Error()}
 	}
-	st := &stage{step: n.Step, kind: "filter", rows: n.Rows, inputs: []*stage{in}, schema: &gpu.Schema{}}
+	st := &Stage{Step: n.Step, Kind: "filter", Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}}
 	var keep []int
 	out := make(layout, len(need))
 	for c, used := range need {
@@ -167,15 +143,15 @@ func lowerFilter(n *logical.Filter, need required) (*stage, layout, error) {
 		if used {
 			out[c] = len(keep)
 			keep = append(keep, lay[c])
-			st.schema.Fields = append(st.schema.Fields, in.schema.Fields[lay[c]])
+			st.Schema.Fields = append(st.Schema.Fields, in.Schema.Fields[lay[c]])
 		}
 	}
-	st.detail = []string{pred.String()}
-	st.make = func() (operators.Operator, error) { return filter.New(in.schema, prog, inputs, keep), nil }
+	st.Detail = []string{pred.String()}
+	st.Make = func() (operators.Operator, error) { return filter.New(in.Schema, prog, inputs, keep), nil }
 	return st, out, nil
 }
 
-func lowerProject(n *logical.Project, need required) (*stage, layout, error) {
+func lowerProject(n *logical.Project, need required) (*Stage, layout, error) {
 	below := make(required, n.In.Rel().Schema.Len())
 	bare := true
 	for c, used := range need {
@@ -202,7 +178,7 @@ func lowerProject(n *logical.Project, need required) (*stage, layout, error) {
 		}
 		return in, out, nil
 	}
-	st := &stage{step: n.Step, kind: "project", rows: n.Rows, inputs: []*stage{in}, schema: &gpu.Schema{}}
+	st := &Stage{Step: n.Step, Kind: "project", Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}}
 	var exprs []*expr.Expr
 	for c, used := range need {
 		out[c] = -1
@@ -211,20 +187,20 @@ func lowerProject(n *logical.Project, need required) (*stage, layout, error) {
 		}
 		out[c] = len(exprs)
 		exprs = append(exprs, lay.remap(n.Exprs[c]))
-		st.schema.Fields = append(st.schema.Fields, n.Schema.Fields[c])
+		st.Schema.Fields = append(st.Schema.Fields, n.Schema.Fields[c])
 		if _, col := n.Exprs[c].IsColumn(); !col {
-			st.detail = append(st.detail, fmt.Sprintf("%s: %v %v", n.Schema.Fields[c].Name, n.Exprs[c], n.Exprs[c].Type()))
+			st.Detail = append(st.Detail, fmt.Sprintf("%s: %v %v", n.Schema.Fields[c].Name, n.Exprs[c], n.Exprs[c].Type()))
 		}
 	}
-	prog, inputs, err := expr.Compile(in.schema, exprs...)
+	prog, inputs, err := expr.Compile(in.Schema, exprs...)
 	if err != nil {
 		return nil, nil, &job.Diagnostic{Step: n.Step, Msg: err.Error()}
 	}
-	st.make = func() (operators.Operator, error) { return project.New(st.schema, prog, inputs), nil }
+	st.Make = func() (operators.Operator, error) { return project.New(st.Schema, prog, inputs), nil }
 	return st, out, nil
 }
 
-func lowerJoin(n *logical.Join, need required) (*stage, layout, error) {
+func lowerJoin(n *logical.Join, need required) (*Stage, layout, error) {
 	nleft := n.Left.Rel().Schema.Len()
 	needLeft, needRight := need[:nleft], make(required, n.Right.Rel().Schema.Len())
 	copy(needRight, need[nleft:])
@@ -236,16 +212,16 @@ func lowerJoin(n *logical.Join, need required) (*stage, layout, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	st := &stage{step: n.Step, kind: n.Kind.String() + " join", rows: n.Rows, schema: &gpu.Schema{}}
-	spec := join.Spec{Kind: n.Kind, NullSafe: n.NullSafe, Out: st.schema}
+	st := &Stage{Step: n.Step, Kind: n.Kind.String() + " join", Rows: n.Rows, Schema: &gpu.Schema{}}
+	spec := join.Spec{Kind: n.Kind, NullSafe: n.NullSafe, Out: st.Schema}
 	out := make(layout, len(need))
-	take := func(side *stage, lay layout, from int, cols required) (at []int) {
+	take := func(side *Stage, lay layout, from int, cols required) (at []int) {
 		for c, used := range cols {
 			out[from+c] = -1
 			if used {
-				out[from+c] = len(st.schema.Fields)
+				out[from+c] = len(st.Schema.Fields)
 				at = append(at, lay[c])
-				st.schema.Fields = append(st.schema.Fields, n.Schema.Fields[from+c])
+				st.Schema.Fields = append(st.Schema.Fields, n.Schema.Fields[from+c])
 			}
 		}
 		return at
@@ -257,13 +233,13 @@ func lowerJoin(n *logical.Join, need required) (*stage, layout, error) {
 	built := right
 	if n.BuildLeft {
 		built = left
-		spec.Probe, spec.ProbeKeys, spec.ProbeOut = right.schema, rightKeys, take(right, rightLay, nleft, needRight)
-		spec.Build, spec.BuildKeys, spec.BuildOut = left.schema, leftKeys, take(left, leftLay, 0, needLeft)
-		st.inputs = []*stage{right, left}
+		spec.Probe, spec.ProbeKeys, spec.ProbeOut = right.Schema, rightKeys, take(right, rightLay, nleft, needRight)
+		spec.Build, spec.BuildKeys, spec.BuildOut = left.Schema, leftKeys, take(left, leftLay, 0, needLeft)
+		st.Inputs = []*Stage{right, left}
 	} else {
-		spec.Probe, spec.ProbeKeys, spec.ProbeOut = left.schema, leftKeys, take(left, leftLay, 0, needLeft)
-		spec.Build, spec.BuildKeys, spec.BuildOut = right.schema, rightKeys, take(right, rightLay, nleft, needRight)
-		st.inputs = []*stage{left, right}
+		spec.Probe, spec.ProbeKeys, spec.ProbeOut = left.Schema, leftKeys, take(left, leftLay, 0, needLeft)
+		spec.Build, spec.BuildKeys, spec.BuildOut = right.Schema, rightKeys, take(right, rightLay, nleft, needRight)
+		st.Inputs = []*Stage{left, right}
 	}
 	ln, rn := n.Left.Rel().Schema.Names(), n.Right.Rel().Schema.Names()
 	for i := range n.LeftKeys {
@@ -271,14 +247,14 @@ func lowerJoin(n *logical.Join, need required) (*stage, layout, error) {
 		if n.NullSafe[i] {
 			op = "IS NOT DISTINCT FROM"
 		}
-		st.detail = append(st.detail, fmt.Sprintf("%s %s %s", ln[n.LeftKeys[i]], op, rn[n.RightKeys[i]]))
+		st.Detail = append(st.Detail, fmt.Sprintf("%s %s %s", ln[n.LeftKeys[i]], op, rn[n.RightKeys[i]]))
 	}
-	st.detail = append(st.detail, fmt.Sprintf("builds %s: %s", built.step, n.Why))
-	st.make = func() (operators.Operator, error) { return join.New(spec) }
+	st.Detail = append(st.Detail, fmt.Sprintf("builds %s: %s", built.Step, n.Why))
+	st.Make = func() (operators.Operator, error) { return join.New(spec) }
 	return st, out, nil
 }
 
-func lowerGroup(n *logical.Group, need required) (*stage, layout, error) {
+func lowerGroup(n *logical.Group, need required) (*Stage, layout, error) {
 	below := make(required, n.In.Rel().Schema.Len()).with(n.Keys...)
 	for i, a := range n.Aggregates {
 		if need[len(n.Keys)+i] && a.Input >= 0 {
@@ -289,8 +265,8 @@ func lowerGroup(n *logical.Group, need required) (*stage, layout, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	st := &stage{step: n.Step, kind: "group", rows: n.Rows, inputs: []*stage{in}, schema: &gpu.Schema{}}
-	spec := groupby.Spec{In: in.schema, Keys: lay.all(n.Keys), Out: st.schema, Hint: n.Hint}
+	st := &Stage{Step: n.Step, Kind: "group", Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}}
+	spec := groupby.Spec{In: in.Schema, Keys: lay.all(n.Keys), Out: st.Schema, Hint: n.Hint}
 	out := make(layout, len(need))
 	var names []string
 	for c := range out {
@@ -299,8 +275,8 @@ func lowerGroup(n *logical.Group, need required) (*stage, layout, error) {
 		if !isKey && !need[c] {
 			continue
 		}
-		out[c] = len(st.schema.Fields)
-		st.schema.Fields = append(st.schema.Fields, n.Schema.Fields[c])
+		out[c] = len(st.Schema.Fields)
+		st.Schema.Fields = append(st.Schema.Fields, n.Schema.Fields[c])
 		if isKey {
 			names = append(names, n.Schema.Fields[c].Name)
 			continue
@@ -311,7 +287,7 @@ func lowerGroup(n *logical.Group, need required) (*stage, layout, error) {
 			agg.Input = lay[a.Input]
 		}
 		spec.Aggregates = append(spec.Aggregates, agg)
-		st.detail = append(st.detail, n.Schema.Fields[c].Name)
+		st.Detail = append(st.Detail, n.Schema.Fields[c].Name)
 	}
 	by := "one group"
 	if len(names) > 0 {
@@ -320,12 +296,12 @@ func lowerGroup(n *logical.Group, need required) (*stage, layout, error) {
 	if n.Hint.Dense {
 		by += fmt.Sprintf(" (indexed directly: %d to %d)", n.Hint.Lo, n.Hint.Hi)
 	}
-	st.detail = append([]string{by}, st.detail...)
-	st.make = func() (operators.Operator, error) { return groupby.New(spec) }
+	st.Detail = append([]string{by}, st.Detail...)
+	st.Make = func() (operators.Operator, error) { return groupby.New(spec) }
 	return st, out, nil
 }
 
-func lowerSort(n *logical.Sort, need required) (*stage, layout, error) {
+func lowerSort(n *logical.Sort, need required) (*Stage, layout, error) {
 	var cols []int
 	for _, k := range n.Keys {
 		cols = append(cols, k.Column)
@@ -334,41 +310,41 @@ func lowerSort(n *logical.Sort, need required) (*stage, layout, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	spec := sort.Spec{In: in.schema, Offset: n.Offset, Limit: n.Limit}
-	st := &stage{step: n.Step, kind: "sort", rows: n.Rows, inputs: []*stage{in}, schema: in.schema}
+	spec := sort.Spec{In: in.Schema, Offset: n.Offset, Limit: n.Limit}
+	st := &Stage{Step: n.Step, Kind: "sort", Rows: n.Rows, Inputs: []*Stage{in}, Schema: in.Schema}
 	var keys []string
 	for _, k := range n.Keys {
 		spec.Keys = append(spec.Keys, sort.Key{Column: lay[k.Column], Descending: k.Descending, NullsFirst: k.NullsFirst})
 		keys = append(keys, describeKey(n.Schema, k))
 	}
-	st.detail = []string{strings.Join(keys, ", ")}
+	st.Detail = []string{strings.Join(keys, ", ")}
 	if n.Limit >= 0 {
-		st.kind = "top-k"
-		st.detail = append(st.detail, limitDetail(n.Offset, n.Limit)...)
+		st.Kind = "top-k"
+		st.Detail = append(st.Detail, limitDetail(n.Offset, n.Limit)...)
 	}
-	st.make = func() (operators.Operator, error) { return sort.New(spec) }
+	st.Make = func() (operators.Operator, error) { return sort.New(spec) }
 	return st, lay, nil
 }
 
-func lowerLimit(n *logical.Limit, need required) (*stage, layout, error) {
+func lowerLimit(n *logical.Limit, need required) (*Stage, layout, error) {
 	in, lay, err := lower(n.In, need)
 	if err != nil {
 		return nil, nil, err
 	}
-	st := &stage{step: n.Step, kind: "limit", schema: in.schema, rows: n.Rows, inputs: []*stage{in}}
-	st.detail = limitDetail(n.Offset, n.Count)
-	st.make = func() (operators.Operator, error) { return limit.New(in.schema, n.Offset, n.Count), nil }
+	st := &Stage{Step: n.Step, Kind: "limit", Schema: in.Schema, Rows: n.Rows, Inputs: []*Stage{in}}
+	st.Detail = limitDetail(n.Offset, n.Count)
+	st.Make = func() (operators.Operator, error) { return limit.New(in.Schema, n.Offset, n.Count), nil }
 	return st, lay, nil
 }
 
-func lowerUnion(n *logical.Union, need required) (*stage, layout, error) {
-	st := &stage{step: n.Step, kind: "union", rows: n.Rows, schema: &gpu.Schema{}}
+func lowerUnion(n *logical.Union, need required) (*Stage, layout, error) {
+	st := &Stage{Step: n.Step, Kind: "union", Rows: n.Rows, Schema: &gpu.Schema{}}
 	out := make(layout, len(need))
 	for c, used := range need {
 		out[c] = -1
 		if used {
-			out[c] = len(st.schema.Fields)
-			st.schema.Fields = append(st.schema.Fields, n.Schema.Fields[c])
+			out[c] = len(st.Schema.Fields)
+			st.Schema.Fields = append(st.Schema.Fields, n.Schema.Fields[c])
 		}
 	}
 	for _, in := range n.Ins {
@@ -376,8 +352,8 @@ func lowerUnion(n *logical.Union, need required) (*stage, layout, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		st.inputs = append(st.inputs, child)
-		st.permutation = append(st.permutation, lay.all(need.list()))
+		st.Inputs = append(st.Inputs, child)
+		st.Permutation = append(st.Permutation, lay.all(need.list()))
 	}
 	return st, out, nil
 }
