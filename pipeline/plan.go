@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/pipeline/internal/logical"
 	"github.com/gstream/gstream/pipeline/internal/physical"
+	"github.com/gstream/gstream/pipeline/internal/runner"
 	"github.com/gstream/gstream/pipeline/job"
 	"github.com/gstream/gstream/source"
 	sourceparquet "github.com/gstream/gstream/source/parquet"
@@ -93,6 +95,25 @@ func (p *Plan) Close() error {
 	}
 	p.tables = nil
 	return errors.Join(errs...)
+}
+
+// Run executes the plan. It returns when every goroutine has ended and all memory
+// is given back. On success the output is complete; on an error there is none,
+// and the report tells how far the run came. Errors match gpu.ErrBudget,
+// source.ErrData, context.Canceled or the operating system's, by errors.Is.
+//
+// Where a GPU is there but cannot be started, a run that asks for no device in
+// particular says so and takes the CPU.
+func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
+	return runner.Run(ctx, p.stages, p.output, opt.For(p.job))
+}
+
+// ChooseDevice says on which device a run with these options runs. Where they leave it
+// open (Auto) and there is an NVIDIA driver, that is the device that takes less time by
+// a model of the plan's estimates; the GPU is not started for it. The error is a *Diagnostic
+// about the name of the device.
+func (p *Plan) ChooseDevice(opt RunOptions) (*Choice, error) {
+	return runner.ChooseDevice(p.stages, opt)
 }
 
 // Schema returns the columns of the result.

@@ -1,4 +1,4 @@
-package pipeline
+package runner
 
 import (
 	"cmp"
@@ -35,7 +35,7 @@ type Report struct {
 	Activity *ActivityReport `json:"activity,omitempty"`
 	Link     *LinkReport     `json:"link,omitempty"`
 	// Spans are the pieces of work of a finished run, in order of start, by the
-	// run's clock, when RunOptions.Timeline asked for them.
+	// run's clock, when Options.Timeline asked for them.
 	Spans  []gpu.Span    `json:"-"`
 	Stages []StageReport `json:"stages"`
 	Output OutputReport  `json:"output"`
@@ -144,7 +144,7 @@ var stateNames = map[int32]string{stateWaiting: "waiting", stateRunning: "runnin
 // report takes a snapshot of the run. It may be called while the run goes on.
 func (r *run) report() *Report {
 	props := r.device.Properties()
-	out := &Report{Job: r.plan.stages.Name, Device: props.Name, Kind: props.Kind, Choice: r.choice, Threads: r.threads(), Wall: cmp.Or(r.wall, time.Since(r.started)), PeakRSS: peakRSS(), Link: r.link, Spans: r.spans}
+	out := &Report{Job: r.plan.Name, Device: props.Name, Kind: props.Kind, Choice: r.choice, Threads: r.threads(), Wall: cmp.Or(r.wall, time.Since(r.started)), PeakRSS: peakRSS(), Link: r.link, Spans: r.spans}
 	var total gpu.Activity
 	activity := func(l *gpu.Lease) *ActivityReport {
 		a := l.Activity()
@@ -180,7 +180,7 @@ func (r *run) report() *Report {
 		}
 		out.Stages = append(out.Stages, s)
 	}
-	out.Output.Target = r.plan.output.Describe()
+	out.Output.Target = r.output.Describe()
 	if r.sink != nil && r.sink.sink != nil {
 		st := r.sink.sink.Stats()
 		m := &r.sink.metrics

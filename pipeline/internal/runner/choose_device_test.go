@@ -1,4 +1,4 @@
-package pipeline
+package runner
 
 import (
 	"testing"
@@ -6,7 +6,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gstream/gstream/pipeline/internal/logical"
 	"github.com/gstream/gstream/pipeline/internal/physical"
+	"github.com/gstream/gstream/pipeline/job"
+	"github.com/gstream/gstream/source"
+	sourceparquet "github.com/gstream/gstream/source/parquet"
 )
 
 // workOf is what the example jobs have to do at scale factor 1, in millions, by plans
@@ -100,30 +104,37 @@ func TestMoreCoresTakeLess(t *testing.T) {
 }
 
 func TestWorkIsThatOfThePlan(t *testing.T) {
-	data := "../examples/quickstart/data/"
-	p, err := New("work").Read("lineitem", data+"lineitem.parquet").Read("orders", data+"orders.parquet").
-		Filter("l_quantity < 100").
-		Join("orders", "l_orderkey = o_orderkey").
-		Select("o_custkey", "l_quantity * 2 as q").
-		Sort("o_custkey").
-		WriteTo(&Collector{}).Plan()
+	data := "../../../examples/quickstart/data/"
+	tables := map[string]source.Table{}
+	for _, name := range []string{"lineitem", "orders"} {
+		table, err := sourceparquet.Open([]string{data + name + ".parquet"}, sourceparquet.OpenOptions{})
+		require.NoError(t, err)
+		defer table.Close()
+		tables[name] = table
+	}
+	last, faults := logical.Bind(logical.Query{Sources: []string{"lineitem", "orders"}, Text: &job.Job{}, Steps: []job.Step{
+		{From: "lineitem", Filter: "l_quantity < 100"},
+		{Join: &job.Join{With: "orders", On: []string{"l_orderkey = o_orderkey"}}},
+		{Select: job.Columns{{Expr: "o_custkey"}, {Expr: "l_quantity * 2", Name: "q"}}},
+		{Sort: []string{"o_custkey"}},
+	}}, tables)
+	require.Empty(t, faults)
+	p, err := physical.Lower("work", logical.Optimize(last))
 	require.NoError(t, err)
-	defer p.Close()
 	const lines, orders = 60175, 15000
-	w := p.work()
-	lineitem, customers := p.tables["lineitem"], p.tables["orders"]
+	w := planWork(p)
 	bytes := func(name string) float64 {
-		for _, table := range []string{"lineitem", "orders"} {
-			for i, n := range p.tables[table].Schema().Names() {
+		for _, table := range tables {
+			for i, n := range table.Schema().Names() {
 				if n == name {
-					return float64(p.tables[table].Stats(i).Bytes)
+					return float64(table.Stats(i).Bytes)
 				}
 			}
 		}
 		return 0
 	}
-	require.EqualValues(t, lines, lineitem.Rows())
-	require.EqualValues(t, orders, customers.Rows())
+	require.EqualValues(t, lines, tables["lineitem"].Rows())
+	require.EqualValues(t, orders, tables["orders"].Rows())
 	require.Equal(t, bytes("l_orderkey")+bytes("l_quantity")+bytes("o_orderkey")+bytes("o_custkey"), w.scanned)
 	// The filter keeps all lines, and the join finds one order for each.
 	near := func(want, got float64) { t.Helper(); require.InEpsilon(t, want, got, 0.05) }
@@ -131,21 +142,10 @@ func TestWorkIsThatOfThePlan(t *testing.T) {
 	near(2*lines+2*lines+lines, w.values)
 	near(2*lines, w.sorted)
 	near(2*lines, w.encoded)
-	near(float64(physical.RowBytes(p.stages.Schema))*lines, w.written)
+	near(float64(physical.RowBytes(p.Schema))*lines, w.written)
 }
 
-func TestTheDeviceIsChosenByThePlanUnlessOneIsAskedFor(t *testing.T) {
-	p, err := New("few").Read("orders", "../examples/quickstart/data/orders.parquet").Limit(1).WriteTo(&Collector{}).Plan()
-	require.NoError(t, err)
-	defer p.Close()
-	for use, want := range map[string]string{Host: Host, CUDA: CUDA, "cuda:3": "cuda:3", Auto: Host, "": Host} {
-		c, err := p.ChooseDevice(RunOptions{Use: use})
-		require.NoError(t, err)
-		require.Equal(t, want, c.Device, use)
-		require.NotEmpty(t, c.Why)
-	}
-	_, err = p.ChooseDevice(RunOptions{Use: "tpu"})
-	require.ErrorIs(t, err, ErrJob)
+func TestTheChoiceSaysWhatEitherDeviceTakes(t *testing.T) {
 	c := work{scanned: 1e12}.choose(4)
 	require.Equal(t, CUDA, c.Device)
 	require.Less(t, c.CUDA, c.Host)

@@ -1,4 +1,4 @@
-package pipeline
+package runner
 
 import (
 	"cmp"
@@ -42,10 +42,10 @@ type work struct {
 	written float64 // their bytes
 }
 
-// work adds up what a plan has to do.
-func (p *Plan) work() work {
-	w := work{encoded: p.stages.Root.Rows * float64(p.stages.Schema.Len()), written: p.stages.Root.Rows * float64(physical.RowBytes(p.stages.Schema))}
-	w.add(p.stages.Root)
+// planWork adds up what a plan has to do.
+func planWork(p *physical.Plan) work {
+	w := work{encoded: p.Root.Rows * float64(p.Schema.Len()), written: p.Root.Rows * float64(physical.RowBytes(p.Schema))}
+	w.add(p.Root)
 	return w
 }
 
@@ -93,7 +93,7 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 
 // Choice is the device that a run takes, and why.
 type Choice struct {
-	Device string `json:"device"` // as RunOptions.Use names it: "host", "cuda"
+	Device string `json:"device"` // as Options.Use names it: "host", "cuda"
 	Why    string `json:"why"`
 	// Host and CUDA estimate what the run takes on either, where that decided.
 	Host time.Duration `json:"host_estimate_ns,omitempty"`
@@ -103,11 +103,11 @@ type Choice struct {
 // String is a line for people.
 func (c *Choice) String() string { return fmt.Sprintf("device %s: %s", c.Device, c.Why) }
 
-// ChooseDevice says on which device a run with these options runs. Where they leave it
+// ChooseDevice says on which device a run of a plan with these options runs. Where they leave it
 // open (Auto) and there is an NVIDIA driver, that is the device that takes less time by
 // a model of the plan's estimates; the GPU is not started for it. The error is a *Diagnostic
 // about the name of the device.
-func (p *Plan) ChooseDevice(opt RunOptions) (*Choice, error) {
+func ChooseDevice(p *physical.Plan, opt Options) (*Choice, error) {
 	if opt.Device != nil {
 		return &Choice{Device: opt.Device.Properties().ID, Why: "given by the caller"}, nil
 	}
@@ -121,7 +121,7 @@ func (p *Plan) ChooseDevice(opt RunOptions) (*Choice, error) {
 	if err := cuda.Installed(""); errors.Is(err, cuda.ErrNoDriver) {
 		return &Choice{Device: Host, Why: err.Error()}, nil
 	}
-	return p.work().choose(cmp.Or(opt.Threads, runtime.GOMAXPROCS(0))), nil
+	return planWork(p).choose(cmp.Or(opt.Threads, runtime.GOMAXPROCS(0))), nil
 }
 
 // choose takes the device that is estimated to be faster.

@@ -1,4 +1,4 @@
-package pipeline
+package runner
 
 import (
 	"cmp"
@@ -16,7 +16,7 @@ import (
 
 // The devices that a run can ask for by name.
 const (
-	Auto = "auto" // what Plan.ChooseDevice says
+	Auto = "auto" // what ChooseDevice says
 	Host = "host" // the CPU
 	CUDA = "cuda" // the first GPU, "cuda:1" the second and so on; an error where there is none
 )
@@ -52,9 +52,9 @@ func warnOfCPU(err error) {
 
 // OpenDevice opens the device that options ask for: by Use, Threads, HostMemory,
 // DeviceMemory and StrideSize. Auto is the first GPU where there is a driver: to choose
-// by what a plan does, ask Plan.ChooseDevice first. A GPU is started beside the caller;
+// by what a plan does, ask ChooseDevice first. A GPU is started beside the caller;
 // if it cannot be, the error comes with the first queue.
-func OpenDevice(opt RunOptions) (gpu.Device, error) {
+func OpenDevice(opt Options) (gpu.Device, error) {
 	kind, ordinal, err := parseDevice(opt.Use)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package pipeline
+package runner
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/pipeline/internal/physical"
 	"github.com/gstream/gstream/pipeline/job"
 	"github.com/gstream/gstream/sink"
 )
@@ -18,8 +19,8 @@ import (
 // channelDepth is how many strides may wait between two goroutines of a run.
 const channelDepth = 1
 
-// RunOptions say how to run a plan. The zero value uses the whole machine.
-type RunOptions struct {
+// Options say how to run a plan. The zero value uses the whole machine.
+type Options struct {
 	// Device runs the stages. When it is nil the run opens one of its own: Use
 	// says which, Auto, Host, CUDA or another GPU as "cuda:1"; "" is Auto.
 	Device gpu.Device
@@ -54,7 +55,7 @@ type RunOptions struct {
 }
 
 // For returns the options with what the job says where they say nothing.
-func (o RunOptions) For(j *job.Job) RunOptions {
+func (o Options) For(j *job.Job) Options {
 	o.HostMemory = cmp.Or(o.HostMemory, int64(j.Memory.Host))
 	o.DeviceMemory = cmp.Or(o.DeviceMemory, int64(j.Memory.Device))
 	return o
@@ -62,8 +63,9 @@ func (o RunOptions) For(j *job.Job) RunOptions {
 
 // run is one execution of a plan.
 type run struct {
-	plan    *Plan
-	opt     RunOptions
+	plan    *physical.Plan
+	output  Target
+	opt     Options
 	device  gpu.Device
 	choice  *Choice // nil for a device of the caller's
 	started time.Time
@@ -82,15 +84,15 @@ type run struct {
 	host  hostSpans
 }
 
-// Run executes the plan. It returns when every goroutine has ended and all memory
+// Run executes a plan and gives its rows to an output. It returns when every goroutine has ended and all memory
 // is given back. On success the output is complete; on an error there is none,
 // and the report tells how far the run came. Errors match gpu.ErrBudget,
 // source.ErrData, context.Canceled or the operating system's, by errors.Is.
 //
 // Where a GPU is there but cannot be started, a run that asks for no device in
 // particular says so and takes the CPU.
-func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
-	report, err := p.run(ctx, opt)
+func Run(ctx context.Context, p *physical.Plan, output Target, opt Options) (*Report, error) {
+	report, err := runOnce(ctx, p, output, opt)
 	if !errors.Is(err, cuda.ErrUnusable) {
 		return report, err
 	}
@@ -99,19 +101,18 @@ func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
 	}
 	warnOfCPU(err)
 	opt.Device, opt.Use = nil, Host
-	if report, err = p.run(ctx, opt); report != nil {
+	if report, err = runOnce(ctx, p, output, opt); report != nil {
 		report.Choice = &Choice{Device: Host, Why: "the GPU cannot be used"}
 	}
 	return report, err
 }
 
-func (p *Plan) run(ctx context.Context, opt RunOptions) (*Report, error) {
+func runOnce(ctx context.Context, p *physical.Plan, output Target, opt Options) (*Report, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	opt = opt.For(p.job)
-	r := &run{plan: p, opt: opt, device: opt.Device, started: time.Now(), cancel: cancel}
+	r := &run{plan: p, output: output, opt: opt, device: opt.Device, started: time.Now(), cancel: cancel}
 	if r.device == nil {
-		choice, err := p.ChooseDevice(opt)
+		choice, err := ChooseDevice(p, opt)
 		if err != nil {
 			return nil, err
 		}
@@ -167,7 +168,7 @@ func (r *run) measure() error {
 func (r *run) execute(ctx context.Context) (err error) {
 	lease := r.device.HostBudget().Lease("output: row groups")
 	r.sink = &sinkRun{lease: lease}
-	out, err := r.plan.output.Create(r.plan.stages.Schema, TargetOptions{Lease: lease, Threads: r.opt.Threads, Overwrite: r.opt.Overwrite, Trace: r.trace(laneEncode, lease.Name()), Discard: r.opt.Discard, Leftover: r.opt.Leftover})
+	out, err := r.output.Create(r.plan.Schema, TargetOptions{Lease: lease, Threads: r.opt.Threads, Overwrite: r.opt.Overwrite, Trace: r.trace(laneEncode, lease.Name()), Discard: r.opt.Discard, Leftover: r.opt.Leftover})
 	if err != nil {
 		return &outputError{err}
 	}
@@ -184,7 +185,7 @@ func (r *run) execute(ctx context.Context) (err error) {
 // pipelines runs all pipelines and writes what the last one gives.
 func (r *run) pipelines(ctx context.Context) (err error) {
 	defer recoverInto(&err, "output")
-	root, err := r.prepare(r.plan.stages.Root)
+	root, err := r.prepare(r.plan.Root)
 	if err != nil {
 		return err
 	}
@@ -210,7 +211,7 @@ func (r *run) pipelines(ctx context.Context) (err error) {
 		if s, err = q.Download(r.sink.lease, s); err != nil {
 			return explain("output", err)
 		}
-		s = rearrange(s, r.plan.stages.Schema, r.plan.stages.Permutation)
+		s = rearrange(s, r.plan.Schema, r.plan.Permutation)
 		if err := r.sink.sink.Write(ctx, s); err != nil {
 			return err
 		}

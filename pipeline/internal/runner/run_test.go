@@ -1,4 +1,4 @@
-package pipeline
+package runner
 
 import (
 	"context"
@@ -235,7 +235,7 @@ func scanOf(t *fakeTable) *physical.Stage {
 
 // fakePlan is a join of a union of two scans with a third one, collected by an
 // operator, and an operator after that.
-func fakePlan(f *faults, target *fakeTarget) *Plan {
+func fakePlan(f *faults, target *fakeTarget) fakeJob {
 	scan := func() *physical.Stage { return scanOf(&fakeTable{faults: f, strides: 5}) }
 	union := &physical.Stage{Step: "both", Kind: "union", Schema: oneColumn, Inputs: []*physical.Stage{scan(), scan()}, Permutation: [][]int{{0}, {0}}}
 	stageOf := func(step string, op func(*faults) operators.Operator, inputs ...*physical.Stage) *physical.Stage {
@@ -246,8 +246,18 @@ func fakePlan(f *faults, target *fakeTarget) *Plan {
 	return planOf(stageOf("after", streaming, stageOf("all", blocking, match)), target)
 }
 
-func planOf(root *physical.Stage, target Target) *Plan {
-	return &Plan{job: &Job{}, stages: &physical.Plan{Root: root, Permutation: []int{0}, Schema: oneColumn}, output: target}
+// fakeJob is a plan and where its rows go.
+type fakeJob struct {
+	plan   *physical.Plan
+	target Target
+}
+
+func (j fakeJob) run(ctx context.Context, opt Options) (*Report, error) {
+	return Run(ctx, j.plan, j.target, opt)
+}
+
+func planOf(root *physical.Stage, target Target) fakeJob {
+	return fakeJob{&physical.Plan{Root: root, Permutation: []int{0}, Schema: oneColumn}, target}
 }
 
 // device is a host device whose budget must be empty at the end of the test.
@@ -266,7 +276,7 @@ func device(t *testing.T) gpu.Device {
 func TestRunPassesEveryRowOnceAndCommits(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	f, target := &faults{}, &fakeTarget{faults: &faults{}}
-	report, err := fakePlan(f, target).Run(context.Background(), RunOptions{Device: device(t)})
+	report, err := fakePlan(f, target).run(context.Background(), Options{Device: device(t)})
 	require.NoError(t, err)
 	assert.Equal(t, int64(100), target.rows)
 	assert.Equal(t, "commit", target.ended)
@@ -292,7 +302,7 @@ func TestEveryFaultEndsTheRunCleanly(t *testing.T) {
 				if !panics {
 					target.faults = f
 				}
-				report, err := fakePlan(f, target).Run(context.Background(), RunOptions{Device: d})
+				report, err := fakePlan(f, target).run(context.Background(), Options{Device: d})
 				if err == nil {
 					assert.Equal(t, "commit", target.ended)
 					assert.Greater(t, n, int64(40), "faults were injected")
@@ -349,7 +359,7 @@ func TestWhatAStageTakesFirstBeginsWhileTheDeviceStarts(t *testing.T) {
 					st.Make = func() (operators.Operator, error) { return &fakeOperator{faults: &faults{}}, nil }
 				}
 			}
-			_, err := planOf(root, target).Run(context.Background(), RunOptions{Device: lateDevice{device(t), device(t), table}})
+			_, err := planOf(root, target).run(context.Background(), Options{Device: lateDevice{device(t), device(t), table}})
 			require.NoError(t, err)
 			require.Equal(t, int64(50), target.rows)
 		})
@@ -361,7 +371,7 @@ func TestErrorsNameTheStage(t *testing.T) {
 	f.at.Store(1)
 	op := &physical.Stage{Step: "match", Kind: "filter", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(&fakeTable{faults: &faults{}, strides: 1})},
 		Make: func() (operators.Operator, error) { return streaming(f), nil }}
-	_, err := planOf(op, &fakeTarget{faults: &faults{}}).Run(context.Background(), RunOptions{Device: device(t)})
+	_, err := planOf(op, &fakeTarget{faults: &faults{}}).run(context.Background(), Options{Device: device(t)})
 	assert.EqualError(t, err, "match: filter: open: injected")
 }
 
@@ -374,7 +384,7 @@ func TestCancelInTheMiddleLeavesNothing(t *testing.T) {
 		<-table.waiting
 		cancel()
 	}()
-	_, err := planOf(scanOf(table), target).Run(ctx, RunOptions{Device: device(t)})
+	_, err := planOf(scanOf(table), target).run(ctx, Options{Device: device(t)})
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.Equal(t, "abort", target.ended)
 }
@@ -386,7 +396,7 @@ func TestLimitEndsItsInputEarly(t *testing.T) {
 	st := &physical.Stage{Step: "first", Kind: "limit", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(table)},
 		Make: func() (operators.Operator, error) { return limit.New(oneColumn, 0, 20), nil }}
 	target := &fakeTarget{faults: &faults{}}
-	_, err := planOf(st, target).Run(context.Background(), RunOptions{Device: device(t)})
+	_, err := planOf(st, target).run(context.Background(), Options{Device: device(t)})
 	require.NoError(t, err)
 	assert.Equal(t, int64(20), target.rows)
 	assert.Equal(t, "commit", target.ended)
@@ -418,7 +428,7 @@ func TestLimitEndsAnOperatorOfItsChainInTheMiddle(t *testing.T) {
 	st := &physical.Stage{Step: "first", Kind: "limit", Schema: oneColumn, Inputs: []*physical.Stage{many},
 		Make: func() (operators.Operator, error) { return limit.New(oneColumn, 5, 20), nil }}
 	target := &fakeTarget{faults: &faults{}}
-	_, err := planOf(st, target).Run(context.Background(), RunOptions{Device: device(t)})
+	_, err := planOf(st, target).run(context.Background(), Options{Device: device(t)})
 	require.NoError(t, err)
 	assert.Equal(t, int64(20), target.rows)
 }
@@ -429,7 +439,7 @@ func TestCancelEndsAnOperatorInTheMiddle(t *testing.T) {
 	many := &physical.Stage{Step: "many", Kind: "join", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(&fakeTable{faults: &faults{}, strides: 1})},
 		Make: func() (operators.Operator, error) { return explode(), nil }}
 	target := &cancelTarget{fakeTarget: fakeTarget{faults: &faults{}}, cancel: cancel}
-	_, err := planOf(many, target).Run(ctx, RunOptions{Device: device(t)})
+	_, err := planOf(many, target).run(ctx, Options{Device: device(t)})
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.Equal(t, "abort", target.ended)
 }
@@ -456,7 +466,7 @@ func TestBuildSideIsReadBeforeTheProbeSideStarts(t *testing.T) {
 	op := &orderOperator{fakeOperator: fakeOperator{faults: &faults{}}, probe: &probe.scans, t: t}
 	join := &physical.Stage{Step: "match", Kind: "join", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(probe), scanOf(build)},
 		Make: func() (operators.Operator, error) { return op, nil }}
-	_, err := planOf(join, &fakeTarget{faults: &faults{}}).Run(context.Background(), RunOptions{Device: device(t)})
+	_, err := planOf(join, &fakeTarget{faults: &faults{}}).run(context.Background(), Options{Device: device(t)})
 	require.NoError(t, err)
 	assert.Equal(t, int64(1), probe.scans.Load())
 	assert.Equal(t, int64(1), build.scans.Load())
@@ -480,7 +490,7 @@ func TestBudgetIsEnforcedAndNamesTheStage(t *testing.T) {
 	d, err := host.Open(host.Options{Threads: 1, Memory: 100})
 	require.NoError(t, err)
 	target := &fakeTarget{faults: &faults{}}
-	_, err = fakePlan(&faults{}, target).Run(context.Background(), RunOptions{Device: d})
+	_, err = fakePlan(&faults{}, target).run(context.Background(), Options{Device: d})
 	require.ErrorIs(t, err, gpu.ErrBudget)
 	assert.ErrorContains(t, err, "t: scan")
 	assert.ErrorContains(t, err, "--host-memory")
