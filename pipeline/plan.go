@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/gstream/gstream/pipeline/internal/logical"
 	"github.com/gstream/gstream/pipeline/internal/physical"
 	"github.com/gstream/gstream/pipeline/internal/runner"
-	"github.com/gstream/gstream/pipeline/job"
 	"github.com/gstream/gstream/source"
 	sourceparquet "github.com/gstream/gstream/source/parquet"
 )
@@ -55,10 +53,10 @@ func newPlan(j *Job, own map[string]source.Table, target Target) (_ *Plan, err e
 		return nil, faults
 	}
 	if last, err = query.Output(last); err != nil {
-		return nil, placed(j, err)
+		return nil, query.Locate(err)
 	}
 	if p.stages, err = physical.Lower(j.Name, logical.Optimize(last)); err != nil {
-		return nil, placed(j, err)
+		return nil, query.Locate(err)
 	}
 	return p, nil
 }
@@ -118,30 +116,3 @@ func (p *Plan) ChooseDevice(opt RunOptions) (*Choice, error) {
 
 // Schema returns the columns of the result.
 func (p *Plan) Schema() *gpu.Schema { return p.stages.Schema }
-
-// placed returns the faults in err, those of steps with where these stand in the job
-// file.
-func placed(j *Job, err error) Diagnostics {
-	faults := asDiagnostics(err)
-	for _, f := range faults {
-		for i := range j.Steps {
-			if f.File == "" && job.StepName(j.Steps, i) == f.Step {
-				f.File, f.Place = j.File(), j.Place(fmt.Sprintf("steps[%d]", i))
-			}
-		}
-	}
-	return faults
-}
-
-// asDiagnostics returns the faults in err, or one fault that wraps it.
-func asDiagnostics(err error) Diagnostics {
-	var fs Diagnostics
-	var f *Diagnostic
-	switch {
-	case errors.As(err, &fs):
-		return fs
-	case errors.As(err, &f):
-		return Diagnostics{f}
-	}
-	return Diagnostics{{Msg: err.Error(), Err: err}}
-}

@@ -84,10 +84,3 @@ func TestPlans(t *testing.T) {
 		})
 	}
 }
-
-func TestWhatAStageRefusesStandsAtItsStepInTheFile(t *testing.T) {
-	job, err := Parse("job.yaml", []byte("sources: {t: t}\noutput: {parquet: out}\nsteps:\n- limit: 1\n- {name: few, limit: 1}\n"), LoadOptions{})
-	require.NoError(t, err)
-	require.EqualError(t, placed(job, &Diagnostic{Step: "few", Msg: "no"}), "job.yaml:5:3: few: no")
-	require.EqualError(t, placed(job, errors.New("no")), "no")
-}

@@ -62,3 +62,14 @@ func TestDiagnosticsPointIntoTheTextOfTheQuery(t *testing.T) {
 	_, faults = bindSQL("a + 1")
 	require.EqualError(t, faults, `query.sql:1:1: filter 1: the condition "a + 1" is a value of type BIGINT; a condition must be BOOLEAN, as in "a + 1 = …"`)
 }
+
+func TestWhatAnOperatorRefusesStandsAtItsStep(t *testing.T) {
+	j, err := job.Parse("job.yaml", []byte("sources: {t: t}\noutput: {parquet: out}\nsteps:\n- limit: 1\n- {name: few, limit: 1}\n"), job.LoadOptions{})
+	require.NoError(t, err)
+	q := Query{Sources: []string{"t"}, Steps: j.Steps, Text: j}
+	require.EqualError(t, q.Locate(&job.Diagnostic{Step: "few", Msg: "no"}), "job.yaml:5:3: few: no")
+	require.EqualError(t, q.Locate(job.Diagnostics{{Step: "few", Msg: "no"}, {Msg: "nor"}}), "job.yaml:5:3: few: no\nnor")
+	cause := errors.New("no")
+	require.EqualError(t, q.Locate(cause), "no")
+	require.ErrorIs(t, q.Locate(cause), cause)
+}
