@@ -43,7 +43,9 @@ func sumOf(r *Report) ActivityReport {
 }
 
 // reported is an activity as a report has it, without the shares of the link.
-func reported(a gpu.Activity) ActivityReport { return *newActivityReport(a, nil) }
+func reported(a gpu.Activity) ActivityReport {
+	return ActivityReport{Launches: a.Launches, Kernels: a.Busy, BytesUp: a.BytesUp, BytesDown: a.BytesDown, CopyingUp: a.Up, CopyingDown: a.Down}
+}
 
 func withoutLink(a *ActivityReport) ActivityReport {
 	out := *a

@@ -14,6 +14,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/bitutil"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/pipeline/internal/physical"
 	"github.com/gstream/gstream/source"
 )
 
@@ -68,7 +69,7 @@ func (t *arrowTable) LeastMemory(opt source.ScanOptions) int64 {
 	for _, c := range opt.Columns {
 		read.Fields = append(read.Fields, t.schema.Fields[c])
 	}
-	return min(int64(opt.StrideRows), t.rows) * int64(rowBytes(read))
+	return min(int64(opt.StrideRows), t.rows) * int64(physical.RowBytes(read))
 }
 
 func (t *arrowTable) Close() error {

@@ -13,21 +13,6 @@ import (
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 )
 
-func TestDevicesHaveNames(t *testing.T) {
-	for name, want := range map[string]string{"": "auto 0", "auto": "auto 0", "host": "host 0", "cuda": "cuda 0", "cuda:0": "cuda 0", "cuda:1": "cuda 1", "cuda:12": "cuda 12"} {
-		kind, ordinal, err := parseDevice(name)
-		require.NoError(t, err)
-		require.Equal(t, want, fmt.Sprint(kind, " ", ordinal), name)
-	}
-	for _, name := range []string{"tpu", "CUDA", "cuda:", "cuda:x", "cuda:-1", "cuda:+1", "cuda:01", "cuda:1 ", "cuda:70000", "cuda:1:2", "host:0", "auto:1", ":1"} {
-		err := CheckDevice(name)
-		require.ErrorIs(t, err, ErrJob, name)
-		require.ErrorContains(t, err, "device "+name+": must be auto, host, cuda or", name)
-		_, err = OpenDevice(RunOptions{Use: name})
-		require.ErrorIs(t, err, ErrJob, name)
-	}
-}
-
 func TestEachGPURunsAJobAndReportsIt(t *testing.T) {
 	library := cudatest.Library(t)
 	n, err := cuda.Count(library)
@@ -72,4 +57,18 @@ func TestAGPUThatCannotBeStartedLeavesTheRunToTheCPU(t *testing.T) {
 	require.ErrorAs(t, err, &fault)
 	require.ErrorContains(t, err, "open GPU 77")
 	require.Regexp(t, `this machine has (one, number 0|\d+, numbers 0 to \d+)$`, err.Error())
+}
+
+func TestTheDeviceIsChosenByThePlanUnlessOneIsAskedFor(t *testing.T) {
+	p, err := New("few").Read("orders", "../examples/quickstart/data/orders.parquet").Limit(1).WriteTo(&Collector{}).Plan()
+	require.NoError(t, err)
+	defer p.Close()
+	for use, want := range map[string]string{Host: Host, CUDA: CUDA, "cuda:3": "cuda:3", Auto: Host, "": Host} {
+		c, err := p.ChooseDevice(RunOptions{Use: use})
+		require.NoError(t, err)
+		require.Equal(t, want, c.Device, use)
+		require.NotEmpty(t, c.Why)
+	}
+	_, err = p.ChooseDevice(RunOptions{Use: "tpu"})
+	require.ErrorIs(t, err, ErrJob)
 }

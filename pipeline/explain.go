@@ -5,6 +5,9 @@ import (
 	"strings"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/gstream/gstream/pipeline/internal/logical"
+	"github.com/gstream/gstream/pipeline/internal/physical"
 )
 
 // Explanation is a plan for people and programs: the tree of stages from the
@@ -40,8 +43,8 @@ type StageExplained struct {
 
 // Explain describes the plan on a device of the given kind.
 func (p *Plan) Explain(device string) *Explanation {
-	e := &Explanation{Job: p.job.Name, Output: p.output.Describe(), Root: explainStage(p.root, device)}
-	for _, f := range p.schema.Fields {
+	e := &Explanation{Job: p.stages.Name, Output: p.output.Describe(), Root: explainStage(p.stages.Root, device)}
+	for _, f := range p.stages.Schema.Fields {
 		e.Schema = append(e.Schema, ColumnInfo{f.Name, f.TypeName(), f.Nullable})
 	}
 	e.countRuns()
@@ -88,15 +91,15 @@ func (e *Explanation) countRuns() {
 	})
 }
 
-func explainStage(s *stage, device string) *StageExplained {
-	e := &StageExplained{Step: s.step, Kind: s.kind, Detail: s.detail, Rows: s.rows, Device: device}
-	if s.kind == "scan" {
+func explainStage(s *physical.Stage, device string) *StageExplained {
+	e := &StageExplained{Step: s.Step, Kind: s.Kind, Detail: s.Detail, Rows: s.Rows, Device: device}
+	if s.Kind == "scan" {
 		e.Device = "host"
 	}
-	for _, f := range s.schema.Fields {
+	for _, f := range s.Schema.Fields {
 		e.Columns = append(e.Columns, ColumnInfo{f.Name, f.TypeName(), f.Nullable})
 	}
-	for _, in := range s.inputs {
+	for _, in := range s.Inputs {
 		e.Inputs = append(e.Inputs, explainStage(in, device))
 	}
 	return e
@@ -131,7 +134,7 @@ func (s *StageExplained) draw(b *strings.Builder, indent string, last bool) {
 	if last {
 		branch, below = "└─ ", indent+"   "
 	}
-	fmt.Fprintf(b, "%s%s%s (%s)  about %s rows, %s\n", indent, branch, s.Kind, s.Step, approximate(s.Rows), s.Device)
+	fmt.Fprintf(b, "%s%s%s (%s)  about %s rows, %s\n", indent, branch, s.Kind, s.Step, logical.Approximate(s.Rows), s.Device)
 	detail := below + "     "
 	if len(s.Inputs) > 0 {
 		detail = below + "│    "

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -63,7 +64,9 @@ func (f *faultyGPU) with(t *testing.T, ctx context.Context, call string, n int64
 	return rows, a.seen.Load(), err
 }
 
-func inject(call string) error { return fmt.Errorf("%s: %w", call, errInjected) }
+var errInCall = errors.New("injected")
+
+func inject(call string) error { return fmt.Errorf("%s: %w", call, errInCall) }
 
 // gpuJob is a job with every way that strides take through a device: two scans, a
 // join, an expression, groups and an order.
@@ -147,7 +150,7 @@ func TestAnyCallOfTheDriverThatFailsEndsARunCleanly(t *testing.T) {
 					continue
 				}
 				failed[call]++
-				require.ErrorIs(t, err, errInjected)
+				require.ErrorIs(t, err, errInCall)
 				requireClear(t, err, call)
 			}
 		})
@@ -170,14 +173,14 @@ func TestARunWhoseCopiesDownCannotBeWaitedForFails(t *testing.T) {
 	for n := int64(1); n <= calls; n *= 2 { // most waits are for measurements, and may fail
 		got, _, err := d.with(t, ctx, call, n, inject)
 		if err != nil {
-			require.ErrorIs(t, err, errInjected)
+			require.ErrorIs(t, err, errInCall)
 			requireClear(t, err, call)
 			continue
 		}
 		require.Equal(t, want, got)
 	}
 	_, _, err = d.with(t, ctx, call, everyCall, inject)
-	require.ErrorIs(t, err, errInjected)
+	require.ErrorIs(t, err, errInCall)
 	requireClear(t, err, call)
 }
 
@@ -188,7 +191,7 @@ func TestPageLockedMemoryThatIsRefusedEndsARunCleanly(t *testing.T) {
 	defer func() { require.NoError(t, d.Close()) }()
 	ctx := context.Background()
 	_, _, err := d.with(t, ctx, "cuMemHostRegister_v2", 1, inject)
-	require.ErrorIs(t, err, errInjected)
+	require.ErrorIs(t, err, errInCall)
 	requireClear(t, err, "cuMemHostRegister_v2")
 	_, err = gpuRun(t, ctx, d)
 	require.NoError(t, err)

@@ -165,7 +165,7 @@ func (p *pipelineCase) step() {
 		if c := keep[0]; c.kind != 's' && c.kind != 't' {
 			x := p.fresh()
 			e := fmt.Sprintf("%s * 2", c.name)
-			cols, list, keep = append(cols, Column{x, e}), append(list, e+" AS "+x), append(keep, metaColumn{x, c.kind})
+			cols, list, keep = append(cols, Column{Name: x, Expr: e}), append(list, e+" AS "+x), append(keep, metaColumn{x, c.kind})
 			if c.kind != 'f' {
 				keep[len(keep)-1].kind = 'n'
 			}
@@ -246,7 +246,7 @@ func (p *pipelineCase) group(prev string) {
 			// The last digits of an average depend on how it is computed.
 			e, sql = "floor("+e+")", "floor("+e+")"
 		}
-		g.Aggregates = append(g.Aggregates, Column{x, e})
+		g.Aggregates = append(g.Aggregates, Column{Name: x, Expr: e})
 		cols, list = append(cols, metaColumn{x, kind}), append(list, sql+" AS "+x)
 	}
 	sql := fmt.Sprintf("SELECT %s FROM %s", strings.Join(list, ", "), prev)

@@ -2,12 +2,15 @@ package pipeline
 
 import (
 	"cmp"
+	"context"
 	"errors"
-	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
-	sinkparquet "github.com/gstream/gstream/sink/parquet"
+	"github.com/gstream/gstream/pipeline/internal/logical"
+	"github.com/gstream/gstream/pipeline/internal/physical"
+	"github.com/gstream/gstream/pipeline/internal/runner"
 	"github.com/gstream/gstream/source"
 	sourceparquet "github.com/gstream/gstream/source/parquet"
 )
@@ -17,11 +20,8 @@ import (
 type Plan struct {
 	job    *Job
 	tables map[string]source.Table
-	root   *stage
-	// permutation puts the root's columns into the order of the output.
-	permutation []int
-	schema  *gpu.Schema
-	output  Target
+	stages *physical.Plan
+	output Target
 }
 
 // NewPlan opens the sources of a job, checks everything that can be checked
@@ -30,67 +30,43 @@ type Plan struct {
 func NewPlan(job *Job) (*Plan, error) { return newPlan(job, nil, nil) }
 
 // newPlan also takes tables and a target that Go callers bring themselves.
-func newPlan(job *Job, own map[string]source.Table, target Target) (_ *Plan, err error) {
-	p := &Plan{job: job, tables: map[string]source.Table{}, output: target}
+func newPlan(j *Job, own map[string]source.Table, target Target) (_ *Plan, err error) {
+	p := &Plan{job: j, tables: map[string]source.Table{}, output: target}
 	defer func() {
 		if err != nil {
 			p.Close()
 		}
 	}()
-	faults := job.check(own)
+	faults := j.Check(slices.Collect(maps.Keys(own)))
 	if target == nil {
-		p.output = &parquetTarget{path: string(job.Output.Parquet), opt: job.Output.Options}
-		faults = append(faults, job.checkOutput()...)
+		p.output = &parquetTarget{path: string(j.Output.Parquet), opt: j.Output.Options}
+		faults = append(faults, j.CheckOutput()...)
 	}
 	faults = append(faults, p.open(own)...)
-	b := &binder{job: job}
-	logical := b.bind(p.tables)
-	if faults = append(faults, b.faults...); len(faults) > 0 {
+	query := logical.Query{Sources: slices.Sorted(maps.Keys(j.Sources)), Steps: j.Steps, Text: j}
+	last, unbound := logical.Bind(query, p.tables)
+	if faults = append(faults, unbound...); len(faults) > 0 {
 		slices.SortStableFunc(faults, func(a, b *Diagnostic) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
 		return nil, faults
 	}
-	if faults := job.checkRead(); len(faults) > 0 {
+	if faults := j.CheckRead(); len(faults) > 0 {
 		return nil, faults
 	}
-	if f := job.checkColumns(logical); f != nil {
-		return nil, Diagnostics{f}
+	if last, err = query.Output(last); err != nil {
+		return nil, query.Locate(err)
 	}
-	if logical, err = storable(logical); err != nil {
-		return nil, job.placed(asDiagnostics(err))
+	if p.stages, err = physical.Lower(j.Name, logical.Optimize(last)); err != nil {
+		return nil, query.Locate(err)
 	}
-	p.schema = logical.rel().schema
-	if f := job.checkNames(p.schema); f != nil {
-		return nil, Diagnostics{f}
-	}
-	root, lay, err := lower(optimize(logical), allOf(p.schema.Len()))
-	if err != nil {
-		return nil, job.placed(asDiagnostics(err))
-	}
-	p.root, p.permutation = root, lay
 	return p, nil
 }
-
-// storable casts what Parquet and Arrow have no type for: HUGEINT, as sums of
-// integers are, becomes DECIMAL(38,0), which holds all of its values or fails.
-func storable(n node) (node, error) {
-	fields := n.rel().schema.Fields
-	types := make([]gpu.Type, len(fields))
-	for i, f := range fields {
-		if types[i] = f.Type; f.Type.Kind == gpu.HugeInt {
-			types[i] = gpu.DecimalOf(gpu.MaxPrecision, 0)
-		}
-	}
-	return castTo(n, types)
-}
-
-func allOf(n int) required { return slices.Repeat(required{true}, n) }
 
 // open opens every source, all of them before it gives up.
 func (p *Plan) open(own map[string]source.Table) (faults Diagnostics) {
 	for name, t := range own {
 		p.tables[name] = t
 	}
-	for _, name := range sortedKeys(p.job.Sources) {
+	for _, name := range slices.Sorted(maps.Keys(p.job.Sources)) {
 		s := p.job.Sources[name]
 		if own[name] != nil || len(s.Parquet) == 0 {
 			continue
@@ -101,7 +77,7 @@ func (p *Plan) open(own map[string]source.Table) (faults Diagnostics) {
 		}
 		t, err := sourceparquet.Open(paths, sourceparquet.OpenOptions{})
 		if err != nil {
-			faults = append(faults, &Diagnostic{File: p.job.file, Place: p.job.at("sources." + name), Step: name, Msg: err.Error(), Err: err})
+			faults = append(faults, &Diagnostic{File: p.job.File(), Place: p.job.Place("sources." + name), Step: name, Msg: err.Error(), Err: err})
 			continue
 		}
 		p.tables[name] = t
@@ -112,52 +88,31 @@ func (p *Plan) open(own map[string]source.Table) (faults Diagnostics) {
 // Close closes the sources.
 func (p *Plan) Close() error {
 	var errs []error
-	for _, name := range sortedKeys(p.tables) {
+	for _, name := range slices.Sorted(maps.Keys(p.tables)) {
 		errs = append(errs, p.tables[name].Close())
 	}
 	p.tables = nil
 	return errors.Join(errs...)
 }
 
+// Run executes the plan. It returns when every goroutine has ended and all memory
+// is given back. On success the output is complete; on an error there is none,
+// and the report tells how far the run came. Errors match gpu.ErrBudget,
+// source.ErrData, context.Canceled or the operating system's, by errors.Is.
+//
+// Where a GPU is there but cannot be started, a run that asks for no device in
+// particular says so and takes the CPU.
+func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
+	return runner.Run(ctx, p.stages, p.output, opt.For(p.job))
+}
+
+// ChooseDevice says on which device a run with these options runs. Where they leave it
+// open (Auto) and there is an NVIDIA driver, that is the device that takes less time by
+// a model of the plan's estimates; the GPU is not started for it. The error is a *Diagnostic
+// about the name of the device.
+func (p *Plan) ChooseDevice(opt RunOptions) (*Choice, error) {
+	return runner.ChooseDevice(p.stages, opt)
+}
+
 // Schema returns the columns of the result.
-func (p *Plan) Schema() *gpu.Schema { return p.schema }
-
-func (j *Job) checkOutput() (faults Diagnostics) {
-	if j.Output.Parquet == "" {
-		faults = append(faults, &Diagnostic{File: j.file, Place: j.at("output"), Msg: "the job has no output; give it output: {parquet: PATH}"})
-	}
-	opt := j.Output.Options
-	opt.EnsureDefaults()
-	if err := opt.Validate(); err != nil {
-		faults = append(faults, &Diagnostic{File: j.file, Place: j.at("output"), Step: "output", Msg: err.Error()})
-	}
-	if err := sinkparquet.CheckTarget(string(j.Output.Parquet), opt); err != nil {
-		faults = append(faults, &Diagnostic{File: j.file, Place: j.at("output.parquet"), Step: "output", Msg: err.Error(), Err: err})
-	}
-	return faults
-}
-
-// checkNames refuses an output with two columns of one name.
-func (j *Job) checkNames(s *gpu.Schema) *Diagnostic {
-	seen := map[string]bool{}
-	for _, name := range s.Names() {
-		if seen[name] {
-			return &Diagnostic{File: j.file, Place: j.at(fmt.Sprintf("steps[%d]", len(j.Steps)-1)), Step: "output",
-				Msg: fmt.Sprintf("two columns are named %q; name them apart in a select step", name)}
-		}
-		seen[name] = true
-	}
-	return nil
-}
-
-// placed adds to faults of steps where these stand in the job file.
-func (j *Job) placed(faults Diagnostics) Diagnostics {
-	for _, f := range faults {
-		for i := range j.Steps {
-			if f.File == "" && j.stepName(i) == f.Step {
-				f.File, f.Place = j.file, j.at(fmt.Sprintf("steps[%d]", i))
-			}
-		}
-	}
-	return faults
-}
+func (p *Plan) Schema() *gpu.Schema { return p.stages.Schema }

@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,7 +17,6 @@ import (
 
 // planTable is a table of which only the metadata is looked at.
 type planTable struct {
-	fakeTable
 	schema *gpu.Schema
 	rows   int64
 	stats  []source.ColumnStats
@@ -24,6 +25,14 @@ type planTable struct {
 func (t *planTable) Schema() *gpu.Schema            { return t.schema }
 func (t *planTable) Rows() int64                    { return t.rows }
 func (t *planTable) Stats(i int) source.ColumnStats { return t.stats[i] }
+
+func (t *planTable) Unreadable() []source.Unreadable      { return nil }
+func (t *planTable) LeastMemory(source.ScanOptions) int64 { return 0 }
+func (t *planTable) Describe() string                     { return "fake" }
+func (t *planTable) Close() error                         { return nil }
+func (t *planTable) Scan(context.Context, source.ScanOptions) (source.Reader, error) {
+	return nil, errors.New("a plan reads no rows")
+}
 
 // column adds an integer-like column with values between lo and hi.
 func (t *planTable) column(name string, typ gpu.Type, lo, hi int64) *planTable {

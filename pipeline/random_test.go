@@ -74,7 +74,7 @@ type randomStep struct {
 func (s *randomStep) list(of []named) (sql []string, columns Columns) {
 	for _, e := range of {
 		sql = append(sql, e.expr.SQL()+" AS "+e.name)
-		columns = append(columns, Column{e.name, e.expr.SQL()})
+		columns = append(columns, Column{Name: e.name, Expr: e.expr.SQL()})
 	}
 	return sql, columns
 }

@@ -50,7 +50,7 @@ func TestExpressionsGiveTheHostsResults(t *testing.T) {
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
 		if n, err := expr.Parse(lines.Text()); err == nil && !strings.HasPrefix(lines.Text(), "#") {
-			if e, err := expr.Bind(n, &expr.Scope{Schema: schema}); err == nil {
+			if e, err := expr.Bind(n, &expr.Scope{Schema: schema, Fold: host.Fold}); err == nil {
 				all = append(all, e)
 			}
 		}

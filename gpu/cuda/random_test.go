@@ -9,6 +9,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/gputest"
+	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/operators/expr/exprtest"
 )
@@ -32,7 +33,7 @@ func TestRandomExpressionsGiveTheHostsResults(t *testing.T) {
 		}
 		tree, err := expr.Parse(n.SQL())
 		require.NoError(t, err, n.SQL())
-		e, err := expr.Bind(tree, &expr.Scope{Schema: tab.Schema})
+		e, err := expr.Bind(tree, &expr.Scope{Schema: tab.Schema, Fold: host.Fold})
 		if err != nil {
 			continue
 		}

@@ -58,12 +58,12 @@ func commonFloat(s, t gpu.Type) gpu.Type {
 
 // literalAs gives an integer literal the other operand's type when it fits, as
 // DuckDB does: TINYINT + 1 is a TINYINT. Beside a UUID a text is one.
-func literalAs(x, other *Expr) (*Expr, error) {
+func literalAs(fold Fold, x, other *Expr) (*Expr, error) {
 	if x.literal == stringLiteral && other.annotation == gpu.UUID {
 		return uuidLiteral(x)
 	}
 	if x.literal == integerLiteral && other.literal != integerLiteral && other.typ.IsInteger() && typeRange(other.typ).contains(x.rng) {
-		return newCast(x, other.typ, false)
+		return newCast(fold, x, other.typ, false)
 	}
 	return x, nil
 }
@@ -83,10 +83,10 @@ func (b *binder) arithmetic(n Node, op string, x, y *Expr) (*Expr, error) {
 		return nil, b.errorf(n, "no operator %s for %v and %v%s", op, x.typ, y.typ, castHint(x, y))
 	}
 	var err error
-	if x, err = literalAs(x, y); err != nil {
+	if x, err = literalAs(b.scope.Fold, x, y); err != nil {
 		return nil, b.errorf(n, "%v", err)
 	}
-	if y, err = literalAs(y, x); err != nil {
+	if y, err = literalAs(b.scope.Fold, y, x); err != nil {
 		return nil, b.errorf(n, "%v", err)
 	}
 	decimal := x.typ.Kind == gpu.Decimal || y.typ.Kind == gpu.Decimal

@@ -19,7 +19,13 @@ type Scope struct {
 	// Qualifiers are the table aliases of the columns, so that a.b resolves; nil
 	// when there are none.
 	Qualifiers []string
+	// Fold evaluates the parts of an expression that are constant. Bind needs it.
+	Fold Fold
 }
+
+// Fold evaluates a program without inputs to one value an output. It gives what a
+// device gives, or its error.
+type Fold func(*gpu.Program) ([]gpu.Scalar, error)
 
 func (s *Scope) rangeOf(i int) *Range {
 	if i < len(s.Ranges) {
@@ -55,9 +61,16 @@ func (b *binder) errorf(n Node, format string, args ...any) error {
 	return newError(b.src, n.Pos(), format, args...)
 }
 
+// missing is errorf for a name that nothing is found by.
+func (b *binder) missing(n *nameNode, noTable bool, format string, args ...any) error {
+	err := newError(b.src, n.Pos(), format, args...)
+	err.Missing = &Missing{Name: n.parts, NoTable: noTable}
+	return err
+}
+
 // op makes an operation; what fails while it is folded is an error at n.
 func (b *binder) op(n Node, e Expr, args ...*Expr) (*Expr, error) {
-	r, err := newOp(e, args...)
+	r, err := newOp(b.scope.Fold, e, args...)
 	if err == nil {
 		return r, nil
 	}
@@ -125,7 +138,7 @@ func (b *binder) name(n *nameNode) (*Expr, error) {
 	if len(n.parts) == 1 {
 		switch found := s.Named(name); len(found) {
 		case 0:
-			return nil, b.errorf(n, "there is no column %q%s", cutRight(name, 100), b.suggestColumn(name))
+			return nil, b.missing(n, false, "there is no column %q%s", cutRight(name, 100), b.suggestColumn(name))
 		case 1:
 			return Column(s, found[0]), nil
 		default:
@@ -142,9 +155,9 @@ func (b *binder) name(n *nameNode) (*Expr, error) {
 	}
 	switch found := s.namedOf(table, name); {
 	case len(table) == 0:
-		return nil, b.errorf(n, "there is no table %q%s", cutRight(qualifier, 100), suggest(qualifier, s.Qualifiers))
+		return nil, b.missing(n, true, "there is no table %q%s", cutRight(qualifier, 100), suggest(qualifier, s.Qualifiers))
 	case len(found) == 0:
-		return nil, b.errorf(n, "table %q has no column %q%s", cutRight(qualifier, 100), cutRight(name, 100), suggest(name, names))
+		return nil, b.missing(n, false, "table %q has no column %q%s", cutRight(qualifier, 100), cutRight(name, 100), suggest(name, names))
 	case len(found) > 1:
 		return nil, b.errorf(n, "column %q of table %q is ambiguous%s", cutRight(name, 100), cutRight(qualifier, 100), s.choices(found))
 	default:
@@ -478,7 +491,7 @@ func (b *binder) choose(n Node, cond, x, y *Expr) (*Expr, error) {
 		}
 		return y, nil
 	}
-	x, y, err := sameStorage(x, y)
+	x, y, err := sameStorage(b.scope.Fold, x, y)
 	if err != nil {
 		return nil, b.errorf(n, "%v", err)
 	}
@@ -503,7 +516,7 @@ func (b *binder) cast(n *castNode) (*Expr, error) {
 
 // convert casts x to t, choosing the storage of a decimal by its range.
 func (b *binder) convert(n Node, x *Expr, t gpu.Type, try bool) (*Expr, error) {
-	e, err := newCast(x, stored(t, x), try)
+	e, err := newCast(b.scope.Fold, x, stored(t, x), try)
 	switch {
 	case err == nil:
 		return e, nil

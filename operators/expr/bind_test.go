@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
 )
 
@@ -57,6 +58,22 @@ func TestStatisticsThatLieAreAnErrorNotAWrongNumber(t *testing.T) {
 		for _, w := range want {
 			require.ErrorContains(t, err, w)
 		}
+	}
+}
+
+func TestANameThatIsNotFoundIsPartOfTheError(t *testing.T) {
+	s := &expr.Scope{Schema: gpu.NewSchema(gpu.Field{Name: "a", Type: gpu.Of(gpu.Int64)}), Qualifiers: []string{"t"}}
+	for src, want := range map[string]*expr.Missing{
+		"a + b":         {Name: []string{"b"}},
+		"t.b":           {Name: []string{"t", "b"}},
+		`"x.y"."z ""b"`: {Name: []string{"x.y", `z "b`}, NoTable: true},
+		"lower(a)":      nil,
+		"a +":           nil,
+	} {
+		_, err := bind(src, s)
+		var mistake *expr.Error
+		require.ErrorAs(t, err, &mistake, src)
+		require.Equal(t, want, mistake.Missing, src)
 	}
 }
 
@@ -195,7 +212,7 @@ func TestThreeValuedLogic(t *testing.T) {
 }
 
 func TestConjunctsAgainstConstantsBecomeComparisons(t *testing.T) {
-	s := &expr.Scope{Schema: duckTable(t).schema}
+	s := &expr.Scope{Schema: duckTable(t).schema, Fold: host.Fold}
 	show := func(src string) (out []string) {
 		e, err := bind(src, s)
 		require.NoError(t, err, src)
@@ -237,7 +254,7 @@ func TestConjunctsAgainstConstantsBecomeComparisons(t *testing.T) {
 }
 
 func TestAggregatesAreFoundAndReplaced(t *testing.T) {
-	s := &expr.Scope{Schema: duckTable(t).schema}
+	s := &expr.Scope{Schema: duckTable(t).schema, Fold: host.Fold}
 	n, err := expr.Parse("100.0 * sum(d15 * (1 - d4)) / sum(d15) + avg(i32) - min(f32) * count(*) + sum(d15) + count(s) + s")
 	require.NoError(t, err)
 	calls, post, err := expr.BindAggregates(n, s)

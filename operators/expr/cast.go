@@ -7,8 +7,8 @@ import (
 )
 
 // Cast converts an expression to exactly type t, storage included; an expression
-// of that type is returned as it is.
-func Cast(e *Expr, t gpu.Type) (*Expr, error) { return newCast(e, t, false) }
+// of that type is returned as it is. It folds a constant.
+func Cast(e *Expr, t gpu.Type, fold Fold) (*Expr, error) { return newCast(fold, e, t, false) }
 
 // stored is type t in the storage that the values of x need when they are cast:
 // a decimal of more than 18 digits is narrow when their range allows it.
@@ -53,7 +53,7 @@ func typed(x *Expr) *Expr {
 	return &e
 }
 
-func newCast(x *Expr, t gpu.Type, try bool) (*Expr, error) {
+func newCast(fold Fold, x *Expr, t gpu.Type, try bool) (*Expr, error) {
 	if x.literal == nullLiteral {
 		return newConstant(gpu.Null(t)), nil
 	}
@@ -66,7 +66,7 @@ func newCast(x *Expr, t gpu.Type, try bool) (*Expr, error) {
 	if x.typ.Kind == gpu.Timestamp && x.typ.Unit == gpu.Nanosecond && (t.Kind == gpu.Date || t.Kind == gpu.Time && t.Unit < gpu.Nanosecond) {
 		// DuckDB rounds to microseconds first, which can reach the next day.
 		var err error
-		if x, err = newCast(x, gpu.TimestampOf(gpu.Microsecond, x.typ.UTC), try); err != nil {
+		if x, err = newCast(fold, x, gpu.TimestampOf(gpu.Microsecond, x.typ.UTC), try); err != nil {
 			return nil, err
 		}
 	}
@@ -79,7 +79,7 @@ func newCast(x *Expr, t gpu.Type, try bool) (*Expr, error) {
 	if x.typ.Kind == gpu.Date && !finiteRange(x.typ).contains(x.rng) {
 		e.rng = typeRange(t) // with its infinities
 	}
-	return newOp(e, x)
+	return newOp(fold, e, x)
 }
 
 func lazyCast(x *Expr, t gpu.Type) *Expr {
@@ -132,14 +132,14 @@ func castFails(x *Expr, t gpu.Type) bool {
 }
 
 // sameStorage widens the narrower of two decimals of one SQL type.
-func sameStorage(x, y *Expr) (*Expr, *Expr, error) {
+func sameStorage(fold Fold, x, y *Expr) (*Expr, *Expr, error) {
 	var err error
 	switch {
 	case x.typ == y.typ:
 	case x.typ.Wide:
-		y, err = newCast(y, x.typ, false)
+		y, err = newCast(fold, y, x.typ, false)
 	default:
-		x, err = newCast(x, y.typ, false)
+		x, err = newCast(fold, x, y.typ, false)
 	}
 	return x, y, err
 }

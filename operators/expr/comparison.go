@@ -85,7 +85,7 @@ func (b *binder) unify(nodes []Node, values []*Expr, what string) error {
 		if other.literal == notLiteral && (other.typ.IsInteger() || other.annotation == gpu.UUID) {
 			for i, v := range values {
 				var err error
-				if values[i], err = literalAs(v, other); err != nil {
+				if values[i], err = literalAs(b.scope.Fold, v, other); err != nil {
 					return b.errorf(nodes[i], "%v", err)
 				}
 			}
@@ -129,10 +129,10 @@ var mirrored = map[gpu.Op]gpu.Op{
 // stands on the right in the result.
 func (b *binder) compare(n Node, op gpu.Op, nx Node, x *Expr, ny Node, y *Expr) (*Expr, error) {
 	var err error
-	if x, err = literalAs(x, y); err != nil {
+	if x, err = literalAs(b.scope.Fold, x, y); err != nil {
 		return nil, b.errorf(n, "%v", err)
 	}
-	if y, err = literalAs(y, x); err != nil {
+	if y, err = literalAs(b.scope.Fold, y, x); err != nil {
 		return nil, b.errorf(n, "%v", err)
 	}
 	t, ok := common(x, y)
@@ -282,10 +282,10 @@ func (b *binder) in(n *inNode) (*Expr, error) {
 	for _, node := range n.list {
 		y, err := b.bind(node)
 		if err == nil {
-			y, err = literalAs(y, x)
+			y, err = literalAs(b.scope.Fold, y, x)
 		}
 		if err == nil && y.annotation == gpu.UUID && x.literal == stringLiteral {
-			if x, err = literalAs(x, y); err == nil {
+			if x, err = literalAs(b.scope.Fold, x, y); err == nil {
 				all = *x
 			}
 		}

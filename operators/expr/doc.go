@@ -12,6 +12,7 @@
 // Decimals are stored in 8 bytes wherever the ranges of the operands prove that
 // the values fit; the evaluation checks it, because file statistics can lie.
 //
-// It never evaluates over rows; constants are folded by running their program on
-// one row of the host device, so that a folded constant equals its evaluation.
+// It never evaluates over rows; constants are folded by a function that the scope
+// gives (host.Fold runs their program on one row), so that a folded constant equals
+// its evaluation.
 package expr

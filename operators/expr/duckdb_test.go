@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
 )
 
@@ -69,7 +70,7 @@ func TestExpressionsGiveDuckDBsTypesAndValues(t *testing.T) {
 				typ = e.Type().String() // NULL has some type here
 			}
 			assert.Equal(t, typ, e.Type().String())
-			text, err := expr.Cast(e, gpu.Of(gpu.String))
+			text, err := expr.Cast(e, gpu.Of(gpu.String), host.Fold)
 			require.NoError(t, err)
 			got, err := evaluate(t, tab.schema, tab.cols, tab.rows, text)
 			require.NoError(t, err)

@@ -12,6 +12,16 @@ type Error struct {
 	Line, Col int    // from 1; Col counts code points
 	Src       string // the whole text
 	Msg       string // what was found and what was expected
+	// Missing is the name that nothing is found by, when that is the mistake.
+	Missing *Missing
+}
+
+// Missing is a name that stands for no column of a scope.
+type Missing struct {
+	Name []string // its parts, the last one the column's
+	// NoTable says that nothing is qualified as the name is; else the column is not
+	// there.
+	NoTable bool
 }
 
 // Error gives the message, its place, and the line with a caret under it.

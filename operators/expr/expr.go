@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
-	"github.com/gstream/gstream/gpu/host"
 )
 
 // Expr is a typed and checked scalar expression over the columns of a schema.
@@ -144,7 +143,7 @@ func newConstant(v gpu.Scalar) *Expr {
 
 // newOp makes an operation and folds it when every argument is a constant, or one
 // is null and the operation null with it. An error is one of evaluating constants.
-func newOp(e Expr, args ...*Expr) (*Expr, error) {
+func newOp(fold Fold, e Expr, args ...*Expr) (*Expr, error) {
 	e.args, e.column = args, -1
 	constant := len(args) > 0
 	for _, a := range args {
@@ -163,7 +162,7 @@ func newOp(e Expr, args ...*Expr) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := host.Fold(p)
+	v, err := fold(p)
 	if err != nil {
 		return nil, err
 	}

@@ -340,7 +340,7 @@ func bindNullIf(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	if x.literal == nullLiteral {
 		return x, nil
 	}
-	if x, err = newCast(x, x.typ, false); err != nil {
+	if x, err = newCast(b.scope.Fold, x, x.typ, false); err != nil {
 		return nil, b.errorf(n, "%v", err)
 	}
 	null := newConstant(gpu.Null(x.typ))

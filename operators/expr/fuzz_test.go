@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
 )
 
@@ -24,7 +25,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(src)
 	}
 	tab := duckTable(f)
-	scope := &expr.Scope{Schema: tab.schema}
+	scope := &expr.Scope{Schema: tab.schema, Fold: host.Fold}
 	f.Fuzz(func(t *testing.T, src string) {
 		n, err := expr.Parse(src)
 		if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/gputest"
+	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/operators/expr/exprtest"
 )
@@ -490,7 +491,7 @@ func TestRandomExpressionsGiveDuckDBsTypesAndValues(t *testing.T) {
 	first, cases := gputest.SeedOr(t, 1), gputest.Cases(t, 200)
 	for seed := first; seed < first+uint64(cases); seed++ {
 		g := exprtest.NewGenerator(rand.New(rand.NewPCG(seed, 11)), d.tab.Schema)
-		d.scope = &expr.Scope{Schema: d.tab.Schema}
+		d.scope = &expr.Scope{Schema: d.tab.Schema, Fold: host.Fold}
 		if seed/5%2 == 0 {
 			d.scope.Ranges = d.ranges()
 		}

@@ -43,9 +43,9 @@ func parseScalar(t testing.TB, v string, typ gpu.Type) gpu.Scalar {
 	}
 	n, err := expr.Parse("'" + strings.ReplaceAll(v, "'", "''") + "'")
 	require.NoError(t, err)
-	e, err := expr.Bind(n, &expr.Scope{Schema: &gpu.Schema{}})
+	e, err := expr.Bind(n, &expr.Scope{Schema: &gpu.Schema{}, Fold: host.Fold})
 	require.NoError(t, err)
-	e, err = expr.Cast(e, typ)
+	e, err = expr.Cast(e, typ, host.Fold)
 	require.NoError(t, err)
 	s, ok := e.Constant()
 	require.True(t, ok)
@@ -57,7 +57,9 @@ func bind(src string, s *expr.Scope) (*expr.Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	return expr.Bind(n, s)
+	folding := *s
+	folding.Fold = host.Fold
+	return expr.Bind(n, &folding)
 }
 
 // evaluate runs expressions over columns on a host device and checks that

@@ -1,0 +1,503 @@
+package logical
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host"
+	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/pipeline/job"
+	"github.com/gstream/gstream/source"
+)
+
+// binder makes the logical plan that a query says, literally: no rewriting. It
+// goes on after a fault; what depends on a faulty step is left out silently.
+type binder struct {
+	query  Query
+	faults job.Diagnostics
+	// named holds the relations so far; nil for one that has a fault.
+	named map[string]Node
+}
+
+// Bind returns the relation of the last step over the tables that the sources are,
+// and what is wrong with the query. A source without a table has a fault that the
+// caller has reported; what depends on it is left out.
+func Bind(q Query, tables map[string]source.Table) (Node, job.Diagnostics) {
+	b := &binder{query: q, named: map[string]Node{}}
+	for _, name := range q.Sources {
+		b.named[name] = nil
+		if t, ok := tables[name]; ok {
+			b.named[name] = newScan(name, t)
+		}
+	}
+	var last Node
+	if len(q.Sources) == 1 {
+		last = b.named[q.Sources[0]]
+	}
+	for i := range q.Steps {
+		s := stepBinder{binder: b, at: fmt.Sprintf("steps[%d]", i), name: job.StepName(q.Steps, i), step: &q.Steps[i]}
+		last = s.bind(last, i == 0)
+		b.named[s.name] = last
+	}
+	if len(q.Steps) == 0 && len(q.Sources) > 1 {
+		b.fault("steps", "", "the job has several sources but no steps; say what to do with them")
+		return nil, b.faults
+	}
+	return last, b.faults
+}
+
+func (b *binder) fault(path, step, format string, args ...any) {
+	b.faults = append(b.faults, &job.Diagnostic{File: b.query.Text.File(), Place: b.query.Text.Place(path), Step: step, Msg: fmt.Sprintf(format, args...)})
+}
+
+// stepBinder binds one step.
+type stepBinder struct {
+	*binder
+	at, name string
+	step     *job.Step
+}
+
+func (s *stepBinder) bind(prev Node, first bool) Node {
+	in, ok := prev, true
+	switch {
+	case s.step.From != "":
+		in, ok = s.lookup(s.step.From, ".from")
+	case first && len(s.query.Sources) > 1:
+		s.faultf("", "the job has several sources, so its first step must say from which one it reads (from: %s)", strings.Join(s.query.Sources, " or "))
+		ok = false
+	}
+	if !ok || in == nil {
+		s.lookUpOthers()
+		return nil
+	}
+	switch {
+	case s.step.Filter != "":
+		return s.filter(in)
+	case s.step.Select != nil:
+		return s.selection(in)
+	case s.step.Join != nil:
+		return s.join(in)
+	case s.step.Group != nil:
+		return s.group(in)
+	case s.step.Sort != nil:
+		return s.sort(in)
+	case s.step.Limit != nil:
+		return newLimit(s.name, in, s.step.Limit.Offset, s.step.Limit.Count)
+	}
+	return s.union(in)
+}
+
+// lookUpOthers reports unknown names in a step whose input has a fault.
+func (s *stepBinder) lookUpOthers() {
+	if s.step.Join != nil {
+		s.lookup(s.step.Join.With, ".join.with")
+	}
+	for i, name := range s.step.Union {
+		s.lookup(name, fmt.Sprintf(".union[%d]", i))
+	}
+}
+
+// faultf reports a fault of the step; sub is the path of the value in the step.
+func (s *stepBinder) faultf(sub, format string, args ...any) {
+	s.fault(s.at+sub, s.name, format, args...)
+}
+
+// lookup finds a source or an earlier step. It returns false after reporting an
+// unknown name, and nil with true for a relation that has a fault already.
+func (s *stepBinder) lookup(name, sub string) (Node, bool) {
+	n, ok := s.named[name]
+	if !ok {
+		s.faultf(sub, "there is no source or earlier step named %q%s", name, job.DidYouMean(name, slices.Collect(maps.Keys(s.named))))
+	}
+	return n, ok
+}
+
+// expr parses and binds one expression; nil after a fault.
+func (s *stepBinder) expr(text string, in Node, sub string) *expr.Expr {
+	n, err := expr.Parse(text)
+	if err == nil {
+		var e *expr.Expr
+		if e, err = expr.Bind(n, scopeOf(in)); err == nil {
+			return e
+		}
+	}
+	s.exprDiagnostic(in, sub, text, err, "")
+	return nil
+}
+
+// exprDiagnostic reports an error of the expression at sub, with its place in the
+// text where that is known. The expression, over the columns of a node, is text of
+// the value there; hint is put behind the message.
+func (s *stepBinder) exprDiagnostic(in Node, sub, text string, err error, hint string) {
+	path := s.at + sub
+	var mistake *expr.Error
+	if !errors.As(err, &mistake) {
+		s.faultf(sub, "%v%s", err, hint)
+		return
+	}
+	if u, ok := in.Rel().unreadableFor(mistake.Missing); ok {
+		unreadable := *mistake
+		mistake, hint = &unreadable, ""
+		mistake.Msg = u.String()
+	}
+	f := &job.Diagnostic{File: s.query.Text.File(), Place: s.query.Text.Place(path), Step: s.name}
+	message, picture, _ := strings.Cut(mistake.Error(), "\n")
+	if p, ok := s.query.Text.PlaceIn(path, text, mistake.Pos); ok {
+		f.Place, message = p, mistake.Msg
+	}
+	f.Msg = message + hint + "\n" + picture
+	s.faults = append(s.faults, f)
+}
+
+var position = regexp.MustCompile(`^-?[0-9]+$`)
+
+// key is expr for what rows are sorted or grouped by: a number is the position of
+// a column of the step's input. What has the same value in every row is refused,
+// for it is most likely a position or a name that is written in another way.
+func (s *stepBinder) key(in Node, text, sub, kind string) *expr.Expr {
+	if position.MatchString(text) {
+		if u := in.Rel().unreadable; len(u) > 0 {
+			s.faultf(sub, "the %s key %s is the position of a column, but %s; write the name", kind, text, describeUnreadable(u))
+			return nil
+		}
+		columns := in.Rel().Schema.Len()
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > columns {
+			s.faultf(sub, "the %s key %s is out of range: a number is the position of a column of the step's input, 1 to %d", kind, text, columns)
+			return nil
+		}
+		return expr.Column(scopeOf(in), n-1)
+	}
+	e := s.expr(text, in, sub)
+	if e == nil {
+		return nil
+	}
+	// The columns of e would not tell: one may have been folded away.
+	if n, err := expr.Parse(text); err == nil {
+		if _, err := expr.Bind(n, &expr.Scope{Schema: &gpu.Schema{}, Fold: host.Fold}); err == nil {
+			s.faultf(sub, "the %s key %s uses no column, so it is the same in every row; write the name of a column, or its position as a number", kind, text)
+			return nil
+		}
+	}
+	return e
+}
+
+// condition is expr for a BOOLEAN.
+func (s *stepBinder) condition(text string, in Node, sub string) *expr.Expr {
+	e := s.expr(text, in, sub)
+	if e != nil && e.Type().Kind != gpu.Bool {
+		s.faultf(sub, "the condition %q is a value of type %v; a condition must be BOOLEAN, as in %q", text, e.Type(), text+" = …")
+		return nil
+	}
+	return e
+}
+
+func (s *stepBinder) filter(in Node) Node {
+	e := s.condition(s.step.Filter, in, ".filter")
+	if e == nil {
+		return nil
+	}
+	return newFilter(s.name, in, expr.Conjuncts(e))
+}
+
+func (s *stepBinder) selection(in Node) Node {
+	scope := scopeOf(in)
+	r := in.Rel()
+	var exprs []*expr.Expr
+	var names, quals []string
+	ok := true
+	for i, c := range s.step.Select {
+		sub := fmt.Sprintf(".select[%d]", i)
+		if qualifier, star := starOf(c); star {
+			found := false
+			for j, f := range r.Schema.Fields {
+				if qualifier == "" || strings.EqualFold(qualifier, r.quals[j]) {
+					exprs, names, quals = append(exprs, expr.Column(scope, j)), append(names, f.Name), append(quals, r.quals[j])
+					found = true
+				}
+			}
+			u := slices.DeleteFunc(slices.Clone(r.unreadable), func(u unreadable) bool {
+				return qualifier != "" && !strings.EqualFold(qualifier, u.qual)
+			})
+			if len(u) > 0 {
+				s.faultf(sub, "%s has columns that cannot be read: %s; select the others by name%s", c.Expr, describeUnreadable(u), suggestColumns(r))
+				ok = false
+			} else if !found {
+				s.faultf(sub, "%s matches no column: there is no source or step named %q here%s", c.Expr, qualifier, job.DidYouMean(qualifier, r.quals))
+				ok = false
+			}
+			continue
+		}
+		text, name := splitAlias(c)
+		e := s.expr(text, in, sub)
+		if e == nil {
+			ok = false
+			continue
+		}
+		// A column that goes on under its name keeps its qualifier; what is
+		// new is qualified by the step.
+		qual := s.step.Name
+		if col, bare := e.IsColumn(); bare && (name == "" || name == r.Schema.Fields[col].Name) {
+			name, qual = r.Schema.Fields[col].Name, r.quals[col]
+		}
+		if name == "" {
+			name = text
+		}
+		exprs, names, quals = append(exprs, e), append(names, name), append(quals, qual)
+	}
+	if !ok || !s.distinct(names, ".select") {
+		return nil
+	}
+	return newProject(s.name, in, exprs, names, quals)
+}
+
+// distinct reports names that appear twice among the columns of a step. Columns
+// that differ by case alone are two columns, as in a file that has them.
+func (s *stepBinder) distinct(names []string, sub string) bool {
+	seen := map[string]bool{}
+	for _, n := range names {
+		if seen[n] {
+			s.faultf(sub, "two columns are named %q; rename one with 'expression as name'", n)
+			return false
+		}
+		seen[n] = true
+	}
+	return true
+}
+
+func (s *stepBinder) sort(in Node) Node {
+	var exprs []*expr.Expr
+	var keys []SortKey
+	for i, text := range s.step.Sort {
+		body, key, err := parseSortKey(text)
+		sub := fmt.Sprintf(".sort[%d]", i)
+		if err != nil {
+			s.faultf(sub, "%v", err)
+			return nil
+		}
+		e := s.key(in, body, sub, "sort")
+		if e == nil {
+			return nil
+		}
+		exprs, keys = append(exprs, e), append(keys, key)
+	}
+	wide, at := extend(in, exprs)
+	for i := range keys {
+		keys[i].Column = at[i]
+	}
+	return restore(newSort(s.name, wide, keys, 0, -1), in)
+}
+
+// restore drops the columns that extend added behind those of in.
+func restore(n, in Node) Node {
+	if n.Rel().Schema.Len() == in.Rel().Schema.Len() {
+		return n
+	}
+	cols := make([]int, in.Rel().Schema.Len())
+	for i := range cols {
+		cols[i] = i
+	}
+	return pick(n, cols)
+}
+
+func (s *stepBinder) union(in Node) Node {
+	ins := []Node{in}
+	for i, name := range s.step.Union {
+		n, _ := s.lookup(name, fmt.Sprintf(".union[%d]", i))
+		if n == nil {
+			return nil
+		}
+		if got, want := n.Rel().Schema.Len(), in.Rel().Schema.Len(); got != want {
+			s.faultf(fmt.Sprintf(".union[%d]", i), "%q has %d columns and the step's input has %d; a union needs as many on both sides", name, got, want)
+			return nil
+		}
+		if u := unmatched(in.Rel(), n.Rel()); len(u) > 0 {
+			s.faultf(fmt.Sprintf(".union[%d]", i), "the step's input and %q do not have the same columns: %s; leave that out with a select step on the side that has it", name, describeUnreadable(u))
+			return nil
+		}
+		ins = append(ins, n)
+	}
+	types := make([]gpu.Type, in.Rel().Schema.Len())
+	for c := range types {
+		types[c] = in.Rel().Schema.Fields[c].Type
+		for i, n := range ins[1:] {
+			f := n.Rel().Schema.Fields[c]
+			t, ok := expr.CommonType(types[c], f.Type)
+			if !ok {
+				s.faultf(fmt.Sprintf(".union[%d]", i), "column %d is %v here and %v in the step's input (%q); cast one of them", c+1, f.Type, types[c], in.Rel().Schema.Fields[c].Name)
+				return nil
+			}
+			types[c] = t
+		}
+	}
+	for i, n := range ins {
+		cast, err := castTo(n, types)
+		if err != nil {
+			s.faultf("", "%v", err)
+			return nil
+		}
+		ins[i] = cast
+	}
+	return newUnion(s.name, ins)
+}
+
+// castTo projects a node to columns of the given types.
+func castTo(in Node, types []gpu.Type) (Node, error) {
+	r := in.Rel()
+	scope := scopeOf(in)
+	same := true
+	exprs := make([]*expr.Expr, len(types))
+	for i, t := range types {
+		exprs[i] = expr.Column(scope, i)
+		if r.Schema.Fields[i].Type == t {
+			continue
+		}
+		var err error
+		if exprs[i], err = expr.Cast(exprs[i], t, host.Fold); err != nil {
+			return nil, fmt.Errorf("column %q: %w", r.Schema.Fields[i].Name, err)
+		}
+		same = false
+	}
+	if same {
+		return in, nil
+	}
+	return keepUnreadable(newProject(r.Step, in, exprs, r.Schema.Names(), slices.Clone(r.quals)), in), nil
+}
+
+// groupCall is one aggregate call of a step, known by its text so that the same
+// call in two columns is computed once.
+type groupCall struct {
+	expr.AggregateCall
+	text string
+}
+
+func (s *stepBinder) group(in Node) Node {
+	g := s.step.Group
+	r := in.Rel()
+	scope := scopeOf(in)
+	var exprs []*expr.Expr // keys, then arguments of aggregates
+	var names []string     // of the keys
+	ok := true
+	for i, c := range g.By {
+		text, name := splitAlias(c)
+		e := s.key(in, text, fmt.Sprintf(".group.by[%d]", i), "group")
+		if e == nil {
+			ok = false
+			continue
+		}
+		if col, bare := e.IsColumn(); bare && name == "" {
+			name = r.Schema.Fields[col].Name
+		}
+		if name == "" {
+			name = text
+		}
+		exprs, names = append(exprs, e), append(names, name)
+	}
+	var calls []groupCall
+	texts, posts := make([]string, len(g.Aggregates)), make([]expr.Node, len(g.Aggregates))
+	uses := make([][]int, len(g.Aggregates)) // calls[uses[i][k]] is "$agg<k>" of column i
+	columns := slices.Clone(names)
+	for i, c := range g.Aggregates {
+		sub := fmt.Sprintf(".group.aggregates[%d]", i)
+		text, name := splitAlias(c)
+		if name == "" {
+			name = text
+		}
+		texts[i], columns = text, append(columns, name)
+		n, err := expr.Parse(text)
+		var found []expr.AggregateCall
+		if err == nil {
+			found, posts[i], err = expr.BindAggregates(n, scope)
+		}
+		if err != nil {
+			s.exprDiagnostic(in, sub, text, err, "")
+			ok = false
+			continue
+		}
+		for _, call := range found {
+			gc := groupCall{call, call.Kind.String()}
+			if call.Arg != nil {
+				gc.text += " " + call.Arg.String()
+			}
+			at := slices.IndexFunc(calls, func(c groupCall) bool { return c.text == gc.text })
+			if at < 0 {
+				at = len(calls)
+				calls = append(calls, gc)
+			}
+			uses[i] = append(uses[i], at)
+		}
+	}
+	if !ok || !s.distinct(columns, ".group") {
+		return nil
+	}
+	grouped := s.grouped(in, exprs, names, calls)
+	return s.afterGroup(grouped, columns, texts, posts, uses)
+}
+
+// grouped computes keys and arguments below a group-by and returns it: the keys,
+// then one column a call.
+func (s *stepBinder) grouped(in Node, exprs []*expr.Expr, names []string, calls []groupCall) *Group {
+	nkeys := len(exprs)
+	inputs := make([]int, len(calls))
+	for i, c := range calls {
+		inputs[i] = -1
+		if c.Arg != nil {
+			inputs[i] = len(exprs)
+			exprs = append(exprs, c.Arg)
+		}
+	}
+	wide, at := extend(in, exprs)
+	aggs := make([]Aggregate, len(calls))
+	names = slices.Clone(names)
+	for i, c := range calls {
+		aggs[i] = Aggregate{Kind: c.Kind, Input: -1, Output: c.Output}
+		if inputs[i] >= 0 {
+			aggs[i].Input = at[inputs[i]]
+		}
+		names = append(names, c.text)
+	}
+	return newGroup(s.name, wide, at[:nkeys], aggs, names)
+}
+
+// afterGroup computes the step's columns from keys and calls, as 100 * sum(a) / sum(b).
+func (s *stepBinder) afterGroup(g *Group, columns []string, texts []string, posts []expr.Node, uses [][]int) Node {
+	nkeys := len(g.Keys)
+	whole := scopeOf(g)
+	var exprs []*expr.Expr
+	quals := slices.Clone(g.quals[:nkeys])
+	for i := range nkeys {
+		exprs = append(exprs, expr.Column(whole, i))
+	}
+	for i, post := range posts {
+		cols := make([]int, nkeys, nkeys+len(uses[i]))
+		scope := &expr.Scope{Schema: &gpu.Schema{}, Fold: host.Fold}
+		for k := range cols {
+			cols[k] = k
+		}
+		for _, u := range uses[i] {
+			cols = append(cols, nkeys+u)
+		}
+		for k, c := range cols {
+			f := g.Schema.Fields[c]
+			if k >= nkeys {
+				f.Name = fmt.Sprintf("$agg%d", k-nkeys)
+			}
+			scope.Schema.Fields = append(scope.Schema.Fields, f)
+			scope.Ranges = append(scope.Ranges, whole.Ranges[c])
+			scope.Qualifiers = append(scope.Qualifiers, whole.Qualifiers[c])
+		}
+		e, err := expr.Bind(post, scope)
+		if err != nil {
+			s.exprDiagnostic(g.In, fmt.Sprintf(".group.aggregates[%d]", i), texts[i], err, " (a column here must be a group key or stand inside an aggregate)")
+			return nil
+		}
+		exprs, quals = append(exprs, e.Remap(func(c int) int { return cols[c] })), append(quals, s.step.Name)
+	}
+	return newProject(s.name, g, exprs, columns, quals)
+}

@@ -1,0 +1,75 @@
+package logical
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/pipeline/job"
+	"github.com/gstream/gstream/source"
+)
+
+// numbers is a table of one column, a.
+type numbers struct{}
+
+func (numbers) Schema() *gpu.Schema {
+	return gpu.NewSchema(gpu.Field{Name: "a", Type: gpu.Of(gpu.Int64)})
+}
+func (numbers) Rows() int64                          { return 1000 }
+func (numbers) Stats(int) source.ColumnStats         { return source.ColumnStats{Distinct: 100} }
+func (numbers) Unreadable() []source.Unreadable      { return nil }
+func (numbers) LeastMemory(source.ScanOptions) int64 { return 0 }
+func (numbers) Describe() string                     { return "numbers" }
+func (numbers) Close() error                         { return nil }
+func (numbers) Scan(context.Context, source.ScanOptions) (source.Reader, error) {
+	return nil, errors.New("a plan reads no rows")
+}
+
+// sqlText is a query in another language than job files.
+type sqlText string
+
+func (sqlText) File() string { return "query.sql" }
+
+func (t sqlText) Place(string) job.Place { return job.Place{Line: 1, Column: 1} }
+
+func (t sqlText) PlaceIn(path, expression string, offset int) (job.Place, bool) {
+	return job.Place{Line: 1, Column: strings.Index(string(t), expression) + offset + 1}, true
+}
+
+func bindSQL(condition string) (Node, job.Diagnostics) {
+	q := Query{Sources: []string{"t"}, Steps: []job.Step{{Filter: condition}}, Text: sqlText("FROM t WHERE " + condition)}
+	return Bind(q, map[string]source.Table{"t": numbers{}})
+}
+
+func TestAPlanNeedsNoJobFile(t *testing.T) {
+	n, faults := bindSQL("a = 1")
+	require.Empty(t, faults)
+	f, ok := n.(*Filter)
+	require.True(t, ok)
+	require.Equal(t, 10.0, f.Rows)
+	require.IsType(t, &Scan{}, f.In)
+}
+
+func TestDiagnosticsPointIntoTheTextOfTheQuery(t *testing.T) {
+	_, faults := bindSQL("a = 1 and nowhere = 2")
+	require.Len(t, faults, 1)
+	require.ErrorIs(t, faults, job.ErrInvalid)
+	require.True(t, strings.HasPrefix(faults.Error(), `query.sql:1:24: filter 1: there is no column "nowhere"`), faults.Error())
+	_, faults = bindSQL("a + 1")
+	require.EqualError(t, faults, `query.sql:1:1: filter 1: the condition "a + 1" is a value of type BIGINT; a condition must be BOOLEAN, as in "a + 1 = …"`)
+}
+
+func TestWhatAnOperatorRefusesStandsAtItsStep(t *testing.T) {
+	j, err := job.Parse("job.yaml", []byte("sources: {t: t}\noutput: {parquet: out}\nsteps:\n- limit: 1\n- {name: few, limit: 1}\n"), job.LoadOptions{})
+	require.NoError(t, err)
+	q := Query{Sources: []string{"t"}, Steps: j.Steps, Text: j}
+	require.EqualError(t, q.Locate(&job.Diagnostic{Step: "few", Msg: "no"}), "job.yaml:5:3: few: no")
+	require.EqualError(t, q.Locate(job.Diagnostics{{Step: "few", Msg: "no"}, {Msg: "nor"}}), "job.yaml:5:3: few: no\nnor")
+	cause := errors.New("no")
+	require.EqualError(t, q.Locate(cause), "no")
+	require.ErrorIs(t, q.Locate(cause), cause)
+}

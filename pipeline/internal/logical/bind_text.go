@@ -1,0 +1,59 @@
+package logical
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/pipeline/job"
+)
+
+// alias matches "expression as name" at the last AS whose right side is a name.
+var alias = regexp.MustCompile(`(?is)^(.*\S)\s+as\s+("(?:[^"]|"")+"|[a-z_][a-z0-9_]*)\s*$`)
+
+// splitAlias returns the expression of a column and the name it is given, which
+// is empty when there is none. An expression that parses whole, as one that ends
+// in a cast may look, has no alias.
+func splitAlias(c job.Column) (text, name string) {
+	text = strings.TrimSpace(c.Expr)
+	if c.Name != "" {
+		return text, c.Name
+	}
+	m := alias.FindStringSubmatch(text)
+	if m == nil {
+		return text, ""
+	}
+	if _, err := expr.Parse(text); err == nil {
+		return text, ""
+	}
+	name = m[2]
+	if strings.HasPrefix(name, `"`) {
+		name = strings.ReplaceAll(name[1:len(name)-1], `""`, `"`)
+	}
+	return m[1], name
+}
+
+// starOf says whether a column is "*" or "name.*", and the name.
+func starOf(c job.Column) (qualifier string, ok bool) {
+	text := strings.TrimSpace(c.Expr)
+	if text == "*" {
+		return "", c.Name == ""
+	}
+	qualifier, ok = strings.CutSuffix(text, ".*")
+	return qualifier, ok && c.Name == ""
+}
+
+var sortOrder = regexp.MustCompile(`(?is)^(.*?\S)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*$`)
+
+// parseSortKey splits "expression [asc|desc] [nulls first|nulls last]". The
+// default is DuckDB's: ascending, nulls last.
+func parseSortKey(text string) (body string, key SortKey, err error) {
+	m := sortOrder.FindStringSubmatch(text)
+	if m == nil {
+		return "", key, fmt.Errorf("an empty sort key")
+	}
+	key.Descending = strings.EqualFold(m[2], "desc")
+	key.NullsFirst = strings.EqualFold(m[3], "first")
+	return m[1], key, nil
+}

@@ -1,0 +1,288 @@
+package logical
+
+import (
+	"slices"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host"
+	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/source"
+)
+
+// Node is one relation of the logical plan. Nodes are immutable: a rewrite
+// makes new ones. Columns are known by position.
+type Node interface {
+	Rel() *Relation
+}
+
+// Relation is what every node says of its rows.
+type Relation struct {
+	Step   string // the step or source of the query it comes from
+	Schema *gpu.Schema
+	quals  []string // the name that qualifies each column, "" for none
+	Stats  []ColumnStats
+	Rows   float64 // estimate
+	// unreadable are columns that would be here, too. Whatever takes all columns
+	// refuses them; only steps that name their columns leave them behind.
+	unreadable []unreadable
+}
+
+// Rel implements Node.
+func (r *Relation) Rel() *Relation { return r }
+
+// ColumnStats is what is believed of a column. It is derived from what files
+// claim, so plans use it for speed only.
+type ColumnStats struct {
+	bound    *expr.Range // of integer-like values, nil when unknown
+	distinct float64     // values before any filter, 0 when unknown
+	Bytes    float64     // of a value, on average
+}
+
+// The kinds of nodes.
+type (
+	// Scan reads a table. Rows that do not meet a predicate of Prune may be left out.
+	Scan struct {
+		Relation
+		Table source.Table
+		Prune []source.Predicate
+	}
+	// Filter keeps the rows for which all conjuncts are true.
+	Filter struct {
+		Relation
+		In        Node
+		Conjuncts []*expr.Expr
+	}
+	// Project computes columns.
+	Project struct {
+		Relation
+		In    Node
+		Exprs []*expr.Expr
+	}
+	// Join has the columns of the left side, then those of the right side unless it
+	// is a semi or an anti join.
+	Join struct {
+		Relation
+		Left, Right Node
+		JoinSpec
+		BuildLeft bool
+		Why       string // why that side is built
+	}
+	// Group has one row a group: its keys, then the aggregates.
+	Group struct {
+		Relation
+		In         Node
+		Keys       []int
+		Aggregates []Aggregate
+		Hint       gpu.GroupHint
+	}
+	// Sort orders rows, and keeps Limit of them after the first Offset.
+	Sort struct {
+		Relation
+		In            Node
+		Keys          []SortKey
+		Offset, Limit int64 // Limit is -1 for all
+	}
+	// Limit keeps Count rows after the first Offset.
+	Limit struct {
+		Relation
+		In            Node
+		Offset, Count int64
+	}
+	// Union has the rows of its inputs one after the other.
+	Union struct {
+		Relation
+		Ins []Node
+	}
+)
+
+// JoinSpec is how two relations are joined: key columns of equal type, by
+// position on either side.
+type JoinSpec struct {
+	Kind                gpu.JoinKind
+	LeftKeys, RightKeys []int
+	NullSafe            []bool
+	build               string // "auto", "left" or "right"
+}
+
+// Aggregate is an aggregate function of a column of the input.
+type Aggregate struct {
+	Kind   gpu.AggregateKind
+	Input  int // -1 for count(*)
+	Output gpu.Type
+}
+
+// SortKey is a column by which rows are sorted.
+type SortKey struct {
+	Column                 int
+	Descending, NullsFirst bool
+}
+
+func newScan(name string, t source.Table) *Scan {
+	s := t.Schema()
+	n := &Scan{Relation: Relation{Step: name, Schema: s, Rows: float64(t.Rows())}, Table: t}
+	for _, u := range t.Unreadable() {
+		n.unreadable = append(n.unreadable, unreadable{u, name})
+	}
+	for i, f := range s.Fields {
+		n.quals = append(n.quals, name)
+		n.Stats = append(n.Stats, scanStats(f.Type, t.Stats(i), n.Rows))
+	}
+	return n
+}
+
+func newFilter(step string, in Node, conjuncts []*expr.Expr) Node {
+	if len(conjuncts) == 0 {
+		return in
+	}
+	n := &Filter{Relation: *in.Rel(), In: in, Conjuncts: conjuncts}
+	n.Step = step
+	n.Rows *= selectivity(conjuncts, in.Rel())
+	return n
+}
+
+func newProject(step string, in Node, exprs []*expr.Expr, names, quals []string) *Project {
+	n := &Project{Relation: Relation{Step: step, Rows: in.Rel().Rows, quals: quals}, In: in, Exprs: exprs}
+	fields := make([]gpu.Field, len(exprs))
+	for i, e := range exprs {
+		fields[i] = gpu.Field{Name: names[i], Type: e.Type(), Nullable: e.Nullable(), Annotation: e.Annotation()}
+		n.Stats = append(n.Stats, exprStats(e, in.Rel()))
+	}
+	n.Schema = gpu.NewSchema(fields...)
+	return n
+}
+
+// pick projects a node to some of its columns.
+func pick(in Node, cols []int) Node {
+	r := in.Rel()
+	scope := scopeOf(in)
+	var exprs []*expr.Expr
+	var names, quals []string
+	for _, c := range cols {
+		exprs = append(exprs, expr.Column(scope, c))
+		names = append(names, r.Schema.Fields[c].Name)
+		quals = append(quals, r.quals[c])
+	}
+	return keepUnreadable(newProject(r.Step, in, exprs, names, quals), in)
+}
+
+// extend adds computed columns to a node, for keys that are expressions. It
+// returns the position of every expression; bare columns are where they were.
+func extend(in Node, exprs []*expr.Expr) (Node, []int) {
+	r := in.Rel()
+	scope := scopeOf(in)
+	var all []*expr.Expr
+	names, quals := append([]string(nil), r.Schema.Names()...), append([]string(nil), r.quals...)
+	for i := range names {
+		all = append(all, expr.Column(scope, i))
+	}
+	at := make([]int, len(exprs))
+	for i, e := range exprs {
+		if c, ok := e.IsColumn(); ok {
+			at[i] = c
+			continue
+		}
+		at[i] = len(all)
+		all, names, quals = append(all, e), append(names, e.String()), append(quals, "")
+	}
+	if len(all) == r.Schema.Len() {
+		return in, at
+	}
+	return keepUnreadable(newProject(r.Step, in, all, names, quals), in), at
+}
+
+func newJoin(step string, left, right Node, spec JoinSpec) *Join {
+	l, r := left.Rel(), right.Rel()
+	n := &Join{Relation: Relation{Step: step}, Left: left, Right: right, JoinSpec: spec}
+	n.quals = append(n.quals, l.quals...)
+	n.Stats = append(n.Stats, l.Stats...)
+	n.unreadable = l.unreadable
+	fields := append([]gpu.Field(nil), l.Schema.Fields...)
+	if spec.Kind == gpu.Inner || spec.Kind == gpu.Left {
+		n.quals = append(n.quals, r.quals...)
+		n.Stats = append(n.Stats, r.Stats...)
+		n.unreadable = slices.Concat(l.unreadable, r.unreadable)
+		for _, f := range r.Schema.Fields {
+			f.Nullable = f.Nullable || spec.Kind == gpu.Left
+			fields = append(fields, f)
+		}
+	}
+	n.Schema = gpu.NewSchema(fields...)
+	n.Rows = joinRows(l, r, spec)
+	n.BuildLeft, n.Why = chooseBuild(l, r, spec)
+	return n
+}
+
+func newGroup(step string, in Node, keys []int, aggs []Aggregate, names []string) *Group {
+	r := in.Rel()
+	n := &Group{Relation: Relation{Step: step}, In: in, Keys: keys, Aggregates: aggs}
+	var fields []gpu.Field
+	for i, k := range keys {
+		f := r.Schema.Fields[k]
+		f.Name = names[i]
+		fields = append(fields, f)
+		n.quals = append(n.quals, r.quals[k])
+		n.Stats = append(n.Stats, r.Stats[k])
+	}
+	for i, a := range aggs {
+		// Over an empty input every aggregate but a count is null.
+		counts := a.Kind == gpu.CountAll || a.Kind == gpu.Count
+		nullable := !counts && (len(keys) == 0 || a.Input >= 0 && r.Schema.Fields[a.Input].Nullable)
+		f := gpu.Field{Name: names[len(keys)+i], Type: a.Output, Nullable: nullable}
+		if a.Kind == gpu.Min || a.Kind == gpu.Max {
+			f.Annotation = r.Schema.Fields[a.Input].Annotation
+		}
+		fields = append(fields, f)
+		n.quals = append(n.quals, "")
+		n.Stats = append(n.Stats, aggregateStats(a, r))
+	}
+	n.Schema = gpu.NewSchema(fields...)
+	n.Rows, n.Hint = estimateGroups(r, keys)
+	return n
+}
+
+func newSort(step string, in Node, keys []SortKey, offset, limit int64) *Sort {
+	n := &Sort{Relation: *in.Rel(), In: in, Keys: keys, Offset: offset, Limit: limit}
+	n.Step = step
+	if limit >= 0 {
+		n.Rows = min(max(n.Rows-float64(offset), 0), float64(limit))
+	}
+	return n
+}
+
+func newLimit(step string, in Node, offset, count int64) *Limit {
+	n := &Limit{Relation: *in.Rel(), In: in, Offset: offset, Count: count}
+	n.Step = step
+	n.Rows = min(max(n.Rows-float64(offset), 0), float64(count))
+	return n
+}
+
+// newUnion puts relations of the same column types one after the other.
+func newUnion(step string, ins []Node) *Union {
+	n := &Union{Relation: *ins[0].Rel(), Ins: ins}
+	n.Step = step
+	fields := append([]gpu.Field(nil), n.Schema.Fields...)
+	n.Stats = append([]ColumnStats(nil), n.Stats...)
+	for _, in := range ins[1:] {
+		r := in.Rel()
+		n.Rows += r.Rows
+		for i, f := range r.Schema.Fields {
+			fields[i].Nullable = fields[i].Nullable || f.Nullable
+			if fields[i].Annotation != f.Annotation {
+				fields[i].Annotation = gpu.NoAnnotation
+			}
+			n.Stats[i] = n.Stats[i].union(r.Stats[i])
+		}
+	}
+	n.Schema = gpu.NewSchema(fields...)
+	return n
+}
+
+// scopeOf is what expressions over a node's columns may use.
+func scopeOf(n Node) *expr.Scope {
+	r := n.Rel()
+	s := &expr.Scope{Schema: r.Schema, Qualifiers: r.quals, Fold: host.Fold}
+	for _, st := range r.Stats {
+		s.Ranges = append(s.Ranges, st.bound)
+	}
+	return s
+}

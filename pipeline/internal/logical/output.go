@@ -1,0 +1,95 @@
+package logical
+
+import (
+	"fmt"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/pipeline/job"
+)
+
+// Output returns the rows of the query as an output can have them: the last step's,
+// or an error when there are columns that it cannot have.
+func (q Query) Output(last Node) (Node, error) {
+	if f := q.checkColumns(last); f != nil {
+		return nil, f
+	}
+	last, err := storable(last)
+	if err != nil {
+		return nil, err
+	}
+	if f := q.checkNames(last.Rel().Schema); f != nil {
+		return nil, f
+	}
+	return last, nil
+}
+
+// checkColumns refuses an output without the columns that cannot be read, and one
+// without any column.
+func (q Query) checkColumns(last Node) *job.Diagnostic {
+	r := last.Rel()
+	f := &job.Diagnostic{File: q.Text.File(), Place: q.Text.Place("sources." + r.Step), Step: r.Step}
+	if n := len(q.Steps); n > 0 {
+		f.Place, f.Step = q.Text.Place(fmt.Sprintf("steps[%d]", n-1)), job.StepName(q.Steps, n-1)
+	}
+	switch {
+	case len(r.unreadable) > 0:
+		f.Msg = fmt.Sprintf("%s; add a step that selects the others%s", describeUnreadable(r.unreadable), suggestColumns(r))
+	case r.Schema.Len() == 0:
+		f.Msg = "there is no column to write"
+		if empty := emptySources(last); len(empty) > 0 {
+			f.Msg += ": no column is in " + some(empty, 5, ", ")
+		}
+	default:
+		return nil
+	}
+	return f
+}
+
+// emptySources describes the sources of a node's rows that have no columns.
+func emptySources(n Node) (list []string) {
+	switch n := n.(type) {
+	case *Scan:
+		if n.Schema.Len() == 0 {
+			list = []string{fmt.Sprintf("%s, %s", n.Step, n.Table.Describe())}
+		}
+	case *Filter:
+		return emptySources(n.In)
+	case *Project:
+		return emptySources(n.In)
+	case *Sort:
+		return emptySources(n.In)
+	case *Limit:
+		return emptySources(n.In)
+	case *Union:
+		for _, in := range n.Ins {
+			list = append(list, emptySources(in)...)
+		}
+	}
+	return list
+}
+
+// storable casts what Parquet and Arrow have no type for: HUGEINT, as sums of
+// integers are, becomes DECIMAL(38,0), which holds all of its values or fails.
+func storable(n Node) (Node, error) {
+	fields := n.Rel().Schema.Fields
+	types := make([]gpu.Type, len(fields))
+	for i, f := range fields {
+		if types[i] = f.Type; f.Type.Kind == gpu.HugeInt {
+			types[i] = gpu.DecimalOf(gpu.MaxPrecision, 0)
+		}
+	}
+	return castTo(n, types)
+}
+
+// checkNames refuses an output with two columns of one name.
+func (q Query) checkNames(s *gpu.Schema) *job.Diagnostic {
+	seen := map[string]bool{}
+	for _, name := range s.Names() {
+		if seen[name] {
+			return &job.Diagnostic{File: q.Text.File(), Place: q.Text.Place(fmt.Sprintf("steps[%d]", len(q.Steps)-1)), Step: "output",
+				Msg: fmt.Sprintf("two columns are named %q; name them apart in a select step", name)}
+		}
+		seen[name] = true
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+package logical
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/source"
+)
+
+// unreadable is a column of a source that cannot be read. It goes through the
+// plan beside the others, so that no step loses it without a word.
+type unreadable struct {
+	source.Unreadable
+	qual string // the source
+}
+
+func (u unreadable) String() string {
+	return fmt.Sprintf("column %q (%s) of %s cannot be read: %s", u.Name, u.Type, u.qual, u.Reason)
+}
+
+// describeUnreadable is one sentence about columns, of which there is one at least.
+func describeUnreadable(list []unreadable) string {
+	texts := make([]string, len(list))
+	for i, u := range list {
+		texts[i] = u.String()
+	}
+	return some(texts, 5, "; ")
+}
+
+// some joins the first of many texts.
+func some(texts []string, show int, separator string) string {
+	if len(texts) <= show {
+		return strings.Join(texts, separator)
+	}
+	return fmt.Sprintf("%s%sand %d more", strings.Join(texts[:show], separator), separator, len(texts)-show)
+}
+
+// suggestColumns writes the columns that can be read as a select step does.
+func suggestColumns(r *Relation) string {
+	if r.Schema.Len() == 0 {
+		return ""
+	}
+	return ", as in select: [" + some(r.Schema.Names(), 10, ", ") + "]"
+}
+
+// keepUnreadable says that a projection made for a step takes all columns.
+func keepUnreadable(n *Project, in Node) *Project {
+	n.unreadable = in.Rel().unreadable
+	return n
+}
+
+// findUnreadable looks up a column by its name, and its source unless that is "".
+func (r *Relation) findUnreadable(qual, name string) (unreadable, bool) {
+	i := slices.IndexFunc(r.unreadable, func(u unreadable) bool {
+		return strings.EqualFold(u.Name, name) && (qual == "" || strings.EqualFold(u.qual, qual))
+	})
+	if i < 0 {
+		return unreadable{}, false
+	}
+	return r.unreadable[i], true
+}
+
+// unreadableFor finds the column that an expression misses; nil misses none.
+func (r *Relation) unreadableFor(m *expr.Missing) (unreadable, bool) {
+	if m == nil {
+		return unreadable{}, false
+	}
+	last := len(m.Name) - 1
+	if m.NoTable {
+		// A struct is taken for a table where a field of it is named.
+		return r.findUnreadable("", m.Name[last-1])
+	}
+	return r.findUnreadable(strings.Join(m.Name[:last], "."), m.Name[last])
+}
+
+// unmatched lists the columns that cannot be read and that one of two relations
+// has alone.
+func unmatched(a, b *Relation) (list []unreadable) {
+	for _, sides := range [][2]*Relation{{a, b}, {b, a}} {
+		for _, u := range sides[0].unreadable {
+			if _, ok := sides[1].findUnreadable("", u.Name); !ok {
+				list = append(list, u)
+			}
+		}
+	}
+	return list
+}

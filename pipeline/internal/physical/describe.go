@@ -1,0 +1,53 @@
+package physical
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/pipeline/internal/logical"
+	"github.com/gstream/gstream/source"
+)
+
+func listOf(names []string) string {
+	if len(names) == 0 {
+		return "none, rows are only counted"
+	}
+	return strings.Join(names, ", ")
+}
+
+var opText = map[source.Op]string{source.Eq: "=", source.Lt: "<", source.Le: "<=", source.Gt: ">", source.Ge: ">=", source.In: "IN", source.IsNull: "IS NULL", source.IsNotNull: "IS NOT NULL"}
+
+func describePredicate(s *gpu.Schema, p source.Predicate) string {
+	text := s.Fields[p.Column].Name + " " + opText[p.Op]
+	values := make([]string, len(p.Values))
+	for i, v := range p.Values {
+		values[i] = v.String()
+	}
+	switch {
+	case p.Op == source.In:
+		return text + " (" + strings.Join(values, ", ") + ")"
+	case len(values) > 0:
+		return text + " " + values[0]
+	}
+	return text
+}
+
+func describeKey(s *gpu.Schema, k logical.SortKey) string {
+	text := s.Fields[k.Column].Name
+	if k.Descending {
+		text += " desc"
+	}
+	if k.NullsFirst {
+		text += " nulls first"
+	}
+	return text
+}
+
+func limitDetail(offset, count int64) []string {
+	text := fmt.Sprintf("first %d rows", count)
+	if offset > 0 {
+		text += fmt.Sprintf(" after %d", offset)
+	}
+	return []string{text}
+}

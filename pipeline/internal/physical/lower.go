@@ -1,0 +1,359 @@
+package physical
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/filter"
+	"github.com/gstream/gstream/operators/groupby"
+	"github.com/gstream/gstream/operators/join"
+	"github.com/gstream/gstream/operators/limit"
+	"github.com/gstream/gstream/operators/project"
+	"github.com/gstream/gstream/operators/sort"
+	"github.com/gstream/gstream/pipeline/internal/logical"
+	"github.com/gstream/gstream/pipeline/job"
+)
+
+// layout says where a stage has put the columns of a node: by position of the
+// node's column the position in the stage's strides, or -1.
+type layout []int
+
+func (l layout) remap(e *expr.Expr) *expr.Expr { return e.Remap(func(c int) int { return l[c] }) }
+
+func (l layout) all(cols []int) []int {
+	out := make([]int, len(cols))
+	for i, c := range cols {
+		out[i] = l[c]
+	}
+	return out
+}
+
+// required is the set of a node's columns that are used above it.
+type required []bool
+
+// with returns the set with more columns in it.
+func (n required) with(cols ...int) required {
+	out := slices.Clone(n)
+	for _, c := range cols {
+		out[c] = true
+	}
+	return out
+}
+
+// list returns the columns of the set in order.
+func (n required) list() []int {
+	var out []int
+	for c, used := range n {
+		if used {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Lower decides how the rows of a logical plan are computed. The error is a
+// *job.Diagnostic of the step that an operator refuses.
+func Lower(name string, n logical.Node) (*Plan, error) {
+	schema := n.Rel().Schema
+	root, at, err := lower(n, slices.Repeat(required{true}, schema.Len()))
+	if err != nil {
+		return nil, err
+	}
+	return &Plan{Name: name, Root: root, Permutation: at, Schema: schema}, nil
+}
+
+// lower makes the stages that compute the needed columns of a node. This is
+// where columns are pruned: nothing that is not needed is read, carried or
+// computed, and a projection that only picks or renames costs nothing.
+func lower(n logical.Node, need required) (*Stage, layout, error) {
+	st, lay, err := lowerNode(n, need)
+	if err != nil {
+		return nil, nil, err
+	}
+	if st.Make != nil {
+		// The operator is made once here, so that what it refuses is refused
+		// before the run.
+		if _, err := st.Make(); err != nil {
+			return nil, nil, &job.Diagnostic{Step: st.Step, Msg: err.Error()}
+		}
+	}
+	return st, lay, nil
+}
+
+func lowerNode(n logical.Node, need required) (*Stage, layout, error) {
+	switch n := n.(type) {
+	case *logical.Scan:
+		return lowerScan(n, need)
+	case *logical.Filter:
+		return lowerFilter(n, need)
+	case *logical.Project:
+		return lowerProject(n, need)
+	case *logical.Join:
+		return lowerJoin(n, need)
+	case *logical.Group:
+		return lowerGroup(n, need)
+	case *logical.Sort:
+		return lowerSort(n, need)
+	case *logical.Limit:
+		return lowerLimit(n, need)
+	case *logical.Union:
+		return lowerUnion(n, need)
+	}
+	panic("physical: unknown node")
+}
+
+func lowerScan(n *logical.Scan, need required) (*Stage, layout, error) {
+	st := &Stage{Step: n.Step, Kind: "scan", Rows: n.Rows, Table: n.Table, Prune: n.Prune, Schema: &gpu.Schema{}}
+	lay := make(layout, len(need))
+	for c, used := range need {
+		lay[c] = -1
+		if used {
+			lay[c] = len(st.Columns)
+			st.Columns = append(st.Columns, c)
+			st.Schema.Fields = append(st.Schema.Fields, n.Schema.Fields[c])
+			st.RowBytes += n.Stats[c].Bytes
+		}
+	}
+	st.Detail = []string{n.Table.Describe(), "columns: " + listOf(st.Schema.Names())}
+	for _, p := range n.Prune {
+		st.Detail = append(st.Detail, "skips row groups without: "+describePredicate(n.Schema, p))
+	}
+	return st, lay, nil
+}
+
+func lowerFilter(n *logical.Filter, need required) (*Stage, layout, error) {
+	pred := expr.And(n.Conjuncts...)
+	in, lay, err := lower(n.In, need.with(pred.Columns()...))
+	if err != nil {
+		return nil, nil, err
+	}
+	prog, inputs, err := expr.Compile(in.Schema, lay.remap(pred))
+	if err != nil {
+		return nil, nil, &job.Diagnostic{Step: n.Step, Msg: err.Error()}
+	}
+	st := &Stage{Step: n.Step, Kind: "filter", Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}}
+	var keep []int
+	out := make(layout, len(need))
+	for c, used := range need {
+		out[c] = -1
+		if used {
+			out[c] = len(keep)
+			keep = append(keep, lay[c])
+			st.Schema.Fields = append(st.Schema.Fields, in.Schema.Fields[lay[c]])
+		}
+	}
+	st.Detail = []string{pred.String()}
+	st.Make = func() (operators.Operator, error) { return filter.New(in.Schema, prog, inputs, keep), nil }
+	return st, out, nil
+}
+
+func lowerProject(n *logical.Project, need required) (*Stage, layout, error) {
+	below := make(required, n.In.Rel().Schema.Len())
+	bare := true
+	for c, used := range need {
+		if !used {
+			continue
+		}
+		for _, in := range n.Exprs[c].Columns() {
+			below[in] = true
+		}
+		_, col := n.Exprs[c].IsColumn()
+		bare = bare && col
+	}
+	in, lay, err := lower(n.In, below)
+	if err != nil {
+		return nil, nil, err
+	}
+	out := make(layout, len(need))
+	if bare {
+		for c, used := range need {
+			out[c] = -1
+			if used {
+				out[c] = lay[n.Source(c)]
+			}
+		}
+		return in, out, nil
+	}
+	st := &Stage{Step: n.Step, Kind: "project", Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}}
+	var exprs []*expr.Expr
+	for c, used := range need {
+		out[c] = -1
+		if !used {
+			continue
+		}
+		out[c] = len(exprs)
+		exprs = append(exprs, lay.remap(n.Exprs[c]))
+		st.Schema.Fields = append(st.Schema.Fields, n.Schema.Fields[c])
+		if _, col := n.Exprs[c].IsColumn(); !col {
+			st.Detail = append(st.Detail, fmt.Sprintf("%s: %v %v", n.Schema.Fields[c].Name, n.Exprs[c], n.Exprs[c].Type()))
+		}
+	}
+	prog, inputs, err := expr.Compile(in.Schema, exprs...)
+	if err != nil {
+		return nil, nil, &job.Diagnostic{Step: n.Step, Msg: err.Error()}
+	}
+	st.Make = func() (operators.Operator, error) { return project.New(st.Schema, prog, inputs), nil }
+	return st, out, nil
+}
+
+func lowerJoin(n *logical.Join, need required) (*Stage, layout, error) {
+	nleft := n.Left.Rel().Schema.Len()
+	needLeft, needRight := need[:nleft], make(required, n.Right.Rel().Schema.Len())
+	copy(needRight, need[nleft:])
+	left, leftLay, err := lower(n.Left, needLeft.with(n.LeftKeys...))
+	if err != nil {
+		return nil, nil, err
+	}
+	right, rightLay, err := lower(n.Right, needRight.with(n.RightKeys...))
+	if err != nil {
+		return nil, nil, err
+	}
+	st := &Stage{Step: n.Step, Kind: n.Kind.String() + " join", Rows: n.Rows, Schema: &gpu.Schema{}}
+	spec := join.Spec{Kind: n.Kind, NullSafe: n.NullSafe, Out: st.Schema}
+	out := make(layout, len(need))
+	take := func(side *Stage, lay layout, from int, cols required) (at []int) {
+		for c, used := range cols {
+			out[from+c] = -1
+			if used {
+				out[from+c] = len(st.Schema.Fields)
+				at = append(at, lay[c])
+				st.Schema.Fields = append(st.Schema.Fields, n.Schema.Fields[from+c])
+			}
+		}
+		return at
+	}
+	if n.Kind == gpu.Semi || n.Kind == gpu.Anti {
+		needRight = nil
+	}
+	leftKeys, rightKeys := leftLay.all(n.LeftKeys), rightLay.all(n.RightKeys)
+	built := right
+	if n.BuildLeft {
+		built = left
+		spec.Probe, spec.ProbeKeys, spec.ProbeOut = right.Schema, rightKeys, take(right, rightLay, nleft, needRight)
+		spec.Build, spec.BuildKeys, spec.BuildOut = left.Schema, leftKeys, take(left, leftLay, 0, needLeft)
+		st.Inputs = []*Stage{right, left}
+	} else {
+		spec.Probe, spec.ProbeKeys, spec.ProbeOut = left.Schema, leftKeys, take(left, leftLay, 0, needLeft)
+		spec.Build, spec.BuildKeys, spec.BuildOut = right.Schema, rightKeys, take(right, rightLay, nleft, needRight)
+		st.Inputs = []*Stage{left, right}
+	}
+	ln, rn := n.Left.Rel().Schema.Names(), n.Right.Rel().Schema.Names()
+	for i := range n.LeftKeys {
+		op := "="
+		if n.NullSafe[i] {
+			op = "IS NOT DISTINCT FROM"
+		}
+		st.Detail = append(st.Detail, fmt.Sprintf("%s %s %s", ln[n.LeftKeys[i]], op, rn[n.RightKeys[i]]))
+	}
+	st.Detail = append(st.Detail, fmt.Sprintf("builds %s: %s", built.Step, n.Why))
+	st.Make = func() (operators.Operator, error) { return join.New(spec) }
+	return st, out, nil
+}
+
+func lowerGroup(n *logical.Group, need required) (*Stage, layout, error) {
+	below := make(required, n.In.Rel().Schema.Len()).with(n.Keys...)
+	for i, a := range n.Aggregates {
+		if need[len(n.Keys)+i] && a.Input >= 0 {
+			below[a.Input] = true
+		}
+	}
+	in, lay, err := lower(n.In, below)
+	if err != nil {
+		return nil, nil, err
+	}
+	st := &Stage{Step: n.Step, Kind: "group", Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}}
+	spec := groupby.Spec{In: in.Schema, Keys: lay.all(n.Keys), Out: st.Schema, Hint: n.Hint}
+	out := make(layout, len(need))
+	var names []string
+	for c := range out {
+		out[c] = -1
+		isKey := c < len(n.Keys)
+		if !isKey && !need[c] {
+			continue
+		}
+		out[c] = len(st.Schema.Fields)
+		st.Schema.Fields = append(st.Schema.Fields, n.Schema.Fields[c])
+		if isKey {
+			names = append(names, n.Schema.Fields[c].Name)
+			continue
+		}
+		a := n.Aggregates[c-len(n.Keys)]
+		agg := groupby.Aggregate{Kind: a.Kind, Input: -1, Output: a.Output}
+		if a.Input >= 0 {
+			agg.Input = lay[a.Input]
+		}
+		spec.Aggregates = append(spec.Aggregates, agg)
+		st.Detail = append(st.Detail, n.Schema.Fields[c].Name)
+	}
+	by := "one group"
+	if len(names) > 0 {
+		by = "by " + strings.Join(names, ", ")
+	}
+	if n.Hint.Dense {
+		by += fmt.Sprintf(" (indexed directly: %d to %d)", n.Hint.Lo, n.Hint.Hi)
+	}
+	st.Detail = append([]string{by}, st.Detail...)
+	st.Make = func() (operators.Operator, error) { return groupby.New(spec) }
+	return st, out, nil
+}
+
+func lowerSort(n *logical.Sort, need required) (*Stage, layout, error) {
+	var cols []int
+	for _, k := range n.Keys {
+		cols = append(cols, k.Column)
+	}
+	in, lay, err := lower(n.In, need.with(cols...))
+	if err != nil {
+		return nil, nil, err
+	}
+	spec := sort.Spec{In: in.Schema, Offset: n.Offset, Limit: n.Limit}
+	st := &Stage{Step: n.Step, Kind: "sort", Rows: n.Rows, Inputs: []*Stage{in}, Schema: in.Schema}
+	var keys []string
+	for _, k := range n.Keys {
+		spec.Keys = append(spec.Keys, sort.Key{Column: lay[k.Column], Descending: k.Descending, NullsFirst: k.NullsFirst})
+		keys = append(keys, describeKey(n.Schema, k))
+	}
+	st.Detail = []string{strings.Join(keys, ", ")}
+	if n.Limit >= 0 {
+		st.Kind = "top-k"
+		st.Detail = append(st.Detail, limitDetail(n.Offset, n.Limit)...)
+	}
+	st.Make = func() (operators.Operator, error) { return sort.New(spec) }
+	return st, lay, nil
+}
+
+func lowerLimit(n *logical.Limit, need required) (*Stage, layout, error) {
+	in, lay, err := lower(n.In, need)
+	if err != nil {
+		return nil, nil, err
+	}
+	st := &Stage{Step: n.Step, Kind: "limit", Schema: in.Schema, Rows: n.Rows, Inputs: []*Stage{in}}
+	st.Detail = limitDetail(n.Offset, n.Count)
+	st.Make = func() (operators.Operator, error) { return limit.New(in.Schema, n.Offset, n.Count), nil }
+	return st, lay, nil
+}
+
+func lowerUnion(n *logical.Union, need required) (*Stage, layout, error) {
+	st := &Stage{Step: n.Step, Kind: "union", Rows: n.Rows, Schema: &gpu.Schema{}}
+	out := make(layout, len(need))
+	for c, used := range need {
+		out[c] = -1
+		if used {
+			out[c] = len(st.Schema.Fields)
+			st.Schema.Fields = append(st.Schema.Fields, n.Schema.Fields[c])
+		}
+	}
+	for _, in := range n.Ins {
+		child, lay, err := lower(in, need)
+		if err != nil {
+			return nil, nil, err
+		}
+		st.Inputs = append(st.Inputs, child)
+		st.Permutation = append(st.Permutation, lay.all(need.list()))
+	}
+	return st, out, nil
+}

@@ -1,0 +1,137 @@
+package runner
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/pipeline/internal/physical"
+)
+
+// The model of what a plan takes on either device: seconds of one core, unless it says
+// otherwise, per unit of work. The CPU's figures are a least-squares fit of the 13
+// example jobs at scale factor 1 on 2 cores (examples/compare/README.md), the GPU's of
+// the same jobs at scale factor 30 on an H200 with 16 cores (examples/bench/h200-sf30.md).
+// TestTheChoiceIsRightWhereBothDevicesWereMeasured holds the figures they must explain.
+const (
+	hostStart   = 0.010    // the start and end of the process, of the wall
+	gpuStart    = 0.340    // and with a GPU: 0.2 s to start it and 0.14 s to end it, of the wall
+	hostDecode  = 1.7e-9   // a byte of the scanned columns, as encoded in the file
+	gpuDecode   = 0.9e-9   // the same to encoded columns, in part while the GPU starts
+	hostRow     = 9e-9     // a row that goes into a filter or a join
+	gpuRow      = 0.3e-9   // the same, of the wall
+	hostValue   = 3e-9     // a value that an operator gives out, or a group-by takes
+	hostSort    = 48e-9    // a value of a row that is sorted
+	encodeValue = 16e-9    // a value of the output, on either device
+	gpuLink     = 1 / 45e9 // a byte over the link, either way, of the wall
+	// serialShare of an operator's work runs on one core, whatever there are: from the
+	// CPU's times on 16 cores beside those on 2.
+	serialShare = 0.25
+)
+
+// work is what a plan has to do, by its estimates.
+type work struct {
+	scanned float64 // bytes of columns that are decoded, as encoded in the files
+	rows    float64 // that go into filters and joins
+	values  float64 // that operators give out and group-bys take
+	sorted  float64 // values of rows that are sorted
+	encoded float64 // values of the output
+	written float64 // their bytes
+}
+
+// planWork adds up what a plan has to do.
+func planWork(p *physical.Plan) work {
+	w := work{encoded: p.Root.Rows * float64(p.Schema.Len()), written: p.Root.Rows * float64(physical.RowBytes(p.Schema))}
+	w.add(p.Root)
+	return w
+}
+
+// add adds what a stage and its inputs have to do. A top-k, a limit and a union cost
+// little beside what feeds them.
+func (w *work) add(s *physical.Stage) {
+	for _, in := range s.Inputs {
+		w.add(in)
+	}
+	columns := float64(s.Schema.Len())
+	switch s.Kind {
+	case "scan":
+		for _, c := range s.Columns {
+			w.scanned += float64(s.Table.Stats(c).Bytes)
+		}
+	case "project":
+		w.values += s.Rows * float64(len(s.Detail)) // a line for each that is computed
+	case "group":
+		w.values += s.Inputs[0].Rows * columns
+	case "sort":
+		w.sorted += s.Rows * columns
+	case "top-k", "limit", "union":
+	default: // filters and joins
+		for _, in := range s.Inputs {
+			w.rows += in.Rows
+		}
+		w.values += s.Rows * columns
+	}
+}
+
+// onHost estimates the time of work on cores of the CPU.
+func (w work) onHost(cores int) time.Duration {
+	operators := w.rows*hostRow + w.values*hostValue + w.sorted*hostSort
+	spread := w.scanned*hostDecode + w.encoded*encodeValue + operators*(1-serialShare)
+	return seconds(hostStart + spread/float64(cores) + operators*serialShare)
+}
+
+// onGPU estimates the time of work on a GPU; the cores decode and encode.
+func (w work) onGPU(cores int) time.Duration {
+	spread := w.scanned*gpuDecode + w.encoded*encodeValue
+	return seconds(gpuStart + spread/float64(cores) + w.rows*gpuRow + (w.scanned+w.written)*gpuLink)
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// Choice is the device that a run takes, and why.
+type Choice struct {
+	Device string `json:"device"` // as Options.Use names it: "host", "cuda"
+	Why    string `json:"why"`
+	// Host and CUDA estimate what the run takes on either, where that decided.
+	Host time.Duration `json:"host_estimate_ns,omitempty"`
+	CUDA time.Duration `json:"cuda_estimate_ns,omitempty"`
+}
+
+// String is a line for people.
+func (c *Choice) String() string { return fmt.Sprintf("device %s: %s", c.Device, c.Why) }
+
+// ChooseDevice says on which device a run of a plan with these options runs. Where they leave it
+// open (Auto) and there is an NVIDIA driver, that is the device that takes less time by
+// a model of the plan's estimates; the GPU is not started for it. The error is a *Diagnostic
+// about the name of the device.
+func ChooseDevice(p *physical.Plan, opt Options) (*Choice, error) {
+	if opt.Device != nil {
+		return &Choice{Device: opt.Device.Properties().ID, Why: "given by the caller"}, nil
+	}
+	kind, _, err := parseDevice(opt.Use)
+	if err != nil {
+		return nil, err
+	}
+	if kind != Auto {
+		return &Choice{Device: opt.Use, Why: "asked for"}, nil
+	}
+	if err := cuda.Installed(""); errors.Is(err, cuda.ErrNoDriver) {
+		return &Choice{Device: Host, Why: err.Error()}, nil
+	}
+	return planWork(p).choose(cmp.Or(opt.Threads, runtime.GOMAXPROCS(0))), nil
+}
+
+// choose takes the device that is estimated to be faster.
+func (w work) choose(cores int) *Choice {
+	c := &Choice{Device: Host, Host: w.onHost(cores), CUDA: w.onGPU(cores)}
+	about := func(d time.Duration) string { return fmt.Sprintf("about %.2g s", d.Seconds()) }
+	onHost := fmt.Sprintf("%s on %d cores", about(c.Host), cores)
+	onGPU := fmt.Sprintf("%s on the GPU, %.2g s to start and end it among them", about(c.CUDA), gpuStart)
+	if c.Why = onHost + "; " + onGPU; c.CUDA < c.Host {
+		c.Device, c.Why = CUDA, onGPU+"; "+onHost
+	}
+	return c
+}

@@ -1,0 +1,156 @@
+package runner
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/pipeline/internal/logical"
+	"github.com/gstream/gstream/pipeline/internal/physical"
+	"github.com/gstream/gstream/pipeline/job"
+	"github.com/gstream/gstream/source"
+	sourceparquet "github.com/gstream/gstream/source/parquet"
+)
+
+// workOf is what the example jobs have to do at scale factor 1, in millions, by plans
+// over the tables of tpchgen-cli; it grows with the scale factor.
+var workOf = map[string]work{
+	"filter":         {scanned: 161, rows: 6, values: 27.2, encoded: 20.4, written: 150},
+	"join":           {scanned: 160, rows: 7.96, values: 12.3, encoded: 10.9, written: 80.1},
+	"aggregate":      {scanned: 84.4, values: 24, encoded: 24, written: 288},
+	"join_aggregate": {scanned: 108, rows: 7.5, values: 42, encoded: 0.45, written: 4.8},
+	"sort":           {scanned: 377, sorted: 96, encoded: 96, written: 912},
+	"q01":            {scanned: 79.7, rows: 6, values: 104},
+	"q03":            {scanned: 122, rows: 11.7, values: 14.4},
+	"q05":            {scanned: 127, rows: 8.02, values: 1.05},
+	"q06":            {scanned: 74.3, rows: 6, values: 0.296},
+	"q10":            {scanned: 138, rows: 8.42, values: 3.25},
+	"q12":            {scanned: 69.3, rows: 7.51, values: 0.062},
+	"q14":            {scanned: 121, rows: 6.27, values: 0.713},
+	"q19":            {scanned: 120, rows: 6.27, values: 0.289},
+}
+
+func (w work) times(f float64) work {
+	return work{w.scanned * f, w.rows * f, w.values * f, w.sorted * f, w.encoded * f, w.written * f}
+}
+
+// atLeastGPU is what a process takes that only starts and ends a GPU: where the CPU is
+// done earlier, the GPU was not measured.
+const atLeastGPU = 0.34
+
+// measured are seconds of whole processes on both devices: "host s" and "cuda s" of
+// examples/bench/gpu.py. New figures take the place of old ones when either device has
+// become faster, and the constants are then fitted anew: the test prints, with -v, what
+// the model makes of each.
+var measured = []struct {
+	job        string
+	scale      float64
+	cores      int
+	host, cuda float64
+}{
+	// examples/bench/h200-sf30.md
+	{"filter", 30, 16, 1.630, 1.650},
+	{"join", 30, 16, 1.642, 1.181},
+	{"aggregate", 30, 16, 5.719, 0.952},
+	{"join_aggregate", 30, 16, 4.193, 0.615},
+	{"q01", 30, 16, 3.046, 0.671},
+	{"q03", 30, 16, 1.760, 0.664},
+	{"q05", 30, 16, 1.992, 0.726},
+	{"q06", 30, 16, 1.107, 0.478},
+	{"q10", 30, 16, 8.421, 0.709},
+	{"q12", 30, 16, 1.320, 0.584},
+	{"q14", 30, 16, 1.262, 0.562},
+	{"q19", 30, 16, 1.865, 0.648},
+	{"sort", 30, 16, 24.872, 6.570},
+	// examples/compare/README.md
+	{"q01", 1, 2, 0.241, atLeastGPU},
+	{"q03", 1, 2, 0.164, atLeastGPU},
+	{"q05", 1, 2, 0.191, atLeastGPU},
+	{"q06", 1, 2, 0.084, atLeastGPU},
+	{"q10", 1, 2, 0.332, atLeastGPU},
+	{"q12", 1, 2, 0.120, atLeastGPU},
+	{"q14", 1, 2, 0.112, atLeastGPU},
+	{"q19", 1, 2, 0.151, atLeastGPU},
+	{"join", 1, 2, 0.322, atLeastGPU},
+	{"aggregate", 1, 2, 0.325, atLeastGPU},
+	{"join_aggregate", 1, 2, 0.322, atLeastGPU},
+	// 2 cores of an Intel Xeon, 2026-11-22
+	{"q01", 0.01, 2, 0.01, atLeastGPU},
+	{"q10", 0.01, 2, 0.01, atLeastGPU},
+	{"sort", 0.01, 2, 0.04, atLeastGPU},
+}
+
+func TestTheChoiceIsRightWhereBothDevicesWereMeasured(t *testing.T) {
+	for _, m := range measured {
+		w, ok := workOf[m.job]
+		require.True(t, ok, m.job)
+		c := w.times(m.scale * 1e6).choose(m.cores)
+		took := m.host
+		if c.Device == CUDA {
+			took = m.cuda
+		}
+		t.Logf("%-14s SF %-5v %2d cores: measured %.2f and %.2f s, estimated %.2f and %.2f s", m.job, m.scale, m.cores, m.host, m.cuda, c.Host.Seconds(), c.CUDA.Seconds())
+		require.LessOrEqual(t, took, 1.1*min(m.host, m.cuda), "%s at scale factor %v on %d cores: %v", m.job, m.scale, m.cores, c)
+	}
+}
+
+func TestMoreCoresTakeLess(t *testing.T) {
+	w := workOf["q01"].times(30e6)
+	for cores := 1; cores < 64; cores *= 2 {
+		require.Less(t, w.onHost(2*cores), w.onHost(cores))
+		require.Less(t, w.onGPU(2*cores), w.onGPU(cores))
+	}
+}
+
+func TestWorkIsThatOfThePlan(t *testing.T) {
+	data := "../../../examples/quickstart/data/"
+	tables := map[string]source.Table{}
+	for _, name := range []string{"lineitem", "orders"} {
+		table, err := sourceparquet.Open([]string{data + name + ".parquet"}, sourceparquet.OpenOptions{})
+		require.NoError(t, err)
+		defer table.Close()
+		tables[name] = table
+	}
+	last, faults := logical.Bind(logical.Query{Sources: []string{"lineitem", "orders"}, Text: &job.Job{}, Steps: []job.Step{
+		{From: "lineitem", Filter: "l_quantity < 100"},
+		{Join: &job.Join{With: "orders", On: []string{"l_orderkey = o_orderkey"}}},
+		{Select: job.Columns{{Expr: "o_custkey"}, {Expr: "l_quantity * 2", Name: "q"}}},
+		{Sort: []string{"o_custkey"}},
+	}}, tables)
+	require.Empty(t, faults)
+	p, err := physical.Lower("work", logical.Optimize(last))
+	require.NoError(t, err)
+	const lines, orders = 60175, 15000
+	w := planWork(p)
+	bytes := func(name string) float64 {
+		for _, table := range tables {
+			for i, n := range table.Schema().Names() {
+				if n == name {
+					return float64(table.Stats(i).Bytes)
+				}
+			}
+		}
+		return 0
+	}
+	require.EqualValues(t, lines, tables["lineitem"].Rows())
+	require.EqualValues(t, orders, tables["orders"].Rows())
+	require.Equal(t, bytes("l_orderkey")+bytes("l_quantity")+bytes("o_orderkey")+bytes("o_custkey"), w.scanned)
+	// The filter keeps all lines, and the join finds one order for each.
+	near := func(want, got float64) { t.Helper(); require.InEpsilon(t, want, got, 0.05) }
+	near(lines+lines+orders, w.rows)
+	near(2*lines+2*lines+lines, w.values)
+	near(2*lines, w.sorted)
+	near(2*lines, w.encoded)
+	near(float64(physical.RowBytes(p.Schema))*lines, w.written)
+}
+
+func TestTheChoiceSaysWhatEitherDeviceTakes(t *testing.T) {
+	c := work{scanned: 1e12}.choose(4)
+	require.Equal(t, CUDA, c.Device)
+	require.Less(t, c.CUDA, c.Host)
+	require.Regexp(t, `^device cuda: about [\d.e+]+ s on the GPU, 0.34 s to start and end it among them; about [\d.e+]+ s on 4 cores$`, c.String())
+	c = work{scanned: 1e6}.choose(4)
+	require.Equal(t, Host, c.Device)
+	require.Less(t, c.Host, time.Second)
+}

@@ -1,0 +1,88 @@
+package runner
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/gpu/host"
+	"github.com/gstream/gstream/pipeline/job"
+)
+
+// The devices that a run can ask for by name.
+const (
+	Auto = "auto" // what ChooseDevice says
+	Host = "host" // the CPU
+	CUDA = "cuda" // the first GPU, "cuda:1" the second and so on; an error where there is none
+)
+
+// parseDevice splits the name of a device into its kind, Auto, Host or CUDA, and the
+// number of the GPU.
+func parseDevice(name string) (kind string, ordinal int, err error) {
+	kind, number, numbered := strings.Cut(name, ":")
+	switch {
+	case name == "":
+		return Auto, 0, nil
+	case !numbered && (kind == Auto || kind == Host || kind == CUDA):
+		return kind, 0, nil
+	case numbered && kind == CUDA:
+		if n, err := strconv.ParseUint(number, 10, 16); err == nil && strconv.FormatUint(n, 10) == number {
+			return CUDA, int(n), nil
+		}
+	}
+	return "", 0, &job.Diagnostic{Msg: fmt.Sprintf("device %s: must be %s, %s, %s or, for another GPU than the first, %s:N as in %s:1", name, Auto, Host, CUDA, CUDA, CUDA)}
+}
+
+// CheckDevice says whether a run can ask for a device by this name. Whether the machine
+// has it shows when the run opens it.
+func CheckDevice(name string) error {
+	_, _, err := parseDevice(name)
+	return err
+}
+
+// warnOfCPU says that a GPU is there and not used: nothing falls back in silence.
+func warnOfCPU(err error) {
+	slog.Warn("the GPU cannot be used, so the job runs on the CPU", "error", err)
+}
+
+// OpenDevice opens the device that options ask for: by Use, Threads, HostMemory,
+// DeviceMemory and StrideSize. Auto is the first GPU where there is a driver: to choose
+// by what a plan does, ask ChooseDevice first. A GPU is started beside the caller;
+// if it cannot be, the error comes with the first queue.
+func OpenDevice(opt Options) (gpu.Device, error) {
+	kind, ordinal, err := parseDevice(opt.Use)
+	if err != nil {
+		return nil, err
+	}
+	if kind != Host {
+		d, err := cuda.Open(cuda.Options{Ordinal: ordinal, Memory: opt.DeviceMemory, HostMemory: opt.HostMemory, StrideBytes: opt.StrideSize, Ahead: true})
+		if err == nil {
+			return d, nil
+		}
+		noDriver := errors.Is(err, cuda.ErrNoDriver)
+		if kind == CUDA {
+			if noDriver {
+				err = fmt.Errorf("%w; install one, or run with --device host", err)
+			}
+			return nil, &job.Diagnostic{Msg: err.Error()}
+		}
+		if !noDriver {
+			warnOfCPU(err)
+		}
+	}
+	// Device and host memory are one on the CPU.
+	d, err := host.Open(host.Options{Threads: opt.Threads, Memory: cmp.Or(opt.HostMemory, opt.DeviceMemory), StrideRows: int(opt.StrideSize / 8)})
+	if err != nil {
+		return nil, &job.Diagnostic{Msg: err.Error()}
+	}
+	return d, nil
+}
+
+// discrete says whether a device has memory of its own, which strides are copied to
+// and from.
+func discrete(d gpu.Device) bool { return d.Budget() != d.HostBudget() }

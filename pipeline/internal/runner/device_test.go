@@ -1,0 +1,25 @@
+package runner
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/pipeline/job"
+)
+
+func TestDevicesHaveNames(t *testing.T) {
+	for name, want := range map[string]string{"": "auto 0", "auto": "auto 0", "host": "host 0", "cuda": "cuda 0", "cuda:0": "cuda 0", "cuda:1": "cuda 1", "cuda:12": "cuda 12"} {
+		kind, ordinal, err := parseDevice(name)
+		require.NoError(t, err)
+		require.Equal(t, want, fmt.Sprint(kind, " ", ordinal), name)
+	}
+	for _, name := range []string{"tpu", "CUDA", "cuda:", "cuda:x", "cuda:-1", "cuda:+1", "cuda:01", "cuda:1 ", "cuda:70000", "cuda:1:2", "host:0", "auto:1", ":1"} {
+		err := CheckDevice(name)
+		require.ErrorIs(t, err, job.ErrInvalid, name)
+		require.ErrorContains(t, err, "device "+name+": must be auto, host, cuda or", name)
+		_, err = OpenDevice(Options{Use: name})
+		require.ErrorIs(t, err, job.ErrInvalid, name)
+	}
+}

@@ -1,0 +1,128 @@
+package runner
+
+import (
+	"context"
+	"sync"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// exchange carries strides from the lanes of one pipeline to whoever comes after
+// it, in the order of their morsels' numbers. Lanes send the strides of different
+// morsels at the same time; those of a morsel that is not next wait here. As few
+// strides wait as there is room for: a lane that finds no room waits too, unless
+// its morsel is next and the receiver has nothing to take, so that there is
+// always one who goes on.
+type exchange struct {
+	room int
+
+	mu      sync.Mutex
+	changed sync.Cond
+	next    int // the morsel whose strides are received now
+	waiting map[int][]*gpu.Stride
+	ended   map[int]bool // morsels from next on that have no more strides
+	held    int          // strides waiting
+	closed  bool         // no more morsels
+	err     error        // strides are not wanted any more
+}
+
+func newExchange(room int) *exchange {
+	x := &exchange{room: room, waiting: map[int][]*gpu.Stride{}, ended: map[int]bool{}}
+	x.changed.L = &x.mu
+	return x
+}
+
+// wait waits until something has changed or ctx ends. The lock is held.
+func (x *exchange) wait(ctx context.Context) {
+	defer context.AfterFunc(ctx, func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.changed.Broadcast()
+	})()
+	x.changed.Wait()
+}
+
+// send hands over a stride of a morsel, or releases it when nobody wants it.
+func (x *exchange) send(ctx context.Context, number int, s *gpu.Stride) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for x.err == nil && ctx.Err() == nil && x.held >= x.room && (number != x.next || len(x.waiting[number]) > 0) {
+		x.wait(ctx)
+	}
+	err := x.err
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		s.Release()
+		return err
+	}
+	x.waiting[number] = append(x.waiting[number], s)
+	x.held++
+	if number == x.next {
+		x.changed.Broadcast()
+	}
+	return nil
+}
+
+// end says that a morsel has no more strides.
+func (x *exchange) end(number int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.ended[number] = true
+	x.advance()
+}
+
+// advance goes on to the first morsel that has strides or is not at its end. The
+// lock is held.
+func (x *exchange) advance() {
+	for x.ended[x.next] && len(x.waiting[x.next]) == 0 {
+		delete(x.ended, x.next)
+		delete(x.waiting, x.next)
+		x.next++
+		x.changed.Broadcast()
+	}
+}
+
+// close says that there are no more morsels.
+func (x *exchange) close() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.closed = true
+	x.changed.Broadcast()
+}
+
+// receive returns the next stride; false when there are no more or ctx has ended.
+func (x *exchange) receive(ctx context.Context) (*gpu.Stride, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for len(x.waiting[x.next]) == 0 && !x.closed && ctx.Err() == nil {
+		x.wait(ctx)
+	}
+	if len(x.waiting[x.next]) == 0 || ctx.Err() != nil {
+		return nil, false
+	}
+	s := x.waiting[x.next][0]
+	x.waiting[x.next] = x.waiting[x.next][1:]
+	x.held--
+	x.advance()
+	x.changed.Broadcast()
+	return s, true
+}
+
+// stop releases what waits and refuses what comes.
+func (x *exchange) stop(err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.err == nil {
+		x.err = err
+	}
+	for _, list := range x.waiting {
+		for _, s := range list {
+			s.Release()
+		}
+	}
+	clear(x.waiting)
+	x.held = 0
+	x.changed.Broadcast()
+}

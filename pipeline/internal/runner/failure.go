@@ -1,0 +1,82 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// errStop ends the pipelines whose rows nobody wants any more, as those below a
+// limit that is reached. It is not a failure.
+var errStop = errors.New("no more rows are needed")
+
+// operatorError is an error with the name of the operator it comes from.
+type operatorError struct {
+	where string
+	err   error
+}
+
+func (e *operatorError) Error() string { return e.where + ": " + e.err.Error() }
+func (e *operatorError) Unwrap() error { return e.err }
+
+// explain names the operator in an error, but for a scan, whose errors name files.
+func (o *opRun) explain(err error) error {
+	if o.Table != nil {
+		return err
+	}
+	return explain(o.Name(), err)
+}
+
+// explain says where an error happened unless it does so itself: refused memory
+// does, and operators further on in a chain.
+func explain(where string, err error) error {
+	var panicked *panicError
+	var named *operatorError
+	var refused *gpu.AllocError
+	if err == nil || err == errStop || errors.Is(err, gpu.ErrBudget) || errors.Is(err, context.Canceled) ||
+		errors.As(err, &panicked) || errors.As(err, &named) || errors.As(err, &refused) {
+		return err
+	}
+	return &operatorError{where, err}
+}
+
+// with adds the error of a close to err, unless err tells of it already: the first
+// error of a queue is that of its Close too.
+func with(err, closed error) error {
+	if closed == nil || errors.Is(err, closed) {
+		return err
+	}
+	return errors.Join(err, closed)
+}
+
+// ErrDefect is the sentinel behind errors that are not the job's nor the data's
+// but gstream's own.
+var ErrDefect = errors.New("defect in gstream")
+
+// panicError is a defect that a run survived.
+type panicError struct {
+	where string
+	value any
+	stack []byte
+}
+
+func newPanicError(where string, value any) error {
+	return &panicError{where, value, debug.Stack()}
+}
+
+func (e *panicError) Error() string {
+	return fmt.Sprintf("%s: internal error: %v; please report it with this trace:\n%s", e.where, e.value, e.stack)
+}
+
+// Is makes errors.Is(err, ErrDefect) true.
+func (e *panicError) Is(target error) bool { return target == ErrDefect }
+
+// recoverInto turns a panic into an error that names where it happened.
+func recoverInto(err *error, where string) {
+	if p := recover(); p != nil {
+		*err = newPanicError(where, p)
+	}
+}

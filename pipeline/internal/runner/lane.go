@@ -1,0 +1,164 @@
+package runner
+
+import (
+	"context"
+	"io"
+	"sync/atomic"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/pipeline/internal/physical"
+)
+
+// lane is one of the lanes of a pipeline: a goroutine with a queue, and its local
+// state of each operator. It takes morsels from the pipeline's feed and brings their
+// strides through the operators by direct calls.
+type lane struct {
+	*pipelineRun
+	*meter
+	queue  gpu.Queue
+	ops    []operators.Lane // of the streaming operators
+	local  operators.Local  // of the blocking operator at the end
+	number int              // of the morsel that the lane works on
+}
+
+// task is what operators of the lane work with.
+func (l *lane) task(o *opRun) operators.Task {
+	r := l.pipelineRun.run
+	return operators.Task{Device: r.device, Queue: l.queue, Lease: o.lease, StrideRows: l.strideRows(physical.RowBytes(o.Schema)), Lanes: l.lanes}
+}
+
+// work runs the lane until the feed has no more morsels.
+func (l *lane) work(ctx context.Context) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = newPanicError(l.where(l.pipelineRun), p)
+		}
+	}()
+	defer func() {
+		if closeErr := l.close(); err == nil {
+			err = closeErr
+		}
+	}()
+	if err := l.open(ctx); err != nil {
+		return err
+	}
+	for !l.stopped.Load() {
+		l.turn(l.first())
+		resume := l.idle(l.waiting())
+		m, err := l.feed.take(ctx, l)
+		resume()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		l.number = m.number
+		if err := m.emit(ctx, l, l.emit(ctx, -1)); err != nil && err != errStop {
+			return err
+		} else if err == errStop && !l.stopped.Load() {
+			return err
+		}
+		if l.out != nil {
+			l.out.end(m.number)
+		}
+	}
+	if l.into == nil {
+		return nil
+	}
+	l.turn(l.into)
+	return l.into.explain(l.local.Combine(ctx))
+}
+
+// open makes the lane's queue and its local states.
+func (l *lane) open(ctx context.Context) (err error) {
+	d := l.pipelineRun.run.device
+	name := l.last().Name()
+	if l.lanes > 1 {
+		l.queue, err = d.NewLaneQueue(name)
+	} else {
+		l.queue, err = d.NewQueue(name)
+	}
+	if err != nil {
+		return explain(name, err)
+	}
+	l.queue.Until(ctx)
+	for _, o := range l.pipelineRun.ops {
+		l.turn(o)
+		op, err := o.op.(operators.Streaming).NewLane(l.task(o))
+		if err != nil {
+			return o.explain(err)
+		}
+		l.ops = append(l.ops, op)
+		if o.done() {
+			l.stopped.Store(true)
+		}
+	}
+	if o := l.into; o != nil {
+		l.turn(o)
+		if l.local, err = o.op.(operators.Blocking).NewLocal(l.task(o)); err != nil {
+			return o.explain(err)
+		}
+	}
+	return nil
+}
+
+// close closes the local states and the queue, each even when another fails.
+func (l *lane) close() (err error) {
+	defer l.stop()
+	for _, op := range l.ops {
+		err = with(err, op.Close())
+	}
+	if l.local != nil {
+		err = with(err, l.local.Close())
+	}
+	if l.queue != nil {
+		err = with(err, l.queue.Close())
+	}
+	return err
+}
+
+// emit returns what operator i, -1 for the feed, emits to.
+func (l *lane) emit(ctx context.Context, i int) operators.Emit {
+	return func(s *gpu.Stride) error { return l.pass(ctx, i, s) }
+}
+
+// pass hands on a stride that operator i has made: to the next one, or to what the
+// pipeline ends in. The error is errStop when no more are needed.
+func (l *lane) pass(ctx context.Context, i int, s *gpu.Stride) error {
+	if s.Rows == 0 {
+		s.Release()
+		return nil
+	}
+	if ctx.Err() != nil {
+		s.Release()
+		return context.Cause(ctx)
+	}
+	if from := l.operator(i); from != nil {
+		from.rowsOut.Add(int64(s.Rows))
+		from.bytesOut.Add(s.Bytes())
+	}
+	to := l.operator(i + 1)
+	if to == nil {
+		defer l.idle(&l.last().waitOut)()
+		return l.out.send(ctx, l.number, s)
+	}
+	to.rowsIn.Add(int64(s.Rows))
+	to.state.Store(stateRunning)
+	defer l.turn(l.turn(to))
+	if i+1 == len(l.ops) {
+		return to.explain(l.local.Push(ctx, l.number, s))
+	}
+	if err := l.ops[i+1].Push(ctx, s, l.emit(ctx, i+1)); err != nil {
+		return to.explain(err)
+	}
+	if to.done() {
+		l.stopped.Store(true)
+		return errStop
+	}
+	return nil
+}
+
+// waiting is the counter of the time in which the lane has no morsel.
+func (l *lane) waiting() *atomic.Int64 { return &l.first().waitIn }

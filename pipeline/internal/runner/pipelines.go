@@ -1,0 +1,326 @@
+package runner
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/pipeline/internal/physical"
+	"github.com/gstream/gstream/source"
+)
+
+// pipelineRun is a pipeline of a run: operators that strides stream through, from a
+// feed to an operator that must see all rows, or to an exchange that carries them to
+// another pipeline. It runs in lanes.
+type pipelineRun struct {
+	run    *run
+	feed   feed
+	from   *opRun         // the feed's operator, nil for a channel
+	ops    []*opRun       // streaming
+	into   *opRun         // the blocking operator that collects the rows, or nil
+	out    *exchange      // else where the strides go
+	builds []*pipelineRun // build sides of the joins, finished before the lanes begin
+	serial bool           // one lane, because an operator counts rows in order
+	lanes  int
+	rows   int // of a stride
+	// stopped says that an operator needs no more input.
+	stopped atomic.Bool
+}
+
+// opRun is an operator, a scan or a union in a run: its memory and counters.
+type opRun struct {
+	*physical.Stage
+	lease  *gpu.Lease // of device memory
+	decode *gpu.Lease // of a scan: the host memory it decodes into
+	op     operators.Operator
+	closed atomic.Bool
+	reader atomic.Pointer[source.Reader] // of a scan, once open
+	metrics
+}
+
+// done says that the operator needs no more input.
+func (o *opRun) done() bool {
+	s, ok := o.op.(operators.Stopper)
+	return ok && s.Done()
+}
+
+// close closes the operator, once.
+func (o *opRun) close() error {
+	o.state.Store(stateDone)
+	if o.op == nil || o.closed.Swap(true) {
+		return nil
+	}
+	return o.op.Close()
+}
+
+// prepare cuts the stages of a plan into pipelines, without starting any. It returns
+// the pipeline whose last operator is st, and which has no end yet.
+func (r *run) prepare(st *physical.Stage) (*pipelineRun, error) {
+	switch {
+	case st.Table != nil:
+		o, err := r.newOp(st)
+		if err != nil {
+			return nil, err
+		}
+		p := &pipelineRun{run: r, from: o}
+		p.feed = newScanFeed(p, o)
+		return p, nil
+	case st.Permutation != nil:
+		return r.prepareUnion(st)
+	}
+	p, err := r.prepare(st.Inputs[0])
+	if err != nil {
+		return nil, err
+	}
+	var build *pipelineRun
+	if len(st.Inputs) > 1 {
+		if build, err = r.prepare(st.Inputs[1]); err != nil {
+			return nil, err
+		}
+	}
+	o, err := r.newOp(st)
+	if err != nil {
+		return nil, err
+	}
+	if build != nil {
+		p.builds = append(p.builds, r.collect(build, o))
+	}
+	switch o.op.(type) {
+	case operators.Stopper:
+		p = p.channel()
+		p.ops, p.serial = append(p.ops, o), true
+		return p.channel(), nil
+	case operators.Streaming:
+		p.ops = append(p.ops, o)
+		return p, nil
+	}
+	p = r.collect(p, o)
+	return &pipelineRun{run: r, feed: &resultFeed{from: p, op: o}, from: o}, nil
+}
+
+// collect makes a pipeline end in a blocking operator. A device with one lane collects
+// in a pipeline of its own, so that one of the two can go on while the other waits for
+// the device.
+func (r *run) collect(p *pipelineRun, o *opRun) *pipelineRun {
+	if r.device.Lanes() == 1 {
+		p = p.channel()
+	}
+	p.into = o
+	p.chooseLanes()
+	return p
+}
+
+// channel makes a pipeline end in an exchange, and returns one that is fed from it.
+func (p *pipelineRun) channel() *pipelineRun {
+	return &pipelineRun{run: p.run, feed: p.exchange()}
+}
+
+// exchange makes a pipeline end in an exchange, and returns the feed from it.
+func (p *pipelineRun) exchange() *channelFeed {
+	if f, ok := p.feed.(*channelFeed); ok && len(p.ops) == 0 {
+		return f // the pipeline is nothing but an exchange
+	}
+	p.chooseLanes()
+	p.out = newExchange(channelDepth * p.lanes)
+	return &channelFeed{from: p}
+}
+
+func (r *run) prepareUnion(st *physical.Stage) (*pipelineRun, error) {
+	u := &unionFeed{}
+	for _, in := range st.Inputs {
+		p, err := r.prepare(in)
+		if err != nil {
+			return nil, err
+		}
+		u.feeds = append(u.feeds, p.exchange())
+	}
+	o, err := r.newOp(st)
+	if err != nil {
+		return nil, err
+	}
+	u.op = o
+	return &pipelineRun{run: r, feed: u, from: o}, nil
+}
+
+// newOp makes what a run has of a stage. Stages come after their inputs.
+func (r *run) newOp(st *physical.Stage) (_ *opRun, err error) {
+	o := &opRun{Stage: st}
+	if st.Make != nil {
+		if o.op, err = st.Make(); err != nil {
+			return nil, o.explain(err)
+		}
+	}
+	o.lease = r.device.Budget().Lease(st.Name())
+	o.decode = o.lease
+	if st.Table != nil && discrete(r.device) {
+		o.decode = r.device.HostBudget().Lease(st.Name() + ", decoding")
+	}
+	r.ops = append(r.ops, o)
+	return o, nil
+}
+
+// operator is operator i of the pipeline: the feed's for -1, and after the streaming
+// ones the blocking one, if any.
+func (p *pipelineRun) operator(i int) *opRun {
+	switch {
+	case i < 0:
+		return p.from
+	case i < len(p.ops):
+		return p.ops[i]
+	}
+	return p.into
+}
+
+// first is the first operator that works on what comes from the feed, and last the
+// one that names the pipeline.
+func (p *pipelineRun) first() *opRun {
+	if p.from != nil {
+		return p.from
+	}
+	return p.operator(0)
+}
+
+func (p *pipelineRun) last() *opRun {
+	switch {
+	case p.into != nil:
+		return p.into
+	case len(p.ops) > 0:
+		return p.ops[len(p.ops)-1]
+	}
+	return p.from
+}
+
+func (p *pipelineRun) name() string { return p.last().Name() }
+
+// start begins what may run before the pipeline is at work: its scan, and the pipeline
+// that it needs first.
+func (p *pipelineRun) start(ctx context.Context) {
+	_, scan := p.feed.(*aheadFeed)
+	if scan || len(p.builds) == 0 {
+		p.feed.start(ctx)
+	}
+	if len(p.builds) > 0 {
+		p.builds[0].start(ctx)
+	}
+}
+
+// work runs the pipeline: first the build sides of its joins, then what it is fed
+// from, then its lanes. Afterwards nothing of it is left but the result of the blocking
+// operator that it ends in.
+func (p *pipelineRun) work(ctx context.Context) (err error) {
+	m := p.run.newMeter()
+	defer m.stop()
+	defer func() {
+		if v := recover(); v != nil {
+			err = newPanicError(m.where(p), v)
+		}
+	}()
+	defer func() {
+		for _, o := range p.ops {
+			err = with(err, o.close())
+		}
+		if err != nil && p.into != nil {
+			err = with(err, p.into.close())
+		}
+	}()
+	defer func() {
+		if endErr := p.feed.end(); err == nil {
+			err = endErr
+		}
+		if p.from != nil {
+			p.from.state.Store(stateDone)
+		}
+	}()
+	p.start(ctx)
+	for _, b := range p.builds {
+		if err := b.work(ctx); err != nil {
+			return err
+		}
+	}
+	if err := p.feed.run(ctx); err != nil {
+		return err
+	}
+	if err := p.runLanes(ctx); err != nil {
+		return err
+	}
+	return p.finalize(ctx, m)
+}
+
+const (
+	// leastRows is the fewest rows of a stride that is shortened so that all lanes
+	// have work, or so that their strides fit the budget.
+	leastRows = 1 << 13
+	// laneStrides is how many strides a lane is taken to hold, with those that are
+	// decoded for it.
+	laneStrides = 8
+)
+
+// chooseLanes decides how many lanes the pipeline runs in and how long its strides
+// are: a small table is cut so that no lane is idle, and strides of all lanes take at
+// most half of the budget.
+func (p *pipelineRun) chooseLanes() {
+	d := p.run.device
+	width := 1
+	for i := -1; i <= len(p.ops); i++ {
+		if o := p.operator(i); o != nil {
+			width = max(width, physical.RowBytes(o.Schema))
+		}
+	}
+	p.lanes, p.rows = 1, d.StrideRows(width)
+	if p.serial || d.Lanes() == 1 {
+		return
+	}
+	p.lanes = d.Lanes()
+	shorten := func(rows int64) { p.rows = int(min(int64(p.rows), max(rows, leastRows))) }
+	if p.from != nil && p.from.Table != nil {
+		shorten(p.from.Table.Rows() / int64(2*p.lanes))
+	}
+	room := d.Budget().Limit() / 2 / int64(width*laneStrides) // rows
+	shorten(room / int64(p.lanes))
+	p.lanes = int(max(1, min(int64(p.lanes), room/int64(p.rows))))
+}
+
+// strideRows is how many rows of rowBytes bytes a stride of the pipeline has at most.
+func (p *pipelineRun) strideRows(rowBytes int) int {
+	return min(p.run.device.StrideRows(rowBytes), p.rows)
+}
+
+// runLanes runs all lanes to their ends. When one fails the others stop, and its error
+// is returned.
+func (p *pipelineRun) runLanes(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var lanes sync.WaitGroup
+	for range p.lanes {
+		lanes.Add(1)
+		go func() {
+			defer lanes.Done()
+			l := &lane{pipelineRun: p, meter: p.run.newMeter()}
+			if err := l.work(ctx); err != nil {
+				cancel(err)
+			}
+		}()
+	}
+	lanes.Wait()
+	return context.Cause(ctx)
+}
+
+// finalize makes the result of the blocking operator, with the whole device.
+func (p *pipelineRun) finalize(ctx context.Context, m *meter) (err error) {
+	o := p.into
+	if o == nil {
+		return nil
+	}
+	m.turn(o)
+	r := p.run
+	q, err := r.device.NewQueue(o.Name())
+	if err != nil {
+		return explain(o.Name(), err)
+	}
+	q.Until(ctx)
+	defer func() { err = with(err, q.Close()) }()
+	t := operators.Task{Device: r.device, Queue: q, Lease: o.lease, StrideRows: p.strideRows(physical.RowBytes(o.Schema)), Lanes: p.lanes}
+	return o.explain(o.op.(operators.Blocking).Finalize(ctx, t))
+}

@@ -1,0 +1,23 @@
+package runner
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+)
+
+// peakRSS returns the most memory that this program has held, in bytes. The
+// resource usage of the process would not do: it is kept when a program is
+// started in the process, so it has the peak of whoever started this one, too.
+func peakRSS() int64 {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := bytes.Cut(status, []byte("\nVmHWM:"))
+	if words := bytes.Fields(rest); len(words) > 0 {
+		kib, _ := strconv.ParseInt(string(words[0]), 10, 64)
+		return kib << 10
+	}
+	return 0
+}

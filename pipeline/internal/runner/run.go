@@ -1,0 +1,254 @@
+package runner
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/pipeline/internal/physical"
+	"github.com/gstream/gstream/pipeline/job"
+	"github.com/gstream/gstream/sink"
+)
+
+// channelDepth is how many strides may wait between two goroutines of a run.
+const channelDepth = 1
+
+// Options say how to run a plan. The zero value uses the whole machine.
+type Options struct {
+	// Device runs the stages. When it is nil the run opens one of its own: Use
+	// says which, Auto, Host, CUDA or another GPU as "cuda:1"; "" is Auto.
+	Device gpu.Device
+	Use    string
+	// StrideSize is the bytes of a column of 8-byte values in a stride of the
+	// run's own device; 0 chooses.
+	StrideSize int64
+	// Threads bounds the cores of the run's own device and of decoding and
+	// encoding; 0 means GOMAXPROCS.
+	Threads int
+	// HostMemory is the budget of the run's own device in bytes; 0 means what
+	// the job says, or else half of what is free.
+	HostMemory int64
+	// DeviceMemory is the budget of the run's own device when it has memory
+	// discrete from the host's, as a GPU has; 0 as for HostMemory.
+	DeviceMemory int64
+	// Timeline keeps the pieces of work for Report.Spans.
+	Timeline bool
+	// Discard runs everything, encoding and writing too, and then removes the
+	// output instead of giving it its name: to measure.
+	Discard bool
+	// Overwrite replaces an existing output, whatever the job says.
+	Overwrite bool
+	// Leftover, when set, is given a function for every file and folder that
+	// the run makes and would remove after an error, so that a caller who ends
+	// the process in the middle of a run can call them, the last one first.
+	Leftover func(remove func() error)
+	// Progress, when set, is called with the state of the run every Interval
+	// (a second when 0), on a goroutine of its own.
+	Progress func(*Report)
+	Interval time.Duration
+}
+
+// For returns the options with what the job says where they say nothing.
+func (o Options) For(j *job.Job) Options {
+	o.HostMemory = cmp.Or(o.HostMemory, int64(j.Memory.Host))
+	o.DeviceMemory = cmp.Or(o.DeviceMemory, int64(j.Memory.Device))
+	return o
+}
+
+// run is one execution of a plan.
+type run struct {
+	plan    *physical.Plan
+	output  Target
+	opt     Options
+	device  gpu.Device
+	choice  *Choice // nil for a device of the caller's
+	started time.Time
+	cancel  context.CancelCauseFunc
+	ops     []*opRun      // inputs before their consumers
+	slots   chan struct{} // of scans, one a thread: more would keep who feeds the GPU from its turn
+	sink    *sinkRun
+	// meters are those of the goroutines at work.
+	metersMu sync.Mutex
+	meters   map[*meter]struct{}
+	// link and spans are read from a device that measures, at the end; wall is
+	// the time until then.
+	wall  time.Duration
+	link  *LinkReport
+	spans []gpu.Span
+	host  hostSpans
+}
+
+// Run executes a plan and gives its rows to an output. It returns when every goroutine has ended and all memory
+// is given back. On success the output is complete; on an error there is none,
+// and the report tells how far the run came. Errors match gpu.ErrBudget,
+// source.ErrData, context.Canceled or the operating system's, by errors.Is.
+//
+// Where a GPU is there but cannot be started, a run that asks for no device in
+// particular says so and takes the CPU.
+func Run(ctx context.Context, p *physical.Plan, output Target, opt Options) (*Report, error) {
+	report, err := runOnce(ctx, p, output, opt)
+	if !errors.Is(err, cuda.ErrUnusable) {
+		return report, err
+	}
+	if kind, _, _ := parseDevice(opt.Use); kind == CUDA {
+		return report, &job.Diagnostic{Msg: err.Error()}
+	}
+	warnOfCPU(err)
+	opt.Device, opt.Use = nil, Host
+	if report, err = runOnce(ctx, p, output, opt); report != nil {
+		report.Choice = &Choice{Device: Host, Why: "the GPU cannot be used"}
+	}
+	return report, err
+}
+
+func runOnce(ctx context.Context, p *physical.Plan, output Target, opt Options) (*Report, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r := &run{plan: p, output: output, opt: opt, device: opt.Device, started: time.Now(), cancel: cancel}
+	if r.device == nil {
+		choice, err := ChooseDevice(p, opt)
+		if err != nil {
+			return nil, err
+		}
+		if r.choice = choice; choice.Device == Host {
+			opt.Use = Host
+		}
+		d, err := OpenDevice(opt)
+		if err != nil {
+			return nil, err
+		}
+		r.device = d
+	}
+	r.slots = make(chan struct{}, r.threads())
+	err := r.execute(ctx)
+	if err == nil {
+		r.wall = time.Since(r.started)
+		err = r.measure()
+	}
+	leaks := r.release()
+	if err == nil {
+		err = leaks
+	}
+	report := r.report()
+	if report.Done = err == nil; !report.Done {
+		report.Error = err.Error()
+	}
+	return report, err
+}
+
+// measure asks a device that measures what it did, and what its link can do.
+func (r *run) measure() error {
+	d, ok := r.device.(gpu.Profiled)
+	if !ok {
+		if r.opt.Timeline {
+			r.spans = r.host.merge(nil, 0)
+		}
+		return nil
+	}
+	l, err := d.Link()
+	if err != nil {
+		return err
+	}
+	r.link = &LinkReport{Up: l.Up, Down: l.Down, Both: l.Both}
+	if r.opt.Timeline {
+		// The device's clock starts when the device is opened, before the run's
+		// or after.
+		r.spans = r.host.merge(d.Spans(r.leases()...), time.Since(r.started)-d.Clock())
+	}
+	return nil
+}
+
+// execute runs all stages and the sink, and commits or aborts.
+func (r *run) execute(ctx context.Context) (err error) {
+	lease := r.device.HostBudget().Lease("output: row groups")
+	r.sink = &sinkRun{lease: lease}
+	out, err := r.output.Create(r.plan.Schema, TargetOptions{Lease: lease, Threads: r.opt.Threads, Overwrite: r.opt.Overwrite, Trace: r.trace(laneEncode, lease.Name()), Discard: r.opt.Discard, Leftover: r.opt.Leftover})
+	if err != nil {
+		return &outputError{err}
+	}
+	r.sink.sink = out
+	if err := r.pipelines(ctx); err != nil {
+		r.cancel(err)
+	}
+	if err := context.Cause(ctx); err != nil {
+		return errors.Join(err, out.Abort())
+	}
+	return out.Commit(ctx)
+}
+
+// pipelines runs all pipelines and writes what the last one gives.
+func (r *run) pipelines(ctx context.Context) (err error) {
+	defer recoverInto(&err, "output")
+	root, err := r.prepare(r.plan.Root)
+	if err != nil {
+		return err
+	}
+	stopProgress := r.watch()
+	defer stopProgress()
+	rows := root.exchange()
+	rows.start(ctx)
+	defer rows.end()
+	q, err := r.device.NewQueue("output")
+	if err != nil {
+		return explain("output", err)
+	}
+	defer func() { err = with(err, q.Close()) }()
+	m := &r.sink.metrics
+	for {
+		begin := time.Now()
+		s, ok := rows.from.out.receive(ctx)
+		m.waitIn.Add(int64(time.Since(begin)))
+		if !ok {
+			return nil
+		}
+		begin = time.Now()
+		if s, err = q.Download(r.sink.lease, s); err != nil {
+			return explain("output", err)
+		}
+		s = rearrange(s, r.plan.Schema, r.plan.Permutation)
+		if err := r.sink.sink.Write(ctx, s); err != nil {
+			return err
+		}
+		m.busy.Add(int64(time.Since(begin)))
+	}
+}
+
+func (r *run) threads() int { return cmp.Or(r.opt.Threads, runtime.GOMAXPROCS(0)) }
+
+// release gives everything back; an error names what was still held, which is
+// a defect of a stage.
+func (r *run) release() error {
+	var errs []error
+	for _, o := range r.ops {
+		errs = append(errs, o.close(), o.lease.Close())
+		if o.decode != o.lease {
+			errs = append(errs, o.decode.Close())
+		}
+	}
+	if r.sink != nil {
+		errs = append(errs, r.sink.lease.Close())
+	}
+	if r.opt.Device == nil {
+		for _, leak := range append(r.device.Budget().Leaks(), r.device.HostBudget().Leaks()...) {
+			errs = append(errs, errors.New(leak))
+		}
+		errs = append(errs, r.device.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("%w: memory was not given back at the end of the run: %w", ErrDefect, err)
+	}
+	return nil
+}
+
+// sinkRun is the end of a run.
+type sinkRun struct {
+	sink    sink.Sink
+	lease   *gpu.Lease
+	metrics metrics
+}

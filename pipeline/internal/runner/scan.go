@@ -1,0 +1,241 @@
+package runner
+
+import (
+	"context"
+	"io"
+	"sync"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/pipeline/internal/physical"
+	"github.com/gstream/gstream/source"
+)
+
+// newScanFeed returns the feed of a scan: one that runs ahead when the device has
+// memory apart from the host's.
+func newScanFeed(p *pipelineRun, o *opRun) feed {
+	if discrete(p.run.device) {
+		return &aheadFeed{pipe: p, op: o}
+	}
+	return &scanFeed{pipe: p, op: o}
+}
+
+// scanFeed gives the strides of a table as they are decoded.
+type scanFeed struct {
+	pipe *pipelineRun
+	op   *opRun
+
+	mu     sync.Mutex
+	reader source.Reader
+	number int
+}
+
+func (f *scanFeed) start(context.Context) {}
+
+func (f *scanFeed) run(ctx context.Context) (err error) {
+	f.reader, err = f.pipe.reader(ctx, f.op)
+	f.op.state.Store(stateRunning)
+	return err
+}
+
+func (f *scanFeed) take(ctx context.Context, _ *lane) (morsel, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s, err := f.reader.Read(ctx)
+	if err != nil {
+		return morsel{}, err
+	}
+	f.number++
+	return oneStride(f.number-1, s), nil
+}
+
+func (f *scanFeed) end() error {
+	if f.reader == nil {
+		return nil
+	}
+	defer f.op.state.Store(stateDone)
+	return f.reader.Close()
+}
+
+// aheadDepth is how many strides are copied to the device before their turn: the
+// link is busy while kernels run.
+const aheadDepth = 2
+
+// aheadFeed is a scan for a device with memory of its own. It decodes and copies up
+// on goroutines of its own, and begins before the pipeline has a queue, as long as the
+// device starts, and before it has the build sides of its joins, so that cores and
+// link have work when those run out of it.
+type aheadFeed struct {
+	pipe *pipelineRun
+	op   *opRun
+
+	strides chan *gpu.Stride
+	stop    context.CancelCauseFunc
+	ended   chan struct{}
+	queue   gpu.Queue // of the copies, once there is a stride
+	err     error     // once ended
+
+	mu     sync.Mutex
+	number int
+}
+
+func (f *aheadFeed) start(ctx context.Context) {
+	if f.ended != nil {
+		return
+	}
+	ctx, f.stop = context.WithCancelCause(ctx)
+	f.strides, f.ended = make(chan *gpu.Stride, aheadDepth), make(chan struct{})
+	go func() {
+		defer close(f.ended)
+		defer close(f.strides)
+		f.err = f.copyUp(ctx)
+	}()
+}
+
+func (f *aheadFeed) run(ctx context.Context) error {
+	f.start(ctx)
+	f.op.state.Store(stateRunning)
+	return nil
+}
+
+// take returns a stride that was copied up, which the lane makes usable on its queue.
+func (f *aheadFeed) take(ctx context.Context, _ *lane) (morsel, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	select {
+	case s, ok := <-f.strides:
+		if !ok {
+			<-f.ended
+			if f.err != nil {
+				return morsel{}, f.err
+			}
+			return morsel{}, io.EOF
+		}
+		f.number++
+		return morsel{f.number - 1, func(_ context.Context, l *lane, emit operators.Emit) error {
+			if err := l.queue.Wait(s); err != nil {
+				s.Release()
+				return explain(f.op.Name(), err)
+			}
+			return emit(s)
+		}}, nil
+	case <-ctx.Done():
+		return morsel{}, context.Cause(ctx)
+	}
+}
+
+// end stops the scan, releases what it has still copied up, and returns its error
+// unless that is the stop.
+func (f *aheadFeed) end() error {
+	if f.ended == nil {
+		return nil
+	}
+	defer f.op.state.Store(stateDone)
+	f.stop(errStop)
+	<-f.ended // the queue is the scan's until then
+	for s := range f.strides {
+		// Only its copies must be over. That a closed queue makes no ordinary columns
+		// of its encoded ones hurts nobody.
+		_ = f.queue.Wait(s)
+		s.Release()
+	}
+	if f.err == errStop {
+		return nil
+	}
+	return f.err
+}
+
+// copyUp decodes a table and brings all its strides to the device.
+func (f *aheadFeed) copyUp(ctx context.Context) (err error) {
+	o := f.op
+	defer recoverInto(&err, o.Name())
+	// The reader first: it decodes while the device may still be starting.
+	r, err := f.pipe.reader(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer closeReader(r, &err)
+	q, err := f.pipe.run.device.NewQueue(o.Name())
+	if err != nil {
+		return explain(o.Name(), err)
+	}
+	f.queue = q
+	defer func() { err = with(err, q.Close()) }()
+	for {
+		s, err := r.Read(ctx)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if s, err = q.UploadAhead(o.lease, s); err != nil {
+			return explain(o.Name(), err)
+		}
+		select {
+		case f.strides <- s:
+		case <-ctx.Done():
+			_ = q.Wait(s)
+			s.Release()
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// closeReader closes a reader at the end of its scan. What goes wrong takes the place
+// of no error, and of the stop of a scan that nobody needs any more.
+func closeReader(r source.Reader, err *error) {
+	if closeErr := r.Close(); *err == nil || *err == errStop && closeErr != nil {
+		*err = closeErr
+	}
+}
+
+// reader starts to decode a table.
+func (p *pipelineRun) reader(ctx context.Context, o *opRun) (source.Reader, error) {
+	r := p.run
+	rows := p.strideRows(int(o.RowBytes))
+	reader, err := o.Table.Scan(ctx, source.ScanOptions{
+		Columns: o.Columns, Prune: o.Prune, StrideRows: rows, Lease: o.decode,
+		Decode: source.DecodeOptions{
+			Threads: r.opt.Threads, Slots: r.slots,
+			Inflight: r.inflight(o, rows), InflightBytes: r.inflightBytes(),
+			Encoded: discrete(r.device), Trace: r.trace(laneDecode, o.Name()),
+		},
+	})
+	if err == nil {
+		o.reader.Store(&reader)
+	}
+	return reader, err
+}
+
+// inflight is how many strides are decoded at a time: one a thread, because a
+// column that takes longest is decoded by one thread a stride. For a discrete device
+// they are as many as page-locked memory allows: fewer, should encoded columns not
+// be small, and more once they are seen to be.
+func (r *run) inflight(o *opRun, rows int) int {
+	n := r.threads() + 1
+	if bytes := r.inflightBytes(); bytes > 0 {
+		n = min(2*n, max(int(bytes/int64(max(physical.RowBytes(o.Schema), 1)*rows)), 3))
+	}
+	return n
+}
+
+// inflightBytes is what a scan for a discrete device may decode ahead: the scans of a
+// run, which may all decode at once, share half of the host budget. Pages that are
+// being decoded and the output take of the other.
+func (r *run) inflightBytes() int64 {
+	if !discrete(r.device) {
+		return 0
+	}
+	scans := int64(0)
+	for _, o := range r.ops {
+		if o.Table != nil {
+			scans++
+		}
+	}
+	return min(decodeAhead, r.device.HostBudget().Limit()/2/max(scans, 1))
+}
+
+// decodeAhead bounds the strides of a scan that are decoded before they are copied
+// to a device, in bytes.
+const decodeAhead = 2 << 30

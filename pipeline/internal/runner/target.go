@@ -1,0 +1,44 @@
+package runner
+
+import (
+	"errors"
+	"time"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/sink"
+)
+
+// Target makes the sink of a run.
+type Target interface {
+	// Create starts the output.
+	Create(schema *gpu.Schema, opt TargetOptions) (sink.Sink, error)
+	// Describe is one line for plans and reports.
+	Describe() string
+}
+
+// TargetOptions say how a target makes its sink.
+type TargetOptions struct {
+	// Lease pays for what the sink holds.
+	Lease *gpu.Lease
+	// Threads bounds the sink's goroutines; 0 means GOMAXPROCS.
+	Threads int
+	// Overwrite replaces an existing output.
+	Overwrite bool
+	// Trace, when set, is called after every piece of encoding and writing.
+	Trace func(what string, begin time.Time)
+	// Discard writes the output under another name and removes it at Commit.
+	Discard bool
+	// Leftover, when set, is given a function that removes a file or folder
+	// that is there only until the sink ends.
+	Leftover func(remove func() error)
+}
+
+// ErrOutput is the sentinel behind every refusal to start an output, as one
+// whose place is taken.
+var ErrOutput = errors.New("output cannot be written")
+
+// outputError is an error of Target.Create.
+type outputError struct{ error }
+
+func (e *outputError) Unwrap() error        { return e.error }
+func (e *outputError) Is(target error) bool { return target == ErrOutput }

@@ -1,0 +1,97 @@
+package runner
+
+import (
+	_ "embed"
+	"encoding/json"
+	"html/template"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// The lanes of the host on a timeline.
+const (
+	laneDecode = "decode"
+	laneEncode = "encode"
+)
+
+// maxHostSpans bounds the pieces of decoding and encoding that are remembered.
+const maxHostSpans = 1 << 17
+
+// hostSpans collects what the host decodes and encodes.
+type hostSpans struct {
+	mu    sync.Mutex
+	spans []gpu.Span
+}
+
+// trace returns what a source or sink calls after each piece of work; nil when
+// the run keeps no timeline.
+func (r *run) trace(lane, stage string) func(string, time.Time) {
+	if !r.opt.Timeline {
+		return nil
+	}
+	return func(what string, begin time.Time) {
+		start, end := begin.Sub(r.started), time.Since(r.started)
+		r.host.mu.Lock()
+		defer r.host.mu.Unlock()
+		if len(r.host.spans) < maxHostSpans {
+			r.host.spans = append(r.host.spans, gpu.Span{Lane: lane, Stage: stage, Name: what, Start: start, End: end})
+		}
+	}
+}
+
+// merge puts the device's spans, whose clock is shifted by offset, with the host's.
+func (h *hostSpans) merge(device []gpu.Span, offset time.Duration) []gpu.Span {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := slices.Clone(h.spans)
+	for _, s := range device {
+		s.Start += offset
+		s.End += offset
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b gpu.Span) int { return int(a.Start - b.Start) })
+	return out
+}
+
+//go:embed timeline.html
+var timelineHTML string
+
+var timelinePage = template.Must(template.New("timeline").Parse(timelineHTML))
+
+// WriteTimeline draws the spans of a report as an HTML page that needs nothing
+// but a browser: queues as rows, time across.
+func WriteTimeline(w io.Writer, r *Report) error {
+	lanes := []string{"set up", laneDecode, "copy up", "kernels", "copy down", laneEncode}
+	type row struct {
+		Lane  int   `json:"l"`
+		Stage int   `json:"s"`
+		Name  int   `json:"n"`
+		Start int64 `json:"a"` // microseconds
+		End   int64 `json:"b"`
+		Bytes int64 `json:"z,omitempty"`
+	}
+	index := map[string]int{}
+	var names []string
+	intern := func(s string) int {
+		i, ok := index[s]
+		if !ok {
+			i = len(names)
+			index[s], names = i, append(names, s)
+		}
+		return i
+	}
+	rows := []row{}
+	for _, s := range r.Spans {
+		rows = append(rows, row{slices.Index(lanes, s.Lane), intern(s.Stage), intern(s.Name), s.Start.Microseconds(), s.End.Microseconds(), s.Bytes})
+	}
+	data, err := json.Marshal(map[string]any{"lanes": lanes, "names": names, "spans": rows, "wall": r.Wall.Microseconds(),
+		"title": r.Job, "device": r.Device})
+	if err != nil {
+		return err
+	}
+	return timelinePage.Execute(w, template.JS(data)) //nolint:gosec // encoding/json escapes what ends a script
+}

@@ -1,0 +1,110 @@
+package job
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	sinkparquet "github.com/gstream/gstream/sink/parquet"
+)
+
+// Check lists what is wrong with the form of a job, before anything is opened.
+// Sources in own are brought by a Go caller and need no files.
+func (j *Job) Check(own []string) Diagnostics {
+	var faults Diagnostics
+	add := func(step, path, format string, args ...any) {
+		faults = append(faults, &Diagnostic{File: j.file, Place: j.Place(path), Step: step, Msg: fmt.Sprintf(format, args...)})
+	}
+	if len(j.Sources) == 0 {
+		add("", "sources", "the job has no sources")
+	}
+	for _, name := range sortedKeys(j.Sources) {
+		if !slices.Contains(own, name) && len(j.Sources[name].Parquet) == 0 {
+			add(name, "sources."+name, "the source names no files")
+		}
+	}
+	seen := map[string]string{}
+	for i := range j.Steps {
+		s := &j.Steps[i]
+		path := fmt.Sprintf("steps[%d]", i)
+		name := StepName(j.Steps, i)
+		if _, ok := j.Sources[s.Name]; ok && s.Name != "" {
+			add(name, path+".name", "a source has the same name")
+		} else if other, ok := seen[name]; ok {
+			add(name, path+".name", "%s has the same name", other)
+		}
+		seen[name] = fmt.Sprintf("step %d", i+1)
+		switch v := s.verbs(); {
+		case len(v) == 0:
+			add(name, path, "the step does nothing; give it one of filter, select, join, group, sort, limit or union")
+		case len(v) > 1:
+			add(name, path, "the step has %s; a step does one thing, so make it %d steps", strings.Join(v, " and "), len(v))
+		}
+		if jn := s.Join; jn != nil {
+			switch {
+			case jn.With == "":
+				add(name, path+".join", "the join does not say with what")
+			case len(jn.On) == 0 && len(jn.Using) == 0:
+				add(name, path+".join", "the join has no condition; give it on or using")
+			}
+			if jn.Build == "left" && jn.Kind != "" && jn.Kind != "inner" {
+				add(name, path+".join.build", "a %s join can only build its right side", jn.Kind)
+			}
+		}
+		if g := s.Group; g != nil && len(g.By) == 0 && len(g.Aggregates) == 0 {
+			add(name, path+".group", "the group has neither keys nor aggregates")
+		}
+		if l := s.Limit; l != nil && (l.Count < 0 || l.Offset < 0) {
+			add(name, path+".limit", "count and offset cannot be negative")
+		}
+	}
+	return faults
+}
+
+// CheckRead refuses steps whose rows go nowhere. The job has no other fault, so
+// every name in it is known.
+func (j *Job) CheckRead() (faults Diagnostics) {
+	byName := map[string]int{}
+	read := make([]bool, len(j.Steps))
+	for i := range j.Steps {
+		s := &j.Steps[i]
+		names := slices.Clone(s.Union)
+		if s.Join != nil {
+			names = append(names, s.Join.With)
+		}
+		if s.From != "" {
+			names = append(names, s.From)
+		} else if i > 0 {
+			read[i-1] = true
+		}
+		for _, name := range names {
+			if at, ok := byName[name]; ok {
+				read[at] = true
+			}
+		}
+		byName[StepName(j.Steps, i)] = i
+	}
+	for i, r := range read {
+		if !r && i < len(read)-1 {
+			faults = append(faults, &Diagnostic{File: j.file, Place: j.Place(fmt.Sprintf("steps[%d]", i)), Step: StepName(j.Steps, i),
+				Msg: "no step reads the rows of this one, and the output has only those of the last step; name it in a later step (from, with or union), or take it out"})
+		}
+	}
+	return faults
+}
+
+// CheckOutput lists what is wrong with where the result goes.
+func (j *Job) CheckOutput() (faults Diagnostics) {
+	if j.Output.Parquet == "" {
+		faults = append(faults, &Diagnostic{File: j.file, Place: j.Place("output"), Msg: "the job has no output; give it output: {parquet: PATH}"})
+	}
+	opt := j.Output.Options
+	opt.EnsureDefaults()
+	if err := opt.Validate(); err != nil {
+		faults = append(faults, &Diagnostic{File: j.file, Place: j.Place("output"), Step: "output", Msg: err.Error()})
+	}
+	if err := sinkparquet.CheckTarget(string(j.Output.Parquet), opt); err != nil {
+		faults = append(faults, &Diagnostic{File: j.file, Place: j.Place("output.parquet"), Step: "output", Msg: err.Error(), Err: err})
+	}
+	return faults
+}

@@ -1,0 +1,386 @@
+package job
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/dustin/go-humanize"
+	"github.com/goccy/go-yaml/ast"
+)
+
+// decoder fills a Job from a YAML tree, directed by the struct tags of the Job.
+// It goes on after a fault, so that one look shows them all, and it remembers
+// where every value stands.
+type decoder struct {
+	job    *Job
+	dir    string // of the job file
+	vars   variables
+	faults Diagnostics
+}
+
+// document decodes the whole job: the variables first, because every other
+// value may use them, and without expanding their own text.
+func (d *decoder) document(root ast.Node) {
+	v := reflect.ValueOf(d.job).Elem()
+	entries, ok := d.mapping(root, "the job")
+	if !ok {
+		return
+	}
+	for _, e := range entries {
+		if e.name == "vars" {
+			raw := *d
+			raw.vars = variables{}
+			raw.decode(e.value, reflect.ValueOf(&d.job.Vars).Elem(), "vars")
+			d.faults = raw.faults
+		}
+	}
+	d.vars.declared = d.job.Vars
+	d.fields(entries, v, "", "vars")
+}
+
+// entry is one key of a mapping.
+type entry struct {
+	name  string
+	key   Place
+	value ast.Node
+}
+
+// mapping returns the entries of a mapping in the order of the file.
+func (d *decoder) mapping(n ast.Node, what string) ([]entry, bool) {
+	var values []*ast.MappingValueNode
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		values = n.Values
+	case *ast.MappingValueNode:
+		values = []*ast.MappingValueNode{n}
+	default:
+		d.faultf(placeOf(n), "%s must be a mapping of keys to values, not %s", what, nodeKind(n))
+		return nil, false
+	}
+	var out []entry
+	seen := map[string]bool{}
+	for _, v := range values {
+		name, ok := scalarText(v.Key)
+		switch {
+		case !ok || v.Key.IsMergeKey():
+			d.faultf(placeOf(v.Key), "a key must be a plain word")
+		case seen[name]:
+			d.faultf(placeOf(v.Key), "key %q appears twice", name)
+		default:
+			seen[name] = true
+			out = append(out, entry{name, placeOf(v.Key), v.Value})
+		}
+	}
+	return out, true
+}
+
+// fields decodes the entries of a mapping into a struct; skip is a key that the
+// caller has decoded itself.
+func (d *decoder) fields(entries []entry, v reflect.Value, path, skip string) {
+	fields := structFields(v.Type())
+	seen := map[string]bool{}
+	for _, e := range entries {
+		f, ok := fields.find(e.name)
+		if !ok {
+			d.faultf(e.key, "unknown key %q%s", e.name, DidYouMean(e.name, fields.names()))
+			continue
+		}
+		seen[e.name] = true
+		if e.name == skip {
+			continue
+		}
+		sub := joinPath(path, e.name)
+		at := len(d.faults)
+		d.decode(e.value, v.FieldByIndex(f.index), sub)
+		if len(d.faults) == at && f.enum != nil {
+			if val := v.FieldByIndex(f.index).String(); !slices.Contains(f.enum, val) {
+				d.faultf(d.job.places[sub], "%s is %q; it must be one of %s%s", e.name, val, strings.Join(f.enum, ", "), DidYouMean(val, f.enum))
+			}
+		}
+	}
+	for _, f := range fields {
+		if f.required && !seen[f.name] {
+			d.faultf(d.job.Place(path), "key %q is missing", f.name)
+		}
+	}
+}
+
+// decode fills v from n; path is the value's path in the job.
+func (d *decoder) decode(n ast.Node, v reflect.Value, path string) {
+	d.job.places[path] = placeOf(n)
+	if _, null := n.(*ast.NullNode); null || n == nil {
+		if v.Type() != reflect.TypeFor[Var]() {
+			d.faultf(placeOf(n), "%s has no value", path)
+		}
+		return
+	}
+	switch p := v.Addr().Interface().(type) {
+	case *Path:
+		if e, ok := d.text(n, path); ok {
+			*p = d.path(e)
+		}
+		return
+	case *Size:
+		d.size(n, p, path)
+		return
+	case *Columns:
+		d.columns(n, p, path)
+		return
+	case *Var:
+		if text, ok := scalarText(n); ok {
+			p.Default = &text
+			return
+		}
+	case *Source:
+		switch n.(type) {
+		case *ast.MappingNode, *ast.MappingValueNode:
+		default:
+			d.decode(n, reflect.ValueOf(&p.Parquet).Elem(), path+".parquet")
+			return
+		}
+	case *Limit:
+		if _, ok := scalarText(n); ok {
+			d.decode(n, reflect.ValueOf(&p.Count).Elem(), path+".count")
+			return
+		}
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		if entries, ok := d.mapping(n, path); ok {
+			d.fields(entries, v, path, "")
+		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		d.decode(n, v.Elem(), path)
+	case reflect.Map:
+		entries, ok := d.mapping(n, path)
+		if !ok {
+			return
+		}
+		v.Set(reflect.MakeMap(v.Type()))
+		for _, e := range entries {
+			val := reflect.New(v.Type().Elem()).Elem()
+			d.decode(e.value, val, joinPath(path, e.name))
+			v.SetMapIndex(reflect.ValueOf(e.name), val)
+		}
+	case reflect.Slice:
+		d.list(n, v, path)
+	default:
+		d.scalar(n, v, path)
+	}
+}
+
+// list decodes a sequence; a scalar stands for a list of one.
+func (d *decoder) list(n ast.Node, v reflect.Value, path string) {
+	values := []ast.Node{n}
+	if seq, ok := n.(*ast.SequenceNode); ok {
+		values = seq.Values
+	} else if _, ok := scalarText(n); !ok {
+		d.faultf(placeOf(n), "%s must be a list, not %s", path, nodeKind(n))
+		return
+	}
+	v.Set(reflect.MakeSlice(v.Type(), len(values), len(values)))
+	for i, e := range values {
+		d.decode(e, v.Index(i), fmt.Sprintf("%s[%d]", path, i))
+	}
+}
+
+func (d *decoder) scalar(n ast.Node, v reflect.Value, path string) {
+	e, ok := d.text(n, path)
+	if !ok {
+		return
+	}
+	var err error
+	want := "a value of another form"
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(e.text)
+	case reflect.Bool:
+		var b bool
+		b, err = strconv.ParseBool(e.text)
+		v.SetBool(b)
+		want = "true or false"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		var i int64
+		i, err = strconv.ParseInt(strings.ReplaceAll(e.text, "_", ""), 10, v.Type().Bits())
+		v.SetInt(i)
+		want = "a whole number"
+	case reflect.Float64:
+		var f float64
+		f, err = strconv.ParseFloat(e.text, 64)
+		v.SetFloat(f)
+		want = "a number"
+	default:
+		err = fmt.Errorf("no values of type %v", v.Type())
+	}
+	if err != nil {
+		d.faultf(placeOf(n), "%s is %q; it must be %s", path, e.text, want)
+	}
+}
+
+func (d *decoder) size(n ast.Node, p *Size, path string) {
+	e, ok := d.text(n, path)
+	if !ok {
+		return
+	}
+	b, err := ParseSize(e.text)
+	if err != nil {
+		d.faultf(placeOf(n), "%s: %v", path, err)
+	}
+	*p = b
+}
+
+// ParseSize reads a number of bytes such as 512MiB, 8GB or 1048576.
+func ParseSize(s string) (Size, error) {
+	b, err := humanize.ParseBytes(s)
+	if err != nil || int64(b) <= 0 {
+		return 0, fmt.Errorf("%q is not a size; write it as 512MiB or 8GB", s)
+	}
+	return Size(b), nil
+}
+
+// columns decodes a list of expressions and {name: expression} entries, or one
+// mapping.
+func (d *decoder) columns(n ast.Node, c *Columns, path string) {
+	*c = Columns{}
+	add := func(name string, n ast.Node, at Place) {
+		path := fmt.Sprintf("%s[%d]", path, len(*c))
+		d.job.places[path] = at
+		if e, ok := d.text(n, path); ok {
+			*c = append(*c, Column{name, e.text})
+		}
+	}
+	items := []ast.Node{n}
+	if seq, ok := n.(*ast.SequenceNode); ok {
+		items = seq.Values
+	}
+	for _, item := range items {
+		if _, ok := scalarText(item); ok {
+			add("", item, placeOf(item))
+			continue
+		}
+		entries, _ := d.mapping(item, "a column")
+		for _, e := range entries {
+			add(e.name, e.value, placeOf(e.value))
+		}
+	}
+}
+
+// text returns a scalar with its variables expanded.
+func (d *decoder) text(n ast.Node, path string) (expanded, bool) {
+	s, ok := scalarText(n)
+	if !ok {
+		d.faultf(placeOf(n), "%s must be a single value, not %s", path, nodeKind(n))
+		return expanded{}, false
+	}
+	if d.vars.env == nil {
+		return expanded{text: s}, true
+	}
+	e, err := d.vars.expand(s)
+	if err != nil {
+		d.faultf(placeOf(n), "%s: %v", path, err)
+		return expanded{}, false
+	}
+	d.job.origins[path] = &origin{s, e.text, e.pieces}
+	return e, true
+}
+
+func (d *decoder) path(e expanded) Path {
+	if e.text == "" || e.outside || filepath.IsAbs(e.text) {
+		return Path(e.text)
+	}
+	return Path(filepath.Join(d.dir, e.text))
+}
+
+// scalarText returns the text of a scalar as it was written, quotes and block
+// markers taken off.
+func scalarText(n ast.Node) (string, bool) {
+	switch n := n.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.LiteralNode:
+		return strings.TrimRight(n.Value.Value, "\n"), true
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+		return n.GetToken().Value, true
+	case *ast.MappingNode:
+		if len(n.Values) == 1 && !n.IsFlowStyle {
+			return castText(n.Values[0])
+		}
+	case *ast.MappingValueNode:
+		return castText(n)
+	}
+	return "", false
+}
+
+// castText returns the text of "a::b", which YAML says is a plain word and the
+// parser takes for a mapping of a to :b within brackets within braces.
+func castText(n *ast.MappingValueNode) (string, bool) {
+	key, isKey := n.Key.(*ast.StringNode)
+	value, isValue := n.Value.(*ast.StringNode)
+	if !isKey || !isValue || !strings.HasPrefix(value.Value, ":") {
+		return "", false
+	}
+	k, v := placeOf(key), placeOf(value)
+	if k.Line != v.Line || k.Column+utf8.RuneCountInString(key.Value)+1 != v.Column {
+		return "", false
+	}
+	return key.Value + ":" + value.Value, true
+}
+
+func nodeKind(n ast.Node) string {
+	switch n.(type) {
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return "a mapping"
+	case *ast.SequenceNode:
+		return "a list"
+	case *ast.AnchorNode, *ast.AliasNode:
+		return "a YAML anchor or alias (use vars)"
+	case *ast.TagNode:
+		return "a YAML tag"
+	}
+	if _, ok := scalarText(n); ok {
+		return "a single value"
+	}
+	return "nothing"
+}
+
+// placeOf returns where a node begins: for a mapping its first key, not the
+// first colon.
+func placeOf(n ast.Node) Place {
+	switch m := n.(type) {
+	case nil:
+		return Place{}
+	case *ast.MappingNode:
+		if len(m.Values) > 0 && !m.IsFlowStyle {
+			return placeOf(m.Values[0].Key)
+		}
+	case *ast.MappingValueNode:
+		return placeOf(m.Key)
+	case *ast.SequenceNode:
+		if len(m.Values) > 0 && !m.IsFlowStyle {
+			return placeOf(m.Values[0])
+		}
+	}
+	t := n.GetToken()
+	if t == nil || t.Position == nil {
+		return Place{}
+	}
+	return Place{t.Position.Line, t.Position.Column}
+}
+
+func joinPath(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+func keys[V any](m map[string]V) []string { return slices.Collect(maps.Keys(m)) }
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,75 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/gstream/gstream/operators/expr"
+)
+
+// ErrJob is the sentinel behind every error that the job itself causes: its
+// file, its variables, its expressions. Match it with errors.Is.
+var ErrInvalid = errors.New("invalid job")
+
+// Diagnostic is one thing wrong with a job.
+type Diagnostic struct {
+	File string // empty for a job built in Go
+	Place
+	Step string // the step or source, empty for the rest
+	Msg  string
+	Err  error // the cause when it is not the job, as an unreadable file
+}
+
+func (f *Diagnostic) Error() string {
+	var b strings.Builder
+	if f.File != "" {
+		b.WriteString(f.File)
+		if f.Line > 0 {
+			fmt.Fprintf(&b, ":%d:%d", f.Line, f.Column)
+		}
+		b.WriteString(": ")
+	}
+	if f.Step != "" {
+		b.WriteString(f.Step + ": ")
+	}
+	b.WriteString(f.Msg)
+	return b.String()
+}
+
+// Unwrap returns the cause, ErrJob when it is the job itself.
+func (f *Diagnostic) Unwrap() error {
+	if f.Err != nil {
+		return f.Err
+	}
+	return ErrInvalid
+}
+
+// Diagnostics is everything that was found wrong with a job, in the order of the file.
+type Diagnostics []*Diagnostic
+
+func (fs Diagnostics) Error() string {
+	lines := make([]string, len(fs))
+	for i, f := range fs {
+		lines[i] = f.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap returns the faults.
+func (fs Diagnostics) Unwrap() []error {
+	errs := make([]error, len(fs))
+	for i, f := range fs {
+		errs[i] = f
+	}
+	return errs
+}
+
+// DidYouMean returns ` (did you mean "x"?)` for the candidate nearest to name,
+// or nothing when none is near.
+func DidYouMean(name string, candidates []string) string {
+	if best := expr.Nearest(name, candidates); best != "" {
+		return fmt.Sprintf(" (did you mean %q?)", best)
+	}
+	return ""
+}

@@ -1,0 +1,61 @@
+package job
+
+import (
+	"reflect"
+	"strings"
+)
+
+// field is one key of a structure of the job, as its tags describe it.
+type field struct {
+	name, doc, def string
+	enum           []string
+	required       bool
+	index          []int
+	typ            reflect.Type
+}
+
+type fieldList []field
+
+// structFields lists the keys of a struct in order, those of inlined structs
+// among them. Fields without a yaml tag, or with "-", are not part of a job.
+func structFields(t reflect.Type) fieldList {
+	var out fieldList
+	for i := range t.NumField() {
+		f := t.Field(i)
+		tag, ok := f.Tag.Lookup("yaml")
+		name, opts, _ := strings.Cut(tag, ",")
+		switch {
+		case !ok || name == "-":
+			continue
+		case strings.Contains(opts, "inline"):
+			for _, in := range structFields(f.Type) {
+				in.index = append([]int{i}, in.index...)
+				out = append(out, in)
+			}
+			continue
+		}
+		fd := field{name: name, doc: f.Tag.Get("doc"), def: f.Tag.Get("default"), required: f.Tag.Get("required") == "true", index: []int{i}, typ: f.Type}
+		if enum := f.Tag.Get("enum"); enum != "" {
+			fd.enum = strings.Split(enum, ",")
+		}
+		out = append(out, fd)
+	}
+	return out
+}
+
+func (fs fieldList) find(name string) (field, bool) {
+	for _, f := range fs {
+		if f.name == name {
+			return f, true
+		}
+	}
+	return field{}, false
+}
+
+func (fs fieldList) names() []string {
+	out := make([]string, len(fs))
+	for i, f := range fs {
+		out[i] = f.name
+	}
+	return out
+}

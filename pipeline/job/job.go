@@ -1,0 +1,172 @@
+// Package job is the job file: its structure (Job), the YAML that fills it (Load,
+// Parse), its variables, and what can be checked of it without a table. It also says
+// where in the file a value stands, so that later stages can point there.
+//
+// A job built in Go is the same structure, without a file. The bytes of a file come
+// from strangers: a mistake in them is a Diagnostic with its place, and all of them
+// are listed.
+package job
+
+import (
+	"fmt"
+
+	sinkparquet "github.com/gstream/gstream/sink/parquet"
+)
+
+// Job is what a job file holds and what the Go builder fills in. The tags are
+// its one description: the parser, the checks and the JSON Schema come from them.
+type Job struct {
+	Name        string            `yaml:"name" doc:"Name of the job, for reports."`
+	Description string            `yaml:"description" doc:"What the job is for."`
+	Vars        map[string]Var    `yaml:"vars" doc:"Variables of the job: a default value, or {default, description}; without a default it must be set with --set name=value. Use them as ${name} in any value; ${env:NAME} is an environment variable, $$ a dollar sign."`
+	Memory      Memory            `yaml:"memory" doc:"Memory budgets."`
+	Sources     map[string]Source `yaml:"sources" doc:"Tables to read, by name."`
+	Steps       []Step            `yaml:"steps" doc:"What to do, in order. A step reads the step before it unless it says from."`
+	Output      Output            `yaml:"output" doc:"Where the last step's rows go."`
+
+	// file is the path of the job file for errors, empty for a job built in Go.
+	file string
+	// places says where in the file a value stands, by its path in the
+	// structure, as in "steps[2].filter".
+	places map[string]Place
+	// source is the text of the job file, and origins the values in it that
+	// expressions may stand in.
+	source  string
+	origins map[string]*origin
+}
+
+// Var is a variable of a job file.
+type Var struct {
+	Default     *string `yaml:"default" doc:"Value when the variable is not set."`
+	Description string  `yaml:"description" doc:"What the variable is for."`
+}
+
+// Memory holds the budgets of a run; 0 is the default of the device.
+type Memory struct {
+	Device Size `yaml:"device" doc:"Device memory (80 % of what is free by default), as in 8GiB."`
+	Host   Size `yaml:"host" doc:"Host memory (half of what is free by default), as in 16GiB."`
+}
+
+// Source is a table to read.
+type Source struct {
+	Parquet Paths `yaml:"parquet" doc:"Parquet files, folders and patterns with *, ?, [a-z] and **, read as one table. Paths are relative to the job file; those that begin with a variable given by --set or the environment are relative to the working directory."`
+}
+
+// Step is one relation: an input and exactly one thing done to it.
+type Step struct {
+	Name   string   `yaml:"name" doc:"Name by which later steps and errors refer to the step."`
+	From   string   `yaml:"from" doc:"Source or step to read; the step before by default, or the only source."`
+	Filter string   `yaml:"filter" doc:"SQL condition that a row must meet to go on."`
+	Select Columns  `yaml:"select" doc:"Columns that go on: SQL expressions, 'expression as name', {name: expression}, or '*' for all."`
+	Join   *Join    `yaml:"join" doc:"Join with another source or step."`
+	Group  *Group   `yaml:"group" doc:"One row a group, with aggregates."`
+	Sort   []string `yaml:"sort" doc:"Order of rows: 'expression [asc|desc] [nulls first|nulls last]', most significant first; ascending with nulls last by default. A number is the position of a column of the input, from 1."`
+	Limit  *Limit   `yaml:"limit" doc:"The first rows only: a number, or {count, offset}."`
+	Union  []string `yaml:"union" doc:"Sources or steps whose rows follow those of the input (UNION ALL); columns are matched by position."`
+}
+
+// Join joins the step's input, the left side, with another relation.
+type Join struct {
+	With  string   `yaml:"with" doc:"Source or step on the right side." required:"true"`
+	Kind  string   `yaml:"kind" doc:"Kind of join." enum:"inner,left,semi,anti" default:"inner"`
+	On    []string `yaml:"on" doc:"SQL conditions that all must hold; at least one is an equality (= or IS NOT DISTINCT FROM) of a left and a right column."`
+	Using []string `yaml:"using" doc:"Columns of the same name that must be equal; they appear once."`
+	Build string   `yaml:"build" doc:"Side to hold in memory; by default the smaller one, by estimate. Only inner joins can build the left side." enum:"auto,left,right" default:"auto"`
+}
+
+// Group groups the step's input.
+type Group struct {
+	By         Columns `yaml:"by" doc:"Group keys: SQL expressions, optionally named. A number is the position of a column of the input, from 1. Without keys all rows are one group."`
+	Aggregates Columns `yaml:"aggregates" doc:"Columns by name: SQL expressions over count(*), count, sum, min, max and avg."`
+}
+
+// Limit keeps the rows [Offset, Offset+Count).
+type Limit struct {
+	Count  int64 `yaml:"count" doc:"Number of rows that go on." required:"true"`
+	Offset int64 `yaml:"offset" doc:"Number of rows to leave out first."`
+}
+
+// Output says where the result goes: the rows of the last step.
+type Output struct {
+	Parquet             Path `yaml:"parquet" doc:"Parquet file to write, or the directory of parts when rows_per_file is set." required:"true"`
+	sinkparquet.Options `yaml:",inline"`
+}
+
+// Path is a file path. In a job file it is relative to that file, unless it
+// begins with a variable that was set from outside.
+type Path string
+
+// Paths is a list of paths or a single one.
+type Paths []Path
+
+// Size is a number of bytes, in a job file written as 512MiB or 8GB.
+type Size int64
+
+// Column is an expression and the name of its result. The name is empty when
+// the expression names itself ("a", "a + 1 as b", "*").
+type Column struct{ Name, Expr string }
+
+// Columns is a list of columns: in a job file a list of expressions and single
+// {name: expression} entries, or one mapping of names to expressions.
+type Columns []Column
+
+// Place is a position in a job file; the zero Place is unknown.
+type Place struct{ Line, Column int }
+
+// File is the path of the job file, empty for a job built in Go.
+func (j *Job) File() string { return j.file }
+
+// Place returns where in the job file a value stands, by its path in the structure
+// as in "steps[2].filter", or else the nearest value around it. It is the zero Place
+// when that is unknown.
+func (j *Job) Place(path string) Place {
+	for path != "" {
+		if p, ok := j.places[path]; ok {
+			return p
+		}
+		path = parentPath(path)
+	}
+	return Place{}
+}
+
+func parentPath(path string) string {
+	for i := len(path) - 1; i > 0; i-- {
+		if path[i] == '.' || path[i] == '[' {
+			return path[:i]
+		}
+	}
+	return ""
+}
+
+// StepName is how errors and reports call step i.
+func StepName(steps []Step, i int) string {
+	s := &steps[i]
+	if s.Name != "" {
+		return s.Name
+	}
+	return fmt.Sprintf("%s %d", s.verb(), i+1)
+}
+
+// verb returns the kind of the step, "step" when it has none.
+func (s *Step) verb() string {
+	if v := s.verbs(); len(v) > 0 {
+		return v[0]
+	}
+	return "step"
+}
+
+func (s *Step) verbs() []string {
+	var v []string
+	for _, k := range []struct {
+		name string
+		set  bool
+	}{
+		{"filter", s.Filter != ""}, {"select", s.Select != nil}, {"join", s.Join != nil}, {"group", s.Group != nil},
+		{"sort", s.Sort != nil}, {"limit", s.Limit != nil}, {"union", s.Union != nil},
+	} {
+		if k.set {
+			v = append(v, k.name)
+		}
+	}
+	return v
+}

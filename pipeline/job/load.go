@@ -1,0 +1,111 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// maxJobBytes bounds a job file and every value in it.
+const maxJobBytes = 1 << 20
+
+// LoadOptions say how to read a job file.
+type LoadOptions struct {
+	// Set gives values to variables; each must be declared by the job.
+	Set map[string]string
+	// LookupEnv finds ${env:NAME}; os.LookupEnv when nil.
+	LookupEnv func(string) (string, bool)
+}
+
+// Load reads a job file. The error is Diagnostics when the content is at fault, or
+// the operating system's when the file cannot be read.
+func Load(path string, opt LoadOptions) (*Job, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	src, err := io.ReadAll(io.LimitReader(f, maxJobBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, src, opt)
+}
+
+// Parse reads a job from the bytes of a job file; path names it in errors and
+// anchors its relative paths. The error is Diagnostics.
+func Parse(path string, src []byte, opt LoadOptions) (*Job, error) {
+	job := &Job{file: path, source: string(src), places: map[string]Place{}, origins: map[string]*origin{}}
+	d := &decoder{job: job, dir: filepath.Dir(path), vars: variables{set: opt.Set, env: opt.LookupEnv, resolved: map[string]expanded{}}}
+	if d.vars.env == nil {
+		d.vars.env = os.LookupEnv
+	}
+	if len(src) > maxJobBytes {
+		d.faultf(Place{}, "job file is larger than %d bytes", maxJobBytes)
+		return nil, d.faults
+	}
+	if root := d.parse(src); root != nil {
+		d.document(root)
+		d.checkVariables(opt.Set)
+	}
+	if len(d.faults) > 0 {
+		return nil, d.faults
+	}
+	return job, nil
+}
+
+// parse returns the one document of a YAML file, or nil after a fault. The
+// parser sees hostile bytes, so a panic in it is a fault as well.
+func (d *decoder) parse(src []byte) (root ast.Node) {
+	defer func() {
+		if r := recover(); r != nil {
+			d.faultf(Place{}, "not valid YAML: %v", r)
+			root = nil
+		}
+	}()
+	file, err := parser.ParseBytes(src, 0)
+	var syntax *yaml.SyntaxError
+	switch {
+	case errors.As(err, &syntax) && syntax.Token != nil:
+		d.faultf(Place{syntax.Token.Position.Line, syntax.Token.Position.Column}, "not valid YAML: %s", syntax.Message)
+		return nil
+	case err != nil:
+		d.faultf(Place{}, "not valid YAML: %s", strings.TrimSpace(err.Error()))
+		return nil
+	}
+	for _, doc := range file.Docs {
+		switch doc.Body.(type) {
+		case nil, *ast.NullNode, *ast.CommentGroupNode:
+			continue
+		}
+		if root != nil {
+			d.faultf(placeOf(doc.Body), "a job file holds one document")
+			return nil
+		}
+		root = doc.Body
+	}
+	if root == nil {
+		d.faultf(Place{}, "job file is empty")
+	}
+	return root
+}
+
+// checkVariables refuses values for variables that do not exist.
+func (d *decoder) checkVariables(set map[string]string) {
+	for _, name := range sortedKeys(set) {
+		if _, ok := d.job.Vars[name]; !ok {
+			d.faultf(Place{}, "--set %s: the job has no such variable%s", name, DidYouMean(name, keys(d.job.Vars)))
+		}
+	}
+}
+
+func (d *decoder) faultf(at Place, format string, args ...any) {
+	d.faults = append(d.faults, &Diagnostic{File: d.job.file, Place: at, Msg: fmt.Sprintf(format, args...)})
+}

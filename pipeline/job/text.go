@@ -1,0 +1,136 @@
+package job
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// origin remembers how a value of the job file came about, so that a place in
+// the value can be found in the file again.
+type origin struct {
+	raw    string // the scalar, before its variables were expanded
+	value  string // and after
+	pieces []piece
+}
+
+// piece says that the value continues at offset value with what stands at
+// offset raw of the scalar: the same text, or what a variable was replaced with.
+type piece struct {
+	value, raw int
+	variable   bool
+}
+
+// rawOffset returns where in the scalar the byte at an offset of the value comes
+// from; for the text of a variable, where the variable stands.
+func (o *origin) rawOffset(offset int) int {
+	at := 0
+	for _, p := range o.pieces {
+		if p.value > offset {
+			break
+		}
+		if at = p.raw; !p.variable {
+			at += offset - p.value
+		}
+	}
+	return min(at, len(o.raw))
+}
+
+// PlaceIn returns the place of a byte of text, which is part of the value at
+// path. It is known when the file has the value as it is but for quotes,
+// indentation and line breaks.
+func (j *Job) PlaceIn(path, text string, offset int) (Place, bool) {
+	o, ok := j.origins[path]
+	if !ok {
+		return Place{}, false
+	}
+	offset += max(strings.Index(o.value, text), 0)
+	start := j.places[path]
+	lines := strings.SplitAfter(j.source, "\n")
+	if start.Line < 1 || start.Line > len(lines) {
+		return Place{}, false
+	}
+	s := scalarScanner{text: strings.Join(lines[start.Line-1:], ""), line: start.Line, column: 1}
+	for s.column < start.Column {
+		if !s.skip() {
+			return Place{}, false
+		}
+	}
+	s.open()
+	if !s.match(o.raw[:o.rawOffset(offset)]) {
+		return Place{}, false
+	}
+	if rest := o.raw[o.rawOffset(offset):]; rest != "" && !isSpace(rest[0]) {
+		s.space()
+	}
+	return Place{s.line, s.column}, true
+}
+
+// scalarScanner walks through a scalar in the text of a YAML file.
+type scalarScanner struct {
+	text         string
+	line, column int
+	quote        byte // ' or " of a quoted scalar
+}
+
+// skip passes one code point.
+func (s *scalarScanner) skip() bool {
+	r, n := utf8.DecodeRuneInString(s.text)
+	if n == 0 {
+		return false
+	}
+	s.text = s.text[n:]
+	s.column++
+	if r == '\n' {
+		s.line, s.column = s.line+1, 1
+	}
+	return true
+}
+
+func (s *scalarScanner) space() (some bool) {
+	for s.text != "" && isSpace(s.text[0]) {
+		some = s.skip()
+	}
+	return some
+}
+
+// open passes what stands before the text of a scalar: a quote, or the marker
+// of a block.
+func (s *scalarScanner) open() {
+	switch {
+	case s.text == "":
+	case s.text[0] == '\'' || s.text[0] == '"':
+		s.quote = s.text[0]
+		s.skip()
+	case s.text[0] == '|' || s.text[0] == '>':
+		for s.text != "" && s.text[0] != '\n' {
+			s.skip()
+		}
+		s.space()
+	}
+}
+
+// match passes text of the scalar; false when the file has it in another form.
+func (s *scalarScanner) match(raw string) bool {
+	for raw != "" {
+		if isSpace(raw[0]) {
+			raw = strings.TrimLeft(raw, " \t\r\n")
+			if !s.space() {
+				return false
+			}
+			continue
+		}
+		s.space()
+		if s.quote == '\'' && strings.HasPrefix(s.text, "''") || s.quote == '"' && strings.HasPrefix(s.text, `\`) {
+			s.skip()
+		}
+		_, n := utf8.DecodeRuneInString(raw)
+		if !strings.HasPrefix(s.text, raw[:n]) {
+			return false
+		}
+		s.skip()
+		raw = raw[n:]
+	}
+	return true
+}
+
+func isSpace(b byte) bool { return b == ' ' || b == '\t' || b == '\n' || b == '\r' }

@@ -1,0 +1,111 @@
+package job
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// variables expands ${name}, ${env:NAME} and $$ in the values of a job file.
+type variables struct {
+	declared map[string]Var
+	set      map[string]string
+	env      func(string) (string, bool)
+	// resolved remembers defaults, so that variables defined by others are
+	// expanded once however often they are used.
+	resolved map[string]expanded
+}
+
+// expanded is a value with its variables replaced.
+type expanded struct {
+	text string
+	// outside says that the value begins with text from outside the job file:
+	// --set or the environment.
+	outside bool
+	pieces  []piece
+}
+
+// expand replaces the variables of a value. Values are not expanded again,
+// except for the defaults of variables, which may use other variables.
+func (v *variables) expand(s string) (expanded, error) { return v.expandIn(s, nil) }
+
+func (v *variables) expandIn(s string, using []string) (expanded, error) {
+	var out strings.Builder
+	var e expanded
+	whole := len(s)
+	from := func(variable bool) {
+		e.pieces = append(e.pieces, piece{out.Len(), whole - len(s), variable})
+	}
+	for first := true; s != ""; first = false {
+		from(false)
+		i := strings.IndexByte(s, '$')
+		if i < 0 {
+			out.WriteString(s)
+			break
+		}
+		out.WriteString(s[:i])
+		rest := s[i+1:]
+		s = s[i:]
+		from(true)
+		switch {
+		case strings.HasPrefix(rest, "$"):
+			out.WriteByte('$')
+			s = rest[1:]
+		case strings.HasPrefix(rest, "{"):
+			end := strings.IndexByte(rest, '}')
+			if end < 0 {
+				return e, fmt.Errorf("${ without a closing }")
+			}
+			val, err := v.value(rest[1:end], using)
+			if err != nil {
+				return e, err
+			}
+			if first && i == 0 {
+				e.outside = val.outside
+			}
+			out.WriteString(val.text)
+			s = rest[end+1:]
+		default:
+			return e, fmt.Errorf("$ must be followed by {name}; write $$ for a dollar sign")
+		}
+		if out.Len() > maxJobBytes {
+			return e, fmt.Errorf("value grows beyond %d bytes", maxJobBytes)
+		}
+	}
+	if s == "" {
+		from(false)
+	}
+	e.text = out.String()
+	return e, nil
+}
+
+func (v *variables) value(name string, using []string) (expanded, error) {
+	if env, ok := strings.CutPrefix(name, "env:"); ok {
+		val, ok := v.env(env)
+		if !ok {
+			return expanded{}, fmt.Errorf("environment variable %s is not set", env)
+		}
+		return expanded{text: val, outside: true}, nil
+	}
+	if val, ok := v.set[name]; ok {
+		return expanded{text: val, outside: true}, nil
+	}
+	decl, ok := v.declared[name]
+	switch {
+	case !ok:
+		return expanded{}, fmt.Errorf("unknown variable ${%s}%s; declare it under vars", name, DidYouMean(name, keys(v.declared)))
+	case decl.Default == nil:
+		return expanded{}, fmt.Errorf("variable %s is not set and has no default; set it with --set %s=VALUE", name, name)
+	}
+	if val, ok := v.resolved[name]; ok {
+		return val, nil
+	}
+	if slices.Contains(using, name) {
+		return expanded{}, fmt.Errorf("variable %s is defined by itself", name)
+	}
+	val, err := v.expandIn(*decl.Default, append(using, name))
+	if err == nil {
+		v.resolved[name] = val
+	}
+	return val, err
+}
