@@ -12,24 +12,26 @@ import (
 )
 
 // The model of what a plan takes on either device: seconds of one core, unless it says
-// otherwise, per unit of work. The CPU's figures are a least-squares fit of the 13
-// example jobs at scale factor 1 on 2 cores (examples/compare/README.md), the GPU's of
-// the same jobs at scale factor 30 on an H200 with 16 cores (examples/bench/h200-sf30.md).
-// TestTheChoiceIsRightWhereBothDevicesWereMeasured holds the figures they must explain.
+// otherwise, per unit of work. They are a fit of whole processes of the 13 example jobs
+// at scale factors 0.01 to 30 on an H200 with 16 cores, and of the CPU with 2 cores
+// (examples/bench/devices.md). TestTheChoiceIsRightWhereBothDevicesWereMeasured holds
+// the figures they must explain.
 const (
-	hostStart   = 0.010    // the start and end of the process, of the wall
-	gpuStart    = 0.340    // and with a GPU: 0.2 s to start it and 0.14 s to end it, of the wall
-	hostDecode  = 1.7e-9   // a byte of the scanned columns, as encoded in the file
-	gpuDecode   = 0.9e-9   // the same to encoded columns, in part while the GPU starts
-	hostRow     = 9e-9     // a row that goes into a filter or a join
-	gpuRow      = 0.3e-9   // the same, of the wall
-	hostValue   = 3e-9     // a value that an operator gives out, or a group-by takes
-	hostSort    = 48e-9    // a value of a row that is sorted
-	encodeValue = 16e-9    // a value of the output, on either device
-	gpuLink     = 1 / 45e9 // a byte over the link, either way, of the wall
-	// serialShare of an operator's work runs on one core, whatever there are: from the
-	// CPU's times on 16 cores beside those on 2.
-	serialShare = 0.25
+	hostStart   = 0.019    // the start and end of the process, of the wall
+	gpuStart    = 0.334    // and with a GPU: 0.2 s to start it and 0.13 s to end it, of the wall
+	hostDecode  = 1.29e-9  // a byte of the scanned columns, as encoded in the file
+	gpuDecode   = 1.09e-9  // the same to encoded columns, in part while the GPU starts
+	hostRow     = 10.3e-9  // a row that goes into a filter or a join
+	gpuRow      = 0.31e-9  // the same, of the wall
+	hostValue   = 1.06e-9  // a value that an operator gives out, or a group-by takes
+	hostGroup   = 45e-9    // a row that goes into a group-by of many groups
+	hostSort    = 27.5e-9  // a value of a row that is sorted
+	encodeValue = 29e-9    // a value of the output, on either device
+	gpuLink     = 1 / 41e9 // a byte over the link, either way, of the wall
+	// serialShare of an operator's work runs on one core, whatever there are.
+	serialShare = 0.14
+	// manyGroups is where the groups of a group-by leave the cache.
+	manyGroups = 1 << 16
 )
 
 // work is what a plan has to do, by its estimates.
@@ -37,6 +39,7 @@ type work struct {
 	scanned float64 // bytes of columns that are decoded, as encoded in the files
 	rows    float64 // that go into filters and joins
 	values  float64 // that operators give out and group-bys take
+	grouped float64 // rows that go into group-bys of many groups
 	sorted  float64 // values of rows that are sorted
 	encoded float64 // values of the output
 	written float64 // their bytes
@@ -65,6 +68,9 @@ func (w *work) add(s *physical.Stage) {
 		w.values += s.Rows * float64(len(s.Detail)) // a line for each that is computed
 	case "group":
 		w.values += s.Inputs[0].Rows * columns
+		if s.Rows >= manyGroups {
+			w.grouped += s.Inputs[0].Rows
+		}
 	case "sort":
 		w.sorted += s.Rows * columns
 	case "top-k", "limit", "union":
@@ -78,7 +84,7 @@ func (w *work) add(s *physical.Stage) {
 
 // onHost estimates the time of work on cores of the CPU.
 func (w work) onHost(cores int) time.Duration {
-	operators := w.rows*hostRow + w.values*hostValue + w.sorted*hostSort
+	operators := w.rows*hostRow + w.values*hostValue + w.grouped*hostGroup + w.sorted*hostSort
 	spread := w.scanned*hostDecode + w.encoded*encodeValue + operators*(1-serialShare)
 	return seconds(hostStart + spread/float64(cores) + operators*serialShare)
 }
