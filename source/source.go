@@ -7,6 +7,7 @@ package source
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/gstream/gstream/gpu"
@@ -40,6 +41,21 @@ type Table interface {
 	// Describe is one line for plans: the files and their sizes.
 	Describe() string
 	Close() error
+}
+
+// CheckMemory refuses a scan that the whole budget of its lease is not enough for, with
+// a gpu.BudgetError. Scan does it, too; a plan may do it for all its scans before it runs.
+func CheckMemory(t Table, opt ScanOptions) error {
+	least := t.LeastMemory(opt)
+	if least <= opt.Lease.Limit() {
+		return nil
+	}
+	err := opt.Lease.Reserve(least) // fails, whatever else is reserved
+	var budget *gpu.BudgetError
+	if errors.As(err, &budget) {
+		budget.Hint = fmt.Sprintf("that is the least for a stride of %d rows of the columns that are read", opt.StrideRows)
+	}
+	return err
 }
 
 // Unreadable is a column that cannot be read.

@@ -1,9 +1,6 @@
 package parquet
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/source"
 )
@@ -85,17 +82,4 @@ func (t *Table) LeastMemory(opt source.ScanOptions) int64 {
 		}
 		least = max(least, sum+scratch)
 	}
-}
-
-// requireMemory refuses a scan that the whole budget is not enough for.
-func requireMemory(lease *gpu.Lease, least int64, rows int) error {
-	if least <= lease.Limit() {
-		return nil
-	}
-	err := lease.Reserve(least) // fails, whatever else is reserved
-	var budget *gpu.BudgetError
-	if errors.As(err, &budget) {
-		budget.Hint = fmt.Sprintf("that is the least for a stride of %d rows of the columns that are read", rows)
-	}
-	return err
 }

@@ -59,7 +59,8 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 	if inflight <= 0 {
 		inflight = threads + 1
 	}
-	if err := requireMemory(opt.Lease, t.LeastMemory(opt), int(strideRows(opt))); err != nil {
+	opt.StrideRows = int(strideRows(opt))
+	if err := source.CheckMemory(t, opt); err != nil {
 		return nil, err
 	}
 	cut, total, err := t.planScan(opt, threads)

@@ -66,6 +66,7 @@ func (r *run) prepare(st *physical.Stage) (*pipelineRun, error) {
 		}
 		p := &pipelineRun{run: r, from: o}
 		p.feed = newScanFeed(p, o)
+		r.scans = append(r.scans, p)
 		return p, nil
 	case st.Permutation != nil:
 		return r.prepareUnion(st)
@@ -269,7 +270,7 @@ func (p *pipelineRun) chooseLanes() {
 		}
 	}
 	p.lanes, p.rows = 1, d.StrideRows(width)
-	if p.serial || d.Lanes() == 1 {
+	if p.serial || discrete(d) {
 		return
 	}
 	p.lanes = d.Lanes()
@@ -279,6 +280,12 @@ func (p *pipelineRun) chooseLanes() {
 	}
 	room := d.Budget().Limit() / 2 / int64(width*laneStrides) // rows
 	shorten(room / int64(p.lanes))
+	if o := p.from; o != nil && o.Table != nil {
+		// Wider than they look: a scan leaves most of the budget to others.
+		for p.rows > leastRows/8 && o.Table.LeastMemory(p.scanOptions(o)) > d.Budget().Limit()/4 {
+			p.rows /= 2
+		}
+	}
 	p.lanes = int(max(1, min(int64(p.lanes), room/int64(p.rows))))
 }
 

@@ -50,8 +50,8 @@ type StageReport struct {
 	RowsIn   int64  `json:"rows_in"`
 	RowsOut  int64  `json:"rows_out"`
 	BytesOut int64  `json:"bytes_out"`
-	// Busy is the time of work, of a scan also that of all goroutines that decode:
-	// on many cores it may be more than the wall's.
+	// Busy is the time of work of all lanes, of a scan also that of all goroutines that
+	// decode: on many cores it may be more than the wall's. So may be the times below.
 	Busy time.Duration `json:"busy_ns"`
 	// Wait is the time without input, or for a scan the time until decoders had
 	// a stride; Blocked the time until the next stage took one.

@@ -14,6 +14,7 @@ import (
 	"github.com/gstream/gstream/pipeline/internal/physical"
 	"github.com/gstream/gstream/pipeline/job"
 	"github.com/gstream/gstream/sink"
+	"github.com/gstream/gstream/source"
 )
 
 // channelDepth is how many strides may wait between two goroutines of a run.
@@ -70,7 +71,8 @@ type run struct {
 	choice  *Choice // nil for a device of the caller's
 	started time.Time
 	cancel  context.CancelCauseFunc
-	ops     []*opRun      // inputs before their consumers
+	ops     []*opRun // inputs before their consumers
+	scans   []*pipelineRun
 	slots   chan struct{} // of scans, one a thread: more would keep who feeds the GPU from its turn
 	sink    *sinkRun
 	// meters are those of the goroutines at work.
@@ -192,6 +194,11 @@ func (r *run) pipelines(ctx context.Context) (err error) {
 	stopProgress := r.watch()
 	defer stopProgress()
 	rows := root.exchange()
+	for _, p := range r.scans {
+		if err := source.CheckMemory(p.from.Table, p.scanOptions(p.from)); err != nil {
+			return err
+		}
+	}
 	rows.start(ctx)
 	defer rows.end()
 	q, err := r.device.NewQueue("output")

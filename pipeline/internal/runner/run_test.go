@@ -51,13 +51,14 @@ type fakeTable struct {
 	waits   bool
 	waiting chan struct{}
 	scans   atomic.Int64
+	least   int64 // memory
 }
 
 func (t *fakeTable) Schema() *gpu.Schema                  { return oneColumn }
 func (t *fakeTable) Rows() int64                          { return int64(10 * t.strides) }
 func (t *fakeTable) Stats(int) source.ColumnStats         { return source.ColumnStats{Nulls: -1} }
 func (t *fakeTable) Unreadable() []source.Unreadable      { return nil }
-func (t *fakeTable) LeastMemory(source.ScanOptions) int64 { return 80 }
+func (t *fakeTable) LeastMemory(source.ScanOptions) int64 { return max(t.least, 80) }
 func (t *fakeTable) Describe() string                     { return "fake" }
 func (t *fakeTable) Close() error                         { return nil }
 func (t *fakeTable) Scan(_ context.Context, opt source.ScanOptions) (source.Reader, error) {
@@ -495,4 +496,15 @@ func TestBudgetIsEnforcedAndNamesTheStage(t *testing.T) {
 	assert.ErrorContains(t, err, "t: scan")
 	assert.ErrorContains(t, err, "--host-memory")
 	assert.Empty(t, d.Budget().Leaks())
+}
+
+func TestAScanThatTheBudgetIsTooSmallForIsRefusedBeforeAnythingRuns(t *testing.T) {
+	small, large := &fakeTable{faults: &faults{}, strides: 3}, &fakeTable{faults: &faults{}, strides: 3, least: 2 << 20}
+	union := &physical.Stage{Step: "both", Kind: "union", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(small), scanOf(large)}, Permutation: [][]int{{0}, {0}}}
+	target := &fakeTarget{faults: &faults{}}
+	_, err := planOf(union, target).run(context.Background(), Options{Device: device(t)})
+	require.ErrorIs(t, err, gpu.ErrBudget)
+	require.ErrorContains(t, err, "t: scan: needs 2.0 MiB more")
+	require.Zero(t, small.scans.Load())
+	require.Equal(t, "abort", target.ended)
 }

@@ -192,20 +192,24 @@ func closeReader(r source.Reader, err *error) {
 
 // reader starts to decode a table.
 func (p *pipelineRun) reader(ctx context.Context, o *opRun) (source.Reader, error) {
-	r := p.run
-	rows := p.strideRows(int(o.RowBytes))
-	reader, err := o.Table.Scan(ctx, source.ScanOptions{
+	reader, err := o.Table.Scan(ctx, p.scanOptions(o))
+	if err == nil {
+		o.reader.Store(&reader)
+	}
+	return reader, err
+}
+
+// scanOptions say how the pipeline scans a table.
+func (p *pipelineRun) scanOptions(o *opRun) source.ScanOptions {
+	r, rows := p.run, p.strideRows(int(o.RowBytes))
+	return source.ScanOptions{
 		Columns: o.Columns, Prune: o.Prune, StrideRows: rows, Lease: o.decode,
 		Decode: source.DecodeOptions{
 			Threads: r.opt.Threads, Slots: r.slots,
 			Inflight: r.inflight(o, rows), InflightBytes: r.inflightBytes(),
 			Encoded: discrete(r.device), Trace: r.trace(laneDecode, o.Name()),
 		},
-	})
-	if err == nil {
-		o.reader.Store(&reader)
 	}
-	return reader, err
 }
 
 // inflight is how many strides are decoded at a time: one a thread, because a
