@@ -130,7 +130,13 @@ func newScan(name string, t source.Table) *Scan {
 	return n
 }
 
+// newFilter leaves out conjuncts that are true of every row, as that a column without
+// nulls is not null.
 func newFilter(step string, in Node, conjuncts []*expr.Expr) Node {
+	conjuncts = slices.DeleteFunc(slices.Clone(conjuncts), func(e *expr.Expr) bool {
+		v, constant := e.Constant()
+		return constant && v == gpu.BoolScalar(true)
+	})
 	if len(conjuncts) == 0 {
 		return in
 	}
