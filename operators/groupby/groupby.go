@@ -603,8 +603,11 @@ func (l *local) Close() error {
 }
 
 // naming adds to an error of a measure, -1 for none, the name of the first column it
-// is for.
+// is for. Refused memory is no matter of one column.
 func (o *hashGroupBy) naming(measure int, err error) error {
+	if gpu.IsRefusal(err) {
+		return err
+	}
 	for i, parts := range o.parts {
 		if slices.Contains(parts, measure) {
 			return fmt.Errorf("%s: %w", o.Out.Fields[len(o.Keys)+i].Name, err)
