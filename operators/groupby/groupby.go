@@ -120,15 +120,26 @@ func newTable(t operators.Task, in *gpu.Schema, keys []int, aggregates []gpu.Agg
 	if x.groups, err = t.Queue.NewGroups(t.Lease, types, hint); err != nil {
 		return nil, err
 	}
+	if x.accs, err = newAccumulators(t, aggregates); err != nil {
+		x.release()
+		return nil, err
+	}
+	return x, nil
+}
+
+func newAccumulators(t operators.Task, aggregates []gpu.Aggregate) ([]gpu.Accumulator, error) {
+	var out []gpu.Accumulator
 	for _, a := range aggregates {
 		acc, err := t.Queue.NewAccumulator(t.Lease, a)
 		if err != nil {
-			x.release()
+			for _, acc := range out {
+				acc.Release()
+			}
 			return nil, err
 		}
-		x.accs = append(x.accs, acc)
+		out = append(out, acc)
 	}
-	return x, nil
+	return out, nil
 }
 
 // take assigns the rows of a stride, which it borrows, to groups and aggregates
@@ -140,12 +151,17 @@ func (x *table) take(t operators.Task, s *gpu.Stride) (failed int, err error) {
 	}
 	defer a.Release()
 	x.rows += s.Rows
+	return x.update(t, s, a, x.groups.Len())
+}
+
+// update aggregates the rows of a stride that are assigned to groups.
+func (x *table) update(t operators.Task, s *gpu.Stride, a gpu.Assignment, groups int) (failed int, err error) {
 	for i, acc := range x.accs {
 		var values gpu.Column
 		if x.inputs[i] >= 0 {
 			values = s.Cols[x.inputs[i]]
 		}
-		if err := acc.Update(t.Queue, a, values, x.groups.Len()); err != nil {
+		if err := acc.Update(t.Queue, a, values, groups); err != nil {
 			return i, err
 		}
 	}
@@ -153,7 +169,9 @@ func (x *table) take(t operators.Task, s *gpu.Stride) (failed int, err error) {
 }
 
 func (x *table) release() {
-	x.groups.Release()
+	if x.groups != nil {
+		x.groups.Release()
+	}
 	for _, a := range x.accs {
 		a.Release()
 	}
@@ -200,7 +218,8 @@ const (
 	// strides: it stays in the core's cache.
 	flushGroups = 1 << 16
 	// A table that was flushed with less than so many rows a group has cost more
-	// than it has gained: so many strides then pass by it.
+	// than it has gained, and so has one with hardly fewer groups than its input
+	// has runs of rows with one key: so many strides then pass by it.
 	passReduction = 2
 	passStrides   = 16
 	// directBudget is the bytes of the budget for each slot of the lanes' direct tables.
@@ -323,12 +342,16 @@ func (o *hashGroupBy) Schema() *gpu.Schema { return o.Out }
 // newLocalTable makes the table of a lane, with room for some groups. The table of the
 // only lane gives the result, those of others partial aggregates.
 func (o *hashGroupBy) newLocalTable(t operators.Task, groups int) (*table, error) {
-	var list []gpu.Aggregate
-	var inputs []int
 	hint := o.Hint
 	if t.Lanes > 1 && !o.direct(t) {
 		hint = gpu.GroupHint{Groups: groups}
 	}
+	list, inputs := o.aggregates(t)
+	return newTable(t, o.In, o.Keys, list, inputs, hint)
+}
+
+// aggregates are what a lane accumulates, and of which columns.
+func (o *hashGroupBy) aggregates(t operators.Task) (list []gpu.Aggregate, inputs []int) {
 	for _, m := range o.measured {
 		a := gpu.Aggregate{Kind: m.kind, Output: o.final(m)}
 		if m.input >= 0 {
@@ -339,7 +362,7 @@ func (o *hashGroupBy) newLocalTable(t operators.Task, groups int) (*table, error
 		}
 		list, inputs = append(list, a), append(inputs, m.input)
 	}
-	return newTable(t, o.In, o.Keys, list, inputs, hint)
+	return list, inputs
 }
 
 // direct says whether lanes may each have a slot for every possible key: tables of few
@@ -464,16 +487,80 @@ func (l *local) take(s *gpu.Stride) error {
 		return l.naming(failed, err)
 	}
 	if l.task.Lanes > 1 && l.table.groups.Len() >= flushGroups && !l.direct(l.task) {
-		if l.table.rows < passReduction*l.table.groups.Len() {
-			l.passing = passStrides
+		if err := l.judge(s); err != nil {
+			return err
 		}
 		return l.flush()
 	}
 	return nil
 }
 
-// pass makes rows of partial aggregates of the rows of a stride, each for itself.
+// judge decides whether the next strides pass by the table: when it held nearly one
+// group a row, or hardly fewer than there are runs of rows with one key, as where the
+// input is sorted by it.
+func (l *local) judge(s *gpu.Stride) error {
+	rows, groups := l.table.rows, l.table.groups.Len()
+	if rows < passReduction*groups {
+		l.passing = passStrides
+		return nil
+	}
+	a, firsts, err := l.task.Queue.Runs(l.task.Lease, operators.Pick(s.Cols, l.Keys))
+	if err != nil {
+		return err
+	}
+	defer a.Release()
+	defer firsts.Release()
+	if firsts.Len*rows < s.Rows*groups*5/4 {
+		l.passing = passStrides
+	}
+	return nil
+}
+
+// pass makes rows of partial aggregates of the rows of a stride without a table: of
+// each run of rows with one key, or of each row where runs are short.
 func (l *local) pass(s *gpu.Stride) error {
+	a, firsts, err := l.task.Queue.Runs(l.task.Lease, operators.Pick(s.Cols, l.Keys))
+	if err != nil {
+		return err
+	}
+	defer a.Release()
+	defer firsts.Release()
+	if firsts.Len > s.Rows/passReduction {
+		return l.passRows(s)
+	}
+	runs := &table{}
+	defer runs.release()
+	list, inputs := l.aggregates(l.task)
+	if runs.accs, err = newAccumulators(l.task, list); err != nil {
+		return err
+	}
+	runs.inputs = inputs
+	if failed, err := runs.update(l.task, s, a, firsts.Len); err != nil {
+		return l.naming(failed, err)
+	}
+	out := &gpu.Stride{Schema: l.hashGroupBy.partials, Rows: firsts.Len}
+	if out.Cols, err = l.task.Queue.Gather(l.task.Lease, operators.Pick(s.Cols, l.Keys), firsts, false); err != nil {
+		return err
+	}
+	return l.keep(out, runs)
+}
+
+// keep adds the aggregates of a table to its keys and keeps them as flushed.
+func (l *local) keep(out *gpu.Stride, x *table) error {
+	for i, acc := range x.accs {
+		c, err := acc.Result(l.task.Queue, l.task.Lease, 0, out.Rows)
+		if err != nil {
+			out.Release()
+			return l.naming(i, err)
+		}
+		out.Cols = append(out.Cols, c)
+	}
+	l.flushed = append(l.flushed, out)
+	return nil
+}
+
+// passRows makes a row of partial aggregates of each row of a stride.
+func (l *local) passRows(s *gpu.Stride) error {
 	var in []gpu.Column
 	for _, m := range l.measured {
 		if m.input < 0 {
@@ -514,15 +601,9 @@ func (l *local) flush() error {
 	if out.Cols, err = l.table.groups.Keys(l.task.Queue, l.task.Lease, 0, n); err != nil {
 		return err
 	}
-	for i, acc := range l.table.accs {
-		c, err := acc.Result(l.task.Queue, l.task.Lease, 0, n)
-		if err != nil {
-			out.Release()
-			return l.naming(i, err)
-		}
-		out.Cols = append(out.Cols, c)
+	if err := l.keep(out, l.table); err != nil {
+		return err
 	}
-	l.flushed = append(l.flushed, out)
 	l.table.release()
 	l.table = nil
 	l.table, err = l.newLocalTable(l.task, n)

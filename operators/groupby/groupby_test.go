@@ -2,6 +2,7 @@ package groupby
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -77,6 +78,65 @@ func TestStridesOfFewRowsWaitForOthers(t *testing.T) {
 	require.NoError(t, op.Close())
 	ab.Values.Release()
 	ba.Values.Release()
+	require.NoError(t, l.Close(), "the operator releases everything")
+	require.NoError(t, dev.Close())
+}
+
+// TestRunsOfSortedKeysPassByTheTable gives a lane keys in order, three rows each: the
+// table that holds as many groups as there are runs is left out for the strides after it.
+func TestRunsOfSortedKeysPassByTheTable(t *testing.T) {
+	in := gpu.NewSchema(gpu.Field{Name: "k", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "v", Type: gpu.Of(gpu.Int32)})
+	sum := gpu.SumType(gpu.Of(gpu.Int32))
+	op, err := New(Spec{In: in, Keys: []int{0}, Aggregates: []Aggregate{{Kind: gpu.CountAll, Input: -1, Output: gpu.Of(gpu.Int64)}, {Kind: gpu.Sum, Input: 1, Output: sum}},
+		Out: gpu.NewSchema(in.Fields[0], gpu.Field{Name: "n", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "sum", Type: sum})})
+	require.NoError(t, err)
+	dev, err := host.Open(host.Options{Threads: 2})
+	require.NoError(t, err)
+	q, err := dev.NewLaneQueue("test")
+	require.NoError(t, err)
+	l := dev.Budget().Lease("test")
+	ctx := context.Background()
+	const strideRows, strides = 50_000, 9
+	task := operators.Task{Device: dev, Queue: q, Lease: l, StrideRows: strideRows, Lanes: 2}
+	lane, err := op.NewLocal(task)
+	require.NoError(t, err)
+	passed := 0
+	for n := range strides {
+		keys, values := make([]gpu.Scalar, strideRows), make([]gpu.Scalar, strideRows)
+		for i := range keys {
+			row := int64(n*strideRows + i)
+			keys[i], values[i] = gpu.IntScalar(in.Fields[0].Type, row/3*7), gpu.IntScalar(in.Fields[1].Type, row%5)
+		}
+		before := lane.(*local).passing
+		require.NoError(t, lane.Push(ctx, n, &gpu.Stride{Schema: in, Rows: strideRows,
+			Cols: []gpu.Column{gpu.ColumnOf(in.Fields[0].Type, keys), gpu.ColumnOf(in.Fields[1].Type, values)}}))
+		if before > 0 {
+			passed++
+			flushed := lane.(*local).flushed
+			require.InDelta(t, strideRows/3, flushed[len(flushed)-1].Rows, 2, "a row of partial aggregates for a run")
+		}
+	}
+	require.GreaterOrEqual(t, passed, 3)
+	require.NoError(t, lane.Combine(ctx))
+	require.NoError(t, lane.Close())
+	require.NoError(t, op.Finalize(ctx, task))
+	got := map[int64][2]string{}
+	for part := range op.Parts() {
+		require.NoError(t, op.Emit(ctx, task, part, func(s *gpu.Stride) error {
+			for r := range s.Rows {
+				got[s.Cols[0].ScalarAt(r).Int.Int64()] = [2]string{s.Cols[1].ScalarAt(r).String(), s.Cols[2].ScalarAt(r).String()}
+			}
+			s.Release()
+			return nil
+		}))
+	}
+	require.Len(t, got, strideRows*strides/3)
+	for k, v := range got {
+		first := k / 7 * 3
+		require.Equal(t, [2]string{"3", fmt.Sprint(first%5 + (first+1)%5 + (first+2)%5)}, v, "key %d", k)
+	}
+	require.NoError(t, op.Close())
+	require.NoError(t, q.Close())
 	require.NoError(t, l.Close(), "the operator releases everything")
 	require.NoError(t, dev.Close())
 }
