@@ -50,7 +50,7 @@ type Device interface {
 //
 // Columns are in the memory of the queue's device, any host memory on the host, and
 // tables, groups and accumulators were made on it: those of another device are refused
-// with an error. Up takes strides that the host can address.
+// with an error. Upload takes strides that the host can address.
 //
 // Row ids are Int32 columns without nulls; unless a method says otherwise every
 // id is in [0, rows).

@@ -4,20 +4,14 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
 )
 
-// morsel is a piece of the input of a pipeline that one lane takes at a time: as a
-// rule one stride.
-type morsel struct {
-	// number says where it stands in the input, counted from 0.
-	number int
-	// emit gives the strides of the morsel to a lane. It is called once.
-	emit func(ctx context.Context, l *lane, emit operators.Emit) error
-}
+// morsel is a piece of the input of a pipeline that one lane takes at a time, as a
+// rule one stride: it gives its strides to a lane. It is called once.
+type morsel func(ctx context.Context, l *lane, emit operators.Emit) error
 
 // feed is where the lanes of a pipeline take their morsels from.
 type feed interface {
@@ -26,15 +20,15 @@ type feed interface {
 	start(ctx context.Context)
 	// run does what must be over before the first morsel, on the caller's goroutine.
 	run(ctx context.Context) error
-	// take returns the next morsel, io.EOF after the last. Lanes take at the same time.
-	take(ctx context.Context, l *lane) (morsel, error)
+	// take returns the next morsel, io.EOF after the last. One lane takes at a time.
+	take(ctx context.Context) (morsel, error)
 	// end stops the feed and releases what was not taken. No lane takes any more.
 	end() error
 }
 
 // oneStride is the morsel of a stride.
-func oneStride(number int, s *gpu.Stride) morsel {
-	return morsel{number, func(_ context.Context, _ *lane, emit operators.Emit) error { return emit(s) }}
+func oneStride(s *gpu.Stride) morsel {
+	return func(_ context.Context, _ *lane, emit operators.Emit) error { return emit(s) }
 }
 
 // channelFeed gives the strides of another pipeline, which runs at the same time.
@@ -43,9 +37,6 @@ type channelFeed struct {
 	ctx   context.Context
 	stop  context.CancelCauseFunc
 	ended chan struct{}
-
-	mu     sync.Mutex
-	number int
 }
 
 // start launches the other pipeline, unless it was launched before.
@@ -69,18 +60,15 @@ func (f *channelFeed) run(ctx context.Context) error {
 	return nil
 }
 
-func (f *channelFeed) take(ctx context.Context, _ *lane) (morsel, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (f *channelFeed) take(ctx context.Context) (morsel, error) {
 	s, ok := f.from.out.receive(ctx)
 	if !ok {
 		if err := context.Cause(ctx); err != nil {
-			return morsel{}, err
+			return nil, err
 		}
-		return morsel{}, io.EOF
+		return nil, io.EOF
 	}
-	f.number++
-	return oneStride(f.number-1, s), nil
+	return oneStride(s), nil
 }
 
 func (f *channelFeed) end() error {
@@ -98,8 +86,6 @@ func (f *channelFeed) end() error {
 type resultFeed struct {
 	from *pipelineRun
 	op   *opRun
-
-	mu   sync.Mutex
 	next int
 }
 
@@ -107,22 +93,19 @@ func (f *resultFeed) start(ctx context.Context) { f.from.start(ctx) }
 
 func (f *resultFeed) run(ctx context.Context) error { return f.from.work(ctx) }
 
-func (f *resultFeed) take(ctx context.Context, l *lane) (morsel, error) {
+func (f *resultFeed) take(ctx context.Context) (morsel, error) {
 	if err := context.Cause(ctx); err != nil {
-		return morsel{}, err
+		return nil, err
 	}
-	src := f.op.op.(operators.Source)
-	f.mu.Lock()
-	part := f.next
+	src, part := f.op.op.(operators.Source), f.next
+	if part == src.Parts() {
+		return nil, io.EOF
+	}
 	f.next++
-	f.mu.Unlock()
-	if part >= src.Parts() {
-		return morsel{}, io.EOF
-	}
-	return morsel{part, func(ctx context.Context, l *lane, emit operators.Emit) error {
+	return func(ctx context.Context, l *lane, emit operators.Emit) error {
 		defer l.turn(l.turn(f.op))
 		return f.op.explain(src.Emit(ctx, l.task(f.op), part, emit))
-	}}, nil
+	}, nil
 }
 
 // end closes the operator, whose rows are all taken.
@@ -135,11 +118,9 @@ type unionFeed struct {
 	op    *opRun
 	feeds []feed
 
-	ctx    context.Context
-	mu     sync.Mutex
-	at     int // the feed that gives now
-	ready  bool
-	number int
+	ctx   context.Context
+	at    int // the feed that gives now
+	ready bool
 }
 
 // start starts the first feed: the others follow when it has ended.
@@ -150,37 +131,34 @@ func (f *unionFeed) run(ctx context.Context) error {
 	return nil
 }
 
-func (f *unionFeed) take(ctx context.Context, l *lane) (morsel, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (f *unionFeed) take(ctx context.Context) (morsel, error) {
 	for ; f.at < len(f.feeds); f.at++ {
 		in, cols := f.feeds[f.at], f.op.Permutation[f.at]
 		if !f.ready {
 			if err := in.run(f.ctx); err != nil {
-				return morsel{}, err
+				return nil, err
 			}
 			f.ready = true
 		}
-		m, err := in.take(ctx, l)
+		m, err := in.take(ctx)
 		if err == io.EOF {
 			if err := in.end(); err != nil {
-				return morsel{}, err
+				return nil, err
 			}
 			f.ready = false
 			continue
 		}
 		if err != nil {
-			return morsel{}, err
+			return nil, err
 		}
-		f.number++
-		return morsel{f.number - 1, func(ctx context.Context, l *lane, emit operators.Emit) error {
-			return m.emit(ctx, l, func(s *gpu.Stride) error {
+		return func(ctx context.Context, l *lane, emit operators.Emit) error {
+			return m(ctx, l, func(s *gpu.Stride) error {
 				f.op.rowsIn.Add(int64(s.Rows))
 				return emit(rearrange(s, f.op.Schema, cols))
 			})
-		}}, nil
+		}, nil
 	}
-	return morsel{}, io.EOF
+	return nil, io.EOF
 }
 
 func (f *unionFeed) end() error {

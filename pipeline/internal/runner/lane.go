@@ -46,7 +46,7 @@ func (l *lane) work(ctx context.Context) (err error) {
 	for !l.stopped.Load() {
 		l.turn(l.first())
 		resume := l.idle(l.waiting())
-		m, err := l.feed.take(ctx, l)
+		m, err := l.take(ctx)
 		resume()
 		if err == io.EOF {
 			break
@@ -54,14 +54,11 @@ func (l *lane) work(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		l.number = m.number
-		if err := m.emit(ctx, l, l.emit(ctx, -1)); err != nil && err != errStop {
-			return err
-		} else if err == errStop && !l.stopped.Load() {
+		if err := m(ctx, l, l.emit(ctx, -1)); err != nil && (err != errStop || !l.stopped.Load()) {
 			return err
 		}
 		if l.out != nil {
-			l.out.end(m.number)
+			l.out.end(l.number)
 		}
 	}
 	if l.into == nil {
@@ -69,6 +66,19 @@ func (l *lane) work(ctx context.Context) (err error) {
 	}
 	l.turn(l.into)
 	return l.into.explain(l.local.Combine(ctx))
+}
+
+// take returns the next morsel of the feed. Morsels are numbered in the order of the
+// input.
+func (l *lane) take(ctx context.Context) (morsel, error) {
+	l.taking.Lock()
+	defer l.taking.Unlock()
+	m, err := l.feed.take(ctx)
+	if err == nil {
+		l.number = l.taken
+		l.taken++
+	}
+	return m, err
 }
 
 // open makes the lane's queue and its local states.

@@ -25,6 +25,9 @@ type pipelineRun struct {
 	serial bool           // one lane, because an operator counts rows in order
 	lanes  int
 	rows   int // of a stride
+	// taken counts the morsels that lanes have taken, one at a time.
+	taking sync.Mutex
+	taken  int
 	// stopped says that an operator needs no more input.
 	stopped atomic.Bool
 }

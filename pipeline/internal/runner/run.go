@@ -36,7 +36,7 @@ type Options struct {
 	// the job says, or else half of what is free.
 	HostMemory int64
 	// DeviceMemory is the budget of the run's own device when it has memory
-	// discrete from the host's, as a GPU has; 0 as for HostMemory.
+	// of its own, as a GPU has; 0 as for HostMemory.
 	DeviceMemory int64
 	// Timeline keeps the pieces of work for Report.Spans.
 	Timeline bool
@@ -86,8 +86,8 @@ type run struct {
 	host  hostSpans
 }
 
-// Run executes a plan and gives its rows to an output. It returns when every goroutine has ended and all memory
-// is given back. On success the output is complete; on an error there is none,
+// Run executes a plan and gives its rows to an output. It returns when every goroutine
+// has ended and all memory is given back. On success the output is complete; on an error there is none,
 // and the report tells how far the run came. Errors match gpu.ErrBudget,
 // source.ErrData, context.Canceled or the operating system's, by errors.Is.
 //

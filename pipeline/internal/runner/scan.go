@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"io"
-	"sync"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
@@ -12,7 +11,7 @@ import (
 )
 
 // newScanFeed returns the feed of a scan: one that runs ahead when the device has
-// memory apart from the host's.
+// discrete memory.
 func newScanFeed(p *pipelineRun, o *opRun) feed {
 	if discrete(p.run.device) {
 		return &aheadFeed{pipe: p, op: o}
@@ -22,12 +21,9 @@ func newScanFeed(p *pipelineRun, o *opRun) feed {
 
 // scanFeed gives the strides of a table as they are decoded.
 type scanFeed struct {
-	pipe *pipelineRun
-	op   *opRun
-
-	mu     sync.Mutex
+	pipe   *pipelineRun
+	op     *opRun
 	reader source.Reader
-	number int
 }
 
 func (f *scanFeed) start(context.Context) {}
@@ -38,15 +34,12 @@ func (f *scanFeed) run(ctx context.Context) (err error) {
 	return err
 }
 
-func (f *scanFeed) take(ctx context.Context, _ *lane) (morsel, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (f *scanFeed) take(ctx context.Context) (morsel, error) {
 	s, err := f.reader.Read(ctx)
 	if err != nil {
-		return morsel{}, err
+		return nil, err
 	}
-	f.number++
-	return oneStride(f.number-1, s), nil
+	return oneStride(s), nil
 }
 
 func (f *scanFeed) end() error {
@@ -74,9 +67,6 @@ type aheadFeed struct {
 	ended   chan struct{}
 	queue   gpu.Queue // of the copies, once there is a stride
 	err     error     // once ended
-
-	mu     sync.Mutex
-	number int
 }
 
 func (f *aheadFeed) start(ctx context.Context) {
@@ -99,28 +89,25 @@ func (f *aheadFeed) run(ctx context.Context) error {
 }
 
 // take returns a stride that was copied up, which the lane makes usable on its queue.
-func (f *aheadFeed) take(ctx context.Context, _ *lane) (morsel, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (f *aheadFeed) take(ctx context.Context) (morsel, error) {
 	select {
 	case s, ok := <-f.strides:
 		if !ok {
 			<-f.ended
 			if f.err != nil {
-				return morsel{}, f.err
+				return nil, f.err
 			}
-			return morsel{}, io.EOF
+			return nil, io.EOF
 		}
-		f.number++
-		return morsel{f.number - 1, func(_ context.Context, l *lane, emit operators.Emit) error {
+		return func(_ context.Context, l *lane, emit operators.Emit) error {
 			if err := l.queue.Wait(s); err != nil {
 				s.Release()
 				return explain(f.op.Name(), err)
 			}
 			return emit(s)
-		}}, nil
+		}, nil
 	case <-ctx.Done():
-		return morsel{}, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 }
 
