@@ -265,14 +265,14 @@ func (o *hashGroupBy) denseKey() (gpu.Type, bool) {
 func offset(t gpu.Type, lo int64) *gpu.Program {
 	long := gpu.Of(gpu.Int64)
 	p := &gpu.Program{Inputs: []gpu.Type{t}, Code: []gpu.Instr{
-		{Op: gpu.OpConst, Type: long, Value: gpu.IntScalar(long, lo), Mask: -1}}, Outputs: []int{2}}
+		{Op: gpu.OpConst, Type: long, Value: gpu.IntScalar(long, lo), Mask: -1}}}
 	in := 0
 	if t != long {
 		p.Code = append(p.Code, gpu.Instr{Op: gpu.OpCast, Type: long, Args: []int{0}, Mask: -1})
 		in = 2
 	}
 	p.Code = append(p.Code, gpu.Instr{Op: gpu.OpSub, Type: long, Args: []int{in, 1}, Mask: -1})
-	p.Outputs[0] = len(p.Code)
+	p.Outputs = []int{len(p.Code)} // the last register: there is one input
 	return p
 }
 
