@@ -11,26 +11,26 @@ type Properties struct {
 	Name    string `json:"name"`              // as the vendor writes it
 	Kind    string `json:"kind"`              // "host" or "cuda"
 	ID      string `json:"id"`                // by which a job asks for it: "host", "cuda:0"
-	Cores   int    `json:"cores"`             // CPU cores in use, or multiprocessors
-	Memory  int64  `json:"memory"`            // bytes in all
+	Cores   int    `json:"cores"`             // CPU cores in use, or multiprocessors of the GPU
+	Memory  int64  `json:"memory"`            // bytes in total
 	Free    int64  `json:"free"`              // bytes free when the device was opened
-	Details string `json:"details,omitempty"` // one line more
+	Details string `json:"details,omitempty"` // one more line for people
 }
 
 // Device runs primitives. Implementations are safe for concurrent use; a Queue
 // is not.
 type Device interface {
 	Properties() Properties
-	// Budget is the device's memory; HostBudget the page-locked host memory
-	// that strides are decoded into. They are one and the same on the host.
+	// Budget is the budget of device memory. HostBudget is the budget of the page-locked
+	// host memory that strides are decoded into. On the host both are the same budget.
 	Budget() *Budget
 	HostBudget() *Budget
-	// NewQueue opens an ordered stream of primitives, each of which may use the
-	// whole device. One goroutine owns it.
+	// NewQueue opens an ordered stream of primitives. Each primitive may use the whole
+	// device. One goroutine owns the queue.
 	NewQueue(name string) (Queue, error)
-	// Lanes is how many lanes a pipeline should have on this device, and
-	// NewLaneQueue opens the queue of one of them: on the CPU its primitives use
-	// one core, so that a lane a core keeps all of them busy.
+	// Lanes is the number of lanes that a pipeline should have on this device.
+	// NewLaneQueue opens the queue of one lane. On the CPU, primitives of such a queue
+	// use one core, so a lane per core keeps all cores busy.
 	Lanes() int
 	NewLaneQueue(name string) (Queue, error)
 	// StrideRows is the number of rows a stride should have on this device
@@ -39,26 +39,38 @@ type Device interface {
 	Close() error
 }
 
-// Queue is an ordered stream of primitives on one device. One goroutine owns
-// it. Every method that allocates takes the lease that pays, and returns
-// columns that the caller owns; inputs are borrowed and stay the caller's.
+// Queue is an ordered stream of primitives on one device. One goroutine owns it.
 //
-// The first error sticks: later calls return it without running. Refused memory
-// (IsRefusal) does not: a call that was refused has changed neither its inputs nor
-// the state that it works on, and the same call works once there is room. State
-// keeps the room that it was given so far.
+// Ownership. The inputs of a primitive are borrowed and stay the caller's. The caller
+// owns every column that a primitive returns, and releases it. A returned column may
+// share the buffers of an input. The lease of a call pays for the result and for scratch
+// memory; scratch memory is given back before the call returns. After an error there is
+// no result.
 //
-// Columns are in the memory of the queue's device, any host memory on the host, and
-// tables, groups and accumulators were made on it: those of another device are refused
-// with an error. Upload takes strides that the host can address.
+// Inputs. Columns are in the memory of the queue's device; on the host, any host memory
+// will do. Tables, groups and accumulators were made on that device. Anything of another
+// device is an error. Upload takes strides that the host can address. Row ids are Int32
+// columns without nulls. Unless a method says otherwise, the caller guarantees that every
+// id is in [0, rows): a device does not check it.
 //
-// Row ids are Int32 columns without nulls; unless a method says otherwise every
-// id is in [0, rows).
+// Errors. A refusal (IsRefusal) means that memory did not fit. It changes neither the
+// inputs nor the state that the call works on, and the same call works once there is
+// room. State keeps the room that it was given so far. Any other error may stick to the
+// queue: later calls then return it without running. Such errors are the end of the
+// context of Until, mistakes of the caller (wrong types, lengths or devices), values that
+// fail (an overflow in Eval or a Sum), results that row ids or string offsets of 32 bits
+// cannot address, and failures of the device.
+//
+// Cost. n is the number of rows. A method names the bytes of memory that it reads and
+// writes for columns of fixed width without nulls. Validity and Bool columns add a bit a
+// row. On a GPU a call launches kernels and returns; it waits for the device only where
+// it needs a count or a total, which the method says.
 type Queue interface {
 	Device() Device
 
-	// Until makes primitives fail once ctx ends, with its cause: those called later,
-	// and on the CPU those at work, too. It is called before the first primitive.
+	// Until makes primitives fail with the cause of ctx once ctx ends. Calls that come
+	// later fail at once. On the CPU, a call at work fails too. Until is called before
+	// the first primitive.
 	Until(ctx context.Context)
 
 	// Upload brings a stride to the device, whose lease pays, and Download to the host,
@@ -78,98 +90,184 @@ type Queue interface {
 	UploadAhead(l *Lease, s *Stride) (*Stride, error)
 	Wait(s *Stride) error
 
-	// Eval evaluates an expression program over n rows: one column an output
-	// of the program. Inputs correspond to p.Inputs.
+	// Eval evaluates an expression program over n rows. in has one column of n rows for
+	// each of p.Inputs, of that type. Eval returns one column of n rows for each of
+	// p.Outputs.
+	//
+	// Errors: the first row on which an operation fails, unless the row is masked
+	// (Instr.Mask). The message names the expression and the value.
+	//
+	// Cost: one pass per instruction: it reads the arguments and writes the result. What
+	// depends on one dictionary-coded input may be evaluated once a value instead of once
+	// a row.
 	Eval(l *Lease, p *Program, in []Column, n int) ([]Column, error)
 
-	// Select returns the ids of the rows where the Bool column is true (not
-	// false, not null), ascending.
+	// Select returns the ids of the rows where the Bool column is true (not false, not
+	// null), ascending. The result has as many rows as there are such rows.
+	//
+	// Cost: it reads the bitmaps twice (count, then list) and writes 4 bytes a selected
+	// row. It waits for the count.
 	Select(l *Lease, pred Column) (Column, error)
 
-	// Gather returns, for every column, its rows at ids, in that order. With
-	// outer an id may be -1, which gives a null.
+	// Gather returns one column for each of cols: its rows at ids, in that order, ids.Len
+	// rows long. cols have one length. With outer, an id may be -1, which gives a null.
+	// Dictionaries are kept.
+	//
+	// Errors: the strings of a result exceed 2 GiB.
+	//
+	// Cost: per column, 4 bytes of id, the value read and the value written, per id. Ids
+	// in random order read a whole sector of 32 bytes a value from device memory;
+	// clustered ids read little more than the values. It waits for the sizes of strings.
 	Gather(l *Lease, cols []Column, ids Column, outer bool) ([]Column, error)
 
-	// GatherParts is Gather of a String or Binary column that lies in parts,
-	// because together they may hold more bytes than offsets reach. Ids count
-	// through the parts, whose rows together are at most MaxRows; a part may have
-	// a dictionary, the result has none.
+	// GatherParts is Gather of one String or Binary column that lies in several parts,
+	// because together the parts may hold more bytes than int32 offsets reach. Ids count
+	// through the parts, whose rows together are at most MaxRows. A part may have a
+	// dictionary; the result has none. Errors and cost are those of Gather, plus finding
+	// the part of each id.
 	GatherParts(l *Lease, parts []Column, ids Column) (Column, error)
 
-	// Scatter is the inverse of Gather: row i of every column goes to row ids[i] of
-	// a result of n rows. Rows of the result that no id names are null. An id
-	// outside [0, n) leaves its row out; of rows with the same id the last counts.
+	// Scatter is the inverse of Gather: row i of every column goes to row ids[i] of a
+	// result of n rows. cols are as long as ids. Rows of the result that no id names are
+	// null. An id outside [0, n) leaves its row out. If several rows have one id, the
+	// last row counts.
+	//
+	// Errors: lengths that differ, n above MaxRows, strings as in Gather.
+	//
+	// Cost: it inverts the ids (4 bytes read a row, 8 written and read a row of the
+	// result), then gathers n rows.
 	Scatter(l *Lease, cols []Column, ids Column, n int) ([]Column, error)
 
-	// Concat returns the rows of parts one after the other; every part has the
-	// same type. Dictionaries survive where all parts have one. Release of the
-	// parts stays with the caller.
+	// Concat returns the rows of one or more parts of one type, one part after the other.
+	// The result may keep a dictionary when all parts have one.
+	//
+	// Errors: no part, types that differ, more than MaxRows rows, strings above 2 GiB.
+	//
+	// Cost: it reads and writes every byte once. It waits for the sizes of strings. A
+	// single part is shared, not copied.
 	Concat(l *Lease, parts []Column) (Column, error)
 
-	// Slice returns rows [from, to) of a column.
+	// Slice returns rows [from, to) of a column and keeps its dictionary. The range must
+	// lie within the column. It reads and writes the bytes of the range once; the whole
+	// column is shared, not copied. It waits for the range of the bytes of strings.
 	Slice(l *Lease, c Column, from, to int) (Column, error)
 
-	// Hash returns a Uint64 hash of every row over the key columns. Equal rows
-	// have equal hashes across strides, dictionaries and storage widths, and on
-	// every device, in every process and on every machine that is given the
-	// same seed. A null hashes as a value of its own. Float keys are canonical:
-	// -0 as +0, one NaN. A run draws a seed, so that no file can be made whose
-	// keys all collide.
+	// Hash returns a Uint64 hash of every row over the key columns, which have one
+	// length. Equal rows have equal hashes across strides, dictionaries and storage
+	// widths, and on every device, process and machine that uses the same seed. A null
+	// hashes as a value of its own. Floats hash in a canonical form: -0 as +0, and one
+	// NaN. A run draws a random seed, so that nobody can make a file whose keys all
+	// collide.
+	//
+	// Cost: one pass per key column: it reads the column, and reads and writes 8 bytes a
+	// row. Values of a small dictionary are hashed once.
 	Hash(l *Lease, keys []Column, seed uint64) (Column, error)
 
-	// Partition is the stable radix partition of all columns in one go: row i
-	// goes to partition hash[i] >> shift & (1<<bits - 1), rows keep their order
-	// inside a partition. hash is a plain integer column of 4 or 8 bytes whose
-	// bits are taken as they are: the result of Hash, or a key. It returns the
-	// partitioned columns and the 1<<bits + 1 offsets. bits is at most 16, and
-	// the bits [shift, shift+bits) are bits of the column.
-	// (Wu et al., SIGMOD 2025, §4: the GFTR transform.)
+	// Partition is the stable radix partition of all columns by one digit. Row i goes to
+	// partition hash[i] >> shift & (1<<bits - 1). Rows keep their order within a
+	// partition. hash is a plain integer column of 4 or 8 bytes without nulls, whose bits
+	// are taken as they are: the result of Hash, or a key. cols are as long as hash.
+	// Partition returns the partitioned columns and 1<<bits + 1 offsets; partition p is
+	// the rows [offsets[p], offsets[p+1]).
+	//
+	// Errors: a hash column of another form, bits above 16, shift + bits beyond the width
+	// of the column, lengths that differ, strings as in Gather.
+	//
+	// Cost: on a GPU, a pass per 8 bits of the digit. A pass reads the digits twice, and
+	// reads and writes every column once, in whole sectors. Strings are gathered after
+	// the last pass. On the CPU, one pass makes a permutation, which gathers every
+	// column. It waits for the offsets. This is the transformation of GFTR (Wu et al.,
+	// SIGMOD 2025, §4.1.2 and §4.1.4).
 	Partition(l *Lease, cols []Column, hash Column, shift, bits uint) ([]Column, []int, error)
 
-	// Sort returns the permutation that orders the rows by the keys, the first
-	// key most significant; rows with equal keys keep their order.
+	// Sort returns the ids that order the rows by the keys, the first key most
+	// significant. There is at least one key, and all have one length. The order is
+	// stable. Floats are in the order of CompareFloat, strings in the order of their
+	// bytes.
+	//
+	// Errors: no key, lengths that differ, more than MaxRows rows.
+	//
+	// Cost: O(n × bits of all keys). Keys are packed into words, each key with as few
+	// bits as its values need. Every word takes one pass that packs it, and passes of a
+	// least-significant-digit radix sort over (word, row id), one per digit (8 bits on
+	// data-centre GPUs). Strings are ranked first, 8 bytes a round, and a round has only
+	// the strings that no round before told apart. It waits for the ranges of the keys.
 	Sort(l *Lease, keys []SortKey) (Column, error)
 
-	// BuildTable makes a hash table over the rows of the key columns. The
-	// table retains the columns. Rows with a null key are left out, unless the
-	// key is null-safe (IS NOT DISTINCT FROM).
+	// BuildTable makes a hash table over the rows of the key columns, which have one
+	// length. nullSafe has one entry for each key. Rows with a null key are left out,
+	// unless the key is null-safe (IS NOT DISTINCT FROM). The table copies what it needs:
+	// the caller may release the columns. The lease must outlive the table, for which it
+	// pays until Release.
+	//
+	// Errors: no key, nullSafe of another length, more than 60 keys, more than MaxRows
+	// rows, and on a GPU more than 671,088,640 distinct keys.
+	//
+	// Cost: expected O(n). A single integer key whose values span a narrow range takes a
+	// bitmap of ranks, so that no keys are compared; on a GPU, narrow is up to 64 times
+	// the number of keys. Other keys take a hash table, which on a GPU is at most five
+	// eighths full. This is the build of the non-partitioned join (Wu et al., SIGMOD
+	// 2025, §3.1.3).
 	BuildTable(l *Lease, keys []Column, nullSafe []bool) (Table, error)
 
-	// MatchPartitions joins two sides that Partition cut by the same bits of the
-	// same hash of their keys: the partitioned hash join (Wu et al., SIGMOD 2025,
-	// §4), for build sides too large for a cache. Null keys match nothing. It
-	// returns probe row ids and, for Inner and Left, build row ids (-1 without a
-	// match), as Table.Probe does, but in an order of its own: pairs of a
-	// partition stand together, so that a Gather of the partitioned columns reads
-	// close rows; the matches of one probe row come in any order, and rows without
-	// a match may come last. Offsets may name some of the partitions only; other
-	// rows are left out.
+	// MatchPartitions is the match finding of the partitioned hash join (Wu et al.,
+	// SIGMOD 2025, §3.1.2 and §4.1.4), for build sides that are too large for a cache.
+	// Partition cut both sides by the same bits of the same hash of their keys. Null keys
+	// match nothing. It returns probe row ids and, for Inner and Left, build row ids (-1
+	// without a match).
+	//
+	// Pairs are those of Table.Probe in another order: the pairs of a partition are
+	// together, so that a Gather of the partitioned columns reads rows that are close.
+	// The matches of one probe row come in any order. Rows without a match may come last.
+	// Offsets may cover a part of the rows; rows outside are left out.
+	//
+	// Errors: those of CheckPartitions, and more than MaxRows pairs.
+	//
+	// Cost: on a GPU, it reads the keys of both sides twice (count, then write) and
+	// writes 8 bytes a pair. A work item has at most 9,216 build rows, which fit shared
+	// memory, and 65,536 probe rows: larger partitions are split, so skew does not hold
+	// up one block (Rui & Tu, SSDBM 2017, §3.2.3), but the probe rows of a partition are
+	// read once for each 9,216 of its build rows. It waits for the counts.
 	MatchPartitions(l *Lease, build, probe Partitioned, kind JoinKind) (probeIDs, buildIDs Column, err error)
 
-	// MatchSorted finds the matches of two sides that are sorted by their keys, in
-	// the order of Sort: the match finding of the sort-merge join, by merge path
-	// (Rui & Tu, SSDBM 2017, §3.3.2). The keys of both
-	// sides correspond in number, type and order. A null matches nothing, unless the
-	// key is null-safe. It returns probe row ids, ascending, and for Inner and Left
-	// build row ids (-1 without a match), ascending for each probe row. That the
-	// sides are sorted is the caller's promise.
+	// MatchSorted is the match finding of the sort-merge join, by merge path (Rui & Tu,
+	// SSDBM 2017, §3.3.2). Both sides are sorted by their keys in the order of Sort; the
+	// caller guarantees it, and a device does not check it. The keys of both sides
+	// correspond in number, type and order. A null matches nothing, unless the key is
+	// null-safe. MatchSorted returns probe row ids, ascending, and for Inner and Left
+	// build row ids (-1 without a match), ascending for each probe row.
+	//
+	// Errors: those of CheckMerge, and more than MaxRows pairs.
+	//
+	// Cost: O(build rows + probe rows + pairs): it reads the keys of both sides once for
+	// the path, those of the build side once more for its runs, and writes 4 bytes a
+	// probe row and 8 a pair. It waits for the number of pairs.
 	MatchSorted(l *Lease, build, probe []SortKey, nullSafe []bool, kind JoinKind) (probeIDs, buildIDs Column, err error)
 
-	// Runs numbers the runs of rows that follow each other with equal keys, in
-	// order from 0; keys are equal as in Groups. It returns the run of every row,
-	// which accumulators take as its group, and the first row of every run, at which
-	// Gather gives the keys. Accumulators fold a run before they touch its state: the
-	// reduction of sort-based grouping (Wu et al., SIGMOD 2025, §4.1.3).
+	// Runs numbers the runs of consecutive rows with equal keys, in order from 0. Keys
+	// are equal as in Groups: a null equals a null. It returns the run of every row,
+	// which accumulators take as its group, and the Int32 ids of the first row of every
+	// run, at which Gather gives the keys. The caller releases both. Accumulators fold a
+	// run before they touch its state: this is the reduction of sort-based grouping (Wu
+	// et al., SIGMOD 2025, §3.2.2 and §4.1.3).
+	//
+	// Errors: those of CheckKeys.
+	//
+	// Cost: one comparison of neighbours a row, which reads the keys once, and 4 bytes
+	// written a row. It waits for the number of runs.
 	Runs(l *Lease, keys []Column) (runs Assignment, firsts Column, err error)
 
-	// NewGroups makes an empty assignment of keys to group ids. Key types are
-	// fixed; Hint helps to choose the table.
+	// NewGroups makes an empty map from keys of the given types to group ids. The lease
+	// pays for the map until Release. A hint sizes the first table; a wrong one costs
+	// time only. More than 60 types are an error.
 	NewGroups(l *Lease, types []Type, hint GroupHint) (Groups, error)
 
-	// NewAccumulator makes the running state of one aggregate over groups.
+	// NewAccumulator makes the running state of one aggregate, without groups. The lease
+	// pays for the state until Release. An aggregate that is not defined on its input
+	// type is an error, and so is Avg.
 	NewAccumulator(l *Lease, a Aggregate) (Accumulator, error)
 
-	// Close ends the queue and returns its first error that was no refusal.
+	// Close ends the queue. It returns the queue's first error that was not a refusal.
 	Close() error
 }
 
@@ -180,8 +278,8 @@ type SortKey struct {
 	NullsFirst bool
 }
 
-// Partitioned is the key of one side of a partitioned join. Partition p is the
-// rows [Offsets[p], Offsets[p+1]).
+// Partitioned is the keys of one side of a partitioned join. Partition p is the rows
+// [Offsets[p], Offsets[p+1]).
 type Partitioned struct {
 	// Key is a plain column of integers, narrow decimals, dates, times or
 	// timestamps, of 4 or 8 bytes a value.
@@ -189,7 +287,9 @@ type Partitioned struct {
 	Offsets []int
 }
 
-// CheckPartitions says whether MatchPartitions can join two sides.
+// CheckPartitions returns an error when MatchPartitions cannot join two sides: keys that
+// are coded, float, or not of 4 or 8 bytes; types that differ; offsets that differ in
+// number, descend, or leave the key; more than MaxRows rows.
 func CheckPartitions(build, probe Partitioned) error {
 	t := build.Key.Type
 	if w := t.Width(); build.Key.Dict != nil || probe.Key.Dict != nil || t.IsFloat() || w != 4 && w != 8 {
@@ -220,56 +320,77 @@ type JoinKind uint8
 // The kinds of joins; the probe side is the left side.
 const (
 	Inner JoinKind = iota
-	Left           // probe rows without a match come with a null build side
-	Semi           // probe rows with at least one match, once
+	Left           // probe rows without a match have nulls for the build side
+	Semi           // probe rows with at least one match, each once
 	Anti           // probe rows without a match
 )
 
 // String returns the SQL word.
 func (k JoinKind) String() string { return [...]string{"inner", "left", "semi", "anti"}[k] }
 
-// Table is a hash table over the build side of a join. Probe may run on several
-// queues of its device at a time.
+// Table is the hash table over the build side of a join. Several queues of its device may
+// probe it at the same time.
 type Table interface {
-	// Probe matches rows [from, ...) of the key columns, whose types are those
-	// of the build keys, and stops at a row boundary once it has at least
-	// limit pairs. It returns the probe row ids, ascending, and for Inner and
-	// Left the build row ids (-1 without a match, Left only; ascending for each
-	// probe row), and the first
-	// row not yet probed: call again from there until it is the row count.
+	// Probe matches the rows of the key columns from row from on. The columns have the
+	// number and the types of the build keys. Probe stops between two rows once it has at
+	// least limit pairs. It returns the probe row ids, ascending; for Inner and Left the
+	// build row ids, ascending for each probe row, -1 for a row without a match (Left
+	// only); and the first row that it has not probed. The caller calls again from there
+	// until that is the row count.
+	//
+	// Errors: another number of keys, other types, one row with more than MaxRows
+	// matches.
+	//
+	// Cost: a lookup a row, which reads the key and one or two random places of the
+	// table, and 8 bytes written a pair. It waits for the number of pairs.
 	Probe(q Queue, l *Lease, keys []Column, kind JoinKind, from, limit int) (probe, build Column, next int, err error)
-	// Rows returns the rows in the table.
+	// Rows returns the number of rows in the table, without those whose null key was left
+	// out.
 	Rows() int
 	Release()
 }
 
-// GroupHint is what the planner knows of the groups before they are seen.
-// Wrong hints cost time, never rows.
+// GroupHint is what the planner knows about the groups in advance. A wrong hint costs
+// time, never rows.
 type GroupHint struct {
-	// Rows bounds the input, Groups estimates the groups; 0 when unknown.
+	// Rows is an upper bound of the input rows, Groups an estimate of the groups; 0 is
+	// unknown.
 	Rows, Groups int
-	// Lo and Hi bound the value of a single integer-like key; used when Dense.
+	// Lo and Hi bound the values of a single integer-like key. They count when Dense is
+	// set.
 	Lo, Hi int64
 	Dense  bool
 }
 
-// Groups maps keys to dense group ids 0, 1, 2 … in the order in which they first
-// appear. Nulls are equal to each other.
+// Groups maps keys to dense group ids 0, 1, 2 … in order of first appearance. Nulls are
+// equal to each other. This is the hash table of the hash-based group-by (Wu et al.,
+// SIGMOD 2025, §3.2.1; Karnagel et al., ADMS 2015, §2.2).
 type Groups interface {
-	// Assign returns the groups of n rows, with new ids for keys not seen
-	// before. Without key columns all rows are in group 0.
+	// Assign returns the groups of n rows, and makes new groups for keys not seen before.
+	// keys have n rows and the types of NewGroups. Without key columns all rows are in
+	// group 0. The lease pays for the assignment and scratch memory; the map grows on its
+	// own lease. The caller releases the assignment.
+	//
+	// Errors: other types or lengths, more distinct keys than 32-bit ids or, on a GPU,
+	// the index (671,088,640) hold, key strings above 2 GiB. A refusal leaves the groups
+	// as they were.
+	//
+	// Cost: expected O(n): a lookup a row, and 4 bytes written. A table that is too small
+	// is made anew, with all its keys. It waits for the number of groups, mostly once.
 	Assign(q Queue, l *Lease, keys []Column, n int) (Assignment, error)
-	// Len returns the number of groups.
+	// Len returns the number of groups so far.
 	Len() int
-	// Keys returns the key columns of groups [from, to).
+	// Keys returns the key columns of groups [from, to), which must lie within the
+	// groups. Cost: one pass over those groups.
 	Keys(q Queue, l *Lease, from, to int) ([]Column, error)
 	Release()
 }
 
-// Assignment is the group ids of one batch of rows, in the form the device's
-// accumulators want.
+// Assignment is the group ids of one batch of rows, in the form that the accumulators of
+// the device take.
 type Assignment interface {
-	// IDs returns the group id of every row, Int32. The column is borrowed.
+	// IDs returns the group id of every row as an Int32 column. The column is borrowed:
+	// it lives until Release.
 	IDs() Column
 	Release()
 }
@@ -277,8 +398,8 @@ type Assignment interface {
 // AggregateKind is an aggregate function.
 type AggregateKind uint8
 
-// The aggregates. CountAll counts rows, Count values that are not null. Avg has
-// no accumulator: the group-by divides a Sum by a Count.
+// The aggregates. CountAll counts rows. Count counts values that are not null. Avg has no
+// accumulator: the group-by divides a Sum by a Count.
 const (
 	CountAll AggregateKind = iota
 	Count
@@ -293,20 +414,22 @@ func (k AggregateKind) String() string {
 	return [...]string{"count(*)", "count", "sum", "min", "max", "avg"}[k]
 }
 
-// Aggregate is one aggregate over a column of type Input, giving Output.
+// Aggregate is one aggregate over a column of type Input with a result of type Output.
+// Nulls are left out. The result of a group without a value is null, and 0 for the
+// counts.
 //
-//	Sum   SumType. Exact for integers and decimals (128-bit), an overflow is an
-//	      error.
-//	Count BIGINT.
-//	Min, Max  the type of the input.
+//	CountAll, Count  BIGINT.
+//	Sum              SumType. Exact for integers and decimals (128 bits). A sum that
+//	                 does not fit is an error of Update or of Result.
+//	Min, Max         the type of the input, floats in the order of CompareFloat.
 type Aggregate struct {
 	Kind   AggregateKind
 	Input  Type // Invalid for CountAll
 	Output Type
 }
 
-// SumType returns the type of a Sum over values of a numeric type: what holds
-// every sum of floats and decimals, and HUGEINT of integers.
+// SumType returns the type of a Sum over values of a numeric type: DOUBLE for floats,
+// HUGEINT for integers, and for decimals the widest decimal of their scale.
 func SumType(t Type) Type {
 	switch {
 	case t.IsFloat():
@@ -319,10 +442,18 @@ func SumType(t Type) Type {
 
 // Accumulator is the running state of one aggregate for every group.
 type Accumulator interface {
-	// Update folds the rows of values into their groups; groups is the number
-	// of groups after the assignment. values is ignored by CountAll.
+	// Update folds the rows of values into their groups. groups is the number of groups
+	// after the assignment. values has a row for each id and the type of the aggregate's
+	// input; CountAll ignores it. The queue is of the accumulator's device; the
+	// accumulator's own lease pays. A refusal leaves the state as it was.
+	//
+	// Cost: it reads 4 bytes of id and the value a row. Few groups are folded in private
+	// copies of the state (shared memory on a GPU, a copy per core on the CPU), many
+	// groups in place (Karnagel et al., ADMS 2015, §5.1; Wu et al., SIGMOD 2025, §4.2).
+	// Rows of Runs are folded a run at a time.
 	Update(q Queue, a Assignment, values Column, groups int) error
-	// Result returns the aggregate of groups [from, to).
+	// Result returns the aggregate of groups [from, to), which must lie within the groups
+	// of the last Update. Cost: one pass over those groups.
 	Result(q Queue, l *Lease, from, to int) (Column, error)
 	Release()
 }
