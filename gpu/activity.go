@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// Activity is what was done on a device for the holder of a lease, by the
+// Activity is the work that a device did for the holder of a lease, measured by the
 // device's own clock.
 type Activity struct {
 	Launches int64         // kernels
-	Busy     time.Duration // from the start to the end of each primitive, summed
-	// BytesUp and BytesDown crossed the link, in Up and Down of device time.
+	Busy     time.Duration // sum over primitives of the time from start to end
+	// BytesUp and BytesDown are the bytes copied over the link; Up and Down are the
+	// device times of these copies.
 	BytesUp, BytesDown int64
 	Up, Down           time.Duration
 }
@@ -31,58 +32,60 @@ type activityCounter struct {
 	sum Activity
 }
 
-// AddActivity counts what a device has done for the holder of the lease. Only devices
-// call it.
+// AddActivity adds work that a device did for the holder of the lease. Only devices call
+// it.
 func (l *Lease) AddActivity(a Activity) {
 	l.activity.mu.Lock()
 	defer l.activity.mu.Unlock()
 	l.activity.sum.Add(a)
 }
 
-// Activity returns what was done for the holder of the lease, up to now: work that
-// is under way may be missing. It is zero on a device that does not measure.
+// Activity returns the work done for the holder of the lease so far. Work under way may
+// be missing. It is zero on a device that does not measure.
 func (l *Lease) Activity() Activity {
 	l.activity.mu.Lock()
 	defer l.activity.mu.Unlock()
 	return l.activity.sum
 }
 
-// Span is one piece of a device's work in time.
+// Span is one interval of a device's work.
 type Span struct {
 	Lane  string // "set up" of the device and its memory, "copy up", "kernels" or "copy down"
-	Stage string // name of the lease it was done for
-	Name  string // the primitive, or a piece of it as "partition, move"
+	Stage string // name of the lease that it was done for
+	Name  string // the primitive, or a part of it as "partition, move"
 	// Start and End count from the start of the device's clock, which runs once the
 	// device is open.
 	Start, End time.Duration
 	Bytes      int64 // over the link, 0 for kernels
 }
 
-// Profiled is a Device that measures what it does.
+// Profiled is a Device that measures its work.
 type Profiled interface {
 	Device
-	// Activity returns what was done for all leases together since the device was
-	// opened; Lease.Activity has the share of each.
+	// Activity returns the work done for all leases since the device was opened.
+	// Lease.Activity has the share of one lease.
 	Activity() Activity
-	// Settle waits until everything launched so far has been measured.
+	// Settle waits until all work launched so far has been measured.
 	Settle()
-	// Spans returns the work done for some leases, for all when none is named, and
-	// the set-up of the device, in order of start. The oldest are missing when there
-	// were too many to keep.
+	// Spans returns the work done for the given leases, or for all leases when none is
+	// given, and the set-up of the device, in order of start. A device keeps a limited
+	// number of spans; the oldest may be missing.
 	Spans(of ...*Lease) []Span
-	// Clock returns the device's clock now, to relate spans to other times.
+	// Clock returns the current time of the device's clock, to relate spans to other
+	// times.
 	Clock() time.Duration
-	// Link measures the link to the host, once.
+	// Link measures the link to the host. It measures once and remembers the result.
 	Link() (Link, error)
 }
 
-// Link is what was measured between page-locked host memory and a device.
+// Link has the measured speeds between page-locked host memory and a device.
 type Link struct {
-	// Up, Down and Both are bytes a second: one direction alone, the other, and
-	// the sum of both at once.
+	// Up is bytes a second to the device, Down from the device, each alone. Both is the
+	// sum of the two directions at once.
 	Up   float64 `json:"up"`
 	Down float64 `json:"down"`
 	Both float64 `json:"both"`
-	// Copy is bytes a second of a copy within device memory, read and written.
+	// Copy is bytes a second of a copy within device memory; bytes read and bytes written
+	// both count.
 	Copy float64 `json:"copy"`
 }

@@ -1,11 +1,10 @@
 package gpu
 
-// Annotation says what the values of a column mean beyond their type, as files
-// say it. It goes with a column from file to file; operators and devices know
-// nothing of it.
+// Annotation says what the values of a column mean beyond their type, as the file
+// declares it. It goes with a column from file to file. Operators and devices ignore it.
 type Annotation uint8
 
-// The annotations, and the kinds that have them.
+// The annotations, each with the kind of column that it applies to.
 const (
 	NoAnnotation Annotation = iota
 	UUID                    // Binary of 16 bytes a value
@@ -15,7 +14,7 @@ const (
 	UTC                     // Time, adjusted to UTC
 )
 
-// TypeName returns the SQL name of the column's type and annotation.
+// TypeName returns the SQL name of the column's type, with its annotation.
 func (f Field) TypeName() string {
 	switch f.Annotation {
 	case UUID:

@@ -2,9 +2,9 @@ package gpu
 
 import "fmt"
 
-// CheckMemory says whether a device can work on columns: its Budget pays for their
-// buffers or, where that is host memory, the host can address them, whoever pays. It
-// costs a comparison a buffer.
+// CheckMemory returns an error when a device cannot work on the columns. Their buffers
+// must belong to its Budget; where that budget is host memory, any buffer will do that
+// the host can address. It costs a comparison a buffer.
 func CheckMemory(d Device, cols []Column) error {
 	budget, host := d.Budget(), d.HostBudget()
 	for i, c := range cols {
@@ -15,8 +15,9 @@ func CheckMemory(d Device, cols []Column) error {
 	return nil
 }
 
-// CheckHostMemory says whether columns can be copied by way of the host: it can address
-// their buffers, or the budget pays for them, of a device that copies them down.
+// CheckHostMemory returns an error when columns cannot be copied through the host. The
+// host must be able to address their buffers, or the buffers must belong to the budget of
+// a device that copies them down.
 func CheckHostMemory(cols []Column, device *Budget) error {
 	for i, c := range cols {
 		fine := func(b *Buffer) bool { return b.mem != nil || b.lease != nil && b.lease.budget == device }
@@ -27,8 +28,8 @@ func CheckHostMemory(cols []Column, device *Budget) error {
 	return nil
 }
 
-// foreign returns the first buffer of a column that has bytes and is not fine, nil for
-// none. A column without rows has nothing that could be read.
+// foreign returns the first non-empty buffer of a column that is not fine, or nil. A
+// column without rows has nothing to read.
 func (c Column) foreign(fine func(*Buffer) bool) *Buffer {
 	if c.Len == 0 {
 		return nil
@@ -44,7 +45,7 @@ func (c Column) foreign(fine func(*Buffer) bool) *Buffer {
 	return nil
 }
 
-// of says whether a buffer is memory of the device with these budgets.
+// of reports whether the buffer is memory of the device with these budgets.
 func (b *Buffer) of(device, host *Budget) bool {
 	if device == host {
 		return b.mem != nil
@@ -52,7 +53,7 @@ func (b *Buffer) of(device, host *Budget) bool {
 	return b.lease != nil && b.lease.budget == device
 }
 
-// owner says whose memory a buffer is, for errors.
+// owner describes whose memory the buffer is, for errors.
 func (b *Buffer) owner() string {
 	if b.lease == nil {
 		return "memory of the Go heap"
@@ -60,8 +61,8 @@ func (b *Buffer) owner() string {
 	return fmt.Sprintf("%s memory of %q", b.lease.budget.tier, b.lease.name)
 }
 
-// ErrOtherDevice is the error of what was made on one device and is used with a queue
-// of another.
+// ErrOtherDevice is the error for state that was made on one device and is used with a
+// queue of another.
 func ErrOtherDevice(made, used Device) error {
 	return fmt.Errorf("what was made on one device (%s) is used with a queue of another (%s)", made.Properties().Name, used.Properties().Name)
 }
@@ -75,7 +76,9 @@ func KeyColumns(keys []SortKey) []Column {
 	return cols
 }
 
-// CheckMerge says whether MatchSorted can match two sides.
+// CheckMerge returns an error when MatchSorted cannot match two sides: no key, another
+// number of keys or null rules, keys that differ in type or order, and the errors of
+// CheckKeys.
 func CheckMerge(build, probe []SortKey, nullSafe []bool) error {
 	if len(build) == 0 || len(probe) != len(build) || len(nullSafe) != len(build) {
 		return fmt.Errorf("match of %d build keys, %d probe keys and %d rules for nulls", len(build), len(probe), len(nullSafe))
@@ -97,7 +100,8 @@ func CheckMerge(build, probe []SortKey, nullSafe []bool) error {
 	return nil
 }
 
-// CheckKeys says whether rows can be compared by key columns.
+// CheckKeys returns an error when rows cannot be compared by the key columns: no column,
+// lengths that differ, a dictionary of another type than strings, more than MaxRows rows.
 func CheckKeys(keys []Column) error {
 	if len(keys) == 0 {
 		return fmt.Errorf("no key columns to compare rows by")
@@ -116,7 +120,8 @@ func CheckKeys(keys []Column) error {
 	return nil
 }
 
-// CheckScatter says whether columns can be scattered by ids to n rows.
+// CheckScatter returns an error when columns cannot be scattered by ids to n rows:
+// lengths that differ from the number of ids, or n outside [0, MaxRows].
 func CheckScatter(cols []Column, ids Column, n int) error {
 	for _, c := range cols {
 		if c.Len != ids.Len {

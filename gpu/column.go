@@ -2,9 +2,9 @@ package gpu
 
 import "fmt"
 
-// Column is a typed view of buffers in the Arrow layout. It is a value; its
-// buffers are reference-counted, and whoever holds a Column holds one reference
-// to each of them until Release.
+// Column is a typed view of buffers in the Arrow layout. It is a value. Its buffers are
+// reference-counted: whoever holds a Column holds one reference to each buffer until
+// Release.
 type Column struct {
 	Type Type
 	Len  int
@@ -20,16 +20,17 @@ type Column struct {
 	// It has the column's Type, is itself plain, and may hold duplicates and
 	// values that no row uses.
 	Dict *Dictionary
-	// CodeWidth is set in an encoded column. One with a Dict may be of any type but Bool,
-	// and has unsigned codes of so many bytes in Data, 1, 2 or 4. One without has a type
-	// of 8 bytes that is no float, and values that fit int32 as such: CodeWidth is 4.
-	// Scans make encoded columns when asked to, because they are quick to decode and to
-	// copy; Queue.Upload takes them and gives ordinary ones, and nothing else takes them.
+	// CodeWidth is set in an encoded column. With a Dict, Data has unsigned codes of
+	// CodeWidth bytes (1, 2 or 4), and the type is any but Bool. Without a Dict, the type
+	// has 8 bytes and is no float, all values fit int32, Data has them as int32, and
+	// CodeWidth is 4. Scans make encoded columns on request, because these are quick to
+	// decode and to copy. Queue.Upload turns them into ordinary columns; no other
+	// primitive takes them.
 	CodeWidth int
 }
 
-// DataWidth returns the bytes of a value in Data, or of a code; 0 for Bool (bits), and
-// for String and Binary without a dictionary.
+// DataWidth returns the bytes of a value or of a code in Data. It is 0 for Bool (bits),
+// and for String and Binary without a dictionary.
 func (c Column) DataWidth() int {
 	switch {
 	case c.CodeWidth != 0:
@@ -51,7 +52,7 @@ func (c Column) Code(i int) int {
 	return int(Values[int32](c.Data, c.Len)[i])
 }
 
-// Dictionary is the shared values of dictionary-coded columns.
+// Dictionary holds the values that dictionary-coded columns share.
 type Dictionary struct {
 	Values Column
 }
@@ -77,8 +78,8 @@ func (c Column) Release() {
 	}
 }
 
-// Bytes returns the memory that the column's buffers hold. A dictionary, which
-// columns share, is not counted in.
+// Bytes returns the size of the column's buffers, without its dictionary, which other
+// columns may share.
 func (c Column) Bytes() int64 { return c.Data.Size() + c.Offsets.Size() + c.Valid.Size() }
 
 // ReleaseColumns releases every column of a list.
@@ -102,11 +103,11 @@ func Words(b *Buffer, n int) []uint64 {
 	return Values[uint64](b, (n+63)/64)
 }
 
-// IsValid says whether row i of a host-addressable column is not null.
+// IsValid reports whether row i of a host-addressable column is not null.
 func (c Column) IsValid(i int) bool { return c.Valid == nil || Bit(c.Valid.Bytes(), i) }
 
-// VarValue returns the bytes of row i of a host-addressable String or Binary
-// column, through its dictionary if it has one. They alias the buffer.
+// VarValue returns the bytes of row i of a host-addressable String or Binary column,
+// looked up in its dictionary if it has one. The result aliases the buffer.
 func (c Column) VarValue(i int) []byte {
 	if c.Dict != nil {
 		i = c.Code(i)
@@ -116,7 +117,7 @@ func (c Column) VarValue(i int) []byte {
 	return c.Data.Bytes()[off[i]:off[i+1]]
 }
 
-// Stride is a batch of rows: one column a field of the schema, all of the same
+// Stride is a batch of rows: one column for each field of the schema, all of the same
 // length. It has exactly one owner; passing it on moves it.
 type Stride struct {
 	Schema *Schema
@@ -124,15 +125,15 @@ type Stride struct {
 	Rows   int
 }
 
-// Release drops the stride's references. The stride must not be used after.
+// Release drops the stride's references. The stride must not be used afterwards.
 func (s *Stride) Release() {
 	ReleaseColumns(s.Cols)
 	s.Cols = nil
 }
 
-// ChargeTo makes a lease pay for the stride from now on: that of who keeps it, in place
-// of who made it, so that a refusal names who fills the budget. What the stride shares
-// with others, and what is of another budget, stays where it is.
+// ChargeTo moves the charge for the stride's buffers to another lease: from the maker of
+// the stride to its keeper, so that a refusal names who fills the budget. Buffers that
+// the stride shares, and buffers of another budget, are not moved.
 func (s *Stride) ChargeTo(l *Lease) {
 	for _, c := range s.Cols {
 		c.Data.chargeTo(l)
@@ -147,7 +148,7 @@ func (s *Stride) ChargeTo(l *Lease) {
 	}
 }
 
-// Bytes returns the memory that the stride's buffers hold.
+// Bytes returns the size of the stride's buffers, without dictionaries.
 func (s *Stride) Bytes() int64 {
 	var n int64
 	for _, c := range s.Cols {
@@ -156,8 +157,8 @@ func (s *Stride) Bytes() int64 {
 	return n
 }
 
-// Check verifies the stride against its schema: column count, types, lengths
-// and buffer sizes, not contents. It is for the borders where strides come in.
+// Check verifies the stride against its schema: number of columns, types, lengths and
+// buffer sizes, but not contents. It is for strides that come from outside.
 func (s *Stride) Check() error {
 	if len(s.Cols) != s.Schema.Len() {
 		return fmt.Errorf("stride has %d columns, its schema %d", len(s.Cols), s.Schema.Len())

@@ -2,27 +2,26 @@ package gpu
 
 import "slices"
 
-// InputPart is the part of a program that depends on one input only, so that where
-// the input has a dictionary it can be evaluated once a value rather than once a
-// row.
+// InputPart is the part of a program that depends on a single input. Where that input has
+// a dictionary, the part can be evaluated once a value instead of once a row.
 type InputPart struct {
-	// Program computes the part over the one input.
+	// Program computes the part from the one input.
 	Program *Program
-	Input   int // of the whole program
-	// Registers of the whole program, ascending, that rows need; the outputs of
-	// Program correspond to them.
+	Input   int // number of the input in the whole program
+	// Registers are registers of the whole program, ascending, that instructions outside
+	// the part need. They correspond to the outputs of Program.
 	Registers []int
 }
 
-// What a register depends on, besides the number of an input that has parts.
+// What a register depends on: the number of an input that has a part, or one of these.
 const (
 	dependsOnRows    = -1
 	dependsOnNothing = -2
 )
 
-// InputParts returns the parts of a program, at most one an input, in order of
-// inputs. has says which inputs may have a part; byRow, which instructions must be
-// left to the rows.
+// InputParts returns the parts of a program, at most one for each input, in order of
+// inputs. has reports whether an input may have a part. byRow reports whether an
+// instruction must run on rows.
 func (p *Program) InputParts(has func(input int) bool, byRow func(instr int) bool) []InputPart {
 	some := false
 	for i := range p.Inputs {
@@ -32,7 +31,7 @@ func (p *Program) InputParts(has func(input int) bool, byRow func(instr int) boo
 		return nil
 	}
 	depends := p.dependencies(has, byRow)
-	// The results that rows need: used by something that depends on rows.
+	// The results that rows need: something that depends on rows reads them.
 	wanted := make([]bool, len(depends))
 	for i := range p.Code {
 		if depends[len(p.Inputs)+i] == dependsOnRows {
@@ -59,7 +58,7 @@ func (p *Program) InputParts(has func(input int) bool, byRow func(instr int) boo
 	return parts
 }
 
-// dependencies says what each register depends on.
+// dependencies returns what each register depends on.
 func (p *Program) dependencies(has func(input int) bool, byRow func(instr int) bool) []int {
 	depends := make([]int, len(p.Inputs)+len(p.Code))
 	for i := range p.Inputs {
@@ -87,8 +86,8 @@ func (p *Program) dependencies(has func(input int) bool, byRow func(instr int) b
 	return depends
 }
 
-// over is the program of what depends on input c or on nothing, with the given
-// registers as outputs.
+// over returns the program of the instructions that depend on input c or on no input. Its
+// outputs are the given registers.
 func (p *Program) over(c int, depends, registers []int) *Program {
 	out := &Program{Inputs: []Type{p.Inputs[c]}}
 	moved := make([]int, len(depends))
@@ -114,7 +113,7 @@ func (p *Program) over(c int, depends, registers []int) *Program {
 	return out
 }
 
-// Reads returns the registers that the instruction reads: arguments and mask.
+// Reads returns the registers that the instruction reads: its arguments and its mask.
 func (in *Instr) Reads() []int {
 	if in.Mask < 0 {
 		return in.Args

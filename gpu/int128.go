@@ -13,13 +13,13 @@ type Int128 struct {
 	Hi int64
 }
 
-// Int128From widens v.
+// Int128From converts a signed integer.
 func Int128From(v int64) Int128 { return Int128{uint64(v), v >> 63} }
 
-// Int128FromUint widens v.
+// Int128FromUint converts an unsigned integer.
 func Int128FromUint(v uint64) Int128 { return Int128{v, 0} }
 
-// Add returns a + b and whether the sum overflowed.
+// Add returns a + b and reports whether the sum overflowed.
 func (a Int128) Add(b Int128) (Int128, bool) {
 	lo, c := bits.Add64(a.Lo, b.Lo, 0)
 	hi, _ := bits.Add64(uint64(a.Hi), uint64(b.Hi), c)
@@ -27,7 +27,7 @@ func (a Int128) Add(b Int128) (Int128, bool) {
 	return Int128{lo, h}, (a.Hi >= 0) == (b.Hi >= 0) && (h >= 0) != (a.Hi >= 0)
 }
 
-// Sub returns a - b and whether the difference overflowed.
+// Sub returns a - b and reports whether the difference overflowed.
 func (a Int128) Sub(b Int128) (Int128, bool) {
 	lo, c := bits.Sub64(a.Lo, b.Lo, 0)
 	hi, _ := bits.Sub64(uint64(a.Hi), uint64(b.Hi), c)
@@ -50,7 +50,7 @@ func (a Int128) Abs() (hi, lo uint64) {
 	return uint64(a.Hi), a.Lo
 }
 
-// Mul returns a * b and whether the product overflowed.
+// Mul returns a * b and reports whether the product overflowed.
 func (a Int128) Mul(b Int128) (Int128, bool) {
 	if a.IsInt64() && b.IsInt64() {
 		return MulInt64(int64(a.Lo), int64(b.Lo)), false
@@ -99,7 +99,7 @@ func (a Int128) Cmp(b Int128) int {
 	return 0
 }
 
-// Less says whether a < b.
+// Less reports whether a < b.
 func (a Int128) Less(b Int128) bool { return a.Hi < b.Hi || a.Hi == b.Hi && a.Lo < b.Lo }
 
 // Sign returns -1, 0 or 1.
@@ -113,14 +113,14 @@ func (a Int128) Sign() int {
 	return 1
 }
 
-// IsInt64 says whether a fits an int64.
+// IsInt64 reports whether a fits an int64.
 func (a Int128) IsInt64() bool { return a.Hi == int64(a.Lo)>>63 }
 
-// Int64 returns the low 64 bits; the value itself when IsInt64.
+// Int64 returns the low 64 bits, which are the value when IsInt64.
 func (a Int128) Int64() int64 { return int64(a.Lo) }
 
-// QuoRem divides, truncating toward zero; the remainder has the sign of a. The
-// divisor must not be zero.
+// QuoRem divides, truncating toward zero. The remainder has the sign of a. The divisor
+// must not be zero.
 func (a Int128) QuoRem(b Int128) (q, r Int128) {
 	if a.IsInt64() && b.IsInt64() && !(int64(b.Lo) == -1) {
 		x, y := int64(a.Lo), int64(b.Lo)
@@ -133,7 +133,7 @@ func (a Int128) QuoRem(b Int128) (q, r Int128) {
 		qh = ah / bl
 		ql, rl = bits.Div64(ah%bl, al, bl)
 	} else {
-		// The quotient fits 64 bits; normalise, estimate, correct.
+		// The quotient fits 64 bits: normalise, estimate, correct.
 		s := uint(bits.LeadingZeros64(bh))
 		n := bh<<s | bl>>(64-s)
 		if s == 0 {
@@ -177,7 +177,7 @@ func (a Int128) Float64() float64 {
 	shift := bits.Len64(hi)
 	top := hi<<(64-shift) | lo>>shift
 	if lo<<(64-shift) != 0 {
-		top |= 1 // below half of the last bit that stays
+		top |= 1 // a sticky bit below half of the last bit that is kept
 	}
 	f := math.Ldexp(float64(top), shift)
 	if a.Hi < 0 {
@@ -204,8 +204,8 @@ func (a Int128) Decimal(scale int) float64 {
 	if a == (Int128{}) {
 		return 0
 	}
-	// The quotient by 5^scale, of 64 bits at least, its last one set when some are
-	// lost behind it.
+	// The quotient by 5^scale with at least 64 bits. Its last bit is set when the
+	// division left a remainder.
 	hi, lo := a.Abs()
 	n, exponent := Int128{lo >> 1, int64(hi >> 1)}, 1 // -2^127 is even
 	if hi>>63 == 0 {
@@ -234,7 +234,7 @@ func (a Int128) Decimal(scale int) float64 {
 	return f
 }
 
-// shl shifts to the left by less than 128.
+// shl shifts left by n < 128 bits.
 func (a Int128) shl(n uint) Int128 {
 	if n >= 64 {
 		return Int128{0, int64(a.Lo << (n - 64))}
@@ -249,7 +249,7 @@ func (a Int128) Big() *big.Int {
 	return b.Or(b, new(big.Int).SetUint64(a.Lo))
 }
 
-// Int128FromBig returns b and whether it fits 128 bits.
+// Int128FromBig converts b and reports whether it fits 128 bits.
 func Int128FromBig(b *big.Int) (Int128, bool) {
 	if b.BitLen() > 127 && !(b.Sign() < 0 && b.BitLen() == 128 && b.TrailingZeroBits() == 127) {
 		return Int128{}, false
@@ -272,7 +272,7 @@ var pow10 = func() (p [39]Int128) {
 // Pow10 returns 10 to the n, 0 ≤ n ≤ 38.
 func Pow10(n int) Int128 { return pow10[n] }
 
-// FitsPrecision says whether |a| < 10^precision.
+// FitsPrecision reports whether |a| < 10^precision.
 func (a Int128) FitsPrecision(precision int) bool {
 	hi, lo := a.Abs()
 	p := pow10[precision]
@@ -299,8 +299,8 @@ func (a Int128) Format(scale int) string {
 	return s
 }
 
-// FormatDecimal returns a as a DECIMAL(precision, scale) prints: without a zero
-// before the point where the type has no digit there, as in DuckDB.
+// FormatDecimal returns a as DuckDB prints a DECIMAL(precision, scale): without a zero
+// before the point when the type has no digit there.
 func (a Int128) FormatDecimal(precision, scale int) string {
 	s := a.Format(scale)
 	if scale == 0 || precision > scale {

@@ -11,7 +11,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// interesting are 128-bit integers around every border the arithmetic has.
+// interesting returns 128-bit integers around every border of the arithmetic.
 func interesting() []gpu.Int128 {
 	out := []gpu.Int128{{}, {Lo: 1}, {Lo: math.MaxUint64, Hi: -1}, {Hi: math.MinInt64}, {Lo: math.MaxUint64, Hi: math.MaxInt64}, {Lo: math.MaxUint64}, {Hi: 1}, {Lo: 1 << 63}, {Lo: 1 << 63, Hi: -1}}
 	for _, n := range []int{1, 2, 9, 18, 19, 20, 37, 38} {

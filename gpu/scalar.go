@@ -42,8 +42,8 @@ func BoolScalar(v bool) Scalar {
 	return s
 }
 
-// Compare orders two values of one type as SQL does: NaN equals NaN and is
-// above every number, -0 equals +0. Nulls must be handled before.
+// Compare orders two values of one type as SQL does: NaN equals NaN and is above every
+// number, and -0 equals +0. Neither value may be null.
 func (s Scalar) Compare(t Scalar) int {
 	switch {
 	case s.Type.IsFloat():
@@ -60,7 +60,7 @@ func (s Scalar) Compare(t Scalar) int {
 	return s.Int.Cmp(t.Int)
 }
 
-// CompareFloat is SQL's total order of floats: NaN equals NaN and is greatest.
+// CompareFloat compares floats in SQL's total order: NaN equals NaN and is greatest.
 func CompareFloat(a, b float64) int {
 	switch {
 	case a < b:
@@ -77,7 +77,7 @@ func CompareFloat(a, b float64) int {
 	return -1
 }
 
-// String formats the value as DuckDB's text output does.
+// String formats the value as DuckDB prints it.
 func (s Scalar) String() string {
 	if !s.Valid {
 		return "NULL"
@@ -152,13 +152,14 @@ func formatFloat(f float64, bits int) string {
 	return s
 }
 
-// ambiguous says whether the shortest text of a positive float is not one that lies
-// strictly between the ends of what rounds to it and is nearer to it than any other
-// as short. DuckDB then prints all digits of the float.
+// ambiguous reports whether the shortest text of a positive float fails to identify it:
+// the text does not lie strictly between the ends of the interval that rounds to the
+// float, or another text of the same length is as near. DuckDB then prints all digits of
+// the float.
 func ambiguous(f float32) bool {
 	word := math.Float32bits(f)
 	m, q := uint64(word&(1<<23-1)), int(word>>23)-150
-	halfBelow := uint64(2) // in quarters of a unit of the last place
+	halfBelow := uint64(2) // in quarters of the unit in the last place
 	switch {
 	case q == -150:
 		q++
@@ -169,7 +170,7 @@ func ambiguous(f float32) bool {
 		m |= 1 << 23
 	}
 	short, k := decimalText(f)
-	// Halfway between two: the float itself has one digit more, a 5.
+	// The float is halfway between two such texts: it has one digit more, a 5.
 	if d, at, ok := decimalOf(m, q); ok && d%10 == 5 && at == k-1 && (d/10 == short || d/10+1 == short) {
 		return true
 	}
@@ -182,8 +183,7 @@ func ambiguous(f float32) bool {
 	return false
 }
 
-// decimalText returns the shortest text of a float as d·10^k, d without zeros at
-// its end.
+// decimalText returns the shortest text of a float as d·10^k, where d does not end in 0.
 func decimalText(f float32) (d uint64, k int) {
 	var buf [32]byte
 	text := strconv.AppendFloat(buf[:0], float64(f), 'e', -1, 32)
@@ -202,8 +202,8 @@ func decimalText(f float32) (d uint64, k int) {
 	return d, k
 }
 
-// decimalOf returns m·2^q as d·10^k, d without zeros at its end; ok is false when d
-// has more than about 17 digits.
+// decimalOf returns m·2^q as d·10^k, where d does not end in 0. ok is false when d has
+// more than about 17 digits.
 func decimalOf(m uint64, q int) (d uint64, k int, ok bool) {
 	for ; m != 0 && m&1 == 0; m >>= 1 {
 		q++
@@ -315,8 +315,8 @@ func (c Column) ScalarAt(i int) Scalar {
 	return s
 }
 
-// ColumnOf builds a column from scalars of type t on the Go heap, counted by no
-// lease: for constants, tests and small tables.
+// ColumnOf builds a column of type t from scalars. It is on the Go heap and no lease
+// counts it: for constants, tests and small tables.
 func ColumnOf(t Type, values []Scalar) Column {
 	n := len(values)
 	c := Column{Type: t, Len: n}
@@ -351,7 +351,7 @@ func ColumnOf(t Type, values []Scalar) Column {
 		return c
 	}
 	w := t.Width()
-	// Allocated as 128-bit words so that the view of any width is aligned.
+	// The memory is allocated as 128-bit words, so a view of any width is aligned.
 	data := BytesOf(make([]Int128, (n*w+15)/16))
 	for i, v := range values {
 		x := v.Int

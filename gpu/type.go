@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// MaxRows is the largest number of rows that 32-bit row ids can address: the
-// bound on a stride, a join's build side, the groups of a group-by and the
-// input of a sort that is held in one piece.
+// MaxRows is the largest number of rows that 32-bit row ids can address. It bounds the
+// rows of a stride, of a join's build side and of the input of Sort, and the groups of a
+// group-by.
 const MaxRows = math.MaxInt32 - 1
 
 // Kind is the family of a column type.
@@ -26,7 +26,7 @@ const (
 	Uint16         // 2 bytes
 	Uint32         // 4 bytes
 	Uint64         // 8 bytes
-	HugeInt        // 16 bytes, two's complement; Parquet and Arrow get it as DECIMAL(38,0)
+	HugeInt        // 16 bytes, two's complement; DECIMAL(38,0) in Parquet and Arrow
 	Float32        // IEEE 754 binary32
 	Float64        // IEEE 754 binary64
 	Decimal        // scaled integer, 8 bytes, or 16 when Type.Wide is set
@@ -48,26 +48,25 @@ const (
 	Nanosecond
 )
 
-// PerSecond returns how many units make a second.
+// PerSecond returns the number of units in a second.
 func (u Unit) PerSecond() int64 {
 	return [...]int64{1, 1e3, 1e6, 1e9}[u]
 }
 
-// PerDay returns how many units make a day.
+// PerDay returns the number of units in a day.
 func (u Unit) PerDay() int64 { return 86400 * u.PerSecond() }
 
-// Digits returns how many digits stand behind the point of a second.
+// Digits returns the number of digits of a fraction of a second.
 func (u Unit) Digits() int { return 3 * int(u) }
 
-// MaxNarrowPrecision is the largest decimal precision whose every value fits
-// 8 bytes.
+// MaxNarrowPrecision is the largest decimal precision of which every value fits 8 bytes.
 const MaxNarrowPrecision = 18
 
 // MaxPrecision is the largest decimal precision.
 const MaxPrecision = 38
 
-// Type is the type of a column. Two types are the same to SQL when SameSQL says
-// so; they also share a layout when they are equal with ==.
+// Type is the type of a column. Types for which SameSQL holds are one type to SQL. Types
+// that are equal with == also have one layout.
 type Type struct {
 	Kind Kind
 	// Unit is the resolution of Time and Timestamp, Second otherwise.
@@ -75,12 +74,12 @@ type Type struct {
 	// UTC marks a Timestamp as an instant (TIMESTAMP WITH TIME ZONE) rather
 	// than a local date and time.
 	UTC bool
-	// Precision and Scale are the decimal digits in all and after the point.
+	// Precision is the number of digits of a decimal, Scale the number of those after the
+	// point.
 	Precision, Scale uint8
-	// Wide says that values are stored in 16 bytes: always for a HugeInt. Of a
-	// Decimal it is a property of the storage, not of the SQL type: the planner
-	// stores a decimal of more than 18 digits in 8 bytes where it can prove that
-	// its values fit.
+	// Wide says that values take 16 bytes. A HugeInt is always wide. For a Decimal, Wide
+	// is a property of the storage and not of the SQL type: the planner stores a decimal
+	// of more than 18 digits in 8 bytes where it can prove that its values fit.
 	Wide bool
 }
 
@@ -121,33 +120,32 @@ func (t Type) Width() int {
 	return 0
 }
 
-// IsInteger says whether the type is one of the nine integer types.
+// IsInteger reports whether the type is one of the nine integer types.
 func (t Type) IsInteger() bool { return t.Kind >= Int8 && t.Kind <= HugeInt }
 
-// IsSigned says whether the type is a signed integer type.
+// IsSigned reports whether the type is a signed integer type.
 func (t Type) IsSigned() bool { return t.Kind >= Int8 && t.Kind <= Int64 || t.Kind == HugeInt }
 
-// IsUnsigned says whether the type is an unsigned integer type.
+// IsUnsigned reports whether the type is an unsigned integer type.
 func (t Type) IsUnsigned() bool { return t.Kind >= Uint8 && t.Kind <= Uint64 }
 
-// IsFloat says whether the type is a floating-point type.
+// IsFloat reports whether the type is a floating-point type.
 func (t Type) IsFloat() bool { return t.Kind == Float32 || t.Kind == Float64 }
 
-// IsNumeric says whether arithmetic is defined on the type.
+// IsNumeric reports whether arithmetic is defined on the type.
 func (t Type) IsNumeric() bool { return t.IsInteger() || t.IsFloat() || t.Kind == Decimal }
 
-// IsVar says whether values are bytes behind offsets.
+// IsVar reports whether values are bytes behind offsets.
 func (t Type) IsVar() bool { return t.Kind == String || t.Kind == Binary }
 
-// SameSQL says whether two types are one type to SQL, whatever their storage.
+// SameSQL reports whether two types are one type to SQL, whatever their storage.
 func (t Type) SameSQL(u Type) bool {
 	t.Wide, u.Wide = false, false
 	return t == u
 }
 
-// Bounds returns the least and the greatest value that an integer-like type can
-// hold: integers, decimals, and finite dates and times as the number of their
-// units.
+// Bounds returns the least and the greatest value of an integer-like type: integers,
+// decimals, and finite dates and times as numbers of units.
 func (t Type) Bounds() (lo, hi Int128) {
 	switch t.Kind {
 	case Decimal:
@@ -172,8 +170,8 @@ func (t Type) Bounds() (lo, hi Int128) {
 	return lo, hi
 }
 
-// Infinity returns the number that stands for 'infinity' in a Date or Timestamp,
-// as in DuckDB; its negative is '-infinity'. Other types have none, 0.
+// Infinity returns the number that stands for 'infinity' in a Date or Timestamp, as in
+// DuckDB. Its negative is '-infinity'. For other types it is 0: they have no infinity.
 func (t Type) Infinity() int64 {
 	switch t.Kind {
 	case Date:
@@ -184,14 +182,14 @@ func (t Type) Infinity() int64 {
 	return 0
 }
 
-// IsInfinite says whether v is 'infinity' or '-infinity' as a value of the type.
+// IsInfinite reports whether v is 'infinity' or '-infinity' as a value of the type.
 func (t Type) IsInfinite(v int64) bool {
 	inf := t.Infinity()
 	return inf != 0 && (v == inf || v == -inf)
 }
 
-// ExpectedText says, as the end of an error, what the text of a date or time must
-// look like; nothing for other types.
+// ExpectedText returns the end of an error about the text of a date or time: the form
+// that was expected. It is empty for other types.
 func (t Type) ExpectedText() string {
 	switch t.Kind {
 	case Date:
@@ -271,8 +269,8 @@ func NewSchema(fields ...Field) *Schema { return &Schema{Fields: fields} }
 // Len returns the number of columns.
 func (s *Schema) Len() int { return len(s.Fields) }
 
-// Index returns the position of the column with the given name, or -1. Names
-// match without regard to ASCII case, an exact match first, as in DuckDB.
+// Index returns the position of the column with the given name, or -1. An exact match
+// comes first, then one that differs in ASCII case, as in DuckDB.
 func (s *Schema) Index(name string) int {
 	for i, f := range s.Fields {
 		if f.Name == name {

@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// controller is a version of the memory controller of Linux: its files, and what of
-// memory.stat is page cache, which the system gives back when it is asked for memory.
+// controller is a version of the memory controller of Linux: the names of its files, and
+// the fields of memory.stat that are page cache, which the system gives back under
+// pressure.
 type controller struct {
 	limits []string
 	used   string
@@ -22,9 +23,9 @@ var (
 	v2 = controller{[]string{"memory.max", "memory.high"}, "memory.current", []string{"inactive_file", "active_file"}}
 )
 
-// cgroupMemory returns the least limit of the control groups that enclose this
-// process, and the least that one of them leaves free; math.MaxInt64 where there is
-// none. root is the file system from its root.
+// cgroupMemory returns the lowest limit of the control groups that enclose this process,
+// and the least memory that one of them leaves free. Both are math.MaxInt64 without a
+// limit. root is the file system at its root.
 func cgroupMemory(root fs.FS) (limit, free int64) {
 	limit, free = math.MaxInt64, math.MaxInt64
 	for _, m := range mounts(root) {
@@ -32,7 +33,7 @@ func cgroupMemory(root fs.FS) (limit, free int64) {
 		if !ok {
 			continue
 		}
-		// Every group from the process's own up to the mount bounds it.
+		// Every group from the process's own up to the mount is a bound.
 		for dir := path.Join(m.point, group); ; dir = path.Dir(dir) {
 			most := int64(math.MaxInt64)
 			for _, name := range c.limits {
@@ -52,7 +53,8 @@ func cgroupMemory(root fs.FS) (limit, free int64) {
 	return limit, free
 }
 
-// mount is where a hierarchy of control groups is seen, from its group top on.
+// mount is the place where a hierarchy of control groups is mounted. top is the group at
+// the mount point.
 type mount struct {
 	version    controller
 	two        bool
@@ -79,7 +81,7 @@ func mounts(root fs.FS) (out []mount) {
 	return out
 }
 
-// memberOf returns the group of this process below a mount.
+// memberOf returns the group of this process, relative to a mount.
 func memberOf(root fs.FS, m mount) (c controller, group string, ok bool) {
 	text, _ := fs.ReadFile(root, "proc/self/cgroup")
 	for _, line := range strings.Split(string(text), "\n") {
@@ -87,7 +89,7 @@ func memberOf(root fs.FS, m mount) (c controller, group string, ok bool) {
 		if len(f) < 3 || m.two != (f[1] == "") || !m.two && !contains(f[1], "memory") {
 			continue
 		}
-		// A container may see only its own part, from top on.
+		// A container may see only the part of the hierarchy below top.
 		group, below := strings.CutPrefix(f[2], strings.TrimSuffix(m.top, "/"))
 		if !below {
 			group = "/"
@@ -97,23 +99,24 @@ func memberOf(root fs.FS, m mount) (c controller, group string, ok bool) {
 	return controller{}, "", false
 }
 
-// contains says whether a word is in a list with commas.
+// contains reports whether a word is in a list separated by commas.
 func contains(list, word string) bool { return slices.Contains(strings.Split(list, ","), word) }
 
-// number reads a file with one number; math.MaxInt64 where it has none, as "max".
+// number reads a file with one number. It returns math.MaxInt64 when the file has none,
+// for example "max".
 func number(root fs.FS, name string) int64 {
 	text, err := fs.ReadFile(root, name)
 	if err != nil {
 		return math.MaxInt64
 	}
 	v, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil || v > math.MaxInt64/2 { // v1 says a number of pages for none
+	if err != nil || v > math.MaxInt64/2 { // v1 writes a large number of pages for no limit
 		return math.MaxInt64
 	}
 	return v
 }
 
-// cached is the page cache of a group.
+// cached returns the bytes of page cache of a group.
 func (c controller) cached(root fs.FS, dir string) (sum int64) {
 	text, _ := fs.ReadFile(root, path.Join(dir, "memory.stat"))
 	for _, line := range strings.Split(string(text), "\n") {

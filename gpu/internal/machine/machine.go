@@ -1,4 +1,5 @@
-// Package machine reads what this machine has: memory and the processor's name.
+// Package machine reads properties of this machine: its memory and the name of its
+// processor.
 package machine
 
 import (
@@ -10,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Memory returns the bytes of memory in all and available now, within the limits of
-// the container and the slices that this process is in. What files take of memory
-// counts as available, as far as the system gives it back.
+// Memory returns the bytes of memory in total and available now, within the limits of the
+// container and of the control groups of this process. Page cache counts as available as
+// far as the system gives it back.
 func Memory() (total, free int64) {
 	var si unix.Sysinfo_t
 	if unix.Sysinfo(&si) == nil {
