@@ -7,16 +7,16 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// vector is a growing array of state on the device, by group.
+// vector is a growing array on the device with one element of state per group.
 type vector struct {
 	lease *gpu.Lease
 	elem  int64 // bytes
-	fill  byte  // what new elements are full of
+	fill  byte  // byte that new elements are filled with
 	buf   *gpu.Buffer
 }
 
-// grow makes room for n elements, and has filled it when it returns: what is put later
-// may come to nothing.
+// grow makes room for n elements and fills the new ones. It submits this work at once,
+// because work that is submitted later may be dropped after an error.
 func (v *vector) grow(o *op, n int) {
 	have := v.buf.Size()
 	need := int64(n) * v.elem
@@ -34,7 +34,7 @@ func (v *vector) grow(o *op, n int) {
 	v.buf = b
 }
 
-// maxGrowth bounds the bytes that a vector grows by ahead of need.
+// maxGrowth is the most bytes that a vector grows beyond the need of the moment.
 const maxGrowth = 256 << 20
 
 // at is the address of element i.
@@ -55,22 +55,22 @@ type batch struct {
 	ids, values, valid uint64
 	column             gpu.Column
 	n, groups          int
-	rest               int  // rows from the first on, of all batches of the update
-	runs               bool // rows of a group are next to each other
+	rest               int  // rows from the first one of this batch to the end of the update
+	runs               bool // rows of a group are consecutive
 }
 
-// runRows is RUN_ROWS of accumulate.cu: rows of a warp.
+// runRows is RUN_ROWS of accumulate.cu: the rows of a warp.
 const runRows = 512
 
-// maxBatch is the rows that sums in 64 bits may take: 2^30 values below 2^33.
+// maxBatch is the most rows whose limbs sums in 64 bits hold: 2^30 values below 2^33.
 const maxBatch = 1 << 30
 
 // state is the part of an accumulator that differs by aggregate and type.
 type state interface {
-	// update folds a batch, all of it or, refused memory, none: it makes room before it
-	// launches a kernel that writes the state.
+	// update folds a batch into the state: all of it or, when memory is refused, nothing.
+	// It makes room before it launches a kernel that writes the state.
 	update(o *op, b batch)
-	// write makes the values of groups [from, from+out.Len).
+	// write writes the values of groups [from, from+out.Len) to out.
 	write(o *op, out *gpu.Column, from int)
 	release()
 }
@@ -80,8 +80,8 @@ type accumulator struct {
 	dev   *Device
 	agg   gpu.Aggregate
 	state state
-	// seen says which groups have had a value that is not null. While no null was
-	// seen there is nothing to remember: every group has had one.
+	// seen tells which groups have had a value that is not null. It is empty until the
+	// first null: all groups have had a value until then.
 	seen   vector
 	groups int
 }
@@ -120,7 +120,8 @@ func (q *queue) NewAccumulator(l *gpu.Lease, a gpu.Aggregate) (gpu.Accumulator, 
 	return x, nil
 }
 
-// sumNames are the kernels of sums by how values are loaded.
+// sumNames maps the way in which values are loaded to the name of the kernel that sums
+// them.
 var sumNames = map[int32]string{loadI8: "i8", loadI16: "i16", loadI32: "i32", loadI64: "i64",
 	loadU8: "u8", loadU16: "u16", loadU32: "u32", loadU64: "u64", loadF32: "f32", loadF64: "f64"}
 
@@ -186,8 +187,7 @@ type seenArgs struct {
 	n                      int64
 }
 
-// growSeen makes room to remember which groups have had a value: all so far, the
-// first time.
+// growSeen makes room in seen for all groups. The first time it marks all groups so far.
 func (x *accumulator) growSeen(o *op, groups int) {
 	first := x.seen.buf == nil
 	x.seen.grow(o, groups)
@@ -223,12 +223,12 @@ func (x *accumulator) Release() {
 	x.state.release()
 }
 
-// sharedPlan is how a batch is folded in shared memory.
+// sharedPlan says how a batch is folded in shared memory.
 type sharedPlan struct{ copies, grid, block, bytes int }
 
-// inShared plans the folding of a batch into groups of so many bytes in shared
-// memory, with copies for the lanes of a warp when wanted. Not ok when there are too
-// many groups for it, or for so few rows.
+// inShared plans to fold a batch in shared memory, into groups of bytes bytes each, with
+// up to copies copies of a group for the lanes of a warp. It is not ok when the groups do
+// not fit, or are too many for the rows.
 func (o *op) inShared(b batch, bytes, copies int) (p sharedPlan, ok bool) {
 	props := &o.q.dev.props
 	for copies > 1 && b.groups*copies*bytes > staticShared {
@@ -264,14 +264,14 @@ func (o *op) add(name string, count int, b batch, limbs, tops uint64) {
 	launch(o, "sum_"+name, blocks(b.n, 4*256), 256, 0, a)
 }
 
-// intSum sums integers and decimals exactly, and counts.
+// intSum sums integers and decimals exactly. It also counts.
 type intSum struct {
 	name   string
-	count  int // limbs a group
+	count  int // limbs of a group
 	limbs  vector
-	base   vector // what was folded from limbs, 128 bits a group
+	base   vector // sums of folded limbs, 128 bits a group
 	failed vector // see FoldArgs
-	rows   int    // since limbs were folded
+	rows   int    // added since the limbs were folded
 	groups int
 }
 
@@ -302,7 +302,7 @@ func (s *intSum) update(o *op, b batch) {
 	s.rows += b.n
 }
 
-// fold brings the limbs into the base.
+// fold adds the limbs to the base.
 func (s *intSum) fold(o *op) {
 	launch(o, "sum_fold", blocks(s.groups, 256), 256, 0, foldArgs{limbs: s.limbs.at(0), base: s.base.at(0), failed: s.failed.at(0), n: int64(s.groups), count: int32(s.count)})
 	s.rows = 0
@@ -316,7 +316,7 @@ func (s *intSum) write(o *op, out *gpu.Column, from int) {
 	if s.failed.buf != nil {
 		o.copy(failed, 4, s.failed.buf, 4, 4)
 	}
-	most := gpu.Int128{Lo: math.MaxUint64, Hi: -1} // more than 128 bits with a sign hold
+	most := gpu.Int128{Lo: math.MaxUint64, Hi: -1} // the largest unsigned value: no sum is above it
 	if out.Type.Kind == gpu.Decimal {
 		most = gpu.Pow10(int(out.Type.Precision))
 	}
@@ -336,7 +336,7 @@ func (s *intSum) write(o *op, out *gpu.Column, from int) {
 	}
 }
 
-// misfit is the error of a sum that its type does not hold.
+// misfit returns the error for a sum that does not fit its type.
 func (s *intSum) misfit(o *op, a foldArgs, t gpu.Type) error {
 	value := o.alloc(16)
 	a.out, a.n, a.width = addr(value), 1, 16
@@ -354,12 +354,12 @@ func (s *intSum) release() {
 	s.failed.release()
 }
 
-// floatSum sums floats independently of the order of the rows of a batch.
+// floatSum sums floats. The sum of a batch does not depend on the order of its rows.
 type floatSum struct {
 	name    string
 	single  bool
 	limbs   vector // of the batch, zero between batches
-	tops    vector // largest exponent of the batch, likewise
+	tops    vector // largest exponents of the batch, zero between batches
 	special vector
 	sums    vector
 }
@@ -406,11 +406,12 @@ func (s *floatSum) release() {
 	}
 }
 
-// extreme is min or max of values of fixed width, as words of the same order.
+// extreme is min or max of values of fixed width, as words whose order is that of the
+// values.
 type extreme struct {
 	name string // min or max
 	load int32
-	best vector // words, the high ones of 16-byte values
+	best vector // words; the high words of 16-byte values
 	low  vector // low words of 16-byte values
 }
 
@@ -493,7 +494,7 @@ type textExtreme struct {
 	max            bool
 	lease          *gpu.Lease
 	acc            *accumulator
-	groups         int // that have a place in offsets
+	groups         int // groups that have an entry in offsets
 	offsets, bytes *gpu.Buffer
 }
 
@@ -522,7 +523,7 @@ func (s *textExtreme) update(o *op, b batch) {
 	s.rebuild(o, a, b.groups)
 }
 
-// rebuild makes the values after a batch of those before and those of the batch.
+// rebuild makes the values after a batch from those before it and those of the batch.
 func (s *textExtreme) rebuild(o *op, a textExtremeArgs, groups int) {
 	offsets := o.allocFrom(s.lease, int64(groups+1)*4)
 	a.lengths, a.n = addr(offsets), int64(groups)

@@ -33,7 +33,8 @@ type maskArgs struct {
 	n                 int64
 }
 
-// copyBits copies n bits of a bitmap, nil being all ones, to zeroed bits of dst.
+// copyBits copies n bits of a bitmap to bits of dst that are zero. A nil bitmap is all
+// ones.
 func (o *op) copyBits(dst *gpu.Buffer, to int, src *gpu.Buffer, from, n int) {
 	if n == 0 {
 		return
@@ -42,7 +43,7 @@ func (o *op) copyBits(dst *gpu.Buffer, to int, src *gpu.Buffer, from, n int) {
 	launch(o, "copy_bits", blocks(words, 256), 256, 0, copyBitsArgs{src: addr(src), dst: addr(dst), from: int64(from), to: int64(to), n: int64(n)})
 }
 
-// bitmap returns a zeroed bitmap of n bits, kept.
+// bitmap returns a kept bitmap of n zero bits.
 func (o *op) bitmap(n int) *gpu.Buffer {
 	b := o.alloc(gpu.BitmapBytes(n))
 	o.fill(b, 0, b.Size(), 0)
@@ -97,7 +98,7 @@ func (q *queue) Concat(l *gpu.Lease, parts []gpu.Column) (out gpu.Column, err er
 	return o.concat(parts), nil
 }
 
-// concat puts columns one after the other; the result is kept.
+// concat returns the rows of columns, one column after the other. The result is kept.
 func (o *op) concat(parts []gpu.Column) gpu.Column {
 	if len(parts) == 1 {
 		return o.retainColumn(parts[0])
@@ -142,7 +143,7 @@ func (o *op) concat(parts []gpu.Column) gpu.Column {
 	return out
 }
 
-// eachPart calls do with each part and the rows before it.
+// eachPart calls do with each part and the number of rows before it.
 func (o *op) eachPart(parts []gpu.Column, do func(p gpu.Column, at int)) {
 	at := 0
 	for _, p := range parts {
@@ -151,7 +152,7 @@ func (o *op) eachPart(parts []gpu.Column, do func(p gpu.Column, at int)) {
 	}
 }
 
-// concatTexts puts the bytes and offsets of plain columns together.
+// concatTexts concatenates the bytes and the offsets of plain columns.
 func (o *op) concatTexts(out *gpu.Column, parts []gpu.Column) {
 	ends := make([]uint64, 0, 2*len(parts))
 	for _, p := range parts {
@@ -177,7 +178,8 @@ func (o *op) concatTexts(out *gpu.Column, parts []gpu.Column) {
 	row := 0
 	for i, p := range parts {
 		n := int64(at[2*i+1] - at[2*i])
-		// The last offset of a part is the first of the next, which writes the same.
+		// The last offset of a part is the first of the next part. Both kernels write the
+		// same value.
 		launch(o, "shift", blocks(p.Len+1, 256), 256, 0, shiftArgs{src: addr(p.Offsets), dst: addr(out.Offsets) + uint64(row)*4, n: int64(p.Len + 1), add: int32(bytes), relative: 1})
 		o.copy(out.Data, bytes, p.Data, int64(at[2*i]), n)
 		bytes += n
@@ -185,9 +187,9 @@ func (o *op) concatTexts(out *gpu.Column, parts []gpu.Column) {
 	}
 }
 
-// oneCoding gives all parts one dictionary where all have one and the distinct
-// dictionaries together are few for the rows, and none otherwise. The one is the
-// others one after the other, so codes only shift. The dictionary is kept.
+// oneCoding gives all parts one dictionary when all have one and the distinct
+// dictionaries have few values for the rows, and otherwise no dictionary. The common
+// dictionary is the concatenation of the others, so codes only shift. It is kept.
 func (o *op) oneCoding(parts []gpu.Column, rows int) ([]gpu.Column, *gpu.Dictionary) {
 	starts := map[*gpu.Dictionary]int{}
 	var dicts []gpu.Column
@@ -226,7 +228,7 @@ func (o *op) oneCoding(parts []gpu.Column, rows int) ([]gpu.Column, *gpu.Diction
 	return out, dict
 }
 
-// expand returns the rows of a column without a dictionary, as scratch of the op.
+// expand returns a column without its dictionary, as scratch of the op.
 func (o *op) expand(c gpu.Column) gpu.Column {
 	if c.Dict == nil {
 		return c
@@ -234,7 +236,7 @@ func (o *op) expand(c gpu.Column) gpu.Column {
 	return o.drop(o.decode(c))
 }
 
-// decode returns the values that the codes of a column stand for, kept.
+// decode returns the values of a dictionary-coded column, kept.
 func (o *op) decode(c gpu.Column) gpu.Column {
 	ids, outer := c.Data, false
 	if c.Valid != nil {
@@ -244,7 +246,7 @@ func (o *op) decode(c gpu.Column) gpu.Column {
 	return o.gather([]gpu.Column{c.Dict.Values}, ids, c.Len, outer)[0]
 }
 
-// drop makes scratch of a column that was kept.
+// drop turns a kept column into scratch.
 func (o *op) drop(c gpu.Column) gpu.Column {
 	for i := range o.held {
 		if b := o.held[i].buf; b == c.Data || b == c.Offsets || b == c.Valid {

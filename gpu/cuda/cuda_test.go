@@ -18,8 +18,8 @@ import (
 	"github.com/gstream/gstream/gpu/host"
 )
 
-// library is the driver under test: the machine's where it has a GPU, the
-// emulator elsewhere.
+// library returns the driver under test: the machine's if it has a GPU, else the
+// emulator.
 func library(t *testing.T) string {
 	if n, err := Count(""); err == nil && n > 0 && os.Getenv("GSTREAM_EMULATOR") == "" {
 		return ""
@@ -27,8 +27,8 @@ func library(t *testing.T) string {
 	return emulator.Build(t)
 }
 
-// openTest opens a device. Its page-locked memory is little, because the suite
-// opens hundreds of devices and locking takes longer than most of its tests.
+// openTest opens a device with little page-locked memory: the suite opens hundreds of
+// devices, and page-locking takes longer than most tests.
 func openTest(t *testing.T, memory int64) *Device { return openWith(t, memory, 16<<20) }
 
 func openWith(t *testing.T, memory, hostMemory int64) *Device {
@@ -41,7 +41,7 @@ func openWith(t *testing.T, memory, hostMemory int64) *Device {
 }
 
 // GSTREAM_KERNELS is a directory with kernels for GPUs before Hopper, compiled for the
-// one at hand, to take in place of some of ours: compute-sanitizer's initcheck does not
+// GPU at hand. They replace ours of the same name: compute-sanitizer's initcheck does not
 // see what bulk copies write.
 func init() {
 	if dir := os.Getenv("GSTREAM_KERNELS"); dir != "" {
@@ -49,7 +49,7 @@ func init() {
 	}
 }
 
-// overlay has the files of both, of the first where both have one.
+// overlay has the files of both file systems. The first wins where both have a file.
 type overlay [2]fs.FS
 
 func (o overlay) Open(name string) (fs.File, error) {
@@ -59,9 +59,9 @@ func (o overlay) Open(name string) (fs.File, error) {
 	return o[1].Open(name)
 }
 
-// skipWithRaceDetector skips a test of one goroutine, whose references take minutes
-// with the race detector. What many goroutines do on a device is tested here by the
-// tests of memory and faults, and by those of pipelines.
+// skipWithRaceDetector skips a test with a single goroutine, whose references take
+// minutes under the race detector. Other tests cover concurrent use of a device: those of
+// memory and faults here, and those of pipelines.
 func skipWithRaceDetector(t *testing.T) {
 	t.Helper()
 	if raceEnabled {
@@ -71,7 +71,7 @@ func skipWithRaceDetector(t *testing.T) {
 
 func TestConformance(t *testing.T) {
 	skipWithRaceDetector(t)
-	keep := openTest(t, 0) // so that the context is made once
+	keep := openTest(t, 0) // keeps the context, so that it is made once
 	defer func() { require.NoError(t, keep.Close()) }()
 	if library(t) != "" {
 		gputest.Thin = 1
@@ -90,7 +90,7 @@ func TestConformance(t *testing.T) {
 	}
 	gputest.Run(t, func(t *testing.T, memory int64) gpu.Device {
 		d := openTest(t, memory)
-		// Under compute-sanitizer loading takes longer than most tests of the suite.
+		// Loading takes longer than most tests of the suite under compute-sanitizer.
 		d.kernels.byName = keep.kernels.byName
 		return d
 	}, func(t *testing.T, memory int64) gpu.Device {
@@ -125,8 +125,8 @@ func TestFatbinsMatchTheirSources(t *testing.T) {
 
 func uintptrOf(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// TestEqualDictionariesGoUpOnce copies strides up whose dictionaries come and go, as
-// those of row groups do.
+// TestEqualDictionariesGoUpOnce copies up strides whose dictionaries come and go like
+// those of row groups.
 func TestEqualDictionariesGoUpOnce(t *testing.T) {
 	d := openTest(t, 1<<28)
 	q, err := d.NewQueue("test")

@@ -43,7 +43,7 @@ func TestTwoGPUsHaveMemoryOfTheirOwn(t *testing.T) {
 	}
 	for i, d := range devs {
 		ids[i].Release()
-		_ = queues[i].Close() // has the error of the refusal
+		_ = queues[i].Close() // it returns the error of the refusal
 		require.NoError(t, leases[i].Close())
 		require.NoError(t, d.Close())
 	}

@@ -14,7 +14,7 @@ import (
 // call is a function of the driver API.
 type call int
 
-// The driver's functions in use, in the order of their names below.
+// The functions of the driver that we use, in the order of their names below.
 const (
 	cuInit call = iota
 	cuDriverGetVersion
@@ -68,8 +68,8 @@ const (
 	calls
 )
 
-// symbols are the names under which the driver exports the functions: a suffix
-// is the version of a function's arguments.
+// symbols are the names under which the driver exports the functions. A suffix is the
+// version of a function's arguments.
 var symbols = [calls]string{
 	"cuInit", "cuDriverGetVersion", "cuGetErrorName", "cuGetErrorString",
 	"cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetAttribute", "cuDeviceTotalMem_v2",
@@ -84,21 +84,21 @@ var symbols = [calls]string{
 	"cuMemMap", "cuMemUnmap", "cuMemSetAccess",
 }
 
-// needed is the driver that has every function above and runs the PTX that the
-// fatbins carry for GPUs they have no machine code for.
+// needed is the oldest driver that has every function above and that runs the PTX in the
+// fatbins, which GPUs without machine code of their own need.
 const needed = "580 (CUDA 13.0)"
 
 func (c call) String() string { return symbols[c] }
 
-// ErrNoDriver says that this machine has no NVIDIA driver. It is the one reason
-// for Open to fail that is not worth a warning.
+// ErrNoDriver means that this machine has no NVIDIA driver. It is the only failure of
+// Open that deserves no warning.
 var ErrNoDriver = errors.New("no NVIDIA driver")
 
 // Error is a failed call of the driver.
 type Error struct {
 	Call string // the driver's function
 	Code int    // CUresult
-	Name string // of the code, as CUDA_ERROR_OUT_OF_MEMORY
+	Name string // as CUDA_ERROR_OUT_OF_MEMORY
 	Text string // the driver's description
 }
 
@@ -110,8 +110,8 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Sticky says whether the error leaves the process's use of the GPU broken: all
-// device memory is lost and every further call fails.
+// Sticky reports whether the error breaks the process's use of the GPU: all device memory
+// is lost and every further call fails.
 func (e *Error) Sticky() bool {
 	switch e.Code {
 	case 214, 220, // uncorrectable memory error, NVLink
@@ -121,7 +121,7 @@ func (e *Error) Sticky() bool {
 	return false
 }
 
-// hint says what to do about the error.
+// hint returns what the user can do about the error.
 func (e *Error) hint() string {
 	switch {
 	case e.Code == 2:
@@ -140,15 +140,14 @@ func (e *Error) hint() string {
 	return ""
 }
 
-// driver is the CUDA driver API, opened at run time. Its methods may be called
-// from any goroutine.
+// driver is the CUDA driver API, opened at run time. Any goroutine may call its methods.
 type driver struct {
 	addr    [calls]uintptr
 	version int // as 13000 for CUDA 13.0
 }
 
-// ErrUnusable is the sentinel behind every error that says that there is a driver,
-// but that the GPU cannot be started.
+// ErrUnusable is the sentinel behind every error of a machine that has a driver, but
+// whose GPU cannot be started.
 var ErrUnusable = errors.New("the GPU cannot be used")
 
 // openDriver opens the driver library and binds its functions.
@@ -171,7 +170,7 @@ func openDriver(library string) (*driver, error) {
 	return d, nil
 }
 
-// start starts the driver, which takes a tenth of a second.
+// start initialises the driver, which takes a tenth of a second.
 func (d *driver) start() error {
 	if err := d.do(cuInit, 0); err != nil {
 		return fmt.Errorf("start the NVIDIA driver: %w", err)
@@ -211,20 +210,20 @@ func (d *driver) error(c call, code int) *Error {
 	return &Error{Call: c.String(), Code: code, Name: text(cuGetErrorName), Text: text(cuGetErrorString)}
 }
 
-// context is the primary context of one GPU. A context is current to a thread,
-// goroutines are not: every call makes it current on the thread it runs on.
+// context is the primary context of one GPU. A context is current to a thread, not to a
+// goroutine, so every call first makes it current on its thread.
 type context struct {
 	*driver
 	handle uintptr
-	// broken is the first sticky error: from then on nothing works.
+	// broken is the first sticky error. Every later call returns it.
 	broken atomic.Pointer[Error]
-	// fault, when set, may fail a call before it is made: for tests of what
-	// happens then.
+	// fault, when set, may fail a call before it is made: for tests of failures.
 	fault func(call string) error
 }
 
 // do calls a function of the driver in the context.
 //
+//go:uintptrescapes
 //go:uintptrescapes
 func (c *context) do(fn call, args ...uintptr) error {
 	if e := c.broken.Load(); e != nil {

@@ -8,15 +8,15 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Eval implements gpu.Queue: one kernel an instruction over all rows. Registers
-// are freed after the last instruction that reads them. Rows that fail are noted
-// on the device and looked at once, at the end.
+// Eval implements gpu.Queue: one kernel per instruction over all rows. Registers are
+// freed after the last instruction that reads them. Kernels note the rows that fail on
+// the device; Eval looks at them once, at the end.
 //
-// Results are the host's bit for bit, with these exceptions. OpMath, but for the
-// square root, may differ by 4 units in the last place, the binary logarithm also
-// by 1e-15; OpPow with a fraction in the exponent differs by what the host errs, a
-// relative 1e-13 for very large and very small results; and which NaN is in a
-// result is not defined.
+// Results are those of the host bit for bit, with these exceptions. OpMath, except the
+// square root, may differ by 4 units in the last place, and the binary logarithm also by
+// 1e-15. OpPow with a fraction in the exponent differs by the error of the host, a
+// relative 1e-13 for very large and very small results. The bits of a NaN are not
+// defined.
 func (q *queue) Eval(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gpu.Column, error) {
 	out, failed, err := q.evaluate(l, p, in, n)
 	if failed == nil {
@@ -25,8 +25,8 @@ func (q *queue) Eval(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gp
 	return nil, q.fail("evaluate", q.explain(l, p, in, *failed))
 }
 
-// evaluate runs a program. Rows that failed are not an error here: it returns the
-// one to report.
+// evaluate runs a program. Rows that fail are not an error here: it returns the failure
+// to report.
 func (q *queue) evaluate(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) (out []gpu.Column, failed *failure, err error) {
 	o := q.begin("evaluate", l)
 	defer end(o, &out, &err)
@@ -55,7 +55,7 @@ func (q *queue) evaluate(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) (
 	return out, nil, nil
 }
 
-// checkEval verifies what a caller can get wrong.
+// checkEval checks the arguments of Eval.
 func checkEval(p *gpu.Program, in []gpu.Column, n int) error {
 	if len(in) != len(p.Inputs) {
 		return fmt.Errorf("evaluate: the program has %d inputs, got %d columns", len(p.Inputs), len(in))
@@ -71,7 +71,7 @@ func checkEval(p *gpu.Program, in []gpu.Column, n int) error {
 	return nil
 }
 
-// layout is Layout of eval.cuh: how values lie in memory.
+// layout is Layout of eval.cuh: the layout of values in memory.
 type layout int32
 
 const (
@@ -91,7 +91,7 @@ const (
 	layoutView
 )
 
-// layoutOf is the layout of a column of a type.
+// layoutOf returns the layout of a column of a type.
 func layoutOf(t gpu.Type) layout {
 	switch t.Kind {
 	case gpu.Bool:
@@ -108,24 +108,24 @@ func layoutOf(t gpu.Type) layout {
 	return map[int]layout{1: layoutI8, 2: layoutI16, 4: layoutI32, 8: layoutI64, 16: layoutI128}[t.Width()]
 }
 
-// rawLayout is the layout of values that are moved as they are.
+// rawLayout returns the layout of values that are copied without interpretation.
 func rawLayout(width int) layout {
 	return map[int]layout{1: layoutU8, 2: layoutU16, 4: layoutU32, 8: layoutU64, 16: layoutI128}[width]
 }
 
-// register is the values of one register. A Bool is always a plain bitmap, a
-// string a column, a dictionary-coded column or an array of views; constants have
-// no data but the bytes of strings.
+// register has the values of one register. A Bool is always a plain bitmap. A string is a
+// column, a dictionary-coded column or an array of views. A constant has no buffer,
+// except for the bytes of a string.
 type register struct {
 	typ    gpu.Type
 	layout layout
 	data   *gpu.Buffer
-	// offsets are those of strings that are a column. codes, if set, say which
-	// value each row has, and valid which rows are not null.
+	// offsets belong to strings that are a column. codes, if set, give the value of each
+	// row; valid, if set, the rows that are not null.
 	offsets, codes, valid *gpu.Buffer
 	// viewed are the buffers that views point into.
 	viewed []*gpu.Buffer
-	// dict is what codes point into, when the register can be a result as it is.
+	// dict is the dictionary of codes, when the register can be a result without a copy.
 	dict     *gpu.Dictionary
 	constant bool
 	value    gpu.Scalar
@@ -136,21 +136,21 @@ func (r *register) buffers() []*gpu.Buffer {
 	return slices.DeleteFunc(all, func(b *gpu.Buffer) bool { return b == nil })
 }
 
-// evaluation is a program under way over n rows.
+// evaluation is one run of a program over n rows.
 type evaluation struct {
 	*op
 	p    *gpu.Program
 	in   []gpu.Column
 	n    int
 	regs []register
-	// needed are the registers that are computed; done those that are known
-	// from the start, through dictionaries.
+	// needed are the registers that must be computed. done are those that were computed
+	// over dictionaries in advance.
 	needed, done []bool
-	// last is the last instruction that reads a register, users how many
-	// registers in use have a buffer.
+	// last is the last instruction that reads a register. users counts the registers in
+	// use that have a buffer.
 	last  []int
 	users map[*gpu.Buffer]int
-	// failures has the first row that failed, an instruction each; nil when no
+	// failures has, for each instruction, the first row that failed. It is nil when no
 	// instruction can fail.
 	failures *gpu.Buffer
 }
@@ -168,7 +168,8 @@ func (e *evaluation) typeOf(r int) gpu.Type {
 	return e.p.Code[r-len(e.in)].Type
 }
 
-// plan finds the registers that must be computed and when they are last read.
+// plan finds the registers that must be computed, and the last instruction that reads
+// each.
 func (e *evaluation) plan() {
 	for r := range e.last {
 		e.last[r] = -1
@@ -225,8 +226,8 @@ func (e *evaluation) set(r int, v register) {
 	}
 }
 
-// drop forgets a register, and frees what no other one uses. It may be called
-// twice.
+// drop forgets a register and frees its buffers that no other register uses. A second
+// call does nothing.
 func (e *evaluation) drop(r int) {
 	for _, b := range e.regs[r].buffers() {
 		if e.users[b]--; e.users[b] == 0 {
@@ -236,7 +237,7 @@ func (e *evaluation) drop(r int) {
 	e.regs[r] = register{}
 }
 
-// load makes a register of an input.
+// load makes a register from an input.
 func (e *evaluation) load(c gpu.Column) register {
 	r := register{typ: c.Type, layout: layoutOf(c.Type), data: c.Data, offsets: c.Offsets, valid: c.Valid}
 	if c.Dict == nil {
@@ -252,7 +253,7 @@ func (e *evaluation) load(c gpu.Column) register {
 	return e.plainBits(r)
 }
 
-// plainBits makes a bitmap of a Bool that has codes or is constant.
+// plainBits turns a Bool that has codes or is constant into a bitmap.
 func (e *evaluation) plainBits(r register) register {
 	if r.typ.Kind != gpu.Bool || r.codes == nil && !r.constant {
 		return r
@@ -289,7 +290,7 @@ func (r *register) operand() operand {
 	return x
 }
 
-// raw is the operand of a number that is moved as it is.
+// raw returns the operand of a number that is copied without interpretation.
 func (r *register) raw() operand {
 	x := r.operand()
 	if w := r.typ.Width(); w > 0 && r.typ.Kind != gpu.Decimal {
@@ -319,8 +320,8 @@ type evalArgs struct {
 	mode                   int32
 }
 
-// args are the arguments of a kernel from up to three registers to one. The
-// result's type bounds whole numbers.
+// args returns the arguments of a kernel from up to three registers to one. The type of
+// the result bounds whole numbers.
 func (e *evaluation) args(out *register, in ...*register) evalArgs {
 	a := evalArgs{out: addr(out.data), valid: addr(out.valid), n: int64(e.n), layout: out.layout}
 	a.infinity = out.typ.Infinity()
@@ -339,7 +340,7 @@ func (e *evaluation) args(out *register, in ...*register) evalArgs {
 
 const evalThreads = 256
 
-// rows launches a kernel with a thread a row.
+// rows launches a kernel with one thread a row.
 func (e *evaluation) rows(kernel string, a evalArgs) {
 	launch(e.op, kernel, blocks(int(a.n), evalThreads), evalThreads, 0, a)
 }
@@ -352,16 +353,16 @@ type bitmaps struct {
 
 // setBits is SetBits of eval_compare.cu.
 type setBits struct {
-	_, out   uint64 // the first are bits to copy instead
+	_, out   uint64 // the first field is the bits to copy instead of value
 	n, value int64
 }
 
-// words launches a kernel with a thread for every 32 rows.
+// words launches a kernel with one thread for every 32 rows.
 func words[A any](e *evaluation, kernel string, a A) {
 	launch(e.op, kernel, blocks(blocks(e.n, 64)*2, evalThreads), evalThreads, 0, a)
 }
 
-// result makes a register of type t with memory for its values.
+// result returns a register of type t with memory for its values.
 func (e *evaluation) result(t gpu.Type, valid *gpu.Buffer) register {
 	r := register{typ: t, layout: layoutOf(t), valid: valid}
 	switch {
@@ -376,7 +377,7 @@ func (e *evaluation) result(t gpu.Type, valid *gpu.Buffer) register {
 	return r
 }
 
-// allValid is the validity of a result that is null where an argument is.
+// allValid returns the validity of a result that is null where an argument is null.
 func (e *evaluation) allValid(args ...*register) *gpu.Buffer {
 	var out *gpu.Buffer
 	for _, r := range args {
@@ -393,8 +394,8 @@ func (e *evaluation) allValid(args ...*register) *gpu.Buffer {
 	return out
 }
 
-// column makes a column of a register. Its buffers are the evaluation's and the
-// inputs'.
+// column returns the column of a register. Its buffers belong to the evaluation and to
+// the inputs.
 func (e *evaluation) column(r int) gpu.Column {
 	if r < len(e.in) {
 		return e.in[r]

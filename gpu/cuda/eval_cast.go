@@ -50,8 +50,9 @@ const (
 	divide   = 2
 )
 
-// rescale says how the integers behind a type become those behind another:
-// multiplied, or divided with rounding; a time is cut out of a timestamp first.
+// rescale sets how eval_cast_int turns the integers behind one type into those behind
+// another: it multiplies them, or divides and rounds. For a cast of a timestamp to a time
+// it first takes the time of day.
 func (e *evaluation) rescale(from, to gpu.Type, a *evalArgs) {
 	mul, div := gpu.Int128From(1), gpu.Int128From(1)
 	temporal := func(t gpu.Type) bool { return t.Kind == gpu.Time || t.Kind == gpu.Timestamp }
@@ -82,7 +83,7 @@ func (e *evaluation) rescale(from, to gpu.Type, a *evalArgs) {
 	}
 }
 
-// parse reads text as values of another type.
+// parse converts text to values of another type.
 func (e *evaluation) parse(i int, x *register) register {
 	to := e.p.Code[i].Type
 	out := e.result(to, x.valid)
@@ -119,8 +120,8 @@ func (e *evaluation) parse(i int, x *register) register {
 	return out
 }
 
-// Most bytes that the text of a value takes, of every kind. Years have up to 12
-// digits, and a damaged file's time of day may be far below zero.
+// The most bytes of the text of a value of each kind. Years have up to 12 digits, and the
+// time of day in a damaged file may be far below zero.
 const (
 	boolBytes    = 8
 	numberBytes  = 24
@@ -130,7 +131,7 @@ const (
 	momentBytes  = 64
 )
 
-// format writes values as text.
+// format converts values to text.
 func (e *evaluation) format(i int, x *register) register {
 	from := x.typ
 	out := e.result(e.p.Code[i].Type, x.valid)

@@ -6,24 +6,23 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// evalDictionaries computes what depends on one dictionary-coded input only once
-// a value rather than once a row, where the dictionary is smaller than the rows.
-// What can fail is left to the rows: no row may have the value that fails.
+// evalDictionaries computes the parts of the program that depend on one dictionary-coded
+// input once a value instead of once a row, if the dictionary has fewer values than rows.
+// Operations that can fail run on rows: perhaps no row has the value that fails.
 func (e *evaluation) evalDictionaries() {
 	for _, part := range e.p.InputParts(e.overDictionary, e.canFail) {
 		e.evalDictionary(part)
 	}
 }
 
-// overDictionary says whether an input has a dictionary that is smaller than its
-// rows.
+// overDictionary reports whether an input has a dictionary with fewer values than rows.
 func (e *evaluation) overDictionary(input int) bool {
 	d := e.in[input].Dict
 	return d != nil && d.Values.Len > 0 && d.Values.Len < e.n
 }
 
 // evalDictionary evaluates a part of the program over the values of its input's
-// dictionary, and over a null if the input has some.
+// dictionary, and over a null if the input has nulls.
 func (e *evaluation) evalDictionary(part gpu.InputPart) {
 	p := part.Program
 	input := e.in[part.Input]
@@ -47,7 +46,7 @@ func (e *evaluation) evalDictionary(part gpu.InputPart) {
 	}
 }
 
-// mapped is the register of the rows whose codes point into a column of results.
+// mapped returns a register whose codes point into a column of results.
 func (e *evaluation) mapped(c gpu.Column, codes *gpu.Buffer) register {
 	r := register{typ: c.Type, layout: layoutOf(c.Type), data: c.Data, offsets: c.Offsets, codes: codes}
 	if c.Valid != nil {
@@ -60,11 +59,12 @@ func (e *evaluation) mapped(c gpu.Column, codes *gpu.Buffer) register {
 	return e.plainBits(r)
 }
 
-// withNull is a dictionary's values and a null behind them.
+// withNull returns the values of a dictionary with a null behind them.
 func (e *evaluation) withNull(c gpu.Column) gpu.Column {
 	n := c.Len
 	out := gpu.Column{Type: c.Type, Len: n + 1, Valid: e.alloc(gpu.BitmapBytes(n + 1))}
-	// Ones for n rows; whole words are written, the rest of the last is zero.
+	// Ones for n rows. The kernel writes whole words and clears the bits behind the last
+	// row.
 	ones := gpu.BitmapBytes(n)
 	launch(e.op, "eval_set_bits", blocks(int(ones/4), evalThreads), evalThreads, 0, setBits{out: addr(out.Valid), n: int64(n), value: 1})
 	e.fill(out.Valid, ones, gpu.BitmapBytes(n+1)-ones, 0)

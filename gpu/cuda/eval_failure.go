@@ -10,11 +10,11 @@ import (
 // failure is a row on which an instruction failed.
 type failure struct{ instr, row int }
 
-// failureChunk is the rows within which the first instruction that fails is
-// reported, and not the first row: those that the host evaluates at a time.
+// failureChunk is the rows that the host evaluates at a time. Within them the host
+// reports the first instruction that fails, not the first row.
 const failureChunk = 2048
 
-// canFail says whether instruction i may have rows without a result.
+// canFail reports whether instruction i may have rows without a result.
 func (e *evaluation) canFail(i int) bool {
 	in := &e.p.Code[i]
 	arg := func(k int) gpu.Type { return e.typeOf(in.Args[k]) }
@@ -43,8 +43,7 @@ func castCanFail(from, to gpu.Type) bool {
 	return to.Kind != gpu.Bool
 }
 
-// expectFailures makes the slots for the first row that fails, if an instruction
-// can.
+// expectFailures makes the array of failures if some instruction can fail.
 func (e *evaluation) expectFailures() {
 	for i := range e.p.Code {
 		if r := len(e.in) + i; e.needed[r] && !e.done[r] && e.canFail(i) {
@@ -56,7 +55,7 @@ func (e *evaluation) expectFailures() {
 	}
 }
 
-// failureSlot is where instruction i notes the first row that fails.
+// failureSlot returns the address at which instruction i notes the first row that fails.
 func (e *evaluation) failureSlot(i int) uint64 {
 	if e.failures == nil {
 		return 0
@@ -64,9 +63,10 @@ func (e *evaluation) failureSlot(i int) uint64 {
 	return addr(e.failures) + uint64(i)*4
 }
 
-// failure is the row to report, nil if none failed: of the first chunk with a
-// failure the first instruction that failed there, and its first row. (An
-// instruction whose first failure lies in an earlier chunk is found by that.)
+// failure returns the failure that the host would report, or nil. It is in the first
+// chunk with a failure: the first instruction that failed there, and its first row. The
+// array has only the first failure of each instruction, which is enough: an instruction
+// that failed in an earlier chunk makes that chunk the first.
 func (e *evaluation) failure() *failure {
 	if e.failures == nil {
 		return nil
@@ -84,8 +84,8 @@ func (e *evaluation) failure() *failure {
 	return first
 }
 
-// explain is the error of an instruction on a row. It evaluates the instruction's
-// arguments on that row alone.
+// explain returns the error of an instruction on a row. It evaluates the arguments of the
+// instruction for that row alone.
 func (q *queue) explain(l *gpu.Lease, p *gpu.Program, in []gpu.Column, at failure) error {
 	failed := &p.Code[at.instr]
 	row := make([]gpu.Column, 0, len(in))
@@ -145,15 +145,15 @@ func (q *queue) scalar(l *gpu.Lease, c gpu.Column) (v gpu.Scalar, err error) {
 	return one.ScalarAt(0), nil
 }
 
-// local reads n bytes of device memory into a buffer of the Go heap, aligned for
-// any view; zeros after an error.
+// local reads n bytes of device memory into a buffer of the Go heap that is aligned for
+// any view. After an error the buffer is zero.
 func (o *op) local(b *gpu.Buffer, off, n int64) *gpu.Buffer {
 	mem := gpu.BytesOf(make([]gpu.Int128, n/16+1))[:n]
 	o.read(b, off, mem)
 	return gpu.WrapBytes(mem)
 }
 
-// rowError is the error of an instruction for its arguments on a row.
+// rowError returns the error of an instruction for its arguments on a row.
 func rowError(in *gpu.Instr, args []gpu.Scalar) error {
 	t := in.Type
 	failed := func(format string, a ...any) error {

@@ -8,27 +8,28 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// likeRun is the part of a pattern between two % signs: its code points as tokens,
-// and its bytes when it is plain text.
+// likeRun is the part of a pattern between two % signs: its code points as tokens, and
+// its bytes when it is plain text.
 type likeRun struct {
 	tokens []uint32
 	text   []byte
-	wild   bool // it has _ in it
+	wild   bool // it contains _
 }
 
-// Tokens that are no code points: _, and a byte that is part of none.
+// Tokens that are not code points: _, and a byte that is not part of a code point.
 const (
 	tokenAny     = ^uint32(0)
 	tokenRawByte = uint32(1) << 31
 )
 
-// likePattern is a pattern cut at its % signs.
+// likePattern is a pattern, split at its % signs.
 type likePattern struct {
 	runs              []likeRun
-	openLeft, openEnd bool // begins, ends with %
+	openLeft, openEnd bool // begins with %, ends with %
 }
 
-// compileLike prepares a pattern; escape 0 is none. With fold it is in lower case.
+// compileLike prepares a pattern. escape 0 means none. With fold the tokens are in lower
+// case.
 func compileLike(pattern string, escape rune, fold bool) likePattern {
 	var p likePattern
 	var run likeRun
@@ -82,7 +83,7 @@ type deviceRun struct {
 	count  int64
 }
 
-// What a pattern is besides its runs: bits of the mode of eval_like.
+// Properties of a pattern besides its runs: bits of the mode of eval_like.
 const (
 	likeOpenLeft = 1
 	likeOpenEnd  = 2
@@ -94,7 +95,7 @@ func (e *evaluation) like(in *gpu.Instr, x *register) register {
 	p := compileLike(in.Value.Str, rune(in.N), fold)
 	out := e.result(in.Type, x.valid)
 	a := e.args(&out, x)
-	// One table: the runs, then the tokens, then the bytes.
+	// A single buffer has the runs, then the tokens, then the bytes.
 	var tokens []uint32
 	var text []byte
 	runs := make([]deviceRun, len(p.runs))
@@ -109,7 +110,7 @@ func (e *evaluation) like(in *gpu.Instr, x *register) register {
 		runs[k].text += addr(set) + uint64(textAt)
 		runs[k].tokens = addr(set) + uint64(tokensAt) + 4*runs[k].tokens
 		if !r.wild && !fold {
-			runs[k].tokens = 0 // compared by bytes
+			runs[k].tokens = 0 // compare bytes
 		}
 	}
 	e.write(set, 0, append(append(append([]byte(nil), gpu.BytesOf(runs)...), gpu.BytesOf(tokens)...), text...))

@@ -9,7 +9,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// kernelNames are the middles of the names of kernels.
+// kernelNames are the middle parts of the names of kernels.
 var kernelNames = map[gpu.Op]string{
 	gpu.OpAdd: "add", gpu.OpSub: "sub", gpu.OpMul: "mul", gpu.OpDiv: "div", gpu.OpQuo: "quo", gpu.OpMod: "mod",
 	gpu.OpPow: "pow", gpu.OpNeg: "neg", gpu.OpAbs: "abs", gpu.OpSign: "sign", gpu.OpRound: "round",
@@ -60,8 +60,8 @@ func (e *evaluation) step(i int) register {
 	return register{}
 }
 
-// constant makes a register of one value. It has memory only if it is a Bool, a
-// string or null.
+// constant returns a register of one value. It has memory only for a Bool, a string or a
+// null.
 func (e *evaluation) constant(c gpu.Scalar) register {
 	r := register{typ: c.Type, layout: layoutOf(c.Type), constant: true, value: c}
 	if !c.Valid {
@@ -78,9 +78,8 @@ func (e *evaluation) constant(c gpu.Scalar) register {
 	return r
 }
 
-// checked completes the arguments of an instruction whose rows may fail, or may
-// be null without an argument being so: the result's validity then is the
-// kernel's to write.
+// checked completes the arguments of an instruction whose rows may fail, or may be null
+// although no argument is. The kernel then writes the validity of the result.
 func (e *evaluation) checked(i int, out *register, a *evalArgs, makesNull bool) {
 	in := &e.p.Code[i]
 	try := in.Op == gpu.OpCast && in.N == 1
@@ -97,7 +96,7 @@ func (e *evaluation) checked(i int, out *register, a *evalArgs, makesNull bool) 
 	}
 }
 
-// zeroFails says whether an operation on floats fails for a divisor of zero.
+// zeroFails reports whether an operation on floats fails for a divisor of zero.
 func zeroFails(in *gpu.Instr) bool {
 	return in.Op == gpu.OpQuo || in.Op == gpu.OpMod && in.N == gpu.ZeroFails
 }
@@ -147,8 +146,8 @@ func (e *evaluation) round(i int, x *register) register {
 		e.rows("eval_"+kernelNames[in.Op]+"_float", a)
 		return out
 	}
-	// A decimal is divided down to the digits that stay; with negative digits it
-	// is multiplied up to units again.
+	// A decimal is divided so that only the remaining digits are left. With negative
+	// digits it is then multiplied up to units.
 	a.p = int64(x.typ.Scale) - int64(in.Type.Scale)
 	if in.Op == gpu.OpRound && in.N < 0 {
 		a.p, a.q = a.p-int64(in.N), -int64(in.N)
@@ -159,7 +158,7 @@ func (e *evaluation) round(i int, x *register) register {
 	return out
 }
 
-// class is the part of a kernel's name that says what values it compares.
+// class returns the part of a kernel's name for the values that it compares.
 func class(t gpu.Type) string {
 	switch {
 	case t.IsFloat():
@@ -170,7 +169,7 @@ func class(t gpu.Type) string {
 	return "int"
 }
 
-// What a comparison is true for: bits of the mode of eval_compare.
+// The outcomes for which a comparison is true: bits of the mode of eval_compare.
 const (
 	whenLess    = 1
 	whenEqual   = 2
@@ -197,7 +196,7 @@ func (e *evaluation) compare(in *gpu.Instr, args []*register) register {
 	return out
 }
 
-// member runs OpIn: the set is sorted and searched by halves.
+// member runs OpIn. The set is sorted, and searched by bisection.
 func (e *evaluation) member(in *gpu.Instr, x *register) register {
 	out := e.result(in.Type, x.valid)
 	a := e.args(&out, x)
@@ -235,7 +234,8 @@ func (e *evaluation) member(in *gpu.Instr, x *register) register {
 	return out
 }
 
-// floatKey is the same for all floats that SQL holds equal, and for no others.
+// floatKey returns one value for all floats that SQL holds equal, and different values
+// for others.
 func floatKey(x float64) uint64 {
 	if x != x {
 		return math.Float64bits(math.NaN())
@@ -318,7 +318,7 @@ func (e *evaluation) choose(i int, args []*register) register {
 	return out
 }
 
-// viewedBy are the buffers that views of the given strings point into.
+// viewedBy returns the buffers that views of the given strings point into.
 func viewedBy(texts ...*register) []*gpu.Buffer {
 	var all []*gpu.Buffer
 	for _, r := range texts {
@@ -361,7 +361,7 @@ func (e *evaluation) dates(i int, args []*register) register {
 	return out
 }
 
-// examine runs the operations that tell something of strings.
+// examine runs the operations that return a number or a truth value about strings.
 func (e *evaluation) examine(in *gpu.Instr, args []*register) register {
 	out := e.result(in.Type, e.allValid(args...))
 	a := e.args(&out, args...)
@@ -379,7 +379,7 @@ func (e *evaluation) examine(in *gpu.Instr, args []*register) register {
 	return out
 }
 
-// view runs the operations whose results are parts of an argument.
+// view runs the operations whose results are substrings of an argument.
 func (e *evaluation) view(in *gpu.Instr, args []*register) register {
 	out := e.result(in.Type, e.allValid(args...))
 	out.viewed = viewedBy(args[0])

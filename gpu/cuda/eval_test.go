@@ -19,7 +19,7 @@ import (
 
 func newPair(t *testing.T) *gputest.Pair {
 	skipWithRaceDetector(t)
-	// One thread, so that the host's choice among rows that fail is the first.
+	// With one thread the host reports the first of the rows that fail.
 	h, err := host.Open(host.Options{Threads: 1, Memory: 1 << 30})
 	require.NoError(t, err)
 	return gputest.NewPair(t, openWith(t, 0, 1<<30), h)
@@ -31,7 +31,7 @@ func TestArgumentsHaveTheLayoutOfTheKernels(t *testing.T) {
 }
 
 // TestExpressionsGiveTheHostsResults runs the expressions that the tests of
-// operators/expr compare with DuckDB, all in one program and each alone.
+// operators/expr compare with DuckDB: all in one program, and each alone.
 func TestExpressionsGiveTheHostsResults(t *testing.T) {
 	p := newPair(t)
 	schema := &gpu.Schema{}
@@ -71,7 +71,7 @@ func TestExpressionsGiveTheHostsResults(t *testing.T) {
 			run([]int{1, 64, 700, 2300}[p.Rnd.IntN(4)], variant%2 == 1, 0.2*float64(k%2), gputest.Spread(variant/2), e)
 		}
 	}
-	// Without those that fail on some rows, as one program.
+	// One program of all expressions that fail on no row.
 	var safe []*expr.Expr
 	for _, e := range all {
 		prog, _, err := expr.Compile(schema, e)

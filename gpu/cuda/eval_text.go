@@ -11,7 +11,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// evalScanTile is the values of a tile of the scan of eval_strings.cu.
+// evalScanTile is the values of a tile of the scan in eval_strings.cu.
 const evalScanTile = evalThreads * 8
 
 // evalScan is ScanArgs of eval_strings.cu.
@@ -20,8 +20,8 @@ type evalScan struct {
 	n         int64
 }
 
-// positions turns the sizes of n strings into where they begin, with the total
-// behind the last, in 64 bits. It returns the total.
+// positions replaces the sizes of n strings by their start offsets in 64 bits, followed
+// by the total. It returns the total.
 func (e *evaluation) positions(at *gpu.Buffer) int64 {
 	tiles := blocks(e.n+1, evalScanTile)
 	sums := e.alloc(int64(tiles) * 8)
@@ -35,8 +35,7 @@ func (e *evaluation) positions(at *gpu.Buffer) int64 {
 	return total[0]
 }
 
-// makeTexts runs a kernel that makes strings: once for the sizes, once for the
-// bytes.
+// makeTexts runs a kernel that makes strings twice: for the sizes, then for the bytes.
 func (e *evaluation) makeTexts(kernel string, out register, a evalArgs) register {
 	at := e.alloc(int64(e.n+1) * 8)
 	a.at = addr(at)
@@ -53,7 +52,7 @@ func (e *evaluation) makeTexts(kernel string, out register, a evalArgs) register
 	return out
 }
 
-// joinTexts makes the bytes and offsets of a column of strings.
+// joinTexts returns the bytes and offsets of a register of strings as a column.
 func (e *evaluation) joinTexts(v *register) (data, offsets *gpu.Buffer) {
 	at := e.alloc(int64(e.n+1) * 8)
 	a := evalArgs{x: v.operand(), valid: addr(v.valid), at: addr(at), n: int64(e.n)}
@@ -70,15 +69,15 @@ func (e *evaluation) joinTexts(v *register) (data, offsets *gpu.Buffer) {
 	return data, offsets
 }
 
-// upload brings a small table of the program to the device.
+// upload copies a small table of the program to the device.
 func (e *evaluation) upload(table []byte) *gpu.Buffer {
 	b := e.alloc(int64(len(table)))
 	e.write(b, 0, table)
 	return b
 }
 
-// caseTableSize is the number of entries of a table of upper or lower case: code
-// points from there on have none.
+// caseTableSize is the number of entries of a table of upper or lower case. Code points
+// above have no case.
 var caseTableSize = int(unicode.CaseRanges[len(unicode.CaseRanges)-1].Hi) + 1
 
 func caseTable(to func(rune) rune) []byte {
@@ -97,13 +96,13 @@ func (e *evaluation) upperCase() uint64 {
 	return e.table("upper case", func() []byte { return caseTable(gpu.Upper) })
 }
 
-// The powers of ten in the table of eval_float.cuh.
+// The range of the powers of ten in the table of eval_float.cuh.
 const (
 	minPower10 = -342
 	maxPower10 = 324
 )
 
-// powersOf10 is the leading 128 bits of each power of ten, the upper word first.
+// powersOf10 has the leading 128 bits of each power of ten, the upper word first.
 var powersOf10 = sync.OnceValue(func() []byte {
 	var table []byte
 	for k := minPower10; k <= maxPower10; k++ {
@@ -114,7 +113,7 @@ var powersOf10 = sync.OnceValue(func() []byte {
 	return table
 })
 
-// leadingBits is the first 128 bits of 10^k, cut off.
+// leadingBits returns the first 128 bits of 10^k, truncated.
 func leadingBits(k int) (hi, lo uint64) {
 	m := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(max(k, -k))), nil)
 	if k < 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// pageLocked copies a column into page-locked memory, as a scan makes it.
+// pageLocked copies a column into page-locked memory, where a scan would decode it.
 func pageLocked(l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
 	for _, b := range []**gpu.Buffer{&c.Data, &c.Offsets, &c.Valid} {
 		if *b == nil {
@@ -30,8 +30,8 @@ func pageLocked(l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
 	return c, nil
 }
 
-// codedColumn is a column with a dictionary in page-locked memory: the texts of the
-// lengths 0 to 6 by turns.
+// codedColumn returns a column with a dictionary in page-locked memory. Its texts have
+// the lengths 0 to 6 in turn.
 func codedColumn(l *gpu.Lease, n int) (c gpu.Column, err error) {
 	var values, codes []gpu.Scalar
 	for i := range 7 {
@@ -110,7 +110,7 @@ func TestAnyFailingCallIsAnErrorThatLeavesNothingBehind(t *testing.T) {
 	defer func() { require.NoError(t, keep.Close()) }()
 	failed := 0
 	for n := 1; ; n++ {
-		var mu sync.Mutex // the device measures on a goroutine of its own
+		var mu sync.Mutex // the device measures on another goroutine
 		calls, on := 0, false
 		name := ""
 		set := func(v bool) {
@@ -121,7 +121,8 @@ func TestAnyFailingCallIsAnErrorThatLeavesNothingBehind(t *testing.T) {
 		d, err := Open(Options{Library: library(t), HostMemory: 16 << 20, Fault: func(call string) error {
 			mu.Lock()
 			defer mu.Unlock()
-			// What gives back is not failed: a driver that cannot free is past help.
+			// Calls that give memory back do not fail: nothing can be done about a driver
+			// that cannot free.
 			if !on || strings.Contains(call, "Free") || strings.Contains(call, "Destroy") {
 				return nil
 			}
@@ -256,7 +257,7 @@ func TestAheadMapsLittleMoreHostMemoryThanIsUsed(t *testing.T) {
 	settles(aheadSpare)
 	take(100 << 20)
 	settles(aheadSpare + chunkSize)
-	take(200 << 20) // more than a chunk, in one piece
+	take(200 << 20) // more than a chunk, as one block
 	require.NoError(t, d.Wait())
 	for range 4 {
 		take(chunkSize)
@@ -363,7 +364,7 @@ func TestFreeChunksAreGivenBackBeforeMoreIsMappedThanTheBudgetHas(t *testing.T) 
 	}
 	keep, err := l.Alloc(1 << 20)
 	require.NoError(t, err)
-	for _, size := range []int64{129 << 20, 150 << 20, 170 << 20} { // none fits where another was
+	for _, size := range []int64{129 << 20, 150 << 20, 170 << 20} { // none fits into the space of another
 		b, err := l.Alloc(size)
 		require.NoError(t, err)
 		b.Bytes()[size-1] = 1

@@ -52,7 +52,7 @@ func (q *queue) GatherParts(l *gpu.Lease, parts []gpu.Column, ids gpu.Column) (o
 	return o.gatherTexts([][]gpu.Column{parts}, ids.Data, ids.Len, false)[0], nil
 }
 
-// checkIDs makes sure that a column can serve as row ids.
+// checkIDs returns an error when a column cannot serve as row ids.
 func checkIDs(ids gpu.Column) error {
 	if ids.Type.Kind != gpu.Int32 || ids.Valid != nil || ids.Dict != nil {
 		return fmt.Errorf("row ids must be a plain INTEGER column without nulls, not %v", ids.Type)
@@ -60,7 +60,7 @@ func checkIDs(ids gpu.Column) error {
 	return nil
 }
 
-// gather gathers n rows of columns; the results are kept.
+// gather gathers n rows of columns. The results are kept.
 func (o *op) gather(cols []gpu.Column, ids *gpu.Buffer, n int, outer bool) []gpu.Column {
 	out := make([]gpu.Column, len(cols))
 	var texts [][]gpu.Column
@@ -87,7 +87,8 @@ func (o *op) gather(cols []gpu.Column, ids *gpu.Buffer, n int, outer bool) []gpu
 	return out
 }
 
-// retainDict hands a dictionary on; nil for nil and after an error.
+// retainDict adds references to a dictionary for the caller. It returns nil for nil and
+// after an error.
 func (o *op) retainDict(d *gpu.Dictionary) *gpu.Dictionary {
 	if d == nil || o.err != nil {
 		return nil
@@ -98,7 +99,7 @@ func (o *op) retainDict(d *gpu.Dictionary) *gpu.Dictionary {
 	return d
 }
 
-// retainColumn hands a whole column on.
+// retainColumn adds references to a column for the caller.
 func (o *op) retainColumn(c gpu.Column) gpu.Column {
 	return gpu.Column{Type: c.Type, Len: c.Len, Data: o.retain(c.Data), Offsets: o.retain(c.Offsets), Valid: o.retain(c.Valid), Dict: o.retainDict(c.Dict)}
 }
@@ -111,15 +112,15 @@ func (o *op) gatherFixed(c gpu.Column, width int, ids *gpu.Buffer, n int, outer 
 	return o.keep(dst)
 }
 
-// gatherBits gathers a bitmap; nil is all ones, and id -1 gives 0.
+// gatherBits gathers a bitmap. A nil bitmap is all ones, and id -1 gives 0.
 func (o *op) gatherBits(src, ids *gpu.Buffer, n int) *gpu.Buffer {
 	dst := o.alloc(gpu.BitmapBytes(n))
 	launch(o, "gather_bits", blocks(n, 4*256), 256, 0, gatherArgs{src: addr(src), dst: addr(dst), ids: addr(ids), n: int64(n)})
 	return o.keep(dst)
 }
 
-// gatherTexts gathers columns of bytes, each in parts: lengths, offsets, then,
-// when the totals are known, bytes.
+// gatherTexts gathers columns of bytes, each in parts: the lengths, then the offsets,
+// then the bytes, once the totals are known.
 func (o *op) gatherTexts(cols [][]gpu.Column, ids *gpu.Buffer, n int, outer bool) []gpu.Column {
 	if len(cols) == 0 {
 		return nil
@@ -159,7 +160,7 @@ func (o *op) gatherTexts(cols [][]gpu.Column, ids *gpu.Buffer, n int, outer bool
 	return out
 }
 
-// textParts makes the device's list of the parts of a column, and says whether one
+// textParts writes the list of a column's parts to the device, and reports whether a part
 // has nulls.
 func (o *op) textParts(parts []gpu.Column) (list *gpu.Buffer, nulls bool) {
 	rows := int64(0)

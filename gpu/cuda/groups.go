@@ -6,19 +6,19 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// groups assigns dense ids to keys, in the order in which they first appear. The
-// null of a single key column has a slot of its own in the index; several columns
-// have null bits in their packed key.
+// groups assigns dense ids to keys, in order of first appearance. The null of a single
+// key column has a slot of its own in the index. Several columns have null bits in their
+// packed key.
 type groups struct {
 	dev   *Device
 	lease *gpu.Lease
 	codec *codec
 	index *index
-	nulls []bool // which columns have had a validity bitmap
-	one   bool   // no key columns, and a row was seen
+	nulls []bool // columns that have had a validity bitmap
+	one   bool   // there are no key columns, and a row was seen
 }
 
-// maxHint bounds the groups that room is made for at first, whatever the hint says.
+// maxHint is the most groups that the first table has room for, whatever the hint says.
 const maxHint = 1 << 20
 
 // NewGroups implements gpu.Queue.
@@ -59,10 +59,10 @@ func (g *groups) Release() {
 	g.index.release()
 }
 
-// assignment is the group of every row.
+// assignment has the group of every row.
 type assignment struct {
 	ids  gpu.Column
-	runs bool // rows of a group are next to each other
+	runs bool // rows of a group are consecutive
 }
 
 // IDs implements gpu.Assignment.
@@ -71,8 +71,8 @@ func (a assignment) IDs() gpu.Column { return a.ids }
 // Release implements gpu.Assignment.
 func (a assignment) Release() { a.ids.Release() }
 
-// Assign implements gpu.Groups. It waits for the device once a batch of rows, mostly
-// once a call.
+// Assign implements gpu.Groups. It waits for the device once a batch of rows; most calls
+// are one batch.
 func (g *groups) Assign(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column, n int) (out gpu.Assignment, err error) {
 	q, err := g.dev.queue(gq)
 	if err != nil {
@@ -138,7 +138,7 @@ type unpackArgs struct {
 
 // key unpacks key column i of groups [from, to).
 func (g *groups) key(o *op, i, from, to int) gpu.Column {
-	t, n, p := g.codec.types[i], to-from, g.codec.place[i]
+	t, n, p := g.codec.types[i], to-from, g.codec.fields[i]
 	out := gpu.Column{Type: t, Len: n}
 	a := unpackArgs{store: addr(g.index.store), from: int64(from), n: int64(n), words: int32(g.index.words),
 		word: int32(p.word), shift: int32(p.shift), width: int32(t.Width()), nbit: int32(p.null)}
@@ -167,8 +167,8 @@ func (g *groups) key(o *op, i, from, to int) gpu.Column {
 	return out
 }
 
-// text gives codes of the interner its strings: as a dictionary while its values are
-// shared, plain otherwise.
+// text replaces codes of the interner by their strings: with a dictionary while groups
+// share values, without one otherwise.
 func (g *groups) text(o *op, i int, codes gpu.Column) gpu.Column {
 	values := g.codec.interner[i].values(codes.Type)
 	if values.Len > g.index.n/2 && values.Len > smallDictionary {
@@ -190,7 +190,7 @@ func (g *groups) text(o *op, i int, codes gpu.Column) gpu.Column {
 	return codes
 }
 
-// keepColumn marks the buffers of a plain column of the op as handed to the caller.
+// keepColumn marks the buffers of a plain column of the op as the caller's.
 func (o *op) keepColumn(c gpu.Column) gpu.Column {
 	o.keep(c.Data)
 	o.keep(c.Offsets)

@@ -11,7 +11,7 @@ type hashArgs struct {
 }
 
 // Hash implements gpu.Queue: one kernel a column, and one more over the values of a
-// dictionary that is not larger than the column.
+// dictionary that has no more values than the column has rows.
 func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column, seed uint64) (out gpu.Column, err error) {
 	o := q.begin("hash", l)
 	defer end(o, &out, &err)
@@ -28,7 +28,7 @@ func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column, seed uint64) (out gpu.Colu
 	return out, nil
 }
 
-// hashColumn makes or combines the hashes of a column's rows.
+// hashColumn writes the hashes of a column's rows, or combines them with those in out.
 func (o *op) hashColumn(c gpu.Column, out *gpu.Buffer, first bool, seed uint64) {
 	a := hashArgs{values: addr(c.Data), valid: addr(c.Valid), out: addr(out), seed: seed, n: int64(c.Len), load: loadOf(c.Type)}
 	a.first = flag(first)

@@ -8,37 +8,37 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// tableSeed is that of the hash tables of this process. No result depends on it.
+// tableSeed is the seed of the hash tables of this process. No result depends on it.
 var tableSeed = rand.Uint64()
 
-// The kinds of keys of an index, by their kernels' names.
+// The kinds of keys of an index, named like their kernels.
 const (
 	exactKeys = "exact" // up to 32 bits
 	wordKeys  = "words" // 64-bit words
 	byteKeys  = "bytes" // strings
 )
 
-// index maps keys to dense ids 0, 1, 2 … in the order of their first appearance.
-// index.cu says how. The ids' keys stand in the store: words, or the offsets of
-// texts. Whoever owns it calls release.
+// index maps keys to dense ids 0, 1, 2 … in order of first appearance. index.cu explains
+// it. store has the key of every id: words, or the offset of a text. The owner calls
+// release.
 type index struct {
 	kind  string
 	words int
 	lease *gpu.Lease
-	// nullKey makes null a key; else rows without a key get id -1.
+	// nullKey makes null a key. Otherwise rows without a key get id -1.
 	nullKey bool
 
 	indexState
 	bits, limit  int
 	slots, store *gpu.Buffer
-	// claimed is what a batch counts in, see index.cu, and behind it, for restore, two
-	// slots.
+	// claimed has the counters of a batch, see index.cu, and behind them two slots that
+	// restore uses.
 	claimed *gpu.Buffer
-	texts   *gpu.Buffer // bytes of the ids' texts, used of them in use
+	texts   *gpu.Buffer // bytes of the ids' texts; indexState.used of them are in use
 	err     error
 }
 
-// indexState is what changes with the keys that an index has.
+// indexState is the part of an index that changes as keys are added.
 type indexState struct {
 	n              int
 	used           int64
@@ -46,14 +46,14 @@ type indexState struct {
 	lastNew        int // new ids in the last batch
 }
 
-// claimedBytes is the size of an index's claimed.
+// claimedBytes is the size of claimed.
 const claimedBytes = 24
 
-// maxIndexBits bounds the slots of an index.
+// maxIndexBits bounds the slots of an index to 1 << maxIndexBits.
 const maxIndexBits = 30
 
-// firstBatch is the rows of the first batch: while nothing is known of the keys, a
-// table for as many keys as rows is made.
+// firstBatch is the rows of the first batch. Nothing is known about the keys yet, so the
+// table is made for as many keys as rows.
 const firstBatch = 1 << 16
 
 func newIndex(kind string, words int, l *gpu.Lease, nullKey bool) *index {
@@ -70,7 +70,7 @@ func (x *index) release() {
 	*x = index{lease: x.lease}
 }
 
-// keyWidth is the bytes of a key in the store.
+// keyWidth returns the bytes of a key in the store.
 func (x *index) keyWidth() int64 {
 	if x.kind == wordKeys {
 		return int64(x.words) * 8
@@ -85,7 +85,7 @@ type keyRows struct {
 	n     int
 	keys  uint64 // u32 or words
 	texts texts
-	valid uint64 // rows that have a key, 0: all
+	valid uint64 // bitmap of the rows that have a key; 0: all rows
 }
 
 // slice returns rows [from, to); from is a multiple of 64.
@@ -123,9 +123,9 @@ func (x *index) args(r keyRows, ids uint64) indexArgs {
 	return a
 }
 
-// assign writes the ids of all rows, with new ids for new keys. It waits for the
-// device once a batch; batches grow fast while few keys are new. After an error the
-// index is of no use before restore.
+// assign writes the ids of all rows, with new ids for new keys. It waits for the device
+// once a batch; batches grow fast while few keys are new. After an error the index must
+// be restored before its next use.
 func (x *index) assign(o *op, r keyRows, ids *gpu.Buffer) {
 	if x.err != nil {
 		o.fail(x.err)
@@ -138,9 +138,9 @@ func (x *index) assign(o *op, r keyRows, ids *gpu.Buffer) {
 	}
 }
 
-// restore takes the index back to an earlier state after an error: the slots are
-// filled anew from the store. It allocates nothing, so that refused memory leaves the
-// index as it was; room that was made stays. Other errors stay with the index.
+// restore takes the index back to an earlier state after an error. It fills the slots
+// again from the store. It allocates nothing, so a refusal leaves the index as it was,
+// except for the room that was made. Any other error stays with the index.
 func (x *index) restore(o *op, s indexState) {
 	x.indexState = s
 	if !gpu.IsRefusal(o.err) {
@@ -152,7 +152,7 @@ func (x *index) restore(o *op, s indexState) {
 	r := o.q.begin(o.name, o.lease)
 	var null [1]uint64
 	r.read(x.slots, 8<<x.bits, gpu.BytesOf(null[:]))
-	if uint32(null[0]) > uint32(x.n) { // its id, or a row, is of the batch
+	if uint32(null[0]) > uint32(x.n) { // its id, or its row, is of the failed batch
 		null[0] = 0
 	}
 	r.write(x.claimed, 0, gpu.BytesOf([]uint64{uint64(x.n), 0, null[0]}))
@@ -165,9 +165,9 @@ func (x *index) restore(o *op, s indexState) {
 	}
 }
 
-// batch assigns one batch, with as large a table as it takes.
+// batch assigns one batch, with a table as large as needed.
 func (x *index) batch(o *op, r keyRows, ids uint64) {
-	// As many new keys as the last batch had, in proportion, and a few more.
+	// The estimate is the share of new keys in the last batch, and a few more.
 	x.reserve(o, x.n+int(int64(r.n)*int64(x.lastNew)/int64(x.lastRows))+min(r.n, x.n/16)+1)
 	counts := o.alloc(int64(blocks(r.n, indexTile)) * 4)
 	for !o.failed() {
@@ -192,8 +192,8 @@ func (x *index) batch(o *op, r keyRows, ids uint64) {
 // indexTile is TILE of index.cu.
 const indexTile = 2048
 
-// try inserts the keys of a batch and returns how many there are then; not ok when
-// the table was too small, and the batch must come again with a larger one.
+// try inserts the keys of a batch and returns the number of keys after it. It is not ok
+// when the table was too small: the batch must then be tried again with a larger one.
 func (x *index) try(o *op, r keyRows, ids uint64, counts, fresh *gpu.Buffer) (found int, ok bool) {
 	a := x.args(r, ids)
 	a.counts, a.fresh = addr(counts), addr(fresh)
@@ -220,7 +220,7 @@ type appendArgs struct {
 	base, _                     int32
 }
 
-// append keeps the texts of n new ids.
+// append stores the texts of n new ids.
 func (x *index) append(o *op, r keyRows, fresh *gpu.Buffer, n int) {
 	if n == 0 {
 		return
@@ -246,8 +246,8 @@ func (x *index) append(o *op, r keyRows, fresh *gpu.Buffer, n int) {
 	}
 }
 
-// grow returns a buffer of n bytes with the first used bytes of old, which is
-// released. After an error it returns old.
+// grow returns a buffer of n bytes with the first used bytes of old, and releases old.
+// After an error it returns old.
 func (o *op) grow(l *gpu.Lease, old *gpu.Buffer, used, n int64) *gpu.Buffer {
 	b := o.allocFrom(l, n)
 	if b == nil {
@@ -285,7 +285,7 @@ func (x *index) reserve(o *op, want int) {
 	width := x.keyWidth()
 	used := x.n
 	if x.kind == byteKeys && used > 0 {
-		used++ // where the last text ends
+		used++ // the end of the last text
 	}
 	x.store = o.grow(x.lease, x.store, int64(used)*width, int64(limit+1)*width)
 	if o.failed() {
@@ -302,16 +302,15 @@ func (x *index) reserve(o *op, want int) {
 	x.slots, x.bits, x.limit = slots, bits, limit
 }
 
-// limitOf is how many ids a table of 1 << bits slots takes: it is at most five eighths
-// full.
+// limitOf returns the most ids of a table of 1 << bits slots: five eighths of the slots.
 func limitOf(bits int) int { return (5 << bits) / 8 }
 
-// find writes the ids of all rows, -1 for keys that there are not.
+// find writes the ids of all rows, and -1 for unknown keys.
 func (x *index) find(o *op, r keyRows, ids *gpu.Buffer) {
 	if x.err != nil {
 		o.fail(x.err)
 	}
-	if x.slots == nil { // no key at all
+	if x.slots == nil { // there are no keys yet
 		o.fill(ids, 0, int64(r.n)*4, 0xff)
 		return
 	}

@@ -26,10 +26,10 @@ type joinInvertArgs struct {
 const (
 	joinThreads = 1024
 	joinBuild   = 9216    // JOIN_BUILD of join.cu: rows of a table
-	joinProbe   = 1 << 16 // most rows that probe one table: what a skewed partition is cut into
+	joinProbe   = 1 << 16 // probe rows of an item; a skewed partition is split into several
 )
 
-// joinShared is JoinTable of join.cu, in bytes.
+// joinShared returns the size of JoinTable of join.cu in bytes.
 func joinShared(width int) int {
 	if width == 4 {
 		return joinBuild*(4+2) + 4<<13
@@ -37,8 +37,8 @@ func joinShared(width int) int {
 	return joinBuild*(8+2) + 4<<12
 }
 
-// MatchPartitions implements gpu.Queue. Pairs are counted, then written; which
-// probe rows have a match at all is a bitmap.
+// MatchPartitions implements gpu.Queue. It counts the pairs, then writes them. A bitmap
+// tells which probe rows have a match.
 func (q *queue) MatchPartitions(l *gpu.Lease, build, probe gpu.Partitioned, kind gpu.JoinKind) (probeIDs, buildIDs gpu.Column, err error) {
 	o := q.begin("join partitions", l)
 	var out [2]gpu.Column
@@ -55,7 +55,7 @@ func (q *queue) MatchPartitions(l *gpu.Lease, build, probe gpu.Partitioned, kind
 	if kind == gpu.Inner || kind == gpu.Left {
 		total = j.count()
 	}
-	var rest *gpu.Buffer // rows that are not in a pair
+	var rest *gpu.Buffer // rows that are in no pair
 	more := int64(0)
 	if kind != gpu.Inner {
 		rest, more = j.matched(probe, kind != gpu.Semi)
@@ -79,16 +79,16 @@ func (q *queue) MatchPartitions(l *gpu.Lease, build, probe gpu.Partitioned, kind
 	return out[0], out[1], nil
 }
 
-// partitionJoin is a join of partitions under way.
+// partitionJoin is one run of MatchPartitions.
 type partitionJoin struct {
 	*op
-	width int // of the key
+	width int // bytes of the key
 	items int
 	args  joinArgs
 }
 
-// plan cuts the partitions into items: a build partition that is too large for one
-// table is built piece by piece, one with many probe rows is built by several
+// plan splits the partitions into work items. A build partition that is too large for one
+// table takes several tables. A partition with many probe rows is built by several
 // blocks.
 func (j *partitionJoin) plan(build, probe []int) {
 	var items []joinItem
@@ -109,7 +109,8 @@ func (j *partitionJoin) launch(kernel string) {
 	launch(j.op, fmt.Sprintf("%s_k%d", kernel, j.width), j.items, joinThreads, joinShared(j.width), j.args)
 }
 
-// count counts the pairs of every item and turns the counts into places.
+// count counts the pairs of every item, turns the counts into output offsets, and returns
+// the total.
 func (j *partitionJoin) count() int64 {
 	counts := j.alloc(int64(j.items+1) * 8)
 	j.args.counts = addr(counts)
@@ -120,8 +121,7 @@ func (j *partitionJoin) count() int64 {
 	return total[0]
 }
 
-// matched returns the probe rows that have a match or, inverted, those that have
-// none.
+// matched returns the probe rows with a match or, if invert is set, those without one.
 func (j *partitionJoin) matched(probe gpu.Partitioned, invert bool) (ids *gpu.Buffer, n int64) {
 	rows := probe.Key.Len
 	bits := j.alloc(gpu.BitmapBytes(rows))

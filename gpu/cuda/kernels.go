@@ -15,11 +15,10 @@ import (
 //go:embed kernels/*.fatbin kernels/manifest.json
 var embedded embed.FS
 
-// fatbins are the compiled kernels, one file a source, and the manifest that lists
-// them.
+// fatbins are the compiled kernels, one file a source, and the manifest that lists them.
 var fatbins fs.FS = embedded
 
-// fatbinOf says which fatbin has a kernel.
+// fatbinOf maps a kernel to its fatbin.
 var fatbinOf = sync.OnceValues(func() (map[string]string, error) {
 	list, err := fs.ReadFile(fatbins, "kernels/"+manifest.File)
 	if err != nil {
@@ -28,7 +27,8 @@ var fatbinOf = sync.OnceValues(func() (map[string]string, error) {
 	return manifest.Kernels(list)
 })
 
-// kernels finds compiled kernels by name. Modules are loaded when first needed.
+// kernels finds compiled kernels by name. It loads a module when one of its kernels is
+// first needed.
 type kernels struct {
 	dev *Device
 
@@ -41,20 +41,20 @@ type kernels struct {
 type kernel struct {
 	handle uintptr
 	mu     sync.Mutex
-	shared int // bytes of dynamic shared memory it may use
+	shared int // bytes of dynamic shared memory that it is allowed to use
 }
 
-// staticShared is the dynamic shared memory every kernel may use without asking.
+// staticShared is the dynamic shared memory that every kernel may use without permission.
 const staticShared = 48 << 10
 
-// maxDynamicShared is the driver's number of the attribute that asks for more.
+// maxDynamicShared is the driver's number of the attribute that allows more.
 const maxDynamicShared = 8
 
 func newKernels(d *Device) *kernels {
 	return &kernels{dev: d, modules: map[string]uintptr{}, byName: map[string]*kernel{}}
 }
 
-// find returns the kernel of a name.
+// find returns the kernel with a name.
 func (k *kernels) find(name string) (*kernel, error) {
 	k.mu.RLock()
 	f := k.byName[name]
@@ -72,7 +72,7 @@ func (k *kernels) find(name string) (*kernel, error) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if f = k.byName[name]; f != nil { // one kernel has one record of the memory it may use
+	if f = k.byName[name]; f != nil { // there is one record of the memory that a kernel may use
 		return f, nil
 	}
 	module, err := k.load(file)
@@ -88,7 +88,7 @@ func (k *kernels) find(name string) (*kernel, error) {
 	return f, nil
 }
 
-// load returns the module of a fatbin. The lock is held.
+// load returns the module of a fatbin. The caller holds the lock.
 func (k *kernels) load(file string) (uintptr, error) {
 	if m, ok := k.modules[file]; ok {
 		return m, nil
@@ -106,7 +106,7 @@ func (k *kernels) load(file string) (uintptr, error) {
 	return m, nil
 }
 
-// allow lets the kernel use so many bytes of dynamic shared memory.
+// allow permits the kernel to use so many bytes of dynamic shared memory.
 func (k *kernels) allow(f *kernel, shared int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Two records of one kernel would lower each other's allowance of shared memory.
+// Two records of one kernel would lower each other's permission for shared memory.
 func TestGoroutinesThatFindAKernelAtOnceGetTheSame(t *testing.T) {
 	d := openTest(t, 0)
 	defer func() { require.NoError(t, d.Close()) }()
@@ -22,7 +22,7 @@ func TestGoroutinesThatFindAKernelAtOnceGetTheSame(t *testing.T) {
 			found[i], _ = d.kernels.find("partition_k4_w4")
 		}()
 	}
-	time.Sleep(50 * time.Millisecond) // all look before the first one loads
+	time.Sleep(50 * time.Millisecond) // all goroutines look before the first one loads
 	d.kernels.mu.Unlock()
 	done.Wait()
 	for _, f := range found {

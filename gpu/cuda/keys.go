@@ -7,10 +7,10 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Keys of joins and group-bys are brought to values of 32 bits or rows of 64-bit
-// words that are equal exactly when the keys are: values packed side by side at
-// their width, floats canonical, strings and binaries as codes of an interner. A
-// single column of 4 or 8 bytes is used as it is.
+// Keys of joins and group-bys become values of 32 bits or rows of 64-bit words, which are
+// equal exactly when the keys are. Values are packed side by side at their width, floats
+// in a canonical form, strings and binaries as codes of an interner. A single column of 4
+// or 8 bytes is used without a copy.
 
 // How kernels load a column's values, as in keys.cuh.
 const (
@@ -28,7 +28,7 @@ const (
 	loadWide
 )
 
-// loadOf is how values of a type are loaded.
+// loadOf returns the way in which values of a type are loaded.
 func loadOf(t gpu.Type) int32 {
 	switch t.Kind {
 	case gpu.Bool:
@@ -59,19 +59,20 @@ func loadOf(t gpu.Type) int32 {
 	return loadI64
 }
 
-// interner gives equal strings equal codes, dense from 0, and keeps them.
+// interner maps equal strings to equal codes, dense from 0, and stores the strings.
 type interner struct {
 	*index
 	mu sync.Mutex
-	// known holds the codes of dictionaries that were seen.
+	// known has the codes of the values of dictionaries seen before.
 	known map[*gpu.Dictionary]*gpu.Buffer
 }
 
-// smallDictionary is the size up to which all values of a dictionary are interned
-// at first sight, even when a batch has fewer rows.
+// smallDictionary is the size up to which all values of a dictionary are interned when it
+// is first seen, even if a batch has fewer rows.
 const smallDictionary = 1024
 
-// maxKnown bounds the dictionaries whose codes are kept: a stream has no end.
+// maxKnown bounds the dictionaries whose codes are kept: a stream brings new ones without
+// end.
 const maxKnown = 256
 
 func newInterner(l *gpu.Lease) *interner {
@@ -90,9 +91,9 @@ func (in *interner) forget() {
 	clear(in.known)
 }
 
-// codes returns the codes of a column of strings: of its rows, or, with byValue, of
-// the values of its dictionary. New strings get codes with insert; else those that
-// there are not have code -1.
+// codes returns the codes of a column of strings: for each row or, with byValue, for each
+// value of its dictionary. With insert, new strings get codes; otherwise unknown strings
+// have code -1.
 func (in *interner) codes(o *op, c gpu.Column, insert bool) (codes *gpu.Buffer, byValue bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -107,7 +108,7 @@ func (in *interner) codes(o *op, c gpu.Column, insert bool) (codes *gpu.Buffer, 
 	}
 	v := c.Dict.Values
 	r := keyRows{n: v.Len, texts: textsOf(v)}
-	if !insert { // codes may come later
+	if !insert { // a string that is unknown now may get a code later
 		codes = o.alloc(int64(v.Len) * 4)
 		in.look(o, r, codes, false)
 		return codes, true
@@ -136,13 +137,13 @@ func (in *interner) look(o *op, r keyRows, codes *gpu.Buffer, insert bool) {
 	}
 }
 
-// values returns the interned strings, in order of code, as a column; it borrows
+// values returns the interned strings as a column, in order of code. The column borrows
 // the interner's memory.
 func (in *interner) values(t gpu.Type) gpu.Column {
 	return gpu.Column{Type: t, Len: in.n, Offsets: in.store, Data: in.texts}
 }
 
-// textsOf is a column of strings as kernels take it.
+// textsOf returns a column of strings in the form that kernels take.
 func textsOf(c gpu.Column) texts {
 	if c.Dict != nil {
 		v := c.Dict.Values
@@ -154,30 +155,29 @@ func textsOf(c gpu.Column) texts {
 // codec packs the key columns of one table or group-by.
 type codec struct {
 	types    []gpu.Type
-	interner []*interner // by column, nil for those of fixed width
-	place    []place
+	interner []*interner // by column; nil for types of fixed width
+	fields   []field
 	kind     string // exactKeys or wordKeys
-	words    int    // of a key, when not exact
+	words    int    // of a key, unless kind is exactKeys
 }
 
-// place is where a column stands in the packed key.
-type place struct {
+// field is the bits of a column in the packed key.
+type field struct {
 	word, shift, bits int
-	null              int // the bit of word 0 that says it is null; -1: nulls are no keys, or one of their own
+	null              int // number of its null bit, counted from word 0; -1: a null is no key, or has a slot of its own
 }
 
 // maxKeys bounds the key columns: their null bits share a word.
 const maxKeys = 60
 
-// newCodec returns the codec of some types; withNull says which columns have a bit
-// for null.
+// newCodec returns the codec of some types. withNull tells which columns have a null bit.
 func newCodec(types []gpu.Type, withNull []bool, l *gpu.Lease) *codec {
-	c := &codec{types: types, interner: make([]*interner, len(types)), place: make([]place, len(types)), kind: wordKeys}
+	c := &codec{types: types, interner: make([]*interner, len(types)), fields: make([]field, len(types)), kind: wordKeys}
 	bit := 0
 	for i := range types {
-		c.place[i].null = -1
+		c.fields[i].null = -1
 		if withNull[i] {
-			c.place[i].null = bit
+			c.fields[i].null = bit
 			bit++
 		}
 	}
@@ -193,7 +193,7 @@ func newCodec(types []gpu.Type, withNull []bool, l *gpu.Lease) *codec {
 		if bit%64+w > 64 {
 			bit = (bit + 63) / 64 * 64
 		}
-		p := &c.place[i]
+		p := &c.fields[i]
 		p.word, p.shift, p.bits = bit/64, bit%64, min(w, 64)
 		bit += w
 	}
@@ -212,7 +212,7 @@ func (c *codec) release() {
 	}
 }
 
-// strings is what the interners know, for restore.
+// strings returns the states of the interners, for restore.
 func (c *codec) strings() []indexState {
 	states := make([]indexState, len(c.interner))
 	for i, in := range c.interner {
@@ -223,11 +223,11 @@ func (c *codec) strings() []indexState {
 	return states
 }
 
-// restore takes the interners back after an error.
+// restore takes the interners back to earlier states after an error.
 func (c *codec) restore(o *op, states []indexState) {
 	for i, in := range c.interner {
 		if in != nil {
-			in.forget() // codes of this call may be among them
+			in.forget() // it may have codes of the failed call
 			in.index.restore(o, states[i])
 		}
 	}
@@ -245,7 +245,7 @@ type packArgs struct {
 	count, width          int32
 }
 
-// check verifies that columns are those the codec was made for, of n rows.
+// check checks that columns have the types of the codec and n rows.
 func (c *codec) check(cols []gpu.Column, n int) error {
 	if len(cols) != len(c.types) {
 		return fmt.Errorf("%d key columns, planned for %d", len(cols), len(c.types))
@@ -261,12 +261,12 @@ func (c *codec) check(cols []gpu.Column, n int) error {
 	return nil
 }
 
-// pack returns the keys of rows as an index takes them, valid aside. Strings that are
-// not known yet are interned with insert.
+// pack returns the keys of rows in the form that an index takes, without valid. With
+// insert, new strings are interned.
 func (c *codec) pack(o *op, cols []gpu.Column, n int, insert bool) keyRows {
 	columns := make([]keyColumn, len(cols))
 	for i, col := range cols {
-		p := c.place[i]
+		p := c.fields[i]
 		k := keyColumn{data: addr(col.Data), valid: addr(col.Valid), load: loadOf(col.Type),
 			word: int32(p.word), shift: int32(p.shift), bits: int32(p.bits), null: int32(p.null)}
 		if c.interner[i] != nil {
@@ -300,7 +300,7 @@ func (c *codec) pack(o *op, cols []gpu.Column, n int, insert bool) keyRows {
 	return r
 }
 
-// usedAsIs says whether values are keys as they stand in memory.
+// usedAsIs reports whether the values of a column are keys without packing.
 func usedAsIs(load int32) bool {
 	switch load {
 	case loadI32, loadU32, loadI64, loadU64, loadWide:
@@ -315,8 +315,8 @@ type andArgs struct {
 	count        int32
 }
 
-// rowsWithKey returns the bitmap of rows without a null in the columns that skip
-// does not name, nil when nulls cannot be.
+// rowsWithKey returns the bitmap of the rows without a null in any column that is not in
+// skip, or nil when there can be no null.
 func (o *op) rowsWithKey(cols []gpu.Column, skip []bool, n int) *gpu.Buffer {
 	var bitmaps []uint64
 	var one *gpu.Buffer
@@ -335,7 +335,7 @@ func (o *op) rowsWithKey(cols []gpu.Column, skip []bool, n int) *gpu.Buffer {
 	return out
 }
 
-// upload brings a small list to the device, as scratch of the op.
+// upload copies a small list to the device, as scratch of the op.
 func upload[T any](o *op, list []T) *gpu.Buffer {
 	src := gpu.BytesOf(list)
 	b := o.alloc(int64(len(src)))

@@ -10,15 +10,16 @@ import (
 // Link implements gpu.Profiled.
 func (d *Device) Link() (gpu.Link, error) { return d.link() }
 
-// linkBytes is the size of the copies that measure the link, less on a device
-// with little budget; the best of linkRuns counts: it is a bound. Together they
-// take about 10 ms.
+// linkBytes is the size of the copies that measure the link; it is less on a device with
+// a small budget. The best of linkRuns counts, because the speed is an upper bound. All
+// runs together take about 10 ms.
 const (
 	linkBytes = 32 << 20
 	linkRuns  = 3
 )
 
-// measureLink times copies up, down, both ways at once and within the device.
+// measureLink measures copies up, down, in both directions at once, and within the
+// device.
 func (d *Device) measureLink() (gpu.Link, error) {
 	if err := d.Wait(); err != nil {
 		return gpu.Link{}, err
@@ -58,7 +59,8 @@ func (m *linkTest) measure() gpu.Link {
 		m.note(device.Close())
 		m.note(host.Close())
 	}()
-	// The memory is another stream's until the kernels launched so far are done.
+	// The pool gave the memory for the stream of kernels: other streams may use it once
+	// the kernels launched so far are done.
 	m.note(m.d.ctx.do(cuCtxSynchronize))
 	if m.err != nil {
 		return gpu.Link{}
@@ -82,8 +84,8 @@ func (m *linkTest) note(err error) {
 	}
 }
 
-// rate returns the bytes a second of work on some streams that moves the size a
-// number of times, after one run to warm up.
+// rate returns the speed in bytes a second of work on some streams that moves m.size
+// bytes times times. It runs the work once to warm up.
 func (m *linkTest) rate(times int64, work func(), on ...stream) float64 {
 	m.once(work, on)
 	best := 0.0
@@ -94,8 +96,8 @@ func (m *linkTest) rate(times int64, work func(), on ...stream) float64 {
 	return best
 }
 
-// once times work by the GPU's clock, from when the first stream begins until all have
-// ended.
+// once returns the time of work by the GPU's clock, from the start of the first stream
+// until all streams have finished.
 func (m *linkTest) once(work func(), on []stream) time.Duration {
 	start := m.record(on[0])
 	for _, s := range on[1:] {
@@ -113,7 +115,7 @@ func (m *linkTest) once(work func(), on []stream) time.Duration {
 		m.note(m.d.wait(stop))
 	}
 	if m.err != nil {
-		return time.Second // of no use
+		return time.Second // an error: the value is not used
 	}
 	return max(m.d.trace.between(start, stop), time.Nanosecond)
 }

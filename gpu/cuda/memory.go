@@ -8,8 +8,8 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// pool is the device's stream-ordered memory pool: it keeps what was freed, and
-// gives it out again without asking the driver for more.
+// pool is the device's stream-ordered memory pool. It keeps freed memory and gives it out
+// again without a call of the driver for more.
 type pool struct {
 	dev    *Device
 	handle uintptr
@@ -29,7 +29,7 @@ type poolProps struct {
 
 const poolReleaseThreshold = 4 // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
 
-// open makes the pool, once there is a context.
+// open makes the pool. There is a context already.
 func (p *pool) open() error {
 	props := poolProps{allocType: 1, locationType: 1, locationID: int32(p.dev.props.ordinal)}
 	if err := p.dev.ctx.do(cuMemPoolCreate, uintptr(unsafe.Pointer(&p.handle)), uintptr(unsafe.Pointer(&props))); err != nil {
@@ -39,14 +39,14 @@ func (p *pool) open() error {
 	return p.dev.ctx.do(cuMemPoolSetAttribute, p.handle, poolReleaseThreshold, uintptr(unsafe.Pointer(&keep)))
 }
 
-// Allocate implements gpu.Allocator: memory for the kernels' stream.
+// Allocate implements gpu.Allocator. The memory is for the stream of kernels.
 func (p *pool) Allocate(size int64) ([]byte, uintptr, error) {
 	addr, err := p.take(size, p.dev.compute)
 	return nil, addr, err
 }
 
-// Free implements gpu.Allocator. The memory is free for work that is launched
-// after this; a failure to free leaves it lost, and shows in the next call.
+// Free implements gpu.Allocator. Work that is launched later may use the memory. If the
+// driver fails to free it, the memory is lost, and the next call reports the error.
 func (p *pool) Free(_ []byte, addr uintptr, _ int64) { _ = p.free(addr) }
 
 func (p *pool) take(size int64, s stream) (uintptr, error) {
@@ -68,8 +68,8 @@ func (p *pool) free(addr uintptr) error {
 	return p.dev.ctx.do(cuMemFreeAsync, addr, uintptr(p.dev.compute))
 }
 
-// prepare makes the pool take so many bytes from the driver, to give out later.
-// That they cannot be had is no error before somebody needs them.
+// prepare makes the pool take so many bytes from the driver in advance. A failure is no
+// error: whoever needs the memory later reports it.
 func (p *pool) prepare(size int64) {
 	defer p.dev.step("device memory")()
 	if addr, err := p.take(size, p.dev.up); err == nil {
@@ -84,8 +84,8 @@ func (p *pool) close() error {
 	return p.dev.ctx.do(cuMemPoolDestroy, p.handle)
 }
 
-// uploadPool is the pool for memory that is written on the stream of copies up
-// first: it need not wait for kernels.
+// uploadPool is the pool for memory that the stream of copies up writes first: it does
+// not wait for kernels.
 type uploadPool struct{ *pool }
 
 // Allocate implements gpu.Allocator.
@@ -94,5 +94,5 @@ func (p uploadPool) Allocate(size int64) ([]byte, uintptr, error) {
 	return nil, addr, err
 }
 
-// bytesText is a number of bytes for people.
+// bytesText formats a number of bytes for people.
 func bytesText(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }

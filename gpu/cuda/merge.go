@@ -15,8 +15,9 @@ type mergeArgs struct {
 	count, _                                        int32
 }
 
-// MatchSorted implements gpu.Queue: the run of the build side that each probe row
-// matches, by merge path, then the pairs as a probe of a table of runs writes them.
+// MatchSorted implements gpu.Queue. Merge path finds the run of build rows that matches
+// each probe row. The pairs are then counted and written like those of a probe of a table
+// whose numbers are the runs.
 func (q *queue) MatchSorted(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe []bool, kind gpu.JoinKind) (probeIDs, buildIDs gpu.Column, err error) {
 	o := q.begin("merge match", l)
 	var out [2]gpu.Column
@@ -29,7 +30,7 @@ func (q *queue) MatchSorted(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe [
 	}
 	var t table
 	runs := build[0].Column.Len
-	if kind == gpu.Inner || kind == gpu.Left { // elsewhere one match says as much as many
+	if kind == gpu.Inner || kind == gpu.Left { // Semi and Anti need one match only, so every build row is a run
 		n := runs
 		heads := o.runHeads(build)
 		var starts *gpu.Buffer
@@ -48,8 +49,8 @@ func (q *queue) MatchSorted(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe [
 	return out[0], out[1], nil
 }
 
-// mergeNumbers returns the run of the build side that equals each probe row, -1 for
-// none. Starts are the first rows of the runs, nil when every row is one.
+// mergeNumbers returns for each probe row the run of the build side that equals it, or
+// -1. starts has the first rows of the runs; nil means that every row is a run.
 func (o *op) mergeNumbers(build, probe []gpu.SortKey, nullSafe []bool, starts *gpu.Buffer, runs int) *gpu.Buffer {
 	rows := probe[0].Column.Len
 	tiles := blocks(runs+rows, mergeTile)

@@ -11,10 +11,10 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// op is one primitive under way on a queue. It remembers what was allocated, so
-// that an error anywhere leaves nothing behind, and the first error, after which
-// all its methods do nothing: a primitive launches kernel after kernel and looks
-// at the error once, at the end.
+// op is one call of a primitive on a queue. It remembers its allocations, so an error
+// anywhere leaves nothing behind. It remembers its first error, after which its methods
+// do nothing: a primitive launches kernel after kernel and looks at the error once, at
+// the end.
 type op struct {
 	q     *queue
 	name  string
@@ -22,24 +22,23 @@ type op struct {
 	err   error
 	held  []held
 
-	pending  []func() error // calls that put work on the stream, see put
-	launches int64          // of kernels, among them
-	piece    string         // of the primitive that they are, "" for all of it
-	freed    []*gpu.Buffer  // that they use, released once they are made
+	pending  []func() error // calls that put work on the stream, see enqueue
+	launches int64          // kernel launches among them
+	phase    string         // the phase of the primitive that they belong to; "" for all of it
+	freed    []*gpu.Buffer  // buffers that they use, released once they are made
 	waste    int64          // bytes of freed
 }
 
 // maxWaste is the bytes that an op may have freed before it flushes.
 const maxWaste = 64 << 20
 
-// held is a reference to a buffer that the op has, and whether the caller gets it.
+// held is a buffer of which the op has a reference. keep says that the caller gets it.
 type held struct {
 	buf  *gpu.Buffer
 	keep bool
 }
 
-// begin starts a primitive, whose name appears in errors and reports; end must
-// follow.
+// begin starts a primitive. The name appears in errors and reports. end must follow.
 func (q *queue) begin(name string, l *gpu.Lease) *op {
 	o := &op{q: q, name: name, lease: l, err: q.err}
 	if o.err == nil && q.ctx != nil && q.ctx.Err() != nil {
@@ -48,7 +47,7 @@ func (q *queue) begin(name string, l *gpu.Lease) *op {
 	return o
 }
 
-// takes checks that the columns a primitive works on are memory of the device, and
+// takes checks that the input columns of a primitive are memory of the device, and
 // returns the op's error.
 func (o *op) takes(cols ...gpu.Column) error {
 	if o.err == nil {
@@ -57,17 +56,17 @@ func (o *op) takes(cols ...gpu.Column) error {
 	return o.err
 }
 
-// enqueue keeps a call that puts work on the stream of kernels until the op flushes. All
-// calls are then submitted together: nothing of another queue comes between, and the
-// device waits for no allocation in their midst. So the time between their first and
-// their last is the device's.
+// enqueue defers a call that puts work on the stream of kernels until the op flushes. All
+// deferred calls are then submitted together: no work of another queue comes between, and
+// the device waits for no allocation among them. So the time from the first to the last
+// call is the device's.
 func (o *op) enqueue(call func() error) {
 	if o.err == nil {
 		o.pending = append(o.pending, call)
 	}
 }
 
-// flush makes the calls that were enqueued, and measures them as a piece of the device's
+// flush makes the calls that were enqueued and measures them as one span of the device's
 // work. After an error it makes none.
 func (o *op) flush() {
 	if o.err == nil && len(o.pending) > 0 {
@@ -79,7 +78,7 @@ func (o *op) flush() {
 	o.pending, o.launches, o.freed, o.waste = o.pending[:0], 0, o.freed[:0], 0
 }
 
-// submit makes the pending calls of an op, nothing in between.
+// submit makes the pending calls of an op without any other work between them.
 func (d *Device) submit(o *op) error {
 	d.computing.Lock()
 	defer d.computing.Unlock()
@@ -97,23 +96,24 @@ func (d *Device) submit(o *op) error {
 	return nil
 }
 
-// begins ends a piece of the device's work and names the one that follows, so that
-// it is measured for itself.
-func (o *op) begins(piece string) {
+// begins ends a phase of the primitive and names the next one, which is measured as a
+// span of its own.
+func (o *op) begins(phase string) {
 	o.flush()
-	o.piece = piece
+	o.phase = phase
 }
 
-// span is the name of the piece under way in reports.
+// span returns the name of the current phase in reports.
 func (o *op) span() string {
-	if o.piece == "" {
+	if o.phase == "" {
 		return o.name
 	}
-	return o.name + ", " + o.piece
+	return o.name + ", " + o.phase
 }
 
-// end ends the primitive: its first error goes into err unless one is there, and
-// what is not handed on is released. After an error the result is its zero value.
+// end ends the primitive. It sets err to the op's first error unless err is set, and
+// releases all buffers that the caller does not get. After an error the result is its
+// zero value.
 func end[T any](o *op, result *T, err *error) {
 	o.flush()
 	if *err == nil {
@@ -130,21 +130,21 @@ func end[T any](o *op, result *T, err *error) {
 	}
 }
 
-// failed flushes, and says whether anything went wrong so far.
+// failed flushes and reports whether there is an error.
 func (o *op) failed() bool {
 	o.flush()
 	return o.err != nil
 }
 
-// fail makes err the op's error unless it has one.
+// fail sets the op's error unless it has one.
 func (o *op) fail(err error) {
 	if o.err == nil {
 		o.err = err
 	}
 }
 
-// alloc returns n bytes of device memory with unspecified contents, released at
-// the end unless kept; nil for none and after an error.
+// alloc returns n bytes of device memory with unspecified contents. end releases them
+// unless they are kept. It returns nil for n = 0 and after an error.
 func (o *op) alloc(n int64) *gpu.Buffer {
 	b := o.allocFrom(o.lease, n)
 	if b != nil {
@@ -153,8 +153,8 @@ func (o *op) alloc(n int64) *gpu.Buffer {
 	return b
 }
 
-// allocFrom returns n bytes that the caller owns, paid by a lease that may not be
-// the op's; nil for none and after an error.
+// allocFrom returns n bytes that the caller owns. A lease pays that may differ from the
+// op's. It returns nil for n = 0 and after an error.
 func (o *op) allocFrom(l *gpu.Lease, n int64) *gpu.Buffer {
 	if o.err != nil || n == 0 {
 		return nil
@@ -168,7 +168,7 @@ func (o *op) allocFrom(l *gpu.Lease, n int64) *gpu.Buffer {
 	return b
 }
 
-// keep marks a buffer of the op as handed to the caller and returns it.
+// keep marks a buffer of the op as the caller's and returns it.
 func (o *op) keep(b *gpu.Buffer) *gpu.Buffer {
 	for i := range o.held {
 		if o.held[i].buf == b {
@@ -178,8 +178,8 @@ func (o *op) keep(b *gpu.Buffer) *gpu.Buffer {
 	return b
 }
 
-// free releases scratch before the end, once the kernels that use it are launched.
-// Buffers that are kept or are not the op's are left alone.
+// free releases scratch before the end of the op, once the kernels that use it are
+// launched. It ignores buffers that are kept or are not the op's.
 func (o *op) free(bufs ...*gpu.Buffer) {
 	for _, b := range bufs {
 		if i := slices.IndexFunc(o.held, func(h held) bool { return h.buf == b && !h.keep }); b != nil && i >= 0 {
@@ -193,8 +193,8 @@ func (o *op) free(bufs ...*gpu.Buffer) {
 	}
 }
 
-// retain hands an input's buffer on to the caller with a reference of its own;
-// nil for nil and after an error.
+// retain gives the caller a reference of its own to an input's buffer. It returns nil for
+// nil and after an error.
 func (o *op) retain(b *gpu.Buffer) *gpu.Buffer {
 	if o.err != nil || b == nil {
 		return nil
@@ -203,20 +203,19 @@ func (o *op) retain(b *gpu.Buffer) *gpu.Buffer {
 	return b
 }
 
-// read copies device memory to dst and waits for it. It says whether dst holds
-// the bytes: false after an error.
+// read copies device memory to dst and waits for the copy. It reports whether dst has the
+// bytes: false after an error.
 func (o *op) read(b *gpu.Buffer, off int64, dst []byte) bool {
 	o.flush()
 	if o.err == nil && len(dst) > 0 {
-		// dst is pageable, so the call returns when the bytes are there.
+		// dst is pageable, so the call returns only when the bytes are there.
 		o.fail(o.q.dev.ctx.do(cuMemcpyDtoHAsync, uintptr(unsafe.Pointer(unsafe.SliceData(dst))), b.Addr()+uintptr(off), uintptr(len(dst)), uintptr(o.q.dev.compute)))
 		runtime.KeepAlive(dst)
 	}
 	return o.err == nil
 }
 
-// write copies src to device memory. The driver has taken src over when it
-// returns.
+// write copies src to device memory. The driver has copied src when write returns.
 func (o *op) write(b *gpu.Buffer, off int64, src []byte) {
 	if len(src) == 0 {
 		return
@@ -260,9 +259,9 @@ func (o *op) table(name string, make func() []byte) uint64 {
 	return uint64(addr)
 }
 
-// launch starts a kernel over a one-dimensional grid with shared bytes of dynamic
-// shared memory. args mirrors the kernel's argument struct. A grid of 0 blocks
-// does nothing.
+// launch enqueues a kernel over a one-dimensional grid with shared bytes of dynamic
+// shared memory. args mirrors the kernel's argument struct. A grid of 0 blocks does
+// nothing.
 func launch[A any](o *op, name string, grid, block, shared int, args A) {
 	if o.err != nil || grid == 0 {
 		return
@@ -293,13 +292,13 @@ func launch[A any](o *op, name string, grid, block, shared int, args A) {
 	})
 }
 
-// addr is a buffer's device address as kernels take it, 0 for nil.
+// addr returns a buffer's device address as kernels take it, 0 for nil.
 func addr(b *gpu.Buffer) uint64 { return uint64(b.Addr()) }
 
-// blocks is how many pieces of perBlock n things make.
+// blocks returns the number of blocks of perBlock items that n items need.
 func blocks(n, perBlock int) int { return (n + perBlock - 1) / perBlock }
 
-// flag is a bool as an argument of a kernel.
+// flag converts a bool to an argument of a kernel.
 func flag(b bool) int32 {
 	if b {
 		return 1

@@ -16,7 +16,7 @@ type orderKey struct {
 	load, descending, nullsFirst, nullSafe int32
 }
 
-// orderKeys are the keys by which kernels compare the rows of two sides.
+// orderKeys returns the keys by which kernels compare the rows of two sides.
 func orderKeys(left, right []gpu.SortKey) []orderKey {
 	keys := make([]orderKey, len(left))
 	for i, k := range left {
@@ -38,8 +38,8 @@ func orderColumnOf(c gpu.Column) orderColumn {
 	return out
 }
 
-// plainKey is the kind of kernel that compares the bits of keys as they stand: k4 or
-// k8 for one column of 4 or 8 bytes without nulls; any for others.
+// plainKey returns the kind of kernel that compares keys: k4 or k8, which compare the
+// bits of one column of 4 or 8 bytes without nulls, or any.
 func plainKey(keys []gpu.SortKey) string {
 	c := keys[0].Column
 	t := c.Type

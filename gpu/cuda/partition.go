@@ -44,22 +44,23 @@ type bitsArgs struct {
 const (
 	// partitionThreads is the threads of a block of the partition kernels.
 	partitionThreads = 512
-	// partitionCounters is PARTITION_COUNTERS of partition.cu: blocks that count
-	// the chunk of one that moves.
+	// partitionCounters is PARTITION_COUNTERS of partition.cu: the number of blocks that
+	// count the chunk of rows that one block moves.
 	partitionCounters = 2
 )
 
-// maxPartitionBits bounds the digit of Partition.
+// maxPartitionBits bounds the bits of Partition.
 const maxPartitionBits = 16
 
-// mover is a column of fixed width on its way through a radix partition. Without
-// a source it is the row numbers, 4 bytes each.
+// mover is a column of fixed width in a radix partition. Without a source it is the row
+// numbers of 4 bytes each.
 type mover struct {
 	src, dst *gpu.Buffer
 	width    int // bytes: 1, 2, 4, 8 or 16
 }
 
-// Partition implements gpu.Queue: bitmaps move as bytes, strings after row ids.
+// Partition implements gpu.Queue. Bitmaps move as one byte a row. Strings are gathered by
+// the row ids, which move with the other columns.
 func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shift, bits uint) (out []gpu.Column, offsets []int, err error) {
 	o := q.begin("partition", l)
 	defer end(o, &out, &err)
@@ -135,15 +136,15 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shif
 	return out, offsets, nil
 }
 
-// unpackBits makes bytes of a bitmap.
+// unpackBits expands a bitmap to one byte a row.
 func (o *op) unpackBits(b *gpu.Buffer, n int) *gpu.Buffer {
 	to := o.alloc(int64(n))
 	launch(o, "bits_unpack", blocks(n, 2048), 256, 0, bitsArgs{src: addr(b), dst: addr(to), n: int64(n)})
 	return to
 }
 
-// radixKey is bits [shift, shift+bits) of a key of width 4 or 8 bytes, those set in
-// flip inverted.
+// radixKey is bits [shift, shift+bits) of a key of 4 or 8 bytes. The bits that are set in
+// flip are inverted.
 type radixKey struct {
 	buf         *gpu.Buffer
 	width       int
@@ -151,7 +152,7 @@ type radixKey struct {
 	flip        uint64
 }
 
-// digit is bits [at, end) of the key's bits.
+// digit returns bits [at, end) of the key's bits as a key.
 func (k radixKey) digit(at, end uint) radixKey {
 	k.shift, k.bits = k.shift+at, end-at
 	return k
@@ -159,10 +160,10 @@ func (k radixKey) digit(at, end uint) radixKey {
 
 func (k radixKey) digitFlip() uint32 { return uint32(k.flip >> k.shift & (1<<k.bits - 1)) }
 
-// radix moves n rows into the order of a key, stably: passes over digits of equal
-// size, the lowest bits first. A first pass that is counted already says itself
-// how wide its digit is. With offsets radix returns where each of the 1<<bits
-// values begins, as uint32, and n at the end.
+// radix moves n rows into the order of a key. It is stable. It makes passes over digits
+// of nearly equal size, the lowest bits first. If first is not nil, it is a first pass
+// whose digit is counted already; its key says how wide that digit is. With offsets,
+// radix returns the first row of each of the 1<<bits values as uint32, and n at the end.
 func (o *op) radix(key radixKey, n int, cols []mover, first *radixPass, offsets bool) (starts *gpu.Buffer) {
 	widest := o.digitBits(key.width, cols)
 	ends := equalParts(0, key.bits, widest)
@@ -171,10 +172,10 @@ func (o *op) radix(key radixKey, n int, cols []mover, first *radixPass, offsets 
 		ends = append(ends, equalParts(ends[0], key.bits, widest)...)
 	}
 	passes := len(ends)
-	counted := key // what the next pass counts
+	counted := key // the form of the key that the next pass counts
 	all := cols
 	keyAt := slices.IndexFunc(cols, func(m mover) bool { return m.src == key.buf && m.width == key.width })
-	if keyAt < 0 && passes > 1 { // the key moves too, until the last pass, but no more of it than is needed
+	if keyAt < 0 && passes > 1 { // the bits of the key that are needed move too, except in the last pass
 		if key.width == 8 && key.bits <= 32 {
 			key = radixKey{o.alloc(int64(n) * 4), 4, 0, key.bits, key.flip >> key.shift}
 		}
@@ -230,8 +231,8 @@ func (o *op) radix(key radixKey, n int, cols []mover, first *radixPass, offsets 
 	return starts
 }
 
-// equalParts cuts bits [from, to) into as few digits as may be, of equal size, and
-// returns their ends.
+// equalParts splits bits [from, to) into as few digits as possible, of nearly equal size,
+// and returns their ends.
 func equalParts(from, to uint, widest int) []uint {
 	parts := make([]uint, blocks(int(to-from), widest))
 	for i := range parts {
@@ -240,8 +241,8 @@ func equalParts(from, to uint, widest int) []uint {
 	return parts
 }
 
-// twoSides returns where the columns go in the last pass of a radix and those an
-// even number before it, and where in the others.
+// twoSides returns the destinations of the columns: sides[0] for the last pass and those
+// an even number of passes before it, sides[1] for the others.
 func (o *op) twoSides(n int, cols []mover, passes int) (sides [2][]*gpu.Buffer, scratch []*gpu.Buffer) {
 	for side := range sides {
 		for _, m := range cols {
@@ -259,13 +260,13 @@ func (o *op) twoSides(n int, cols []mover, passes int) (sides [2][]*gpu.Buffer, 
 	return sides, scratch
 }
 
-// radixPass is one pass: count, places, move.
+// radixPass is one pass: count the digits, compute the output offsets, move the rows.
 type radixPass struct {
 	*op
 	key         radixKey
 	n           int
 	launches    []partitionLaunch
-	grid, chunk int // blocks that move, and rows of each
+	grid, chunk int // blocks that move rows, and rows of each block
 	counts      *gpu.Buffer
 }
 
@@ -278,8 +279,8 @@ func (o *op) newPass(key radixKey, n int, cols []mover) *radixPass {
 	return p
 }
 
-// counting are the arguments to count the digits of a key, which may be another
-// form of the one that the rows move by.
+// counting returns the arguments to count the digits of a key. The key may be another
+// form of the one by which the rows move.
 func (p *radixPass) counting(key radixKey) partitionCountArgs {
 	return partitionCountArgs{key: addr(key.buf), counts: addr(p.counts), rows: int64(p.n), chunk: int64(p.chunk / partitionCounters),
 		segmentCount: 1, bits: uint32(key.bits), shift: uint32(key.shift), flip: key.digitFlip()}
@@ -289,8 +290,8 @@ func (p *radixPass) count(width int, args partitionCountArgs) {
 	launch(p.op, fmt.Sprintf("partition_count_k%d", width), partitionCounters*p.grid, 1024, 32*4<<p.key.bits, args)
 }
 
-// move makes places of the counts, moves the rows and returns where the digits
-// begin.
+// move turns the counts into output offsets, moves the rows and returns the first row of
+// each digit.
 func (p *radixPass) move() *gpu.Buffer {
 	digits := 1 << p.key.bits
 	starts := p.alloc(int64(digits+1) * 4)
@@ -307,16 +308,16 @@ func (p *radixPass) move() *gpu.Buffer {
 	return starts
 }
 
-// partitionShape is what a partition kernel was compiled for.
+// partitionShape describes how a partition kernel was compiled.
 type partitionShape struct {
 	kernel        string
-	items, stages int  // rows a thread, buffers of the stage
-	bulk          bool // writes by bulk copies
+	items, stages int  // rows of a thread, buffers of the stage
+	bulk          bool // it writes with bulk copies
 }
 
 func (s partitionShape) tile() int { return partitionThreads * s.items }
 
-// shared is PartitionShared of partition.cu, in bytes.
+// shared returns the size of PartitionShared of partition.cu in bytes.
 func (s partitionShape) shared(digits, widest, rowBytes int) int {
 	slots := s.tile() + (14*digits+32)/16*16
 	aligned := (digits + 3) / 4 * 4
@@ -346,7 +347,7 @@ func (o *op) partitionShape(key int, cols []mover) partitionShape {
 	return partitionShape{fmt.Sprintf("partition_k%d_w0", key), 12, 1, false}
 }
 
-// partitionLaunch is one launch: as many columns as shared memory has room for.
+// partitionLaunch is one launch: as many columns as fit shared memory.
 type partitionLaunch struct {
 	shape          partitionShape
 	cols           []partitionColumn
@@ -355,7 +356,7 @@ type partitionLaunch struct {
 
 func (o *op) partitionLaunches(key radixKey, cols []mover) []partitionLaunch {
 	shape, digits := o.partitionShape(key.width, cols), 1<<key.bits
-	// A first column that is the key is not read twice.
+	// If the first column is the key, it is read once only.
 	cols = slices.Clone(cols)
 	if at := slices.IndexFunc(cols, func(m mover) bool { return m.src == key.buf && m.width == key.width }); at > 0 {
 		cols[0], cols[at] = cols[at], cols[0]
@@ -382,8 +383,7 @@ func (o *op) partitionLaunches(key radixKey, cols []mover) []partitionLaunch {
 	return out
 }
 
-// digitBits is the widest digit for which shared memory has room, 8 on data-centre
-// GPUs.
+// digitBits returns the widest digit that fits shared memory: 8 bits on data-centre GPUs.
 func (o *op) digitBits(key int, cols []mover) int {
 	shape := o.partitionShape(key, cols)
 	widest := 0

@@ -9,15 +9,15 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// TestCountsBecomePlaces scans as many counts as a large GPU has blocks, more than
-// the emulated one launches.
+// TestCountsBecomePlaces scans as many counts as a large GPU has blocks, which is more
+// than the emulated GPU launches.
 func TestCountsBecomePlaces(t *testing.T) {
 	d := openTest(t, 0)
 	defer func() { require.NoError(t, d.Close()) }()
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for _, shape := range [][2]int{{2, 1}, {2, 3}, {4, 1}, {8, 129}, {64, 264}, {128, 33}, {256, 264}, {256, 401}} {
 		digits, blocks := shape[0], shape[1]
-		counts := make([]uint32, digits*blocks+4) // room at the end, of any contents
+		counts := make([]uint32, digits*blocks+4) // room at the end, with arbitrary contents
 		for i := range counts {
 			counts[i] = rnd.Uint32N(1000)
 		}

@@ -9,8 +9,8 @@ import (
 // probeTile is PROBE_TILE of table.cu.
 const probeTile = 2048
 
-// firstWindow is the least number of rows that a probe looks at, for a limit of fewer
-// pairs.
+// firstWindow is the least number of rows that a probe looks at, even if the limit is
+// lower.
 const firstWindow = 1 << 16
 
 type probeArgs struct {
@@ -21,8 +21,8 @@ type probeArgs struct {
 	tiles, kind                                                 int32
 }
 
-// Probe implements gpu.Table. It waits for the device once, unless the limit is below
-// the rows that are left and few of them match.
+// Probe implements gpu.Table. It waits for the device once, or more often when few of the
+// rows match and the limit is below the number of rows that are left.
 func (t *table) Probe(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column, kind gpu.JoinKind, from, limit int) (probe, build gpu.Column, next int, err error) {
 	q, err := t.dev.queue(gq)
 	if err != nil {
@@ -32,7 +32,7 @@ func (t *table) Probe(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column, kind gpu.Jo
 	return m.probe, m.build, m.next, err
 }
 
-// matched is what a probe returns.
+// matched has the results of a probe.
 type matched struct {
 	probe, build gpu.Column
 	next         int
@@ -54,7 +54,7 @@ func (t *table) probe(q *queue, l *gpu.Lease, keys []gpu.Column, kind gpu.JoinKi
 	}
 	a, kernel := t.probeArgs(t.keyRows(o, keys, n, false))
 	a.from, a.limit, a.kind = int64(from), int64(max(limit, 1)), int32(kind)
-	// Look at as many rows as the limit may take; at more if few of them match.
+	// Look at as many rows as the limit has pairs, and at more if few of them match.
 	var found [3]int64
 	for window := max(limit, firstWindow); ; window *= 8 {
 		window = min(window, n-from)
@@ -74,7 +74,7 @@ func (t *table) probe(q *queue, l *gpu.Lease, keys []gpu.Column, kind gpu.JoinKi
 	return out, nil
 }
 
-// probeArgs is how keys are looked up, and by which kernel.
+// probeArgs returns the arguments that look up keys, and the kernel that does.
 func (t *table) probeArgs(r keyRows) (a probeArgs, kernel string) {
 	a.start = addr(t.start)
 	if t.entries != nil {
@@ -89,9 +89,9 @@ func (t *table) probeArgs(r keyRows) (a probeArgs, kernel string) {
 	return a, "probe_" + t.codec.kind
 }
 
-// look finds the pairs of a window of rows: how many up to the limit, the rows that
-// these are of, and the pieces of work that they are written in. Their numbers have
-// room.
+// look finds the pairs of a window of rows. It returns the number of pairs up to the
+// limit, the number of rows that they belong to, and the number of work items that write
+// them. a.numbers has room for the numbers of the rows.
 func (t *table) look(o *op, kernel string, a *probeArgs) (found [3]int64) {
 	n := int(a.n)
 	tiles := blocks(n, probeTile)
@@ -111,7 +111,7 @@ func (t *table) look(o *op, kernel string, a *probeArgs) (found [3]int64) {
 	return found
 }
 
-// pairs writes what look found.
+// pairs writes the pairs that look found.
 func (t *table) pairs(o *op, a probeArgs, found [3]int64) (probe, build gpu.Column) {
 	column := func() gpu.Column {
 		return gpu.Column{Type: gpu.Of(gpu.Int32), Len: int(found[0]), Data: o.keep(o.alloc(found[0] * 4))}

@@ -15,12 +15,12 @@ import (
 )
 
 // TestRandomExpressionsGiveTheHostsResults evaluates the random expressions that
-// operators/expr compares with DuckDB: over all rows of the table, or, where that
-// fails, once more over those on which the host does not.
+// operators/expr compares with DuckDB, over all rows of the table. An expression that
+// fails is evaluated once more over the rows on which the host does not fail.
 //
 //	GSTREAM_CASES=10000 go test ./gpu/cuda -run RandomExpressions
 //
-// runs more of them, and GSTREAM_SEED=17 GSTREAM_CASES=1 one again.
+// runs more of them. GSTREAM_SEED=17 GSTREAM_CASES=1 runs one again.
 func TestRandomExpressionsGiveTheHostsResults(t *testing.T) {
 	p := newPair(t)
 	tab := exprtest.Extremes()
@@ -29,7 +29,7 @@ func TestRandomExpressionsGiveTheHostsResults(t *testing.T) {
 	for seed := first; seed < first+uint64(cases); seed++ {
 		n := exprtest.NewGenerator(rand.New(rand.NewPCG(seed, 11)), tab.Schema).Any(1 + int(seed%5))
 		if !n.Exact() {
-			continue // what is made of last digits that differ may differ by any amount
+			continue // a result made from last digits that differ may differ by any amount
 		}
 		tree, err := expr.Parse(n.SQL())
 		require.NoError(t, err, n.SQL())

@@ -13,7 +13,7 @@ type runArgs struct {
 	n                  int64
 }
 
-// runsOf is what Runs returns.
+// runsOf has the results of Runs.
 type runsOf struct {
 	assignment
 	firsts gpu.Column
@@ -54,8 +54,8 @@ func (q *queue) runs(l *gpu.Lease, keys []gpu.Column) (out runsOf, err error) {
 	return out, nil
 }
 
-// runHeads returns a bitmap of the rows that differ from the row before, and of one
-// more behind the last; nil without rows.
+// runHeads returns a bitmap of the rows that differ from the row before, with one more
+// bit set behind the last row. It returns nil without rows.
 func (o *op) runHeads(keys []gpu.SortKey) *gpu.Buffer {
 	n := keys[0].Column.Len
 	if n == 0 {
@@ -73,8 +73,8 @@ func (o *op) runHeads(keys []gpu.SortKey) *gpu.Buffer {
 	return heads
 }
 
-// runStarts returns the first rows of the runs of n rows, with n itself behind them,
-// and how many runs there are.
+// runStarts returns the first rows of the runs of n rows, followed by n, and the number
+// of runs.
 func (o *op) runStarts(heads *gpu.Buffer, n int) (starts *gpu.Buffer, runs int) {
 	if n == 0 {
 		return nil, 0

@@ -11,10 +11,10 @@ type scanArgs struct {
 	tiles, closed int32
 }
 
-// scan replaces n counts by their exclusive prefix sums; with closed the buffer
-// has one value more, which gets the total. It returns the total's buffer and
-// where in it the total stands as an int64: prefix sums themselves wrap at 32
-// bits, and whoever uses them looks at the total first.
+// scan replaces n counts by their exclusive prefix sums. With closed the buffer has one
+// more value, which gets the total. scan returns a buffer and the offset in it at which
+// the total is as an int64. The prefix sums wrap at 32 bits, so callers look at the total
+// first.
 func (o *op) scan(counts *gpu.Buffer, n int, closed bool) (total *gpu.Buffer, at int64) {
 	tiles := blocks(n, scanTile)
 	sums := o.alloc(int64(tiles+1) * 8)
@@ -26,7 +26,7 @@ func (o *op) scan(counts *gpu.Buffer, n int, closed bool) (total *gpu.Buffer, at
 	return sums, int64(tiles) * 8
 }
 
-// scanTotal is scan, and reads the total.
+// scanTotal is scan that also reads the total.
 func (o *op) scanTotal(counts *gpu.Buffer, n int, closed bool) int64 {
 	sums, at := o.scan(counts, n, closed)
 	var total [1]int64

@@ -7,7 +7,7 @@ type invertArgs struct {
 	rows, n      int64
 }
 
-// Scatter implements gpu.Queue: a gather by the inverse of the ids, see scatter.cu.
+// Scatter implements gpu.Queue: a gather by the inverse of the ids. See scatter.cu.
 func (q *queue) Scatter(l *gpu.Lease, cols []gpu.Column, ids gpu.Column, n int) (out []gpu.Column, err error) {
 	o := q.begin("scatter", l)
 	defer end(o, &out, &err)

@@ -11,7 +11,7 @@ type selectArgs struct {
 	rows, tiles               uint32
 }
 
-// The warps of a block of select.cu, the rows of a tile, and how many blocks a
+// The warps of a block of select.cu, the rows of a tile, and the blocks that a
 // multiprocessor runs at a time.
 const (
 	selectWarps  = 8
@@ -19,7 +19,7 @@ const (
 	selectBlocks = 4
 )
 
-// selectRoom is the most bytes of ids that room is made for before they are counted.
+// selectRoom is the most bytes of ids that are allocated before the ids are counted.
 const selectRoom = 64 << 20
 
 // Select implements gpu.Queue.
@@ -34,9 +34,9 @@ func (q *queue) Select(l *gpu.Lease, pred gpu.Column) (out gpu.Column, err error
 	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: int(n), Data: o.keep(ids)}, nil
 }
 
-// selectRows returns the ids of the rows whose bit is set in both bitmaps, and how
-// many there are. Room is made for the ids of all rows where that is little, as for
-// a stride; elsewhere when they are counted.
+// selectRows returns the ids of the rows whose bits are set in both bitmaps, and their
+// number. If the ids of all rows take little memory, as those of a stride, it allocates
+// for all rows and lists at once. Otherwise it counts first.
 func (o *op) selectRows(truth, valid *gpu.Buffer, rows int) (ids *gpu.Buffer, n int64) {
 	if rows == 0 {
 		return nil, 0

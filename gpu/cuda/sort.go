@@ -26,8 +26,8 @@ const (
 	sortNulls
 )
 
-// sortPart is SortPart of sort.cu: an unsigned integer a row, of the order of a
-// sort key or of a half of one.
+// sortPart is SortPart of sort.cu: an unsigned integer a row that orders like a sort key
+// or like a half of one.
 type sortPart struct {
 	data, valid, ranks, base uint64
 	kind, bits               int32
@@ -56,9 +56,9 @@ type sortNumberArgs struct {
 	n   int64
 }
 
-// Sort implements gpu.Queue: keys as integers of as few bits as their values
-// need, packed into words, and a least-significant-digit radix sort of (word, row
-// id) for every word, the last word first.
+// Sort implements gpu.Queue. Keys become integers of as few bits as their values need,
+// which are packed into words. A least-significant-digit radix sort of (word, row id)
+// runs for every word, the last word first.
 func (q *queue) Sort(l *gpu.Lease, keys []gpu.SortKey) (out gpu.Column, err error) {
 	o := q.begin("sort", l)
 	defer end(o, &out, &err)
@@ -89,8 +89,8 @@ func (q *queue) Sort(l *gpu.Lease, keys []gpu.SortKey) (out gpu.Column, err erro
 	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: o.keep(o.order(n, parts))}, nil
 }
 
-// sortParts makes the parts of one sort key, the most significant first; their
-// ranges are not known yet.
+// sortParts returns the parts of one sort key, the most significant first. Their ranges
+// are not known yet.
 func (o *op) sortParts(k gpu.SortKey) []sortPart {
 	c := k.Column
 	p := sortPart{data: addr(c.Data), valid: addr(c.Valid)}
@@ -101,7 +101,7 @@ func (o *op) sortParts(k gpu.SortKey) []sortPart {
 		if k.NullsFirst {
 			nulls.descending = 1
 		}
-		// A bit that is 1 where validity equals the flag: see sort_pack.
+		// The bit is 1 where the validity equals the flag: see sort_pack.
 		out = append(out, nulls)
 	}
 	switch {
@@ -110,7 +110,7 @@ func (o *op) sortParts(k gpu.SortKey) []sortPart {
 	case c.Dict != nil && c.Dict.Values.Len <= c.Len:
 		p.kind, p.codes = sortCodes, int32(c.Dict.Values.Len)
 		p.ranks = addr(o.textRanks(c.Dict.Values))
-	case c.Type.IsVar(): // or most values of the dictionary have no row
+	case c.Type.IsVar(): // also when most values of the dictionary have no row
 		p.kind, p.data = sortU32, addr(o.textRanks(c))
 	case c.Type.Wide:
 		high, low := p, p
@@ -122,7 +122,7 @@ func (o *op) sortParts(k gpu.SortKey) []sortPart {
 	return append(out, p)
 }
 
-// sortKind is the kind of a plain column of fixed width.
+// sortKind returns the kind of a plain column of fixed width.
 func sortKind(t gpu.Type) int32 {
 	switch t.Kind {
 	case gpu.Bool:
@@ -139,8 +139,7 @@ func sortKind(t gpu.Type) int32 {
 	return kind
 }
 
-// compress finds the range of every part over n rows, and with it the bits it
-// needs.
+// compress finds the range of every part over n rows, and the bits that it needs.
 func (o *op) compress(n int, parts []sortPart) {
 	ranges := make([][2]uint64, len(parts))
 	for i := range ranges {
@@ -163,7 +162,7 @@ func (o *op) compress(n int, parts []sortPart) {
 			continue
 		}
 		lo, hi := r[0], r[1]
-		if lo > hi { // no value at all
+		if lo > hi { // the part has no value
 			lo, hi = 0, 0
 		}
 		p.bits, p.base = int32(bits.Len64(hi-lo)), lo
@@ -173,11 +172,11 @@ func (o *op) compress(n int, parts []sortPart) {
 	}
 }
 
-// grid is the blocks of 256 threads for a kernel that strides over n rows.
+// grid returns the number of blocks of 256 threads for a kernel that strides over n rows.
 func (o *op) grid(n int) int { return min(blocks(n, 256), 16*o.q.dev.props.multiprocessors) }
 
-// order returns the permutation of n rows that orders them by compressed parts,
-// the most significant first; rows with equal parts keep their order.
+// order returns the permutation of n rows that orders them by compressed parts, the most
+// significant first. It is stable.
 func (o *op) order(n int, parts []sortPart) *gpu.Buffer {
 	var rows *gpu.Buffer
 	for end := len(parts); end > 0; {
@@ -198,9 +197,9 @@ func (o *op) order(n int, parts []sortPart) *gpu.Buffer {
 	return rows
 }
 
-// orderByWord reorders rows, nil being the input's order, by parts that make one
-// word of so many bits. A word of more than 32 bits is moved in two halves, of
-// which the lower is left behind once its digits are sorted.
+// orderByWord reorders rows by parts that together are one word of wordBits bits. rows
+// nil is the order of the input. A word of more than 32 bits moves in two halves; the
+// lower half is left behind once its digits are sorted.
 func (o *op) orderByWord(n int, parts []sortPart, wordBits uint, rows *gpu.Buffer) *gpu.Buffer {
 	word := func() *gpu.Buffer { return o.alloc(int64(n) * 4) }
 	lowBits := max(wordBits, 32) - 32
@@ -224,9 +223,9 @@ func (o *op) orderByWord(n int, parts []sortPart, wordBits uint, rows *gpu.Buffe
 	return out
 }
 
-// orderPlain is the order of one key of 4-byte integers without nulls, whose own
-// bits are its word; nil for other keys, and where packing saves a pass. The first
-// digit is counted while the range is found.
+// orderPlain returns the order by a single key of 4-byte integers without nulls, whose
+// bits are sorted without packing. It returns nil for other keys, and when packing saves
+// a pass. The first digit is counted in the pass that finds the range.
 func (o *op) orderPlain(keys []gpu.SortKey) *gpu.Buffer {
 	c := keys[0].Column
 	if len(keys) > 1 || c.Len == 0 || c.Valid != nil || c.Dict != nil || c.Type.Width() != 4 || c.Type.IsFloat() {
@@ -292,9 +291,9 @@ type textRanksArgs struct {
 	n                   int64
 }
 
-// textRanks returns a uint32 a row of a column of bytes, plain or coded: the number
-// of distinct values before it. It sorts by eight bytes a round, and only those
-// that are equal to another so far and have more.
+// textRanks returns a uint32 for each row of a column of bytes, plain or coded: the
+// number of distinct values that are smaller. It sorts by eight bytes a round. A round
+// has only the texts that equal another one so far and have more bytes.
 func (o *op) textRanks(c gpu.Column) *gpu.Buffer {
 	n := c.Len
 	values := c
@@ -322,9 +321,9 @@ func (o *op) textRanks(c gpu.Column) *gpu.Buffer {
 	return ranks
 }
 
-// textSort is a sort of texts between two rounds: n texts are not settled, their
-// rows, their places in the whole order, and their groups of equals so far. Nil
-// stands for all rows, all places and one group.
+// textSort is the state of a sort of texts between two rounds. n texts are not settled:
+// rows are their rows, places their positions in the whole order, groups the number of
+// their group of equal texts. nil stands for all rows, all positions and a single group.
 type textSort struct {
 	*op
 	n                    int
@@ -347,7 +346,7 @@ func (t *textSort) round(args textWordsArgs) {
 		return
 	}
 	next := parts[len(parts)-2:]
-	if next[0].bits == 0 && next[1].bits == 0 { // nothing that tells them apart
+	if next[0].bits == 0 && next[1].bits == 0 { // nothing tells them apart
 		if next[1].base <= textChunk {
 			t.n = 0
 		}

@@ -11,8 +11,8 @@ type (
 	event  uintptr
 )
 
-// eventBlocking makes who waits for an event sleep rather than spin: the cores
-// are busy decoding.
+// eventBlocking makes a thread that waits for an event sleep instead of spin: the cores
+// are busy with decoding.
 const eventBlocking = 1
 
 // eventPool keeps events for reuse.
@@ -22,7 +22,7 @@ type eventPool struct {
 	all  []event
 }
 
-// event returns an event that measures time; recycle gives it back.
+// event returns an event that measures time. recycle gives it back.
 func (d *Device) event() (event, error) {
 	p := &d.events
 	p.mu.Lock()
@@ -82,17 +82,17 @@ func (d *Device) follow(s stream, e event) error {
 // wait blocks until the event has happened.
 func (d *Device) wait(e event) error { return d.ctx.do(cuEventSynchronize, uintptr(e)) }
 
-// deferred is what is done when an event has happened.
+// deferred is a call to make when an event has happened.
 type deferred struct {
 	event event
 	do    func(err error)
 }
 
-// after calls do on another goroutine once the event has happened, or failed,
-// and everything that was put off earlier is done; event 0 has always happened.
+// after calls do on another goroutine once the event has happened or failed, and all
+// calls deferred earlier are done. Event 0 has always happened.
 func (d *Device) after(e event, do func(err error)) { d.later <- deferred{e, do} }
 
-// reap runs what was deferred, in order.
+// reap makes the deferred calls in order.
 func (d *Device) reap() {
 	defer d.reaped.Done()
 	for w := range d.later {

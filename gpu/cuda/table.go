@@ -7,28 +7,29 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// table is the hash table of a join's build side. Keys are numbered, by rank in a
-// range of integers or by an index; the rows of a number stand side by side, in
-// build order. See table.cu.
+// table is the hash table of a join's build side. Its keys are numbered, by rank in a
+// range of integers or by an index. The rows with one number are consecutive, in build
+// order. See table.cu.
 type table struct {
 	dev      *Device
 	codec    *codec
 	nullSafe []bool
-	rows     int // with a key
+	rows     int // rows that have a key
 
-	// By rank: the range of keys and which of them there are, no ranks when all.
+	// With ranks: the range of the keys, and a bitmap of the keys; nil when the range is
+	// full.
 	ranked    bool
 	low       int64
 	span      uint64
 	ranks     *gpu.Buffer
-	index     *index      // else
-	start     *gpu.Buffer // where a number's rows begin; nil when each has one
-	entries   *gpu.Buffer // build rows in order of number; nil when they are the numbers
-	entriesAt uint64      // where in it they begin, in bytes
+	index     *index      // without ranks
+	start     *gpu.Buffer // the first entry of each number; nil when each number has one row
+	entries   *gpu.Buffer // build rows in order of number; nil when rows are numbers
+	entriesAt uint64      // byte offset of the first entry in entries
 }
 
-// maxSpread is how many times wider than the number of keys a range of ranks may be:
-// 16 bytes a key.
+// maxSpread is how many times wider than the number of keys a range of ranks may be. That
+// is 16 bytes a key.
 const maxSpread = 64
 
 // BuildTable implements gpu.Queue.
@@ -76,15 +77,15 @@ func (t *table) Release() {
 	t.ranks, t.start, t.entries = nil, nil, nil
 }
 
-// keyRows packs the keys of rows; those with a null that matches nothing have none.
+// keyRows packs the keys of rows. Rows with a null that matches nothing have no key.
 func (t *table) keyRows(o *op, keys []gpu.Column, n int, insert bool) keyRows {
 	r := t.codec.pack(o, keys, n, insert)
 	r.valid = addr(o.rowsWithKey(keys, t.nullSafe, n))
 	return r
 }
 
-// integerLoad is how the keys of a table are loaded as integers, if they are any:
-// one column, packed or as it is.
+// integerLoad returns how the keys are loaded as integers. It is ok for a single column
+// of integers, packed or not.
 func (t *table) integerLoad() (load int32, ok bool) {
 	k := t.codec.types[0]
 	if len(t.codec.types) > 1 || t.nullSafe[0] || k.IsFloat() || k.Wide {
@@ -140,9 +141,9 @@ func (t *table) build(o *op, l *gpu.Lease, keys []gpu.Column, n int) {
 	t.index = newIndex(t.codec.kind, t.codec.words, l, false)
 	numbers := o.alloc(int64(n) * 4)
 	t.index.assign(o, r, numbers)
-	// Ids are given in the order of first appearance: without duplicates and rows
-	// that have no key they are the rows.
-	t.place(o, numbers, n, t.index.n, t.index.n == n)
+	// Ids are given in order of first appearance. Without duplicates and without rows
+	// that have no key, the ids are the rows.
+	t.orderRows(o, numbers, n, t.index.n, t.index.n == n)
 }
 
 type rankArgs struct {
@@ -153,8 +154,8 @@ type rankArgs struct {
 	load, _                             int32
 }
 
-// rank numbers the keys of a range. Sorted says that they are unique and in order, so
-// that numbers are rows.
+// rank numbers the keys of a range. sorted means that the keys are unique and ascending,
+// so the numbers are the rows.
 func (t *table) rank(o *op, r keyRows, load int32, n int, sorted bool) {
 	if sorted && t.span == uint64(n) {
 		return
@@ -180,7 +181,7 @@ func (t *table) rank(o *op, r keyRows, load int32, n int, sorted bool) {
 	numbers := o.alloc(int64(n) * 4)
 	a.numbers = addr(numbers)
 	launch(o, "rank_numbers", blocks(n, 256), 256, 0, a)
-	t.place(o, numbers, n, distinct, false)
+	t.orderRows(o, numbers, n, distinct, false)
 }
 
 type rowsArgs struct {
@@ -189,8 +190,8 @@ type rowsArgs struct {
 	_, _                    int32
 }
 
-// place puts the rows in order of number.
-func (t *table) place(o *op, numbers *gpu.Buffer, n, distinct int, same bool) {
+// orderRows orders the rows by number.
+func (t *table) orderRows(o *op, numbers *gpu.Buffer, n, distinct int, same bool) {
 	if same || o.failed() {
 		return
 	}
@@ -206,7 +207,7 @@ func (t *table) place(o *op, numbers *gpu.Buffer, n, distinct int, same bool) {
 	if o.failed() {
 		return
 	}
-	// Rows without a key have number -1, and come first.
+	// Rows without a key have number -1 and come first.
 	t.entries, t.entriesAt = o.keep(o.order(n, parts)), uint64(n-t.rows)*4
 	t.start = o.keep(o.alloc(int64(distinct+1) * 4))
 	a.entries, a.start, a.n = addr(t.entries)+t.entriesAt, addr(t.start), int64(t.rows)

@@ -12,7 +12,7 @@ import (
 	"github.com/gstream/gstream/gpu/gputest"
 )
 
-// submit is a device with a queue and leases.
+// side is a device with a queue and leases.
 type side struct {
 	t    *testing.T
 	dev  gpu.Device
@@ -79,7 +79,7 @@ func (s *side) aggregate(a gpu.Aggregate, groups int, ids []int64, values ...[]g
 	return s.down(c), nil
 }
 
-// fixedGroups is an assignment made by a test.
+// fixedGroups is an assignment that a test makes.
 type fixedGroups struct{ ids gpu.Column }
 
 func (f fixedGroups) IDs() gpu.Column { return f.ids }

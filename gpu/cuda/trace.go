@@ -10,7 +10,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// maxSpans bounds the pieces of work that are remembered one by one.
+// maxSpans bounds the spans that are kept.
 var maxSpans = 1 << 17 // less in tests
 
 // The lanes of the device's timeline.
@@ -21,20 +21,20 @@ const (
 	laneDown    = "copy down"
 )
 
-// trace measures the device's work by events, and adds it up for each lease and for
-// the device.
+// trace measures the device's work by events. It sums the work for each lease and for the
+// device.
 type trace struct {
 	dev    *Device
-	base   event     // the zero of the device's clock
-	opened time.Time // when it happened
+	base   event     // zero of the device's clock
+	opened time.Time // host time of base
 
 	mu    sync.Mutex
 	total gpu.Activity
-	spans []leaseSpan // the newest, in a ring once there are maxSpans
-	added int         // spans, of which some may be gone
+	spans []leaseSpan // the newest spans; a ring once there are maxSpans
+	added int         // spans so far, including those that the ring has lost
 }
 
-// leaseSpan is a piece of work and the lease that it was done for.
+// leaseSpan is a span of work and the lease that it was done for.
 type leaseSpan struct {
 	gpu.Span
 	lease *gpu.Lease
@@ -51,13 +51,13 @@ func newTrace(d *Device) (*trace, error) {
 	return &trace{dev: d, base: base, opened: time.Now()}, nil
 }
 
-// step is a piece of setting up the device or its memory, by the host's clock.
+// step is one step in the set-up of the device or its memory, by the host's clock.
 type step struct {
 	name       string
 	begin, end time.Time
 }
 
-// step notes the beginning of a piece of setting up and returns what notes its end.
+// step notes the start of a set-up step. It returns a function that notes its end.
 func (d *Device) step(name string) func() {
 	s := step{name: name, begin: time.Now()}
 	return func() {
@@ -68,7 +68,7 @@ func (d *Device) step(name string) func() {
 	}
 }
 
-// ran records the end of a piece of a primitive that began with an event.
+// ran records the end of a phase of a primitive that began with the event start.
 func (t *trace) ran(o *op, start event) {
 	stop, err := t.dev.record(t.dev.compute)
 	if err != nil {
@@ -78,7 +78,7 @@ func (t *trace) ran(o *op, start event) {
 	t.measure(start, stop, leaseSpan{gpu.Span{Lane: laneKernels, Name: o.span()}, o.lease}, o.launches, nil)
 }
 
-// moved records a transfer whose events are set, and calls done once it is over.
+// moved records a transfer whose events are set. It calls done once the transfer is over.
 func (t *trace) moved(x *transfer, lane string, done func()) {
 	t.measure(x.start, x.stop, leaseSpan{gpu.Span{Lane: lane, Name: x.name, Bytes: x.bytes}, x.lease}, 0, done)
 }
@@ -131,8 +131,7 @@ func (t *trace) add(s leaseSpan, launches int64) {
 
 func (t *trace) close() { t.dev.recycle(t.base) }
 
-// Settle implements gpu.Profiled: it waits until everything that was put off to the end of a copy or a
-// primitive is done.
+// Settle implements gpu.Profiled. It waits for all deferred calls.
 func (d *Device) Settle() {
 	if d.Wait() != nil {
 		return

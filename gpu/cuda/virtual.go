@@ -8,32 +8,32 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Virtual is a range of addresses whose pages are put in device memory or in the
-// host's, piece by piece: one array over both (Lutz et al., SIGMOD 2022, §5.2).
-// Kernels see one address; what lies on the host is read over the link. It is not
-// safe for concurrent use.
+// Virtual is a range of addresses whose pages are mapped to device memory or to host
+// memory, extent by extent: one array over both (Lutz et al., SIGMOD 2022, §5.3). Kernels
+// see one address range and read the part on the host over the link. It is not safe for
+// concurrent use.
 type Virtual struct {
 	dev    *Device
 	addr   uintptr
 	size   int64
 	page   int64
-	mapped []virtualPiece
+	mapped []mapping
 }
 
-// virtualPiece is memory that a part of the range is mapped to.
-type virtualPiece struct {
+// mapping is memory to which a part of the range is mapped.
+type mapping struct {
 	offset, size int64
 	handle       uintptr
 	lease        *gpu.Lease
 }
 
-// Place is where the memory of a part of a Virtual lies.
+// Place is the memory to which a part of a Virtual is mapped.
 type Place int
 
 // The places.
 const (
 	OnDevice Place = iota
-	OnHost         // on the NUMA node next to the device
+	OnHost         // on the NUMA node closest to the device
 )
 
 // location is the driver's CUmemLocation.
@@ -78,7 +78,7 @@ func (d *Device) Reserve(size int64) (*Virtual, error) {
 	for _, p := range []Place{OnDevice, OnHost} {
 		l, err := d.place(p)
 		if err != nil {
-			continue // mapping it will say so
+			continue // Map returns the error
 		}
 		var page uint64
 		prop := allocationProp{kind: 1, location: l}
@@ -99,19 +99,19 @@ func (d *Device) Reserve(size int64) (*Virtual, error) {
 
 func (v *Virtual) round(n int64) int64 { return (n + v.page - 1) / v.page * v.page }
 
-// Addr is the device address of the range, Size its bytes, Page the unit in which
-// it is mapped.
+// Addr returns the device address of the range.
 func (v *Virtual) Addr() uintptr { return v.addr }
 
 // Size returns the bytes of the range.
 func (v *Virtual) Size() int64 { return v.size }
 
-// Page returns the bytes that offsets and sizes of Map are multiples of.
+// Page returns the unit of mapping in bytes: offsets and sizes of Map are multiples of
+// it.
 func (v *Virtual) Page() int64 { return v.page }
 
-// Map puts memory at a place under bytes [offset, offset + size) of the range,
-// which have none yet. Both are multiples of Page. A lease of that place's budget pays
-// for it until Close. Refused memory leaves the range as it was.
+// Map maps memory at a place to bytes [offset, offset + size) of the range, which have
+// none yet. Both numbers are multiples of Page. The lease is of that place's budget and
+// pays until Close. A refusal leaves the range as it was.
 func (v *Virtual) Map(lease *gpu.Lease, offset, size int64, p Place) error {
 	if offset < 0 || size <= 0 || offset%v.page != 0 || size%v.page != 0 || offset > v.size-size {
 		return fmt.Errorf("map bytes [%d, %d) of a range of %d in pages of %d", offset, offset+size, v.size, v.page)
@@ -127,9 +127,9 @@ func (v *Virtual) Map(lease *gpu.Lease, offset, size int64, p Place) error {
 		lease.Unreserve(size)
 		return fmt.Errorf("map %s at offset %d: %w", bytesText(size), offset, err)
 	}
-	piece := virtualPiece{offset: offset, size: size, lease: lease}
+	m := mapping{offset: offset, size: size, lease: lease}
 	prop := allocationProp{kind: 1, location: l}
-	if err := v.dev.ctx.do(cuMemCreate, uintptr(unsafe.Pointer(&piece.handle)), uintptr(size), uintptr(unsafe.Pointer(&prop)), 0); err != nil {
+	if err := v.dev.ctx.do(cuMemCreate, uintptr(unsafe.Pointer(&m.handle)), uintptr(size), uintptr(unsafe.Pointer(&prop)), 0); err != nil {
 		tier := "device"
 		if p == OnHost {
 			tier = "host"
@@ -137,18 +137,18 @@ func (v *Virtual) Map(lease *gpu.Lease, offset, size int64, p Place) error {
 		return fail(&gpu.AllocError{Stage: lease.Name(), Tier: tier, Size: size, Err: err})
 	}
 	at := v.addr + uintptr(offset)
-	if err := v.dev.ctx.do(cuMemMap, at, uintptr(size), 0, piece.handle, 0); err != nil {
-		return fail(errors.Join(err, v.dev.ctx.do(cuMemRelease, piece.handle)))
+	if err := v.dev.ctx.do(cuMemMap, at, uintptr(size), 0, m.handle, 0); err != nil {
+		return fail(errors.Join(err, v.dev.ctx.do(cuMemRelease, m.handle)))
 	}
 	access := accessDesc{location: location{locationDevice, int32(v.dev.props.ordinal)}, flags: 3}
 	if err := v.dev.ctx.do(cuMemSetAccess, at, uintptr(size), uintptr(unsafe.Pointer(&access)), 1); err != nil {
-		return fail(errors.Join(err, v.dev.ctx.do(cuMemUnmap, at, uintptr(size)), v.dev.ctx.do(cuMemRelease, piece.handle)))
+		return fail(errors.Join(err, v.dev.ctx.do(cuMemUnmap, at, uintptr(size)), v.dev.ctx.do(cuMemRelease, m.handle)))
 	}
-	v.mapped = append(v.mapped, piece)
+	v.mapped = append(v.mapped, m)
 	return nil
 }
 
-// Close gives memory and addresses back, once the device is done with them.
+// Close waits until the device is idle, then gives the memory and the addresses back.
 func (v *Virtual) Close() error {
 	if v.addr == 0 {
 		return nil

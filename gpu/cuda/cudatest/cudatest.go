@@ -1,5 +1,5 @@
-// Package cudatest opens CUDA devices for tests: the machine's GPU, or where there
-// is none the emulator.
+// Package cudatest opens CUDA devices for tests: the machine's GPU, or the emulator if
+// there is none.
 package cudatest
 
 import (
@@ -12,9 +12,9 @@ import (
 	"github.com/gstream/gstream/gpu/cuda/emulator"
 )
 
-// Library returns the driver's library to test with: "" where there is a GPU. It
-// skips the test where there is neither a GPU nor a C++ compiler.
-// GSTREAM_EMULATOR=1 in the environment takes the emulator in any case.
+// Library returns the driver's library to test with: "" if there is a GPU, else the
+// emulator. It skips the test on a machine with neither a GPU nor a C++ compiler.
+// GSTREAM_EMULATOR=1 in the environment always takes the emulator.
 func Library(t *testing.T) string {
 	t.Helper()
 	if n, err := cuda.Count(""); err == nil && n > 0 && os.Getenv("GSTREAM_EMULATOR") == "" {
@@ -23,7 +23,7 @@ func Library(t *testing.T) string {
 	return emulator.Build(t)
 }
 
-// Open opens a device, which is closed at the end of the test.
+// Open opens a device and closes it at the end of the test.
 func Open(t *testing.T, opt cuda.Options) *cuda.Device {
 	t.Helper()
 	opt.Library = Library(t)

@@ -18,7 +18,7 @@ func bind(d *driver, library uintptr) {
 	}
 }
 
-// lockThread keeps the test on its thread, whose current context is set.
+// lockThread keeps the test on the thread whose current context is set.
 func lockThread(t *testing.T) {
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)

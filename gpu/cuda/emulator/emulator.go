@@ -1,37 +1,38 @@
-// Package emulator builds a stand-in for NVIDIA's driver library that runs
-// gstream's kernels on the CPU, compiled by g++ from the sources that nvcc
-// compiles for GPUs. It makes the CUDA device testable on machines without a
-// GPU: slow, but strict about memory, barriers and arguments. For tests only.
+// Package emulator builds a stand-in for NVIDIA's driver library that runs gstream's
+// kernels on the CPU. g++ compiles it from the sources that nvcc compiles for GPUs. It
+// makes the CUDA device testable on machines without a GPU: slow, but strict about
+// memory, barriers and arguments. It is for tests only.
 //
-// It stands for two GPUs. Copies and fills of memory of the one on a stream of the other
-// are refused; kernels are not watched for that.
+// It emulates two GPUs. It refuses copies and fills of one GPU's memory on a stream of
+// the other; it does not check kernels for that.
 //
-// Beside the driver API the library exports what tests need:
+// The library exports functions for tests beside the driver API:
 //
 //	void emulatorFailAt(const char* function, long n, int code)
 //	long emulatorCalls(const char* function)
 //	long emulatorLive(void)
 //	void emulatorSchedule(uint64_t seed)
 //
-// The n-th call from now of a driver function fails with a code (n = 0: none);
-// how often a function was called; the allocations, page-locked blocks, events
-// and streams that were not given back; and a seed for the order in which the
-// threads of a block take turns (0: the plain order), whose first value is that of
-// the environment variable GSTREAM_EMULATOR_SEED.
+// emulatorFailAt makes the n-th call from now of a driver function fail with a code (n =
+// 0: none). emulatorCalls returns how often a function was called. emulatorLive returns
+// the number of allocations, page-locked blocks, events and streams that were not given
+// back. emulatorSchedule sets the seed of the order in which the threads of a block take
+// turns (0: the plain order); the environment variable GSTREAM_EMULATOR_SEED sets it at
+// the start.
 //
-// In kernels it finds accesses outside of an allocation (behind it at once or at
-// the end of the launch, before it when it is freed), misaligned accesses, indexes
-// outside of arrays, shifts by the width or more, divisions by zero, barriers
-// that some threads of a block do not reach, and collectives of a warp whose lanes
-// do not meet. What nothing was written to is full of 0xCB. Copies between
-// page-locked memory and the device are made when they are waited for, so that it
-// shows when either is given back or written too early.
+// In kernels it finds accesses outside of an allocation (behind the end at once or at the
+// end of the launch, before the start when it is freed), misaligned accesses, indexes
+// outside of arrays, shifts by the width or more, divisions by zero, barriers that some
+// threads of a block do not reach, and warp collectives whose lanes do not meet. Memory
+// that nothing was written to is full of 0xCB. Copies between page-locked memory and the
+// device are made when something waits for them, so tests see memory that is given back
+// or written too early.
 //
-// With GSTREAM_EMULATOR_RACES=1 in the environment kernels run ten times slower, and
-// a launch fails in which threads race for shared memory, or that reads memory which
-// nothing was written to. Races for global memory are said on standard error: some
-// are meant, as a look at a slot before the compare-and-swap. Without it races are
-// not found, except by their results under the order of a seed.
+// With GSTREAM_EMULATOR_RACES=1 in the environment kernels run ten times slower. A launch
+// then fails when threads race for shared memory, or when it reads memory that nothing
+// was written to. Races for global memory are reported on standard error: some are
+// intended, as a look at a slot before the compare-and-swap. Without the variable, races
+// show only by wrong results under the order of some seed.
 package emulator
 
 import (
@@ -49,11 +50,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Require is the environment variable that, when it is 1, makes a machine without
-// a C++ compiler fail tests rather than skip them.
+// Require names an environment variable. When it is 1, a machine without a C++ compiler
+// fails tests instead of skipping them.
 const Require = "GSTREAM_REQUIRE_EMULATOR"
 
-// Races is the environment variable that, when it is 1, makes kernels look for races.
+// Races names an environment variable. When it is 1, kernels look for races.
 const Races = "GSTREAM_EMULATOR_RACES"
 
 var once = struct {
@@ -61,16 +62,15 @@ var once = struct {
 	paths map[string]string
 }{paths: map[string]string{}}
 
-// Build builds the library from the kernels of gpu/cuda/kernels, unless it is
-// built already, and returns its path. It skips the test where there is no g++
-// or no source tree.
+// Build returns the path of the library with the kernels of gpu/cuda/kernels, and builds
+// it first when it is missing. It skips the test where there is no g++ or no source tree.
 func Build(t testing.TB) string {
 	t.Helper()
 	return BuildKernels(t)
 }
 
-// BuildKernels is Build for other kernels: paths of .cu files, relative to the
-// package that is tested.
+// BuildKernels is Build for other kernels: paths of .cu files, relative to the package
+// under test.
 func BuildKernels(t testing.TB, kernels ...string) string {
 	t.Helper()
 	once.Lock()
@@ -106,7 +106,7 @@ func giveUp(t testing.TB, err error) {
 	t.Skip(err)
 }
 
-// sourceTree returns the folder of the emulator in the module that the test is of.
+// sourceTree returns the folder of the emulator in the module of the test.
 func sourceTree() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -125,8 +125,8 @@ func sourceTree() (string, error) {
 	}
 }
 
-// build runs the build script, one process at a time, for a path that is named by
-// the hash of all sources.
+// build runs the build script, in one process at a time. The hash of all sources names
+// the result.
 func build(here string, kernels []string) (string, error) {
 	hash, err := hashOf(here, kernels)
 	if err != nil {
@@ -160,7 +160,7 @@ func build(here string, kernels []string) (string, error) {
 	return path, nil
 }
 
-// hashOf names the library by everything that it is made from.
+// hashOf returns the hash of everything that the library is made from.
 func hashOf(here string, kernels []string) (string, error) {
 	files := append([]string{filepath.Join(here, "build.sh")}, kernels...)
 	patterns := []string{filepath.Join(here, "src", "*"), filepath.Join(here, "..", "kernels", "*.cuh")}

@@ -108,7 +108,7 @@ func (d *driver) alloc(bytes int) uint64 {
 	return p
 }
 
-// results runs a kernel of n threads in all and returns what each wrote.
+// results runs a kernel of n threads in total and returns what each thread wrote.
 func (d *driver) results(kernel string, grid, block uint32) []uint64 {
 	d.t.Helper()
 	out := make([]uint64, grid*block)
@@ -286,10 +286,10 @@ func TestCopiesOfPageLockedMemoryAreMadeWhenTheyAreWaitedFor(t *testing.T) {
 	value[0] = 1
 	require.Zero(t, d.UpOn(p, host, 8, stream))
 	require.Zero(t, d.Record(event, stream))
-	value[0] = 2 // too early
+	value[0] = 2 // before the copy was made
 	require.Zero(t, d.UpOn(q, host, 8, stream))
 	require.Zero(t, d.WaitFor(event))
-	value[0] = 3 // too early for the second copy
+	value[0] = 3 // before the second copy was made
 	require.Zero(t, d.Synchronize(stream))
 	var got [2]byte
 	require.Zero(t, d.Down(unsafe.Pointer(&got[0]), p, 1))

@@ -1,7 +1,7 @@
 //go:build ignore
 
-// Manifest lists the stale kernels of the current directory, or writes its
-// manifest; build.sh runs it.
+// Manifest lists the stale kernels of the current directory, or writes its manifest.
+// build.sh runs it.
 package main
 
 import (

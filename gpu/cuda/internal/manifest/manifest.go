@@ -1,6 +1,5 @@
-// Package manifest says whether compiled kernels match their sources, without a
-// compiler: beside the fatbins lies a list of what each was made from, and of the
-// kernels in it.
+// Package manifest checks that compiled kernels match their sources, without a compiler.
+// A manifest beside the fatbins lists the sources and the kernels of each fatbin.
 package manifest
 
 import (
@@ -20,18 +19,18 @@ import (
 // File is the name of the manifest in the directory of the kernels.
 const File = "manifest.json"
 
-// script is what compiles the kernels: compiler version and flags are in it, so
-// a change of it makes every fatbin stale.
+// script compiles the kernels. It has the compiler version and the flags, so a change of
+// it makes every fatbin stale.
 const script = "build.sh"
 
-// Entry is one fatbin: the SHA-256 of what it was made from and of itself.
+// Entry is one fatbin: the SHA-256 of its sources and of the fatbin, and its kernels.
 type Entry struct {
 	Sources string   `json:"sources"`
 	Fatbin  string   `json:"fatbin"`
 	Kernels []string `json:"kernels"`
 }
 
-// Kernels returns the fatbin that has each kernel, after a manifest.
+// Kernels returns the fatbin of each kernel in a manifest.
 func Kernels(list []byte) (map[string]string, error) {
 	var all map[string]Entry
 	if err := json.Unmarshal(list, &all); err != nil {
@@ -48,8 +47,8 @@ func Kernels(list []byte) (map[string]string, error) {
 
 func fatbin(source string) string { return strings.TrimSuffix(source, ".cu") + ".fatbin" }
 
-// Stale returns the sources in dir whose fatbin is missing or is not the one
-// that the manifest promises for them, and fatbins without a source.
+// Stale returns the sources in dir whose fatbin is missing or differs from the manifest,
+// and the fatbins without a source.
 func Stale(dir string) ([]string, error) {
 	have := map[string]Entry{}
 	if b, err := os.ReadFile(filepath.Join(dir, File)); err == nil {
@@ -76,7 +75,7 @@ func Stale(dir string) ([]string, error) {
 	return stale, nil
 }
 
-// Write makes the manifest of the fatbins in dir as they are now.
+// Write writes the manifest of the fatbins in dir.
 func Write(dir string) error {
 	all, err := entries(dir)
 	if err != nil {
@@ -107,7 +106,7 @@ func Write(dir string) error {
 
 var declaration = regexp.MustCompile(`extern\s+"C"\s+__global__\s+void\s+(\w+)\s*\(`)
 
-// kernelsIn lists the kernels of a source by the C++ preprocessor, $CXX or g++.
+// kernelsIn lists the kernels of a source. It runs the C++ preprocessor, $CXX or g++.
 func kernelsIn(source string) ([]string, error) {
 	cxx := os.Getenv("CXX")
 	if cxx == "" {
@@ -150,7 +149,7 @@ func entries(dir string) (map[string]Entry, error) {
 
 var include = regexp.MustCompile(`(?m)^\s*#\s*include\s+"([^"]+)"`)
 
-// add hashes a file and the files it includes, each once.
+// add hashes a file and the files that it includes, each once.
 func add(h io.Writer, dir, name string, seen map[string]bool) error {
 	if seen[name] {
 		return nil
