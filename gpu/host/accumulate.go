@@ -10,13 +10,13 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// fewGroups is the number of groups up to which every core folds into a private
-// copy of the state; above, copies would cost more than they gain.
+// fewGroups is the most groups for which every core folds into a private copy of the
+// state. With more groups the copies cost more than they gain.
 const fewGroups = 512
 
-// fold runs f over the rows of some groups: on private copies of the state in
-// parallel, merged in any order, when the groups are few; in place otherwise, in
-// parallel where the rows come by runs.
+// fold runs f over the rows of some groups. Few groups are folded in parallel into
+// private copies of the state, which are merged in any order. Many groups are folded in
+// place, in parallel only where the ids are sorted.
 func fold[S any](d *Device, ids []int32, state []S, zero S, f func(st []S, lo, hi int), merge func(dst *S, src S)) error {
 	n := len(ids)
 	if n <= grain || d.threads == 1 {
@@ -49,7 +49,7 @@ func fold[S any](d *Device, ids []int32, state []S, zero S, f func(st []S, lo, h
 	})
 }
 
-// runAt moves the border of a piece to where the next run of rows of one group begins.
+// runAt moves the border of a piece to the start of the next run of rows of one group.
 // The ids ascend.
 func runAt(ids []int32, i int) int {
 	if i == 0 {
@@ -58,8 +58,8 @@ func runAt(ids []int32, i int) int {
 	return i + sort.Search(len(ids)-i, func(k int) bool { return ids[i+k] != ids[i-1] })
 }
 
-// presence remembers which groups have had a value that is not null. While no
-// null was seen there is nothing to remember: every group has had one.
+// presence remembers the groups that have had a value that is not null. It is empty until
+// the first null: all groups have had a value until then.
 type presence struct {
 	seen   vector[uint8]
 	groups int
@@ -90,7 +90,7 @@ func (p *presence) update(ids []int32, c gpu.Column, groups int) {
 	}
 }
 
-// valid returns the bitmap of groups [from, to), nil when all have a value.
+// valid returns the validity of groups [from, to), or nil when all have a value.
 func (p *presence) valid(l *gpu.Lease, from, to int) (*gpu.Buffer, error) {
 	if p.seen.v == nil || bytes.IndexByte(p.seen.v[from:to], 0) < 0 {
 		return nil, nil
@@ -109,9 +109,9 @@ func (p *presence) valid(l *gpu.Lease, from, to int) (*gpu.Buffer, error) {
 
 // state is the part of an accumulator that differs by aggregate and type.
 type state interface {
-	// update folds rows into their groups, all or, refused memory, none.
+	// update folds rows into their groups: all rows or, when memory is refused, none.
 	update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error
-	// write makes the values of groups [from, to), out.Len of them.
+	// write writes the values of groups [from, to) to out, which has as many rows.
 	write(l *gpu.Lease, out *gpu.Column, from, to int) error
 	release()
 }
@@ -213,7 +213,7 @@ func (x *accumulator) Result(gq gpu.Queue, l *gpu.Lease, from, to int) (gpu.Colu
 	return out, nil
 }
 
-// allocValues gives a column of fixed width room for its values.
+// allocValues allocates the values of a column of fixed width.
 func allocValues(l *gpu.Lease, out *gpu.Column) (err error) {
 	size := int64(out.Len) * int64(out.Type.Width())
 	if out.Type.Kind == gpu.Bool {

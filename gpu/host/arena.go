@@ -13,37 +13,37 @@ import (
 )
 
 const (
-	// smallest is the size of the smallest block; blocks up to carve are cut
+	// smallest is the size of the smallest block. Blocks of up to carve bytes are cut
 	// from mappings of slab bytes.
 	smallest = 1 << 8
 	slab     = 2 * hugePage
 	carve    = 1 << 20
-	// small is the size up to which free blocks always stay in memory. Of larger ones
-	// leastKept bytes stay, or keptPerCore for every core if that is more, as long as
-	// the budget has room for them.
+	// small is the size up to which free blocks always stay in memory. Larger free blocks
+	// stay as long as they have at most leastKept bytes in total, or keptPerCore for
+	// every core if that is more, and the budget has room for them.
 	small       = 1 << 13
 	leastKept   = 32 << 20
 	keptPerCore = 16 << 20
-	// refault is what it costs to touch memory anew: seconds a GiB.
+	// refault is the cost of touching memory anew, in seconds a GiB.
 	refault = 0.25
 )
 
-// arena hands out blocks of memory outside the Go heap and keeps returned ones
-// for reuse: pages that were touched once are several times faster than fresh
-// ones. Sizes are rounded up to one of four steps a power of two. Free blocks that stay
-// in memory count against the budget, which gets them back when it needs them.
+// arena gives out blocks of memory outside the Go heap. It keeps free blocks for reuse,
+// because pages that were touched before are several times faster than fresh pages. It
+// rounds sizes up to one of four classes a power of two. Free blocks that stay in memory
+// count against the budget, which gets them back when it needs them.
 type arena struct {
-	keep       int64 // bound of kept
+	keep       int64 // upper bound of kept
 	lease      *gpu.Lease
 	unregister func()
 
 	mu     sync.Mutex
-	free   map[int][][]byte // by class size
-	cold   map[int][][]byte // free blocks of slabs whose pages were given back
-	kept   int64            // bytes in free blocks above small
-	out    int              // blocks handed out
+	free   map[int][][]byte // by size class
+	cold   map[int][][]byte // free blocks of slabs whose pages were given back, by size class
+	kept   int64            // bytes of free blocks larger than small
+	out    int              // blocks given out
 	slabs  [][]byte
-	carved []byte // rest of the newest slab
+	carved []byte // the unused rest of the newest slab
 }
 
 func newArena(cores int) *arena {
@@ -55,7 +55,7 @@ func (a *arena) register(b *gpu.Budget) {
 	a.lease, a.unregister = b.CacheLease("free blocks"), b.Register(a)
 }
 
-// class rounds a size up to the size of its block.
+// class returns the size class of a size: the size of its block.
 func class(n int64) int {
 	if n <= smallest {
 		return smallest
@@ -82,7 +82,7 @@ func (a *arena) Allocate(size int64) ([]byte, uintptr, error) {
 	return mem[:size], uintptr(unsafe.Pointer(unsafe.SliceData(mem))), nil
 }
 
-// take returns a block of class size c.
+// take returns a block of size class c.
 func (a *arena) take(c int) ([]byte, error) {
 	if list := a.free[c]; len(list) > 0 {
 		a.free[c] = list[:len(list)-1]
@@ -132,7 +132,7 @@ func (a *arena) Free(mem []byte, _ uintptr, size int64) {
 	a.free[c] = append(a.free[c], mem)
 }
 
-// drop gives the pages of a free block back.
+// drop gives the pages of a free block back to the system.
 func (a *arena) drop(c int, mem []byte) {
 	if c > carve {
 		unmap(mem)
@@ -166,7 +166,7 @@ func (a *arena) Reclaim(want int64) (given int64) {
 	return given
 }
 
-// close unmaps what no buffer uses any more: everything, unless buffers leaked.
+// close unmaps all memory, unless a buffer is still in use.
 func (a *arena) close() {
 	a.unregister()
 	a.Reclaim(math.MaxInt64)
@@ -181,11 +181,11 @@ func (a *arena) close() {
 	}
 }
 
-// hugePage is the size and alignment of what the system backs by one huge page:
-// a fault and a TLB entry where small pages take 512.
+// hugePage is the size and alignment of a huge page. It costs one fault and one TLB entry
+// instead of 512.
 const hugePage = 2 << 20
 
-// mapMemory maps n bytes, in huge pages when asked and there is room for one.
+// mapMemory maps n bytes: in huge pages if huge is set and n is at least one huge page.
 func mapMemory(n int, huge bool) ([]byte, error) {
 	extra := 0
 	if huge && n >= hugePage {
@@ -198,7 +198,7 @@ func mapMemory(n int, huge bool) ([]byte, error) {
 	if extra == 0 {
 		return unsafe.Slice((*byte)(mem), n), nil
 	}
-	// Cut the ends off. What cannot be cut is merely mapped and never used.
+	// Unmap both ends. An end that cannot be unmapped stays mapped and is never used.
 	lead := -uintptr(mem) & (hugePage - 1)
 	if lead > 0 {
 		_ = unix.MunmapPtr(mem, lead)
@@ -213,8 +213,8 @@ func mapMemory(n int, huge bool) ([]byte, error) {
 	return out, nil
 }
 
-// forget gives the whole pages of a block back and keeps its addresses. If that
-// fails the pages stay, with nothing to undo.
+// forget gives the whole pages of a block back to the system and keeps the addresses. If
+// that fails, the pages stay in use: nothing needs to be undone.
 func forget(mem []byte) {
 	const page = 4096
 	lead := int(-uintptr(unsafe.Pointer(unsafe.SliceData(mem))) & (page - 1))
@@ -223,7 +223,8 @@ func forget(mem []byte) {
 	}
 }
 
-// unmap gives memory back; if that fails it stays mapped, with nothing to undo.
+// unmap gives memory back to the system. If that fails, it stays mapped: nothing needs to
+// be undone.
 func unmap(mem []byte) {
 	_ = unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(mem)), uintptr(len(mem)))
 }

@@ -10,7 +10,7 @@ func TestFreeBlocksAreGivenBackToTheBudget(t *testing.T) {
 	d, err := Open(Options{Threads: 1, Memory: 8 << 20})
 	require.NoError(t, err)
 	l := d.Budget().Lease("test")
-	for _, size := range []int64{5 << 20, 10 << 10} { // mapped for itself, and cut from a slab
+	for _, size := range []int64{5 << 20, 10 << 10} { // a mapping of its own, and a part of a slab
 		for range 3 {
 			b, err := l.Alloc(size)
 			require.NoError(t, err)

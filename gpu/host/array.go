@@ -6,8 +6,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// array is a slice in memory of a lease. Its elements hold no pointers of Go. The
-// zero value is empty.
+// array is a slice in memory of a lease. Its elements contain no Go pointers. The zero
+// value is empty.
 type array[T any] struct {
 	v   []T
 	buf *gpu.Buffer
@@ -32,7 +32,7 @@ func newZeros[T any](l *gpu.Lease, n int) (array[T], error) {
 	return a, err
 }
 
-// room makes sure that n elements can be appended. Its memory at least doubles.
+// room makes room to append n elements. When it reallocates, the memory at least doubles.
 func (a *array[T]) room(l *gpu.Lease, n int) error {
 	if len(a.v)+n <= cap(a.v) {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// The benchmarks report Mrows/s, and GB/s of the bytes that the primitive must
-// read and write at least, beside the GB/s of a plain copy on the same cores.
+// The benchmarks report Mrows/s, and GB/s of the bytes that the primitive must read and
+// write at least, beside the GB/s of a plain copy on the same cores.
 
 const benchRows = 1 << 22
 
@@ -49,9 +49,9 @@ func (b *benchmark) int64s(v []int64) gpu.Column {
 	return gpu.Column{Type: gpu.Of(gpu.Int64), Len: len(v), Data: buf}
 }
 
-// keys draws rows keys: "clustered" like l_orderkey, four rows a key in order and
-// three quarters of the range unused; "random" over the same keys; "sparse" over
-// 64 bits.
+// keys returns keys of rows rows: "clustered" like l_orderkey, with four consecutive rows
+// a key and three quarters of the range unused; "random", the same keys in random order;
+// "sparse", keys of 64 bits.
 func keys(kind string, rows, distinct int) []int64 {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	out := make([]int64, rows)

@@ -118,8 +118,8 @@ func (d *Device) concat(l *gpu.Lease, parts []gpu.Column) (gpu.Column, error) {
 	return out, nil
 }
 
-// oneCoding gives all parts one dictionary where all have one and its values
-// together are few for the rows, and none otherwise. release drops what it made.
+// oneCoding gives all parts one dictionary when all have one and their values together
+// are few for the rows, and otherwise no dictionary. release releases what it made.
 func (d *Device) oneCoding(l *gpu.Lease, parts []gpu.Column, rows int) (out []gpu.Column, release func(), err error) {
 	same, coded, values := true, true, 0
 	for _, p := range parts {
@@ -183,7 +183,7 @@ func (d *Device) oneCoding(l *gpu.Lease, parts []gpu.Column, rows int) (out []gp
 		release()
 		return nil, nil, err
 	}
-	made = append(made, dict) // dropped by release: every user has its own reference
+	made = append(made, dict) // release drops it: every user has a reference of its own
 	shared := &gpu.Dictionary{Values: dict}
 	for i := range made[:len(parts)] {
 		dict.Retain()
@@ -192,7 +192,7 @@ func (d *Device) oneCoding(l *gpu.Lease, parts []gpu.Column, rows int) (out []gp
 	return made[:len(parts)], release, nil
 }
 
-// expand returns a plain column with the rows of c.
+// expand returns the rows of c as a plain column.
 func (d *Device) expand(l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
 	if c.Dict == nil {
 		return c.Retain(), nil
@@ -221,7 +221,7 @@ func (d *Device) expand(l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
 	return out[0], nil
 }
 
-// copyBits copies n bits from bit s of src to bit t of dst; nil is all ones.
+// copyBits copies n bits from bit s of src to bit t of dst. A nil src is all ones.
 func copyBits(dst []uint64, t int, src []uint64, s, n int) {
 	for n > 0 {
 		k := min(n, 64-t%64)

@@ -11,23 +11,23 @@ import (
 )
 
 const (
-	// evalRows is the rows that a program runs over at a time, a multiple of 64:
-	// few enough that the registers stay in the first two cache levels, enough
-	// that the cost of an instruction is not noticed.
+	// evalRows is the rows of a chunk, over which a program runs at a time; a multiple of
+	// 64. They are few enough that the registers stay in the first two cache levels, and
+	// enough that the cost of dispatching an instruction does not matter.
 	evalRows  = 2048
 	evalWords = evalRows / 64
 	// evalGrain is the rows that a core takes at a time.
 	evalGrain = 16 * evalRows
 )
 
-// eval evaluates a program over n rows of its inputs: the implementation of
-// gpu.Queue.Eval. It runs all instructions over one chunk of rows after the
-// other, chunks on all cores.
+// eval evaluates a program over n rows of its inputs; it implements gpu.Queue.Eval. It
+// runs all instructions over one chunk of rows, then over the next. Cores share the
+// chunks.
 func eval(d *Device, l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gpu.Column, error) {
 	return evalProgram(d, l, p, in, n)
 }
 
-// Fold evaluates a program without inputs to one value an output. It needs no
+// Fold evaluates a program without inputs to one value for each output. It needs no
 // device: planners fold constants with it.
 func Fold(p *gpu.Program) (out []gpu.Scalar, err error) {
 	if len(p.Inputs) > 0 {
@@ -44,7 +44,7 @@ func Fold(p *gpu.Program) (out []gpu.Scalar, err error) {
 	return out, nil
 }
 
-// heap is the Go heap as an allocator: what nobody holds is free.
+// heap is the Go heap as an allocator. The garbage collector frees its memory.
 type heap struct{}
 
 func (heap) Allocate(n int64) ([]byte, uintptr, error) {
@@ -53,7 +53,7 @@ func (heap) Allocate(n int64) ([]byte, uintptr, error) {
 
 func (heap) Free([]byte, uintptr, int64) {}
 
-// evaluation is one call of eval. What is in it is not written while chunks run.
+// evaluation is one call of eval. It is read-only while chunks run.
 type evaluation struct {
 	dev    *Device
 	lease  *gpu.Lease
@@ -62,13 +62,13 @@ type evaluation struct {
 	n      int
 	steps  []step
 	needed []bool // registers that chunks compute
-	loaded []bool // inputs that chunks read as values
+	loaded []bool // inputs whose values chunks read
 	dicts  dictResults
 	outs   []output
-	frames []*frame // one a worker, made when first used
+	frames []*frame // one for each worker, made when it first runs
 }
 
-// step is an instruction with what is prepared for it once a call.
+// step is an instruction with the data that is prepared for it once a call.
 type step struct {
 	*gpu.Instr
 	result int
@@ -104,7 +104,7 @@ func evalProgram(d *Device, l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int
 			f := e.frames[worker]
 			if f == nil {
 				f = newFrame(e)
-				e.frames[worker] = f // also one that was refused memory
+				e.frames[worker] = f // even if it was refused memory
 			}
 			if f.err != nil {
 				return f.err
@@ -123,7 +123,7 @@ func evalProgram(d *Device, l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int
 	return e.closeOutputs()
 }
 
-// check verifies what a caller can get wrong.
+// check checks the arguments of eval.
 func (e *evaluation) check() error {
 	if len(e.in) != len(e.p.Inputs) {
 		return fmt.Errorf("evaluate: the program has %d inputs, got %d columns", len(e.p.Inputs), len(e.in))
@@ -203,17 +203,16 @@ func (e *evaluation) typeOf(r int) gpu.Type {
 // vec is the values of one register over the rows of a chunk.
 type vec struct {
 	typ gpu.Type
-	// raw is the first value of a type with a width, bits the bitmap of a Bool,
-	// str the values of a String or Binary.
+	// raw points to the first value of a type of fixed width, bits is the bitmap of a
+	// Bool, str has the values of a String or Binary.
 	raw  unsafe.Pointer
 	bits []uint64
 	str  []string
 	// valid is the validity bitmap, nil when no row is null.
 	valid []uint64
-	// owned says that valid may be written: no other register shares it.
+	// owned says that no other register shares valid, so that it may be written.
 	owned bool
-	// constant marks a register with one value on all rows, which value holds;
-	// the rows are filled in all the same.
+	// constant marks a register with one value, which is in value. The rows have it too.
 	constant bool
 	value    gpu.Scalar
 }
@@ -221,30 +220,30 @@ type vec struct {
 // vals views the first n values of a register.
 func vals[T any](v *vec, n int) []T { return unsafe.Slice((*T)(v.raw), n) }
 
-// frame is the registers and the working memory of one worker.
+// frame has the registers and the working memory of one worker.
 type frame struct {
 	e    *evaluation
 	vecs []vec
-	n    int // rows of this chunk
-	lo   int // its first row
+	n    int // rows of the chunk
+	lo   int // first row of the chunk
 	pool *scratch
-	// codes holds the dictionary codes of the chunk by input, nil until asked for.
+	// codes has the dictionary codes of the chunk for each input; nil until they are
+	// needed.
 	codes [][]int32
-	// reserved is what of the lease's memory counts for the pool; err is the refusal of
-	// more, after which the pool grows once and the chunk ends.
+	// reserved is the memory of the lease that counts for the pool. err is a refusal of
+	// more: the pool grows once more after it, and then the chunk ends.
 	reserved int64
 	err      error
-	// fresh is vecs at the start of a chunk: constants and nothing else. The
-	// marks are what of the pool the constants use.
+	// fresh is vecs at the start of a chunk, with only the constants set. The marks count
+	// the parts of the pool that the constants use.
 	fresh                          []vec
 	markBlocks, markBits, markText int
 }
 
-// scratch is working memory of the Go heap, which strings are in, that is reused from
-// call to call. While a call has it, it counts against the call's lease; what nobody
-// has is bounded by keptScratch a core. Values of strings made in a chunk lie in
-// bytes; what was given out stays when bytes grows into another block, because the
-// strings hold on to it.
+// scratch is working memory on the Go heap, because it has strings in it. It is reused
+// from call to call. During a call it counts against the call's lease; keptScratch bounds
+// what each core keeps between calls. Strings made in a chunk are in bytes. When bytes is
+// reallocated, strings in the old block stay valid, because they refer to it.
 type scratch struct {
 	blocks  [][]uint64 // of 2 * evalRows words: any fixed-width register
 	bitmaps [][]uint64 // of evalWords words
@@ -254,17 +253,17 @@ type scratch struct {
 	usedBlocks, usedBitmaps, usedStrings int
 }
 
-// keptScratch bounds the bytes of a scratch that stays for the next call.
+// keptScratch bounds the bytes of a scratch that is kept for the next call.
 const keptScratch = 4 << 20
 
 var scratches = sync.Pool{New: func() any { return &scratch{} }}
 
-// size is the bytes of a scratch.
+// size returns the bytes of a scratch.
 func (s *scratch) size() int64 {
 	return int64(len(s.blocks))*2*evalRows*8 + int64(len(s.bitmaps))*evalWords*8 + int64(len(s.strings))*evalRows*16 + int64(cap(s.bytes))
 }
 
-// count brings the reservation in line with the pool.
+// count raises the reservation to the size of the pool.
 func (f *frame) count() {
 	more := f.pool.size() - f.reserved
 	if more <= 0 || f.err != nil {
@@ -363,7 +362,7 @@ func (f *frame) run(lo, n int) error {
 	}
 	for i := range f.e.steps {
 		err := f.step(&f.e.steps[i])
-		if f.count(); f.err != nil { // a refusal comes before what it may have led to
+		if f.count(); f.err != nil { // report a refusal rather than its consequences
 			return f.err
 		}
 		if err != nil {
@@ -378,7 +377,7 @@ func (f *frame) run(lo, n int) error {
 	return nil
 }
 
-// load makes rows of an input the values of its register.
+// load loads rows of an input into its register.
 func (f *frame) load(r int) {
 	c, v := &f.e.in[r], &f.vecs[r]
 	v.valid = wordsFrom(c.Valid, f.lo, f.n, c.Len)
@@ -409,13 +408,13 @@ func views(out []string, offsets []int32, data []byte) {
 	}
 }
 
-// view is the string at data[from:to], without a copy.
+// view returns the string data[from:to] without a copy.
 func view(data []byte, from, to int32) string {
 	b := data[from:to]
 	return unsafe.String(unsafe.SliceData(b), len(b))
 }
 
-// raw returns the memory of a result of fixed width.
+// raw returns the memory for a result of fixed width.
 func (f *frame) raw(v *vec) unsafe.Pointer {
 	if v.raw == nil {
 		v.raw = unsafe.Pointer(unsafe.SliceData(f.block()))
@@ -423,12 +422,12 @@ func (f *frame) raw(v *vec) unsafe.Pointer {
 	return v.raw
 }
 
-// blockOf takes working memory for the values of a chunk.
+// blockOf returns working memory for the values of a chunk.
 func blockOf[T any](f *frame) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(f.block()))), f.n)
 }
 
-// dst views the memory of a result as n values.
+// dst returns the memory for a result as n values.
 func dst[T any](f *frame, v *vec) []T { return unsafe.Slice((*T)(f.raw(v)), f.n) }
 
 func (f *frame) words() int { return (f.n + 63) / 64 }
@@ -441,7 +440,7 @@ func (f *frame) bitsOf(v *vec) []uint64 {
 	return v.bits
 }
 
-// bothValid is the validity of a result that is null where an argument is.
+// bothValid returns the validity of a result that is null where an argument is null.
 func (f *frame) bothValid(args []int) []uint64 {
 	var out []uint64
 	owned := false
@@ -467,8 +466,8 @@ func (f *frame) bothValid(args []int) []uint64 {
 	return out
 }
 
-// live says whether an error on row i of a step counts: no argument is null
-// there and the mask, if any, is true.
+// live reports whether an error on row i of a step counts: no argument is null there, and
+// the mask, if there is one, is true.
 func (f *frame) live(s *step, valid []uint64, i int) bool {
 	if valid != nil && valid[i>>6]>>(i&63)&1 == 0 {
 		return false
@@ -496,13 +495,13 @@ func (f *frame) setNull(v *vec, i int) {
 	v.valid[i>>6] &^= 1 << (i & 63)
 }
 
-// failed is the error of a step for one value.
+// failed returns the error of a step for one value.
 func failed(s *step, format string, args ...any) error {
 	return fmt.Errorf("in %s: %s", s.Text, fmt.Sprintf(format, args...))
 }
 
-// fail handles a row that has no result: an error when the row is live and the
-// operation may not be null there, else null.
+// fail handles a row without a result. The row is an error when it is live and the
+// operation must not be null there; otherwise it becomes null.
 func (f *frame) fail(s *step, v *vec, i int, err func() error) error {
 	if s.Op == gpu.OpCast && s.N == 1 || !f.live(s, v.valid, i) {
 		f.setNull(v, i)

@@ -18,9 +18,9 @@ type unsigned interface {
 
 type float interface{ ~float32 | ~float64 }
 
-// The kernels of the fast path: they compute all rows and report whether any of
-// them, nulls included, may have overflowed or left [-limit, limit], where limit
-// is 0 for none. The checked path then decides row by row.
+// The kernels of the fast path compute all rows. They report whether any row, nulls
+// included, may have overflowed or left [-limit, limit]; a limit of 0 is none. The
+// checked path then decides row by row.
 
 func addSigned[T signed](out, a, b []T, limit uint64) bool {
 	var over T
@@ -48,8 +48,8 @@ func subSigned[T signed](out, a, b []T, limit uint64) bool {
 	return over < 0 || limit != 0 && uint64(size) >= limit
 }
 
-// mulSigned multiplies in 64 bits; that is exact when the operands' bits add up
-// to less than 63.
+// mulSigned multiplies in 64 bits. That is exact when the bits of both operands add up to
+// less than 63.
 func mulSigned[T signed](out, a, b []T, limit uint64) bool {
 	var sizeA, sizeB, sizeR, lost int64
 	a, b = a[:len(out)], b[:len(out)]
@@ -65,8 +65,8 @@ func mulSigned[T signed](out, a, b []T, limit uint64) bool {
 	return bits.Len64(uint64(sizeA))+bits.Len64(uint64(sizeB)) > 62 || lost != 0 || limit != 0 && uint64(sizeR) >= limit
 }
 
-// magnitude is x, or -x-1 for a negative x: at least limit for every x beyond
-// [-limit, limit], and so is the union of such bits over rows.
+// magnitude returns x, or -x-1 for a negative x. It is at least limit for every x beyond
+// [-limit, limit], and so is the OR of magnitudes that include such an x.
 func magnitude(x int64) int64 { return x ^ x>>63 }
 
 func addUnsigned[T unsigned](out, a, b []T) bool {
@@ -175,7 +175,8 @@ func (f *frame) arithmetic(s *step, v *vec) error {
 	return f.arithChecked(s, v, a, b)
 }
 
-// divisors fails the rows where OpQuo, or OpMod if it is to, divides by zero.
+// divisors fails the rows with a divisor of zero in OpQuo, and in OpMod if N is
+// ZeroFails.
 func divisors[T float](f *frame, s *step, v, b *vec) error {
 	if s.Op != gpu.OpQuo && (s.Op != gpu.OpMod || s.N != gpu.ZeroFails) {
 		return nil
@@ -190,8 +191,8 @@ func divisors[T float](f *frame, s *step, v, b *vec) error {
 	return nil
 }
 
-// arithFast computes all rows at the width of the operands. It returns whether
-// the checked path must do it again.
+// arithFast computes all rows at the width of the operands. It reports whether the
+// checked path must compute them again.
 func (f *frame) arithFast(s *step, v, a, b *vec) bool {
 	if s.Op == gpu.OpQuo || s.Op == gpu.OpMod || v.typ.Kind == gpu.Time {
 		return true
@@ -204,7 +205,7 @@ func (f *frame) arithFast(s *step, v, a, b *vec) bool {
 		if infinite(f.int64s(a), inf) {
 			return true
 		}
-		lo, _ := v.typ.Bounds() // no farther from zero than the upper one
+		lo, _ := v.typ.Bounds() // its magnitude is at most that of the upper bound
 		limit = lo.Neg().Lo
 	}
 	if v.typ.Kind == gpu.Decimal {
@@ -230,8 +231,8 @@ func (f *frame) arithFast(s *step, v, a, b *vec) bool {
 	return arithSigned[int64](f, s, v, a, b, limit)
 }
 
-// mulWiden multiplies two narrow decimals to a wide one of 38 digits, which
-// holds every product of two 64-bit integers.
+// mulWiden multiplies two narrow decimals to a wide one of 38 digits, which holds every
+// product of two 64-bit integers.
 func (f *frame) mulWiden(v, a, b *vec) bool {
 	out, x, y := dst[gpu.Int128](f, v), vals[int64](a, f.n), vals[int64](b, f.n)
 	for i := range out {
@@ -240,7 +241,7 @@ func (f *frame) mulWiden(v, a, b *vec) bool {
 	return true
 }
 
-// infinite says whether a value is beyond what is finite.
+// infinite reports whether one of the values is infinite or beyond.
 func infinite(x []int64, inf int64) bool {
 	least, most := extremes(x)
 	return least <= -inf || most >= inf
@@ -255,7 +256,7 @@ func extremes(x []int64) (least, most int64) {
 	return least, most
 }
 
-// arithChecked computes in 128 bits, row by row, and says which rows fail.
+// arithChecked computes in 128 bits, row by row, and fails the rows without a result.
 func (f *frame) arithChecked(s *step, v, a, b *vec) error {
 	out, x, y := blockOf[gpu.Int128](f), f.wide(a), f.wide(b)
 	lo, hi := v.typ.Bounds()
@@ -281,7 +282,7 @@ func (f *frame) arithChecked(s *step, v, a, b *vec) error {
 			if r = q; s.Op == gpu.OpMod {
 				r = rest
 			}
-			// The least HUGEINT by -1 is one more than the greatest.
+			// The least HUGEINT divided by -1 is one more than the greatest.
 			over = s.Op == gpu.OpQuo && r.Sign() < 0 && x[i].Sign() < 0 && y[i].Sign() < 0
 		}
 		switch {
@@ -313,12 +314,12 @@ func timeOfDay(r gpu.Int128, u gpu.Unit) gpu.Int128 {
 	return r
 }
 
-// zeroDivisor is the error of a division by zero.
+// zeroDivisor returns the error of a division by zero.
 func (f *frame) zeroDivisor(s *step, i int) error {
 	return failed(s, "%s is divided by zero; with nullif(divisor, 0) the result is null", f.scalar(&f.vecs[s.Args[0]], i))
 }
 
-// overflow is the error of an operation whose result has no place in its type.
+// overflow returns the error of an operation whose result does not fit its type.
 func (f *frame) overflow(s *step, i int) error {
 	t := s.Type
 	what := t.String()
@@ -328,7 +329,7 @@ func (f *frame) overflow(s *step, i int) error {
 	return failed(s, "the result for %s is out of the range of %s; cast an operand to a larger type", f.operands(s, i), what)
 }
 
-// operands prints the arguments of a step on one row.
+// operands formats the arguments of a step on one row.
 func (f *frame) operands(s *step, i int) string {
 	text := ""
 	for k, r := range s.Args {
@@ -340,7 +341,7 @@ func (f *frame) operands(s *step, i int) string {
 	return text
 }
 
-// scalar prints row i of a register.
+// scalar formats row i of a register.
 func (f *frame) scalar(v *vec, i int) string {
 	x := gpu.Scalar{Type: v.typ, Valid: true}
 	switch {
@@ -420,14 +421,14 @@ func unaryFloat[T float](f *frame, s *step, v *vec, x []T) {
 	}
 }
 
-// subnormal numbers are below smallestNormal; scaled up by 2^54 they are normal.
+// Numbers below smallestNormal are subnormal. Scaled by 2^54 they are normal.
 const (
 	smallestNormal = 0x1p-1022
 	scaledUp       = 0x1p54
 )
 
-// ln, log10 and pow are those of package math, whose logarithm on some processors
-// takes the exponent of a subnormal number as it is stored.
+// ln, log10 and pow are those of package math, except for subnormal numbers: on some
+// processors the logarithm of package math takes their stored exponent.
 func ln(x float64) float64 {
 	if x > 0 && x < smallestNormal {
 		return math.Log(x*scaledUp) - 54*math.Ln2
@@ -461,8 +462,8 @@ func (f *frame) round(s *step, v *vec) error {
 		roundFloats(s, dst[float64](f, v), vals[float64](a, f.n))
 		return nil
 	}
-	// A decimal of scale a is divided down to the digits that stay; with
-	// negative digits it is multiplied up to units again.
+	// A decimal is divided so that only the remaining digits are left. With negative
+	// digits it is then multiplied up to units.
 	drop := int(a.typ.Scale) - int(v.typ.Scale)
 	up := 0
 	if s.Op == gpu.OpRound && s.N < 0 {
@@ -489,7 +490,7 @@ func (f *frame) round(s *step, v *vec) error {
 	return nil
 }
 
-// divideDecimal divides by a power of ten, rounding as the operation says.
+// divideDecimal divides by a power of ten and rounds as the operation demands.
 func divideDecimal(op gpu.Op, x, by gpu.Int128) gpu.Int128 {
 	q, r := x.QuoRem(by)
 	step := int64(0)
@@ -539,14 +540,14 @@ func roundFloats[T float](s *step, out, x []T) {
 			case s.N > 0:
 				r = math.Round(y*scale) / scale
 			case s.N < 0 && math.IsInf(scale, 0) && !math.IsInf(y, 0) && !math.IsNaN(y):
-				r = 0 // every float is below half of the scale
+				r = 0 // every float is less than half of the scale
 			case s.N < 0:
 				r = math.Round(y/scale) * scale
 			default:
 				r = math.Round(y)
 			}
 			if math.IsInf(r, 0) || math.IsNaN(r) {
-				r = y // too many digits to move the point
+				r = y // moving the point by so many digits overflows
 			}
 			out[i] = T(r)
 		}

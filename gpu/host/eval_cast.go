@@ -51,7 +51,7 @@ func (f *frame) castToBool(v, a *vec) {
 	}
 }
 
-// floats is the values of a number as float64.
+// floats returns the values of a number as float64.
 func (f *frame) floats(v *vec) []float64 {
 	switch {
 	case v.typ.Kind == gpu.Float64:
@@ -76,9 +76,9 @@ func (f *frame) floats(v *vec) []float64 {
 	return out
 }
 
-// decimals is the nearest floats to x / 10^scale.
+// decimals writes the floats nearest to x / 10^scale.
 func decimals(out []float64, x []int64, scale int) {
-	const exact = 1 << 53 // a quotient of two floats without error is the nearest one
+	const exact = 1 << 53 // up to here both operands are exact floats, so their quotient is the nearest float
 	by := gpu.Pow10(scale).Float64()
 	x = x[:len(out)]
 	for i := range out {
@@ -97,14 +97,14 @@ func (f *frame) castToFloat(v, a *vec) {
 	case a.typ.Kind == gpu.Uint64:
 		convert(dst[float32](f, v), vals[uint64](a, f.n))
 	case a.typ.IsInteger() && !a.typ.Wide:
-		convert(dst[float32](f, v), f.int64s(a)) // through a double it would be rounded twice
+		convert(dst[float32](f, v), f.int64s(a)) // by way of a double it would be rounded twice
 	default:
 		convert(dst[float32](f, v), f.floats(a))
 	}
 }
 
-// castFromFloat rounds half to even to integers, and half away from zero to
-// decimals, as DuckDB does.
+// castFromFloat rounds half to even for integers, and half away from zero for decimals,
+// as DuckDB does.
 func (f *frame) castFromFloat(s *step, v, a *vec) error {
 	x := f.floats(a)
 	if v.typ.IsFloat() {
@@ -125,7 +125,7 @@ func (f *frame) castFromFloat(s *step, v, a *vec) error {
 	}
 	scale := gpu.Pow10(int(v.typ.Scale)).Float64()
 	lo, hi := v.typ.Bounds()
-	// A float below 10^p that rounds up to it as a decimal has a digit too many.
+	// A float below 10^p that rounds up to 10^p as a decimal has one digit too many.
 	limit := math.Inf(1)
 	if v.typ.Kind == gpu.Decimal {
 		limit = gpu.Pow10(int(v.typ.Precision)).Float64()
@@ -177,8 +177,9 @@ func (f *frame) doesNotFit(s *step, i int) error {
 	return failed(s, "the %v %s does not fit %v", a.typ, f.scalar(a, i), s.Type)
 }
 
-// rescaling says how the integers behind a type become those behind another:
-// multiplied, or divided with rounding. wrap cuts a time out of a timestamp.
+// rescaling returns how the integers behind one type become those behind another: they
+// are multiplied, or divided and rounded. wrap takes the time of day of a timestamp
+// first.
 func rescaling(from, to gpu.Type) (mul, div gpu.Int128, wrap bool) {
 	one := gpu.Int128From(1)
 	mul, div = one, one
@@ -206,8 +207,8 @@ func rescaling(from, to gpu.Type) (mul, div gpu.Int128, wrap bool) {
 	return mul, div, wrap
 }
 
-// castIntegers converts between types with integers behind them: integers,
-// decimals, booleans, dates and times.
+// castIntegers converts between types that are stored as integers: integers, decimals,
+// booleans, dates and times.
 func (f *frame) castIntegers(s *step, v, a *vec) error {
 	mul, div, wrap := rescaling(a.typ, v.typ)
 	one := gpu.Int128From(1)
@@ -228,7 +229,7 @@ func (f *frame) castIntegers(s *step, v, a *vec) error {
 				out[i] = gpu.Int128From(inf * int64(r.Sign()))
 				continue
 			}
-			over = true // infinity has no time of day
+			over = true // an infinite timestamp has no time of day
 		}
 		if wrap {
 			r = timeOfDay(r, a.typ.Unit)
@@ -250,8 +251,8 @@ func (f *frame) castIntegers(s *step, v, a *vec) error {
 	return nil
 }
 
-// castNarrow is the cast by multiplication where nothing leaves 64 bits. It
-// returns false when a row may not fit.
+// castNarrow casts by multiplication when all values fit 64 bits. It returns false when a
+// row may not fit.
 func (f *frame) castNarrow(v, a *vec, mul int64) bool {
 	x := f.int64s(a)
 	lo, hi := v.typ.Bounds()

@@ -4,12 +4,12 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// ordered are the types that Go's < orders as SQL does.
+// ordered are the types whose < in Go is the order of SQL.
 type ordered interface {
 	~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~string
 }
 
-// relation is one of the three comparisons that kernels know; the others are
+// relation is one of the three comparisons that kernels have. The other comparisons are
 // their negations and mirror images.
 type relation uint8
 
@@ -95,7 +95,7 @@ func compareValues[T ordered](out []uint64, a, b []T, rel relation) {
 	}
 }
 
-// compareFloats orders NaN equal to itself and above all numbers.
+// compareFloats compares floats in the order of gpu.CompareFloat.
 func compareFloats[T float32 | float64](out []uint64, a, b []T, rel relation) {
 	for w := range out {
 		var word uint64
@@ -155,7 +155,7 @@ func compareBits(out, a, b []uint64, rel relation) {
 	}
 }
 
-// compare runs the comparisons, the null-safe ones too.
+// compare runs the comparisons, including the null-safe ones.
 func (f *frame) compare(s *step, v *vec) error {
 	a, b := s.Args[0], s.Args[1]
 	rel, negate := equal, false
@@ -273,8 +273,8 @@ func (f *frame) logic(s *step, v *vec) {
 		}
 		return
 	}
-	// AND over the rows that are certainly true and certainly false; OR is AND
-	// of the negations.
+	// AND over the rows that are certainly true and those that are certainly false. OR is
+	// the AND of the negations.
 	var flip uint64
 	if s.Op == gpu.OpOr {
 		flip = ^flip

@@ -4,8 +4,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// int64s views or converts a register with integers behind it as int64: every
-// such type but wide decimals; of an unsigned 64-bit integer the same bits.
+// int64s views or converts a register that is stored as integers as int64, except wide
+// decimals. An unsigned 64-bit integer keeps its bits.
 func (f *frame) int64s(v *vec) []int64 {
 	n := f.n
 	if v.typ.Kind == gpu.Bool {
@@ -44,8 +44,8 @@ func convert[T, U number](out []T, in []U) []T {
 	return out
 }
 
-// wide is the values of a register with integers behind it in 128 bits; of a
-// wide decimal a copy too, so that the caller may write.
+// wide returns the values of a register that is stored as integers in 128 bits. It is
+// always a copy, so the caller may write to it.
 func (f *frame) wide(v *vec) []gpu.Int128 {
 	out := blockOf[gpu.Int128](f)
 	switch {
@@ -63,7 +63,7 @@ func (f *frame) wide(v *vec) []gpu.Int128 {
 	return out
 }
 
-// storeInts writes values that are known to fit as the result v.
+// storeInts writes values to the result v. They fit.
 func (f *frame) storeInts(v *vec, in []gpu.Int128) {
 	switch {
 	case v.typ.Wide:

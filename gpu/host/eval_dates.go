@@ -12,8 +12,8 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-// civil is the proleptic Gregorian date of a day counted from 1970-01-01.
-// (Howard Hinnant, chrono-Compatible Low-Level Date Algorithms: civil_from_days.)
+// civil returns the proleptic Gregorian date of a day counted from 1970-01-01. (Howard
+// Hinnant, chrono-Compatible Low-Level Date Algorithms: civil_from_days.)
 func civil(days int64) (year, month, day int64) {
 	days += 719468
 	era := floorDiv(days, 146097)
@@ -54,10 +54,10 @@ func daysInMonth(year, month int64) int64 {
 	return [...]int64{31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}[month-1]
 }
 
-// isoDay is the day of the week, 1 for Monday.
+// isoDay returns the day of the week, 1 for Monday.
 func isoDay(days int64) int64 { return days + 3 - floorDiv(days+3, 7)*7 + 1 }
 
-// isoWeek is the year and week of ISO 8601: those of the week's Thursday.
+// isoWeek returns the year and week of ISO 8601: those of the week's Thursday.
 func isoWeek(days int64) (year, week int64) {
 	thursday := days - isoDay(days) + 4
 	year, _, _ = civil(thursday)
@@ -104,8 +104,8 @@ func (f *frame) dates(s *step, v *vec) error {
 	return nil
 }
 
-// extract splits values into days and units within the day, and takes a part.
-// Infinite ones have none.
+// extract splits values into days and units within the day, and returns a part of them.
+// Infinite values have none.
 func (f *frame) extract(v *vec, t gpu.Type, p gpu.DatePart, x []int64) {
 	if inf := t.Infinity(); inf != 0 && infinite(x, inf) {
 		for i, x := range x {
@@ -138,7 +138,7 @@ func (f *frame) extract(v *vec, t gpu.Type, p gpu.DatePart, x []int64) {
 	out := dst[int64](f, v)
 	switch {
 	case t.Kind == gpu.Date && p >= gpu.PartDay:
-		// Years, the common case, in a loop of its own.
+		// Years, the common case, have a loop of their own.
 		if p == gpu.PartYear {
 			for i, x := range x {
 				out[i], _, _ = civil(x)
@@ -165,8 +165,8 @@ func (f *frame) extract(v *vec, t gpu.Type, p gpu.DatePart, x []int64) {
 	}
 }
 
-// epoch is a number of units in seconds. As in DuckDB those of milliseconds are
-// divided as microseconds.
+// epoch returns a number of units in seconds. Like DuckDB it divides milliseconds as
+// microseconds.
 func epoch(x int64, u gpu.Unit) float64 {
 	if u == gpu.Millisecond {
 		return gpu.MulInt64(x, 1000).Float64() / 1e6
@@ -174,7 +174,7 @@ func epoch(x int64, u gpu.Unit) float64 {
 	return float64(x) / float64(u.PerSecond())
 }
 
-// clockPart takes a part of the units since midnight.
+// clockPart returns a part of the units since midnight.
 func clockPart(p gpu.DatePart, v, per int64) int64 {
 	switch p {
 	case gpu.PartHour:
@@ -195,7 +195,7 @@ func clockPart(p gpu.DatePart, v, per int64) int64 {
 	return v * (want / per)
 }
 
-// dayPart takes a part of a day's date.
+// dayPart returns a part of the date of a day.
 func dayPart(p gpu.DatePart, days int64) int64 {
 	switch p {
 	case gpu.PartDayOfWeek:
@@ -239,7 +239,7 @@ func dayPart(p gpu.DatePart, days int64) int64 {
 	return 0
 }
 
-// centuries counts from 1 up, and from -1 down before the year 1.
+// centuries counts up from 1, and down from -1 before the year 1.
 func centuries(year, length int64) int64 {
 	if year > 0 {
 		return (year-1)/length + 1
@@ -247,8 +247,8 @@ func centuries(year, length int64) int64 {
 	return year/length - 1
 }
 
-// truncate cuts a timestamp down to a unit; ok is false when the result is
-// before the first timestamp.
+// truncate truncates a timestamp to a unit. ok is false when the result is before the
+// first timestamp.
 func truncate(v, per int64, p gpu.DatePart) (r int64, ok bool) {
 	if p < gpu.PartDay {
 		unit := int64(1)
@@ -287,16 +287,16 @@ func truncate(v, per int64, p gpu.DatePart) (r int64, ok bool) {
 	return scaleUnits(day, 86400*per)
 }
 
-// scaleUnits is n units, unless that has no place in 64 bits.
+// scaleUnits returns n units. It is not ok when they do not fit 64 bits.
 func scaleUnits(n, unit int64) (int64, bool) {
 	r := gpu.MulInt64(n, unit)
 	return r.Int64(), r.IsInt64()
 }
 
-// addMonths moves a timestamp by calendar months; the day is cut to the end of
-// the month.
+// addMonths moves a timestamp by calendar months. A day past the end of the month becomes
+// its last day.
 func addMonths(v, per, months int64) (int64, bool) {
-	// 2^63 seconds are less than 2^39 years: more months than that cannot stay.
+	// 2^63 seconds are less than 2^39 years. More months always leave the range.
 	if months > 1<<40 || months < -1<<40 {
 		return 0, false
 	}

@@ -6,12 +6,12 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// dictResults are the registers that depend on one dictionary-coded input only:
-// they are computed once a dictionary value, and rows find theirs by code. The
-// last value of each is the one for null.
+// dictResults are the registers that depend on a single dictionary-coded input. They are
+// computed once a dictionary value, and rows look them up by code. The last value of each
+// is for null.
 type dictResults struct {
 	registers []int // ascending
-	inputs    []int // the input of each
+	inputs    []int // input of each register
 	values    []gpu.Column
 }
 
@@ -25,7 +25,7 @@ func (d *dictResults) find(r int) int {
 
 func (d *dictResults) has(r int) bool { return d.find(r) >= 0 }
 
-// isString says whether a register's result can stay a dictionary.
+// isString reports whether a register's result can stay dictionary-coded.
 func (d *dictResults) isString(r int) bool {
 	i := d.find(r)
 	return i >= 0 && d.values[i].Type.IsVar()
@@ -33,8 +33,8 @@ func (d *dictResults) isString(r int) bool {
 
 func (d *dictResults) release() { gpu.ReleaseColumns(d.values) }
 
-// evalDictionaries computes what can be computed over dictionaries that are
-// smaller than the rows.
+// evalDictionaries computes the parts of the program that depend on a dictionary with
+// fewer values than rows.
 func (e *evaluation) evalDictionaries() error {
 	has := func(input int) bool {
 		d := e.in[input].Dict
@@ -65,8 +65,8 @@ func (d *dictResults) sort() {
 }
 
 // evalDictionary evaluates a part of the program over the values of its input's
-// dictionary and null. An error but a refusal is not one of the call: no row may have
-// the value. The rows are then evaluated one by one.
+// dictionary and a null. An error that is no refusal is ignored, because perhaps no row
+// has the value: the part then runs on rows.
 func (e *evaluation) evalDictionary(part gpu.InputPart) error {
 	values, err := e.withNull(e.in[part.Input].Dict.Values)
 	defer values.Release()
@@ -88,8 +88,8 @@ func (e *evaluation) evalDictionary(part gpu.InputPart) error {
 	return nil
 }
 
-// withNull is a dictionary's values and a null behind them. It shares the bytes
-// of strings. The caller releases it, after an error too.
+// withNull returns the values of a dictionary with a null behind them. It shares the
+// bytes of strings. The caller releases it, also after an error.
 func (e *evaluation) withNull(c gpu.Column) (out gpu.Column, err error) {
 	n := c.Len
 	out = gpu.Column{Type: c.Type, Len: n + 1}
@@ -121,8 +121,8 @@ func (e *evaluation) withNull(c gpu.Column) (out gpu.Column, err error) {
 	return out, nil
 }
 
-// chunkCodes returns the codes of a dictionary input for the rows of the chunk;
-// a null row has the code behind the last.
+// chunkCodes returns the codes of a dictionary input for the rows of the chunk. A null
+// row has the code behind the last.
 func (f *frame) chunkCodes(input int) []int32 {
 	if codes := f.codes[input]; codes != nil {
 		return codes
@@ -146,7 +146,7 @@ func withNullCode(out, codes []int32, valid []uint64, null int32) []int32 {
 	return out[:len(codes)]
 }
 
-// mapCodes gives the rows of the chunk their values of a dictionary result.
+// mapCodes looks up the values of a dictionary result for the rows of the chunk.
 func (f *frame) mapCodes(r int) {
 	i := f.e.dicts.find(r)
 	c := &f.e.dicts.values[i]
@@ -160,7 +160,7 @@ func (f *frame) mapCodes(r int) {
 	}
 }
 
-// gather takes the values at codes from a plain column.
+// gather copies the values at codes from a plain column.
 func (f *frame) gather(v *vec, c *gpu.Column, codes []int32) {
 	if c.Type.IsVar() {
 		v.str = f.texts()[:f.n]
@@ -216,8 +216,8 @@ func takeBits(out, bits []uint64, codes []int32) {
 	}
 }
 
-// dictColumn is a string result that stays dictionary-coded: the input's codes
-// over new values.
+// dictColumn returns a string result that stays dictionary-coded: the input's codes over
+// new values.
 func (e *evaluation) dictColumn(r int) (gpu.Column, error) {
 	i := e.dicts.find(r)
 	in, values := e.in[e.dicts.inputs[i]], e.dicts.values[i]

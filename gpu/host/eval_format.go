@@ -7,7 +7,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// castToString writes values as text, as DuckDB prints them.
+// castToString formats values as DuckDB prints them.
 func (f *frame) castToString(s *step, v, a *vec) error {
 	n := f.n
 	if a.typ.Kind == gpu.String {
@@ -58,7 +58,7 @@ func (f *frame) castToString(s *step, v, a *vec) error {
 	return nil
 }
 
-// appendEscaped writes bytes that are not printable ASCII as \xHH.
+// appendEscaped appends a string, with bytes that are not printable ASCII as \xHH.
 func appendEscaped(b []byte, s string) []byte {
 	const hex = "0123456789ABCDEF"
 	for i := 0; i < len(s); i++ {
@@ -71,8 +71,8 @@ func appendEscaped(b []byte, s string) []byte {
 	return b
 }
 
-// appendDecimal writes the integer behind an integer or decimal, as
-// gpu.Int128.FormatDecimal does.
+// appendDecimal appends the integer behind an integer or a decimal in the form of
+// gpu.Int128.FormatDecimal.
 func appendDecimal(b []byte, x int64, t gpu.Type) []byte {
 	scale := int(t.Scale)
 	if scale == 0 {
@@ -100,7 +100,7 @@ func appendDecimal(b []byte, x int64, t gpu.Type) []byte {
 	return append(b, digits[at:]...)
 }
 
-// appendPadded writes v ≥ 0 with leading zeros up to a width.
+// appendPadded appends v ≥ 0 with leading zeros up to a width.
 func appendPadded(b []byte, v int64, width int) []byte {
 	for limit := int64(10); width > 1; width-- {
 		if v < limit {

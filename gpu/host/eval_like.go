@@ -6,21 +6,21 @@ import (
 	"unicode/utf8"
 )
 
-// likePattern is a LIKE pattern prepared for matching: the runs of text between
-// the % signs. A run is plain text, or has _ in it and is matched rune by rune.
+// likePattern is a LIKE pattern prepared for matching: the runs of text between the %
+// signs. A run is plain text, or has _ in it and is matched rune by rune.
 type likePattern struct {
 	runs               []likeRun
-	openLeft, openEnd  bool // begins, ends with %
+	openLeft, openEnd  bool // begins with %, ends with %
 	fold               bool
 	matchesAll, simple bool // simple: every run is plain text
 }
 
 type likeRun struct {
 	text string
-	any  []bool // by rune of text: it is _; nil for plain text
+	any  []bool // by rune of text: the rune is _; nil for plain text
 }
 
-// compileLike prepares a pattern; escape 0 is none.
+// compileLike prepares a pattern. escape 0 means none.
 func compileLike(pattern string, escape rune, fold bool) *likePattern {
 	p := &likePattern{fold: fold, simple: true}
 	var b strings.Builder
@@ -77,8 +77,8 @@ func compileLike(pattern string, escape rune, fold bool) *likePattern {
 	return p
 }
 
-// match says whether the whole of s fits the pattern. Runs are found leftmost
-// first, which is right because what is between them is arbitrary.
+// match reports whether all of s fits the pattern. It takes the leftmost match of each
+// run, which is right because the text between runs is arbitrary.
 func (p *likePattern) match(s string) bool {
 	if p.fold {
 		s = lowerForMatch(s)
@@ -111,7 +111,7 @@ func (p *likePattern) match(s string) bool {
 	return p.openEnd || runs[last].suffix(s)
 }
 
-// prefix returns the bytes of s that the run covers at its beginning, or -1.
+// prefix returns the number of bytes at the start of s that the run matches, or -1.
 func (r *likeRun) prefix(s string) int {
 	if r.any == nil {
 		if strings.HasPrefix(s, r.text) {
@@ -134,7 +134,7 @@ func (r *likeRun) prefix(s string) int {
 	return at
 }
 
-// find returns the end of the first place where the run fits, or -1.
+// find returns the end of the first match of the run in s, or -1.
 func (r *likeRun) find(s string) int {
 	if r.any == nil {
 		i := strings.Index(s, r.text)
@@ -156,7 +156,7 @@ func (r *likeRun) find(s string) int {
 	return -1
 }
 
-// suffix says whether the run covers the end of s.
+// suffix reports whether the run matches the end of s.
 func (r *likeRun) suffix(s string) bool {
 	if r.any == nil {
 		return strings.HasSuffix(s, r.text)
@@ -172,8 +172,8 @@ func (r *likeRun) suffix(s string) bool {
 	return r.prefix(s[at:]) == len(s)-at
 }
 
-// lowerForMatch is the text that ILIKE compares: lower case, rune by rune, which
-// costs nothing for text that is in lower case already.
+// lowerForMatch returns the text that ILIKE compares: lower case, rune by rune. It costs
+// nothing for text that is in lower case.
 func lowerForMatch(s string) string {
 	for i := 0; i < len(s); i++ {
 		if c := s[i]; c >= 'A' && c <= 'Z' || c >= utf8.RuneSelf {

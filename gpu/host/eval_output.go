@@ -9,17 +9,17 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// output is one column of a result while it is made.
+// output is one column of a result under construction.
 type output struct {
-	register int // the register that chunks compute, -1 when col is complete
+	register int // the register that chunks compute; -1 when col is complete
 	col      gpu.Column
 	nulls    atomic.Bool
-	// parts are the bytes of a string column, one buffer a chunk.
+	// parts are the bytes of a string column, one buffer for each chunk.
 	parts []*gpu.Buffer
 }
 
-// openOutputs allocates the columns. Inputs and dictionary results that are
-// outputs are taken as they are.
+// openOutputs allocates the columns. Outputs that are inputs or dictionary results are
+// shared.
 func (e *evaluation) openOutputs() error {
 	e.outs = make([]output, len(e.p.Outputs))
 	for i, r := range e.p.Outputs {
@@ -62,7 +62,7 @@ func (e *evaluation) openOutputs() error {
 	return nil
 }
 
-// place lets a register be computed where its output lies.
+// place makes the chunk compute a register in the memory of its output.
 func (f *frame) place(o *output) {
 	if o.register < 0 || f.e.dicts.has(o.register) {
 		return
@@ -77,8 +77,8 @@ func (f *frame) place(o *output) {
 	}
 }
 
-// store completes the rows of an output: what lies elsewhere is copied, and the
-// validity written.
+// store completes the rows of an output. It copies values that were not computed in
+// place, and writes the validity.
 func (f *frame) store(o *output) error {
 	if o.register < 0 {
 		return nil
@@ -117,8 +117,8 @@ func allSet(words []uint64, n int) bool {
 	return rest == 0 || ^words[n/64]<<(64-rest) == 0
 }
 
-// storeStrings writes the lengths of a chunk's strings as offsets within the
-// chunk, and their bytes into a buffer of its own.
+// storeStrings writes the lengths of a chunk's strings as offsets within the chunk, and
+// their bytes to a buffer of the chunk.
 func (f *frame) storeStrings(o *output, v *vec) error {
 	total := int64(0)
 	offsets := gpu.Values[int32](o.col.Offsets, f.e.n+1)[f.lo+1 : f.lo+f.n+1]
@@ -149,7 +149,7 @@ func errTooLong(n int64) error {
 	return fmt.Errorf("the strings of a result take more than the 2147483647 bytes that a stride can hold (at least %d): use smaller strides", n)
 }
 
-// closeOutputs joins the chunks' strings and drops validity that says nothing.
+// closeOutputs joins the strings of the chunks, and drops validity without a null.
 func (e *evaluation) closeOutputs() ([]gpu.Column, error) {
 	cols := make([]gpu.Column, len(e.outs))
 	for i := range e.outs {

@@ -8,7 +8,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// castFromString reads text as values of another type.
+// castFromString parses text as values of another type.
 func (f *frame) castFromString(s *step, v, a *vec) error {
 	bad := func(i int) error {
 		return f.fail(s, v, i, func() error {
@@ -83,7 +83,7 @@ func (f *frame) castFromString(s *step, v, a *vec) error {
 	return nil
 }
 
-// appendBlob reads text with \xHH escapes.
+// appendBlob appends text in which bytes may be escaped as \xHH.
 func appendBlob(out []byte, s string) ([]byte, bool) {
 	for i := 0; i < len(s); i++ {
 		switch {
@@ -117,10 +117,10 @@ func parseBool(s string) (value, ok bool) {
 	return false, false
 }
 
-// trimSpace drops what DuckDB holds to be white space around a number.
+// trimSpace removes what DuckDB takes for white space around a number.
 func trimSpace(s string) string { return strings.Trim(s, " \t\n\v\f\r") }
 
-// parseInteger reads the integer behind a value of type t.
+// parseInteger parses the integer behind a value of type t.
 func parseInteger(s string, t gpu.Type) (gpu.Int128, bool) {
 	if t.IsInteger() && len(s) > 2 && s[0] == '0' {
 		switch s[1] | 0x20 {
@@ -138,7 +138,7 @@ func parseInteger(s string, t gpu.Type) (gpu.Int128, bool) {
 		}
 		days, rest, ok := parseDate(s)
 		if ok && rest != "" {
-			// What follows must be a time of day; it is dropped.
+			// A time of day may follow. It is checked and dropped.
 			_, ok = parseTimestamp(s, gpu.Second, false)
 		}
 		return gpu.Int128From(days), ok
@@ -149,7 +149,7 @@ func parseInteger(s string, t gpu.Type) (gpu.Int128, bool) {
 		if t.Unit >= gpu.Microsecond {
 			return parseTimestamp(s, t.Unit, t.UTC)
 		}
-		// Coarser ones are rounded from microseconds.
+		// Coarser timestamps are rounded from microseconds.
 		v, ok := parseTimestamp(s, gpu.Microsecond, t.UTC)
 		return divideDecimal(gpu.OpRound, v, gpu.Int128From(gpu.Microsecond.PerSecond()/t.Unit.PerSecond())), ok
 	case gpu.Time:
@@ -158,7 +158,7 @@ func parseInteger(s string, t gpu.Type) (gpu.Int128, bool) {
 	return parseDecimal(s, int(t.Scale))
 }
 
-// parseInfinity reads [-]inf[inity] as an infinite date or timestamp.
+// parseInfinity parses [-]inf[inity] as an infinite date or timestamp.
 func parseInfinity(s string, t gpu.Type) (v int64, ok bool) {
 	v = t.Infinity()
 	if v == 0 || !strings.ContainsAny(s, "iI") {
@@ -172,10 +172,10 @@ func parseInfinity(s string, t gpu.Type) (v int64, ok bool) {
 	return v, strings.EqualFold(name, "infinity") || strings.EqualFold(name, "inf")
 }
 
-// parseBase reads digits of a base, with single underscores between them.
+// parseBase parses digits of a base, with single underscores between them.
 func parseBase(s string, base int64) (v gpu.Int128, ok bool) {
 	for i := 0; i < len(s); i++ {
-		digit := base // no digit of it
+		digit := base // not a digit
 		switch c := s[i] | 0x20; {
 		case s[i] == '_' && i > 0 && i+1 < len(s) && s[i-1] != '_':
 			continue
@@ -188,19 +188,18 @@ func parseBase(s string, base int64) (v gpu.Int128, ok bool) {
 		if v, over = v.Mul(gpu.Int128From(base)); over || digit >= base {
 			return v, false
 		}
-		v, _ = v.Add(gpu.Int128From(digit)) // into bits that are zero
+		v, _ = v.Add(gpu.Int128From(digit)) // the added bits are zero
 	}
 	return v, true
 }
 
-// parseDecimal reads digits[.digits][e±digits], scaled and rounded half away
-// from zero.
+// parseDecimal parses digits[.digits][e±digits], scaled and rounded half away from zero.
 func parseDecimal(s string, scale int) (gpu.Int128, bool) {
 	neg := false
 	if s != "" && (s[0] == '-' || s[0] == '+') {
 		neg, s = s[0] == '-', s[1:]
 	}
-	var v gpu.Int128 // minus the digits: below zero 128 bits reach one further
+	var v gpu.Int128 // minus the digits: 128 bits reach one further below zero
 	exponent, any, point, full := 0, false, false, false
 	ten := gpu.Int128From(10)
 	i := 0
@@ -218,7 +217,7 @@ scan:
 					v = next
 				}
 			}
-			// A digit behind the point, or one that has no room.
+			// A digit after the point counts, and so does one that has no room.
 			if point && !full {
 				exponent--
 			} else if full && !point {
@@ -247,7 +246,7 @@ scan:
 	shift := exponent + scale
 	switch {
 	case v == gpu.Int128{}:
-	case full && shift >= 0: // digits are lost that count
+	case full && shift >= 0: // significant digits are lost
 		return v, false
 	case shift > gpu.MaxPrecision:
 		return v, false
@@ -270,7 +269,7 @@ scan:
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// readDigits reads up to most digits.
+// readDigits parses up to most digits.
 func readDigits(s string, most int) (v int64, rest string, n int) {
 	for n < len(s) && n < most && isDigit(s[n]) {
 		v = v*10 + int64(s[n]-'0')
@@ -279,8 +278,8 @@ func readDigits(s string, most int) (v int64, rest string, n int) {
 	return v, s[n:], n
 }
 
-// parseDate reads [-]Y…-M-D[ (BC)] and returns what follows. Slashes, backslashes
-// and spaces separate too.
+// parseDate parses [-]Y…-M-D[ (BC)] and returns the rest. Slashes, backslashes and spaces
+// are separators too.
 func parseDate(s string) (days int64, rest string, ok bool) {
 	neg := strings.HasPrefix(s, "-")
 	if neg {
@@ -309,7 +308,7 @@ func parseDate(s string) (days int64, rest string, ok bool) {
 	return days, s, days >= math.MinInt32 && days <= math.MaxInt32
 }
 
-// parseClock reads H:M[:S[.fraction]]; digits beyond the unit are cut off.
+// parseClock parses H:M[:S[.fraction]]. It drops digits beyond the unit.
 func parseClock(s string, u gpu.Unit) (v int64, rest string, ok bool) {
 	h, s, n := readDigits(s, 2)
 	if n == 0 || !strings.HasPrefix(s, ":") {
@@ -338,8 +337,8 @@ func parseClock(s string, u gpu.Unit) (v int64, rest string, ok bool) {
 	return v, s, v <= 86400*per
 }
 
-// parseTime reads a time of day, behind a date if there is one. A zone that follows
-// means nothing.
+// parseTime parses a time of day, with a date before it or not. It ignores a zone after
+// it.
 func parseTime(s string, u gpu.Unit) (gpu.Int128, bool) {
 	if _, rest, ok := parseDate(s); ok {
 		if rest == "" {
@@ -356,14 +355,14 @@ func parseTime(s string, u gpu.Unit) (gpu.Int128, bool) {
 	return gpu.Int128From(v), ok
 }
 
-// afterDate skips what separates a date from a time.
+// afterDate skips the separator between a date and a time.
 func afterDate(s string) (string, bool) {
 	rest := strings.TrimLeft(strings.TrimPrefix(s, "T"), " ")
 	return rest, rest != s
 }
 
-// parseTimestamp reads a date, and a time and a zone if they follow. The zone
-// counts for UTC timestamps only.
+// parseTimestamp parses a date, and a time and a zone if they follow. The zone counts for
+// UTC timestamps only.
 func parseTimestamp(s string, u gpu.Unit, utc bool) (gpu.Int128, bool) {
 	days, s, ok := parseDate(s)
 	if !ok {
@@ -389,8 +388,8 @@ func parseTimestamp(s string, u gpu.Unit, utc bool) (gpu.Int128, bool) {
 	return v, ok
 }
 
-// parseZone reads nothing, Z, UTC, or ±HH[[:]MM[:SS]], behind spaces, and returns
-// seconds east.
+// parseZone parses nothing, Z, UTC, or ±HH[[:]MM[:SS]], after spaces, and returns the
+// seconds east of UTC.
 func parseZone(s string) (int64, bool) {
 	s = strings.TrimLeft(s, " ")
 	if s == "" || s == "Z" || strings.EqualFold(s, "UTC") {
@@ -422,7 +421,7 @@ func parseZone(s string) (int64, bool) {
 	return sign * (h*3600 + m*60 + sec), true
 }
 
-// parseFloat reads a float; what is too large is infinite.
+// parseFloat parses a float. A number that is too large is infinite.
 func parseFloat(s string, size int) (float64, bool) {
 	s = trimSpace(s)
 	if strings.ContainsAny(s, "xXpP") {

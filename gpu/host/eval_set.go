@@ -6,10 +6,10 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// linearSet is the size up to which a set is searched from end to end.
+// linearSet is the largest set that is searched from end to end.
 const linearSet = 8
 
-// valueSet holds the operands of OpIn: few in a list, many in a map.
+// valueSet holds the operands of OpIn: a few in a list, many in a map.
 type valueSet[T comparable] struct {
 	list []T
 	many map[T]struct{}
@@ -42,7 +42,8 @@ func newSet(values []gpu.Scalar, t gpu.Type) any {
 	return makeSet(values, func(v gpu.Scalar) int64 { return v.Int.Int64() })
 }
 
-// floatKey is the same for all floats that SQL holds equal, and for no others.
+// floatKey returns one value for all floats that SQL holds equal, and different values
+// for others.
 func floatKey(x float64) uint64 {
 	if x != x {
 		return math.Float64bits(math.NaN())

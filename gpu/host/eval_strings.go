@@ -9,15 +9,15 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// text keeps what was appended to the frame's bytes from a position on as a
-// string. It stays valid until the chunk is stored.
+// text returns the frame's bytes from a position on as a string. It stays valid until the
+// chunk is stored.
 func (f *frame) text(from int) string {
 	b := f.pool.bytes[from:]
 	return unsafe.String(unsafe.SliceData(b), len(b))
 }
 
-// chunkBytes bounds the bytes of strings made in one chunk, so that a pattern of
-// concatenations cannot take all memory before the result is refused.
+// chunkBytes bounds the bytes of strings made in one chunk, so that nested concatenations
+// cannot take all memory before the result is refused.
 const chunkBytes = 1 << 31
 
 // strings runs the operations on text.
@@ -99,8 +99,8 @@ func test(out []uint64, a, b []string, holds func(s, part string) bool) {
 	}
 }
 
-// makeStrings runs the operations with strings as results. Parts of arguments
-// are views of them; what is new is written behind the frame's bytes.
+// makeStrings runs the operations whose results are strings. Substrings of arguments are
+// views; new strings are appended to the frame's bytes.
 func (f *frame) makeStrings(s *step, v *vec, a, b, c []string) error {
 	p := f.pool
 	switch s.Op {
@@ -193,8 +193,8 @@ func replace(out []byte, s, from, to string) []byte {
 	}
 }
 
-// substring takes length characters from start, which counts from 1, or from
-// the end when negative. A negative length takes characters before start.
+// substring returns length characters from start on. start counts from 1, or from the end
+// when negative. A negative length returns the characters before start.
 func substring(s string, start, length int64) string {
 	const far = 1 << 40
 	start, length = min(max(start, -far), far), min(max(length, -far), far)
@@ -235,7 +235,7 @@ func isASCII(s string) bool {
 	return true
 }
 
-// runeOffset is the byte offset of the n-th rune.
+// runeOffset returns the byte offset of the n-th rune.
 func runeOffset(s string, n int64) int {
 	at := 0
 	for ; n > 0; n-- {

@@ -7,8 +7,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// orderFlip returns how the words of a type become unsigned integers of the
-// same order.
+// orderFlip returns a function that turns the words of a type into unsigned integers of
+// the same order.
 func orderFlip(t gpu.Type) func(words []uint64) {
 	switch {
 	case t.Kind == gpu.Float32:
@@ -118,7 +118,7 @@ func (s *extreme) write(l *gpu.Lease, out *gpu.Column, from, to int) error {
 
 func (s *extreme) release() { s.best.release() }
 
-// extremeWide is min or max of 16-byte decimals.
+// extremeWide is min or max of 16-byte values.
 type extremeWide struct {
 	max  bool
 	best vector[gpu.Int128]
@@ -155,18 +155,19 @@ func (s *extremeWide) release() { s.best.release() }
 type extremeBytes struct {
 	max  bool
 	best vector[place]
-	// data has the places of all groups. One that a value outgrows is left for one of
-	// twice the size, so that a group has at most four times the bytes of its longest.
+	// data has the places of all groups. A value that outgrows its place gets a new one
+	// of twice the size, and the old place stays unused. So a group has at most four
+	// times the bytes of its longest value.
 	data vector[byte]
 }
 
-// place is where the value of a group is.
+// place is the part of data that has the value of a group.
 type place struct {
 	at      int64
-	n, room int32 // bytes; n is -1 without a value
+	n, room int32 // bytes used and bytes in all; n is -1 without a value
 }
 
-// beats says whether a value takes the place of a group's.
+// beats reports whether a value replaces the one of a group.
 func (s *extremeBytes) beats(v []byte, id int32) bool {
 	b := s.best.v[id]
 	return b.n < 0 || bytes.Compare(s.value(b), v) < 0 == s.max && !bytes.Equal(s.value(b), v)
@@ -174,14 +175,14 @@ func (s *extremeBytes) beats(v []byte, id int32) bool {
 
 func (s *extremeBytes) value(b place) []byte { return s.data.v[b.at:][:b.n] }
 
-// roomFor is the size of a place for n bytes.
+// roomFor returns the size of a place for n bytes.
 func roomFor(n int) int { return min(1<<log2ceil(n), math.MaxInt32) }
 
 func (s *extremeBytes) update(_ *Device, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
 	if err := s.best.grow(l, groups, place{n: -1}); err != nil {
 		return err
 	}
-	winners, err := newArray[int32](l, len(ids)) // over what their groups have
+	winners, err := newArray[int32](l, len(ids)) // rows whose values replace those of their groups
 	if err != nil {
 		return err
 	}
@@ -209,7 +210,7 @@ func (s *extremeBytes) update(_ *Device, l *gpu.Lease, ids []int32, c gpu.Column
 	return nil
 }
 
-// put makes v the value of a group. There is room for a place that it needs.
+// put makes v the value of a group. data has room for a new place.
 func (s *extremeBytes) put(b *place, v []byte) {
 	if len(v) > int(b.room) {
 		b.at, b.room = int64(len(s.data.v)), int32(roomFor(len(v)))

@@ -9,8 +9,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// grain is the rows of a piece of parallel work: a multiple of 64, so that no
-// two pieces share a word of a bitmap.
+// grain is the rows of a piece of parallel work. It is a multiple of 64, so no two pieces
+// share a word of a bitmap.
 const grain = 1 << 14
 
 // Select implements gpu.Queue.
@@ -81,10 +81,10 @@ func (q *queue) Select(l *gpu.Lease, pred gpu.Column) (gpu.Column, error) {
 	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: total, Data: buf}, nil
 }
 
-// gathering is one column on its way through Gather.
+// gathering is one column of a Gather.
 type gathering struct {
 	in, out gpu.Column
-	// starts are the byte offsets of the pieces of a column of bytes.
+	// starts are the byte offsets of the pieces in a column of bytes.
 	starts []int64
 }
 
@@ -213,7 +213,8 @@ func isIdentity(ids []int32) bool {
 	return true
 }
 
-// values gathers rows [lo, hi) of a column that is not bytes behind offsets.
+// values gathers rows [lo, hi) of a column that is not String or Binary without a
+// dictionary.
 func (g *gathering) values(ids []int32, lo, hi int, outer bool) {
 	in, out := g.in, g.out
 	if in.Len == 0 { // every id is -1
@@ -253,8 +254,8 @@ func gatherValues[T any](out, in gpu.Column, ids []int32, lo, hi int, outer bool
 	}
 }
 
-// gatherBitmap gathers bits [lo, hi) of a bitmap, a nil source being all ones. An
-// id of -1 gives 0. It says whether any bit is 0.
+// gatherBitmap gathers bits [lo, hi) of a bitmap. A nil source is all ones, and an id of
+// -1 gives 0. It reports whether any bit is 0.
 func gatherBitmap(dst, src []uint64, ids []int32, lo, hi int, want bool) (zeros bool) {
 	for w := lo / 64; w < (hi+63)/64; w++ {
 		part := ids[w*64 : min(w*64+64, hi)]
@@ -277,8 +278,8 @@ func gatherBitmap(dst, src []uint64, ids []int32, lo, hi int, want bool) (zeros 
 	return zeros
 }
 
-// lengths writes the length of every row of [lo, hi) where its offset will be,
-// and returns their sum.
+// lengths writes the length of every row of [lo, hi) to the place of its offset, and
+// returns their sum.
 func (g *gathering) lengths(ids []int32, lo, hi int) int64 {
 	src := gpu.Values[int32](g.in.Offsets, g.in.Len+1)
 	dst := gpu.Values[int32](g.out.Offsets, g.out.Len+1)

@@ -6,10 +6,10 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// groups assigns dense ids to keys. Keys are words of a codec; rows with a null
-// in some key column have their own index, whose keys have one word more, the
-// null mask. The index is direct, id by key, while a single integer-like key
-// stays inside the hinted range, and hashed else.
+// groups assigns dense ids to keys. Keys are words of a codec. Rows with a null in a key
+// column have an index of their own, whose keys have the null mask as one more word. The
+// index of the other rows is direct (id by key) while a single integer-like key stays in
+// the hinted range, and a hash index otherwise.
 type groups struct {
 	dev   *Device
 	lease *gpu.Lease
@@ -17,20 +17,20 @@ type groups struct {
 
 	n     int              // groups
 	words [][]uint64       // key words by group
-	store []vector[uint64] // what words are views of
+	store []vector[uint64] // vectors that words are views of
 	nulls vector[uint64]   // null mask by group, once there is a masked index
 
-	direct vector[int32] // id + 1 by key - lo; empty when not direct
+	direct vector[int32] // id + 1 by key - lo; empty when the index is a hash index
 	lo     uint64
-	index  *index // of keys without nulls
-	masked *index // of keys with nulls; nil until the first
+	index  *index // keys without nulls
+	masked *index // keys with nulls; nil until the first
 }
 
 const (
 	// maxDirect bounds the slots of a direct index.
 	maxDirect = 1 << 28
-	// maxHint bounds the groups that a hashed index has room for at first: more take
-	// long enough to come that its growth is little beside.
+	// maxHint is the most groups that a hash index has room for at first. More groups
+	// take so long to come that growing costs little beside it.
 	maxHint = 1 << 18
 )
 
@@ -51,7 +51,7 @@ func (q *queue) NewGroups(l *gpu.Lease, types []gpu.Type, hint gpu.GroupHint) (g
 			if err := g.direct.room(l, int(span+1)); err != nil {
 				return nil, q.fail(err)
 			}
-			g.direct.v = g.direct.v[:span+1] // untouched, so zero
+			g.direct.v = g.direct.v[:span+1] // fresh memory, so zero
 		}
 	}
 	if g.direct.v == nil && len(types) > 0 {
@@ -108,8 +108,8 @@ func (g *groups) Assign(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column, n int) (g
 	return a, nil
 }
 
-// assign gives rows their groups. After an error some of the new groups are there.
-// The lease pays for scratch.
+// assign assigns groups to rows. After an error some of the new groups may be there. The
+// lease pays for scratch.
 func (g *groups) assign(d *Device, l *gpu.Lease, keys []gpu.Column, ids []int32) error {
 	n := len(ids)
 	if len(keys) == 0 {
@@ -136,8 +136,8 @@ func (g *groups) assign(d *Device, l *gpu.Lease, keys []gpu.Column, ids []int32)
 	if err := g.room(n, null != nil); err != nil {
 		return err
 	}
-	// Rows whose key is known find it side by side; the others come after. Those of a
-	// piece are listed where the piece begins.
+	// Rows whose key is known find it in parallel. The other rows come after, one by one.
+	// Those of a piece are listed from the start of the piece on.
 	missing, err := newArray[int32](l, n)
 	if err != nil {
 		return err
@@ -177,7 +177,7 @@ func (g *groups) assign(d *Device, l *gpu.Lease, keys []gpu.Column, ids []int32)
 	for piece, count := range counts {
 		miss := missing.v[piece*grain:][:count]
 		for len(miss) > 0 {
-			// A run of consecutive rows is packed at once.
+			// The keys of nearby rows are packed at once.
 			from := int(miss[0])
 			m := 1
 			for m < len(miss) && m < probeBlock && int(miss[m]) < from+probeBlock {
@@ -203,8 +203,8 @@ func (g *groups) assign(d *Device, l *gpu.Lease, keys []gpu.Column, ids []int32)
 	return nil
 }
 
-// room makes room for the keys of n more groups, and for null masks once there are
-// nulls. What grows with every new key only, the indexes, grows as it is filled.
+// room makes room for the keys of n more groups, and for null masks once there are nulls.
+// The indexes grow as they are filled, because they grow with new keys only.
 func (g *groups) room(n int, nulls bool) error {
 	for i := range g.store {
 		g.store[i].v = g.words[i]
@@ -227,9 +227,9 @@ func (g *groups) room(n int, nulls bool) error {
 	return nil
 }
 
-// truncate takes the set back to n groups and the interners to as many strings as
-// they had. It costs as much as to insert all of these, and comes only where memory
-// was refused. Room that was made stays.
+// truncate takes the map back to n groups, and the interners to the numbers of strings
+// that they had. It inserts all remaining keys again, and runs only after an error. Room
+// that was made stays.
 func (g *groups) truncate(n int, strings []int) {
 	g.codec.truncate(strings)
 	if n == g.n {
@@ -259,7 +259,7 @@ func (g *groups) truncate(n int, strings []int) {
 	}
 }
 
-// mask is the null mask of a group.
+// mask returns the null mask of a group.
 func (g *groups) mask(id int) uint64 {
 	if g.masked == nil {
 		return 0
@@ -267,13 +267,13 @@ func (g *groups) mask(id int) uint64 {
 	return g.nulls.v[id]
 }
 
-// masks are the key words of the groups with their null masks behind them.
+// masks returns the key words of the groups, followed by their null masks.
 func (g *groups) masks(words [][]uint64) [][]uint64 {
 	return append(words[:len(words):len(words)], g.nulls.v)
 }
 
-// insertDirect gives the rows of a block, whose first is row from, their groups
-// by the direct index. It returns how many it did before a key outside of it.
+// insertDirect assigns groups to rows of a block by the direct index. The block begins
+// with row from. It returns the number of rows before the first key outside of the index.
 func (g *groups) insertDirect(keys []uint64, rows []int32, from int, ids []int32) (int, error) {
 	direct, n, stored := g.direct.v, int32(g.n), g.words[0]
 	done := len(rows)
@@ -305,8 +305,8 @@ func (g *groups) insertDirect(keys []uint64, rows []int32, from int, ids []int32
 	return done, nil
 }
 
-// insertRows gives the rows of a block, whose first is row from, their groups. Rows that
-// follow each other with one key, as in sorted input, are looked up once.
+// insertRows assigns groups to rows of a block that begins with row from. Consecutive
+// rows with one key, as in sorted input, are looked up once.
 func (g *groups) insertRows(words [][]uint64, rows []int32, from int, keys []gpu.Column, null []uint64, ids []int32) (err error) {
 	last := int32(-1) // the row before, unless it has a null
 	for _, r := range rows {
@@ -331,7 +331,7 @@ func (g *groups) insertRows(words [][]uint64, rows []int32, from int, keys []gpu
 	return nil
 }
 
-// hashDirect gives up the direct index: the groups so far are hashed.
+// hashDirect replaces the direct index by a hash index of the groups so far.
 func (g *groups) hashDirect() error {
 	if err := g.index.room(g.n); err != nil {
 		return err
@@ -367,7 +367,7 @@ func nullMask(keys []gpu.Column, null []uint64, row int) (mask uint64) {
 	return mask
 }
 
-// insert returns the group of the i-th key of a block, a new one if need be.
+// insert returns the group of the i-th key of a block, and makes it if it is new.
 func (g *groups) insert(words [][]uint64, i int, mask uint64) (int32, error) {
 	if mask != 0 {
 		key := make([][]uint64, 0, len(words)+1)
@@ -404,7 +404,7 @@ func (g *groups) insert(words [][]uint64, i int, mask uint64) (int32, error) {
 	return id, err
 }
 
-// add appends the i-th key of a block, which there is room for.
+// add appends the i-th key of a block. There is room for it.
 func (g *groups) add(words [][]uint64, i int, mask uint64) {
 	for w := range g.words {
 		g.words[w] = append(g.words[w], words[w][i])
@@ -497,7 +497,7 @@ func (g *groups) key(d *Device, l *gpu.Lease, i, from, to int) (gpu.Column, erro
 	if !t.IsVar() {
 		return out, nil
 	}
-	// Codes of the interner: a dictionary while its values are shared.
+	// The codes of the interner: with a dictionary while groups share values.
 	values, err := g.codec.interner[i].values(l, t)
 	if err != nil {
 		return fail(err)
@@ -520,14 +520,14 @@ func unpack[T uint8 | uint16 | uint32](dst []T, words []uint64, shift uint) {
 	}
 }
 
-// index is an open-addressing hash table from keys of some words to ids. Keys of
-// one word stand in the slots; wider ones in the caller's columns by id, with
-// their hash in the slot. It is at most five eighths full.
+// index is an open-addressing hash table from keys of a number of words to ids. Keys of
+// one word are in the slots. Wider keys are in the caller's columns, by id, and the slot
+// has their hash. It is at most five eighths full.
 type index struct {
 	lease *gpu.Lease
 	words int
 	n     int
-	slots array[slot] // as many as a power of two, or none
+	slots array[slot] // their number is a power of two, or 0
 }
 
 type slot struct {
@@ -536,7 +536,7 @@ type slot struct {
 	_   int32
 }
 
-// firstSlots is the slots of an index at first.
+// firstSlots is the number of slots of a new index.
 const firstSlots = 1 << 10
 
 func newIndex(l *gpu.Lease, words int) *index { return &index{lease: l, words: words} }
@@ -547,14 +547,14 @@ func (x *index) release() {
 	}
 }
 
-// clear takes all keys out.
+// clear removes all keys.
 func (x *index) clear() {
 	clear(x.slots.v)
 	x.n = 0
 }
 
-// find looks up the keys of a block: out[i] is the id of key i, or -1. It only
-// reads, so blocks may be looked up in parallel.
+// find looks up the keys of a block: out[i] is the id of key i, or -1. It only reads, so
+// several blocks may be looked up in parallel.
 func (x *index) find(words [][]uint64, out []int32, stored [][]uint64) {
 	if x.n == 0 {
 		for i := range out {
@@ -584,7 +584,8 @@ func (x *index) find(words [][]uint64, out []int32, stored [][]uint64) {
 	}
 }
 
-// slot returns where key i of several words is, or the empty slot it belongs in.
+// slot returns the slot of key i of several words: the one that has it, or the empty one
+// where it belongs.
 func (x *index) slot(words [][]uint64, i int, h uint64, stored [][]uint64) uint64 {
 	slots := x.slots.v
 	mask := uint64(len(slots) - 1)
@@ -606,8 +607,8 @@ func (x *index) slot(words [][]uint64, i int, h uint64, stored [][]uint64) uint6
 	}
 }
 
-// insert returns the id of key i, which is next when the key is new. Refused room
-// for it, the index is as it was.
+// insert returns the id of key i, which is next when the key is new. A refusal leaves the
+// index as it was.
 func (x *index) insert(words [][]uint64, i int, next int32, stored [][]uint64) (id int32, fresh bool, err error) {
 	if err := x.room(1); err != nil {
 		return 0, false, err
@@ -633,7 +634,7 @@ func (x *index) insert(words [][]uint64, i int, next int32, stored [][]uint64) (
 	return next, true, nil
 }
 
-// put inserts key i, which is not there yet and which there is room for.
+// put inserts key i. The index does not have it, and has room for it.
 func (x *index) put(words [][]uint64, i int, id int32) {
 	key := words[0][i]
 	if x.words > 1 {
@@ -643,7 +644,7 @@ func (x *index) put(words [][]uint64, i int, id int32) {
 	x.n++
 }
 
-// seat writes an entry into the first empty slot for it.
+// seat writes an entry to the first empty slot for it.
 func seat(slots []slot, words int, e slot) {
 	h, mask := e.key, uint64(len(slots)-1)
 	if words == 1 {

@@ -10,24 +10,24 @@ import (
 )
 
 const (
-	// mixA is an odd constant with bits spread evenly; any such number would do.
+	// mixA is an odd constant whose bits are spread evenly. Any such number would do.
 	mixA = 0x9e3779b97f4a7c15
 	// hashNull is the hash of a null.
 	hashNull = 0xa0761d6478bd642f
 )
 
-// tableSeed is that of the hash tables of this process. No result depends on it:
+// tableSeed is the seed of the hash tables of this process. No result depends on it:
 // groups are numbered as they appear, and matches come in build order.
 var tableSeed = rand.Uint64()
 
-// mix is a 64-bit finaliser: the two halves of a 128-bit product, folded.
+// mix is a 64-bit finaliser: it folds the two halves of a 128-bit product.
 func mix(x, seed uint64) uint64 {
 	hi, lo := bits.Mul64(x^seed, mixA)
 	return hi ^ lo
 }
 
-// combine adds the hash of one more column to a row's. It is not symmetric, so
-// that equal columns do not cancel each other.
+// combine adds the hash of one more column to the hash of a row. It is not symmetric, so
+// equal columns do not cancel each other.
 func combine(h, v, seed uint64) uint64 { return mix(bits.RotateLeft64(h, 23)^v, seed) }
 
 // hashBytes hashes a string eight bytes at a time.
@@ -40,7 +40,7 @@ func hashBytes(b []byte, seed uint64) uint64 {
 	return mix(h^loadShort(b), seed)
 }
 
-// loadShort is less than 8 bytes as a little-endian integer.
+// loadShort loads less than 8 bytes as a little-endian integer.
 func loadShort(b []byte) (x uint64) {
 	if n := len(b); n >= 4 {
 		return uint64(binary.LittleEndian.Uint32(b)) | uint64(binary.LittleEndian.Uint32(b[n-4:]))<<(8*(n-4))
@@ -126,7 +126,7 @@ func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column, seed uint64) (gpu.Column, 
 	return gpu.Column{Type: gpu.Of(gpu.Uint64), Len: n, Data: buf}, nil
 }
 
-// hashValues hashes rows [at, at+len(out)) of a plain column, nulls aside.
+// hashValues hashes rows [at, at+len(out)) of a plain column. It ignores validity.
 func hashValues(out []uint64, c gpu.Column, at int, seed uint64) {
 	switch {
 	case c.Type.IsVar():

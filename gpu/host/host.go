@@ -1,7 +1,6 @@
-// Package host runs the primitives of package gpu on CPU cores. It owns an
-// arena of host memory that lives outside the Go heap and is reused, because
-// fresh pages cost more than the work done on them. It knows nothing of files
-// or operators.
+// Package host runs the primitives of package gpu on CPU cores. It owns an arena of host
+// memory outside the Go heap, and reuses it because fresh pages cost more than the work
+// on them. It knows nothing of files or operators.
 package host
 
 import (
@@ -18,16 +17,16 @@ import (
 
 // Options configure the host device; the zero value uses the whole machine.
 type Options struct {
-	// Threads bounds the cores a primitive uses; 0 means GOMAXPROCS.
+	// Threads bounds the cores that a primitive uses; 0 means GOMAXPROCS.
 	Threads int
-	// Memory is the budget in bytes; 0 means half of the memory that is free.
+	// Memory is the budget in bytes; 0 means half of the free memory.
 	Memory int64
 	// StrideRows is the number of rows of a stride; 0 chooses.
 	StrideRows int
 }
 
-// Device is the CPU as a gpu.Device. Its device memory is host memory, so its
-// two budgets are one.
+// Device is the CPU as a gpu.Device. Its device memory is host memory, so both budgets
+// are one.
 type Device struct {
 	threads int
 	rows    int // of a stride
@@ -35,8 +34,8 @@ type Device struct {
 	free    int64
 	budget  *gpu.Budget
 	arena   *arena
-	// A queue may have a share of the device: whole is then the device itself, and
-	// ctx, unless it is nil, ends the queue's primitives.
+	// A queue may have a share of the device, as a Device of its own. Then whole is the
+	// device itself. ctx, if set, ends the queue's primitives.
 	whole *Device
 	ctx   context.Context
 }
@@ -79,11 +78,11 @@ func (d *Device) Budget() *gpu.Budget { return d.budget }
 // HostBudget implements gpu.Device; it is the same as Budget.
 func (d *Device) HostBudget() *gpu.Budget { return d.budget }
 
-// StrideRows implements gpu.Device: strides that stay in the second-level cache
-// column by column, yet are long enough to share among cores.
+// StrideRows implements gpu.Device. One column of a stride stays in the second-level
+// cache, and a stride is long enough to share among cores.
 func (d *Device) StrideRows(int) int { return d.rows }
 
-// device is the device that this is a share of, or itself.
+// device returns the whole device that this one is a share of, or itself.
 func (d *Device) device() *Device {
 	if d.whole != nil {
 		return d.whole
@@ -91,7 +90,7 @@ func (d *Device) device() *Device {
 	return d
 }
 
-// Lanes implements gpu.Device: one a core.
+// Lanes implements gpu.Device: one for each core.
 func (d *Device) Lanes() int { return d.threads }
 
 // NewQueue implements gpu.Device.

@@ -4,8 +4,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// MatchPartitions implements gpu.Queue: a chained table a partition, small enough
-// for the cache, and partitions side by side.
+// MatchPartitions implements gpu.Queue. Each partition has a chained hash table, small
+// enough for the cache. Cores work on different partitions.
 func (q *queue) MatchPartitions(l *gpu.Lease, build, probe gpu.Partitioned, kind gpu.JoinKind) (probeIDs, buildIDs gpu.Column, err error) {
 	if err := q.check([]gpu.Column{build.Key, probe.Key}); err != nil {
 		return probeIDs, buildIDs, err
@@ -48,7 +48,7 @@ func joinPartition[K uint32 | uint64](out *pairs, buildKeys, probeKeys []K, buil
 		return nil
 	}
 	bits := log2ceil(to - from)
-	heads, err := newZeros[int32](out.lease, 1<<bits) // rows of the partition + 1
+	heads, err := newZeros[int32](out.lease, 1<<bits) // row within the partition + 1
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func joinPartition[K uint32 | uint64](out *pairs, buildKeys, probeKeys []K, buil
 			next[i], head[b] = head[b], int32(i+1)
 		}
 	}
-	// Mostly a probe row has one match at most.
+	// Most probe rows have at most one match.
 	if err := out.room(probe.Offsets[p+1] - probe.Offsets[p]); err != nil {
 		return err
 	}

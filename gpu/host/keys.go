@@ -9,33 +9,34 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Keys of joins and group-bys are brought to rows of 64-bit words that are equal
-// exactly when the keys are: values packed side by side at their width, floats
-// canonical, strings and binaries as codes of an interner. So the tables behind
-// know words only, and no key needs a second look.
+// Keys of joins and group-bys become rows of 64-bit words, which are equal exactly when
+// the keys are. Values are packed side by side at their width, floats in a canonical
+// form, strings and binaries as codes of an interner. So hash tables know words only, and
+// no key is compared twice.
 
 // noCode is the code of a string that a lookup did not find.
 const noCode = math.MaxUint32
 
-// interner gives equal byte strings equal codes, dense from 0.
+// interner maps equal byte strings to equal codes, dense from 0.
 type interner struct {
 	lease *gpu.Lease
-	slots array[uint64] // hash's upper half << 32 | code + 1; 0 is empty
-	ends  vector[int64] // where the bytes of each code end
+	slots array[uint64] // upper half of the hash << 32 | code + 1; 0 is empty
+	ends  vector[int64] // end of the bytes of each code
 	data  vector[byte]
-	// known caches the codes of dictionaries that were seen.
+	// known caches the codes of the values of dictionaries seen before.
 	known map[*gpu.Dictionary]array[uint32]
 }
 
-// smallDictionary is the size up to which all values of a dictionary are
-// interned at first sight rather than as rows use them.
+// smallDictionary is the size up to which all values of a dictionary are interned when it
+// is first seen. Values of larger ones are interned as rows use them.
 const smallDictionary = 1024
 
-// largeDictionary is how many times more values than a batch has rows a dictionary
-// has whose codes are not kept for the next batch.
+// largeDictionary bounds the dictionaries whose codes are kept for the next batch: to
+// this many times the rows of a batch.
 const largeDictionary = 4
 
-// maxKnown bounds the dictionaries whose codes are kept: a stream has no end.
+// maxKnown bounds the dictionaries whose codes are kept: a stream brings new ones without
+// end.
 const maxKnown = 256
 
 func newInterner(l *gpu.Lease) *interner {
@@ -92,8 +93,8 @@ func (in *interner) find(b []byte, h uint64) (code uint32, slot int) {
 	}
 }
 
-// intern returns the code of b, a new one if need be. Refused room for it, the
-// interner is as it was.
+// intern returns the code of b, and makes one if b is new. A refusal leaves the interner
+// as it was.
 func (in *interner) intern(b []byte, h uint64) (uint32, error) {
 	code, slot := in.find(b, h)
 	if code != noCode {
@@ -122,7 +123,7 @@ func (in *interner) intern(b []byte, h uint64) (uint32, error) {
 	return uint32(n), nil
 }
 
-// rehash fills the slots, which are zero.
+// rehash fills the slots. They are zero.
 func (in *interner) rehash() {
 	mask := len(in.slots.v) - 1
 	for c := range in.len() {
@@ -137,7 +138,7 @@ func (in *interner) rehash() {
 
 // truncate takes the interner back to n strings.
 func (in *interner) truncate(n int) {
-	in.forget() // some of the codes may not be there
+	in.forget() // they may have codes above n
 	if n == in.len() {
 		return
 	}
@@ -147,15 +148,15 @@ func (in *interner) truncate(n int) {
 	in.rehash()
 }
 
-// dictionary returns the interner's code of every value of a dictionary that a
-// column uses, interning them; values that were not used yet have noCode. A
-// dictionary may be far larger than a stride: a join hands its whole build side
-// on as one.
+// dictionary returns the interner's code for every value of a dictionary that the column
+// uses, and interns these values. Values that no column has used yet have noCode. A
+// dictionary may be far larger than a stride: a join passes on its whole build side as
+// one.
 func (in *interner) dictionary(c gpu.Column) ([]uint32, error) {
 	values := c.Dict.Values
 	known, ok := in.known[c.Dict]
 	if !ok {
-		if len(in.known) >= maxKnown { // forget what is old
+		if len(in.known) >= maxKnown { // forget old dictionaries
 			in.forget()
 		}
 		var err error
@@ -218,10 +219,10 @@ func (in *interner) values(l *gpu.Lease, t gpu.Type) (gpu.Column, error) {
 // codec packs the key columns of one table or group-by into words.
 type codec struct {
 	types    []gpu.Type
-	interner []*interner // per column, nil for those of fixed width
-	word     []int       // per column: the word it begins in
-	shift    []uint      // per column: its lowest bit there
-	words    int         // words a key
+	interner []*interner // by column; nil for types of fixed width
+	word     []int       // by column: the word that it begins in
+	shift    []uint      // by column: its lowest bit in that word
+	words    int         // words of a key
 }
 
 func newCodec(l *gpu.Lease, types []gpu.Type) *codec {
@@ -248,7 +249,7 @@ func (c *codec) release() {
 	}
 }
 
-// strings is how many strings each interner has, for truncate.
+// strings returns the number of strings of each interner, for truncate.
 func (c *codec) strings() []int {
 	n := make([]int, len(c.interner))
 	for i, in := range c.interner {
@@ -259,7 +260,7 @@ func (c *codec) strings() []int {
 	return n
 }
 
-// truncate takes the interners back to as many strings as they had.
+// truncate takes the interners back to the numbers of strings that they had.
 func (c *codec) truncate(strings []int) {
 	for i, in := range c.interner {
 		if in != nil {
@@ -278,13 +279,13 @@ func packedBits(t gpu.Type) int {
 	return t.Width() * 8
 }
 
-// coded is a batch of keys on its way into words.
+// coded is a batch of keys with the codes of its strings.
 type coded struct {
 	cols []gpu.Column
-	// dict maps a dictionary's codes to the interner's, plain holds the
-	// interner's codes of a plain string column row by row.
+	// dict maps a dictionary's codes to the interner's codes. plain has the interner's
+	// code of each row.
 	dict, plain [][]uint32
-	scratch     []array[uint32] // what of these are not the interners'
+	scratch     []array[uint32] // the arrays among them that are not the interners'
 }
 
 func (k *coded) release() {
@@ -294,9 +295,9 @@ func (k *coded) release() {
 	k.scratch = nil
 }
 
-// prepare finds the codes of the string columns: with insert set new strings
-// get codes, else they get noCode. The lease pays for scratch that the caller
-// releases, after an error too; after one an interner may have more strings.
+// prepare finds the codes of the string columns. With insert, new strings get codes;
+// otherwise they have noCode. The lease pays for scratch, which the caller releases, also
+// after an error. After an error an interner may have more strings than before.
 func (c *codec) prepare(d *Device, l *gpu.Lease, cols []gpu.Column, n int, insert bool) (coded, error) {
 	k := coded{cols: cols, dict: make([][]uint32, len(cols)), plain: make([][]uint32, len(cols))}
 	for i, col := range cols {
@@ -314,8 +315,9 @@ func (c *codec) prepare(d *Device, l *gpu.Lease, cols []gpu.Column, n int, inser
 			}
 			continue
 		}
-		// The codes of every value of a small dictionary, or of every row. To keep them
-		// of a dictionary of which the rows use little costs more than to find them.
+		// The codes of every value of a small dictionary, or of every row. They are not
+		// kept: for a dictionary of which the rows use little, that costs more than
+		// finding them again.
 		values, rows := col, n
 		var at []int32
 		switch {
@@ -347,13 +349,13 @@ func (c *codec) prepare(d *Device, l *gpu.Lease, cols []gpu.Column, n int, inser
 	return k, nil
 }
 
-// codes finds the codes of the rows of a column of strings, or of its rows at some
-// places, and gives new strings one where they are wanted. Hashes are scratch.
+// codes finds the codes of the rows of a string column, or of its rows at the given
+// positions. It makes codes for new strings where wanted says so. hashes is scratch.
 func (in *interner) codes(d *Device, values gpu.Column, at []int32, codes []uint32, hashes []uint64, wanted func(r int) bool) error {
 	off, data := gpu.Values[int32](values.Offsets, values.Len+1), values.Data.Bytes()
 	value := func(r int) []byte {
 		if at != nil {
-			if r = int(at[r]); r >= values.Len { // a null's
+			if r = int(at[r]); r >= values.Len { // the code of a null
 				return nil
 			}
 		}
@@ -375,8 +377,8 @@ func (in *interner) codes(d *Device, values gpu.Column, at []int32, codes []uint
 	return err
 }
 
-// pack writes the keys of rows [lo, lo+n) as words: out[w][i] is word w of row
-// lo+i. Values under a null count as zero.
+// pack writes the keys of rows [lo, lo+n) as words: out[w][i] is word w of row lo+i.
+// Values under a null are zero.
 func (c *codec) pack(k coded, lo, n int, out [][]uint64) {
 	var tmp [512]uint64
 	for w := range out {
@@ -410,7 +412,7 @@ func (c *codec) pack(k coded, lo, n int, out [][]uint64) {
 				for r, code := range k.plain[i][lo+at : lo+at+m] {
 					tmp[r] = uint64(code)
 				}
-			case col.Type.IsVar(): // an empty dictionary: all rows are null
+			case col.Type.IsVar(): // the dictionary is empty: all rows are null
 				clear(tmp[:m])
 			default:
 				loadWords(tmp[:m], col, lo+at)
@@ -431,8 +433,8 @@ func (c *codec) pack(k coded, lo, n int, out [][]uint64) {
 	}
 }
 
-// loadWords reads rows [at, at+len(out)) of a plain column of at most 8 bytes a
-// value as words: integers sign- or zero-extended, floats as canonical bits.
+// loadWords loads rows [at, at+len(out)) of a plain column of at most 8 bytes a value as
+// words: integers sign- or zero-extended, floats as canonical bits.
 func loadWords(out []uint64, c gpu.Column, at int) {
 	n := at + len(out)
 	switch c.Type.Kind {
@@ -472,7 +474,7 @@ func extend[T int8 | int16 | int32 | uint8 | uint16 | uint32](out []uint64, in [
 	}
 }
 
-// canonical makes floats that are equal to SQL equal in their bits.
+// canonical gives floats that are equal to SQL equal bits.
 func canonical[T float32 | float64](v T) T {
 	switch {
 	case v == 0:
@@ -483,8 +485,8 @@ func canonical[T float32 | float64](v T) T {
 	return v
 }
 
-// nullRows returns the bitmap of rows with a null in one of the columns, empty
-// when there is none. The caller releases it.
+// nullRows returns the bitmap of the rows with a null in one of the columns that are not
+// skipped. It is empty when there is none. The caller releases it.
 func nullRows(l *gpu.Lease, cols []gpu.Column, skip func(i int) bool, n int) (out array[uint64], err error) {
 	some := uint64(0)
 	for i, c := range cols {

@@ -6,11 +6,11 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// pairGrain is the pairs of a piece of the writing of a match.
+// pairGrain is the pairs of a piece of the writing of pairs.
 const pairGrain = 1 << 16
 
-// MatchSorted implements gpu.Queue: every probe row's first match and how many there
-// are, by pieces of the merge path, then the pairs, by pieces of themselves.
+// MatchSorted implements gpu.Queue. Pieces of the merge path find the first match of
+// every probe row and the number of its matches. Pieces of the pairs then write them.
 func (q *queue) MatchSorted(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe []bool, kind gpu.JoinKind) (probeIDs, buildIDs gpu.Column, err error) {
 	if err := q.check(gpu.KeyColumns(build), gpu.KeyColumns(probe)); err != nil {
 		return probeIDs, buildIDs, err
@@ -39,39 +39,39 @@ func (d *Device) matchSorted(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe 
 		return probeIDs, buildIDs, err
 	}
 	defer firsts.Release()
-	places, err := l.Alloc(int64(m.probes+1) * 8)
+	offsets, err := l.Alloc(int64(m.probes+1) * 8)
 	if err != nil {
 		return probeIDs, buildIDs, err
 	}
-	defer places.Release()
-	m.first, m.place = gpu.Values[int32](firsts, m.probes), gpu.Values[int64](places, m.probes+1)
+	defer offsets.Release()
+	m.first, m.offset = gpu.Values[int32](firsts, m.probes), gpu.Values[int64](offsets, m.probes+1)
 	if err := d.parallel(m.builds+m.probes, grain, m.find); err != nil {
 		return probeIDs, buildIDs, err
 	}
 	total := int64(0)
-	for i, count := range m.place[:m.probes] {
-		m.place[i] = total
+	for i, count := range m.offset[:m.probes] {
+		m.offset[i] = total
 		total += count
 	}
-	m.place[m.probes] = total
+	m.offset[m.probes] = total
 	if total > gpu.MaxRows {
 		return probeIDs, buildIDs, gpu.ErrTooManyPairs(total)
 	}
 	return m.pairs(d, l)
 }
 
-// merge is a match under way.
+// merge is one run of MatchSorted.
 type merge struct {
-	compare        comparison // a build row with a probe row
+	compare        comparison // compares a build row with a probe row
 	builds, probes int
 	kind           gpu.JoinKind
-	dead           []uint64 // probe rows with a null that matches nothing
-	first          []int32  // by probe row: its first match
-	place          []int64  // by probe row: its pairs, then how many before
+	dead           []uint64 // bitmap of the probe rows with a null that matches nothing
+	first          []int32  // the first match of each probe row
+	offset         []int64  // the pairs of each probe row, later the pairs before it
 }
 
-// cut is where the merge path crosses a diagonal: how many build rows are before it.
-// Among equals, probe rows come first.
+// cut returns the number of build rows before the point at which the merge path crosses a
+// diagonal. Among equal rows, probe rows come first.
 func (m *merge) cut(diagonal int) int {
 	low := max(diagonal-m.probes, 0)
 	return low + sort.Search(min(diagonal, m.builds)-low, func(k int) bool {
@@ -79,11 +79,11 @@ func (m *merge) cut(diagonal int) int {
 	})
 }
 
-// find walks the piece of the path between two diagonals. Where it meets a probe row,
-// the build row at hand is the first that is not less.
+// find walks the part of the path between two diagonals. Where the path meets a probe
+// row, the current build row is the first that is not less.
 func (m *merge) find(from, to int) error {
 	build := m.cut(from)
-	last := -1 // the build row that begins the last run, which ends before end
+	last := -1 // first build row of the last run; the run ends before end
 	end := 0
 	for probe := from - build; build+probe < to && probe < m.probes; {
 		c := 1
@@ -101,7 +101,7 @@ func (m *merge) find(from, to int) error {
 			}
 			count = end - build
 		}
-		m.first[probe], m.place[probe] = -1, int64(m.pairsOf(count))
+		m.first[probe], m.offset[probe] = -1, int64(m.pairsOf(count))
 		if count > 0 {
 			m.first[probe] = int32(build)
 		}
@@ -110,8 +110,8 @@ func (m *merge) find(from, to int) error {
 	return nil
 }
 
-// runEnd returns the end of the build rows, from the first on, that equal a probe
-// row. It looks ahead in steps that double, so that few matches cost little.
+// runEnd returns the end of the run of build rows from first on that equal a probe row.
+// It looks ahead in steps that double, so short runs cost little.
 func (m *merge) runEnd(first, probe int) int {
 	step := 1
 	for first+step < m.builds && m.compare(first+step, probe) == 0 {
@@ -121,7 +121,7 @@ func (m *merge) runEnd(first, probe int) int {
 	return low + sort.Search(high-low, func(k int) bool { return m.compare(low+k, probe) != 0 })
 }
 
-// pairsOf is how many pairs a probe row with so many matches gives.
+// pairsOf returns the number of pairs of a probe row with so many matches.
 func (m *merge) pairsOf(matches int) int {
 	switch m.kind {
 	case gpu.Left:
@@ -136,7 +136,7 @@ func (m *merge) pairsOf(matches int) int {
 
 // pairs writes the pairs of all probe rows.
 func (m *merge) pairs(d *Device, l *gpu.Lease) (probeIDs, buildIDs gpu.Column, err error) {
-	n := int(m.place[m.probes])
+	n := int(m.offset[m.probes])
 	column := func() (gpu.Column, error) {
 		buf, err := l.Alloc(int64(n) * 4)
 		return gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: buf}, err
@@ -153,10 +153,10 @@ func (m *merge) pairs(d *Device, l *gpu.Lease) (probeIDs, buildIDs gpu.Column, e
 	}
 	probes, builds := gpu.Values[int32](probeIDs.Data, n), gpu.Values[int32](buildIDs.Data, buildIDs.Len)
 	err = d.parallel(n, pairGrain, func(lo, hi int) error {
-		row := sort.Search(m.probes, func(i int) bool { return m.place[i+1] > int64(lo) })
+		row := sort.Search(m.probes, func(i int) bool { return m.offset[i+1] > int64(lo) })
 		for at := lo; at < hi; row++ {
-			j := at - int(m.place[row]) // matches of the row that the piece before has
-			for end := min(int(m.place[row+1]), hi); at < end; at++ {
+			j := at - int(m.offset[row]) // matches of the row that belong to the piece before
+			for end := min(int(m.offset[row+1]), hi); at < end; at++ {
 				probes[at] = int32(row)
 				if withBuild {
 					builds[at] = m.match(row, j)
@@ -174,7 +174,7 @@ func (m *merge) pairs(d *Device, l *gpu.Lease) (probeIDs, buildIDs gpu.Column, e
 	return probeIDs, buildIDs, nil
 }
 
-// match returns the j-th match of a probe row, -1 where it has none.
+// match returns the j-th match of a probe row, or -1 if it has none.
 func (m *merge) match(row, j int) int32 {
 	if m.first[row] < 0 {
 		return -1

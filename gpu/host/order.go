@@ -7,12 +7,12 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// comparison orders row i of one side against row j of another, as bytes.Compare
-// does.
+// comparison compares row i of one side with row j of the other. Its result is like that
+// of bytes.Compare.
 type comparison func(i, j int) int
 
-// compareRows compares the rows of two sides by sort keys of the same types, in the
-// order of Sort; nulls are equal.
+// compareRows compares the rows of two sides by sort keys of the same types, in the order
+// of Sort. Nulls are equal.
 func compareRows(left, right []gpu.SortKey) comparison {
 	keys := make([]comparison, len(left))
 	for k := range left {

@@ -8,17 +8,17 @@ import (
 	"sync/atomic"
 )
 
-// parallel runs f over [0, n) in pieces of at most grain, on as many cores as
-// there are pieces. The caller works too, so a call costs little when the other
-// cores are busy with other stages. Pieces start at multiples of grain. The
-// first error stops the handing out of pieces and is returned, as does the end of
-// the queue's context; a panic in a piece becomes an error.
+// parallel runs f over [0, n) in pieces of at most grain items, on as many cores as there
+// are pieces. A piece is the unit of parallel work; it starts at a multiple of grain. The
+// caller works too, so a call costs little when the other cores are busy. parallel
+// returns the first error, or the cause of the queue's context when that ends, and starts
+// no piece after it. A panic in a piece becomes an error.
 func (d *Device) parallel(n, grain int, f func(lo, hi int) error) error {
 	return d.parallelWorkers(n, grain, func(_, lo, hi int) error { return f(lo, hi) })
 }
 
-// parallelWorkers is parallel, telling f also which worker runs it: a number
-// below d.threads that is never used by two pieces at a time.
+// parallelWorkers is parallel, and also tells f which worker runs it: a number below
+// d.threads. No two pieces run on one worker at the same time.
 func (d *Device) parallelWorkers(n, grain int, f func(worker, lo, hi int) error) error {
 	if n <= grain || d.threads == 1 {
 		for lo := 0; lo < n; lo += grain {

@@ -6,9 +6,9 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Partition implements gpu.Queue: one histogram a piece of rows, one scan over
-// (partition, piece), and then every piece moves its rows of all columns to
-// places that no other piece has. Reduce-then-scan makes it stable.
+// Partition implements gpu.Queue. Every piece of the rows makes a histogram, a scan over
+// (partition, piece) turns the counts into output offsets, and every piece writes the ids
+// of its rows there. Then the columns are gathered. Reduce-then-scan makes it stable.
 func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shift, bits uint) ([]gpu.Column, []int, error) {
 	if err := q.check(cols, []gpu.Column{hash}); err != nil {
 		return nil, nil, err
@@ -39,8 +39,8 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shif
 	return out, offsets, nil
 }
 
-// partition returns the stable permutation that orders rows by a digit of their
-// hash, which the caller releases, and where each digit begins.
+// partition returns the stable permutation that orders rows by a digit of their hash, and
+// the first position of each digit. The caller releases the permutation.
 func partition[K uint32 | uint64](d *Device, l *gpu.Lease, hash []K, shift, bits uint) (order array[int32], offsets []int, err error) {
 	n, fanout := len(hash), 1<<bits
 	mask := K(fanout - 1)

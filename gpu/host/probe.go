@@ -11,7 +11,7 @@ import (
 // probeGrain is the rows of a piece of a probe.
 const probeGrain = 1 << 13
 
-// pairs are matches, in memory of a lease.
+// pairs is a list of matches in memory of a lease.
 type pairs struct {
 	lease        *gpu.Lease
 	probe, build array[int32]
@@ -35,7 +35,7 @@ func (p *pairs) release() {
 	p.build.release()
 }
 
-// add appends a pair. A build row of -1 is none.
+// add appends a pair. A build row of -1 means none.
 func (p *pairs) add(probe, build int32) {
 	p.probe.v, p.build.v = append(p.probe.v, probe), append(p.build.v, build)
 }
@@ -43,7 +43,7 @@ func (p *pairs) add(probe, build int32) {
 // addProbe appends a probe row alone.
 func (p *pairs) addProbe(row int32) { p.probe.v = append(p.probe.v, row) }
 
-// columns returns the pairs of lists of one kind, one after the other.
+// columns concatenates lists of pairs of one kind into columns.
 func columns(l *gpu.Lease, lists []*pairs, kind gpu.JoinKind) (probe, build gpu.Column, err error) {
 	column := func(pick func(p *pairs) []int32) (gpu.Column, error) {
 		total := 0
@@ -97,7 +97,7 @@ func (t *table) probe(d *Device, l *gpu.Lease, keys []gpu.Column, kind gpu.JoinK
 			found[i].out.release()
 		}
 	}()
-	var stop atomic.Int64 // pieces from here on are not wanted in this call
+	var stop atomic.Int64 // pieces from here on are not needed in this call
 	stop.Store(math.MaxInt64)
 	err = d.parallel(rest, probeGrain, func(lo, hi int) error {
 		piece := lo / probeGrain
@@ -142,7 +142,7 @@ func (t *table) probe(d *Device, l *gpu.Lease, keys []gpu.Column, kind gpu.JoinK
 	return probe, build, next, err
 }
 
-// scan probes one piece, block by block: independent loads of a whole block are
+// scan probes one piece in blocks of rows, so that the independent loads of a block are
 // in flight together.
 type scan struct {
 	t     *table
@@ -159,10 +159,10 @@ func (s *scan) run(k *batch, lo, n int) error {
 	t := s.t
 	ranks, start, entries, buckets, dead := t.ranks.v, t.start.v, t.entries.v, t.buckets.v, k.dead.v
 	unique := ranks != nil && start == nil
-	if err := s.out.room(n); err != nil { // a pair a row, mostly
+	if err := s.out.room(n); err != nil { // most rows have one pair at most
 		return err
 	}
-	var first, last [probeBlock]int32 // entries, or row and row+1 for a unique table
+	var first, last [probeBlock]int32 // range of entries; first is row id + 1 for a unique table
 	for at := 0; at < n; at += probeBlock {
 		m := min(probeBlock, n-at)
 		t.pack(k.coded, lo+at, m, s.words)
@@ -253,8 +253,8 @@ func (s *scan) emitUnique(rows []int32, at int) {
 	}
 }
 
-// emit appends the matches of one row among entries [first, last). i is the
-// row's place in the block.
+// emit appends the matches of one row among entries [first, last). i is the position of
+// the row in the block.
 func (s *scan) emit(i, row, first, last int) error {
 	t, matched := s.t, false
 	if err := s.out.room(last - first + 1); err != nil {

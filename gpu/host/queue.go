@@ -10,8 +10,8 @@ import (
 
 var errClosed = errors.New("queue is closed")
 
-// queue runs primitives at once, on the caller's goroutine and, unless it is a lane's,
-// on its helpers.
+// queue runs primitives immediately, on the caller's goroutine and, unless it is a lane's
+// queue, on the other cores.
 type queue struct {
 	dev  *Device
 	name string
@@ -46,8 +46,8 @@ func (q *queue) fail(err error) error {
 	return err
 }
 
-// check says whether a primitive can run on columns: the queue has no error and has not
-// been ended, and they are memory of its device.
+// check returns an error when a primitive cannot run on the columns: the queue has an
+// error, its context has ended, or a column is not memory of its device.
 func (q *queue) check(columns ...[]gpu.Column) error {
 	if q.err != nil {
 		return q.err
@@ -63,7 +63,7 @@ func (q *queue) check(columns ...[]gpu.Column) error {
 	return nil
 }
 
-// queue returns a queue that can run what was made on this device, on columns.
+// queue returns gq as a queue that can run on the columns with state of this device.
 func (d *Device) queue(gq gpu.Queue, columns ...[]gpu.Column) (*queue, error) {
 	q, ok := gq.(*queue)
 	if !ok || q.dev.device() != d.device() {
@@ -72,7 +72,7 @@ func (d *Device) queue(gq gpu.Queue, columns ...[]gpu.Column) (*queue, error) {
 	return q, q.check(columns...)
 }
 
-// Upload implements gpu.Queue; host memory is device memory here.
+// Upload implements gpu.Queue. Host memory is device memory here.
 func (q *queue) Upload(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
 	s, err := q.move(s)
 	if err != nil {
@@ -87,7 +87,7 @@ func (q *queue) Upload(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
 	return s, nil
 }
 
-// unpack makes an ordinary column of an encoded one.
+// unpack turns an encoded column into an ordinary one.
 func (d *Device) unpack(l *gpu.Lease, c *gpu.Column) error {
 	switch {
 	case c.CodeWidth == 0:
@@ -119,7 +119,7 @@ func (d *Device) unpack(l *gpu.Lease, c *gpu.Column) error {
 	return err
 }
 
-// widen makes the values of an encoded column without a dictionary 8 bytes wide.
+// widen widens the values of an encoded column without a dictionary to 8 bytes.
 func widen(l *gpu.Lease, c *gpu.Column) error {
 	values, err := l.Alloc(int64(c.Len) * 8)
 	if err != nil {
@@ -160,7 +160,7 @@ func (q *queue) Eval(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gp
 	return out, q.fail(err)
 }
 
-// checkIDs makes sure that a column can serve as row ids.
+// checkIDs returns an error when a column cannot serve as row ids.
 func checkIDs(ids gpu.Column) error {
 	if ids.Type.Kind != gpu.Int32 || ids.Valid != nil || ids.Dict != nil {
 		return fmt.Errorf("row ids must be a plain INTEGER column without nulls, not %v", ids.Type)
@@ -168,8 +168,7 @@ func checkIDs(ids gpu.Column) error {
 	return nil
 }
 
-// builder collects the columns of a result and releases them when the result is
-// not handed out after all.
+// builder collects the columns of a result, and releases them after an error.
 type builder struct {
 	lease *gpu.Lease
 	cols  []gpu.Column

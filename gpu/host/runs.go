@@ -28,7 +28,7 @@ func (d *Device) runs(l *gpu.Lease, keys []gpu.Column) (ids, firsts gpu.Column, 
 	if ids.Data, err = l.Alloc(int64(n) * 4); err != nil {
 		return gpu.Column{}, firsts, err
 	}
-	// First the runs up to a row, of those that begin in its piece.
+	// at first has the number of runs that begin in the row's piece, up to the row.
 	at := gpu.Values[int32](ids.Data, n)
 	before := make([]int32, (n+grain-1)/grain+1)
 	err = d.parallel(n, grain, func(lo, hi int) error {

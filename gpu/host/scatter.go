@@ -2,8 +2,8 @@ package host
 
 import "github.com/gstream/gstream/gpu"
 
-// Scatter implements gpu.Queue: the ids are inverted, one row after the other so that
-// the last with an id counts, and the rows gathered by the inverse on all cores.
+// Scatter implements gpu.Queue. It inverts the ids in order, so that the last row with an
+// id counts, and gathers the rows by the inverse on all cores.
 func (q *queue) Scatter(l *gpu.Lease, cols []gpu.Column, ids gpu.Column, n int) ([]gpu.Column, error) {
 	if err := q.check(cols, []gpu.Column{ids}); err != nil {
 		return nil, err

@@ -10,10 +10,10 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Sort implements gpu.Queue. Every key becomes an unsigned integer of the same
-// order, as narrow as its values allow (strings by rank); keys that fit one
-// 64-bit word together are sorted in one go, others word by word from the last.
-// Each sort is a stable least-significant-digit radix sort of (word, row id).
+// Sort implements gpu.Queue. Every key becomes an unsigned integer of the same order, as
+// narrow as its values allow; strings become ranks. Keys that together fit one 64-bit
+// word are sorted at once, others word by word from the last. Each sort is a stable
+// least-significant-digit radix sort of (word, row id).
 func (q *queue) Sort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
 	if err := q.check(gpu.KeyColumns(keys)); err != nil {
 		return gpu.Column{}, err
@@ -22,7 +22,7 @@ func (q *queue) Sort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
 	return out, q.fail(err)
 }
 
-// keyDigits is one key column as integers of a known width, rows at a time.
+// keyDigits is one key column as integers of a known width. load loads rows from at on.
 type keyDigits struct {
 	bits uint
 	load func(out []uint64, at int)
@@ -91,15 +91,15 @@ func (d *Device) sort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
 	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: bufs[keep].Retain()}, nil
 }
 
-// radix holds the keys and row ids of a sort, and room for as many.
+// radix has the keys and row ids of a sort, and a second buffer for each.
 type radix struct {
 	dev       *Device
 	key, key2 []uint64
 	row, row2 []int32
 }
 
-// word sorts by one word made of parts, the rows being in input order (first) or
-// in that of the words sorted before.
+// word sorts by one word made of parts. With first the rows are in input order, otherwise
+// in the order of the words sorted before.
 func (r *radix) word(parts []keyDigits, first bool) error {
 	n := len(r.row)
 	load := r.key
@@ -139,7 +139,7 @@ func (r *radix) word(parts []keyDigits, first bool) error {
 			return err
 		}
 	}
-	// As few passes as digits of at most 11 bits allow, of equal width.
+	// As few passes as digits of at most 11 bits allow, of nearly equal width.
 	passes := (width + 10) / 11
 	for p := range passes {
 		from, to := width*p/passes, width*(p+1)/passes
@@ -177,7 +177,7 @@ func (r *radix) pass(shift, width uint) error {
 			used++
 		}
 	}
-	if used <= 1 { // all rows share this digit
+	if used <= 1 { // all rows have this digit
 		return nil
 	}
 	err = r.dev.parallel(n, piece, func(lo, hi int) error {
@@ -196,9 +196,9 @@ func (r *radix) pass(shift, width uint) error {
 	return err
 }
 
-// keyDigits brings a sort key into ordered integers: one for the place of nulls
-// where there are any, and one or two for the value. They read the ranks of
-// strings, which the caller releases after them.
+// keyDigits turns a sort key into ordered integers: one bit for nulls if there are any,
+// and one or two integers for the value. For strings they read ranks, which the caller
+// releases afterwards.
 func (d *Device) keyDigits(l *gpu.Lease, k gpu.SortKey) (digits []keyDigits, ranks array[uint32], err error) {
 	c := k.Column
 	var load func(out []uint64, at int)
@@ -221,8 +221,8 @@ func (d *Device) keyDigits(l *gpu.Lease, k gpu.SortKey) (digits []keyDigits, ran
 	return digits, ranks, err
 }
 
-// compress narrows a key to the range of its values, turns it round for
-// descending order and puts the nulls in their place.
+// compress narrows a key to the range of its values, inverts it for descending order, and
+// gives nulls their position.
 func (d *Device) compress(k gpu.SortKey, load func(out []uint64, at int)) ([]keyDigits, error) {
 	c := k.Column
 	pieces := (c.Len + grain - 1) / grain
@@ -255,7 +255,7 @@ func (d *Device) compress(k gpu.SortKey, load func(out []uint64, at int)) ([]key
 	for i := range los {
 		lo, hi = min(lo, los[i]), max(hi, his[i])
 	}
-	if lo > hi { // no value at all
+	if lo > hi { // there is no value
 		lo, hi = 0, 0
 	}
 	out := []keyDigits{{bits: uint(bits.Len64(hi - lo)), load: func(out []uint64, at int) {
@@ -283,7 +283,7 @@ func (d *Device) compress(k gpu.SortKey, load func(out []uint64, at int)) ([]key
 	return out, nil
 }
 
-// nullDigit is one bit that puts nulls before or after the values.
+// nullDigit returns one bit that puts nulls before or after the values.
 func nullDigit(k gpu.SortKey) keyDigits {
 	return keyDigits{bits: 1, load: func(out []uint64, at int) {
 		for i := range out {
@@ -295,8 +295,7 @@ func nullDigit(k gpu.SortKey) keyDigits {
 	}}
 }
 
-// wideDigits splits 16-byte decimals into a signed upper and an unsigned lower
-// word.
+// wideDigits splits 16-byte values into a signed upper and an unsigned lower word.
 func (d *Device) wideDigits(k gpu.SortKey) ([]keyDigits, error) {
 	values := gpu.Values[gpu.Int128](k.Column.Data, k.Column.Len)
 	upper, err := d.compress(k, func(out []uint64, at int) {
@@ -318,8 +317,8 @@ func (d *Device) wideDigits(k gpu.SortKey) ([]keyDigits, error) {
 	return append(upper, lower[len(lower)-1]), nil
 }
 
-// ranks orders the values of a column of strings, or of a dictionary of any
-// type, by comparison, and gives equal ones equal ranks. load reads those of rows.
+// ranks sorts the values of a string column, or of a dictionary of any type, by
+// comparison, and gives equal values equal ranks. load loads the ranks of rows.
 func (d *Device) ranks(l *gpu.Lease, c gpu.Column) (load func(out []uint64, at int), ranks array[uint32], err error) {
 	if c.Dict != nil && c.Dict.Values.Len > c.Len { // most values have no row
 		plain, err := d.expand(l, c)
@@ -367,7 +366,7 @@ func (d *Device) ranks(l *gpu.Lease, c gpu.Column) (load func(out []uint64, at i
 		}
 		return bytes.Compare(data[off[a.row]:off[a.row+1]], data[off[b.row]:off[b.row+1]])
 	}
-	// Sorted in pieces side by side, then merged pairwise.
+	// Pieces are sorted in parallel, then merged in pairs.
 	piece := max((n+d.threads-1)/d.threads, 1)
 	err = d.parallel(n, piece, func(lo, hi int) error {
 		slices.SortFunc(items[lo:hi], compare)
@@ -429,7 +428,7 @@ func (d *Device) ranks(l *gpu.Lease, c gpu.Column) (load func(out []uint64, at i
 	}, ranks, nil
 }
 
-// prefix is the first eight bytes as a big-endian number.
+// prefix returns the first eight bytes as a big-endian number.
 func prefix(b []byte) uint64 {
 	var p uint64
 	for i := range 8 {

@@ -8,8 +8,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// intSum sums integers and decimals exactly: in 64 bits until a sum leaves them, then
-// in 128.
+// intSum sums integers and decimals exactly: in 64 bits until a sum overflows, then in
+// 128 bits.
 type intSum struct {
 	narrow vector[int64]
 	wide   vector[gpu.Int128]
@@ -25,7 +25,7 @@ func (s *intSum) update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, grou
 		if err != nil || !over {
 			return err
 		}
-		// What has wrapped around does so backwards, too.
+		// Subtraction also undoes sums that have wrapped around.
 		if _, err := s.add(d, ids, c, -1); err != nil {
 			return err
 		}
@@ -41,14 +41,14 @@ func (s *intSum) update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, grou
 	return s.addWide(ids, c)
 }
 
-// add adds the values to the sums of 64 bits, or with a sign of -1 takes them away, and
-// says whether some sum has wrapped around. The loop has no branch for that: the sign bit
-// of over remembers it.
+// add adds the values to the sums of 64 bits; a sign of -1 subtracts them. It reports
+// whether a sum has wrapped around. The loop has no branch for that: the sign bit of over
+// remembers it.
 func (s *intSum) add(d *Device, ids []int32, c gpu.Column, sign int64) (bool, error) {
 	var wrapped atomic.Bool
 	unsigned := int64(0)
 	if c.Type.Kind == gpu.Uint64 {
-		unsigned = -1 // a value with the highest bit is too large
+		unsigned = -1 // a value with the highest bit set is too large
 	}
 	err := fold(d, ids, s.narrow.v, 0, func(st []int64, lo, hi int) {
 		over := int64(0)
@@ -133,7 +133,7 @@ func catchOverflow(f func() error) (err error) {
 	return f()
 }
 
-// widen goes over to 128 bits, with room for so many groups.
+// widen changes the state to 128 bits, with room for so many groups.
 func (s *intSum) widen(l *gpu.Lease, groups int) error {
 	if err := s.wide.grow(l, max(len(s.narrow.v), groups), gpu.Int128{}); err != nil {
 		return err
@@ -180,8 +180,8 @@ func (s *intSum) write(l *gpu.Lease, out *gpu.Column, from, to int) error {
 
 func (s *intSum) release() { s.narrow.release(); s.wide.release() }
 
-// eachBlock gives f the rows [lo, hi) of a column of at most 8 bytes a value as
-// words, block by block, a null counting as zero.
+// eachBlock calls f with blocks of rows [lo, hi) of a column of at most 8 bytes a value,
+// as words. A null is zero.
 func eachBlock(c gpu.Column, lo, hi int, f func(at int, words []uint64)) {
 	var tmp [probeBlock]uint64
 	direct := c.Type.Width() == 8 && !c.Type.IsFloat() && c.Valid == nil
@@ -203,12 +203,11 @@ func eachBlock(c gpu.Column, lo, hi int, f func(at int, words []uint64)) {
 	}
 }
 
-// twofold is a float sum and the rounding error it has gathered.
+// twofold is a float sum and its accumulated rounding error.
 type twofold struct{ hi, lo float64 }
 
-// add is Knuth's two-sum: hi + lo stays the exact sum to about 106 bits, so the
-// order of the rows moves the result by an ulp at most unless terms cancel
-// beyond that.
+// add is Knuth's two-sum. hi + lo is the exact sum to about 106 bits, so the order of the
+// rows changes the result by at most an ulp, unless terms cancel beyond that.
 func (t *twofold) add(v float64) {
 	s := t.hi + v
 	b := s - t.hi
@@ -220,10 +219,10 @@ func (t twofold) value() float64 {
 	if v := t.hi + t.lo; !math.IsNaN(v) {
 		return v
 	}
-	return t.hi // infinite: the error term is not a number
+	return t.hi // the sum is infinite: the error term is NaN
 }
 
-// floatSum sums floats independently of their order, within an ulp.
+// floatSum sums floats. The order of the rows changes the result by at most an ulp.
 type floatSum struct{ sum vector[twofold] }
 
 func (s *floatSum) update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {

@@ -12,17 +12,17 @@ import (
 
 // table is the hash table of a join's build side, in one of three forms:
 //
-//   - direct: a single integer-like key whose values span a range not too much
-//     wider than their number. A bitmap of the range says which keys there are,
-//     its running count numbers them, and the rows stand in order of key. The
-//     bitmap takes two bits a key of the range, so it mostly stays in the
-//     cache, and clustered probe keys hit clustered memory.
+//   - direct: for a single integer-like key whose values span a range not much wider than
+//     their number. A bitmap of the range says which keys there are, its running count
+//     numbers them, and the rows are in order of key. The bitmap takes two bits for each key
+//     of the range, so it mostly stays in the cache, and clustered probe keys read clustered
+//     memory.
 //   - direct with duplicates: the same, with offsets into the rows by number.
-//   - hashed: offsets of buckets, one a row, into entries sorted by bucket,
-//     each bucket word with a 16-bit Bloom filter, so that most probes without
-//     a match end at their first memory access.
+//   - hashed: offsets of buckets, one a row, into entries sorted by bucket. Each bucket word
+//     has a 16-bit Bloom filter, so most probes without a match end after their first access
+//     to memory.
 //
-// All are made by stable partitioning, so pairs come in build order.
+// All forms are made by stable partitioning, so pairs come in build order.
 type table struct {
 	dev      *Device
 	codec    *codec
@@ -31,9 +31,9 @@ type table struct {
 	rows     int
 	lease    *gpu.Lease
 
-	lo    uint64        // direct: smallest key
+	lo    uint64        // direct: the smallest key
 	ranks array[ranked] // direct: the range of keys, 64 a word
-	start array[int32]  // direct with duplicates: where a key's rows begin
+	start array[int32]  // direct with duplicates: the first entry of each key
 
 	bits    uint
 	buckets array[uint64]   // hashed: Bloom filter << 48 | first entry
@@ -63,7 +63,7 @@ func (q *queue) BuildTable(l *gpu.Lease, keys []gpu.Column, nullSafe []bool) (gp
 		return nil, q.fail(err)
 	}
 	for _, in := range t.codec.interner {
-		in.forget() // a probe looks strings up
+		in.forget() // probes look strings up in the interner itself
 	}
 	return t, nil
 }
@@ -88,8 +88,8 @@ func releaseArrays[T any](arrays []array[T]) {
 	}
 }
 
-// batch is the keys of some rows on their way into words, and which of the rows
-// can match nothing.
+// batch is the keys of some rows with their codes, and a bitmap of the rows that can
+// match nothing.
 type batch struct {
 	coded
 	words int
@@ -101,9 +101,9 @@ func (b *batch) release() {
 	b.dead.release()
 }
 
-// keyWords prepares the keys of all rows, and returns with them the bitmap of those
-// whose key can match nothing. A table with null-safe keys has one word more, the
-// nulls. The lease pays for scratch that the caller releases, after an error too.
+// keyWords prepares the keys of all rows, and finds the rows that can match nothing. A
+// table with null-safe keys has one word more, the null mask. The lease pays for scratch,
+// which the caller releases, also after an error.
 func (t *table) keyWords(d *Device, l *gpu.Lease, keys []gpu.Column, n int, insert bool) (b batch, err error) {
 	b.words = t.codec.words
 	if t.anySafe {
@@ -196,11 +196,11 @@ func (t *table) build(d *Device, keys []gpu.Column) error {
 	return t.buildHashed(d, w, rows.v)
 }
 
-// ranked is 64 keys of a range: which of them there are, and how many there are
+// ranked is 64 keys of a range: bits says which of them there are, before counts those
 // before them.
 type ranked struct{ bits, before uint64 }
 
-// rank returns the number of a slot's key among the keys there are.
+// rank returns the number of the key at a slot. It is not ok when there is no such key.
 func rank(ranks []ranked, slot uint64) (n int, ok bool) {
 	if slot >= uint64(len(ranks))*64 {
 		return 0, false
@@ -212,14 +212,14 @@ func rank(ranks []ranked, slot uint64) (n int, ok bool) {
 	return int(w.before) + bits.OnesCount64(w.bits&(1<<(slot%64)-1)), true
 }
 
-// maxSpread is how many times wider than the number of keys the range of a
-// direct table may be: 16 bytes a key, less than an entry of a hashed one.
+// maxSpread is how many times wider than the number of keys the range of a direct table
+// may be. That is 16 bytes a key, less than an entry of a hashed table.
 const maxSpread = 64
 
-// buildDirect makes the direct forms where the range of keys allows it. Rows are
-// the keys' rows, nil when they are counted through. The range is cut into as many
-// parts as keep all cores busy, and the keys are brought into the order of the parts: no
-// two cores write to one part.
+// buildDirect makes the direct forms if the range of keys allows it. rows has the rows of
+// the keys; nil means that key i is of row i. The range is split into enough parts to
+// keep all cores busy, and the keys are ordered by part, so that no two cores write to
+// one part.
 func (t *table) buildDirect(d *Device, keys []uint64, rows []int32) (_ bool, err error) {
 	n := len(keys)
 	lo, hi, err := extent(d, keys)
@@ -239,7 +239,7 @@ func (t *table) buildDirect(d *Device, keys []uint64, rows []int32) (_ bool, err
 		return false, err
 	}
 	ranks, entries := t.ranks.v, t.entries.v
-	var order array[int32] // of the keys by part, empty for one part
+	var order array[int32] // of the keys by part; empty for one part
 	defer func() { order.release() }()
 	offsets, shift := []int{0, n}, uint(63)
 	if d.threads > 1 && n > grain {
@@ -262,7 +262,7 @@ func (t *table) buildDirect(d *Device, keys []uint64, rows []int32) (_ bool, err
 			keys[i] -= t.lo
 		}
 	}
-	// each calls f for the keys of a part: their places and their slots.
+	// each calls f for the keys of a part, with the index and the slot of each key.
 	each := func(part int, f func(i int, slot uint64)) {
 		if order.v == nil {
 			for i, slot := range keys {
@@ -311,7 +311,7 @@ func (t *table) buildDirect(d *Device, keys []uint64, rows []int32) (_ bool, err
 	start := t.start.v
 	start[distinct] = int32(n)
 	return true, d.parallel(parts, 1, func(part, _ int) error {
-		first := distinct // the first key of the part
+		first := distinct // number of the first key of the part
 		if slot := uint64(part) << shift; slot < uint64(64*size) {
 			first = ranks[slot/64].before
 		}
@@ -334,7 +334,7 @@ func (t *table) buildDirect(d *Device, keys []uint64, rows []int32) (_ bool, err
 			entries[start[r]] = rowID(rows, i)
 			start[r]++
 		})
-		// Every key now points at its end: take the begin back.
+		// Every start is now the end of its key: shift them back.
 		begin := int32(offsets[part])
 		for r, end := range own {
 			own[r], begin = begin, end
@@ -343,8 +343,8 @@ func (t *table) buildDirect(d *Device, keys []uint64, rows []int32) (_ bool, err
 	})
 }
 
-// extent returns the smallest and the largest of some keys as signed integers, zeros for
-// none.
+// extent returns the smallest and the largest of the keys as signed integers, or zeros
+// without keys.
 func extent(d *Device, keys []uint64) (lo, hi int64, err error) {
 	if len(keys) == 0 {
 		return 0, 0, nil
@@ -364,7 +364,7 @@ func extent(d *Device, keys []uint64) (lo, hi int64, err error) {
 	return lo, hi, err
 }
 
-// rowID is the build row of the i-th row that can match.
+// rowID returns the build row of the i-th row that can match.
 func rowID(rows []int32, i int) int32 {
 	if rows != nil {
 		return rows[i]
@@ -372,8 +372,8 @@ func rowID(rows []int32, i int) int32 {
 	return int32(i)
 }
 
-// buildHashed sorts the entries by bucket: a partition by the upper bits makes
-// ranges of buckets that fit the cache, and each is then counted and placed.
+// buildHashed sorts the entries by bucket. A partition by the upper bits makes ranges of
+// buckets that fit the cache. Each range is then counted and written.
 func (t *table) buildHashed(d *Device, w [][]uint64, ids []int32) (err error) {
 	n := len(w[0])
 	t.bits = max(log2ceil(n), 6)
@@ -434,7 +434,7 @@ func (t *table) buildHashed(d *Device, w [][]uint64, ids []int32) (err error) {
 			}
 			t.entries.v[e] = rowID(ids, int(r))
 		}
-		// Every bucket word now points at its end: take the begin back.
+		// Every bucket word is now its end: shift them back.
 		begin := uint64(offsets[p])
 		for b, v := range buckets {
 			buckets[b] = v&^bucketMask | begin
@@ -444,5 +444,5 @@ func (t *table) buildHashed(d *Device, w [][]uint64, ids []int32) (err error) {
 	})
 }
 
-// bloom is the bit of a hash in the filter of its bucket.
+// bloom returns the bit of a hash in the filter of its bucket.
 func bloom(h uint64) uint64 { return 1 << (48 + h&15) }

@@ -8,11 +8,11 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// vector is a growing array of state, counted against a lease by what is in use.
-// It takes a range of addresses far beyond its length, whose pages the system
-// supplies as they are touched, so that it grows without a copy.
+// vector is a growing array of state. A lease is charged for the part in use. The vector
+// takes a range of addresses far beyond its length, whose pages the system supplies as
+// they are touched, so it grows without a copy.
 type vector[S any] struct {
-	v        []S // in use; its capacity is the range
+	v        []S // elements in use; the capacity is the range
 	counted  int64
 	lease    *gpu.Lease
 	reserved []byte
@@ -20,15 +20,15 @@ type vector[S any] struct {
 }
 
 const (
-	// firstRange is the size of the first range of a vector in bytes, countStep
-	// the step in which its use is counted, and smallVector where huge pages
-	// begin: a vector of a few groups shall not cost one.
+	// firstRange is the size of the first range of a vector in bytes. countStep is the
+	// unit in which its use is counted. Huge pages begin at smallVector: a vector of a
+	// few groups should not take one.
 	firstRange  = 1 << 30
 	countStep   = 1 << 16
 	smallVector = 2 * hugePage
 )
 
-// grow lengthens the vector to n elements, new ones set to zero.
+// grow lengthens the vector to n elements. New elements are set to zero.
 func (x *vector[S]) grow(l *gpu.Lease, n int, zero S) error {
 	old := len(x.v)
 	if n <= old {
@@ -44,8 +44,8 @@ func (x *vector[S]) grow(l *gpu.Lease, n int, zero S) error {
 	return nil
 }
 
-// room makes sure that the vector can hold n elements, and counts them. Refused, it
-// holds what it did; the elements are the same in any case.
+// room makes room for n elements and charges the lease for them. A refusal leaves the
+// vector as it was. The elements never change.
 func (x *vector[S]) room(l *gpu.Lease, n int) error {
 	var s S
 	size := int64(unsafe.Sizeof(s))
@@ -57,7 +57,7 @@ func (x *vector[S]) room(l *gpu.Lease, n int) error {
 	}
 	if x.counted > smallVector && !x.huge && x.reserved != nil {
 		x.huge = true
-		_ = unix.Madvise(x.reserved[smallVector:], unix.MADV_HUGEPAGE) // only advice
+		_ = unix.Madvise(x.reserved[smallVector:], unix.MADV_HUGEPAGE) // this is only advice
 	}
 	if n <= cap(x.v) {
 		return nil
