@@ -11,9 +11,9 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// testEvalEdges takes operations to where their types end: infinite dates, the least
-// 128-bit integer, divisors of zero, numbers between two floats, text that almost
-// is a number.
+// testEvalEdges takes operations to the limits of their types: infinite dates, the least
+// 128-bit integer, divisors of zero, numbers between two floats, text that is nearly a
+// number.
 func testEvalEdges(t *testing.T, open Open) {
 	date, time, text := gpu.Of(gpu.Date), gpu.TimeOf(gpu.Microsecond), gpu.Of(gpu.String)
 	micros, nanos, seconds := gpu.TimestampOf(gpu.Microsecond, false), gpu.TimestampOf(gpu.Nanosecond, false), gpu.TimestampOf(gpu.Second, false)
@@ -36,7 +36,7 @@ func testEvalEdges(t *testing.T, open Open) {
 	for _, c := range []struct {
 		in     gpu.Instr
 		result gpu.Type
-		want   gpu.Scalar // of no type: the operation fails
+		want   gpu.Scalar // an Invalid type: the operation fails
 		args   []gpu.Scalar
 	}{
 		{cast, micros, inf(micros, 1), []gpu.Scalar{inf(date, 1)}},
@@ -95,7 +95,7 @@ func testEvalEdges(t *testing.T, open Open) {
 		{cast, f64, gpu.FloatScalar(f64, -0x1p127), []gpu.Scalar{is(huge, least)}},
 		{cast, huge, is(huge, least), []gpu.Scalar{gpu.FloatScalar(f64, -0x1p127)}},
 		{cast, huge, fails, []gpu.Scalar{gpu.FloatScalar(f64, 0x1p127)}},
-		{cast, f32, gpu.FloatScalar(f32, 9007200328482816), []gpu.Scalar{n(i64, 9007199791611905)}}, // halfway between two but for the last digit
+		{cast, f32, gpu.FloatScalar(f32, 9007200328482816), []gpu.Scalar{n(i64, 9007199791611905)}}, // its last digit decides between two floats
 		{cast, f32, fails, []gpu.Scalar{gpu.FloatScalar(f64, 1e300)}},
 		{cast, gpu.DecimalOf(34, 34), fails, []gpu.Scalar{gpu.FloatScalar(f64, 1)}},
 		{cast, gpu.DecimalOf(19, 0), decimal(19, 0, "-9223372036854775808"), []gpu.Scalar{n(i64, math.MinInt64)}},
@@ -114,11 +114,11 @@ func testEvalEdges(t *testing.T, open Open) {
 		{cast, i64, n(i64, 255), []gpu.Scalar{str("0xFf")}},
 		{cast, i64, n(i64, 5), []gpu.Scalar{str("0b101")}},
 		{cast, i64, fails, []gpu.Scalar{str(" 0xff")}},
-		{cast, i64, fails, []gpu.Scalar{str("0x1:")}}, // behind 9
+		{cast, i64, fails, []gpu.Scalar{str("0x1:")}}, // the character behind 9
 		{cast, huge, fails, []gpu.Scalar{str("0x?")}},
-		{cast, i64, fails, []gpu.Scalar{str("0x1@")}}, // before A
+		{cast, i64, fails, []gpu.Scalar{str("0x1@")}}, // the character before A
 		{cast, i64, fails, []gpu.Scalar{str("0xg")}},
-		{cast, i64, fails, []gpu.Scalar{str("0x/")}}, // before 0
+		{cast, i64, fails, []gpu.Scalar{str("0x/")}}, // the character before 0
 		{cast, i64, fails, []gpu.Scalar{str("0b2")}},
 		{cast, i64, fails, []gpu.Scalar{str("\u00a05")}},
 		{cast, f64, gpu.FloatScalar(f64, 1000), []gpu.Scalar{str("1_000")}},
@@ -145,7 +145,7 @@ func testEvalEdges(t *testing.T, open Open) {
 			}
 			_, err := b.failing(p, in, 1)
 			require.ErrorContains(t, err, "in the operation: ")
-			if c.in.Op == gpu.OpCast { // TRY_CAST makes it a null
+			if c.in.Op == gpu.OpCast { // TRY_CAST makes it null
 				p.Code[0].N = 1
 				requireRows(t, []gpu.Scalar{gpu.Null(c.result)}, b.eval(p, in, 1)[0], "the row")
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// evalSizes are around the borders of words and of the chunks that a device may
+// evalSizes are around the borders of bitmap words and of the rows that a device may
 // evaluate at a time.
 var evalSizes = []int{0, 1, 63, 64, 65, 2047, 2048, 2049, 33001}
 
@@ -42,7 +42,7 @@ func (b *bench) eval(p *gpu.Program, in []gpu.Column, n int) [][]gpu.Scalar {
 	return rows
 }
 
-// requireRows compares rows as SQL does; a null is equal to a null.
+// requireRows compares rows as SQL does, except that a null equals a null.
 func requireRows(t *testing.T, want, got []gpu.Scalar, what string) {
 	t.Helper()
 	require.Len(t, got, len(want), what)
@@ -54,7 +54,7 @@ func requireRows(t *testing.T, want, got []gpu.Scalar, what string) {
 	}
 }
 
-// rowwise is the reference of an operation that is null where an argument is.
+// rowwise is the reference for an operation that is null where an argument is null.
 func rowwise(n int, t gpu.Type, f func(i int) (gpu.Scalar, bool)) []gpu.Scalar {
 	out := make([]gpu.Scalar, n)
 	for i := range out {
@@ -143,8 +143,8 @@ func testEvalLogic(t *testing.T, open Open) {
 				{Op: gpu.OpOr, Type: boolean, Args: []int{0, 1, 2}, Mask: -1},
 				{Op: gpu.OpNot, Type: boolean, Args: []int{0}, Mask: -1},
 			}}
-			// decided is a connective: its deciding value if there is one, else
-			// null if there is a null.
+			// decided is the reference of a connective: its deciding value if there is
+			// one, else null if there is a null.
 			decided := func(i int, by uint64) (gpu.Scalar, bool) {
 				known := true
 				for _, r := range rows {
@@ -188,8 +188,8 @@ func testEvalSelect(t *testing.T, open Open) {
 	}
 }
 
-// testEvalArithmetic adds, subtracts and multiplies, against big integers: a
-// result that fits is exact, one that does not is an error.
+// testEvalArithmetic adds, subtracts and multiplies, and compares with big integers. A
+// result that fits is exact; any other result is an error.
 func testEvalArithmetic(t *testing.T, open Open) {
 	narrow38 := gpu.DecimalOf(38, 2)
 	narrow38.Wide = false
@@ -237,8 +237,8 @@ func testEvalArithmetic(t *testing.T, open Open) {
 	}
 }
 
-// testEvalLimits steps onto the limits of each type, which fits, and one beyond,
-// which does not; each row by itself, so that no other decides for it.
+// testEvalLimits computes the limits of each type, which fit, and the values next to
+// them, which do not. Each row is evaluated alone, so no other row decides for it.
 func testEvalLimits(t *testing.T, open Open, types []gpu.Type) {
 	b := setUp(t, open)
 	for _, typ := range types {
@@ -291,8 +291,7 @@ func limits(t gpu.Type) (lo, hi *big.Int) {
 	return new(big.Int).Sub(new(big.Int).Neg(hi), one), hi
 }
 
-// integers draws values of at most so many bits that their type can hold, and
-// some nulls.
+// integers draws values of at most bits bits that fit their type, and some nulls.
 func (b *bench) integers(t gpu.Type, n int, bits uint) []gpu.Scalar {
 	lo, hi := limits(t)
 	return rowwise(n, t, func(int) (gpu.Scalar, bool) {
@@ -310,7 +309,7 @@ func (b *bench) integers(t gpu.Type, n int, bits uint) []gpu.Scalar {
 	})
 }
 
-// testEvalMask makes one row overflow: an error, unless the row is null or its
+// testEvalMask makes one row overflow. That is an error, unless the row is null or its
 // mask is false or null.
 func testEvalMask(t *testing.T, open Open) {
 	typ := gpu.Of(gpu.Int32)
@@ -387,8 +386,8 @@ func testEvalLike(t *testing.T, open Open) {
 	}
 }
 
-// testEvalOutputs checks outputs that are inputs, constants and one register
-// more than once, and strings that are made.
+// testEvalOutputs checks outputs that are inputs, constants or repeated registers, and
+// strings that are made.
 func testEvalOutputs(t *testing.T, open Open) {
 	text, length := gpu.Of(gpu.String), gpu.Of(gpu.Int64)
 	for _, coded := range []bool{false, true} {

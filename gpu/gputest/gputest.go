@@ -1,7 +1,6 @@
-// Package gputest is the conformance suite of the primitives: what gpu.Queue
-// promises, checked against plain references over types, sizes and
-// distributions. Every device passes it as it is; nothing here knows which
-// device it tests.
+// Package gputest is the conformance suite of the primitives. It checks the contract of
+// gpu.Queue against plain references over types, sizes and distributions. Every device
+// passes the same suite; nothing here knows which device it tests.
 package gputest
 
 import (
@@ -16,14 +15,13 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Thin, unless it is 0, leaves out the larger sizes, for an emulator, which is
-// thousands of times slower than what it stands for; and of the cases that parts of the
-// suite have many of it leaves one in Thin, for tools that are slower still. A prime
-// beyond 5 is good: it shares no factor with the kinds and flags that cases go through.
+// Thin, unless it is 0, leaves out the larger sizes, for an emulator, which is thousands
+// of times slower than a device. In the parts of the suite that have many cases it runs
+// one case in Thin, for tools that are slower still. A prime above 5 is best: it shares
+// no factor with the kinds and flags that the cases combine.
 var Thin int
 
-// upTo returns the sizes that are at most the bound, or all of them when the suite
-// is not thin.
+// upTo returns the sizes that are at most bound, or all sizes when the suite is not thin.
 func upTo(bound int, sizes []int) []int {
 	if Thin == 0 {
 		return sizes
@@ -31,12 +29,11 @@ func upTo(bound int, sizes []int) []int {
 	return slices.DeleteFunc(slices.Clone(sizes), func(n int) bool { return n > bound })
 }
 
-// Open opens the device under test with a budget of memory bytes, 0 for the
-// default.
+// Open opens the device under test with a budget of memory bytes; 0 takes the default.
 type Open func(t *testing.T, memory int64) gpu.Device
 
-// Run runs the whole suite. The reference is a device whose evaluator counts as right:
-// the CPU with one thread, which operators/expr compares with DuckDB.
+// Run runs the whole suite. The reference is a device whose evaluator is correct by
+// definition: the CPU with one thread, which operators/expr compares with DuckDB.
 func Run(t *testing.T, open, reference Open) {
 	t.Run("Programs", func(t *testing.T) { testPrograms(t, open, reference) })
 	for _, s := range []struct {
@@ -73,8 +70,8 @@ func Run(t *testing.T, open, reference Open) {
 	}
 }
 
-// bench is an open device with a queue and a lease, closed and checked for
-// leaks at the end of the test.
+// bench is an open device with a queue and a lease. At the end of the test it is closed
+// and checked for leaks.
 type bench struct {
 	t   *testing.T
 	dev gpu.Device
@@ -83,12 +80,12 @@ type bench struct {
 	h   *gpu.Lease // of host memory
 	rnd *rand.Rand
 
-	cases int // of the part so far, taken or not
+	cases int // cases of this part so far, run or not
 
-	cols, other []gpu.Column // of the refusals
+	cols, other []gpu.Column // used by the refusals
 }
 
-// takes says whether the suite takes the next of many cases.
+// takes reports whether the suite runs the next of many cases.
 func (b *bench) takes() bool {
 	b.cases++
 	return Thin <= 1 || b.cases%Thin == 1
@@ -110,7 +107,7 @@ func setUp(t *testing.T, open Open) *bench {
 	return b
 }
 
-// up brings columns of the Go heap to the device; they are released at the end.
+// up uploads columns of the Go heap. They are released at the end of the test.
 func (b *bench) up(cols ...gpu.Column) []gpu.Column {
 	b.t.Helper()
 	fields := make([]gpu.Field, len(cols))
@@ -127,7 +124,7 @@ func (b *bench) up(cols ...gpu.Column) []gpu.Column {
 	return s.Cols
 }
 
-// down returns the rows of a column as scalars, after checking its layout.
+// down returns the rows of a column as scalars. It checks the layout first.
 func (b *bench) down(c gpu.Column) []gpu.Scalar {
 	b.t.Helper()
 	s := &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type, Nullable: true}), Cols: []gpu.Column{c.Retain()}, Rows: c.Len}
@@ -147,7 +144,7 @@ func (b *bench) ids(v []int32) gpu.Column {
 	return b.up(gpu.Column{Type: gpu.Of(gpu.Int32), Len: len(v), Data: gpu.WrapBytes(gpu.BytesOf(v))})[0]
 }
 
-// int32s returns the values of a column of 32-bit integers and gives it back.
+// int32s returns the values of a column of 32-bit integers and releases the column.
 func (b *bench) int32s(c gpu.Column) []int32 {
 	b.t.Helper()
 	s, err := b.q.Download(b.h, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type}), Cols: []gpu.Column{c}, Rows: c.Len})
@@ -165,7 +162,7 @@ func (b *bench) ints(c gpu.Column) []int {
 	return out
 }
 
-// types are all layouts a column can have.
+// types are all layouts of a column.
 var types = []gpu.Type{
 	gpu.Of(gpu.Bool), gpu.Of(gpu.Int8), gpu.Of(gpu.Int16), gpu.Of(gpu.Int32), gpu.Of(gpu.Int64),
 	gpu.Of(gpu.Uint8), gpu.Of(gpu.Uint16), gpu.Of(gpu.Uint32), gpu.Of(gpu.Uint64), gpu.Of(gpu.HugeInt),
@@ -174,17 +171,17 @@ var types = []gpu.Type{
 	gpu.Of(gpu.String), gpu.Of(gpu.Binary),
 }
 
-// sizes are around the borders of bitmap words, blocks and pieces of work.
+// sizes are around the borders of bitmap words, of blocks and of units of parallel work.
 var sizes = []int{0, 1, 2, 63, 64, 65, 511, 513, 16383, 16384, 16385, 40001}
 
-// distribution is how the values of a column are spread.
+// distribution describes how the values of a column are spread.
 type distribution struct {
 	name     string
-	distinct int // 0: as many as the type has
+	distinct int // number of distinct values; 0: as many as the type has
 	zipf     bool
 	sorted   bool
 	nulls    float64
-	words    bool // texts are all alike, none is empty
+	words    bool // texts have about one length, and none is empty
 }
 
 var distributions = []distribution{
@@ -223,7 +220,7 @@ func (b *bench) random(t gpu.Type, n int, d distribution) []gpu.Scalar {
 	return out
 }
 
-// value returns the k-th value of a type; wild ones use all of its bits.
+// value returns the k-th value of a type. Wild values use all bits of the type.
 func value(t gpu.Type, k uint64, wild bool) gpu.Scalar {
 	switch {
 	case t.IsFloat():
@@ -250,7 +247,7 @@ func value(t gpu.Type, k uint64, wild bool) gpu.Scalar {
 	case t.Wide:
 		v := gpu.Int128From(int64(k))
 		if wild {
-			v.Hi = int64(k) >> 16 // about 10^33: sums of thousands fit 38 digits
+			v.Hi = int64(k) >> 16 // about 10^33: sums of thousands of values fit 38 digits
 		}
 		return gpu.Scalar{Type: t, Valid: true, Int: v}
 	case t.Kind == gpu.Decimal:
@@ -322,7 +319,7 @@ func requireSame(t *testing.T, want, got []gpu.Scalar, msg ...any) {
 	}
 }
 
-// label names a key in a map so that equal keys have equal names.
+// label returns a text for a key such that equal keys have equal texts.
 func label(s gpu.Scalar) string {
 	if !s.Valid {
 		return "\x00null"

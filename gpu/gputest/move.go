@@ -11,7 +11,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// testUploadEncoded brings encoded columns up, with codes of each width.
+// testUploadEncoded uploads encoded columns with codes of each width.
 func testUploadEncoded(t *testing.T, open Open) {
 	b := setUp(t, open)
 	wide := gpu.DecimalOf(38, 2)
@@ -52,7 +52,7 @@ func testUploadEncoded(t *testing.T, open Open) {
 	}
 }
 
-// testUploadNarrow brings encoded columns without a dictionary up.
+// testUploadNarrow uploads encoded columns without a dictionary.
 func testUploadNarrow(t *testing.T, open Open) {
 	b := setUp(t, open)
 	for _, typ := range []gpu.Type{gpu.Of(gpu.Int64), gpu.Of(gpu.Uint64), gpu.DecimalOf(15, 2), gpu.TimestampOf(gpu.Nanosecond, false)} {
@@ -81,8 +81,8 @@ func testUploadNarrow(t *testing.T, open Open) {
 	}
 }
 
-// testUpAhead brings many strides up before the first is used, on another queue, and
-// gives some back unused.
+// testUpAhead uploads many strides before the first is used, on another queue, and
+// releases some unused.
 func testUpAhead(t *testing.T, open Open) {
 	b := setUp(t, open)
 	ahead, err := b.dev.NewQueue("ahead")
@@ -140,7 +140,7 @@ func testSelect(t *testing.T, open Open) {
 	ids.Release()
 }
 
-// selection is a bitmap of n rows, packed as columns have it.
+// selection returns a bitmap of n rows in the layout of a column.
 func selection(n int, truth func(i int) bool) *gpu.Buffer {
 	words := make([]uint64, (n+63)/64)
 	for i := range n {
@@ -151,15 +151,15 @@ func selection(n int, truth func(i int) bool) *gpu.Buffer {
 	return gpu.WrapBytes(gpu.BytesOf(words))
 }
 
-// testSelectPatterns selects what is not spread evenly: the paths of a device may
-// depend on how many rows lie together, and on where its pieces of work end.
+// testSelectPatterns selects rows that are spread unevenly. The paths of a device may
+// depend on how many selected rows are together and on the borders of its units of work.
 func testSelectPatterns(t *testing.T, open Open) {
 	b := setUp(t, open)
 	always := func(int) bool { return true }
 	patterns := []struct {
 		name         string
 		truth, valid func(i int) bool // valid nil: no nulls
-		most         int              // rows, 0: any number
+		most         int              // most rows; 0: any number
 	}{
 		{"none", func(int) bool { return false }, nil, 0},
 		{"all", always, nil, 2 << 20},
@@ -174,7 +174,7 @@ func testSelectPatterns(t *testing.T, open Open) {
 		{"true but mostly null", always, func(i int) bool { return i%97 == 5 }, 0},
 		{"half null", always, func(i int) bool { return i*0x9e3779b1>>8%2 == 0 }, 4 << 20},
 	}
-	// The last is beyond what room is made for before the rows are counted.
+	// For the last sizes a device counts the rows before it allocates the ids.
 	for _, n := range []int{1, 31, 32, 33, 127, 128, 129, 1023, 1025, 4095, 4096, 4097, 8191, 8193, 262145, 1500001, 25<<20 - 3} {
 		for _, p := range patterns {
 			if p.most > 0 && n > p.most {
@@ -194,7 +194,7 @@ func testSelectPatterns(t *testing.T, open Open) {
 			require.NoError(t, err)
 			require.Equal(t, len(want), ids.Len, "%s of %d", p.name, n)
 			got := b.int32s(ids)
-			for i := range want { // not by require: there are millions
+			for i := range want { // require would be too slow for millions of rows
 				if got[i] != want[i] {
 					require.Equal(t, want[i], got[i], "%s of %d, row %d", p.name, n, i)
 				}
@@ -272,8 +272,8 @@ func testGatherParts(t *testing.T, open Open) {
 	}
 }
 
-// testScatter scatters by a part of a permutation, so that rows of the result are
-// left over and rows of the input are left out.
+// testScatter scatters by a part of a permutation, so that rows of the result stay empty
+// and rows of the input are left out.
 func testScatter(t *testing.T, open Open) {
 	for _, typ := range types {
 		for _, coded := range codings(typ) {
@@ -401,7 +401,7 @@ func testSlice(t *testing.T, open Open) {
 	}
 }
 
-// hashSeed is the seed of hashes where any does.
+// hashSeed is a seed for tests in which any seed will do.
 const hashSeed = 0x5eed
 
 func testHash(t *testing.T, open Open) {
@@ -444,7 +444,7 @@ func testHash(t *testing.T, open Open) {
 	seed++
 	require.NotEqual(t, another, hash(gpu.ColumnOf(narrow, values)), "the seed shows in the hash")
 
-	// Machines that share partitions must agree: these values stay what they are.
+	// Machines that share partitions must agree, so these values must never change.
 	one := func(v gpu.Scalar) gpu.Column { return gpu.ColumnOf(v.Type, []gpu.Scalar{v}) }
 	for _, c := range []struct {
 		seed uint64
@@ -484,7 +484,7 @@ func testHash(t *testing.T, open Open) {
 		require.Equal(t, c.want, got, "the hash of %v with seed %d", c.keys, c.seed)
 	}
 
-	// Dense and strided keys spread over upper and lower digits without spikes.
+	// Dense and strided keys spread evenly over upper and lower digits.
 	for _, stride := range []int64{1, 8, 1 << 20, 1 << 32} {
 		keys := make([]gpu.Scalar, 1<<14)
 		for i := range keys {
@@ -495,7 +495,7 @@ func testHash(t *testing.T, open Open) {
 			low[h.Int.Lo&255]++
 			high[h.Int.Lo>>56]++
 		}
-		for d := range low { // 64 expected
+		for d := range low { // 64 are expected
 			require.Less(t, low[d], 128, "stride %d", stride)
 			require.Less(t, high[d], 128, "stride %d", stride)
 		}
@@ -551,8 +551,8 @@ func testPartition(t *testing.T, open Open) {
 	}
 }
 
-// testPartitionColumns moves columns of every layout by the bits of a key that is
-// one of them, of 4 and of 8 bytes.
+// testPartitionColumns partitions columns of every layout by the bits of a key of 4 or 8
+// bytes, which is one of the columns.
 func testPartitionColumns(t *testing.T, open Open) {
 	b := setUp(t, open)
 	const n = 40001
@@ -642,8 +642,8 @@ func testSort(t *testing.T, open Open) {
 	})
 }
 
-// compareRows compares two rows by keys, whose flags are 1 for descending and 2 for
-// nulls first.
+// compareRows compares two rows by keys. Flags are 1 for descending plus 2 for nulls
+// first.
 func compareRows(keys [][]gpu.Scalar, flags []int, i, j int) int {
 	for k, values := range keys {
 		x, y := values[i], values[j]
@@ -666,8 +666,8 @@ func compareRows(keys [][]gpu.Scalar, flags []int, i, j int) int {
 	return 0
 }
 
-// checkSort sorts by keys, whose flags are 1 for descending and 2 for nulls
-// first, and compares with a stable comparison sort.
+// checkSort sorts by keys and compares with a stable comparison sort. Flags are 1 for
+// descending plus 2 for nulls first.
 func (b *bench) checkSort(types []gpu.Type, keys [][]gpu.Scalar, coded []bool, flags []int) {
 	b.t.Helper()
 	n := len(keys[0])

@@ -11,19 +11,19 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Pair is a device under test, and another whose evaluator counts as right. Programs are
-// run on both, over columns of drawn values.
+// Pair is a device under test and a reference device whose evaluator is correct by
+// definition. Programs run on both, over columns of random values.
 type Pair struct {
 	t                 *testing.T
 	device, reference gpu.Device
 	Rnd               *rand.Rand
-	// nonzero keeps zeros out of what is drawn: divisors.
+	// nonzero keeps zeros out of the values: for divisors.
 	nonzero bool
-	cases   int // so far, run or not
+	cases   int // cases so far, run or not
 }
 
-// NewPair takes two devices over, which are closed and checked for leaks at the end of
-// the test.
+// NewPair takes two devices over. At the end of the test they are closed and checked for
+// leaks.
 func NewPair(t *testing.T, device, reference gpu.Device) *Pair {
 	p := &Pair{t: t, device: device, reference: reference, Rnd: rand.New(rand.NewPCG(Seed(t), 1))}
 	t.Cleanup(func() {
@@ -35,9 +35,9 @@ func NewPair(t *testing.T, device, reference gpu.Device) *Pair {
 	return p
 }
 
-// testPrograms compares the evaluator of a device with the reference's, an operation at
-// a time: where dates, decimals, casts and strings end is in none of the plain references
-// of this suite.
+// testPrograms compares the evaluator of a device with the reference, one operation at a
+// time. The plain references of this suite do not cover the limits of dates, decimals,
+// casts and strings.
 func testPrograms(t *testing.T, open, reference Open) {
 	for name, test := range map[string]func(*Pair){
 		"Casts": testCasts, "Arithmetic": testArithmetic, "Comparisons": testComparisons, "Dates": testDates, "Strings": testStrings,
@@ -59,8 +59,8 @@ func (p *Pair) Right(prog *gpu.Program, in []gpu.Column, n int) ([]gpu.Column, e
 	return out, err
 }
 
-// onDevice brings the inputs up, evaluates and brings the results down, which stay until
-// they are released.
+// onDevice uploads the inputs, evaluates, and downloads the results, which stay until
+// release.
 func (p *Pair) onDevice(prog *gpu.Program, in []gpu.Column, n int) (out []gpu.Column, release func(), err error) {
 	q, err := p.device.NewQueue("test")
 	require.NoError(p.t, err)
@@ -99,16 +99,15 @@ func stride(cols []gpu.Column, n int) *gpu.Stride {
 	return &gpu.Stride{Schema: gpu.NewSchema(fields...), Cols: cols, Rows: n}
 }
 
-// tolerance is how far floats may be apart: units in the last place, or an
-// absolute difference.
+// tolerance is how far floats may differ: in units in the last place, or absolutely.
 type tolerance struct {
 	ulps     int64
 	absolute float64
 }
 
-// toleranceOf is what a program may differ by: the device's exp, log and cbrt are
-// not the host's, whose binary logarithms lose digits beside 1, and whose powers
-// with a fraction in the exponent lose some where they are large.
+// toleranceOf returns how far the results of a program may differ. The device's exp, log
+// and cbrt differ from the host's. The host's binary logarithms lose digits near 1, and
+// its powers with a fraction in the exponent lose some where they are large.
 func toleranceOf(prog *gpu.Program) (t tolerance) {
 	fractions := false // in exponents
 	for _, in := range prog.Code {
@@ -126,7 +125,7 @@ func toleranceOf(prog *gpu.Program) (t tolerance) {
 	return t
 }
 
-// Require runs a program on both devices: same values, or the same error.
+// Require runs a program on both devices and requires the same values, or the same error.
 func (p *Pair) Require(prog *gpu.Program, in []gpu.Column, n int, what string) {
 	p.t.Helper()
 	within := toleranceOf(prog)
@@ -154,7 +153,7 @@ func (p *Pair) Require(prog *gpu.Program, in []gpu.Column, n int, what string) {
 	}
 }
 
-// sameValue compares bits; every NaN is the same.
+// sameValue compares bits. All NaNs are equal.
 func sameValue(x, y gpu.Scalar, within tolerance) bool {
 	if x.Valid != y.Valid || !x.Valid {
 		return x.Valid == y.Valid
@@ -202,13 +201,13 @@ func join(lists ...[]gpu.Type) (all []gpu.Type) {
 	return all
 }
 
-// Spread is how large values are drawn.
+// Spread says how large the values are.
 type Spread int
 
-// The spreads of drawn values.
+// The spreads of values.
 const (
-	Small Spread = iota // what arithmetic seldom overflows on
-	Wild                // all that the type has, its limits often
+	Small Spread = iota // arithmetic seldom overflows
+	Wild                // the whole range of the type, often its limits
 )
 
 // value draws a value of a type.
@@ -229,7 +228,7 @@ func (p *Pair) anyValue(t gpu.Type, s Spread) gpu.Scalar {
 		special := []float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1), 1e-320, 0.5, -1.5, 2.5, 1e15, 1e16, 1e-4, 9.5e-5, 127.5, 1e300, 9223372036854775807, 1 << 62}
 		f := float64(r.IntN(2000)-1000) / 8
 		if t.Kind == gpu.Float32 && r.IntN(4) == 0 {
-			f = r.Float64() * math.Pow(10, float64(r.IntN(14)-3)) // as many digits as a text shows
+			f = r.Float64() * math.Pow(10, float64(r.IntN(14)-3)) // no more digits than a text shows
 		} else if s == Wild {
 			f = [...]float64{math.Float64frombits(r.Uint64()), float64(math.Float32frombits(r.Uint32())), special[r.IntN(len(special))],
 				float64(r.Int64()-1<<62) / math.Pow(10, float64(r.IntN(20)))}[r.IntN(4)]
@@ -331,7 +330,8 @@ func (p *Pair) text(s Spread) string {
 	return out
 }
 
-// Column draws a column. A coded one has a dictionary with values that no row uses.
+// Column draws a column. A coded column has a dictionary with some values that no row
+// uses.
 func (p *Pair) Column(t gpu.Type, n int, s Spread, nulls float64, coded bool) gpu.Column {
 	values := make([]gpu.Scalar, n)
 	if coded {
@@ -355,8 +355,8 @@ func (p *Pair) Column(t gpu.Type, n int, s Spread, nulls float64, coded bool) gp
 	return gpu.ColumnOf(t, values)
 }
 
-// check runs one instruction over drawn columns of the given types, in several
-// ways: small and wild values, with nulls, coded, with a constant, under a mask.
+// check runs one instruction over random columns of the given types in several ways: with
+// small and wild values, with nulls, coded, with a constant, under a mask.
 func (p *Pair) check(in gpu.Instr, types ...gpu.Type) {
 	p.t.Helper()
 	if p.cases++; Thin > 1 && p.cases%Thin != 1 {
@@ -476,7 +476,7 @@ func testArithmetic(p *Pair) {
 	}
 }
 
-// checkPower raises values to a whole power: the same bits.
+// checkPower raises values to a whole power. All bits must be equal.
 func (p *Pair) checkPower(typ gpu.Type, power float64) {
 	prog := &gpu.Program{Inputs: []gpu.Type{typ}, Outputs: []int{2}, Code: []gpu.Instr{
 		{Op: gpu.OpConst, Type: typ, Value: gpu.FloatScalar(typ, power), Mask: -1},

@@ -9,16 +9,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Seed returns what the random data of a test is drawn from, and prints it: another one
-// each time, or that of GSTREAM_SEED to draw the same again. A test of many cases takes
-// Seed for the first, and the numbers after it for the others.
+// Seed returns the seed of a test's random data and prints it: a new one each time, or
+// GSTREAM_SEED to draw the same data again. A test of many cases uses Seed for the first
+// case, and the numbers after it for the others.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
-	return SeedOr(t, uint64(rand.Uint32())) // short enough to be typed
+	return SeedOr(t, uint64(rand.Uint32())) // short enough to type
 }
 
-// SeedOr is Seed with a seed of the caller's in place of another one each time, for
-// comparisons with what has differences of its own.
+// SeedOr is Seed with a seed of the caller's instead of a new one. It is for comparisons
+// with a program that has differences of its own.
 func SeedOr(t testing.TB, seed uint64) uint64 {
 	t.Helper()
 	if text := os.Getenv("GSTREAM_SEED"); text != "" {

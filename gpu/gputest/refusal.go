@@ -17,21 +17,21 @@ import (
 // refusal is a call that may be refused memory.
 type refusal struct {
 	name string
-	// start makes the state that the call works on, if any.
+	// start makes the state that the call works on, if there is any.
 	start func(b *bench) trial
 }
 
-// trial is a call and the state it works on, of which nothing has been refused yet.
+// trial is a call and its state. Nothing has been refused yet.
 type trial struct {
-	// call returns what it made. It may come several times until it is not refused.
+	// call returns what it made. It may be called again until it is not refused.
 	call func() (made, error)
-	// state describes the state, nil for none; finish releases it.
+	// state describes the state; nil without state. finish releases the state.
 	state  func() string
 	finish func()
 }
 
-// made is the result of a call: columns, which are compared and released, and the
-// rest of it.
+// made is the result of a call: columns, which are compared and released, and other
+// results.
 type made struct {
 	cols []gpu.Column
 	rest func() any
@@ -40,10 +40,10 @@ type made struct {
 
 var errFault = errors.New("no memory, for a test")
 
-// testRefusals refuses the k-th reservation of a call, and then its k-th allocation,
-// for k = 1, 2, 3 … until the call is not refused. A refusal is an error of its kind,
-// leaves nothing behind and the state as it was, and the same call then gives what one
-// gives that was never refused.
+// testRefusals refuses the k-th reservation of a call, then its k-th allocation, for k =
+// 1, 2, 3 … until the call is not refused. A refused call returns an error of its kind,
+// leaves nothing behind and does not change the state. The same call then gives the same
+// result as one that was never refused.
 func testRefusals(t *testing.T, open Open) {
 	tried, refused := 0, 0
 	cases := slices.Concat(primitiveRefusals(), tableRefusals(), groupRefusals(), accumulatorRefusals(), evalRefusals())
@@ -65,10 +65,10 @@ func testRefusals(t *testing.T, open Open) {
 	require.Greater(t, refused, 2*tried, "most calls ask for memory, and were refused it")
 }
 
-// answer is what a trial gives: the result of its call, and the state before and after.
+// answer has the results of a trial: those of its call, and the state before and after.
 type answer struct {
 	result, before, after string
-	most                  int64 // bytes of the lease at the highest
+	most                  int64 // peak bytes of the lease
 }
 
 func (b *bench) undisturbed(c refusal) (want answer) {
@@ -82,7 +82,7 @@ func (b *bench) undisturbed(c refusal) (want answer) {
 	return want
 }
 
-// refuse makes a trial whose k-th reservation or allocation is refused. It says
+// refuse makes a trial whose k-th reservation or allocation is refused. It reports
 // whether the call got that far.
 func (b *bench) refuse(c refusal, want answer, allocate bool, k int) bool {
 	t := b.t
@@ -131,7 +131,7 @@ func (b *bench) refuse(c refusal, want answer, allocate bool, k int) bool {
 	return asked >= k
 }
 
-// requireText says where texts differ, which are long.
+// requireText compares long texts and shows where they differ.
 func requireText(t *testing.T, want, got, what string) {
 	t.Helper()
 	at := 0
@@ -150,10 +150,10 @@ func (b *bench) faults(f func(allocate bool) error) {
 	}
 }
 
-// show describes a result, and releases it.
+// show describes a result and releases it.
 func (b *bench) show(m made) string {
 	var s strings.Builder
-	q, err := b.dev.NewQueue("show") // it keeps dictionaries that it has moved
+	q, err := b.dev.NewQueue("show") // a queue of its own, because queues keep dictionaries
 	require.NoError(b.t, err)
 	b.q, q = q, b.q
 	defer func() {
@@ -180,8 +180,8 @@ func (b *bench) stateOf(x trial) string {
 	return x.state()
 }
 
-// refusalColumns are columns of every layout, of n rows: integers in and out of
-// order, floats, wide decimals, truth, texts that are plain, have nulls, and have a
+// refusalColumns are columns of n rows in every layout: integers in and out of order,
+// floats, wide decimals, booleans, and texts that are plain, have nulls, or have a
 // dictionary of few or of many values.
 func refusalColumns(n int) []gpu.Column {
 	i64, wide, text := gpu.Of(gpu.Int64), gpu.DecimalOf(38, 2), gpu.Of(gpu.String)
@@ -240,10 +240,10 @@ func generate(n int, f func(i int) gpu.Scalar) []gpu.Scalar {
 	return out
 }
 
-// refusalRows is the rows of the columns: enough that tables grow.
+// refusalRows is the rows of the columns. They are enough to make tables grow.
 const refusalRows = 1000
 
-// inputs brings the columns to the device, once a bench.
+// inputs uploads the columns, once for each bench.
 func (b *bench) inputs() []gpu.Column {
 	if b.cols == nil {
 		b.cols = b.up(refusalColumns(refusalRows)...)
@@ -251,7 +251,7 @@ func (b *bench) inputs() []gpu.Column {
 	return b.cols
 }
 
-// stateless is the refusal of a primitive that has no state.
+// stateless is the refusal of a primitive without state.
 func stateless(name string, call func(b *bench, cols []gpu.Column) (made, error)) refusal {
 	return refusal{name: name, start: func(b *bench) trial {
 		cols := b.inputs()
@@ -259,7 +259,7 @@ func stateless(name string, call func(b *bench, cols []gpu.Column) (made, error)
 	}}
 }
 
-// of are the columns of a result, none after an error.
+// of returns columns as a result, and none after an error.
 func of(cols []gpu.Column, err error) (made, error) {
 	if err != nil {
 		return made{cols: cols}, err
@@ -274,7 +274,7 @@ func one(c gpu.Column, err error) (made, error) {
 	return made{cols: []gpu.Column{c}}, nil
 }
 
-// pairsOf are the pairs of a join, in order of probe and build row.
+// pairsOf returns the pairs of a join as a result, in order of probe and build row.
 func (b *bench) pairsOf(probe, build gpu.Column, err error) (made, error) {
 	if err != nil {
 		return made{}, err
@@ -295,7 +295,7 @@ func (b *bench) pairsOf(probe, build gpu.Column, err error) (made, error) {
 	return made{rest: rest, drop: func() { probe.Release(); build.Release() }}, nil
 }
 
-// is a rest that is known.
+// is returns a known rest.
 func is(v any) func() any { return func() any { return v } }
 
 func pick(cols []gpu.Column, at ...int) []gpu.Column {
@@ -320,7 +320,7 @@ func primitiveRefusals() []refusal {
 			cols := refusalColumns(refusalRows)
 			narrow := gpu.Column{Type: gpu.Of(gpu.Int64), Len: refusalRows, CodeWidth: 4, Data: gpu.WrapBytes(make([]byte, 4*refusalRows))}
 			cols = append(cols, narrow)
-			q, err := b.dev.NewQueue("up") // it keeps the dictionaries that it has moved
+			q, err := b.dev.NewQueue("up") // a queue of its own, because queues keep dictionaries
 			require.NoError(b.t, err)
 			return trial{call: func() (made, error) {
 				s, err := q.Upload(b.l, strideOf(cols))
@@ -418,7 +418,7 @@ func primitiveRefusals() []refusal {
 		at   []int
 	}
 	orders := []order{{"numbers", []int{colNumber}}, {"texts", []int{colText}}, {"several", []int{colFew, colWide, colTruth}}}
-	if Thin == 0 { // an emulator takes a minute
+	if Thin == 0 { // an emulator takes a minute for it
 		orders = append(orders, order{"dictionaries", []int{colCoded, colRich}})
 	}
 	for _, c := range orders {
@@ -441,7 +441,7 @@ func primitiveRefusals() []refusal {
 	return out
 }
 
-// strideOf is a stride of its own over columns, which stay the caller's.
+// strideOf returns a stride of columns that stay the caller's.
 func strideOf(cols []gpu.Column) *gpu.Stride {
 	fields := make([]gpu.Field, len(cols))
 	own := make([]gpu.Column, len(cols))
@@ -452,7 +452,7 @@ func strideOf(cols []gpu.Column) *gpu.Stride {
 	return &gpu.Stride{Schema: gpu.NewSchema(fields...), Cols: own, Rows: cols[0].Len}
 }
 
-// otherCoded is a column with another dictionary of few values.
+// otherCoded returns a column with another dictionary of few values.
 func (b *bench) otherCoded() gpu.Column {
 	if b.other == nil {
 		text := gpu.Of(gpu.String)
@@ -461,7 +461,7 @@ func (b *bench) otherCoded() gpu.Column {
 	return b.other[0]
 }
 
-// keySets are keys of tables and groups, by what they try.
+// keySets are keys of tables and groups, named by what they test.
 var keySets = []struct {
 	name string
 	at   []int
@@ -516,7 +516,7 @@ func nonEmpty(cols ...gpu.Column) []gpu.Column {
 	return slices.DeleteFunc(cols, func(c gpu.Column) bool { return c.Data == nil })
 }
 
-// groupKeys describes a set of groups.
+// groupKeys describes the keys of groups.
 func (b *bench) groupKeys(g gpu.Groups) string {
 	cols, err := g.Keys(b.q, b.l, 0, g.Len())
 	require.NoError(b.t, err)
@@ -535,8 +535,8 @@ func (b *bench) assign(g gpu.Groups, cols []gpu.Column) (made, error) {
 }
 
 func groupRefusals() (out []refusal) {
-	// More rows than a device looks at in one go: what it has assigned before the rows
-	// that are refused counts for nothing.
+	// There are more rows than a device handles at once. Rows that were assigned before
+	// the refusal must not count.
 	out = append(out, refusal{"assign many rows", func(b *bench) trial {
 		const n = 1<<16 + 1000
 		typ := gpu.Of(gpu.Int64)
@@ -624,8 +624,8 @@ func groupRefusals() (out []refusal) {
 	return out
 }
 
-// accumulatorRefusals update every aggregate of every layout: first with rows that
-// have no null, then with rows that have some and with more groups.
+// accumulatorRefusals update every aggregate over every layout: first with rows without
+// nulls, then with rows with nulls and more groups.
 func accumulatorRefusals() (out []refusal) {
 	for _, at := range []int{colNumber, colFew, colFloat, colWide, colTruth, colText, colCoded, colSpread} {
 		for kind := gpu.CountAll; kind < gpu.Avg; kind++ {

@@ -12,7 +12,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// sortRows brings rows of keys into the order that flags say.
+// sortRows sorts rows of keys in the order that flags say.
 func sortRows(keys [][]gpu.Scalar, flags []int) [][]gpu.Scalar {
 	order := make([]int, len(keys[0]))
 	for i := range order {
@@ -29,8 +29,9 @@ func sortRows(keys [][]gpu.Scalar, flags []int) [][]gpu.Scalar {
 	return out
 }
 
-// testMatchSorted matches sides of all key types, sorted in all ways, that are empty,
-// hold a tile of the merge path, one row less or more, or are very unlike in size.
+// testMatchSorted matches sides of all key types, sorted in all ways. The sides are
+// empty, have a tile of the merge path or one row less or more, or differ greatly in
+// size.
 func testMatchSorted(t *testing.T, open Open) {
 	for _, k := range keyCases() {
 		t.Run(k.name, func(t *testing.T) {
@@ -75,7 +76,7 @@ func testMatchSorted(t *testing.T, open Open) {
 	}
 	t.Run("too many pairs", func(t *testing.T) {
 		b := setUp(t, open)
-		const n = 1 << 16 // squared it is more than ids reach
+		const n = 1 << 16 // n² pairs are more than ids can address
 		key := []gpu.SortKey{{Column: b.ids(make([]int32, n))}}
 		_, _, err := b.q.MatchSorted(b.l, key, key, []bool{false}, gpu.Inner)
 		require.EqualError(t, err, gpu.ErrTooManyPairs(n*n).Error())
@@ -100,8 +101,8 @@ func testMatchSorted(t *testing.T, open Open) {
 	})
 }
 
-// checkMergeMatch sorts both sides and compares their match with that of labels. The
-// order of the pairs is part of the answer.
+// checkMergeMatch sorts both sides and compares their match with that of the labels. The
+// order of the pairs matters.
 func (b *bench) checkMergeMatch(k keyCase, flags []int, nBuild, nProbe int, safe bool) {
 	t := b.t
 	t.Helper()
@@ -167,7 +168,7 @@ func (b *bench) checkMergeMatch(k keyCase, flags []int, nBuild, nProbe int, safe
 	}
 }
 
-// requireInts is require.Equal, which would print millions of them.
+// requireInts is require.Equal for long lists, of which it would print everything.
 func requireInts(t *testing.T, want, got []int, what string) {
 	t.Helper()
 	require.Len(t, got, len(want), what)
@@ -222,7 +223,7 @@ func testRuns(t *testing.T, open Open) {
 	})
 }
 
-// checkRuns numbers the runs of rows as they stand.
+// checkRuns numbers the runs of rows in their given order.
 func (b *bench) checkRuns(k keyCase, values [][]gpu.Scalar) {
 	t := b.t
 	t.Helper()
@@ -246,7 +247,7 @@ func (b *bench) checkRuns(k keyCase, values [][]gpu.Scalar) {
 	first.Release()
 }
 
-// testAggregatesOfRuns folds rows that come by runs of several lengths.
+// testAggregatesOfRuns folds rows in runs of several lengths.
 func testAggregatesOfRuns(t *testing.T, open Open) {
 	shapes := map[string]func(b *bench) int{
 		"one run":     func(*bench) int { return math.MaxInt },
@@ -272,7 +273,7 @@ func testAggregatesOfRuns(t *testing.T, open Open) {
 		b := setUp(t, open)
 		for _, typ := range []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Float64)} {
 			b.checkAggregatesOfRuns(typ, false, 40001, shapes["mixed runs"], 0.1, "mixed runs")
-			b.checkAggregatesOfRuns(typ, false, 40001, shapes["short runs"], 0, "short runs") // more groups than are few
+			b.checkAggregatesOfRuns(typ, false, 40001, shapes["short runs"], 0, "short runs") // too many groups for private copies
 		}
 	})
 	t.Run("sums are exact beyond 64 bits", func(t *testing.T) {

@@ -47,7 +47,7 @@ func keyCases() []keyCase {
 	)
 }
 
-// draw makes the rows of a key case: columns, and the label of every row.
+// draw makes the rows of a key case: the columns, and the label of every row.
 func (b *bench) draw(k keyCase, n int) (cols []gpu.Column, labels []string, nulls [][]bool) {
 	parts := make([][]string, n)
 	nulls = make([][]bool, n)
@@ -66,7 +66,7 @@ func (b *bench) draw(k keyCase, n int) (cols []gpu.Column, labels []string, null
 	return b.up(cols...), labels, nulls
 }
 
-// sideSizes are the rows of the two sides of joins.
+// sideSizes are the row counts of the two sides of joins.
 func sideSizes() [][2]int {
 	if Thin > 0 {
 		return [][2]int{{0, 10}, {10, 0}, {1, 1}, {40, 130}, {150, 65}}
@@ -97,8 +97,8 @@ func testJoin(t *testing.T, open Open) {
 			setUp(t, open).checkJoin(k, 70000, 70000, false)
 		})
 	}
-	// One key of the build side has most of its rows, so that the pairs of a few probe
-	// rows are more than a block of a GPU writes.
+	// Most rows of the build side have one key, so the pairs of a few probe rows are more
+	// than one block of a GPU writes.
 	t.Run("one key matches most rows", func(t *testing.T) {
 		b := setUp(t, open)
 		i64 := gpu.Of(gpu.Int64)
@@ -126,8 +126,9 @@ func testJoin(t *testing.T, open Open) {
 	})
 }
 
-// manyKeys are keys of which a side or a batch has very many: numbers of 4 and 8 bytes
-// and of a wide range, strings, strings by code, and several columns, some with nulls.
+// manyKeys are keys with very many distinct values in a side or a batch: numbers of 4 and
+// 8 bytes and of a wide range, plain strings, coded strings, and several columns, some
+// with nulls.
 func manyKeys(distinct int) []keyCase {
 	all, nulls := distribution{distinct: distinct, words: true}, distribution{distinct: distinct, nulls: 0.025, words: true}
 	i32, i64, str := gpu.Of(gpu.Int32), gpu.Of(gpu.Int64), gpu.Of(gpu.String)
@@ -147,14 +148,14 @@ func manyKeys(distinct int) []keyCase {
 }
 
 // pairs probes a table with all rows of keys, at most about limit pairs at a time, and
-// returns the pairs in their order; build rows are 0 for kinds that have none.
+// returns the pairs in their order. Build rows are 0 for kinds that return none.
 func (b *bench) pairs(table gpu.Table, keys []gpu.Column, kind gpu.JoinKind, limit int) [][2]int {
 	t := b.t
 	t.Helper()
 	got := [][2]int{}
 	for from, probes := 0, 0; from < keys[0].Len; probes++ {
 		if Thin > 0 && probes == 12 {
-			limit = math.MaxInt32 // a dozen stops are what a thin suite makes
+			limit = math.MaxInt32 // a thin suite stops about a dozen times
 		}
 		p, m, next, err := table.Probe(b.q, b.l, keys, kind, from, limit)
 		require.NoError(t, err)
@@ -178,7 +179,7 @@ func (b *bench) pairs(table gpu.Table, keys []gpu.Column, kind gpu.JoinKind, lim
 	return got
 }
 
-// requirePairs compares pairs and their order; to print all would be megabytes.
+// requirePairs compares pairs and their order. Printing all pairs would take megabytes.
 func requirePairs(t *testing.T, want, got [][2]int, what string) {
 	t.Helper()
 	require.Len(t, got, len(want), what)
@@ -248,7 +249,7 @@ func (b *bench) checkJoin(k keyCase, nBuild, nProbe int, safe bool) {
 	}
 }
 
-// testMatchPartitions joins sides that are cut by a hash or by bits of the key,
+// testMatchPartitions joins sides that are partitioned by a hash or by bits of the key,
 // with partitions of all sizes.
 func testMatchPartitions(t *testing.T, open Open) {
 	for _, typ := range []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Uint64), gpu.Of(gpu.Date), gpu.DecimalOf(15, 2), gpu.TimestampOf(gpu.Second, false)} {
@@ -372,8 +373,8 @@ func testGroups(t *testing.T, open Open) {
 		b.checkGroups(keyCase{"", []gpu.Type{i64}, []bool{false}, []distribution{{}}}, gpu.GroupHint{}, 60000, 40000)
 		b.checkGroups(keyCase{"", []gpu.Type{gpu.Of(gpu.String)}, []bool{false}, []distribution{{}}}, gpu.GroupHint{}, 30000, 20000)
 	})
-	// Batches far larger than the first, with keys that are new all the way, take every
-	// path of an index's growth.
+	// The batches are far larger than the first one, with new keys to the end: they take
+	// every path of an index's growth.
 	for _, k := range manyKeys(70_000) {
 		t.Run("growth, "+k.name, func(t *testing.T) {
 			setUp(t, open).checkGroups(k, gpu.GroupHint{}, 100, 144_900, 5000)
@@ -475,7 +476,7 @@ func testAggregates(t *testing.T, open Open) {
 		b := setUp(t, open)
 		typ := gpu.DecimalOf(38, 0)
 		huge := gpu.Scalar{Type: typ, Valid: true, Int: gpu.Pow10(37)}
-		values := make([]gpu.Scalar, 20) // 2·10^38 is more than 128 bits hold
+		values := make([]gpu.Scalar, 20) // 2·10^38 does not fit 128 bits
 		for i := range values {
 			values[i] = huge
 		}
@@ -504,7 +505,8 @@ func testAggregates(t *testing.T, open Open) {
 		b.q, err = b.dev.NewQueue("fresh")
 		require.NoError(t, err)
 	})
-	// On a GPU in shared memory with copies for lanes and without, and in device memory.
+	// A GPU sums in shared memory with copies for lanes and without, and in device
+	// memory.
 	t.Run("sums of few and many groups", func(t *testing.T) {
 		for _, typ := range []gpu.Type{gpu.Of(gpu.Int8), gpu.Of(gpu.Uint32), gpu.Of(gpu.Int64), gpu.Of(gpu.Uint64), gpu.Of(gpu.HugeInt), gpu.DecimalOf(18, 3), gpu.DecimalOf(38, 4)} {
 			b := setUp(t, open)
@@ -532,7 +534,7 @@ func testAggregates(t *testing.T, open Open) {
 	})
 }
 
-// aggregate folds batches of values into groups; ids[b][i].Int is the key of a row.
+// aggregate folds batches of values into groups. ids[b][i].Int is the key of a row.
 func (b *bench) aggregate(a gpu.Aggregate, batches, ids [][]gpu.Scalar, groups int, coded bool) ([]gpu.Scalar, error) {
 	g, err := b.q.NewGroups(b.l, []gpu.Type{gpu.Of(gpu.Int64)}, gpu.GroupHint{})
 	require.NoError(b.t, err)
@@ -613,13 +615,13 @@ func (b *bench) checkAggregateRows(kind gpu.AggregateKind, typ gpu.Type, coded b
 	}
 }
 
-// close is the tolerance of float sums: ten units in the last place of the sum
-// of magnitudes would be allowed, one part in 10^12 is asked.
+// close is the tolerance of float sums. Ten units in the last place of the sum of
+// magnitudes would be allowed; the test demands one part in 10^12.
 func close(a, b float64) bool {
 	return a == b || math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) <= 1e-12*max(math.Abs(a), math.Abs(b))
 }
 
-// reference is an aggregate by definition, in arbitrary precision.
+// reference computes an aggregate by its definition, in arbitrary precision.
 func reference(a gpu.Aggregate, values []gpu.Scalar) gpu.Scalar {
 	n := int64(0)
 	sum := new(big.Int)

@@ -11,7 +11,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// testUntil ends a queue's context: primitives work before and fail with the cause after.
+// testUntil ends a queue's context. Primitives work before, and fail with the cause
+// afterwards.
 func testUntil(t *testing.T, open Open) {
 	b := setUp(t, open)
 	const n = 1000
@@ -48,7 +49,7 @@ func testUntil(t *testing.T, open Open) {
 		require.NoError(t, err, name)
 		gpu.ReleaseColumns(out)
 	}
-	// What a queue has made is used by others when it has ended.
+	// Other queues can use the results of a queue that has ended.
 	text := gpu.Of(gpu.String)
 	groups, err := q.NewGroups(b.l, []gpu.Type{text}, gpu.GroupHint{})
 	require.NoError(t, err)
