@@ -17,31 +17,31 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// ErrNoLink says that a device has no link to be measured.
+// ErrNoLink means that a device has no link to measure.
 var ErrNoLink = errors.New("the CPU has no link to measure")
 
-// Result is one line of a benchmark.
+// Result is one line of a benchmark's report.
 type Result struct {
 	Benchmark string        `json:"benchmark"`
-	Case      string        `json:"case"` // what was varied
+	Case      string        `json:"case"` // the parameter that was varied
 	Rows      int64         `json:"rows"`
 	Bytes     int64         `json:"bytes"`     // that must be moved at least
-	Time      time.Duration `json:"median_ns"` // by the device's clock, where it has one
-	Wall      time.Duration `json:"wall_ns"`   // median too; what is beyond Time are launches, waits and allocations
+	Time      time.Duration `json:"median_ns"` // by the device's clock, if it has one
+	Wall      time.Duration `json:"wall_ns"`   // also a median; launches, waits and allocations make it longer than Time
 	Runs      int           `json:"runs"`
-	// Bound names what limits the benchmark, BoundRate is its bytes a second as
-	// measured in this run.
+	// Bound names the resource that limits the benchmark. BoundRate is its bytes a
+	// second, measured in the same run.
 	Bound     string  `json:"bound"`
 	BoundRate float64 `json:"bound_bytes_per_second"`
 }
 
-// RowsPerSecond is the rate in rows.
+// RowsPerSecond returns the rows a second.
 func (r Result) RowsPerSecond() float64 { return float64(r.Rows) / r.Time.Seconds() }
 
-// Rate is the bytes a second.
+// Rate returns the bytes a second.
 func (r Result) Rate() float64 { return float64(r.Bytes) / r.Time.Seconds() }
 
-// Fraction is the rate over the bound's.
+// Fraction returns the rate as a fraction of the bound's rate.
 func (r Result) Fraction() float64 {
 	if r.BoundRate == 0 {
 		return 0
@@ -51,9 +51,9 @@ func (r Result) Fraction() float64 {
 
 // Options configure a benchmark.
 type Options struct {
-	// Rows is the size of the input, by default what the benchmark is known by.
+	// Rows is the size of the input; 0 takes the usual size of the benchmark.
 	Rows int
-	// Runs is how often each case is timed; the median counts. 7 by default.
+	// Runs is how often each case is timed; the median counts. 0 means 7.
 	Runs int
 }
 
@@ -73,7 +73,7 @@ var benchmarks = []struct {
 	{"groupby", "SUM of two columns by a key", 1 << 28, (*bench).groupBy},
 }
 
-// Names lists the benchmarks with a line about each.
+// Names returns the names of the benchmarks, and a line about each.
 func Names() (names, what []string) {
 	for _, b := range benchmarks {
 		names, what = append(names, b.name), append(what, b.what)
@@ -81,8 +81,8 @@ func Names() (names, what []string) {
 	return names, what
 }
 
-// Run runs a benchmark on a device and calls each with every result as soon as it
-// is there.
+// Run runs a benchmark on a device. It calls each with every result as soon as there is
+// one.
 func Run(ctx context.Context, d gpu.Device, name string, opt Options, each func(Result)) error {
 	for _, def := range benchmarks {
 		if def.name != name {
@@ -110,12 +110,12 @@ func Run(ctx context.Context, d gpu.Device, name string, opt Options, each func(
 	return fmt.Errorf("no benchmark is named %q", name)
 }
 
-// bench is a benchmark under way.
+// bench is one run of a benchmark.
 type bench struct {
 	ctx  context.Context
 	dev  gpu.Device
 	q    gpu.Queue
-	l, h *gpu.Lease // of device and host memory
+	l, h *gpu.Lease // of device memory and of host memory
 	name string
 	rows int
 	runs int
@@ -141,8 +141,8 @@ func (b *bench) close() error {
 	return err
 }
 
-// time runs f a number of times after one run to warm up and reports the median:
-// the device's own time where it measures that, the wall's elsewhere.
+// time runs f once to warm up and then several times, and reports the median: the
+// device's own time where the device measures it, otherwise wall-clock time.
 func (b *bench) time(name string, rows int, bytes int64, bound string, rate float64, f func() error) error {
 	took, wall, err := b.measure(f)
 	if err == nil {
@@ -169,7 +169,7 @@ func (b *bench) measure(f func() error) (took, wall time.Duration, err error) {
 	return median(times), median(walls), nil
 }
 
-// once times one run, by the device's clock and the wall's.
+// once times one run, by the device's clock and by the wall clock.
 func (b *bench) once(f func() error) (took, wall time.Duration, err error) {
 	p, ok := b.dev.(gpu.Profiled)
 	if ok {
@@ -180,13 +180,13 @@ func (b *bench) once(f func() error) (took, wall time.Duration, err error) {
 		wall = time.Since(begin)
 		return wall, wall, err
 	}
-	p.Settle() // until the kernels have ended
+	p.Settle() // wait until the kernels have ended
 	wall = time.Since(begin)
 	return b.l.Activity().Busy - before, wall, err
 }
 
-// spent is the device time of the pieces of a primitive that have a name, so far,
-// and how many there were: 0 where the device does not measure that.
+// spent returns the device time so far of the phases of primitives with a name, and their
+// number. Both are 0 if the device does not measure them.
 func (b *bench) spent(piece string) (total time.Duration, count int) {
 	p, ok := b.dev.(gpu.Profiled)
 	if !ok {
@@ -200,7 +200,7 @@ func (b *bench) spent(piece string) (total time.Duration, count int) {
 	return total, count
 }
 
-// copyRate measures the bound of what moves memory: a copy within the device,
+// copyRate measures the bound for work that moves memory: a copy within the device, in
 // bytes read and written a second.
 func (b *bench) copyRate() (float64, error) {
 	if b.copy > 0 {
@@ -231,8 +231,7 @@ func (b *bench) copyRate() (float64, error) {
 	return b.copy, nil
 }
 
-// column makes a column of n 32-bit integers on the device; fill draws a piece of
-// it.
+// column makes a column of n 32-bit integers on the device. fill fills one part of it.
 func (b *bench) column(n int, fill func([]uint32, *rand.Rand)) (gpu.Column, error) {
 	c, err := b.hostColumn(n, fill)
 	if err != nil {
@@ -245,8 +244,7 @@ func (b *bench) column(n int, fill func([]uint32, *rand.Rand)) (gpu.Column, erro
 	return s.Cols[0], nil
 }
 
-// hostColumn makes a column of n 32-bit integers in page-locked memory, on all
-// cores.
+// hostColumn makes a column of n 32-bit integers in page-locked memory, on all cores.
 func (b *bench) hostColumn(n int, fill func([]uint32, *rand.Rand)) (gpu.Column, error) {
 	buf, err := b.h.Alloc(int64(n) * 4)
 	if err != nil {
@@ -273,7 +271,7 @@ func (b *bench) hostColumn(n int, fill func([]uint32, *rand.Rand)) (gpu.Column, 
 	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: buf}, nil
 }
 
-// uniform draws values below bound, any value when it is 0.
+// uniform returns a fill of values below bound, or of any values when bound is 0.
 func uniform(bound uint32) func([]uint32, *rand.Rand) {
 	return func(v []uint32, rnd *rand.Rand) {
 		for i := range v {
@@ -286,7 +284,7 @@ func uniform(bound uint32) func([]uint32, *rand.Rand) {
 	}
 }
 
-// columns makes several columns of any values.
+// columns makes several columns of arbitrary values.
 func (b *bench) columns(n, count int) ([]gpu.Column, error) {
 	var cols []gpu.Column
 	for range count {

@@ -13,8 +13,8 @@ import (
 	"github.com/gstream/gstream/gpu/host"
 )
 
-// TestEveryBenchmarkRunsOnEveryDevice runs them small: what they measure then says
-// nothing, but what they call must work and give everything back.
+// TestEveryBenchmarkRunsOnEveryDevice runs the benchmarks on little data. The
+// measurements then mean nothing, but every call must work and give everything back.
 func TestEveryBenchmarkRunsOnEveryDevice(t *testing.T) {
 	const memory = 256 << 20 // the bound is measured with a part of it
 	open := map[string]func(t *testing.T) gpu.Device{
@@ -38,7 +38,7 @@ func TestEveryBenchmarkRunsOnEveryDevice(t *testing.T) {
 					cases = append(cases, r.Case)
 					require.Positive(t, r.Time, r.Case)
 					require.Positive(t, r.BoundRate, r.Case)
-					require.GreaterOrEqual(t, 2*r.Wall, r.Time, r.Case) // two clocks
+					require.GreaterOrEqual(t, 2*r.Wall, r.Time, r.Case) // the clocks differ
 					if r.Benchmark == "sort" {
 						require.Equal(t, 8*r.Rows, r.Bytes, "keys once and row ids once")
 					}

@@ -10,8 +10,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// transfer copies columns of 64 KB to 64 MB up and down, one copy at a time; the
-// bound is the link as it was measured with large copies back to back.
+// transfer copies columns of 64 KB to 64 MB up and down, one copy at a time. The bound is
+// the link, measured with large copies back to back.
 func (b *bench) transfer() error {
 	p, ok := b.dev.(gpu.Profiled)
 	if !ok {
@@ -59,9 +59,9 @@ func (b *bench) transfer() error {
 	return nil
 }
 
-// stream sums the values of one page-locked column where another is below a
-// limit: strides are copied up two ahead of the kernels, and nothing but the sum
-// comes back. Timed by the wall clock; the bound is the link.
+// stream sums the values of one page-locked column where another is below a limit.
+// Strides are copied up two ahead of the kernels, and only the sum comes back. It is
+// timed by the wall clock; the bound is the link.
 func (b *bench) stream() error {
 	const perStride = 1 << 22
 	p, ok := b.dev.(gpu.Profiled)
@@ -109,7 +109,7 @@ func (b *bench) stream() error {
 	return nil
 }
 
-// sumBelow streams strides, which stay the caller's, through filter and sum.
+// sumBelow streams strides through a filter and a sum. The strides stay the caller's.
 func (b *bench) sumBelow(strides []*gpu.Stride, below *gpu.Program) (err error) {
 	ahead := make(chan *gpu.Stride, 2)
 	failed := make(chan error, 1)
@@ -205,10 +205,10 @@ func (b *bench) addBelow(s *gpu.Stride, below *gpu.Program, groups gpu.Groups, s
 	return sum.Update(b.q, a, kept[0], 1)
 }
 
-// partition moves a key and two payloads of 4 and of 8 bytes to 64 to 512 partitions
-// by the key's own bits; bytes are read once and written once. Where the device says
-// how long rows were moved, without the counting of digits before, the passes that
-// did it are a result of their own.
+// partition moves a key and two payloads, of 4 and of 8 bytes, to 64 to 512 partitions by
+// the key's own bits. Each byte is read once and written once. Where the device measures
+// the phase that moves rows, without the counting of digits, that phase is a result of
+// its own.
 func (b *bench) partition() error {
 	rate, err := b.copyRate()
 	if err != nil {
@@ -266,9 +266,9 @@ func (b *bench) partitionBy(cols []gpu.Column, bits uint, rate float64) error {
 	return nil
 }
 
-// sort orders 4-byte keys and gives 4-byte row ids: 4 bytes read and 4 written a row.
-// That a device makes several passes over keys and ids is its own affair: the bound has
-// what must be moved.
+// sort orders 4-byte keys and returns 4-byte row ids: 4 bytes are read and 4 written a
+// row. The bound counts only the bytes that must be moved, although a device makes
+// several passes over keys and ids.
 func (b *bench) sort() error {
 	rate, err := b.copyRate()
 	if err != nil {
@@ -286,12 +286,12 @@ func (b *bench) sort() error {
 	})
 }
 
-// truth makes a column that is true on a share of its rows, in no order.
+// truth makes a column that is true on a random share of its rows.
 func (b *bench) truth(share float64) (gpu.Column, error) {
 	words := (b.rows + 63) / 64 * 2
 	c, err := b.column(words, func(v []uint32, rnd *rand.Rand) {
 		for i := range v {
-			v[i] = 0 // the memory may have been used before
+			v[i] = 0 // the memory may have old contents
 			for k := range 32 {
 				if rnd.Float64() < share {
 					v[i] |= 1 << k
@@ -303,9 +303,9 @@ func (b *bench) truth(share float64) (gpu.Column, error) {
 	return c, err
 }
 
-// selectRows makes row ids of a bitmap: n/8 bytes read and 4 bytes written a row that
-// is true. That a device reads the bitmap twice, to count and to write, is its own
-// affair: the bound has what must be moved.
+// selectRows selects row ids by a bitmap: it reads n/8 bytes and writes 4 bytes for each
+// row that is true. The bound counts only the bytes that must be moved, although a device
+// reads the bitmap twice, to count and to write.
 func (b *bench) selectRows() error {
 	rate, err := b.copyRate()
 	if err != nil {
@@ -334,17 +334,17 @@ func (b *bench) selectRows() error {
 	return nil
 }
 
-// What a row of a gather by ids in no order costs at least, in bytes of the source:
-// the sector that a GPU reads through its caches, and what high-bandwidth memory
-// moves at a time in most of its generations.
+// The least cost of a row in a gather by random ids, in bytes of the source: the sector
+// that a GPU reads through its caches, and the unit that most generations of
+// high-bandwidth memory move.
 const (
 	sector = 32
 	access = 64
 )
 
-// gather fetches 4- and 8-byte values by row id: ids of a selection, which ascend,
-// and ids in no order. These have two bounds: a sector a row, and the easier one of
-// an access of the memory a row.
+// gather fetches 4- and 8-byte values by row id: by the ids of a selection, which ascend,
+// and by random ids. Random ids have two bounds: a sector a row, and a lower one, an
+// access of the memory a row.
 func (b *bench) gather() error {
 	rate, err := b.copyRate()
 	if err != nil {
@@ -410,8 +410,7 @@ func (b *bench) gatherBy(values, ids gpu.Column) error {
 	return err
 }
 
-// spread is a bijection of 32 bits that leaves no order: keys that are distinct
-// and far apart.
+// spread is a bijection of 32 bits that destroys order: distinct keys that are far apart.
 func spread(x uint32) uint32 {
 	x ^= x >> 16
 	x *= 0x7feb352d
@@ -420,9 +419,9 @@ func spread(x uint32) uint32 {
 	return x ^ x>>16
 }
 
-// join matches a build side of distinct keys with a probe side that matches every
-// time, and writes the key and two payload columns of each side: the bytes of both
-// inputs and of the output, once.
+// join matches a build side of distinct keys with a probe side on which every row
+// matches. It writes the key and two payload columns of each side. The bytes are those of
+// both inputs and of the output, once each.
 func (b *bench) join() error {
 	rate, err := b.copyRate()
 	if err != nil {
@@ -444,8 +443,8 @@ func (b *bench) join() error {
 	return nil
 }
 
-// joinSides are the inputs of a join: distinct keys on the build side, each probe
-// row matches one, and two payload columns a side.
+// joinSides are the inputs of a join: distinct keys on the build side, one match for each
+// probe row, and two payload columns a side.
 type joinSides struct {
 	buildKey, probeKey gpu.Column
 	build, probe       []gpu.Column // payloads
@@ -482,14 +481,14 @@ func (s joinSides) release() {
 	gpu.ReleaseColumns(s.probe)
 }
 
-// timeJoin times a join that gives a pair for every probe row: both inputs read once
-// and the output of five columns written once.
+// timeJoin times a join that gives one pair for each probe row. Both inputs are read
+// once, and an output of five columns is written once.
 func (b *bench) timeJoin(name string, build int, rate float64, f func() error) error {
 	bytes := int64(build+b.rows)*12 + int64(b.rows)*20
 	return b.time(name, build+b.rows, bytes, "copy", rate, f)
 }
 
-// output gathers what a join's pairs say, the probe side's key with it.
+// output gathers the columns of a join's pairs, and the probe side's key.
 func (b *bench) output(probe, match gpu.Column, probeCols, buildCols []gpu.Column) error {
 	if probe.Len != b.rows {
 		return fmt.Errorf("%d pairs of %d", probe.Len, b.rows)
@@ -504,8 +503,8 @@ func (b *bench) output(probe, match gpu.Column, probeCols, buildCols []gpu.Colum
 	return err
 }
 
-// joinPartitioned is joinWith by the partitioned join: both sides are cut by a hash
-// of the key until a build partition fits shared memory.
+// joinPartitioned is joinWith by the partitioned join. A hash of the key cuts both sides
+// into partitions, until a build partition fits shared memory.
 func (b *bench) joinPartitioned(build int, rate float64) error {
 	sides, err := b.joinSides(build)
 	if err != nil {
@@ -571,7 +570,7 @@ func (b *bench) joinWith(build int, rate float64) error {
 	})
 }
 
-// permuted makes the keys spread(0) … spread(n-1) in no order.
+// permuted makes the keys spread(0) … spread(n-1) in random order.
 func (b *bench) permuted(n int) (gpu.Column, error) {
 	bits := uint32(1)
 	for 1<<bits < n {
@@ -582,7 +581,7 @@ func (b *bench) permuted(n int) (gpu.Column, error) {
 	if err != nil {
 		return gpu.Column{}, err
 	}
-	// A bijection of the bits that n needs, walked until it stays below n.
+	// A bijection of the bits that n needs, applied until the value is below n.
 	odd := uint32(0x9e3779b1)
 	mask := uint32(1)<<bits - 1
 	mix := func(x uint32) uint32 {
