@@ -8,10 +8,10 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Collected is strides with the numbers of their morsels: what lanes have
-// collected, in any order. The zero value is empty.
+// Collected is strides that lanes have collected in any order, with the numbers of their
+// morsels. The zero value is empty.
 type Collected struct {
-	// Lease, when set, pays for the strides in place of who made them.
+	// Lease, when set, pays for the strides instead of the lease of their maker.
 	Lease   *gpu.Lease
 	Rows    int
 	strides []numbered
@@ -39,7 +39,7 @@ func (c *Collected) Append(other *Collected) {
 	other.strides, other.Rows = nil, 0
 }
 
-// Take returns the strides in the order of the input and leaves none.
+// Take returns the strides in the order of the input, and leaves the collection empty.
 func (c *Collected) Take() []*gpu.Stride {
 	slices.SortStableFunc(c.strides, func(a, b numbered) int { return cmp.Compare(a.number, b.number) })
 	out := make([]*gpu.Stride, len(c.strides))

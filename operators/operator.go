@@ -1,9 +1,9 @@
-// Package operators defines what the steps of a pipeline run. An Operator is
-// what the lanes of a pipeline share; each lane has a local state of its own, so
-// that lanes do not wait for each other (Leis et al., Morsel-driven parallelism,
-// SIGMOD 2014). The algorithms live in sub-packages (expr, join, groupby, sort
-// …), each a composition of the primitives of package gpu, so that they run
-// unchanged on every device. Operators never see files, goroutines or CUDA.
+// Package operators defines the interface of the operators that pipelines run. An
+// Operator is the state that the lanes of a pipeline share. Each lane also has a local
+// state of its own, so that lanes do not wait for each other (Leis et al., Morsel-driven
+// parallelism, SIGMOD 2014). The algorithms are in sub-packages (expr, join, groupby,
+// sort …). Each is composed of the primitives of package gpu, so it runs unchanged on
+// every device. Operators never see files, goroutines or CUDA.
 package operators
 
 import (
@@ -12,50 +12,48 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Task is what a part of an operator works with. Its Queue belongs to one lane.
+// Task is what an operator needs to run. Its Queue belongs to one lane.
 type Task struct {
 	Device gpu.Device
 	Queue  gpu.Queue
-	// Lease pays for everything the operator keeps or emits. Lanes share it.
+	// Lease pays for everything that the operator keeps or emits. Lanes share it.
 	Lease *gpu.Lease
-	// StrideRows is the number of rows an emitted stride should have at most.
+	// StrideRows is the most rows that an emitted stride should have.
 	StrideRows int
-	// Lanes is how many lanes the pipeline has.
+	// Lanes is the number of lanes of the pipeline.
 	Lanes int
 }
 
-// Emit hands a stride downstream and gives it away. It blocks for
-// back-pressure; after an error (a stop, or a cancelled context) the operator
-// returns that error.
+// Emit passes a stride downstream and gives it away. It blocks for back-pressure. After
+// an error (a stop, or a cancelled context) the operator returns that error.
 type Emit func(*gpu.Stride) error
 
-// Operator is the state of an operator that lanes share. It is Streaming,
-// Blocking, or both, as a join is: Blocking for its build side and Streaming for
-// its probe side. Close comes last, also after an error, and releases everything.
+// Operator is the state of an operator that lanes share. It is Streaming, Blocking or
+// both: a join is Blocking for its build side and Streaming for its probe side. Close is
+// the last call, also after an error, and releases everything.
 type Operator interface {
 	// Schema is the schema of the emitted strides.
 	Schema() *gpu.Schema
 	Close() error
 }
 
-// Streaming is an Operator that strides stream through.
+// Streaming is an Operator that handles one stride after the other.
 type Streaming interface {
 	Operator
 	// NewLane makes the local state of a lane.
 	NewLane(t Task) (Lane, error)
 }
 
-// Lane is the part of a Streaming operator that one lane has. One goroutine calls
-// Push for every stride of the lane and then Close.
+// Lane is the local state of a Streaming operator in one lane. One goroutine calls Push
+// for every stride of the lane, then Close.
 type Lane interface {
 	// Push takes the stride over.
 	Push(ctx context.Context, s *gpu.Stride, emit Emit) error
 	Close() error
 }
 
-// Blocking is an Operator that must see all rows before it gives any. Lanes
-// collect rows into local states; once all of these are combined, Finalize makes
-// the result of them.
+// Blocking is an Operator that must see all rows before it returns any. Lanes collect
+// rows into local states. Once all local states are combined, Finalize makes the result.
 type Blocking interface {
 	Operator
 	// NewLocal makes the local state of a lane.
@@ -64,36 +62,34 @@ type Blocking interface {
 	Finalize(ctx context.Context, t Task) error
 }
 
-// Local is what one lane has collected for a Blocking operator. One goroutine
-// calls Push for every stride of the lane, then Combine, unless there was an
-// error, and then Close.
+// Local is the rows that one lane has collected for a Blocking operator. One goroutine
+// calls Push for every stride of the lane, then Combine unless there was an error, then
+// Close.
 type Local interface {
-	// Push takes the stride over. The number is that of the morsel it comes of:
-	// numbers ascend in the order of the input, and strides of one morsel come
-	// in order.
+	// Push takes the stride over. number is the number of the stride's morsel. Numbers
+	// ascend in the order of the input, and strides of one morsel come in order.
 	Push(ctx context.Context, number int, s *gpu.Stride) error
-	// Combine hands what was collected to the operator. Lanes combine at the
-	// same time.
+	// Combine hands the collected rows to the operator. Lanes combine concurrently.
 	Combine(ctx context.Context) error
 	Close() error
 }
 
-// Source is a finalised Blocking operator that gives rows. Its parts, in order,
-// are the result; lanes emit different parts at the same time.
+// Source is a finalised Blocking operator that returns rows. Its parts, in order, are the
+// result. Lanes emit different parts concurrently.
 type Source interface {
 	Parts() int
 	Emit(ctx context.Context, t Task, part int, emit Emit) error
 }
 
-// Stopper is a Streaming operator that can tell that it needs no more input, as
-// a limit does. It has one lane, which gets the strides in order. The runner
-// asks after every Push and then stops what is upstream.
+// Stopper is a Streaming operator that can need no more input, as a limit. It has a
+// single lane, which gets the strides in order. The runner asks after every Push, and
+// then stops everything upstream.
 type Stopper interface {
 	Done() bool
 }
 
-// Stateless makes a Streaming operator of a function from a stride to a stride,
-// nil for none. The function borrows its input.
+// Stateless makes a Streaming operator from a function of strides. The function borrows
+// its input. It may return nil for no rows.
 func Stateless(schema *gpu.Schema, apply func(t Task, s *gpu.Stride) (*gpu.Stride, error)) Streaming {
 	return &stateless{schema, apply}
 }

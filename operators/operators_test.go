@@ -47,7 +47,7 @@ func rows(seed uint64, n int) [][]gpu.Scalar {
 	return out
 }
 
-// cut makes strides of at most size rows.
+// cut splits rows into strides of at most size rows.
 func cut(table [][]gpu.Scalar, size int) []*gpu.Stride {
 	var out []*gpu.Stride
 	for part := range slices.Chunk(table, size) {
@@ -76,7 +76,7 @@ func run(t *testing.T, memory int64, op operators.Operator, strideRows int, buil
 		assert.NoError(t, err)
 		return operators.Task{Device: dev, Queue: q, Lease: l, StrideRows: strideRows, Lanes: lanes}
 	}
-	// out is the rows by the number of the morsel they come of.
+	// out has the rows by the number of their morsel.
 	out, mu := map[int][]string{}, sync.Mutex{}
 	emit := func(number int) operators.Emit {
 		return func(s *gpu.Stride) error {
@@ -95,7 +95,7 @@ func run(t *testing.T, memory int64, op operators.Operator, strideRows int, buil
 			return nil
 		}
 	}
-	// Lane i works on morsels i, i + lanes …, all lanes at the same time.
+	// Lane i works on morsels i, i + lanes …, concurrently with the other lanes.
 	inLanes := func(morsels int, open func(operators.Task) (work func(number int) error, end, close func() error, err error)) error {
 		var wg errgroup.Group
 		for i := range lanes {
@@ -205,8 +205,7 @@ func newSort(t *testing.T, offset, limit int64, keys ...sort.Key) operators.Oper
 	return op
 }
 
-// operatorsUnderTest are the operators; ordered says that the order of rows is
-// part of the result.
+// operatorsUnderTest are the operators. ordered means that the order of the rows matters.
 var operatorsUnderTest = []struct {
 	name    string
 	ordered bool
@@ -337,9 +336,9 @@ func TestSumsThatOverflowNameTheColumn(t *testing.T) {
 	require.EqualError(t, err, "total: sum overflows 128 bits")
 }
 
-// TestLanesMergeManyGroups has more groups than a lane's table holds, so that lanes
-// flush and what they flushed is merged by partition. With few rows a group, rows
-// pass by the tables.
+// TestLanesMergeManyGroups has more groups than a lane's table holds. So lanes flush, and
+// the flushed groups are merged by partition. When groups have few rows, rows pass by the
+// tables.
 func TestLanesMergeManyGroups(t *testing.T) {
 	in := gpu.NewSchema(gpu.Field{Name: "k", Type: gpu.Of(gpu.Int64), Nullable: true}, gpu.Field{Name: "s", Type: gpu.Of(gpu.String)},
 		gpu.Field{Name: "v", Type: gpu.Of(gpu.Int32)}, gpu.Field{Name: "d", Type: gpu.DecimalOf(12, 2), Nullable: true}, gpu.Field{Name: "f", Type: gpu.Of(gpu.Float32)})
@@ -420,14 +419,14 @@ func TestLanesMergeManyGroups(t *testing.T) {
 	}
 }
 
-// TestLanesMergeDenseKeys groups by one key whose range is known, rightly or wrongly:
-// partitions are ranges of it.
+// TestLanesMergeDenseKeys groups by one key whose range is known, correctly or not.
+// Partitions are ranges of the key.
 func TestLanesMergeDenseKeys(t *testing.T) {
 	const strides, strideRows, groups, lo = 8, 5_000, 20_000, -7_000
 	for _, typ := range []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Int64), gpu.Of(gpu.Date), gpu.DecimalOf(15, 2)} {
 		in := gpu.NewSchema(gpu.Field{Name: "k", Type: typ})
 		for i, hint := range []gpu.GroupHint{{Dense: true, Lo: lo, Hi: lo + groups - 1}, {Dense: true, Lo: 0, Hi: 5000}, {Dense: true, Lo: -1 << 40, Hi: 1 << 40}, {Dense: true, Lo: 3, Hi: 3}} {
-			memory := int64(i%2) * 100 << 20 // with little, lanes have no slot for each key
+			memory := int64(i%2) * 100 << 20 // with little memory, lanes have no slot for each key
 			rnd := rand.New(rand.NewPCG(1, 1))
 			want := map[string]int{}
 			var input []*gpu.Stride

@@ -20,9 +20,9 @@ func PickFields(s *gpu.Schema, at []int) *gpu.Schema {
 	return gpu.NewSchema(out...)
 }
 
-// ConcatStrides makes one stride of many, column by column, and releases each
-// source column as soon as it is copied, so that the peak is one column above
-// the total. It takes the strides over, also on error.
+// ConcatStrides concatenates strides, column by column. It releases each source column as
+// soon as it is copied, so the peak of memory is one column above the total. It takes the
+// strides over, also on error.
 func ConcatStrides(t Task, schema *gpu.Schema, strides []*gpu.Stride) (*gpu.Stride, error) {
 	defer func() {
 		for _, s := range strides {
@@ -55,7 +55,7 @@ func ConcatStrides(t Task, schema *gpu.Schema, strides []*gpu.Stride) (*gpu.Stri
 	return out, nil
 }
 
-// SliceStride returns rows [from, to) of a stride that stays the caller's.
+// SliceStride returns rows [from, to) of a stride. The stride stays the caller's.
 func SliceStride(t Task, s *gpu.Stride, from, to int) (*gpu.Stride, error) {
 	out := &gpu.Stride{Schema: s.Schema, Rows: to - from}
 	for _, c := range s.Cols {

@@ -6,20 +6,20 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Rows are the rows of many strides, to gather from by row id: a column lies in
-// one piece, or, where it is text whose bytes may be more than one column holds,
-// in the parts that it came in.
+// Rows are the rows of many strides, for gathers by row id. Most columns are
+// concatenated. A string column whose bytes may exceed the limit of one column stays in
+// the parts that it came in.
 type Rows struct {
 	Schema *gpu.Schema
 	N      int
-	// Cols are the columns in one piece; those in parts are empty here.
+	// Cols are the concatenated columns. A column in parts is empty here.
 	Cols  []gpu.Column
 	parts [][]gpu.Column
 }
 
-// CollectRows makes Rows of strides, which it takes over, also on error. Columns
-// at the positions of whole are put in one piece whatever they are. As in
-// ConcatStrides the peak is one column above the total.
+// CollectRows makes Rows from strides, which it takes over, also on error. It always
+// concatenates the columns at the positions of whole. As in ConcatStrides the peak of
+// memory is one column above the total.
 func CollectRows(t Task, schema *gpu.Schema, strides []*gpu.Stride, whole []int) (*Rows, error) {
 	defer func() {
 		for _, s := range strides {
@@ -93,7 +93,7 @@ func (r *Rows) Gather(t Task, ids gpu.Column) (*gpu.Stride, error) {
 	return out, nil
 }
 
-// Drop leaves only the first columns, those of a schema.
+// Drop keeps only the first columns, which are those of schema.
 func (r *Rows) Drop(schema *gpu.Schema) {
 	n := schema.Len()
 	gpu.ReleaseColumns(r.Cols[n:])

@@ -6,7 +6,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// AggregateCall is one aggregate function over rows.
+// AggregateCall is one call of an aggregate function.
 type AggregateCall struct {
 	Kind   gpu.AggregateKind
 	Arg    *Expr // nil for count(*)
@@ -17,14 +17,14 @@ var aggregateKinds = map[string]gpu.AggregateKind{
 	"count": gpu.Count, "count_star": gpu.CountAll, "sum": gpu.Sum, "min": gpu.Min, "max": gpu.Max, "avg": gpu.Avg, "mean": gpu.Avg,
 }
 
-// AggregateColumn is the name of the column that stands for call i in the tree
-// that BindAggregates returns.
+// AggregateColumn returns the name of the column that replaces call i in the tree that
+// BindAggregates returns.
 func AggregateColumn(i int) string { return fmt.Sprintf("$agg%d", i) }
 
-// BindAggregates finds the aggregate calls in a tree and binds their arguments
-// over s. It returns them, each distinct call once, and the tree with every call
-// replaced by a reference to its AggregateColumn, to be bound over the columns
-// of a group-by. The error is an *Error.
+// BindAggregates finds the aggregate calls in a tree and binds their arguments over s. It
+// returns each distinct call once, and the tree with every call replaced by a reference
+// to its AggregateColumn, ready to be bound over the columns of a group-by. The error is
+// an *Error.
 func BindAggregates(n Node, s *Scope) (calls []AggregateCall, post Node, err error) {
 	b := &binder{scope: s, src: n.source()}
 	seen := map[string]int{}
@@ -92,8 +92,7 @@ func (b *binder) aggregate(n *callNode) (AggregateCall, error) {
 	return call, nil
 }
 
-// replace copies a tree, putting what f returns in place of the nodes for which
-// it returns one.
+// replace copies a tree. A node for which f returns a node is replaced by it.
 func replace(n Node, f func(Node) (Node, error)) (Node, error) {
 	if r, err := f(n); r != nil || err != nil {
 		return r, err

@@ -4,8 +4,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// decimalDigits is the decimal type that holds every value of an integer type; of
-// HUGEINT all that a decimal can hold.
+// decimalDigits returns the decimal type that holds every value of an integer type. For
+// HUGEINT it is the largest decimal type.
 func decimalDigits(t gpu.Type) gpu.Type {
 	switch t.Kind {
 	case gpu.Int8, gpu.Uint8:
@@ -24,8 +24,8 @@ func decimalDigits(t gpu.Type) gpu.Type {
 	return t
 }
 
-// commonInteger is the smallest integer type that holds the values of both, and
-// HUGEINT where none does.
+// commonInteger returns the smallest integer type that holds the values of both types, or
+// HUGEINT if there is none.
 func commonInteger(s, t gpu.Type) gpu.Type {
 	if s.IsSigned() == t.IsSigned() {
 		if s.Width() >= t.Width() {
@@ -47,7 +47,7 @@ func commonInteger(s, t gpu.Type) gpu.Type {
 	return hugeint
 }
 
-// commonFloat is the result type of arithmetic with a float: FLOAT unless there
+// commonFloat returns the result type of arithmetic with a float: FLOAT unless one side
 // is a DOUBLE.
 func commonFloat(s, t gpu.Type) gpu.Type {
 	if s.Kind == gpu.Float64 || t.Kind == gpu.Float64 {
@@ -56,8 +56,8 @@ func commonFloat(s, t gpu.Type) gpu.Type {
 	return gpu.Of(gpu.Float32)
 }
 
-// literalAs gives an integer literal the other operand's type when it fits, as
-// DuckDB does: TINYINT + 1 is a TINYINT. Beside a UUID a text is one.
+// literalAs gives an integer literal the type of the other operand if its value fits, as
+// DuckDB does: TINYINT + 1 is a TINYINT. A text literal next to a UUID becomes a UUID.
 func literalAs(fold Fold, x, other *Expr) (*Expr, error) {
 	if x.literal == stringLiteral && other.annotation == gpu.UUID {
 		return uuidLiteral(x)
@@ -126,14 +126,14 @@ func (b *binder) floatArithmetic(n Node, op string, x, y *Expr) (*Expr, error) {
 	}
 	e := Expr{op: arithmeticOps[op], typ: t, nullable: x.nullable || y.nullable}
 	if exact && op == "%" {
-		e.n = gpu.ZeroFails // as between decimals
+		e.n = gpu.ZeroFails // as for decimals
 	}
 	e.fails = (op == "//" || e.n == gpu.ZeroFails) && maybeZero(y)
 	return b.op(n, e, x, y)
 }
 
-// maybeZero says whether a divisor can be zero. Ranges come from statistics, which
-// may be wrong, so only a constant is trusted.
+// maybeZero reports whether a divisor can be zero. It trusts only a constant: ranges come
+// from statistics, which may be wrong.
 func maybeZero(y *Expr) bool {
 	v, ok := y.Constant()
 	return !ok || v.Valid && v.Int.Sign() == 0 && v.Float == 0
@@ -159,7 +159,7 @@ func (b *binder) integerArithmetic(n Node, op string, x, y *Expr) (*Expr, error)
 	case gpu.OpQuo:
 		e.rng = typeRange(t)
 		c, constant := y.Constant()
-		// The most negative value by -1 fails too.
+		// The most negative value divided by -1 fails too.
 		e.fails = maybeZero(y) || t.IsSigned() && !(constant && c.Int != gpu.Int128From(-1))
 	case gpu.OpMod:
 		e.fails = maybeZero(y)
@@ -169,8 +169,8 @@ func (b *binder) integerArithmetic(n Node, op string, x, y *Expr) (*Expr, error)
 	return b.op(n, e, x, y)
 }
 
-// decimalArithmetic follows DuckDB's result types. A result is stored in 8 bytes
-// when the operands are and the ranges prove that it fits.
+// decimalArithmetic follows DuckDB's result types. A result is stored in 8 bytes when the
+// operands are and their ranges prove that it fits.
 func (b *binder) decimalArithmetic(n Node, op string, x, y *Expr) (*Expr, error) {
 	dx, dy := decimalDigits(x.typ), decimalDigits(y.typ)
 	p1, s1, p2, s2 := int(dx.Precision), int(dx.Scale), int(dy.Precision), int(dy.Scale)

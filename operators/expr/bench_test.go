@@ -12,7 +12,7 @@ import (
 	"github.com/gstream/gstream/operators/expr"
 )
 
-// lineitem makes columns with the types and the spread of TPC-H's lineitem.
+// lineitem makes columns with the types and distributions of TPC-H's lineitem.
 func lineitem(rows int) (*gpu.Schema, []gpu.Column, []*expr.Range) {
 	r := rand.New(rand.NewPCG(1, 2))
 	date, money := gpu.Of(gpu.Date), gpu.DecimalOf(15, 2)

@@ -10,21 +10,21 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Scope is what names mean to Bind.
+// Scope gives names their meaning for Bind.
 type Scope struct {
 	Schema *gpu.Schema
-	// Ranges bound the columns, from statistics; a nil entry, or a nil list, is
-	// unknown. They decide how decimals are stored and may be wrong.
+	// Ranges bound the values of the columns, from statistics. A nil entry or a nil list
+	// is unknown. They decide how decimals are stored, and may be wrong.
 	Ranges []*Range
-	// Qualifiers are the table aliases of the columns, so that a.b resolves; nil
-	// when there are none.
+	// Qualifiers are the table aliases of the columns, by which a.b is resolved; nil
+	// without aliases.
 	Qualifiers []string
-	// Fold evaluates the parts of an expression that are constant. Bind needs it.
+	// Fold evaluates constant parts of an expression. Bind needs it.
 	Fold Fold
 }
 
-// Fold evaluates a program without inputs to one value an output. It gives what a
-// device gives, or its error.
+// Fold evaluates a program without inputs to one value for each output. It returns the
+// values or the error of a device.
 type Fold func(*gpu.Program) ([]gpu.Scalar, error)
 
 func (s *Scope) rangeOf(i int) *Range {
@@ -34,8 +34,8 @@ func (s *Scope) rangeOf(i int) *Range {
 	return nil
 }
 
-// Bind resolves the names of a tree and checks its types. Constant parts are
-// evaluated. The error is an *Error.
+// Bind resolves the names of a tree, checks its types and folds its constant parts. The
+// error is an *Error.
 func Bind(n Node, s *Scope) (*Expr, error) {
 	b := &binder{scope: s, src: n.source()}
 	e, err := b.bind(n)
@@ -43,7 +43,7 @@ func Bind(n Node, s *Scope) (*Expr, error) {
 		return nil, err
 	}
 	if e.literal == nullLiteral {
-		// NULL by itself is an INTEGER, as in DuckDB.
+		// NULL alone is an INTEGER, as in DuckDB.
 		return newConstant(gpu.Null(gpu.Of(gpu.Int32))), nil
 	}
 	return e, nil
@@ -52,8 +52,8 @@ func Bind(n Node, s *Scope) (*Expr, error) {
 type binder struct {
 	scope *Scope
 	src   string
-	// lazy counts the enclosing branches that may never be evaluated: constants
-	// that fail there are left to run time.
+	// lazy counts the enclosing branches that may never be evaluated. Constants that fail
+	// there are left to run time.
 	lazy int
 }
 
@@ -61,14 +61,14 @@ func (b *binder) errorf(n Node, format string, args ...any) error {
 	return newError(b.src, n.Pos(), format, args...)
 }
 
-// missing is errorf for a name that nothing is found by.
+// missing is errorf for a name that is not found.
 func (b *binder) missing(n *nameNode, noTable bool, format string, args ...any) error {
 	err := newError(b.src, n.Pos(), format, args...)
 	err.Missing = &Missing{Name: n.parts, NoTable: noTable}
 	return err
 }
 
-// op makes an operation; what fails while it is folded is an error at n.
+// op makes an operation. A failure while it is folded is an error at n.
 func (b *binder) op(n Node, e Expr, args ...*Expr) (*Expr, error) {
 	r, err := newOp(b.scope.Fold, e, args...)
 	if err == nil {
@@ -81,8 +81,8 @@ func (b *binder) op(n Node, e Expr, args ...*Expr) (*Expr, error) {
 	return nil, b.errorf(n, "%v", err)
 }
 
-// bind returns the typed form of n. Literals keep their literal mark; a bare
-// NULL has no type yet.
+// bind returns the typed form of n. Literals stay marked as literals, and a bare NULL has
+// no type yet.
 func (b *binder) bind(n Node) (*Expr, error) {
 	switch n := n.(type) {
 	case *nameNode:
@@ -165,8 +165,8 @@ func (b *binder) name(n *nameNode) (*Expr, error) {
 	}
 }
 
-// Named returns the columns of a name: those that have it to the letter, or else
-// without regard to case.
+// Named returns the columns of a name: those with exactly this name, or else those whose
+// name differs only in case.
 func (s *Scope) Named(name string) []int {
 	all := make([]int, s.Schema.Len())
 	for i := range all {
@@ -175,7 +175,7 @@ func (s *Scope) Named(name string) []int {
 	return s.namedOf(all, name)
 }
 
-// namedOf is Named among some columns.
+// namedOf is Named among some of the columns.
 func (s *Scope) namedOf(columns []int, name string) []int {
 	var exact, folded []int
 	for _, i := range columns {
@@ -191,7 +191,7 @@ func (s *Scope) namedOf(columns []int, name string) []int {
 	return folded
 }
 
-// choices says how to tell columns of one name apart.
+// choices says how columns of one name can be told apart.
 func (s *Scope) choices(columns []int) string {
 	var names []string
 	for _, c := range columns {
@@ -223,8 +223,8 @@ func (b *binder) suggestColumn(name string) string {
 	return "; the columns are " + cutRight(list, 1000)
 }
 
-// number types a literal as DuckDB does: INTEGER, BIGINT or HUGEINT by size,
-// DECIMAL with a point, DOUBLE with an exponent or with too many digits.
+// number types a literal as DuckDB does: INTEGER, BIGINT or HUGEINT by size, DECIMAL with
+// a point, DOUBLE with an exponent or too many digits.
 func (b *binder) number(n *numberNode, negative bool) (*Expr, error) {
 	if !strings.ContainsAny(n.text, ".eE") {
 		const most = 39 // digits of HUGEINT
@@ -246,7 +246,7 @@ func (b *binder) number(n *numberNode, negative bool) (*Expr, error) {
 	return b.negative(n, e)
 }
 
-// newInteger makes an integer literal, of the smallest type that DuckDB gives one.
+// newInteger returns an integer literal of the smallest type that DuckDB gives one.
 func newInteger(v gpu.Int128) *Expr {
 	t := hugeint
 	switch {
@@ -301,7 +301,7 @@ func (b *binder) unary(n *unaryNode) (*Expr, error) {
 	return b.negative(n, x)
 }
 
-// negative is -x; that of an integer literal is one too.
+// negative returns -x. The negative of an integer literal is a literal too.
 func (b *binder) negative(n Node, x *Expr) (*Expr, error) {
 	if v, ok := x.Constant(); ok && x.literal == integerLiteral && v.Int != finiteRange(hugeint).Lo {
 		return newInteger(v.Int.Neg()), nil
@@ -309,8 +309,8 @@ func (b *binder) negative(n Node, x *Expr) (*Expr, error) {
 	return b.opposite(n, gpu.OpNeg, x)
 }
 
-// opposite is -x or the absolute value of x. A decimal in 64 bits gets 128 where it
-// may be the least that they hold.
+// opposite returns -x or the absolute value of x. A decimal in 64 bits is widened to 128
+// bits if it may be the least value of 64 bits.
 func (b *binder) opposite(n Node, op gpu.Op, x *Expr) (*Expr, error) {
 	r := arithmeticRange(op, x.rng, nil)
 	t := x.typ
@@ -321,7 +321,7 @@ func (b *binder) opposite(n Node, op gpu.Op, x *Expr) (*Expr, error) {
 		fails: !t.IsFloat() && !typeRange(t).contains(r)}, x)
 }
 
-// boolean makes sure that an operand is a condition.
+// boolean returns an error unless an operand is a condition.
 func (b *binder) boolean(n Node, e *Expr, where string) (*Expr, error) {
 	if e.literal == nullLiteral {
 		return newConstant(gpu.Null(gpu.Of(gpu.Bool))), nil
@@ -412,7 +412,7 @@ func (b *binder) is(n *isNode) (*Expr, error) {
 	if n.not != (n.what != "DISTINCT") {
 		op = gpu.OpNotDistinct
 	}
-	// IS TRUE is IS NOT DISTINCT FROM TRUE; IS NOT DISTINCT FROM is its own.
+	// IS TRUE is IS NOT DISTINCT FROM TRUE. IS NOT DISTINCT FROM stays as it is.
 	return b.compare(n, op, n.x, x, n.y, y)
 }
 
@@ -439,7 +439,7 @@ func (b *binder) caseWhen(n *caseNode) (*Expr, error) {
 			return nil, err
 		}
 	}
-	// ELSE comes first among the values: in that order DuckDB finds their type.
+	// ELSE comes first among the values, because DuckDB finds their type in that order.
 	conds := make([]*Expr, len(n.whens))
 	values := make([]*Expr, 1+len(n.whens))
 	nodes := make([]Node, len(values))
@@ -483,7 +483,7 @@ func (b *binder) caseWhen(n *caseNode) (*Expr, error) {
 	return e, nil
 }
 
-// choose is CASE WHEN cond THEN x ELSE y END over operands of one type.
+// choose returns CASE WHEN cond THEN x ELSE y END over operands of one type.
 func (b *binder) choose(n Node, cond, x, y *Expr) (*Expr, error) {
 	if c, ok := cond.Constant(); ok {
 		if c.Valid && c.Int.Lo != 0 {
@@ -514,7 +514,7 @@ func (b *binder) cast(n *castNode) (*Expr, error) {
 	return b.convert(n, x, n.typ, n.try)
 }
 
-// convert casts x to t, choosing the storage of a decimal by its range.
+// convert casts x to t, and chooses the storage of a decimal by its range.
 func (b *binder) convert(n Node, x *Expr, t gpu.Type, try bool) (*Expr, error) {
 	e, err := newCast(b.scope.Fold, x, stored(t, x), try)
 	switch {

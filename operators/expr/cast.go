@@ -6,12 +6,12 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Cast converts an expression to exactly type t, storage included; an expression
-// of that type is returned as it is. It folds a constant.
+// Cast converts an expression to exactly type t, including its storage. It returns an
+// expression of that type unchanged, and folds constants.
 func Cast(e *Expr, t gpu.Type, fold Fold) (*Expr, error) { return newCast(fold, e, t, false) }
 
-// stored is type t in the storage that the values of x need when they are cast:
-// a decimal of more than 18 digits is narrow when their range allows it.
+// stored returns t in the storage that the values of x need after the cast: a decimal of
+// more than 18 digits is narrow if their range allows it.
 func stored(t gpu.Type, x *Expr) gpu.Type {
 	if t.Kind != gpu.Decimal {
 		return t
@@ -24,8 +24,8 @@ func stored(t gpu.Type, x *Expr) gpu.Type {
 	return t
 }
 
-// castRange is the range of x's values as values of t, before any check; of dates
-// that of the finite ones.
+// castRange returns the range of x's values as values of t, without the check of the
+// cast. For dates it is the range of the finite ones.
 func castRange(x *Expr, t gpu.Type) *Range {
 	scale := func(t gpu.Type) (int, bool) {
 		return int(t.Scale), t.IsInteger() || t.Kind == gpu.Decimal
@@ -42,8 +42,8 @@ func castRange(x *Expr, t gpu.Type) *Range {
 	return nil
 }
 
-// typed is x as a value of its type: no longer a literal, whose type depends on
-// what stands beside it.
+// typed returns x as a value of its type. It is no longer a literal, whose type depends
+// on the other operand.
 func typed(x *Expr) *Expr {
 	if x.literal == notLiteral {
 		return x
@@ -64,7 +64,7 @@ func newCast(fold Fold, x *Expr, t gpu.Type, try bool) (*Expr, error) {
 		return nil, fmt.Errorf("cannot cast %v to %v", x.typ, t)
 	}
 	if x.typ.Kind == gpu.Timestamp && x.typ.Unit == gpu.Nanosecond && (t.Kind == gpu.Date || t.Kind == gpu.Time && t.Unit < gpu.Nanosecond) {
-		// DuckDB rounds to microseconds first, which can reach the next day.
+		// DuckDB rounds to microseconds first, which may move the value to the next day.
 		var err error
 		if x, err = newCast(fold, x, gpu.TimestampOf(gpu.Microsecond, x.typ.UTC), try); err != nil {
 			return nil, err
@@ -77,7 +77,7 @@ func newCast(fold Fold, x *Expr, t gpu.Type, try bool) (*Expr, error) {
 	}
 	e.rng = e.rng.within(t)
 	if x.typ.Kind == gpu.Date && !finiteRange(x.typ).contains(x.rng) {
-		e.rng = typeRange(t) // with its infinities
+		e.rng = typeRange(t) // including infinities
 	}
 	return newOp(fold, e, x)
 }
@@ -86,7 +86,7 @@ func lazyCast(x *Expr, t gpu.Type) *Expr {
 	return &Expr{op: gpu.OpCast, typ: t, nullable: x.nullable, rng: typeRange(t), fails: true, args: []*Expr{x}, column: -1}
 }
 
-// castable says whether there is a cast from one type to another at all.
+// castable reports whether there is any cast between two types.
 func castable(from, to gpu.Type) bool {
 	basic := func(t gpu.Type) bool { return t.IsNumeric() || t.Kind == gpu.Bool }
 	switch {
@@ -104,7 +104,7 @@ func castable(from, to gpu.Type) bool {
 	return false
 }
 
-// castFails says whether some value of x cannot be cast to t.
+// castFails reports whether the cast of some value of x to t may fail.
 func castFails(x *Expr, t gpu.Type) bool {
 	from := x.typ
 	switch {

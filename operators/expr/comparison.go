@@ -7,8 +7,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// common finds the type in which two operands are compared or become branches
-// of one value.
+// common finds the type in which two operands are compared, or become branches of one
+// value.
 func common(x, y *Expr) (gpu.Type, bool) {
 	s, t := x.typ, y.typ
 	switch {
@@ -44,9 +44,9 @@ func common(x, y *Expr) (gpu.Type, bool) {
 	return gpu.Type{}, false
 }
 
-// readAs is the type that a text literal beside a value of type t is read as. Times
-// in milliseconds come from files, where DuckDB has microseconds, so that no digit of
-// the literal is dropped.
+// readAs returns the type that a text literal is parsed as next to a value of type t. For
+// times in milliseconds, which only files have, it is microseconds as in DuckDB, so that
+// no digit of the literal is dropped.
 func readAs(t gpu.Type) gpu.Type {
 	if t.Unit == gpu.Millisecond {
 		t.Unit = gpu.Microsecond
@@ -70,8 +70,8 @@ func commonDecimal(s, t gpu.Type) gpu.Type {
 	return gpu.DecimalOf(min(int(whole)+int(scale), gpu.MaxPrecision), int(scale))
 }
 
-// unifyLazily is unify for values that not every row asks for: what is not asked
-// for need not be converted.
+// unifyLazily is unify for values that are not evaluated on every row. A value that no
+// row needs must not fail to be converted.
 func (b *binder) unifyLazily(nodes []Node, values []*Expr, what string) error {
 	b.lazy++
 	defer func() { b.lazy-- }()
@@ -80,7 +80,7 @@ func (b *binder) unifyLazily(nodes []Node, values []*Expr, what string) error {
 
 // unify casts values, in place, to one type in one storage.
 func (b *binder) unify(nodes []Node, values []*Expr, what string) error {
-	// Literals take the type of an integer or the form of a UUID among the others.
+	// Literals take the type of an integer or the form of a UUID among the other values.
 	for _, other := range values {
 		if other.literal == notLiteral && (other.typ.IsInteger() || other.annotation == gpu.UUID) {
 			for i, v := range values {
@@ -119,14 +119,14 @@ func (b *binder) unify(nodes []Node, values []*Expr, what string) error {
 
 var comparisonOps = map[string]gpu.Op{"=": gpu.OpEq, "<>": gpu.OpNe, "<": gpu.OpLt, "<=": gpu.OpLe, ">": gpu.OpGt, ">=": gpu.OpGe}
 
-// mirrored is the comparison with its operands exchanged.
+// mirrored is the comparison with exchanged operands.
 var mirrored = map[gpu.Op]gpu.Op{
 	gpu.OpEq: gpu.OpEq, gpu.OpNe: gpu.OpNe, gpu.OpLt: gpu.OpGt, gpu.OpGt: gpu.OpLt, gpu.OpLe: gpu.OpGe, gpu.OpGe: gpu.OpLe,
 	gpu.OpDistinct: gpu.OpDistinct, gpu.OpNotDistinct: gpu.OpNotDistinct,
 }
 
-// compare binds a comparison of x and y, whose nodes are nx and ny. A constant
-// stands on the right in the result.
+// compare binds a comparison of x and y, whose nodes are nx and ny. A constant is on the
+// right in the result.
 func (b *binder) compare(n Node, op gpu.Op, nx Node, x *Expr, ny Node, y *Expr) (*Expr, error) {
 	var err error
 	if x, err = literalAs(b.scope.Fold, x, y); err != nil {
@@ -160,9 +160,9 @@ func (b *binder) compare(n Node, op gpu.Op, nx Node, x *Expr, ny Node, y *Expr) 
 	return b.op(n, e, x, y)
 }
 
-// uncast compares in the type of the operand instead of casting every row:
-// CAST(x AS wider) op constant becomes x op constant, where the cast keeps the
-// order and every value. For b < 1.5 that is b <= 1.
+// uncast compares in the type of the operand instead of casting every row: CAST(x AS
+// wider) op constant becomes x op constant if the cast preserves all values and their
+// order. For an integer b, b < 1.5 becomes b <= 1.
 func uncast(op gpu.Op, x, y *Expr) (gpu.Op, *Expr, *Expr) {
 	c, ok := y.Constant()
 	if !ok || !c.Valid || !removableCast(x) {
@@ -187,15 +187,15 @@ func uncast(op gpu.Op, x, y *Expr) (gpu.Op, *Expr, *Expr) {
 	return op, x.args[0], newConstant(gpu.Scalar{Type: t, Valid: true, Int: below})
 }
 
-// removableCast says whether x is a cast that a comparison can do without: one
-// that cannot fail, or fails only where a date is too far off for a timestamp.
+// removableCast reports whether x is a cast that a comparison can do without: one that
+// cannot fail, or one that fails only for dates that are out of the range of timestamps.
 func removableCast(x *Expr) bool {
 	return x.op == gpu.OpCast && x.n == 0 && exactCast(x.args[0].typ, x.typ) &&
 		(!castFails(x.args[0], x.typ) || x.typ.Kind == gpu.Timestamp)
 }
 
-// exactCast says whether a cast keeps every value and their order, between
-// types with integers behind them.
+// exactCast reports whether a cast between types that are stored as integers preserves
+// all values and their order.
 func exactCast(from, to gpu.Type) bool {
 	number := func(t gpu.Type) bool { return t.IsInteger() || t.Kind == gpu.Decimal }
 	switch {
@@ -209,8 +209,8 @@ func exactCast(from, to gpu.Type) bool {
 	return false
 }
 
-// floorTo is the greatest value of the coarser type t that is at most c, and
-// whether it equals c.
+// floorTo returns the greatest value of the coarser type t that is at most c, and whether
+// it equals c.
 func floorTo(c gpu.Scalar, t gpu.Type) (gpu.Int128, bool) {
 	per := gpu.Int128From(1)
 	switch {
@@ -268,8 +268,8 @@ func (b *binder) between(n *betweenNode) (*Expr, error) {
 	return e, nil
 }
 
-// in binds x IN (list): a set of constants, or'ed with comparisons for what is
-// not constant, or'ed with NULL for nulls.
+// in binds x IN (list): a set of constants, OR comparisons for the values that are not
+// constant, OR NULL for nulls.
 func (b *binder) in(n *inNode) (*Expr, error) {
 	x, err := b.bind(n.x)
 	if err != nil {
@@ -278,7 +278,7 @@ func (b *binder) in(n *inNode) (*Expr, error) {
 	items := make([]*Expr, 0, len(n.list))
 	nodes := make([]Node, 0, len(n.list))
 	null := false
-	all := *x // has the type that all are compared in
+	all := *x // has the type in which all are compared
 	for _, node := range n.list {
 		y, err := b.bind(node)
 		if err == nil {
@@ -329,7 +329,8 @@ func (b *binder) in(n *inNode) (*Expr, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Behind what can fail to be converted, so that no row passes it by.
+		// The set comes after the comparisons: their operands may fail, and a row that
+		// the set decides must not skip them.
 		others = append(others, e)
 	}
 	if null {
@@ -347,8 +348,8 @@ func (b *binder) in(n *inNode) (*Expr, error) {
 	return e, nil
 }
 
-// inSet is x IN a set of constants of its type. A cast is left out where the
-// constants have values in what is cast.
+// inSet is x IN a set of constants of its type. A cast of x is left out if the constants
+// have values in the type below the cast.
 func (b *binder) inSet(n *inNode, x *Expr, constants []*Expr) (*Expr, error) {
 	cast := x
 	if removableCast(x) {
@@ -360,7 +361,7 @@ func (b *binder) inSet(n *inNode, x *Expr, constants []*Expr) (*Expr, error) {
 		if x != cast {
 			below, exact := floorTo(v, x.typ)
 			if !exact || !typeRange(x.typ).contains(&Range{below, below}) {
-				continue // equals no value of x
+				continue // it equals no value of x
 			}
 			v = gpu.Scalar{Valid: true, Int: below}
 		}
@@ -398,7 +399,7 @@ func (b *binder) like(n *likeNode) (*Expr, error) {
 		v, ok := escape.Constant()
 		r, size := utf8.DecodeRuneInString(v.Str)
 		switch {
-		case ok && v.Valid && v.Str == "": // no character escapes
+		case ok && v.Valid && v.Str == "": // there is no escape character
 		case !ok || !v.Valid || size != len(v.Str) || r == utf8.RuneError:
 			return nil, b.errorf(n.escape, "ESCAPE needs one constant character, or '' for none, found %s", cutRight(n.escape.String(), 60))
 		default:

@@ -7,10 +7,9 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Compile translates expressions over a schema into one program, an output each.
-// Subexpressions that occur more than once are computed once. inputs[i] is the
-// schema position of p.Inputs[i]; a bare column becomes an output that is the
-// input's register.
+// Compile translates expressions over a schema into one program with one output for each.
+// It computes a repeated subexpression once. inputs[i] is the schema position of
+// p.Inputs[i]. The output of a bare column is the register of the input.
 func Compile(s *gpu.Schema, exprs ...*Expr) (p *gpu.Program, inputs []int, err error) {
 	c := &compiler{registers: map[string]int{}, done: map[visit]int{}, within: map[int]int{}, inputs: map[int]int{}}
 	used := map[int]bool{}
@@ -41,9 +40,9 @@ func Compile(s *gpu.Schema, exprs ...*Expr) (p *gpu.Program, inputs []int, err e
 type compiler struct {
 	p         gpu.Program
 	inputs    map[int]int    // register by schema position
-	registers map[string]int // register by what computes it
+	registers map[string]int // register by the instruction that computes it
 	done      map[visit]int  // register by expression: shared nodes are visited once
-	within    map[int]int    // the mask that a mask narrows
+	within    map[int]int    // the wider mask that a mask narrows
 }
 
 type visit struct {
@@ -51,8 +50,8 @@ type visit struct {
 	mask int
 }
 
-// compile returns the register of an expression. mask is the register of the
-// rows that are needed, -1 for all.
+// compile returns the register of an expression. mask is the register of the rows that
+// are needed, or -1 for all rows.
 func (c *compiler) compile(e *Expr, mask int) int {
 	if e.op == opColumn {
 		return c.inputs[e.column]
@@ -60,7 +59,7 @@ func (c *compiler) compile(e *Expr, mask int) int {
 	if !e.fails {
 		mask = -1
 	}
-	// A result for more rows than are needed serves too.
+	// A result for a wider mask serves too.
 	for m := mask; ; m = c.within[m] {
 		if r, ok := c.done[visit{e, m}]; ok {
 			return r
@@ -89,7 +88,7 @@ func (c *compiler) compile(e *Expr, mask int) int {
 	return r
 }
 
-// compileSelect needs each branch only where it is chosen.
+// compileSelect compiles each branch for the rows that choose it.
 func (c *compiler) compileSelect(e *Expr, mask int) []int {
 	cond := c.compile(e.args[0], mask)
 	then, otherwise := mask, mask
@@ -102,8 +101,8 @@ func (c *compiler) compileSelect(e *Expr, mask int) []int {
 	return []int{cond, c.compile(e.args[1], then), c.compile(e.args[2], otherwise)}
 }
 
-// compileLogic needs an operand only where those before it have not decided, so
-// that a test protects what stands after it.
+// compileLogic compiles each operand for the rows that the operands before it have not
+// decided. So a test protects the operands after it.
 func (c *compiler) compileLogic(e *Expr, mask int) []int {
 	var args []int
 	for i, a := range e.args {
@@ -118,7 +117,7 @@ func (c *compiler) compileLogic(e *Expr, mask int) []int {
 	return args
 }
 
-// isNot is the register of r IS DISTINCT FROM v.
+// isNot returns the register of r IS DISTINCT FROM v.
 func (c *compiler) isNot(r int, v bool) int {
 	constant := c.emit(gpu.Instr{Op: gpu.OpConst, Type: gpu.Of(gpu.Bool), Mask: -1, Value: gpu.BoolScalar(v)})
 	return c.emit(gpu.Instr{Op: gpu.OpDistinct, Type: gpu.Of(gpu.Bool), Args: []int{r, constant}, Mask: -1})
@@ -134,8 +133,8 @@ func (c *compiler) both(mask, r int) int {
 	return m
 }
 
-// emit appends an instruction unless the program has it already. One that was
-// computed for all rows also serves where only some are needed.
+// emit appends an instruction unless the program has it already. A result for all rows
+// also serves where only some rows are needed.
 func (c *compiler) emit(in gpu.Instr) int {
 	var k strings.Builder
 	fmt.Fprintf(&k, "%d %v %v %d", in.Op, in.Type, in.Args, in.N)

@@ -1,18 +1,16 @@
-// Package expr is gstream's scalar expressions: SQL text in DuckDB's dialect in,
-// a gpu.Program out. It owns the lexer, the parser and its tree (Node), the typed
-// and checked form (Expr), and the compiler. The way of an expression is Parse,
-// Bind against a Scope, Compile for a schema; a device then evaluates the program.
+// Package expr has gstream's scalar expressions. It turns SQL text in DuckDB's dialect
+// into a gpu.Program. It owns the lexer, the parser and its tree (Node), the typed and
+// checked form (Expr), and the compiler. An expression goes through Parse, Bind against a
+// Scope, and Compile for a schema; a device then evaluates the program.
 //
-// Every mistake in an expression is found by Parse or Bind and is an *Error with
-// its position. What depends on data (an overflow, text that is not a number) is
-// an error when the program runs. Text, patterns and depth come from strangers:
-// nothing here panics, recurses without bound or allocates by a number that was
-// read.
+// Parse or Bind find every mistake in an expression and return an *Error with its
+// position. Errors that depend on data (an overflow, text that is not a number) occur
+// when the program runs. Expressions come from untrusted sources: nothing here panics,
+// recurses without bound, or allocates an amount that the text names.
 //
-// Decimals are stored in 8 bytes wherever the ranges of the operands prove that
-// the values fit; the evaluation checks it, because file statistics can lie.
+// Decimals are stored in 8 bytes when the ranges of the operands prove that the values
+// fit. The evaluation checks it, because file statistics can be wrong.
 //
-// It never evaluates over rows; constants are folded by a function that the scope
-// gives (host.Fold runs their program on one row), so that a folded constant equals
-// its evaluation.
+// The package never evaluates rows. The scope gives the function that folds constants
+// (host.Fold runs their program on one row), so a folded constant equals its evaluation.
 package expr

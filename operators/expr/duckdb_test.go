@@ -40,13 +40,13 @@ func duckTable(t testing.TB) *table {
 		[]string{"h hugeint", "91", "-170141183460469231731687303715884105728", "0", `\N`, "170141183460469231731687303715884105727"},
 		[]string{"di date", "infinity", "-infinity", "5881580-07-10", `\N`, "2020-02-29"},
 		[]string{"ti timestamp", "infinity", "-infinity", "294247-01-10 04:00:54.775806", `\N`, "2020-02-29 10:11:12.131415"},
-		// DuckDB reads milliseconds of files as microseconds, which its table has.
+		// DuckDB reads milliseconds of files as microseconds, and its table has these.
 		[]string{"tms timestamp_ms", "2020-01-01 00:00:00.5", "1969-12-31 23:59:59.999", "2020-01-01 00:00:00", `\N`, "2020-02-29 10:11:12.131"},
 	)
 }
 
-// TestExpressionsGiveDuckDBsTypesAndValues runs the cases that testdata/cases.py
-// had DuckDB evaluate. Values are compared as DuckDB's text.
+// TestExpressionsGiveDuckDBsTypesAndValues runs the cases that testdata/cases.py had
+// DuckDB evaluate. It compares the values as DuckDB's text.
 func TestExpressionsGiveDuckDBsTypesAndValues(t *testing.T) {
 	tab := duckTable(t)
 	data, err := os.ReadFile("testdata/cases.tsv")
@@ -67,7 +67,7 @@ func TestExpressionsGiveDuckDBsTypesAndValues(t *testing.T) {
 			}
 			require.NoError(t, err)
 			if typ == "NULL" {
-				typ = e.Type().String() // NULL has some type here
+				typ = e.Type().String() // the type of NULL does not matter
 			}
 			assert.Equal(t, typ, e.Type().String())
 			text, err := expr.Cast(e, gpu.Of(gpu.String), host.Fold)
@@ -85,7 +85,7 @@ func TestExpressionsGiveDuckDBsTypesAndValues(t *testing.T) {
 	}
 }
 
-// normal leaves out the sign of NaN, which means nothing.
+// normal removes the sign of NaN, which has no meaning.
 func normal(s string) string {
 	if s == "-nan" {
 		return "nan"

@@ -6,25 +6,25 @@ import (
 	"unicode/utf8"
 )
 
-// Error is a mistake in an expression's text.
+// Error is a mistake in the text of an expression.
 type Error struct {
 	Pos       int    // byte offset in Src
 	Line, Col int    // from 1; Col counts code points
 	Src       string // the whole text
 	Msg       string // what was found and what was expected
-	// Missing is the name that nothing is found by, when that is the mistake.
+	// Missing is the name that was not found, if that is the mistake.
 	Missing *Missing
 }
 
-// Missing is a name that stands for no column of a scope.
+// Missing is a name that no column of a scope has.
 type Missing struct {
-	Name []string // its parts, the last one the column's
-	// NoTable says that nothing is qualified as the name is; else the column is not
-	// there.
+	Name []string // its parts; the last one is the column
+	// NoTable means that no column has the qualifier. Otherwise the table has no such
+	// column.
 	NoTable bool
 }
 
-// Error gives the message, its place, and the line with a caret under it.
+// Error returns the message, its position, and the line with a caret under the position.
 func (e *Error) Error() string {
 	start := strings.LastIndexByte(e.Src[:e.Pos], '\n') + 1
 	end := len(e.Src)
@@ -76,8 +76,8 @@ func newError(src string, pos int, format string, args ...any) *Error {
 	}
 }
 
-// suggest returns `; did you mean "x"?` for the closest of the candidates, or
-// nothing when none is close.
+// suggest returns `; did you mean "x"?` for the closest of the candidates, or "" when
+// none is close.
 func suggest(name string, candidates []string) string {
 	if best := Nearest(name, candidates); best != "" {
 		return fmt.Sprintf("; did you mean %q?", best)
@@ -85,8 +85,8 @@ func suggest(name string, candidates []string) string {
 	return ""
 }
 
-// Nearest returns the candidate that a misspelled name was most likely meant to
-// be, or "" when none is close.
+// Nearest returns the candidate that a misspelled name most likely means, or "" when none
+// is close.
 func Nearest(name string, candidates []string) string {
 	best, bestDistance := "", len(name)/3+2
 	if len(name) > 64 {
@@ -100,8 +100,8 @@ func Nearest(name string, candidates []string) string {
 	return best
 }
 
-// editDistance is the optimal string alignment distance: insertions, deletions,
-// substitutions and swaps of neighbours each cost one. It is limit when greater.
+// editDistance returns the optimal string alignment distance: insertions, deletions,
+// substitutions and swaps of neighbours each cost one. It returns at most limit.
 func editDistance(a, b string, limit int) int {
 	if d := len(a) - len(b); d >= limit || -d >= limit {
 		return limit

@@ -9,51 +9,51 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Expr is a typed and checked scalar expression over the columns of a schema.
-// It is immutable.
+// Expr is a typed and checked scalar expression over the columns of a schema. It is
+// immutable.
 type Expr struct {
 	op     gpu.Op
 	typ    gpu.Type
 	args   []*Expr
 	column int          // schema position, for opColumn
 	name   string       // of the column
-	value  gpu.Scalar   // of OpConst; the pattern of OpLike
+	value  gpu.Scalar   // OpConst: the value; OpLike: the pattern
 	set    []gpu.Scalar // of OpIn
 	n      int
 
 	literal  literalKind
 	nullable bool
-	// annotation is that of a bare column.
+	// annotation is set for a bare column.
 	annotation gpu.Annotation
 	rng        *Range
-	fails      bool // some operation in it can fail on some row
+	fails      bool // an operation in it may fail on a row
 }
 
-// opColumn is the reference to a column; it is no instruction.
+// opColumn is the reference to a column. It is not an instruction.
 const opColumn gpu.Op = 255
 
-// literalKind marks what still takes its type from its surroundings.
+// literalKind marks a literal that still takes its type from the other operand.
 type literalKind uint8
 
 const (
 	notLiteral literalKind = iota
 	integerLiteral
 	stringLiteral
-	nullLiteral // of type Invalid
+	nullLiteral // its type is Invalid
 )
 
-// Type returns the type of the values and how they are stored.
+// Type returns the type of the values, including their storage.
 func (e *Expr) Type() gpu.Type { return e.typ }
 
-// Annotation returns that of the column which the expression is, if it is one and
-// is not cast to its own type.
+// Annotation returns the annotation of the column, if the expression is a column, or a
+// column cast to its own type.
 func (e *Expr) Annotation() gpu.Annotation { return e.annotation }
 
-// Nullable says whether a value can be null.
+// Nullable reports whether a value can be null.
 func (e *Expr) Nullable() bool { return e.nullable }
 
-// Range bounds the values that are not null, nil when nothing is known or the
-// type has no integers behind it.
+// Range bounds the values that are not null. It is nil when nothing is known, or when
+// values of the type are not stored as integers.
 func (e *Expr) Range() *Range { return e.rng }
 
 // IsColumn returns the schema position when the expression is a bare column.
@@ -62,7 +62,7 @@ func (e *Expr) IsColumn() (int, bool) { return e.column, e.op == opColumn }
 // Constant returns the value when the expression is a constant.
 func (e *Expr) Constant() (gpu.Scalar, bool) { return e.value, e.op == gpu.OpConst }
 
-// Columns returns the schema positions of the columns used, ascending.
+// Columns returns the schema positions of the used columns, ascending.
 func (e *Expr) Columns() []int {
 	seen := map[int]bool{}
 	e.walk(func(e *Expr) {
@@ -78,7 +78,7 @@ func (e *Expr) Columns() []int {
 	return cols
 }
 
-// walk calls f once for every node; nodes can be shared.
+// walk calls f once for every node, also for shared nodes.
 func (e *Expr) walk(f func(*Expr)) {
 	seen := map[*Expr]bool{}
 	var visit func(*Expr)
@@ -95,8 +95,8 @@ func (e *Expr) walk(f func(*Expr)) {
 	visit(e)
 }
 
-// Remap returns the expression over another schema: f gives the new position of
-// a column from its old one.
+// Remap returns the expression over another schema. f maps the old position of a column
+// to the new one.
 func (e *Expr) Remap(f func(int) int) *Expr {
 	done := map[*Expr]*Expr{}
 	var remap func(*Expr) *Expr
@@ -122,7 +122,7 @@ func newColumn(i int, f gpu.Field, r *Range) *Expr {
 	return &Expr{op: opColumn, typ: f.Type, column: i, name: f.Name, nullable: f.Nullable, rng: r.within(f.Type), annotation: f.Annotation}
 }
 
-// newConstant makes a constant; a decimal is stored narrow when it can be.
+// newConstant makes a constant. A decimal is narrow if it fits.
 func newConstant(v gpu.Scalar) *Expr {
 	e := &Expr{op: gpu.OpConst, typ: v.Type, value: v, nullable: !v.Valid, column: -1}
 	if v.Type.Kind == gpu.Decimal {
@@ -141,8 +141,8 @@ func newConstant(v gpu.Scalar) *Expr {
 	return e
 }
 
-// newOp makes an operation and folds it when every argument is a constant, or one
-// is null and the operation null with it. An error is one of evaluating constants.
+// newOp makes an operation. It folds the operation when every argument is constant, or
+// when one is null and the operation is null with it. The error is an error of folding.
 func newOp(fold Fold, e Expr, args ...*Expr) (*Expr, error) {
 	e.args, e.column = args, -1
 	constant := len(args) > 0
@@ -173,14 +173,14 @@ func newOp(fold Fold, e Expr, args ...*Expr) (*Expr, error) {
 	return c, nil
 }
 
-// seesNulls are the operations that a null argument does not make null.
+// seesNulls has the operations that a null argument does not make null.
 var seesNulls = map[gpu.Op]bool{gpu.OpDistinct: true, gpu.OpNotDistinct: true, gpu.OpAnd: true, gpu.OpOr: true,
 	gpu.OpIsNull: true, gpu.OpIsNotNull: true, gpu.OpSelect: true}
 
 // Column returns column i of the scope's schema.
 func Column(s *Scope, i int) *Expr { return newColumn(i, s.Schema.Fields[i], s.rangeOf(i)) }
 
-// And returns the conjunction of predicates, TRUE when there is none.
+// And returns the conjunction of predicates, TRUE without any.
 func And(es ...*Expr) *Expr {
 	if len(es) == 0 {
 		return newConstant(gpu.BoolScalar(true))
@@ -192,7 +192,7 @@ func And(es ...*Expr) *Expr {
 	return newLogic(gpu.OpAnd, args)
 }
 
-// newLogic makes AND or OR; constants that decide nothing are left out.
+// newLogic makes AND or OR, without the constants that decide nothing.
 func newLogic(op gpu.Op, args []*Expr) *Expr {
 	neutral := op == gpu.OpAnd
 	e := Expr{op: op, typ: gpu.Of(gpu.Bool), column: -1}
@@ -228,10 +228,10 @@ func Conjuncts(e *Expr) []*Expr {
 	return out
 }
 
-// String prints the expression as SQL.
+// String formats the expression as SQL.
 func (e *Expr) String() string { return e.text(1 << 16) }
 
-// text prints at most about limit bytes.
+// text formats at most about limit bytes.
 func (e *Expr) text(limit int) string {
 	var b strings.Builder
 	e.write(&b, limit)
@@ -359,7 +359,7 @@ func (e *Expr) write(b *strings.Builder, limit int) {
 	}
 }
 
-// writeScalar prints a constant so that it reads back as the same value.
+// writeScalar writes a constant as SQL that parses to the same value.
 func writeScalar(b *strings.Builder, v gpu.Scalar) {
 	switch {
 	case !v.Valid:

@@ -8,12 +8,12 @@ import (
 
 // function binds a call whose arguments are bound.
 type function struct {
-	min, max int // arguments; max < 0 is any number
+	min, max int // number of arguments; max < 0 is any number
 	bind     func(b *binder, n *callNode, args []*Expr) (*Expr, error)
 }
 
-// functions are the scalar functions by name. It is filled by init because
-// binding a call looks it up.
+// functions are the scalar functions by name. init fills the map, because binding a call
+// reads it.
 var functions map[string]function
 
 func init() {
@@ -177,7 +177,7 @@ func (b *binder) plusInterval(n Node, date, length Node, minus bool) (*Expr, err
 	return b.addInterval(n, x, v)
 }
 
-// numeric makes sure that an argument is a number.
+// numeric returns an error unless an argument is a number.
 func (b *binder) numeric(n *callNode, i int, e *Expr) (*Expr, error) {
 	if e.literal == nullLiteral {
 		return newConstant(gpu.Null(gpu.Of(gpu.Int32))), nil
@@ -204,8 +204,7 @@ func bindSignum(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	return b.op(n, Expr{op: gpu.OpSign, typ: gpu.Of(gpu.Int8), nullable: x.nullable, rng: rangeOf(-1, 1)}, x)
 }
 
-// bindRound keeps integers and floats in their type and cuts the scale of
-// decimals.
+// bindRound keeps integers and floats in their type and lowers the scale of decimals.
 func bindRound(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	x, err := b.numeric(n, 0, a[0])
 	if err != nil {
@@ -235,8 +234,7 @@ func bindRound(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	return b.rounded(n, gpu.OpRound, x, digits)
 }
 
-// rounded rounds a number; the result of a decimal has as many digits after the
-// point as are left.
+// rounded rounds a number. A decimal result has as many digits after the point as remain.
 func (b *binder) rounded(n Node, op gpu.Op, x *Expr, digits int) (*Expr, error) {
 	e := Expr{op: op, typ: x.typ, n: digits, nullable: x.nullable}
 	if !x.typ.IsFloat() {
@@ -258,7 +256,7 @@ func (b *binder) rounded(n Node, op gpu.Op, x *Expr, digits int) (*Expr, error) 
 	return b.op(n, e, x)
 }
 
-// bindTrunc keeps integers as they are.
+// bindTrunc leaves integers unchanged.
 func bindTrunc(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	if a[0].typ.IsInteger() {
 		return typed(a[0]), nil
@@ -348,7 +346,7 @@ func bindNullIf(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	return b.choose(n, equal, null, x)
 }
 
-// extreme is greatest (OpGe) or least (OpLe): nulls are passed over.
+// extreme is greatest (OpGe) or least (OpLe). Nulls are ignored.
 func extreme(op gpu.Op) func(*binder, *callNode, []*Expr) (*Expr, error) {
 	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 		if err := b.unify(n.args, a, "the arguments of "+n.name); err != nil {

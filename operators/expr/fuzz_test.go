@@ -12,9 +12,9 @@ import (
 	"github.com/gstream/gstream/operators/expr"
 )
 
-// FuzzParse holds expressions to what strangers' text may do: an *Error with a
-// position, or a tree that prints as text with the same tree, that binds or is
-// refused, and that evaluates or fails, without a panic or a leak.
+// FuzzParse checks what untrusted text may do. It gives an *Error with a position, or a
+// tree whose printed form has the same tree. The tree binds or is refused, and evaluates
+// or fails, without a panic or a leak.
 func FuzzParse(f *testing.F) {
 	data, err := os.ReadFile("testdata/cases.txt")
 	require.NoError(f, err)

@@ -12,7 +12,7 @@ type tokenKind uint8
 
 const (
 	tokenEOF    tokenKind = iota
-	tokenIdent            // text as written; also every keyword
+	tokenIdent            // text as written, including keywords
 	tokenQuoted           // "…", text without quotes
 	tokenNumber           // text without underscores
 	tokenString           // '…', E'…' and $$…$$, text decoded
@@ -25,11 +25,10 @@ type token struct {
 	kind tokenKind
 	text string
 	pos  int // byte offset
-	end  int // byte offset behind it
+	end  int // byte offset of the end
 }
 
-// is says whether the token is the given symbol, or the given keyword in upper
-// case.
+// is reports whether the token is the given symbol, or the given keyword in upper case.
 func (t token) is(word string) bool {
 	switch t.kind {
 	case tokenSymbol:
@@ -40,7 +39,7 @@ func (t token) is(word string) bool {
 	return false
 }
 
-// describe names the token in an error.
+// describe returns the token's description for an error.
 func (t token) describe() string {
 	switch t.kind {
 	case tokenEOF:
@@ -53,16 +52,16 @@ func (t token) describe() string {
 	return fmt.Sprintf("%q", cutRight(t.text, 30))
 }
 
-// lexer cuts SQL text into tokens.
+// lexer splits SQL text into tokens.
 type lexer struct {
 	src string
 	pos int
 }
 
-// symbols are the operators of two and more characters, longest first.
+// symbols are the operators of two or more characters, longest first.
 var symbols = []string{"!~~*", "!~~", "~~*", "::", "||", "<=", ">=", "<>", "!=", "==", "//", "**", "~~"}
 
-// next returns the next token; after the last it returns tokenEOF for ever.
+// next returns the next token. After the last one it always returns tokenEOF.
 func (l *lexer) next() (token, error) {
 	if err := l.skipSpace(); err != nil {
 		return token{}, err
@@ -118,7 +117,7 @@ func (l *lexer) take(k tokenKind, start int, text string) token {
 	return token{kind: k, text: text, pos: start, end: l.pos}
 }
 
-// skipSpace passes white space, -- comments and nested block comments.
+// skipSpace skips white space, -- comments and nested block comments.
 func (l *lexer) skipSpace() error {
 	for l.pos < len(l.src) {
 		rest := l.src[l.pos:]
@@ -157,7 +156,7 @@ func (l *lexer) skipSpace() error {
 	return nil
 }
 
-// quoted reads up to the closing quote; a doubled quote stands for itself.
+// quoted reads up to the closing quote. A doubled quote is a quote.
 func (l *lexer) quoted(k tokenKind, quote byte, start, from int) (token, error) {
 	var b strings.Builder
 	for i := from; ; {

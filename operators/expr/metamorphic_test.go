@@ -27,7 +27,7 @@ func cases(t *testing.T) []string {
 	return out
 }
 
-// requireSame compares values and types as SQL sees them: storage may differ.
+// requireSame compares values and types as SQL sees them. Their storage may differ.
 func requireSame(t *testing.T, want, got gpu.Scalar, what string) {
 	t.Helper()
 	require.True(t, want.Type.SameSQL(got.Type), "%s: %v, want %v", what, got.Type, want.Type)
@@ -37,8 +37,8 @@ func requireSame(t *testing.T, want, got gpu.Scalar, what string) {
 	}
 }
 
-// repeated is the table with its rows repeated up to n, rows without nulls only
-// if asked; coded makes every column dictionary-coded.
+// repeated returns the table with its rows repeated up to n rows, without the rows that
+// have nulls unless nulls is set. coded makes every column dictionary-coded.
 func (tab *table) repeated(n int, nulls, coded bool) (cols []gpu.Column, source []int) {
 	for i := range n {
 		r := (i + i/7) % tab.rows
@@ -61,7 +61,7 @@ func (tab *table) repeated(n int, nulls, coded bool) (cols []gpu.Column, source 
 			dict := make([]gpu.Scalar, tab.rows)
 			for r := range dict {
 				dict[r] = c.ScalarAt(r)
-				dict[r].Valid = true // what is under a null has no null there
+				dict[r].Valid = true // values of a dictionary are never null
 				dict[r].Type = c.Type
 			}
 			plain = gpu.Column{Type: c.Type, Len: n, Data: gpu.WrapBytes(gpu.BytesOf(codes)), Valid: plain.Valid,
@@ -81,7 +81,7 @@ func TestResultsDoNotDependOnRowCountNullsOrCoding(t *testing.T) {
 		require.NoError(t, err, src)
 		exprs, srcs = append(exprs, e), append(srcs, src)
 	}
-	// All expressions make one program: that tests shared subexpressions too.
+	// All expressions together are one program, which also tests shared subexpressions.
 	want, err := evaluate(t, tab.schema, tab.cols, tab.rows, exprs...)
 	require.NoError(t, err)
 	for _, n := range []int{0, 1, 63, 64, 65, 2047, 2048, 2049, 33000} {
@@ -89,7 +89,7 @@ func TestResultsDoNotDependOnRowCountNullsOrCoding(t *testing.T) {
 			for _, coded := range []bool{false, true} {
 				t.Run(fmt.Sprintf("rows=%d nulls=%t coded=%t", n, nulls, coded), func(t *testing.T) {
 					cols, source := tab.repeated(n, nulls, coded)
-					every := 1 + n/2048*2 // fewer expressions over more rows, for time
+					every := 1 + n/2048*2 // fewer expressions over more rows, to save time
 					var some []*expr.Expr
 					for k := 0; k < len(exprs); k += every {
 						some = append(some, exprs[k])

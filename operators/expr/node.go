@@ -6,8 +6,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Node is an expression as parsed, before names and types are known. String
-// prints SQL that parses to the same tree.
+// Node is a parsed expression, before names and types are resolved. String returns SQL
+// that parses to the same tree.
 type Node interface {
 	Pos() int // byte offset in the source
 	String() string
@@ -16,11 +16,11 @@ type Node interface {
 	source() string
 }
 
-// base is what every node has; src and at locate it for errors.
+// base is the common part of nodes. src and at locate the node for errors.
 type base struct {
 	src  string
 	at   int
-	tall int // height of the tree below and with this node
+	tall int // height of the tree with this node as root
 }
 
 func (n *base) Pos() int       { return n.at }
@@ -33,7 +33,7 @@ type (
 		base
 		parts []string
 	}
-	// numberNode is a literal number, not negative.
+	// numberNode is a literal number without a sign.
 	numberNode struct {
 		base
 		text string
@@ -49,8 +49,8 @@ type (
 		base
 		word string
 	}
-	// intervalNode is INTERVAL value [unit]; the unit is in upper case, or empty
-	// when the value is a string that holds units.
+	// intervalNode is INTERVAL value [unit]. The unit is in upper case. It is empty when
+	// the value is a string with units.
 	intervalNode struct {
 		base
 		value Node
@@ -68,7 +68,7 @@ type (
 		op   string
 		l, r Node
 	}
-	// logicNode is AND or OR of two or more.
+	// logicNode is AND or OR of two or more operands.
 	logicNode struct {
 		base
 		op   string
@@ -85,7 +85,7 @@ type (
 		list []Node
 		not  bool
 	}
-	// likeNode is [NOT] LIKE or ILIKE; escape may be nil.
+	// likeNode is [NOT] LIKE or ILIKE. escape may be nil.
 	likeNode struct {
 		base
 		x, pattern, escape Node
@@ -111,7 +111,7 @@ type (
 		typ gpu.Type
 		try bool
 	}
-	// callNode is name(args) or name(*); the name is in lower case.
+	// callNode is name(args) or name(*). The name is in lower case.
 	callNode struct {
 		base
 		name     string
@@ -304,7 +304,7 @@ func writeNot(b *strings.Builder, not bool) {
 	}
 }
 
-// writeIdent quotes a name unless it reads back as the same identifier.
+// writeIdent writes a name, in quotes unless it parses back as the same identifier.
 func writeIdent(b *strings.Builder, name string) {
 	plain := name != "" && !reserved[strings.ToUpper(name)]
 	for i := 0; i < len(name) && plain; i++ {

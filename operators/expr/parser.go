@@ -5,15 +5,15 @@ import (
 )
 
 const (
-	// maxSource bounds the bytes of an expression, maxNesting the recursion of
-	// the parser, maxDepth the height of a tree; AND, OR and lists of any length
-	// are one level.
+	// maxSource bounds the bytes of an expression, maxNesting the recursion of the
+	// parser, maxDepth the height of a tree. AND, OR and lists are one level, whatever
+	// their length.
 	maxSource  = 1 << 20
 	maxNesting = 1000
 	maxDepth   = 400
 )
 
-// reserved words are never a column's name unless they are quoted.
+// reserved words are column names only in quotes.
 var reserved = words(`ALL AND ANY AS ASC BETWEEN BOTH BY CASE CAST CROSS DESC DISTINCT ELSE END ESCAPE EXCEPT
 	EXISTS FALSE FOR FROM FULL GROUP HAVING ILIKE IN INNER INTERSECT INTO IS ISNULL JOIN LEADING LIKE LIMIT NATURAL
 	NOT NOTNULL NULL OFFSET ON OR ORDER OUTER QUALIFY SELECT SIMILAR SOME THEN TRAILING TRUE TRY_CAST UNION UNIQUE
@@ -30,7 +30,7 @@ func words(list string) map[string]bool {
 	return m
 }
 
-// The binding powers of operators, weakest first, as PostgreSQL has them.
+// The binding powers of operators, weakest first, as in PostgreSQL.
 const (
 	bindNone = 10 * iota
 	bindOr
@@ -47,17 +47,16 @@ const (
 	bindCast
 )
 
-// binaryPower gives the binding power of the infix operators that take two
-// plain operands.
+// binaryPower has the binding power of the infix operators with two plain operands.
 var binaryPower = map[string]int{
 	"=": bindCompare, "<>": bindCompare, "<": bindCompare, "<=": bindCompare, ">": bindCompare, ">=": bindCompare,
 	"||": bindOther, "+": bindAdd, "-": bindAdd, "*": bindMul, "/": bindMul, "//": bindMul, "%": bindMul, "^": bindPow,
 }
 
-// spellings are other ways to write an operator.
+// spellings are other spellings of operators.
 var spellings = map[string]string{"!=": "<>", "==": "=", "**": "^"}
 
-// Parse reads one expression. The error is an *Error.
+// Parse parses one expression. The error is an *Error.
 func Parse(src string) (Node, error) {
 	p, err := newParser(src)
 	if err != nil {
@@ -73,8 +72,8 @@ func Parse(src string) (Node, error) {
 	return n, nil
 }
 
-// parser is an operator-precedence (Pratt) parser over a list of tokens that
-// ends in tokenEOF.
+// parser is an operator-precedence (Pratt) parser over a list of tokens that ends with
+// tokenEOF.
 type parser struct {
 	src    string
 	tokens []token
@@ -109,7 +108,7 @@ func (p *parser) advance() token {
 	return t
 }
 
-// accept passes the token if it is the given symbol or keyword.
+// accept consumes the token if it is the given symbol or keyword.
 func (p *parser) accept(word string) bool {
 	if p.peek().is(word) {
 		p.advance()
@@ -130,7 +129,7 @@ func (p *parser) unexpected(expected string) error {
 	return newError(p.src, t.pos, "found %s, expected %s", t.describe(), expected)
 }
 
-// at makes the common part of a node from its position and children.
+// at makes the common part of a node from its position and its children.
 func (p *parser) at(pos int, children ...Node) base {
 	b := base{src: p.src, at: pos, tall: 1}
 	for _, c := range children {
@@ -160,8 +159,8 @@ func (p *parser) expression(power int) (Node, error) {
 	return nil, err
 }
 
-// infix parses one operator and its right side after left; more is false when
-// the next token does not continue the expression.
+// infix parses one operator and its right side after left. more is false when the next
+// token does not continue the expression.
 func (p *parser) infix(left Node, power int) (n Node, more bool, err error) {
 	t := p.peek()
 	if t.kind == tokenSymbol {
@@ -239,7 +238,7 @@ func (p *parser) infixSymbol(left Node, t token, power int) (Node, bool, error) 
 	return &binaryNode{base: p.at(t.pos, left, right), op: op, l: left, r: right}, true, nil
 }
 
-// logic parses a run of ANDs or of ORs into one node.
+// logic parses consecutive ANDs or ORs into one node.
 func (p *parser) logic(left Node, power int) (Node, bool, error) {
 	t := p.peek()
 	op, bp := "AND", bindAnd
@@ -335,7 +334,7 @@ func (p *parser) is(x Node) (Node, error) {
 	return n, nil
 }
 
-// prefix parses what an expression begins with.
+// prefix parses the start of an expression.
 func (p *parser) prefix() (Node, error) {
 	t := p.peek()
 	switch t.kind {
@@ -375,7 +374,7 @@ func (p *parser) prefix() (Node, error) {
 	return nil, p.unexpected("a column, a value or a function")
 }
 
-// form parses the syntax that begins with a keyword of its own.
+// form parses the syntax that begins with a keyword.
 func (p *parser) form() (Node, error) {
 	t := p.advance()
 	switch word := strings.ToUpper(t.text); word {
@@ -402,7 +401,7 @@ func (p *parser) form() (Node, error) {
 	return n, p.expect(")")
 }
 
-// parenthesised parses the inside of CAST(…), EXTRACT(…) and the like.
+// parenthesised parses the contents of CAST(…), EXTRACT(…) and the like.
 func (p *parser) parenthesised(t token) (Node, error) {
 	call := func(name string, args ...Node) Node {
 		return &callNode{base: p.at(t.pos, args...), name: name, args: args}
@@ -611,8 +610,8 @@ func (p *parser) nameOrCall() (Node, error) {
 	return n, nil
 }
 
-// typedLiteral parses a type name followed by a string, and returns nil when
-// there is none here.
+// typedLiteral parses a type name followed by a string. It returns nil when there is
+// none.
 func (p *parser) typedLiteral() (Node, error) {
 	if _, ok := typeNames[strings.ToUpper(p.peek().text)]; !ok {
 		return nil, nil
@@ -629,7 +628,7 @@ func (p *parser) typedLiteral() (Node, error) {
 	return &castNode{base: p.at(p.tokens[mark].pos, x), x: x, typ: typ}, nil
 }
 
-// call parses the arguments of a function, the opening parenthesis passed.
+// call parses the arguments of a function after the opening parenthesis.
 func (p *parser) call(name token) (Node, error) {
 	n := &callNode{name: strings.ToLower(name.text)}
 	switch {
@@ -650,7 +649,7 @@ func (p *parser) call(name token) (Node, error) {
 	return n, err
 }
 
-// list parses expressions up to and with the closing parenthesis.
+// list parses expressions up to and including the closing parenthesis.
 func (p *parser) list() ([]Node, error) {
 	var list []Node
 	for {

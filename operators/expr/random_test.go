@@ -28,9 +28,9 @@ type duel struct {
 	duck    *exprtest.DuckDB
 	tab     *exprtest.Table
 	cols    []gpu.Column
-	rows    [][]gpu.Column // each row by itself
+	rows    [][]gpu.Column // each row as a stride of its own
 	scope   *expr.Scope
-	values  int // that were compared
+	values  int // values compared
 	refused int
 }
 
@@ -44,7 +44,7 @@ func newDuel(t testing.TB) *duel {
 	return d
 }
 
-// ranges bound the columns, as statistics of files do.
+// ranges bound the columns like the statistics of files.
 func (d *duel) ranges() (out []*expr.Range) {
 	for i, f := range d.tab.Schema.Fields {
 		var r *expr.Range
@@ -64,7 +64,7 @@ func (d *duel) ranges() (out []*expr.Range) {
 	return out
 }
 
-// outcome is what an expression gives on one row: a value, or an error.
+// outcome is the result of an expression on one row: a value or an error.
 type outcome struct {
 	value *string
 	err   string
@@ -80,15 +80,15 @@ func (o outcome) String() string {
 	return *o.value
 }
 
-// difference is a row on which an expression gives something else than in DuckDB.
+// difference is a row on which an expression and DuckDB have different outcomes.
 type difference struct {
 	kind      string
 	row       int
 	duck, our string
-	typ       string // of the result, when both have the same
+	typ       string // of the result, when both have the same type
 }
 
-// refuses says whether DuckDB refuses a query rather than fails on a row.
+// refuses reports whether DuckDB refuses the query, rather than fails on a row.
 func refuses(a exprtest.Answer) bool {
 	switch a.Class {
 	case "BinderException", "CatalogException", "ParserException", "NotImplementedException", "SyntaxException":
@@ -97,7 +97,7 @@ func refuses(a exprtest.Answer) bool {
 	return false
 }
 
-// theirs is what DuckDB gives on rows, each evaluated by itself.
+// theirs returns DuckDB's outcomes on rows, each evaluated alone.
 func (d *duel) theirs(sql string, rows []int, optimize bool) []outcome {
 	questions := make([]exprtest.Question, len(rows))
 	for i, r := range rows {
@@ -114,7 +114,7 @@ func (d *duel) theirs(sql string, rows []int, optimize bool) []outcome {
 	return out
 }
 
-// ours evaluates over rows at once, and over each by itself when some row fails.
+// ours evaluates all rows at once, and each row alone when one fails.
 func (d *duel) ours(e *expr.Expr, rows []int) []outcome {
 	out := make([]outcome, len(rows))
 	if len(rows) == d.tab.Rows {
@@ -136,7 +136,7 @@ func (d *duel) ours(e *expr.Expr, rows []int) []outcome {
 	return out
 }
 
-// duckType is DuckDB's name of a type.
+// duckType returns DuckDB's name of a type.
 func duckType(t gpu.Type) string {
 	if t.Kind == gpu.Timestamp && t.UTC && t.Unit == gpu.Microsecond {
 		return "TIMESTAMP WITH TIME ZONE"
@@ -144,13 +144,13 @@ func duckType(t gpu.Type) string {
 	return t.String()
 }
 
-// compare looks for the first difference on the given rows, nil when there is none.
+// compare returns the first difference on the given rows, or nil.
 //
-// DuckDB and gstream do not leave out the same operands. DuckDB evaluates both sides of
-// AND and OR, and constants when it plans: where it fails, the expression without what
-// the row does not need must give gstream's value. It also skips operands beside nulls,
-// and what its optimizer finds useless: where gstream fails, a part that the row needs
-// must fail in DuckDB by itself, or the whole without the optimizer.
+// DuckDB and gstream skip different operands. DuckDB evaluates both sides of AND and OR,
+// and evaluates constants when it plans. Where DuckDB fails, the expression without the
+// parts that the row does not need must give gstream's value. DuckDB also skips operands
+// next to nulls, and whatever its optimizer removes. Where gstream fails, a part that the
+// row needs must fail in DuckDB alone, or the whole must fail without the optimizer.
 func (d *duel) compare(n *exprtest.Node, rows []int) *difference {
 	sql := n.SQL()
 	query := "SELECT " + sql + " FROM extremes"
@@ -265,13 +265,13 @@ func (d *duel) bind(sql string) (e *expr.Expr, err error) {
 
 func toleranceOf(n *exprtest.Node) float64 {
 	if !n.Exact() {
-		return 1e-11 // powers of large exponents and logarithms beside 1 lose digits
+		return 1e-11 // powers with large exponents and logarithms near 1 lose digits
 	}
 	return 0
 }
 
-// same compares outcomes; two errors are the same. within is a relative tolerance
-// for floats and for texts of them.
+// same compares outcomes. Two errors are the same. within is a relative tolerance for
+// floats and for texts of floats.
 func same(x, y outcome, t gpu.Type, within float64) bool {
 	if x.err != "" || y.err != "" {
 		return x.err != "" && y.err != ""
@@ -299,7 +299,7 @@ func floatOf(v string, t gpu.Type) (float64, bool) {
 	return f, err == nil
 }
 
-// group is differences of one cause, as far as their form tells.
+// group is differences that probably have one cause, judged by their form.
 type group struct {
 	count int
 	seed  uint64
@@ -311,7 +311,7 @@ var (
 	quoted  = regexp.MustCompile(`'(?:[^']|'')*'|"[^"]*"`)
 )
 
-// form is the expression with types in the place of columns and without constants.
+// form returns the expression with types in place of columns, and without constants.
 func (d *duel) form(n *exprtest.Node, x *difference) string {
 	s := n.SQL()
 	for _, f := range d.tab.Schema.Fields {
@@ -340,8 +340,8 @@ func (d *duel) form(n *exprtest.Node, x *difference) string {
 	return x.kind + " " + s
 }
 
-// known are the differences that docs/semantics.md lists, in its order. Each looks at
-// an expression that is shrunk, so that hardly anything else is in it.
+// known are the differences that docs/semantics.md lists, in its order. Each looks at a
+// shrunk expression, which has hardly anything else in it.
 var known = []struct {
 	reason string
 	is     func(sql string, x *difference) bool
@@ -450,8 +450,8 @@ func isKnown(sql string, x *difference) bool {
 	return false
 }
 
-// unknown looks for a difference that is not known and shrinks the expression. Behind
-// a row with a known one it looks on.
+// unknown looks for a difference that is not known, and shrinks the expression. After a
+// row with a known difference it continues with the next rows.
 func (d *duel) unknown(whole *exprtest.Node, columns map[exprtest.Class][]string, rows []int) (*exprtest.Node, *difference) {
 	for len(rows) > 0 {
 		x := d.compare(whole, rows)
@@ -467,7 +467,7 @@ func (d *duel) unknown(whole *exprtest.Node, columns map[exprtest.Class][]string
 			return n, y
 		}
 		if x.kind == "type" || strings.HasSuffix(x.kind, "refuses") {
-			break // on all rows
+			break // there is one on all rows
 		}
 		rows = rows[slices.Index(rows, x.row)+1:]
 	}
@@ -475,12 +475,12 @@ func (d *duel) unknown(whole *exprtest.Node, columns map[exprtest.Class][]string
 }
 
 // TestRandomExpressionsGiveDuckDBsTypesAndValues draws expressions over a table of
-// extreme values and compares types, values and errors with DuckDB's, row by row.
-// What differs is shrunk.
+// extreme values and compares types, values and errors with DuckDB's, row by row. It
+// shrinks expressions that differ.
 //
 //	GSTREAM_PYTHON=… GSTREAM_CASES=10000 go test ./operators/expr -run RandomExpressions
 //
-// runs more of them, and GSTREAM_SEED=17 GSTREAM_CASES=1 one again.
+// runs more of them. GSTREAM_SEED=17 GSTREAM_CASES=1 runs one again.
 func TestRandomExpressionsGiveDuckDBsTypesAndValues(t *testing.T) {
 	d := newDuel(t)
 	groups := map[string]*group{}
@@ -524,8 +524,8 @@ func TestRandomExpressionsGiveDuckDBsTypesAndValues(t *testing.T) {
 	}
 }
 
-// TestRandomExpressionsUseEveryFunction keeps the generator in step with what can
-// be bound.
+// TestRandomExpressionsUseEveryFunction keeps the generator in step with the functions
+// that can be bound.
 func TestRandomExpressionsUseEveryFunction(t *testing.T) {
 	schema := exprtest.Extremes().Schema
 	var text strings.Builder

@@ -6,16 +6,16 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Range bounds the values of an expression that are not null: integers, dates
-// and times as they are stored, decimals unscaled. Lo ≤ Hi.
+// Range bounds the values of an expression that are not null: integers, dates and times
+// as they are stored, decimals unscaled. Lo ≤ Hi.
 type Range struct{ Lo, Hi gpu.Int128 }
 
 func rangeOf(lo, hi int64) *Range {
 	return &Range{gpu.Int128From(lo), gpu.Int128From(hi)}
 }
 
-// typeRange is what the type alone promises; nil for types without integers
-// behind them.
+// typeRange returns the range of all values of a type, or nil for types that are not
+// stored as integers.
 func typeRange(t gpu.Type) *Range {
 	switch t.Kind {
 	case gpu.Int8:
@@ -51,8 +51,8 @@ func finiteRange(t gpu.Type) *Range {
 	return &Range{lo, hi}
 }
 
-// within is the part of r that type t can hold, and all of t when r is unknown
-// or lies outside.
+// within returns the part of r that fits type t. It is all of t when r is unknown or
+// outside of t.
 func (r *Range) within(t gpu.Type) *Range {
 	whole := typeRange(t)
 	if r == nil || whole == nil {
@@ -61,7 +61,7 @@ func (r *Range) within(t gpu.Type) *Range {
 	return r.clip(whole)
 }
 
-// clip is the part of r in s, and all of s when they have nothing in common.
+// clip returns the intersection of r and s, or s when it is empty.
 func (r *Range) clip(s *Range) *Range {
 	c := *r
 	if c.Lo.Less(s.Lo) {
@@ -76,7 +76,7 @@ func (r *Range) clip(s *Range) *Range {
 	return &c
 }
 
-// contains says whether every value of s is in r.
+// contains reports whether every value of s is in r.
 func (r *Range) contains(s *Range) bool {
 	return r != nil && s != nil && r.Lo.Cmp(s.Lo) <= 0 && s.Hi.Cmp(r.Hi) <= 0
 }
@@ -85,7 +85,7 @@ func (r *Range) fitsInt64() bool {
 	return r != nil && r.Lo.IsInt64() && r.Hi.IsInt64()
 }
 
-// union is the range of a value that is in r or in s.
+// union returns a range that contains r and s.
 func (r *Range) union(s *Range) *Range {
 	if r == nil || s == nil {
 		return nil
@@ -100,8 +100,8 @@ func (r *Range) union(s *Range) *Range {
 	return &u
 }
 
-// combine applies a monotonic or bilinear operation to the ends of two ranges;
-// nil when a result is beyond 128 bits.
+// combine applies a monotonic or bilinear operation to the ends of two ranges. It returns
+// nil when a result does not fit 128 bits.
 func combine(r, s *Range, f func(a, b gpu.Int128) (gpu.Int128, bool)) *Range {
 	if r == nil || s == nil {
 		return nil
@@ -122,7 +122,7 @@ func combine(r, s *Range, f func(a, b gpu.Int128) (gpu.Int128, bool)) *Range {
 	return out
 }
 
-// arithmeticRange is the range of an operation's exact result.
+// arithmeticRange returns the range of the exact result of an operation.
 func arithmeticRange(op gpu.Op, r, s *Range) *Range {
 	switch op {
 	case gpu.OpAdd:
@@ -148,7 +148,7 @@ func arithmeticRange(op gpu.Op, r, s *Range) *Range {
 		u.Lo = gpu.Int128{}
 		return u
 	case gpu.OpMod:
-		// The remainder is smaller than the divisor and no larger than the dividend.
+		// The remainder is smaller than the divisor and not larger than the dividend.
 		if r == nil || s == nil {
 			return nil
 		}
@@ -157,7 +157,7 @@ func arithmeticRange(op gpu.Op, r, s *Range) *Range {
 	return nil
 }
 
-// rescaled is the range of decimals of one scale in another, rounding included.
+// rescaled returns the range of decimals of one scale in another scale, with rounding.
 func (r *Range) rescaled(from, to int) *Range {
 	if r == nil || from == to {
 		return r

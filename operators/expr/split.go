@@ -2,7 +2,7 @@ package expr
 
 import "github.com/gstream/gstream/gpu"
 
-// Or returns the disjunction of predicates, FALSE when there is none.
+// Or returns the disjunction of predicates, FALSE without any.
 func Or(es ...*Expr) *Expr {
 	var args []*Expr
 	for _, e := range es {
@@ -23,8 +23,8 @@ func Disjuncts(e *Expr) []*Expr {
 	return out
 }
 
-// Equality returns the two sides of l = r or l IS NOT DISTINCT FROM r; nullSafe
-// is set for the latter, where a null equals a null.
+// Equality returns the two sides of l = r or l IS NOT DISTINCT FROM r. nullSafe is set
+// for the latter, where a null equals a null.
 func Equality(e *Expr) (l, r *Expr, nullSafe, ok bool) {
 	if e.op != gpu.OpEq && e.op != gpu.OpNotDistinct {
 		return nil, nil, false, false

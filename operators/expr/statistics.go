@@ -6,10 +6,10 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// ComparisonOp is the test of a Comparison.
+// ComparisonOp is the operator of a Comparison.
 type ComparisonOp uint8
 
-// The tests that statistics can answer.
+// The operators that statistics can answer.
 const (
 	Eq ComparisonOp = iota
 	Lt
@@ -21,9 +21,9 @@ const (
 	IsNotNull
 )
 
-// Comparison is a predicate that file statistics can refute: a column against
-// constants of its SQL type, one for a comparison, any number for In, none for
-// the null tests.
+// Comparison is a predicate that file statistics can refute. It compares a column with
+// constants of its SQL type: one for a comparison, any number for In, none for the null
+// tests.
 type Comparison struct {
 	Column int
 	Op     ComparisonOp
@@ -35,9 +35,9 @@ var statisticsOps = map[gpu.Op]ComparisonOp{
 	gpu.OpIn: In, gpu.OpIsNull: IsNull, gpu.OpIsNotNull: IsNotNull,
 }
 
-// Comparisons returns conditions on single columns that are all true wherever
-// e, a conjunct, is true. There is none for most expressions; LIKE with a fixed
-// prefix gives its two bounds.
+// Comparisons returns conditions on single columns that are all true wherever e, a
+// conjunct, is true. Most expressions have none. LIKE with a fixed prefix has two, its
+// bounds.
 func Comparisons(e *Expr) []Comparison {
 	if len(e.args) == 0 || e.args[0].op != opColumn {
 		return nil
@@ -64,7 +64,7 @@ func Comparisons(e *Expr) []Comparison {
 	return []Comparison{c}
 }
 
-// likeBounds gives prefix ≤ column < successor of prefix.
+// likeBounds returns prefix ≤ column < successor of prefix.
 func likeBounds(c Comparison, e *Expr) []Comparison {
 	var prefix []rune
 	for s := e.value.Str; len(s) > 0; {
@@ -80,8 +80,8 @@ func likeBounds(c Comparison, e *Expr) []Comparison {
 	}
 	low := c
 	low.Op, low.Values = Ge, []gpu.Scalar{gpu.StringScalar(string(prefix))}
-	// The successor adds one to the last byte that has room, which orders as
-	// bytes do.
+	// The successor adds one to the last byte that is not 255, which preserves the order
+	// of bytes.
 	b := []byte(string(prefix))
 	for len(b) > 0 && b[len(b)-1] == 0xff {
 		b = b[:len(b)-1]

@@ -4,7 +4,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// str makes sure that an argument is text.
+// str returns an error unless an argument is text.
 func (b *binder) str(n *callNode, i int, e *Expr) (*Expr, error) {
 	if e.literal == nullLiteral {
 		return newConstant(gpu.Null(gpu.Of(gpu.String))), nil
@@ -15,7 +15,7 @@ func (b *binder) str(n *callNode, i int, e *Expr) (*Expr, error) {
 	return e, nil
 }
 
-// count makes an integer argument a BIGINT.
+// count casts an integer argument to BIGINT.
 func (b *binder) count(n *callNode, i int, e *Expr) (*Expr, error) {
 	if e.literal != nullLiteral && !e.typ.IsInteger() {
 		return nil, b.errorf(n.args[i], "%s needs an integer here, found %v", n.name, e.typ)
@@ -23,7 +23,7 @@ func (b *binder) count(n *callNode, i int, e *Expr) (*Expr, error) {
 	return b.convert(n.args[i], e, gpu.Of(gpu.Int64), false)
 }
 
-// stringFunction is an operation whose arguments are all text.
+// stringFunction binds an operation whose arguments are all text.
 func stringFunction(op gpu.Op, t gpu.Type) func(*binder, *callNode, []*Expr) (*Expr, error) {
 	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 		e := Expr{op: op, typ: t, rng: typeRange(t)}
@@ -76,7 +76,7 @@ func bindSubstring(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	return b.op(n, e, args...)
 }
 
-// bindLeft is the first k characters, or all but the last -k.
+// bindLeft binds left: the first k characters, or all but the last -k.
 func bindLeft(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	x, k, length, err := b.side(n, a)
 	if err != nil {
@@ -84,7 +84,7 @@ func bindLeft(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	}
 	one := newConstant(gpu.IntScalar(gpu.Of(gpu.Int64), 1))
 	if k.Sign() < 0 {
-		// length + k characters, and none when that is negative.
+		// length + k characters, none when that is negative.
 		count, err := b.integerArithmetic(n, "+", length, newConstant(gpu.Scalar{Type: gpu.Of(gpu.Int64), Valid: true, Int: k}))
 		if err != nil {
 			return nil, err
@@ -102,7 +102,7 @@ func bindLeft(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	return b.op(n, Expr{op: gpu.OpSubstring, typ: x.typ, nullable: x.nullable}, x, one, newConstant(gpu.Scalar{Type: gpu.Of(gpu.Int64), Valid: true, Int: k}))
 }
 
-// bindRight is the last k characters, or all but the first -k.
+// bindRight binds right: the last k characters, or all but the first -k.
 func bindRight(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	x, k, _, err := b.side(n, a)
 	if err != nil {
@@ -135,7 +135,7 @@ func (b *binder) side(n *callNode, a []*Expr) (x *Expr, k gpu.Int128, length *Ex
 	return
 }
 
-// concat is ||, null when an operand is.
+// concat binds ||, which is null when an operand is null.
 func (b *binder) concat(n Node, nodes []Node, args []*Expr) (*Expr, error) {
 	e := Expr{op: gpu.OpConcat, typ: gpu.Of(gpu.String), fails: true}
 	for i, a := range args {
@@ -162,7 +162,7 @@ func (b *binder) concat(n Node, nodes []Node, args []*Expr) (*Expr, error) {
 	return b.op(n, e, flat...)
 }
 
-// bindConcat is concat(…), which takes nulls for empty text.
+// bindConcat binds concat(…), for which a null is an empty text.
 func bindConcat(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	empty := newConstant(gpu.StringScalar(""))
 	args := make([]*Expr, len(a))
@@ -189,12 +189,12 @@ func bindConcat(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	return b.concat(n, n.args, args)
 }
 
-// spaces are the space separators of Unicode (category Zs); tabs and line ends are
-// none.
+// spaces are the space separators of Unicode (category Zs). Tabs and line ends are not
+// among them.
 const spaces = " \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 
-// trim is trim, ltrim or rtrim; without a second argument it removes spaces, as
-// DuckDB does those of Unicode.
+// trim is trim, ltrim or rtrim. Without a second argument it removes the spaces of
+// Unicode, as DuckDB does.
 func trim(sides int) func(*binder, *callNode, []*Expr) (*Expr, error) {
 	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 		x, err := b.str(n, 0, a[0])

@@ -9,9 +9,9 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// interval is a length of time as SQL has it: months and microseconds (days
-// have 24 hours here, since times have no zones). times, when set, is an
-// integer column expression that both are multiplied with.
+// interval is an SQL interval: months and microseconds. Days have 24 hours here, because
+// times have no zones. times, when set, is an integer expression by which both are
+// multiplied.
 type interval struct {
 	months, micros int64
 	times          *Expr
@@ -31,7 +31,7 @@ var units = map[string]interval{
 	"DECADE": {months: 120}, "CENTURY": {months: 1200}, "MILLENNIUM": {months: 12000},
 }
 
-// parts are the names of the fields of a date; unitAliases more of them.
+// parts are the names of the fields of a date; unitAliases are more of them.
 var parts = map[string]gpu.DatePart{
 	"MICROSECOND": gpu.PartMicrosecond, "MILLISECOND": gpu.PartMillisecond, "SECOND": gpu.PartSecond,
 	"MINUTE": gpu.PartMinute, "HOUR": gpu.PartHour, "DAY": gpu.PartDay, "WEEK": gpu.PartWeek, "MONTH": gpu.PartMonth,
@@ -75,8 +75,8 @@ func partName(p gpu.DatePart) string {
 	return ""
 }
 
-// isInterval says whether a tree is made of intervals, so that the operator
-// above it is one on intervals.
+// isInterval reports whether a tree consists of intervals, so that the operator above it
+// works on intervals.
 func isInterval(n Node) bool {
 	switch n := n.(type) {
 	case *intervalNode:
@@ -150,7 +150,7 @@ func (b *binder) checked(n Node, months, micros *big.Int, times *Expr) (interval
 	return interval{months.Int64(), micros.Int64(), times}, nil
 }
 
-// multiplied is unit times the value of a node, an integer.
+// multiplied returns unit times the value of a node, which is an integer.
 func (b *binder) multiplied(n Node, unit interval) (interval, error) {
 	x, err := b.bind(n)
 	if err != nil {
@@ -224,8 +224,8 @@ func addUnits(sum *big.Int, value *big.Rat, unit int64) error {
 	return nil
 }
 
-// clockMicros reads [-]h…:m[m][:s[s][.fraction]]. Digits behind the microseconds are
-// cut off, as in the text of a timestamp.
+// clockMicros parses [-]h…:m[m][:s[s][.fraction]]. It drops digits beyond microseconds,
+// like the text of a timestamp.
 func clockMicros(s string) (int64, bool) {
 	sign := int64(1)
 	if strings.HasPrefix(s, "-") {
@@ -261,7 +261,8 @@ func clockMicros(s string) (int64, bool) {
 	return sign * micros, true
 }
 
-// addInterval is x plus or minus an interval: a TIMESTAMP, from a DATE too.
+// addInterval returns x plus or minus an interval. The result is a TIMESTAMP, also for a
+// DATE.
 func (b *binder) addInterval(n Node, x *Expr, v interval) (*Expr, error) {
 	if x.literal == nullLiteral {
 		return newConstant(gpu.Null(gpu.TimestampOf(gpu.Microsecond, false))), nil
@@ -270,8 +271,8 @@ func (b *binder) addInterval(n Node, x *Expr, v interval) (*Expr, error) {
 	switch x.typ.Kind {
 	case gpu.Date, gpu.Timestamp:
 	case gpu.Time:
-		// A time of day has neither months nor days, but a null number of them makes
-		// it null, and 24:00:00 with any number of them is 00:00:00.
+		// Months and days do not change a time of day. But a null number of them makes it
+		// null, and with any number of them 24:00:00 becomes 00:00:00.
 		t = gpu.TimeOf(gpu.Microsecond)
 		v.months, v.micros = 0, v.micros%microsPerDay
 	default:
@@ -309,8 +310,8 @@ func dateHint(x *Expr) string {
 	return ""
 }
 
-// dateArithmetic binds + and - where a side is a date or a time; done is false
-// when neither is.
+// dateArithmetic binds + and - when an operand is a date or a time. done is false
+// otherwise.
 func (b *binder) dateArithmetic(n *binaryNode, x, y *Expr) (e *Expr, done bool, err error) {
 	temporal := func(e *Expr) bool {
 		return e.typ.Kind == gpu.Date || e.typ.Kind == gpu.Timestamp || e.typ.Kind == gpu.Time
@@ -336,7 +337,7 @@ func (b *binder) dateArithmetic(n *binaryNode, x, y *Expr) (e *Expr, done bool, 
 		r := arithmeticRange(op, x.rng, y.rng)
 		e = &Expr{op: op, typ: x.typ, nullable: x.nullable || y.nullable, rng: r.within(x.typ)}
 		if !finiteRange(x.typ).contains(r) || !finiteRange(x.typ).contains(x.rng) {
-			e.rng, e.fails = typeRange(x.typ), true // infinity stays what it is
+			e.rng, e.fails = typeRange(x.typ), true // infinity stays infinite
 		}
 		e, err = b.op(n, *e, x, y)
 		return e, true, err
@@ -376,7 +377,7 @@ func (b *binder) dateArithmetic(n *binaryNode, x, y *Expr) (e *Expr, done bool, 
 	return nil, true, b.errorf(n, "no operator %s for %v and %v%s", n.op, x.typ, y.typ, hint)
 }
 
-// datePart resolves the name of a part given as a constant string.
+// datePart resolves the name of a date part, which is a constant string.
 func (b *binder) datePart(n Node, e *Expr) (gpu.DatePart, error) {
 	v, ok := e.Constant()
 	if !ok || e.literal != stringLiteral {
@@ -417,12 +418,12 @@ func (b *binder) extract(n Node, p gpu.DatePart, nx Node, x *Expr) (*Expr, error
 	if p == gpu.PartEpoch || p == gpu.PartJulian {
 		t = gpu.Of(gpu.Float64)
 	}
-	// Infinity has no parts.
+	// The parts of an infinite date are null.
 	nullable := x.nullable || x.typ.Infinity() != 0
 	return b.op(n, Expr{op: gpu.OpExtract, typ: t, n: int(p), nullable: nullable, rng: partRange(p, x)}, x)
 }
 
-// partRange bounds a field, so that arithmetic on it stays narrow.
+// partRange bounds a date part, so that arithmetic on it stays narrow.
 func partRange(p gpu.DatePart, x *Expr) *Range {
 	switch p {
 	case gpu.PartSecond, gpu.PartMinute:
@@ -435,7 +436,7 @@ func partRange(p gpu.DatePart, x *Expr) *Range {
 		return rangeOf(1, 366)
 	case gpu.PartYear:
 		if x.typ.Kind == gpu.Date && x.rng != nil {
-			// A year has at least 365 days, so this is a bound on either side of 1970.
+			// A year has at least 365 days, so this is a bound on both sides of 1970.
 			return rangeOf(yearFloor(x.rng.Lo.Int64()), yearFloor(x.rng.Hi.Int64())+1)
 		}
 	case gpu.PartEpoch, gpu.PartJulian:
@@ -444,7 +445,7 @@ func partRange(p gpu.DatePart, x *Expr) *Range {
 	return typeRange(gpu.Of(gpu.Int64))
 }
 
-// yearFloor is at most the year of a day and at least that year less one.
+// yearFloor returns the year of a day or the year before it.
 func yearFloor(days int64) int64 {
 	y := 1970 + days*400/146097
 	if days < 0 {

@@ -11,15 +11,15 @@ import (
 	"github.com/gstream/gstream/operators/expr"
 )
 
-// table is columns for expressions to run over.
+// table is a table over which expressions run.
 type table struct {
 	schema *gpu.Schema
 	cols   []gpu.Column
 	rows   int
 }
 
-// newTable makes a table from text: a column's name and type, and a value a row,
-// "\N" for null.
+// newTable makes a table from text: for each column its name and type, then a value for
+// each row, "\N" for null.
 func newTable(t testing.TB, columns ...[]string) *table {
 	out := &table{schema: &gpu.Schema{}}
 	for _, c := range columns {
@@ -62,8 +62,8 @@ func bind(src string, s *expr.Scope) (*expr.Expr, error) {
 	return expr.Bind(n, &folding)
 }
 
-// evaluate runs expressions over columns on a host device and checks that
-// nothing leaks; the results are copied to scalars.
+// evaluate runs expressions over columns on a host device and checks for leaks. It
+// returns the results as scalars.
 func evaluate(t testing.TB, s *gpu.Schema, cols []gpu.Column, rows int, exprs ...*expr.Expr) ([][]gpu.Scalar, error) {
 	d, err := host.Open(host.Options{Threads: 2, Memory: 1 << 30})
 	require.NoError(t, err)

@@ -7,7 +7,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// typeNames are the names of the types, DuckDB's and PostgreSQL's.
+// typeNames are the names of the types in DuckDB and PostgreSQL.
 var typeNames = map[string]gpu.Type{}
 
 func init() {
@@ -49,8 +49,8 @@ func init() {
 
 var hugeint = gpu.Of(gpu.HugeInt)
 
-// ParseType reads the name of a type, such as BIGINT or DECIMAL(15,2). The error
-// is an *Error.
+// ParseType parses the name of a type, such as BIGINT or DECIMAL(15,2). The error is an
+// *Error.
 func ParseType(src string) (gpu.Type, error) {
 	p, err := newParser(src)
 	if err != nil {
@@ -92,7 +92,7 @@ func (p *parser) typeName() (gpu.Type, error) {
 			p.accept("PRECISION")
 		}
 	case gpu.String:
-		// The length of VARCHAR(n) is read and, as in DuckDB, means nothing.
+		// The length of VARCHAR(n) is parsed and ignored, as in DuckDB.
 		if p.accept("(") {
 			if _, err := p.number("a length"); err != nil {
 				return gpu.Type{}, err

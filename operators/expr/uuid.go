@@ -8,8 +8,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// uuidLiteral turns the text of a UUID into its bytes. The text may stand in
-// braces and do without hyphens.
+// uuidLiteral converts the text of a UUID to its bytes. Braces around it are allowed, and
+// hyphens may be missing.
 func uuidLiteral(x *Expr) (*Expr, error) {
 	text := x.value.Str
 	if inner, ok := strings.CutPrefix(text, "{"); ok && strings.HasSuffix(inner, "}") {

@@ -6,9 +6,9 @@ import (
 	"github.com/gstream/gstream/operators"
 )
 
-// New returns the operator that keeps the rows for which pred, a program with
-// one Bool output over the columns at inputs, is true: not false and not null.
-// keep are the schema positions that go on.
+// New returns the operator that keeps the rows for which pred is true: not false and not
+// null. pred is a program with one Bool output over the columns at inputs. keep are the
+// schema positions of the columns that are passed on.
 func New(in *gpu.Schema, pred *gpu.Program, inputs []int, keep []int) operators.Streaming {
 	f := &filter{operators.PickFields(in, keep), pred, inputs, keep}
 	return operators.Stateless(f.out, f.apply)

@@ -1,6 +1,6 @@
-// Package join holds the equi-joins: inner, left, semi and anti, on any number
-// of key columns, one-to-many and many-to-many. The build side is kept whole on
-// the device; the probe side streams through.
+// Package join has the equi-joins: inner, left, semi and anti, on any number of key
+// columns, one-to-many and many-to-many. The build side stays on the device as a whole;
+// the probe side streams through.
 package join
 
 import (
@@ -16,14 +16,14 @@ import (
 type Spec struct {
 	Kind         gpu.JoinKind
 	Probe, Build *gpu.Schema
-	// ProbeKeys and BuildKeys are the key columns; types are equal pairwise.
+	// ProbeKeys and BuildKeys are the key columns. Their types are equal in pairs.
 	ProbeKeys, BuildKeys []int
 	// NullSafe says for each key that a null matches a null.
 	NullSafe []bool
-	// ProbeOut and BuildOut are the columns that go on, probe side first; a
-	// semi or anti join has no BuildOut.
+	// ProbeOut and BuildOut are the columns of the result, those of the probe side first.
+	// A semi or anti join has no BuildOut.
 	ProbeOut, BuildOut []int
-	// Out names the columns that go on.
+	// Out names the columns of the result.
 	Out *gpu.Schema
 }
 
@@ -46,21 +46,19 @@ func (s *Spec) validate() error {
 	return nil
 }
 
-// hashJoin is the non-partitioned hash join: one table over the whole build
-// side (NPJ of Wu et al., SIGMOD 2025, §2.2). Lanes collect the build side, all
-// cores build the table, and lanes probe it. The build side must fit the
-// device's budget.
+// hashJoin is the non-partitioned hash join: one table over the whole build side (NPJ of
+// Wu et al., SIGMOD 2025, §3.1.3). Lanes collect the build side, all cores build the
+// table, and lanes probe it. The build side must fit the device's budget.
 type hashJoin struct {
 	Spec
 	mu      sync.Mutex
 	pending operators.Collected // the build side until Finalize
-	build   *gpu.Stride         // the build side's output columns
-	dicts   []*gpu.Dictionary   // those of them that are handed on as dictionaries
+	build   *gpu.Stride         // output columns of the build side
+	dicts   []*gpu.Dictionary   // by output column; set for those that are passed on as dictionaries
 	table   gpu.Table
 }
 
-// Join is an operator of both kinds: Blocking for the build side, Streaming for
-// the probe side.
+// Join is Blocking for the build side and Streaming for the probe side.
 type Join interface {
 	operators.Blocking
 	operators.Streaming
@@ -76,7 +74,7 @@ func New(s Spec) (Join, error) {
 
 func (o *hashJoin) Schema() *gpu.Schema { return o.Out }
 
-// NewLocal implements operators.Blocking for the build side.
+// NewLocal implements operators.Blocking. It is for the build side.
 func (o *hashJoin) NewLocal(t operators.Task) (operators.Local, error) {
 	t.Lease.Advise("the join's build side must fit: filter it or select fewer of its columns, or join with the smaller side as build side")
 	return &buildSide{Collected: operators.Collected{Lease: t.Lease}, join: o}, nil
@@ -117,7 +115,7 @@ func (o *hashJoin) Finalize(_ context.Context, t operators.Task) error {
 	return nil
 }
 
-// NewLane implements operators.Streaming for the probe side.
+// NewLane implements operators.Streaming. It is for the probe side.
 func (o *hashJoin) NewLane(t operators.Task) (operators.Lane, error) { return &prober{o, t}, nil }
 
 // prober is a lane of the probe side.
@@ -166,8 +164,8 @@ func (o *prober) gather(s *gpu.Stride, probe, build gpu.Column) (*gpu.Stride, er
 	if len(o.BuildOut) == 0 {
 		return out, nil
 	}
-	// Strings of the build side are not copied: the build row ids are their
-	// codes, the whole build column their dictionary.
+	// Strings of the build side are not copied: the build row ids are their codes, and
+	// the whole build column is their dictionary.
 	var plain []gpu.Column
 	for i, c := range o.build.Cols {
 		if o.dicts[i] == nil {

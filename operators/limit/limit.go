@@ -1,4 +1,4 @@
-// Package limit passes a range of rows on and then says that it is done.
+// Package limit passes on a range of rows and then reports that it is done.
 package limit
 
 import (
@@ -8,15 +8,15 @@ import (
 	"github.com/gstream/gstream/operators"
 )
 
-// limit is its own lane: it has only one.
+// limit is also its lane: it has only one.
 type limit struct {
 	schema      *gpu.Schema
 	skip, count int64
 	task        operators.Task
 }
 
-// New returns the operator that skips offset rows and passes count rows on. It is
-// an operators.Stopper.
+// New returns the operator that skips offset rows and then passes on count rows. It is an
+// operators.Stopper.
 func New(in *gpu.Schema, offset, count int64) operators.Streaming {
 	return &limit{schema: in, skip: offset, count: count}
 }

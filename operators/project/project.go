@@ -1,5 +1,5 @@
-// Package project computes the columns of a select list. Columns that are only
-// renamed or reordered are passed on without a copy.
+// Package project computes the columns of a select list. Columns that are only renamed or
+// reordered are passed on without a copy.
 package project
 
 import (
@@ -7,8 +7,8 @@ import (
 	"github.com/gstream/gstream/operators"
 )
 
-// New returns the operator that evaluates p over each stride; inputs are the
-// schema positions of p's inputs, out names its outputs.
+// New returns the operator that evaluates p over each stride. inputs are the schema
+// positions of p's inputs; out names its outputs.
 func New(out *gpu.Schema, p *gpu.Program, inputs []int) operators.Streaming {
 	return operators.Stateless(out, func(t operators.Task, s *gpu.Stride) (*gpu.Stride, error) {
 		cols, err := t.Queue.Eval(t.Lease, p, operators.Pick(s.Cols, inputs), s.Rows)

@@ -21,7 +21,7 @@ import (
 //go:embed testdata/duckdb.py
 var script string
 
-// DuckDB is a process that answers SQL.
+// DuckDB is a process that evaluates SQL.
 type DuckDB struct {
 	t   testing.TB
 	in  *json.Encoder
@@ -34,8 +34,8 @@ type Question struct {
 	Optimize bool   `json:"optimize"`
 }
 
-// Answer is the result of a query: its types and rows, or the error and the name
-// of its class. A value is nil for null, else what Value makes of it.
+// Answer is the result of a query: its types and rows, or the error and the name of its
+// class. A value is nil for null, otherwise in the form of Value.
 type Answer struct {
 	Types []string    `json:"types"`
 	Rows  [][]*string `json:"rows"`
@@ -43,15 +43,14 @@ type Answer struct {
 	Class string      `json:"class"`
 }
 
-// StartDuckDB starts the interpreter that GSTREAM_PYTHON names, which must have
-// duckdb and pyarrow, and skips the test when there is none. The process ends with
-// the test.
+// StartDuckDB starts the interpreter that GSTREAM_PYTHON names. It must have duckdb and
+// pyarrow. Without the variable the test is skipped. The process ends with the test.
 func StartDuckDB(t testing.TB) *DuckDB {
 	python := os.Getenv("GSTREAM_PYTHON")
 	if python == "" {
 		t.Skip("GSTREAM_PYTHON does not name a Python with duckdb and pyarrow")
 	}
-	path := filepath.Join(t.TempDir(), "answers.py") // not duckdb.py, which would be imported
+	path := filepath.Join(t.TempDir(), "answers.py") // not duckdb.py, which would be imported instead of the module
 	require.NoError(t, os.WriteFile(path, []byte(script), 0o666))
 	cmd := exec.Command(python, path)
 	cmd.Stderr = os.Stderr
@@ -68,14 +67,13 @@ func StartDuckDB(t testing.TB) *DuckDB {
 	return &DuckDB{t, json.NewEncoder(in), json.NewDecoder(bufio.NewReader(out))}
 }
 
-// Run runs statements that make all the tables of the questions to come. None may
-// fail.
+// Run runs statements that make the tables of all later questions. None may fail.
 func (d *DuckDB) Run(sql ...string) {
 	d.t.Helper()
 	d.request(map[string]any{"run": sql})
 }
 
-// Ask evaluates queries, each by itself.
+// Ask evaluates queries, each alone.
 func (d *DuckDB) Ask(questions ...Question) []Answer {
 	d.t.Helper()
 	answers := d.request(map[string]any{"ask": questions})
@@ -91,7 +89,7 @@ func (d *DuckDB) request(r map[string]any) []Answer {
 	return answers
 }
 
-// Value is a value in the form of an Answer.
+// Value returns a value in the form of an Answer.
 func Value(s gpu.Scalar) *string {
 	if !s.Valid {
 		return nil

@@ -14,7 +14,7 @@ type Generator struct {
 	r *rand.Rand
 	// Columns are the names of the columns by class.
 	Columns map[Class][]string
-	// Tame leaves out most of what fails on some rows: large constants, casts that
+	// Tame leaves out most operations that fail on some rows: large constants, casts that
 	// can fail, and divisions.
 	Tame bool
 }
@@ -32,7 +32,7 @@ func NewGenerator(r *rand.Rand, s *gpu.Schema) *Generator {
 	return g
 }
 
-// ClassOf returns the class of a type: of integers Number.
+// ClassOf returns the class of a type; integers are Numbers.
 func ClassOf(t gpu.Type) Class {
 	switch t.Kind {
 	case gpu.Bool:
@@ -58,7 +58,7 @@ func (g *Generator) Any(depth int) *Node {
 	return g.Of([]Class{Bool, Bool, Bool, Number, Number, Number, Number, Integer, Text, Text, Blob, Date, Time, Timestamp, Timestamp}[g.r.IntN(15)], depth)
 }
 
-// Of draws an expression of a class, at most depth high.
+// Of draws an expression of a class, of height depth at most.
 func (g *Generator) Of(c Class, depth int) *Node {
 	if depth <= 0 || g.r.IntN(12) == 0 {
 		return g.leaf(c)
@@ -141,8 +141,8 @@ func (g *Generator) literal(c Class) string {
 		"'2013-05-21 01:02:03.1239'::TIMESTAMP_MS", "'infinity'::TIMESTAMP", "'-infinity'::TIMESTAMP", "TIMESTAMP '290000-01-01 00:00:00'", "TIMESTAMP '0001-01-01 00:00:00'", "TIMESTAMPTZ '2020-02-29 12:00:00+02'", "'infinity'::TIMESTAMP_NS")
 }
 
-// asText is sometimes a literal text for an operand of the class, which an operator
-// gives the type of the other.
+// asText sometimes draws a text literal for an operand of the class. The operator gives
+// it the type of the other operand.
 func (g *Generator) asText(c Class, depth int) *Node {
 	if g.r.IntN(5) > 0 || c == Blob || g.Tame {
 		return g.Of(c, depth)
@@ -162,7 +162,7 @@ func (g *Generator) asText(c Class, depth int) *Node {
 	return Leaf(c, Quote(texts[g.r.IntN(len(texts))]))
 }
 
-// choice is an expression that takes the value of one of several.
+// choice draws an expression that takes the value of one of several.
 func (g *Generator) choice(c Class, depth int) *Node {
 	x, y := g.Of(c, depth), g.asText(c, depth)
 	switch g.r.IntN(9) {
@@ -193,13 +193,13 @@ func (g *Generator) choice(c Class, depth int) *Node {
 	return lazily(New(c, "if(?, ?, ?)", g.Of(Bool, depth), x, y), branches)
 }
 
-// lazily says which arguments of a node a row needs.
+// lazily sets which arguments of a node a row needs.
 func lazily(n *Node, needs func(*Node, func(*Node) bool) []int) *Node {
 	n.needs = needs
 	return n
 }
 
-// until is the arguments up to the first for which a condition holds.
+// until needs the arguments up to the first for which a condition holds.
 func until(condition string) func(*Node, func(*Node) bool) []int {
 	return func(n *Node, holds func(*Node) bool) (out []int) {
 		for i, a := range n.args {
@@ -212,12 +212,12 @@ func until(condition string) func(*Node, func(*Node) bool) []int {
 	}
 }
 
-// branches are conditions in turn with values, and a value behind them.
+// branches are pairs of a condition and a value, and a value after them.
 func branches(n *Node, holds func(*Node) bool) (out []int) {
 	return pairs(n, 0, func(c *Node) bool { return holds(c) })
 }
 
-// cases are an operand, and values to compare it with in turn with others.
+// cases are an operand, then pairs of a value to compare it with and a result.
 func cases(n *Node, holds func(*Node) bool) []int {
 	return append(pairs(n, 1, func(v *Node) bool { return holds(New(Bool, "(? = ?)", n.args[0], v)) }), 0)
 }
@@ -236,7 +236,7 @@ func pairs(n *Node, from int, chosen func(*Node) bool) (out []int) {
 	return out
 }
 
-// castable says which classes a class is cast from.
+// castable says which classes can be cast to a class.
 var castable = map[Class][]Class{
 	Bool: {Number, Text}, Number: {Number, Number, Number, Text, Bool}, Integer: {Number, Number, Text, Bool},
 	Text: {Bool, Number, Number, Blob, Date, Time, Timestamp}, Blob: {Text}, Date: {Timestamp, Text}, Time: {Timestamp, Text, Time}, Timestamp: {Timestamp, Timestamp, Date, Text},
@@ -262,7 +262,7 @@ func (g *Generator) cast(c Class, depth int) *Node {
 	return New(c, "TRY_CAST(? AS "+t+")", x)
 }
 
-// wrapped puts what is no column or call into parentheses.
+// wrapped parenthesises an expression that is not a column or a call.
 func wrapped(n *Node) *Node {
 	if len(n.args) == 0 && !strings.HasPrefix(n.parts[0], "CASE") {
 		return n
@@ -362,7 +362,7 @@ func (g *Generator) in(c Class, depth int) *Node {
 	return lazily(New(Bool, "(? "+g.one("IN", "NOT IN")+" (?"+strings.Repeat(", ?", len(args)-2)+"))", args...), members)
 }
 
-// members are an operand and the list to look for it in, constants first.
+// members are an operand and the list to search for it, constants first.
 func members(n *Node, holds func(*Node) bool) []int {
 	out := []int{0}
 	var late []int
@@ -515,7 +515,7 @@ func (g *Generator) interval(depth int) (string, []*Node) {
 	return "INTERVAL (?) " + unit, []*Node{g.Of(Integer, depth)}
 }
 
-// shifted is a date or time moved by an interval.
+// shifted draws a date or time plus or minus an interval.
 func (g *Generator) shifted(c, from Class, depth int) *Node {
 	interval, args := g.interval(depth)
 	return New(c, "(? "+g.one("+", "-")+" "+interval+")", append([]*Node{g.Of(from, depth)}, args...)...)

@@ -1,15 +1,15 @@
-// Package exprtest makes random expressions for tests, over a table of extreme
-// values, and has DuckDB answer them.
+// Package exprtest makes random expressions for tests over a table of extreme values, and
+// has DuckDB evaluate them.
 package exprtest
 
 import (
 	"strings"
 )
 
-// Class is a family of types that one operator takes all of.
+// Class is a family of types, all of which an operator takes.
 type Class uint8
 
-// The classes. An Integer is a Number that an operator takes only as an integer.
+// The classes. An Integer is a Number for operators that take only integers.
 const (
 	Bool Class = iota
 	Number
@@ -22,13 +22,13 @@ const (
 	classes
 )
 
-// Node is a random expression: SQL with arguments in it. It is immutable.
+// Node is a random expression: SQL with arguments. It is immutable.
 type Node struct {
 	Class Class
-	parts []string // the SQL before, between and behind the arguments
+	parts []string // the SQL before, between and after the arguments
 	args  []*Node
-	// needs, when set, gives the arguments that a row needs; holds says whether a
-	// condition is true on the row. A row needs all arguments when it is not set.
+	// needs, when set, returns the arguments that a row needs. holds tells whether a
+	// condition is true on the row. Without needs a row needs all arguments.
 	needs func(n *Node, holds func(*Node) bool) []int
 }
 
@@ -44,10 +44,10 @@ func New(c Class, sql string, args ...*Node) *Node {
 	return n
 }
 
-// SQL is the text of the expression.
+// SQL returns the text of the expression.
 func (n *Node) SQL() string { return unwrapped(n.text()) }
 
-// unwrapped leaves out parentheses around the whole.
+// unwrapped removes parentheses around the whole text.
 func unwrapped(s string) string {
 	if !strings.HasPrefix(s, "(") {
 		return s
@@ -80,8 +80,8 @@ func (n *Node) text() string {
 	return b.String()
 }
 
-// Needed returns the arguments that a row needs where evaluation is as late as
-// docs/semantics.md promises it; holds says whether a condition is true on the row.
+// Needed returns the arguments that a row needs if evaluation is as lazy as
+// docs/semantics.md promises. holds tells whether a condition is true on the row.
 func (n *Node) Needed(holds func(*Node) bool) (args []*Node) {
 	for i, needed := range n.needed(holds) {
 		if needed {
@@ -105,8 +105,8 @@ func (n *Node) needed(holds func(*Node) bool) []bool {
 	return out
 }
 
-// Pruned is the expression with nulls for what a row does not need. typeOf names the
-// type of a part.
+// Pruned returns the expression with nulls in place of the parts that a row does not
+// need. typeOf names the type of a part.
 func (n *Node) Pruned(holds func(*Node) bool, typeOf func(*Node) string) *Node {
 	m := *n
 	m.args = make([]*Node, len(n.args))
@@ -115,7 +115,7 @@ func (n *Node) Pruned(holds func(*Node) bool, typeOf func(*Node) string) *Node {
 		case needed:
 			m.args[i] = a.Pruned(holds, typeOf)
 		case len(a.args) == 0 && strings.HasPrefix(a.parts[0], "'") && strings.HasSuffix(a.parts[0], "'"):
-			m.args[i] = Leaf(a.Class, "NULL") // a text literal takes its type from its neighbours, as NULL does
+			m.args[i] = Leaf(a.Class, "NULL") // like NULL, a text literal takes its type from its neighbours
 		default:
 			m.args[i] = Leaf(a.Class, "CAST(NULL AS "+typeOf(a)+")")
 		}
@@ -123,14 +123,14 @@ func (n *Node) Pruned(holds func(*Node) bool, typeOf func(*Node) string) *Node {
 	return &m
 }
 
-// Exact says whether the value has the same bits everywhere: exponential functions,
-// logarithms, cubic roots and powers depend on the library of mathematics.
+// Exact reports whether the value has the same bits everywhere. Exponentials, logarithms,
+// cube roots and powers depend on the math library.
 func (n *Node) Exact() bool {
 	return !n.uses("exp(", "ln(", "log2(", "log10(", "log(", "cbrt(", "power(", "pow(", " ^ ")
 }
 
-// uses says whether some operation in the expression has one of the texts in its
-// SQL.
+// uses reports whether the SQL of an operation in the expression contains one of the
+// texts.
 func (n *Node) uses(texts ...string) bool {
 	for _, p := range n.parts {
 		for _, t := range texts {
@@ -147,7 +147,7 @@ func (n *Node) uses(texts ...string) bool {
 	return false
 }
 
-// Size is the number of nodes.
+// Size returns the number of nodes.
 func (n *Node) Size() int {
 	size := 1
 	for _, a := range n.args {
@@ -156,7 +156,7 @@ func (n *Node) Size() int {
 	return size
 }
 
-// Depth is the height of the tree, 0 for a column or a constant.
+// Depth returns the height of the tree: 0 for a column or a constant.
 func (n *Node) Depth() int {
 	depth := 0
 	for _, a := range n.args {
@@ -165,9 +165,8 @@ func (n *Node) Depth() int {
 	return depth
 }
 
-// Shrink looks for a small expression for which differs still holds: it puts parts
-// of the expression in the place of the whole, operands in that of operators, and
-// columns and constants in that of operands.
+// Shrink searches for a small expression for which differs still holds. It replaces the
+// whole by its parts, operators by their operands, and operands by columns and constants.
 func (n *Node) Shrink(columns map[Class][]string, differs func(*Node) bool) *Node {
 	for tries := 0; tries < 400; {
 		smaller := n.Smaller(columns, true)
@@ -185,8 +184,8 @@ func (n *Node) Shrink(columns map[Class][]string, differs func(*Node) bool) *Nod
 	return n
 }
 
-// Smaller is expressions of fewer or plainer nodes: of any class, or of the same
-// with columns in the place of operations.
+// Smaller returns expressions of fewer or plainer nodes: of any class, or of the same
+// class with columns in place of operations.
 func (n *Node) Smaller(columns map[Class][]string, anyClass bool) []*Node {
 	var out []*Node
 	if anyClass {

@@ -12,15 +12,15 @@ import (
 	"github.com/gstream/gstream/operators/expr"
 )
 
-// Table is columns for expressions to run over.
+// Table is a table over which expressions run.
 type Table struct {
 	Schema *gpu.Schema
 	Values [][]gpu.Scalar // by column
 	Rows   int
 }
 
-// The rows of a table of Extremes begin with one of zeros and empty texts, one of
-// nulls, and those of the least and the greatest values.
+// The first rows of a table of Extremes: zeros and empty texts, nulls, and the least and
+// greatest values.
 const (
 	zeroRow = iota
 	nullRow
@@ -29,8 +29,8 @@ const (
 	firstDrawnRow
 )
 
-// columnTypes are the columns of Extremes: two of each family, so that an operator
-// has two columns to take.
+// columnTypes are the columns of Extremes: two of each family, because operators take two
+// columns.
 var columnTypes = []string{
 	"i8 TINYINT", "i16 SMALLINT", "i32 INTEGER", "i64 BIGINT", "j64 BIGINT", "u8 UTINYINT", "u16 USMALLINT", "u32 UINTEGER", "u64 UBIGINT",
 	"h HUGEINT", "f32 FLOAT", "f64 DOUBLE", "g64 DOUBLE",
@@ -39,12 +39,12 @@ var columnTypes = []string{
 	"dt DATE", "du DATE", "tm TIME", "ts TIMESTAMP", "tt TIMESTAMP", "tsec TIMESTAMP_S", "tms TIMESTAMP_MS", "tns TIMESTAMP_NS", "tz TIMESTAMPTZ",
 }
 
-// narrow is a decimal of many digits whose values fit 8 bytes, stored so.
+// narrow is a decimal of many digits that is stored in 8 bytes, because its values fit.
 const narrow = "d30"
 
-// Extremes is a table of 24 rows: the limits of each type, nulls, NaN, -0,
-// infinities, texts of Unicode and texts of numbers and dates (column n), among
-// ordinary values.
+// Extremes returns a table of 24 rows. Among ordinary values it has the limits of each
+// type, nulls, NaN, -0, infinities, Unicode texts, and texts of numbers and dates (column
+// n).
 func Extremes() *Table {
 	tab := &Table{Schema: &gpu.Schema{}, Rows: 24}
 	r := rand.New(rand.NewPCG(1, 2))
@@ -90,8 +90,8 @@ func (tab *Table) Columns(from, to int) []gpu.Column {
 	return cols
 }
 
-// SQL is the statements that make the table in DuckDB, with one column more, row,
-// the number of the row.
+// SQL returns the statements that make the table in DuckDB, with one more column, row,
+// for the number of the row.
 func (tab *Table) SQL(name string) []string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "CREATE TABLE %s (row INTEGER", name)
@@ -114,11 +114,11 @@ func (tab *Table) SQL(name string) []string {
 	return []string{create, b.String()}
 }
 
-// infinity is that of timestamps; that of dates is the greatest int32.
+// infinity is the infinite timestamp. The infinite date is the greatest int32.
 const infinity = math.MaxInt64
 
-// Literal is SQL of a value and its type, by other ways than those that expressions
-// of gstream take: what reads and prints text is under test.
+// Literal returns SQL for a value and its type. It avoids the syntax of gstream's
+// expressions, because the parsing and formatting of text are under test.
 func Literal(s gpu.Scalar) string {
 	if !s.Valid {
 		return fmt.Sprintf("NULL::%v", s.Type)
@@ -166,7 +166,7 @@ func Literal(s gpu.Scalar) string {
 	return fmt.Sprintf("'%s'::%v", text, s.Type)
 }
 
-// pointed puts the point into an unscaled decimal.
+// pointed puts the decimal point into an unscaled decimal.
 func pointed(digits string, scale int) string {
 	sign := ""
 	if strings.HasPrefix(digits, "-") {
@@ -178,14 +178,14 @@ func pointed(digits string, scale int) string {
 	return sign + digits[:len(digits)-scale] + "." + digits[len(digits)-scale:]
 }
 
-// Quote is a text as a literal of SQL.
+// Quote returns a text as an SQL literal.
 func Quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
-// texts are words with what is special about Unicode in them.
+// texts are words with special characters of Unicode.
 var texts = []string{"", "\u0001", "￿", "a", "A", "b", "abc", "ABC", " abc", "abc  ", "  ", "Äöü %_x", "ß", "STRASSE", "straße", "İstanbul", "ı", "I", "i", "ſ", "Σίσυφος",
 	"e\u0301", "é", "n\u0303o", "👍🏽", "👨‍👩‍👧", "🇩🇪", "日本語", "a%b", "a_b", `a\b`, "%", "_", "'", "\ta", "a\n", "\u00a0a\u00a0", "\u2003", "ﬁ", "Ǆ", "ΐ", "a\u0308\u0323", "null", "Green forest", "xxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}
 
-// spellings are texts of other types, good and damaged.
+// spellings are texts of values of other types, valid and damaged.
 var spellings = []string{"", "0", "~", "-1", "1", "7", " 7", "7 ", "7\n", "\t7", "+1", "-0", "1.5", "2.5", "-2.5", ".5", "5.", "1e3", "1E-2", "1e400", "1e-400", "0x10", "1_000", "1__0", "127", "128", "255", "-129",
 	"32768", "2147483648", "9223372036854775807", "9223372036854775808", "-9223372036854775808", "18446744073709551616", "170141183460469231731687303715884105727", "170141183460469231731687303715884105728",
 	"99999999999999999999999999999999999999", "0.00000000000000000000000000000000009223372036854775807e50", "0.1", "3.4028236e38", "16777217", "9007199254740993", "2748897.75",
@@ -194,8 +194,8 @@ var spellings = []string{"", "0", "~", "-1", "1", "7", " 7", "7 ", "7\n", "\t7",
 	"1994-01-31 10:11:12", "1994-01-31 10:11:12.5", "1994-01-31T10:11:12.123456789", "1994-01-31 10:11:12.9996", "1994-01-31 10:11", "2016-02-29 24:00:00", "1969-12-31 23:59:59.9999999", "2021-01-01 00:00:00+05:30", "2021-01-01 00:00:00Z", "2021-01-01 00:00:00 UTC", "1677-09-21 00:12:43.145224193",
 	"10:11:12", "10:11:12.123456", "10:11", "24:00:00", "23:59:60", "1:2:3", "10:11:12.1234567", "25:00:00", `\x41`, `\xZZ`, `ab\x00`, "a"}
 
-// SpecialValues are the values of a type that operators go wrong on. The first are
-// zero, one that stands for any, the least and the greatest.
+// SpecialValues returns the values of a type that operators may get wrong. The first are
+// zero, an ordinary value, the least and the greatest.
 func SpecialValues(t gpu.Type) []gpu.Scalar {
 	var out []gpu.Scalar
 	switch {
@@ -237,7 +237,7 @@ func SpecialValues(t gpu.Type) []gpu.Scalar {
 		return out
 	case t.Kind == gpu.Timestamp:
 		per := t.Unit.PerSecond()
-		// The least and greatest microseconds that DuckDB takes.
+		// The least and the greatest microseconds that DuckDB accepts.
 		least, greatest := int64(-9223372022400000000), int64(9223372036854775806)
 		if t.Unit == gpu.Nanosecond {
 			least, greatest = -9223286400000000000, 9223372036854775806
@@ -284,7 +284,7 @@ func SpecialValues(t gpu.Type) []gpu.Scalar {
 	return out
 }
 
-// OrdinaryValue draws a value that arithmetic seldom fails on.
+// OrdinaryValue draws a value on which arithmetic seldom fails.
 func OrdinaryValue(t gpu.Type, r *rand.Rand) gpu.Scalar {
 	n := int64(r.IntN(40))
 	if !t.IsUnsigned() && r.IntN(3) == 0 {
