@@ -14,7 +14,7 @@ import (
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 )
 
-// twiceJob reads a table twice, by two scans of one name.
+// twiceJob reads a table twice, by two scans with one name.
 func twiceJob(file string) *Builder {
 	return New("twice").Read("orders", "../examples/quickstart/data/orders.parquet").
 		Select("o_orderkey as k", "o_custkey % 7 as c").
@@ -22,7 +22,7 @@ func twiceJob(file string) *Builder {
 		Write(file, sinkparquet.Options{Overwrite: true})
 }
 
-// sumOf adds up what the parts of a report say that the device did.
+// sumOf adds up the device's work in all parts of a report.
 func sumOf(r *Report) ActivityReport {
 	parts := []*ActivityReport{r.Output.Activity}
 	for i := range r.Stages {
@@ -42,7 +42,7 @@ func sumOf(r *Report) ActivityReport {
 	return sum
 }
 
-// reported is an activity as a report has it, without the shares of the link.
+// reported converts an activity to the form of a report, without the shares of the link.
 func reported(a gpu.Activity) ActivityReport {
 	return ActivityReport{Launches: a.Launches, Kernels: a.Busy, BytesUp: a.BytesUp, BytesDown: a.BytesDown, CopyingUp: a.Up, CopyingDown: a.Down}
 }

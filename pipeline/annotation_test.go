@@ -31,7 +31,7 @@ var annotated = []gpu.Field{
 	{Name: "n", Type: gpu.Of(gpu.Int64)},
 }
 
-// annotatedValue is row i of a column; the bytes of UUIDs have the sign bit.
+// annotatedValue returns row i of a column. The bytes of UUIDs have the sign bit set.
 func annotatedValue(f gpu.Field, i int) gpu.Scalar {
 	switch f.Annotation {
 	case gpu.UUID:
@@ -70,7 +70,7 @@ func writeAnnotated(t *testing.T, path string, rows int) {
 	require.NoError(t, d.Close())
 }
 
-// typesOf are the columns of a file and their types.
+// typesOf returns the columns of a file with their types.
 func typesOf(t *testing.T, path string) map[string]string {
 	table, err := sourceparquet.Open([]string{path}, sourceparquet.OpenOptions{})
 	require.NoError(t, err)

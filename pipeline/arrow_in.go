@@ -18,8 +18,8 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// ArrowTable makes a table of Arrow records for Builder.ReadTable. The records
-// have one schema; the table retains them until Close.
+// ArrowTable makes a table of Arrow records for Builder.ReadTable. The records have one
+// schema. The table retains them until Close.
 func ArrowTable(schema *arrow.Schema, records ...arrow.Record) (source.Table, error) {
 	s, err := schemaOfArrow(schema)
 	if err != nil {
@@ -56,14 +56,14 @@ func (t *arrowTable) Schema() *gpu.Schema          { return t.schema }
 func (t *arrowTable) Rows() int64                  { return t.rows }
 func (t *arrowTable) Stats(int) source.ColumnStats { return source.ColumnStats{Nulls: -1} }
 
-// Unreadable implements source.Table: schemaOfArrow refuses such columns.
+// Unreadable implements source.Table. There are none: schemaOfArrow refuses such columns.
 func (t *arrowTable) Unreadable() []source.Unreadable { return nil }
 
 func (t *arrowTable) Describe() string {
 	return fmt.Sprintf("%d Arrow records, %d rows", len(t.records), t.rows)
 }
 
-// LeastMemory implements source.Table. Strings are taken to be short.
+// LeastMemory implements source.Table. It assumes that strings are short.
 func (t *arrowTable) LeastMemory(opt source.ScanOptions) int64 {
 	read := &gpu.Schema{}
 	for _, c := range opt.Columns {
@@ -98,8 +98,8 @@ type arrowReader struct {
 	table  *arrowTable
 	opt    source.ScanOptions
 	schema *gpu.Schema
-	record int   // the next record
-	row    int64 // the next row in it
+	record int   // index of the next record
+	row    int64 // index of its next row
 	read   atomic.Int64
 	err    error
 }
@@ -174,8 +174,8 @@ func columnOfArrow(l *gpu.Lease, t gpu.Type, a arrow.Array, from, n int) (c gpu.
 	return c, copyFixed(l, c, a, from, n)
 }
 
-// validRows returns the function that says whether a row is not null, or nil
-// when no row is. A row of a dictionary is also null when its value is.
+// validRows returns a function that tells whether a row is not null, or nil when no row
+// is null. A row of a dictionary array is also null when its value is null.
 func validRows(a arrow.Array) func(int) bool {
 	if d, ok := a.(*array.Dictionary); ok && d.Dictionary().NullN() > 0 {
 		return func(i int) bool { return d.IsValid(i) && d.Dictionary().IsValid(d.GetValueIndex(i)) }
@@ -186,8 +186,8 @@ func validRows(a arrow.Array) func(int) bool {
 	return a.IsValid
 }
 
-// copyFixed copies fixed-width values. What has the layout already is one copy;
-// a dictionary is looked up, 32-bit times and narrow decimals are converted.
+// copyFixed copies fixed-width values. Values in our layout are copied at once.
+// Dictionaries are looked up; 32-bit times and narrow decimals are converted.
 func copyFixed(l *gpu.Lease, c gpu.Column, a arrow.Array, from, n int) error {
 	switch a := a.(type) {
 	case *array.Dictionary:
@@ -223,7 +223,7 @@ func copyFixed(l *gpu.Lease, c gpu.Column, a arrow.Array, from, n int) error {
 	return nil
 }
 
-// copyDictionary looks the values of a dictionary array up.
+// copyDictionary copies the values of a dictionary array, looked up.
 func copyDictionary(l *gpu.Lease, c gpu.Column, a *array.Dictionary, from, n int) error {
 	values := a.Dictionary()
 	plain, err := columnOfArrow(l, c.Type, values, 0, values.Len())
@@ -247,8 +247,8 @@ func copyDictionary(l *gpu.Lease, c gpu.Column, a *array.Dictionary, from, n int
 	return nil
 }
 
-// valueBytes returns the function that gives the bytes of a row of an array of
-// strings or binaries.
+// valueBytes returns a function that returns the bytes of a row of an array of strings or
+// binaries.
 func valueBytes(a arrow.Array) (func(int) []byte, error) {
 	switch a := a.(type) {
 	case *array.String:
@@ -272,7 +272,7 @@ func valueBytes(a arrow.Array) (func(int) []byte, error) {
 	return nil, fmt.Errorf("cannot read values of type %v as bytes", a.DataType())
 }
 
-// copyBytes copies strings or binaries: offsets first, so that the size is known.
+// copyBytes copies strings or binaries: the offsets first, which give the size.
 func copyBytes(l *gpu.Lease, c *gpu.Column, a arrow.Array, from, n int) (err error) {
 	value, err := valueBytes(a)
 	if err != nil {
@@ -304,7 +304,7 @@ func copyBytes(l *gpu.Lease, c *gpu.Column, a arrow.Array, from, n int) (err err
 	return nil
 }
 
-// stringBytes views a string as bytes that must not be changed.
+// stringBytes views a string as bytes, which must not be modified.
 func stringBytes(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
 func setBits(bitmap []byte, n int, bit func(int) bool) {

@@ -13,8 +13,8 @@ import (
 	"github.com/gstream/gstream/sink"
 )
 
-// Collector keeps the rows of a result as Arrow records, for Builder.WriteTo.
-// It belongs to one run; Records is for after the run.
+// Collector keeps the rows of a result as Arrow records, for Builder.WriteTo. A Collector
+// is for a single run; call Records after the run.
 type Collector struct {
 	mu      sync.Mutex
 	records []arrow.Record
@@ -22,8 +22,8 @@ type Collector struct {
 	done    bool
 }
 
-// Records returns the result, one record a stride, in order; nothing when the
-// run has failed. The records live on the Go heap and need no Release.
+// Records returns the result, one record a stride, in order. It returns nothing when the
+// run has failed. The records are on the Go heap and need no Release.
 func (c *Collector) Records() []arrow.Record {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +88,7 @@ func ArrowRecord(s *gpu.Stride) arrow.Record {
 	return array.NewRecord(ArrowSchema(s.Schema), cols, int64(s.Rows))
 }
 
-// arrowArray copies a column; dictionaries are looked up.
+// arrowArray copies a column without its dictionary.
 func arrowArray(c gpu.Column) arrow.Array {
 	var validity *memory.Buffer
 	if c.Valid != nil {
@@ -109,7 +109,7 @@ func arrowArray(c gpu.Column) arrow.Array {
 	return array.MakeFromData(array.NewData(arrowType(c.Type), c.Len, buffers, nil, nulls, 0))
 }
 
-// varValues returns the offsets and bytes of strings or binaries; nulls are empty.
+// varValues returns the offsets and bytes of strings or binaries. Nulls are empty.
 func varValues(c gpu.Column) (offsets []int32, data []byte) {
 	offsets = make([]int32, c.Len+1)
 	for i := range c.Len {
@@ -121,8 +121,8 @@ func varValues(c gpu.Column) (offsets []int32, data []byte) {
 	return offsets, data
 }
 
-// fixedValues returns the values in Arrow's layout: decimals widened, times of a
-// second or millisecond narrowed to 32 bits.
+// fixedValues returns the values in Arrow's layout: decimals widened, times in seconds or
+// milliseconds narrowed to 32 bits.
 func fixedValues(c gpu.Column) []byte {
 	data := c.Data.Bytes()
 	if c.Dict != nil {

@@ -15,11 +15,12 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// arrowValues is a column of every Arrow type we read, four rows each, as JSON.
+// arrowValues has a column of every Arrow type that we read, with four rows each, as
+// JSON.
 var arrowValues = []struct {
 	typ  arrow.DataType
 	json string
-	out  arrow.DataType // what comes back, when it is not typ
+	out  arrow.DataType // the type that comes back, when it is not typ
 }{
 	{arrow.FixedWidthTypes.Boolean, `[true, null, false, true]`, nil},
 	{arrow.PrimitiveTypes.Int8, `[-128, null, 0, 127]`, nil},
@@ -66,7 +67,7 @@ func TestArrowValuesOfEveryTypePassThroughAPipeline(t *testing.T) {
 	}
 	schema := arrow.NewSchema(fields, nil)
 	rec := array.NewRecord(schema, cols, 4)
-	// A slice whose offset is no multiple of eight, and the whole record.
+	// A slice whose offset is not a multiple of eight, and the whole record.
 	table, err := ArrowTable(schema, rec.NewSlice(1, 4), rec)
 	require.NoError(t, err)
 	var c Collector

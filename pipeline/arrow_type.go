@@ -26,8 +26,8 @@ var arrowTypes = map[gpu.Kind]arrow.DataType{
 
 var arrowUnits = map[gpu.Unit]arrow.TimeUnit{gpu.Second: arrow.Second, gpu.Millisecond: arrow.Millisecond, gpu.Microsecond: arrow.Microsecond, gpu.Nanosecond: arrow.Nanosecond}
 
-// arrowType is the Arrow type of a column. Decimals are 128 bits wide whatever
-// their storage, times 64 bits but for milliseconds and seconds, which Arrow has
+// arrowType returns the Arrow type of a column. Decimals have 128 bits whatever their
+// storage. Times have 64 bits, except those in milliseconds and seconds, which Arrow has
 // in 32 bits only.
 func arrowType(t gpu.Type) arrow.DataType {
 	switch t.Kind {
@@ -48,9 +48,9 @@ func arrowType(t gpu.Type) arrow.DataType {
 	return arrowTypes[t.Kind]
 }
 
-// typeOfArrow returns the column type that holds the values of an Arrow type.
-// Large and view strings become strings, fixed-size binaries binaries, a
-// dictionary the type of its values.
+// typeOfArrow returns the column type that holds the values of an Arrow type. Large and
+// view strings become strings, fixed-size binaries become binaries, and a dictionary has
+// the type of its values.
 func typeOfArrow(t arrow.DataType) (gpu.Type, error) {
 	unit := func(u arrow.TimeUnit) gpu.Unit { return gpu.Unit(u) }
 	switch t := t.(type) {

@@ -10,9 +10,9 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// Builder makes a job in Go. Each step reads the one before it unless From says
-// otherwise; mistakes are reported when the job is planned or run. A Builder is
-// used by one goroutine.
+// Builder makes a job in Go. Each step reads the step before it, unless From says
+// otherwise. Mistakes are reported when the job is planned or run. One goroutine uses a
+// Builder.
 type Builder struct {
 	job    Job
 	tables map[string]source.Table
@@ -26,8 +26,8 @@ func New(name string) *Builder {
 	return &Builder{job: Job{Name: name, Sources: map[string]Source{}}, tables: map[string]source.Table{}}
 }
 
-// Read adds a source of Parquet files, folders and patterns such as dir/**/*.parquet. The first step
-// reads the first source, unless From says otherwise.
+// Read adds a source of Parquet files, folders and patterns such as dir/**/*.parquet. The
+// first step reads the first source, unless From says otherwise.
 func (b *Builder) Read(name string, paths ...string) *Builder {
 	s := Source{}
 	for _, p := range paths {
@@ -36,8 +36,8 @@ func (b *Builder) Read(name string, paths ...string) *Builder {
 	return b.source(name, s)
 }
 
-// ReadTable adds a source that the caller brings, as one made by ArrowTable. The
-// plan closes it.
+// ReadTable adds a source that the caller provides, for example an ArrowTable. The plan
+// closes it.
 func (b *Builder) ReadTable(name string, t source.Table) *Builder {
 	b.tables[name] = t
 	return b.source(name, Source{})
@@ -82,15 +82,15 @@ func (b *Builder) Filter(condition string) *Builder { return b.step(Step{Filter:
 // Select computes columns: "a", "a + b as c", "*".
 func (b *Builder) Select(columns ...string) *Builder { return b.step(Step{Select: toColumns(columns)}) }
 
-// Join joins with another source or step on SQL conditions, an inner join.
+// Join makes an inner join with another source or step on SQL conditions.
 func (b *Builder) Join(with string, on ...string) *Builder {
 	return b.JoinWith(Join{With: with, On: on})
 }
 
-// JoinWith joins as the options say.
+// JoinWith makes the join that the options describe.
 func (b *Builder) JoinWith(j Join) *Builder { return b.step(Step{Join: &j}) }
 
-// Group makes one row a group: keys, then columns such as "sum(x) as total".
+// Group makes one row a group: the keys, then columns such as "sum(x) as total".
 func (b *Builder) Group(by []string, aggregates ...string) *Builder {
 	return b.step(Step{Group: &Group{By: toColumns(by), Aggregates: toColumns(aggregates)}})
 }
@@ -110,7 +110,7 @@ func (b *Builder) Write(path string, opt sinkparquet.Options) *Builder {
 	return b
 }
 
-// WriteTo sends the result to a target of the caller's, as a Collector.
+// WriteTo sends the result to a target that the caller provides, for example a Collector.
 func (b *Builder) WriteTo(t Target) *Builder {
 	b.target = t
 	return b

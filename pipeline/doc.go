@@ -1,21 +1,20 @@
 // Package pipeline plans and runs jobs.
 //
-// A Job says what is wanted: sources, steps, an output. It is read from a YAML
-// file by Load or built in Go by New; both fill the same structure. NewPlan
-// binds and optimises a job into a Plan, which is immutable and can be explained.
-// Plan.Run executes it and gives a Report. ArrowTable brings Arrow records into a
-// job, and a Collector takes its result out as such.
+// A Job says what is wanted: sources, steps, an output. Load reads it from a YAML file,
+// and New builds it in Go; both fill the same structure. NewPlan binds and optimises a
+// job into a Plan, which is immutable and can be explained. Plan.Run executes it and
+// returns a Report. ArrowTable is a source of Arrow records, and a Collector is a target
+// for Arrow records.
 //
-// The way of a job goes through a package each, every one of which imports those
-// before it only:
+// Each step from a job to a run is a package, which imports only those before it:
 //
 //   - job: the job file, its variables and places, and the checks that need no table
 //   - internal/logical: relations, bound to the tables' schemas, and rules that rewrite them
 //   - internal/physical: stages with their operators
 //   - internal/runner: the run of the stages on a device
 //
-// This package opens the tables, puts the four together and owns the public names;
-// those of the others that a program needs are here as aliases. It never looks at
-// values: expressions belong to package expr, algorithms to the operators, bytes to
-// sources and sinks.
+// This package opens the tables, connects the four and owns the public names; names of
+// the other packages that a program needs are aliases here. It never looks at values:
+// expressions belong to package expr, algorithms to the operators, bytes to sources and
+// sinks.
 package pipeline

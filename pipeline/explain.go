@@ -10,15 +10,15 @@ import (
 	"github.com/gstream/gstream/pipeline/internal/physical"
 )
 
-// Explanation is a plan for people and programs: the tree of stages from the
-// output down to the scans.
+// Explanation is a plan for people and programs: the tree of stages from the output down
+// to the scans.
 type Explanation struct {
 	Job    string          `json:"job,omitempty"`
 	Output string          `json:"output"`
-	Choice *Choice         `json:"device_choice,omitempty"` // when the caller says it
+	Choice *Choice         `json:"device_choice,omitempty"` // set by the caller
 	Schema []ColumnInfo    `json:"schema"`
 	Root   *StageExplained `json:"plan"`
-	Actual *Report         `json:"actual,omitempty"` // of a run
+	Actual *Report         `json:"actual,omitempty"` // report of a run
 }
 
 // ColumnInfo is a column of the result.
@@ -28,7 +28,7 @@ type ColumnInfo struct {
 	Nullable bool   `json:"nullable"`
 }
 
-// StageExplained is one stage and what feeds it.
+// StageExplained is one stage and its inputs.
 type StageExplained struct {
 	Step    string            `json:"step"`
 	Kind    string            `json:"kind"`
@@ -36,9 +36,9 @@ type StageExplained struct {
 	Columns []ColumnInfo      `json:"columns"`
 	Rows    float64           `json:"estimated_rows"`
 	Device  string            `json:"device"`
-	Runs    int               `json:"runs"`             // of the step in the plan, one for each step that reads it
-	Actual  *StageReport      `json:"actual,omitempty"` // of a run
-	Inputs  []*StageExplained `json:"inputs,omitempty"` // of a join: streamed side, built side
+	Runs    int               `json:"runs"`             // how often the step runs: once for each step that reads it
+	Actual  *StageReport      `json:"actual,omitempty"` // report of a run
+	Inputs  []*StageExplained `json:"inputs,omitempty"` // of a join: probe side, build side
 }
 
 // Explain describes the plan on a device of the given kind.
@@ -51,7 +51,7 @@ func (p *Plan) Explain(device string) *Explanation {
 	return e
 }
 
-// Analyze adds to an explanation what a run of the plan did.
+// Analyze adds the report of a run of the plan.
 func (e *Explanation) Analyze(r *Report) {
 	e.Actual = r
 	at := 0
@@ -61,7 +61,7 @@ func (e *Explanation) Analyze(r *Report) {
 	})
 }
 
-// visit calls f for a stage after its inputs, the order of a report.
+// visit calls f for a stage after its inputs, which is the order of a report.
 func (s *StageExplained) visit(f func(*StageExplained)) {
 	for _, in := range s.Inputs {
 		in.visit(f)
@@ -69,8 +69,8 @@ func (s *StageExplained) visit(f func(*StageExplained)) {
 	f(s)
 }
 
-// countRuns says of a step that several steps read that it runs once for each of
-// these: nothing holds its rows in between. Stages of one step that follow each other
+// countRuns sets how often each step runs. A step that several steps read runs once for
+// each of them, because nothing holds its rows in between. Consecutive stages of one step
 // are one run of it.
 func (e *Explanation) countRuns() {
 	runs := map[string]int{}

@@ -21,8 +21,8 @@ import (
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 )
 
-// faultyGPU is a GPU on which something happens at the n-th call of a function of
-// its driver.
+// faultyGPU is a GPU on which something happens at the n-th call of a function of its
+// driver.
 type faultyGPU struct {
 	gpu.Device
 	armed atomic.Pointer[trap]
@@ -35,7 +35,7 @@ type trap struct {
 	happens func(call string) error
 }
 
-// everyCall stands for the n-th call, whichever it is.
+// everyCall means any function of the driver.
 const everyCall = -1
 
 func openFaultyGPU(t *testing.T, library string, memory int64) *faultyGPU {
@@ -53,8 +53,8 @@ func openFaultyGPU(t *testing.T, library string, memory int64) *faultyGPU {
 	return f
 }
 
-// with runs the job while the n-th call of a function has something happen to it,
-// and returns how many calls there were; n = 0 only counts.
+// with runs the job, calls happens at the n-th call of a function, and returns the number
+// of calls. n = 0 only counts.
 func (f *faultyGPU) with(t *testing.T, ctx context.Context, call string, n int64, happens func(call string) error) (rows []string, calls int64, err error) {
 	t.Helper()
 	a := &trap{call: call, at: n, happens: happens}
@@ -68,8 +68,8 @@ var errInCall = errors.New("injected")
 
 func inject(call string) error { return fmt.Errorf("%s: %w", call, errInCall) }
 
-// gpuJob is a job with every way that strides take through a device: two scans, a
-// join, an expression, groups and an order.
+// gpuJob is a job that uses every way of strides through a device: two scans, a join, an
+// expression, groups and an order.
 func gpuJob(file string) *Builder {
 	data := "../examples/quickstart/data/"
 	return New("faults").Read("orders", data+"orders.parquet").Read("customer", data+"customer.parquet").
@@ -80,8 +80,8 @@ func gpuJob(file string) *Builder {
 		Write(file, sinkparquet.Options{Overwrite: true})
 }
 
-// gpuRun runs the job on a device. After an error there is no output, and in any
-// case nothing is held.
+// gpuRun runs the job on a device. It checks that there is no output after an error, and
+// that nothing is held in any case.
 func gpuRun(t *testing.T, ctx context.Context, d gpu.Device) ([]string, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -110,7 +110,7 @@ func rowsOf(t *testing.T, file string) []string {
 	return textOf(&c)
 }
 
-// requireClear checks that an error says where it happened and what, once.
+// requireClear checks that an error says where it happened and what happened, once each.
 func requireClear(t *testing.T, err error, cause string) {
 	t.Helper()
 	text := err.Error()
@@ -138,13 +138,13 @@ func TestAnyCallOfTheDriverThatFailsEndsARunCleanly(t *testing.T) {
 			_, calls, err := d.with(t, ctx, call, 0, inject)
 			require.NoError(t, err)
 			require.Greater(t, calls, int64(4), "the call is made")
-			ns := []int64{calls} // the last ones are those of the output
+			ns := []int64{calls} // the last calls are those of the output
 			for n := int64(1); n < calls; n *= 2 {
 				ns = append(ns, n)
 			}
 			for _, n := range ns {
 				got, _, err := d.with(t, ctx, call, n, inject)
-				if err == nil { // an event failed that only measures
+				if err == nil { // an event failed that is only for measurements
 					require.Equal(t, "cuEventRecord", call)
 					require.Equal(t, want, got)
 					continue
@@ -224,7 +224,8 @@ func TestALimitLeavesStridesThatWereCopiedAheadUnused(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	d := openFaultyGPU(t, library, 0)
 	defer func() { require.NoError(t, d.Close()) }()
-	// The first kernel, which unpacks the first stride, waits until others are there.
+	// The first kernel, which unpacks the first stride, waits until there are other
+	// strides.
 	d.armed.Store(&trap{call: "cuLaunchKernel", at: 1, happens: func(string) error {
 		time.Sleep(300 * time.Millisecond)
 		return nil
@@ -245,7 +246,7 @@ func TestSmallGPUBudgetsGiveTheRowsOrAClearError(t *testing.T) {
 		t.Run(fmt.Sprint(memory), func(t *testing.T) {
 			d := openFaultyGPU(t, library, memory)
 			defer func() { require.NoError(t, d.Close()) }()
-			for range 2 { // the second run finds what the first one left
+			for range 2 { // the second run uses what the first has left
 				got, err := gpuRun(t, context.Background(), d)
 				if memory == 64<<20 {
 					require.NoError(t, err)
@@ -264,8 +265,8 @@ func TestSmallGPUBudgetsGiveTheRowsOrAClearError(t *testing.T) {
 	}
 }
 
-// TestAStickyErrorEndsTheRunAndEveryLaterOne breaks the emulated GPU as a kernel
-// that writes to a wrong address does.
+// TestAStickyErrorEndsTheRunAndEveryLaterOne breaks the emulated GPU as a kernel that
+// writes to a wrong address does.
 func TestAStickyErrorEndsTheRunAndEveryLaterOne(t *testing.T) {
 	library := cudatest.Library(t)
 	if library == "" {
@@ -284,7 +285,7 @@ func TestAStickyErrorEndsTheRunAndEveryLaterOne(t *testing.T) {
 				require.ErrorAs(t, d.Close(), &broken)
 				require.Equal(t, 700, broken.Code)
 			}()
-			failAt("cuLaunchKernel", n, 700) // whichever call comes next may be the first to say so
+			failAt("cuLaunchKernel", n, 700) // the driver may report it at any later call
 			_, err = gpuRun(t, context.Background(), d)
 			require.Error(t, err)
 			requireClear(t, err, ": CUDA_ERROR_ILLEGAL_ADDRESS (700)")

@@ -45,7 +45,8 @@ func TestSumsOfIntegersAreIntegers(t *testing.T) {
 	require.Equal(t, [][]string{{"4", "11", "4.55", "91", "45.5"}}, rows)
 }
 
-// Integers of 64 bits are made of text: JSON has no more digits than a float.
+// Integers of 64 bits are made from text, because a JSON number has only the digits of a
+// float.
 func TestHugeintsThatADecimalDoesNotHoldFailTheRun(t *testing.T) {
 	values := column(t, "t", arrow.BinaryTypes.String, `[{"t": "9223372036854775807"}]`)
 	_, err := New("huge").ReadTable("t", values).Select("t::hugeint * t::bigint * 2 as h").WriteTo(&Collector{}).Run(context.Background(), RunOptions{Use: Host})
@@ -62,7 +63,7 @@ func TestBigintsJoinUnsignedOnesAtTheirLimits(t *testing.T) {
 	require.Equal(t, [][]string{{"0", "0"}, {"9223372036854775807", "9223372036854775807"}}, rows)
 }
 
-// Seconds are written as milliseconds, which Parquet has; infinity stays infinite.
+// Parquet has no seconds, so they are written as milliseconds. Infinity stays infinite.
 func TestInfiniteTimestampsOutlastAFile(t *testing.T) {
 	texts := column(t, "t", arrow.BinaryTypes.String, `[{"t": "infinity"}, {"t": "-infinity"}, {"t": "2020-01-01 00:00:01.5"}, {"t": null}]`)
 	path := filepath.Join(t.TempDir(), "x.parquet")

@@ -18,8 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write what the tests see into testdata")
 
-// TestFaultsOfJobFiles compares every testdata/jobs/*.yaml with the faults in the
-// .txt beside it; -update writes them.
+// TestFaultsOfJobFiles compares the faults of every testdata/jobs/*.yaml with the .txt
+// beside it. -update writes them.
 func TestFaultsOfJobFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/jobs/*.yaml")
 	require.NoError(t, err)
@@ -60,13 +60,13 @@ func FuzzJob(f *testing.F) {
 			require.ErrorIs(t, err, ErrJob)
 			return
 		}
-		// Fuzzed paths must not touch the machine, so the tables are ours.
+		// Fuzzed paths must not touch the machine, so the test provides the tables.
 		own := map[string]source.Table{}
 		for name := range job.Sources {
 			own[name] = emptyTable(t)
 		}
 		p, err := newPlan(job, own, nil)
-		var output *fs.PathError // a folder, or what else may have a fuzzed name
+		var output *fs.PathError // a fuzzed name may be a folder
 		if err != nil {
 			require.True(t, errors.Is(err, ErrJob) || errors.As(err, &output), "%v", err)
 			return

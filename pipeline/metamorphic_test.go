@@ -30,7 +30,7 @@ import (
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 )
 
-// smallStrides is a device with strides of another length.
+// smallStrides is a device with another stride length.
 type smallStrides struct {
 	gpu.Device
 	rows int
@@ -38,9 +38,9 @@ type smallStrides struct {
 
 func (d smallStrides) StrideRows(int) int { return d.rows }
 
-// randomTable writes a table of every kind of value: nulls, NaN, infinities,
-// empty and long strings. Floats are multiples of a quarter, so that their sums
-// do not depend on the order. Column names begin with the prefix.
+// randomTable writes a table with values of every kind: nulls, NaN, infinities, empty and
+// long strings. Floats are multiples of a quarter, so their sums do not depend on the
+// order. Column names begin with the prefix.
 func randomTable(t *testing.T, r *rand.Rand, prefix, path string) {
 	var fields []arrow.Field
 	for _, f := range []struct {
@@ -94,13 +94,13 @@ type pipelineCase struct {
 	cols   []metaColumn
 	names  int
 	joined int
-	// grouped says that the rows come in no order that is promised: those of a
-	// group-by do, until they are sorted by all columns.
+	// grouped says that the order of the rows is not promised: after a group-by, until a
+	// sort by all columns.
 	grouped bool
 }
 
-// metaColumn is a column of a random pipeline and the kind of its values: one of
-// the letters of randomTable's columns, or n for another number.
+// metaColumn is a column of a random pipeline and the kind of its values: a letter of
+// randomTable's columns, or n for other numbers.
 type metaColumn struct {
 	name string
 	kind byte
@@ -123,7 +123,7 @@ func (p *pipelineCase) fresh() string {
 
 func (p *pipelineCase) prev() string { return fmt.Sprintf("s%d", len(p.steps)) }
 
-// add appends a step and the SQL that means the same.
+// add appends a step and the equivalent SQL.
 func (p *pipelineCase) add(s Step, sql string, args ...any) {
 	p.ctes = append(p.ctes, fmt.Sprintf("s%d AS (%s)", len(p.steps)+1, fmt.Sprintf(sql, args...)))
 	s.Name = fmt.Sprintf("s%d", len(p.steps)+1)
@@ -258,8 +258,8 @@ func (p *pipelineCase) group(prev string) {
 	p.add(Step{Group: &g}, "%s", sql)
 }
 
-// sort orders by all columns, so that equal rows are the only ones without an
-// order, and may cut the first rows off.
+// sort orders by all columns, so that only equal rows have no order. It may drop the
+// first rows.
 func (p *pipelineCase) sort(prev string, limit bool) {
 	var keys []string
 	for _, c := range p.cols {
@@ -276,8 +276,7 @@ func (p *pipelineCase) sort(prev string, limit bool) {
 	p.add(Step{Limit: &l}, "%s LIMIT %d OFFSET %d", sql, l.Count, l.Offset)
 }
 
-// run runs the pipeline and returns its rows as text: in their order when they
-// have one, sorted otherwise.
+// run runs the pipeline and returns its rows as text. It sorts rows without an order.
 func (p *pipelineCase) run(t *testing.T, tables map[string]string, opt RunOptions) ([]string, error) {
 	var c Collector
 	b := New("random").Read("a", tables["a"]).Read("b", tables["b"]).Read("c", tables["c"]).WriteTo(&c)
@@ -318,10 +317,11 @@ func newPipelineCase(r *rand.Rand) *pipelineCase {
 	return p
 }
 
-// TestRandomPipelinesGiveOneAnswer runs random pipelines over random tables with
-// strides of any length, 1 to 64 lanes and any budget, on the CPU and on a GPU. Each
-// gives the same rows, in the same order where one is promised, or is refused by
-// its budget, and leaves nothing. With GSTREAM_PYTHON set to a Python that has duckdb, DuckDB must agree.
+// TestRandomPipelinesGiveOneAnswer runs random pipelines over random tables with strides
+// of any length, 1 to 64 lanes and any budget, on the CPU and on a GPU. Each run gives
+// the same rows, in the same order where it is promised, or is refused by its budget, and
+// leaves nothing behind. With GSTREAM_PYTHON set to a Python with duckdb, DuckDB must
+// agree.
 func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 	library := cudatest.Library(t)
 	defer goleak.VerifyNone(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// twoCases is a table whose columns differ by case alone.
+// twoCases is a table whose columns differ only in case.
 func twoCases(t *testing.T) *Builder {
 	return New("cases").ReadTable("t", record(t, []arrow.Field{{Name: "id", Type: arrow.PrimitiveTypes.Int64}, {Name: "ID", Type: arrow.PrimitiveTypes.Int64}},
 		`[{"id": 1, "ID": 20}, {"id": 2, "ID": 10}]`))

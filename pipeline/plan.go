@@ -15,8 +15,8 @@ import (
 	sourceparquet "github.com/gstream/gstream/source/parquet"
 )
 
-// Plan is a job that has been bound to its tables and optimised. It is immutable
-// and may be explained and run any number of times until Close.
+// Plan is a job that has been bound to its tables and optimised. It is immutable. It may
+// be explained and run any number of times until Close.
 type Plan struct {
 	job    *Job
 	tables map[string]source.Table
@@ -24,12 +24,12 @@ type Plan struct {
 	output Target
 }
 
-// NewPlan opens the sources of a job, checks everything that can be checked
-// without reading rows and decides how to run it. The error is Diagnostics; match it
-// with errors.Is and ErrJob, source.ErrData or the operating system's errors.
+// NewPlan opens the sources of a job, checks everything that can be checked without
+// reading rows, and decides how to run it. The error is Diagnostics. Match it with
+// errors.Is and ErrJob, source.ErrData or the operating system's errors.
 func NewPlan(job *Job) (*Plan, error) { return newPlan(job, nil, nil) }
 
-// newPlan also takes tables and a target that Go callers bring themselves.
+// newPlan also takes tables and a target that Go callers provide.
 func newPlan(j *Job, own map[string]source.Table, target Target) (_ *Plan, err error) {
 	p := &Plan{job: j, tables: map[string]source.Table{}, output: target}
 	defer func() {
@@ -61,7 +61,7 @@ func newPlan(j *Job, own map[string]source.Table, target Target) (_ *Plan, err e
 	return p, nil
 }
 
-// open opens every source, all of them before it gives up.
+// open opens every source, even if some fail.
 func (p *Plan) open(own map[string]source.Table) (faults Diagnostics) {
 	for name, t := range own {
 		p.tables[name] = t
@@ -95,21 +95,21 @@ func (p *Plan) Close() error {
 	return errors.Join(errs...)
 }
 
-// Run executes the plan. It returns when every goroutine has ended and all memory
-// is given back. On success the output is complete; on an error there is none,
-// and the report tells how far the run came. Errors match gpu.ErrBudget,
-// source.ErrData, context.Canceled or the operating system's, by errors.Is.
+// Run executes the plan. It returns when every goroutine has ended and all memory is
+// given back. After a success the output is complete. After an error there is no output,
+// and the report tells how far the run came. Errors match gpu.ErrBudget, source.ErrData,
+// context.Canceled or the operating system's errors, by errors.Is.
 //
-// Where a GPU is there but cannot be started, a run that asks for no device in
-// particular says so and takes the CPU.
+// If there is a GPU that cannot be started, a run that does not ask for a particular
+// device logs a warning and takes the CPU.
 func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
 	return runner.Run(ctx, p.stages, p.output, opt.For(p.job))
 }
 
-// ChooseDevice says on which device a run with these options runs. Where they leave it
-// open (Auto) and there is an NVIDIA driver, that is the device that takes less time by
-// a model of the plan's estimates; the GPU is not started for it. The error is a *Diagnostic
-// about the name of the device.
+// ChooseDevice returns the device of a run with these options. If they leave it open
+// (Auto) and there is an NVIDIA driver, it is the device that takes less time by a model
+// of the plan's estimates; the GPU is not started. The error is a *Diagnostic about the
+// name of the device.
 func (p *Plan) ChooseDevice(opt RunOptions) (*Choice, error) {
 	return runner.ChooseDevice(p.stages, opt)
 }

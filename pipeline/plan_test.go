@@ -15,7 +15,7 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// planTable is a table of which only the metadata is looked at.
+// planTable is a table that only has metadata.
 type planTable struct {
 	schema *gpu.Schema
 	rows   int64
@@ -43,7 +43,7 @@ func (t *planTable) column(name string, typ gpu.Type, lo, hi int64) *planTable {
 
 func newPlanTable(rows int64) *planTable { return &planTable{schema: &gpu.Schema{}, rows: rows} }
 
-// planTables are a star: many facts, some items, few kinds.
+// planTables are a star schema: many facts, some items, few kinds.
 func planTables() map[string]source.Table {
 	integer, text, money := gpu.Of(gpu.Int64), gpu.Of(gpu.String), gpu.DecimalOf(15, 2)
 	return map[string]source.Table{
@@ -54,8 +54,8 @@ func planTables() map[string]source.Table {
 	}
 }
 
-// TestPlans compares the explanation of every testdata/plans/*.yaml, over the
-// tables above, with the .txt beside it, or the faults; -update writes them.
+// TestPlans compares the explanation of every testdata/plans/*.yaml over the tables
+// above, or its faults, with the .txt beside it. -update writes them.
 func TestPlans(t *testing.T) {
 	files, err := filepath.Glob("testdata/plans/*.yaml")
 	require.NoError(t, err)

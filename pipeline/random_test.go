@@ -23,11 +23,11 @@ import (
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 )
 
-// randomCase is a pipeline over tables, to be run by gstream and by DuckDB.
+// randomCase is a pipeline over tables that gstream and DuckDB run.
 type randomCase struct {
 	tables  []randomSource
 	steps   []randomStep
-	columns []randomColumn // of the last step
+	columns []randomColumn // columns of the last step
 }
 
 // randomSource is a table in a Parquet file.
@@ -35,12 +35,13 @@ type randomSource struct {
 	name   string
 	schema *gpu.Schema
 	rows   [][]gpu.Scalar
-	// byDuckDB says who writes the file.
+	// byDuckDB says that DuckDB writes the file.
 	byDuckDB bool
 }
 
-// randomColumn is a column of a relation. One that is not exact holds floats whose
-// last digits depend on the order of additions: it is carried, and nothing else.
+// randomColumn is a column of a relation. A column that is not exact has floats whose
+// last digits depend on the order of additions; it is carried along, and nothing else
+// uses it.
 type randomColumn struct {
 	name  string
 	class exprtest.Class
@@ -50,16 +51,16 @@ type randomColumn struct {
 type randomRelation struct {
 	name    string
 	columns []randomColumn
-	rows    float64 // about how many
+	rows    float64 // estimate
 }
 
-// named is an expression and the name of its column, or, in a sort, its direction.
+// named is an expression and the name of its column, or its direction in a sort.
 type named struct {
 	expr *exprtest.Node
 	name string
 }
 
-// randomStep is one step, as a job's and as SQL.
+// randomStep is one step, as job and as SQL.
 type randomStep struct {
 	verb        string // filter, select, join, group, sort, top, union
 	name        string
@@ -93,7 +94,7 @@ func (s *randomStep) keys() (all []string) {
 	return all
 }
 
-// job is the step of a job, two of them for top.
+// job returns the step of a job. top is two steps.
 func (s *randomStep) job() []Step {
 	step := Step{Name: s.name, From: s.from}
 	switch s.verb {
@@ -122,7 +123,7 @@ func (s *randomStep) job() []Step {
 	return []Step{step}
 }
 
-// sql is the query that means the same.
+// sql returns the equivalent query.
 func (s *randomStep) sql() string {
 	switch s.verb {
 	case "filter":
@@ -165,7 +166,7 @@ func (c *randomCase) sql() string {
 	return sql + last.sql()
 }
 
-// reachable leaves out the steps and tables that the last step does not need.
+// reachable drops the steps and tables that the last step does not need.
 func (c *randomCase) reachable() {
 	need := map[string]bool{c.steps[len(c.steps)-1].name: true}
 	var steps []randomStep
@@ -198,7 +199,7 @@ type caseGenerator struct {
 
 func drawCase(r *rand.Rand) *randomCase {
 	g := &caseGenerator{r: r, c: &randomCase{}, wild: r.IntN(6) == 0}
-	// DuckDB does not compare these two with each other.
+	// DuckDB does not compare these two types with each other.
 	without := []string{"TIMESTAMP_NS", "TIMESTAMPTZ"}[r.IntN(2)]
 	g.types = slices.DeleteFunc(slices.Clone(randomTypes), func(t string) bool { return t == without })
 	for _, name := range []string{"a", "b", "c"} {
@@ -220,15 +221,15 @@ func drawCase(r *rand.Rand) *randomCase {
 	return g.c
 }
 
-// randomTypes are types of columns that Parquet has. Their common types have at most
-// 38 digits: beyond, DuckDB rounds digits away and gstream does not.
+// randomTypes are types of columns that Parquet has. Their common types have at most 38
+// digits: above, DuckDB rounds digits away and gstream does not.
 var randomTypes = []string{"BIGINT", "BIGINT", "INTEGER", "INTEGER", "SMALLINT", "TINYINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "DOUBLE", "DOUBLE", "FLOAT",
 	"DECIMAL(4,1)", "DECIMAL(12,2)", "DECIMAL(18,0)", "DECIMAL(18,6)", "DECIMAL(25,3)", "DECIMAL(30,6)", "BOOLEAN", "VARCHAR", "VARCHAR", "VARCHAR", "BLOB", "DATE", "DATE", "TIMESTAMP", "TIMESTAMP_NS", "TIMESTAMPTZ", "TIME"}
 
 func (g *caseGenerator) table(name string) {
 	t := randomSource{name: name, schema: &gpu.Schema{}, byDuckDB: g.r.IntN(2) == 0}
 	rel := randomRelation{name: name}
-	types := []string{"BIGINT", "VARCHAR"} // so that tables have some in common
+	types := []string{"BIGINT", "VARCHAR"} // types that tables have in common
 	for i := range 4 + g.r.IntN(5) {
 		typeName := g.types[g.r.IntN(len(g.types))]
 		if i < len(types) {
@@ -248,7 +249,7 @@ func (g *caseGenerator) table(name string) {
 	}
 	rows := []int{0, 1, 5, 20, 20, 40, 70}[g.r.IntN(7)]
 	if g.r.IntN(150) == 0 {
-		rows = 2500 // several vectors of DuckDB's
+		rows = 2500 // several vectors of DuckDB
 	}
 	for range rows {
 		row := make([]gpu.Scalar, len(t.schema.Fields))
@@ -262,7 +263,7 @@ func (g *caseGenerator) table(name string) {
 	g.relations = append(g.relations, rel)
 }
 
-// value draws from few values, which types have in common.
+// value draws from a few values, which the types have in common.
 func (g *caseGenerator) value(t gpu.Type) gpu.Scalar {
 	r := g.r
 	if r.IntN(8) == 0 {
@@ -334,7 +335,7 @@ func (g *caseGenerator) add(s randomStep, columns []randomColumn, rows float64) 
 	return rel
 }
 
-// input is a relation to read: mostly the last.
+// input returns a relation to read, mostly the last one.
 func (g *caseGenerator) input() randomRelation {
 	if len(g.c.steps) > 0 && g.r.IntN(4) > 0 {
 		return g.relations[len(g.relations)-1]
@@ -383,7 +384,7 @@ func (g *caseGenerator) project(in randomRelation) {
 	g.add(randomStep{verb: "select", from: in.name, exprs: exprs}, columns, in.rows)
 }
 
-// renamed gives a relation other names of columns, and leaves some out.
+// renamed gives the columns of a relation other names, and drops some.
 func (g *caseGenerator) renamed(in randomRelation, keep []randomColumn) randomRelation {
 	var exprs []named
 	var columns []randomColumn
@@ -397,7 +398,7 @@ func (g *caseGenerator) renamed(in randomRelation, keep []randomColumn) randomRe
 
 func number(c exprtest.Class) bool { return c == exprtest.Number || c == exprtest.Integer }
 
-// comparable columns are of one class.
+// comparable reports whether two columns are of one class.
 func comparable(x, y randomColumn) bool {
 	return x.exact && y.exact && (x.class == y.class || number(x.class) && number(y.class))
 }
@@ -469,7 +470,7 @@ func (g *caseGenerator) join(left randomRelation) {
 	g.add(s, columns, rows)
 }
 
-// using joins on a column that both sides call the same.
+// using joins on a column that has the same name on both sides.
 func (g *caseGenerator) using(left, right randomRelation) bool {
 	for _, l := range left.columns {
 		for i, r := range right.columns {
@@ -599,8 +600,8 @@ func (g *caseGenerator) union(in randomRelation) {
 	g.add(randomStep{verb: "union", from: x.name, with: y.name}, x.columns, x.rows+y.rows)
 }
 
-// sort orders by all columns, so that only equal rows have no order; with a limit
-// only where that can be done.
+// sort orders by all columns, so that only equal rows have no order. It adds a limit only
+// if that is possible.
 func (g *caseGenerator) sort(in randomRelation, limit bool) {
 	var keys []named
 	e := g.expressions(in)
@@ -670,11 +671,11 @@ type pipelineDuel struct {
 	t    *testing.T
 	duck *exprtest.DuckDB
 	dir  string
-	rows int // that were compared
+	rows int // rows compared
 	full int // results with rows
 }
 
-// write makes the files and DuckDB's tables.
+// write writes the files and makes DuckDB's tables.
 func (d *pipelineDuel) write(c *randomCase) {
 	var sql []string
 	for _, t := range c.tables {
@@ -734,13 +735,13 @@ func (d *pipelineDuel) run(c *randomCase, r *rand.Rand) (out collected, err erro
 	return out, err
 }
 
-// undecidedJoin is the refusal of a condition in which constants make one side's
-// columns vanish: docs/job-file.md says what a join can compare.
+// undecidedJoin is the refusal of a condition in which folding removed the columns of one
+// side. docs/job-file.md says what a join can compare.
 var undecidedJoin = regexp.MustCompile("uses no column|has no equality between|cannot have a condition on its input alone|join can compare the two sides with")
 
-// compare returns what differs, or "", and its kind. DuckDB's optimizer may leave out
-// what fails, and has mistakes of its own: gstream may also do what DuckDB does
-// without it.
+// compare returns the difference, or "", and its kind. DuckDB's optimizer may remove an
+// operation that fails, and has bugs of its own: gstream may also agree with DuckDB
+// without the optimizer.
 func (d *pipelineDuel) compare(c *randomCase, seed uint64) (kind, text string) {
 	var ours collected
 	ours, err := d.run(c, rand.New(rand.NewPCG(seed, 5)))
@@ -759,15 +760,15 @@ func (d *pipelineDuel) compare(c *randomCase, seed uint64) (kind, text string) {
 	return kind, text
 }
 
-// knownDifference says of those that docs/semantics.md lists whether it is one.
+// knownDifference reports whether docs/semantics.md lists the difference.
 func knownDifference(kind, text string) bool {
 	switch kind {
-	case "type": // common types beyond 38 digits keep the digits behind the point
+	case "type": // common types of more than 38 digits keep the digits after the point
 		m := regexp.MustCompile(`DuckDB DECIMAL\(38,([0-9]+)\), gstream DECIMAL\(38,([0-9]+)\)`).FindStringSubmatch(text)
 		return m != nil && len(m[1]) <= len(m[2]) && (len(m[1]) < len(m[2]) || m[1] < m[2])
 	case "only gstream fails": // constants that fail are refused when the job is planned
 		return regexp.MustCompile(`line [0-9]+, column [0-9]+: in `).MatchString(text)
-	case "only DuckDB fails": // intervals over 2^31 months or days
+	case "only DuckDB fails": // intervals of more than 2^31 months or days
 		return strings.Contains(text, "destination type INT32")
 	}
 	return false
@@ -788,7 +789,7 @@ func difference(c *randomCase, a exprtest.Answer, ours *collected, err error) (k
 			name = "TIMESTAMP WITH TIME ZONE"
 		}
 		if name == "DECIMAL(38,0)" && a.Types[i] == "HUGEINT" {
-			continue // what an output makes of it
+			continue // the output changes the type
 		}
 		if name != a.Types[i] && a.Types[i] != "NULL" {
 			return "type", fmt.Sprintf("column %d: DuckDB %s, gstream %s", i+1, a.Types[i], name)
@@ -817,7 +818,7 @@ func difference(c *randomCase, a exprtest.Answer, ours *collected, err error) (k
 	return "", ""
 }
 
-// normalized is rows as text in which -0 is 0.
+// normalized returns rows as text, with -0 as 0.
 func normalized(rows [][]*string, types []gpu.Type) [][]string {
 	out := make([][]string, len(rows))
 	for i, row := range rows {
@@ -835,7 +836,7 @@ func normalized(rows [][]*string, types []gpu.Type) [][]string {
 	return out
 }
 
-// near compares values: of inexact columns with a tolerance.
+// near compares values, those of inexact columns with a tolerance.
 func near(x, y string, t gpu.Type, columns []randomColumn, k int) bool {
 	if x == y {
 		return true
@@ -843,7 +844,7 @@ func near(x, y string, t gpu.Type, columns []randomColumn, k int) bool {
 	if !t.IsFloat() || k < len(columns) && columns[k].exact {
 		return false
 	}
-	// Columns of parts of a pipeline are not known to be exact.
+	// It is not known which columns in the middle of a pipeline are exact.
 	f, ok1 := floatBits(x)
 	g, ok2 := floatBits(y)
 	return ok1 && ok2 && math.Abs(f-g) <= 1e-12*max(math.Abs(f), math.Abs(g), 1)
@@ -855,7 +856,7 @@ func floatBits(v string) (float64, bool) {
 	return math.Float64frombits(bits), n == 1 && err == nil && len(v) == 16
 }
 
-// diffRows lists some rows of one side that the other has not.
+// diffRows lists some rows that only one side has.
 func diffRows(theirs, ours [][]string) string {
 	count := map[string]int{}
 	for _, r := range theirs {
@@ -877,7 +878,7 @@ func diffRows(theirs, ours [][]string) string {
 	return strings.Join(lines[:min(6, len(lines))], "\n")
 }
 
-// smaller is cases with less in them.
+// smaller returns smaller variants of a case.
 func (c *randomCase) smaller() (out []*randomCase) {
 	with := func(change func(*randomCase)) {
 		s := &randomCase{columns: c.columns}
@@ -954,7 +955,7 @@ func (c *randomCase) smaller() (out []*randomCase) {
 	return out
 }
 
-// String shows the pipeline as SQL, and its tables.
+// String formats the pipeline as SQL, and its tables.
 func (c *randomCase) String() string {
 	var b strings.Builder
 	for _, t := range c.tables {
@@ -978,14 +979,14 @@ func (c *randomCase) String() string {
 	return b.String() + c.sql()
 }
 
-// TestRandomPipelinesGiveDuckDBsRows draws pipelines over tables with duplicate
-// keys, nulls, NaN and many types, and compares the types and rows of their results
-// with DuckDB's, in order after a sort. Half of the files are DuckDB's. What differs
-// is shrunk.
+// TestRandomPipelinesGiveDuckDBsRows draws pipelines over tables with duplicate keys,
+// nulls, NaN and many types. It compares the types and rows of their results with
+// DuckDB's, and their order after a sort. DuckDB writes half of the files. The test
+// shrinks pipelines that differ.
 //
 //	GSTREAM_PYTHON=… GSTREAM_CASES=1000 go test ./pipeline -run RandomPipelinesGiveDuckDBs
 //
-// runs more of them, and GSTREAM_SEED=17 GSTREAM_CASES=1 one again.
+// runs more of them. GSTREAM_SEED=17 GSTREAM_CASES=1 runs one again.
 func TestRandomPipelinesGiveDuckDBsRows(t *testing.T) {
 	d := &pipelineDuel{t: t, duck: exprtest.StartDuckDB(t), dir: t.TempDir()}
 	first, cases := gputest.SeedOr(t, 1), gputest.Cases(t, 120)
@@ -1017,9 +1018,9 @@ func TestRandomPipelinesGiveDuckDBsRows(t *testing.T) {
 
 var digitsAndNames = regexp.MustCompile(`[a-z]?[0-9.]+|'[^']*'|"[^"]*"`)
 
-// form is an error without what changes when a pipeline is shrunk.
+// form returns an error without the parts that change when a pipeline is shrunk.
 func form(err string) string {
-	_, s, _ := strings.Cut(err, ": ") // the name of the step
+	_, s, _ := strings.Cut(err, ": ") // drop the name of the step
 	s = digitsAndNames.ReplaceAllString(s, "")
 	return s[:min(len(s), 60)]
 }

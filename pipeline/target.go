@@ -55,8 +55,8 @@ func (t *parquetTarget) Describe() string { return t.path }
 // folders are the folders that a run has made for its output, outermost first.
 type folders []string
 
-// makeFolders makes a folder and those around it, as far as they are missing. It
-// returns what it has made also on an error.
+// makeFolders makes a folder and its missing parents. It returns those that it has made,
+// also after an error.
 func makeFolders(path string) (folders, error) {
 	var missing folders
 	for p := filepath.Clean(path); ; p = filepath.Dir(p) {
@@ -74,11 +74,11 @@ func makeFolders(path string) (folders, error) {
 	return missing, nil
 }
 
-// remove removes the folders, those that others use by now excepted.
+// remove removes the folders that nobody else uses by now.
 func (f folders) remove() error {
 	for _, p := range slices.Backward(f) {
 		if os.Remove(p) != nil {
-			break // somebody has put something into it
+			break // it is no longer empty
 		}
 	}
 	return nil
@@ -94,7 +94,7 @@ func (s *discardSink) Commit(ctx context.Context) error {
 	return errors.Join(s.Sink.Commit(ctx), os.RemoveAll(s.path))
 }
 
-// folderSink is a sink whose output lies in folders made for it.
+// folderSink is a sink whose output is in folders that were made for it.
 type folderSink struct {
 	sink.Sink
 	folders folders

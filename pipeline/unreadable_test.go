@@ -17,8 +17,8 @@ type nestedTable struct {
 
 func (t *nestedTable) Unreadable() []source.Unreadable { return t.unreadable }
 
-// nestedTables are logs and old, which have the same columns, and bare, none of
-// whose columns can be read.
+// nestedTables are logs and old, which have the same columns, and bare, which has no
+// readable column.
 func nestedTables() map[string]source.Table {
 	integer := gpu.Of(gpu.Int64)
 	tags := source.Unreadable{Name: "Tags", Type: "VARCHAR[]", Reason: "it is nested"}
@@ -50,7 +50,7 @@ func TestColumnsThatCannotBeReadAreNotLost(t *testing.T) {
 		`[{from: bare, filter: 1 = 1}]`:                                                        `column "Tags" (VARCHAR[]) of bare cannot be read: it is nested; add a step that selects the others`,
 		`[{from: none, limit: 3}]`:                                                             "limit 1: there is no column to write: no column is in none, fake",
 		`[{from: none, union: none}]`:                                                          "no column is in none, fake, none, fake",
-		// By name, in whatever case.
+		// By name, in any case.
 		`[{from: logs, select: [id, tags]}]`:                                         tags,
 		`[{from: logs, select: [id, logs.tags]}]`:                                    tags,
 		`[{from: logs, select: [id, Tags.a]}]`:                                       tags,
@@ -64,7 +64,7 @@ func TestColumnsThatCannotBeReadAreNotLost(t *testing.T) {
 		`[{from: logs, select: [id]}, {filter: took is null}]`:                       `there is no column "took"`,
 		`[{from: logs, select: [id]}, {union: users}]`:                               "has 2 columns and the step's input has 1",
 		`[{from: users, join: {with: logs, on: id = user}}, {select: [users.tags]}]`: `table "users" has no column "tags"`,
-		// Resolved.
+		// Valid queries.
 		`[{from: logs, select: [id, size]}]`:                                                    "",
 		`[{from: logs, filter: id > 3}, {sort: size % 2}, {select: [size]}]`:                    "",
 		`[{from: logs, group: {by: id, aggregates: {n: count(*)}}}]`:                            "",

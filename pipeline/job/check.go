@@ -8,8 +8,8 @@ import (
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 )
 
-// Check lists what is wrong with the form of a job, before anything is opened.
-// Sources in own are brought by a Go caller and need no files.
+// Check lists the mistakes in the form of a job, before anything is opened. A Go caller
+// provides the sources in own, which need no files.
 func (j *Job) Check(own []string) Diagnostics {
 	var faults Diagnostics
 	add := func(step, path, format string, args ...any) {
@@ -61,8 +61,8 @@ func (j *Job) Check(own []string) Diagnostics {
 	return faults
 }
 
-// CheckRead refuses steps whose rows go nowhere. The job has no other fault, so
-// every name in it is known.
+// CheckRead refuses steps whose rows nobody reads. The job has no other fault, so every
+// name in it is known.
 func (j *Job) CheckRead() (faults Diagnostics) {
 	byName := map[string]int{}
 	read := make([]bool, len(j.Steps))
@@ -93,7 +93,7 @@ func (j *Job) CheckRead() (faults Diagnostics) {
 	return faults
 }
 
-// CheckOutput lists what is wrong with where the result goes.
+// CheckOutput lists the mistakes in the output of the job.
 func (j *Job) CheckOutput() (faults Diagnostics) {
 	if j.Output.Parquet == "" {
 		faults = append(faults, &Diagnostic{File: j.file, Place: j.Place("output"), Msg: "the job has no output; give it output: {parquet: PATH}"})

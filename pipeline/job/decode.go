@@ -14,18 +14,18 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// decoder fills a Job from a YAML tree, directed by the struct tags of the Job.
-// It goes on after a fault, so that one look shows them all, and it remembers
-// where every value stands.
+// decoder fills a Job from a YAML tree, directed by the struct tags of the Job. It
+// continues after a fault, so that one pass shows all faults. It remembers the place of
+// every value.
 type decoder struct {
 	job    *Job
-	dir    string // of the job file
+	dir    string // folder of the job file
 	vars   variables
 	faults Diagnostics
 }
 
-// document decodes the whole job: the variables first, because every other
-// value may use them, and without expanding their own text.
+// document decodes the whole job. It decodes the variables first, without expanding them,
+// because all other values may use them.
 func (d *decoder) document(root ast.Node) {
 	v := reflect.ValueOf(d.job).Elem()
 	entries, ok := d.mapping(root, "the job")
@@ -80,8 +80,8 @@ func (d *decoder) mapping(n ast.Node, what string) ([]entry, bool) {
 	return out, true
 }
 
-// fields decodes the entries of a mapping into a struct; skip is a key that the
-// caller has decoded itself.
+// fields decodes the entries of a mapping into a struct. The caller has decoded the key
+// skip.
 func (d *decoder) fields(entries []entry, v reflect.Value, path, skip string) {
 	fields := structFields(v.Type())
 	seen := map[string]bool{}
@@ -111,7 +111,7 @@ func (d *decoder) fields(entries []entry, v reflect.Value, path, skip string) {
 	}
 }
 
-// decode fills v from n; path is the value's path in the job.
+// decode fills v from n. path is the value's path in the job.
 func (d *decoder) decode(n ast.Node, v reflect.Value, path string) {
 	d.job.places[path] = placeOf(n)
 	if _, null := n.(*ast.NullNode); null || n == nil {
@@ -176,7 +176,7 @@ func (d *decoder) decode(n ast.Node, v reflect.Value, path string) {
 	}
 }
 
-// list decodes a sequence; a scalar stands for a list of one.
+// list decodes a sequence. A scalar is a list of one.
 func (d *decoder) list(n ast.Node, v reflect.Value, path string) {
 	values := []ast.Node{n}
 	if seq, ok := n.(*ast.SequenceNode); ok {
@@ -236,7 +236,7 @@ func (d *decoder) size(n ast.Node, p *Size, path string) {
 	*p = b
 }
 
-// ParseSize reads a number of bytes such as 512MiB, 8GB or 1048576.
+// ParseSize parses a number of bytes such as 512MiB, 8GB or 1048576.
 func ParseSize(s string) (Size, error) {
 	b, err := humanize.ParseBytes(s)
 	if err != nil || int64(b) <= 0 {
@@ -245,7 +245,7 @@ func ParseSize(s string) (Size, error) {
 	return Size(b), nil
 }
 
-// columns decodes a list of expressions and {name: expression} entries, or one
+// columns decodes a list of expressions and {name: expression} entries, or a single
 // mapping.
 func (d *decoder) columns(n ast.Node, c *Columns, path string) {
 	*c = Columns{}
@@ -287,7 +287,7 @@ func (d *decoder) text(n ast.Node, path string) (expanded, bool) {
 		d.faultf(placeOf(n), "%s: %v", path, err)
 		return expanded{}, false
 	}
-	d.job.origins[path] = &origin{s, e.text, e.pieces}
+	d.job.origins[path] = &origin{s, e.text, e.segments}
 	return e, true
 }
 
@@ -298,8 +298,7 @@ func (d *decoder) path(e expanded) Path {
 	return Path(filepath.Join(d.dir, e.text))
 }
 
-// scalarText returns the text of a scalar as it was written, quotes and block
-// markers taken off.
+// scalarText returns the text of a scalar as written, without quotes and block markers.
 func scalarText(n ast.Node) (string, bool) {
 	switch n := n.(type) {
 	case *ast.StringNode:
@@ -318,8 +317,8 @@ func scalarText(n ast.Node) (string, bool) {
 	return "", false
 }
 
-// castText returns the text of "a::b", which YAML says is a plain word and the
-// parser takes for a mapping of a to :b within brackets within braces.
+// castText returns the text of "a::b". In YAML it is a plain scalar, but within braces or
+// brackets the parser takes it for a mapping of a to :b.
 func castText(n *ast.MappingValueNode) (string, bool) {
 	key, isKey := n.Key.(*ast.StringNode)
 	value, isValue := n.Value.(*ast.StringNode)
@@ -350,8 +349,8 @@ func nodeKind(n ast.Node) string {
 	return "nothing"
 }
 
-// placeOf returns where a node begins: for a mapping its first key, not the
-// first colon.
+// placeOf returns the start of a node. For a mapping it is the first key, not the first
+// colon.
 func placeOf(n ast.Node) Place {
 	switch m := n.(type) {
 	case nil:

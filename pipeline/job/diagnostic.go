@@ -8,17 +8,17 @@ import (
 	"github.com/gstream/gstream/operators/expr"
 )
 
-// ErrJob is the sentinel behind every error that the job itself causes: its
-// file, its variables, its expressions. Match it with errors.Is.
+// ErrInvalid is the sentinel behind every error that the job itself causes: its file, its
+// variables, its expressions. Match it with errors.Is.
 var ErrInvalid = errors.New("invalid job")
 
-// Diagnostic is one thing wrong with a job.
+// Diagnostic is one mistake in a job.
 type Diagnostic struct {
 	File string // empty for a job built in Go
 	Place
-	Step string // the step or source, empty for the rest
+	Step string // name of the step or source; empty elsewhere
 	Msg  string
-	Err  error // the cause when it is not the job, as an unreadable file
+	Err  error // the cause if it is not the job, such as an unreadable file
 }
 
 func (f *Diagnostic) Error() string {
@@ -37,7 +37,7 @@ func (f *Diagnostic) Error() string {
 	return b.String()
 }
 
-// Unwrap returns the cause, ErrJob when it is the job itself.
+// Unwrap returns the cause: ErrInvalid if it is the job itself.
 func (f *Diagnostic) Unwrap() error {
 	if f.Err != nil {
 		return f.Err
@@ -45,7 +45,7 @@ func (f *Diagnostic) Unwrap() error {
 	return ErrInvalid
 }
 
-// Diagnostics is everything that was found wrong with a job, in the order of the file.
+// Diagnostics are all mistakes found in a job, in the order of the file.
 type Diagnostics []*Diagnostic
 
 func (fs Diagnostics) Error() string {
@@ -65,8 +65,8 @@ func (fs Diagnostics) Unwrap() []error {
 	return errs
 }
 
-// DidYouMean returns ` (did you mean "x"?)` for the candidate nearest to name,
-// or nothing when none is near.
+// DidYouMean returns ` (did you mean "x"?)` for the candidate nearest to name, or "" when
+// none is near.
 func DidYouMean(name string, candidates []string) string {
 	if best := expr.Nearest(name, candidates); best != "" {
 		return fmt.Sprintf(" (did you mean %q?)", best)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// field is one key of a structure of the job, as its tags describe it.
+// field is one key of a structure of the job, as the struct tags describe it.
 type field struct {
 	name, doc, def string
 	enum           []string
@@ -16,8 +16,8 @@ type field struct {
 
 type fieldList []field
 
-// structFields lists the keys of a struct in order, those of inlined structs
-// among them. Fields without a yaml tag, or with "-", are not part of a job.
+// structFields lists the keys of a struct in order, with those of inlined structs. Fields
+// without a yaml tag, or with "-", are not part of a job.
 func structFields(t reflect.Type) fieldList {
 	var out fieldList
 	for i := range t.NumField() {

@@ -1,10 +1,10 @@
-// Package job is the job file: its structure (Job), the YAML that fills it (Load,
-// Parse), its variables, and what can be checked of it without a table. It also says
-// where in the file a value stands, so that later stages can point there.
+// Package job is the job file: its structure (Job), the YAML that fills it (Load, Parse),
+// its variables, and the checks that need no table. It also finds the place of a value in
+// the file, so that later stages can point there.
 //
-// A job built in Go is the same structure, without a file. The bytes of a file come
-// from strangers: a mistake in them is a Diagnostic with its place, and all of them
-// are listed.
+// A job built in Go has the same structure and no file. The bytes of a file are
+// untrusted: every mistake in them is a Diagnostic with its place, and all mistakes are
+// listed.
 package job
 
 import (
@@ -13,8 +13,8 @@ import (
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 )
 
-// Job is what a job file holds and what the Go builder fills in. The tags are
-// its one description: the parser, the checks and the JSON Schema come from them.
+// Job is the content of a job file, or what the Go builder fills in. The struct tags are
+// its only description: the parser, the checks and the JSON Schema use them.
 type Job struct {
 	Name        string            `yaml:"name" doc:"Name of the job, for reports."`
 	Description string            `yaml:"description" doc:"What the job is for."`
@@ -24,13 +24,13 @@ type Job struct {
 	Steps       []Step            `yaml:"steps" doc:"What to do, in order. A step reads the step before it unless it says from."`
 	Output      Output            `yaml:"output" doc:"Where the last step's rows go."`
 
-	// file is the path of the job file for errors, empty for a job built in Go.
+	// file is the path of the job file, for errors; empty for a job built in Go.
 	file string
-	// places says where in the file a value stands, by its path in the
-	// structure, as in "steps[2].filter".
+	// places has the place of each value in the file, by its path in the structure, such
+	// as "steps[2].filter".
 	places map[string]Place
-	// source is the text of the job file, and origins the values in it that
-	// expressions may stand in.
+	// source is the text of the job file. origins are the values in it that may contain
+	// expressions.
 	source  string
 	origins map[string]*origin
 }
@@ -41,7 +41,7 @@ type Var struct {
 	Description string  `yaml:"description" doc:"What the variable is for."`
 }
 
-// Memory holds the budgets of a run; 0 is the default of the device.
+// Memory has the budgets of a run; 0 is the default of the device.
 type Memory struct {
 	Device Size `yaml:"device" doc:"Device memory (80 % of what is free by default), as in 8GiB."`
 	Host   Size `yaml:"host" doc:"Host memory (half of what is free by default), as in 16GiB."`
@@ -52,7 +52,7 @@ type Source struct {
 	Parquet Paths `yaml:"parquet" doc:"Parquet files, folders and patterns with *, ?, [a-z] and **, read as one table. Paths are relative to the job file; those that begin with a variable given by --set or the environment are relative to the working directory."`
 }
 
-// Step is one relation: an input and exactly one thing done to it.
+// Step is one relation: an input and exactly one operation on it.
 type Step struct {
 	Name   string   `yaml:"name" doc:"Name by which later steps and errors refer to the step."`
 	From   string   `yaml:"from" doc:"Source or step to read; the step before by default, or the only source."`
@@ -65,7 +65,7 @@ type Step struct {
 	Union  []string `yaml:"union" doc:"Sources or steps whose rows follow those of the input (UNION ALL); columns are matched by position."`
 }
 
-// Join joins the step's input, the left side, with another relation.
+// Join joins the step's input, which is the left side, with another relation.
 type Join struct {
 	With  string   `yaml:"with" doc:"Source or step on the right side." required:"true"`
 	Kind  string   `yaml:"kind" doc:"Kind of join." enum:"inner,left,semi,anti" default:"inner"`
@@ -86,39 +86,39 @@ type Limit struct {
 	Offset int64 `yaml:"offset" doc:"Number of rows to leave out first."`
 }
 
-// Output says where the result goes: the rows of the last step.
+// Output is the destination of the result, which is the rows of the last step.
 type Output struct {
 	Parquet             Path `yaml:"parquet" doc:"Parquet file to write, or the directory of parts when rows_per_file is set." required:"true"`
 	sinkparquet.Options `yaml:",inline"`
 }
 
-// Path is a file path. In a job file it is relative to that file, unless it
-// begins with a variable that was set from outside.
+// Path is a file path. In a job file it is relative to that file, unless it begins with a
+// variable that was set from outside.
 type Path string
 
 // Paths is a list of paths or a single one.
 type Paths []Path
 
-// Size is a number of bytes, in a job file written as 512MiB or 8GB.
+// Size is a number of bytes. A job file writes it as 512MiB or 8GB.
 type Size int64
 
-// Column is an expression and the name of its result. The name is empty when
-// the expression names itself ("a", "a + 1 as b", "*").
+// Column is an expression and the name of its result. The name is empty when the
+// expression gives it ("a", "a + 1 as b", "*").
 type Column struct{ Name, Expr string }
 
-// Columns is a list of columns: in a job file a list of expressions and single
-// {name: expression} entries, or one mapping of names to expressions.
+// Columns is a list of columns. In a job file it is a list of expressions and {name:
+// expression} entries, or one mapping of names to expressions.
 type Columns []Column
 
-// Place is a position in a job file; the zero Place is unknown.
+// Place is a position in a job file. The zero Place is unknown.
 type Place struct{ Line, Column int }
 
 // File is the path of the job file, empty for a job built in Go.
 func (j *Job) File() string { return j.file }
 
-// Place returns where in the job file a value stands, by its path in the structure
-// as in "steps[2].filter", or else the nearest value around it. It is the zero Place
-// when that is unknown.
+// Place returns the place of a value in the job file, or else of the nearest value around
+// it. A path in the structure such as "steps[2].filter" identifies the value. The zero
+// Place is unknown.
 func (j *Job) Place(path string) Place {
 	for path != "" {
 		if p, ok := j.places[path]; ok {
@@ -138,7 +138,7 @@ func parentPath(path string) string {
 	return ""
 }
 
-// StepName is how errors and reports call step i.
+// StepName returns the name of step i in errors and reports.
 func StepName(steps []Step, i int) string {
 	s := &steps[i]
 	if s.Name != "" {
@@ -147,7 +147,7 @@ func StepName(steps []Step, i int) string {
 	return fmt.Sprintf("%s %d", s.verb(), i+1)
 }
 
-// verb returns the kind of the step, "step" when it has none.
+// verb returns the kind of the step, or "step" without one.
 func (s *Step) verb() string {
 	if v := s.verbs(); len(v) > 0 {
 		return v[0]

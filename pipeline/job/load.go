@@ -16,16 +16,16 @@ import (
 // maxJobBytes bounds a job file and every value in it.
 const maxJobBytes = 1 << 20
 
-// LoadOptions say how to read a job file.
+// LoadOptions configure the reading of a job file.
 type LoadOptions struct {
-	// Set gives values to variables; each must be declared by the job.
+	// Set gives values to variables that the job declares.
 	Set map[string]string
-	// LookupEnv finds ${env:NAME}; os.LookupEnv when nil.
+	// LookupEnv finds ${env:NAME}; nil means os.LookupEnv.
 	LookupEnv func(string) (string, bool)
 }
 
-// Load reads a job file. The error is Diagnostics when the content is at fault, or
-// the operating system's when the file cannot be read.
+// Load reads a job file. The error is Diagnostics when the content is wrong, and the
+// operating system's when the file cannot be read.
 func Load(path string, opt LoadOptions) (*Job, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -39,8 +39,8 @@ func Load(path string, opt LoadOptions) (*Job, error) {
 	return Parse(path, src, opt)
 }
 
-// Parse reads a job from the bytes of a job file; path names it in errors and
-// anchors its relative paths. The error is Diagnostics.
+// Parse parses a job from the bytes of a job file. path names it in errors and is the
+// base of its relative paths. The error is Diagnostics.
 func Parse(path string, src []byte, opt LoadOptions) (*Job, error) {
 	job := &Job{file: path, source: string(src), places: map[string]Place{}, origins: map[string]*origin{}}
 	d := &decoder{job: job, dir: filepath.Dir(path), vars: variables{set: opt.Set, env: opt.LookupEnv, resolved: map[string]expanded{}}}
@@ -61,8 +61,8 @@ func Parse(path string, src []byte, opt LoadOptions) (*Job, error) {
 	return job, nil
 }
 
-// parse returns the one document of a YAML file, or nil after a fault. The
-// parser sees hostile bytes, so a panic in it is a fault as well.
+// parse returns the single document of a YAML file, or nil after a fault. The bytes are
+// untrusted, so a panic of the parser is a fault too.
 func (d *decoder) parse(src []byte) (root ast.Node) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -97,7 +97,7 @@ func (d *decoder) parse(src []byte) (root ast.Node) {
 	return root
 }
 
-// checkVariables refuses values for variables that do not exist.
+// checkVariables refuses values for unknown variables.
 func (d *decoder) checkVariables(set map[string]string) {
 	for _, name := range sortedKeys(set) {
 		if _, ok := d.job.Vars[name]; !ok {

@@ -41,8 +41,8 @@ func TestPathsFromOutsideAreRelativeToTheWorkingDirectory(t *testing.T) {
 }
 
 func TestVariablesAreExpandedOnceEach(t *testing.T) {
-	// Each variable doubles the one before: without remembering, the last takes
-	// 2^60 steps.
+	// Each variable doubles the one before. Without memoisation the last one takes 2^60
+	// steps.
 	src := "vars:\n  v0: ''\n"
 	for i := range 60 {
 		src += fmt.Sprintf("  v%d: '${v%d}${v%d}'\n", i+1, i, i)

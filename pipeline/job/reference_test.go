@@ -16,7 +16,7 @@ var updateReference = flag.Bool("update", false, "write docs/job-file.md")
 
 const referenceFile = "../../docs/job-file.md"
 
-// reference writes the tables of docs/job-file.md from the tags of Job.
+// reference returns the tables of docs/job-file.md, made from the struct tags of Job.
 func reference() string {
 	var b strings.Builder
 	for _, s := range []struct {
@@ -51,7 +51,7 @@ func reference() string {
 	return b.String()
 }
 
-// valueName says what is written for a value of a type.
+// valueName describes the values of a type in a job file.
 func valueName(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[Path]():
@@ -78,8 +78,8 @@ func valueName(t reflect.Type) string {
 	return "number"
 }
 
-// TestReferenceDescribesEveryKey compares docs/job-file.md with the structure
-// behind job files; -update writes it.
+// TestReferenceDescribesEveryKey compares docs/job-file.md with the structure of job
+// files. -update writes it.
 func TestReferenceDescribesEveryKey(t *testing.T) {
 	text, err := os.ReadFile(referenceFile)
 	require.NoError(t, err)

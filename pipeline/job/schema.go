@@ -2,8 +2,8 @@ package job
 
 import "reflect"
 
-// JSONSchema describes a job file to editors, as JSON Schema (draft 2020-12).
-// It comes from the tags of Job, as the parser does.
+// JSONSchema describes job files to editors, as JSON Schema (draft 2020-12). Like the
+// parser it uses the struct tags of Job.
 func JSONSchema() map[string]any {
 	s := schemaOf(reflect.TypeFor[Job]())
 	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
@@ -54,7 +54,7 @@ func schemaOf(t reflect.Type) object {
 	return text
 }
 
-// scalarSchema also takes a string, which may be a variable.
+// scalarSchema also accepts a string, which may be a variable.
 func scalarSchema(kind string) object { return object{"type": []string{kind, "string"}} }
 
 func structSchema(t reflect.Type) object {

@@ -5,26 +5,26 @@ import (
 	"unicode/utf8"
 )
 
-// origin remembers how a value of the job file came about, so that a place in
-// the value can be found in the file again.
+// origin says how a value of the job file was made, so that a place in the value can be
+// found in the file.
 type origin struct {
-	raw    string // the scalar, before its variables were expanded
-	value  string // and after
-	pieces []piece
+	raw      string // the scalar before its variables were expanded
+	value    string // the scalar after it
+	segments []segment
 }
 
-// piece says that the value continues at offset value with what stands at
-// offset raw of the scalar: the same text, or what a variable was replaced with.
-type piece struct {
+// segment says that at offset value the value continues with the text at offset raw of the
+// scalar: the same text, or the text of a variable.
+type segment struct {
 	value, raw int
 	variable   bool
 }
 
-// rawOffset returns where in the scalar the byte at an offset of the value comes
-// from; for the text of a variable, where the variable stands.
+// rawOffset returns the offset in the scalar of the byte at an offset of the value. For
+// the text of a variable it is the offset of the variable.
 func (o *origin) rawOffset(offset int) int {
 	at := 0
-	for _, p := range o.pieces {
+	for _, p := range o.segments {
 		if p.value > offset {
 			break
 		}
@@ -35,9 +35,9 @@ func (o *origin) rawOffset(offset int) int {
 	return min(at, len(o.raw))
 }
 
-// PlaceIn returns the place of a byte of text, which is part of the value at
-// path. It is known when the file has the value as it is but for quotes,
-// indentation and line breaks.
+// PlaceIn returns the place of a byte of text, which is part of the value at path. It is
+// known if the file has the value unchanged, except for quotes, indentation and line
+// breaks.
 func (j *Job) PlaceIn(path, text string, offset int) (Place, bool) {
 	o, ok := j.origins[path]
 	if !ok {
@@ -65,14 +65,14 @@ func (j *Job) PlaceIn(path, text string, offset int) (Place, bool) {
 	return Place{s.line, s.column}, true
 }
 
-// scalarScanner walks through a scalar in the text of a YAML file.
+// scalarScanner scans a scalar in the text of a YAML file.
 type scalarScanner struct {
 	text         string
 	line, column int
 	quote        byte // ' or " of a quoted scalar
 }
 
-// skip passes one code point.
+// skip skips one code point.
 func (s *scalarScanner) skip() bool {
 	r, n := utf8.DecodeRuneInString(s.text)
 	if n == 0 {
@@ -93,8 +93,7 @@ func (s *scalarScanner) space() (some bool) {
 	return some
 }
 
-// open passes what stands before the text of a scalar: a quote, or the marker
-// of a block.
+// open skips what comes before the text of a scalar: a quote, or the marker of a block.
 func (s *scalarScanner) open() {
 	switch {
 	case s.text == "":
@@ -109,7 +108,7 @@ func (s *scalarScanner) open() {
 	}
 }
 
-// match passes text of the scalar; false when the file has it in another form.
+// match skips text of the scalar. It is false when the file has the text in another form.
 func (s *scalarScanner) match(raw string) bool {
 	for raw != "" {
 		if isSpace(raw[0]) {

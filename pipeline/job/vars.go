@@ -11,22 +11,22 @@ type variables struct {
 	declared map[string]Var
 	set      map[string]string
 	env      func(string) (string, bool)
-	// resolved remembers defaults, so that variables defined by others are
-	// expanded once however often they are used.
+	// resolved remembers the expanded defaults, so that a variable is expanded once,
+	// however often it is used.
 	resolved map[string]expanded
 }
 
 // expanded is a value with its variables replaced.
 type expanded struct {
 	text string
-	// outside says that the value begins with text from outside the job file:
-	// --set or the environment.
-	outside bool
-	pieces  []piece
+	// outside says that the value begins with text from outside the job file: from --set
+	// or the environment.
+	outside  bool
+	segments []segment
 }
 
-// expand replaces the variables of a value. Values are not expanded again,
-// except for the defaults of variables, which may use other variables.
+// expand replaces the variables of a value. Values are not expanded again, except the
+// defaults of variables, which may use other variables.
 func (v *variables) expand(s string) (expanded, error) { return v.expandIn(s, nil) }
 
 func (v *variables) expandIn(s string, using []string) (expanded, error) {
@@ -34,7 +34,7 @@ func (v *variables) expandIn(s string, using []string) (expanded, error) {
 	var e expanded
 	whole := len(s)
 	from := func(variable bool) {
-		e.pieces = append(e.pieces, piece{out.Len(), whole - len(s), variable})
+		e.segments = append(e.segments, segment{out.Len(), whole - len(s), variable})
 	}
 	for first := true; s != ""; first = false {
 		from(false)

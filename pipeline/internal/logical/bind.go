@@ -16,18 +16,18 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// binder makes the logical plan that a query says, literally: no rewriting. It
-// goes on after a fault; what depends on a faulty step is left out silently.
+// binder makes the logical plan that a query describes, without rewriting. It continues
+// after a fault, and silently skips whatever depends on a faulty step.
 type binder struct {
 	query  Query
 	faults job.Diagnostics
-	// named holds the relations so far; nil for one that has a fault.
+	// named has the relations so far; nil for a relation with a fault.
 	named map[string]Node
 }
 
-// Bind returns the relation of the last step over the tables that the sources are,
-// and what is wrong with the query. A source without a table has a fault that the
-// caller has reported; what depends on it is left out.
+// Bind returns the relation of the last step over the tables of the sources, and the
+// mistakes in the query. The caller has reported the sources without a table; Bind skips
+// whatever depends on them.
 func Bind(q Query, tables map[string]source.Table) (Node, job.Diagnostics) {
 	b := &binder{query: q, named: map[string]Node{}}
 	for _, name := range q.Sources {
@@ -103,13 +103,13 @@ func (s *stepBinder) lookUpOthers() {
 	}
 }
 
-// faultf reports a fault of the step; sub is the path of the value in the step.
+// faultf reports a fault of the step. sub is the path of the value in the step.
 func (s *stepBinder) faultf(sub, format string, args ...any) {
 	s.fault(s.at+sub, s.name, format, args...)
 }
 
-// lookup finds a source or an earlier step. It returns false after reporting an
-// unknown name, and nil with true for a relation that has a fault already.
+// lookup finds a source or an earlier step. It reports an unknown name and returns false.
+// It returns nil and true for a relation that has a fault already.
 func (s *stepBinder) lookup(name, sub string) (Node, bool) {
 	n, ok := s.named[name]
 	if !ok {
@@ -118,7 +118,7 @@ func (s *stepBinder) lookup(name, sub string) (Node, bool) {
 	return n, ok
 }
 
-// expr parses and binds one expression; nil after a fault.
+// expr parses and binds one expression. It returns nil after a fault.
 func (s *stepBinder) expr(text string, in Node, sub string) *expr.Expr {
 	n, err := expr.Parse(text)
 	if err == nil {
@@ -131,9 +131,9 @@ func (s *stepBinder) expr(text string, in Node, sub string) *expr.Expr {
 	return nil
 }
 
-// exprDiagnostic reports an error of the expression at sub, with its place in the
-// text where that is known. The expression, over the columns of a node, is text of
-// the value there; hint is put behind the message.
+// exprDiagnostic reports an error of the expression text, which is the value at sub or a
+// part of it and is over the columns of a node. The report has the place in the text if
+// it is known, and hint after the message.
 func (s *stepBinder) exprDiagnostic(in Node, sub, text string, err error, hint string) {
 	path := s.at + sub
 	var mistake *expr.Error
@@ -157,9 +157,9 @@ func (s *stepBinder) exprDiagnostic(in Node, sub, text string, err error, hint s
 
 var position = regexp.MustCompile(`^-?[0-9]+$`)
 
-// key is expr for what rows are sorted or grouped by: a number is the position of
-// a column of the step's input. What has the same value in every row is refused,
-// for it is most likely a position or a name that is written in another way.
+// key is expr for a key by which rows are sorted or grouped. A number is the position of
+// a column of the step's input. A key with the same value in every row is refused: most
+// likely it is a position or a name in another notation.
 func (s *stepBinder) key(in Node, text, sub, kind string) *expr.Expr {
 	if position.MatchString(text) {
 		if u := in.Rel().unreadable; len(u) > 0 {
@@ -178,7 +178,7 @@ func (s *stepBinder) key(in Node, text, sub, kind string) *expr.Expr {
 	if e == nil {
 		return nil
 	}
-	// The columns of e would not tell: one may have been folded away.
+	// The columns of e do not tell, because folding may have removed one.
 	if n, err := expr.Parse(text); err == nil {
 		if _, err := expr.Bind(n, &expr.Scope{Schema: &gpu.Schema{}, Fold: host.Fold}); err == nil {
 			s.faultf(sub, "the %s key %s uses no column, so it is the same in every row; write the name of a column, or its position as a number", kind, text)
@@ -240,8 +240,8 @@ func (s *stepBinder) selection(in Node) Node {
 			ok = false
 			continue
 		}
-		// A column that goes on under its name keeps its qualifier; what is
-		// new is qualified by the step.
+		// A column that keeps its name keeps its qualifier. The step qualifies new
+		// columns.
 		qual := s.step.Name
 		if col, bare := e.IsColumn(); bare && (name == "" || name == r.Schema.Fields[col].Name) {
 			name, qual = r.Schema.Fields[col].Name, r.quals[col]
@@ -257,8 +257,8 @@ func (s *stepBinder) selection(in Node) Node {
 	return newProject(s.name, in, exprs, names, quals)
 }
 
-// distinct reports names that appear twice among the columns of a step. Columns
-// that differ by case alone are two columns, as in a file that has them.
+// distinct reports names that appear twice among the columns of a step. Columns that
+// differ only in case are two columns, as in a file that has them.
 func (s *stepBinder) distinct(names []string, sub string) bool {
 	seen := map[string]bool{}
 	for _, n := range names {
@@ -294,7 +294,7 @@ func (s *stepBinder) sort(in Node) Node {
 	return restore(newSort(s.name, wide, keys, 0, -1), in)
 }
 
-// restore drops the columns that extend added behind those of in.
+// restore drops the columns that extend added after those of in.
 func restore(n, in Node) Node {
 	if n.Rel().Schema.Len() == in.Rel().Schema.Len() {
 		return n
@@ -370,8 +370,8 @@ func castTo(in Node, types []gpu.Type) (Node, error) {
 	return keepUnreadable(newProject(r.Step, in, exprs, r.Schema.Names(), slices.Clone(r.quals)), in), nil
 }
 
-// groupCall is one aggregate call of a step, known by its text so that the same
-// call in two columns is computed once.
+// groupCall is one aggregate call of a step. Its text identifies it, so that a call in
+// two columns is computed once.
 type groupCall struct {
 	expr.AggregateCall
 	text string
@@ -381,8 +381,8 @@ func (s *stepBinder) group(in Node) Node {
 	g := s.step.Group
 	r := in.Rel()
 	scope := scopeOf(in)
-	var exprs []*expr.Expr // keys, then arguments of aggregates
-	var names []string     // of the keys
+	var exprs []*expr.Expr // the keys, then the arguments of the aggregates
+	var names []string     // names of the keys
 	ok := true
 	for i, c := range g.By {
 		text, name := splitAlias(c)
@@ -440,8 +440,8 @@ func (s *stepBinder) group(in Node) Node {
 	return s.afterGroup(grouped, columns, texts, posts, uses)
 }
 
-// grouped computes keys and arguments below a group-by and returns it: the keys,
-// then one column a call.
+// grouped computes keys and arguments below a group-by and returns the group-by: the
+// keys, then one column for each call.
 func (s *stepBinder) grouped(in Node, exprs []*expr.Expr, names []string, calls []groupCall) *Group {
 	nkeys := len(exprs)
 	inputs := make([]int, len(calls))

@@ -12,13 +12,13 @@ import (
 
 var joinKinds = map[string]gpu.JoinKind{"": gpu.Inner, "inner": gpu.Inner, "left": gpu.Left, "semi": gpu.Semi, "anti": gpu.Anti}
 
-// condition of a join, sorted by what can be done with it.
+// joinCondition is the condition of a join, sorted by use.
 type joinCondition struct {
-	left, right []*expr.Expr // key expressions, over their own side
+	left, right []*expr.Expr // key expressions over each side
 	nullSafe    []bool
-	onLeft      []*expr.Expr // conjuncts of one side, over that side
+	onLeft      []*expr.Expr // conjuncts over a single side
 	onRight     []*expr.Expr
-	residual    []*expr.Expr // over both sides, left columns first
+	residual    []*expr.Expr // conjuncts over both sides, left columns first
 }
 
 func (s *stepBinder) join(left Node) Node {
@@ -65,7 +65,7 @@ func (s *stepBinder) join(left Node) Node {
 	return n
 }
 
-// applicable refuses conditions that the kind of join cannot honour.
+// applicable refuses conditions that this kind of join cannot apply.
 func (s *stepBinder) applicable(c *joinCondition, kind gpu.JoinKind) bool {
 	switch {
 	case len(c.left) == 0:
@@ -110,8 +110,8 @@ func (s *stepBinder) usingColumn(in Node, side, name, sub string) (int, bool) {
 	return -1, false
 }
 
-// add sorts the conjuncts of a condition over both sides; the first nleft
-// columns are the left side's.
+// add sorts the conjuncts of a condition over both sides. The first nleft columns are
+// those of the left side.
 func (c *joinCondition) add(e *expr.Expr, nleft int) {
 	toRight := func(col int) int { return col - nleft }
 	for _, p := range expr.Conjuncts(e) {
@@ -132,7 +132,8 @@ func (c *joinCondition) add(e *expr.Expr, nleft int) {
 	}
 }
 
-// sides says whether an expression uses columns below nleft, and from nleft on.
+// sides reports whether an expression uses columns below nleft, and columns from nleft
+// on.
 func sides(e *expr.Expr, nleft int) (left, right bool) {
 	for _, c := range e.Columns() {
 		left = left || c < nleft
@@ -141,13 +142,13 @@ func sides(e *expr.Expr, nleft int) (left, right bool) {
 	return
 }
 
-// only says whether an expression uses columns of one side and no other.
+// only reports whether an expression uses columns of one side and none of the other.
 func only(e *expr.Expr, nleft int, left bool) bool {
 	l, r := sides(e, nleft)
 	return l == left && r != left
 }
 
-// build makes the join: single-side conjuncts below it, keys as columns of equal
+// build makes the join: conjuncts of a single side below it, keys as columns of equal
 // type, the residual above it.
 func (c *joinCondition) build(step string, left, right Node, kind gpu.JoinKind, build string) (Node, error) {
 	nleft, nright := left.Rel().Schema.Len(), right.Rel().Schema.Len()
@@ -187,7 +188,7 @@ func (c *joinCondition) build(step string, left, right Node, kind gpu.JoinKind, 
 	return newFilter(step, n, c.residual), nil
 }
 
-// dropUsing drops the right side's copy of the columns of USING.
+// dropUsing drops the right side's copies of the columns of USING.
 func dropUsing(n, left, right Node, using []string) Node {
 	nleft := left.Rel().Schema.Len()
 	drop := map[int]bool{}

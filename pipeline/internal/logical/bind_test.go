@@ -29,7 +29,7 @@ func (numbers) Scan(context.Context, source.ScanOptions) (source.Reader, error) 
 	return nil, errors.New("a plan reads no rows")
 }
 
-// sqlText is a query in another language than job files.
+// sqlText is a query in another language than that of job files.
 type sqlText string
 
 func (sqlText) File() string { return "query.sql" }

@@ -9,12 +9,11 @@ import (
 	"github.com/gstream/gstream/pipeline/job"
 )
 
-// alias matches "expression as name" at the last AS whose right side is a name.
+// alias matches "expression as name" at the last AS that a name follows.
 var alias = regexp.MustCompile(`(?is)^(.*\S)\s+as\s+("(?:[^"]|"")+"|[a-z_][a-z0-9_]*)\s*$`)
 
-// splitAlias returns the expression of a column and the name it is given, which
-// is empty when there is none. An expression that parses whole, as one that ends
-// in a cast may look, has no alias.
+// splitAlias returns the expression of a column and its alias, or "". An expression that
+// parses as a whole has no alias, even if it ends like one, as a cast may.
 func splitAlias(c job.Column) (text, name string) {
 	text = strings.TrimSpace(c.Expr)
 	if c.Name != "" {
@@ -34,7 +33,7 @@ func splitAlias(c job.Column) (text, name string) {
 	return m[1], name
 }
 
-// starOf says whether a column is "*" or "name.*", and the name.
+// starOf reports whether a column is "*" or "name.*", and returns the name.
 func starOf(c job.Column) (qualifier string, ok bool) {
 	text := strings.TrimSpace(c.Expr)
 	if text == "*" {

@@ -10,18 +10,18 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// maxDistinct is the width from which a range says nothing of how many values
-// there are: it is no more than what the type can hold.
+// maxDistinct is the width from which a range no longer tells how many values there are,
+// because it is close to the range of the type.
 const maxDistinct = 1 << 40
 
-// Selectivities of conditions that statistics say nothing about.
+// Selectivities of conditions for which there are no statistics.
 const (
 	defaultSelectivity  = 0.2
 	equalitySelectivity = 0.1
 	notNullSelectivity  = 0.95
 )
 
-// scanStats turns a file's statistics into beliefs about a column.
+// scanStats turns a file's statistics of a column into estimates.
 func scanStats(t gpu.Type, s source.ColumnStats, rows float64) ColumnStats {
 	c := ColumnStats{distinct: float64(s.Distinct), Bytes: float64(t.Width())}
 	if t.IsVar() && rows > 0 {
@@ -36,15 +36,15 @@ func scanStats(t gpu.Type, s source.ColumnStats, rows float64) ColumnStats {
 	return c
 }
 
-// integerLike says whether values of the type are integers underneath.
+// integerLike reports whether values of the type are stored as integers.
 func integerLike(t gpu.Type) bool { return t.Kind != gpu.Invalid && !t.IsFloat() && !t.IsVar() }
 
-// width is the number of integers in a range.
+// width returns the number of integers in a range.
 func width(r *expr.Range) float64 {
 	return max(r.Hi.Float64()-r.Lo.Float64()+1, 1)
 }
 
-// union is what holds for the values of both columns together.
+// union returns the statistics of the values of both columns together.
 func (c ColumnStats) union(d ColumnStats) ColumnStats {
 	out := ColumnStats{distinct: max(c.distinct, d.distinct), Bytes: max(c.Bytes, d.Bytes)}
 	if c.bound != nil && d.bound != nil {
@@ -68,7 +68,7 @@ func exprStats(e *expr.Expr, in *Relation) ColumnStats {
 	if e.Type().IsVar() {
 		s.Bytes = 16
 	}
-	// A function of columns has no more values than they have together.
+	// A function of columns has at most as many values as the columns together.
 	d := 1.0
 	for _, c := range e.Columns() {
 		d *= in.Stats[c].distinct
@@ -91,11 +91,11 @@ func aggregateStats(a Aggregate, in *Relation) ColumnStats {
 	return s
 }
 
-// selectivity estimates the fraction of rows on which all conjuncts are true:
-// their product, but the bounds on one column are one interval.
+// selectivity estimates the fraction of rows on which all conjuncts are true. It is the
+// product of their selectivities, except that all bounds on one column are one interval.
 func selectivity(conjuncts []*expr.Expr, in *Relation) float64 {
 	f := 1.0
-	type interval struct{ from, to float64 } // as fractions of the column's range
+	type interval struct{ from, to float64 } // fractions of the column's range
 	bounds := map[int]interval{}
 	for _, conjunct := range conjuncts {
 		if v, ok := conjunct.Constant(); ok {
@@ -132,8 +132,8 @@ func selectivity(conjuncts []*expr.Expr, in *Relation) float64 {
 	return f
 }
 
-// fractionBelow returns which fraction of a column's range lies below the
-// constant that it is compared with by <, <=, > or >=.
+// fractionBelow returns the fraction of a column's range below the constant with which <,
+// <=, > or >= compares it.
 func fractionBelow(c expr.Comparison, in *Relation) (float64, bool) {
 	bound := in.Stats[c.Column].bound
 	if c.Op == expr.Eq || c.Op > expr.Ge || bound == nil || len(c.Values) != 1 || !integerLike(c.Values[0].Type) {
@@ -161,9 +161,9 @@ func comparisonSelectivity(c expr.Comparison, in *Relation) float64 {
 	return defaultSelectivity
 }
 
-// joinRows estimates the rows of a join. An equality keeps one pair in as many
-// as the key has values; of both sides' counts the smaller is nearer the truth,
-// because counts derived from ranges are too high.
+// joinRows estimates the rows of a join. An equality keeps one of as many pairs as the
+// key has values. Of both sides' numbers of values it takes the smaller: numbers that
+// come from ranges are too high.
 func joinRows(l, r *Relation, spec JoinSpec) float64 {
 	pairs := l.Rows * r.Rows
 	matched := 1.0
@@ -191,8 +191,8 @@ func joinRows(l, r *Relation, spec JoinSpec) float64 {
 	return pairs
 }
 
-// chooseBuild decides which side of a join is held in a hash table. The other
-// side streams past it, so the side with fewer rows is the better one.
+// chooseBuild decides which side of a join is held in a hash table. The other side
+// streams past it, so the side with fewer rows is better.
 func chooseBuild(l, r *Relation, spec JoinSpec) (left bool, why string) {
 	switch {
 	case spec.Kind != gpu.Inner:
@@ -208,14 +208,14 @@ func chooseBuild(l, r *Relation, spec JoinSpec) (left bool, why string) {
 	return left, fmt.Sprintf("about %s rows against %s", Approximate(small), Approximate(large))
 }
 
-// denseFactor bounds how many slots a directly indexed group table may have for
-// every input row, denseSlots how many it may always have.
+// denseFactor bounds the slots of a directly indexed group table for every input row.
+// denseSlots are always allowed.
 const (
 	denseFactor = 8
 	denseSlots  = 1 << 16
 )
 
-// estimateGroups estimates the rows of a group-by, and what its table may rely on.
+// estimateGroups estimates the rows of a group-by, and returns the hint for its table.
 func estimateGroups(in *Relation, keys []int) (float64, gpu.GroupHint) {
 	hint := gpu.GroupHint{Rows: toInt(in.Rows)}
 	groups := 1.0
@@ -242,7 +242,7 @@ func estimateGroups(in *Relation, keys []int) (float64, gpu.GroupHint) {
 
 func toInt(f float64) int { return int(min(math.Ceil(f), math.MaxInt32)) }
 
-// Approximate prints an estimate so that it reads as one.
+// Approximate formats an estimate so that it reads like one.
 func Approximate(rows float64) string {
 	if rows < 1000 {
 		return fmt.Sprintf("%.0f", math.Ceil(rows))

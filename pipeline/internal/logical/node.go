@@ -9,38 +9,38 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// Node is one relation of the logical plan. Nodes are immutable: a rewrite
-// makes new ones. Columns are known by position.
+// Node is one relation of the logical plan. Nodes are immutable; a rewrite makes new
+// ones. Columns are identified by position.
 type Node interface {
 	Rel() *Relation
 }
 
-// Relation is what every node says of its rows.
+// Relation describes the rows of a node.
 type Relation struct {
-	Step   string // the step or source of the query it comes from
+	Step   string // the step or source of the query that it comes from
 	Schema *gpu.Schema
-	quals  []string // the name that qualifies each column, "" for none
+	quals  []string // the qualifier of each column, or ""
 	Stats  []ColumnStats
 	Rows   float64 // estimate
-	// unreadable are columns that would be here, too. Whatever takes all columns
-	// refuses them; only steps that name their columns leave them behind.
+	// unreadable are columns that would be here too. A step that takes all columns
+	// refuses them; only a step that names its columns drops them.
 	unreadable []unreadable
 }
 
 // Rel implements Node.
 func (r *Relation) Rel() *Relation { return r }
 
-// ColumnStats is what is believed of a column. It is derived from what files
-// claim, so plans use it for speed only.
+// ColumnStats are estimates about a column. They come from what files declare, so a plan
+// uses them for speed only.
 type ColumnStats struct {
-	bound    *expr.Range // of integer-like values, nil when unknown
-	distinct float64     // values before any filter, 0 when unknown
-	Bytes    float64     // of a value, on average
+	bound    *expr.Range // of integer-like values; nil when unknown
+	distinct float64     // values before any filter; 0 when unknown
+	Bytes    float64     // average bytes of a value
 }
 
 // The kinds of nodes.
 type (
-	// Scan reads a table. Rows that do not meet a predicate of Prune may be left out.
+	// Scan reads a table. It may leave out rows that do not meet a predicate of Prune.
 	Scan struct {
 		Relation
 		Table source.Table
@@ -58,16 +58,16 @@ type (
 		In    Node
 		Exprs []*expr.Expr
 	}
-	// Join has the columns of the left side, then those of the right side unless it
-	// is a semi or an anti join.
+	// Join has the columns of the left side, then those of the right side, except in semi
+	// and anti joins.
 	Join struct {
 		Relation
 		Left, Right Node
 		JoinSpec
 		BuildLeft bool
-		Why       string // why that side is built
+		Why       string // the reason for the build side
 	}
-	// Group has one row a group: its keys, then the aggregates.
+	// Group has one row for each group: its keys, then the aggregates.
 	Group struct {
 		Relation
 		In         Node
@@ -80,7 +80,7 @@ type (
 		Relation
 		In            Node
 		Keys          []SortKey
-		Offset, Limit int64 // Limit is -1 for all
+		Offset, Limit int64 // a Limit of -1 keeps all
 	}
 	// Limit keeps Count rows after the first Offset.
 	Limit struct {
@@ -88,15 +88,15 @@ type (
 		In            Node
 		Offset, Count int64
 	}
-	// Union has the rows of its inputs one after the other.
+	// Union has the rows of its inputs, one input after the other.
 	Union struct {
 		Relation
 		Ins []Node
 	}
 )
 
-// JoinSpec is how two relations are joined: key columns of equal type, by
-// position on either side.
+// JoinSpec describes the join of two relations: key columns of equal type, by position on
+// each side.
 type JoinSpec struct {
 	Kind                gpu.JoinKind
 	LeftKeys, RightKeys []int
@@ -130,8 +130,8 @@ func newScan(name string, t source.Table) *Scan {
 	return n
 }
 
-// newFilter leaves out conjuncts that are true of every row, as that a column without
-// nulls is not null.
+// newFilter leaves out conjuncts that are true of every row, such as IS NOT NULL of a
+// column without nulls.
 func newFilter(step string, in Node, conjuncts []*expr.Expr) Node {
 	conjuncts = slices.DeleteFunc(slices.Clone(conjuncts), func(e *expr.Expr) bool {
 		v, constant := e.Constant()
@@ -171,8 +171,8 @@ func pick(in Node, cols []int) Node {
 	return keepUnreadable(newProject(r.Step, in, exprs, names, quals), in)
 }
 
-// extend adds computed columns to a node, for keys that are expressions. It
-// returns the position of every expression; bare columns are where they were.
+// extend adds computed columns to a node, for keys that are expressions. It returns the
+// position of every expression; a bare column keeps its position.
 func extend(in Node, exprs []*expr.Expr) (Node, []int) {
 	r := in.Rel()
 	scope := scopeOf(in)
@@ -230,7 +230,7 @@ func newGroup(step string, in Node, keys []int, aggs []Aggregate, names []string
 		n.Stats = append(n.Stats, r.Stats[k])
 	}
 	for i, a := range aggs {
-		// Over an empty input every aggregate but a count is null.
+		// Every aggregate of an empty input is null, except counts.
 		counts := a.Kind == gpu.CountAll || a.Kind == gpu.Count
 		nullable := !counts && (len(keys) == 0 || a.Input >= 0 && r.Schema.Fields[a.Input].Nullable)
 		f := gpu.Field{Name: names[len(keys)+i], Type: a.Output, Nullable: nullable}
@@ -262,7 +262,7 @@ func newLimit(step string, in Node, offset, count int64) *Limit {
 	return n
 }
 
-// newUnion puts relations of the same column types one after the other.
+// newUnion concatenates relations of the same column types.
 func newUnion(step string, ins []Node) *Union {
 	n := &Union{Relation: *ins[0].Rel(), Ins: ins}
 	n.Step = step
@@ -283,7 +283,7 @@ func newUnion(step string, ins []Node) *Union {
 	return n
 }
 
-// scopeOf is what expressions over a node's columns may use.
+// scopeOf returns the scope of expressions over a node's columns.
 func scopeOf(n Node) *expr.Scope {
 	r := n.Rel()
 	s := &expr.Scope{Schema: r.Schema, Qualifiers: r.quals, Fold: host.Fold}

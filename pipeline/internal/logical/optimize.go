@@ -8,15 +8,15 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// Optimize rewrites a logical plan into one that gives the same rows faster.
-// Columns that nobody needs are left out later, where nodes become operators.
+// Optimize rewrites a logical plan into one that gives the same rows faster. Unused
+// columns are dropped later, when nodes become operators.
 func Optimize(n Node) Node {
 	return sinkLimits(pushDown(n, nil))
 }
 
-// pushDown moves conditions toward the sources, where they drop rows before
-// anything else is done to them. preds are conjuncts over n's columns that must
-// hold for its rows; the result is n with all of them applied.
+// pushDown moves conditions toward the sources, where they drop rows before any other
+// work. preds are conjuncts over n's columns that must hold for its rows. The result is n
+// with all of them applied.
 func pushDown(n Node, preds []*expr.Expr) Node {
 	r := n.Rel()
 	switch n := n.(type) {
@@ -95,12 +95,12 @@ func (n *Join) pushDown(preds []*expr.Expr) Node {
 	return newFilter(n.Step, newJoin(n.Step, l, r, n.JoinSpec), above)
 }
 
-// mirror returns what a condition on the left keys says of the right keys: the
-// rows of the right side for which it does not hold match nothing that is kept.
+// mirror returns the condition on the right keys that follows from a condition on the
+// left keys. Rows of the right side for which it does not hold match only dropped rows.
 func (n *Join) mirror(p *expr.Expr) []*expr.Expr {
 	if n.Kind == gpu.Anti {
-		// They are looked for only by left rows that are dropped anyway, but
-		// nothing is gained where the condition has thinned the left side.
+		// Only left rows that are dropped look for these rows. But nothing is gained
+		// after the condition has thinned the left side.
 		return nil
 	}
 	return translate(p, n.LeftKeys, n.RightKeys, n.NullSafe)
@@ -110,9 +110,9 @@ func (n *Join) mirrorLeft(p *expr.Expr) []*expr.Expr {
 	return translate(p, n.RightKeys, n.LeftKeys, n.NullSafe)
 }
 
-// translate rewrites a condition over key columns of one side to the other's.
-// A single column in a comparison with constants is rewritten only: it is what
-// statistics can answer.
+// translate rewrites a condition over key columns of one side to those of the other side.
+// It rewrites only comparisons of a single column with constants, which statistics can
+// answer.
 func translate(p *expr.Expr, from, to []int, nullSafe []bool) []*expr.Expr {
 	if len(expr.Comparisons(p)) == 0 {
 		return nil
@@ -125,9 +125,9 @@ func translate(p *expr.Expr, from, to []int, nullSafe []bool) []*expr.Expr {
 	return nil
 }
 
-// implied derives from a condition over both sides what it says of each alone:
-// (a and x) or (b and y), with a and b over the left side and x and y over the
-// right, implies a or b on the left and x or y on the right.
+// implied derives from a condition over both sides a condition on each side alone. (a and
+// x) or (b and y), with a and b over the left side and x and y over the right, implies a
+// or b on the left and x or y on the right.
 func implied(p *expr.Expr, nleft int) (left, right []*expr.Expr) {
 	terms := expr.Disjuncts(p)
 	if len(terms) < 2 {
@@ -156,7 +156,7 @@ func implied(p *expr.Expr, nleft int) (left, right []*expr.Expr) {
 	return left, right
 }
 
-// isBare says whether all of some columns of a projection are columns of its input.
+// isBare reports whether the given columns of a projection are all columns of its input.
 func (n *Project) isBare(cols []int) bool {
 	for _, c := range cols {
 		if _, ok := n.Exprs[c].IsColumn(); !ok {
@@ -166,7 +166,7 @@ func (n *Project) isBare(cols []int) bool {
 	return true
 }
 
-// Source returns the input column that a bare column of a projection is.
+// Source returns the input column of a bare column of a projection.
 func (n *Project) Source(c int) int {
 	in, _ := n.Exprs[c].IsColumn()
 	return in
@@ -198,8 +198,7 @@ func partition(list []*expr.Expr, cond func(*expr.Expr) bool) (yes, no []*expr.E
 	return
 }
 
-// sinkLimits moves limits below projections and merges a limit over a sort into
-// a top-k.
+// sinkLimits moves limits below projections, and merges a limit over a sort into a top-k.
 func sinkLimits(n Node) Node {
 	r := n.Rel()
 	switch n := n.(type) {

@@ -7,8 +7,8 @@ import (
 	"github.com/gstream/gstream/pipeline/job"
 )
 
-// Output returns the rows of the query as an output can have them: the last step's,
-// or an error when there are columns that it cannot have.
+// Output returns the rows of the query in the form of an output: those of the last step.
+// It returns an error when an output cannot have some columns.
 func (q Query) Output(last Node) (Node, error) {
 	if f := q.checkColumns(last); f != nil {
 		return nil, f
@@ -23,8 +23,8 @@ func (q Query) Output(last Node) (Node, error) {
 	return last, nil
 }
 
-// checkColumns refuses an output without the columns that cannot be read, and one
-// without any column.
+// checkColumns refuses an output that would lack columns that cannot be read, and one
+// without columns.
 func (q Query) checkColumns(last Node) *job.Diagnostic {
 	r := last.Rel()
 	f := &job.Diagnostic{File: q.Text.File(), Place: q.Text.Place("sources." + r.Step), Step: r.Step}
@@ -68,8 +68,8 @@ func emptySources(n Node) (list []string) {
 	return list
 }
 
-// storable casts what Parquet and Arrow have no type for: HUGEINT, as sums of
-// integers are, becomes DECIMAL(38,0), which holds all of its values or fails.
+// storable casts columns for which Parquet and Arrow have no type. HUGEINT, the type of
+// sums of integers, becomes DECIMAL(38,0), which holds a value or fails.
 func storable(n Node) (Node, error) {
 	fields := n.Rel().Schema.Fields
 	types := make([]gpu.Type, len(fields))

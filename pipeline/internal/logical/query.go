@@ -7,28 +7,28 @@ import (
 	"github.com/gstream/gstream/pipeline/job"
 )
 
-// Query is what a logical plan is made of, whatever the user wrote it in.
+// Query is the input of a logical plan, whatever language the user wrote it in.
 type Query struct {
-	Sources []string // the names of all sources, in order
+	Sources []string // names of all sources, in order
 	Steps   []job.Step
 	Text    Text
 }
 
-// Text is what the user wrote, in which diagnostics point to the values of a query. A
-// value is known by its path, as in "steps[2].filter" or "sources.orders".
+// Text is the text that the user wrote. Diagnostics point to the values of a query in it.
+// A path such as "steps[2].filter" or "sources.orders" identifies a value.
 type Text interface {
-	// File names the text; empty for a query built in Go.
+	// File returns the name of the text; it is empty for a query built in Go.
 	File() string
-	// Place returns where a value stands, or else what is around it; the zero Place
-	// when that is unknown.
+	// Place returns the place of a value, or else of the nearest value around it. The
+	// zero Place is unknown.
 	Place(path string) job.Place
-	// PlaceIn returns where the byte at an offset of an expression stands, which is
-	// the value at path or part of it; false when that is unknown.
+	// PlaceIn returns the place of the byte at an offset of an expression. The expression
+	// is the value at path or part of it. It is false when the place is unknown.
 	PlaceIn(path, expression string, offset int) (job.Place, bool)
 }
 
-// Locate returns the diagnostics in err, or one that wraps it. Those of a step that
-// have no place yet, as what an operator refuses, point to the step.
+// Locate returns the diagnostics in err, or one that wraps err. Those of a step without a
+// place, such as refusals of an operator, get the place of the step.
 func (q Query) Locate(err error) job.Diagnostics {
 	var all job.Diagnostics
 	var one *job.Diagnostic

@@ -9,18 +9,18 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// unreadable is a column of a source that cannot be read. It goes through the
-// plan beside the others, so that no step loses it without a word.
+// unreadable is a column of a source that cannot be read. It goes through the plan beside
+// the other columns, so that no step drops it silently.
 type unreadable struct {
 	source.Unreadable
-	qual string // the source
+	qual string // name of the source
 }
 
 func (u unreadable) String() string {
 	return fmt.Sprintf("column %q (%s) of %s cannot be read: %s", u.Name, u.Type, u.qual, u.Reason)
 }
 
-// describeUnreadable is one sentence about columns, of which there is one at least.
+// describeUnreadable returns one sentence about columns. There is at least one.
 func describeUnreadable(list []unreadable) string {
 	texts := make([]string, len(list))
 	for i, u := range list {
@@ -29,7 +29,7 @@ func describeUnreadable(list []unreadable) string {
 	return some(texts, 5, "; ")
 }
 
-// some joins the first of many texts.
+// some joins the first show texts.
 func some(texts []string, show int, separator string) string {
 	if len(texts) <= show {
 		return strings.Join(texts, separator)
@@ -37,7 +37,7 @@ func some(texts []string, show int, separator string) string {
 	return fmt.Sprintf("%s%sand %d more", strings.Join(texts[:show], separator), separator, len(texts)-show)
 }
 
-// suggestColumns writes the columns that can be read as a select step does.
+// suggestColumns lists the readable columns in the form of a select step.
 func suggestColumns(r *Relation) string {
 	if r.Schema.Len() == 0 {
 		return ""
@@ -45,13 +45,13 @@ func suggestColumns(r *Relation) string {
 	return ", as in select: [" + some(r.Schema.Names(), 10, ", ") + "]"
 }
 
-// keepUnreadable says that a projection made for a step takes all columns.
+// keepUnreadable marks a projection, made for a step, as one that takes all columns.
 func keepUnreadable(n *Project, in Node) *Project {
 	n.unreadable = in.Rel().unreadable
 	return n
 }
 
-// findUnreadable looks up a column by its name, and its source unless that is "".
+// findUnreadable finds a column by its name, and by its source unless qual is "".
 func (r *Relation) findUnreadable(qual, name string) (unreadable, bool) {
 	i := slices.IndexFunc(r.unreadable, func(u unreadable) bool {
 		return strings.EqualFold(u.Name, name) && (qual == "" || strings.EqualFold(u.qual, qual))
@@ -62,21 +62,20 @@ func (r *Relation) findUnreadable(qual, name string) (unreadable, bool) {
 	return r.unreadable[i], true
 }
 
-// unreadableFor finds the column that an expression misses; nil misses none.
+// unreadableFor finds the column that an expression misses. nil misses none.
 func (r *Relation) unreadableFor(m *expr.Missing) (unreadable, bool) {
 	if m == nil {
 		return unreadable{}, false
 	}
 	last := len(m.Name) - 1
 	if m.NoTable {
-		// A struct is taken for a table where a field of it is named.
+		// In the name of a field, the name of the struct is taken for a table.
 		return r.findUnreadable("", m.Name[last-1])
 	}
 	return r.findUnreadable(strings.Join(m.Name[:last], "."), m.Name[last])
 }
 
-// unmatched lists the columns that cannot be read and that one of two relations
-// has alone.
+// unmatched lists the unreadable columns that only one of two relations has.
 func unmatched(a, b *Relation) (list []unreadable) {
 	for _, sides := range [][2]*Relation{{a, b}, {b, a}} {
 		for _, u := range sides[0].unreadable {

@@ -1,5 +1,5 @@
-// Package physical is the physical plan: a tree of stages, each of which is a scan, an
-// operator or a union. Lower makes it of a logical plan. It leaves out the columns that
-// nobody needs, compiles expressions and gives each operator what it has to know; a
-// stage also says in words what it does, for explain. The runner runs it.
+// Package physical is the physical plan: a tree of stages. A stage is a scan, an operator
+// or a union. Lower makes it from a logical plan. It drops unused columns, compiles
+// expressions and configures the operators. A stage also describes its work in words, for
+// explain. The runner runs the plan.
 package physical

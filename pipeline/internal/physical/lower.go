@@ -18,8 +18,8 @@ import (
 	"github.com/gstream/gstream/pipeline/job"
 )
 
-// layout says where a stage has put the columns of a node: by position of the
-// node's column the position in the stage's strides, or -1.
+// layout maps the position of a node's column to its position in the stage's strides, or
+// to -1.
 type layout []int
 
 func (l layout) remap(e *expr.Expr) *expr.Expr { return e.Remap(func(c int) int { return l[c] }) }
@@ -35,7 +35,7 @@ func (l layout) all(cols []int) []int {
 // required is the set of a node's columns that are used above it.
 type required []bool
 
-// with returns the set with more columns in it.
+// with returns the set with more columns.
 func (n required) with(cols ...int) required {
 	out := slices.Clone(n)
 	for _, c := range cols {
@@ -56,7 +56,7 @@ func (n required) list() []int {
 }
 
 // Lower decides how the rows of a logical plan are computed. The error is a
-// *job.Diagnostic of the step that an operator refuses.
+// *job.Diagnostic of the step whose operator refuses it.
 func Lower(name string, n logical.Node) (*Plan, error) {
 	schema := n.Rel().Schema
 	root, at, err := lower(n, slices.Repeat(required{true}, schema.Len()))
@@ -66,17 +66,16 @@ func Lower(name string, n logical.Node) (*Plan, error) {
 	return &Plan{Name: name, Root: root, Permutation: at, Schema: schema}, nil
 }
 
-// lower makes the stages that compute the needed columns of a node. This is
-// where columns are pruned: nothing that is not needed is read, carried or
-// computed, and a projection that only picks or renames costs nothing.
+// lower makes the stages that compute the needed columns of a node. Columns are pruned
+// here: no unused column is read, carried or computed. A projection that only picks or
+// renames columns costs nothing.
 func lower(n logical.Node, need required) (*Stage, layout, error) {
 	st, lay, err := lowerNode(n, need)
 	if err != nil {
 		return nil, nil, err
 	}
 	if st.Make != nil {
-		// The operator is made once here, so that what it refuses is refused
-		// before the run.
+		// The operator is made once here, so that it refuses a step before the run.
 		if _, err := st.Make(); err != nil {
 			return nil, nil, &job.Diagnostic{Step: st.Step, Msg: err.Error()}
 		}

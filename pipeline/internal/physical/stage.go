@@ -8,38 +8,38 @@ import (
 
 // Plan is a tree of stages and the columns of its result. It is immutable.
 type Plan struct {
-	Name string // of the job
+	Name string // name of the job
 	Root *Stage
-	// Permutation is the position in the root's strides of each column of Schema.
+	// Permutation maps each column of Schema to its position in the root's strides.
 	Permutation []int
 	Schema      *gpu.Schema
 }
 
-// Stage is a scan, an operator, or a union. Stages form a tree and are immutable;
-// a run makes its own operators.
+// Stage is a scan, an operator, or a union. Stages form a tree and are immutable. A run
+// makes its own operators.
 type Stage struct {
-	Step   string // of the job
+	Step   string // step of the job
 	Kind   string // "scan", "filter", "join" …
 	Detail []string
-	Schema *gpu.Schema // of the strides it emits
+	Schema *gpu.Schema // schema of the strides that it emits
 	Rows   float64     // estimate
 	Inputs []*Stage    // of a join: probe side, build side
 
 	Table    source.Table       // of a scan
-	Columns  []int              // of the table
-	Prune    []source.Predicate // conjuncts that rows must meet; what does not may be left out
-	RowBytes float64            // of a decoded row, estimate
+	Columns  []int              // positions in the table
+	Prune    []source.Predicate // conjuncts; rows that do not meet them may be left out
+	RowBytes float64            // estimated bytes of a decoded row
 
-	// Make makes the operator of a stage that is no scan and no union, one for a run.
+	// Make makes the operator for one run. Scans and unions have none.
 	Make func() (operators.Operator, error)
 
-	Permutation [][]int // of a union: columns of each input, in output order
+	Permutation [][]int // of a union: the columns of each input in output order
 }
 
-// Name is how reports and errors call the stage.
+// Name returns the stage's name in reports and errors.
 func (s *Stage) Name() string { return s.Step + ": " + s.Kind }
 
-// RowBytes is the width of a row, strings counted as 16 bytes.
+// RowBytes returns the width of a row. Strings count as 16 bytes.
 func RowBytes(s *gpu.Schema) int {
 	n := 0
 	for _, f := range s.Fields {
