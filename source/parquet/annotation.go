@@ -7,7 +7,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// annotation returns what a flat column means beyond its type.
+// annotation returns the annotation of a flat column.
 func annotation(e *format.SchemaElement) gpu.Annotation {
 	switch l := e.LogicalType.Value.(type) {
 	case *format.UUIDType:
@@ -25,8 +25,8 @@ func annotation(e *format.SchemaElement) gpu.Annotation {
 			return gpu.UTC
 		}
 	case nil:
-		// The converted types of times are of UTC, too, by the specification. But
-		// writers that knew no others used them for every time.
+		// By the specification the converted types of times are in UTC too. But writers
+		// that had no other type used them for every time.
 		if e.ConvertedType.Valid {
 			return convertedAnnotations[e.ConvertedType.V]
 		}

@@ -13,8 +13,8 @@ import (
 )
 
 // BenchmarkScan reads lineitem of the example data, or of the file that
-// GSTREAM_BENCH_FILE names, and reports Mrows/s, the GB/s of the strides, and
-// the MB of memory that the scan held at most.
+// GSTREAM_BENCH_FILE names. It reports Mrows/s, the GB/s of the strides, and the peak
+// memory of the scan in MB.
 func BenchmarkScan(b *testing.B) {
 	path := cmp.Or(os.Getenv("GSTREAM_BENCH_FILE"), "../../examples/quickstart/data/lineitem.parquet")
 	table, err := Open([]string{path}, OpenOptions{})
@@ -68,7 +68,7 @@ func BenchmarkScan(b *testing.B) {
 		{"codes", []string{"l_returnflag"}},
 		{"text", []string{"l_comment"}},
 	} {
-		// As for a GPU, with strides of 2 Mi rows, and as for the CPU.
+		// Strides of 2 Mi rows as for a GPU, and strides as for the CPU.
 		scan(columns{c.name + ", encoded", c.columns}, source.ScanOptions{StrideRows: 1 << 21, Decode: source.DecodeOptions{Encoded: true}})
 		scan(c, source.ScanOptions{})
 	}

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// bloomScan scans bloom.parquet, or a changed copy of it, for rows in which a
-// column has one of the values.
+// bloomScan scans bloom.parquet, or a modified copy, for rows in which a column has one
+// of the values.
 func bloomScan(t *testing.T, paths []string, column string, values ...gpu.Scalar) (content, source.Progress) {
 	t.Helper()
 	table, err := Open(paths, OpenOptions{})
@@ -30,8 +30,8 @@ func bloomScan(t *testing.T, paths []string, column string, values ...gpu.Scalar
 	return got, progress
 }
 
-// The first row group has the multiples of 4 up to 196, the second the other
-// even numbers up to 198: the statistics rule out neither.
+// The first row group has the multiples of 4 up to 196, the second the other even numbers
+// up to 198. So the statistics rule out neither.
 func TestBloomFiltersRuleOutRowGroups(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	path := fixture("bloom.parquet")
@@ -43,7 +43,7 @@ func TestBloomFiltersRuleOutRowGroups(t *testing.T) {
 					return all[column][row]
 				}
 			}
-			v := all[column][0] // of k = 0
+			v := all[column][0] // the value of k = 0
 			switch {
 			case v.Type.IsVar():
 				v.Str = fmt.Sprint("key ", k)
@@ -65,8 +65,8 @@ func TestBloomFiltersRuleOutRowGroups(t *testing.T) {
 				require.Contains(t, got[column], value(k))
 			}
 		}
-		// Both row groups for 99 odd values and one for 98 even ones; a filter
-		// says yes to a value in a hundred that is not there.
+		// Both row groups for 99 odd values, and one for 98 even values. A filter has one
+		// false positive in a hundred values.
 		require.Greater(t, skipped, int64((2*99+98)*95/100), column)
 		_, one := bloomScan(t, path, column, value(1))
 		_, p := bloomScan(t, path, column, value(1), gpu.Null(value(1).Type))
@@ -90,10 +90,10 @@ func TestDamagedBloomFilterIsNotUsed(t *testing.T) {
 	require.NoError(t, err)
 	at := table.files[0].groups[0].chunks[0].bloom.start
 	value := gpu.IntScalar(gpu.Of(gpu.Int64), 100)
-	for i := range int64(16) { // the header
+	for i := range int64(16) { // bytes of the header
 		for _, b := range []byte{0, 0x15, 0x7f, 0xff} {
 			path := edited(t, "bloom.parquet", func(file []byte) []byte { file[at+i] = b; return file })
-			bloomScan(t, path, "i", value) // no error, and no panic
+			bloomScan(t, path, "i", value) // no error and no panic
 		}
 	}
 	path := edited(t, "bloom.parquet", func(file []byte) []byte { file[at] = 0xff; return file })
@@ -111,7 +111,7 @@ func TestThousandsOfFilesAreReadWithFewOpenAtATime(t *testing.T) {
 	for i := range files {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%04d.parquet", i)), b, 0o666))
 	}
-	// The process has a few files open already; the scan gets 40 more.
+	// The process has a few open files already. The scan gets 40 more.
 	open, err := os.ReadDir("/proc/self/fd")
 	require.NoError(t, err)
 	var limit syscall.Rlimit

@@ -14,12 +14,11 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// The codecs are called with an output of the size that the page header
-// promises and never write, or allocate, more than that: a page that holds
-// more, or less, is an error.
+// The caller provides an output of the size that the page header promises. A codec never
+// writes or allocates more than that. A page of another size is an error.
 
-// maxZstdWindow is as large as a page can be. A window takes no memory: a page is
-// decoded in one piece, which is its own window.
+// maxZstdWindow is the largest size of a page. A window takes no memory: a page is
+// decoded as a whole and is its own window.
 const maxZstdWindow = 1 << 31
 
 var (
@@ -35,9 +34,9 @@ var (
 	}}
 )
 
-// maxExpansion bounds what a compressed byte can become, so that sizes that cannot be
-// are refused before memory is asked for them. zstd and brotli reach large ratios on
-// constant data, but not this one.
+// maxExpansion bounds the bytes that a compressed byte can become, so that impossible
+// sizes are refused before memory is allocated for them. zstd and brotli reach large
+// ratios on constant data, but not this one.
 func maxExpansion(codec format.CompressionCodec) int {
 	switch codec {
 	case format.Uncompressed:
@@ -75,7 +74,7 @@ func decompress(codec format.CompressionCodec, dst, src []byte) error {
 		n, err = lz4.UncompressBlock(src, dst)
 	case format.Lz4:
 		if n, err = hadoopLz4(src, dst); err != nil || n != len(dst) {
-			// Others wrote a block without a frame under the same name.
+			// Other writers use the same name for a block without a frame.
 			n, err = lz4.UncompressBlock(src, dst)
 		}
 	case format.Gzip:
@@ -105,8 +104,8 @@ func decompress(codec format.CompressionCodec, dst, src []byte) error {
 	return nil
 }
 
-// hadoopLz4 decompresses the frames of Hadoop: the size of what follows uncompressed and
-// the blocks that make it, each behind its compressed size, as big-endian integers.
+// hadoopLz4 decompresses Hadoop's frames: the uncompressed size as a big-endian integer,
+// then the blocks, each after its compressed size.
 func hadoopLz4(src, dst []byte) (n int, err error) {
 	size := func() (v uint64) {
 		if len(src) < 4 {
@@ -146,8 +145,8 @@ func hadoopLz4(src, dst []byte) (n int, err error) {
 	return n, nil
 }
 
-// readExactly reads len(dst) bytes and the end behind them, where the checksum is and
-// from where on nothing may follow.
+// readExactly reads len(dst) bytes and checks that the stream ends after them, which also
+// checks the checksum.
 func readExactly(r io.Reader, dst []byte) (int, error) {
 	n, err := io.ReadFull(r, dst)
 	if err != nil {

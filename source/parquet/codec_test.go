@@ -14,7 +14,7 @@ import (
 
 var codecs = []compress.Codec{&pq.Snappy, &pq.Gzip, &pq.Brotli, &pq.Zstd, &pq.Lz4Raw}
 
-// text is a page that compresses, though not to little.
+// text returns a page that compresses, but not to a few bytes.
 func text(n int) []byte {
 	r := rand.New(rand.NewPCG(1, 1))
 	b := make([]byte, n)
@@ -41,7 +41,7 @@ func TestAChangedBitIsFoundByTheChecksumOfTheCodec(t *testing.T) {
 	} {
 		for i := range 8 * len(b) {
 			b[i/8] ^= 1 << (i % 8)
-			// Some bits of the header mean nothing.
+			// Some bits of the header have no meaning.
 			if decompress(codec, dst, b) == nil {
 				require.True(t, bytes.Equal(page, dst), "%v, bit %d", codec, i)
 			}
@@ -64,7 +64,7 @@ func TestAPageThatIsCutOrContinuedDoesNotDecompress(t *testing.T) {
 			if n > 0 {
 				dst := make([]byte, n)
 				if decompress(codec, dst, b[:len(b)-1]) == nil {
-					require.Equal(t, format.Brotli, codec, "%d bytes", n) // may end with a mark that says no more than the header
+					require.Equal(t, format.Brotli, codec, "%d bytes", n) // its last byte may carry no more than the header
 					require.Equal(t, page, dst)
 				}
 				require.Error(t, decompress(codec, make([]byte, n-1), b), "%v of %d bytes", codec, n)

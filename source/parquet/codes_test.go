@@ -16,7 +16,7 @@ func TestCodesOutsideOfTheDictionaryAreFound(t *testing.T) {
 	t.Run("1 byte", func(t *testing.T) { findsOutside[uint8](t, math.MaxUint8, 1, 2, 3, 127, 128, 129, 255, 256) })
 }
 
-// findsOutside puts codes that are too large, up to most, at every place.
+// findsOutside puts codes up to most that are too large at every position.
 func findsOutside[T code](t *testing.T, most uint32, sizes ...int) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, n := range sizes {
@@ -57,7 +57,7 @@ func TestPackedCodesAreUnpackedFromAnyPlace(t *testing.T) {
 	t.Run("1 byte", func(t *testing.T) { unpacks[uint8](t, 8) })
 }
 
-// unpacks takes values of each width in pieces that begin anywhere in a group.
+// unpacks takes values of each width in parts that begin anywhere in a group.
 func unpacks[T code](t *testing.T, bits uint) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for width := uint(1); width <= bits; width++ {

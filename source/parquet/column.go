@@ -12,37 +12,38 @@ type columnDecoder struct {
 	lease   *gpu.Lease
 	t       gpu.Type
 	rows    int
-	encoded bool // where codes of a dictionary, or values of 4 bytes for those of 8, do, they stay
+	encoded bool // keep codes of a dictionary, and values of 8 bytes as 4 bytes, where possible
 
-	data  *gpu.Buffer // values, bits, or codes while the column is coded
-	valid *gpu.Buffer // from the first null on
+	data  *gpu.Buffer // values or bits; codes while the column is coded
+	valid *gpu.Buffer // nil until the first null
 
-	// narrow: the values are of 8 bytes, those so far fit int32, and so they stand in data.
+	// narrow means that the values of 8 bytes so far fit int32 and are stored as such in
+	// data.
 	narrow bool
 
-	// The column is coded until a page is not.
+	// The column is coded until a page without codes comes.
 	state   colState
 	width   int // bytes of a code
 	parts   []part
-	entries int // of all their dictionaries
+	entries int // values of all their dictionaries
 
-	// String and Binary only.
+	// For String and Binary only.
 	offsets *gpu.Buffer
 	chars   *gpu.Buffer
-	used    int     // bytes of chars
-	said    float64 // bytes of all rows after the footer
+	used    int     // bytes of chars in use
+	said    float64 // bytes of all rows, by the footer
 }
 
 type colState uint8
 
 const (
-	undecided colState = iota // no value yet that is not null
+	undecided colState = iota // all values so far are null
 	coded
 	plain
 )
 
-// part is a range of rows whose codes belong to one dictionary, of which base is the
-// code of the first value.
+// part is a range of rows whose codes belong to one dictionary. base is the code of its
+// first value.
 type part struct {
 	dict     *gpu.Dictionary
 	from, to int
@@ -89,8 +90,8 @@ func (b *columnDecoder) read(c *pageReader, at int) error {
 	return nil
 }
 
-// levels moves the definition levels of n rows into the validity bitmap and
-// returns the rows that are not null.
+// levels copies the definition levels of n rows into the validity bitmap, and returns the
+// number of rows that are not null.
 func (b *columnDecoder) levels(c *pageReader, at, n int) (int, error) {
 	if c.levels.allOnes(n) {
 		return n, nil
@@ -106,7 +107,7 @@ func (b *columnDecoder) levels(c *pageReader, at, n int) (int, error) {
 	return c.levels.bitmap(b.valid.Bytes(), at, n)
 }
 
-// alloc returns the data buffer, made on first use.
+// alloc returns the data buffer. It allocates it on first use.
 func (b *columnDecoder) alloc(size int64) ([]byte, error) {
 	if b.data == nil {
 		buf, err := b.lease.Alloc(size)
@@ -118,8 +119,8 @@ func (b *columnDecoder) alloc(size int64) ([]byte, error) {
 	return b.data.Bytes(), nil
 }
 
-// readNulls appends n rows without a value. It needs nothing of the reader, which may
-// be in a page of another kind than those before, or in a chunk without a dictionary.
+// readNulls appends n rows without a value. It does not use the reader, which may be in a
+// page of another kind than the pages before, or in a chunk without a dictionary.
 func (b *columnDecoder) readNulls(at, n int) error {
 	switch {
 	case b.t.Kind == gpu.Bool:
@@ -129,7 +130,7 @@ func (b *columnDecoder) readNulls(at, n int) error {
 		}
 		setBits(data, at, n, false)
 	case b.state == undecided:
-		// Whoever decides fills in the nulls before.
+		// Whoever decides the layout also fills in the nulls so far.
 	case b.state == coded:
 		clear(b.data.Bytes()[at*b.width : (at+n)*b.width])
 	case b.t.IsVar():
@@ -144,8 +145,8 @@ func (b *columnDecoder) readNulls(at, n int) error {
 	return nil
 }
 
-// readFixed appends n rows with m values, which are decoded to the end of the
-// rows' place and then spread.
+// readFixed appends n rows with m values. It decodes the values to the end of the rows'
+// space, then spreads them.
 func (b *columnDecoder) readFixed(c *pageReader, at, n, m int) error {
 	if err := b.decideFixed(c, at); err != nil {
 		return err
@@ -178,7 +179,7 @@ func (b *columnDecoder) readFixed(c *pageReader, at, n, m int) error {
 	return nil
 }
 
-// valueWidth is the bytes of a value in data.
+// valueWidth returns the bytes of a value in data.
 func (b *columnDecoder) valueWidth() int {
 	if b.narrow {
 		return 4
@@ -186,15 +187,15 @@ func (b *columnDecoder) valueWidth() int {
 	return b.t.Width()
 }
 
-// takeValues decodes m values of a page reader to row at and on.
+// takeValues decodes m values of a page reader to the rows from at on.
 func (b *columnDecoder) takeValues(c *pageReader, at, m int) error {
 	w := b.t.Width()
 	return c.takeValues(b.data.Bytes()[at*w:(at+m)*w], m, w)
 }
 
-// takeNarrow does so in a narrow column, which it widens when a value does not fit,
-// though statistics said that all would, and when values are stored in another way, as
-// the next file may.
+// takeNarrow is takeValues for a narrow column. It widens the column when a value does
+// not fit although the statistics said so, or when the values are stored in another way,
+// as the next file may do.
 func (b *columnDecoder) takeNarrow(c *pageReader, at, m int) error {
 	if !c.coded && c.col.physical != format.Int64 {
 		if err := b.widenValues(at); err != nil {
@@ -231,7 +232,7 @@ func (b *columnDecoder) takeNarrow(c *pageReader, at, m int) error {
 	return nil
 }
 
-// shorten makes 4 bytes of each value, and says whether that lost nothing.
+// shorten writes each value in 4 bytes, and reports whether all values fit.
 func shorten(dst []int32, values []int64) bool {
 	dst = dst[:len(values)]
 	lost := int64(0)
@@ -243,7 +244,7 @@ func shorten(dst []int32, values []int64) bool {
 	return lost == 0
 }
 
-// shortenCoded is shorten of the values that codes stand for.
+// shortenCoded is shorten for the values that codes stand for.
 func shortenCoded(dst []int32, dict []int64, codes []int32) bool {
 	dst = dst[:len(codes)]
 	lost := int64(0)
@@ -256,8 +257,7 @@ func shortenCoded(dst []int32, dict []int64, codes []int32) bool {
 	return lost == 0
 }
 
-// widenValues gives the values of rows [0, rows) of a narrow column, and the ones to
-// come, their 8 bytes.
+// widenValues widens rows [0, rows) of a narrow column, and all later rows, to 8 bytes.
 func (b *columnDecoder) widenValues(rows int) error {
 	buf, err := b.lease.Alloc(int64(b.rows) * 8)
 	if err != nil {
@@ -287,8 +287,8 @@ func (c *pageReader) takeValues(dst []byte, m, width int) error {
 	return c.convert(dst, src, m)
 }
 
-// spread moves the m values at the end of rows [at, at+n) to the rows that are
-// valid. Rows that are null get a neighbour's value, or zero.
+// spread moves the m values at the end of rows [at, at+n) to the valid rows. A null row
+// gets the value of a neighbour, or zero.
 func spread[T any](dst []T, valid []byte, at, n, m int) {
 	j, end := at+n-m, at+n
 	i := at
@@ -301,7 +301,7 @@ func spread[T any](dst []T, valid []byte, at, n, m int) {
 	}
 }
 
-// gather decodes m codes through the dictionary of a fixed-width column.
+// gather decodes m codes and writes the values of the dictionary.
 func (c *pageReader) gather(dst []byte, m, width int) error {
 	var codes [1024]int32
 	for m > 0 {
@@ -316,7 +316,7 @@ func (c *pageReader) gather(dst []byte, m, width int) error {
 	return nil
 }
 
-// lookupAs writes the values of a fixed-width dictionary that the codes stand for.
+// lookupAs writes the values of a fixed-width dictionary for codes.
 func lookupAs[C code](dst []byte, values gpu.Column, codes []C) {
 	n, dict := len(codes), values.Data.Bytes()
 	switch values.Type.Width() {
@@ -367,13 +367,13 @@ func (b *columnDecoder) readBool(c *pageReader, at, n, m int) error {
 	return nil
 }
 
-// decideFixed settles how a column of fixed width is stored when its first value
-// comes, and changes it when a page without codes, or with a dictionary too many,
-// follows pages with codes.
+// decideFixed decides the layout of a column of fixed width when its first value comes.
+// It changes the layout when a page without codes follows, or when there are too many
+// dictionaries.
 func (b *columnDecoder) decideFixed(c *pageReader, at int) error {
 	switch {
 	case b.state == undecided:
-		// The row groups to come are likely to have such dictionaries too.
+		// Later row groups probably have similar dictionaries.
 		groups := max(1, int(int64(b.rows)/max(c.rows, 1)))
 		if c.coded && b.encoded && !c.meta.uncoded && b.fits(c.dict.n()*groups) {
 			b.width = codeWidth(c.dict.n())
@@ -387,14 +387,14 @@ func (b *columnDecoder) decideFixed(c *pageReader, at int) error {
 	return nil
 }
 
-// fits says whether codes into so many values are smaller than the values.
+// fits reports whether codes into so many values are smaller than the values.
 func (b *columnDecoder) fits(entries int) bool {
 	return codeWidth(entries) < b.t.Width() && entries <= b.rows/4
 }
 
-// fitsInt32 says whether the values of a chunk are stored as integers of 8 bytes that,
-// as its statistics have it, fit 4. Decimals must have room for any such integer, and
-// times of day do not.
+// fitsInt32 reports whether the values of a chunk are stored as integers of 8 bytes and
+// fit 4 bytes, by its statistics. A decimal must have room for any int32; a time of day
+// never does.
 func (c *pageReader) fitsInt32() bool {
 	t := c.col.field.Type
 	if c.col.physical != format.Int64 || t.Width() != 8 || t.Kind == gpu.Time || t.Kind == gpu.Decimal && t.Precision < 10 || !c.meta.stats.hasRange {
@@ -404,13 +404,13 @@ func (c *pageReader) fitsInt32() bool {
 	return ok && lo.Int.IsInt64() && hi.Int.IsInt64() && lo.Int.Int64() >= math.MinInt32 && hi.Int.Int64() <= math.MaxInt32
 }
 
-// current says whether the last codes are those of the reader's dictionary.
+// current reports whether the last codes belong to the reader's dictionary.
 func (b *columnDecoder) current(c *pageReader) bool {
 	n := len(b.parts)
 	return n > 0 && b.parts[n-1].dict == c.dict.shared
 }
 
-// codeWidth is the bytes of a code into n values.
+// codeWidth returns the bytes of a code into n values.
 func codeWidth(n int) int {
 	switch {
 	case n <= 1<<8:
@@ -421,7 +421,8 @@ func codeWidth(n int) int {
 	return 4
 }
 
-// startFixed makes room for the values or codes of all rows; the first ones are null.
+// startFixed makes room for the values or codes of all rows. The first nulls rows are
+// null.
 func (b *columnDecoder) startFixed(s colState, width, nulls int) error {
 	data, err := b.alloc(int64(b.rows) * int64(width))
 	if err == nil {
@@ -431,7 +432,7 @@ func (b *columnDecoder) startFixed(s colState, width, nulls int) error {
 	return err
 }
 
-// expandFixed turns the coded rows [0, rows) into plain ones.
+// expandFixed replaces the codes of rows [0, rows) by values.
 func (b *columnDecoder) expandFixed(rows int) error {
 	if err := b.mergeFixed(); err != nil {
 		return err
@@ -455,7 +456,7 @@ func (b *columnDecoder) expandFixed(rows int) error {
 	return nil
 }
 
-// mergeFixed makes one dictionary of several by putting them one behind the other.
+// mergeFixed concatenates several dictionaries into one.
 func (b *columnDecoder) mergeFixed() error {
 	if len(b.parts) == 1 {
 		return nil
@@ -473,7 +474,7 @@ func (b *columnDecoder) mergeFixed() error {
 	return nil
 }
 
-// merged puts one dictionary in the place of all.
+// merged replaces all dictionaries by one.
 func (b *columnDecoder) merged(values gpu.Column) {
 	b.dropParts()
 	b.parts = append(b.parts, part{dict: &gpu.Dictionary{Values: values}, to: b.rows})
@@ -493,8 +494,8 @@ func (b *columnDecoder) readVar(c *pageReader, at, n, m int) error {
 	return b.readPlain(c, at, n, m)
 }
 
-// decide settles how the column is stored when its first value comes, and
-// changes it when a page without codes follows pages with codes.
+// decide decides the layout of the column when its first value comes. It changes the
+// layout when a page without codes follows pages with codes.
 func (b *columnDecoder) decide(c *pageReader, at int) error {
 	switch {
 	case b.state == undecided && c.coded && !(b.encoded && c.meta.uncoded):
@@ -538,7 +539,7 @@ func (b *columnDecoder) readCodes(c *pageReader, at, n, m int) error {
 	return readCodesAs[int32](b, c, at, n, m)
 }
 
-// another adds the dictionary of rows [from, to) behind those before.
+// another adds the dictionary of rows [from, to).
 func (b *columnDecoder) another(dict *gpu.Dictionary, from, to int) error {
 	p := part{dict: dict, from: from, to: to, base: b.entries}
 	if b.entries += dict.Values.Len; b.entries > math.MaxInt32 {
@@ -570,8 +571,7 @@ func readCodesAs[T code](b *columnDecoder, c *pageReader, at, n, m int) error {
 	return nil
 }
 
-// widen gives the codes of rows [0, rows), and the ones to come, so many bytes, or
-// more if they have.
+// widen makes the codes of rows [0, rows), and later ones, at least width bytes wide.
 func (b *columnDecoder) widen(width, rows int) error {
 	if width <= b.width {
 		return nil
@@ -597,9 +597,9 @@ func copyCodes[T code](dst []T, from gpu.Column) {
 	}
 }
 
-// reserve makes room for n more bytes of characters, which complete the first rows,
-// and slack behind them. The rows to come are likely to be like those, in so far as
-// the footer says so, or the room has to double.
+// reserve makes room for n more bytes of characters, which complete the first rows, and
+// for slack behind them. It assumes that later rows are similar, as far as the footer
+// agrees; otherwise the room doubles.
 func (b *columnDecoder) reserve(n, rows int) error {
 	need := int64(b.used) + int64(n) + slack
 	if b.chars.Size() >= need {
@@ -620,8 +620,8 @@ func (b *columnDecoder) reserve(n, rows int) error {
 // readPlain appends PLAIN values.
 func (b *columnDecoder) readPlain(c *pageReader, at, n, m int) error {
 	offsets := int32s(b.offsets.Bytes())
-	// Offsets of the values go to the end of the rows' place, as if the nulls
-	// came first.
+	// The offsets of the values go to the end of the rows' space, as if the nulls came
+	// first.
 	first := at + n - m
 	offsets[first] = int32(b.used)
 	used, err := c.takeVar(offsets[first+1:at+n+1], b.used, m)
@@ -642,8 +642,8 @@ func (b *columnDecoder) readPlain(c *pageReader, at, n, m int) error {
 	return nil
 }
 
-// spreadOffsets turns the ends of m values at the end of rows [at, at+n) into
-// those of all rows: a null ends where the row before does.
+// spreadOffsets turns the ends of m values at the end of rows [at, at+n) into the ends of
+// all rows. A null ends where the row before it ends.
 func spreadOffsets(offsets []int32, valid []byte, at, n, m int, start int32) {
 	offsets[at] = start
 	end := start
@@ -673,7 +673,7 @@ func (b *columnDecoder) readExpanded(c *pageReader, at, n, m int) error {
 	return b.appendCodes(&c.dict.shared.Values, codes, 0, at)
 }
 
-// spreadAt is spread for codes that start at their own position 0.
+// spreadAt is spread for codes that start at position 0 of their own slice.
 func spreadAt(codes []int32, valid []byte, at, n, m int) {
 	j := n - m
 	i := 0
@@ -686,8 +686,8 @@ func spreadAt(codes []int32, valid []byte, at, n, m int) {
 	}
 }
 
-// appendCodes appends the values behind codes, which count from base, at row at; rows
-// that are null get no characters.
+// appendCodes appends the values of codes, which count from base, at row at. Null rows
+// get no characters.
 func (b *columnDecoder) appendCodes(dict *gpu.Column, codes []int32, base, at int) error {
 	from := int32s(dict.Offsets.Bytes())
 	chars := dict.Data.Bytes()
@@ -722,7 +722,7 @@ func (b *columnDecoder) appendCodes(dict *gpu.Column, codes []int32, base, at in
 	return nil
 }
 
-// expand turns the coded rows [0, rows) into plain ones.
+// expand replaces the codes of rows [0, rows) by values.
 func (b *columnDecoder) expand(rows int) error {
 	if err := b.widen(4, rows); err != nil {
 		return err
@@ -760,7 +760,7 @@ func (b *columnDecoder) dropParts() {
 	b.parts = nil
 }
 
-// column returns what was collected and leaves the builder empty.
+// column returns the collected column, and leaves the decoder empty.
 func (b *columnDecoder) column() (gpu.Column, error) {
 	c := gpu.Column{Type: b.t, Len: b.rows}
 	if b.t.IsVar() {
@@ -781,7 +781,7 @@ func (b *columnDecoder) finishFixed(c *gpu.Column) error {
 			return err
 		}
 	}
-	if b.data == nil { // no rows
+	if b.data == nil { // there are no rows
 		if _, err := b.alloc(0); err != nil {
 			return err
 		}
@@ -827,8 +827,8 @@ func (b *columnDecoder) finishVar(c *gpu.Column) error {
 	return nil
 }
 
-// mergeVar makes one dictionary of several by putting them one behind the other, or
-// expands the column where the dictionaries are not small beside it.
+// mergeVar concatenates several dictionaries into one. It expands the column when the
+// dictionaries are not small compared with it.
 func (b *columnDecoder) mergeVar() error {
 	size := 0
 	for _, p := range b.parts {
@@ -862,7 +862,7 @@ func (b *columnDecoder) mergeVar() error {
 	return nil
 }
 
-// discard releases what was collected.
+// discard releases the collected column.
 func (b *columnDecoder) discard() {
 	b.dropParts()
 	for _, buf := range []*gpu.Buffer{b.data, b.valid, b.offsets, b.chars} {

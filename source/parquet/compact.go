@@ -8,21 +8,21 @@ import (
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 )
 
-// The decoder of the thrift compact protocol allocates lists by the size that
-// the input claims. compactLen walks a structure first, without allocating, so
-// that only structures whose claims are backed by bytes are decoded.
+// The decoder of the thrift compact protocol allocates lists by the size that the input
+// claims. compactLen first walks a structure without allocating, so that only structures
+// whose claims are backed by bytes are decoded.
 
 const (
 	maxCompactDepth = 16
-	// minStructBytes is the least a struct in a list takes in Parquet metadata:
-	// a field header, an empty struct and the stop byte (ColumnOrder).
+	// minStructBytes is the least size of a struct in a list of Parquet metadata: a field
+	// header, an empty struct and the stop byte (ColumnOrder).
 	minStructBytes = 3
 )
 
 var errCompact = errors.New("metadata is not valid thrift")
 
-// compactLen returns the bytes of the thrift struct at the start of b. It
-// returns io.ErrUnexpectedEOF when b ends before the struct does.
+// compactLen returns the size of the thrift struct at the start of b. It returns
+// io.ErrUnexpectedEOF when b ends before the struct does.
 func compactLen(b []byte) (int, error) {
 	w := compactWalk{b: b}
 	if err := w.structure(0); err != nil {
@@ -31,8 +31,8 @@ func compactLen(b []byte) (int, error) {
 	return w.pos, nil
 }
 
-// unmarshalCompact decodes the struct at the start of b into v, which keeps no
-// reference to b, and returns its length.
+// unmarshalCompact decodes the struct at the start of b into v and returns its size. v
+// does not refer to b.
 func unmarshalCompact(b []byte, v any) (int, error) {
 	n, err := compactLen(b)
 	if err != nil {
@@ -85,7 +85,7 @@ func (w *compactWalk) structure(depth int) error {
 				return err
 			}
 		}
-		if t := thrift.Type(h & 15); t != thrift.TRUE && t != thrift.FALSE { // booleans live in the header
+		if t := thrift.Type(h & 15); t != thrift.TRUE && t != thrift.FALSE { // a boolean is in the header
 			if err := w.value(t, depth+1); err != nil {
 				return err
 			}

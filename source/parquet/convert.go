@@ -12,11 +12,11 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// conversion turns n PLAIN values of fixed width into the values of a column;
-// dst holds n × width bytes of the type, src n values of the physical type.
+// conversion converts n PLAIN values of fixed width to the values of a column. dst has
+// room for n values of the column's type; src has n values of the physical type.
 type conversion func(dst, src []byte, n int) error
 
-// physicalWidth is the bytes of a PLAIN value, 0 for Boolean and ByteArray.
+// physicalWidth returns the bytes of a PLAIN value, 0 for Boolean and ByteArray.
 func (c leaf) physicalWidth() int {
 	switch c.physical {
 	case format.Int32, format.Float:
@@ -31,8 +31,8 @@ func (c leaf) physicalWidth() int {
 	return 0
 }
 
-// conversion chooses how the PLAIN values of a fixed-width column are
-// converted; columns of decimals in byte arrays use decimalBytes instead.
+// conversion returns the conversion of the PLAIN values of a fixed-width column. Columns
+// of decimals in byte arrays use decimalBytes instead.
 func (c leaf) conversion() conversion {
 	t := c.field.Type
 	switch {
@@ -73,8 +73,8 @@ func (c leaf) conversion() conversion {
 	}
 }
 
-// typed views the first n values of b, which need not be aligned: the platforms
-// that gstream runs on load and store at any address.
+// typed views the first n values of b, which need not be aligned: gstream's platforms
+// load and store at any address.
 func typed[T any](b []byte, n int) []T {
 	if n == 0 {
 		return nil
@@ -99,7 +99,7 @@ func narrow[T int8 | int16 | uint8 | uint16](dst, src []byte, n int) error {
 	return nil
 }
 
-// times converts times of day, of which the last is 24:00.
+// times converts times of day. The greatest is 24:00.
 func times[T int32 | int64](dst []byte, src []T, t gpu.Type) error {
 	d := typed[int64](dst, len(src))
 	last := uint64(t.Unit.PerDay())
@@ -139,8 +139,8 @@ func decimals[T int32 | int64](dst []byte, src []T, t gpu.Type) error {
 	return nil
 }
 
-// putDecimal stores a big-endian two's complement value of any length as value
-// i of a decimal column.
+// putDecimal stores a big-endian two's complement value of any length as value i of a
+// decimal column.
 func (c leaf) putDecimal(dst []byte, i int, b []byte) error {
 	if c.isWideDecimal() {
 		v, err := c.wideDecimal(b)
@@ -161,7 +161,7 @@ func (c leaf) putDecimal(dst []byte, i int, b []byte) error {
 	return nil
 }
 
-// bigEndian reads a two's complement integer and says whether it fits 128 bits.
+// bigEndian parses a two's complement integer and reports whether it fits 128 bits.
 func bigEndian(b []byte) (v gpu.Int128, ok bool) {
 	if len(b) == 0 {
 		return v, true
@@ -187,9 +187,9 @@ func bigEndian(b []byte) (v gpu.Int128, ok bool) {
 // julianUnixEpoch is the Julian day of 1970-01-01.
 const julianUnixEpoch = 2440588
 
-// convertInt96 converts the old timestamps of Impala, Hive and Spark, nanoseconds of
-// the day and the Julian day, to microseconds since 1970: nanoseconds since then reach
-// from 1677 to 2262 only, and these timestamps are often outside.
+// convertInt96 converts the old timestamps of Impala, Hive and Spark, which are
+// nanoseconds of the day and the Julian day, to microseconds since 1970. Nanoseconds
+// since 1970 reach only from 1677 to 2262, and these timestamps are often outside.
 func convertInt96(dst, src []byte, n int) error {
 	d := typed[int64](dst, n)
 	for i := range n {
@@ -208,7 +208,7 @@ func convertInt96(dst, src []byte, n int) error {
 	return nil
 }
 
-// convertHalf widens floats of 2 bytes, which loses nothing.
+// convertHalf widens floats of 2 bytes. That is exact.
 func convertHalf(dst, src []byte, n int) error {
 	d := typed[uint32](dst, n)
 	for i := range n {
@@ -220,7 +220,7 @@ func convertHalf(dst, src []byte, n int) error {
 func halfFloat(h uint16) float32 {
 	sign, exponent, fraction := uint32(h>>15)<<31, uint32(h>>10&31), uint32(h&1023)
 	switch exponent {
-	case 0: // zero, or too small for the exponent to tell
+	case 0: // zero or subnormal
 		return math.Float32frombits(sign | math.Float32bits(float32(fraction)/(1<<24)))
 	case 31: // infinity or NaN
 		exponent = 255
@@ -230,10 +230,10 @@ func halfFloat(h uint16) float32 {
 	return math.Float32frombits(sign | exponent<<23 | fraction<<13)
 }
 
-// wideDecimal returns the DOUBLE that is nearest to a decimal of more digits than the
-// decimals of this program have.
+// wideDecimal returns the DOUBLE nearest to a decimal with more digits than our decimals
+// have.
 func (c leaf) wideDecimal(b []byte) (float64, error) {
-	// Fewer than three digits take a byte, so that this bounds the work.
+	// A byte has less than three digits, so this bounds the work.
 	for len(b) > 1 && b[0] == byte(int8(b[1])>>7) {
 		b = b[1:]
 	}
@@ -244,7 +244,7 @@ func (c leaf) wideDecimal(b []byte) (float64, error) {
 	if len(b) > 0 && b[0]>>7 != 0 {
 		v.Sub(v, new(big.Int).Lsh(big.NewInt(1), uint(8*len(b))))
 	}
-	// What is out of range is infinite.
+	// A value out of range is infinite.
 	f, _ := strconv.ParseFloat(fmt.Sprintf("%de-%d", v, c.scale), 64)
 	return f, nil
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// dictionary is the dictionary of a column chunk, which its strides share.
+// dictionary is the dictionary of a column chunk. Its strides share it.
 type dictionary struct {
-	page   *page // nil when there is none
+	page   *page // nil without a dictionary
 	load   shared
 	shared *gpu.Dictionary // nil until the page is decoded
 }
 
-// n is the number of values of a dictionary that is there.
+// n returns the number of values of a decoded dictionary.
 func (d *dictionary) n() int { return d.shared.Values.Len }
 
 func (d *dictionary) release() {
@@ -25,7 +25,7 @@ func (d *dictionary) release() {
 	}
 }
 
-// decode reads the n values of a dictionary page.
+// decode decodes the n values of a dictionary page.
 func (d *dictionary) decode(c *pageReader, b []byte, n int) (err error) {
 	if n < 0 || n > len(b) {
 		return badf("a dictionary page claims %d values in %d bytes", n, len(b))
@@ -52,7 +52,7 @@ func (d *dictionary) decode(c *pageReader, b []byte, n int) (err error) {
 	return c.convert(values, b, n)
 }
 
-// decimalBytes converts the next n PLAIN values, decimals in byte arrays.
+// decimalBytes converts the next n PLAIN values: decimals in byte arrays.
 func decimalBytes(c *pageReader, dst []byte, n int) error {
 	for i := range n {
 		v, err := c.takeBytes()
@@ -91,9 +91,9 @@ func (d *dictionary) loadVar(c *pageReader, b []byte, n, width int) error {
 	return c.copyVar(values.Data.Bytes()[:used+slack], offsets)
 }
 
-// takeVar reads the lengths of the next n PLAIN values of a String or Binary
-// column into the ends of their offsets, where the first one starts at base,
-// and returns the end of the last. The values are left for copyVar.
+// takeVar reads the lengths of the next n PLAIN values of a String or Binary column and
+// writes the ends of their offsets. The first value starts at base. It returns the end of
+// the last value. copyVar takes the values.
 func (c *pageReader) takeVar(ends []int32, base, n int) (int, error) {
 	if width := c.col.physicalWidth(); width > 0 {
 		if uint64(n)*uint64(width) > uint64(len(c.plain)) {
@@ -125,9 +125,9 @@ func (c *pageReader) takeVar(ends []int32, base, n int) (int, error) {
 	return base, fitsOffsets(base)
 }
 
-// copyVar copies the values that takeVar measured to dst, which has slack bytes
-// behind the last, and takes them from the page. There is one offset more than
-// there are values.
+// copyVar takes the values that takeVar measured from the page and copies them to dst,
+// which has slack bytes behind the last value. There is one offset more than there are
+// values.
 func (c *pageReader) copyVar(dst []byte, offsets []int32) error {
 	n := len(offsets) - 1
 	if n == 0 {
@@ -146,8 +146,8 @@ func (c *pageReader) copyVar(dst []byte, offsets []int32) error {
 	for _, end := range offsets[1:] {
 		size := int(end) - at
 		if size <= 32 {
-			// Two copies of a fixed size are faster than one that is exact; what
-			// is written behind the value is overwritten by the next.
+			// Two copies of a fixed size are faster than one exact copy. The next value
+			// overwrites the bytes written behind this one.
 			*(*[16]byte)(dst[at:]) = *(*[16]byte)(src[pos:])
 			*(*[16]byte)(dst[at+16:]) = *(*[16]byte)(src[pos+16:])
 		} else {
@@ -170,11 +170,10 @@ func fitsOffsets(n int) error {
 	return nil
 }
 
-// maxVarBytes is what the offsets of a column can address.
+// maxVarBytes is the most bytes that the offsets of a column can address.
 const maxVarBytes = 1<<31 - 1 - slack
 
-// checkUTF8 verifies strings that lie one after the other in b; the offsets
-// start at that of b.
+// checkUTF8 validates consecutive strings in b. The first offset is that of b.
 func checkUTF8(b []byte, offsets []int32) error {
 	i := 0
 	for ; i+8 <= len(b); i += 8 {

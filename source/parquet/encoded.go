@@ -12,16 +12,16 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// readAhead is the bytes read from a file at a time, at least.
+// readAhead is the least number of bytes of a read from a file.
 var readAhead = 256 << 10 // less in tests
 
-// maxHeader bounds a page header; statistics of long values make it long.
+// maxHeader bounds a page header. Statistics of long values make it long.
 const maxHeader = 1 << 20
 
-// encodedChunk is a column chunk as a scan holds it between the file and the decoder: the
-// bytes of pages that were fetched and still have rows to give, in memory of the lease,
-// and a directory of them. Pages are fetched in their order, as far as somebody asks for;
-// they are decoded in any order and by many goroutines. A page without wanted rows is not
+// encodedChunk is a column chunk between the file and the decoder. It has the bytes of
+// the fetched pages that still have rows to give, in memory of the lease, and a directory
+// of them. Pages are fetched in order, up to the last one that a task has asked for. They
+// are decoded in any order and by many goroutines. Pages without wanted rows are not
 // fetched.
 type encodedChunk struct {
 	lease  *gpu.Lease
@@ -30,19 +30,19 @@ type encodedChunk struct {
 	col    leaf
 	meta   *chunk
 	rows   int64      // of the chunk
-	wanted []rowRange // of those, in order
+	wanted []rowRange // the rows that the scan takes, in order
 	dict   dictionary
 
 	mu   sync.Mutex
-	src  *os.File // the file, while pages are fetched
+	src  *os.File // the file; open while pages are fetched
 	left int64    // wanted rows that were not released
 
 	// The directory: pages with wanted rows that were not released, in order.
 	pages []*page
-	next  int64 // first row behind the pages that were passed
+	next  int64 // first row behind the pages fetched or skipped
 
-	// Unread bytes of the chunk: win[pos:] and then [off, end) of the file.
-	block *gpu.Buffer // win, slack
+	// Unread bytes of the chunk: win[pos:], then [off, end) of the file.
+	block *gpu.Buffer // memory of win and slack
 	win   []byte
 	pos   int
 	off   int64
@@ -53,23 +53,23 @@ type encodedChunk struct {
 // page is an entry of the directory of a column chunk.
 type page struct {
 	from, to int64 // rows of the chunk
-	wanted   int64 // of those, rows that the scan takes
-	left     int64 // of those, rows that were not released
+	wanted   int64 // rows among them that the scan takes
+	left     int64 // rows among those that were not released
 
 	kind          format.PageType
 	encoding      format.Encoding
-	levelEncoding format.Encoding // of the first version of data pages
+	levelEncoding format.Encoding // for the first version of data pages
 	values        int32
-	nulls         int32 // of the second version, as the lengths of levels
+	nulls         int32 // for the second version, like the lengths of levels
 	repBytes      int
 	defBytes      int
 	compressed    bool
 	rawSize       int
 	crc           uint32
-	at            int64       // of the bytes behind the header in the file
-	size          int         // of them
-	bytes         []byte      // they, with slack; nil when they were dropped
-	block         *gpu.Buffer // that they lie in
+	at            int64       // offset in the file of the bytes behind the header
+	size          int         // number of these bytes
+	bytes         []byte      // the bytes, with slack; nil when they were dropped
+	block         *gpu.Buffer // memory of bytes
 
 	// A page of several strides is decoded once.
 	decode shared
@@ -77,16 +77,16 @@ type page struct {
 	marks  []mark
 }
 
-// mark is a row of a decoded page and where its values are.
+// mark is a row of a decoded page and the position of its values.
 type mark struct {
 	row int64
 	at  pageState
 }
 
-// shared is the state of work that is done once and that several tasks need.
+// shared is the state of work that several tasks need and that is done once.
 type shared struct {
 	done bool
-	busy chan struct{} // closed when the task that is at it ends; nil for none
+	busy chan struct{} // closed when the task that does the work ends; nil without one
 }
 
 func newEncodedChunk(lease *gpu.Lease, f *file, group, column int, wanted []rowRange) *encodedChunk {
@@ -98,7 +98,7 @@ func newEncodedChunk(lease *gpu.Lease, f *file, group, column int, wanted []rowR
 	return c
 }
 
-// wantedRows is how many of the rows [from, to) are wanted.
+// wantedRows returns the number of wanted rows among [from, to).
 func (c *encodedChunk) wantedRows(from, to int64) (n int64) {
 	i, _ := slices.BinarySearchFunc(c.wanted, from, func(r rowRange, row int64) int {
 		if r.to <= row {
@@ -115,7 +115,7 @@ func (c *encodedChunk) wantedRows(from, to int64) (n int64) {
 	return n
 }
 
-// find returns the page of a wanted row, and fetches pages up to it.
+// find returns the page of a wanted row. It fetches pages up to it.
 func (c *encodedChunk) find(row int64) (*page, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,7 +136,7 @@ func (c *encodedChunk) find(row int64) (*page, error) {
 	return nil, errors.New("internal error: a row of a page that was released is asked for; please report it")
 }
 
-// release gives up the wanted rows [from, to), and pages without any others.
+// release gives up the wanted rows [from, to), and pages without other wanted rows.
 func (c *encodedChunk) release(from, to int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,7 +159,7 @@ func (c *encodedChunk) discard() {
 	c.close()
 }
 
-// close gives back what the chunk holds. The lock is held.
+// close gives back the memory of the chunk. The caller holds the lock.
 func (c *encodedChunk) close() {
 	for _, p := range c.pages {
 		p.release()
@@ -174,8 +174,9 @@ func (c *encodedChunk) close() {
 	c.closeFile()
 }
 
-// claim says whether shared work is done. If not, the caller has to do it and settle, but
-// for busy, which says that another one is at it.
+// claim reports whether shared work is done. If it is not and busy is nil, the caller
+// must do it and call settle. Otherwise another task is doing it, and busy is closed when
+// that task ends.
 func (c *encodedChunk) claim(s *shared) (done bool, busy <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,15 +195,15 @@ func (c *encodedChunk) settle(s *shared, done bool) {
 	s.busy, s.done = nil, done
 }
 
-// keep remembers where the values of a row of a shared page are.
+// keep remembers the position of the values of a row of a shared page.
 func (c *encodedChunk) keep(p *page, row int64, at pageState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p.marks = append(p.marks, mark{row, at})
 }
 
-// nearest returns the last row of a shared page up to row of which it is known where its
-// values are.
+// nearest returns the last row of a shared page, up to row, whose position is known, and
+// that position.
 func (c *encodedChunk) nearest(p *page, row int64) (int64, pageState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -215,8 +216,8 @@ func (c *encodedChunk) nearest(p *page, row int64) (int64, pageState) {
 	return best.row, best.at
 }
 
-// fetch adds the next page to the directory, or passes one that is of no use. After a
-// refusal of memory it can be called again. The lock is held.
+// fetch adds the next page to the directory, or skips a page that is not needed. It may
+// be called again after a refusal. The caller holds the lock.
 func (c *encodedChunk) fetch() error {
 	h, head, err := c.header()
 	if err != nil {
@@ -238,7 +239,7 @@ func (c *encodedChunk) fetch() error {
 		return badf("there are two dictionary pages")
 	}
 	if p.wanted == 0 && h.Type != format.DictionaryPage {
-		// Page types of the future are to be skipped, too.
+		// Unknown page types are skipped too.
 		c.pass(int(h.CompressedPageSize))
 		c.next = max(c.next, p.to)
 		return nil
@@ -258,8 +259,8 @@ func (c *encodedChunk) fetch() error {
 	return nil
 }
 
-// load fetches the bytes of a page again if they were dropped: a task that had decoded it
-// was refused memory behind it.
+// load fetches the bytes of a page again if they were dropped: a task was refused memory
+// after it had decoded the page.
 func (c *encodedChunk) load(p *page) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -286,7 +287,7 @@ func (c *encodedChunk) drop(p *page) {
 	p.block, p.bytes = nil, nil
 }
 
-// read fills b from the file, which it opens if need be. The lock is held.
+// read fills b from the file. It opens the file if necessary. The caller holds the lock.
 func (c *encodedChunk) read(b []byte, at int64) error {
 	if c.src == nil {
 		src, err := c.file.handle.acquire()
@@ -298,7 +299,7 @@ func (c *encodedChunk) read(b []byte, at int64) error {
 	return readFull(c.src, b, at)
 }
 
-// passAll reads the headers of all pages up to the last row, which nobody wants.
+// passAll reads the headers of all pages up to the last row, none of which is wanted.
 func (c *encodedChunk) passAll() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -310,9 +311,9 @@ func (c *encodedChunk) passAll() error {
 	return nil
 }
 
-// finish ends fetching when the rows before to were the last that are wanted: the file
-// need not stay open until they are decoded. Where they are the last of the chunk, too, it
-// makes sure that its pages hold no more.
+// finish ends fetching when the rows before to are the last wanted rows, so that the file
+// need not stay open until they are decoded. If they are also the last rows of the chunk,
+// it checks that the pages have no more rows.
 func (c *encodedChunk) finish(to int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -325,12 +326,12 @@ func (c *encodedChunk) finish(to int64) error {
 		}
 	}
 	c.closeFile()
-	c.block.Release() // those of pages stay
+	c.block.Release() // pages keep their references
 	c.block, c.win, c.pos, c.off = nil, nil, 0, c.end-c.unread()
 	return nil
 }
 
-// checkEnd makes sure that there are no rows behind the last page. The lock is held.
+// checkEnd checks that there are no rows behind the last page. The caller holds the lock.
 func (c *encodedChunk) checkEnd() error {
 	c.spare = 0
 	next := c.file.layout.after(c.meta.start)
@@ -340,7 +341,7 @@ func (c *encodedChunk) checkEnd() error {
 			return err
 		}
 		if err != nil || c.checkPage(h) != nil {
-			return nil // no page: some writers leave room
+			return nil // not a page: some writers leave room
 		}
 		if rows, _ := pageRows(h); rows > 0 {
 			return badf("its pages hold more than the %d rows of the row group", c.rows)
@@ -357,7 +358,7 @@ func (c *encodedChunk) closeFile() {
 	}
 }
 
-// fill makes n unread bytes of the chunk contiguous and returns them; fewer
+// fill makes n unread bytes of the chunk contiguous and returns them. It returns fewer
 // only at the end of the chunk.
 func (c *encodedChunk) fill(n int) ([]byte, error) {
 	have := c.win[c.pos:]
@@ -382,7 +383,7 @@ func (c *encodedChunk) fill(n int) ([]byte, error) {
 	return c.win[:n], nil
 }
 
-// header reads the next page header, and returns its bytes in the file, too.
+// header reads the next page header. It also returns the size of the header in the file.
 func (c *encodedChunk) header() (*format.PageHeader, int, error) {
 	for want := 128; ; want *= 4 {
 		b, err := c.fill(want)
@@ -405,12 +406,12 @@ func (c *encodedChunk) header() (*format.PageHeader, int, error) {
 	}
 }
 
-// unread is the bytes of the chunk behind what was read.
+// unread returns the number of bytes of the chunk that were not read yet.
 func (c *encodedChunk) unread() int64 { return int64(len(c.win)-c.pos) + c.end - c.off }
 
-// extend adds to the chunk what its size left out, if anything: old writers did not
-// count the page of the dictionary, or the header of that. It lies before whatever
-// follows in the file.
+// extend adds to the chunk the bytes that its size left out, if any. Old writers did not
+// count the page of the dictionary, or its header. They are before whatever follows in
+// the file.
 func (c *encodedChunk) extend() bool {
 	n := min(c.spare, c.file.layout.after(c.meta.start)-c.end)
 	c.spare = 0
@@ -418,7 +419,7 @@ func (c *encodedChunk) extend() bool {
 	return n > 0
 }
 
-// checkPage makes sure that the chunk has the bytes of a page.
+// checkPage checks that the chunk has the bytes of a page.
 func (c *encodedChunk) checkPage(h *format.PageHeader) error {
 	n := int64(h.CompressedPageSize)
 	if n < 0 || h.UncompressedPageSize < 0 {
@@ -430,14 +431,14 @@ func (c *encodedChunk) checkPage(h *format.PageHeader) error {
 	return nil
 }
 
-// pass moves over n bytes of the chunk, which are not read unless they have been.
+// pass skips n bytes of the chunk. Bytes that were not read are never read.
 func (c *encodedChunk) pass(n int) {
 	k := min(n, len(c.win)-c.pos)
 	c.pos += k
 	c.off += int64(n - k)
 }
 
-// pageRows is the rows that the header of a data page claims; other pages have none.
+// pageRows returns the rows that the header of a data page claims. Other pages have none.
 func pageRows(h *format.PageHeader) (rows int64, data bool) {
 	switch h.Type {
 	case format.DataPage:
@@ -448,8 +449,8 @@ func pageRows(h *format.PageHeader) (rows int64, data bool) {
 	return 0, false
 }
 
-// newPage takes from a header what a decoder needs. A header without the part that its
-// type asks for has an encoding that there is not.
+// newPage returns the parts of a header that a decoder needs. A header without the part
+// for its type gets an encoding that does not exist.
 func newPage(h *format.PageHeader) *page {
 	p := &page{kind: h.Type, encoding: noEncoding, rawSize: int(h.UncompressedPageSize), crc: uint32(h.CRC)}
 	switch {
@@ -469,7 +470,7 @@ func newPage(h *format.PageHeader) *page {
 
 const noEncoding format.Encoding = -1
 
-// coded says whether the values of the page are codes into the dictionary.
+// coded reports whether the values of the page are codes into the dictionary.
 func (p *page) coded() bool {
 	//lint:ignore SA1019 older writers use it
 	return p.encoding == format.RLEDictionary || p.encoding == format.PlainDictionary

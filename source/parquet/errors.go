@@ -7,21 +7,21 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// badf is an error about the content of a file.
+// badf returns an error about the content of a file.
 func badf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", source.ErrData, fmt.Sprintf(format, args...))
 }
 
-// guard turns a panic of the code below it into an ErrData, for use with defer
-// around decoding of untrusted bytes. A decoder that panics on a file is a
-// defect, so the place is kept in the error.
+// guard turns a panic of the code below it into an ErrData, for use with defer around
+// decoding of untrusted bytes. A decoder that panics on a file is a defect, so the error
+// has the stack.
 func guard(err *error) {
 	if p := recover(); p != nil {
 		*err = badf("the decoder gave up: %v\n%s", p, debug.Stack())
 	}
 }
 
-// location names where in a file something went wrong.
+// location is the place in a file of an error.
 type location struct {
 	path     string
 	rowGroup int // -1 for the whole file

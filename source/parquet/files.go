@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// expand lists the files that paths name, those of a pattern or a folder in the
-// order of their names.
+// expand lists the files that paths name. Those of a pattern or a folder are in order of
+// name.
 func expand(paths []string) ([]string, error) {
 	if len(paths) == 0 {
 		return nil, errors.New("no Parquet file is named: give a file, a pattern or a folder")
@@ -47,7 +47,7 @@ func expandOne(path string) ([]string, error) {
 	return w.files, err
 }
 
-// notFound is os.ErrNotExist in words of its own.
+// notFound is os.ErrNotExist with a message of its own.
 type notFound struct{ msg string }
 
 func (e *notFound) Error() string { return e.msg }
@@ -61,7 +61,7 @@ type fileList struct {
 
 func (w *fileList) file(path string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
-		// A pipe would block, and what has no end has no footer.
+		// A pipe would block, and an endless file has no footer.
 		return &fs.PathError{Op: "read", Path: path, Err: errors.New("neither a file nor a folder")}
 	}
 	if !w.seen[path] {
@@ -71,7 +71,7 @@ func (w *fileList) file(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// folder adds every *.parquet of a folder and of those below it.
+// folder adds every *.parquet in a folder and in the folders below it.
 func (w *fileList) folder(path string) error {
 	entries, err := os.ReadDir(path)
 	for _, e := range entries {
@@ -93,8 +93,8 @@ func (w *fileList) folder(path string) error {
 
 func isPattern(path string) bool { return strings.ContainsAny(path, "*?[") }
 
-// pattern adds the files that match a pattern. Folders that match are read, too,
-// but not where ** has looked into them already.
+// pattern adds the files that match a pattern. It also reads folders that match, except
+// where ** has read them already.
 func (w *fileList) pattern(path string) error {
 	const separator = string(filepath.Separator)
 	folder := "."
@@ -112,7 +112,7 @@ func (w *fileList) pattern(path string) error {
 	return err
 }
 
-// match adds what the parts of a pattern match below a folder.
+// match adds the files below a folder that match the parts of a pattern.
 func (w *fileList) match(folder string, parts []string, folders bool) error {
 	part, rest := parts[0], parts[1:]
 	next := func(path string) error {
@@ -138,7 +138,7 @@ func (w *fileList) match(folder string, parts []string, folders bool) error {
 		path := filepath.Join(folder, part)
 		_, err := os.Lstat(path)
 		switch {
-		case err == nil: // a name that is there is meant, whatever it looks like
+		case err == nil: // an existing name means itself, whatever it looks like
 			return next(path)
 		case !isPattern(part):
 			return unlessAbsent(err)
@@ -165,7 +165,7 @@ func (w *fileList) match(folder string, parts []string, folders bool) error {
 	return err
 }
 
-// unlessAbsent returns an error, but not that something is not there.
+// unlessAbsent returns err, or nil if it means that something does not exist.
 func unlessAbsent(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil

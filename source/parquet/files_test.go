@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tree makes empty files, and links written as "name -> target", in a folder.
+// tree makes empty files in a folder, and links written as "name -> target".
 func tree(t *testing.T, names ...string) string {
 	dir := t.TempDir()
 	for _, n := range names {
@@ -105,7 +105,7 @@ func TestPatternsMatchAsInDuckDB(t *testing.T) {
 		require.NoError(t, err, "%s", out)
 		got, err := expand([]string{pattern})
 		require.NoError(t, err, pattern)
-		var files []string // DuckDB does not read folders that match
+		var files []string // DuckDB does not read matching folders
 		for _, f := range got {
 			if ok, _ := filepath.Match("d.parquet/*", f); !ok {
 				files = append(files, filepath.Clean(f))

@@ -23,7 +23,7 @@ import (
 // content is the values of a scan by column name.
 type content map[string][]gpu.Scalar
 
-// scan is scanOnce, which must give the same of encoded columns.
+// scan is scanOnce. It also checks that encoded columns give the same values.
 func scan(t testing.TB, limit int64, paths []string, opt source.ScanOptions, columns ...string) (content, source.Progress, error) {
 	t.Helper()
 	opt.Decode.Encoded = true
@@ -39,8 +39,8 @@ func scan(t testing.TB, limit int64, paths []string, opt source.ScanOptions, col
 	return got, p, err
 }
 
-// scanOnce reads columns (all when nil) and checks the strides, that nothing is
-// left of the lease, and that the progress adds up.
+// scanOnce reads columns (all when nil). It checks the strides, that nothing is left of
+// the lease, and that the progress adds up.
 func scanOnce(t testing.TB, limit int64, paths []string, opt source.ScanOptions, columns ...string) (content, source.Progress, error) {
 	budget := newBudget(t, limit)
 	lease := budget.Lease("scan")
@@ -137,7 +137,7 @@ func TestEveryEncodingGivesTheValuesOfPlain(t *testing.T) {
 func TestStridesDecodedInAnyOrderGiveTheSameRows(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	defer func(f func(int) int) { nextTask = f }(nextTask)
-	random := rand.New(rand.NewPCG(1, 2)) // used under the lock of a scan, and by one scan at a time
+	random := rand.New(rand.NewPCG(1, 2)) // used under the lock of a scan, by one scan at a time
 	nextTask = random.IntN
 	files, err := filepath.Glob("testdata/*.parquet")
 	require.NoError(t, err)
@@ -170,7 +170,7 @@ func TestAllThreadsDecodeOneColumnOfOneRowGroup(t *testing.T) {
 		if decoded.Add(1) == threads {
 			close(all)
 		}
-		<-all // so each thread has one
+		<-all // each thread has one
 	}}})
 	require.NoError(t, err)
 	select {
@@ -225,10 +225,10 @@ func TestEncodedColumnsKeepTheirCodesWhereThoseAreSmaller(t *testing.T) {
 	for _, c := range []struct {
 		file   string
 		rows   int
-		widths [][2]int // of s and n, stride by stride
+		widths [][2]int // for s and n, stride by stride
 	}{
-		{"fallback.parquet", 250, [][2]int{{0, 0}, {0, 0}}},                                    // the footer says that the dictionary is given up
-		{"dictionaries.parquet", 50, [][2]int{{1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 4}}}, // the last has 10 rows
+		{"fallback.parquet", 250, [][2]int{{0, 0}, {0, 0}}},                                    // the footer says that the dictionary was given up
+		{"dictionaries.parquet", 50, [][2]int{{1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 4}}}, // the last stride has 10 rows
 		{"dictionaries.parquet", 150, [][2]int{{1, 1}, {1, 1}}},                                // a stride has several dictionaries
 		{"many-dictionaries.parquet", 400, [][2]int{{1, 1}, {1, 1}}},
 		{"many-dictionaries.parquet", 4000, [][2]int{{2, 2}}},
@@ -252,7 +252,7 @@ func TestEncodedColumnsKeepTheirCodesWhereThoseAreSmaller(t *testing.T) {
 }
 
 func TestStatisticsThatLieLoseNoDigit(t *testing.T) {
-	// Values that statistics let fit 4 bytes, and that do not from row 300 on.
+	// By the statistics all values fit 4 bytes, but from row 300 on they do not.
 	lying := edited(t, "fallback.parquet", footer(func(m *format.FileMetaData) {
 		for g := range m.RowGroups {
 			s := &chunkOf(m, g, 1).Statistics

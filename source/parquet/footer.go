@@ -14,10 +14,10 @@ import (
 const (
 	magic          = "PAR1"
 	magicEncrypted = "PARE"
-	trailerBytes   = 8 // footer length and magic
+	trailerBytes   = 8 // footer length and magic number
 )
 
-// file is what a scan needs of one file. Column positions are those of the
+// file is what a scan needs to know about a file. Column positions are those of the
 // table's schema.
 type file struct {
 	path   string
@@ -37,23 +37,23 @@ type rowGroup struct {
 
 // chunk is one column of a row group.
 type chunk struct {
-	start, size    int64 // bytes in the file, pages and their headers
-	rawSize        int64 // the same uncompressed, as the footer says
+	start, size    int64 // bytes in the file: pages and their headers
+	rawSize        int64 // uncompressed bytes, by the footer
 	codec          format.CompressionCodec
-	dictionarySize int64 // of that, the page of the dictionary
+	dictionarySize int64 // bytes of the dictionary page
 	dataPages      int64 // 0 when unknown
-	uncoded        bool  // data pages without codes are known to be among its pages
+	uncoded        bool  // some data pages are known to have no codes
 	stats          chunkStats
 	columnIndex    extent
 	offsetIndex    extent
 	bloom          extent
 }
 
-// extent is a range of bytes in a file; a zero start means that there is none.
+// extent is a range of bytes in a file. A zero start means none.
 type extent struct{ start, size int64 }
 
-// chunkStats are the statistics of a chunk as the footer has them, in the
-// plain encoding of the physical type.
+// chunkStats are the statistics of a chunk in the footer, in the plain encoding of the
+// physical type.
 type chunkStats struct {
 	min, max []byte
 	hasRange bool
@@ -102,8 +102,8 @@ func readMetadata(r io.ReaderAt, size int64) (meta *fileMeta, err error) {
 	return meta, nil
 }
 
-// readFull reads len(b) bytes at an offset that was checked against the size
-// of the file; an early end means that the file shrank.
+// readFull reads len(b) bytes at an offset that was checked against the size of the file.
+// An early end means that the file shrank.
 func readFull(r io.ReaderAt, b []byte, off int64) error {
 	n, err := r.ReadAt(b, off)
 	if n == len(b) {
@@ -177,8 +177,8 @@ func readFile(path string) (f *file, columns []leaf, refused []source.Unreadable
 	return f, columns, refused, nil
 }
 
-// readChunk checks the metadata of a column chunk against its row group and
-// file, whose footer begins at end, and keeps what a scan needs.
+// readChunk checks the metadata of a column chunk against its row group and file, whose
+// footer begins at end. It returns what a scan needs.
 func readChunk(c *chunkMeta, col leaf, rows, end int64, layout *layout) (chunk, error) {
 	m := &c.Data
 	if c.FilePath != "" {
@@ -200,7 +200,7 @@ func readChunk(c *chunkMeta, col leaf, rows, end int64, layout *layout) (chunk, 
 	}
 	inside := func(off, n int64) extent {
 		if off < int64(len(magic)) || n <= 0 || off > end || n > end-off {
-			return extent{} // an index that cannot be is one that is not there
+			return extent{} // an impossible index is treated as missing
 		}
 		return extent{off, n}
 	}
@@ -212,12 +212,12 @@ func readChunk(c *chunkMeta, col leaf, rows, end int64, layout *layout) (chunk, 
 	}
 	if at := m.BloomFilterOffset; at > 0 {
 		size := int64(m.BloomFilterLength)
-		if size <= 0 { // older writers do not say
+		if size <= 0 { // older writers do not write it
 			size = layout.after(at) - at
 		}
 		out.bloom = inside(at, size)
 	}
-	// What a page cannot become no stride needs to be small for.
+	// A stride need not be small for bytes to which the pages cannot expand.
 	out.rawSize = min(max(m.TotalUncompressedSize, 0), out.size*int64(maxExpansion(m.Codec)))
 	for _, s := range m.EncodingStats {
 		data := s.PageType == format.DataPage || s.PageType == format.DataPageV2

@@ -22,10 +22,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-// hostileBudget is plenty for the fixtures and little for a file that lies.
+// hostileBudget is plenty for the fixtures, and little for a file that claims too much.
 const hostileBudget = 64 << 20
 
-// edited writes a copy of a fixture, changed, and returns its path.
+// edited writes a modified copy of a fixture and returns its path.
 func edited(t testing.TB, name string, change func(b []byte) []byte) []string {
 	b, err := os.ReadFile(filepath.Join("testdata", name))
 	require.NoError(t, err)
@@ -34,7 +34,7 @@ func edited(t testing.TB, name string, change func(b []byte) []byte) []string {
 	return []string{path}
 }
 
-// footer changes the metadata of a file.
+// footer modifies the metadata of a file.
 func footer(change func(m *format.FileMetaData)) func(b []byte) []byte {
 	return func(b []byte) []byte {
 		n := int(binary.LittleEndian.Uint32(b[len(b)-8:]))
@@ -127,7 +127,7 @@ func TestDamagedFilesAreErrorsThatNameTheFile(t *testing.T) {
 	}
 }
 
-// page makes a file of one INT64 column whose chunk is the given bytes.
+// pageFile makes a file of one INT64 column whose chunk is the given bytes.
 func pageFile(t testing.TB, rows int64, codec format.CompressionCodec, h format.PageHeader, body []byte) []string {
 	head, err := thrift.Marshal(new(thrift.CompactProtocol), &h)
 	require.NoError(t, err)
@@ -215,7 +215,7 @@ func TestPagesBehindTheLastRowAreAnError(t *testing.T) {
 
 func TestClaimedRowsTakeNoMemory(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	const rows = 1 << 40 // as many as there may be in a file of its size
+	const rows = 1 << 40 // the most that a file of its size may have
 	path := edited(t, "page-index.parquet", footer(func(m *format.FileMetaData) {
 		m.NumRows, m.RowGroups, m.RowGroups[0].NumRows = rows, m.RowGroups[:1], rows
 		m.RowGroups[0].Columns = m.RowGroups[0].Columns[:1]
@@ -313,20 +313,20 @@ func TestUnreadablePathIsNotBadData(t *testing.T) {
 }
 
 func TestThriftListsAreNotAllocatedByTheirClaim(t *testing.T) {
-	// Field 2 of a struct: a list of structs that claims 2^31 - 1 of them.
+	// Field 2 of a struct: a list that claims to have 2^31 - 1 structs.
 	b := []byte{0x29, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x07, 0, 0}
 	_, err := unmarshalCompact(b, new(format.FileMetaData))
 	require.Error(t, err)
 	deep := make([]byte, 1000)
 	for i := range deep {
-		deep[i] = 0x1c // a struct in a struct in a struct
+		deep[i] = 0x1c // a struct in a struct in a struct …
 	}
 	_, err = unmarshalCompact(deep, new(format.FileMetaData))
 	require.ErrorIs(t, err, errCompact)
 }
 
-// FuzzDecompress gives the codecs that are read but not written by this program, and
-// those that are, any bytes for a page of any size.
+// FuzzDecompress decompresses arbitrary bytes for a page of any size with every codec
+// that this program reads.
 func FuzzDecompress(f *testing.F) {
 	for _, c := range codecs {
 		b, err := c.Encode(nil, text(100))
@@ -363,7 +363,7 @@ func FuzzOpenRead(f *testing.F) {
 			return
 		}
 		if table.Rows() > 1<<22 {
-			return // many rows in few bytes are legal, but slow to count
+			return // many rows in few bytes are valid, but slow to count
 		}
 		_, err = Inspect(path)
 		require.NoError(t, err)

@@ -11,17 +11,17 @@ import (
 // slack is the capacity behind the length of every page buffer.
 const slack = 64
 
-// hybrid decodes Parquet's RLE and bit-packed hybrid a piece at a time. Its
-// input must have slack bytes of capacity behind its length.
+// hybrid decodes Parquet's RLE and bit-packed hybrid in parts. Its input must have slack
+// bytes of capacity behind its length.
 type hybrid struct {
-	src   []byte // rest of the input after the current run
+	src   []byte // rest of the input behind the current run
 	width uint   // bits of a value, at most 32
 
 	left   int    // values left in the current run
 	repeat bool   // the run repeats value; otherwise it is packed
 	value  uint32 // of a repeated run
 	packed []byte // of a packed run
-	done   int    // values of the packed run that were taken
+	done   int    // values taken from the packed run
 }
 
 // next starts the next run.
@@ -51,7 +51,7 @@ func (h *hybrid) next() error {
 		groups := head >> 1
 		size := groups * uint64(h.width)
 		if groups > 1<<28 || size > uint64(len(h.src)) {
-			// Some writers cut the last group short.
+			// Some writers truncate the last group.
 			if h.width == 0 || groups > 1<<28 {
 				return badf("a packed run of codes or levels ends early")
 			}
@@ -69,8 +69,8 @@ func (h *hybrid) next() error {
 	return nil
 }
 
-// code is what values are decoded to; one with fewer bits than the values have
-// loses some.
+// code is a type that values are decoded to. A type with fewer bits than the values loses
+// some.
 type code interface{ uint8 | uint16 | int32 }
 
 // decode fills dst with the next values.
@@ -96,7 +96,7 @@ func decode[T code](h *hybrid, dst []T) error {
 	return nil
 }
 
-// skip moves over the next n values.
+// skip skips the next n values.
 func (h *hybrid) skip(n int) error {
 	for n > 0 {
 		if h.left == 0 {
@@ -114,13 +114,13 @@ func (h *hybrid) skip(n int) error {
 	return nil
 }
 
-// unpack takes values of the packed run; dst is not longer than the run.
+// unpack takes values of the packed run. dst is not longer than the run.
 func unpack[T code](h *hybrid, dst []T) {
 	if h.width == 0 {
 		clear(dst)
 		return
 	}
-	// Up to a group of eight values a byte boundary is met.
+	// A byte boundary comes within a group of eight values.
 	for len(dst) > 0 && h.done%8 != 0 {
 		dst[0] = T(h.one(h.done))
 		h.done++
@@ -146,9 +146,10 @@ func unpack[T code](h *hybrid, dst []T) {
 	h.done += len(dst)
 }
 
-// unpack8 unpacks values of at most 8 bits, eight from as many bytes as a value has
-// bits: a word is cut in halves, quarters and eighths. Seven bytes behind the last
-// value are read. Shifts are masked so that they compile to single instructions.
+// unpack8 unpacks values of at most 8 bits, eight at a time, from as many bytes as a
+// value has bits: it splits a word into halves, quarters and eighths. It reads seven
+// bytes behind the last value. Shifts are masked so that each compiles to one
+// instruction.
 func unpack8(dst []uint8, src []byte, width uint) {
 	four := uint64(1)<<(4*width) - 1
 	two := (uint64(1)<<(2*width) - 1) * 0x00000001_00000001
@@ -162,7 +163,7 @@ func unpack8(dst []uint8, src []byte, width uint) {
 	}
 }
 
-// unpack16 unpacks values of at most 16 bits, eight at a time, as unpack8 does.
+// unpack16 unpacks values of at most 16 bits, eight at a time, like unpack8.
 func unpack16(dst []uint16, src []byte, width uint) {
 	two := uint64(1)<<(2*width) - 1
 	one := (uint64(1)<<width - 1) * 0x00000001_00000001
@@ -184,11 +185,11 @@ func (h *hybrid) one(i int) int32 {
 	return int32(binary.LittleEndian.Uint64(b) >> (bit % 8) & (1<<h.width - 1))
 }
 
-// allOnes says whether the next n values are ones of a single repeated run, and
-// takes them if they are.
+// allOnes reports whether the next n values are ones of a single repeated run. It takes
+// them if they are.
 func (h *hybrid) allOnes(n int) bool {
 	if h.left == 0 && h.next() != nil {
-		return false // the error comes back when the values are decoded
+		return false // the error returns when the values are decoded
 	}
 	if !h.repeat || h.value != 1 || h.left < n {
 		return false
@@ -197,8 +198,8 @@ func (h *hybrid) allOnes(n int) bool {
 	return true
 }
 
-// bitmap writes the next n values, which are single bits, into a bitmap from
-// bit at on and returns how many are set.
+// bitmap writes the next n values, which are single bits, into a bitmap from bit at on,
+// and returns the number of set bits.
 func (h *hybrid) bitmap(dst []byte, at, n int) (set int, err error) {
 	for n > 0 {
 		if h.left == 0 {
@@ -252,8 +253,8 @@ func putBit(dst []byte, i int, v bool) {
 	}
 }
 
-// copyBits copies n bits from bit from of src to bit at of dst. src must have
-// eight bytes behind its last one.
+// copyBits copies n bits from bit from of src to bit at of dst. src must have eight bytes
+// behind its last one.
 func copyBits(dst []byte, at int, src []byte, from, n int) {
 	for ; n > 0 && at%8 != 0; at, from, n = at+1, from+1, n-1 {
 		putBit(dst, at, src[from/8]>>(from%8)&1 != 0)
@@ -272,7 +273,7 @@ func copyBits(dst []byte, at int, src []byte, from, n int) {
 	}
 }
 
-// countBits counts the set bits of n bits from bit at on.
+// countBits returns the number of set bits among n bits from bit at on.
 func countBits(b []byte, at, n int) (set int) {
 	for ; n > 0 && at%8 != 0; at, n = at+1, n-1 {
 		set += int(b[at/8] >> (at % 8) & 1)

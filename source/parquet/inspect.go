@@ -6,13 +6,13 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// FileInfo describes a Parquet file to people and, as JSON, to programs.
+// FileInfo describes a Parquet file for people and, as JSON, for programs.
 type FileInfo struct {
 	Path      string         `json:"path"`
 	Bytes     int64          `json:"bytes"`
 	Rows      int64          `json:"rows"`
 	CreatedBy string         `json:"created_by"`
-	Metadata  []string       `json:"metadata"` // names of the key-value metadata
+	Metadata  []string       `json:"metadata"` // keys of the key-value metadata
 	Columns   []ColumnInfo   `json:"columns"`
 	RowGroups []RowGroupInfo `json:"row_groups"`
 }
@@ -20,11 +20,11 @@ type FileInfo struct {
 // ColumnInfo is a node of the schema.
 type ColumnInfo struct {
 	Name       string       `json:"name"`
-	Type       string       `json:"type,omitempty"` // as SQL writes it, of a top-level column
+	Type       string       `json:"type,omitempty"` // of a top-level column, as SQL
 	Physical   string       `json:"physical,omitempty"`
 	Logical    string       `json:"logical,omitempty"`
 	Repetition string       `json:"repetition"`
-	Unreadable string       `json:"unreadable,omitempty"` // why it cannot be read
+	Unreadable string       `json:"unreadable,omitempty"` // the reason why it cannot be read
 	Children   []ColumnInfo `json:"children,omitempty"`
 }
 
@@ -36,8 +36,8 @@ type RowGroupInfo struct {
 	Chunks       []ChunkInfo `json:"chunks"`
 }
 
-// ChunkInfo describes a column chunk. Nulls, Min and Max are nil when the
-// statistics do not tell.
+// ChunkInfo describes a column chunk. Nulls, Min and Max are nil when the statistics do
+// not have them.
 type ChunkInfo struct {
 	Column       string   `json:"column"`
 	Codec        string   `json:"codec"`
@@ -53,8 +53,8 @@ type ChunkInfo struct {
 	BloomFilter  bool     `json:"bloom_filter"`
 }
 
-// Inspect reads the metadata of a file, of columns that cannot be scanned too.
-// Errors are those of Open.
+// Inspect reads the metadata of a file, also for columns that cannot be scanned. The
+// errors are those of Open.
 func Inspect(path string) (info *FileInfo, err error) {
 	f, flat, refused, err := readFile(path)
 	if err != nil {
@@ -109,7 +109,7 @@ func Inspect(path string) (info *FileInfo, err error) {
 	return info, nil
 }
 
-// describe takes the next subtree of a schema that was checked.
+// describe returns the next subtree of a checked schema.
 func (w *schemaWalk) describe() ColumnInfo {
 	e := &w.elements[w.next]
 	w.next++

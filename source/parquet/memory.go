@@ -5,16 +5,16 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// memory is what a task takes at most of it, in bytes, as the metadata has it.
+// memory is an upper bound of the bytes that a task takes, by the metadata.
 type memory struct {
 	column  int64 // values of the rows, while they grow
-	chunk   int64 // bytes of pages and pages of two strides, with the dictionary
-	scratch int64 // of whoever decodes; tasks that follow each other share it
+	chunk   int64 // bytes of pages, and decoded pages of two strides, with the dictionary
+	scratch int64 // scratch of the worker; consecutive tasks share it
 }
 
 func (m memory) total() int64 { return m.column + m.chunk + m.scratch }
 
-// memory adds up what decoding a column of the stride takes.
+// memory returns the memory for decoding a column of the stride.
 func (s *stridePlan) memory(column int, encoded bool) (m memory) {
 	pages := int64(0)
 	for _, g := range s.segments {
@@ -23,7 +23,7 @@ func (s *stridePlan) memory(column int, encoded bool) (m memory) {
 		fetched, raw := k.pageBytes()
 		dictionary := min(k.rawSize, 4*k.dictionarySize)
 		if col.field.Type.IsVar() {
-			// The characters are copied when there is no more room for them.
+			// The characters are copied when they outgrow their room.
 			m.column += 4*(rows+1) + 2*int64(float64(k.rawSize)*share)
 			m.chunk += 2 * dictionary
 		} else {
@@ -31,7 +31,7 @@ func (s *stridePlan) memory(column int, encoded bool) (m memory) {
 			m.chunk += dictionary * int64(max(col.field.Type.Width(), 1)) / int64(max(col.physicalWidth(), 1))
 		}
 		if encoded {
-			m.column += 4 * rows // codes, when they are given up
+			m.column += 4 * rows // the codes, when they are given up
 		}
 		if col.optional {
 			m.column += gpu.BitmapBytes(int(rows))
@@ -39,15 +39,15 @@ func (s *stridePlan) memory(column int, encoded bool) (m memory) {
 		pages = max(pages, 2*min(k.size, max(int64(readAhead), fetched))+2*raw)
 		m.scratch = max(m.scratch, 2*raw)
 	}
-	m.chunk += pages // of one row group after the other
+	m.chunk += pages // row groups follow one another
 	return m
 }
 
-// largePage bounds pages where the footer does not say how many there are.
+// largePage bounds pages if the footer does not say how many there are.
 const largePage = 16 << 20
 
-// pageBytes is what a page of the chunk has at most, in the file and decompressed: twice
-// the average where the footer says how many there are.
+// pageBytes returns the most bytes of a page of the chunk, in the file and decompressed:
+// twice the average if the footer says how many pages there are.
 func (k *chunk) pageBytes() (fetched, raw int64) {
 	if k.dataPages == 0 {
 		return min(k.size, largePage), min(k.rawSize, largePage)
@@ -72,7 +72,7 @@ func (t *Table) LeastMemory(opt source.ScanOptions) int64 {
 			return least
 		}
 		if len(cut.groups) > 0 && cut.groups[0].own > 0 && cut.groups[0].ranges[0].from > 0 {
-			cut.groups = cut.groups[1:] // no stride of the rest is larger
+			cut.groups = cut.groups[1:] // all other strides are at most as large
 		}
 		sum, scratch := int64(0), int64(0)
 		for _, c := range opt.Columns {

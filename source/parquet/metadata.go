@@ -8,8 +8,9 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// What is read of a footer. The structures of parquet-go require what files may leave
-// out, such as the value of a key, and do not tell a count of zero from none.
+// The parts of a footer that are read. The structures of parquet-go require parts that
+// files may leave out, such as the value of a key, and do not distinguish a count of zero
+// from no count.
 
 type fileMeta struct {
 	Schema       thrift.Slice[format.SchemaElement] `thrift:"2,required"`
@@ -19,7 +20,7 @@ type fileMeta struct {
 	CreatedBy    string                             `thrift:"6"`
 	ColumnOrders thrift.Slice[format.ColumnOrder]   `thrift:"7"`
 
-	start int64 // of the footer in the file
+	start int64 // offset of the footer in the file
 }
 
 type keyValue struct {
@@ -62,7 +63,7 @@ type dataMeta struct {
 	BloomFilterLength     int32                                  `thrift:"15"`
 }
 
-// pagesStart is where the pages of a chunk begin: with the dictionary, where there is one.
+// pagesStart returns the start of the pages of a chunk: of its dictionary, if it has one.
 func (m *dataMeta) pagesStart() int64 {
 	if d := m.DictionaryPageOffset; d > 0 && d < m.DataPageOffset {
 		return d
@@ -70,13 +71,13 @@ func (m *dataMeta) pagesStart() int64 {
 	return m.DataPageOffset
 }
 
-// layout is where what lies in a file begins, and the footer.
+// layout has the starts of all parts of a file, and of its footer.
 type layout struct {
 	starts []int64
 	sort   sync.Once
 }
 
-// after returns where that begins which lies behind a position.
+// after returns the start of the first part behind a position.
 func (p *layout) after(at int64) int64 {
 	p.sort.Do(func() { slices.Sort(p.starts) })
 	i, _ := slices.BinarySearch(p.starts, at+1)
@@ -86,7 +87,7 @@ func (p *layout) after(at int64) int64 {
 	return p.starts[i]
 }
 
-// layout collects what the footer says of that.
+// layout collects the starts from the footer.
 func (m *fileMeta) layout() *layout {
 	p := &layout{starts: []int64{m.start}}
 	for g := range m.RowGroups {
@@ -102,8 +103,8 @@ func (m *fileMeta) layout() *layout {
 	return p
 }
 
-// statistics are those of a column chunk. Max and Min are deprecated: they compare as
-// signed values, whatever the type.
+// statistics are those of a column chunk. Max and Min are deprecated: they are in the
+// order of signed values, whatever the type.
 type statistics struct {
 	Max       []byte             `thrift:"1"`
 	Min       []byte             `thrift:"2"`

@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// OpenOptions says how files are opened.
+// OpenOptions configure the opening of files.
 type OpenOptions struct {
-	// Threads bounds the footers that are read at a time; 0 means GOMAXPROCS.
+	// Threads bounds the footers that are read concurrently; 0 means GOMAXPROCS.
 	Threads int
 }
 
-// Table is the files of one scan as one table. It implements source.Table and
-// holds no file open.
+// Table presents the files of one scan as one table. It implements source.Table. It keeps
+// no file open.
 type Table struct {
 	schema  *gpu.Schema
 	files   []*file
@@ -31,13 +31,13 @@ type Table struct {
 
 var _ source.Table = (*Table)(nil)
 
-// Open reads the footers of the files that the paths name. A path is a file, a
-// folder, whose *.parquet files are taken at any depth, or a pattern; the rules
-// are in docs/job-file.md. The order is that of the paths, by name within each.
+// Open reads the footers of the files that the paths name. A path is a file, a folder or
+// a pattern. Of a folder it takes the *.parquet files at any depth. docs/job-file.md has
+// the rules. The order is that of the paths, and of the names within each.
 //
-// A path that cannot be read is an error of package os; content that is wrong,
-// or files whose schemas differ, are a source.ErrData. Columns match by name; a
-// column that is optional in one file is nullable in the table.
+// A path that cannot be read is an error of package os. Wrong content, or files whose
+// schemas differ, are a source.ErrData. Columns match by name. A column that is optional
+// in one file is nullable in the table.
 func Open(paths []string, opt OpenOptions) (*Table, error) {
 	names, err := expand(paths)
 	if err != nil {
@@ -81,8 +81,8 @@ func Open(paths []string, opt OpenOptions) (*Table, error) {
 	return t, nil
 }
 
-// adopt brings the columns of a file into the order of the table's schema and
-// reports how they differ from it.
+// adopt brings the columns of a file into the order of the table's schema, and reports
+// how they differ from it.
 func (t *Table) adopt(f *file, columns []leaf, refused []source.Unreadable) (faults []error) {
 	first := t.files[0].path
 	byName := make(map[string]int, len(columns))
@@ -157,9 +157,9 @@ func (t *Table) Describe() string {
 // Close implements source.Table.
 func (t *Table) Close() error { return nil }
 
-// handle opens a file when the first chunk is fetched from and closes it after the
-// last one, so that the files open are bounded by the chunks that are being fetched,
-// not by the table.
+// handle opens a file when the first chunk is fetched from it, and closes it after the
+// last one. So the number of open files depends on the chunks that are being fetched, not
+// on the table.
 type handle struct {
 	path string
 	size int64

@@ -8,9 +8,9 @@ import (
 // maxIndexBytes bounds a page index that is read to plan a scan.
 const maxIndexBytes = 16 << 20
 
-// pageRanges returns the rows of the pages of a row group that the page index
-// does not rule out. It is not ok where there is no index, or one that does not
-// fit the row group: pruning by it is then left out, and nothing is lost.
+// pageRanges returns the rows of the pages of a row group that the page index does not
+// rule out. It is not ok if there is no index, or one that does not fit the row group.
+// The index is then not used, and no row is lost.
 func (f *file) pageRanges(g *rowGroup, p source.Predicate) (ranges []rowRange, ok bool) {
 	m := &g.chunks[p.Column]
 	if m.columnIndex.size == 0 || m.offsetIndex.size == 0 || max(m.columnIndex.size, m.offsetIndex.size) > maxIndexBytes {
@@ -39,8 +39,8 @@ func (f *file) pageRanges(g *rowGroup, p source.Predicate) (ranges []rowRange, o
 	return ranges, true
 }
 
-// rowsOfPages returns the rows of each page of a chunk, and whether the pages follow each
-// other in the row group and in the file.
+// rowsOfPages returns the rows of each page of a chunk. It is not ok unless the pages are
+// consecutive in the row group and in the file.
 func rowsOfPages(x *format.OffsetIndex, m *chunk, rows int64) ([]rowRange, bool) {
 	n := len(x.PageLocations)
 	if n == 0 || x.PageLocations[0].FirstRowIndex != 0 {
@@ -63,8 +63,8 @@ func rowsOfPages(x *format.OffsetIndex, m *chunk, rows int64) ([]rowRange, bool)
 	return out, true
 }
 
-// plausible says whether a column index agrees with the schema, the statistics of the
-// chunk and itself. One that does not is not used at all.
+// plausible reports whether a column index agrees with the schema, with the statistics of
+// the chunk and with itself. Otherwise none of it is used.
 func (c leaf) plausible(x *format.ColumnIndex, pages []rowRange, s chunkStats) bool {
 	n := len(pages)
 	counted := len(x.NullCounts) > 0
@@ -100,7 +100,7 @@ func (c leaf) plausible(x *format.ColumnIndex, pages []rowRange, s chunkStats) b
 	return true
 }
 
-// pageRefuted says whether the predicate is true for no row of page i.
+// pageRefuted reports whether the predicate is true for no row of page i.
 func (c leaf) pageRefuted(x *format.ColumnIndex, i int, p source.Predicate) bool {
 	switch {
 	case p.Op == source.IsNull:

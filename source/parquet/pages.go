@@ -8,10 +8,10 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// growable is a buffer of a lease that is kept while it is large enough.
+// growable is a buffer of a lease that is kept as long as it is large enough.
 type growable struct{ buf *gpu.Buffer }
 
-// take returns n bytes with slack behind them; what was there before is lost.
+// take returns n bytes with slack behind them. The old contents are lost.
 func (g *growable) take(l *gpu.Lease, n int) ([]byte, error) {
 	if g.buf.Size() < int64(n)+slack {
 		g.release()
@@ -29,8 +29,8 @@ func (g *growable) release() {
 	g.buf = nil
 }
 
-// pageBuffers hold what a page is turned into: its uncompressed bytes, and the values of
-// the less frequent encodings in PLAIN.
+// pageBuffers hold a decoded page: its uncompressed bytes, and the values of the less
+// frequent encodings in PLAIN.
 type pageBuffers struct{ body, plain growable }
 
 func (b *pageBuffers) release() {
@@ -38,8 +38,8 @@ func (b *pageBuffers) release() {
 	b.plain.release()
 }
 
-// pageState is a position in a page whose values can be taken. It is valid as long as the
-// buffers of the page are, and a copy of it is a position of its own.
+// pageState is a position in a page from which values can be taken. It is valid as long
+// as the buffers of the page. A copy is a position of its own.
 type pageState struct {
 	levels    hybrid // definition levels, when hasLevels
 	hasLevels bool
@@ -49,28 +49,28 @@ type pageState struct {
 	bit       int    // values taken from plain, for booleans
 }
 
-// pageReader gives out the values of rows [row, to) of a column chunk, page by page. One
-// goroutine at a time uses it. Its buffers are reused from task to task.
+// pageReader returns the values of rows [row, to) of a column chunk, page by page. One
+// goroutine at a time uses it. Tasks reuse its buffers.
 type pageReader struct {
 	lease    *gpu.Lease
-	ready    func() // is called when others may use what this one has decoded
-	mayDefer bool   // no row was given out: what another decodes need not be waited for
+	ready    func() // called when other tasks may use what this one has decoded
+	mayDefer bool   // no row was returned yet: the task need not wait for another one
 
 	*encodedChunk
 	convert conversion
 	row, to int64
 
-	// The current page, nil for none.
+	// The current page, or nil.
 	page    *page
-	sharing bool // it was decoded into buffers of its own
-	left    int  // rows of [row, to) in it
+	sharing bool // the page was decoded into buffers of its own
+	left    int  // rows of [row, to) in the page
 	pageState
-	bufs       *pageBuffers // of the page that is being decoded
+	bufs       *pageBuffers // buffers of the page that is being decoded
 	own        pageBuffers
 	scratchBuf growable
 }
 
-// seek points the reader at rows [from, to) of a chunk, which are wanted.
+// seek moves the reader to rows [from, to) of a chunk. They are wanted.
 func (c *pageReader) seek(k *encodedChunk, from, to int64) {
 	c.encodedChunk, c.page, c.row, c.to, c.left = k, nil, from, to, 0
 	if k.col.physicalWidth() > 0 && !k.col.field.Type.IsVar() {
@@ -87,7 +87,7 @@ func (c *pageReader) free() {
 func (c *pageReader) values(n int) ([]byte, error)  { return c.bufs.plain.take(c.lease, n) }
 func (c *pageReader) scratch(n int) ([]byte, error) { return c.scratchBuf.take(c.lease, n) }
 
-// taken moves behind n rows of the current page.
+// taken moves past n rows of the current page.
 func (c *pageReader) taken(n int) {
 	c.row += int64(n)
 	c.left -= n
@@ -114,7 +114,7 @@ func (c *pageReader) nextPage() error {
 	end := min(p.to, c.to)
 	at := p.from
 	if c.sharing = p.wanted > end-c.row; c.sharing {
-		// The strides before or behind take the other rows of the page.
+		// Other strides take the other rows of the page.
 		err = c.once(&p.decode, func() error { return c.decodeShared(p) })
 		if err == nil {
 			at, c.pageState = c.nearest(p, c.row)
@@ -132,13 +132,13 @@ func (c *pageReader) nextPage() error {
 	return nil
 }
 
-// busyError says that another task decodes what this one needs.
+// busyError says that another task is decoding what this one needs.
 type busyError struct{ done <-chan struct{} }
 
 func (busyError) Error() string { return "another task decodes the page" }
 
-// once does work that several tasks need the result of, unless it was done. When another
-// task is at it, that is waited for, or a busyError.
+// once does work whose result several tasks need, unless it is done. If another task is
+// doing it, once waits or returns a busyError.
 func (c *pageReader) once(s *shared, work func() error) error {
 	for {
 		done, busy := c.claim(s)
@@ -171,12 +171,12 @@ func (c *pageReader) decodeShared(p *page) error {
 	}
 	c.keep(p, p.from, c.pageState)
 	if p.kind == format.DataPage && c.meta.codec != format.Uncompressed {
-		c.drop(p) // the values are all in bufs
+		c.drop(p) // all values are in bufs
 	}
 	return nil
 }
 
-// decodePage makes the values of a page ready to be taken, from its first on.
+// decodePage prepares the values of a page to be taken from the first one on.
 func (c *pageReader) decodePage(p *page, bufs *pageBuffers) error {
 	c.bufs = bufs
 	if err := c.load(p); err != nil {
@@ -274,21 +274,21 @@ func (c *pageReader) dataPageV2(p *page) error {
 		}
 	}
 	c.hasLevels = false
-	// The levels are right where they and the count of nulls differ. Only a page without
-	// any has nothing else to go by.
+	// If the levels and the count of nulls differ, the levels are right. A page without
+	// levels only has the count.
 	if c.col.optional && (def > 0 || p.nulls != 0) {
 		c.setLevels(levels, int(p.values))
 	}
 	return c.setValues(p.encoding, rest, int(p.values))
 }
 
-// setLevels starts the definition levels of a page unless they are all ones.
+// setLevels starts the definition levels of a page, unless they are all ones.
 func (c *pageReader) setLevels(b []byte, rows int) {
 	c.levels = hybrid{src: b, width: 1}
 	c.hasLevels = rows > 0 && !c.levels.allOnes(rows)
 }
 
-// noCodes is the body of a data page without a single code: a width of zero.
+// noCodes is the body of a data page without codes: a width of zero.
 var noCodes = make([]byte, 1, 1+slack)
 
 // setValues starts the values of a page.
@@ -298,7 +298,7 @@ func (c *pageReader) setValues(e format.Encoding, b []byte, rows int) error {
 	//lint:ignore SA1019 older writers use it
 	case format.RLEDictionary, format.PlainDictionary:
 		if len(b) == 0 {
-			b = noCodes // a page of nulls may leave out even the width
+			b = noCodes // a page of nulls may omit even the width
 		}
 		if b[0] > 32 {
 			return badf("a data page has codes of %d bits", b[0])
@@ -310,7 +310,7 @@ func (c *pageReader) setValues(e format.Encoding, b []byte, rows int) error {
 		c.plain = b
 		return nil
 	}
-	// The other encodings hold the number of values, which the nulls decide.
+	// The other encodings contain the number of values, which depends on the nulls.
 	values := rows
 	if c.hasLevels {
 		levels := c.levels
@@ -359,8 +359,8 @@ func (c *pageReader) takePlain(n, width int) ([]byte, error) {
 	return b, nil
 }
 
-// takeCodes decodes the next dictionary codes and checks their range. T has room
-// for every code of the dictionary.
+// takeCodes decodes the next dictionary codes and checks their range. T has room for
+// every code of the dictionary.
 func takeCodes[T code](c *pageReader, dst []T) error {
 	if c.codes.width > 8*uint(unsafe.Sizeof(T(0))) {
 		return takeWideCodes(c, dst)
@@ -369,7 +369,7 @@ func takeCodes[T code](c *pageReader, dst []T) error {
 		return err
 	}
 	if c.dict.n()>>c.codes.width > 0 {
-		return nil // every code of this width is inside
+		return nil // every code of this width is valid
 	}
 	if top, ok := outside(dst, c.dict.n()); !ok {
 		return badf("a code of %d points behind the dictionary of %d values", top, c.dict.n())
@@ -377,8 +377,8 @@ func takeCodes[T code](c *pageReader, dst []T) error {
 	return nil
 }
 
-// takeWideCodes is takeCodes where the page has codes of more bits than T, which
-// the dictionary does not need.
+// takeWideCodes is takeCodes for pages whose codes have more bits than T. The dictionary
+// does not need these bits.
 func takeWideCodes[T code](c *pageReader, dst []T) error {
 	var wide [1024]int32
 	for len(dst) > 0 {
@@ -394,7 +394,7 @@ func takeWideCodes[T code](c *pageReader, dst []T) error {
 	return nil
 }
 
-// outside returns a code that is not in [0, n), and whether there is none.
+// outside returns a code that is not in [0, n). It is ok when there is none.
 func outside[T code](codes []T, n int) (found uint32, ok bool) {
 	per := 8 / int(unsafe.Sizeof(T(0)))
 	whole := len(codes) / per * per
@@ -409,10 +409,10 @@ func outside[T code](codes []T, n int) (found uint32, ok bool) {
 	return 0, true
 }
 
-// within says whether the codes of so many bits that lie in words are at most last.
-// The top bit of a code's lane is set in its distance to last when it is larger, or
-// in a code that has a lane to itself; a borrow from the lane below only follows on
-// such a one. Codes of less than 32 bits get lanes of twice their size.
+// within reports whether the codes of width bits that are packed in words are at most
+// last. A larger code sets the top bit of its lane in the lane's distance to last. A
+// borrow from the lane below only follows such a code. Codes of less than 32 bits get
+// lanes of twice their size.
 func within(words []uint64, width uint, last uint64) bool {
 	bad, top := uint64(0), uint64(0x80000000_80000000)
 	switch width {
@@ -435,7 +435,7 @@ func within(words []uint64, width uint, last uint64) bool {
 	return bad&top == 0
 }
 
-// skip moves over n rows of the current page.
+// skip skips n rows of the current page.
 func (c *pageReader) skip(n int) error {
 	m := n
 	if c.hasLevels {

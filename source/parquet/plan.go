@@ -10,8 +10,8 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// maxColumnBytes bounds what one column of one stride is expected to take; a
-// stride of long strings gets fewer rows for it.
+// maxColumnBytes bounds the expected bytes of one column of one stride. A stride of long
+// strings gets fewer rows for it.
 const maxColumnBytes = 256 << 20
 
 // segment is a range of rows of one row group.
@@ -19,11 +19,11 @@ type segment struct {
 	file     *file
 	group    int
 	from, to int64
-	chunks   []*encodedChunk // of the columns of the scan
+	chunks   []*encodedChunk // chunks of the scan's columns
 }
 
-// bytes is the share of a column chunk that the rows have, compressed. The shares of
-// segments that follow each other add up to that of the rows in all.
+// bytes returns the compressed bytes of a column chunk that belong to these rows. The
+// shares of consecutive segments add up to the share of all their rows.
 func (s segment) bytes(column int) int64 {
 	g := &s.file.groups[s.group]
 	perRow := float64(g.chunks[column].size) / float64(g.rows)
@@ -39,8 +39,8 @@ type stridePlan struct {
 // rowRange is rows [from, to) of a row group.
 type rowRange struct{ from, to int64 }
 
-// pruneAll returns what is left of each row group of each file. Page indexes and
-// Bloom filters are read for it, by several threads.
+// pruneAll returns the remaining rows of each row group of each file. Several threads
+// read page indexes and Bloom filters for it.
 func (t *Table) pruneAll(predicates []source.Predicate, threads int) ([][][]rowRange, error) {
 	left := make([][][]rowRange, len(t.files))
 	var work errgroup.Group
@@ -58,7 +58,7 @@ func (t *Table) pruneAll(predicates []source.Predicate, threads int) ([][][]rowR
 	return left, work.Wait()
 }
 
-// strideRows is the rows of a full stride.
+// strideRows returns the rows of a full stride.
 func strideRows(opt source.ScanOptions) int64 {
 	if opt.StrideRows <= 0 {
 		return defaultStrideRows
@@ -66,8 +66,8 @@ func strideRows(opt source.ScanOptions) int64 {
 	return int64(min(opt.StrideRows, gpu.MaxRows))
 }
 
-// planScan prunes the row groups. It returns what cuts the rest into strides, and how
-// much there is.
+// planScan prunes the row groups. It returns a cutter of the remaining rows into strides,
+// and the amount of work.
 func (t *Table) planScan(opt source.ScanOptions, threads int) (cut cutter, total source.Progress, err error) {
 	cut.target, cut.columns, cut.lease = strideRows(opt), opt.Columns, opt.Lease
 	left, err := t.pruneAll(opt.Prune, threads)
@@ -106,7 +106,7 @@ func (t *Table) planScan(opt source.ScanOptions, threads int) (cut cutter, total
 	return cut, total, nil
 }
 
-// widest is the uncompressed size of the largest of the columns.
+// widest returns the uncompressed size of the largest of the columns.
 func (g *rowGroup) widest(columns []int) (size int64) {
 	for _, c := range columns {
 		size = max(size, g.chunks[c].rawSize)
@@ -114,15 +114,16 @@ func (g *rowGroup) widest(columns []int) (size int64) {
 	return size
 }
 
-// A row group is counted where it has more rows than countedRows and than so many for
-// each byte of its smallest column: those of others are few, or cost more to count.
+// The rows of a row group are counted if there are more than countedRows, and more than
+// this for each byte of the smallest column. Other row groups have few rows, or cost more
+// to count.
 const (
 	countedRows        = 1 << 20
 	countedRowsPerByte = 1 << 10
 )
 
-// countRows checks the rows that a row group claims against its pages, for a scan that
-// would not look at them.
+// countRows checks the rows that a row group claims against its pages. It is for a scan
+// that would not read these.
 func (f *file) countRows(group int, lease *gpu.Lease) (err error) {
 	g := &f.groups[group]
 	column := -1
@@ -148,25 +149,25 @@ func (f *file) countRows(group int, lease *gpu.Lease) (err error) {
 	return c.finish(g.rows)
 }
 
-// cutter cuts row groups into strides of at most target rows: large row groups
-// into equal strides of their own, so that a stride has one dictionary a column,
-// small ones together. It cuts one when it is asked for: how many there are is what
-// the files claim.
+// cutter cuts row groups into strides of at most target rows. A large row group is cut
+// into equal strides of its own, so that a stride has one dictionary per column. Small
+// row groups are put together. The cutter makes one stride at a time, because the number
+// of strides is only what the files claim.
 type cutter struct {
 	target  int64
-	columns []int      // of the scan
-	lease   *gpu.Lease // of their chunks; nil when nothing will be decoded
+	columns []int      // columns of the scan
+	lease   *gpu.Lease // pays for their chunks; nil when nothing will be decoded
 	groups  []uncut    // in order
 }
 
-// uncut is what no stride has yet of a row group.
+// uncut is the part of a row group that is in no stride yet.
 type uncut struct {
 	file   *file
 	group  int
 	ranges []rowRange
 	rows   int64
-	own    int64           // rows of a stride of its own, 0 where it is put together with others
-	chunks []*encodedChunk // of the columns, once it was cut
+	own    int64           // rows of a stride of its own; 0 where row groups are put together
+	chunks []*encodedChunk // chunks of the columns, once the row group was cut
 }
 
 func (c *cutter) add(f *file, group int, ranges []rowRange, rows, widest int64) {
@@ -182,7 +183,7 @@ func (c *cutter) add(f *file, group int, ranges []rowRange, rows, widest int64) 
 	c.groups = append(c.groups, u)
 }
 
-// next returns the next stride, one without rows after the last.
+// next returns the next stride. After the last it returns one without rows.
 func (c *cutter) next() (s stridePlan) {
 	for len(c.groups) > 0 {
 		u := &c.groups[0]

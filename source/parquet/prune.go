@@ -5,14 +5,15 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// prune returns the rows of a row group that the predicates may be true for, as
-// ranges in order.
+// prune returns the rows of a row group for which the predicates may be true, as ranges
+// in order.
 func (f *file) prune(group int, predicates []source.Predicate) []rowRange {
 	g := &f.groups[group]
 	if g.rows == 0 {
 		return nil
 	}
-	// Statistics are in memory and come first, what is read from the file later.
+	// Statistics come first, because they are in memory. Page indexes and Bloom filters
+	// are read from the file.
 	for _, p := range predicates {
 		if f.refuted(g, p) {
 			return nil
@@ -32,15 +33,15 @@ func (f *file) prune(group int, predicates []source.Predicate) []rowRange {
 	return ranges
 }
 
-// refuted says whether the statistics of a row group prove that the predicate
-// is true for none of its rows.
+// refuted reports whether the statistics of a row group prove that the predicate is true
+// for none of its rows.
 func (f *file) refuted(g *rowGroup, p source.Predicate) bool {
 	s := &g.chunks[p.Column].stats
 	switch {
 	case p.Op == source.IsNull:
 		return s.nulls == 0
 	case s.nulls == g.rows:
-		return true // nothing but nulls: no comparison is true
+		return true // there are only nulls: no comparison is true
 	case p.Op == source.IsNotNull || !s.hasRange:
 		return false
 	}
@@ -48,7 +49,7 @@ func (f *file) refuted(g *rowGroup, p source.Predicate) bool {
 	return ok && excludes(p, lo, hi)
 }
 
-// excludes says whether no value in [lo, hi] makes the comparison true.
+// excludes reports whether the comparison is true for no value in [lo, hi].
 func excludes(p source.Predicate, lo, hi gpu.Scalar) bool {
 	for _, v := range p.Values {
 		if !v.Valid {

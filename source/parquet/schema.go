@@ -9,31 +9,31 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// maxSchemaDepth bounds the nesting of a schema that is walked at all.
+// maxSchemaDepth bounds the nesting of a schema.
 const maxSchemaDepth = 64
 
-// leaf is a flat column of one file: what it is to SQL and how it is stored.
+// leaf is a flat column of one file: its SQL type and its storage.
 type leaf struct {
 	field    gpu.Field
 	leaf     int // position among the leaves of the file's schema
 	physical format.Type
 	length   int // bytes of a FIXED_LEN_BYTE_ARRAY value
 	optional bool
-	ordered  bool // bounds are in the order of the type, as the file says
-	// Of a decimal that is read as DOUBLE, in byte arrays.
+	ordered  bool // by the file, bounds are in the order of the type
+	// For a decimal in byte arrays that is read as DOUBLE.
 	precision, scale int
 }
 
-// isWideDecimal says whether the column holds decimals that are read as DOUBLE.
+// isWideDecimal reports whether the column has decimals that are read as DOUBLE.
 func (c leaf) isWideDecimal() bool { return c.precision > 0 }
 
-// isHalf says whether the column holds floats of 2 bytes.
+// isHalf reports whether the column has floats of 2 bytes.
 func (c leaf) isHalf() bool {
 	return c.physical == format.FixedLenByteArray && c.field.Type.Kind == gpu.Float32
 }
 
-// signedOrder says whether the order of the column's type is that of signed values,
-// in which the deprecated min and max of statistics are.
+// signedOrder reports whether the order of the column's type is that of signed values,
+// which is the order of the deprecated min and max of statistics.
 func (c leaf) signedOrder() bool {
 	switch c.physical {
 	case format.Boolean, format.Int32, format.Int64, format.Float, format.Double:
@@ -42,8 +42,8 @@ func (c leaf) signedOrder() bool {
 	return false
 }
 
-// readSchema lists the flat columns of a schema, the top-level columns that
-// cannot be read, and the number of leaves.
+// readSchema returns the flat columns of a schema, the top-level columns that cannot be
+// read, and the number of leaves.
 func readSchema(elements []format.SchemaElement) (columns []leaf, refused []source.Unreadable, leaves int, err error) {
 	if len(elements) == 0 {
 		return nil, nil, 0, badf("the footer has no schema")
@@ -87,8 +87,8 @@ func readSchema(elements []format.SchemaElement) (columns []leaf, refused []sour
 	return columns, refused, w.leaves, nil
 }
 
-// namer names columns apart as DuckDB does: of three columns a, the second is a_1 and
-// the third a_2. It counts the columns of a name.
+// namer gives columns different names, as DuckDB does: of three columns a, the second is
+// a_1 and the third a_2. It counts the columns of each name.
 type namer map[string]int
 
 func (n namer) name(s string) string {
@@ -120,7 +120,7 @@ func (w *schemaWalk) subtree(depth int) error {
 		return badf("column %q claims %d children", e.Name, n)
 	}
 	if n == 0 {
-		// A group without children has no leaf: it is no column of any type.
+		// A group without children has no leaf, so it is not a column.
 		if e.Type.Valid {
 			w.leaves++
 		}
@@ -134,8 +134,8 @@ func (w *schemaWalk) subtree(depth int) error {
 	return nil
 }
 
-// columnType maps a flat column to its type, or says why it cannot be read. The
-// logical type decides, then the older converted type, then the physical one.
+// columnType returns the type of a flat column, or the reason why it cannot be read. The
+// logical type decides, then the older converted type, then the physical type.
 func columnType(e *format.SchemaElement) (t gpu.Type, reason string) {
 	physical := e.Type.V
 	if l := e.LogicalType.Value; l != nil {
@@ -147,7 +147,7 @@ func columnType(e *format.SchemaElement) (t gpu.Type, reason string) {
 	return physicalType(physical, int(e.TypeLength.V))
 }
 
-// isOrdered says whether the format defines an order for a column.
+// isOrdered reports whether the format defines an order for a column.
 func isOrdered(e *format.SchemaElement) bool {
 	switch e.LogicalType.Value.(type) {
 	case *format.GeometryType, *format.GeographyType:
@@ -164,7 +164,7 @@ func decimalDigits(e *format.SchemaElement) (precision, scale int) {
 	return int(e.Precision.V), int(e.Scale.V)
 }
 
-// physicalType is the type of a column that has nothing but a physical one.
+// physicalType returns the type of a column that only has a physical type.
 func physicalType(physical format.Type, length int) (t gpu.Type, reason string) {
 	switch physical {
 	case format.Boolean:
@@ -202,7 +202,7 @@ func logicalType(l format.LogicalTypeValue, physical format.Type, length int) (g
 			return gpu.Of(gpu.String), ""
 		}
 	case *format.NullType:
-		return physicalType(physical, length) // of values that are not there
+		return physicalType(physical, length) // all values are null
 	case *format.Float16Type:
 		if physical == format.FixedLenByteArray && length == 2 {
 			return gpu.Of(gpu.Float32), ""
@@ -261,8 +261,8 @@ func intType(bits int, signed bool) (gpu.Type, bool) {
 	return gpu.Of(k), ok
 }
 
-// maxDecimalDigits bounds the decimals that are read, those of more than
-// gpu.MaxPrecision digits as DOUBLE.
+// maxDecimalDigits bounds the decimals that are read. Those of more than gpu.MaxPrecision
+// digits are read as DOUBLE.
 const maxDecimalDigits = 1000
 
 func decimalType(precision, scale int, physical format.Type, length int) (gpu.Type, string) {
@@ -286,8 +286,8 @@ func decimalType(precision, scale int, physical format.Type, length int) (gpu.Ty
 	return gpu.DecimalOf(precision, scale), ""
 }
 
-// convertedType maps the annotations of files that predate logical types. By
-// the specification their times and timestamps are in UTC.
+// convertedType maps the annotations of files that predate logical types. By the
+// specification their times and timestamps are in UTC.
 func convertedType(e *format.SchemaElement, physical format.Type) (gpu.Type, string) {
 	c := e.ConvertedType.V
 	var l format.LogicalTypeValue

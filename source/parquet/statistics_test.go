@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// chunkIndex is what a file says of a column chunk beside its pages.
+// chunkIndex has the statistics and indexes of a column chunk.
 type chunkIndex struct {
 	element *format.SchemaElement
 	meta    *format.ColumnMetaData
@@ -19,7 +19,7 @@ type chunkIndex struct {
 	offsets format.OffsetIndex
 }
 
-// indexed changes the statistics and page indexes of a file, which are written anew.
+// indexed modifies the statistics and page indexes of a file, and writes them anew.
 func indexed(change func(x *chunkIndex)) func(b []byte) []byte {
 	return func(b []byte) []byte {
 		n := int(binary.LittleEndian.Uint32(b[len(b)-8:]))
@@ -56,9 +56,9 @@ func indexed(change func(x *chunkIndex)) func(b []byte) []byte {
 	}
 }
 
-// lookUp scans for every value, and for nulls, of every column of statistics.parquet,
-// or of a copy that says something else of them, and returns the rows that were ruled
-// out. None may be lost.
+// lookUp scans for every value, and for nulls, of every column of statistics.parquet, or
+// of a copy with other statistics. It returns the number of rows that were ruled out. No
+// row may be lost.
 func lookUp(t *testing.T, paths []string) (ruledOut int64) {
 	t.Helper()
 	all := mustScan(t, "statistics.parquet", 1000)
@@ -208,8 +208,8 @@ func TestPagesOfNothingButNullsContradictARange(t *testing.T) {
 	require.False(t, c.plausible(&x, pages, chunkStats{nulls: -1, hasRange: true}))
 }
 
-// Without column orders some writers cut the upper bound of a text, and compare
-// characters of UTF-16.
+// Without column orders some writers truncate the upper bound of a text, and compare
+// UTF-16 code units.
 func TestBoundsOfBytesWithoutAColumnOrderAreNotUsed(t *testing.T) {
 	cut := func(b []byte) []byte { return b[:4] }
 	lie := indexed(func(x *chunkIndex) {
@@ -221,7 +221,7 @@ func TestBoundsOfBytesWithoutAColumnOrderAreNotUsed(t *testing.T) {
 			x.values.MinValues[i], x.values.MaxValues[i] = cut(x.values.MinValues[i]), cut(x.values.MaxValues[i])
 		}
 	})
-	for _, orders := range []int{0, 1, 4} { // of three columns
+	for _, orders := range []int{0, 1, 4} { // orders of the first columns, of three
 		paths := edited(t, "statistics.parquet", func(b []byte) []byte {
 			return footer(func(m *format.FileMetaData) {
 				m.ColumnOrders = append(m.ColumnOrders, m.ColumnOrders...)[:orders]
@@ -256,7 +256,7 @@ func TestBloomFilterOfAnotherSizeThanItClaimsIsNotUsed(t *testing.T) {
 		return n
 	}
 	require.Greater(t, skipped(fixture("bloom.parquet")), int64(20))
-	// The header of a filter begins with its bytes: field 1, an integer of 32 bits.
+	// The header of a filter begins with its size: field 1, an integer of 32 bits.
 	short := func(b []byte) []byte {
 		table, err := Open(fixture("bloom.parquet"), OpenOptions{})
 		require.NoError(t, err)

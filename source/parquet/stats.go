@@ -10,8 +10,8 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// scalar decodes a bound of a column from its PLAIN encoding, as statistics
-// and page indexes hold it. It says no to what cannot be trusted as a bound.
+// scalar decodes a bound of a column from its PLAIN encoding, which statistics and page
+// indexes use. It is false for a value that cannot be trusted as a bound.
 func (c leaf) scalar(b []byte) (gpu.Scalar, bool) {
 	t := c.field.Type
 	none := gpu.Scalar{}
@@ -72,7 +72,7 @@ func (c leaf) scalar(b []byte) (gpu.Scalar, bool) {
 			return none, false
 		}
 		s.Int = v
-	default: // the order of INT96 bounds was never defined
+	default: // the order of INT96 bounds is not defined
 		return none, false
 	}
 	least, most := t.Bounds()
@@ -85,8 +85,8 @@ func (c leaf) scalar(b []byte) (gpu.Scalar, bool) {
 	return s, s.Int.Cmp(least) >= 0 && s.Int.Cmp(most) <= 0
 }
 
-// bounds decodes a pair of bounds. Bounds of floats do not cover NaN, which
-// SQL puts above all numbers, so the upper one is open.
+// bounds decodes a pair of bounds. Bounds of floats do not cover NaN, which SQL puts
+// above all numbers, so the upper bound is open.
 func (c leaf) bounds(lo, hi []byte) (from, to gpu.Scalar, ok bool) {
 	from, ok1 := c.scalar(lo)
 	to, ok2 := c.scalar(hi)
@@ -102,12 +102,12 @@ func (c leaf) bounds(lo, hi []byte) (from, to gpu.Scalar, ok bool) {
 	return from, to, true
 }
 
-// hasBounds says whether it is known how min_value, max_value and the bounds of pages
-// are ordered. The format leaves that undefined in files that do not say it, and
-// writers differ there in how they compare and cut bytes; signed values have one order.
+// hasBounds reports whether the order of min_value, max_value and the bounds of pages is
+// known. The format leaves it undefined in files that do not state it, and writers differ
+// in how they compare and truncate bytes. Signed values have only one order.
 func (c leaf) hasBounds() bool { return c.ordered || c.signedOrder() }
 
-// reversed says whether a lower bound is above the upper one.
+// reversed reports whether a lower bound is above the upper one.
 func (c leaf) reversed(lo, hi []byte) bool {
 	if c.field.Type.IsVar() {
 		return bytes.Compare(lo, hi) > 0
@@ -117,8 +117,9 @@ func (c leaf) reversed(lo, hi []byte) bool {
 	return ok1 && ok2 && from.Compare(to) > 0
 }
 
-// outside says whether a page has bounds that cannot be those of values within the
-// bounds of its chunk. Those of bytes may be cut at different places: they must overlap.
+// outside reports whether the bounds of a page cannot be those of values within the
+// bounds of its chunk. Bounds of bytes may be truncated at different positions, so they
+// only have to overlap.
 func (c leaf) outside(lo, hi []byte, s chunkStats) bool {
 	if c.field.Type.IsVar() {
 		return c.reversed(lo, s.max) || c.reversed(s.min, hi)
@@ -126,8 +127,8 @@ func (c leaf) outside(lo, hi []byte, s chunkStats) bool {
 	return c.reversed(s.min, lo) || c.reversed(hi, s.max)
 }
 
-// storedBounds returns the bounds of a chunk, the deprecated ones where there are no
-// others and they are in the order of the type.
+// storedBounds returns the bounds of a chunk. It returns the deprecated ones if there are
+// no others and they are in the order of the type.
 func (c leaf) storedBounds(s *statistics) (lo, hi []byte) {
 	if s.MinValue == nil && s.MaxValue == nil && c.signedOrder() {
 		return s.Min, s.Max
@@ -135,9 +136,8 @@ func (c leaf) storedBounds(s *statistics) (lo, hi []byte) {
 	return s.MinValue, s.MaxValue
 }
 
-// chunkStats returns what may be used of the statistics of a chunk. Those that
-// contradict the schema or each other were written by a program that had it wrong, or
-// damaged, and nothing of them is used.
+// chunkStats returns the usable statistics of a chunk. If they contradict the schema or
+// each other, they are wrong or damaged, and none of them is used.
 func (c leaf) chunkStats(s *statistics, rows int64) chunkStats {
 	none := chunkStats{nulls: -1}
 	if !c.optional {

@@ -10,8 +10,8 @@ import (
 // maxTypeName bounds the names of nested types.
 const maxTypeName = 100
 
-// typeName returns the type of the next subtree of a schema that was checked, as
-// DuckDB writes it. It is for columns that cannot be read too.
+// typeName returns the type of the next subtree of a checked schema in DuckDB's notation,
+// also for columns that cannot be read.
 func typeName(elements []format.SchemaElement) string {
 	w := typeWriter{schemaWalk: schemaWalk{elements: elements}}
 	w.write()
@@ -21,7 +21,7 @@ func typeName(elements []format.SchemaElement) string {
 	return strings.ToValidUTF8(w.b.String()[:maxTypeName], "") + "…"
 }
 
-// typeWriter writes types as it walks. Behind the bound it only walks.
+// typeWriter writes types as it walks a schema. After maxTypeName bytes it only walks.
 type typeWriter struct {
 	schemaWalk
 	b strings.Builder
@@ -53,8 +53,8 @@ func (w *typeWriter) write() {
 	}
 }
 
-// item writes the one child of a list, which is repeated: the item itself, or a
-// group around it.
+// item writes the one child of a list. It is repeated: the item itself, or a group around
+// the item.
 func (w *typeWriter) item() {
 	if w.elements[w.next].NumChildren.V != 1 {
 		w.write()
@@ -86,7 +86,7 @@ func isA(e *format.SchemaElement, l format.LogicalTypeValue, c deprecated.Conver
 	return e.ConvertedType.Valid && e.ConvertedType.V == c
 }
 
-// leafName names the type of a leaf, or the group that has no children.
+// leafName returns the name of a leaf's type, or of a group without children.
 func leafName(e *format.SchemaElement) string {
 	if !e.Type.Valid {
 		return "STRUCT()"

@@ -12,7 +12,7 @@ import (
 
 type schemaNode = format.SchemaElement
 
-// node is an schemaNode with children; the elements of these follow.
+// node returns a schemaNode with children, whose elements follow it.
 func node(name string, children int, options ...func(*schemaNode)) schemaNode {
 	e := schemaNode{Name: name}
 	if children > 0 {

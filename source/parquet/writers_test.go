@@ -18,9 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Files as other writers make them, byte by byte.
+// Files of other writers, byte by byte.
 
-// rawPage is a page as it stands in a file; the sizes of its header are filled in.
+// rawPage is a page of a file. Its header gets the sizes.
 type rawPage struct {
 	header format.PageHeader
 	body   []byte
@@ -37,7 +37,7 @@ func dictionaryPage(n int, body []byte) rawPage {
 	return rawPage{h, body, len(body)}
 }
 
-// v2Page has definition levels of its own.
+// v2Page returns a data page of the second version with definition levels.
 func v2Page(rows, nulls int, levels, values []byte, raw int) rawPage {
 	h := format.PageHeader{Type: format.DataPageV2}
 	h.DataPageHeaderV2 = thrift.New(format.DataPageHeaderV2{NumValues: int32(rows), NumNulls: int32(nulls), NumRows: int32(rows),
@@ -187,7 +187,7 @@ func TestDecimalsOfManyDigitsAreTheNearestDouble(t *testing.T) {
 	e.Type, e.LogicalType.Value = thrift.New(format.ByteArray), nil
 	e.ConvertedType, e.Precision, e.Scale = thrift.New(deprecated.Decimal), thrift.New(int32(60)), thrift.New(int32(10))
 	check(rawFile(t, e, len(want)+1, format.Uncompressed, v1Page(len(want)+1, format.Plain, varying)), len(want)+1)
-	// A value of more digits is bad data, however many.
+	// A value with more digits is bad data, whatever their number.
 	long := append(binary.LittleEndian.AppendUint32(nil, 1<<20), make([]byte, 1<<20)...)
 	long[4] = 1
 	_, _, err := scan(t, 0, rawFile(t, e, 1, format.Uncompressed, v1Page(1, format.Plain, long)), source.ScanOptions{})
@@ -220,7 +220,7 @@ func TestInt96ReachesAsFarAsATimestamp(t *testing.T) {
 
 func TestColumnsOfOneNameAreNamedApart(t *testing.T) {
 	got := mustScan(t, "duplicates.parquet", 10)
-	for i, name := range []string{"a", "a_1", "A", "a_1_1", "a_2"} { // as DuckDB, but for names that differ by case
+	for i, name := range []string{"a", "a_1", "A", "a_1_1", "a_2"} { // as in DuckDB, except for names that differ in case
 		require.Len(t, got[name], 1, name)
 		require.EqualValues(t, i, got[name][0].Int.Int64(), name)
 	}
@@ -271,7 +271,7 @@ func TestACompressedPageOfNullsMayBeEmpty(t *testing.T) {
 
 func TestZstdFramesMayHaveLargeWindows(t *testing.T) {
 	for _, exponent := range []byte{27, 31} {
-		body := []byte{0x28, 0xb5, 0x2f, 0xfd, 0, (exponent - 10) << 3, 8<<3 | 1, 0, 0} // one block of 8 bytes as they are, the last
+		body := []byte{0x28, 0xb5, 0x2f, 0xfd, 0, (exponent - 10) << 3, 8<<3 | 1, 0, 0} // one raw block of 8 bytes, the last
 		body = append(body, le64(42)...)
 		p := v1Page(1, format.Plain, body)
 		p.raw = 8
@@ -310,7 +310,7 @@ func TestLz4IsFramedAsByHadoopOrNotAtAll(t *testing.T) {
 		for i, v := range got {
 			require.Equal(t, binary.LittleEndian.Uint64(page[8*i:]), v.Int.Lo, "%s, row %d", name, i)
 		}
-		for i := range 8 { // sizes that lie
+		for i := range 8 { // wrong sizes
 			damaged := append([]byte(nil), body...)
 			damaged[i] ^= 0x40
 			p.body = damaged
@@ -373,7 +373,7 @@ func TestDictionariesAreFoundWhereOldWritersLeaveThem(t *testing.T) {
 			require.Equal(t, want, got, name)
 		}
 	}
-	// The bytes that follow are not taken for pages of a chunk that has too few.
+	// The bytes behind a chunk with too few pages are not taken for its pages.
 	path := edited(t, "dictionaries.parquet", footer(func(m *format.FileMetaData) {
 		m.NumRows++
 		m.RowGroups[0].NumRows++
@@ -394,7 +394,7 @@ func TestTheLevelsOfAPageDecideWhatIsNull(t *testing.T) {
 		require.True(t, got[0].Valid && !got[1].Valid && got[2].Valid, "%d nulls", nulls)
 		require.EqualValues(t, 7, got[0].Int.Lo)
 		require.EqualValues(t, 9, got[2].Int.Lo)
-		// An encoding that holds the number of its values.
+		// An encoding that contains the number of its values.
 		split := make([]byte, 16)
 		for i, b := range values {
 			split[i%8*2+i/8] = b
@@ -403,7 +403,7 @@ func TestTheLevelsOfAPageDecideWhatIsNull(t *testing.T) {
 		p.header.DataPageHeaderV2.V.Encoding = format.ByteStreamSplit
 		require.Equal(t, got, readColumn(t, rawFile(t, schemaElement(format.Int64, format.Optional), 3, format.Uncompressed, p)), "%d nulls", nulls)
 	}
-	whole := v2Page(2, 0, nil, values, len(values)) // no level at all
+	whole := v2Page(2, 0, nil, values, len(values)) // without levels
 	got := readColumn(t, rawFile(t, schemaElement(format.Int64, format.Optional), 2, format.Uncompressed, whole))
 	require.True(t, got[0].Valid && got[1].Valid)
 }
@@ -426,7 +426,7 @@ func TestTimesOutsideOfADayAreBadData(t *testing.T) {
 					require.EqualValues(t, v, readColumn(t, paths)[1].Int.Int64())
 					continue
 				}
-				// Statistics that let it fit 4 bytes change nothing.
+				// Statistics by which it fits 4 bytes change nothing.
 				b, err := os.ReadFile(paths[0])
 				require.NoError(t, err)
 				said := footer(func(m *format.FileMetaData) {
