@@ -1,5 +1,5 @@
-// Package examples holds jobs to read and to run. Its tests compare what they
-// write with DuckDB's answers.
+// Package examples has jobs to read and to run. Its tests compare their results with
+// DuckDB's answers.
 package examples
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/gstream/gstream/source/parquet"
 )
 
-// answer is what DuckDB says, as testdata/answers.py writes it.
+// answer is DuckDB's answer, as testdata/answers.py writes it.
 type answer struct {
 	Columns []struct{ Name, Type string }
 	Rows    int
@@ -129,7 +129,7 @@ func run(t *testing.T, path string, set map[string]string, opt pipeline.RunOptio
 	require.NoError(t, err)
 }
 
-// equal compares a value with DuckDB's text of it, floats within the rounding of
+// equal compares a value with DuckDB's text of it. Floats may differ by the rounding of
 // sums in another order.
 func equal(t *testing.T, want *string, got gpu.Scalar, column string) {
 	if want == nil {
@@ -145,7 +145,7 @@ func equal(t *testing.T, want *string, got gpu.Scalar, column string) {
 	assert.Equal(t, *want, got.String(), column)
 }
 
-// hash is the sum of a hash of every row's text.
+// hash returns the sum of the hashes of the rows' texts.
 func hash(rows [][]gpu.Scalar) string {
 	var sum uint64
 	for _, row := range rows {

@@ -1,4 +1,4 @@
-// Package sink defines where strides go. Formats are sub-packages. A sink's
+// Package sink defines the destination of strides. Formats are sub-packages. A sink's
 // output appears as a whole on Commit, or not at all.
 package sink
 
@@ -8,22 +8,22 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Stats is what a sink has written so far.
+// Stats counts what a sink has written so far.
 type Stats struct {
 	Rows, Bytes, Files int64
 }
 
-// Sink takes the strides of a result. Write is called by one goroutine, Stats
-// by any. Exactly one of Commit and Abort ends a sink.
+// Sink takes the strides of a result. One goroutine calls Write; any may call Stats. A
+// sink ends with exactly one of Commit and Abort.
 type Sink interface {
-	// Write takes the stride over and releases it, also on error. Strides must
-	// be host-addressable. Rows are written in the order they come.
+	// Write takes the stride over and releases it, also on error. Strides must be
+	// host-addressable. Rows are written in the order in which they come.
 	Write(ctx context.Context, s *gpu.Stride) error
-	// Commit flushes, syncs and makes the output appear under its name. After
-	// an error nothing has appeared and Abort has been done.
+	// Commit flushes the output, syncs it, and gives it its name. After an error nothing
+	// has appeared, and the sink is aborted.
 	Commit(ctx context.Context) error
-	// Abort removes everything that was written. It is idempotent, and after
-	// Commit it does nothing.
+	// Abort removes everything that was written. It is idempotent, and does nothing after
+	// Commit.
 	Abort() error
 	Stats() Stats
 }

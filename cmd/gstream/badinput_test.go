@@ -21,14 +21,13 @@ import (
 	"github.com/gstream/gstream/pipeline"
 )
 
-// allColumns is a job that reads every byte of the table and writes it into
-// folders that are not there.
+// allColumns is a job that reads every byte of the table and writes to missing folders.
 const allColumns = `vars: {data: .}
 sources: {orders: '${data}/orders.parquet'}
 output: {parquet: new/folder/out.parquet}
 `
 
-// pageBody returns where the first page of a column has its bytes.
+// pageBody returns the offset of the bytes of a column's first page.
 func pageBody(t *testing.T, file []byte, column int) int {
 	f, err := parquet.OpenFile(bytes.NewReader(file), int64(len(file)))
 	require.NoError(t, err)
@@ -72,7 +71,7 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 			return b
 		}, `row group 0, column "o_orderkey"`},
 		"page that decompresses to more than it says": {func(b []byte) []byte {
-			// The varint at the start of a Snappy block is the size of its contents.
+			// A Snappy block begins with the size of its contents as a varint.
 			at := pageBody(t, b, 0)
 			for b[at]&0x80 != 0 {
 				b[at] = 0xff

@@ -17,7 +17,7 @@ import (
 	"github.com/gstream/gstream/pipeline"
 )
 
-// benchReport is what gstream bench --json writes.
+// benchReport is the output of gstream bench --json.
 type benchReport struct {
 	Device  gpu.Properties    `json:"device"`
 	Date    time.Time         `json:"date"`
@@ -30,7 +30,7 @@ type benchFlags struct {
 	device, json, plot       string
 	timeline                 string
 	hostMemory, deviceMemory string
-	all                      bool // that the device can
+	all                      bool // all benchmarks that the device supports
 	opt                      gpubench.Options
 }
 
@@ -132,7 +132,7 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 		writeTo(f.timeline, func(w io.Writer) error { return benchTimeline(w, d, names) }))
 }
 
-// benchTimeline draws what a device that measures did.
+// benchTimeline draws the work of a device that measures it.
 func benchTimeline(w io.Writer, d gpu.Device, names []string) error {
 	r := &pipeline.Report{Job: "bench " + strings.Join(names, ", "), Device: d.Properties().Name}
 	if p, ok := d.(gpu.Profiled); ok {

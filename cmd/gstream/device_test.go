@@ -16,7 +16,7 @@ import (
 	"github.com/gstream/gstream/pipeline"
 )
 
-// withoutDriver skips a test of what happens on a machine without a driver.
+// withoutDriver skips a test for machines without a driver on a machine with one.
 func withoutDriver(t *testing.T) {
 	t.Helper()
 	if _, err := cuda.Count(""); err == nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// The exit codes, as documented in the help of the root command.
+// The exit codes. The help of the root command documents them.
 const (
 	exitOK          = 0
-	exitDefect      = 1 // of gstream itself, or of the GPU
+	exitDefect      = 1 // gstream itself or the GPU failed
 	exitJob         = 2
 	exitData        = 3
 	exitMemory      = 4
@@ -33,15 +33,15 @@ func (usage) Is(target error) bool { return target == errUsage }
 
 func usageError(err error) error { return usage{err} }
 
-// message is what people are told of an error.
+// message returns what people are told about an error.
 func message(err error) string {
 	if exitCode(err) == exitInterrupted {
-		return "interrupted; nothing was written" // whatever it was that noticed
+		return "interrupted; nothing was written" // whatever noticed it
 	}
 	return err.Error()
 }
 
-// codeOf is exitCode, and for a run that a signal has stopped that signal's.
+// codeOf is exitCode; for a run that a signal has stopped it is the signal's code.
 func codeOf(ctx context.Context, err error) int {
 	code := exitCode(err)
 	var s stopped
@@ -51,8 +51,8 @@ func codeOf(ctx context.Context, err error) int {
 	return code
 }
 
-// exitCode tells what kind of error it is. The order matters: an interrupt shows
-// up as whatever it interrupted, and a job's fault may wrap a file's.
+// exitCode classifies an error. The order matters: an interrupt appears as the error of
+// whatever it interrupted, and a job's fault may wrap a file's.
 func exitCode(err error) int {
 	var refused *gpu.AllocError
 	var driver *cuda.Error

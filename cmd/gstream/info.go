@@ -14,14 +14,14 @@ import (
 	"github.com/gstream/gstream/gpu/host"
 )
 
-// deviceList is what gstream devices prints.
+// deviceList is the output of gstream devices.
 type deviceList struct {
 	Devices []deviceInfo `json:"devices"`
-	// NoGPU says why no GPU is listed.
+	// NoGPU is the reason why no GPU is listed.
 	NoGPU string `json:"no_gpu,omitempty"`
 }
 
-// deviceInfo is a device and, of a GPU, what was measured of its link.
+// deviceInfo is a device and the measured link of a GPU.
 type deviceInfo struct {
 	gpu.Properties
 	Link *gpu.Link `json:"link,omitempty"`
@@ -67,8 +67,8 @@ memory moves, read and written. Where there is no GPU to list it says why.`,
 	return cmd
 }
 
-// listDevices opens every device. A GPU that cannot be opened is no error: the
-// list says why it is missing.
+// listDevices opens every device. A GPU that cannot be opened is no error: the list has
+// the reason.
 func listDevices() (list deviceList, err error) {
 	h, err := host.Open(host.Options{})
 	if err != nil {
@@ -123,7 +123,7 @@ func newVersion() *cobra.Command {
 	}
 }
 
-// version is the module's version and the commit it was built from.
+// version returns the module's version and the commit it was built from.
 func version() string {
 	version := "(devel)"
 	if info, ok := debug.ReadBuildInfo(); ok {

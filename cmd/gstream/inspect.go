@@ -36,8 +36,8 @@ lists and structs, are marked.`,
 	return cmd
 }
 
-// fileInfo prints what is known of a file. JSON has every column chunk; text sums
-// the chunks of a column up.
+// fileInfo prints the metadata of a file. JSON has every column chunk; text has the sums
+// of the chunks of a column.
 type fileInfo struct{ *parquet.FileInfo }
 
 func (f fileInfo) String() string {
@@ -88,7 +88,7 @@ func writeColumn(b *strings.Builder, c parquet.ColumnInfo, indent string) {
 	}
 }
 
-// columnSum is a column over all row groups.
+// columnSum sums up a column over all row groups.
 type columnSum struct {
 	name                     string
 	codecs, encodings        []string

@@ -12,13 +12,13 @@ import (
 	"syscall"
 )
 
-// leftovers removes what a run has made when there is no time to end the run.
+// leftovers removes the files of a run when there is no time to end the run.
 type leftovers struct {
-	// ends says that the process ends with the command: memory need not be given
-	// back piece by piece before the system takes all of it.
+	// ends says that the process ends with the command. Memory then need not be given
+	// back in parts before the system takes all of it.
 	ends bool
 
-	// quiet says that standard error is for records.
+	// quiet says that standard error is for records only.
 	quiet atomic.Bool
 
 	mu     sync.Mutex
@@ -31,8 +31,8 @@ type stopped struct{ signal syscall.Signal }
 func (s stopped) Error() string        { return "interrupted" }
 func (s stopped) Is(target error) bool { return target == context.Canceled }
 
-// exitCode is what a shell shows of a process that the signal has killed: 130 for an
-// interrupt, 143 for SIGTERM.
+// exitCode returns what a shell reports for a process that the signal has killed: 130 for
+// an interrupt, 143 for SIGTERM.
 func (s stopped) exitCode() int { return 128 + int(s.signal) }
 
 func (l *leftovers) add(remove func() error) {
@@ -41,25 +41,25 @@ func (l *leftovers) add(remove func() error) {
 	l.remove = append(l.remove, remove)
 }
 
-// clear forgets them, after a run that has tidied up itself.
+// clear forgets the leftovers, after a run that has removed them itself.
 func (l *leftovers) clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.remove = nil
 }
 
-// drop removes them, the last one first.
+// drop removes the leftovers, the last one first.
 func (l *leftovers) drop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, remove := range slices.Backward(l.remove) {
-		_ = remove() // the process ends, whatever it says
+		_ = remove() // the process ends in any case
 	}
 	l.remove = nil
 }
 
-// interruptible returns a context that the first interrupt cancels. The second
-// one removes what the run would leave and ends the process at once.
+// interruptible returns a context that the first interrupt cancels. The second interrupt
+// removes what the run would leave, and ends the process at once.
 func interruptible(stderr io.Writer, left *leftovers, exit func(code int)) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMain makes the test binary a gstream when the environment says so, for
-// tests that need a process of their own.
+// TestMain turns the test binary into gstream if the environment says so, for tests that
+// need a process of their own.
 func TestMain(m *testing.M) {
 	if os.Getenv("GSTREAM_TEST_MAIN") != "" {
 		main()
@@ -60,7 +60,7 @@ func TestInterruptStopsARunInTheMiddleAndLeavesNothing(t *testing.T) {
 			path := endlessJob(t, options)
 			var stderr bytes.Buffer
 			cmd := start(t, &stderr, "run", path)
-			// It is in the middle of writing when its temporary file is there.
+			// It is writing as soon as its temporary file exists.
 			require.Eventually(t, func() bool {
 				left, _ := filepath.Glob(filepath.Dir(path) + "/new/folder/.*")
 				return len(left) > 0
@@ -98,7 +98,7 @@ func TestSecondInterruptEndsAtOnceAndLeavesNothing(t *testing.T) {
 	var notice bytes.Buffer
 	ctx, stop := interruptible(&notice, left, func(code int) { exited <- code })
 	defer stop()
-	// The run does not hear of the first interrupt, as one that hangs.
+	// The run does not notice the first interrupt, as if it hung.
 	hung, cancel := context.WithCancel(context.Background())
 	ended := make(chan int)
 	go func() {

@@ -134,10 +134,10 @@ func registerDevice(cmd *cobra.Command, device *string) {
 	complete(cmd, "device", devices...)
 }
 
-// devices are the values of --device.
+// devices are the values of --device that completion offers.
 var devices = []string{pipeline.Auto, pipeline.Host, pipeline.CUDA}
 
-// checkDevice says whether --device is the name of one.
+// checkDevice returns an error unless --device names a device.
 func checkDevice(device string) error {
 	if err := pipeline.CheckDevice(device); err != nil {
 		return usageError(fmt.Errorf("--%w", err))
@@ -145,7 +145,7 @@ func checkDevice(device string) error {
 	return nil
 }
 
-// printValue writes a value as text, by its String method, or as JSON.
+// printValue prints a value as text, by its String method, or as JSON.
 func printValue(w io.Writer, format string, v fmt.Stringer) error {
 	switch format {
 	case "text":
@@ -164,7 +164,7 @@ func printJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// complete gives a shell the values of a flag.
+// complete sets the values of a flag for shell completion.
 func complete(cmd *cobra.Command, flag string, values ...string) {
 	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	if err != nil {
@@ -172,7 +172,7 @@ func complete(cmd *cobra.Command, flag string, values ...string) {
 	}
 }
 
-// completeFiles makes a shell offer files with an extension as the argument.
+// completeFiles completes the argument with files of the given extensions.
 func completeFiles(extensions ...string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {

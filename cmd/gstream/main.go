@@ -1,6 +1,6 @@
-// Command gstream runs relational pipelines over Parquet files: job files in,
-// Parquet out. It owns flags, the terminal and exit codes; everything else is
-// package pipeline.
+// Command gstream runs relational pipelines over Parquet files: job files in, Parquet
+// out. It owns flags, the terminal and exit codes; everything else is in package
+// pipeline.
 package main
 
 import (
@@ -15,9 +15,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// connections is how the driver is told how many connections to make to the GPU: one for
-// each stream of the device, up, kernels and down, for kernels wait for copies that
-// share theirs. Each more takes the start of a process some milliseconds, and its end.
+// connections tells the driver how many connections to make to the GPU: one for each
+// stream of the device (up, kernels, down), because kernels wait for copies on the same
+// connection. Each additional connection costs some milliseconds at the start and at the
+// end of the process.
 const connections = "CUDA_DEVICE_MAX_CONNECTIONS"
 
 func main() {
@@ -46,8 +47,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, left *lef
 		return code
 	}
 	for _, line := range strings.Split(message(err), "\n") {
-		// A message of several lines is several faults or a caret under an
-		// expression, which is indented.
+		// A message of several lines has several faults, or a caret under an expression,
+		// which is indented.
 		if !strings.HasPrefix(line, " ") {
 			line = "gstream: " + line
 		}
@@ -109,7 +110,7 @@ Exit codes:
 	return root
 }
 
-// args checks the number of arguments and says what they are.
+// args checks the number of arguments. what describes them.
 func args(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == n {

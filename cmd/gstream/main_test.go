@@ -24,8 +24,8 @@ func gstream(args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), err.String()
 }
 
-// jobFile writes a job over the example's tables; steps and the output's options
-// are YAML.
+// jobFile writes a job over the example's tables. The steps and the output's options are
+// YAML.
 func jobFile(t *testing.T, steps, options string) (path, out string) {
 	dir := t.TempDir()
 	abs, err := filepath.Abs(data)

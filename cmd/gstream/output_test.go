@@ -65,7 +65,7 @@ func TestReportIsWrittenThroughALink(t *testing.T) {
 	dir := t.TempDir()
 	real, link := filepath.Join(dir, "real.json"), filepath.Join(dir, "link.json")
 	require.NoError(t, os.Symlink("real.json", link))
-	for range 2 { // once dangling
+	for range 2 { // the link dangles once
 		code, _, stderr := gstream("run", path, "--overwrite", "--report", link)
 		require.Equal(t, exitOK, code, stderr)
 		target, err := os.Readlink(link)

@@ -14,8 +14,8 @@ import (
 	"github.com/gstream/gstream/pipeline"
 )
 
-// progress shows the state of a run while it goes on, every interval, and how it
-// ended, with what the process exits with: the report is nil when it never began.
+// progress shows the state of a run at every interval, and how it ended, with the exit
+// code. The report is nil when the run never began.
 type progress interface {
 	update(*pipeline.Report)
 	interval() time.Duration
@@ -46,11 +46,11 @@ func (noProgress) interval() time.Duration { return time.Hour }
 
 func (noProgress) end(*pipeline.Report, error, int) {}
 
-// jsonProgress writes records, one a line, and is the only one to write: a report of
-// type progress every second, one of type done at the end, and log messages.
+// jsonProgress writes records, one a line: a report of type progress every second, one of
+// type done at the end, and log messages. Nothing else writes to the stream.
 type jsonProgress struct{ enc *json.Encoder }
 
-// record is a report, the last one with what the process exits with.
+// record is a report. The last one has the exit code.
 type record struct {
 	Type     string `json:"type"` // "progress" or "done"
 	ExitCode *int   `json:"exit_code,omitempty"`
@@ -66,7 +66,7 @@ func (p jsonProgress) end(r *pipeline.Report, err error, code int) {
 	_ = p.enc.Encode(record{Type: "done", ExitCode: &code, Report: ended(r, err)})
 }
 
-// ended is the report of a run with its error, also of one that never began.
+// ended returns the report of a run with its error, even for a run that never began.
 func ended(r *pipeline.Report, err error) *pipeline.Report {
 	out := pipeline.Report{Stages: []pipeline.StageReport{}}
 	if r != nil {
@@ -95,8 +95,8 @@ func (p plainProgress) update(r *pipeline.Report) {
 func (plainProgress) interval() time.Duration          { return time.Second }
 func (plainProgress) end(*pipeline.Report, error, int) {}
 
-// liveProgress redraws a block of lines on a terminal, one a stage, from the
-// second second on: a short run shows nothing.
+// liveProgress redraws a block of lines on a terminal, one for each stage. It starts
+// after one second, so a short run shows nothing.
 type liveProgress struct {
 	w     io.Writer
 	size  func() (width, height int, err error)
@@ -142,7 +142,7 @@ func (p *liveProgress) update(r *pipeline.Report) {
 	io.WriteString(p.w, b.String())
 }
 
-// visible chooses the stages that fit n lines, those at work before the others.
+// visible chooses the stages that fit n lines. Stages at work come first.
 func visible(stages []pipeline.StageReport, n int) (shown []pipeline.StageReport, hidden int) {
 	keep := make([]bool, len(stages))
 	left := max(n, 0)
@@ -183,8 +183,8 @@ func (p *liveProgress) end(*pipeline.Report, error, int) {
 	io.WriteString(p.w, b.String())
 }
 
-// readFraction is how much of the input has been read, by bytes; -1 when unknown.
-// Scans that have not begun count with an estimate that is too high.
+// readFraction returns the fraction of the input that has been read, by bytes, or -1 when
+// unknown. For scans that have not begun it uses an estimate that is too high.
 func readFraction(r *pipeline.Report) float64 {
 	var read, total int64
 	for _, s := range r.Stages {
@@ -199,23 +199,23 @@ func readFraction(r *pipeline.Report) float64 {
 	return float64(read) / float64(total)
 }
 
-// estimator guesses how long a run will take, and knows when the guess is worth
+// estimator estimates how long a run will take, and knows when an estimate is worth
 // showing.
 type estimator struct{ guesses []guess }
 
-// guess is how long the whole run seemed to take, at some time of the run.
+// guess is an estimate of the time of the whole run, made at some time of the run.
 type guess struct{ at, whole time.Duration }
 
 const (
-	minGuesses = 8    // this many guesses must agree,
-	agreement  = 0.15 // within this part of the whole time
+	minGuesses = 8    // this many guesses must agree
+	agreement  = 0.15 // within this fraction of the whole time
 )
 
-// estimate returns the time left, from how fast the input is read. That can be
-// trusted when rows stream through to the output, not when a sort or a large
-// group-by holds them back until its input has ended; when every scan is done or
-// at work, because one that waits may be slower; and when all guesses of the
-// second half of the time so far agree.
+// estimate returns the time left, from the speed at which the input is read. It is
+// reliable only in some cases: when rows stream through to the output instead of being
+// held by a sort or a large group-by until the input ends; when every scan is done or at
+// work, because a waiting scan may be slower; and when all guesses of the second half of
+// the time so far agree.
 func (e *estimator) estimate(r *pipeline.Report) (time.Duration, bool) {
 	f := readFraction(r)
 	for _, s := range r.Stages {

@@ -19,7 +19,7 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// screen is a terminal of our own: it understands what liveProgress writes.
+// screen is a terminal that understands the output of liveProgress.
 type screen struct {
 	lines []string
 	row   int
@@ -134,7 +134,7 @@ func TestPlainAndJSONProgressAreLines(t *testing.T) {
 		"plain": "3s: read 25 %, orders (scan) 2,500 rows, step (filter) 250 rows, wrote 250 rows\n",
 		"json":  `{"type":"progress","device":`,
 		"none":  "",
-		"auto":  "", // no terminal
+		"auto":  "", // not a terminal
 	} {
 		var b bytes.Buffer
 		p, err := newProgress(kind, &b)
@@ -148,8 +148,7 @@ func TestPlainAndJSONProgressAreLines(t *testing.T) {
 	}
 }
 
-// terminal opens a pseudo-terminal: what is written to the second file is read
-// from the first.
+// terminal opens a pseudo-terminal. Output to inside is read from outside.
 func terminal(t *testing.T) (outside, inside *os.File) {
 	outside, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -199,7 +198,8 @@ func TestRunOnATerminalShowsItsProgress(t *testing.T) {
 	leavesNothing(t, path)
 }
 
-// records reads what --progress json has written: nothing but JSON, one value a line.
+// records parses the output of --progress json. It must be nothing but JSON, one value a
+// line.
 func records(t *testing.T, stderr string) (out []map[string]any) {
 	for _, line := range strings.Split(strings.TrimSpace(stderr), "\n") {
 		var r map[string]any

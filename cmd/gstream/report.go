@@ -45,14 +45,14 @@ func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.3f s", d.Seconds()) }
 
-// reportFile is where --report or --timeline goes. It is opened before the run, so
-// that what cannot be written is refused before the work is done; it appears under
-// its name complete or not at all.
+// reportFile is the file of --report or --timeline. It is opened before the run, so that
+// a path that cannot be written is refused before the work. It gets its name when it is
+// complete.
 type reportFile struct {
-	flag string // for errors
+	flag string // name in errors
 	path string
 	file *os.File // nil without a report
-	// remove removes what is there until the report is written.
+	// remove removes the temporary until the report is written.
 	remove func() error
 }
 
@@ -63,7 +63,7 @@ func openReport(flag, path string) (*reportFile, error) {
 	}
 	var err error
 	if info, statErr := os.Stat(path); statErr == nil && !info.Mode().IsRegular() {
-		// A pipe or a terminal is written to as it is, not replaced.
+		// A pipe or a terminal is written to directly, not replaced.
 		r.file, err = os.OpenFile(path, os.O_WRONLY, 0)
 	} else if r.path, err = staging.Resolve(path); err == nil {
 		staging.Sweep(filepath.Dir(r.path))
@@ -78,7 +78,7 @@ func openReport(flag, path string) (*reportFile, error) {
 	return r, nil
 }
 
-// write fills the file and gives it its name.
+// write writes the file and gives it its name.
 func (r *reportFile) write(fill func(io.Writer) error) error {
 	if r.file == nil {
 		return nil
@@ -98,7 +98,7 @@ func (r *reportFile) write(fill func(io.Writer) error) error {
 
 func (r *reportFile) temporary() bool { return r.file != nil && r.file.Name() != r.path }
 
-// close gives the file up, if it has not been written.
+// close removes the file unless it was written.
 func (r *reportFile) close() error {
 	if r.file == nil {
 		return nil

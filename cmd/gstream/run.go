@@ -79,7 +79,7 @@ GSTREAM_THREADS stand for the flags of these names.`,
 	return cmd
 }
 
-// environment takes flags that were not given from the environment.
+// environment sets flags that were not given from the environment.
 func (f *runFlags) environment(cmd *cobra.Command) error {
 	for flag, env := range map[string]string{
 		"host-memory": "GSTREAM_HOST_MEMORY", "device-memory": "GSTREAM_DEVICE_MEMORY", "threads": "GSTREAM_THREADS",
@@ -93,7 +93,7 @@ func (f *runFlags) environment(cmd *cobra.Command) error {
 	return nil
 }
 
-// options checks the flags and turns them into the options of a run.
+// options checks the flags and returns the options of a run.
 func (f *runFlags) options(cmd *cobra.Command) (pipeline.RunOptions, error) {
 	if err := f.environment(cmd); err != nil {
 		return pipeline.RunOptions{}, err
@@ -110,13 +110,13 @@ func (f *runFlags) options(cmd *cobra.Command) (pipeline.RunOptions, error) {
 	})
 }
 
-// sizeFlag is the text of a flag that is a size, and where its value goes.
+// sizeFlag is the text of a flag that is a size, and the variable for its value.
 type sizeFlag struct {
 	text string
 	into *int64
 }
 
-// parseSizes reads flags that are sizes; an empty one leaves its value alone.
+// parseSizes parses flags that are sizes. An empty flag leaves its variable unchanged.
 func parseSizes(flags map[string]sizeFlag) error {
 	for name, f := range flags {
 		if f.text == "" {
@@ -131,10 +131,10 @@ func parseSizes(flags map[string]sizeFlag) error {
 	return nil
 }
 
-// aheadDevice is a device that is opened beside other work, as the planning of the job
-// where the device does not depend on the plan: a GPU takes some tenths of a second.
+// aheadDevice is a device that is opened beside other work, such as planning, if the
+// device does not depend on the plan. A GPU takes some tenths of a second to start.
 type aheadDevice struct {
-	done chan struct{} // nil until it is being opened
+	done chan struct{} // nil until the device is being opened
 	dev  gpu.Device
 	err  error
 }
@@ -158,7 +158,7 @@ func (a *aheadDevice) close() error {
 	}
 	d, err := a.wait()
 	if err != nil {
-		return nil // whoever waited for it has the error
+		return nil // the caller that waited for it has the error
 	}
 	return d.Close()
 }
@@ -183,12 +183,12 @@ func (f *runFlags) run(cmd *cobra.Command, path string) error {
 	return err
 }
 
-// reported is an error that has been told to the user.
+// reported is an error that the user has been told.
 type reported struct{ error }
 
 func (r reported) Unwrap() error { return r.error }
 
-// logRecords makes log messages records of type log.
+// logRecords turns log messages into records of type log.
 func logRecords(cmd *cobra.Command) {
 	level := slog.LevelError
 	for _, l := range []slog.Level{slog.LevelWarn, slog.LevelInfo, slog.LevelDebug} {
@@ -200,7 +200,7 @@ func logRecords(cmd *cobra.Command) {
 	slog.SetDefault(slog.New(h.WithAttrs([]slog.Attr{slog.String("type", "log")})))
 }
 
-// execute plans and runs a job. Its report is nil when the run did not begin.
+// execute plans and runs a job. The report is nil when the run did not begin.
 func (f *runFlags) execute(cmd *cobra.Command, path string, show progress) (result *pipeline.Report, err error) {
 	begin := time.Now()
 	opt, err := f.options(cmd)

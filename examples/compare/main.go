@@ -1,8 +1,7 @@
-// Command compare runs the example jobs in gstream and the same queries in
-// DuckDB, over the same Parquet files and with the same number of threads, both
-// from Parquet to Parquet (snappy) and each in a process of its own, in turn.
-// It checks that the rows are equal and prints the ratios of time and of peak
-// memory.
+// Command compare runs the example jobs in gstream and the same queries in DuckDB, over
+// the same Parquet files and with the same number of threads. Both go from Parquet to
+// Parquet (snappy), in turn and each in a process of its own. It checks that the rows are
+// equal and prints the ratios of time and of peak memory.
 //
 //	go run . -data DIR [-warmup 1] [-runs 5] [-threads N] [-only q01,sort] [-micro]
 package main
@@ -30,13 +29,13 @@ import (
 //go:embed sql/*.sql
 var queries embed.FS
 
-// jobs are the example jobs in the order of the table, by folder.
+// jobs are the example jobs by folder, in the order of the table.
 var jobs = []struct{ dir, name string }{
 	{"tpch", "q01"}, {"tpch", "q03"}, {"tpch", "q05"}, {"tpch", "q06"}, {"tpch", "q10"}, {"tpch", "q12"}, {"tpch", "q14"}, {"tpch", "q19"},
 	{"etl", "filter"}, {"etl", "join"}, {"etl", "aggregate"}, {"etl", "join_aggregate"}, {"etl", "sort"},
 }
 
-// tables are the TPC-H tables that the queries name.
+// tables are the TPC-H tables that the queries use.
 var tables = []string{"lineitem", "orders", "customer", "part", "supplier", "nation", "region"}
 
 func main() {
@@ -65,7 +64,7 @@ func main() {
 	}
 }
 
-// runDuckDB is the child process: one query from Parquet to Parquet.
+// runDuckDB is the child process. It runs one query from Parquet to Parquet.
 func runDuckDB(name, data, out string, threads int) error {
 	query, err := queries.ReadFile("sql/" + name + ".sql")
 	if err != nil {
@@ -94,7 +93,7 @@ func openDuckDB(data string, threads int) (*sql.DB, error) {
 	return db, nil
 }
 
-// figure is what one run of a process took.
+// figure has the measurements of one process.
 type figure struct {
 	seconds float64
 	peak    int64 // bytes
@@ -159,8 +158,8 @@ func compare(data, only string, warmup, runs, threads int, micro bool) error {
 				g, d = append(g, a), append(d, b)
 			}
 		}
-		// In a process of its own: this one must stay small, because a child's
-		// peak memory counts that of the parent it was forked from.
+		// In a process of its own. This process must stay small, because the peak memory
+		// of a child counts that of the parent from which it was forked.
 		verdict, err := exec.CommandContext(ctx, self, "-equal", ours, theirs).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%s: %w\n%s", j.name, err, verdict)
@@ -183,7 +182,7 @@ func compare(data, only string, warmup, runs, threads int, micro bool) error {
 	return nil
 }
 
-// median pairs the runs and returns the median of a figure of the pairs.
+// median pairs the runs and returns the median of f over the pairs.
 func median(g, d []figure, f func(a, b figure) float64) float64 {
 	v := make([]float64, len(g))
 	for i := range g {
@@ -196,8 +195,8 @@ func median(g, d []figure, f func(a, b figure) float64) float64 {
 	return v[len(v)/2]
 }
 
-// equal compares two Parquet files as bags of rows: every value exactly, floats
-// to one part in 10^12.
+// equal compares two Parquet files as bags of rows: every value exactly, floats to one
+// part in 10^12.
 func equal(ours, theirs string) error {
 	db, err := sql.Open("duckdb", "")
 	if err != nil {
@@ -217,7 +216,7 @@ func equal(ours, theirs string) error {
 		}
 		column := fmt.Sprintf("%q", name)
 		if kind == "DOUBLE" {
-			// 13 digits: what the order of a float sum may move lies below.
+			// 13 digits: the order of a float sum changes only later digits.
 			column = fmt.Sprintf("printf('%%.12e', %s::double) as %s", column, column)
 		}
 		columns = append(columns, column)

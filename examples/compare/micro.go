@@ -42,9 +42,8 @@ func timed(f func() error) (figure, error) {
 	return figure{seconds: time.Since(start).Seconds()}, err
 }
 
-// compareRead reads columns of lineitem: gstream decodes every value into
-// strides; DuckDB folds every value into one number, which costs it next to
-// nothing beside decoding.
+// compareRead reads columns of lineitem. gstream decodes every value into strides. DuckDB
+// folds every value into one number, which costs next to nothing beside decoding.
 func compareRead(ctx context.Context, data string, columns []string, runs, threads int) error {
 	db, err := openDuckDB(data, threads)
 	if err != nil {
@@ -93,8 +92,8 @@ func compareRead(ctx context.Context, data string, columns []string, runs, threa
 	return nil
 }
 
-// readStrides scans columns of lineitem, all when there are none, and hands
-// every stride to take. The strides' memory is that of the device.
+// readStrides scans columns of lineitem, or all columns when none are given, and passes
+// every stride to take. The device's budget pays for the strides.
 func readStrides(ctx context.Context, data string, columns []string, threads int, take func(*gpu.Stride)) (*host.Device, error) {
 	device, err := host.Open(host.Options{Threads: threads})
 	if err != nil {
@@ -133,8 +132,8 @@ func readStrides(ctx context.Context, data string, columns []string, threads int
 	}
 }
 
-// compareWrite writes lineitem from memory: gstream from strides, DuckDB from a
-// table of its own.
+// compareWrite writes lineitem from memory: gstream from strides, DuckDB from a table of
+// its own.
 func compareWrite(ctx context.Context, data, dir string, runs, threads int) error {
 	db, err := openDuckDB(data, threads)
 	if err != nil {

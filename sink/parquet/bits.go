@@ -5,11 +5,11 @@ import (
 	"math/bits"
 )
 
-// appendBits copies n bits from bit from of src to bit at of dst; bits of dst
-// from bit at on must be zero.
+// appendBits copies n bits from bit from of src to bit at of dst. Bits of dst from bit at
+// on must be zero.
 func appendBits(dst []byte, at int, src []byte, from, n int) {
 	for n > 0 {
-		// As many bits as end on a byte of either side.
+		// As many bits as end at a byte of either side.
 		k := min(n, 8-at%8, 8-from%8)
 		v := src[from/8] >> (from % 8) & (1<<k - 1)
 		dst[at/8] |= v << (at % 8)
@@ -22,7 +22,7 @@ func appendBits(dst []byte, at int, src []byte, from, n int) {
 	}
 }
 
-// setBits sets n bits from bit at on; they must be zero.
+// setBits sets n bits from bit at on. They must be zero.
 func setBits(dst []byte, at, n int) {
 	for ; n > 0 && at%8 != 0; at, n = at+1, n-1 {
 		dst[at/8] |= 1 << (at % 8)
@@ -35,7 +35,7 @@ func setBits(dst []byte, at, n int) {
 	}
 }
 
-// countBits counts the set bits of n bits from bit at on.
+// countBits returns the number of set bits among n bits from bit at on.
 func countBits(b []byte, at, n int) (set int) {
 	for ; n > 0 && at%8 != 0; at, n = at+1, n-1 {
 		set += int(b[at/8] >> (at % 8) & 1)
@@ -50,8 +50,8 @@ func countBits(b []byte, at, n int) (set int) {
 	return set
 }
 
-// levels appends the definition levels of rows [from, to) in the hybrid
-// encoding with its length before it; valid is nil when no row is null.
+// levels appends the definition levels of rows [from, to) in the hybrid encoding, after
+// its length. valid is nil when no row is null.
 func levels(dst []byte, valid []byte, from, to int, scratch *[]byte) []byte {
 	head := len(dst)
 	dst = append(dst, 0, 0, 0, 0)
@@ -71,7 +71,7 @@ func levels(dst []byte, valid []byte, from, to int, scratch *[]byte) []byte {
 	return dst
 }
 
-// grow returns n elements of a scratch slice whose contents are unspecified.
+// grow returns n elements of a scratch slice with unspecified contents.
 func grow[T any](s *[]T, n int) []T {
 	if cap(*s) < n {
 		*s = make([]T, n+n/8)

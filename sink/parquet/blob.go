@@ -2,15 +2,14 @@ package parquet
 
 import "github.com/gstream/gstream/gpu"
 
-// blobBlock is the size of a block of a blob, if nothing larger is appended.
+// blobBlock is the size of a block of a blob, unless an append needs more.
 const blobBlock = 256 << 10
 
-// blob is bytes of a lease that are only appended to: the encoded pages of a
-// column chunk.
+// blob is append-only bytes of a lease: the encoded pages of a column chunk.
 type blob struct {
 	lease  *gpu.Lease
 	blocks []*gpu.Buffer
-	filled []int // of every block
+	filled []int // used bytes of each block
 	size   int64
 }
 

@@ -11,17 +11,17 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// maxBound is the bytes of a string or binary bound; longer ones are cut.
+// maxBound is the most bytes of a string or binary bound; longer ones are truncated.
 const maxBound = 64
 
-// bounds are the least and the greatest value of a page or a chunk in PLAIN
-// encoding; none when there is no value, or none that can be ordered.
+// bounds are the least and the greatest value of a page or a chunk in PLAIN encoding.
+// There are none without a value, or without an order of the values.
 type bounds struct {
 	min, max []byte
 	ok       bool
 }
 
-// fixedBounds returns the bounds of PLAIN values, of which there is one.
+// fixedBounds returns the bounds of PLAIN values. There is at least one.
 func (c *column) fixedBounds(plain []byte, n int) bounds {
 	switch {
 	case n == 0:
@@ -77,8 +77,8 @@ func intBounds[T int32 | int64 | uint32 | uint64](v []T) (lo, hi T) {
 	return lo, hi
 }
 
-// floatBounds widens zeros, as the format asks. It is not ok where there is NaN, which
-// readers put above all other values or nowhere.
+// floatBounds widens zeros, as the format demands. It is not ok with a NaN, which readers
+// put above all other values or ignore.
 func floatBounds[T float32 | float64](v []T) (lo, hi T, ok bool) {
 	lo, hi, ok = T(math.Inf(1)), T(math.Inf(-1)), true
 	for _, x := range v {
@@ -105,8 +105,8 @@ func less128(a, b []byte) bool {
 	return x < y || x == y && binary.BigEndian.Uint64(a[8:]) < binary.BigEndian.Uint64(b[8:])
 }
 
-// varBounds collects the bounds of strings or binaries; the values are borrowed
-// until finish.
+// varBounds collects the bounds of strings or binaries. It borrows the values until
+// finish.
 type varBounds struct {
 	lo, hi []byte
 	any    bool
@@ -123,14 +123,14 @@ func (b *varBounds) add(v []byte) {
 	}
 }
 
-// finish returns the bounds as copies, long ones cut: the lower to a prefix,
-// the upper to the next greater prefix. An upper bound for which there is none
-// leaves the page without bounds.
+// finish returns the bounds as copies. A long lower bound is truncated to a prefix, a
+// long upper bound to the next greater prefix. If there is no such prefix, the page has
+// no bounds.
 func (b *varBounds) finish(t gpu.Type) bounds {
 	if !b.any {
 		return bounds{}
 	}
-	// An empty bound is one too; nil would be none.
+	// An empty bound is a bound; nil would be none.
 	lo := append([]byte{}, cut(b.lo, t)...)
 	hi := append([]byte{}, cut(b.hi, t)...)
 	if len(hi) == len(b.hi) {
@@ -144,7 +144,7 @@ func (b *varBounds) finish(t gpu.Type) bounds {
 	return bounds{lo, hi, hi != nil}
 }
 
-// cut returns at most maxBound bytes of v, of a String whole characters.
+// cut returns at most maxBound bytes of v. It keeps whole characters of a String.
 func cut(v []byte, t gpu.Type) []byte {
 	if len(v) <= maxBound {
 		return v
@@ -158,7 +158,7 @@ func cut(v []byte, t gpu.Type) []byte {
 	return v[:n]
 }
 
-// nextBytes returns the least value above everything that starts with v.
+// nextBytes returns the least value above all values that start with v.
 func nextBytes(v []byte) []byte {
 	for i := len(v) - 1; i >= 0; i-- {
 		if v[i] != 0xff {
@@ -174,11 +174,11 @@ func nextString(v []byte) []byte {
 	for len(v) > 0 {
 		r, n := utf8.DecodeLastRune(v)
 		if r == utf8.RuneError && n <= 1 {
-			return nil // not a string: better no bound than a wrong one
+			return nil // it is not UTF-8: no bound is better than a wrong one
 		}
 		v = v[:len(v)-n]
 		if r++; r == 0xD800 {
-			r = 0xE000 // behind the surrogates
+			r = 0xE000 // the first after the surrogates
 		}
 		if r <= utf8.MaxRune {
 			return utf8.AppendRune(v, r)
@@ -187,7 +187,7 @@ func nextString(v []byte) []byte {
 	return nil
 }
 
-// compare orders two bounds as the column's type does.
+// compare compares two bounds in the order of the column's type.
 func (c *column) compare(a, b []byte) int {
 	switch {
 	case c.physical == format.ByteArray, c.isUUID():
@@ -219,7 +219,7 @@ func (c *column) compare(a, b []byte) int {
 	return cmp.Compare(int64(x), int64(y))
 }
 
-// union widens b to cover o.
+// union extends b to cover o.
 func (c *column) union(b *bounds, o bounds) {
 	switch {
 	case !o.ok:
@@ -235,7 +235,7 @@ func (c *column) union(b *bounds, o bounds) {
 	}
 }
 
-// order says how the bounds of pages follow each other.
+// order returns the order of the pages' bounds.
 func (c *column) order(pages []bounds) format.BoundaryOrder {
 	up, down := true, true
 	var last *bounds

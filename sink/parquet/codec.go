@@ -15,10 +15,10 @@ import (
 
 var codecNames = []string{"snappy", "zstd", "gzip", "brotli", "lz4_raw", "none"}
 
-// codecLevels is the highest level of every codec.
+// codecLevels has the highest level of each codec.
 var codecLevels = map[string]int{"snappy": 0, "zstd": 22, "gzip": 9, "brotli": 11, "lz4_raw": 0, "none": 0}
 
-// codec returns the compression that the options name; they are valid.
+// codec returns the compressor that the options name. The options are valid.
 func (o *Options) codec() compressor {
 	switch o.Compression {
 	case "zstd":
@@ -47,14 +47,14 @@ func (o *Options) codec() compressor {
 	return snappy{}
 }
 
-// compressor is the half of a compress.Codec that the sink uses.
+// compressor is the part of a compress.Codec that the sink uses.
 type compressor interface {
 	CompressionCodec() format.CompressionCodec
 	Encode(dst, src []byte) ([]byte, error)
 }
 
-// snappy is the faster of two encoders: the one behind the library's codec takes
-// twice the time for 4 % fewer bytes (TPC-H lineitem).
+// snappy is the faster of two encoders. The one behind the library's codec takes twice
+// the time for 4 % fewer bytes (TPC-H lineitem).
 type snappy struct{}
 
 func (snappy) CompressionCodec() format.CompressionCodec { return format.Snappy }

@@ -13,16 +13,16 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// deltaRows is the rows of a page of a deltaTable: a block of differences and a
-// part of one.
+// deltaRows is the rows of a page of a deltaTable: one block of differences and a part of
+// another.
 const deltaRows = 136
 
 // deltaOptions make a sink write packed differences.
 func deltaOptions() Options { return Options{Dictionary: "off", PageRows: deltaRows} }
 
-// deltaTable is integers whose first page has small differences, so that the chunk
-// is packed, and whose other pages have every kind of difference. The last page has
-// as many rows as asked for. With nulls, some values and one whole page are null.
+// deltaTable returns integers. The first page has small differences, so that the chunk is
+// packed; the other pages have differences of every kind. The last page has last rows.
+// With nulls, some values and one whole page are null.
 func deltaTable(last int, nulls bool) table {
 	r := rand.New(rand.NewPCG(uint64(last), 5))
 	kinds := []func(lo, hi int64, i int) int64{
@@ -33,7 +33,7 @@ func deltaTable(last int, nulls bool) table {
 		func(lo, hi int64, i int) int64 { return hi },
 		func(lo, hi int64, i int) int64 { return lo },
 		func(lo, hi int64, i int) int64 { return hi - int64(i) },
-		func(lo, hi int64, i int) int64 { return lo + int64(i)*(hi/64) }, // wraps
+		func(lo, hi int64, i int) int64 { return lo + int64(i)*(hi/64) }, // differences that wrap around
 		func(lo, hi int64, i int) int64 { return []int64{1, -1}[i%2] * int64(i) },
 		func(lo, hi int64, i int) int64 { return []int64{lo, hi, lo + 1}[i%3] },
 	}

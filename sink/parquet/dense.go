@@ -9,17 +9,17 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// piece is a range of rows of a column of a stride.
+// piece is a range of rows of a column of one stride.
 type piece struct {
 	col      gpu.Column
 	from, to int
 }
 
-// values views n values from position from of a buffer on.
+// values views n values of a buffer from position from on.
 func values[T any](b *gpu.Buffer, from, n int) []T { return gpu.Values[T](b, from+n)[from:] }
 
-// view views n values of PLAIN bytes; they come from slices of wider types, so
-// they are aligned or the platform does not mind.
+// view views n PLAIN values. Their bytes come from slices of wider types, so they are
+// aligned, or the platform does not need alignment.
 func view[T any](b []byte, n int) []T {
 	if n == 0 {
 		return nil
@@ -27,7 +27,7 @@ func view[T any](b []byte, n int) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
 }
 
-// validity puts the bitmaps of the pieces together; nil when nothing is null.
+// validity concatenates the bitmaps of the pieces. It returns nil when no row is null.
 func (e *encoder) validity(pieces []piece, rows int) (valid []byte, nulls int, err error) {
 	for _, p := range pieces {
 		if p.col.Valid != nil {
@@ -56,7 +56,7 @@ func (e *encoder) validity(pieces []piece, rows int) (valid []byte, nulls int, e
 }
 
 // denseValues returns the values of a fixed-width column that are not null in PLAIN
-// encoding. A single piece that is stored so already is not copied.
+// encoding. It does not copy a single piece that is stored like that.
 func (e *encoder) denseValues(c *column, pieces []piece, count int) ([]byte, error) {
 	if p := pieces[0]; len(pieces) == 1 && p.col.Dict == nil && count == p.to-p.from && c.scale == 1 &&
 		c.field.Type.Width() == c.width && c.width <= 8 {
@@ -75,8 +75,8 @@ func (e *encoder) denseValues(c *column, pieces []piece, count int) ([]byte, err
 	return out, nil
 }
 
-// append writes the values of a piece that are not null to the start of dst and
-// returns the rest of it.
+// append writes the values of a piece that are not null to the start of dst, and returns
+// the rest of dst.
 func (e *encoder) append(c *column, dst []byte, p piece) ([]byte, error) {
 	n := p.to - p.from
 	data := p.col
@@ -126,8 +126,8 @@ func (e *encoder) append(c *column, dst []byte, p piece) ([]byte, error) {
 	return widen[int64, int64](dst, data.Data, s, c.scale)
 }
 
-// selection is which values of a buffer to take: rows [from, from+n) that are
-// valid, through codes if there are any.
+// selection is the values to take from a buffer: the valid rows of [from, from+n),
+// through codes if there are any.
 type selection struct {
 	codes   []int32
 	valid   []byte
@@ -135,11 +135,11 @@ type selection struct {
 	block   *[blockRows]int32 // scratch of each
 }
 
-// blockRows is how many positions are handed out at a time: few enough to stay
-// in the first-level cache.
+// blockRows is the number of positions that each passes at a time. They stay in the
+// first-level cache.
 const blockRows = 1024
 
-// each calls f with the positions of the values, a block of them at a time.
+// each calls f with the positions of the values, in blocks.
 func (s selection) each(f func(positions []int32)) {
 	for lo := 0; lo < s.n; lo += blockRows {
 		hi := min(lo+blockRows, s.n)
@@ -147,8 +147,8 @@ func (s selection) each(f func(positions []int32)) {
 			f(s.codes[lo:hi])
 			continue
 		}
-		// Every position is stored and those of nulls are overwritten, which
-		// spares a branch that is hard to predict.
+		// Every position is stored, and the next one overwrites that of a null. This
+		// avoids a branch that is hard to predict.
 		k := 0
 		for i := lo; i < hi; i++ {
 			s.block[k&(blockRows-1)] = int32(s.from + i)
@@ -165,8 +165,8 @@ func (s selection) each(f func(positions []int32)) {
 	}
 }
 
-// widen converts integers of one width to another and multiplies them; the
-// product must not overflow. An infinite timestamp stays what it is.
+// widen converts integers to another width and multiplies them. The product must not
+// overflow. An infinite timestamp stays infinite.
 func widen[S int8 | int16 | int32 | int64 | uint8 | uint16, D int32 | int64](dst []byte, src *gpu.Buffer, s selection, scale int64) ([]byte, error) {
 	var d D
 	size := int(unsafe.Sizeof(d))
@@ -215,7 +215,7 @@ func bigEndian128(dst []byte, src *gpu.Buffer, s selection) []byte {
 	return dst
 }
 
-// bigEndian64 writes decimals that are stored in 8 bytes sign-extended to 16.
+// bigEndian64 writes decimals that are stored in 8 bytes, sign-extended to 16.
 func bigEndian64(dst []byte, src *gpu.Buffer, s selection) []byte {
 	in := gpu.Values[int64](src, int(src.Size())/8)
 	s.each(func(positions []int32) {
@@ -228,7 +228,7 @@ func bigEndian64(dst []byte, src *gpu.Buffer, s selection) []byte {
 	return dst
 }
 
-// uuids writes binary values, which must be of 16 bytes.
+// uuids writes binary values. Each must have 16 bytes.
 func uuids(dst []byte, src gpu.Column, s selection) ([]byte, error) {
 	offsets := gpu.Values[int32](src.Offsets, src.Len+1)
 	data := src.Data.Bytes()

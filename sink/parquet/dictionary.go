@@ -10,37 +10,37 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// maxDictionaryBytes bounds a dictionary: a reader holds it while it reads the
+// maxDictionaryBytes bounds a dictionary, because a reader holds it while it reads the
 // chunk.
 const maxDictionaryBytes = 4 << 20
 
-// maxEntries is how many distinct values a chunk of n may have for a dictionary
-// to pay. Above, a code and its share of the dictionary are hardly smaller than
-// the value, which compresses by itself.
+// maxEntries returns the most distinct values of a chunk of n values for which a
+// dictionary pays. With more, a code and its share of the dictionary are hardly smaller
+// than the value, which compresses by itself.
 func maxEntries(n int) int { return n / 5 }
 
-// hashTable maps values to dense codes, with linear probing. Slots hold the
-// code plus one, so that cleared memory is an empty table.
+// hashTable maps values to dense codes, with linear probing. A slot has the code plus
+// one, so cleared memory is an empty table.
 type hashTable struct {
 	memory scratch
 	slots  []uint32
 	shift  uint
-	limit  int // codes
-	sample int // values among which some must repeat
+	limit  int // most codes
+	sample int // number of values of which some must repeat
 }
 
-// fewRepeats is how many of the values of a sample must repeat: a quarter of
-// those that do when limit values are equally likely.
+// fewRepeats is the number of values of a sample that must repeat: a quarter of those
+// that repeat when limit values are equally likely.
 const fewRepeats = 32
 
-// full says that no new value may follow distinct others among the seen values:
-// there are too many, or so few of the first repeat that there will be (of s
-// values out of d, s²/2d repeat).
+// full reports whether a dictionary no longer pays, given the number of distinct values
+// among the values seen: there are too many, or there will be, because so few of the
+// sample repeat. (Of s values out of d, s²/2d repeat.)
 func (h *hashTable) full(distinct, seen int) bool {
 	return distinct == h.limit || distinct == h.sample-fewRepeats && seen < h.sample
 }
 
-// reset empties the table for at most limit codes.
+// reset empties the table and makes room for limit codes.
 func (h *hashTable) reset(l *gpu.Lease, limit int) (err error) {
 	log := uint(max(6, bits.Len(uint(2*limit))))
 	if h.slots, err = take[uint32](l, &h.memory, 1<<log); err != nil {
@@ -52,14 +52,14 @@ func (h *hashTable) reset(l *gpu.Lease, limit int) (err error) {
 	return nil
 }
 
-// multiplier is the odd factor of multiplicative hashing. It differs in every
-// process, so that no values can be made that all collide; codes are given in
-// order of appearance and do not depend on it.
+// multiplier is the odd factor of multiplicative hashing. It differs in every process, so
+// nobody can choose values that all collide. Codes are given in order of appearance and
+// do not depend on it.
 var multiplier = rand.Uint64() | 1
 
-// fixedDictionary gives the values, of 8 bytes or extended to them, their codes.
-// It returns the distinct values in order of first appearance, and false when
-// a dictionary does not pay.
+// fixedDictionary assigns codes to the values, which have 8 bytes or are extended to 8.
+// It returns the distinct values in order of first appearance. It is false when a
+// dictionary does not pay.
 func fixedDictionary[T uint32 | uint64](h *hashTable, in []T, codes []int32, distinct []T) ([]T, bool) {
 	distinct = distinct[:0]
 	mask := uint64(len(h.slots) - 1)
@@ -116,7 +116,7 @@ func wideDictionary(h *hashTable, in []wide, codes []int32, distinct []wide) ([]
 }
 
 // fixedDictionary builds the dictionary of PLAIN fixed-width values. It returns the
-// codes, and false when a dictionary does not pay.
+// codes. It is not ok when a dictionary does not pay.
 func (e *encoder) fixedDictionary(plain []byte, n, width int) (codes []int32, ok bool, err error) {
 	limit := maxEntries(n)
 	if err = e.table.reset(e.lease, limit); err != nil {
@@ -146,9 +146,9 @@ func (e *encoder) fixedDictionary(plain []byte, n, width int) (codes []int32, ok
 
 var hashSeed = maphash.MakeSeed()
 
-// varDictionary builds the dictionary of String or Binary pieces: e.entries
-// holds the distinct values in PLAIN encoding, e.starts where each begins. Codes
-// of the columns' own dictionaries are translated, each looked up once.
+// varDictionary builds the dictionary of String or Binary pieces: e.entries has the
+// distinct values in PLAIN encoding, e.starts the start of each. Codes of the columns'
+// own dictionaries are translated; each is looked up once.
 func (e *encoder) varDictionary(pieces []piece, count int) (codes []int32, ok bool, err error) {
 	limit := maxEntries(count)
 	if err = e.table.reset(e.lease, limit); err != nil {
@@ -160,7 +160,7 @@ func (e *encoder) varDictionary(pieces []piece, count int) (codes []int32, ok bo
 	codes = codes[:0]
 	e.entries, e.starts, e.distinct = e.varEntries[:0], e.starts[:0], 0
 	defer func() { e.varEntries = e.entries }()
-	var translated *gpu.Dictionary // the one that table is for
+	var translated *gpu.Dictionary // the dictionary that table translates
 	var table []int32
 	for _, p := range pieces {
 		n := p.to - p.from
@@ -172,7 +172,7 @@ func (e *encoder) varDictionary(pieces []piece, count int) (codes []int32, ok bo
 			switch {
 			case p.col.Dict == translated:
 				translate = table
-			case v.Len <= 4*count: // a larger one costs more than to look its few values up
+			case v.Len <= 4*count: // with a larger one it is faster to look up the rows
 				if table, err = take[int32](e.lease, &e.translate, v.Len); err != nil {
 					return nil, false, err
 				}
@@ -220,8 +220,8 @@ func (e *encoder) entry(i int) []byte {
 	return e.entries[at+4 : at+4+int(n)]
 }
 
-// lookup returns the code of a value that follows seen others, a new one if need
-// be; false when a dictionary does not pay.
+// lookup returns the code of a value, a new code if it is new. seen is the number of
+// values before it. It is false when a dictionary does not pay.
 func (e *encoder) lookup(v []byte, seen int) (int32, bool) {
 	h := &e.table
 	i := maphash.Bytes(hashSeed, v) >> h.shift

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// largeDictionary is what a join hands on: codes into the whole build side,
-// most of whose values no row uses and many of which are equal. Rows share one
-// dictionary across strides; every eleventh row is null.
+// largeDictionary is like the result of a join: codes into the whole build side. Most of
+// its values are not used, and many are equal. The strides share one dictionary. Every
+// eleventh row is null.
 func largeDictionary(t gpu.Type, strides, rows, entries, distinct int) table {
 	values := make([]gpu.Scalar, entries)
 	for i := range values {
@@ -45,7 +45,7 @@ func largeDictionary(t gpu.Type, strides, rows, entries, distinct int) table {
 func TestCodesIntoALargeDictionaryAreWrittenWithTheValuesThatAreUsed(t *testing.T) {
 	for _, typ := range []gpu.Type{gpu.Of(gpu.String), gpu.Of(gpu.Int64)} {
 		for _, c := range []struct {
-			entries, distinct, written int // written: values in the dictionary page, 0 for none
+			entries, distinct, written int // written: values of the dictionary page, 0 without one
 		}{
 			{50, 50, 50},
 			{15000, 300, 300},

@@ -14,19 +14,19 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// maxPage bounds a page by what its header can say.
+// maxPage is the largest page that its header can describe.
 const maxPage = math.MaxInt32 - 1<<20
 
-// encoder turns columns into column chunks. One goroutine owns it; what it keeps
-// between chunks is scratch.
+// encoder encodes columns into column chunks. One goroutine owns it. Only scratch is kept
+// between chunks.
 type encoder struct {
 	codec     compressor
-	delta     bool // integers as packed differences where that is smaller
+	delta     bool // write integers as packed differences if that is smaller
 	lease     *gpu.Lease
 	pageRows  int
 	pageBytes int
 
-	// What grows with a row group.
+	// Scratch that grows with a row group.
 	valid        scratch
 	dense        scratch
 	codes        scratch
@@ -50,13 +50,13 @@ type encodedChunk struct {
 	offsetIndex format.OffsetIndex
 	columnIndex *format.ColumnIndex // nil when a page has no bounds
 	bounds      bounds
-	unbounded   bool // values of a page have no bounds, nor has the chunk
+	unbounded   bool // values of a page have no bounds, so the chunk has none
 	perPage     []bounds
 	nullPages   []bool
 	nullCounts  []int64
 }
 
-// moveTo moves the offsets of the chunk to where it lies in the file.
+// moveTo adds the position of the chunk in the file to its offsets.
 func (k *encodedChunk) moveTo(at int64) {
 	k.meta.DataPageOffset += at
 	if k.meta.DictionaryPageOffset >= 0 {
@@ -69,7 +69,7 @@ func (k *encodedChunk) moveTo(at int64) {
 	}
 }
 
-// encode encodes the pieces of one column of a row group.
+// encode encodes one column of a row group, which is in pieces.
 func (e *encoder) encode(c *column, pieces []piece, rows int) (*encodedChunk, error) {
 	k := &encodedChunk{pages: blob{lease: e.lease}}
 	defer e.count()
@@ -124,7 +124,7 @@ func (k *encodedChunk) finish(c *column, nulls int64) {
 	}
 	for i, b := range k.perPage {
 		if !b.ok && !k.nullPages[i] {
-			return // a page without bounds leaves the chunk without an index
+			return // if a page has no bounds, the chunk has no index
 		}
 		index.MinValues = append(index.MinValues, b.min)
 		index.MaxValues = append(index.MaxValues, b.max)
@@ -142,8 +142,8 @@ type pageWriter struct {
 	row    int // first row of the next page
 }
 
-// next returns the end of the next page's rows, at most n of them, and how many
-// of them are not null.
+// next returns the end of the next page's rows, which are at most n, and the number of
+// them that are not null.
 func (p *pageWriter) next(n int) (to, count int) {
 	to = min(p.rows, p.row+n)
 	if p.valid == nil {
@@ -152,7 +152,7 @@ func (p *pageWriter) next(n int) (to, count int) {
 	return to, countBits(p.valid, p.row, to-p.row)
 }
 
-// begin starts the body of the page of rows up to to.
+// begin starts the body of the page of the rows up to to.
 func (p *pageWriter) begin(to int) {
 	p.body = p.body[:0]
 	if p.column.field.Nullable {
@@ -160,8 +160,7 @@ func (p *pageWriter) begin(to int) {
 	}
 }
 
-// rowsPerPage is the rows of a page of fixed-width values, in whole bytes of a
-// bitmap.
+// rowsPerPage returns the rows of a page of fixed-width values, a multiple of eight.
 func (p *pageWriter) rowsPerPage(width int) int {
 	return max(8, min(p.pageRows, p.pageBytes/max(width, 1))&^7)
 }
@@ -224,9 +223,8 @@ func (p *pageWriter) fixed(pieces []piece, count int) error {
 	return nil
 }
 
-// deltas encodes n integers as differences of the width that each block needs. It
-// is several times faster to make than what Snappy makes of PLAIN integers, and
-// smaller.
+// deltas encodes n integers as differences, with the width that each block needs. It is
+// several times faster than Snappy over PLAIN integers, and the result is smaller.
 func (p *pageWriter) deltas(plain []byte, n int) ([]byte, error) {
 	var err error
 	if p.column.physical == format.Int32 {
@@ -329,7 +327,7 @@ func (p *pageWriter) variableCoded(codes []int32) error {
 	return nil
 }
 
-// codedBounds looks at every distinct value of a page once.
+// codedBounds returns the bounds of a page. It looks at each distinct value once.
 func (p *pageWriter) codedBounds(codes []int32) (b varBounds, err error) {
 	seen, err := take[bool](p.lease, &p.seen, p.distinct)
 	if err != nil {
@@ -347,13 +345,13 @@ func (p *pageWriter) codedBounds(codes []int32) (b varBounds, err error) {
 	return b, nil
 }
 
-// variablePlain writes values one after the other; a page ends at its rows or
-// its bytes, whichever comes first.
+// variablePlain writes plain values. A page ends at its limit of rows or of bytes,
+// whichever comes first.
 func (p *pageWriter) variablePlain(pieces []piece) error {
 	var all, b varBounds
 	t := p.column.field.Type
 	flush := func(to, n int) error {
-		// The values were collected in plain; the levels come before them.
+		// The values were collected in plain. The levels come before them.
 		p.begin(to)
 		p.body = append(p.body, p.plain...)
 		p.plain = p.plain[:0]
@@ -419,7 +417,7 @@ func (p *pageWriter) variablePlain(pieces []piece) error {
 	return nil
 }
 
-// appendCodes appends dictionary codes and their width to the page.
+// appendCodes appends the width of dictionary codes, and the codes, to the page.
 func (p *pageWriter) appendCodes(codes []int32) error {
 	width := bits.Len(uint(p.distinct - 1))
 	p.body = append(p.body, byte(width))
@@ -442,8 +440,8 @@ func (p *pageWriter) dictionaryPage() error {
 	return p.page(&h, p.entries)
 }
 
-// dataPage writes the body as the data page of rows up to to, of which n are
-// not null, and moves on.
+// dataPage writes the body as the data page of the rows up to to, of which n are not
+// null. The next page begins after them.
 func (p *pageWriter) dataPage(to, n int, b bounds, encoding format.Encoding) error {
 	k := p.chunk
 	h := format.PageHeader{Type: format.DataPage}

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// failing is a disk whose operation number n, and all writes after it, fail.
+// failing is a disk on which operation number n, and all later writes, fail.
 type failing struct {
 	disk
 	left       atomic.Int64
@@ -106,7 +106,7 @@ func (f *failingFile) Close() error {
 	return errors.Join(err, f.disk.fail(f.path))
 }
 
-// failingLock is a file that is closed to be unlocked.
+// failingLock is a file that is closed to unlock it.
 type failingLock struct{ failingFile }
 
 func (f *failingLock) Close() error { return f.outFile.Close() }
@@ -126,7 +126,7 @@ func (tab table) tryWrite(w *Writer) error {
 
 func TestEveryFailingOperationLeavesNothingBehind(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	// A column of each way to encode: what fails does not depend on the type.
+	// One column for each way to encode: failures do not depend on the type.
 	tab := randomTable(rand.New(rand.NewPCG(5, 5)), 300, 0.2, gpu.Of(gpu.Int64), gpu.Of(gpu.String), gpu.Of(gpu.Bool))
 	old := randomTable(rand.New(rand.NewPCG(6, 6)), 10, 0, gpu.Of(gpu.Int64))
 	for name, opt := range map[string]Options{
@@ -330,7 +330,7 @@ func TestRowGroupsAreQueuedForEveryWorkerAsFarAsThereIsMemory(t *testing.T) {
 		{16, 16, 8, limit / 8},
 		{16, 16, 2, limit},
 		{16, 4, 5, limit},
-		{16, 4, 1, 10 * limit}, // there is no memory to encode a second one into
+		{16, 4, 1, 10 * limit}, // there is no memory to encode a second row group
 		{2, 100, 3, 1},
 	} {
 		w := &Writer{opt: Options{Threads: c.threads, Lease: lease}, columns: make([]column, c.columns)}

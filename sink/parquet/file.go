@@ -12,19 +12,19 @@ import (
 
 const magic = "PAR1"
 
-// fileWriter lays out one file: magic, row groups, page indexes, footer.
+// fileWriter writes one file: magic number, row groups, page indexes, footer.
 type fileWriter struct {
 	path    string
 	file    outFile
-	sync    bool // to the disk, at the end
+	sync    bool // sync to the disk at the end
 	size    int64
 	columns []column
 	groups  []format.RowGroup
-	indexes [][]*encodedChunk // by row group; the pages are gone
+	indexes [][]*encodedChunk // by row group; their pages are released
 	rows    int64
 
-	// Of the Writer, under its lock: row groups that are placed and not yet
-	// written, and whether there will be more.
+	// These belong to the Writer, under its lock: the row groups that are placed and not
+	// yet written, and whether there will be more.
 	unwritten int
 	full      bool
 }
@@ -48,8 +48,8 @@ func (w *fileWriter) write(p []byte) error {
 	return err
 }
 
-// place gives the chunks of a row group their places behind the others and returns
-// where they begin. Whoever writes them there does so in any order.
+// place gives the chunks of a row group their places after the earlier ones, and returns
+// their offsets. They may be written in any order.
 func (w *fileWriter) place(rows int, chunks []*encodedChunk) (starts []int64) {
 	g := format.RowGroup{NumRows: int64(rows), Ordinal: int16(len(w.groups)), FileOffset: w.size}
 	for _, k := range chunks {
@@ -66,8 +66,8 @@ func (w *fileWriter) place(rows int, chunks []*encodedChunk) (starts []int64) {
 	return starts
 }
 
-// writeChunk writes a placed chunk and releases its pages. It may run beside
-// others.
+// writeChunk writes a placed chunk and releases its pages. Several calls may run
+// concurrently.
 func (w *fileWriter) writeChunk(k *encodedChunk, start int64) error {
 	at := start
 	err := k.pages.each(func(p []byte) error {
@@ -139,7 +139,7 @@ func (w *fileWriter) finish() error {
 	return w.write(append(binary.LittleEndian.AppendUint32(nil, uint32(n)), magic...))
 }
 
-// structure writes a thrift structure and returns where it lies.
+// structure writes a thrift structure and returns its position and its size.
 func (w *fileWriter) structure(v any) (at int64, n int32, err error) {
 	b, err := thrift.Marshal(new(thrift.CompactProtocol), v)
 	if err != nil {
@@ -151,10 +151,11 @@ func (w *fileWriter) structure(v any) (at int64, n int32, err error) {
 
 // abandon closes a file that will be removed.
 func (w *fileWriter) abandon() {
-	w.file.Close() // what it says about a file that goes away is of no use
+	w.file.Close() // its error does not matter: the file is removed
 }
 
-// createdBy names the program and its version as other writers do.
+// createdBy returns the name and version of the program, in the form that other writers
+// use.
 func createdBy() string {
 	version := "(devel)"
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {

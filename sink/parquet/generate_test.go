@@ -8,14 +8,14 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// everyType is one column of every type that can be written.
+// everyType returns every type that can be written.
 func everyType() []gpu.Type {
 	types := []gpu.Type{
 		gpu.DecimalOf(1, 0), gpu.DecimalOf(9, 2), gpu.DecimalOf(10, 0), gpu.DecimalOf(18, 6), gpu.DecimalOf(19, 0),
 		gpu.DecimalOf(38, 10), {Kind: gpu.Decimal, Precision: 38, Scale: 2}, {Kind: gpu.Decimal, Precision: 12, Scale: 2, Wide: true},
 	}
 	for k := gpu.Bool; k <= gpu.Float64; k++ {
-		if k != gpu.HugeInt { // the planner makes a DECIMAL of it
+		if k != gpu.HugeInt { // the planner makes it a DECIMAL
 			types = append(types, gpu.Of(k))
 		}
 	}
@@ -26,7 +26,7 @@ func everyType() []gpu.Type {
 	return types
 }
 
-// randomScalar returns a value of a type out of about distinct many.
+// randomScalar returns one of about distinct values of a type.
 func randomScalar(r *rand.Rand, t gpu.Type, distinct int) gpu.Scalar {
 	n := r.IntN(distinct)
 	seed := rand.New(rand.NewPCG(uint64(n), 7)) // the same value for the same n
@@ -87,8 +87,8 @@ func randomScalar(r *rand.Rand, t gpu.Type, distinct int) gpu.Scalar {
 	return s
 }
 
-// randomColumn returns a column and its values. A coded one has a dictionary
-// with entries that no row uses.
+// randomColumn returns a column and its values. A coded column has a dictionary with some
+// entries that no row uses.
 func randomColumn(r *rand.Rand, t gpu.Type, rows, distinct int, nulls float64, coded bool) (gpu.Column, []gpu.Scalar) {
 	values := make([]gpu.Scalar, rows)
 	for i := range values {
@@ -115,8 +115,8 @@ func randomColumn(r *rand.Rand, t gpu.Type, rows, distinct int, nulls float64, c
 	return c, values
 }
 
-// asWritten is what a value becomes in a file: Parquet has no seconds, and the
-// width of a decimal follows its precision.
+// asWritten returns a value as a file has it: Parquet has no seconds, and the width of a
+// decimal follows its precision.
 func asWritten(s gpu.Scalar) gpu.Scalar {
 	t := &s.Type
 	if t.Kind == gpu.Decimal {

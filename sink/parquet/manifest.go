@@ -11,8 +11,8 @@ import (
 	"github.com/gstream/gstream/sink/staging"
 )
 
-// manifest says which files of a directory are an output's, so that the next
-// output may replace these and nothing else.
+// manifest lists the files of an output in its directory, so that the next output may
+// replace these files and no others.
 type manifest struct {
 	CreatedBy string `json:"created_by"`
 	Files     []part `json:"files"`
@@ -23,11 +23,10 @@ type part struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// maxManifest bounds what is read as a manifest: a million files and more.
+// maxManifest bounds the size of a manifest. It is enough for more than a million files.
 const maxManifest = 128 << 20
 
-// readManifest returns nil where there is no manifest, or something else under
-// its name.
+// readManifest returns nil if there is no manifest, or something else under its name.
 func readManifest(path string) (*manifest, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -57,8 +56,8 @@ func (m *manifest) write(f outFile) error {
 	return err
 }
 
-// foreign lists what a directory has besides the files of the manifest, which are
-// known by their names and sizes. Without a manifest that is all.
+// foreign lists the entries of a directory that are not files of the manifest, by name
+// and size. Without a manifest it lists all entries.
 func (m *manifest) foreign(dir string) (names []string, err error) {
 	own := map[part]bool{}
 	if m != nil {

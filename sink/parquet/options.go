@@ -11,51 +11,50 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Options says how Parquet is written. The zero value is ready for use but for
-// the lease; EnsureDefaults fills in what is not set.
+// Options configure how Parquet is written. The zero value lacks only a lease;
+// EnsureDefaults sets the other options.
 type Options struct {
 	// Compression is snappy (the default), zstd, gzip, brotli, lz4_raw or none.
 	Compression string `yaml:"compression" json:"compression,omitempty" doc:"Codec of the pages." enum:"snappy,zstd,gzip,brotli,lz4_raw,none" default:"snappy"`
 	// Level is the effort of zstd (1 to 22), gzip (1 to 9) or brotli (1 to 11);
 	// 0 means the codec's default.
 	Level int `yaml:"level" json:"level,omitempty" doc:"Effort of zstd (1 to 22), gzip (1 to 9) or brotli (1 to 11); 0 is the codec's default." default:"0"`
-	// RowGroupRows is the number of rows in a row group, 122880 by default.
+	// RowGroupRows is the number of rows in a row group; the default is 122880.
 	RowGroupRows int `yaml:"row_group_rows" json:"row_group_rows,omitempty" doc:"Rows of a row group." default:"122880"`
-	// PageRows and PageBytes bound a data page: by rows (32768) and by
-	// uncompressed bytes (1048576).
+	// PageRows and PageBytes bound a data page: by rows (default 32768) and by
+	// uncompressed bytes (default 1048576).
 	PageRows  int `yaml:"page_rows" json:"page_rows,omitempty" doc:"Most rows of a data page." default:"32768"`
 	PageBytes int `yaml:"page_bytes" json:"page_bytes,omitempty" doc:"Most uncompressed bytes of a data page." default:"1048576"`
-	// Dictionary is auto (the default: where it makes a column smaller) or off.
+	// Dictionary is auto (the default: if it makes a column smaller) or off.
 	Dictionary string `yaml:"dictionary" json:"dictionary,omitempty" doc:"Dictionaries where they make a column smaller (auto), or none (off)." enum:"auto,off" default:"auto"`
-	// Encoding is auto (the default: integers as packed differences where that
-	// makes them smaller, DELTA_BINARY_PACKED) or plain, for readers that know
-	// nothing but PLAIN and dictionaries.
+	// Encoding is auto (the default: integers as packed differences, DELTA_BINARY_PACKED,
+	// if that makes them smaller) or plain, for readers that know only PLAIN and
+	// dictionaries.
 	Encoding string `yaml:"encoding" json:"encoding,omitempty" doc:"Integers as packed differences where that makes them smaller (auto), or only PLAIN and dictionaries, for old readers (plain)." enum:"auto,plain" default:"auto"`
-	// DictionaryColumns, when not empty, are the only columns that may get a
+	// DictionaryColumns, when not empty, lists the only columns that may have a
 	// dictionary.
 	DictionaryColumns []string `yaml:"dictionary_columns" json:"dictionary_columns,omitempty" doc:"The only columns that may get a dictionary; all when empty."`
-	// RowsPerFile, when not 0, makes the target a directory of files
-	// part-00000.parquet, part-00001.parquet … of at most that many rows, and of a
-	// hidden manifest that says which files these are.
+	// RowsPerFile, when not 0, makes the target a directory. It has files
+	// part-00000.parquet, part-00001.parquet … of at most that many rows, and a hidden
+	// manifest that lists these files.
 	RowsPerFile int64 `yaml:"rows_per_file" json:"rows_per_file,omitempty" doc:"Write a directory of files part-00000.parquet and so on, of at most that many rows; 0 writes one file." default:"0"`
-	// Sync makes Commit wait until the output is on the disk, so that it outlasts
-	// a crash of the machine. Without it the output still appears whole or not at
-	// all to every process.
+	// Sync makes Commit wait until the output is on disk, so that it survives a crash of
+	// the machine. Without Sync every process still sees the whole output or none of it.
 	Sync bool `yaml:"sync" json:"sync,omitempty" doc:"Wait at the end until the output is on the disk, so that it outlasts a crash of the machine." default:"false"`
-	// Overwrite lets Commit replace a file, or a directory that an earlier output
-	// has left and in which there is nothing else. Nothing else is ever replaced.
+	// Overwrite lets Commit replace a file, or a directory that has only the files of an
+	// earlier output. It never replaces anything else.
 	Overwrite bool `yaml:"overwrite" json:"overwrite,omitempty" doc:"Replace a file, or a folder in which everything is of an earlier output." default:"false"`
 
 	// Threads bounds the goroutines that encode; 0 means GOMAXPROCS.
 	Threads int `yaml:"-" json:"-"`
 	// Lease pays for encoded row groups until they are written, and for encoding.
 	Lease *gpu.Lease `yaml:"-" json:"-"`
-	// Trace, when set, is called after every piece of encoding and writing, on
-	// any goroutine, with what it was and the time at which it began.
+	// Trace, when set, is called after every task of encoding or writing, on any
+	// goroutine, with its name and its start time.
 	Trace func(what string, begin time.Time) `yaml:"-" json:"-"`
 }
 
-// EnsureDefaults sets what is not set.
+// EnsureDefaults sets the options that are not set.
 func (o *Options) EnsureDefaults() {
 	if o.Compression == "" {
 		o.Compression = "snappy"
@@ -80,8 +79,7 @@ func (o *Options) EnsureDefaults() {
 	}
 }
 
-// Validate reports every fault of the options at once. It is called after
-// EnsureDefaults.
+// Validate reports all faults of the options at once. Call it after EnsureDefaults.
 func (o *Options) Validate() error {
 	var faults []error
 	bad := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }

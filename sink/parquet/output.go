@@ -13,27 +13,27 @@ import (
 	"github.com/gstream/gstream/sink/staging"
 )
 
-// storage is what the sink does to a file system, so that tests can make any
-// of it fail.
+// storage has the operations of the sink on a file system, so that tests can make each of
+// them fail.
 type storage interface {
-	// stage makes the temporary of a target, a file or a folder, and returns the
-	// file that is locked until it is closed: the temporary itself or the manifest.
+	// stage makes the temporary of a target, a file or a folder. It returns the file that
+	// is locked until it is closed: the temporary itself or the manifest.
 	stage(target string, folder bool) (path string, lock outFile, err error)
 	create(path string) (outFile, error)
-	mkdir(path string) error // must not exist
-	rmdir(path string) error // must be empty
-	// rename gives a file or folder its name; without replace it fails with
-	// fs.ErrExist when the name is taken.
+	mkdir(path string) error // it must not exist
+	rmdir(path string) error // it must be empty
+	// rename renames a file or folder. Without replace it fails with fs.ErrExist when the
+	// name is taken.
 	rename(from, to string, replace bool) error
-	exchange(a, b string) error // errors.ErrUnsupported where there is no such thing
+	exchange(a, b string) error // errors.ErrUnsupported on systems without it
 	syncDir(path string) error
-	remove(path string) error // as staging.Remove
+	remove(path string) error // like staging.Remove
 }
 
 type outFile interface {
 	WriteAt(p []byte, off int64) (int, error)
-	// startWriteback lets the system begin to write a range to the disk, so that
-	// Sync has less to wait for.
+	// startWriteback makes the system start writing a range to the disk, so that Sync has
+	// less to wait for.
 	startWriteback(off, n int64)
 	Sync() error
 	Close() error
@@ -65,7 +65,7 @@ func (disk) create(path string) (outFile, error) {
 type diskFile struct{ *os.File }
 
 func (f diskFile) startWriteback(off, n int64) {
-	// A hint: what goes wrong comes back from Sync.
+	// This is a hint. Sync returns the errors.
 	_ = unix.SyncFileRange(int(f.Fd()), off, n, unix.SYNC_FILE_RANGE_WRITE)
 }
 
@@ -79,7 +79,8 @@ func (disk) rename(from, to string, replace bool) error {
 	}
 	err := rename(from, to, unix.RENAME_NOREPLACE)
 	if errors.Is(err, errors.ErrUnsupported) {
-		// Look first, with the gap that has.
+		// Check first. Between the check and the rename another process may take the
+		// name.
 		if _, err := os.Lstat(to); err == nil {
 			return &fs.PathError{Op: "rename", Path: to, Err: fs.ErrExist}
 		}
@@ -90,7 +91,7 @@ func (disk) rename(from, to string, replace bool) error {
 
 func (disk) exchange(a, b string) error { return rename(a, b, unix.RENAME_EXCHANGE) }
 
-// rename is a rename with flags, which not every file system knows.
+// rename is a rename with flags, which not all file systems support.
 func rename(from, to string, flags uint) error {
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, flags)
 	switch {
@@ -116,19 +117,19 @@ func (disk) remove(path string) error { return staging.Remove(path) }
 // output is a target that is built under a temporary name beside it.
 type output struct {
 	storage   storage
-	name      string // as it was given
-	target    string // where that leads
+	name      string // as given
+	target    string // name with links resolved
 	temporary string
-	lock      outFile // of the temporary
+	lock      outFile // lock of the temporary
 	overwrite bool
 	sync      bool
 	directory bool
 	parents   []string // directories above target that were made for it, outermost first
-	manifest  manifest // of a directory
+	manifest  manifest // for a directory
 }
 
-// newOutput checks that a target may be written and makes its temporary. It
-// removes those beside it whose process was killed.
+// newOutput checks that a target may be written and makes its temporary. It removes
+// temporaries beside it whose process was killed.
 func newOutput(s storage, name string, overwrite, directory, sync bool) (*output, error) {
 	o := &output{storage: s, name: name, overwrite: overwrite, directory: directory, sync: sync}
 	var err error
@@ -149,7 +150,7 @@ func newOutput(s storage, name string, overwrite, directory, sync bool) (*output
 	return o, nil
 }
 
-// makeParents makes a directory and those above it that are not there.
+// makeParents makes a directory and its missing parents.
 func (o *output) makeParents(dir string) error {
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -161,7 +162,7 @@ func (o *output) makeParents(dir string) error {
 	}
 	err := o.storage.mkdir(dir)
 	if errors.Is(err, fs.ErrExist) {
-		return nil // made by another process since
+		return nil // another process has made it
 	}
 	if err == nil {
 		o.parents = append(o.parents, dir)
@@ -169,8 +170,8 @@ func (o *output) makeParents(dir string) error {
 	return err
 }
 
-// removeParents removes the directories that were made and are still empty; in
-// the others somebody else has put something.
+// removeParents removes the directories that were made and are still empty. The others
+// have something of somebody else.
 func (o *output) removeParents() {
 	for len(o.parents) > 0 {
 		last := len(o.parents) - 1
@@ -181,17 +182,17 @@ func (o *output) removeParents() {
 	}
 }
 
-// CheckTarget refuses a target that no option lets be replaced, as a device. It
-// is for plans; Create checks everything.
+// CheckTarget refuses a target that no option allows to replace, such as a device. It is
+// for plans; Create checks everything.
 func CheckTarget(path string, opt Options) error {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil // it is not there, or what is wrong shows in Create
+		return nil // it does not exist, or Create returns the error
 	}
 	return checkKind(path, info.Mode(), opt.RowsPerFile > 0)
 }
 
-// checkKind refuses what is not a file or, for a directory of parts, not a
+// checkKind refuses a target that is not a file or, for a directory of parts, not a
 // directory.
 func checkKind(path string, mode fs.FileMode, directory bool) error {
 	what := ""
@@ -217,12 +218,12 @@ func checkKind(path string, mode fs.FileMode, directory bool) error {
 	return nil
 }
 
-// refusal says why a target is not replaced.
+// refusal returns the error for a target that is not replaced.
 func refusal(path, what string) error {
 	return &fs.PathError{Op: "write", Path: path, Err: errors.New("it " + what)}
 }
 
-// check refuses a target that is there and must not be replaced.
+// check refuses a target that exists and must not be replaced.
 func (o *output) check() error {
 	info, err := os.Stat(o.target)
 	switch {
@@ -246,8 +247,8 @@ func (o *output) check() error {
 	return nil
 }
 
-// checkReplaced refuses to replace a directory in which anything is that no
-// earlier output has left there.
+// checkReplaced refuses to replace a directory that has anything but the files of an
+// earlier output.
 func (o *output) checkReplaced(dir string) error {
 	m, err := readManifest(filepath.Join(dir, staging.LockName))
 	if err != nil {
@@ -279,7 +280,7 @@ func (o *output) exists() error {
 	return fmt.Errorf("%s: %w; remove it, choose another name, or use --overwrite", o.name, os.ErrExist)
 }
 
-// part returns the path under which file number i is written.
+// part returns the path at which file number i is written.
 func (o *output) part(i int) string {
 	if o.directory {
 		return filepath.Join(o.temporary, staging.Part(i))
@@ -287,18 +288,18 @@ func (o *output) part(i int) string {
 	return o.temporary
 }
 
-// ended takes note of a file that is complete.
+// ended records a complete file.
 func (o *output) ended(path string, size int64) {
 	o.manifest.Files = append(o.manifest.Files, part{filepath.Base(path), size})
 }
 
-// publish makes the output appear under its name. With sync its files are on the
-// disk.
+// publish gives the output its name. With sync its files are on disk before.
 func (o *output) publish() error {
 	if err := o.finishDirectory(); err != nil {
 		return err
 	}
-	// What is there now counts, not what was there when the output was begun.
+	// The check is repeated, because the target may have changed since the output was
+	// begun.
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -310,7 +311,7 @@ func (o *output) publish() error {
 		err = o.exists()
 	} else if err == nil && o.sync {
 		if err = o.syncParents(); err != nil && (o.directory || !o.overwrite || len(o.parents) > 0) {
-			// It may be gone after a crash, so it is not there now either.
+			// The name may be lost in a crash, so the output is removed now.
 			err = errors.Join(err, o.storage.remove(o.target))
 		}
 	}
@@ -337,10 +338,10 @@ func (o *output) finishDirectory() error {
 	return o.storage.syncDir(o.temporary)
 }
 
-// replaceDirectory puts the output in the place of an earlier one and removes
-// that: nothing else, whatever others do meanwhile.
+// replaceDirectory puts the output in the place of an earlier output and removes that
+// one. It removes nothing else, whatever others do meanwhile.
 func (o *output) replaceDirectory() error {
-	// Who else would replace or sweep the earlier one waits for its lock.
+	// Others who want to replace or sweep the earlier output wait for its lock.
 	earlier, err := os.Open(filepath.Join(o.target, staging.LockName))
 	if err == nil {
 		defer earlier.Close()
@@ -360,23 +361,23 @@ func (o *output) replaceDirectory() error {
 	if err != nil {
 		return errors.Join(err, undo())
 	}
-	// The output is in its place. What cannot be removed of the earlier one now is
-	// swept another time.
+	// The output is in its place. What cannot be removed of the earlier output now is
+	// swept later.
 	o.lock.Close()
 	earlier.Close() // before it is removed, as in discard
 	_ = o.storage.remove(old)
 	return nil
 }
 
-// stepIn gives the output its name, which a directory has, and returns where that
-// is now and how to go back.
+// stepIn gives the output the name of an existing directory. It returns the new path of
+// that directory and a function that undoes the change.
 func (o *output) stepIn() (old string, undo func() error, err error) {
 	err = o.storage.exchange(o.temporary, o.target)
 	if !errors.Is(err, errors.ErrUnsupported) {
 		return o.temporary, func() error { return o.storage.exchange(o.temporary, o.target) }, err
 	}
-	// In two steps. The earlier output is not named as a temporary: a process that
-	// is killed between the two leaves it as the only one.
+	// In two steps. The earlier output is not named like a temporary: if the process is
+	// killed between the steps, it is the only output left.
 	old = strings.TrimSuffix(o.temporary, ".tmp") + ".old"
 	if err := o.storage.rename(o.target, old, false); err != nil {
 		return "", nil, err
@@ -388,8 +389,8 @@ func (o *output) stepIn() (old string, undo func() error, err error) {
 	return old, func() error { return errors.Join(o.storage.rename(o.target, o.temporary, false), back()) }, nil
 }
 
-// syncParents makes the names of the target and of the directories made for it
-// last through a crash.
+// syncParents makes the names of the target, and of the directories made for it, survive
+// a crash.
 func (o *output) syncParents() error {
 	for _, dir := range o.parents {
 		if err := o.storage.syncDir(filepath.Dir(dir)); err != nil {
@@ -399,9 +400,9 @@ func (o *output) syncParents() error {
 	return o.storage.syncDir(filepath.Dir(o.target))
 }
 
-// discard removes what was written, and the directories made for it.
+// discard removes everything that was written, and the directories made for it.
 func (o *output) discard() error {
-	o.lock.Close() // first: NFS keeps an open file in its folder
+	o.lock.Close() // first, because NFS keeps an open file in its folder
 	err := o.storage.remove(o.temporary)
 	o.removeParents()
 	return err

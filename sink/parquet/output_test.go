@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// newSmall returns a table of two parts of five rows, and options for a file or a
-// folder of it.
+// newSmall returns a table of two parts of five rows, and options for a file or a folder
+// of it.
 func newSmall(t *testing.T, folder bool) (table, Options) {
 	lease := newBudget(t, 0).Lease("sink")
 	t.Cleanup(func() { require.NoError(t, lease.Close()) })
@@ -26,7 +26,7 @@ func newSmall(t *testing.T, folder bool) (table, Options) {
 	return randomTable(rand.New(rand.NewPCG(12, 12)), 10, 0), opt
 }
 
-// replace writes a table over what is at path.
+// replace writes a table over the target at path.
 func (tab table) replace(path string, opt Options) error {
 	opt.Overwrite = true
 	w, err := Create(path, tab.schema, opt)
@@ -104,7 +104,7 @@ func TestLinksAreFollowedAndKept(t *testing.T) {
 			require.NoError(t, os.Symlink("data/below", at("folder")))
 			require.NoError(t, os.Symlink("../out", at("data/below/link")))
 			require.NoError(t, os.Symlink("data/below/link", at("chain")))
-			for _, path := range []string{"folder/link", "chain"} { // dangling at first
+			for _, path := range []string{"folder/link", "chain"} { // the links dangle at first
 				require.NoError(t, tab.replace(at(path), opt))
 				tab.requireRead(t, at("data/out"), 100)
 				requireNames(t, at("data"), "below", "out")
@@ -123,7 +123,7 @@ func TestLinksAreFollowedAndKept(t *testing.T) {
 func TestFolderIsReplacedOnlyWhenAllInItIsOfAnEarlierOutput(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(dir string) error
-		want   string // none when it is replaced
+		want   string // empty when it is replaced
 	}{
 		"as it was":        {func(string) error { return nil }, ""},
 		"a part is gone":   {func(dir string) error { return os.Remove(dir + "/part-00001.parquet") }, ""},
@@ -183,8 +183,8 @@ func TestEmptyFolderIsReplaced(t *testing.T) {
 	tab.requireRead(t, dir, 100)
 }
 
-// meddling is a disk on which somebody puts a file into a folder in the moment in
-// which it is replaced.
+// meddling is a disk on which somebody puts a file into a folder at the moment it is
+// replaced.
 type meddling struct {
 	disk
 	dir        string

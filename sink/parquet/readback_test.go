@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// canonical is a value in the form that testdata/readback.py compares.
+// canonical returns a value in the form that testdata/readback.py compares.
 func canonical(s gpu.Scalar) any {
 	switch {
 	case !s.Valid:
@@ -36,15 +36,15 @@ func canonical(s gpu.Scalar) any {
 	return s.Int.String()
 }
 
-// TestDuckDBAndPyArrowReadWhatIsWritten needs an interpreter with both of them,
-// which GSTREAM_PYTHON names.
+// TestDuckDBAndPyArrowReadWhatIsWritten needs an interpreter with both. GSTREAM_PYTHON
+// names it.
 func TestDuckDBAndPyArrowReadWhatIsWritten(t *testing.T) {
 	python := os.Getenv("GSTREAM_PYTHON")
 	if python == "" {
 		t.Skip("GSTREAM_PYTHON does not name a Python with duckdb and pyarrow")
 	}
 	dir := t.TempDir()
-	args := []string{"testdata/readback.py"} // one process: it takes a while to start
+	args := []string{"testdata/readback.py"} // a single process, because it takes a while to start
 	write := func(name string, tab table, opt Options) {
 		path := filepath.Join(dir, name)
 		tab.write(t, path+".parquet", opt)
@@ -85,8 +85,6 @@ func TestDuckDBAndPyArrowReadWhatIsWritten(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 }
 
-// TestParquetGoReadsWhatIsWritten is a second opinion: page indexes, statistics
-// and counts as another Go reader sees them.
 // openByParquetGo opens a file until the end of the test.
 func openByParquetGo(t *testing.T, path string) *pq.File {
 	t.Helper()
@@ -100,6 +98,8 @@ func openByParquetGo(t *testing.T, path string) *pq.File {
 	return in
 }
 
+// TestParquetGoReadsWhatIsWritten checks page indexes, statistics and counts as another Go
+// reader sees them.
 func TestParquetGoReadsWhatIsWritten(t *testing.T) {
 	tab := randomTable(rand.New(rand.NewPCG(4, 4)), 3000, 0.3)
 	path := filepath.Join(t.TempDir(), "t.parquet")

@@ -22,8 +22,8 @@ type table struct {
 	values  [][]gpu.Scalar // by column
 }
 
-// randomTable returns rows of the given types, or of every type, in strides of
-// random lengths.
+// randomTable returns rows of the given types, or of every type, in strides of random
+// lengths.
 func randomTable(r *rand.Rand, rows int, nulls float64, types ...gpu.Type) table {
 	t := table{schema: &gpu.Schema{}}
 	if types == nil {
@@ -116,9 +116,9 @@ func (tab table) requireScan(t *testing.T, path string, opt source.ScanOptions) 
 	require.NoError(t, lease.Close())
 }
 
-// TestEveryTypeIsReadBackAsItWasWritten writes every type with every dictionary
-// setting and share of nulls. The pages are the same for every codec, so the
-// other codecs are tried with one of them.
+// TestEveryTypeIsReadBackAsItWasWritten writes every type with every dictionary setting
+// and share of nulls. The pages are the same for every codec, so the other codecs write
+// only one combination.
 func TestEveryTypeIsReadBackAsItWasWritten(t *testing.T) {
 	for _, codec := range codecNames {
 		for _, dictionary := range []string{"auto", "off"} {
@@ -130,8 +130,8 @@ func TestEveryTypeIsReadBackAsItWasWritten(t *testing.T) {
 					r := rand.New(rand.NewPCG(uint64(len(codec)), uint64(100*nulls)))
 					tab := randomTable(r, 2500, nulls)
 					path := filepath.Join(t.TempDir(), "t.parquet")
-					// Pages hold a hundred values or more: the slow codecs take
-					// long to begin one.
+					// Pages have a hundred values or more, because the slow codecs take
+					// long to start one.
 					tab.write(t, path, Options{Compression: codec, Dictionary: dictionary,
 						RowGroupRows: 500 + r.IntN(1500), PageRows: 100 + r.IntN(300), PageBytes: 1000 + r.IntN(4000), Threads: 2})
 					tab.requireRead(t, path, 1+r.IntN(1500))
@@ -190,7 +190,7 @@ func TestHugeValuesSpanPages(t *testing.T) {
 	tab.requireRead(t, path, 7)
 }
 
-// A chunk of nulls has no dictionary, nor has the file it may be in.
+// A chunk of nulls has no dictionary, and so may the whole file.
 func TestNullsBesideDictionariesAreReadBack(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	const rows = 300

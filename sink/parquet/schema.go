@@ -9,19 +9,19 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// column is how a field is stored.
+// column says how a field is stored.
 type column struct {
 	field    gpu.Field
 	physical format.Type
 	width    int // bytes of a PLAIN value; 0 for Boolean and ByteArray
-	// scale turns values of the field's unit into those of the file's: Parquet
-	// has no seconds, they are written as milliseconds.
+	// scale converts values in the field's unit to the file's unit. Parquet has no
+	// seconds, so they are written as milliseconds.
 	scale      int64
-	dictionary bool // may have one
+	dictionary bool // the column may have one
 }
 
-// newColumn maps a field to Parquet. Decimals are stored as DuckDB and Arrow
-// expect them: INT32 up to 9 digits, INT64 up to 18, 16 bytes above.
+// newColumn maps a field to Parquet. Decimals are stored as DuckDB and Arrow expect them:
+// INT32 up to 9 digits, INT64 up to 18, 16 bytes above.
 func newColumn(f gpu.Field) (column, error) {
 	c := column{field: f, scale: 1}
 	set := func(p format.Type, width int) { c.physical, c.width = p, width }
@@ -69,8 +69,8 @@ func (c *column) isUUID() bool {
 	return c.field.Type.Kind == gpu.Binary && c.field.Annotation == gpu.UUID
 }
 
-// element returns the schema element of the column, with the logical type and,
-// for older readers, the converted type.
+// element returns the schema element of the column, with the logical type and, for older
+// readers, the converted type.
 func (c *column) element() format.SchemaElement {
 	e := format.SchemaElement{
 		Type:           thrift.New(c.physical),
@@ -127,8 +127,8 @@ func (c *column) element() format.SchemaElement {
 	return e
 }
 
-// convertTime sets the converted type of a time. The converted types mean UTC
-// and know no nanoseconds, so other times have none.
+// convertTime sets the converted type of a time. Converted types mean UTC and have no
+// nanoseconds, so other times get none.
 func (c *column) convertTime(e *format.SchemaElement, t gpu.Type, millis, micros deprecated.ConvertedType, utc bool) {
 	switch {
 	case !utc || t.Unit == gpu.Nanosecond:

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// statisticsOf writes a column in row groups of two values and pages of one, and returns
-// the least and the greatest value of each row group, "none" where there is none.
+// statisticsOf writes a column in row groups of two values and pages of one. It returns
+// the least and the greatest value of each row group, or "none".
 func statisticsOf(t *testing.T, opt Options, values ...gpu.Scalar) (out [][2]string, path string) {
 	t.Helper()
 	schema := gpu.NewSchema(gpu.Field{Name: "c", Type: values[0].Type, Nullable: true})

@@ -16,50 +16,49 @@ import (
 )
 
 const (
-	// maxRowGroups is what the format can number in one file.
+	// maxRowGroups is the most row groups that the format can number in one file.
 	maxRowGroups = math.MaxInt16
-	// maxQueueBytes bounds the row groups that are on their way.
+	// maxQueueBytes bounds the bytes of the queued row groups.
 	maxQueueBytes = 1 << 30
-	// maxRowGroupBytes ends a row group of large values before its rows.
+	// maxRowGroupBytes ends a row group of large values early.
 	maxRowGroupBytes = 512 << 20
 )
 
-// Writer writes strides to a file, or to a directory of files. It implements
-// sink.Sink.
+// Writer writes strides to a file, or to a directory of files. It implements sink.Sink.
 type Writer struct {
 	opt     Options
 	schema  *gpu.Schema
 	columns []column
 	out     *output
 
-	// The row group being collected; Write owns it.
+	// The row group that is being collected. Write owns it.
 	pending      []slab
 	pendingRows  int
 	pendingBytes int64
 	fileRows     int64 // rows handed to the current file
 	fileIndex    int
-	groupIndex   int // in the current file
+	groupIndex   int // number in the current file
 	ended        bool
 
 	workers sync.WaitGroup
-	short   sync.Mutex // of the worker that waits for memory
+	short   sync.Mutex // held by the worker that waits for memory
 
 	mu    sync.Mutex
 	wake  sync.Cond     // a row group was written, or the sink failed
-	queue []*group      // handed over and not yet written, in order
+	queue []*group      // row groups handed over and not yet written, in order
 	tasks []task        // columns of the queue that no worker has taken, in order
-	idle  []*encoder    // of workers that found no task
-	file  *fileWriter   // the next row group goes to, nil before the first
-	files []*fileWriter // that have not ended
+	idle  []*encoder    // encoders of workers that found no task
+	file  *fileWriter   // file of the next row group; nil before the first
+	files []*fileWriter // files that have not ended
 	stats sink.Stats
 	err   error
 }
 
 var _ sink.Sink = (*Writer)(nil)
 
-// Create starts writing at path. With opt.RowsPerFile the path is a directory.
-// Nothing appears under it before Commit. A target that exists is an error that
-// matches os.ErrExist, unless opt.Overwrite is set.
+// Create starts writing at path. With opt.RowsPerFile the path is a directory. Nothing
+// appears at path before Commit. If the target exists and opt.Overwrite is not set, the
+// error matches os.ErrExist.
 func Create(path string, schema *gpu.Schema, opt Options) (*Writer, error) {
 	return create(disk{}, path, schema, opt)
 }
@@ -115,18 +114,18 @@ type slab struct {
 	from, to int
 }
 
-// group is a row group on its way.
+// group is a row group in the queue.
 type group struct {
 	pieces []slab
 	rows   int
-	bytes  int64 // of the pieces
+	bytes  int64 // bytes of the pieces
 	part   int   // number of the file
-	last   bool  // the file ends with it
-	left   int   // columns to encode, and then to write
+	last   bool  // the last row group of the file
+	left   int   // columns left to encode, then to write
 	chunks []*encodedChunk
 
-	file   *fileWriter // once it has its place
-	starts []int64     // of the chunks in the file
+	file   *fileWriter // set once it has a place in the file
+	starts []int64     // offsets of the chunks in the file
 }
 
 // task encodes one column of a row group, or writes it.
@@ -148,8 +147,8 @@ func (g *group) release() {
 	}
 }
 
-// Write implements sink.Sink. It blocks while too many row groups are on their
-// way. An error of an earlier row group comes back here.
+// Write implements sink.Sink. It blocks while too many row groups are in the queue. It
+// returns the error of an earlier row group.
 func (w *Writer) Write(ctx context.Context, s *gpu.Stride) error {
 	defer s.Release()
 	if w.ended {
@@ -160,13 +159,13 @@ func (w *Writer) Write(ctx context.Context, s *gpu.Stride) error {
 		err = w.collect(ctx, s)
 	}
 	if err != nil {
-		w.fail(err) // rows are missing now: nothing may be committed
+		w.fail(err) // rows are missing now, so nothing may be committed
 	}
 	return err
 }
 
-// collect adds the rows of a stride to the pending row group and hands on those
-// that are full.
+// collect adds the rows of a stride to the pending row group, and hands over full row
+// groups.
 func (w *Writer) collect(ctx context.Context, s *gpu.Stride) error {
 	if err := s.Check(); err != nil {
 		return err
@@ -210,8 +209,8 @@ func (w *Writer) fail(err error) {
 	w.failLocked(err)
 }
 
-// failLocked makes err the sink's unless it is nil or there is one. The lock is
-// held.
+// failLocked sets the error of the sink, unless err is nil or there is an error. The
+// caller holds the lock.
 func (w *Writer) failLocked(err error) {
 	if err != nil && w.err == nil {
 		w.err = err
@@ -219,7 +218,7 @@ func (w *Writer) failLocked(err error) {
 	}
 }
 
-// hand gives the pending rows to the encoders as a row group.
+// hand hands the pending rows over to the encoders as a row group.
 func (w *Writer) hand(ctx context.Context, last bool) error {
 	g := &group{pieces: w.pending, rows: w.pendingRows, bytes: w.pendingBytes, part: w.fileIndex, last: last,
 		left: len(w.columns), chunks: make([]*encodedChunk, len(w.columns))}
@@ -259,10 +258,11 @@ func (w *Writer) hand(ctx context.Context, last bool) error {
 	return nil
 }
 
-// room says whether a row group may be queued. As many as keep every worker busy, and
-// one that is written, may be in any case. One column may take longer than all others
-// together, so it is one for each worker as far as there is memory. Where there is hardly
-// any left to encode into, one follows the other. The lock is held.
+// room reports whether a row group may be queued. There may always be enough to keep
+// every worker busy, and one that is being written. One column may take longer than all
+// others together, so there is one row group for each worker as far as there is memory.
+// With hardly any memory left to encode, row groups follow one another. The caller holds
+// the lock.
 func (w *Writer) room(g *group) bool {
 	n := len(w.queue)
 	if n > 0 && w.opt.Lease.Available() < 2*g.bytes {
@@ -300,7 +300,7 @@ func (w *Writer) work(e *encoder) {
 	w.idle = append(w.idle, e)
 }
 
-// wakeWorkers starts idle workers for the tasks there are. The lock is held.
+// wakeWorkers starts idle workers for the waiting tasks. The caller holds the lock.
 func (w *Writer) wakeWorkers() {
 	for range min(len(w.tasks), len(w.idle)) {
 		last := len(w.idle) - 1
@@ -338,8 +338,8 @@ func (w *Writer) traced(what string, begin time.Time) {
 	}
 }
 
-// encoded takes an encoded column and places the row groups that are complete
-// and next in line. The lock is held.
+// encoded takes an encoded column. It places the row groups that are complete and next in
+// order. The caller holds the lock.
 func (w *Writer) encoded(g *group, i int, k *encodedChunk, err error) {
 	g.chunks[i] = k
 	w.failLocked(err)
@@ -359,8 +359,8 @@ func (w *Writer) encoded(g *group, i int, k *encodedChunk, err error) {
 	w.wakeWorkers()
 }
 
-// place gives a row group its place in the current file, and its columns, ahead of
-// what waits to be encoded, to the workers to write. The lock is held.
+// place assigns a row group its place in the current file, and queues the writing of its
+// columns before all encoding. The caller holds the lock.
 func (w *Writer) place(g *group) error {
 	if w.err != nil {
 		return nil
@@ -397,8 +397,8 @@ func (w *Writer) writeColumn(g *group, i int) error {
 	return g.file.writeChunk(g.chunks[i], g.starts[i])
 }
 
-// written takes note of a written column, and ends a file with the last of its
-// last row group. The lock is held, and let go while a file ends.
+// written records a written column. It ends a file after the last column of its last row
+// group. The caller holds the lock, which is released while a file ends.
 func (w *Writer) written(g *group, err error) {
 	w.failLocked(err)
 	if g.left--; g.left > 0 {
@@ -419,7 +419,7 @@ func (w *Writer) written(g *group, err error) {
 	}
 }
 
-// leave takes a row group out of the queue. The lock is held.
+// leave removes a row group from the queue. The caller holds the lock.
 func (w *Writer) leave(g *group) {
 	g.release()
 	w.queue = slices.DeleteFunc(w.queue, func(q *group) bool { return q == g })
@@ -448,8 +448,8 @@ func (w *Writer) Stats() sink.Stats {
 	return w.stats
 }
 
-// RemoveTemporary removes what holds the output until Commit, for those who end
-// the process without Abort.
+// RemoveTemporary removes the temporary that has the output until Commit. It is for
+// callers that end the process without Abort.
 func (w *Writer) RemoveTemporary() error { return w.out.storage.remove(w.out.temporary) }
 
 // Commit implements sink.Sink.
@@ -479,7 +479,7 @@ func (w *Writer) commit(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	if w.file == nil && w.stats.Files == 0 { // no rows: a file with a schema
+	if w.file == nil && w.stats.Files == 0 { // no rows: a file with only a schema
 		f, err := newFile(w.out, w.out.part(0), w.columns)
 		if err != nil {
 			return err

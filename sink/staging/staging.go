@@ -1,12 +1,11 @@
-// Package staging makes the temporaries under which an output is written until
-// it gets its name: hidden files and folders beside the target. It owns their
-// names and the lock that says that the process which writes one is alive, so
-// that the next process that writes into the folder can remove those of killed
-// ones.
+// Package staging makes temporaries: the hidden files and folders beside a target in
+// which an output is written until it gets its name. It owns their names, and the lock
+// that says that the process that writes one is alive. So the next process that writes
+// into the folder can remove the temporaries of killed processes.
 //
-// A lock ends with its process, whatever its number, container or machine, and
-// no two processes have it. So a temporary that can be locked belongs to nobody;
-// one that cannot be locked, as on a file system without locks, is left alone.
+// A lock ends with its process, whatever the number, container or machine of the process,
+// and no two processes have it. So a temporary that can be locked belongs to nobody. A
+// temporary that cannot be locked, as on a file system without locks, is left alone.
 package staging
 
 import (
@@ -25,11 +24,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LockName is the file in a temporary folder that its process holds locked. It
-// stays in the folder, where readers of folders pass over hidden files.
+// LockName is the file in a temporary folder that its process keeps locked. It stays in
+// the folder, where readers of folders skip hidden files.
 const LockName = ".gstream-manifest.json"
 
-// Part is the name of file number i in a folder.
+// Part returns the name of file number i in a folder.
 func Part(i int) string { return fmt.Sprintf("part-%05d.parquet", i) }
 
 var (
@@ -46,12 +45,11 @@ func name(target string) (string, error) {
 	return filepath.Join(filepath.Dir(target), "."+filepath.Base(target)+".gstream-"+hex.EncodeToString(r[:])+".tmp"), nil
 }
 
-// attempts bounds the names that are tried: another is needed only where a
-// process that sweeps was between the making of a temporary and its lock.
+// attempts bounds the names that are tried. Another name is needed only when a sweeping
+// process came between the creation of a temporary and its lock.
 const attempts = 100
 
-// File makes a temporary for a target that is a file. It is locked until it is
-// closed.
+// File makes a temporary for a target that is a file. It is locked until it is closed.
 func File(target string) (f *os.File, err error) {
 	for range attempts {
 		path, err := name(target)
@@ -65,8 +63,8 @@ func File(target string) (f *os.File, err error) {
 	return nil, errSwept
 }
 
-// Folder makes a temporary for a target that is a folder, and returns the file in
-// it that is locked until it is closed.
+// Folder makes a temporary for a target that is a folder. It returns the file in the
+// folder that is locked until it is closed.
 func Folder(target string) (path string, lock *os.File, err error) {
 	for range attempts {
 		if path, err = name(target); err != nil {
@@ -88,7 +86,7 @@ func Folder(target string) (path string, lock *os.File, err error) {
 
 var errSwept = errors.New("another process removes the temporaries as fast as they are made")
 
-// create makes a file and locks it, where the file system has locks.
+// create makes a file and locks it, if the file system has locks.
 func create(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o666)
 	if err != nil {
@@ -98,15 +96,15 @@ func create(path string) (*os.File, error) {
 	if !errors.Is(err, ErrLocked) && same(f, path) {
 		return f, nil
 	}
-	f.Close() // what another process removes
+	f.Close() // another process has removed it
 	return nil, errSwept
 }
 
-// ErrLocked says that another process has a lock.
+// ErrLocked means that another process has a lock.
 var ErrLocked = errors.New("another process has it locked")
 
-// Lock locks a file until it is closed. It does not wait. An error other than
-// ErrLocked says that there are no locks here.
+// Lock locks a file until it is closed. It does not wait. An error other than ErrLocked
+// means that there are no locks.
 func Lock(f *os.File) error {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
@@ -115,7 +113,7 @@ func Lock(f *os.File) error {
 	return err
 }
 
-// same says whether a path still is the open file, and that is a file.
+// same reports whether a path still names the open file, and it is a regular file.
 func same(f *os.File, path string) bool {
 	a, err := f.Stat()
 	if err != nil || !a.Mode().IsRegular() {
@@ -125,7 +123,7 @@ func same(f *os.File, path string) bool {
 	return err == nil && os.SameFile(a, b)
 }
 
-// Sweep removes the temporaries in a folder whose process is gone. What cannot be
+// Sweep removes the temporaries in a folder whose process has ended. What cannot be
 // removed is left for the next time.
 func Sweep(folder string) {
 	entries, _ := os.ReadDir(folder)
@@ -149,23 +147,23 @@ func sweep(path string, folder bool) {
 		return
 	}
 	defer f.Close()
-	// The process may have given the file its name since.
+	// The process may have given the file its name in the meantime.
 	if Lock(f) == nil && conclusive(f) && same(f, lockPath) && Remove(path) != nil && folder {
 		f.Close() // NFS keeps an open file in its folder
 		_ = os.Remove(path)
 	}
 }
 
-// locking are the file systems whose locks are seen by all who can open a file.
-// On others, as FUSE, a lock may be seen on one machine only.
+// locking are the file systems whose locks everybody sees who can open a file. On others,
+// such as FUSE, a lock may be visible on one machine only.
 var locking = []int64{
 	unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.RAMFS_MAGIC,
 	unix.OVERLAYFS_SUPER_MAGIC, 0x2fc12fc1 /* ZFS */, unix.NFS_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.CEPH_SUPER_MAGIC,
 }
 
-// conclusive says whether a lock that was had means that no process has the file.
-// Where locks may not be seen from other machines, a day without a change must
-// have passed, too.
+// conclusive reports whether a lock that was taken proves that no other process has the
+// file. On file systems whose locks other machines may not see, a day without a change
+// must have passed too.
 func conclusive(f *os.File) bool {
 	var s unix.Statfs_t
 	if unix.Fstatfs(int(f.Fd()), &s) == nil && slices.Contains(locking, int64(s.Type)) {
@@ -175,8 +173,8 @@ func conclusive(f *os.File) bool {
 	return err == nil && time.Since(info.ModTime()) > 24*time.Hour
 }
 
-// Remove removes a file, or of a folder its parts, the file that is locked and,
-// when that was all, the folder. What is not there is no error.
+// Remove removes a file. Of a folder it removes the parts, the locked file and then, if
+// it is empty, the folder. It is no error if something does not exist.
 func Remove(path string) error {
 	info, err := os.Lstat(path)
 	var names []string
@@ -188,7 +186,7 @@ func Remove(path string) error {
 				names = append(names, filepath.Join(path, e.Name()))
 			}
 		}
-		// As long as anything is left, so is the file by which it is swept.
+		// The locked file is the last, because the folder is swept by it.
 		names = append(names, filepath.Join(path, LockName))
 	}
 	for _, n := range append(names, path) {
@@ -202,16 +200,16 @@ func Remove(path string) error {
 	return err
 }
 
-// maxLinks is where the system gives links up, too.
+// maxLinks is the limit at which the system gives up too.
 const maxLinks = 40
 
-// Resolve returns the path at which a file is made when path is written to: where
-// it leads when it is a link, also one whose file is not there yet.
+// Resolve returns the path at which a file is made when path is written to: the target of
+// a link, even if there is no such file yet.
 func Resolve(path string) (string, error) {
 	for range maxLinks {
 		info, err := os.Lstat(path)
 		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
-			return filepath.Clean(path), nil // what is wrong shows when it is written
+			return filepath.Clean(path), nil // writing will return the error
 		}
 		if real, err := filepath.EvalSymlinks(path); err == nil {
 			return real, nil

@@ -16,8 +16,8 @@ import (
 
 const helper = "GSTREAM_TEST_STAGE"
 
-// TestMain makes the test binary a process that makes temporaries in a folder and
-// waits, when the environment says so.
+// TestMain turns the test binary into a process that makes temporaries in a folder and
+// waits, if the environment says so.
 func TestMain(m *testing.M) {
 	dir := os.Getenv(helper)
 	if dir == "" {
