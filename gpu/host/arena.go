@@ -38,16 +38,18 @@ type arena struct {
 	unregister func()
 
 	mu     sync.Mutex
-	free   map[int][][]byte // by size class
-	cold   map[int][][]byte // free blocks of slabs whose pages were given back, by size class
-	kept   int64            // bytes of free blocks larger than small
-	out    int              // blocks given out
+	free   map[int][][]byte // by class size
+	cold   map[int][][]byte // free blocks of slabs whose pages were given back
+	kept   int64            // bytes in free blocks above small
+	takes  int64            // blocks asked for
+	taken  map[int]int64    // by class size: takes when the last block was asked for
+	out    int              // blocks handed out
 	slabs  [][]byte
 	carved []byte // the unused rest of the newest slab
 }
 
 func newArena(cores int) *arena {
-	return &arena{keep: max(leastKept, int64(cores)*keptPerCore), free: map[int][][]byte{}, cold: map[int][][]byte{}}
+	return &arena{keep: max(leastKept, int64(cores)*keptPerCore), free: map[int][][]byte{}, cold: map[int][][]byte{}, taken: map[int]int64{}}
 }
 
 // register makes the arena known to its budget.
@@ -84,6 +86,8 @@ func (a *arena) Allocate(size int64) ([]byte, uintptr, error) {
 
 // take returns a block of size class c.
 func (a *arena) take(c int) ([]byte, error) {
+	a.takes++
+	a.taken[c] = a.takes
 	if list := a.free[c]; len(list) > 0 {
 		a.free[c] = list[:len(list)-1]
 		if c > small {
@@ -123,6 +127,8 @@ func (a *arena) Free(mem []byte, _ uintptr, size int64) {
 	defer a.mu.Unlock()
 	a.out--
 	if c > small {
+		for a.kept+int64(c) > a.keep && a.dropOlder(c) {
+		}
 		if a.kept+int64(c) > a.keep || a.lease.Reserve(int64(c)) != nil {
 			a.drop(c, mem)
 			return
@@ -132,7 +138,29 @@ func (a *arena) Free(mem []byte, _ uintptr, size int64) {
 	a.free[c] = append(a.free[c], mem)
 }
 
-// drop gives the pages of a free block back to the system.
+// dropOlder drops a free block of the size that nobody has asked for the longest, if
+// that is longer than nobody has asked for size c. Without it the blocks that an earlier
+// operator used would fill what is kept, and those in use now would lose their pages
+// whenever they are free for a moment.
+func (a *arena) dropOlder(c int) bool {
+	oldest := c
+	for o, list := range a.free {
+		if o > small && len(list) > 0 && a.taken[o] < a.taken[oldest] {
+			oldest = o
+		}
+	}
+	if oldest == c {
+		return false
+	}
+	list := a.free[oldest]
+	a.free[oldest] = list[:len(list)-1]
+	a.kept -= int64(oldest)
+	a.lease.Unreserve(int64(oldest))
+	a.drop(oldest, list[len(list)-1])
+	return true
+}
+
+// drop gives the pages of a free block back.
 func (a *arena) drop(c int, mem []byte) {
 	if c > carve {
 		unmap(mem)

@@ -48,10 +48,9 @@ func (q *queue) NewGroups(l *gpu.Lease, types []gpu.Type, hint gpu.GroupHint) (g
 	if len(types) == 1 && g.codec.words == 1 && hint.Dense && !types[0].IsFloat() {
 		if span := uint64(hint.Hi) - uint64(hint.Lo); span < maxDirect {
 			g.lo = uint64(hint.Lo)
-			if err := g.direct.room(l, int(span+1)); err != nil {
+			if err := g.direct.zeros(l, int(span+1)); err != nil {
 				return nil, q.fail(err)
 			}
-			g.direct.v = g.direct.v[:span+1] // fresh memory, so zero
 		}
 	}
 	if g.direct.v == nil && len(types) > 0 {
