@@ -39,11 +39,11 @@ type arena struct {
 
 	mu     sync.Mutex
 	free   map[int][][]byte // by class size
-	cold   map[int][][]byte // free blocks of slabs whose pages were given back
-	kept   int64            // bytes in free blocks above small
-	takes  int64            // blocks asked for
-	taken  map[int]int64    // by class size: takes when the last block was asked for
-	out    int              // blocks handed out
+	cold   map[int][][]byte // free blocks of slabs whose pages were given back, by size class
+	kept   int64            // bytes of free blocks larger than small
+	takes  int64            // calls of take
+	taken  map[int]int64    // by size class: the value of takes at its last call
+	out    int              // blocks given out
 	slabs  [][]byte
 	carved []byte // the unused rest of the newest slab
 }
@@ -138,10 +138,10 @@ func (a *arena) Free(mem []byte, _ uintptr, size int64) {
 	a.free[c] = append(a.free[c], mem)
 }
 
-// dropOlder drops a free block of the size that nobody has asked for the longest, if
-// that is longer than nobody has asked for size c. Without it the blocks that an earlier
-// operator used would fill what is kept, and those in use now would lose their pages
-// whenever they are free for a moment.
+// dropOlder drops a free block of the size class that was not asked for the longest, if
+// that is longer than for c. Otherwise the blocks of an earlier operator would fill what
+// is kept, and blocks in use now would lose their pages whenever they are free for a
+// moment.
 func (a *arena) dropOlder(c int) bool {
 	oldest := c
 	for o, list := range a.free {
@@ -160,7 +160,7 @@ func (a *arena) dropOlder(c int) bool {
 	return true
 }
 
-// drop gives the pages of a free block back.
+// drop gives the pages of a free block back to the system.
 func (a *arena) drop(c int, mem []byte) {
 	if c > carve {
 		unmap(mem)

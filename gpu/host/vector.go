@@ -6,30 +6,30 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// vector is a growing array of state. A small one is a block of memory that at least
-// doubles when it is full. A large one takes a range of addresses far beyond its length,
-// whose pages the system supplies as they are touched: it grows without a copy, and is
-// counted against the lease by what is in use.
+// vector is a growing array of state. A small vector is a block of memory that at least
+// doubles when it is full. A large vector takes a range of addresses far beyond its
+// length, whose pages the system supplies as they are touched. It grows without a copy,
+// and the lease is charged for the part in use.
 type vector[S any] struct {
-	v        []S         // in use; its capacity is that of the block or range
-	buf      *gpu.Buffer // the block of a small one
-	reserved []byte      // the range of a large one
-	lease    *gpu.Lease  // that the range is counted against
-	counted  int64       // bytes of the range
+	v        []S         // elements in use; the capacity is that of the block or range
+	buf      *gpu.Buffer // block of a small vector
+	reserved []byte      // range of a large vector
+	lease    *gpu.Lease  // pays for the range
+	counted  int64       // bytes charged for the range
 }
 
 const (
-	// smallVector is the bytes up to which a vector is a block. Blocks are used again,
-	// so that their pages are there; a table that is flushed or merged part by part
-	// would spend most of its time on fresh ones.
+	// smallVector is the most bytes of a block. Blocks are reused, so their pages are
+	// mapped; a table that is flushed or merged part by part would spend most of its time
+	// on fresh pages.
 	smallVector = 4 << 20
-	// firstRange is the size of the first range of a vector in bytes, countStep
-	// the step in which its use is counted.
+	// firstRange is the size of the first range of a vector in bytes. countStep is the
+	// unit in which its use is charged.
 	firstRange = 1 << 30
 	countStep  = 1 << 16
 )
 
-// grow lengthens the vector to n elements, new ones set to zero.
+// grow lengthens the vector to n elements. New elements are set to zero.
 func (x *vector[S]) grow(l *gpu.Lease, n int, zero S) error {
 	old := len(x.v)
 	if n <= old {
@@ -45,8 +45,8 @@ func (x *vector[S]) grow(l *gpu.Lease, n int, zero S) error {
 	return nil
 }
 
-// zeros gives an empty vector n elements that are zero, without touching the pages of a
-// large one.
+// zeros makes an empty vector n zero elements long. It does not touch the pages of a
+// large vector.
 func (x *vector[S]) zeros(l *gpu.Lease, n int) error {
 	if err := x.room(l, n); err != nil {
 		return err
@@ -58,8 +58,8 @@ func (x *vector[S]) zeros(l *gpu.Lease, n int) error {
 	return nil
 }
 
-// room makes sure that the vector can hold n elements, and counts them. Refused, it
-// holds what it did; the elements are the same in any case.
+// room makes room for n elements and charges the lease for them. A refusal leaves the
+// vector as it was. The elements never change.
 func (x *vector[S]) room(l *gpu.Lease, n int) error {
 	var s S
 	size := int64(unsafe.Sizeof(s))
@@ -95,7 +95,7 @@ func (x *vector[S]) room(l *gpu.Lease, n int) error {
 	return nil
 }
 
-// move copies the elements into other memory and gives back that they were in.
+// move copies the elements to other memory and gives back their old memory.
 func (x *vector[S]) move(to []S) {
 	to = to[:len(x.v)]
 	copy(to, x.v)
