@@ -320,7 +320,7 @@ func primitiveRefusals() []refusal {
 			cols := refusalColumns(refusalRows)
 			narrow := gpu.Column{Type: gpu.Of(gpu.Int64), Len: refusalRows, CodeWidth: 4, Data: gpu.WrapBytes(make([]byte, 4*refusalRows))}
 			cols = append(cols, narrow)
-			q, err := b.dev.NewQueue("up") // a queue of its own, because queues keep dictionaries
+			q, err := b.dev.NewQueue("up") // it keeps the dictionaries that it has moved
 			require.NoError(b.t, err)
 			return trial{call: func() (made, error) {
 				s, err := q.Upload(b.l, strideOf(cols))
@@ -441,7 +441,7 @@ func primitiveRefusals() []refusal {
 	return out
 }
 
-// strideOf returns a stride of columns that stay the caller's.
+// strideOf is a stride of its own over columns, which stay the caller's.
 func strideOf(cols []gpu.Column) *gpu.Stride {
 	fields := make([]gpu.Field, len(cols))
 	own := make([]gpu.Column, len(cols))

@@ -87,7 +87,7 @@ func (q *queue) Upload(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
 	return s, nil
 }
 
-// unpack turns an encoded column into an ordinary one.
+// unpack makes an ordinary column of an encoded one.
 func (d *Device) unpack(l *gpu.Lease, c *gpu.Column) error {
 	switch {
 	case c.CodeWidth == 0:
@@ -119,7 +119,7 @@ func (d *Device) unpack(l *gpu.Lease, c *gpu.Column) error {
 	return err
 }
 
-// widen widens the values of an encoded column without a dictionary to 8 bytes.
+// widen makes the values of an encoded column without a dictionary 8 bytes wide.
 func widen(l *gpu.Lease, c *gpu.Column) error {
 	values, err := l.Alloc(int64(c.Len) * 8)
 	if err != nil {
