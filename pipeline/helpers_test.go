@@ -10,7 +10,7 @@ import (
 	"github.com/gstream/gstream/gpu/host"
 )
 
-// device returns a host device whose budget must be empty at the end of the test.
+// device is a host device whose budget must be empty at the end of the test.
 func device(t *testing.T) gpu.Device {
 	d, err := host.Open(host.Options{Threads: 2, Memory: 1 << 20})
 	require.NoError(t, err)

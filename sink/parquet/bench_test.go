@@ -27,8 +27,8 @@ func (nowhere) startWriteback(int64, int64)                 {}
 func (nowhere) Sync() error                                 { return nil }
 func (nowhere) Close() error                                { return nil }
 
-// BenchmarkWrite writes strides of 128 Ki rows of one column on one thread. It reports
-// Mrows/s and the GB/s of the input values.
+// BenchmarkWrite writes strides of 128 Ki rows of one column on one thread and
+// reports Mrows/s and the GB/s of the values that come in.
 func BenchmarkWrite(b *testing.B) {
 	const rows, strides = 1 << 17, 4
 	r := rand.New(rand.NewPCG(1, 1))
@@ -79,7 +79,7 @@ func BenchmarkWrite(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			schema := gpu.NewSchema(gpu.Field{Name: "v", Type: c.col.Type, Nullable: true})
 			lease := newBudget(b, 0).Lease("sink")
-			path := filepath.Join(b.TempDir(), "t.parquet") // it is never made
+			path := filepath.Join(b.TempDir(), "t.parquet") // is not made
 			for range b.N {
 				w, err := create(nowhere{}, path, schema, Options{Lease: lease, Threads: 1})
 				require.NoError(b, err)

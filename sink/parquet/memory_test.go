@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// shrinkingMemory calls a function at every allocation with its number, from 1 on.
+// shrinkingMemory calls a function with every allocation and its number, from 1 on.
 type shrinkingMemory struct {
 	testMemory
 	n    atomic.Int64
@@ -25,8 +25,8 @@ func (m *shrinkingMemory) Allocate(n int64) ([]byte, uintptr, error) {
 	return m.testMemory.Allocate(n)
 }
 
-// newShrinkingBudget returns a budget that refuses every allocation after the k-th until
-// regrow is called. It calls shrunk at the first refusal.
+// newShrinkingBudget returns a budget that refuses everything behind the k-th allocation
+// until regrow is called. shrunk is called when it begins to.
 func newShrinkingBudget(t *testing.T, k int64, shrunk func()) (b *gpu.Budget, regrow func()) {
 	memory := &shrinkingMemory{testMemory: testMemory{free: map[int64][][]byte{}}}
 	b = gpu.NewBudget("host", "--host-memory", 1<<30, memory)

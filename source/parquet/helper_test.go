@@ -35,7 +35,7 @@ func (m *testMemory) Free(b []byte, _ uintptr, n int64) {
 	m.free[class] = append(m.free[class], b[:class])
 }
 
-// newBudget returns a budget that must have no leaks at the end of the test.
+// newBudget returns a budget that must be without leaks at the end of the test.
 func newBudget(t testing.TB, limit int64) *gpu.Budget {
 	b := gpu.NewBudget("host", "--host-memory", limit, &testMemory{free: map[int64][][]byte{}})
 	t.Cleanup(func() { require.Empty(t, b.Leaks()) })

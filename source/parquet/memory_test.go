@@ -58,7 +58,7 @@ func TestAScanWithABudgetOfLessThanItsLeastIsRefusedAtOnce(t *testing.T) {
 	require.NoError(t, opt.Lease.Close())
 }
 
-// shrinkingMemory calls a function at every allocation with its number, from 1 on.
+// shrinkingMemory calls a function with every allocation and its number, from 1 on.
 type shrinkingMemory struct {
 	testMemory
 	n    atomic.Int64
@@ -70,8 +70,8 @@ func (m *shrinkingMemory) Allocate(n int64) ([]byte, uintptr, error) {
 	return m.testMemory.Allocate(n)
 }
 
-// newShrinkingBudget returns a budget that refuses every allocation after the k-th until
-// regrow is called. It calls shrunk at the first refusal.
+// newShrinkingBudget returns a budget that refuses everything behind the k-th allocation
+// until regrow is called. shrunk is called when it begins to.
 func newShrinkingBudget(t *testing.T, k int64, shrunk func()) (b *gpu.Budget, regrow func()) {
 	memory := &shrinkingMemory{testMemory: testMemory{free: map[int64][][]byte{}}}
 	b = gpu.NewBudget("host", "--host-memory", 1<<30, memory)
@@ -89,7 +89,7 @@ func newShrinkingBudget(t *testing.T, k int64, shrunk func()) (b *gpu.Budget, re
 func TestAScanGoesOnAfterEveryRefusal(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	defer func(n int) { readAhead = n }(readAhead)
-	readAhead = 100 // so that memory is also refused between a header and its page
+	readAhead = 100 // so that it is refused memory between a header and its page, too
 	for _, f := range []string{"encodings-v1-zstd.parquet", "encodings-v2-snappy.parquet", "fallback.parquet", "many-dictionaries.parquet", "page-index.parquet"} {
 		path := filepath.Join("testdata", f)
 		want, _, err := scanOnce(t, 0, []string{path}, source.ScanOptions{StrideRows: 100})

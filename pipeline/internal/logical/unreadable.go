@@ -29,7 +29,7 @@ func describeUnreadable(list []unreadable) string {
 	return some(texts, 5, "; ")
 }
 
-// some joins the first show texts.
+// some joins the first of many texts.
 func some(texts []string, show int, separator string) string {
 	if len(texts) <= show {
 		return strings.Join(texts, separator)
