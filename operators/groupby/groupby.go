@@ -179,9 +179,9 @@ func (x *table) release() {
 
 // hashGroupBy is the group-by by hash tables. A lane aggregates its rows in a table
 // of its own. When that table is large it flushes the groups, as rows of partial
-// aggregates, and at the end it cuts what it has flushed by hash. The partitions,
-// which have no group in common, are then merged one by one, each by a lane: a
-// partition is a part of the result. The groups must fit the device's budget.
+// aggregates, and partitions them by hash. The partitions, which have no group in
+// common, are then merged one by one, each by a lane: a partition is a part of the
+// result. The groups must fit the device's budget.
 type hashGroupBy struct {
 	Spec
 	seed     uint64 // of the hash that partitions
@@ -193,7 +193,7 @@ type hashGroupBy struct {
 
 	mu     sync.Mutex
 	only   *table // the groups, of a single lane that did not flush
-	cuts   []cut  // otherwise of each lane
+	cuts   []cut  // otherwise, of all lanes
 	groups int    // in cuts: at least as many as there are in all
 	shift  uint   // of partitions to parts
 	n      int    // parts
@@ -207,10 +207,9 @@ type cut struct {
 }
 
 const (
-	// fanOut is the partitions of a lane's groups, as bits of the hash.
+	// fanOut is the partitions of flushed groups, as bits of the hash.
 	fanOut = 8
-	// fewGroups is the groups of a lane up to which they are not partitioned,
-	// unless others are.
+	// fewGroups is how many flushed groups are not partitioned, unless others are.
 	fewGroups = 1 << 12
 	// partGroups is how many groups a part is to have at least.
 	partGroups = 1 << 14
@@ -412,7 +411,7 @@ type local struct {
 	pending []*gpu.Stride // of few rows, for one assignment
 	rows    int           // of pending
 	bytes   int64         // of pending
-	flushed []*gpu.Stride // partial aggregates
+	flushed []cut         // partial aggregates
 	passing int           // strides that still pass by the table
 }
 
@@ -555,7 +554,19 @@ func (l *local) keep(out *gpu.Stride, x *table) error {
 		}
 		out.Cols = append(out.Cols, c)
 	}
-	l.flushed = append(l.flushed, out)
+	return l.partitioned(out)
+}
+
+// partitioned keeps rows of partial aggregates, by partition unless they are few.
+func (l *local) partitioned(rows *gpu.Stride) error {
+	c := cut{rows: rows}
+	if rows.Rows > fewGroups {
+		if err := l.partition(l.task, &c); err != nil {
+			rows.Release()
+			return err
+		}
+	}
+	l.flushed = append(l.flushed, c)
 	return nil
 }
 
@@ -586,8 +597,7 @@ func (l *local) passRows(s *gpu.Stride) error {
 		out.Cols = append(out.Cols, k.Retain())
 	}
 	out.Cols = append(out.Cols, cols...)
-	l.flushed = append(l.flushed, out)
-	return nil
+	return l.partitioned(out)
 }
 
 // flush makes rows of the groups and begins with an empty table.
@@ -610,7 +620,7 @@ func (l *local) flush() error {
 	return err
 }
 
-// Combine hands the groups of the lane over, by partition.
+// Combine hands the groups of the lane over.
 func (l *local) Combine(context.Context) error {
 	if err := l.takePending(); err != nil {
 		return err
@@ -623,26 +633,13 @@ func (l *local) Combine(context.Context) error {
 	if err := l.flush(); err != nil {
 		return err
 	}
-	if len(l.flushed) == 0 {
-		return nil
-	}
-	flushed := l.flushed
-	l.flushed = nil
-	all, err := operators.ConcatStrides(l.task, o.partials, flushed)
-	if err != nil {
-		return err
-	}
-	c := cut{rows: all}
-	if all.Rows > fewGroups {
-		if err := o.partition(l.task, &c); err != nil {
-			all.Release()
-			return err
-		}
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.cuts = append(o.cuts, c)
-	o.groups += c.rows.Rows
+	for _, c := range l.flushed {
+		o.groups += c.rows.Rows
+	}
+	o.cuts = append(o.cuts, l.flushed...)
+	l.flushed = nil
 	return nil
 }
 
@@ -672,8 +669,11 @@ func (o *hashGroupBy) partition(t operators.Task, c *cut) (err error) {
 }
 
 func (l *local) Close() error {
-	for _, s := range append(l.pending, l.flushed...) {
+	for _, s := range l.pending {
 		s.Release()
+	}
+	for _, c := range l.flushed {
+		c.rows.Release()
 	}
 	l.pending, l.flushed = nil, nil
 	if l.table != nil {
@@ -736,21 +736,11 @@ func (o *hashGroupBy) Emit(ctx context.Context, t operators.Task, part int, emit
 	if len(o.cuts) == 0 {
 		return o.emitEmpty(t, emit)
 	}
-	most := 0 // groups of a lane
-	for _, c := range o.cuts {
-		from, to := o.rowsOf(c, part)
-		most = max(most, to-from)
-	}
-	merged, err := o.newMerge(t, part, most)
+	merged, err := o.merge(t, part)
 	if err != nil {
 		return err
 	}
 	defer merged.release()
-	for _, c := range o.cuts {
-		if err := o.merge(t, merged, c, part); err != nil {
-			return err
-		}
-	}
 	for from := 0; from < merged.groups.Len(); from += o.stride {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -762,30 +752,58 @@ func (o *hashGroupBy) Emit(ctx context.Context, t operators.Task, part int, emit
 	return nil
 }
 
-// rowsOf returns where the rows of a part lie in those of a lane.
+// merge makes a table of the groups of a part.
+func (o *hashGroupBy) merge(t operators.Task, part int) (_ *table, err error) {
+	rows := 0
+	for _, c := range o.cuts {
+		from, to := o.rowsOf(c, part)
+		rows += to - from
+	}
+	merged, err := o.newMerge(t, part, rows/t.Lanes)
+	if err != nil {
+		return nil, err
+	}
+	var pending []*gpu.Stride // rows of the part, for one assignment
+	defer func() {
+		for _, s := range pending {
+			s.Release()
+		}
+		if err != nil {
+			merged.release()
+		}
+	}()
+	n := 0 // rows of pending
+	for i, c := range o.cuts {
+		if from, to := o.rowsOf(c, part); from < to {
+			s, err := operators.SliceStride(t, c.rows, from, to)
+			if err != nil {
+				return nil, err
+			}
+			pending = append(pending, s)
+			n += s.Rows
+		}
+		if n > 0 && (n >= t.StrideRows || i == len(o.cuts)-1) {
+			s, err := operators.ConcatStrides(t, o.partials, pending)
+			pending, n = nil, 0
+			if err != nil {
+				return nil, err
+			}
+			failed, err := merged.take(t, s)
+			s.Release()
+			if err != nil {
+				return nil, o.naming(failed, err)
+			}
+		}
+	}
+	return merged, nil
+}
+
+// rowsOf returns where the rows of a part lie in a cut.
 func (o *hashGroupBy) rowsOf(c cut, part int) (from, to int) {
 	if o.n == 1 {
 		return 0, c.rows.Rows
 	}
 	return c.offsets[part<<o.shift], c.offsets[(part+1)<<o.shift]
-}
-
-// merge takes a part of the groups of a lane.
-func (o *hashGroupBy) merge(t operators.Task, merged *table, c cut, part int) error {
-	from, to := o.rowsOf(c, part)
-	if from == to {
-		return nil
-	}
-	rows, err := operators.SliceStride(t, c.rows, from, to)
-	if err != nil {
-		return err
-	}
-	defer rows.Release()
-	failed, err := merged.take(t, rows)
-	if err != nil {
-		return o.naming(failed, err)
-	}
-	return nil
 }
 
 // emit emits the groups [from, to) of a table.

@@ -113,7 +113,7 @@ func TestRunsOfSortedKeysPassByTheTable(t *testing.T) {
 		if before > 0 {
 			passed++
 			flushed := lane.(*local).flushed
-			require.InDelta(t, strideRows/3, flushed[len(flushed)-1].Rows, 2, "a row of partial aggregates for a run")
+			require.InDelta(t, strideRows/3, flushed[len(flushed)-1].rows.Rows, 2, "a row of partial aggregates for a run")
 		}
 	}
 	require.GreaterOrEqual(t, passed, 3)
