@@ -1,4 +1,4 @@
-// Package groupby holds grouping and aggregation.
+// Package groupby has grouping and aggregation.
 package groupby
 
 import (
@@ -16,32 +16,32 @@ import (
 // Aggregate is one aggregate of a group-by.
 type Aggregate struct {
 	Kind gpu.AggregateKind
-	// Input is the column that is aggregated, -1 for count(*).
+	// Input is the column to aggregate, -1 for count(*).
 	Input int
-	// Output is the type of the result, see gpu.Aggregate.
+	// Output is the type of the result; see gpu.Aggregate.
 	Output gpu.Type
 }
 
-// Spec describes a group-by. Without keys there is one group, also over no rows.
+// Spec describes a group-by. Without keys there is exactly one group, even without rows.
 type Spec struct {
 	In         *gpu.Schema
 	Keys       []int
 	Aggregates []Aggregate
-	// Out names the keys and then the aggregates.
+	// Out names the keys, then the aggregates.
 	Out  *gpu.Schema
 	Hint gpu.GroupHint
 }
 
-// measure is an aggregate that the device accumulates. Results share measures: an
-// average is a sum over a count, and counts of a column without nulls are all
-// the count of rows.
+// measure is an aggregate that the device accumulates. Results share measures: an average
+// is a sum divided by a count, and the count of a column without nulls is the count of
+// rows.
 type measure struct {
 	kind  gpu.AggregateKind
 	input int // -1 for count(*)
 }
 
-// measures returns the distinct measures that a spec needs, and for each
-// aggregate the one that is its result, or its sum and count.
+// measures returns the distinct measures of a spec, and for each aggregate the measure
+// that is its result, or its sum and count.
 func (s *Spec) measures() (list []measure, parts [][]int) {
 	at := map[measure]int{}
 	use := func(m measure) int {
@@ -66,7 +66,7 @@ func (s *Spec) measures() (list []measure, parts [][]int) {
 	return list, parts
 }
 
-// final is the type of a measure's result.
+// final returns the type of a measure's result.
 func (s *Spec) final(m measure) gpu.Type {
 	switch {
 	case m.kind == gpu.CountAll || m.kind == gpu.Count:
@@ -77,8 +77,9 @@ func (s *Spec) final(m measure) gpu.Type {
 	return gpu.SumType(s.In.Fields[m.input].Type)
 }
 
-// partial is the type of a measure over some of the rows: sums of integers and
-// decimals have 128 bits, because a sum of some rows may be larger than that of all.
+// partial returns the type of a measure over some of the rows. Sums of integers and
+// decimals have 128 bits, because the sum of some rows may be larger than the sum of all
+// rows.
 func (s *Spec) partial(m measure) gpu.Type {
 	if t := s.final(m); m.kind != gpu.Sum || t.IsFloat() {
 		return t
@@ -86,7 +87,7 @@ func (s *Spec) partial(m measure) gpu.Type {
 	return gpu.Of(gpu.HugeInt)
 }
 
-// quotient is the program of an average: a sum over a count, as DOUBLE.
+// quotient returns the program of an average: a sum divided by a count, as DOUBLE.
 func quotient(sum gpu.Type) *gpu.Program {
 	double := gpu.Of(gpu.Float64)
 	return &gpu.Program{
@@ -100,14 +101,14 @@ func quotient(sum gpu.Type) *gpu.Program {
 	}
 }
 
-// table is a hash table of groups with their aggregates in arrays by group id
-// (HGB-G of Wu et al., SIGMOD 2025, §5; Karnagel et al., ADMS 2015).
+// table is a hash table of groups, with their aggregates in arrays by group id (HGB-G of
+// Wu et al., SIGMOD 2025, §3.2.1; Karnagel et al., ADMS 2015, §2.2).
 type table struct {
-	keys   []int // columns of the strides that it takes
+	keys   []int // positions in the strides that it takes
 	inputs []int // of each accumulator, -1 for count(*)
 	groups gpu.Groups
 	accs   []gpu.Accumulator
-	rows   int // that it took
+	rows   int // rows taken so far
 }
 
 // newTable makes a table for strides of a schema.
@@ -142,8 +143,8 @@ func newAccumulators(t operators.Task, aggregates []gpu.Aggregate) ([]gpu.Accumu
 	return out, nil
 }
 
-// take assigns the rows of a stride, which it borrows, to groups and aggregates
-// them. An error of an accumulator comes with its number.
+// take assigns the rows of a stride to groups and aggregates them. It borrows the stride.
+// After an error of an accumulator, failed is its number; otherwise it is -1.
 func (x *table) take(t operators.Task, s *gpu.Stride) (failed int, err error) {
 	a, err := x.groups.Assign(t.Queue, t.Lease, operators.Pick(s.Cols, x.keys), s.Rows)
 	if err != nil {
@@ -154,7 +155,7 @@ func (x *table) take(t operators.Task, s *gpu.Stride) (failed int, err error) {
 	return x.update(t, s, a, x.groups.Len())
 }
 
-// update aggregates the rows of a stride that are assigned to groups.
+// update aggregates the rows of a stride, which are assigned to groups.
 func (x *table) update(t operators.Task, s *gpu.Stride, a gpu.Assignment, groups int) (failed int, err error) {
 	for i, acc := range x.accs {
 		var values gpu.Column
@@ -177,51 +178,52 @@ func (x *table) release() {
 	}
 }
 
-// hashGroupBy is the group-by by hash tables. A lane aggregates its rows in a table
-// of its own. When that table is large it flushes the groups, as rows of partial
-// aggregates, and partitions them by hash. The partitions, which have no group in
-// common, are then merged one by one, each by a lane: a partition is a part of the
-// result. The groups must fit the device's budget.
+// hashGroupBy is the group-by by hash tables. A lane aggregates its rows in a table of
+// its own. When that table is large, the lane flushes the groups as rows of partial
+// aggregates, and partitions them by hash. Partitions have no group in common. Each part
+// of the result is made of some partitions, which one lane merges. The groups must fit
+// the device's budget.
 type hashGroupBy struct {
 	Spec
-	seed     uint64 // of the hash that partitions
+	seed     uint64 // of the hash by which groups are partitioned
 	measured []measure
-	parts    [][]int      // of each aggregate, into measured
+	parts    [][]int      // for each aggregate, positions in measured
 	partials *gpu.Schema  // keys and measures
-	single   *gpu.Program // the measures of a row that is a group of its own
-	offset   *gpu.Program // of a dense key from the least one; nil for other keys
+	single   *gpu.Program // computes the measures of a row that is a group of its own
+	offset   *gpu.Program // computes the offset of a dense key from the least key; nil for other keys
 
 	mu     sync.Mutex
-	only   *table // the groups, of a single lane that did not flush
+	only   *table // all groups, when there is one lane and it did not flush
 	cuts   []cut  // otherwise, of all lanes
-	groups int    // in cuts: at least as many as there are in all
-	shift  uint   // of partitions to parts
-	n      int    // parts
+	groups int    // rows in cuts: at least the number of groups
+	shift  uint   // a part is 1<<shift partitions
+	n      int    // number of parts
 	stride int    // rows of a stride of the result
 }
 
-// cut is rows of partial aggregates, by partition.
+// cut is rows of partial aggregates, ordered by partition.
 type cut struct {
 	rows    *gpu.Stride
-	offsets []int // of partitions; nil when the rows are few and not partitioned
+	offsets []int // starts of the partitions; nil when the rows are few and not partitioned
 }
 
 const (
-	// fanOut is the partitions of flushed groups, as bits of the hash.
+	// fanOut is the number of bits of the hash that select a partition.
 	fanOut = 8
-	// fewGroups is how many flushed groups are not partitioned, unless others are.
+	// fewGroups is the most flushed groups that are not partitioned, unless others are.
 	fewGroups = 1 << 12
-	// partGroups is how many groups a part is to have at least.
+	// partGroups is the least number of groups that a part should have.
 	partGroups = 1 << 14
-	// flushGroups is how many groups a lane's table holds at most between
-	// strides: it stays in the core's cache.
+	// flushGroups is the most groups of a lane's table between strides, so that it stays
+	// in the core's cache.
 	flushGroups = 1 << 16
-	// A table that was flushed with less than so many rows a group has cost more
-	// than it has gained, and so has one with hardly fewer groups than its input
-	// has runs of rows with one key: so many strides then pass by it.
+	// A flushed table has cost more than it has saved if it had fewer than passReduction
+	// rows a group, or hardly fewer groups than its input had runs of rows with one key.
+	// The next passStrides strides then bypass the table.
 	passReduction = 2
 	passStrides   = 16
-	// directBudget is the bytes of the budget for each slot of the lanes' direct tables.
+	// directBudget is the least bytes of the budget for each slot of the lanes' direct
+	// tables.
 	directBudget = 256
 )
 
@@ -242,9 +244,9 @@ func New(s Spec) (GroupBy, error) {
 	return o, nil
 }
 
-// denseKey says whether the groups are those of one integer-like key whose values lie in
-// the range of the hint, and as what they are stored. Partitions are then ranges of the
-// key, and their tables are indexed by it.
+// denseKey reports whether there is one integer-like key whose values are in the range of
+// the hint, and returns the integer type in which the key is stored. Partitions are then
+// ranges of the key, and the table of a part is indexed by the key.
 func (o *hashGroupBy) denseKey() (gpu.Type, bool) {
 	if len(o.Keys) != 1 || !o.Hint.Dense {
 		return gpu.Type{}, false
@@ -260,7 +262,7 @@ func (o *hashGroupBy) denseKey() (gpu.Type, bool) {
 	}
 }
 
-// offset is the program that takes lo from a key that is stored as t.
+// offset returns the program that subtracts lo from a key that is stored as t.
 func offset(t gpu.Type, lo int64) *gpu.Program {
 	long := gpu.Of(gpu.Int64)
 	p := &gpu.Program{Inputs: []gpu.Type{t}, Code: []gpu.Instr{
@@ -271,17 +273,17 @@ func offset(t gpu.Type, lo int64) *gpu.Program {
 		in = 2
 	}
 	p.Code = append(p.Code, gpu.Instr{Op: gpu.OpSub, Type: long, Args: []int{in, 1}, Mask: -1})
-	p.Outputs = []int{len(p.Code)} // the last register: there is one input
+	p.Outputs = []int{len(p.Code)} // the last register; there is one input
 	return p
 }
 
-// keyShift is how many low bits the offsets of a dense key have that do not tell
-// partitions apart.
+// keyShift returns the number of low bits of a dense key's offset that do not select a
+// partition.
 func (o *hashGroupBy) keyShift() uint {
 	return uint(max(bits.Len64(uint64(o.Hint.Hi)-uint64(o.Hint.Lo))-fanOut, 0))
 }
 
-// stored is the type of a column's values as they are stored: that of a decimal
+// stored returns the type in which a column's values are stored: that of a decimal
 // without its point.
 func stored(t gpu.Type) gpu.Type {
 	switch {
@@ -293,8 +295,8 @@ func stored(t gpu.Type) gpu.Type {
 	return gpu.Of(gpu.Int64)
 }
 
-// singles is the program of the measures of a row that is a group of its own. Its
-// inputs are those of the measures that have one, as they are stored.
+// singles returns the program that computes the measures of a row that is a group of its
+// own. Its inputs are those of the measures that have one, in their stored types.
 func (o *hashGroupBy) singles() *gpu.Program {
 	p := &gpu.Program{}
 	for _, m := range o.measured {
@@ -338,8 +340,8 @@ type GroupBy interface {
 
 func (o *hashGroupBy) Schema() *gpu.Schema { return o.Out }
 
-// newLocalTable makes the table of a lane, with room for some groups. The table of the
-// only lane gives the result, those of others partial aggregates.
+// newLocalTable makes the table of a lane, with room for some groups. A single lane's
+// table has the result; tables of several lanes have partial aggregates.
 func (o *hashGroupBy) newLocalTable(t operators.Task, groups int) (*table, error) {
 	hint := o.Hint
 	if t.Lanes > 1 && !o.direct(t) {
@@ -349,7 +351,7 @@ func (o *hashGroupBy) newLocalTable(t operators.Task, groups int) (*table, error
 	return newTable(t, o.In, o.Keys, list, inputs, hint)
 }
 
-// aggregates are what a lane accumulates, and of which columns.
+// aggregates returns the aggregates that a lane accumulates, and their input columns.
 func (o *hashGroupBy) aggregates(t operators.Task) (list []gpu.Aggregate, inputs []int) {
 	for _, m := range o.measured {
 		a := gpu.Aggregate{Kind: m.kind, Output: o.final(m)}
@@ -364,14 +366,14 @@ func (o *hashGroupBy) aggregates(t operators.Task) (list []gpu.Aggregate, inputs
 	return list, inputs
 }
 
-// direct says whether lanes may each have a slot for every possible key: tables of few
-// bytes beside the budget, which are not flushed.
+// direct reports whether each lane may have a slot for every possible key. Such tables
+// are small compared with the budget, and they are not flushed.
 func (o *hashGroupBy) direct(t operators.Task) bool {
 	span := uint64(o.Hint.Hi) - uint64(o.Hint.Lo)
 	return o.offset != nil && span < uint64(t.Device.Budget().Limit()/int64(directBudget*t.Lanes))
 }
 
-// newMerge makes a table that takes the rows of a part, partial aggregates of some groups.
+// newMerge makes a table for the rows of a part, which are partial aggregates.
 func (o *hashGroupBy) newMerge(t operators.Task, part, groups int) (*table, error) {
 	var list []gpu.Aggregate
 	var inputs, keys []int
@@ -408,17 +410,17 @@ type local struct {
 	*hashGroupBy
 	task    operators.Task
 	table   *table
-	pending []*gpu.Stride // of few rows, for one assignment
-	rows    int           // of pending
-	bytes   int64         // of pending
+	pending []*gpu.Stride // strides of few rows, to be assigned together
+	rows    int           // rows of pending
+	bytes   int64         // bytes of pending
 	flushed []cut         // partial aggregates
-	passing int           // strides that still pass by the table
+	passing int           // strides that are still to bypass the table
 }
 
-// Strides of few rows, as selective filters and joins leave them, are pending until
-// others come: an assignment costs some dozens of launches, however few its rows. They
-// wait until they have a quarter of a stride's rows, or so many bytes, or this part of
-// the device's budget.
+// Strides of few rows, which selective filters and joins leave, wait in pending for
+// others: an assignment costs some dozens of launches, however few its rows. They wait
+// until together they have a quarter of a stride's rows, pendingBytes bytes, or the share
+// 1/pendingBudget of the device's budget.
 const (
 	pendingBytes  = 64 << 20
 	pendingBudget = 64
@@ -445,13 +447,13 @@ func (l *local) Push(_ context.Context, _ int, s *gpu.Stride) error {
 	return nil
 }
 
-// enough says whether so many rows, or bytes, need not wait for others.
+// enough reports whether so many rows or bytes need not wait for others.
 func (l *local) enough(rows int, bytes int64) bool {
 	return rows >= l.task.StrideRows/4 || bytes >= min(pendingBytes, l.task.Device.Budget().Limit()/pendingBudget)
 }
 
-// oneCoding says whether the columns of two strides have the same dictionaries, so that
-// putting them together makes nothing larger than they are.
+// oneCoding reports whether the columns of two strides have the same dictionaries, so
+// that concatenation does not make them larger.
 func oneCoding(a, b *gpu.Stride) bool {
 	for i := range a.Cols {
 		if a.Cols[i].Dict != b.Cols[i].Dict {
@@ -461,7 +463,7 @@ func oneCoding(a, b *gpu.Stride) bool {
 	return true
 }
 
-// takePending takes the strides that wait, as one.
+// takePending takes the pending strides as one stride.
 func (l *local) takePending() error {
 	if len(l.pending) == 0 {
 		return nil
@@ -494,9 +496,9 @@ func (l *local) take(s *gpu.Stride) error {
 	return nil
 }
 
-// judge decides whether the next strides pass by the table: when it held nearly one
-// group a row, or hardly fewer than there are runs of rows with one key, as where the
-// input is sorted by it.
+// judge decides whether the next strides bypass the table. They do if it had nearly one
+// group a row, or hardly fewer groups than there are runs of rows with one key, as in an
+// input that is sorted by it.
 func (l *local) judge(s *gpu.Stride) error {
 	rows, groups := l.table.rows, l.table.groups.Len()
 	if rows < passReduction*groups {
@@ -515,8 +517,8 @@ func (l *local) judge(s *gpu.Stride) error {
 	return nil
 }
 
-// pass makes rows of partial aggregates of the rows of a stride without a table: of
-// each run of rows with one key, or of each row where runs are short.
+// pass makes partial aggregates from a stride without the table: one row for each run of
+// rows with one key, or for each row if runs are short.
 func (l *local) pass(s *gpu.Stride) error {
 	a, firsts, err := l.task.Queue.Runs(l.task.Lease, operators.Pick(s.Cols, l.Keys))
 	if err != nil {
@@ -570,7 +572,7 @@ func (l *local) partitioned(rows *gpu.Stride) error {
 	return nil
 }
 
-// passRows makes a row of partial aggregates of each row of a stride.
+// passRows makes a row of partial aggregates from each row of a stride.
 func (l *local) passRows(s *gpu.Stride) error {
 	var in []gpu.Column
 	for _, m := range l.measured {
@@ -600,7 +602,7 @@ func (l *local) passRows(s *gpu.Stride) error {
 	return l.partitioned(out)
 }
 
-// flush makes rows of the groups and begins with an empty table.
+// flush turns the groups into rows of partial aggregates and starts an empty table.
 func (l *local) flush() error {
 	n := l.table.groups.Len()
 	if n == 0 {
@@ -643,7 +645,7 @@ func (l *local) Combine(context.Context) error {
 	return nil
 }
 
-// partition cuts rows by the hash of their keys, or by ranges of a dense key.
+// partition partitions rows by the hash of their keys, or by ranges of a dense key.
 func (o *hashGroupBy) partition(t operators.Task, c *cut) (err error) {
 	var digits gpu.Column
 	shift := uint(64 - fanOut)
@@ -683,8 +685,8 @@ func (l *local) Close() error {
 	return nil
 }
 
-// naming adds to an error of a measure, -1 for none, the name of the first column it
-// is for. Refused memory is no matter of one column.
+// naming adds to the error of a measure (-1 is none) the name of the first column of that
+// measure. A refusal does not belong to one column.
 func (o *hashGroupBy) naming(measure int, err error) error {
 	if gpu.IsRefusal(err) {
 		return err
@@ -726,8 +728,8 @@ func (o *hashGroupBy) Finalize(_ context.Context, t operators.Task) error {
 // Parts implements operators.Source.
 func (o *hashGroupBy) Parts() int { return o.n }
 
-// Emit implements operators.Source: a part is a stride of the only table, or the
-// groups of some partitions, which it merges.
+// Emit implements operators.Source. A part is a stride of the only table, or the groups
+// of some partitions, which it merges.
 func (o *hashGroupBy) Emit(ctx context.Context, t operators.Task, part int, emit operators.Emit) error {
 	if o.only != nil && o.only.groups.Len() > 0 {
 		from := part * o.stride
@@ -763,7 +765,7 @@ func (o *hashGroupBy) merge(t operators.Task, part int) (_ *table, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var pending []*gpu.Stride // rows of the part, for one assignment
+	var pending []*gpu.Stride // rows of the part, to be assigned together
 	defer func() {
 		for _, s := range pending {
 			s.Release()
@@ -798,7 +800,7 @@ func (o *hashGroupBy) merge(t operators.Task, part int) (_ *table, err error) {
 	return merged, nil
 }
 
-// rowsOf returns where the rows of a part lie in a cut.
+// rowsOf returns the range of a part's rows in a cut.
 func (o *hashGroupBy) rowsOf(c cut, part int) (from, to int) {
 	if o.n == 1 {
 		return 0, c.rows.Rows
@@ -806,7 +808,7 @@ func (o *hashGroupBy) rowsOf(c cut, part int) (from, to int) {
 	return c.offsets[part<<o.shift], c.offsets[(part+1)<<o.shift]
 }
 
-// emit emits the groups [from, to) of a table.
+// emit emits groups [from, to) of a table.
 func (o *hashGroupBy) emit(t operators.Task, x *table, from, to int, emit operators.Emit) error {
 	out := &gpu.Stride{Schema: o.Out, Rows: to - from}
 	var err error
@@ -847,7 +849,8 @@ func (o *hashGroupBy) result(t operators.Task, x *table, i, from, to int) (gpu.C
 	return avg[0], nil
 }
 
-// emitEmpty emits the one group of no rows: counts are 0, all else is null.
+// emitEmpty emits the single group of no rows: counts are 0, all other aggregates are
+// null.
 func (o *hashGroupBy) emitEmpty(t operators.Task, emit operators.Emit) error {
 	out := &gpu.Stride{Schema: o.Out, Rows: 1}
 	for _, a := range o.Aggregates {

@@ -12,8 +12,8 @@ import (
 	"github.com/gstream/gstream/operators"
 )
 
-// TestStridesOfFewRowsWaitForOthers pushes strides of few rows, of which those of one
-// dictionary are assigned to groups together.
+// TestStridesOfFewRowsWaitForOthers pushes strides of few rows. Those with one dictionary
+// are assigned to groups together.
 func TestStridesOfFewRowsWaitForOthers(t *testing.T) {
 	kind := gpu.Of(gpu.String)
 	in := gpu.NewSchema(gpu.Field{Name: "kind", Type: kind})
@@ -46,17 +46,17 @@ func TestStridesOfFewRowsWaitForOthers(t *testing.T) {
 	code := func(v int64) gpu.Scalar { return gpu.IntScalar(gpu.Of(gpu.Int32), v) }
 	for i, step := range []struct {
 		col  gpu.Column
-		wait int // strides that wait after it
+		wait int // strides that wait after the push
 	}{
 		{coded(ab, code(0), code(0), code(1)), 1},
 		{coded(ab, code(1), code(1), code(1)), 2},
-		{coded(ba, code(0), code(1)), 1}, // the others went
+		{coded(ba, code(0), code(1)), 1}, // the others were taken
 		{coded(ba, code(1), code(1), code(1), code(1), code(1), code(1), code(1)), 2},
 		{coded(ba, code(0)), 0}, // ten rows, a quarter of a stride
 		{text("c"), 1},
 		{coded(ab, code(0), code(0), code(0), code(0), code(0), code(0), code(0), code(0), code(0), code(0)), 0},
 		{text("c"), 1},
-		{text("a", "b", "a", "a", "c", "b", "c", "c", "c", "c"), 0}, // enough by itself
+		{text("a", "b", "a", "a", "c", "b", "c", "c", "c", "c"), 0}, // enough alone
 		{text("c"), 1},
 	} {
 		require.NoError(t, lane.Push(ctx, i, &gpu.Stride{Schema: in, Cols: []gpu.Column{step.col}, Rows: step.col.Len}))
@@ -82,8 +82,8 @@ func TestStridesOfFewRowsWaitForOthers(t *testing.T) {
 	require.NoError(t, dev.Close())
 }
 
-// TestRunsOfSortedKeysPassByTheTable gives a lane keys in order, three rows each: the
-// table that holds as many groups as there are runs is left out for the strides after it.
+// TestRunsOfSortedKeysPassByTheTable gives a lane sorted keys, three rows each. The table
+// has as many groups as there are runs, so the next strides bypass it.
 func TestRunsOfSortedKeysPassByTheTable(t *testing.T) {
 	in := gpu.NewSchema(gpu.Field{Name: "k", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "v", Type: gpu.Of(gpu.Int32)})
 	sum := gpu.SumType(gpu.Of(gpu.Int32))

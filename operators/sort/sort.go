@@ -1,4 +1,4 @@
-// Package sort orders rows, all of them or the first few.
+// Package sort orders rows: all of them, or the first few.
 package sort
 
 import (
@@ -10,18 +10,18 @@ import (
 	"github.com/gstream/gstream/operators"
 )
 
-// Key is one column of the order, the first most significant.
+// Key is one column of the order.
 type Key struct {
 	Column                 int
 	Descending, NullsFirst bool
 }
 
-// Spec describes a sort. Rows with equal keys keep their order.
+// Spec describes a sort. The first key is most significant. Rows with equal keys keep
+// their order.
 type Spec struct {
 	In   *gpu.Schema
 	Keys []Key
-	// Offset rows are left out and then Limit rows are returned; a Limit of -1
-	// returns all.
+	// Offset rows are skipped, then Limit rows are returned. A Limit of -1 returns all.
 	Offset, Limit int64
 }
 
@@ -31,8 +31,8 @@ type Sort interface {
 	operators.Source
 }
 
-// New returns the sort of a spec: a top-k while offset + limit are few enough to
-// keep, a full sort otherwise.
+// New returns the sort of a spec: a top-k if offset + limit are few enough, otherwise a
+// full sort.
 func New(s Spec) (Sort, error) {
 	if len(s.Keys) == 0 {
 		return nil, fmt.Errorf("sort wants at least one key")
@@ -46,24 +46,23 @@ func New(s Spec) (Sort, error) {
 	return o, nil
 }
 
-// topRows is the largest k for which a top-k keeps its candidates sorted.
+// topRows is the most rows that a top-k keeps.
 const topRows = 1 << 20
 
-// sorter collects the rows of all lanes, sorts them with all cores, and then lanes
-// gather ranges of the result. As a top-k it lets go of rows before: a lane sorts
-// whenever it holds many more than are needed and keeps the first. So that rows
-// with equal keys keep their order across lanes, a column more holds the number of
-// the morsel that they come of.
+// sorter collects the rows of all lanes and sorts them with all cores. Lanes then gather
+// ranges of the result. A top-k drops rows earlier: a lane with many more rows than
+// needed sorts them and keeps the first. An additional column has the number of each
+// row's morsel, so that rows with equal keys keep their order across lanes.
 type sorter struct {
 	Spec
-	held *gpu.Schema // of the strides that are held
+	held *gpu.Schema // schema of the strides that are held
 	top  int         // rows to keep, -1 for all
 
 	mu         sync.Mutex
 	rows       operators.Collected
-	all        *operators.Rows // once finalised
-	ids        gpu.Column      // their order
-	from, to   int             // of ids, the result
+	all        *operators.Rows // set by Finalize
+	ids        gpu.Column      // the order of the rows
+	from, to   int             // range of ids that is the result
 	strideRows int
 }
 
@@ -101,20 +100,20 @@ func (l *local) Push(ctx context.Context, number int, s *gpu.Stride) error {
 	if err := l.own.Push(ctx, number, held); err != nil {
 		return err
 	}
-	// Cut when most rows of the stride are out of the running, or many wait.
+	// Cut if most rows of the stride cannot be in the result, or if many rows wait.
 	if rows > l.top || l.own.Rows > 2*l.top+l.task.StrideRows {
 		return l.cut(ctx)
 	}
 	return nil
 }
 
-// constant is the program of a BIGINT column of one value.
+// constant returns the program of a BIGINT column of one value.
 func constant(v int) *gpu.Program {
 	t := gpu.Of(gpu.Int64)
 	return &gpu.Program{Code: []gpu.Instr{{Op: gpu.OpConst, Type: t, Value: gpu.IntScalar(t, int64(v)), Mask: -1}}, Outputs: []int{0}}
 }
 
-// cut sorts what the lane holds and keeps the first rows.
+// cut sorts the rows of the lane and keeps the first.
 func (l *local) cut(ctx context.Context) error {
 	all, ids, err := l.sorted(l.task, &l.own)
 	if err != nil {
@@ -143,7 +142,7 @@ func (l *local) Combine(context.Context) error {
 
 func (l *local) Close() error { return l.own.Close() }
 
-// sorted takes what is held and returns the rows with their order.
+// sorted takes the held strides and returns their rows, and the order of the rows.
 func (o *sorter) sorted(t operators.Task, held *operators.Collected) (*operators.Rows, gpu.Column, error) {
 	n := held.Rows
 	if n > gpu.MaxRows {
