@@ -28,32 +28,34 @@ const (
 	hostSort    = 27.5e-9  // a value of a row that is sorted
 	encodeValue = 29e-9    // a value of the output, on either device
 	gpuLink     = 1 / 41e9 // a byte over the link, either way, of the wall
-	// serialShare of an operator's work runs on one core, whatever there are.
+	// serialShare is the share of an operator's work that runs on one core, however many
+	// there are.
 	serialShare = 0.14
-	// manyGroups is where the groups of a group-by leave the cache.
+	// manyGroups is the number of groups from which the table of a group-by no longer
+	// fits the cache.
 	manyGroups = 1 << 16
 )
 
-// work is what a plan has to do, by its estimates.
+// work is the work of a plan, by its estimates.
 type work struct {
-	scanned float64 // bytes of columns that are decoded, as encoded in the files
-	rows    float64 // that go into filters and joins
-	values  float64 // that operators give out and group-bys take
+	scanned float64 // bytes of decoded columns, as encoded in the files
+	rows    float64 // rows that go into filters and joins
+	values  float64 // values that operators return and group-bys take
 	grouped float64 // rows that go into group-bys of many groups
 	sorted  float64 // values of rows that are sorted
 	encoded float64 // values of the output
-	written float64 // their bytes
+	written float64 // bytes of the output
 }
 
-// planWork adds up what a plan has to do.
+// planWork returns the work of a plan.
 func planWork(p *physical.Plan) work {
 	w := work{encoded: p.Root.Rows * float64(p.Schema.Len()), written: p.Root.Rows * float64(physical.RowBytes(p.Schema))}
 	w.add(p.Root)
 	return w
 }
 
-// add adds what a stage and its inputs have to do. A top-k, a limit and a union cost
-// little beside what feeds them.
+// add adds the work of a stage and its inputs. A top-k, a limit and a union cost little
+// compared with their inputs.
 func (w *work) add(s *physical.Stage) {
 	for _, in := range s.Inputs {
 		w.add(in)
@@ -65,7 +67,7 @@ func (w *work) add(s *physical.Stage) {
 			w.scanned += float64(s.Table.Stats(c).Bytes)
 		}
 	case "project":
-		w.values += s.Rows * float64(len(s.Detail)) // a line for each that is computed
+		w.values += s.Rows * float64(len(s.Detail)) // a line for each computed column
 	case "group":
 		w.values += s.Inputs[0].Rows * columns
 		if s.Rows >= manyGroups {
@@ -82,14 +84,14 @@ func (w *work) add(s *physical.Stage) {
 	}
 }
 
-// onHost estimates the time of work on cores of the CPU.
+// onHost estimates the time of the work on cores CPU cores.
 func (w work) onHost(cores int) time.Duration {
 	operators := w.rows*hostRow + w.values*hostValue + w.grouped*hostGroup + w.sorted*hostSort
 	spread := w.scanned*hostDecode + w.encoded*encodeValue + operators*(1-serialShare)
 	return seconds(hostStart + spread/float64(cores) + operators*serialShare)
 }
 
-// onGPU estimates the time of work on a GPU; the cores decode and encode.
+// onGPU estimates the time of the work on a GPU. The cores decode and encode.
 func (w work) onGPU(cores int) time.Duration {
 	spread := w.scanned*gpuDecode + w.encoded*encodeValue
 	return seconds(gpuStart + spread/float64(cores) + w.rows*gpuRow + (w.scanned+w.written)*gpuLink)

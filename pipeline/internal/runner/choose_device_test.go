@@ -13,8 +13,8 @@ import (
 	sourceparquet "github.com/gstream/gstream/source/parquet"
 )
 
-// workOf is what the example jobs have to do at scale factor 1, in millions, by plans
-// over the tables of tpchgen-cli; it grows with the scale factor.
+// workOf is the work of the example jobs at scale factor 1, in millions, by plans over
+// the tables of tpchgen-cli. It is proportional to the scale factor.
 var workOf = map[string]work{
 	"filter":         {scanned: 161, rows: 6, values: 27.2, encoded: 20.4, written: 150},
 	"join":           {scanned: 160, rows: 7.96, values: 12.3, encoded: 10.9, written: 80.1},
@@ -35,14 +35,13 @@ func (w work) times(f float64) work {
 	return work{w.scanned * f, w.rows * f, w.values * f, w.grouped * f, w.sorted * f, w.encoded * f, w.written * f}
 }
 
-// atLeastGPU is what a process takes that only starts and ends a GPU: where the CPU is
-// done earlier, the GPU was not measured.
+// atLeastGPU is the time of a process that only starts and ends a GPU. Where the CPU is
+// faster than that, the GPU was not measured.
 const atLeastGPU = 0.34
 
-// measured are seconds of whole processes on both devices: of
-// examples/bench/devices.py. New figures take the place of old ones when either device has
-// become faster, and the constants are then fitted anew: the test prints, with -v, what
-// the model makes of each.
+// measured has seconds of whole processes on both devices, measured by
+// examples/bench/devices.py. When a device has become faster, new figures replace the old
+// ones and the constants are fitted again; with -v the test prints the estimate for each.
 var measured = []struct {
 	job        string
 	scale      float64
@@ -85,8 +84,8 @@ var measured = []struct {
 	{"q03", 10, 16, 0.311, 0.415},
 	{"q05", 10, 16, 0.407, 0.457},
 	{"q06", 10, 16, 0.180, 0.380},
-	// Of q10 at scale factor 10 the CPU is taken: 0.628 s in place of 0.492. The planner
-	// expects 152 groups where there are 381,105.
+	// For q10 at scale factor 10 the CPU is chosen: 0.628 s instead of 0.492 s. The
+	// planner expects 152 groups and there are 381,105.
 	{"q12", 10, 16, 0.238, 0.410},
 	{"q14", 10, 16, 0.232, 0.408},
 	{"q19", 10, 16, 0.310, 0.416},

@@ -45,7 +45,8 @@ func CheckDevice(name string) error {
 	return err
 }
 
-// warnOfCPU says that a GPU is there and not used: nothing falls back in silence.
+// warnOfCPU logs that there is a GPU that is not used: nothing falls back to the CPU
+// silently.
 func warnOfCPU(err error) {
 	slog.Warn("the GPU cannot be used, so the job runs on the CPU", "error", err)
 }
@@ -75,7 +76,7 @@ func OpenDevice(opt Options) (gpu.Device, error) {
 			warnOfCPU(err)
 		}
 	}
-	// Device and host memory are one on the CPU.
+	// On the CPU, device memory and host memory are the same.
 	d, err := host.Open(host.Options{Threads: opt.Threads, Memory: cmp.Or(opt.HostMemory, opt.DeviceMemory), StrideRows: int(opt.StrideSize / 8)})
 	if err != nil {
 		return nil, &job.Diagnostic{Msg: err.Error()}
@@ -83,6 +84,6 @@ func OpenDevice(opt Options) (gpu.Device, error) {
 	return d, nil
 }
 
-// discrete says whether a device has memory of its own, which strides are copied to
-// and from.
+// discrete reports whether a device has memory of its own, to and from which strides are
+// copied.
 func discrete(d gpu.Device) bool { return d.Budget() != d.HostBudget() }

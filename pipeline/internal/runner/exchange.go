@@ -7,12 +7,11 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// exchange carries strides from the lanes of one pipeline to whoever comes after
-// it, in the order of their morsels' numbers. Lanes send the strides of different
-// morsels at the same time; those of a morsel that is not next wait here. As few
-// strides wait as there is room for: a lane that finds no room waits too, unless
-// its morsel is next and the receiver has nothing to take, so that there is
-// always one who goes on.
+// exchange carries strides from the lanes of one pipeline to the next pipeline or the
+// sink, in the order of their morsels' numbers. Lanes send the strides of different
+// morsels at the same time. Strides of a morsel that is not next wait here, up to a
+// limit. A lane that finds no room waits too, unless its morsel is next and the receiver
+// has nothing to take. So there is always one lane that can continue.
 type exchange struct {
 	room int
 
@@ -20,10 +19,10 @@ type exchange struct {
 	changed sync.Cond
 	next    int // the morsel whose strides are received now
 	waiting map[int][]*gpu.Stride
-	ended   map[int]bool // morsels from next on that have no more strides
-	held    int          // strides waiting
-	closed  bool         // no more morsels
-	err     error        // strides are not wanted any more
+	ended   map[int]bool // morsels from next on that will send no more strides
+	held    int          // strides that wait
+	closed  bool         // there are no more morsels
+	err     error        // set when strides are no longer wanted
 }
 
 func newExchange(room int) *exchange {
@@ -32,7 +31,7 @@ func newExchange(room int) *exchange {
 	return x
 }
 
-// wait waits until something has changed or ctx ends. The lock is held.
+// wait waits until something has changed or ctx ends. The caller holds the lock.
 func (x *exchange) wait(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() {
 		x.mu.Lock()
@@ -42,7 +41,7 @@ func (x *exchange) wait(ctx context.Context) {
 	x.changed.Wait()
 }
 
-// send hands over a stride of a morsel, or releases it when nobody wants it.
+// send hands over a stride of a morsel. It releases the stride when nobody wants it.
 func (x *exchange) send(ctx context.Context, number int, s *gpu.Stride) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -73,8 +72,8 @@ func (x *exchange) end(number int) {
 	x.advance()
 }
 
-// advance goes on to the first morsel that has strides or is not at its end. The
-// lock is held.
+// advance moves next to the first morsel that has strides or has not ended. The caller
+// holds the lock.
 func (x *exchange) advance() {
 	for x.ended[x.next] && len(x.waiting[x.next]) == 0 {
 		delete(x.ended, x.next)
@@ -92,7 +91,8 @@ func (x *exchange) close() {
 	x.changed.Broadcast()
 }
 
-// receive returns the next stride; false when there are no more or ctx has ended.
+// receive returns the next stride. It returns false when there are no more, or when ctx
+// has ended.
 func (x *exchange) receive(ctx context.Context) (*gpu.Stride, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -110,7 +110,7 @@ func (x *exchange) receive(ctx context.Context) (*gpu.Stride, bool) {
 	return s, true
 }
 
-// stop releases what waits and refuses what comes.
+// stop releases the waiting strides and refuses later ones.
 func (x *exchange) stop(err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

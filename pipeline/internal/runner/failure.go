@@ -9,11 +9,11 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// errStop ends the pipelines whose rows nobody wants any more, as those below a
+// errStop ends the pipelines whose rows nobody needs any more, such as those below a
 // limit that is reached. It is not a failure.
 var errStop = errors.New("no more rows are needed")
 
-// operatorError is an error with the name of the operator it comes from.
+// operatorError is an error with the name of its operator.
 type operatorError struct {
 	where string
 	err   error
@@ -22,7 +22,7 @@ type operatorError struct {
 func (e *operatorError) Error() string { return e.where + ": " + e.err.Error() }
 func (e *operatorError) Unwrap() error { return e.err }
 
-// explain names the operator in an error, but for a scan, whose errors name files.
+// explain adds the name of the operator to an error. Errors of a scan name files instead.
 func (o *opRun) explain(err error) error {
 	if o.Table != nil {
 		return err
@@ -30,8 +30,8 @@ func (o *opRun) explain(err error) error {
 	return explain(o.Name(), err)
 }
 
-// explain says where an error happened unless it does so itself: refused memory
-// does, and operators further on in a chain.
+// explain adds the place of an error, unless the error has one: refusals do, and errors
+// of later operators in a chain.
 func explain(where string, err error) error {
 	var panicked *panicError
 	var named *operatorError
@@ -43,8 +43,8 @@ func explain(where string, err error) error {
 	return &operatorError{where, err}
 }
 
-// with adds the error of a close to err, unless err tells of it already: the first
-// error of a queue is that of its Close too.
+// with adds the error of a close to err, unless err has it already: Close of a queue
+// returns the queue's first error again.
 func with(err, closed error) error {
 	if closed == nil || errors.Is(err, closed) {
 		return err
@@ -74,7 +74,7 @@ func (e *panicError) Error() string {
 // Is makes errors.Is(err, ErrDefect) true.
 func (e *panicError) Is(target error) bool { return target == ErrDefect }
 
-// recoverInto turns a panic into an error that names where it happened.
+// recoverInto turns a panic into an error that names the place where it happened.
 func recoverInto(err *error, where string) {
 	if p := recover(); p != nil {
 		*err = newPanicError(where, p)

@@ -9,29 +9,31 @@ import (
 	"github.com/gstream/gstream/operators"
 )
 
-// morsel is a piece of the input of a pipeline that one lane takes at a time, as a
-// rule one stride: it gives its strides to a lane. It is called once.
+// morsel is the part of a pipeline's input that one lane takes at a time, usually one
+// stride. It passes its strides to a lane. It is called once.
 type morsel func(ctx context.Context, l *lane, emit operators.Emit) error
 
-// feed is where the lanes of a pipeline take their morsels from.
+// feed is the origin of the morsels of a pipeline.
 type feed interface {
-	// start begins what may run before the pipeline's own work, as decoding for a
-	// device that still starts. It does not wait.
+	// start starts work that may run before the pipeline does, such as decoding while the
+	// device still starts. It does not wait.
 	start(ctx context.Context)
-	// run does what must be over before the first morsel, on the caller's goroutine.
+	// run does the work that must be over before the first morsel, on the caller's
+	// goroutine.
 	run(ctx context.Context) error
 	// take returns the next morsel, io.EOF after the last. One lane takes at a time.
 	take(ctx context.Context) (morsel, error)
-	// end stops the feed and releases what was not taken. No lane takes any more.
+	// end stops the feed and releases morsels that were not taken. No lane takes any
+	// more.
 	end() error
 }
 
-// oneStride is the morsel of a stride.
+// oneStride returns the morsel of one stride.
 func oneStride(s *gpu.Stride) morsel {
 	return func(_ context.Context, _ *lane, emit operators.Emit) error { return emit(s) }
 }
 
-// channelFeed gives the strides of another pipeline, which runs at the same time.
+// channelFeed returns the strides of another pipeline, which runs at the same time.
 type channelFeed struct {
 	from  *pipelineRun
 	ctx   context.Context
@@ -39,7 +41,7 @@ type channelFeed struct {
 	ended chan struct{}
 }
 
-// start launches the other pipeline, unless it was launched before.
+// start starts the other pipeline, unless it was started before.
 func (f *channelFeed) start(ctx context.Context) {
 	if f.ended != nil {
 		return
@@ -81,8 +83,8 @@ func (f *channelFeed) end() error {
 	return nil
 }
 
-// resultFeed gives the parts of the result of a blocking operator, once the pipeline
-// that ends in it has run.
+// resultFeed returns the parts of a blocking operator's result, after the pipeline that
+// ends in the operator.
 type resultFeed struct {
 	from *pipelineRun
 	op   *opRun
@@ -108,26 +110,26 @@ func (f *resultFeed) take(ctx context.Context) (morsel, error) {
 	}, nil
 }
 
-// end closes the operator, whose rows are all taken.
+// end closes the operator. All its rows are taken.
 func (f *resultFeed) end() error { return f.op.close() }
 
-// unionFeed gives the morsels of its feeds one after the other, their columns
-// rearranged. A feed may end while lanes still have morsels of it, as a scan or a
-// channel may.
+// unionFeed returns the morsels of its feeds, one feed after the other, with rearranged
+// columns. A feed may end while lanes still work on its morsels, as a scan or a channel
+// does.
 type unionFeed struct {
 	op    *opRun
 	feeds []feed
 
 	ctx   context.Context
-	at    int // the feed that gives now
+	at    int // the current feed
 	ready bool
 }
 
-// start starts the first feed: the others follow when it has ended.
+// start starts the first feed. Each other feed starts when the one before it has ended.
 func (f *unionFeed) start(ctx context.Context) { f.feeds[0].start(ctx) }
 
 func (f *unionFeed) run(ctx context.Context) error {
-	f.ctx = ctx // the feeds' too, which live longer than the lane that starts them
+	f.ctx = ctx // also for the other feeds, which outlive the lane that starts them
 	return nil
 }
 
@@ -169,8 +171,8 @@ func (f *unionFeed) end() error {
 	return errors.Join(errs...)
 }
 
-// rearrange puts columns of a stride into another order; columns that are not
-// named are released.
+// rearrange changes the order of a stride's columns. It releases the columns that are not
+// in cols.
 func rearrange(s *gpu.Stride, schema *gpu.Schema, cols []int) *gpu.Stride {
 	out := &gpu.Stride{Schema: schema, Rows: s.Rows, Cols: make([]gpu.Column, len(cols))}
 	for i, c := range cols {

@@ -10,19 +10,19 @@ import (
 	"github.com/gstream/gstream/pipeline/internal/physical"
 )
 
-// lane is one of the lanes of a pipeline: a goroutine with a queue, and its local
-// state of each operator. It takes morsels from the pipeline's feed and brings their
-// strides through the operators by direct calls.
+// lane is one of the lanes of a pipeline: a goroutine with a queue, and its local state
+// of each operator. It takes morsels from the pipeline's feed and passes their strides
+// through the operators by direct calls.
 type lane struct {
 	*pipelineRun
 	*meter
 	queue  gpu.Queue
-	ops    []operators.Lane // of the streaming operators
-	local  operators.Local  // of the blocking operator at the end
-	number int              // of the morsel that the lane works on
+	ops    []operators.Lane // for the streaming operators
+	local  operators.Local  // for the blocking operator at the end
+	number int              // number of the lane's morsel
 }
 
-// task is what operators of the lane work with.
+// task returns the task of an operator in the lane.
 func (l *lane) task(o *opRun) operators.Task {
 	r := l.pipelineRun.run
 	return operators.Task{Device: r.device, Queue: l.queue, Lease: o.lease, StrideRows: l.strideRows(physical.RowBytes(o.Schema)), Lanes: l.lanes}
@@ -114,7 +114,7 @@ func (l *lane) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// close closes the local states and the queue, each even when another fails.
+// close closes the local states and the queue, even if one of them fails.
 func (l *lane) close() (err error) {
 	defer l.stop()
 	for _, op := range l.ops {
@@ -129,13 +129,13 @@ func (l *lane) close() (err error) {
 	return err
 }
 
-// emit returns what operator i, -1 for the feed, emits to.
+// emit returns the Emit of operator i, or of the feed if i is -1.
 func (l *lane) emit(ctx context.Context, i int) operators.Emit {
 	return func(s *gpu.Stride) error { return l.pass(ctx, i, s) }
 }
 
-// pass hands on a stride that operator i has made: to the next one, or to what the
-// pipeline ends in. The error is errStop when no more are needed.
+// pass passes on a stride of operator i: to the next operator, or to the end of the
+// pipeline. The error is errStop when no more rows are needed.
 func (l *lane) pass(ctx context.Context, i int, s *gpu.Stride) error {
 	if s.Rows == 0 {
 		s.Release()
@@ -170,5 +170,5 @@ func (l *lane) pass(ctx context.Context, i int, s *gpu.Stride) error {
 	return nil
 }
 
-// waiting is the counter of the time in which the lane has no morsel.
+// waiting returns the counter of the time in which the lane has no morsel.
 func (l *lane) waiting() *atomic.Int64 { return &l.first().waitIn }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// metrics count what passes through an operator. Times are nanoseconds, summed
+// metrics count the rows that pass through an operator. Times are nanoseconds, summed
 // over lanes.
 type metrics struct {
 	rowsIn, rowsOut, bytesOut atomic.Int64
@@ -20,14 +20,14 @@ const (
 	stateDone
 )
 
-// meter charges the time of one goroutine to the operators it works for.
+// meter charges the time of one goroutine to the operators for which it works.
 type meter struct {
 	run     *run
 	current atomic.Pointer[opRun]
-	since   atomic.Int64 // start of work that current is not charged for, on the run's clock
+	since   atomic.Int64 // start of the time that is not charged yet, on the run's clock
 }
 
-// newMeter returns a meter that the run's reports include until it is stopped.
+// newMeter returns a meter. The run's reports include it until it is stopped.
 func (r *run) newMeter() *meter {
 	m := &meter{run: r}
 	r.metersMu.Lock()
@@ -47,8 +47,8 @@ func (m *meter) stop() {
 	delete(m.run.meters, m)
 }
 
-// turn charges the time from now on to an operator, to none when o is nil, and
-// returns the operator that was charged before.
+// turn charges the time from now on to an operator, or to none when o is nil. It returns
+// the operator that was charged before.
 func (m *meter) turn(o *opRun) (before *opRun) {
 	now := int64(time.Since(m.run.started))
 	before = m.current.Swap(nil)
@@ -60,8 +60,7 @@ func (m *meter) turn(o *opRun) (before *opRun) {
 	return before
 }
 
-// idle charges the time until the returned function is called to a counter, as
-// time in which no work is done.
+// idle charges the time until resume is called to a counter, as time without work.
 func (m *meter) idle(counter *atomic.Int64) (resume func()) {
 	begin := time.Now()
 	o := m.turn(nil)
@@ -71,7 +70,7 @@ func (m *meter) idle(counter *atomic.Int64) (resume func()) {
 	}
 }
 
-// where names the operator at work, or else a pipeline.
+// where returns the name of the operator at work, or of a pipeline.
 func (m *meter) where(p *pipelineRun) string {
 	if o := m.current.Load(); o != nil {
 		return o.Name()
@@ -79,8 +78,7 @@ func (m *meter) where(p *pipelineRun) string {
 	return p.name()
 }
 
-// busyTimes returns the time of work of each operator so far, at a time on the
-// run's clock.
+// busyTimes returns the time of work of each operator so far. now is on the run's clock.
 func (r *run) busyTimes(now time.Duration) map[*opRun]time.Duration {
 	out := map[*opRun]time.Duration{}
 	for _, o := range r.ops {

@@ -11,39 +11,40 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// pipelineRun is a pipeline of a run: operators that strides stream through, from a
-// feed to an operator that must see all rows, or to an exchange that carries them to
-// another pipeline. It runs in lanes.
+// pipelineRun is a pipeline of a run: operators that strides stream through, from a feed
+// to an operator that must see all rows, or to an exchange that carries them to another
+// pipeline. It runs in lanes.
 type pipelineRun struct {
 	run    *run
 	feed   feed
-	from   *opRun         // the feed's operator, nil for a channel
-	ops    []*opRun       // streaming
+	from   *opRun         // the feed's operator; nil for a channel
+	ops    []*opRun       // streaming operators
 	into   *opRun         // the blocking operator that collects the rows, or nil
-	out    *exchange      // else where the strides go
-	builds []*pipelineRun // build sides of the joins, finished before the lanes begin
+	out    *exchange      // the exchange for the strides, without into
+	builds []*pipelineRun // build sides of the joins, which end before the lanes start
 	serial bool           // one lane, because an operator counts rows in order
 	lanes  int
-	rows   int // of a stride
-	// taken counts the morsels that lanes have taken, one at a time.
+	rows   int // rows of a stride
+	// taken counts the morsels that lanes have taken. taking lets one lane take at a
+	// time.
 	taking sync.Mutex
 	taken  int
 	// stopped says that an operator needs no more input.
 	stopped atomic.Bool
 }
 
-// opRun is an operator, a scan or a union in a run: its memory and counters.
+// opRun is an operator, a scan or a union in a run, with its memory and counters.
 type opRun struct {
 	*physical.Stage
 	lease  *gpu.Lease // of device memory
-	decode *gpu.Lease // of a scan: the host memory it decodes into
+	decode *gpu.Lease // of a scan: host memory of the decoded strides
 	op     operators.Operator
 	closed atomic.Bool
-	reader atomic.Pointer[source.Reader] // of a scan, once open
+	reader atomic.Pointer[source.Reader] // of a scan, once it is open
 	metrics
 }
 
-// done says that the operator needs no more input.
+// done reports whether the operator needs no more input.
 func (o *opRun) done() bool {
 	s, ok := o.op.(operators.Stopper)
 	return ok && s.Done()
@@ -58,8 +59,8 @@ func (o *opRun) close() error {
 	return o.op.Close()
 }
 
-// prepare cuts the stages of a plan into pipelines, without starting any. It returns
-// the pipeline whose last operator is st, and which has no end yet.
+// prepare cuts the stages of a plan into pipelines, without starting any. It returns the
+// pipeline whose last operator is st. The caller gives that pipeline an end.
 func (r *run) prepare(st *physical.Stage) (*pipelineRun, error) {
 	switch {
 	case st.Table != nil:
@@ -104,9 +105,9 @@ func (r *run) prepare(st *physical.Stage) (*pipelineRun, error) {
 	return &pipelineRun{run: r, feed: &resultFeed{from: p, op: o}, from: o}, nil
 }
 
-// collect makes a pipeline end in a blocking operator. A device with one lane collects
-// in a pipeline of its own, so that one of the two can go on while the other waits for
-// the device.
+// collect makes a pipeline end in a blocking operator. On a device with one lane, the
+// operator collects in a pipeline of its own, so that one of the two pipelines can
+// continue while the other waits for the device.
 func (r *run) collect(p *pipelineRun, o *opRun) *pipelineRun {
 	if r.device.Lanes() == 1 {
 		p = p.channel()
@@ -116,15 +117,15 @@ func (r *run) collect(p *pipelineRun, o *opRun) *pipelineRun {
 	return p
 }
 
-// channel makes a pipeline end in an exchange, and returns one that is fed from it.
+// channel makes a pipeline end in an exchange, and returns a pipeline that reads from it.
 func (p *pipelineRun) channel() *pipelineRun {
 	return &pipelineRun{run: p.run, feed: p.exchange()}
 }
 
-// exchange makes a pipeline end in an exchange, and returns the feed from it.
+// exchange makes a pipeline end in an exchange, and returns the feed that reads from it.
 func (p *pipelineRun) exchange() *channelFeed {
 	if f, ok := p.feed.(*channelFeed); ok && len(p.ops) == 0 {
-		return f // the pipeline is nothing but an exchange
+		return f // the pipeline is already only an exchange
 	}
 	p.chooseLanes()
 	p.out = newExchange(channelDepth * p.lanes)
@@ -148,7 +149,7 @@ func (r *run) prepareUnion(st *physical.Stage) (*pipelineRun, error) {
 	return &pipelineRun{run: r, feed: u, from: o}, nil
 }
 
-// newOp makes what a run has of a stage. Stages come after their inputs.
+// newOp makes the state of a stage in the run. Stages come after their inputs.
 func (r *run) newOp(st *physical.Stage) (_ *opRun, err error) {
 	o := &opRun{Stage: st}
 	if st.Make != nil {
@@ -165,8 +166,8 @@ func (r *run) newOp(st *physical.Stage) (_ *opRun, err error) {
 	return o, nil
 }
 
-// operator is operator i of the pipeline: the feed's for -1, and after the streaming
-// ones the blocking one, if any.
+// operator returns operator i of the pipeline. -1 is the feed's; the blocking operator,
+// if there is one, comes after the streaming ones.
 func (p *pipelineRun) operator(i int) *opRun {
 	switch {
 	case i < 0:
@@ -177,8 +178,8 @@ func (p *pipelineRun) operator(i int) *opRun {
 	return p.into
 }
 
-// first is the first operator that works on what comes from the feed, and last the
-// one that names the pipeline.
+// first returns the first operator that works on strides of the feed. last returns the
+// operator that names the pipeline.
 func (p *pipelineRun) first() *opRun {
 	if p.from != nil {
 		return p.from
@@ -198,7 +199,7 @@ func (p *pipelineRun) last() *opRun {
 
 func (p *pipelineRun) name() string { return p.last().Name() }
 
-// start begins what may run before the pipeline is at work: its scan, and the pipeline
+// start starts work that may run before the pipeline does: its scan, and the pipeline
 // that it needs first.
 func (p *pipelineRun) start(ctx context.Context) {
 	_, scan := p.feed.(*aheadFeed)
@@ -210,9 +211,8 @@ func (p *pipelineRun) start(ctx context.Context) {
 	}
 }
 
-// work runs the pipeline: first the build sides of its joins, then what it is fed
-// from, then its lanes. Afterwards nothing of it is left but the result of the blocking
-// operator that it ends in.
+// work runs the pipeline: the build sides of its joins, then the pipelines that it reads,
+// then its lanes. Afterwards only the result of the blocking operator at its end is left.
 func (p *pipelineRun) work(ctx context.Context) (err error) {
 	m := p.run.newMeter()
 	defer m.stop()
@@ -253,11 +253,11 @@ func (p *pipelineRun) work(ctx context.Context) (err error) {
 }
 
 const (
-	// leastRows is the fewest rows of a stride that is shortened so that all lanes
-	// have work, or so that their strides fit the budget.
+	// leastRows is the least number of rows to which a stride is shortened, so that all
+	// lanes have work or their strides fit the budget.
 	leastRows = 1 << 13
-	// laneStrides is how many strides a lane is taken to hold, with those that are
-	// decoded for it.
+	// laneStrides is the number of strides that a lane is assumed to hold, including
+	// those that are decoded for it.
 	laneStrides = 8
 )
 
@@ -284,7 +284,7 @@ func (p *pipelineRun) chooseLanes() {
 	room := d.Budget().Limit() / 2 / int64(width*laneStrides) // rows
 	shorten(room / int64(p.lanes))
 	if o := p.from; o != nil && o.Table != nil {
-		// Wider than they look: a scan leaves most of the budget to others.
+		// Strides are wider than they look: a scan leaves most of the budget to others.
 		for p.rows > leastRows/8 && o.Table.LeastMemory(p.scanOptions(o)) > d.Budget().Limit()/4 {
 			p.rows /= 2
 		}
@@ -292,13 +292,14 @@ func (p *pipelineRun) chooseLanes() {
 	p.lanes = int(max(1, min(int64(p.lanes), room/int64(p.rows))))
 }
 
-// strideRows is how many rows of rowBytes bytes a stride of the pipeline has at most.
+// strideRows returns the most rows of a stride of the pipeline, for rows of rowBytes
+// bytes.
 func (p *pipelineRun) strideRows(rowBytes int) int {
 	return min(p.run.device.StrideRows(rowBytes), p.rows)
 }
 
-// runLanes runs all lanes to their ends. When one fails the others stop, and its error
-// is returned.
+// runLanes runs all lanes to their ends. When one fails, the others stop, and runLanes
+// returns its error.
 func (p *pipelineRun) runLanes(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -193,7 +193,7 @@ func (r *run) report() *Report {
 	return out
 }
 
-// leases are those that the device works for in this run.
+// leases returns the leases for which the device works in this run.
 func (r *run) leases() []*gpu.Lease {
 	out := []*gpu.Lease{r.sink.lease}
 	for _, o := range r.ops {
@@ -202,7 +202,7 @@ func (r *run) leases() []*gpu.Lease {
 	return out
 }
 
-// unread is the progress of a scan that has not begun: everything is to be read.
+// unread returns the progress of a scan that has not begun: everything is left to read.
 func unread(s *physical.Stage) source.Progress {
 	p := source.Progress{RowsTotal: s.Table.Rows()}
 	for _, c := range s.Columns {
@@ -211,8 +211,8 @@ func unread(s *physical.Stage) source.Progress {
 	return p
 }
 
-// watch calls the progress function until the returned function is called,
-// which waits for a call that is under way.
+// watch calls the progress function at intervals until the returned function is called.
+// That function waits for a call that is in progress.
 func (r *run) watch() (stop func()) {
 	if r.opt.Progress == nil {
 		return func() {}

@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// peakRSS returns the most memory that this program has held, in bytes. The
-// resource usage of the process would not do: it is kept when a program is
-// started in the process, so it has the peak of whoever started this one, too.
+// peakRSS returns the most memory that this program has held, in bytes. It does not use
+// the resource usage of the process, which survives an exec and so includes the peak of
+// the program that started this one.
 func peakRSS() int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

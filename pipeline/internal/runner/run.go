@@ -17,7 +17,7 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// channelDepth is how many strides may wait between two goroutines of a run.
+// channelDepth is the number of strides that may wait between two goroutines of a run.
 const channelDepth = 1
 
 // Options say how to run a plan. The zero value uses the whole machine.
@@ -73,13 +73,13 @@ type run struct {
 	cancel  context.CancelCauseFunc
 	ops     []*opRun // inputs before their consumers
 	scans   []*pipelineRun
-	slots   chan struct{} // of scans, one a thread: more would keep who feeds the GPU from its turn
+	slots   chan struct{} // for scans, one a thread: with more, decoding would keep the goroutine that feeds the GPU from running
 	sink    *sinkRun
-	// meters are those of the goroutines at work.
+	// meters of the goroutines at work.
 	metersMu sync.Mutex
 	meters   map[*meter]struct{}
-	// link and spans are read from a device that measures, at the end; wall is
-	// the time until then.
+	// link and spans are read at the end from a device that measures. wall is the time
+	// until then.
 	wall  time.Duration
 	link  *LinkReport
 	spans []gpu.Span
@@ -144,7 +144,7 @@ func runOnce(ctx context.Context, p *physical.Plan, output Target, opt Options) 
 	return report, err
 }
 
-// measure asks a device that measures what it did, and what its link can do.
+// measure reads the work of a device that measures it, and the speed of its link.
 func (r *run) measure() error {
 	d, ok := r.device.(gpu.Profiled)
 	if !ok {
@@ -159,8 +159,8 @@ func (r *run) measure() error {
 	}
 	r.link = &LinkReport{Up: l.Up, Down: l.Down, Both: l.Both}
 	if r.opt.Timeline {
-		// The device's clock starts when the device is opened, before the run's
-		// or after.
+		// The device's clock starts when the device is opened, before or after the run
+		// starts.
 		r.spans = r.host.merge(d.Spans(r.leases()...), time.Since(r.started)-d.Clock())
 	}
 	return nil
@@ -184,7 +184,7 @@ func (r *run) execute(ctx context.Context) (err error) {
 	return out.Commit(ctx)
 }
 
-// pipelines runs all pipelines and writes what the last one gives.
+// pipelines runs all pipelines and writes the strides of the last one.
 func (r *run) pipelines(ctx context.Context) (err error) {
 	defer recoverInto(&err, "output")
 	root, err := r.prepare(r.plan.Root)
@@ -228,8 +228,8 @@ func (r *run) pipelines(ctx context.Context) (err error) {
 
 func (r *run) threads() int { return cmp.Or(r.opt.Threads, runtime.GOMAXPROCS(0)) }
 
-// release gives everything back; an error names what was still held, which is
-// a defect of a stage.
+// release gives everything back. An error names what was still held, which is a defect of
+// a stage.
 func (r *run) release() error {
 	var errs []error
 	for _, o := range r.ops {
@@ -253,7 +253,7 @@ func (r *run) release() error {
 	return nil
 }
 
-// sinkRun is the end of a run.
+// sinkRun is the output of a run.
 type sinkRun struct {
 	sink    sink.Sink
 	lease   *gpu.Lease

@@ -25,7 +25,7 @@ import (
 
 var errInjected = errors.New("injected")
 
-// faults fails the N-th operation of whatever shares it; 0 never fails.
+// faults fails the N-th operation of everything that shares it. 0 never fails.
 type faults struct {
 	at, seen atomic.Int64
 	panics   bool
@@ -98,14 +98,14 @@ func (r *fakeReader) Read(ctx context.Context) (*gpu.Stride, error) {
 	return &gpu.Stride{Schema: oneColumn, Rows: 10, Cols: []gpu.Column{{Type: gpu.Of(gpu.Int64), Len: 10, Data: b}}}, nil
 }
 
-// fakeOperator is an operator of both kinds: strides stream through it, and what
+// fakeOperator is both kinds of operator: strides stream through it, and the strides that
 // it collects are the parts of its result.
 type fakeOperator struct {
 	faults *faults
 	mu     sync.Mutex
 	held   operators.Collected
 	parts  []*gpu.Stride
-	count  int // parts
+	count  int // number of parts
 }
 
 func (o *fakeOperator) Schema() *gpu.Schema { return oneColumn }
@@ -187,7 +187,7 @@ func (o *fakeOperator) Close() error {
 	return o.held.Close()
 }
 
-// fakeStreaming and fakeBlocking are its two kinds alone.
+// fakeStreaming and fakeBlocking are each one kind of fakeOperator.
 type (
 	fakeStreaming struct{ operators.Streaming }
 	fakeBlocking  struct {
@@ -234,8 +234,8 @@ func scanOf(t *fakeTable) *physical.Stage {
 	return &physical.Stage{Step: "t", Kind: "scan", Schema: oneColumn, Table: t, Columns: []int{0}}
 }
 
-// fakePlan is a join of a union of two scans with a third one, collected by an
-// operator, and an operator after that.
+// fakePlan is a join of a union of two scans with a third scan, collected by an operator,
+// and an operator after that.
 func fakePlan(f *faults, target *fakeTarget) fakeJob {
 	scan := func() *physical.Stage { return scanOf(&fakeTable{faults: f, strides: 5}) }
 	union := &physical.Stage{Step: "both", Kind: "union", Schema: oneColumn, Inputs: []*physical.Stage{scan(), scan()}, Permutation: [][]int{{0}, {0}}}
@@ -247,7 +247,7 @@ func fakePlan(f *faults, target *fakeTarget) fakeJob {
 	return planOf(stageOf("after", streaming, stageOf("all", blocking, match)), target)
 }
 
-// fakeJob is a plan and where its rows go.
+// fakeJob is a plan and the target of its rows.
 type fakeJob struct {
 	plan   *physical.Plan
 	target Target
@@ -322,7 +322,7 @@ func TestEveryFaultEndsTheRunCleanly(t *testing.T) {
 	}
 }
 
-// lateDevice is a discrete device that gives queues once a table is being scanned.
+// lateDevice is a discrete device that returns queues once a table is being scanned.
 type lateDevice struct {
 	gpu.Device
 	apart gpu.Device
@@ -392,7 +392,7 @@ func TestCancelInTheMiddleLeavesNothing(t *testing.T) {
 
 func TestLimitEndsItsInputEarly(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	// The source would wait for ever after its strides.
+	// After its strides the source would wait for ever.
 	table := &fakeTable{faults: &faults{}, strides: 3, waits: true, waiting: make(chan struct{})}
 	st := &physical.Stage{Step: "first", Kind: "limit", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(table)},
 		Make: func() (operators.Operator, error) { return limit.New(oneColumn, 0, 20), nil }}
@@ -403,7 +403,7 @@ func TestLimitEndsItsInputEarly(t *testing.T) {
 	assert.Equal(t, "commit", target.ended)
 }
 
-// explode emits a stride for ever on a Push.
+// explode emits strides for ever in a Push.
 func explode() operators.Operator {
 	return fakeStreaming{&exploding{fakeOperator: fakeOperator{faults: &faults{}}}}
 }
@@ -461,7 +461,7 @@ func (t *cancelTarget) Write(ctx context.Context, s *gpu.Stride) error {
 }
 
 func TestBuildSideIsReadBeforeTheProbeSideStarts(t *testing.T) {
-	// A probe side that has started would hold strides all the while.
+	// A probe side that has started too early would hold strides meanwhile.
 	build := &fakeTable{faults: &faults{}, strides: 3}
 	probe := &fakeTable{faults: &faults{}, strides: 3}
 	op := &orderOperator{fakeOperator: fakeOperator{faults: &faults{}}, probe: &probe.scans, t: t}
@@ -473,8 +473,7 @@ func TestBuildSideIsReadBeforeTheProbeSideStarts(t *testing.T) {
 	assert.Equal(t, int64(1), build.scans.Load())
 }
 
-// orderOperator checks that its probe side has not started when its build side
-// ends.
+// orderOperator checks that its probe side has not started when its build side ends.
 type orderOperator struct {
 	fakeOperator
 	probe *atomic.Int64

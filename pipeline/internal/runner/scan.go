@@ -10,8 +10,8 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// newScanFeed returns the feed of a scan: one that runs ahead when the device has
-// discrete memory.
+// newScanFeed returns the feed of a scan. It runs ahead if the device has discrete
+// memory.
 func newScanFeed(p *pipelineRun, o *opRun) feed {
 	if discrete(p.run.device) {
 		return &aheadFeed{pipe: p, op: o}
@@ -19,7 +19,7 @@ func newScanFeed(p *pipelineRun, o *opRun) feed {
 	return &scanFeed{pipe: p, op: o}
 }
 
-// scanFeed gives the strides of a table as they are decoded.
+// scanFeed returns the strides of a table as they are decoded.
 type scanFeed struct {
 	pipe   *pipelineRun
 	op     *opRun
@@ -50,14 +50,14 @@ func (f *scanFeed) end() error {
 	return f.reader.Close()
 }
 
-// aheadDepth is how many strides are copied to the device before their turn: the
-// link is busy while kernels run.
+// aheadDepth is the number of strides that are copied to the device before their turn, so
+// that the link is busy while kernels run.
 const aheadDepth = 2
 
-// aheadFeed is a scan for a device with memory of its own. It decodes and copies up
-// on goroutines of its own, and begins before the pipeline has a queue, as long as the
-// device starts, and before it has the build sides of its joins, so that cores and
-// link have work when those run out of it.
+// aheadFeed is a scan for a device with memory of its own. It decodes and copies up on
+// goroutines of its own. It begins while the device still starts, and before the build
+// sides of the pipeline's joins are complete, so that cores and link have work during
+// that time.
 type aheadFeed struct {
 	pipe *pipelineRun
 	op   *opRun
@@ -65,8 +65,8 @@ type aheadFeed struct {
 	strides chan *gpu.Stride
 	stop    context.CancelCauseFunc
 	ended   chan struct{}
-	queue   gpu.Queue // of the copies, once there is a stride
-	err     error     // once ended
+	queue   gpu.Queue // for the copies; set with the first stride
+	err     error     // set when the scan has ended
 }
 
 func (f *aheadFeed) start(ctx context.Context) {
@@ -88,7 +88,7 @@ func (f *aheadFeed) run(ctx context.Context) error {
 	return nil
 }
 
-// take returns a stride that was copied up, which the lane makes usable on its queue.
+// take returns a stride that was copied up. The lane makes it usable on its queue.
 func (f *aheadFeed) take(ctx context.Context) (morsel, error) {
 	select {
 	case s, ok := <-f.strides:
@@ -111,18 +111,18 @@ func (f *aheadFeed) take(ctx context.Context) (morsel, error) {
 	}
 }
 
-// end stops the scan, releases what it has still copied up, and returns its error
-// unless that is the stop.
+// end stops the scan, releases the strides that were copied up and not taken, and returns
+// the error of the scan unless that is the stop.
 func (f *aheadFeed) end() error {
 	if f.ended == nil {
 		return nil
 	}
 	defer f.op.state.Store(stateDone)
 	f.stop(errStop)
-	<-f.ended // the queue is the scan's until then
+	<-f.ended // the scan uses the queue until then
 	for s := range f.strides {
-		// Only its copies must be over. That a closed queue makes no ordinary columns
-		// of its encoded ones hurts nobody.
+		// Only the copies must be over. A closed queue does not unpack encoded columns,
+		// which does not matter here.
 		_ = f.queue.Wait(s)
 		s.Release()
 	}
@@ -132,11 +132,11 @@ func (f *aheadFeed) end() error {
 	return f.err
 }
 
-// copyUp decodes a table and brings all its strides to the device.
+// copyUp decodes a table and copies all its strides to the device.
 func (f *aheadFeed) copyUp(ctx context.Context) (err error) {
 	o := f.op
 	defer recoverInto(&err, o.Name())
-	// The reader first: it decodes while the device may still be starting.
+	// The reader comes first: it decodes while the device may still be starting.
 	r, err := f.pipe.reader(ctx, o)
 	if err != nil {
 		return err
@@ -169,8 +169,8 @@ func (f *aheadFeed) copyUp(ctx context.Context) (err error) {
 	}
 }
 
-// closeReader closes a reader at the end of its scan. What goes wrong takes the place
-// of no error, and of the stop of a scan that nobody needs any more.
+// closeReader closes a reader at the end of its scan. Its error replaces a missing error,
+// and the stop of a scan that nobody needs any more.
 func closeReader(r source.Reader, err *error) {
 	if closeErr := r.Close(); *err == nil || *err == errStop && closeErr != nil {
 		*err = closeErr
@@ -199,10 +199,10 @@ func (p *pipelineRun) scanOptions(o *opRun) source.ScanOptions {
 	}
 }
 
-// inflight is how many strides are decoded at a time: one a thread, because a
-// column that takes longest is decoded by one thread a stride. For a discrete device
-// they are as many as page-locked memory allows: fewer, should encoded columns not
-// be small, and more once they are seen to be.
+// inflight returns the number of strides that are decoded at a time: one a thread,
+// because the column that takes longest is decoded by one thread a stride. For a discrete
+// device it is as many as page-locked memory allows if encoded columns are not small;
+// once they are known to be small, more are decoded.
 func (r *run) inflight(o *opRun, rows int) int {
 	n := r.threads() + 1
 	if bytes := r.inflightBytes(); bytes > 0 {
@@ -211,9 +211,9 @@ func (r *run) inflight(o *opRun, rows int) int {
 	return n
 }
 
-// inflightBytes is what a scan for a discrete device may decode ahead: the scans of a
-// run, which may all decode at once, share half of the host budget. Pages that are
-// being decoded and the output take of the other.
+// inflightBytes returns the bytes that a scan for a discrete device may decode ahead. The
+// scans of a run may all decode at once, and share half of the host budget. The pages
+// that are being decoded, and the output, use the other half.
 func (r *run) inflightBytes() int64 {
 	if !discrete(r.device) {
 		return 0
@@ -227,6 +227,6 @@ func (r *run) inflightBytes() int64 {
 	return min(decodeAhead, r.device.HostBudget().Limit()/2/max(scans, 1))
 }
 
-// decodeAhead bounds the strides of a scan that are decoded before they are copied
-// to a device, in bytes.
+// decodeAhead is the most bytes of strides of a scan that are decoded before they are
+// copied to a device.
 const decodeAhead = 2 << 30

@@ -18,16 +18,16 @@ const (
 	laneEncode = "encode"
 )
 
-// maxHostSpans bounds the pieces of decoding and encoding that are remembered.
+// maxHostSpans bounds the spans of decoding and encoding that are kept.
 const maxHostSpans = 1 << 17
 
-// hostSpans collects what the host decodes and encodes.
+// hostSpans collects the spans of decoding and encoding on the host.
 type hostSpans struct {
 	mu    sync.Mutex
 	spans []gpu.Span
 }
 
-// trace returns what a source or sink calls after each piece of work; nil when
+// trace returns the function that a source or sink calls after each task. It is nil when
 // the run keeps no timeline.
 func (r *run) trace(lane, stage string) func(string, time.Time) {
 	if !r.opt.Timeline {
@@ -43,7 +43,7 @@ func (r *run) trace(lane, stage string) func(string, time.Time) {
 	}
 }
 
-// merge puts the device's spans, whose clock is shifted by offset, with the host's.
+// merge returns the device's spans, shifted by offset, and the host's spans, in order.
 func (h *hostSpans) merge(device []gpu.Span, offset time.Duration) []gpu.Span {
 	h.mu.Lock()
 	defer h.mu.Unlock()
