@@ -13,25 +13,25 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// ErrBudget is the sentinel behind every refusal of a memory budget; match it
-// with errors.Is, or the details with errors.As and *BudgetError.
+// ErrBudget is the sentinel behind every refusal of a memory budget. Match it with
+// errors.Is, or the details with errors.As and *BudgetError.
 var ErrBudget = errors.New("memory budget exceeded")
 
-// BudgetError says which reservation a budget refused, what fills the budget, and
-// what to change.
+// BudgetError says which reservation a budget refused, what fills the budget, and what to
+// change.
 type BudgetError struct {
-	Stage     string // who asked: the name of the lease
+	Stage     string // name of the lease that asked
 	Tier      string // "device", "host" or "disk"
 	Asked     int64  // bytes
 	Available int64  // bytes
 	Limit     int64  // bytes
-	Holder    string // who would hold the most: the name of one or more leases
+	Holder    string // name of the lease or leases that hold the most, with the refused bytes
 	Held      int64  // bytes that the holder has
 	Setting   string // the setting that raises the limit
-	Hint      string // what else would help, may be empty
+	Hint      string // other advice; may be empty
 }
 
-// Error leads with the holder. Who asked last comes next, if it is another.
+// Error begins with the holder. The lease that asked comes next, if it is another one.
 func (e *BudgetError) Error() string {
 	text := func(n int64) string { return humanize.IBytes(clampUint(n)) }
 	var s string
@@ -51,12 +51,12 @@ func (e *BudgetError) Error() string {
 // Is makes errors.Is(err, ErrBudget) true.
 func (e *BudgetError) Is(target error) bool { return target == ErrBudget }
 
-// AllocError is an allocation within a budget that failed all the same.
+// AllocError is a failed allocation that its budget had allowed.
 type AllocError struct {
-	Stage string // who asked: the name of the lease
-	Tier  string // as of a BudgetError
+	Stage string // name of the lease that asked
+	Tier  string // as in a BudgetError
 	Size  int64  // bytes
-	Err   error  // the allocator's
+	Err   error  // error of the allocator
 }
 
 func (e *AllocError) Error() string {
@@ -65,8 +65,8 @@ func (e *AllocError) Error() string {
 
 func (e *AllocError) Unwrap() error { return e.Err }
 
-// IsRefusal says whether an error is memory that was refused, by a budget or by
-// an allocator. What was refused changed nothing and may be asked for again.
+// IsRefusal reports whether an error is a refusal of memory, by a budget or by an
+// allocator. A refused call has changed nothing and may be repeated.
 func IsRefusal(err error) bool {
 	var failed *AllocError
 	return errors.Is(err, ErrBudget) || errors.As(err, &failed)
@@ -74,12 +74,12 @@ func IsRefusal(err error) bool {
 
 func clampUint(n int64) uint64 { return uint64(max(n, 0)) }
 
-// Allocator is where a device's buffers come from. Free takes back exactly what
-// Allocate gave. Both may be called from any goroutine.
+// Allocator allocates a device's buffers. Free takes back exactly what Allocate returned.
+// Any goroutine may call both.
 type Allocator interface {
-	// Allocate returns size bytes at a device address, aligned to 64 bytes;
-	// mem views them when the host can address them and is nil otherwise. The
-	// contents are unspecified.
+	// Allocate returns size bytes at a device address that is aligned to 64 bytes. mem
+	// views them if the host can address them; otherwise it is nil. The contents are
+	// unspecified.
 	Allocate(size int64) (mem []byte, addr uintptr, err error)
 	Free(mem []byte, addr uintptr, size int64)
 }
@@ -91,8 +91,8 @@ type Budget struct {
 
 	mu         sync.Mutex
 	limit      int64
-	used, peak int64 // of ordinary leases
-	cached     int64 // of those of caches
+	used, peak int64 // by ordinary leases
+	cached     int64 // by leases of caches
 	leases     map[*Lease]struct{}
 	fault      atomic.Pointer[func(allocate bool) error]
 
@@ -109,9 +109,9 @@ func NewBudget(tier, setting string, limit int64, alloc Allocator) *Budget {
 	return &Budget{tier: tier, setting: setting, limit: limit, alloc: alloc, leases: map[*Lease]struct{}{}}
 }
 
-// SetFault has every reservation, and every allocation after its reservation, ask f
-// first, which refuses it by an error: for tests of what happens then. Caches do not
-// ask. nil ends it.
+// SetFault makes every reservation, and every allocation after its reservation, call f
+// first; an error of f refuses it. It is for tests of refusals. Caches do not call f. A
+// nil f ends it.
 func (b *Budget) SetFault(f func(allocate bool) error) {
 	if f == nil {
 		b.fault.Store(nil)
@@ -120,7 +120,7 @@ func (b *Budget) SetFault(f func(allocate bool) error) {
 	b.fault.Store(&f)
 }
 
-// ask asks the fault.
+// ask calls the fault.
 func (l *Lease) ask(allocate bool) error {
 	f := l.budget.fault.Load()
 	if f == nil || l.cache {
@@ -144,22 +144,22 @@ func (b *Budget) SetLimit(limit int64) {
 	b.limit = limit
 }
 
-// Used returns the bytes reserved now and at the highest, without those of caches.
+// Used returns the bytes reserved now and at the peak, without those of caches.
 func (b *Budget) Used() (now, peak int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.used, b.peak
 }
 
-// Lease opens a lease on the budget. The name appears in errors and leak
-// reports: the stage and what the memory is for, as in "join orders: build side".
+// Lease opens a lease on the budget. Errors and leak reports have its name, which is the
+// stage and the use of the memory, as in "join orders: build side".
 func (b *Budget) Lease(name string) *Lease {
 	return b.open(&Lease{name: name, budget: b})
 }
 
-// CacheLease opens a lease for memory that is kept for later and that a Reclaimer
-// gives back. A reservation on it takes what is free and makes nobody give anything
-// back; refusals and leak reports leave it out.
+// CacheLease opens a lease for memory of a cache, which a Reclaimer gives back. A
+// reservation on it takes only free memory: nobody is asked to give any back. Refusals
+// and leak reports leave it out.
 func (b *Budget) CacheLease(name string) *Lease {
 	return b.open(&Lease{name: name, budget: b, cache: true})
 }
@@ -171,8 +171,8 @@ func (b *Budget) open(l *Lease) *Lease {
 	return l
 }
 
-// Leaks names every open lease with its bytes, in order of name. It is empty at
-// the end of a run.
+// Leaks lists every open lease with its bytes, in order of name. The list is empty at the
+// end of a run.
 func (b *Budget) Leaks() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -187,8 +187,8 @@ func (b *Budget) Leaks() []string {
 	return out
 }
 
-// Lease is memory reserved by one owner from one budget. Reserve, Alloc and the
-// release of buffers may happen on any goroutine; Close once.
+// Lease is memory that one owner has reserved from one budget. Any goroutine may call
+// Reserve and Alloc and release buffers. Close is called once.
 type Lease struct {
 	name    string
 	budget  *Budget
@@ -202,14 +202,13 @@ type Lease struct {
 	activity activityCounter
 }
 
-// Advise says what helps where the lease's memory fills the budget: the hint of
-// refusals that name it.
+// Advise sets the hint of refusals in which the lease's memory fills the budget.
 func (l *Lease) Advise(hint string) { l.advice.Store(&hint) }
 
 // Name returns the name the lease was opened with.
 func (l *Lease) Name() string { return l.name }
 
-// Limit is the limit of the lease's budget, in bytes.
+// Limit returns the limit of the lease's budget, in bytes.
 func (l *Lease) Limit() int64 { return l.budget.Limit() }
 
 // Available is what is left of the lease's budget just now, in bytes.
@@ -222,9 +221,9 @@ func (l *Lease) Available() int64 {
 // Used returns the bytes reserved now and at the highest.
 func (l *Lease) Used() (now, peak int64) { return l.used.Load(), l.peak.Load() }
 
-// Reserve takes n bytes from the budget without allocating: for memory that is
-// counted here but lives elsewhere. Where they do not fit, holders give memory back
-// first, see Register. The error is a *BudgetError.
+// Reserve takes n bytes from the budget without allocating, for memory that is allocated
+// elsewhere. If they do not fit, holders give memory back first; see Register. The error
+// is a *BudgetError.
 func (l *Lease) Reserve(n int64) error {
 	b := l.budget
 	fault := l.ask(false)
@@ -239,7 +238,7 @@ func (l *Lease) Reserve(n int64) error {
 	return nil
 }
 
-// count adds to the bytes that the lease holds.
+// count adds to the bytes of the lease.
 func (l *Lease) count(n int64) {
 	used := l.used.Add(n)
 	for {
@@ -250,7 +249,7 @@ func (l *Lease) count(n int64) {
 	}
 }
 
-// Unreserve gives n bytes back that Reserve took.
+// Unreserve gives back n bytes of Reserve.
 func (l *Lease) Unreserve(n int64) {
 	l.used.Add(-n)
 	b := l.budget
@@ -263,10 +262,10 @@ func (l *Lease) Unreserve(n int64) {
 	b.mu.Unlock()
 }
 
-// left is the bytes that are free.
+// left returns the free bytes.
 func (b *Budget) left() int64 { return b.limit - b.used - b.cached }
 
-// take counts n bytes for a lease, if they fit or can be made to.
+// take counts n bytes for a lease, if they fit or holders can make room.
 func (b *Budget) take(l *Lease, n int64) bool {
 	fits := n == 0 || n > 0 && n <= b.left() && len(b.waiting) == 0
 	switch {
@@ -281,7 +280,7 @@ func (b *Budget) take(l *Lease, n int64) bool {
 	return true
 }
 
-// refusal is the error of a reservation. The leases of a name count together.
+// refusal returns the error of a reservation. Leases of one name count together.
 func (b *Budget) refusal(l *Lease, n int64) *BudgetError {
 	e := &BudgetError{Stage: l.name, Tier: b.tier, Asked: n, Available: b.left(), Limit: b.limit, Setting: b.setting}
 	held, advice := map[string]int64{}, map[string]string{}
@@ -305,12 +304,12 @@ func (b *Budget) refusal(l *Lease, n int64) *BudgetError {
 	return e
 }
 
-// Alloc reserves and allocates a buffer of n bytes with one reference. Its
-// contents are unspecified. The error is a *BudgetError or an *AllocError.
+// Alloc reserves and allocates a buffer of n bytes with one reference and unspecified
+// contents. The error is a *BudgetError or an *AllocError.
 func (l *Lease) Alloc(n int64) (*Buffer, error) { return l.AllocFrom(l.budget.alloc, n) }
 
-// AllocFrom is Alloc with an allocator other than the budget's: for a device
-// that has several ways to the same memory.
+// AllocFrom is Alloc with another allocator than the budget's, for a device with several
+// ways to the same memory.
 func (l *Lease) AllocFrom(a Allocator, n int64) (*Buffer, error) {
 	if err := l.Reserve(n); err != nil {
 		return nil, err
@@ -331,9 +330,9 @@ func (l *Lease) AllocFrom(a Allocator, n int64) (*Buffer, error) {
 	return b, nil
 }
 
-// Close gives the lease back. Buffers or reservations that are still out are an
-// error that names the lease; the lease then stays in the budget's leak report
-// until they are released. Close is idempotent.
+// Close ends the lease. Buffers or reservations that are still in use are an error that
+// names the lease; the lease then stays in the budget's leak report until they are
+// released. A second Close does nothing.
 func (l *Lease) Close() error {
 	if l.closed.Swap(true) {
 		return nil
@@ -362,15 +361,15 @@ type Buffer struct {
 	refs  atomic.Int32
 }
 
-// WrapBytes makes a buffer over memory that the garbage collector owns; it is
-// counted by no lease. For constants, tests and small dictionaries.
+// WrapBytes makes a buffer from memory of the garbage collector. No lease counts it. It
+// is for constants, tests and small dictionaries.
 func WrapBytes(mem []byte) *Buffer {
 	b := &Buffer{mem: mem, size: int64(len(mem)), addr: uintptr(unsafe.Pointer(unsafe.SliceData(mem)))}
 	b.refs.Store(1)
 	return b
 }
 
-// Bytes returns the buffer's memory, nil when the host cannot address it.
+// Bytes returns the buffer's memory, or nil if the host cannot address it.
 func (b *Buffer) Bytes() []byte {
 	if b == nil {
 		return nil
@@ -386,7 +385,7 @@ func (b *Buffer) Addr() uintptr {
 	return b.addr
 }
 
-// Size returns the bytes of the buffer.
+// Size returns the size of the buffer in bytes.
 func (b *Buffer) Size() int64 {
 	if b == nil {
 		return 0
@@ -402,7 +401,7 @@ func (b *Buffer) Retain() *Buffer {
 	return b
 }
 
-// Release drops a reference; the last one gives the memory back to its lease.
+// Release drops a reference. The last one gives the memory back to its lease.
 func (b *Buffer) Release() {
 	if b == nil {
 		return
@@ -427,8 +426,8 @@ func (l *Lease) dropBuffer() {
 	}
 }
 
-// chargeTo makes another lease of the same budget pay for the buffer from now on, if
-// it has no owner but the caller.
+// chargeTo moves the charge for the buffer to another lease of the same budget, if the
+// caller has its only reference.
 func (b *Buffer) chargeTo(l *Lease) {
 	if b == nil || b.lease == nil || b.lease == l || b.lease.budget != l.budget || b.refs.Load() != 1 {
 		return
@@ -441,8 +440,8 @@ func (b *Buffer) chargeTo(l *Lease) {
 	from.dropBuffer()
 }
 
-// Values views the first n values of a host-addressable buffer as Go values.
-// It panics when the buffer is shorter: sizes are checked where they are made.
+// Values views the first n values of a host-addressable buffer as Go values. It panics
+// when the buffer is shorter: callers check sizes where buffers are made.
 func Values[T any](b *Buffer, n int) []T {
 	if n == 0 {
 		return nil

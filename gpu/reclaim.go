@@ -6,36 +6,35 @@ import (
 	"sync"
 )
 
-// Reclaimer is a holder of memory of a budget that can give some of it back: a cache,
-// or state that can spill. Its methods may be called from any goroutine, never two at
-// a time, and without the budget's lock. They neither reserve from the budget nor wait
-// for anybody who may be doing so: a holder at work on its memory, under a lock of its
-// own, has nothing to give (sync.Mutex.TryLock).
+// Reclaimer is a holder of a budget's memory that can give some of it back: a cache, or
+// state that can spill. Any goroutine may call its methods, but never two at a time. The
+// budget's lock is not held. The methods neither reserve from the budget nor wait for a
+// goroutine that may do so. A holder that is using its memory under a lock of its own
+// therefore has nothing to give (sync.Mutex.TryLock).
 type Reclaimer interface {
-	// Reclaimable returns the bytes that could be given back now, and what that costs:
-	// seconds a GiB to give it back and to have it again. Caches cost less than what
-	// spills.
+	// Reclaimable returns the bytes that could be given back now, and the cost of giving
+	// them back and getting them again, in seconds a GiB. Caches cost less than state
+	// that spills.
 	Reclaimable() (bytes int64, cost float64)
-	// Reclaim gives back at least want bytes if it can, and returns how many. They are
-	// reserved no longer when it returns.
+	// Reclaim gives back at least want bytes if it can, and returns the number of bytes.
+	// They are no longer reserved when it returns.
 	Reclaim(want int64) (given int64)
 }
 
 // registration is a reclaimer of a budget.
 type registration struct {
 	Reclaimer
-	mu   sync.Mutex // held while the reclaimer is asked
+	mu   sync.Mutex // held while the reclaimer is called
 	gone bool
 }
 
-// Register makes a holder known to the budget. A reservation that does not fit has
-// holders give back what is missing, those of the least cost first, before it is
-// refused. Reservations that do not fit are served one after the other, in order of
-// arrival, and those that come meanwhile wait behind them, so that none starves. Where
-// all that can be given back is not enough, nothing is.
+// Register registers a holder with the budget. Before the budget refuses a reservation
+// that does not fit, holders give back the missing bytes, cheapest first. Reservations
+// that do not fit are served in order of arrival. Later reservations wait behind them, so
+// that none starves. If all that can be given back is not enough, nothing is given back.
 //
-// The reclaimer is not asked any more once unregister returns, which is not called
-// from it.
+// Once unregister returns, the reclaimer is not called any more. The reclaimer must not
+// call unregister.
 func (b *Budget) Register(r Reclaimer) (unregister func()) {
 	x := &registration{Reclaimer: r}
 	b.mu.Lock()
@@ -51,8 +50,8 @@ func (b *Budget) Register(r Reclaimer) (unregister func()) {
 	}
 }
 
-// reclaim has holders give back memory until n bytes are left, and says whether they
-// are. It is called with the lock held, and holds it when it returns.
+// reclaim makes holders give back memory until n bytes are free, and reports whether they
+// are. The caller holds the lock, before and after.
 func (b *Budget) reclaim(n int64) bool {
 	if len(b.reclaimers) == 0 && len(b.waiting) == 0 || n > b.limit {
 		return false
@@ -61,7 +60,7 @@ func (b *Budget) reclaim(n int64) bool {
 	b.waiting = append(b.waiting, turn)
 	locked := true
 	defer func() {
-		if !locked { // a holder panicked
+		if !locked { // a holder has panicked
 			b.mu.Lock()
 			defer b.mu.Unlock()
 		}
@@ -93,15 +92,15 @@ func (b *Budget) reclaim(n int64) bool {
 	return n <= b.left()
 }
 
-// offer is what a holder can give back.
+// offer is the memory that a holder can give back.
 type offer struct {
 	*registration
 	bytes int64
 	cost  float64
 }
 
-// offersOf asks holders what they can give back, and sorts them by cost: none when all
-// together have less than is missing.
+// offersOf returns the offers of holders, sorted by cost. It returns none when all offers
+// together are less than missing.
 func offersOf(holders []*registration, missing int64) (offers []offer) {
 	total := int64(0)
 	for _, h := range holders {
@@ -117,7 +116,7 @@ func offersOf(holders []*registration, missing int64) (offers []offer) {
 	return offers
 }
 
-// offer asks what the holder can give back, nothing when it is gone.
+// offer returns the holder's offer, which is empty after unregister.
 func (r *registration) offer() offer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,7 +127,7 @@ func (r *registration) offer() offer {
 	return o
 }
 
-// reclaim has the holder give back memory unless it is gone.
+// reclaim makes the holder give back memory, unless it is unregistered.
 func (r *registration) reclaim(want int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

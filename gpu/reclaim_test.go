@@ -12,13 +12,13 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// holder has memory that it can give back.
+// holder is a holder of memory that it can give back.
 type holder struct {
 	lease *gpu.Lease
 	cost  float64
 	mu    sync.Mutex
 	held  int64
-	asked []int64 // what Reclaim was asked for
+	asked []int64 // arguments of Reclaim
 	wait  chan struct{}
 }
 
@@ -97,7 +97,7 @@ func TestReservationsAreServedInOrderOfArrival(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	reserve(l, 900)
-	reserve(small, 100) // fits what is left, and would starve the large one
+	reserve(small, 100) // it fits the free memory, and would starve the large one
 	mu.Lock()
 	require.Empty(t, order)
 	mu.Unlock()
@@ -141,10 +141,10 @@ func TestRandomHoldersNeitherDeadlockNorExceedTheBudget(t *testing.T) {
 			h := &holder{lease: b.Lease(fmt.Sprint("holder ", w)), cost: rnd.Float64()}
 			unregister := b.Register(h)
 			for step := range steps {
-				h.mu.Lock() // held while it reserves, as an operator at work does
+				h.mu.Lock() // held while it reserves, like the lock of an operator at work
 				n := rnd.Int64N(limit / 4)
 				if w == 0 {
-					n = limit * 3 / 4 // a large one among many small ones
+					n = limit * 3 / 4 // one large reservation among many small ones
 				}
 				switch err := h.lease.Reserve(n); {
 				case err == nil:
@@ -158,7 +158,7 @@ func TestRandomHoldersNeitherDeadlockNorExceedTheBudget(t *testing.T) {
 					t.Errorf("%d bytes of %d are reserved", now, limit)
 				}
 				h.mu.Unlock()
-				if step%64 == 63 { // come and go
+				if step%64 == 63 { // unregister and register again
 					unregister()
 					unregister = b.Register(h)
 				}

@@ -1,13 +1,12 @@
-// Package cuda runs the primitives of package gpu on an NVIDIA GPU. It opens the
-// driver at run time, so that one binary serves machines with and without a GPU,
-// and carries its kernels compiled. It owns the device's memory pool and the
-// page-locked host memory that strides cross the link from; it knows nothing of
-// files or operators, and never computes on the CPU what a kernel can.
+// Package cuda runs the primitives of package gpu on an NVIDIA GPU. It opens the driver
+// at run time, so that one binary serves machines with and without a GPU, and it contains
+// its kernels compiled. It owns the device's memory pool, and the page-locked host memory
+// from which strides are copied. It knows nothing of files or operators. It never
+// computes on the CPU what a kernel can compute.
 //
-// A device has three streams: copies up, kernels, copies down. All kernels of
-// all queues run on the one stream, in the order they were launched; memory is
-// freed in that order too, so that a buffer may be released as soon as the last
-// kernel that uses it has been launched.
+// A device has three streams: copies up, kernels, copies down. All kernels of all queues
+// run on one stream, in the order of their launch. Memory is freed in that order too, so
+// a buffer may be released as soon as the last kernel that uses it has been launched.
 package cuda
 
 import (
@@ -21,34 +20,33 @@ import (
 
 // Options configure a device; the zero value uses most of the first GPU.
 type Options struct {
-	// Ordinal is the number of the GPU, as the driver counts.
+	// Ordinal is the number of the GPU in the driver's numbering.
 	Ordinal int
-	// Memory is the budget of device memory in bytes; 0 means 80 % of what is free.
+	// Memory is the budget of device memory in bytes; 0 means 80 % of the free memory.
 	Memory int64
-	// HostMemory is the budget of page-locked host memory in bytes; 0 means half
-	// of what is free.
+	// HostMemory is the budget of page-locked host memory in bytes; 0 means half of the
+	// free memory.
 	HostMemory int64
-	// StrideBytes is the size a column of a stride should have when it crosses
-	// the link, in bytes; 0 chooses.
+	// StrideBytes is the wanted size in bytes of a column in a stride that crosses the
+	// link; 0 means the default.
 	StrideBytes int64
-	// Ahead makes Open return at once and start the GPU beside its caller, which
-	// takes some tenths of a second; meanwhile host memory can be had, and with it
-	// decoding begin. Host and device memory is taken in advance, as far as the budgets
-	// allow. NewQueue waits until the GPU is started, and gives the error when it
-	// cannot be.
+	// Ahead makes Open return immediately and start the GPU in the background, which
+	// takes some tenths of a second. Host memory can be allocated meanwhile, so decoding
+	// can begin. Host and device memory is taken in advance, as far as the budgets allow.
+	// NewQueue waits until the GPU has started, and returns the error if it cannot start.
 	Ahead bool
 	// Library is the driver's library; "" means libcuda.so.1.
 	Library string
-	// Fault, when set, is asked before every call of the driver by its name and
-	// may fail it: for tests of what happens then.
+	// Fault, when set, is called with the name of every driver function before the call,
+	// and may fail it: for tests of failures.
 	Fault func(call string) error
 }
 
-// properties are what kernels are sized by.
+// properties are the properties of the GPU that determine the sizes of launches.
 type properties struct {
 	name              string
 	multiprocessors   int
-	sharedPerBlock    int // bytes a block may have at most
+	sharedPerBlock    int // most bytes of a block
 	major, minor      int // compute capability
 	memory, free      int64
 	hostNUMA, ordinal int
@@ -70,15 +68,16 @@ type Device struct {
 	// The streams: copies up, kernels, copies down.
 	up, compute, down stream
 
-	// uploads serialises what is put on the stream of copies up, downloads
-	// likewise.
+	// uploads serialises work on the stream of copies up, downloads work on the stream of
+	// copies down.
 	uploads, downloads sync.Mutex
 
-	// computing serialises what is put on the stream of kernels in one piece, and what
-	// keeps the driver from launching anything.
+	// computing serialises the submission of a primitive's work to the stream of kernels,
+	// and calls during which the driver launches nothing.
 	computing sync.Mutex
 
-	// ready is closed when the GPU is started, or failure says why it is not.
+	// ready is closed when the GPU has started. If it could not start, failure is the
+	// error.
 	ready   chan struct{}
 	failure error
 	events  eventPool
@@ -86,15 +85,15 @@ type Device struct {
 	reaped  sync.WaitGroup
 
 	mu     sync.Mutex
-	tables map[string]uintptr // constant tables by name
-	// arrivals are the strides that are ahead of their turn.
+	tables map[string]uintptr // by name
+	// arrivals are the strides that were copied up ahead and not waited for.
 	arrivals map[*gpu.Stride]arrival
 	steps    []step // of setting up
 
 	link func() (gpu.Link, error)
 }
 
-// The driver's numbers of the attributes of a device.
+// The driver's numbers of device attributes.
 const (
 	attrMultiprocessors = 16
 	attrMajor           = 75
@@ -114,8 +113,8 @@ const (
 	aheadPool   = 1 << 29
 )
 
-// Count returns the number of GPUs; ErrNoDriver is behind the error on a machine
-// without a driver.
+// Count returns the number of GPUs. On a machine without a driver ErrNoDriver is behind
+// the error.
 func Count(library string) (int, error) {
 	d, err := openDriver(library)
 	if err != nil {
@@ -131,9 +130,8 @@ func Count(library string) (int, error) {
 	return int(n), nil
 }
 
-// Installed says whether there is a driver, without starting it: that takes some
-// milliseconds, Count a tenth of a second. ErrNoDriver is behind the error on a machine
-// without one.
+// Installed returns an error if there is no driver; ErrNoDriver is behind it. It does not
+// start the driver, so it takes some milliseconds; Count takes a tenth of a second.
 func Installed(library string) error {
 	_, err := openDriver(library)
 	return err
@@ -186,7 +184,7 @@ func (d *Device) start(drv *driver) {
 	}
 }
 
-// Wait waits until the GPU is started, and returns the error if it could not be.
+// Wait waits until the GPU has started, and returns the error if it could not start.
 func (d *Device) Wait() error {
 	<-d.ready
 	return d.failure
@@ -294,7 +292,7 @@ func (d *Device) openContext() error {
 	return nil
 }
 
-// id is the name by which a job asks for the GPU.
+// id returns the name by which a job asks for the GPU.
 func (d *Device) id() string { return fmt.Sprintf("cuda:%d", d.opt.Ordinal) }
 
 // Properties implements gpu.Device.
@@ -314,10 +312,10 @@ func (d *Device) Budget() *gpu.Budget { return d.budget }
 // HostBudget implements gpu.Device.
 func (d *Device) HostBudget() *gpu.Budget { return d.host }
 
-// StrideRows implements gpu.Device: copies below 8 MB waste the link, so a column of
-// 8-byte values gets twice that and one of 4 bytes enough, within a bound on the
-// whole stride and on its share of the device's budget and of the host's, which hold
-// several strides at a time.
+// StrideRows implements gpu.Device. Copies below 8 MB waste the link, so a column of
+// 8-byte values gets twice that, and a column of 4-byte values just enough. A whole
+// stride is bounded, absolutely and as a share of the budgets of device and host, which
+// hold several strides at a time.
 func (d *Device) StrideRows(rowBytes int) int {
 	rowBytes = max(rowBytes, 1)
 	column := d.opt.StrideBytes
@@ -330,7 +328,7 @@ func (d *Device) StrideRows(rowBytes int) int {
 	return int(max(rows, 1<<10))
 }
 
-// Close waits for the device and gives everything back.
+// Close waits for the device and gives all its resources back.
 func (d *Device) Close() error {
 	var first error
 	note := func(err error) {
@@ -376,8 +374,8 @@ func (d *Device) Close() error {
 	return nil
 }
 
-// table returns the device address of a constant table, which is made and
-// uploaded the first time it is asked for and lives as long as the device.
+// table returns the device address of a constant table. The table is made and uploaded at
+// the first call, and lives as long as the device.
 func (d *Device) table(name string, make func() []byte) (uintptr, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

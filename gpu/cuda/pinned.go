@@ -18,7 +18,7 @@ const (
 	// pinnedAlign is the unit of page-locked blocks, in bytes.
 	pinnedAlign = 256
 	// chunkSize is the memory that is mapped at a time, unless more is needed or the
-	// budget is less.
+	// budget is smaller.
 	chunkSize = 128 << 20
 	// pieceSize is the memory that is page-locked at a time. That takes 0.8 ms, in which
 	// the driver launches nothing, while copies launched before go on. Less at a time
@@ -27,53 +27,53 @@ const (
 	hugePage  = 2 << 20
 )
 
-// pinned hands out page-locked host memory. Page-locking fresh memory costs 0.37 s
-// a GB and touched memory 0.025, so memory is mapped in large chunks,
-// touched by all cores, locked when it is first copied from or to, and kept until the
-// device is closed. What is kept is bounded rather than counted: chunks that are free
-// as a whole are given back before more is mapped than the budget has.
+// pinned allocates page-locked host memory. Page-locking fresh memory costs 0.37 s a GB,
+// page-locking touched memory 0.025. So memory is mapped in large chunks, touched by all
+// cores, locked when it is first copied, and kept until the device is closed. The kept
+// memory is not counted, but bounded: before more is mapped than the budget has, chunks
+// that are entirely free are unmapped.
 type pinned struct {
 	dev *Device
 
 	mu      sync.Mutex
 	grown   sync.Cond // a chunk was added, or growing ended
-	growing bool      // somebody is about to add a chunk
+	growing bool      // a goroutine is adding a chunk
 	chunks  []*chunk
-	free    []extent // by address, never two that touch
+	free    []extent // sorted by address; no two are adjacent
 	spare   int64    // bytes of free
 
 	premapping sync.WaitGroup
-	hungry     sync.Cond // less is spare than premap keeps, or it must stop
-	need       int64     // what an allocation waits for
+	hungry     sync.Cond // there are fewer spare bytes than premap wants, or it must stop
+	need       int64     // bytes that an allocation waits for
 	stopped    bool
 }
 
-// chunk is memory that is mapped in one go. One huge page more is mapped, so that the
-// chunk begins with one, and so that the blocks of two chunks never touch and become
-// one.
+// chunk is memory that is mapped at once. It is mapped with one more huge page, so that
+// it begins at a huge page, and so that blocks of two chunks are never adjacent and never
+// merged.
 type chunk struct {
 	mapped []byte
 	mem    []byte
 	pieces []piece
 }
 
-// piece is memory that is page-locked in one go. The driver copies from no more than
-// one at a time.
+// piece is the part of a chunk that is page-locked at once. A copy of the driver must lie
+// within one piece.
 type piece struct {
 	mem    []byte
-	mu     sync.Mutex // held while it is locked
+	mu     sync.Mutex // held while the piece is locked
 	locked atomic.Bool
 }
 
 func (c *chunk) base() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(c.mem))) }
 func (c *chunk) size() int64   { return int64(len(c.mem)) }
 
-// piece is the one that an address lies in.
+// piece returns the piece that contains an address.
 func (c *chunk) piece(addr uintptr) *piece { return &c.pieces[(addr-c.base())/pieceSize] }
 
 func (s *piece) addr() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(s.mem))) }
 
-// extent is a free run of bytes of a chunk.
+// extent is a range of free bytes in a chunk.
 type extent struct {
 	addr uintptr
 	size int64
@@ -88,8 +88,8 @@ func newPinned(d *Device) *pinned {
 
 func pinnedSize(size int64) int64 { return (size + pinnedAlign - 1) &^ (pinnedAlign - 1) }
 
-// Allocate implements gpu.Allocator; the device addresses the memory as the host
-// does.
+// Allocate implements gpu.Allocator. The device address of the memory is its host
+// address.
 func (p *pinned) Allocate(size int64) ([]byte, uintptr, error) {
 	if size == 0 {
 		return nil, 0, nil
@@ -146,8 +146,8 @@ func (p *pinned) grow(n int64) error {
 	return nil
 }
 
-// trim unmaps chunks that are free until those that are left have at most limit bytes,
-// as far as it can.
+// trim unmaps free chunks until the remaining ones have at most limit bytes. It may run
+// out of free chunks before.
 func (p *pinned) trim(limit int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,7 +181,7 @@ func (p *pinned) add(c *chunk) {
 	p.grown.Broadcast()
 }
 
-// at returns the chunk of an address, nil for one outside.
+// at returns the chunk that contains an address, or nil.
 func (p *pinned) at(addr uintptr) *chunk {
 	for _, c := range p.chunks {
 		if addr-c.base() < uintptr(c.size()) {
@@ -191,7 +191,7 @@ func (p *pinned) at(addr uintptr) *chunk {
 	return nil
 }
 
-// view is the memory at an address of a chunk.
+// view returns the memory at an address in a chunk.
 func (p *pinned) view(addr uintptr, size int64) []byte {
 	c := p.at(addr)
 	from := int64(addr - c.base())
@@ -238,8 +238,8 @@ func (p *pinned) lockColumn(c gpu.Column) error {
 	return nil
 }
 
-// take cuts n bytes from the smallest free extent that has them, of those that begin
-// page-locked if there is one: locking takes half as long as copying.
+// take cuts n bytes from the smallest free extent that is large enough. It prefers
+// extents that begin page-locked, because locking takes half as long as copying.
 func (p *pinned) take(n int64) (uintptr, bool) {
 	best, bestLocked := -1, false
 	for i, e := range p.free {
@@ -276,7 +276,7 @@ func (p *pinned) Free(_ []byte, addr uintptr, size int64) {
 	p.put(extent{addr, pinnedSize(size), p.at(addr)})
 }
 
-// put adds a free extent and joins it with its neighbours.
+// put adds a free extent and merges it with its neighbours.
 func (p *pinned) put(e extent) {
 	p.spare += e.size
 	i := sort.Search(len(p.free), func(i int) bool { return p.free[i].addr > e.addr })
@@ -309,7 +309,7 @@ func mapChunk(n int64) (*chunk, error) {
 	return c, nil
 }
 
-// lock page-locks a piece unless it is.
+// lock page-locks a piece, unless it is locked.
 func (p *pinned) lock(s *piece) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -317,7 +317,7 @@ func (p *pinned) lock(s *piece) error {
 		return nil
 	}
 	defer p.dev.step("page-lock")()
-	// Not amid the launches of a primitive, which would wait.
+	// Not between the launches of a primitive, which would wait.
 	p.dev.computing.Lock()
 	err := p.dev.ctx.do(cuMemHostRegister, s.addr(), uintptr(len(s.mem)), 0)
 	p.dev.computing.Unlock()
@@ -344,10 +344,10 @@ func (p *pinned) unmap(c *chunk) error {
 	return first
 }
 
-// premap maps and touches chunks of at most size bytes in all, beside its caller,
-// before there is a context to lock them in: always some more than is used, so that
-// small jobs take little. They can be used at once. Whoever allocates meanwhile waits
-// for them.
+// premap maps and touches chunks of at most size bytes in total, in the background,
+// before there is a context to lock them. It keeps a little more than is in use, so that
+// small jobs take little. The chunks can be used immediately. Allocations that need more
+// wait for them.
 func (p *pinned) premap(size int64) {
 	p.growing = true
 	p.premapping.Add(1)
@@ -362,7 +362,7 @@ func (p *pinned) premap(size int64) {
 			c, err := mapChunk(n)
 			end()
 			if err != nil {
-				break // whoever needs the memory will say so
+				break // the goroutine that needs the memory will report the error
 			}
 			p.add(c)
 			size -= n
@@ -374,8 +374,9 @@ func (p *pinned) premap(size int64) {
 	}()
 }
 
-// short waits until premap is to map more, and returns how much of at most limit bytes:
-// nothing once it is to stop, or where more is needed at once.
+// short waits until premap has to map more, and returns the number of bytes, at most
+// limit. It returns 0 when premap has to stop, or when an allocation needs more than
+// that.
 func (p *pinned) short(limit int64) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

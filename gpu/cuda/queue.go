@@ -14,25 +14,25 @@ import (
 
 var errClosed = errors.New("queue is closed")
 
-// queue is an ordered stream of primitives. The queues of a device share its
-// streams; what is a queue's own is its error, its name in the report and the
-// dictionaries it has moved.
+// queue is an ordered stream of primitives. The queues of a device share its streams. A
+// queue's own state is its error, its name in reports and the dictionaries that it has
+// copied.
 type queue struct {
 	dev  *Device
 	name string
 	err  error
 	ctx  stdcontext.Context // ends the queue, unless it is nil
-	// dicts are the dictionaries that the columns of the last strides had, by
-	// position: strides of one row group share them.
+	// upDicts and downDicts are the dictionaries of the last strides, by column. The
+	// strides of one row group share them.
 	upDicts, downDicts map[int][]moved
 }
 
 // moved is a dictionary on both sides of the link.
 type moved struct{ from, to *gpu.Dictionary }
 
-// Of a column stay the last dictionary, and if it is of few bytes some of few bytes
-// before it: many row groups have the same few values in one of few orders, and what is
-// known of a dictionary need not be found anew.
+// For each column the last dictionary is kept and, if it is small, some small ones before
+// it. Many row groups have the same few values in one of a few orders, and a dictionary
+// that was kept need not be processed again.
 const (
 	keptDicts = 8
 	fewBytes  = 16 << 10
@@ -49,13 +49,14 @@ func (d *Device) NewQueue(name string) (gpu.Queue, error) {
 	return &queue{dev: d, name: name, upDicts: map[int][]moved{}, downDicts: map[int][]moved{}}, nil
 }
 
-// Lanes implements gpu.Device: one, because the queues of a device share its streams.
+// Lanes implements gpu.Device. There is one lane, because the queues of a device share
+// its streams.
 func (d *Device) Lanes() int { return 1 }
 
 // NewLaneQueue implements gpu.Device.
 func (d *Device) NewLaneQueue(name string) (gpu.Queue, error) { return d.NewQueue(name) }
 
-// queue returns a queue that can run what was made on this device.
+// queue returns gq as a queue that can run with state of this device.
 func (d *Device) queue(gq gpu.Queue) (*queue, error) {
 	q, ok := gq.(*queue)
 	if !ok || q.dev != d {
@@ -70,8 +71,8 @@ func (q *queue) Device() gpu.Device { return q.dev }
 // Until implements gpu.Queue.
 func (q *queue) Until(ctx stdcontext.Context) { q.ctx = ctx }
 
-// Close implements gpu.Queue. It waits for the copies up that are under way,
-// whose host memory is then free.
+// Close implements gpu.Queue. It waits for the copies up in progress, which free their
+// host memory.
 func (q *queue) Close() error {
 	if q.err == errClosed {
 		return nil
@@ -88,9 +89,9 @@ func (q *queue) Close() error {
 	return err
 }
 
-// fail makes the error of a primitive stick, a driver's with what was being done.
-// Refused memory says that itself and does not stick; a device that failed while it
-// allocated fails every call that follows.
+// fail makes the error of a primitive stick. It adds what was being done to an error of
+// the driver. A refusal has that already and does not stick. A device that failed during
+// an allocation fails every later call.
 func (q *queue) fail(what string, err error) error {
 	if gpu.IsRefusal(err) {
 		return err
@@ -119,7 +120,7 @@ func (q *queue) Upload(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
 	return out, nil
 }
 
-// arrival is when the copies of a stride end, and whose lease pays for it.
+// arrival is the end of the copies of a stride, and the lease that pays for the stride.
 type arrival struct {
 	end   event
 	lease *gpu.Lease
@@ -166,7 +167,7 @@ func (q *queue) Wait(s *gpu.Stride) error {
 	return err
 }
 
-// unpack makes ordinary columns of encoded ones.
+// unpack turns encoded columns into ordinary ones.
 func (q *queue) unpack(l *gpu.Lease, cols []gpu.Column) (out []gpu.Column, err error) {
 	o := q.begin("unpack", l)
 	defer end(o, &out, &err)
@@ -291,7 +292,7 @@ func (q *queue) Download(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err erro
 	return &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}, nil
 }
 
-// transfer is a stride on its way over the link.
+// transfer is the copy of one stride over the link.
 type transfer struct {
 	q           *queue
 	lease       *gpu.Lease
@@ -299,7 +300,7 @@ type transfer struct {
 	err         error
 	start, stop event
 	bytes       int64
-	fresh       map[int]moved // dictionaries that this stride brings, by column
+	fresh       map[int]moved // dictionaries that come with this stride, by column
 }
 
 func (t *transfer) fail(err error) {
@@ -324,8 +325,8 @@ func (t *transfer) finish(s stream) {
 	}
 }
 
-// column moves a column, and its dictionary unless the column at that position
-// of strides before had such a one.
+// column copies a column. It copies the dictionary unless an equal one of that column has
+// been copied and kept.
 func (t *transfer) column(at int, c gpu.Column, dicts map[int][]moved, move func(*gpu.Buffer, int64) *gpu.Buffer) gpu.Column {
 	out := t.plain(c, move)
 	if c.Dict == nil {
@@ -352,7 +353,8 @@ func (t *transfer) column(at int, c gpu.Column, dicts map[int][]moved, move func
 	return out
 }
 
-// settle makes what the stride brings known to the queue, or after an error forgets it.
+// settle keeps the dictionaries of the stride in the queue, or after an error forgets
+// them.
 func (t *transfer) settle(dicts map[int][]moved) {
 	for at, m := range t.fresh {
 		list := dicts[at]
@@ -368,7 +370,7 @@ func (t *transfer) settle(dicts map[int][]moved) {
 	}
 }
 
-// isSmall says whether a dictionary is of few bytes.
+// isSmall reports whether a dictionary has few bytes.
 func isSmall(d *gpu.Dictionary) bool { return d.Values.Bytes() <= fewBytes }
 
 // forget releases dictionaries.
@@ -379,7 +381,8 @@ func forget(list []moved) {
 	}
 }
 
-// equalDictionaries says whether two dictionaries on the host have the same few bytes.
+// equalDictionaries reports whether two small dictionaries on the host have the same
+// bytes.
 func equalDictionaries(a, b *gpu.Dictionary) bool {
 	x, y := a.Values, b.Values
 	if x.Type != y.Type || x.Len != y.Len || x.Valid != nil || y.Valid != nil || !isSmall(a) || !isSmall(b) {
@@ -396,8 +399,8 @@ func equalDictionaries(a, b *gpu.Dictionary) bool {
 	return len(left) >= used && len(right) >= used && bytes.Equal(left[:used], right[:used])
 }
 
-// plain moves the values of a column without its dictionary: as many bytes as its
-// rows have, which may be less than its buffers.
+// plain copies a column without its dictionary. It copies the bytes of the rows, which
+// may be fewer than those of the buffers.
 func (t *transfer) plain(c gpu.Column, move func(*gpu.Buffer, int64) *gpu.Buffer) gpu.Column {
 	out := gpu.Column{Type: c.Type, Len: c.Len, CodeWidth: c.CodeWidth}
 	switch {

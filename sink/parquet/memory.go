@@ -8,10 +8,10 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// scratch is memory of a lease that is kept from use to use.
+// scratch is memory of a lease that is reused.
 type scratch struct{ buf *gpu.Buffer }
 
-// take returns n elements whose contents are unspecified, valid until the next take.
+// take returns n elements with unspecified contents. They are valid until the next take.
 func take[T any](l *gpu.Lease, s *scratch, n int) ([]T, error) {
 	var t T
 	if size := int64(n) * int64(unsafe.Sizeof(t)); s.buf.Size() < size {
@@ -30,23 +30,23 @@ func (s *scratch) release() {
 	s.buf = nil
 }
 
-// pageScratch is scratch on the Go heap, bounded by a page or a dictionary: what others
-// append to.
+// pageScratch is append-only scratch on the Go heap. The size of a page or a dictionary
+// bounds it.
 type pageScratch struct {
 	packed     []byte
-	plain      []byte // values of a var column
-	varEntries []byte // distinct values of a var column in PLAIN encoding
-	starts     []int  // of them
-	body       []byte // of the page being built
-	packedRun  []byte // codes of the page being built
-	packedOut  []byte // the page compressed
+	plain      []byte // values of a String or Binary column
+	varEntries []byte // distinct values of a String or Binary column in PLAIN encoding
+	starts     []int  // starts of the distinct values
+	body       []byte // the page under construction
+	packedRun  []byte // codes of the page under construction
+	packedOut  []byte // the compressed page
 }
 
 func (p *pageScratch) size() int64 {
 	return int64(cap(p.packed) + cap(p.plain) + cap(p.varEntries) + 8*cap(p.starts) + cap(p.body) + cap(p.packedRun) + cap(p.packedOut))
 }
 
-// free gives the scratch back.
+// free releases the scratch.
 func (e *encoder) free() {
 	for _, s := range []*scratch{&e.valid, &e.dense, &e.codes, &e.translate, &e.seen, &e.fixedEntries, &e.table.memory} {
 		s.release()
@@ -56,8 +56,8 @@ func (e *encoder) free() {
 	e.count()
 }
 
-// count has the lease pay for the scratch on the Go heap as it is now, or drops it where
-// there is no memory for it.
+// count makes the lease pay for the current scratch on the Go heap, or drops the scratch
+// if there is no memory for it.
 func (e *encoder) count() {
 	n := e.pageScratch.size()
 	if more := n - e.counted; more > 0 && e.lease.Reserve(more) != nil {

@@ -87,8 +87,8 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 	return r, nil
 }
 
-// bySize returns the positions of columns, largest first: the last to be started is
-// then the soonest to end.
+// bySize returns the columns in order of size, the largest first: the task that is
+// started last then ends soonest.
 func (t *Table) bySize(columns []int) []int {
 	size := make([]int64, len(columns))
 	order := make([]int, len(columns))
@@ -104,13 +104,14 @@ func (t *Table) bySize(columns []int) []int {
 	return order
 }
 
-// reader is one scan. Its tasks are strides × columns, run by workers in the order of
-// the strides, but for those that need what another one decodes just now.
+// reader is one scan. Its tasks are strides × columns. Workers run them in the order of
+// the strides, except tasks that wait for a page or dictionary that another task is
+// decoding.
 type reader struct {
 	schema        *gpu.Schema
 	columns       []int
 	lease         *gpu.Lease
-	total         source.Progress // of all rows, before the first is read
+	total         source.Progress // for all rows, before the first is read
 	encoded       bool
 	inflight      int
 	inflightBytes int64
@@ -119,27 +120,27 @@ type reader struct {
 	slots         chan struct{}
 	workers       sync.WaitGroup
 
-	decoding  atomic.Int64 // nanoseconds of all workers
+	decoding  atomic.Int64 // total nanoseconds of all workers
 	bytesRead atomic.Int64
 	rowsRead  atomic.Int64
 
 	mu       sync.Mutex
 	work     sync.Cond // a worker may find a task, or the scan ends
 	ready    sync.Cond // the next stride is complete, or the scan ends
-	order    []int     // columns, the one with the most bytes first
+	order    []int     // columns in the order of their tasks, the largest first
 	cut      cutter
-	upcoming stridePlan // the next to be admitted; without rows when there is none
+	upcoming stridePlan // the stride to admit next; without rows when there is none
 	tasks    []task     // ready to run, in order
 	deferred []deferred
 	open     []*decoding
-	first    int   // stride of open[0], the next that Read returns
+	first    int   // number of the stride in open[0], which Read returns next
 	most     int64 // bytes of the largest stride so far
 	err      error
 	idle     []*pageReader
 	closed   bool
-	reading  bool  // Read waits
-	running  int   // tasks
-	promised int64 // bytes that they take at most
+	reading  bool  // a Read is waiting
+	running  int   // running tasks
+	promised int64 // upper bound of their bytes
 
 	// After a refusal of memory.
 	refused *gpu.BudgetError // the last one, until tasks may start again
@@ -152,7 +153,7 @@ type reader struct {
 // task decodes one column of one stride.
 type task struct{ stride, column int }
 
-// deferred is a task that needs what another one decodes, until that is done.
+// deferred is a task that waits for another task to decode what both need.
 type deferred struct {
 	task
 	done <-chan struct{}
@@ -162,8 +163,8 @@ type deferred struct {
 type decoding struct {
 	plan stridePlan
 	cols []gpu.Column
-	need []int64 // bytes that decoding a column takes at most
-	left int     // columns
+	need []int64 // upper bound of the bytes for decoding each column
+	left int     // columns left
 }
 
 // room says whether one more stride may be decoded: by their number, until it is
@@ -183,7 +184,7 @@ func (r *reader) room() bool {
 	return len(r.open) < minInflight || used+(undone+1)*r.most <= r.inflightBytes
 }
 
-// admit starts the next stride. The lock is held.
+// admit starts the next stride. The caller holds the lock.
 func (r *reader) admit() {
 	s := r.first + len(r.open)
 	n := len(r.columns)
@@ -201,7 +202,7 @@ func (r *reader) admit() {
 	}
 }
 
-// nextTask is the position of the task that a worker takes of those that are ready.
+// nextTask chooses among the ready tasks.
 var nextTask = func(ready int) int { return 0 } // others in tests
 
 // take waits for a task, and for none when the scan has ended. The lock is held.
@@ -229,7 +230,7 @@ func (r *reader) take() (task, bool) {
 	return task{}, false
 }
 
-// need is what a task takes at most, in bytes.
+// need returns an upper bound of the bytes of a task.
 func (r *reader) need(t task) int64 { return r.open[t.stride-r.first].need[t.column] }
 
 // affords says whether there is memory for a task. One of the stride that is read next may
@@ -249,7 +250,7 @@ func (r *reader) affords(t task) bool {
 	return r.promised+r.need(t) <= left
 }
 
-// put makes a task ready, in the order of strides. The lock is held.
+// put makes a task ready, in the order of strides. The caller holds the lock.
 func (r *reader) put(t task) {
 	i, _ := slices.BinarySearchFunc(r.tasks, t.stride, func(o task, stride int) int { return cmp.Compare(o.stride, stride) })
 	r.tasks = slices.Insert(r.tasks, i, t)
@@ -341,7 +342,7 @@ func (r *reader) decode() {
 	}
 }
 
-// spare returns a page reader that no task uses. The lock is held.
+// spare returns a page reader that no task uses. The caller holds the lock.
 func (r *reader) spare() *pageReader {
 	if n := len(r.idle); n > 0 {
 		c := r.idle[n-1]
@@ -389,14 +390,14 @@ func (r *reader) run(plan *stridePlan, i int, pages *pageReader) (col gpu.Column
 	return col, nil
 }
 
-// finish records the outcome of a task. The lock is held.
+// finish records the outcome of a task. The caller holds the lock.
 func (r *reader) finish(t task, col gpu.Column, err error) {
 	var busy busyError
 	var refused *gpu.BudgetError
 	switch {
 	case errors.As(err, &busy):
 		r.deferred = append(r.deferred, deferred{t, busy.done})
-		r.resumeLocked() // it may be done by now
+		r.resumeLocked() // another task may have finished it
 		return
 	case errors.As(err, &refused) && r.err == nil:
 		r.refuse(t, refused)
@@ -422,7 +423,7 @@ func (r *reader) finish(t task, col gpu.Column, err error) {
 	}
 }
 
-// resume makes the deferred tasks ready whose wait is over.
+// resume makes deferred tasks ready whose wait is over.
 func (r *reader) resume() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -441,7 +442,7 @@ func (r *reader) resumeLocked() {
 	})
 }
 
-// stop ends the scan with its first error. The lock is held.
+// stop ends the scan with its first error. The caller holds the lock.
 func (r *reader) stop(err error) {
 	if r.err == nil {
 		r.err = err
@@ -504,7 +505,7 @@ func (r *reader) Progress() source.Progress {
 	return p
 }
 
-// end stops the workers and gives back everything that was not read.
+// end stops the workers and gives back all strides that were not read.
 func (r *reader) end() {
 	r.unwatch()
 	r.mu.Lock()
