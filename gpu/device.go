@@ -97,9 +97,9 @@ type Queue interface {
 	// Errors: the first row on which an operation fails, unless the row is masked
 	// (Instr.Mask). The message names the expression and the value.
 	//
-	// Cost: one pass per instruction: it reads the arguments and writes the result. What
-	// depends on one dictionary-coded input may be evaluated once a value instead of once
-	// a row.
+	// Cost: one pass per instruction: it reads the arguments and writes the result.
+	// Operations that depend on one dictionary-coded input may run once a value instead
+	// of once a row.
 	Eval(l *Lease, p *Program, in []Column, n int) ([]Column, error)
 
 	// Select returns the ids of the rows where the Bool column is true (not false, not

@@ -2,8 +2,8 @@ package gpu
 
 import "slices"
 
-// InputPart is the part of a program that depends on a single input. Where that input has
-// a dictionary, the part can be evaluated once a value instead of once a row.
+// InputPart is the part of a program that depends on a single input. If that input has a
+// dictionary, the part can be evaluated once a value instead of once a row.
 type InputPart struct {
 	// Program computes the part from the one input.
 	Program *Program
@@ -13,7 +13,7 @@ type InputPart struct {
 	Registers []int
 }
 
-// What a register depends on: the number of an input that has a part, or one of these.
+// The dependencies of a register that are not the number of an input with a part.
 const (
 	dependsOnRows    = -1
 	dependsOnNothing = -2

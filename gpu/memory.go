@@ -136,8 +136,8 @@ func (b *Budget) Limit() int64 {
 	return b.limit
 }
 
-// SetLimit changes the limit, for a device that learns it after it is opened. What
-// is reserved stays so.
+// SetLimit changes the limit, for a device that learns it after it is opened. Reserved
+// memory stays reserved.
 func (b *Budget) SetLimit(limit int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

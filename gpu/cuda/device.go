@@ -107,7 +107,7 @@ const (
 	defaultColumnBytes  = 16 << 20
 	maxStrideBytes      = 256 << 20
 	largestStride       = 1 << 26
-	// What Ahead takes in advance, in bytes.
+	// The memory that Ahead takes in advance, in bytes.
 	aheadPinned = 3 << 30
 	aheadSpare  = 1 << 29 // of that, more than is used
 	aheadPool   = 1 << 29

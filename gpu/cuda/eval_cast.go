@@ -44,13 +44,13 @@ func (e *evaluation) cast(i int, x *register) register {
 	return out
 }
 
-// What eval_cast_int does with its ratio.
+// The operations of eval_cast_int on its ratio.
 const (
 	multiply = 1
 	divide   = 2
 )
 
-// rescale sets how eval_cast_int turns the integers behind one type into those behind
+// rescale sets how eval_cast_int converts the stored integers of one type to those of
 // another: it multiplies them, or divides and rounds. For a cast of a timestamp to a time
 // it first takes the time of day.
 func (e *evaluation) rescale(from, to gpu.Type, a *evalArgs) {

@@ -106,7 +106,7 @@ func (k *kernels) load(file string) (uintptr, error) {
 	return m, nil
 }
 
-// allow permits the kernel to use so many bytes of dynamic shared memory.
+// allow permits the kernel to use shared bytes of dynamic shared memory.
 func (k *kernels) allow(f *kernel, shared int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -68,8 +68,8 @@ func (p *pool) free(addr uintptr) error {
 	return p.dev.ctx.do(cuMemFreeAsync, addr, uintptr(p.dev.compute))
 }
 
-// prepare makes the pool take so many bytes from the driver in advance. A failure is no
-// error: whoever needs the memory later reports it.
+// prepare makes the pool take size bytes from the driver in advance. A failure is no
+// error: a later allocation reports it.
 func (p *pool) prepare(size int64) {
 	defer p.dev.step("device memory")()
 	if addr, err := p.take(size, p.dev.up); err == nil {

@@ -20,9 +20,9 @@ const (
 	// chunkSize is the memory that is mapped at a time, unless more is needed or the
 	// budget is smaller.
 	chunkSize = 128 << 20
-	// pieceSize is the memory that is page-locked at a time. That takes 0.8 ms, in which
-	// the driver launches nothing, while copies launched before go on. Less at a time
-	// takes longer in all.
+	// pieceSize is the memory that is page-locked at a time. Locking it takes 0.8 ms,
+	// during which the driver launches nothing; copies launched before continue. Smaller
+	// pieces take longer in total.
 	pieceSize = 32 << 20
 	hugePage  = 2 << 20
 )

@@ -321,9 +321,9 @@ func (o *op) textRanks(c gpu.Column) *gpu.Buffer {
 	return ranks
 }
 
-// textSort is the state of a sort of texts between two rounds. n texts are not settled:
-// rows are their rows, places their positions in the whole order, groups the number of
-// their group of equal texts. nil stands for all rows, all positions and a single group.
+// textSort is the state of a sort of texts between two rounds. n texts are not settled
+// yet: rows has their rows, places their positions in the whole order, groups the number
+// of their group of equal texts. nil means all rows, all positions and a single group.
 type textSort struct {
 	*op
 	n                    int

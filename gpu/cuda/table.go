@@ -28,8 +28,8 @@ type table struct {
 	entriesAt uint64      // byte offset of the first entry in entries
 }
 
-// maxSpread is how many times wider than the number of keys a range of ranks may be. That
-// is 16 bytes a key.
+// maxSpread is the greatest width of a range of ranks as a multiple of the number of
+// keys. It amounts to 16 bytes a key.
 const maxSpread = 64
 
 // BuildTable implements gpu.Queue.

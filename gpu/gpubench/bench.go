@@ -1,7 +1,7 @@
-// Package gpubench measures the primitives of a device with the workloads of the
-// papers: rows a second, bytes a second, and the fraction of the bound that the
-// machine sets, which is measured in the same run. It owns its data and draws it
-// anew for each benchmark; it knows no device's insides.
+// Package gpubench measures the primitives of a device with the workloads of the papers:
+// rows a second, bytes a second, and the fraction of the bound that the machine sets. It
+// measures the bound in the same run. It draws new data for each benchmark, and knows
+// nothing about how a device works.
 package gpubench
 
 import (

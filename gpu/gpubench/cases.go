@@ -206,9 +206,9 @@ func (b *bench) addBelow(s *gpu.Stride, below *gpu.Program, groups gpu.Groups, s
 }
 
 // partition moves a key and two payloads, of 4 and of 8 bytes, to 64 to 512 partitions by
-// the key's own bits. Each byte is read once and written once. Where the device measures
-// the phase that moves rows, without the counting of digits, that phase is a result of
-// its own.
+// the key's own bits. Each byte is read once and written once. If the device measures the
+// phase that moves rows, without the counting of digits, that phase is a result of its
+// own.
 func (b *bench) partition() error {
 	rate, err := b.copyRate()
 	if err != nil {

@@ -300,7 +300,7 @@ func codings(t gpu.Type) []bool {
 	return []bool{false}
 }
 
-// same says whether two values are equal to SQL's grouping: nulls are equal, NaN
+// same reports whether two values are equal in SQL's grouping: nulls are equal, NaN
 // equals NaN, -0 equals +0.
 func same(a, b gpu.Scalar) bool {
 	if a.Valid != b.Valid {

@@ -177,9 +177,9 @@ func (f *frame) doesNotFit(s *step, i int) error {
 	return failed(s, "the %v %s does not fit %v", a.typ, f.scalar(a, i), s.Type)
 }
 
-// rescaling returns how the integers behind one type become those behind another: they
-// are multiplied, or divided and rounded. wrap takes the time of day of a timestamp
-// first.
+// rescaling returns how the stored integers of one type become those of another: they are
+// multiplied, or divided and rounded. wrap says that a timestamp is first reduced to its
+// time of day.
 func rescaling(from, to gpu.Type) (mul, div gpu.Int128, wrap bool) {
 	one := gpu.Int128From(1)
 	mul, div = one, one

@@ -350,7 +350,7 @@ func (c *codec) prepare(d *Device, l *gpu.Lease, cols []gpu.Column, n int, inser
 }
 
 // codes finds the codes of the rows of a string column, or of its rows at the given
-// positions. It makes codes for new strings where wanted says so. hashes is scratch.
+// positions. It makes codes for new strings where wanted returns true. hashes is scratch.
 func (in *interner) codes(d *Device, values gpu.Column, at []int32, codes []uint32, hashes []uint64, wanted func(r int) bool) error {
 	off, data := gpu.Values[int32](values.Offsets, values.Len+1), values.Data.Bytes()
 	value := func(r int) []byte {

@@ -79,8 +79,8 @@ func (m *merge) cut(diagonal int) int {
 	})
 }
 
-// find walks the part of the path between two diagonals. Where the path meets a probe
-// row, the current build row is the first that is not less.
+// find walks the part of the path between two diagonals. When the path meets a probe row,
+// the current build row is the first that is not less.
 func (m *merge) find(from, to int) error {
 	build := m.cut(from)
 	last := -1 // first build row of the last run; the run ends before end
@@ -121,7 +121,7 @@ func (m *merge) runEnd(first, probe int) int {
 	return low + sort.Search(high-low, func(k int) bool { return m.compare(low+k, probe) != 0 })
 }
 
-// pairsOf returns the number of pairs of a probe row with so many matches.
+// pairsOf returns the number of pairs of a probe row with a number of matches.
 func (m *merge) pairsOf(matches int) int {
 	switch m.kind {
 	case gpu.Left:

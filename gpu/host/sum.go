@@ -133,7 +133,7 @@ func catchOverflow(f func() error) (err error) {
 	return f()
 }
 
-// widen changes the state to 128 bits, with room for so many groups.
+// widen changes the state to 128 bits, with room for groups groups.
 func (s *intSum) widen(l *gpu.Lease, groups int) error {
 	if err := s.wide.grow(l, max(len(s.narrow.v), groups), gpu.Int128{}); err != nil {
 		return err

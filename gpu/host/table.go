@@ -212,8 +212,8 @@ func rank(ranks []ranked, slot uint64) (n int, ok bool) {
 	return int(w.before) + bits.OnesCount64(w.bits&(1<<(slot%64)-1)), true
 }
 
-// maxSpread is how many times wider than the number of keys the range of a direct table
-// may be. That is 16 bytes a key, less than an entry of a hashed table.
+// maxSpread is the greatest width of the range of a direct table as a multiple of the
+// number of keys. It amounts to 16 bytes a key, less than an entry of a hashed table.
 const maxSpread = 64
 
 // buildDirect makes the direct forms if the range of keys allows it. rows has the rows of

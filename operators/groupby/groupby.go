@@ -447,7 +447,8 @@ func (l *local) Push(_ context.Context, _ int, s *gpu.Stride) error {
 	return nil
 }
 
-// enough reports whether so many rows or bytes need not wait for others.
+// enough reports whether a stride of so many rows and bytes is taken without waiting for
+// others.
 func (l *local) enough(rows int, bytes int64) bool {
 	return rows >= l.task.StrideRows/4 || bytes >= min(pendingBytes, l.task.Device.Budget().Limit()/pendingBudget)
 }

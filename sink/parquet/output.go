@@ -361,8 +361,8 @@ func (o *output) replaceDirectory() error {
 	if err != nil {
 		return errors.Join(err, undo())
 	}
-	// The output is in its place. What cannot be removed of the earlier output now is
-	// swept later.
+	// The output is in its place. Remains of the earlier output that cannot be removed
+	// now are swept later.
 	o.lock.Close()
 	earlier.Close() // before it is removed, as in discard
 	_ = o.storage.remove(old)

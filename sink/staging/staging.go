@@ -123,8 +123,8 @@ func same(f *os.File, path string) bool {
 	return err == nil && os.SameFile(a, b)
 }
 
-// Sweep removes the temporaries in a folder whose process has ended. What cannot be
-// removed is left for the next time.
+// Sweep removes the temporaries in a folder whose process has ended. It leaves those that
+// it cannot remove for the next time.
 func Sweep(folder string) {
 	entries, _ := os.ReadDir(folder)
 	for _, e := range entries {
@@ -173,7 +173,7 @@ func conclusive(f *os.File) bool {
 	return err == nil && time.Since(info.ModTime()) > 24*time.Hour
 }
 
-// Remove removes a file. Of a folder it removes the parts, the locked file and then, if
+// Remove removes a file. For a folder it removes the parts, the locked file and then, if
 // it is empty, the folder. It is no error if something does not exist.
 func Remove(path string) error {
 	info, err := os.Lstat(path)

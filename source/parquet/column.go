@@ -387,7 +387,7 @@ func (b *columnDecoder) decideFixed(c *pageReader, at int) error {
 	return nil
 }
 
-// fits reports whether codes into so many values are smaller than the values.
+// fits reports whether codes into entries values are smaller than the values.
 func (b *columnDecoder) fits(entries int) bool {
 	return codeWidth(entries) < b.t.Width() && entries <= b.rows/4
 }

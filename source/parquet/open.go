@@ -32,8 +32,8 @@ type Table struct {
 var _ source.Table = (*Table)(nil)
 
 // Open reads the footers of the files that the paths name. A path is a file, a folder or
-// a pattern. Of a folder it takes the *.parquet files at any depth. docs/job-file.md has
-// the rules. The order is that of the paths, and of the names within each.
+// a pattern. A folder means its *.parquet files at any depth. docs/job-file.md has the
+// rules. The order is that of the paths, and of the names within each.
 //
 // A path that cannot be read is an error of package os. Wrong content, or files whose
 // schemas differ, are a source.ErrData. Columns match by name. A column that is optional

@@ -19,7 +19,7 @@ type chunkIndex struct {
 	offsets format.OffsetIndex
 }
 
-// indexed modifies the statistics and page indexes of a file, and writes them anew.
+// indexed modifies the statistics and page indexes of a file, and rewrites them.
 func indexed(change func(x *chunkIndex)) func(b []byte) []byte {
 	return func(b []byte) []byte {
 		n := int(binary.LittleEndian.Uint32(b[len(b)-8:]))

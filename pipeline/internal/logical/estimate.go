@@ -162,8 +162,8 @@ func comparisonSelectivity(c expr.Comparison, in *Relation) float64 {
 }
 
 // joinRows estimates the rows of a join. An equality keeps one of as many pairs as the
-// key has values. Of both sides' numbers of values it takes the smaller: numbers that
-// come from ranges are too high.
+// key has values. The two sides have different numbers of values, and the smaller is
+// used: numbers that come from ranges are too high.
 func joinRows(l, r *Relation, spec JoinSpec) float64 {
 	pairs := l.Rows * r.Rows
 	matched := 1.0

@@ -35,7 +35,7 @@ func (w work) times(f float64) work {
 	return work{w.scanned * f, w.rows * f, w.values * f, w.grouped * f, w.sorted * f, w.encoded * f, w.written * f}
 }
 
-// atLeastGPU is the time of a process that only starts and ends a GPU. Where the CPU is
+// atLeastGPU is the time of a process that only starts and ends a GPU. If the CPU is
 // faster than that, the GPU was not measured.
 const atLeastGPU = 0.34
 
