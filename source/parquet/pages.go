@@ -54,7 +54,7 @@ type pageState struct {
 type pageReader struct {
 	lease    *gpu.Lease
 	ready    func() // called when other tasks may use what this one has decoded
-	mayDefer bool   // no row was returned yet: the task need not wait for another one
+	mayDefer bool   // no row was returned yet, so the task may be deferred instead of waiting
 
 	*encodedChunk
 	convert conversion

@@ -115,8 +115,8 @@ func (g *rowGroup) widest(columns []int) (size int64) {
 }
 
 // The rows of a row group are counted if there are more than countedRows, and more than
-// this for each byte of the smallest column. Other row groups have few rows, or cost more
-// to count.
+// countedRowsPerByte for each byte of the smallest column. Other row groups have few rows,
+// or cost more to count.
 const (
 	countedRows        = 1 << 20
 	countedRowsPerByte = 1 << 10
