@@ -4,8 +4,8 @@ with several numbers of threads, checks that the rows are equal, and prints a ta
 
     python3 cpu.py --gstream ../../gstream --data /data/sf30 --threads 1,4,16 --runs 3
 
-needs the Python package duckdb. Both are timed as whole processes, and DuckDB also from
-inside its process, so without the start of Python. The checks are those of gpu.py. It exits
+It needs the Python package duckdb. It times both as whole processes, and DuckDB also from
+inside its process, without the start of Python. The checks are those of gpu.py. It exits
 with 1 when a job failed or differs.
 """
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Runs the example jobs on the CPU and on the GPU, in turn, as whole processes, and prints a
-table: what `--device auto` has to choose between.
+table of the times between which `--device auto` chooses.
 
     python3 devices.py --gstream ../../gstream --data /data/sf10 --runs 3
 
-Other programs to compare with, as an older gstream: --gpu-also PATH. It exits with 1 when a
+--gpu-also PATH also runs another program, such as an older gstream. It exits with 1 when a
 run fails.
 """
 

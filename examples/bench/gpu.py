@@ -4,13 +4,12 @@ to Parquet, checks that the rows are equal, and prints a table.
 
     python3 gpu.py --gstream ../../gstream --data /data/sf30 --runs 3
 
-needs the Python package duckdb. gstream is timed as a whole process, start-up, the
-opening of the GPU and its closing by the system included; DuckDB from inside its
-process, so without the start of Python. Beside that stand both as a whole process, and
-both from inside: gstream by its report, the opening of the GPU included. Rows are compared
-as bags: counts, and sums of hashes of all columns, DOUBLE to 11 digits. So are the names
-and types of the columns and, where a job sorts, the sequence of its keys. It exits with 1
-when a job failed or differs.
+It needs the Python package duckdb. It times gstream as a whole process, including start-up
+and the opening and closing of the GPU, and DuckDB from inside its process, without the start
+of Python. It also times both as whole processes, and both from inside: gstream by its report,
+which includes the opening of the GPU. It compares rows as bags: counts, and sums of hashes of
+all columns, DOUBLE to 11 digits. It also compares the names and types of the columns and, if a
+job sorts, the sequence of its keys. It exits with 1 when a job failed or differs.
 """
 
 import argparse

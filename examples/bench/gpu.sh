@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Shows on a GPU what only a GPU can show. For a machine with a driver and a checkout,
-# and neither Go nor a network; the programs are built elsewhere:
+# Runs the tests and measurements that need a GPU. The machine needs a driver and a
+# checkout, but neither Go nor a network. The programs are built elsewhere:
 #
 #   for p in ./gpu/cuda ./pipeline ./examples; do CGO_ENABLED=0 go test -c -o BIN/ $p; done
 #   CGO_ENABLED=0 go build -o BIN/gstream ./cmd/gstream
@@ -8,18 +8,19 @@
 #
 #   examples/bench/gpu.sh BIN OUT tests sanitizers bench jobs
 #
-# runs these parts one after the other, nothing beside them, and prints what came of
-# each; logs, JSON and pictures go to OUT. It exits with 1 when one of them failed.
+# runs these parts one after the other and prints the result of each. Logs, JSON and
+# pictures go to OUT. It exits with 1 when a part failed.
 #
 #   tests       the conformance suite and the rest of gpu/cuda, random pipelines, and the
 #               example jobs on both devices
 #   sanitizers  memcheck, initcheck and racecheck on the thinned suite, each to its end
-#               and alone: beside each other they take far longer (TOOLS="memcheck" is
-#               one of them, RUN=REGEXP some of the tests, LIMIT the seconds for each)
+#               and alone, because they take far longer at the same time
+#               (TOOLS="memcheck" runs one of them, RUN=REGEXP some of the tests, LIMIT
+#               is the seconds for each)
 #   bench       the primitives, and a timeline of streaming
 #   jobs        the example jobs on DATA, TPC-H tables as Parquet files, against DuckDB,
 #               by gpu.py (ARGS="--jobs q06 --runs 5" are its flags), and timelines of
-#               some (TIMELINES="tpch/q06 etl/filter")
+#               some of them (TIMELINES="tpch/q06 etl/filter")
 set -uo pipefail
 bin=$(realpath "$1") out=$(realpath "$2")
 shift 2

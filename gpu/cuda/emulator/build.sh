@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the stand-in for libcuda.so.1: build.sh OUTPUT.so [KERNEL.cu ...]. Without
-# kernels, those of gpu/cuda/kernels. CXX is the compiler, CXXFLAGS are extra flags,
-# OBJECTS a folder that keeps object files by the hash of what they are made from.
+# kernels it takes those of gpu/cuda/kernels. CXX is the compiler, CXXFLAGS are additional
+# flags, OBJECTS is a folder that keeps object files, named by the hash of their sources.
 set -euo pipefail
 shopt -s nullglob
 output="$1"
@@ -12,10 +12,10 @@ kernels="$here/../kernels"
 
 objects="${OBJECTS:-$(dirname "$output")/objects}"
 mkdir -p "$objects"
-# Kernels are checked for what a GPU refuses or does otherwise than this machine:
-# such code ends in a trap.
+# Kernels are checked for code that a GPU refuses, or executes differently from this
+# machine. Such code traps.
 checks="-fsanitize=alignment,bounds,shift-exponent -fsanitize-undefined-trap-on-error"
-# With GSTREAM_EMULATOR_RACES they also say what they access: see src/shadow.cpp.
+# With GSTREAM_EMULATOR_RACES they also report their accesses: see src/shadow.cpp.
 [ -z "${GSTREAM_EMULATOR_RACES:-}" ] || checks="$checks -g -DEMULATOR_RACES -fsanitize=thread --param tsan-distinguish-volatile=1"
 common="-std=c++17 -fPIC -ffp-contract=off -fno-strict-aliasing -fvisibility=hidden -w ${CXXFLAGS:-}"
 

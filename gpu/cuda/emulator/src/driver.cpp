@@ -1,9 +1,9 @@
-// The part of CUDA's driver API that gstream uses, over host memory. Everything
-// is done when a call returns, but for copies from and to page-locked memory, which
-// are made as late as the driver may: when they are waited for. Arguments are checked as the driver checks them,
-// and memory more strictly: copies must lie inside one allocation, what was
-// freed cannot be touched, and writes outside of an allocation are found at the latest
-// when it is freed.
+// The part of CUDA's driver API that gstream uses, over host memory. Everything is done
+// when a call returns, except copies from and to page-locked memory. These are made as
+// late as the driver may make them: when something waits for them. Arguments are checked
+// as the driver checks them, and memory more strictly. Copies must be within one
+// allocation, freed memory cannot be touched, and writes outside of an allocation are
+// found when it is freed, at the latest.
 #include "execute.h"
 #include <fcntl.h>
 #include <pthread.h>
@@ -20,9 +20,9 @@ using namespace emulator;
 
 namespace {
 
-constexpr size_t page = 4096, guard = 64 << 10; // what cannot be touched around an allocation
+constexpr size_t page = 4096, guard = 64 << 10; // inaccessible bytes around an allocation
 constexpr int gpus = 2;
-constexpr size_t device_memory = size_t(16) << 30; // of each
+constexpr size_t device_memory = size_t(16) << 30; // of each GPU
 constexpr size_t granularity = 2 << 20; // of mapped memory
 
 typedef uint64_t Address;
@@ -32,12 +32,12 @@ struct Allocation {
     enum Kind { Device, Pinned, Registered, Mapped, Reserved } kind;
     Address start;
     size_t size;
-    char* map; // with the pages around it
+    char* map; // including the pages around it
     size_t map_size;
-    int gpu = -1; // whose memory it is, -1 for the host's
+    int gpu = -1; // the GPU that has the memory, -1 for the host
 };
 
-// Copy is one that is still to be made.
+// Copy is a copy that is still to be made.
 struct Copy {
     Address device;
     char* host;
@@ -56,17 +56,17 @@ struct Event {
     double milliseconds; // when it was recorded
     bool recorded, timed;
     void* stream;
-    uint64_t put; // copies on the stream then
+    uint64_t put; // copies on the stream at that time
 };
 
-// Handle is memory that addresses can be mapped to: a file without a name.
+// Handle is memory that can be mapped to addresses: a file without a name.
 struct Handle {
     int file;
     size_t size;
-    int gpu, counted; // whose memory it is, and which GPU's it counts as
+    int gpu, counted; // the GPU that has the memory, and the GPU for which it counts
 };
 
-// Function is what tests ask of a call: that it fails.
+// Function says which call of a function must fail, for tests.
 struct Function {
     long calls = 0, fail_in = 0;
     int code = 0;
@@ -74,7 +74,7 @@ struct Function {
 
 std::recursive_mutex lock;
 bool initialised;
-int sticky; // the error that every call gives until the context is gone
+int sticky; // the error that every call returns until the context is gone
 long contexts[gpus]; // references to the primary context of each GPU
 std::map<Address, Allocation> allocations, reservations;
 size_t device_used[gpus];
@@ -85,7 +85,7 @@ pthread_key_t current_context;
 
 bool is_gpu(int device) { return device >= 0 && device < gpus; }
 
-// current is the GPU whose context is current to the thread, or the one of the stream
+// current is the GPU whose context is current to the thread, or the GPU of the stream
 // whose copies are being made.
 int acting = -1;
 int current() {
@@ -122,13 +122,13 @@ int begin(const char* name, bool needs_context) {
     std::lock_guard<std::recursive_mutex> held(lock);                       \
     if (int code = begin(__func__, context)) return code;
 
-// API begins a function that needs a current context, FREE one that does not.
+// API begins a function that needs a current context, FREE begins one that does not.
 #define API BEGIN(true)
 #define FREE BEGIN(false)
 #define CHECK(condition, code) \
     if (!(condition)) return code;
 
-// at returns the allocation that an address lies in.
+// at returns the allocation that contains an address.
 Allocation* at(Address a) {
     auto i = allocations.upper_bound(a);
     if (i == allocations.begin()) return nullptr;
@@ -138,8 +138,8 @@ Allocation* at(Address a) {
 
 bool on_device(const Allocation* a) { return a && (a->kind == Allocation::Device || a->kind == Allocation::Mapped); }
 
-// in_device says whether [a, a+n) lies inside one allocation of the current GPU, or of
-// the host where that is mapped.
+// in_device reports whether [a, a+n) is within one allocation of the current GPU, or of
+// the host if that is mapped.
 bool in_device(const char* what, Address a, size_t n) {
     Allocation* m = at(a);
     if (on_device(m) && m->gpu >= 0 && m->gpu != current()) {
@@ -147,7 +147,7 @@ bool in_device(const char* what, Address a, size_t n) {
         return false;
     }
     if (on_device(m) && a + n <= m->start + m->size) return true;
-    // Mapped memory may be used across the borders of its pieces.
+    // Mapped memory may be used across the borders of its mappings.
     for (Address p = a; on_device(m) && m->kind == Allocation::Mapped; m = at(p))
         if ((p = m->start + m->size) >= a + n) return true;
     char s[160];
@@ -168,7 +168,7 @@ bool end_intact(const Allocation& a) {
 }
 bool begin_intact(const Allocation& a) { return is_poison(a.map + guard, reinterpret_cast<char*>(a.start) - a.map - guard); }
 
-// check_ends finds what a kernel wrote right behind an allocation.
+// check_ends finds writes of a kernel directly behind an allocation.
 int check_ends(const char* what) {
     for (auto& i : allocations)
         if (i.second.kind == Allocation::Device && !end_intact(i.second)) {
@@ -179,11 +179,11 @@ int check_ends(const char* what) {
     return Success;
 }
 
-// Spare holds the pages of freed allocations by their size, untouchable, because
-// mapping and unmapping takes longer than most kernels of a test. What was freed
-// first is given out first, so that a use after free is found for as long as can be.
+// Spare holds the pages of freed allocations by size, inaccessible. Mapping and unmapping
+// would take longer than most kernels of a test. The pages that were freed first are
+// given out first, so that a use after free is found for as long as possible.
 struct Spare {
-    static constexpr size_t most = 64 << 20; // bytes kept in all
+    static constexpr size_t most = 64 << 20; // bytes kept in total
     std::map<size_t, std::deque<char*>> maps;
     size_t bytes = 0;
 
@@ -247,14 +247,14 @@ int release(Address p, Allocation::Kind kind) {
     return code;
 }
 
-// is_stream says whether a stream is one of the current GPU.
+// is_stream reports whether a stream belongs to the current GPU.
 bool is_stream(void* s) { return reinterpret_cast<uintptr_t>(s) <= 2 || (streams.count(s) && static_cast<Stream*>(s)->gpu == current()); }
 
 int copy_up(Address to, const void* from, size_t n);
 int copy_down(void* to, Address from, size_t n);
 
-// catch_up makes the first copies of a stream, up to the given number. What was
-// freed meanwhile breaks the context.
+// catch_up makes the first copies of a stream, up to the given number. A copy of memory
+// that was freed in the meantime breaks the context.
 int catch_up(void* stream, uint64_t number = UINT64_MAX) {
     if (!streams.count(stream)) return Success;
     auto s = static_cast<Stream*>(stream);
@@ -278,8 +278,8 @@ int catch_up_to(void* event) {
     return catch_up(e->stream, e->put);
 }
 
-// put puts a copy on a stream. Memory that is not page-locked is done with when the
-// call returns.
+// put puts a copy on a stream. A copy of memory that is not page-locked is made before
+// the call returns.
 int put(void* stream, Copy c) {
     CHECK(is_stream(stream), InvalidHandle);
     Allocation* host = at(reinterpret_cast<Address>(c.host));
@@ -345,7 +345,7 @@ int fill(Address to, T value, size_t n) {
     return Success;
 }
 
-// reservation returns the range of addresses that [p, p+n) was reserved in.
+// reservation returns the reserved range of addresses that contains [p, p+n).
 Allocation* reservation(Address p, size_t n) {
     auto i = reservations.upper_bound(p);
     if (i == reservations.begin()) return nullptr;
@@ -359,15 +359,15 @@ double now() {
     return t.tv_sec * 1e3 + t.tv_nsec * 1e-6;
 }
 
-// context_of returns the GPU of a context, -1 for what is none.
+// context_of returns the GPU of a context, or -1.
 int context_of(void* context) {
     for (int i = 0; i < gpus; i++)
         if (context == &contexts[i]) return i;
     return -1;
 }
 
-// leave_context drops a reference to the context of a GPU. An error that stuck ends
-// with the last one of all, and all memory with it.
+// leave_context drops a reference to the context of a GPU. The last reference of all ends
+// a sticky error, and frees all memory.
 int leave_context(int gpu) {
     CHECK(contexts[gpu] > 0, InvalidContext);
     contexts[gpu]--;
@@ -414,8 +414,8 @@ extern "C" {
 
 // --- For tests ---
 
-// emulatorFailAt makes the n-th call from now of a function fail with a code; an
-// n of 0 takes that back.
+// emulatorFailAt makes the n-th call from now of a function fail with a code. An n of 0
+// cancels that.
 void emulatorFailAt(const char* function, long n, int code) {
     std::lock_guard<std::recursive_mutex> held(lock);
     Function& f = functions[plain_name(function)];
@@ -423,13 +423,13 @@ void emulatorFailAt(const char* function, long n, int code) {
     f.code = code;
 }
 
-// emulatorCalls returns how often a function was called so far.
+// emulatorCalls returns the number of calls of a function so far.
 long emulatorCalls(const char* function) {
     std::lock_guard<std::recursive_mutex> held(lock);
     return functions[plain_name(function)].calls;
 }
 
-// emulatorLive returns the allocations, page-locked blocks, events and streams
+// emulatorLive returns the number of allocations, page-locked blocks, events and streams
 // that were not given back.
 long emulatorLive(void) {
     std::lock_guard<std::recursive_mutex> held(lock);

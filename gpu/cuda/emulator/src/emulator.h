@@ -1,10 +1,10 @@
-// The CUDA language for a C++ compiler: what kernels use of it, so that the
-// sources of gpu/cuda/kernels compile unchanged into functions that run on the
-// CPU. Included before every kernel source. Grids and blocks have one dimension.
+// The parts of the CUDA language that kernels use, for a C++ compiler. With it the
+// sources of gpu/cuda/kernels compile unchanged into functions that run on the CPU. It is
+// included before every kernel source. Grids and blocks have one dimension.
 #pragma once
 #define GSTREAM_EMULATOR 1
 
-// Standard headers come before the macros below, whose names they use.
+// Standard headers come before the macros below, because they use the same names.
 #include <algorithm>
 #include <cfloat>
 #include <climits>
@@ -31,8 +31,8 @@
 #ifndef __restrict__
 #define __restrict__ __restrict
 #endif
-// Blocks run one after the other, so a block's shared memory is a variable that
-// lives on. Thread-local variables stand side by side, where they can be poisoned.
+// Blocks run one after the other, so the shared memory of a block is a variable that
+// outlives it. Thread-local variables are contiguous, so that they can be poisoned.
 #define __shared__ static thread_local
 
 struct uint3 { unsigned x, y, z; };
@@ -50,7 +50,7 @@ namespace emulator {
 struct Kernel {
     const char* name;
     size_t arguments; // bytes of the argument struct
-    int threads;      // most threads a block
+    int threads;      // most threads of a block
     void (*body)(const void* arguments);
     int dynamic_shared = 48 << 10; // most bytes, see cuFuncSetAttribute
     Kernel(const char* name, size_t arguments, int threads, void (*body)(const void*));
@@ -59,9 +59,8 @@ struct Kernel {
 // Collective is an operation of several lanes of a warp.
 enum class Collective : uint8_t { Sync, Shuffle, Ballot, Any, All, Match, MatchAll, Add, UMin, UMax, SMin, SMax, And, Or, Xor };
 
-// collective waits until every lane of mask that has not returned has called it
-// alike, and returns the calling lane's result. source is the lane that a
-// shuffle reads.
+// collective waits until every lane of mask that has not returned has made the same call,
+// and returns the calling lane's result. source is the lane that a shuffle reads.
 uint64_t collective(Collective kind, unsigned mask, uint64_t value = 0, unsigned source = 0);
 
 // Barrier is what a barrier of the block reduces.
@@ -88,7 +87,8 @@ T from_bits(uint64_t bits) {
     return v;
 }
 
-// Deliberate accesses are those while it lives: no race, see shadow.cpp.
+// Accesses during the lifetime of a Deliberate are deliberate: they are no race, see
+// shadow.cpp.
 extern bool deliberate;
 struct Deliberate {
 #ifdef EMULATOR_RACES
@@ -122,8 +122,7 @@ inline void __threadfence_system() {}
 inline void __nanosleep(unsigned) { emulator::yield(); }
 [[noreturn]] inline void __trap() { emulator::trap("trap"); }
 
-// Lanes that are not synchronised may be anywhere: the only one known to be
-// active is the caller.
+// Lanes that are not synchronised may be anywhere: only the caller is known to be active.
 inline unsigned __activemask() { return 1u << emulator::lane(); }
 inline unsigned __ballot_sync(unsigned mask, int p) { return (unsigned)emulator::collective(emulator::Collective::Ballot, mask, p != 0); }
 inline int __any_sync(unsigned mask, int p) { return (int)emulator::collective(emulator::Collective::Any, mask, p != 0); }
@@ -169,8 +168,8 @@ inline unsigned __reduce_and_sync(unsigned mask, unsigned v) { return (unsigned)
 inline unsigned __reduce_or_sync(unsigned mask, unsigned v) { return (unsigned)emulator::collective(emulator::Collective::Or, mask, v); }
 inline unsigned __reduce_xor_sync(unsigned mask, unsigned v) { return (unsigned)emulator::collective(emulator::Collective::Xor, mask, v); }
 
-// Atomics. Threads take turns only where they wait, so plain operations do; the
-// overloads are exactly CUDA's, so that what compiles here compiles there.
+// Atomics. A thread runs until it waits, so plain operations are atomic. The overloads
+// are exactly CUDA's, so that code that compiles here compiles there.
 #define EMULATOR_ATOMIC(name, T, operation)              \
     inline T name(T* address, T v) {                     \
         emulator::Deliberate access;                     \
@@ -229,7 +228,7 @@ EMULATOR_LOAD(__ldg)
 EMULATOR_LOAD(__ldca)
 EMULATOR_LOAD(__ldcs)
 EMULATOR_LOAD(__ldlu)
-// Those from the cache that all multiprocessors share see what others wrote.
+// Loads from the cache that all multiprocessors share see the writes of others.
 #define EMULATOR_COHERENT_LOAD(name)  \
     template <class T>                \
     T name(const T* p) {              \

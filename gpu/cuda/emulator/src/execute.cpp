@@ -1,6 +1,6 @@
-// The threads of a block are fibers that take turns. A thread runs until it
-// waits for others, at a barrier or a warp's collective; then the next one that
-// can go on does. Threads that never wait follow each other on one fiber.
+// The threads of a block are fibers that take turns. A thread runs until it waits for
+// others, at a barrier or at a collective of its warp. Then the next thread that can
+// continue does. Threads that never wait run one after the other on one fiber.
 #include "execute.h"
 #include <link.h>
 #include <pthread.h>
@@ -46,7 +46,7 @@ constexpr size_t page = 4096, stack_bytes = 128 << 10;
 
 #ifdef __x86_64__
 using Stack = void*;
-// emulator_switch saves the registers that a call preserves and goes on at `to`.
+// emulator_switch saves the registers that a call preserves, and continues at `to`.
 extern "C" void emulator_switch(Stack* from, Stack to);
 asm(R"(
 .text
@@ -95,12 +95,12 @@ struct Fiber {
     Stack stack;
     char* low;
     char* high;
-    unsigned thread;       // that it runs
-    uint64_t value, result; // of the collective that the thread waits in
+    unsigned thread;        // that it runs
+    uint64_t value, result; // of the collective in which the thread waits
     unsigned source;
 };
 
-// Rendezvous is a collective that some lanes of a warp wait in.
+// Rendezvous is a collective in which some lanes of a warp wait.
 struct Rendezvous {
     Collective kind;
     unsigned mask, arrived;
@@ -120,16 +120,16 @@ static struct {
     Result result;
     std::string message;
 
-    unsigned threads, next, live; // of the block: in all, to be started, not returned
-    std::vector<unsigned> order;  // in which they start
-    std::vector<Fiber*> ready;    // fibers that can go on, from ready_at
+    unsigned threads, next, live; // of the block: in total, to be started, not returned
+    std::vector<unsigned> order;  // the order in which they start
+    std::vector<Fiber*> ready;    // fibers that can continue, from ready_at on
     size_t ready_at;
     std::vector<Fiber*> idle;
     Warp warps[32];
-    std::vector<Fiber*> barrier; // fibers that wait for the block
+    std::vector<Fiber*> barrier; // fibers that wait at a barrier of the block
     Barrier barrier_kind;
     int barrier_sum, barrier_result;
-    long yields; // since something last happened
+    long yields; // since the last progress
 
     Fiber* current;
     Stack main;
@@ -160,7 +160,8 @@ static Fiber* take_fiber() {
             abort();
         }
         mprotect(low, page, PROT_NONE);
-        // Stacks that all begin at the same place of a page would share cache sets.
+        // Stacks that all begin at the same position of a page
+        // would share cache sets.
         Fiber* f = new Fiber{{}, low + page, low + bytes - fibers.size() % 32 * 128, 0, 0, 0, 0};
         fibers.push_back(f);
         reset(f);
@@ -184,7 +185,7 @@ static void go_to_main() {
     switch_stack(&from->stack, &run.main);
 }
 
-// fail ends the launch; the fibers are never resumed.
+// fail ends the launch. The fibers are never resumed.
 static void fail(Result result, const std::string& message) {
     run.result = result;
     run.message = message;
@@ -205,7 +206,7 @@ static std::string list_threads(const std::vector<Fiber*>& waiting) {
     return s + (waiting.size() > 8 ? ", ...)" : ")");
 }
 
-// waiting says who waits for what.
+// waiting describes which threads wait for what.
 static std::string waiting() {
     std::string s;
     if (!run.barrier.empty()) s += "\n  at __syncthreads: " + list_threads(run.barrier);
@@ -221,8 +222,7 @@ static std::string waiting() {
     return s;
 }
 
-// leave goes on with another thread; it returns when the caller's fiber is
-// resumed.
+// leave continues with another thread. It returns when the caller's fiber is resumed.
 static void leave() {
     size_t ready = run.ready.size() - run.ready_at;
     bool fresh = run.next < run.threads;
@@ -266,7 +266,7 @@ int barrier(Barrier kind, int predicate) {
     return run.barrier_result;
 }
 
-// result is what a collective gives to a lane.
+// result returns the result of a collective for a lane.
 static uint64_t result(const Rendezvous& r, int lane) {
     auto value = [&](int l) { return r.lanes[l]->value; };
     uint64_t out = 0;
@@ -352,7 +352,7 @@ void trap(const char* message) {
     __builtin_unreachable();
 }
 
-// finish is a thread's return.
+// finish handles the return of a thread.
 static void finish(unsigned thread) {
     run.live--;
     run.yields = 0;
@@ -400,7 +400,7 @@ static void on_fault(int signal, siginfo_t* info, void* context) {
         else if (p.sa_handler != SIG_DFL && p.sa_handler != SIG_IGN)
             p.sa_handler(signal);
         else
-            sigaction(signal, &p, nullptr); // the fault comes again, and ends the process
+            sigaction(signal, &p, nullptr); // the fault comes again and ends the process
     }
 }
 
@@ -417,7 +417,7 @@ static void catch_faults(bool on) {
 static void note_fault() {
     run.result = LaunchFailed;
     switch (fault_signal) {
-    case SIGILL: // what the compiler's checks end in
+    case SIGILL: // the compiler's checks end in it
         run.result = MisalignedAddress;
         run.message = "misaligned access, index outside of an array, or shift by the width of the type or more";
         break;
@@ -458,7 +458,7 @@ static void poison_shared() {
         nullptr);
 }
 
-// shared_block returns room for n bytes that end at a page that cannot be touched.
+// shared_block returns n bytes that end at an inaccessible page.
 static void* shared_block(size_t n) {
     static char* end = [] {
         size_t bytes = (most_shared + page - 1) / page * page;
@@ -526,6 +526,6 @@ Result launch(Kernel& kernel, unsigned grid, unsigned block, unsigned shared, co
 
 } // namespace emulator
 
-// emulatorSchedule makes the threads of a block take turns in a random order
-// drawn from seed; 0 brings the plain order back.
+// emulatorSchedule makes the threads of a block take turns in a random order that is
+// drawn from seed. 0 restores the plain order.
 extern "C" void emulatorSchedule(uint64_t seed) { emulator::seed = seed; }

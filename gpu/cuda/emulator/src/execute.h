@@ -1,11 +1,11 @@
-// Running a kernel on the CPU, and the results that the driver reports.
+// Runs kernels on the CPU, and defines the results that the driver reports.
 #pragma once
 #include "emulator.h"
 #include <string>
 
 namespace emulator {
 
-// The driver's results that the emulator gives.
+// The driver's results that the emulator returns.
 enum Result : int {
     Success = 0,
     InvalidValue = 1,
@@ -26,20 +26,20 @@ enum Result : int {
     NotSupported = 801,
 };
 
-constexpr int most_shared = 227 << 10; // bytes of dynamic shared memory a block can ask for
+constexpr int most_shared = 227 << 10; // most bytes of dynamic shared memory of a block
 constexpr unsigned char poison = 0xcb; // fills memory that nothing was written to
 
-// launch runs a kernel to its end. Whoever calls it holds the driver's lock.
+// launch runs a kernel to its end. The caller holds the driver's lock.
 Result launch(Kernel& kernel, unsigned grid, unsigned block, unsigned shared, const void* arguments);
 
-// find returns the kernel of a name, or null.
+// find returns the kernel with a name, or null.
 Kernel* find(const std::string& name);
 
-// describe says where an address lies among the allocations.
+// describe describes the position of an address relative to the allocations.
 std::string describe(const void* address);
 
-// shadow keeps, of kernels that say what they access, whether memory was written to,
-// and finds races.
+// shadow records which memory was written to, for kernels that report their accesses, and
+// finds races.
 namespace shadow {
 void allocated(uint64_t address, size_t n);
 void freed(uint64_t address, size_t n);

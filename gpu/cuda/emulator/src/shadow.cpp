@@ -1,11 +1,11 @@
-// Shadow memory: who read and wrote what in a launch, and what was written to at
-// all. Kernels that are compiled with -fsanitize=thread say what they access. They
-// say it here, not to the compiler's own library, which knows nothing of blocks and
-// warps; other kernels say nothing, and nothing is kept of them.
+// Shadow memory: who read and wrote what in a launch, and what was ever written to.
+// Kernels that are compiled with -fsanitize=thread report their accesses. They report
+// them here and not to the compiler's own library, which knows nothing of blocks and
+// warps. Other kernels report nothing, and nothing is recorded for them.
 //
-// Two accesses to the same bytes of which one writes are a race, unless both are
-// deliberate (atomic, volatile, __ldcg or __ldcv) or a barrier of the block or a
-// __syncwarp is between them. Shuffles and votes order no memory.
+// Two accesses to the same bytes, one of which is a write, are a race unless both are
+// deliberate (atomic, volatile, __ldcg or __ldcv), or a barrier of the block or a
+// __syncwarp is between them. Shuffles and votes do not order memory.
 #include "execute.h"
 #include <dlfcn.h>
 #include <sys/mman.h>
@@ -21,18 +21,18 @@ namespace {
 typedef uint64_t Address;
 
 struct Access {
-    uint32_t thread;           // of the grid, blocks of 1024
-    uint32_t barriers, syncs;  // of its block and warp before
-    uint8_t bytes;             // of the cell, a bit each; 0: none
+    uint32_t thread;          // of the grid, blocks of 1024
+    uint32_t barriers, syncs; // of its block and warp before it
+    uint8_t bytes;            // bytes of the cell, one bit each; 0: none
     bool deliberate;
     void* code;
 };
 
-// Cell is four bytes. Of reads, two by different threads are kept: one of them is
-// another's than any writer's.
+// Cell is four bytes. It keeps two reads by different threads: whoever writes, one of
+// them is by another thread.
 struct Cell {
     uint32_t launch; // of the accesses
-    uint8_t written; // bytes that ever were
+    uint8_t written; // bytes that were ever written
     Access write, reads[2];
 };
 
@@ -40,7 +40,7 @@ constexpr Address page = 4096, region = 1 << 30;
 struct Page { Cell cells[page / 4]; };
 struct Region { Page* pages[region / page]; };
 
-bool on; // a kernel says what it accesses
+bool on; // a kernel reports its accesses
 Region** regions;
 Page* const untouched = reinterpret_cast<Page*>(1); // memory that nobody has accessed yet
 
@@ -66,7 +66,7 @@ Page*& slot(Address a) {
     return r->pages[a % region / page];
 }
 
-// cell is the cell of an address, null for memory that is not watched.
+// cell returns the cell of an address, or null for memory that is not watched.
 Cell* cell(Address a) {
     if (a >> 47) return nullptr;
     Page*& p = slot(a);
@@ -83,7 +83,7 @@ void set_pages(Address a, size_t n, Page* to) {
     }
 }
 
-// each calls f with the cells of a range and which of their bytes are in it.
+// each calls f with the cells of a range, and which of their bytes are in the range.
 template <class F>
 void each(Address a, size_t n, F f) {
     while (n > 0) {
@@ -101,7 +101,7 @@ bool ordered(const Access& before, const Access& now, bool shared) {
     return before.thread / 32 == now.thread / 32 && before.syncs < now.syncs;
 }
 
-// place is where code stands in the library, for addr2line.
+// place returns the position of code in the library, for addr2line.
 std::string place(void* code) {
     Dl_info i;
     if (!dladdr(code, &i)) return "?";
@@ -208,7 +208,7 @@ void sync_warp(unsigned warp) { syncs[warp]++; }
 } // namespace shadow
 } // namespace emulator
 
-// What the compiler calls before an access. GCC sets volatile ones apart.
+// The compiler calls these before an access. GCC has separate ones for volatile accesses.
 #define ACCESSES(n)                                                                                                      \
     void __tsan_read##n(void* p) { emulator::access(p, n, false, emulator::deliberate, __builtin_return_address(0)); }    \
     void __tsan_write##n(void* p) { emulator::access(p, n, true, emulator::deliberate, __builtin_return_address(0)); }    \
