@@ -77,9 +77,12 @@ func roundTrip(d *Device) (err error) {
 	}
 	s := &gpu.Stride{Rows: len(text), Schema: gpu.NewSchema(gpu.Field{Name: "t", Type: gpu.Of(gpu.String)}, gpu.Field{Name: "b", Type: gpu.Of(gpu.Bool)}, gpu.Field{Name: "d", Type: gpu.Of(gpu.String)}),
 		Cols: []gpu.Column{gpu.ColumnOf(gpu.Of(gpu.String), text), gpu.ColumnOf(gpu.Of(gpu.Bool), truth), coded}}
-	if s, err = q.Upload(device, s); err != nil {
+	up, err := q.Upload(device, s)
+	if err != nil {
+		s.Release()
 		return err
 	}
+	s = up
 	defer s.Release()
 	ids, err := q.Select(device, s.Cols[1])
 	if err != nil {
@@ -92,6 +95,7 @@ func roundTrip(d *Device) (err error) {
 	}
 	out, err := q.Download(host, &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: ids.Len})
 	if err != nil {
+		gpu.ReleaseColumns(cols)
 		return err
 	}
 	defer out.Release()

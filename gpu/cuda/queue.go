@@ -106,16 +106,23 @@ func (q *queue) fail(what string, err error) error {
 }
 
 // Upload implements gpu.Queue. Kernels launched from here on wait for the copies, the
-// caller does not.
+// caller does not. The copies have references of their own: s stays the caller's should
+// memory be refused once they are under way.
 func (q *queue) Upload(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
-	out, err := q.UploadAhead(l, s)
+	copied := &gpu.Stride{Schema: s.Schema, Rows: s.Rows}
+	for _, c := range s.Cols {
+		copied.Cols = append(copied.Cols, c.Retain())
+	}
+	out, err := q.UploadAhead(l, copied)
 	if err != nil {
+		copied.Release()
 		return nil, err
 	}
 	if err := q.Wait(out); err != nil {
 		out.Release()
 		return nil, err
 	}
+	s.Release()
 	return out, nil
 }
 
@@ -205,17 +212,14 @@ func (o *op) unpack(c gpu.Column) gpu.Column {
 // is released when they are done.
 func (q *queue) UploadAhead(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error) {
 	if q.err != nil {
-		s.Release()
 		return nil, q.err
 	}
 	if err := gpu.CheckHostMemory(s.Cols, nil); err != nil {
-		s.Release()
 		return nil, q.fail("copy a stride up", err)
 	}
 	t := &transfer{q: q, lease: l, name: "copy up"}
 	for _, c := range s.Cols { // so that the time of the copies is theirs
 		if err := q.dev.pinned.lockColumn(c); err != nil {
-			s.Release()
 			return nil, q.fail("copy a stride up", err)
 		}
 	}
@@ -237,7 +241,6 @@ func (q *queue) UploadAhead(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err e
 		_ = q.dev.ctx.do(cuStreamSynchronize, uintptr(q.dev.up))
 		gpu.ReleaseColumns(cols)
 		t.settle(q.upDicts)
-		s.Release()
 		q.dev.recycle(t.start, t.stop)
 		return nil, q.fail("copy a stride up", t.err)
 	}
@@ -254,7 +257,6 @@ func (q *queue) UploadAhead(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err e
 // run on their own stream; the caller waits for them. The lease pays for host
 // memory.
 func (q *queue) Download(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error) {
-	defer s.Release()
 	if q.err != nil {
 		return nil, q.err
 	}
@@ -288,6 +290,7 @@ func (q *queue) Download(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err erro
 	}
 	t.settle(q.downDicts)
 	q.dev.trace.moved(t, laneDown, nil)
+	s.Release()
 	return &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}, nil
 }
 

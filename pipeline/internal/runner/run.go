@@ -215,10 +215,12 @@ func (r *run) pipelines(ctx context.Context) (err error) {
 			return nil
 		}
 		begin = time.Now()
-		if s, err = q.Download(r.sink.lease, s); err != nil {
+		down, err := q.Download(r.sink.lease, s)
+		if err != nil {
+			s.Release()
 			return explain("output", err)
 		}
-		s = rearrange(s, r.plan.Schema, r.plan.Permutation)
+		s = rearrange(down, r.plan.Schema, r.plan.Permutation)
 		if err := r.sink.sink.Write(ctx, s); err != nil {
 			return err
 		}
