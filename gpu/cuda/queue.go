@@ -219,7 +219,7 @@ func (q *queue) UploadAhead(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err e
 	}
 	t := &transfer{q: q, lease: l, name: "copy up"}
 	for _, c := range s.Cols { // so that the time of the copies is theirs
-		if err := q.dev.pinned.lockColumn(c); err != nil {
+		if err := q.dev.pinned.lockColumn(l, c); err != nil {
 			return nil, q.fail("copy a stride up", err)
 		}
 	}
@@ -427,7 +427,7 @@ func (t *transfer) upload(b *gpu.Buffer, n int64) *gpu.Buffer {
 		return nil
 	}
 	src := b.Bytes()[:n]
-	t.fail(t.q.dev.copyUp(out.Addr(), uintptr(unsafe.Pointer(unsafe.SliceData(src))), n))
+	t.fail(t.q.dev.copyUp(t.lease, out.Addr(), uintptr(unsafe.Pointer(unsafe.SliceData(src))), n))
 	runtime.KeepAlive(src)
 	t.bytes += n
 	return out
@@ -447,21 +447,22 @@ func (t *transfer) download(b *gpu.Buffer, n int64) *gpu.Buffer {
 		copy(out.Bytes(), src)
 		return out
 	}
-	t.fail(t.q.dev.copyDown(out.Addr(), b.Addr(), n))
+	t.fail(t.q.dev.copyDown(t.lease, out.Addr(), b.Addr(), n))
 	t.bytes += n
 	return out
 }
 
-// copyUp puts the copy of n bytes of host memory on the stream of copies up.
-func (d *Device) copyUp(dst, src uintptr, n int64) error {
-	return d.pinned.eachLocked(src, n, func(at uintptr, n int64) error {
+// copyUp puts the copy of n bytes of host memory on the stream of copies up. A lease
+// stands for who copies, in refusals.
+func (d *Device) copyUp(l *gpu.Lease, dst, src uintptr, n int64) error {
+	return d.pinned.eachLocked(l, src, n, func(at uintptr, n int64) error {
 		return d.ctx.do(cuMemcpyHtoDAsync, dst+at-src, at, uintptr(n), uintptr(d.up))
 	})
 }
 
 // copyDown is the way back, on its stream.
-func (d *Device) copyDown(dst, src uintptr, n int64) error {
-	return d.pinned.eachLocked(dst, n, func(at uintptr, n int64) error {
+func (d *Device) copyDown(l *gpu.Lease, dst, src uintptr, n int64) error {
+	return d.pinned.eachLocked(l, dst, n, func(at uintptr, n int64) error {
 		return d.ctx.do(cuMemcpyDtoHAsync, at, src+at-dst, uintptr(n), uintptr(d.down))
 	})
 }
