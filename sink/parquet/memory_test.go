@@ -72,10 +72,10 @@ func TestTheOutputIsTheSameAfterEveryRefusal(t *testing.T) {
 
 func TestASinkThatNobodyGivesMemoryFails(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	defer func(d time.Duration) { patience = d }(patience)
-	patience = 100 * time.Millisecond
+	const patience = 100 * time.Millisecond
 	tab := randomTable(rand.New(rand.NewPCG(4, 4)), 1500, 0.1)
 	b, _ := newShrinkingBudget(t, 20, func() {})
+	b.SetPatience(patience)
 	lease := b.Lease("sink")
 	w, err := Create(filepath.Join(t.TempDir(), "out.parquet"), tab.schema, Options{Lease: lease, RowGroupRows: 500})
 	require.NoError(t, err)

@@ -141,13 +141,49 @@ func readAll(table *Table, opt source.ScanOptions) (content, error) {
 	}
 }
 
+func TestAScanGoesOnBesideOneWhoTakesAllMemoryByTurns(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	for _, f := range []string{"testdata/encodings-v1-zstd.parquet", "testdata/many-dictionaries.parquet"} {
+		table, opt := everyColumn(t, f)
+		opt.StrideRows, opt.Decode.Threads = 100, 4
+		budget := newBudget(t, 2*table.LeastMemory(opt))
+		opt.Lease = budget.Lease("scan")
+		other := budget.Lease("other")
+		ended, turns := make(chan struct{}), make(chan int)
+		go func() {
+			n := 0
+			for {
+				select {
+				case <-ended:
+					turns <- n
+					return
+				default:
+				}
+				if left := other.Available(); left > 0 && other.Reserve(left) == nil {
+					n++
+					time.Sleep(time.Millisecond)
+					other.Unreserve(left)
+				}
+				time.Sleep(time.Millisecond / 4)
+			}
+		}()
+		got, err := readAll(table, opt)
+		close(ended)
+		require.NotZero(t, <-turns)
+		require.NoError(t, err)
+		require.Len(t, got, len(opt.Columns))
+		require.NoError(t, other.Close())
+		require.NoError(t, opt.Lease.Close())
+	}
+}
+
 func TestAScanThatNobodyGivesMemoryFails(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	defer func(d time.Duration) { patience = d }(patience)
-	patience = 200 * time.Millisecond
+	const patience = 200 * time.Millisecond
 	for _, alone := range []bool{true, false} {
 		table, opt := everyColumn(t, "testdata/encodings-v1-none.parquet")
 		budget, _ := newShrinkingBudget(t, 5, func() {})
+		budget.SetPatience(patience)
 		opt.StrideRows, opt.Lease = 100, budget.Lease("scan")
 		other := budget.Lease("other")
 		if !alone {
@@ -167,11 +203,11 @@ func TestAScanThatNobodyGivesMemoryFails(t *testing.T) {
 
 func TestAScanWaitsForMemoryAsLongAsNobodyReads(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	defer func(d time.Duration) { patience = d }(patience)
-	patience = 10 * time.Millisecond
+	const patience = 10 * time.Millisecond
 	table, opt := everyColumn(t, "testdata/encodings-v1-none.parquet")
 	shrunk := make(chan struct{})
 	budget, regrow := newShrinkingBudget(t, 5, func() { close(shrunk) })
+	budget.SetPatience(patience)
 	opt.StrideRows, opt.Lease = 100, budget.Lease("scan")
 	r, err := table.Scan(context.Background(), opt)
 	require.NoError(t, err)
