@@ -16,6 +16,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
+	"github.com/gstream/gstream/gpu/host/hosttest"
 	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/operators/limit"
 	"github.com/gstream/gstream/pipeline/internal/physical"
@@ -261,23 +262,10 @@ func planOf(root *physical.Stage, target Target) fakeJob {
 	return fakeJob{&physical.Plan{Root: root, Permutation: []int{0}, Schema: oneColumn}, target}
 }
 
-// device is a host device whose budget must be empty at the end of the test.
-func device(t *testing.T) gpu.Device {
-	d, err := host.Open(host.Options{Threads: 2, Memory: 1 << 20})
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		assert.Empty(t, d.Budget().Leaks())
-		used, _ := d.Budget().Used()
-		assert.Zero(t, used)
-		assert.NoError(t, d.Close())
-	})
-	return d
-}
-
 func TestRunPassesEveryRowOnceAndCommits(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	f, target := &faults{}, &fakeTarget{faults: &faults{}}
-	report, err := fakePlan(f, target).run(context.Background(), Options{Device: device(t)})
+	report, err := fakePlan(f, target).run(context.Background(), Options{Device: hosttest.Open(t)})
 	require.NoError(t, err)
 	assert.Equal(t, int64(100), target.rows)
 	assert.Equal(t, "commit", target.ended)
@@ -294,7 +282,7 @@ func TestEveryFaultEndsTheRunCleanly(t *testing.T) {
 	for _, panics := range []bool{false, true} {
 		t.Run(fmt.Sprintf("panics=%v", panics), func(t *testing.T) {
 			defer goleak.VerifyNone(t)
-			d := device(t)
+			d := hosttest.Open(t)
 			for n := int64(1); ; n++ {
 				require.Less(t, n, int64(200), "the run never succeeds")
 				f := &faults{panics: panics}
@@ -360,7 +348,7 @@ func TestWhatAStageTakesFirstBeginsWhileTheDeviceStarts(t *testing.T) {
 					st.Make = func() (operators.Operator, error) { return &fakeOperator{faults: &faults{}}, nil }
 				}
 			}
-			_, err := planOf(root, target).run(context.Background(), Options{Device: lateDevice{device(t), device(t), table}})
+			_, err := planOf(root, target).run(context.Background(), Options{Device: lateDevice{hosttest.Open(t), hosttest.Open(t), table}})
 			require.NoError(t, err)
 			require.Equal(t, int64(50), target.rows)
 		})
@@ -372,7 +360,7 @@ func TestErrorsNameTheStage(t *testing.T) {
 	f.at.Store(1)
 	op := &physical.Stage{Step: "match", Kind: "filter", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(&fakeTable{faults: &faults{}, strides: 1})},
 		Make: func() (operators.Operator, error) { return streaming(f), nil }}
-	_, err := planOf(op, &fakeTarget{faults: &faults{}}).run(context.Background(), Options{Device: device(t)})
+	_, err := planOf(op, &fakeTarget{faults: &faults{}}).run(context.Background(), Options{Device: hosttest.Open(t)})
 	assert.EqualError(t, err, "match: filter: open: injected")
 }
 
@@ -385,7 +373,7 @@ func TestCancelInTheMiddleLeavesNothing(t *testing.T) {
 		<-table.waiting
 		cancel()
 	}()
-	_, err := planOf(scanOf(table), target).run(ctx, Options{Device: device(t)})
+	_, err := planOf(scanOf(table), target).run(ctx, Options{Device: hosttest.Open(t)})
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.Equal(t, "abort", target.ended)
 }
@@ -397,7 +385,7 @@ func TestLimitEndsItsInputEarly(t *testing.T) {
 	st := &physical.Stage{Step: "first", Kind: "limit", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(table)},
 		Make: func() (operators.Operator, error) { return limit.New(oneColumn, 0, 20), nil }}
 	target := &fakeTarget{faults: &faults{}}
-	_, err := planOf(st, target).run(context.Background(), Options{Device: device(t)})
+	_, err := planOf(st, target).run(context.Background(), Options{Device: hosttest.Open(t)})
 	require.NoError(t, err)
 	assert.Equal(t, int64(20), target.rows)
 	assert.Equal(t, "commit", target.ended)
@@ -429,7 +417,7 @@ func TestLimitEndsAnOperatorOfItsChainInTheMiddle(t *testing.T) {
 	st := &physical.Stage{Step: "first", Kind: "limit", Schema: oneColumn, Inputs: []*physical.Stage{many},
 		Make: func() (operators.Operator, error) { return limit.New(oneColumn, 5, 20), nil }}
 	target := &fakeTarget{faults: &faults{}}
-	_, err := planOf(st, target).run(context.Background(), Options{Device: device(t)})
+	_, err := planOf(st, target).run(context.Background(), Options{Device: hosttest.Open(t)})
 	require.NoError(t, err)
 	assert.Equal(t, int64(20), target.rows)
 }
@@ -440,7 +428,7 @@ func TestCancelEndsAnOperatorInTheMiddle(t *testing.T) {
 	many := &physical.Stage{Step: "many", Kind: "join", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(&fakeTable{faults: &faults{}, strides: 1})},
 		Make: func() (operators.Operator, error) { return explode(), nil }}
 	target := &cancelTarget{fakeTarget: fakeTarget{faults: &faults{}}, cancel: cancel}
-	_, err := planOf(many, target).run(ctx, Options{Device: device(t)})
+	_, err := planOf(many, target).run(ctx, Options{Device: hosttest.Open(t)})
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.Equal(t, "abort", target.ended)
 }
@@ -467,7 +455,7 @@ func TestBuildSideIsReadBeforeTheProbeSideStarts(t *testing.T) {
 	op := &orderOperator{fakeOperator: fakeOperator{faults: &faults{}}, probe: &probe.scans, t: t}
 	join := &physical.Stage{Step: "match", Kind: "join", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(probe), scanOf(build)},
 		Make: func() (operators.Operator, error) { return op, nil }}
-	_, err := planOf(join, &fakeTarget{faults: &faults{}}).run(context.Background(), Options{Device: device(t)})
+	_, err := planOf(join, &fakeTarget{faults: &faults{}}).run(context.Background(), Options{Device: hosttest.Open(t)})
 	require.NoError(t, err)
 	assert.Equal(t, int64(1), probe.scans.Load())
 	assert.Equal(t, int64(1), build.scans.Load())
@@ -502,7 +490,7 @@ func TestAScanThatTheBudgetIsTooSmallForIsRefusedBeforeAnythingRuns(t *testing.T
 	small, large := &fakeTable{faults: &faults{}, strides: 3}, &fakeTable{faults: &faults{}, strides: 3, least: 2 << 20}
 	union := &physical.Stage{Step: "both", Kind: "union", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(small), scanOf(large)}, Permutation: [][]int{{0}, {0}}}
 	target := &fakeTarget{faults: &faults{}}
-	_, err := planOf(union, target).run(context.Background(), Options{Device: device(t)})
+	_, err := planOf(union, target).run(context.Background(), Options{Device: hosttest.Open(t)})
 	require.ErrorIs(t, err, gpu.ErrBudget)
 	require.ErrorContains(t, err, "t: scan: needs 2.0 MiB more")
 	require.Zero(t, small.scans.Load())
