@@ -10,6 +10,7 @@
 // before it only:
 //
 //   - job: the job file, its variables and places, and the checks that need no table
+//   - execution: the options of a run and its report
 //   - internal/logical: relations, bound to the tables' schemas, and rules that rewrite them
 //   - internal/physical: stages with their operators
 //   - internal/runner: the run of the stages on a device
