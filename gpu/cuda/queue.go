@@ -113,12 +113,12 @@ func (q *queue) Upload(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
 	for _, c := range s.Cols {
 		copied.Cols = append(copied.Cols, c.Retain())
 	}
-	out, err := q.UploadAhead(l, copied)
+	out, a, err := q.send(l, copied)
 	if err != nil {
 		copied.Release()
 		return nil, err
 	}
-	if err := q.Wait(out); err != nil {
+	if err := q.arrive(out, a); err != nil {
 		out.Release()
 		return nil, err
 	}
@@ -144,7 +144,18 @@ func (q *queue) Wait(s *gpu.Stride) error {
 	if !ok {
 		return nil
 	}
-	var err error
+	err := q.arrive(s, a)
+	if gpu.IsRefusal(err) {
+		d.mu.Lock()
+		d.arrivals[s] = arrival{lease: a.lease}
+		d.mu.Unlock()
+	}
+	return err
+}
+
+// arrive is Wait for a stride that is on its way.
+func (q *queue) arrive(s *gpu.Stride, a arrival) (err error) {
+	d := q.dev
 	if a.end != 0 {
 		d.computing.Lock()
 		err = d.follow(d.compute, a.end)
@@ -161,11 +172,6 @@ func (q *queue) Wait(s *gpu.Stride) error {
 		return err
 	}
 	cols, err := q.unpack(a.lease, s.Cols)
-	if gpu.IsRefusal(err) {
-		d.mu.Lock()
-		d.arrivals[s] = arrival{lease: a.lease}
-		d.mu.Unlock()
-	}
 	if err == nil {
 		gpu.ReleaseColumns(s.Cols)
 		s.Cols = cols
@@ -210,17 +216,29 @@ func (o *op) unpack(c gpu.Column) gpu.Column {
 
 // UploadAhead implements gpu.Queue. The copies run on their own stream. The host memory
 // is released when they are done.
-func (q *queue) UploadAhead(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error) {
+func (q *queue) UploadAhead(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
+	out, a, err := q.send(l, s)
+	if err != nil {
+		return nil, err
+	}
+	q.dev.mu.Lock()
+	q.dev.arrivals[out] = a
+	q.dev.mu.Unlock()
+	return out, nil
+}
+
+// send starts the copies of a stride.
+func (q *queue) send(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, arrival, error) {
 	if q.err != nil {
-		return nil, q.err
+		return nil, arrival{}, q.err
 	}
 	if err := gpu.CheckHostMemory(s.Cols, nil); err != nil {
-		return nil, q.fail("copy a stride up", err)
+		return nil, arrival{}, q.fail("copy a stride up", err)
 	}
 	t := &transfer{q: q, lease: l, name: "copy up"}
 	for _, c := range s.Cols { // so that the time of the copies is theirs
 		if err := q.dev.pinned.lockColumn(l, c); err != nil {
-			return nil, q.fail("copy a stride up", err)
+			return nil, arrival{}, q.fail("copy a stride up", err)
 		}
 	}
 	q.dev.uploads.Lock()
@@ -233,6 +251,7 @@ func (q *queue) UploadAhead(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err e
 	t.finish(q.dev.up)
 	var copied event
 	if t.err == nil {
+		var err error
 		copied, err = q.dev.record(q.dev.up)
 		t.fail(err)
 	}
@@ -242,15 +261,12 @@ func (q *queue) UploadAhead(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err e
 		gpu.ReleaseColumns(cols)
 		t.settle(q.upDicts)
 		q.dev.recycle(t.start, t.stop)
-		return nil, q.fail("copy a stride up", t.err)
+		return nil, arrival{}, q.fail("copy a stride up", t.err)
 	}
 	t.settle(q.upDicts)
-	out = &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}
-	q.dev.mu.Lock()
-	q.dev.arrivals[out] = arrival{copied, l}
-	q.dev.mu.Unlock()
+	out := &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}
 	q.dev.trace.moved(t, laneUp, func() { s.Release() })
-	return out, nil
+	return out, arrival{copied, l}, nil
 }
 
 // Download implements gpu.Queue. The copies wait for the kernels launched so far and
