@@ -15,7 +15,7 @@
 //   - internal/physical: stages with their operators
 //   - internal/runner: the run of the stages on a device
 //
-// This package opens the tables, puts the four together and owns the public names;
+// This package opens the tables, puts these together and owns the public names;
 // those of the others that a program needs are here as aliases. It never looks at
 // values: expressions belong to package expr, algorithms to the operators, bytes to
 // sources and sinks.
