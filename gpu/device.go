@@ -74,11 +74,10 @@ type Queue interface {
 	Until(ctx context.Context)
 
 	// Upload brings a stride to the device, whose lease pays, and Download to the host,
-	// paid by a lease of the HostBudget. Each takes the stride over, after an error
-	// too, and returns one that the caller owns, possibly the same: to try again
-	// after a refusal, keep references to the columns. Columns keep their
-	// dictionaries, and columns that shared one before share one after; encoded
-	// columns become ordinary ones on their way up.
+	// paid by a lease of the HostBudget. Each takes the stride over and returns one that
+	// the caller owns, possibly the same; after an error the caller still has the stride,
+	// as it was. Columns keep their dictionaries, and columns that shared one before
+	// share one after; encoded columns become ordinary ones on their way up.
 	Upload(l *Lease, s *Stride) (*Stride, error)
 	Download(l *Lease, s *Stride) (*Stride, error)
 

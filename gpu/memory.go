@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/dustin/go-humanize"
@@ -98,6 +99,10 @@ type Budget struct {
 
 	reclaimers []*registration
 	waiting    []chan struct{} // reservations that do not fit, in order of arrival
+
+	watchers []*watcher
+	patience time.Duration
+	moves    uint64 // how often memory was taken or given back
 }
 
 // NewBudget returns a budget of limit bytes for a tier; setting names what a
@@ -106,7 +111,7 @@ func NewBudget(tier, setting string, limit int64, alloc Allocator) *Budget {
 	if limit <= 0 {
 		limit = math.MaxInt64
 	}
-	return &Budget{tier: tier, setting: setting, limit: limit, alloc: alloc, leases: map[*Lease]struct{}{}}
+	return &Budget{tier: tier, setting: setting, limit: limit, alloc: alloc, patience: patience, leases: map[*Lease]struct{}{}}
 }
 
 // SetFault makes every reservation, and every allocation after its reservation, call f
@@ -142,6 +147,7 @@ func (b *Budget) SetLimit(limit int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.limit = limit
+	b.wake()
 }
 
 // Used returns the bytes reserved now and at the peak, without those of caches.
@@ -211,12 +217,15 @@ func (l *Lease) Name() string { return l.name }
 // Limit returns the limit of the lease's budget, in bytes.
 func (l *Lease) Limit() int64 { return l.budget.Limit() }
 
-// Available is what is left of the lease's budget just now, in bytes.
+// Available is what is left of the lease's budget just now, in bytes. What caches hold
+// counts, because they give it back.
 func (l *Lease) Available() int64 {
 	l.budget.mu.Lock()
 	defer l.budget.mu.Unlock()
-	return l.budget.limit - l.budget.used
+	return l.budget.available()
 }
+
+func (b *Budget) available() int64 { return b.limit - b.used }
 
 // Used returns the bytes reserved now and at the highest.
 func (l *Lease) Used() (now, peak int64) { return l.used.Load(), l.peak.Load() }
@@ -258,6 +267,8 @@ func (l *Lease) Unreserve(n int64) {
 		b.cached -= n
 	} else {
 		b.used -= n
+		b.moves++
+		b.wake()
 	}
 	b.mu.Unlock()
 }
@@ -276,6 +287,7 @@ func (b *Budget) take(l *Lease, n int64) bool {
 	default:
 		b.used += n
 		b.peak = max(b.peak, b.used)
+		b.moves++
 	}
 	return true
 }

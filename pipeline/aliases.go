@@ -4,6 +4,7 @@ import (
 	"io"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/pipeline/execution"
 	"github.com/gstream/gstream/pipeline/internal/runner"
 	"github.com/gstream/gstream/pipeline/job"
 )
@@ -49,33 +50,34 @@ func ParseSize(s string) (Size, error) { return job.ParseSize(s) }
 // JSONSchema describes a job file to editors, as JSON Schema (draft 2020-12).
 func JSONSchema() map[string]any { return job.JSONSchema() }
 
-// A run: how it is asked for, what it reports and where its rows go.
+// A run: how it is asked for, what it reports and where its rows go. Package execution
+// has their fields and methods.
 type (
 	// RunOptions say how to run a plan. The zero value uses the whole machine.
-	RunOptions = runner.Options
+	RunOptions = execution.Options
 	// Report says what a run did, or how far it has come.
-	Report = runner.Report
+	Report = execution.Report
 	// StageReport is one stage of a Report.
-	StageReport = runner.StageReport
+	StageReport = execution.StageReport
 	// OutputReport is what the sink has written.
-	OutputReport = runner.OutputReport
+	OutputReport = execution.OutputReport
 	// ActivityReport is a stage's or a run's use of a GPU.
-	ActivityReport = runner.ActivityReport
+	ActivityReport = execution.ActivityReport
 	// LinkReport is the link to the GPU as measured in the run, bytes a second.
-	LinkReport = runner.LinkReport
+	LinkReport = execution.LinkReport
 	// Choice is the device that a run takes, and why.
-	Choice = runner.Choice
+	Choice = execution.Choice
 	// Target makes the sink of a run, as a Collector does.
-	Target = runner.Target
+	Target = execution.Target
 	// TargetOptions say how a target makes its sink.
-	TargetOptions = runner.TargetOptions
+	TargetOptions = execution.TargetOptions
 )
 
 // The devices that a run can ask for by name.
 const (
-	Auto = runner.Auto // what Plan.ChooseDevice says
-	Host = runner.Host // the CPU
-	CUDA = runner.CUDA // the first GPU, "cuda:1" the second and so on; an error where there is none
+	Auto = execution.Auto // what Plan.ChooseDevice says
+	Host = execution.Host // the CPU
+	CUDA = execution.CUDA // the first GPU, "cuda:1" the second and so on; an error where there is none
 )
 
 // ErrDefect is the sentinel behind errors that are not the job's nor the data's

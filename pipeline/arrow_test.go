@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gstream/gstream/gpu/host/hosttest"
 	"github.com/gstream/gstream/source"
 )
 
@@ -71,7 +72,7 @@ func TestArrowValuesOfEveryTypePassThroughAPipeline(t *testing.T) {
 	table, err := ArrowTable(schema, rec.NewSlice(1, 4), rec)
 	require.NoError(t, err)
 	var c Collector
-	report, err := New("arrow").ReadTable("t", table).WriteTo(&c).Run(context.Background(), RunOptions{Device: device(t)})
+	report, err := New("arrow").ReadTable("t", table).WriteTo(&c).Run(context.Background(), RunOptions{Device: hosttest.Open(t)})
 	require.NoError(t, err)
 	assert.Equal(t, int64(7), report.Output.Rows)
 	expected := array.NewRecord(arrow.NewSchema(outFields, nil), want, 4)
@@ -102,7 +103,7 @@ func TestArrowRecordsAreJoinedAndGrouped(t *testing.T) {
 		Group([]string{"label"}, "sum(price) as total", "count(*) as n").
 		Filter("total > 0").
 		Sort("total desc").
-		WriteTo(&c).Run(context.Background(), RunOptions{Device: device(t)})
+		WriteTo(&c).Run(context.Background(), RunOptions{Device: hosttest.Open(t)})
 	require.NoError(t, err)
 	require.Len(t, c.Records(), 1)
 	text, err := c.Records()[0].MarshalJSON()

@@ -9,11 +9,12 @@
 // Each step from a job to a run is a package, which imports only those before it:
 //
 //   - job: the job file, its variables and places, and the checks that need no table
+//   - execution: the options of a run and its report
 //   - internal/logical: relations, bound to the tables' schemas, and rules that rewrite them
 //   - internal/physical: stages with their operators
 //   - internal/runner: the run of the stages on a device
 //
-// This package opens the tables, puts the four together and owns the public names;
+// This package opens the tables, puts these together and owns the public names;
 // those of the others that a program needs are here as aliases. It never looks at
 // values: expressions belong to package expr, algorithms to the operators, bytes to
 // sources and sinks.

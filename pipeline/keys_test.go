@@ -6,6 +6,8 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu/host/hosttest"
 )
 
 // smallTable has the columns x and y in three rows.
@@ -16,7 +18,7 @@ func smallTable(t *testing.T) *Builder {
 
 func requireRows(t *testing.T, b *Builder, want string) {
 	var c Collector
-	_, err := b.WriteTo(&c).Run(context.Background(), RunOptions{Device: device(t)})
+	_, err := b.WriteTo(&c).Run(context.Background(), RunOptions{Device: hosttest.Open(t)})
 	require.NoError(t, err)
 	require.Len(t, c.Records(), 1)
 	text, err := c.Records()[0].MarshalJSON()

@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/hosttest"
 	"github.com/gstream/gstream/sink/parquet"
 	"github.com/gstream/gstream/source"
 )
@@ -25,7 +26,7 @@ func TestColumnsThatDifferByCaseAloneAreSelectedByName(t *testing.T) {
 	requireRows(t, twoCases(t).Group([]string{"ID", "id"}).Sort("ID"), `[{"id":2,"ID":10},{"id":1,"ID":20}]`)
 	requireRows(t, twoCases(t).JoinWith(Join{With: "t", Using: []string{"ID"}}).Select("t.ID").Sort("ID"), `[{"ID":10},{"ID":20}]`)
 	path := filepath.Join(t.TempDir(), "t.parquet")
-	_, err := twoCases(t).Select("ID", "id").Write(path, parquet.Options{}).Run(t.Context(), RunOptions{Device: device(t)})
+	_, err := twoCases(t).Select("ID", "id").Write(path, parquet.Options{}).Run(t.Context(), RunOptions{Device: hosttest.Open(t)})
 	require.NoError(t, err)
 	requireRows(t, New("read").Read("t", path).Select("id", "ID"), `[{"id":1,"ID":20},{"id":2,"ID":10}]`)
 }

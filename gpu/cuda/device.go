@@ -154,7 +154,7 @@ func Open(opt Options) (*Device, error) {
 	}
 	d.pool, d.pinned = &pool{dev: d}, newPinned(d)
 	d.budget = gpu.NewBudget("device", "--device-memory", opt.Memory, d.pool)
-	d.host = gpu.NewBudget("page-locked host", "--host-memory", host, d.pinned)
+	d.host = gpu.NewBudget(hostTier, "--host-memory", host, d.pinned)
 	d.link = sync.OnceValues(d.measureLink)
 	d.ready = make(chan struct{})
 	if opt.Ahead {

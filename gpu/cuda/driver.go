@@ -124,6 +124,8 @@ func (e *Error) Sticky() bool {
 // hint returns what the user can do about the error.
 func (e *Error) hint() string {
 	switch {
+	case e.Code == 2 && e.Call == cuMemHostRegister.String():
+		return "the system has no room for so much page-locked memory: lower --host-memory, or stop what else runs"
 	case e.Code == 2:
 		return "other programs use the GPU's memory: lower --device-memory, or stop them"
 	case e.Code == 100:

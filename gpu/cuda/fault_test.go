@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -77,9 +78,12 @@ func roundTrip(d *Device) (err error) {
 	}
 	s := &gpu.Stride{Rows: len(text), Schema: gpu.NewSchema(gpu.Field{Name: "t", Type: gpu.Of(gpu.String)}, gpu.Field{Name: "b", Type: gpu.Of(gpu.Bool)}, gpu.Field{Name: "d", Type: gpu.Of(gpu.String)}),
 		Cols: []gpu.Column{gpu.ColumnOf(gpu.Of(gpu.String), text), gpu.ColumnOf(gpu.Of(gpu.Bool), truth), coded}}
-	if s, err = q.Upload(device, s); err != nil {
+	up, err := q.Upload(device, s)
+	if err != nil {
+		s.Release()
 		return err
 	}
+	s = up
 	defer s.Release()
 	ids, err := q.Select(device, s.Cols[1])
 	if err != nil {
@@ -92,6 +96,7 @@ func roundTrip(d *Device) (err error) {
 	}
 	out, err := q.Download(host, &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: ids.Len})
 	if err != nil {
+		gpu.ReleaseColumns(cols)
 		return err
 	}
 	defer out.Release()
@@ -304,7 +309,7 @@ func TestAheadGivesHostMemoryWhileTheGPUStarts(t *testing.T) {
 	b, err := l.Alloc(1 << 20)
 	require.NoError(t, err)
 	require.NoError(t, roundTrip(d))
-	require.NoError(t, d.pinned.lockAt(b.Addr(), b.Size()))
+	require.NoError(t, d.pinned.lockAt(l, b.Addr(), b.Size()))
 	b.Release()
 	require.NoError(t, l.Close())
 	require.NoError(t, d.Close())
@@ -325,6 +330,66 @@ func TestMemoryThatCannotBeLockedIsSaidAndTriedAgain(t *testing.T) {
 	require.ErrorContains(t, err, "page-lock 32 MiB of host memory")
 	refuse.Store(false)
 	require.NoError(t, roundTrip(d))
+	require.NoError(t, d.Close())
+}
+
+// TestACopyIsRefusedMemoryThatCannotBeLocked has the driver refuse to lock every piece of
+// the memory that a stride is copied from and to, one after the other.
+func TestACopyIsRefusedMemoryThatCannotBeLocked(t *testing.T) {
+	var allowed atomic.Int64 // pieces that may be locked before one is refused
+	const all = 1 << 30
+	allowed.Store(all)
+	d, err := Open(Options{Library: library(t), Memory: 1 << 28, HostMemory: 1 << 30, Ahead: true, Fault: func(call string) error {
+		if call == cuMemHostRegister.String() && allowed.Add(-1) < 0 {
+			return &Error{Call: call, Code: 2, Name: "CUDA_ERROR_OUT_OF_MEMORY", Text: "out of memory"}
+		}
+		return nil
+	}})
+	require.NoError(t, err)
+	up, down := d.Budget().Lease("a scan"), d.HostBudget().Lease("an output")
+	const rows = 70 << 17 // of more bytes than two pieces
+	values, err := down.Alloc(8 * rows)
+	require.NoError(t, err)
+	for i := range rows {
+		gpu.Values[int64](values, rows)[i] = int64(i) * 7919
+	}
+	want := bytes.Clone(values.Bytes())
+	_, err = d.Link() // which locks some
+	require.NoError(t, err)
+	q, err := d.NewQueue("copies")
+	require.NoError(t, err)
+	type move func(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error)
+	insist := func(move move, l *gpu.Lease, s *gpu.Stride) *gpu.Stride {
+		refused := 0
+		used, _ := l.Used()
+		for {
+			allowed.Store(int64(min(refused, 1))) // what was locked stays so
+			out, err := move(l, s)
+			if err == nil {
+				require.GreaterOrEqual(t, refused, 2)
+				allowed.Store(all)
+				return out
+			}
+			require.True(t, gpu.IsRefusal(err), "%v", err)
+			require.NotErrorIs(t, err, gpu.ErrBudget)
+			require.ErrorContains(t, err, l.Name()+": allocate 32 MiB of page-locked host memory: page-lock 32 MiB of host memory: cuMemHostRegister_v2: CUDA_ERROR_OUT_OF_MEMORY")
+			require.ErrorContains(t, err, "lower --host-memory")
+			now, _ := l.Used()
+			require.Equal(t, used, now, "nothing is left behind")
+			refused++
+		}
+	}
+	i64 := gpu.Of(gpu.Int64)
+	s := &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: i64}), Cols: []gpu.Column{{Type: i64, Len: rows, Data: values}}, Rows: rows}
+	s = insist(q.UploadAhead, up, s)
+	require.NoError(t, q.Wait(s))
+	d.Settle() // the host memory is given back
+	s = insist(q.Download, down, s)
+	require.True(t, bytes.Equal(want, s.Cols[0].Data.Bytes()))
+	s.Release()
+	require.NoError(t, q.Close())
+	require.NoError(t, up.Close())
+	require.NoError(t, down.Close())
 	require.NoError(t, d.Close())
 }
 

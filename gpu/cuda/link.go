@@ -65,8 +65,8 @@ func (m *linkTest) measure() gpu.Link {
 	if m.err != nil {
 		return gpu.Link{}
 	}
-	up := func() { m.note(m.d.copyUp(bufs[0].Addr(), bufs[2].Addr(), m.size)) }
-	down := func() { m.note(m.d.copyDown(bufs[3].Addr(), bufs[1].Addr(), m.size)) }
+	up := func() { m.note(m.d.copyUp(host, bufs[0].Addr(), bufs[2].Addr(), m.size)) }
+	down := func() { m.note(m.d.copyDown(host, bufs[3].Addr(), bufs[1].Addr(), m.size)) }
 	within := func() {
 		m.note(m.d.ctx.do(cuMemcpyDtoDAsync, bufs[0].Addr(), bufs[1].Addr(), uintptr(m.size), uintptr(m.d.compute)))
 	}

@@ -25,6 +25,8 @@ const (
 	// pieces take longer in total.
 	pieceSize = 32 << 20
 	hugePage  = 2 << 20
+	// hostTier is what page-locked memory is called in refusals.
+	hostTier = "page-locked host"
 )
 
 // pinned allocates page-locked host memory. Page-locking fresh memory costs 0.37 s a GB,
@@ -199,8 +201,11 @@ func (p *pinned) view(addr uintptr, size int64) []byte {
 }
 
 // eachLocked page-locks n bytes at an address, unless they are or are not of a chunk, and
-// calls do for the parts of them that lie in one piece each.
-func (p *pinned) eachLocked(addr uintptr, n int64, do func(addr uintptr, n int64) error) error {
+// calls do for the parts of them that lie in one piece each. Where the driver does not
+// lock a piece, that is memory refused to the lease: the piece is not copied as it is,
+// because such a copy holds up its caller and is slower, and nobody would know why. Memory
+// that is not of a chunk, as small constants are, is always copied as it is.
+func (p *pinned) eachLocked(l *gpu.Lease, addr uintptr, n int64, do func(addr uintptr, n int64) error) error {
 	p.mu.Lock()
 	c := p.at(addr)
 	p.mu.Unlock()
@@ -209,8 +214,12 @@ func (p *pinned) eachLocked(addr uintptr, n int64, do func(addr uintptr, n int64
 	}
 	for n > 0 {
 		part := min(n, pieceSize-int64(addr-c.base())%pieceSize)
-		if err := p.lock(c.piece(addr)); err != nil {
-			return err
+		s := c.piece(addr)
+		if err := p.lock(s); err != nil {
+			if p.dev.ctx.broken.Load() != nil {
+				return err
+			}
+			return &gpu.AllocError{Stage: l.Name(), Tier: hostTier, Size: int64(len(s.mem)), Err: err}
 		}
 		if err := do(addr, part); err != nil {
 			return err
@@ -221,19 +230,19 @@ func (p *pinned) eachLocked(addr uintptr, n int64, do func(addr uintptr, n int64
 }
 
 // lockAt page-locks n bytes at an address in advance of a copy.
-func (p *pinned) lockAt(addr uintptr, n int64) error {
-	return p.eachLocked(addr, n, func(uintptr, int64) error { return nil })
+func (p *pinned) lockAt(l *gpu.Lease, addr uintptr, n int64) error {
+	return p.eachLocked(l, addr, n, func(uintptr, int64) error { return nil })
 }
 
 // lockColumn does so for the memory of a column.
-func (p *pinned) lockColumn(c gpu.Column) error {
+func (p *pinned) lockColumn(l *gpu.Lease, c gpu.Column) error {
 	for _, b := range []*gpu.Buffer{c.Data, c.Offsets, c.Valid} {
-		if err := p.lockAt(b.Addr(), b.Size()); err != nil {
+		if err := p.lockAt(l, b.Addr(), b.Size()); err != nil {
 			return err
 		}
 	}
 	if c.Dict != nil {
-		return p.lockColumn(c.Dict.Values)
+		return p.lockColumn(l, c.Dict.Values)
 	}
 	return nil
 }

@@ -107,16 +107,23 @@ func (q *queue) fail(what string, err error) error {
 }
 
 // Upload implements gpu.Queue. Kernels launched from here on wait for the copies, the
-// caller does not.
+// caller does not. The copies have references of their own: s stays the caller's should
+// memory be refused once they are under way.
 func (q *queue) Upload(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
-	out, err := q.UploadAhead(l, s)
+	copied := &gpu.Stride{Schema: s.Schema, Rows: s.Rows}
+	for _, c := range s.Cols {
+		copied.Cols = append(copied.Cols, c.Retain())
+	}
+	out, a, err := q.send(l, copied)
 	if err != nil {
+		copied.Release()
 		return nil, err
 	}
-	if err := q.Wait(out); err != nil {
+	if err := q.arrive(out, a); err != nil {
 		out.Release()
 		return nil, err
 	}
+	s.Release()
 	return out, nil
 }
 
@@ -138,7 +145,18 @@ func (q *queue) Wait(s *gpu.Stride) error {
 	if !ok {
 		return nil
 	}
-	var err error
+	err := q.arrive(s, a)
+	if gpu.IsRefusal(err) {
+		d.mu.Lock()
+		d.arrivals[s] = arrival{lease: a.lease}
+		d.mu.Unlock()
+	}
+	return err
+}
+
+// arrive is Wait for a stride that is on its way.
+func (q *queue) arrive(s *gpu.Stride, a arrival) (err error) {
+	d := q.dev
 	if a.end != 0 {
 		d.computing.Lock()
 		err = d.follow(d.compute, a.end)
@@ -155,11 +173,6 @@ func (q *queue) Wait(s *gpu.Stride) error {
 		return err
 	}
 	cols, err := q.unpack(a.lease, s.Cols)
-	if gpu.IsRefusal(err) {
-		d.mu.Lock()
-		d.arrivals[s] = arrival{lease: a.lease}
-		d.mu.Unlock()
-	}
 	if err == nil {
 		gpu.ReleaseColumns(s.Cols)
 		s.Cols = cols
@@ -204,20 +217,29 @@ func (o *op) unpack(c gpu.Column) gpu.Column {
 
 // UploadAhead implements gpu.Queue. The copies run on their own stream. The host memory
 // is released when they are done.
-func (q *queue) UploadAhead(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error) {
+func (q *queue) UploadAhead(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
+	out, a, err := q.send(l, s)
+	if err != nil {
+		return nil, err
+	}
+	q.dev.mu.Lock()
+	q.dev.arrivals[out] = a
+	q.dev.mu.Unlock()
+	return out, nil
+}
+
+// send starts the copies of a stride.
+func (q *queue) send(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, arrival, error) {
 	if q.err != nil {
-		s.Release()
-		return nil, q.err
+		return nil, arrival{}, q.err
 	}
 	if err := gpu.CheckHostMemory(s.Cols, nil); err != nil {
-		s.Release()
-		return nil, q.fail("copy a stride up", err)
+		return nil, arrival{}, q.fail("copy a stride up", err)
 	}
 	t := &transfer{q: q, lease: l, name: "copy up"}
 	for _, c := range s.Cols { // so that the time of the copies is theirs
-		if err := q.dev.pinned.lockColumn(c); err != nil {
-			s.Release()
-			return nil, q.fail("copy a stride up", err)
+		if err := q.dev.pinned.lockColumn(l, c); err != nil {
+			return nil, arrival{}, q.fail("copy a stride up", err)
 		}
 	}
 	q.dev.uploads.Lock()
@@ -230,6 +252,7 @@ func (q *queue) UploadAhead(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err e
 	t.finish(q.dev.up)
 	var copied event
 	if t.err == nil {
+		var err error
 		copied, err = q.dev.record(q.dev.up)
 		t.fail(err)
 	}
@@ -238,24 +261,19 @@ func (q *queue) UploadAhead(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err e
 		_ = q.dev.ctx.do(cuStreamSynchronize, uintptr(q.dev.up))
 		gpu.ReleaseColumns(cols)
 		t.settle(q.upDicts)
-		s.Release()
 		q.dev.recycle(t.start, t.stop)
-		return nil, q.fail("copy a stride up", t.err)
+		return nil, arrival{}, q.fail("copy a stride up", t.err)
 	}
 	t.settle(q.upDicts)
-	out = &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}
-	q.dev.mu.Lock()
-	q.dev.arrivals[out] = arrival{copied, l}
-	q.dev.mu.Unlock()
+	out := &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}
 	q.dev.trace.moved(t, laneUp, func() { s.Release() })
-	return out, nil
+	return out, arrival{copied, l}, nil
 }
 
 // Download implements gpu.Queue. The copies wait for the kernels launched so far and
 // run on their own stream; the caller waits for them. The lease pays for host
 // memory.
 func (q *queue) Download(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error) {
-	defer s.Release()
 	if q.err != nil {
 		return nil, q.err
 	}
@@ -289,6 +307,7 @@ func (q *queue) Download(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err erro
 	}
 	t.settle(q.downDicts)
 	q.dev.trace.moved(t, laneDown, nil)
+	s.Release()
 	return &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}, nil
 }
 
@@ -427,7 +446,7 @@ func (t *transfer) upload(b *gpu.Buffer, n int64) *gpu.Buffer {
 		return nil
 	}
 	src := b.Bytes()[:n]
-	t.fail(t.q.dev.copyUp(out.Addr(), uintptr(unsafe.Pointer(unsafe.SliceData(src))), n))
+	t.fail(t.q.dev.copyUp(t.lease, out.Addr(), uintptr(unsafe.Pointer(unsafe.SliceData(src))), n))
 	runtime.KeepAlive(src)
 	t.bytes += n
 	return out
@@ -447,21 +466,22 @@ func (t *transfer) download(b *gpu.Buffer, n int64) *gpu.Buffer {
 		copy(out.Bytes(), src)
 		return out
 	}
-	t.fail(t.q.dev.copyDown(out.Addr(), b.Addr(), n))
+	t.fail(t.q.dev.copyDown(t.lease, out.Addr(), b.Addr(), n))
 	t.bytes += n
 	return out
 }
 
-// copyUp puts the copy of n bytes of host memory on the stream of copies up.
-func (d *Device) copyUp(dst, src uintptr, n int64) error {
-	return d.pinned.eachLocked(src, n, func(at uintptr, n int64) error {
+// copyUp puts the copy of n bytes of host memory on the stream of copies up. A lease
+// stands for who copies, in refusals.
+func (d *Device) copyUp(l *gpu.Lease, dst, src uintptr, n int64) error {
+	return d.pinned.eachLocked(l, src, n, func(at uintptr, n int64) error {
 		return d.ctx.do(cuMemcpyHtoDAsync, dst+at-src, at, uintptr(n), uintptr(d.up))
 	})
 }
 
 // copyDown is the way back, on its stream.
-func (d *Device) copyDown(dst, src uintptr, n int64) error {
-	return d.pinned.eachLocked(dst, n, func(at uintptr, n int64) error {
+func (d *Device) copyDown(l *gpu.Lease, dst, src uintptr, n int64) error {
+	return d.pinned.eachLocked(l, dst, n, func(at uintptr, n int64) error {
 		return d.ctx.do(cuMemcpyDtoHAsync, at, src+at-dst, uintptr(n), uintptr(d.down))
 	})
 }

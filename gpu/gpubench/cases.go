@@ -33,7 +33,7 @@ func (b *bench) transfer() error {
 			p.Settle()
 			begin := time.Now()
 			before := b.l.Activity().Up
-			s, err := b.q.Upload(b.l, &gpu.Stride{Schema: schema, Cols: []gpu.Column{host.Retain()}, Rows: n})
+			c, err := b.up(host.Retain())
 			if err != nil {
 				host.Release()
 				return err
@@ -42,7 +42,9 @@ func (b *bench) transfer() error {
 			upWall = append(upWall, time.Since(begin))
 			up = append(up, b.l.Activity().Up-before)
 			begin, before = time.Now(), b.h.Activity().Down
-			if s, err = b.q.Download(b.h, s); err != nil {
+			s, err := b.q.Download(b.h, &gpu.Stride{Schema: schema, Cols: []gpu.Column{c}, Rows: n})
+			if err != nil {
+				c.Release()
 				host.Release()
 				return err
 			}
@@ -155,6 +157,7 @@ func (b *bench) sumBelow(strides []*gpu.Stride, below *gpu.Program) (err error) 
 	}
 	s, err := b.q.Download(b.h, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "sum", Type: out.Type}), Cols: []gpu.Column{out}, Rows: 1})
 	if err != nil {
+		out.Release()
 		return err
 	}
 	s.Release()
@@ -173,6 +176,7 @@ func (b *bench) copyAhead(strides []*gpu.Stride, ahead chan<- *gpu.Stride) error
 		}
 		up, err := q.UploadAhead(b.l, mine)
 		if err != nil {
+			mine.Release()
 			_ = q.Close()
 			return err
 		}
@@ -599,11 +603,7 @@ func (b *bench) permuted(n int) (gpu.Column, error) {
 		v[i] = spread(x)
 		at++
 	}
-	s, err := b.q.Upload(b.l, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "k", Type: host.Type}), Cols: []gpu.Column{host}, Rows: n})
-	if err != nil {
-		return gpu.Column{}, err
-	}
-	return s.Cols[0], nil
+	return b.up(host)
 }
 
 // groupBy sums two columns for 2^4 to 2^24 groups: keys and values are read once.

@@ -102,9 +102,13 @@ func testOtherDevice(t *testing.T, open Open) {
 		})
 	}
 	try("runs", func(q gpu.Queue) error { _, _, err := q.Runs(b.l, []gpu.Column{far}); return err })
-	try("up", func(q gpu.Queue) error { _, err := q.Upload(b.l, stride(far)); return err })
-	try("up ahead", func(q gpu.Queue) error { _, err := q.UploadAhead(b.l, stride(hostDict)); return err })
-	try("down", func(q gpu.Queue) error { _, err := q.Download(b.h, stride(own, far)); return err })
+	move := func(name string, l *gpu.Lease, s *gpu.Stride, copy func(gpu.Queue, *gpu.Lease, *gpu.Stride) (*gpu.Stride, error)) {
+		try(name, func(q gpu.Queue) error { _, err := copy(q, l, s); return err })
+		s.Release()
+	}
+	move("up", b.l, stride(far), gpu.Queue.Upload)
+	move("up ahead", b.l, stride(hostDict), gpu.Queue.UploadAhead)
+	move("down", b.h, stride(own, far), gpu.Queue.Download)
 
 	table, err := b.q.BuildTable(b.l, []gpu.Column{own}, []bool{false})
 	require.NoError(t, err)

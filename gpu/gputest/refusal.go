@@ -317,18 +317,17 @@ func sortKeys(cols []gpu.Column, at ...int) []gpu.SortKey {
 func primitiveRefusals() []refusal {
 	out := []refusal{
 		{name: "up", start: func(b *bench) trial {
-			cols := refusalColumns(refusalRows)
-			narrow := gpu.Column{Type: gpu.Of(gpu.Int64), Len: refusalRows, CodeWidth: 4, Data: gpu.WrapBytes(make([]byte, 4*refusalRows))}
-			cols = append(cols, narrow)
-			q, err := b.dev.NewQueue("up") // it keeps the dictionaries that it has moved
-			require.NoError(b.t, err)
-			return trial{call: func() (made, error) {
-				s, err := q.Upload(b.l, strideOf(cols))
-				if err != nil {
-					return made{}, err
-				}
+			return b.moves(b.hostStride(), b.l, gpu.Queue.Upload, func(_ gpu.Queue, s *gpu.Stride) (made, error) {
 				return made{cols: s.Cols}, nil
-			}, finish: func() { require.NoError(b.t, q.Close()) }}
+			})
+		}},
+		{name: "up ahead", start: func(b *bench) trial {
+			return b.moves(b.hostStride(), b.l, gpu.Queue.UploadAhead, func(q gpu.Queue, s *gpu.Stride) (made, error) {
+				return made{rest: func() any {
+					require.NoError(b.t, q.Wait(s))
+					return b.show(made{cols: s.Cols})
+				}}, nil
+			})
 		}},
 		{name: "arrive", start: func(b *bench) trial {
 			narrow := gpu.Column{Type: gpu.Of(gpu.Int64), Len: refusalRows, CodeWidth: 4, Data: gpu.WrapBytes(make([]byte, 4*refusalRows))}
@@ -344,22 +343,14 @@ func primitiveRefusals() []refusal {
 			}, finish: func() { require.True(b.t, arrived) }}
 		}},
 		{name: "down", start: func(b *bench) trial {
-			cols := b.inputs()
-			return trial{finish: func() {}, call: func() (made, error) {
-				q, err := b.dev.NewQueue("down")
-				require.NoError(b.t, err)
-				s, err := q.Download(b.h, strideOf(cols))
-				require.NoError(b.t, q.Close())
-				if err != nil {
-					return made{}, err
-				}
+			return b.moves(strideOf(b.inputs()), b.h, gpu.Queue.Download, func(_ gpu.Queue, s *gpu.Stride) (made, error) {
 				// The rows are on the host now.
 				var rows []string
 				for _, c := range s.Cols {
 					rows = append(rows, fmt.Sprint(generate(c.Len, c.ScalarAt)))
 				}
 				return made{rest: is(rows), drop: s.Release}, nil
-			}}
+			})
 		}},
 		stateless("select", func(b *bench, cols []gpu.Column) (made, error) { return one(b.q.Select(b.l, cols[colTruth])) }),
 		stateless("gather", func(b *bench, cols []gpu.Column) (made, error) {
@@ -439,6 +430,82 @@ func primitiveRefusals() []refusal {
 		}})
 	}
 	return out
+}
+
+// moves is the trial of a copy of a stride, which is the trial's until it is copied. It has
+// a queue of its own, which keeps the dictionaries that it has moved.
+func (b *bench) moves(s *gpu.Stride, l *gpu.Lease, move func(gpu.Queue, *gpu.Lease, *gpu.Stride) (*gpu.Stride, error), result func(gpu.Queue, *gpu.Stride) (made, error)) trial {
+	q, err := b.dev.NewQueue("copies")
+	require.NoError(b.t, err)
+	moved := false
+	return trial{
+		call: func() (made, error) {
+			out, err := move(q, l, s)
+			if err != nil {
+				require.Nil(b.t, out)
+				return made{}, err
+			}
+			moved = true
+			return result(q, out)
+		},
+		state: func() string {
+			if moved {
+				return "moved"
+			}
+			return layoutOf(s)
+		},
+		finish: func() {
+			require.True(b.t, moved)
+			require.NoError(b.t, q.Close())
+		},
+	}
+}
+
+// layoutOf says how the columns of a stride lie in memory.
+func layoutOf(s *gpu.Stride) string {
+	var text strings.Builder
+	for _, c := range s.Cols {
+		fmt.Fprintln(&text, c.Type, c.Len, c.CodeWidth, c.Data.Size(), c.Offsets.Size(), c.Valid.Size(), c.Dict != nil)
+	}
+	return text.String()
+}
+
+// hostStride is a stride of every layout, encoded ones too, in memory of the host budget.
+func (b *bench) hostStride() *gpu.Stride {
+	i64 := gpu.Of(gpu.Int64)
+	few := gpu.ColumnOf(i64, generate(5, func(i int) gpu.Scalar { return gpu.IntScalar(i64, int64(i)*1e12) }))
+	narrow := gpu.Column{Type: i64, Len: refusalRows, CodeWidth: 4, Data: gpu.WrapBytes(make([]byte, 4*refusalRows))}
+	codes := gpu.Column{Type: i64, Len: refusalRows, CodeWidth: 1, Data: gpu.WrapBytes(make([]byte, refusalRows)), Dict: &gpu.Dictionary{Values: few}}
+	for i := range refusalRows {
+		gpu.Values[int32](narrow.Data, refusalRows)[i] = int32(i)
+		codes.Data.Bytes()[i] = uint8(i % few.Len)
+	}
+	cols := append(refusalColumns(refusalRows), narrow, codes)
+	own := func(buffer **gpu.Buffer) {
+		if *buffer == nil {
+			return
+		}
+		copied, err := b.h.Alloc((*buffer).Size())
+		require.NoError(b.t, err)
+		copy(copied.Bytes(), (*buffer).Bytes())
+		*buffer = copied
+	}
+	for i := range cols {
+		c := &cols[i]
+		own(&c.Data)
+		own(&c.Offsets)
+		own(&c.Valid)
+		if c.Dict != nil {
+			values := c.Dict.Values
+			own(&values.Data)
+			own(&values.Offsets)
+			own(&values.Valid)
+			c.Dict = &gpu.Dictionary{Values: values}
+		}
+	}
+	s := strideOf(cols)
+	gpu.ReleaseColumns(cols)
+	return s
 }
 
 // strideOf is a stride of its own over columns, which stay the caller's.

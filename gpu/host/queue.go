@@ -74,64 +74,64 @@ func (d *Device) queue(gq gpu.Queue, columns ...[]gpu.Column) (*queue, error) {
 
 // Upload implements gpu.Queue. Host memory is device memory here.
 func (q *queue) Upload(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
-	s, err := q.move(s)
-	if err != nil {
+	if err := q.check(s.Cols); err != nil {
 		return nil, err
 	}
-	for i := range s.Cols {
-		if err := q.dev.unpack(l, &s.Cols[i]); err != nil {
-			s.Release()
+	cols := make([]gpu.Column, 0, len(s.Cols))
+	for _, c := range s.Cols {
+		c, err := q.dev.unpack(l, c)
+		if err != nil {
+			gpu.ReleaseColumns(cols)
 			return nil, q.fail(err)
 		}
+		cols = append(cols, c)
 	}
+	s.Release()
+	s.Cols = cols
 	return s, nil
 }
 
-// unpack makes an ordinary column of an encoded one.
-func (d *Device) unpack(l *gpu.Lease, c *gpu.Column) error {
+// unpack returns a column with references of its own, an ordinary one of an encoded one.
+func (d *Device) unpack(l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
 	switch {
 	case c.CodeWidth == 0:
-		return nil
+		return c.Retain(), nil
 	case c.Dict == nil:
 		return widen(l, c)
 	}
+	out := c.Retain()
+	out.CodeWidth = 0
 	if c.CodeWidth < 4 {
 		codes, err := l.Alloc(int64(c.Len) * 4)
 		if err != nil {
-			return err
+			out.Release()
+			return gpu.Column{}, err
 		}
 		wide := gpu.Values[int32](codes, c.Len)
 		for i := range wide {
 			wide[i] = int32(c.Code(i))
 		}
 		c.Data.Release()
-		c.Data = codes
+		out.Data = codes
 	}
-	c.CodeWidth = 0
 	if c.Type.IsVar() {
-		return nil
+		return out, nil
 	}
-	out, err := d.expand(l, *c)
-	if err == nil {
-		c.Release()
-		*c = out
-	}
-	return err
+	defer out.Release()
+	return d.expand(l, out)
 }
 
 // widen makes the values of an encoded column without a dictionary 8 bytes wide.
-func widen(l *gpu.Lease, c *gpu.Column) error {
+func widen(l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
 	values, err := l.Alloc(int64(c.Len) * 8)
 	if err != nil {
-		return err
+		return gpu.Column{}, err
 	}
 	wide := gpu.Values[int64](values, c.Len)
 	for i, v := range gpu.Values[int32](c.Data, c.Len) {
 		wide[i] = int64(v)
 	}
-	c.Data.Release()
-	c.Data, c.CodeWidth = values, 0
-	return nil
+	return gpu.Column{Type: c.Type, Len: c.Len, Data: values, Valid: c.Valid.Retain()}, nil
 }
 
 // UploadAhead implements gpu.Queue.
@@ -141,11 +141,8 @@ func (q *queue) UploadAhead(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) { 
 func (q *queue) Wait(*gpu.Stride) error { return nil }
 
 // Download implements gpu.Queue.
-func (q *queue) Download(_ *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) { return q.move(s) }
-
-func (q *queue) move(s *gpu.Stride) (*gpu.Stride, error) {
+func (q *queue) Download(_ *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
 	if err := q.check(s.Cols); err != nil {
-		s.Release()
 		return nil, err
 	}
 	return s, nil

@@ -1,13 +1,13 @@
 package expr
 
 import (
-	"fmt"
 	"math/big"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/phrase"
 )
 
 // Scope gives names their meaning for Bind.
@@ -215,12 +215,7 @@ func (b *binder) suggestColumn(name string) string {
 	if len(names) == 0 {
 		return ": no columns can be used here"
 	}
-	const show = 20
-	list := strings.Join(names[:min(show, len(names))], ", ")
-	if len(names) > show {
-		list += fmt.Sprintf(" and %d more", len(names)-show)
-	}
-	return "; the columns are " + cutRight(list, 1000)
+	return "; the columns are " + cutRight(phrase.Some(names, 20, ", "), 1000)
 }
 
 // number types a literal as DuckDB does: INTEGER, BIGINT or HUGEINT by size, DECIMAL with

@@ -853,16 +853,17 @@ func (o *hashGroupBy) result(t operators.Task, x *table, i, from, to int) (gpu.C
 // emitEmpty emits the single group of no rows: counts are 0, all other aggregates are
 // null.
 func (o *hashGroupBy) emitEmpty(t operators.Task, emit operators.Emit) error {
-	out := &gpu.Stride{Schema: o.Out, Rows: 1}
+	s := &gpu.Stride{Schema: o.Out, Rows: 1}
 	for _, a := range o.Aggregates {
 		v := gpu.Null(a.Output)
 		if a.Kind == gpu.Count || a.Kind == gpu.CountAll {
 			v = gpu.IntScalar(a.Output, 0)
 		}
-		out.Cols = append(out.Cols, gpu.ColumnOf(a.Output, []gpu.Scalar{v}))
+		s.Cols = append(s.Cols, gpu.ColumnOf(a.Output, []gpu.Scalar{v}))
 	}
-	out, err := t.Queue.Upload(t.Lease, out)
+	out, err := t.Queue.Upload(t.Lease, s)
 	if err != nil {
+		s.Release()
 		return err
 	}
 	return emit(out)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/hosttest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -78,7 +79,7 @@ func BenchmarkWrite(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			schema := gpu.NewSchema(gpu.Field{Name: "v", Type: c.col.Type, Nullable: true})
-			lease := newBudget(b, 0).Lease("sink")
+			lease := hosttest.Budget(b, 0).Lease("sink")
 			path := filepath.Join(b.TempDir(), "t.parquet") // is not made
 			for range b.N {
 				w, err := create(nowhere{}, path, schema, Options{Lease: lease, Threads: 1})

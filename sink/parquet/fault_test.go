@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/hosttest"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
@@ -145,7 +146,7 @@ func TestEveryFailingOperationLeavesNothingBehind(t *testing.T) {
 				dir := t.TempDir()
 				path := filepath.Join(dir, "out")
 				before := 0
-				budget := newBudget(t, 0)
+				budget := hosttest.Budget(t, 0)
 				opt.Lease = budget.Lease("sink")
 				if name == "new parents" || name == "replaced below" {
 					path = filepath.Join(dir, "a", "b", "out")
@@ -190,7 +191,7 @@ func TestMissingParentsAreMadeAndRemovedByAbort(t *testing.T) {
 		t.Run(fmt.Sprint("rows per file ", perFile), func(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, "a", "b", "out")
-			lease := newBudget(t, 0).Lease("sink")
+			lease := hosttest.Budget(t, 0).Lease("sink")
 			opt := Options{Lease: lease, RowsPerFile: perFile}
 			w, err := Create(path, tab.schema, opt)
 			require.NoError(t, err)
@@ -221,7 +222,7 @@ func TestMissingParentsAreMadeAndRemovedByAbort(t *testing.T) {
 func TestBudgetThatIsTooSmallIsReportedAndLeavesNothing(t *testing.T) {
 	tab := randomTable(rand.New(rand.NewPCG(6, 6)), 2000, 0)
 	dir := t.TempDir()
-	lease := newBudget(t, 1<<20).Lease("sink")
+	lease := hosttest.Budget(t, 1<<20).Lease("sink")
 	w, err := Create(filepath.Join(dir, "out.parquet"), tab.schema, Options{Lease: lease})
 	require.NoError(t, err)
 	err = tab.tryWrite(w)
@@ -237,7 +238,7 @@ func TestExistingTargetIsRefusedAtCreateAndAtCommit(t *testing.T) {
 	for _, perFile := range []int64{0, 5} {
 		t.Run(fmt.Sprint("rows per file ", perFile), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "out")
-			lease := newBudget(t, 0).Lease("sink")
+			lease := hosttest.Budget(t, 0).Lease("sink")
 			opt := Options{Lease: lease, RowsPerFile: perFile}
 			w, err := Create(path, tab.schema, opt)
 			require.NoError(t, err)
@@ -263,7 +264,7 @@ func TestOverwriteReplacesOnlyAtCommit(t *testing.T) {
 	tab := randomTable(rand.New(rand.NewPCG(8, 8)), 10, 0)
 	path := filepath.Join(t.TempDir(), "out.parquet")
 	require.NoError(t, os.WriteFile(path, []byte("old"), 0o666))
-	lease := newBudget(t, 0).Lease("sink")
+	lease := hosttest.Budget(t, 0).Lease("sink")
 	w, err := Create(path, tab.schema, Options{Lease: lease, Overwrite: true})
 	require.NoError(t, err)
 	b, err := os.ReadFile(path)
@@ -280,7 +281,7 @@ func TestCancelledWriteLeavesNothing(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	tab := randomTable(rand.New(rand.NewPCG(9, 9)), 1000, 0)
 	dir := t.TempDir()
-	lease := newBudget(t, 0).Lease("sink")
+	lease := hosttest.Budget(t, 0).Lease("sink")
 	w, err := Create(filepath.Join(dir, "out.parquet"), tab.schema, Options{Lease: lease, RowGroupRows: 50})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -310,7 +311,7 @@ func TestOptionsReportEveryFaultAtOnce(t *testing.T) {
 func TestNullInAColumnWithoutNullsIsAnError(t *testing.T) {
 	schema := gpu.NewSchema(gpu.Field{Name: "n", Type: gpu.Of(gpu.Int32)})
 	s := &gpu.Stride{Schema: schema, Rows: 1, Cols: []gpu.Column{gpu.ColumnOf(gpu.Of(gpu.Int32), []gpu.Scalar{gpu.Null(gpu.Of(gpu.Int32))})}}
-	lease := newBudget(t, 0).Lease("sink")
+	lease := hosttest.Budget(t, 0).Lease("sink")
 	w, err := Create(filepath.Join(t.TempDir(), "x"), schema, Options{Lease: lease})
 	require.NoError(t, err)
 	require.NoError(t, w.Write(context.Background(), s))
@@ -319,7 +320,7 @@ func TestNullInAColumnWithoutNullsIsAnError(t *testing.T) {
 }
 
 func TestRowGroupsAreQueuedForEveryWorkerAsFarAsThereIsMemory(t *testing.T) {
-	lease := newBudget(t, 1<<30).Lease("row groups")
+	lease := hosttest.Budget(t, 1<<30).Lease("row groups")
 	defer func() { require.NoError(t, lease.Close()) }()
 	limit := lease.Limit() / 8
 	for _, c := range []struct {

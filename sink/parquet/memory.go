@@ -2,7 +2,6 @@ package parquet
 
 import (
 	"errors"
-	"time"
 	"unsafe"
 
 	"github.com/gstream/gstream/gpu"
@@ -71,45 +70,34 @@ func (e *encoder) count() {
 	e.counted = n
 }
 
-// An encoder that was refused memory looks every retryAfter whether others have given any
-// back, and fails when for patience nobody has taken or given back any.
-const retryAfter = 2 * time.Millisecond
-
-var patience = time.Second // less in tests
-
-// encodePatiently encodes a column that was refused memory, once there is some. One worker
-// at a time does so, and holds nothing while it waits, so that they do not hinder each
-// other for good.
+// encodePatiently encodes a column that was refused memory, once there is some, and fails
+// when nobody takes or gives back any. One worker at a time does so, and holds nothing
+// while it waits, so that they do not hinder each other for good.
 func (w *Writer) encodePatiently(e *encoder, c *column, pieces []piece, rows int) (*encodedChunk, error) {
 	w.short.Lock()
 	defer w.short.Unlock()
-	left, moved := int64(-1), time.Now()
+	left, still := int64(-1), false
 	for {
+		if err := w.failure(); err != nil {
+			return nil, err
+		}
 		w.freeIdle()
 		k, err := e.encode(c, pieces, rows)
-		if !errors.Is(err, gpu.ErrBudget) {
+		var refused *gpu.BudgetError
+		if !errors.As(err, &refused) {
 			return k, err
 		}
 		e.free()
-		if n := w.opt.Lease.Available(); n != left {
-			left, moved = n, time.Now()
-			continue // it may have been given back since the refusal
-		}
-		for left >= w.opt.Lease.Available() {
-			if err := w.failure(); err != nil {
-				return nil, err
-			}
-			if time.Since(moved) > patience {
-				var refused *gpu.BudgetError
-				if errors.As(err, &refused) {
-					refused.Hint = "or set a lower row_group_rows: a row group is held until it is encoded"
-				}
-				return nil, err
-			}
-			if n := w.opt.Lease.Available(); n < left {
-				left, moved = n, time.Now()
-			}
-			time.Sleep(retryAfter)
+		before := left
+		left = w.opt.Lease.Available()
+		switch {
+		case left > before: // it may have been given back since the refusal
+			still = false
+		case left == before && still:
+			refused.Hint = "or set a lower row_group_rows: a row group is held until it is encoded"
+			return nil, err
+		default:
+			still = !w.opt.Lease.AwaitMore(w.run, left)
 		}
 	}
 }

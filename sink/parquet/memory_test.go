@@ -4,42 +4,14 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/hosttest"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
-
-// shrinkingMemory calls a function with every allocation and its number, from 1 on.
-type shrinkingMemory struct {
-	testMemory
-	n    atomic.Int64
-	each func(n int64)
-}
-
-func (m *shrinkingMemory) Allocate(n int64) ([]byte, uintptr, error) {
-	m.each(m.n.Add(1))
-	return m.testMemory.Allocate(n)
-}
-
-// newShrinkingBudget returns a budget that refuses everything behind the k-th allocation
-// until regrow is called. shrunk is called when it begins to.
-func newShrinkingBudget(t *testing.T, k int64, shrunk func()) (b *gpu.Budget, regrow func()) {
-	memory := &shrinkingMemory{testMemory: testMemory{free: map[int64][][]byte{}}}
-	b = gpu.NewBudget("host", "--host-memory", 1<<30, memory)
-	memory.each = func(n int64) {
-		if n == k {
-			used, _ := b.Used()
-			b.SetLimit(used)
-			shrunk()
-		}
-	}
-	t.Cleanup(func() { require.Empty(t, b.Leaks()) })
-	return b, func() { b.SetLimit(1 << 30) }
-}
 
 func TestTheOutputIsTheSameAfterEveryRefusal(t *testing.T) {
 	defer goleak.VerifyNone(t)
@@ -53,13 +25,13 @@ func TestTheOutputIsTheSameAfterEveryRefusal(t *testing.T) {
 		require.NoError(t, lease.Close())
 	}
 	path := filepath.Join(dir, "out.parquet")
-	write(path, newBudget(t, 0), 1)
+	write(path, hosttest.Budget(t, 0), 1)
 	want, err := os.ReadFile(path)
 	require.NoError(t, err)
-	for k, refused := int64(1), true; refused; k += 1 + k/10 {
+	for k, refused := 1, true; refused; k += 1 + k/10 {
 		refused = false
 		var regrow func()
-		b, regrow := newShrinkingBudget(t, k, func() {
+		b, regrow := hosttest.ShrinkingBudget(t, k, func() {
 			refused = true
 			time.AfterFunc(time.Millisecond, func() { regrow() })
 		})
@@ -72,10 +44,10 @@ func TestTheOutputIsTheSameAfterEveryRefusal(t *testing.T) {
 
 func TestASinkThatNobodyGivesMemoryFails(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	defer func(d time.Duration) { patience = d }(patience)
-	patience = 100 * time.Millisecond
+	const patience = 100 * time.Millisecond
 	tab := randomTable(rand.New(rand.NewPCG(4, 4)), 1500, 0.1)
-	b, _ := newShrinkingBudget(t, 20, func() {})
+	b, _ := hosttest.ShrinkingBudget(t, 20, func() {})
+	b.SetPatience(patience)
 	lease := b.Lease("sink")
 	w, err := Create(filepath.Join(t.TempDir(), "out.parquet"), tab.schema, Options{Lease: lease, RowGroupRows: 500})
 	require.NoError(t, err)

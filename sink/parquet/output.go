@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gstream/gstream/gpu/phrase"
 	"github.com/gstream/gstream/sink/staging"
 )
 
@@ -262,18 +263,9 @@ func (o *output) checkReplaced(dir string) error {
 		return nil
 	case m == nil:
 		return refusal(o.name, fmt.Sprintf("is a folder without the file %s, in which an output says which files are its own, so nothing there is replaced: %s; remove the folder or name another",
-			staging.LockName, some(foreign)))
+			staging.LockName, phrase.Some(foreign, 5, ", ")))
 	}
-	return refusal(o.name, fmt.Sprintf("is a folder with what no earlier output has left there as it is now: %s; move it elsewhere or name another folder", some(foreign)))
-}
-
-// some lists the first of many names.
-func some(names []string) string {
-	const show = 5
-	if len(names) <= show {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:show], ", "), len(names)-show)
+	return refusal(o.name, fmt.Sprintf("is a folder with what no earlier output has left there as it is now: %s; move it elsewhere or name another folder", phrase.Some(foreign, 5, ", ")))
 }
 
 func (o *output) exists() error {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gstream/gstream/gpu/host/hosttest"
 	"github.com/gstream/gstream/sink/staging"
 	"github.com/stretchr/testify/require"
 )
@@ -17,7 +18,7 @@ import (
 // newSmall returns a table of two parts of five rows, and options for a file or a folder
 // of it.
 func newSmall(t *testing.T, folder bool) (table, Options) {
-	lease := newBudget(t, 0).Lease("sink")
+	lease := hosttest.Budget(t, 0).Lease("sink")
 	t.Cleanup(func() { require.NoError(t, lease.Close()) })
 	opt := Options{Lease: lease}
 	if folder {

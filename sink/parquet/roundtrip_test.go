@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/hosttest"
 	"github.com/gstream/gstream/source"
 	reader "github.com/gstream/gstream/source/parquet"
 	"github.com/stretchr/testify/require"
@@ -51,7 +52,7 @@ func randomTable(r *rand.Rand, rows int, nulls float64, types ...gpu.Type) table
 // write writes the table and commits it.
 func (tab table) write(t *testing.T, path string, opt Options) {
 	t.Helper()
-	lease := newBudget(t, 0).Lease("sink")
+	lease := hosttest.Budget(t, 0).Lease("sink")
 	opt.Lease = lease
 	w, err := Create(path, tab.schema, opt)
 	require.NoError(t, err)
@@ -81,7 +82,7 @@ func (tab table) requireRead(t *testing.T, path string, strideRows int) {
 
 func (tab table) requireScan(t *testing.T, path string, opt source.ScanOptions) {
 	t.Helper()
-	budget := newBudget(t, 0)
+	budget := hosttest.Budget(t, 0)
 	lease := budget.Lease("source")
 	in, err := reader.Open([]string{path}, reader.OpenOptions{})
 	require.NoError(t, err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/hosttest"
 	reader "github.com/gstream/gstream/source/parquet"
 	"github.com/stretchr/testify/require"
 )
@@ -67,7 +68,7 @@ func TestNoRangeIsWrittenWhereThereIsNaN(t *testing.T) {
 
 func TestColumnNamesThatAreNotUTF8AreRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.parquet")
-	lease := newBudget(t, 0).Lease("sink")
+	lease := hosttest.Budget(t, 0).Lease("sink")
 	_, err := Create(path, gpu.NewSchema(gpu.Field{Name: "caf\xe9", Type: gpu.Of(gpu.Int64)}), Options{Lease: lease})
 	require.ErrorContains(t, err, path)
 	require.ErrorContains(t, err, `"caf\xe9"`)

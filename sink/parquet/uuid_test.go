@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/hosttest"
 	reader "github.com/gstream/gstream/source/parquet"
 	"github.com/stretchr/testify/require"
 )
@@ -67,7 +68,7 @@ func TestUUIDsAreWrittenInTheirFixedLength(t *testing.T) {
 func TestUUIDOfAnotherLengthIsAnError(t *testing.T) {
 	for _, text := range []string{"", "fifteen bytes..", "seventeen bytes.."} {
 		tab := uuidTable(gpu.Scalar{Type: gpu.Of(gpu.Binary), Valid: true, Str: text})
-		lease := newBudget(t, 0).Lease("sink")
+		lease := hosttest.Budget(t, 0).Lease("sink")
 		w, err := Create(filepath.Join(t.TempDir(), "x"), tab.schema, Options{Lease: lease})
 		require.NoError(t, err)
 		require.NoError(t, w.Write(context.Background(), tab.strides[0]))

@@ -51,7 +51,9 @@ type Writer struct {
 	file  *fileWriter   // file of the next row group; nil before the first
 	files []*fileWriter // files that have not ended
 	stats sink.Stats
-	err   error
+
+	run context.Context // ends with the sink's error, by end
+	end context.CancelCauseFunc
 }
 
 var _ sink.Sink = (*Writer)(nil)
@@ -75,6 +77,7 @@ func create(s storage, path string, schema *gpu.Schema, opt Options) (*Writer, e
 		return nil, fmt.Errorf("%s: a Parquet file needs at least one column", path)
 	}
 	w := &Writer{opt: opt, schema: schema}
+	w.run, w.end = context.WithCancelCause(context.Background())
 	w.wake.L = &w.mu
 	names := map[string]bool{}
 	for _, f := range schema.Fields {
@@ -197,11 +200,8 @@ func (w *Writer) collect(ctx context.Context, s *gpu.Stride) error {
 	return nil
 }
 
-func (w *Writer) failure() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.err
-}
+// failure is the sink's error, nil for none.
+func (w *Writer) failure() error { return context.Cause(w.run) }
 
 func (w *Writer) fail(err error) {
 	w.mu.Lock()
@@ -212,8 +212,8 @@ func (w *Writer) fail(err error) {
 // failLocked sets the error of the sink, unless err is nil or there is an error. The
 // caller holds the lock.
 func (w *Writer) failLocked(err error) {
-	if err != nil && w.err == nil {
-		w.err = err
+	if err != nil {
+		w.end(err)
 		w.wake.Broadcast()
 	}
 }
@@ -237,10 +237,10 @@ func (w *Writer) hand(ctx context.Context, last bool) error {
 		w.wake.Broadcast()
 	})()
 	w.mu.Lock()
-	for w.err == nil && ctx.Err() == nil && !w.room(g) {
+	for w.failure() == nil && ctx.Err() == nil && !w.room(g) {
 		w.wake.Wait()
 	}
-	err := w.err
+	err := w.failure()
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -352,7 +352,7 @@ func (w *Writer) encoded(g *group, i int, k *encodedChunk, err error) {
 			break
 		}
 		w.failLocked(w.place(head))
-		if w.err != nil {
+		if w.failure() != nil {
 			w.leave(head)
 		}
 	}
@@ -362,7 +362,7 @@ func (w *Writer) encoded(g *group, i int, k *encodedChunk, err error) {
 // place assigns a row group its place in the current file, and queues the writing of its
 // columns before all encoding. The caller holds the lock.
 func (w *Writer) place(g *group) error {
-	if w.err != nil {
+	if w.failure() != nil {
 		return nil
 	}
 	if w.file == nil {
@@ -411,7 +411,7 @@ func (w *Writer) written(g *group, err error) {
 		w.stats.Bytes += k.meta.TotalCompressedSize
 	}
 	w.leave(g)
-	if f.full && f.unwritten == 0 && w.err == nil {
+	if f.full && f.unwritten == 0 && w.failure() == nil {
 		w.mu.Unlock()
 		err := w.endFile(f)
 		w.mu.Lock()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/hosttest"
 	"github.com/gstream/gstream/source"
 	"github.com/parquet-go/parquet-go/format"
 	"github.com/stretchr/testify/require"
@@ -42,7 +43,7 @@ func scan(t testing.TB, limit int64, paths []string, opt source.ScanOptions, col
 // scanOnce reads columns (all when nil). It checks the strides, that nothing is left of
 // the lease, and that the progress adds up.
 func scanOnce(t testing.TB, limit int64, paths []string, opt source.ScanOptions, columns ...string) (content, source.Progress, error) {
-	budget := newBudget(t, limit)
+	budget := hosttest.Budget(t, limit)
 	lease := budget.Lease("scan")
 	defer func() { require.NoError(t, lease.Close()) }()
 	table, err := Open(paths, OpenOptions{Threads: 2})
@@ -163,7 +164,7 @@ func TestAllThreadsDecodeOneColumnOfOneRowGroup(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, table.files[0].groups, 1)
 	const threads = 8
-	lease := newBudget(t, 0).Lease("scan")
+	lease := hosttest.Budget(t, 0).Lease("scan")
 	var decoded atomic.Int32
 	all := make(chan struct{})
 	r, err := table.Scan(context.Background(), source.ScanOptions{Columns: []int{0}, StrideRows: 10, Lease: lease, Decode: source.DecodeOptions{Threads: threads, Trace: func(string, time.Time) {
@@ -236,7 +237,7 @@ func TestEncodedColumnsKeepTheirCodesWhereThoseAreSmaller(t *testing.T) {
 	} {
 		table, err := Open(fixture(c.file), OpenOptions{})
 		require.NoError(t, err)
-		lease := newBudget(t, 0).Lease("scan")
+		lease := hosttest.Budget(t, 0).Lease("scan")
 		r, err := table.Scan(context.Background(), source.ScanOptions{Columns: []int{0, 1}, StrideRows: c.rows, Lease: lease, Decode: source.DecodeOptions{Encoded: true}})
 		require.NoError(t, err)
 		for i, want := range c.widths {
@@ -323,7 +324,7 @@ func TestStridesAreDecodedAheadWithinTheirBytes(t *testing.T) {
 	table, err := Open(fixture("page-index.parquet"), OpenOptions{})
 	require.NoError(t, err)
 	for bytes, decoded := range map[int64]int{0: 4, 1: minInflight, 1 << 30: 26} {
-		lease := newBudget(t, 0).Lease("scan")
+		lease := hosttest.Budget(t, 0).Lease("scan")
 		opened := make(chan struct{}, 1000)
 		r, err := table.Scan(context.Background(), source.ScanOptions{Columns: []int{0}, StrideRows: 10, Lease: lease, Decode: source.DecodeOptions{Threads: 1, Inflight: 4, InflightBytes: bytes, Trace: func(string, time.Time) { opened <- struct{}{} }}})
 		require.NoError(t, err)
@@ -339,7 +340,7 @@ func TestStridesAreDecodedAheadWithinTheirBytes(t *testing.T) {
 func TestDictionariesOfSeveralRowGroupsMakeOne(t *testing.T) {
 	table, err := Open(fixture("dictionaries.parquet"), OpenOptions{})
 	require.NoError(t, err)
-	lease := newBudget(t, 0).Lease("scan")
+	lease := hosttest.Budget(t, 0).Lease("scan")
 	r, err := table.Scan(context.Background(), source.ScanOptions{Columns: []int{0}, StrideRows: 150, Lease: lease})
 	require.NoError(t, err)
 	at, strides := 0, 0
@@ -422,7 +423,7 @@ func TestDuckDBFileIsRead(t *testing.T) {
 func TestScanWithoutColumnsCountsRows(t *testing.T) {
 	table, err := Open(fixture("duckdb.parquet"), OpenOptions{})
 	require.NoError(t, err)
-	lease := newBudget(t, 0).Lease("scan")
+	lease := hosttest.Budget(t, 0).Lease("scan")
 	r, err := table.Scan(context.Background(), source.ScanOptions{StrideRows: 70, Lease: lease})
 	require.NoError(t, err)
 	rows := 0
@@ -527,7 +528,7 @@ func TestCloseInTheMiddleAndCancelLeaveNothing(t *testing.T) {
 	for _, read := range []int{0, 1, 3} {
 		table, err := Open(fixture("encodings-v1-none.parquet"), OpenOptions{})
 		require.NoError(t, err)
-		lease := newBudget(t, 0).Lease("scan")
+		lease := hosttest.Budget(t, 0).Lease("scan")
 		ctx, cancel := context.WithCancel(context.Background())
 		r, err := table.Scan(ctx, source.ScanOptions{Columns: []int{0, 1, 2, 3}, StrideRows: 20, Lease: lease})
 		require.NoError(t, err)

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/hosttest"
 	"github.com/gstream/gstream/source"
 	pq "github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
@@ -229,7 +230,7 @@ func TestClaimedRowsTakeNoMemory(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		table, err := Open(path, OpenOptions{})
 		require.NoError(t, err)
-		lease := newBudget(t, 0).Lease("scan")
+		lease := hosttest.Budget(t, 0).Lease("scan")
 		r, err := table.Scan(context.Background(), source.ScanOptions{Columns: columns, StrideRows: 1 << 15, Lease: lease})
 		for err == nil {
 			var s *gpu.Stride

@@ -4,11 +4,11 @@ import (
 	"context"
 	"io"
 	"path/filepath"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/hosttest"
 	"github.com/gstream/gstream/source"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -46,7 +46,7 @@ func TestTheLeastMemoryOfAScanIsEnoughForIt(t *testing.T) {
 func TestAScanWithABudgetOfLessThanItsLeastIsRefusedAtOnce(t *testing.T) {
 	table, opt := everyColumn(t, "testdata/dictionaries.parquet")
 	least := table.LeastMemory(opt)
-	opt.Lease = newBudget(t, least-1).Lease("scan of numbers")
+	opt.Lease = hosttest.Budget(t, least-1).Lease("scan of numbers")
 	_, err := table.Scan(context.Background(), opt)
 	var refused *gpu.BudgetError
 	require.ErrorAs(t, err, &refused)
@@ -58,34 +58,6 @@ func TestAScanWithABudgetOfLessThanItsLeastIsRefusedAtOnce(t *testing.T) {
 	require.NoError(t, opt.Lease.Close())
 }
 
-// shrinkingMemory calls a function with every allocation and its number, from 1 on.
-type shrinkingMemory struct {
-	testMemory
-	n    atomic.Int64
-	each func(n int64)
-}
-
-func (m *shrinkingMemory) Allocate(n int64) ([]byte, uintptr, error) {
-	m.each(m.n.Add(1))
-	return m.testMemory.Allocate(n)
-}
-
-// newShrinkingBudget returns a budget that refuses everything behind the k-th allocation
-// until regrow is called. shrunk is called when it begins to.
-func newShrinkingBudget(t *testing.T, k int64, shrunk func()) (b *gpu.Budget, regrow func()) {
-	memory := &shrinkingMemory{testMemory: testMemory{free: map[int64][][]byte{}}}
-	b = gpu.NewBudget("host", "--host-memory", 1<<30, memory)
-	memory.each = func(n int64) {
-		if n == k {
-			used, _ := b.Used()
-			b.SetLimit(used)
-			shrunk()
-		}
-	}
-	t.Cleanup(func() { require.Empty(t, b.Leaks()) })
-	return b, func() { b.SetLimit(1 << 30) }
-}
-
 func TestAScanGoesOnAfterEveryRefusal(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	defer func(n int) { readAhead = n }(readAhead)
@@ -94,11 +66,11 @@ func TestAScanGoesOnAfterEveryRefusal(t *testing.T) {
 		path := filepath.Join("testdata", f)
 		want, _, err := scanOnce(t, 0, []string{path}, source.ScanOptions{StrideRows: 100})
 		require.NoError(t, err)
-		for k, refused := int64(1), true; refused && k < 300; k += 1 + k/30 {
+		for k, refused := 1, true; refused && k < 300; k += 1 + k/30 {
 			refused = false
 			table, opt := everyColumn(t, path)
 			var regrow func()
-			budget, regrow := newShrinkingBudget(t, k, func() {
+			budget, regrow := hosttest.ShrinkingBudget(t, k, func() {
 				refused = true
 				time.AfterFunc(time.Millisecond, func() { regrow() })
 			})
@@ -141,13 +113,49 @@ func readAll(table *Table, opt source.ScanOptions) (content, error) {
 	}
 }
 
+func TestAScanGoesOnBesideOneWhoTakesAllMemoryByTurns(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	for _, f := range []string{"testdata/encodings-v1-zstd.parquet", "testdata/many-dictionaries.parquet"} {
+		table, opt := everyColumn(t, f)
+		opt.StrideRows, opt.Decode.Threads = 100, 4
+		budget := hosttest.Budget(t, 2*table.LeastMemory(opt))
+		opt.Lease = budget.Lease("scan")
+		other := budget.Lease("other")
+		ended, turns := make(chan struct{}), make(chan int)
+		go func() {
+			n := 0
+			for {
+				select {
+				case <-ended:
+					turns <- n
+					return
+				default:
+				}
+				if left := other.Available(); left > 0 && other.Reserve(left) == nil {
+					n++
+					time.Sleep(time.Millisecond)
+					other.Unreserve(left)
+				}
+				time.Sleep(time.Millisecond / 4)
+			}
+		}()
+		got, err := readAll(table, opt)
+		close(ended)
+		require.NotZero(t, <-turns)
+		require.NoError(t, err)
+		require.Len(t, got, len(opt.Columns))
+		require.NoError(t, other.Close())
+		require.NoError(t, opt.Lease.Close())
+	}
+}
+
 func TestAScanThatNobodyGivesMemoryFails(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	defer func(d time.Duration) { patience = d }(patience)
-	patience = 200 * time.Millisecond
+	const patience = 200 * time.Millisecond
 	for _, alone := range []bool{true, false} {
 		table, opt := everyColumn(t, "testdata/encodings-v1-none.parquet")
-		budget, _ := newShrinkingBudget(t, 5, func() {})
+		budget, _ := hosttest.ShrinkingBudget(t, 5, func() {})
+		budget.SetPatience(patience)
 		opt.StrideRows, opt.Lease = 100, budget.Lease("scan")
 		other := budget.Lease("other")
 		if !alone {
@@ -167,11 +175,11 @@ func TestAScanThatNobodyGivesMemoryFails(t *testing.T) {
 
 func TestAScanWaitsForMemoryAsLongAsNobodyReads(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	defer func(d time.Duration) { patience = d }(patience)
-	patience = 10 * time.Millisecond
+	const patience = 10 * time.Millisecond
 	table, opt := everyColumn(t, "testdata/encodings-v1-none.parquet")
 	shrunk := make(chan struct{})
-	budget, regrow := newShrinkingBudget(t, 5, func() { close(shrunk) })
+	budget, regrow := hosttest.ShrinkingBudget(t, 5, func() { close(shrunk) })
+	budget.SetPatience(patience)
 	opt.StrideRows, opt.Lease = 100, budget.Lease("scan")
 	r, err := table.Scan(context.Background(), opt)
 	require.NoError(t, err)

@@ -24,15 +24,8 @@ const maxDeferring = 4
 // that the next is under way when one is read.
 const minInflight = 2
 
-// Memory of a scan that is refused some: it looks every retryAfter whether others have
-// given any back, and fails when for patience nobody has.
-const (
-	retryAfter = 2 * time.Millisecond
-	// othersShare is the part of the budget that strides decoded ahead leave to others.
-	othersShare = 4
-)
-
-var patience = time.Second // less in tests
+// othersShare is the part of the budget that strides decoded ahead leave to others.
+const othersShare = 4
 
 // defaultStrideRows is the rows of a stride when the scan does not say.
 const defaultStrideRows = 1 << 17
@@ -143,11 +136,10 @@ type reader struct {
 	promised int64 // upper bound of their bytes
 
 	// After a refusal of memory.
-	refused *gpu.BudgetError // the last one, until tasks may start again
-	left    int64            // of the budget then, or when that changed last; -1 for no refusal
-	moved   time.Time        // when it changed
-	again   bool             // a task was refused twice with so much left
-	looking bool             // retry will be called
+	refused *gpu.BudgetError   // the last one, until tasks may start again
+	left    int64              // of the budget then; -1 for no refusal
+	still   bool               // nobody has taken or given back any for long: the next try is the last
+	unwait  context.CancelFunc // has the worker that waits for memory look at the scan anew
 }
 
 // task decodes one column of one stride.
@@ -257,59 +249,76 @@ func (r *reader) put(t task) {
 	r.work.Signal()
 }
 
-// refuse puts back a task that was refused memory, until some has been given back: by
-// other tasks, by those who have the strides that were read, or by anybody else. The lock
-// is held.
+// refuse puts back a task that was refused memory, and waits until some has been given
+// back: by other tasks, by those who have the strides that were read, or by anybody else.
+// The lock is held, and let go meanwhile.
 func (r *reader) refuse(t task, err *gpu.BudgetError) {
 	for _, c := range r.idle {
 		c.free()
 	}
 	r.put(t)
-	left := r.lease.Available()
-	if r.again = left == r.left; !r.again {
-		r.left, r.moved = left, time.Now()
-	}
 	r.refused = err
-	r.look()
-}
-
-// look has retry called once. The lock is held.
-func (r *reader) look() {
-	if !r.looking {
-		r.looking = true
-		time.AfterFunc(retryAfter, r.retry)
-	}
-}
-
-// retry looks for memory after a refusal. The scan fails when the next stride is waited
-// for, no task of its own is at work, and nobody takes or gives back any memory.
-func (r *reader) retry() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.looking = false
-	if r.refused == nil || r.err != nil {
+	if r.unwait != nil {
+		r.look() // one worker waits for all
 		return
 	}
+	for r.refused != nil && r.err == nil {
+		r.await()
+	}
+}
+
+// await waits once for memory after a refusal, and lets tasks start again where that may
+// help. The scan fails when the next stride is waited for, no task of its own is at work,
+// and nobody takes or gives back any memory.
+func (r *reader) await() {
 	left := r.lease.Available()
-	used, _ := r.lease.Used()
-	alone := r.rowsRead.Load() == 0 && left+used == r.lease.Limit()
-	switch {
-	case left > r.left, left == r.left && !r.again:
+	if left > r.left { // it may have been given back since the refusal
+		r.left, r.still = left, false
 		r.tryAgain()
 		return
-	case left < r.left:
-		r.left, r.moved, r.again = left, time.Now(), false
-	case r.running == 0 && r.reading && (alone || time.Since(r.moved) > patience):
+	}
+	used, _ := r.lease.Used()
+	alone := r.rowsRead.Load() == 0 && left+used == r.lease.Limit()
+	if r.stuck() && left == r.left && (alone || r.still) {
 		r.stop(r.refused)
 		return
 	}
-	r.look()
+	r.left, r.still = left, false
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	r.unwait = cancel
+	r.mu.Unlock()
+	more := r.lease.AwaitMore(ctx, left)
+	r.mu.Lock()
+	r.unwait = nil
+	if !more && ctx.Err() == nil && r.stuck() {
+		r.still = true
+		r.tryAgain()
+	}
+}
+
+// stuck says whether the next stride is waited for and no task is at work. The lock is
+// held.
+func (r *reader) stuck() bool { return r.running == 0 && r.reading }
+
+// look has the worker that waits for memory look at the scan anew. The lock is held.
+func (r *reader) look() {
+	if r.unwait != nil {
+		r.unwait()
+	}
 }
 
 // tryAgain lets tasks start again after a refusal. The lock is held.
 func (r *reader) tryAgain() {
 	r.refused = nil
 	r.work.Signal()
+	r.look()
+}
+
+// relieve does so where the scan has memory, or has given some away. The lock is held.
+func (r *reader) relieve() {
+	r.left, r.still = -1, false
+	r.tryAgain()
 }
 
 // decode runs tasks until the scan ends.
@@ -338,6 +347,7 @@ func (r *reader) decode() {
 		r.idle = append(r.idle, pages)
 		r.running--
 		r.promised -= need
+		r.look()
 		r.finish(t, col, err)
 	}
 }
@@ -409,8 +419,7 @@ func (r *reader) finish(t task, col gpu.Column, err error) {
 		col.Release()
 		return
 	}
-	r.left = -1
-	r.tryAgain()
+	r.relieve()
 	d := r.open[t.stride-r.first]
 	d.cols[t.column] = col
 	if d.left--; d.left > 0 {
@@ -449,6 +458,7 @@ func (r *reader) stop(err error) {
 	}
 	r.work.Broadcast()
 	r.ready.Broadcast()
+	r.look()
 }
 
 func (r *reader) fail(err error) {
@@ -478,7 +488,10 @@ func (r *reader) next() (*gpu.Stride, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for r.err == nil && (len(r.open) > 0 && r.open[0].left > 0 || len(r.open) == 0 && r.upcoming.rows > 0) {
-		r.reading = true
+		if !r.reading {
+			r.reading = true
+			r.look()
+		}
 		r.ready.Wait()
 	}
 	r.reading = false
@@ -492,7 +505,7 @@ func (r *reader) next() (*gpu.Stride, error) {
 	s := &gpu.Stride{Schema: r.schema, Cols: r.open[0].cols, Rows: r.open[0].plan.rows}
 	r.open = r.open[1:]
 	r.first++
-	r.tryAgain()
+	r.relieve()
 	r.rowsRead.Add(int64(s.Rows))
 	return s, nil
 }
@@ -509,12 +522,8 @@ func (r *reader) Progress() source.Progress {
 func (r *reader) end() {
 	r.unwatch()
 	r.mu.Lock()
-	if r.err == nil {
-		r.err = errors.New("the scan is closed")
-	}
+	r.stop(errors.New("the scan is closed"))
 	r.closed = true
-	r.work.Broadcast()
-	r.ready.Broadcast()
 	r.mu.Unlock()
 	r.workers.Wait()
 	r.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/phrase"
 	"github.com/gstream/gstream/pipeline/job"
 )
 
@@ -37,7 +38,7 @@ func (q Query) checkColumns(last Node) *job.Diagnostic {
 	case r.Schema.Len() == 0:
 		f.Msg = "there is no column to write"
 		if empty := emptySources(last); len(empty) > 0 {
-			f.Msg += ": no column is in " + some(empty, 5, ", ")
+			f.Msg += ": no column is in " + phrase.Some(empty, 5, ", ")
 		}
 	default:
 		return nil

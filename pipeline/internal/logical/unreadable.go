@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gstream/gstream/gpu/phrase"
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/source"
 )
@@ -26,15 +27,7 @@ func describeUnreadable(list []unreadable) string {
 	for i, u := range list {
 		texts[i] = u.String()
 	}
-	return some(texts, 5, "; ")
-}
-
-// some joins the first of many texts.
-func some(texts []string, show int, separator string) string {
-	if len(texts) <= show {
-		return strings.Join(texts, separator)
-	}
-	return fmt.Sprintf("%s%sand %d more", strings.Join(texts[:show], separator), separator, len(texts)-show)
+	return phrase.Some(texts, 5, "; ")
 }
 
 // suggestColumns lists the readable columns in the form of a select step.
@@ -42,7 +35,7 @@ func suggestColumns(r *Relation) string {
 	if r.Schema.Len() == 0 {
 		return ""
 	}
-	return ", as in select: [" + some(r.Schema.Names(), 10, ", ") + "]"
+	return ", as in select: [" + phrase.Some(r.Schema.Names(), 10, ", ") + "]"
 }
 
 // keepUnreadable marks a projection, made for a step, as one that takes all columns.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/pipeline/execution"
 	"github.com/gstream/gstream/pipeline/internal/physical"
 )
 
@@ -99,47 +100,35 @@ func (w work) onGPU(cores int) time.Duration {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// Choice is the device that a run takes, and why.
-type Choice struct {
-	Device string `json:"device"` // as Options.Use names it: "host", "cuda"
-	Why    string `json:"why"`
-	// Host and CUDA estimate what the run takes on either, where that decided.
-	Host time.Duration `json:"host_estimate_ns,omitempty"`
-	CUDA time.Duration `json:"cuda_estimate_ns,omitempty"`
-}
-
-// String is a line for people.
-func (c *Choice) String() string { return fmt.Sprintf("device %s: %s", c.Device, c.Why) }
-
 // ChooseDevice says on which device a run of a plan with these options runs. Where they leave it
 // open (Auto) and there is an NVIDIA driver, that is the device that takes less time by
 // a model of the plan's estimates; the GPU is not started for it. The error is a *Diagnostic
 // about the name of the device.
-func ChooseDevice(p *physical.Plan, opt Options) (*Choice, error) {
+func ChooseDevice(p *physical.Plan, opt execution.Options) (*execution.Choice, error) {
 	if opt.Device != nil {
-		return &Choice{Device: opt.Device.Properties().ID, Why: "given by the caller"}, nil
+		return &execution.Choice{Device: opt.Device.Properties().ID, Why: "given by the caller"}, nil
 	}
 	kind, _, err := parseDevice(opt.Use)
 	if err != nil {
 		return nil, err
 	}
-	if kind != Auto {
-		return &Choice{Device: opt.Use, Why: "asked for"}, nil
+	if kind != execution.Auto {
+		return &execution.Choice{Device: opt.Use, Why: "asked for"}, nil
 	}
 	if err := cuda.Installed(""); errors.Is(err, cuda.ErrNoDriver) {
-		return &Choice{Device: Host, Why: err.Error()}, nil
+		return &execution.Choice{Device: execution.Host, Why: err.Error()}, nil
 	}
 	return planWork(p).choose(cmp.Or(opt.Threads, runtime.GOMAXPROCS(0))), nil
 }
 
 // choose takes the device that is estimated to be faster.
-func (w work) choose(cores int) *Choice {
-	c := &Choice{Device: Host, Host: w.onHost(cores), CUDA: w.onGPU(cores)}
+func (w work) choose(cores int) *execution.Choice {
+	c := &execution.Choice{Device: execution.Host, Host: w.onHost(cores), CUDA: w.onGPU(cores)}
 	about := func(d time.Duration) string { return fmt.Sprintf("about %.2g s", d.Seconds()) }
 	onHost := fmt.Sprintf("%s on %d cores", about(c.Host), cores)
 	onGPU := fmt.Sprintf("%s on the GPU, %.2g s to start and end it among them", about(c.CUDA), gpuStart)
 	if c.Why = onHost + "; " + onGPU; c.CUDA < c.Host {
-		c.Device, c.Why = CUDA, onGPU+"; "+onHost
+		c.Device, c.Why = execution.CUDA, onGPU+"; "+onHost
 	}
 	return c
 }

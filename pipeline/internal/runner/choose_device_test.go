@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gstream/gstream/pipeline/execution"
 	"github.com/gstream/gstream/pipeline/internal/logical"
 	"github.com/gstream/gstream/pipeline/internal/physical"
 	"github.com/gstream/gstream/pipeline/job"
@@ -121,7 +122,7 @@ func TestTheChoiceIsRightWhereBothDevicesWereMeasured(t *testing.T) {
 		require.True(t, ok, m.job)
 		c := w.times(m.scale * 1e6).choose(m.cores)
 		took := m.host
-		if c.Device == CUDA {
+		if c.Device == execution.CUDA {
 			took = m.cuda
 		}
 		t.Logf("%-14s SF %-5v %2d cores: measured %.2f and %.2f s, estimated %.2f and %.2f s", m.job, m.scale, m.cores, m.host, m.cuda, c.Host.Seconds(), c.CUDA.Seconds())
@@ -181,10 +182,10 @@ func TestWorkIsThatOfThePlan(t *testing.T) {
 
 func TestTheChoiceSaysWhatEitherDeviceTakes(t *testing.T) {
 	c := work{scanned: 1e12}.choose(4)
-	require.Equal(t, CUDA, c.Device)
+	require.Equal(t, execution.CUDA, c.Device)
 	require.Less(t, c.CUDA, c.Host)
 	require.Regexp(t, `^device cuda: about [\d.e+]+ s on the GPU, 0.33 s to start and end it among them; about [\d.e+]+ s on 4 cores$`, c.String())
 	c = work{scanned: 1e6}.choose(4)
-	require.Equal(t, Host, c.Device)
+	require.Equal(t, execution.Host, c.Device)
 	require.Less(t, c.Host, time.Second)
 }

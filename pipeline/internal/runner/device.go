@@ -11,14 +11,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/gpu/host"
+	"github.com/gstream/gstream/pipeline/execution"
 	"github.com/gstream/gstream/pipeline/job"
-)
-
-// The devices that a run can ask for by name.
-const (
-	Auto = "auto" // what ChooseDevice says
-	Host = "host" // the CPU
-	CUDA = "cuda" // the first GPU, "cuda:1" the second and so on; an error where there is none
 )
 
 // parseDevice splits the name of a device into its kind, Auto, Host or CUDA, and the
@@ -27,15 +21,15 @@ func parseDevice(name string) (kind string, ordinal int, err error) {
 	kind, number, numbered := strings.Cut(name, ":")
 	switch {
 	case name == "":
-		return Auto, 0, nil
-	case !numbered && (kind == Auto || kind == Host || kind == CUDA):
+		return execution.Auto, 0, nil
+	case !numbered && (kind == execution.Auto || kind == execution.Host || kind == execution.CUDA):
 		return kind, 0, nil
-	case numbered && kind == CUDA:
+	case numbered && kind == execution.CUDA:
 		if n, err := strconv.ParseUint(number, 10, 16); err == nil && strconv.FormatUint(n, 10) == number {
-			return CUDA, int(n), nil
+			return execution.CUDA, int(n), nil
 		}
 	}
-	return "", 0, &job.Diagnostic{Msg: fmt.Sprintf("device %s: must be %s, %s, %s or, for another GPU than the first, %s:N as in %s:1", name, Auto, Host, CUDA, CUDA, CUDA)}
+	return "", 0, &job.Diagnostic{Msg: fmt.Sprintf("device %s: must be %s, %s, %s or, for another GPU than the first, %s:N as in %s:1", name, execution.Auto, execution.Host, execution.CUDA, execution.CUDA, execution.CUDA)}
 }
 
 // CheckDevice says whether a run can ask for a device by this name. Whether the machine
@@ -55,18 +49,18 @@ func warnOfCPU(err error) {
 // DeviceMemory and StrideSize. Auto is the first GPU where there is a driver: to choose
 // by what a plan does, ask ChooseDevice first. A GPU is started beside the caller;
 // if it cannot be, the error comes with the first queue.
-func OpenDevice(opt Options) (gpu.Device, error) {
+func OpenDevice(opt execution.Options) (gpu.Device, error) {
 	kind, ordinal, err := parseDevice(opt.Use)
 	if err != nil {
 		return nil, err
 	}
-	if kind != Host {
+	if kind != execution.Host {
 		d, err := cuda.Open(cuda.Options{Ordinal: ordinal, Memory: opt.DeviceMemory, HostMemory: opt.HostMemory, StrideBytes: opt.StrideSize, Ahead: true})
 		if err == nil {
 			return d, nil
 		}
 		noDriver := errors.Is(err, cuda.ErrNoDriver)
-		if kind == CUDA {
+		if kind == execution.CUDA {
 			if noDriver {
 				err = fmt.Errorf("%w; install one, or run with --device host", err)
 			}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gstream/gstream/pipeline/execution"
 	"github.com/gstream/gstream/pipeline/job"
 )
 
@@ -19,7 +20,7 @@ func TestDevicesHaveNames(t *testing.T) {
 		err := CheckDevice(name)
 		require.ErrorIs(t, err, job.ErrInvalid, name)
 		require.ErrorContains(t, err, "device "+name+": must be auto, host, cuda or", name)
-		_, err = OpenDevice(Options{Use: name})
+		_, err = OpenDevice(execution.Options{Use: name})
 		require.ErrorIs(t, err, job.ErrInvalid, name)
 	}
 }

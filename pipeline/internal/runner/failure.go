@@ -56,6 +56,16 @@ func with(err, closed error) error {
 // but gstream's own.
 var ErrDefect = errors.New("defect in gstream")
 
+// ErrOutput is the sentinel behind every refusal to start an output, as one
+// whose place is taken.
+var ErrOutput = errors.New("output cannot be written")
+
+// outputError is an error of Target.Create.
+type outputError struct{ error }
+
+func (e *outputError) Unwrap() error        { return e.error }
+func (e *outputError) Is(target error) bool { return target == ErrOutput }
+
 // panicError is a defect that a run survived.
 type panicError struct {
 	where string

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/pipeline/execution"
 	"github.com/gstream/gstream/pipeline/internal/physical"
 	"github.com/gstream/gstream/pipeline/job"
 	"github.com/gstream/gstream/sink"
@@ -20,55 +21,13 @@ import (
 // channelDepth is the number of strides that may wait between two goroutines of a run.
 const channelDepth = 1
 
-// Options say how to run a plan. The zero value uses the whole machine.
-type Options struct {
-	// Device runs the stages. When it is nil the run opens one of its own: Use
-	// says which, Auto, Host, CUDA or another GPU as "cuda:1"; "" is Auto.
-	Device gpu.Device
-	Use    string
-	// StrideSize is the bytes of a column of 8-byte values in a stride of the
-	// run's own device; 0 chooses.
-	StrideSize int64
-	// Threads bounds the cores of the run's own device and of decoding and
-	// encoding; 0 means GOMAXPROCS.
-	Threads int
-	// HostMemory is the budget of the run's own device in bytes; 0 means what
-	// the job says, or else half of what is free.
-	HostMemory int64
-	// DeviceMemory is the budget of the run's own device when it has memory
-	// of its own, as a GPU has; 0 as for HostMemory.
-	DeviceMemory int64
-	// Timeline keeps the pieces of work for Report.Spans.
-	Timeline bool
-	// Discard runs everything, encoding and writing too, and then removes the
-	// output instead of giving it its name: to measure.
-	Discard bool
-	// Overwrite replaces an existing output, whatever the job says.
-	Overwrite bool
-	// Leftover, when set, is given a function for every file and folder that
-	// the run makes and would remove after an error, so that a caller who ends
-	// the process in the middle of a run can call them, the last one first.
-	Leftover func(remove func() error)
-	// Progress, when set, is called with the state of the run every Interval
-	// (a second when 0), on a goroutine of its own.
-	Progress func(*Report)
-	Interval time.Duration
-}
-
-// For returns the options with what the job says where they say nothing.
-func (o Options) For(j *job.Job) Options {
-	o.HostMemory = cmp.Or(o.HostMemory, int64(j.Memory.Host))
-	o.DeviceMemory = cmp.Or(o.DeviceMemory, int64(j.Memory.Device))
-	return o
-}
-
 // run is one execution of a plan.
 type run struct {
 	plan    *physical.Plan
-	output  Target
-	opt     Options
+	output  execution.Target
+	opt     execution.Options
 	device  gpu.Device
-	choice  *Choice // nil for a device of the caller's
+	choice  *execution.Choice // nil for a device of the caller's
 	started time.Time
 	cancel  context.CancelCauseFunc
 	ops     []*opRun // inputs before their consumers
@@ -81,7 +40,7 @@ type run struct {
 	// link and spans are read at the end from a device that measures. wall is the time
 	// until then.
 	wall  time.Duration
-	link  *LinkReport
+	link  *execution.LinkReport
 	spans []gpu.Span
 	host  hostSpans
 }
@@ -93,23 +52,23 @@ type run struct {
 //
 // Where a GPU is there but cannot be started, a run that asks for no device in
 // particular says so and takes the CPU.
-func Run(ctx context.Context, p *physical.Plan, output Target, opt Options) (*Report, error) {
+func Run(ctx context.Context, p *physical.Plan, output execution.Target, opt execution.Options) (*execution.Report, error) {
 	report, err := runOnce(ctx, p, output, opt)
 	if !errors.Is(err, cuda.ErrUnusable) {
 		return report, err
 	}
-	if kind, _, _ := parseDevice(opt.Use); kind == CUDA {
+	if kind, _, _ := parseDevice(opt.Use); kind == execution.CUDA {
 		return report, &job.Diagnostic{Msg: err.Error()}
 	}
 	warnOfCPU(err)
-	opt.Device, opt.Use = nil, Host
+	opt.Device, opt.Use = nil, execution.Host
 	if report, err = runOnce(ctx, p, output, opt); report != nil {
-		report.Choice = &Choice{Device: Host, Why: "the GPU cannot be used"}
+		report.Choice = &execution.Choice{Device: execution.Host, Why: "the GPU cannot be used"}
 	}
 	return report, err
 }
 
-func runOnce(ctx context.Context, p *physical.Plan, output Target, opt Options) (*Report, error) {
+func runOnce(ctx context.Context, p *physical.Plan, output execution.Target, opt execution.Options) (*execution.Report, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	r := &run{plan: p, output: output, opt: opt, device: opt.Device, started: time.Now(), cancel: cancel}
@@ -118,8 +77,8 @@ func runOnce(ctx context.Context, p *physical.Plan, output Target, opt Options) 
 		if err != nil {
 			return nil, err
 		}
-		if r.choice = choice; choice.Device == Host {
-			opt.Use = Host
+		if r.choice = choice; choice.Device == execution.Host {
+			opt.Use = execution.Host
 		}
 		d, err := OpenDevice(opt)
 		if err != nil {
@@ -157,7 +116,7 @@ func (r *run) measure() error {
 	if err != nil {
 		return err
 	}
-	r.link = &LinkReport{Up: l.Up, Down: l.Down, Both: l.Both}
+	r.link = &execution.LinkReport{Up: l.Up, Down: l.Down, Both: l.Both}
 	if r.opt.Timeline {
 		// The device's clock starts when the device is opened, before or after the run
 		// starts.
@@ -170,7 +129,7 @@ func (r *run) measure() error {
 func (r *run) execute(ctx context.Context) (err error) {
 	lease := r.device.HostBudget().Lease("output: row groups")
 	r.sink = &sinkRun{lease: lease}
-	out, err := r.output.Create(r.plan.Schema, TargetOptions{Lease: lease, Threads: r.opt.Threads, Overwrite: r.opt.Overwrite, Trace: r.trace(laneEncode, lease.Name()), Discard: r.opt.Discard, Leftover: r.opt.Leftover})
+	out, err := r.output.Create(r.plan.Schema, execution.TargetOptions{Lease: lease, Threads: r.opt.Threads, Overwrite: r.opt.Overwrite, Trace: r.trace(laneEncode, lease.Name()), Discard: r.opt.Discard, Leftover: r.opt.Leftover})
 	if err != nil {
 		return &outputError{err}
 	}
@@ -215,10 +174,12 @@ func (r *run) pipelines(ctx context.Context) (err error) {
 			return nil
 		}
 		begin = time.Now()
-		if s, err = q.Download(r.sink.lease, s); err != nil {
+		down, err := q.Download(r.sink.lease, s)
+		if err != nil {
+			s.Release()
 			return explain("output", err)
 		}
-		s = rearrange(s, r.plan.Schema, r.plan.Permutation)
+		s = rearrange(down, r.plan.Schema, r.plan.Permutation)
 		if err := r.sink.sink.Write(ctx, s); err != nil {
 			return err
 		}

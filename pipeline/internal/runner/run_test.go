@@ -16,8 +16,10 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
+	"github.com/gstream/gstream/gpu/host/hosttest"
 	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/operators/limit"
+	"github.com/gstream/gstream/pipeline/execution"
 	"github.com/gstream/gstream/pipeline/internal/physical"
 	"github.com/gstream/gstream/sink"
 	"github.com/gstream/gstream/source"
@@ -211,7 +213,7 @@ type fakeTarget struct {
 }
 
 func (t *fakeTarget) Describe() string { return "fake" }
-func (t *fakeTarget) Create(*gpu.Schema, TargetOptions) (sink.Sink, error) {
+func (t *fakeTarget) Create(*gpu.Schema, execution.TargetOptions) (sink.Sink, error) {
 	return t, t.faults.next("create")
 }
 func (t *fakeTarget) Write(_ context.Context, s *gpu.Stride) error {
@@ -250,34 +252,21 @@ func fakePlan(f *faults, target *fakeTarget) fakeJob {
 // fakeJob is a plan and the target of its rows.
 type fakeJob struct {
 	plan   *physical.Plan
-	target Target
+	target execution.Target
 }
 
-func (j fakeJob) run(ctx context.Context, opt Options) (*Report, error) {
+func (j fakeJob) run(ctx context.Context, opt execution.Options) (*execution.Report, error) {
 	return Run(ctx, j.plan, j.target, opt)
 }
 
-func planOf(root *physical.Stage, target Target) fakeJob {
+func planOf(root *physical.Stage, target execution.Target) fakeJob {
 	return fakeJob{&physical.Plan{Root: root, Permutation: []int{0}, Schema: oneColumn}, target}
-}
-
-// device is a host device whose budget must be empty at the end of the test.
-func device(t *testing.T) gpu.Device {
-	d, err := host.Open(host.Options{Threads: 2, Memory: 1 << 20})
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		assert.Empty(t, d.Budget().Leaks())
-		used, _ := d.Budget().Used()
-		assert.Zero(t, used)
-		assert.NoError(t, d.Close())
-	})
-	return d
 }
 
 func TestRunPassesEveryRowOnceAndCommits(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	f, target := &faults{}, &fakeTarget{faults: &faults{}}
-	report, err := fakePlan(f, target).run(context.Background(), Options{Device: device(t)})
+	report, err := fakePlan(f, target).run(context.Background(), execution.Options{Device: hosttest.Open(t)})
 	require.NoError(t, err)
 	assert.Equal(t, int64(100), target.rows)
 	assert.Equal(t, "commit", target.ended)
@@ -294,7 +283,7 @@ func TestEveryFaultEndsTheRunCleanly(t *testing.T) {
 	for _, panics := range []bool{false, true} {
 		t.Run(fmt.Sprintf("panics=%v", panics), func(t *testing.T) {
 			defer goleak.VerifyNone(t)
-			d := device(t)
+			d := hosttest.Open(t)
 			for n := int64(1); ; n++ {
 				require.Less(t, n, int64(200), "the run never succeeds")
 				f := &faults{panics: panics}
@@ -303,7 +292,7 @@ func TestEveryFaultEndsTheRunCleanly(t *testing.T) {
 				if !panics {
 					target.faults = f
 				}
-				report, err := fakePlan(f, target).run(context.Background(), Options{Device: d})
+				report, err := fakePlan(f, target).run(context.Background(), execution.Options{Device: d})
 				if err == nil {
 					assert.Equal(t, "commit", target.ended)
 					assert.Greater(t, n, int64(40), "faults were injected")
@@ -360,7 +349,7 @@ func TestWhatAStageTakesFirstBeginsWhileTheDeviceStarts(t *testing.T) {
 					st.Make = func() (operators.Operator, error) { return &fakeOperator{faults: &faults{}}, nil }
 				}
 			}
-			_, err := planOf(root, target).run(context.Background(), Options{Device: lateDevice{device(t), device(t), table}})
+			_, err := planOf(root, target).run(context.Background(), execution.Options{Device: lateDevice{hosttest.Open(t), hosttest.Open(t), table}})
 			require.NoError(t, err)
 			require.Equal(t, int64(50), target.rows)
 		})
@@ -372,7 +361,7 @@ func TestErrorsNameTheStage(t *testing.T) {
 	f.at.Store(1)
 	op := &physical.Stage{Step: "match", Kind: "filter", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(&fakeTable{faults: &faults{}, strides: 1})},
 		Make: func() (operators.Operator, error) { return streaming(f), nil }}
-	_, err := planOf(op, &fakeTarget{faults: &faults{}}).run(context.Background(), Options{Device: device(t)})
+	_, err := planOf(op, &fakeTarget{faults: &faults{}}).run(context.Background(), execution.Options{Device: hosttest.Open(t)})
 	assert.EqualError(t, err, "match: filter: open: injected")
 }
 
@@ -385,7 +374,7 @@ func TestCancelInTheMiddleLeavesNothing(t *testing.T) {
 		<-table.waiting
 		cancel()
 	}()
-	_, err := planOf(scanOf(table), target).run(ctx, Options{Device: device(t)})
+	_, err := planOf(scanOf(table), target).run(ctx, execution.Options{Device: hosttest.Open(t)})
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.Equal(t, "abort", target.ended)
 }
@@ -397,7 +386,7 @@ func TestLimitEndsItsInputEarly(t *testing.T) {
 	st := &physical.Stage{Step: "first", Kind: "limit", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(table)},
 		Make: func() (operators.Operator, error) { return limit.New(oneColumn, 0, 20), nil }}
 	target := &fakeTarget{faults: &faults{}}
-	_, err := planOf(st, target).run(context.Background(), Options{Device: device(t)})
+	_, err := planOf(st, target).run(context.Background(), execution.Options{Device: hosttest.Open(t)})
 	require.NoError(t, err)
 	assert.Equal(t, int64(20), target.rows)
 	assert.Equal(t, "commit", target.ended)
@@ -429,7 +418,7 @@ func TestLimitEndsAnOperatorOfItsChainInTheMiddle(t *testing.T) {
 	st := &physical.Stage{Step: "first", Kind: "limit", Schema: oneColumn, Inputs: []*physical.Stage{many},
 		Make: func() (operators.Operator, error) { return limit.New(oneColumn, 5, 20), nil }}
 	target := &fakeTarget{faults: &faults{}}
-	_, err := planOf(st, target).run(context.Background(), Options{Device: device(t)})
+	_, err := planOf(st, target).run(context.Background(), execution.Options{Device: hosttest.Open(t)})
 	require.NoError(t, err)
 	assert.Equal(t, int64(20), target.rows)
 }
@@ -440,7 +429,7 @@ func TestCancelEndsAnOperatorInTheMiddle(t *testing.T) {
 	many := &physical.Stage{Step: "many", Kind: "join", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(&fakeTable{faults: &faults{}, strides: 1})},
 		Make: func() (operators.Operator, error) { return explode(), nil }}
 	target := &cancelTarget{fakeTarget: fakeTarget{faults: &faults{}}, cancel: cancel}
-	_, err := planOf(many, target).run(ctx, Options{Device: device(t)})
+	_, err := planOf(many, target).run(ctx, execution.Options{Device: hosttest.Open(t)})
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.Equal(t, "abort", target.ended)
 }
@@ -451,7 +440,7 @@ type cancelTarget struct {
 	cancel func()
 }
 
-func (t *cancelTarget) Create(*gpu.Schema, TargetOptions) (sink.Sink, error) { return t, nil }
+func (t *cancelTarget) Create(*gpu.Schema, execution.TargetOptions) (sink.Sink, error) { return t, nil }
 func (t *cancelTarget) Write(ctx context.Context, s *gpu.Stride) error {
 	if err := t.fakeTarget.Write(ctx, s); err != nil || t.rows < 30 {
 		return err
@@ -467,7 +456,7 @@ func TestBuildSideIsReadBeforeTheProbeSideStarts(t *testing.T) {
 	op := &orderOperator{fakeOperator: fakeOperator{faults: &faults{}}, probe: &probe.scans, t: t}
 	join := &physical.Stage{Step: "match", Kind: "join", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(probe), scanOf(build)},
 		Make: func() (operators.Operator, error) { return op, nil }}
-	_, err := planOf(join, &fakeTarget{faults: &faults{}}).run(context.Background(), Options{Device: device(t)})
+	_, err := planOf(join, &fakeTarget{faults: &faults{}}).run(context.Background(), execution.Options{Device: hosttest.Open(t)})
 	require.NoError(t, err)
 	assert.Equal(t, int64(1), probe.scans.Load())
 	assert.Equal(t, int64(1), build.scans.Load())
@@ -490,7 +479,7 @@ func TestBudgetIsEnforcedAndNamesTheStage(t *testing.T) {
 	d, err := host.Open(host.Options{Threads: 1, Memory: 100})
 	require.NoError(t, err)
 	target := &fakeTarget{faults: &faults{}}
-	_, err = fakePlan(&faults{}, target).run(context.Background(), Options{Device: d})
+	_, err = fakePlan(&faults{}, target).run(context.Background(), execution.Options{Device: d})
 	require.ErrorIs(t, err, gpu.ErrBudget)
 	assert.ErrorContains(t, err, "t: scan")
 	assert.ErrorContains(t, err, "--host-memory")
@@ -501,7 +490,7 @@ func TestAScanThatTheBudgetIsTooSmallForIsRefusedBeforeAnythingRuns(t *testing.T
 	small, large := &fakeTable{faults: &faults{}, strides: 3}, &fakeTable{faults: &faults{}, strides: 3, least: 2 << 20}
 	union := &physical.Stage{Step: "both", Kind: "union", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(small), scanOf(large)}, Permutation: [][]int{{0}, {0}}}
 	target := &fakeTarget{faults: &faults{}}
-	_, err := planOf(union, target).run(context.Background(), Options{Device: device(t)})
+	_, err := planOf(union, target).run(context.Background(), execution.Options{Device: hosttest.Open(t)})
 	require.ErrorIs(t, err, gpu.ErrBudget)
 	require.ErrorContains(t, err, "t: scan: needs 2.0 MiB more")
 	require.Zero(t, small.scans.Load())

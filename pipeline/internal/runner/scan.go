@@ -156,14 +156,16 @@ func (f *aheadFeed) copyUp(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		if s, err = q.UploadAhead(o.lease, s); err != nil {
+		up, err := q.UploadAhead(o.lease, s)
+		if err != nil {
+			s.Release()
 			return explain(o.Name(), err)
 		}
 		select {
-		case f.strides <- s:
+		case f.strides <- up:
 		case <-ctx.Done():
-			_ = q.Wait(s)
-			s.Release()
+			_ = q.Wait(up)
+			up.Release()
 			return context.Cause(ctx)
 		}
 	}

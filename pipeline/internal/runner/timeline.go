@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/pipeline/execution"
 )
 
 // The lanes of the host on a timeline.
@@ -64,7 +65,7 @@ var timelinePage = template.Must(template.New("timeline").Parse(timelineHTML))
 
 // WriteTimeline draws the spans of a report as an HTML page that needs nothing
 // but a browser: queues as rows, time across.
-func WriteTimeline(w io.Writer, r *Report) error {
+func WriteTimeline(w io.Writer, r *execution.Report) error {
 	lanes := []string{"set up", laneDecode, "copy up", "kernels", "copy down", laneEncode}
 	type row struct {
 		Lane  int   `json:"l"`

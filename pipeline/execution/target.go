@@ -1,7 +1,6 @@
-package runner
+package execution
 
 import (
-	"errors"
 	"time"
 
 	"github.com/gstream/gstream/gpu"
@@ -32,13 +31,3 @@ type TargetOptions struct {
 	// that is there only until the sink ends.
 	Leftover func(remove func() error)
 }
-
-// ErrOutput is the sentinel behind every refusal to start an output, as one
-// whose place is taken.
-var ErrOutput = errors.New("output cannot be written")
-
-// outputError is an error of Target.Create.
-type outputError struct{ error }
-
-func (e *outputError) Unwrap() error        { return e.error }
-func (e *outputError) Is(target error) bool { return target == ErrOutput }

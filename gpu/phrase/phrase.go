@@ -1,0 +1,15 @@
+// Package phrase writes what errors and reports of all packages say alike.
+package phrase
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Some joins the first of many texts, and says how many more there are.
+func Some(texts []string, show int, separator string) string {
+	if len(texts) <= show {
+		return strings.Join(texts, separator)
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(texts[:show], separator), len(texts)-show)
+}
