@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// patience is how long memory may stand still before those who wait for it give up.
+// patience is the time without any reservation or release after which waiters give up.
 const patience = time.Second
 
-// SetPatience changes how long AwaitMore waits while nothing happens: for tests.
+// SetPatience changes how long AwaitMore waits while nothing happens. It is for tests.
 func (b *Budget) SetPatience(d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.patience = d
 }
 
-// watcher is somebody who waits until more than left bytes are available.
+// watcher is a goroutine that waits until more than left bytes are available.
 type watcher struct {
 	left int64
-	more chan struct{} // closed then
+	more chan struct{} // closed when they are
 }
 
-// AwaitMore waits until more than left bytes are available, see Available, and says so. It
-// is for work that was refused memory when so much was left, and that holds none of it
-// any more: what is tried again with less is refused again. It returns false once ctx
-// ends, or when nobody has taken or given back memory of the budget for a second. Memory
-// may have been given back between the refusal and the call, so who is about to give up
-// tries once more.
+// AwaitMore waits until more than left bytes are available (see Available), and returns
+// true. It is for work that was refused memory when left bytes were available, and that
+// holds no memory now: with no more than that it would be refused again. It returns false
+// when ctx ends, or when nobody has taken or given back memory of the budget for a
+// second. Memory may have been given back between the refusal and the call, so a caller
+// that is about to give up tries once more.
 func (l *Lease) AwaitMore(ctx context.Context, left int64) bool {
 	b := l.budget
 	w := &watcher{left, make(chan struct{})}
@@ -61,7 +61,7 @@ func (l *Lease) AwaitMore(ctx context.Context, left int64) bool {
 	}
 }
 
-// wake ends the waits of those for whom there is more now. The lock is held.
+// wake ends the waits for which there is enough memory now. The caller holds the lock.
 func (b *Budget) wake() {
 	b.watchers = slices.DeleteFunc(b.watchers, func(w *watcher) bool {
 		more := b.available() > w.left

@@ -22,7 +22,7 @@ func TestWhoAwaitsMemoryGoesOnWhenMoreIsLeft(t *testing.T) {
 		await(300)
 		begin := time.Now()
 		move := func(n int64) {
-			time.Sleep(800 * time.Millisecond) // somebody moves, so nobody gives up
+			time.Sleep(800 * time.Millisecond) // memory moves, so nobody gives up
 			if n > 0 {
 				require.NoError(t, other.Reserve(n))
 			} else {
@@ -39,7 +39,7 @@ func TestWhoAwaitsMemoryGoesOnWhenMoreIsLeft(t *testing.T) {
 			}
 		}
 		move(60)
-		move(-60) // as much as it was
+		move(-60) // back to the original amount
 		waits()
 		move(-1)
 		require.True(t, <-more)

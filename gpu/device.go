@@ -73,19 +73,28 @@ type Queue interface {
 	// the first primitive.
 	Until(ctx context.Context)
 
-	// Upload brings a stride to the device, whose lease pays, and Download to the host,
-	// paid by a lease of the HostBudget. Each takes the stride over and returns one that
-	// the caller owns, possibly the same; after an error the caller still has the stride,
-	// as it was. Columns keep their dictionaries, and columns that shared one before
-	// share one after; encoded columns become ordinary ones on their way up.
+	// Upload copies a stride to the device; a lease of the Budget pays. Download copies a
+	// stride to the host; a lease of the HostBudget pays. Each takes the stride over and
+	// returns one that the caller owns, possibly the same. After an error the caller
+	// still owns the stride, unchanged. Columns keep their dictionaries, and columns that
+	// shared a dictionary share one afterwards. Upload turns encoded columns into
+	// ordinary ones.
+	//
+	// Errors: a refusal, also when host memory cannot be page-locked; a stride that the
+	// host cannot address.
+	//
+	// Cost: the bytes of the stride cross the link once, a dictionary only if the queue
+	// has not copied an equal small one or the same one before. Kernels wait for the
+	// copies of Upload, the caller does not. The caller waits for the copies of Download.
+	// On the host nothing is copied, except to widen encoded columns.
 	Upload(l *Lease, s *Stride) (*Stride, error)
 	Download(l *Lease, s *Stride) (*Stride, error)
 
-	// UploadAhead is Upload for a stride that comes before its turn: the copies start, and
-	// primitives that are launched meanwhile do not wait for them. Wait, on this
-	// queue or another of the device, makes the stride usable; it is called before
-	// anything else is done with the stride, its release included. Wait that was
-	// refused may come again, or the stride be released.
+	// UploadAhead is Upload for a stride that comes before its turn: it starts the
+	// copies, and primitives that are launched meanwhile do not wait for them. Wait makes
+	// the stride usable, on this queue or another one of the device. It is called before
+	// anything else is done with the stride, including its release. After a refusal Wait
+	// may be called again, or the stride may be released.
 	UploadAhead(l *Lease, s *Stride) (*Stride, error)
 	Wait(s *Stride) error
 

@@ -105,8 +105,8 @@ type Budget struct {
 	moves    uint64 // how often memory was taken or given back
 }
 
-// NewBudget returns a budget of limit bytes for a tier; setting names what a
-// user changes to raise it. A limit of 0 or less means no limit.
+// NewBudget returns a budget of limit bytes for a tier. setting names what a user changes
+// to raise the limit. A limit of 0 or less means no limit.
 func NewBudget(tier, setting string, limit int64, alloc Allocator) *Budget {
 	if limit <= 0 {
 		limit = math.MaxInt64
@@ -217,8 +217,8 @@ func (l *Lease) Name() string { return l.name }
 // Limit returns the limit of the lease's budget, in bytes.
 func (l *Lease) Limit() int64 { return l.budget.Limit() }
 
-// Available is what is left of the lease's budget just now, in bytes. What caches hold
-// counts, because they give it back.
+// Available returns the unused bytes of the lease's budget. Memory of caches counts as
+// unused, because they give it back.
 func (l *Lease) Available() int64 {
 	l.budget.mu.Lock()
 	defer l.budget.mu.Unlock()
@@ -227,7 +227,7 @@ func (l *Lease) Available() int64 {
 
 func (b *Budget) available() int64 { return b.limit - b.used }
 
-// Used returns the bytes reserved now and at the highest.
+// Used returns the bytes reserved now and at the peak.
 func (l *Lease) Used() (now, peak int64) { return l.used.Load(), l.peak.Load() }
 
 // Reserve takes n bytes from the budget without allocating, for memory that is allocated

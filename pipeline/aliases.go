@@ -9,8 +9,8 @@ import (
 	"github.com/gstream/gstream/pipeline/job"
 )
 
-// The job file and what it is made of, which package job has. They are here too, so
-// that a program needs one package to build, plan and run a job.
+// The job file and its parts, from package job. They are here too, so that a program
+// needs only one package to build, plan and run a job.
 type (
 	Job         = job.Job
 	Var         = job.Var
@@ -36,68 +36,69 @@ type (
 // file, its variables, its expressions. Match it with errors.Is.
 var ErrJob = job.ErrInvalid
 
-// Load reads a job file. The error is Diagnostics when the content is at fault, or
-// the operating system's when the file cannot be read.
+// Load reads a job file. The error is Diagnostics when the content is wrong, and the
+// operating system's when the file cannot be read.
 func Load(path string, opt LoadOptions) (*Job, error) { return job.Load(path, opt) }
 
-// Parse reads a job from the bytes of a job file; path names it in errors and
-// anchors its relative paths. The error is Diagnostics.
+// Parse parses a job from the bytes of a job file. path names it in errors and is the
+// base of its relative paths. The error is Diagnostics.
 func Parse(path string, src []byte, opt LoadOptions) (*Job, error) { return job.Parse(path, src, opt) }
 
-// ParseSize reads a number of bytes such as 512MiB, 8GB or 1048576.
+// ParseSize parses a number of bytes such as 512MiB, 8GB or 1048576.
 func ParseSize(s string) (Size, error) { return job.ParseSize(s) }
 
-// JSONSchema describes a job file to editors, as JSON Schema (draft 2020-12).
+// JSONSchema describes job files to editors, as JSON Schema (draft 2020-12).
 func JSONSchema() map[string]any { return job.JSONSchema() }
 
-// A run: how it is asked for, what it reports and where its rows go. Package execution
-// has their fields and methods.
+// A run: its options, its report and the target of its rows. Package execution has their
+// fields and methods.
 type (
-	// RunOptions say how to run a plan. The zero value uses the whole machine.
+	// RunOptions configure a run. The zero value uses the whole machine.
 	RunOptions = execution.Options
-	// Report says what a run did, or how far it has come.
+	// Report describes a run, finished or in progress.
 	Report = execution.Report
 	// StageReport is one stage of a Report.
 	StageReport = execution.StageReport
-	// OutputReport is what the sink has written.
+	// OutputReport describes what the sink has written.
 	OutputReport = execution.OutputReport
-	// ActivityReport is a stage's or a run's use of a GPU.
+	// ActivityReport is the use of a GPU by a stage or a run.
 	ActivityReport = execution.ActivityReport
-	// LinkReport is the link to the GPU as measured in the run, bytes a second.
+	// LinkReport has the speeds of the link to the GPU, measured in the run, in bytes a
+	// second.
 	LinkReport = execution.LinkReport
-	// Choice is the device that a run takes, and why.
+	// Choice is the device of a run, and the reason.
 	Choice = execution.Choice
-	// Target makes the sink of a run, as a Collector does.
+	// Target makes the sink of a run. A Collector is one.
 	Target = execution.Target
-	// TargetOptions say how a target makes its sink.
+	// TargetOptions configure the sink that a target makes.
 	TargetOptions = execution.TargetOptions
 )
 
-// The devices that a run can ask for by name.
+// The names of the devices that a run can ask for.
 const (
-	Auto = execution.Auto // what Plan.ChooseDevice says
+	Auto = execution.Auto // the device that Plan.ChooseDevice returns
 	Host = execution.Host // the CPU
-	CUDA = execution.CUDA // the first GPU, "cuda:1" the second and so on; an error where there is none
+	CUDA = execution.CUDA // the first GPU; "cuda:1" is the second and so on; an error where there is none
 )
 
-// ErrDefect is the sentinel behind errors that are not the job's nor the data's
-// but gstream's own.
+// ErrDefect is the sentinel behind errors that neither the job nor the data cause, but
+// gstream itself.
 var ErrDefect = runner.ErrDefect
 
-// ErrOutput is the sentinel behind every refusal to start an output, as one
-// whose place is taken.
+// ErrOutput is the sentinel behind every refusal to start an output, for example because
+// it exists.
 var ErrOutput = runner.ErrOutput
 
-// CheckDevice says whether a run can ask for a device by this name. Whether the machine
-// has it shows when the run opens it.
+// CheckDevice returns an error when no run can ask for a device by this name. Whether the
+// machine has the device is known only when a run opens it.
 func CheckDevice(name string) error { return runner.CheckDevice(name) }
 
 // OpenDevice opens the device that options ask for: by Use, Threads, HostMemory,
-// DeviceMemory and StrideSize. Auto is the first GPU where there is a driver: to choose
-// by what a plan does, ask Plan.ChooseDevice first. A GPU is started beside the caller;
-// if it cannot be, the error comes with the first queue. The caller closes the device.
+// DeviceMemory and StrideSize. Auto is the first GPU if there is a driver; call
+// Plan.ChooseDevice first to choose by the plan. A GPU starts in the background. If that
+// fails, the first queue returns the error. The caller closes the device.
 func OpenDevice(opt RunOptions) (gpu.Device, error) { return runner.OpenDevice(opt) }
 
-// WriteTimeline draws the spans of a report as an HTML page that needs nothing
-// but a browser: queues as rows, time across.
+// WriteTimeline draws the spans of a report as a self-contained HTML page: queues as
+// rows, time across.
 func WriteTimeline(w io.Writer, r *Report) error { return runner.WriteTimeline(w, r) }

@@ -14,8 +14,8 @@
 //   - internal/physical: stages with their operators
 //   - internal/runner: the run of the stages on a device
 //
-// This package opens the tables, puts these together and owns the public names;
-// those of the others that a program needs are here as aliases. It never looks at
-// values: expressions belong to package expr, algorithms to the operators, bytes to
-// sources and sinks.
+// This package opens the tables, connects these packages and owns the public names; names
+// of the others that a program needs are aliases here. It never looks at values:
+// expressions belong to package expr, algorithms to the operators, bytes to sources and
+// sinks.
 package pipeline

@@ -333,10 +333,10 @@ func TestMemoryThatCannotBeLockedIsSaidAndTriedAgain(t *testing.T) {
 	require.NoError(t, d.Close())
 }
 
-// TestACopyIsRefusedMemoryThatCannotBeLocked has the driver refuse to lock every piece of
-// the memory that a stride is copied from and to, one after the other.
+// TestACopyIsRefusedMemoryThatCannotBeLocked makes the driver refuse to lock each piece
+// of the memory from and to which a stride is copied, one after the other.
 func TestACopyIsRefusedMemoryThatCannotBeLocked(t *testing.T) {
-	var allowed atomic.Int64 // pieces that may be locked before one is refused
+	var allowed atomic.Int64 // pieces that may be locked before a refusal
 	const all = 1 << 30
 	allowed.Store(all)
 	d, err := Open(Options{Library: library(t), Memory: 1 << 28, HostMemory: 1 << 30, Ahead: true, Fault: func(call string) error {
@@ -347,14 +347,14 @@ func TestACopyIsRefusedMemoryThatCannotBeLocked(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	up, down := d.Budget().Lease("a scan"), d.HostBudget().Lease("an output")
-	const rows = 70 << 17 // of more bytes than two pieces
+	const rows = 70 << 17 // more bytes than two pieces
 	values, err := down.Alloc(8 * rows)
 	require.NoError(t, err)
 	for i := range rows {
 		gpu.Values[int64](values, rows)[i] = int64(i) * 7919
 	}
 	want := bytes.Clone(values.Bytes())
-	_, err = d.Link() // which locks some
+	_, err = d.Link() // this locks some memory
 	require.NoError(t, err)
 	q, err := d.NewQueue("copies")
 	require.NoError(t, err)
@@ -363,7 +363,7 @@ func TestACopyIsRefusedMemoryThatCannotBeLocked(t *testing.T) {
 		refused := 0
 		used, _ := l.Used()
 		for {
-			allowed.Store(int64(min(refused, 1))) // what was locked stays so
+			allowed.Store(int64(min(refused, 1))) // locked memory stays locked
 			out, err := move(l, s)
 			if err == nil {
 				require.GreaterOrEqual(t, refused, 2)
@@ -383,7 +383,7 @@ func TestACopyIsRefusedMemoryThatCannotBeLocked(t *testing.T) {
 	s := &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: i64}), Cols: []gpu.Column{{Type: i64, Len: rows, Data: values}}, Rows: rows}
 	s = insist(q.UploadAhead, up, s)
 	require.NoError(t, q.Wait(s))
-	d.Settle() // the host memory is given back
+	d.Settle() // gives the host memory back
 	s = insist(q.Download, down, s)
 	require.True(t, bytes.Equal(want, s.Cols[0].Data.Bytes()))
 	s.Release()

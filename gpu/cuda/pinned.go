@@ -25,7 +25,7 @@ const (
 	// pieces take longer in total.
 	pieceSize = 32 << 20
 	hugePage  = 2 << 20
-	// hostTier is what page-locked memory is called in refusals.
+	// hostTier is the name of page-locked memory in refusals.
 	hostTier = "page-locked host"
 )
 
@@ -200,11 +200,11 @@ func (p *pinned) view(addr uintptr, size int64) []byte {
 	return c.mem[from : from+size : from+size]
 }
 
-// eachLocked page-locks n bytes at an address, unless they are or are not of a chunk, and
-// calls do for the parts of them that lie in one piece each. Where the driver does not
-// lock a piece, that is memory refused to the lease: the piece is not copied as it is,
-// because such a copy holds up its caller and is slower, and nobody would know why. Memory
-// that is not of a chunk, as small constants are, is always copied as it is.
+// eachLocked calls do for each part of [addr, addr+n) that lies in one piece, after it
+// has page-locked the piece. Memory outside of chunks, such as small constants, is not
+// locked: do is called once for all of it. If the driver cannot lock a piece, the lease
+// is refused memory. A copy of unlocked memory would be slower and would block its
+// caller, and nobody would know why.
 func (p *pinned) eachLocked(l *gpu.Lease, addr uintptr, n int64, do func(addr uintptr, n int64) error) error {
 	p.mu.Lock()
 	c := p.at(addr)
@@ -229,12 +229,12 @@ func (p *pinned) eachLocked(l *gpu.Lease, addr uintptr, n int64, do func(addr ui
 	return nil
 }
 
-// lockAt page-locks n bytes at an address in advance of a copy.
+// lockAt page-locks the memory at an address before a copy.
 func (p *pinned) lockAt(l *gpu.Lease, addr uintptr, n int64) error {
 	return p.eachLocked(l, addr, n, func(uintptr, int64) error { return nil })
 }
 
-// lockColumn does so for the memory of a column.
+// lockColumn page-locks the memory of a column before a copy.
 func (p *pinned) lockColumn(l *gpu.Lease, c gpu.Column) error {
 	for _, b := range []*gpu.Buffer{c.Data, c.Offsets, c.Valid} {
 		if err := p.lockAt(l, b.Addr(), b.Size()); err != nil {

@@ -106,9 +106,9 @@ func (q *queue) fail(what string, err error) error {
 	return err
 }
 
-// Upload implements gpu.Queue. Kernels launched from here on wait for the copies, the
-// caller does not. The copies have references of their own: s stays the caller's should
-// memory be refused once they are under way.
+// Upload implements gpu.Queue. Kernels that are launched later wait for the copies; the
+// caller does not. The copies have references of their own to the columns, so s stays the
+// caller's if memory is refused once they have started.
 func (q *queue) Upload(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
 	copied := &gpu.Stride{Schema: s.Schema, Rows: s.Rows}
 	for _, c := range s.Cols {
@@ -133,9 +133,9 @@ type arrival struct {
 	lease *gpu.Lease
 }
 
-// Wait implements gpu.Queue: kernels launched from here on wait for the copies
-// of the stride. The first of them make ordinary columns of encoded ones; refused
-// memory for these, the stride is still to arrive, without a wait.
+// Wait implements gpu.Queue. Kernels that are launched later wait for the copies of the
+// stride. The first of these kernels turn encoded columns into ordinary ones. If they are
+// refused memory, Wait may be called again, and does not wait for the copies again.
 func (q *queue) Wait(s *gpu.Stride) error {
 	d := q.dev
 	d.mu.Lock()
@@ -154,7 +154,7 @@ func (q *queue) Wait(s *gpu.Stride) error {
 	return err
 }
 
-// arrive is Wait for a stride that is on its way.
+// arrive is Wait for a stride that was copied up ahead.
 func (q *queue) arrive(s *gpu.Stride, a arrival) (err error) {
 	d := q.dev
 	if a.end != 0 {
@@ -195,8 +195,8 @@ func (q *queue) unpack(l *gpu.Lease, cols []gpu.Column) (out []gpu.Column, err e
 	return out, nil
 }
 
-// unpack widens the codes of an encoded column to int32, and makes values of them
-// unless they are a string's; where there is no dictionary it widens the values.
+// unpack widens the codes of an encoded column to int32; if the column is not a string,
+// it looks their values up. In a column without a dictionary it widens the values.
 func (o *op) unpack(c gpu.Column) gpu.Column {
 	if c.Dict == nil {
 		wide := o.keep(o.alloc(int64(c.Len) * 8))
@@ -237,7 +237,7 @@ func (q *queue) send(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, arrival, error) 
 		return nil, arrival{}, q.fail("copy a stride up", err)
 	}
 	t := &transfer{q: q, lease: l, name: "copy up"}
-	for _, c := range s.Cols { // so that the time of the copies is theirs
+	for _, c := range s.Cols { // first, so that it does not count as time of the copies
 		if err := q.dev.pinned.lockColumn(l, c); err != nil {
 			return nil, arrival{}, q.fail("copy a stride up", err)
 		}
@@ -257,7 +257,7 @@ func (q *queue) send(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, arrival, error) 
 		t.fail(err)
 	}
 	if t.err != nil {
-		// Copies may be under way from and to memory that is given back now.
+		// Copies may still be running from and to memory that is given back now.
 		_ = q.dev.ctx.do(cuStreamSynchronize, uintptr(q.dev.up))
 		gpu.ReleaseColumns(cols)
 		t.settle(q.upDicts)
@@ -270,9 +270,8 @@ func (q *queue) send(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, arrival, error) 
 	return out, arrival{copied, l}, nil
 }
 
-// Download implements gpu.Queue. The copies wait for the kernels launched so far and
-// run on their own stream; the caller waits for them. The lease pays for host
-// memory.
+// Download implements gpu.Queue. The copies wait for the kernels launched so far and run
+// on their own stream. The caller waits for the copies. The lease pays for host memory.
 func (q *queue) Download(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error) {
 	if q.err != nil {
 		return nil, q.err
@@ -356,7 +355,7 @@ func (t *transfer) column(at int, c gpu.Column, dicts map[int][]moved, move func
 	if i < 0 {
 		to := t.plain(c.Dict.Values, move)
 		if t.err != nil {
-			out.Dict = &gpu.Dictionary{Values: to} // released when the copies that are under way are over
+			out.Dict = &gpu.Dictionary{Values: to} // released when the copies that have started are done
 			return out
 		}
 		c.Dict.Values.Retain()
@@ -462,7 +461,7 @@ func (t *transfer) download(b *gpu.Buffer, n int64) *gpu.Buffer {
 		t.fail(err)
 		return nil
 	}
-	if src := b.Bytes(); src != nil { // never was on the device
+	if src := b.Bytes(); src != nil { // it was never on the device
 		copy(out.Bytes(), src)
 		return out
 	}
@@ -471,15 +470,16 @@ func (t *transfer) download(b *gpu.Buffer, n int64) *gpu.Buffer {
 	return out
 }
 
-// copyUp puts the copy of n bytes of host memory on the stream of copies up. A lease
-// stands for who copies, in refusals.
+// copyUp puts the copy of n bytes of host memory on the stream of copies up. Refusals
+// name the lease.
 func (d *Device) copyUp(l *gpu.Lease, dst, src uintptr, n int64) error {
 	return d.pinned.eachLocked(l, src, n, func(at uintptr, n int64) error {
 		return d.ctx.do(cuMemcpyHtoDAsync, dst+at-src, at, uintptr(n), uintptr(d.up))
 	})
 }
 
-// copyDown is the way back, on its stream.
+// copyDown puts the copy of n bytes to host memory on the stream of copies down. Refusals
+// name the lease.
 func (d *Device) copyDown(l *gpu.Lease, dst, src uintptr, n int64) error {
 	return d.pinned.eachLocked(l, dst, n, func(at uintptr, n int64) error {
 		return d.ctx.do(cuMemcpyDtoHAsync, at, src+at-dst, uintptr(n), uintptr(d.down))

@@ -432,8 +432,8 @@ func primitiveRefusals() []refusal {
 	return out
 }
 
-// moves is the trial of a copy of a stride, which is the trial's until it is copied. It has
-// a queue of its own, which keeps the dictionaries that it has moved.
+// moves returns the trial of a copy of a stride. The stride belongs to the trial until it
+// is copied. The trial has a queue of its own, because queues keep dictionaries.
 func (b *bench) moves(s *gpu.Stride, l *gpu.Lease, move func(gpu.Queue, *gpu.Lease, *gpu.Stride) (*gpu.Stride, error), result func(gpu.Queue, *gpu.Stride) (made, error)) trial {
 	q, err := b.dev.NewQueue("copies")
 	require.NoError(b.t, err)
@@ -461,7 +461,7 @@ func (b *bench) moves(s *gpu.Stride, l *gpu.Lease, move func(gpu.Queue, *gpu.Lea
 	}
 }
 
-// layoutOf says how the columns of a stride lie in memory.
+// layoutOf describes the layout of a stride's columns in memory.
 func layoutOf(s *gpu.Stride) string {
 	var text strings.Builder
 	for _, c := range s.Cols {
@@ -470,7 +470,8 @@ func layoutOf(s *gpu.Stride) string {
 	return text.String()
 }
 
-// hostStride is a stride of every layout, encoded ones too, in memory of the host budget.
+// hostStride returns a stride with columns of every layout, including encoded ones, in
+// memory of the host budget.
 func (b *bench) hostStride() *gpu.Stride {
 	i64 := gpu.Of(gpu.Int64)
 	few := gpu.ColumnOf(i64, generate(5, func(i int) gpu.Scalar { return gpu.IntScalar(i64, int64(i)*1e12) }))
@@ -508,7 +509,7 @@ func (b *bench) hostStride() *gpu.Stride {
 	return s
 }
 
-// strideOf is a stride of its own over columns, which stay the caller's.
+// strideOf returns a new stride of columns that stay the caller's.
 func strideOf(cols []gpu.Column) *gpu.Stride {
 	fields := make([]gpu.Field, len(cols))
 	own := make([]gpu.Column, len(cols))

@@ -91,7 +91,7 @@ func (q *queue) Upload(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
 	return s, nil
 }
 
-// unpack returns a column with references of its own, an ordinary one of an encoded one.
+// unpack returns an ordinary column for an encoded one, with references of its own.
 func (d *Device) unpack(l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
 	switch {
 	case c.CodeWidth == 0:
@@ -121,7 +121,8 @@ func (d *Device) unpack(l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
 	return d.expand(l, out)
 }
 
-// widen makes the values of an encoded column without a dictionary 8 bytes wide.
+// widen returns an encoded column without a dictionary with its values widened to 8
+// bytes.
 func widen(l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
 	values, err := l.Alloc(int64(c.Len) * 8)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package phrase writes what errors and reports of all packages say alike.
+// Package phrase has phrases that errors and reports of all packages share.
 package phrase
 
 import (
@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Some joins the first of many texts, and says how many more there are.
+// Some joins the first show texts, and adds how many more there are.
 func Some(texts []string, show int, separator string) string {
 	if len(texts) <= show {
 		return strings.Join(texts, separator)

@@ -1,5 +1,5 @@
-// Package execution is what a run is asked for and what it tells: options, where the rows
-// go, and the report. Package pipeline has all of it under its own names.
+// Package execution has the interface of a run: its options, the target of its rows, and
+// its report. Package pipeline has all of it under names of its own.
 package execution
 
 import (
@@ -11,63 +11,63 @@ import (
 	"github.com/gstream/gstream/pipeline/job"
 )
 
-// Options say how to run a plan. The zero value uses the whole machine.
+// Options configure a run. The zero value uses the whole machine.
 type Options struct {
-	// Device runs the stages. When it is nil the run opens one of its own: Use
-	// says which, Auto, Host, CUDA or another GPU as "cuda:1"; "" is Auto.
+	// Device runs the stages. If it is nil, the run opens a device of its own, which Use
+	// names: Auto, Host, CUDA, or another GPU as "cuda:1". "" is Auto.
 	Device gpu.Device
 	Use    string
-	// StrideSize is the bytes of a column of 8-byte values in a stride of the
-	// run's own device; 0 chooses.
+	// StrideSize is the bytes of a column of 8-byte values in a stride of the run's own
+	// device; 0 means the default.
 	StrideSize int64
 	// Threads bounds the cores of the run's own device and of decoding and
 	// encoding; 0 means GOMAXPROCS.
 	Threads int
-	// HostMemory is the budget of the run's own device in bytes; 0 means what
-	// the job says, or else half of what is free.
+	// HostMemory is the budget of the run's own device in bytes. 0 means the job's
+	// setting, or else half of the free memory.
 	HostMemory int64
-	// DeviceMemory is the budget of the run's own device when it has memory
-	// of its own, as a GPU has; 0 as for HostMemory.
+	// DeviceMemory is the budget of the run's own device if it has memory of its own, as
+	// a GPU has. 0 means the job's setting, or else the default of the device.
 	DeviceMemory int64
-	// Timeline keeps the pieces of work for Report.Spans.
+	// Timeline keeps the spans of work for Report.Spans.
 	Timeline bool
-	// Discard runs everything, encoding and writing too, and then removes the
-	// output instead of giving it its name: to measure.
+	// Discard runs everything, including encoding and writing, and then removes the
+	// output instead of giving it its name. It is for measurements.
 	Discard bool
 	// Overwrite replaces an existing output, whatever the job says.
 	Overwrite bool
-	// Leftover, when set, is given a function for every file and folder that
-	// the run makes and would remove after an error, so that a caller who ends
-	// the process in the middle of a run can call them, the last one first.
+	// Leftover, when set, is called with a function for every file and folder that the
+	// run makes and would remove after an error. A caller that ends the process in the
+	// middle of a run can call these functions, the last one first.
 	Leftover func(remove func() error)
-	// Progress, when set, is called with the state of the run every Interval
-	// (a second when 0), on a goroutine of its own.
+	// Progress, when set, is called with the state of the run every Interval (0 means a
+	// second), on a goroutine of its own.
 	Progress func(*Report)
 	Interval time.Duration
 }
 
-// For returns the options with what the job says where they say nothing.
+// For returns the options, completed with the job's settings.
 func (o Options) For(j *job.Job) Options {
 	o.HostMemory = cmp.Or(o.HostMemory, int64(j.Memory.Host))
 	o.DeviceMemory = cmp.Or(o.DeviceMemory, int64(j.Memory.Device))
 	return o
 }
 
-// The devices that a run can ask for by name.
+// The names of the devices that a run can ask for.
 const (
-	Auto = "auto" // what pipeline.Plan.ChooseDevice says
+	Auto = "auto" // the device that pipeline.Plan.ChooseDevice returns
 	Host = "host" // the CPU
 	CUDA = "cuda" // the first GPU, "cuda:1" the second and so on; an error where there is none
 )
 
-// Choice is the device that a run takes, and why.
+// Choice is the device of a run, and the reason.
 type Choice struct {
 	Device string `json:"device"` // as Options.Use names it: "host", "cuda"
 	Why    string `json:"why"`
-	// Host and CUDA estimate what the run takes on either, where that decided.
+	// Host and CUDA are the estimates of the run's time on each device, if they decided.
 	Host time.Duration `json:"host_estimate_ns,omitempty"`
 	CUDA time.Duration `json:"cuda_estimate_ns,omitempty"`
 }
 
-// String is a line for people.
+// String returns a line for people.
 func (c *Choice) String() string { return fmt.Sprintf("device %s: %s", c.Device, c.Why) }

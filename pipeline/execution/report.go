@@ -11,35 +11,34 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// Report says what a run did, or how far it has come.
+// Report describes a run, finished or in progress.
 type Report struct {
 	Job     string        `json:"job,omitempty"`
-	Device  string        `json:"device"` // name
+	Device  string        `json:"device"` // name of the device
 	Kind    string        `json:"device_kind"`
-	Choice  *Choice       `json:"device_choice,omitempty"` // of a run that opened its own device
-	Threads int           `json:"threads"`                 // that decode and encode
+	Choice  *Choice       `json:"device_choice,omitempty"` // if the run opened its own device
+	Threads int           `json:"threads"`                 // threads that decode and encode
 	Wall    time.Duration `json:"wall_ns"`
-	// PeakHost and PeakDevice are the most bytes reserved from the budgets, by all
-	// runs that share the device; PeakRSS is the most memory the whole process has
-	// held.
+	// PeakHost and PeakDevice are the most bytes reserved from the budgets, by all runs
+	// that share the device. PeakRSS is the most memory that the whole process has held.
 	PeakHost   int64 `json:"peak_host_bytes"`
 	PeakDevice int64 `json:"peak_device_bytes"`
 	PeakRSS    int64 `json:"peak_rss_bytes"`
-	Done       bool  `json:"done"` // the output is complete
-	// Error is why it is not, of a run that has ended.
+	Done       bool  `json:"done"` // the run has ended and its output is complete
+	// Error is the reason why the run failed.
 	Error string `json:"error,omitempty"`
-	// Activity is the sum over the stages and the output of a run on a GPU, and
-	// Link what the GPU is connected by, measured at the end of the run.
+	// Activity is the sum over the stages and the output of a run on a GPU. Link is the
+	// link to the GPU, measured at the end of the run.
 	Activity *ActivityReport `json:"activity,omitempty"`
 	Link     *LinkReport     `json:"link,omitempty"`
-	// Spans are the pieces of work of a finished run, in order of start, by the
-	// run's clock, when Options.Timeline asked for them.
+	// Spans are the spans of work of a finished run, in order of start, by the run's
+	// clock, if Options.Timeline is set.
 	Spans  []gpu.Span    `json:"-"`
 	Stages []StageReport `json:"stages"`
 	Output OutputReport  `json:"output"`
 }
 
-// StageReport is one stage; inputs come before their consumers.
+// StageReport describes one stage. Inputs come before their consumers.
 type StageReport struct {
 	Step     string `json:"step"`
 	Kind     string `json:"kind"`
@@ -48,23 +47,24 @@ type StageReport struct {
 	RowsIn   int64  `json:"rows_in"`
 	RowsOut  int64  `json:"rows_out"`
 	BytesOut int64  `json:"bytes_out"`
-	// Busy is the time of work of all lanes, of a scan also that of all goroutines that
-	// decode: on many cores it may be more than the wall's. So may be the times below.
+	// Busy is the time of work of all lanes; for a scan it includes all goroutines that
+	// decode. On several cores it may be more than the time of the run, and so may the
+	// times below.
 	Busy time.Duration `json:"busy_ns"`
-	// Wait is the time without input, or for a scan the time until decoders had
-	// a stride; Blocked the time until the next stage took one.
+	// Wait is the time without input; for a scan it is the time until decoders had a
+	// stride. Blocked is the time until the next stage took a stride.
 	Wait     time.Duration `json:"wait_ns"`
 	Blocked  time.Duration `json:"blocked_ns"`
 	Peak     int64         `json:"peak_bytes"`
 	Estimate float64       `json:"estimated_rows"`
-	// Activity is what the stage did on a device that measures it, a GPU.
+	// Activity is the stage's work on a device that measures it, a GPU.
 	Activity *ActivityReport `json:"activity,omitempty"`
-	// Scan is the progress of a scan, nil for other stages. Until the scan has
-	// begun its totals are estimates.
+	// Scan is the progress of a scan; nil for other stages. Its totals are estimates
+	// until the scan has begun.
 	Scan *source.Progress `json:"scan,omitempty"`
 }
 
-// ActivityReport is a stage's or a run's use of a GPU: device time by the GPU's
+// ActivityReport is the use of a GPU by a stage or a run. Device times are by the GPU's
 // own clock, from events around every primitive and every copy.
 type ActivityReport struct {
 	Launches    int64         `json:"kernel_launches"`
@@ -73,20 +73,21 @@ type ActivityReport struct {
 	BytesDown   int64         `json:"bytes_down"`
 	CopyingUp   time.Duration `json:"copy_up_ns"`
 	CopyingDown time.Duration `json:"copy_down_ns"`
-	// FractionUp and FractionDown are the rate of the copies while they ran, over
-	// the rate measured of the link in that direction.
+	// FractionUp and FractionDown are the rates of the copies while they ran, as
+	// fractions of the measured rate of the link in that direction.
 	FractionUp   float64 `json:"link_fraction_up,omitempty"`
 	FractionDown float64 `json:"link_fraction_down,omitempty"`
 }
 
-// LinkReport is the link to the GPU as measured in the run, bytes a second.
+// LinkReport has the speeds of the link to the GPU, measured in the run, in bytes a
+// second.
 type LinkReport struct {
 	Up   float64 `json:"up"`
 	Down float64 `json:"down"`
 	Both float64 `json:"both"`
 }
 
-// String says what was done on the GPU, as the end of a line; nothing for nil.
+// String describes the work on the GPU as the end of a line. It is empty for nil.
 func (a *ActivityReport) String() string {
 	if a == nil {
 		return ""
@@ -105,7 +106,7 @@ func (a *ActivityReport) String() string {
 	return b.String()
 }
 
-// OutputReport is what the sink has written.
+// OutputReport describes what the sink has written.
 type OutputReport struct {
 	Target string        `json:"target"`
 	Rows   int64         `json:"rows"`
@@ -114,6 +115,6 @@ type OutputReport struct {
 	Busy   time.Duration `json:"busy_ns"`
 	Wait   time.Duration `json:"wait_ns"`
 	Peak   int64         `json:"peak_bytes"`
-	// Activity is the copying of the result from a GPU.
+	// Activity is the copies of the result from a GPU.
 	Activity *ActivityReport `json:"activity,omitempty"`
 }

@@ -11,23 +11,23 @@ import (
 type Target interface {
 	// Create starts the output.
 	Create(schema *gpu.Schema, opt TargetOptions) (sink.Sink, error)
-	// Describe is one line for plans and reports.
+	// Describe returns one line for plans and reports.
 	Describe() string
 }
 
-// TargetOptions say how a target makes its sink.
+// TargetOptions configure the sink that a target makes.
 type TargetOptions struct {
-	// Lease pays for what the sink holds.
+	// Lease pays for the memory of the sink.
 	Lease *gpu.Lease
 	// Threads bounds the sink's goroutines; 0 means GOMAXPROCS.
 	Threads int
 	// Overwrite replaces an existing output.
 	Overwrite bool
-	// Trace, when set, is called after every piece of encoding and writing.
+	// Trace, when set, is called after every task of encoding or writing.
 	Trace func(what string, begin time.Time)
 	// Discard writes the output under another name and removes it at Commit.
 	Discard bool
-	// Leftover, when set, is given a function that removes a file or folder
-	// that is there only until the sink ends.
+	// Leftover, when set, is called with a function that removes a file or folder which
+	// exists only until the sink ends.
 	Leftover func(remove func() error)
 }

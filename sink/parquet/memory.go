@@ -70,9 +70,9 @@ func (e *encoder) count() {
 	e.counted = n
 }
 
-// encodePatiently encodes a column that was refused memory, once there is some, and fails
-// when nobody takes or gives back any. One worker at a time does so, and holds nothing
-// while it waits, so that they do not hinder each other for good.
+// encodePatiently encodes a column that was refused memory, as soon as there is some. It
+// fails when nobody takes or gives back memory. One worker at a time does so, and holds
+// nothing while it waits, so that workers do not block each other for ever.
 func (w *Writer) encodePatiently(e *encoder, c *column, pieces []piece, rows int) (*encodedChunk, error) {
 	w.short.Lock()
 	defer w.short.Unlock()

@@ -61,7 +61,7 @@ func TestAScanWithABudgetOfLessThanItsLeastIsRefusedAtOnce(t *testing.T) {
 func TestAScanGoesOnAfterEveryRefusal(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	defer func(n int) { readAhead = n }(readAhead)
-	readAhead = 100 // so that it is refused memory between a header and its page, too
+	readAhead = 100 // so that memory is also refused between a header and its page
 	for _, f := range []string{"encodings-v1-zstd.parquet", "encodings-v2-snappy.parquet", "fallback.parquet", "many-dictionaries.parquet", "page-index.parquet"} {
 		path := filepath.Join("testdata", f)
 		want, _, err := scanOnce(t, 0, []string{path}, source.ScanOptions{StrideRows: 100})

@@ -16,18 +16,19 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// maxDeferring is how many times more strides than otherwise are decoded at a time where
+// maxDeferring is the factor by which more strides than usual are decoded at a time while
 // tasks wait for each other.
 const maxDeferring = 4
 
-// minInflight is how many strides are decoded at a time however much they take, so
-// that the next is under way when one is read.
+// minInflight is the least number of strides that are decoded at a time, whatever their
+// size, so that the next one is in progress when a stride is read.
 const minInflight = 2
 
-// othersShare is the part of the budget that strides decoded ahead leave to others.
+// othersShare is the share of the budget that strides decoded ahead leave to others:
+// 1/othersShare.
 const othersShare = 4
 
-// defaultStrideRows is the rows of a stride when the scan does not say.
+// defaultStrideRows is the rows of a stride if the scan does not set them.
 const defaultStrideRows = 1 << 17
 
 // Scan implements source.Table.
@@ -137,9 +138,9 @@ type reader struct {
 
 	// After a refusal of memory.
 	refused *gpu.BudgetError   // the last one, until tasks may start again
-	left    int64              // of the budget then; -1 for no refusal
-	still   bool               // nobody has taken or given back any for long: the next try is the last
-	unwait  context.CancelFunc // has the worker that waits for memory look at the scan anew
+	left    int64              // available bytes of the budget then; -1 without a refusal
+	still   bool               // nobody has taken or given back memory for long: the next try is the last
+	unwait  context.CancelFunc // ends the wait for memory of the worker that waits
 }
 
 // task decodes one column of one stride.
@@ -159,9 +160,10 @@ type decoding struct {
 	left int     // columns left
 }
 
-// room says whether one more stride may be decoded: by their number, until it is
-// known what they take, with the pages and dictionaries that are read for them. Where
-// tasks wait for others of their row group, those of the next keep the workers busy.
+// room reports whether one more stride may be decoded. Until the size of a stride is
+// known, their number decides. Later the bytes decide, including the pages and
+// dictionaries that are read for them. While tasks wait for others of their row group,
+// more strides keep the workers busy.
 func (r *reader) room() bool {
 	if r.inflightBytes == 0 || r.most == 0 {
 		return len(r.open) < r.inflight || len(r.deferred) > 0 && len(r.open) < maxDeferring*r.inflight
@@ -197,7 +199,8 @@ func (r *reader) admit() {
 // nextTask chooses among the ready tasks.
 var nextTask = func(ready int) int { return 0 } // others in tests
 
-// take waits for a task, and for none when the scan has ended. The lock is held.
+// take waits for a task. It returns false when the scan has ended. The caller holds the
+// lock.
 func (r *reader) take() (task, bool) {
 	for r.err == nil {
 		switch {
@@ -225,9 +228,10 @@ func (r *reader) take() (task, bool) {
 // need returns an upper bound of the bytes of a task.
 func (r *reader) need(t task) int64 { return r.open[t.stride-r.first].need[t.column] }
 
-// affords says whether there is memory for a task. One of the stride that is read next may
-// always be tried. The strides behind it leave a part of the budget to others, who would
-// be refused what is decoded too early.
+// affords reports whether there is memory for a task. A task of the stride that is read
+// next may always be tried if no other task runs. Strides after it leave a share of the
+// budget to others, who would otherwise be refused memory because of strides that are
+// decoded too early.
 func (r *reader) affords(t task) bool {
 	if r.refused != nil {
 		return false
@@ -249,9 +253,9 @@ func (r *reader) put(t task) {
 	r.work.Signal()
 }
 
-// refuse puts back a task that was refused memory, and waits until some has been given
-// back: by other tasks, by those who have the strides that were read, or by anybody else.
-// The lock is held, and let go meanwhile.
+// refuse puts back a task that was refused memory, and waits until some is given back: by
+// other tasks, by the readers of earlier strides, or by anybody else. The caller holds
+// the lock, which is released during the wait.
 func (r *reader) refuse(t task, err *gpu.BudgetError) {
 	for _, c := range r.idle {
 		c.free()
@@ -267,9 +271,9 @@ func (r *reader) refuse(t task, err *gpu.BudgetError) {
 	}
 }
 
-// await waits once for memory after a refusal, and lets tasks start again where that may
-// help. The scan fails when the next stride is waited for, no task of its own is at work,
-// and nobody takes or gives back any memory.
+// await waits once for memory after a refusal, and lets tasks start again if that may
+// help. The scan fails when a Read waits for the next stride, no task is running, and
+// nobody takes or gives back memory.
 func (r *reader) await() {
 	left := r.lease.Available()
 	if left > r.left { // it may have been given back since the refusal
@@ -297,25 +301,27 @@ func (r *reader) await() {
 	}
 }
 
-// stuck says whether the next stride is waited for and no task is at work. The lock is
-// held.
+// stuck reports whether a Read waits for the next stride and no task is running. The
+// caller holds the lock.
 func (r *reader) stuck() bool { return r.running == 0 && r.reading }
 
-// look has the worker that waits for memory look at the scan anew. The lock is held.
+// look makes the worker that waits for memory check the state of the scan again. The
+// caller holds the lock.
 func (r *reader) look() {
 	if r.unwait != nil {
 		r.unwait()
 	}
 }
 
-// tryAgain lets tasks start again after a refusal. The lock is held.
+// tryAgain lets tasks start again after a refusal. The caller holds the lock.
 func (r *reader) tryAgain() {
 	r.refused = nil
 	r.work.Signal()
 	r.look()
 }
 
-// relieve does so where the scan has memory, or has given some away. The lock is held.
+// relieve is tryAgain after the scan has got memory, or has given some back. The caller
+// holds the lock.
 func (r *reader) relieve() {
 	r.left, r.still = -1, false
 	r.tryAgain()

@@ -1,5 +1,5 @@
-// Package hosttest has host memory for tests: a device, and budgets without one. What
-// a test takes of them must be given back at its end.
+// Package hosttest has host memory for tests: a device, and budgets without a device. A
+// test must give all of it back by its end.
 package hosttest
 
 import (
@@ -27,13 +27,13 @@ func Open(t testing.TB) gpu.Device {
 	return d
 }
 
-// Budget returns a budget of limit bytes, or without a limit for 0.
+// Budget returns a budget of limit bytes; 0 is no limit.
 func Budget(t testing.TB, limit int64) *gpu.Budget {
 	return budget(t, limit, func() {})
 }
 
-// ShrinkingBudget returns a budget that refuses everything behind the k-th allocation
-// until regrow is called. shrunk is called when it begins to.
+// ShrinkingBudget returns a budget that refuses every allocation after the k-th until
+// regrow is called. It calls shrunk at the first refusal.
 func ShrinkingBudget(t testing.TB, k int, shrunk func()) (b *gpu.Budget, regrow func()) {
 	const limit = 1 << 30
 	var mu sync.Mutex
@@ -56,8 +56,8 @@ func budget(t testing.TB, limit int64, each func()) *gpu.Budget {
 	return b
 }
 
-// memory is an allocator on the Go heap that keeps blocks for reuse, as the allocators
-// of devices do: what is there from the use before is found by who reads it.
+// memory is an allocator on the Go heap that keeps blocks for reuse, as the allocators of
+// devices do. So a test notices reads of memory that was not written since its last use.
 type memory struct {
 	each func() // called before every allocation
 	mu   sync.Mutex
@@ -85,5 +85,5 @@ func (m *memory) Free(b []byte, _ uintptr, n int64) {
 	m.free[class] = append(m.free[class], b[:class])
 }
 
-// classOf is the size of the blocks that n bytes are given.
+// classOf returns the size of the block for n bytes.
 func classOf(n int64) int64 { return (n + 1<<16 - 1) >> 16 << 16 }

@@ -12,23 +12,24 @@ import (
 	"github.com/gstream/gstream/pipeline/internal/physical"
 )
 
-// The model of what a plan takes on either device: seconds of one core, unless it says
-// otherwise, per unit of work. They are a fit of whole processes of the 13 example jobs
-// at scale factors 0.01 to 30 on an H200 with 16 cores, and of the CPU with 2 cores
-// (examples/bench/devices.md). TestTheChoiceIsRightWhereBothDevicesWereMeasured holds
-// the figures they must explain.
+// The model of the time of a plan on each device, in seconds of one core per unit of
+// work, unless "wall" says that it is wall time. The constants are fitted to whole
+// processes of the 13 example jobs at scale factors 0.01 to 30, on an H200 with 16 cores
+// and on a CPU with 2 cores (examples/bench/devices.md).
+// TestTheChoiceIsRightWhereBothDevicesWereMeasured has the figures that they must
+// explain.
 const (
-	hostStart   = 0.019    // the start and end of the process, of the wall
-	gpuStart    = 0.334    // and with a GPU: 0.2 s to start it and 0.13 s to end it, of the wall
+	hostStart   = 0.019    // start and end of a process; wall
+	gpuStart    = 0.334    // the same with a GPU: 0.2 s to start it and 0.13 s to end it; wall
 	hostDecode  = 1.29e-9  // a byte of the scanned columns, as encoded in the file
-	gpuDecode   = 1.09e-9  // the same to encoded columns, in part while the GPU starts
+	gpuDecode   = 1.09e-9  // the same to encoded columns, partly while the GPU starts
 	hostRow     = 10.3e-9  // a row that goes into a filter or a join
-	gpuRow      = 0.31e-9  // the same, of the wall
-	hostValue   = 1.06e-9  // a value that an operator gives out, or a group-by takes
+	gpuRow      = 0.31e-9  // the same; wall
+	hostValue   = 1.06e-9  // a value that an operator returns, or a group-by takes
 	hostGroup   = 45e-9    // a row that goes into a group-by of many groups
 	hostSort    = 27.5e-9  // a value of a row that is sorted
 	encodeValue = 29e-9    // a value of the output, on either device
-	gpuLink     = 1 / 41e9 // a byte over the link, either way, of the wall
+	gpuLink     = 1 / 41e9 // a byte over the link in either direction; wall
 	// serialShare is the share of an operator's work that runs on one core, however many
 	// there are.
 	serialShare = 0.14
@@ -100,10 +101,10 @@ func (w work) onGPU(cores int) time.Duration {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// ChooseDevice says on which device a run of a plan with these options runs. Where they leave it
-// open (Auto) and there is an NVIDIA driver, that is the device that takes less time by
-// a model of the plan's estimates; the GPU is not started for it. The error is a *Diagnostic
-// about the name of the device.
+// ChooseDevice returns the device of a run of a plan with these options. If they leave it
+// open (Auto) and there is an NVIDIA driver, it is the device that takes less time by a
+// model of the plan's estimates; the GPU is not started. The error is a *Diagnostic about
+// the name of the device.
 func ChooseDevice(p *physical.Plan, opt execution.Options) (*execution.Choice, error) {
 	if opt.Device != nil {
 		return &execution.Choice{Device: opt.Device.Properties().ID, Why: "given by the caller"}, nil
@@ -121,7 +122,7 @@ func ChooseDevice(p *physical.Plan, opt execution.Options) (*execution.Choice, e
 	return planWork(p).choose(cmp.Or(opt.Threads, runtime.GOMAXPROCS(0))), nil
 }
 
-// choose takes the device that is estimated to be faster.
+// choose returns the device with the lower estimate.
 func (w work) choose(cores int) *execution.Choice {
 	c := &execution.Choice{Device: execution.Host, Host: w.onHost(cores), CUDA: w.onGPU(cores)}
 	about := func(d time.Duration) string { return fmt.Sprintf("about %.2g s", d.Seconds()) }

@@ -15,7 +15,7 @@ import (
 	"github.com/gstream/gstream/pipeline/job"
 )
 
-// parseDevice splits the name of a device into its kind, Auto, Host or CUDA, and the
+// parseDevice splits the name of a device into its kind (Auto, Host or CUDA) and the
 // number of the GPU.
 func parseDevice(name string) (kind string, ordinal int, err error) {
 	kind, number, numbered := strings.Cut(name, ":")
@@ -32,8 +32,8 @@ func parseDevice(name string) (kind string, ordinal int, err error) {
 	return "", 0, &job.Diagnostic{Msg: fmt.Sprintf("device %s: must be %s, %s, %s or, for another GPU than the first, %s:N as in %s:1", name, execution.Auto, execution.Host, execution.CUDA, execution.CUDA, execution.CUDA)}
 }
 
-// CheckDevice says whether a run can ask for a device by this name. Whether the machine
-// has it shows when the run opens it.
+// CheckDevice returns an error when no run can ask for a device by this name. Whether the
+// machine has the device is known only when a run opens it.
 func CheckDevice(name string) error {
 	_, _, err := parseDevice(name)
 	return err
@@ -46,9 +46,9 @@ func warnOfCPU(err error) {
 }
 
 // OpenDevice opens the device that options ask for: by Use, Threads, HostMemory,
-// DeviceMemory and StrideSize. Auto is the first GPU where there is a driver: to choose
-// by what a plan does, ask ChooseDevice first. A GPU is started beside the caller;
-// if it cannot be, the error comes with the first queue.
+// DeviceMemory and StrideSize. Auto is the first GPU if there is a driver; call
+// ChooseDevice first to choose by the plan. A GPU starts in the background. If that
+// fails, the first queue returns the error.
 func OpenDevice(opt execution.Options) (gpu.Device, error) {
 	kind, ordinal, err := parseDevice(opt.Use)
 	if err != nil {

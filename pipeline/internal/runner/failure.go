@@ -52,12 +52,12 @@ func with(err, closed error) error {
 	return errors.Join(err, closed)
 }
 
-// ErrDefect is the sentinel behind errors that are not the job's nor the data's
-// but gstream's own.
+// ErrDefect is the sentinel behind errors that neither the job nor the data cause, but
+// gstream itself.
 var ErrDefect = errors.New("defect in gstream")
 
-// ErrOutput is the sentinel behind every refusal to start an output, as one
-// whose place is taken.
+// ErrOutput is the sentinel behind every refusal to start an output, for example because
+// it exists.
 var ErrOutput = errors.New("output cannot be written")
 
 // outputError is an error of Target.Create.
@@ -66,7 +66,7 @@ type outputError struct{ error }
 func (e *outputError) Unwrap() error        { return e.error }
 func (e *outputError) Is(target error) bool { return target == ErrOutput }
 
-// panicError is a defect that a run survived.
+// panicError is a panic from which a run has recovered.
 type panicError struct {
 	where string
 	value any

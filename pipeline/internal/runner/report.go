@@ -31,7 +31,7 @@ func fraction(bytes int64, took time.Duration, rate float64) float64 {
 
 var stateNames = map[int32]string{stateWaiting: "waiting", stateRunning: "running", stateDone: "done"}
 
-// report takes a snapshot of the run. It may be called while the run goes on.
+// report returns a snapshot of the run. It may be called while the run is in progress.
 func (r *run) report() *execution.Report {
 	props := r.device.Properties()
 	out := &execution.Report{Job: r.plan.Name, Device: props.Name, Kind: props.Kind, Choice: r.choice, Threads: r.threads(), Wall: cmp.Or(r.wall, time.Since(r.started)), PeakRSS: peakRSS(), Link: r.link, Spans: r.spans}
@@ -57,7 +57,7 @@ func (r *run) report() *execution.Report {
 		_, s.Peak = t.lease.Used()
 		s.Activity = activity(t.lease)
 		if t.Table != nil {
-			s.Device = execution.Host // decodes; the copies are in the activity
+			s.Device = execution.Host // it decodes; the copies are in the activity
 		}
 		if rd := t.reader.Load(); rd != nil {
 			p := (*rd).Progress()

@@ -27,7 +27,7 @@ type run struct {
 	output  execution.Target
 	opt     execution.Options
 	device  gpu.Device
-	choice  *execution.Choice // nil for a device of the caller's
+	choice  *execution.Choice // nil for a device of the caller
 	started time.Time
 	cancel  context.CancelCauseFunc
 	ops     []*opRun // inputs before their consumers
@@ -45,13 +45,14 @@ type run struct {
 	host  hostSpans
 }
 
-// Run executes a plan and gives its rows to an output. It returns when every goroutine
-// has ended and all memory is given back. On success the output is complete; on an error there is none,
-// and the report tells how far the run came. Errors match gpu.ErrBudget,
-// source.ErrData, context.Canceled or the operating system's, by errors.Is.
+// Run executes a plan and writes its rows to an output. It returns when every goroutine
+// has ended and all memory is given back. After a success the output is complete. After
+// an error there is no output, and the report tells how far the run came. Errors match
+// gpu.ErrBudget, source.ErrData, context.Canceled or the operating system's errors, by
+// errors.Is.
 //
-// Where a GPU is there but cannot be started, a run that asks for no device in
-// particular says so and takes the CPU.
+// If there is a GPU that cannot be started, a run that does not ask for a particular
+// device logs a warning and takes the CPU.
 func Run(ctx context.Context, p *physical.Plan, output execution.Target, opt execution.Options) (*execution.Report, error) {
 	report, err := runOnce(ctx, p, output, opt)
 	if !errors.Is(err, cuda.ErrUnusable) {
