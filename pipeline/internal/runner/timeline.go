@@ -63,8 +63,8 @@ var timelineHTML string
 
 var timelinePage = template.Must(template.New("timeline").Parse(timelineHTML))
 
-// WriteTimeline draws the spans of a report as an HTML page that needs nothing
-// but a browser: queues as rows, time across.
+// WriteTimeline writes the spans of a report as a self-contained HTML page:
+// queues as rows, time across.
 func WriteTimeline(w io.Writer, r *execution.Report) error {
 	lanes := []string{"set up", laneDecode, "copy up", "kernels", "copy down", laneEncode}
 	type row struct {
