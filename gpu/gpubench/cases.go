@@ -1,7 +1,9 @@
 package gpubench
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"math"
 	"math/bits"
 	"math/rand/v2"
@@ -113,21 +115,10 @@ func (b *bench) stream() error {
 
 // sumBelow streams strides through a filter and a sum. The strides stay the caller's.
 func (b *bench) sumBelow(strides []*gpu.Stride, below *gpu.Program) (err error) {
-	ahead := make(chan *gpu.Stride, 2)
-	failed := make(chan error, 1)
-	go func() {
-		defer close(ahead)
-		failed <- b.copyAhead(strides, ahead)
-	}()
+	ahead := gpu.NewAhead(b.ctx, func(ctx context.Context, a *gpu.Ahead) error { return b.copyAhead(ctx, a, strides) })
 	defer func() {
-		for s := range ahead {
-			if aerr := b.q.Wait(s); err == nil {
-				err = aerr
-			}
-			s.Release()
-		}
-		if cerr := <-failed; err == nil {
-			err = cerr
+		if endErr := ahead.End(context.Canceled); err == nil {
+			err = endErr
 		}
 	}()
 	groups, err := b.q.NewGroups(b.l, nil, gpu.GroupHint{})
@@ -140,12 +131,19 @@ func (b *bench) sumBelow(strides []*gpu.Stride, below *gpu.Program) (err error) 
 		return err
 	}
 	defer sum.Release()
-	for s := range ahead {
+	for {
+		s, err := ahead.Take(b.ctx)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
 		if err := b.q.Wait(s); err != nil {
 			s.Release()
 			return err
 		}
-		err := b.addBelow(s, below, groups, sum)
+		err = b.addBelow(s, below, groups, sum)
 		s.Release()
 		if err != nil {
 			return err
@@ -164,25 +162,30 @@ func (b *bench) sumBelow(strides []*gpu.Stride, below *gpu.Program) (err error) 
 	return nil
 }
 
-func (b *bench) copyAhead(strides []*gpu.Stride, ahead chan<- *gpu.Stride) error {
+// copyAhead copies strides to the device ahead of their turn.
+func (b *bench) copyAhead(ctx context.Context, a *gpu.Ahead, strides []*gpu.Stride) (err error) {
 	q, err := b.dev.NewQueue("bench stream, copies")
 	if err != nil {
 		return err
 	}
-	for _, s := range strides {
+	defer func() {
+		if closeErr := q.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	next := 0
+	return a.Copy(ctx, q, b.l, func(context.Context) (*gpu.Stride, error) {
+		if next == len(strides) {
+			return nil, io.EOF
+		}
+		s := strides[next]
+		next++
 		mine := &gpu.Stride{Schema: s.Schema, Rows: s.Rows}
 		for _, c := range s.Cols {
 			mine.Cols = append(mine.Cols, c.Retain())
 		}
-		up, err := q.UploadAhead(b.l, mine)
-		if err != nil {
-			mine.Release()
-			_ = q.Close()
-			return err
-		}
-		ahead <- up
-	}
-	return q.Close()
+		return mine, nil
+	})
 }
 
 func (b *bench) addBelow(s *gpu.Stride, below *gpu.Program, groups gpu.Groups, sum gpu.Accumulator) error {

@@ -215,16 +215,21 @@ const (
 	denseSlots  = 1 << 16
 )
 
-// estimateGroups estimates the rows of a group-by, and returns the hint for its table.
+// estimateGroups estimates the rows of a group-by, and returns the hint for its table. Keys
+// whose number of values is unknown make at least as many groups as the others, and as
+// many as the root of the rows.
 func estimateGroups(in *Relation, keys []int) (float64, gpu.GroupHint) {
 	hint := gpu.GroupHint{Rows: toInt(in.Rows)}
-	groups := 1.0
+	groups, known := 1.0, true
 	for _, k := range keys {
-		groups *= in.Stats[k].distinct
+		if d := in.Stats[k].distinct; d > 0 {
+			groups *= d
+		} else {
+			known = false
+		}
 	}
-	known := groups > 0
 	if !known {
-		groups = math.Sqrt(in.Rows)
+		groups = max(groups, math.Sqrt(in.Rows))
 	}
 	groups = min(groups, max(in.Rows, 1))
 	if known {

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"io"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
@@ -50,36 +49,20 @@ func (f *scanFeed) end() error {
 	return f.reader.Close()
 }
 
-// aheadDepth is the number of strides that are copied to the device before their turn, so
-// that the link is busy while kernels run.
-const aheadDepth = 2
-
 // aheadFeed is a scan for a device with memory of its own. It decodes and copies up on
 // goroutines of its own. It begins while the device still starts, and before the build
 // sides of the pipeline's joins are complete, so that cores and link have work during
 // that time.
 type aheadFeed struct {
-	pipe *pipelineRun
-	op   *opRun
-
-	strides chan *gpu.Stride
-	stop    context.CancelCauseFunc
-	ended   chan struct{}
-	queue   gpu.Queue // for the copies; set with the first stride
-	err     error     // set when the scan has ended
+	pipe  *pipelineRun
+	op    *opRun
+	ahead *gpu.Ahead // once started
 }
 
 func (f *aheadFeed) start(ctx context.Context) {
-	if f.ended != nil {
-		return
+	if f.ahead == nil {
+		f.ahead = gpu.NewAhead(ctx, f.copyUp)
 	}
-	ctx, f.stop = context.WithCancelCause(ctx)
-	f.strides, f.ended = make(chan *gpu.Stride, aheadDepth), make(chan struct{})
-	go func() {
-		defer close(f.ended)
-		defer close(f.strides)
-		f.err = f.copyUp(ctx)
-	}()
 }
 
 func (f *aheadFeed) run(ctx context.Context) error {
@@ -90,50 +73,29 @@ func (f *aheadFeed) run(ctx context.Context) error {
 
 // take returns a stride that was copied up. The lane makes it usable on its queue.
 func (f *aheadFeed) take(ctx context.Context) (morsel, error) {
-	select {
-	case s, ok := <-f.strides:
-		if !ok {
-			<-f.ended
-			if f.err != nil {
-				return nil, f.err
-			}
-			return nil, io.EOF
-		}
-		return func(_ context.Context, l *lane, emit operators.Emit) error {
-			if err := l.queue.Wait(s); err != nil {
-				s.Release()
-				return explain(f.op.Name(), err)
-			}
-			return emit(s)
-		}, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	s, err := f.ahead.Take(ctx)
+	if err != nil {
+		return nil, err
 	}
+	return func(_ context.Context, l *lane, emit operators.Emit) error {
+		if err := l.queue.Wait(s); err != nil {
+			s.Release()
+			return explain(f.op.Name(), err)
+		}
+		return emit(s)
+	}, nil
 }
 
-// end stops the scan, releases the strides that were copied up and not taken, and returns
-// the error of the scan unless that is the stop.
 func (f *aheadFeed) end() error {
-	if f.ended == nil {
+	if f.ahead == nil {
 		return nil
 	}
 	defer f.op.state.Store(stateDone)
-	f.stop(errStop)
-	<-f.ended // the scan uses the queue until then
-	for s := range f.strides {
-		// Only the copies must be over. A closed queue does not unpack encoded columns,
-		// which does not matter here.
-		_ = f.queue.Wait(s)
-		s.Release()
-	}
-	if f.err == errStop {
-		return nil
-	}
-	return f.err
+	return f.ahead.End(errStop)
 }
 
 // copyUp decodes a table and copies all its strides to the device.
-func (f *aheadFeed) copyUp(ctx context.Context) (err error) {
+func (f *aheadFeed) copyUp(ctx context.Context, ahead *gpu.Ahead) (err error) {
 	o := f.op
 	defer recoverInto(&err, o.Name())
 	// The reader comes first: it decodes while the device may still be starting.
@@ -146,29 +108,17 @@ func (f *aheadFeed) copyUp(ctx context.Context) (err error) {
 	if err != nil {
 		return explain(o.Name(), err)
 	}
-	f.queue = q
 	defer func() { err = with(err, q.Close()) }()
-	for {
-		s, err := r.Read(ctx)
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		up, err := q.UploadAhead(o.lease, s)
-		if err != nil {
-			s.Release()
-			return explain(o.Name(), err)
-		}
-		select {
-		case f.strides <- up:
-		case <-ctx.Done():
-			_ = q.Wait(up)
-			up.Release()
-			return context.Cause(ctx)
-		}
+	var readErr error
+	err = ahead.Copy(ctx, q, o.lease, func(ctx context.Context) (s *gpu.Stride, err error) {
+		s, err = r.Read(ctx)
+		readErr = err
+		return s, err
+	})
+	if err != nil && err == readErr {
+		return err // it names the file
 	}
+	return explain(o.Name(), err)
 }
 
 // closeReader closes a reader at the end of its scan. Its error replaces a missing error,

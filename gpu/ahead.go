@@ -1,0 +1,93 @@
+package gpu
+
+import (
+	"context"
+	"io"
+)
+
+// aheadDepth is the number of strides that are copied to the device before their turn.
+const aheadDepth = 2
+
+// Ahead copies strides to a device with memory of its own before their turn, so that the
+// link is busy while kernels run. It reads and copies on a goroutine of its own.
+type Ahead struct {
+	strides chan *Stride
+	stop    context.CancelCauseFunc
+	ended   chan struct{}
+	queue   Queue // for the copies; set with the first stride
+	err     error // set when the goroutine has ended
+}
+
+// NewAhead starts the goroutine. It runs work, which opens what it needs and calls Copy.
+// Whoever calls NewAhead calls Take until it has all that it wants, and then End.
+func NewAhead(ctx context.Context, work func(ctx context.Context, a *Ahead) error) *Ahead {
+	ctx, stop := context.WithCancelCause(ctx)
+	a := &Ahead{strides: make(chan *Stride, aheadDepth), stop: stop, ended: make(chan struct{})}
+	go func() {
+		defer close(a.ended)
+		defer close(a.strides)
+		a.err = work(ctx, a)
+	}()
+	return a
+}
+
+// Copy copies the strides that read returns, until io.EOF. The lease pays for them.
+func (a *Ahead) Copy(ctx context.Context, q Queue, l *Lease, read func(context.Context) (*Stride, error)) error {
+	a.queue = q
+	for {
+		s, err := read(ctx)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		up, err := q.UploadAhead(l, s)
+		if err != nil {
+			s.Release()
+			return err
+		}
+		select {
+		case a.strides <- up:
+		case <-ctx.Done():
+			_ = q.Wait(up)
+			up.Release()
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Take returns the next stride. Queue.Wait makes it usable, on the queue of the taker.
+// After the last one Take returns the error of work, or io.EOF.
+func (a *Ahead) Take(ctx context.Context) (*Stride, error) {
+	select {
+	case s, ok := <-a.strides:
+		if ok {
+			return s, nil
+		}
+		<-a.ended
+		if a.err != nil {
+			return nil, a.err
+		}
+		return nil, io.EOF
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// End cancels the context of work with a cause, releases the strides that were not taken,
+// and returns the error of work unless it is the cause.
+func (a *Ahead) End(cause error) error {
+	a.stop(cause)
+	<-a.ended // work uses the queue until then
+	for s := range a.strides {
+		// Only the copies must be over. A closed queue does not unpack encoded columns,
+		// which does not matter here.
+		_ = a.queue.Wait(s)
+		s.Release()
+	}
+	if a.err == cause {
+		return nil
+	}
+	return a.err
+}
