@@ -19,20 +19,20 @@ import (
 // TestTheChoiceIsRightWhereBothDevicesWereMeasured has the figures that they must
 // explain.
 const (
-	hostStart   = 0.019    // start and end of a process; wall
-	gpuStart    = 0.334    // the same with a GPU: 0.2 s to start it and 0.13 s to end it; wall
-	hostDecode  = 1.29e-9  // a byte of the scanned columns, as encoded in the file
-	gpuDecode   = 1.09e-9  // the same to encoded columns, partly while the GPU starts
-	hostRow     = 10.3e-9  // a row that goes into a filter or a join
-	gpuRow      = 0.31e-9  // the same; wall
-	hostValue   = 1.06e-9  // a value that an operator returns, or a group-by takes
-	hostGroup   = 45e-9    // a row that goes into a group-by of many groups
-	hostSort    = 27.5e-9  // a value of a row that is sorted
-	encodeValue = 29e-9    // a value of the output, on either device
-	gpuLink     = 1 / 41e9 // a byte over the link in either direction; wall
+	hostStart   = 0.018      // start and end of a process; wall
+	gpuStart    = 0.294      // the same with a GPU: 0.19 s to start it and 0.1 s to end it; wall
+	hostDecode  = 1.63e-9    // a byte of the scanned columns, as encoded in the file
+	gpuDecode   = 1.27e-9    // the same to encoded columns, partly while the GPU starts
+	hostRow     = 9.7e-9     // a row that goes into a filter or a join
+	gpuRow      = 0.34e-9    // the same; wall
+	hostValue   = 0.862e-9   // a value that an operator returns, or a group-by takes
+	hostGroup   = 27.8e-9    // a row that goes into a group-by of many groups
+	hostSort    = 22.4e-9    // a value of a row that is sorted
+	encodeValue = 24.1e-9    // a value of the output, on either device
+	gpuLink     = 1 / 34.3e9 // a byte over the link in either direction; wall
 	// serialShare is the share of an operator's work that runs on one core, however many
 	// there are.
-	serialShare = 0.14
+	serialShare = 0.146
 	// manyGroups is the number of groups from which the table of a group-by no longer
 	// fits the cache.
 	manyGroups = 1 << 16
