@@ -120,6 +120,15 @@ func CheckKeys(keys []Column) error {
 	return nil
 }
 
+// CheckGroups returns an error when groups [from, to) are not all among the first n. what
+// names what is asked for.
+func CheckGroups(what string, from, to, n int) error {
+	if from < 0 || from > to || to > n {
+		return fmt.Errorf("%s of groups [%d, %d) of %d", what, from, to, n)
+	}
+	return nil
+}
+
 // CheckScatter returns an error when columns cannot be scattered by ids to n rows:
 // lengths that differ from the number of ids, or n outside [0, MaxRows].
 func CheckScatter(cols []Column, ids Column, n int) error {

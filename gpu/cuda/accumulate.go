@@ -205,8 +205,8 @@ func (x *accumulator) Result(gq gpu.Queue, l *gpu.Lease, from, to int) (out gpu.
 	}
 	o := q.begin(x.agg.Kind.String(), l)
 	defer end(o, &out, &err)
-	if from < 0 || from > to || to > x.groups {
-		return out, fmt.Errorf("%v of groups [%d, %d) of %d", x.agg.Kind, from, to, x.groups)
+	if err := gpu.CheckGroups(x.agg.Kind.String(), from, to, x.groups); err != nil {
+		return out, err
 	}
 	out = gpu.Column{Type: x.agg.Output, Len: to - from}
 	if x.seen.buf != nil {

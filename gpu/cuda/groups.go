@@ -119,8 +119,8 @@ func (g *groups) Keys(gq gpu.Queue, l *gpu.Lease, from, to int) (out []gpu.Colum
 	}
 	o := q.begin("group keys", l)
 	defer end(o, &out, &err)
-	if from < 0 || from > to || to > g.Len() {
-		return nil, fmt.Errorf("keys of groups [%d, %d) of %d", from, to, g.Len())
+	if err := gpu.CheckGroups("keys", from, to, g.Len()); err != nil {
+		return nil, err
 	}
 	out = make([]gpu.Column, len(g.codec.types))
 	for i := range out {

@@ -74,6 +74,11 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shif
 		return nil, nil, fmt.Errorf("partition by %d bits from bit %d of a column of %v: want at most %d that the column has", bits, shift, hash.Type, maxPartitionBits)
 	}
 	n := hash.Len
+	for _, c := range cols {
+		if c.Len != n {
+			return nil, nil, fmt.Errorf("partition of a column of %d rows by a hash of %d", c.Len, n)
+		}
+	}
 	out = make([]gpu.Column, len(cols))
 	if bits == 0 || n == 0 {
 		for i, c := range cols {
@@ -98,9 +103,6 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shif
 	var texts []gpu.Column
 	var textAt []int
 	for i, c := range cols {
-		if c.Len != n {
-			return nil, nil, fmt.Errorf("partition of a column of %d rows by a hash of %d", c.Len, n)
-		}
 		if c.Dict == nil && c.Type.IsVar() {
 			texts, textAt = append(texts, c), append(textAt, i)
 			continue

@@ -60,26 +60,22 @@ func runAt(ids []int32, i int) int {
 
 // presence remembers the groups that have had a value that is not null. It is empty until
 // the first null: all groups have had a value until then.
-type presence struct {
-	seen   vector[uint8]
-	groups int
-}
+type presence struct{ seen vector[uint8] }
 
-// room makes room for an update.
-func (p *presence) room(l *gpu.Lease, c gpu.Column, groups int) error {
+// room makes room for an update to groups groups, of which there were so many before.
+func (p *presence) room(l *gpu.Lease, c gpu.Column, before, groups int) error {
 	if c.Valid == nil && p.seen.v == nil {
 		return nil
 	}
 	if p.seen.v == nil {
-		if err := p.seen.grow(l, p.groups, 1); err != nil {
+		if err := p.seen.grow(l, before, 1); err != nil {
 			return err
 		}
 	}
 	return p.seen.grow(l, groups, 0)
 }
 
-func (p *presence) update(ids []int32, c gpu.Column, groups int) {
-	p.groups = groups
+func (p *presence) update(ids []int32, c gpu.Column) {
 	if p.seen.v == nil {
 		return
 	}
@@ -123,6 +119,7 @@ type accumulator struct {
 	agg      gpu.Aggregate
 	presence presence
 	state    state
+	groups   int // of the last update
 }
 
 // NewAccumulator implements gpu.Queue.
@@ -169,7 +166,7 @@ func (x *accumulator) Update(gq gpu.Queue, a gpu.Assignment, values gpu.Column, 
 	rows := gpu.Values[int32](ids.Data, ids.Len)
 	counting := x.agg.Kind == gpu.CountAll || x.agg.Kind == gpu.Count
 	if x.agg.Kind != gpu.CountAll && (values.Type != x.agg.Input || values.Len != len(rows)) {
-		return q.fail(fmt.Errorf("%v of %d rows of %v, planned for %v over %d rows", x.agg.Kind, values.Len, values.Type, x.agg.Input, len(rows)))
+		return fmt.Errorf("%v of %d rows of %v, planned for %v over %d rows", x.agg.Kind, values.Len, values.Type, x.agg.Input, len(rows))
 	}
 	if !counting && values.Dict != nil && !values.Type.IsVar() {
 		plain, err := q.dev.expand(x.lease, values)
@@ -180,7 +177,7 @@ func (x *accumulator) Update(gq gpu.Queue, a gpu.Assignment, values gpu.Column, 
 		values = plain
 	}
 	if !counting {
-		if err := x.presence.room(x.lease, values, groups); err != nil {
+		if err := x.presence.room(x.lease, values, x.groups, groups); err != nil {
 			return q.fail(err)
 		}
 	}
@@ -188,8 +185,9 @@ func (x *accumulator) Update(gq gpu.Queue, a gpu.Assignment, values gpu.Column, 
 		return q.fail(err)
 	}
 	if !counting {
-		x.presence.update(rows, values, groups)
+		x.presence.update(rows, values)
 	}
+	x.groups = groups
 	return nil
 }
 
@@ -197,6 +195,9 @@ func (x *accumulator) Update(gq gpu.Queue, a gpu.Assignment, values gpu.Column, 
 func (x *accumulator) Result(gq gpu.Queue, l *gpu.Lease, from, to int) (gpu.Column, error) {
 	q, err := x.dev.queue(gq)
 	if err != nil {
+		return gpu.Column{}, err
+	}
+	if err := gpu.CheckGroups(x.agg.Kind.String(), from, to, x.groups); err != nil {
 		return gpu.Column{}, err
 	}
 	out := gpu.Column{Type: x.agg.Output, Len: to - from}

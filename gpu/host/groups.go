@@ -111,15 +111,15 @@ func (g *groups) Assign(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column, n int) (g
 // lease pays for scratch.
 func (g *groups) assign(d *Device, l *gpu.Lease, keys []gpu.Column, ids []int32) error {
 	n := len(ids)
+	if len(keys) != len(g.codec.types) {
+		return fmt.Errorf("%d key columns, planned for %d", len(keys), len(g.codec.types))
+	}
 	if len(keys) == 0 {
 		clear(ids)
 		if n > 0 {
 			g.n = 1
 		}
 		return nil
-	}
-	if len(keys) != len(g.codec.types) {
-		return fmt.Errorf("%d key columns for groups of %d", len(keys), len(g.codec.types))
 	}
 	k, err := g.codec.prepare(d, l, keys, n, true)
 	defer k.release()
@@ -418,6 +418,9 @@ func (g *groups) add(words [][]uint64, i int, mask uint64) {
 func (g *groups) Keys(gq gpu.Queue, l *gpu.Lease, from, to int) ([]gpu.Column, error) {
 	q, err := g.dev.queue(gq)
 	if err != nil {
+		return nil, err
+	}
+	if err := gpu.CheckGroups("keys", from, to, g.n); err != nil {
 		return nil, err
 	}
 	b := builder{lease: l}

@@ -304,6 +304,9 @@ func (c *codec) prepare(d *Device, l *gpu.Lease, cols []gpu.Column, n int, inser
 		if col.Type != c.types[i] {
 			return k, fmt.Errorf("key column %d has type %v, the table's has %v", i, col.Type, c.types[i])
 		}
+		if col.Len != n {
+			return k, fmt.Errorf("key column %d has %d rows, others %d", i, col.Len, n)
+		}
 		in := c.interner[i]
 		if in == nil {
 			continue

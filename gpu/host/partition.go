@@ -15,10 +15,15 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shif
 	}
 	width := hash.Type.Width()
 	if !hash.Type.IsInteger() || width < 4 || hash.Dict != nil || hash.Valid != nil {
-		return nil, nil, q.fail(fmt.Errorf("partition by a column of %v: want a plain integer of 4 or 8 bytes without nulls", hash.Type))
+		return nil, nil, fmt.Errorf("partition by a column of %v: want a plain integer of 4 or 8 bytes without nulls", hash.Type)
 	}
 	if bits > 16 || shift+bits > 8*uint(width) {
-		return nil, nil, q.fail(fmt.Errorf("partition by %d bits from bit %d of a column of %v: want at most 16 that the column has", bits, shift, hash.Type))
+		return nil, nil, fmt.Errorf("partition by %d bits from bit %d of a column of %v: want at most 16 that the column has", bits, shift, hash.Type)
+	}
+	for _, c := range cols {
+		if c.Len != hash.Len {
+			return nil, nil, fmt.Errorf("partition of a column of %d rows by a hash of %d", c.Len, hash.Len)
+		}
 	}
 	var order array[int32]
 	var offsets []int

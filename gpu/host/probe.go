@@ -85,6 +85,9 @@ func (t *table) probe(d *Device, l *gpu.Lease, keys []gpu.Column, kind gpu.JoinK
 		return probe, build, 0, fmt.Errorf("probe with %d key columns of a table of %d", len(keys), len(t.nullSafe))
 	}
 	n := keys[0].Len
+	if from < 0 || from > n {
+		return probe, build, 0, fmt.Errorf("probe from row %d of %d", from, n)
+	}
 	k, err := t.keyWords(d, l, keys, n, false)
 	defer k.release()
 	if err != nil {
