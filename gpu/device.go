@@ -55,11 +55,13 @@ type Device interface {
 //
 // Errors. A refusal (IsRefusal) means that memory did not fit. It changes neither the
 // inputs nor the state that the call works on, and the same call works once there is
-// room. State keeps the room that it was given so far. Any other error may stick to the
-// queue: later calls then return it without running. Such errors are the end of the
-// context of Until, mistakes of the caller (wrong types, lengths or devices), values that
-// fail (an overflow in Eval or a Sum), results that row ids or string offsets of 32 bits
-// cannot address, and failures of the device.
+// room. State keeps the room that it was given so far. A mistake of the caller (wrong
+// types, lengths, ranges or devices) changes nothing either, and other calls work.
+// Results that row ids or string offsets of 32 bits cannot address are an error of the
+// call alone, but state that the call works on can only be released. A failure
+// (IsFailure) sticks to the queue: later calls return it without running. Failures are
+// values that fail (an overflow in Eval or a Sum) and those of the device. After the end
+// of the context of Until all calls return its cause.
 //
 // Cost. n is the number of rows. A method names the bytes of memory that it reads and
 // writes for columns of fixed width without nulls. Validity and Bool columns add a bit a
@@ -275,7 +277,8 @@ type Queue interface {
 	// type is an error, and so is Avg.
 	NewAccumulator(l *Lease, a Aggregate) (Accumulator, error)
 
-	// Close ends the queue. It returns the queue's first error that was not a refusal.
+	// Close ends the queue. It returns the failure that sticks to the queue, if there is
+	// one.
 	Close() error
 }
 
@@ -346,10 +349,10 @@ type Table interface {
 	// only); and the first row that it has not probed. The caller calls again from there
 	// until that is the row count.
 	//
-	// Errors: another number of keys, other types, one row with more than MaxRows
-	// matches.
+	// Errors: another number of keys, other types or lengths, one row with more than MaxRows
+	// matches, from outside [0, rows].
 	//
-	// Cost: a lookup a row, which reads the key and one or two random places of the
+	// Cost: a lookup a row, which reads the key and one or two random sectors of the
 	// table, and 8 bytes written a pair. It waits for the number of pairs.
 	Probe(q Queue, l *Lease, keys []Column, kind JoinKind, from, limit int) (probe, build Column, next int, err error)
 	// Rows returns the number of rows in the table, without those whose null key was left

@@ -329,7 +329,7 @@ func (s *intSum) write(o *op, out *gpu.Column, from int) {
 	}
 	switch {
 	case at[1] != 0:
-		o.fail(fmt.Errorf("sum overflows 128 bits"))
+		o.fail(gpu.Failed("sum overflows 128 bits"))
 	case at[0] != math.MaxInt32:
 		a.limbs, a.base = s.limbs.at(from+int(at[0])), s.base.at(from+int(at[0]))
 		o.fail(s.misfit(o, a, out.Type))
@@ -345,7 +345,7 @@ func (s *intSum) misfit(o *op, a foldArgs, t gpu.Type) error {
 	if !o.read(value, 0, gpu.BytesOf(v[:])) {
 		return o.err
 	}
-	return fmt.Errorf("sum %s does not fit %v", v[0].Format(int(t.Scale)), t)
+	return gpu.Failed("sum %s does not fit %v", v[0].Format(int(t.Scale)), t)
 }
 
 func (s *intSum) release() {

@@ -100,7 +100,7 @@ func (q *queue) explain(l *gpu.Lease, p *gpu.Program, in []gpu.Column, at failur
 	part := &gpu.Program{Inputs: p.Inputs, Code: p.Code[:at.instr], Outputs: failed.Args}
 	cols, again, err := q.evaluate(l, part, row, 1)
 	if err == nil && again != nil {
-		err = fmt.Errorf("in %s: row %d failed, but does not when it is evaluated alone", failed.Text, at.row)
+		err = gpu.Failed("in %s: row %d failed, but does not when it is evaluated alone", failed.Text, at.row)
 	}
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (o *op) local(b *gpu.Buffer, off, n int64) *gpu.Buffer {
 func rowError(in *gpu.Instr, args []gpu.Scalar) error {
 	t := in.Type
 	failed := func(format string, a ...any) error {
-		return fmt.Errorf("in %s: %s", in.Text, fmt.Sprintf(format, a...))
+		return gpu.Failed("in %s: %s", in.Text, fmt.Sprintf(format, a...))
 	}
 	switch {
 	case in.Op == gpu.OpCast && args[0].Type.Kind == gpu.String:

@@ -89,18 +89,18 @@ func (q *queue) Close() error {
 	return err
 }
 
-// fail makes the error of a primitive stick. It adds what was being done to an error of
-// the driver. A refusal has that already and does not stick. A device that failed during
-// an allocation fails every later call.
+// fail makes the error of a primitive stick if it is a failure, and returns it. An error
+// of the driver is one, unless it is a refusal: fail adds what was being done. A device
+// that failed during an allocation fails every later call.
 func (q *queue) fail(what string, err error) error {
 	if gpu.IsRefusal(err) {
 		return err
 	}
 	var e *Error
 	if errors.As(err, &e) && err != q.err {
-		err = fmt.Errorf("%s on %s: %w", what, q.dev.props.name, err)
+		err = gpu.Failed("%s on %s: %w", what, q.dev.props.name, err)
 	}
-	if q.err == nil {
+	if q.err == nil && gpu.IsFailure(err) {
 		q.err = err
 	}
 	return err

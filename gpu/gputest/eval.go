@@ -265,11 +265,14 @@ func testEvalLimits(t *testing.T, open Open, types []gpu.Type) {
 	}
 }
 
-// failing evaluates on a queue of its own, because an error sticks.
+// failing evaluates on a queue of its own, because values that fail stick to it.
 func (b *bench) failing(p *gpu.Program, in []gpu.Column, n int) ([]gpu.Column, error) {
 	q, err := b.dev.NewQueue("failing")
 	require.NoError(b.t, err)
 	out, err := q.Eval(b.l, p, in, n)
+	require.True(b.t, gpu.IsFailure(err), "%v", err)
+	_, again := q.Hash(b.l, nil, 1)
+	require.Equal(b.t, err, again)
 	require.Equal(b.t, err, q.Close())
 	return out, err
 }

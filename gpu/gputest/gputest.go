@@ -63,6 +63,7 @@ func Run(t *testing.T, open, reference Open) {
 		{"AggregatesOfRuns", testAggregatesOfRuns},
 		{"Eval", testEval},
 		{"OtherDevice", testOtherDevice},
+		{"Mistakes", testMistakes},
 		{"Refusals", testRefusals},
 		{"Until", testUntil},
 	} {

@@ -303,7 +303,6 @@ func testScatter(t *testing.T, open Open) {
 			b := setUp(t, open)
 			_, err := b.q.Scatter(b.l, []gpu.Column{b.ids([]int32{1, 2, 3})}, b.ids(c.ids), c.n)
 			require.ErrorContains(t, err, "scatter")
-			require.Error(t, b.q.Close(), "the error sticks")
 		}
 	})
 }
@@ -594,10 +593,7 @@ func testPartitionColumns(t *testing.T, open Open) {
 	}
 	for _, digit := range [][2]uint{{0, 17}, {30, 4}} {
 		_, _, err := b.q.Partition(b.l, nil, b.ids([]int32{1, 2}), digit[0], digit[1])
-		require.Error(t, err)
-		require.Error(t, b.q.Close(), "the error sticks")
-		b.q, err = b.dev.NewQueue("fresh")
-		require.NoError(t, err)
+		require.ErrorContains(t, err, "want at most 16 that the column has")
 	}
 }
 

@@ -71,9 +71,7 @@ func (p *Pair) onDevice(prog *gpu.Program, in []gpu.Column, n int) (out []gpu.Co
 	out, err = q.Eval(l, prog, s.Cols, n)
 	s.Release()
 	if err != nil {
-		if closed := q.Close(); closed != nil {
-			require.Equal(p.t, err, closed)
-		}
+		require.Equal(p.t, err, q.Close())
 		require.NoError(p.t, l.Close(), "a failed evaluation left memory behind")
 		require.NoError(p.t, down.Close())
 		return nil, func() {}, err

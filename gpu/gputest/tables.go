@@ -277,7 +277,6 @@ func testMatchPartitions(t *testing.T, open Open) {
 			s := gpu.Partitioned{Key: b.up(gpu.ColumnOf(typ, b.random(typ, 3, distribution{})))[0], Offsets: []int{0, 3}}
 			_, _, err := b.q.MatchPartitions(b.l, s, s, gpu.Inner)
 			require.ErrorContains(t, err, typ.String())
-			require.Error(t, b.q.Close(), "the error sticks")
 		}
 	})
 }

@@ -497,7 +497,7 @@ func (f *frame) setNull(v *vec, i int) {
 
 // failed returns the error of a step for one value.
 func failed(s *step, format string, args ...any) error {
-	return fmt.Errorf("in %s: %s", s.Text, fmt.Sprintf(format, args...))
+	return gpu.Failed("in %s: %s", s.Text, fmt.Sprintf(format, args...))
 }
 
 // fail handles a row without a result. The row is an error when it is live and the

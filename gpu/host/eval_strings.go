@@ -1,6 +1,7 @@
 package host
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -154,7 +155,7 @@ func (f *frame) makeStrings(s *step, v *vec, a, b, c []string) error {
 			return f.err
 		}
 		if len(p.bytes) > chunkBytes {
-			return failed(s, "the strings of %d rows take more than 2 GiB", f.n)
+			return fmt.Errorf("in %s: the strings of %d rows take more than 2 GiB", s.Text, f.n)
 		}
 		v.str[i] = f.text(from)
 	}

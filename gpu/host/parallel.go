@@ -2,10 +2,11 @@ package host
 
 import (
 	"context"
-	"fmt"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+
+	"github.com/gstream/gstream/gpu"
 )
 
 // parallel runs f over [0, n) in pieces of at most grain items, on as many cores as there
@@ -66,7 +67,7 @@ func (d *Device) guard(f func(worker, lo, hi int) error, worker, lo, hi int) (er
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("internal error in a primitive: %v\n%s", r, debug.Stack())
+			err = gpu.Failed("internal error in a primitive: %v\n%s", r, debug.Stack())
 		}
 	}()
 	return f(worker, lo, hi)

@@ -38,9 +38,9 @@ func (q *queue) Close() error {
 	return err
 }
 
-// fail makes err stick, unless it is a refusal, and returns it.
+// fail makes err stick if it is a failure, and returns it.
 func (q *queue) fail(err error) error {
-	if err != nil && q.err == nil && !gpu.IsRefusal(err) {
+	if q.err == nil && gpu.IsFailure(err) {
 		q.err = err
 	}
 	return err
@@ -53,7 +53,7 @@ func (q *queue) check(columns ...[]gpu.Column) error {
 		return q.err
 	}
 	if ctx := q.dev.ctx; ctx != nil && ctx.Err() != nil {
-		return q.fail(context.Cause(ctx))
+		return context.Cause(ctx)
 	}
 	for _, cols := range columns {
 		if err := gpu.CheckMemory(q.dev, cols); err != nil {

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"fmt"
 	"math"
 	"sync/atomic"
 
@@ -127,7 +126,7 @@ func catchOverflow(f func() error) (err error) {
 			if _, ok := r.(overflow); !ok {
 				panic(r)
 			}
-			err = fmt.Errorf("sum overflows 128 bits")
+			err = gpu.Failed("sum overflows 128 bits")
 		}
 	}()
 	return f()
@@ -167,7 +166,7 @@ func (s *intSum) write(l *gpu.Lease, out *gpu.Column, from, to int) error {
 	for i := range to - from {
 		v := s.at(from + i)
 		if out.Type.Kind == gpu.Decimal && !v.FitsPrecision(int(out.Type.Precision)) {
-			return fmt.Errorf("sum %s does not fit %v", v.Format(int(out.Type.Scale)), out.Type)
+			return gpu.Failed("sum %s does not fit %v", v.Format(int(out.Type.Scale)), out.Type)
 		}
 		if out.Type.Wide {
 			gpu.Values[gpu.Int128](out.Data, out.Len)[i] = v

@@ -44,7 +44,7 @@ func explain(where string, err error) error {
 }
 
 // with adds the error of a close to err, unless err has it already: Close of a queue
-// returns the queue's first error again.
+// returns the failure that sticks to it again.
 func with(err, closed error) error {
 	if closed == nil || errors.Is(err, closed) {
 		return err

@@ -1,0 +1,176 @@
+package gputest
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// testMistakes calls primitives with wrong types, lengths and ranges. Each call is an
+// error, which changes no state and does not stick to the queue.
+func testMistakes(t *testing.T, open Open) {
+	b := setUp(t, open)
+	const n, distinct = 100, 7
+	i32, i64, text := gpu.Of(gpu.Int32), gpu.Of(gpu.Int64), gpu.Of(gpu.String)
+	ids := b.ids(make([]int32, n))
+	cols := b.up(
+		gpu.ColumnOf(i64, generate(n, func(i int) gpu.Scalar { return gpu.IntScalar(i64, int64(i%distinct)) })),
+		gpu.ColumnOf(text, generate(n, func(i int) gpu.Scalar { return gpu.StringScalar(fmt.Sprint(i)) })))
+	longs, texts := cols[0], cols[1]
+	short := b.up(gpu.ColumnOf(i64, []gpu.Scalar{gpu.IntScalar(i64, 1)}))[0]
+	many := make([]gpu.Column, 61)
+	for i := range many {
+		many[i] = longs
+	}
+	keys := func(cols ...gpu.Column) []gpu.Column { return cols }
+	order := func(cols ...gpu.Column) (keys []gpu.SortKey) {
+		for _, c := range cols {
+			keys = append(keys, gpu.SortKey{Column: c})
+		}
+		return keys
+	}
+	fails := func(want string, err error) {
+		t.Helper()
+		require.ErrorContains(t, err, want)
+		require.False(t, gpu.IsFailure(err) || gpu.IsRefusal(err), "%v", err)
+		hash, err := b.q.Hash(b.l, keys(longs), 1)
+		require.NoError(t, err, "the error sticks")
+		hash.Release()
+	}
+
+	program := &gpu.Program{Inputs: []gpu.Type{i64}, Outputs: []int{0}}
+	for want, in := range map[string][]gpu.Column{
+		"1 inputs, got 0": nil, "100 rows of INTEGER": {ids}, "1 rows of BIGINT": {short},
+	} {
+		_, err := b.q.Eval(b.l, program, in, n)
+		fails(want, err)
+	}
+	_, err := b.q.Select(b.l, longs)
+	fails("not BIGINT", err)
+	_, err = b.q.Gather(b.l, keys(texts), longs, false)
+	fails("not BIGINT", err)
+	_, err = b.q.GatherParts(b.l, nil, ids)
+	fails("columns of bytes", err)
+	_, err = b.q.Scatter(b.l, keys(short), ids, n)
+	fails("1 rows by 100 ids", err)
+	_, err = b.q.Concat(b.l, nil)
+	fails("no columns", err)
+	_, err = b.q.Concat(b.l, keys(longs, texts))
+	fails("BIGINT and VARCHAR", err)
+	for _, r := range [][2]int{{-1, 1}, {2, 1}, {0, n + 1}} {
+		_, err = b.q.Slice(b.l, longs, r[0], r[1])
+		fails("of a column of 100 rows", err)
+	}
+	for _, c := range []struct {
+		want        string
+		cols, hash  gpu.Column
+		shift, bits uint
+	}{
+		{"by a column of VARCHAR", longs, texts, 0, 2}, {"by 17 bits", longs, longs, 0, 17},
+		{"from bit 30", ids, ids, 30, 3}, {"1 rows by a hash of 100", short, longs, 0, 2}, {"1 rows by a hash of 100", short, longs, 0, 0},
+	} {
+		_, _, err = b.q.Partition(b.l, keys(c.cols), c.hash, c.shift, c.bits)
+		fails(c.want, err)
+	}
+	_, err = b.q.Sort(b.l, nil)
+	fails("at least one key", err)
+	_, err = b.q.Sort(b.l, order(longs, short))
+	fails("100 and 1 rows", err)
+	for _, c := range []struct {
+		want string
+		keys []gpu.Column
+		safe int
+	}{
+		{"at least one key", nil, 0}, {"has 1 and 2", keys(longs), 2}, {"61 join keys", many, 61}, {"has 1 rows", keys(longs, short), 2},
+	} {
+		_, err = b.q.BuildTable(b.l, c.keys, make([]bool, c.safe))
+		fails(c.want, err)
+	}
+	side := gpu.Partitioned{Key: longs, Offsets: []int{0, n + 1}}
+	_, _, err = b.q.MatchPartitions(b.l, side, side, gpu.Inner)
+	fails("do not fit", err)
+	_, _, err = b.q.MatchSorted(b.l, order(longs), order(texts), make([]bool, 1), gpu.Inner)
+	fails("BIGINT with VARCHAR", err)
+	_, _, err = b.q.Runs(b.l, nil)
+	fails("no key columns", err)
+	_, err = b.q.NewGroups(b.l, make([]gpu.Type, 61), gpu.GroupHint{})
+	fails("61 group keys", err)
+	_, err = b.q.NewAccumulator(b.l, gpu.Aggregate{Kind: gpu.Sum, Input: text, Output: text})
+	fails("not defined on VARCHAR", err)
+	_, err = b.q.NewAccumulator(b.l, gpu.Aggregate{Kind: gpu.Avg, Input: i64, Output: i64})
+	fails("avg is not", err)
+
+	table, err := b.q.BuildTable(b.l, keys(longs, texts), []bool{false, false})
+	require.NoError(t, err)
+	defer table.Release()
+	for _, c := range []struct {
+		want string
+		keys []gpu.Column
+		from int
+	}{
+		{"probe with 1 key columns", keys(longs), 0}, {"key column 1 has type BIGINT", keys(longs, longs), 0},
+		{"key column 1 has 0 rows", keys(longs, gpu.Column{Type: text}), 0},
+		{"from row -1 of 100", keys(longs, texts), -1}, {"from row 101 of 100", keys(longs, texts), n + 1},
+	} {
+		_, _, _, err = table.Probe(b.q, b.l, c.keys, gpu.Inner, c.from, n)
+		fails(c.want, err)
+	}
+	probe, build, next, err := table.Probe(b.q, b.l, keys(longs, texts), gpu.Inner, n, n)
+	require.NoError(t, err, "from the end")
+	require.Zero(t, probe.Len+build.Len)
+	require.Equal(t, n, next)
+	probe.Release()
+	build.Release()
+
+	groups, err := b.q.NewGroups(b.l, []gpu.Type{i64}, gpu.GroupHint{})
+	require.NoError(t, err)
+	defer groups.Release()
+	a, err := groups.Assign(b.q, b.l, keys(longs), n)
+	require.NoError(t, err)
+	defer a.Release()
+	for want, k := range map[string][]gpu.Column{
+		"0 key columns": nil, "2 key columns": keys(longs, longs), "has type VARCHAR": keys(texts), "has 1 rows": keys(short),
+	} {
+		_, err = groups.Assign(b.q, b.l, k, n)
+		fails(want, err)
+		require.Equal(t, distinct, groups.Len())
+	}
+	ranges := [][2]int{{-1, 1}, {2, 1}, {0, distinct + 1}, {distinct + 1, distinct + 1}}
+	for _, r := range ranges {
+		_, err = groups.Keys(b.q, b.l, r[0], r[1])
+		fails(fmt.Sprintf("keys of groups [%d, %d) of 7", r[0], r[1]), err)
+	}
+
+	for _, agg := range []gpu.Aggregate{
+		{Kind: gpu.CountAll, Output: i64}, {Kind: gpu.Count, Input: i64, Output: i64}, {Kind: gpu.Sum, Input: i64, Output: gpu.SumType(i64)},
+		{Kind: gpu.Sum, Input: gpu.Of(gpu.Float64), Output: gpu.Of(gpu.Float64)}, {Kind: gpu.Min, Input: i32, Output: i32},
+		{Kind: gpu.Max, Input: gpu.Of(gpu.HugeInt), Output: gpu.Of(gpu.HugeInt)}, {Kind: gpu.Max, Input: text, Output: text},
+	} {
+		x, err := b.q.NewAccumulator(b.l, agg)
+		require.NoError(t, err)
+		defer x.Release()
+		_, err = x.Result(b.q, b.l, 0, 1)
+		fails("groups [0, 1) of 0", err)
+		var values gpu.Column
+		if agg.Kind != gpu.CountAll {
+			fails("0 rows of "+agg.Input.String(), x.Update(b.q, a, gpu.Column{Type: agg.Input}, distinct))
+			fails("100 rows of BOOLEAN", x.Update(b.q, a, gpu.Column{Type: boolean, Len: n}, distinct))
+			values = b.up(gpu.ColumnOf(agg.Input, generate(n, func(i int) gpu.Scalar { return value(agg.Input, uint64(i), false) })))[0]
+		}
+		require.NoError(t, x.Update(b.q, a, values, distinct))
+		want, err := x.Result(b.q, b.l, 0, distinct)
+		require.NoError(t, err)
+		for _, r := range ranges {
+			_, err = x.Result(b.q, b.l, r[0], r[1])
+			fails(fmt.Sprintf("%v of groups [%d, %d) of 7", agg.Kind, r[0], r[1]), err)
+		}
+		got, err := x.Result(b.q, b.l, 0, distinct)
+		require.NoError(t, err)
+		requireSame(t, b.down(want), b.down(got), agg)
+		want.Release()
+		got.Release()
+	}
+}
