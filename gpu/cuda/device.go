@@ -88,7 +88,7 @@ type Device struct {
 	tables map[string]uintptr // by name
 	// arrivals are the strides that were copied up ahead and not waited for.
 	arrivals map[*gpu.Stride]arrival
-	steps    []step // of setting up
+	setUp    []setUpSpan
 
 	link func() (gpu.Link, error)
 }
@@ -173,7 +173,7 @@ func Open(opt Options) (*Device, error) {
 // start starts the GPU.
 func (d *Device) start(drv *driver) {
 	defer close(d.ready)
-	end := d.step("driver")
+	end := d.setsUp("driver")
 	err := drv.start()
 	end()
 	if err == nil {
@@ -211,13 +211,13 @@ func (d *Device) open(drv *driver) error {
 		return fmt.Errorf("%s has compute capability %d.%d, 8.0 (Ampere) is the least", d.props.name, d.props.major, d.props.minor)
 	}
 	d.ctx = &context{driver: drv, fault: d.opt.Fault}
-	end := d.step("context")
+	end := d.setsUp("context")
 	err := drv.do(cuDevicePrimaryCtxRetain, uintptr(unsafe.Pointer(&d.ctx.handle)), uintptr(handle))
 	end()
 	if err != nil {
 		return err
 	}
-	defer d.step("streams and pool")()
+	defer d.setsUp("streams and pool")()
 	return d.openContext()
 }
 

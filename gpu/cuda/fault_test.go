@@ -207,12 +207,12 @@ func TestVirtualRangesSpanDeviceAndHost(t *testing.T) {
 	used, _ := device.Used()
 	require.Equal(t, v.Page(), used)
 	second, lease := OnHost, host
-	if _, err := d.place(OnHost); err != nil {
+	if _, err := d.location(OnHost); err != nil {
 		t.Log("no memory on the host:", err)
 		second, lease = OnDevice, device
 	}
 	require.NoError(t, v.Map(lease, v.Page(), v.Page(), second))
-	want := []byte("across the border of two places")
+	want := []byte("across the border of two tiers")
 	at := v.Addr() + uintptr(v.Page()) - 7
 	require.NoError(t, d.ctx.do(cuMemcpyHtoDAsync, at, uintptrOf(want), uintptr(len(want)), uintptr(d.compute)))
 	got := make([]byte, len(want))
@@ -221,19 +221,19 @@ func TestVirtualRangesSpanDeviceAndHost(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-func TestPinnedBlocksNeverSpanTwoChunks(t *testing.T) {
+func TestPinnedBlocksNeverSpanTwoSlabs(t *testing.T) {
 	d := openWith(t, 0, 1<<30)
 	defer func() { require.NoError(t, d.Close()) }()
 	l := d.HostBudget().Lease("blocks")
 	defer func() { require.NoError(t, l.Close()) }()
-	for _, size := range []int64{60 << 20, chunkSize + 1, 200 << 20, 250 << 20, 1000} {
+	for _, size := range []int64{60 << 20, slabSize + 1, 200 << 20, 250 << 20, 1000} {
 		b, err := l.Alloc(size)
 		require.NoError(t, err)
 		require.Len(t, b.Bytes(), int(size))
 		b.Bytes()[size-1] = 1
 		b.Release()
 	}
-	require.Equal(t, len(d.pinned.chunks), len(d.pinned.free), "what is free is whole chunks")
+	require.Equal(t, len(d.pinned.slabs), len(d.pinned.free), "what is free is whole slabs")
 }
 
 func TestAheadMapsLittleMoreHostMemoryThanIsUsed(t *testing.T) {
@@ -243,7 +243,7 @@ func TestAheadMapsLittleMoreHostMemoryThanIsUsed(t *testing.T) {
 	mapped := func() (n int64) {
 		d.pinned.mu.Lock()
 		defer d.pinned.mu.Unlock()
-		for _, c := range d.pinned.chunks {
+		for _, c := range d.pinned.slabs {
 			n += c.size()
 		}
 		return n
@@ -261,11 +261,11 @@ func TestAheadMapsLittleMoreHostMemoryThanIsUsed(t *testing.T) {
 	}
 	settles(aheadSpare)
 	take(100 << 20)
-	settles(aheadSpare + chunkSize)
-	take(200 << 20) // more than a chunk, as one block
+	settles(aheadSpare + slabSize)
+	take(200 << 20) // more than a slab, as one block
 	require.NoError(t, d.Wait())
 	for range 4 {
-		take(chunkSize)
+		take(slabSize)
 	}
 	for _, b := range held {
 		b.Release()
@@ -274,7 +274,7 @@ func TestAheadMapsLittleMoreHostMemoryThanIsUsed(t *testing.T) {
 	require.NoError(t, d.Close())
 }
 
-func TestPiecesOfTheDevicesWorkDoNotOverlap(t *testing.T) {
+func TestSpansOfTheDevicesWorkDoNotOverlap(t *testing.T) {
 	d := openTest(t, 1<<28)
 	var wg sync.WaitGroup
 	errs := make([]error, 4)
@@ -289,16 +289,16 @@ func TestPiecesOfTheDevicesWorkDoNotOverlap(t *testing.T) {
 	}
 	wg.Wait()
 	require.NoError(t, errors.Join(errs...))
-	pieces, end := 0, time.Duration(0)
+	spans, end := 0, time.Duration(0)
 	for _, s := range d.Spans() {
 		if s.Lane != laneKernels {
 			continue
 		}
 		// Events have a resolution of half a microsecond.
 		require.GreaterOrEqual(t, s.Start+2*time.Microsecond, end, "%s began before the one before it ended", s.Name)
-		pieces, end = pieces+1, max(end, s.End)
+		spans, end = spans+1, max(end, s.End)
 	}
-	require.GreaterOrEqual(t, pieces, 40)
+	require.GreaterOrEqual(t, spans, 40)
 	require.NoError(t, d.Close())
 }
 
@@ -333,10 +333,10 @@ func TestMemoryThatCannotBeLockedIsSaidAndTriedAgain(t *testing.T) {
 	require.NoError(t, d.Close())
 }
 
-// TestACopyIsRefusedMemoryThatCannotBeLocked makes the driver refuse to lock each piece
+// TestACopyIsRefusedMemoryThatCannotBeLocked makes the driver refuse to lock each segment
 // of the memory from and to which a stride is copied, one after the other.
 func TestACopyIsRefusedMemoryThatCannotBeLocked(t *testing.T) {
-	var allowed atomic.Int64 // pieces that may be locked before a refusal
+	var allowed atomic.Int64 // segments that may be locked before a refusal
 	const all = 1 << 30
 	allowed.Store(all)
 	d, err := Open(Options{Library: library(t), Memory: 1 << 28, HostMemory: 1 << 30, Ahead: true, Fault: func(call string) error {
@@ -347,7 +347,7 @@ func TestACopyIsRefusedMemoryThatCannotBeLocked(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	up, down := d.Budget().Lease("a scan"), d.HostBudget().Lease("an output")
-	const rows = 70 << 17 // more bytes than two pieces
+	const rows = 70 << 17 // more bytes than two segments
 	values, err := down.Alloc(8 * rows)
 	require.NoError(t, err)
 	for i := range rows {
@@ -415,14 +415,14 @@ func TestAGPUThatCannotBeStartedIsSaidByTheFirstQueue(t *testing.T) {
 	require.NoError(t, d.Close())
 }
 
-func TestFreeChunksAreGivenBackBeforeMoreIsMappedThanTheBudgetHas(t *testing.T) {
+func TestFreeSlabsAreGivenBackBeforeMoreIsMappedThanTheBudgetHas(t *testing.T) {
 	const budget = 300 << 20
 	d := openWith(t, 0, budget)
 	defer func() { require.NoError(t, d.Close()) }()
 	l := d.HostBudget().Lease("blocks")
 	defer func() { require.NoError(t, l.Close()) }()
 	mapped := func() (n int64) {
-		for _, c := range d.pinned.chunks {
+		for _, c := range d.pinned.slabs {
 			n += c.size()
 		}
 		return n

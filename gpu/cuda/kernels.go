@@ -97,7 +97,7 @@ func (k *kernels) load(file string) (uintptr, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer k.dev.step("load " + file)()
+	defer k.dev.setsUp("load " + file)()
 	var m uintptr
 	if err := k.dev.ctx.do(cuModuleLoadData, uintptr(unsafe.Pointer(&m)), uintptr(unsafe.Pointer(&image[0]))); err != nil {
 		return 0, fmt.Errorf("load kernels of %s: %w", file, err)

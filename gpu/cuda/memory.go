@@ -71,7 +71,7 @@ func (p *pool) free(addr uintptr) error {
 // prepare makes the pool take size bytes from the driver in advance. A failure is no
 // error: a later allocation reports it.
 func (p *pool) prepare(size int64) {
-	defer p.dev.step("device memory")()
+	defer p.dev.setsUp("device memory")()
 	if addr, err := p.take(size, p.dev.up); err == nil {
 		_ = p.dev.ctx.do(cuMemFreeAsync, addr, uintptr(p.dev.up))
 	}

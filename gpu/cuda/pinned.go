@@ -17,30 +17,30 @@ import (
 const (
 	// pinnedAlign is the unit of page-locked blocks, in bytes.
 	pinnedAlign = 256
-	// chunkSize is the memory that is mapped at a time, unless more is needed or the
+	// slabSize is the memory that is mapped at a time, unless more is needed or the
 	// budget is smaller.
-	chunkSize = 128 << 20
-	// pieceSize is the memory that is page-locked at a time. Locking it takes 0.8 ms,
+	slabSize = 128 << 20
+	// segmentSize is the memory that is page-locked at a time. Locking it takes 0.8 ms,
 	// during which the driver launches nothing; copies launched before continue. Smaller
-	// pieces take longer in total.
-	pieceSize = 32 << 20
-	hugePage  = 2 << 20
+	// segments take longer in total.
+	segmentSize = 32 << 20
+	hugePage    = 2 << 20
 	// hostTier is the name of page-locked memory in refusals.
 	hostTier = "page-locked host"
 )
 
 // pinned allocates page-locked host memory. Page-locking fresh memory costs 0.37 s a GB,
-// page-locking touched memory 0.025. So memory is mapped in large chunks, touched by all
+// page-locking touched memory 0.025. So memory is mapped in large slabs, touched by all
 // cores, locked when it is first copied, and kept until the device is closed. The kept
-// memory is not counted, but bounded: before more is mapped than the budget has, chunks
+// memory is not counted, but bounded: before more is mapped than the budget has, slabs
 // that are entirely free are unmapped.
 type pinned struct {
 	dev *Device
 
 	mu      sync.Mutex
-	grown   sync.Cond // a chunk was added, or growing ended
-	growing bool      // a goroutine is adding a chunk
-	chunks  []*chunk
+	grown   sync.Cond // a slab was added, or growing ended
+	growing bool      // a goroutine is adding a slab
+	slabs   []*slab
 	free    []extent // sorted by address; no two are adjacent
 	spare   int64    // bytes of free
 
@@ -50,36 +50,36 @@ type pinned struct {
 	stopped    bool
 }
 
-// chunk is memory that is mapped at once. It is mapped with one more huge page, so that
-// it begins at a huge page, and so that blocks of two chunks are never adjacent and never
+// slab is memory that is mapped at once. It is mapped with one more huge page, so that
+// it begins at a huge page, and so that blocks of two slabs are never adjacent and never
 // merged.
-type chunk struct {
-	mapped []byte
-	mem    []byte
-	pieces []piece
+type slab struct {
+	mapped   []byte
+	mem      []byte
+	segments []segment
 }
 
-// piece is the part of a chunk that is page-locked at once. A copy of the driver must lie
-// within one piece.
-type piece struct {
+// segment is the part of a slab that is page-locked at once. A copy of the driver must lie
+// within one segment.
+type segment struct {
 	mem    []byte
-	mu     sync.Mutex // held while the piece is locked
+	mu     sync.Mutex // held while the segment is locked
 	locked atomic.Bool
 }
 
-func (c *chunk) base() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(c.mem))) }
-func (c *chunk) size() int64   { return int64(len(c.mem)) }
+func (c *slab) base() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(c.mem))) }
+func (c *slab) size() int64   { return int64(len(c.mem)) }
 
-// piece returns the piece that contains an address.
-func (c *chunk) piece(addr uintptr) *piece { return &c.pieces[(addr-c.base())/pieceSize] }
+// segment returns the segment that contains an address.
+func (c *slab) segment(addr uintptr) *segment { return &c.segments[(addr-c.base())/segmentSize] }
 
-func (s *piece) addr() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(s.mem))) }
+func (s *segment) addr() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(s.mem))) }
 
-// extent is a range of free bytes in a chunk.
+// extent is a range of free bytes in a slab.
 type extent struct {
 	addr uintptr
 	size int64
-	in   *chunk
+	in   *slab
 }
 
 func newPinned(d *Device) *pinned {
@@ -124,22 +124,22 @@ func (p *pinned) Allocate(size int64) ([]byte, uintptr, error) {
 	}
 }
 
-// grow adds a chunk with room for n bytes.
+// grow adds a slab with room for n bytes.
 func (p *pinned) grow(n int64) error {
 	if err := p.dev.Wait(); err != nil {
 		return err
 	}
-	defer p.dev.step("more page-locked memory")()
-	size := max(n, min(chunkSize, p.dev.host.Limit()))
+	defer p.dev.setsUp("more page-locked memory")()
+	size := max(n, min(slabSize, p.dev.host.Limit()))
 	if err := p.trim(p.dev.host.Limit() - size); err != nil {
 		return err
 	}
-	c, err := mapChunk(size)
+	c, err := mapSlab(size)
 	if err != nil {
 		return err
 	}
-	for i := range c.pieces {
-		if err := p.lock(&c.pieces[i]); err != nil {
+	for i := range c.segments {
+		if err := p.lock(&c.segments[i]); err != nil {
 			_ = p.unmap(c)
 			return err
 		}
@@ -148,13 +148,13 @@ func (p *pinned) grow(n int64) error {
 	return nil
 }
 
-// trim unmaps free chunks until the remaining ones have at most limit bytes. It may run
-// out of free chunks before.
+// trim unmaps free slabs until the remaining ones have at most limit bytes. It may run
+// out of free slabs before.
 func (p *pinned) trim(limit int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	mapped := int64(0)
-	for _, c := range p.chunks {
+	for _, c := range p.slabs {
 		mapped += c.size()
 	}
 	for i := 0; i < len(p.free) && mapped > limit; {
@@ -164,7 +164,7 @@ func (p *pinned) trim(limit int64) error {
 			continue
 		}
 		p.free = slices.Delete(p.free, i, i+1)
-		p.chunks = slices.DeleteFunc(p.chunks, func(c *chunk) bool { return c == e.in })
+		p.slabs = slices.DeleteFunc(p.slabs, func(c *slab) bool { return c == e.in })
 		p.spare -= e.size
 		mapped -= e.size
 		if err := p.unmap(e.in); err != nil {
@@ -174,18 +174,18 @@ func (p *pinned) trim(limit int64) error {
 	return nil
 }
 
-// add makes a chunk's memory free to use.
-func (p *pinned) add(c *chunk) {
+// add makes a slab's memory free to use.
+func (p *pinned) add(c *slab) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.chunks = append(p.chunks, c)
+	p.slabs = append(p.slabs, c)
 	p.put(extent{c.base(), c.size(), c})
 	p.grown.Broadcast()
 }
 
-// at returns the chunk that contains an address, or nil.
-func (p *pinned) at(addr uintptr) *chunk {
-	for _, c := range p.chunks {
+// at returns the slab that contains an address, or nil.
+func (p *pinned) at(addr uintptr) *slab {
+	for _, c := range p.slabs {
 		if addr-c.base() < uintptr(c.size()) {
 			return c
 		}
@@ -193,16 +193,16 @@ func (p *pinned) at(addr uintptr) *chunk {
 	return nil
 }
 
-// view returns the memory at an address in a chunk.
+// view returns the memory at an address in a slab.
 func (p *pinned) view(addr uintptr, size int64) []byte {
 	c := p.at(addr)
 	from := int64(addr - c.base())
 	return c.mem[from : from+size : from+size]
 }
 
-// eachLocked calls do for each part of [addr, addr+n) that lies in one piece, after it
-// has page-locked the piece. Memory outside of chunks, such as small constants, is not
-// locked: do is called once for all of it. If the driver cannot lock a piece, the lease
+// eachLocked calls do for each part of [addr, addr+n) that lies in one segment, after it
+// has page-locked the segment. Memory outside of slabs, such as small constants, is not
+// locked: do is called once for all of it. If the driver cannot lock a segment, the lease
 // is refused memory. A copy of unlocked memory would be slower and would block its
 // caller, and nobody would know why.
 func (p *pinned) eachLocked(l *gpu.Lease, addr uintptr, n int64, do func(addr uintptr, n int64) error) error {
@@ -213,8 +213,8 @@ func (p *pinned) eachLocked(l *gpu.Lease, addr uintptr, n int64, do func(addr ui
 		return do(addr, n)
 	}
 	for n > 0 {
-		part := min(n, pieceSize-int64(addr-c.base())%pieceSize)
-		s := c.piece(addr)
+		part := min(n, segmentSize-int64(addr-c.base())%segmentSize)
+		s := c.segment(addr)
 		if err := p.lock(s); err != nil {
 			if p.dev.ctx.broken.Load() != nil {
 				return err
@@ -255,7 +255,7 @@ func (p *pinned) take(n int64) (uintptr, bool) {
 		if e.size < n {
 			continue
 		}
-		locked := e.in.piece(e.addr).locked.Load()
+		locked := e.in.segment(e.addr).locked.Load()
 		if best < 0 || locked && !bestLocked || locked == bestLocked && e.size < p.free[best].size {
 			best, bestLocked = i, locked
 		}
@@ -300,8 +300,8 @@ func (p *pinned) put(e extent) {
 	p.free = slices.Insert(p.free, i, e)
 }
 
-// mapChunk maps and touches a chunk of at least n bytes.
-func mapChunk(n int64) (*chunk, error) {
+// mapSlab maps and touches a slab of at least n bytes.
+func mapSlab(n int64) (*slab, error) {
 	size := (n + hugePage - 1) &^ (hugePage - 1)
 	mapped, err := unix.Mmap(-1, 0, int(size+hugePage), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
 	if err != nil {
@@ -309,23 +309,23 @@ func mapChunk(n int64) (*chunk, error) {
 	}
 	_ = unix.Madvise(mapped, unix.MADV_HUGEPAGE) // small pages work too
 	ahead := -uintptr(unsafe.Pointer(unsafe.SliceData(mapped))) & (hugePage - 1)
-	c := &chunk{mapped: mapped, mem: mapped[ahead : int64(ahead)+size]}
+	c := &slab{mapped: mapped, mem: mapped[ahead : int64(ahead)+size]}
 	touch(c.mem)
-	c.pieces = make([]piece, blocks(len(c.mem), pieceSize))
-	for i := range c.pieces {
-		c.pieces[i].mem = c.mem[i*pieceSize : min((i+1)*pieceSize, len(c.mem))]
+	c.segments = make([]segment, blocks(len(c.mem), segmentSize))
+	for i := range c.segments {
+		c.segments[i].mem = c.mem[i*segmentSize : min((i+1)*segmentSize, len(c.mem))]
 	}
 	return c, nil
 }
 
-// lock page-locks a piece, unless it is locked.
-func (p *pinned) lock(s *piece) error {
+// lock page-locks a segment, unless it is locked.
+func (p *pinned) lock(s *segment) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.locked.Load() {
 		return nil
 	}
-	defer p.dev.step("page-lock")()
+	defer p.dev.setsUp("page-lock")()
 	// Not between the launches of a primitive, which would wait.
 	p.dev.computing.Lock()
 	err := p.dev.ctx.do(cuMemHostRegister, s.addr(), uintptr(len(s.mem)), 0)
@@ -337,11 +337,11 @@ func (p *pinned) lock(s *piece) error {
 	return nil
 }
 
-// unmap gives a chunk back.
-func (p *pinned) unmap(c *chunk) error {
+// unmap gives a slab back.
+func (p *pinned) unmap(c *slab) error {
 	var first error
-	for i := range c.pieces {
-		if s := &c.pieces[i]; s.locked.Load() {
+	for i := range c.segments {
+		if s := &c.segments[i]; s.locked.Load() {
 			if err := p.dev.ctx.do(cuMemHostUnregister, s.addr()); err != nil && first == nil {
 				first = err
 			}
@@ -353,9 +353,9 @@ func (p *pinned) unmap(c *chunk) error {
 	return first
 }
 
-// premap maps and touches chunks of at most size bytes in total, in the background,
+// premap maps and touches slabs of at most size bytes in total, in the background,
 // before there is a context to lock them. It keeps a little more than is in use, so that
-// small jobs take little. The chunks can be used immediately. Allocations that need more
+// small jobs take little. The slabs can be used immediately. Allocations that need more
 // wait for them.
 func (p *pinned) premap(size int64) {
 	p.growing = true
@@ -367,8 +367,8 @@ func (p *pinned) premap(size int64) {
 			if n == 0 {
 				break
 			}
-			end := p.dev.step("touch host memory")
-			c, err := mapChunk(n)
+			end := p.dev.setsUp("touch host memory")
+			c, err := mapSlab(n)
 			end()
 			if err != nil {
 				break // the goroutine that needs the memory will report the error
@@ -392,7 +392,7 @@ func (p *pinned) short(limit int64) int64 {
 	for p.spare >= aheadSpare && p.need == 0 && !p.stopped {
 		p.hungry.Wait()
 	}
-	n := max(min(chunkSize, limit), p.need)
+	n := max(min(slabSize, limit), p.need)
 	p.need = 0
 	if p.stopped || n > limit {
 		return 0
@@ -410,22 +410,22 @@ func (p *pinned) stop() {
 
 // touch makes the system back memory with pages, on all cores.
 func touch(mem []byte) {
-	const piece = 4 << 20
+	const part = 4 << 20
 	work := make(chan []byte)
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			for part := range work {
-				for i := 0; i < len(part); i += 4096 {
-					part[i] = 0
+			for mem := range work {
+				for i := 0; i < len(mem); i += 4096 {
+					mem[i] = 0
 				}
 			}
 		}()
 	}
-	for from := 0; from < len(mem); from += piece {
-		work <- mem[from:min(from+piece, len(mem))]
+	for from := 0; from < len(mem); from += part {
+		work <- mem[from:min(from+part, len(mem))]
 	}
 	close(work)
 	wg.Wait()
@@ -437,11 +437,11 @@ func (p *pinned) close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var first error
-	for _, c := range p.chunks {
+	for _, c := range p.slabs {
 		if err := p.unmap(c); err != nil && first == nil {
 			first = err
 		}
 	}
-	p.chunks, p.free = nil, nil
+	p.slabs, p.free = nil, nil
 	return first
 }

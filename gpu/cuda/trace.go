@@ -51,20 +51,21 @@ func newTrace(d *Device) (*trace, error) {
 	return &trace{dev: d, base: base, opened: time.Now()}, nil
 }
 
-// step is one step in the set-up of the device or its memory, by the host's clock.
-type step struct {
+// setUpSpan is a phase of the set-up of the device or its memory, by the host's clock.
+type setUpSpan struct {
 	name       string
 	begin, end time.Time
 }
 
-// step notes the start of a set-up step. It returns a function that notes its end.
-func (d *Device) step(name string) func() {
-	s := step{name: name, begin: time.Now()}
+// setsUp notes the start of a phase of the set-up. It returns a function that notes its
+// end.
+func (d *Device) setsUp(name string) func() {
+	s := setUpSpan{name: name, begin: time.Now()}
 	return func() {
 		s.end = time.Now()
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.steps = append(d.steps, s)
+		d.setUp = append(d.setUp, s)
 	}
 }
 
@@ -167,7 +168,7 @@ func (d *Device) Spans(of ...*gpu.Lease) []gpu.Span {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, s := range d.steps {
+	for _, s := range d.setUp {
 		out = append(out, gpu.Span{Lane: laneSetUp, Stage: laneSetUp, Name: s.name, Start: s.begin.Sub(d.trace.opened), End: s.end.Sub(d.trace.opened)})
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Start < out[j].Start })

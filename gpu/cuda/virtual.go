@@ -27,13 +27,13 @@ type mapping struct {
 	lease        *gpu.Lease
 }
 
-// Place is the memory to which a part of a Virtual is mapped.
-type Place int
+// Tier is the memory to which a part of a Virtual is mapped.
+type Tier int
 
-// The places.
+// The tiers.
 const (
-	OnDevice Place = iota
-	OnHost         // on the NUMA node closest to the device
+	OnDevice Tier = iota
+	OnHost        // on the NUMA node closest to the device
 )
 
 // location is the driver's CUmemLocation.
@@ -59,8 +59,9 @@ type accessDesc struct {
 	flags    int32 // 3: read and write
 }
 
-func (d *Device) place(p Place) (location, error) {
-	if p == OnDevice {
+// location returns the location of a tier.
+func (d *Device) location(t Tier) (location, error) {
+	if t == OnDevice {
 		return location{locationDevice, int32(d.props.ordinal)}, nil
 	}
 	if d.props.hostNUMA < 0 {
@@ -75,8 +76,8 @@ func (d *Device) Reserve(size int64) (*Virtual, error) {
 		return nil, fmt.Errorf("%s has no virtual memory management", d.props.name)
 	}
 	v := &Virtual{dev: d}
-	for _, p := range []Place{OnDevice, OnHost} {
-		l, err := d.place(p)
+	for _, t := range []Tier{OnDevice, OnHost} {
+		l, err := d.location(t)
 		if err != nil {
 			continue // Map returns the error
 		}
@@ -109,14 +110,14 @@ func (v *Virtual) Size() int64 { return v.size }
 // it.
 func (v *Virtual) Page() int64 { return v.page }
 
-// Map maps memory at a place to bytes [offset, offset + size) of the range, which have
-// none yet. Both numbers are multiples of Page. The lease is of that place's budget and
+// Map maps memory of a tier to bytes [offset, offset + size) of the range, which have
+// none yet. Both numbers are multiples of Page. The lease is of the budget of that tier and
 // pays until Close. A refusal leaves the range as it was.
-func (v *Virtual) Map(lease *gpu.Lease, offset, size int64, p Place) error {
+func (v *Virtual) Map(lease *gpu.Lease, offset, size int64, t Tier) error {
 	if offset < 0 || size <= 0 || offset%v.page != 0 || size%v.page != 0 || offset > v.size-size {
 		return fmt.Errorf("map bytes [%d, %d) of a range of %d in pages of %d", offset, offset+size, v.size, v.page)
 	}
-	l, err := v.dev.place(p)
+	l, err := v.dev.location(t)
 	if err != nil {
 		return err
 	}
@@ -131,7 +132,7 @@ func (v *Virtual) Map(lease *gpu.Lease, offset, size int64, p Place) error {
 	prop := allocationProp{kind: 1, location: l}
 	if err := v.dev.ctx.do(cuMemCreate, uintptr(unsafe.Pointer(&m.handle)), uintptr(size), uintptr(unsafe.Pointer(&prop)), 0); err != nil {
 		tier := "device"
-		if p == OnHost {
+		if t == OnHost {
 			tier = "host"
 		}
 		return fail(&gpu.AllocError{Stage: lease.Name(), Tier: tier, Size: size, Err: err})
