@@ -121,7 +121,7 @@ func TestAnalyzeLeavesAnExistingOutputAlone(t *testing.T) {
 	assert.Len(t, entries, 2)
 }
 
-func TestTimelineIsAPageWithEveryPieceOfWork(t *testing.T) {
+func TestTimelineIsAPageWithAllWork(t *testing.T) {
 	path, _ := jobFile(t, "  - filter: o_custkey < 100", "")
 	page := filepath.Join(t.TempDir(), "timeline.html")
 	code, _, stderr := gstream("run", path, "--device", "host", "--timeline", page)

@@ -121,7 +121,7 @@ func (o *op) concat(parts []gpu.Column) gpu.Column {
 		return o.retainColumn(parts[0])
 	}
 	if out.Len > gpu.MaxRows {
-		o.fail(fmt.Errorf("%d rows in one piece are more than the %d that row ids can address", out.Len, gpu.MaxRows))
+		o.fail(fmt.Errorf("%d rows in one column are more than the %d that row ids can address", out.Len, gpu.MaxRows))
 		return out
 	}
 	parts, out.Dict = o.oneCoding(filled, out.Len)

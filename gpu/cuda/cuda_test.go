@@ -157,7 +157,7 @@ func TestEqualDictionariesGoUpOnce(t *testing.T) {
 	require.NotSame(t, first, up("a", "c"))
 	require.NotSame(t, first, up("ab", ""))
 	require.NotSame(t, up(long), up(long))
-	require.NotSame(t, first, up("a", "b"), "a long one takes the place of all")
+	require.NotSame(t, first, up("a", "b"), "a long one replaces all")
 	for i := range 2 * keptDicts {
 		up(strings.Repeat("y", i), "z")
 	}

@@ -206,7 +206,7 @@ func (e *evaluation) run() {
 		if !e.needed[r] || e.done[r] {
 			continue
 		}
-		e.set(r, e.step(i))
+		e.set(r, e.execute(i))
 		for _, a := range e.p.Code[i].Reads() {
 			if e.last[a] == i {
 				e.drop(a)

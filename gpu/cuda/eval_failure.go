@@ -10,9 +10,9 @@ import (
 // failure is a row on which an instruction failed.
 type failure struct{ instr, row int }
 
-// failureChunk is the rows that the host evaluates at a time. Within them the host
+// failureBatch is the rows that the host evaluates at a time. Within them the host
 // reports the first instruction that fails, not the first row.
-const failureChunk = 2048
+const failureBatch = 2048
 
 // canFail reports whether instruction i may have rows without a result.
 func (e *evaluation) canFail(i int) bool {
@@ -64,9 +64,9 @@ func (e *evaluation) failureSlot(i int) uint64 {
 }
 
 // failure returns the failure that the host would report, or nil. It is in the first
-// chunk with a failure: the first instruction that failed there, and its first row. The
+// batch with a failure: the first instruction that failed there, and its first row. The
 // array has only the first failure of each instruction, which is enough: an instruction
-// that failed in an earlier chunk makes that chunk the first.
+// that failed in an earlier batch makes that batch the first.
 func (e *evaluation) failure() *failure {
 	if e.failures == nil {
 		return nil
@@ -77,7 +77,7 @@ func (e *evaluation) failure() *failure {
 	}
 	var first *failure
 	for i, row := range rows {
-		if row != math.MaxUint32 && (first == nil || int(row)/failureChunk < first.row/failureChunk) {
+		if row != math.MaxUint32 && (first == nil || int(row)/failureBatch < first.row/failureBatch) {
 			first = &failure{instr: i, row: int(row)}
 		}
 	}

@@ -19,14 +19,14 @@ const partitionColumns = 16
 type partitionArgs struct {
 	key, base                    uint64
 	column                       [partitionColumns]partitionColumn
-	rows, chunk                  uint32
+	rows, perBlock               uint32
 	columns                      int32
 	bits, shift, flip, widest, _ uint32
 }
 
 type partitionCountArgs struct {
 	key, counts, segments, full, narrow, ranges, rangeFlip uint64
-	rows, chunk                                            int64
+	rows, perBlock                                         int64
 	segmentCount                                           int32
 	bits, shift, flip, narrowShift, _                      uint32
 }
@@ -45,7 +45,7 @@ const (
 	// partitionThreads is the threads of a block of the partition kernels.
 	partitionThreads = 512
 	// partitionCounters is PARTITION_COUNTERS of partition.cu: the number of blocks that
-	// count the chunk of rows that one block moves.
+	// count the rows that one block moves.
 	partitionCounters = 2
 )
 
@@ -265,18 +265,18 @@ func (o *op) twoSides(n int, cols []mover, passes int) (sides [2][]*gpu.Buffer, 
 // radixPass is one pass: count the digits, compute the output offsets, move the rows.
 type radixPass struct {
 	*op
-	key         radixKey
-	n           int
-	launches    []partitionLaunch
-	grid, chunk int // blocks that move rows, and rows of each block
-	counts      *gpu.Buffer
+	key            radixKey
+	n              int
+	launches       []partitionLaunch
+	grid, perBlock int // blocks that move rows, and rows of each block
+	counts         *gpu.Buffer
 }
 
 func (o *op) newPass(key radixKey, n int, cols []mover) *radixPass {
 	p := &radixPass{op: o, key: key, n: n, launches: o.partitionLaunches(key, cols)}
 	p.grid = max(1, min(o.q.dev.props.multiprocessors, blocks(n, p.launches[0].shape.tile())))
-	p.chunk = blocks(blocks(n, p.grid), 128) * 128
-	p.grid = blocks(n, p.chunk)
+	p.perBlock = blocks(blocks(n, p.grid), 128) * 128
+	p.grid = blocks(n, p.perBlock)
 	p.counts = o.alloc(int64(partitionCounters*p.grid<<key.bits+4) * 4)
 	return p
 }
@@ -284,7 +284,7 @@ func (o *op) newPass(key radixKey, n int, cols []mover) *radixPass {
 // counting returns the arguments to count the digits of a key. The key may be another
 // form of the one by which the rows move.
 func (p *radixPass) counting(key radixKey) partitionCountArgs {
-	return partitionCountArgs{key: addr(key.buf), counts: addr(p.counts), rows: int64(p.n), chunk: int64(p.chunk / partitionCounters),
+	return partitionCountArgs{key: addr(key.buf), counts: addr(p.counts), rows: int64(p.n), perBlock: int64(p.perBlock / partitionCounters),
 		segmentCount: 1, bits: uint32(key.bits), shift: uint32(key.shift), flip: key.digitFlip()}
 }
 
@@ -300,7 +300,7 @@ func (p *radixPass) move() *gpu.Buffer {
 	launch(p.op, "partition_offsets", 1, 1024, 0, partitionOffsetsArgs{addr(p.counts), addr(starts), int32(digits), int32(partitionCounters * p.grid)})
 	p.begins("move")
 	for _, l := range p.launches {
-		args := partitionArgs{key: addr(p.key.buf), base: addr(p.counts), rows: uint32(p.n), chunk: uint32(p.chunk), columns: int32(len(l.cols)),
+		args := partitionArgs{key: addr(p.key.buf), base: addr(p.counts), rows: uint32(p.n), perBlock: uint32(p.perBlock), columns: int32(len(l.cols)),
 			bits: uint32(p.key.bits), shift: uint32(p.key.shift), flip: p.key.digitFlip(), widest: uint32(l.widest)}
 		copy(args.column[:], l.cols)
 		launch(p.op, l.shape.kernel, p.grid, partitionThreads, l.shared, args)

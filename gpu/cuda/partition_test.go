@@ -9,9 +9,9 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// TestCountsBecomePlaces scans as many counts as a large GPU has blocks, which is more
+// TestCountsBecomePositions scans as many counts as a large GPU has blocks, which is more
 // than the emulated GPU launches.
-func TestCountsBecomePlaces(t *testing.T) {
+func TestCountsBecomePositions(t *testing.T) {
 	d := openTest(t, 0)
 	defer func() { require.NoError(t, d.Close()) }()
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -21,35 +21,35 @@ func TestCountsBecomePlaces(t *testing.T) {
 		for i := range counts {
 			counts[i] = rnd.Uint32N(1000)
 		}
-		places := make([]uint32, digits*blocks+1)
-		for i := range places[1:] {
-			places[i+1] = places[i] + counts[i]
+		positions := make([]uint32, digits*blocks+1)
+		for i := range positions[1:] {
+			positions[i+1] = positions[i] + counts[i]
 		}
 		want := make([]uint32, digits+1)
 		for i := range want {
-			want[i] = places[i*blocks]
+			want[i] = positions[i*blocks]
 		}
-		gotPlaces, got := countsToPlaces(t, d, counts, digits, blocks)
+		gotPositions, got := countsToPositions(t, d, counts, digits, blocks)
 		require.Equal(t, want, got, "%d digits, %d blocks", digits, blocks)
-		require.Equal(t, places[:digits*blocks], gotPlaces, "%d digits, %d blocks", digits, blocks)
+		require.Equal(t, positions[:digits*blocks], gotPositions, "%d digits, %d blocks", digits, blocks)
 	}
 	require.Empty(t, d.Budget().Leaks())
 }
 
-func countsToPlaces(t *testing.T, d *Device, counts []uint32, digits, blocks int) (places, offsets []uint32) {
+func countsToPositions(t *testing.T, d *Device, counts []uint32, digits, blocks int) (positions, offsets []uint32) {
 	q, err := d.NewQueue("counts")
 	require.NoError(t, err)
 	l := d.Budget().Lease("counts")
 	o := q.(*queue).begin("counts", l)
-	places, offsets = make([]uint32, digits*blocks), make([]uint32, digits+1)
+	positions, offsets = make([]uint32, digits*blocks), make([]uint32, digits+1)
 	from, to := o.alloc(int64(len(counts))*4), o.alloc(int64(len(offsets))*4)
 	o.write(from, 0, gpu.BytesOf(counts))
 	launch(o, "partition_offsets", 1, 1024, 0, partitionOffsetsArgs{addr(from), addr(to), int32(digits), int32(blocks)})
-	o.read(from, 0, gpu.BytesOf(places))
+	o.read(from, 0, gpu.BytesOf(positions))
 	o.read(to, 0, gpu.BytesOf(offsets))
 	end(o, &offsets, &err)
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
 	require.NoError(t, q.Close())
-	return places, offsets
+	return positions, offsets
 }

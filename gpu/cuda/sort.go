@@ -262,8 +262,8 @@ func (o *op) orderPlain(keys []gpu.SortKey) *gpu.Buffer {
 	return out
 }
 
-// textChunk is TEXT_CHUNK of sort.cu.
-const textChunk = 8
+// textWord is TEXT_CHUNK of sort.cu: the bytes of a text in a word.
+const textWord = 8
 
 type textWordsArgs struct {
 	offsets, bytes, codes, rows, words, lengths uint64
@@ -272,8 +272,8 @@ type textWordsArgs struct {
 }
 
 type textSplitArgs struct {
-	order, groups, words, lengths, rows, places, sorted, heads, whole, wholeHeads uint64
-	n                                                                             int64
+	order, groups, words, lengths, rows, positions, sorted, heads, whole, wholeHeads uint64
+	n                                                                                int64
 }
 
 type textKeepArgs struct {
@@ -282,8 +282,8 @@ type textKeepArgs struct {
 }
 
 type textCompactArgs struct {
-	keep, heads, sorted, places, rows, nextPlaces, groups uint64
-	n                                                     int64
+	keep, heads, sorted, positions, rows, nextPositions, groups uint64
+	n                                                           int64
 }
 
 type textRanksArgs struct {
@@ -312,23 +312,23 @@ func (o *op) textRanks(c gpu.Column) *gpu.Buffer {
 	t := textSort{op: o, n: n, whole: whole, heads: heads}
 	for t.n > 1 && !o.failed() {
 		t.round(args)
-		args.depth += textChunk
+		args.depth += textWord
 	}
 	o.scan(heads, n, true)
 	ranks := o.alloc(int64(n) * 4)
 	launch(o, "text_ranks", o.grid(n), 256, 0, textRanksArgs{addr(whole), addr(heads), addr(ranks), int64(n)})
-	o.free(whole, heads, t.rows, t.places, t.groups)
+	o.free(whole, heads, t.rows, t.positions, t.groups)
 	return ranks
 }
 
 // textSort is the state of a sort of texts between two rounds. n texts are not settled
-// yet: rows has their rows, places their positions in the whole order, groups the number
+// yet: rows has their rows, positions theirs in the whole order, groups the number
 // of their group of equal texts. nil means all rows, all positions and a single group.
 type textSort struct {
 	*op
-	n                    int
-	rows, places, groups *gpu.Buffer
-	whole, heads         *gpu.Buffer
+	n                       int
+	rows, positions, groups *gpu.Buffer
+	whole, heads            *gpu.Buffer
 }
 
 // round sorts by the next bytes.
@@ -347,7 +347,7 @@ func (t *textSort) round(args textWordsArgs) {
 	}
 	next := parts[len(parts)-2:]
 	if next[0].bits == 0 && next[1].bits == 0 { // nothing tells them apart
-		if next[1].base <= textChunk {
+		if next[1].base <= textWord {
 			t.n = 0
 		}
 		t.free(words, lengths)
@@ -356,15 +356,15 @@ func (t *textSort) round(args textWordsArgs) {
 	order := t.order(n, parts)
 	sorted, heads, keep := t.alloc(int64(n)*4), t.alloc(int64(n+1)*4), t.alloc(int64(n+1)*4)
 	launch(t.op, "text_split", t.grid(n), 256, 0, textSplitArgs{order: addr(order), groups: addr(t.groups), words: addr(words), lengths: addr(lengths),
-		rows: addr(t.rows), places: addr(t.places), sorted: addr(sorted), heads: addr(heads), whole: addr(t.whole), wholeHeads: addr(t.heads), n: int64(n)})
+		rows: addr(t.rows), positions: addr(t.positions), sorted: addr(sorted), heads: addr(heads), whole: addr(t.whole), wholeHeads: addr(t.heads), n: int64(n)})
 	launch(t.op, "text_keep", t.grid(n), 256, 0, textKeepArgs{addr(order), addr(lengths), addr(heads), addr(keep), int64(n)})
 	t.scan(heads, n, true)
 	left := t.scanTotal(keep, n, true)
-	rows, places, groups := t.alloc(left*4), t.alloc(left*4), t.alloc(left*4)
+	rows, positions, groups := t.alloc(left*4), t.alloc(left*4), t.alloc(left*4)
 	if left > 0 {
-		launch(t.op, "text_compact", t.grid(n), 256, 0, textCompactArgs{addr(keep), addr(heads), addr(sorted), addr(t.places),
-			addr(rows), addr(places), addr(groups), int64(n)})
+		launch(t.op, "text_compact", t.grid(n), 256, 0, textCompactArgs{addr(keep), addr(heads), addr(sorted), addr(t.positions),
+			addr(rows), addr(positions), addr(groups), int64(n)})
 	}
-	t.free(words, lengths, order, sorted, heads, keep, t.rows, t.places, t.groups)
-	t.n, t.rows, t.places, t.groups = int(left), rows, places, groups
+	t.free(words, lengths, order, sorted, heads, keep, t.rows, t.positions, t.groups)
+	t.n, t.rows, t.positions, t.groups = int(left), rows, positions, groups
 }

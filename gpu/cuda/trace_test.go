@@ -8,7 +8,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-func TestTheNewestPiecesOfWorkAreKept(t *testing.T) {
+func TestTheNewestSpansAreKept(t *testing.T) {
 	kept := maxSpans
 	maxSpans = 3
 	defer func() { maxSpans = kept }()

@@ -187,13 +187,13 @@ func (b *bench) once(f func() error) (took, wall time.Duration, err error) {
 
 // spent returns the device time so far of the phases of primitives with a name, and their
 // number. Both are 0 if the device does not measure them.
-func (b *bench) spent(piece string) (total time.Duration, count int) {
+func (b *bench) spent(name string) (total time.Duration, count int) {
 	p, ok := b.dev.(gpu.Profiled)
 	if !ok {
 		return 0, 0
 	}
 	for _, s := range p.Spans(b.l) {
-		if s.Name == piece {
+		if s.Name == name {
 			total, count = total+s.End-s.Start, count+1
 		}
 	}
@@ -257,7 +257,7 @@ func (b *bench) hostColumn(n int, fill func([]uint32, *rand.Rand)) (gpu.Column, 
 		return gpu.Column{}, err
 	}
 	values := gpu.Values[uint32](buf, n)
-	const piece = 1 << 20
+	const part = 1 << 20
 	next := make(chan int)
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -265,11 +265,11 @@ func (b *bench) hostColumn(n int, fill func([]uint32, *rand.Rand)) (gpu.Column, 
 		go func() {
 			defer wg.Done()
 			for from := range next {
-				fill(values[from:min(from+piece, n)], rand.New(rand.NewPCG(rand.Uint64(), uint64(from))))
+				fill(values[from:min(from+part, n)], rand.New(rand.NewPCG(rand.Uint64(), uint64(from))))
 			}
 		}()
 	}
-	for from := 0; from < n; from += piece {
+	for from := 0; from < n; from += part {
 		next <- from
 	}
 	close(next)

@@ -243,7 +243,7 @@ func (b *bench) partition() error {
 }
 
 func (b *bench) partitionBy(cols []gpu.Column, bits uint, rate float64) error {
-	const piece = "partition, move"
+	const phase = "partition, move"
 	width := cols[0].Type.Width()
 	name, bytes := fmt.Sprintf("%d ways, %d+%d+%d bytes", 1<<bits, width, width, width), int64(b.rows)*int64(width)*6
 	var times, walls, moves []time.Duration
@@ -252,7 +252,7 @@ func (b *bench) partitionBy(cols []gpu.Column, bits uint, rate float64) error {
 		if err := b.ctx.Err(); err != nil {
 			return err
 		}
-		before, count := b.spent(piece)
+		before, count := b.spent(phase)
 		took, wall, err := b.once(func() error {
 			out, _, err := b.q.Partition(b.l, cols, cols[0], 0, bits)
 			gpu.ReleaseColumns(out)
@@ -261,7 +261,7 @@ func (b *bench) partitionBy(cols []gpu.Column, bits uint, rate float64) error {
 		if err != nil {
 			return err
 		}
-		after, now := b.spent(piece)
+		after, now := b.spent(phase)
 		times, walls, moves, passes = append(times, took), append(walls, wall), append(moves, after-before), now-count
 	}
 	r := Result{Benchmark: b.name, Case: name, Rows: int64(b.rows), Bytes: bytes, Time: median(times[1:]), Wall: median(walls[1:]), Runs: b.runs, Bound: "copy", BoundRate: rate}

@@ -343,24 +343,24 @@ func TestPinnedAndMappedMemory(t *testing.T) {
 	d := open(t)
 	var host uintptr
 	require.Zero(t, d.Pinned(&host, 1<<20, 0))
-	const piece = 2 << 20
+	const part = 2 << 20
 	var p, h1, h2 uint64
 	properties := [64]byte{}
-	require.Zero(t, d.Reserve(&p, 4*piece, 0, 0, 0))
-	require.Zero(t, d.Create(&h1, piece, unsafe.Pointer(&properties), 0))
-	require.Zero(t, d.Create(&h2, piece, unsafe.Pointer(&properties), 0))
-	require.Zero(t, d.Map(p, piece, 0, h1, 0))
-	require.Zero(t, d.Map(p+piece, piece, 0, h2, 0))
-	require.Zero(t, d.Access(p, 2*piece, unsafe.Pointer(&properties), 1))
-	require.Zero(t, d.launch("check_iota", 2*piece/8/256, 256, 0, numbers{p, 2 * piece / 8}))
+	require.Zero(t, d.Reserve(&p, 4*part, 0, 0, 0))
+	require.Zero(t, d.Create(&h1, part, unsafe.Pointer(&properties), 0))
+	require.Zero(t, d.Create(&h2, part, unsafe.Pointer(&properties), 0))
+	require.Zero(t, d.Map(p, part, 0, h1, 0))
+	require.Zero(t, d.Map(p+part, part, 0, h2, 0))
+	require.Zero(t, d.Access(p, 2*part, unsafe.Pointer(&properties), 1))
+	require.Zero(t, d.launch("check_iota", 2*part/8/256, 256, 0, numbers{p, 2 * part / 8}))
 	out := make([]uint64, 4)
-	require.Zero(t, d.Down(unsafe.Pointer(&out[0]), p+piece-16, 32), "across the pieces")
-	require.Equal(t, []uint64{piece/8 - 2, piece/8 - 1, piece / 8, piece/8 + 1}, out)
-	require.Equal(t, int32(invalidValue), d.Down(unsafe.Pointer(&out[0]), p+2*piece-16, 32), "beyond what is mapped")
-	require.Zero(t, d.Unmap(p, 2*piece))
+	require.Zero(t, d.Down(unsafe.Pointer(&out[0]), p+part-16, 32), "across the two allocations")
+	require.Equal(t, []uint64{part/8 - 2, part/8 - 1, part / 8, part/8 + 1}, out)
+	require.Equal(t, int32(invalidValue), d.Down(unsafe.Pointer(&out[0]), p+2*part-16, 32), "beyond what is mapped")
+	require.Zero(t, d.Unmap(p, 2*part))
 	require.Zero(t, d.Drop(h1))
 	require.Zero(t, d.Drop(h2))
-	require.Zero(t, d.Unreserve(p, 4*piece))
+	require.Zero(t, d.Unreserve(p, 4*part))
 	require.Zero(t, d.FreePinned(host))
 	require.Less(t, d.Live(), int64(math.MaxInt32))
 }

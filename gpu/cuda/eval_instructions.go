@@ -21,8 +21,8 @@ var kernelNames = map[gpu.Op]string{
 var mathNames = [...]string{gpu.MathSqrt: "sqrt", gpu.MathCbrt: "cbrt", gpu.MathExp: "exp", gpu.MathLn: "ln",
 	gpu.MathLog2: "log2", gpu.MathLog10: "log10"}
 
-// step computes the result of instruction i.
-func (e *evaluation) step(i int) register {
+// execute computes the result of instruction i.
+func (e *evaluation) execute(i int) register {
 	in := &e.p.Code[i]
 	args := make([]*register, len(in.Args))
 	for k, r := range in.Args {
