@@ -126,7 +126,7 @@ func (panicking) Reclaimable() (int64, float64) { return 1000, 0 }
 func (panicking) Reclaim(int64) int64           { panic("a defect") }
 
 func TestRandomHoldersNeitherDeadlockNorExceedTheBudget(t *testing.T) {
-	const limit, workers, steps = 1000, 8, 2000
+	const limit, workers, rounds = 1000, 8, 2000
 	b := gpu.NewBudget("host", "--host-memory", limit, &heap{})
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -140,7 +140,7 @@ func TestRandomHoldersNeitherDeadlockNorExceedTheBudget(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, uint64(w)))
 			h := &holder{lease: b.Lease(fmt.Sprint("holder ", w)), cost: rnd.Float64()}
 			unregister := b.Register(h)
-			for step := range steps {
+			for round := range rounds {
 				h.mu.Lock() // held while it reserves, like the lock of an operator at work
 				n := rnd.Int64N(limit / 4)
 				if w == 0 {
@@ -150,7 +150,7 @@ func TestRandomHoldersNeitherDeadlockNorExceedTheBudget(t *testing.T) {
 				case err == nil:
 					h.held += n
 					served[w]++
-				case step%2 == 0:
+				case round%2 == 0:
 					h.lease.Unreserve(h.held)
 					h.held = 0
 				}
@@ -158,7 +158,7 @@ func TestRandomHoldersNeitherDeadlockNorExceedTheBudget(t *testing.T) {
 					t.Errorf("%d bytes of %d are reserved", now, limit)
 				}
 				h.mu.Unlock()
-				if step%64 == 63 { // unregister and register again
+				if round%64 == 63 { // unregister and register again
 					unregister()
 					unregister = b.Register(h)
 				}

@@ -240,7 +240,7 @@ func (b *bench) column(n int, fill func([]uint32, *rand.Rand)) (gpu.Column, erro
 	return b.up(c)
 }
 
-// up brings a column to the device in place of the one on the host.
+// up brings a column to the device and releases the one on the host.
 func (b *bench) up(c gpu.Column) (gpu.Column, error) {
 	s, err := b.q.Upload(b.l, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type}), Cols: []gpu.Column{c}, Rows: c.Len})
 	if err != nil {

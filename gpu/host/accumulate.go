@@ -15,8 +15,8 @@ import (
 const fewGroups = 512
 
 // fold runs f over the rows of some groups. Few groups are folded in parallel into
-// private copies of the state, which are merged in any order. Many groups are folded in
-// place, in parallel only where the ids are sorted.
+// private copies of the state, which are merged in any order. Many groups are folded into
+// the state itself, in parallel only where the ids are sorted.
 func fold[S any](d *Device, ids []int32, state []S, zero S, f func(st []S, lo, hi int), merge func(dst *S, src S)) error {
 	n := len(ids)
 	if n <= grain || d.threads == 1 {
@@ -49,7 +49,7 @@ func fold[S any](d *Device, ids []int32, state []S, zero S, f func(st []S, lo, h
 	})
 }
 
-// runAt moves the border of a piece to the start of the next run of rows of one group.
+// runAt moves the border of a task to the start of the next run of rows of one group.
 // The ids ascend.
 func runAt(ids []int32, i int) int {
 	if i == 0 {

@@ -17,22 +17,22 @@ func TestRowsOfARunAreFoldedByOneCore(t *testing.T) {
 			ids[i] = int32(i / length)
 		}
 		var mu sync.Mutex
-		pieces := make([]int, max(100003/length+1, fewGroups+1))
+		tasks := make([]int, max(100003/length+1, fewGroups+1))
 		rows := 0
-		err := fold(d, ids, pieces, 0, func(_ []int, lo, hi int) {
+		err := fold(d, ids, tasks, 0, func(_ []int, lo, hi int) {
 			mu.Lock()
 			defer mu.Unlock()
 			rows += hi - lo
 			for i := lo; i < hi; i++ {
 				if i == lo || ids[i] != ids[i-1] {
-					pieces[ids[i]]++
+					tasks[ids[i]]++
 				}
 			}
 		}, nil)
 		require.NoError(t, err)
 		require.Equal(t, len(ids), rows, "runs of %d", length)
-		for run, n := range pieces[:ids[len(ids)-1]+1] {
-			require.Equal(t, 1, n, "pieces with rows of run %d of %d rows", run, length)
+		for run, n := range tasks[:ids[len(ids)-1]+1] {
+			require.Equal(t, 1, n, "tasks with rows of run %d of %d rows", run, length)
 		}
 	}
 }

@@ -62,8 +62,8 @@ func class(n int64) int {
 	if n <= smallest {
 		return smallest
 	}
-	step := int64(1) << (bits.Len64(uint64(n-1)) - 3)
-	return int((n + step - 1) / step * step)
+	unit := int64(1) << (bits.Len64(uint64(n-1)) - 3)
+	return int((n + unit - 1) / unit * unit)
 }
 
 // Allocate implements gpu.Allocator.

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// evalRows is the rows of a chunk, over which a program runs at a time; a multiple of
+	// evalRows is the rows of a batch, over which a program runs at a time; a multiple of
 	// 64. They are few enough that the registers stay in the first two cache levels, and
 	// enough that the cost of dispatching an instruction does not matter.
 	evalRows  = 2048
@@ -21,8 +21,8 @@ const (
 )
 
 // eval evaluates a program over n rows of its inputs; it implements gpu.Queue.Eval. It
-// runs all instructions over one chunk of rows, then over the next. Cores share the
-// chunks.
+// runs all instructions over one batch of rows, then over the next. Cores share the
+// batches.
 func eval(d *Device, l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gpu.Column, error) {
 	return evalProgram(d, l, p, in, n)
 }
@@ -53,23 +53,24 @@ func (heap) Allocate(n int64) ([]byte, uintptr, error) {
 
 func (heap) Free([]byte, uintptr, int64) {}
 
-// evaluation is one call of eval. It is read-only while chunks run.
+// evaluation is one call of eval. It is read-only while batches run.
 type evaluation struct {
 	dev    *Device
 	lease  *gpu.Lease
 	p      *gpu.Program
 	in     []gpu.Column
 	n      int
-	steps  []step
-	needed []bool // registers that chunks compute
-	loaded []bool // inputs whose values chunks read
+	code   []instruction // those that batches run
+	needed []bool        // registers that batches compute
+	loaded []bool        // inputs whose values batches read
 	dicts  dictResults
 	outs   []output
 	frames []*frame // one for each worker, made when it first runs
 }
 
-// step is an instruction with the data that is prepared for it once a call.
-type step struct {
+// instruction is an instruction of the program, with the data that is prepared for it once
+// a call.
+type instruction struct {
 	*gpu.Instr
 	result int
 	like   *likePattern
@@ -99,7 +100,7 @@ func evalProgram(d *Device, l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int
 	if err := e.openOutputs(); err != nil {
 		return nil, err
 	}
-	if e.chunksNeeded() {
+	if e.batchesNeeded() {
 		err = d.parallelWorkers(n, evalGrain, func(worker, lo, hi int) error {
 			f := e.frames[worker]
 			if f == nil {
@@ -139,7 +140,7 @@ func (e *evaluation) check() error {
 	return nil
 }
 
-// plan finds the registers that chunks must compute and prepares the steps.
+// plan finds the registers that batches must compute and prepares the instructions.
 func (e *evaluation) plan() {
 	first := len(e.in)
 	e.needed = make([]bool, first+len(e.p.Code))
@@ -173,18 +174,18 @@ func (e *evaluation) plan() {
 		if !e.needed[r] || e.dicts.has(r) {
 			continue
 		}
-		s := step{Instr: &e.p.Code[i], result: r}
+		s := instruction{Instr: &e.p.Code[i], result: r}
 		switch s.Op {
 		case gpu.OpLike, gpu.OpILike:
 			s.like = compileLike(s.Value.Str, rune(s.N), s.Op == gpu.OpILike)
 		case gpu.OpIn:
 			s.set = newSet(s.Set, e.typeOf(s.Args[0]))
 		}
-		e.steps = append(e.steps, s)
+		e.code = append(e.code, s)
 	}
 }
 
-func (e *evaluation) chunksNeeded() bool {
+func (e *evaluation) batchesNeeded() bool {
 	for i := range e.outs {
 		if e.outs[i].register >= 0 {
 			return true
@@ -200,7 +201,7 @@ func (e *evaluation) typeOf(r int) gpu.Type {
 	return e.p.Code[r-len(e.in)].Type
 }
 
-// vec is the values of one register over the rows of a chunk.
+// vec is the values of one register over the rows of a batch.
 type vec struct {
 	typ gpu.Type
 	// raw points to the first value of a type of fixed width, bits is the bitmap of a
@@ -224,17 +225,17 @@ func vals[T any](v *vec, n int) []T { return unsafe.Slice((*T)(v.raw), n) }
 type frame struct {
 	e    *evaluation
 	vecs []vec
-	n    int // rows of the chunk
-	lo   int // first row of the chunk
+	n    int // rows of the batch
+	lo   int // first row of the batch
 	pool *scratch
-	// codes has the dictionary codes of the chunk for each input; nil until they are
+	// codes has the dictionary codes of the batch for each input; nil until they are
 	// needed.
 	codes [][]int32
 	// reserved is the memory of the lease that counts for the pool. err is a refusal of
-	// more: the pool grows once more after it, and then the chunk ends.
+	// more: the pool grows once more after it, and then the batch ends.
 	reserved int64
 	err      error
-	// fresh is vecs at the start of a chunk, with only the constants set. The marks count
+	// fresh is vecs at the start of a batch, with only the constants set. The marks count
 	// the parts of the pool that the constants use.
 	fresh                          []vec
 	markBlocks, markBits, markText int
@@ -242,7 +243,7 @@ type frame struct {
 
 // scratch is working memory on the Go heap, because it has strings in it. It is reused
 // from call to call. During a call it counts against the call's lease; keptScratch bounds
-// what each core keeps between calls. Strings made in a chunk are in bytes. When bytes is
+// what each core keeps between calls. Strings made in a batch are in bytes. When bytes is
 // reallocated, strings in the old block stay valid, because they refer to it.
 type scratch struct {
 	blocks  [][]uint64 // of 2 * evalRows words: any fixed-width register
@@ -312,7 +313,7 @@ func newFrame(e *evaluation) *frame {
 	for r := range f.vecs {
 		f.vecs[r].typ = e.typeOf(r)
 	}
-	for _, s := range e.steps {
+	for _, s := range e.code {
 		if s.Op == gpu.OpConst {
 			f.constant(&f.vecs[s.result], s.Value)
 		}
@@ -356,12 +357,12 @@ func (f *frame) run(lo, n int) error {
 			f.mapCodes(r)
 		}
 	}
-	// Outputs are computed in place.
+	// Outputs are computed in the memory of their columns.
 	for i := range f.e.outs {
-		f.place(&f.e.outs[i])
+		f.computeInto(&f.e.outs[i])
 	}
-	for i := range f.e.steps {
-		err := f.step(&f.e.steps[i])
+	for i := range f.e.code {
+		err := f.execute(&f.e.code[i])
 		if f.count(); f.err != nil { // report a refusal rather than its consequences
 			return f.err
 		}
@@ -422,7 +423,7 @@ func (f *frame) raw(v *vec) unsafe.Pointer {
 	return v.raw
 }
 
-// blockOf returns working memory for the values of a chunk.
+// blockOf returns working memory for the values of a batch.
 func blockOf[T any](f *frame) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(f.block()))), f.n)
 }
@@ -466,9 +467,9 @@ func (f *frame) bothValid(args []int) []uint64 {
 	return out
 }
 
-// live reports whether an error on row i of a step counts: no argument is null there, and
-// the mask, if there is one, is true.
-func (f *frame) live(s *step, valid []uint64, i int) bool {
+// live reports whether an error on row i of an instruction counts: no argument is null
+// there, and the mask, if there is one, is true.
+func (f *frame) live(s *instruction, valid []uint64, i int) bool {
 	if valid != nil && valid[i>>6]>>(i&63)&1 == 0 {
 		return false
 	}
@@ -495,14 +496,14 @@ func (f *frame) setNull(v *vec, i int) {
 	v.valid[i>>6] &^= 1 << (i & 63)
 }
 
-// failed returns the error of a step for one value.
-func failed(s *step, format string, args ...any) error {
+// failed returns the error of an instruction for one value.
+func failed(s *instruction, format string, args ...any) error {
 	return gpu.Failed("in %s: %s", s.Text, fmt.Sprintf(format, args...))
 }
 
 // fail handles a row without a result. The row is an error when it is live and the
 // operation must not be null there; otherwise it becomes null.
-func (f *frame) fail(s *step, v *vec, i int, err func() error) error {
+func (f *frame) fail(s *instruction, v *vec, i int, err func() error) error {
 	if s.Op == gpu.OpCast && s.N == 1 || !f.live(s, v.valid, i) {
 		f.setNull(v, i)
 		return nil
@@ -510,8 +511,8 @@ func (f *frame) fail(s *step, v *vec, i int, err func() error) error {
 	return err()
 }
 
-// step runs one instruction.
-func (f *frame) step(s *step) error {
+// execute runs one instruction.
+func (f *frame) execute(s *instruction) error {
 	v := &f.vecs[s.result]
 	switch s.Op {
 	case gpu.OpConst:

@@ -101,7 +101,7 @@ func mulUnsigned[T unsigned](out, a, b []T) bool {
 	return over
 }
 
-func arithSigned[T signed](f *frame, s *step, v, a, b *vec, limit uint64) bool {
+func arithSigned[T signed](f *frame, s *instruction, v, a, b *vec, limit uint64) bool {
 	out, x, y := dst[T](f, v), vals[T](a, f.n), vals[T](b, f.n)
 	switch s.Op {
 	case gpu.OpAdd:
@@ -114,7 +114,7 @@ func arithSigned[T signed](f *frame, s *step, v, a, b *vec, limit uint64) bool {
 	return true
 }
 
-func arithUnsigned[T unsigned](f *frame, s *step, v, a, b *vec) bool {
+func arithUnsigned[T unsigned](f *frame, s *instruction, v, a, b *vec) bool {
 	out, x, y := dst[T](f, v), vals[T](a, f.n), vals[T](b, f.n)
 	switch s.Op {
 	case gpu.OpAdd:
@@ -127,7 +127,7 @@ func arithUnsigned[T unsigned](f *frame, s *step, v, a, b *vec) bool {
 	return true
 }
 
-func arithFloat[T float](f *frame, s *step, v, a, b *vec) {
+func arithFloat[T float](f *frame, s *instruction, v, a, b *vec) {
 	out, x, y := dst[T](f, v), vals[T](a, f.n), vals[T](b, f.n)
 	switch s.Op {
 	case gpu.OpAdd:
@@ -158,7 +158,7 @@ func arithFloat[T float](f *frame, s *step, v, a, b *vec) {
 }
 
 // arithmetic runs the binary operations on numbers, dates and times.
-func (f *frame) arithmetic(s *step, v *vec) error {
+func (f *frame) arithmetic(s *instruction, v *vec) error {
 	a, b := &f.vecs[s.Args[0]], &f.vecs[s.Args[1]]
 	v.valid = f.bothValid(s.Args)
 	switch v.typ.Kind {
@@ -177,7 +177,7 @@ func (f *frame) arithmetic(s *step, v *vec) error {
 
 // divisors fails the rows with a divisor of zero in OpQuo, and in OpMod if N is
 // ZeroFails.
-func divisors[T float](f *frame, s *step, v, b *vec) error {
+func divisors[T float](f *frame, s *instruction, v, b *vec) error {
 	if s.Op != gpu.OpQuo && (s.Op != gpu.OpMod || s.N != gpu.ZeroFails) {
 		return nil
 	}
@@ -193,7 +193,7 @@ func divisors[T float](f *frame, s *step, v, b *vec) error {
 
 // arithFast computes all rows at the width of the operands. It reports whether the
 // checked path must compute them again.
-func (f *frame) arithFast(s *step, v, a, b *vec) bool {
+func (f *frame) arithFast(s *instruction, v, a, b *vec) bool {
 	if s.Op == gpu.OpQuo || s.Op == gpu.OpMod || v.typ.Kind == gpu.Time {
 		return true
 	}
@@ -257,7 +257,7 @@ func extremes(x []int64) (least, most int64) {
 }
 
 // arithChecked computes in 128 bits, row by row, and fails the rows without a result.
-func (f *frame) arithChecked(s *step, v, a, b *vec) error {
+func (f *frame) arithChecked(s *instruction, v, a, b *vec) error {
 	out, x, y := blockOf[gpu.Int128](f), f.wide(a), f.wide(b)
 	lo, hi := v.typ.Bounds()
 	for i := range out {
@@ -315,12 +315,12 @@ func timeOfDay(r gpu.Int128, u gpu.Unit) gpu.Int128 {
 }
 
 // zeroDivisor returns the error of a division by zero.
-func (f *frame) zeroDivisor(s *step, i int) error {
+func (f *frame) zeroDivisor(s *instruction, i int) error {
 	return failed(s, "%s is divided by zero; with nullif(divisor, 0) the result is null", f.scalar(&f.vecs[s.Args[0]], i))
 }
 
 // overflow returns the error of an operation whose result does not fit its type.
-func (f *frame) overflow(s *step, i int) error {
+func (f *frame) overflow(s *instruction, i int) error {
 	t := s.Type
 	what := t.String()
 	if t.Kind == gpu.Decimal && !t.Wide && t.Precision > gpu.MaxNarrowPrecision {
@@ -329,8 +329,8 @@ func (f *frame) overflow(s *step, i int) error {
 	return failed(s, "the result for %s is out of the range of %s; cast an operand to a larger type", f.operands(s, i), what)
 }
 
-// operands formats the arguments of a step on one row.
-func (f *frame) operands(s *step, i int) string {
+// operands formats the arguments of an instruction on one row.
+func (f *frame) operands(s *instruction, i int) string {
 	text := ""
 	for k, r := range s.Args {
 		if k > 0 {
@@ -360,7 +360,7 @@ func (f *frame) scalar(v *vec, i int) string {
 }
 
 // unary runs negation, absolute value, sign and the functions of floats.
-func (f *frame) unary(s *step, v *vec) error {
+func (f *frame) unary(s *instruction, v *vec) error {
 	a := &f.vecs[s.Args[0]]
 	v.valid = a.valid
 	switch a.typ.Kind {
@@ -394,7 +394,7 @@ func (f *frame) unary(s *step, v *vec) error {
 	return nil
 }
 
-func unaryFloat[T float](f *frame, s *step, v *vec, x []T) {
+func unaryFloat[T float](f *frame, s *instruction, v *vec, x []T) {
 	if s.Op == gpu.OpSign {
 		out := dst[int8](f, v)
 		for i, x := range x {
@@ -451,7 +451,7 @@ func log10(x float64) float64 {
 }
 
 // round runs OpRound, OpFloor, OpCeil and OpTrunc.
-func (f *frame) round(s *step, v *vec) error {
+func (f *frame) round(s *instruction, v *vec) error {
 	a := &f.vecs[s.Args[0]]
 	v.valid = a.valid
 	switch a.typ.Kind {
@@ -493,21 +493,21 @@ func (f *frame) round(s *step, v *vec) error {
 // divideDecimal divides by a power of ten and rounds as the operation demands.
 func divideDecimal(op gpu.Op, x, by gpu.Int128) gpu.Int128 {
 	q, r := x.QuoRem(by)
-	step := int64(0)
+	up := int64(0) // what rounding adds
 	switch op {
 	case gpu.OpFloor:
-		step = -int64(b2u(r.Sign() < 0))
+		up = -int64(b2u(r.Sign() < 0))
 	case gpu.OpCeil:
-		step = int64(b2u(r.Sign() > 0))
+		up = int64(b2u(r.Sign() > 0))
 	case gpu.OpRound, gpu.OpCast:
 		if r.Sign() == 0 {
 			return q
 		}
 		if twice, over := r.Add(r); over || !absLess(twice, by) {
-			step = int64(x.Sign())
+			up = int64(x.Sign())
 		}
 	}
-	q, _ = q.Add(gpu.Int128From(step))
+	q, _ = q.Add(gpu.Int128From(up))
 	return q
 }
 
@@ -517,7 +517,7 @@ func absLess(a, b gpu.Int128) bool {
 	return ah < bh || ah == bh && al < bl
 }
 
-func roundFloats[T float](s *step, out, x []T) {
+func roundFloats[T float](s *instruction, out, x []T) {
 	switch s.Op {
 	case gpu.OpFloor:
 		for i := range out {

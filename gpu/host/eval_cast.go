@@ -8,7 +8,7 @@ import (
 )
 
 // cast runs OpCast.
-func (f *frame) cast(s *step, v *vec) error {
+func (f *frame) cast(s *instruction, v *vec) error {
 	a := &f.vecs[s.Args[0]]
 	v.valid = a.valid
 	from, to := a.typ, v.typ
@@ -105,7 +105,7 @@ func (f *frame) castToFloat(v, a *vec) {
 
 // castFromFloat rounds half to even for integers, and half away from zero for decimals,
 // as DuckDB does.
-func (f *frame) castFromFloat(s *step, v, a *vec) error {
+func (f *frame) castFromFloat(s *instruction, v, a *vec) error {
 	x := f.floats(a)
 	if v.typ.IsFloat() {
 		if v.typ.Kind == gpu.Float64 {
@@ -172,7 +172,7 @@ func int128FromFloat(x float64) (gpu.Int128, bool) {
 	return r, true
 }
 
-func (f *frame) doesNotFit(s *step, i int) error {
+func (f *frame) doesNotFit(s *instruction, i int) error {
 	a := &f.vecs[s.Args[0]]
 	return failed(s, "the %v %s does not fit %v", a.typ, f.scalar(a, i), s.Type)
 }
@@ -209,7 +209,7 @@ func rescaling(from, to gpu.Type) (mul, div gpu.Int128, wrap bool) {
 
 // castIntegers converts between types that are stored as integers: integers, decimals,
 // booleans, dates and times.
-func (f *frame) castIntegers(s *step, v, a *vec) error {
+func (f *frame) castIntegers(s *instruction, v, a *vec) error {
 	mul, div, wrap := rescaling(a.typ, v.typ)
 	one := gpu.Int128From(1)
 	if div == one && !wrap && !a.typ.Wide && a.typ.Kind != gpu.Uint64 && mul.IsInt64() && f.castNarrow(v, a, mul.Int64()) {

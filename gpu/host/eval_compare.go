@@ -156,7 +156,7 @@ func compareBits(out, a, b []uint64, rel relation) {
 }
 
 // compare runs the comparisons, including the null-safe ones.
-func (f *frame) compare(s *step, v *vec) error {
+func (f *frame) compare(s *instruction, v *vec) error {
 	a, b := s.Args[0], s.Args[1]
 	rel, negate := equal, false
 	switch s.Op {
@@ -249,7 +249,7 @@ func relateAs[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64]
 }
 
 // logic runs three-valued logic, 64 rows at a time.
-func (f *frame) logic(s *step, v *vec) {
+func (f *frame) logic(s *instruction, v *vec) {
 	a := &f.vecs[s.Args[0]]
 	out := f.bitsOf(v)
 	switch s.Op {
@@ -310,7 +310,7 @@ func (f *frame) logic(s *step, v *vec) {
 }
 
 // choose runs OpSelect.
-func (f *frame) choose(s *step, v *vec) error {
+func (f *frame) choose(s *instruction, v *vec) error {
 	cond, a, b := &f.vecs[s.Args[0]], &f.vecs[s.Args[1]], &f.vecs[s.Args[2]]
 	take := cond.bits
 	if cond.valid != nil {

@@ -105,7 +105,7 @@ func (f *frame) storeInt64s(v *vec, in []int64) {
 }
 
 // narrow checks that values fit the result and writes them.
-func (f *frame) narrow(s *step, v *vec, in []gpu.Int128) error {
+func (f *frame) narrow(s *instruction, v *vec, in []gpu.Int128) error {
 	lo, hi := v.typ.Bounds()
 	for i, x := range in {
 		if x.Less(lo) || hi.Less(x) {

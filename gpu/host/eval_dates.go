@@ -65,7 +65,7 @@ func isoWeek(days int64) (year, week int64) {
 }
 
 // dates runs the operations on dates and times.
-func (f *frame) dates(s *step, v *vec) error {
+func (f *frame) dates(s *instruction, v *vec) error {
 	a := &f.vecs[s.Args[0]]
 	v.valid = f.bothValid(s.Args)
 	x := f.int64s(a)

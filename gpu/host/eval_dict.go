@@ -121,9 +121,9 @@ func (e *evaluation) withNull(c gpu.Column) (out gpu.Column, err error) {
 	return out, nil
 }
 
-// chunkCodes returns the codes of a dictionary input for the rows of the chunk. A null
+// batchCodes returns the codes of a dictionary input for the rows of the batch. A null
 // row has the code behind the last.
-func (f *frame) chunkCodes(input int) []int32 {
+func (f *frame) batchCodes(input int) []int32 {
 	if codes := f.codes[input]; codes != nil {
 		return codes
 	}
@@ -146,11 +146,11 @@ func withNullCode(out, codes []int32, valid []uint64, null int32) []int32 {
 	return out[:len(codes)]
 }
 
-// mapCodes looks up the values of a dictionary result for the rows of the chunk.
+// mapCodes looks up the values of a dictionary result for the rows of the batch.
 func (f *frame) mapCodes(r int) {
 	i := f.e.dicts.find(r)
 	c := &f.e.dicts.values[i]
-	codes := f.chunkCodes(f.e.dicts.inputs[i])
+	codes := f.batchCodes(f.e.dicts.inputs[i])
 	v := &f.vecs[r]
 	v.raw, v.bits, v.valid = nil, nil, nil
 	f.gather(v, c, codes)

@@ -8,7 +8,7 @@ import (
 )
 
 // castToString formats values as DuckDB prints them.
-func (f *frame) castToString(s *step, v, a *vec) error {
+func (f *frame) castToString(s *instruction, v, a *vec) error {
 	n := f.n
 	if a.typ.Kind == gpu.String {
 		v.str = a.str[:n]
@@ -52,7 +52,7 @@ func (f *frame) castToString(s *step, v, a *vec) error {
 		f.pool.bytes = b
 		v.str[i] = f.text(from)
 	}
-	if len(f.pool.bytes) > chunkBytes {
+	if len(f.pool.bytes) > batchBytes {
 		return fmt.Errorf("in %s: the strings of %d rows take more than 2 GiB", s.Text, n)
 	}
 	return nil

@@ -11,10 +11,10 @@ import (
 
 // output is one column of a result under construction.
 type output struct {
-	register int // the register that chunks compute; -1 when col is complete
+	register int // the register that batches compute; -1 when col is complete
 	col      gpu.Column
 	nulls    atomic.Bool
-	// parts are the bytes of a string column, one buffer for each chunk.
+	// parts are the bytes of a string column, one buffer for each batch.
 	parts []*gpu.Buffer
 }
 
@@ -62,8 +62,8 @@ func (e *evaluation) openOutputs() error {
 	return nil
 }
 
-// place makes the chunk compute a register in the memory of its output.
-func (f *frame) place(o *output) {
+// computeInto makes the batch compute a register in the memory of its output.
+func (f *frame) computeInto(o *output) {
 	if o.register < 0 || f.e.dicts.has(o.register) {
 		return
 	}
@@ -77,8 +77,8 @@ func (f *frame) place(o *output) {
 	}
 }
 
-// store completes the rows of an output. It copies values that were not computed in
-// place, and writes the validity.
+// store completes the rows of an output. It copies values that were not computed
+// there, and writes the validity.
 func (f *frame) store(o *output) error {
 	if o.register < 0 {
 		return nil
@@ -117,8 +117,8 @@ func allSet(words []uint64, n int) bool {
 	return rest == 0 || ^words[n/64]<<(64-rest) == 0
 }
 
-// storeStrings writes the lengths of a chunk's strings as offsets within the chunk, and
-// their bytes to a buffer of the chunk.
+// storeStrings writes the lengths of a batch's strings as offsets within the batch, and
+// their bytes to a buffer of the batch.
 func (f *frame) storeStrings(o *output, v *vec) error {
 	total := int64(0)
 	offsets := gpu.Values[int32](o.col.Offsets, f.e.n+1)[f.lo+1 : f.lo+f.n+1]
@@ -149,7 +149,7 @@ func errTooLong(n int64) error {
 	return fmt.Errorf("the strings of a result take more than the 2147483647 bytes that a stride can hold (at least %d): use smaller strides", n)
 }
 
-// closeOutputs joins the strings of the chunks, and drops validity without a null.
+// closeOutputs joins the strings of the batches, and drops validity without a null.
 func (e *evaluation) closeOutputs() ([]gpu.Column, error) {
 	cols := make([]gpu.Column, len(e.outs))
 	for i := range e.outs {

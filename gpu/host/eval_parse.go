@@ -9,7 +9,7 @@ import (
 )
 
 // castFromString parses text as values of another type.
-func (f *frame) castFromString(s *step, v, a *vec) error {
+func (f *frame) castFromString(s *instruction, v, a *vec) error {
 	bad := func(i int) error {
 		return f.fail(s, v, i, func() error {
 			return failed(s, "cannot read %.60q as %v%s", a.str[i], v.typ, v.typ.ExpectedText())

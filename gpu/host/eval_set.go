@@ -71,7 +71,7 @@ func find[K comparable](s *valueSet[K], out []uint64, a []K) {
 }
 
 // in runs OpIn.
-func (f *frame) in(s *step, v *vec) error {
+func (f *frame) in(s *instruction, v *vec) error {
 	a := &f.vecs[s.Args[0]]
 	v.valid = a.valid
 	out := f.bitsOf(v)

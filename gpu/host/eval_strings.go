@@ -11,18 +11,18 @@ import (
 )
 
 // text returns the frame's bytes from a position on as a string. It stays valid until the
-// chunk is stored.
+// batch is stored.
 func (f *frame) text(from int) string {
 	b := f.pool.bytes[from:]
 	return unsafe.String(unsafe.SliceData(b), len(b))
 }
 
-// chunkBytes bounds the bytes of strings made in one chunk, so that nested concatenations
+// batchBytes bounds the bytes of strings made in one batch, so that nested concatenations
 // cannot take all memory before the result is refused.
-const chunkBytes = 1 << 31
+const batchBytes = 1 << 31
 
 // strings runs the operations on text.
-func (f *frame) strings(s *step, v *vec) error {
+func (f *frame) strings(s *instruction, v *vec) error {
 	v.valid = f.bothValid(s.Args)
 	n := f.n
 	a := f.vecs[s.Args[0]].str[:n]
@@ -102,7 +102,7 @@ func test(out []uint64, a, b []string, holds func(s, part string) bool) {
 
 // makeStrings runs the operations whose results are strings. Substrings of arguments are
 // views; new strings are appended to the frame's bytes.
-func (f *frame) makeStrings(s *step, v *vec, a, b, c []string) error {
+func (f *frame) makeStrings(s *instruction, v *vec, a, b, c []string) error {
 	p := f.pool
 	switch s.Op {
 	case gpu.OpSubstring:
@@ -154,7 +154,7 @@ func (f *frame) makeStrings(s *step, v *vec, a, b, c []string) error {
 		if f.count(); f.err != nil {
 			return f.err
 		}
-		if len(p.bytes) > chunkBytes {
+		if len(p.bytes) > batchBytes {
 			return fmt.Errorf("in %s: the strings of %d rows take more than 2 GiB", s.Text, f.n)
 		}
 		v.str[i] = f.text(from)

@@ -154,15 +154,15 @@ func (s *extremeWide) release() { s.best.release() }
 // extremeBytes is min or max of strings and binaries, by bytes.
 type extremeBytes struct {
 	max  bool
-	best vector[place]
-	// data has the places of all groups. A value that outgrows its place gets a new one
-	// of twice the size, and the old place stays unused. So a group has at most four
+	best vector[textSlot]
+	// data has the slots of all groups. A value that outgrows its slot gets a new one
+	// of twice the size, and the old slot stays unused. So a group has at most four
 	// times the bytes of its longest value.
 	data vector[byte]
 }
 
-// place is the part of data that has the value of a group.
-type place struct {
+// textSlot is the part of data that has the value of a group.
+type textSlot struct {
 	at      int64
 	n, room int32 // bytes used and bytes in all; n is -1 without a value
 }
@@ -173,13 +173,13 @@ func (s *extremeBytes) beats(v []byte, id int32) bool {
 	return b.n < 0 || bytes.Compare(s.value(b), v) < 0 == s.max && !bytes.Equal(s.value(b), v)
 }
 
-func (s *extremeBytes) value(b place) []byte { return s.data.v[b.at:][:b.n] }
+func (s *extremeBytes) value(b textSlot) []byte { return s.data.v[b.at:][:b.n] }
 
-// roomFor returns the size of a place for n bytes.
+// roomFor returns the size of a slot for n bytes.
 func roomFor(n int) int { return min(1<<log2ceil(n), math.MaxInt32) }
 
 func (s *extremeBytes) update(_ *Device, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
-	if err := s.best.grow(l, groups, place{n: -1}); err != nil {
+	if err := s.best.grow(l, groups, textSlot{n: -1}); err != nil {
 		return err
 	}
 	winners, err := newArray[int32](l, len(ids)) // rows whose values replace those of their groups
@@ -210,8 +210,8 @@ func (s *extremeBytes) update(_ *Device, l *gpu.Lease, ids []int32, c gpu.Column
 	return nil
 }
 
-// put makes v the value of a group. data has room for a new place.
-func (s *extremeBytes) put(b *place, v []byte) {
+// put makes v the value of a group. data has room for a new slot.
+func (s *extremeBytes) put(b *textSlot, v []byte) {
 	if len(v) > int(b.room) {
 		b.at, b.room = int64(len(s.data.v)), int32(roomFor(len(v)))
 		s.data.v = s.data.v[:len(s.data.v)+int(b.room)]

@@ -9,7 +9,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// grain is the rows of a piece of parallel work. It is a multiple of 64, so no two pieces
+// grain is the rows of a task of parallel work. It is a multiple of 64, so no two tasks
 // share a word of a bitmap.
 const grain = 1 << 14
 
@@ -84,7 +84,7 @@ func (q *queue) Select(l *gpu.Lease, pred gpu.Column) (gpu.Column, error) {
 // gathering is one column of a Gather.
 type gathering struct {
 	in, out gpu.Column
-	// starts are the byte offsets of the pieces in a column of bytes.
+	// starts are the byte offsets of the tasks in a column of bytes.
 	starts []int64
 }
 
@@ -110,7 +110,7 @@ func (d *Device) gather(l *gpu.Lease, cols []gpu.Column, ids []int32, outer bool
 		return b.cols, nil
 	}
 	work := make([]gathering, len(cols))
-	pieces := (n + grain - 1) / grain
+	tasks := (n + grain - 1) / grain
 	for i, c := range cols {
 		out := gpu.Column{Type: c.Type, Len: n, Dict: c.Dict}
 		if c.Dict != nil {
@@ -126,7 +126,7 @@ func (d *Device) gather(l *gpu.Lease, cols []gpu.Column, ids []int32, outer bool
 			case c.Dict == nil && c.Type.Kind == gpu.Bool:
 				out.Data, err = l.Alloc(gpu.BitmapBytes(n))
 			case c.Dict == nil && c.Type.IsVar():
-				work[i].starts = make([]int64, pieces+1)
+				work[i].starts = make([]int64, tasks+1)
 				out.Offsets, err = l.Alloc(int64(n+1) * 4)
 			default:
 				out.Data, err = l.Alloc(int64(n) * int64(c.DataWidth()))
@@ -172,7 +172,7 @@ func (d *Device) gather(l *gpu.Lease, cols []gpu.Column, ids []int32, outer bool
 		for p := 1; p < len(g.starts); p++ {
 			g.starts[p] += g.starts[p-1]
 		}
-		total := g.starts[pieces]
+		total := g.starts[tasks]
 		if total > math.MaxInt32 {
 			return b.fail(errTooManyBytes(total, n))
 		}
@@ -278,7 +278,7 @@ func gatherBitmap(dst, src []uint64, ids []int32, lo, hi int, want bool) (zeros 
 	return zeros
 }
 
-// lengths writes the length of every row of [lo, hi) to the place of its offset, and
+// lengths writes the length of every row of [lo, hi) where its offset will be, and
 // returns their sum.
 func (g *gathering) lengths(ids []int32, lo, hi int) int64 {
 	src := gpu.Values[int32](g.in.Offsets, g.in.Len+1)

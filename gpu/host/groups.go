@@ -136,7 +136,7 @@ func (g *groups) assign(d *Device, l *gpu.Lease, keys []gpu.Column, ids []int32)
 		return err
 	}
 	// Rows whose key is known find it in parallel. The other rows come after, one by one.
-	// Those of a piece are listed from the start of the piece on.
+	// Those of a task are listed from its first row on.
 	missing, err := newArray[int32](l, n)
 	if err != nil {
 		return err
@@ -173,8 +173,8 @@ func (g *groups) assign(d *Device, l *gpu.Lease, keys []gpu.Column, ids []int32)
 		return err
 	}
 	words := blockWords(g.codec.words)
-	for piece, count := range counts {
-		miss := missing.v[piece*grain:][:count]
+	for task, count := range counts {
+		miss := missing.v[task*grain:][:count]
 		for len(miss) > 0 {
 			// The keys of nearby rows are packed at once.
 			from := int(miss[0])

@@ -6,11 +6,11 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// pairGrain is the pairs of a piece of the writing of pairs.
+// pairGrain is the pairs of a task that writes pairs.
 const pairGrain = 1 << 16
 
-// MatchSorted implements gpu.Queue. Pieces of the merge path find the first match of
-// every probe row and the number of its matches. Pieces of the pairs then write them.
+// MatchSorted implements gpu.Queue. Tasks over the merge path find the first match of
+// every probe row and the number of its matches. Tasks over the pairs then write them.
 func (q *queue) MatchSorted(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe []bool, kind gpu.JoinKind) (probeIDs, buildIDs gpu.Column, err error) {
 	if err := q.check(gpu.KeyColumns(build), gpu.KeyColumns(probe)); err != nil {
 		return probeIDs, buildIDs, err
@@ -111,13 +111,13 @@ func (m *merge) find(from, to int) error {
 }
 
 // runEnd returns the end of the run of build rows from first on that equal a probe row.
-// It looks ahead in steps that double, so short runs cost little.
+// It looks ahead by distances that double, so short runs cost little.
 func (m *merge) runEnd(first, probe int) int {
-	step := 1
-	for first+step < m.builds && m.compare(first+step, probe) == 0 {
-		step *= 2
+	ahead := 1
+	for first+ahead < m.builds && m.compare(first+ahead, probe) == 0 {
+		ahead *= 2
 	}
-	low, high := first+step/2+1, min(first+step, m.builds)
+	low, high := first+ahead/2+1, min(first+ahead, m.builds)
 	return low + sort.Search(high-low, func(k int) bool { return m.compare(low+k, probe) != 0 })
 }
 
@@ -155,7 +155,7 @@ func (m *merge) pairs(d *Device, l *gpu.Lease) (probeIDs, buildIDs gpu.Column, e
 	err = d.parallel(n, pairGrain, func(lo, hi int) error {
 		row := sort.Search(m.probes, func(i int) bool { return m.offset[i+1] > int64(lo) })
 		for at := lo; at < hi; row++ {
-			j := at - int(m.offset[row]) // matches of the row that belong to the piece before
+			j := at - int(m.offset[row]) // matches of the row that belong to the task before
 			for end := min(int(m.offset[row+1]), hi); at < end; at++ {
 				probes[at] = int32(row)
 				if withBuild {

@@ -9,17 +9,17 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// parallel runs f over [0, n) in pieces of at most grain items, on as many cores as there
-// are pieces. A piece is the unit of parallel work; it starts at a multiple of grain. The
+// parallel runs f over [0, n) in tasks of at most grain items, on as many cores as there
+// are tasks. A task is the unit of parallel work; it starts at a multiple of grain. The
 // caller works too, so a call costs little when the other cores are busy. parallel
 // returns the first error, or the cause of the queue's context when that ends, and starts
-// no piece after it. A panic in a piece becomes an error.
+// no task after it. A panic in a task becomes an error.
 func (d *Device) parallel(n, grain int, f func(lo, hi int) error) error {
 	return d.parallelWorkers(n, grain, func(_, lo, hi int) error { return f(lo, hi) })
 }
 
 // parallelWorkers is parallel, and also tells f which worker runs it: a number below
-// d.threads. No two pieces run on one worker at the same time.
+// d.threads. No two tasks run on one worker at the same time.
 func (d *Device) parallelWorkers(n, grain int, f func(worker, lo, hi int) error) error {
 	if n <= grain || d.threads == 1 {
 		for lo := 0; lo < n; lo += grain {
@@ -29,7 +29,7 @@ func (d *Device) parallelWorkers(n, grain int, f func(worker, lo, hi int) error)
 		}
 		return nil
 	}
-	pieces := (n + grain - 1) / grain
+	tasks := (n + grain - 1) / grain
 	var (
 		next  atomic.Int64
 		first atomic.Pointer[error]
@@ -38,7 +38,7 @@ func (d *Device) parallelWorkers(n, grain int, f func(worker, lo, hi int) error)
 	work := func(worker int) {
 		for first.Load() == nil {
 			p := int(next.Add(1)) - 1
-			if p >= pieces {
+			if p >= tasks {
 				return
 			}
 			if err := d.guard(f, worker, p*grain, min((p+1)*grain, n)); err != nil {
@@ -46,7 +46,7 @@ func (d *Device) parallelWorkers(n, grain int, f func(worker, lo, hi int) error)
 			}
 		}
 	}
-	for w := 1; w < min(d.threads, pieces); w++ {
+	for w := 1; w < min(d.threads, tasks); w++ {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()

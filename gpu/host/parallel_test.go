@@ -20,15 +20,15 @@ func TestTheEndOfAContextEndsAPrimitiveAtWork(t *testing.T) {
 			gq, err := d.NewQueue("test")
 			require.NoError(t, err)
 			gq.Until(ctx)
-			var pieces atomic.Int64
+			var tasks atomic.Int64
 			err = gq.(*queue).dev.parallel(1000, 1, func(int, int) error {
-				if pieces.Add(1) == 10 {
+				if tasks.Add(1) == 10 {
 					cancel(end)
 				}
 				return nil
 			})
 			require.ErrorIs(t, err, end)
-			require.LessOrEqual(t, pieces.Load(), int64(10+threads))
+			require.LessOrEqual(t, tasks.Load(), int64(10+threads))
 			require.NoError(t, d.Close())
 		})
 	}

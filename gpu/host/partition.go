@@ -6,8 +6,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Partition implements gpu.Queue. Every piece of the rows makes a histogram, a scan over
-// (partition, piece) turns the counts into output offsets, and every piece writes the ids
+// Partition implements gpu.Queue. Every task makes a histogram, a scan over
+// (partition, task) turns the counts into output offsets, and every task writes the ids
 // of its rows there. Then the columns are gathered. Reduce-then-scan makes it stable.
 func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shift, bits uint) ([]gpu.Column, []int, error) {
 	if err := q.check(cols, []gpu.Column{hash}); err != nil {
@@ -49,16 +49,16 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shif
 func partition[K uint32 | uint64](d *Device, l *gpu.Lease, hash []K, shift, bits uint) (order array[int32], offsets []int, err error) {
 	n, fanout := len(hash), 1<<bits
 	mask := K(fanout - 1)
-	piece := max(grain, (n/(4*d.threads)+63)/64*64)
-	pieces := (n + piece - 1) / piece
-	places, err := newZeros[int32](l, pieces*fanout)
+	size := max(grain, (n/(4*d.threads)+63)/64*64)
+	tasks := (n + size - 1) / size
+	nexts, err := newZeros[int32](l, tasks*fanout)
 	if err != nil {
 		return order, nil, err
 	}
-	defer places.release()
-	next := places.v
-	err = d.parallel(n, piece, func(lo, hi int) error {
-		count := next[lo/piece*fanout:][:fanout]
+	defer nexts.release()
+	next := nexts.v
+	err = d.parallel(n, size, func(lo, hi int) error {
+		count := next[lo/size*fanout:][:fanout]
 		for _, h := range hash[lo:hi] {
 			count[h>>shift&mask]++
 		}
@@ -74,13 +74,13 @@ func partition[K uint32 | uint64](d *Device, l *gpu.Lease, hash []K, shift, bits
 	at := int32(0)
 	for p := range fanout {
 		offsets[p] = int(at)
-		for k := range pieces {
+		for k := range tasks {
 			at, next[k*fanout+p] = at+next[k*fanout+p], at
 		}
 	}
 	offsets[fanout] = n
-	err = d.parallel(n, piece, func(lo, hi int) error {
-		to := next[lo/piece*fanout:][:fanout]
+	err = d.parallel(n, size, func(lo, hi int) error {
+		to := next[lo/size*fanout:][:fanout]
 		for i, h := range hash[lo:hi] {
 			p := h >> shift & mask
 			order.v[to[p]] = int32(lo + i)

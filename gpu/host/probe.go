@@ -8,7 +8,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// probeGrain is the rows of a piece of a probe.
+// probeGrain is the rows of a task of a probe.
 const probeGrain = 1 << 13
 
 // pairs is a list of matches in memory of a lease.
@@ -100,14 +100,14 @@ func (t *table) probe(d *Device, l *gpu.Lease, keys []gpu.Column, kind gpu.JoinK
 			found[i].out.release()
 		}
 	}()
-	var stop atomic.Int64 // pieces from here on are not needed in this call
+	var stop atomic.Int64 // tasks from here on are not needed in this call
 	stop.Store(math.MaxInt64)
 	err = d.parallel(rest, probeGrain, func(lo, hi int) error {
-		piece := lo / probeGrain
-		if int64(piece) >= stop.Load() {
+		task := lo / probeGrain
+		if int64(task) >= stop.Load() {
 			return nil
 		}
-		s := &found[piece]
+		s := &found[task]
 		*s = scan{t: t, kind: kind, limit: limit, words: blockWords(k.words), out: newPairs(l, kind)}
 		if err := s.run(&k, from+lo, hi-lo); err != nil {
 			return err
@@ -115,7 +115,7 @@ func (t *table) probe(d *Device, l *gpu.Lease, keys []gpu.Column, kind gpu.JoinK
 		if s.next < from+hi {
 			for {
 				old := stop.Load()
-				if old <= int64(piece+1) || stop.CompareAndSwap(old, int64(piece+1)) {
+				if old <= int64(task+1) || stop.CompareAndSwap(old, int64(task+1)) {
 					break
 				}
 			}
@@ -145,7 +145,7 @@ func (t *table) probe(d *Device, l *gpu.Lease, keys []gpu.Column, kind gpu.JoinK
 	return probe, build, next, err
 }
 
-// scan probes one piece in blocks of rows, so that the independent loads of a block are
+// scan probes the rows of one task in blocks, so that the independent loads of a block are
 // in flight together.
 type scan struct {
 	t     *table

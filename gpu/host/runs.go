@@ -2,8 +2,8 @@ package host
 
 import "github.com/gstream/gstream/gpu"
 
-// Runs implements gpu.Queue. Each piece of the rows counts the runs that begin in it,
-// then numbers its rows.
+// Runs implements gpu.Queue. Each task counts the runs that begin in its rows, then
+// numbers its rows.
 func (q *queue) Runs(l *gpu.Lease, keys []gpu.Column) (gpu.Assignment, gpu.Column, error) {
 	if err := q.check(keys); err != nil {
 		return nil, gpu.Column{}, err
@@ -28,7 +28,7 @@ func (d *Device) runs(l *gpu.Lease, keys []gpu.Column) (ids, firsts gpu.Column, 
 	if ids.Data, err = l.Alloc(int64(n) * 4); err != nil {
 		return gpu.Column{}, firsts, err
 	}
-	// at first has the number of runs that begin in the row's piece, up to the row.
+	// at first has the number of runs that begin in the row's task, up to the row.
 	at := gpu.Values[int32](ids.Data, n)
 	before := make([]int32, (n+grain-1)/grain+1)
 	err = d.parallel(n, grain, func(lo, hi int) error {

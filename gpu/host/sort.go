@@ -154,11 +154,11 @@ func (r *radix) word(parts []keyDigits, first bool) error {
 func (r *radix) pass(shift, width uint) error {
 	n, fanout := len(r.row), 1<<width
 	mask := uint64(fanout - 1)
-	piece := max(grain, (n/r.dev.threads+63)/64*64)
-	pieces := (n + piece - 1) / piece
-	next := make([]int32, pieces*fanout)
-	err := r.dev.parallel(n, piece, func(lo, hi int) error {
-		count := next[lo/piece*fanout:][:fanout]
+	size := max(grain, (n/r.dev.threads+63)/64*64)
+	tasks := (n + size - 1) / size
+	next := make([]int32, tasks*fanout)
+	err := r.dev.parallel(n, size, func(lo, hi int) error {
+		count := next[lo/size*fanout:][:fanout]
 		for _, k := range r.key[lo:hi] {
 			count[k>>shift&mask]++
 		}
@@ -170,7 +170,7 @@ func (r *radix) pass(shift, width uint) error {
 	at, used := int32(0), 0
 	for b := range fanout {
 		before := at
-		for k := range pieces {
+		for k := range tasks {
 			at, next[k*fanout+b] = at+next[k*fanout+b], at
 		}
 		if at != before {
@@ -180,8 +180,8 @@ func (r *radix) pass(shift, width uint) error {
 	if used <= 1 { // all rows have this digit
 		return nil
 	}
-	err = r.dev.parallel(n, piece, func(lo, hi int) error {
-		to := next[lo/piece*fanout:][:fanout]
+	err = r.dev.parallel(n, size, func(lo, hi int) error {
+		to := next[lo/size*fanout:][:fanout]
 		rows := r.row[lo:hi]
 		for i, k := range r.key[lo:hi] {
 			b := k >> shift & mask
@@ -225,8 +225,8 @@ func (d *Device) keyDigits(l *gpu.Lease, k gpu.SortKey) (digits []keyDigits, ran
 // gives nulls their position.
 func (d *Device) compress(k gpu.SortKey, load func(out []uint64, at int)) ([]keyDigits, error) {
 	c := k.Column
-	pieces := (c.Len + grain - 1) / grain
-	los, his := make([]uint64, pieces), make([]uint64, pieces)
+	tasks := (c.Len + grain - 1) / grain
+	los, his := make([]uint64, tasks), make([]uint64, tasks)
 	err := d.parallel(c.Len, grain, func(from, to int) error {
 		lo, hi := uint64(math.MaxUint64), uint64(0)
 		var tmp [probeBlock]uint64
@@ -366,23 +366,23 @@ func (d *Device) ranks(l *gpu.Lease, c gpu.Column) (load func(out []uint64, at i
 		}
 		return bytes.Compare(data[off[a.row]:off[a.row+1]], data[off[b.row]:off[b.row+1]])
 	}
-	// Pieces are sorted in parallel, then merged in pairs.
-	piece := max((n+d.threads-1)/d.threads, 1)
-	err = d.parallel(n, piece, func(lo, hi int) error {
+	// Runs are sorted in parallel, then merged in pairs.
+	run := max((n+d.threads-1)/d.threads, 1)
+	err = d.parallel(n, run, func(lo, hi int) error {
 		slices.SortFunc(items[lo:hi], compare)
 		return nil
 	})
 	if err != nil {
 		return nil, ranks, err
 	}
-	for ; piece < n; piece *= 2 {
+	for ; run < n; run *= 2 {
 		into, err := newArray[item](l, n)
 		if err != nil {
 			return nil, ranks, err
 		}
 		merged := into.v
-		err = d.parallel(n, 2*piece, func(lo, hi int) error {
-			mid := min(lo+piece, hi)
+		err = d.parallel(n, 2*run, func(lo, hi int) error {
+			mid := min(lo+run, hi)
 			a, b, out := items[lo:mid], items[mid:hi], merged[lo:hi]
 			for i := range out {
 				if len(b) == 0 || len(a) > 0 && compare(a[0], b[0]) <= 0 {

@@ -23,10 +23,10 @@ const (
 	// mapped; a table that is flushed or merged part by part would spend most of its time
 	// on fresh pages.
 	smallVector = 4 << 20
-	// firstRange is the size of the first range of a vector in bytes. countStep is the
+	// firstRange is the size of the first range of a vector in bytes. countUnit is the
 	// unit in which its use is charged.
 	firstRange = 1 << 30
-	countStep  = 1 << 16
+	countUnit  = 1 << 16
 )
 
 // grow lengthens the vector to n elements. New elements are set to zero.
@@ -76,7 +76,7 @@ func (x *vector[S]) room(l *gpu.Lease, n int) error {
 		x.buf = buf
 		return nil
 	}
-	if use := (int64(n)*size + countStep - 1) / countStep * countStep; use > x.counted {
+	if use := (int64(n)*size + countUnit - 1) / countUnit * countUnit; use > x.counted {
 		if err := l.Reserve(use - x.counted); err != nil {
 			return err
 		}

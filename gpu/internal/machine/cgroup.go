@@ -53,7 +53,7 @@ func cgroupMemory(root fs.FS) (limit, free int64) {
 	return limit, free
 }
 
-// mount is the place where a hierarchy of control groups is mounted. top is the group at
+// mount is the folder where a hierarchy of control groups is mounted. top is the group at
 // the mount point.
 type mount struct {
 	version    controller
