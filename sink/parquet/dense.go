@@ -9,8 +9,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// piece is a range of rows of a column of one stride.
-type piece struct {
+// rowRange is a range of rows of a column of one stride.
+type rowRange struct {
 	col      gpu.Column
 	from, to int
 }
@@ -27,9 +27,9 @@ func view[T any](b []byte, n int) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
 }
 
-// validity concatenates the bitmaps of the pieces. It returns nil when no row is null.
-func (e *encoder) validity(pieces []piece, rows int) (valid []byte, nulls int, err error) {
-	for _, p := range pieces {
+// validity concatenates the bitmaps of the ranges. It returns nil when no row is null.
+func (e *encoder) validity(ranges []rowRange, rows int) (valid []byte, nulls int, err error) {
+	for _, p := range ranges {
 		if p.col.Valid != nil {
 			n := p.to - p.from
 			nulls += n - countBits(p.col.Valid.Bytes(), p.from, n)
@@ -43,7 +43,7 @@ func (e *encoder) validity(pieces []piece, rows int) (valid []byte, nulls int, e
 	}
 	clear(valid)
 	at := 0
-	for _, p := range pieces {
+	for _, p := range ranges {
 		n := p.to - p.from
 		if p.col.Valid == nil {
 			setBits(valid, at, n)
@@ -56,9 +56,9 @@ func (e *encoder) validity(pieces []piece, rows int) (valid []byte, nulls int, e
 }
 
 // denseValues returns the values of a fixed-width column that are not null in PLAIN
-// encoding. It does not copy a single piece that is stored like that.
-func (e *encoder) denseValues(c *column, pieces []piece, count int) ([]byte, error) {
-	if p := pieces[0]; len(pieces) == 1 && p.col.Dict == nil && count == p.to-p.from && c.scale == 1 &&
+// encoding. It does not copy a single range that is stored like that.
+func (e *encoder) denseValues(c *column, ranges []rowRange, count int) ([]byte, error) {
+	if p := ranges[0]; len(ranges) == 1 && p.col.Dict == nil && count == p.to-p.from && c.scale == 1 &&
 		c.field.Type.Width() == c.width && c.width <= 8 {
 		return p.col.Data.Bytes()[p.from*c.width : p.to*c.width], nil
 	}
@@ -67,7 +67,7 @@ func (e *encoder) denseValues(c *column, pieces []piece, count int) ([]byte, err
 		return nil, err
 	}
 	rest := out
-	for _, p := range pieces {
+	for _, p := range ranges {
 		if rest, err = e.append(c, rest, p); err != nil {
 			return nil, fmt.Errorf("column %q: %w", c.field.Name, err)
 		}
@@ -75,9 +75,9 @@ func (e *encoder) denseValues(c *column, pieces []piece, count int) ([]byte, err
 	return out, nil
 }
 
-// append writes the values of a piece that are not null to the start of dst, and returns
+// append writes the values of a range that are not null to the start of dst, and returns
 // the rest of dst.
-func (e *encoder) append(c *column, dst []byte, p piece) ([]byte, error) {
+func (e *encoder) append(c *column, dst []byte, p rowRange) ([]byte, error) {
 	n := p.to - p.from
 	data := p.col
 	var codes []int32

@@ -146,10 +146,10 @@ func (e *encoder) fixedDictionary(plain []byte, n, width int) (codes []int32, ok
 
 var hashSeed = maphash.MakeSeed()
 
-// varDictionary builds the dictionary of String or Binary pieces: e.entries has the
+// varDictionary builds the dictionary of a String or Binary column: e.entries has the
 // distinct values in PLAIN encoding, e.starts the start of each. Codes of the columns'
 // own dictionaries are translated; each is looked up once.
-func (e *encoder) varDictionary(pieces []piece, count int) (codes []int32, ok bool, err error) {
+func (e *encoder) varDictionary(ranges []rowRange, count int) (codes []int32, ok bool, err error) {
 	limit := maxEntries(count)
 	if err = e.table.reset(e.lease, limit); err != nil {
 		return nil, false, err
@@ -162,7 +162,7 @@ func (e *encoder) varDictionary(pieces []piece, count int) (codes []int32, ok bo
 	defer func() { e.varEntries = e.entries }()
 	var translated *gpu.Dictionary // the dictionary that table translates
 	var table []int32
-	for _, p := range pieces {
+	for _, p := range ranges {
 		n := p.to - p.from
 		v := p.col
 		var own, translate []int32

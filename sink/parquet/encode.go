@@ -69,18 +69,18 @@ func (k *encodedChunk) moveTo(at int64) {
 	}
 }
 
-// encode encodes one column of a row group, which is in pieces.
-func (e *encoder) encode(c *column, pieces []piece, rows int) (*encodedChunk, error) {
+// encode encodes one column of a row group, which is in several ranges.
+func (e *encoder) encode(c *column, ranges []rowRange, rows int) (*encodedChunk, error) {
 	k := &encodedChunk{pages: blob{lease: e.lease}}
 	defer e.count()
-	if err := e.fill(k, c, pieces, rows); err != nil {
+	if err := e.fill(k, c, ranges, rows); err != nil {
 		k.pages.release()
 		return nil, err
 	}
 	return k, nil
 }
 
-func (e *encoder) fill(k *encodedChunk, c *column, pieces []piece, rows int) (err error) {
+func (e *encoder) fill(k *encodedChunk, c *column, ranges []rowRange, rows int) (err error) {
 	k.meta = format.ColumnMetaData{
 		Type:                 c.physical,
 		PathInSchema:         thrift.Slice[string]{c.field.Name},
@@ -88,7 +88,7 @@ func (e *encoder) fill(k *encodedChunk, c *column, pieces []piece, rows int) (er
 		NumValues:            int64(rows),
 		DictionaryPageOffset: -1,
 	}
-	valid, nulls, err := e.validity(pieces, rows)
+	valid, nulls, err := e.validity(ranges, rows)
 	if err != nil {
 		return err
 	}
@@ -98,11 +98,11 @@ func (e *encoder) fill(k *encodedChunk, c *column, pieces []piece, rows int) (er
 	p := pageWriter{encoder: e, column: c, chunk: k, valid: valid, rows: rows}
 	switch {
 	case c.physical == format.Boolean:
-		err = p.booleans(pieces, rows-nulls)
+		err = p.booleans(ranges, rows-nulls)
 	case c.physical == format.ByteArray:
-		err = p.variable(pieces, rows-nulls)
+		err = p.variable(ranges, rows-nulls)
 	default:
-		err = p.fixed(pieces, rows-nulls)
+		err = p.fixed(ranges, rows-nulls)
 	}
 	if err == nil {
 		k.finish(c, int64(nulls))
@@ -165,9 +165,9 @@ func (p *pageWriter) rowsPerPage(width int) int {
 	return max(8, min(p.pageRows, p.pageBytes/max(width, 1))&^7)
 }
 
-func (p *pageWriter) fixed(pieces []piece, count int) error {
+func (p *pageWriter) fixed(ranges []rowRange, count int) error {
 	width := p.column.width
-	plain, err := p.denseValues(p.column, pieces, count)
+	plain, err := p.denseValues(p.column, ranges, count)
 	if err != nil {
 		return err
 	}
@@ -235,14 +235,14 @@ func (p *pageWriter) deltas(plain []byte, n int) ([]byte, error) {
 	return p.packedRun, err
 }
 
-func (p *pageWriter) booleans(pieces []piece, count int) error {
+func (p *pageWriter) booleans(ranges []rowRange, count int) error {
 	dense, err := take[byte](p.lease, &p.dense, int(gpu.BitmapBytes(count)))
 	if err != nil {
 		return err
 	}
 	clear(dense)
 	at := 0
-	for _, q := range pieces {
+	for _, q := range ranges {
 		n := q.to - q.from
 		if q.col.Valid == nil {
 			appendBits(dense, at, q.col.Data.Bytes(), q.from, n)
@@ -285,9 +285,9 @@ func (p *pageWriter) booleans(pieces []piece, count int) error {
 	return nil
 }
 
-func (p *pageWriter) variable(pieces []piece, count int) error {
+func (p *pageWriter) variable(ranges []rowRange, count int) error {
 	if p.column.dictionary {
-		codes, ok, err := p.varDictionary(pieces, count)
+		codes, ok, err := p.varDictionary(ranges, count)
 		if err != nil {
 			return err
 		}
@@ -295,7 +295,7 @@ func (p *pageWriter) variable(pieces []piece, count int) error {
 			return p.variableCoded(codes)
 		}
 	}
-	return p.variablePlain(pieces)
+	return p.variablePlain(ranges)
 }
 
 func (p *pageWriter) variableCoded(codes []int32) error {
@@ -347,7 +347,7 @@ func (p *pageWriter) codedBounds(codes []int32) (b varBounds, err error) {
 
 // variablePlain writes plain values. A page ends at its limit of rows or of bytes,
 // whichever comes first.
-func (p *pageWriter) variablePlain(pieces []piece) error {
+func (p *pageWriter) variablePlain(ranges []rowRange) error {
 	var all, b varBounds
 	t := p.column.field.Type
 	flush := func(to, n int) error {
@@ -365,7 +365,7 @@ func (p *pageWriter) variablePlain(pieces []piece) error {
 	}
 	p.plain = p.plain[:0]
 	row, n := 0, 0
-	for _, q := range pieces {
+	for _, q := range ranges {
 		v := q.col
 		var codes []int32
 		if v.Dict != nil {

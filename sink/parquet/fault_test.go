@@ -135,7 +135,7 @@ func TestEveryFailingOperationLeavesNothingBehind(t *testing.T) {
 		"directory":      {Sync: true, RowGroupRows: 60, RowsPerFile: 120},
 		"replaced":       {Sync: true, RowGroupRows: 100, Overwrite: true},
 		"directory over": {Sync: true, RowsPerFile: 120, Overwrite: true},
-		"in two steps":   {Sync: true, RowsPerFile: 120, Overwrite: true},
+		"by two renames": {Sync: true, RowsPerFile: 120, Overwrite: true},
 		"new parents":    {Sync: true, RowGroupRows: 100},
 		"replaced below": {Sync: true, RowGroupRows: 100, Overwrite: true},
 	} {
@@ -160,7 +160,7 @@ func TestEveryFailingOperationLeavesNothingBehind(t *testing.T) {
 						require.NoError(t, os.WriteFile(path, []byte("old"), 0o666))
 					}
 				}
-				f := &failing{err: syscall.ENOSPC, noExchange: name == "in two steps"}
+				f := &failing{err: syscall.ENOSPC, noExchange: name == "by two renames"}
 				f.left.Store(int64(n))
 				w, err := create(f, path, tab.schema, opt)
 				if err == nil {

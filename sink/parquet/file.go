@@ -48,9 +48,9 @@ func (w *fileWriter) write(p []byte) error {
 	return err
 }
 
-// place gives the chunks of a row group their places after the earlier ones, and returns
-// their offsets. They may be written in any order.
-func (w *fileWriter) place(rows int, chunks []*encodedChunk) (starts []int64) {
+// layOut lays the chunks of a row group out after the earlier ones, and returns their
+// offsets. They may be written in any order.
+func (w *fileWriter) layOut(rows int, chunks []*encodedChunk) (starts []int64) {
 	g := format.RowGroup{NumRows: int64(rows), Ordinal: int16(len(w.groups)), FileOffset: w.size}
 	for _, k := range chunks {
 		starts = append(starts, w.size)
@@ -66,7 +66,7 @@ func (w *fileWriter) place(rows int, chunks []*encodedChunk) (starts []int64) {
 	return starts
 }
 
-// writeChunk writes a placed chunk and releases its pages. Several calls may run
+// writeChunk writes a chunk that is laid out and releases its pages. Several calls may run
 // concurrently.
 func (w *fileWriter) writeChunk(k *encodedChunk, start int64) error {
 	at := start

@@ -73,7 +73,7 @@ func (e *encoder) count() {
 // encodePatiently encodes a column that was refused memory, as soon as there is some. It
 // fails when nobody takes or gives back memory. One worker at a time does so, and holds
 // nothing while it waits, so that workers do not block each other for ever.
-func (w *Writer) encodePatiently(e *encoder, c *column, pieces []piece, rows int) (*encodedChunk, error) {
+func (w *Writer) encodePatiently(e *encoder, c *column, ranges []rowRange, rows int) (*encodedChunk, error) {
 	w.short.Lock()
 	defer w.short.Unlock()
 	left, still := int64(-1), false
@@ -82,7 +82,7 @@ func (w *Writer) encodePatiently(e *encoder, c *column, pieces []piece, rows int
 			return nil, err
 		}
 		w.freeIdle()
-		k, err := e.encode(c, pieces, rows)
+		k, err := e.encode(c, ranges, rows)
 		var refused *gpu.BudgetError
 		if !errors.As(err, &refused) {
 			return k, err

@@ -330,8 +330,8 @@ func (o *output) finishDirectory() error {
 	return o.storage.syncDir(o.temporary)
 }
 
-// replaceDirectory puts the output in the place of an earlier output and removes that
-// one. It removes nothing else, whatever others do meanwhile.
+// replaceDirectory gives the output the name of an earlier output and removes that one. It
+// removes nothing else, whatever others do meanwhile.
 func (o *output) replaceDirectory() error {
 	// Others who want to replace or sweep the earlier output wait for its lock.
 	earlier, err := os.Open(filepath.Join(o.target, staging.LockName))
@@ -343,7 +343,7 @@ func (o *output) replaceDirectory() error {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	old, undo, err := o.stepIn()
+	old, undo, err := o.swapIn()
 	if err != nil {
 		return err
 	}
@@ -353,7 +353,7 @@ func (o *output) replaceDirectory() error {
 	if err != nil {
 		return errors.Join(err, undo())
 	}
-	// The output is in its place. Remains of the earlier output that cannot be removed
+	// The output has its name. Remains of the earlier output that cannot be removed
 	// now are swept later.
 	o.lock.Close()
 	earlier.Close() // before it is removed, as in discard
@@ -361,15 +361,15 @@ func (o *output) replaceDirectory() error {
 	return nil
 }
 
-// stepIn gives the output the name of an existing directory. It returns the new path of
+// swapIn gives the output the name of an existing directory. It returns the new path of
 // that directory and a function that undoes the change.
-func (o *output) stepIn() (old string, undo func() error, err error) {
+func (o *output) swapIn() (old string, undo func() error, err error) {
 	err = o.storage.exchange(o.temporary, o.target)
 	if !errors.Is(err, errors.ErrUnsupported) {
 		return o.temporary, func() error { return o.storage.exchange(o.temporary, o.target) }, err
 	}
-	// In two steps. The earlier output is not named like a temporary: if the process is
-	// killed between the steps, it is the only output left.
+	// By two renames. The earlier output is not named like a temporary: if the process is
+	// killed between them, it is the only output left.
 	old = strings.TrimSuffix(o.temporary, ".tmp") + ".old"
 	if err := o.storage.rename(o.target, old, false); err != nil {
 		return "", nil, err

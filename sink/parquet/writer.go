@@ -32,7 +32,7 @@ type Writer struct {
 	out     *output
 
 	// The row group that is being collected. Write owns it.
-	pending      []slab
+	pending      []keptRows
 	pendingRows  int
 	pendingBytes int64
 	fileRows     int64 // rows handed to the current file
@@ -111,23 +111,23 @@ func create(s storage, path string, schema *gpu.Schema, opt Options) (*Writer, e
 	return w, nil
 }
 
-// slab is a range of rows of a stride that is kept for a row group.
-type slab struct {
+// keptRows is a range of rows of a stride that is kept for a row group.
+type keptRows struct {
 	stride   *gpu.Stride
 	from, to int
 }
 
 // group is a row group in the queue.
 type group struct {
-	pieces []slab
+	kept   []keptRows
 	rows   int
-	bytes  int64 // bytes of the pieces
+	bytes  int64 // bytes of the kept rows
 	part   int   // number of the file
 	last   bool  // the last row group of the file
 	left   int   // columns left to encode, then to write
 	chunks []*encodedChunk
 
-	file   *fileWriter // set once it has a place in the file
+	file   *fileWriter // set once the group is laid out
 	starts []int64     // offsets of the chunks in the file
 }
 
@@ -139,10 +139,10 @@ type task struct {
 }
 
 func (g *group) release() {
-	for _, p := range g.pieces {
+	for _, p := range g.kept {
 		p.stride.Release()
 	}
-	g.pieces = nil
+	g.kept = nil
 	for _, c := range g.chunks {
 		if c != nil {
 			c.pages.release()
@@ -186,7 +186,7 @@ func (w *Writer) collect(ctx context.Context, s *gpu.Stride) error {
 		for i, c := range s.Cols {
 			kept.Cols[i] = c.Retain()
 		}
-		w.pending = append(w.pending, slab{kept, from, from + n})
+		w.pending = append(w.pending, keptRows{kept, from, from + n})
 		w.pendingRows += n
 		w.pendingBytes += int64(perRow * float64(n))
 		from += n
@@ -220,7 +220,7 @@ func (w *Writer) failLocked(err error) {
 
 // hand hands the pending rows over to the encoders as a row group.
 func (w *Writer) hand(ctx context.Context, last bool) error {
-	g := &group{pieces: w.pending, rows: w.pendingRows, bytes: w.pendingBytes, part: w.fileIndex, last: last,
+	g := &group{kept: w.pending, rows: w.pendingRows, bytes: w.pendingBytes, part: w.fileIndex, last: last,
 		left: len(w.columns), chunks: make([]*encodedChunk, len(w.columns))}
 	w.pending, w.pendingRows, w.pendingBytes = nil, 0, 0
 	w.fileRows += int64(g.rows)
@@ -316,16 +316,16 @@ func (w *Writer) encodeColumn(e *encoder, g *group, i int) (*encodedChunk, error
 	if err := w.failure(); err != nil {
 		return nil, err
 	}
-	pieces := make([]piece, len(g.pieces))
-	for j, p := range g.pieces {
-		pieces[j] = piece{p.stride.Cols[i], p.from, p.to}
+	ranges := make([]rowRange, len(g.kept))
+	for j, p := range g.kept {
+		ranges[j] = rowRange{p.stride.Cols[i], p.from, p.to}
 	}
 	defer w.traced(w.schema.Fields[i].Name, time.Now())
-	k, err := e.encode(&w.columns[i], pieces, g.rows)
+	k, err := e.encode(&w.columns[i], ranges, g.rows)
 	if errors.Is(err, gpu.ErrBudget) {
-		k, err = w.encodePatiently(e, &w.columns[i], pieces, g.rows)
+		k, err = w.encodePatiently(e, &w.columns[i], ranges, g.rows)
 	}
-	for _, p := range g.pieces {
+	for _, p := range g.kept {
 		p.stride.Cols[i].Release()
 		p.stride.Cols[i] = gpu.Column{}
 	}
@@ -338,7 +338,7 @@ func (w *Writer) traced(what string, begin time.Time) {
 	}
 }
 
-// encoded takes an encoded column. It places the row groups that are complete and next in
+// encoded takes an encoded column. It lays out the row groups that are complete and next in
 // order. The caller holds the lock.
 func (w *Writer) encoded(g *group, i int, k *encodedChunk, err error) {
 	g.chunks[i] = k
@@ -351,7 +351,7 @@ func (w *Writer) encoded(g *group, i int, k *encodedChunk, err error) {
 		if head.left > 0 {
 			break
 		}
-		w.failLocked(w.place(head))
+		w.failLocked(w.layOut(head))
 		if w.failure() != nil {
 			w.leave(head)
 		}
@@ -359,9 +359,9 @@ func (w *Writer) encoded(g *group, i int, k *encodedChunk, err error) {
 	w.wakeWorkers()
 }
 
-// place assigns a row group its place in the current file, and queues the writing of its
+// layOut lays a row group out in the current file, and queues the writing of its
 // columns before all encoding. The caller holds the lock.
-func (w *Writer) place(g *group) error {
+func (w *Writer) layOut(g *group) error {
 	if w.failure() != nil {
 		return nil
 	}
@@ -374,7 +374,7 @@ func (w *Writer) place(g *group) error {
 		w.files = append(w.files, f)
 	}
 	g.file = w.file
-	g.starts = g.file.place(g.rows, g.chunks)
+	g.starts = g.file.layOut(g.rows, g.chunks)
 	g.left = len(g.chunks)
 	g.file.unwritten++
 	writes := make([]task, len(g.chunks))
@@ -388,7 +388,7 @@ func (w *Writer) place(g *group) error {
 	return nil
 }
 
-// writeColumn writes one column of a row group to its place.
+// writeColumn writes one column of a row group at its offset.
 func (w *Writer) writeColumn(g *group, i int) error {
 	if err := w.failure(); err != nil {
 		return err
