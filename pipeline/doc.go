@@ -6,7 +6,7 @@
 // returns a Report. ArrowTable is a source of Arrow records, and a Collector is a target
 // for Arrow records.
 //
-// Each step from a job to a run is a package, which imports only those before it:
+// Each level from a job to a run is a package, which imports only those before it:
 //
 //   - job: the job file, its variables and places, and the checks that need no table
 //   - execution: the options of a run and its report

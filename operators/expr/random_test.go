@@ -524,7 +524,7 @@ func TestRandomExpressionsGiveDuckDBsTypesAndValues(t *testing.T) {
 	}
 }
 
-// TestRandomExpressionsUseEveryFunction keeps the generator in step with the functions
+// TestRandomExpressionsUseEveryFunction fails when the generator lacks a function
 // that can be bound.
 func TestRandomExpressionsUseEveryFunction(t *testing.T) {
 	schema := exprtest.Extremes().Schema

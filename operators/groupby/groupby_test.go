@@ -44,7 +44,7 @@ func TestStridesOfFewRowsWaitForOthers(t *testing.T) {
 		return gpu.Column{Type: kind, Len: c.Len, Data: c.Data, Dict: d}
 	}
 	code := func(v int64) gpu.Scalar { return gpu.IntScalar(gpu.Of(gpu.Int32), v) }
-	for i, step := range []struct {
+	for i, push := range []struct {
 		col  gpu.Column
 		wait int // strides that wait after the push
 	}{
@@ -59,8 +59,8 @@ func TestStridesOfFewRowsWaitForOthers(t *testing.T) {
 		{text("a", "b", "a", "a", "c", "b", "c", "c", "c", "c"), 0}, // enough alone
 		{text("c"), 1},
 	} {
-		require.NoError(t, lane.Push(ctx, i, &gpu.Stride{Schema: in, Cols: []gpu.Column{step.col}, Rows: step.col.Len}))
-		require.Len(t, lane.(*local).pending, step.wait, "after stride %d", i)
+		require.NoError(t, lane.Push(ctx, i, &gpu.Stride{Schema: in, Cols: []gpu.Column{push.col}, Rows: push.col.Len}))
+		require.Len(t, lane.(*local).pending, push.wait, "after stride %d", i)
 	}
 	got := map[string]string{}
 	require.NoError(t, lane.Combine(ctx))

@@ -51,7 +51,7 @@ func findsOutside[T code](t *testing.T, most uint32, sizes ...int) {
 	require.True(t, ok)
 }
 
-func TestPackedCodesAreUnpackedFromAnyPlace(t *testing.T) {
+func TestPackedCodesAreUnpackedFromAnyPosition(t *testing.T) {
 	t.Run("4 bytes", func(t *testing.T) { unpacks[int32](t, 32) })
 	t.Run("2 bytes", func(t *testing.T) { unpacks[uint16](t, 16) })
 	t.Run("1 byte", func(t *testing.T) { unpacks[uint8](t, 8) })
@@ -71,10 +71,10 @@ func unpacks[T code](t *testing.T, bits uint) {
 		}
 		src := append([]byte{30<<1 | 1}, packed...)
 		src = append(src, make([]byte, slack)...)[:len(src)]
-		for _, pieces := range [][]int{{240}, {1, 239}, {7, 9, 8, 216}, {3, 3, 3, 64, 15, 152}} {
+		for _, parts := range [][]int{{240}, {1, 239}, {7, 9, 8, 216}, {3, 3, 3, 64, 15, 152}} {
 			h := hybrid{src: src, width: width}
 			at := 0
-			for _, n := range pieces {
+			for _, n := range parts {
 				got := make([]T, n)
 				require.NoError(t, decode(&h, got))
 				for i, v := range got {

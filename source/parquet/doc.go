@@ -3,7 +3,7 @@
 // It owns everything from a path to columns in memory: it finds files, reads and checks
 // footers, maps Parquet types to gpu types, decides from statistics what need not be
 // read, cuts row groups into strides, and decodes column chunks in parallel. A scan has
-// separate steps: metadata (footer.go, schema.go) and pruning (prune.go) give a list of
+// separate parts: metadata (footer.go, schema.go) and pruning (prune.go) give a list of
 // tasks (plan.go); encoded chunks hold the bytes of pages and a directory of them
 // (encoded.go); a decoder turns these into columns (pages.go, column.go). Another decoder
 // can take the same tasks and chunks. The package never evaluates a filter: pruning only

@@ -21,7 +21,7 @@ func guard(err *error) {
 	}
 }
 
-// location is the place in a file of an error.
+// location is the position in a file of an error.
 type location struct {
 	path     string
 	rowGroup int // -1 for the whole file

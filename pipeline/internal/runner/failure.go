@@ -30,7 +30,7 @@ func (o *opRun) explain(err error) error {
 	return explain(o.Name(), err)
 }
 
-// explain adds the place of an error, unless the error has one: refusals do, and errors
+// explain adds where an error happened, unless the error has that: refusals do, and errors
 // of later operators in a chain.
 func explain(where string, err error) error {
 	var panicked *panicError
@@ -84,7 +84,7 @@ func (e *panicError) Error() string {
 // Is makes errors.Is(err, ErrDefect) true.
 func (e *panicError) Is(target error) bool { return target == ErrDefect }
 
-// recoverInto turns a panic into an error that names the place where it happened.
+// recoverInto turns a panic into an error that says where it happened.
 func recoverInto(err *error, where string) {
 	if p := recover(); p != nil {
 		*err = newPanicError(where, p)
