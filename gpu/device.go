@@ -60,7 +60,7 @@ type Device interface {
 // Results that row ids or string offsets of 32 bits cannot address are an error of the
 // call alone, but state that the call works on can only be released. A failure
 // (IsFailure) sticks to the queue: later calls return it without running. Failures are
-// values that fail (an overflow in Eval or a Sum) and those of the device. After the end
+// values that fail (an overflow in Eval or a Sum) and a device that fails. After the end
 // of the context of Until all calls return its cause.
 //
 // Cost. n is the number of rows. A method names the bytes of memory that it reads and

@@ -59,7 +59,7 @@ def same_types(ours, theirs):
 
 def fingerprint(path, columns, keys):
     """The columns of a file, its rows' count and the sum of a hash of each, read as the given columns,
-    and the sum of a hash of the place and the sort keys of each."""
+    and the sum of a hash of the position and the sort keys of each."""
     import duckdb
 
     db = duckdb.connect()
