@@ -17,6 +17,7 @@ type Expr struct {
 	args   []*Expr
 	column int          // schema position, for opColumn
 	name   string       // of the column
+	table  string       // of the column, if its name alone is ambiguous
 	value  gpu.Scalar   // OpConst: the value; OpLike: the pattern
 	set    []gpu.Scalar // of OpIn
 	n      int
@@ -273,6 +274,10 @@ func (e *Expr) write(b *strings.Builder, limit int) {
 	}
 	switch e.op {
 	case opColumn:
+		if e.table != "" {
+			writeIdent(b, e.table)
+			b.WriteByte('.')
+		}
 		writeIdent(b, e.name)
 	case gpu.OpConst:
 		writeScalar(b, e.value)
