@@ -227,7 +227,7 @@ func (s *Scope) choices(columns []int) string {
 	for _, c := range columns {
 		name, ok := s.Qualified(c)
 		if !ok {
-			return ": several columns have this name; rename them before, or give one of their tables another name"
+			return ": several columns have this name; rename them before, or name a side of their join with as"
 		}
 		names = append(names, name)
 	}

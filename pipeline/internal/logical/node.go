@@ -1,6 +1,8 @@
 package logical
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
@@ -102,6 +104,36 @@ type JoinSpec struct {
 	LeftKeys, RightKeys []int
 	NullSafe            []bool
 	build               string // "auto", "left" or "right"
+	// Written is the kind of the join in the query if that is made of another kind. A
+	// right join is a left join with its sides exchanged, a cross join an inner join on a
+	// key that all rows have in common.
+	Written string
+}
+
+// Name returns the kind of the join in the words of the query.
+func (n *Join) Name() string { return cmp.Or(n.Written, n.Kind.String()) }
+
+// Conditions describes what is compared.
+func (n *Join) Conditions() (list []string) {
+	if n.Written == "cross" {
+		return nil
+	}
+	for i := range n.LeftKeys {
+		left, right := n.Left.Rel().Schema.Fields[n.LeftKeys[i]].Name, n.Right.Rel().Schema.Fields[n.RightKeys[i]].Name
+		if left == right {
+			left, _ = scopeOf(n.Left).Qualified(n.LeftKeys[i])
+			right, _ = scopeOf(n.Right).Qualified(n.RightKeys[i])
+		}
+		if n.Written == "right" {
+			left, right = right, left
+		}
+		op := "="
+		if n.NullSafe[i] {
+			op = "IS NOT DISTINCT FROM"
+		}
+		list = append(list, fmt.Sprintf("%s %s %s", left, op, right))
+	}
+	return list
 }
 
 // Aggregate is an aggregate function of a column of the input.

@@ -18,7 +18,7 @@ func (q Query) Output(last Node) (Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f := q.checkNames(last.Rel().Schema); f != nil {
+	if f := q.checkNames(last); f != nil {
 		return nil, f
 	}
 	return last, nil
@@ -83,14 +83,23 @@ func storable(n Node) (Node, error) {
 }
 
 // checkNames refuses an output with two columns of one name.
-func (q Query) checkNames(s *gpu.Schema) *job.Diagnostic {
-	seen := map[string]bool{}
-	for _, name := range s.Names() {
-		if seen[name] {
-			return &job.Diagnostic{File: q.Text.File(), Place: q.Text.Place(fmt.Sprintf("steps[%d]", len(q.Steps)-1)), Step: "output",
-				Msg: fmt.Sprintf("two columns are named %q; name them apart in a select step", name)}
+func (q Query) checkNames(last Node) *job.Diagnostic {
+	scope := scopeOf(last)
+	seen := map[string]int{}
+	for c, name := range scope.Schema.Names() {
+		first, ok := seen[name]
+		if !ok {
+			seen[name] = c
+			continue
 		}
-		seen[name] = true
+		f := &job.Diagnostic{File: q.Text.File(), Place: q.Text.Place(fmt.Sprintf("steps[%d]", len(q.Steps)-1)), Step: "output",
+			Msg: fmt.Sprintf("two columns are named %q; name them apart in a select step", name)}
+		x, okX := scope.Qualified(first)
+		y, okY := scope.Qualified(c)
+		if okX && okY {
+			f.Msg += fmt.Sprintf(", as in select: [%s, %s as other]", x, y)
+		}
+		return f
 	}
 	return nil
 }

@@ -38,6 +38,29 @@ func named(in Node, name string) Node {
 	return withTables(in, func(tables []string) []string { return append([]string{name}, without(tables, name)...) })
 }
 
+// apart returns the two sides of a join, of which the right one has a name, so that the
+// names of tables tell their columns apart. As in SQL, the name of a side hides where its
+// rows come from: the right side gives up its older names that the left side has, and the
+// left side gives up an older name that is now that of the right side. Only a name that
+// comes first on both sides stays ambiguous.
+func apart(left, right Node, name string) (Node, Node) {
+	left = withTables(left, func(tables []string) []string {
+		if len(tables) == 0 {
+			return nil
+		}
+		return append(tables[:1:1], without(tables[1:], name)...)
+	})
+	r := left.Rel()
+	taken := slices.Concat(r.tables...)
+	for _, u := range r.unreadable {
+		taken = append(taken, u.tables...)
+	}
+	slices.Sort(taken)
+	taken = append(slices.Compact(taken), name)
+	right = withTables(right, func(tables []string) []string { return append([]string{name}, without(tables, taken...)...) })
+	return left, right
+}
+
 // without returns a list without some names.
 func without(tables []string, names ...string) []string {
 	return slices.DeleteFunc(slices.Clone(tables), func(t string) bool {
