@@ -1,10 +1,14 @@
 package pipeline
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/source"
 )
 
 // staff is a table of people, who have a manager or none, and one of their desks.
@@ -66,6 +70,13 @@ func TestALeftJoinMayHaveAConditionOnItsInput(t *testing.T) {
 	requireRows(t, staff(t).JoinWith(Join{With: "desks", Kind: "anti", On: on}).Select("u.name"), `[{"name":"Ada"},{"name":"Cy"},{"name":"Di"}]`)
 }
 
+func TestAFullJoinKeepsTheRowsOfBothSides(t *testing.T) {
+	requireRows(t, staff(t).JoinWith(Join{With: "desks", Kind: "full", Using: []string{"name"}}).Sort("name").Select("name", "pay", "desk"),
+		`[{"name":"Ada","pay":9,"desk":10},{"name":"Bo","pay":5,"desk":20},{"name":"Cy","pay":10,"desk":null},{"name":"Di","pay":2,"desk":null},{"name":"Flo","pay":null,"desk":60}]`)
+	requireRows(t, staff(t).JoinWith(Join{With: "desks", Kind: "full", On: []string{"u.name = desks.name", "pay < 9", "desk < 50"}}).Sort("pay", "desk").Select("u.name", "desk"),
+		`[{"name":"Di","desk":null},{"name":"Bo","desk":20},{"name":"Ada","desk":null},{"name":"Cy","desk":null},{"name":null,"desk":10},{"name":null,"desk":60}]`)
+}
+
 func TestACrossJoinPairsAllRows(t *testing.T) {
 	requireRows(t, staff(t).Filter("pay < 9").As("low").JoinWith(Join{With: "desks", Kind: "cross"}).Filter("low.name <> desks.name").Sort("low.name", "desk").Select("low.name", "desk"),
 		`[{"name":"Bo","desk":10},{"name":"Bo","desk":60},{"name":"Di","desk":10},{"name":"Di","desk":20},{"name":"Di","desk":60}]`)
@@ -73,4 +84,45 @@ func TestACrossJoinPairsAllRows(t *testing.T) {
 	_, err := staff(t).Filter("pay < 0").As("low").JoinWith(Join{With: "desks", Kind: "cross"}).Select("desk").WriteTo(&none).Run(t.Context(), RunOptions{Use: Host})
 	require.NoError(t, err)
 	require.Empty(t, textOf(&none))
+}
+
+// TestAFullJoinRefusesSidesThatMayDiffer has sides whose rows may differ when they are
+// computed again, as a full join does, and sides whose rows do not.
+func TestAFullJoinRefusesSidesThatMayDiffer(t *testing.T) {
+	integer := gpu.Of(gpu.Int64)
+	tables := func() map[string]source.Table {
+		return map[string]source.Table{
+			"t": newPlanTable(10).column("a", integer, 1, 10).column("x", gpu.Of(gpu.Float64), 0, 0),
+			"u": newPlanTable(10).column("b", integer, 1, 10).column("y", gpu.Of(gpu.Float64), 0, 0),
+		}
+	}
+	const order, digits = `"s" may have other rows each time: it keeps the first rows`, `may have other rows each time: it compares sums or averages of floats`
+	for steps, want := range map[string]string{
+		`{limit: 3}`: "",
+		`{group: {by: a, aggregates: {x: sum(x)}}}`:                                                   "",
+		`{group: {by: a, aggregates: {x: sum(a)}}}, {filter: x > 3}`:                                  "",
+		`{group: {by: a, aggregates: {x: max(x)}}}, {filter: x > 3}`:                                  "",
+		`{group: {by: a, aggregates: {x: sum(a)}}}, {sort: [x, a]}, {limit: 3}`:                       "",
+		`{group: {by: a, aggregates: {x: sum(a)}}}, {sort: a}, {name: s, limit: 3}`:                   order,
+		`{group: {by: a, aggregates: {x: sum(x)}}}, {sort: [x, a]}, {name: s, limit: 3}`:              order,
+		`{group: {by: a}}, {name: s, limit: 3}`:                                                       order,
+		`{group: {by: a}}, {limit: 3}, {name: s, sort: a}`:                                            order,
+		`{group: {by: a, aggregates: {x: sum(x)}}}, {filter: x > 3}`:                                  digits,
+		`{group: {by: a, aggregates: {x: avg(x)}}}, {select: [a, x + 1 as x]}, {group: {by: [x, a]}}`: digits,
+		`{group: {by: a, aggregates: {x: avg(x)}}}, {join: {with: u, on: x = y, kind: semi}}`:         digits,
+		`{group: {by: a, aggregates: {x: sum(x)}}}, {select: [x as a]}`:                               digits,
+		`{union: t}, {limit: 3}`: "",
+	} {
+		text := fmt.Sprintf("sources: {t: t, u: u}\noutput: {parquet: out}\nsteps: [{from: t, select: '*'}, %s, {join: {with: u, kind: full, on: a = b}}]\n", steps)
+		job, err := Parse("job.yaml", []byte(text), LoadOptions{})
+		require.NoError(t, err, steps)
+		p, err := newPlan(job, tables(), nil)
+		if want == "" {
+			require.NoError(t, err, steps)
+			require.NoError(t, p.Close())
+			continue
+		}
+		require.ErrorIs(t, err, ErrJob, steps)
+		require.ErrorContains(t, err, want, steps)
+	}
 }

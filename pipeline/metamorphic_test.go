@@ -198,7 +198,10 @@ func (p *pipelineCase) join(prev string) {
 		on = append(on, left.name+[]string{" = ", " = ", " is not distinct from "}[p.r.IntN(3)]+right.name)
 	}
 	p.joined++
-	kind := []string{"inner", "left", "right", "semi", "anti"}[p.r.IntN(5)]
+	kind := []string{"inner", "left", "right", "full", "semi", "anti"}[p.r.IntN(6)]
+	if kind == "full" && slices.ContainsFunc(p.steps, func(s Step) bool { return s.Group != nil }) {
+		kind = "right" // a full join refuses some sides with groups
+	}
 	build := "auto"
 	if kind == "inner" {
 		build = []string{"auto", "left", "right"}[p.r.IntN(3)]

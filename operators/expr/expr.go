@@ -24,7 +24,7 @@ type Expr struct {
 
 	literal  literalKind
 	nullable bool
-	// annotation is set for a bare column.
+	// annotation is set for a bare column and its null.
 	annotation gpu.Annotation
 	rng        *Range
 	fails      bool // an operation in it may fail on a row
@@ -121,6 +121,13 @@ func (e *Expr) Remap(f func(int) int) *Expr {
 
 func newColumn(i int, f gpu.Field, r *Range) *Expr {
 	return &Expr{op: opColumn, typ: f.Type, column: i, name: f.Name, nullable: f.Nullable, rng: r.within(f.Type), annotation: f.Annotation}
+}
+
+// Null returns the null of a column.
+func Null(f gpu.Field) *Expr {
+	e := newConstant(gpu.Null(f.Type))
+	e.typ, e.value.Type, e.annotation = f.Type, f.Type, f.Annotation
+	return e
 }
 
 // newConstant makes a constant. A decimal is narrow if it fits.

@@ -54,6 +54,8 @@ func (j *Job) Check(own []string) Diagnostics {
 				add(name, path+".join.build", "a %s join can only build its right side", jn.Kind)
 			case jn.Build == "right" && jn.Kind == "right":
 				add(name, path+".join.build", "a right join can only build its left side")
+			case (jn.Build == "left" || jn.Build == "right") && jn.Kind == "full":
+				add(name, path+".join.build", "a full join builds each side once; leave build out")
 			}
 		}
 		if g := s.Group; g != nil && len(g.By) == 0 && len(g.Aggregates) == 0 {

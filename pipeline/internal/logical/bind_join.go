@@ -12,7 +12,7 @@ import (
 	"github.com/gstream/gstream/pipeline/job"
 )
 
-var joinKinds = []string{"inner", "left", "right", "semi", "anti", "cross"}
+var joinKinds = []string{"inner", "left", "right", "full", "semi", "anti", "cross"}
 
 // joinCondition is the condition of a join, sorted by use.
 type joinCondition struct {
@@ -104,6 +104,8 @@ func (s *stepBinder) joined(c *joinCondition, left, l, r Node, kind string) (Nod
 			}
 		}
 		return pick(n, cols), nil
+	case "full":
+		return c.full(s.name, l, r)
 	}
 	spec := JoinSpec{Kind: gpu.Inner, build: s.step.Join.Build}
 	switch kind {
@@ -117,6 +119,53 @@ func (s *stepBinder) joined(c *joinCondition, left, l, r Node, kind string) (Nod
 		return n, err
 	}
 	return pick(n, c.columns(nleft, nright, false)), nil
+}
+
+// full makes a full join of two parts: a left join, and the rows of the right side without
+// a match, from an anti join. Both parts read both sides.
+func (c *joinCondition) full(step string, l, r Node) (Node, error) {
+	for _, side := range []struct {
+		Node
+		conditions []*expr.Expr
+	}{{l, append(slices.Clone(c.left), c.onLeft...)}, {r, append(slices.Clone(c.right), c.onRight...)}} {
+		again := repeat(side.Node)
+		if again.why == "" && !again.have(expr.And(side.conditions...).Columns()) {
+			again.why = byDigits
+		}
+		if again.why != "" {
+			return nil, fmt.Errorf("a full join reads its sides twice, and %q may have other rows each time: %s", side.Rel().Step, again.why)
+		}
+	}
+	nleft, nright := l.Rel().Schema.Len(), r.Rel().Schema.Len()
+	matched, err := c.build(step, l, r, JoinSpec{Kind: gpu.Left, Written: "full"})
+	if err != nil {
+		return nil, err
+	}
+	matched = pick(matched, c.columns(nleft, nright, false))
+	rest, err := c.exchanged().build(step, r, l, JoinSpec{Kind: gpu.Anti, Written: "full"})
+	if err != nil {
+		return nil, err
+	}
+	m, scope := matched.Rel(), scopeOf(rest)
+	var exprs []*expr.Expr
+	for _, col := range c.columns(nleft, nright, true) {
+		if col < nleft {
+			exprs = append(exprs, expr.Null(l.Rel().Schema.Fields[col]))
+		} else {
+			exprs = append(exprs, expr.Column(scope, col-nleft))
+		}
+	}
+	parts := []Node{matched, newProject(step, rest, exprs, m.Schema.Names(), m.tables)}
+	types := make([]gpu.Type, len(exprs))
+	for i, e := range exprs {
+		types[i], _ = expr.CommonType(m.Schema.Fields[i].Type, e.Type()) // columns of USING have one, others are equal
+	}
+	for i := range parts {
+		if parts[i], err = castTo(parts[i], types); err != nil {
+			return nil, err
+		}
+	}
+	return newUnion(step, parts), nil
 }
 
 // columns returns the columns of a join among those of its left and then its right side.

@@ -106,12 +106,17 @@ type JoinSpec struct {
 	build               string // "auto", "left" or "right"
 	// Written is the kind of the join in the query if that is made of another kind. A
 	// right join is a left join with its sides exchanged, a cross join an inner join on a
-	// key that all rows have in common.
+	// key that all rows have in common. A full join is a left and an anti join.
 	Written string
 }
 
 // Name returns the kind of the join in the words of the query.
-func (n *Join) Name() string { return cmp.Or(n.Written, n.Kind.String()) }
+func (n *Join) Name() string {
+	if n.Written == "full" {
+		return n.Kind.String() // of the part
+	}
+	return cmp.Or(n.Written, n.Kind.String())
+}
 
 // Conditions describes what is compared.
 func (n *Join) Conditions() (list []string) {
@@ -124,7 +129,7 @@ func (n *Join) Conditions() (list []string) {
 			left, _ = scopeOf(n.Left).Qualified(n.LeftKeys[i])
 			right, _ = scopeOf(n.Right).Qualified(n.RightKeys[i])
 		}
-		if n.Written == "right" {
+		if n.Written == "right" || n.Written == "full" && n.Kind == gpu.Anti {
 			left, right = right, left
 		}
 		op := "="

@@ -48,23 +48,11 @@ func (q Query) checkColumns(last Node) *job.Diagnostic {
 
 // emptySources describes the sources of a node's rows that have no columns.
 func emptySources(n Node) (list []string) {
-	switch n := n.(type) {
-	case *Scan:
-		if n.Schema.Len() == 0 {
-			list = []string{fmt.Sprintf("%s, %s", n.Step, n.Table.Describe())}
-		}
-	case *Filter:
-		return emptySources(n.In)
-	case *Project:
-		return emptySources(n.In)
-	case *Sort:
-		return emptySources(n.In)
-	case *Limit:
-		return emptySources(n.In)
-	case *Union:
-		for _, in := range n.Ins {
-			list = append(list, emptySources(in)...)
-		}
+	if scan, ok := n.(*Scan); ok && scan.Schema.Len() == 0 {
+		list = []string{fmt.Sprintf("%s, %s", scan.Step, scan.Table.Describe())}
+	}
+	for _, in := range inputs(n) {
+		list = append(list, emptySources(in)...)
 	}
 	return list
 }
