@@ -190,7 +190,7 @@ func (c *joinCondition) columns(nleft, nright int, ofRight bool) []int {
 func (s *stepBinder) applicable(c *joinCondition, kind string) bool {
 	switch {
 	case len(c.left) == 0:
-		s.faultf(".join.on", "the join has no equality between a column of its input and one of %q; write one as in \"a = b\"", s.step.Join.With)
+		s.faultf(".join.on", "the join has no equality between a column of its input and one of %q; write one as in \"a = b\", or pair all rows with kind: cross and filter the pairs", s.step.Join.With)
 	case kind != "inner" && len(c.residual) > 0:
 		s.faultf(".join.on", "a %s join can compare the two sides with = and IS NOT DISTINCT FROM only, not with %q", kind, c.residual[0])
 	default:
