@@ -59,7 +59,7 @@ func TestREADMEListsEveryExample(t *testing.T) {
 	require.NoError(t, err)
 	jobs, err := filepath.Glob("*/*.yaml")
 	require.NoError(t, err)
-	require.Greater(t, len(jobs), 13)
+	require.Greater(t, len(jobs), 14)
 	for _, job := range jobs {
 		assert.Contains(t, string(readme), "("+job+")")
 	}
@@ -70,7 +70,7 @@ func TestJobsGiveDuckDBsAnswers(t *testing.T) {
 	require.NoError(t, err)
 	var answers map[string]answer
 	require.NoError(t, json.Unmarshal(text, &answers))
-	require.Len(t, answers, 13)
+	require.Len(t, answers, 14)
 	device := cudatest.Open(t, cuda.Options{})
 	for job, want := range answers {
 		check := func(t *testing.T, opt pipeline.RunOptions) {

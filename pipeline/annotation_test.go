@@ -116,6 +116,7 @@ func TestAnnotationsGoFromFileToFile(t *testing.T) {
 		"sort":       {read().Sort("u desc", "n % 2"), all},
 		"join":       {read().Join("o", "t.u = o.u").Select("o.u", "t.j", "o.tz", "t.e", "o.b"), some("u", "j", "tz", "e", "b")},
 		"left":       {read().JoinWith(Join{With: "o", Using: []string{"u", "n"}, Kind: "left"}).Select("u", "o.j", "t.tm"), some("u", "j", "tm")},
+		"full":       {read().JoinWith(Join{With: "o", Using: []string{"u", "n"}, Kind: "full"}).Select("u", "o.j", "t.tm", "t.b"), some("u", "j", "tm", "b")},
 		"group":      {read().Group([]string{"u", "e as k"}, "max(j) as j", "min(tz) as tz", "count(u) as n", "max(us) as us"), some("u", "e as k", "j", "tz", "n", "us")},
 		"min":        {read().Group(nil, "min(u) as lo", "max(u) as hi"), some("u as lo", "u as hi")},
 		"union":      {read().Union("o"), all},

@@ -198,13 +198,16 @@ func (p *pipelineCase) join(prev string) {
 		on = append(on, left.name+[]string{" = ", " = ", " is not distinct from "}[p.r.IntN(3)]+right.name)
 	}
 	p.joined++
-	kind := []string{"inner", "left", "semi", "anti"}[p.r.IntN(4)]
+	kind := []string{"inner", "left", "right", "full", "semi", "anti"}[p.r.IntN(6)]
+	if kind == "full" && slices.ContainsFunc(p.steps, func(s Step) bool { return s.Group != nil }) {
+		kind = "right" // a full join refuses some sides with groups
+	}
 	build := "auto"
 	if kind == "inner" {
 		build = []string{"auto", "left", "right"}[p.r.IntN(3)]
 	}
 	p.add(Step{Join: &Join{With: table, Kind: kind, On: on, Build: build}}, "SELECT * FROM %s %s JOIN %s ON %s", prev, kind, table, strings.Join(on, " AND "))
-	if kind == "inner" || kind == "left" {
+	if kind != "semi" && kind != "anti" {
 		p.cols = append(p.cols, metaColumns(table)...)
 	}
 }

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -65,8 +66,11 @@ type randomStep struct {
 	verb        string // filter, select, join, group, sort, top, union
 	name        string
 	from, with  string
-	kind, build string // of a join
-	using       string // a column of both sides of a join, instead of conditions
+	kind, build string         // of a join
+	using       string         // a column of both sides of a join, instead of conditions
+	as          string         // the name of the right side of a join, or ""
+	where       *exprtest.Node // of a join with outputs, or nil
+	outputs     []named        // of a join: its columns by qualified names, which get other names
 	exprs       []named
 	aggregates  []named
 	count, skip int64 // of top
@@ -94,7 +98,7 @@ func (s *randomStep) keys() (all []string) {
 	return all
 }
 
-// job returns the step of a job. top is two steps.
+// job returns the step of a job. top is two steps, a join with outputs up to three.
 func (s *randomStep) job() []Step {
 	step := Step{Name: s.name, From: s.from}
 	switch s.verb {
@@ -103,10 +107,20 @@ func (s *randomStep) job() []Step {
 	case "select":
 		_, step.Select = s.list(s.exprs)
 	case "join":
-		step.Join = &Join{With: s.with, Kind: s.kind, On: s.conditions(), Build: s.build}
+		step.Join = &Join{With: s.with, As: s.as, Kind: s.kind, On: s.conditions(), Build: s.build}
 		if s.using != "" {
 			step.Join.Using = []string{s.using}
 		}
+		if s.outputs == nil {
+			break
+		}
+		step.Name += "_joined"
+		steps := []Step{step}
+		if s.where != nil {
+			steps = append(steps, Step{Filter: s.where.SQL()})
+		}
+		_, columns := s.list(s.outputs)
+		return append(steps, Step{Name: s.name, Select: columns})
 	case "group":
 		g := &Group{}
 		_, g.By = s.list(s.exprs)
@@ -135,7 +149,21 @@ func (s *randomStep) sql() string {
 		if s.using != "" {
 			return fmt.Sprintf("SELECT * FROM %s %s JOIN %s USING (%s)", s.from, s.kind, s.with, s.using)
 		}
-		return fmt.Sprintf("SELECT * FROM %s %s JOIN %s ON (%s)", s.from, s.kind, s.with, strings.Join(s.conditions(), ") AND ("))
+		columns, right, on, where := "*", s.with, "", ""
+		if s.outputs != nil {
+			list, _ := s.list(s.outputs)
+			columns = strings.Join(list, ", ")
+		}
+		if s.as != "" {
+			right += " AS " + s.as
+		}
+		if len(s.exprs) > 0 {
+			on = fmt.Sprintf(" ON (%s)", strings.Join(s.conditions(), ") AND ("))
+		}
+		if s.where != nil {
+			where = " WHERE " + s.where.SQL()
+		}
+		return fmt.Sprintf("SELECT %s FROM %s %s JOIN %s%s%s", columns, s.from, s.kind, right, on, where)
 	case "group":
 		list, _ := s.list(append(slices.Clone(s.exprs), s.aggregates...))
 		sql := fmt.Sprintf("SELECT %s FROM %s", strings.Join(list, ", "), s.from)
@@ -404,6 +432,7 @@ func comparable(x, y randomColumn) bool {
 }
 
 func (g *caseGenerator) join(left randomRelation) {
+	input := left
 	right := g.relations[g.r.IntN(len(g.relations))]
 	if left.rows*right.rows > 4000 {
 		right = g.relations[g.r.IntN(3)]
@@ -415,15 +444,24 @@ func (g *caseGenerator) join(left randomRelation) {
 	if g.r.IntN(6) == 0 && g.using(left, right) {
 		return
 	}
-	for _, c := range left.columns {
-		if slices.ContainsFunc(right.columns, func(d randomColumn) bool { return d.name == c.name }) {
-			right = g.renamed(right, right.columns)
-			break
+	s := randomStep{verb: "join", from: left.name, with: right.name, kind: []string{"inner", "inner", "left", "right", "full", "semi", "anti", "cross"}[g.r.IntN(8)], build: "auto"}
+	qualified := g.r.IntN(3) == 0
+	if qualified {
+		if right.name == left.name || g.r.IntN(3) == 0 {
+			s.as = "m"
 		}
+		left.columns, right.columns = in(left.name, left.columns), in(cmp.Or(s.as, right.name), right.columns)
+	} else if slices.ContainsFunc(left.columns, func(c randomColumn) bool {
+		return slices.ContainsFunc(right.columns, func(d randomColumn) bool { return d.name == c.name })
+	}) {
+		right = g.renamed(right, right.columns)
+		s.with = right.name
 	}
-	s := randomStep{verb: "join", from: left.name, with: right.name, kind: []string{"inner", "inner", "left", "semi", "anti"}[g.r.IntN(5)], build: "auto"}
 	onLeft, onRight := g.expressions(left), g.expressions(right)
 	for range 1 + g.r.IntN(3)/2 {
+		if s.kind == "cross" {
+			break
+		}
 		var pairs [][2]randomColumn
 		for _, l := range left.columns {
 			for _, r := range right.columns {
@@ -433,7 +471,7 @@ func (g *caseGenerator) join(left randomRelation) {
 			}
 		}
 		if len(pairs) == 0 {
-			g.filter(left)
+			g.filter(input)
 			return
 		}
 		p := pairs[g.r.IntN(len(pairs))]
@@ -454,20 +492,44 @@ func (g *caseGenerator) join(left randomRelation) {
 			s.exprs = append(s.exprs, named{expr: n})
 		}
 	}
-	extra(onRight)
-	if s.kind == "inner" || s.kind == "semi" {
+	if s.kind != "cross" {
+		extra(onRight)
 		extra(onLeft)
 	}
 	columns, rows := left.columns, left.rows
 	if s.kind == "inner" {
 		extra(g.expressions(left, right))
+	}
+	if s.kind == "inner" || s.kind == "cross" {
 		s.build = []string{"auto", "left", "right"}[g.r.IntN(3)]
 	}
-	if s.kind == "inner" || s.kind == "left" {
+	if s.kind != "semi" && s.kind != "anti" {
 		columns = append(slices.Clone(columns), right.columns...)
 		rows = max(left.rows, left.rows*right.rows/4)
 	}
+	if s.kind == "full" || s.kind == "right" {
+		rows += right.rows
+	}
+	if qualified {
+		if n := g.expressions(randomRelation{columns: columns}).Of(exprtest.Bool, 1+g.r.IntN(2)); usesColumn(n) && g.r.IntN(2) == 0 {
+			s.where = n
+		}
+		columns = slices.Clone(columns)
+		for i, c := range columns {
+			columns[i].name = g.name()
+			s.outputs = append(s.outputs, named{exprtest.Leaf(c.class, c.name), columns[i].name})
+		}
+	}
 	g.add(s, columns, rows)
+}
+
+// in qualifies columns by the name of their table.
+func in(table string, columns []randomColumn) []randomColumn {
+	columns = slices.Clone(columns)
+	for i := range columns {
+		columns[i].name = table + "." + columns[i].name
+	}
+	return columns
 }
 
 // using joins on a column that has the same name on both sides.
@@ -481,12 +543,17 @@ func (g *caseGenerator) using(left, right randomRelation) bool {
 			s := &g.c.steps[len(g.c.steps)-1]
 			s.exprs[i].name = l.name
 			columns := slices.Clone(left.columns)
-			kind := []string{"inner", "left", "semi", "anti"}[g.r.IntN(4)]
-			if kind == "inner" || kind == "left" {
+			kind := []string{"inner", "left", "right", "full", "semi", "anti"}[g.r.IntN(6)]
+			if kind != "semi" && kind != "anti" {
 				columns = append(append(columns, right.columns[:i]...), right.columns[i+1:]...)
 			}
+			if key := &columns[slices.Index(left.columns, l)]; kind == "right" {
+				key.class = r.class
+			} else if kind == "full" && l.class != r.class {
+				key.class = exprtest.Number
+			}
 			right.columns[i].name = l.name
-			g.add(randomStep{verb: "join", from: left.name, with: right.name, kind: kind, build: "auto", using: l.name}, columns, max(left.rows, left.rows*right.rows/4))
+			g.add(randomStep{verb: "join", from: left.name, with: right.name, kind: kind, build: "auto", using: l.name}, columns, left.rows+max(right.rows, left.rows*right.rows/4))
 			return true
 		}
 	}
@@ -736,8 +803,9 @@ func (d *pipelineDuel) run(c *randomCase, r *rand.Rand) (out collected, err erro
 }
 
 // undecidedJoin is the refusal of a condition in which folding removed the columns of one
-// side. docs/job-file.md says what a join can compare.
-var undecidedJoin = regexp.MustCompile("uses no column|has no equality between|cannot have a condition on its input alone|join can compare the two sides with")
+// side, or of a full join whose sides may differ when they are computed again.
+// docs/job-file.md says what a join can compare.
+var undecidedJoin = regexp.MustCompile("uses no column|has no equality between|join can compare the two sides with|a full join reads its sides twice")
 
 // compare returns the difference, or "", and its kind. DuckDB's optimizer may remove an
 // operation that fails, and has bugs of its own: gstream may also agree with DuckDB

@@ -16,9 +16,9 @@ type Scope struct {
 	// Ranges bound the values of the columns, from statistics. A nil entry or a nil list
 	// is unknown. They decide how decimals are stored, and may be wrong.
 	Ranges []*Range
-	// Qualifiers are the table aliases of the columns, by which a.b is resolved; nil
-	// without aliases.
-	Qualifiers []string
+	// Qualifiers are the names of the tables that have each column, by which a.b is
+	// resolved, the most usual first; nil without tables.
+	Qualifiers [][]string
 	// Fold evaluates constant parts of an expression. Bind needs it.
 	Fold Fold
 }
@@ -146,33 +146,49 @@ func (b *binder) name(n *nameNode) (*Expr, error) {
 		}
 	}
 	qualifier := strings.Join(n.parts[:len(n.parts)-1], ".")
-	var table []int
-	var names []string
-	for i, q := range s.Qualifiers {
-		if strings.EqualFold(q, qualifier) {
-			table, names = append(table, i), append(names, s.Schema.Fields[i].Name)
-		}
-	}
+	table := s.Table(qualifier)
 	switch found := s.namedOf(table, name); {
 	case len(table) == 0:
-		return nil, b.missing(n, true, "there is no table %q%s", cutRight(qualifier, 100), suggest(qualifier, s.Qualifiers))
+		return nil, b.missing(n, true, "there is no table %q%s", cutRight(qualifier, 100), suggest(qualifier, slices.Concat(s.Qualifiers...)))
 	case len(found) == 0:
+		var names []string
+		for _, c := range table {
+			names = append(names, s.Schema.Fields[c].Name)
+		}
 		return nil, b.missing(n, false, "table %q has no column %q%s", cutRight(qualifier, 100), cutRight(name, 100), suggest(name, names))
 	case len(found) > 1:
 		return nil, b.errorf(n, "column %q of table %q is ambiguous%s", cutRight(name, 100), cutRight(qualifier, 100), s.choices(found))
 	default:
-		return Column(s, found[0]), nil
+		e := Column(s, found[0])
+		if len(s.Named(name)) > 1 {
+			e.table = qualifier
+		}
+		return e, nil
 	}
+}
+
+// Table returns the columns of the table with a name.
+func (s *Scope) Table(name string) []int {
+	var columns []int
+	for i, tables := range s.Qualifiers {
+		if slices.ContainsFunc(tables, func(t string) bool { return strings.EqualFold(t, name) }) {
+			columns = append(columns, i)
+		}
+	}
+	return columns
 }
 
 // Named returns the columns of a name: those with exactly this name, or else those whose
 // name differs only in case.
-func (s *Scope) Named(name string) []int {
+func (s *Scope) Named(name string) []int { return s.namedOf(s.All(), name) }
+
+// All returns the columns.
+func (s *Scope) All() []int {
 	all := make([]int, s.Schema.Len())
 	for i := range all {
 		all[i] = i
 	}
-	return s.namedOf(all, name)
+	return all
 }
 
 // namedOf is Named among some of the columns.
@@ -191,19 +207,31 @@ func (s *Scope) namedOf(columns []int, name string) []int {
 	return folded
 }
 
+// Qualified returns a text that finds a column: its name after the name of a table, or
+// its name alone if it is in no table. It is false if no text does.
+func (s *Scope) Qualified(column int) (string, bool) {
+	name := s.Schema.Fields[column].Name
+	if column < len(s.Qualifiers) {
+		for _, t := range s.Qualifiers[column] {
+			if len(s.namedOf(s.Table(t), name)) == 1 {
+				return (&nameNode{parts: []string{t, name}}).String(), true
+			}
+		}
+	}
+	return (&nameNode{parts: []string{name}}).String(), len(s.Named(name)) == 1
+}
+
 // choices says how columns of one name can be told apart.
 func (s *Scope) choices(columns []int) string {
 	var names []string
 	for _, c := range columns {
-		if c >= len(s.Qualifiers) || s.Qualifiers[c] == "" {
-			return ": several columns have this name; rename them before"
+		name, ok := s.Qualified(c)
+		if !ok {
+			return ": several columns have this name; rename them before, or name a side of their join with as"
 		}
-		names = append(names, s.Qualifiers[c]+"."+s.Schema.Fields[c].Name)
+		names = append(names, name)
 	}
 	slices.Sort(names)
-	if len(slices.Compact(slices.Clone(names))) < len(names) {
-		return ": several columns have this name; rename them before"
-	}
 	return ": write " + strings.Join(names, " or ")
 }
 

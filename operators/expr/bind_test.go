@@ -62,7 +62,7 @@ func TestStatisticsThatLieAreAnErrorNotAWrongNumber(t *testing.T) {
 }
 
 func TestANameThatIsNotFoundIsPartOfTheError(t *testing.T) {
-	s := &expr.Scope{Schema: gpu.NewSchema(gpu.Field{Name: "a", Type: gpu.Of(gpu.Int64)}), Qualifiers: []string{"t"}}
+	s := &expr.Scope{Schema: gpu.NewSchema(gpu.Field{Name: "a", Type: gpu.Of(gpu.Int64)}), Qualifiers: [][]string{{"t"}}}
 	for src, want := range map[string]*expr.Missing{
 		"a + b":         {Name: []string{"b"}},
 		"t.b":           {Name: []string{"t", "b"}},
@@ -78,9 +78,9 @@ func TestANameThatIsNotFoundIsPartOfTheError(t *testing.T) {
 }
 
 func TestErrorsPointAtTheMistakeAndSayWhatWasExpected(t *testing.T) {
-	s := &expr.Scope{Schema: duckTable(t).schema, Qualifiers: make([]string, 21)}
+	s := &expr.Scope{Schema: duckTable(t).schema, Qualifiers: make([][]string, 21)}
 	for i := range s.Qualifiers {
-		s.Qualifiers[i] = "orders"
+		s.Qualifiers[i] = []string{"orders"}
 	}
 	for src, want := range map[string]string{
 		"":                               "line 1, column 1: found the end of the expression, expected a column, a value or a function",

@@ -17,13 +17,14 @@ type Expr struct {
 	args   []*Expr
 	column int          // schema position, for opColumn
 	name   string       // of the column
+	table  string       // of the column, if its name alone is ambiguous
 	value  gpu.Scalar   // OpConst: the value; OpLike: the pattern
 	set    []gpu.Scalar // of OpIn
 	n      int
 
 	literal  literalKind
 	nullable bool
-	// annotation is set for a bare column.
+	// annotation is set for a bare column and its null.
 	annotation gpu.Annotation
 	rng        *Range
 	fails      bool // an operation in it may fail on a row
@@ -120,6 +121,13 @@ func (e *Expr) Remap(f func(int) int) *Expr {
 
 func newColumn(i int, f gpu.Field, r *Range) *Expr {
 	return &Expr{op: opColumn, typ: f.Type, column: i, name: f.Name, nullable: f.Nullable, rng: r.within(f.Type), annotation: f.Annotation}
+}
+
+// Null returns the null of a column.
+func Null(f gpu.Field) *Expr {
+	e := newConstant(gpu.Null(f.Type))
+	e.typ, e.value.Type, e.annotation = f.Type, f.Type, f.Annotation
+	return e
 }
 
 // newConstant makes a constant. A decimal is narrow if it fits.
@@ -273,6 +281,10 @@ func (e *Expr) write(b *strings.Builder, limit int) {
 	}
 	switch e.op {
 	case opColumn:
+		if e.table != "" {
+			writeIdent(b, e.table)
+			b.WriteByte('.')
+		}
 		writeIdent(b, e.name)
 	case gpu.OpConst:
 		writeScalar(b, e.value)

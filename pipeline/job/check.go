@@ -44,11 +44,18 @@ func (j *Job) Check(own []string) Diagnostics {
 			switch {
 			case jn.With == "":
 				add(name, path+".join", "the join does not say with what")
-			case len(jn.On) == 0 && len(jn.Using) == 0:
+			case jn.Kind == "cross" && len(jn.On)+len(jn.Using) > 0:
+				add(name, path+".join", "a cross join has no condition; leave its kind out, or filter its rows in a step after it")
+			case jn.Kind != "cross" && len(jn.On)+len(jn.Using) == 0:
 				add(name, path+".join", "the join has no condition; give it on or using")
 			}
-			if jn.Build == "left" && jn.Kind != "" && jn.Kind != "inner" {
+			switch {
+			case jn.Build == "left" && slices.Contains([]string{"left", "semi", "anti"}, jn.Kind):
 				add(name, path+".join.build", "a %s join can only build its right side", jn.Kind)
+			case jn.Build == "right" && jn.Kind == "right":
+				add(name, path+".join.build", "a right join can only build its left side")
+			case (jn.Build == "left" || jn.Build == "right") && jn.Kind == "full":
+				add(name, path+".join.build", "a full join builds each side once; leave build out")
 			}
 		}
 		if g := s.Group; g != nil && len(g.By) == 0 && len(g.Aggregates) == 0 {

@@ -68,10 +68,11 @@ type Step struct {
 // Join joins the step's input, which is the left side, with another relation.
 type Join struct {
 	With  string   `yaml:"with" doc:"Source or step on the right side." required:"true"`
-	Kind  string   `yaml:"kind" doc:"Kind of join." enum:"inner,left,semi,anti" default:"inner"`
-	On    []string `yaml:"on" doc:"SQL conditions that all must hold; at least one is an equality (= or IS NOT DISTINCT FROM) of a left and a right column."`
+	As    string   `yaml:"as" doc:"Name of the right side in expressions, as in 'm.name'; by default that of the source or step. A relation that is joined with itself needs one."`
+	Kind  string   `yaml:"kind" doc:"Kind of join. A full join reads both sides twice." enum:"inner,left,right,full,semi,anti,cross" default:"inner"`
+	On    []string `yaml:"on" doc:"SQL conditions that all must hold; at least one is an equality (= or IS NOT DISTINCT FROM) of a left and a right column. A cross join has none."`
 	Using []string `yaml:"using" doc:"Columns of the same name that must be equal; they appear once."`
-	Build string   `yaml:"build" doc:"Side to hold in memory; by default the smaller one, by estimate. Only inner joins can build the left side." enum:"auto,left,right" default:"auto"`
+	Build string   `yaml:"build" doc:"Side to hold in memory; by default the smaller one, by estimate. Inner and cross joins can build either side, right joins the left one, left, semi and anti joins the right one." enum:"auto,left,right" default:"auto"`
 }
 
 // Group groups the step's input.

@@ -42,7 +42,9 @@ func Bind(q Query, tables map[string]source.Table) (Node, job.Diagnostics) {
 	}
 	for i := range q.Steps {
 		s := stepBinder{binder: b, at: fmt.Sprintf("steps[%d]", i), name: job.StepName(q.Steps, i), step: &q.Steps[i]}
-		last = s.bind(last, i == 0)
+		if last = s.bind(last, i == 0); last != nil && s.step.Name != "" {
+			last = named(last, s.step.Name)
+		}
 		b.named[s.name] = last
 	}
 	if len(q.Steps) == 0 && len(q.Sources) > 1 {
@@ -210,26 +212,25 @@ func (s *stepBinder) selection(in Node) Node {
 	scope := scopeOf(in)
 	r := in.Rel()
 	var exprs []*expr.Expr
-	var names, quals []string
+	var names []string
+	var tables [][]string
 	ok := true
 	for i, c := range s.step.Select {
 		sub := fmt.Sprintf(".select[%d]", i)
 		if qualifier, star := starOf(c); star {
-			found := false
-			for j, f := range r.Schema.Fields {
-				if qualifier == "" || strings.EqualFold(qualifier, r.quals[j]) {
-					exprs, names, quals = append(exprs, expr.Column(scope, j)), append(names, f.Name), append(quals, r.quals[j])
-					found = true
-				}
+			found := scope.Table(qualifier)
+			if qualifier == "" {
+				found = scope.All()
 			}
-			u := slices.DeleteFunc(slices.Clone(r.unreadable), func(u unreadable) bool {
-				return qualifier != "" && !strings.EqualFold(qualifier, u.qual)
-			})
+			for _, j := range found {
+				exprs, names, tables = append(exprs, expr.Column(scope, j)), append(names, r.Schema.Fields[j].Name), append(tables, r.tables[j])
+			}
+			u := slices.DeleteFunc(slices.Clone(r.unreadable), func(u unreadable) bool { return !u.in(qualifier) })
 			if len(u) > 0 {
 				s.faultf(sub, "%s has columns that cannot be read: %s; select the others by name%s", c.Expr, describeUnreadable(u), suggestColumns(r))
 				ok = false
-			} else if !found {
-				s.faultf(sub, "%s matches no column: there is no source or step named %q here%s", c.Expr, qualifier, job.DidYouMean(qualifier, r.quals))
+			} else if len(found) == 0 {
+				s.faultf(sub, "%s matches no column: there is no source or step named %q here%s", c.Expr, qualifier, job.DidYouMean(qualifier, slices.Concat(r.tables...)))
 				ok = false
 			}
 			continue
@@ -240,21 +241,20 @@ func (s *stepBinder) selection(in Node) Node {
 			ok = false
 			continue
 		}
-		// A column that keeps its name keeps its qualifier. The step qualifies new
-		// columns.
-		qual := s.step.Name
+		// A column that keeps its name keeps its tables.
+		var from []string
 		if col, bare := e.IsColumn(); bare && (name == "" || name == r.Schema.Fields[col].Name) {
-			name, qual = r.Schema.Fields[col].Name, r.quals[col]
+			name, from = r.Schema.Fields[col].Name, r.tables[col]
 		}
 		if name == "" {
 			name = text
 		}
-		exprs, names, quals = append(exprs, e), append(names, name), append(quals, qual)
+		exprs, names, tables = append(exprs, e), append(names, name), append(tables, from)
 	}
 	if !ok || !s.distinct(names, ".select") {
 		return nil
 	}
-	return newProject(s.name, in, exprs, names, quals)
+	return newProject(s.name, in, exprs, names, tables)
 }
 
 // distinct reports names that appear twice among the columns of a step. Columns that
@@ -367,7 +367,7 @@ func castTo(in Node, types []gpu.Type) (Node, error) {
 	if same {
 		return in, nil
 	}
-	return keepUnreadable(newProject(r.Step, in, exprs, r.Schema.Names(), slices.Clone(r.quals)), in), nil
+	return keepUnreadable(newProject(r.Step, in, exprs, r.Schema.Names(), r.tables), in), nil
 }
 
 // groupCall is one aggregate call of a step. Its text identifies it, so that a call in
@@ -470,7 +470,7 @@ func (s *stepBinder) afterGroup(g *Group, columns []string, texts []string, post
 	nkeys := len(g.Keys)
 	whole := scopeOf(g)
 	var exprs []*expr.Expr
-	quals := slices.Clone(g.quals[:nkeys])
+	tables := slices.Clone(g.tables[:nkeys])
 	for i := range nkeys {
 		exprs = append(exprs, expr.Column(whole, i))
 	}
@@ -497,7 +497,7 @@ func (s *stepBinder) afterGroup(g *Group, columns []string, texts []string, post
 			s.exprDiagnostic(g.In, fmt.Sprintf(".group.aggregates[%d]", i), texts[i], err, " (a column here must be a group key or stand inside an aggregate)")
 			return nil
 		}
-		exprs, quals = append(exprs, e.Remap(func(c int) int { return cols[c] })), append(quals, s.step.Name)
+		exprs, tables = append(exprs, e.Remap(func(c int) int { return cols[c] })), append(tables, nil)
 	}
-	return newProject(s.name, g, exprs, columns, quals)
+	return newProject(s.name, g, exprs, columns, tables)
 }

@@ -195,6 +195,12 @@ func joinRows(l, r *Relation, spec JoinSpec) float64 {
 // streams past it, so the side with fewer rows is better.
 func chooseBuild(l, r *Relation, spec JoinSpec) (left bool, why string) {
 	switch {
+	case spec.Written == "right":
+		return false, "a right join streams its right side, as a left join with the sides exchanged"
+	case spec.Written == "full" && spec.Kind == gpu.Left:
+		return false, "the first part of a full join streams its left side"
+	case spec.Written == "full":
+		return false, "the second part of a full join streams the right side again, for its rows without a match"
 	case spec.Kind != gpu.Inner:
 		return false, fmt.Sprintf("a %v join streams its left side", spec.Kind)
 	case spec.build == "left" || spec.build == "right":

@@ -1,6 +1,8 @@
 package logical
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
@@ -19,7 +21,7 @@ type Node interface {
 type Relation struct {
 	Step   string // the step or source of the query that it comes from
 	Schema *gpu.Schema
-	quals  []string // the qualifier of each column, or ""
+	tables [][]string // the names of tables by which each column can be qualified
 	Stats  []ColumnStats
 	Rows   float64 // estimate
 	// unreadable are columns that would be here too. A step that takes all columns
@@ -102,6 +104,41 @@ type JoinSpec struct {
 	LeftKeys, RightKeys []int
 	NullSafe            []bool
 	build               string // "auto", "left" or "right"
+	// Written is the kind of the join in the query if that is made of another kind. A
+	// right join is a left join with its sides exchanged, a cross join an inner join on a
+	// key that all rows have in common. A full join is a left and an anti join.
+	Written string
+}
+
+// Name returns the kind of the join in the words of the query.
+func (n *Join) Name() string {
+	if n.Written == "full" {
+		return n.Kind.String() // of the part
+	}
+	return cmp.Or(n.Written, n.Kind.String())
+}
+
+// Conditions describes what is compared.
+func (n *Join) Conditions() (list []string) {
+	if n.Written == "cross" {
+		return nil
+	}
+	for i := range n.LeftKeys {
+		left, right := n.Left.Rel().Schema.Fields[n.LeftKeys[i]].Name, n.Right.Rel().Schema.Fields[n.RightKeys[i]].Name
+		if left == right {
+			left, _ = scopeOf(n.Left).Qualified(n.LeftKeys[i])
+			right, _ = scopeOf(n.Right).Qualified(n.RightKeys[i])
+		}
+		if n.Written == "right" || n.Written == "full" && n.Kind == gpu.Anti {
+			left, right = right, left
+		}
+		op := "="
+		if n.NullSafe[i] {
+			op = "IS NOT DISTINCT FROM"
+		}
+		list = append(list, fmt.Sprintf("%s %s %s", left, op, right))
+	}
+	return list
 }
 
 // Aggregate is an aggregate function of a column of the input.
@@ -121,10 +158,10 @@ func newScan(name string, t source.Table) *Scan {
 	s := t.Schema()
 	n := &Scan{Relation: Relation{Step: name, Schema: s, Rows: float64(t.Rows())}, Table: t}
 	for _, u := range t.Unreadable() {
-		n.unreadable = append(n.unreadable, unreadable{u, name})
+		n.unreadable = append(n.unreadable, unreadable{u, name, []string{name}})
 	}
 	for i, f := range s.Fields {
-		n.quals = append(n.quals, name)
+		n.tables = append(n.tables, []string{name})
 		n.Stats = append(n.Stats, scanStats(f.Type, t.Stats(i), n.Rows))
 	}
 	return n
@@ -146,8 +183,8 @@ func newFilter(step string, in Node, conjuncts []*expr.Expr) Node {
 	return n
 }
 
-func newProject(step string, in Node, exprs []*expr.Expr, names, quals []string) *Project {
-	n := &Project{Relation: Relation{Step: step, Rows: in.Rel().Rows, quals: quals}, In: in, Exprs: exprs}
+func newProject(step string, in Node, exprs []*expr.Expr, names []string, tables [][]string) *Project {
+	n := &Project{Relation: Relation{Step: step, Rows: in.Rel().Rows, tables: tables}, In: in, Exprs: exprs}
 	fields := make([]gpu.Field, len(exprs))
 	for i, e := range exprs {
 		fields[i] = gpu.Field{Name: names[i], Type: e.Type(), Nullable: e.Nullable(), Annotation: e.Annotation()}
@@ -162,13 +199,14 @@ func pick(in Node, cols []int) Node {
 	r := in.Rel()
 	scope := scopeOf(in)
 	var exprs []*expr.Expr
-	var names, quals []string
+	var names []string
+	var tables [][]string
 	for _, c := range cols {
 		exprs = append(exprs, expr.Column(scope, c))
 		names = append(names, r.Schema.Fields[c].Name)
-		quals = append(quals, r.quals[c])
+		tables = append(tables, r.tables[c])
 	}
-	return keepUnreadable(newProject(r.Step, in, exprs, names, quals), in)
+	return keepUnreadable(newProject(r.Step, in, exprs, names, tables), in)
 }
 
 // extend adds computed columns to a node, for keys that are expressions. It returns the
@@ -177,7 +215,7 @@ func extend(in Node, exprs []*expr.Expr) (Node, []int) {
 	r := in.Rel()
 	scope := scopeOf(in)
 	var all []*expr.Expr
-	names, quals := append([]string(nil), r.Schema.Names()...), append([]string(nil), r.quals...)
+	names, tables := slices.Clone(r.Schema.Names()), slices.Clone(r.tables)
 	for i := range names {
 		all = append(all, expr.Column(scope, i))
 	}
@@ -188,23 +226,23 @@ func extend(in Node, exprs []*expr.Expr) (Node, []int) {
 			continue
 		}
 		at[i] = len(all)
-		all, names, quals = append(all, e), append(names, e.String()), append(quals, "")
+		all, names, tables = append(all, e), append(names, e.String()), append(tables, nil)
 	}
 	if len(all) == r.Schema.Len() {
 		return in, at
 	}
-	return keepUnreadable(newProject(r.Step, in, all, names, quals), in), at
+	return keepUnreadable(newProject(r.Step, in, all, names, tables), in), at
 }
 
 func newJoin(step string, left, right Node, spec JoinSpec) *Join {
 	l, r := left.Rel(), right.Rel()
 	n := &Join{Relation: Relation{Step: step}, Left: left, Right: right, JoinSpec: spec}
-	n.quals = append(n.quals, l.quals...)
+	n.tables = append(n.tables, l.tables...)
 	n.Stats = append(n.Stats, l.Stats...)
 	n.unreadable = l.unreadable
 	fields := append([]gpu.Field(nil), l.Schema.Fields...)
 	if spec.Kind == gpu.Inner || spec.Kind == gpu.Left {
-		n.quals = append(n.quals, r.quals...)
+		n.tables = append(n.tables, r.tables...)
 		n.Stats = append(n.Stats, r.Stats...)
 		n.unreadable = slices.Concat(l.unreadable, r.unreadable)
 		for _, f := range r.Schema.Fields {
@@ -226,7 +264,7 @@ func newGroup(step string, in Node, keys []int, aggs []Aggregate, names []string
 		f := r.Schema.Fields[k]
 		f.Name = names[i]
 		fields = append(fields, f)
-		n.quals = append(n.quals, r.quals[k])
+		n.tables = append(n.tables, r.tables[k])
 		n.Stats = append(n.Stats, r.Stats[k])
 	}
 	for i, a := range aggs {
@@ -238,7 +276,7 @@ func newGroup(step string, in Node, keys []int, aggs []Aggregate, names []string
 			f.Annotation = r.Schema.Fields[a.Input].Annotation
 		}
 		fields = append(fields, f)
-		n.quals = append(n.quals, "")
+		n.tables = append(n.tables, nil)
 		n.Stats = append(n.Stats, aggregateStats(a, r))
 	}
 	n.Schema = gpu.NewSchema(fields...)
@@ -286,7 +324,7 @@ func newUnion(step string, ins []Node) *Union {
 // scopeOf returns the scope of expressions over a node's columns.
 func scopeOf(n Node) *expr.Scope {
 	r := n.Rel()
-	s := &expr.Scope{Schema: r.Schema, Qualifiers: r.quals, Fold: host.Fold}
+	s := &expr.Scope{Schema: r.Schema, Qualifiers: r.tables, Fold: host.Fold}
 	for _, st := range r.Stats {
 		s.Ranges = append(s.Ranges, st.bound)
 	}

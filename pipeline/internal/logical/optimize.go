@@ -34,7 +34,7 @@ func pushDown(n Node, preds []*expr.Expr) Node {
 			below[i] = p.Remap(n.Source)
 		}
 		in := pushDown(n.In, below)
-		return newFilter(r.Step, newProject(r.Step, in, n.Exprs, n.Schema.Names(), n.quals), above)
+		return newFilter(r.Step, newProject(r.Step, in, n.Exprs, n.Schema.Names(), n.tables), above)
 	case *Join:
 		return n.pushDown(preds)
 	case *Group:
@@ -205,7 +205,7 @@ func sinkLimits(n Node) Node {
 	case *Filter:
 		return newFilter(r.Step, sinkLimits(n.In), n.Conjuncts)
 	case *Project:
-		return newProject(r.Step, sinkLimits(n.In), n.Exprs, n.Schema.Names(), n.quals)
+		return newProject(r.Step, sinkLimits(n.In), n.Exprs, n.Schema.Names(), n.tables)
 	case *Join:
 		return newJoin(r.Step, sinkLimits(n.Left), sinkLimits(n.Right), n.JoinSpec)
 	case *Group:
@@ -222,7 +222,7 @@ func sinkLimits(n Node) Node {
 		switch in := n.In.(type) {
 		case *Project:
 			p := in.Rel()
-			return newProject(p.Step, sinkLimits(newLimit(r.Step, in.In, n.Offset, n.Count)), in.Exprs, in.Schema.Names(), in.quals)
+			return newProject(p.Step, sinkLimits(newLimit(r.Step, in.In, n.Offset, n.Count)), in.Exprs, in.Schema.Names(), in.tables)
 		case *Sort:
 			if in.Limit < 0 && in.Offset == 0 {
 				return newSort(in.Step, sinkLimits(in.In), in.Keys, n.Offset, n.Count)

@@ -18,7 +18,7 @@ func (q Query) Output(last Node) (Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f := q.checkNames(last.Rel().Schema); f != nil {
+	if f := q.checkNames(last); f != nil {
 		return nil, f
 	}
 	return last, nil
@@ -48,23 +48,11 @@ func (q Query) checkColumns(last Node) *job.Diagnostic {
 
 // emptySources describes the sources of a node's rows that have no columns.
 func emptySources(n Node) (list []string) {
-	switch n := n.(type) {
-	case *Scan:
-		if n.Schema.Len() == 0 {
-			list = []string{fmt.Sprintf("%s, %s", n.Step, n.Table.Describe())}
-		}
-	case *Filter:
-		return emptySources(n.In)
-	case *Project:
-		return emptySources(n.In)
-	case *Sort:
-		return emptySources(n.In)
-	case *Limit:
-		return emptySources(n.In)
-	case *Union:
-		for _, in := range n.Ins {
-			list = append(list, emptySources(in)...)
-		}
+	if scan, ok := n.(*Scan); ok && scan.Schema.Len() == 0 {
+		list = []string{fmt.Sprintf("%s, %s", scan.Step, scan.Table.Describe())}
+	}
+	for _, in := range inputs(n) {
+		list = append(list, emptySources(in)...)
 	}
 	return list
 }
@@ -83,14 +71,23 @@ func storable(n Node) (Node, error) {
 }
 
 // checkNames refuses an output with two columns of one name.
-func (q Query) checkNames(s *gpu.Schema) *job.Diagnostic {
-	seen := map[string]bool{}
-	for _, name := range s.Names() {
-		if seen[name] {
-			return &job.Diagnostic{File: q.Text.File(), Place: q.Text.Place(fmt.Sprintf("steps[%d]", len(q.Steps)-1)), Step: "output",
-				Msg: fmt.Sprintf("two columns are named %q; name them apart in a select step", name)}
+func (q Query) checkNames(last Node) *job.Diagnostic {
+	scope := scopeOf(last)
+	seen := map[string]int{}
+	for c, name := range scope.Schema.Names() {
+		first, ok := seen[name]
+		if !ok {
+			seen[name] = c
+			continue
 		}
-		seen[name] = true
+		f := &job.Diagnostic{File: q.Text.File(), Place: q.Text.Place(fmt.Sprintf("steps[%d]", len(q.Steps)-1)), Step: "output",
+			Msg: fmt.Sprintf("two columns are named %q; name them apart in a select step", name)}
+		x, okX := scope.Qualified(first)
+		y, okY := scope.Qualified(c)
+		if okX && okY {
+			f.Msg += fmt.Sprintf(", as in select: [%s, %s as other]", x, y)
+		}
+		return f
 	}
 	return nil
 }

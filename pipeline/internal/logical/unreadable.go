@@ -14,11 +14,17 @@ import (
 // the other columns, so that no step drops it silently.
 type unreadable struct {
 	source.Unreadable
-	qual string // name of the source
+	source string   // its name
+	tables []string // as of a readable column
+}
+
+// in reports whether the column is in a table; every column is in "".
+func (u unreadable) in(table string) bool {
+	return table == "" || slices.ContainsFunc(u.tables, func(t string) bool { return strings.EqualFold(t, table) })
 }
 
 func (u unreadable) String() string {
-	return fmt.Sprintf("column %q (%s) of %s cannot be read: %s", u.Name, u.Type, u.qual, u.Reason)
+	return fmt.Sprintf("column %q (%s) of %s cannot be read: %s", u.Name, u.Type, u.source, u.Reason)
 }
 
 // describeUnreadable returns one sentence about columns. There is at least one.
@@ -44,10 +50,10 @@ func keepUnreadable(n *Project, in Node) *Project {
 	return n
 }
 
-// findUnreadable finds a column by its name, and by its source unless qual is "".
-func (r *Relation) findUnreadable(qual, name string) (unreadable, bool) {
+// findUnreadable finds a column by its name and a table, which may be "".
+func (r *Relation) findUnreadable(table, name string) (unreadable, bool) {
 	i := slices.IndexFunc(r.unreadable, func(u unreadable) bool {
-		return strings.EqualFold(u.Name, name) && (qual == "" || strings.EqualFold(u.qual, qual))
+		return strings.EqualFold(u.Name, name) && u.in(table)
 	})
 	if i < 0 {
 		return unreadable{}, false

@@ -211,7 +211,7 @@ func lowerJoin(n *logical.Join, need required) (*Stage, layout, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	st := &Stage{Step: n.Step, Kind: n.Kind.String() + " join", Rows: n.Rows, Schema: &gpu.Schema{}}
+	st := &Stage{Step: n.Step, Kind: n.Name() + " join", Rows: n.Rows, Schema: &gpu.Schema{}}
 	spec := join.Spec{Kind: n.Kind, NullSafe: n.NullSafe, Out: st.Schema}
 	out := make(layout, len(need))
 	take := func(side *Stage, lay layout, from int, cols required) (at []int) {
@@ -240,15 +240,7 @@ func lowerJoin(n *logical.Join, need required) (*Stage, layout, error) {
 		spec.Build, spec.BuildKeys, spec.BuildOut = right.Schema, rightKeys, take(right, rightLay, nleft, needRight)
 		st.Inputs = []*Stage{left, right}
 	}
-	ln, rn := n.Left.Rel().Schema.Names(), n.Right.Rel().Schema.Names()
-	for i := range n.LeftKeys {
-		op := "="
-		if n.NullSafe[i] {
-			op = "IS NOT DISTINCT FROM"
-		}
-		st.Detail = append(st.Detail, fmt.Sprintf("%s %s %s", ln[n.LeftKeys[i]], op, rn[n.RightKeys[i]]))
-	}
-	st.Detail = append(st.Detail, fmt.Sprintf("builds %s: %s", built.Step, n.Why))
+	st.Detail = append(n.Conditions(), fmt.Sprintf("builds %s: %s", built.Step, n.Why))
 	st.Make = func() (operators.Operator, error) { return join.New(spec) }
 	return st, out, nil
 }

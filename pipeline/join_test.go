@@ -1,0 +1,128 @@
+package pipeline
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/source"
+)
+
+// staff is a table of people, who have a manager or none, and one of their desks.
+func staff(t *testing.T) *Builder {
+	return New("staff").ReadTable("u", record(t, []arrow.Field{
+		{Name: "user_id", Type: arrow.PrimitiveTypes.Int64}, {Name: "manager", Type: arrow.PrimitiveTypes.Int64, Nullable: true},
+		{Name: "name", Type: arrow.BinaryTypes.String}, {Name: "pay", Type: arrow.PrimitiveTypes.Int64}},
+		`[{"user_id": 1, "manager": null, "name": "Ada", "pay": 9}, {"user_id": 2, "manager": 1, "name": "Bo", "pay": 5},
+		  {"user_id": 3, "manager": 1, "name": "Cy", "pay": 10}, {"user_id": 4, "manager": 2, "name": "Di", "pay": 2}]`)).
+		ReadTable("desks", record(t, []arrow.Field{{Name: "name", Type: arrow.BinaryTypes.String}, {Name: "desk", Type: arrow.PrimitiveTypes.Int32}},
+			`[{"name": "Bo", "desk": 20}, {"name": "Flo", "desk": 60}, {"name": "Ada", "desk": 10}]`))
+}
+
+func managers(t *testing.T, kind string) *Builder {
+	return staff(t).JoinWith(Join{With: "u", As: "m", Kind: kind, On: []string{"u.manager = m.user_id"}})
+}
+
+func TestASelfJoinTellsItsSidesApart(t *testing.T) {
+	requireRows(t, managers(t, "").Select("u.name", "m.name as boss"), `[{"name":"Bo","boss":"Ada"},{"name":"Cy","boss":"Ada"},{"name":"Di","boss":"Bo"}]`)
+	requireRows(t, managers(t, "").Filter("u.pay > m.pay").Select("U.NAME"), `[{"name":"Cy"}]`)
+	requireRows(t, managers(t, "").Sort("m.name desc", "u.name desc").Select("m.*"),
+		`[{"user_id":2,"manager":1,"name":"Bo","pay":5},{"user_id":1,"manager":null,"name":"Ada","pay":9},{"user_id":1,"manager":null,"name":"Ada","pay":9}]`)
+	// Aggregates of two columns of one name are two aggregates.
+	requireRows(t, managers(t, "").Group([]string{"m.name as boss"}, "sum(u.pay) - sum(m.pay) as more").Sort("boss"), `[{"boss":"Ada","more":"-3"},{"boss":"Bo","more":"-3"}]`)
+	// The names stay after a named step, and the step's name is one too.
+	requireRows(t, managers(t, "").Select("u.*", "m.name as boss").As("pairs").Filter("pairs.boss = 'Bo' and pairs.name = u.name").Select("u.name", "boss"), `[{"name":"Di","boss":"Bo"}]`)
+	requireRows(t, managers(t, "").As("pairs").Filter("m.name = 'Bo'").Select("u.name", "m.name as boss"), `[{"name":"Di","boss":"Bo"}]`)
+}
+
+func TestTheRightSideOfAJoinMayBeAStep(t *testing.T) {
+	// As in SQL, m hides that its rows are those of u.
+	requireRows(t, staff(t).Filter("pay > 4").As("m").From("u").Join("m", "u.manager = m.user_id").Select("u.name", "m.name as boss").Filter("boss < 'B'"),
+		`[{"name":"Bo","boss":"Ada"},{"name":"Cy","boss":"Ada"}]`)
+	requireRows(t, staff(t).Filter("pay > 4").As("m").From("u").Select("*").As("w").Join("m", "w.manager = m.user_id").Select("w.name", "m.name as boss", "u.pay"),
+		`[{"name":"Bo","boss":"Ada","pay":5},{"name":"Cy","boss":"Ada","pay":10},{"name":"Di","boss":"Bo","pay":2}]`)
+	// A step with the source on its right side: u is the source.
+	requireRows(t, staff(t).Filter("pay < 6").As("low").Join("u", "low.manager = u.user_id").Select("low.name", "u.name as boss"), `[{"name":"Bo","boss":"Ada"},{"name":"Di","boss":"Bo"}]`)
+	// A semi join leaves the names of its input alone.
+	requireRows(t, staff(t).Filter("pay < 6").As("low").JoinWith(Join{With: "u", Kind: "semi", On: []string{"low.manager = u.user_id"}}).Select("u.name"), `[{"name":"Bo"},{"name":"Di"}]`)
+	// Three tables of one source.
+	requireRows(t, managers(t, "left").JoinWith(Join{With: "u", As: "mm", Kind: "left", On: []string{"m.manager = mm.user_id"}}).Select("u.name", "m.name as boss", "mm.name as top"),
+		`[{"name":"Ada","boss":null,"top":null},{"name":"Bo","boss":"Ada","top":null},{"name":"Cy","boss":"Ada","top":null},{"name":"Di","boss":"Bo","top":"Ada"}]`)
+}
+
+func TestARightJoinKeepsTheRowsOfTheRightSide(t *testing.T) {
+	requireRows(t, managers(t, "right").Select("u.name", "m.name as boss"),
+		`[{"name":"Bo","boss":"Ada"},{"name":"Cy","boss":"Ada"},{"name":"Di","boss":"Bo"},{"name":null,"boss":"Cy"},{"name":null,"boss":"Di"}]`)
+	requireRows(t, staff(t).JoinWith(Join{With: "desks", Kind: "right", Using: []string{"name"}}).Filter("manager is null"),
+		`[{"user_id":null,"manager":null,"name":"Flo","pay":null,"desk":60},{"user_id":1,"manager":null,"name":"Ada","pay":9,"desk":10}]`)
+	// A condition on the right side decides only which of its rows can match.
+	requireRows(t, staff(t).JoinWith(Join{With: "desks", Kind: "right", On: []string{"u.name = desks.name", "desk > 10", "pay < 9"}}).Select("desk", "u.name"),
+		`[{"desk":20,"name":"Bo"},{"desk":60,"name":null},{"desk":10,"name":null}]`)
+}
+
+func TestALeftJoinMayHaveAConditionOnItsInput(t *testing.T) {
+	on := []string{"u.name = desks.name", "pay < 9"}
+	requireRows(t, staff(t).JoinWith(Join{With: "desks", Kind: "left", On: on}).Select("u.name", "desk"),
+		`[{"name":"Ada","desk":null},{"name":"Bo","desk":20},{"name":"Cy","desk":null},{"name":"Di","desk":null}]`)
+	requireRows(t, staff(t).JoinWith(Join{With: "desks", Kind: "anti", On: on}).Select("u.name"), `[{"name":"Ada"},{"name":"Cy"},{"name":"Di"}]`)
+}
+
+func TestAFullJoinKeepsTheRowsOfBothSides(t *testing.T) {
+	requireRows(t, staff(t).JoinWith(Join{With: "desks", Kind: "full", Using: []string{"name"}}).Sort("name").Select("name", "pay", "desk"),
+		`[{"name":"Ada","pay":9,"desk":10},{"name":"Bo","pay":5,"desk":20},{"name":"Cy","pay":10,"desk":null},{"name":"Di","pay":2,"desk":null},{"name":"Flo","pay":null,"desk":60}]`)
+	requireRows(t, staff(t).JoinWith(Join{With: "desks", Kind: "full", On: []string{"u.name = desks.name", "pay < 9", "desk < 50"}}).Sort("pay", "desk").Select("u.name", "desk"),
+		`[{"name":"Di","desk":null},{"name":"Bo","desk":20},{"name":"Ada","desk":null},{"name":"Cy","desk":null},{"name":null,"desk":10},{"name":null,"desk":60}]`)
+}
+
+func TestACrossJoinPairsAllRows(t *testing.T) {
+	requireRows(t, staff(t).Filter("pay < 9").As("low").JoinWith(Join{With: "desks", Kind: "cross"}).Filter("low.name <> desks.name").Sort("low.name", "desk").Select("low.name", "desk"),
+		`[{"name":"Bo","desk":10},{"name":"Bo","desk":60},{"name":"Di","desk":10},{"name":"Di","desk":20},{"name":"Di","desk":60}]`)
+	var none Collector
+	_, err := staff(t).Filter("pay < 0").As("low").JoinWith(Join{With: "desks", Kind: "cross"}).Select("desk").WriteTo(&none).Run(t.Context(), RunOptions{Use: Host})
+	require.NoError(t, err)
+	require.Empty(t, textOf(&none))
+}
+
+// TestAFullJoinRefusesSidesThatMayDiffer has sides whose rows may differ when they are
+// computed again, as a full join does, and sides whose rows do not.
+func TestAFullJoinRefusesSidesThatMayDiffer(t *testing.T) {
+	integer := gpu.Of(gpu.Int64)
+	tables := func() map[string]source.Table {
+		return map[string]source.Table{
+			"t": newPlanTable(10).column("a", integer, 1, 10).column("x", gpu.Of(gpu.Float64), 0, 0),
+			"u": newPlanTable(10).column("b", integer, 1, 10).column("y", gpu.Of(gpu.Float64), 0, 0),
+		}
+	}
+	const order, digits = `"s" may have other rows each time: it keeps the first rows`, `may have other rows each time: it compares sums or averages of floats`
+	for steps, want := range map[string]string{
+		`{limit: 3}`: "",
+		`{group: {by: a, aggregates: {x: sum(x)}}}`:                                                   "",
+		`{group: {by: a, aggregates: {x: sum(a)}}}, {filter: x > 3}`:                                  "",
+		`{group: {by: a, aggregates: {x: max(x)}}}, {filter: x > 3}`:                                  "",
+		`{group: {by: a, aggregates: {x: sum(a)}}}, {sort: [x, a]}, {limit: 3}`:                       "",
+		`{group: {by: a, aggregates: {x: sum(a)}}}, {sort: a}, {name: s, limit: 3}`:                   order,
+		`{group: {by: a, aggregates: {x: sum(x)}}}, {sort: [x, a]}, {name: s, limit: 3}`:              order,
+		`{group: {by: a}}, {name: s, limit: 3}`:                                                       order,
+		`{group: {by: a}}, {limit: 3}, {name: s, sort: a}`:                                            order,
+		`{group: {by: a, aggregates: {x: sum(x)}}}, {filter: x > 3}`:                                  digits,
+		`{group: {by: a, aggregates: {x: avg(x)}}}, {select: [a, x + 1 as x]}, {group: {by: [x, a]}}`: digits,
+		`{group: {by: a, aggregates: {x: avg(x)}}}, {join: {with: u, on: x = y, kind: semi}}`:         digits,
+		`{group: {by: a, aggregates: {x: sum(x)}}}, {select: [x as a]}`:                               digits,
+		`{union: t}, {limit: 3}`: "",
+	} {
+		text := fmt.Sprintf("sources: {t: t, u: u}\noutput: {parquet: out}\nsteps: [{from: t, select: '*'}, %s, {join: {with: u, kind: full, on: a = b}}]\n", steps)
+		job, err := Parse("job.yaml", []byte(text), LoadOptions{})
+		require.NoError(t, err, steps)
+		p, err := newPlan(job, tables(), nil)
+		if want == "" {
+			require.NoError(t, err, steps)
+			require.NoError(t, p.Close())
+			continue
+		}
+		require.ErrorIs(t, err, ErrJob, steps)
+		require.ErrorContains(t, err, want, steps)
+	}
+}
