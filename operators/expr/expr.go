@@ -23,7 +23,7 @@ type Expr struct {
 
 	literal  literalKind
 	nullable bool
-	// annotation is set for a bare column.
+	// annotation is that of a column whose values pass unchanged; see Annotation.
 	annotation gpu.Annotation
 	rng        *Range
 	fails      bool // an operation in it may fail on a row
@@ -45,8 +45,8 @@ const (
 // Type returns the type of the values, including their storage.
 func (e *Expr) Type() gpu.Type { return e.typ }
 
-// Annotation returns the annotation of the column, if the expression is a column, or a
-// column cast to its own type.
+// Annotation returns the annotation of the column, if the expression is a column, a column
+// cast to its own type, or a column that the FILTER of an aggregate makes null.
 func (e *Expr) Annotation() gpu.Annotation { return e.annotation }
 
 // Nullable reports whether a value can be null.
@@ -141,6 +141,13 @@ func newConstant(v gpu.Scalar) *Expr {
 	return e
 }
 
+// Null returns a null of a type in the same storage.
+func Null(t gpu.Type) *Expr {
+	e := newConstant(gpu.Null(t))
+	e.typ, e.value.Type = t, t
+	return e
+}
+
 // newOp makes an operation. It folds the operation when every argument is constant, or
 // when one is null and the operation is null with it. The error is an error of folding.
 func newOp(fold Fold, e Expr, args ...*Expr) (*Expr, error) {
@@ -150,9 +157,7 @@ func newOp(fold Fold, e Expr, args ...*Expr) (*Expr, error) {
 		e.fails = e.fails || a.fails
 		constant = constant && a.op == gpu.OpConst
 		if v, ok := a.Constant(); ok && !v.Valid && !seesNulls[e.op] {
-			null := newConstant(gpu.Null(e.typ))
-			null.typ, null.value.Type = e.typ, e.typ
-			return null, nil
+			return Null(e.typ), nil
 		}
 	}
 	if !constant {
