@@ -98,9 +98,6 @@ func (b *binder) aggregate(n *callNode, f aggregate) (call AggregateCall, err er
 			return call, b.errorf(inner, "the aggregate %s is not allowed inside another one; compute it in a group step before", inner.name)
 		}
 	}
-	if n.distinct && f.kind != gpu.Min && f.kind != gpu.Max {
-		return call, b.errorf(n, "DISTINCT in %s is not supported", n.name)
-	}
 	call = AggregateCall{Kind: f.kind, Output: gpu.Of(gpu.Int64)}
 	switch rows := f.kind == gpu.CountAll || f.kind == gpu.Count && len(n.args) == 0; {
 	case n.star && f.kind != gpu.Count && f.kind != gpu.CountAll:

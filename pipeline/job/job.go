@@ -77,7 +77,7 @@ type Join struct {
 // Group groups the step's input.
 type Group struct {
 	By         Columns `yaml:"by" doc:"Group keys: SQL expressions, optionally named. A number is the position of a column of the input, from 1. Without keys all rows are one group."`
-	Aggregates Columns `yaml:"aggregates" doc:"Columns by name: SQL expressions over count(*), count, sum, min, max and avg."`
+	Aggregates Columns `yaml:"aggregates" doc:"Columns by name: SQL expressions over aggregates such as count(*), sum(x), count(distinct x) and avg(x) filter (where y > 0)."`
 }
 
 // Limit keeps the rows [Offset, Offset+Count).

@@ -426,7 +426,12 @@ func (s *stepBinder) group(in Node) Node {
 	if !ok || !s.distinct(columns, ".group") {
 		return nil
 	}
-	grouped := s.grouped(in, exprs, names, calls)
+	var grouped Node
+	if slices.ContainsFunc(calls, func(c expr.AggregateCall) bool { return c.Distinct }) {
+		grouped = s.groupedDistinct(in, exprs, names, calls)
+	} else {
+		grouped = s.grouped(in, exprs, names, calls)
+	}
 	return s.afterGroup(in, grouped, columns, texts, posts, uses)
 }
 
