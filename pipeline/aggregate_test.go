@@ -68,3 +68,11 @@ func TestAggregatesOfDistinctValuesOverNoRows(t *testing.T) {
 	_, rows := cells(t, none().Group([]string{"k"}, "count(distinct x) as n", "count(*) as rows"))
 	require.Empty(t, rows)
 }
+
+func TestDistinctRows(t *testing.T) {
+	requireRows(t, measured(t).Distinct("k", "x > 1 as big").Sort("k", "big"), `[{"k":"a","big":false}, {"k":"a","big":true}, {"k":"c","big":null}, {"k":null,"big":true}]`)
+	requireRows(t, measured(t).Select("k").Distinct().Sort("k"), `[{"k":"a"}, {"k":"c"}, {"k":null}]`)
+	requireRows(t, measured(t).Distinct("*").Group(nil, "count(*) as n"), `[{"n":7}]`)
+	_, err := measured(t).Distinct("k", "x as k").WriteTo(&Collector{}).Plan()
+	require.ErrorContains(t, err, `distinct 1: two columns are named "k"`)
+}

@@ -81,6 +81,8 @@ func (s *stepBinder) bind(prev Node, first bool) Node {
 		return s.filter(in)
 	case s.step.Select != nil:
 		return s.selection(in, s.step.Select, ".select")
+	case s.step.Distinct != nil:
+		return s.unique(in)
 	case s.step.Join != nil:
 		return s.join(in)
 	case s.step.Group != nil:

@@ -10,6 +10,24 @@ import (
 	"github.com/gstream/gstream/operators/expr"
 )
 
+// unique is the distinct step: a group-by of all selected columns.
+func (s *stepBinder) unique(in Node) Node {
+	n := s.selection(in, s.step.Distinct, ".distinct")
+	if n == nil {
+		return nil
+	}
+	schema := n.Rel().Schema
+	if schema.Len() == 0 {
+		s.faultf(".distinct", "there is no column whose values could be distinct; name some, or '*' for all")
+		return nil
+	}
+	keys := make([]int, schema.Len())
+	for i := range keys {
+		keys[i] = i
+	}
+	return newGroup(s.name, n, keys, nil, schema.Names())
+}
+
 // measure is an aggregate of all rows beside aggregates of distinct values. It is first
 // aggregated for each distinct value.
 type measure struct {
