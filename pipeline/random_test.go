@@ -562,7 +562,7 @@ func (g *caseGenerator) group(in randomRelation) {
 		case f == 2:
 			n = exprtest.New(a.class, "(count(*) - count(?))", k)
 		case f <= 5:
-			a.class = k.Class
+			a.class, a.exact = k.Class, k.Exact()
 			n = exprtest.New(a.class, []string{"min(?)", "max(?)"}[f%2], k)
 		case number(k.Class):
 			a.class, a.exact = exprtest.Number, raw
