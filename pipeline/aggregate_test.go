@@ -69,6 +69,12 @@ func TestAggregatesOfDistinctValuesOverNoRows(t *testing.T) {
 	require.Empty(t, rows)
 }
 
+func TestAggregatesOfColumnsOfOneName(t *testing.T) {
+	requireRows(t, smallTable(t).Select("x as k", "x + 1 as y").As("u").From("t").Join("u", "t.x = u.k and u.y = 2").
+		Group(nil, "max(t.y) as a", "max(u.y) as b", "count(distinct t.y) as c", "sum(distinct u.y) as d"),
+		`[{"a":"b","b":2,"c":1,"d":"2"}]`)
+}
+
 func TestDistinctRows(t *testing.T) {
 	requireRows(t, measured(t).Distinct("k", "x > 1 as big").Sort("k", "big"), `[{"k":"a","big":false}, {"k":"a","big":true}, {"k":"c","big":null}, {"k":null,"big":true}]`)
 	requireRows(t, measured(t).Select("k").Distinct().Sort("k"), `[{"k":"a"}, {"k":"c"}, {"k":null}]`)

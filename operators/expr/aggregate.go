@@ -15,7 +15,15 @@ type AggregateCall struct {
 	Output   gpu.Type
 }
 
-// String identifies the call.
+// Equal reports whether two calls over one schema are the same.
+func (c AggregateCall) Equal(d AggregateCall) bool {
+	if c.Arg == nil || d.Arg == nil {
+		return c.Kind == d.Kind && c.Arg == d.Arg
+	}
+	return c.Kind == d.Kind && c.Distinct == d.Distinct && c.Arg.Equal(d.Arg)
+}
+
+// String describes the call.
 func (c AggregateCall) String() string {
 	text := c.Kind.String()
 	if c.Distinct {

@@ -346,6 +346,30 @@ func TestAggregatesOfSomeRowsAndOfDistinctValues(t *testing.T) {
 	}
 }
 
+func TestExpressionsOfOneTextCanDiffer(t *testing.T) {
+	integer := gpu.Field{Name: "x", Type: gpu.Of(gpu.Int64), Nullable: true}
+	s := &expr.Scope{Schema: gpu.NewSchema(integer, integer), Qualifiers: []string{"a", "b"}, Fold: host.Fold}
+	bind := func(src string) *expr.Expr {
+		n, err := expr.Parse(src)
+		require.NoError(t, err)
+		e, err := expr.Bind(n, s)
+		require.NoError(t, err)
+		return e
+	}
+	require.Equal(t, bind("a.x + 1").String(), bind("b.x + 1").String())
+	for _, c := range []struct {
+		e, f string
+		same bool
+	}{
+		{"a.x + 1", "b.x + 1", false}, {"a.x + 1", "a.x  +  1", true}, {"a.x + 1", "a.x + 2", false}, {"a.x + 1", "a.x - 1", false},
+		{"a.x in (1, 2)", "a.x in (1, 3)", false}, {"a.x in (1, 2)", "a.x in (1, 2)", true}, {"a.x * 0e0", "a.x * -0e0", false},
+		{"round(a.x / 3, 1)", "round(a.x / 3, 2)", false}, {"coalesce(a.x, b.x)", "coalesce(a.x, a.x)", false},
+		{"a.x::varchar", "a.x::double", false},
+	} {
+		require.Equal(t, c.same, bind(c.e).Equal(bind(c.f)), "%s and %s", c.e, c.f)
+	}
+}
+
 func TestDeepExpressionsAreRefused(t *testing.T) {
 	for _, open := range []string{"(", "- ", "not ", "1 + (", "case when true then ", "abs("} {
 		_, err := expr.Parse(strings.Repeat(open, 50_000) + "1")

@@ -2,6 +2,7 @@ package expr
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -93,6 +94,24 @@ func (e *Expr) walk(f func(*Expr)) {
 		}
 	}
 	visit(e)
+}
+
+// Equal reports whether two expressions over one schema are the same. Their texts do not
+// tell, because columns of two tables may have one name.
+func (e *Expr) Equal(f *Expr) bool {
+	seen := map[[2]*Expr]bool{} // pairs of shared nodes are compared once
+	var equal func(e, f *Expr) bool
+	equal = func(e, f *Expr) bool {
+		pair := [2]*Expr{e, f}
+		if e == f || seen[pair] {
+			return true
+		}
+		seen[pair] = true
+		return e.op == f.op && e.typ == f.typ && e.column == f.column && e.n == f.n &&
+			e.value == f.value && math.Signbit(e.value.Float) == math.Signbit(f.value.Float) &&
+			slices.Equal(e.set, f.set) && slices.EqualFunc(e.args, f.args, equal)
+	}
+	return equal(e, f)
 }
 
 // Remap returns the expression over another schema. f maps the old position of a column

@@ -417,7 +417,7 @@ func (s *stepBinder) group(in Node) Node {
 			continue
 		}
 		for _, call := range found {
-			at := slices.IndexFunc(calls, func(c expr.AggregateCall) bool { return c.String() == call.String() })
+			at := slices.IndexFunc(calls, call.Equal)
 			if at < 0 {
 				at = len(calls)
 				calls = append(calls, call)

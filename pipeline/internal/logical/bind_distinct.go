@@ -35,9 +35,7 @@ type measure struct {
 	arg  *expr.Expr // nil for count(*)
 }
 
-func (m measure) String() string {
-	return expr.AggregateCall{Kind: m.kind, Arg: m.arg}.String()
-}
+func (m measure) call() expr.AggregateCall { return expr.AggregateCall{Kind: m.kind, Arg: m.arg} }
 
 // partial returns the aggregate of a distinct value.
 func (m measure) partial(input int) Aggregate {
@@ -84,7 +82,7 @@ func (s *stepBinder) groupedDistinct(in Node, keys []*expr.Expr, names []string,
 	var measures []measure
 	uses := make([][]int, len(calls)) // positions in values or measures
 	value := func(x *expr.Expr) int {
-		at := slices.IndexFunc(values, func(v *expr.Expr) bool { return v.String() == x.String() })
+		at := slices.IndexFunc(values, x.Equal)
 		if at < 0 {
 			at = len(values)
 			values = append(values, x)
@@ -92,7 +90,7 @@ func (s *stepBinder) groupedDistinct(in Node, keys []*expr.Expr, names []string,
 		return at
 	}
 	use := func(m measure) int {
-		at := slices.IndexFunc(measures, func(n measure) bool { return n.String() == m.String() })
+		at := slices.IndexFunc(measures, func(n measure) bool { return n.call().Equal(m.call()) })
 		if at < 0 {
 			at = len(measures)
 			measures = append(measures, m)
@@ -202,7 +200,7 @@ func (s *stepBinder) firstGroups(in Node, keys []*expr.Expr, names []string, val
 	names = slices.Clone(names[:len(by)])
 	for i, m := range measures {
 		aggs = append(aggs, m.partial(inputs[i]))
-		names = append(names, m.String())
+		names = append(names, m.call().String())
 	}
 	return newGroup(s.name, rows, by, aggs, names)
 }
