@@ -18,6 +18,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/operators/expand"
+	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/operators/groupby"
 	"github.com/gstream/gstream/operators/join"
 	"github.com/gstream/gstream/operators/limit"
@@ -205,6 +207,25 @@ func newSort(t *testing.T, offset, limit int64, keys ...sort.Key) operators.Oper
 	return op
 }
 
+// newExpand has each row once without its kind, and once without its price.
+func newExpand(t *testing.T) operators.Operator {
+	var variants []expand.Variant
+	for null := 1; null <= 2; null++ {
+		var exprs []*expr.Expr
+		for i, f := range schema.Fields {
+			if i == null {
+				exprs = append(exprs, expr.Null(f))
+			} else {
+				exprs = append(exprs, expr.Column(&expr.Scope{Schema: schema}, i))
+			}
+		}
+		p, inputs, err := expr.Compile(schema, exprs...)
+		require.NoError(t, err)
+		variants = append(variants, expand.Variant{Program: p, Inputs: inputs})
+	}
+	return expand.New(schema, variants)
+}
+
 // operatorsUnderTest are the operators. ordered means that the order of the rows matters.
 var operatorsUnderTest = []struct {
 	name    string
@@ -223,6 +244,7 @@ var operatorsUnderTest = []struct {
 		return newSort(t, 0, -1, sort.Key{Column: 1}, sort.Key{Column: 2, Descending: true, NullsFirst: true})
 	}},
 	{"top-k", true, func(t *testing.T) operators.Operator { return newSort(t, 3, 20, sort.Key{Column: 0}) }},
+	{"expand", false, func(t *testing.T) operators.Operator { return newExpand(t) }},
 	{"limit", true, func(*testing.T) operators.Operator { return limit.New(schema, 100, 333) }},
 }
 
@@ -295,6 +317,22 @@ func TestAnAverageLeavesNullsOutOfItsCount(t *testing.T) {
 	require.NoError(t, err)
 	slices.Sort(got)
 	require.Equal(t, []string{"1|3|3.50|k|1.75|2", "2|1|NULL|k|NULL|0"}, got)
+}
+
+func TestAnExpansionHasEachRowOnceForEachVariant(t *testing.T) {
+	input := rows(3, 3)
+	got, err := run(t, 0, newExpand(t), 10, nil, cut(input, 2), 1)
+	require.NoError(t, err)
+	var want []string
+	for _, part := range [][][]gpu.Scalar{input[:2], input[2:]} {
+		for _, r := range part {
+			want = append(want, fmt.Sprintf("%v|NULL|%v", r[0], r[2]))
+		}
+		for _, r := range part {
+			want = append(want, fmt.Sprintf("%v|%v|NULL", r[0], r[1]))
+		}
+	}
+	require.Equal(t, want, got)
 }
 
 func TestJoinsWithAnEmptyBuildSide(t *testing.T) {

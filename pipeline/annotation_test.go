@@ -119,6 +119,8 @@ func TestAnnotationsGoFromFileToFile(t *testing.T) {
 		"full":       {read().JoinWith(Join{With: "o", Using: []string{"u", "n"}, Kind: "full"}).Select("u", "o.j", "t.tm", "t.b"), some("u", "j", "tm", "b")},
 		"group":      {read().Group([]string{"u", "e as k"}, "max(j) as j", "min(tz) as tz", "count(u) as n", "max(us) as us"), some("u", "e as k", "j", "tz", "n", "us")},
 		"min":        {read().Group(nil, "min(u) as lo", "max(u) as hi"), some("u as lo", "u as hi")},
+		"filtered":   {read().Group([]string{"e"}, "min(u) filter (where n > 0) as lo", "max(j) as j", "count(distinct n) as n", "sum(distinct n) as s", "count(distinct tz) as c"), map[string]string{"e": all["e"], "lo": all["u"], "j": all["j"], "n": "BIGINT", "s": "DECIMAL(38,0)", "c": "BIGINT"}},
+		"distinct":   {read().Distinct("u as id", "j", "tz"), some("u as id", "j", "tz")},
 		"union":      {read().Union("o"), all},
 		"expression": {read().Select("j || '' as j", "case when n > 0 then u end as u", "tz"), map[string]string{"j": "VARCHAR", "u": "BLOB", "tz": all["tz"]}},
 		"mixed":      {read().Select("u", "j").As("x").From("t").Select("b", "e").Union("x"), map[string]string{"b": "BLOB", "e": "VARCHAR"}},

@@ -82,6 +82,14 @@ func (b *Builder) Filter(condition string) *Builder { return b.step(Step{Filter:
 // Select computes columns: "a", "a + b as c", "*".
 func (b *Builder) Select(columns ...string) *Builder { return b.step(Step{Select: toColumns(columns)}) }
 
+// Distinct is Select without rows that occur before; without columns it is of all columns.
+func (b *Builder) Distinct(columns ...string) *Builder {
+	if len(columns) == 0 {
+		columns = []string{"*"}
+	}
+	return b.step(Step{Distinct: toColumns(columns)})
+}
+
 // Join makes an inner join with another source or step on SQL conditions.
 func (b *Builder) Join(with string, on ...string) *Builder {
 	return b.JoinWith(Join{With: with, On: on})

@@ -146,7 +146,9 @@ func (p *pipelineCase) condition() string {
 
 func (p *pipelineCase) step() {
 	prev := p.prev()
-	switch n := p.r.IntN(7); {
+	switch n := p.r.IntN(8); {
+	case n == 6:
+		p.distinct(prev)
 	case n == 0 || n == 1:
 		c := p.condition()
 		if p.r.IntN(3) == 0 {
@@ -227,6 +229,13 @@ func (p *pipelineCase) group(prev string) {
 	for range 1 + p.r.IntN(3) {
 		c, x := p.any(), p.fresh()
 		f := []string{"count", "min", "max", "sum", "avg"}[p.r.IntN(5)]
+		distinct, filter := "", ""
+		if p.r.IntN(3) == 0 {
+			distinct = "distinct "
+		}
+		if p.r.IntN(4) == 0 {
+			filter = " filter (where " + p.condition() + ")"
+		}
 		kind := c.kind
 		switch f {
 		case "count":
@@ -240,7 +249,7 @@ func (p *pipelineCase) group(prev string) {
 				kind = 'n'
 			}
 		}
-		e := fmt.Sprintf("%s(%s)", f, c.name)
+		e := fmt.Sprintf("%s(%s%s)%s", f, distinct, c.name, filter)
 		sql := e
 		if f == "sum" && (c.kind == 'k' || c.kind == 'i') {
 			sql += "::DECIMAL(38,0)"
@@ -259,6 +268,19 @@ func (p *pipelineCase) group(prev string) {
 	p.cols = cols
 	p.grouped = len(by) > 0
 	p.add(Step{Group: &g}, "%s", sql)
+}
+
+// distinct drops equal rows.
+func (p *pipelineCase) distinct(prev string) {
+	p.r.Shuffle(len(p.cols), func(i, j int) { p.cols[i], p.cols[j] = p.cols[j], p.cols[i] })
+	p.cols = p.cols[:1+p.r.IntN(min(3, len(p.cols)))]
+	var list []string
+	var cols Columns
+	for _, c := range p.cols {
+		list, cols = append(list, c.name), append(cols, Column{Expr: c.name})
+	}
+	p.grouped = true
+	p.add(Step{Distinct: cols}, "SELECT DISTINCT %s FROM %s", strings.Join(list, ", "), prev)
 }
 
 // sort orders by all columns, so that only equal rows have no order. It may drop the

@@ -63,7 +63,7 @@ type named struct {
 
 // randomStep is one step, as job and as SQL.
 type randomStep struct {
-	verb        string // filter, select, join, group, sort, top, union
+	verb        string // filter, select, distinct, join, group, sort, top, union
 	name        string
 	from, with  string
 	kind, build string         // of a join
@@ -106,6 +106,8 @@ func (s *randomStep) job() []Step {
 		step.Filter = s.exprs[0].expr.SQL()
 	case "select":
 		_, step.Select = s.list(s.exprs)
+	case "distinct":
+		_, step.Distinct = s.list(s.exprs)
 	case "join":
 		step.Join = &Join{With: s.with, As: s.as, Kind: s.kind, On: s.conditions(), Build: s.build}
 		if s.using != "" {
@@ -145,6 +147,9 @@ func (s *randomStep) sql() string {
 	case "select":
 		list, _ := s.list(s.exprs)
 		return fmt.Sprintf("SELECT %s FROM %s", strings.Join(list, ", "), s.from)
+	case "distinct":
+		list, _ := s.list(s.exprs)
+		return fmt.Sprintf("SELECT DISTINCT %s FROM %s", strings.Join(list, ", "), s.from)
 	case "join":
 		if s.using != "" {
 			return fmt.Sprintf("SELECT * FROM %s %s JOIN %s USING (%s)", s.from, s.kind, s.with, s.using)
@@ -373,7 +378,7 @@ func (g *caseGenerator) input() randomRelation {
 
 func (g *caseGenerator) step() {
 	in := g.input()
-	switch g.r.IntN(9) {
+	switch g.r.IntN(10) {
 	case 0:
 		g.filter(in)
 	case 1:
@@ -384,6 +389,8 @@ func (g *caseGenerator) step() {
 		g.group(in)
 	case 7:
 		g.union(in)
+	case 8:
+		g.distinct(in)
 	default:
 		g.sort(in, true)
 	}
@@ -610,6 +617,11 @@ func (g *caseGenerator) group(in randomRelation) {
 		}
 		a := randomColumn{x, exprtest.Integer, true}
 		n := exprtest.New(a.class, "count(*)")
+		if raw && g.r.IntN(3) == 0 {
+			s.aggregates = append(s.aggregates, named{g.aggregate(e, k, &a), x})
+			columns = append(columns, a)
+			continue
+		}
 		switch f := g.r.IntN(10); {
 		case f == 0:
 		case f == 1:
@@ -617,7 +629,7 @@ func (g *caseGenerator) group(in randomRelation) {
 		case f == 2:
 			n = exprtest.New(a.class, "(count(*) - count(?))", k)
 		case f <= 5:
-			a.class = k.Class
+			a.class, a.exact = k.Class, k.Exact()
 			n = exprtest.New(a.class, []string{"min(?)", "max(?)"}[f%2], k)
 		case number(k.Class):
 			a.class, a.exact = exprtest.Number, raw
@@ -638,6 +650,57 @@ func (g *caseGenerator) group(in randomRelation) {
 		columns = append(columns, a)
 	}
 	g.add(s, columns, max(1, in.rows/3))
+}
+
+// aggregate draws an aggregate of some rows, of distinct values or of a BOOLEAN.
+func (g *caseGenerator) aggregate(e *exprtest.Generator, k *exprtest.Node, a *randomColumn) *exprtest.Node {
+	filter := func(sql string, args ...*exprtest.Node) *exprtest.Node {
+		if g.r.IntN(2) == 0 {
+			sql, args = sql+" FILTER (WHERE ?)", append(args, e.Of(exprtest.Bool, 1+g.r.IntN(2)))
+		}
+		return exprtest.New(a.class, sql, args...)
+	}
+	switch f := g.r.IntN(8); {
+	case f == 0:
+		return filter("count(*)")
+	case f <= 3:
+		return filter([]string{"count(?)", "count(DISTINCT ?)"}[min(f-1, 1)], k)
+	case f == 4:
+		a.class = k.Class
+		return filter([]string{"min(?)", "max(?)", "min(DISTINCT ?)", "max(DISTINCT ?)"}[g.r.IntN(4)], k)
+	case k.Class == exprtest.Bool:
+		if f == 5 {
+			a.class = exprtest.Bool
+			return filter([]string{"bool_and(?)", "bool_or(?)", "bool_or(DISTINCT ?)"}[g.r.IntN(3)], k)
+		}
+		a.class = exprtest.Number
+		return filter([]string{"count_if(?)", "countif(DISTINCT ?)", "sum(?)", "sum(DISTINCT ?)"}[g.r.IntN(4)], k)
+	case number(k.Class):
+		a.class = exprtest.Number
+		if f == 5 {
+			a.exact = false
+			return filter([]string{"avg(?)", "avg(DISTINCT ?)", "favg(?)", "fsum(DISTINCT ?)", "kahan_sum(?)"}[g.r.IntN(5)], k)
+		}
+		return filter([]string{"sum(?)", "sum(DISTINCT ?)"}[min(f-6, 1)], k)
+	}
+	return filter("count(DISTINCT ?)", k)
+}
+
+// distinct drops equal rows.
+func (g *caseGenerator) distinct(in randomRelation) {
+	var exprs []named
+	var columns []randomColumn
+	for _, c := range in.columns {
+		if c.exact && (len(exprs) == 0 || g.r.IntN(3) == 0) {
+			exprs = append(exprs, named{exprtest.Leaf(c.class, c.name), c.name})
+			columns = append(columns, c)
+		}
+	}
+	if len(exprs) == 0 {
+		g.filter(in)
+		return
+	}
+	g.add(randomStep{verb: "distinct", from: in.name, exprs: exprs}, columns, max(1, in.rows/2))
 }
 
 func (g *caseGenerator) union(in randomRelation) {

@@ -24,6 +24,9 @@ type groups struct {
 	lo     uint64
 	index  *index // keys without nulls
 	masked *index // keys with nulls; nil until the first
+
+	nullKey [][]uint64 // scratch of insert: a key with nulls, a word each
+	columns [][]uint64 // scratch of masks
 }
 
 const (
@@ -220,6 +223,9 @@ func (g *groups) room(n int, nulls bool) error {
 	}
 	if g.masked == nil {
 		g.masked = newIndex(g.lease, len(g.words)+1)
+		for range len(g.words) + 1 {
+			g.nullKey = append(g.nullKey, make([]uint64, 1))
+		}
 		g.nulls.v = g.nulls.v[:g.n]
 		clear(g.nulls.v)
 	}
@@ -251,7 +257,7 @@ func (g *groups) truncate(n int, strings []int) {
 	for id := range n {
 		switch {
 		case g.mask(id) != 0:
-			g.masked.put(g.masks(g.words), id, int32(id))
+			g.masked.put(g.masks(), id, int32(id))
 		case g.direct.v == nil:
 			g.index.put(g.words, id, int32(id))
 		}
@@ -266,9 +272,11 @@ func (g *groups) mask(id int) uint64 {
 	return g.nulls.v[id]
 }
 
-// masks returns the key words of the groups, followed by their null masks.
-func (g *groups) masks(words [][]uint64) [][]uint64 {
-	return append(words[:len(words):len(words)], g.nulls.v)
+// masks returns the key words of the groups, followed by their null masks. The list lives
+// until the next call.
+func (g *groups) masks() [][]uint64 {
+	g.columns = append(append(g.columns[:0], g.words...), g.nulls.v)
+	return g.columns
 }
 
 // insertDirect assigns groups to rows of a block by the direct index. The block begins
@@ -369,12 +377,11 @@ func nullMask(keys []gpu.Column, null []uint64, row int) (mask uint64) {
 // insert returns the group of the i-th key of a block, and makes it if it is new.
 func (g *groups) insert(words [][]uint64, i int, mask uint64) (int32, error) {
 	if mask != 0 {
-		key := make([][]uint64, 0, len(words)+1)
-		for _, w := range words {
-			key = append(key, w[i:i+1])
+		for c, w := range words {
+			g.nullKey[c][0] = w[i]
 		}
-		key = append(key, []uint64{mask})
-		id, fresh, err := g.masked.insert(key, 0, int32(g.n), g.masks(g.words))
+		g.nullKey[len(words)][0] = mask
+		id, fresh, err := g.masked.insert(g.nullKey, 0, int32(g.n), g.masks())
 		if fresh {
 			g.add(words, i, mask)
 		}

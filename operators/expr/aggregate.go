@@ -8,13 +8,57 @@ import (
 
 // AggregateCall is one call of an aggregate function.
 type AggregateCall struct {
-	Kind   gpu.AggregateKind
-	Arg    *Expr // nil for count(*)
-	Output gpu.Type
+	Kind gpu.AggregateKind
+	Arg  *Expr // nil for count(*)
+	// Distinct says that each value of Arg counts once. It is never set for Min and Max.
+	Distinct bool
+	Output   gpu.Type
 }
 
-var aggregateKinds = map[string]gpu.AggregateKind{
-	"count": gpu.Count, "count_star": gpu.CountAll, "sum": gpu.Sum, "min": gpu.Min, "max": gpu.Max, "avg": gpu.Avg, "mean": gpu.Avg,
+// Equal reports whether two calls over one schema are the same.
+func (c AggregateCall) Equal(d AggregateCall) bool {
+	if c.Arg == nil || d.Arg == nil {
+		return c.Kind == d.Kind && c.Arg == d.Arg
+	}
+	return c.Kind == d.Kind && c.Distinct == d.Distinct && c.Arg.Equal(d.Arg)
+}
+
+// String describes the call.
+func (c AggregateCall) String() string {
+	text := c.Kind.String()
+	if c.Distinct {
+		text += " distinct"
+	}
+	if c.Arg != nil {
+		text += " " + c.Arg.String()
+	}
+	return text
+}
+
+// aggregate is an aggregate function: what is computed of its argument.
+type aggregate struct {
+	kind  gpu.AggregateKind
+	takes argument
+}
+
+// argument is what an aggregate function takes.
+type argument uint8
+
+const (
+	anything argument = iota
+	number
+	addend    // a number, or a BOOLEAN, which is 1 or 0
+	double    // a number, as a DOUBLE
+	condition // a BOOLEAN
+	indicator // a BOOLEAN, which is 1 or 0
+)
+
+var aggregates = map[string]aggregate{
+	"count": {gpu.Count, anything}, "count_star": {gpu.CountAll, anything}, "min": {gpu.Min, anything}, "max": {gpu.Max, anything},
+	"sum": {gpu.Sum, addend}, "avg": {gpu.Avg, number}, "mean": {gpu.Avg, number},
+	"fsum": {gpu.Sum, double}, "kahan_sum": {gpu.Sum, double}, "sumkahan": {gpu.Sum, double}, "favg": {gpu.Avg, double},
+	"bool_and": {gpu.Min, condition}, "bool_or": {gpu.Max, condition},
+	"count_if": {gpu.Sum, indicator}, "countif": {gpu.Sum, indicator},
 }
 
 // AggregateColumn returns the name of the column that replaces call i in the tree that
@@ -33,13 +77,14 @@ func BindAggregates(n Node, s *Scope) (calls []AggregateCall, post Node, err err
 		if !ok {
 			return nil, nil
 		}
-		if _, ok := aggregateKinds[c.name]; !ok {
+		f, ok := aggregates[c.name]
+		if !ok {
 			return nil, nil
 		}
 		key := c.String()
 		i, ok := seen[key]
 		if !ok {
-			call, err := b.aggregate(c)
+			call, err := b.aggregate(c, f)
 			if err != nil {
 				return nil, err
 			}
@@ -55,41 +100,119 @@ func BindAggregates(n Node, s *Scope) (calls []AggregateCall, post Node, err err
 	return calls, post, nil
 }
 
-func (b *binder) aggregate(n *callNode) (AggregateCall, error) {
-	kind := aggregateKinds[n.name]
-	none := AggregateCall{}
-	if n.distinct {
-		return none, b.errorf(n, "DISTINCT in %s is not supported", n.name)
-	}
-	if n.star || kind == gpu.CountAll || kind == gpu.Count && len(n.args) == 0 {
-		if kind != gpu.Count && kind != gpu.CountAll || len(n.args) > 0 {
-			return none, b.errorf(n, "%s takes 1 argument, found *", n.name)
+func (b *binder) aggregate(n *callNode, f aggregate) (call AggregateCall, err error) {
+	for _, arg := range n.args {
+		if inner := aggregateIn(arg); inner != nil {
+			return call, b.errorf(inner, "the aggregate %s is not allowed inside another one; compute it in a group step before", inner.name)
 		}
-		return AggregateCall{Kind: gpu.CountAll, Output: gpu.Of(gpu.Int64)}, nil
 	}
-	if len(n.args) != 1 {
-		return none, b.errorf(n, "%s takes 1 argument, found %d", n.name, len(n.args))
+	call = AggregateCall{Kind: f.kind, Output: gpu.Of(gpu.Int64)}
+	switch rows := f.kind == gpu.CountAll || f.kind == gpu.Count && len(n.args) == 0; {
+	case n.star && f.kind != gpu.Count && f.kind != gpu.CountAll:
+		return call, b.errorf(n, "%s takes 1 argument, found *", n.name)
+	case f.kind == gpu.CountAll && len(n.args) > 0:
+		return call, b.errorf(n, "%s takes no arguments, found %d", n.name, len(n.args))
+	case n.star || rows:
+		call.Kind = gpu.CountAll
+	case len(n.args) != 1:
+		return call, b.errorf(n, "%s takes 1 argument, found %d", n.name, len(n.args))
 	}
-	x, err := Bind(n.args[0], b.scope)
-	if err != nil {
-		return none, err
+	if n.filter != nil {
+		// An argument that the filter leaves out is not evaluated.
+		b.lazy++
+		defer func() { b.lazy-- }()
 	}
-	call := AggregateCall{Kind: kind, Arg: x, Output: x.typ}
-	switch kind {
-	case gpu.Count:
-		call.Output = gpu.Of(gpu.Int64)
-	case gpu.Sum, gpu.Avg:
-		if !x.typ.IsNumeric() {
-			return none, b.errorf(n, "%s needs a number, found %v", n.name, x.typ)
+	if call.Kind != gpu.CountAll {
+		if call.Arg, err = b.argument(n, f.takes); err != nil {
+			return call, err
 		}
-		switch {
-		case kind == gpu.Avg || x.typ.IsFloat():
-			call.Output = gpu.Of(gpu.Float64)
-		default:
-			call.Output = gpu.SumType(x.typ)
+		call.Distinct = n.distinct && f.kind != gpu.Min && f.kind != gpu.Max
+	}
+	if n.filter != nil {
+		if err := b.filterArgument(n, &call); err != nil {
+			return call, err
 		}
+	}
+	switch call.Kind {
+	case gpu.Min, gpu.Max:
+		call.Output = call.Arg.typ
+	case gpu.Sum:
+		call.Output = gpu.SumType(call.Arg.typ)
+	case gpu.Avg:
+		call.Output = gpu.Of(gpu.Float64)
 	}
 	return call, nil
+}
+
+// argument binds the argument of an aggregate function.
+func (b *binder) argument(n *callNode, takes argument) (*Expr, error) {
+	x, err := b.bind(n.args[0])
+	if err != nil {
+		return nil, err
+	}
+	if takes == condition || takes == indicator {
+		if x, err = b.boolean(n, x, n.name); err != nil {
+			return nil, err
+		}
+	}
+	if x.literal == nullLiteral {
+		x = newConstant(gpu.Null(gpu.Of(gpu.Int32))) // as in Bind
+	}
+	truth := x.typ.Kind == gpu.Bool
+	switch {
+	case truth && (takes == indicator || takes == addend):
+		return b.convert(n, x, gpu.Of(gpu.Int32), false)
+	case takes == anything || truth && takes == condition:
+		return x, nil
+	case !x.typ.IsNumeric():
+		return nil, b.errorf(n, "%s needs a number, found %v", n.name, x.typ)
+	case takes == double:
+		return b.convert(n, x, gpu.Of(gpu.Float64), false)
+	}
+	return x, nil
+}
+
+// filterArgument makes the argument of a call null on rows that do not meet its FILTER.
+// Aggregates ignore nulls, so count(*) becomes the count of a value that is TRUE.
+func (b *binder) filterArgument(n *callNode, call *AggregateCall) error {
+	if inner := aggregateIn(n.filter); inner != nil {
+		return b.errorf(inner, "the aggregate %s is not allowed in FILTER; compute it in a group step before", inner.name)
+	}
+	cond, err := b.bind(n.filter)
+	if err != nil {
+		return err
+	}
+	if cond, err = b.boolean(n.filter, cond, "FILTER"); err != nil {
+		return err
+	}
+	if call.Kind == gpu.CountAll {
+		call.Kind, call.Arg = gpu.Count, newConstant(gpu.BoolScalar(true))
+	}
+	x, err := b.choose(n, cond, call.Arg, Null(gpu.Field{Type: call.Arg.typ}))
+	if err != nil {
+		return err
+	}
+	if x != call.Arg {
+		// The values that pass are unchanged.
+		annotated := *x
+		annotated.annotation = call.Arg.annotation
+		x = &annotated
+	}
+	call.Arg = x
+	return nil
+}
+
+// aggregateIn returns an aggregate call in a tree, or nil.
+func aggregateIn(n Node) (found *callNode) {
+	_, _ = replace(n, func(n Node) (Node, error) {
+		if c, ok := n.(*callNode); ok && found == nil {
+			if _, ok := aggregates[c.name]; ok {
+				found = c
+			}
+		}
+		return nil, nil
+	})
+	return found
 }
 
 // replace copies a tree. A node for which f returns a node is replaced by it.
@@ -163,7 +286,7 @@ func replace(n Node, f func(Node) (Node, error)) (Node, error) {
 		out = &c
 	case *callNode:
 		c := *n
-		c.args = list(n.args)
+		c.args, c.filter = list(n.args), sub(n.filter)
 		out = &c
 	default:
 		out = n

@@ -1,6 +1,7 @@
 package expr_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -281,16 +282,90 @@ func TestAggregatesAreFoundAndReplaced(t *testing.T) {
 	}
 	assert.Equal(t, `(((((((100.0 * "$agg0") / "$agg1") + "$agg2") - ("$agg3" * "$agg4")) + "$agg1") + "$agg5") + s)`, post.String())
 	for src, want := range map[string]string{
-		"sum(sum(i32))":       "the aggregate sum is not allowed here",
-		"sum(s)":              "sum needs a number, found VARCHAR",
-		"sum(*)":              "sum takes 1 argument, found *",
-		"max(i32, 2)":         "max takes 1 argument, found 2",
-		"count(distinct i32)": "DISTINCT in count is not supported",
+		"sum(1 + sum(i32))":                     "column 9: the aggregate sum is not allowed inside another one",
+		"sum(i32) filter (where 1 < count(*))":  "column 28: the aggregate count is not allowed in FILTER",
+		"sum(s)":                                "sum needs a number, found VARCHAR",
+		"avg(bo)":                               "avg needs a number, found BOOLEAN",
+		"fsum(bo)":                              "fsum needs a number, found BOOLEAN",
+		"bool_and(i32)":                         "bool_and needs a condition (BOOLEAN), found INTEGER",
+		"count_if(s)":                           "count_if needs a condition (BOOLEAN), found VARCHAR",
+		"count_if()":                            "count_if takes 1 argument, found 0",
+		"sum(*)":                                "sum takes 1 argument, found *",
+		"max(i32, 2)":                           "max takes 1 argument, found 2",
+		"count(distinct i32, i64)":              "count takes 1 argument, found 2",
+		"count_star(i32)":                       "count_star takes no arguments, found 1",
+		"count(*) filter (where i32)":           "FILTER needs a condition (BOOLEAN), found INTEGER",
+		"count(*) + abs(i32) filter (where bo)": "column 12: FILTER is possible after aggregates only, and abs is not one",
+		"count(*) + abs(distinct i32)":          "column 12: DISTINCT is possible in aggregates only, and abs is not one",
+		"count(distinct *)":                     `column 16: found "*" after DISTINCT, expected a column or an expression`,
+		"count(distinct)":                       `column 15: found ")" after DISTINCT, expected a column or an expression`,
+		"count(i32) filter (bo) filter (where bo)": `column 24: found "filter", expected an operator`,
+		"count(i32) filter bo":                     `column 12: found "filter", expected an operator`,
+		"count(i32) filter (where bo":              "found the end of the expression, expected )",
 	} {
 		n, err := expr.Parse(src)
+		if err == nil {
+			_, n, err = expr.BindAggregates(n, s)
+		}
+		if err == nil {
+			_, err = expr.Bind(n, &expr.Scope{Schema: gpu.NewSchema(gpu.Field{Name: expr.AggregateColumn(0), Type: gpu.Of(gpu.Int64)}), Fold: host.Fold})
+		}
+		require.ErrorContains(t, err, want, src)
+	}
+}
+
+func TestAggregatesOfSomeRowsAndOfDistinctValues(t *testing.T) {
+	s := &expr.Scope{Schema: duckTable(t).schema, Fold: host.Fold}
+	for src, want := range map[string]string{
+		"count(distinct i32)":                       "count distinct i32 BIGINT",
+		"count(all i32)":                            "count i32 BIGINT",
+		"sum(distinct d15)":                         "sum distinct d15 DECIMAL(38,2)",
+		"min(distinct s)":                           "min s VARCHAR",
+		"bool_or(distinct bo)":                      "max bo BOOLEAN",
+		"bool_and(bo)":                              "min bo BOOLEAN",
+		"bool_and('true')":                          "min TRUE BOOLEAN",
+		"count_if(bo)":                              "sum CAST(bo AS INTEGER) HUGEINT",
+		"countif(distinct bo)":                      "sum distinct CAST(bo AS INTEGER) HUGEINT",
+		"sum(bo)":                                   "sum CAST(bo AS INTEGER) HUGEINT",
+		"fsum(i32)":                                 "sum CAST(i32 AS DOUBLE) DOUBLE",
+		"kahan_sum(f64)":                            "sum f64 DOUBLE",
+		"favg(d4)":                                  "avg CAST(d4 AS DOUBLE) DOUBLE",
+		"count(*) filter (where i32 > 3)":           "count CASE WHEN (i32 > 3) THEN TRUE ELSE NULL END BIGINT",
+		"count(*) filter (i32 > 3)":                 "count CASE WHEN (i32 > 3) THEN TRUE ELSE NULL END BIGINT",
+		"count(i32) filter (where true)":            "count i32 BIGINT",
+		"max(s) filter (where null)":                "max NULL VARCHAR",
+		"sum(distinct d4) filter (where bo)":        "sum distinct CASE WHEN bo THEN d4 ELSE NULL END DECIMAL(38,2)",
+		"avg(1 // 0) filter (where bo and i32 > 0)": "avg CASE WHEN (bo AND (i32 > 0)) THEN (1 // 0) ELSE NULL END DOUBLE",
+	} {
+		n, err := expr.Parse(src)
+		require.NoError(t, err, src)
+		calls, _, err := expr.BindAggregates(n, s)
+		require.NoError(t, err, src)
+		require.Len(t, calls, 1, src)
+		assert.Equal(t, want, fmt.Sprint(calls[0], " ", calls[0].Output), src)
+	}
+}
+
+func TestExpressionsOfTwoTablesDiffer(t *testing.T) {
+	integer := gpu.Field{Name: "x", Type: gpu.Of(gpu.Int64), Nullable: true}
+	s := &expr.Scope{Schema: gpu.NewSchema(integer, integer), Qualifiers: [][]string{{"a"}, {"b"}}, Fold: host.Fold}
+	bind := func(src string) *expr.Expr {
+		n, err := expr.Parse(src)
 		require.NoError(t, err)
-		_, _, err = expr.BindAggregates(n, s)
-		require.ErrorContains(t, err, want)
+		e, err := expr.Bind(n, s)
+		require.NoError(t, err)
+		return e
+	}
+	for _, c := range []struct {
+		e, f string
+		same bool
+	}{
+		{"a.x + 1", "b.x + 1", false}, {"a.x + 1", "a.x  +  1", true}, {"a.x + 1", "a.x + 2", false}, {"a.x + 1", "a.x - 1", false},
+		{"a.x in (1, 2)", "a.x in (1, 3)", false}, {"a.x in (1, 2)", "a.x in (1, 2)", true}, {"a.x * 0e0", "a.x * -0e0", false},
+		{"round(a.x / 3, 1)", "round(a.x / 3, 2)", false}, {"coalesce(a.x, b.x)", "coalesce(a.x, a.x)", false},
+		{"a.x::varchar", "a.x::double", false},
+	} {
+		require.Equal(t, c.same, bind(c.e).Equal(bind(c.f)), "%s and %s", c.e, c.f)
 	}
 }
 

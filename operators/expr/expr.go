@@ -2,6 +2,7 @@ package expr
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -24,7 +25,7 @@ type Expr struct {
 
 	literal  literalKind
 	nullable bool
-	// annotation is set for a bare column and its null.
+	// annotation is that of a column whose values pass unchanged; see Annotation.
 	annotation gpu.Annotation
 	rng        *Range
 	fails      bool // an operation in it may fail on a row
@@ -46,8 +47,8 @@ const (
 // Type returns the type of the values, including their storage.
 func (e *Expr) Type() gpu.Type { return e.typ }
 
-// Annotation returns the annotation of the column, if the expression is a column, or a
-// column cast to its own type.
+// Annotation returns the annotation of the column, if the expression is a column, a column
+// cast to its own type, or a column that the FILTER of an aggregate makes null.
 func (e *Expr) Annotation() gpu.Annotation { return e.annotation }
 
 // Nullable reports whether a value can be null.
@@ -94,6 +95,24 @@ func (e *Expr) walk(f func(*Expr)) {
 		}
 	}
 	visit(e)
+}
+
+// Equal reports whether two expressions over one schema are the same. Their texts do not
+// tell, because columns of two tables may have one name.
+func (e *Expr) Equal(f *Expr) bool {
+	seen := map[[2]*Expr]bool{} // pairs of shared nodes are compared once
+	var equal func(e, f *Expr) bool
+	equal = func(e, f *Expr) bool {
+		pair := [2]*Expr{e, f}
+		if e == f || seen[pair] {
+			return true
+		}
+		seen[pair] = true
+		return e.op == f.op && e.typ == f.typ && e.column == f.column && e.n == f.n &&
+			e.value == f.value && math.Signbit(e.value.Float) == math.Signbit(f.value.Float) &&
+			slices.Equal(e.set, f.set) && slices.EqualFunc(e.args, f.args, equal)
+	}
+	return equal(e, f)
 }
 
 // Remap returns the expression over another schema. f maps the old position of a column
@@ -158,9 +177,7 @@ func newOp(fold Fold, e Expr, args ...*Expr) (*Expr, error) {
 		e.fails = e.fails || a.fails
 		constant = constant && a.op == gpu.OpConst
 		if v, ok := a.Constant(); ok && !v.Valid && !seesNulls[e.op] {
-			null := newConstant(gpu.Null(e.typ))
-			null.typ, null.value.Type = e.typ, e.typ
-			return null, nil
+			return Null(gpu.Field{Type: e.typ}), nil
 		}
 	}
 	if !constant {

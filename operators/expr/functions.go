@@ -81,7 +81,7 @@ func init() {
 }
 
 func (b *binder) call(n *callNode) (*Expr, error) {
-	if _, ok := aggregateKinds[n.name]; ok {
+	if _, ok := aggregates[n.name]; ok {
 		return nil, b.errorf(n, "the aggregate %s is not allowed here; aggregates belong into the output columns of a group-by", n.name)
 	}
 	f, ok := functions[n.name]
@@ -97,7 +97,9 @@ func (b *binder) call(n *callNode) (*Expr, error) {
 	case n.star:
 		return nil, b.errorf(n, "%s(*) is not possible: found *, expected arguments", n.name)
 	case n.distinct:
-		return nil, b.errorf(n, "DISTINCT is not possible in %s", n.name)
+		return nil, b.errorf(n, "DISTINCT is possible in aggregates only, and %s is not one", n.name)
+	case n.filter != nil:
+		return nil, b.errorf(n, "FILTER is possible after aggregates only, and %s is not one", n.name)
 	case len(n.args) < f.min || f.max >= 0 && len(n.args) > f.max:
 		return nil, b.errorf(n, "%s takes %s, found %d", n.name, arity(f.min, f.max), len(n.args))
 	}

@@ -111,13 +111,15 @@ type (
 		typ gpu.Type
 		try bool
 	}
-	// callNode is name(args) or name(*). The name is in lower case.
+	// callNode is name(args) or name(*), and FILTER (WHERE filter) of an aggregate, which
+	// may be nil. The name is in lower case.
 	callNode struct {
 		base
 		name     string
 		args     []Node
 		star     bool
 		distinct bool
+		filter   Node
 	}
 )
 
@@ -287,6 +289,11 @@ func (n *callNode) write(b *strings.Builder) {
 	}
 	writeList(b, n.args, ", ")
 	b.WriteByte(')')
+	if n.filter != nil {
+		b.WriteString(" FILTER (WHERE ")
+		n.filter.write(b)
+		b.WriteByte(')')
+	}
 }
 
 func writeList(b *strings.Builder, list []Node, sep string) {

@@ -628,25 +628,42 @@ func (p *parser) typedLiteral() (Node, error) {
 	return &castNode{base: p.at(p.tokens[mark].pos, x), x: x, typ: typ}, nil
 }
 
-// call parses the arguments of a function after the opening parenthesis.
+// call parses what follows the opening parenthesis of a function: its arguments, and
+// FILTER (WHERE …) of an aggregate.
 func (p *parser) call(name token) (Node, error) {
 	n := &callNode{name: strings.ToLower(name.text)}
+	err := p.arguments(n)
+	if err == nil && p.peek().is("FILTER") && p.ahead(1).is("(") {
+		p.next += 2
+		p.accept("WHERE")
+		if n.filter, err = p.expression(bindNone); err == nil {
+			err = p.expect(")")
+		}
+	}
+	// As in CASE, an argument can become a level of the compiled form.
+	n.base = p.at(name.pos, append(n.args[:len(n.args):len(n.args)], n.filter)...)
+	n.tall += len(n.args)
+	return n, err
+}
+
+// arguments parses the arguments of a call up to and including the closing parenthesis.
+func (p *parser) arguments(n *callNode) (err error) {
 	switch {
 	case p.accept("*"):
 		n.star = true
-		n.base = p.at(name.pos)
-		return n, p.expect(")")
+		return p.expect(")")
 	case p.accept(")"):
-		n.base = p.at(name.pos)
-		return n, nil
+		return nil
 	}
-	n.distinct = p.accept("DISTINCT")
-	var err error
+	if n.distinct = p.accept("DISTINCT"); n.distinct {
+		if t := p.peek(); t.is("*") || t.is(")") {
+			return newError(p.src, t.pos, "found %s after DISTINCT, expected a column or an expression", t.describe())
+		}
+	} else {
+		p.accept("ALL")
+	}
 	n.args, err = p.list()
-	// As in CASE, an argument can become a level of the compiled form.
-	n.base = p.at(name.pos, n.args...)
-	n.tall += len(n.args)
-	return n, err
+	return err
 }
 
 // list parses expressions up to and including the closing parenthesis.

@@ -54,15 +54,16 @@ type Source struct {
 
 // Step is one relation: an input and exactly one operation on it.
 type Step struct {
-	Name   string   `yaml:"name" doc:"Name by which later steps and errors refer to the step."`
-	From   string   `yaml:"from" doc:"Source or step to read; the step before by default, or the only source."`
-	Filter string   `yaml:"filter" doc:"SQL condition that a row must meet to go on."`
-	Select Columns  `yaml:"select" doc:"Columns that go on: SQL expressions, 'expression as name', {name: expression}, or '*' for all."`
-	Join   *Join    `yaml:"join" doc:"Join with another source or step."`
-	Group  *Group   `yaml:"group" doc:"One row a group, with aggregates."`
-	Sort   []string `yaml:"sort" doc:"Order of rows: 'expression [asc|desc] [nulls first|nulls last]', most significant first; ascending with nulls last by default. A number is the position of a column of the input, from 1."`
-	Limit  *Limit   `yaml:"limit" doc:"The first rows only: a number, or {count, offset}."`
-	Union  []string `yaml:"union" doc:"Sources or steps whose rows follow those of the input (UNION ALL); columns are matched by position."`
+	Name     string   `yaml:"name" doc:"Name by which later steps and errors refer to the step."`
+	From     string   `yaml:"from" doc:"Source or step to read; the step before by default, or the only source."`
+	Filter   string   `yaml:"filter" doc:"SQL condition that a row must meet to go on."`
+	Select   Columns  `yaml:"select" doc:"Columns that go on: SQL expressions, 'expression as name', {name: expression}, or '*' for all."`
+	Distinct Columns  `yaml:"distinct" doc:"Columns as in select, of which each different row goes on once (SELECT DISTINCT); '*' for all."`
+	Join     *Join    `yaml:"join" doc:"Join with another source or step."`
+	Group    *Group   `yaml:"group" doc:"One row a group, with aggregates."`
+	Sort     []string `yaml:"sort" doc:"Order of rows: 'expression [asc|desc] [nulls first|nulls last]', most significant first; ascending with nulls last by default. A number is the position of a column of the input, from 1."`
+	Limit    *Limit   `yaml:"limit" doc:"The first rows only: a number, or {count, offset}."`
+	Union    []string `yaml:"union" doc:"Sources or steps whose rows follow those of the input (UNION ALL); columns are matched by position."`
 }
 
 // Join joins the step's input, which is the left side, with another relation.
@@ -78,7 +79,7 @@ type Join struct {
 // Group groups the step's input.
 type Group struct {
 	By         Columns `yaml:"by" doc:"Group keys: SQL expressions, optionally named. A number is the position of a column of the input, from 1. Without keys all rows are one group."`
-	Aggregates Columns `yaml:"aggregates" doc:"Columns by name: SQL expressions over count(*), count, sum, min, max and avg."`
+	Aggregates Columns `yaml:"aggregates" doc:"Columns by name: SQL expressions over aggregates such as count(*), sum(x), count(distinct x) and avg(x) filter (where y > 0)."`
 }
 
 // Limit keeps the rows [Offset, Offset+Count).
@@ -162,7 +163,7 @@ func (s *Step) verbs() []string {
 		name string
 		set  bool
 	}{
-		{"filter", s.Filter != ""}, {"select", s.Select != nil}, {"join", s.Join != nil}, {"group", s.Group != nil},
+		{"filter", s.Filter != ""}, {"select", s.Select != nil}, {"distinct", s.Distinct != nil}, {"join", s.Join != nil}, {"group", s.Group != nil},
 		{"sort", s.Sort != nil}, {"limit", s.Limit != nil}, {"union", s.Union != nil},
 	} {
 		if k.set {

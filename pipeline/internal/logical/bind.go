@@ -82,7 +82,9 @@ func (s *stepBinder) bind(prev Node, first bool) Node {
 	case s.step.Filter != "":
 		return s.filter(in)
 	case s.step.Select != nil:
-		return s.selection(in)
+		return s.selection(in, s.step.Select, ".select")
+	case s.step.Distinct != nil:
+		return s.unique(in)
 	case s.step.Join != nil:
 		return s.join(in)
 	case s.step.Group != nil:
@@ -208,15 +210,16 @@ func (s *stepBinder) filter(in Node) Node {
 	return newFilter(s.name, in, expr.Conjuncts(e))
 }
 
-func (s *stepBinder) selection(in Node) Node {
+// selection computes the columns of a select list, which is the value at path.
+func (s *stepBinder) selection(in Node, list job.Columns, path string) Node {
 	scope := scopeOf(in)
 	r := in.Rel()
 	var exprs []*expr.Expr
 	var names []string
 	var tables [][]string
 	ok := true
-	for i, c := range s.step.Select {
-		sub := fmt.Sprintf(".select[%d]", i)
+	for i, c := range list {
+		sub := fmt.Sprintf("%s[%d]", path, i)
 		if qualifier, star := starOf(c); star {
 			found := scope.Table(qualifier)
 			if qualifier == "" {
@@ -251,7 +254,7 @@ func (s *stepBinder) selection(in Node) Node {
 		}
 		exprs, names, tables = append(exprs, e), append(names, name), append(tables, from)
 	}
-	if !ok || !s.distinct(names, ".select") {
+	if !ok || !s.distinct(names, path) {
 		return nil
 	}
 	return newProject(s.name, in, exprs, names, tables)
@@ -370,18 +373,11 @@ func castTo(in Node, types []gpu.Type) (Node, error) {
 	return keepUnreadable(newProject(r.Step, in, exprs, r.Schema.Names(), r.tables), in), nil
 }
 
-// groupCall is one aggregate call of a step. Its text identifies it, so that a call in
-// two columns is computed once.
-type groupCall struct {
-	expr.AggregateCall
-	text string
-}
-
 func (s *stepBinder) group(in Node) Node {
 	g := s.step.Group
 	r := in.Rel()
 	scope := scopeOf(in)
-	var exprs []*expr.Expr // the keys, then the arguments of the aggregates
+	var exprs []*expr.Expr // the keys
 	var names []string     // names of the keys
 	ok := true
 	for i, c := range g.By {
@@ -399,7 +395,7 @@ func (s *stepBinder) group(in Node) Node {
 		}
 		exprs, names = append(exprs, e), append(names, name)
 	}
-	var calls []groupCall
+	var calls []expr.AggregateCall // a call in two columns is computed once
 	texts, posts := make([]string, len(g.Aggregates)), make([]expr.Node, len(g.Aggregates))
 	uses := make([][]int, len(g.Aggregates)) // calls[uses[i][k]] is "$agg<k>" of column i
 	columns := slices.Clone(names)
@@ -421,14 +417,10 @@ func (s *stepBinder) group(in Node) Node {
 			continue
 		}
 		for _, call := range found {
-			gc := groupCall{call, call.Kind.String()}
-			if call.Arg != nil {
-				gc.text += " " + call.Arg.String()
-			}
-			at := slices.IndexFunc(calls, func(c groupCall) bool { return c.text == gc.text })
+			at := slices.IndexFunc(calls, call.Equal)
 			if at < 0 {
 				at = len(calls)
-				calls = append(calls, gc)
+				calls = append(calls, call)
 			}
 			uses[i] = append(uses[i], at)
 		}
@@ -436,13 +428,18 @@ func (s *stepBinder) group(in Node) Node {
 	if !ok || !s.distinct(columns, ".group") {
 		return nil
 	}
-	grouped := s.grouped(in, exprs, names, calls)
-	return s.afterGroup(grouped, columns, texts, posts, uses)
+	var grouped Node
+	if slices.ContainsFunc(calls, func(c expr.AggregateCall) bool { return c.Distinct }) {
+		grouped = s.groupedDistinct(in, exprs, names, calls)
+	} else {
+		grouped = s.grouped(in, exprs, names, calls)
+	}
+	return s.afterGroup(in, grouped, columns, texts, posts, uses)
 }
 
 // grouped computes keys and arguments below a group-by and returns the group-by: the
 // keys, then one column for each call.
-func (s *stepBinder) grouped(in Node, exprs []*expr.Expr, names []string, calls []groupCall) *Group {
+func (s *stepBinder) grouped(in Node, exprs []*expr.Expr, names []string, calls []expr.AggregateCall) Node {
 	nkeys := len(exprs)
 	inputs := make([]int, len(calls))
 	for i, c := range calls {
@@ -460,17 +457,18 @@ func (s *stepBinder) grouped(in Node, exprs []*expr.Expr, names []string, calls 
 		if inputs[i] >= 0 {
 			aggs[i].Input = at[inputs[i]]
 		}
-		names = append(names, c.text)
+		names = append(names, c.String())
 	}
 	return newGroup(s.name, wide, at[:nkeys], aggs, names)
 }
 
-// afterGroup computes the step's columns from keys and calls, as 100 * sum(a) / sum(b).
-func (s *stepBinder) afterGroup(g *Group, columns []string, texts []string, posts []expr.Node, uses [][]int) Node {
-	nkeys := len(g.Keys)
+// afterGroup computes the step's columns from keys and calls, the columns of g, as
+// 100 * sum(a) / sum(b). in is the input of the step.
+func (s *stepBinder) afterGroup(in, g Node, columns []string, texts []string, posts []expr.Node, uses [][]int) Node {
+	nkeys := len(columns) - len(posts)
 	whole := scopeOf(g)
 	var exprs []*expr.Expr
-	tables := slices.Clone(g.tables[:nkeys])
+	tables := slices.Clone(g.Rel().tables[:nkeys])
 	for i := range nkeys {
 		exprs = append(exprs, expr.Column(whole, i))
 	}
@@ -484,7 +482,7 @@ func (s *stepBinder) afterGroup(g *Group, columns []string, texts []string, post
 			cols = append(cols, nkeys+u)
 		}
 		for k, c := range cols {
-			f := g.Schema.Fields[c]
+			f := g.Rel().Schema.Fields[c]
 			if k >= nkeys {
 				f.Name = fmt.Sprintf("$agg%d", k-nkeys)
 			}
@@ -494,7 +492,11 @@ func (s *stepBinder) afterGroup(g *Group, columns []string, texts []string, post
 		}
 		e, err := expr.Bind(post, scope)
 		if err != nil {
-			s.exprDiagnostic(g.In, fmt.Sprintf(".group.aggregates[%d]", i), texts[i], err, " (a column here must be a group key or stand inside an aggregate)")
+			hint := ""
+			if mistake := (*expr.Error)(nil); errors.As(err, &mistake) && mistake.Missing != nil {
+				hint = " (a column here must be a group key or stand inside an aggregate)"
+			}
+			s.exprDiagnostic(in, fmt.Sprintf(".group.aggregates[%d]", i), texts[i], err, hint)
 			return nil
 		}
 		exprs, tables = append(exprs, e.Remap(func(c int) int { return cols[c] })), append(tables, nil)

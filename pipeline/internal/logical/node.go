@@ -69,6 +69,13 @@ type (
 		BuildLeft bool
 		Why       string // the reason for the build side
 	}
+	// Expand has each row of its input once for each variant, which is a set of columns.
+	// These are null in the variant.
+	Expand struct {
+		Relation
+		In       Node
+		Variants [][]int
+	}
 	// Group has one row for each group: its keys, then the aggregates.
 	Group struct {
 		Relation
@@ -253,6 +260,24 @@ func newJoin(step string, left, right Node, spec JoinSpec) *Join {
 	n.Schema = gpu.NewSchema(fields...)
 	n.Rows = joinRows(l, r, spec)
 	n.BuildLeft, n.Why = chooseBuild(l, r, spec)
+	return n
+}
+
+func newExpand(step string, in Node, variants [][]int) *Expand {
+	n := &Expand{Relation: *in.Rel(), In: in, Variants: variants}
+	n.Step = step
+	n.Rows *= float64(len(variants))
+	fields := slices.Clone(n.Schema.Fields)
+	n.Stats = slices.Clone(n.Stats)
+	for _, columns := range variants {
+		for _, c := range columns {
+			fields[c].Nullable = true
+			// The columns have their values in different rows, so the product of their
+			// numbers of values says nothing about the number of rows.
+			n.Stats[c].distinct = 0
+		}
+	}
+	n.Schema = gpu.NewSchema(fields...)
 	return n
 }
 

@@ -37,6 +37,9 @@ func pushDown(n Node, preds []*expr.Expr) Node {
 		return newFilter(r.Step, newProject(r.Step, in, n.Exprs, n.Schema.Names(), n.tables), above)
 	case *Join:
 		return n.pushDown(preds)
+	case *Expand:
+		below, above := partition(preds, func(p *expr.Expr) bool { return n.keeps(p.Columns()) })
+		return newFilter(r.Step, newExpand(r.Step, pushDown(n.In, below), n.Variants), above)
 	case *Group:
 		// A condition on keys keeps or drops whole groups.
 		nkeys := len(n.Keys)
@@ -156,6 +159,13 @@ func implied(p *expr.Expr, nleft int) (left, right []*expr.Expr) {
 	return left, right
 }
 
+// keeps reports whether the given columns are in every variant those of the input.
+func (n *Expand) keeps(cols []int) bool {
+	return !slices.ContainsFunc(n.Variants, func(nulls []int) bool {
+		return slices.ContainsFunc(cols, func(c int) bool { return slices.Contains(nulls, c) })
+	})
+}
+
 // isBare reports whether the given columns of a projection are all columns of its input.
 func (n *Project) isBare(cols []int) bool {
 	for _, c := range cols {
@@ -208,6 +218,8 @@ func sinkLimits(n Node) Node {
 		return newProject(r.Step, sinkLimits(n.In), n.Exprs, n.Schema.Names(), n.tables)
 	case *Join:
 		return newJoin(r.Step, sinkLimits(n.Left), sinkLimits(n.Right), n.JoinSpec)
+	case *Expand:
+		return newExpand(r.Step, sinkLimits(n.In), n.Variants)
 	case *Group:
 		return newGroup(r.Step, sinkLimits(n.In), n.Keys, n.Aggregates, n.Schema.Names())
 	case *Sort:

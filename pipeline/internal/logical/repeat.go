@@ -63,6 +63,8 @@ func repeat(n Node) repetition {
 			sums := a.Input >= 0 && (a.Kind == gpu.Sum || a.Kind == gpu.Avg) && n.In.Rel().Schema.Fields[a.Input].Type.IsFloat()
 			out.columns = append(out.columns, !sums && (a.Input < 0 || ins[0].columns[a.Input]))
 		}
+	case *Expand:
+		out.columns = ins[0].columns
 	case *Sort:
 		var keys []int
 		for _, k := range n.Keys {
@@ -104,6 +106,8 @@ func inputs(n Node) []Node {
 	case *Join:
 		return []Node{n.Left, n.Right}
 	case *Group:
+		return []Node{n.In}
+	case *Expand:
 		return []Node{n.In}
 	case *Sort:
 		return []Node{n.In}

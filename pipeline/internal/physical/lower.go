@@ -7,6 +7,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/operators/expand"
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/operators/filter"
 	"github.com/gstream/gstream/operators/groupby"
@@ -93,6 +94,8 @@ func lowerNode(n logical.Node, need required) (*Stage, layout, error) {
 		return lowerProject(n, need)
 	case *logical.Join:
 		return lowerJoin(n, need)
+	case *logical.Expand:
+		return lowerExpand(n, need)
 	case *logical.Group:
 		return lowerGroup(n, need)
 	case *logical.Sort:
@@ -242,6 +245,44 @@ func lowerJoin(n *logical.Join, need required) (*Stage, layout, error) {
 	}
 	st.Detail = append(n.Conditions(), fmt.Sprintf("builds %s: %s", built.Step, n.Why))
 	st.Make = func() (operators.Operator, error) { return join.New(spec) }
+	return st, out, nil
+}
+
+func lowerExpand(n *logical.Expand, need required) (*Stage, layout, error) {
+	in, lay, err := lower(n.In, need)
+	if err != nil {
+		return nil, nil, err
+	}
+	st := &Stage{Step: n.Step, Kind: "expand", Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}}
+	out := make(layout, len(need))
+	for c, used := range need {
+		out[c] = -1
+		if used {
+			out[c] = len(st.Schema.Fields)
+			st.Schema.Fields = append(st.Schema.Fields, n.Schema.Fields[c])
+		}
+	}
+	var variants []expand.Variant
+	for _, nulls := range n.Variants {
+		var exprs []*expr.Expr
+		var kept []string
+		for _, c := range need.list() {
+			f := n.Schema.Fields[c]
+			if slices.Contains(nulls, c) {
+				exprs = append(exprs, expr.Null(f))
+			} else {
+				exprs = append(exprs, expr.Column(&expr.Scope{Schema: in.Schema}, lay[c]))
+				kept = append(kept, f.Name)
+			}
+		}
+		prog, inputs, err := expr.Compile(in.Schema, exprs...)
+		if err != nil {
+			return nil, nil, &job.Diagnostic{Step: n.Step, Msg: err.Error()}
+		}
+		variants = append(variants, expand.Variant{Program: prog, Inputs: inputs})
+		st.Detail = append(st.Detail, "each row once with "+listOf(kept))
+	}
+	st.Make = func() (operators.Operator, error) { return expand.New(st.Schema, variants), nil }
 	return st, out, nil
 }
 

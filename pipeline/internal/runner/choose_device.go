@@ -78,7 +78,7 @@ func (w *work) add(s *physical.Stage) {
 	case "sort":
 		w.sorted += s.Rows * columns
 	case "top-k", "limit", "union":
-	default: // filters and joins
+	default: // filters, joins and expansions
 		for _, in := range s.Inputs {
 			w.rows += in.Rows
 		}

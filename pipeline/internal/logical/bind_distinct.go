@@ -1,0 +1,251 @@
+package logical
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host"
+	"github.com/gstream/gstream/operators/expr"
+)
+
+// unique is the distinct step: a group-by of all selected columns.
+func (s *stepBinder) unique(in Node) Node {
+	n := s.selection(in, s.step.Distinct, ".distinct")
+	if n == nil {
+		return nil
+	}
+	schema := n.Rel().Schema
+	if schema.Len() == 0 {
+		s.faultf(".distinct", "there is no column whose values could be distinct; name some, or '*' for all")
+		return nil
+	}
+	keys := make([]int, schema.Len())
+	for i := range keys {
+		keys[i] = i
+	}
+	return newGroup(s.name, n, keys, nil, schema.Names())
+}
+
+// measure is an aggregate of all rows beside aggregates of distinct values. It is first
+// aggregated for each distinct value.
+type measure struct {
+	kind gpu.AggregateKind
+	arg  *expr.Expr // nil for count(*)
+}
+
+func (m measure) call() expr.AggregateCall { return expr.AggregateCall{Kind: m.kind, Arg: m.arg} }
+
+// partial returns the aggregate of a distinct value.
+func (m measure) partial(input int) Aggregate {
+	a := Aggregate{Kind: m.kind, Input: input, Output: gpu.Of(gpu.Int64)}
+	switch m.kind {
+	case gpu.Sum:
+		a.Output = gpu.SumType(m.arg.Type())
+	case gpu.Min, gpu.Max:
+		a.Output = m.arg.Type()
+	}
+	return a
+}
+
+// merged returns the aggregate of partial aggregates.
+func (m measure) merged(input int, partial gpu.Type) Aggregate {
+	a := Aggregate{Kind: m.kind, Input: input, Output: partial}
+	if m.kind != gpu.Min && m.kind != gpu.Max {
+		a.Kind, a.Output = gpu.Sum, gpu.SumType(partial)
+	}
+	return a
+}
+
+// mergeable reports whether partial sums are exact and fit whenever the sum does. A sum of
+// floats would be rounded for each part, and the sum of some values of 128 bits may be
+// larger than the sum of all.
+func (m measure) mergeable() bool {
+	if m.kind != gpu.Sum {
+		return true
+	}
+	t := m.arg.Type()
+	return t.IsInteger() && t.Kind != gpu.HugeInt || t.Kind == gpu.Decimal && t.Precision <= gpu.MaxNarrowPrecision
+}
+
+// groupedDistinct is grouped for calls of which some are over distinct values. A first
+// group-by, by the keys and the distinct values, has each value once. A second one, by the
+// keys, aggregates the values, and merges what the first has aggregated of all rows.
+//
+// With several distinct arguments each row goes into the first group-by once for each: with
+// this argument and null for the others, which aggregates ignore. The other aggregates take
+// the rows of the first variant; or if their partial results cannot be merged exactly, those
+// of a variant of their own, in which all rows of a group are one part.
+func (s *stepBinder) groupedDistinct(in Node, keys []*expr.Expr, names []string, calls []expr.AggregateCall) Node {
+	var values []*expr.Expr // the distinct arguments
+	var measures []measure
+	uses := make([][]int, len(calls)) // positions in values or measures
+	value := func(x *expr.Expr) int {
+		at := slices.IndexFunc(values, x.Equal)
+		if at < 0 {
+			at = len(values)
+			values = append(values, x)
+		}
+		return at
+	}
+	use := func(m measure) int {
+		at := slices.IndexFunc(measures, func(n measure) bool { return n.call().Equal(m.call()) })
+		if at < 0 {
+			at = len(measures)
+			measures = append(measures, m)
+		}
+		return at
+	}
+	for i, c := range calls {
+		switch {
+		case c.Distinct:
+			uses[i] = []int{value(c.Arg)}
+		case c.Kind == gpu.Avg:
+			uses[i] = []int{use(measure{gpu.Sum, c.Arg}), use(measure{gpu.Count, c.Arg})}
+		default:
+			uses[i] = []int{use(measure{c.Kind, c.Arg})}
+		}
+	}
+	home, variants := 0, len(values) // home is the variant of the measures
+	if slices.ContainsFunc(measures, func(m measure) bool { return !m.mergeable() }) {
+		home, variants = variants, variants+1
+	}
+	if variants > 1 {
+		for i, m := range measures {
+			if m.kind == gpu.CountAll {
+				measures[i] = measure{gpu.Count, expr.And()}
+			}
+		}
+	}
+	first := s.firstGroups(in, keys, names, values, measures, home, variants)
+
+	nkeys, schema := len(keys), first.Rel().Schema
+	var aggs []Aggregate
+	at := make([]int, len(calls))
+	for i, c := range calls {
+		if c.Distinct {
+			at[i] = nkeys + len(aggs)
+			aggs = append(aggs, Aggregate{Kind: c.Kind, Input: nkeys + uses[i][0], Output: c.Output})
+			names = append(names[:len(names):len(names)], c.Kind.String()+" "+c.Arg.String())
+		}
+	}
+	merged := nkeys + len(aggs)
+	for i, m := range measures {
+		input := nkeys + len(values) + i
+		a := m.merged(input, schema.Fields[input].Type)
+		aggs = append(aggs, a)
+		names = append(names[:len(names):len(names)], a.Kind.String()+" ("+schema.Fields[input].Name+")")
+	}
+	byKeys := make([]int, nkeys)
+	for i := range byKeys {
+		byKeys[i] = i
+	}
+	second := newGroup(s.name, first, byKeys, aggs, names)
+	return s.mergedCalls(second, nkeys, calls, func(i int) []int {
+		if calls[i].Distinct {
+			return at[i : i+1]
+		}
+		var columns []int
+		for _, m := range uses[i] {
+			columns = append(columns, merged+m)
+		}
+		return columns
+	})
+}
+
+// firstGroups groups by the keys and the distinct values.
+func (s *stepBinder) firstGroups(in Node, keys []*expr.Expr, names []string, values []*expr.Expr, measures []measure, home, variants int) Node {
+	exprs := slices.Concat(keys, values)
+	names = slices.Clone(names)
+	for _, v := range values {
+		names = append(names, v.String())
+	}
+	inputs := make([]int, len(measures))
+	nulls := make([][]int, variants)
+	// only adds an expression that one variant has.
+	only := func(c, variant int) {
+		for v := range nulls {
+			if v != variant {
+				nulls[v] = append(nulls[v], c)
+			}
+		}
+	}
+	for i := range values {
+		only(len(keys)+i, i)
+	}
+	for i, m := range measures {
+		inputs[i] = -1
+		if m.arg != nil {
+			inputs[i] = len(exprs)
+			only(len(exprs), home)
+			exprs, names = append(exprs, m.arg), append(names, m.arg.String())
+		}
+	}
+	tables := make([][]string, len(exprs))
+	for i, k := range keys {
+		if c, ok := k.IsColumn(); ok {
+			tables[i] = in.Rel().tables[c]
+		}
+	}
+	var rows Node = newProject(in.Rel().Step, in, exprs, names, tables)
+	if variants > 1 {
+		rows = newExpand(s.name, rows, nulls)
+	}
+	by := make([]int, len(keys)+len(values))
+	for i := range by {
+		by[i] = i
+	}
+	var aggs []Aggregate
+	names = slices.Clone(names[:len(by)])
+	for i, m := range measures {
+		aggs = append(aggs, m.partial(inputs[i]))
+		names = append(names, m.call().String())
+	}
+	return newGroup(s.name, rows, by, aggs, names)
+}
+
+// mergedCalls computes keys and calls from the columns of a group-by. from has the columns
+// of a call: its result, a sum of counts, or a sum and a sum of counts.
+func (s *stepBinder) mergedCalls(g Node, nkeys int, calls []expr.AggregateCall, from func(call int) []int) Node {
+	whole := scopeOf(g)
+	var exprs []*expr.Expr
+	names, tables := slices.Clone(g.Rel().Schema.Names()[:nkeys]), slices.Clone(g.Rel().tables[:nkeys])
+	for i := range nkeys {
+		exprs = append(exprs, expr.Column(whole, i))
+	}
+	for i, c := range calls {
+		columns := from(i)
+		x := expr.Column(whole, columns[0])
+		switch {
+		case c.Distinct:
+		case c.Kind == gpu.CountAll || c.Kind == gpu.Count:
+			x = compute("CAST(coalesce(%s, 0) AS BIGINT)", whole, columns)
+		case c.Kind == gpu.Avg:
+			x = compute("CAST(%s AS DOUBLE) / CAST(%s AS DOUBLE)", whole, columns)
+		}
+		exprs, names, tables = append(exprs, x), append(names, c.String()), append(tables, nil)
+	}
+	return newProject(s.name, g, exprs, names, tables)
+}
+
+// compute binds an expression over some columns of a scope, whose names take the places of
+// %s in the format.
+func compute(format string, whole *expr.Scope, columns []int) *expr.Expr {
+	scope := &expr.Scope{Schema: &gpu.Schema{}, Fold: host.Fold}
+	var names []any
+	for _, c := range columns {
+		f := whole.Schema.Fields[c]
+		names = append(names, `"`+strings.ReplaceAll(f.Name, `"`, `""`)+`"`)
+		scope.Schema.Fields = append(scope.Schema.Fields, f)
+		scope.Ranges = append(scope.Ranges, whole.Ranges[c])
+	}
+	n, err := expr.Parse(fmt.Sprintf(format, names...))
+	if err == nil {
+		var e *expr.Expr
+		if e, err = expr.Bind(n, scope); err == nil {
+			return e.Remap(func(i int) int { return columns[i] })
+		}
+	}
+	panic(fmt.Sprintf("logical: "+format+": %v", append(names, err)...))
+}
