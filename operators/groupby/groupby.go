@@ -22,7 +22,7 @@ type Aggregate struct {
 	Output gpu.Type
 }
 
-// Spec describes a group-by. Without keys there is exactly one group, even without rows.
+// Spec describes a group-by.
 type Spec struct {
 	In         *gpu.Schema
 	Keys       []int
@@ -30,6 +30,9 @@ type Spec struct {
 	// Out names the keys, then the aggregates.
 	Out  *gpu.Schema
 	Hint gpu.GroupHint
+	// Always has the keys of the groups of an input without rows. Any row belongs to a group
+	// of each. Without keys there is always one group.
+	Always [][]gpu.Scalar
 }
 
 // measure is an aggregate that the device accumulates. Results share measures: an average
@@ -231,6 +234,9 @@ const (
 func New(s Spec) (GroupBy, error) {
 	if s.Out.Len() != len(s.Keys)+len(s.Aggregates) {
 		return nil, fmt.Errorf("group-by returns %d columns under %d names", len(s.Keys)+len(s.Aggregates), s.Out.Len())
+	}
+	if len(s.Keys) == 0 {
+		s.Always = [][]gpu.Scalar{nil}
 	}
 	o := &hashGroupBy{Spec: s, seed: rand.Uint64(), partials: operators.PickFields(s.In, s.Keys)}
 	o.measured, o.parts = s.measures()
@@ -720,7 +726,7 @@ func (o *hashGroupBy) Finalize(_ context.Context, t operators.Task) error {
 			}
 		}
 	}
-	if o.n == 0 && len(o.Keys) == 0 {
+	if o.n == 0 && len(o.Always) > 0 {
 		o.n = 1
 	}
 	return nil
@@ -850,16 +856,23 @@ func (o *hashGroupBy) result(t operators.Task, x *table, i, from, to int) (gpu.C
 	return avg[0], nil
 }
 
-// emitEmpty emits the single group of no rows: counts are 0, all other aggregates are
-// null.
+// emitEmpty emits the groups of no rows: counts are 0, all other aggregates are null.
 func (o *hashGroupBy) emitEmpty(t operators.Task, emit operators.Emit) error {
-	s := &gpu.Stride{Schema: o.Out, Rows: 1}
+	n := len(o.Always)
+	s := &gpu.Stride{Schema: o.Out, Rows: n}
+	for i, k := range o.Keys {
+		values := make([]gpu.Scalar, n)
+		for g, keys := range o.Always {
+			values[g] = keys[i]
+		}
+		s.Cols = append(s.Cols, gpu.ColumnOf(o.In.Fields[k].Type, values))
+	}
 	for _, a := range o.Aggregates {
 		v := gpu.Null(a.Output)
 		if a.Kind == gpu.Count || a.Kind == gpu.CountAll {
 			v = gpu.IntScalar(a.Output, 0)
 		}
-		s.Cols = append(s.Cols, gpu.ColumnOf(a.Output, []gpu.Scalar{v}))
+		s.Cols = append(s.Cols, gpu.ColumnOf(a.Output, slices.Repeat([]gpu.Scalar{v}, n)))
 	}
 	out, err := t.Queue.Upload(t.Lease, s)
 	if err != nil {
