@@ -1,6 +1,6 @@
-// Package expand repeats the rows of its input in several variants, as an aggregate of
-// distinct values needs them. The columns that a variant keeps are passed on without a
-// copy; the others are null.
+// Package expand repeats the rows of its input in several variants, as grouping sets and
+// aggregates of distinct values need them. The columns that a variant keeps are passed on
+// without a copy; the others are constants.
 package expand
 
 import (

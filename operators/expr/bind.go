@@ -21,6 +21,8 @@ type Scope struct {
 	Qualifiers [][]string
 	// Fold evaluates constant parts of an expression. Bind needs it.
 	Fold Fold
+	// Grouping says which columns are keys of a group-by, for grouping(); nil elsewhere.
+	Grouping *Grouping
 }
 
 // Fold evaluates a program without inputs to one value for each output. It returns the
@@ -236,7 +238,8 @@ func (s *Scope) choices(columns []int) string {
 }
 
 func (b *binder) suggestColumn(name string) string {
-	names := b.scope.Schema.Names()
+	// Names of a group-by's columns that only a plan uses begin with a dollar sign.
+	names := slices.DeleteFunc(b.scope.Schema.Names(), func(name string) bool { return strings.HasPrefix(name, "$") })
 	if s := suggest(name, names); s != "" {
 		return s
 	}

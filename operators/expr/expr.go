@@ -149,6 +149,9 @@ func Null(f gpu.Field) *Expr {
 	return e
 }
 
+// Literal returns a constant.
+func Literal(v gpu.Scalar) *Expr { return newConstant(v) }
+
 // newConstant makes a constant. A decimal is narrow if it fits.
 func newConstant(v gpu.Scalar) *Expr {
 	e := &Expr{op: gpu.OpConst, typ: v.Type, value: v, nullable: !v.Valid, column: -1}

@@ -84,6 +84,9 @@ func (b *binder) call(n *callNode) (*Expr, error) {
 	if _, ok := aggregates[n.name]; ok {
 		return nil, b.errorf(n, "the aggregate %s is not allowed here; aggregates belong into the output columns of a group-by", n.name)
 	}
+	if isGrouping(n) {
+		return b.grouping(n)
+	}
 	f, ok := functions[n.name]
 	if !ok {
 		names := make([]string, 0, len(functions))
