@@ -100,8 +100,11 @@ func (b *Builder) JoinWith(j Join) *Builder { return b.step(Step{Join: &j}) }
 
 // Group makes one row a group: the keys, then columns such as "sum(x) as total".
 func (b *Builder) Group(by []string, aggregates ...string) *Builder {
-	return b.step(Step{Group: &Group{By: toColumns(by), Aggregates: toColumns(aggregates)}})
+	return b.GroupWith(Group{By: toColumns(by), Aggregates: toColumns(aggregates)})
 }
+
+// GroupWith makes the group that the options describe, as one with grouping sets.
+func (b *Builder) GroupWith(g Group) *Builder { return b.step(Step{Group: &g}) }
 
 // Sort orders the rows: "a", "b desc nulls first".
 func (b *Builder) Sort(keys ...string) *Builder { return b.step(Step{Sort: keys}) }

@@ -58,14 +58,50 @@ func (j *Job) Check(own []string) Diagnostics {
 				add(name, path+".join.build", "a full join builds each side once; leave build out")
 			}
 		}
-		if g := s.Group; g != nil && len(g.By) == 0 && len(g.Aggregates) == 0 {
-			add(name, path+".group", "the group has neither keys nor aggregates")
+		if g := s.Group; g != nil {
+			if len(g.By) == 0 && len(g.Aggregates) == 0 {
+				add(name, path+".group", "the group has neither keys nor aggregates")
+			}
+			if key, msg := g.checkSets(); msg != "" {
+				add(name, path+".group."+key, "%s", msg)
+			}
 		}
 		if l := s.Limit; l != nil && (l.Count < 0 || l.Offset < 0) {
 			add(name, path+".limit", "count and offset cannot be negative")
 		}
 	}
 	return faults
+}
+
+// maxSets is the most grouping sets of a group.
+const maxSets = 64
+
+// checkSets returns a mistake in the form of the grouping sets, and the key where it is.
+func (g *Group) checkSets() (key, msg string) {
+	var given []string
+	sets := len(g.Sets)
+	if g.Sets != nil {
+		given = append(given, "sets")
+	}
+	if g.Rollup {
+		given, sets = append(given, "rollup"), len(g.By)+1
+	}
+	if g.Cube {
+		given, sets = append(given, "cube"), 1<<min(len(g.By), 62)
+	}
+	switch {
+	case len(given) == 0:
+		return "", ""
+	case len(given) > 1:
+		return given[1], fmt.Sprintf("the group has %s; each says what the grouping sets are, so give one", strings.Join(given, " and "))
+	case len(g.By) == 0:
+		return given[0], fmt.Sprintf("%s needs keys; list in by all keys of the sets", given[0])
+	case sets == 0:
+		return given[0], "sets is empty, so there would be no group; leave it out to group by all keys, or write [[]] for one group of all rows"
+	case sets > maxSets:
+		return given[0], fmt.Sprintf("the group has %d grouping sets, and at most %d are possible; make several group steps and a union of them", sets, maxSets)
+	}
+	return "", ""
 }
 
 // CheckRead refuses steps whose rows nobody reads. The job has no other fault, so every

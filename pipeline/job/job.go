@@ -78,8 +78,11 @@ type Join struct {
 
 // Group groups the step's input.
 type Group struct {
-	By         Columns `yaml:"by" doc:"Group keys: SQL expressions, optionally named. A number is the position of a column of the input, from 1. Without keys all rows are one group."`
-	Aggregates Columns `yaml:"aggregates" doc:"Columns by name: SQL expressions over aggregates such as count(*), sum(x), count(distinct x) and avg(x) filter (where y > 0)."`
+	By         Columns    `yaml:"by" doc:"Group keys: SQL expressions, optionally named. A number is the position of a column of the input, from 1. Without keys all rows are one group."`
+	Sets       [][]string `yaml:"sets" doc:"Grouping sets (GROUPING SETS): lists of keys by their names, as in [[a, b], [a], []]. The rows are grouped by the keys of each set, and the other keys are null; grouping(a, b) tells the sets apart. At most 64."`
+	Rollup     bool       `yaml:"rollup" doc:"The sets of all keys, of all but the last one, and so on to the empty set (ROLLUP)."`
+	Cube       bool       `yaml:"cube" doc:"The sets of all, some and none of the keys (CUBE), at most 6 keys."`
+	Aggregates Columns    `yaml:"aggregates" doc:"Columns by name: SQL expressions over aggregates such as count(*), sum(x), count(distinct x) and avg(x) filter (where y > 0)."`
 }
 
 // Limit keeps the rows [Offset, Offset+Count).

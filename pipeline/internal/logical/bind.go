@@ -379,6 +379,7 @@ func (s *stepBinder) group(in Node) Node {
 	scope := scopeOf(in)
 	var exprs []*expr.Expr // the keys
 	var names []string     // names of the keys
+	var keys []string      // their texts
 	ok := true
 	for i, c := range g.By {
 		text, name := splitAlias(c)
@@ -393,8 +394,10 @@ func (s *stepBinder) group(in Node) Node {
 		if name == "" {
 			name = text
 		}
-		exprs, names = append(exprs, e), append(names, name)
+		exprs, names, keys = append(exprs, e), append(names, name), append(keys, text)
 	}
+	sets, found := s.groupingSets(g, names, keys, ok)
+	ok = ok && found
 	var calls []expr.AggregateCall // a call in two columns is computed once
 	texts, posts := make([]string, len(g.Aggregates)), make([]expr.Node, len(g.Aggregates))
 	uses := make([][]int, len(g.Aggregates)) // calls[uses[i][k]] is "$agg<k>" of column i
@@ -428,18 +431,23 @@ func (s *stepBinder) group(in Node) Node {
 	if !ok || !s.distinct(columns, ".group") {
 		return nil
 	}
+	below, always := in, [][]gpu.Scalar(nil)
+	if sets != nil {
+		below, exprs, always = s.expandSets(in, exprs, names, sets)
+		names = append(names, expr.SetColumn)
+	}
 	var grouped Node
 	if slices.ContainsFunc(calls, func(c expr.AggregateCall) bool { return c.Distinct }) {
-		grouped = s.groupedDistinct(in, exprs, names, calls)
+		grouped = s.groupedDistinct(below, exprs, names, calls, always)
 	} else {
-		grouped = s.grouped(in, exprs, names, calls)
+		grouped = s.grouped(below, exprs, names, calls, always)
 	}
-	return s.afterGroup(in, grouped, columns, texts, posts, uses)
+	return s.afterGroup(in, grouped, columns, texts, posts, uses, sets)
 }
 
 // grouped computes keys and arguments below a group-by and returns the group-by: the
 // keys, then one column for each call.
-func (s *stepBinder) grouped(in Node, exprs []*expr.Expr, names []string, calls []expr.AggregateCall) Node {
+func (s *stepBinder) grouped(in Node, exprs []*expr.Expr, names []string, calls []expr.AggregateCall, always [][]gpu.Scalar) Node {
 	nkeys := len(exprs)
 	inputs := make([]int, len(calls))
 	for i, c := range calls {
@@ -459,13 +467,18 @@ func (s *stepBinder) grouped(in Node, exprs []*expr.Expr, names []string, calls 
 		}
 		names = append(names, c.String())
 	}
-	return newGroup(s.name, wide, at[:nkeys], aggs, names)
+	return newGroup(s.name, wide, at[:nkeys], aggs, names, always)
 }
 
 // afterGroup computes the step's columns from keys and calls, the columns of g, as
-// 100 * sum(a) / sum(b). in is the input of the step.
-func (s *stepBinder) afterGroup(in, g Node, columns []string, texts []string, posts []expr.Node, uses [][]int) Node {
+// 100 * sum(a) / sum(b). in is the input of the step. With grouping sets, g has the number
+// of the set after the keys.
+func (s *stepBinder) afterGroup(in, g Node, columns []string, texts []string, posts []expr.Node, uses [][]int, sets [][]bool) Node {
 	nkeys := len(columns) - len(posts)
+	hidden := 0
+	if sets != nil {
+		hidden = 1
+	}
 	whole := scopeOf(g)
 	var exprs []*expr.Expr
 	tables := slices.Clone(g.Rel().tables[:nkeys])
@@ -473,18 +486,21 @@ func (s *stepBinder) afterGroup(in, g Node, columns []string, texts []string, po
 		exprs = append(exprs, expr.Column(whole, i))
 	}
 	for i, post := range posts {
-		cols := make([]int, nkeys, nkeys+len(uses[i]))
-		scope := &expr.Scope{Schema: &gpu.Schema{}, Fold: host.Fold}
+		cols := make([]int, nkeys+hidden)
+		scope := &expr.Scope{Schema: &gpu.Schema{}, Fold: host.Fold, Grouping: &expr.Grouping{Keys: nkeys, Sets: sets}}
 		for k := range cols {
 			cols[k] = k
 		}
 		for _, u := range uses[i] {
-			cols = append(cols, nkeys+u)
+			cols = append(cols, nkeys+hidden+u)
 		}
 		for k, c := range cols {
 			f := g.Rel().Schema.Fields[c]
-			if k >= nkeys {
-				f.Name = fmt.Sprintf("$agg%d", k-nkeys)
+			switch {
+			case k >= nkeys+hidden:
+				f.Name = expr.AggregateColumn(k - nkeys - hidden)
+			case k == nkeys:
+				f.Name = expr.SetColumn
 			}
 			scope.Schema.Fields = append(scope.Schema.Fields, f)
 			scope.Ranges = append(scope.Ranges, whole.Ranges[c])

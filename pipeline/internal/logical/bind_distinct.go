@@ -25,7 +25,7 @@ func (s *stepBinder) unique(in Node) Node {
 	for i := range keys {
 		keys[i] = i
 	}
-	return newGroup(s.name, n, keys, nil, schema.Names())
+	return newGroup(s.name, n, keys, nil, schema.Names(), nil)
 }
 
 // measure is an aggregate of all rows beside aggregates of distinct values. It is first
@@ -77,7 +77,7 @@ func (m measure) mergeable() bool {
 // this argument and null for the others, which aggregates ignore. The other aggregates take
 // the rows of the first variant; or if their partial results cannot be merged exactly, those
 // of a variant of their own, in which all rows of a group are one part.
-func (s *stepBinder) groupedDistinct(in Node, keys []*expr.Expr, names []string, calls []expr.AggregateCall) Node {
+func (s *stepBinder) groupedDistinct(in Node, keys []*expr.Expr, names []string, calls []expr.AggregateCall, always [][]gpu.Scalar) Node {
 	var values []*expr.Expr // the distinct arguments
 	var measures []measure
 	uses := make([][]int, len(calls)) // positions in values or measures
@@ -141,7 +141,7 @@ func (s *stepBinder) groupedDistinct(in Node, keys []*expr.Expr, names []string,
 	for i := range byKeys {
 		byKeys[i] = i
 	}
-	second := newGroup(s.name, first, byKeys, aggs, names)
+	second := newGroup(s.name, first, byKeys, aggs, names, always)
 	return s.mergedCalls(second, nkeys, calls, func(i int) []int {
 		if calls[i].Distinct {
 			return at[i : i+1]
@@ -190,7 +190,7 @@ func (s *stepBinder) firstGroups(in Node, keys []*expr.Expr, names []string, val
 	}
 	var rows Node = newProject(in.Rel().Step, in, exprs, names, tables)
 	if variants > 1 {
-		rows = newExpand(s.name, rows, nulls)
+		rows = newExpand(s.name, rows, nulls, false)
 	}
 	by := make([]int, len(keys)+len(values))
 	for i := range by {
@@ -202,7 +202,7 @@ func (s *stepBinder) firstGroups(in Node, keys []*expr.Expr, names []string, val
 		aggs = append(aggs, m.partial(inputs[i]))
 		names = append(names, m.call().String())
 	}
-	return newGroup(s.name, rows, by, aggs, names)
+	return newGroup(s.name, rows, by, aggs, names, nil)
 }
 
 // mergedCalls computes keys and calls from the columns of a group-by. from has the columns

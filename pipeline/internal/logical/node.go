@@ -70,18 +70,22 @@ type (
 		Why       string // the reason for the build side
 	}
 	// Expand has each row of its input once for each variant, which is a set of columns.
-	// These are null in the variant.
+	// These are null in the variant. If Numbered, a last column has the number of the
+	// variant.
 	Expand struct {
 		Relation
 		In       Node
 		Variants [][]int
+		Numbered bool
 	}
-	// Group has one row for each group: its keys, then the aggregates.
+	// Group has one row for each group: its keys, then the aggregates. Always has the keys
+	// of the groups of an input without rows; any row belongs to a group of each.
 	Group struct {
 		Relation
 		In         Node
 		Keys       []int
 		Aggregates []Aggregate
+		Always     [][]gpu.Scalar
 		Hint       gpu.GroupHint
 	}
 	// Sort orders rows, and keeps Limit of them after the first Offset.
@@ -263,27 +267,43 @@ func newJoin(step string, left, right Node, spec JoinSpec) *Join {
 	return n
 }
 
-func newExpand(step string, in Node, variants [][]int) *Expand {
-	n := &Expand{Relation: *in.Rel(), In: in, Variants: variants}
+// VariantType is the type of the column that numbers the variants of an Expand.
+var VariantType = gpu.Of(gpu.Int8)
+
+func newExpand(step string, in Node, variants [][]int, numbered bool) *Expand {
+	n := &Expand{Relation: *in.Rel(), In: in, Variants: variants, Numbered: numbered}
 	n.Step = step
 	n.Rows *= float64(len(variants))
 	fields := slices.Clone(n.Schema.Fields)
 	n.Stats = slices.Clone(n.Stats)
+	nulls := map[int]bool{}
 	for _, columns := range variants {
 		for _, c := range columns {
-			fields[c].Nullable = true
+			fields[c].Nullable, nulls[c] = true, true
+		}
+	}
+	for c := range nulls {
+		if d := &n.Stats[c].distinct; numbered && *d > 0 {
+			*d++ // null
+		} else {
 			// The columns have their values in different rows, so the product of their
 			// numbers of values says nothing about the number of rows.
-			n.Stats[c].distinct = 0
+			*d = 0
 		}
+	}
+	if numbered {
+		fields = append(fields, gpu.Field{Name: expr.SetColumn, Type: VariantType})
+		n.tables = append(n.tables[:len(n.tables):len(n.tables)], nil)
+		// The nulls are counted as values of their columns, so the number adds few groups.
+		n.Stats = append(n.Stats, ColumnStats{distinct: 1, Bytes: float64(VariantType.Width())})
 	}
 	n.Schema = gpu.NewSchema(fields...)
 	return n
 }
 
-func newGroup(step string, in Node, keys []int, aggs []Aggregate, names []string) *Group {
+func newGroup(step string, in Node, keys []int, aggs []Aggregate, names []string, always [][]gpu.Scalar) *Group {
 	r := in.Rel()
-	n := &Group{Relation: Relation{Step: step}, In: in, Keys: keys, Aggregates: aggs}
+	n := &Group{Relation: Relation{Step: step}, In: in, Keys: keys, Aggregates: aggs, Always: always}
 	var fields []gpu.Field
 	for i, k := range keys {
 		f := r.Schema.Fields[k]
@@ -295,7 +315,7 @@ func newGroup(step string, in Node, keys []int, aggs []Aggregate, names []string
 	for i, a := range aggs {
 		// Every aggregate of an empty input is null, except counts.
 		counts := a.Kind == gpu.CountAll || a.Kind == gpu.Count
-		nullable := !counts && (len(keys) == 0 || a.Input >= 0 && r.Schema.Fields[a.Input].Nullable)
+		nullable := !counts && (len(keys) == 0 || len(always) > 0 || a.Input >= 0 && r.Schema.Fields[a.Input].Nullable)
 		f := gpu.Field{Name: names[len(keys)+i], Type: a.Output, Nullable: nullable}
 		if a.Kind == gpu.Min || a.Kind == gpu.Max {
 			f.Annotation = r.Schema.Fields[a.Input].Annotation

@@ -39,7 +39,7 @@ func pushDown(n Node, preds []*expr.Expr) Node {
 		return n.pushDown(preds)
 	case *Expand:
 		below, above := partition(preds, func(p *expr.Expr) bool { return n.keeps(p.Columns()) })
-		return newFilter(r.Step, newExpand(r.Step, pushDown(n.In, below), n.Variants), above)
+		return newFilter(r.Step, newExpand(r.Step, pushDown(n.In, below), n.Variants, n.Numbered), above)
 	case *Group:
 		// A condition on keys keeps or drops whole groups.
 		nkeys := len(n.Keys)
@@ -47,11 +47,14 @@ func pushDown(n Node, preds []*expr.Expr) Node {
 			cols := p.Columns()
 			return len(cols) > 0 && cols[len(cols)-1] < nkeys
 		})
+		if len(n.Always) > 0 {
+			above = preds // it may drop all rows, but not the groups of no rows
+		}
 		for i, p := range below {
 			below[i] = p.Remap(func(c int) int { return n.Keys[c] })
 		}
 		in := pushDown(n.In, below)
-		return newFilter(r.Step, newGroup(r.Step, in, n.Keys, n.Aggregates, n.Schema.Names()), above)
+		return newFilter(r.Step, newGroup(r.Step, in, n.Keys, n.Aggregates, n.Schema.Names(), n.Always), above)
 	case *Sort:
 		if n.Limit >= 0 || n.Offset > 0 {
 			return newFilter(r.Step, newSort(r.Step, pushDown(n.In, nil), n.Keys, n.Offset, n.Limit), preds)
@@ -161,6 +164,9 @@ func implied(p *expr.Expr, nleft int) (left, right []*expr.Expr) {
 
 // keeps reports whether the given columns are in every variant those of the input.
 func (n *Expand) keeps(cols []int) bool {
+	if slices.ContainsFunc(cols, func(c int) bool { return c >= n.In.Rel().Schema.Len() }) {
+		return false
+	}
 	return !slices.ContainsFunc(n.Variants, func(nulls []int) bool {
 		return slices.ContainsFunc(cols, func(c int) bool { return slices.Contains(nulls, c) })
 	})
@@ -219,9 +225,9 @@ func sinkLimits(n Node) Node {
 	case *Join:
 		return newJoin(r.Step, sinkLimits(n.Left), sinkLimits(n.Right), n.JoinSpec)
 	case *Expand:
-		return newExpand(r.Step, sinkLimits(n.In), n.Variants)
+		return newExpand(r.Step, sinkLimits(n.In), n.Variants, n.Numbered)
 	case *Group:
-		return newGroup(r.Step, sinkLimits(n.In), n.Keys, n.Aggregates, n.Schema.Names())
+		return newGroup(r.Step, sinkLimits(n.In), n.Keys, n.Aggregates, n.Schema.Names(), n.Always)
 	case *Sort:
 		return newSort(r.Step, sinkLimits(n.In), n.Keys, n.Offset, n.Limit)
 	case *Union:

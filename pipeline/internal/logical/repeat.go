@@ -64,7 +64,9 @@ func repeat(n Node) repetition {
 			out.columns = append(out.columns, !sums && (a.Input < 0 || ins[0].columns[a.Input]))
 		}
 	case *Expand:
-		out.columns = ins[0].columns
+		if out.columns = ins[0].columns; n.Numbered {
+			out.columns = append(slices.Clone(out.columns), true)
+		}
 	case *Sort:
 		var keys []int
 		for _, k := range n.Keys {

@@ -1,6 +1,7 @@
 package physical
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -249,7 +250,8 @@ func lowerJoin(n *logical.Join, need required) (*Stage, layout, error) {
 }
 
 func lowerExpand(n *logical.Expand, need required) (*Stage, layout, error) {
-	in, lay, err := lower(n.In, need)
+	width := n.In.Rel().Schema.Len() // of the columns before the number
+	in, lay, err := lower(n.In, need[:width])
 	if err != nil {
 		return nil, nil, err
 	}
@@ -263,14 +265,17 @@ func lowerExpand(n *logical.Expand, need required) (*Stage, layout, error) {
 		}
 	}
 	var variants []expand.Variant
-	for _, nulls := range n.Variants {
+	for i, nulls := range n.Variants {
 		var exprs []*expr.Expr
 		var kept []string
 		for _, c := range need.list() {
 			f := n.Schema.Fields[c]
-			if slices.Contains(nulls, c) {
+			switch {
+			case c == width:
+				exprs = append(exprs, expr.Literal(gpu.IntScalar(f.Type, int64(i))))
+			case slices.Contains(nulls, c):
 				exprs = append(exprs, expr.Null(f))
-			} else {
+			default:
 				exprs = append(exprs, expr.Column(&expr.Scope{Schema: in.Schema}, lay[c]))
 				kept = append(kept, f.Name)
 			}
@@ -280,7 +285,7 @@ func lowerExpand(n *logical.Expand, need required) (*Stage, layout, error) {
 			return nil, nil, &job.Diagnostic{Step: n.Step, Msg: err.Error()}
 		}
 		variants = append(variants, expand.Variant{Program: prog, Inputs: inputs})
-		st.Detail = append(st.Detail, "each row once with "+listOf(kept))
+		st.Detail = append(st.Detail, "each row once with "+cmp.Or(strings.Join(kept, ", "), "nulls alone"))
 	}
 	st.Make = func() (operators.Operator, error) { return expand.New(st.Schema, variants), nil }
 	return st, out, nil
@@ -298,7 +303,7 @@ func lowerGroup(n *logical.Group, need required) (*Stage, layout, error) {
 		return nil, nil, err
 	}
 	st := &Stage{Step: n.Step, Kind: "group", Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}}
-	spec := groupby.Spec{In: in.Schema, Keys: lay.all(n.Keys), Out: st.Schema, Hint: n.Hint}
+	spec := groupby.Spec{In: in.Schema, Keys: lay.all(n.Keys), Out: st.Schema, Hint: n.Hint, Always: n.Always}
 	out := make(layout, len(need))
 	var names []string
 	for c := range out {

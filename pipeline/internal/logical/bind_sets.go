@@ -1,0 +1,112 @@
+package logical
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/pipeline/job"
+)
+
+// groupingSets returns for each grouping set of a group step which keys it has, and nil
+// for a group without sets. known says that names and texts have all keys of the step.
+func (s *stepBinder) groupingSets(g *job.Group, names, texts []string, known bool) (sets [][]bool, ok bool) {
+	n := len(g.By)
+	set := func(has func(key int) bool) {
+		keys := make([]bool, n)
+		for i := range keys {
+			keys[i] = has(i)
+		}
+		sets = append(sets, keys)
+	}
+	ok = true
+	switch {
+	case !known:
+		return nil, false
+	case g.Rollup:
+		for size := n; size >= 0; size-- {
+			set(func(key int) bool { return key < size })
+		}
+	case g.Cube:
+		for left := range 1 << n {
+			set(func(key int) bool { return left>>(n-1-key)&1 == 0 })
+		}
+	}
+	for i, list := range g.Sets {
+		var keys []int
+		for j, text := range list {
+			sub := fmt.Sprintf(".group.sets[%d][%d]", i, j)
+			key := keyNamed(text, names, texts)
+			switch {
+			case key < 0:
+				s.faultf(sub, "the grouping set has %s, which is not a key of the group%s; a set lists keys of by, by their names", text, job.DidYouMean(text, names))
+				ok = false
+			case slices.Contains(keys, key):
+				s.faultf(sub, "the grouping set has the key %s twice", text)
+				ok = false
+			}
+			keys = append(keys, key)
+		}
+		set(func(key int) bool { return slices.Contains(keys, key) })
+	}
+	return sets, ok
+}
+
+// keyNamed returns the key with a name or a text, or -1.
+func keyNamed(text string, names, texts []string) int {
+	text = strings.TrimSpace(text)
+	if i := slices.Index(names, text); i >= 0 {
+		return i
+	}
+	if i := slices.Index(texts, text); i >= 0 {
+		return i
+	}
+	return slices.IndexFunc(names, func(name string) bool { return strings.EqualFold(name, text) })
+}
+
+// expandSets has each row of a node once for each grouping set. Keys that are not in the
+// set are null, and a last key is the number of the set: a null of the data and a key that
+// is left out make different groups. Arguments of aggregates see the columns of the node,
+// which stay as they are. expandSets also returns the keys, and the groups of the empty
+// sets, which have one row even if the node has none.
+func (s *stepBinder) expandSets(in Node, keys []*expr.Expr, names []string, sets [][]bool) (_ Node, by []*expr.Expr, always [][]gpu.Scalar) {
+	r := in.Rel()
+	scope := scopeOf(in)
+	var exprs []*expr.Expr
+	for i := range r.Schema.Len() {
+		exprs = append(exprs, expr.Column(scope, i))
+	}
+	columns, tables := slices.Concat(r.Schema.Names(), names), slices.Clone(r.tables)
+	for _, k := range keys {
+		var from []string
+		if c, ok := k.IsColumn(); ok {
+			from = r.tables[c]
+		}
+		tables = append(tables, from)
+	}
+	first := len(exprs)
+	nulls := make([][]int, len(sets))
+	for i, set := range sets {
+		for k, has := range set {
+			if !has {
+				nulls[i] = append(nulls[i], first+k)
+			}
+		}
+		if slices.Contains(set, true) {
+			continue
+		}
+		var group []gpu.Scalar
+		for _, k := range keys {
+			group = append(group, gpu.Null(k.Type()))
+		}
+		always = append(always, append(group, gpu.IntScalar(VariantType, int64(i))))
+	}
+	n := newExpand(s.name, newProject(r.Step, in, append(exprs, keys...), columns, tables), nulls, true)
+	scope = scopeOf(n)
+	for k := range len(keys) + 1 {
+		by = append(by, expr.Column(scope, first+k))
+	}
+	return n, by, always
+}
