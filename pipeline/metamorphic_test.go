@@ -261,10 +261,19 @@ func (p *pipelineCase) group(prev string) {
 		g.Aggregates = append(g.Aggregates, Column{Name: x, Expr: e})
 		cols, list = append(cols, metaColumn{x, kind}), append(list, sql+" AS "+x)
 	}
-	sql := fmt.Sprintf("SELECT %s FROM %s", strings.Join(list, ", "), prev)
+	groups := ""
 	if len(by) > 0 {
-		sql += " GROUP BY " + strings.Join(by, ", ")
+		groups = " GROUP BY " + strings.Join(by, ", ")
 	}
+	if len(by) > 0 && p.r.IntN(3) == 0 {
+		sets, lists := drawSets(p.r, by)
+		g.Rollup, g.Cube, g.Sets = sets == "rollup", sets == "cube", lists
+		groups = groupBy(sets, by, lists)
+		x, e := p.fresh(), drawGrouping(p.r, by)
+		g.Aggregates = append(g.Aggregates, Column{Name: x, Expr: e})
+		cols, list = append(cols, metaColumn{x, 'n'}), append(list, e+" AS "+x)
+	}
+	sql := fmt.Sprintf("SELECT %s FROM %s%s", strings.Join(list, ", "), prev, groups)
 	p.cols = cols
 	p.grouped = len(by) > 0
 	p.add(Step{Group: &g}, "%s", sql)

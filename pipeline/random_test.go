@@ -73,7 +73,67 @@ type randomStep struct {
 	outputs     []named        // of a join: its columns by qualified names, which get other names
 	exprs       []named
 	aggregates  []named
-	count, skip int64 // of top
+	sets        string     // of a group: "rollup", "cube", "sets" or ""
+	lists       [][]string // the grouping sets: names of keys, of which some may be gone
+	count, skip int64      // of top
+}
+
+// groupingSets returns the lists of names of keys that there are.
+func (s *randomStep) groupingSets() [][]string {
+	lists := make([][]string, len(s.lists))
+	for i, list := range s.lists {
+		lists[i] = []string{}
+		for _, e := range s.exprs {
+			if slices.Contains(list, e.name) {
+				lists[i] = append(lists[i], e.name)
+			}
+		}
+	}
+	return lists
+}
+
+// groupBy returns the GROUP BY of grouping sets.
+func groupBy(sets string, keys []string, lists [][]string) string {
+	if sets != "sets" {
+		return fmt.Sprintf(" GROUP BY %s (%s)", sets, strings.Join(keys, ", "))
+	}
+	var all []string
+	for _, list := range lists {
+		all = append(all, "("+strings.Join(list, ", ")+")")
+	}
+	return fmt.Sprintf(" GROUP BY GROUPING SETS (%s)", strings.Join(all, ", "))
+}
+
+// drawSets draws grouping sets of keys. Each key is in one at least.
+func drawSets(r *rand.Rand, keys []string) (sets string, lists [][]string) {
+	if sets = []string{"rollup", "cube", "sets", "sets"}[r.IntN(4)]; sets != "sets" {
+		return sets, nil
+	}
+	for range 1 + r.IntN(4) {
+		list := []string{}
+		for _, k := range keys {
+			if r.IntN(2) == 0 {
+				list = append(list, k)
+			}
+		}
+		lists = append(lists, list)
+	}
+	for _, k := range keys {
+		if !slices.ContainsFunc(lists, func(list []string) bool { return slices.Contains(list, k) }) {
+			i := r.IntN(len(lists))
+			lists[i] = append(lists[i], k)
+		}
+	}
+	return sets, lists
+}
+
+// drawGrouping draws a call of grouping() with keys as arguments.
+func drawGrouping(r *rand.Rand, keys []string) string {
+	var args []string
+	for range 1 + r.IntN(3) {
+		args = append(args, keys[r.IntN(len(keys))])
+	}
+	return []string{"grouping", "grouping_id"}[r.IntN(2)] + "(" + strings.Join(args, ", ") + ")"
 }
 
 func (s *randomStep) list(of []named) (sql []string, columns Columns) {
@@ -127,6 +187,12 @@ func (s *randomStep) job() []Step {
 		g := &Group{}
 		_, g.By = s.list(s.exprs)
 		_, g.Aggregates = s.list(s.aggregates)
+		if len(s.exprs) > 0 {
+			g.Rollup, g.Cube = s.sets == "rollup", s.sets == "cube"
+			if s.sets == "sets" {
+				g.Sets = s.groupingSets()
+			}
+		}
 		step.Group = g
 	case "union":
 		step.Union = []string{s.with}
@@ -137,6 +203,13 @@ func (s *randomStep) job() []Step {
 		return []Step{step, {Name: s.name, From: step.Name, Limit: &Limit{Count: s.count, Offset: s.skip}}}
 	}
 	return []Step{step}
+}
+
+func (s *randomStep) names() (all []string) {
+	for _, e := range s.exprs {
+		all = append(all, e.name)
+	}
+	return all
 }
 
 // sql returns the equivalent query.
@@ -172,6 +245,9 @@ func (s *randomStep) sql() string {
 	case "group":
 		list, _ := s.list(append(slices.Clone(s.exprs), s.aggregates...))
 		sql := fmt.Sprintf("SELECT %s FROM %s", strings.Join(list, ", "), s.from)
+		if s.sets != "" && len(s.exprs) > 0 {
+			return sql + groupBy(s.sets, s.names(), s.groupingSets())
+		}
 		for i := range s.exprs {
 			sql += []string{" GROUP BY ", ", "}[min(i, 1)] + fmt.Sprint(i+1)
 		}
@@ -649,7 +725,19 @@ func (g *caseGenerator) group(in randomRelation) {
 		s.aggregates = append(s.aggregates, named{n, x})
 		columns = append(columns, a)
 	}
-	g.add(s, columns, max(1, in.rows/3))
+	rows := max(1, in.rows/3)
+	conditions := slices.Sorted(slices.Values(s.conditions()))
+	different := len(slices.Compact(conditions)) == len(s.exprs)
+	if keys := s.names(); len(keys) > 0 && different && g.r.IntN(3) == 0 {
+		s.sets, s.lists = drawSets(g.r, keys)
+		rows *= 3
+		if g.r.IntN(2) == 0 {
+			x := g.name()
+			s.aggregates = append(s.aggregates, named{exprtest.New(exprtest.Integer, drawGrouping(g.r, keys)), x})
+			columns = append(columns, randomColumn{x, exprtest.Integer, true})
+		}
+	}
+	g.add(s, columns, rows)
 }
 
 // aggregate draws an aggregate of some rows, of distinct values or of a BOOLEAN.
