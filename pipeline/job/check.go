@@ -97,7 +97,7 @@ func (g *Group) checkSets() (key, msg string) {
 	case len(g.By) == 0:
 		return given[0], fmt.Sprintf("%s needs keys; list in by all keys of the sets", given[0])
 	case sets == 0:
-		return given[0], "sets is empty, so there would be no group; leave it out to group by all keys, or write [[]] for one group of all rows"
+		return given[0], "sets is empty, so there would be no group; leave it out to group by all keys"
 	case sets > maxSets:
 		return given[0], fmt.Sprintf("the group has %d grouping sets, and at most %d are possible; make several group steps and a union of them", sets, maxSets)
 	}

@@ -396,8 +396,10 @@ func (s *stepBinder) group(in Node) Node {
 		}
 		exprs, names, keys = append(exprs, e), append(names, name), append(keys, text)
 	}
-	sets, found := s.groupingSets(g, names, keys, ok)
-	ok = ok && found
+	var sets [][]bool
+	if ok {
+		sets, ok = s.groupingSets(g, exprs, names, keys)
+	}
 	var calls []expr.AggregateCall // a call in two columns is computed once
 	texts, posts := make([]string, len(g.Aggregates)), make([]expr.Node, len(g.Aggregates))
 	uses := make([][]int, len(g.Aggregates)) // calls[uses[i][k]] is "$agg<k>" of column i

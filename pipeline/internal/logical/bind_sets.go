@@ -11,20 +11,18 @@ import (
 )
 
 // groupingSets returns for each grouping set of a group step which keys it has, and nil
-// for a group without sets. known says that names and texts have all keys of the step.
-func (s *stepBinder) groupingSets(g *job.Group, names, texts []string, known bool) (sets [][]bool, ok bool) {
+// for a group without sets.
+func (s *stepBinder) groupingSets(g *job.Group, keys []*expr.Expr, names, texts []string) (sets [][]bool, ok bool) {
 	n := len(g.By)
 	set := func(has func(key int) bool) {
-		keys := make([]bool, n)
-		for i := range keys {
-			keys[i] = has(i)
+		list := make([]bool, n)
+		for i := range list {
+			list[i] = has(i)
 		}
-		sets = append(sets, keys)
+		sets = append(sets, list)
 	}
 	ok = true
 	switch {
-	case !known:
-		return nil, false
 	case g.Rollup:
 		for size := n; size >= 0; size-- {
 			set(func(key int) bool { return key < size })
@@ -35,7 +33,7 @@ func (s *stepBinder) groupingSets(g *job.Group, names, texts []string, known boo
 		}
 	}
 	for i, list := range g.Sets {
-		var keys []int
+		var found []int
 		for j, text := range list {
 			sub := fmt.Sprintf(".group.sets[%d][%d]", i, j)
 			key := keyNamed(text, names, texts)
@@ -43,13 +41,27 @@ func (s *stepBinder) groupingSets(g *job.Group, names, texts []string, known boo
 			case key < 0:
 				s.faultf(sub, "the grouping set has %s, which is not a key of the group%s; a set lists keys of by, by their names", text, job.DidYouMean(text, names))
 				ok = false
-			case slices.Contains(keys, key):
+			case slices.Contains(found, key):
 				s.faultf(sub, "the grouping set has the key %s twice", text)
 				ok = false
 			}
-			keys = append(keys, key)
+			found = append(found, key)
 		}
-		set(func(key int) bool { return slices.Contains(keys, key) })
+		set(func(key int) bool { return slices.Contains(found, key) })
+	}
+	if sets == nil || !ok {
+		return nil, ok
+	}
+	for i, k := range keys {
+		sub := fmt.Sprintf(".group.by[%d]", i)
+		if !slices.ContainsFunc(sets, func(set []bool) bool { return set[i] }) {
+			s.faultf(sub, "no grouping set has the key %s, so it would be null in every row; take it out of by, or add it to a set", names[i])
+			ok = false
+		}
+		if j := slices.IndexFunc(keys, k.Equal); j < i {
+			s.faultf(sub, "the keys %s and %s have the same values, so a grouping set cannot leave one of them out; take one out of by", names[j], names[i])
+			ok = false
+		}
 	}
 	return sets, ok
 }
