@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow"
@@ -79,4 +80,24 @@ func TestACubeOfSixKeys(t *testing.T) {
 	_, err := b.WriteTo(&c).Run(context.Background(), RunOptions{Use: Host, Threads: 2})
 	require.NoError(t, err)
 	require.Equal(t, []string{"127|192|3969|64|1|7"}, textOf(&c))
+}
+
+// TestGroupingSetsOfParts has few groups of many rows. The groups of the finest set are
+// merged to those of the others.
+func TestGroupingSetsOfParts(t *testing.T) {
+	many := func(filter string) *Builder {
+		b := sold(t).Union("t", "t", "t", "t", "t", "t").Filter(filter)
+		return b.GroupWith(Group{By: Columns{{Expr: "a"}, {Expr: "b"}}, Cube: true, Aggregates: Columns{{Name: "n", Expr: "count(*)"}, {Name: "c", Expr: "count(a)"},
+			{Name: "s", Expr: "sum(a)"}, {Name: "m", Expr: "avg(x)"}, {Name: "hi", Expr: "max(x) filter (where x < 2)"}, {Name: "g", Expr: "grouping(a, b)"}}}).Sort("g", "a", "b")
+	}
+	p, err := many("x < 100 or x is null").WriteTo(&Collector{}).Plan()
+	require.NoError(t, err)
+	require.Equal(t, 2, strings.Count(p.Explain("host").String(), "─ group "))
+	require.NoError(t, p.Close())
+	requireRows(t, many("x < 100 or x is null"), `[
+		{"a":1,"b":"p","n":7,"c":7,"s":"7","m":1,"hi":1,"g":0}, {"a":1,"b":null,"n":7,"c":7,"s":"7","m":2,"hi":null,"g":0}, {"a":null,"b":"p","n":7,"c":0,"s":null,"m":2,"hi":null,"g":0},
+		{"a":1,"b":null,"n":14,"c":14,"s":"14","m":1.5,"hi":1,"g":1}, {"a":null,"b":null,"n":7,"c":0,"s":null,"m":2,"hi":null,"g":1},
+		{"a":null,"b":"p","n":14,"c":7,"s":"7","m":1.5,"hi":1,"g":2}, {"a":null,"b":null,"n":7,"c":7,"s":"7","m":2,"hi":null,"g":2},
+		{"a":null,"b":null,"n":21,"c":14,"s":"14","m":1.6666666666666667,"hi":1,"g":3}]`)
+	requireRows(t, many("x > 100 or a > 9"), `[{"a":null,"b":null,"n":0,"c":0,"s":null,"m":null,"hi":null,"g":3}]`)
 }

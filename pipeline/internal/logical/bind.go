@@ -433,16 +433,20 @@ func (s *stepBinder) group(in Node) Node {
 	if !ok || !s.distinct(columns, ".group") {
 		return nil
 	}
-	below, always := in, [][]gpu.Scalar(nil)
-	if sets != nil {
-		below, exprs, always = s.expandSets(in, exprs, names, sets)
-		names = append(names, expr.SetColumn)
-	}
 	var grouped Node
-	if slices.ContainsFunc(calls, func(c expr.AggregateCall) bool { return c.Distinct }) {
-		grouped = s.groupedDistinct(below, exprs, names, calls, always)
+	if s.setsOfParts(in, exprs, names, calls, sets) {
+		grouped = s.groupedTwice(in, exprs, names, calls, sets, nil)
 	} else {
-		grouped = s.grouped(below, exprs, names, calls, always)
+		below, always := in, [][]gpu.Scalar(nil)
+		if sets != nil {
+			below, exprs, always = s.expandSets(in, exprs, names, sets)
+			names = append(names, expr.SetColumn)
+		}
+		if slices.ContainsFunc(calls, func(c expr.AggregateCall) bool { return c.Distinct }) {
+			grouped = s.groupedTwice(below, exprs, names, calls, nil, always)
+		} else {
+			grouped = s.grouped(below, exprs, names, calls, always)
+		}
 	}
 	return s.afterGroup(in, grouped, columns, texts, posts, uses, sets)
 }

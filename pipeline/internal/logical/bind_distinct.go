@@ -69,7 +69,7 @@ func (m measure) mergeable() bool {
 	return t.IsInteger() && t.Kind != gpu.HugeInt || t.Kind == gpu.Decimal && t.Precision <= gpu.MaxNarrowPrecision
 }
 
-// groupedDistinct is grouped for calls of which some are over distinct values. A first
+// groupedTwice is grouped for calls of which some are over distinct values. A first
 // group-by, by the keys and the distinct values, has each value once. A second one, by the
 // keys, aggregates the values, and merges what the first has aggregated of all rows.
 //
@@ -77,7 +77,10 @@ func (m measure) mergeable() bool {
 // this argument and null for the others, which aggregates ignore. The other aggregates take
 // the rows of the first variant; or if their partial results cannot be merged exactly, those
 // of a variant of their own, in which all rows of a group are one part.
-func (s *stepBinder) groupedDistinct(in Node, keys []*expr.Expr, names []string, calls []expr.AggregateCall, always [][]gpu.Scalar) Node {
+//
+// With grouping sets, for which setsOfParts is true, the groups of the first group-by go
+// into the second one, once for each set.
+func (s *stepBinder) groupedTwice(in Node, keys []*expr.Expr, names []string, calls []expr.AggregateCall, sets [][]bool, always [][]gpu.Scalar) Node {
 	var values []*expr.Expr // the distinct arguments
 	var measures []measure
 	uses := make([][]int, len(calls)) // positions in values or measures
@@ -121,25 +124,40 @@ func (s *stepBinder) groupedDistinct(in Node, keys []*expr.Expr, names []string,
 	first := s.firstGroups(in, keys, names, values, measures, home, variants)
 
 	nkeys, schema := len(keys), first.Rel().Schema
+	byKeys := make([]int, nkeys)
+	for i := range byKeys {
+		byKeys[i] = i
+	}
+	inputs := nkeys // the columns of first after the keys
+	if sets != nil {
+		var columns []*expr.Expr
+		for i := range byKeys {
+			columns = append(columns, expr.Column(scopeOf(first), i))
+		}
+		first, columns, always = s.expandSets(first, columns, names, sets)
+		byKeys = nil
+		for _, k := range columns {
+			c, _ := k.IsColumn()
+			byKeys = append(byKeys, c)
+		}
+		names = append(names[:nkeys:nkeys], expr.SetColumn)
+		nkeys++
+	}
 	var aggs []Aggregate
 	at := make([]int, len(calls))
 	for i, c := range calls {
 		if c.Distinct {
 			at[i] = nkeys + len(aggs)
-			aggs = append(aggs, Aggregate{Kind: c.Kind, Input: nkeys + uses[i][0], Output: c.Output})
+			aggs = append(aggs, Aggregate{Kind: c.Kind, Input: inputs + uses[i][0], Output: c.Output})
 			names = append(names[:len(names):len(names)], c.Kind.String()+" "+c.Arg.String())
 		}
 	}
 	merged := nkeys + len(aggs)
 	for i, m := range measures {
-		input := nkeys + len(values) + i
+		input := inputs + len(values) + i
 		a := m.merged(input, schema.Fields[input].Type)
 		aggs = append(aggs, a)
 		names = append(names[:len(names):len(names)], a.Kind.String()+" ("+schema.Fields[input].Name+")")
-	}
-	byKeys := make([]int, nkeys)
-	for i := range byKeys {
-		byKeys[i] = i
 	}
 	second := newGroup(s.name, first, byKeys, aggs, names, always)
 	return s.mergedCalls(second, nkeys, calls, func(i int) []int {

@@ -78,6 +78,26 @@ func keyNamed(text string, names, texts []string) int {
 	return slices.IndexFunc(names, func(name string) bool { return strings.EqualFold(name, text) })
 }
 
+// setsOfParts reports whether the groups of the finest set are aggregated first, and these
+// parts are merged to the groups of the others. That takes the rows once, not once for each
+// set. It needs a set with all keys, fewer groups than rows by estimate, and aggregates
+// whose parts can be merged.
+func (s *stepBinder) setsOfParts(in Node, keys []*expr.Expr, names []string, calls []expr.AggregateCall, sets [][]bool) bool {
+	if len(sets) < 2 || !slices.ContainsFunc(sets, func(set []bool) bool { return !slices.Contains(set, false) }) {
+		return false
+	}
+	for _, c := range calls {
+		m := measure{c.Kind, c.Arg}
+		if c.Kind == gpu.Avg {
+			m.kind = gpu.Sum
+		}
+		if c.Distinct || !m.mergeable() {
+			return false
+		}
+	}
+	return 2*s.grouped(in, keys, names, nil, nil).Rel().Rows <= in.Rel().Rows
+}
+
 // expandSets has each row of a node once for each grouping set. Keys that are not in the
 // set are null, and a last key is the number of the set: a null of the data and a key that
 // is left out make different groups. Arguments of aggregates see the columns of the node,
