@@ -57,6 +57,19 @@ func (n required) list() []int {
 	return out
 }
 
+// fields returns the schema of the columns of the set, and where in it each column is.
+func (n required) fields(schema *gpu.Schema) (*gpu.Schema, layout) {
+	out, at := &gpu.Schema{}, make(layout, len(n))
+	for c, used := range n {
+		at[c] = -1
+		if used {
+			at[c] = len(out.Fields)
+			out.Fields = append(out.Fields, schema.Fields[c])
+		}
+	}
+	return out, at
+}
+
 // Lower decides how the rows of a logical plan are computed. The error is a
 // *job.Diagnostic of the step whose operator refuses it.
 func Lower(name string, n logical.Node) (*Plan, error) {
@@ -255,15 +268,8 @@ func lowerExpand(n *logical.Expand, need required) (*Stage, layout, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	st := &Stage{Step: n.Step, Kind: "expand", Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}}
-	out := make(layout, len(need))
-	for c, used := range need {
-		out[c] = -1
-		if used {
-			out[c] = len(st.Schema.Fields)
-			st.Schema.Fields = append(st.Schema.Fields, n.Schema.Fields[c])
-		}
-	}
+	schema, out := need.fields(n.Schema)
+	st := &Stage{Step: n.Step, Kind: "expand", Rows: n.Rows, Inputs: []*Stage{in}, Schema: schema}
 	var variants []expand.Variant
 	for i, nulls := range n.Variants {
 		var exprs []*expr.Expr
@@ -375,15 +381,8 @@ func lowerLimit(n *logical.Limit, need required) (*Stage, layout, error) {
 }
 
 func lowerUnion(n *logical.Union, need required) (*Stage, layout, error) {
-	st := &Stage{Step: n.Step, Kind: "union", Rows: n.Rows, Schema: &gpu.Schema{}}
-	out := make(layout, len(need))
-	for c, used := range need {
-		out[c] = -1
-		if used {
-			out[c] = len(st.Schema.Fields)
-			st.Schema.Fields = append(st.Schema.Fields, n.Schema.Fields[c])
-		}
-	}
+	schema, out := need.fields(n.Schema)
+	st := &Stage{Step: n.Step, Kind: "union", Rows: n.Rows, Schema: schema}
 	for _, in := range n.Ins {
 		child, lay, err := lower(in, need)
 		if err != nil {
