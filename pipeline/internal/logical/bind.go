@@ -353,11 +353,9 @@ func (s *stepBinder) union(in Node) Node {
 // castTo projects a node to columns of the given types.
 func castTo(in Node, types []gpu.Type) (Node, error) {
 	r := in.Rel()
-	scope := scopeOf(in)
 	same := true
-	exprs := make([]*expr.Expr, len(types))
+	exprs := columnsOf(in)
 	for i, t := range types {
-		exprs[i] = expr.Column(scope, i)
 		if r.Schema.Fields[i].Type == t {
 			continue
 		}
@@ -486,11 +484,7 @@ func (s *stepBinder) afterGroup(in, g Node, columns []string, texts []string, po
 		hidden = 1
 	}
 	whole := scopeOf(g)
-	var exprs []*expr.Expr
-	tables := slices.Clone(g.Rel().tables[:nkeys])
-	for i := range nkeys {
-		exprs = append(exprs, expr.Column(whole, i))
-	}
+	exprs, tables := columnsOf(g)[:nkeys], slices.Clone(g.Rel().tables[:nkeys])
 	for i, post := range posts {
 		cols := make([]int, nkeys+hidden)
 		scope := &expr.Scope{Schema: &gpu.Schema{}, Fold: host.Fold, Grouping: &expr.Grouping{Keys: nkeys, Sets: sets}}

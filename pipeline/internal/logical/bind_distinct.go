@@ -200,12 +200,7 @@ func (s *stepBinder) firstGroups(in Node, keys []*expr.Expr, names []string, val
 			exprs, names = append(exprs, m.arg), append(names, m.arg.String())
 		}
 	}
-	tables := make([][]string, len(exprs))
-	for i, k := range keys {
-		if c, ok := k.IsColumn(); ok {
-			tables[i] = in.Rel().tables[c]
-		}
-	}
+	tables := append(tablesOf(in.Rel(), keys), make([][]string, len(exprs)-len(keys))...)
 	var rows Node = newProject(in.Rel().Step, in, exprs, names, tables)
 	if variants > 1 {
 		rows = newExpand(s.name, rows, nulls, false)
@@ -227,11 +222,8 @@ func (s *stepBinder) firstGroups(in Node, keys []*expr.Expr, names []string, val
 // of a call: its result, a sum of counts, or a sum and a sum of counts.
 func (s *stepBinder) mergedCalls(g Node, nkeys int, calls []expr.AggregateCall, from func(call int) []int) Node {
 	whole := scopeOf(g)
-	var exprs []*expr.Expr
+	exprs := columnsOf(g)[:nkeys]
 	names, tables := slices.Clone(g.Rel().Schema.Names()[:nkeys]), slices.Clone(g.Rel().tables[:nkeys])
-	for i := range nkeys {
-		exprs = append(exprs, expr.Column(whole, i))
-	}
 	for i, c := range calls {
 		columns := from(i)
 		x := expr.Column(whole, columns[0])

@@ -105,20 +105,9 @@ func (s *stepBinder) setsOfParts(in Node, keys []*expr.Expr, names []string, cal
 // sets, which have one row even if the node has none.
 func (s *stepBinder) expandSets(in Node, keys []*expr.Expr, names []string, sets [][]bool) (_ Node, by []*expr.Expr, always [][]gpu.Scalar) {
 	r := in.Rel()
-	scope := scopeOf(in)
-	var exprs []*expr.Expr
-	for i := range r.Schema.Len() {
-		exprs = append(exprs, expr.Column(scope, i))
-	}
-	columns, tables := slices.Concat(r.Schema.Names(), names), slices.Clone(r.tables)
-	for _, k := range keys {
-		var from []string
-		if c, ok := k.IsColumn(); ok {
-			from = r.tables[c]
-		}
-		tables = append(tables, from)
-	}
-	first := len(exprs)
+	exprs := append(columnsOf(in), keys...)
+	columns, tables := slices.Concat(r.Schema.Names(), names), slices.Concat(r.tables, tablesOf(r, keys))
+	first := r.Schema.Len()
 	nulls := make([][]int, len(sets))
 	for i, set := range sets {
 		for k, has := range set {
@@ -135,10 +124,6 @@ func (s *stepBinder) expandSets(in Node, keys []*expr.Expr, names []string, sets
 		}
 		always = append(always, append(group, gpu.IntScalar(VariantType, int64(i))))
 	}
-	n := newExpand(s.name, newProject(r.Step, in, append(exprs, keys...), columns, tables), nulls, true)
-	scope = scopeOf(n)
-	for k := range len(keys) + 1 {
-		by = append(by, expr.Column(scope, first+k))
-	}
-	return n, by, always
+	n := newExpand(s.name, newProject(r.Step, in, exprs, columns, tables), nulls, true)
+	return n, columnsOf(n)[first:], always
 }

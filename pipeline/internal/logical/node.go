@@ -205,6 +205,28 @@ func newProject(step string, in Node, exprs []*expr.Expr, names []string, tables
 	return n
 }
 
+// columnsOf returns the columns of a node as expressions.
+func columnsOf(in Node) []*expr.Expr {
+	scope := scopeOf(in)
+	exprs := make([]*expr.Expr, in.Rel().Schema.Len())
+	for i := range exprs {
+		exprs[i] = expr.Column(scope, i)
+	}
+	return exprs
+}
+
+// tablesOf returns the tables of expressions over a relation: those of a bare column, and
+// none for what is computed.
+func tablesOf(r *Relation, exprs []*expr.Expr) [][]string {
+	tables := make([][]string, len(exprs))
+	for i, e := range exprs {
+		if c, ok := e.IsColumn(); ok {
+			tables[i] = r.tables[c]
+		}
+	}
+	return tables
+}
+
 // pick projects a node to some of its columns.
 func pick(in Node, cols []int) Node {
 	r := in.Rel()
@@ -224,12 +246,7 @@ func pick(in Node, cols []int) Node {
 // position of every expression; a bare column keeps its position.
 func extend(in Node, exprs []*expr.Expr) (Node, []int) {
 	r := in.Rel()
-	scope := scopeOf(in)
-	var all []*expr.Expr
-	names, tables := slices.Clone(r.Schema.Names()), slices.Clone(r.tables)
-	for i := range names {
-		all = append(all, expr.Column(scope, i))
-	}
+	all, names, tables := columnsOf(in), slices.Clone(r.Schema.Names()), slices.Clone(r.tables)
 	at := make([]int, len(exprs))
 	for i, e := range exprs {
 		if c, ok := e.IsColumn(); ok {

@@ -3,8 +3,6 @@ package logical
 import (
 	"slices"
 	"strings"
-
-	"github.com/gstream/gstream/operators/expr"
 )
 
 // Columns are qualified by the names of tables: the source that they come from, and the
@@ -23,12 +21,7 @@ func withTables(in Node, change func([]string) []string) Node {
 	for i, u := range unread {
 		unread[i].tables = change(u.tables)
 	}
-	scope := scopeOf(in)
-	var exprs []*expr.Expr
-	for _, c := range scope.All() {
-		exprs = append(exprs, expr.Column(scope, c))
-	}
-	n := newProject(r.Step, in, exprs, r.Schema.Names(), tables)
+	n := newProject(r.Step, in, columnsOf(in), r.Schema.Names(), tables)
 	n.unreadable = unread
 	return n
 }
