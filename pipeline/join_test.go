@@ -116,13 +116,6 @@ func TestAFullJoinRefusesSidesThatMayDiffer(t *testing.T) {
 		text := fmt.Sprintf("sources: {t: t, u: u}\noutput: {parquet: out}\nsteps: [{from: t, select: '*'}, %s, {join: {with: u, kind: full, on: a = b}}]\n", steps)
 		job, err := Parse("job.yaml", []byte(text), LoadOptions{})
 		require.NoError(t, err, steps)
-		p, err := newPlan(job, tables(), nil)
-		if want == "" {
-			require.NoError(t, err, steps)
-			require.NoError(t, p.Close())
-			continue
-		}
-		require.ErrorIs(t, err, ErrJob, steps)
-		require.ErrorContains(t, err, want, steps)
+		requirePlan(t, job, tables(), want)
 	}
 }

@@ -84,3 +84,18 @@ func TestPlans(t *testing.T) {
 		})
 	}
 }
+
+// requirePlan requires that a job has a plan over tables, or that there is none because of
+// a fault of the job that contains fault; it returns that.
+func requirePlan(t *testing.T, job *Job, tables map[string]source.Table, fault string) error {
+	t.Helper()
+	p, err := newPlan(job, tables, nil)
+	if fault == "" {
+		require.NoError(t, err, job.Steps)
+		require.NoError(t, p.Close())
+		return nil
+	}
+	require.ErrorIs(t, err, ErrJob, job.Steps)
+	require.ErrorContains(t, err, fault, job.Steps)
+	return err
+}
