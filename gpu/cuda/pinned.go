@@ -321,7 +321,7 @@ func (p *pinned) Free(_ []byte, addr uintptr, size int64) {
 // flushRecent adds the recent blocks to the free extents. It reports whether there were
 // any. The caller holds the lock.
 func (p *pinned) flushRecent() bool {
-	any := p.recentBytes > 0
+	had := p.recentBytes > 0
 	for n, list := range p.recent {
 		for _, addr := range list {
 			p.put(extent{addr, n, p.at(addr)})
@@ -329,7 +329,7 @@ func (p *pinned) flushRecent() bool {
 	}
 	clear(p.recent)
 	p.recentBytes = 0
-	return any
+	return had
 }
 
 // put adds a free extent and merges it with its neighbours.
