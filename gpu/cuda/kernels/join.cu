@@ -1,218 +1,662 @@
-// The join of partitioned sides (PHJ of Wu et al., SIGMOD 2025, §4): one block a
-// work item builds a chained hash table of a part of a build partition in shared
-// memory and probes it with a part of the probe partition. Pairs are counted, and
-// written when their places are known.
+// The join of partitioned sides (PHJ of Wu et al., SIGMOD 2025, §4), matching and
+// materialising at once. A block takes work items: it copies the build rows of a
+// partition into shared memory, makes a hash table of them, probes it with the
+// partition's probe rows chunk by chunk, and writes the columns of the pairs. No ids go
+// through device memory unless they are asked for.
 //
-// Bytes: keys of both sides twice, 8 a pair written.
+// Bytes: the columns of both sides read once, those of the pairs written once.
+//
+// Work items are planned on the device. Pairs are counted before they are written: a
+// block reserves room for those of a chunk, and when there is none left, it notes where
+// it stopped, and the next launch goes on from there.
 #include "common.cuh"
 
-// JoinItem is a piece of work: rows of one partition of both sides. The build
-// rows are at most JOIN_BUILD.
+// async_copy starts the copy of 16 bytes into shared memory.
+DEVICE void async_copy(void* dst, const void* src) {
+#if defined(__CUDA_ARCH__)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((u32)__cvta_generic_to_shared(dst)), "l"(src) : "memory");
+#else
+    *(uint4*)dst = *(const uint4*)src;
+#endif
+}
+
+// async_commit ends a group of a thread's copies.
+DEVICE void async_commit() {
+#if defined(__CUDA_ARCH__)
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// async_wait waits until at most N groups of a thread's copies are under way.
+template <int N>
+DEVICE void async_wait() {
+#if defined(__CUDA_ARCH__)
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+#endif
+}
+
+// JoinItem is a work item: rows of one partition of both sides. Either its build rows
+// are those of one table, or its probe rows those of one slice.
 struct JoinItem {
     u32 buildFrom, buildTo, probeFrom, probeTo;
 };
 
+struct JoinState {
+    u64 pairs;   // for which room was asked
+    u64 written; // before the first for which there was none
+    u32 items;
+    u32 taken;   // items that blocks have taken
+    u32 stopped; // 1 when room was missing
+    u32 unused;
+};
+
+// JoinPlace is where a block stopped, in an item or between two.
+struct JoinPlace {
+    u32 item;  // NONE: between two
+    u32 next;  // the item after it, which the block has taken
+    u32 table; // first build row of the table
+    u32 last;  // where the build rows of the table, or of the rest of its block, end
+    u32 probe; // first probe row
+    u32 again; // many: first probe row for the rest of the table's block
+    u32 many;  // 1: the table is one of runs
+    u32 unused;
+};
+
+// JoinLoad is a column whose rows are copied into shared memory.
+struct JoinLoad {
+    u64 src;
+    u64 rows;
+    u32 width; // bytes: 1, 2, 4 or 8
+    u32 at;    // offset in the table, or in a slot of probe rows
+    i32 build;
+    u32 unused;
+};
+
+// JoinOutput is a column of the pairs.
+struct JoinOutput {
+    u64 src; // 0: row numbers, width 4
+    u64 dst;
+    u32 width;  // bytes: 1, 2, 4 or 8
+    u32 stride; // in widths: values of 16 bytes are two columns of stride 2
+    i32 at;     // where its rows are in shared memory; -1: they are not
+    i32 build;
+};
+
+constexpr int JOIN_LOADS = 16, JOIN_OUTPUTS = 32;
+
 struct JoinArgs {
-    u64 build; // keys, partitioned
+    u64 build; // keys
     u64 probe;
     const u32* buildValid; // null: no nulls
     const u32* probeValid;
     const JoinItem* items;
-    i64* counts;     // pairs of each item; for join_write where they begin
-    u32* probeIDs;
-    u32* buildIDs;
-    u32* matched;    // zeroed bitmap of the probe rows that have a match
+    JoinState* state;
+    JoinPlace* places; // by block
+    u32* matched;      // bitmap of the probe rows with a match
+    u64 limit;         // of pairs
+    u64 mul;           // odd; makes buckets of keys
+    JoinLoad load[JOIN_LOADS];
+    JoinOutput output[JOIN_OUTPUTS];
+    u32 loads, outputs;
+    u32 capacity; // build rows of a table
+    u32 bits;     // of the number of buckets
+    // Offsets in shared memory. Columns of the table are at 0, its keys first.
+    u32 next, head, slots, slot, stage;
 };
 
-constexpr u32 JOIN_THREADS = 1024, JOIN_ITEMS = 3; // rows a thread probes at a time
-constexpr u32 JOIN_BUILD = 9216;
-constexpr u16 JOIN_END = 0xffff;
+constexpr u32 NONE = ~0u;
+constexpr u32 JOIN_END = 0xffff;
+constexpr u32 JOIN_ALIGN = 32;      // copies begin at a multiple of so many rows
+constexpr u32 JOIN_MANY = 32;       // matches of a row for which chains are fast
+constexpr u32 JOIN_BATCH = 1 << 16; // pairs that a block reserves at a time when there are many
 
-// As many buckets as leave room for two blocks a multiprocessor.
-template <class K>
-constexpr u32 join_bits = sizeof(K) == 4 ? 13 : 12;
-
-// join_bucket takes bits that partitioning by a hash or by the key itself leaves
-// different: the upper ones of a product.
-DEVICE u32 join_bucket(u32 key) { return key * 0x9e3779b1u >> (32 - join_bits<u32>); }
-DEVICE u32 join_bucket(u64 key) { return (u32)((key ^ key >> 32) * 0x9e3779b97f4a7c15ull >> (64 - join_bits<u64>)); }
-
-// JoinTable is a chained hash table in shared memory; joinShared in Go counts its
-// bytes.
-template <class K>
-struct JoinTable {
-    K* key;    // by place
-    u32* head; // by bucket: the place of its last row, or JOIN_END
-    u16* next; // by place: the row before it in the bucket, or JOIN_END
-
-    __device__ __forceinline__ JoinTable(K* memory) {
-        key = memory;
-        head = (u32*)(key + JOIN_BUILD);
-        next = (u16*)(head + (1 << join_bits<K>));
-    }
-
-    __device__ __forceinline__ void build(const JoinArgs& a, const JoinItem& item) {
-        for (u32 b = threadIdx.x; b < 1 << join_bits<K>; b += JOIN_THREADS) head[b] = JOIN_END;
-        __syncthreads();
-        const K* keys = (const K*)a.build + item.buildFrom;
-        const u32 n = item.buildTo - item.buildFrom;
-#pragma unroll 4
-        for (u32 i = threadIdx.x; i < n; i += JOIN_THREADS) {
-            K k = keys[i];
-            key[i] = k;
-            if (bit(a.buildValid, item.buildFrom + i)) next[i] = (u16)atomicExch(&head[join_bucket(k)], i);
+// copy_rows copies rows [from, to) of the columns of a side. from is aligned.
+template <u32 THREADS>
+DEVICE void copy_rows(const JoinArgs& a, u8* shared, i32 build, u32 from, u32 to) {
+    for (u32 c = 0; c < a.loads; c++) {
+        const JoinLoad& load = a.load[c];
+        if (load.build != build) continue;
+        const u8* src = (const u8*)load.src;
+        const u64 begin = (u64)from * load.width, end = (u64)to * load.width, all = load.rows * load.width;
+        for (u64 b = begin + 16 * threadIdx.x; b < end; b += 16 * THREADS) {
+            u8* dst = shared + load.at + (b - begin);
+            if (b + 16 <= all) {
+                async_copy(dst, src + b);
+            } else {
+                for (u64 k = b; k < all; k++) dst[k - b] = src[k];
+            }
         }
-        __syncthreads();
     }
+    async_commit();
+}
 
-    // find returns the first place of a key from a place on, or JOIN_END.
+template <class K>
+DEVICE u32 join_bucket(const JoinArgs& a, K key, u32 bits) {
+    return sizeof(K) == 4 ? (u32)key * (u32)a.mul >> (32 - bits) : (u32)((u64)key * a.mul >> (64 - bits));
+}
+
+// Chains is a chained hash table: the rows of a bucket in any order.
+template <class K>
+struct Chains {
+    const K* key; // by row
+    u16* next;    // by row: the one before it in the bucket, or JOIN_END
+    u32* head;    // by bucket: its last row, or JOIN_END
+
+    // find returns the first row of a key from a row on, or JOIN_END.
     __device__ __forceinline__ u32 find(K k, u32 at) const {
         while (at != JOIN_END && key[at] != k) at = next[at];
         return at;
     }
 };
 
-// probe_rows looks up a thread's rows of a piece, 32 apart: the first match of
-// each and how many there are.
+// Runs is a table for keys that many rows have: the rows of a key together.
 template <class K>
-DEVICE void probe_rows(const JoinArgs& a, const JoinItem& item, const JoinTable<K>& table, u32 row, K (&k)[JOIN_ITEMS], u32 (&first)[JOIN_ITEMS], u32 (&count)[JOIN_ITEMS]) {
-    const K* keys = (const K*)a.probe;
-#pragma unroll
-    for (u32 i = 0; i < JOIN_ITEMS; i++) {
-        u32 r = row + 32 * i;
-        bool valid = r < item.probeTo && bit(a.probeValid, r);
-        if (valid) k[i] = keys[r];
-        first[i] = valid ? table.head[join_bucket(k[i])] : JOIN_END;
-    }
-#pragma unroll
-    for (u32 i = 0; i < JOIN_ITEMS; i++) {
-        count[i] = 0;
-        first[i] = table.find(k[i], first[i]);
-        for (u32 at = first[i]; at != JOIN_END; at = table.find(k[i], table.next[at])) count[i]++;
-    }
-}
+struct Runs {
+    const K* key; // by row
+    u32* slot;    // open addressing: the row that stands for its key, or JOIN_END
+    u32* count;   // two rows a word: how many rows have the key
+    u32* end;     // two rows a word: where they end
+    u16* rows;
+    u32 mask;
 
-// The rows of a piece go round the threads as in a partition: (warp, item, lane)
-// is their order.
-DEVICE u32 join_first_row() { return warp_id() * (32 * JOIN_ITEMS) + lane_id(); }
+    __device__ __forceinline__ u32 get(const u32* halves, u32 row) const { return halves[row / 2] >> 16 * (row % 2) & 0xffff; }
+    __device__ __forceinline__ u32 add(u32* halves, u32 row) const { return atomicAdd(&halves[row / 2], 1u << 16 * (row % 2)) >> 16 * (row % 2) & 0xffff; }
 
-template <class K>
-DEVICE void join_count(const JoinArgs& a, K* shared) {
-    const JoinItem item = a.items[blockIdx.x];
-    JoinTable<K> table(shared);
-    table.build(a, item);
-    u32 total = 0;
-    for (u32 row = item.probeFrom + join_first_row(); row - join_first_row() < item.probeTo; row += JOIN_THREADS * JOIN_ITEMS) {
-        K k[JOIN_ITEMS];
-        u32 first[JOIN_ITEMS], count[JOIN_ITEMS];
-        probe_rows(a, item, table, row, k, first, count);
-#pragma unroll
-        for (u32 i = 0; i < JOIN_ITEMS; i++) total += count[i];
-    }
-    // A count may need more than 32 bits: JOIN_BUILD × rows of the piece.
-    i64 sum = warp_sum((i64)total);
-    i64* sums = (i64*)shared;
-    __syncthreads();
-    if (lane_id() == 0) sums[warp_id()] = sum;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        for (u32 w = 1; w < JOIN_THREADS / 32; w++) sum += sums[w];
-        a.counts[blockIdx.x] = sum;
-    }
-}
-
-template <class K>
-DEVICE void join_write(const JoinArgs& a, K* shared) {
-    __shared__ u32 warps[33];
-    const JoinItem item = a.items[blockIdx.x];
-    JoinTable<K> table(shared);
-    table.build(a, item);
-    i64 base = a.counts[blockIdx.x];
-    for (u32 row = item.probeFrom + join_first_row(); row - join_first_row() < item.probeTo; row += JOIN_THREADS * JOIN_ITEMS) {
-        K k[JOIN_ITEMS];
-        u32 first[JOIN_ITEMS], count[JOIN_ITEMS], place[JOIN_ITEMS], mine = 0;
-        probe_rows(a, item, table, row, k, first, count);
-        // Places within the warp, item by item.
-#pragma unroll
-        for (u32 i = 0; i < JOIN_ITEMS; i++) {
-            u32 through = warp_inclusive(count[i]);
-            place[i] = mine + through - count[i];
-            mine += __shfl_sync(ALL, through, 31);
+    // find returns the row that stands for a key, or JOIN_END.
+    __device__ __forceinline__ u32 find(K k, u32 s) const {
+        for (;; s = (s + 1) & mask) {
+            u32 row = slot[s];
+            if (row == JOIN_END || key[row] == k) return row;
         }
-        u32 total, warp = block_exclusive(lane_id() == 0 ? mine : 0, warps, total);
-        i64 at = base + __shfl_sync(ALL, warp, 0);
-        base += total;
+    }
+
+    // insert is find, and makes the row stand for its key if none does.
+    __device__ __forceinline__ u32 insert(K k, u32 s, u32 row) const {
+        for (;; s = (s + 1) & mask) {
+            u32 other = atomicCAS(&slot[s], (u32)JOIN_END, row);
+            if (other == JOIN_END) return row;
+            if (key[other] == k) return other;
+        }
+    }
+};
+
+template <class T, u32 THREADS, int N>
+DEVICE void write_pairs(const JoinOutput& o, const u8* shared, const u32 (&pick)[N], const bool (&in)[N], u64 first, u64 row) {
+    T v[N];
+    if (o.at >= 0) {
+        const T* src = (const T*)(shared + o.at);
 #pragma unroll
-        for (u32 i = 0; i < JOIN_ITEMS; i++) {
-            i64 to = at + place[i];
-            for (u32 m = first[i]; m != JOIN_END; m = table.find(k[i], table.next[m])) {
-                a.probeIDs[to] = row + 32 * i;
-                a.buildIDs[to++] = item.buildFrom + m;
+        for (int i = 0; i < N; i++)
+            if (in[i]) v[i] = src[pick[i]];
+    } else if (o.src) {
+        const T* src = (const T*)o.src + row * o.stride;
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            if (in[i]) v[i] = src[(u64)pick[i] * o.stride];
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++) v[i] = (T)(row + pick[i]);
+    }
+    T* dst = (T*)o.dst + first * o.stride;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        if (in[i]) dst[(u64)(i * THREADS) * o.stride] = v[i];
+}
+
+// Joiner is a block at work.
+template <class K, u32 THREADS, int ROWS, bool MARK>
+struct Joiner {
+    static constexpr u32 CHUNK = THREADS * ROWS, WARPS = THREADS / 32;
+    static constexpr u32 PAIR_BITS = 12; // of a probe row in a chunk
+    static_assert(CHUNK <= 1 << PAIR_BITS, "a chunk's rows need more bits");
+
+    const JoinArgs& a;
+    u8* memory;
+    u32* sums; // WARPS + 1
+    u64* base;
+    JoinItem item;
+    JoinPlace place;
+    u32 first;      // build row at 0 in the table's columns
+    u32 chunk;      // probe row at 0 in a slot
+    u8* slot;       // the chunk's
+    u32* stage;     // pairs: build row << PAIR_BITS | probe row
+
+    __device__ __forceinline__ Joiner(const JoinArgs& args, u8* shared, u32* s, u64* b) : a(args), memory(shared), sums(s), base(b) {
+        stage = (u32*)(memory + a.stage);
+    }
+
+    __device__ __forceinline__ Chains<K> chains() const { return {(const K*)memory, (u16*)(memory + a.next), (u32*)(memory + a.head)}; }
+
+    // The arrays of runs lie where the chains and the second slot were.
+    __device__ __forceinline__ u32 half() const { return a.capacity / 2; }
+    __device__ __forceinline__ u32 half_words() const { return (half() + 1) / 2; }
+    __device__ __forceinline__ Runs<K> runs() const {
+        u32* count = (u32*)(memory + a.next);
+        return {(const K*)memory, (u32*)(memory + a.head), count, count + half_words(), (u16*)(memory + a.slots + a.slot), (1u << a.bits) - 1};
+    }
+    __device__ __forceinline__ u32* before() const { return (u32*)(runs().rows + 2 * half_words()); }
+    __device__ __forceinline__ u16* begins() const { return (u16*)(before() + CHUNK + 1); }
+
+    // row_of is a thread's i-th row of a chunk: (warp, i, lane) is their order.
+    __device__ __forceinline__ u32 row_of(int i) const { return warp_id() * (32 * ROWS) + 32 * i + lane_id(); }
+
+    // keys reads a thread's keys of the chunk; has says which rows are the item's and
+    // have a key.
+    __device__ __forceinline__ void keys(K (&k)[ROWS], bool (&has)[ROWS]) const {
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            u32 r = row_of(i), row = chunk + r;
+            has[i] = row >= place.probe && row < item.probeTo && bit(a.probeValid, row);
+            k[i] = has[i] ? ((const K*)slot)[r] : 0;
+        }
+    }
+
+    __device__ __forceinline__ void build_chains() {
+        Chains<K> t = chains();
+        for (u32 b = threadIdx.x; b < 1u << a.bits; b += THREADS) t.head[b] = JOIN_END;
+        __syncthreads();
+        const u32 from = place.table - first, to = place.last - first;
+#pragma unroll 4
+        for (u32 r = from + threadIdx.x; r < to; r += THREADS)
+            if (bit(a.buildValid, first + r)) t.next[r] = (u16)atomicExch(&t.head[join_bucket(a, t.key[r], a.bits)], r);
+        __syncthreads();
+    }
+
+    // build_runs makes runs of the first rows of the block. They end at the result.
+    __device__ __forceinline__ u32 build_runs() {
+        Runs<K> t = runs();
+        const u32 from = place.table - first, to = min(place.last - first, from + half());
+        __syncthreads();
+        for (u32 b = threadIdx.x; b < 1u << a.bits; b += THREADS) t.slot[b] = JOIN_END;
+        for (u32 w = threadIdx.x; w < 2 * half_words(); w += THREADS) t.count[w] = 0; // and end
+        __syncthreads();
+        // Rows that stand for keys are numbered from the first row on.
+        t.key += from;
+        for (u32 r = threadIdx.x; r < to - from; r += THREADS)
+            if (bit(a.buildValid, place.table + r)) t.add(t.count, t.insert(t.key[r], join_bucket(a, t.key[r], a.bits), r));
+        __syncthreads();
+        u32 run = 0;
+        for (u32 r0 = 0; r0 < to - from; r0 += THREADS) {
+            u32 r = r0 + threadIdx.x, total;
+            u32 n = r < to - from ? t.get(t.count, r) : 0, at = run + block_exclusive(n, sums, total);
+            if (n) atomicAdd(&t.end[r / 2], at << 16 * (r % 2));
+            run += total;
+        }
+        __syncthreads();
+        for (u32 r = threadIdx.x; r < to - from; r += THREADS)
+            if (bit(a.buildValid, place.table + r)) t.rows[t.add(t.end, t.find(t.key[r], join_bucket(a, t.key[r], a.bits)))] = (u16)(r + from);
+        __syncthreads();
+        return first + to;
+    }
+
+    // reserve asks for room for pairs, for all threads. It returns where they begin.
+    __device__ __forceinline__ u64 reserve(u32 n) {
+        if (threadIdx.x == 0) {
+            u64 at = atomicAdd(&a.state->pairs, (u64)n);
+            if (at + n > a.limit) {
+                atomicMin(&a.state->written, at);
+                a.state->stopped = 1;
+                at = ~0ull;
+            }
+            *base = at;
+        }
+        __syncthreads();
+        return *base;
+    }
+
+    // write_staged writes the columns of n staged pairs, and waits for all threads.
+    __device__ __forceinline__ void write_staged(u32 n, u64 at) {
+        // Threads take pairs so that a warp writes whole lines of 128 bytes.
+        const u32 shift = (u32)(at & 31);
+        u32 pair[ROWS + 1];
+        bool in[ROWS + 1];
+#pragma unroll
+        for (int i = 0; i <= ROWS; i++) {
+            u32 e = threadIdx.x + i * THREADS - shift;
+            in[i] = e < n;
+            pair[i] = in[i] ? stage[e] : 0;
+        }
+        const u64 to = at - shift + threadIdx.x;
+        for (u32 c = 0; c < a.outputs; c++) {
+            const JoinOutput& o = a.output[c];
+            u32 pick[ROWS + 1];
+#pragma unroll
+            for (int i = 0; i <= ROWS; i++) pick[i] = o.build ? pair[i] >> PAIR_BITS : pair[i] & ((1u << PAIR_BITS) - 1);
+            const u8* rows = o.build ? memory : slot;
+            const u64 row = o.build ? first : chunk;
+            switch (o.width) {
+            case 1: write_pairs<u8, THREADS>(o, rows, pick, in, to, row); break;
+            case 2: write_pairs<u16, THREADS>(o, rows, pick, in, to, row); break;
+            case 4: write_pairs<u32, THREADS>(o, rows, pick, in, to, row); break;
+            default: write_pairs<u64, THREADS>(o, rows, pick, in, to, row);
             }
         }
+        __syncthreads();
     }
-}
 
-// join_mark sets the bits of the probe rows that have a match.
-template <class K>
-DEVICE void join_mark(const JoinArgs& a, K* shared) {
-    const JoinItem item = a.items[blockIdx.x];
-    JoinTable<K> table(shared);
-    table.build(a, item);
-    for (u32 row = item.probeFrom + threadIdx.x; row - threadIdx.x < item.probeTo; row += JOIN_THREADS) {
-        bool found = false;
-        if (row < item.probeTo && bit(a.probeValid, row)) {
-            K k = ((const K*)a.probe)[row];
-            found = table.find(k, table.head[join_bucket(k)]) != JOIN_END;
+    // mark_chunk sets the bits of the chunk's rows that have a match.
+    __device__ __forceinline__ void mark_chunk() {
+        K k[ROWS];
+        bool has[ROWS];
+        keys(k, has);
+        Chains<K> t = chains();
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            bool found = has[i] && t.find(k[i], t.head[join_bucket(a, k[i], a.bits)]) != JOIN_END;
+            u32 rows = __ballot_sync(ALL, found);
+            if (lane_id() == 0 && rows) atomicOr(&a.matched[(chunk + row_of(i)) / 32], rows);
         }
-        u32 rows = __ballot_sync(ALL, found), first = row - lane_id();
-        u64 bits = (u64)rows << first % 32;
-        if (lane_id() == 0 && (u32)bits) atomicOr(&a.matched[first / 32], (u32)bits);
-        if (lane_id() == 1 && bits >> 32) atomicOr(&a.matched[first / 32 + 1], (u32)(bits >> 32));
+        __syncthreads();
     }
-}
 
-struct JoinStartsArgs {
-    i64* counts; // replaced by where the pairs of each item begin; the total behind
-    i64 n;
+    // join_chunk probes the chains with a chunk and writes its pairs. It returns 0 when
+    // that is done, 1 when there was no room, and 2 when a row has many matches: then
+    // nothing was written.
+    __device__ __forceinline__ int join_chunk() {
+        K k[ROWS];
+        bool has[ROWS];
+        keys(k, has);
+        Chains<K> t = chains();
+        u32 at[ROWS];
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) at[i] = has[i] ? t.head[join_bucket(a, k[i], a.bits)] : JOIN_END;
+        u32 pairs = 0, rows = 0; // of the thread: pairs, and rows with a match
+        bool many = false;
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            at[i] = t.find(k[i], at[i]);
+            if (at[i] == JOIN_END) continue;
+            u32 n = 1;
+            for (u32 m = t.find(k[i], t.next[at[i]]); m != JOIN_END && n <= JOIN_MANY; m = t.find(k[i], t.next[m])) n++;
+            many |= n > JOIN_MANY;
+            pairs += n;
+            rows++;
+        }
+        u32 sum = warp_sum(pairs << PAIR_BITS | rows);
+        if (lane_id() == 0) sums[warp_id()] = sum;
+        if (__syncthreads_or(many)) return 2;
+        u32 total = 0, warp, n;
+        u64 to = 0;
+        for (u32 done = 0;; done += n) {
+            u32 w = lane_id() < WARPS ? sums[lane_id()] : 0, through = warp_inclusive(w & ((1u << PAIR_BITS) - 1));
+            n = __shfl_sync(ALL, through, 31);
+            warp = __shfl_sync(ALL, through - (w & ((1u << PAIR_BITS) - 1)), warp_id());
+            if (done == 0) {
+                total = warp_sum(w >> PAIR_BITS);
+                if (total == 0) break;
+            }
+#pragma unroll
+            for (int i = 0; i < ROWS; i++) {
+                u32 found = __ballot_sync(ALL, at[i] != JOIN_END);
+                if (at[i] != JOIN_END) stage[warp + __popc(found & lanes_below())] = at[i] << PAIR_BITS | row_of(i);
+                warp += __popc(found);
+            }
+            if (done == 0) {
+                to = reserve(total);
+                if (to == ~0ull) return 1;
+            } else {
+                __syncthreads();
+            }
+            write_staged(n, to + done);
+            if (done + n == total) break;
+            // The next match of every row.
+            rows = 0;
+#pragma unroll
+            for (int i = 0; i < ROWS; i++) {
+                if (at[i] != JOIN_END) at[i] = t.find(k[i], t.next[at[i]]);
+                rows += at[i] != JOIN_END;
+            }
+            sum = warp_sum(rows);
+            if (lane_id() == 0) sums[warp_id()] = sum;
+            __syncthreads();
+        }
+        return 0;
+    }
+
+    // join_runs probes runs with a chunk. It returns whether there was room; otherwise
+    // place.probe is the first row whose pairs are missing.
+    __device__ __forceinline__ bool join_runs() {
+        K k[ROWS];
+        bool has[ROWS];
+        keys(k, has);
+        Runs<K> t = runs();
+        t.key += place.table - first;
+        u32 n[ROWS], mine = 0;
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            u32 row = has[i] ? t.find(k[i], join_bucket(a, k[i], a.bits)) : JOIN_END;
+            n[i] = 0;
+            if (row != JOIN_END) {
+                n[i] = t.get(t.count, row);
+                begins()[row_of(i)] = (u16)(t.get(t.end, row) - n[i]);
+            }
+        }
+        u32 at[ROWS];
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            u32 through = warp_inclusive(n[i]);
+            at[i] = mine + through - n[i];
+            mine += __shfl_sync(ALL, through, 31);
+        }
+        u32 total, warp = block_exclusive(lane_id() == 0 ? mine : 0, sums, total);
+        warp = __shfl_sync(ALL, warp, 0);
+        u32* pairs = before();
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) pairs[row_of(i)] = warp + at[i];
+        if (threadIdx.x == 0) pairs[CHUNK] = total;
+        __syncthreads();
+        for (u32 r = 0; pairs[r] < total;) {
+            const u32 begin = pairs[r];
+            u32 end = r + 1; // rows whose pairs make a batch, one at least
+            for (u32 past = CHUNK + 1; past - end > 1;) {
+                u32 mid = (end + past) / 2;
+                (pairs[mid] - begin <= JOIN_BATCH ? end : past) = mid;
+            }
+            const u32 batch = pairs[end] - begin;
+            __syncthreads();
+            const u64 to = reserve(batch);
+            if (to == ~0ull) {
+                place.probe = max(place.probe, chunk + r);
+                return false;
+            }
+            for (u32 done = 0; done < batch; done += CHUNK) {
+                const u32 some = min(batch - done, CHUNK);
+                for (u32 e = threadIdx.x; e < some; e += THREADS) {
+                    const u32 p = begin + done + e;
+                    u32 row = r; // the last whose pairs begin at or before this one
+                    for (u32 past = end; past - row > 1;) {
+                        u32 mid = (row + past) / 2;
+                        (pairs[mid] <= p ? row : past) = mid;
+                    }
+                    stage[e] = (u32)t.rows[begins()[row] + p - pairs[row]] << PAIR_BITS | row;
+                }
+                __syncthreads();
+                write_staged(some, to + done);
+            }
+            r = end;
+        }
+        __syncthreads();
+        return true;
+    }
+
+    // table joins the probe rows from place.probe on with one table. It returns whether
+    // there was room. A chunk is copied while the one before it is joined.
+    __device__ __forceinline__ bool table(u32& last) {
+        u8* slots[2] = {memory + a.slots, memory + a.slots + a.slot};
+        u32 at = place.probe / JOIN_ALIGN * JOIN_ALIGN, which = 0;
+        first = place.table / JOIN_ALIGN * JOIN_ALIGN;
+        copy_rows<THREADS>(a, memory, 1, first, place.last);
+        copy_rows<THREADS>(a, slots[0], 0, at, min(at + CHUNK, item.probeTo));
+        async_wait<1>();
+        __syncthreads();
+        last = place.last;
+        if (place.many)
+            last = build_runs();
+        else
+            build_chains();
+        for (; at < item.probeTo; at += CHUNK) {
+            chunk = at;
+            slot = slots[which];
+            const u32 next = at + CHUNK;
+            if (!place.many && next < item.probeTo) {
+                copy_rows<THREADS>(a, slots[which ^ 1], 0, next, min(next + CHUNK, item.probeTo));
+                async_wait<1>();
+            } else {
+                async_wait<0>();
+            }
+            __syncthreads();
+            if (MARK) {
+                mark_chunk();
+            } else if (place.many) {
+                if (!join_runs()) return false;
+                if (next < item.probeTo) copy_rows<THREADS>(a, slot, 0, next, min(next + CHUNK, item.probeTo));
+            } else {
+                int outcome = join_chunk();
+                if (outcome == 1) {
+                    place.probe = max(place.probe, chunk);
+                    return false;
+                }
+                if (outcome == 2) { // from this chunk on with runs, which have half the rows
+                    async_wait<0>();
+                    place.many = 1;
+                    place.probe = place.again = max(place.probe, chunk);
+                    last = build_runs();
+                    if (slot != slots[0]) {
+                        slot = slots[0];
+                        copy_rows<THREADS>(a, slot, 0, chunk, min(chunk + CHUNK, item.probeTo));
+                        async_wait<0>();
+                        __syncthreads();
+                    }
+                    which = 0;
+                    if (!join_runs()) return false;
+                    if (next < item.probeTo) copy_rows<THREADS>(a, slot, 0, next, min(next + CHUNK, item.probeTo));
+                }
+            }
+            if (!place.many) which ^= 1;
+        }
+        return true;
+    }
+
+    // run joins an item from place on.
+    __device__ __forceinline__ bool run() {
+        for (;;) {
+            u32 last;
+            if (!table(last)) return false;
+            __syncthreads();
+            if (last < place.last) { // the rest of the block
+                place.table = last;
+                place.probe = place.again;
+                continue;
+            }
+            if (last == item.buildTo) return true;
+            begin(last);
+        }
+    }
+
+    // begin is at the table that begins at a build row of the item.
+    __device__ __forceinline__ void begin(u32 row) {
+        place.table = row;
+        place.last = min(row + a.capacity, item.buildTo);
+        place.probe = item.probeFrom;
+        place.many = 0;
+    }
 };
 
-// One block.
-KERNEL_BOUNDS(join_starts, JoinStartsArgs, 1024, 1) {
-    __shared__ i64 warps[33];
-    i64 before = 0;
-    for (i64 base = 0; base < a.n; base += blockDim.x) {
-        i64 i = base + threadIdx.x, v = i < a.n ? a.counts[i] : 0, total;
-        i64 at = before + block_exclusive(v, warps, total);
-        if (i < a.n) a.counts[i] = at;
+template <class K, u32 THREADS, int ROWS, bool MARK>
+DEVICE void join(const JoinArgs& a, u8* shared) {
+    __shared__ u32 sums[33];
+    __shared__ u64 base;
+    __shared__ u32 taken;
+    Joiner<K, THREADS, ROWS, MARK> j(a, shared, sums, &base);
+    const u32 items = a.state->items;
+    j.place = a.places[blockIdx.x];
+    u32 next = j.place.next;
+    bool fresh = false;
+    if (j.place.item == NONE) {
+        fresh = true;
+        j.place.item = next;
+        next = NONE;
+    }
+    for (;; fresh = true) {
+        // The item after this one is taken before its turn.
+        if (threadIdx.x == 0) {
+            if (next == NONE) next = atomicAdd(&a.state->taken, 1u);
+            if (j.place.item == NONE) {
+                j.place.item = next;
+                next = atomicAdd(&a.state->taken, 1u);
+            }
+            taken = j.place.item;
+        }
+        __syncthreads();
+        j.place.item = taken;
+        if (taken >= items) break;
+        j.item = a.items[taken];
+        if (fresh) j.begin(j.item.buildFrom);
+        if (!j.run()) break;
+        __syncthreads();
+        j.place.item = next;
+        next = NONE;
+    }
+    if (threadIdx.x == 0) {
+        j.place.next = next;
+        a.places[blockIdx.x] = j.place;
+    }
+}
+
+struct JoinPlanArgs {
+    const u32* build; // offsets of the partitions
+    const u32* probe;
+    JoinItem* items;
+    JoinState* state;
+    u32 partitions;
+    u32 capacity; // build rows of a table
+    u32 slice;    // probe rows of an item
+};
+
+// join_plan makes the work items, in one block. A partition is cut by its build rows or
+// by its probe rows, whichever gives more items.
+KERNEL_BOUNDS(join_plan, JoinPlanArgs, 1024, 1) {
+    __shared__ u32 warps[33];
+    u32 before = 0;
+    for (u32 p0 = 0; p0 < a.partitions; p0 += blockDim.x) {
+        const u32 p = p0 + threadIdx.x;
+        JoinItem all = {0, 0, 0, 0};
+        u32 tables = 0, slices = 0, total;
+        if (p < a.partitions) {
+            all = {a.build[p], a.build[p + 1], a.probe[p], a.probe[p + 1]};
+            tables = (all.buildTo - all.buildFrom + a.capacity - 1) / a.capacity;
+            slices = (all.probeTo - all.probeFrom + a.slice - 1) / a.slice;
+        }
+        const u32 n = tables && slices ? max(tables, slices) : 0, at = before + block_exclusive(n, warps, total);
+        for (u32 i = 0; i < n; i++) {
+            JoinItem item = all;
+            if (tables > slices) {
+                item.buildFrom += i * a.capacity;
+                item.buildTo = min(item.buildFrom + a.capacity, all.buildTo);
+            } else {
+                item.probeFrom += i * a.slice;
+                item.probeTo = min(item.probeFrom + a.slice, all.probeTo);
+            }
+            a.items[at + i] = item;
+        }
         before += total;
     }
-    if (threadIdx.x == 0) a.counts[a.n] = before;
+    if (threadIdx.x == 0) a.state->items = before;
 }
 
-struct JoinInvertArgs {
-    u32* bits;    // a bitmap of n rows, in whole 64-bit words
-    i64 n;
-    i64 from, to; // rows outside become 0
-};
-
-// join_invert leaves the bits of the rows that had none.
-KERNEL(join_invert, JoinInvertArgs) {
-    for (i64 w = global_thread(); w < (a.n + 63) / 64 * 2; w += grid_threads()) {
-        i64 from = max(a.from - 32 * w, (i64)0), to = min(a.to - 32 * w, (i64)32);
-        u32 mask = from < to ? ALL >> (32 - (to - from)) << from : 0;
-        a.bits[w] = ~a.bits[w] & mask;
+// Threads and rows a thread as measured; joinShape in Go repeats them.
+#ifndef JOIN_SHAPE4
+#define JOIN_SHAPE4 768, 3
+#define JOIN_SHAPE8 768, 2
+#define JOIN_THREADS4 768
+#define JOIN_THREADS8 768
+#endif
+#define JOIN(name, K, threads, mark, ...) \
+    KERNEL_BOUNDS(name, JoinArgs, threads, 1) { \
+        SHARED(u8, shared); \
+        join<K, __VA_ARGS__, mark>(a, shared); \
     }
-}
-
-#define JOIN(name, K, k) \
-    KERNEL_BOUNDS(name##_##k, JoinArgs, JOIN_THREADS, 2) { \
-        SHARED(K, shared); \
-        name<K>(a, shared); \
-    }
-JOIN(join_count, u32, k4)
-JOIN(join_count, u64, k8)
-JOIN(join_write, u32, k4)
-JOIN(join_write, u64, k8)
-JOIN(join_mark, u32, k4)
-JOIN(join_mark, u64, k8)
+JOIN(join_pairs_k4, u32, JOIN_THREADS4, false, JOIN_SHAPE4)
+JOIN(join_pairs_k8, u64, JOIN_THREADS8, false, JOIN_SHAPE8)
+JOIN(join_mark_k4, u32, JOIN_THREADS4, true, JOIN_SHAPE4)
+JOIN(join_mark_k8, u64, JOIN_THREADS8, true, JOIN_SHAPE8)
