@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"os"
 
 	"github.com/gstream/gstream/gpu"
 )
@@ -38,12 +39,11 @@ const (
 type joinArgs struct {
 	build, probe, buildValid, probeValid, items, state, places, matched, limit, mul uint64
 
-	load                          [joinLoads]joinLoad
-	output                        [joinOutputs]joinOutput
-	loads, outputs                uint32
-	capacity, bits                uint32
-	next, head, slots, slot, room uint32
-	_                             uint32
+	load                       [joinLoads]joinLoad
+	output                     [joinOutputs]joinOutput
+	loads, outputs             uint32
+	capacity, bits, unique     uint32
+	next, head, slots, slot, _ uint32
 }
 
 type joinPlanArgs struct {
@@ -63,6 +63,11 @@ const (
 type joinShape struct{ threads, rows int }
 
 func joinShapeOf(keyWidth int) joinShape {
+	if e := os.Getenv("JOINSHAPE"); e != "" {
+		var s joinShape
+		fmt.Sscanf(e, "%dx%d", &s.threads, &s.rows)
+		return s
+	}
 	if keyWidth == 4 {
 		return joinShape{768, 3}
 	}
@@ -135,11 +140,11 @@ func (j *partitionJoin) add(src *gpu.Buffer, width int, build bool, room int) *g
 // The layout of a block's shared memory: the table's columns, keys first; a link a build
 // row; the heads of the buckets; two slots of probe rows; the pairs of a chunk.
 type joinLayout struct {
-	columns             []*joinColumn // in shared memory beside the keys
-	capacity            int
-	bits                uint
-	next, head, slots   int
-	slot, stage, shared int
+	columns           []*joinColumn // in shared memory beside the keys
+	capacity          int
+	bits              uint
+	next, head, slots int
+	slot, shared      int
 }
 
 // layout places the columns of a table of capacity build rows.
@@ -159,8 +164,7 @@ func (j *partitionJoin) layout(columns []*joinColumn, capacity int, bits uint) j
 	y.next = table
 	y.head = y.next + align16(2*capacity+4*joinAlign+16)
 	y.slots = y.head + 4<<bits
-	y.stage = y.slots + 2*slot
-	y.shared = y.stage + 4*chunk
+	y.shared = y.slots + 2*slot
 	return y
 }
 
@@ -263,10 +267,13 @@ func (j *partitionJoin) launch(kernel string, limit int) (state joinState) {
 	}
 	a := &j.args
 	*a = joinArgs{build: addr(j.build.Key.Data), probe: addr(j.probe.Key.Data), buildValid: addr(j.build.Key.Valid), probeValid: addr(j.probe.Key.Valid),
-		items: addr(j.items), state: addr(j.state), places: addr(j.places), matched: a.matched, limit: uint64(limit), mul: 0x9e3779b97f4a7c15,
-		capacity: uint32(j.capacity), bits: uint32(j.bits), next: uint32(y.next), head: uint32(y.head), slots: uint32(y.slots), slot: uint32(y.slot), room: uint32(y.stage)}
+		items: addr(j.items), state: addr(j.state), places: addr(j.places), matched: a.matched, limit: uint64(limit), mul: 0xd6e8feb86659fd93,
+		capacity: uint32(j.capacity), bits: uint32(j.bits), next: uint32(y.next), head: uint32(y.head), slots: uint32(y.slots), slot: uint32(y.slot)}
+	if os.Getenv("JOINUNIQUE") != "" {
+		a.unique = 1
+	}
 	if j.width == 4 {
-		a.mul = 0x9e3779b1
+		a.mul = 0x85ebca6b
 	}
 	at := map[*joinColumn]int{}
 	load := func(src *gpu.Buffer, rows, width int, build bool, offset int) {
@@ -310,7 +317,7 @@ func (j *partitionJoin) launch(kernel string, limit int) (state joinState) {
 	j.fill(j.state, 0, 8, 0)
 	j.fill(j.state, 8, 8, 0xff)
 	j.fill(j.state, 24, 4, 0)
-	launch(j.op, fmt.Sprintf("%s_k%d", kernel, j.width), j.running, joinShapeOf(j.width).threads, y.shared, *a)
+	launch(j.op, fmt.Sprintf("%s_k%d_%dx%d", kernel, j.width, joinShapeOf(j.width).threads, joinShapeOf(j.width).rows), j.running, joinShapeOf(j.width).threads, y.shared, *a)
 	found := make([]joinState, 1)
 	j.read(j.state, 0, gpu.BytesOf(found))
 	return found[0]
@@ -540,4 +547,12 @@ func (q *queue) MatchPartitions(l *gpu.Lease, build, probe gpu.Partitioned, kind
 		buildIDs, err = q.Concat(l, pairs[1])
 	}
 	return probeIDs, buildIDs, err
+}
+
+// Partitioned makes the matcher of two sides.
+func (q *queue) Partitioned(l *gpu.Lease, build, probe gpu.Partitioned) interface {
+	Join(gpu.Queue, *gpu.Lease, []gpu.Column, []gpu.Column, int) ([]gpu.Column, int, bool, error)
+	Release()
+} {
+	return q.newPartitionMatcher(l, build, probe)
 }

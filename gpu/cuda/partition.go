@@ -22,6 +22,7 @@ type partitionArgs struct {
 	rows, perBlock               uint32
 	columns                      int32
 	bits, shift, flip, widest, _ uint32
+	mul                          uint64
 }
 
 type partitionCountArgs struct {
@@ -29,6 +30,7 @@ type partitionCountArgs struct {
 	rows, perBlock                                         int64
 	segmentCount                                           int32
 	bits, shift, flip, narrowShift, _                      uint32
+	mul                                                    uint64
 }
 
 type partitionOffsetsArgs struct {
@@ -122,7 +124,7 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shif
 		ids = o.alloc(int64(n) * 4)
 		move = append(move, mover{nil, ids, 4})
 	}
-	starts := o.radix(radixKey{hash.Data, width, shift, bits, 0}, n, move, nil, true)
+	starts := o.radix(radixKey{buf: hash.Data, width: width, shift: shift, bits: bits}, n, move, nil, true)
 	for _, p := range packed {
 		launch(o, "bits_pack", blocks(n, 2048), 256, 0, p)
 	}
@@ -146,12 +148,12 @@ func (o *op) unpackBits(b *gpu.Buffer, n int) *gpu.Buffer {
 }
 
 // radixKey is bits [shift, shift+bits) of a key of 4 or 8 bytes. The bits that are set in
-// flip are inverted.
+// flip are inverted. With mul they are the bits of the product of the key and mul.
 type radixKey struct {
 	buf         *gpu.Buffer
 	width       int
 	shift, bits uint
-	flip        uint64
+	flip, mul   uint64
 }
 
 // digit returns bits [at, end) of the key's bits as a key.
@@ -159,6 +161,9 @@ func (k radixKey) digit(at, end uint) radixKey {
 	k.shift, k.bits = k.shift+at, end-at
 	return k
 }
+
+// factor returns what the key is multiplied by.
+func (k radixKey) factor() uint64 { return max(k.mul, 1) }
 
 func (k radixKey) digitFlip() uint32 { return uint32(k.flip >> k.shift & (1<<k.bits - 1)) }
 
@@ -179,7 +184,7 @@ func (o *op) radix(key radixKey, n int, cols []mover, first *radixPass, offsets 
 	keyAt := slices.IndexFunc(cols, func(m mover) bool { return m.src == key.buf && m.width == key.width })
 	if keyAt < 0 && passes > 1 { // the bits of the key that are needed move too, except in the last pass
 		if key.width == 8 && key.bits <= 32 {
-			key = radixKey{o.alloc(int64(n) * 4), 4, 0, key.bits, key.flip >> key.shift}
+			key = radixKey{buf: o.alloc(int64(n) * 4), width: 4, bits: key.bits, flip: key.flip >> key.shift}
 		}
 		keyAt = len(cols)
 		all = append(slices.Clone(cols), mover{src: key.buf, width: key.width})
@@ -285,7 +290,7 @@ func (o *op) newPass(key radixKey, n int, cols []mover) *radixPass {
 // form of the one by which the rows move.
 func (p *radixPass) counting(key radixKey) partitionCountArgs {
 	return partitionCountArgs{key: addr(key.buf), counts: addr(p.counts), rows: int64(p.n), perBlock: int64(p.perBlock / partitionCounters),
-		segmentCount: 1, bits: uint32(key.bits), shift: uint32(key.shift), flip: key.digitFlip()}
+		segmentCount: 1, bits: uint32(key.bits), shift: uint32(key.shift), flip: key.digitFlip(), mul: key.factor()}
 }
 
 func (p *radixPass) count(width int, args partitionCountArgs) {
@@ -301,7 +306,7 @@ func (p *radixPass) move() *gpu.Buffer {
 	p.begins("move")
 	for _, l := range p.launches {
 		args := partitionArgs{key: addr(p.key.buf), base: addr(p.counts), rows: uint32(p.n), perBlock: uint32(p.perBlock), columns: int32(len(l.cols)),
-			bits: uint32(p.key.bits), shift: uint32(p.key.shift), flip: p.key.digitFlip(), widest: uint32(l.widest)}
+			bits: uint32(p.key.bits), shift: uint32(p.key.shift), flip: p.key.digitFlip(), widest: uint32(l.widest), mul: p.key.factor()}
 		copy(args.column[:], l.cols)
 		launch(p.op, l.shape.kernel, p.grid, partitionThreads, l.shared, args)
 	}

@@ -11,27 +11,88 @@
 // it stopped, and the next launch goes on from there.
 #include "common.cuh"
 
-// async_copy starts the copy of 16 bytes into shared memory.
+// Bulk copies (Hopper and later) bring rows into shared memory by one instruction of one
+// thread; other GPUs take 16 bytes a thread.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900 && !defined(GSTREAM_NO_BULK)
+constexpr bool JOIN_BULK = true;
+#else
+constexpr bool JOIN_BULK = false;
+#endif
+
+DEVICE u32 shared_address(const void* p) {
+#if defined(__CUDA_ARCH__)
+    return (u32)__cvta_generic_to_shared(p);
+#else
+    return 0;
+#endif
+}
+
+// Arrival is a barrier of shared memory that bulk copies arrive at.
+struct Arrival {
+    u64* barrier;
+
+    // init is called by one thread, before a barrier of the block.
+    __device__ __forceinline__ void init() const {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+    }
+
+    // expect says how many bytes the copies of a phase have. One thread calls it.
+    __device__ __forceinline__ void expect(u32 bytes) const {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
+#endif
+    }
+
+    // copy starts a copy; 16 bytes is the unit of all three.
+    __device__ __forceinline__ void copy(void* dst, const void* src, u32 bytes) const {
+#if !defined(__CUDA_ARCH__)
+        for (u32 i = 0; i < bytes / 16; i++) ((uint4*)dst)[i] = ((const uint4*)src)[i];
+#elif __CUDA_ARCH__ >= 900
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address(dst)), "l"(src), "r"(bytes),
+                     "r"(shared_address(barrier))
+                     : "memory");
+#endif
+    }
+
+    // wait waits for the copies of a phase.
+    __device__ __forceinline__ void wait(u32 phase) const {
+#if !defined(__CUDA_ARCH__)
+        __syncthreads();
+#elif __CUDA_ARCH__ >= 900
+        u32 done = 0;
+        while (!done)
+            asm volatile(
+                "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+                : "=r"(done)
+                : "r"(shared_address(barrier)), "r"(phase & 1)
+                : "memory");
+#endif
+    }
+};
+
+// bulk_fence orders a thread's stores to shared memory before copies that start after
+// the next barrier.
+DEVICE void bulk_fence() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+// async_copy starts the copy of 16 bytes, async_wait waits for all copies of the thread.
 DEVICE void async_copy(void* dst, const void* src) {
 #if defined(__CUDA_ARCH__)
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((u32)__cvta_generic_to_shared(dst)), "l"(src) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(dst)), "l"(src) : "memory");
 #else
     *(uint4*)dst = *(const uint4*)src;
 #endif
 }
 
-// async_commit ends a group of a thread's copies.
-DEVICE void async_commit() {
-#if defined(__CUDA_ARCH__)
-    asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-
-// async_wait waits until at most N groups of a thread's copies are under way.
-template <int N>
 DEVICE void async_wait() {
 #if defined(__CUDA_ARCH__)
-    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+    asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
 }
 
@@ -100,8 +161,9 @@ struct JoinArgs {
     u32 loads, outputs;
     u32 capacity; // build rows of a table
     u32 bits;     // of the number of buckets
+    u32 unique;   // 1: the build keys are distinct
     // Offsets in shared memory. Columns of the table are at 0, its keys first.
-    u32 next, head, slots, slot, stage;
+    u32 next, head, slots, slot;
 };
 
 constexpr u32 NONE = ~0u;
@@ -109,26 +171,6 @@ constexpr u32 JOIN_END = 0xffff;
 constexpr u32 JOIN_ALIGN = 32;      // copies begin at a multiple of so many rows
 constexpr u32 JOIN_MANY = 32;       // matches of a row for which chains are fast
 constexpr u32 JOIN_BATCH = 1 << 16; // pairs that a block reserves at a time when there are many
-
-// copy_rows copies rows [from, to) of the columns of a side. from is aligned.
-template <u32 THREADS>
-DEVICE void copy_rows(const JoinArgs& a, u8* shared, i32 build, u32 from, u32 to) {
-    for (u32 c = 0; c < a.loads; c++) {
-        const JoinLoad& load = a.load[c];
-        if (load.build != build) continue;
-        const u8* src = (const u8*)load.src;
-        const u64 begin = (u64)from * load.width, end = (u64)to * load.width, all = load.rows * load.width;
-        for (u64 b = begin + 16 * threadIdx.x; b < end; b += 16 * THREADS) {
-            u8* dst = shared + load.at + (b - begin);
-            if (b + 16 <= all) {
-                async_copy(dst, src + b);
-            } else {
-                for (u64 k = b; k < all; k++) dst[k - b] = src[k];
-            }
-        }
-    }
-    async_commit();
-}
 
 template <class K>
 DEVICE u32 join_bucket(const JoinArgs& a, K key, u32 bits) {
@@ -180,49 +222,119 @@ struct Runs {
     }
 };
 
-template <class T, u32 THREADS, int N>
-DEVICE void write_pairs(const JoinOutput& o, const u8* shared, const u32 (&pick)[N], const bool (&in)[N], u64 first, u64 row) {
+// Pairs are a thread's pairs: rows of both sides in shared memory, and where the pair is
+// written, if it is.
+template <int N>
+struct Pairs {
+    u32 build[N], probe[N], to[N];
+    bool in[N];
+};
+
+template <class T, int N>
+DEVICE void write_column(const JoinOutput& o, const u8* shared, const u32 (&pick)[N], const Pairs<N>& p, u64 base, u64 row) {
     T v[N];
     if (o.at >= 0) {
         const T* src = (const T*)(shared + o.at);
 #pragma unroll
         for (int i = 0; i < N; i++)
-            if (in[i]) v[i] = src[pick[i]];
+            if (p.in[i]) v[i] = src[pick[i]];
     } else if (o.src) {
         const T* src = (const T*)o.src + row * o.stride;
 #pragma unroll
         for (int i = 0; i < N; i++)
-            if (in[i]) v[i] = src[(u64)pick[i] * o.stride];
+            if (p.in[i]) v[i] = src[(u64)pick[i] * o.stride];
     } else {
 #pragma unroll
         for (int i = 0; i < N; i++) v[i] = (T)(row + pick[i]);
     }
-    T* dst = (T*)o.dst + first * o.stride;
+    T* dst = (T*)o.dst + base * o.stride;
+    if (o.stride == 1) {
 #pragma unroll
-    for (int i = 0; i < N; i++)
-        if (in[i]) dst[(u64)(i * THREADS) * o.stride] = v[i];
+        for (int i = 0; i < N; i++)
+            if (p.in[i]) dst[p.to[i]] = v[i];
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            if (p.in[i]) dst[(u64)p.to[i] * o.stride] = v[i];
+    }
 }
 
 // Joiner is a block at work.
 template <class K, u32 THREADS, int ROWS, bool MARK>
 struct Joiner {
     static constexpr u32 CHUNK = THREADS * ROWS, WARPS = THREADS / 32;
-    static constexpr u32 PAIR_BITS = 12; // of a probe row in a chunk
-    static_assert(CHUNK <= 1 << PAIR_BITS, "a chunk's rows need more bits");
+    static constexpr u32 ROW_BITS = 12; // of the rows of a chunk
+    static_assert(CHUNK < 1 << ROW_BITS, "the rows of a chunk need more bits");
 
     const JoinArgs& a;
     u8* memory;
-    u32* sums; // WARPS + 1
+    u32* sums; // 33
     u64* base;
+    u64* barriers; // of the slots, and of the table
+    u32 phases;    // a bit each
     JoinItem item;
     JoinPlace place;
-    u32 first;      // build row at 0 in the table's columns
-    u32 chunk;      // probe row at 0 in a slot
-    u8* slot;       // the chunk's
-    u32* stage;     // pairs: build row << PAIR_BITS | probe row
+    u32 first;   // build row at 0 in the table's columns
+    u32 chunk;   // probe row at 0 in a slot
+    u8* slot;    // the chunk's
+    bool unique; // no two rows of the table have one key
 
-    __device__ __forceinline__ Joiner(const JoinArgs& args, u8* shared, u32* s, u64* b) : a(args), memory(shared), sums(s), base(b) {
-        stage = (u32*)(memory + a.stage);
+    __device__ __forceinline__ Joiner(const JoinArgs& args, u8* shared, u32* s, u64* b, u64* of) : a(args), memory(shared), sums(s), base(b), barriers(of), phases(0) {
+        for (int i = 0; i < 3; i++)
+            if (threadIdx.x == 0) arrival(i).init();
+        __syncthreads();
+    }
+
+    __device__ __forceinline__ Arrival arrival(u32 which) const { return {barriers + which}; }
+
+    // copy starts to copy rows [from, to) of the columns of a side, as which says: to a
+    // slot, or for 2 to the table. from is aligned.
+    __device__ __forceinline__ void copy(u32 which, u32 from, u32 to) {
+        u8* dst = which == 2 ? memory : memory + a.slots + which * a.slot;
+        if (JOIN_BULK && threadIdx.x != 0) return;
+        u32 bytes = 0;
+        for (u32 c = 0; c < a.loads; c++) {
+            const JoinLoad& load = a.load[c];
+            if (load.build != (which == 2)) continue;
+            const Range r = range(load, from, to);
+            bytes += r.whole;
+            if (threadIdx.x == 0)
+                for (u32 b = r.whole; b < r.bytes; b++) dst[load.at + b] = r.src[b];
+            for (u32 b = 16 * threadIdx.x; !JOIN_BULK && b < r.whole; b += 16 * THREADS) async_copy(dst + load.at + b, r.src + b);
+        }
+        if (!JOIN_BULK) return;
+        arrival(which).expect(bytes);
+        for (u32 c = 0; c < a.loads; c++) {
+            const JoinLoad& load = a.load[c];
+            if (load.build != (which == 2)) continue;
+            const Range r = range(load, from, to);
+            if (r.whole) arrival(which).copy(dst + load.at, r.src, r.whole);
+        }
+    }
+
+    struct Range {
+        const u8* src;
+        u32 bytes;
+        u32 whole; // of them, in units of 16
+    };
+
+    // range is the bytes of rows [from, to), in whole units of 16 but at the end of the
+    // column.
+    __device__ __forceinline__ static Range range(const JoinLoad& load, u32 from, u32 to) {
+        const u64 begin = (u64)from * load.width;
+        const u32 bytes = (u32)(min(((u64)to * load.width + 15) / 16 * 16, load.rows * load.width) - begin);
+        return {(const u8*)load.src + begin, bytes, bytes / 16 * 16};
+    }
+
+    // arrived waits for the rows that copy was last called for.
+    __device__ __forceinline__ void arrived(u32 which) {
+        if (JOIN_BULK) {
+            arrival(which).wait(phases >> which);
+            phases ^= 1u << which;
+        } else {
+            async_wait();
+            __syncthreads();
+        }
     }
 
     __device__ __forceinline__ Chains<K> chains() const { return {(const K*)memory, (u16*)(memory + a.next), (u32*)(memory + a.head)}; }
@@ -253,13 +365,18 @@ struct Joiner {
 
     __device__ __forceinline__ void build_chains() {
         Chains<K> t = chains();
-        for (u32 b = threadIdx.x; b < 1u << a.bits; b += THREADS) t.head[b] = JOIN_END;
-        __syncthreads();
         const u32 from = place.table - first, to = place.last - first;
 #pragma unroll 4
         for (u32 r = from + threadIdx.x; r < to; r += THREADS)
             if (bit(a.buildValid, first + r)) t.next[r] = (u16)atomicExch(&t.head[join_bucket(a, t.key[r], a.bits)], r);
         __syncthreads();
+        unique = true;
+        if (MARK || a.unique) return;
+        bool twice = false;
+#pragma unroll 2
+        for (u32 r = from + threadIdx.x; r < to; r += THREADS)
+            if (bit(a.buildValid, first + r)) twice |= t.find(t.key[r], t.next[r]) != JOIN_END;
+        unique = !__syncthreads_or(twice);
     }
 
     // build_runs makes runs of the first rows of the block. They end at the result.
@@ -304,34 +421,24 @@ struct Joiner {
         return *base;
     }
 
-    // write_staged writes the columns of n staged pairs, and waits for all threads.
-    __device__ __forceinline__ void write_staged(u32 n, u64 at) {
-        // Threads take pairs so that a warp writes whole lines of 128 bytes.
-        const u32 shift = (u32)(at & 31);
-        u32 pair[ROWS + 1];
-        bool in[ROWS + 1];
-#pragma unroll
-        for (int i = 0; i <= ROWS; i++) {
-            u32 e = threadIdx.x + i * THREADS - shift;
-            in[i] = e < n;
-            pair[i] = in[i] ? stage[e] : 0;
-        }
-        const u64 to = at - shift + threadIdx.x;
+    // write writes the columns of pairs.
+    __device__ __forceinline__ void write(const Pairs<ROWS>& p, u64 at) const {
         for (u32 c = 0; c < a.outputs; c++) {
             const JoinOutput& o = a.output[c];
-            u32 pick[ROWS + 1];
-#pragma unroll
-            for (int i = 0; i <= ROWS; i++) pick[i] = o.build ? pair[i] >> PAIR_BITS : pair[i] & ((1u << PAIR_BITS) - 1);
-            const u8* rows = o.build ? memory : slot;
-            const u64 row = o.build ? first : chunk;
-            switch (o.width) {
-            case 1: write_pairs<u8, THREADS>(o, rows, pick, in, to, row); break;
-            case 2: write_pairs<u16, THREADS>(o, rows, pick, in, to, row); break;
-            case 4: write_pairs<u32, THREADS>(o, rows, pick, in, to, row); break;
-            default: write_pairs<u64, THREADS>(o, rows, pick, in, to, row);
-            }
+            if (o.build)
+                write_side(o, memory, p.build, p, at, first);
+            else
+                write_side(o, slot, p.probe, p, at, chunk);
         }
-        __syncthreads();
+    }
+
+    __device__ __forceinline__ void write_side(const JoinOutput& o, const u8* shared, const u32 (&pick)[ROWS], const Pairs<ROWS>& p, u64 at, u64 row) const {
+        switch (o.width) {
+        case 1: write_column<u8>(o, shared, pick, p, at, row); break;
+        case 2: write_column<u16>(o, shared, pick, p, at, row); break;
+        case 4: write_column<u32>(o, shared, pick, p, at, row); break;
+        default: write_column<u64>(o, shared, pick, p, at, row);
+        }
     }
 
     // mark_chunk sets the bits of the chunk's rows that have a match.
@@ -346,71 +453,81 @@ struct Joiner {
             u32 rows = __ballot_sync(ALL, found);
             if (lane_id() == 0 && rows) atomicOr(&a.matched[(chunk + row_of(i)) / 32], rows);
         }
-        __syncthreads();
     }
 
     // join_chunk probes the chains with a chunk and writes its pairs. It returns 0 when
     // that is done, 1 when there was no room, and 2 when a row has many matches: then
-    // nothing was written.
-    __device__ __forceinline__ int join_chunk() {
+    // nothing was written. After the first barrier it starts to copy the next chunk.
+    __device__ __forceinline__ int join_chunk(u32 which) {
         K k[ROWS];
-        bool has[ROWS];
-        keys(k, has);
+        Pairs<ROWS> p;
+        keys(k, p.in);
         Chains<K> t = chains();
-        u32 at[ROWS];
 #pragma unroll
-        for (int i = 0; i < ROWS; i++) at[i] = has[i] ? t.head[join_bucket(a, k[i], a.bits)] : JOIN_END;
-        u32 pairs = 0, rows = 0; // of the thread: pairs, and rows with a match
+        for (int i = 0; i < ROWS; i++) p.build[i] = p.in[i] ? t.head[join_bucket(a, k[i], a.bits)] : JOIN_END;
+        u32 pairs = 0, rows = 0; // of the warp: pairs, and rows with a match
         bool many = false;
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
-            at[i] = t.find(k[i], at[i]);
-            if (at[i] == JOIN_END) continue;
-            u32 n = 1;
-            for (u32 m = t.find(k[i], t.next[at[i]]); m != JOIN_END && n <= JOIN_MANY; m = t.find(k[i], t.next[m])) n++;
-            many |= n > JOIN_MANY;
-            pairs += n;
-            rows++;
+            p.build[i] = t.find(k[i], p.build[i]);
+            p.probe[i] = row_of(i);
+            p.in[i] = p.build[i] != JOIN_END;
+            const u32 found = __ballot_sync(ALL, p.in[i]);
+            p.to[i] = rows + __popc(found & lanes_below());
+            rows += __popc(found);
         }
-        u32 sum = warp_sum(pairs << PAIR_BITS | rows);
-        if (lane_id() == 0) sums[warp_id()] = sum;
-        if (__syncthreads_or(many)) return 2;
-        u32 total = 0, warp, n;
-        u64 to = 0;
-        for (u32 done = 0;; done += n) {
-            u32 w = lane_id() < WARPS ? sums[lane_id()] : 0, through = warp_inclusive(w & ((1u << PAIR_BITS) - 1));
-            n = __shfl_sync(ALL, through, 31);
-            warp = __shfl_sync(ALL, through - (w & ((1u << PAIR_BITS) - 1)), warp_id());
-            if (done == 0) {
-                total = warp_sum(w >> PAIR_BITS);
-                if (total == 0) break;
-            }
+        if (!unique) {
 #pragma unroll
             for (int i = 0; i < ROWS; i++) {
-                u32 found = __ballot_sync(ALL, at[i] != JOIN_END);
-                if (at[i] != JOIN_END) stage[warp + __popc(found & lanes_below())] = at[i] << PAIR_BITS | row_of(i);
-                warp += __popc(found);
+                if (!p.in[i]) continue;
+                u32 n = 1;
+                for (u32 m = t.find(k[i], t.next[p.build[i]]); m != JOIN_END && n <= JOIN_MANY; m = t.find(k[i], t.next[m])) n++;
+                many |= n > JOIN_MANY;
+                pairs += n;
             }
+            pairs = warp_sum(pairs);
+        } else {
+            pairs = rows;
+        }
+        if (lane_id() == 0) sums[warp_id()] = pairs << ROW_BITS | rows;
+        if (unique)
+            __syncthreads();
+        else
+            many = __syncthreads_or(many);
+        copy_next(which ^ 1);
+        if (!unique && many) return 2;
+        u64 to = 0;
+        for (u32 done = 0, total = 0;;) {
+            const u32 w = lane_id() < WARPS ? sums[lane_id()] : 0, mine = w & ((1u << ROW_BITS) - 1), through = warp_inclusive(mine);
+            const u32 n = __shfl_sync(ALL, through, 31), warp = __shfl_sync(ALL, through - mine, warp_id());
             if (done == 0) {
+                total = unique ? n : warp_sum(w >> ROW_BITS);
+                if (total == 0) {
+                    __syncthreads();
+                    return 0;
+                }
                 to = reserve(total);
                 if (to == ~0ull) return 1;
-            } else {
-                __syncthreads();
             }
-            write_staged(n, to + done);
-            if (done + n == total) break;
+#pragma unroll
+            for (int i = 0; i < ROWS; i++) p.to[i] += warp;
+            write(p, to + done);
+            done += n;
+            if (done == total) return 0;
             // The next match of every row.
             rows = 0;
 #pragma unroll
             for (int i = 0; i < ROWS; i++) {
-                if (at[i] != JOIN_END) at[i] = t.find(k[i], t.next[at[i]]);
-                rows += at[i] != JOIN_END;
+                if (p.in[i]) p.build[i] = t.find(k[i], t.next[p.build[i]]);
+                p.in[i] = p.build[i] != JOIN_END;
+                const u32 found = __ballot_sync(ALL, p.in[i]);
+                p.to[i] = rows + __popc(found & lanes_below());
+                rows += __popc(found);
             }
-            sum = warp_sum(rows);
-            if (lane_id() == 0) sums[warp_id()] = sum;
+            __syncthreads();
+            if (lane_id() == 0) sums[warp_id()] = rows;
             __syncthreads();
         }
-        return 0;
     }
 
     // join_runs probes runs with a chunk. It returns whether there was room; otherwise
@@ -421,7 +538,7 @@ struct Joiner {
         keys(k, has);
         Runs<K> t = runs();
         t.key += place.table - first;
-        u32 n[ROWS], mine = 0;
+        u32 n[ROWS], at[ROWS], mine = 0;
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
             u32 row = has[i] ? t.find(k[i], join_bucket(a, k[i], a.bits)) : JOIN_END;
@@ -430,10 +547,6 @@ struct Joiner {
                 n[i] = t.get(t.count, row);
                 begins()[row_of(i)] = (u16)(t.get(t.end, row) - n[i]);
             }
-        }
-        u32 at[ROWS];
-#pragma unroll
-        for (int i = 0; i < ROWS; i++) {
             u32 through = warp_inclusive(n[i]);
             at[i] = mine + through - n[i];
             mine += __shfl_sync(ALL, through, 31);
@@ -453,86 +566,89 @@ struct Joiner {
                 (pairs[mid] - begin <= JOIN_BATCH ? end : past) = mid;
             }
             const u32 batch = pairs[end] - begin;
-            __syncthreads();
             const u64 to = reserve(batch);
             if (to == ~0ull) {
                 place.probe = max(place.probe, chunk + r);
                 return false;
             }
             for (u32 done = 0; done < batch; done += CHUNK) {
-                const u32 some = min(batch - done, CHUNK);
-                for (u32 e = threadIdx.x; e < some; e += THREADS) {
-                    const u32 p = begin + done + e;
+                Pairs<ROWS> p;
+#pragma unroll
+                for (int i = 0; i < ROWS; i++) {
+                    p.to[i] = done + i * THREADS + threadIdx.x;
+                    p.in[i] = p.to[i] < batch;
                     u32 row = r; // the last whose pairs begin at or before this one
                     for (u32 past = end; past - row > 1;) {
                         u32 mid = (row + past) / 2;
-                        (pairs[mid] <= p ? row : past) = mid;
+                        (pairs[mid] <= begin + p.to[i] ? row : past) = mid;
                     }
-                    stage[e] = (u32)t.rows[begins()[row] + p - pairs[row]] << PAIR_BITS | row;
+                    p.probe[i] = row;
+                    p.build[i] = p.in[i] ? t.rows[begins()[row] + begin + p.to[i] - pairs[row]] : 0;
                 }
-                __syncthreads();
-                write_staged(some, to + done);
+                write(p, to);
             }
+            __syncthreads();
             r = end;
         }
         __syncthreads();
         return true;
     }
 
-    // table joins the probe rows from place.probe on with one table. It returns whether
-    // there was room. A chunk is copied while the one before it is joined.
-    __device__ __forceinline__ bool table(u32& last) {
-        u8* slots[2] = {memory + a.slots, memory + a.slots + a.slot};
-        u32 at = place.probe / JOIN_ALIGN * JOIN_ALIGN, which = 0;
+    // copy_next starts to copy the chunk after this one.
+    __device__ __forceinline__ void copy_next(u32 which) {
+        if (chunk + CHUNK < item.probeTo) copy(which, chunk + CHUNK, min(chunk + 2 * CHUNK, item.probeTo));
+    }
+
+    // join_chunks joins the probe rows from place.probe on with one table. It returns
+    // whether there was room. A chunk is copied while the one before it is joined.
+    __device__ __forceinline__ bool join_chunks(u32& last) {
+        u32 which = 0;
         first = place.table / JOIN_ALIGN * JOIN_ALIGN;
-        copy_rows<THREADS>(a, memory, 1, first, place.last);
-        copy_rows<THREADS>(a, slots[0], 0, at, min(at + CHUNK, item.probeTo));
-        async_wait<1>();
+        chunk = place.probe / JOIN_ALIGN * JOIN_ALIGN;
+        copy(2, first, place.last);
+        copy(0, chunk, min(chunk + CHUNK, item.probeTo));
+        for (u32 b = threadIdx.x; b < 1u << a.bits; b += THREADS) chains().head[b] = JOIN_END;
         __syncthreads();
+        arrived(2);
         last = place.last;
         if (place.many)
             last = build_runs();
         else
             build_chains();
-        for (; at < item.probeTo; at += CHUNK) {
-            chunk = at;
-            slot = slots[which];
-            const u32 next = at + CHUNK;
-            if (!place.many && next < item.probeTo) {
-                copy_rows<THREADS>(a, slots[which ^ 1], 0, next, min(next + CHUNK, item.probeTo));
-                async_wait<1>();
-            } else {
-                async_wait<0>();
-            }
-            __syncthreads();
+        for (; chunk < item.probeTo; chunk += CHUNK) {
+            slot = memory + a.slots + which * a.slot;
+            arrived(which);
             if (MARK) {
                 mark_chunk();
-            } else if (place.many) {
-                if (!join_runs()) return false;
-                if (next < item.probeTo) copy_rows<THREADS>(a, slot, 0, next, min(next + CHUNK, item.probeTo));
-            } else {
-                int outcome = join_chunk();
-                if (outcome == 1) {
-                    place.probe = max(place.probe, chunk);
-                    return false;
-                }
-                if (outcome == 2) { // from this chunk on with runs, which have half the rows
-                    async_wait<0>();
-                    place.many = 1;
-                    place.probe = place.again = max(place.probe, chunk);
-                    last = build_runs();
-                    if (slot != slots[0]) {
-                        slot = slots[0];
-                        copy_rows<THREADS>(a, slot, 0, chunk, min(chunk + CHUNK, item.probeTo));
-                        async_wait<0>();
-                        __syncthreads();
-                    }
+                __syncthreads();
+                copy_next(which);
+                continue;
+            }
+            int outcome = 2;
+            if (!place.many) outcome = join_chunk(which);
+            if (outcome == 1) {
+                place.probe = max(place.probe, chunk);
+                if (chunk + CHUNK < item.probeTo) arrived(which ^ 1);
+                return false;
+            }
+            if (outcome == 0) {
+                which ^= 1;
+                continue;
+            }
+            if (!place.many) { // from this chunk on with runs, which have half the rows
+                if (chunk + CHUNK < item.probeTo) arrived(which ^ 1);
+                place.many = 1;
+                place.probe = place.again = max(place.probe, chunk);
+                last = build_runs();
+                if (which == 1) { // runs take the second slot
                     which = 0;
-                    if (!join_runs()) return false;
-                    if (next < item.probeTo) copy_rows<THREADS>(a, slot, 0, next, min(next + CHUNK, item.probeTo));
+                    slot = memory + a.slots;
+                    copy(0, chunk, min(chunk + CHUNK, item.probeTo));
+                    arrived(0);
                 }
             }
-            if (!place.many) which ^= 1;
+            if (!join_runs()) return false;
+            copy_next(which);
         }
         return true;
     }
@@ -541,7 +657,8 @@ struct Joiner {
     __device__ __forceinline__ bool run() {
         for (;;) {
             u32 last;
-            if (!table(last)) return false;
+            if (!join_chunks(last)) return false;
+            bulk_fence();
             __syncthreads();
             if (last < place.last) { // the rest of the block
                 place.table = last;
@@ -565,9 +682,9 @@ struct Joiner {
 template <class K, u32 THREADS, int ROWS, bool MARK>
 DEVICE void join(const JoinArgs& a, u8* shared) {
     __shared__ u32 sums[33];
-    __shared__ u64 base;
+    __shared__ u64 base, barriers[3];
     __shared__ u32 taken;
-    Joiner<K, THREADS, ROWS, MARK> j(a, shared, sums, &base);
+    Joiner<K, THREADS, ROWS, MARK> j(a, shared, sums, &base, barriers);
     const u32 items = a.state->items;
     j.place = a.places[blockIdx.x];
     u32 next = j.place.next;
@@ -593,7 +710,6 @@ DEVICE void join(const JoinArgs& a, u8* shared) {
         j.item = a.items[taken];
         if (fresh) j.begin(j.item.buildFrom);
         if (!j.run()) break;
-        __syncthreads();
         j.place.item = next;
         next = NONE;
     }
@@ -644,19 +760,19 @@ KERNEL_BOUNDS(join_plan, JoinPlanArgs, 1024, 1) {
     if (threadIdx.x == 0) a.state->items = before;
 }
 
-// Threads and rows a thread as measured; joinShape in Go repeats them.
-#ifndef JOIN_SHAPE4
-#define JOIN_SHAPE4 768, 3
-#define JOIN_SHAPE8 768, 2
-#define JOIN_THREADS4 768
-#define JOIN_THREADS8 768
-#endif
-#define JOIN(name, K, threads, mark, ...) \
-    KERNEL_BOUNDS(name, JoinArgs, threads, 1) { \
+// join_KIND_kK_SHAPE: keys of K bytes; threads, rows a thread and blocks a multiprocessor
+// as measured. joinShapes in Go repeats them.
+#define JOIN(name, K, mark, threads, rows, blocks) \
+    KERNEL_BOUNDS(name##_##threads##x##rows, JoinArgs, threads, blocks) { \
         SHARED(u8, shared); \
-        join<K, __VA_ARGS__, mark>(a, shared); \
+        join<K, threads, rows, mark>(a, shared); \
     }
-JOIN(join_pairs_k4, u32, JOIN_THREADS4, false, JOIN_SHAPE4)
-JOIN(join_pairs_k8, u64, JOIN_THREADS8, false, JOIN_SHAPE8)
-JOIN(join_mark_k4, u32, JOIN_THREADS4, true, JOIN_SHAPE4)
-JOIN(join_mark_k8, u64, JOIN_THREADS8, true, JOIN_SHAPE8)
+JOIN(join_pairs_k4, u32, false, 768, 3, 1)
+JOIN(join_pairs_k4, u32, false, 384, 3, 2)
+JOIN(join_pairs_k4, u32, false, 512, 3, 2)
+JOIN(join_pairs_k4, u32, false, 1024, 2, 1)
+JOIN(join_pairs_k8, u64, false, 768, 2, 1)
+JOIN(join_pairs_k8, u64, false, 384, 2, 2)
+JOIN(join_pairs_k8, u64, false, 512, 2, 2)
+JOIN(join_mark_k4, u32, true, 768, 3, 1)
+JOIN(join_mark_k8, u64, true, 768, 2, 1)
