@@ -16,7 +16,7 @@ type joinState struct {
 }
 
 type joinLoad struct {
-	src       uint64
+	src, rows uint64
 	width, at uint32
 	build     int32
 	_         uint32
@@ -32,21 +32,18 @@ const (
 	joinLoads   = 16 // JOIN_LOADS of join.cu
 	joinOutputs = 32 // JOIN_OUTPUTS
 	joinAlign   = 32 // JOIN_ALIGN
-	joinThreads = 768
-	joinTeams   = 2                     // JOIN_TEAMS
-	joinItem    = 16                    // bytes of JoinItem
-	joinPlace   = 4 * (6 + 2*joinTeams) // bytes of JoinPlace
+	joinItem    = 16 // bytes of JoinItem
+	joinPlace   = 32 // bytes of JoinPlace
 )
 
 type joinArgs struct {
-	build, probe, buildValid, probeValid, items, state, places, matched, limit, mul, buildRows, probeRows uint64
+	build, probe, buildValid, probeValid, items, state, places, matched, limit, mul uint64
 
-	load                    [joinLoads]joinLoad
-	output                  [joinOutputs]joinOutput
-	loads, outputs          uint32
-	capacity, bits, unique  uint32
-	next, head, slots, slot uint32
-	_                       uint32
+	load                       [joinLoads]joinLoad
+	output                     [joinOutputs]joinOutput
+	loads, outputs             uint32
+	capacity, bits, unique     uint32
+	next, head, slots, slot, _ uint32
 }
 
 type joinPlanArgs struct {
@@ -62,13 +59,22 @@ const (
 	joinLimit = 1 << 17
 )
 
-// joinRows returns the probe rows of a thread at a time.
-func joinRows(keyWidth int) int {
-	if keyWidth == 4 {
-		return 3
+// joinShape is how a join kernel was compiled.
+type joinShape struct{ threads, rows int }
+
+func joinShapeOf(keyWidth int) joinShape {
+	if e := os.Getenv("JOINSHAPE"); e != "" {
+		var s joinShape
+		fmt.Sscanf(e, "%dx%d", &s.threads, &s.rows)
+		return s
 	}
-	return 2
+	if keyWidth == 4 {
+		return joinShape{768, 3}
+	}
+	return joinShape{768, 2}
 }
+
+func (s joinShape) chunk() int { return s.threads * s.rows }
 
 // joinColumn is a column of the pairs, before it is known where its rows are.
 type joinColumn struct {
@@ -85,6 +91,7 @@ type partitionMatcher struct {
 	lease        *gpu.Lease
 	build, probe gpu.Partitioned
 	capacity     int         // build rows of a table; 0 before the first call
+	bits         uint        // of the number of buckets
 	items        *gpu.Buffer // work items
 	state        *gpu.Buffer
 	places       *gpu.Buffer // by block
@@ -127,72 +134,98 @@ func (j *partitionJoin) add(src *gpu.Buffer, width int, build bool, room int) *g
 	return dst
 }
 
-// joinLayout is the shared memory of a block: the columns of a table, its keys first, a
-// link a build row, the heads of the buckets, and for each team two slots of probe rows.
+// residents returns the number of columns, in the order of widths, that shared memory has
+// room for beside the keys, and the number of build rows that then fit.
+//
+// The layout of a block's shared memory: the table's columns, keys first; a link a build
+// row; the heads of the buckets; two slots of probe rows; the pairs of a chunk.
 type joinLayout struct {
-	columns                         []*joinColumn // payload columns in it
-	capacity                        int
-	bits                            uint
-	next, head, slots, slot, shared int
+	columns           []*joinColumn // in shared memory beside the keys
+	capacity          int
+	bits              uint
+	next, head, slots int
+	slot, shared      int
 }
 
-func (j *partitionJoin) layout(columns []*joinColumn, capacity int) joinLayout {
-	y := joinLayout{columns: columns, capacity: capacity, bits: uint(min(max(bits.Len(uint(capacity))-1, 8), 14))}
-	rows := capacity + 2*joinAlign
-	y.next, y.slot = align16(rows*j.width), align16(j.chunk()*j.width)
-	for _, c := range columns {
-		if c.build {
-			y.next += align16(rows * c.width)
-		} else {
-			y.slot += align16(j.chunk() * c.width)
-		}
+// layout places the columns of a table of capacity build rows.
+func (j *partitionJoin) layout(columns []*joinColumn, capacity int, bits uint) joinLayout {
+	chunk := joinShapeOf(j.width).chunk()
+	table, slot := 0, 0
+	for _, w := range j.widths(columns, true) {
+		table += align16((capacity + 2*joinAlign) * w)
 	}
-	y.head = y.next + align16(2*rows+16)
-	y.slots = y.head + 4<<y.bits
-	// A table of runs has its rows in the slots, and what it needs for a probe row a thread.
-	y.shared = y.slots + max(2*joinTeams*y.slot, align16(capacity+16+6*(joinThreads+2)))
+	for _, w := range j.widths(columns, false) {
+		slot += align16((chunk + joinAlign) * w)
+	}
+	// The second slot has the arrays of a table of runs: see Joiner in join.cu.
+	half := capacity / 2
+	slot = max(slot, align16(2*(half+2)+4*(chunk+1)+2*chunk))
+	y := joinLayout{columns: columns, capacity: capacity, bits: bits, slot: slot}
+	y.next = table
+	y.head = y.next + align16(2*capacity+4*joinAlign+16)
+	y.slots = y.head + 4<<bits
+	y.shared = y.slots + 2*slot
 	return y
 }
 
-// chunk returns the probe rows that a team joins at a time.
-func (j *partitionJoin) chunk() int { return joinThreads / joinTeams * joinRows(j.width) }
-
 func align16(n int) int { return (n + 15) &^ 15 }
 
+// widths returns the widths of the columns of a side that are in shared memory, the key's
+// first.
+func (j *partitionJoin) widths(columns []*joinColumn, build bool) []int {
+	w := []int{j.width}
+	for _, c := range columns {
+		if c.build == build {
+			w = append(w, c.width)
+		}
+	}
+	return w
+}
+
 // plan chooses the layout. A table has room for a partition of the average size and its
-// usual spread. Payload columns are in shared memory as long as they fit, those of the
-// build side first: the rows of the probe side are read in order anyway.
+// usual spread. Payload columns are in shared memory as long as they fit: those of the
+// probe side leave first, whose rows are read in order.
 func (j *partitionJoin) plan() joinLayout {
 	budget := j.q.dev.props.sharedPerBlock - 1024
+	key := func(build bool) *gpu.Buffer {
+		if build {
+			return j.build.Key.Data
+		}
+		return j.probe.Key.Data
+	}
 	var columns []*joinColumn
 	for _, build := range []bool{true, false} {
 		for i := range j.columns {
 			c := &j.columns[i]
-			if c.build == build && c.src != nil && c.src != j.key(build) && c.width <= 8 && len(columns) < joinLoads-2 {
+			if c.build == build && c.src != nil && c.src != key(build) && c.width <= 8 && len(columns) < joinLoads-2 {
 				columns = append(columns, c)
 			}
 		}
 	}
-	capacity := j.capacity
-	if capacity == 0 {
-		mean := j.build.Key.Len/max(len(j.build.Offsets)-1, 1) + 1
-		capacity = min(mean+6*int(math.Sqrt(float64(mean)))+joinAlign, 3<<14/2) &^ 7
-		for j.layout(nil, capacity).shared > budget {
-			capacity = capacity * 3 / 4 &^ 7
+	if j.capacity > 0 {
+		for {
+			if y := j.layout(columns, j.capacity, j.bits); y.shared <= budget || len(columns) == 0 {
+				return y
+			}
+			columns = columns[:len(columns)-1]
 		}
 	}
-	for j.layout(columns, capacity).shared > budget {
+	mean := j.build.Key.Len/max(len(j.build.Offsets)-1, 1) + 1
+	want := mean + 6*int(math.Sqrt(float64(mean))) + joinAlign
+	for {
+		for capacity := want; ; capacity = capacity * 3 / 4 {
+			logBuckets := uint(min(max(bits.Len(uint(capacity))-1, 8), 14))
+			capacity = min(capacity, 3<<logBuckets/2, 1<<15) &^ 7
+			y := j.layout(columns, capacity, logBuckets)
+			if y.shared <= budget && (capacity >= mean || len(columns) == 0) {
+				return y
+			}
+			if y.shared <= budget || capacity < mean && len(columns) > 0 {
+				break
+			}
+		}
 		columns = columns[:len(columns)-1]
 	}
-	return j.layout(columns, capacity)
-}
-
-// key returns the key column of a side.
-func (j *partitionJoin) key(build bool) *gpu.Buffer {
-	if build {
-		return j.build.Key.Data
-	}
-	return j.probe.Key.Data
 }
 
 // start plans the work items, at the first call.
@@ -202,7 +235,7 @@ func (j *partitionJoin) start(y joinLayout) {
 	}
 	partitions := len(j.build.Offsets) - 1
 	most := partitions + j.build.Key.Len/y.capacity + j.probe.Key.Len/joinSlice + 1
-	perMulti := max(1, min(2048/joinThreads, (j.q.dev.props.sharedPerBlock+1024)/(y.shared+1024)))
+	perMulti := max(1, min(2048/joinShapeOf(j.width).threads, (j.q.dev.props.sharedPerBlock+1024)/(y.shared+1024)))
 	j.running = max(1, min(j.q.dev.props.multiprocessors*perMulti, most))
 	j.items = j.allocFrom(j.partitionMatcher.lease, int64(most)*joinItem)
 	j.state = j.allocFrom(j.partitionMatcher.lease, int64(len(gpu.BytesOf(make([]joinState, 1)))))
@@ -222,7 +255,7 @@ func (j *partitionJoin) start(y joinLayout) {
 	j.fill(j.places, 0, j.places.Size(), 0xff)
 	launch(j.op, "join_plan", 1, 1024, 0, joinPlanArgs{build: addr(offsets(j.build.Offsets)), probe: addr(offsets(j.probe.Offsets)),
 		items: addr(j.items), state: addr(j.state), partitions: uint32(partitions), capacity: uint32(y.capacity), slice: joinSlice})
-	j.capacity = y.capacity
+	j.capacity, j.bits = y.capacity, y.bits
 }
 
 // launch runs a kernel over the items that are left.
@@ -235,8 +268,7 @@ func (j *partitionJoin) launch(kernel string, limit int) (state joinState) {
 	a := &j.args
 	*a = joinArgs{build: addr(j.build.Key.Data), probe: addr(j.probe.Key.Data), buildValid: addr(j.build.Key.Valid), probeValid: addr(j.probe.Key.Valid),
 		items: addr(j.items), state: addr(j.state), places: addr(j.places), matched: a.matched, limit: uint64(limit), mul: 0xd6e8feb86659fd93,
-		buildRows: uint64(j.build.Key.Len), probeRows: uint64(j.probe.Key.Len), capacity: uint32(y.capacity), bits: uint32(y.bits),
-		next: uint32(y.next), head: uint32(y.head), slots: uint32(y.slots), slot: uint32(y.slot)}
+		capacity: uint32(j.capacity), bits: uint32(j.bits), next: uint32(y.next), head: uint32(y.head), slots: uint32(y.slots), slot: uint32(y.slot)}
 	if os.Getenv("JOINUNIQUE") != "" {
 		a.unique = 1
 	}
@@ -244,28 +276,32 @@ func (j *partitionJoin) launch(kernel string, limit int) (state joinState) {
 		a.mul = 0x85ebca6b
 	}
 	at := map[*joinColumn]int{}
+	load := func(src *gpu.Buffer, rows, width int, build bool, offset int) {
+		a.load[a.loads] = joinLoad{src: addr(src), rows: uint64(rows), width: uint32(width), at: uint32(offset), build: flag(build)}
+		a.loads++
+	}
 	for _, build := range []bool{true, false} {
-		rows, offset := j.chunk(), 0
+		side, rows := j.probe, joinShapeOf(j.width).chunk()+joinAlign
 		if build {
-			rows = y.capacity + 2*joinAlign
+			side, rows = j.build, y.capacity+2*joinAlign
 		}
-		load := func(src *gpu.Buffer, width int) {
-			a.load[a.loads] = joinLoad{src: addr(src), width: uint32(width), at: uint32(offset), build: flag(build)}
-			a.loads++
-			offset += align16(rows * width)
-		}
-		load(j.key(build), j.width)
+		load(side.Key.Data, side.Key.Len, j.width, build, 0)
+		offset := align16(rows * j.width)
 		for _, c := range y.columns {
 			if c.build == build {
+				load(c.src, side.Key.Len, c.width, build, offset)
 				at[c] = offset
-				load(c.src, c.width)
+				offset += align16(rows * c.width)
 			}
 		}
 	}
 	for i := range j.columns {
 		c := &j.columns[i]
 		offset, resident := at[c]
-		if !resident && (c.src == nil || c.src != j.key(c.build)) {
+		switch {
+		case c.src != nil && (c.src == j.build.Key.Data && c.build || c.src == j.probe.Key.Data && !c.build):
+			offset = 0
+		case !resident:
 			offset = -1
 		}
 		parts := (c.width + 7) / 8
@@ -281,7 +317,7 @@ func (j *partitionJoin) launch(kernel string, limit int) (state joinState) {
 	j.fill(j.state, 0, 8, 0)
 	j.fill(j.state, 8, 8, 0xff)
 	j.fill(j.state, 24, 4, 0)
-	launch(j.op, fmt.Sprintf("%s_k%d", kernel, j.width), j.running, joinThreads, y.shared, *a)
+	launch(j.op, fmt.Sprintf("%s_k%d_%dx%d", kernel, j.width, joinShapeOf(j.width).threads, joinShapeOf(j.width).rows), j.running, joinShapeOf(j.width).threads, y.shared, *a)
 	found := make([]joinState, 1)
 	j.read(j.state, 0, gpu.BytesOf(found))
 	return found[0]

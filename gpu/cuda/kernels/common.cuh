@@ -34,12 +34,6 @@ DEVICE u32 lane_id() { return threadIdx.x & 31; }
 DEVICE u32 warp_id() { return threadIdx.x >> 5; }
 DEVICE u32 lanes_below() { return (1u << lane_id()) - 1; }
 
-#ifndef GSTREAM_EMULATOR
-// barrier_sync is __syncthreads for count threads, whole warps. Barriers have the numbers 1
-// to 15.
-DEVICE void barrier_sync(u32 id, u32 count) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(count) : "memory"); }
-#endif
-
 // global_thread is the thread's number in the grid; grid_threads how many there are.
 DEVICE i64 global_thread() { return (i64)blockIdx.x * blockDim.x + threadIdx.x; }
 DEVICE i64 grid_threads() { return (i64)gridDim.x * blockDim.x; }

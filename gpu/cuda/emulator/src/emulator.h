@@ -66,7 +66,6 @@ uint64_t collective(Collective kind, unsigned mask, uint64_t value = 0, unsigned
 // Barrier is what a barrier of the block reduces.
 enum class Barrier : uint8_t { Plain, Or, And, Count };
 int barrier(Barrier kind, int predicate);
-void barrier_of(unsigned id, unsigned count); // a barrier of count threads
 
 // yield lets the other threads of the block run.
 void yield();
@@ -116,7 +115,6 @@ inline void __syncthreads() { emulator::barrier(emulator::Barrier::Plain, 0); }
 inline int __syncthreads_or(int p) { return emulator::barrier(emulator::Barrier::Or, p); }
 inline int __syncthreads_and(int p) { return emulator::barrier(emulator::Barrier::And, p); }
 inline int __syncthreads_count(int p) { return emulator::barrier(emulator::Barrier::Count, p); }
-inline void barrier_sync(unsigned id, unsigned count) { emulator::barrier_of(id, count); }
 inline void __syncwarp(unsigned mask = 0xffffffffu) { emulator::collective(emulator::Collective::Sync, mask); }
 inline void __threadfence() {}
 inline void __threadfence_block() {}

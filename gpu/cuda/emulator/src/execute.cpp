@@ -127,7 +127,6 @@ static struct {
     std::vector<Fiber*> idle;
     Warp warps[32];
     std::vector<Fiber*> barrier; // fibers that wait at a barrier of the block
-    std::vector<Fiber*> named[16]; // and at those of some of its warps
     Barrier barrier_kind;
     int barrier_sum, barrier_result;
     long yields; // since the last progress
@@ -211,8 +210,6 @@ static std::string list_threads(const std::vector<Fiber*>& waiting) {
 static std::string waiting() {
     std::string s;
     if (!run.barrier.empty()) s += "\n  at __syncthreads: " + list_threads(run.barrier);
-    for (unsigned id = 0; id < 16; id++)
-        if (!run.named[id].empty()) s += "\n  at barrier " + std::to_string(id) + ": " + list_threads(run.named[id]);
     for (unsigned w = 0; w < (run.threads + 31) / 32; w++)
         for (auto& r : run.warps[w].pending) {
             std::vector<Fiber*> lanes;
@@ -267,18 +264,6 @@ int barrier(Barrier kind, int predicate) {
     else
         leave();
     return run.barrier_result;
-}
-
-void barrier_of(unsigned id, unsigned count) {
-    if (id == 0 || id > 15 || count == 0 || count % 32 != 0) fail(LaunchFailed, "barrier " + std::to_string(id) + " of " + std::to_string(count) + " threads is impossible");
-    std::vector<Fiber*>& waiting = run.named[id];
-    waiting.push_back(run.current);
-    if (waiting.size() < count) return leave();
-    run.yields = 0;
-    shadow::barrier();
-    for (Fiber* f : waiting)
-        if (f != run.current) run.ready.push_back(f);
-    waiting.clear();
 }
 
 // result returns the result of a collective for a lane.
@@ -531,7 +516,6 @@ Result launch(Kernel& kernel, unsigned grid, unsigned block, unsigned shared, co
         run.ready.clear();
         run.ready_at = 0;
         run.barrier.clear();
-        for (auto& waiting : run.named) waiting.clear();
         run.barrier_sum = 0;
         for (auto& w : run.warps) w.pending.clear();
         run.idle = fibers;
