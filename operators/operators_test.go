@@ -189,9 +189,9 @@ func newGroupBy(t *testing.T, keys ...int) operators.Operator {
 	return op
 }
 
-func newJoin(t *testing.T, kind gpu.JoinKind, keys ...int) operators.Operator {
+func newJoin(t *testing.T, kind join.Kind, keys ...int) operators.Operator {
 	spec := join.Spec{Kind: kind, Probe: schema, Build: schema, ProbeKeys: keys, BuildKeys: keys, NullSafe: make([]bool, len(keys)), ProbeOut: []int{0, 2}}
-	if kind == gpu.Inner || kind == gpu.Left {
+	if kind == join.Inner || kind == join.Left {
 		spec.BuildOut = []int{1, 2}
 	}
 	fields := operators.PickFields(schema, spec.ProbeOut).Fields
@@ -235,11 +235,11 @@ var operatorsUnderTest = []struct {
 	{"group-by", false, func(t *testing.T) operators.Operator { return newGroupBy(t, 1) }},
 	{"group-by of two keys", false, func(t *testing.T) operators.Operator { return newGroupBy(t, 1, 0) }},
 	{"group-by without keys", false, func(t *testing.T) operators.Operator { return newGroupBy(t) }},
-	{"inner join", true, func(t *testing.T) operators.Operator { return newJoin(t, gpu.Inner, 0) }},
-	{"inner join on two keys", true, func(t *testing.T) operators.Operator { return newJoin(t, gpu.Inner, 1, 2) }},
-	{"left join", true, func(t *testing.T) operators.Operator { return newJoin(t, gpu.Left, 0, 1) }},
-	{"semi join", true, func(t *testing.T) operators.Operator { return newJoin(t, gpu.Semi, 0) }},
-	{"anti join", true, func(t *testing.T) operators.Operator { return newJoin(t, gpu.Anti, 2) }},
+	{"inner join", true, func(t *testing.T) operators.Operator { return newJoin(t, join.Inner, 0) }},
+	{"inner join on two keys", true, func(t *testing.T) operators.Operator { return newJoin(t, join.Inner, 1, 2) }},
+	{"left join", true, func(t *testing.T) operators.Operator { return newJoin(t, join.Left, 0, 1) }},
+	{"semi join", true, func(t *testing.T) operators.Operator { return newJoin(t, join.Semi, 0) }},
+	{"anti join", true, func(t *testing.T) operators.Operator { return newJoin(t, join.Anti, 2) }},
 	{"sort", true, func(t *testing.T) operators.Operator {
 		return newSort(t, 0, -1, sort.Key{Column: 1}, sort.Key{Column: 2, Descending: true, NullsFirst: true})
 	}},
@@ -337,7 +337,7 @@ func TestAnExpansionHasEachRowOnceForEachVariant(t *testing.T) {
 
 func TestJoinsWithAnEmptyBuildSide(t *testing.T) {
 	input := rows(3, 50)
-	for kind, want := range map[gpu.JoinKind]int{gpu.Inner: 0, gpu.Left: 50, gpu.Semi: 0, gpu.Anti: 50} {
+	for kind, want := range map[join.Kind]int{join.Inner: 0, join.Left: 50, join.Semi: 0, join.Anti: 50} {
 		got, err := run(t, 0, newJoin(t, kind, 0), 16, nil, cut(input, 16), 2)
 		require.NoError(t, err)
 		require.Len(t, got, want, "%v join", kind)

@@ -14,17 +14,36 @@ import (
 
 // Spec describes a join. The probe side is the left side.
 type Spec struct {
-	Kind         gpu.JoinKind
+	Kind         Kind
 	Probe, Build *gpu.Schema
 	// ProbeKeys and BuildKeys are the key columns. Their types are equal in pairs.
 	ProbeKeys, BuildKeys []int
 	// NullSafe says for each key that a null matches a null.
 	NullSafe []bool
 	// ProbeOut and BuildOut are the columns of the result, those of the probe side first.
-	// A semi or anti join has no BuildOut.
+	// A semi, anti or mark join has no BuildOut.
 	ProbeOut, BuildOut []int
-	// Out names the columns of the result.
+	// Out names the columns of the result. A mark join has one more, the last: a Bool
+	// without nulls that says whether the row has a match.
 	Out *gpu.Schema
+	// Residual is a condition beside the equality of the keys; nil for none.
+	Residual *Residual
+	// Algorithm is the name of the algorithm; "" leaves the choice to the join.
+	Algorithm string
+	// ProbeRows and BuildRows are the planner's estimates of the rows of the sides, 0 if
+	// it has none.
+	ProbeRows, BuildRows int64
+	// UniqueBuild says that no two build rows have equal keys.
+	UniqueBuild bool
+}
+
+// Residual is a condition on pairs of rows with equal keys. A pair for which it is not
+// true does not match.
+type Residual struct {
+	// Program has one Bool output. Its inputs are the columns Probe of the probe side,
+	// then the columns Build of the build side.
+	Program      *gpu.Program
+	Probe, Build []int
 }
 
 func (s *Spec) validate() error {
@@ -37,7 +56,10 @@ func (s *Spec) validate() error {
 			return fmt.Errorf("join key %q is %v, but %q is %v", pf.Name, pf.Type, bf.Name, bf.Type)
 		}
 	}
-	if (s.Kind == gpu.Semi || s.Kind == gpu.Anti) && len(s.BuildOut) > 0 {
+	if s.Kind > Left && s.Kind != Semi && s.Kind != Anti || s.Residual != nil || s.Algorithm != "" {
+		return fmt.Errorf("a %v join with this residual or algorithm is not there yet", s.Kind)
+	}
+	if !s.Kind.Pairs() && len(s.BuildOut) > 0 {
 		return fmt.Errorf("a %v join returns no columns of its build side", s.Kind)
 	}
 	if s.Out.Len() != len(s.ProbeOut)+len(s.BuildOut) {
@@ -107,7 +129,7 @@ func (o *hashJoin) Finalize(_ context.Context, t operators.Task) error {
 	for _, c := range operators.Pick(all.Cols, o.BuildOut) {
 		o.build.Cols = append(o.build.Cols, c.Retain())
 		var dict *gpu.Dictionary
-		if o.Kind == gpu.Inner && c.Type.IsVar() && c.Dict == nil && c.Valid == nil {
+		if o.Kind == Inner && c.Type.IsVar() && c.Dict == nil && c.Valid == nil {
 			dict = &gpu.Dictionary{Values: c}
 		}
 		o.dicts = append(o.dicts, dict)
@@ -131,7 +153,7 @@ func (o *prober) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) err
 	q, l := o.task.Queue, o.task.Lease
 	keys := operators.Pick(s.Cols, o.ProbeKeys)
 	for from := 0; from < s.Rows; {
-		probe, build, next, err := o.table.Probe(q, l, keys, o.Kind, from, o.task.StrideRows)
+		probe, build, next, err := o.table.Probe(q, l, keys, o.Kind.primitive(), from, o.task.StrideRows)
 		if err != nil {
 			return err
 		}
@@ -172,7 +194,7 @@ func (o *prober) gather(s *gpu.Stride, probe, build gpu.Column) (*gpu.Stride, er
 			plain = append(plain, c)
 		}
 	}
-	if cols, err = q.Gather(l, plain, build, o.Kind == gpu.Left); err != nil {
+	if cols, err = q.Gather(l, plain, build, o.Kind == Left); err != nil {
 		out.Release()
 		return nil, err
 	}
@@ -198,4 +220,17 @@ func (o *hashJoin) Close() error {
 		o.table = nil
 	}
 	return nil
+}
+
+// primitive returns the kind as Table.Probe takes it.
+func (k Kind) primitive() gpu.JoinKind {
+	switch k {
+	case Left:
+		return gpu.Left
+	case Semi:
+		return gpu.Semi
+	case Anti:
+		return gpu.Anti
+	}
+	return gpu.Inner
 }

@@ -242,7 +242,7 @@ func lowerJoin(n *logical.Join, need required) (*Stage, layout, error) {
 		}
 		return at
 	}
-	if n.Kind == gpu.Semi || n.Kind == gpu.Anti {
+	if n.Kind == join.Semi || n.Kind == join.Anti {
 		needRight = nil
 	}
 	leftKeys, rightKeys := leftLay.all(n.LeftKeys), rightLay.all(n.RightKeys)
