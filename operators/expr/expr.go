@@ -58,6 +58,9 @@ func (e *Expr) Nullable() bool { return e.nullable }
 // values of the type are not stored as integers.
 func (e *Expr) Range() *Range { return e.rng }
 
+// MayFail reports whether the expression may fail on a row, as a division by zero does.
+func (e *Expr) MayFail() bool { return e.fails }
+
 // IsColumn returns the schema position when the expression is a bare column.
 func (e *Expr) IsColumn() (int, bool) { return e.column, e.op == opColumn }
 
@@ -118,17 +121,33 @@ func (e *Expr) Equal(f *Expr) bool {
 // Remap returns the expression over another schema. f maps the old position of a column
 // to the new one.
 func (e *Expr) Remap(f func(int) int) *Expr {
+	return e.replace(func(column *Expr) *Expr {
+		c := *column
+		c.column = f(c.column)
+		return &c
+	})
+}
+
+// Substitute returns the expression with columns[i] in the place of column i, of the same
+// type. It is over the schema of columns.
+func (e *Expr) Substitute(columns []*Expr) *Expr {
+	return e.replace(func(column *Expr) *Expr { return columns[column.column] })
+}
+
+// replace returns the expression with other columns.
+func (e *Expr) replace(f func(column *Expr) *Expr) *Expr {
 	done := map[*Expr]*Expr{}
 	var remap func(*Expr) *Expr
 	remap = func(e *Expr) *Expr {
 		if r, ok := done[e]; ok {
 			return r
 		}
+		if e.op == opColumn {
+			done[e] = f(e)
+			return done[e]
+		}
 		c := *e
 		done[e] = &c
-		if e.op == opColumn {
-			c.column = f(e.column)
-		}
 		c.args = make([]*Expr, len(e.args))
 		for i, a := range e.args {
 			c.args[i] = remap(a)

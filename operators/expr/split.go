@@ -32,5 +32,15 @@ func Equality(e *Expr) (l, r *Expr, nullSafe, ok bool) {
 	return e.args[0], e.args[1], e.op == gpu.OpNotDistinct, true
 }
 
+// Equal returns l = r of two expressions of one type; nullSafe makes it l IS NOT DISTINCT
+// FROM r.
+func Equal(l, r *Expr, nullSafe bool) *Expr {
+	e := &Expr{op: gpu.OpEq, typ: gpu.Of(gpu.Bool), column: -1, args: []*Expr{l, r}, nullable: l.nullable || r.nullable, fails: l.fails || r.fails}
+	if nullSafe {
+		e.op, e.nullable = gpu.OpNotDistinct, false
+	}
+	return e
+}
+
 // CommonType returns the type in which values of two types are compared.
 func CommonType(s, t gpu.Type) (gpu.Type, bool) { return common(&Expr{typ: s}, &Expr{typ: t}) }
