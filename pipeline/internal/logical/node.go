@@ -38,7 +38,11 @@ func (r *Relation) Rel() *Relation { return r }
 type ColumnStats struct {
 	bound    *expr.Range // of integer-like values; nil when unknown
 	distinct float64     // values before any filter; 0 when unknown
+	unique   bool        // of the values before any filter and join, no two are equal
+	ruledOut float64     // fraction of the values that no row has because of filters of the column
 	Bytes    float64     // average bytes of a value
+	sample   *sample     // rows of the table that the column comes from, or nil
+	column   int         // of the table
 }
 
 // The kinds of nodes.
@@ -46,14 +50,18 @@ type (
 	// Scan reads a table. It may leave out rows that do not meet a predicate of Prune.
 	Scan struct {
 		Relation
-		Table source.Table
-		Prune []source.Predicate
+		Table  source.Table
+		Prune  []source.Predicate
+		sample *sample // nil if the table has none
 	}
 	// Filter keeps the rows for which all conjuncts are true.
 	Filter struct {
 		Relation
 		In        Node
 		Conjuncts []*expr.Expr
+		// Sampled is the number of rows of a table from which Rows was estimated; 0 if that
+		// was by statistics alone.
+		Sampled int
 	}
 	// Project computes columns.
 	Project struct {
@@ -168,13 +176,15 @@ type SortKey struct {
 
 func newScan(name string, t source.Table) *Scan {
 	s := t.Schema()
-	n := &Scan{Relation: Relation{Step: name, Schema: s, Rows: float64(t.Rows())}, Table: t}
+	n := &Scan{Relation: Relation{Step: name, Schema: s, Rows: float64(t.Rows())}, Table: t, sample: newSample(t)}
 	for _, u := range t.Unreadable() {
 		n.unreadable = append(n.unreadable, unreadable{u, name, []string{name}})
 	}
 	for i, f := range s.Fields {
 		n.tables = append(n.tables, []string{name})
-		n.Stats = append(n.Stats, scanStats(f.Type, t.Stats(i), n.Rows))
+		stats := scanStats(f.Type, t.Stats(i), n.Rows)
+		stats.sample, stats.column = n.sample, i
+		n.Stats = append(n.Stats, stats)
 	}
 	return n
 }
@@ -191,7 +201,13 @@ func newFilter(step string, in Node, conjuncts []*expr.Expr) Node {
 	}
 	n := &Filter{Relation: *in.Rel(), In: in, Conjuncts: conjuncts}
 	n.Step = step
-	n.Rows *= selectivity(conjuncts, in.Rel())
+	kept, left := 0.0, map[int]float64(nil)
+	kept, left, n.Sampled = filterSelectivity(conjuncts, in)
+	n.Rows *= kept
+	n.Stats = slices.Clone(n.Stats)
+	for c, share := range left {
+		n.Stats[c].ruledOut = 1 - (1-n.Stats[c].ruledOut)*share
+	}
 	return n
 }
 

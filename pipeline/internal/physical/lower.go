@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/operators/expand"
@@ -163,6 +165,9 @@ func lowerFilter(n *logical.Filter, need required) (*Stage, layout, error) {
 		}
 	}
 	st.Detail = []string{pred.String()}
+	if n.Sampled > 0 {
+		st.Detail = append(st.Detail, fmt.Sprintf("estimated from %s sampled rows", humanize.Comma(int64(n.Sampled))))
+	}
 	st.Make = func() (operators.Operator, error) { return filter.New(in.Schema, prog, inputs, keep), nil }
 	return st, out, nil
 }
