@@ -129,9 +129,18 @@ func (e *Expr) Remap(f func(int) int) *Expr {
 }
 
 // Substitute returns the expression with columns[i] in the place of column i, of the same
-// type. It is over the schema of columns.
+// type. It is over the schema of columns. A column that takes the place of another one is
+// written as that.
 func (e *Expr) Substitute(columns []*Expr) *Expr {
-	return e.replace(func(column *Expr) *Expr { return columns[column.column] })
+	return e.replace(func(column *Expr) *Expr {
+		to := columns[column.column]
+		if to.op != opColumn {
+			return to
+		}
+		c := *to
+		c.name, c.table = column.name, column.table
+		return &c
+	})
 }
 
 // replace returns the expression with other columns.

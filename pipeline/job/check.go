@@ -49,6 +49,9 @@ func (j *Job) Check(own []string) Diagnostics {
 			case jn.Kind != "cross" && len(jn.On)+len(jn.Using) == 0:
 				add(name, path+".join", "the join has no condition; give it on or using")
 			}
+			if !slices.Contains([]string{"", "auto", "as written"}, jn.Order) {
+				add(name, path+".join.order", "order is %q; it must be auto or as written", jn.Order)
+			}
 			switch {
 			case jn.Build == "left" && slices.Contains([]string{"left", "semi", "anti"}, jn.Kind):
 				add(name, path+".join.build", "a %s join can only build its right side", jn.Kind)

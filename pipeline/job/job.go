@@ -74,6 +74,7 @@ type Join struct {
 	On    []string `yaml:"on" doc:"SQL conditions that all must hold; at least one is an equality (= or IS NOT DISTINCT FROM) of a left and a right column. A cross join has none."`
 	Using []string `yaml:"using" doc:"Columns of the same name that must be equal; they appear once."`
 	Build string   `yaml:"build" doc:"Side to hold in memory; by default the smaller one, by estimate. Inner and cross joins can build either side, right joins the left one, left, semi and anti joins the right one." enum:"auto,left,right" default:"auto"`
+	Order string   `yaml:"order" doc:"Whether an inner join may change places with the inner joins before and after it, by estimate (auto), or keeps its place (as written). A join with build keeps its place too." enum:"auto,as written" default:"auto"`
 }
 
 // Group groups the step's input.

@@ -109,6 +109,7 @@ func (s *stepBinder) joined(c *joinCondition, left, l, r Node, kind string) (Nod
 		return c.full(s.name, l, r)
 	}
 	spec := JoinSpec{Kind: join.Inner, build: s.step.Join.Build}
+	spec.fixed = s.step.Join.Order == "as written" || spec.build == "left" || spec.build == "right"
 	switch kind {
 	case "left":
 		spec.Kind = join.Left

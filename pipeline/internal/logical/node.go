@@ -77,6 +77,7 @@ type (
 		JoinSpec
 		BuildLeft bool
 		Why       string // the reason for the build side
+		Order     string // the reason for the order of a chain of joins, of which this is the last
 	}
 	// Expand has each row of its input once for each variant, which is a set of columns.
 	// These are null in the variant. If Numbered, a last column has the number of the
@@ -124,6 +125,7 @@ type JoinSpec struct {
 	LeftKeys, RightKeys []int
 	NullSafe            []bool
 	build               string // "auto", "left" or "right"
+	fixed               bool   // the join keeps its place among others
 	// Written is the kind of the join in the query if that is made of another kind. A
 	// right join is a left join with its sides exchanged, a cross join an inner join on a
 	// key that all rows have in common. A full join is a left and an anti join.
@@ -360,6 +362,34 @@ func newGroup(step string, in Node, keys []int, aggs []Aggregate, names []string
 	}
 	n.Schema = gpu.NewSchema(fields...)
 	n.Rows, n.Hint = estimateGroups(r, keys)
+	return n
+}
+
+// withInputs returns a node with other inputs of the same columns, which f makes.
+func withInputs(n Node, f func(Node) Node) Node {
+	r := n.Rel()
+	switch n := n.(type) {
+	case *Filter:
+		return newFilter(r.Step, f(n.In), n.Conjuncts)
+	case *Project:
+		return newProject(r.Step, f(n.In), n.Exprs, n.Schema.Names(), n.tables)
+	case *Join:
+		return newJoin(r.Step, f(n.Left), f(n.Right), n.JoinSpec)
+	case *Expand:
+		return newExpand(r.Step, f(n.In), n.Variants, n.Numbered)
+	case *Group:
+		return newGroup(r.Step, f(n.In), n.Keys, n.Aggregates, n.Schema.Names(), n.Always)
+	case *Sort:
+		return newSort(r.Step, f(n.In), n.Keys, n.Offset, n.Limit)
+	case *Limit:
+		return newLimit(r.Step, f(n.In), n.Offset, n.Count)
+	case *Union:
+		ins := make([]Node, len(n.Ins))
+		for i, in := range n.Ins {
+			ins[i] = f(in)
+		}
+		return newUnion(r.Step, ins)
+	}
 	return n
 }
 

@@ -11,7 +11,7 @@ import (
 // Optimize rewrites a logical plan into one that gives the same rows faster. Unused
 // columns are dropped later, when nodes become operators.
 func Optimize(n Node) Node {
-	return sinkLimits(pushDown(n, nil))
+	return orderJoins(sinkLimits(pushDown(n, nil)))
 }
 
 // pushDown moves conditions toward the sources, where they drop rows before any other
@@ -216,37 +216,16 @@ func partition(list []*expr.Expr, cond func(*expr.Expr) bool) (yes, no []*expr.E
 
 // sinkLimits moves limits below projections, and merges a limit over a sort into a top-k.
 func sinkLimits(n Node) Node {
-	r := n.Rel()
-	switch n := n.(type) {
-	case *Filter:
-		return newFilter(r.Step, sinkLimits(n.In), n.Conjuncts)
-	case *Project:
-		return newProject(r.Step, sinkLimits(n.In), n.Exprs, n.Schema.Names(), n.tables)
-	case *Join:
-		return newJoin(r.Step, sinkLimits(n.Left), sinkLimits(n.Right), n.JoinSpec)
-	case *Expand:
-		return newExpand(r.Step, sinkLimits(n.In), n.Variants, n.Numbered)
-	case *Group:
-		return newGroup(r.Step, sinkLimits(n.In), n.Keys, n.Aggregates, n.Schema.Names(), n.Always)
-	case *Sort:
-		return newSort(r.Step, sinkLimits(n.In), n.Keys, n.Offset, n.Limit)
-	case *Union:
-		ins := make([]Node, len(n.Ins))
-		for i, in := range n.Ins {
-			ins[i] = sinkLimits(in)
-		}
-		return newUnion(r.Step, ins)
-	case *Limit:
+	if n, ok := n.(*Limit); ok {
 		switch in := n.In.(type) {
 		case *Project:
 			p := in.Rel()
-			return newProject(p.Step, sinkLimits(newLimit(r.Step, in.In, n.Offset, n.Count)), in.Exprs, in.Schema.Names(), in.tables)
+			return newProject(p.Step, sinkLimits(newLimit(n.Step, in.In, n.Offset, n.Count)), in.Exprs, in.Schema.Names(), in.tables)
 		case *Sort:
 			if in.Limit < 0 && in.Offset == 0 {
 				return newSort(in.Step, sinkLimits(in.In), in.Keys, n.Offset, n.Count)
 			}
 		}
-		return newLimit(r.Step, sinkLimits(n.In), n.Offset, n.Count)
 	}
-	return n
+	return withInputs(n, sinkLimits)
 }

@@ -263,6 +263,9 @@ func lowerJoin(n *logical.Join, need required) (*Stage, layout, error) {
 		st.Inputs = []*Stage{left, right}
 	}
 	st.Detail = append(n.Conditions(), fmt.Sprintf("builds %s: %s", built.Step, n.Why))
+	if n.Order != "" {
+		st.Detail = append(st.Detail, n.Order)
+	}
 	st.Make = func() (operators.Operator, error) { return join.New(spec) }
 	return st, out, nil
 }
