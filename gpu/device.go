@@ -112,12 +112,36 @@ type Queue interface {
 	// of once a row.
 	Eval(l *Lease, p *Program, in []Column, n int) ([]Column, error)
 
-	// Select returns the ids of the rows where the Bool column is true (not false, not
-	// null), ascending. The result has as many rows as there are such rows.
+	// Select returns the ids of the rows where the Bool column is true or, if want is
+	// false, of the other rows: those where it is false or null. Ids ascend. The result
+	// has as many rows as there are such rows.
 	//
 	// Cost: it reads the bitmaps twice (count, then list) and writes 4 bytes a selected
 	// row. It waits for the count.
-	Select(l *Lease, pred Column) (Column, error)
+	Select(l *Lease, pred Column, want bool) (Column, error)
+
+	// Marks returns a Bool column of n rows without nulls, all false. Mark makes the rows
+	// at ids true, in place, and leaves the others as they are. Several queues of the
+	// device may mark one column at the same time. Mark takes no memory. A primitive that
+	// starts later sees the marks of calls that have returned.
+	//
+	// Errors: Marks of fewer than 0 or more than MaxRows rows; Mark of a column that is
+	// not a plain Bool column without nulls.
+	//
+	// Cost: Marks writes a bit a row. Mark reads 4 bytes an id and changes a bit of a word,
+	// in random order at worst.
+	Marks(l *Lease, n int) (Column, error)
+	Mark(l *Lease, marks, ids Column) error
+
+	// AddUnmatched adds to pairs of rows the probe rows that are in no pair, with -1 for
+	// the build row. probe and build are the row ids of the pairs, and rest is the rows
+	// to add. The caller guarantees that probe and rest ascend and have no row in common.
+	// The probe rows of the result ascend, and the pairs of one row keep their order.
+	//
+	// Errors: probe and build of different lengths, more than MaxRows rows.
+	//
+	// Cost: a search of the other list a row, and 8 bytes read and written a row.
+	AddUnmatched(l *Lease, probe, build, rest Column) (outProbe, outBuild Column, err error)
 
 	// Gather returns one column for each of cols: its rows at ids, in that order, ids.Len
 	// rows long. cols have one length. With outer, an id may be -1, which gives a null.

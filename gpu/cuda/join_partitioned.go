@@ -132,5 +132,5 @@ func (j *partitionJoin) matched(probe gpu.Partitioned, invert bool) (ids *gpu.Bu
 		from, to := probe.Offsets[0], probe.Offsets[len(probe.Offsets)-1]
 		launch(j.op, "join_invert", j.grid(rows/32+2), 256, 0, joinInvertArgs{addr(bits), int64(rows), int64(from), int64(to)})
 	}
-	return j.selectRows(bits, nil, rows)
+	return j.selectRows(bits, nil, rows, true)
 }

@@ -193,7 +193,7 @@ func (b *bench) addBelow(s *gpu.Stride, below *gpu.Program, groups gpu.Groups, s
 	if err != nil {
 		return err
 	}
-	ids, err := b.q.Select(b.l, truth[0])
+	ids, err := b.q.Select(b.l, truth[0], true)
 	gpu.ReleaseColumns(truth)
 	if err != nil {
 		return err
@@ -325,7 +325,7 @@ func (b *bench) selectRows() error {
 		}
 		bytes := int64(b.rows)/8 + int64(4*share*float64(b.rows))
 		err = b.time(fmt.Sprintf("%g %% true", 100*share), b.rows, bytes, "copy", rate, func() error {
-			ids, err := b.q.Select(b.l, truth)
+			ids, err := b.q.Select(b.l, truth, true)
 			ids.Release()
 			n, want := float64(ids.Len), share*float64(b.rows)
 			if err == nil && math.Abs(n-want) > 8*math.Sqrt(want+1) { // 8 standard deviations, and room for few rows
@@ -381,7 +381,7 @@ func (b *bench) gatherAscending(values gpu.Column, width int, rate float64) erro
 	if err != nil {
 		return err
 	}
-	ids, err := b.q.Select(b.l, truth)
+	ids, err := b.q.Select(b.l, truth, true)
 	truth.Release()
 	if err != nil {
 		return err

@@ -30,7 +30,7 @@ func testOtherDevice(t *testing.T, open Open) {
 		bits[i], texts[i] = gpu.BoolScalar(true), gpu.StringScalar("text")
 	}
 	here := b.up(gpu.ColumnOf(gpu.Of(gpu.Int32), ints), gpu.ColumnOf(boolean, bits), column(gpu.Of(gpu.String), texts, true))
-	own, ownText := here[0], here[2]
+	own, ownBits, ownText := here[0], here[1], here[2]
 
 	lease := gpu.NewBudget("device", "--device-memory", 0, elsewhere{}).Lease("a stage of another device")
 	buffer := func(size int64) *gpu.Buffer {
@@ -68,7 +68,10 @@ func testOtherDevice(t *testing.T, open Open) {
 		refused(name, call(b.q))
 	}
 	try("eval", func(q gpu.Queue) error { _, err := q.Eval(b.l, program, []gpu.Column{far}, n); return err })
-	try("select", func(q gpu.Queue) error { _, err := q.Select(b.l, farBits); return err })
+	try("select", func(q gpu.Queue) error { _, err := q.Select(b.l, farBits, true); return err })
+	try("mark", func(q gpu.Queue) error { return q.Mark(b.l, farBits, own) })
+	try("mark at", func(q gpu.Queue) error { return q.Mark(b.l, ownBits, far) })
+	try("add unmatched", func(q gpu.Queue) error { _, _, err := q.AddUnmatched(b.l, own, own, far); return err })
 	for _, c := range []gpu.Column{far, farText, farNulls, farDict} {
 		try("gather", func(q gpu.Queue) error { _, err := q.Gather(b.l, []gpu.Column{own, c}, own, false); return err })
 	}

@@ -352,7 +352,20 @@ func primitiveRefusals() []refusal {
 				return made{rest: is(rows), drop: s.Release}, nil
 			})
 		}},
-		stateless("select", func(b *bench, cols []gpu.Column) (made, error) { return one(b.q.Select(b.l, cols[colTruth])) }),
+		stateless("select", func(b *bench, cols []gpu.Column) (made, error) { return one(b.q.Select(b.l, cols[colTruth], true)) }),
+		stateless("marks", func(b *bench, cols []gpu.Column) (made, error) { return one(b.q.Marks(b.l, refusalRows)) }),
+		{name: "add unmatched", start: func(b *bench) trial {
+			var rows [2]gpu.Column
+			for i, want := range []bool{true, false} {
+				var err error
+				rows[i], err = b.q.Select(b.l, b.inputs()[colTruth], want)
+				require.NoError(b.t, err)
+			}
+			return trial{
+				call:   func() (made, error) { return b.pairsOf(b.q.AddUnmatched(b.l, rows[0], rows[0], rows[1])) },
+				finish: func() { gpu.ReleaseColumns(rows[:]) },
+			}
+		}},
 		stateless("gather", func(b *bench, cols []gpu.Column) (made, error) {
 			return of(b.q.Gather(b.l, cols, cols[colID], false))
 		}),
