@@ -48,7 +48,8 @@ const (
 func (e *Expr) Type() gpu.Type { return e.typ }
 
 // Annotation returns the annotation of the column, if the expression is a column, a column
-// cast to its own type, or a column that the FILTER of an aggregate makes null.
+// cast to its own type, a column that the FILTER of an aggregate makes null, or two columns
+// of one annotation that Coalesce makes one.
 func (e *Expr) Annotation() gpu.Annotation { return e.annotation }
 
 // Nullable reports whether a value can be null.

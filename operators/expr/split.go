@@ -42,5 +42,15 @@ func Equal(l, r *Expr, nullSafe bool) *Expr {
 	return e
 }
 
+// Coalesce returns x, or y where x is null. Both have one type.
+func Coalesce(x, y *Expr) *Expr {
+	there := &Expr{op: gpu.OpIsNotNull, typ: gpu.Of(gpu.Bool), column: -1, args: []*Expr{x}, fails: x.fails}
+	e := &Expr{op: gpu.OpSelect, typ: x.typ, column: -1, args: []*Expr{there, x, y}, nullable: x.nullable && y.nullable, rng: x.rng.union(y.rng), fails: x.fails || y.fails}
+	if x.annotation == y.annotation {
+		e.annotation = x.annotation
+	}
+	return e
+}
+
 // CommonType returns the type in which values of two types are compared.
 func CommonType(s, t gpu.Type) (gpu.Type, bool) { return common(&Expr{typ: s}, &Expr{typ: t}) }

@@ -289,38 +289,51 @@ func joinRows(l, r *Relation, spec JoinSpec) float64 {
 		values *= n
 	}
 	all := matching(keys, l.Rows, r.Rows)
-	pairs := l.Rows * r.Rows / all
+	kept, _ := selectivity(spec.Residual, &Relation{Stats: slices.Concat(l.Stats, r.Stats)})
+	pairs := l.Rows * r.Rows / all * kept
 	if values = min(values, r.Rows); values == 0 {
 		values = r.Rows
 	}
-	matched := min(1, values/all)
+	matched := min(l.Rows, l.Rows*values/all, pairs)
 	switch spec.Kind {
 	case join.Left:
-		return max(pairs, l.Rows)
+		return pairs + l.Rows - matched
+	case join.Right:
+		return max(pairs, r.Rows)
+	case join.Full:
+		return max(pairs+l.Rows-matched, r.Rows)
 	case join.Semi:
-		return l.Rows * matched
+		return matched
 	case join.Anti:
-		return l.Rows * (1 - matched)
+		return l.Rows - matched
+	case join.Mark:
+		return l.Rows
 	}
 	return pairs
 }
 
-// chooseBuild decides which side of a join is held in a hash table. The other side
-// streams past it, so the side with fewer rows is better.
+// keptRows is how many times as many rows the other side must have so that a join builds
+// the side that keeps its rows. Streaming that side is cheaper: it needs no notes of which
+// rows had a match, and keeps their order.
+const keptRows = 2
+
+// chooseBuild decides which side of a join is held in memory. The other side streams past
+// it, so the side with fewer rows is better.
 func chooseBuild(l, r *Relation, spec JoinSpec) (left bool, why string) {
 	switch {
-	case spec.Written == "right":
-		return false, "a right join streams its right side, as a left join with the sides exchanged"
-	case spec.Written == "full" && spec.Kind == join.Left:
-		return false, "the first part of a full join streams its left side"
-	case spec.Written == "full":
-		return false, "the second part of a full join streams the right side again, for its rows without a match"
-	case spec.Kind != join.Inner:
+	case !spec.Kind.Pairs():
 		return false, fmt.Sprintf("a %v join streams its left side", spec.Kind)
 	case spec.build == "left" || spec.build == "right":
 		return spec.build == "left", "the job says so"
 	}
-	left = l.Rows < r.Rows
+	factorLeft, factorRight := 1.0, 1.0
+	switch spec.Kind {
+	case join.Left:
+		factorLeft = keptRows
+	case join.Right:
+		factorRight = keptRows
+	}
+	left = l.Rows*factorLeft < r.Rows*factorRight
 	small, large := r.Rows, l.Rows
 	if left {
 		small, large = large, small
@@ -374,6 +387,9 @@ func Approximate(rows float64) string {
 	}
 	// Two digits and a half: 1.2k, 12k, 120k.
 	v, unit := humanize.ComputeSI(rows)
+	if v >= 999.5 {
+		v, unit = humanize.ComputeSI(1.001 * rows)
+	}
 	if v < 10 {
 		return fmt.Sprintf("%.1f%s", v, unit)
 	}

@@ -1,7 +1,6 @@
 package logical
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -70,7 +69,7 @@ type (
 		Exprs []*expr.Expr
 	}
 	// Join has the columns of the left side, then those of the right side, except in semi
-	// and anti joins.
+	// and anti joins. A mark join has a BOOLEAN instead, which says whether there is a match.
 	Join struct {
 		Relation
 		Left, Right Node
@@ -124,35 +123,43 @@ type JoinSpec struct {
 	Kind                join.Kind
 	LeftKeys, RightKeys []int
 	NullSafe            []bool
-	build               string // "auto", "left" or "right"
-	fixed               bool   // the join keeps its place among others
-	// Written is the kind of the join in the query if that is made of another kind. A
-	// right join is a left join with its sides exchanged, a cross join an inner join on a
-	// key that all rows have in common. A full join is a left and an anti join.
-	Written string
+	// Residual are conditions on pairs of rows with equal keys, over the columns of the left
+	// side and then of the right side. Pairs on which one is not true do not match.
+	Residual []*expr.Expr
+	// AllPairs says that the key is the same in all rows: all pairs of rows are compared.
+	AllPairs  bool
+	Algorithm string // "" leaves the choice to the join
+	mark      string // name of the column of a mark join
+	build     string // "auto", "left" or "right"
+	fixed     bool   // the join keeps its place among others
 }
+
+// keepsLeft reports whether a kind of join returns left rows without a match.
+func keepsLeft(k join.Kind) bool {
+	return k == join.Left || k == join.Full || k == join.Anti || k == join.Mark
+}
+
+// keepsRight reports whether a kind of join returns right rows without a match.
+func keepsRight(k join.Kind) bool { return k == join.Right || k == join.Full }
 
 // Name returns the kind of the join in the words of the query.
 func (n *Join) Name() string {
-	if n.Written == "full" {
-		return n.Kind.String() // of the part
+	if n.Kind == join.Inner && n.AllPairs && len(n.Residual) == 0 {
+		return "cross"
 	}
-	return cmp.Or(n.Written, n.Kind.String())
+	return n.Kind.String()
 }
 
 // Conditions describes what is compared.
 func (n *Join) Conditions() (list []string) {
-	if n.Written == "cross" {
-		return nil
-	}
 	for i := range n.LeftKeys {
+		if n.AllPairs {
+			break
+		}
 		left, right := n.Left.Rel().Schema.Fields[n.LeftKeys[i]].Name, n.Right.Rel().Schema.Fields[n.RightKeys[i]].Name
 		if left == right {
 			left, _ = scopeOf(n.Left).Qualified(n.LeftKeys[i])
 			right, _ = scopeOf(n.Right).Qualified(n.RightKeys[i])
-		}
-		if n.Written == "right" || n.Written == "full" && n.Kind == join.Anti {
-			left, right = right, left
 		}
 		op := "="
 		if n.NullSafe[i] {
@@ -160,7 +167,47 @@ func (n *Join) Conditions() (list []string) {
 		}
 		list = append(list, fmt.Sprintf("%s %s %s", left, op, right))
 	}
+	for _, p := range n.Residual {
+		list = append(list, p.String())
+	}
+	if n.AllPairs {
+		list = append(list, "compares all pairs of rows: there is no equality of the two sides")
+		if len(n.Residual) == 0 {
+			list = []string{"all pairs of rows"}
+		}
+	}
 	return list
+}
+
+// Unique reports whether no two rows of a node can have equal values in all of the columns:
+// they contain the keys of a group-by.
+func Unique(n Node, columns []int) bool {
+	switch n := n.(type) {
+	case *Filter:
+		return Unique(n.In, columns)
+	case *Sort:
+		return Unique(n.In, columns)
+	case *Limit:
+		return Unique(n.In, columns)
+	case *Project:
+		var below []int
+		for _, c := range columns {
+			if in, bare := n.Exprs[c].IsColumn(); bare {
+				below = append(below, in)
+			}
+		}
+		return Unique(n.In, below)
+	case *Join:
+		return !n.Kind.Pairs() && Unique(n.Left, slices.DeleteFunc(slices.Clone(columns), func(c int) bool { return c >= n.Left.Rel().Schema.Len() }))
+	case *Group:
+		for k := range n.Keys {
+			if !slices.Contains(columns, k) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
 }
 
 // Aggregate is an aggregate function of a column of the input.
@@ -287,13 +334,22 @@ func newJoin(step string, left, right Node, spec JoinSpec) *Join {
 	n.tables = append(n.tables, l.tables...)
 	n.Stats = append(n.Stats, l.Stats...)
 	n.unreadable = l.unreadable
-	fields := append([]gpu.Field(nil), l.Schema.Fields...)
-	if spec.Kind == join.Inner || spec.Kind == join.Left {
+	var fields []gpu.Field
+	for _, f := range l.Schema.Fields {
+		f.Nullable = f.Nullable || keepsRight(spec.Kind)
+		fields = append(fields, f)
+	}
+	switch {
+	case spec.Kind == join.Mark:
+		n.tables = append(n.tables, nil)
+		n.Stats = append(n.Stats, ColumnStats{distinct: 2, Bytes: float64(gpu.Of(gpu.Bool).Width())})
+		fields = append(fields, gpu.Field{Name: spec.mark, Type: gpu.Of(gpu.Bool)})
+	case spec.Kind.Pairs():
 		n.tables = append(n.tables, r.tables...)
 		n.Stats = append(n.Stats, r.Stats...)
 		n.unreadable = slices.Concat(l.unreadable, r.unreadable)
 		for _, f := range r.Schema.Fields {
-			f.Nullable = f.Nullable || spec.Kind == join.Left
+			f.Nullable = f.Nullable || keepsLeft(spec.Kind)
 			fields = append(fields, f)
 		}
 	}
@@ -391,6 +447,15 @@ func withInputs(n Node, f func(Node) Node) Node {
 		return newUnion(r.Step, ins)
 	}
 	return n
+}
+
+// inputs returns the relations that a node reads.
+func inputs(n Node) (list []Node) {
+	withInputs(n, func(in Node) Node {
+		list = append(list, in)
+		return in
+	})
+	return list
 }
 
 func newSort(step string, in Node, keys []SortKey, offset, limit int64) *Sort {

@@ -72,33 +72,40 @@ func pushDown(n Node, preds []*expr.Expr) Node {
 	panic("logical: unknown node")
 }
 
-// pushDown splits conditions over a join by side.
+// pushDown splits conditions over a join by side. Conditions over both sides of an inner
+// join become part of it.
 func (n *Join) pushDown(preds []*expr.Expr) Node {
 	nleft := n.Left.Rel().Schema.Len()
 	toRight := func(c int) int { return c - nleft }
+	spec := n.JoinSpec
+	inner := n.Kind == join.Inner
+	if inner {
+		preds = append(slices.Clone(spec.Residual), preds...)
+		spec.Residual = nil
+	}
 	var left, right, above []*expr.Expr
 	for _, p := range preds {
 		l, r := sides(p, nleft)
 		switch {
-		case !r:
+		case !r && !keepsRight(n.Kind):
 			left = append(left, p)
 			if l {
 				right = append(right, n.mirror(p)...)
 			}
-		case !l && n.Kind == join.Inner:
+		case r && !l && n.Kind.Pairs() && !keepsLeft(n.Kind):
 			right = append(right, p.Remap(toRight))
 			left = append(left, n.mirrorLeft(p.Remap(toRight))...)
+		case inner:
+			spec.Residual = append(spec.Residual, p)
+			onLeft, onRight := implied(p, nleft)
+			left = append(left, onLeft...)
+			right = append(right, onRight...)
 		default:
 			above = append(above, p)
-			if n.Kind == join.Inner {
-				onLeft, onRight := implied(p, nleft)
-				left = append(left, onLeft...)
-				right = append(right, onRight...)
-			}
 		}
 	}
 	l, r := pushDown(n.Left, left), pushDown(n.Right, right)
-	return newFilter(n.Step, newJoin(n.Step, l, r, n.JoinSpec), above)
+	return newFilter(n.Step, newJoin(n.Step, l, r, spec), above)
 }
 
 // mirror returns the condition on the right keys that follows from a condition on the

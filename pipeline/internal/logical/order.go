@@ -37,7 +37,7 @@ func orderJoins(n Node) Node {
 func joinsBelow(n Node) bool {
 	switch n := n.(type) {
 	case *Join:
-		return n.Kind == join.Inner && n.Written == "" && !n.fixed
+		return n.Kind == join.Inner && !n.AllPairs && !n.fixed && !slices.ContainsFunc(n.Residual, (*expr.Expr).MayFail)
 	case *Filter:
 		return !slices.ContainsFunc(n.Conjuncts, (*expr.Expr).MayFail) && joinsBelow(n.In)
 	case *Project:
@@ -115,7 +115,11 @@ func (c *chain) add(n Node) ([]*expr.Expr, *order) {
 	for i := range j.LeftKeys {
 		c.equate(c.term(left[j.LeftKeys[i]]), c.term(right[j.RightKeys[i]]), j.NullSafe[i], j.Step)
 	}
-	return append(left, right...), &order{leaves: l.leaves | r.leaves, left: l, right: r, step: j.Step}
+	columns := append(left, right...)
+	for _, e := range j.Residual {
+		c.conds = append(c.conds, c.term(e.Substitute(columns)))
+	}
+	return columns, &order{leaves: l.leaves | r.leaves, left: l, right: r, step: j.Step}
 }
 
 func (c *chain) addLeaf(n Node) ([]*expr.Expr, *order) {
@@ -430,11 +434,10 @@ func (c *chain) emit(o *order) (n Node, at []int) {
 			at[col] = left.Rel().Schema.Len() + i
 		}
 	}
-	var conds []*expr.Expr
 	for _, e := range c.conditions(o.left.leaves, o.right.leaves) {
-		conds = append(conds, e.Remap(func(col int) int { return at[col] }))
+		spec.Residual = append(spec.Residual, e.Remap(func(col int) int { return at[col] }))
 	}
 	joined := newJoin(o.step, left, right, spec)
-	joined.Order = o.why
-	return newFilter(o.step, joined, conds), at
+	joined.Rows, joined.Order = c.size(o.leaves), o.why
+	return joined, at
 }
