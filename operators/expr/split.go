@@ -52,5 +52,13 @@ func Coalesce(x, y *Expr) *Expr {
 	return e
 }
 
+// Coalesced returns the operands of Coalesce.
+func Coalesced(e *Expr) (x, y *Expr, ok bool) {
+	if e.op != gpu.OpSelect || e.args[0].op != gpu.OpIsNotNull || e.args[0].args[0] != e.args[1] {
+		return nil, nil, false
+	}
+	return e.args[1], e.args[2], true
+}
+
 // CommonType returns the type in which values of two types are compared.
 func CommonType(s, t gpu.Type) (gpu.Type, bool) { return common(&Expr{typ: s}, &Expr{typ: t}) }

@@ -29,6 +29,9 @@ func pushDown(n Node, preds []*expr.Expr) Node {
 	case *Filter:
 		return pushDown(n.In, append(slices.Clone(n.Conjuncts), preds...))
 	case *Project:
+		if j, ok := n.In.(*Join); ok && j.Kind == join.Full {
+			return n.pushDownFull(j, preds)
+		}
 		below, above := partition(preds, func(p *expr.Expr) bool { return n.isBare(p.Columns()) })
 		for i, p := range below {
 			below[i] = p.Remap(n.Source)
@@ -106,6 +109,42 @@ func (n *Join) pushDown(preds []*expr.Expr) Node {
 	}
 	l, r := pushDown(n.Left, left), pushDown(n.Right, right)
 	return newFilter(n.Step, newJoin(n.Step, l, r, spec), above)
+}
+
+// pushDownFull moves conditions on columns of USING below a full join. Such a column is the
+// key of the side that has the row, and the keys of both sides in a pair are equal.
+func (n *Project) pushDownFull(j *Join, preds []*expr.Expr) Node {
+	nleft := j.Left.Rel().Schema.Len()
+	var left, right, above []*expr.Expr
+	for _, p := range preds {
+		cols := p.Columns()
+		key := -1
+		for i, l := range j.LeftKeys {
+			if len(cols) == 1 && !j.NullSafe[i] && n.isKeyOf(cols[0], l, nleft+j.RightKeys[i]) {
+				key = i
+			}
+		}
+		if key < 0 {
+			above = append(above, p)
+			continue
+		}
+		left = append(left, p.Remap(func(int) int { return j.LeftKeys[key] }))
+		right = append(right, p.Remap(func(int) int { return j.RightKeys[key] }))
+	}
+	in := newJoin(j.Step, pushDown(j.Left, left), pushDown(j.Right, right), j.JoinSpec)
+	return newFilter(n.Step, newProject(n.Step, in, n.Exprs, n.Schema.Names(), n.tables), above)
+}
+
+// isKeyOf reports whether a column is the first of two columns of the input, or the second
+// where that is null.
+func (n *Project) isKeyOf(column, first, second int) bool {
+	x, y, ok := expr.Coalesced(n.Exprs[column])
+	if !ok {
+		return false
+	}
+	a, bareA := x.IsColumn()
+	b, bareB := y.IsColumn()
+	return bareA && bareB && a == first && b == second
 }
 
 // mirror returns the condition on the right keys that follows from a condition on the
