@@ -157,6 +157,9 @@ func run(t *testing.T, memory int64, op operators.Operator, strideRows int, buil
 					return err
 				}
 			}
+			if err := lane.Flush(ctx, emit(len(input))); err != nil {
+				return err
+			}
 			return lane.Close()
 		}
 		return inLanes(len(input), func(task operators.Task) (func(int) error, func() error, func() error, error) {
@@ -164,7 +167,7 @@ func run(t *testing.T, memory int64, op operators.Operator, strideRows int, buil
 			if err != nil {
 				return nil, nil, nil, err
 			}
-			return func(n int) error { return lane.Push(ctx, input[n], emit(n)) }, nothing, lane.Close, nil
+			return func(n int) error { return lane.Push(ctx, input[n], emit(n)) }, func() error { return lane.Flush(ctx, emit(len(input))) }, lane.Close, nil
 		})
 	}()
 	require.NoError(t, op.Close())

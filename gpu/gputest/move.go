@@ -516,6 +516,15 @@ func testHash(t *testing.T, open Open) {
 	}
 }
 
+// offsets returns the offsets of a partition, and releases the column.
+func (b *bench) offsets(c gpu.Column) []int {
+	b.t.Helper()
+	require.Equal(b.t, gpu.Of(gpu.Int32), c.Type)
+	require.True(b.t, c.Valid == nil && c.Dict == nil)
+	defer c.Release()
+	return b.ints(c)
+}
+
 func testPartition(t *testing.T, open Open) {
 	b := setUp(t, open)
 	for i, n := range sizes {
@@ -538,8 +547,9 @@ func testPartition(t *testing.T, open Open) {
 					continue
 				}
 				shift, bits := digit[0], digit[1]
-				out, offsets, err := b.q.Partition(b.l, cols, hash, shift, bits)
+				out, ends, err := b.q.Partition(b.l, cols, hash, shift, bits)
 				require.NoError(t, err)
+				offsets := b.offsets(ends)
 				require.Len(t, offsets, 1<<bits+1)
 				require.Equal(t, 0, offsets[0])
 				require.Equal(t, n, offsets[len(offsets)-1])
@@ -583,8 +593,9 @@ func testPartitionColumns(t *testing.T, open Open) {
 		cols = b.up(cols...)
 		for _, only := range []int{2, len(cols)} {
 			for _, digit := range [][2]uint{{24, 8}, {5, 3}, {7, 11}} {
-				out, offsets, err := b.q.Partition(b.l, cols[:only], cols[0], digit[0], digit[1])
+				out, ends, err := b.q.Partition(b.l, cols[:only], cols[0], digit[0], digit[1])
 				require.NoError(t, err)
+				offsets := b.offsets(ends)
 				var order []int
 				parts := make([][]int, 1<<digit[1])
 				for r, k := range key {

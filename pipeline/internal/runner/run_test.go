@@ -113,17 +113,43 @@ type fakeOperator struct {
 func (o *fakeOperator) Schema() *gpu.Schema { return oneColumn }
 
 func (o *fakeOperator) NewLane(operators.Task) (operators.Lane, error) {
-	return &fakeLane{o}, o.faults.next("open")
+	return &fakeLane{fakeOperator: o}, o.faults.next("open")
 }
 
-type fakeLane struct{ *fakeOperator }
+// fakeLane keeps the last stride back until Flush.
+type fakeLane struct {
+	*fakeOperator
+	last *gpu.Stride
+}
 
-func (l *fakeLane) Close() error { return nil }
 func (l *fakeLane) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) error {
 	if err := release(s, func() error { return l.faults.next("push") }); err != nil {
 		return err
 	}
+	return l.swap(s, emit)
+}
+
+// swap emits the stride that is kept and keeps another one.
+func (l *fakeLane) swap(s *gpu.Stride, emit operators.Emit) error {
+	s, l.last = l.last, s
+	if s == nil {
+		return nil
+	}
 	return emit(s)
+}
+
+func (l *fakeLane) Flush(_ context.Context, emit operators.Emit) error {
+	if err := l.faults.next("flush"); err != nil {
+		return err
+	}
+	return l.swap(nil, emit)
+}
+
+func (l *fakeLane) Close() error {
+	if l.last != nil {
+		l.last.Release()
+	}
+	return nil
 }
 
 // release calls f and releases the stride when it fails.
@@ -397,7 +423,10 @@ func explode() operators.Operator {
 	return fakeStreaming{&exploding{fakeOperator: fakeOperator{faults: &faults{}}}}
 }
 
-type exploding struct{ fakeOperator }
+type exploding struct {
+	operators.NoFlush
+	fakeOperator
+}
 
 func (o *exploding) NewLane(operators.Task) (operators.Lane, error) { return o, nil }
 func (o *exploding) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) error {
