@@ -159,7 +159,7 @@ func randomChain(t *testing.T, r *rand.Rand, order string) *Builder {
 		return fmt.Sprintf("%s %s %s", l, []string{"=", "=", "=", "is not distinct from"}[r.IntN(4)], column(right))
 	}
 	other := func(of []int) string {
-		return fmt.Sprintf([]string{"%s <= %s + 3", "(%s < 4 or %s is null)", "%s is distinct from %s", "12 // (%s + 1) >= %s"}[r.IntN(4)], column(of), column(of))
+		return fmt.Sprintf([]string{"%s <= %s + 3", "(%s < 4 or %s is null)", "%s is distinct from %s", "12 // (%s - 5) >= %s"}[r.IntN(4)], column(of), column(of))
 	}
 	join := func(left, right []int, with string) {
 		on := []string{equality(left, right)}
@@ -203,7 +203,7 @@ func randomChain(t *testing.T, r *rand.Rand, order string) *Builder {
 // TestJoinsInAnotherOrderGiveTheSameRows compares chains in the order that the planner
 // chooses with the order as written.
 func TestJoinsInAnotherOrderGiveTheSameRows(t *testing.T) {
-	changed, rows := 0, 0
+	changed, failed, rows := 0, 0, 0
 	first, cases := gputest.Seed(t), gputest.Cases(t, 200)
 	for seed := first; seed < first+uint64(cases); seed++ {
 		run := func(order string) ([]string, []string) {
@@ -217,7 +217,8 @@ func TestJoinsInAnotherOrderGiveTheSameRows(t *testing.T) {
 				changed++
 			}
 			if _, err = p.Run(t.Context(), RunOptions{Use: Host, Threads: 1}); err != nil {
-				return nil, []string{err.Error()}
+				require.ErrorContains(t, err, "divided by zero", "GSTREAM_SEED=%d", seed)
+				return nil, nil
 			}
 			all := textOf(&c)
 			slices.Sort(all)
@@ -225,10 +226,15 @@ func TestJoinsInAnotherOrderGiveTheSameRows(t *testing.T) {
 		}
 		want, names := run("as written")
 		got, gotNames := run("")
+		if names == nil {
+			failed++
+			continue // a condition that fails as written may see fewer rows in another order
+		}
 		require.Equal(t, names, gotNames, "GSTREAM_SEED=%d", seed)
 		require.Equal(t, want, got, "GSTREAM_SEED=%d", seed)
 		rows += len(got)
 	}
 	assert.Greater(t, changed, cases/4, "the planner changes many orders")
+	assert.Greater(t, failed, cases/40)
 	assert.Greater(t, rows, cases)
 }

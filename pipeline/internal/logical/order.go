@@ -25,23 +25,23 @@ func orderJoins(n Node) Node {
 	columns, written := c.add(n)
 	r := n.Rel()
 	ordered, at := c.emit(c.choose(written))
+	exprs := make([]*expr.Expr, len(columns))
 	for i, e := range columns {
-		columns[i] = e.Remap(func(c int) int { return at[c] })
+		exprs[i] = e.Remap(func(c int) int { return at[c] })
 	}
-	return newProject(r.Step, ordered, columns, r.Schema.Names(), r.tables)
+	return newProject(r.Step, ordered, exprs, r.Schema.Names(), r.tables)
 }
 
 // joinsBelow reports whether a node is a join of a chain, or computes columns or conditions
-// over one that can move with it. What may fail on a row does not move: it must see no row
-// that it would not see in the order as written.
+// over one.
 func joinsBelow(n Node) bool {
 	switch n := n.(type) {
 	case *Join:
-		return n.Kind == join.Inner && !n.AllPairs && !n.fixed && !slices.ContainsFunc(n.Residual, (*expr.Expr).MayFail)
+		return n.Kind == join.Inner && !n.AllPairs && !n.fixed
 	case *Filter:
-		return !slices.ContainsFunc(n.Conjuncts, (*expr.Expr).MayFail) && joinsBelow(n.In)
+		return joinsBelow(n.In)
 	case *Project:
-		return !slices.ContainsFunc(n.Exprs, (*expr.Expr).MayFail) && joinsBelow(n.In)
+		return joinsBelow(n.In)
 	}
 	return false
 }
@@ -52,7 +52,7 @@ type chain struct {
 	leaves  []Node
 	columns Relation // of all leaves
 	from    []int    // the first column of each leaf
-	leafOf  []int    // the leaf of each column
+	width   int      // columns of all leaves
 	classes []class
 	conds   []term // conditions over several leaves
 	sorted  []int  // leaves from the one with the fewest rows on
@@ -64,7 +64,9 @@ type set uint64
 
 func (s set) has(t set) bool { return s&t == t }
 
-// term is an expression and the leaves that have its columns.
+// term is an expression and the leaves that it needs: those of its columns, and for what may
+// fail on a row all leaves that are joined before it in the order as written. So it sees no
+// row that it would not see there.
 type term struct {
 	*expr.Expr
 	leaves set
@@ -88,9 +90,8 @@ type order struct {
 	why         string // it was chosen, for the last join of a chain
 }
 
-// add adds a node of the chain. It returns the expressions of the node's columns, and the
-// order as written.
-func (c *chain) add(n Node) ([]*expr.Expr, *order) {
+// add adds a node of the chain. It returns the node's columns, and the order as written.
+func (c *chain) add(n Node) ([]term, *order) {
 	if !joinsBelow(n) {
 		return c.addLeaf(orderJoins(n))
 	}
@@ -98,14 +99,14 @@ func (c *chain) add(n Node) ([]*expr.Expr, *order) {
 	case *Filter:
 		columns, o := c.add(n.In)
 		for _, e := range n.Conjuncts {
-			c.conds = append(c.conds, c.term(e.Substitute(columns)))
+			c.conds = append(c.conds, newTerm(e, columns, o.leaves))
 		}
 		return columns, o
 	case *Project:
 		columns, o := c.add(n.In)
-		out := make([]*expr.Expr, len(n.Exprs))
+		out := make([]term, len(n.Exprs))
 		for i, e := range n.Exprs {
-			out[i] = e.Substitute(columns)
+			out[i] = newTerm(e, columns, o.leaves)
 		}
 		return out, o
 	}
@@ -113,32 +114,39 @@ func (c *chain) add(n Node) ([]*expr.Expr, *order) {
 	left, l := c.add(j.Left)
 	right, r := c.add(j.Right)
 	for i := range j.LeftKeys {
-		c.equate(c.term(left[j.LeftKeys[i]]), c.term(right[j.RightKeys[i]]), j.NullSafe[i], j.Step)
+		c.equate(left[j.LeftKeys[i]], right[j.RightKeys[i]], j.NullSafe[i], j.Step)
 	}
-	columns := append(left, right...)
+	columns, o := append(left, right...), &order{leaves: l.leaves | r.leaves, left: l, right: r, step: j.Step}
 	for _, e := range j.Residual {
-		c.conds = append(c.conds, c.term(e.Substitute(columns)))
+		c.conds = append(c.conds, newTerm(e, columns, o.leaves))
 	}
-	return columns, &order{leaves: l.leaves | r.leaves, left: l, right: r, step: j.Step}
+	return columns, o
 }
 
-func (c *chain) addLeaf(n Node) ([]*expr.Expr, *order) {
-	i, first := len(c.leaves), len(c.leafOf)
+func (c *chain) addLeaf(n Node) ([]term, *order) {
+	i, first := len(c.leaves), c.width
 	c.leaves, c.from = append(c.leaves, n), append(c.from, first)
-	columns := columnsOf(n)
-	for k, e := range columns {
-		columns[k] = e.Remap(func(col int) int { return first + col })
-		c.leafOf = append(c.leafOf, i)
-	}
+	c.width += n.Rel().Schema.Len()
 	c.columns.Stats = append(c.columns.Stats, n.Rel().Stats...)
+	var columns []term
+	for _, e := range columnsOf(n) {
+		columns = append(columns, term{Expr: e.Remap(func(col int) int { return first + col }), leaves: 1 << i})
+	}
 	return columns, &order{leaves: 1 << i}
 }
 
-func (c *chain) term(e *expr.Expr) term {
-	t := term{Expr: e}
+// newTerm returns an expression over columns of a join of leaves, in the order as written.
+func newTerm(e *expr.Expr, columns []term, leaves set) term {
+	exprs := make([]*expr.Expr, len(columns))
+	t := term{}
 	for _, col := range e.Columns() {
-		t.leaves |= 1 << c.leafOf[col]
+		exprs[col] = columns[col].Expr
+		t.leaves |= columns[col].leaves
 	}
+	if e.MayFail() {
+		t.leaves |= leaves
+	}
+	t.Expr = e.Substitute(exprs)
 	return t
 }
 
@@ -163,7 +171,7 @@ func (c *chain) equate(l, r term, nullSafe bool, step string) {
 }
 
 func (k *class) contains(t term) bool {
-	return slices.ContainsFunc(k.terms, func(o term) bool { return o.Equal(t.Expr) })
+	return slices.ContainsFunc(k.terms, func(o term) bool { return o.leaves == t.leaves && o.Equal(t.Expr) })
 }
 
 // within returns the first term of the class that a set of leaves can compute, or nil.
@@ -411,7 +419,7 @@ func (c *chain) name(o *order, steps *[]string) {
 func (c *chain) emit(o *order) (n Node, at []int) {
 	if o.left == nil {
 		i := bits.TrailingZeros64(uint64(o.leaves))
-		at = slices.Repeat([]int{-1}, len(c.leafOf))
+		at = slices.Repeat([]int{-1}, c.width)
 		for col := range c.leaves[i].Rel().Schema.Len() {
 			at[c.from[i]+col] = col
 		}
