@@ -121,14 +121,26 @@ func (s *sample) count(column int) keyCount {
 }
 
 func (s *sample) countValues(values gpu.Column) keyCount {
-	seen := map[gpu.Scalar]int{}
+	if values.Type.IsVar() {
+		return estimateKeys(s.rows, values, func(v gpu.Scalar) string { return v.Str })
+	}
+	if values.Type.IsFloat() {
+		return estimateKeys(s.rows, values, func(v gpu.Scalar) float64 { return v.Float })
+	}
+	return estimateKeys(s.rows, values, func(v gpu.Scalar) gpu.Int128 { return v.Int })
+}
+
+// estimateKeys estimates the different values of a table of that many rows from those of a
+// sample.
+func estimateKeys[K comparable](rows float64, values gpu.Column, key func(gpu.Scalar) K) keyCount {
+	seen := make(map[K]int32, values.Len)
 	n, runs := 0, 0 // values that are not null, runs of equal ones
-	last := gpu.Scalar{}
+	var last K
 	for i := range values.Len {
-		v := values.ScalarAt(i)
-		if !v.Valid {
+		if !values.IsValid(i) {
 			continue
 		}
+		v := key(values.ScalarAt(i))
 		if n++; n == 1 || v != last {
 			runs++
 		}
@@ -139,7 +151,7 @@ func (s *sample) countValues(values gpu.Column) keyCount {
 	if n == 0 {
 		return keyCount{distinct: 1}
 	}
-	all := s.rows * float64(n) / float64(values.Len) // values of the table
+	all := rows * float64(n) / float64(values.Len) // values of the table
 	once, twice := 0.0, 0.0
 	for _, times := range seen {
 		switch times {
@@ -150,7 +162,7 @@ func (s *sample) countValues(values gpu.Column) keyCount {
 		}
 	}
 	switch {
-	case values.Len >= int(s.rows): // the sample is the table
+	case values.Len >= int(rows): // the sample is the table
 		return keyCount{d, int(d) == n}
 	case int(d) == n:
 		return keyCount{all, n >= minUnique}
