@@ -193,12 +193,29 @@ func newGroupBy(t *testing.T, keys ...int) operators.Operator {
 }
 
 func newJoin(t *testing.T, kind join.Kind, keys ...int) operators.Operator {
+	return newJoinIf(t, kind, false, keys...)
+}
+
+// newJoinIf also has a condition, if it is asked for: the price on the left is less.
+func newJoinIf(t *testing.T, kind join.Kind, condition bool, keys ...int) operators.Operator {
 	spec := join.Spec{Kind: kind, Probe: schema, Build: schema, ProbeKeys: keys, BuildKeys: keys, NullSafe: make([]bool, len(keys)), ProbeOut: []int{0, 2}}
-	if kind == join.Inner || kind == join.Left {
+	if kind.Pairs() {
 		spec.BuildOut = []int{1, 2}
 	}
 	fields := operators.PickFields(schema, spec.ProbeOut).Fields
-	spec.Out = gpu.NewSchema(append(fields, operators.PickFields(schema, spec.BuildOut).Fields...)...)
+	fields = append(fields, operators.PickFields(schema, spec.BuildOut).Fields...)
+	if kind == join.Mark {
+		fields = append(fields, gpu.Field{Name: "match", Type: gpu.Of(gpu.Bool)})
+	}
+	if kind.KeepsBuild() {
+		fields[0].Nullable = true
+	}
+	spec.Out = gpu.NewSchema(fields...)
+	if condition {
+		price := schema.Fields[2].Type
+		spec.Residual = &join.Residual{Probe: []int{2}, Build: []int{2}, Program: &gpu.Program{Inputs: []gpu.Type{price, price}, Outputs: []int{2},
+			Code: []gpu.Instr{{Op: gpu.OpLt, Type: gpu.Of(gpu.Bool), Args: []int{0, 1}, Mask: -1}}}}
+	}
 	op, err := join.New(spec)
 	require.NoError(t, err)
 	return op
@@ -243,6 +260,11 @@ var operatorsUnderTest = []struct {
 	{"left join", true, func(t *testing.T) operators.Operator { return newJoin(t, join.Left, 0, 1) }},
 	{"semi join", true, func(t *testing.T) operators.Operator { return newJoin(t, join.Semi, 0) }},
 	{"anti join", true, func(t *testing.T) operators.Operator { return newJoin(t, join.Anti, 2) }},
+	{"right join", true, func(t *testing.T) operators.Operator { return newJoin(t, join.Right, 0) }},
+	{"full join with a condition", true, func(t *testing.T) operators.Operator { return newJoinIf(t, join.Full, true, 0) }},
+	{"inner join with a condition", true, func(t *testing.T) operators.Operator { return newJoinIf(t, join.Inner, true, 0) }},
+	{"anti join with a condition", true, func(t *testing.T) operators.Operator { return newJoinIf(t, join.Anti, true, 1, 0) }},
+	{"mark join", true, func(t *testing.T) operators.Operator { return newJoin(t, join.Mark, 0) }},
 	{"sort", true, func(t *testing.T) operators.Operator {
 		return newSort(t, 0, -1, sort.Key{Column: 1}, sort.Key{Column: 2, Descending: true, NullsFirst: true})
 	}},
@@ -340,7 +362,7 @@ func TestAnExpansionHasEachRowOnceForEachVariant(t *testing.T) {
 
 func TestJoinsWithAnEmptyBuildSide(t *testing.T) {
 	input := rows(3, 50)
-	for kind, want := range map[join.Kind]int{join.Inner: 0, join.Left: 50, join.Semi: 0, join.Anti: 50} {
+	for kind, want := range map[join.Kind]int{join.Inner: 0, join.Left: 50, join.Right: 0, join.Full: 50, join.Semi: 0, join.Anti: 50, join.Mark: 50} {
 		got, err := run(t, 0, newJoin(t, kind, 0), 16, nil, cut(input, 16), 2)
 		require.NoError(t, err)
 		require.Len(t, got, want, "%v join", kind)
