@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -74,4 +76,31 @@ func TestASampleThatFailsChangesNoPlan(t *testing.T) {
 	assert.NotContains(t, strings.Join(s.Detail, "\n"), "sampled")
 	_, err = p.Run(t.Context(), RunOptions{Use: Host})
 	require.ErrorContains(t, err, "is divided by zero")
+}
+
+// TestArrowTablesAreSampled has an Arrow table of two records, which has no statistics.
+func TestArrowTablesAreSampled(t *testing.T) {
+	rows := func(n int) string {
+		var list []string
+		for i := range n {
+			list = append(list, fmt.Sprintf(`{"k": %d}`, i%10))
+		}
+		return "[" + strings.Join(list, ",") + "]"
+	}
+	fields := []arrow.Field{{Name: "k", Type: arrow.PrimitiveTypes.Int64}}
+	var records []arrow.Record
+	for _, n := range []int{5, 2000} {
+		r, _, err := array.RecordFromJSON(memory.DefaultAllocator, arrow.NewSchema(fields, nil), strings.NewReader(rows(n)))
+		require.NoError(t, err)
+		defer r.Release()
+		records = append(records, r)
+	}
+	table, err := ArrowTable(records[0].Schema(), records...)
+	require.NoError(t, err)
+	p, err := New("f").ReadTable("t", table).Filter("k % 5 = 3").WriteTo(&Collector{}).Plan()
+	require.NoError(t, err)
+	defer p.Close()
+	s := p.Explain(Host).Root
+	assert.InDelta(t, 401, s.Rows, 1)
+	assert.Contains(t, s.Detail, "estimated from 2,000 sampled rows")
 }

@@ -287,6 +287,9 @@ func lowerJoin(n *logical.Join, need required) (*Stage, layout, error) {
 			return nil, nil, &job.Diagnostic{Step: n.Step, Msg: err.Error()}
 		}
 	}
+	if n.AllPairs {
+		st.Pairs = left.Rows * right.Rows
+	}
 	spec.ProbeRows, spec.BuildRows = estimated(probed), estimated(built)
 	spec.UniqueBuild = logical.Unique(built, builtKeys)
 	st.Detail = append(n.Conditions(), fmt.Sprintf("builds %s: %s", st.Inputs[1].Step, n.Why))
