@@ -85,6 +85,9 @@ func (n *Join) pushDown(preds []*expr.Expr) Node {
 	if inner {
 		preds = append(slices.Clone(spec.Residual), preds...)
 		spec.Residual = nil
+		if j := n.equated(preds); j != nil {
+			return pushDown(j, nil)
+		}
 	}
 	var left, right, above []*expr.Expr
 	for _, p := range preds {
@@ -109,6 +112,38 @@ func (n *Join) pushDown(preds []*expr.Expr) Node {
 	}
 	l, r := pushDown(n.Left, left), pushDown(n.Right, right)
 	return newFilter(n.Step, newJoin(n.Step, l, r, spec), above)
+}
+
+// equated returns an inner join of all pairs under conditions as a join by the equalities
+// that are among them, or nil if there are none.
+func (n *Join) equated(preds []*expr.Expr) Node {
+	if !n.AllPairs {
+		return nil
+	}
+	c := &joinCondition{}
+	for _, p := range preds {
+		// What may fail must see only the pairs that the conditions before it leave.
+		mayFail := p.MayFail()
+		if x, y, _, ok := expr.Equality(p); ok {
+			x, y, err := sameType(x, y)
+			mayFail = err != nil || x.MayFail() || y.MayFail()
+		}
+		if mayFail {
+			c.residual = append(c.residual, p)
+		} else {
+			c.add(p, n.Left.Rel().Schema.Len())
+		}
+	}
+	if len(c.left) == 0 {
+		return nil
+	}
+	spec := n.JoinSpec
+	spec.LeftKeys, spec.RightKeys, spec.Residual, spec.AllPairs = nil, nil, nil, false
+	j, err := c.build(n.Step, n.Left, n.Right, spec)
+	if err != nil {
+		return nil
+	}
+	return j
 }
 
 // pushDownFull moves conditions on columns of USING below a full join. Such a column is the
