@@ -238,3 +238,23 @@ func TestJoinsInAnotherOrderGiveTheSameRows(t *testing.T) {
 	assert.Greater(t, failed, cases/40)
 	assert.Greater(t, rows, cases)
 }
+
+// TestLongChainsAreJoined has chains that are searched exhaustively, greedily, and of more
+// tables than are ordered together.
+func TestLongChainsAreJoined(t *testing.T) {
+	for _, n := range []int{10, 40, 64, 65, 90} {
+		b := New("long")
+		for i := range n {
+			var rows []string
+			for k := range 1 + n - i { // the last table has the fewest rows
+				rows = append(rows, fmt.Sprintf(`{"k%d": %d, "v%d": %d}`, i, k, i, k))
+			}
+			b.ReadTable(fmt.Sprintf("t%d", i), record(t, []arrow.Field{{Name: fmt.Sprintf("k%d", i), Type: arrow.PrimitiveTypes.Int64}, {Name: fmt.Sprintf("v%d", i), Type: arrow.PrimitiveTypes.Int64}},
+				"["+strings.Join(rows, ",")+"]"))
+			if i > 0 {
+				b.Join(fmt.Sprintf("t%d", i), fmt.Sprintf("k%d = v%d", i-1, i))
+			}
+		}
+		requireRows(t, b.Sort("k0").Select("k0", fmt.Sprintf("v%d", n-1)), fmt.Sprintf(`[{"k0":0,"v%d":0},{"k0":1,"v%d":1}]`, n-1, n-1))
+	}
+}

@@ -18,7 +18,7 @@ const maxExact = 10
 // orderJoins orders chains of inner joins by estimated size. The rows stay the same, and
 // so do their columns.
 func orderJoins(n Node) Node {
-	if !joinsBelow(n) {
+	if !joinsBelow(n) || leavesBelow(n) > maxLeaves {
 		return withInputs(n, orderJoins)
 	}
 	c := &chain{}
@@ -46,6 +46,21 @@ func joinsBelow(n Node) bool {
 	return false
 }
 
+// maxLeaves is the most tables of a chain: the width of a set. The last joins of a longer
+// chain keep their places.
+const maxLeaves = 64
+
+// leavesBelow returns the number of tables of a chain.
+func leavesBelow(n Node) (count int) {
+	if !joinsBelow(n) {
+		return 1
+	}
+	for _, in := range inputs(n) {
+		count += leavesBelow(in)
+	}
+	return count
+}
+
 // chain is inner joins in any order. Its expressions are over the columns of all leaves,
 // one leaf after the other.
 type chain struct {
@@ -59,7 +74,7 @@ type chain struct {
 	rows    map[set]float64
 }
 
-// set is a set of leaves.
+// set is a set of at most maxLeaves leaves.
 type set uint64
 
 func (s set) has(t set) bool { return s&t == t }
