@@ -24,18 +24,26 @@ const (
 	notNullSelectivity  = 0.95
 )
 
+// fullRange is how many rows a column has for each integer of its range, from which we take
+// it that it has all of them.
+const fullRange = 8
+
 // scanStats turns a file's statistics of a column into estimates.
 func scanStats(t gpu.Type, s source.ColumnStats, rows float64) ColumnStats {
-	c := ColumnStats{distinct: float64(s.Distinct), unique: rows > 0 && float64(s.Distinct) == rows, Bytes: float64(t.Width())}
+	c := ColumnStats{distinct: float64(s.Distinct), counted: s.Distinct > 0, Bytes: float64(t.Width())}
 	if t.IsVar() && rows > 0 {
 		c.Bytes = float64(s.Bytes)/rows + 4
 	}
 	if s.HasRange && integerLike(t) && s.Min.Valid && s.Max.Valid {
 		c.bound = &expr.Range{Lo: s.Min.Int, Hi: s.Max.Int}
 		if c.distinct == 0 {
-			c.distinct = min(rows, width(c.bound))
+			// A column of far more rows than its range has integers has nearly all of these.
+			// One with as many rows has each once: it is a number that somebody has given out.
+			w := width(c.bound)
+			c.distinct, c.counted = min(rows, w), w == rows || w*fullRange <= rows
 		}
 	}
+	c.unique = c.counted && rows > 0 && c.distinct == rows
 	return c
 }
 
@@ -214,8 +222,8 @@ func comparisonSelectivity(c expr.Comparison, in *Relation) float64 {
 // keys returns the number of values of a column before any filter, 0 if it is unknown, and
 // whether no two are equal. It may read a sample of the column.
 func (c ColumnStats) keys() (distinct float64, unique bool) {
-	if c.unique {
-		return c.distinct, true
+	if c.counted {
+		return c.distinct, c.unique
 	}
 	k := c.sample.count(c.column)
 	if k.distinct == 0 {

@@ -37,6 +37,7 @@ func (r *Relation) Rel() *Relation { return r }
 type ColumnStats struct {
 	bound    *expr.Range // of integer-like values; nil when unknown
 	distinct float64     // values before any filter; 0 when unknown
+	counted  bool        // no sample would tell distinct better
 	unique   bool        // of the values before any filter and join, no two are equal
 	ruledOut float64     // fraction of the values that no row has because of filters of the column
 	Bytes    float64     // average bytes of a value
