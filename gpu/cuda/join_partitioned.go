@@ -1,307 +1,236 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
-	"os"
+	"math/rand/v2"
+	"unsafe"
 
 	"github.com/gstream/gstream/gpu"
 )
 
 // The layouts of join.cu.
-type joinState struct {
-	pairs, written           uint64
-	items, taken, stopped, _ uint32
-}
+type (
+	joinState struct {
+		pairs, written               uint64
+		items, taken, stopped, wrong uint32
+	}
+	joinLoad struct {
+		src, rows uint64
+		width, at uint32
+		build     int32
+		_         uint32
+	}
+	joinOutput struct {
+		src, dst      uint64
+		width, stride uint32
+		at, build     int32
+	}
+	joinArgs struct {
+		build, probe, buildValid, probeValid, items, state, places, matched, limit, mul uint64
 
-type joinLoad struct {
-	src, rows uint64
-	width, at uint32
-	build     int32
-	_         uint32
-}
-
-type joinOutput struct {
-	src, dst      uint64
-	width, stride uint32
-	at, build     int32
-}
+		load                       [joinLoads]joinLoad
+		output                     [joinOutputs]joinOutput
+		loads, outputs             uint32
+		capacity, bits, unique     uint32
+		next, head, slots, slot, _ uint32
+	}
+	joinPlanArgs struct {
+		build, probe, items, state        uint64
+		partitions, capacity, slice, most uint32
+		buildRows, probeRows              int64
+	}
+)
 
 const (
 	joinLoads   = 16 // JOIN_LOADS of join.cu
 	joinOutputs = 32 // JOIN_OUTPUTS
 	joinAlign   = 32 // JOIN_ALIGN
+	joinThreads = 768
 	joinItem    = 16 // bytes of JoinItem
 	joinPlace   = 32 // bytes of JoinPlace
-)
 
-type joinArgs struct {
-	build, probe, buildValid, probeValid, items, state, places, matched, limit, mul uint64
-
-	load                       [joinLoads]joinLoad
-	output                     [joinOutputs]joinOutput
-	loads, outputs             uint32
-	capacity, bits, unique     uint32
-	next, head, slots, slot, _ uint32
-}
-
-type joinPlanArgs struct {
-	build, probe, items, state          uint64
-	partitions, capacity, slice, unused uint32
-}
-
-const (
 	// joinSlice is the probe rows of a work item; a skewed partition is cut into several.
 	joinSlice = 1 << 16
-	// joinLimit is the least number of pairs of a call: as many as a block of the kernel
-	// reserves at a time, or more.
+	// joinLimit is the least limit of pairs of a launch: a block reserves room for as many
+	// at a time, or fewer.
 	joinLimit = 1 << 17
 )
 
-// joinShape is how a join kernel was compiled.
-type joinShape struct{ threads, rows int }
-
-func joinShapeOf(keyWidth int) joinShape {
-	if e := os.Getenv("JOINSHAPE"); e != "" {
-		var s joinShape
-		fmt.Sscanf(e, "%dx%d", &s.threads, &s.rows)
-		return s
+// joinRows returns the probe rows of a thread at a time, by the width of the key.
+func joinRows(width int) int {
+	if width == 4 {
+		return 3
 	}
-	if keyWidth == 4 {
-		return joinShape{768, 3}
-	}
-	return joinShape{768, 2}
+	return 2
 }
 
-func (s joinShape) chunk() int { return s.threads * s.rows }
-
-// joinColumn is a column of the pairs, before it is known where its rows are.
-type joinColumn struct {
-	src   *gpu.Buffer // nil: row numbers
-	dst   *gpu.Buffer
-	width int
-	build bool
-}
-
-// partitionMatcher is the join of two partitioned sides. Blocks of the kernel remember
-// where they stopped.
+// partitionMatcher is the matcher of two partitioned sides. The device plans the work
+// items. Blocks of the kernel remember where they stopped, so that the next call goes on.
 type partitionMatcher struct {
 	dev          *Device
 	lease        *gpu.Lease
 	build, probe gpu.Partitioned
-	capacity     int         // build rows of a table; 0 before the first call
-	bits         uint        // of the number of buckets
-	items        *gpu.Buffer // work items
-	state        *gpu.Buffer
-	places       *gpu.Buffer // by block
-	running      int         // blocks
+	width        int    // bytes of the key
+	mul          uint64 // odd; makes buckets of keys
+	capacity     int    // build rows of a table
+	blocks       int
+	items        *gpu.Buffer
+	work         *gpu.Buffer // JoinState, then a JoinPlace a block
 	done         bool
 }
 
-// newPartitionMatcher returns the matcher of two sides.
-func (q *queue) newPartitionMatcher(l *gpu.Lease, build, probe gpu.Partitioned) *partitionMatcher {
-	return &partitionMatcher{dev: q.dev, lease: l, build: build, probe: probe}
+// MatchPartitions implements gpu.Queue.
+func (q *queue) MatchPartitions(l *gpu.Lease, build, probe gpu.Partitioned) (out gpu.Matcher, err error) {
+	o := q.begin("join partitions", l)
+	defer end(o, &out, &err)
+	o.takes(build.Key, build.Offsets, probe.Key, probe.Offsets)
+	if err := gpu.CheckPartitions(build, probe); err != nil {
+		return nil, err
+	}
+	m := &partitionMatcher{dev: q.dev, lease: l, build: build, probe: probe, width: build.Key.Type.Width(), mul: rand.Uint64() | 1}
+	m.plan(o)
+	return m, nil
 }
 
-// Release gives back what the matcher holds.
+// plan chooses the size of a table: it has room for a partition of the average size and
+// its usual spread. Then it plans the work items.
+func (m *partitionMatcher) plan(o *op) {
+	partitions := m.build.Offsets.Len - 1
+	mean := m.build.Key.Len/max(partitions, 1) + 1
+	m.capacity = min(mean+6*int(math.Sqrt(float64(mean)))+joinAlign, 3<<14/2) &^ 7
+	for m.layout(nil, m.capacity).shared > m.budget() {
+		m.capacity = m.capacity * 3 / 4 &^ 7
+	}
+	most := partitions + m.build.Key.Len/m.capacity + m.probe.Key.Len/joinSlice
+	m.blocks = max(1, min(m.dev.props.multiprocessors*2048/joinThreads, most))
+	m.items = o.keep(o.alloc(int64(max(most, 1)) * joinItem))
+	m.work = o.keep(o.alloc(int64(unsafe.Sizeof(joinState{})) + int64(m.blocks)*joinPlace))
+	m.reset(o)
+	launch(o, "join_plan", 1, 1024, 0, joinPlanArgs{build: addr(m.build.Offsets.Data), probe: addr(m.probe.Offsets.Data), items: addr(m.items), state: addr(m.work),
+		partitions: uint32(max(partitions, 0)), capacity: uint32(m.capacity), slice: joinSlice, most: uint32(most),
+		buildRows: int64(m.build.Key.Len), probeRows: int64(m.probe.Key.Len)})
+}
+
+// reset puts all blocks before the first item.
+func (m *partitionMatcher) reset(o *op) {
+	if m.work == nil {
+		return
+	}
+	state := int64(unsafe.Sizeof(joinState{}))
+	o.fill(m.work, 0, state, 0)
+	o.fill(m.work, state, m.work.Size()-state, 0xff)
+}
+
+// budget returns the shared memory of a block.
+func (m *partitionMatcher) budget() int { return m.dev.props.sharedPerBlock - 1024 }
+
+// Release implements gpu.Matcher.
 func (m *partitionMatcher) Release() {
-	for _, b := range []*gpu.Buffer{m.items, m.state, m.places} {
-		b.Release()
-	}
-	m.items, m.state, m.places = nil, nil, nil
+	m.items.Release()
+	m.work.Release()
+	m.items, m.work = nil, nil
 }
 
-// partitionJoin is one call of a partitionMatcher.
-type partitionJoin struct {
-	*op
-	*partitionMatcher
-	width   int // bytes of the key
-	args    joinArgs
-	columns []joinColumn
-	shared  int // bytes of a block
+// joinColumn is a column of the pairs. Without a source it is row numbers.
+type joinColumn struct {
+	src, dst *gpu.Buffer
+	width    int // bytes: 1, 2, 4, 8 or 16
+	build    bool
 }
 
-func (m *partitionMatcher) call(o *op) *partitionJoin {
-	return &partitionJoin{op: o, partitionMatcher: m, width: m.build.Key.Type.Width()}
-}
-
-// add adds columns of the pairs: those of a side, in the order of cols, whose outputs have
-// room for a number of pairs.
-func (j *partitionJoin) add(src *gpu.Buffer, width int, build bool, room int) *gpu.Buffer {
-	dst := j.alloc(int64(room) * int64(width))
-	j.columns = append(j.columns, joinColumn{src, dst, width, build})
-	return dst
-}
-
-// residents returns the number of columns, in the order of widths, that shared memory has
-// room for beside the keys, and the number of build rows that then fit.
-//
-// The layout of a block's shared memory: the table's columns, keys first; a link a build
-// row; the heads of the buckets; two slots of probe rows; the pairs of a chunk.
+// joinLayout is the shared memory of a block: the columns of a table, its keys first, a
+// link a build row, the heads of the buckets, and two slots of probe rows.
 type joinLayout struct {
-	columns           []*joinColumn // in shared memory beside the keys
-	capacity          int
-	bits              uint
-	next, head, slots int
-	slot, shared      int
+	columns                         []*joinColumn // payload columns in it
+	bits                            uint          // of the number of buckets
+	next, head, slots, slot, shared int
 }
 
-// layout places the columns of a table of capacity build rows.
-func (j *partitionJoin) layout(columns []*joinColumn, capacity int, bits uint) joinLayout {
-	chunk := joinShapeOf(j.width).chunk()
-	table, slot := 0, 0
-	for _, w := range j.widths(columns, true) {
-		table += align16((capacity + 2*joinAlign) * w)
+func (m *partitionMatcher) layout(columns []*joinColumn, capacity int) joinLayout {
+	y := joinLayout{columns: columns, bits: uint(min(max(bits.Len(uint(capacity))-1, 8), 14))}
+	rows, chunk := m.rows(true, capacity), m.rows(false, capacity)
+	y.next, y.slot = align16(rows*m.width), align16(chunk*m.width)
+	for _, c := range columns {
+		if c.build {
+			y.next += align16(rows * c.width)
+		} else {
+			y.slot += align16(chunk * c.width)
+		}
 	}
-	for _, w := range j.widths(columns, false) {
-		slot += align16((chunk + joinAlign) * w)
-	}
-	// The second slot has the arrays of a table of runs: see Joiner in join.cu.
-	half := capacity / 2
-	slot = max(slot, align16(2*(half+2)+4*(chunk+1)+2*chunk))
-	y := joinLayout{columns: columns, capacity: capacity, bits: bits, slot: slot}
-	y.next = table
-	y.head = y.next + align16(2*capacity+4*joinAlign+16)
-	y.slots = y.head + 4<<bits
-	y.shared = y.slots + 2*slot
+	// The second slot has the arrays of a table of runs.
+	y.slot = max(y.slot, align16(2*(capacity/2+2)+6*(chunk+1)))
+	y.head = y.next + align16(2*rows+16)
+	y.slots = y.head + 4<<y.bits
+	y.shared = y.slots + 2*y.slot
 	return y
+}
+
+// rows returns how many rows of a side a block has room for.
+func (m *partitionMatcher) rows(build bool, capacity int) int {
+	if build {
+		return capacity + 2*joinAlign
+	}
+	return joinThreads * joinRows(m.width)
 }
 
 func align16(n int) int { return (n + 15) &^ 15 }
 
-// widths returns the widths of the columns of a side that are in shared memory, the key's
-// first.
-func (j *partitionJoin) widths(columns []*joinColumn, build bool) []int {
-	w := []int{j.width}
-	for _, c := range columns {
-		if c.build == build {
-			w = append(w, c.width)
-		}
+// key returns the key column of a side.
+func (m *partitionMatcher) key(build bool) *gpu.Buffer {
+	if build {
+		return m.build.Key.Data
 	}
-	return w
+	return m.probe.Key.Data
 }
 
-// plan chooses the layout. A table has room for a partition of the average size and its
-// usual spread. Payload columns are in shared memory as long as they fit: those of the
-// probe side leave first, whose rows are read in order.
-func (j *partitionJoin) plan() joinLayout {
-	budget := j.q.dev.props.sharedPerBlock - 1024
-	key := func(build bool) *gpu.Buffer {
-		if build {
-			return j.build.Key.Data
-		}
-		return j.probe.Key.Data
-	}
-	var columns []*joinColumn
+// join launches a kernel over the items that are left. Payload columns are in shared
+// memory as long as they fit, those of the build side first: the rows of the probe side
+// are read in order anyway.
+func (m *partitionMatcher) join(o *op, kernel string, columns []joinColumn, limit int, matched *gpu.Buffer) (state joinState) {
+	var near []*joinColumn
 	for _, build := range []bool{true, false} {
-		for i := range j.columns {
-			c := &j.columns[i]
-			if c.build == build && c.src != nil && c.src != key(build) && c.width <= 8 && len(columns) < joinLoads-2 {
-				columns = append(columns, c)
+		for i := range columns {
+			c := &columns[i]
+			if c.build == build && c.src != nil && c.src != m.key(build) && c.width <= 8 && len(near) < joinLoads-2 {
+				near = append(near, c)
 			}
 		}
 	}
-	if j.capacity > 0 {
-		for {
-			if y := j.layout(columns, j.capacity, j.bits); y.shared <= budget || len(columns) == 0 {
-				return y
-			}
-			columns = columns[:len(columns)-1]
-		}
+	for m.layout(near, m.capacity).shared > m.budget() {
+		near = near[:len(near)-1]
 	}
-	mean := j.build.Key.Len/max(len(j.build.Offsets)-1, 1) + 1
-	want := mean + 6*int(math.Sqrt(float64(mean))) + joinAlign
-	for {
-		for capacity := want; ; capacity = capacity * 3 / 4 {
-			logBuckets := uint(min(max(bits.Len(uint(capacity))-1, 8), 14))
-			capacity = min(capacity, 3<<logBuckets/2, 1<<15) &^ 7
-			y := j.layout(columns, capacity, logBuckets)
-			if y.shared <= budget && (capacity >= mean || len(columns) == 0) {
-				return y
-			}
-			if y.shared <= budget || capacity < mean && len(columns) > 0 {
-				break
-			}
-		}
-		columns = columns[:len(columns)-1]
-	}
-}
-
-// start plans the work items, at the first call.
-func (j *partitionJoin) start(y joinLayout) {
-	if j.capacity > 0 || j.err != nil {
-		return
-	}
-	partitions := len(j.build.Offsets) - 1
-	most := partitions + j.build.Key.Len/y.capacity + j.probe.Key.Len/joinSlice + 1
-	perMulti := max(1, min(2048/joinShapeOf(j.width).threads, (j.q.dev.props.sharedPerBlock+1024)/(y.shared+1024)))
-	j.running = max(1, min(j.q.dev.props.multiprocessors*perMulti, most))
-	j.items = j.allocFrom(j.partitionMatcher.lease, int64(most)*joinItem)
-	j.state = j.allocFrom(j.partitionMatcher.lease, int64(len(gpu.BytesOf(make([]joinState, 1)))))
-	j.places = j.allocFrom(j.partitionMatcher.lease, int64(j.running)*joinPlace)
-	if j.err != nil {
-		j.Release()
-		return
-	}
-	offsets := func(at []int) *gpu.Buffer {
-		v := make([]uint32, len(at))
-		for i, x := range at {
-			v[i] = uint32(x)
-		}
-		return upload(j.op, v)
-	}
-	j.fill(j.state, 0, j.state.Size(), 0)
-	j.fill(j.places, 0, j.places.Size(), 0xff)
-	launch(j.op, "join_plan", 1, 1024, 0, joinPlanArgs{build: addr(offsets(j.build.Offsets)), probe: addr(offsets(j.probe.Offsets)),
-		items: addr(j.items), state: addr(j.state), partitions: uint32(partitions), capacity: uint32(y.capacity), slice: joinSlice})
-	j.capacity, j.bits = y.capacity, y.bits
-}
-
-// launch runs a kernel over the items that are left.
-func (j *partitionJoin) launch(kernel string, limit int) (state joinState) {
-	y := j.plan()
-	j.start(y)
-	if j.err != nil {
-		return state
-	}
-	a := &j.args
-	*a = joinArgs{build: addr(j.build.Key.Data), probe: addr(j.probe.Key.Data), buildValid: addr(j.build.Key.Valid), probeValid: addr(j.probe.Key.Valid),
-		items: addr(j.items), state: addr(j.state), places: addr(j.places), matched: a.matched, limit: uint64(limit), mul: 0xd6e8feb86659fd93,
-		capacity: uint32(j.capacity), bits: uint32(j.bits), next: uint32(y.next), head: uint32(y.head), slots: uint32(y.slots), slot: uint32(y.slot)}
-	if os.Getenv("JOINUNIQUE") != "" {
-		a.unique = 1
-	}
-	if j.width == 4 {
-		a.mul = 0x85ebca6b
-	}
+	y := m.layout(near, m.capacity)
+	places := addr(m.work) + uint64(unsafe.Sizeof(state))
+	a := joinArgs{build: addr(m.build.Key.Data), probe: addr(m.probe.Key.Data), buildValid: addr(m.build.Key.Valid), probeValid: addr(m.probe.Key.Valid),
+		items: addr(m.items), state: addr(m.work), places: places, matched: addr(matched), limit: uint64(limit), mul: m.mul,
+		capacity: uint32(m.capacity), bits: uint32(y.bits), unique: uint32(flag(m.build.Distinct)),
+		next: uint32(y.next), head: uint32(y.head), slots: uint32(y.slots), slot: uint32(y.slot)}
 	at := map[*joinColumn]int{}
-	load := func(src *gpu.Buffer, rows, width int, build bool, offset int) {
-		a.load[a.loads] = joinLoad{src: addr(src), rows: uint64(rows), width: uint32(width), at: uint32(offset), build: flag(build)}
-		a.loads++
-	}
 	for _, build := range []bool{true, false} {
-		side, rows := j.probe, joinShapeOf(j.width).chunk()+joinAlign
+		rows, n, offset := m.rows(build, m.capacity), m.probe.Key.Len, 0
 		if build {
-			side, rows = j.build, y.capacity+2*joinAlign
+			n = m.build.Key.Len
 		}
-		load(side.Key.Data, side.Key.Len, j.width, build, 0)
-		offset := align16(rows * j.width)
-		for _, c := range y.columns {
+		load := func(src *gpu.Buffer, width int) {
+			a.load[a.loads] = joinLoad{src: addr(src), rows: uint64(n), width: uint32(width), at: uint32(offset), build: flag(build)}
+			a.loads++
+			offset += align16(rows * width)
+		}
+		load(m.key(build), m.width)
+		for _, c := range near {
 			if c.build == build {
-				load(c.src, side.Key.Len, c.width, build, offset)
 				at[c] = offset
-				offset += align16(rows * c.width)
+				load(c.src, c.width)
 			}
 		}
 	}
-	for i := range j.columns {
-		c := &j.columns[i]
+	for i := range columns {
+		c := &columns[i]
 		offset, resident := at[c]
-		switch {
-		case c.src != nil && (c.src == j.build.Key.Data && c.build || c.src == j.probe.Key.Data && !c.build):
-			offset = 0
-		case !resident:
+		if !resident && (c.src == nil || c.src != m.key(c.build)) {
 			offset = -1
 		}
 		parts := (c.width + 7) / 8
@@ -314,16 +243,85 @@ func (j *partitionJoin) launch(kernel string, limit int) (state joinState) {
 			a.outputs++
 		}
 	}
-	j.fill(j.state, 0, 8, 0)
-	j.fill(j.state, 8, 8, 0xff)
-	j.fill(j.state, 24, 4, 0)
-	launch(j.op, fmt.Sprintf("%s_k%d_%dx%d", kernel, j.width, joinShapeOf(j.width).threads, joinShapeOf(j.width).rows), j.running, joinShapeOf(j.width).threads, y.shared, *a)
+	o.fill(m.work, 0, 8, 0)    // pairs
+	o.fill(m.work, 8, 8, 0xff) // written
+	o.fill(m.work, 24, 4, 0)   // stopped
+	perMulti := max(1, min(2048/joinThreads, (m.dev.props.sharedPerBlock+1024)/(y.shared+2048)))
+	launch(o, fmt.Sprintf("%s_k%d", kernel, m.width), min(m.blocks, m.dev.props.multiprocessors*perMulti), joinThreads, y.shared, a)
 	found := make([]joinState, 1)
-	j.read(j.state, 0, gpu.BytesOf(found))
+	o.read(m.work, 0, gpu.BytesOf(found))
+	if found[0].wrong != 0 {
+		o.fail(fmt.Errorf("partitioned join: offsets descend or leave the key of %d build rows and %d probe rows", m.build.Key.Len, m.probe.Key.Len))
+	}
 	return found[0]
 }
 
-// Join implements gpu.Matcher.
+// next joins what is left until about limit pairs are found. f makes the result. If
+// memory is refused after the kernel ran, the blocks go back to where they were.
+func (m *partitionMatcher) next(o *op, columns []joinColumn, room int, f func(rows int)) (more bool) {
+	if m.done {
+		f(0)
+		return false
+	}
+	before := o.alloc(m.work.Size())
+	o.copy(before, 0, m.work, 0, m.work.Size())
+	state := m.join(o, "join_pairs", columns, room, nil)
+	if o.failed() {
+		return false
+	}
+	more = state.stopped != 0
+	f(int(min(state.pairs, state.written)))
+	if o.failed() {
+		if gpu.IsRefusal(o.err) {
+			o.restore(m.work, before)
+		}
+		return false
+	}
+	m.done = !more
+	return more
+}
+
+// restore copies one buffer into another of its size although the op has failed.
+func (o *op) restore(dst, src *gpu.Buffer) {
+	if err := o.q.dev.ctx.do(cuMemcpyDtoDAsync, dst.Addr(), src.Addr(), uintptr(dst.Size()), uintptr(o.q.dev.compute)); err != nil {
+		o.err = errors.Join(o.err, err)
+	}
+}
+
+// room returns the pairs of a call: as many as the limit, but not many more than there
+// are probe rows, since memory is taken for all of them.
+func (m *partitionMatcher) room(limit int) int {
+	if m.done {
+		return 0
+	}
+	return min(max(limit, joinLimit), max(m.probe.Key.Len, joinLimit), gpu.MaxRows)
+}
+
+// Next implements gpu.Matcher.
+func (m *partitionMatcher) Next(gq gpu.Queue, l *gpu.Lease, limit int) (probe, build gpu.Column, more bool, err error) {
+	q, err := m.dev.queue(gq)
+	if err != nil {
+		return probe, build, false, err
+	}
+	out, more, err := m.ids(q, l, limit)
+	return out[0], out[1], more, err
+}
+
+func (m *partitionMatcher) ids(q *queue, l *gpu.Lease, limit int) (out [2]gpu.Column, more bool, err error) {
+	o := q.begin("join partitions, pairs", l)
+	defer end(o, &out, &err)
+	room := m.room(limit)
+	ids := [2]*gpu.Buffer{o.alloc(int64(room) * 4), o.alloc(int64(room) * 4)}
+	more = m.next(o, []joinColumn{{dst: ids[0], width: 4}, {dst: ids[1], width: 4, build: true}}, room, func(rows int) {
+		for i := range out {
+			out[i] = gpu.Column{Type: gpu.Of(gpu.Int32), Len: rows, Data: o.shrink(ids[i], int64(rows)*4)}
+		}
+	})
+	return out, more, nil
+}
+
+// Join implements gpu.Matcher: match and materialise in one kernel. Bitmaps are written as
+// a byte a row, then packed. Strings are gathered by row ids.
 func (m *partitionMatcher) Join(gq gpu.Queue, l *gpu.Lease, probe, build []gpu.Column, limit int) (out []gpu.Column, rows int, more bool, err error) {
 	q, err := m.dev.queue(gq)
 	if err != nil {
@@ -333,98 +331,137 @@ func (m *partitionMatcher) Join(gq gpu.Queue, l *gpu.Lease, probe, build []gpu.C
 	defer end(o, &out, &err)
 	o.takes(probe...)
 	o.takes(build...)
-	if m.done {
-		limit = 0
-	}
-	room := min(max(limit, joinLimit), max(m.probe.Key.Len, joinLimit), gpu.MaxRows)
-	j := m.call(o)
-	type sink struct {
-		col         gpu.Column
-		src         gpu.Column
-		build       bool
-		bits, valid *gpu.Buffer // one byte a row
-	}
-	var texts []int
-	sinks := make([]sink, 0, len(probe)+len(build))
-	unpacked := map[*gpu.Buffer]*gpu.Buffer{}
-	bytes := func(b *gpu.Buffer, n int) *gpu.Buffer {
-		if unpacked[b] == nil {
-			unpacked[b] = o.unpackBits(b, n)
+	for side, cols := range [][]gpu.Column{probe, build} {
+		for _, c := range cols {
+			if n := []int{m.probe.Key.Len, m.build.Key.Len}[side]; c.Len != n {
+				return nil, 0, false, fmt.Errorf("partitioned join: a column of %d rows of a side of %d", c.Len, n)
+			}
 		}
-		return unpacked[b]
 	}
+	j := materialiser{op: o, room: m.room(limit), unpacked: map[*gpu.Buffer]*gpu.Buffer{}}
 	for i, c := range append(append([]gpu.Column{}, probe...), build...) {
-		s := sink{src: c, build: i >= len(probe), col: gpu.Column{Type: c.Type}}
-		switch {
-		case c.Dict == nil && c.Type.IsVar() || len(j.columns)+3 > joinOutputs-4:
-			texts = append(texts, i)
-		default:
-			s.col.Dict = o.retainDict(c.Dict)
-			if c.Valid != nil {
-				s.valid = j.add(bytes(c.Valid, c.Len), 1, s.build, room)
-			}
-			if c.Dict == nil && c.Type.Kind == gpu.Bool {
-				s.bits = j.add(bytes(c.Data, c.Len), 1, s.build, room)
-			} else {
-				s.col.Data = j.add(c.Data, c.DataWidth(), s.build, room)
-			}
-		}
-		sinks = append(sinks, s)
+		j.add(c, i >= len(probe))
 	}
-	var ids [2]*gpu.Buffer
-	for _, i := range texts {
-		side := 0
-		if sinks[i].build {
-			side = 1
-		}
-		if ids[side] == nil {
-			ids[side] = j.add(nil, 4, sinks[i].build, room)
-		}
-	}
-	state := j.launch("join_pairs", room)
-	if o.err != nil {
-		return nil, 0, false, nil
-	}
-	rows = int(min(state.pairs, state.written))
-	more = state.stopped != 0
-	pack := func(b *gpu.Buffer) *gpu.Buffer {
-		if b == nil {
-			return nil
-		}
-		to := o.alloc(gpu.BitmapBytes(rows))
-		launch(o, "bits_pack", blocks(rows, 2048), 256, 0, bitsArgs{src: addr(b), dst: addr(to), n: int64(rows)})
-		return o.keep(to)
-	}
-	for i := range sinks {
-		s := &sinks[i]
-		s.col.Len = rows
-		s.col.Valid = pack(s.valid)
-		if s.bits != nil {
-			s.col.Data = pack(s.bits)
-		} else if s.col.Data != nil {
-			s.col.Data = o.shrink(s.col.Data, int64(rows)*int64(s.col.DataWidth()))
-		}
-		out = append(out, s.col)
-	}
-	for side, b := range ids {
-		var cols []gpu.Column
-		var at []int
-		for _, i := range texts {
-			if sinks[i].build == (side == 1) {
-				cols, at = append(cols, sinks[i].src), append(at, i)
-			}
-		}
-		if b != nil {
-			for k, c := range o.gather(cols, b, rows, false) {
-				out[at[k]] = c
-			}
-		}
-	}
+	more = m.next(o, j.columns, j.room, func(n int) {
+		rows = n
+		out = j.result(n)
+	})
 	return out, rows, more, nil
 }
 
-// shrink keeps the first n bytes of a buffer, in a smaller one when that saves half.
+// materialiser makes columns of pairs.
+type materialiser struct {
+	*op
+	room     int // pairs
+	outputs  []joinResult
+	columns  []joinColumn
+	ids      [2]*gpu.Buffer // row ids of the probe and of the build side, for strings
+	unpacked map[*gpu.Buffer]*gpu.Buffer
+}
+
+// joinResult is a column of the result: its values and validity, as far as the kernel
+// writes them.
+type joinResult struct {
+	src         gpu.Column
+	side        int
+	data, valid *gpu.Buffer
+}
+
+// add adds a column to the result. Columns beyond those that a kernel writes are
+// gathered, as strings are.
+func (j *materialiser) add(c gpu.Column, build bool) {
+	r := joinResult{src: c}
+	if build {
+		r.side = 1
+	}
+	width := c.DataWidth()
+	switch {
+	case c.Dict == nil && c.Type.IsVar(), j.parts()+2+(width+7)/8 > joinOutputs-2:
+		if j.ids[r.side] == nil {
+			j.ids[r.side] = j.output(nil, 4, build)
+		}
+	default:
+		if c.Valid != nil {
+			r.valid = j.output(j.bytes(c.Valid, c.Len), 1, build)
+		}
+		if c.Dict == nil && c.Type.Kind == gpu.Bool {
+			r.data = j.output(j.bytes(c.Data, c.Len), 1, build)
+		} else {
+			r.data = j.output(c.Data, width, build)
+		}
+	}
+	j.outputs = append(j.outputs, r)
+}
+
+// parts returns the outputs of the kernel so far: values of 16 bytes take two.
+func (j *materialiser) parts() (n int) {
+	for _, c := range j.columns {
+		n += (c.width + 7) / 8
+	}
+	return n
+}
+
+func (j *materialiser) output(src *gpu.Buffer, width int, build bool) *gpu.Buffer {
+	dst := j.alloc(int64(j.room) * int64(width))
+	j.columns = append(j.columns, joinColumn{src, dst, width, build})
+	return dst
+}
+
+// bytes returns a bitmap as a byte a row.
+func (j *materialiser) bytes(bitmap *gpu.Buffer, n int) *gpu.Buffer {
+	if j.unpacked[bitmap] == nil {
+		j.unpacked[bitmap] = j.unpackBits(bitmap, n)
+	}
+	return j.unpacked[bitmap]
+}
+
+// result returns the columns of n pairs.
+func (j *materialiser) result(n int) []gpu.Column {
+	out := make([]gpu.Column, len(j.outputs))
+	var far [2][]gpu.Column
+	for i, r := range j.outputs {
+		if r.data == nil {
+			far[r.side] = append(far[r.side], r.src)
+			continue
+		}
+		c := gpu.Column{Type: r.src.Type, Len: n, Dict: j.retainDict(r.src.Dict), Valid: j.pack(r.valid, n)}
+		if r.src.Dict == nil && r.src.Type.Kind == gpu.Bool {
+			c.Data = j.pack(r.data, n)
+		} else {
+			c.Data = j.shrink(r.data, int64(n)*int64(r.src.DataWidth()))
+		}
+		out[i] = c
+	}
+	for side, cols := range far {
+		if len(cols) == 0 {
+			continue
+		}
+		cols = j.gather(cols, j.ids[side], n, false)
+		for i, r := range j.outputs {
+			if r.data == nil && r.side == side {
+				out[i], cols = cols[0], cols[1:]
+			}
+		}
+	}
+	return out
+}
+
+// pack returns bytes as a bitmap, nil for nil.
+func (j *materialiser) pack(bytes *gpu.Buffer, n int) *gpu.Buffer {
+	if bytes == nil {
+		return nil
+	}
+	bitmap := j.alloc(gpu.BitmapBytes(n))
+	launch(j.op, "bits_pack", blocks(n, 2048), 256, 0, bitsArgs{src: addr(bytes), dst: addr(bitmap), n: int64(n)})
+	return j.keep(bitmap)
+}
+
+// shrink keeps the first n bytes of a buffer, in a smaller one where that saves half of
+// much memory.
 func (o *op) shrink(b *gpu.Buffer, n int64) *gpu.Buffer {
+	if n == 0 {
+		return nil
+	}
 	if b.Size() < 2*n || b.Size() < 1<<20 {
 		return o.keep(b)
 	}
@@ -434,125 +471,24 @@ func (o *op) shrink(b *gpu.Buffer, n int64) *gpu.Buffer {
 	return o.keep(to)
 }
 
-// Next implements gpu.Matcher.
-func (m *partitionMatcher) Next(gq gpu.Queue, l *gpu.Lease, limit int) (probe, build gpu.Column, more bool, err error) {
+// Matched implements gpu.Matcher.
+func (m *partitionMatcher) Matched(gq gpu.Queue, l *gpu.Lease) (out gpu.Column, err error) {
 	q, err := m.dev.queue(gq)
 	if err != nil {
-		return probe, build, false, err
+		return out, err
 	}
-	o := q.begin("join partitions", l)
-	var out [2]gpu.Column
-	defer func() { probe, build = out[0], out[1] }()
+	o := q.begin("matched", l)
 	defer end(o, &out, &err)
-	room := min(max(limit, joinLimit), max(m.probe.Key.Len, joinLimit), gpu.MaxRows)
-	j := m.call(o)
-	for side := range out {
-		out[side] = gpu.Column{Type: gpu.Of(gpu.Int32), Data: j.add(nil, 4, side == 1, room)}
-	}
-	state := j.launch("join_pairs", room)
-	rows := int(min(state.pairs, state.written))
-	for side := range out {
-		out[side].Len = rows
-		if o.err == nil {
-			out[side].Data = o.shrink(out[side].Data, int64(rows)*4)
-		}
-	}
-	return out[0], out[1], state.stopped != 0, nil
-}
-
-// matched returns a bitmap of the probe rows with a match.
-func (m *partitionMatcher) matched(o *op) *gpu.Buffer {
-	matched := o.alloc(gpu.BitmapBytes(m.probe.Key.Len))
-	if matched != nil {
-		o.fill(matched, 0, matched.Size(), 0)
-		// The items of a matcher of its own, all of them, whatever Next has returned.
-		all := partitionMatcher{dev: m.dev, lease: o.lease, build: m.build, probe: m.probe}
-		defer all.Release()
-		j := all.call(o)
-		j.args.matched = addr(matched)
-		j.launch("join_mark", 0)
-	}
-	return matched
-}
-
-// MatchPartitions implements gpu.Queue.
-func (q *queue) MatchPartitions(l *gpu.Lease, build, probe gpu.Partitioned, kind gpu.JoinKind) (probeIDs, buildIDs gpu.Column, err error) {
-	if err := gpu.CheckPartitions(build, probe); err != nil {
-		return probeIDs, buildIDs, q.fail("join partitions", err)
-	}
-	if err := gpu.CheckMemory(q.dev, []gpu.Column{build.Key, probe.Key}); err != nil {
-		return probeIDs, buildIDs, q.fail("join partitions", err)
-	}
-	m := q.newPartitionMatcher(l, build, probe)
-	defer m.Release()
-	var pairs [2][]gpu.Column
-	defer func() {
-		gpu.ReleaseColumns(pairs[0])
-		gpu.ReleaseColumns(pairs[1])
-	}()
-	if kind == gpu.Inner || kind == gpu.Left {
-		for more := true; more; {
-			var p, b gpu.Column
-			if p, b, more, err = m.Next(q, l, 0); err != nil {
-				return probeIDs, buildIDs, err
-			}
-			pairs[0], pairs[1] = append(pairs[0], p), append(pairs[1], b)
-		}
-	}
-	if kind != gpu.Inner {
-		o := q.begin("join partitions", l)
-		var rest gpu.Column
-		func() {
-			defer end(o, &rest, &err)
-			bits := m.matched(o)
-			if kind != gpu.Semi {
-				n := probe.Key.Len
-				inverted := make([]byte, bits.Size())
-				o.read(bits, 0, inverted)
-				for i := range inverted {
-					inverted[i] ^= 0xff
-				}
-				for r := range n {
-					if r < probe.Offsets[0] || r >= probe.Offsets[len(probe.Offsets)-1] {
-						inverted[r/8] &^= 1 << (r % 8)
-					}
-				}
-				o.write(bits, 0, inverted)
-			}
-			ids, n := o.selectRows(bits, nil, probe.Key.Len)
-			rest = gpu.Column{Type: gpu.Of(gpu.Int32), Len: int(n), Data: o.keep(ids)}
-		}()
-		if err != nil {
-			return probeIDs, buildIDs, err
-		}
-		pairs[0] = append(pairs[0], rest)
-		if kind == gpu.Left {
-			o := q.begin("join partitions", l)
-			none := gpu.Column{Type: gpu.Of(gpu.Int32), Len: rest.Len}
-			func() {
-				defer end(o, &none, &err)
-				none.Data = o.keep(o.alloc(int64(rest.Len) * 4))
-				o.fill(none.Data, 0, int64(rest.Len)*4, 0xff)
-			}()
-			if err != nil {
-				return probeIDs, buildIDs, err
-			}
-			pairs[1] = append(pairs[1], none)
-		}
-	}
-	if probeIDs, err = q.Concat(l, pairs[0]); err != nil {
-		return probeIDs, buildIDs, err
-	}
-	if len(pairs[1]) > 0 {
-		buildIDs, err = q.Concat(l, pairs[1])
-	}
-	return probeIDs, buildIDs, err
-}
-
-// Partitioned makes the matcher of two sides.
-func (q *queue) Partitioned(l *gpu.Lease, build, probe gpu.Partitioned) interface {
-	Join(gpu.Queue, *gpu.Lease, []gpu.Column, []gpu.Column, int) ([]gpu.Column, int, bool, error)
-	Release()
-} {
-	return q.newPartitionMatcher(l, build, probe)
+	n := gpu.BitmapBytes(m.probe.Key.Len)
+	matched := o.alloc(n)
+	o.fill(matched, 0, n, 0)
+	// All items, whatever Next has returned: the blocks begin anew, and go back.
+	before := o.alloc(m.work.Size())
+	o.copy(before, 0, m.work, 0, m.work.Size())
+	state := int64(unsafe.Sizeof(joinState{}))
+	o.fill(m.work, 20, 4, 0) // taken
+	o.fill(m.work, state, m.work.Size()-state, 0xff)
+	m.join(o, "join_mark", nil, joinLimit, matched)
+	o.copy(m.work, 0, before, 0, m.work.Size())
+	return gpu.Column{Type: gpu.Of(gpu.Bool), Len: m.probe.Key.Len, Data: o.keep(matched)}, nil
 }

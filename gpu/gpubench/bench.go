@@ -70,7 +70,6 @@ var benchmarks = []struct {
 	{"select", "ids of the rows where a predicate is true", 1 << 28, (*bench).selectRows},
 	{"gather", "rows by id", 1 << 28, (*bench).gather},
 	{"join", "inner join of unique build keys, two payload columns a side", 1 << 27, (*bench).join},
-	{"tune", "tune", 1 << 27, (*bench).tune},
 	{"groupby", "SUM of two columns by a key", 1 << 28, (*bench).groupBy},
 }
 

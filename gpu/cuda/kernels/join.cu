@@ -108,7 +108,7 @@ struct JoinState {
     u32 items;
     u32 taken;   // items that blocks have taken
     u32 stopped; // 1 when room was missing
-    u32 unused;
+    u32 wrong;   // 1 when offsets descend or leave the rows
 };
 
 // JoinPlace is where a block stopped, in an item or between two.
@@ -230,8 +230,9 @@ struct Pairs {
     bool in[N];
 };
 
-template <class T, int N>
+template <class T, bool STRIDED, int N>
 DEVICE void write_column(const JoinOutput& o, const u8* shared, const u32 (&pick)[N], const Pairs<N>& p, u64 base, u64 row) {
+    const u32 stride = STRIDED ? o.stride : 1;
     T v[N];
     if (o.at >= 0) {
         const T* src = (const T*)(shared + o.at);
@@ -239,24 +240,18 @@ DEVICE void write_column(const JoinOutput& o, const u8* shared, const u32 (&pick
         for (int i = 0; i < N; i++)
             if (p.in[i]) v[i] = src[pick[i]];
     } else if (o.src) {
-        const T* src = (const T*)o.src + row * o.stride;
+        const T* src = (const T*)o.src + row * stride;
 #pragma unroll
         for (int i = 0; i < N; i++)
-            if (p.in[i]) v[i] = src[(u64)pick[i] * o.stride];
+            if (p.in[i]) v[i] = src[pick[i] * stride];
     } else {
 #pragma unroll
         for (int i = 0; i < N; i++) v[i] = (T)(row + pick[i]);
     }
-    T* dst = (T*)o.dst + base * o.stride;
-    if (o.stride == 1) {
+    T* dst = (T*)o.dst + base * stride;
 #pragma unroll
-        for (int i = 0; i < N; i++)
-            if (p.in[i]) dst[p.to[i]] = v[i];
-    } else {
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            if (p.in[i]) dst[(u64)p.to[i] * o.stride] = v[i];
-    }
+    for (int i = 0; i < N; i++)
+        if (p.in[i]) dst[p.to[i] * stride] = v[i];
 }
 
 // Joiner is a block at work.
@@ -434,10 +429,14 @@ struct Joiner {
 
     __device__ __forceinline__ void write_side(const JoinOutput& o, const u8* shared, const u32 (&pick)[ROWS], const Pairs<ROWS>& p, u64 at, u64 row) const {
         switch (o.width) {
-        case 1: write_column<u8>(o, shared, pick, p, at, row); break;
-        case 2: write_column<u16>(o, shared, pick, p, at, row); break;
-        case 4: write_column<u32>(o, shared, pick, p, at, row); break;
-        default: write_column<u64>(o, shared, pick, p, at, row);
+        case 1: write_column<u8, false>(o, shared, pick, p, at, row); break;
+        case 2: write_column<u16, false>(o, shared, pick, p, at, row); break;
+        case 4: write_column<u32, false>(o, shared, pick, p, at, row); break;
+        default:
+            if (o.stride == 1)
+                write_column<u64, false>(o, shared, pick, p, at, row);
+            else
+                write_column<u64, true>(o, shared, pick, p, at, row);
         }
     }
 
@@ -727,6 +726,8 @@ struct JoinPlanArgs {
     u32 partitions;
     u32 capacity; // build rows of a table
     u32 slice;    // probe rows of an item
+    u32 most;     // items that there is room for
+    i64 buildRows, probeRows;
 };
 
 // join_plan makes the work items, in one block. A partition is cut by its build rows or
@@ -740,11 +741,15 @@ KERNEL_BOUNDS(join_plan, JoinPlanArgs, 1024, 1) {
         u32 tables = 0, slices = 0, total;
         if (p < a.partitions) {
             all = {a.build[p], a.build[p + 1], a.probe[p], a.probe[p + 1]};
+            if (all.buildFrom > all.buildTo || all.buildTo > a.buildRows || all.probeFrom > all.probeTo || all.probeTo > a.probeRows) {
+                a.state->wrong = 1;
+                all = {0, 0, 0, 0};
+            }
             tables = (all.buildTo - all.buildFrom + a.capacity - 1) / a.capacity;
             slices = (all.probeTo - all.probeFrom + a.slice - 1) / a.slice;
         }
         const u32 n = tables && slices ? max(tables, slices) : 0, at = before + block_exclusive(n, warps, total);
-        for (u32 i = 0; i < n; i++) {
+        for (u32 i = 0; i < n && at + i < a.most; i++) {
             JoinItem item = all;
             if (tables > slices) {
                 item.buildFrom += i * a.capacity;
@@ -757,22 +762,17 @@ KERNEL_BOUNDS(join_plan, JoinPlanArgs, 1024, 1) {
         }
         before += total;
     }
-    if (threadIdx.x == 0) a.state->items = before;
+    if (threadIdx.x == 0) a.state->items = min(before, a.most);
 }
 
-// join_KIND_kK_SHAPE: keys of K bytes; threads, rows a thread and blocks a multiprocessor
-// as measured. joinShapes in Go repeats them.
-#define JOIN(name, K, mark, threads, rows, blocks) \
-    KERNEL_BOUNDS(name##_##threads##x##rows, JoinArgs, threads, blocks) { \
+// join_KIND_kK: keys of K bytes, threads, and rows a thread as measured. joinRows in Go
+// repeats them.
+#define JOIN(name, K, mark, threads, rows) \
+    KERNEL_BOUNDS(name, JoinArgs, threads, 1) { \
         SHARED(u8, shared); \
         join<K, threads, rows, mark>(a, shared); \
     }
-JOIN(join_pairs_k4, u32, false, 768, 3, 1)
-JOIN(join_pairs_k4, u32, false, 384, 3, 2)
-JOIN(join_pairs_k4, u32, false, 512, 3, 2)
-JOIN(join_pairs_k4, u32, false, 1024, 2, 1)
-JOIN(join_pairs_k8, u64, false, 768, 2, 1)
-JOIN(join_pairs_k8, u64, false, 384, 2, 2)
-JOIN(join_pairs_k8, u64, false, 512, 2, 2)
-JOIN(join_mark_k4, u32, true, 768, 3, 1)
-JOIN(join_mark_k8, u64, true, 768, 2, 1)
+JOIN(join_pairs_k4, u32, false, 768, 3)
+JOIN(join_pairs_k8, u64, false, 768, 2)
+JOIN(join_mark_k4, u32, true, 768, 3)
+JOIN(join_mark_k8, u64, true, 768, 2)
