@@ -51,9 +51,6 @@ const (
 	partitionCounters = 2
 )
 
-// maxPartitionBits bounds the bits of Partition.
-const maxPartitionBits = 16
-
 // mover is a column of fixed width in a radix partition. Without a source it is the row
 // numbers of 4 bytes each.
 type mover struct {
@@ -63,8 +60,8 @@ type mover struct {
 
 // Partition implements gpu.Queue. Bitmaps move as one byte a row. Strings are gathered by
 // the row ids, which move with the other columns.
-func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shift, bits uint) (out []gpu.Column, offsets gpu.Column, err error) {
-	all, err := q.partition(l, cols, hash, shift, bits)
+func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu.Digit) (out []gpu.Column, offsets gpu.Column, err error) {
+	all, err := q.partition(l, cols, key, d)
 	if err != nil {
 		return nil, offsets, err
 	}
@@ -72,22 +69,18 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shif
 }
 
 // partition returns the offsets and the partitioned columns.
-func (q *queue) partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shift, bits uint) (out []gpu.Column, err error) {
+func (q *queue) partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu.Digit) (out []gpu.Column, err error) {
 	o := q.begin("partition", l)
 	defer end(o, &out, &err)
 	o.takes(cols...)
-	o.takes(hash)
-	width := hash.Type.Width()
-	if !hash.Type.IsInteger() || width < 4 || hash.Dict != nil || hash.Valid != nil {
-		return nil, fmt.Errorf("partition by a column of %v: want a plain integer of 4 or 8 bytes without nulls", hash.Type)
+	o.takes(key)
+	if err := d.Check(key); err != nil {
+		return nil, err
 	}
-	if bits > maxPartitionBits || shift+bits > 8*uint(width) {
-		return nil, fmt.Errorf("partition by %d bits from bit %d of a column of %v: want at most %d that the column has", bits, shift, hash.Type, maxPartitionBits)
-	}
-	n := hash.Len
+	n, bits := key.Len, d.Bits
 	for _, c := range cols {
 		if c.Len != n {
-			return nil, fmt.Errorf("partition of a column of %d rows by a hash of %d", c.Len, n)
+			return nil, fmt.Errorf("partition of a column of %d rows by a key of %d", c.Len, n)
 		}
 	}
 	out = make([]gpu.Column, 1+len(cols))
@@ -137,7 +130,7 @@ func (q *queue) partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shif
 		ids = o.alloc(int64(n) * 4)
 		move = append(move, mover{nil, ids, 4})
 	}
-	starts := o.radix(radixKey{buf: hash.Data, width: width, shift: shift, bits: bits}, n, move, nil, true)
+	starts := o.radix(radixKey{buf: key.Data, width: key.Type.Width(), shift: d.Shift, bits: bits, mul: d.Factor}, n, move, nil, true)
 	for _, p := range packed {
 		launch(o, "bits_pack", blocks(n, 2048), 256, 0, p)
 	}

@@ -254,7 +254,7 @@ func (t *table) buildDirect(d *Device, keys []uint64, rows []int32) (_ bool, err
 		}
 		digits := log2ceil(4 * d.threads)
 		shift = max(log2ceil(64*size), 6+digits) - digits
-		if order, offsets, err = partition(d, t.lease, keys, shift, digits); err != nil {
+		if order, offsets, err = partition(d, t.lease, keys, gpu.Digit{Shift: shift, Bits: digits}); err != nil {
 			return false, err
 		}
 	} else {
@@ -394,7 +394,7 @@ func (t *table) buildHashed(d *Device, w [][]uint64, ids []int32) (err error) {
 		return err
 	}
 	partBits := min(max(t.bits, 14)-14, 12)
-	order, offsets, err := partition(d, t.lease, hash, 64-partBits, partBits)
+	order, offsets, err := partition(d, t.lease, hash, gpu.Digit{Shift: 64-partBits, Bits: partBits})
 	if err != nil {
 		return err
 	}
