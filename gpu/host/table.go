@@ -394,7 +394,7 @@ func (t *table) buildHashed(d *Device, w [][]uint64, ids []int32) (err error) {
 		return err
 	}
 	partBits := min(max(t.bits, 14)-14, 12)
-	order, offsets, err := partition(d, t.lease, hash, gpu.Digit{Shift: 64-partBits, Bits: partBits})
+	order, offsets, err := partition(d, t.lease, hash, gpu.Digit{Shift: 64 - partBits, Bits: partBits})
 	if err != nil {
 		return err
 	}
