@@ -107,6 +107,8 @@ struct JoinState {
     u64 written; // before the first for which there was none
     u32 items;
     u32 taken;   // items that blocks have taken
+    u32 late;    // items that are joined through runs
+    u32 lateTaken;
     u32 stopped; // 1 when room was missing
     u32 wrong;   // 1 when offsets descend or leave the rows
 };
@@ -114,13 +116,9 @@ struct JoinState {
 // JoinPlace is where a block stopped, in an item or between two.
 struct JoinPlace {
     u32 item;  // NONE: between two
-    u32 next;  // the item after it, which the block has taken
+    u32 next;  // the item after it, which the block has taken; NONE: none
     u32 table; // first build row of the table
-    u32 last;  // where the build rows of the table, or of the rest of its block, end
     u32 probe; // first probe row
-    u32 again; // many: first probe row for the rest of the table's block
-    u32 many;  // 1: the table is one of runs
-    u32 unused;
 };
 
 // JoinLoad is a column whose rows are copied into shared memory.
@@ -151,6 +149,7 @@ struct JoinArgs {
     const u32* buildValid; // null: no nulls
     const u32* probeValid;
     const JoinItem* items;
+    JoinItem* late;    // items for join_runs: a table, and probe rows of which one has many matches
     JoinState* state;
     JoinPlace* places; // by block
     u32* matched;      // bitmap of the probe rows with a match
@@ -162,19 +161,21 @@ struct JoinArgs {
     u32 capacity; // build rows of a table
     u32 bits;     // of the number of buckets
     u32 unique;   // 1: the build keys are distinct
+    u32 most;     // late items that there is room for
     // Offsets in shared memory. Columns of the table are at 0, its keys first.
     u32 next, head, slots, slot;
+    u32 unused;
 };
 
 constexpr u32 NONE = ~0u;
 constexpr u32 JOIN_END = 0xffff;
 constexpr u32 JOIN_ALIGN = 32;      // copies begin at a multiple of so many rows
 constexpr u32 JOIN_MANY = 32;       // matches of a row for which chains are fast
-constexpr u32 JOIN_BATCH = 1 << 16; // pairs that a block reserves at a time when there are many
+constexpr u32 JOIN_BATCH = 1 << 16; // pairs that a block of join_runs reserves at a time
 
 template <class K>
-DEVICE u32 join_bucket(const JoinArgs& a, K key, u32 bits) {
-    return sizeof(K) == 4 ? (u32)key * (u32)a.mul >> (32 - bits) : (u32)((u64)key * a.mul >> (64 - bits));
+DEVICE u32 join_bucket(const JoinArgs& a, K key) {
+    return sizeof(K) == 4 ? (u32)key * (u32)a.mul >> (32 - a.bits) : (u32)((u64)key * a.mul >> (64 - a.bits));
 }
 
 // Chains is a chained hash table: the rows of a bucket in any order.
@@ -191,47 +192,24 @@ struct Chains {
     }
 };
 
-// Runs is a table for keys that many rows have: the rows of a key together.
-template <class K>
-struct Runs {
-    const K* key; // by row
-    u32* slot;    // open addressing: the row that stands for its key, or JOIN_END
-    u32* count;   // two rows a word: how many rows have the key
-    u32* end;     // two rows a word: where they end
-    u16* rows;
-    u32 mask;
-
-    __device__ __forceinline__ u32 get(const u32* halves, u32 row) const { return halves[row / 2] >> 16 * (row % 2) & 0xffff; }
-    __device__ __forceinline__ u32 add(u32* halves, u32 row) const { return atomicAdd(&halves[row / 2], 1u << 16 * (row % 2)) >> 16 * (row % 2) & 0xffff; }
-
-    // find returns the row that stands for a key, or JOIN_END.
-    __device__ __forceinline__ u32 find(K k, u32 s) const {
-        for (;; s = (s + 1) & mask) {
-            u32 row = slot[s];
-            if (row == JOIN_END || key[row] == k) return row;
-        }
-    }
-
-    // insert is find, and makes the row stand for its key if none does.
-    __device__ __forceinline__ u32 insert(K k, u32 s, u32 row) const {
-        for (;; s = (s + 1) & mask) {
-            u32 other = atomicCAS(&slot[s], (u32)JOIN_END, row);
-            if (other == JOIN_END) return row;
-            if (key[other] == k) return other;
-        }
-    }
-};
-
-// Pairs are a thread's pairs: rows of both sides in shared memory, and where the pair is
-// written, if it is.
+// Pairs are a thread's pairs: rows of both sides, and where each pair is written.
 template <int N>
 struct Pairs {
-    u32 build[N], probe[N], to[N];
-    bool in[N];
+    u32 build[N]; // in the table
+    u32 probe[N]; // in the chunk
+    u32 to[N];    // after the first
+    bool in[N];   // there is a pair
+};
+
+// Sides are where the rows of pairs lie.
+struct Sides {
+    const u8* table; // the build rows that are in shared memory
+    const u8* chunk; // the probe rows that are in shared memory
+    u64 firstBuild, firstProbe; // their numbers
 };
 
 template <class T, bool STRIDED, int N>
-DEVICE void write_column(const JoinOutput& o, const u8* shared, const u32 (&pick)[N], const Pairs<N>& p, u64 base, u64 row) {
+DEVICE void write_column(const JoinOutput& o, const u8* shared, const u32 (&pick)[N], const Pairs<N>& p, u64 to, u64 first) {
     const u32 stride = STRIDED ? o.stride : 1;
     T v[N];
     if (o.at >= 0) {
@@ -240,21 +218,58 @@ DEVICE void write_column(const JoinOutput& o, const u8* shared, const u32 (&pick
         for (int i = 0; i < N; i++)
             if (p.in[i]) v[i] = src[pick[i]];
     } else if (o.src) {
-        const T* src = (const T*)o.src + row * stride;
+        const T* src = (const T*)o.src + first * stride;
 #pragma unroll
         for (int i = 0; i < N; i++)
             if (p.in[i]) v[i] = src[pick[i] * stride];
     } else {
 #pragma unroll
-        for (int i = 0; i < N; i++) v[i] = (T)(row + pick[i]);
+        for (int i = 0; i < N; i++) v[i] = (T)(first + pick[i]);
     }
-    T* dst = (T*)o.dst + base * stride;
+    T* dst = (T*)o.dst + to * stride;
 #pragma unroll
     for (int i = 0; i < N; i++)
         if (p.in[i]) dst[p.to[i] * stride] = v[i];
 }
 
-// Joiner is a block at work.
+template <int N>
+DEVICE void write_side(const JoinOutput& o, const u8* shared, const u32 (&pick)[N], const Pairs<N>& p, u64 to, u64 first) {
+    switch (o.width) {
+    case 1: write_column<u8, false>(o, shared, pick, p, to, first); break;
+    case 2: write_column<u16, false>(o, shared, pick, p, to, first); break;
+    case 4: write_column<u32, false>(o, shared, pick, p, to, first); break;
+    default:
+        if (o.stride == 1)
+            write_column<u64, false>(o, shared, pick, p, to, first);
+        else
+            write_column<u64, true>(o, shared, pick, p, to, first);
+    }
+}
+
+// write_pairs writes the columns of pairs, from pair to of the result on.
+template <int N>
+DEVICE void write_pairs(const JoinArgs& a, const Sides& s, const Pairs<N>& p, u64 to) {
+    for (u32 c = 0; c < a.outputs; c++) {
+        const JoinOutput& o = a.output[c];
+        if (o.build)
+            write_side(o, s.table, p.build, p, to, s.firstBuild);
+        else
+            write_side(o, s.chunk, p.probe, p, to, s.firstProbe);
+    }
+}
+
+// reserve asks for room for pairs. It returns where they begin, or ~0. One thread calls it.
+DEVICE u64 reserve(const JoinArgs& a, u32 n) {
+    const u64 at = atomicAdd(&a.state->pairs, (u64)n);
+    if (at + n <= a.limit) return at;
+    atomicMin(&a.state->written, at);
+    a.state->stopped = 1;
+    return ~0ull;
+}
+
+enum Outcome { DONE, NO_ROOM, MANY };
+
+// Joiner is a block that joins through chains.
 template <class K, u32 THREADS, int ROWS, bool MARK>
 struct Joiner {
     static constexpr u32 CHUNK = THREADS * ROWS, WARPS = THREADS / 32;
@@ -263,16 +278,14 @@ struct Joiner {
 
     const JoinArgs& a;
     u8* memory;
-    u32* sums; // 33
+    u32* sums;     // WARPS
     u64* base;
     u64* barriers; // of the slots, and of the table
-    u32 phases;    // a bit each
+    u32 phases;    // of the barriers, a bit each
     JoinItem item;
-    JoinPlace place;
-    u32 first;   // build row at 0 in the table's columns
-    u32 chunk;   // probe row at 0 in a slot
-    u8* slot;    // the chunk's
-    bool unique; // no two rows of the table have one key
+    u32 table, last; // build rows of the table
+    u32 probe;       // first probe row
+    bool unique;     // no two rows of the table have one key
 
     __device__ __forceinline__ Joiner(const JoinArgs& args, u8* shared, u32* s, u64* b, u64* of) : a(args), memory(shared), sums(s), base(b), barriers(of), phases(0) {
         for (int i = 0; i < 3; i++)
@@ -281,11 +294,27 @@ struct Joiner {
     }
 
     __device__ __forceinline__ Arrival arrival(u32 which) const { return {barriers + which}; }
+    __device__ __forceinline__ u8* slot(u32 which) const { return memory + a.slots + which * a.slot; }
+    __device__ __forceinline__ static u32 align(u32 row) { return row / JOIN_ALIGN * JOIN_ALIGN; }
+
+    struct Range {
+        const u8* src;
+        u32 bytes;
+        u32 whole; // of them, in units of 16
+    };
+
+    // range is the bytes of rows [from, to), in whole units of 16 but at the end of the
+    // column.
+    __device__ __forceinline__ static Range range(const JoinLoad& load, u32 from, u32 to) {
+        const u64 begin = (u64)from * load.width;
+        const u32 bytes = (u32)(min(((u64)to * load.width + 15) / 16 * 16, load.rows * load.width) - begin);
+        return {(const u8*)load.src + begin, bytes, bytes / 16 * 16};
+    }
 
     // copy starts to copy rows [from, to) of the columns of a side, as which says: to a
     // slot, or for 2 to the table. from is aligned.
     __device__ __forceinline__ void copy(u32 which, u32 from, u32 to) {
-        u8* dst = which == 2 ? memory : memory + a.slots + which * a.slot;
+        u8* dst = which == 2 ? memory : slot(which);
         if (JOIN_BULK && threadIdx.x != 0) return;
         u32 bytes = 0;
         for (u32 c = 0; c < a.loads; c++) {
@@ -307,18 +336,9 @@ struct Joiner {
         }
     }
 
-    struct Range {
-        const u8* src;
-        u32 bytes;
-        u32 whole; // of them, in units of 16
-    };
-
-    // range is the bytes of rows [from, to), in whole units of 16 but at the end of the
-    // column.
-    __device__ __forceinline__ static Range range(const JoinLoad& load, u32 from, u32 to) {
-        const u64 begin = (u64)from * load.width;
-        const u32 bytes = (u32)(min(((u64)to * load.width + 15) / 16 * 16, load.rows * load.width) - begin);
-        return {(const u8*)load.src + begin, bytes, bytes / 16 * 16};
+    // copy_chunk starts to copy a chunk of probe rows into a slot.
+    __device__ __forceinline__ void copy_chunk(u32 which, u32 chunk) {
+        if (chunk < item.probeTo) copy(which, chunk, min(chunk + CHUNK, item.probeTo));
     }
 
     // arrived waits for the rows that copy was last called for.
@@ -334,148 +354,68 @@ struct Joiner {
 
     __device__ __forceinline__ Chains<K> chains() const { return {(const K*)memory, (u16*)(memory + a.next), (u32*)(memory + a.head)}; }
 
-    // The arrays of runs lie where the chains and the second slot were.
-    __device__ __forceinline__ u32 half() const { return a.capacity / 2; }
-    __device__ __forceinline__ u32 half_words() const { return (half() + 1) / 2; }
-    __device__ __forceinline__ Runs<K> runs() const {
-        u32* count = (u32*)(memory + a.next);
-        return {(const K*)memory, (u32*)(memory + a.head), count, count + half_words(), (u16*)(memory + a.slots + a.slot), (1u << a.bits) - 1};
-    }
-    __device__ __forceinline__ u32* before() const { return (u32*)(runs().rows + 2 * half_words()); }
-    __device__ __forceinline__ u16* begins() const { return (u16*)(before() + CHUNK + 1); }
-
-    // row_of is a thread's i-th row of a chunk: (warp, i, lane) is their order.
-    __device__ __forceinline__ u32 row_of(int i) const { return warp_id() * (32 * ROWS) + 32 * i + lane_id(); }
-
-    // keys reads a thread's keys of the chunk; has says which rows are the item's and
-    // have a key.
-    __device__ __forceinline__ void keys(K (&k)[ROWS], bool (&has)[ROWS]) const {
-#pragma unroll
-        for (int i = 0; i < ROWS; i++) {
-            u32 r = row_of(i), row = chunk + r;
-            has[i] = row >= place.probe && row < item.probeTo && bit(a.probeValid, row);
-            k[i] = has[i] ? ((const K*)slot)[r] : 0;
-        }
-    }
-
-    __device__ __forceinline__ void build_chains() {
+    __device__ __forceinline__ void build() {
         Chains<K> t = chains();
-        const u32 from = place.table - first, to = place.last - first;
+        const u32 from = table - align(table), to = last - align(table);
 #pragma unroll 4
         for (u32 r = from + threadIdx.x; r < to; r += THREADS)
-            if (bit(a.buildValid, first + r)) t.next[r] = (u16)atomicExch(&t.head[join_bucket(a, t.key[r], a.bits)], r);
+            if (bit(a.buildValid, align(table) + r)) t.next[r] = (u16)atomicExch(&t.head[join_bucket(a, t.key[r])], r);
         __syncthreads();
         unique = true;
         if (MARK || a.unique) return;
         bool twice = false;
-#pragma unroll 2
+#pragma unroll 4
         for (u32 r = from + threadIdx.x; r < to; r += THREADS)
-            if (bit(a.buildValid, first + r)) twice |= t.find(t.key[r], t.next[r]) != JOIN_END;
+            if (bit(a.buildValid, align(table) + r)) twice |= t.find(t.key[r], t.next[r]) != JOIN_END;
         unique = !__syncthreads_or(twice);
     }
 
-    // build_runs makes runs of the first rows of the block. They end at the result.
-    __device__ __forceinline__ u32 build_runs() {
-        Runs<K> t = runs();
-        const u32 from = place.table - first, to = min(place.last - first, from + half());
-        __syncthreads();
-        for (u32 b = threadIdx.x; b < 1u << a.bits; b += THREADS) t.slot[b] = JOIN_END;
-        for (u32 w = threadIdx.x; w < 2 * half_words(); w += THREADS) t.count[w] = 0; // and end
-        __syncthreads();
-        // Rows that stand for keys are numbered from the first row on.
-        t.key += from;
-        for (u32 r = threadIdx.x; r < to - from; r += THREADS)
-            if (bit(a.buildValid, place.table + r)) t.add(t.count, t.insert(t.key[r], join_bucket(a, t.key[r], a.bits), r));
-        __syncthreads();
-        u32 run = 0;
-        for (u32 r0 = 0; r0 < to - from; r0 += THREADS) {
-            u32 r = r0 + threadIdx.x, total;
-            u32 n = r < to - from ? t.get(t.count, r) : 0, at = run + block_exclusive(n, sums, total);
-            if (n) atomicAdd(&t.end[r / 2], at << 16 * (r % 2));
-            run += total;
-        }
-        __syncthreads();
-        for (u32 r = threadIdx.x; r < to - from; r += THREADS)
-            if (bit(a.buildValid, place.table + r)) t.rows[t.add(t.end, t.find(t.key[r], join_bucket(a, t.key[r], a.bits)))] = (u16)(r + from);
-        __syncthreads();
-        return first + to;
-    }
-
-    // reserve asks for room for pairs, for all threads. It returns where they begin.
-    __device__ __forceinline__ u64 reserve(u32 n) {
-        if (threadIdx.x == 0) {
-            u64 at = atomicAdd(&a.state->pairs, (u64)n);
-            if (at + n > a.limit) {
-                atomicMin(&a.state->written, at);
-                a.state->stopped = 1;
-                at = ~0ull;
-            }
-            *base = at;
-        }
-        __syncthreads();
-        return *base;
-    }
-
-    // write writes the columns of pairs.
-    __device__ __forceinline__ void write(const Pairs<ROWS>& p, u64 at) const {
-        for (u32 c = 0; c < a.outputs; c++) {
-            const JoinOutput& o = a.output[c];
-            if (o.build)
-                write_side(o, memory, p.build, p, at, first);
-            else
-                write_side(o, slot, p.probe, p, at, chunk);
-        }
-    }
-
-    __device__ __forceinline__ void write_side(const JoinOutput& o, const u8* shared, const u32 (&pick)[ROWS], const Pairs<ROWS>& p, u64 at, u64 row) const {
-        switch (o.width) {
-        case 1: write_column<u8, false>(o, shared, pick, p, at, row); break;
-        case 2: write_column<u16, false>(o, shared, pick, p, at, row); break;
-        case 4: write_column<u32, false>(o, shared, pick, p, at, row); break;
-        default:
-            if (o.stride == 1)
-                write_column<u64, false>(o, shared, pick, p, at, row);
-            else
-                write_column<u64, true>(o, shared, pick, p, at, row);
-        }
-    }
-
-    // mark_chunk sets the bits of the chunk's rows that have a match.
-    __device__ __forceinline__ void mark_chunk() {
-        K k[ROWS];
-        bool has[ROWS];
-        keys(k, has);
-        Chains<K> t = chains();
+    // place_pairs says where the pairs of the warp are written, and returns how many there
+    // are.
+    __device__ __forceinline__ u32 place_pairs(Pairs<ROWS>& p) const {
+        u32 n = 0;
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
-            bool found = has[i] && t.find(k[i], t.head[join_bucket(a, k[i], a.bits)]) != JOIN_END;
-            u32 rows = __ballot_sync(ALL, found);
-            if (lane_id() == 0 && rows) atomicOr(&a.matched[(chunk + row_of(i)) / 32], rows);
-        }
-    }
-
-    // join_chunk probes the chains with a chunk and writes its pairs. It returns 0 when
-    // that is done, 1 when there was no room, and 2 when a row has many matches: then
-    // nothing was written. After the first barrier it starts to copy the next chunk.
-    __device__ __forceinline__ int join_chunk(u32 which) {
-        K k[ROWS];
-        Pairs<ROWS> p;
-        keys(k, p.in);
-        Chains<K> t = chains();
-#pragma unroll
-        for (int i = 0; i < ROWS; i++) p.build[i] = p.in[i] ? t.head[join_bucket(a, k[i], a.bits)] : JOIN_END;
-        u32 pairs = 0, rows = 0; // of the warp: pairs, and rows with a match
-        bool many = false;
-#pragma unroll
-        for (int i = 0; i < ROWS; i++) {
-            p.build[i] = t.find(k[i], p.build[i]);
-            p.probe[i] = row_of(i);
             p.in[i] = p.build[i] != JOIN_END;
             const u32 found = __ballot_sync(ALL, p.in[i]);
-            p.to[i] = rows + __popc(found & lanes_below());
-            rows += __popc(found);
+            p.to[i] = n + __popc(found & lanes_below());
+            n += __popc(found);
         }
+        return n;
+    }
+
+    // join_chunk joins the chunk that is in a slot, and starts to copy the next one. Unless
+    // it is done, nothing was written.
+    __device__ __forceinline__ Outcome join_chunk(u32 which, u32 chunk) {
+        const Chains<K> t = chains();
+        const K* keys = (const K*)slot(which);
+        const bool whole = chunk >= probe && chunk + CHUNK <= item.probeTo;
+        K k[ROWS];
+        Pairs<ROWS> p;
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            p.probe[i] = warp_id() * (32 * ROWS) + 32 * i + lane_id(); // (warp, i, lane) is the order of rows
+            const u32 row = chunk + p.probe[i];
+            k[i] = keys[p.probe[i]];
+            p.build[i] = JOIN_END;
+            if ((whole || row >= probe && row < item.probeTo) && bit(a.probeValid, row)) p.build[i] = t.head[join_bucket(a, k[i])];
+        }
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) p.build[i] = t.find(k[i], p.build[i]);
+        if (MARK) {
+#pragma unroll
+            for (int i = 0; i < ROWS; i++) {
+                const u32 found = __ballot_sync(ALL, p.build[i] != JOIN_END);
+                if (lane_id() == 0 && found) atomicOr(&a.matched[(chunk + p.probe[i]) / 32], found);
+            }
+            __syncthreads();
+            copy_chunk(which ^ 1, chunk + CHUNK);
+            return DONE;
+        }
+        u32 rows = place_pairs(p), pairs = rows; // of the warp
+        bool many = false;
         if (!unique) {
+            pairs = 0;
 #pragma unroll
             for (int i = 0; i < ROWS; i++) {
                 if (!p.in[i]) continue;
@@ -485,237 +425,256 @@ struct Joiner {
                 pairs += n;
             }
             pairs = warp_sum(pairs);
-        } else {
-            pairs = rows;
         }
         if (lane_id() == 0) sums[warp_id()] = pairs << ROW_BITS | rows;
         if (unique)
             __syncthreads();
         else
             many = __syncthreads_or(many);
-        copy_next(which ^ 1);
-        if (!unique && many) return 2;
+        // All threads are done with the chunk before this one.
+        copy_chunk(which ^ 1, chunk + CHUNK);
+        if (!unique && many) return MANY;
+        const Sides sides = {memory, slot(which), align(table), chunk};
         u64 to = 0;
         for (u32 done = 0, total = 0;;) {
             const u32 w = lane_id() < WARPS ? sums[lane_id()] : 0, mine = w & ((1u << ROW_BITS) - 1), through = warp_inclusive(mine);
-            const u32 n = __shfl_sync(ALL, through, 31), warp = __shfl_sync(ALL, through - mine, warp_id());
+            const u32 n = __shfl_sync(ALL, through, 31), before = __shfl_sync(ALL, through - mine, warp_id());
             if (done == 0) {
                 total = unique ? n : warp_sum(w >> ROW_BITS);
-                if (total == 0) {
-                    __syncthreads();
-                    return 0;
-                }
-                to = reserve(total);
-                if (to == ~0ull) return 1;
+                if (threadIdx.x == 0 && total) *base = reserve(a, total);
+                __syncthreads();
+                if (total == 0) return DONE;
+                to = *base;
+                if (to == ~0ull) return NO_ROOM;
             }
 #pragma unroll
-            for (int i = 0; i < ROWS; i++) p.to[i] += warp;
-            write(p, to + done);
+            for (int i = 0; i < ROWS; i++) p.to[i] += before;
+            write_pairs(a, sides, p, to + done);
             done += n;
-            if (done == total) return 0;
+            if (done == total) return DONE;
             // The next match of every row.
-            rows = 0;
 #pragma unroll
-            for (int i = 0; i < ROWS; i++) {
+            for (int i = 0; i < ROWS; i++)
                 if (p.in[i]) p.build[i] = t.find(k[i], t.next[p.build[i]]);
-                p.in[i] = p.build[i] != JOIN_END;
-                const u32 found = __ballot_sync(ALL, p.in[i]);
-                p.to[i] = rows + __popc(found & lanes_below());
-                rows += __popc(found);
-            }
+            rows = place_pairs(p);
             __syncthreads();
             if (lane_id() == 0) sums[warp_id()] = rows;
             __syncthreads();
         }
     }
 
-    // join_runs probes runs with a chunk. It returns whether there was room; otherwise
-    // place.probe is the first row whose pairs are missing.
-    __device__ __forceinline__ bool join_runs() {
-        K k[ROWS];
-        bool has[ROWS];
-        keys(k, has);
-        Runs<K> t = runs();
-        t.key += place.table - first;
-        u32 n[ROWS], at[ROWS], mine = 0;
-#pragma unroll
-        for (int i = 0; i < ROWS; i++) {
-            u32 row = has[i] ? t.find(k[i], join_bucket(a, k[i], a.bits)) : JOIN_END;
-            n[i] = 0;
-            if (row != JOIN_END) {
-                n[i] = t.get(t.count, row);
-                begins()[row_of(i)] = (u16)(t.get(t.end, row) - n[i]);
-            }
-            u32 through = warp_inclusive(n[i]);
-            at[i] = mine + through - n[i];
-            mine += __shfl_sync(ALL, through, 31);
-        }
-        u32 total, warp = block_exclusive(lane_id() == 0 ? mine : 0, sums, total);
-        warp = __shfl_sync(ALL, warp, 0);
-        u32* pairs = before();
-#pragma unroll
-        for (int i = 0; i < ROWS; i++) pairs[row_of(i)] = warp + at[i];
-        if (threadIdx.x == 0) pairs[CHUNK] = total;
-        __syncthreads();
-        for (u32 r = 0; pairs[r] < total;) {
-            const u32 begin = pairs[r];
-            u32 end = r + 1; // rows whose pairs make a batch, one at least
-            for (u32 past = CHUNK + 1; past - end > 1;) {
-                u32 mid = (end + past) / 2;
-                (pairs[mid] - begin <= JOIN_BATCH ? end : past) = mid;
-            }
-            const u32 batch = pairs[end] - begin;
-            const u64 to = reserve(batch);
-            if (to == ~0ull) {
-                place.probe = max(place.probe, chunk + r);
-                return false;
-            }
-            for (u32 done = 0; done < batch; done += CHUNK) {
-                Pairs<ROWS> p;
-#pragma unroll
-                for (int i = 0; i < ROWS; i++) {
-                    p.to[i] = done + i * THREADS + threadIdx.x;
-                    p.in[i] = p.to[i] < batch;
-                    u32 row = r; // the last whose pairs begin at or before this one
-                    for (u32 past = end; past - row > 1;) {
-                        u32 mid = (row + past) / 2;
-                        (pairs[mid] <= begin + p.to[i] ? row : past) = mid;
-                    }
-                    p.probe[i] = row;
-                    p.build[i] = p.in[i] ? t.rows[begins()[row] + begin + p.to[i] - pairs[row]] : 0;
-                }
-                write(p, to);
-            }
-            __syncthreads();
-            r = end;
-        }
-        __syncthreads();
-        return true;
-    }
-
-    // copy_next starts to copy the chunk after this one.
-    __device__ __forceinline__ void copy_next(u32 which) {
-        if (chunk + CHUNK < item.probeTo) copy(which, chunk + CHUNK, min(chunk + 2 * CHUNK, item.probeTo));
-    }
-
-    // join_chunks joins the probe rows from place.probe on with one table. It returns
-    // whether there was room. A chunk is copied while the one before it is joined.
-    __device__ __forceinline__ bool join_chunks(u32& last) {
+    // join_table joins the table with the probe rows from probe on, chunk by chunk. One is
+    // copied while the one before it is joined. When a row has many matches, the rest is
+    // an item for join_runs. It returns whether there was room; otherwise probe is the
+    // first row left.
+    __device__ __forceinline__ bool join_table() {
         u32 which = 0;
-        first = place.table / JOIN_ALIGN * JOIN_ALIGN;
-        chunk = place.probe / JOIN_ALIGN * JOIN_ALIGN;
-        copy(2, first, place.last);
-        copy(0, chunk, min(chunk + CHUNK, item.probeTo));
+        copy(2, align(table), last);
+        copy_chunk(0, align(probe));
         for (u32 b = threadIdx.x; b < 1u << a.bits; b += THREADS) chains().head[b] = JOIN_END;
         __syncthreads();
         arrived(2);
-        last = place.last;
-        if (place.many)
-            last = build_runs();
-        else
-            build_chains();
-        for (; chunk < item.probeTo; chunk += CHUNK) {
-            slot = memory + a.slots + which * a.slot;
+        build();
+        for (u32 chunk = align(probe); chunk < item.probeTo; chunk += CHUNK, which ^= 1) {
             arrived(which);
-            if (MARK) {
-                mark_chunk();
-                __syncthreads();
-                copy_next(which);
-                continue;
-            }
-            int outcome = 2;
-            if (!place.many) outcome = join_chunk(which);
-            if (outcome == 1) {
-                place.probe = max(place.probe, chunk);
-                if (chunk + CHUNK < item.probeTo) arrived(which ^ 1);
-                return false;
-            }
-            if (outcome == 0) {
-                which ^= 1;
-                continue;
-            }
-            if (!place.many) { // from this chunk on with runs, which have half the rows
-                if (chunk + CHUNK < item.probeTo) arrived(which ^ 1);
-                place.many = 1;
-                place.probe = place.again = max(place.probe, chunk);
-                last = build_runs();
-                if (which == 1) { // runs take the second slot
-                    which = 0;
-                    slot = memory + a.slots;
-                    copy(0, chunk, min(chunk + CHUNK, item.probeTo));
-                    arrived(0);
-                }
-            }
-            if (!join_runs()) return false;
-            copy_next(which);
+            const Outcome outcome = join_chunk(which, chunk);
+            if (outcome == DONE) continue;
+            if (chunk + CHUNK < item.probeTo) arrived(which ^ 1); // no copy outlasts the table
+            probe = max(probe, chunk);
+            return outcome == MANY && put_off();
         }
         return true;
     }
 
-    // run joins an item from place on.
-    __device__ __forceinline__ bool run() {
-        for (;;) {
-            u32 last;
-            if (!join_chunks(last)) return false;
-            bulk_fence();
-            __syncthreads();
-            if (last < place.last) { // the rest of the block
-                place.table = last;
-                place.probe = place.again;
-                continue;
+    // put_off makes the rest of the table an item for join_runs. It returns whether there
+    // was room.
+    __device__ __forceinline__ bool put_off() {
+        if (threadIdx.x == 0) {
+            const u32 at = atomicAdd(&a.state->late, 1u);
+            *base = at < a.most;
+            if (at < a.most) {
+                a.late[at] = {table, last, probe, item.probeTo};
+            } else {
+                atomicSub(&a.state->late, 1u);
+                a.state->stopped = 1;
             }
-            if (last == item.buildTo) return true;
-            begin(last);
         }
+        __syncthreads();
+        return *base;
     }
 
-    // begin is at the table that begins at a build row of the item.
-    __device__ __forceinline__ void begin(u32 row) {
-        place.table = row;
-        place.last = min(row + a.capacity, item.buildTo);
-        place.probe = item.probeFrom;
-        place.many = 0;
+    // run joins items until there are no more, or no room. The result is where the block
+    // stopped.
+    __device__ __forceinline__ JoinPlace run(JoinPlace place, u32* taken) {
+        const u32 items = a.state->items;
+        for (bool resumed = place.item != NONE;; resumed = false) {
+            // The item after this one is taken before its turn.
+            if (threadIdx.x == 0) {
+                if (place.item == NONE) {
+                    place.item = place.next == NONE ? atomicAdd(&a.state->taken, 1u) : place.next;
+                    place.next = NONE;
+                }
+                if (place.next == NONE) place.next = atomicAdd(&a.state->taken, 1u);
+                *taken = place.item;
+            }
+            __syncthreads();
+            place.item = *taken;
+            if (place.item >= items) return place;
+            item = a.items[place.item];
+            table = resumed ? place.table : item.buildFrom;
+            probe = resumed ? place.probe : item.probeFrom;
+            for (; table < item.buildTo; table = last, probe = item.probeFrom) {
+                last = min(table + a.capacity, item.buildTo);
+                const bool room = join_table();
+                bulk_fence();
+                __syncthreads();
+                if (!room) return {place.item, place.next, table, probe};
+            }
+            place.item = NONE;
+        }
     }
 };
 
 template <class K, u32 THREADS, int ROWS, bool MARK>
 DEVICE void join(const JoinArgs& a, u8* shared) {
-    __shared__ u32 sums[33];
+    __shared__ u32 sums[THREADS / 32];
     __shared__ u64 base, barriers[3];
     __shared__ u32 taken;
     Joiner<K, THREADS, ROWS, MARK> j(a, shared, sums, &base, barriers);
-    const u32 items = a.state->items;
-    j.place = a.places[blockIdx.x];
-    u32 next = j.place.next;
-    bool fresh = false;
-    if (j.place.item == NONE) {
-        fresh = true;
-        j.place.item = next;
-        next = NONE;
+    const JoinPlace place = j.run(a.places[blockIdx.x], &taken);
+    if (threadIdx.x == 0) a.places[blockIdx.x] = place;
+}
+
+// Runs is a table for keys that many rows have: the rows of a key together.
+template <class K>
+struct Runs {
+    K* key;     // by row
+    u32* slot;  // open addressing: the row that stands for its key, or JOIN_END
+    u32* count; // two rows a word: how many rows have the key
+    u32* end;   // two rows a word: where they end
+    u16* rows;  // of a key next to each other
+    u32 mask;
+
+    __device__ __forceinline__ u32 get(const u32* halves, u32 row) const { return halves[row / 2] >> 16 * (row % 2) & 0xffff; }
+    __device__ __forceinline__ u32 add(u32* halves, u32 row) const { return atomicAdd(&halves[row / 2], 1u << 16 * (row % 2)) >> 16 * (row % 2) & 0xffff; }
+
+    // find returns the row that stands for a key, or JOIN_END.
+    __device__ __forceinline__ u32 find(K k, u32 s) const {
+        for (;; s = (s + 1) & mask) {
+            u32 row = slot[s];
+            if (row == JOIN_END || key[row] == k) return row;
+        }
     }
-    for (;; fresh = true) {
-        // The item after this one is taken before its turn.
-        if (threadIdx.x == 0) {
-            if (next == NONE) next = atomicAdd(&a.state->taken, 1u);
-            if (j.place.item == NONE) {
-                j.place.item = next;
-                next = atomicAdd(&a.state->taken, 1u);
-            }
-            taken = j.place.item;
+
+    // insert is find, and makes the row stand for its key if none does.
+    __device__ __forceinline__ u32 insert(K k, u32 s, u32 row) const {
+        for (;; s = (s + 1) & mask) {
+            u32 other = atomicCAS(&slot[s], (u32)JOIN_END, row);
+            if (other == JOIN_END) return row;
+            if (key[other] == k) return other;
+        }
+    }
+
+    // build makes runs of n rows of a side from one on. Every thread takes part.
+    __device__ __forceinline__ void build(const JoinArgs& a, u32 first, u32 n, u32* sums) const {
+        for (u32 b = threadIdx.x; b <= mask; b += blockDim.x) slot[b] = JOIN_END;
+        for (u32 w = threadIdx.x; w < (n + 1) / 2; w += blockDim.x) count[w] = end[w] = 0;
+        for (u32 r = threadIdx.x; r < n; r += blockDim.x) key[r] = ((const K*)a.build)[first + r];
+        __syncthreads();
+        for (u32 r = threadIdx.x; r < n; r += blockDim.x)
+            if (bit(a.buildValid, first + r)) add(count, insert(key[r], join_bucket(a, key[r]), r));
+        __syncthreads();
+        u32 before = 0;
+        for (u32 r0 = 0; r0 < n; r0 += blockDim.x) {
+            const u32 r = r0 + threadIdx.x, rows = r < n ? get(count, r) : 0;
+            u32 total;
+            const u32 at = before + block_exclusive(rows, sums, total);
+            if (rows) atomicAdd(&end[r / 2], at << 16 * (r % 2));
+            before += total;
         }
         __syncthreads();
-        j.place.item = taken;
-        if (taken >= items) break;
-        j.item = a.items[taken];
-        if (fresh) j.begin(j.item.buildFrom);
-        if (!j.run()) break;
-        j.place.item = next;
-        next = NONE;
+        for (u32 r = threadIdx.x; r < n; r += blockDim.x)
+            if (bit(a.buildValid, first + r)) rows[add(end, find(key[r], join_bucket(a, key[r])))] = (u16)r;
+        __syncthreads();
     }
-    if (threadIdx.x == 0) {
-        j.place.next = next;
-        a.places[blockIdx.x] = j.place;
+};
+
+// join_runs joins late items. In shared memory it has, at the offsets of JoinArgs: the
+// keys of a table at 0, counts and ends at next, slots at head, rows at slots, and at slot
+// the pairs before each probe row of a chunk of one a thread, and where its rows begin.
+// Threads share the pairs of a chunk evenly, whatever their keys.
+template <class K>
+DEVICE void join_runs(const JoinArgs& a, u8* shared) {
+    __shared__ u32 sums[33];
+    __shared__ u64 base;
+    __shared__ u32 taken;
+    u32* count = (u32*)(shared + a.next);
+    const Runs<K> t = {(K*)shared, (u32*)(shared + a.head), count, count + (a.capacity + 1) / 2, (u16*)(shared + a.slots), (1u << a.bits) - 1};
+    u32* pairs = (u32*)(shared + a.slot);
+    u16* begins = (u16*)(pairs + blockDim.x + 1);
+    JoinPlace place = a.places[blockIdx.x];
+    for (bool resumed = place.item != NONE;; resumed = false) {
+        if (threadIdx.x == 0) taken = resumed ? place.item : atomicAdd(&a.state->lateTaken, 1u);
+        __syncthreads();
+        place.item = taken;
+        if (place.item >= a.state->late) break;
+        const JoinItem item = a.late[place.item];
+        t.build(a, item.buildFrom, item.buildTo - item.buildFrom, sums);
+        for (u32 chunk = resumed ? place.probe : item.probeFrom; chunk < item.probeTo; chunk += blockDim.x) {
+            const u32 row = chunk + threadIdx.x;
+            u32 n = 0;
+            if (row < item.probeTo && bit(a.probeValid, row)) {
+                const K k = ((const K*)a.probe)[row];
+                const u32 at = t.find(k, join_bucket(a, k));
+                if (at != JOIN_END) {
+                    n = t.get(t.count, at);
+                    begins[threadIdx.x] = (u16)(t.get(t.end, at) - n);
+                }
+            }
+            u32 total;
+            pairs[threadIdx.x] = block_exclusive(n, sums, total);
+            if (threadIdx.x == 0) pairs[blockDim.x] = total;
+            __syncthreads();
+            for (u32 r = 0; pairs[r] < total;) {
+                const u32 begin = pairs[r];
+                u32 stop = r + 1; // rows whose pairs make a batch, one at least
+                for (u32 past = blockDim.x + 1; past - stop > 1;) {
+                    const u32 mid = (stop + past) / 2;
+                    (pairs[mid] - begin <= JOIN_BATCH ? stop : past) = mid;
+                }
+                const u32 batch = pairs[stop] - begin;
+                if (threadIdx.x == 0) base = reserve(a, batch);
+                __syncthreads();
+                const u64 to = base;
+                if (to == ~0ull) {
+                    if (threadIdx.x == 0) a.places[blockIdx.x] = {place.item, NONE, item.buildFrom, chunk + r};
+                    return;
+                }
+                const Sides sides = {shared, nullptr, item.buildFrom, chunk};
+                for (u32 done = 0; done < batch; done += 2 * blockDim.x) {
+                    Pairs<2> p;
+#pragma unroll
+                    for (int i = 0; i < 2; i++) {
+                        p.to[i] = done + i * blockDim.x + threadIdx.x;
+                        p.in[i] = p.to[i] < batch;
+                        u32 at = r; // the last row whose pairs begin at or before this one
+                        for (u32 past = stop; past - at > 1;) {
+                            const u32 mid = (at + past) / 2;
+                            (pairs[mid] <= begin + p.to[i] ? at : past) = mid;
+                        }
+                        p.probe[i] = at;
+                        p.build[i] = p.in[i] ? t.rows[begins[at] + begin + p.to[i] - pairs[at]] : 0;
+                    }
+                    write_pairs(a, sides, p, to);
+                }
+                __syncthreads();
+                r = stop;
+            }
+            __syncthreads();
+        }
+        __syncthreads();
     }
+    if (threadIdx.x == 0) a.places[blockIdx.x] = {place.item, NONE, 0, 0};
 }
 
 struct JoinPlanArgs {
@@ -776,3 +735,10 @@ JOIN(join_pairs_k4, u32, false, 768, 3)
 JOIN(join_pairs_k8, u64, false, 768, 2)
 JOIN(join_mark_k4, u32, true, 768, 3)
 JOIN(join_mark_k8, u64, true, 768, 2)
+#define JOIN_RUNS(k, K) \
+    KERNEL_BOUNDS(join_runs_##k, JoinArgs, 768, 1) { \
+        SHARED(u8, shared); \
+        join_runs<K>(a, shared); \
+    }
+JOIN_RUNS(k4, u32)
+JOIN_RUNS(k8, u64)
