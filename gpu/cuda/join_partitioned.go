@@ -20,8 +20,6 @@ type (
 	joinLoad struct {
 		src, rows uint64
 		width, at uint32
-		build     int32
-		_         uint32
 	}
 	joinOutput struct {
 		src, dst      uint64
@@ -31,11 +29,12 @@ type (
 	joinArgs struct {
 		build, probe, buildValid, probeValid, items, late, state, places, matched, limit, mul uint64
 
-		load                         [joinLoads]joinLoad
-		output                       [joinOutputs]joinOutput
-		loads, outputs               uint32
-		capacity, bits, unique, most uint32
-		next, head, slots, slot      uint32
+		load                                   [joinLoads]joinLoad
+		output                                 [joinOutputs]joinOutput
+		loads, outputs, builds                 uint32
+		capacity, bits, unique, most           uint32
+		next, head, slots, slot, payload, flat uint32
+		_                                      uint32
 	}
 	joinPlanArgs struct {
 		build, probe, items, state        uint64
@@ -154,27 +153,29 @@ type joinColumn struct {
 }
 
 // joinLayout is the shared memory of a block: the columns of a table, its keys first, a
-// link a build row, the heads of the buckets, and two slots of probe rows.
+// link a build row, the heads of the buckets, and of the probe rows two slots of keys and
+// two of payload columns.
 type joinLayout struct {
-	columns                         []*joinColumn // payload columns in it
-	bits                            uint          // of the number of buckets
-	next, head, slots, slot, shared int
+	columns                                  []*joinColumn // payload columns in it
+	bits                                     uint          // of the number of buckets
+	next, head, slots, slot, payload, shared int
 }
 
 func (m *partitionMatcher) layout(columns []*joinColumn, capacity int) joinLayout {
 	y := joinLayout{columns: columns, bits: uint(min(max(bits.Len(uint(capacity))-1, 8), 14))}
 	rows, chunk := m.rows(true, capacity), m.rows(false, capacity)
-	y.next, y.slot = align16(rows*m.width), align16(chunk*m.width)
+	y.next = align16(rows * m.width)
 	for _, c := range columns {
 		if c.build {
 			y.next += align16(rows * c.width)
 		} else {
-			y.slot += align16(chunk * c.width)
+			y.slot += chunk * c.width
 		}
 	}
 	y.head = y.next + align16(2*rows+16)
 	y.slots = y.head + 4<<y.bits
-	y.shared = y.slots + 2*y.slot
+	y.payload = y.slots + 2*chunk*m.width
+	y.shared = y.payload + 2*y.slot
 	return y
 }
 
@@ -233,31 +234,44 @@ func (m *partitionMatcher) args(columns []joinColumn, limit int, runs bool) (a j
 	a = joinArgs{build: addr(m.build.Key.Data), probe: addr(m.probe.Key.Data), buildValid: addr(m.build.Key.Valid), probeValid: addr(m.probe.Key.Valid),
 		items: addr(m.items), late: addr(m.late), state: addr(m.work), places: addr(m.work) + uint64(places), limit: uint64(limit), mul: m.mul,
 		capacity: uint32(m.capacity), bits: uint32(y.bits), unique: uint32(flag(m.build.Distinct)), most: uint32(m.most),
-		next: uint32(y.next), head: uint32(y.head), slots: uint32(y.slots), slot: uint32(y.slot)}
+		next: uint32(y.next), head: uint32(y.head), slots: uint32(y.slots), slot: uint32(y.slot), payload: uint32(y.payload)}
 	at := map[*joinColumn]int{}
-	for _, build := range []bool{true, false} {
-		rows, n, offset := m.rows(build, m.capacity), m.probe.Key.Len, 0
+	load := func(build bool, src *gpu.Buffer, width, offset int) int {
+		n := m.probe.Key.Len
 		if build {
 			n = m.build.Key.Len
+			a.builds++
 		}
-		load := func(src *gpu.Buffer, width int) {
-			a.load[a.loads] = joinLoad{src: addr(src), rows: uint64(n), width: uint32(width), at: uint32(offset), build: flag(build)}
-			a.loads++
-			offset += align16(rows * width)
+		a.load[a.loads] = joinLoad{src: addr(src), rows: uint64(n), width: uint32(width), at: uint32(offset)}
+		a.loads++
+		return offset + align16(m.rows(build, m.capacity)*width)
+	}
+	for _, build := range []bool{true, false} {
+		offset := load(build, m.key(build), m.width, 0)
+		if !build {
+			offset = 0 // their payload columns have slots of their own
 		}
-		load(m.key(build), m.width)
 		for _, c := range near {
 			if c.build == build {
 				at[c] = offset
-				load(c.src, c.width)
+				offset = load(build, c.src, c.width, offset)
 			}
 		}
 	}
+	a.flat = 1
 	for i := range columns {
 		c := &columns[i]
 		offset, resident := at[c]
-		if runs || !resident && (c.src == nil || c.src != m.key(c.build)) {
+		switch {
+		case runs:
 			offset = -1
+		case c.src != nil && c.src == m.key(false) && !c.build:
+			offset = -2
+		case !resident && (c.src == nil || c.src != m.key(c.build)):
+			offset = -1
+		}
+		if offset == -1 || c.width != m.width {
+			a.flat = 0
 		}
 		parts := (c.width + 7) / 8
 		for k := range parts {

@@ -127,8 +127,6 @@ struct JoinLoad {
     u64 rows;
     u32 width; // bytes: 1, 2, 4 or 8
     u32 at;    // offset in the table, or in a slot of probe rows
-    i32 build;
-    u32 unused;
 };
 
 // JoinOutput is a column of the pairs.
@@ -137,7 +135,7 @@ struct JoinOutput {
     u64 dst;
     u32 width;  // bytes: 1, 2, 4 or 8
     u32 stride; // in widths: values of 16 bytes are two columns of stride 2
-    i32 at;     // where its rows are in shared memory; -1: they are not
+    i32 at;     // where its rows are in shared memory; -1: they are not; -2: it is the probe keys
     i32 build;
 };
 
@@ -155,16 +153,18 @@ struct JoinArgs {
     u32* matched;      // bitmap of the probe rows with a match
     u64 limit;         // of pairs
     u64 mul;           // odd; makes buckets of keys
-    JoinLoad load[JOIN_LOADS];
+    JoinLoad load[JOIN_LOADS]; // of the build side, the keys of the probe side, its payload columns
     JoinOutput output[JOIN_OUTPUTS];
     u32 loads, outputs;
+    u32 builds;   // loads of the build side
     u32 capacity; // build rows of a table
     u32 bits;     // of the number of buckets
     u32 unique;   // 1: the build keys are distinct
     u32 most;     // late items that there is room for
-    // Offsets in shared memory. Columns of the table are at 0, its keys first.
-    u32 next, head, slots, slot;
-    u32 unused;
+    // Offsets in shared memory. Columns of the table are at 0, its keys first. Keys of probe
+    // rows have two slots at slots, their payload columns two of slot bytes at payload.
+    u32 next, head, slots, slot, payload;
+    u32 flat; // 1: all columns of the pairs are as wide as the keys and in shared memory
 };
 
 constexpr u32 NONE = ~0u;
@@ -246,28 +246,55 @@ DEVICE void write_side(const JoinOutput& o, const u8* shared, const u32 (&pick)[
     }
 }
 
-// write_pairs writes the columns of pairs, from pair to of the result on.
-template <int N>
-DEVICE void write_pairs(const JoinArgs& a, const Sides& s, const Pairs<N>& p, u64 to) {
+// write_pairs writes the columns of pairs, from pair to of the result on. k has the keys.
+template <class K, int N>
+DEVICE void write_pairs(const JoinArgs& a, const Sides& s, const Pairs<N>& p, const K (&k)[N], u64 to) {
+    if (a.flat) {
+        for (u32 c = 0; c < a.outputs; c++) {
+            const JoinOutput& o = a.output[c];
+            K* dst = (K*)o.dst + to;
+            const K* table = (const K*)(s.table + o.at);
+            const K* chunk = (const K*)(s.chunk + o.at);
+            K v[N];
+#pragma unroll
+            for (int i = 0; i < N; i++) v[i] = k[i];
+            if (o.at >= 0 && o.build) {
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                    if (p.in[i]) v[i] = table[p.build[i]];
+            } else if (o.at >= 0) {
+#pragma unroll
+                for (int i = 0; i < N; i++) v[i] = chunk[p.probe[i]];
+            }
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                if (p.in[i]) dst[p.to[i]] = v[i];
+        }
+        return;
+    }
     for (u32 c = 0; c < a.outputs; c++) {
         const JoinOutput& o = a.output[c];
-        if (o.build)
+        if (o.build) {
             write_side(o, s.table, p.build, p, to, s.firstBuild);
-        else
+        } else if (o.at == -2) {
+            K* dst = (K*)o.dst + to;
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                if (p.in[i]) dst[p.to[i]] = k[i];
+        } else {
             write_side(o, s.chunk, p.probe, p, to, s.firstProbe);
+        }
     }
 }
 
-// reserve asks for room for pairs. It returns where they begin, or ~0. One thread calls it.
-DEVICE u64 reserve(const JoinArgs& a, u32 n) {
-    const u64 at = atomicAdd(&a.state->pairs, (u64)n);
+// fits returns where n pairs begin for which a thread has asked for room, or ~0 when there
+// is none.
+DEVICE u64 fits(const JoinArgs& a, u64 at, u32 n) {
     if (at + n <= a.limit) return at;
     atomicMin(&a.state->written, at);
     a.state->stopped = 1;
     return ~0ull;
 }
-
-enum Outcome { DONE, NO_ROOM, MANY };
 
 // Joiner is a block that joins through chains.
 template <class K, u32 THREADS, int ROWS, bool MARK>
@@ -275,12 +302,13 @@ struct Joiner {
     static constexpr u32 CHUNK = THREADS * ROWS, WARPS = THREADS / 32;
     static constexpr u32 ROW_BITS = 12; // of the rows of a chunk
     static_assert(CHUNK < 1 << ROW_BITS, "the rows of a chunk need more bits");
+    enum { TABLE, KEYS, PAYLOAD = KEYS + 2, COPIES = PAYLOAD + 2 };
 
     const JoinArgs& a;
     u8* memory;
-    u32* sums;     // WARPS
+    u32* sums;     // twice WARPS
     u64* base;
-    u64* barriers; // of the slots, and of the table
+    u64* barriers; // of copies
     u32 phases;    // of the barriers, a bit each
     JoinItem item;
     u32 table, last; // build rows of the table
@@ -288,13 +316,13 @@ struct Joiner {
     bool unique;     // no two rows of the table have one key
 
     __device__ __forceinline__ Joiner(const JoinArgs& args, u8* shared, u32* s, u64* b, u64* of) : a(args), memory(shared), sums(s), base(b), barriers(of), phases(0) {
-        for (int i = 0; i < 3; i++)
-            if (threadIdx.x == 0) arrival(i).init();
+        if (threadIdx.x < COPIES) arrival(threadIdx.x).init();
         __syncthreads();
     }
 
     __device__ __forceinline__ Arrival arrival(u32 which) const { return {barriers + which}; }
-    __device__ __forceinline__ u8* slot(u32 which) const { return memory + a.slots + which * a.slot; }
+    __device__ __forceinline__ u8* keys(u32 which) const { return memory + a.slots + which * (CHUNK * sizeof(K)); }
+    __device__ __forceinline__ u8* payload(u32 which) const { return memory + a.payload + which * a.slot; }
     __device__ __forceinline__ static u32 align(u32 row) { return row / JOIN_ALIGN * JOIN_ALIGN; }
 
     struct Range {
@@ -311,15 +339,13 @@ struct Joiner {
         return {(const u8*)load.src + begin, bytes, bytes / 16 * 16};
     }
 
-    // copy starts to copy rows [from, to) of the columns of a side, as which says: to a
-    // slot, or for 2 to the table. from is aligned.
-    __device__ __forceinline__ void copy(u32 which, u32 from, u32 to) {
-        u8* dst = which == 2 ? memory : slot(which);
+    // copy starts to copy rows [from, to) of loads [begin, end) to dst. from is aligned.
+    // which is a barrier.
+    __device__ __forceinline__ void copy(u32 which, u8* dst, u32 begin, u32 end, u32 from, u32 to) {
         if (JOIN_BULK && threadIdx.x != 0) return;
         u32 bytes = 0;
-        for (u32 c = 0; c < a.loads; c++) {
+        for (u32 c = begin; c < end; c++) {
             const JoinLoad& load = a.load[c];
-            if (load.build != (which == 2)) continue;
             const Range r = range(load, from, to);
             bytes += r.whole;
             if (threadIdx.x == 0)
@@ -328,17 +354,27 @@ struct Joiner {
         }
         if (!JOIN_BULK) return;
         arrival(which).expect(bytes);
-        for (u32 c = 0; c < a.loads; c++) {
-            const JoinLoad& load = a.load[c];
-            if (load.build != (which == 2)) continue;
-            const Range r = range(load, from, to);
-            if (r.whole) arrival(which).copy(dst + load.at, r.src, r.whole);
+        for (u32 c = begin; c < end; c++) {
+            const Range r = range(a.load[c], from, to);
+            if (r.whole) arrival(which).copy(dst + a.load[c].at, r.src, r.whole);
         }
     }
 
-    // copy_chunk starts to copy a chunk of probe rows into a slot.
-    __device__ __forceinline__ void copy_chunk(u32 which, u32 chunk) {
-        if (chunk < item.probeTo) copy(which, chunk, min(chunk + CHUNK, item.probeTo));
+    // The loads are the build side's, then the keys of the probe side, then its payload
+    // columns. The barriers are in this order too; probe rows have two slots.
+    __device__ __forceinline__ void copy_table() { copy(TABLE, memory, 0, a.builds, align(table), last); }
+
+    __device__ __forceinline__ void copy_keys(u32 which, u32 chunk) {
+        if (chunk < item.probeTo) copy(KEYS + which, keys(which), a.builds, a.builds + 1, chunk, min(chunk + CHUNK, item.probeTo));
+    }
+
+    __device__ __forceinline__ void copy_payload(u32 which, u32 chunk) {
+        if (chunk < item.probeTo) copy(PAYLOAD + which, payload(which), a.builds + 1, a.loads, chunk, min(chunk + CHUNK, item.probeTo));
+    }
+
+    // await waits for the copies of a chunk, if it has begun.
+    __device__ __forceinline__ void await(u32 which, u32 chunk) {
+        if (chunk < item.probeTo) arrived(which);
     }
 
     // arrived waits for the rows that copy was last called for.
@@ -370,118 +406,159 @@ struct Joiner {
         unique = !__syncthreads_or(twice);
     }
 
-    // place_pairs says where the pairs of the warp are written, and returns how many there
-    // are.
-    __device__ __forceinline__ u32 place_pairs(Pairs<ROWS>& p) const {
+    // Found is what a thread found of a chunk.
+    struct Found {
+        K k[ROWS];
+        u32 build[ROWS]; // the first match of each row, or JOIN_END
+        u32 pairs;       // of the warp
+        bool many;       // a row has many matches
+    };
+
+    __device__ __forceinline__ static u32 row_of(int i) { return warp_id() * (32 * ROWS) + 32 * i + lane_id(); } // (warp, i, lane) is the order of rows
+
+    // find looks up the rows of a chunk whose keys are in a slot.
+    __device__ __forceinline__ Found find(u32 which, u32 chunk) const {
+        const Chains<K> t = chains();
+        const K* key = (const K*)keys(which);
+        const bool whole = chunk >= probe && chunk + CHUNK <= item.probeTo && !a.probeValid;
+        Found f;
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            const u32 row = chunk + row_of(i);
+            f.k[i] = key[row_of(i)];
+            f.build[i] = JOIN_END;
+            if (whole || row >= probe && row < item.probeTo && bit(a.probeValid, row)) f.build[i] = t.head[join_bucket(a, f.k[i])];
+        }
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) f.build[i] = t.find(f.k[i], f.build[i]);
+        f.many = false;
+        f.pairs = 0;
+        if (unique || MARK) return f;
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            if (f.build[i] == JOIN_END) continue;
+            u32 n = 1;
+            for (u32 m = t.find(f.k[i], t.next[f.build[i]]); m != JOIN_END && n <= JOIN_MANY; m = t.find(f.k[i], t.next[m])) n++;
+            f.many |= n > JOIN_MANY;
+            f.pairs += n;
+        }
+        f.pairs = warp_sum(f.pairs);
+        return f;
+    }
+
+    // place_pairs says where the pairs of the warp are written, and tells the other warps
+    // how many there are.
+    __device__ __forceinline__ void place_pairs(Pairs<ROWS>& p, const Found& f, u32* sums) const {
         u32 n = 0;
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
-            p.in[i] = p.build[i] != JOIN_END;
+            p.build[i] = f.build[i];
+            p.probe[i] = row_of(i);
+            p.in[i] = f.build[i] != JOIN_END;
             const u32 found = __ballot_sync(ALL, p.in[i]);
             p.to[i] = n + __popc(found & lanes_below());
             n += __popc(found);
         }
+        if (lane_id() == 0) sums[warp_id()] = (unique ? n : f.pairs) << ROW_BITS | n;
+    }
+
+    // sum_pairs adds the pairs of the warps before this one. It returns how many there are.
+    __device__ __forceinline__ u32 sum_pairs(Pairs<ROWS>& p, const u32* sums, u32& total) const {
+        const u32 w = lane_id() < WARPS ? sums[lane_id()] : 0, mine = w & ((1u << ROW_BITS) - 1), through = warp_inclusive(mine);
+        const u32 n = __shfl_sync(ALL, through, 31), before = __shfl_sync(ALL, through - mine, warp_id());
+        total = unique ? n : warp_sum(w >> ROW_BITS);
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) p.to[i] += before;
         return n;
     }
 
-    // join_chunk joins the chunk that is in a slot, and starts to copy the next one. Unless
-    // it is done, nothing was written.
-    __device__ __forceinline__ Outcome join_chunk(u32 which, u32 chunk) {
-        const Chains<K> t = chains();
-        const K* keys = (const K*)slot(which);
-        const bool whole = chunk >= probe && chunk + CHUNK <= item.probeTo;
-        K k[ROWS];
-        Pairs<ROWS> p;
+    // mark sets the bits of the rows of a chunk that have a match.
+    __device__ __forceinline__ void mark(const Found& f, u32 chunk) const {
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
-            p.probe[i] = warp_id() * (32 * ROWS) + 32 * i + lane_id(); // (warp, i, lane) is the order of rows
-            const u32 row = chunk + p.probe[i];
-            k[i] = keys[p.probe[i]];
-            p.build[i] = JOIN_END;
-            if ((whole || row >= probe && row < item.probeTo) && bit(a.probeValid, row)) p.build[i] = t.head[join_bucket(a, k[i])];
-        }
-#pragma unroll
-        for (int i = 0; i < ROWS; i++) p.build[i] = t.find(k[i], p.build[i]);
-        if (MARK) {
-#pragma unroll
-            for (int i = 0; i < ROWS; i++) {
-                const u32 found = __ballot_sync(ALL, p.build[i] != JOIN_END);
-                if (lane_id() == 0 && found) atomicOr(&a.matched[(chunk + p.probe[i]) / 32], found);
-            }
-            __syncthreads();
-            copy_chunk(which ^ 1, chunk + CHUNK);
-            return DONE;
-        }
-        u32 rows = place_pairs(p), pairs = rows; // of the warp
-        bool many = false;
-        if (!unique) {
-            pairs = 0;
-#pragma unroll
-            for (int i = 0; i < ROWS; i++) {
-                if (!p.in[i]) continue;
-                u32 n = 1;
-                for (u32 m = t.find(k[i], t.next[p.build[i]]); m != JOIN_END && n <= JOIN_MANY; m = t.find(k[i], t.next[m])) n++;
-                many |= n > JOIN_MANY;
-                pairs += n;
-            }
-            pairs = warp_sum(pairs);
-        }
-        if (lane_id() == 0) sums[warp_id()] = pairs << ROW_BITS | rows;
-        if (unique)
-            __syncthreads();
-        else
-            many = __syncthreads_or(many);
-        // All threads are done with the chunk before this one.
-        copy_chunk(which ^ 1, chunk + CHUNK);
-        if (!unique && many) return MANY;
-        const Sides sides = {memory, slot(which), align(table), chunk};
-        u64 to = 0;
-        for (u32 done = 0, total = 0;;) {
-            const u32 w = lane_id() < WARPS ? sums[lane_id()] : 0, mine = w & ((1u << ROW_BITS) - 1), through = warp_inclusive(mine);
-            const u32 n = __shfl_sync(ALL, through, 31), before = __shfl_sync(ALL, through - mine, warp_id());
-            if (done == 0) {
-                total = unique ? n : warp_sum(w >> ROW_BITS);
-                if (threadIdx.x == 0 && total) *base = reserve(a, total);
-                __syncthreads();
-                if (total == 0) return DONE;
-                to = *base;
-                if (to == ~0ull) return NO_ROOM;
-            }
-#pragma unroll
-            for (int i = 0; i < ROWS; i++) p.to[i] += before;
-            write_pairs(a, sides, p, to + done);
-            done += n;
-            if (done == total) return DONE;
-            // The next match of every row.
-#pragma unroll
-            for (int i = 0; i < ROWS; i++)
-                if (p.in[i]) p.build[i] = t.find(k[i], t.next[p.build[i]]);
-            rows = place_pairs(p);
-            __syncthreads();
-            if (lane_id() == 0) sums[warp_id()] = rows;
-            __syncthreads();
+            const u32 found = __ballot_sync(ALL, f.build[i] != JOIN_END);
+            if (lane_id() == 0 && found) atomicOr(&a.matched[(chunk + row_of(i)) / 32], found);
         }
     }
 
-    // join_table joins the table with the probe rows from probe on, chunk by chunk. One is
-    // copied while the one before it is joined. When a row has many matches, the rest is
-    // an item for join_runs. It returns whether there was room; otherwise probe is the
-    // first row left.
+    // join_table joins the table with the probe rows from probe on, chunk by chunk. Rows of
+    // the next chunk are looked up while room is reserved for the pairs of this one. When
+    // a row has many matches, the rest is an item for join_runs. It returns whether there
+    // was room; otherwise probe is the first row left.
     __device__ __forceinline__ bool join_table() {
-        u32 which = 0;
-        copy(2, align(table), last);
-        copy_chunk(0, align(probe));
+        u32 chunk = align(probe), which = 0;
+        copy_table();
+        copy_keys(0, chunk);
+        if (!MARK) copy_payload(0, chunk);
+        copy_keys(1, chunk + CHUNK);
         for (u32 b = threadIdx.x; b < 1u << a.bits; b += THREADS) chains().head[b] = JOIN_END;
         __syncthreads();
-        arrived(2);
+        arrived(TABLE);
         build();
-        for (u32 chunk = align(probe); chunk < item.probeTo; chunk += CHUNK, which ^= 1) {
-            arrived(which);
-            const Outcome outcome = join_chunk(which, chunk);
-            if (outcome == DONE) continue;
-            if (chunk + CHUNK < item.probeTo) arrived(which ^ 1); // no copy outlasts the table
-            probe = max(probe, chunk);
-            return outcome == MANY && put_off();
+        await(KEYS, chunk);
+        Found f = find(0, chunk);
+        for (; chunk < item.probeTo; chunk += CHUNK, which ^= 1) {
+            const u32 next = chunk + CHUNK;
+            if (MARK) {
+                mark(f, chunk);
+                __syncthreads();
+                copy_keys(which, next + CHUNK);
+                await(KEYS + (which ^ 1), next);
+                if (next < item.probeTo) f = find(which ^ 1, next);
+                continue;
+            }
+            Pairs<ROWS> p;
+            place_pairs(p, f, sums + which * WARPS);
+            bool many = false;
+            if (unique)
+                __syncthreads();
+            else
+                many = __syncthreads_or(f.many);
+            if (many) {
+                arrived(PAYLOAD + which); // no copy outlasts the table
+                await(KEYS + (which ^ 1), next);
+                probe = max(probe, chunk);
+                return put_off();
+            }
+            // All threads are done with the chunk before this one, and with the keys of this.
+            copy_payload(which ^ 1, next);
+            copy_keys(which, next + CHUNK);
+            u32 total, n = sum_pairs(p, sums + which * WARPS, total);
+            u64 to = 0;
+            if (threadIdx.x == 0 && total) to = atomicAdd(&a.state->pairs, (u64)total);
+            K k[ROWS];
+#pragma unroll
+            for (int i = 0; i < ROWS; i++) k[i] = f.k[i];
+            await(KEYS + (which ^ 1), next);
+            if (next < item.probeTo) f = find(which ^ 1, next);
+            if (threadIdx.x == 0) *base = fits(a, to, total);
+            arrived(PAYLOAD + which);
+            __syncthreads();
+            to = *base;
+            if (to == ~0ull) {
+                await(PAYLOAD + (which ^ 1), next);
+                await(KEYS + which, next + CHUNK);
+                probe = max(probe, chunk);
+                return false;
+            }
+            const Sides sides = {memory, payload(which), align(table), chunk};
+            for (;;) {
+                write_pairs(a, sides, p, k, to);
+                total -= n;
+                if (total == 0) break;
+                to += n;
+                // The next match of every row.
+                Found more;
+                u32 unused;
+                const Chains<K> t = chains();
+#pragma unroll
+                for (int i = 0; i < ROWS; i++) more.build[i] = p.in[i] ? t.find(k[i], t.next[p.build[i]]) : JOIN_END;
+                more.pairs = 0;
+                __syncthreads();
+                place_pairs(p, more, sums + which * WARPS);
+                __syncthreads();
+                n = sum_pairs(p, sums + which * WARPS, unused);
+            }
         }
         return true;
     }
@@ -537,8 +614,8 @@ struct Joiner {
 
 template <class K, u32 THREADS, int ROWS, bool MARK>
 DEVICE void join(const JoinArgs& a, u8* shared) {
-    __shared__ u32 sums[THREADS / 32];
-    __shared__ u64 base, barriers[3];
+    __shared__ u32 sums[2 * THREADS / 32];
+    __shared__ u64 base, barriers[5];
     __shared__ u32 taken;
     Joiner<K, THREADS, ROWS, MARK> j(a, shared, sums, &base, barriers);
     const JoinPlace place = j.run(a.places[blockIdx.x], &taken);
@@ -643,7 +720,7 @@ DEVICE void join_runs(const JoinArgs& a, u8* shared) {
                     (pairs[mid] - begin <= JOIN_BATCH ? stop : past) = mid;
                 }
                 const u32 batch = pairs[stop] - begin;
-                if (threadIdx.x == 0) base = reserve(a, batch);
+                if (threadIdx.x == 0) base = fits(a, atomicAdd(&a.state->pairs, (u64)batch), batch);
                 __syncthreads();
                 const u64 to = base;
                 if (to == ~0ull) {
@@ -653,6 +730,7 @@ DEVICE void join_runs(const JoinArgs& a, u8* shared) {
                 const Sides sides = {shared, nullptr, item.buildFrom, chunk};
                 for (u32 done = 0; done < batch; done += 2 * blockDim.x) {
                     Pairs<2> p;
+                    K k[2];
 #pragma unroll
                     for (int i = 0; i < 2; i++) {
                         p.to[i] = done + i * blockDim.x + threadIdx.x;
@@ -664,8 +742,9 @@ DEVICE void join_runs(const JoinArgs& a, u8* shared) {
                         }
                         p.probe[i] = at;
                         p.build[i] = p.in[i] ? t.rows[begins[at] + begin + p.to[i] - pairs[at]] : 0;
+                        k[i] = t.key[p.build[i]];
                     }
-                    write_pairs(a, sides, p, to);
+                    write_pairs(a, sides, p, k, to);
                 }
                 __syncthreads();
                 r = stop;
