@@ -52,7 +52,7 @@ const (
 	joinPlace   = 16 // bytes of JoinPlace
 
 	// joinSlice is the probe rows of a work item; a skewed partition is cut into several.
-	joinSlice = 1 << 16
+	joinSlice = 1 << 17
 	// joinLimit is the least limit of pairs of a launch: a block reserves room for as many
 	// at a time, or fewer.
 	joinLimit = 1 << 17
@@ -201,8 +201,8 @@ func (m *partitionMatcher) key(build bool) *gpu.Buffer {
 func (m *partitionMatcher) runsLayout() joinLayout {
 	rows := m.capacity + 2
 	y := m.layout(nil, m.capacity)
-	y.next = align16(rows * m.width)
-	y.head = y.next + align16(4*rows)
+	y.next = 0
+	y.head = align16(4 * rows)
 	y.slots = y.head + 4<<y.bits
 	y.slot = y.slots + align16(2*rows)
 	y.shared = y.slot + align16(6*(joinThreads+2))

@@ -73,6 +73,13 @@ struct Arrival {
     }
 };
 
+// bulk_prefetch starts to bring bytes, in units of 16, into the L2 cache.
+DEVICE void bulk_prefetch(const void* p, u32 bytes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"(bytes) : "memory");
+#endif
+}
+
 // bulk_fence orders a thread's stores to shared memory before copies that start after
 // the next barrier.
 DEVICE void bulk_fence() {
@@ -377,6 +384,17 @@ struct Joiner {
         if (chunk < item.probeTo) arrived(which);
     }
 
+    // prefetch brings what a block copies first for an item into the L2 cache. One thread
+    // calls it.
+    __device__ __forceinline__ void prefetch(const JoinItem& next) const {
+        for (u32 c = 0; c < a.loads; c++) {
+            const bool build = c < a.builds;
+            const u32 from = align(build ? next.buildFrom : next.probeFrom), to = build ? next.buildTo : next.probeTo;
+            const Range r = range(a.load[c], from, min(from + (build ? a.capacity : CHUNK), to));
+            if (r.whole) bulk_prefetch(r.src, r.whole);
+        }
+    }
+
     // arrived waits for the rows that copy was last called for.
     __device__ __forceinline__ void arrived(u32 which) {
         if (JOIN_BULK) {
@@ -485,7 +503,7 @@ struct Joiner {
     // the next chunk are looked up while room is reserved for the pairs of this one. When
     // a row has many matches, the rest is an item for join_runs. It returns whether there
     // was room; otherwise probe is the first row left.
-    __device__ __forceinline__ bool join_table() {
+    __device__ __forceinline__ bool join_table(u32 next, u32 items) {
         u32 chunk = align(probe), which = 0;
         copy_table();
         copy_keys(0, chunk);
@@ -495,16 +513,17 @@ struct Joiner {
         __syncthreads();
         arrived(TABLE);
         build();
+        if (JOIN_BULK && threadIdx.x == 0 && last == item.buildTo && next < items) prefetch(a.items[next]);
         await(KEYS, chunk);
         Found f = find(0, chunk);
         for (; chunk < item.probeTo; chunk += CHUNK, which ^= 1) {
-            const u32 next = chunk + CHUNK;
+            const u32 after = chunk + CHUNK;
             if (MARK) {
                 mark(f, chunk);
                 __syncthreads();
-                copy_keys(which, next + CHUNK);
-                await(KEYS + (which ^ 1), next);
-                if (next < item.probeTo) f = find(which ^ 1, next);
+                copy_keys(which, after + CHUNK);
+                await(KEYS + (which ^ 1), after);
+                if (after < item.probeTo) f = find(which ^ 1, after);
                 continue;
             }
             Pairs<ROWS> p;
@@ -516,28 +535,28 @@ struct Joiner {
                 many = __syncthreads_or(f.many);
             if (many) {
                 arrived(PAYLOAD + which); // no copy outlasts the table
-                await(KEYS + (which ^ 1), next);
+                await(KEYS + (which ^ 1), after);
                 probe = max(probe, chunk);
                 return put_off();
             }
             // All threads are done with the chunk before this one, and with the keys of this.
-            copy_payload(which ^ 1, next);
-            copy_keys(which, next + CHUNK);
+            copy_payload(which ^ 1, after);
+            copy_keys(which, after + CHUNK);
             u32 total, n = sum_pairs(p, sums + which * WARPS, total);
             u64 to = 0;
             if (threadIdx.x == 0 && total) to = atomicAdd(&a.state->pairs, (u64)total);
             K k[ROWS];
 #pragma unroll
             for (int i = 0; i < ROWS; i++) k[i] = f.k[i];
-            await(KEYS + (which ^ 1), next);
-            if (next < item.probeTo) f = find(which ^ 1, next);
+            await(KEYS + (which ^ 1), after);
+            if (after < item.probeTo) f = find(which ^ 1, after);
             if (threadIdx.x == 0) *base = fits(a, to, total);
             arrived(PAYLOAD + which);
             __syncthreads();
             to = *base;
             if (to == ~0ull) {
-                await(PAYLOAD + (which ^ 1), next);
-                await(KEYS + which, next + CHUNK);
+                await(PAYLOAD + (which ^ 1), after);
+                await(KEYS + which, after + CHUNK);
                 probe = max(probe, chunk);
                 return false;
             }
@@ -602,7 +621,7 @@ struct Joiner {
             probe = resumed ? place.probe : item.probeFrom;
             for (; table < item.buildTo; table = last, probe = item.probeFrom) {
                 last = min(table + a.capacity, item.buildTo);
-                const bool room = join_table();
+                const bool room = join_table(place.next, items);
                 bulk_fence();
                 __syncthreads();
                 if (!room) return {place.item, place.next, table, probe};
@@ -625,7 +644,7 @@ DEVICE void join(const JoinArgs& a, u8* shared) {
 // Runs is a table for keys that many rows have: the rows of a key together.
 template <class K>
 struct Runs {
-    K* key;     // by row
+    const K* key; // by row
     u32* slot;  // open addressing: the row that stands for its key, or JOIN_END
     u32* count; // two rows a word: how many rows have the key
     u32* end;   // two rows a word: where they end
@@ -656,7 +675,6 @@ struct Runs {
     __device__ __forceinline__ void build(const JoinArgs& a, u32 first, u32 n, u32* sums) const {
         for (u32 b = threadIdx.x; b <= mask; b += blockDim.x) slot[b] = JOIN_END;
         for (u32 w = threadIdx.x; w < (n + 1) / 2; w += blockDim.x) count[w] = end[w] = 0;
-        for (u32 r = threadIdx.x; r < n; r += blockDim.x) key[r] = ((const K*)a.build)[first + r];
         __syncthreads();
         for (u32 r = threadIdx.x; r < n; r += blockDim.x)
             if (bit(a.buildValid, first + r)) add(count, insert(key[r], join_bucket(a, key[r]), r));
@@ -676,9 +694,9 @@ struct Runs {
     }
 };
 
-// join_runs joins late items. In shared memory it has, at the offsets of JoinArgs: the
-// keys of a table at 0, counts and ends at next, slots at head, rows at slots, and at slot
-// the pairs before each probe row of a chunk of one a thread, and where its rows begin.
+// join_runs joins late items. In shared memory it has, at the offsets of JoinArgs: counts
+// and ends at next, slots at head, rows at slots, and at slot the pairs before each probe
+// row of a chunk of one a thread, and where its rows begin.
 // Threads share the pairs of a chunk evenly, whatever their keys.
 template <class K>
 DEVICE void join_runs(const JoinArgs& a, u8* shared) {
@@ -686,7 +704,7 @@ DEVICE void join_runs(const JoinArgs& a, u8* shared) {
     __shared__ u64 base;
     __shared__ u32 taken;
     u32* count = (u32*)(shared + a.next);
-    const Runs<K> t = {(K*)shared, (u32*)(shared + a.head), count, count + (a.capacity + 1) / 2, (u16*)(shared + a.slots), (1u << a.bits) - 1};
+    Runs<K> t = {nullptr, (u32*)(shared + a.head), count, count + (a.capacity + 1) / 2, (u16*)(shared + a.slots), (1u << a.bits) - 1};
     u32* pairs = (u32*)(shared + a.slot);
     u16* begins = (u16*)(pairs + blockDim.x + 1);
     JoinPlace place = a.places[blockIdx.x];
@@ -696,6 +714,7 @@ DEVICE void join_runs(const JoinArgs& a, u8* shared) {
         place.item = taken;
         if (place.item >= a.state->late) break;
         const JoinItem item = a.late[place.item];
+        t.key = (const K*)a.build + item.buildFrom;
         t.build(a, item.buildFrom, item.buildTo - item.buildFrom, sums);
         for (u32 chunk = resumed ? place.probe : item.probeFrom; chunk < item.probeTo; chunk += blockDim.x) {
             const u32 row = chunk + threadIdx.x;
