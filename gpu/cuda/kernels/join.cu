@@ -73,13 +73,6 @@ struct Arrival {
     }
 };
 
-// bulk_prefetch starts to bring bytes, in units of 16, into the L2 cache.
-DEVICE void bulk_prefetch(const void* p, u32 bytes) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"(bytes) : "memory");
-#endif
-}
-
 // bulk_fence orders a thread's stores to shared memory before copies that start after
 // the next barrier.
 DEVICE void bulk_fence() {
@@ -384,17 +377,6 @@ struct Joiner {
         if (chunk < item.probeTo) arrived(which);
     }
 
-    // prefetch brings what a block copies first for an item into the L2 cache. One thread
-    // calls it.
-    __device__ __forceinline__ void prefetch(const JoinItem& next) const {
-        for (u32 c = 0; c < a.loads; c++) {
-            const bool build = c < a.builds;
-            const u32 from = align(build ? next.buildFrom : next.probeFrom), to = build ? next.buildTo : next.probeTo;
-            const Range r = range(a.load[c], from, min(from + (build ? a.capacity : CHUNK), to));
-            if (r.whole) bulk_prefetch(r.src, r.whole);
-        }
-    }
-
     // arrived waits for the rows that copy was last called for.
     __device__ __forceinline__ void arrived(u32 which) {
         if (JOIN_BULK) {
@@ -503,7 +485,7 @@ struct Joiner {
     // the next chunk are looked up while room is reserved for the pairs of this one. When
     // a row has many matches, the rest is an item for join_runs. It returns whether there
     // was room; otherwise probe is the first row left.
-    __device__ __forceinline__ bool join_table(u32 next, u32 items) {
+    __device__ __forceinline__ bool join_table() {
         u32 chunk = align(probe), which = 0;
         copy_table();
         copy_keys(0, chunk);
@@ -513,17 +495,16 @@ struct Joiner {
         __syncthreads();
         arrived(TABLE);
         build();
-        if (JOIN_BULK && threadIdx.x == 0 && last == item.buildTo && next < items) prefetch(a.items[next]);
         await(KEYS, chunk);
         Found f = find(0, chunk);
         for (; chunk < item.probeTo; chunk += CHUNK, which ^= 1) {
-            const u32 after = chunk + CHUNK;
+            const u32 next = chunk + CHUNK;
             if (MARK) {
                 mark(f, chunk);
                 __syncthreads();
-                copy_keys(which, after + CHUNK);
-                await(KEYS + (which ^ 1), after);
-                if (after < item.probeTo) f = find(which ^ 1, after);
+                copy_keys(which, next + CHUNK);
+                await(KEYS + (which ^ 1), next);
+                if (next < item.probeTo) f = find(which ^ 1, next);
                 continue;
             }
             Pairs<ROWS> p;
@@ -535,28 +516,28 @@ struct Joiner {
                 many = __syncthreads_or(f.many);
             if (many) {
                 arrived(PAYLOAD + which); // no copy outlasts the table
-                await(KEYS + (which ^ 1), after);
+                await(KEYS + (which ^ 1), next);
                 probe = max(probe, chunk);
                 return put_off();
             }
             // All threads are done with the chunk before this one, and with the keys of this.
-            copy_payload(which ^ 1, after);
-            copy_keys(which, after + CHUNK);
+            copy_payload(which ^ 1, next);
+            copy_keys(which, next + CHUNK);
             u32 total, n = sum_pairs(p, sums + which * WARPS, total);
             u64 to = 0;
             if (threadIdx.x == 0 && total) to = atomicAdd(&a.state->pairs, (u64)total);
             K k[ROWS];
 #pragma unroll
             for (int i = 0; i < ROWS; i++) k[i] = f.k[i];
-            await(KEYS + (which ^ 1), after);
-            if (after < item.probeTo) f = find(which ^ 1, after);
+            await(KEYS + (which ^ 1), next);
+            if (next < item.probeTo) f = find(which ^ 1, next);
             if (threadIdx.x == 0) *base = fits(a, to, total);
             arrived(PAYLOAD + which);
             __syncthreads();
             to = *base;
             if (to == ~0ull) {
-                await(PAYLOAD + (which ^ 1), after);
-                await(KEYS + which, after + CHUNK);
+                await(PAYLOAD + (which ^ 1), next);
+                await(KEYS + which, next + CHUNK);
                 probe = max(probe, chunk);
                 return false;
             }
@@ -621,7 +602,7 @@ struct Joiner {
             probe = resumed ? place.probe : item.probeFrom;
             for (; table < item.buildTo; table = last, probe = item.probeFrom) {
                 last = min(table + a.capacity, item.buildTo);
-                const bool room = join_table(place.next, items);
+                const bool room = join_table();
                 bulk_fence();
                 __syncthreads();
                 if (!room) return {place.item, place.next, table, probe};
