@@ -160,8 +160,8 @@ const probeBlock = 512
 
 func (s *scan) run(k *batch, lo, n int) error {
 	t := s.t
-	ranks, start, entries, buckets, dead := t.ranks.v, t.start.v, t.entries.v, t.buckets.v, k.dead.v
-	unique := ranks != nil && start == nil
+	start, entries, dead := t.start.v, t.entries.v, k.dead.v
+	unique := start == nil
 	if err := s.out.room(n); err != nil { // most rows have one pair at most
 		return err
 	}
@@ -169,36 +169,32 @@ func (s *scan) run(k *batch, lo, n int) error {
 	for at := 0; at < n; at += probeBlock {
 		m := min(probeBlock, n-at)
 		t.pack(k.coded, lo+at, m, s.words)
-		switch {
-		case unique:
-			for i, key := range s.words[0][:m] {
-				first[i] = 0
-				if r, ok := rank(ranks, key-t.lo); ok {
-					first[i] = entries[r] + 1
-				}
-			}
-		case ranks != nil:
-			for i, key := range s.words[0][:m] {
-				first[i], last[i] = 0, 0
-				if r, ok := rank(ranks, key-t.lo); ok {
-					first[i], last[i] = start[r], start[r+1]
-				}
-			}
-		default:
-			for i := range m {
-				h := hashKey(s.words, i)
-				b := buckets[h>>(64-t.bits)]
-				first[i], last[i] = 0, 0
-				if b&bloom(h) != 0 {
-					first[i], last[i] = int32(b&bucketMask), int32(buckets[h>>(64-t.bits)+1]&bucketMask)
-				}
-			}
-		}
+		t.find(s.words, first[:m])
 		if dead != nil {
 			for i := range m {
 				if r := lo + at + i; dead[r/64]>>(r%64)&1 != 0 {
-					first[i], last[i] = 0, 0
+					first[i] = -1
 				}
+			}
+		}
+		switch {
+		case !unique:
+			for i, number := range first[:m] {
+				first[i], last[i] = 0, 0
+				if number >= 0 {
+					first[i], last[i] = start[number], start[number+1]
+				}
+			}
+		case t.ranks.v != nil:
+			for i, number := range first[:m] {
+				first[i] = 0
+				if number >= 0 {
+					first[i] = entries[number] + 1
+				}
+			}
+		default:
+			for i := range first[:m] {
+				first[i]++
 			}
 		}
 		if unique {
@@ -264,9 +260,6 @@ func (s *scan) emit(i, row, first, last int) error {
 		return err
 	}
 	for e := first; e < last; e++ {
-		if t.ranks.v == nil && !s.equal(i, e) {
-			continue
-		}
 		matched = true
 		if s.kind == gpu.Semi || s.kind == gpu.Anti {
 			break
@@ -280,13 +273,4 @@ func (s *scan) emit(i, row, first, last int) error {
 		s.out.add(int32(row), -1)
 	}
 	return nil
-}
-
-func (s *scan) equal(i, e int) bool {
-	for w, col := range s.t.words {
-		if col.v[e] != s.words[w][i] {
-			return false
-		}
-	}
-	return true
 }
