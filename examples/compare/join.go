@@ -35,7 +35,7 @@ const (
 // Keys that are dense suit a table that is addressed by the key, so there are also keys that
 // are spread over the whole range of their type.
 func compareJoins(ctx context.Context, dir string, runs, threads int) error {
-	fmt.Printf("\n| join in memory, %d M ⋈ %d M rows, 2+2 payload columns | gstream s | DuckDB s | time ratio |\n|---|---|---|---|\n", joinBuild/1_000_000, joinProbe/1_000_000)
+	fmt.Printf("\n| join in memory, %d M ⋈ %d M rows, 2+2 payload columns | gstream CPU s | DuckDB CPU s | CPU ratio | gstream s | DuckDB s | time ratio |\n|---|---|---|---|---|---|---|\n", joinBuild/1_000_000, joinProbe/1_000_000)
 	for _, t := range []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Int64)} {
 		for _, spread := range []bool{true, false} {
 			if err := compareJoin(ctx, dir, t, spread, runs, threads); err != nil {
@@ -168,7 +168,9 @@ func compareJoin(ctx context.Context, dir string, t gpu.Type, spread bool, runs,
 	if spread {
 		domain = "spread"
 	}
-	report(fmt.Sprintf("keys and payloads of %d bytes, %s keys", t.Width(), domain), g, d)
+	report(fmt.Sprintf("keys and payloads of %d bytes, %s keys | %.2f | %.2f | %.2f", t.Width(), domain,
+		median(g, d, func(a, _ figure) float64 { return a.cpu }), median(g, d, func(_, b figure) float64 { return b.cpu }),
+		median(g, d, func(a, b figure) float64 { return a.cpu / b.cpu })), g, d)
 	return device.Close()
 }
 

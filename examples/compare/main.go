@@ -110,7 +110,8 @@ func openDuckDB(data string, threads int) (*sql.DB, error) {
 // figure has the measurements of one process.
 type figure struct {
 	seconds float64
-	peak    int64 // bytes
+	cpu     float64 // seconds of all cores, inside this process
+	peak    int64   // bytes
 }
 
 func measure(ctx context.Context, name string, args ...string) (figure, error) {

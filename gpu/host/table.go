@@ -18,8 +18,9 @@ import (
 //     numbers them in order. The bitmap takes two bits for each key of the range, so it
 //     mostly stays in the cache, and clustered probe keys read clustered memory.
 //   - hashed: slots of 16 bytes with the key, or the hash of a key of several words, and its
-//     number. A key is in the first free slot from its home on. Slots are at most five
-//     eighths full, so most lookups read one cache line.
+//     number. A key is in the first free slot from its home on: first those of the home's
+//     cache line, then those of the next lines. Slots are at most five eighths full, so most
+//     lookups read one line.
 //
 // If the keys of all rows are distinct, the number of a hashed key is its row, and entries
 // has the row of each direct key. Otherwise start has the first entry of each key, and
@@ -145,14 +146,27 @@ func (t *table) build(d *Device, keys []gpu.Column) error {
 	if err != nil {
 		return err
 	}
-	words := make([]array[uint64], k.words)
-	defer func() { releaseArrays(words) }()
+	t.rows = n
+	for _, x := range k.dead.v {
+		t.rows -= bits.OnesCount64(x)
+	}
+	rows := &buildRows{n: n, dead: k.dead.v}
+	if k.words == 1 {
+		rows.keys = func(at int, out []uint64) { t.pack(k.coded, at, len(out), [][]uint64{out}) }
+		if !keys[0].Type.IsFloat() && len(keys) == 1 {
+			if ok, err := t.buildDirect(d, rows); ok || err != nil {
+				return err
+			}
+		}
+		return t.buildHashed(d, rows)
+	}
+	t.words = make([]array[uint64], k.words)
 	w := make([][]uint64, k.words)
 	for i := range w {
-		if words[i], err = newArray[uint64](t.lease, n); err != nil {
+		if t.words[i], err = newArray[uint64](t.lease, n); err != nil {
 			return err
 		}
-		w[i] = words[i].v
+		w[i] = t.words[i].v
 	}
 	err = d.parallel(n, grain, func(lo, hi int) error {
 		part := make([][]uint64, len(w))
@@ -165,21 +179,34 @@ func (t *table) build(d *Device, keys []gpu.Column) error {
 	if err != nil {
 		return err
 	}
-	t.rows = n
-	for _, x := range k.dead.v {
-		t.rows -= bits.OnesCount64(x)
-	}
-	if k.words > 1 {
-		t.words, words = words, nil
-		return t.buildHashed(d, w, k.dead.v)
-	}
-	if !keys[0].Type.IsFloat() && len(keys) == 1 {
-		if ok, err := t.buildDirect(d, w[0], k.dead.v); ok || err != nil {
-			return err
+	rows.keys = func(at int, out []uint64) {
+		for i := range out {
+			out[i] = hashKey(w, at+i)
 		}
 	}
-	return t.buildHashed(d, w, k.dead.v)
+	return t.buildHashed(d, rows)
 }
+
+// buildRows are the rows of a build side while its table is built.
+type buildRows struct {
+	n    int
+	dead []uint64 // bitmap of the rows that can match nothing; nil for none
+	// keys writes the keys of the rows from at on, or the hashes of keys of several words.
+	keys func(at int, out []uint64)
+}
+
+// eachBlock calls f for blocks of the rows [lo, hi), with their keys. f may change the keys.
+func (b *buildRows) eachBlock(lo, hi int, f func(at int, keys []uint64)) {
+	var block [probeBlock]uint64
+	for at := lo; at < hi; at += probeBlock {
+		keys := block[:min(probeBlock, hi-at)]
+		b.keys(at, keys)
+		f(at, keys)
+	}
+}
+
+// isDead reports whether a row can match nothing.
+func (b *buildRows) isDead(row int) bool { return b.dead != nil && b.dead[row/64]>>(row%64)&1 != 0 }
 
 // keyed is a build row with its key, or the hash of its key of several words.
 type keyed struct {
@@ -188,33 +215,26 @@ type keyed struct {
 }
 
 // arrange returns the rows that are not dead, ordered by a digit of their keys, and the
-// first position of each digit. The order is stable. digits writes the digits, of at most 16
-// bits, of a block of keys. The caller releases the rows.
-func (t *table) arrange(d *Device, keys, dead []uint64, bits uint, digits func(keys []uint64, out []uint16)) (rows array[keyed], offsets []int, err error) {
-	n, fanout := len(keys), 1<<bits
-	size := max(grain, (n/(4*d.threads)+63)/64*64)
-	tasks := (n + size - 1) / size
+// first position of each digit. The order is stable. digit returns a digit of at most bits
+// bits. The caller releases the rows.
+func (t *table) arrange(d *Device, in *buildRows, bits uint, digit func(key uint64) uint64) (rows array[keyed], offsets []int, err error) {
+	fanout := 1 << bits
+	size := max(grain, (in.n/(4*d.threads)+63)/64*64)
+	tasks := (in.n + size - 1) / size
 	nexts, err := newZeros[int32](t.lease, tasks*fanout)
 	if err != nil {
 		return rows, nil, err
 	}
 	defer nexts.release()
-	// each calls f for the rows of a task, with their digits.
-	each := func(lo, hi int, f func(row int, digit uint16)) {
-		var block [probeBlock]uint16
-		for at := lo; at < hi; at += probeBlock {
-			part := block[:min(probeBlock, hi-at)]
-			digits(keys[at:at+len(part)], part)
-			for i, digit := range part {
-				if r := at + i; dead == nil || dead[r/64]>>(r%64)&1 == 0 {
-					f(r, digit)
+	err = d.parallel(in.n, size, func(lo, hi int) error {
+		count := nexts.v[lo/size*fanout:][:fanout]
+		in.eachBlock(lo, hi, func(at int, keys []uint64) {
+			for i, k := range keys {
+				if !in.isDead(at + i) {
+					count[digit(k)]++
 				}
 			}
-		}
-	}
-	err = d.parallel(n, size, func(lo, hi int) error {
-		count := nexts.v[lo/size*fanout:][:fanout]
-		each(lo, hi, func(_ int, digit uint16) { count[digit]++ })
+		})
 		return nil
 	})
 	if err == nil {
@@ -233,11 +253,16 @@ func (t *table) arrange(d *Device, keys, dead []uint64, bits uint, digits func(k
 		}
 	}
 	offsets[fanout] = t.rows
-	err = d.parallel(n, size, func(lo, hi int) error {
-		to := nexts.v[lo/size*fanout:][:fanout]
-		each(lo, hi, func(r int, digit uint16) {
-			rows.v[to[digit]] = keyed{key: keys[r], row: int32(r)}
-			to[digit]++
+	err = d.parallel(in.n, size, func(lo, hi int) error {
+		next := nexts.v[lo/size*fanout:][:fanout]
+		in.eachBlock(lo, hi, func(at int, keys []uint64) {
+			for i, k := range keys {
+				if !in.isDead(at + i) {
+					to := &next[digit(k)]
+					rows.v[*to] = keyed{key: k, row: int32(at + i)}
+					*to++
+				}
+			}
 		})
 		return nil
 	})
@@ -270,8 +295,8 @@ const maxSpread = 64
 // buildDirect makes the direct form if the range of keys allows it. The range is split into
 // enough parts to keep all cores busy, and the rows are ordered by part, so that no two
 // cores write to one part.
-func (t *table) buildDirect(d *Device, keys, dead []uint64) (_ bool, err error) {
-	lo, hi, err := extent(d, keys, dead)
+func (t *table) buildDirect(d *Device, in *buildRows) (_ bool, err error) {
+	lo, hi, err := in.extent(d)
 	if err != nil {
 		return false, err
 	}
@@ -293,11 +318,7 @@ func (t *table) buildDirect(d *Device, keys, dead []uint64) (_ bool, err error) 
 		digits = log2ceil(4 * d.threads)
 	}
 	shift := max(log2ceil(64*size), 6+digits) - digits
-	rows, offsets, err := t.arrange(d, keys, dead, digits, func(keys []uint64, out []uint16) {
-		for i, k := range keys {
-			out[i] = uint16((k - t.lo) >> shift)
-		}
-	})
+	rows, offsets, err := t.arrange(d, in, digits, func(key uint64) uint64 { return (key - t.lo) >> shift })
 	if err != nil {
 		return false, err
 	}
@@ -382,16 +403,18 @@ func (t *table) group(rows []keyed, start []int32, first, at int32) {
 
 // extent returns the smallest and the largest of the keys that are not dead, as signed
 // integers, or zeros without keys.
-func extent(d *Device, keys, dead []uint64) (lo, hi int64, err error) {
+func (b *buildRows) extent(d *Device) (lo, hi int64, err error) {
 	var mu sync.Mutex
 	lo, hi = math.MaxInt64, math.MinInt64
-	err = d.parallel(len(keys), grain, func(from, to int) error {
+	err = d.parallel(b.n, grain, func(from, to int) error {
 		least, most := int64(math.MaxInt64), int64(math.MinInt64)
-		for i, k := range keys[from:to] {
-			if r := from + i; dead == nil || dead[r/64]>>(r%64)&1 == 0 {
-				least, most = min(least, int64(k)), max(most, int64(k))
+		b.eachBlock(from, to, func(at int, keys []uint64) {
+			for i, k := range keys {
+				if !b.isDead(at + i) {
+					least, most = min(least, int64(k)), max(most, int64(k))
+				}
 			}
-		}
+		})
 		mu.Lock()
 		defer mu.Unlock()
 		lo, hi = min(lo, least), max(hi, most)
@@ -413,40 +436,15 @@ const (
 // buildHashed makes the hashed form. Rows are ordered by the upper bits of their hash, so
 // that each part of the rows has a part of the slots as its homes. Cores fill different
 // parts. The few keys that find no free slot before the end of their part come last.
-func (t *table) buildHashed(d *Device, w [][]uint64, dead []uint64) (err error) {
-	keys, oneWord := w[0], len(w) == 1
-	if !oneWord {
-		hashes, err := newArray[uint64](t.lease, len(keys))
-		if err != nil {
-			return err
-		}
-		defer hashes.release()
-		keys = hashes.v
-		err = d.parallel(len(keys), grain, func(lo, hi int) error {
-			for i := lo; i < hi; i++ {
-				keys[i] = hashKey(w, i)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
+func (t *table) buildHashed(d *Device, in *buildRows) error {
 	size := max(t.rows/5*8, 64)
 	partBits := min(log2ceil((size+partSlots-1)/partSlots), maxPartBits)
-	rows, offsets, err := t.arrange(d, keys, dead, partBits, func(keys []uint64, out []uint16) {
-		for i, k := range keys {
-			if oneWord {
-				k = mix(k, tableSeed)
-			}
-			out[i] = uint16(k >> 48 >> (16 - partBits))
-		}
-	})
+	rows, offsets, err := t.arrange(d, in, partBits, func(key uint64) uint64 { return t.hash(key) >> (63 - partBits) >> 1 })
 	if err != nil {
 		return err
 	}
 	defer rows.release()
-	per := size>>partBits + 1
+	per := (size>>partBits + lineSlots) / lineSlots * lineSlots
 	if t.slots, err = newArray[slot](t.lease, per<<partBits); err != nil {
 		return err
 	}
@@ -488,9 +486,10 @@ func (t *table) fill(d *Device, rows []keyed, offsets []int, per int) (unique bo
 	numbers := make([]int32, parts)    // of the next key of each part
 	overflow := make([][]int32, parts) // rows whose keys have no slot in their part
 	var twice atomic.Bool
-	// put puts one row into the first free slot before end, and reports whether there was one.
+	// put puts one row into the first free slot from s on and before end, and reports whether
+	// there was one.
 	put := func(r *keyed, s, end uint64, number *int32) bool {
-		for ; s < end; s++ {
+		for step := uint64(1); s < end; s, step = nextSlot(s, step), step+1 {
 			e := &t.slots.v[s]
 			if e.id == 0 {
 				r.number = r.row
@@ -533,21 +532,39 @@ func (t *table) fill(d *Device, rows []keyed, offsets []int, per int) (unique bo
 	for p, list := range overflow {
 		for _, i := range list {
 			r := &rows[offsets[p]+int(i)]
-			size := uint64(len(t.slots.v))
-			if !put(r, uint64(p+1)*uint64(per), size, &numbers[p]) {
-				put(r, 0, size, &numbers[p])
+			low, size := t.home(r.key)%lineSlots, uint64(len(t.slots.v))
+			if !put(r, uint64(p+1)*uint64(per)+low, size, &numbers[p]) {
+				put(r, low, size, &numbers[p])
 			}
 		}
 	}
 	return !twice.Load() && t.start.v == nil, nil
 }
 
+// lineSlots is the number of slots of a cache line.
+const lineSlots = 4
+
+// nextSlot returns the slot that comes after slot s as the step-th from a home. It may be
+// beyond the last slot; then the slot is to be counted from the first one on.
+func nextSlot(s, step uint64) uint64 {
+	next := s&^(lineSlots-1) | (s+1)&(lineSlots-1)
+	if step%lineSlots == 0 {
+		next += lineSlots
+	}
+	return next
+}
+
+// hash returns the hash of a key, or the hash of a key of several words as it is.
+func (t *table) hash(key uint64) uint64 {
+	if len(t.words) == 0 {
+		return mix(key, tableSeed)
+	}
+	return key
+}
+
 // home returns the first slot for a key, or for the hash of a key of several words.
 func (t *table) home(key uint64) uint64 {
-	if len(t.words) == 0 {
-		key = mix(key, tableSeed)
-	}
-	s, _ := bits.Mul64(key, uint64(len(t.slots.v)))
+	s, _ := bits.Mul64(t.hash(key), uint64(len(t.slots.v)))
 	return s
 }
 
@@ -605,25 +622,22 @@ func (t *table) findSlots(keys []uint64, out []int32) {
 	var at [probeBlock]uint64
 	var open [probeBlock]int32
 	n := 0
-	oneWord := len(t.words) == 0
 	for i, k := range keys {
-		if oneWord {
-			k = mix(k, tableSeed)
-		}
-		at[i], _ = bits.Mul64(k, uint64(len(slots)))
+		at[i] = t.home(k)
 	}
+	touch(slots, at[:len(keys)])
 	for i, k := range keys {
 		e := &slots[at[i]]
 		out[i] = e.id - 1 // -1 when the slot is empty
 		open[n] = int32(i)
 		n += int(differ(e.key, k) & differ(uint64(e.id), 0))
 	}
-	for n > 0 {
+	for step := uint64(1); n > 0; step++ {
 		still := 0
 		for _, i := range open[:n] {
-			s := at[i] + 1
-			if s == uint64(len(slots)) {
-				s = 0
+			s := nextSlot(at[i], step)
+			if s >= uint64(len(slots)) {
+				s -= uint64(len(slots))
 			}
 			at[i] = s
 			e := &slots[s]
@@ -633,6 +647,17 @@ func (t *table) findSlots(keys []uint64, out []int32) {
 		}
 		n = still
 	}
+}
+
+// touch loads slots into the cache. It does nothing else, so that more loads are in flight
+// than in a loop that works on the slots.
+//
+//go:noinline
+func touch(slots []slot, at []uint64) (sum uint64) {
+	for _, s := range at {
+		sum += slots[s].key
+	}
+	return sum
 }
 
 // differ returns 1 if two numbers differ, else 0.
@@ -656,7 +681,7 @@ func (t *table) same(number int32, words [][]uint64, i int) bool {
 
 // findNext is find for one key of several words, of whose hash there are several keys.
 func (t *table) findNext(hash uint64, words [][]uint64, i int) int32 {
-	for s := t.home(hash); ; s = (s + 1) % uint64(len(t.slots.v)) {
+	for s, step := t.home(hash), uint64(1); ; s, step = nextSlot(s, step)%uint64(len(t.slots.v)), step+1 {
 		e := t.slots.v[s]
 		if e.id == 0 || e.key == hash && t.same(e.id-1, words, i) {
 			return e.id - 1
