@@ -56,11 +56,12 @@ type hashJoin struct {
 	build   *gpu.Stride         // output columns of the build side
 	dicts   []*gpu.Dictionary   // by output column; set for those that are passed on as dictionaries
 	table   gpu.Table
+	filter  *operators.KeyFilter // if the run asks for it
 }
 
 // Join is Blocking for the build side and Streaming for the probe side.
 type Join interface {
-	operators.Blocking
+	operators.Filtering
 	operators.Streaming
 }
 
@@ -103,6 +104,9 @@ func (o *hashJoin) Finalize(_ context.Context, t operators.Task) error {
 	if err != nil {
 		return err
 	}
+	if o.filter, err = operators.NewKeyFilter(t, operators.Pick(all.Cols, o.BuildKeys), all.Rows); err != nil {
+		return err
+	}
 	o.build = &gpu.Stride{Schema: operators.PickFields(o.Build, o.BuildOut), Rows: all.Rows}
 	for _, c := range operators.Pick(all.Cols, o.BuildOut) {
 		o.build.Cols = append(o.build.Cols, c.Retain())
@@ -114,6 +118,9 @@ func (o *hashJoin) Finalize(_ context.Context, t operators.Task) error {
 	}
 	return nil
 }
+
+// KeyFilter implements operators.Filtering.
+func (o *hashJoin) KeyFilter() *operators.KeyFilter { return o.filter }
 
 // NewLane implements operators.Streaming. It is for the probe side.
 func (o *hashJoin) NewLane(t operators.Task) (operators.Lane, error) { return &prober{o, t}, nil }
@@ -193,6 +200,8 @@ func (o *hashJoin) Close() error {
 		o.build.Release()
 		o.build = nil
 	}
+	o.filter.Release()
+	o.filter = nil
 	if o.table != nil {
 		o.table.Release()
 		o.table = nil

@@ -162,7 +162,7 @@ func lowerFilter(n *logical.Filter, need required) (*Stage, layout, error) {
 			st.Schema.Fields = append(st.Schema.Fields, in.Schema.Fields[lay[c]])
 		}
 	}
-	st.Detail = []string{pred.String()}
+	st.Detail, st.From, st.Cost = []string{pred.String()}, keep, streamCost
 	st.Make = func() (operators.Operator, error) { return filter.New(in.Schema, prog, inputs, keep), nil }
 	return st, out, nil
 }
@@ -194,7 +194,7 @@ func lowerProject(n *logical.Project, need required) (*Stage, layout, error) {
 		}
 		return in, out, nil
 	}
-	st := &Stage{Step: n.Step, Kind: "project", Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}}
+	st := &Stage{Step: n.Step, Kind: "project", Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}, Cost: streamCost}
 	var exprs []*expr.Expr
 	for c, used := range need {
 		out[c] = -1
@@ -203,6 +203,11 @@ func lowerProject(n *logical.Project, need required) (*Stage, layout, error) {
 		}
 		out[c] = len(exprs)
 		exprs = append(exprs, lay.remap(n.Exprs[c]))
+		from := -1
+		if in, bare := exprs[len(exprs)-1].IsColumn(); bare {
+			from = in
+		}
+		st.From = append(st.From, from)
 		st.Schema.Fields = append(st.Schema.Fields, n.Schema.Fields[c])
 		if _, col := n.Exprs[c].IsColumn(); !col {
 			st.Detail = append(st.Detail, fmt.Sprintf("%s: %v %v", n.Schema.Fields[c].Name, n.Exprs[c], n.Exprs[c].Type()))
@@ -258,7 +263,10 @@ func lowerJoin(n *logical.Join, need required) (*Stage, layout, error) {
 		st.Inputs = []*Stage{left, right}
 	}
 	st.Detail = append(n.Conditions(), fmt.Sprintf("builds %s: %s", built.Step, n.Why))
+	st.Cost = n.ProbeCost()
+	st.From = slices.Concat(spec.ProbeOut, slices.Repeat([]int{-1}, len(spec.BuildOut)))
 	st.Make = func() (operators.Operator, error) { return join.New(spec) }
+	filterProbe(st, spec)
 	return st, out, nil
 }
 
