@@ -142,3 +142,43 @@ func CheckScatter(cols []Column, ids Column, n int) error {
 	}
 	return nil
 }
+
+// CheckMarks returns an error when a column cannot be marked at ids.
+func CheckMarks(marks, ids Column) error {
+	if marks.Type.Kind != Bool || marks.Valid != nil || marks.Dict != nil {
+		return fmt.Errorf("mark rows of a column of %v: want a plain BOOLEAN column without nulls", marks.Type)
+	}
+	return CheckIDs(ids)
+}
+
+// CheckMarkRows returns an error when there cannot be marks of n rows.
+func CheckMarkRows(n int) error {
+	if n < 0 || n > MaxRows {
+		return fmt.Errorf("marks of %d rows: want 0 to %d", n, MaxRows)
+	}
+	return nil
+}
+
+// CheckIDs returns an error when a column cannot serve as row ids.
+func CheckIDs(ids Column) error {
+	if ids.Type.Kind != Int32 || ids.Valid != nil || ids.Dict != nil {
+		return fmt.Errorf("row ids must be a plain INTEGER column without nulls, not %v", ids.Type)
+	}
+	return nil
+}
+
+// CheckUnmatched returns an error when rows cannot be added to pairs.
+func CheckUnmatched(probe, build, rest Column) error {
+	for _, ids := range []Column{probe, build, rest} {
+		if err := CheckIDs(ids); err != nil {
+			return err
+		}
+	}
+	if probe.Len != build.Len {
+		return fmt.Errorf("pairs of %d probe rows and %d build rows", probe.Len, build.Len)
+	}
+	if n := int64(probe.Len) + int64(rest.Len); n > MaxRows {
+		return fmt.Errorf("%d pairs and rows without a match are more than the %d that row ids can address", n, MaxRows)
+	}
+	return nil
+}

@@ -3,7 +3,6 @@ package gpu
 import (
 	"context"
 	"fmt"
-	"slices"
 )
 
 // Properties describe a device to people and to the planner.
@@ -112,12 +111,36 @@ type Queue interface {
 	// of once a row.
 	Eval(l *Lease, p *Program, in []Column, n int) ([]Column, error)
 
-	// Select returns the ids of the rows where the Bool column is true (not false, not
-	// null), ascending. The result has as many rows as there are such rows.
+	// Select returns the ids of the rows where the Bool column is true or, if want is
+	// false, of the other rows: those where it is false or null. Ids ascend. The result
+	// has as many rows as there are such rows.
 	//
 	// Cost: it reads the bitmaps twice (count, then list) and writes 4 bytes a selected
 	// row. It waits for the count.
-	Select(l *Lease, pred Column) (Column, error)
+	Select(l *Lease, pred Column, want bool) (Column, error)
+
+	// Marks returns a Bool column of n rows without nulls, all false. Mark makes the rows
+	// at ids true, in place, and leaves the others as they are. Several queues of the
+	// device may mark one column at the same time. Mark takes no memory. A primitive that
+	// starts later sees the marks of calls that have returned.
+	//
+	// Errors: Marks of fewer than 0 or more than MaxRows rows; Mark of a column that is
+	// not a plain Bool column without nulls.
+	//
+	// Cost: Marks writes a bit a row. Mark reads 4 bytes an id and changes a bit of a word,
+	// in random order at worst.
+	Marks(l *Lease, n int) (Column, error)
+	Mark(l *Lease, marks, ids Column) error
+
+	// AddUnmatched adds to pairs of rows the probe rows that are in no pair, with -1 for
+	// the build row. probe and build are the row ids of the pairs, and rest is the rows
+	// to add. The caller guarantees that probe and rest ascend and have no row in common.
+	// The probe rows of the result ascend, and the pairs of one row keep their order.
+	//
+	// Errors: probe and build of different lengths, more than MaxRows rows.
+	//
+	// Cost: a search of the other list a row, and 8 bytes read and written a row.
+	AddUnmatched(l *Lease, probe, build, rest Column) (outProbe, outBuild Column, err error)
 
 	// Gather returns one column for each of cols: its rows at ids, in that order, ids.Len
 	// rows long. cols have one length. With outer, an id may be -1, which gives a null.
@@ -177,8 +200,8 @@ type Queue interface {
 	// partition hash[i] >> shift & (1<<bits - 1). Rows keep their order within a
 	// partition. hash is a plain integer column of 4 or 8 bytes without nulls, whose bits
 	// are taken as they are: the result of Hash, or a key. cols are as long as hash.
-	// Partition returns the partitioned columns and 1<<bits + 1 offsets; partition p is
-	// the rows [offsets[p], offsets[p+1]).
+	// Partition returns the partitioned columns and an Int32 column of 1<<bits + 1
+	// offsets without nulls; partition p is the rows [offsets[p], offsets[p+1]).
 	//
 	// Errors: a hash column of another form, bits above 16, shift + bits beyond the width
 	// of the column, lengths that differ, strings as in Gather.
@@ -186,9 +209,9 @@ type Queue interface {
 	// Cost: on a GPU, a pass per 8 bits of the digit. A pass reads the digits twice, and
 	// reads and writes every column once, in whole sectors. Strings are gathered after
 	// the last pass. On the CPU, one pass makes a permutation, which gathers every
-	// column. It waits for the offsets. This is the transformation of GFTR (Wu et al.,
-	// SIGMOD 2025, §4.1.2 and §4.1.4).
-	Partition(l *Lease, cols []Column, hash Column, shift, bits uint) ([]Column, []int, error)
+	// column. It waits only for the sizes of strings. This is the transformation of GFTR
+	// (Wu et al., SIGMOD 2025, §4.1.2 and §4.1.4).
+	Partition(l *Lease, cols []Column, hash Column, shift, bits uint) (out []Column, offsets Column, err error)
 
 	// Sort returns the ids that order the rows by the keys, the first key most
 	// significant. There is at least one key, and all have one length. The order is
@@ -223,36 +246,38 @@ type Queue interface {
 	// MatchPartitions is the match finding of the partitioned hash join (Wu et al.,
 	// SIGMOD 2025, §3.1.2 and §4.1.4), for build sides that are too large for a cache.
 	// Partition cut both sides by the same bits of the same hash of their keys. Null keys
-	// match nothing. It returns probe row ids and, for Inner and Left, build row ids (-1
-	// without a match).
+	// match nothing. Offsets may cover a part of the rows; rows outside have no match.
+	// The sides must outlive the matcher, and so must the lease, which pays for its
+	// state.
 	//
-	// Pairs are those of Table.Probe in another order: the pairs of a partition are
-	// together, so that a Gather of the partitioned columns reads rows that are close.
-	// The matches of one probe row come in any order. Rows without a match may come last.
-	// Offsets may cover a part of the rows; rows outside are left out.
+	// The pairs of a partition are together, so that a Gather of the partitioned columns
+	// reads rows that are close. Otherwise pairs come in any order.
 	//
-	// Errors: those of CheckPartitions, and more than MaxRows pairs.
+	// Errors: those of CheckPartitions.
 	//
-	// Cost: on a GPU, it reads the keys of both sides twice (count, then write) and
-	// writes 8 bytes a pair. A work item has at most 9,216 build rows, which fit shared
-	// memory, and 65,536 probe rows: larger partitions are split, so skew does not hold
-	// up one block (Rui & Tu, SSDBM 2017, §3.2.3), but the probe rows of a partition are
-	// read once for each 9,216 of its build rows. It waits for the counts.
-	MatchPartitions(l *Lease, build, probe Partitioned, kind JoinKind) (probeIDs, buildIDs Column, err error)
+	// Cost: on a GPU, Next reads the keys of both sides twice (count, then write). A work
+	// item has at most 9,216 build rows, which fit shared memory, and 65,536 probe rows:
+	// larger partitions are split, so skew does not hold up one block (Rui & Tu, SSDBM
+	// 2017, §3.2.3), but the probe rows of a partition are read once for each 9,216 of
+	// its build rows. On the CPU, hash tables of all partitions take 8 to 12 bytes a
+	// build row. It waits for the counts.
+	MatchPartitions(l *Lease, build, probe Partitioned) (Matcher, error)
 
 	// MatchSorted is the match finding of the sort-merge join, by merge path (Rui & Tu,
 	// SSDBM 2017, §3.3.2). Both sides are sorted by their keys in the order of Sort; the
 	// caller guarantees it, and a device does not check it. The keys of both sides
 	// correspond in number, type and order. A null matches nothing, unless the key is
-	// null-safe. MatchSorted returns probe row ids, ascending, and for Inner and Left
-	// build row ids (-1 without a match), ascending for each probe row.
+	// null-safe. Pairs come in order of the probe rows, and for each probe row in order of
+	// the build rows. The keys must outlive the matcher, and so must the lease, which
+	// pays for its state.
 	//
-	// Errors: those of CheckMerge, and more than MaxRows pairs.
+	// Errors: those of CheckMerge.
 	//
-	// Cost: O(build rows + probe rows + pairs): it reads the keys of both sides once for
-	// the path, those of the build side once more for its runs, and writes 4 bytes a
-	// probe row and 8 a pair. It waits for the number of pairs.
-	MatchSorted(l *Lease, build, probe []SortKey, nullSafe []bool, kind JoinKind) (probeIDs, buildIDs Column, err error)
+	// Cost: O(build rows + probe rows): it reads the keys of both sides once for the
+	// path, and on a GPU those of the build side once more for its runs. It writes 4 bytes
+	// a probe row, 8 on the CPU, which the matcher keeps. On a GPU it waits for the
+	// number of runs.
+	MatchSorted(l *Lease, build, probe []SortKey, nullSafe []bool) (Matcher, error)
 
 	// Runs numbers the runs of consecutive rows with equal keys, in order from 0. Keys
 	// are equal as in Groups: a null equals a null. It returns the run of every row,
@@ -294,13 +319,15 @@ type SortKey struct {
 type Partitioned struct {
 	// Key is a plain column of integers, narrow decimals, dates, times or
 	// timestamps, of 4 or 8 bytes a value.
-	Key     Column
-	Offsets []int
+	Key Column
+	// Offsets are Int32 without nulls, as Partition returns them. They ascend and lie
+	// within the key, which the caller guarantees.
+	Offsets Column
 }
 
 // CheckPartitions returns an error when MatchPartitions cannot join two sides: keys that
-// are coded, float, or not of 4 or 8 bytes; types that differ; offsets that differ in
-// number, descend, or leave the key; more than MaxRows rows.
+// are coded, float, or not of 4 or 8 bytes; types that differ; offsets of another type, or
+// that differ in number; more than MaxRows rows.
 func CheckPartitions(build, probe Partitioned) error {
 	t := build.Key.Type
 	if w := t.Width(); build.Key.Dict != nil || probe.Key.Dict != nil || t.IsFloat() || w != 4 && w != 8 {
@@ -309,56 +336,18 @@ func CheckPartitions(build, probe Partitioned) error {
 	if probe.Key.Type != t {
 		return fmt.Errorf("partitioned join of a key of %v with one of %v", t, probe.Key.Type)
 	}
-	if len(build.Offsets) != len(probe.Offsets) || len(build.Offsets) == 0 {
-		return fmt.Errorf("partitioned join of %d and %d offsets", len(build.Offsets), len(probe.Offsets))
+	if build.Offsets.Len != probe.Offsets.Len || build.Offsets.Len == 0 {
+		return fmt.Errorf("partitioned join of %d and %d offsets", build.Offsets.Len, probe.Offsets.Len)
 	}
 	for _, s := range []Partitioned{build, probe} {
-		if s.Key.Len > MaxRows || s.Offsets[0] < 0 || !slices.IsSorted(s.Offsets) || s.Offsets[len(s.Offsets)-1] > s.Key.Len {
-			return fmt.Errorf("partitioned join: offsets do not fit a key of %d rows", s.Key.Len)
+		if err := CheckIDs(s.Offsets); err != nil {
+			return fmt.Errorf("partitioned join by offsets: %w", err)
+		}
+		if s.Key.Len > MaxRows {
+			return fmt.Errorf("%d rows are more than the %d that row ids can address", s.Key.Len, MaxRows)
 		}
 	}
 	return nil
-}
-
-// ErrTooManyPairs is the error of a join with more pairs than row ids can address.
-func ErrTooManyPairs(n int64) error {
-	return fmt.Errorf("a join gives %d pairs, more than the %d that row ids can address: join fewer rows at a time", n, MaxRows)
-}
-
-// JoinKind says which rows a probe returns.
-type JoinKind uint8
-
-// The kinds of joins; the probe side is the left side.
-const (
-	Inner JoinKind = iota
-	Left           // probe rows without a match have nulls for the build side
-	Semi           // probe rows with at least one match, each once
-	Anti           // probe rows without a match
-)
-
-// String returns the SQL word.
-func (k JoinKind) String() string { return [...]string{"inner", "left", "semi", "anti"}[k] }
-
-// Table is the hash table over the build side of a join. Several queues of its device may
-// probe it at the same time.
-type Table interface {
-	// Probe matches the rows of the key columns from row from on. The columns have the
-	// number and the types of the build keys. Probe stops between two rows once it has at
-	// least limit pairs. It returns the probe row ids, ascending; for Inner and Left the
-	// build row ids, ascending for each probe row, -1 for a row without a match (Left
-	// only); and the first row that it has not probed. The caller calls again from there
-	// until that is the row count.
-	//
-	// Errors: another number of keys, other types or lengths, one row with more than MaxRows
-	// matches, from outside [0, rows].
-	//
-	// Cost: a lookup a row, which reads the key and one or two random sectors of the
-	// table, and 8 bytes written a pair. It waits for the number of pairs.
-	Probe(q Queue, l *Lease, keys []Column, kind JoinKind, from, limit int) (probe, build Column, next int, err error)
-	// Rows returns the number of rows in the table, without those whose null key was left
-	// out.
-	Rows() int
-	Release()
 }
 
 // GroupHint is what the planner knows about the groups in advance. A wrong hint costs

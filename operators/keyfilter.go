@@ -217,7 +217,7 @@ func (f *KeyFilter) Drop(t Task, s *gpu.Stride, columns []int) (_ *gpu.Stride, d
 	case dropped*leastDropped < s.Rows:
 		return s, 0, nil
 	}
-	ids, err := t.Queue.Select(t.Lease, truth)
+	ids, err := t.Queue.Select(t.Lease, truth, true)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -47,12 +47,23 @@ type Streaming interface {
 }
 
 // Lane is the local state of a Streaming operator in one lane. One goroutine calls Push
-// for every stride of the lane, then Close.
+// for every stride of the lane, then Flush unless there was an error, then Close.
 type Lane interface {
 	// Push takes the stride over.
 	Push(ctx context.Context, s *gpu.Stride, emit Emit) error
+	// Flush emits what the lane has kept back. Its strides come after those of all Push
+	// calls of all lanes. Every lane of the pipeline is flushed once, an operator's lanes
+	// in any order, and the operators of a lane in their order. A lane is not flushed if
+	// no operator behind it needs more rows.
+	Flush(ctx context.Context, emit Emit) error
 	Close() error
 }
+
+// NoFlush is the Flush of a Lane that keeps nothing back.
+type NoFlush struct{}
+
+// Flush implements Lane.
+func (NoFlush) Flush(context.Context, Emit) error { return nil }
 
 // Blocking is an Operator that must see all rows before it returns any. Lanes collect
 // rows into local states. Once all local states are combined, Finalize makes the result.
@@ -102,10 +113,11 @@ type stateless struct {
 }
 
 func (o *stateless) Schema() *gpu.Schema          { return o.schema }
-func (o *stateless) NewLane(t Task) (Lane, error) { return &statelessLane{o, t}, nil }
+func (o *stateless) NewLane(t Task) (Lane, error) { return &statelessLane{stateless: o, task: t}, nil }
 func (o *stateless) Close() error                 { return nil }
 
 type statelessLane struct {
+	NoFlush
 	*stateless
 	task Task
 }

@@ -157,6 +157,9 @@ func run(t *testing.T, memory int64, op operators.Operator, strideRows int, buil
 					return err
 				}
 			}
+			if err := lane.Flush(ctx, emit(len(input))); err != nil {
+				return err
+			}
 			return lane.Close()
 		}
 		return inLanes(len(input), func(task operators.Task) (func(int) error, func() error, func() error, error) {
@@ -164,7 +167,7 @@ func run(t *testing.T, memory int64, op operators.Operator, strideRows int, buil
 			if err != nil {
 				return nil, nil, nil, err
 			}
-			return func(n int) error { return lane.Push(ctx, input[n], emit(n)) }, nothing, lane.Close, nil
+			return func(n int) error { return lane.Push(ctx, input[n], emit(n)) }, func() error { return lane.Flush(ctx, emit(len(input))) }, lane.Close, nil
 		})
 	}()
 	require.NoError(t, op.Close())
@@ -189,13 +192,30 @@ func newGroupBy(t *testing.T, keys ...int) operators.Operator {
 	return op
 }
 
-func newJoin(t *testing.T, kind gpu.JoinKind, keys ...int) operators.Operator {
+func newJoin(t *testing.T, kind join.Kind, keys ...int) operators.Operator {
+	return newJoinIf(t, kind, false, keys...)
+}
+
+// newJoinIf also has a condition, if it is asked for: the price on the left is less.
+func newJoinIf(t *testing.T, kind join.Kind, condition bool, keys ...int) operators.Operator {
 	spec := join.Spec{Kind: kind, Probe: schema, Build: schema, ProbeKeys: keys, BuildKeys: keys, NullSafe: make([]bool, len(keys)), ProbeOut: []int{0, 2}}
-	if kind == gpu.Inner || kind == gpu.Left {
+	if kind.Pairs() {
 		spec.BuildOut = []int{1, 2}
 	}
 	fields := operators.PickFields(schema, spec.ProbeOut).Fields
-	spec.Out = gpu.NewSchema(append(fields, operators.PickFields(schema, spec.BuildOut).Fields...)...)
+	fields = append(fields, operators.PickFields(schema, spec.BuildOut).Fields...)
+	if kind == join.Mark {
+		fields = append(fields, gpu.Field{Name: "match", Type: gpu.Of(gpu.Bool)})
+	}
+	if kind.KeepsBuild() {
+		fields[0].Nullable = true
+	}
+	spec.Out = gpu.NewSchema(fields...)
+	if condition {
+		price := schema.Fields[2].Type
+		spec.Residual = &join.Residual{Probe: []int{2}, Build: []int{2}, Program: &gpu.Program{Inputs: []gpu.Type{price, price}, Outputs: []int{2},
+			Code: []gpu.Instr{{Op: gpu.OpLt, Type: gpu.Of(gpu.Bool), Args: []int{0, 1}, Mask: -1}}}}
+	}
 	op, err := join.New(spec)
 	require.NoError(t, err)
 	return op
@@ -235,11 +255,16 @@ var operatorsUnderTest = []struct {
 	{"group-by", false, func(t *testing.T) operators.Operator { return newGroupBy(t, 1) }},
 	{"group-by of two keys", false, func(t *testing.T) operators.Operator { return newGroupBy(t, 1, 0) }},
 	{"group-by without keys", false, func(t *testing.T) operators.Operator { return newGroupBy(t) }},
-	{"inner join", true, func(t *testing.T) operators.Operator { return newJoin(t, gpu.Inner, 0) }},
-	{"inner join on two keys", true, func(t *testing.T) operators.Operator { return newJoin(t, gpu.Inner, 1, 2) }},
-	{"left join", true, func(t *testing.T) operators.Operator { return newJoin(t, gpu.Left, 0, 1) }},
-	{"semi join", true, func(t *testing.T) operators.Operator { return newJoin(t, gpu.Semi, 0) }},
-	{"anti join", true, func(t *testing.T) operators.Operator { return newJoin(t, gpu.Anti, 2) }},
+	{"inner join", true, func(t *testing.T) operators.Operator { return newJoin(t, join.Inner, 0) }},
+	{"inner join on two keys", true, func(t *testing.T) operators.Operator { return newJoin(t, join.Inner, 1, 2) }},
+	{"left join", true, func(t *testing.T) operators.Operator { return newJoin(t, join.Left, 0, 1) }},
+	{"semi join", true, func(t *testing.T) operators.Operator { return newJoin(t, join.Semi, 0) }},
+	{"anti join", true, func(t *testing.T) operators.Operator { return newJoin(t, join.Anti, 2) }},
+	{"right join", true, func(t *testing.T) operators.Operator { return newJoin(t, join.Right, 0) }},
+	{"full join with a condition", true, func(t *testing.T) operators.Operator { return newJoinIf(t, join.Full, true, 0) }},
+	{"inner join with a condition", true, func(t *testing.T) operators.Operator { return newJoinIf(t, join.Inner, true, 0) }},
+	{"anti join with a condition", true, func(t *testing.T) operators.Operator { return newJoinIf(t, join.Anti, true, 1, 0) }},
+	{"mark join", true, func(t *testing.T) operators.Operator { return newJoin(t, join.Mark, 0) }},
 	{"sort", true, func(t *testing.T) operators.Operator {
 		return newSort(t, 0, -1, sort.Key{Column: 1}, sort.Key{Column: 2, Descending: true, NullsFirst: true})
 	}},
@@ -337,7 +362,7 @@ func TestAnExpansionHasEachRowOnceForEachVariant(t *testing.T) {
 
 func TestJoinsWithAnEmptyBuildSide(t *testing.T) {
 	input := rows(3, 50)
-	for kind, want := range map[gpu.JoinKind]int{gpu.Inner: 0, gpu.Left: 50, gpu.Semi: 0, gpu.Anti: 50} {
+	for kind, want := range map[join.Kind]int{join.Inner: 0, join.Left: 50, join.Right: 0, join.Full: 50, join.Semi: 0, join.Anti: 50, join.Mark: 50} {
 		got, err := run(t, 0, newJoin(t, kind, 0), 16, nil, cut(input, 16), 2)
 		require.NoError(t, err)
 		require.Len(t, got, want, "%v join", kind)

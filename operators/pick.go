@@ -68,3 +68,24 @@ func SliceStride(t Task, s *gpu.Stride, from, to int) (*gpu.Stride, error) {
 	}
 	return out, nil
 }
+
+// Ints returns the values of a short Int32 column without nulls. It waits for the device.
+func Ints(t Task, c gpu.Column) (out []int, err error) {
+	l := t.Device.HostBudget().Lease(t.Lease.Name())
+	defer func() {
+		if closeErr := l.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	s := &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "values", Type: c.Type}), Cols: []gpu.Column{c.Retain()}, Rows: c.Len}
+	down, err := t.Queue.Download(l, s)
+	if err != nil {
+		s.Release()
+		return nil, err
+	}
+	defer down.Release()
+	for _, v := range gpu.Values[int32](down.Cols[0].Data, c.Len) {
+		out = append(out, int(v))
+	}
+	return out, nil
+}

@@ -204,7 +204,7 @@ func joinStrides(ctx context.Context, device *host.Device, build, probe []*gpu.S
 	}()
 	field := func(s []*gpu.Stride, i int) gpu.Field { return s[0].Schema.Fields[i] }
 	joined := gpu.NewSchema(field(probe, 1), field(probe, 2), field(build, 1), field(build, 2))
-	j, err := join.New(join.Spec{Kind: gpu.Inner, Probe: probe[0].Schema, Build: build[0].Schema, ProbeKeys: []int{0}, BuildKeys: []int{0},
+	j, err := join.New(join.Spec{Kind: join.Inner, Probe: probe[0].Schema, Build: build[0].Schema, ProbeKeys: []int{0}, BuildKeys: []int{0},
 		NullSafe: []bool{false}, ProbeOut: []int{1, 2}, BuildOut: []int{1, 2}, Out: joined})
 	if err != nil {
 		return "", err
@@ -223,16 +223,11 @@ func joinStrides(ctx context.Context, device *host.Device, build, probe []*gpu.S
 		return "", err
 	}
 	defer sum.Close()
-	err = inLanes(ctx, device, l, j, build, threads, func(operators.Task, operators.Local) (push, error) { return nil, nil })
+	err = inLanes(ctx, device, l, j, build, threads, nil)
 	if err != nil {
 		return "", err
 	}
-	err = inLanes(ctx, device, l, sum, probe, threads, func(t operators.Task, into operators.Local) (push, error) {
-		lane, err := j.NewLane(t)
-		return func(number int, s *gpu.Stride) error {
-			return lane.Push(ctx, s, func(s *gpu.Stride) error { return into.Push(ctx, number, s) })
-		}, err
-	})
+	err = inLanes(ctx, device, l, sum, probe, threads, j)
 	if err != nil {
 		return "", err
 	}
@@ -252,13 +247,9 @@ func joinStrides(ctx context.Context, device *host.Device, build, probe []*gpu.S
 	return strings.Join(text, " "), err
 }
 
-// push passes a stride to the operators of a lane.
-type push func(number int, s *gpu.Stride) error
-
-// inLanes pushes strides in lanes into a blocking operator, and finalises it. open may put
-// other operators in front of a lane's local state.
-func inLanes(ctx context.Context, device *host.Device, l *gpu.Lease, into operators.Blocking, strides []*gpu.Stride, lanes int,
-	open func(operators.Task, operators.Local) (push, error)) error {
+// inLanes pushes strides in lanes through a streaming operator, unless that is nil, into a
+// blocking operator, and finalises the latter.
+func inLanes(ctx context.Context, device *host.Device, l *gpu.Lease, into operators.Blocking, strides []*gpu.Stride, lanes int, through operators.Streaming) error {
 	var next atomic.Int64
 	var wg errgroup.Group
 	for range lanes {
@@ -274,19 +265,26 @@ func inLanes(ctx context.Context, device *host.Device, l *gpu.Lease, into operat
 				return err
 			}
 			defer local.Close()
-			pass, err := open(t, local)
-			if err != nil {
-				return err
-			}
-			if pass == nil {
-				pass = func(number int, s *gpu.Stride) error { return local.Push(ctx, number, s) }
+			number := 0
+			emit := func(s *gpu.Stride) error { return local.Push(ctx, number, s) }
+			push, flush := func(s *gpu.Stride) error { return emit(s) }, func() error { return nil }
+			if through != nil {
+				lane, err := through.NewLane(t)
+				if err != nil {
+					return err
+				}
+				defer lane.Close()
+				push = func(s *gpu.Stride) error { return lane.Push(ctx, s, emit) }
+				flush = func() error { return lane.Flush(ctx, emit) }
 			}
 			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(strides) {
+				if number = int(next.Add(1)) - 1; number >= len(strides) {
+					if err := flush(); err != nil {
+						return err
+					}
 					return local.Combine(ctx)
 				}
-				if err := pass(i, borrow(strides[i])); err != nil {
+				if err := push(borrow(strides[number])); err != nil {
 					return err
 				}
 			}

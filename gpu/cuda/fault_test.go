@@ -85,7 +85,7 @@ func roundTrip(d *Device) (err error) {
 	}
 	s = up
 	defer s.Release()
-	ids, err := q.Select(device, s.Cols[1])
+	ids, err := q.Select(device, s.Cols[1], true)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func (q *queue) Gather(l *gpu.Lease, cols []gpu.Column, ids gpu.Column, outer bo
 	defer end(o, &out, &err)
 	o.takes(cols...)
 	o.takes(ids)
-	if err := checkIDs(ids); err != nil {
+	if err := gpu.CheckIDs(ids); err != nil {
 		return nil, err
 	}
 	return o.gather(cols, ids.Data, ids.Len, outer), nil
@@ -43,21 +43,13 @@ func (q *queue) GatherParts(l *gpu.Lease, parts []gpu.Column, ids gpu.Column) (o
 	defer end(o, &out, &err)
 	o.takes(parts...)
 	o.takes(ids)
-	if err := checkIDs(ids); err != nil {
+	if err := gpu.CheckIDs(ids); err != nil {
 		return out, err
 	}
 	if len(parts) == 0 || !parts[0].Type.IsVar() {
 		return out, fmt.Errorf("gather from parts wants columns of bytes")
 	}
 	return o.gatherTexts([][]gpu.Column{parts}, ids.Data, ids.Len, false)[0], nil
-}
-
-// checkIDs returns an error when a column cannot serve as row ids.
-func checkIDs(ids gpu.Column) error {
-	if ids.Type.Kind != gpu.Int32 || ids.Valid != nil || ids.Dict != nil {
-		return fmt.Errorf("row ids must be a plain INTEGER column without nulls, not %v", ids.Type)
-	}
-	return nil
 }
 
 // gather gathers n rows of columns. The results are kept.

@@ -1,10 +1,6 @@
 package cuda
 
-import (
-	"math"
-
-	"github.com/gstream/gstream/gpu"
-)
+import "github.com/gstream/gstream/gpu"
 
 // mergeTile is MERGE_TILE of merge.cu.
 const mergeTile = 2048
@@ -16,46 +12,39 @@ type mergeArgs struct {
 }
 
 // MatchSorted implements gpu.Queue. Merge path finds the run of build rows that matches
-// each probe row. The pairs are then counted and written like those of a probe of a table
-// whose numbers are the runs.
-func (q *queue) MatchSorted(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe []bool, kind gpu.JoinKind) (probeIDs, buildIDs gpu.Column, err error) {
+// each probe row. The pairs are then those of a probe of a table whose numbers are the
+// runs.
+func (q *queue) MatchSorted(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe []bool) (out gpu.Matcher, err error) {
 	o := q.begin("merge match", l)
-	var out [2]gpu.Column
-	defer func() { probeIDs, buildIDs = out[0], out[1] }()
 	defer end(o, &out, &err)
 	o.takes(gpu.KeyColumns(build)...)
 	o.takes(gpu.KeyColumns(probe)...)
 	if err := gpu.CheckMerge(build, probe, nullSafe); err != nil {
-		return probeIDs, buildIDs, err
+		return nil, err
 	}
-	var t table
-	runs := build[0].Column.Len
-	if kind == gpu.Inner || kind == gpu.Left { // Semi and Anti need one match only, so every build row is a run
-		n := runs
-		heads := o.runHeads(build)
-		var starts *gpu.Buffer
-		if starts, runs = o.runStarts(heads, n); runs < n {
-			t.start = starts
-		}
-		o.free(heads)
+	m := o.newMatcher(probe[0].Column.Len)
+	n := build[0].Column.Len
+	heads := o.runHeads(build)
+	starts, runs := o.runStarts(heads, n)
+	o.free(heads)
+	if runs == n { // each row is a run
+		o.free(starts)
+		starts = nil
+	} else {
+		m.args.start, m.own = addr(starts), append(m.own, o.keep(starts))
 	}
-	a := probeArgs{start: addr(t.start), n: int64(probe[0].Column.Len), limit: math.MaxInt64, kind: int32(kind)}
-	a.numbers = addr(o.mergeNumbers(build, probe, nullSafe, t.start, runs))
-	found := t.look(o, "probe_numbered", &a)
-	if found[0] > gpu.MaxRows {
-		return probeIDs, buildIDs, gpu.ErrTooManyPairs(found[0])
-	}
-	out[0], out[1] = t.pairs(o, a, found)
-	return out[0], out[1], nil
+	o.mergeNumbers(m.args.numbers, build, probe, nullSafe, starts, runs)
+	m.count(o, "probe_numbered", m.args)
+	return m, nil
 }
 
-// mergeNumbers returns for each probe row the run of the build side that equals it, or
-// -1. starts has the first rows of the runs; nil means that every row is a run.
-func (o *op) mergeNumbers(build, probe []gpu.SortKey, nullSafe []bool, starts *gpu.Buffer, runs int) *gpu.Buffer {
+// mergeNumbers writes for each probe row the run of the build side that equals it, or -1.
+// starts has the first rows of the runs; nil means that every row is a run.
+func (o *op) mergeNumbers(numbers uint64, build, probe []gpu.SortKey, nullSafe []bool, starts *gpu.Buffer, runs int) {
 	rows := probe[0].Column.Len
 	tiles := blocks(runs+rows, mergeTile)
-	numbers, cuts := o.alloc(int64(rows)*4), o.alloc(int64(tiles+1)*4)
-	a := mergeArgs{starts: addr(starts), cuts: addr(cuts), numbers: addr(numbers),
+	cuts := o.alloc(int64(tiles+1) * 4)
+	a := mergeArgs{starts: addr(starts), cuts: addr(cuts), numbers: numbers,
 		runs: int64(runs), rows: int64(rows), tiles: int64(tiles), count: int32(len(build))}
 	kind := plainKey(build)
 	if kind != plainKey(probe) {
@@ -80,5 +69,4 @@ func (o *op) mergeNumbers(build, probe []gpu.SortKey, nullSafe []bool, starts *g
 	launch(o, "merge_cut_"+kind, blocks(tiles+1, 256), 256, 0, a)
 	launch(o, "merge_find_"+kind, tiles, 256, 0, a)
 	o.free(cuts)
-	return numbers
 }

@@ -61,32 +61,45 @@ type mover struct {
 
 // Partition implements gpu.Queue. Bitmaps move as one byte a row. Strings are gathered by
 // the row ids, which move with the other columns.
-func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shift, bits uint) (out []gpu.Column, offsets []int, err error) {
+func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shift, bits uint) (out []gpu.Column, offsets gpu.Column, err error) {
+	all, err := q.partition(l, cols, hash, shift, bits)
+	if err != nil {
+		return nil, offsets, err
+	}
+	return all[1:], all[0], nil
+}
+
+// partition returns the offsets and the partitioned columns.
+func (q *queue) partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shift, bits uint) (out []gpu.Column, err error) {
 	o := q.begin("partition", l)
 	defer end(o, &out, &err)
 	o.takes(cols...)
 	o.takes(hash)
 	width := hash.Type.Width()
 	if !hash.Type.IsInteger() || width < 4 || hash.Dict != nil || hash.Valid != nil {
-		return nil, nil, fmt.Errorf("partition by a column of %v: want a plain integer of 4 or 8 bytes without nulls", hash.Type)
+		return nil, fmt.Errorf("partition by a column of %v: want a plain integer of 4 or 8 bytes without nulls", hash.Type)
 	}
 	if bits > maxPartitionBits || shift+bits > 8*uint(width) {
-		return nil, nil, fmt.Errorf("partition by %d bits from bit %d of a column of %v: want at most %d that the column has", bits, shift, hash.Type, maxPartitionBits)
+		return nil, fmt.Errorf("partition by %d bits from bit %d of a column of %v: want at most %d that the column has", bits, shift, hash.Type, maxPartitionBits)
 	}
 	n := hash.Len
 	for _, c := range cols {
 		if c.Len != n {
-			return nil, nil, fmt.Errorf("partition of a column of %d rows by a hash of %d", c.Len, n)
+			return nil, fmt.Errorf("partition of a column of %d rows by a hash of %d", c.Len, n)
 		}
 	}
-	out = make([]gpu.Column, len(cols))
+	out = make([]gpu.Column, 1+len(cols))
+	offsets := func(starts *gpu.Buffer) {
+		out[0] = gpu.Column{Type: gpu.Of(gpu.Int32), Len: 1<<bits + 1, Data: o.keep(starts)}
+	}
 	if bits == 0 || n == 0 {
 		for i, c := range cols {
-			out[i] = o.retainColumn(c)
+			out[1+i] = o.retainColumn(c)
 		}
-		offsets = make([]int, 1<<bits+1)
-		offsets[1<<bits] = n
-		return out, offsets, nil
+		starts := make([]int32, 1<<bits+1)
+		starts[1<<bits] = int32(n)
+		offsets(upload(o, starts))
+		return out, nil
 	}
 	var move []mover
 	var packed []bitsArgs
@@ -104,7 +117,7 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shif
 	var textAt []int
 	for i, c := range cols {
 		if c.Dict == nil && c.Type.IsVar() {
-			texts, textAt = append(texts, c), append(textAt, i)
+			texts, textAt = append(texts, c), append(textAt, 1+i)
 			continue
 		}
 		r := gpu.Column{Type: c.Type, Len: n, Dict: o.retainDict(c.Dict), Valid: bitmap(c.Valid)}
@@ -115,7 +128,7 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shif
 			r.Data = o.keep(o.alloc(int64(n) * int64(w)))
 			move = append(move, mover{c.Data, r.Data, w})
 		}
-		out[i] = r
+		out[1+i] = r
 	}
 	var ids *gpu.Buffer
 	if len(texts) > 0 {
@@ -129,13 +142,8 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shif
 	for k, c := range o.gather(texts, ids, n, false) {
 		out[textAt[k]] = c
 	}
-	from := make([]uint32, 1<<bits+1)
-	o.read(starts, 0, gpu.BytesOf(from))
-	offsets = make([]int, len(from))
-	for i, v := range from {
-		offsets[i] = int(v)
-	}
-	return out, offsets, nil
+	offsets(starts)
+	return out, nil
 }
 
 // unpackBits expands a bitmap to one byte a row.

@@ -6,128 +6,153 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// probeTile is PROBE_TILE of table.cu.
-const probeTile = 2048
-
-// firstWindow is the least number of rows that a probe looks at, even if the limit is
-// lower.
-const firstWindow = 1 << 16
+const (
+	probeTile  = 2048 // PROBE_TILE of table.cu
+	probeChunk = 8192 // PROBE_CHUNK of table.cu
+)
 
 type probeArgs struct {
-	index                                                       indexArgs
-	ranks                                                       rankArgs
-	numbers, start, entries, pairs, items, result, probe, build uint64
-	from, n, limit                                              int64
-	tiles, kind                                                 int32
+	index                                                 indexArgs
+	ranks                                                 rankArgs
+	numbers, start, entries, pairs, probe, build, matched uint64
+	n, from, to                                           int64
+	tiles, _                                              int32
 }
 
-// Probe implements gpu.Table. It waits for the device once, or more often when few of the
-// rows match and the limit is below the number of rows that are left.
-func (t *table) Probe(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column, kind gpu.JoinKind, from, limit int) (probe, build gpu.Column, next int, err error) {
+// Match implements gpu.Table. It does not wait for the device.
+func (t *table) Match(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column) (out gpu.Matcher, err error) {
 	q, err := t.dev.queue(gq)
 	if err != nil {
-		return probe, build, 0, err
+		return nil, err
 	}
-	m, err := t.probe(q, l, keys, kind, from, limit)
-	return m.probe, m.build, m.next, err
-}
-
-// matched has the results of a probe.
-type matched struct {
-	probe, build gpu.Column
-	next         int
-}
-
-func (t *table) probe(q *queue, l *gpu.Lease, keys []gpu.Column, kind gpu.JoinKind, from, limit int) (out matched, err error) {
 	o := q.begin("probe", l)
 	defer end(o, &out, &err)
 	o.takes(keys...)
 	if len(keys) != len(t.nullSafe) {
-		return out, fmt.Errorf("probe with %d key columns of a table of %d", len(keys), len(t.nullSafe))
+		return nil, fmt.Errorf("probe with %d key columns of a table of %d", len(keys), len(t.nullSafe))
 	}
 	n := keys[0].Len
 	if err := t.codec.check(keys, n); err != nil {
-		return out, err
+		return nil, err
 	}
-	if from < 0 || from > n {
-		return out, fmt.Errorf("probe from row %d of %d", from, n)
+	if n > gpu.MaxRows {
+		return nil, fmt.Errorf("%d probe rows are more than the %d that row ids can address", n, gpu.MaxRows)
 	}
-	a, kernel := t.probeArgs(t.keyRows(o, keys, n, false))
-	a.from, a.limit, a.kind = int64(from), int64(max(limit, 1)), int32(kind)
-	// Look at as many rows as the limit has pairs, and at more if few of them match.
-	var found [3]int64
-	for window := max(limit, firstWindow); ; window *= 8 {
-		window = min(window, n-from)
-		a.n = int64(window)
-		a.numbers = addr(o.alloc(a.n * 4))
-		if found = t.look(o, kernel, &a); o.failed() || found[0] >= a.limit || window == n-from {
-			break
+	r := t.keyRows(o, keys, n, false)
+	m := o.newMatcher(n)
+	m.args.start = addr(t.start)
+	if t.entries != nil {
+		m.args.entries = addr(t.entries) + t.entriesAt
+	}
+	a := m.args
+	if t.ranked {
+		load, _ := t.integerLoad()
+		a.ranks = rankArgs{keys: r.keys, valid: r.valid, ranks: addr(t.ranks), low: t.low, span: t.span, load: load}
+		m.count(o, "probe_ranks", a)
+	} else {
+		a.index = t.index.args(r, 0)
+		m.count(o, "probe_"+t.codec.kind, a)
+	}
+	return m, nil
+}
+
+// matcher gives the pairs of rows whose numbers are known: each number has a build row,
+// or a run of them. Pairs are counted by tile, so any range of them can be written. See
+// table.cu.
+type matcher struct {
+	dev   *Device
+	args  probeArgs
+	own   []*gpu.Buffer // released with the matcher
+	pairs *gpu.Buffer   // pairs before each tile
+	total int64         // of the pairs, once it is read
+	known bool
+	at    int64 // the first pair that has not been returned
+}
+
+// newMatcher returns a matcher of n probe rows, which have no numbers yet.
+func (o *op) newMatcher(n int) *matcher {
+	tiles := blocks(n, probeTile)
+	numbers, pairs := o.keep(o.alloc(int64(n)*4)), o.keep(o.alloc(int64(tiles+1)*8))
+	return &matcher{dev: o.q.dev, own: []*gpu.Buffer{numbers, pairs}, pairs: pairs,
+		args: probeArgs{numbers: addr(numbers), pairs: addr(pairs), n: int64(n), tiles: int32(tiles)}}
+}
+
+// count numbers the rows by a kernel and counts their pairs.
+func (m *matcher) count(o *op, kernel string, a probeArgs) {
+	launch(o, kernel, int(a.tiles), 256, 0, a)
+	launch(o, "probe_starts", 1, 1024, 0, a)
+}
+
+// Next implements gpu.Matcher. It waits for the device the first time only.
+func (m *matcher) Next(gq gpu.Queue, l *gpu.Lease, limit int) (probe, build gpu.Column, more bool, err error) {
+	q, err := m.dev.queue(gq)
+	if err != nil {
+		return probe, build, false, err
+	}
+	out, err := m.next(q, l, int64(max(1, min(limit, gpu.MaxRows))))
+	if err != nil {
+		return probe, build, false, err
+	}
+	m.at += int64(out[0].Len)
+	return out[0], out[1], m.at < m.total, nil
+}
+
+func (m *matcher) next(q *queue, l *gpu.Lease, limit int64) (out [2]gpu.Column, err error) {
+	o := q.begin("join pairs", l)
+	defer end(o, &out, &err)
+	if !m.known {
+		var total [1]int64
+		if !o.read(m.pairs, int64(m.args.tiles)*8, gpu.BytesOf(total[:])) {
+			return out, nil
 		}
+		m.total, m.known = total[0], true
 	}
-	if found[0] > gpu.MaxRows {
-		return out, fmt.Errorf("one row matches too many others: %d pairs are more than the %d rows of a stride", found[0], gpu.MaxRows)
+	a := m.args
+	a.from, a.to = m.at, min(m.at+limit, m.total)
+	n := a.to - a.from
+	for i := range out {
+		out[i] = gpu.Column{Type: gpu.Of(gpu.Int32), Len: int(n), Data: o.keep(o.alloc(n * 4))}
 	}
-	if !o.failed() {
-		out.next = from + int(found[1])
-		out.probe, out.build = t.pairs(o, a, found)
+	a.probe, a.build = addr(out[0].Data), addr(out[1].Data)
+	switch {
+	case n == 0:
+	case a.start == 0:
+		launch(o, "probe_write", int(a.tiles), 256, 0, a)
+	default:
+		launch(o, "probe_write_many", blocks(int(n), probeChunk), 256, 0, a)
 	}
 	return out, nil
 }
 
-// probeArgs returns the arguments that look up keys, and the kernel that does.
-func (t *table) probeArgs(r keyRows) (a probeArgs, kernel string) {
-	a.start = addr(t.start)
-	if t.entries != nil {
-		a.entries = addr(t.entries) + t.entriesAt
+// Join implements gpu.Matcher.
+func (m *matcher) Join(q gpu.Queue, l *gpu.Lease, probe, build []gpu.Column, limit int) ([]gpu.Column, int, bool, error) {
+	at := m.at
+	cols, rows, more, err := gpu.NextAndGather(m, q, l, probe, build, limit)
+	if err != nil {
+		m.at = at
 	}
-	if t.ranked {
-		load, _ := t.integerLoad()
-		a.ranks = rankArgs{keys: r.keys, valid: r.valid, ranks: addr(t.ranks), low: t.low, span: t.span, load: load}
-		return a, "probe_ranks"
-	}
-	a.index = t.index.args(r, 0)
-	return a, "probe_" + t.codec.kind
+	return cols, rows, more, err
 }
 
-// look finds the pairs of a window of rows. It returns the number of pairs up to the
-// limit, the number of rows that they belong to, and the number of work items that write
-// them. a.numbers has room for the numbers of the rows.
-func (t *table) look(o *op, kernel string, a *probeArgs) (found [3]int64) {
-	n := int(a.n)
-	tiles := blocks(n, probeTile)
-	a.tiles = int32(tiles)
-	pairs, result := o.alloc(int64(tiles)*8), o.alloc(24)
-	a.pairs, a.result = addr(pairs), addr(result)
-	if t.start != nil {
-		a.items = addr(o.alloc(int64(tiles) * 8))
+// Matched implements gpu.Matcher.
+func (m *matcher) Matched(gq gpu.Queue, l *gpu.Lease) (out gpu.Column, err error) {
+	q, err := m.dev.queue(gq)
+	if err != nil {
+		return out, err
 	}
-	launch(o, kernel, tiles, 256, 0, *a)
-	block := 1024
-	if tiles <= 256 {
-		block = 256
-	}
-	launch(o, "probe_cut", 1, block, 0, *a)
-	o.read(result, 0, gpu.BytesOf(found[:]))
-	return found
+	o := q.begin("matched", l)
+	defer end(o, &out, &err)
+	a := m.args
+	bits := o.alloc(gpu.BitmapBytes(int(a.n)))
+	a.matched = addr(bits)
+	launch(o, "probe_matched", blocks(int(a.n), 256), 256, 0, a)
+	return gpu.Column{Type: gpu.Of(gpu.Bool), Len: int(a.n), Data: o.keep(bits)}, nil
 }
 
-// pairs writes the pairs that look found.
-func (t *table) pairs(o *op, a probeArgs, found [3]int64) (probe, build gpu.Column) {
-	column := func() gpu.Column {
-		return gpu.Column{Type: gpu.Of(gpu.Int32), Len: int(found[0]), Data: o.keep(o.alloc(found[0] * 4))}
+// Release implements gpu.Matcher.
+func (m *matcher) Release() {
+	for _, b := range m.own {
+		b.Release()
 	}
-	probe = column()
-	a.probe, a.n = addr(probe.Data), found[1]
-	kind := gpu.JoinKind(a.kind)
-	if kind == gpu.Inner || kind == gpu.Left {
-		build = column()
-		a.build = addr(build.Data)
-	}
-	kernel := "probe_write"
-	if t.start != nil {
-		kernel = "probe_write_many"
-		a.tiles = int32(blocks(int(found[1]), probeTile))
-	}
-	launch(o, kernel, int(found[2]), 256, 0, a)
-	return probe, build
+	m.own = nil
 }

@@ -79,6 +79,6 @@ func (o *op) runStarts(heads *gpu.Buffer, n int) (starts *gpu.Buffer, runs int) 
 	if n == 0 {
 		return nil, 0
 	}
-	starts, found := o.selectRows(heads, nil, n+1)
+	starts, found := o.selectRows(heads, nil, n+1, true)
 	return starts, int(found) - 1
 }

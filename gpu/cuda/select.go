@@ -2,13 +2,14 @@ package cuda
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/gstream/gstream/gpu"
 )
 
 type selectArgs struct {
 	truth, valid, counts, ids uint64
-	rows, tiles               uint32
+	rows, tiles, flip, _      uint32
 }
 
 // The warps of a block of select.cu, the rows of a tile, and the blocks that a
@@ -23,21 +24,21 @@ const (
 const selectRoom = 64 << 20
 
 // Select implements gpu.Queue.
-func (q *queue) Select(l *gpu.Lease, pred gpu.Column) (out gpu.Column, err error) {
+func (q *queue) Select(l *gpu.Lease, pred gpu.Column, want bool) (out gpu.Column, err error) {
 	o := q.begin("select", l)
 	defer end(o, &out, &err)
 	o.takes(pred)
 	if pred.Type.Kind != gpu.Bool {
 		return out, fmt.Errorf("select wants a BOOLEAN column, not %v", pred.Type)
 	}
-	ids, n := o.selectRows(pred.Data, pred.Valid, pred.Len)
+	ids, n := o.selectRows(pred.Data, pred.Valid, pred.Len, want)
 	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: int(n), Data: o.keep(ids)}, nil
 }
 
-// selectRows returns the ids of the rows whose bits are set in both bitmaps, and their
-// number. If the ids of all rows take little memory, as those of a stride, it allocates
+// selectRows returns the ids of the rows whose bits are set in both bitmaps, or of the
+// other rows if want is false, and their number. If the ids of all rows take little memory, as those of a stride, it allocates
 // for all rows and lists at once. Otherwise it counts first.
-func (o *op) selectRows(truth, valid *gpu.Buffer, rows int) (ids *gpu.Buffer, n int64) {
+func (o *op) selectRows(truth, valid *gpu.Buffer, rows int, want bool) (ids *gpu.Buffer, n int64) {
 	if rows == 0 {
 		return nil, 0
 	}
@@ -48,6 +49,9 @@ func (o *op) selectRows(truth, valid *gpu.Buffer, rows int) (ids *gpu.Buffer, n 
 	counts := make([]int32, blocks(rows, selectTile))
 	byTile := o.alloc(int64(len(counts)) * 4)
 	args := selectArgs{truth: addr(truth), valid: addr(valid), counts: addr(byTile), rows: uint32(rows), tiles: uint32(len(counts))}
+	if !want {
+		args.flip = math.MaxUint32
+	}
 	launch(o, "select_count", blocks(len(counts), selectWarps), 32*selectWarps, 0, args)
 	count := func() (n int64) {
 		o.read(byTile, 0, gpu.BytesOf(counts))

@@ -193,7 +193,7 @@ func (b *bench) addBelow(s *gpu.Stride, below *gpu.Program, groups gpu.Groups, s
 	if err != nil {
 		return err
 	}
-	ids, err := b.q.Select(b.l, truth[0])
+	ids, err := b.q.Select(b.l, truth[0], true)
 	gpu.ReleaseColumns(truth)
 	if err != nil {
 		return err
@@ -254,8 +254,9 @@ func (b *bench) partitionBy(cols []gpu.Column, bits uint, rate float64) error {
 		}
 		before, count := b.spent(phase)
 		took, wall, err := b.once(func() error {
-			out, _, err := b.q.Partition(b.l, cols, cols[0], 0, bits)
+			out, offsets, err := b.q.Partition(b.l, cols, cols[0], 0, bits)
 			gpu.ReleaseColumns(out)
+			offsets.Release()
 			return err
 		})
 		if err != nil {
@@ -325,7 +326,7 @@ func (b *bench) selectRows() error {
 		}
 		bytes := int64(b.rows)/8 + int64(4*share*float64(b.rows))
 		err = b.time(fmt.Sprintf("%g %% true", 100*share), b.rows, bytes, "copy", rate, func() error {
-			ids, err := b.q.Select(b.l, truth)
+			ids, err := b.q.Select(b.l, truth, true)
 			ids.Release()
 			n, want := float64(ids.Len), share*float64(b.rows)
 			if err == nil && math.Abs(n-want) > 8*math.Sqrt(want+1) { // 8 standard deviations, and room for few rows
@@ -381,7 +382,7 @@ func (b *bench) gatherAscending(values gpu.Column, width int, rate float64) erro
 	if err != nil {
 		return err
 	}
-	ids, err := b.q.Select(b.l, truth)
+	ids, err := b.q.Select(b.l, truth, true)
 	truth.Release()
 	if err != nil {
 		return err
@@ -495,19 +496,22 @@ func (b *bench) timeJoin(name string, build int, rate float64, f func() error) e
 	return b.time(name, build+b.rows, bytes, "copy", rate, f)
 }
 
-// output gathers the columns of a join's pairs, and the probe side's key.
-func (b *bench) output(probe, match gpu.Column, probeCols, buildCols []gpu.Column) error {
-	if probe.Len != b.rows {
-		return fmt.Errorf("%d pairs of %d", probe.Len, b.rows)
+// joinAll joins all rows. Every probe row has one match.
+func (b *bench) joinAll(m gpu.Matcher, probeCols, buildCols []gpu.Column) error {
+	for rows := 0; ; {
+		cols, n, more, err := m.Join(b.q, b.l, probeCols, buildCols, math.MaxInt)
+		if err != nil {
+			return err
+		}
+		gpu.ReleaseColumns(cols)
+		if rows += n; more {
+			continue
+		}
+		if rows != b.rows {
+			return fmt.Errorf("%d pairs of %d", rows, b.rows)
+		}
+		return nil
 	}
-	left, err := b.q.Gather(b.l, probeCols, probe, false)
-	if err != nil {
-		return err
-	}
-	defer gpu.ReleaseColumns(left)
-	right, err := b.q.Gather(b.l, buildCols, match, false)
-	gpu.ReleaseColumns(right)
-	return err
 }
 
 // joinPartitioned is joinWith by the partitioned join. A hash of the key cuts both sides
@@ -538,18 +542,19 @@ func (b *bench) joinPartitioned(build int, rate float64) error {
 			return err
 		}
 		defer gpu.ReleaseColumns(buildCols)
+		defer buildSide.Offsets.Release()
 		probeCols, probeSide, err := cut(sides.probeKey, sides.probe)
 		if err != nil {
 			return err
 		}
 		defer gpu.ReleaseColumns(probeCols)
-		probe, match, err := b.q.MatchPartitions(b.l, buildSide, probeSide, gpu.Inner)
+		defer probeSide.Offsets.Release()
+		m, err := b.q.MatchPartitions(b.l, buildSide, probeSide)
 		if err != nil {
 			return err
 		}
-		defer probe.Release()
-		defer match.Release()
-		return b.output(probe, match, probeCols, buildCols[1:])
+		defer m.Release()
+		return b.joinAll(m, probeCols, buildCols[1:])
 	})
 }
 
@@ -567,13 +572,12 @@ func (b *bench) joinWith(build int, rate float64) error {
 			return err
 		}
 		defer table.Release()
-		probe, match, _, err := table.Probe(b.q, b.l, []gpu.Column{sides.probeKey}, gpu.Inner, 0, math.MaxInt32)
+		m, err := table.Match(b.q, b.l, []gpu.Column{sides.probeKey})
 		if err != nil {
 			return err
 		}
-		defer probe.Release()
-		defer match.Release()
-		return b.output(probe, match, append([]gpu.Column{sides.probeKey}, sides.probe...), sides.build)
+		defer m.Release()
+		return b.joinAll(m, append([]gpu.Column{sides.probeKey}, sides.probe...), sides.build)
 	})
 }
 

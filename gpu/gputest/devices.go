@@ -30,7 +30,7 @@ func testOtherDevice(t *testing.T, open Open) {
 		bits[i], texts[i] = gpu.BoolScalar(true), gpu.StringScalar("text")
 	}
 	here := b.up(gpu.ColumnOf(gpu.Of(gpu.Int32), ints), gpu.ColumnOf(boolean, bits), column(gpu.Of(gpu.String), texts, true))
-	own, ownText := here[0], here[2]
+	own, ownBits, ownText := here[0], here[1], here[2]
 
 	lease := gpu.NewBudget("device", "--device-memory", 0, elsewhere{}).Lease("a stage of another device")
 	buffer := func(size int64) *gpu.Buffer {
@@ -48,7 +48,7 @@ func testOtherDevice(t *testing.T, open Open) {
 	hostDict.Dict = farDict.Dict
 
 	key := func(c gpu.Column) []gpu.SortKey { return []gpu.SortKey{{Column: c}} }
-	side := func(c gpu.Column) gpu.Partitioned { return gpu.Partitioned{Key: c, Offsets: []int{0, n}} }
+	side := func(c gpu.Column) gpu.Partitioned { return gpu.Partitioned{Key: c, Offsets: b.ids([]int32{0, n})} }
 	stride := func(cols ...gpu.Column) *gpu.Stride {
 		s := &gpu.Stride{Schema: &gpu.Schema{}, Rows: n}
 		for _, c := range cols {
@@ -68,7 +68,10 @@ func testOtherDevice(t *testing.T, open Open) {
 		refused(name, call(b.q))
 	}
 	try("eval", func(q gpu.Queue) error { _, err := q.Eval(b.l, program, []gpu.Column{far}, n); return err })
-	try("select", func(q gpu.Queue) error { _, err := q.Select(b.l, farBits); return err })
+	try("select", func(q gpu.Queue) error { _, err := q.Select(b.l, farBits, true); return err })
+	try("mark", func(q gpu.Queue) error { return q.Mark(b.l, farBits, own) })
+	try("mark at", func(q gpu.Queue) error { return q.Mark(b.l, ownBits, far) })
+	try("add unmatched", func(q gpu.Queue) error { _, _, err := q.AddUnmatched(b.l, own, own, far); return err })
 	for _, c := range []gpu.Column{far, farText, farNulls, farDict} {
 		try("gather", func(q gpu.Queue) error { _, err := q.Gather(b.l, []gpu.Column{own, c}, own, false); return err })
 	}
@@ -89,11 +92,11 @@ func testOtherDevice(t *testing.T, open Open) {
 	})
 	for _, sides := range [][2]gpu.Column{{own, far}, {far, own}} {
 		try("join partitions", func(q gpu.Queue) error {
-			_, _, err := q.MatchPartitions(b.l, side(sides[0]), side(sides[1]), gpu.Inner)
+			_, err := q.MatchPartitions(b.l, side(sides[0]), side(sides[1]))
 			return err
 		})
 		try("merge match", func(q gpu.Queue) error {
-			_, _, err := q.MatchSorted(b.l, key(sides[0]), key(sides[1]), []bool{false}, gpu.Inner)
+			_, err := q.MatchSorted(b.l, key(sides[0]), key(sides[1]), []bool{false})
 			return err
 		})
 	}
@@ -116,7 +119,7 @@ func testOtherDevice(t *testing.T, open Open) {
 	require.NoError(t, err)
 	defer sum.Release()
 	try("probe", func(q gpu.Queue) error {
-		_, _, _, err := table.Probe(q, b.l, []gpu.Column{far}, gpu.Inner, 0, n)
+		_, err := table.Match(q, b.l, []gpu.Column{far})
 		return err
 	})
 	try("assign", func(q gpu.Queue) error { _, err := groups.Assign(q, b.l, []gpu.Column{far}, n); return err })
@@ -126,17 +129,27 @@ func testOtherDevice(t *testing.T, open Open) {
 	try("update", func(q gpu.Queue) error { return sum.Update(q, assigned, far, n) })
 	require.NoError(t, sum.Update(b.q, assigned, own, n))
 
+	match, err := table.Match(b.q, b.l, []gpu.Column{own})
+	require.NoError(t, err)
+	defer match.Release()
+	try("join", func(q gpu.Queue) error {
+		_, _, _, err := match.Join(q, b.l, []gpu.Column{own}, []gpu.Column{far}, n)
+		return err
+	})
+
 	other := setUp(t, open)
 	theirs := other.up(gpu.ColumnOf(own.Type, ints))[0]
 	for name, call := range map[string]func(q gpu.Queue) error{
 		"probe": func(q gpu.Queue) error {
-			_, _, _, err := table.Probe(q, other.l, []gpu.Column{theirs}, gpu.Inner, 0, n)
+			_, err := table.Match(q, other.l, []gpu.Column{theirs})
 			return err
 		},
-		"assign": func(q gpu.Queue) error { _, err := groups.Assign(q, other.l, []gpu.Column{theirs}, n); return err },
-		"keys":   func(q gpu.Queue) error { _, err := groups.Keys(q, other.l, 0, n); return err },
-		"update": func(q gpu.Queue) error { return sum.Update(q, assigned, theirs, n) },
-		"result": func(q gpu.Queue) error { _, err := sum.Result(q, other.l, 0, n); return err },
+		"next":    func(q gpu.Queue) error { _, _, _, err := match.Next(q, other.l, n); return err },
+		"matched": func(q gpu.Queue) error { _, err := match.Matched(q, other.l); return err },
+		"assign":  func(q gpu.Queue) error { _, err := groups.Assign(q, other.l, []gpu.Column{theirs}, n); return err },
+		"keys":    func(q gpu.Queue) error { _, err := groups.Keys(q, other.l, 0, n); return err },
+		"update":  func(q gpu.Queue) error { return sum.Update(q, assigned, theirs, n) },
+		"result":  func(q gpu.Queue) error { _, err := sum.Result(q, other.l, 0, n); return err },
 	} {
 		require.ErrorContains(t, call(other.q), "is used with a queue of another", name)
 	}

@@ -45,6 +45,8 @@ func Run(t *testing.T, open, reference Open) {
 		{"UploadNarrow", testUploadNarrow},
 		{"Select", testSelect},
 		{"SelectPatterns", testSelectPatterns},
+		{"Marks", testMarks},
+		{"AddUnmatched", testAddUnmatched},
 		{"Gather", testGather},
 		{"GatherParts", testGatherParts},
 		{"Scatter", testScatter},

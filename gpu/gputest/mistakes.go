@@ -48,8 +48,19 @@ func testMistakes(t *testing.T, open Open) {
 		_, err := b.q.Eval(b.l, program, in, n)
 		fails(want, err)
 	}
-	_, err := b.q.Select(b.l, longs)
+	_, err := b.q.Select(b.l, longs, true)
 	fails("not BIGINT", err)
+	_, err = b.q.Marks(b.l, -1)
+	fails("marks of -1 rows", err)
+	fails("column of BIGINT", b.q.Mark(b.l, longs, ids))
+	marks, err := b.q.Marks(b.l, n)
+	require.NoError(t, err)
+	defer marks.Release()
+	fails("not BIGINT", b.q.Mark(b.l, marks, longs))
+	_, _, err = b.q.AddUnmatched(b.l, ids, ids, longs)
+	fails("not BIGINT", err)
+	_, _, err = b.q.AddUnmatched(b.l, ids, b.ids([]int32{1}), ids)
+	fails("100 probe rows and 1 build rows", err)
 	_, err = b.q.Gather(b.l, keys(texts), longs, false)
 	fails("not BIGINT", err)
 	_, err = b.q.GatherParts(b.l, nil, ids)
@@ -89,10 +100,12 @@ func testMistakes(t *testing.T, open Open) {
 		_, err = b.q.BuildTable(b.l, c.keys, make([]bool, c.safe))
 		fails(c.want, err)
 	}
-	side := gpu.Partitioned{Key: longs, Offsets: []int{0, n + 1}}
-	_, _, err = b.q.MatchPartitions(b.l, side, side, gpu.Inner)
-	fails("do not fit", err)
-	_, _, err = b.q.MatchSorted(b.l, order(longs), order(texts), make([]bool, 1), gpu.Inner)
+	side := gpu.Partitioned{Key: longs, Offsets: longs}
+	_, err = b.q.MatchPartitions(b.l, side, side)
+	fails("not BIGINT", err)
+	_, err = b.q.MatchPartitions(b.l, gpu.Partitioned{Key: longs, Offsets: b.ids([]int32{0, n})}, gpu.Partitioned{Key: longs, Offsets: ids})
+	fails("2 and 100 offsets", err)
+	_, err = b.q.MatchSorted(b.l, order(longs), order(texts), make([]bool, 1))
 	fails("BIGINT with VARCHAR", err)
 	_, _, err = b.q.Runs(b.l, nil)
 	fails("no key columns", err)
@@ -109,21 +122,24 @@ func testMistakes(t *testing.T, open Open) {
 	for _, c := range []struct {
 		want string
 		keys []gpu.Column
-		from int
 	}{
-		{"probe with 1 key columns", keys(longs), 0}, {"key column 1 has type BIGINT", keys(longs, longs), 0},
-		{"key column 1 has 0 rows", keys(longs, gpu.Column{Type: text}), 0},
-		{"from row -1 of 100", keys(longs, texts), -1}, {"from row 101 of 100", keys(longs, texts), n + 1},
+		{"probe with 1 key columns", keys(longs)}, {"key column 1 has type BIGINT", keys(longs, longs)},
+		{"key column 1 has 0 rows", keys(longs, gpu.Column{Type: text})},
 	} {
-		_, _, _, err = table.Probe(b.q, b.l, c.keys, gpu.Inner, c.from, n)
+		_, err = table.Match(b.q, b.l, c.keys)
 		fails(c.want, err)
 	}
-	probe, build, next, err := table.Probe(b.q, b.l, keys(longs, texts), gpu.Inner, n, n)
-	require.NoError(t, err, "from the end")
-	require.Zero(t, probe.Len+build.Len)
-	require.Equal(t, n, next)
-	probe.Release()
-	build.Release()
+	match, err := table.Match(b.q, b.l, keys(longs, texts))
+	require.NoError(t, err)
+	defer match.Release()
+	for _, limit := range []int{-5, 0} { // as 1
+		probe, build, more, err := match.Next(b.q, b.l, limit)
+		require.NoError(t, err)
+		require.True(t, more)
+		require.Equal(t, []int{1, 1}, []int{probe.Len, build.Len})
+		probe.Release()
+		build.Release()
+	}
 
 	groups, err := b.q.NewGroups(b.l, []gpu.Type{i64}, gpu.GroupHint{})
 	require.NoError(t, err)

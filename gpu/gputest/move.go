@@ -3,6 +3,7 @@ package gputest
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 	"testing"
 
@@ -118,23 +119,25 @@ func testSelect(t *testing.T, open Open) {
 	for _, n := range sizes {
 		for _, d := range []distribution{{}, {distinct: 1}, {nulls: 0.5}, {nulls: 1}} {
 			values := b.random(gpu.Of(gpu.Bool), n, d)
-			want := []int{}
+			rows := map[bool][]int{true: {}, false: {}}
 			for i, v := range values {
-				if v.Valid && v.Int.Lo == 1 {
-					want = append(want, i)
-				}
+				truth := v.Valid && v.Int.Lo == 1
+				rows[truth] = append(rows[truth], i)
 			}
-			ids, err := b.q.Select(b.l, b.up(gpu.ColumnOf(gpu.Of(gpu.Bool), values))[0])
-			require.NoError(t, err)
-			require.Equal(t, want, b.ints(ids), "%d rows, %+v", n, d)
-			ids.Release()
+			pred := b.up(gpu.ColumnOf(gpu.Of(gpu.Bool), values))[0]
+			for want, list := range rows {
+				ids, err := b.q.Select(b.l, pred, want)
+				require.NoError(t, err)
+				require.Equal(t, list, b.ints(ids), "%v of %d rows, %+v", want, n, d)
+				ids.Release()
+			}
 		}
 	}
 	all := make([]gpu.Scalar, 20000)
 	for i := range all {
 		all[i] = gpu.BoolScalar(true)
 	}
-	ids, err := b.q.Select(b.l, b.up(gpu.ColumnOf(gpu.Of(gpu.Bool), all))[0])
+	ids, err := b.q.Select(b.l, b.up(gpu.ColumnOf(gpu.Of(gpu.Bool), all))[0], true)
 	require.NoError(t, err)
 	require.Equal(t, len(all), ids.Len)
 	ids.Release()
@@ -190,7 +193,7 @@ func testSelectPatterns(t *testing.T, open Open) {
 			if p.valid != nil {
 				pred.Valid = selection(n, p.valid)
 			}
-			ids, err := b.q.Select(b.l, b.up(pred)[0])
+			ids, err := b.q.Select(b.l, b.up(pred)[0], true)
 			require.NoError(t, err)
 			require.Equal(t, len(want), ids.Len, "%s of %d", p.name, n)
 			got := b.int32s(ids)
@@ -199,6 +202,18 @@ func testSelectPatterns(t *testing.T, open Open) {
 					require.Equal(t, want[i], got[i], "%s of %d, row %d", p.name, n, i)
 				}
 			}
+			if n > 8193 {
+				continue
+			}
+			others, err := b.q.Select(b.l, b.up(pred)[0], false)
+			require.NoError(t, err)
+			var rest []int32
+			for i := range int32(n) {
+				if _, found := slices.BinarySearch(want, i); !found {
+					rest = append(rest, i)
+				}
+			}
+			require.True(t, slices.Equal(rest, b.int32s(others)), "all but %s of %d", p.name, n)
 		}
 	}
 }
@@ -501,6 +516,15 @@ func testHash(t *testing.T, open Open) {
 	}
 }
 
+// offsets returns the offsets of a partition, and releases the column.
+func (b *bench) offsets(c gpu.Column) []int {
+	b.t.Helper()
+	require.Equal(b.t, gpu.Of(gpu.Int32), c.Type)
+	require.True(b.t, c.Valid == nil && c.Dict == nil)
+	defer c.Release()
+	return b.ints(c)
+}
+
 func testPartition(t *testing.T, open Open) {
 	b := setUp(t, open)
 	for i, n := range sizes {
@@ -523,8 +547,9 @@ func testPartition(t *testing.T, open Open) {
 					continue
 				}
 				shift, bits := digit[0], digit[1]
-				out, offsets, err := b.q.Partition(b.l, cols, hash, shift, bits)
+				out, ends, err := b.q.Partition(b.l, cols, hash, shift, bits)
 				require.NoError(t, err)
+				offsets := b.offsets(ends)
 				require.Len(t, offsets, 1<<bits+1)
 				require.Equal(t, 0, offsets[0])
 				require.Equal(t, n, offsets[len(offsets)-1])
@@ -568,8 +593,9 @@ func testPartitionColumns(t *testing.T, open Open) {
 		cols = b.up(cols...)
 		for _, only := range []int{2, len(cols)} {
 			for _, digit := range [][2]uint{{24, 8}, {5, 3}, {7, 11}} {
-				out, offsets, err := b.q.Partition(b.l, cols[:only], cols[0], digit[0], digit[1])
+				out, ends, err := b.q.Partition(b.l, cols[:only], cols[0], digit[0], digit[1])
 				require.NoError(t, err)
+				offsets := b.offsets(ends)
 				var order []int
 				parts := make([][]int, 1<<digit[1])
 				for r, k := range key {

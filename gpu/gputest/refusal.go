@@ -352,7 +352,20 @@ func primitiveRefusals() []refusal {
 				return made{rest: is(rows), drop: s.Release}, nil
 			})
 		}},
-		stateless("select", func(b *bench, cols []gpu.Column) (made, error) { return one(b.q.Select(b.l, cols[colTruth])) }),
+		stateless("select", func(b *bench, cols []gpu.Column) (made, error) { return one(b.q.Select(b.l, cols[colTruth], true)) }),
+		stateless("marks", func(b *bench, cols []gpu.Column) (made, error) { return one(b.q.Marks(b.l, refusalRows)) }),
+		{name: "add unmatched", start: func(b *bench) trial {
+			var rows [2]gpu.Column
+			for i, want := range []bool{true, false} {
+				var err error
+				rows[i], err = b.q.Select(b.l, b.inputs()[colTruth], want)
+				require.NoError(b.t, err)
+			}
+			return trial{
+				call:   func() (made, error) { return b.pairsOf(b.q.AddUnmatched(b.l, rows[0], rows[0], rows[1])) },
+				finish: func() { gpu.ReleaseColumns(rows[:]) },
+			}
+		}},
 		stateless("gather", func(b *bench, cols []gpu.Column) (made, error) {
 			return of(b.q.Gather(b.l, cols, cols[colID], false))
 		}),
@@ -369,17 +382,9 @@ func primitiveRefusals() []refusal {
 		stateless("partition", func(b *bench, cols []gpu.Column) (made, error) {
 			out, offsets, err := b.q.Partition(b.l, cols, cols[colSpread], 3, 4)
 			if err != nil {
-				return made{cols: out}, err
+				return made{cols: append(out, nonEmpty(offsets)...)}, err
 			}
-			return made{cols: out, rest: is(offsets)}, nil
-		}),
-		stateless("merge match", func(b *bench, cols []gpu.Column) (made, error) {
-			keys := sortKeys(cols, colOrdered)
-			return b.pairsOf(b.q.MatchSorted(b.l, keys, keys, []bool{false}, gpu.Left))
-		}),
-		stateless("merge match of texts and nulls", func(b *bench, cols []gpu.Column) (made, error) {
-			keys := sortKeys(cols, colSorted)
-			return b.pairsOf(b.q.MatchSorted(b.l, keys[:1], keys[:1], []bool{false}, gpu.Semi))
+			return made{cols: append(out, offsets)}, nil
 		}),
 		stateless("runs", func(b *bench, cols []gpu.Column) (made, error) {
 			a, firsts, err := b.q.Runs(b.l, pick(cols, colOrdered, colCoded))
@@ -417,17 +422,18 @@ func primitiveRefusals() []refusal {
 			return one(b.q.Sort(b.l, sortKeys(cols, c.at...)))
 		}))
 	}
-	for kind := gpu.Inner; kind <= gpu.Anti; kind++ {
-		out = append(out, refusal{name: fmt.Sprint("join partitions, ", kind), start: func(b *bench) trial {
-			cols := b.inputs()
-			keys, offsets, err := b.q.Partition(b.l, pick(cols, colOrdered), cols[colSpread], 12, 3)
-			require.NoError(b.t, err)
-			side := gpu.Partitioned{Key: keys[0], Offsets: offsets}
-			return trial{
-				call:   func() (made, error) { return b.pairsOf(b.q.MatchPartitions(b.l, side, side, kind)) },
-				finish: func() { gpu.ReleaseColumns(keys) },
-			}
-		}})
+	out = append(out, matcherRefusals("join partitions", func(b *bench) (func() (gpu.Matcher, error), func()) {
+		cols := b.inputs()
+		keys, offsets, err := b.q.Partition(b.l, pick(cols, colOrdered), cols[colSpread], 12, 3)
+		require.NoError(b.t, err)
+		side := gpu.Partitioned{Key: keys[0], Offsets: offsets}
+		return func() (gpu.Matcher, error) { return b.q.MatchPartitions(b.l, side, side) }, func() { keys[0].Release(); offsets.Release() }
+	})...)
+	for name, at := range map[string]int{"numbers": colOrdered, "texts and nulls": colSorted} {
+		out = append(out, matcherRefusals("merge match of "+name, func(b *bench) (func() (gpu.Matcher, error), func()) {
+			keys := sortKeys(b.inputs(), at)
+			return func() (gpu.Matcher, error) { return b.q.MatchSorted(b.l, keys, keys, []bool{false}) }, func() {}
+		})...)
 	}
 	return out
 }
@@ -544,15 +550,7 @@ func tableRefusals() (out []refusal) {
 	for _, k := range keySets {
 		safe := slices.Repeat([]bool{k.safe}, len(k.at))
 		build := func(b *bench) (gpu.Table, error) { return b.q.BuildTable(b.l, pick(b.inputs(), k.at...), safe) }
-		probe := func(b *bench, t gpu.Table, kind gpu.JoinKind) (made, error) {
-			p, m, next, err := t.Probe(b.q, b.l, pick(b.inputs(), k.at...), kind, 0, math.MaxInt32)
-			if err != nil {
-				require.Zero(b.t, next)
-				return made{cols: nonEmpty(p, m)}, err
-			}
-			return b.pairsOf(p, m, nil)
-		}
-		out = append(out, stateless("build table of "+k.name, func(b *bench, _ []gpu.Column) (made, error) {
+		out = append(out, stateless("build table of "+k.name, func(b *bench, cols []gpu.Column) (made, error) {
 			table, err := build(b)
 			if err != nil {
 				if table != nil {
@@ -560,22 +558,23 @@ func tableRefusals() (out []refusal) {
 				}
 				return made{}, err
 			}
-			m, err := probe(b, table, gpu.Left)
-			if err != nil {
-				table.Release()
-				return made{}, err
-			}
-			last := m.drop
-			m.drop = func() { last(); table.Release() }
-			return m, nil
-		}))
-		for kind := gpu.Inner; kind <= gpu.Anti; kind++ {
-			out = append(out, refusal{name: fmt.Sprint("probe of ", k.name, ", ", kind), start: func(b *bench) trial {
-				table, err := build(b)
+			return made{drop: table.Release, rest: func() any {
+				m, err := table.Match(b.q, b.l, pick(cols, k.at...))
 				require.NoError(b.t, err)
-				return trial{call: func() (made, error) { return probe(b, table, kind) }, finish: table.Release}
-			}})
-		}
+				defer m.Release()
+				p, build, _, err := m.Next(b.q, b.l, math.MaxInt)
+				require.NoError(b.t, err)
+				all, err := b.pairsOf(p, build, nil)
+				require.NoError(b.t, err)
+				defer all.drop()
+				return all.rest()
+			}}, nil
+		}))
+		out = append(out, matcherRefusals("match of "+k.name, func(b *bench) (func() (gpu.Matcher, error), func()) {
+			table, err := build(b)
+			require.NoError(b.t, err)
+			return func() (gpu.Matcher, error) { return table.Match(b.q, b.l, pick(b.inputs(), k.at...)) }, table.Release
+		})...)
 	}
 	return out
 }

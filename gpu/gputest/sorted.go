@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"slices"
 	"sort"
 	"testing"
 
@@ -74,12 +75,22 @@ func testMatchSorted(t *testing.T, open Open) {
 			}
 		})
 	}
-	t.Run("too many pairs", func(t *testing.T) {
+	t.Run("more pairs than ids", func(t *testing.T) {
 		b := setUp(t, open)
 		const n = 1 << 16 // n² pairs are more than ids can address
 		key := []gpu.SortKey{{Column: b.ids(make([]int32, n))}}
-		_, _, err := b.q.MatchSorted(b.l, key, key, []bool{false}, gpu.Inner)
-		require.EqualError(t, err, gpu.ErrTooManyPairs(n*n).Error())
+		m, err := b.q.MatchSorted(b.l, key, key, []bool{false})
+		require.NoError(t, err)
+		defer m.Release()
+		for i := range 3 {
+			p, build, more, err := m.Next(b.q, b.l, n)
+			require.NoError(t, err)
+			require.True(t, more)
+			require.Equal(t, n, p.Len)
+			rows := b.int32s(p)
+			require.Equal(t, []int32{int32(i), int32(i)}, []int32{slices.Min(rows), slices.Max(rows)})
+			require.True(t, slices.IsSorted(b.int32s(build)))
+		}
 	})
 	t.Run("refuses", func(t *testing.T) {
 		for _, c := range []struct {
@@ -93,7 +104,7 @@ func testMatchSorted(t *testing.T, open Open) {
 			{[]gpu.SortKey{{NullsFirst: true}}, make([]gpu.SortKey, 1), "sorted differently"},
 		} {
 			b := setUp(t, open)
-			_, _, err := b.q.MatchSorted(b.l, c.build, c.probe, make([]bool, len(c.build)), gpu.Inner)
+			_, err := b.q.MatchSorted(b.l, c.build, c.probe, make([]bool, len(c.build)))
 			require.ErrorContains(t, err, c.want)
 		}
 	})
@@ -131,45 +142,22 @@ func (b *bench) checkMergeMatch(k keyCase, flags []int, nBuild, nProbe int, safe
 			at[l] = append(at[l], r)
 		}
 	}
-	for _, kind := range []gpu.JoinKind{gpu.Inner, gpu.Left, gpu.Semi, gpu.Anti} {
-		if !b.takes() {
-			continue
-		}
-		var wantProbe, wantBuild []int
-		for r, l := range probeLabels {
-			var matches []int
-			if !probeDead[r] {
-				matches = at[l]
-			}
-			switch {
-			case kind == gpu.Semi && len(matches) > 0, kind == gpu.Anti && len(matches) == 0:
-				wantProbe = append(wantProbe, r)
-			case kind == gpu.Left && len(matches) == 0:
-				wantProbe, wantBuild = append(wantProbe, r), append(wantBuild, -1)
-			case kind == gpu.Inner || kind == gpu.Left:
-				for _, m := range matches {
-					wantProbe, wantBuild = append(wantProbe, r), append(wantBuild, m)
-				}
+	want := pairing{probes: nProbe, builds: nBuild, ordered: true}
+	for r, l := range probeLabels {
+		if !probeDead[r] {
+			for _, m := range at[l] {
+				want.pairs = append(want.pairs, [2]int{r, m})
 			}
 		}
-		p, m, err := b.q.MatchSorted(b.l, build, probe, nullSafe, kind)
-		require.NoError(t, err)
-		what := fmt.Sprintf("%v match of %d and %d rows, flags %v, null-safe %v", kind, nBuild, nProbe, flags, nullSafe)
-		requireInts(t, wantProbe, b.ints(p), "probe rows of the "+what)
-		if kind == gpu.Inner || kind == gpu.Left {
-			requireInts(t, wantBuild, b.ints(m), "build rows of the "+what)
-		} else {
-			require.Zero(t, m, what)
-		}
-		p.Release()
-		m.Release()
 	}
+	b.checkMatcher(func() (gpu.Matcher, error) { return b.q.MatchSorted(b.l, build, probe, nullSafe) }, want,
+		fmt.Sprintf("the match of %d and %d rows, flags %v, null-safe %v", nBuild, nProbe, flags, nullSafe))
 }
 
 // requireInts is require.Equal for long lists, of which it would print everything.
 func requireInts(t *testing.T, want, got []int, what string) {
 	t.Helper()
-	require.Len(t, got, len(want), what)
+	require.Equal(t, len(want), len(got), what)
 	for i := range want {
 		if want[i] != got[i] {
 			require.Failf(t, what, "at %d: want %d, got %d", i, want[i], got[i])

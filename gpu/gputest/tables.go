@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/big"
-	"sort"
 	"strings"
 	"testing"
 
@@ -120,9 +119,8 @@ func testJoin(t *testing.T, open Open) {
 		require.NoError(t, err)
 		defer table.Release()
 		keys := b.up(gpu.ColumnOf(i64, probe))
-		for _, limit := range []int{1, 100_000, math.MaxInt32} {
-			requirePairs(t, want, b.pairs(table, keys, gpu.Inner, limit), fmt.Sprint("limit ", limit))
-		}
+		b.checkMatcher(func() (gpu.Matcher, error) { return table.Match(b.q, b.l, keys) },
+			pairing{len(probe), len(build), want, true}, "one key")
 	})
 }
 
@@ -147,42 +145,10 @@ func manyKeys(distinct int) []keyCase {
 	return cases
 }
 
-// pairs probes a table with all rows of keys, at most about limit pairs at a time, and
-// returns the pairs in their order. Build rows are 0 for kinds that return none.
-func (b *bench) pairs(table gpu.Table, keys []gpu.Column, kind gpu.JoinKind, limit int) [][2]int {
-	t := b.t
-	t.Helper()
-	got := [][2]int{}
-	for from, probes := 0, 0; from < keys[0].Len; probes++ {
-		if Thin > 0 && probes == 12 {
-			limit = math.MaxInt32 // a thin suite stops about a dozen times
-		}
-		p, m, next, err := table.Probe(b.q, b.l, keys, kind, from, limit)
-		require.NoError(t, err)
-		require.Greater(t, next, from, "a probe makes progress")
-		if next < keys[0].Len {
-			require.GreaterOrEqual(t, p.Len, limit, "a probe stops for the limit only")
-		}
-		ps := b.ints(p)
-		ms := make([]int, len(ps))
-		if kind == gpu.Inner || kind == gpu.Left {
-			ms = b.ints(m)
-		}
-		for i := range ps {
-			require.True(t, ps[i] >= from && ps[i] < next, "pairs are of the rows probed")
-			got = append(got, [2]int{ps[i], ms[i]})
-		}
-		p.Release()
-		m.Release()
-		from = next
-	}
-	return got
-}
-
 // requirePairs compares pairs and their order. Printing all pairs would take megabytes.
 func requirePairs(t *testing.T, want, got [][2]int, what string) {
 	t.Helper()
-	require.Len(t, got, len(want), what)
+	require.Equal(t, len(want), len(got), what)
 	for i := range want {
 		if want[i] != got[i] {
 			require.Equal(t, want[i], got[i], "pair %d of %s", i, what)
@@ -219,34 +185,16 @@ func (b *bench) checkJoin(k keyCase, nBuild, nProbe int, safe bool) {
 	require.NoError(t, err)
 	defer table.Release()
 	require.Equal(t, rows, table.Rows())
-	for _, kind := range []gpu.JoinKind{gpu.Inner, gpu.Left, gpu.Semi, gpu.Anti} {
-		want := [][2]int{}
-		for r, l := range probeLabels {
-			var matches []int
-			if !dead(probeNulls[r]) {
-				matches = at[l]
+	want := pairing{probes: nProbe, builds: nBuild, ordered: true}
+	for r, l := range probeLabels {
+		if !dead(probeNulls[r]) {
+			for _, m := range at[l] {
+				want.pairs = append(want.pairs, [2]int{r, m})
 			}
-			switch {
-			case kind == gpu.Semi && len(matches) > 0, kind == gpu.Anti && len(matches) == 0:
-				want = append(want, [2]int{r, 0})
-			case kind == gpu.Left && len(matches) == 0:
-				want = append(want, [2]int{r, -1})
-			case kind == gpu.Inner || kind == gpu.Left:
-				for _, m := range matches {
-					want = append(want, [2]int{r, m})
-				}
-			}
-		}
-		for _, limit := range []int{7, math.MaxInt32} {
-			if !b.takes() {
-				continue
-			}
-			if limit == 7 && nProbe > 1000 {
-				limit = 9000
-			}
-			requirePairs(t, want, b.pairs(table, probe, kind, limit), fmt.Sprintf("the %v join of %d and %d rows, limit %d, null-safe %v", kind, nBuild, nProbe, limit, safe))
 		}
 	}
+	b.checkMatcher(func() (gpu.Matcher, error) { return table.Match(b.q, b.l, probe) }, want,
+		fmt.Sprintf("the match of %d and %d rows, null-safe %v", nBuild, nProbe, safe))
 }
 
 // testMatchPartitions joins sides that are partitioned by a hash or by bits of the key,
@@ -274,8 +222,8 @@ func testMatchPartitions(t *testing.T, open Open) {
 	t.Run("refuses", func(t *testing.T) {
 		for _, typ := range []gpu.Type{gpu.Of(gpu.Float64), gpu.Of(gpu.Int16), gpu.Of(gpu.String)} {
 			b := setUp(t, open)
-			s := gpu.Partitioned{Key: b.up(gpu.ColumnOf(typ, b.random(typ, 3, distribution{})))[0], Offsets: []int{0, 3}}
-			_, _, err := b.q.MatchPartitions(b.l, s, s, gpu.Inner)
+			s := gpu.Partitioned{Key: b.up(gpu.ColumnOf(typ, b.random(typ, 3, distribution{})))[0], Offsets: b.ids([]int32{0, 3})}
+			_, err := b.q.MatchPartitions(b.l, s, s)
 			require.ErrorContains(t, err, typ.String())
 		}
 	})
@@ -284,7 +232,7 @@ func testMatchPartitions(t *testing.T, open Open) {
 func (b *bench) checkJoinPartitions(typ gpu.Type, nBuild, nProbe int, d distribution, bits uint) {
 	t := b.t
 	t.Helper()
-	side := func(n int) (gpu.Partitioned, []gpu.Scalar) {
+	side := func(n int) (gpu.Partitioned, []int, []gpu.Scalar) {
 		cols := b.up(gpu.ColumnOf(typ, b.random(typ, n, d)))
 		hash, err := b.q.Hash(b.l, cols, hashSeed)
 		require.NoError(t, err)
@@ -292,60 +240,33 @@ func (b *bench) checkJoinPartitions(typ gpu.Type, nBuild, nProbe int, d distribu
 		out, offsets, err := b.q.Partition(b.l, cols, hash, 64-bits, bits)
 		require.NoError(t, err)
 		t.Cleanup(out[0].Release)
-		return gpu.Partitioned{Key: out[0], Offsets: offsets}, b.down(out[0])
+		t.Cleanup(offsets.Release)
+		return gpu.Partitioned{Key: out[0], Offsets: offsets}, b.ints(offsets), b.down(out[0])
 	}
-	build, buildKeys := side(nBuild)
-	probe, probeKeys := side(nProbe)
+	build, buildAt, buildKeys := side(nBuild)
+	probe, probeAt, probeKeys := side(nProbe)
 	for _, parts := range [][2]int{{0, 1 << bits}, {(1 << bits) / 2, 1 << bits}} { // all partitions, and the upper half
 		build, probe := build, probe
-		build.Offsets, probe.Offsets = build.Offsets[parts[0]:parts[1]+1], probe.Offsets[parts[0]:parts[1]+1]
+		for _, offsets := range []*gpu.Column{&build.Offsets, &probe.Offsets} {
+			part, err := b.q.Slice(b.l, *offsets, parts[0], parts[1]+1)
+			require.NoError(t, err)
+			defer part.Release()
+			*offsets = part
+		}
 		at := map[string][]int{}
-		for r := build.Offsets[0]; r < nBuild; r++ {
+		for r := buildAt[parts[0]]; r < nBuild; r++ {
 			if buildKeys[r].Valid {
 				at[label(buildKeys[r])] = append(at[label(buildKeys[r])], r)
 			}
 		}
-		for _, kind := range []gpu.JoinKind{gpu.Inner, gpu.Left, gpu.Semi, gpu.Anti} {
-			if !b.takes() {
-				continue
+		want := pairing{probes: nProbe, builds: nBuild}
+		for r := probeAt[parts[0]]; r < nProbe; r++ {
+			for _, m := range at[label(probeKeys[r])] {
+				want.pairs = append(want.pairs, [2]int{r, m})
 			}
-			want := [][2]int{}
-			for r := probe.Offsets[0]; r < nProbe; r++ {
-				matches := at[label(probeKeys[r])]
-				switch {
-				case kind == gpu.Semi && len(matches) > 0, kind == gpu.Anti && len(matches) == 0:
-					want = append(want, [2]int{r, 0})
-				case kind == gpu.Left && len(matches) == 0:
-					want = append(want, [2]int{r, -1})
-				case kind == gpu.Inner || kind == gpu.Left:
-					for _, m := range matches {
-						want = append(want, [2]int{r, m})
-					}
-				}
-			}
-			p, m, err := b.q.MatchPartitions(b.l, build, probe, kind)
-			require.NoError(t, err)
-			ps := b.ints(p)
-			ms := make([]int, len(ps))
-			if kind == gpu.Inner || kind == gpu.Left {
-				ms = b.ints(m)
-			}
-			got := make([][2]int, len(ps))
-			for i := range got {
-				got[i] = [2]int{ps[i], ms[i]}
-			}
-			sort.Slice(got, func(i, j int) bool {
-				return got[i][0] < got[j][0] || got[i][0] == got[j][0] && got[i][1] < got[j][1]
-			})
-			require.Len(t, got, len(want), "%v join of %d and %d rows of %v", kind, nBuild, nProbe, d)
-			for i := range want { // require.Equal would print millions of pairs
-				if want[i] != got[i] {
-					require.Equal(t, want[i], got[i], "pair %d of the %v join of %d and %d rows of %v", i, kind, nBuild, nProbe, d)
-				}
-			}
-			p.Release()
-			m.Release()
 		}
+		b.checkMatcher(func() (gpu.Matcher, error) { return b.q.MatchPartitions(b.l, build, probe) }, want,
+			fmt.Sprintf("the match of %d and %d rows of %v in %d partitions", nBuild, nProbe, d, parts[1]-parts[0]))
 	}
 }
 

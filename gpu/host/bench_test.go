@@ -117,7 +117,12 @@ func BenchmarkJoin(bb *testing.B) {
 			}
 			b.run(benchRows, 16, func() error {
 				for _, s := range strides {
-					p, m, _, err := t.Probe(b.q, b.l, []gpu.Column{s}, gpu.Inner, 0, math.MaxInt)
+					match, err := t.Match(b.q, b.l, []gpu.Column{s})
+					if err != nil {
+						return err
+					}
+					p, m, _, err := match.Next(b.q, b.l, math.MaxInt)
+					match.Release()
 					if err != nil {
 						return err
 					}

@@ -14,7 +14,7 @@ import (
 const grain = 1 << 14
 
 // Select implements gpu.Queue.
-func (q *queue) Select(l *gpu.Lease, pred gpu.Column) (gpu.Column, error) {
+func (q *queue) Select(l *gpu.Lease, pred gpu.Column, want bool) (gpu.Column, error) {
 	if err := q.check([]gpu.Column{pred}); err != nil {
 		return gpu.Column{}, err
 	}
@@ -27,6 +27,9 @@ func (q *queue) Select(l *gpu.Lease, pred gpu.Column) (gpu.Column, error) {
 		x := words[w]
 		if valid != nil {
 			x &= valid[w]
+		}
+		if !want {
+			x = ^x
 		}
 		if w == n/64 {
 			x &= 1<<(n%64) - 1
@@ -93,7 +96,7 @@ func (q *queue) Gather(l *gpu.Lease, cols []gpu.Column, ids gpu.Column, outer bo
 	if err := q.check(cols, []gpu.Column{ids}); err != nil {
 		return nil, err
 	}
-	if err := checkIDs(ids); err != nil {
+	if err := gpu.CheckIDs(ids); err != nil {
 		return nil, err
 	}
 	out, err := q.dev.gather(l, cols, gpu.Values[int32](ids.Data, ids.Len), outer)

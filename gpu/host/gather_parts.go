@@ -12,7 +12,7 @@ func (q *queue) GatherParts(l *gpu.Lease, parts []gpu.Column, ids gpu.Column) (g
 	if err := q.check(parts, []gpu.Column{ids}); err != nil {
 		return gpu.Column{}, err
 	}
-	if err := checkIDs(ids); err != nil {
+	if err := gpu.CheckIDs(ids); err != nil {
 		return gpu.Column{}, err
 	}
 	if len(parts) == 0 || !parts[0].Type.IsVar() {

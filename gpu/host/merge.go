@@ -6,68 +6,43 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// pairGrain is the pairs of a task that writes pairs.
-const pairGrain = 1 << 16
-
 // MatchSorted implements gpu.Queue. Tasks over the merge path find the first match of
-// every probe row and the number of its matches. Tasks over the pairs then write them.
-func (q *queue) MatchSorted(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe []bool, kind gpu.JoinKind) (probeIDs, buildIDs gpu.Column, err error) {
-	if err := q.check(gpu.KeyColumns(build), gpu.KeyColumns(probe)); err != nil {
-		return probeIDs, buildIDs, err
+// every probe row and the number of its matches.
+func (q *queue) MatchSorted(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe []bool) (gpu.Matcher, error) {
+	cols := gpu.KeyColumns(probe)
+	if err := q.check(gpu.KeyColumns(build), cols); err != nil {
+		return nil, err
 	}
-	probeIDs, buildIDs, err = q.dev.matchSorted(l, build, probe, nullSafe, kind)
-	return probeIDs, buildIDs, q.fail(err)
-}
-
-func (d *Device) matchSorted(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe []bool, kind gpu.JoinKind) (probeIDs, buildIDs gpu.Column, err error) {
 	if err := gpu.CheckMerge(build, probe, nullSafe); err != nil {
-		return probeIDs, buildIDs, err
+		return nil, err
 	}
-	m := merge{compare: compareRows(build, probe), builds: build[0].Column.Len, probes: probe[0].Column.Len, kind: kind}
-	cols := make([]gpu.Column, len(probe))
-	for k := range probe {
-		cols[k] = probe[k].Column
-	}
+	m := &merge{compare: compareRows(build, probe), builds: build[0].Column.Len, probes: cols[0].Len}
 	dead, err := nullRows(l, cols, func(i int) bool { return nullSafe[i] }, m.probes)
-	if err != nil {
-		return probeIDs, buildIDs, err
-	}
 	defer dead.release()
 	m.dead = dead.v
-	firsts, err := l.Alloc(int64(m.probes) * 4)
+	if err == nil {
+		m.first, err = newArray[int32](l, m.probes)
+	}
+	if err == nil {
+		m.count, err = newArray[int32](l, m.probes)
+	}
+	if err == nil {
+		err = q.dev.parallel(m.builds+m.probes, grain, m.find)
+	}
+	m.compare, m.dead = nil, nil
 	if err != nil {
-		return probeIDs, buildIDs, err
+		m.release()
+		return nil, q.fail(err)
 	}
-	defer firsts.Release()
-	offsets, err := l.Alloc(int64(m.probes+1) * 8)
-	if err != nil {
-		return probeIDs, buildIDs, err
-	}
-	defer offsets.Release()
-	m.first, m.offset = gpu.Values[int32](firsts, m.probes), gpu.Values[int64](offsets, m.probes+1)
-	if err := d.parallel(m.builds+m.probes, grain, m.find); err != nil {
-		return probeIDs, buildIDs, err
-	}
-	total := int64(0)
-	for i, count := range m.offset[:m.probes] {
-		m.offset[i] = total
-		total += count
-	}
-	m.offset[m.probes] = total
-	if total > gpu.MaxRows {
-		return probeIDs, buildIDs, gpu.ErrTooManyPairs(total)
-	}
-	return m.pairs(d, l)
+	return &matcher{dev: q.dev.device(), lookup: m, rows: m.probes, to: m.probes}, nil
 }
 
-// merge is one run of MatchSorted.
+// merge is the matches of sorted sides.
 type merge struct {
 	compare        comparison // compares a build row with a probe row
 	builds, probes int
-	kind           gpu.JoinKind
-	dead           []uint64 // bitmap of the probe rows with a null that matches nothing
-	first          []int32  // the first match of each probe row
-	offset         []int64  // the pairs of each probe row, later the pairs before it
+	dead           []uint64     // bitmap of the probe rows with a null that matches nothing
+	first, count   array[int32] // the first match of each probe row, and how many it has
 }
 
 // cut returns the number of build rows before the point at which the merge path crosses a
@@ -101,10 +76,7 @@ func (m *merge) find(from, to int) error {
 			}
 			count = end - build
 		}
-		m.first[probe], m.offset[probe] = -1, int64(m.pairsOf(count))
-		if count > 0 {
-			m.first[probe] = int32(build)
-		}
+		m.first.v[probe], m.count.v[probe] = int32(build), int32(count)
 		probe++
 	}
 	return nil
@@ -121,63 +93,31 @@ func (m *merge) runEnd(first, probe int) int {
 	return low + sort.Search(high-low, func(k int) bool { return m.compare(low+k, probe) != 0 })
 }
 
-// pairsOf returns the number of pairs of a probe row with a number of matches.
-func (m *merge) pairsOf(matches int) int {
-	switch m.kind {
-	case gpu.Left:
-		return max(matches, 1)
-	case gpu.Semi:
-		return min(matches, 1)
-	case gpu.Anti:
-		return 1 - min(matches, 1)
-	}
-	return matches
-}
-
-// pairs writes the pairs of all probe rows.
-func (m *merge) pairs(d *Device, l *gpu.Lease) (probeIDs, buildIDs gpu.Column, err error) {
-	n := int(m.offset[m.probes])
-	column := func() (gpu.Column, error) {
-		buf, err := l.Alloc(int64(n) * 4)
-		return gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: buf}, err
-	}
-	if probeIDs, err = column(); err != nil {
-		return gpu.Column{}, gpu.Column{}, err
-	}
-	withBuild := m.kind == gpu.Inner || m.kind == gpu.Left
-	if withBuild {
-		if buildIDs, err = column(); err != nil {
-			probeIDs.Release()
-			return gpu.Column{}, gpu.Column{}, err
+func (m *merge) pairs(out *pairs, lo, hi, limit int) (next int, err error) {
+	for r := lo; r < hi; r++ {
+		first, count := m.first.v[r], m.count.v[r]
+		if err := out.room(int(count)); err != nil {
+			return 0, err
+		}
+		for j := range count {
+			out.add(int32(r), first+j)
+		}
+		if out.len() >= limit {
+			return r + 1, nil
 		}
 	}
-	probes, builds := gpu.Values[int32](probeIDs.Data, n), gpu.Values[int32](buildIDs.Data, buildIDs.Len)
-	err = d.parallel(n, pairGrain, func(lo, hi int) error {
-		row := sort.Search(m.probes, func(i int) bool { return m.offset[i+1] > int64(lo) })
-		for at := lo; at < hi; row++ {
-			j := at - int(m.offset[row]) // matches of the row that belong to the task before
-			for end := min(int(m.offset[row+1]), hi); at < end; at++ {
-				probes[at] = int32(row)
-				if withBuild {
-					builds[at] = m.match(row, j)
-				}
-				j++
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		probeIDs.Release()
-		buildIDs.Release()
-		return gpu.Column{}, gpu.Column{}, err
-	}
-	return probeIDs, buildIDs, nil
+	return hi, nil
 }
 
-// match returns the j-th match of a probe row, or -1 if it has none.
-func (m *merge) match(row, j int) int32 {
-	if m.first[row] < 0 {
-		return -1
+func (m *merge) matched(lo, hi int, bits []uint64) {
+	for r, count := range m.count.v[lo:hi] {
+		if count > 0 {
+			bits[(lo+r)/64] |= 1 << ((lo + r) % 64)
+		}
 	}
-	return m.first[row] + int32(j)
+}
+
+func (m *merge) release() {
+	m.first.release()
+	m.count.release()
 }

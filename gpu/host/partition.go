@@ -9,20 +9,20 @@ import (
 // Partition implements gpu.Queue. Every task makes a histogram, a scan over
 // (partition, task) turns the counts into output offsets, and every task writes the ids
 // of its rows there. Then the columns are gathered. Reduce-then-scan makes it stable.
-func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shift, bits uint) ([]gpu.Column, []int, error) {
+func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shift, bits uint) ([]gpu.Column, gpu.Column, error) {
 	if err := q.check(cols, []gpu.Column{hash}); err != nil {
-		return nil, nil, err
+		return nil, gpu.Column{}, err
 	}
 	width := hash.Type.Width()
 	if !hash.Type.IsInteger() || width < 4 || hash.Dict != nil || hash.Valid != nil {
-		return nil, nil, fmt.Errorf("partition by a column of %v: want a plain integer of 4 or 8 bytes without nulls", hash.Type)
+		return nil, gpu.Column{}, fmt.Errorf("partition by a column of %v: want a plain integer of 4 or 8 bytes without nulls", hash.Type)
 	}
 	if bits > 16 || shift+bits > 8*uint(width) {
-		return nil, nil, fmt.Errorf("partition by %d bits from bit %d of a column of %v: want at most 16 that the column has", bits, shift, hash.Type)
+		return nil, gpu.Column{}, fmt.Errorf("partition by %d bits from bit %d of a column of %v: want at most 16 that the column has", bits, shift, hash.Type)
 	}
 	for _, c := range cols {
 		if c.Len != hash.Len {
-			return nil, nil, fmt.Errorf("partition of a column of %d rows by a hash of %d", c.Len, hash.Len)
+			return nil, gpu.Column{}, fmt.Errorf("partition of a column of %d rows by a hash of %d", c.Len, hash.Len)
 		}
 	}
 	var order array[int32]
@@ -34,14 +34,22 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shif
 		order, offsets, err = partition(q.dev, l, gpu.Values[uint64](hash.Data, hash.Len), shift, bits)
 	}
 	if err != nil {
-		return nil, nil, q.fail(err)
+		return nil, gpu.Column{}, q.fail(err)
+	}
+	defer order.release()
+	starts, err := newArray[int32](l, len(offsets))
+	if err != nil {
+		return nil, gpu.Column{}, q.fail(err)
+	}
+	for p, at := range offsets {
+		starts.v[p] = int32(at)
 	}
 	out, err := q.dev.gather(l, cols, order.v, false)
-	order.release()
 	if err != nil {
-		return nil, nil, q.fail(err)
+		starts.release()
+		return nil, gpu.Column{}, q.fail(err)
 	}
-	return out, offsets, nil
+	return out, gpu.Column{Type: gpu.Of(gpu.Int32), Len: len(starts.v), Data: starts.buf}, nil
 }
 
 // partition returns the stable permutation that orders rows by a digit of their hash, and

@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/gstream/gstream/gpu"
 )
@@ -156,14 +155,6 @@ func (q *queue) Eval(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gp
 	}
 	out, err := eval(q.dev, l, p, in, n)
 	return out, q.fail(err)
-}
-
-// checkIDs returns an error when a column cannot serve as row ids.
-func checkIDs(ids gpu.Column) error {
-	if ids.Type.Kind != gpu.Int32 || ids.Valid != nil || ids.Dict != nil {
-		return fmt.Errorf("row ids must be a plain INTEGER column without nulls, not %v", ids.Type)
-	}
-	return nil
 }
 
 // builder collects the columns of a result, and releases them after an error.

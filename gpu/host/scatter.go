@@ -13,7 +13,7 @@ func (q *queue) Scatter(l *gpu.Lease, cols []gpu.Column, ids gpu.Column, n int) 
 }
 
 func (d *Device) scatter(l *gpu.Lease, cols []gpu.Column, ids gpu.Column, n int) ([]gpu.Column, error) {
-	if err := checkIDs(ids); err != nil {
+	if err := gpu.CheckIDs(ids); err != nil {
 		return nil, err
 	}
 	if err := gpu.CheckScatter(cols, ids, n); err != nil {

@@ -28,11 +28,14 @@ type expand struct {
 	variants []Variant
 }
 
-func (o *expand) Schema() *gpu.Schema                              { return o.schema }
-func (o *expand) NewLane(t operators.Task) (operators.Lane, error) { return &lane{o, t}, nil }
-func (o *expand) Close() error                                     { return nil }
+func (o *expand) Schema() *gpu.Schema { return o.schema }
+func (o *expand) NewLane(t operators.Task) (operators.Lane, error) {
+	return &lane{expand: o, task: t}, nil
+}
+func (o *expand) Close() error { return nil }
 
 type lane struct {
+	operators.NoFlush
 	*expand
 	task operators.Task
 }

@@ -26,7 +26,7 @@ func (f *filter) apply(t operators.Task, s *gpu.Stride) (*gpu.Stride, error) {
 	if err != nil {
 		return nil, err
 	}
-	ids, err := t.Queue.Select(t.Lease, truth[0])
+	ids, err := t.Queue.Select(t.Lease, truth[0], true)
 	gpu.ReleaseColumns(truth)
 	if err != nil {
 		return nil, err

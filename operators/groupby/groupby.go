@@ -668,8 +668,14 @@ func (o *hashGroupBy) partition(t operators.Task, c *cut) (err error) {
 		return err
 	}
 	defer digits.Release()
-	cols, offsets, err := t.Queue.Partition(t.Lease, c.rows.Cols, digits, shift, fanOut)
+	cols, starts, err := t.Queue.Partition(t.Lease, c.rows.Cols, digits, shift, fanOut)
 	if err != nil {
+		return err
+	}
+	offsets, err := operators.Ints(t, starts)
+	starts.Release()
+	if err != nil {
+		gpu.ReleaseColumns(cols)
 		return err
 	}
 	c.rows.Release()

@@ -1,12 +1,16 @@
-// Package join has the equi-joins: inner, left, semi and anti, on any number of key
-// columns, one-to-many and many-to-many. The build side stays on the device as a whole;
-// the probe side streams through.
+// Package join has the joins by equal keys: inner, left, right, full, semi, anti and mark,
+// on any number of key columns, one-to-many and many-to-many, with residual conditions.
+// The build side stays on the device as a whole; the probe side streams through.
+//
+// An algorithm finds the pairs of rows with equal keys (algorithm.go). The kinds are made
+// of these pairs in one way for all algorithms (lane.go).
 package join
 
 import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
@@ -14,17 +18,36 @@ import (
 
 // Spec describes a join. The probe side is the left side.
 type Spec struct {
-	Kind         gpu.JoinKind
+	Kind         Kind
 	Probe, Build *gpu.Schema
 	// ProbeKeys and BuildKeys are the key columns. Their types are equal in pairs.
 	ProbeKeys, BuildKeys []int
 	// NullSafe says for each key that a null matches a null.
 	NullSafe []bool
 	// ProbeOut and BuildOut are the columns of the result, those of the probe side first.
-	// A semi or anti join has no BuildOut.
+	// A semi, anti or mark join has no BuildOut.
 	ProbeOut, BuildOut []int
-	// Out names the columns of the result.
+	// Out names the columns of the result. A mark join has one more, the last: a Bool
+	// without nulls that says whether the row has a match.
 	Out *gpu.Schema
+	// Residual is a condition beside the equality of the keys; nil for none.
+	Residual *Residual
+	// Algorithm is the name of the algorithm; "" leaves the choice to the join.
+	Algorithm string
+	// ProbeRows and BuildRows are the planner's estimates of the rows of the sides, 0 if
+	// it has none.
+	ProbeRows, BuildRows int64
+	// UniqueBuild says that no two build rows have equal keys.
+	UniqueBuild bool
+}
+
+// Residual is a condition on pairs of rows with equal keys. A pair for which it is not
+// true does not match.
+type Residual struct {
+	// Program has one Bool output. Its inputs are the columns Probe of the probe side,
+	// then the columns Build of the build side.
+	Program      *gpu.Program
+	Probe, Build []int
 }
 
 func (s *Spec) validate() error {
@@ -37,26 +60,40 @@ func (s *Spec) validate() error {
 			return fmt.Errorf("join key %q is %v, but %q is %v", pf.Name, pf.Type, bf.Name, bf.Type)
 		}
 	}
-	if (s.Kind == gpu.Semi || s.Kind == gpu.Anti) && len(s.BuildOut) > 0 {
+	if !s.Kind.Pairs() && len(s.BuildOut) > 0 {
 		return fmt.Errorf("a %v join returns no columns of its build side", s.Kind)
 	}
-	if s.Out.Len() != len(s.ProbeOut)+len(s.BuildOut) {
-		return fmt.Errorf("join returns %d columns under %d names", len(s.ProbeOut)+len(s.BuildOut), s.Out.Len())
+	columns := len(s.ProbeOut) + len(s.BuildOut)
+	if s.Kind == Mark {
+		columns++
+	}
+	if s.Out.Len() != columns {
+		return fmt.Errorf("join returns %d columns under %d names", columns, s.Out.Len())
+	}
+	if r := s.Residual; r != nil && len(r.Program.Outputs) != 1 {
+		return fmt.Errorf("the residual condition of a join has %d values, want 1", len(r.Program.Outputs))
 	}
 	return nil
 }
 
-// hashJoin is the non-partitioned hash join: one table over the whole build side (NPJ of
-// Wu et al., SIGMOD 2025, §3.1.3). Lanes collect the build side, all cores build the
-// table, and lanes probe it. The build side must fit the device's budget.
-type hashJoin struct {
+// equiJoin is the state of a join that its lanes share. Lanes collect the build side, all
+// cores build it, and lanes match the probe side with it. The build side must fit the
+// device's budget.
+type equiJoin struct {
 	Spec
-	mu      sync.Mutex
-	pending operators.Collected // the build side until Finalize
-	build   *gpu.Stride         // output columns of the build side
-	dicts   []*gpu.Dictionary   // by output column; set for those that are passed on as dictionaries
-	table   gpu.Table
+	algorithm algorithm
+	mu        sync.Mutex
+	pending   operators.Collected // the build side until Finalize
+	built     built
+	rows      int // of the build side
+	// dicts has, for each of BuildOut, a dictionary of the whole build column, or nil.
+	// Strings of the build side are then not copied: the build row ids are their codes.
+	dicts []*gpu.Dictionary
+	coded bool // there is a dictionary
+	// marks are the build rows that are in a pair, for kinds that return the others.
+	marks   gpu.Column
 	filter  *operators.KeyFilter // if the run asks for it
+	flushed atomic.Int32         // lanes that have matched all their rows
 }
 
 // Join is Blocking for the build side and Streaming for the probe side.
@@ -70,13 +107,16 @@ func New(s Spec) (Join, error) {
 	if err := s.validate(); err != nil {
 		return nil, err
 	}
-	return &hashJoin{Spec: s}, nil
+	o := &equiJoin{Spec: s}
+	var err error
+	o.algorithm, err = o.chosen()
+	return o, err
 }
 
-func (o *hashJoin) Schema() *gpu.Schema { return o.Out }
+func (o *equiJoin) Schema() *gpu.Schema { return o.Out }
 
 // NewLocal implements operators.Blocking. It is for the build side.
-func (o *hashJoin) NewLocal(t operators.Task) (operators.Local, error) {
+func (o *equiJoin) NewLocal(t operators.Task) (operators.Local, error) {
 	t.Lease.Advise("the join's build side must fit: filter it or select fewer of its columns, or join with the smaller side as build side")
 	return &buildSide{Collected: operators.Collected{Lease: t.Lease}, join: o}, nil
 }
@@ -84,7 +124,7 @@ func (o *hashJoin) NewLocal(t operators.Task) (operators.Local, error) {
 // buildSide is the strides of the build side that one lane has collected.
 type buildSide struct {
 	operators.Collected
-	join *hashJoin
+	join *equiJoin
 }
 
 func (b *buildSide) Combine(context.Context) error {
@@ -94,117 +134,44 @@ func (b *buildSide) Combine(context.Context) error {
 	return nil
 }
 
-func (o *hashJoin) Finalize(_ context.Context, t operators.Task) error {
+func (o *equiJoin) Finalize(ctx context.Context, t operators.Task) error {
 	all, err := operators.ConcatStrides(t, o.Build, o.pending.Take())
 	if err != nil {
 		return err
 	}
-	defer all.Release()
-	o.table, err = t.Queue.BuildTable(t.Lease, operators.Pick(all.Cols, o.BuildKeys), o.NullSafe)
-	if err != nil {
-		return err
-	}
+	o.rows = all.Rows
 	if o.filter, err = operators.NewKeyFilter(t, operators.Pick(all.Cols, o.BuildKeys), all.Rows); err != nil {
+		all.Release()
 		return err
 	}
-	o.build = &gpu.Stride{Schema: operators.PickFields(o.Build, o.BuildOut), Rows: all.Rows}
-	for _, c := range operators.Pick(all.Cols, o.BuildOut) {
-		o.build.Cols = append(o.build.Cols, c.Retain())
+	if o.built, err = o.algorithm.build(ctx, t, all); err != nil {
+		return err
+	}
+	for _, c := range operators.Pick(o.built.columns(), o.BuildOut) {
 		var dict *gpu.Dictionary
-		if o.Kind == gpu.Inner && c.Type.IsVar() && c.Dict == nil && c.Valid == nil {
-			dict = &gpu.Dictionary{Values: c}
+		if !o.Kind.KeepsProbe() && c.Type.IsVar() && c.Dict == nil && c.Valid == nil {
+			dict, o.coded = &gpu.Dictionary{Values: c}, true
 		}
 		o.dicts = append(o.dicts, dict)
 	}
-	return nil
+	if o.Kind.KeepsBuild() {
+		o.marks, err = t.Queue.Marks(t.Lease, o.rows)
+	}
+	return err
 }
 
 // KeyFilter implements operators.Filtering.
-func (o *hashJoin) KeyFilter() *operators.KeyFilter { return o.filter }
+func (o *equiJoin) KeyFilter() *operators.KeyFilter { return o.filter }
 
-// NewLane implements operators.Streaming. It is for the probe side.
-func (o *hashJoin) NewLane(t operators.Task) (operators.Lane, error) { return &prober{o, t}, nil }
-
-// prober is a lane of the probe side.
-type prober struct {
-	*hashJoin
-	task operators.Task
-}
-
-func (o *prober) Close() error { return nil }
-
-func (o *prober) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) error {
-	defer s.Release()
-	q, l := o.task.Queue, o.task.Lease
-	keys := operators.Pick(s.Cols, o.ProbeKeys)
-	for from := 0; from < s.Rows; {
-		probe, build, next, err := o.table.Probe(q, l, keys, o.Kind, from, o.task.StrideRows)
-		if err != nil {
-			return err
-		}
-		from = next
-		if probe.Len == 0 {
-			probe.Release()
-			build.Release()
-			continue
-		}
-		out, err := o.gather(s, probe, build)
-		probe.Release()
-		build.Release()
-		if err != nil {
-			return err
-		}
-		if err := emit(out); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (o *prober) gather(s *gpu.Stride, probe, build gpu.Column) (*gpu.Stride, error) {
-	q, l := o.task.Queue, o.task.Lease
-	cols, err := q.Gather(l, operators.Pick(s.Cols, o.ProbeOut), probe, false)
-	if err != nil {
-		return nil, err
-	}
-	out := &gpu.Stride{Schema: o.Out, Cols: cols, Rows: probe.Len}
-	if len(o.BuildOut) == 0 {
-		return out, nil
-	}
-	// Strings of the build side are not copied: the build row ids are their codes, and
-	// the whole build column is their dictionary.
-	var plain []gpu.Column
-	for i, c := range o.build.Cols {
-		if o.dicts[i] == nil {
-			plain = append(plain, c)
-		}
-	}
-	if cols, err = q.Gather(l, plain, build, o.Kind == gpu.Left); err != nil {
-		out.Release()
-		return nil, err
-	}
-	for i, c := range o.build.Cols {
-		if dict := o.dicts[i]; dict != nil {
-			coded := gpu.Column{Type: c.Type, Len: build.Len, Data: build.Data, Dict: dict}
-			out.Cols = append(out.Cols, coded.Retain())
-			continue
-		}
-		out.Cols, cols = append(out.Cols, cols[0]), cols[1:]
-	}
-	return out, nil
-}
-
-func (o *hashJoin) Close() error {
+func (o *equiJoin) Close() error {
 	o.pending.Close()
-	if o.build != nil {
-		o.build.Release()
-		o.build = nil
-	}
 	o.filter.Release()
 	o.filter = nil
-	if o.table != nil {
-		o.table.Release()
-		o.table = nil
+	if o.built != nil {
+		o.built.release()
+		o.built = nil
 	}
+	o.marks.Release()
+	o.marks = gpu.Column{}
 	return nil
 }

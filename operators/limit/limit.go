@@ -10,6 +10,7 @@ import (
 
 // limit is also its lane: it has only one.
 type limit struct {
+	operators.NoFlush
 	schema      *gpu.Schema
 	skip, count int64
 	task        operators.Task

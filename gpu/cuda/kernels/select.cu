@@ -1,5 +1,5 @@
-// Compaction: the ids of the rows whose predicate is true and not null, by
-// reduce-then-scan. select_count counts what each tile of the bitmap selects, and the
+// Compaction: the ids of the rows whose predicate is true and not null, or of the
+// others, by reduce-then-scan. select_count counts what each tile of the bitmap selects, and the
 // blocks of select_rows add up the counts before their tiles and write the ids: n/8
 // bytes of bitmap read twice (n/4 with validity), 4 bytes written a selected row. No
 // block waits for another.
@@ -11,6 +11,7 @@ struct SelectArgs {
     i32* counts;      // selected rows by tile
     i32* ids;
     u32 n, tiles;
+    u32 flip; // of all bits, to select the other rows
 };
 
 // A group is 4 words of the bitmap a lane, and a tile a group a warp.
@@ -29,6 +30,7 @@ DEVICE u32 selected_word(const SelectArgs& a, u32 row) {
     if (row >= a.n) return 0;
     u32 x = a.truth[row / 32];
     if (a.valid) x &= a.valid[row / 32];
+    x ^= a.flip;
     return a.n - row < 32 ? x & ((1u << (a.n - row)) - 1) : x;
 }
 
@@ -37,13 +39,15 @@ DEVICE uint4 lane_words(const u32* bitmap, u32 group) { return reinterpret_cast<
 
 DEVICE uint4 both(uint4 x, uint4 y) { return make_uint4(x.x & y.x, x.y & y.y, x.z & y.z, x.w & y.w); }
 
+DEVICE uint4 flipped(uint4 x, u32 flip) { return make_uint4(x.x ^ flip, x.y ^ flip, x.z ^ flip, x.w ^ flip); }
+
 // selected is this lane's words of a group.
 DEVICE uint4 selected(const SelectArgs& a, u32 group) {
     const u32 row = group * SELECT_GROUP + lane_id() * 128;
     if (row + 128 > a.n)
         return make_uint4(selected_word(a, row), selected_word(a, row + 32), selected_word(a, row + 64), selected_word(a, row + 96));
     const uint4 x = lane_words(a.truth, group);
-    return a.valid ? both(x, lane_words(a.valid, group)) : x;
+    return flipped(a.valid ? both(x, lane_words(a.valid, group)) : x, a.flip);
 }
 
 DEVICE i32 bits_of(uint4 x) { return __popc(x.x) + __popc(x.y) + __popc(x.z) + __popc(x.w); }
@@ -63,7 +67,7 @@ KERNEL(select_count, SelectArgs) {
             for (int k = 0; k < SELECT_WARPS; k++) x[k] = both(x[k], lane_words(a.valid, first + k));
         }
 #pragma unroll
-        for (int k = 0; k < SELECT_WARPS; k++) count += bits_of(x[k]);
+        for (int k = 0; k < SELECT_WARPS; k++) count += bits_of(flipped(x[k], a.flip));
     } else {
         for (int k = 0; k < SELECT_WARPS; k++) count += bits_of(selected(a, first + k));
     }

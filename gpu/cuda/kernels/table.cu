@@ -2,11 +2,10 @@
 // when these are integers in a range not much wider than their number, else by a hash
 // index. A number has one build row, or a run of them.
 //
-// A probe finds the number of each row's key and counts its pairs by tile, cuts where
-// the limit is reached, and writes the pairs. With unique build keys that is 4 + w
-// bytes a row for finding, 4 for reading the numbers again and up to 8 for the pairs;
-// the bitmap of ranks takes two bits a key of the range, so that it mostly stays in
-// the cache.
+// A probe finds the number of each row's key, counts the pairs by tile, and then writes
+// a range of the pairs at a time. With unique build keys that is 4 + w bytes a row for
+// finding, 4 for reading the numbers again and up to 8 for the pairs; the bitmap of
+// ranks takes two bits a key of the range, so that it mostly stays in the cache.
 #include "index.cuh"
 
 // Range is what a first look at the keys finds.
@@ -145,36 +144,26 @@ KERNEL(rows_start, RowsArgs) {
 }
 
 // Probes.
-enum Join : i32 { INNER, LEFT, SEMI, ANTI };
-
 constexpr int PROBE_THREADS = 256, PROBE_ROWS = 8, PROBE_TILE = PROBE_THREADS * PROBE_ROWS;
-constexpr i64 PROBE_CHUNK = 1 << 16; // pairs that one block writes
+constexpr i64 PROBE_CHUNK = 8192; // pairs that one block writes where rows may have many
 
 struct ProbeArgs {
     IndexArgs index;
     RankArgs ranks;
-    i32* numbers;       // of the rows probed
+    i32* numbers;       // of the rows
     const i32* start;   // null: a number has one row
     const i32* entries; // null: the row is the number
-    i64* pairs;         // by tile, then how many before
-    i64* items;         // by tile: pieces of work before
-    i64* result;        // [0] pairs, [1] rows probed, [2] pieces of work
-    i32* probe;         // the pairs
+    i64* pairs;         // by tile, then how many before, and the total behind
+    i32* probe;         // pairs [from, to)
     i32* build;
-    i64 from, n;        // rows
-    i64 limit;          // of pairs
+    u32* matched;       // bitmap of the rows
+    i64 n;              // rows
+    i64 from, to;
     i32 tiles;
-    i32 kind;
 };
 
 DEVICE i64 matches(const ProbeArgs& a, i32 number) {
-    i64 m = number < 0 ? 0 : a.start ? a.start[number + 1] - a.start[number] : 1;
-    switch (a.kind) {
-    case INNER: return m;
-    case LEFT: return m ? m : 1;
-    case SEMI: return m != 0;
-    default: return m == 0;
-    }
+    return number < 0 ? 0 : a.start ? a.start[number + 1] - a.start[number] : 1;
 }
 
 struct Ranks {
@@ -188,7 +177,7 @@ struct Hashed {
 
 // Numbered rows have been found before: by merge.cu.
 struct Numbered {
-    DEVICE i32 number(const ProbeArgs& a, i64 i) { return a.numbers[i - a.from]; }
+    DEVICE i32 number(const ProbeArgs& a, i64 i) { return a.numbers[i]; }
 };
 
 template <class Numbers>
@@ -199,7 +188,7 @@ DEVICE void probe_find(const ProbeArgs& a) {
 #pragma unroll
     for (int k = 0; k < PROBE_ROWS; k++) {
         i64 i = base + k * PROBE_THREADS;
-        numbers[k] = i < a.n ? Numbers::number(a, a.from + i) : -1;
+        numbers[k] = i < a.n ? Numbers::number(a, i) : -1;
     }
 #pragma unroll
     for (int k = 0; k < PROBE_ROWS; k++) {
@@ -218,78 +207,37 @@ KERNEL_BOUNDS(probe_exact, ProbeArgs, PROBE_THREADS, 1) { probe_find<Hashed<Exac
 KERNEL_BOUNDS(probe_words, ProbeArgs, PROBE_THREADS, 1) { probe_find<Hashed<Words>>(a); }
 KERNEL_BOUNDS(probe_numbered, ProbeArgs, PROBE_THREADS, 1) { probe_find<Numbered>(a); }
 
-// cut_row finds the row of a tile that reaches the limit: how many rows there are up
-// to it, and how many pairs. A thread looks at rows next to each other.
-DEVICE void cut_row(const ProbeArgs& a, i32 tile, i64* warps, i64& rows, i64& last) {
-    i32 each = PROBE_TILE / blockDim.x;
-    i64 first = (i64)tile * PROBE_TILE + threadIdx.x * each, sum = 0, total;
-    for (i32 k = 0; k < each && first + k < a.n; k++) sum += matches(a, a.numbers[first + k]);
-    i64 at = a.pairs[tile] + block_exclusive(sum, warps, total);
-    for (i32 k = 0; k < each && first + k < a.n; k++) {
-        i64 mine = matches(a, a.numbers[first + k]);
-        if (at < a.limit && at + mine >= a.limit) { // one row at most
-            rows = first + k + 1;
-            last = at + mine;
-        }
-        at += mine;
+// probe_starts makes the number of pairs before each tile. One block.
+KERNEL_BOUNDS(probe_starts, ProbeArgs, 1024, 1) {
+    __shared__ i64 warps[33];
+    i64 before = 0;
+    for (i32 base = 0; base < a.tiles; base += blockDim.x) {
+        i32 t = base + (i32)threadIdx.x;
+        i64 mine = t < a.tiles ? a.pairs[t] : 0, total, at = before + block_exclusive(mine, warps, total);
+        if (t < a.tiles) a.pairs[t] = at;
+        before += total;
     }
-    __syncthreads();
+    if (threadIdx.x == 0) a.pairs[a.tiles] = before;
 }
 
-// probe_cut finds the row at which the limit is reached, and where each tile's pairs
-// begin. One block, whose size divides a tile.
-KERNEL_BOUNDS(probe_cut, ProbeArgs, 1024, 1) {
-    __shared__ i64 warps[33];
-    __shared__ i32 cut;
-    __shared__ i64 rows, last;
-    if (threadIdx.x == 0) cut = a.tiles;
-    __syncthreads();
-    // Pairs before each tile, up to the one that reaches the limit.
-    i64 carry = 0, total;
-    for (i32 base = 0; base < a.tiles && cut == a.tiles; base += blockDim.x) {
-        i32 t = base + (i32)threadIdx.x;
-        i64 mine = t < a.tiles ? a.pairs[t] : 0, at = carry + block_exclusive(mine, warps, total);
-        if (t < a.tiles) {
-            a.pairs[t] = at;
-            if (at < a.limit && at + mine >= a.limit) cut = t; // one thread at most
-        }
-        carry += total;
-        __syncthreads();
-    }
-    if (threadIdx.x == 0) {
-        rows = a.n;
-        last = carry;
-    }
-    __syncthreads();
-    if (cut < a.tiles) cut_row(a, cut, warps, rows, last);
-    // Pieces of work: chunks of a tile's pairs.
-    i32 tiles = cut < a.tiles ? cut + 1 : a.tiles;
-    carry = 0;
-    for (i32 base = 0; a.items && base < tiles; base += blockDim.x) {
-        i32 t = base + (i32)threadIdx.x;
-        i64 mine = 0;
-        if (t < tiles) mine = ((t + 1 < tiles ? a.pairs[t + 1] : last) - a.pairs[t] + PROBE_CHUNK - 1) / PROBE_CHUNK;
-        i64 at = carry + block_exclusive(mine, warps, total);
-        if (t < tiles) a.items[t] = at;
-        carry += total;
-    }
-    if (threadIdx.x == 0) {
-        a.result[0] = last;
-        a.result[1] = rows;
-        a.result[2] = a.items ? carry : tiles;
-    }
+// probe_matched makes the bitmap of the rows with a match, in whole words of 64 rows.
+KERNEL(probe_matched, ProbeArgs) {
+    i64 i = global_thread();
+    u32 word = __ballot_sync(ALL, i < a.n && a.numbers[i] >= 0);
+    if (lane_id() == 0 && i < (a.n + 63) / 64 * 64) a.matched[i / 32] = word;
 }
 
 // tile_offsets makes the places of a tile's rows among its pairs, and one after.
-DEVICE void tile_offsets(const ProbeArgs& a, i64 first, i32* offsets, i32* warps) {
+template <class T>
+DEVICE void tile_offsets(const ProbeArgs& a, i64 first, T* offsets, T* warps) {
     for (int k = 0; k < PROBE_ROWS; k++) {
         int r = k * PROBE_THREADS + threadIdx.x;
-        offsets[r] = first + r < a.n ? (i32)matches(a, a.numbers[first + r]) : 0;
+        offsets[r] = first + r < a.n ? (T)matches(a, a.numbers[first + r]) : 0;
     }
     __syncthreads();
-    i32 sum = 0, counts[PROBE_ROWS], total;
+    T sum = 0, counts[PROBE_ROWS], total;
     for (int k = 0; k < PROBE_ROWS; k++) sum += counts[k] = offsets[threadIdx.x * PROBE_ROWS + k];
-    i32 at = block_exclusive(sum, warps, total);
+    T at = block_exclusive(sum, warps, total);
     for (int k = 0; k < PROBE_ROWS; k++) {
         offsets[threadIdx.x * PROBE_ROWS + k] = at;
         at += counts[k];
@@ -298,51 +246,51 @@ DEVICE void tile_offsets(const ProbeArgs& a, i64 first, i32* offsets, i32* warps
     __syncthreads();
 }
 
-// emit writes the pair of a row with its j-th match.
-DEVICE void emit(const ProbeArgs& a, i64 to, i64 row, i64 j) {
-    a.probe[to] = (i32)(a.from + row);
-    if (!a.build) return;
+// emit writes pair p: that of a row with its j-th match.
+DEVICE void emit(const ProbeArgs& a, i64 p, i64 row, i64 j) {
     i32 number = a.numbers[row];
-    if (number < 0) {
-        a.build[to] = -1;
-        return;
-    }
     i64 entry = a.start ? a.start[number] + j : number;
-    a.build[to] = a.entries ? a.entries[entry] : (i32)entry;
+    a.probe[p - a.from] = (i32)row;
+    a.build[p - a.from] = a.entries ? a.entries[entry] : (i32)entry;
 }
 
 // A row has one pair at most: a block writes a tile's.
 KERNEL_BOUNDS(probe_write, ProbeArgs, PROBE_THREADS, 1) {
     __shared__ i32 offsets[PROBE_TILE + 1];
     __shared__ i32 warps[33];
-    i64 first = (i64)blockIdx.x * PROBE_TILE;
+    i64 first = (i64)blockIdx.x * PROBE_TILE, before = a.pairs[blockIdx.x];
+    if (before >= a.to || a.pairs[blockIdx.x + 1] <= a.from) return;
     tile_offsets(a, first, offsets, warps);
     for (int k = 0; k < PROBE_ROWS; k++) {
         int r = k * PROBE_THREADS + threadIdx.x;
-        if (offsets[r] < offsets[r + 1]) emit(a, a.pairs[blockIdx.x] + offsets[r], first + r, 0);
+        i64 p = before + offsets[r];
+        if (offsets[r] < offsets[r + 1] && p >= a.from && p < a.to) emit(a, p, first + r, 0);
     }
 }
 
-// A row may have many pairs: a block writes a chunk of a tile's, each thread pairs
+// A row may have many pairs: a block writes a chunk of the range, each thread pairs
 // next to its neighbours'.
 KERNEL_BOUNDS(probe_write_many, ProbeArgs, PROBE_THREADS, 1) {
-    __shared__ i32 offsets[PROBE_TILE + 1];
-    __shared__ i32 warps[33];
-    i32 low = 0, high = a.tiles; // the last tile whose work begins at or before this
-    while (high - low > 1) {
-        i32 mid = (low + high) / 2;
-        (a.items[mid] <= (i64)blockIdx.x ? low : high) = mid;
+    __shared__ i64 offsets[PROBE_TILE + 1];
+    __shared__ i64 warps[33];
+    const i64 begin = a.from + (i64)blockIdx.x * PROBE_CHUNK, end = min(begin + PROBE_CHUNK, a.to);
+    i32 tile = 0, high = a.tiles; // the last tile whose pairs begin at or before the chunk
+    while (high - tile > 1) {
+        i32 mid = (tile + high) / 2;
+        (a.pairs[mid] <= begin ? tile : high) = mid;
     }
-    i64 first = (i64)low * PROBE_TILE;
-    tile_offsets(a, first, offsets, warps);
-    i64 begin = ((i64)blockIdx.x - a.items[low]) * PROBE_CHUNK, end = begin + PROBE_CHUNK;
-    if (end > offsets[PROBE_TILE]) end = offsets[PROBE_TILE];
-    for (i64 p = begin + threadIdx.x; p < end; p += PROBE_THREADS) {
-        int row = 0, past = PROBE_TILE; // the last row whose pairs begin at or before p
-        while (past - row > 1) {
-            int mid = (row + past) / 2;
-            (offsets[mid] <= p ? row : past) = mid;
+    for (; tile < a.tiles && a.pairs[tile] < end; tile++) {
+        const i64 before = a.pairs[tile], first = (i64)tile * PROBE_TILE;
+        tile_offsets(a, first, offsets, warps);
+        const i64 last = min(end - before, offsets[PROBE_TILE]);
+        for (i64 p = max(begin - before, (i64)0) + threadIdx.x; p < last; p += PROBE_THREADS) {
+            int row = 0, past = PROBE_TILE; // the last row whose pairs begin at or before p
+            while (past - row > 1) {
+                int mid = (row + past) / 2;
+                (offsets[mid] <= p ? row : past) = mid;
+            }
+            emit(a, before + p, first + row, p - offsets[row]);
         }
-        emit(a, a.pairs[low] + p, first + row, p - offsets[row]);
+        __syncthreads();
     }
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/join"
 	"github.com/gstream/gstream/pipeline/job"
 )
 
@@ -59,7 +60,7 @@ func (s *stepBinder) join(left Node) Node {
 			return nil
 		}
 	}
-	both := newJoin(s.name, l, r, JoinSpec{Kind: gpu.Inner, build: "right"})
+	both := newJoin(s.name, l, r, JoinSpec{Kind: join.Inner, build: "right"})
 	for i, text := range j.On {
 		sub := fmt.Sprintf(".join.on[%d]", i)
 		e := s.condition(text, both, sub)
@@ -89,11 +90,11 @@ func (s *stepBinder) joined(c *joinCondition, left, l, r Node, kind string) (Nod
 	nleft, nright := l.Rel().Schema.Len(), r.Rel().Schema.Len()
 	switch kind {
 	case "semi":
-		return c.build(s.name, left, r, JoinSpec{Kind: gpu.Semi})
+		return c.build(s.name, left, r, JoinSpec{Kind: join.Semi})
 	case "anti":
-		return c.build(s.name, left, r, JoinSpec{Kind: gpu.Anti})
+		return c.build(s.name, left, r, JoinSpec{Kind: join.Anti})
 	case "right":
-		n, err := c.exchanged().build(s.name, r, l, JoinSpec{Kind: gpu.Left, Written: kind})
+		n, err := c.exchanged().build(s.name, r, l, JoinSpec{Kind: join.Left, Written: kind})
 		if err != nil {
 			return nil, err
 		}
@@ -107,10 +108,10 @@ func (s *stepBinder) joined(c *joinCondition, left, l, r Node, kind string) (Nod
 	case "full":
 		return c.full(s.name, l, r)
 	}
-	spec := JoinSpec{Kind: gpu.Inner, build: s.step.Join.Build}
+	spec := JoinSpec{Kind: join.Inner, build: s.step.Join.Build}
 	switch kind {
 	case "left":
-		spec.Kind = gpu.Left
+		spec.Kind = join.Left
 	case "cross":
 		spec.Written = kind
 	}
@@ -137,12 +138,12 @@ func (c *joinCondition) full(step string, l, r Node) (Node, error) {
 		}
 	}
 	nleft, nright := l.Rel().Schema.Len(), r.Rel().Schema.Len()
-	matched, err := c.build(step, l, r, JoinSpec{Kind: gpu.Left, Written: "full"})
+	matched, err := c.build(step, l, r, JoinSpec{Kind: join.Left, Written: "full"})
 	if err != nil {
 		return nil, err
 	}
 	matched = pick(matched, c.columns(nleft, nright, false))
-	rest, err := c.exchanged().build(step, r, l, JoinSpec{Kind: gpu.Anti, Written: "full"})
+	rest, err := c.exchanged().build(step, r, l, JoinSpec{Kind: join.Anti, Written: "full"})
 	if err != nil {
 		return nil, err
 	}
@@ -275,7 +276,7 @@ func (c *joinCondition) build(step string, left, right Node, spec JoinSpec) (Nod
 	nleft, nright := left.Rel().Schema.Len(), right.Rel().Schema.Len()
 	l, r := left, newFilter(right.Rel().Step, right, c.onRight)
 	lk, rk, nullSafe := slices.Clone(c.left), slices.Clone(c.right), slices.Clone(c.nullSafe)
-	if spec.Kind == gpu.Left || spec.Kind == gpu.Anti {
+	if spec.Kind == join.Left || spec.Kind == join.Anti {
 		for _, p := range c.onLeft {
 			lk, rk, nullSafe = append(lk, p), append(rk, expr.And()), append(nullSafe, false)
 		}
@@ -304,7 +305,7 @@ func (c *joinCondition) build(step string, left, right Node, spec JoinSpec) (Nod
 	for i := range nleft {
 		cols = append(cols, i)
 	}
-	if spec.Kind == gpu.Inner || spec.Kind == gpu.Left {
+	if spec.Kind == join.Inner || spec.Kind == join.Left {
 		for i := range nright {
 			cols = append(cols, wide+i)
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/join"
 	"github.com/gstream/gstream/source"
 )
 
@@ -181,11 +182,11 @@ func joinRows(l, r *Relation, spec JoinSpec) float64 {
 		matched *= min(1, r.Rows/a)
 	}
 	switch spec.Kind {
-	case gpu.Left:
+	case join.Left:
 		return max(pairs, l.Rows)
-	case gpu.Semi:
+	case join.Semi:
 		return l.Rows * matched
-	case gpu.Anti:
+	case join.Anti:
 		return l.Rows * (1 - matched)
 	}
 	return pairs
@@ -197,11 +198,11 @@ func chooseBuild(l, r *Relation, spec JoinSpec) (left bool, why string) {
 	switch {
 	case spec.Written == "right":
 		return false, "a right join streams its right side, as a left join with the sides exchanged"
-	case spec.Written == "full" && spec.Kind == gpu.Left:
+	case spec.Written == "full" && spec.Kind == join.Left:
 		return false, "the first part of a full join streams its left side"
 	case spec.Written == "full":
 		return false, "the second part of a full join streams the right side again, for its rows without a match"
-	case spec.Kind != gpu.Inner:
+	case spec.Kind != join.Inner:
 		return false, fmt.Sprintf("a %v join streams its left side", spec.Kind)
 	case spec.build == "left" || spec.build == "right":
 		return spec.build == "left", "the job says so"

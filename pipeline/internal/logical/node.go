@@ -8,6 +8,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/join"
 	"github.com/gstream/gstream/source"
 )
 
@@ -111,7 +112,7 @@ type (
 // JoinSpec describes the join of two relations: key columns of equal type, by position on
 // each side.
 type JoinSpec struct {
-	Kind                gpu.JoinKind
+	Kind                join.Kind
 	LeftKeys, RightKeys []int
 	NullSafe            []bool
 	build               string // "auto", "left" or "right"
@@ -140,7 +141,7 @@ func (n *Join) Conditions() (list []string) {
 			left, _ = scopeOf(n.Left).Qualified(n.LeftKeys[i])
 			right, _ = scopeOf(n.Right).Qualified(n.RightKeys[i])
 		}
-		if n.Written == "right" || n.Written == "full" && n.Kind == gpu.Anti {
+		if n.Written == "right" || n.Written == "full" && n.Kind == join.Anti {
 			left, right = right, left
 		}
 		op := "="
@@ -269,12 +270,12 @@ func newJoin(step string, left, right Node, spec JoinSpec) *Join {
 	n.Stats = append(n.Stats, l.Stats...)
 	n.unreadable = l.unreadable
 	fields := append([]gpu.Field(nil), l.Schema.Fields...)
-	if spec.Kind == gpu.Inner || spec.Kind == gpu.Left {
+	if spec.Kind == join.Inner || spec.Kind == join.Left {
 		n.tables = append(n.tables, r.tables...)
 		n.Stats = append(n.Stats, r.Stats...)
 		n.unreadable = slices.Concat(l.unreadable, r.unreadable)
 		for _, f := range r.Schema.Fields {
-			f.Nullable = f.Nullable || spec.Kind == gpu.Left
+			f.Nullable = f.Nullable || spec.Kind == join.Left
 			fields = append(fields, f)
 		}
 	}

@@ -3,8 +3,8 @@ package logical
 import (
 	"slices"
 
-	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/join"
 	"github.com/gstream/gstream/source"
 )
 
@@ -85,12 +85,12 @@ func (n *Join) pushDown(preds []*expr.Expr) Node {
 			if l {
 				right = append(right, n.mirror(p)...)
 			}
-		case !l && n.Kind == gpu.Inner:
+		case !l && n.Kind == join.Inner:
 			right = append(right, p.Remap(toRight))
 			left = append(left, n.mirrorLeft(p.Remap(toRight))...)
 		default:
 			above = append(above, p)
-			if n.Kind == gpu.Inner {
+			if n.Kind == join.Inner {
 				onLeft, onRight := implied(p, nleft)
 				left = append(left, onLeft...)
 				right = append(right, onRight...)
@@ -104,7 +104,7 @@ func (n *Join) pushDown(preds []*expr.Expr) Node {
 // mirror returns the condition on the right keys that follows from a condition on the
 // left keys. Rows of the right side for which it does not hold match only dropped rows.
 func (n *Join) mirror(p *expr.Expr) []*expr.Expr {
-	if n.Kind == gpu.Anti {
+	if n.Kind == join.Anti {
 		// Only left rows that are dropped look for these rows. But nothing is gained
 		// after the condition has thinned the left side.
 		return nil

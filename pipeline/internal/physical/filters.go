@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators/join"
 )
 
@@ -23,7 +22,7 @@ const (
 // filterProbe lets a join filter the scan of its probe side, if rows without a match vanish
 // and the keys come unchanged from one scan.
 func filterProbe(st *Stage, spec join.Spec) {
-	if spec.Kind != gpu.Inner && spec.Kind != gpu.Semi || slices.Contains(spec.NullSafe, true) {
+	if spec.Kind != join.Inner && spec.Kind != join.Semi && spec.Kind != join.Right || slices.Contains(spec.NullSafe, true) {
 		return
 	}
 	at, cols := st.Inputs[0], slices.Clone(spec.ProbeKeys)

@@ -247,7 +247,7 @@ func lowerJoin(n *logical.Join, need required) (*Stage, layout, error) {
 		}
 		return at
 	}
-	if n.Kind == gpu.Semi || n.Kind == gpu.Anti {
+	if n.Kind == join.Semi || n.Kind == join.Anti {
 		needRight = nil
 	}
 	leftKeys, rightKeys := leftLay.all(n.LeftKeys), rightLay.all(n.RightKeys)
@@ -264,7 +264,9 @@ func lowerJoin(n *logical.Join, need required) (*Stage, layout, error) {
 	}
 	st.Detail = append(n.Conditions(), fmt.Sprintf("builds %s: %s", built.Step, n.Why))
 	st.Cost = n.ProbeCost()
-	st.From = slices.Concat(spec.ProbeOut, slices.Repeat([]int{-1}, len(spec.BuildOut)))
+	if !spec.Kind.KeepsBuild() {
+		st.From = slices.Concat(spec.ProbeOut, slices.Repeat([]int{-1}, len(st.Schema.Fields)-len(spec.ProbeOut)))
+	}
 	st.Make = func() (operators.Operator, error) { return join.New(spec) }
 	filterProbe(st, spec)
 	return st, out, nil

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"io"
+	"slices"
 	"sync/atomic"
 
 	"github.com/gstream/gstream/gpu"
@@ -61,11 +62,36 @@ func (l *lane) work(ctx context.Context) (err error) {
 			l.out.end(l.number)
 		}
 	}
+	if err := l.flush(ctx); err != nil {
+		return err
+	}
 	if l.into == nil {
 		return nil
 	}
 	l.turn(l.into)
 	return l.into.explain(l.local.Combine(ctx))
+}
+
+// flush flushes the operators, unless no more rows are needed of them. What they emit is a
+// morsel after all others: the feed has no more, and lanes number theirs as they end.
+func (l *lane) flush(ctx context.Context) error {
+	l.taking.Lock()
+	l.number = l.taken
+	l.taken++
+	l.taking.Unlock()
+	for i, o := range l.pipelineRun.ops {
+		if slices.ContainsFunc(l.pipelineRun.ops[i:], (*opRun).done) {
+			continue
+		}
+		l.turn(o)
+		if err := l.ops[i].Flush(ctx, l.emit(ctx, i)); err != nil && (err != errStop || !l.stopped.Load()) {
+			return o.explain(err)
+		}
+	}
+	if l.out != nil {
+		l.out.end(l.number)
+	}
+	return nil
 }
 
 // take returns the next morsel of the feed. Morsels are numbered in the order of the

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -113,17 +114,43 @@ type fakeOperator struct {
 func (o *fakeOperator) Schema() *gpu.Schema { return oneColumn }
 
 func (o *fakeOperator) NewLane(operators.Task) (operators.Lane, error) {
-	return &fakeLane{o}, o.faults.next("open")
+	return &fakeLane{fakeOperator: o}, o.faults.next("open")
 }
 
-type fakeLane struct{ *fakeOperator }
+// fakeLane keeps the last stride back until Flush.
+type fakeLane struct {
+	*fakeOperator
+	last *gpu.Stride
+}
 
-func (l *fakeLane) Close() error { return nil }
 func (l *fakeLane) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) error {
 	if err := release(s, func() error { return l.faults.next("push") }); err != nil {
 		return err
 	}
+	return l.swap(s, emit)
+}
+
+// swap emits the stride that is kept and keeps another one.
+func (l *fakeLane) swap(s *gpu.Stride, emit operators.Emit) error {
+	s, l.last = l.last, s
+	if s == nil {
+		return nil
+	}
 	return emit(s)
+}
+
+func (l *fakeLane) Flush(_ context.Context, emit operators.Emit) error {
+	if err := l.faults.next("flush"); err != nil {
+		return err
+	}
+	return l.swap(nil, emit)
+}
+
+func (l *fakeLane) Close() error {
+	if l.last != nil {
+		l.last.Release()
+	}
+	return nil
 }
 
 // release calls f and releases the stride when it fails.
@@ -397,7 +424,10 @@ func explode() operators.Operator {
 	return fakeStreaming{&exploding{fakeOperator: fakeOperator{faults: &faults{}}}}
 }
 
-type exploding struct{ fakeOperator }
+type exploding struct {
+	operators.NoFlush
+	fakeOperator
+}
 
 func (o *exploding) NewLane(operators.Task) (operators.Lane, error) { return o, nil }
 func (o *exploding) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) error {
@@ -495,4 +525,65 @@ func TestAScanThatTheBudgetIsTooSmallForIsRefusedBeforeAnythingRuns(t *testing.T
 	require.ErrorContains(t, err, "t: scan: needs 2.0 MiB more")
 	require.Zero(t, small.scans.Load())
 	require.Equal(t, "abort", target.ended)
+}
+
+// ending emits its strides, and in Flush one row of -1 from each lane.
+type ending struct{ *fakeOperator }
+
+func (o ending) NewLane(operators.Task) (operators.Lane, error) { return endingLane{o}, nil }
+
+type endingLane struct{ ending }
+
+func (endingLane) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) error { return emit(s) }
+func (endingLane) Flush(_ context.Context, emit operators.Emit) error {
+	typ := oneColumn.Fields[0].Type
+	return emit(&gpu.Stride{Schema: oneColumn, Rows: 1, Cols: []gpu.Column{gpu.ColumnOf(typ, []gpu.Scalar{gpu.IntScalar(typ, -1)})}})
+}
+
+// valuesTarget remembers the rows that it gets.
+type valuesTarget struct {
+	fakeTarget
+	values []int64
+}
+
+func (t *valuesTarget) Create(*gpu.Schema, execution.TargetOptions) (sink.Sink, error) { return t, nil }
+func (t *valuesTarget) Write(ctx context.Context, s *gpu.Stride) error {
+	t.values = append(t.values, gpu.Values[int64](s.Cols[0].Data, s.Rows)...)
+	return t.fakeTarget.Write(ctx, s)
+}
+
+// Two operators of a pipeline flush one row a lane. The rows come after all others, and
+// those of the first operator pass through the second one. A limit ends the pipeline
+// before, while and after its lanes are flushed.
+func TestFlushedRowsComeAfterAllOthers(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	const rows, lanes = 70, 3
+	dev, err := host.Open(host.Options{Threads: lanes, Memory: 64 << 20})
+	require.NoError(t, err)
+	var want []int64
+	for i := range int64(rows) {
+		want = append(want, i)
+	}
+	want = append(want, slices.Repeat([]int64{-1}, 2*lanes)...)
+	for _, most := range []int{-1, 15, rows, rows + 1, rows + 2*lanes, rows + 100} {
+		st := scanOf(&fakeTable{faults: &faults{}, strides: rows / 10})
+		for range 2 {
+			st = &physical.Stage{Step: "ending", Kind: "operator", Schema: oneColumn, Inputs: []*physical.Stage{st},
+				Make: func() (operators.Operator, error) {
+					return fakeStreaming{ending{&fakeOperator{faults: &faults{}}}}, nil
+				}}
+		}
+		some := want
+		if most >= 0 {
+			some = want[:min(most, len(want))]
+			st = &physical.Stage{Step: "first", Kind: "limit", Schema: oneColumn, Inputs: []*physical.Stage{st},
+				Make: func() (operators.Operator, error) { return limit.New(oneColumn, 0, int64(most)), nil }}
+		}
+		target := &valuesTarget{fakeTarget: fakeTarget{faults: &faults{}}}
+		_, err := planOf(st, target).run(context.Background(), execution.Options{Device: dev})
+		require.NoError(t, err)
+		require.Equal(t, some, target.values, "limit %d", most)
+	}
+	require.Empty(t, dev.Budget().Leaks())
+	require.NoError(t, dev.Close())
 }

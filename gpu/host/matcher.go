@@ -1,0 +1,209 @@
+package host
+
+import (
+	"sync"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// matcher gives the pairs of probe rows [at, to), which it looks up in order.
+type matcher struct {
+	dev    *Device
+	lookup lookup
+	rows   int // of the probe side
+	at, to int
+}
+
+// lookup finds the matches of probe rows. Several goroutines call it at the same time.
+type lookup interface {
+	// pairs appends the pairs of probe rows [lo, hi), in order of the rows, until there
+	// are at least limit. It stops between two rows, and returns the first row that it
+	// has not looked up.
+	pairs(out *pairs, lo, hi, limit int) (next int, err error)
+	// matched sets the bits of those rows in [lo, hi) that have a match. lo is a multiple
+	// of 64.
+	matched(lo, hi int, bits []uint64)
+	release()
+}
+
+// probeGrain is the rows of a task of a lookup.
+const probeGrain = 1 << 13
+
+// pairs is a list of matches in memory of a lease.
+type pairs struct {
+	lease        *gpu.Lease
+	probe, build array[int32]
+}
+
+// room makes room for n more pairs.
+func (p *pairs) room(n int) error {
+	if err := p.probe.room(p.lease, n); err != nil {
+		return err
+	}
+	return p.build.room(p.lease, n)
+}
+
+func (p *pairs) release() {
+	p.probe.release()
+	p.build.release()
+}
+
+func (p *pairs) len() int { return len(p.probe.v) }
+
+// add appends a pair, for which there is room.
+func (p *pairs) add(probe, build int32) {
+	p.probe.v, p.build.v = append(p.probe.v, probe), append(p.build.v, build)
+}
+
+// cut drops the pairs from the k-th on, but keeps all pairs of the row of pair k-1, or
+// none of them if it would then have more than most pairs. It returns the row after the
+// pairs that are left.
+func (p *pairs) cut(k, most int) (next int) {
+	rows := p.probe.v
+	last := rows[k-1]
+	next = int(last) + 1
+	for k < len(rows) && rows[k] == last {
+		k++
+	}
+	if k > most {
+		next = int(last)
+		for k > 0 && rows[k-1] == last {
+			k--
+		}
+	}
+	p.probe.v, p.build.v = rows[:k], p.build.v[:k]
+	return next
+}
+
+// columns concatenates lists of pairs into columns.
+func columns(l *gpu.Lease, lists []*pairs) (probe, build gpu.Column, err error) {
+	column := func(pick func(p *pairs) []int32) (gpu.Column, error) {
+		total := 0
+		for _, p := range lists {
+			total += p.len()
+		}
+		buf, err := l.Alloc(int64(total) * 4)
+		if err != nil {
+			return gpu.Column{}, err
+		}
+		out := gpu.Values[int32](buf, total)
+		for _, p := range lists {
+			out = out[copy(out, pick(p)):]
+		}
+		return gpu.Column{Type: gpu.Of(gpu.Int32), Len: total, Data: buf}, nil
+	}
+	if probe, err = column(func(p *pairs) []int32 { return p.probe.v }); err != nil {
+		return gpu.Column{}, gpu.Column{}, err
+	}
+	if build, err = column(func(p *pairs) []int32 { return p.build.v }); err != nil {
+		probe.Release()
+		return gpu.Column{}, gpu.Column{}, err
+	}
+	return probe, build, nil
+}
+
+// Next implements gpu.Matcher.
+func (m *matcher) Next(gq gpu.Queue, l *gpu.Lease, limit int) (probe, build gpu.Column, more bool, err error) {
+	q, err := m.dev.queue(gq)
+	if err != nil {
+		return probe, build, false, err
+	}
+	probe, build, next, err := m.next(q.dev, l, max(1, min(limit, gpu.MaxRows)))
+	if err != nil {
+		return probe, build, false, q.fail(err)
+	}
+	m.at = next
+	return probe, build, m.at < m.to, nil
+}
+
+// next returns the next pairs and the row after them. A task that begins when those before
+// it have found enough does nothing.
+func (m *matcher) next(d *Device, l *gpu.Lease, limit int) (probe, build gpu.Column, next int, err error) {
+	rest := m.to - m.at
+	type part struct {
+		pairs
+		next  int
+		ended bool
+	}
+	found := make([]part, (rest+probeGrain-1)/probeGrain)
+	defer func() {
+		for i := range found {
+			found[i].release()
+		}
+	}()
+	var mu sync.Mutex
+	ended, total := 0, 0 // tasks that have ended without a gap, and their pairs
+	enough := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		for ; ended < len(found) && found[ended].ended && total < limit; ended++ {
+			total += found[ended].len()
+		}
+		return total >= limit
+	}
+	err = d.parallel(rest, probeGrain, func(lo, hi int) (err error) {
+		if enough() {
+			return nil
+		}
+		f := &found[lo/probeGrain]
+		f.lease = l
+		f.next, err = m.lookup.pairs(&f.pairs, m.at+lo, m.at+hi, limit)
+		mu.Lock()
+		f.ended = true
+		mu.Unlock()
+		return err
+	})
+	if err != nil {
+		return probe, build, 0, err
+	}
+	next = m.to
+	n := 0
+	var lists []*pairs
+	for i := range found {
+		f := &found[i]
+		lists = append(lists, &f.pairs)
+		if n+f.len() >= limit {
+			if next = f.next; n+f.len() > limit {
+				next = f.cut(limit-n, gpu.MaxRows-n)
+			}
+			break
+		}
+		n += f.len()
+	}
+	probe, build, err = columns(l, lists)
+	return probe, build, next, err
+}
+
+// Join implements gpu.Matcher.
+func (m *matcher) Join(q gpu.Queue, l *gpu.Lease, probe, build []gpu.Column, limit int) ([]gpu.Column, int, bool, error) {
+	at := m.at
+	cols, rows, more, err := gpu.NextAndGather(m, q, l, probe, build, limit)
+	if err != nil {
+		m.at = at
+	}
+	return cols, rows, more, err
+}
+
+// Matched implements gpu.Matcher.
+func (m *matcher) Matched(gq gpu.Queue, l *gpu.Lease) (gpu.Column, error) {
+	q, err := m.dev.queue(gq)
+	if err != nil {
+		return gpu.Column{}, err
+	}
+	bits, err := newZeros[uint64](l, (m.rows+63)/64)
+	if err != nil {
+		return gpu.Column{}, q.fail(err)
+	}
+	err = q.dev.parallel(m.rows, probeGrain, func(lo, hi int) error {
+		m.lookup.matched(lo, hi, bits.v)
+		return nil
+	})
+	if err != nil {
+		bits.release()
+		return gpu.Column{}, q.fail(err)
+	}
+	return gpu.Column{Type: gpu.Of(gpu.Bool), Len: m.rows, Data: bits.buf}, nil
+}
+
+// Release implements gpu.Matcher.
+func (m *matcher) Release() { m.lookup.release() }

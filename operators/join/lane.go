@@ -1,0 +1,396 @@
+package join
+
+import (
+	"context"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators"
+)
+
+// NewLane implements operators.Streaming. It is for the probe side.
+func (o *equiJoin) NewLane(t operators.Task) (operators.Lane, error) {
+	return &lane{equiJoin: o, Task: t}, nil
+}
+
+// lane is a lane of the probe side. Every kind of join is made of the pairs of a Matcher:
+//
+//   - inner: the pairs for which the residual condition is true.
+//   - left and full: the same, and the probe rows that are in none of them, in the order
+//     of the probe side if the pairs are.
+//   - right and full: pairs also mark their build rows. The last lane to end returns the
+//     build rows without a mark.
+//   - semi, anti, mark: the probe rows that have a match. With a residual condition these
+//     are the rows that pairs mark.
+type lane struct {
+	*equiJoin
+	operators.Task
+	pending []*gpu.Stride // until they are as many as the algorithm wants
+	rows    int           // of pending
+}
+
+// Push implements operators.Lane.
+func (l *lane) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) error {
+	least := l.built.least()
+	if least == 0 {
+		return l.join(s, emit)
+	}
+	l.pending, l.rows = append(l.pending, s), l.rows+s.Rows
+	if l.rows < least {
+		return nil
+	}
+	return l.joinPending(emit)
+}
+
+// joinPending joins the strides that have been collected.
+func (l *lane) joinPending(emit operators.Emit) error {
+	strides := l.pending
+	l.pending, l.rows = nil, 0
+	if len(strides) == 0 {
+		return nil
+	}
+	s, err := operators.ConcatStrides(l.Task, l.Probe, strides)
+	if err != nil {
+		return err
+	}
+	return l.join(s, emit)
+}
+
+// Flush implements operators.Lane.
+func (l *lane) Flush(_ context.Context, emit operators.Emit) error {
+	if err := l.joinPending(emit); err != nil {
+		return err
+	}
+	if !l.Kind.KeepsBuild() || int(l.flushed.Add(1)) < l.Lanes {
+		return nil
+	}
+	return l.unmatchedBuild(emit)
+}
+
+// Close implements operators.Lane.
+func (l *lane) Close() error {
+	for _, s := range l.pending {
+		s.Release()
+	}
+	l.pending = nil
+	return nil
+}
+
+// join joins a stride, which it takes over.
+func (l *lane) join(s *gpu.Stride, emit operators.Emit) error {
+	defer s.Release()
+	m, err := l.built.match(l.Task, s)
+	if err != nil {
+		return err
+	}
+	defer m.Release()
+	switch {
+	case !l.Kind.Pairs():
+		return l.matchedRows(m, s.Rows, emit)
+	case l.Kind == Inner && l.Residual == nil && !l.coded:
+		return l.allPairs(m, emit)
+	}
+	return l.pairs(m, s, emit)
+}
+
+// allPairs emits the pairs of an inner join.
+func (l *lane) allPairs(m matching, emit operators.Emit) error {
+	probe, build := operators.Pick(m.probe, l.ProbeOut), operators.Pick(l.built.columns(), l.BuildOut)
+	for more := true; more; {
+		var out *gpu.Stride
+		cols, rows, left, err := m.Join(l.Queue, l.Lease, probe, build, l.StrideRows)
+		if err != nil {
+			return err
+		}
+		more, out = left, &gpu.Stride{Schema: l.Out, Cols: cols, Rows: rows}
+		if err := l.emit(out, emit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// emit emits a stride unless it is empty.
+func (l *lane) emit(s *gpu.Stride, emit operators.Emit) error {
+	if s.Rows == 0 {
+		s.Release()
+		return nil
+	}
+	return emit(s)
+}
+
+// next returns the next pairs for which the residual condition is true.
+func (l *lane) next(m matching) (p pairs, more bool, err error) {
+	p.probe, p.build, more, err = m.Next(l.Queue, l.Lease, l.StrideRows)
+	if err != nil || l.Residual == nil || p.probe.Len == 0 {
+		return p, more, err
+	}
+	err = l.filter(m, &p)
+	return p, more, err
+}
+
+// pairs are row ids of the probe and the build side. -1 is no build row.
+type pairs struct{ probe, build gpu.Column }
+
+func (p *pairs) release() {
+	p.probe.Release()
+	p.build.Release()
+}
+
+// filter leaves the pairs for which the residual condition is true. After an error there
+// are none.
+func (l *lane) filter(m matching, p *pairs) (err error) {
+	all := *p
+	*p = pairs{}
+	defer all.release()
+	in, err := l.Queue.Gather(l.Lease, operators.Pick(m.probe, l.Residual.Probe), all.probe, false)
+	if err != nil {
+		return err
+	}
+	defer func() { gpu.ReleaseColumns(in) }()
+	build, err := l.Queue.Gather(l.Lease, operators.Pick(l.built.columns(), l.Residual.Build), all.build, false)
+	if err != nil {
+		return err
+	}
+	in = append(in, build...)
+	truth, err := l.Queue.Eval(l.Lease, l.Residual.Program, in, all.probe.Len)
+	if err != nil {
+		return err
+	}
+	defer gpu.ReleaseColumns(truth)
+	ids, err := l.Queue.Select(l.Lease, truth[0], true)
+	if err != nil {
+		return err
+	}
+	defer ids.Release()
+	kept, err := l.Queue.Gather(l.Lease, []gpu.Column{all.probe, all.build}, ids, false)
+	if err != nil {
+		return err
+	}
+	*p = pairs{kept[0], kept[1]}
+	return nil
+}
+
+// pairs emits the pairs of a stride and, for kinds that keep them, its rows without a
+// match. To put these in their places, all pairs of some rows must be at hand: if they are
+// too many, the stride is joined in halves.
+func (l *lane) pairs(m matching, s *gpu.Stride, emit operators.Emit) error {
+	var marks gpu.Column
+	if l.Kind.KeepsProbe() {
+		var err error
+		if marks, err = l.Queue.Marks(l.Lease, s.Rows); err != nil {
+			return err
+		}
+		defer marks.Release()
+	}
+	for more := true; more; {
+		p, left, err := l.next(m)
+		if err != nil {
+			return err
+		}
+		more = left
+		if l.Kind.KeepsProbe() && more && m.ordered && s.Rows > 1 {
+			p.release()
+			return l.halves(s, emit)
+		}
+		if l.Kind.KeepsBuild() {
+			err = l.Queue.Mark(l.Lease, l.marks, p.build)
+		}
+		if err == nil && l.Kind.KeepsProbe() {
+			err = l.Queue.Mark(l.Lease, marks, p.probe)
+			if err == nil && !more {
+				err = l.addUnmatched(m, marks, &p, emit)
+			}
+		}
+		if err == nil {
+			err = l.emitPairs(m, p, emit)
+		}
+		p.release()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// halves joins the two halves of a stride, which is borrowed.
+func (l *lane) halves(s *gpu.Stride, emit operators.Emit) error {
+	for _, part := range [][2]int{{0, s.Rows / 2}, {s.Rows / 2, s.Rows}} {
+		half, err := operators.SliceStride(l.Task, s, part[0], part[1])
+		if err != nil {
+			return err
+		}
+		if err := l.join(half, emit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addUnmatched adds the probe rows without a mark to the last pairs of a stride. If pairs
+// are not in order, it emits them, and leaves the other rows.
+func (l *lane) addUnmatched(m matching, marks gpu.Column, p *pairs, emit operators.Emit) error {
+	rest, err := l.Queue.Select(l.Lease, marks, false)
+	if err != nil {
+		return err
+	}
+	defer rest.Release()
+	if rest.Len == 0 {
+		return nil
+	}
+	if !m.ordered {
+		if err := l.emitPairs(m, *p, emit); err != nil {
+			return err
+		}
+		p.release()
+		*p = pairs{gpu.Column{Type: rest.Type}, gpu.Column{Type: rest.Type}}
+	}
+	all := *p
+	p.probe, p.build, err = l.Queue.AddUnmatched(l.Lease, all.probe, all.build, rest)
+	all.release()
+	return err
+}
+
+// emitPairs emits the rows of pairs, at most StrideRows at a time.
+func (l *lane) emitPairs(m matching, p pairs, emit operators.Emit) error {
+	for from := 0; from < p.probe.Len; from += l.StrideRows {
+		part, err := l.slice(p, from)
+		if err != nil {
+			return err
+		}
+		out := &gpu.Stride{Schema: l.Out, Rows: part.probe.Len}
+		out.Cols, err = l.Queue.Gather(l.Lease, operators.Pick(m.probe, l.ProbeOut), part.probe, false)
+		if err == nil {
+			err = l.gatherBuild(out, part.build)
+		}
+		part.release()
+		if err != nil {
+			out.Release()
+			return err
+		}
+		if err := emit(out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// slice returns the pairs from a position on, at most StrideRows.
+func (l *lane) slice(p pairs, from int) (part pairs, err error) {
+	to := min(from+l.StrideRows, p.probe.Len)
+	if part.probe, err = l.Queue.Slice(l.Lease, p.probe, from, to); err != nil {
+		return part, err
+	}
+	if part.build, err = l.Queue.Slice(l.Lease, p.build, from, to); err != nil {
+		part.release()
+	}
+	return part, err
+}
+
+// gatherBuild appends the columns of the build side at row ids.
+func (l *lane) gatherBuild(out *gpu.Stride, ids gpu.Column) error {
+	var plain []gpu.Column
+	all := operators.Pick(l.built.columns(), l.BuildOut)
+	for i, c := range all {
+		if l.dicts[i] == nil {
+			plain = append(plain, c)
+		}
+	}
+	cols, err := l.Queue.Gather(l.Lease, plain, ids, l.Kind.KeepsProbe())
+	if err != nil {
+		return err
+	}
+	for i, c := range all {
+		if dict := l.dicts[i]; dict != nil {
+			coded := gpu.Column{Type: c.Type, Len: ids.Len, Data: ids.Data, Dict: dict}
+			out.Cols = append(out.Cols, coded.Retain())
+			continue
+		}
+		out.Cols, cols = append(out.Cols, cols[0]), cols[1:]
+	}
+	return nil
+}
+
+// matchedRows emits the probe rows that a semi, anti or mark join returns.
+func (l *lane) matchedRows(m matching, rows int, emit operators.Emit) error {
+	marks, err := l.matched(m, rows)
+	if err != nil {
+		return err
+	}
+	defer marks.Release()
+	probe := operators.Pick(m.probe, l.ProbeOut)
+	out := &gpu.Stride{Schema: l.Out, Rows: rows}
+	if l.Kind == Mark {
+		for _, c := range append(probe, marks) {
+			out.Cols = append(out.Cols, c.Retain())
+		}
+		return l.emit(out, emit)
+	}
+	ids, err := l.Queue.Select(l.Lease, marks, l.Kind == Semi)
+	if err != nil {
+		return err
+	}
+	defer ids.Release()
+	if out.Rows = ids.Len; ids.Len == 0 {
+		return nil
+	}
+	if out.Cols, err = l.Queue.Gather(l.Lease, probe, ids, false); err != nil {
+		return err
+	}
+	return emit(out)
+}
+
+// matched returns a Bool column of the probe rows: whether they have a match.
+func (l *lane) matched(m matching, rows int) (gpu.Column, error) {
+	if l.Residual == nil {
+		return m.Matched(l.Queue, l.Lease)
+	}
+	marks, err := l.Queue.Marks(l.Lease, rows)
+	if err != nil {
+		return marks, err
+	}
+	for more := true; more; {
+		var p pairs
+		if p, more, err = l.next(m); err == nil {
+			err = l.Queue.Mark(l.Lease, marks, p.probe)
+			p.release()
+		}
+		if err != nil {
+			marks.Release()
+			return gpu.Column{}, err
+		}
+	}
+	return marks, nil
+}
+
+// unmatchedBuild emits the build rows without a mark, with nulls for the probe side.
+func (l *lane) unmatchedBuild(emit operators.Emit) error {
+	rest, err := l.Queue.Select(l.Lease, l.marks, false)
+	if err != nil {
+		return err
+	}
+	defer rest.Release()
+	var none []gpu.Column
+	for _, i := range l.ProbeOut {
+		none = append(none, gpu.ColumnOf(l.Probe.Fields[i].Type, nil))
+	}
+	for from := 0; from < rest.Len; from += l.StrideRows {
+		ids, err := l.Queue.Slice(l.Lease, rest, from, min(from+l.StrideRows, rest.Len))
+		if err != nil {
+			return err
+		}
+		out := &gpu.Stride{Schema: l.Out, Rows: ids.Len}
+		out.Cols, err = l.Queue.Scatter(l.Lease, none, gpu.Column{Type: rest.Type}, ids.Len)
+		if err == nil {
+			err = l.gatherBuild(out, ids)
+		}
+		ids.Release()
+		if err != nil {
+			out.Release()
+			return err
+		}
+		if err := emit(out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
