@@ -84,7 +84,7 @@ func (p *probe) matches(b *block, at, m int) {
 }
 
 func (p *probe) pairs(out *pairs, lo, hi, limit int) (next int, err error) {
-	if err := out.room(hi - lo); err != nil { // most rows have one pair at most
+	if err := out.room(min(hi-lo, limit+probeBlock)); err != nil { // most rows have one pair at most
 		return 0, err
 	}
 	b := block{words: blockWords(p.keys.words)}
