@@ -33,8 +33,6 @@ type Matcher interface {
 	// says that pairs may be left. Without more, every pair has been returned, and later
 	// calls return none.
 	//
-	// Errors: more than MaxRows pairs of one probe row.
-	//
 	// Cost: on the CPU a lookup a row; 8 bytes written a pair; memory for the pairs of
 	// the call alone. On a GPU the first call waits for the number of all pairs.
 	Next(q Queue, l *Lease, limit int) (probe, build Column, more bool, err error)
@@ -43,7 +41,7 @@ type Matcher interface {
 	// pairs. probe and build have the lengths of the two sides. A device may do it without
 	// writing the row ids.
 	//
-	// Errors: those of Next and Gather.
+	// Errors: those of Gather.
 	//
 	// Cost: at most that of Next and Gather.
 	Join(q Queue, l *Lease, probe, build []Column, limit int) (cols []Column, rows int, more bool, err error)

@@ -96,13 +96,12 @@ func (l *lane) join(s *gpu.Stride, emit operators.Emit) error {
 func (l *lane) allPairs(m matching, emit operators.Emit) error {
 	probe, build := operators.Pick(m.probe, l.ProbeOut), operators.Pick(l.built.columns(), l.BuildOut)
 	for more := true; more; {
-		var out *gpu.Stride
 		cols, rows, left, err := m.Join(l.Queue, l.Lease, probe, build, l.StrideRows)
 		if err != nil {
 			return err
 		}
-		more, out = left, &gpu.Stride{Schema: l.Out, Cols: cols, Rows: rows}
-		if err := l.emit(out, emit); err != nil {
+		more = left
+		if err := l.emit(&gpu.Stride{Schema: l.Out, Cols: cols, Rows: rows}, emit); err != nil {
 			return err
 		}
 	}

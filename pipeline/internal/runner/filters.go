@@ -63,7 +63,7 @@ func (p *pipelineRun) scanFilters(scan *opRun, opt *source.ScanOptions) (out []*
 			continue
 		}
 		keys := p.ops[at].op.(operators.Filtering).KeyFilter()
-		opt.Prune = slices.Concat(opt.Prune, bounds(keys, f, scan.Columns))
+		opt.Prune = slices.Concat(opt.Prune, bounds(keys, f, scan))
 		if keys.Tests() {
 			out = append(out, &scanFilter{Filter: f, keys: keys, scan: scan, always: p.run.opt.JoinFilters == execution.Always})
 		}
@@ -71,11 +71,14 @@ func (p *pipelineRun) scanFilters(scan *opRun, opt *source.ScanOptions) (out []*
 	return out
 }
 
-// bounds returns the bounds of a filter's keys as predicates on a table, some of whose
-// columns are scanned.
-func bounds(keys *operators.KeyFilter, f *physical.Filter, scanned []int) (out []source.Predicate) {
+// mostOfRange is the share of a column's range from which bounds are not worth the time to
+// read the page indexes.
+const mostOfRange = 0.9
+
+// bounds returns the bounds of a filter's keys as predicates on the table of a scan.
+func bounds(keys *operators.KeyFilter, f *physical.Filter, scan *opRun) (out []source.Predicate) {
 	for i, c := range f.Columns {
-		column := scanned[c]
+		column := scan.Columns[c]
 		least, greatest, ok := keys.Bounds(i)
 		if !ok {
 			continue
@@ -84,10 +87,18 @@ func bounds(keys *operators.KeyFilter, f *physical.Filter, scanned []int) (out [
 			out = append(out, source.Predicate{Column: column, Op: source.In})
 			continue
 		}
+		if all := scan.Table.Stats(column); all.HasRange && width(least, greatest) > mostOfRange*width(all.Min, all.Max) {
+			continue
+		}
 		out = append(out, source.Predicate{Column: column, Op: source.Ge, Values: []gpu.Scalar{least}},
 			source.Predicate{Column: column, Op: source.Le, Values: []gpu.Scalar{greatest}})
 	}
 	return out
+}
+
+// width returns the number of integers between two bounds.
+func width(least, greatest gpu.Scalar) float64 {
+	return greatest.Int.Float64() - least.Int.Float64() + 1
 }
 
 // apply drops rows of a stride, which it takes over. It returns nil when none is left.
