@@ -60,21 +60,20 @@ func (p *probe) matches(b *block, at, m int) {
 			}
 		}
 	}
+	// A number of -1, for no match, is all ones as a mask.
 	start, entries := p.start.v, p.entries.v
 	switch {
+	case p.rows == 0:
+		clear(first)
+		clear(last)
 	case !p.unique():
 		for i, number := range first {
-			first[i], last[i] = 0, 0
-			if number >= 0 {
-				first[i], last[i] = start[number], start[number+1]
-			}
+			at := max(number, 0)
+			first[i], last[i] = start[at]&^(number>>31), start[at+1]&^(number>>31)
 		}
 	case p.ranks.v != nil:
 		for i, number := range first {
-			first[i] = 0
-			if number >= 0 {
-				first[i] = entries[number] + 1
-			}
+			first[i] = (entries[max(number, 0)] + 1) &^ (number >> 31)
 		}
 	default:
 		for i := range first {

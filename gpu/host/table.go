@@ -592,10 +592,15 @@ func (t *table) find(words [][]uint64, out []int32) {
 	case t.ranks.v != nil:
 		ranks := t.ranks.v
 		for i, key := range words[0][:len(out)] {
-			out[i] = -1
-			if r, ok := rank(ranks, key-t.lo); ok {
-				out[i] = int32(r)
+			slot := key - t.lo
+			if slot >= uint64(len(ranks))*64 {
+				out[i] = -1
+				continue
 			}
+			// No branch depends on whether there is the key.
+			w := &ranks[slot/64]
+			n := w.before + uint64(bits.OnesCount64(w.bits&(1<<(slot%64)-1)))
+			out[i] = int32(n) | (int32(w.bits>>(slot%64)&1) - 1)
 		}
 	case len(words) == 1:
 		t.findSlots(words[0][:len(out)], out)
