@@ -19,8 +19,8 @@ import (
 //     mostly stays in the cache, and clustered probe keys read clustered memory.
 //   - hashed: slots of 16 bytes with the key, or the hash of a key of several words, and its
 //     number. A key is in the first free slot from its home on: first those of the home's
-//     cache line, then those of the next lines. Slots are at most five eighths full, so most
-//     lookups read one line.
+//     cache line, then those of the next lines. Slots are at most five eighths full, and each
+//     has a filter of 32 bits of the keys that have it as home, so most lookups read one line.
 //
 // If the keys of all rows are distinct, the number of a hashed key is its row, and entries
 // has the row of each direct key. Otherwise start has the first entry of each key, and
@@ -36,11 +36,20 @@ type table struct {
 	lo    uint64        // direct: the smallest key
 	ranks array[ranked] // direct: the range of keys, 64 a word
 
-	slots array[slot]     // hashed
-	words []array[uint64] // hashed, keys of several words: those of each build row
+	slots array[tableSlot] // hashed
+	words []array[uint64]  // hashed, keys of several words: those of each build row
 
 	start   array[int32]
 	entries array[int32]
+}
+
+// tableSlot is a slot of a hashed table.
+type tableSlot struct {
+	key uint64
+	id  int32 // number of the key + 1; 0 is empty
+	// seen has a bit for each key whose home this slot is: the bit that the lowest bits of its
+	// hash number.
+	seen uint32
 }
 
 // BuildTable implements gpu.Queue.
@@ -445,7 +454,7 @@ func (t *table) buildHashed(d *Device, in *buildRows) error {
 	}
 	defer rows.release()
 	per := (size>>partBits + lineSlots) / lineSlots * lineSlots
-	if t.slots, err = newArray[slot](t.lease, per<<partBits); err != nil {
+	if t.slots, err = newArray[tableSlot](t.lease, per<<partBits); err != nil {
 		return err
 	}
 	unique, err := t.fill(d, rows.v, offsets, per)
@@ -498,7 +507,8 @@ func (t *table) fill(d *Device, rows []keyed, offsets []int, per int) (unique bo
 					t.entries.v[*number] = r.row
 					*number++
 				}
-				*e = slot{key: r.key, id: r.number + 1}
+				e.key, e.id = r.key, r.number+1
+				t.slots.v[t.home(r.key)].seen |= 1 << (t.hash(r.key) % 32)
 				return true
 			}
 			if e.key == r.key && t.sameRow(e.id-1, r.row) {
@@ -620,22 +630,26 @@ func (t *table) find(words [][]uint64, out []int32) {
 
 // findSlots looks up keys of one word, or hashes of keys of several words. It takes rounds:
 // the first looks into the home of every key, and each further one into the next slot of
-// the keys that are still to be found. So there are no branches that depend on the keys, and
+// the keys that are still to be found and may be elsewhere. So there are no branches that depend on the keys, and
 // many loads are in flight.
 func (t *table) findSlots(keys []uint64, out []int32) {
 	slots := t.slots.v
 	var at [probeBlock]uint64
+	var bit [probeBlock]uint8
 	var open [probeBlock]int32
 	n := 0
 	for i, k := range keys {
-		at[i] = t.home(k)
+		h := t.hash(k)
+		at[i], _ = bits.Mul64(h, uint64(len(slots)))
+		bit[i] = uint8(h % 32)
 	}
 	touch(slots, at[:len(keys)])
 	for i, k := range keys {
 		e := &slots[at[i]]
-		out[i] = e.id - 1 // -1 when the slot is empty
+		other := differ(e.key, k)
+		out[i] = (e.id - 1) | -int32(other) // -1 for another key, and when the slot is empty
 		open[n] = int32(i)
-		n += int(differ(e.key, k) & differ(uint64(e.id), 0))
+		n += int(other & uint64(e.seen>>(bit[i]%32)))
 	}
 	for step := uint64(1); n > 0; step++ {
 		still := 0
@@ -658,7 +672,7 @@ func (t *table) findSlots(keys []uint64, out []int32) {
 // than in a loop that works on the slots.
 //
 //go:noinline
-func touch(slots []slot, at []uint64) (sum uint64) {
+func touch(slots []tableSlot, at []uint64) (sum uint64) {
 	for _, s := range at {
 		sum += slots[s].key
 	}
