@@ -5,7 +5,7 @@ package logical
 const (
 	rankCost   = 4
 	cachedCost = 6
-	hashCost   = 20
+	hashCost   = 12
 	textCost   = 60
 	// cachedRows is the build rows of a hash table that stays in the cache of a core.
 	cachedRows = 1 << 17
