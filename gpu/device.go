@@ -196,22 +196,22 @@ type Queue interface {
 	// row. Values of a small dictionary are hashed once.
 	Hash(l *Lease, keys []Column, seed uint64) (Column, error)
 
-	// Partition is the stable radix partition of all columns by one digit. Row i goes to
-	// partition hash[i] >> shift & (1<<bits - 1). Rows keep their order within a
-	// partition. hash is a plain integer column of 4 or 8 bytes without nulls, whose bits
-	// are taken as they are: the result of Hash, or a key. cols are as long as hash.
+	// Partition is the stable radix partition of all columns by one digit of a key: row i
+	// goes to partition d of key[i] (Digit). Rows keep their order within a partition.
+	// key is a plain integer column of 4 or 8 bytes without nulls, whose bits are taken
+	// as they are. cols are as long as the key.
 	// Partition returns the partitioned columns and an Int32 column of 1<<bits + 1
 	// offsets without nulls; partition p is the rows [offsets[p], offsets[p+1]).
 	//
-	// Errors: a hash column of another form, bits above 16, shift + bits beyond the width
-	// of the column, lengths that differ, strings as in Gather.
+	// Errors: a key of another form, more than 16 bits, bits beyond the width of the key,
+	// an even factor, lengths that differ, strings as in Gather.
 	//
 	// Cost: on a GPU, a pass per 8 bits of the digit. A pass reads the digits twice, and
 	// reads and writes every column once, in whole sectors. Strings are gathered after
 	// the last pass. On the CPU, one pass makes a permutation, which gathers every
 	// column. It waits only for the sizes of strings. This is the transformation of GFTR
 	// (Wu et al., SIGMOD 2025, §4.1.2 and §4.1.4).
-	Partition(l *Lease, cols []Column, hash Column, shift, bits uint) (out []Column, offsets Column, err error)
+	Partition(l *Lease, cols []Column, key Column, d Digit) (out []Column, offsets Column, err error)
 
 	// Sort returns the ids that order the rows by the keys, the first key most
 	// significant. There is at least one key, and all have one length. The order is
@@ -307,6 +307,30 @@ type Queue interface {
 	Close() error
 }
 
+// Digit is bits [Shift, Shift+Bits) of a key, least significant bit 0. With a Factor they
+// are the bits of the key times Factor, an odd number, as far as the product fits the
+// width of the key: the upper bits are a hash of the key (multiply-shift hashing,
+// Dietzfelbinger et al., J. Algorithms 1997). A run draws the factor, so that nobody can
+// make a file whose keys all collide.
+type Digit struct {
+	Shift, Bits uint
+	Factor      uint64 // 0: the bits of the key
+}
+
+// Check returns an error when a column cannot be partitioned by the digit.
+func (d Digit) Check(key Column) error {
+	width := key.Type.Width()
+	switch {
+	case !key.Type.IsInteger() || width < 4 || width > 8 || key.Dict != nil || key.Valid != nil:
+		return fmt.Errorf("partition by a column of %v: want a plain integer of 4 or 8 bytes without nulls", key.Type)
+	case d.Bits > 16 || d.Shift+d.Bits > 8*uint(width):
+		return fmt.Errorf("partition by %d bits from bit %d of a column of %v: want at most 16 that the column has", d.Bits, d.Shift, key.Type)
+	case d.Factor != 0 && d.Factor%2 == 0:
+		return fmt.Errorf("partition by a digit with the even factor %d", d.Factor)
+	}
+	return nil
+}
+
 // SortKey is one column of a sort order.
 type SortKey struct {
 	Column     Column
@@ -323,6 +347,9 @@ type Partitioned struct {
 	// Offsets are Int32 without nulls, as Partition returns them. They ascend and lie
 	// within the key, which the caller guarantees.
 	Offsets Column
+	// Distinct says of a build side that no two rows have one key, which the caller
+	// guarantees: further rows of a key may be left out.
+	Distinct bool
 }
 
 // CheckPartitions returns an error when MatchPartitions cannot join two sides: keys that

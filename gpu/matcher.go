@@ -29,7 +29,8 @@ type Table interface {
 type Matcher interface {
 	// Next returns the next pairs as two Int32 columns of row ids without nulls, of one
 	// length. There are about limit pairs (at least 1): never more than limit and the
-	// pairs of one probe row, and fewer at the end or where a device has to stop. more
+	// pairs of one probe row, and fewer at the end or where a device has to stop. The
+	// matcher of partitions takes a limit below 131,072 as that many on a GPU. more
 	// says that pairs may be left. Without more, every pair has been returned, and later
 	// calls return none.
 	//

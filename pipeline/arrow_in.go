@@ -93,6 +93,25 @@ func (t *arrowTable) Scan(_ context.Context, opt source.ScanOptions) (source.Rea
 	return r, nil
 }
 
+// Sample implements source.Sampler with the first rows of the largest record.
+func (t *arrowTable) Sample(lease *gpu.Lease, columns []int, rows int) (*gpu.Stride, error) {
+	if t.closed.Load() || t.rows == 0 {
+		return nil, errors.New("the Arrow table has no rows")
+	}
+	largest := 0
+	for i, r := range t.records {
+		if r.NumRows() > t.records[largest].NumRows() {
+			largest = i
+		}
+	}
+	opt := source.ScanOptions{Columns: columns, StrideRows: rows, Lease: lease}
+	r := &arrowReader{table: t, opt: opt, schema: &gpu.Schema{}, record: largest}
+	for _, c := range columns {
+		r.schema.Fields = append(r.schema.Fields, t.schema.Fields[c])
+	}
+	return r.Read(context.Background())
+}
+
 // arrowReader copies records into strides of at most StrideRows rows.
 type arrowReader struct {
 	table  *arrowTable

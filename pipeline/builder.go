@@ -95,7 +95,8 @@ func (b *Builder) Join(with string, on ...string) *Builder {
 	return b.JoinWith(Join{With: with, On: on})
 }
 
-// JoinWith makes the join that the options describe.
+// JoinWith makes the join that the options describe. Inner joins that follow each other run
+// in the order of the fewest rows, unless Order is "as written".
 func (b *Builder) JoinWith(j Join) *Builder { return b.step(Step{Join: &j}) }
 
 // Group makes one row a group: the keys, then columns such as "sum(x) as total".

@@ -134,7 +134,11 @@ func (s *StageExplained) draw(b *strings.Builder, indent string, last bool) {
 	if last {
 		branch, below = "└─ ", indent+"   "
 	}
-	fmt.Fprintf(b, "%s%s%s (%s)  about %s rows, %s\n", indent, branch, s.Kind, s.Step, logical.Approximate(s.Rows), s.Device)
+	rows := fmt.Sprintf("about %s rows", logical.Approximate(s.Rows))
+	if s.Actual != nil {
+		rows += fmt.Sprintf(" (%s in fact)", humanize.Comma(s.Actual.RowsOut))
+	}
+	fmt.Fprintf(b, "%s%s%s (%s)  %s, %s\n", indent, branch, s.Kind, s.Step, rows, s.Device)
 	detail := below + "     "
 	if len(s.Inputs) > 0 {
 		detail = below + "│    "

@@ -60,18 +60,21 @@ func TestAJoinFiltersTheScanOfItsProbeSide(t *testing.T) {
 		steps  func(b *Builder) *Builder
 		bounds bool // statistics of the keys rule out row groups
 	}{
-		{"bytes", join("inner", "pb = qb"), true},
-		{"integers", join("inner", "pi = qi"), true},
-		{"unsigned", join("inner", "pu = qu"), true},
-		{"nulls", join("inner", "pn = qn"), true},
-		{"text", join("inner", "ps = qs"), false},
-		{"decimals", join("inner", "pd = qd"), true},
-		{"dates", join("inner", "pt = qt"), true},
-		{"floats", join("inner", "pf = qf"), false},
-		{"several", join("inner", "pn = qn", "ps = qs"), true},
-		{"semi", join("semi", "pi = qi"), true},
+		{"bytes", joinQ("inner", "pb = qb"), true},
+		{"integers", joinQ("inner", "pi = qi"), true},
+		{"unsigned", joinQ("inner", "pu = qu"), true},
+		{"nulls", joinQ("inner", "pn = qn"), true},
+		{"text", joinQ("inner", "ps = qs"), false},
+		{"decimals", joinQ("inner", "pd = qd"), true},
+		{"dates", joinQ("inner", "pt = qt"), true},
+		{"floats", joinQ("inner", "pf = qf"), false},
+		{"several", joinQ("inner", "pn = qn", "ps = qs"), true},
+		{"semi", joinQ("semi", "pi = qi"), true},
+		{"right", joinQ("right", "pi = qi"), true},
+		{"residual condition", joinQ("inner", "pi = qi", "pb < qi - 100"), true},
+		{"right with a residual condition", joinQ("right", "pi = qi", "pb < qi - 100"), true},
 		{"through a filter and a projection", func(b *Builder) *Builder {
-			return join("inner", "k = qi")(b.Filter("pi % 3 <> 1").Select("pi as k", "pi + pb as x", "ps"))
+			return joinQ("inner", "k = qi")(b.Filter("pi % 3 <> 1").Select("pi as k", "pi + pb as x", "ps"))
 		}, true},
 		{"through joins", func(b *Builder) *Builder {
 			b = b.JoinWith(Join{With: "q", As: "left", Kind: "left", On: []string{"ps = left.qs"}, Build: "right"}).JoinWith(Join{With: "q", As: "anti", Kind: "anti", On: []string{"pb = anti.qi"}})
@@ -94,7 +97,7 @@ func TestAJoinFiltersTheScanOfItsProbeSide(t *testing.T) {
 	}
 }
 
-func join(kind string, on ...string) func(*Builder) *Builder {
+func joinQ(kind string, on ...string) func(*Builder) *Builder {
 	return func(b *Builder) *Builder {
 		j := Join{With: "q", Kind: kind, On: on}
 		if kind == "inner" {
@@ -106,13 +109,15 @@ func join(kind string, on ...string) func(*Builder) *Builder {
 
 func TestJoinsThatKeepRowsFilterNoScan(t *testing.T) {
 	for name, steps := range map[string]func(b *Builder) *Builder{
-		"left":      join("left", "pi = qi"),
-		"anti":      join("anti", "pi = qi"),
-		"full":      join("full", "pi = qi"),
-		"null-safe": join("inner", "pn is not distinct from qn"),
-		"cast":      join("inner", "pi = qn"), // the key is pi as a BIGINT
-		"computed":  func(b *Builder) *Builder { return join("inner", "k = qi")(b.Select("pi + 1 as k", "ps")) },
-		"limit":     func(b *Builder) *Builder { return join("inner", "pi = qi")(b.Sort("pi desc").Limit(790)) },
+		"left":      joinQ("left", "pi = qi"),
+		"anti":      joinQ("anti", "pi = qi"),
+		"full":      joinQ("full", "pi = qi"),
+		"mark":      joinQ("mark", "pi = qi"),
+		"pairs":     joinQ("inner", "pi < qi"),
+		"null-safe": joinQ("inner", "pn is not distinct from qn"),
+		"cast":      joinQ("inner", "pi = qn"), // the key is pi as a BIGINT
+		"computed":  func(b *Builder) *Builder { return joinQ("inner", "k = qi")(b.Select("pi + 1 as k", "ps")) },
+		"limit":     func(b *Builder) *Builder { return joinQ("inner", "pi = qi")(b.Sort("pi desc").Limit(790)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			want, _, _ := runFilters(t, steps(filterTables(t).From("p")).Sort("ps"), Never)

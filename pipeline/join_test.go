@@ -1,14 +1,14 @@
 package pipeline
 
 import (
-	"fmt"
+	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gstream/gstream/gpu"
-	"github.com/gstream/gstream/source"
+	"github.com/gstream/gstream/operators/join"
 )
 
 // staff is a table of people, who have a manager or none, and one of their desks.
@@ -86,36 +86,41 @@ func TestACrossJoinPairsAllRows(t *testing.T) {
 	require.Empty(t, textOf(&none))
 }
 
-// TestAFullJoinRefusesSidesThatMayDiffer has sides whose rows may differ when they are
-// computed again, as a full join does, and sides whose rows do not.
-func TestAFullJoinRefusesSidesThatMayDiffer(t *testing.T) {
-	integer := gpu.Of(gpu.Int64)
-	tables := func() map[string]source.Table {
-		return map[string]source.Table{
-			"t": newPlanTable(10).column("a", integer, 1, 10).column("x", gpu.Of(gpu.Float64), 0, 0),
-			"u": newPlanTable(10).column("b", integer, 1, 10).column("y", gpu.Of(gpu.Float64), 0, 0),
-		}
+func TestAMarkJoinSaysWhichRowsHaveAMatch(t *testing.T) {
+	marked := func(mark string, on ...string) *Builder {
+		return staff(t).JoinWith(Join{With: "desks", Kind: "mark", Mark: mark, On: on})
 	}
-	const order, digits = `"s" may have other rows each time: it keeps the first rows`, `may have other rows each time: it compares sums or averages of floats`
-	for steps, want := range map[string]string{
-		`{limit: 3}`: "",
-		`{group: {by: a, aggregates: {x: sum(x)}}}`:                                                   "",
-		`{group: {by: a, aggregates: {x: sum(a)}}}, {filter: x > 3}`:                                  "",
-		`{group: {by: a, aggregates: {x: max(x)}}}, {filter: x > 3}`:                                  "",
-		`{group: {by: a, aggregates: {x: sum(a)}}}, {sort: [x, a]}, {limit: 3}`:                       "",
-		`{group: {by: a, aggregates: {x: sum(a)}}}, {sort: a}, {name: s, limit: 3}`:                   order,
-		`{group: {by: a, aggregates: {x: sum(x)}}}, {sort: [x, a]}, {name: s, limit: 3}`:              order,
-		`{group: {by: a}}, {name: s, limit: 3}`:                                                       order,
-		`{group: {by: a}}, {limit: 3}, {name: s, sort: a}`:                                            order,
-		`{group: {by: a, aggregates: {x: sum(x)}}}, {filter: x > 3}`:                                  digits,
-		`{group: {by: a, aggregates: {x: avg(x)}}}, {select: [a, x + 1 as x]}, {group: {by: [x, a]}}`: digits,
-		`{group: {by: a, aggregates: {x: avg(x)}}}, {join: {with: u, on: x = y, kind: semi}}`:         digits,
-		`{group: {by: a, aggregates: {x: sum(x)}}}, {select: [x as a]}`:                               digits,
-		`{union: t}, {limit: 3}`: "",
-	} {
-		text := fmt.Sprintf("sources: {t: t, u: u}\noutput: {parquet: out}\nsteps: [{from: t, select: '*'}, %s, {join: {with: u, kind: full, on: a = b}}]\n", steps)
-		job, err := Parse("job.yaml", []byte(text), LoadOptions{})
-		require.NoError(t, err, steps)
-		requirePlan(t, job, tables(), want)
+	requireRows(t, marked("", "u.name = desks.name").Select("u.name", "matched"),
+		`[{"name":"Ada","matched":true},{"name":"Bo","matched":true},{"name":"Cy","matched":false},{"name":"Di","matched":false}]`)
+	requireRows(t, marked("sits", "u.name = desks.name", "pay < 9", "desk > pay").Filter("sits").Select("u.name"), `[{"name":"Bo"}]`)
+	requireRows(t, marked("sits", "u.name = desks.name").Select("pay"), `[{"pay":9},{"pay":5},{"pay":10},{"pay":2}]`)
+}
+
+// TestEveryKindOfJoinMayHaveAnyCondition has conditions over both sides without an equality,
+// and with one.
+func TestEveryKindOfJoinMayHaveAnyCondition(t *testing.T) {
+	joined := func(kind string, on ...string) *Builder {
+		return staff(t).JoinWith(Join{With: "desks", Kind: kind, On: on}).Sort("u.name", "desk").Select("u.name", "desk")
 	}
+	const between = "desk between 2 * pay and 4 * pay"
+	requireRows(t, joined("", between), `[{"name":"Ada","desk":20},{"name":"Bo","desk":10},{"name":"Bo","desk":20},{"name":"Cy","desk":20}]`)
+	requireRows(t, joined("left", between), `[{"name":"Ada","desk":20},{"name":"Bo","desk":10},{"name":"Bo","desk":20},{"name":"Cy","desk":20},{"name":"Di","desk":null}]`)
+	requireRows(t, joined("right", between), `[{"name":"Ada","desk":20},{"name":"Bo","desk":10},{"name":"Bo","desk":20},{"name":"Cy","desk":20},{"name":null,"desk":60}]`)
+	requireRows(t, joined("full", between, "u.name <> desks.name"), `[{"name":"Ada","desk":20},{"name":"Bo","desk":10},{"name":"Cy","desk":20},{"name":"Di","desk":null},{"name":null,"desk":60}]`)
+	semi := func(kind string) *Builder {
+		return staff(t).JoinWith(Join{With: "desks", Kind: kind, On: []string{between}}).Select("u.name")
+	}
+	requireRows(t, semi("semi"), `[{"name":"Ada"},{"name":"Bo"},{"name":"Cy"}]`)
+	requireRows(t, semi("anti"), `[{"name":"Di"}]`)
+	requireRows(t, joined("left", "u.name = desks.name", "desk < 2 * pay"), `[{"name":"Ada","desk":10},{"name":"Bo","desk":null},{"name":"Cy","desk":null},{"name":"Di","desk":null}]`)
+}
+
+// TestTheNamesOfAlgorithmsAreThoseOfTheOperator compares the names of a job file and the
+// check of a job in Go with the operator's list.
+func TestTheNamesOfAlgorithmsAreThoseOfTheOperator(t *testing.T) {
+	field, ok := reflect.TypeFor[Join]().FieldByName("Algorithm")
+	require.True(t, ok)
+	require.Equal(t, strings.Join(join.Algorithms(), ","), field.Tag.Get("enum"))
+	_, err := staff(t).JoinWith(Join{With: "desks", On: []string{"u.name = desks.name"}, Algorithm: "nested-loops"}).Plan()
+	require.ErrorContains(t, err, `there is no algorithm "nested-loops" for joins; the algorithms are npj, `)
 }

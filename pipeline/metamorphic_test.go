@@ -187,6 +187,10 @@ func (p *pipelineCase) step() {
 
 func (p *pipelineCase) join(prev string) {
 	table := []string{"b", "c"}[p.joined]
+	ops := []string{" = ", " = ", " is not distinct from "}
+	if p.r.IntN(6) == 0 {
+		ops = []string{" < ", " >= ", " <> "} // all pairs of rows are compared
+	}
 	var on []string
 	for range 1 + p.r.IntN(2) {
 		left := p.any()
@@ -197,20 +201,43 @@ func (p *pipelineCase) join(prev string) {
 		case p.r.IntN(2) == 0:
 			right = metaColumn{table + "_i", 'i'}
 		}
-		on = append(on, left.name+[]string{" = ", " = ", " is not distinct from "}[p.r.IntN(3)]+right.name)
+		on = append(on, left.name+ops[p.r.IntN(3)]+right.name)
+	}
+	kind := []string{"inner", "left", "right", "full", "semi", "anti", "mark"}[p.r.IntN(7)]
+	left := p.cols
+	if p.r.IntN(3) == 0 {
+		// A condition that decides only which pairs match.
+		p.cols = append(slices.Clone(left), metaColumns(table)...)
+		on = append(on, p.condition(), p.any().name+" is not distinct from "+p.any().name)
+		if c := p.cols[len(p.cols)-1-p.r.IntN(6)]; p.r.IntN(2) == 0 || left[0].kind != c.kind {
+			on = on[:len(on)-1]
+		} else {
+			on[len(on)-1] = left[0].name + " <= " + c.name
+		}
+		p.cols = left
 	}
 	p.joined++
-	kind := []string{"inner", "left", "right", "full", "semi", "anti"}[p.r.IntN(6)]
-	if kind == "full" && slices.ContainsFunc(p.steps, func(s Step) bool { return s.Group != nil }) {
-		kind = "right" // a full join refuses some sides with groups
-	}
 	build := "auto"
-	if kind == "inner" {
+	if strings.Contains("inner left right full", kind) {
 		build = []string{"auto", "left", "right"}[p.r.IntN(3)]
 	}
-	p.add(Step{Join: &Join{With: table, Kind: kind, On: on, Build: build}}, "SELECT * FROM %s %s JOIN %s ON %s", prev, kind, table, strings.Join(on, " AND "))
+	step := Step{Join: &Join{With: table, Kind: kind, On: on, Build: build}}
+	if kind == "mark" {
+		step.Join.Mark = p.fresh()
+		p.add(step, "SELECT *, EXISTS (SELECT 1 FROM %[2]s WHERE (%[3]s)) AS %[4]s FROM %[1]s", prev, table, strings.Join(on, ") AND ("), step.Join.Mark)
+		number := p.fresh()
+		e := fmt.Sprintf("case when %s then 1 else 0 end as %s", step.Join.Mark, number)
+		list, cols := []string{e}, Columns{{Expr: e}}
+		for _, c := range left {
+			list, cols = append(list, c.name), append(cols, Column{Expr: c.name})
+		}
+		p.cols = append([]metaColumn{{number, 'n'}}, left...)
+		p.add(Step{Select: cols}, "SELECT %s FROM %s", strings.Join(list, ", "), p.prev())
+		return
+	}
+	p.add(step, "SELECT * FROM %s %s JOIN %s ON (%s)", prev, kind, table, strings.Join(on, ") AND ("))
 	if kind != "semi" && kind != "anti" {
-		p.cols = append(p.cols, metaColumns(table)...)
+		p.cols = append(slices.Clone(left), metaColumns(table)...)
 	}
 }
 

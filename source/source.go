@@ -44,6 +44,14 @@ type Table interface {
 	Close() error
 }
 
+// Sampler is a Table that can read a few of its rows at once, for estimates of a planner.
+type Sampler interface {
+	// Sample decodes columns of at most that many rows, from different parts of the table.
+	// They are the same rows each time, whatever the columns. It takes some milliseconds,
+	// and as much memory as a stride of these rows. The caller releases the stride.
+	Sample(lease *gpu.Lease, columns []int, rows int) (*gpu.Stride, error)
+}
+
 // CheckMemory returns a gpu.BudgetError for a scan that needs more than the whole budget
 // of its lease. Scan checks it too. A plan may check all its scans before it runs.
 func CheckMemory(t Table, opt ScanOptions) error {

@@ -69,11 +69,12 @@ func newExplain(left *leftovers) *cobra.Command {
 		Use:   "explain JOB",
 		Short: "Show how a job would run",
 		Long: `explain plans a job and prints the stages that would run: what each one does,
-the columns it reads, the conditions that skip data, which side of a join is
-held in memory and why, and how many rows are expected.
+the columns it reads, the conditions that skip data, the order of joins and why,
+which side of a join is held in memory, and how many rows are expected. It reads
+some thousand rows of a table if the statistics of its files do not tell.
 
 With --analyze the job is run, all of it, and its output is removed at the end:
-each stage then says what it did, and on a GPU how many kernels it launched, the
+each stage then says what it did, beside the estimate, and on a GPU how many kernels it launched, the
 time they took by the GPU's clock, and what crossed the link at which rate.`,
 		Example: "  gstream explain job.yaml\n  gstream explain job.yaml --analyze\n  gstream explain job.yaml --format json | jq .plan",
 		Args:    args(1, "one job file"),

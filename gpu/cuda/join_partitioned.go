@@ -1,34 +1,90 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"unsafe"
 
 	"github.com/gstream/gstream/gpu"
 )
 
-// joinItem is JoinItem of join.cu.
-type joinItem struct{ buildFrom, buildTo, probeFrom, probeTo uint32 }
+// The layouts of join.cu.
+type (
+	joinState struct {
+		pairs, written                                uint64
+		items, taken, late, lateTaken, stopped, wrong uint32
+	}
+	joinLoad struct {
+		src, rows uint64
+		width, at uint32
+		build     int32
+		_         uint32
+	}
+	joinOutput struct {
+		src, dst      uint64
+		width, stride uint32
+		at, build     int32
+	}
+	joinArgs struct {
+		build, probe, buildValid, probeValid, items, late, state, places, matched, limit, mul uint64
 
-type joinArgs struct {
-	build, probe, buildValid, probeValid, items, counts, probeIDs, buildIDs, matched uint64
-}
-
-const (
-	joinThreads = 1024
-	joinBuild   = 9216    // JOIN_BUILD of join.cu: rows of a table
-	joinProbe   = 1 << 16 // probe rows of an item; a skewed partition is split into several
+		load                         [joinLoads]joinLoad
+		output                       [joinOutputs]joinOutput
+		loads, outputs               uint32
+		capacity, bits, unique, most uint32
+		next, head, slots, slot      uint32
+	}
+	joinPlanArgs struct {
+		build, probe, items, state        uint64
+		partitions, capacity, slice, most uint32
+		buildRows, probeRows              int64
+	}
 )
 
-// joinShared returns the size of JoinTable of join.cu in bytes.
-func joinShared(width int) int {
+const (
+	joinLoads   = 16 // JOIN_LOADS of join.cu
+	joinOutputs = 32 // JOIN_OUTPUTS
+	joinAlign   = 32 // JOIN_ALIGN
+	joinThreads = 768
+	joinItem    = 16 // bytes of JoinItem
+	joinPlace   = 16 // bytes of JoinPlace
+
+	// joinSlice is the probe rows of a work item; a skewed partition is cut into several.
+	joinSlice = 1 << 16
+	// joinLimit is the least limit of pairs of a launch: a block reserves room for as many
+	// at a time, or fewer.
+	joinLimit = 1 << 17
+)
+
+// joinRows returns the probe rows of a thread at a time, by the width of the key.
+func joinRows(width int) int {
 	if width == 4 {
-		return joinBuild*(4+2) + 4<<13
+		return 3
 	}
-	return joinBuild*(8+2) + 4<<12
+	return 2
 }
 
-// MatchPartitions implements gpu.Queue. It counts the pairs of all work items, and writes
-// those of some items at a time.
+// partitionMatcher is the matcher of two partitioned sides. The device plans the work
+// items. Blocks of the kernel remember where they stopped, so that the next call goes on.
+type partitionMatcher struct {
+	dev          *Device
+	lease        *gpu.Lease
+	build, probe gpu.Partitioned
+	width        int    // bytes of the key
+	mul          uint64 // odd; makes buckets of keys
+	capacity     int    // build rows of a table
+	blocks       int
+	most         int // items of each list
+	items, late  *gpu.Buffer
+	work         *gpu.Buffer // JoinState, then for both kernels a JoinPlace a block
+	chained      bool        // all items have been joined, but the late ones
+	done         bool
+}
+
+// MatchPartitions implements gpu.Queue.
 func (q *queue) MatchPartitions(l *gpu.Lease, build, probe gpu.Partitioned) (out gpu.Matcher, err error) {
 	o := q.begin("join partitions", l)
 	defer end(o, &out, &err)
@@ -36,82 +92,270 @@ func (q *queue) MatchPartitions(l *gpu.Lease, build, probe gpu.Partitioned) (out
 	if err := gpu.CheckPartitions(build, probe); err != nil {
 		return nil, err
 	}
-	m := &partitionMatcher{dev: q.dev, width: build.Key.Type.Width(), rows: probe.Key.Len, args: joinArgs{build: addr(build.Key.Data), probe: addr(probe.Key.Data),
-		buildValid: addr(build.Key.Valid), probeValid: addr(probe.Key.Valid)}}
-	ends := func(c gpu.Column) []int32 {
-		at := make([]int32, c.Len)
-		o.read(c.Data, 0, gpu.BytesOf(at))
-		return at
-	}
-	m.plan(ends(build.Offsets), ends(probe.Offsets))
-	m.left = m.count(o, m.all)
+	m := &partitionMatcher{dev: q.dev, lease: l, build: build, probe: probe, width: build.Key.Type.Width(), mul: rand.Uint64() | 1}
+	m.plan(o)
 	return m, nil
 }
 
-// partitionMatcher is the matcher of partitioned sides.
-type partitionMatcher struct {
-	dev   *Device
-	width int // bytes of the key
-	rows  int // of the probe side
-	args  joinArgs
-	all   []joinItem
-	left  []countedItem // whose pairs have not been returned
+// plan chooses the size of a table: it has room for a partition of the average size and
+// its usual spread. Then it plans the work items.
+func (m *partitionMatcher) plan(o *op) {
+	partitions := m.build.Offsets.Len - 1
+	mean := m.build.Key.Len/max(partitions, 1) + 1
+	m.capacity = min(mean+6*int(math.Sqrt(float64(mean)))+joinAlign, 3<<14/2) &^ 7
+	for max(m.layout(nil, m.capacity).shared, m.runsLayout().shared) > m.budget() {
+		m.capacity = m.capacity * 3 / 4 &^ 7
+	}
+	most := partitions + m.build.Key.Len/m.capacity + m.probe.Key.Len/joinSlice
+	m.most = max(most, 1)
+	m.blocks = min(m.dev.props.multiprocessors*(2048/joinThreads), m.most)
+	m.items, m.late = o.keep(o.alloc(int64(m.most)*joinItem)), o.keep(o.alloc(int64(m.most)*joinItem))
+	m.work = o.keep(o.alloc(int64(unsafe.Sizeof(joinState{})) + 2*int64(m.blocks)*joinPlace))
+	if o.err != nil {
+		return
+	}
+	o.fill(m.work, 0, m.work.Size(), 0)
+	m.begin(o, 0)
+	m.begin(o, 1)
+	launch(o, "join_plan", 1, 1024, 0, joinPlanArgs{build: addr(m.build.Offsets.Data), probe: addr(m.probe.Offsets.Data), items: addr(m.items), state: addr(m.work),
+		partitions: uint32(max(partitions, 0)), capacity: uint32(m.capacity), slice: joinSlice, most: uint32(m.most),
+		buildRows: int64(m.build.Key.Len), probeRows: int64(m.probe.Key.Len)})
 }
 
-type countedItem struct {
-	joinItem
-	pairs int64
+// places returns the offset and the bytes of the places of the blocks of a kernel: 0 for
+// the chains, 1 for the runs.
+func (m *partitionMatcher) places(kernel int) (at, bytes int64) {
+	bytes = int64(m.blocks) * joinPlace
+	return int64(unsafe.Sizeof(joinState{})) + int64(kernel)*bytes, bytes
 }
 
-// plan splits the partitions into work items. A build partition that is too large for one
-// table takes several tables. A partition with many probe rows is built by several
-// blocks.
-func (m *partitionMatcher) plan(build, probe []int32) {
-	for p := range len(build) - 1 {
-		for b := int(build[p]); b < int(build[p+1]); b += joinBuild {
-			for r := int(probe[p]); r < int(probe[p+1]); r += joinProbe {
-				m.all = append(m.all, joinItem{uint32(b), uint32(min(b+joinBuild, int(build[p+1]))), uint32(r), uint32(min(r+joinProbe, int(probe[p+1])))})
+// begin puts the blocks of a kernel before its first item.
+func (m *partitionMatcher) begin(o *op, kernel int) {
+	at, bytes := m.places(kernel)
+	o.fill(m.work, at, bytes, 0xff)
+}
+
+// budget returns the shared memory of a block.
+func (m *partitionMatcher) budget() int { return m.dev.props.sharedPerBlock - 1024 }
+
+// Release implements gpu.Matcher.
+func (m *partitionMatcher) Release() {
+	m.items.Release()
+	m.late.Release()
+	m.work.Release()
+	m.items, m.late, m.work = nil, nil, nil
+}
+
+// joinColumn is a column of the pairs. Without a source it is row numbers.
+type joinColumn struct {
+	src, dst *gpu.Buffer
+	width    int // bytes: 1, 2, 4, 8 or 16
+	build    bool
+}
+
+// joinLayout is the shared memory of a block: the columns of a table, its keys first, a
+// link a build row, the heads of the buckets, and two slots of probe rows.
+type joinLayout struct {
+	columns                         []*joinColumn // payload columns in it
+	bits                            uint          // of the number of buckets
+	next, head, slots, slot, shared int
+}
+
+func (m *partitionMatcher) layout(columns []*joinColumn, capacity int) joinLayout {
+	y := joinLayout{columns: columns, bits: uint(min(max(bits.Len(uint(capacity))-1, 8), 14))}
+	rows, chunk := m.rows(true, capacity), m.rows(false, capacity)
+	y.next, y.slot = align16(rows*m.width), align16(chunk*m.width)
+	for _, c := range columns {
+		if c.build {
+			y.next += align16(rows * c.width)
+		} else {
+			y.slot += align16(chunk * c.width)
+		}
+	}
+	y.head = y.next + align16(2*rows+16)
+	y.slots = y.head + 4<<y.bits
+	y.shared = y.slots + 2*y.slot
+	return y
+}
+
+// rows returns how many rows of a side a block has room for.
+func (m *partitionMatcher) rows(build bool, capacity int) int {
+	if build {
+		return capacity + 2*joinAlign
+	}
+	return joinThreads * joinRows(m.width)
+}
+
+func align16(n int) int { return (n + 15) &^ 15 }
+
+// key returns the key column of a side.
+func (m *partitionMatcher) key(build bool) *gpu.Buffer {
+	if build {
+		return m.build.Key.Data
+	}
+	return m.probe.Key.Data
+}
+
+// runsLayout is the shared memory of a block of join_runs.
+func (m *partitionMatcher) runsLayout() joinLayout {
+	rows := m.capacity + 2
+	y := m.layout(nil, m.capacity)
+	y.next = align16(rows * m.width)
+	y.head = y.next + align16(4*rows)
+	y.slots = y.head + 4<<y.bits
+	y.slot = y.slots + align16(2*rows)
+	y.shared = y.slot + align16(6*(joinThreads+2))
+	return y
+}
+
+// args returns the arguments of a kernel for columns of the pairs. Payload columns are in
+// shared memory as long as they fit, those of the build side first: the rows of the probe
+// side are read in order anyway.
+func (m *partitionMatcher) args(columns []joinColumn, limit int, runs bool) (a joinArgs, shared int) {
+	var near []*joinColumn
+	for _, build := range []bool{true, false} {
+		for i := range columns {
+			c := &columns[i]
+			if !runs && c.build == build && c.src != nil && c.src != m.key(build) && c.width <= 8 && len(near) < joinLoads-2 {
+				near = append(near, c)
 			}
 		}
 	}
-}
-
-func (m *partitionMatcher) launch(o *op, kernel string, items []joinItem, args joinArgs) {
-	args.items = addr(upload(o, items))
-	launch(o, fmt.Sprintf("%s_k%d", kernel, m.width), len(items), joinThreads, joinShared(m.width), args)
-}
-
-// count counts the pairs of items.
-func (m *partitionMatcher) count(o *op, items []joinItem) (out []countedItem) {
-	if len(items) == 0 {
-		return nil
+	for m.layout(near, m.capacity).shared > m.budget() {
+		near = near[:len(near)-1]
 	}
-	buf, counts, args := o.alloc(int64(len(items))*8), make([]int64, len(items)), m.args
-	args.counts = addr(buf)
-	m.launch(o, "join_count", items, args)
-	o.read(buf, 0, gpu.BytesOf(counts))
-	o.free(buf)
-	for i, item := range items {
-		if counts[i] > 0 {
-			out = append(out, countedItem{item, counts[i]})
+	y := m.layout(near, m.capacity)
+	places, _ := m.places(0)
+	if runs {
+		y = m.runsLayout()
+		places, _ = m.places(1)
+	}
+	a = joinArgs{build: addr(m.build.Key.Data), probe: addr(m.probe.Key.Data), buildValid: addr(m.build.Key.Valid), probeValid: addr(m.probe.Key.Valid),
+		items: addr(m.items), late: addr(m.late), state: addr(m.work), places: addr(m.work) + uint64(places), limit: uint64(limit), mul: m.mul,
+		capacity: uint32(m.capacity), bits: uint32(y.bits), unique: uint32(flag(m.build.Distinct)), most: uint32(m.most),
+		next: uint32(y.next), head: uint32(y.head), slots: uint32(y.slots), slot: uint32(y.slot)}
+	at := map[*joinColumn]int{}
+	for _, build := range []bool{true, false} {
+		rows, n, offset := m.rows(build, m.capacity), m.probe.Key.Len, 0
+		if build {
+			n = m.build.Key.Len
+		}
+		load := func(src *gpu.Buffer, width int) {
+			a.load[a.loads] = joinLoad{src: addr(src), rows: uint64(n), width: uint32(width), at: uint32(offset), build: flag(build)}
+			a.loads++
+			offset += align16(rows * width)
+		}
+		load(m.key(build), m.width)
+		for _, c := range near {
+			if c.build == build {
+				at[c] = offset
+				load(c.src, c.width)
+			}
 		}
 	}
-	return out
-}
-
-// split cuts items off the front of the first item that is left, until it has at most
-// limit pairs or a single probe row.
-func (m *partitionMatcher) split(o *op, limit int64) {
-	for !o.failed() && m.left[0].pairs > limit && m.left[0].probeTo-m.left[0].probeFrom > 1 {
-		whole := m.left[0].joinItem
-		rows := int64(whole.probeTo - whole.probeFrom)
-		first, rest := whole, whole
-		first.probeTo = whole.probeFrom + uint32(max(1, rows*limit/m.left[0].pairs))
-		rest.probeFrom = first.probeTo
-		if parts := m.count(o, []joinItem{first, rest}); !o.failed() {
-			m.left = append(parts, m.left[1:]...)
+	for i := range columns {
+		c := &columns[i]
+		offset, resident := at[c]
+		if runs || !resident && (c.src == nil || c.src != m.key(c.build)) {
+			offset = -1
+		}
+		parts := (c.width + 7) / 8
+		for k := range parts {
+			out := joinOutput{dst: addr(c.dst) + uint64(8*k), width: uint32(c.width / parts), stride: uint32(parts), at: int32(offset), build: flag(c.build)}
+			if c.src != nil {
+				out.src = addr(c.src) + uint64(8*k)
+			}
+			a.output[a.outputs] = out
+			a.outputs++
 		}
 	}
+	return a, y.shared
+}
+
+// run launches a kernel over the items that it has left, and returns the state after it.
+func (m *partitionMatcher) run(o *op, kernel string, a joinArgs, shared int) joinState {
+	o.fill(m.work, 32, 4, 0) // stopped
+	perMulti := max(1, min(2048/joinThreads, (m.dev.props.sharedPerBlock+1024)/(shared+2048)))
+	launch(o, fmt.Sprintf("%s_k%d", kernel, m.width), min(m.blocks, m.dev.props.multiprocessors*perMulti), joinThreads, shared, a)
+	found := make([]joinState, 1)
+	o.read(m.work, 0, gpu.BytesOf(found))
+	if found[0].wrong != 0 {
+		o.fail(fmt.Errorf("partitioned join: offsets descend or leave the key of %d build rows and %d probe rows", m.build.Key.Len, m.probe.Key.Len))
+	}
+	return found[0]
+}
+
+// join joins what is left until there is no room for more pairs. It returns their number,
+// and whether all is done.
+func (m *partitionMatcher) join(o *op, columns []joinColumn, room int) (rows int, done bool) {
+	o.fill(m.work, 0, 8, 0)    // pairs
+	o.fill(m.work, 8, 8, 0xff) // written
+	for {
+		var state joinState
+		if !m.chained {
+			a, shared := m.args(columns, room, false)
+			state = m.run(o, "join_pairs", a, shared)
+			m.chained = state.stopped == 0
+		}
+		full := state.written != math.MaxUint64
+		if m.chained || !full && state.late > 0 { // no item is left, or there is no room for late ones
+			a, shared := m.args(columns, room, true)
+			if state = m.run(o, "join_runs", a, shared); state.stopped == 0 {
+				o.fill(m.work, 24, 8, 0) // late, lateTaken
+				m.begin(o, 1)
+			}
+		}
+		if o.failed() {
+			return 0, false
+		}
+		full = state.written != math.MaxUint64
+		if done = m.chained && state.stopped == 0; done || full {
+			return int(min(state.pairs, state.written)), done
+		}
+	}
+}
+
+// next joins what is left until about limit pairs are found. f makes the result. If
+// memory is refused after the kernels ran, the blocks go back to where they were.
+func (m *partitionMatcher) next(o *op, columns []joinColumn, room int, f func(rows int)) (more bool) {
+	if m.done {
+		f(0)
+		return false
+	}
+	before, chained := o.alloc(m.work.Size()), m.chained
+	if o.failed() {
+		return false
+	}
+	o.copy(before, 0, m.work, 0, m.work.Size())
+	rows, done := m.join(o, columns, room)
+	if o.failed() {
+		return false
+	}
+	if f(rows); o.failed() {
+		if gpu.IsRefusal(o.err) {
+			o.restore(m.work, before)
+			m.chained = chained
+		}
+		return false
+	}
+	m.done = done
+	return !done
+}
+
+// restore copies one buffer into another of its size although the op has failed.
+func (o *op) restore(dst, src *gpu.Buffer) {
+	if err := o.q.dev.ctx.do(cuMemcpyDtoDAsync, dst.Addr(), src.Addr(), uintptr(dst.Size()), uintptr(o.q.dev.compute)); err != nil {
+		o.err = errors.Join(o.err, err)
+	}
+}
+
+// room returns the pairs of a call: as many as the limit, but not many more than there
+// are probe rows, since memory is taken for all of them.
+func (m *partitionMatcher) room(limit int) int {
+	if m.done {
+		return 0
+	}
+	return min(max(limit, joinLimit), max(m.probe.Key.Len, joinLimit), gpu.MaxRows)
 }
 
 // Next implements gpu.Matcher.
@@ -120,47 +364,172 @@ func (m *partitionMatcher) Next(gq gpu.Queue, l *gpu.Lease, limit int) (probe, b
 	if err != nil {
 		return probe, build, false, err
 	}
-	out, items, err := m.next(q, l, int64(max(1, min(limit, gpu.MaxRows))))
-	if err != nil {
-		return probe, build, false, err
-	}
-	m.left = m.left[items:]
-	return out[0], out[1], len(m.left) > 0, nil
+	out, more, err := m.ids(q, l, limit)
+	return out[0], out[1], more, err
 }
 
-func (m *partitionMatcher) next(q *queue, l *gpu.Lease, limit int64) (out [2]gpu.Column, n int, err error) {
+func (m *partitionMatcher) ids(q *queue, l *gpu.Lease, limit int) (out [2]gpu.Column, more bool, err error) {
 	o := q.begin("join partitions, pairs", l)
 	defer end(o, &out, &err)
-	var items []joinItem
-	var starts []int64
-	total := int64(0)
-	if len(m.left) > 0 {
-		m.split(o, limit)
-	}
-	for n < len(m.left) && (n == 0 || total+m.left[n].pairs <= limit) {
-		items, starts = append(items, m.left[n].joinItem), append(starts, total)
-		total += m.left[n].pairs
-		n++
-	}
-	for i := range out {
-		out[i] = gpu.Column{Type: gpu.Of(gpu.Int32), Len: int(total), Data: o.keep(o.alloc(total * 4))}
-	}
-	if n > 0 {
-		args := m.args
-		args.probeIDs, args.buildIDs, args.counts = addr(out[0].Data), addr(out[1].Data), addr(upload(o, starts))
-		m.launch(o, "join_write", items, args)
-	}
-	return out, n, nil
+	room := m.room(limit)
+	ids := [2]*gpu.Buffer{o.alloc(int64(room) * 4), o.alloc(int64(room) * 4)}
+	more = m.next(o, []joinColumn{{dst: ids[0], width: 4}, {dst: ids[1], width: 4, build: true}}, room, func(rows int) {
+		for i := range out {
+			out[i] = gpu.Column{Type: gpu.Of(gpu.Int32), Len: rows, Data: o.shrink(ids[i], int64(rows)*4)}
+		}
+	})
+	return out, more, nil
 }
 
-// Join implements gpu.Matcher.
-func (m *partitionMatcher) Join(q gpu.Queue, l *gpu.Lease, probe, build []gpu.Column, limit int) ([]gpu.Column, int, bool, error) {
-	left := m.left
-	cols, rows, more, err := gpu.NextAndGather(m, q, l, probe, build, limit)
+// Join implements gpu.Matcher: match and materialise in one kernel. Bitmaps are written as
+// a byte a row, then packed. Strings are gathered by row ids.
+func (m *partitionMatcher) Join(gq gpu.Queue, l *gpu.Lease, probe, build []gpu.Column, limit int) (out []gpu.Column, rows int, more bool, err error) {
+	q, err := m.dev.queue(gq)
 	if err != nil {
-		m.left = left
+		return nil, 0, false, err
 	}
-	return cols, rows, more, err
+	o := q.begin("join partitions", l)
+	defer end(o, &out, &err)
+	o.takes(probe...)
+	o.takes(build...)
+	for side, cols := range [][]gpu.Column{probe, build} {
+		for _, c := range cols {
+			if n := []int{m.probe.Key.Len, m.build.Key.Len}[side]; c.Len != n {
+				return nil, 0, false, fmt.Errorf("partitioned join: a column of %d rows of a side of %d", c.Len, n)
+			}
+		}
+	}
+	j := materialiser{op: o, room: m.room(limit), unpacked: map[*gpu.Buffer]*gpu.Buffer{}}
+	for i, c := range append(append([]gpu.Column{}, probe...), build...) {
+		j.add(c, i >= len(probe))
+	}
+	more = m.next(o, j.columns, j.room, func(n int) {
+		rows = n
+		out = j.result(n)
+	})
+	return out, rows, more, nil
+}
+
+// materialiser makes columns of pairs.
+type materialiser struct {
+	*op
+	room     int // pairs
+	outputs  []joinResult
+	columns  []joinColumn
+	ids      [2]*gpu.Buffer // row ids of the probe and of the build side, for strings
+	unpacked map[*gpu.Buffer]*gpu.Buffer
+}
+
+// joinResult is a column of the result: its values and validity, as far as the kernel
+// writes them.
+type joinResult struct {
+	src         gpu.Column
+	side        int
+	data, valid *gpu.Buffer
+}
+
+// add adds a column to the result. Columns beyond those that a kernel writes are
+// gathered, as strings are.
+func (j *materialiser) add(c gpu.Column, build bool) {
+	r := joinResult{src: c}
+	if build {
+		r.side = 1
+	}
+	width := c.DataWidth()
+	switch {
+	case c.Dict == nil && c.Type.IsVar(), j.parts()+2+(width+7)/8 > joinOutputs-2:
+		if j.ids[r.side] == nil {
+			j.ids[r.side] = j.output(nil, 4, build)
+		}
+	default:
+		if c.Valid != nil {
+			r.valid = j.output(j.bytes(c.Valid, c.Len), 1, build)
+		}
+		if c.Dict == nil && c.Type.Kind == gpu.Bool {
+			r.data = j.output(j.bytes(c.Data, c.Len), 1, build)
+		} else {
+			r.data = j.output(c.Data, width, build)
+		}
+	}
+	j.outputs = append(j.outputs, r)
+}
+
+// parts returns the outputs of the kernel so far: values of 16 bytes take two.
+func (j *materialiser) parts() (n int) {
+	for _, c := range j.columns {
+		n += (c.width + 7) / 8
+	}
+	return n
+}
+
+func (j *materialiser) output(src *gpu.Buffer, width int, build bool) *gpu.Buffer {
+	dst := j.alloc(int64(j.room) * int64(width))
+	j.columns = append(j.columns, joinColumn{src, dst, width, build})
+	return dst
+}
+
+// bytes returns a bitmap as a byte a row.
+func (j *materialiser) bytes(bitmap *gpu.Buffer, n int) *gpu.Buffer {
+	if j.unpacked[bitmap] == nil {
+		j.unpacked[bitmap] = j.unpackBits(bitmap, n)
+	}
+	return j.unpacked[bitmap]
+}
+
+// result returns the columns of n pairs.
+func (j *materialiser) result(n int) []gpu.Column {
+	out := make([]gpu.Column, len(j.outputs))
+	var far [2][]gpu.Column
+	for i, r := range j.outputs {
+		if r.data == nil {
+			far[r.side] = append(far[r.side], r.src)
+			continue
+		}
+		c := gpu.Column{Type: r.src.Type, Len: n, Dict: j.retainDict(r.src.Dict), Valid: j.pack(r.valid, n)}
+		if r.src.Dict == nil && r.src.Type.Kind == gpu.Bool {
+			c.Data = j.pack(r.data, n)
+		} else {
+			c.Data = j.shrink(r.data, int64(n)*int64(r.src.DataWidth()))
+		}
+		out[i] = c
+	}
+	for side, cols := range far {
+		if len(cols) == 0 {
+			continue
+		}
+		cols = j.gather(cols, j.ids[side], n, false)
+		for i, r := range j.outputs {
+			if r.data == nil && r.side == side {
+				out[i], cols = cols[0], cols[1:]
+			}
+		}
+	}
+	return out
+}
+
+// pack returns bytes as a bitmap, nil for nil.
+func (j *materialiser) pack(bytes *gpu.Buffer, n int) *gpu.Buffer {
+	if bytes == nil {
+		return nil
+	}
+	bitmap := j.alloc(gpu.BitmapBytes(n))
+	launch(j.op, "bits_pack", blocks(n, 2048), 256, 0, bitsArgs{src: addr(bytes), dst: addr(bitmap), n: int64(n)})
+	return j.keep(bitmap)
+}
+
+// shrink keeps the first n bytes of a buffer, in a smaller one where that saves half of
+// much memory.
+func (o *op) shrink(b *gpu.Buffer, n int64) *gpu.Buffer {
+	if n == 0 {
+		return nil
+	}
+	if b.Size() < 2*n || b.Size() < 1<<20 {
+		return o.keep(b)
+	}
+	to := o.alloc(n)
+	o.copy(to, 0, b, 0, n)
+	o.free(b)
+	return o.keep(to)
 }
 
 // Matched implements gpu.Matcher.
@@ -171,13 +540,19 @@ func (m *partitionMatcher) Matched(gq gpu.Queue, l *gpu.Lease) (out gpu.Column, 
 	}
 	o := q.begin("matched", l)
 	defer end(o, &out, &err)
-	bits := o.alloc(gpu.BitmapBytes(m.rows))
-	o.fill(bits, 0, gpu.BitmapBytes(m.rows), 0)
-	args := m.args
-	args.matched = addr(bits)
-	m.launch(o, "join_mark", m.all, args)
-	return gpu.Column{Type: gpu.Of(gpu.Bool), Len: m.rows, Data: o.keep(bits)}, nil
+	n := gpu.BitmapBytes(m.probe.Key.Len)
+	matched, before := o.alloc(n), o.alloc(m.work.Size())
+	if o.failed() {
+		return out, nil
+	}
+	o.fill(matched, 0, n, 0)
+	// All items, whatever Next has returned: the blocks begin anew, and go back.
+	o.copy(before, 0, m.work, 0, m.work.Size())
+	o.fill(m.work, 20, 4, 0) // taken
+	m.begin(o, 0)
+	a, shared := m.args(nil, joinLimit, false)
+	a.matched = addr(matched)
+	m.run(o, "join_mark", a, shared)
+	o.copy(m.work, 0, before, 0, m.work.Size())
+	return gpu.Column{Type: gpu.Of(gpu.Bool), Len: m.probe.Key.Len, Data: o.keep(matched)}, nil
 }
-
-// Release implements gpu.Matcher.
-func (m *partitionMatcher) Release() {}

@@ -22,6 +22,7 @@ type partitionArgs struct {
 	rows, perBlock               uint32
 	columns                      int32
 	bits, shift, flip, widest, _ uint32
+	mul                          uint64
 }
 
 type partitionCountArgs struct {
@@ -29,6 +30,7 @@ type partitionCountArgs struct {
 	rows, perBlock                                         int64
 	segmentCount                                           int32
 	bits, shift, flip, narrowShift, _                      uint32
+	mul                                                    uint64
 }
 
 type partitionOffsetsArgs struct {
@@ -49,9 +51,6 @@ const (
 	partitionCounters = 2
 )
 
-// maxPartitionBits bounds the bits of Partition.
-const maxPartitionBits = 16
-
 // mover is a column of fixed width in a radix partition. Without a source it is the row
 // numbers of 4 bytes each.
 type mover struct {
@@ -61,8 +60,8 @@ type mover struct {
 
 // Partition implements gpu.Queue. Bitmaps move as one byte a row. Strings are gathered by
 // the row ids, which move with the other columns.
-func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shift, bits uint) (out []gpu.Column, offsets gpu.Column, err error) {
-	all, err := q.partition(l, cols, hash, shift, bits)
+func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu.Digit) (out []gpu.Column, offsets gpu.Column, err error) {
+	all, err := q.partition(l, cols, key, d)
 	if err != nil {
 		return nil, offsets, err
 	}
@@ -70,22 +69,18 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shif
 }
 
 // partition returns the offsets and the partitioned columns.
-func (q *queue) partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shift, bits uint) (out []gpu.Column, err error) {
+func (q *queue) partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu.Digit) (out []gpu.Column, err error) {
 	o := q.begin("partition", l)
 	defer end(o, &out, &err)
 	o.takes(cols...)
-	o.takes(hash)
-	width := hash.Type.Width()
-	if !hash.Type.IsInteger() || width < 4 || hash.Dict != nil || hash.Valid != nil {
-		return nil, fmt.Errorf("partition by a column of %v: want a plain integer of 4 or 8 bytes without nulls", hash.Type)
+	o.takes(key)
+	if err := d.Check(key); err != nil {
+		return nil, err
 	}
-	if bits > maxPartitionBits || shift+bits > 8*uint(width) {
-		return nil, fmt.Errorf("partition by %d bits from bit %d of a column of %v: want at most %d that the column has", bits, shift, hash.Type, maxPartitionBits)
-	}
-	n := hash.Len
+	n, bits := key.Len, d.Bits
 	for _, c := range cols {
 		if c.Len != n {
-			return nil, fmt.Errorf("partition of a column of %d rows by a hash of %d", c.Len, n)
+			return nil, fmt.Errorf("partition of a column of %d rows by a key of %d", c.Len, n)
 		}
 	}
 	out = make([]gpu.Column, 1+len(cols))
@@ -135,7 +130,7 @@ func (q *queue) partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shif
 		ids = o.alloc(int64(n) * 4)
 		move = append(move, mover{nil, ids, 4})
 	}
-	starts := o.radix(radixKey{hash.Data, width, shift, bits, 0}, n, move, nil, true)
+	starts := o.radix(radixKey{buf: key.Data, width: key.Type.Width(), shift: d.Shift, bits: bits, mul: d.Factor}, n, move, nil, true)
 	for _, p := range packed {
 		launch(o, "bits_pack", blocks(n, 2048), 256, 0, p)
 	}
@@ -154,12 +149,12 @@ func (o *op) unpackBits(b *gpu.Buffer, n int) *gpu.Buffer {
 }
 
 // radixKey is bits [shift, shift+bits) of a key of 4 or 8 bytes. The bits that are set in
-// flip are inverted.
+// flip are inverted. With mul they are the bits of the product of the key and mul.
 type radixKey struct {
 	buf         *gpu.Buffer
 	width       int
 	shift, bits uint
-	flip        uint64
+	flip, mul   uint64
 }
 
 // digit returns bits [at, end) of the key's bits as a key.
@@ -167,6 +162,9 @@ func (k radixKey) digit(at, end uint) radixKey {
 	k.shift, k.bits = k.shift+at, end-at
 	return k
 }
+
+// factor returns what the key is multiplied by.
+func (k radixKey) factor() uint64 { return max(k.mul, 1) }
 
 func (k radixKey) digitFlip() uint32 { return uint32(k.flip >> k.shift & (1<<k.bits - 1)) }
 
@@ -187,7 +185,7 @@ func (o *op) radix(key radixKey, n int, cols []mover, first *radixPass, offsets 
 	keyAt := slices.IndexFunc(cols, func(m mover) bool { return m.src == key.buf && m.width == key.width })
 	if keyAt < 0 && passes > 1 { // the bits of the key that are needed move too, except in the last pass
 		if key.width == 8 && key.bits <= 32 {
-			key = radixKey{o.alloc(int64(n) * 4), 4, 0, key.bits, key.flip >> key.shift}
+			key = radixKey{buf: o.alloc(int64(n) * 4), width: 4, bits: key.bits, flip: key.flip >> key.shift}
 		}
 		keyAt = len(cols)
 		all = append(slices.Clone(cols), mover{src: key.buf, width: key.width})
@@ -293,7 +291,7 @@ func (o *op) newPass(key radixKey, n int, cols []mover) *radixPass {
 // form of the one by which the rows move.
 func (p *radixPass) counting(key radixKey) partitionCountArgs {
 	return partitionCountArgs{key: addr(key.buf), counts: addr(p.counts), rows: int64(p.n), perBlock: int64(p.perBlock / partitionCounters),
-		segmentCount: 1, bits: uint32(key.bits), shift: uint32(key.shift), flip: key.digitFlip()}
+		segmentCount: 1, bits: uint32(key.bits), shift: uint32(key.shift), flip: key.digitFlip(), mul: key.factor()}
 }
 
 func (p *radixPass) count(width int, args partitionCountArgs) {
@@ -309,7 +307,7 @@ func (p *radixPass) move() *gpu.Buffer {
 	p.begins("move")
 	for _, l := range p.launches {
 		args := partitionArgs{key: addr(p.key.buf), base: addr(p.counts), rows: uint32(p.n), perBlock: uint32(p.perBlock), columns: int32(len(l.cols)),
-			bits: uint32(p.key.bits), shift: uint32(p.key.shift), flip: p.key.digitFlip(), widest: uint32(l.widest)}
+			bits: uint32(p.key.bits), shift: uint32(p.key.shift), flip: p.key.digitFlip(), widest: uint32(l.widest), mul: p.key.factor()}
 		copy(args.column[:], l.cols)
 		launch(p.op, l.shape.kernel, p.grid, partitionThreads, l.shared, args)
 	}

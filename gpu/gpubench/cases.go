@@ -254,7 +254,7 @@ func (b *bench) partitionBy(cols []gpu.Column, bits uint, rate float64) error {
 		}
 		before, count := b.spent(phase)
 		took, wall, err := b.once(func() error {
-			out, offsets, err := b.q.Partition(b.l, cols, cols[0], 0, bits)
+			out, offsets, err := b.q.Partition(b.l, cols, cols[0], gpu.Digit{Bits: bits})
 			gpu.ReleaseColumns(out)
 			offsets.Release()
 			return err
@@ -529,7 +529,7 @@ func (b *bench) joinPartitioned(build int, rate float64) error {
 			return nil, gpu.Partitioned{}, err
 		}
 		defer hash.Release()
-		cols, offsets, err := b.q.Partition(b.l, append([]gpu.Column{key}, payload...), hash, 64-digit, digit)
+		cols, offsets, err := b.q.Partition(b.l, append([]gpu.Column{key}, payload...), hash, gpu.Digit{Shift: 64 - digit, Bits: digit})
 		if err != nil {
 			return nil, gpu.Partitioned{}, err
 		}

@@ -83,8 +83,14 @@ func testOtherDevice(t *testing.T, open Open) {
 	try("concat", func(q gpu.Queue) error { _, err := q.Concat(b.l, []gpu.Column{own, far}); return err })
 	try("slice", func(q gpu.Queue) error { _, err := q.Slice(b.l, far, 0, n); return err })
 	try("hash", func(q gpu.Queue) error { _, err := q.Hash(b.l, []gpu.Column{own, far}, 1); return err })
-	try("partition", func(q gpu.Queue) error { _, _, err := q.Partition(b.l, []gpu.Column{far}, own, 0, 2); return err })
-	try("partition by", func(q gpu.Queue) error { _, _, err := q.Partition(b.l, []gpu.Column{own}, far, 0, 2); return err })
+	try("partition", func(q gpu.Queue) error {
+		_, _, err := q.Partition(b.l, []gpu.Column{far}, own, gpu.Digit{Bits: 2})
+		return err
+	})
+	try("partition by", func(q gpu.Queue) error {
+		_, _, err := q.Partition(b.l, []gpu.Column{own}, far, gpu.Digit{Bits: 2})
+		return err
+	})
 	try("sort", func(q gpu.Queue) error { _, err := q.Sort(b.l, key(far)); return err })
 	try("build table", func(q gpu.Queue) error {
 		_, err := q.BuildTable(b.l, []gpu.Column{far}, []bool{false})

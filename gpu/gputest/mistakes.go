@@ -76,14 +76,15 @@ func testMistakes(t *testing.T, open Open) {
 		fails("of a column of 100 rows", err)
 	}
 	for _, c := range []struct {
-		want        string
-		cols, hash  gpu.Column
-		shift, bits uint
+		want      string
+		cols, key gpu.Column
+		d         gpu.Digit
 	}{
-		{"by a column of VARCHAR", longs, texts, 0, 2}, {"by 17 bits", longs, longs, 0, 17},
-		{"from bit 30", ids, ids, 30, 3}, {"1 rows by a hash of 100", short, longs, 0, 2}, {"1 rows by a hash of 100", short, longs, 0, 0},
+		{"by a column of VARCHAR", longs, texts, gpu.Digit{Bits: 2}}, {"by 17 bits", longs, longs, gpu.Digit{Bits: 17}},
+		{"from bit 30", ids, ids, gpu.Digit{Shift: 30, Bits: 3}}, {"even factor 6", ids, ids, gpu.Digit{Bits: 3, Factor: 6}},
+		{"1 rows by a key of 100", short, longs, gpu.Digit{Bits: 2}}, {"1 rows by a key of 100", short, longs, gpu.Digit{}},
 	} {
-		_, _, err = b.q.Partition(b.l, keys(c.cols), c.hash, c.shift, c.bits)
+		_, _, err = b.q.Partition(b.l, keys(c.cols), c.key, c.d)
 		fails(c.want, err)
 	}
 	_, err = b.q.Sort(b.l, nil)

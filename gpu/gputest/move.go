@@ -547,7 +547,7 @@ func testPartition(t *testing.T, open Open) {
 					continue
 				}
 				shift, bits := digit[0], digit[1]
-				out, ends, err := b.q.Partition(b.l, cols, hash, shift, bits)
+				out, ends, err := b.q.Partition(b.l, cols, hash, gpu.Digit{Shift: shift, Bits: bits})
 				require.NoError(t, err)
 				offsets := b.offsets(ends)
 				require.Len(t, offsets, 1<<bits+1)
@@ -592,14 +592,18 @@ func testPartitionColumns(t *testing.T, open Open) {
 		}
 		cols = b.up(cols...)
 		for _, only := range []int{2, len(cols)} {
-			for _, digit := range [][2]uint{{24, 8}, {5, 3}, {7, 11}} {
-				out, ends, err := b.q.Partition(b.l, cols[:only], cols[0], digit[0], digit[1])
+			for _, digit := range []gpu.Digit{{Shift: 24, Bits: 8}, {Shift: 5, Bits: 3}, {Shift: 7, Bits: 11}, {Shift: 22, Bits: 10, Factor: 0x9e3779b97f4a7c15}} {
+				out, ends, err := b.q.Partition(b.l, cols[:only], cols[0], digit)
 				require.NoError(t, err)
 				offsets := b.offsets(ends)
 				var order []int
-				parts := make([][]int, 1<<digit[1])
+				parts := make([][]int, 1<<digit.Bits)
 				for r, k := range key {
-					p := k.Int.Lo >> digit[0] & (1<<digit[1] - 1)
+					p := k.Int.Lo * max(digit.Factor, 1)
+					if typ.Width() == 4 {
+						p &= math.MaxUint32
+					}
+					p = p >> digit.Shift & (1<<digit.Bits - 1)
 					parts[p] = append(parts[p], r)
 				}
 				for p, rows := range parts {
@@ -617,8 +621,8 @@ func testPartitionColumns(t *testing.T, open Open) {
 			}
 		}
 	}
-	for _, digit := range [][2]uint{{0, 17}, {30, 4}} {
-		_, _, err := b.q.Partition(b.l, nil, b.ids([]int32{1, 2}), digit[0], digit[1])
+	for _, digit := range []gpu.Digit{{Bits: 17}, {Shift: 30, Bits: 4}} {
+		_, _, err := b.q.Partition(b.l, nil, b.ids([]int32{1, 2}), digit)
 		require.ErrorContains(t, err, "want at most 16 that the column has")
 	}
 }

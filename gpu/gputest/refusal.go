@@ -380,7 +380,7 @@ func primitiveRefusals() []refusal {
 		}),
 		stateless("hash", func(b *bench, cols []gpu.Column) (made, error) { return one(b.q.Hash(b.l, cols, hashSeed)) }),
 		stateless("partition", func(b *bench, cols []gpu.Column) (made, error) {
-			out, offsets, err := b.q.Partition(b.l, cols, cols[colSpread], 3, 4)
+			out, offsets, err := b.q.Partition(b.l, cols, cols[colSpread], gpu.Digit{Shift: 3, Bits: 4})
 			if err != nil {
 				return made{cols: append(out, nonEmpty(offsets)...)}, err
 			}
@@ -424,7 +424,7 @@ func primitiveRefusals() []refusal {
 	}
 	out = append(out, matcherRefusals("join partitions", func(b *bench) (func() (gpu.Matcher, error), func()) {
 		cols := b.inputs()
-		keys, offsets, err := b.q.Partition(b.l, pick(cols, colOrdered), cols[colSpread], 12, 3)
+		keys, offsets, err := b.q.Partition(b.l, pick(cols, colOrdered), cols[colSpread], gpu.Digit{Shift: 12, Bits: 3})
 		require.NoError(b.t, err)
 		side := gpu.Partitioned{Key: keys[0], Offsets: offsets}
 		return func() (gpu.Matcher, error) { return b.q.MatchPartitions(b.l, side, side) }, func() { keys[0].Release(); offsets.Release() }

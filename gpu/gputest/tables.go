@@ -237,7 +237,7 @@ func (b *bench) checkJoinPartitions(typ gpu.Type, nBuild, nProbe int, d distribu
 		hash, err := b.q.Hash(b.l, cols, hashSeed)
 		require.NoError(t, err)
 		defer hash.Release()
-		out, offsets, err := b.q.Partition(b.l, cols, hash, 64-bits, bits)
+		out, offsets, err := b.q.Partition(b.l, cols, hash, gpu.Digit{Shift: 64 - bits, Bits: bits})
 		require.NoError(t, err)
 		t.Cleanup(out[0].Release)
 		t.Cleanup(offsets.Release)

@@ -229,7 +229,7 @@ func BenchmarkMatchPartitions(bb *testing.B) {
 		col := b.int64s(keys)
 		hash, err := b.q.Hash(b.l, []gpu.Column{col}, 1)
 		require.NoError(b, err)
-		cols, offsets, err := b.q.Partition(b.l, []gpu.Column{col}, hash, 64-bits, bits)
+		cols, offsets, err := b.q.Partition(b.l, []gpu.Column{col}, hash, gpu.Digit{Shift: 64 - bits, Bits: bits})
 		require.NoError(b, err)
 		return gpu.Partitioned{Key: cols[0], Offsets: offsets}
 	}

@@ -33,8 +33,7 @@ func Fold(p *gpu.Program) (out []gpu.Scalar, err error) {
 	if len(p.Inputs) > 0 {
 		return nil, fmt.Errorf("a program with %d inputs is not constant", len(p.Inputs))
 	}
-	l := gpu.NewBudget("host", "", 0, heap{}).Lease("fold")
-	cols, err := evalProgram(&Device{threads: 1}, l, p, nil, 1)
+	cols, err := Evaluate(HeapLease("fold", 0), p, nil, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -42,6 +41,17 @@ func Fold(p *gpu.Program) (out []gpu.Scalar, err error) {
 		out = append(out, c.ScalarAt(0))
 	}
 	return out, nil
+}
+
+// Evaluate runs a program over n rows of its inputs on one core. It needs no device.
+func Evaluate(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gpu.Column, error) {
+	return evalProgram(&Device{threads: 1}, l, p, in, n)
+}
+
+// HeapLease returns a lease of at most limit bytes of the Go heap, 0 for any number. The
+// garbage collector frees what is not released.
+func HeapLease(name string, limit int64) *gpu.Lease {
+	return gpu.NewBudget("host", "", limit, heap{}).Lease(name)
 }
 
 // heap is the Go heap as an allocator. The garbage collector frees its memory.

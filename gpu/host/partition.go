@@ -9,29 +9,25 @@ import (
 // Partition implements gpu.Queue. Every task makes a histogram, a scan over
 // (partition, task) turns the counts into output offsets, and every task writes the ids
 // of its rows there. Then the columns are gathered. Reduce-then-scan makes it stable.
-func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shift, bits uint) ([]gpu.Column, gpu.Column, error) {
-	if err := q.check(cols, []gpu.Column{hash}); err != nil {
+func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu.Digit) ([]gpu.Column, gpu.Column, error) {
+	if err := q.check(cols, []gpu.Column{key}); err != nil {
 		return nil, gpu.Column{}, err
 	}
-	width := hash.Type.Width()
-	if !hash.Type.IsInteger() || width < 4 || hash.Dict != nil || hash.Valid != nil {
-		return nil, gpu.Column{}, fmt.Errorf("partition by a column of %v: want a plain integer of 4 or 8 bytes without nulls", hash.Type)
-	}
-	if bits > 16 || shift+bits > 8*uint(width) {
-		return nil, gpu.Column{}, fmt.Errorf("partition by %d bits from bit %d of a column of %v: want at most 16 that the column has", bits, shift, hash.Type)
+	if err := d.Check(key); err != nil {
+		return nil, gpu.Column{}, err
 	}
 	for _, c := range cols {
-		if c.Len != hash.Len {
-			return nil, gpu.Column{}, fmt.Errorf("partition of a column of %d rows by a hash of %d", c.Len, hash.Len)
+		if c.Len != key.Len {
+			return nil, gpu.Column{}, fmt.Errorf("partition of a column of %d rows by a key of %d", c.Len, key.Len)
 		}
 	}
 	var order array[int32]
 	var offsets []int
 	var err error
-	if width == 4 {
-		order, offsets, err = partition(q.dev, l, gpu.Values[uint32](hash.Data, hash.Len), shift, bits)
+	if key.Type.Width() == 4 {
+		order, offsets, err = partition(q.dev, l, gpu.Values[uint32](key.Data, key.Len), d)
 	} else {
-		order, offsets, err = partition(q.dev, l, gpu.Values[uint64](hash.Data, hash.Len), shift, bits)
+		order, offsets, err = partition(q.dev, l, gpu.Values[uint64](key.Data, key.Len), d)
 	}
 	if err != nil {
 		return nil, gpu.Column{}, q.fail(err)
@@ -52,11 +48,11 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, hash gpu.Column, shif
 	return out, gpu.Column{Type: gpu.Of(gpu.Int32), Len: len(starts.v), Data: starts.buf}, nil
 }
 
-// partition returns the stable permutation that orders rows by a digit of their hash, and
+// partition returns the stable permutation that orders rows by a digit of their key, and
 // the first position of each digit. The caller releases the permutation.
-func partition[K uint32 | uint64](d *Device, l *gpu.Lease, hash []K, shift, bits uint) (order array[int32], offsets []int, err error) {
-	n, fanout := len(hash), 1<<bits
-	mask := K(fanout - 1)
+func partition[K uint32 | uint64](d *Device, l *gpu.Lease, key []K, digit gpu.Digit) (order array[int32], offsets []int, err error) {
+	n, fanout := len(key), 1<<digit.Bits
+	mask, factor, shift := K(fanout-1), K(max(digit.Factor, 1)), digit.Shift
 	size := max(grain, (n/(4*d.threads)+63)/64*64)
 	tasks := (n + size - 1) / size
 	nexts, err := newZeros[int32](l, tasks*fanout)
@@ -67,8 +63,8 @@ func partition[K uint32 | uint64](d *Device, l *gpu.Lease, hash []K, shift, bits
 	next := nexts.v
 	err = d.parallel(n, size, func(lo, hi int) error {
 		count := next[lo/size*fanout:][:fanout]
-		for _, h := range hash[lo:hi] {
-			count[h>>shift&mask]++
+		for _, k := range key[lo:hi] {
+			count[k*factor>>shift&mask]++
 		}
 		return nil
 	})
@@ -89,8 +85,8 @@ func partition[K uint32 | uint64](d *Device, l *gpu.Lease, hash []K, shift, bits
 	offsets[fanout] = n
 	err = d.parallel(n, size, func(lo, hi int) error {
 		to := next[lo/size*fanout:][:fanout]
-		for i, h := range hash[lo:hi] {
-			p := h >> shift & mask
+		for i, k := range key[lo:hi] {
+			p := k * factor >> shift & mask
 			order.v[to[p]] = int32(lo + i)
 			to[p]++
 		}

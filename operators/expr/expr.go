@@ -48,7 +48,8 @@ const (
 func (e *Expr) Type() gpu.Type { return e.typ }
 
 // Annotation returns the annotation of the column, if the expression is a column, a column
-// cast to its own type, or a column that the FILTER of an aggregate makes null.
+// cast to its own type, a column that the FILTER of an aggregate makes null, or two columns
+// of one annotation that Coalesce makes one.
 func (e *Expr) Annotation() gpu.Annotation { return e.annotation }
 
 // Nullable reports whether a value can be null.
@@ -57,6 +58,9 @@ func (e *Expr) Nullable() bool { return e.nullable }
 // Range bounds the values that are not null. It is nil when nothing is known, or when
 // values of the type are not stored as integers.
 func (e *Expr) Range() *Range { return e.rng }
+
+// MayFail reports whether the expression may fail on a row, as a division by zero does.
+func (e *Expr) MayFail() bool { return e.fails }
 
 // IsColumn returns the schema position when the expression is a bare column.
 func (e *Expr) IsColumn() (int, bool) { return e.column, e.op == opColumn }
@@ -118,17 +122,42 @@ func (e *Expr) Equal(f *Expr) bool {
 // Remap returns the expression over another schema. f maps the old position of a column
 // to the new one.
 func (e *Expr) Remap(f func(int) int) *Expr {
+	return e.replace(func(column *Expr) *Expr {
+		c := *column
+		c.column = f(c.column)
+		return &c
+	})
+}
+
+// Substitute returns the expression with columns[i] in the place of column i, of the same
+// type. It is over the schema of columns. A column that takes the place of another one is
+// written as that.
+func (e *Expr) Substitute(columns []*Expr) *Expr {
+	return e.replace(func(column *Expr) *Expr {
+		to := columns[column.column]
+		if to.op != opColumn {
+			return to
+		}
+		c := *to
+		c.name, c.table = column.name, column.table
+		return &c
+	})
+}
+
+// replace returns the expression with other columns.
+func (e *Expr) replace(f func(column *Expr) *Expr) *Expr {
 	done := map[*Expr]*Expr{}
 	var remap func(*Expr) *Expr
 	remap = func(e *Expr) *Expr {
 		if r, ok := done[e]; ok {
 			return r
 		}
+		if e.op == opColumn {
+			done[e] = f(e)
+			return done[e]
+		}
 		c := *e
 		done[e] = &c
-		if e.op == opColumn {
-			c.column = f(e.column)
-		}
 		c.args = make([]*Expr, len(e.args))
 		for i, a := range e.args {
 			c.args[i] = remap(a)

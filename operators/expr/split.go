@@ -32,5 +32,33 @@ func Equality(e *Expr) (l, r *Expr, nullSafe, ok bool) {
 	return e.args[0], e.args[1], e.op == gpu.OpNotDistinct, true
 }
 
+// Equal returns l = r of two expressions of one type; nullSafe makes it l IS NOT DISTINCT
+// FROM r.
+func Equal(l, r *Expr, nullSafe bool) *Expr {
+	e := &Expr{op: gpu.OpEq, typ: gpu.Of(gpu.Bool), column: -1, args: []*Expr{l, r}, nullable: l.nullable || r.nullable, fails: l.fails || r.fails}
+	if nullSafe {
+		e.op, e.nullable = gpu.OpNotDistinct, false
+	}
+	return e
+}
+
+// Coalesce returns x, or y where x is null. Both have one type.
+func Coalesce(x, y *Expr) *Expr {
+	there := &Expr{op: gpu.OpIsNotNull, typ: gpu.Of(gpu.Bool), column: -1, args: []*Expr{x}, fails: x.fails}
+	e := &Expr{op: gpu.OpSelect, typ: x.typ, column: -1, args: []*Expr{there, x, y}, nullable: x.nullable && y.nullable, rng: x.rng.union(y.rng), fails: x.fails || y.fails}
+	if x.annotation == y.annotation {
+		e.annotation = x.annotation
+	}
+	return e
+}
+
+// Coalesced returns the operands of Coalesce.
+func Coalesced(e *Expr) (x, y *Expr, ok bool) {
+	if e.op != gpu.OpSelect || e.args[0].op != gpu.OpIsNotNull || e.args[0].args[0] != e.args[1] {
+		return nil, nil, false
+	}
+	return e.args[1], e.args[2], true
+}
+
 // CommonType returns the type in which values of two types are compared.
 func CommonType(s, t gpu.Type) (gpu.Type, bool) { return common(&Expr{typ: s}, &Expr{typ: t}) }

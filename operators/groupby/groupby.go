@@ -668,7 +668,7 @@ func (o *hashGroupBy) partition(t operators.Task, c *cut) (err error) {
 		return err
 	}
 	defer digits.Release()
-	cols, starts, err := t.Queue.Partition(t.Lease, c.rows.Cols, digits, shift, fanOut)
+	cols, starts, err := t.Queue.Partition(t.Lease, c.rows.Cols, digits, gpu.Digit{Shift: shift, Bits: fanOut})
 	if err != nil {
 		return err
 	}

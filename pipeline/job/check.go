@@ -49,13 +49,17 @@ func (j *Job) Check(own []string) Diagnostics {
 			case jn.Kind != "cross" && len(jn.On)+len(jn.Using) == 0:
 				add(name, path+".join", "the join has no condition; give it on or using")
 			}
-			switch {
-			case jn.Build == "left" && slices.Contains([]string{"left", "semi", "anti"}, jn.Kind):
+			if !slices.Contains([]string{"", "auto", "as written"}, jn.Order) {
+				add(name, path+".join.order", "order is %q; it must be auto or as written", jn.Order)
+			}
+			if jn.Order == "as written" && jn.Kind != "" && jn.Kind != "inner" {
+				add(name, path+".join.order", "a %s join keeps its place anyway; leave order out", jn.Kind)
+			}
+			if jn.Build == "left" && slices.Contains([]string{"semi", "anti", "mark"}, jn.Kind) {
 				add(name, path+".join.build", "a %s join can only build its right side", jn.Kind)
-			case jn.Build == "right" && jn.Kind == "right":
-				add(name, path+".join.build", "a right join can only build its left side")
-			case (jn.Build == "left" || jn.Build == "right") && jn.Kind == "full":
-				add(name, path+".join.build", "a full join builds each side once; leave build out")
+			}
+			if jn.Mark != "" && jn.Kind != "mark" {
+				add(name, path+".join.mark", "only a join of kind: mark has a column %q", jn.Mark)
 			}
 		}
 		if g := s.Group; g != nil {

@@ -68,12 +68,15 @@ type Step struct {
 
 // Join joins the step's input, which is the left side, with another relation.
 type Join struct {
-	With  string   `yaml:"with" doc:"Source or step on the right side." required:"true"`
-	As    string   `yaml:"as" doc:"Name of the right side in expressions, as in 'm.name'; by default that of the source or step. A relation that is joined with itself needs one."`
-	Kind  string   `yaml:"kind" doc:"Kind of join. A full join reads both sides twice." enum:"inner,left,right,full,semi,anti,cross" default:"inner"`
-	On    []string `yaml:"on" doc:"SQL conditions that all must hold; at least one is an equality (= or IS NOT DISTINCT FROM) of a left and a right column. A cross join has none."`
-	Using []string `yaml:"using" doc:"Columns of the same name that must be equal; they appear once."`
-	Build string   `yaml:"build" doc:"Side to hold in memory; by default the smaller one, by estimate. Inner and cross joins can build either side, right joins the left one, left, semi and anti joins the right one." enum:"auto,left,right" default:"auto"`
+	With      string   `yaml:"with" doc:"Source or step on the right side." required:"true"`
+	As        string   `yaml:"as" doc:"Name of the right side in expressions, as in 'm.name'; by default that of the source or step. A relation that is joined with itself needs one."`
+	Kind      string   `yaml:"kind" doc:"Kind of join. A mark join has all rows of its input, with a BOOLEAN that says whether the row has a match." enum:"inner,left,right,full,semi,anti,mark,cross" default:"inner"`
+	On        []string `yaml:"on" doc:"SQL conditions that all must hold. Without an equality (= or IS NOT DISTINCT FROM) of a left and a right column all pairs of rows are compared. A cross join has none."`
+	Using     []string `yaml:"using" doc:"Columns of the same name that must be equal; they appear once."`
+	Mark      string   `yaml:"mark" doc:"Name of the BOOLEAN column of a mark join; matched by default."`
+	Build     string   `yaml:"build" doc:"Side to hold in memory; by default the smaller one, by estimate. Semi, anti and mark joins hold the right one." enum:"auto,left,right" default:"auto"`
+	Order     string   `yaml:"order" doc:"Whether an inner join may change places with the inner joins before and after it, by estimate (auto), or keeps its place (as written). A join with build or algorithm keeps its place too." enum:"auto,as written" default:"auto"`
+	Algorithm string   `yaml:"algorithm" doc:"Algorithm of the join; chosen by default. It is for measurements: it changes the time and the memory, not the rows." enum:"npj,phj-ur,phj-tr,smj-ur,smj-tr,bucket,rhj,large-s"`
 }
 
 // Group groups the step's input.

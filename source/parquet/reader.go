@@ -61,10 +61,22 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 	if err != nil {
 		return nil, err
 	}
+	r := t.newReader(opt, total)
+	r.slots, r.inflight, r.cut = slots, inflight, cut
+	r.upcoming = r.cut.next()
+	r.unwatch = context.AfterFunc(ctx, func() { r.fail(context.Cause(ctx)) })
+	for range threads {
+		r.workers.Add(1)
+		go r.decode()
+	}
+	return r, nil
+}
+
+// newReader returns a reader without strides.
+func (t *Table) newReader(opt source.ScanOptions, total source.Progress) *reader {
 	r := &reader{
-		columns: opt.Columns, lease: opt.Lease, encoded: opt.Decode.Encoded, trace: opt.Decode.Trace, slots: slots,
-		inflight: inflight, inflightBytes: opt.Decode.InflightBytes,
-		cut: cut, upcoming: cut.next(), total: total,
+		columns: opt.Columns, lease: opt.Lease, encoded: opt.Decode.Encoded, trace: opt.Decode.Trace, inflightBytes: opt.Decode.InflightBytes,
+		total:  total,
 		schema: &gpu.Schema{Fields: make([]gpu.Field, len(opt.Columns))},
 		order:  t.bySize(opt.Columns),
 		left:   -1,
@@ -73,12 +85,7 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 		r.schema.Fields[i] = t.schema.Fields[c]
 	}
 	r.work.L, r.ready.L = &r.mu, &r.mu
-	r.unwatch = context.AfterFunc(ctx, func() { r.fail(context.Cause(ctx)) })
-	for range threads {
-		r.workers.Add(1)
-		go r.decode()
-	}
-	return r, nil
+	return r
 }
 
 // bySize returns the columns in order of size, the largest first: the task that is

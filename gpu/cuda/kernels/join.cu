@@ -1,218 +1,744 @@
-// The join of partitioned sides (PHJ of Wu et al., SIGMOD 2025, §4): one block a
-// work item builds a chained hash table of a part of a build partition in shared
-// memory and probes it with a part of the probe partition. Pairs are counted, and
-// written when their places are known.
+// The join of partitioned sides (PHJ of Wu et al., SIGMOD 2025, §4), matching and
+// materialising at once. A block takes work items: it copies the build rows of a
+// partition into shared memory, makes a hash table of them, probes it with the
+// partition's probe rows chunk by chunk, and writes the columns of the pairs. No ids go
+// through device memory unless they are asked for.
 //
-// Bytes: keys of both sides twice, 8 a pair written.
+// Bytes: the columns of both sides read once, those of the pairs written once.
+//
+// Work items are planned on the device. Pairs are counted before they are written: a
+// block reserves room for those of a chunk, and when there is none left, it notes where
+// it stopped, and the next launch goes on from there.
 #include "common.cuh"
 
-// JoinItem is a piece of work: rows of one partition of both sides. The build
-// rows are at most JOIN_BUILD.
+// Bulk copies (Hopper and later) bring rows into shared memory by one instruction of one
+// thread; other GPUs take 16 bytes a thread.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900 && !defined(GSTREAM_NO_BULK)
+constexpr bool JOIN_BULK = true;
+#else
+constexpr bool JOIN_BULK = false;
+#endif
+
+DEVICE u32 shared_address(const void* p) {
+#if defined(__CUDA_ARCH__)
+    return (u32)__cvta_generic_to_shared(p);
+#else
+    return 0;
+#endif
+}
+
+// Arrival is a barrier of shared memory that bulk copies arrive at.
+struct Arrival {
+    u64* barrier;
+
+    // init is called by one thread, before a barrier of the block.
+    __device__ __forceinline__ void init() const {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+    }
+
+    // expect says how many bytes the copies of a phase have. One thread calls it.
+    __device__ __forceinline__ void expect(u32 bytes) const {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
+#endif
+    }
+
+    // copy starts a copy; 16 bytes is the unit of all three.
+    __device__ __forceinline__ void copy(void* dst, const void* src, u32 bytes) const {
+#if !defined(__CUDA_ARCH__)
+        for (u32 i = 0; i < bytes / 16; i++) ((uint4*)dst)[i] = ((const uint4*)src)[i];
+#elif __CUDA_ARCH__ >= 900
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address(dst)), "l"(src), "r"(bytes),
+                     "r"(shared_address(barrier))
+                     : "memory");
+#endif
+    }
+
+    // wait waits for the copies of a phase.
+    __device__ __forceinline__ void wait(u32 phase) const {
+#if !defined(__CUDA_ARCH__)
+        __syncthreads();
+#elif __CUDA_ARCH__ >= 900
+        u32 done = 0;
+        while (!done)
+            asm volatile(
+                "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+                : "=r"(done)
+                : "r"(shared_address(barrier)), "r"(phase & 1)
+                : "memory");
+#endif
+    }
+};
+
+// bulk_fence orders a thread's stores to shared memory before copies that start after
+// the next barrier.
+DEVICE void bulk_fence() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+// async_copy starts the copy of 16 bytes, async_wait waits for all copies of the thread.
+DEVICE void async_copy(void* dst, const void* src) {
+#if defined(__CUDA_ARCH__)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(dst)), "l"(src) : "memory");
+#else
+    *(uint4*)dst = *(const uint4*)src;
+#endif
+}
+
+DEVICE void async_wait() {
+#if defined(__CUDA_ARCH__)
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+// JoinItem is a work item: rows of one partition of both sides. Either its build rows
+// are those of one table, or its probe rows those of one slice.
 struct JoinItem {
     u32 buildFrom, buildTo, probeFrom, probeTo;
 };
 
+struct JoinState {
+    u64 pairs;   // for which room was asked
+    u64 written; // before the first for which there was none
+    u32 items;
+    u32 taken;   // items that blocks have taken
+    u32 late;    // items that are joined through runs
+    u32 lateTaken;
+    u32 stopped; // 1 when room was missing
+    u32 wrong;   // 1 when offsets descend or leave the rows
+};
+
+// JoinPlace is where a block stopped, in an item or between two.
+struct JoinPlace {
+    u32 item;  // NONE: between two
+    u32 next;  // the item after it, which the block has taken; NONE: none
+    u32 table; // first build row of the table
+    u32 probe; // first probe row
+};
+
+// JoinLoad is a column whose rows are copied into shared memory.
+struct JoinLoad {
+    u64 src;
+    u64 rows;
+    u32 width; // bytes: 1, 2, 4 or 8
+    u32 at;    // offset in the table, or in a slot of probe rows
+    i32 build;
+    u32 unused;
+};
+
+// JoinOutput is a column of the pairs.
+struct JoinOutput {
+    u64 src; // 0: row numbers, width 4
+    u64 dst;
+    u32 width;  // bytes: 1, 2, 4 or 8
+    u32 stride; // in widths: values of 16 bytes are two columns of stride 2
+    i32 at;     // where its rows are in shared memory; -1: they are not
+    i32 build;
+};
+
+constexpr int JOIN_LOADS = 16, JOIN_OUTPUTS = 32;
+
 struct JoinArgs {
-    u64 build; // keys, partitioned
+    u64 build; // keys
     u64 probe;
     const u32* buildValid; // null: no nulls
     const u32* probeValid;
     const JoinItem* items;
-    i64* counts;     // pairs of each item; for join_write where they begin
-    u32* probeIDs;
-    u32* buildIDs;
-    u32* matched;    // zeroed bitmap of the probe rows that have a match
+    JoinItem* late;    // items for join_runs: a table, and probe rows of which one has many matches
+    JoinState* state;
+    JoinPlace* places; // by block
+    u32* matched;      // bitmap of the probe rows with a match
+    u64 limit;         // of pairs
+    u64 mul;           // odd; makes buckets of keys
+    JoinLoad load[JOIN_LOADS];
+    JoinOutput output[JOIN_OUTPUTS];
+    u32 loads, outputs;
+    u32 capacity; // build rows of a table
+    u32 bits;     // of the number of buckets
+    u32 unique;   // 1: the build keys are distinct
+    u32 most;     // late items that there is room for
+    // Offsets in shared memory. Columns of the table are at 0, its keys first.
+    u32 next, head, slots, slot;
+    u32 unused;
 };
 
-constexpr u32 JOIN_THREADS = 1024, JOIN_ITEMS = 3; // rows a thread probes at a time
-constexpr u32 JOIN_BUILD = 9216;
-constexpr u16 JOIN_END = 0xffff;
+constexpr u32 NONE = ~0u;
+constexpr u32 JOIN_END = 0xffff;
+constexpr u32 JOIN_ALIGN = 32;      // copies begin at a multiple of so many rows
+constexpr u32 JOIN_MANY = 32;       // matches of a row for which chains are fast
+constexpr u32 JOIN_BATCH = 1 << 16; // pairs that a block of join_runs reserves at a time
 
-// As many buckets as leave room for two blocks a multiprocessor.
 template <class K>
-constexpr u32 join_bits = sizeof(K) == 4 ? 13 : 12;
+DEVICE u32 join_bucket(const JoinArgs& a, K key) {
+    return sizeof(K) == 4 ? (u32)key * (u32)a.mul >> (32 - a.bits) : (u32)((u64)key * a.mul >> (64 - a.bits));
+}
 
-// join_bucket takes bits that partitioning by a hash or by the key itself leaves
-// different: the upper ones of a product.
-DEVICE u32 join_bucket(u32 key) { return key * 0x9e3779b1u >> (32 - join_bits<u32>); }
-DEVICE u32 join_bucket(u64 key) { return (u32)((key ^ key >> 32) * 0x9e3779b97f4a7c15ull >> (64 - join_bits<u64>)); }
-
-// JoinTable is a chained hash table in shared memory; joinShared in Go counts its
-// bytes.
+// Chains is a chained hash table: the rows of a bucket in any order.
 template <class K>
-struct JoinTable {
-    K* key;    // by place
-    u32* head; // by bucket: the place of its last row, or JOIN_END
-    u16* next; // by place: the row before it in the bucket, or JOIN_END
+struct Chains {
+    const K* key; // by row
+    u16* next;    // by row: the one before it in the bucket, or JOIN_END
+    u32* head;    // by bucket: its last row, or JOIN_END
 
-    __device__ __forceinline__ JoinTable(K* memory) {
-        key = memory;
-        head = (u32*)(key + JOIN_BUILD);
-        next = (u16*)(head + (1 << join_bits<K>));
-    }
-
-    __device__ __forceinline__ void build(const JoinArgs& a, const JoinItem& item) {
-        for (u32 b = threadIdx.x; b < 1 << join_bits<K>; b += JOIN_THREADS) head[b] = JOIN_END;
-        __syncthreads();
-        const K* keys = (const K*)a.build + item.buildFrom;
-        const u32 n = item.buildTo - item.buildFrom;
-#pragma unroll 4
-        for (u32 i = threadIdx.x; i < n; i += JOIN_THREADS) {
-            K k = keys[i];
-            key[i] = k;
-            if (bit(a.buildValid, item.buildFrom + i)) next[i] = (u16)atomicExch(&head[join_bucket(k)], i);
-        }
-        __syncthreads();
-    }
-
-    // find returns the first place of a key from a place on, or JOIN_END.
+    // find returns the first row of a key from a row on, or JOIN_END.
     __device__ __forceinline__ u32 find(K k, u32 at) const {
         while (at != JOIN_END && key[at] != k) at = next[at];
         return at;
     }
 };
 
-// probe_rows looks up a thread's rows of a piece, 32 apart: the first match of
-// each and how many there are.
-template <class K>
-DEVICE void probe_rows(const JoinArgs& a, const JoinItem& item, const JoinTable<K>& table, u32 row, K (&k)[JOIN_ITEMS], u32 (&first)[JOIN_ITEMS], u32 (&count)[JOIN_ITEMS]) {
-    const K* keys = (const K*)a.probe;
+// Pairs are a thread's pairs: rows of both sides, and where each pair is written.
+template <int N>
+struct Pairs {
+    u32 build[N]; // in the table
+    u32 probe[N]; // in the chunk
+    u32 to[N];    // after the first
+    bool in[N];   // there is a pair
+};
+
+// Sides are where the rows of pairs lie.
+struct Sides {
+    const u8* table; // the build rows that are in shared memory
+    const u8* chunk; // the probe rows that are in shared memory
+    u64 firstBuild, firstProbe; // their numbers
+};
+
+template <class T, bool STRIDED, int N>
+DEVICE void write_column(const JoinOutput& o, const u8* shared, const u32 (&pick)[N], const Pairs<N>& p, u64 to, u64 first) {
+    const u32 stride = STRIDED ? o.stride : 1;
+    T v[N];
+    if (o.at >= 0) {
+        const T* src = (const T*)(shared + o.at);
 #pragma unroll
-    for (u32 i = 0; i < JOIN_ITEMS; i++) {
-        u32 r = row + 32 * i;
-        bool valid = r < item.probeTo && bit(a.probeValid, r);
-        if (valid) k[i] = keys[r];
-        first[i] = valid ? table.head[join_bucket(k[i])] : JOIN_END;
+        for (int i = 0; i < N; i++)
+            if (p.in[i]) v[i] = src[pick[i]];
+    } else if (o.src) {
+        const T* src = (const T*)o.src + first * stride;
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            if (p.in[i]) v[i] = src[pick[i] * stride];
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++) v[i] = (T)(first + pick[i]);
     }
+    T* dst = (T*)o.dst + to * stride;
 #pragma unroll
-    for (u32 i = 0; i < JOIN_ITEMS; i++) {
-        count[i] = 0;
-        first[i] = table.find(k[i], first[i]);
-        for (u32 at = first[i]; at != JOIN_END; at = table.find(k[i], table.next[at])) count[i]++;
+    for (int i = 0; i < N; i++)
+        if (p.in[i]) dst[p.to[i] * stride] = v[i];
+}
+
+template <int N>
+DEVICE void write_side(const JoinOutput& o, const u8* shared, const u32 (&pick)[N], const Pairs<N>& p, u64 to, u64 first) {
+    switch (o.width) {
+    case 1: write_column<u8, false>(o, shared, pick, p, to, first); break;
+    case 2: write_column<u16, false>(o, shared, pick, p, to, first); break;
+    case 4: write_column<u32, false>(o, shared, pick, p, to, first); break;
+    default:
+        if (o.stride == 1)
+            write_column<u64, false>(o, shared, pick, p, to, first);
+        else
+            write_column<u64, true>(o, shared, pick, p, to, first);
     }
 }
 
-// The rows of a piece go round the threads as in a partition: (warp, item, lane)
-// is their order.
-DEVICE u32 join_first_row() { return warp_id() * (32 * JOIN_ITEMS) + lane_id(); }
-
-template <class K>
-DEVICE void join_count(const JoinArgs& a, K* shared) {
-    const JoinItem item = a.items[blockIdx.x];
-    JoinTable<K> table(shared);
-    table.build(a, item);
-    u32 total = 0;
-    for (u32 row = item.probeFrom + join_first_row(); row - join_first_row() < item.probeTo; row += JOIN_THREADS * JOIN_ITEMS) {
-        K k[JOIN_ITEMS];
-        u32 first[JOIN_ITEMS], count[JOIN_ITEMS];
-        probe_rows(a, item, table, row, k, first, count);
-#pragma unroll
-        for (u32 i = 0; i < JOIN_ITEMS; i++) total += count[i];
-    }
-    // A count may need more than 32 bits: JOIN_BUILD × rows of the piece.
-    i64 sum = warp_sum((i64)total);
-    i64* sums = (i64*)shared;
-    __syncthreads();
-    if (lane_id() == 0) sums[warp_id()] = sum;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        for (u32 w = 1; w < JOIN_THREADS / 32; w++) sum += sums[w];
-        a.counts[blockIdx.x] = sum;
+// write_pairs writes the columns of pairs, from pair to of the result on.
+template <int N>
+DEVICE void write_pairs(const JoinArgs& a, const Sides& s, const Pairs<N>& p, u64 to) {
+    for (u32 c = 0; c < a.outputs; c++) {
+        const JoinOutput& o = a.output[c];
+        if (o.build)
+            write_side(o, s.table, p.build, p, to, s.firstBuild);
+        else
+            write_side(o, s.chunk, p.probe, p, to, s.firstProbe);
     }
 }
 
-template <class K>
-DEVICE void join_write(const JoinArgs& a, K* shared) {
-    __shared__ u32 warps[33];
-    const JoinItem item = a.items[blockIdx.x];
-    JoinTable<K> table(shared);
-    table.build(a, item);
-    i64 base = a.counts[blockIdx.x];
-    for (u32 row = item.probeFrom + join_first_row(); row - join_first_row() < item.probeTo; row += JOIN_THREADS * JOIN_ITEMS) {
-        K k[JOIN_ITEMS];
-        u32 first[JOIN_ITEMS], count[JOIN_ITEMS], place[JOIN_ITEMS], mine = 0;
-        probe_rows(a, item, table, row, k, first, count);
-        // Places within the warp, item by item.
-#pragma unroll
-        for (u32 i = 0; i < JOIN_ITEMS; i++) {
-            u32 through = warp_inclusive(count[i]);
-            place[i] = mine + through - count[i];
-            mine += __shfl_sync(ALL, through, 31);
+// reserve asks for room for pairs. It returns where they begin, or ~0. One thread calls it.
+DEVICE u64 reserve(const JoinArgs& a, u32 n) {
+    const u64 at = atomicAdd(&a.state->pairs, (u64)n);
+    if (at + n <= a.limit) return at;
+    atomicMin(&a.state->written, at);
+    a.state->stopped = 1;
+    return ~0ull;
+}
+
+enum Outcome { DONE, NO_ROOM, MANY };
+
+// Joiner is a block that joins through chains.
+template <class K, u32 THREADS, int ROWS, bool MARK>
+struct Joiner {
+    static constexpr u32 CHUNK = THREADS * ROWS, WARPS = THREADS / 32;
+    static constexpr u32 ROW_BITS = 12; // of the rows of a chunk
+    static_assert(CHUNK < 1 << ROW_BITS, "the rows of a chunk need more bits");
+
+    const JoinArgs& a;
+    u8* memory;
+    u32* sums;     // WARPS
+    u64* base;
+    u64* barriers; // of the slots, and of the table
+    u32 phases;    // of the barriers, a bit each
+    JoinItem item;
+    u32 table, last; // build rows of the table
+    u32 probe;       // first probe row
+    bool unique;     // no two rows of the table have one key
+
+    __device__ __forceinline__ Joiner(const JoinArgs& args, u8* shared, u32* s, u64* b, u64* of) : a(args), memory(shared), sums(s), base(b), barriers(of), phases(0) {
+        for (int i = 0; i < 3; i++)
+            if (threadIdx.x == 0) arrival(i).init();
+        __syncthreads();
+    }
+
+    __device__ __forceinline__ Arrival arrival(u32 which) const { return {barriers + which}; }
+    __device__ __forceinline__ u8* slot(u32 which) const { return memory + a.slots + which * a.slot; }
+    __device__ __forceinline__ static u32 align(u32 row) { return row / JOIN_ALIGN * JOIN_ALIGN; }
+
+    struct Range {
+        const u8* src;
+        u32 bytes;
+        u32 whole; // of them, in units of 16
+    };
+
+    // range is the bytes of rows [from, to), in whole units of 16 but at the end of the
+    // column.
+    __device__ __forceinline__ static Range range(const JoinLoad& load, u32 from, u32 to) {
+        const u64 begin = (u64)from * load.width;
+        const u32 bytes = (u32)(min(((u64)to * load.width + 15) / 16 * 16, load.rows * load.width) - begin);
+        return {(const u8*)load.src + begin, bytes, bytes / 16 * 16};
+    }
+
+    // copy starts to copy rows [from, to) of the columns of a side, as which says: to a
+    // slot, or for 2 to the table. from is aligned.
+    __device__ __forceinline__ void copy(u32 which, u32 from, u32 to) {
+        u8* dst = which == 2 ? memory : slot(which);
+        if (JOIN_BULK && threadIdx.x != 0) return;
+        u32 bytes = 0;
+        for (u32 c = 0; c < a.loads; c++) {
+            const JoinLoad& load = a.load[c];
+            if (load.build != (which == 2)) continue;
+            const Range r = range(load, from, to);
+            bytes += r.whole;
+            if (threadIdx.x == 0)
+                for (u32 b = r.whole; b < r.bytes; b++) dst[load.at + b] = r.src[b];
+            for (u32 b = 16 * threadIdx.x; !JOIN_BULK && b < r.whole; b += 16 * THREADS) async_copy(dst + load.at + b, r.src + b);
         }
-        u32 total, warp = block_exclusive(lane_id() == 0 ? mine : 0, warps, total);
-        i64 at = base + __shfl_sync(ALL, warp, 0);
-        base += total;
+        if (!JOIN_BULK) return;
+        arrival(which).expect(bytes);
+        for (u32 c = 0; c < a.loads; c++) {
+            const JoinLoad& load = a.load[c];
+            if (load.build != (which == 2)) continue;
+            const Range r = range(load, from, to);
+            if (r.whole) arrival(which).copy(dst + load.at, r.src, r.whole);
+        }
+    }
+
+    // copy_chunk starts to copy a chunk of probe rows into a slot.
+    __device__ __forceinline__ void copy_chunk(u32 which, u32 chunk) {
+        if (chunk < item.probeTo) copy(which, chunk, min(chunk + CHUNK, item.probeTo));
+    }
+
+    // arrived waits for the rows that copy was last called for.
+    __device__ __forceinline__ void arrived(u32 which) {
+        if (JOIN_BULK) {
+            arrival(which).wait(phases >> which);
+            phases ^= 1u << which;
+        } else {
+            async_wait();
+            __syncthreads();
+        }
+    }
+
+    __device__ __forceinline__ Chains<K> chains() const { return {(const K*)memory, (u16*)(memory + a.next), (u32*)(memory + a.head)}; }
+
+    __device__ __forceinline__ void build() {
+        Chains<K> t = chains();
+        const u32 from = table - align(table), to = last - align(table);
+#pragma unroll 4
+        for (u32 r = from + threadIdx.x; r < to; r += THREADS)
+            if (bit(a.buildValid, align(table) + r)) t.next[r] = (u16)atomicExch(&t.head[join_bucket(a, t.key[r])], r);
+        __syncthreads();
+        unique = true;
+        if (MARK || a.unique) return;
+        bool twice = false;
+#pragma unroll 4
+        for (u32 r = from + threadIdx.x; r < to; r += THREADS)
+            if (bit(a.buildValid, align(table) + r)) twice |= t.find(t.key[r], t.next[r]) != JOIN_END;
+        unique = !__syncthreads_or(twice);
+    }
+
+    // place_pairs says where the pairs of the warp are written, and returns how many there
+    // are.
+    __device__ __forceinline__ u32 place_pairs(Pairs<ROWS>& p) const {
+        u32 n = 0;
 #pragma unroll
-        for (u32 i = 0; i < JOIN_ITEMS; i++) {
-            i64 to = at + place[i];
-            for (u32 m = first[i]; m != JOIN_END; m = table.find(k[i], table.next[m])) {
-                a.probeIDs[to] = row + 32 * i;
-                a.buildIDs[to++] = item.buildFrom + m;
+        for (int i = 0; i < ROWS; i++) {
+            p.in[i] = p.build[i] != JOIN_END;
+            const u32 found = __ballot_sync(ALL, p.in[i]);
+            p.to[i] = n + __popc(found & lanes_below());
+            n += __popc(found);
+        }
+        return n;
+    }
+
+    // join_chunk joins the chunk that is in a slot, and starts to copy the next one. Unless
+    // it is done, nothing was written.
+    __device__ __forceinline__ Outcome join_chunk(u32 which, u32 chunk) {
+        const Chains<K> t = chains();
+        const K* keys = (const K*)slot(which);
+        const bool whole = chunk >= probe && chunk + CHUNK <= item.probeTo;
+        K k[ROWS];
+        Pairs<ROWS> p;
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            p.probe[i] = warp_id() * (32 * ROWS) + 32 * i + lane_id(); // (warp, i, lane) is the order of rows
+            const u32 row = chunk + p.probe[i];
+            k[i] = keys[p.probe[i]];
+            p.build[i] = JOIN_END;
+            if ((whole || row >= probe && row < item.probeTo) && bit(a.probeValid, row)) p.build[i] = t.head[join_bucket(a, k[i])];
+        }
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) p.build[i] = t.find(k[i], p.build[i]);
+        if (MARK) {
+#pragma unroll
+            for (int i = 0; i < ROWS; i++) {
+                const u32 found = __ballot_sync(ALL, p.build[i] != JOIN_END);
+                if (lane_id() == 0 && found) atomicOr(&a.matched[(chunk + p.probe[i]) / 32], found);
+            }
+            __syncthreads();
+            copy_chunk(which ^ 1, chunk + CHUNK);
+            return DONE;
+        }
+        u32 rows = place_pairs(p), pairs = rows; // of the warp
+        bool many = false;
+        if (!unique) {
+            pairs = 0;
+#pragma unroll
+            for (int i = 0; i < ROWS; i++) {
+                if (!p.in[i]) continue;
+                u32 n = 1;
+                for (u32 m = t.find(k[i], t.next[p.build[i]]); m != JOIN_END && n <= JOIN_MANY; m = t.find(k[i], t.next[m])) n++;
+                many |= n > JOIN_MANY;
+                pairs += n;
+            }
+            pairs = warp_sum(pairs);
+        }
+        if (lane_id() == 0) sums[warp_id()] = pairs << ROW_BITS | rows;
+        if (unique)
+            __syncthreads();
+        else
+            many = __syncthreads_or(many);
+        // All threads are done with the chunk before this one.
+        copy_chunk(which ^ 1, chunk + CHUNK);
+        if (!unique && many) return MANY;
+        const Sides sides = {memory, slot(which), align(table), chunk};
+        u64 to = 0;
+        for (u32 done = 0, total = 0;;) {
+            const u32 w = lane_id() < WARPS ? sums[lane_id()] : 0, mine = w & ((1u << ROW_BITS) - 1), through = warp_inclusive(mine);
+            const u32 n = __shfl_sync(ALL, through, 31), before = __shfl_sync(ALL, through - mine, warp_id());
+            if (done == 0) {
+                total = unique ? n : warp_sum(w >> ROW_BITS);
+                if (threadIdx.x == 0 && total) *base = reserve(a, total);
+                __syncthreads();
+                if (total == 0) return DONE;
+                to = *base;
+                if (to == ~0ull) return NO_ROOM;
+            }
+#pragma unroll
+            for (int i = 0; i < ROWS; i++) p.to[i] += before;
+            write_pairs(a, sides, p, to + done);
+            done += n;
+            if (done == total) return DONE;
+            // The next match of every row.
+#pragma unroll
+            for (int i = 0; i < ROWS; i++)
+                if (p.in[i]) p.build[i] = t.find(k[i], t.next[p.build[i]]);
+            rows = place_pairs(p);
+            __syncthreads();
+            if (lane_id() == 0) sums[warp_id()] = rows;
+            __syncthreads();
+        }
+    }
+
+    // join_table joins the table with the probe rows from probe on, chunk by chunk. One is
+    // copied while the one before it is joined. When a row has many matches, the rest is
+    // an item for join_runs. It returns whether there was room; otherwise probe is the
+    // first row left.
+    __device__ __forceinline__ bool join_table() {
+        u32 which = 0;
+        copy(2, align(table), last);
+        copy_chunk(0, align(probe));
+        for (u32 b = threadIdx.x; b < 1u << a.bits; b += THREADS) chains().head[b] = JOIN_END;
+        __syncthreads();
+        arrived(2);
+        build();
+        for (u32 chunk = align(probe); chunk < item.probeTo; chunk += CHUNK, which ^= 1) {
+            arrived(which);
+            const Outcome outcome = join_chunk(which, chunk);
+            if (outcome == DONE) continue;
+            if (chunk + CHUNK < item.probeTo) arrived(which ^ 1); // no copy outlasts the table
+            probe = max(probe, chunk);
+            return outcome == MANY && put_off();
+        }
+        return true;
+    }
+
+    // put_off makes the rest of the table an item for join_runs. It returns whether there
+    // was room.
+    __device__ __forceinline__ bool put_off() {
+        if (threadIdx.x == 0) {
+            const u32 at = atomicAdd(&a.state->late, 1u);
+            *base = at < a.most;
+            if (at < a.most) {
+                a.late[at] = {table, last, probe, item.probeTo};
+            } else {
+                atomicSub(&a.state->late, 1u);
+                a.state->stopped = 1;
             }
         }
+        __syncthreads();
+        return *base;
     }
-}
 
-// join_mark sets the bits of the probe rows that have a match.
-template <class K>
-DEVICE void join_mark(const JoinArgs& a, K* shared) {
-    const JoinItem item = a.items[blockIdx.x];
-    JoinTable<K> table(shared);
-    table.build(a, item);
-    for (u32 row = item.probeFrom + threadIdx.x; row - threadIdx.x < item.probeTo; row += JOIN_THREADS) {
-        bool found = false;
-        if (row < item.probeTo && bit(a.probeValid, row)) {
-            K k = ((const K*)a.probe)[row];
-            found = table.find(k, table.head[join_bucket(k)]) != JOIN_END;
+    // run joins items until there are no more, or no room. The result is where the block
+    // stopped.
+    __device__ __forceinline__ JoinPlace run(JoinPlace place, u32* taken) {
+        const u32 items = a.state->items;
+        for (bool resumed = place.item != NONE;; resumed = false) {
+            // The item after this one is taken before its turn.
+            if (threadIdx.x == 0) {
+                if (place.item == NONE) {
+                    place.item = place.next == NONE ? atomicAdd(&a.state->taken, 1u) : place.next;
+                    place.next = NONE;
+                }
+                if (place.next == NONE) place.next = atomicAdd(&a.state->taken, 1u);
+                *taken = place.item;
+            }
+            __syncthreads();
+            place.item = *taken;
+            if (place.item >= items) return place;
+            item = a.items[place.item];
+            table = resumed ? place.table : item.buildFrom;
+            probe = resumed ? place.probe : item.probeFrom;
+            for (; table < item.buildTo; table = last, probe = item.probeFrom) {
+                last = min(table + a.capacity, item.buildTo);
+                const bool room = join_table();
+                bulk_fence();
+                __syncthreads();
+                if (!room) return {place.item, place.next, table, probe};
+            }
+            place.item = NONE;
         }
-        u32 rows = __ballot_sync(ALL, found), first = row - lane_id();
-        u64 bits = (u64)rows << first % 32;
-        if (lane_id() == 0 && (u32)bits) atomicOr(&a.matched[first / 32], (u32)bits);
-        if (lane_id() == 1 && bits >> 32) atomicOr(&a.matched[first / 32 + 1], (u32)(bits >> 32));
     }
-}
-
-struct JoinStartsArgs {
-    i64* counts; // replaced by where the pairs of each item begin; the total behind
-    i64 n;
 };
 
-// One block.
-KERNEL_BOUNDS(join_starts, JoinStartsArgs, 1024, 1) {
-    __shared__ i64 warps[33];
-    i64 before = 0;
-    for (i64 base = 0; base < a.n; base += blockDim.x) {
-        i64 i = base + threadIdx.x, v = i < a.n ? a.counts[i] : 0, total;
-        i64 at = before + block_exclusive(v, warps, total);
-        if (i < a.n) a.counts[i] = at;
+template <class K, u32 THREADS, int ROWS, bool MARK>
+DEVICE void join(const JoinArgs& a, u8* shared) {
+    __shared__ u32 sums[THREADS / 32];
+    __shared__ u64 base, barriers[3];
+    __shared__ u32 taken;
+    Joiner<K, THREADS, ROWS, MARK> j(a, shared, sums, &base, barriers);
+    const JoinPlace place = j.run(a.places[blockIdx.x], &taken);
+    if (threadIdx.x == 0) a.places[blockIdx.x] = place;
+}
+
+// Runs is a table for keys that many rows have: the rows of a key together.
+template <class K>
+struct Runs {
+    K* key;     // by row
+    u32* slot;  // open addressing: the row that stands for its key, or JOIN_END
+    u32* count; // two rows a word: how many rows have the key
+    u32* end;   // two rows a word: where they end
+    u16* rows;  // of a key next to each other
+    u32 mask;
+
+    __device__ __forceinline__ u32 get(const u32* halves, u32 row) const { return halves[row / 2] >> 16 * (row % 2) & 0xffff; }
+    __device__ __forceinline__ u32 add(u32* halves, u32 row) const { return atomicAdd(&halves[row / 2], 1u << 16 * (row % 2)) >> 16 * (row % 2) & 0xffff; }
+
+    // find returns the row that stands for a key, or JOIN_END.
+    __device__ __forceinline__ u32 find(K k, u32 s) const {
+        for (;; s = (s + 1) & mask) {
+            u32 row = slot[s];
+            if (row == JOIN_END || key[row] == k) return row;
+        }
+    }
+
+    // insert is find, and makes the row stand for its key if none does.
+    __device__ __forceinline__ u32 insert(K k, u32 s, u32 row) const {
+        for (;; s = (s + 1) & mask) {
+            u32 other = atomicCAS(&slot[s], (u32)JOIN_END, row);
+            if (other == JOIN_END) return row;
+            if (key[other] == k) return other;
+        }
+    }
+
+    // build makes runs of n rows of a side from one on. Every thread takes part.
+    __device__ __forceinline__ void build(const JoinArgs& a, u32 first, u32 n, u32* sums) const {
+        for (u32 b = threadIdx.x; b <= mask; b += blockDim.x) slot[b] = JOIN_END;
+        for (u32 w = threadIdx.x; w < (n + 1) / 2; w += blockDim.x) count[w] = end[w] = 0;
+        for (u32 r = threadIdx.x; r < n; r += blockDim.x) key[r] = ((const K*)a.build)[first + r];
+        __syncthreads();
+        for (u32 r = threadIdx.x; r < n; r += blockDim.x)
+            if (bit(a.buildValid, first + r)) add(count, insert(key[r], join_bucket(a, key[r]), r));
+        __syncthreads();
+        u32 before = 0;
+        for (u32 r0 = 0; r0 < n; r0 += blockDim.x) {
+            const u32 r = r0 + threadIdx.x, rows = r < n ? get(count, r) : 0;
+            u32 total;
+            const u32 at = before + block_exclusive(rows, sums, total);
+            if (rows) atomicAdd(&end[r / 2], at << 16 * (r % 2));
+            before += total;
+        }
+        __syncthreads();
+        for (u32 r = threadIdx.x; r < n; r += blockDim.x)
+            if (bit(a.buildValid, first + r)) rows[add(end, find(key[r], join_bucket(a, key[r])))] = (u16)r;
+        __syncthreads();
+    }
+};
+
+// join_runs joins late items. In shared memory it has, at the offsets of JoinArgs: the
+// keys of a table at 0, counts and ends at next, slots at head, rows at slots, and at slot
+// the pairs before each probe row of a chunk of one a thread, and where its rows begin.
+// Threads share the pairs of a chunk evenly, whatever their keys.
+template <class K>
+DEVICE void join_runs(const JoinArgs& a, u8* shared) {
+    __shared__ u32 sums[33];
+    __shared__ u64 base;
+    __shared__ u32 taken;
+    u32* count = (u32*)(shared + a.next);
+    const Runs<K> t = {(K*)shared, (u32*)(shared + a.head), count, count + (a.capacity + 1) / 2, (u16*)(shared + a.slots), (1u << a.bits) - 1};
+    u32* pairs = (u32*)(shared + a.slot);
+    u16* begins = (u16*)(pairs + blockDim.x + 1);
+    JoinPlace place = a.places[blockIdx.x];
+    for (bool resumed = place.item != NONE;; resumed = false) {
+        if (threadIdx.x == 0) taken = resumed ? place.item : atomicAdd(&a.state->lateTaken, 1u);
+        __syncthreads();
+        place.item = taken;
+        if (place.item >= a.state->late) break;
+        const JoinItem item = a.late[place.item];
+        t.build(a, item.buildFrom, item.buildTo - item.buildFrom, sums);
+        for (u32 chunk = resumed ? place.probe : item.probeFrom; chunk < item.probeTo; chunk += blockDim.x) {
+            const u32 row = chunk + threadIdx.x;
+            u32 n = 0;
+            if (row < item.probeTo && bit(a.probeValid, row)) {
+                const K k = ((const K*)a.probe)[row];
+                const u32 at = t.find(k, join_bucket(a, k));
+                if (at != JOIN_END) {
+                    n = t.get(t.count, at);
+                    begins[threadIdx.x] = (u16)(t.get(t.end, at) - n);
+                }
+            }
+            u32 total;
+            pairs[threadIdx.x] = block_exclusive(n, sums, total);
+            if (threadIdx.x == 0) pairs[blockDim.x] = total;
+            __syncthreads();
+            for (u32 r = 0; pairs[r] < total;) {
+                const u32 begin = pairs[r];
+                u32 stop = r + 1; // rows whose pairs make a batch, one at least
+                for (u32 past = blockDim.x + 1; past - stop > 1;) {
+                    const u32 mid = (stop + past) / 2;
+                    (pairs[mid] - begin <= JOIN_BATCH ? stop : past) = mid;
+                }
+                const u32 batch = pairs[stop] - begin;
+                if (threadIdx.x == 0) base = reserve(a, batch);
+                __syncthreads();
+                const u64 to = base;
+                if (to == ~0ull) {
+                    if (threadIdx.x == 0) a.places[blockIdx.x] = {place.item, NONE, item.buildFrom, chunk + r};
+                    return;
+                }
+                const Sides sides = {shared, nullptr, item.buildFrom, chunk};
+                for (u32 done = 0; done < batch; done += 2 * blockDim.x) {
+                    Pairs<2> p;
+#pragma unroll
+                    for (int i = 0; i < 2; i++) {
+                        p.to[i] = done + i * blockDim.x + threadIdx.x;
+                        p.in[i] = p.to[i] < batch;
+                        u32 at = r; // the last row whose pairs begin at or before this one
+                        for (u32 past = stop; past - at > 1;) {
+                            const u32 mid = (at + past) / 2;
+                            (pairs[mid] <= begin + p.to[i] ? at : past) = mid;
+                        }
+                        p.probe[i] = at;
+                        p.build[i] = p.in[i] ? t.rows[begins[at] + begin + p.to[i] - pairs[at]] : 0;
+                    }
+                    write_pairs(a, sides, p, to);
+                }
+                __syncthreads();
+                r = stop;
+            }
+            __syncthreads();
+        }
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) a.places[blockIdx.x] = {place.item, NONE, 0, 0};
+}
+
+struct JoinPlanArgs {
+    const u32* build; // offsets of the partitions
+    const u32* probe;
+    JoinItem* items;
+    JoinState* state;
+    u32 partitions;
+    u32 capacity; // build rows of a table
+    u32 slice;    // probe rows of an item
+    u32 most;     // items that there is room for
+    i64 buildRows, probeRows;
+};
+
+// join_plan makes the work items, in one block. A partition is cut by its build rows or
+// by its probe rows, whichever gives more items.
+KERNEL_BOUNDS(join_plan, JoinPlanArgs, 1024, 1) {
+    __shared__ u32 warps[33];
+    u32 before = 0;
+    for (u32 p0 = 0; p0 < a.partitions; p0 += blockDim.x) {
+        const u32 p = p0 + threadIdx.x;
+        JoinItem all = {0, 0, 0, 0};
+        u32 tables = 0, slices = 0, total;
+        if (p < a.partitions) {
+            all = {a.build[p], a.build[p + 1], a.probe[p], a.probe[p + 1]};
+            if (all.buildFrom > all.buildTo || all.buildTo > a.buildRows || all.probeFrom > all.probeTo || all.probeTo > a.probeRows) {
+                a.state->wrong = 1;
+                all = {0, 0, 0, 0};
+            }
+            tables = (all.buildTo - all.buildFrom + a.capacity - 1) / a.capacity;
+            slices = (all.probeTo - all.probeFrom + a.slice - 1) / a.slice;
+        }
+        const u32 n = tables && slices ? max(tables, slices) : 0, at = before + block_exclusive(n, warps, total);
+        for (u32 i = 0; i < n && at + i < a.most; i++) {
+            JoinItem item = all;
+            if (tables > slices) {
+                item.buildFrom += i * a.capacity;
+                item.buildTo = min(item.buildFrom + a.capacity, all.buildTo);
+            } else {
+                item.probeFrom += i * a.slice;
+                item.probeTo = min(item.probeFrom + a.slice, all.probeTo);
+            }
+            a.items[at + i] = item;
+        }
         before += total;
     }
-    if (threadIdx.x == 0) a.counts[a.n] = before;
+    if (threadIdx.x == 0) a.state->items = min(before, a.most);
 }
 
-struct JoinInvertArgs {
-    u32* bits;    // a bitmap of n rows, in whole 64-bit words
-    i64 n;
-    i64 from, to; // rows outside become 0
-};
-
-// join_invert leaves the bits of the rows that had none.
-KERNEL(join_invert, JoinInvertArgs) {
-    for (i64 w = global_thread(); w < (a.n + 63) / 64 * 2; w += grid_threads()) {
-        i64 from = max(a.from - 32 * w, (i64)0), to = min(a.to - 32 * w, (i64)32);
-        u32 mask = from < to ? ALL >> (32 - (to - from)) << from : 0;
-        a.bits[w] = ~a.bits[w] & mask;
+// join_KIND_kK: keys of K bytes, threads, and rows a thread as measured. joinRows in Go
+// repeats them.
+#define JOIN(name, K, mark, threads, rows) \
+    KERNEL_BOUNDS(name, JoinArgs, threads, 1) { \
+        SHARED(u8, shared); \
+        join<K, threads, rows, mark>(a, shared); \
     }
-}
-
-#define JOIN(name, K, k) \
-    KERNEL_BOUNDS(name##_##k, JoinArgs, JOIN_THREADS, 2) { \
-        SHARED(K, shared); \
-        name<K>(a, shared); \
+JOIN(join_pairs_k4, u32, false, 768, 3)
+JOIN(join_pairs_k8, u64, false, 768, 2)
+JOIN(join_mark_k4, u32, true, 768, 3)
+JOIN(join_mark_k8, u64, true, 768, 2)
+#define JOIN_RUNS(k, K) \
+    KERNEL_BOUNDS(join_runs_##k, JoinArgs, 768, 1) { \
+        SHARED(u8, shared); \
+        join_runs<K>(a, shared); \
     }
-JOIN(join_count, u32, k4)
-JOIN(join_count, u64, k8)
-JOIN(join_write, u32, k4)
-JOIN(join_write, u64, k8)
-JOIN(join_mark, u32, k4)
-JOIN(join_mark, u64, k8)
+JOIN_RUNS(k4, u32)
+JOIN_RUNS(k8, u64)

@@ -16,13 +16,16 @@ constexpr u32 NOWHERE = ~0u; // granule without a place yet
 template <bool FIRST, class A, class B> struct Pick { typedef A type; };
 template <class A, class B> struct Pick<false, A, B> { typedef B type; };
 
-// Digit is bits [shift, shift + log2(mask + 1)) of a key, some of them inverted.
+// Digit is bits [shift, shift + log2(mask + 1)) of a key's product with an odd number,
+// some of them inverted. The number is 1 for the bits of the key itself; any other makes
+// a hash of the key (multiply-shift hashing).
 struct Digit {
     u32 shift, mask, flip;
+    u64 mul;
 
     template <class K>
     __device__ __forceinline__ u32 operator()(K key) const {
-        return ((u32)(key >> shift) & mask) ^ flip;
+        return ((u32)(key * (K)mul >> shift) & mask) ^ flip;
     }
 };
 
@@ -49,6 +52,7 @@ struct PartitionArgs {
     u32 shift;
     u32 flip;   // bits of the digit to invert
     u32 widest; // bytes of the widest column
+    u64 mul;    // odd; the digit is of its product with the key
 };
 
 // Bulk copies (Hopper and later) write a digit's granules in one go: they take no
@@ -291,7 +295,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
     constexpr bool BULK = PARTITION_BULK && W;
     typedef typename Pick<W == 4, u32, u64>::type V;
     const u32 digits = 1u << a.bits, width = digits + 1;
-    const Digit digit = {a.shift, digits - 1, a.flip};
+    const Digit digit = {a.shift, digits - 1, a.flip, a.mul};
     PartitionShared<THREADS, ITEMS, STAGES, BULK> s(memory, digits, a.widest);
     const u32 begin = blockIdx.x * a.chunk, end = min(begin + a.chunk, a.rows);
     const u32 lane = lane_id();
@@ -472,6 +476,7 @@ struct PartitionCountArgs {
     u32 shift;
     u32 flip;
     u32 narrowShift;
+    u64 mul;
 };
 
 // KeyReader counts a key's digit and makes, if MORE, the side products of reading the
@@ -486,7 +491,7 @@ struct KeyReader {
     __device__ __forceinline__ void read(K k, i64 row) {
         atomicAdd(&bins[digit(k) * 32], 1u);
         if (!MORE) return;
-        if (a.narrow) a.narrow[row] = (u32)(k >> a.narrowShift);
+        if (a.narrow) a.narrow[row] = (u32)(k * (K)a.mul >> a.narrowShift);
         if (a.range) {
             k ^= (K)a.rangeFlip;
             lo = min(lo, k);
@@ -516,7 +521,7 @@ DEVICE void count_digits(const PartitionCountArgs& a, u32* bins) {
     const u32 digits = 1u << a.bits;
     const i64 begin = blockIdx.x * a.chunk, end = min(begin + a.chunk, a.rows);
     const K* key = (const K*)a.key;
-    KeyReader<K, MORE> reader{a, {a.shift, digits - 1, a.flip}, bins + lane_id()};
+    KeyReader<K, MORE> reader{a, {a.shift, digits - 1, a.flip, a.mul}, bins + lane_id()};
     u32 total = 0; // of digit threadIdx.x
     for (u32 t = threadIdx.x; t < digits * 32; t += blockDim.x) bins[t] = 0;
     __syncthreads();

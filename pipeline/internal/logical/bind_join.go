@@ -6,14 +6,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/operators/join"
 	"github.com/gstream/gstream/pipeline/job"
 )
 
-var joinKinds = []string{"inner", "left", "right", "full", "semi", "anti", "cross"}
+// joinKinds are the kinds of joins in the words of a job. A cross join is an inner join
+// without a condition.
+var joinKinds = map[string]join.Kind{"": join.Inner, "inner": join.Inner, "cross": join.Inner, "left": join.Left, "right": join.Right,
+	"full": join.Full, "semi": join.Semi, "anti": join.Anti, "mark": join.Mark}
 
 // joinCondition is the condition of a join, sorted by use.
 type joinCondition struct {
@@ -25,21 +27,24 @@ type joinCondition struct {
 	using       [][2]int     // columns of the left and the right side that appear once
 }
 
-// exchanged returns the condition of the join with its sides exchanged. It has no
-// residual.
-func (c *joinCondition) exchanged() *joinCondition {
-	return &joinCondition{left: c.right, right: c.left, nullSafe: c.nullSafe, onLeft: c.onRight, onRight: c.onLeft}
-}
-
 func (s *stepBinder) join(left Node) Node {
 	j := s.step.Join
 	right, _ := s.lookup(j.With, ".join.with")
 	if right == nil {
 		return nil
 	}
-	kind := cmp.Or(j.Kind, "inner")
-	if !slices.Contains(joinKinds, kind) {
-		s.faultf(".join.kind", "unknown kind of join %q; it must be one of %s", j.Kind, strings.Join(joinKinds, ", "))
+	kind, ok := joinKinds[j.Kind]
+	if !ok {
+		s.faultf(".join.kind", "unknown kind of join %q; it must be one of %s", j.Kind, "inner, left, right, full, semi, anti, mark, cross")
+		return nil
+	}
+	if j.Algorithm != "" && !slices.Contains(join.Algorithms(), j.Algorithm) {
+		s.faultf(".join.algorithm", "there is no algorithm %q for joins; the algorithms are %s", j.Algorithm, strings.Join(join.Algorithms(), ", "))
+		return nil
+	}
+	mark := cmp.Or(j.Mark, "matched")
+	if kind == join.Mark && slices.Contains(left.Rel().Schema.Names(), mark) {
+		s.faultf(".join.mark", "the step's input has a column %q already; give the mark another name with mark", mark)
 		return nil
 	}
 	if j.As != "" && slices.ContainsFunc(left.Rel().tables, func(t []string) bool { return len(t) > 0 && strings.EqualFold(t[0], j.As) }) {
@@ -51,10 +56,6 @@ func (s *stepBinder) join(left Node) Node {
 	}
 	l, r := apart(left, right, cmp.Or(j.As, j.With))
 	var c joinCondition
-	if kind == "cross" {
-		// One key, which all rows have in common.
-		c = joinCondition{left: []*expr.Expr{expr.And()}, right: []*expr.Expr{expr.And()}, nullSafe: []bool{false}}
-	}
 	for i, name := range j.Using {
 		if !s.using(&c, l, r, name, fmt.Sprintf(".join.using[%d]", i)) {
 			return nil
@@ -73,10 +74,15 @@ func (s *stepBinder) join(left Node) Node {
 		}
 		c.add(e, l.Rel().Schema.Len())
 	}
-	if !s.applicable(&c, kind) {
-		return nil
+	spec := JoinSpec{Kind: kind, Algorithm: j.Algorithm, mark: mark, build: j.Build}
+	spec.fixed = j.Order == "as written" || j.Algorithm != "" || j.Build == "left" || j.Build == "right"
+	if !kind.Pairs() {
+		l = left // in the tables that it had before
 	}
-	n, err := s.joined(&c, left, l, r, kind)
+	n, err := c.build(s.name, l, r, spec)
+	if err == nil && len(c.using) > 0 && kind.Pairs() {
+		n, err = c.merged(s.name, n, l.Rel().Schema.Len(), kind)
+	}
 	if err != nil {
 		s.faultf(".join", "%v", err)
 		return nil
@@ -84,89 +90,44 @@ func (s *stepBinder) join(left Node) Node {
 	return n
 }
 
-// joined makes a join of a kind. Its two sides are l and r; a semi or anti join has the
-// columns of left, which are those of l in the tables that they had before.
-func (s *stepBinder) joined(c *joinCondition, left, l, r Node, kind string) (Node, error) {
-	nleft, nright := l.Rel().Schema.Len(), r.Rel().Schema.Len()
-	switch kind {
-	case "semi":
-		return c.build(s.name, left, r, JoinSpec{Kind: join.Semi})
-	case "anti":
-		return c.build(s.name, left, r, JoinSpec{Kind: join.Anti})
-	case "right":
-		n, err := c.exchanged().build(s.name, r, l, JoinSpec{Kind: join.Left, Written: kind})
-		if err != nil {
-			return nil, err
-		}
-		cols := c.columns(nleft, nright, true)
-		for i, col := range cols {
-			if cols[i] = col + nright; col >= nleft {
-				cols[i] = col - nleft
+// merged returns a join with its columns of USING once, in the place of the left one. It is
+// the side that keeps its rows which has the value, the left one before the right one.
+func (c *joinCondition) merged(step string, in Node, nleft int, kind join.Kind) (Node, error) {
+	r := in.Rel()
+	if kind != join.Full {
+		return pick(in, c.columns(nleft, r.Schema.Len()-nleft, kind == join.Right)), nil
+	}
+	all := columnsOf(in)
+	var exprs []*expr.Expr
+	var names []string
+	var tables [][]string
+	for _, col := range c.columns(nleft, r.Schema.Len()-nleft, false) {
+		e := all[col]
+		for _, u := range c.using {
+			if u[0] != col {
+				continue
 			}
+			x, y, err := sameType(e, all[nleft+u[1]])
+			if err != nil {
+				return nil, err
+			}
+			e = expr.Coalesce(x, y)
 		}
-		return pick(n, cols), nil
-	case "full":
-		return c.full(s.name, l, r)
+		exprs, names, tables = append(exprs, e), append(names, r.Schema.Fields[col].Name), append(tables, r.tables[col])
 	}
-	spec := JoinSpec{Kind: join.Inner, build: s.step.Join.Build}
-	switch kind {
-	case "left":
-		spec.Kind = join.Left
-	case "cross":
-		spec.Written = kind
-	}
-	n, err := c.build(s.name, l, r, spec)
-	if err != nil || len(c.using) == 0 {
-		return n, err
-	}
-	return pick(n, c.columns(nleft, nright, false)), nil
+	return keepUnreadable(newProject(step, in, exprs, names, tables), in), nil
 }
 
-// full makes a full join of two parts: a left join, and the rows of the right side without
-// a match, from an anti join. Both parts read both sides.
-func (c *joinCondition) full(step string, l, r Node) (Node, error) {
-	for _, side := range []struct {
-		Node
-		conditions []*expr.Expr
-	}{{l, append(slices.Clone(c.left), c.onLeft...)}, {r, append(slices.Clone(c.right), c.onRight...)}} {
-		again := repeat(side.Node)
-		if again.why == "" && !again.have(expr.And(side.conditions...).Columns()) {
-			again.why = byDigits
-		}
-		if again.why != "" {
-			return nil, fmt.Errorf("a full join reads its sides twice, and %q may have other rows each time: %s", side.Rel().Step, again.why)
-		}
+// sameType casts two expressions to the type in which they are compared.
+func sameType(x, y *expr.Expr) (_, _ *expr.Expr, err error) {
+	t, ok := expr.CommonType(x.Type(), y.Type())
+	if !ok {
+		return nil, nil, fmt.Errorf("cannot compare %q of type %v with %q of type %v; cast one of them", x, x.Type(), y, y.Type())
 	}
-	nleft, nright := l.Rel().Schema.Len(), r.Rel().Schema.Len()
-	matched, err := c.build(step, l, r, JoinSpec{Kind: join.Left, Written: "full"})
-	if err != nil {
-		return nil, err
+	if x, err = expr.Cast(x, t, host.Fold); err == nil {
+		y, err = expr.Cast(y, t, host.Fold)
 	}
-	matched = pick(matched, c.columns(nleft, nright, false))
-	rest, err := c.exchanged().build(step, r, l, JoinSpec{Kind: join.Anti, Written: "full"})
-	if err != nil {
-		return nil, err
-	}
-	m, scope := matched.Rel(), scopeOf(rest)
-	var exprs []*expr.Expr
-	for _, col := range c.columns(nleft, nright, true) {
-		if col < nleft {
-			exprs = append(exprs, expr.Null(l.Rel().Schema.Fields[col]))
-		} else {
-			exprs = append(exprs, expr.Column(scope, col-nleft))
-		}
-	}
-	parts := []Node{matched, newProject(step, rest, exprs, m.Schema.Names(), m.tables)}
-	types := make([]gpu.Type, len(exprs))
-	for i, e := range exprs {
-		types[i], _ = expr.CommonType(m.Schema.Fields[i].Type, e.Type()) // columns of USING have one, others are equal
-	}
-	for i := range parts {
-		if parts[i], err = castTo(parts[i], types); err != nil {
-			return nil, err
-		}
-	}
-	return newUnion(step, parts), nil
+	return x, y, err
 }
 
 // columns returns the columns of a join among those of its left and then its right side.
@@ -185,19 +146,6 @@ func (c *joinCondition) columns(nleft, nright int, ofRight bool) []int {
 		}
 	}
 	return cols
-}
-
-// applicable refuses conditions that this kind of join cannot apply.
-func (s *stepBinder) applicable(c *joinCondition, kind string) bool {
-	switch {
-	case len(c.left) == 0:
-		s.faultf(".join.on", "the join has no equality between a column of its input and one of %q; write one as in \"a = b\", or pair all rows with kind: cross and filter the pairs", s.step.Join.With)
-	case kind != "inner" && len(c.residual) > 0:
-		s.faultf(".join.on", "a %s join can compare the two sides with = and IS NOT DISTINCT FROM only, not with %q", kind, c.residual[0])
-	default:
-		return true
-	}
-	return false
 }
 
 func (s *stepBinder) using(c *joinCondition, left, right Node, name, sub string) bool {
@@ -269,49 +217,82 @@ func only(e *expr.Expr, nleft int, left bool) bool {
 	return l == left && r != left
 }
 
-// build makes the join: keys as columns of equal type, the residual above it, conjuncts of
-// a single side below it. Those of a side whose rows stay without a match decide only
-// which rows can match, so they are keys that must be true.
+// build makes the join: keys as columns of equal type, and a residual of conditions over both
+// sides. Conditions of a single side are below it. Those of a side whose rows stay without a
+// match decide only which rows can match, so they are in the residual, before the others.
 func (c *joinCondition) build(step string, left, right Node, spec JoinSpec) (Node, error) {
 	nleft, nright := left.Rel().Schema.Len(), right.Rel().Schema.Len()
-	l, r := left, newFilter(right.Rel().Step, right, c.onRight)
-	lk, rk, nullSafe := slices.Clone(c.left), slices.Clone(c.right), slices.Clone(c.nullSafe)
-	if spec.Kind == join.Left || spec.Kind == join.Anti {
-		for _, p := range c.onLeft {
-			lk, rk, nullSafe = append(lk, p), append(rk, expr.And()), append(nullSafe, false)
-		}
+	l, r := left, right
+	if keepsLeft(spec.Kind) {
+		spec.Residual = append(spec.Residual, c.onLeft...)
 	} else {
 		l = newFilter(left.Rel().Step, left, c.onLeft)
 	}
+	if keepsRight(spec.Kind) {
+		for _, p := range c.onRight {
+			spec.Residual = append(spec.Residual, p.Remap(func(col int) int { return nleft + col }))
+		}
+	} else {
+		r = newFilter(right.Rel().Step, right, c.onRight)
+	}
+	spec.Residual = append(spec.Residual, c.residual...)
+	lk, rk := slices.Clone(c.left), slices.Clone(c.right)
 	for i := range lk {
-		t, ok := expr.CommonType(lk[i].Type(), rk[i].Type())
-		if !ok {
-			return nil, fmt.Errorf("cannot compare %q of type %v with %q of type %v; cast one of them", lk[i], lk[i].Type(), rk[i], rk[i].Type())
-		}
 		var err error
-		if lk[i], err = expr.Cast(lk[i], t, host.Fold); err != nil {
-			return nil, err
-		}
-		if rk[i], err = expr.Cast(rk[i], t, host.Fold); err != nil {
+		if lk[i], rk[i], err = sameType(lk[i], rk[i]); err != nil {
 			return nil, err
 		}
 	}
-	spec.NullSafe = nullSafe
+	spec.NullSafe = slices.Clone(c.nullSafe)
 	l, spec.LeftKeys = extend(l, lk)
 	r, spec.RightKeys = extend(r, rk)
-	var n Node = newJoin(step, l, r, spec)
 	wide := l.Rel().Schema.Len()
+	for i, p := range spec.Residual {
+		spec.Residual[i] = p.Remap(func(col int) int {
+			if col >= nleft {
+				col += wide - nleft
+			}
+			return col
+		})
+	}
+	if len(lk) == 0 {
+		l, r, spec = allPairs(l, r, spec)
+	}
+	n := newJoin(step, l, r, spec)
 	var cols []int
 	for i := range nleft {
 		cols = append(cols, i)
 	}
-	if spec.Kind == join.Inner || spec.Kind == join.Left {
+	wide = n.Left.Rel().Schema.Len()
+	switch {
+	case spec.Kind.Pairs():
 		for i := range nright {
 			cols = append(cols, wide+i)
 		}
+	case spec.Kind == join.Mark:
+		cols = append(cols, wide)
 	}
-	if len(cols) < n.Rel().Schema.Len() {
-		n = pick(n, cols)
+	if len(cols) < n.Schema.Len() {
+		return pick(n, cols), nil
 	}
-	return newFilter(step, n, c.residual), nil
+	return n, nil
+}
+
+// allPairs gives a join without an equality a key that all rows have in common, so that it
+// compares all pairs of rows by its residual.
+func allPairs(l, r Node, spec JoinSpec) (Node, Node, JoinSpec) {
+	wide := l.Rel().Schema.Len()
+	spec.AllPairs, spec.NullSafe = true, []bool{false}
+	l, spec.LeftKeys = extend(l, []*expr.Expr{expr.And()})
+	r, spec.RightKeys = extend(r, []*expr.Expr{expr.And()})
+	spec.Residual = slices.Clone(spec.Residual)
+	for i, p := range spec.Residual {
+		spec.Residual[i] = p.Remap(func(col int) int {
+			if col >= wide {
+				col++
+			}
+			return col
+		})
+	}
+	return l, r, spec
 }

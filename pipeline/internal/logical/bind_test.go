@@ -73,3 +73,28 @@ func TestWhatAnOperatorRefusesStandsAtItsStep(t *testing.T) {
 	require.EqualError(t, q.Locate(cause), "no")
 	require.ErrorIs(t, q.Locate(cause), cause)
 }
+
+func TestUniqueColumnsContainTheKeysOfAGroup(t *testing.T) {
+	bind := func(steps ...job.Step) Node {
+		q := Query{Sources: []string{"t"}, Steps: steps, Text: sqlText("")}
+		n, faults := Bind(q, map[string]source.Table{"t": numbers{}})
+		require.Empty(t, faults)
+		return Optimize(n)
+	}
+	group := job.Step{Group: &job.Group{By: job.Columns{{Expr: "a"}, {Expr: "a % 7", Name: "b"}}, Aggregates: job.Columns{{Expr: "count(*)", Name: "n"}}}}
+	require.False(t, Unique(bind(job.Step{Select: job.Columns{{Expr: "*"}}}), []int{0}), "a table promises nothing")
+	require.True(t, Unique(bind(group), []int{0, 1}))
+	require.True(t, Unique(bind(group), []int{2, 1, 0}))
+	require.False(t, Unique(bind(group), []int{0}), "a key is missing")
+	require.False(t, Unique(bind(group), []int{0, 2}))
+	after := []job.Step{group, {Filter: "n > 3"}, {Sort: []string{"n"}}, {Limit: &job.Limit{Count: 5}}, {Select: job.Columns{{Expr: "b + 1", Name: "c"}, {Expr: "b"}, {Expr: "a", Name: "d"}}}}
+	require.True(t, Unique(bind(after...), []int{1, 2}))
+	require.False(t, Unique(bind(after...), []int{0, 2}), "a computed column")
+	joined := func(kind string) Node {
+		return bind(append([]job.Step{group}, job.Step{Join: &job.Join{With: "t", As: "u", Kind: kind, On: []string{"b = u.a"}}})...)
+	}
+	require.True(t, Unique(joined("semi"), []int{0, 1}))
+	require.True(t, Unique(joined("mark"), []int{0, 1, 3}))
+	require.False(t, Unique(joined("inner"), []int{0, 1}), "the join may repeat rows")
+	require.True(t, Unique(bind(job.Step{Group: &job.Group{Aggregates: job.Columns{{Expr: "sum(a)", Name: "s"}}}}), nil), "there is one row")
+}

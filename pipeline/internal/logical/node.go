@@ -1,7 +1,6 @@
 package logical
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -38,7 +37,12 @@ func (r *Relation) Rel() *Relation { return r }
 type ColumnStats struct {
 	bound    *expr.Range // of integer-like values; nil when unknown
 	distinct float64     // values before any filter; 0 when unknown
+	counted  bool        // no sample would tell distinct better
+	unique   bool        // of the values before any filter and join, no two are equal
+	ruledOut float64     // fraction of the values that no row has because of filters of the column
 	Bytes    float64     // average bytes of a value
+	sample   *sample     // rows of the table that the column comes from, or nil
+	column   int         // of the table
 }
 
 // The kinds of nodes.
@@ -46,14 +50,18 @@ type (
 	// Scan reads a table. It may leave out rows that do not meet a predicate of Prune.
 	Scan struct {
 		Relation
-		Table source.Table
-		Prune []source.Predicate
+		Table  source.Table
+		Prune  []source.Predicate
+		sample *sample // nil if the table has none
 	}
 	// Filter keeps the rows for which all conjuncts are true.
 	Filter struct {
 		Relation
 		In        Node
 		Conjuncts []*expr.Expr
+		// Sampled is the number of rows of a table from which Rows was estimated; 0 if that
+		// was by statistics alone.
+		Sampled int
 	}
 	// Project computes columns.
 	Project struct {
@@ -62,13 +70,14 @@ type (
 		Exprs []*expr.Expr
 	}
 	// Join has the columns of the left side, then those of the right side, except in semi
-	// and anti joins.
+	// and anti joins. A mark join has a BOOLEAN instead, which says whether there is a match.
 	Join struct {
 		Relation
 		Left, Right Node
 		JoinSpec
 		BuildLeft bool
 		Why       string // the reason for the build side
+		Order     string // the reason for the order of a chain of joins, of which this is the last
 	}
 	// Expand has each row of its input once for each variant, which is a set of columns.
 	// These are null in the variant. If Numbered, a last column has the number of the
@@ -115,34 +124,43 @@ type JoinSpec struct {
 	Kind                join.Kind
 	LeftKeys, RightKeys []int
 	NullSafe            []bool
-	build               string // "auto", "left" or "right"
-	// Written is the kind of the join in the query if that is made of another kind. A
-	// right join is a left join with its sides exchanged, a cross join an inner join on a
-	// key that all rows have in common. A full join is a left and an anti join.
-	Written string
+	// Residual are conditions on pairs of rows with equal keys, over the columns of the left
+	// side and then of the right side. Pairs on which one is not true do not match.
+	Residual []*expr.Expr
+	// AllPairs says that the key is the same in all rows: all pairs of rows are compared.
+	AllPairs  bool
+	Algorithm string // "" leaves the choice to the join
+	mark      string // name of the column of a mark join
+	build     string // "auto", "left" or "right"
+	fixed     bool   // the join keeps its place among others
 }
+
+// keepsLeft reports whether a kind of join returns left rows without a match.
+func keepsLeft(k join.Kind) bool {
+	return k == join.Left || k == join.Full || k == join.Anti || k == join.Mark
+}
+
+// keepsRight reports whether a kind of join returns right rows without a match.
+func keepsRight(k join.Kind) bool { return k == join.Right || k == join.Full }
 
 // Name returns the kind of the join in the words of the query.
 func (n *Join) Name() string {
-	if n.Written == "full" {
-		return n.Kind.String() // of the part
+	if n.Kind == join.Inner && n.AllPairs && len(n.Residual) == 0 {
+		return "cross"
 	}
-	return cmp.Or(n.Written, n.Kind.String())
+	return n.Kind.String()
 }
 
 // Conditions describes what is compared.
 func (n *Join) Conditions() (list []string) {
-	if n.Written == "cross" {
-		return nil
-	}
 	for i := range n.LeftKeys {
+		if n.AllPairs {
+			break
+		}
 		left, right := n.Left.Rel().Schema.Fields[n.LeftKeys[i]].Name, n.Right.Rel().Schema.Fields[n.RightKeys[i]].Name
 		if left == right {
 			left, _ = scopeOf(n.Left).Qualified(n.LeftKeys[i])
 			right, _ = scopeOf(n.Right).Qualified(n.RightKeys[i])
-		}
-		if n.Written == "right" || n.Written == "full" && n.Kind == join.Anti {
-			left, right = right, left
 		}
 		op := "="
 		if n.NullSafe[i] {
@@ -150,7 +168,47 @@ func (n *Join) Conditions() (list []string) {
 		}
 		list = append(list, fmt.Sprintf("%s %s %s", left, op, right))
 	}
+	for _, p := range n.Residual {
+		list = append(list, p.String())
+	}
+	if n.AllPairs {
+		list = append(list, "compares all pairs of rows: there is no equality of the two sides")
+		if len(n.Residual) == 0 {
+			list = []string{"all pairs of rows"}
+		}
+	}
 	return list
+}
+
+// Unique reports whether no two rows of a node can have equal values in all of the columns:
+// they contain the keys of a group-by.
+func Unique(n Node, columns []int) bool {
+	switch n := n.(type) {
+	case *Filter:
+		return Unique(n.In, columns)
+	case *Sort:
+		return Unique(n.In, columns)
+	case *Limit:
+		return Unique(n.In, columns)
+	case *Project:
+		var below []int
+		for _, c := range columns {
+			if in, bare := n.Exprs[c].IsColumn(); bare {
+				below = append(below, in)
+			}
+		}
+		return Unique(n.In, below)
+	case *Join:
+		return !n.Kind.Pairs() && Unique(n.Left, slices.DeleteFunc(slices.Clone(columns), func(c int) bool { return c >= n.Left.Rel().Schema.Len() }))
+	case *Group:
+		for k := range n.Keys {
+			if !slices.Contains(columns, k) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
 }
 
 // Aggregate is an aggregate function of a column of the input.
@@ -168,13 +226,15 @@ type SortKey struct {
 
 func newScan(name string, t source.Table) *Scan {
 	s := t.Schema()
-	n := &Scan{Relation: Relation{Step: name, Schema: s, Rows: float64(t.Rows())}, Table: t}
+	n := &Scan{Relation: Relation{Step: name, Schema: s, Rows: float64(t.Rows())}, Table: t, sample: newSample(t)}
 	for _, u := range t.Unreadable() {
 		n.unreadable = append(n.unreadable, unreadable{u, name, []string{name}})
 	}
 	for i, f := range s.Fields {
 		n.tables = append(n.tables, []string{name})
-		n.Stats = append(n.Stats, scanStats(f.Type, t.Stats(i), n.Rows))
+		stats := scanStats(f.Type, t.Stats(i), n.Rows)
+		stats.sample, stats.column = n.sample, i
+		n.Stats = append(n.Stats, stats)
 	}
 	return n
 }
@@ -191,7 +251,13 @@ func newFilter(step string, in Node, conjuncts []*expr.Expr) Node {
 	}
 	n := &Filter{Relation: *in.Rel(), In: in, Conjuncts: conjuncts}
 	n.Step = step
-	n.Rows *= selectivity(conjuncts, in.Rel())
+	kept, left := 0.0, map[int]float64(nil)
+	kept, left, n.Sampled = filterSelectivity(conjuncts, in)
+	n.Rows *= kept
+	n.Stats = slices.Clone(n.Stats)
+	for c, share := range left {
+		n.Stats[c].ruledOut = 1 - (1-n.Stats[c].ruledOut)*share
+	}
 	return n
 }
 
@@ -269,13 +335,22 @@ func newJoin(step string, left, right Node, spec JoinSpec) *Join {
 	n.tables = append(n.tables, l.tables...)
 	n.Stats = append(n.Stats, l.Stats...)
 	n.unreadable = l.unreadable
-	fields := append([]gpu.Field(nil), l.Schema.Fields...)
-	if spec.Kind == join.Inner || spec.Kind == join.Left {
+	var fields []gpu.Field
+	for _, f := range l.Schema.Fields {
+		f.Nullable = f.Nullable || keepsRight(spec.Kind)
+		fields = append(fields, f)
+	}
+	switch {
+	case spec.Kind == join.Mark:
+		n.tables = append(n.tables, nil)
+		n.Stats = append(n.Stats, ColumnStats{distinct: 2, Bytes: float64(gpu.Of(gpu.Bool).Width())})
+		fields = append(fields, gpu.Field{Name: spec.mark, Type: gpu.Of(gpu.Bool)})
+	case spec.Kind.Pairs():
 		n.tables = append(n.tables, r.tables...)
 		n.Stats = append(n.Stats, r.Stats...)
 		n.unreadable = slices.Concat(l.unreadable, r.unreadable)
 		for _, f := range r.Schema.Fields {
-			f.Nullable = f.Nullable || spec.Kind == join.Left
+			f.Nullable = f.Nullable || keepsLeft(spec.Kind)
 			fields = append(fields, f)
 		}
 	}
@@ -345,6 +420,43 @@ func newGroup(step string, in Node, keys []int, aggs []Aggregate, names []string
 	n.Schema = gpu.NewSchema(fields...)
 	n.Rows, n.Hint = estimateGroups(r, keys)
 	return n
+}
+
+// withInputs returns a node with other inputs of the same columns, which f makes.
+func withInputs(n Node, f func(Node) Node) Node {
+	r := n.Rel()
+	switch n := n.(type) {
+	case *Filter:
+		return newFilter(r.Step, f(n.In), n.Conjuncts)
+	case *Project:
+		return newProject(r.Step, f(n.In), n.Exprs, n.Schema.Names(), n.tables)
+	case *Join:
+		return newJoin(r.Step, f(n.Left), f(n.Right), n.JoinSpec)
+	case *Expand:
+		return newExpand(r.Step, f(n.In), n.Variants, n.Numbered)
+	case *Group:
+		return newGroup(r.Step, f(n.In), n.Keys, n.Aggregates, n.Schema.Names(), n.Always)
+	case *Sort:
+		return newSort(r.Step, f(n.In), n.Keys, n.Offset, n.Limit)
+	case *Limit:
+		return newLimit(r.Step, f(n.In), n.Offset, n.Count)
+	case *Union:
+		ins := make([]Node, len(n.Ins))
+		for i, in := range n.Ins {
+			ins[i] = f(in)
+		}
+		return newUnion(r.Step, ins)
+	}
+	return n
+}
+
+// inputs returns the relations that a node reads.
+func inputs(n Node) (list []Node) {
+	withInputs(n, func(in Node) Node {
+		list = append(list, in)
+		return in
+	})
+	return list
 }
 
 func newSort(step string, in Node, keys []SortKey, offset, limit int64) *Sort {

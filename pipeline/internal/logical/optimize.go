@@ -11,7 +11,7 @@ import (
 // Optimize rewrites a logical plan into one that gives the same rows faster. Unused
 // columns are dropped later, when nodes become operators.
 func Optimize(n Node) Node {
-	return sinkLimits(pushDown(n, nil))
+	return orderJoins(sinkLimits(pushDown(n, nil)))
 }
 
 // pushDown moves conditions toward the sources, where they drop rows before any other
@@ -29,6 +29,9 @@ func pushDown(n Node, preds []*expr.Expr) Node {
 	case *Filter:
 		return pushDown(n.In, append(slices.Clone(n.Conjuncts), preds...))
 	case *Project:
+		if j, ok := n.In.(*Join); ok && j.Kind == join.Full {
+			return n.pushDownFull(j, preds)
+		}
 		below, above := partition(preds, func(p *expr.Expr) bool { return n.isBare(p.Columns()) })
 		for i, p := range below {
 			below[i] = p.Remap(n.Source)
@@ -72,33 +75,111 @@ func pushDown(n Node, preds []*expr.Expr) Node {
 	panic("logical: unknown node")
 }
 
-// pushDown splits conditions over a join by side.
+// pushDown splits conditions over a join by side. Conditions over both sides of an inner
+// join become part of it.
 func (n *Join) pushDown(preds []*expr.Expr) Node {
 	nleft := n.Left.Rel().Schema.Len()
 	toRight := func(c int) int { return c - nleft }
+	spec := n.JoinSpec
+	inner := n.Kind == join.Inner
+	if inner {
+		preds = append(slices.Clone(spec.Residual), preds...)
+		spec.Residual = nil
+		if j := n.equated(preds); j != nil {
+			return pushDown(j, nil)
+		}
+	}
 	var left, right, above []*expr.Expr
 	for _, p := range preds {
 		l, r := sides(p, nleft)
 		switch {
-		case !r:
+		case !r && !keepsRight(n.Kind):
 			left = append(left, p)
 			if l {
 				right = append(right, n.mirror(p)...)
 			}
-		case !l && n.Kind == join.Inner:
+		case r && !l && n.Kind.Pairs() && !keepsLeft(n.Kind):
 			right = append(right, p.Remap(toRight))
 			left = append(left, n.mirrorLeft(p.Remap(toRight))...)
+		case inner:
+			spec.Residual = append(spec.Residual, p)
+			onLeft, onRight := implied(p, nleft)
+			left = append(left, onLeft...)
+			right = append(right, onRight...)
 		default:
 			above = append(above, p)
-			if n.Kind == join.Inner {
-				onLeft, onRight := implied(p, nleft)
-				left = append(left, onLeft...)
-				right = append(right, onRight...)
-			}
 		}
 	}
 	l, r := pushDown(n.Left, left), pushDown(n.Right, right)
-	return newFilter(n.Step, newJoin(n.Step, l, r, n.JoinSpec), above)
+	return newFilter(n.Step, newJoin(n.Step, l, r, spec), above)
+}
+
+// equated returns an inner join of all pairs under conditions as a join by the equalities
+// that are among them, or nil if there are none.
+func (n *Join) equated(preds []*expr.Expr) Node {
+	if !n.AllPairs {
+		return nil
+	}
+	c := &joinCondition{}
+	for _, p := range preds {
+		// What may fail must see only the pairs that the conditions before it leave.
+		mayFail := p.MayFail()
+		if x, y, _, ok := expr.Equality(p); ok {
+			x, y, err := sameType(x, y)
+			mayFail = err != nil || x.MayFail() || y.MayFail()
+		}
+		if mayFail {
+			c.residual = append(c.residual, p)
+		} else {
+			c.add(p, n.Left.Rel().Schema.Len())
+		}
+	}
+	if len(c.left) == 0 {
+		return nil
+	}
+	spec := n.JoinSpec
+	spec.LeftKeys, spec.RightKeys, spec.Residual, spec.AllPairs = nil, nil, nil, false
+	j, err := c.build(n.Step, n.Left, n.Right, spec)
+	if err != nil {
+		return nil
+	}
+	return j
+}
+
+// pushDownFull moves conditions on columns of USING below a full join. Such a column is the
+// key of the side that has the row, and the keys of both sides in a pair are equal.
+func (n *Project) pushDownFull(j *Join, preds []*expr.Expr) Node {
+	nleft := j.Left.Rel().Schema.Len()
+	var left, right, above []*expr.Expr
+	for _, p := range preds {
+		cols := p.Columns()
+		key := -1
+		for i, l := range j.LeftKeys {
+			if len(cols) == 1 && !j.NullSafe[i] && n.isKeyOf(cols[0], l, nleft+j.RightKeys[i]) {
+				key = i
+			}
+		}
+		if key < 0 {
+			above = append(above, p)
+			continue
+		}
+		left = append(left, p.Remap(func(int) int { return j.LeftKeys[key] }))
+		right = append(right, p.Remap(func(int) int { return j.RightKeys[key] }))
+	}
+	in := newJoin(j.Step, pushDown(j.Left, left), pushDown(j.Right, right), j.JoinSpec)
+	return newFilter(n.Step, newProject(n.Step, in, n.Exprs, n.Schema.Names(), n.tables), above)
+}
+
+// isKeyOf reports whether a column is the first of two columns of the input, or the second
+// where that is null.
+func (n *Project) isKeyOf(column, first, second int) bool {
+	x, y, ok := expr.Coalesced(n.Exprs[column])
+	if !ok {
+		return false
+	}
+	a, bareA := x.IsColumn()
+	b, bareB := y.IsColumn()
+	return bareA && bareB && a == first && b == second
 }
 
 // mirror returns the condition on the right keys that follows from a condition on the
@@ -216,37 +297,16 @@ func partition(list []*expr.Expr, cond func(*expr.Expr) bool) (yes, no []*expr.E
 
 // sinkLimits moves limits below projections, and merges a limit over a sort into a top-k.
 func sinkLimits(n Node) Node {
-	r := n.Rel()
-	switch n := n.(type) {
-	case *Filter:
-		return newFilter(r.Step, sinkLimits(n.In), n.Conjuncts)
-	case *Project:
-		return newProject(r.Step, sinkLimits(n.In), n.Exprs, n.Schema.Names(), n.tables)
-	case *Join:
-		return newJoin(r.Step, sinkLimits(n.Left), sinkLimits(n.Right), n.JoinSpec)
-	case *Expand:
-		return newExpand(r.Step, sinkLimits(n.In), n.Variants, n.Numbered)
-	case *Group:
-		return newGroup(r.Step, sinkLimits(n.In), n.Keys, n.Aggregates, n.Schema.Names(), n.Always)
-	case *Sort:
-		return newSort(r.Step, sinkLimits(n.In), n.Keys, n.Offset, n.Limit)
-	case *Union:
-		ins := make([]Node, len(n.Ins))
-		for i, in := range n.Ins {
-			ins[i] = sinkLimits(in)
-		}
-		return newUnion(r.Step, ins)
-	case *Limit:
+	if n, ok := n.(*Limit); ok {
 		switch in := n.In.(type) {
 		case *Project:
 			p := in.Rel()
-			return newProject(p.Step, sinkLimits(newLimit(r.Step, in.In, n.Offset, n.Count)), in.Exprs, in.Schema.Names(), in.tables)
+			return newProject(p.Step, sinkLimits(newLimit(n.Step, in.In, n.Offset, n.Count)), in.Exprs, in.Schema.Names(), in.tables)
 		case *Sort:
 			if in.Limit < 0 && in.Offset == 0 {
 				return newSort(in.Step, sinkLimits(in.In), in.Keys, n.Offset, n.Count)
 			}
 		}
-		return newLimit(r.Step, sinkLimits(n.In), n.Offset, n.Count)
 	}
-	return n
+	return withInputs(n, sinkLimits)
 }

@@ -14,6 +14,16 @@ const (
 	rankSpread = 64
 )
 
+// ProbeMatch estimates the share of the probe rows whose keys are on the build side.
+func (n *Join) ProbeMatch() float64 {
+	probe, probeKeys, build, keys := n.Left.Rel(), n.LeftKeys, n.Right.Rel(), n.RightKeys
+	if n.BuildLeft {
+		probe, probeKeys, build, keys = build, keys, probe, probeKeys
+	}
+	_, share := matchKeys(probe, build, probeKeys, keys)
+	return share
+}
+
 // ProbeCost estimates the time of a probe row on a CPU core, in nanoseconds.
 func (n *Join) ProbeCost() float64 {
 	build, keys := n.Right.Rel(), n.RightKeys

@@ -20,8 +20,9 @@ const (
 )
 
 // filterProbe lets a join filter the scan of its probe side, if rows without a match vanish
-// and the keys come unchanged from one scan.
-func filterProbe(st *Stage, spec join.Spec) {
+// and the keys come unchanged from one scan. matches is the share of the rows with a match. A
+// residual condition only rules out more pairs.
+func filterProbe(st *Stage, spec join.Spec, matches float64) {
 	if spec.Kind != join.Inner && spec.Kind != join.Semi && spec.Kind != join.Right || slices.Contains(spec.NullSafe, true) {
 		return
 	}
@@ -40,7 +41,7 @@ func filterProbe(st *Stage, spec join.Spec) {
 		at = at.Inputs[0]
 	}
 	f := &Filter{Join: st, Columns: cols}
-	if matches := st.Rows / max(st.Inputs[0].Rows, 1); matches < fewMatches {
+	if matches < fewMatches {
 		f.Few, f.Bloom = true, work*(1-matches) > bloomCost*at.Rows
 	}
 	at.Filters = append(at.Filters, f)

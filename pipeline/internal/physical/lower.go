@@ -3,8 +3,11 @@ package physical
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
+
+	"github.com/dustin/go-humanize"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
@@ -163,6 +166,9 @@ func lowerFilter(n *logical.Filter, need required) (*Stage, layout, error) {
 		}
 	}
 	st.Detail, st.From, st.Cost = []string{pred.String()}, keep, streamCost
+	if n.Sampled > 0 {
+		st.Detail = append(st.Detail, fmt.Sprintf("estimated from %s sampled rows", humanize.Comma(int64(n.Sampled))))
+	}
 	st.Make = func() (operators.Operator, error) { return filter.New(in.Schema, prog, inputs, keep), nil }
 	return st, out, nil
 }
@@ -224,21 +230,31 @@ func lowerProject(n *logical.Project, need required) (*Stage, layout, error) {
 func lowerJoin(n *logical.Join, need required) (*Stage, layout, error) {
 	nleft := n.Left.Rel().Schema.Len()
 	needLeft, needRight := need[:nleft], make(required, n.Right.Rel().Schema.Len())
-	copy(needRight, need[nleft:])
-	left, leftLay, err := lower(n.Left, needLeft.with(n.LeftKeys...))
+	if n.Kind.Pairs() {
+		copy(needRight, need[nleft:])
+	}
+	compared := expr.And(n.Residual...).Columns() // of the left side, then of the right
+	split, _ := slices.BinarySearch(compared, nleft)
+	ofRight := make([]int, len(compared)-split)
+	for i, c := range compared[split:] {
+		ofRight[i] = c - nleft
+	}
+	left, leftLay, err := lower(n.Left, needLeft.with(n.LeftKeys...).with(compared[:split]...))
 	if err != nil {
 		return nil, nil, err
 	}
-	right, rightLay, err := lower(n.Right, needRight.with(n.RightKeys...))
+	right, rightLay, err := lower(n.Right, needRight.with(n.RightKeys...).with(ofRight...))
 	if err != nil {
 		return nil, nil, err
 	}
 	st := &Stage{Step: n.Step, Kind: n.Name() + " join", Rows: n.Rows, Schema: &gpu.Schema{}}
-	spec := join.Spec{Kind: n.Kind, NullSafe: n.NullSafe, Out: st.Schema}
+	spec := join.Spec{Kind: n.Kind, NullSafe: n.NullSafe, Out: st.Schema, Algorithm: n.Algorithm}
 	out := make(layout, len(need))
 	take := func(side *Stage, lay layout, from int, cols required) (at []int) {
 		for c, used := range cols {
-			out[from+c] = -1
+			if n.Kind.Pairs() || from == 0 {
+				out[from+c] = -1
+			}
 			if used {
 				out[from+c] = len(st.Schema.Fields)
 				at = append(at, lay[c])
@@ -247,30 +263,87 @@ func lowerJoin(n *logical.Join, need required) (*Stage, layout, error) {
 		}
 		return at
 	}
-	if n.Kind == join.Semi || n.Kind == join.Anti {
-		needRight = nil
-	}
 	leftKeys, rightKeys := leftLay.all(n.LeftKeys), rightLay.all(n.RightKeys)
-	built := right
+	built, builtKeys, probed := n.Right, n.RightKeys, n.Left
+	residual := slices.Concat(leftLay, rightLay) // over the probe side, then the build side
 	if n.BuildLeft {
-		built = left
+		built, builtKeys, probed = n.Left, n.LeftKeys, n.Right
+		spec.Kind = exchanged(n.Kind)
 		spec.Probe, spec.ProbeKeys, spec.ProbeOut = right.Schema, rightKeys, take(right, rightLay, nleft, needRight)
 		spec.Build, spec.BuildKeys, spec.BuildOut = left.Schema, leftKeys, take(left, leftLay, 0, needLeft)
 		st.Inputs = []*Stage{right, left}
+		for c := range leftLay {
+			residual[c] += right.Schema.Len()
+		}
 	} else {
 		spec.Probe, spec.ProbeKeys, spec.ProbeOut = left.Schema, leftKeys, take(left, leftLay, 0, needLeft)
 		spec.Build, spec.BuildKeys, spec.BuildOut = right.Schema, rightKeys, take(right, rightLay, nleft, needRight)
 		st.Inputs = []*Stage{left, right}
+		for c := range rightLay {
+			residual[nleft+c] += left.Schema.Len()
+		}
 	}
-	st.Detail = append(n.Conditions(), fmt.Sprintf("builds %s: %s", built.Step, n.Why))
+	if n.Kind == join.Mark {
+		out[nleft] = len(st.Schema.Fields)
+		st.Schema.Fields = append(st.Schema.Fields, n.Schema.Fields[nleft])
+	}
+	if len(n.Residual) > 0 {
+		if spec.Residual, err = compileResidual(spec.Probe, spec.Build, residual.remap(expr.And(n.Residual...))); err != nil {
+			return nil, nil, &job.Diagnostic{Step: n.Step, Msg: err.Error()}
+		}
+	}
+	if n.AllPairs {
+		st.Pairs = left.Rows * right.Rows
+	}
+	spec.ProbeRows, spec.BuildRows = estimated(probed), estimated(built)
+	spec.UniqueBuild = logical.Unique(built, builtKeys)
+	st.Detail = append(n.Conditions(), fmt.Sprintf("builds %s: %s", st.Inputs[1].Step, n.Why))
+	if n.Algorithm != "" {
+		st.Detail = append(st.Detail, "algorithm: "+n.Algorithm+", as the job says")
+	}
+	if n.Order != "" {
+		st.Detail = append(st.Detail, n.Order)
+	}
 	st.Cost = n.ProbeCost()
 	if !spec.Kind.KeepsBuild() {
 		st.From = slices.Concat(spec.ProbeOut, slices.Repeat([]int{-1}, len(st.Schema.Fields)-len(spec.ProbeOut)))
 	}
 	st.Make = func() (operators.Operator, error) { return join.New(spec) }
-	filterProbe(st, spec)
+	filterProbe(st, spec, n.ProbeMatch())
 	return st, out, nil
 }
+
+// exchanged returns the kind of a join with its sides exchanged.
+func exchanged(k join.Kind) join.Kind {
+	switch k {
+	case join.Left:
+		return join.Right
+	case join.Right:
+		return join.Left
+	}
+	return k
+}
+
+// compileResidual compiles a condition over the columns of the probe side and then of the
+// build side.
+func compileResidual(probe, build *gpu.Schema, condition *expr.Expr) (*join.Residual, error) {
+	program, inputs, err := expr.Compile(&gpu.Schema{Fields: slices.Concat(probe.Fields, build.Fields)}, condition)
+	if err != nil {
+		return nil, err
+	}
+	r := &join.Residual{Program: program}
+	for _, c := range inputs {
+		if c < probe.Len() {
+			r.Probe = append(r.Probe, c)
+		} else {
+			r.Build = append(r.Build, c-probe.Len())
+		}
+	}
+	return r, nil
+}
+
+// estimated returns the estimated rows of a node, at least 1.
+func estimated(n logical.Node) int64 { return int64(max(1, min(n.Rel().Rows, math.MaxInt64/2))) }
 
 func lowerExpand(n *logical.Expand, need required) (*Stage, layout, error) {
 	width := n.In.Rel().Schema.Len() // of the columns before the number

@@ -24,6 +24,7 @@ type Stage struct {
 	Schema *gpu.Schema // schema of the strides that it emits
 	Rows   float64     // estimate
 	Inputs []*Stage    // of a join: probe side, build side
+	Pairs  float64     // of a join without an equality: estimate of the pairs that it compares
 
 	Table    source.Table       // of a scan
 	Columns  []int              // positions in the table

@@ -41,7 +41,7 @@ const (
 // work is the work of a plan, by its estimates.
 type work struct {
 	scanned float64 // bytes of decoded columns, as encoded in the files
-	rows    float64 // rows that go into filters and joins
+	rows    float64 // rows that go into filters and joins, and pairs that joins compare one by one
 	values  float64 // values that operators return and group-bys take
 	grouped float64 // rows that go into group-bys of many groups
 	sorted  float64 // values of rows that are sorted
@@ -82,6 +82,7 @@ func (w *work) add(s *physical.Stage) {
 		for _, in := range s.Inputs {
 			w.rows += in.Rows
 		}
+		w.rows += s.Pairs
 		w.values += s.Rows * columns
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/pipeline/execution"
 	"github.com/gstream/gstream/pipeline/internal/logical"
 	"github.com/gstream/gstream/pipeline/internal/physical"
@@ -178,6 +179,13 @@ func TestWorkIsThatOfThePlan(t *testing.T) {
 	near(2*lines, w.sorted)
 	near(2*lines, w.encoded)
 	near(float64(physical.RowBytes(p.Schema))*lines, w.written)
+}
+
+func TestAJoinWithoutAnEqualityCostsItsPairs(t *testing.T) {
+	side := &physical.Stage{Kind: "union", Rows: 1000, Schema: &gpu.Schema{}}
+	w := work{}
+	w.add(&physical.Stage{Kind: "inner join", Rows: 10, Pairs: 1e6, Schema: &gpu.Schema{}, Inputs: []*physical.Stage{side, side}})
+	require.Equal(t, 1e6+2000, w.rows)
 }
 
 func TestTheChoiceSaysWhatEitherDeviceTakes(t *testing.T) {

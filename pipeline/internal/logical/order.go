@@ -1,0 +1,466 @@
+package logical
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/join"
+)
+
+// maxExact is the most tables of a chain whose best order is searched among all orders.
+// With more, each step takes the cheapest join.
+const maxExact = 10
+
+// orderJoins orders chains of inner joins by estimated size. The rows stay the same, and
+// so do their columns.
+func orderJoins(n Node) Node {
+	if !joinsBelow(n) || leavesBelow(n) > maxLeaves {
+		return withInputs(n, orderJoins)
+	}
+	c := &chain{}
+	columns, written := c.add(n)
+	r := n.Rel()
+	ordered, at := c.emit(c.choose(written))
+	exprs := make([]*expr.Expr, len(columns))
+	for i, e := range columns {
+		exprs[i] = e.Remap(func(c int) int { return at[c] })
+	}
+	return newProject(r.Step, ordered, exprs, r.Schema.Names(), r.tables)
+}
+
+// joinsBelow reports whether a node is a join of a chain, or computes columns or conditions
+// over one.
+func joinsBelow(n Node) bool {
+	switch n := n.(type) {
+	case *Join:
+		return n.Kind == join.Inner && !n.AllPairs && !n.fixed
+	case *Filter:
+		return joinsBelow(n.In)
+	case *Project:
+		return joinsBelow(n.In)
+	}
+	return false
+}
+
+// maxLeaves is the most tables of a chain: the width of a set. The last joins of a longer
+// chain keep their places.
+const maxLeaves = 64
+
+// leavesBelow returns the number of tables of a chain.
+func leavesBelow(n Node) (count int) {
+	if !joinsBelow(n) {
+		return 1
+	}
+	for _, in := range inputs(n) {
+		count += leavesBelow(in)
+	}
+	return count
+}
+
+// chain is inner joins in any order. Its expressions are over the columns of all leaves,
+// one leaf after the other.
+type chain struct {
+	leaves  []Node
+	columns Relation // of all leaves
+	from    []int    // the first column of each leaf
+	width   int      // columns of all leaves
+	classes []class
+	conds   []term // conditions over several leaves
+	sorted  []int  // leaves from the one with the fewest rows on
+	rows    map[set]float64
+}
+
+// set is a set of at most maxLeaves leaves.
+type set uint64
+
+func (s set) has(t set) bool { return s&t == t }
+
+// term is an expression and the leaves that it needs: those of its columns, and for what may
+// fail on a row all leaves that are joined before it in the order as written. So it sees no
+// row that it would not see there.
+type term struct {
+	*expr.Expr
+	leaves set
+	stats  ColumnStats
+	values float64 // that filters of the columns do not rule out; 0 when unknown
+}
+
+// class is expressions that are all equal. If a null equals a null, there are two of them.
+type class struct {
+	terms    []term
+	nullSafe bool
+	steps    []string // of the joins that compare them
+}
+
+// order is a tree of joins: a leaf, or two orders.
+type order struct {
+	leaves      set
+	left, right *order
+	step        string // of the join as written, which the join replaces
+	cost        float64
+	why         string // it was chosen, for the last join of a chain
+}
+
+// add adds a node of the chain. It returns the node's columns, and the order as written.
+func (c *chain) add(n Node) ([]term, *order) {
+	if !joinsBelow(n) {
+		return c.addLeaf(orderJoins(n))
+	}
+	switch n := n.(type) {
+	case *Filter:
+		columns, o := c.add(n.In)
+		for _, e := range n.Conjuncts {
+			c.conds = append(c.conds, newTerm(e, columns, o.leaves))
+		}
+		return columns, o
+	case *Project:
+		columns, o := c.add(n.In)
+		out := make([]term, len(n.Exprs))
+		for i, e := range n.Exprs {
+			out[i] = newTerm(e, columns, o.leaves)
+		}
+		return out, o
+	}
+	j := n.(*Join)
+	left, l := c.add(j.Left)
+	right, r := c.add(j.Right)
+	for i := range j.LeftKeys {
+		c.equate(left[j.LeftKeys[i]], right[j.RightKeys[i]], j.NullSafe[i], j.Step)
+	}
+	columns, o := append(left, right...), &order{leaves: l.leaves | r.leaves, left: l, right: r, step: j.Step}
+	for _, e := range j.Residual {
+		c.conds = append(c.conds, newTerm(e, columns, o.leaves))
+	}
+	return columns, o
+}
+
+func (c *chain) addLeaf(n Node) ([]term, *order) {
+	i, first := len(c.leaves), c.width
+	c.leaves, c.from = append(c.leaves, n), append(c.from, first)
+	c.width += n.Rel().Schema.Len()
+	c.columns.Stats = append(c.columns.Stats, n.Rel().Stats...)
+	var columns []term
+	for _, e := range columnsOf(n) {
+		columns = append(columns, term{Expr: e.Remap(func(col int) int { return first + col }), leaves: 1 << i})
+	}
+	return columns, &order{leaves: 1 << i}
+}
+
+// newTerm returns an expression over columns of a join of leaves, in the order as written.
+func newTerm(e *expr.Expr, columns []term, leaves set) term {
+	exprs := make([]*expr.Expr, len(columns))
+	t := term{}
+	for _, col := range e.Columns() {
+		exprs[col] = columns[col].Expr
+		t.leaves |= columns[col].leaves
+	}
+	if e.MayFail() {
+		t.leaves |= leaves
+	}
+	t.Expr = e.Substitute(exprs)
+	return t
+}
+
+// equate notes an equality of a join. What is equal to the same expression is equal.
+func (c *chain) equate(l, r term, nullSafe bool, step string) {
+	k := class{terms: []term{l, r}, nullSafe: nullSafe, steps: []string{step}}
+	if !nullSafe {
+		c.classes = slices.DeleteFunc(c.classes, func(o class) bool {
+			if o.nullSafe || !o.contains(l) && !o.contains(r) {
+				return false
+			}
+			for _, t := range o.terms {
+				if !k.contains(t) {
+					k.terms = append(k.terms, t)
+				}
+			}
+			k.steps = append(k.steps, o.steps...)
+			return true
+		})
+	}
+	c.classes = append(c.classes, k)
+}
+
+func (k *class) contains(t term) bool {
+	return slices.ContainsFunc(k.terms, func(o term) bool { return o.leaves == t.leaves && o.Equal(t.Expr) })
+}
+
+// within returns the first term of the class that a set of leaves can compute, or nil.
+func (k *class) within(s set) *term {
+	for i := range k.terms {
+		if s.has(k.terms[i].leaves) {
+			return &k.terms[i]
+		}
+	}
+	return nil
+}
+
+// keys calls f for each equality between two sets of leaves.
+func (c *chain) keys(a, b set, f func(k *class, l, r *term)) {
+	for i := range c.classes {
+		k := &c.classes[i]
+		if l, r := k.within(a), k.within(b); l != nil && r != nil {
+			f(k, l, r)
+		}
+	}
+}
+
+func (c *chain) connected(a, b set) (yes bool) {
+	c.keys(a, b, func(*class, *term, *term) { yes = true })
+	return yes
+}
+
+// conditions returns what rows of a and b must meet together, and rows of each alone need
+// not: conditions, and equalities that are no keys. For a single leaf, b is empty.
+func (c *chain) conditions(a, b set) (all []*expr.Expr) {
+	both := a | b
+	alone := func(t term) bool { return b != 0 && (a.has(t.leaves) || b.has(t.leaves)) }
+	for i := range c.classes {
+		k := &c.classes[i]
+		var first *term
+		if b != 0 {
+			if first = k.within(a); first == nil {
+				first = k.within(b)
+			}
+		}
+		for i, t := range k.terms {
+			switch {
+			case !both.has(t.leaves) || alone(t):
+			case first == nil:
+				first = &k.terms[i]
+			default:
+				all = append(all, expr.Equal(first.Expr, t.Expr, k.nullSafe))
+			}
+		}
+	}
+	for _, t := range c.conds {
+		if both.has(t.leaves) && !alone(t) {
+			all = append(all, t.Expr)
+		}
+	}
+	return all
+}
+
+// choose returns the order with the least cost, which is the one as written unless another
+// is better.
+func (c *chain) choose(written *order) *order {
+	for i, leaf := range c.leaves {
+		var conds []*expr.Expr
+		for _, e := range c.conditions(1<<i, 0) {
+			conds = append(conds, e.Remap(func(col int) int { return col - c.from[i] }))
+		}
+		c.leaves[i] = newFilter(leaf.Rel().Step, leaf, conds)
+	}
+	for _, k := range c.classes {
+		for i := range k.terms {
+			t := &k.terms[i]
+			t.stats = exprStats(t.Expr, &c.columns)
+			n, _ := t.stats.keys()
+			t.values = n * (1 - t.stats.ruledOut)
+		}
+	}
+	c.rows = map[set]float64{}
+	for i := range c.leaves {
+		c.sorted = append(c.sorted, i)
+	}
+	slices.SortStableFunc(c.sorted, func(a, b int) int {
+		l, r := c.leaves[a].Rel(), c.leaves[b].Rel()
+		return cmp.Or(cmp.Compare(l.Rows, r.Rows), cmp.Compare(l.Step, r.Step))
+	})
+	var steps []string
+	c.price(written, &steps)
+	if len(c.leaves) < 3 {
+		return written
+	}
+	best := c.exact
+	if len(c.leaves) > maxExact {
+		best = c.greedy
+	}
+	o, search := best(), "no order is better"
+	if len(c.leaves) > maxExact {
+		search = "the greedy order is not better"
+	}
+	if o.cost >= written.cost*(1-1e-9) {
+		written.why = fmt.Sprintf("joins %d tables as written: %s, about %s rows made and held", len(c.leaves), search, Approximate(written.cost))
+		return written
+	}
+	c.name(o, &steps)
+	o.why = fmt.Sprintf("joins %d tables in another order than written: about %s rows made and held, instead of %s", len(c.leaves), Approximate(o.cost), Approximate(written.cost))
+	return o
+}
+
+// price computes the costs of the joins of an order, and lists their steps.
+func (c *chain) price(o *order, steps *[]string) {
+	if o.left == nil {
+		return
+	}
+	c.price(o.left, steps)
+	c.price(o.right, steps)
+	o.cost = c.join(o.left, o.right).cost
+	*steps = append(*steps, o.step)
+}
+
+// join returns the join of two orders. It costs the rows that are held for its build side,
+// and the rows that it makes.
+func (c *chain) join(l, r *order) *order {
+	o := &order{leaves: l.leaves | r.leaves, left: l, right: r}
+	o.cost = l.cost + r.cost + min(c.size(l.leaves), c.size(r.leaves)) + c.size(o.leaves)
+	return o
+}
+
+// size estimates the rows of the join of a set of leaves, whatever the order.
+func (c *chain) size(s set) float64 {
+	if rows, ok := c.rows[s]; ok {
+		return rows
+	}
+	rows, in := 1.0, set(0)
+	for _, i := range c.sorted {
+		if !s.has(1 << i) {
+			continue
+		}
+		leaf := c.leaves[i].Rel()
+		var keys []keyPair
+		next := in | 1<<i
+		for k := range c.classes {
+			// The leaf makes terms of the class complete. Equal columns have the fewest values of
+			// all.
+			var here, before *term
+			for i := range c.classes[k].terms {
+				t := &c.classes[k].terms[i]
+				least := &here
+				if in.has(t.leaves) {
+					least = &before
+				}
+				if next.has(t.leaves) && (*least == nil || t.values > 0 && t.values < (*least).values) {
+					*least = t
+				}
+			}
+			if here != nil && before != nil {
+				keys = append(keys, keyPair{before.stats, here.stats})
+			}
+		}
+		rows = rows * leaf.Rows / matching(keys, max(rows, 1), max(leaf.Rows, 1))
+		in = next
+	}
+	var conds []*expr.Expr
+	for _, t := range c.conds {
+		if s.has(t.leaves) && bits.OnesCount64(uint64(t.leaves)) > 1 {
+			conds = append(conds, t.Expr)
+		}
+	}
+	kept, _ := selectivity(conds, &c.columns)
+	c.rows[s] = rows * kept
+	return rows * kept
+}
+
+// exact searches all orders without cross products, by dynamic programming over the sets of
+// leaves that equalities connect.
+func (c *chain) exact() *order {
+	best := make([]*order, 1<<len(c.leaves))
+	for s := set(1); int(s) < len(best); s++ {
+		if bits.OnesCount64(uint64(s)) == 1 {
+			best[s] = &order{leaves: s}
+			continue
+		}
+		first := s & -s // in the left part, so that each pair of parts is seen once
+		for a := (s - 1) & s; a > 0; a = (a - 1) & s {
+			l, r := best[a], best[s&^a]
+			if a&first == 0 || l == nil || r == nil || !c.connected(a, s&^a) {
+				continue
+			}
+			if o := c.join(l, r); best[s] == nil || o.cost < best[s].cost {
+				best[s] = o
+			}
+		}
+	}
+	return best[len(best)-1]
+}
+
+// greedy takes the cheapest join of two parts until there is one part.
+func (c *chain) greedy() *order {
+	var parts []*order
+	for i := range c.leaves {
+		parts = append(parts, &order{leaves: 1 << i})
+	}
+	for len(parts) > 1 {
+		var best *order
+		least, a, b := math.Inf(1), 0, 0
+		for i, l := range parts {
+			for k, r := range parts[i+1:] {
+				if !c.connected(l.leaves, r.leaves) {
+					continue
+				}
+				o := c.join(l, r)
+				if cost := o.cost - l.cost - r.cost; best == nil || cost < least {
+					best, least, a, b = o, cost, i, i+1+k
+				}
+			}
+		}
+		if best == nil { // the rest is only connected through more tables at a time
+			return &order{cost: math.Inf(1)}
+		}
+		parts[a] = best
+		parts = slices.Delete(parts, b, b+1)
+	}
+	return parts[0]
+}
+
+// name gives each join the step of a join as written, which compares the same columns if
+// possible.
+func (c *chain) name(o *order, steps *[]string) {
+	if o.left == nil {
+		return
+	}
+	c.name(o.left, steps)
+	c.name(o.right, steps)
+	at, found := 0, false
+	c.keys(o.left.leaves, o.right.leaves, func(k *class, _, _ *term) {
+		for i, s := range *steps {
+			if !found && slices.Contains(k.steps, s) {
+				at, found = i, true
+			}
+		}
+	})
+	o.step = (*steps)[at]
+	*steps = slices.Delete(*steps, at, at+1)
+}
+
+// emit makes the nodes of an order. at has the positions of the columns of the chain, -1
+// for those of other leaves.
+func (c *chain) emit(o *order) (n Node, at []int) {
+	if o.left == nil {
+		i := bits.TrailingZeros64(uint64(o.leaves))
+		at = slices.Repeat([]int{-1}, c.width)
+		for col := range c.leaves[i].Rel().Schema.Len() {
+			at[c.from[i]+col] = col
+		}
+		return c.leaves[i], at
+	}
+	left, atLeft := c.emit(o.left)
+	right, atRight := c.emit(o.right)
+	spec := JoinSpec{Kind: join.Inner}
+	var l, r []*expr.Expr
+	c.keys(o.left.leaves, o.right.leaves, func(k *class, x, y *term) {
+		l = append(l, x.Remap(func(col int) int { return atLeft[col] }))
+		r = append(r, y.Remap(func(col int) int { return atRight[col] }))
+		spec.NullSafe = append(spec.NullSafe, k.nullSafe)
+	})
+	left, spec.LeftKeys = extend(left, l)
+	right, spec.RightKeys = extend(right, r)
+	at = atLeft
+	for col, i := range atRight {
+		if i >= 0 {
+			at[col] = left.Rel().Schema.Len() + i
+		}
+	}
+	for _, e := range c.conditions(o.left.leaves, o.right.leaves) {
+		spec.Residual = append(spec.Residual, e.Remap(func(col int) int { return at[col] }))
+	}
+	joined := newJoin(o.step, left, right, spec)
+	joined.Rows, joined.Order = c.size(o.leaves), o.why
+	return joined, at
+}
