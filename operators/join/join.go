@@ -92,12 +92,13 @@ type equiJoin struct {
 	coded bool // there is a dictionary
 	// marks are the build rows that are in a pair, for kinds that return the others.
 	marks   gpu.Column
-	flushed atomic.Int32 // lanes that have matched all their rows
+	filter  *operators.KeyFilter // if the run asks for it
+	flushed atomic.Int32         // lanes that have matched all their rows
 }
 
 // Join is Blocking for the build side and Streaming for the probe side.
 type Join interface {
-	operators.Blocking
+	operators.Filtering
 	operators.Streaming
 }
 
@@ -139,6 +140,10 @@ func (o *equiJoin) Finalize(ctx context.Context, t operators.Task) error {
 		return err
 	}
 	o.rows = all.Rows
+	if o.filter, err = operators.NewKeyFilter(t, operators.Pick(all.Cols, o.BuildKeys), all.Rows); err != nil {
+		all.Release()
+		return err
+	}
 	if o.built, err = o.algorithm.build(ctx, t, all); err != nil {
 		return err
 	}
@@ -155,8 +160,13 @@ func (o *equiJoin) Finalize(ctx context.Context, t operators.Task) error {
 	return err
 }
 
+// KeyFilter implements operators.Filtering.
+func (o *equiJoin) KeyFilter() *operators.KeyFilter { return o.filter }
+
 func (o *equiJoin) Close() error {
 	o.pending.Close()
+	o.filter.Release()
+	o.filter = nil
 	if o.built != nil {
 		o.built.release()
 		o.built = nil
