@@ -79,8 +79,14 @@ type partitionMatcher struct {
 	most         int // items of each list
 	items, late  *gpu.Buffer
 	work         *gpu.Buffer // JoinState, then for both kernels a JoinPlace a block
-	chained      bool        // all items have been joined, but the late ones
-	done         bool
+	partitionProgress
+}
+
+// partitionProgress is how far a partitionMatcher is.
+type partitionProgress struct {
+	chained   bool   // all items have been joined, but the late ones
+	lateItems uint32 // that are left for join_runs
+	done      bool
 }
 
 // MatchPartitions implements gpu.Queue.
@@ -305,16 +311,16 @@ func (m *partitionMatcher) join(o *op, columns []joinColumn, room int) (rows int
 	o.fill(m.work, 0, 8, 0)    // pairs
 	o.fill(m.work, 8, 8, 0xff) // written
 	for {
-		var state joinState
+		state := joinState{written: math.MaxUint64}
 		if !m.chained {
 			a, shared := m.args(columns, room, false)
 			state = m.run(o, "join_pairs", a, shared)
-			m.chained = state.stopped == 0
+			m.chained, m.lateItems = state.stopped == 0, state.late
 		}
-		full := state.written != math.MaxUint64
-		if m.chained || !full && state.late > 0 { // no item is left, or there is no room for late ones
+		if m.lateItems > 0 && state.written == math.MaxUint64 { // there is room
 			a, shared := m.args(columns, room, true)
 			if state = m.run(o, "join_runs", a, shared); state.stopped == 0 {
+				m.lateItems = 0
 				o.fill(m.work, 24, 8, 0) // late, lateTaken
 				m.begin(o, 1)
 			}
@@ -322,8 +328,7 @@ func (m *partitionMatcher) join(o *op, columns []joinColumn, room int) (rows int
 		if o.failed() {
 			return 0, false
 		}
-		full = state.written != math.MaxUint64
-		if done = m.chained && state.stopped == 0; done || full {
+		if done = m.chained && m.lateItems == 0; done || state.written != math.MaxUint64 {
 			return int(min(state.pairs, state.written)), done
 		}
 	}
@@ -336,7 +341,7 @@ func (m *partitionMatcher) next(o *op, columns []joinColumn, room int, f func(ro
 		f(0)
 		return false
 	}
-	before, chained := o.alloc(m.work.Size()), m.chained
+	before, progress := o.alloc(m.work.Size()), m.partitionProgress
 	if o.failed() {
 		return false
 	}
@@ -348,7 +353,7 @@ func (m *partitionMatcher) next(o *op, columns []joinColumn, room int, f func(ro
 	if f(rows); o.failed() {
 		if gpu.IsRefusal(o.err) {
 			o.restore(m.work, before)
-			m.chained = chained
+			m.partitionProgress = progress
 		}
 		return false
 	}
