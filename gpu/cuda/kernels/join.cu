@@ -302,7 +302,7 @@ struct Joiner {
     static constexpr u32 CHUNK = THREADS * ROWS, WARPS = THREADS / 32;
     static constexpr u32 ROW_BITS = 12; // of the rows of a chunk
     static_assert(CHUNK < 1 << ROW_BITS, "the rows of a chunk need more bits");
-    enum { TABLE, KEYS, PAYLOAD = KEYS + 2, COPIES = PAYLOAD + 2 };
+    enum { TABLE, COLUMNS, KEYS, PAYLOAD = KEYS + 2, COPIES = PAYLOAD + 2 }; // COLUMNS: payload columns of the table
 
     const JoinArgs& a;
     u8* memory;
@@ -362,7 +362,10 @@ struct Joiner {
 
     // The loads are the build side's, then the keys of the probe side, then its payload
     // columns. The barriers are in this order too; probe rows have two slots.
-    __device__ __forceinline__ void copy_table() { copy(TABLE, memory, 0, a.builds, align(table), last); }
+    __device__ __forceinline__ void copy_table() {
+        copy(TABLE, memory, 0, 1, align(table), last);
+        if (!MARK) copy(COLUMNS, memory, 1, a.builds, align(table), last);
+    }
 
     __device__ __forceinline__ void copy_keys(u32 which, u32 chunk) {
         if (chunk < item.probeTo) copy(KEYS + which, keys(which), a.builds, a.builds + 1, chunk, min(chunk + CHUNK, item.probeTo));
@@ -487,6 +490,7 @@ struct Joiner {
     // was room; otherwise probe is the first row left.
     __device__ __forceinline__ bool join_table() {
         u32 chunk = align(probe), which = 0;
+        bool columns = false; // the table's payload columns have arrived
         copy_table();
         copy_keys(0, chunk);
         if (!MARK) copy_payload(0, chunk);
@@ -515,7 +519,8 @@ struct Joiner {
             else
                 many = __syncthreads_or(f.many);
             if (many) {
-                arrived(PAYLOAD + which); // no copy outlasts the table
+                if (!columns) arrived(COLUMNS); // no copy outlasts the table
+                arrived(PAYLOAD + which);
                 await(KEYS + (which ^ 1), next);
                 probe = max(probe, chunk);
                 return put_off();
@@ -532,6 +537,8 @@ struct Joiner {
             await(KEYS + (which ^ 1), next);
             if (next < item.probeTo) f = find(which ^ 1, next);
             if (threadIdx.x == 0) *base = fits(a, to, total);
+            if (!columns) arrived(COLUMNS);
+            columns = true;
             arrived(PAYLOAD + which);
             __syncthreads();
             to = *base;
@@ -615,7 +622,7 @@ struct Joiner {
 template <class K, u32 THREADS, int ROWS, bool MARK>
 DEVICE void join(const JoinArgs& a, u8* shared) {
     __shared__ u32 sums[2 * THREADS / 32];
-    __shared__ u64 base, barriers[5];
+    __shared__ u64 base, barriers[6];
     __shared__ u32 taken;
     Joiner<K, THREADS, ROWS, MARK> j(a, shared, sums, &base, barriers);
     const JoinPlace place = j.run(a.places[blockIdx.x], &taken);
