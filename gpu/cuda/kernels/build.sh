@@ -30,7 +30,9 @@ fi
 flags="-fatbin -O3 -std=c++17 -fmad=false -Wno-deprecated-gpu-targets"
 include="$(dirname "$NVCC")/../include/cccl"
 if [ $# -gt 0 ]; then
-	"$NVCC" $flags -gencode arch=compute_80,code=sm_90 -I"$include" partition.cu -o "$1/partition.fatbin"
+	for src in partition join; do
+		"$NVCC" $flags -gencode arch=compute_80,code=sm_90 -I"$include" $src.cu -o "$1/$src.fatbin"
+	done
 	exit
 fi
 for sm in 80 86 89 90 100 120; do
