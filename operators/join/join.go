@@ -39,7 +39,7 @@ type Spec struct {
 	// ProbeRows and BuildRows are the planner's estimates of the rows of the sides, 0 if
 	// it has none.
 	ProbeRows, BuildRows int64
-	// PairRows is the planner's estimate of the pairs, 0 if it has none.
+	// PairRows is the planner's estimate of the pairs with equal keys, 0 if it has none.
 	PairRows int64
 	// UniqueBuild says that no two build rows have equal keys.
 	UniqueBuild bool

@@ -311,7 +311,7 @@ func lowerJoin(n *logical.Join, need required) (*Stage, layout, error) {
 		st.Pairs = left.Rows * right.Rows
 	}
 	spec.ProbeRows, spec.BuildRows = estimated(probed), estimated(built)
-	if n.Kind == join.Inner {
+	if n.Kind == join.Inner && len(n.Residual) == 0 {
 		spec.PairRows = estimated(n)
 	}
 	spec.UniqueBuild = logical.Unique(built, builtKeys)
