@@ -2,6 +2,7 @@ package join
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -24,7 +25,9 @@ func BenchmarkAlgorithms(b *testing.B) {
 	b.Run("spread", func(b *testing.B) {
 		benchmark(b, 5_000_000, func(i int) int32 { return int32(uint32(i) * 0x9e3779b1) })
 	})
-	b.Run("small", func(b *testing.B) { benchmark(b, 200_000, func(i int) int32 { return int32(uint32(i) * 0x9e3779b1) }) })
+	for _, builds := range []int{100_000, 500_000, 1_000_000, 2_000_000} {
+		b.Run(fmt.Sprint("spread", builds), func(b *testing.B) { benchmark(b, builds, func(i int) int32 { return int32(uint32(i) * 0x9e3779b1) }) })
+	}
 }
 
 func benchmark(b *testing.B, builds int, key func(i int) int32) {

@@ -41,6 +41,9 @@ type Spec struct {
 	ProbeRows, BuildRows int64
 	// PairRows is the planner's estimate of the pairs with equal keys, 0 if it has none.
 	PairRows int64
+	// KeyRange is the number of values from the least to the greatest of a single
+	// integer-like build key, by statistics; 0 unknown. The key may have gaps.
+	KeyRange float64
 	// UniqueBuild says that no two build rows have equal keys.
 	UniqueBuild bool
 	// AnyOrder says that nobody sees the order of the rows of the result. Without it the

@@ -314,6 +314,7 @@ func lowerJoin(n *logical.Join, need required) (*Stage, layout, error) {
 	if n.Kind == join.Inner && len(n.Residual) == 0 {
 		spec.PairRows = estimated(n)
 	}
+	spec.KeyRange = logical.KeyRange(built, builtKeys)
 	spec.UniqueBuild = logical.Unique(built, builtKeys)
 	st.Detail = append(n.Conditions(), fmt.Sprintf("builds %s: %s", st.Inputs[1].Step, n.Why))
 	if n.Order != "" {
