@@ -41,6 +41,7 @@ func (l *lane) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) error
 			return err
 		}
 	}
+	s.ChargeTo(l.Lease)
 	l.pending, l.rows = append(l.pending, s), l.rows+s.Rows
 	if l.rows < least {
 		return nil
