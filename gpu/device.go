@@ -240,8 +240,8 @@ type Queue interface {
 	//
 	// Cost: expected O(n). A single integer key whose values span a narrow range takes a
 	// bitmap of ranks, so that no keys are compared; on a GPU, narrow is up to 64 times
-	// the number of keys. Other keys take a hash table, which on a GPU is at most five
-	// eighths full. This is the build of the non-partitioned join (Wu et al., SIGMOD
+	// the number of keys. Other keys take a hash table that is at most five eighths
+	// full. This is the build of the non-partitioned join (Wu et al., SIGMOD
 	// 2025, §3.1.3).
 	BuildTable(l *Lease, keys []Column, nullSafe []bool) (Table, error)
 

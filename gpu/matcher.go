@@ -24,7 +24,7 @@ type Table interface {
 // It gives every pair once, a part of them at a time. All kinds of joins are made of it.
 //
 // Calls may use any queue of the matcher's device, one call at a time. A refusal leaves
-// the matcher as it was, and the same call gives the same pairs once there is room. After
+// the matcher as it was, and the same call gives the pairs once there is room. After
 // another error it can only be released.
 type Matcher interface {
 	// Next returns the next pairs as two Int32 columns of row ids without nulls, of one

@@ -22,6 +22,8 @@ type Task struct {
 	StrideRows int
 	// Lanes is the number of lanes of the pipeline.
 	Lanes int
+	// Filter asks Finalize of a Filtering operator for a filter.
+	Filter FilterKind
 }
 
 // Emit passes a stride downstream and gives it away. It blocks for back-pressure. After

@@ -81,6 +81,12 @@ const (
 	CUDA = execution.CUDA // the first GPU; "cuda:1" is the second and so on; an error where there is none
 )
 
+// The values of RunOptions.JoinFilters besides Auto.
+const (
+	Always = execution.Always
+	Never  = execution.Never
+)
+
 // ErrDefect is the sentinel behind errors that neither the job nor the data cause, but
 // gstream itself.
 var ErrDefect = runner.ErrDefect

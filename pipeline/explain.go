@@ -157,6 +157,9 @@ func (s *StageExplained) draw(b *strings.Builder, indent string, last bool) {
 		fmt.Fprintf(b, "%sactual: %s rows in, %s out, busy %.3f s, waited %.3f s, blocked %.3f s, peak %s%s\n", detail, humanize.Comma(a.RowsIn),
 			humanize.Comma(a.RowsOut), a.Busy.Seconds(), a.Wait.Seconds(), a.Blocked.Seconds(), humanize.IBytes(uint64(a.Peak)), a.Activity)
 	}
+	if a := s.Actual; a != nil && a.Dropped > 0 {
+		fmt.Fprintf(b, "%sdropped by filters of joins: %s rows\n", detail, humanize.Comma(a.Dropped))
+	}
 	for i, in := range s.Inputs {
 		in.draw(b, below, i == len(s.Inputs)-1)
 	}

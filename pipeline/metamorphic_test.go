@@ -403,7 +403,7 @@ func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 		}
 		sql := "WITH " + strings.Join(append(with, p.ctes...), ",\n") + "\nSELECT * FROM " + p.prev()
 		about := fmt.Sprintf("GSTREAM_SEED=%d\n%s", seed, sql)
-		want, err := p.run(t, tables, RunOptions{Use: Host, Threads: 1})
+		want, err := p.run(t, tables, RunOptions{Use: Host, Threads: 1, JoinFilters: Never})
 		require.NoError(t, err, about)
 		for i := range 5 {
 			var d gpu.Device
@@ -415,7 +415,7 @@ func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 			}
 			require.NoError(t, err)
 			rows := 1 + r.IntN(200)
-			got, err := p.run(t, tables, RunOptions{Device: smallStrides{d, rows}, Threads: 1 + r.IntN(3)})
+			got, err := p.run(t, tables, RunOptions{Device: smallStrides{d, rows}, Threads: 1 + r.IntN(3), JoinFilters: []string{Auto, Always, Always, Never}[i%4]})
 			if errors.Is(err, gpu.ErrBudget) {
 				refused++
 			} else {

@@ -152,6 +152,9 @@ func TestStrideSizeIsTakenAndChecked(t *testing.T) {
 	code, _, stderr := gstream("run", path, "--stride-size", "long")
 	assert.Equal(t, exitJob, code)
 	assert.Contains(t, stderr, "--stride-size")
+	code, _, stderr = gstream("run", path, "--join-filters", "often")
+	assert.Equal(t, exitJob, code)
+	assert.Contains(t, stderr, "--join-filters")
 	leavesNothing(t, path)
 }
 

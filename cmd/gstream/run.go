@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/pprof"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,7 +24,7 @@ type runFlags struct {
 	device, progress, report string
 	cpuProfile, timeline     string
 	hostMemory, deviceMemory string
-	strideSize               string
+	strideSize, joinFilters  string
 	threads                  int
 	overwrite                bool
 	left                     *leftovers
@@ -76,6 +77,8 @@ GSTREAM_THREADS stand for the flags of these names.`,
 	cmd.Flags().StringVar(&f.hostMemory, "host-memory", "", "budget of host memory, as in 16GiB (default: half of what is free)")
 	cmd.Flags().StringVar(&f.deviceMemory, "device-memory", "", "budget of device memory, as in 8GiB (default: 80 % of what is free)")
 	cmd.Flags().StringVar(&f.strideSize, "stride-size", "", "size of a column of 8-byte values in a stride, as in 8MiB (default: what suits the device)")
+	cmd.Flags().StringVar(&f.joinFilters, "join-filters", pipeline.Auto, "joins that drop rows without a match while their probe side is scanned on the CPU: auto (where few rows are expected to match), always or never")
+	complete(cmd, "join-filters", pipeline.Auto, pipeline.Always, pipeline.Never)
 	return cmd
 }
 
@@ -98,9 +101,12 @@ func (f *runFlags) options(cmd *cobra.Command) (pipeline.RunOptions, error) {
 	if err := f.environment(cmd); err != nil {
 		return pipeline.RunOptions{}, err
 	}
-	opt := pipeline.RunOptions{Threads: f.threads, Overwrite: f.overwrite, Use: cmp.Or(f.device, pipeline.Auto)}
+	opt := pipeline.RunOptions{Threads: f.threads, Overwrite: f.overwrite, Use: cmp.Or(f.device, pipeline.Auto), JoinFilters: f.joinFilters}
 	if err := checkDevice(f.device); err != nil {
 		return opt, err
+	}
+	if !slices.Contains([]string{pipeline.Auto, pipeline.Always, pipeline.Never}, f.joinFilters) {
+		return opt, usageError(fmt.Errorf("--join-filters %q: want auto, always or never", f.joinFilters))
 	}
 	if f.threads < 0 {
 		return opt, usageError(fmt.Errorf("--threads %d: must not be negative", f.threads))

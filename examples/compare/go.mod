@@ -4,7 +4,10 @@ go 1.26.0
 
 require github.com/duckdb/duckdb-go/v2 v2.5.6
 
-require github.com/gstream/gstream v0.0.0
+require (
+	github.com/gstream/gstream v0.0.0
+	golang.org/x/sync v0.24.0
+)
 
 require (
 	github.com/andybalholm/brotli v1.1.1 // indirect
@@ -17,7 +20,6 @@ require (
 	github.com/parquet-go/bitpack v1.0.0 // indirect
 	github.com/parquet-go/parquet-go v0.32.0 // indirect
 	github.com/pierrec/lz4/v4 v4.1.25 // indirect
-	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 )
 

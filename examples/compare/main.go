@@ -3,7 +3,7 @@
 // Parquet (snappy), in turn and each in a process of its own. It checks that the rows are
 // equal and prints the ratios of time and of peak memory.
 //
-//	go run . -data DIR [-warmup 1] [-runs 5] [-threads N] [-only q01,sort] [-micro]
+//	go run . -data DIR [-warmup 1] [-runs 5] [-threads N] [-only q01,sort] [-micro] [-joins]
 package main
 
 import (
@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,10 +46,23 @@ func main() {
 	threads := flag.Int("threads", runtime.NumCPU(), "threads of each")
 	only := flag.String("only", "", "comma-separated names of the jobs to run")
 	micro := flag.Bool("micro", false, "also compare reading alone and writing alone, inside this process")
+	joins := flag.Bool("joins", false, "also compare joins of tables in memory, inside this process")
+	profile := flag.String("cpuprofile", "", "write a CPU profile of this process to this file")
 	child := flag.String("duckdb", "", "internal: run this query in DuckDB and write -out")
 	out := flag.String("out", "", "internal: the file that -duckdb writes")
 	check := flag.Bool("equal", false, "internal: compare the two files named as arguments")
 	flag.Parse()
+	if *profile != "" {
+		f, err := os.Create(*profile)
+		if err == nil {
+			err = pprof.StartCPUProfile(f)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "compare:", err)
+			os.Exit(1)
+		}
+		defer pprof.StopCPUProfile()
+	}
 	var err error
 	switch {
 	case *child != "":
@@ -56,7 +70,7 @@ func main() {
 	case *check:
 		err = equal(flag.Arg(0), flag.Arg(1))
 	default:
-		err = compare(*data, *only, *warmup, max(*runs, 1), *threads, *micro)
+		err = compare(*data, *only, *warmup, max(*runs, 1), *threads, *micro, *joins)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "compare:", err)
@@ -96,7 +110,8 @@ func openDuckDB(data string, threads int) (*sql.DB, error) {
 // figure has the measurements of one process.
 type figure struct {
 	seconds float64
-	peak    int64 // bytes
+	cpu     float64 // seconds of all cores, inside this process
+	peak    int64   // bytes
 }
 
 func measure(ctx context.Context, name string, args ...string) (figure, error) {
@@ -112,7 +127,7 @@ func measure(ctx context.Context, name string, args ...string) (figure, error) {
 	return f, nil
 }
 
-func compare(data, only string, warmup, runs, threads int, micro bool) error {
+func compare(data, only string, warmup, runs, threads int, micro, joins bool) error {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "compare-")
 	if err != nil {
@@ -177,7 +192,12 @@ func compare(data, only string, warmup, runs, threads int, micro bool) error {
 	}
 	fmt.Printf("\ngeometric mean of the time ratios of %d jobs: %.2f, worst %.2f\n", count, math.Exp(product/float64(max(count, 1))), worst)
 	if micro {
-		return compareMicro(ctx, data, dir, runs, threads)
+		if err := compareMicro(ctx, data, dir, runs, threads); err != nil {
+			return err
+		}
+	}
+	if joins {
+		return compareJoins(ctx, dir, runs, threads)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/gstream/gstream/gpu"
@@ -37,9 +38,18 @@ func report(name string, g, d []figure) {
 }
 
 func timed(f func() error) (figure, error) {
-	start := time.Now()
+	start, cpu := time.Now(), cpuSeconds()
 	err := f()
-	return figure{seconds: time.Since(start).Seconds()}, err
+	return figure{seconds: time.Since(start).Seconds(), cpu: cpuSeconds() - cpu}, err
+}
+
+// cpuSeconds returns the time that all cores have spent in this process.
+func cpuSeconds() float64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
 // compareRead reads columns of lineitem. gstream decodes every value into strides. DuckDB

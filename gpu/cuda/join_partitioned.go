@@ -14,14 +14,12 @@ import (
 // The layouts of join.cu.
 type (
 	joinState struct {
-		pairs, written               uint64
-		items, taken, stopped, wrong uint32
+		pairs, written                                uint64
+		items, taken, late, lateTaken, stopped, wrong uint32
 	}
 	joinLoad struct {
 		src, rows uint64
 		width, at uint32
-		build     int32
-		_         uint32
 	}
 	joinOutput struct {
 		src, dst      uint64
@@ -29,13 +27,14 @@ type (
 		at, build     int32
 	}
 	joinArgs struct {
-		build, probe, buildValid, probeValid, items, state, places, matched, limit, mul uint64
+		build, probe, buildValid, probeValid, items, late, state, places, matched, limit, mul uint64
 
-		load                       [joinLoads]joinLoad
-		output                     [joinOutputs]joinOutput
-		loads, outputs             uint32
-		capacity, bits, unique     uint32
-		next, head, slots, slot, _ uint32
+		load                                   [joinLoads]joinLoad
+		output                                 [joinOutputs]joinOutput
+		loads, outputs, builds                 uint32
+		capacity, bits, unique, most           uint32
+		next, head, slots, slot, payload, flat uint32
+		_                                      uint32
 	}
 	joinPlanArgs struct {
 		build, probe, items, state        uint64
@@ -50,10 +49,10 @@ const (
 	joinAlign   = 32 // JOIN_ALIGN
 	joinThreads = 768
 	joinItem    = 16 // bytes of JoinItem
-	joinPlace   = 32 // bytes of JoinPlace
+	joinPlace   = 16 // bytes of JoinPlace
 
 	// joinSlice is the probe rows of a work item; a skewed partition is cut into several.
-	joinSlice = 1 << 16
+	joinSlice = 1 << 17
 	// joinLimit is the least limit of pairs of a launch: a block reserves room for as many
 	// at a time, or fewer.
 	joinLimit = 1 << 17
@@ -77,9 +76,17 @@ type partitionMatcher struct {
 	mul          uint64 // odd; makes buckets of keys
 	capacity     int    // build rows of a table
 	blocks       int
-	items        *gpu.Buffer
-	work         *gpu.Buffer // JoinState, then a JoinPlace a block
-	done         bool
+	most         int // items of each list
+	items, late  *gpu.Buffer
+	work         *gpu.Buffer // JoinState, then for both kernels a JoinPlace a block
+	partitionProgress
+}
+
+// partitionProgress is how far a partitionMatcher is.
+type partitionProgress struct {
+	chained   bool   // all items have been joined, but the late ones
+	lateItems uint32 // that are left for join_runs
+	done      bool
 }
 
 // MatchPartitions implements gpu.Queue.
@@ -101,27 +108,36 @@ func (m *partitionMatcher) plan(o *op) {
 	partitions := m.build.Offsets.Len - 1
 	mean := m.build.Key.Len/max(partitions, 1) + 1
 	m.capacity = min(mean+6*int(math.Sqrt(float64(mean)))+joinAlign, 3<<14/2) &^ 7
-	for m.layout(nil, m.capacity).shared > m.budget() {
+	for max(m.layout(nil, m.capacity).shared, m.runsLayout().shared) > m.budget() {
 		m.capacity = m.capacity * 3 / 4 &^ 7
 	}
 	most := partitions + m.build.Key.Len/m.capacity + m.probe.Key.Len/joinSlice
-	m.blocks = max(1, min(m.dev.props.multiprocessors*2048/joinThreads, most))
-	m.items = o.keep(o.alloc(int64(max(most, 1)) * joinItem))
-	m.work = o.keep(o.alloc(int64(unsafe.Sizeof(joinState{})) + int64(m.blocks)*joinPlace))
-	m.reset(o)
+	m.most = max(most, 1)
+	m.blocks = min(m.dev.props.multiprocessors*(2048/joinThreads), m.most)
+	m.items, m.late = o.keep(o.alloc(int64(m.most)*joinItem)), o.keep(o.alloc(int64(m.most)*joinItem))
+	m.work = o.keep(o.alloc(int64(unsafe.Sizeof(joinState{})) + 2*int64(m.blocks)*joinPlace))
+	if o.err != nil {
+		return
+	}
+	o.fill(m.work, 0, m.work.Size(), 0)
+	m.begin(o, 0)
+	m.begin(o, 1)
 	launch(o, "join_plan", 1, 1024, 0, joinPlanArgs{build: addr(m.build.Offsets.Data), probe: addr(m.probe.Offsets.Data), items: addr(m.items), state: addr(m.work),
-		partitions: uint32(max(partitions, 0)), capacity: uint32(m.capacity), slice: joinSlice, most: uint32(most),
+		partitions: uint32(max(partitions, 0)), capacity: uint32(m.capacity), slice: joinSlice, most: uint32(m.most),
 		buildRows: int64(m.build.Key.Len), probeRows: int64(m.probe.Key.Len)})
 }
 
-// reset puts all blocks before the first item.
-func (m *partitionMatcher) reset(o *op) {
-	if m.work == nil {
-		return
-	}
-	state := int64(unsafe.Sizeof(joinState{}))
-	o.fill(m.work, 0, state, 0)
-	o.fill(m.work, state, m.work.Size()-state, 0xff)
+// places returns the offset and the bytes of the places of the blocks of a kernel: 0 for
+// the chains, 1 for the runs.
+func (m *partitionMatcher) places(kernel int) (at, bytes int64) {
+	bytes = int64(m.blocks) * joinPlace
+	return int64(unsafe.Sizeof(joinState{})) + int64(kernel)*bytes, bytes
+}
+
+// begin puts the blocks of a kernel before its first item.
+func (m *partitionMatcher) begin(o *op, kernel int) {
+	at, bytes := m.places(kernel)
+	o.fill(m.work, at, bytes, 0xff)
 }
 
 // budget returns the shared memory of a block.
@@ -130,8 +146,9 @@ func (m *partitionMatcher) budget() int { return m.dev.props.sharedPerBlock - 10
 // Release implements gpu.Matcher.
 func (m *partitionMatcher) Release() {
 	m.items.Release()
+	m.late.Release()
 	m.work.Release()
-	m.items, m.work = nil, nil
+	m.items, m.late, m.work = nil, nil, nil
 }
 
 // joinColumn is a column of the pairs. Without a source it is row numbers.
@@ -142,29 +159,29 @@ type joinColumn struct {
 }
 
 // joinLayout is the shared memory of a block: the columns of a table, its keys first, a
-// link a build row, the heads of the buckets, and two slots of probe rows.
+// link a build row, the heads of the buckets, and of the probe rows two slots of keys and
+// two of payload columns.
 type joinLayout struct {
-	columns                         []*joinColumn // payload columns in it
-	bits                            uint          // of the number of buckets
-	next, head, slots, slot, shared int
+	columns                                  []*joinColumn // payload columns in it
+	bits                                     uint          // of the number of buckets
+	next, head, slots, slot, payload, shared int
 }
 
 func (m *partitionMatcher) layout(columns []*joinColumn, capacity int) joinLayout {
 	y := joinLayout{columns: columns, bits: uint(min(max(bits.Len(uint(capacity))-1, 8), 14))}
 	rows, chunk := m.rows(true, capacity), m.rows(false, capacity)
-	y.next, y.slot = align16(rows*m.width), align16(chunk*m.width)
+	y.next = align16(rows * m.width)
 	for _, c := range columns {
 		if c.build {
 			y.next += align16(rows * c.width)
 		} else {
-			y.slot += align16(chunk * c.width)
+			y.slot += chunk * c.width
 		}
 	}
-	// The second slot has the arrays of a table of runs.
-	y.slot = max(y.slot, align16(2*(capacity/2+2)+6*(chunk+1)))
 	y.head = y.next + align16(2*rows+16)
 	y.slots = y.head + 4<<y.bits
-	y.shared = y.slots + 2*y.slot
+	y.payload = y.slots + 2*chunk*m.width
+	y.shared = y.payload + 2*y.slot
 	return y
 }
 
@@ -186,15 +203,27 @@ func (m *partitionMatcher) key(build bool) *gpu.Buffer {
 	return m.probe.Key.Data
 }
 
-// join launches a kernel over the items that are left. Payload columns are in shared
-// memory as long as they fit, those of the build side first: the rows of the probe side
-// are read in order anyway.
-func (m *partitionMatcher) join(o *op, kernel string, columns []joinColumn, limit int, matched *gpu.Buffer) (state joinState) {
+// runsLayout is the shared memory of a block of join_runs.
+func (m *partitionMatcher) runsLayout() joinLayout {
+	rows := m.capacity + 2
+	y := m.layout(nil, m.capacity)
+	y.next = 0
+	y.head = align16(4 * rows)
+	y.slots = y.head + 4<<y.bits
+	y.slot = y.slots + align16(2*rows)
+	y.shared = y.slot + align16(6*(joinThreads+2))
+	return y
+}
+
+// args returns the arguments of a kernel for columns of the pairs. Payload columns are in
+// shared memory as long as they fit, those of the build side first: the rows of the probe
+// side are read in order anyway.
+func (m *partitionMatcher) args(columns []joinColumn, limit int, runs bool) (a joinArgs, shared int) {
 	var near []*joinColumn
 	for _, build := range []bool{true, false} {
 		for i := range columns {
 			c := &columns[i]
-			if c.build == build && c.src != nil && c.src != m.key(build) && c.width <= 8 && len(near) < joinLoads-2 {
+			if !runs && c.build == build && c.src != nil && c.src != m.key(build) && c.width <= 8 && len(near) < joinLoads-2 {
 				near = append(near, c)
 			}
 		}
@@ -203,35 +232,52 @@ func (m *partitionMatcher) join(o *op, kernel string, columns []joinColumn, limi
 		near = near[:len(near)-1]
 	}
 	y := m.layout(near, m.capacity)
-	places := addr(m.work) + uint64(unsafe.Sizeof(state))
-	a := joinArgs{build: addr(m.build.Key.Data), probe: addr(m.probe.Key.Data), buildValid: addr(m.build.Key.Valid), probeValid: addr(m.probe.Key.Valid),
-		items: addr(m.items), state: addr(m.work), places: places, matched: addr(matched), limit: uint64(limit), mul: m.mul,
-		capacity: uint32(m.capacity), bits: uint32(y.bits), unique: uint32(flag(m.build.Distinct)),
-		next: uint32(y.next), head: uint32(y.head), slots: uint32(y.slots), slot: uint32(y.slot)}
+	places, _ := m.places(0)
+	if runs {
+		y = m.runsLayout()
+		places, _ = m.places(1)
+	}
+	a = joinArgs{build: addr(m.build.Key.Data), probe: addr(m.probe.Key.Data), buildValid: addr(m.build.Key.Valid), probeValid: addr(m.probe.Key.Valid),
+		items: addr(m.items), late: addr(m.late), state: addr(m.work), places: addr(m.work) + uint64(places), limit: uint64(limit), mul: m.mul,
+		capacity: uint32(m.capacity), bits: uint32(y.bits), unique: uint32(flag(m.build.Distinct)), most: uint32(m.most),
+		next: uint32(y.next), head: uint32(y.head), slots: uint32(y.slots), slot: uint32(y.slot), payload: uint32(y.payload)}
 	at := map[*joinColumn]int{}
-	for _, build := range []bool{true, false} {
-		rows, n, offset := m.rows(build, m.capacity), m.probe.Key.Len, 0
+	load := func(build bool, src *gpu.Buffer, width, offset int) int {
+		n := m.probe.Key.Len
 		if build {
 			n = m.build.Key.Len
+			a.builds++
 		}
-		load := func(src *gpu.Buffer, width int) {
-			a.load[a.loads] = joinLoad{src: addr(src), rows: uint64(n), width: uint32(width), at: uint32(offset), build: flag(build)}
-			a.loads++
-			offset += align16(rows * width)
+		a.load[a.loads] = joinLoad{src: addr(src), rows: uint64(n), width: uint32(width), at: uint32(offset)}
+		a.loads++
+		return offset + align16(m.rows(build, m.capacity)*width)
+	}
+	for _, build := range []bool{true, false} {
+		offset := load(build, m.key(build), m.width, 0)
+		if !build {
+			offset = 0 // their payload columns have slots of their own
 		}
-		load(m.key(build), m.width)
 		for _, c := range near {
 			if c.build == build {
 				at[c] = offset
-				load(c.src, c.width)
+				offset = load(build, c.src, c.width, offset)
 			}
 		}
 	}
+	a.flat = 1
 	for i := range columns {
 		c := &columns[i]
 		offset, resident := at[c]
-		if !resident && (c.src == nil || c.src != m.key(c.build)) {
+		switch {
+		case runs:
 			offset = -1
+		case c.src != nil && c.src == m.key(false) && !c.build:
+			offset = -2
+		case !resident && (c.src == nil || c.src != m.key(c.build)):
+			offset = -1
+		}
+		if offset == -1 || c.width != m.width {
+			a.flat = 0
 		}
 		parts := (c.width + 7) / 8
 		for k := range parts {
@@ -243,11 +289,14 @@ func (m *partitionMatcher) join(o *op, kernel string, columns []joinColumn, limi
 			a.outputs++
 		}
 	}
-	o.fill(m.work, 0, 8, 0)    // pairs
-	o.fill(m.work, 8, 8, 0xff) // written
-	o.fill(m.work, 24, 4, 0)   // stopped
-	perMulti := max(1, min(2048/joinThreads, (m.dev.props.sharedPerBlock+1024)/(y.shared+2048)))
-	launch(o, fmt.Sprintf("%s_k%d", kernel, m.width), min(m.blocks, m.dev.props.multiprocessors*perMulti), joinThreads, y.shared, a)
+	return a, y.shared
+}
+
+// run launches a kernel over the items that it has left, and returns the state after it.
+func (m *partitionMatcher) run(o *op, kernel string, a joinArgs, shared int) joinState {
+	o.fill(m.work, 32, 4, 0) // stopped
+	perMulti := max(1, min(2048/joinThreads, (m.dev.props.sharedPerBlock+1024)/(shared+2048)))
+	launch(o, fmt.Sprintf("%s_k%d", kernel, m.width), min(m.blocks, m.dev.props.multiprocessors*perMulti), joinThreads, shared, a)
 	found := make([]joinState, 1)
 	o.read(m.work, 0, gpu.BytesOf(found))
 	if found[0].wrong != 0 {
@@ -256,29 +305,60 @@ func (m *partitionMatcher) join(o *op, kernel string, columns []joinColumn, limi
 	return found[0]
 }
 
+// join joins what is left until there is no room for more pairs. It returns their number,
+// and whether all is done.
+func (m *partitionMatcher) join(o *op, columns []joinColumn, room int) (rows int, done bool) {
+	o.fill(m.work, 0, 8, 0)    // pairs
+	o.fill(m.work, 8, 8, 0xff) // written
+	for {
+		state := joinState{written: math.MaxUint64}
+		if !m.chained {
+			a, shared := m.args(columns, room, false)
+			state = m.run(o, "join_pairs", a, shared)
+			m.chained, m.lateItems = state.stopped == 0, state.late
+		}
+		if m.lateItems > 0 && state.written == math.MaxUint64 { // there is room
+			a, shared := m.args(columns, room, true)
+			if state = m.run(o, "join_runs", a, shared); state.stopped == 0 {
+				m.lateItems = 0
+				o.fill(m.work, 24, 8, 0) // late, lateTaken
+				m.begin(o, 1)
+			}
+		}
+		if o.failed() {
+			return 0, false
+		}
+		if done = m.chained && m.lateItems == 0; done || state.written != math.MaxUint64 {
+			return int(min(state.pairs, state.written)), done
+		}
+	}
+}
+
 // next joins what is left until about limit pairs are found. f makes the result. If
-// memory is refused after the kernel ran, the blocks go back to where they were.
+// memory is refused after the kernels ran, the blocks go back to where they were.
 func (m *partitionMatcher) next(o *op, columns []joinColumn, room int, f func(rows int)) (more bool) {
 	if m.done {
 		f(0)
 		return false
 	}
-	before := o.alloc(m.work.Size())
-	o.copy(before, 0, m.work, 0, m.work.Size())
-	state := m.join(o, "join_pairs", columns, room, nil)
+	before, progress := o.alloc(m.work.Size()), m.partitionProgress
 	if o.failed() {
 		return false
 	}
-	more = state.stopped != 0
-	f(int(min(state.pairs, state.written)))
+	o.copy(before, 0, m.work, 0, m.work.Size())
+	rows, done := m.join(o, columns, room)
 	if o.failed() {
+		return false
+	}
+	if f(rows); o.failed() {
 		if gpu.IsRefusal(o.err) {
 			o.restore(m.work, before)
+			m.partitionProgress = progress
 		}
 		return false
 	}
-	m.done = !more
-	return more
+	m.done = done
+	return !done
 }
 
 // restore copies one buffer into another of its size although the op has failed.
@@ -480,15 +560,18 @@ func (m *partitionMatcher) Matched(gq gpu.Queue, l *gpu.Lease) (out gpu.Column, 
 	o := q.begin("matched", l)
 	defer end(o, &out, &err)
 	n := gpu.BitmapBytes(m.probe.Key.Len)
-	matched := o.alloc(n)
+	matched, before := o.alloc(n), o.alloc(m.work.Size())
+	if o.failed() {
+		return out, nil
+	}
 	o.fill(matched, 0, n, 0)
 	// All items, whatever Next has returned: the blocks begin anew, and go back.
-	before := o.alloc(m.work.Size())
 	o.copy(before, 0, m.work, 0, m.work.Size())
-	state := int64(unsafe.Sizeof(joinState{}))
 	o.fill(m.work, 20, 4, 0) // taken
-	o.fill(m.work, state, m.work.Size()-state, 0xff)
-	m.join(o, "join_mark", nil, joinLimit, matched)
+	m.begin(o, 0)
+	a, shared := m.args(nil, joinLimit, false)
+	a.matched = addr(matched)
+	m.run(o, "join_mark", a, shared)
 	o.copy(m.work, 0, before, 0, m.work.Size())
 	return gpu.Column{Type: gpu.Of(gpu.Bool), Len: m.probe.Key.Len, Data: o.keep(matched)}, nil
 }

@@ -221,3 +221,37 @@ func BenchmarkGather(bb *testing.B) {
 		})
 	}
 }
+
+func BenchmarkMatchPartitions(bb *testing.B) {
+	b := newBenchmark(bb)
+	const bits = 10
+	cut := func(keys []int64) gpu.Partitioned {
+		col := b.int64s(keys)
+		hash, err := b.q.Hash(b.l, []gpu.Column{col}, 1)
+		require.NoError(b, err)
+		cols, offsets, err := b.q.Partition(b.l, []gpu.Column{col}, hash, gpu.Digit{Shift: 64 - bits, Bits: bits})
+		require.NoError(b, err)
+		return gpu.Partitioned{Key: cols[0], Offsets: offsets}
+	}
+	distinct := make([]int64, benchRows/4)
+	for i := range distinct {
+		distinct[i] = int64(mix(uint64(i), tableSeed))
+	}
+	build, probe := cut(distinct), cut(keys("sparse", benchRows, benchRows/4))
+	b.run(benchRows, 16, func() error {
+		m, err := b.q.MatchPartitions(b.l, build, probe)
+		if err != nil {
+			return err
+		}
+		defer m.Release()
+		for more := true; more; {
+			var p, match gpu.Column
+			if p, match, more, err = m.Next(b.q, b.l, 1<<20); err != nil {
+				return err
+			}
+			p.Release()
+			match.Release()
+		}
+		return nil
+	})
+}

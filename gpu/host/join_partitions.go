@@ -6,8 +6,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// MatchPartitions implements gpu.Queue. Each partition has a chained hash table, small
-// enough for the cache. Cores build and probe different partitions.
+// MatchPartitions implements gpu.Queue. Each partition has a hash table by open addressing,
+// small enough for the cache. Cores build and probe different partitions.
 func (q *queue) MatchPartitions(l *gpu.Lease, build, probe gpu.Partitioned) (gpu.Matcher, error) {
 	if err := q.check([]gpu.Column{build.Key, build.Offsets, probe.Key, probe.Offsets}); err != nil {
 		return nil, err
@@ -45,19 +45,21 @@ func newSide[K uint32 | uint64](p gpu.Partitioned) side[K] {
 // partitions looks rows up in a hash table for each partition.
 type partitions[K uint32 | uint64] struct {
 	build, probe side[K]
-	tables       []chains     // by partition
-	head         array[int32] // by bucket: the first row + 1, counted from the partition's first
-	next         array[int32] // by build row: the next row + 1 of its bucket
+	tables       []partTable  // by partition
+	head         array[int32] // by slot: the first row of a key + 1, counted from the partition's first; 0 is empty
+	next         array[int32] // by build row: the next row + 1 of its key, or 0
 }
 
-// chains is where the buckets of a partition begin in head, and how many bits number
-// them.
-type chains struct {
+// partTable is where the slots of a partition begin in head, and how many bits number them. A
+// key is in the first free slot from its home on, after the last slot in the first one.
+type partTable struct {
 	at   int
 	bits uint
 }
 
-func (c chains) bucket(k uint64) int { return c.at + int(mix(k, tableSeed)>>(63-c.bits)>>1) }
+func (t partTable) home(k uint64) int { return t.at + int(mix(k, tableSeed)>>(63-t.bits)>>1) }
+
+func (t partTable) after(slot int) int { return t.at + (slot-t.at+1)&(1<<t.bits-1) }
 
 func (p *partitions[K]) release() {
 	p.head.release()
@@ -65,13 +67,14 @@ func (p *partitions[K]) release() {
 }
 
 func (p *partitions[K]) make(d *Device, l *gpu.Lease) (err error) {
-	buckets := 0
-	p.tables = make([]chains, len(p.build.at)-1)
+	slots := 0
+	p.tables = make([]partTable, len(p.build.at)-1)
 	for i := range p.tables {
-		p.tables[i] = chains{buckets, log2ceil(int(p.build.at[i+1] - p.build.at[i]))}
-		buckets += 1 << p.tables[i].bits
+		rows := int(p.build.at[i+1] - p.build.at[i])
+		p.tables[i] = partTable{slots, log2ceil(rows/5*8 + rows%5 + 1)} // more than rows
+		slots += 1 << p.tables[i].bits
 	}
-	if p.head, err = newZeros[int32](l, buckets); err != nil {
+	if p.head, err = newZeros[int32](l, slots); err != nil {
 		return err
 	}
 	if p.next, err = newArray[int32](l, len(p.build.keys)); err != nil {
@@ -79,66 +82,109 @@ func (p *partitions[K]) make(d *Device, l *gpu.Lease) (err error) {
 	}
 	head, next := p.head.v, p.next.v
 	return d.parallel(len(p.tables), 1, func(i, _ int) error {
-		first := p.build.at[i]
-		for r := p.build.at[i+1] - 1; r >= first; r-- { // rows of a bucket are then in order
-			if p.build.col.IsValid(int(r)) {
-				b := p.tables[i].bucket(uint64(p.build.keys[r]))
-				next[r], head[b] = head[b], r-first+1
+		first, table := p.build.at[i], p.tables[i]
+		for r := p.build.at[i+1] - 1; r >= first; r-- { // rows of a key are then in order
+			if !p.build.col.IsValid(int(r)) {
+				continue
 			}
+			k := p.build.keys[r]
+			s := table.home(uint64(k))
+			for head[s] != 0 && p.build.keys[first+head[s]-1] != k {
+				s = table.after(s)
+			}
+			next[r], head[s] = head[s], r-first+1
 		}
 		return nil
 	})
 }
 
-// match returns the first match of a key from a link of a chain on as row + 1, counted
-// from the partition's first row, or 0.
-func (p *partitions[K]) match(first, link int32, k K) int32 {
-	for link != 0 && p.build.keys[first+link-1] != k {
-		link = p.next.v[first+link-1]
+// find looks up the keys of a block in the table of a build partition: out[i] is the first row
+// of key i + 1, counted from the partition's first row, or 0. Like table.findSlots it takes
+// rounds.
+func (p *partitions[K]) find(part int, keys []K, out []int32) {
+	if p.build.at[part] == p.build.at[part+1] {
+		clear(out)
+		return
 	}
-	return link
+	var at [probeBlock]int
+	var open [probeBlock]int32
+	head, build, table := p.head.v, p.build.keys[p.build.at[part]:p.build.at[part+1]], p.tables[part]
+	for i, k := range keys {
+		at[i] = table.home(uint64(k))
+		open[i] = int32(i)
+	}
+	for n := len(keys); n > 0; {
+		still := 0
+		for _, i := range open[:n] {
+			link := head[at[i]]
+			out[i] = link
+			at[i] = table.after(at[i])
+			open[still] = i
+			still += int(differ(uint64(link), 0) & differ(uint64(build[max(link-1, 0)]), uint64(keys[i])))
+		}
+		n = still
+	}
 }
 
-// each calls f for the rows in [lo, hi) with a match: with the first row of their build
-// partition, and their first match in it. It stops at a row for which f is false, and
-// returns the row after it.
-func (p *partitions[K]) each(lo, hi int, f func(row int, first, link int32) bool) (next int) {
+// eachBlock calls f for blocks of the rows in [lo, hi), each within one partition: with the
+// first row of the block, the first row of its build partition, and the first match of each
+// row + 1, counted from that row, or 0. It stops when f is false.
+func (p *partitions[K]) eachBlock(lo, hi int, f func(row int, first int32, links []int32) bool) {
+	var block [probeBlock]int32
 	at := p.probe.at
 	part := sort.Search(len(p.tables), func(i int) bool { return int(at[i+1]) > lo })
-	for r := max(lo, int(at[0])); r < min(hi, int(at[len(at)-1])); r++ {
+	hi = min(hi, int(at[len(at)-1]))
+	for r := max(lo, int(at[0])); r < hi; {
 		for int(at[part+1]) <= r {
 			part++
 		}
-		if !p.probe.col.IsValid(r) {
-			continue
+		end := min(hi, int(at[part+1]), r+probeBlock)
+		links := block[:end-r]
+		p.find(part, p.probe.keys[r:end], links)
+		if p.probe.col.Valid != nil {
+			for i := range links {
+				if !p.probe.col.IsValid(r + i) {
+					links[i] = 0
+				}
+			}
 		}
-		k, first := p.probe.keys[r], p.build.at[part]
-		if link := p.match(first, p.head.v[p.tables[part].bucket(uint64(k))], k); link != 0 && !f(r, first, link) {
-			return r + 1
+		if !f(r, p.build.at[part], links) {
+			return
 		}
+		r = end
 	}
-	return hi
 }
 
 func (p *partitions[K]) pairs(out *pairs, lo, hi, limit int) (next int, err error) {
-	if err := out.room(hi - lo); err != nil { // most rows have one match at most
+	if err := out.room(min(hi-lo, limit)); err != nil { // most rows have one match at most
 		return 0, err
 	}
-	next = p.each(lo, hi, func(r int, first, link int32) bool {
-		for ; link != 0; link = p.match(first, p.next.v[first+link-1], p.probe.keys[r]) {
-			if err = out.room(1); err != nil {
+	next = hi
+	p.eachBlock(lo, hi, func(row int, first int32, links []int32) bool {
+		for i, link := range links {
+			for ; link != 0; link = p.next.v[first+link-1] {
+				if err = out.room(1); err != nil {
+					return false
+				}
+				out.add(int32(row+i), first+link-1)
+			}
+			if out.len() >= limit {
+				next = row + i + 1
 				return false
 			}
-			out.add(int32(r), first+link-1)
 		}
-		return out.len() < limit
+		return true
 	})
 	return next, err
 }
 
 func (p *partitions[K]) matched(lo, hi int, bits []uint64) {
-	p.each(lo, hi, func(r int, _, _ int32) bool {
-		bits[r/64] |= 1 << (r % 64)
+	p.eachBlock(lo, hi, func(row int, _ int32, links []int32) bool {
+		for i, link := range links {
+			if link != 0 {
+				bits[(row+i)/64] |= 1 << ((row + i) % 64)
+			}
+		}
 		return true
 	})
 }

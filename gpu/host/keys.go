@@ -383,6 +383,14 @@ func (in *interner) codes(d *Device, values gpu.Column, at []int32, codes []uint
 // pack writes the keys of rows [lo, lo+n) as words: out[w][i] is word w of row lo+i.
 // Values under a null are zero.
 func (c *codec) pack(k coded, lo, n int, out [][]uint64) {
+	if len(k.cols) == 1 && c.words == 1 && !k.cols[0].Type.IsVar() && k.cols[0].Dict == nil && k.cols[0].Valid == nil {
+		words, mask := out[0][:n], ^uint64(0)>>(64-packedBits(k.cols[0].Type))
+		loadWords(words, k.cols[0], lo)
+		for r := range words {
+			words[r] &= mask
+		}
+		return
+	}
 	var tmp [512]uint64
 	for w := range out {
 		clear(out[w][:n])

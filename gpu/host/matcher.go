@@ -75,8 +75,15 @@ func (p *pairs) cut(k, most int) (next int) {
 	return next
 }
 
-// columns concatenates lists of pairs into columns.
+// columns concatenates lists of pairs into columns. A single list gives its memory away.
 func columns(l *gpu.Lease, lists []*pairs) (probe, build gpu.Column, err error) {
+	if len(lists) == 1 {
+		p := lists[0]
+		probe = gpu.Column{Type: gpu.Of(gpu.Int32), Len: p.len(), Data: p.probe.buf}
+		build = gpu.Column{Type: gpu.Of(gpu.Int32), Len: p.len(), Data: p.build.buf}
+		*p = pairs{}
+		return probe, build, nil
+	}
 	column := func(pick func(p *pairs) []int32) (gpu.Column, error) {
 		total := 0
 		for _, p := range lists {
@@ -119,13 +126,16 @@ func (m *matcher) Next(gq gpu.Queue, l *gpu.Lease, limit int) (probe, build gpu.
 // next returns the next pairs and the row after them. A task that begins when those before
 // it have found enough does nothing.
 func (m *matcher) next(d *Device, l *gpu.Lease, limit int) (probe, build gpu.Column, next int, err error) {
-	rest := m.to - m.at
+	rest, grain := m.to-m.at, probeGrain
+	if d.threads == 1 {
+		grain = max(rest, 1)
+	}
 	type part struct {
 		pairs
 		next  int
 		ended bool
 	}
-	found := make([]part, (rest+probeGrain-1)/probeGrain)
+	found := make([]part, (rest+grain-1)/grain)
 	defer func() {
 		for i := range found {
 			found[i].release()
@@ -141,11 +151,11 @@ func (m *matcher) next(d *Device, l *gpu.Lease, limit int) (probe, build gpu.Col
 		}
 		return total >= limit
 	}
-	err = d.parallel(rest, probeGrain, func(lo, hi int) (err error) {
+	err = d.parallel(rest, grain, func(lo, hi int) (err error) {
 		if enough() {
 			return nil
 		}
-		f := &found[lo/probeGrain]
+		f := &found[lo/grain]
 		f.lease = l
 		f.next, err = m.lookup.pairs(&f.pairs, m.at+lo, m.at+hi, limit)
 		mu.Lock()

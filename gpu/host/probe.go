@@ -36,7 +36,7 @@ type probe struct {
 
 const probeBlock = 512
 
-// block is the entries that may match the rows of a block: those from first to last. With
+// block is the entries of the rows of a block that match: those from first to last. With
 // unique keys, first is the matching row + 1.
 type block struct {
 	words       [][]uint64
@@ -45,68 +45,51 @@ type block struct {
 
 func (p *probe) release() { p.keys.release() }
 
-// unique reports whether each key of the table has one row, in a direct table.
-func (p *probe) unique() bool { return p.ranks.v != nil && p.start.v == nil }
+// unique reports whether each key of the table has one row.
+func (p *probe) unique() bool { return p.start.v == nil }
 
-// find finds the entries of m rows from row at on.
-func (p *probe) find(b *block, at, m int) {
-	t := p.table
-	ranks, start, entries, buckets := t.ranks.v, t.start.v, t.entries.v, t.buckets.v
+// matches finds the entries of m rows from row at on.
+func (p *probe) matches(b *block, at, m int) {
 	first, last := b.first[:m], b.last[:m]
-	t.pack(p.keys.coded, at, m, b.words)
-	switch {
-	case p.unique():
-		for i, key := range b.words[0][:m] {
-			first[i] = 0
-			if r, ok := rank(ranks, key-t.lo); ok {
-				first[i] = entries[r] + 1
+	p.pack(p.keys.coded, at, m, b.words)
+	p.find(b.words, first)
+	if dead := p.keys.dead.v; dead != nil {
+		for i := range first {
+			if r := at + i; dead[r/64]>>(r%64)&1 != 0 {
+				first[i] = -1
 			}
 		}
-	case ranks != nil:
-		for i, key := range b.words[0][:m] {
-			first[i], last[i] = 0, 0
-			if r, ok := rank(ranks, key-t.lo); ok {
-				first[i], last[i] = start[r], start[r+1]
-			}
+	}
+	// A number of -1, for no match, is all ones as a mask.
+	start, entries := p.start.v, p.entries.v
+	switch {
+	case p.rows == 0:
+		clear(first)
+		clear(last)
+	case !p.unique():
+		for i, number := range first {
+			at := max(number, 0)
+			first[i], last[i] = start[at]&^(number>>31), start[at+1]&^(number>>31)
+		}
+	case p.ranks.v != nil:
+		for i, number := range first {
+			first[i] = (entries[max(number, 0)] + 1) &^ (number >> 31)
 		}
 	default:
-		for i := range m {
-			h := hashKey(b.words, i)
-			bucket := buckets[h>>(64-t.bits)]
-			first[i], last[i] = 0, 0
-			if bucket&bloom(h) != 0 {
-				first[i], last[i] = int32(bucket&bucketMask), int32(buckets[h>>(64-t.bits)+1]&bucketMask)
-			}
+		for i := range first {
+			first[i]++
 		}
 	}
-	if dead := p.keys.dead.v; dead != nil {
-		for i := range m {
-			if r := at + i; dead[r/64]>>(r%64)&1 != 0 {
-				first[i], last[i] = 0, 0
-			}
-		}
-	}
-}
-
-// equal reports whether row i of a block has the key of entry e.
-func (p *probe) equal(b *block, i int, e int32) bool {
-	for w, col := range p.words {
-		if col.v[e] != b.words[w][i] {
-			return false
-		}
-	}
-	return true
 }
 
 func (p *probe) pairs(out *pairs, lo, hi, limit int) (next int, err error) {
-	if err := out.room(hi - lo); err != nil { // most rows have one pair at most
+	if err := out.room(min(hi-lo, limit+probeBlock)); err != nil { // most rows have one pair at most
 		return 0, err
 	}
 	b := block{words: blockWords(p.keys.words)}
-	direct := p.ranks.v != nil
 	for at := lo; at < hi; at += probeBlock {
 		m := min(probeBlock, hi-at)
-		p.find(&b, at, m)
+		p.matches(&b, at, m)
 		if p.unique() {
 			out.addUnique(b.first[:m], at)
 			if out.len() >= limit {
@@ -123,9 +106,7 @@ func (p *probe) pairs(out *pairs, lo, hi, limit int) (next int, err error) {
 				return 0, err
 			}
 			for e := first; e < last; e++ {
-				if direct || p.equal(&b, i, e) {
-					out.add(int32(at+i), p.entries.v[e])
-				}
+				out.add(int32(at+i), p.entries.v[e])
 			}
 			if out.len() >= limit {
 				return at + i + 1, nil
@@ -152,18 +133,14 @@ func (p *pairs) addUnique(rows []int32, at int) {
 
 func (p *probe) matched(lo, hi int, bits []uint64) {
 	b := block{words: blockWords(p.keys.words)}
-	direct, unique := p.ranks.v != nil, p.unique()
+	unique := p.unique()
 	for at := lo; at < hi; at += probeBlock {
 		m := min(probeBlock, hi-at)
-		p.find(&b, at, m)
+		p.matches(&b, at, m)
 		for i := range m {
 			first, last := b.first[i], b.last[i]
 			if unique {
 				last = 0 // first is 0 without a match
-			} else if !direct {
-				for first < last && !p.equal(&b, i, first) {
-					first++
-				}
 			}
 			if first != last {
 				bits[(at+i)/64] |= 1 << ((at + i) % 64)

@@ -53,14 +53,11 @@ func (s *intSum) add(d *Device, ids []int32, c gpu.Column, sign int64) (bool, er
 		over := int64(0)
 		eachBlock(c, lo, hi, func(at int, words []uint64) {
 			if len(st) == 1 {
-				sum := st[0]
-				for _, w := range words {
-					v := (int64(w) ^ sign) - sign
-					next := sum + v
-					over |= (next^sum)&(next^v) | int64(w)&unsigned
-					sum = next
-				}
-				st[0] = sum
+				sum, wraps := sumBlock(words, unsigned)
+				sum = (sum ^ sign) - sign
+				next := st[0] + sum
+				over |= (next^st[0])&(next^sum) | wraps
+				st[0] = next
 				return
 			}
 			rows := ids[at : at+len(words)]
@@ -83,6 +80,23 @@ func (s *intSum) add(d *Device, ids []int32, c gpu.Column, sign int64) (bool, er
 		*dst = next
 	})
 	return wrapped.Load(), err
+}
+
+// sumBlock returns the sum of at most 2^31 values. wraps is negative if it has wrapped around,
+// or if a value has the highest bit and unsigned is -1. The halves of the values are summed
+// apart, so that no step has to look for an overflow.
+func sumBlock(words []uint64, unsigned int64) (sum, wraps int64) {
+	low, high, all := uint64(0), int64(0), uint64(0)
+	for _, w := range words {
+		low += w & math.MaxUint32
+		high += int64(w) >> 32
+		all |= w
+	}
+	wraps = int64(all) & unsigned
+	if carried := high + int64(low>>32); carried != int64(int32(carried)) {
+		wraps = -1
+	}
+	return high<<32 + int64(low), wraps
 }
 
 // addWide adds the values to the sums of 128 bits.

@@ -10,19 +10,21 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// table is the hash table of a join's build side, in one of three forms:
+// table is the hash table of a join's build side. It numbers the distinct keys, in one of
+// two forms:
 //
 //   - direct: for a single integer-like key whose values span a range not much wider than
-//     their number. A bitmap of the range says which keys there are, its running count
-//     numbers them, and the rows are in order of key. The bitmap takes two bits for each key
-//     of the range, so it mostly stays in the cache, and clustered probe keys read clustered
-//     memory.
-//   - direct with duplicates: the same, with offsets into the rows by number.
-//   - hashed: offsets of buckets, one a row, into entries sorted by bucket. Each bucket word
-//     has a 16-bit Bloom filter, so most probes without a match end after their first access
-//     to memory.
+//     their number. A bitmap of the range says which keys there are, and its running count
+//     numbers them in order. The bitmap takes two bits for each key of the range, so it
+//     mostly stays in the cache, and clustered probe keys read clustered memory.
+//   - hashed: slots of 16 bytes with the key, or the hash of a key of several words, and its
+//     number. A key is in the first free slot from its home on: first those of the home's
+//     cache line, then those of the next lines. Slots are at most five eighths full, and each
+//     has a filter of 32 bits of the keys that have it as home, so most lookups read one line.
 //
-// All forms are made by stable partitioning, so pairs come in build order.
+// If the keys of all rows are distinct, the number of a hashed key is its row, and entries
+// has the row of each direct key. Otherwise start has the first entry of each key, and
+// entries are the rows by key. Building is stable, so pairs come in build order.
 type table struct {
 	dev      *Device
 	codec    *codec
@@ -33,15 +35,22 @@ type table struct {
 
 	lo    uint64        // direct: the smallest key
 	ranks array[ranked] // direct: the range of keys, 64 a word
-	start array[int32]  // direct with duplicates: the first entry of each key
 
-	bits    uint
-	buckets array[uint64]   // hashed: Bloom filter << 48 | first entry
-	words   []array[uint64] // hashed: key words of the entries
-	entries array[int32]    // row ids in order of key or bucket
+	slots array[tableSlot] // hashed
+	words []array[uint64]  // hashed, keys of several words: those of each build row
+
+	start   array[int32]
+	entries array[int32]
 }
 
-const bucketMask = 1<<48 - 1
+// tableSlot is a slot of a hashed table.
+type tableSlot struct {
+	key uint64
+	id  int32 // number of the key + 1; 0 is empty
+	// seen has a bit for each key whose home this slot is: the bit that the lowest bits of its
+	// hash number.
+	seen uint32
+}
 
 // BuildTable implements gpu.Queue.
 func (q *queue) BuildTable(l *gpu.Lease, keys []gpu.Column, nullSafe []bool) (gpu.Table, error) {
@@ -76,7 +85,7 @@ func (t *table) Release() {
 	t.codec.release()
 	t.ranks.release()
 	t.start.release()
-	t.buckets.release()
+	t.slots.release()
 	releaseArrays(t.words)
 	t.entries.release()
 	*t = table{lease: t.lease, codec: &codec{}}
@@ -146,15 +155,27 @@ func (t *table) build(d *Device, keys []gpu.Column) error {
 	if err != nil {
 		return err
 	}
-	// Key words and row ids of the rows that can match.
-	words := make([]array[uint64], k.words)
-	defer releaseArrays(words)
+	t.rows = n
+	for _, x := range k.dead.v {
+		t.rows -= bits.OnesCount64(x)
+	}
+	rows := &buildRows{n: n, dead: k.dead.v}
+	if k.words == 1 {
+		rows.keys = func(at int, out []uint64) { t.pack(k.coded, at, len(out), [][]uint64{out}) }
+		if !keys[0].Type.IsFloat() && len(keys) == 1 {
+			if ok, err := t.buildDirect(d, rows); ok || err != nil {
+				return err
+			}
+		}
+		return t.buildHashed(d, rows)
+	}
+	t.words = make([]array[uint64], k.words)
 	w := make([][]uint64, k.words)
 	for i := range w {
-		if words[i], err = newArray[uint64](t.lease, n); err != nil {
+		if t.words[i], err = newArray[uint64](t.lease, n); err != nil {
 			return err
 		}
-		w[i] = words[i].v
+		w[i] = t.words[i].v
 	}
 	err = d.parallel(n, grain, func(lo, hi int) error {
 		part := make([][]uint64, len(w))
@@ -167,33 +188,97 @@ func (t *table) build(d *Device, keys []gpu.Column) error {
 	if err != nil {
 		return err
 	}
-	var rows array[int32] // empty when every row can match
-	defer func() { rows.release() }()
-	if dead := k.dead.v; dead != nil {
-		if rows, err = newArray[int32](t.lease, n); err != nil {
-			return err
+	rows.keys = func(at int, out []uint64) {
+		for i := range out {
+			out[i] = hashKey(w, at+i)
 		}
-		m := 0
-		for i := range n {
-			if dead[i/64]>>(i%64)&1 == 0 {
-				for _, col := range w {
-					col[m] = col[i]
+	}
+	return t.buildHashed(d, rows)
+}
+
+// buildRows are the rows of a build side while its table is built.
+type buildRows struct {
+	n    int
+	dead []uint64 // bitmap of the rows that can match nothing; nil for none
+	// keys writes the keys of the rows from at on, or the hashes of keys of several words.
+	keys func(at int, out []uint64)
+}
+
+// eachBlock calls f for blocks of the rows [lo, hi), with their keys. f may change the keys.
+func (b *buildRows) eachBlock(lo, hi int, f func(at int, keys []uint64)) {
+	var block [probeBlock]uint64
+	for at := lo; at < hi; at += probeBlock {
+		keys := block[:min(probeBlock, hi-at)]
+		b.keys(at, keys)
+		f(at, keys)
+	}
+}
+
+// isDead reports whether a row can match nothing.
+func (b *buildRows) isDead(row int) bool { return b.dead != nil && b.dead[row/64]>>(row%64)&1 != 0 }
+
+// keyed is a build row with its key, or the hash of its key of several words.
+type keyed struct {
+	key         uint64
+	row, number int32
+}
+
+// arrange returns the rows that are not dead, ordered by a digit of their keys, and the
+// first position of each digit. The order is stable. digit returns a digit of at most bits
+// bits. The caller releases the rows.
+func (t *table) arrange(d *Device, in *buildRows, bits uint, digit func(key uint64) uint64) (rows array[keyed], offsets []int, err error) {
+	fanout := 1 << bits
+	size := max(grain, (in.n/(4*d.threads)+63)/64*64)
+	tasks := (in.n + size - 1) / size
+	nexts, err := newZeros[int32](t.lease, tasks*fanout)
+	if err != nil {
+		return rows, nil, err
+	}
+	defer nexts.release()
+	err = d.parallel(in.n, size, func(lo, hi int) error {
+		count := nexts.v[lo/size*fanout:][:fanout]
+		in.eachBlock(lo, hi, func(at int, keys []uint64) {
+			for i, k := range keys {
+				if !in.isDead(at + i) {
+					count[digit(k)]++
 				}
-				rows.v[m] = int32(i)
-				m++
 			}
-		}
-		for i := range w {
-			w[i] = w[i][:m]
+		})
+		return nil
+	})
+	if err == nil {
+		rows, err = newArray[keyed](t.lease, t.rows)
+	}
+	if err != nil {
+		return rows, nil, err
+	}
+	offsets = make([]int, fanout+1)
+	at := int32(0)
+	for p := range fanout {
+		offsets[p] = int(at)
+		for k := range tasks {
+			next := &nexts.v[k*fanout+p]
+			at, *next = at+*next, at
 		}
 	}
-	t.rows = len(w[0])
-	if k.words == 1 && !keys[0].Type.IsFloat() && len(keys) == 1 {
-		if ok, err := t.buildDirect(d, w[0], rows.v); ok || err != nil {
-			return err
-		}
+	offsets[fanout] = t.rows
+	err = d.parallel(in.n, size, func(lo, hi int) error {
+		next := nexts.v[lo/size*fanout:][:fanout]
+		in.eachBlock(lo, hi, func(at int, keys []uint64) {
+			for i, k := range keys {
+				if !in.isDead(at + i) {
+					to := &next[digit(k)]
+					rows.v[*to] = keyed{key: k, row: int32(at + i)}
+					*to++
+				}
+			}
+		})
+		return nil
+	})
+	if err != nil {
+		rows.release()
 	}
-	return t.buildHashed(d, w, rows.v)
+	return rows, offsets, err
 }
 
 // ranked is 64 keys of a range: bits says which of them there are, before counts those
@@ -216,18 +301,16 @@ func rank(ranks []ranked, slot uint64) (n int, ok bool) {
 // number of keys. It amounts to 16 bytes a key, less than an entry of a hashed table.
 const maxSpread = 64
 
-// buildDirect makes the direct forms if the range of keys allows it. rows has the rows of
-// the keys; nil means that key i is of row i. The range is split into enough parts to
-// keep all cores busy, and the keys are ordered by part, so that no two cores write to
-// one part.
-func (t *table) buildDirect(d *Device, keys []uint64, rows []int32) (_ bool, err error) {
-	n := len(keys)
-	lo, hi, err := extent(d, keys)
+// buildDirect makes the direct form if the range of keys allows it. The range is split into
+// enough parts to keep all cores busy, and the rows are ordered by part, so that no two
+// cores write to one part.
+func (t *table) buildDirect(d *Device, in *buildRows) (_ bool, err error) {
+	lo, hi, err := in.extent(d)
 	if err != nil {
 		return false, err
 	}
 	span := uint64(hi) - uint64(lo)
-	if span > uint64(maxSpread*n+1<<16) {
+	if span > uint64(maxSpread*t.rows+1<<16) {
 		return false, nil
 	}
 	t.lo = uint64(lo)
@@ -235,54 +318,30 @@ func (t *table) buildDirect(d *Device, keys []uint64, rows []int32) (_ bool, err
 	if t.ranks, err = newZeros[ranked](t.lease, size); err != nil {
 		return false, err
 	}
-	if t.entries, err = newArray[int32](t.lease, n); err != nil {
+	if t.entries, err = newArray[int32](t.lease, t.rows); err != nil {
 		return false, err
 	}
 	ranks, entries := t.ranks.v, t.entries.v
-	var order array[int32] // of the keys by part; empty for one part
-	defer func() { order.release() }()
-	offsets, shift := []int{0, n}, uint(63)
-	if d.threads > 1 && n > grain {
-		err := d.parallel(n, grain, func(from, to int) error {
-			for i := range keys[from:to] {
-				keys[from+i] -= t.lo
-			}
-			return nil
-		})
-		if err != nil {
-			return false, err
-		}
-		digits := log2ceil(4 * d.threads)
-		shift = max(log2ceil(64*size), 6+digits) - digits
-		if order, offsets, err = partition(d, t.lease, keys, gpu.Digit{Shift: shift, Bits: digits}); err != nil {
-			return false, err
-		}
-	} else {
-		for i := range keys {
-			keys[i] -= t.lo
-		}
+	digits := uint(0)
+	if d.threads > 1 && t.rows > grain {
+		digits = log2ceil(4 * d.threads)
 	}
-	// each calls f for the keys of a part, with the index and the slot of each key.
-	each := func(part int, f func(i int, slot uint64)) {
-		if order.v == nil {
-			for i, slot := range keys {
-				f(i, slot)
-			}
-			return
-		}
-		for _, i := range order.v[offsets[part]:offsets[part+1]] {
-			f(int(i), keys[i])
-		}
+	shift := max(log2ceil(64*size), 6+digits) - digits
+	rows, offsets, err := t.arrange(d, in, digits, func(key uint64) uint64 { return (key - t.lo) >> shift })
+	if err != nil {
+		return false, err
 	}
+	defer rows.release()
 	parts := len(offsets) - 1
 	var twice atomic.Bool
 	err = d.parallel(parts, 1, func(part, _ int) error {
 		again := false
-		each(part, func(_ int, slot uint64) {
+		for _, r := range rows.v[offsets[part]:offsets[part+1]] {
+			slot := r.key - t.lo
 			w := &ranks[slot/64]
 			again = again || w.bits>>(slot%64)&1 != 0
 			w.bits |= 1 << (slot % 64)
-		})
+		}
 		if again {
 			twice.Store(true)
 		}
@@ -298,10 +357,10 @@ func (t *table) buildDirect(d *Device, keys []uint64, rows []int32) (_ bool, err
 	}
 	if !twice.Load() {
 		return true, d.parallel(parts, 1, func(part, _ int) error {
-			each(part, func(i int, slot uint64) {
-				r, _ := rank(ranks, slot)
-				entries[r] = rowID(rows, i)
-			})
+			for _, r := range rows.v[offsets[part]:offsets[part+1]] {
+				n, _ := rank(ranks, r.key-t.lo)
+				entries[n] = r.row
+			}
 			return nil
 		})
 	}
@@ -309,7 +368,7 @@ func (t *table) buildDirect(d *Device, keys []uint64, rows []int32) (_ bool, err
 		return false, err
 	}
 	start := t.start.v
-	start[distinct] = int32(n)
+	start[distinct] = int32(t.rows)
 	return true, d.parallel(parts, 1, func(part, _ int) error {
 		first := distinct // number of the first key of the part
 		if slot := uint64(part) << shift; slot < uint64(64*size) {
@@ -319,130 +378,332 @@ func (t *table) buildDirect(d *Device, keys []uint64, rows []int32) (_ bool, err
 		if slot := uint64(part+1) << shift; part+1 < parts && slot < uint64(64*size) {
 			last = ranks[slot/64].before
 		}
-		own := start[first:last]
-		each(part, func(_ int, slot uint64) {
-			r, _ := rank(ranks, slot)
-			start[r]++
-		})
-		at := int32(offsets[part])
-		for r, count := range own {
-			own[r] = at
-			at += count
+		own := rows.v[offsets[part]:offsets[part+1]]
+		for i := range own {
+			n, _ := rank(ranks, own[i].key-t.lo)
+			own[i].number = int32(n)
 		}
-		each(part, func(i int, slot uint64) {
-			r, _ := rank(ranks, slot)
-			entries[start[r]] = rowID(rows, i)
-			start[r]++
-		})
-		// Every start is now the end of its key: shift them back.
-		begin := int32(offsets[part])
-		for r, end := range own {
-			own[r], begin = begin, end
-		}
+		t.group(own, start[first:last], int32(first), int32(offsets[part]))
 		return nil
 	})
 }
 
-// extent returns the smallest and the largest of the keys as signed integers, or zeros
-// without keys.
-func extent(d *Device, keys []uint64) (lo, hi int64, err error) {
-	if len(keys) == 0 {
-		return 0, 0, nil
+// group orders the rows of a part by the number of their key. start has the zeroed starts of
+// the part's keys, whose numbers begin at first, and at is the part's first entry.
+func (t *table) group(rows []keyed, start []int32, first, at int32) {
+	for _, r := range rows {
+		start[r.number-first]++
 	}
+	begin := at
+	for n, count := range start {
+		start[n] = at
+		at += count
+	}
+	for _, r := range rows {
+		to := &start[r.number-first]
+		t.entries.v[*to] = r.row
+		*to++
+	}
+	// Every start is now the end of its key: shift them back.
+	for n, end := range start {
+		start[n], begin = begin, end
+	}
+}
+
+// extent returns the smallest and the largest of the keys that are not dead, as signed
+// integers, or zeros without keys.
+func (b *buildRows) extent(d *Device) (lo, hi int64, err error) {
 	var mu sync.Mutex
 	lo, hi = math.MaxInt64, math.MinInt64
-	err = d.parallel(len(keys), grain, func(from, to int) error {
+	err = d.parallel(b.n, grain, func(from, to int) error {
 		least, most := int64(math.MaxInt64), int64(math.MinInt64)
-		for _, k := range keys[from:to] {
-			least, most = min(least, int64(k)), max(most, int64(k))
-		}
+		b.eachBlock(from, to, func(at int, keys []uint64) {
+			for i, k := range keys {
+				if !b.isDead(at + i) {
+					least, most = min(least, int64(k)), max(most, int64(k))
+				}
+			}
+		})
 		mu.Lock()
 		defer mu.Unlock()
 		lo, hi = min(lo, least), max(hi, most)
 		return nil
 	})
+	if lo > hi {
+		return 0, 0, err
+	}
 	return lo, hi, err
 }
 
-// rowID returns the build row of the i-th row that can match.
-func rowID(rows []int32, i int) int32 {
-	if rows != nil {
-		return rows[i]
-	}
-	return int32(i)
-}
+// maxPartBits bounds the parts in which slots are filled, and partSlots is the number of
+// slots of a part that fit the second-level cache.
+const (
+	maxPartBits = 12
+	partSlots   = 1 << 16
+)
 
-// buildHashed sorts the entries by bucket. A partition by the upper bits makes ranges of
-// buckets that fit the cache. Each range is then counted and written.
-func (t *table) buildHashed(d *Device, w [][]uint64, ids []int32) (err error) {
-	n := len(w[0])
-	t.bits = max(log2ceil(n), 6)
-	size := 1 << t.bits
-	hashes, err := newArray[uint64](t.lease, n)
+// buildHashed makes the hashed form. Rows are ordered by the upper bits of their hash, so
+// that each part of the rows has a part of the slots as its homes. Cores fill different
+// parts. The few keys that find no free slot before the end of their part come last.
+func (t *table) buildHashed(d *Device, in *buildRows) error {
+	size := max(t.rows/5*8, 64)
+	partBits := min(log2ceil((size+partSlots-1)/partSlots), maxPartBits)
+	rows, offsets, err := t.arrange(d, in, partBits, func(key uint64) uint64 { return t.hash(key) >> (63 - partBits) >> 1 })
 	if err != nil {
 		return err
 	}
-	defer hashes.release()
-	hash := hashes.v
-	err = d.parallel(n, grain, func(lo, hi int) error {
-		for i := lo; i < hi; i++ {
-			hash[i] = hashKey(w, i)
+	defer rows.release()
+	per := (size>>partBits + lineSlots) / lineSlots * lineSlots
+	if t.slots, err = newArray[tableSlot](t.lease, per<<partBits); err != nil {
+		return err
+	}
+	unique, err := t.fill(d, rows.v, offsets, per)
+	if unique || err != nil {
+		return err
+	}
+	// Number the keys of each part from its first row on.
+	if t.entries, err = newArray[int32](t.lease, t.rows); err != nil {
+		return err
+	}
+	if t.start, err = newZeros[int32](t.lease, t.rows+1); err != nil {
+		return err
+	}
+	if _, err = t.fill(d, rows.v, offsets, per); err != nil {
+		return err
+	}
+	t.start.v[t.rows] = int32(t.rows)
+	return d.parallel(len(offsets)-1, 1, func(p, _ int) error {
+		from, to := int32(offsets[p]), int32(offsets[p+1])
+		own, end := rows.v[from:to], from
+		for _, r := range own {
+			end = max(end, r.number+1)
+		}
+		t.group(own, t.start.v[from:end], from, from)
+		if end < to {
+			t.start.v[end] = to
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	partBits := min(max(t.bits, 14)-14, 12)
-	order, offsets, err := partition(d, t.lease, hash, gpu.Digit{Shift: 64 - partBits, Bits: partBits})
-	if err != nil {
-		return err
-	}
-	defer order.release()
-	if t.buckets, err = newZeros[uint64](t.lease, size+1); err != nil {
-		return err
-	}
-	t.words = make([]array[uint64], len(w))
-	for i := range w {
-		if t.words[i], err = newArray[uint64](t.lease, n); err != nil {
-			return err
-		}
-	}
-	if t.entries, err = newArray[int32](t.lease, n); err != nil {
-		return err
-	}
-	t.buckets.v[size] = uint64(n)
-	per := size >> partBits
-	return d.parallel(1<<partBits, 1, func(p, _ int) error {
-		rows := order.v[offsets[p]:offsets[p+1]]
-		buckets := t.buckets.v[p*per : (p+1)*per]
-		for _, r := range rows {
-			buckets[hash[r]>>(64-t.bits)-uint64(p*per)]++
-		}
-		at := uint64(offsets[p])
-		for b, c := range buckets {
-			buckets[b] = at
-			at += c
-		}
-		for _, r := range rows {
-			h := hash[r]
-			b := &buckets[h>>(64-t.bits)-uint64(p*per)]
-			e := *b & bucketMask
-			*b = (*b + 1) | bloom(h)
-			for i := range w {
-				t.words[i].v[e] = w[i][r]
+}
+
+// fill puts the keys of arranged rows into the slots, per slots a part. Without starts the
+// number of a key is its row, and fill stops at the second row of a key. With starts the
+// keys of each part are numbered from its first row on, and the rows get these numbers;
+// meanwhile entries has the first row of each key.
+func (t *table) fill(d *Device, rows []keyed, offsets []int, per int) (unique bool, err error) {
+	parts := len(offsets) - 1
+	numbers := make([]int32, parts)    // of the next key of each part
+	overflow := make([][]int32, parts) // rows whose keys have no slot in their part
+	var twice atomic.Bool
+	// put puts one row into the first free slot from s on and before end, and reports whether
+	// there was one.
+	put := func(r *keyed, s, end uint64, number *int32) bool {
+		for step := uint64(1); s < end; s, step = nextSlot(s, step), step+1 {
+			e := &t.slots.v[s]
+			if e.id == 0 {
+				r.number = r.row
+				if t.start.v != nil {
+					r.number = *number
+					t.entries.v[*number] = r.row
+					*number++
+				}
+				e.key, e.id = r.key, r.number+1
+				t.slots.v[t.home(r.key)].seen |= 1 << (t.hash(r.key) % 32)
+				return true
 			}
-			t.entries.v[e] = rowID(ids, int(r))
+			if e.key == r.key && t.sameRow(e.id-1, r.row) {
+				r.number = e.id - 1
+				if t.start.v == nil {
+					twice.Store(true)
+				}
+				return true
+			}
 		}
-		// Every bucket word is now its end: shift them back.
-		begin := uint64(offsets[p])
-		for b, v := range buckets {
-			buckets[b] = v&^bucketMask | begin
-			begin = v & bucketMask
+		return false
+	}
+	err = d.parallel(parts, 1, func(p, _ int) error {
+		end := uint64(p+1) * uint64(per)
+		clear(t.slots.v[p*per : end])
+		numbers[p] = int32(offsets[p])
+		own := rows[offsets[p]:offsets[p+1]]
+		for i := range own {
+			if !put(&own[i], t.home(own[i].key), end, &numbers[p]) {
+				overflow[p] = append(overflow[p], int32(i))
+			}
+			if i%grain == 0 && twice.Load() {
+				return nil
+			}
 		}
 		return nil
 	})
+	if err != nil || twice.Load() {
+		return false, err
+	}
+	for p, list := range overflow {
+		for _, i := range list {
+			r := &rows[offsets[p]+int(i)]
+			low, size := t.home(r.key)%lineSlots, uint64(len(t.slots.v))
+			if !put(r, uint64(p+1)*uint64(per)+low, size, &numbers[p]) {
+				put(r, low, size, &numbers[p])
+			}
+		}
+	}
+	return !twice.Load() && t.start.v == nil, nil
 }
 
-// bloom returns the bit of a hash in the filter of its bucket.
-func bloom(h uint64) uint64 { return 1 << (48 + h&15) }
+// lineSlots is the number of slots of a cache line.
+const lineSlots = 4
+
+// nextSlot returns the slot that comes after slot s as the step-th from a home. It may be
+// beyond the last slot; then the slot is to be counted from the first one on.
+func nextSlot(s, step uint64) uint64 {
+	next := s&^(lineSlots-1) | (s+1)&(lineSlots-1)
+	if step%lineSlots == 0 {
+		next += lineSlots
+	}
+	return next
+}
+
+// hash returns the hash of a key, or the hash of a key of several words as it is.
+func (t *table) hash(key uint64) uint64 {
+	if len(t.words) == 0 {
+		return mix(key, tableSeed)
+	}
+	return key
+}
+
+// home returns the first slot for a key, or for the hash of a key of several words.
+func (t *table) home(key uint64) uint64 {
+	s, _ := bits.Mul64(t.hash(key), uint64(len(t.slots.v)))
+	return s
+}
+
+// sameRow reports whether a row has the key of a number, given that their slots' keys are
+// equal. It is for the time of the build.
+func (t *table) sameRow(number, row int32) bool {
+	if len(t.words) == 0 {
+		return true
+	}
+	if t.start.v != nil {
+		number = t.entries.v[number]
+	}
+	for _, w := range t.words {
+		if w.v[number] != w.v[row] {
+			return false
+		}
+	}
+	return true
+}
+
+// find looks up the keys of a block: out[i] is the number of key i, or -1. There are at most
+// probeBlock keys.
+func (t *table) find(words [][]uint64, out []int32) {
+	switch {
+	case t.ranks.v != nil:
+		ranks := t.ranks.v
+		for i, key := range words[0][:len(out)] {
+			slot := key - t.lo
+			if slot >= uint64(len(ranks))*64 {
+				out[i] = -1
+				continue
+			}
+			// No branch depends on whether there is the key.
+			w := &ranks[slot/64]
+			n := w.before + uint64(bits.OnesCount64(w.bits&(1<<(slot%64)-1)))
+			out[i] = int32(n) | (int32(w.bits>>(slot%64)&1) - 1)
+		}
+	case len(words) == 1:
+		t.findSlots(words[0][:len(out)], out)
+	default:
+		var hashes [probeBlock]uint64
+		for i := range out {
+			hashes[i] = hashKey(words, i)
+		}
+		t.findSlots(hashes[:len(out)], out)
+		for i, n := range out {
+			if n >= 0 && !t.same(n, words, i) {
+				out[i] = t.findNext(hashes[i], words, i)
+			}
+		}
+	}
+}
+
+// findSlots looks up keys of one word, or hashes of keys of several words. It takes rounds:
+// the first looks into the home of every key, and each further one into the next slot of
+// the keys that are still to be found and may be elsewhere. So there are no branches that depend on the keys, and
+// many loads are in flight.
+func (t *table) findSlots(keys []uint64, out []int32) {
+	slots := t.slots.v
+	var at [probeBlock]uint64
+	var bit [probeBlock]uint8
+	var open [probeBlock]int32
+	n := 0
+	for i, k := range keys {
+		h := t.hash(k)
+		at[i], _ = bits.Mul64(h, uint64(len(slots)))
+		bit[i] = uint8(h % 32)
+	}
+	touch(slots, at[:len(keys)])
+	for i, k := range keys {
+		e := &slots[at[i]]
+		other := differ(e.key, k)
+		out[i] = (e.id - 1) | -int32(other) // -1 for another key, and when the slot is empty
+		open[n] = int32(i)
+		n += int(other & uint64(e.seen>>(bit[i]%32)))
+	}
+	for step := uint64(1); n > 0; step++ {
+		still := 0
+		for _, i := range open[:n] {
+			s := nextSlot(at[i], step)
+			if s >= uint64(len(slots)) {
+				s -= uint64(len(slots))
+			}
+			at[i] = s
+			e := &slots[s]
+			out[i] = e.id - 1
+			open[still] = i
+			still += int(differ(e.key, keys[i]) & differ(uint64(e.id), 0))
+		}
+		n = still
+	}
+}
+
+// touch loads slots into the cache. It does nothing else, so that more loads are in flight
+// than in a loop that works on the slots.
+//
+//go:noinline
+func touch(slots []tableSlot, at []uint64) (sum uint64) {
+	for _, s := range at {
+		sum += slots[s].key
+	}
+	return sum
+}
+
+// differ returns 1 if two numbers differ, else 0.
+func differ(a, b uint64) uint64 {
+	x := a ^ b
+	return (x | -x) >> 63
+}
+
+// same reports whether row i of a block has the key of a number.
+func (t *table) same(number int32, words [][]uint64, i int) bool {
+	if t.start.v != nil {
+		number = t.entries.v[t.start.v[number]]
+	}
+	for w, col := range t.words {
+		if col.v[number] != words[w][i] {
+			return false
+		}
+	}
+	return true
+}
+
+// findNext is find for one key of several words, of whose hash there are several keys.
+func (t *table) findNext(hash uint64, words [][]uint64, i int) int32 {
+	for s, step := t.home(hash), uint64(1); ; s, step = nextSlot(s, step)%uint64(len(t.slots.v)), step+1 {
+		e := t.slots.v[s]
+		if e.id == 0 || e.key == hash && t.same(e.id-1, words, i) {
+			return e.id - 1
+		}
+	}
+}

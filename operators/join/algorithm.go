@@ -79,7 +79,7 @@ func (s *Spec) algorithm(name string) algorithm {
 // conditions need. kept returns those of the build side.
 func (s *Spec) used() []int {
 	at := slices.Clone(s.ProbeOut)
-	for _, r := range s.filters {
+	for _, r := range s.checks {
 		at = append(at, r.Probe...)
 	}
 	return at
@@ -87,7 +87,7 @@ func (s *Spec) used() []int {
 
 func (s *Spec) kept() []int {
 	at := slices.Clone(s.BuildOut)
-	for _, r := range s.filters {
+	for _, r := range s.checks {
 		at = append(at, r.Build...)
 	}
 	return at

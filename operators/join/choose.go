@@ -52,7 +52,7 @@ type circumstances struct {
 // estimates. The join chooses when the rows of its build side are known. Properties that
 // are not known count as those of the GPU that was measured.
 func (s Spec) Plan(device gpu.Properties) Choice {
-	s.filters = s.conditions()
+	s.checks = s.conditions()
 	return s.choose(circumstances{device: device})
 }
 

@@ -50,9 +50,9 @@ type Spec struct {
 	// join chooses an algorithm that keeps the order of the probe side; Algorithm comes
 	// first.
 	AnyOrder bool
-	// filters are the conditions of pairs in the order of evaluation: that of an algorithm
+	// checks are the conditions of pairs in the order of evaluation: that of an algorithm
 	// that matches by a hash of the keys, then Residual.
-	filters []*Residual
+	checks []*Residual
 }
 
 // Residual is a condition on pairs of rows with equal keys. A pair for which it is not
@@ -64,7 +64,7 @@ type Residual struct {
 	Probe, Build []int
 }
 
-// conditions returns the filters of a join before its algorithm adds one.
+// conditions returns the checks of a join before its algorithm adds one.
 func (s *Spec) conditions() []*Residual {
 	if s.Residual == nil {
 		return nil
@@ -114,12 +114,13 @@ type equiJoin struct {
 	coded bool // there is a dictionary
 	// marks are the build rows that are in a pair, for kinds that return the others.
 	marks   gpu.Column
-	flushed atomic.Int32 // lanes that have matched all their rows
+	filter  *operators.KeyFilter // if the run asks for it
+	flushed atomic.Int32         // lanes that have matched all their rows
 }
 
 // Join is Blocking for the build side and Streaming for the probe side.
 type Join interface {
-	operators.Blocking
+	operators.Filtering
 	operators.Streaming
 }
 
@@ -132,7 +133,7 @@ func New(s Spec) (Join, error) {
 		return nil, fmt.Errorf("no join algorithm has the name %q: choose one of %s", s.Algorithm, strings.Join(Algorithms(), ", "))
 	}
 	o := &equiJoin{Spec: s}
-	o.filters = s.conditions()
+	o.checks = s.conditions()
 	return o, nil
 }
 
@@ -171,6 +172,10 @@ func (o *equiJoin) Finalize(ctx context.Context, t operators.Task) error {
 		return err
 	}
 	o.rows = all.Rows
+	if o.filter, err = operators.NewKeyFilter(t, operators.Pick(all.Cols, o.BuildKeys), all.Rows); err != nil {
+		all.Release()
+		return err
+	}
 	o.BuildRows = int64(all.Rows) // it was an estimate
 	choice := o.choose(circumstances{t.Device.Properties(), t.Lease.Limit(), t.Lanes, t.StrideRows})
 	o.choice.Store(&choice)
@@ -190,8 +195,13 @@ func (o *equiJoin) Finalize(ctx context.Context, t operators.Task) error {
 	return err
 }
 
+// KeyFilter implements operators.Filtering.
+func (o *equiJoin) KeyFilter() *operators.KeyFilter { return o.filter }
+
 func (o *equiJoin) Close() error {
 	o.pending.Close()
+	o.filter.Release()
+	o.filter = nil
 	if o.built != nil {
 		o.built.release()
 		o.built = nil

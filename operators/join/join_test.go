@@ -323,7 +323,7 @@ func TestRefusedSpecs(t *testing.T) {
 type colliding struct{ *Spec }
 
 func (a colliding) build(ctx context.Context, t operators.Task, s *gpu.Stride) (built, error) {
-	a.filters = append([]*Residual{a.equalKeys()}, a.filters...)
+	a.checks = append([]*Residual{a.equalKeys()}, a.checks...)
 	first := *a.Spec
 	first.ProbeKeys, first.BuildKeys, first.NullSafe = a.ProbeKeys[:1], a.BuildKeys[:1], a.NullSafe[:1]
 	return phj{Spec: &first, collect: true}.build(ctx, t, s)

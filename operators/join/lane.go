@@ -116,7 +116,7 @@ func (l *lane) join(s *gpu.Stride, emit operators.Emit) error {
 	switch {
 	case !l.Kind.Pairs():
 		return l.matchedRows(m, s.Rows, emit)
-	case l.Kind == Inner && len(l.filters) == 0 && !l.coded:
+	case l.Kind == Inner && len(l.checks) == 0 && !l.coded:
 		return l.allPairs(m, emit)
 	}
 	return l.pairs(m, s, emit)
@@ -150,7 +150,7 @@ func (l *lane) emit(s *gpu.Stride, emit operators.Emit) error {
 // next returns the next pairs for which all conditions are true.
 func (l *lane) next(m matching) (p pairs, more bool, err error) {
 	p.probe, p.build, more, err = m.Next(l.Queue, l.Lease, l.StrideRows)
-	for _, r := range l.filters {
+	for _, r := range l.checks {
 		if err != nil || p.probe.Len == 0 {
 			break
 		}
@@ -371,7 +371,7 @@ func (l *lane) matchedRows(m matching, rows int, emit operators.Emit) error {
 
 // matched returns a Bool column of the probe rows: whether they have a match.
 func (l *lane) matched(m matching, rows int) (gpu.Column, error) {
-	if len(l.filters) == 0 {
+	if len(l.checks) == 0 {
 		return m.Matched(l.Queue, l.Lease)
 	}
 	marks, err := l.Queue.Marks(l.Lease, rows)

@@ -49,7 +49,7 @@ func newOneKey(s *Spec) oneKey {
 	if s.direct() {
 		return oneKey{Spec: s}
 	}
-	s.filters = slices.Insert(s.filters, 0, s.equalKeys())
+	s.checks = slices.Insert(s.checks, 0, s.equalKeys())
 	return oneKey{s, true, rand.Uint64()}
 }
 

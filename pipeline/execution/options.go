@@ -29,6 +29,10 @@ type Options struct {
 	// DeviceMemory is the budget of the run's own device if it has memory of its own, as
 	// a GPU has. 0 means the job's setting, or else the default of the device.
 	DeviceMemory int64
+	// JoinFilters says which joins drop rows of the scans of their probe sides, once their
+	// build sides are complete: those of which the plan expects a gain (Auto, the default), all
+	// that can (Always), or none (Never). A run on a GPU has none.
+	JoinFilters string
 	// Timeline keeps the spans of work for Report.Spans.
 	Timeline bool
 	// Discard runs everything, including encoding and writing, and then removes the
@@ -58,6 +62,12 @@ const (
 	Auto = "auto" // the device that pipeline.Plan.ChooseDevice returns
 	Host = "host" // the CPU
 	CUDA = "cuda" // the first GPU, "cuda:1" the second and so on; an error where there is none
+)
+
+// The values of Options.JoinFilters besides Auto.
+const (
+	Always = "always"
+	Never  = "never"
 )
 
 // Choice is the device of a run, and the reason.

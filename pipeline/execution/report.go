@@ -59,6 +59,9 @@ type StageReport struct {
 	Blocked  time.Duration `json:"blocked_ns"`
 	Peak     int64         `json:"peak_bytes"`
 	Estimate float64       `json:"estimated_rows"`
+	// Dropped is the number of rows of a scan that filters of joins have dropped. RowsOut
+	// does not count them.
+	Dropped int64 `json:"rows_dropped,omitempty"`
 	// Activity is the stage's work on a device that measures it, a GPU.
 	Activity *ActivityReport `json:"activity,omitempty"`
 	// Scan is the progress of a scan; nil for other stages. Its totals are estimates

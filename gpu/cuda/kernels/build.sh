@@ -42,7 +42,7 @@ flags="$flags -gencode arch=compute_90,code=compute_90 -Xfatbin -compress-all"
 build() {
 	src="$1"
 	[ -f "$src" ] || { rm -f "${src%.cu}.fatbin"; return; }
-	"$NVCC" $flags -I"$include" "$src" -o "${src%.cu}.fatbin"
+	"$NVCC" $flags -I"$include" "$src" -o "${src%.cu}.fatbin" || return
 	echo "built ${src%.cu}.fatbin"
 }
 export -f build

@@ -107,6 +107,8 @@ struct JoinState {
     u64 written; // before the first for which there was none
     u32 items;
     u32 taken;   // items that blocks have taken
+    u32 late;    // items that are joined through runs
+    u32 lateTaken;
     u32 stopped; // 1 when room was missing
     u32 wrong;   // 1 when offsets descend or leave the rows
 };
@@ -114,13 +116,9 @@ struct JoinState {
 // JoinPlace is where a block stopped, in an item or between two.
 struct JoinPlace {
     u32 item;  // NONE: between two
-    u32 next;  // the item after it, which the block has taken
+    u32 next;  // the item after it, which the block has taken; NONE: none
     u32 table; // first build row of the table
-    u32 last;  // where the build rows of the table, or of the rest of its block, end
     u32 probe; // first probe row
-    u32 again; // many: first probe row for the rest of the table's block
-    u32 many;  // 1: the table is one of runs
-    u32 unused;
 };
 
 // JoinLoad is a column whose rows are copied into shared memory.
@@ -129,8 +127,6 @@ struct JoinLoad {
     u64 rows;
     u32 width; // bytes: 1, 2, 4 or 8
     u32 at;    // offset in the table, or in a slot of probe rows
-    i32 build;
-    u32 unused;
 };
 
 // JoinOutput is a column of the pairs.
@@ -139,7 +135,7 @@ struct JoinOutput {
     u64 dst;
     u32 width;  // bytes: 1, 2, 4 or 8
     u32 stride; // in widths: values of 16 bytes are two columns of stride 2
-    i32 at;     // where its rows are in shared memory; -1: they are not
+    i32 at;     // where its rows are in shared memory; -1: they are not; -2: it is the probe keys
     i32 build;
 };
 
@@ -151,30 +147,35 @@ struct JoinArgs {
     const u32* buildValid; // null: no nulls
     const u32* probeValid;
     const JoinItem* items;
+    JoinItem* late;    // items for join_runs: a table, and probe rows of which one has many matches
     JoinState* state;
     JoinPlace* places; // by block
     u32* matched;      // bitmap of the probe rows with a match
     u64 limit;         // of pairs
     u64 mul;           // odd; makes buckets of keys
-    JoinLoad load[JOIN_LOADS];
+    JoinLoad load[JOIN_LOADS]; // of the build side, the keys of the probe side, its payload columns
     JoinOutput output[JOIN_OUTPUTS];
     u32 loads, outputs;
+    u32 builds;   // loads of the build side
     u32 capacity; // build rows of a table
     u32 bits;     // of the number of buckets
     u32 unique;   // 1: the build keys are distinct
-    // Offsets in shared memory. Columns of the table are at 0, its keys first.
-    u32 next, head, slots, slot;
+    u32 most;     // late items that there is room for
+    // Offsets in shared memory. Columns of the table are at 0, its keys first. Keys of probe
+    // rows have two slots at slots, their payload columns two of slot bytes at payload.
+    u32 next, head, slots, slot, payload;
+    u32 flat; // 1: all columns of the pairs are as wide as the keys and in shared memory
 };
 
 constexpr u32 NONE = ~0u;
 constexpr u32 JOIN_END = 0xffff;
 constexpr u32 JOIN_ALIGN = 32;      // copies begin at a multiple of so many rows
 constexpr u32 JOIN_MANY = 32;       // matches of a row for which chains are fast
-constexpr u32 JOIN_BATCH = 1 << 16; // pairs that a block reserves at a time when there are many
+constexpr u32 JOIN_BATCH = 1 << 16; // pairs that a block of join_runs reserves at a time
 
 template <class K>
-DEVICE u32 join_bucket(const JoinArgs& a, K key, u32 bits) {
-    return sizeof(K) == 4 ? (u32)key * (u32)a.mul >> (32 - bits) : (u32)((u64)key * a.mul >> (64 - bits));
+DEVICE u32 join_bucket(const JoinArgs& a, K key) {
+    return sizeof(K) == 4 ? (u32)key * (u32)a.mul >> (32 - a.bits) : (u32)((u64)key * a.mul >> (64 - a.bits));
 }
 
 // Chains is a chained hash table: the rows of a bucket in any order.
@@ -191,14 +192,451 @@ struct Chains {
     }
 };
 
+// Pairs are a thread's pairs: rows of both sides, and where each pair is written.
+template <int N>
+struct Pairs {
+    u32 build[N]; // in the table
+    u32 probe[N]; // in the chunk
+    u32 to[N];    // after the first
+    bool in[N];   // there is a pair
+};
+
+// Sides are where the rows of pairs lie.
+struct Sides {
+    const u8* table; // the build rows that are in shared memory
+    const u8* chunk; // the probe rows that are in shared memory
+    u64 firstBuild, firstProbe; // their numbers
+};
+
+template <class T, bool STRIDED, int N>
+DEVICE void write_column(const JoinOutput& o, const u8* shared, const u32 (&pick)[N], const Pairs<N>& p, u64 to, u64 first) {
+    const u32 stride = STRIDED ? o.stride : 1;
+    T v[N];
+    if (o.at >= 0) {
+        const T* src = (const T*)(shared + o.at);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            if (p.in[i]) v[i] = src[pick[i]];
+    } else if (o.src) {
+        const T* src = (const T*)o.src + first * stride;
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            if (p.in[i]) v[i] = src[pick[i] * stride];
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++) v[i] = (T)(first + pick[i]);
+    }
+    T* dst = (T*)o.dst + to * stride;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        if (p.in[i]) dst[p.to[i] * stride] = v[i];
+}
+
+template <int N>
+DEVICE void write_side(const JoinOutput& o, const u8* shared, const u32 (&pick)[N], const Pairs<N>& p, u64 to, u64 first) {
+    switch (o.width) {
+    case 1: write_column<u8, false>(o, shared, pick, p, to, first); break;
+    case 2: write_column<u16, false>(o, shared, pick, p, to, first); break;
+    case 4: write_column<u32, false>(o, shared, pick, p, to, first); break;
+    default:
+        if (o.stride == 1)
+            write_column<u64, false>(o, shared, pick, p, to, first);
+        else
+            write_column<u64, true>(o, shared, pick, p, to, first);
+    }
+}
+
+// write_pairs writes the columns of pairs, from pair to of the result on. k has the keys.
+template <class K, int N>
+DEVICE void write_pairs(const JoinArgs& a, const Sides& s, const Pairs<N>& p, const K (&k)[N], u64 to) {
+    if (a.flat) {
+        for (u32 c = 0; c < a.outputs; c++) {
+            const JoinOutput& o = a.output[c];
+            K* dst = (K*)o.dst + to;
+            const K* table = (const K*)(s.table + o.at);
+            const K* chunk = (const K*)(s.chunk + o.at);
+            K v[N];
+#pragma unroll
+            for (int i = 0; i < N; i++) v[i] = k[i];
+            if (o.at >= 0 && o.build) {
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                    if (p.in[i]) v[i] = table[p.build[i]];
+            } else if (o.at >= 0) {
+#pragma unroll
+                for (int i = 0; i < N; i++) v[i] = chunk[p.probe[i]];
+            }
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                if (p.in[i]) dst[p.to[i]] = v[i];
+        }
+        return;
+    }
+    for (u32 c = 0; c < a.outputs; c++) {
+        const JoinOutput& o = a.output[c];
+        if (o.build) {
+            write_side(o, s.table, p.build, p, to, s.firstBuild);
+        } else if (o.at == -2) {
+            K* dst = (K*)o.dst + to;
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                if (p.in[i]) dst[p.to[i]] = k[i];
+        } else {
+            write_side(o, s.chunk, p.probe, p, to, s.firstProbe);
+        }
+    }
+}
+
+// fits returns where n pairs begin for which a thread has asked for room, or ~0 when there
+// is none.
+DEVICE u64 fits(const JoinArgs& a, u64 at, u32 n) {
+    if (at + n <= a.limit) return at;
+    atomicMin(&a.state->written, at);
+    a.state->stopped = 1;
+    return ~0ull;
+}
+
+// Joiner is a block that joins through chains.
+template <class K, u32 THREADS, int ROWS, bool MARK>
+struct Joiner {
+    static constexpr u32 CHUNK = THREADS * ROWS, WARPS = THREADS / 32;
+    static constexpr u32 ROW_BITS = 12; // of the rows of a chunk
+    static_assert(CHUNK < 1 << ROW_BITS, "the rows of a chunk need more bits");
+    enum { TABLE, COLUMNS, KEYS, PAYLOAD = KEYS + 2, COPIES = PAYLOAD + 2 }; // COLUMNS: payload columns of the table
+
+    const JoinArgs& a;
+    u8* memory;
+    u32* sums;     // twice WARPS
+    u64* base;
+    u64* barriers; // of copies
+    u32 phases;    // of the barriers, a bit each
+    JoinItem item;
+    u32 table, last; // build rows of the table
+    u32 probe;       // first probe row
+    bool unique;     // no two rows of the table have one key
+
+    __device__ __forceinline__ Joiner(const JoinArgs& args, u8* shared, u32* s, u64* b, u64* of) : a(args), memory(shared), sums(s), base(b), barriers(of), phases(0) {
+        if (threadIdx.x < COPIES) arrival(threadIdx.x).init();
+        __syncthreads();
+    }
+
+    __device__ __forceinline__ Arrival arrival(u32 which) const { return {barriers + which}; }
+    __device__ __forceinline__ u8* keys(u32 which) const { return memory + a.slots + which * (CHUNK * sizeof(K)); }
+    __device__ __forceinline__ u8* payload(u32 which) const { return memory + a.payload + which * a.slot; }
+    __device__ __forceinline__ static u32 align(u32 row) { return row / JOIN_ALIGN * JOIN_ALIGN; }
+
+    struct Range {
+        const u8* src;
+        u32 bytes;
+        u32 whole; // of them, in units of 16
+    };
+
+    // range is the bytes of rows [from, to), in whole units of 16 but at the end of the
+    // column.
+    __device__ __forceinline__ static Range range(const JoinLoad& load, u32 from, u32 to) {
+        const u64 begin = (u64)from * load.width;
+        const u32 bytes = (u32)(min(((u64)to * load.width + 15) / 16 * 16, load.rows * load.width) - begin);
+        return {(const u8*)load.src + begin, bytes, bytes / 16 * 16};
+    }
+
+    // copy starts to copy rows [from, to) of loads [begin, end) to dst. from is aligned.
+    // which is a barrier.
+    __device__ __forceinline__ void copy(u32 which, u8* dst, u32 begin, u32 end, u32 from, u32 to) {
+        if (JOIN_BULK && threadIdx.x != 0) return;
+        u32 bytes = 0;
+        for (u32 c = begin; c < end; c++) {
+            const JoinLoad& load = a.load[c];
+            const Range r = range(load, from, to);
+            bytes += r.whole;
+            if (threadIdx.x == 0)
+                for (u32 b = r.whole; b < r.bytes; b++) dst[load.at + b] = r.src[b];
+            for (u32 b = 16 * threadIdx.x; !JOIN_BULK && b < r.whole; b += 16 * THREADS) async_copy(dst + load.at + b, r.src + b);
+        }
+        if (!JOIN_BULK) return;
+        arrival(which).expect(bytes);
+        for (u32 c = begin; c < end; c++) {
+            const Range r = range(a.load[c], from, to);
+            if (r.whole) arrival(which).copy(dst + a.load[c].at, r.src, r.whole);
+        }
+    }
+
+    // The loads are the build side's, then the keys of the probe side, then its payload
+    // columns. The barriers are in this order too; probe rows have two slots.
+    __device__ __forceinline__ void copy_table() {
+        copy(TABLE, memory, 0, 1, align(table), last);
+        if (!MARK) copy(COLUMNS, memory, 1, a.builds, align(table), last);
+    }
+
+    __device__ __forceinline__ void copy_keys(u32 which, u32 chunk) {
+        if (chunk < item.probeTo) copy(KEYS + which, keys(which), a.builds, a.builds + 1, chunk, min(chunk + CHUNK, item.probeTo));
+    }
+
+    __device__ __forceinline__ void copy_payload(u32 which, u32 chunk) {
+        if (chunk < item.probeTo) copy(PAYLOAD + which, payload(which), a.builds + 1, a.loads, chunk, min(chunk + CHUNK, item.probeTo));
+    }
+
+    // await waits for the copies of a chunk, if it has begun.
+    __device__ __forceinline__ void await(u32 which, u32 chunk) {
+        if (chunk < item.probeTo) arrived(which);
+    }
+
+    // arrived waits for the rows that copy was last called for.
+    __device__ __forceinline__ void arrived(u32 which) {
+        if (JOIN_BULK) {
+            arrival(which).wait(phases >> which);
+            phases ^= 1u << which;
+        } else {
+            async_wait();
+            __syncthreads();
+        }
+    }
+
+    __device__ __forceinline__ Chains<K> chains() const { return {(const K*)memory, (u16*)(memory + a.next), (u32*)(memory + a.head)}; }
+
+    __device__ __forceinline__ void build() {
+        Chains<K> t = chains();
+        const u32 from = table - align(table), to = last - align(table);
+#pragma unroll 4
+        for (u32 r = from + threadIdx.x; r < to; r += THREADS)
+            if (bit(a.buildValid, align(table) + r)) t.next[r] = (u16)atomicExch(&t.head[join_bucket(a, t.key[r])], r);
+        __syncthreads();
+        unique = true;
+        if (MARK || a.unique) return;
+        bool twice = false;
+#pragma unroll 4
+        for (u32 r = from + threadIdx.x; r < to; r += THREADS)
+            if (bit(a.buildValid, align(table) + r)) twice |= t.find(t.key[r], t.next[r]) != JOIN_END;
+        unique = !__syncthreads_or(twice);
+    }
+
+    // Found is what a thread found of a chunk.
+    struct Found {
+        K k[ROWS];
+        u32 build[ROWS]; // the first match of each row, or JOIN_END
+        u32 pairs;       // of the warp
+        bool many;       // a row has many matches
+    };
+
+    __device__ __forceinline__ static u32 row_of(int i) { return warp_id() * (32 * ROWS) + 32 * i + lane_id(); } // (warp, i, lane) is the order of rows
+
+    // find looks up the rows of a chunk whose keys are in a slot.
+    __device__ __forceinline__ Found find(u32 which, u32 chunk) const {
+        const Chains<K> t = chains();
+        const K* key = (const K*)keys(which);
+        const bool whole = chunk >= probe && chunk + CHUNK <= item.probeTo && !a.probeValid;
+        Found f;
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            const u32 row = chunk + row_of(i);
+            f.k[i] = key[row_of(i)];
+            f.build[i] = JOIN_END;
+            if (whole || row >= probe && row < item.probeTo && bit(a.probeValid, row)) f.build[i] = t.head[join_bucket(a, f.k[i])];
+        }
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) f.build[i] = t.find(f.k[i], f.build[i]);
+        f.many = false;
+        f.pairs = 0;
+        if (unique || MARK) return f;
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            if (f.build[i] == JOIN_END) continue;
+            u32 n = 1;
+            for (u32 m = t.find(f.k[i], t.next[f.build[i]]); m != JOIN_END && n <= JOIN_MANY; m = t.find(f.k[i], t.next[m])) n++;
+            f.many |= n > JOIN_MANY;
+            f.pairs += n;
+        }
+        f.pairs = warp_sum(f.pairs);
+        return f;
+    }
+
+    // place_pairs says where the pairs of the warp are written, and tells the other warps
+    // how many there are.
+    __device__ __forceinline__ void place_pairs(Pairs<ROWS>& p, const Found& f, u32* sums) const {
+        u32 n = 0;
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            p.build[i] = f.build[i];
+            p.probe[i] = row_of(i);
+            p.in[i] = f.build[i] != JOIN_END;
+            const u32 found = __ballot_sync(ALL, p.in[i]);
+            p.to[i] = n + __popc(found & lanes_below());
+            n += __popc(found);
+        }
+        if (lane_id() == 0) sums[warp_id()] = (unique ? n : f.pairs) << ROW_BITS | n;
+    }
+
+    // sum_pairs adds the pairs of the warps before this one. It returns how many there are.
+    __device__ __forceinline__ u32 sum_pairs(Pairs<ROWS>& p, const u32* sums, u32& total) const {
+        const u32 w = lane_id() < WARPS ? sums[lane_id()] : 0, mine = w & ((1u << ROW_BITS) - 1), through = warp_inclusive(mine);
+        const u32 n = __shfl_sync(ALL, through, 31), before = __shfl_sync(ALL, through - mine, warp_id());
+        total = unique ? n : warp_sum(w >> ROW_BITS);
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) p.to[i] += before;
+        return n;
+    }
+
+    // mark sets the bits of the rows of a chunk that have a match.
+    __device__ __forceinline__ void mark(const Found& f, u32 chunk) const {
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            const u32 found = __ballot_sync(ALL, f.build[i] != JOIN_END);
+            if (lane_id() == 0 && found) atomicOr(&a.matched[(chunk + row_of(i)) / 32], found);
+        }
+    }
+
+    // join_table joins the table with the probe rows from probe on, chunk by chunk. Rows of
+    // the next chunk are looked up while room is reserved for the pairs of this one. When
+    // a row has many matches, the rest is an item for join_runs. It returns whether there
+    // was room; otherwise probe is the first row left.
+    __device__ __forceinline__ bool join_table() {
+        u32 chunk = align(probe), which = 0;
+        bool columns = false; // the table's payload columns have arrived
+        copy_table();
+        copy_keys(0, chunk);
+        if (!MARK) copy_payload(0, chunk);
+        copy_keys(1, chunk + CHUNK);
+        for (u32 b = threadIdx.x; b < 1u << a.bits; b += THREADS) chains().head[b] = JOIN_END;
+        __syncthreads();
+        arrived(TABLE);
+        build();
+        await(KEYS, chunk);
+        Found f = find(0, chunk);
+        for (; chunk < item.probeTo; chunk += CHUNK, which ^= 1) {
+            const u32 next = chunk + CHUNK;
+            if (MARK) {
+                mark(f, chunk);
+                __syncthreads();
+                copy_keys(which, next + CHUNK);
+                await(KEYS + (which ^ 1), next);
+                if (next < item.probeTo) f = find(which ^ 1, next);
+                continue;
+            }
+            Pairs<ROWS> p;
+            place_pairs(p, f, sums + which * WARPS);
+            bool many = false;
+            if (unique)
+                __syncthreads();
+            else
+                many = __syncthreads_or(f.many);
+            if (many) {
+                if (!columns) arrived(COLUMNS); // no copy outlasts the table
+                arrived(PAYLOAD + which);
+                await(KEYS + (which ^ 1), next);
+                probe = max(probe, chunk);
+                return put_off();
+            }
+            // All threads are done with the chunk before this one, and with the keys of this.
+            copy_payload(which ^ 1, next);
+            copy_keys(which, next + CHUNK);
+            u32 total, n = sum_pairs(p, sums + which * WARPS, total);
+            u64 to = 0;
+            if (threadIdx.x == 0 && total) to = atomicAdd(&a.state->pairs, (u64)total);
+            K k[ROWS];
+#pragma unroll
+            for (int i = 0; i < ROWS; i++) k[i] = f.k[i];
+            await(KEYS + (which ^ 1), next);
+            if (next < item.probeTo) f = find(which ^ 1, next);
+            if (threadIdx.x == 0) *base = fits(a, to, total);
+            if (!columns) arrived(COLUMNS);
+            columns = true;
+            arrived(PAYLOAD + which);
+            __syncthreads();
+            to = *base;
+            if (to == ~0ull) {
+                await(PAYLOAD + (which ^ 1), next);
+                await(KEYS + which, next + CHUNK);
+                probe = max(probe, chunk);
+                return false;
+            }
+            const Sides sides = {memory, payload(which), align(table), chunk};
+            for (;;) {
+                write_pairs(a, sides, p, k, to);
+                total -= n;
+                if (total == 0) break;
+                to += n;
+                // The next match of every row.
+                Found more;
+                u32 unused;
+                const Chains<K> t = chains();
+#pragma unroll
+                for (int i = 0; i < ROWS; i++) more.build[i] = p.in[i] ? t.find(k[i], t.next[p.build[i]]) : JOIN_END;
+                more.pairs = 0;
+                __syncthreads();
+                place_pairs(p, more, sums + which * WARPS);
+                __syncthreads();
+                n = sum_pairs(p, sums + which * WARPS, unused);
+            }
+        }
+        return true;
+    }
+
+    // put_off makes the rest of the table an item for join_runs. It returns whether there
+    // was room.
+    __device__ __forceinline__ bool put_off() {
+        if (threadIdx.x == 0) {
+            const u32 at = atomicAdd(&a.state->late, 1u);
+            *base = at < a.most;
+            if (at < a.most) {
+                a.late[at] = {table, last, probe, item.probeTo};
+            } else {
+                atomicSub(&a.state->late, 1u);
+                a.state->stopped = 1;
+            }
+        }
+        __syncthreads();
+        return *base;
+    }
+
+    // run joins items until there are no more, or no room. The result is where the block
+    // stopped.
+    __device__ __forceinline__ JoinPlace run(JoinPlace place, u32* taken) {
+        const u32 items = a.state->items;
+        for (bool resumed = place.item != NONE;; resumed = false) {
+            // The item after this one is taken before its turn.
+            if (threadIdx.x == 0) {
+                if (place.item == NONE) {
+                    place.item = place.next == NONE ? atomicAdd(&a.state->taken, 1u) : place.next;
+                    place.next = NONE;
+                }
+                if (place.next == NONE) place.next = atomicAdd(&a.state->taken, 1u);
+                *taken = place.item;
+            }
+            __syncthreads();
+            place.item = *taken;
+            if (place.item >= items) return place;
+            item = a.items[place.item];
+            table = resumed ? place.table : item.buildFrom;
+            probe = resumed ? place.probe : item.probeFrom;
+            for (; table < item.buildTo; table = last, probe = item.probeFrom) {
+                last = min(table + a.capacity, item.buildTo);
+                const bool room = join_table();
+                bulk_fence();
+                __syncthreads();
+                if (!room) return {place.item, place.next, table, probe};
+            }
+            place.item = NONE;
+        }
+    }
+};
+
+template <class K, u32 THREADS, int ROWS, bool MARK>
+DEVICE void join(const JoinArgs& a, u8* shared) {
+    __shared__ u32 sums[2 * THREADS / 32];
+    __shared__ u64 base, barriers[6];
+    __shared__ u32 taken;
+    Joiner<K, THREADS, ROWS, MARK> j(a, shared, sums, &base, barriers);
+    const JoinPlace place = j.run(a.places[blockIdx.x], &taken);
+    if (threadIdx.x == 0) a.places[blockIdx.x] = place;
+}
+
 // Runs is a table for keys that many rows have: the rows of a key together.
 template <class K>
 struct Runs {
     const K* key; // by row
-    u32* slot;    // open addressing: the row that stands for its key, or JOIN_END
-    u32* count;   // two rows a word: how many rows have the key
-    u32* end;     // two rows a word: where they end
-    u16* rows;
+    u32* slot;  // open addressing: the row that stands for its key, or JOIN_END
+    u32* count; // two rows a word: how many rows have the key
+    u32* end;   // two rows a word: where they end
+    u16* rows;  // of a key next to each other
     u32 mask;
 
     __device__ __forceinline__ u32 get(const u32* halves, u32 row) const { return halves[row / 2] >> 16 * (row % 2) & 0xffff; }
@@ -220,502 +658,109 @@ struct Runs {
             if (key[other] == k) return other;
         }
     }
-};
 
-// Pairs are a thread's pairs: rows of both sides in shared memory, and where the pair is
-// written, if it is.
-template <int N>
-struct Pairs {
-    u32 build[N], probe[N], to[N];
-    bool in[N];
-};
-
-template <class T, bool STRIDED, int N>
-DEVICE void write_column(const JoinOutput& o, const u8* shared, const u32 (&pick)[N], const Pairs<N>& p, u64 base, u64 row) {
-    const u32 stride = STRIDED ? o.stride : 1;
-    T v[N];
-    if (o.at >= 0) {
-        const T* src = (const T*)(shared + o.at);
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            if (p.in[i]) v[i] = src[pick[i]];
-    } else if (o.src) {
-        const T* src = (const T*)o.src + row * stride;
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            if (p.in[i]) v[i] = src[pick[i] * stride];
-    } else {
-#pragma unroll
-        for (int i = 0; i < N; i++) v[i] = (T)(row + pick[i]);
-    }
-    T* dst = (T*)o.dst + base * stride;
-#pragma unroll
-    for (int i = 0; i < N; i++)
-        if (p.in[i]) dst[p.to[i] * stride] = v[i];
-}
-
-// Joiner is a block at work.
-template <class K, u32 THREADS, int ROWS, bool MARK>
-struct Joiner {
-    static constexpr u32 CHUNK = THREADS * ROWS, WARPS = THREADS / 32;
-    static constexpr u32 ROW_BITS = 12; // of the rows of a chunk
-    static_assert(CHUNK < 1 << ROW_BITS, "the rows of a chunk need more bits");
-
-    const JoinArgs& a;
-    u8* memory;
-    u32* sums; // 33
-    u64* base;
-    u64* barriers; // of the slots, and of the table
-    u32 phases;    // a bit each
-    JoinItem item;
-    JoinPlace place;
-    u32 first;   // build row at 0 in the table's columns
-    u32 chunk;   // probe row at 0 in a slot
-    u8* slot;    // the chunk's
-    bool unique; // no two rows of the table have one key
-
-    __device__ __forceinline__ Joiner(const JoinArgs& args, u8* shared, u32* s, u64* b, u64* of) : a(args), memory(shared), sums(s), base(b), barriers(of), phases(0) {
-        for (int i = 0; i < 3; i++)
-            if (threadIdx.x == 0) arrival(i).init();
+    // build makes runs of n rows of a side from one on. Every thread takes part.
+    __device__ __forceinline__ void build(const JoinArgs& a, u32 first, u32 n, u32* sums) const {
+        for (u32 b = threadIdx.x; b <= mask; b += blockDim.x) slot[b] = JOIN_END;
+        for (u32 w = threadIdx.x; w < (n + 1) / 2; w += blockDim.x) count[w] = end[w] = 0;
         __syncthreads();
-    }
-
-    __device__ __forceinline__ Arrival arrival(u32 which) const { return {barriers + which}; }
-
-    // copy starts to copy rows [from, to) of the columns of a side, as which says: to a
-    // slot, or for 2 to the table. from is aligned.
-    __device__ __forceinline__ void copy(u32 which, u32 from, u32 to) {
-        u8* dst = which == 2 ? memory : memory + a.slots + which * a.slot;
-        if (JOIN_BULK && threadIdx.x != 0) return;
-        u32 bytes = 0;
-        for (u32 c = 0; c < a.loads; c++) {
-            const JoinLoad& load = a.load[c];
-            if (load.build != (which == 2)) continue;
-            const Range r = range(load, from, to);
-            bytes += r.whole;
-            if (threadIdx.x == 0)
-                for (u32 b = r.whole; b < r.bytes; b++) dst[load.at + b] = r.src[b];
-            for (u32 b = 16 * threadIdx.x; !JOIN_BULK && b < r.whole; b += 16 * THREADS) async_copy(dst + load.at + b, r.src + b);
-        }
-        if (!JOIN_BULK) return;
-        arrival(which).expect(bytes);
-        for (u32 c = 0; c < a.loads; c++) {
-            const JoinLoad& load = a.load[c];
-            if (load.build != (which == 2)) continue;
-            const Range r = range(load, from, to);
-            if (r.whole) arrival(which).copy(dst + load.at, r.src, r.whole);
-        }
-    }
-
-    struct Range {
-        const u8* src;
-        u32 bytes;
-        u32 whole; // of them, in units of 16
-    };
-
-    // range is the bytes of rows [from, to), in whole units of 16 but at the end of the
-    // column.
-    __device__ __forceinline__ static Range range(const JoinLoad& load, u32 from, u32 to) {
-        const u64 begin = (u64)from * load.width;
-        const u32 bytes = (u32)(min(((u64)to * load.width + 15) / 16 * 16, load.rows * load.width) - begin);
-        return {(const u8*)load.src + begin, bytes, bytes / 16 * 16};
-    }
-
-    // arrived waits for the rows that copy was last called for.
-    __device__ __forceinline__ void arrived(u32 which) {
-        if (JOIN_BULK) {
-            arrival(which).wait(phases >> which);
-            phases ^= 1u << which;
-        } else {
-            async_wait();
-            __syncthreads();
-        }
-    }
-
-    __device__ __forceinline__ Chains<K> chains() const { return {(const K*)memory, (u16*)(memory + a.next), (u32*)(memory + a.head)}; }
-
-    // The arrays of runs lie where the chains and the second slot were.
-    __device__ __forceinline__ u32 half() const { return a.capacity / 2; }
-    __device__ __forceinline__ u32 half_words() const { return (half() + 1) / 2; }
-    __device__ __forceinline__ Runs<K> runs() const {
-        u32* count = (u32*)(memory + a.next);
-        return {(const K*)memory, (u32*)(memory + a.head), count, count + half_words(), (u16*)(memory + a.slots + a.slot), (1u << a.bits) - 1};
-    }
-    __device__ __forceinline__ u32* before() const { return (u32*)(runs().rows + 2 * half_words()); }
-    __device__ __forceinline__ u16* begins() const { return (u16*)(before() + CHUNK + 1); }
-
-    // row_of is a thread's i-th row of a chunk: (warp, i, lane) is their order.
-    __device__ __forceinline__ u32 row_of(int i) const { return warp_id() * (32 * ROWS) + 32 * i + lane_id(); }
-
-    // keys reads a thread's keys of the chunk; has says which rows are the item's and
-    // have a key.
-    __device__ __forceinline__ void keys(K (&k)[ROWS], bool (&has)[ROWS]) const {
-#pragma unroll
-        for (int i = 0; i < ROWS; i++) {
-            u32 r = row_of(i), row = chunk + r;
-            has[i] = row >= place.probe && row < item.probeTo && bit(a.probeValid, row);
-            k[i] = has[i] ? ((const K*)slot)[r] : 0;
-        }
-    }
-
-    __device__ __forceinline__ void build_chains() {
-        Chains<K> t = chains();
-        const u32 from = place.table - first, to = place.last - first;
-#pragma unroll 4
-        for (u32 r = from + threadIdx.x; r < to; r += THREADS)
-            if (bit(a.buildValid, first + r)) t.next[r] = (u16)atomicExch(&t.head[join_bucket(a, t.key[r], a.bits)], r);
+        for (u32 r = threadIdx.x; r < n; r += blockDim.x)
+            if (bit(a.buildValid, first + r)) add(count, insert(key[r], join_bucket(a, key[r]), r));
         __syncthreads();
-        unique = true;
-        if (MARK || a.unique) return;
-        bool twice = false;
-#pragma unroll 2
-        for (u32 r = from + threadIdx.x; r < to; r += THREADS)
-            if (bit(a.buildValid, first + r)) twice |= t.find(t.key[r], t.next[r]) != JOIN_END;
-        unique = !__syncthreads_or(twice);
-    }
-
-    // build_runs makes runs of the first rows of the block. They end at the result.
-    __device__ __forceinline__ u32 build_runs() {
-        Runs<K> t = runs();
-        const u32 from = place.table - first, to = min(place.last - first, from + half());
-        __syncthreads();
-        for (u32 b = threadIdx.x; b < 1u << a.bits; b += THREADS) t.slot[b] = JOIN_END;
-        for (u32 w = threadIdx.x; w < 2 * half_words(); w += THREADS) t.count[w] = 0; // and end
-        __syncthreads();
-        // Rows that stand for keys are numbered from the first row on.
-        t.key += from;
-        for (u32 r = threadIdx.x; r < to - from; r += THREADS)
-            if (bit(a.buildValid, place.table + r)) t.add(t.count, t.insert(t.key[r], join_bucket(a, t.key[r], a.bits), r));
-        __syncthreads();
-        u32 run = 0;
-        for (u32 r0 = 0; r0 < to - from; r0 += THREADS) {
-            u32 r = r0 + threadIdx.x, total;
-            u32 n = r < to - from ? t.get(t.count, r) : 0, at = run + block_exclusive(n, sums, total);
-            if (n) atomicAdd(&t.end[r / 2], at << 16 * (r % 2));
-            run += total;
+        u32 before = 0;
+        for (u32 r0 = 0; r0 < n; r0 += blockDim.x) {
+            const u32 r = r0 + threadIdx.x, rows = r < n ? get(count, r) : 0;
+            u32 total;
+            const u32 at = before + block_exclusive(rows, sums, total);
+            if (rows) atomicAdd(&end[r / 2], at << 16 * (r % 2));
+            before += total;
         }
         __syncthreads();
-        for (u32 r = threadIdx.x; r < to - from; r += THREADS)
-            if (bit(a.buildValid, place.table + r)) t.rows[t.add(t.end, t.find(t.key[r], join_bucket(a, t.key[r], a.bits)))] = (u16)(r + from);
+        for (u32 r = threadIdx.x; r < n; r += blockDim.x)
+            if (bit(a.buildValid, first + r)) rows[add(end, find(key[r], join_bucket(a, key[r])))] = (u16)r;
         __syncthreads();
-        return first + to;
-    }
-
-    // reserve asks for room for pairs, for all threads. It returns where they begin.
-    __device__ __forceinline__ u64 reserve(u32 n) {
-        if (threadIdx.x == 0) {
-            u64 at = atomicAdd(&a.state->pairs, (u64)n);
-            if (at + n > a.limit) {
-                atomicMin(&a.state->written, at);
-                a.state->stopped = 1;
-                at = ~0ull;
-            }
-            *base = at;
-        }
-        __syncthreads();
-        return *base;
-    }
-
-    // write writes the columns of pairs.
-    __device__ __forceinline__ void write(const Pairs<ROWS>& p, u64 at) const {
-        for (u32 c = 0; c < a.outputs; c++) {
-            const JoinOutput& o = a.output[c];
-            if (o.build)
-                write_side(o, memory, p.build, p, at, first);
-            else
-                write_side(o, slot, p.probe, p, at, chunk);
-        }
-    }
-
-    __device__ __forceinline__ void write_side(const JoinOutput& o, const u8* shared, const u32 (&pick)[ROWS], const Pairs<ROWS>& p, u64 at, u64 row) const {
-        switch (o.width) {
-        case 1: write_column<u8, false>(o, shared, pick, p, at, row); break;
-        case 2: write_column<u16, false>(o, shared, pick, p, at, row); break;
-        case 4: write_column<u32, false>(o, shared, pick, p, at, row); break;
-        default:
-            if (o.stride == 1)
-                write_column<u64, false>(o, shared, pick, p, at, row);
-            else
-                write_column<u64, true>(o, shared, pick, p, at, row);
-        }
-    }
-
-    // mark_chunk sets the bits of the chunk's rows that have a match.
-    __device__ __forceinline__ void mark_chunk() {
-        K k[ROWS];
-        bool has[ROWS];
-        keys(k, has);
-        Chains<K> t = chains();
-#pragma unroll
-        for (int i = 0; i < ROWS; i++) {
-            bool found = has[i] && t.find(k[i], t.head[join_bucket(a, k[i], a.bits)]) != JOIN_END;
-            u32 rows = __ballot_sync(ALL, found);
-            if (lane_id() == 0 && rows) atomicOr(&a.matched[(chunk + row_of(i)) / 32], rows);
-        }
-    }
-
-    // join_chunk probes the chains with a chunk and writes its pairs. It returns 0 when
-    // that is done, 1 when there was no room, and 2 when a row has many matches: then
-    // nothing was written. After the first barrier it starts to copy the next chunk.
-    __device__ __forceinline__ int join_chunk(u32 which) {
-        K k[ROWS];
-        Pairs<ROWS> p;
-        keys(k, p.in);
-        Chains<K> t = chains();
-#pragma unroll
-        for (int i = 0; i < ROWS; i++) p.build[i] = p.in[i] ? t.head[join_bucket(a, k[i], a.bits)] : JOIN_END;
-        u32 pairs = 0, rows = 0; // of the warp: pairs, and rows with a match
-        bool many = false;
-#pragma unroll
-        for (int i = 0; i < ROWS; i++) {
-            p.build[i] = t.find(k[i], p.build[i]);
-            p.probe[i] = row_of(i);
-            p.in[i] = p.build[i] != JOIN_END;
-            const u32 found = __ballot_sync(ALL, p.in[i]);
-            p.to[i] = rows + __popc(found & lanes_below());
-            rows += __popc(found);
-        }
-        if (!unique) {
-#pragma unroll
-            for (int i = 0; i < ROWS; i++) {
-                if (!p.in[i]) continue;
-                u32 n = 1;
-                for (u32 m = t.find(k[i], t.next[p.build[i]]); m != JOIN_END && n <= JOIN_MANY; m = t.find(k[i], t.next[m])) n++;
-                many |= n > JOIN_MANY;
-                pairs += n;
-            }
-            pairs = warp_sum(pairs);
-        } else {
-            pairs = rows;
-        }
-        if (lane_id() == 0) sums[warp_id()] = pairs << ROW_BITS | rows;
-        if (unique)
-            __syncthreads();
-        else
-            many = __syncthreads_or(many);
-        copy_next(which ^ 1);
-        if (!unique && many) return 2;
-        u64 to = 0;
-        for (u32 done = 0, total = 0;;) {
-            const u32 w = lane_id() < WARPS ? sums[lane_id()] : 0, mine = w & ((1u << ROW_BITS) - 1), through = warp_inclusive(mine);
-            const u32 n = __shfl_sync(ALL, through, 31), warp = __shfl_sync(ALL, through - mine, warp_id());
-            if (done == 0) {
-                total = unique ? n : warp_sum(w >> ROW_BITS);
-                if (total == 0) {
-                    __syncthreads();
-                    return 0;
-                }
-                to = reserve(total);
-                if (to == ~0ull) return 1;
-            }
-#pragma unroll
-            for (int i = 0; i < ROWS; i++) p.to[i] += warp;
-            write(p, to + done);
-            done += n;
-            if (done == total) return 0;
-            // The next match of every row.
-            rows = 0;
-#pragma unroll
-            for (int i = 0; i < ROWS; i++) {
-                if (p.in[i]) p.build[i] = t.find(k[i], t.next[p.build[i]]);
-                p.in[i] = p.build[i] != JOIN_END;
-                const u32 found = __ballot_sync(ALL, p.in[i]);
-                p.to[i] = rows + __popc(found & lanes_below());
-                rows += __popc(found);
-            }
-            __syncthreads();
-            if (lane_id() == 0) sums[warp_id()] = rows;
-            __syncthreads();
-        }
-    }
-
-    // join_runs probes runs with a chunk. It returns whether there was room; otherwise
-    // place.probe is the first row whose pairs are missing.
-    __device__ __forceinline__ bool join_runs() {
-        K k[ROWS];
-        bool has[ROWS];
-        keys(k, has);
-        Runs<K> t = runs();
-        t.key += place.table - first;
-        u32 n[ROWS], at[ROWS], mine = 0;
-#pragma unroll
-        for (int i = 0; i < ROWS; i++) {
-            u32 row = has[i] ? t.find(k[i], join_bucket(a, k[i], a.bits)) : JOIN_END;
-            n[i] = 0;
-            if (row != JOIN_END) {
-                n[i] = t.get(t.count, row);
-                begins()[row_of(i)] = (u16)(t.get(t.end, row) - n[i]);
-            }
-            u32 through = warp_inclusive(n[i]);
-            at[i] = mine + through - n[i];
-            mine += __shfl_sync(ALL, through, 31);
-        }
-        u32 total, warp = block_exclusive(lane_id() == 0 ? mine : 0, sums, total);
-        warp = __shfl_sync(ALL, warp, 0);
-        u32* pairs = before();
-#pragma unroll
-        for (int i = 0; i < ROWS; i++) pairs[row_of(i)] = warp + at[i];
-        if (threadIdx.x == 0) pairs[CHUNK] = total;
-        __syncthreads();
-        for (u32 r = 0; pairs[r] < total;) {
-            const u32 begin = pairs[r];
-            u32 end = r + 1; // rows whose pairs make a batch, one at least
-            for (u32 past = CHUNK + 1; past - end > 1;) {
-                u32 mid = (end + past) / 2;
-                (pairs[mid] - begin <= JOIN_BATCH ? end : past) = mid;
-            }
-            const u32 batch = pairs[end] - begin;
-            const u64 to = reserve(batch);
-            if (to == ~0ull) {
-                place.probe = max(place.probe, chunk + r);
-                return false;
-            }
-            for (u32 done = 0; done < batch; done += CHUNK) {
-                Pairs<ROWS> p;
-#pragma unroll
-                for (int i = 0; i < ROWS; i++) {
-                    p.to[i] = done + i * THREADS + threadIdx.x;
-                    p.in[i] = p.to[i] < batch;
-                    u32 row = r; // the last whose pairs begin at or before this one
-                    for (u32 past = end; past - row > 1;) {
-                        u32 mid = (row + past) / 2;
-                        (pairs[mid] <= begin + p.to[i] ? row : past) = mid;
-                    }
-                    p.probe[i] = row;
-                    p.build[i] = p.in[i] ? t.rows[begins()[row] + begin + p.to[i] - pairs[row]] : 0;
-                }
-                write(p, to);
-            }
-            __syncthreads();
-            r = end;
-        }
-        __syncthreads();
-        return true;
-    }
-
-    // copy_next starts to copy the chunk after this one.
-    __device__ __forceinline__ void copy_next(u32 which) {
-        if (chunk + CHUNK < item.probeTo) copy(which, chunk + CHUNK, min(chunk + 2 * CHUNK, item.probeTo));
-    }
-
-    // join_chunks joins the probe rows from place.probe on with one table. It returns
-    // whether there was room. A chunk is copied while the one before it is joined.
-    __device__ __forceinline__ bool join_chunks(u32& last) {
-        u32 which = 0;
-        first = place.table / JOIN_ALIGN * JOIN_ALIGN;
-        chunk = place.probe / JOIN_ALIGN * JOIN_ALIGN;
-        copy(2, first, place.last);
-        copy(0, chunk, min(chunk + CHUNK, item.probeTo));
-        for (u32 b = threadIdx.x; b < 1u << a.bits; b += THREADS) chains().head[b] = JOIN_END;
-        __syncthreads();
-        arrived(2);
-        last = place.last;
-        if (place.many)
-            last = build_runs();
-        else
-            build_chains();
-        for (; chunk < item.probeTo; chunk += CHUNK) {
-            slot = memory + a.slots + which * a.slot;
-            arrived(which);
-            if (MARK) {
-                mark_chunk();
-                __syncthreads();
-                copy_next(which);
-                continue;
-            }
-            int outcome = 2;
-            if (!place.many) outcome = join_chunk(which);
-            if (outcome == 1) {
-                place.probe = max(place.probe, chunk);
-                if (chunk + CHUNK < item.probeTo) arrived(which ^ 1);
-                return false;
-            }
-            if (outcome == 0) {
-                which ^= 1;
-                continue;
-            }
-            if (!place.many) { // from this chunk on with runs, which have half the rows
-                if (chunk + CHUNK < item.probeTo) arrived(which ^ 1);
-                place.many = 1;
-                place.probe = place.again = max(place.probe, chunk);
-                last = build_runs();
-                if (which == 1) { // runs take the second slot
-                    which = 0;
-                    slot = memory + a.slots;
-                    copy(0, chunk, min(chunk + CHUNK, item.probeTo));
-                    arrived(0);
-                }
-            }
-            if (!join_runs()) return false;
-            copy_next(which);
-        }
-        return true;
-    }
-
-    // run joins an item from place on.
-    __device__ __forceinline__ bool run() {
-        for (;;) {
-            u32 last;
-            if (!join_chunks(last)) return false;
-            bulk_fence();
-            __syncthreads();
-            if (last < place.last) { // the rest of the block
-                place.table = last;
-                place.probe = place.again;
-                continue;
-            }
-            if (last == item.buildTo) return true;
-            begin(last);
-        }
-    }
-
-    // begin is at the table that begins at a build row of the item.
-    __device__ __forceinline__ void begin(u32 row) {
-        place.table = row;
-        place.last = min(row + a.capacity, item.buildTo);
-        place.probe = item.probeFrom;
-        place.many = 0;
     }
 };
 
-template <class K, u32 THREADS, int ROWS, bool MARK>
-DEVICE void join(const JoinArgs& a, u8* shared) {
+// join_runs joins late items. In shared memory it has, at the offsets of JoinArgs: counts
+// and ends at next, slots at head, rows at slots, and at slot the pairs before each probe
+// row of a chunk of one a thread, and where its rows begin.
+// Threads share the pairs of a chunk evenly, whatever their keys.
+template <class K>
+DEVICE void join_runs(const JoinArgs& a, u8* shared) {
     __shared__ u32 sums[33];
-    __shared__ u64 base, barriers[3];
+    __shared__ u64 base;
     __shared__ u32 taken;
-    Joiner<K, THREADS, ROWS, MARK> j(a, shared, sums, &base, barriers);
-    const u32 items = a.state->items;
-    j.place = a.places[blockIdx.x];
-    u32 next = j.place.next;
-    bool fresh = false;
-    if (j.place.item == NONE) {
-        fresh = true;
-        j.place.item = next;
-        next = NONE;
-    }
-    for (;; fresh = true) {
-        // The item after this one is taken before its turn.
-        if (threadIdx.x == 0) {
-            if (next == NONE) next = atomicAdd(&a.state->taken, 1u);
-            if (j.place.item == NONE) {
-                j.place.item = next;
-                next = atomicAdd(&a.state->taken, 1u);
+    u32* count = (u32*)(shared + a.next);
+    Runs<K> t = {nullptr, (u32*)(shared + a.head), count, count + (a.capacity + 1) / 2, (u16*)(shared + a.slots), (1u << a.bits) - 1};
+    u32* pairs = (u32*)(shared + a.slot);
+    u16* begins = (u16*)(pairs + blockDim.x + 1);
+    JoinPlace place = a.places[blockIdx.x];
+    for (bool resumed = place.item != NONE;; resumed = false) {
+        if (threadIdx.x == 0) taken = resumed ? place.item : atomicAdd(&a.state->lateTaken, 1u);
+        __syncthreads();
+        place.item = taken;
+        if (place.item >= a.state->late) break;
+        const JoinItem item = a.late[place.item];
+        t.key = (const K*)a.build + item.buildFrom;
+        t.build(a, item.buildFrom, item.buildTo - item.buildFrom, sums);
+        for (u32 chunk = resumed ? place.probe : item.probeFrom; chunk < item.probeTo; chunk += blockDim.x) {
+            const u32 row = chunk + threadIdx.x;
+            u32 n = 0;
+            if (row < item.probeTo && bit(a.probeValid, row)) {
+                const K k = ((const K*)a.probe)[row];
+                const u32 at = t.find(k, join_bucket(a, k));
+                if (at != JOIN_END) {
+                    n = t.get(t.count, at);
+                    begins[threadIdx.x] = (u16)(t.get(t.end, at) - n);
+                }
             }
-            taken = j.place.item;
+            u32 total;
+            pairs[threadIdx.x] = block_exclusive(n, sums, total);
+            if (threadIdx.x == 0) pairs[blockDim.x] = total;
+            __syncthreads();
+            for (u32 r = 0; pairs[r] < total;) {
+                const u32 begin = pairs[r];
+                u32 stop = r + 1; // rows whose pairs make a batch, one at least
+                for (u32 past = blockDim.x + 1; past - stop > 1;) {
+                    const u32 mid = (stop + past) / 2;
+                    (pairs[mid] - begin <= JOIN_BATCH ? stop : past) = mid;
+                }
+                const u32 batch = pairs[stop] - begin;
+                if (threadIdx.x == 0) base = fits(a, atomicAdd(&a.state->pairs, (u64)batch), batch);
+                __syncthreads();
+                const u64 to = base;
+                if (to == ~0ull) {
+                    if (threadIdx.x == 0) a.places[blockIdx.x] = {place.item, NONE, item.buildFrom, chunk + r};
+                    return;
+                }
+                const Sides sides = {shared, nullptr, item.buildFrom, chunk};
+                for (u32 done = 0; done < batch; done += 2 * blockDim.x) {
+                    Pairs<2> p;
+                    K k[2];
+#pragma unroll
+                    for (int i = 0; i < 2; i++) {
+                        p.to[i] = done + i * blockDim.x + threadIdx.x;
+                        p.in[i] = p.to[i] < batch;
+                        u32 at = r; // the last row whose pairs begin at or before this one
+                        for (u32 past = stop; past - at > 1;) {
+                            const u32 mid = (at + past) / 2;
+                            (pairs[mid] <= begin + p.to[i] ? at : past) = mid;
+                        }
+                        p.probe[i] = at;
+                        p.build[i] = p.in[i] ? t.rows[begins[at] + begin + p.to[i] - pairs[at]] : 0;
+                        k[i] = t.key[p.build[i]];
+                    }
+                    write_pairs(a, sides, p, k, to);
+                }
+                __syncthreads();
+                r = stop;
+            }
+            __syncthreads();
         }
         __syncthreads();
-        j.place.item = taken;
-        if (taken >= items) break;
-        j.item = a.items[taken];
-        if (fresh) j.begin(j.item.buildFrom);
-        if (!j.run()) break;
-        j.place.item = next;
-        next = NONE;
     }
-    if (threadIdx.x == 0) {
-        j.place.next = next;
-        a.places[blockIdx.x] = j.place;
-    }
+    if (threadIdx.x == 0) a.places[blockIdx.x] = {place.item, NONE, 0, 0};
 }
 
 struct JoinPlanArgs {
@@ -776,3 +821,10 @@ JOIN(join_pairs_k4, u32, false, 768, 3)
 JOIN(join_pairs_k8, u64, false, 768, 2)
 JOIN(join_mark_k4, u32, true, 768, 3)
 JOIN(join_mark_k8, u64, true, 768, 2)
+#define JOIN_RUNS(k, K) \
+    KERNEL_BOUNDS(join_runs_##k, JoinArgs, 768, 1) { \
+        SHARED(u8, shared); \
+        join_runs<K>(a, shared); \
+    }
+JOIN_RUNS(k4, u32)
+JOIN_RUNS(k8, u64)

@@ -286,23 +286,30 @@ func matching(pairs []keyPair, left, right float64) float64 {
 	return all
 }
 
-// joinRows estimates the rows of a join.
-func joinRows(l, r *Relation, spec JoinSpec) float64 {
+// matchKeys estimates the number of pairs of rows with equal keys, and the share of the left
+// rows that are in one.
+func matchKeys(l, r *Relation, leftKeys, rightKeys []int) (pairs, share float64) {
 	var keys []keyPair
 	values := 1.0 // of the right side
-	for i := range spec.LeftKeys {
-		p := keyPair{l.Stats[spec.LeftKeys[i]], r.Stats[spec.RightKeys[i]]}
+	for i := range leftKeys {
+		p := keyPair{l.Stats[leftKeys[i]], r.Stats[rightKeys[i]]}
 		keys = append(keys, p)
 		_, n := p.values()
 		values *= n
 	}
-	all := matching(keys, l.Rows, r.Rows)
-	kept, _ := selectivity(spec.Residual, &Relation{Stats: slices.Concat(l.Stats, r.Stats)})
-	pairs := l.Rows * r.Rows / all * kept
 	if values = min(values, r.Rows); values == 0 {
 		values = r.Rows
 	}
-	matched := min(l.Rows, l.Rows*values/all, pairs)
+	all := matching(keys, l.Rows, r.Rows)
+	return l.Rows * r.Rows / all, min(1, values/all)
+}
+
+// joinRows estimates the rows of a join.
+func joinRows(l, r *Relation, spec JoinSpec) float64 {
+	pairs, share := matchKeys(l, r, spec.LeftKeys, spec.RightKeys)
+	kept, _ := selectivity(spec.Residual, &Relation{Stats: slices.Concat(l.Stats, r.Stats)})
+	pairs *= kept
+	matched := min(l.Rows*share, pairs)
 	switch spec.Kind {
 	case join.Left:
 		return pairs + l.Rows - matched

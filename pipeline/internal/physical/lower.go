@@ -185,7 +185,7 @@ func lowerFilter(n *logical.Filter, need required) (*Stage, layout, error) {
 			st.Schema.Fields = append(st.Schema.Fields, in.Schema.Fields[lay[c]])
 		}
 	}
-	st.Detail = []string{pred.String()}
+	st.Detail, st.From, st.Cost = []string{pred.String()}, keep, streamCost
 	if n.Sampled > 0 {
 		st.Detail = append(st.Detail, fmt.Sprintf("estimated from %s sampled rows", humanize.Comma(int64(n.Sampled))))
 	}
@@ -220,7 +220,7 @@ func lowerProject(n *logical.Project, need required) (*Stage, layout, error) {
 		}
 		return in, out, nil
 	}
-	st := &Stage{Step: n.Step, Kind: "project", Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}}
+	st := &Stage{Step: n.Step, Kind: "project", Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}, Cost: streamCost}
 	var exprs []*expr.Expr
 	for c, used := range need {
 		out[c] = -1
@@ -229,6 +229,11 @@ func lowerProject(n *logical.Project, need required) (*Stage, layout, error) {
 		}
 		out[c] = len(exprs)
 		exprs = append(exprs, lay.remap(n.Exprs[c]))
+		from := -1
+		if in, bare := exprs[len(exprs)-1].IsColumn(); bare {
+			from = in
+		}
+		st.From = append(st.From, from)
 		st.Schema.Fields = append(st.Schema.Fields, n.Schema.Fields[c])
 		if _, col := n.Exprs[c].IsColumn(); !col {
 			st.Detail = append(st.Detail, fmt.Sprintf("%s: %v %v", n.Schema.Fields[c].Name, n.Exprs[c], n.Exprs[c].Type()))
@@ -320,9 +325,14 @@ func lowerJoin(n *logical.Join, need required) (*Stage, layout, error) {
 	if n.Order != "" {
 		st.Detail = append(st.Detail, n.Order)
 	}
+	st.Cost = n.ProbeCost()
+	if !spec.Kind.KeepsBuild() {
+		st.From = slices.Concat(spec.ProbeOut, slices.Repeat([]int{-1}, len(st.Schema.Fields)-len(spec.ProbeOut)))
+	}
 	st.Make = func() (operators.Operator, error) { return join.New(spec) }
 	st.anyOrder = func() { spec.AnyOrder = true }
 	st.Choose = func(device string) string { return spec.Plan(gpu.Properties{Kind: device}).String() }
+	filterProbe(st, spec, n.ProbeMatch())
 	return st, out, nil
 }
 

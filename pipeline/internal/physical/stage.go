@@ -30,6 +30,14 @@ type Stage struct {
 	Columns  []int              // positions in the table
 	Prune    []source.Predicate // conjuncts; rows that do not meet them may be left out
 	RowBytes float64            // estimated bytes of a decoded row
+	// Filters are the joins that may drop rows of a scan.
+	Filters []*Filter
+
+	Cost float64 // estimated time of a row of the first input on a CPU core, in nanoseconds
+
+	// From tells for each column from which column of the first input it comes unchanged, or
+	// -1. It is nil if rows of that input cannot be left out without a change of other rows.
+	From []int
 
 	// Make makes the operator for one run. Scans and unions have none.
 	Make func() (operators.Operator, error)
@@ -40,6 +48,16 @@ type Stage struct {
 	Choose func(device string) string
 
 	Permutation [][]int // of a union: the columns of each input in output order
+}
+
+// Filter is a join whose build side rules out rows of a scan. The rows go from the scan to the
+// probe side of the join.
+type Filter struct {
+	Join    *Stage
+	Columns []int // of the scan's strides: the keys
+	// Few says that few rows of the scan have a match, by the estimate, so the bounds of the
+	// keys may rule out parts of the table. Bloom says that it also pays to test every row.
+	Few, Bloom bool
 }
 
 // Name returns the stage's name in reports and errors.

@@ -332,6 +332,6 @@ func (p *pipelineRun) finalize(ctx context.Context, m *meter) (err error) {
 	}
 	q.Until(ctx)
 	defer func() { err = with(err, q.Close()) }()
-	t := operators.Task{Device: r.device, Queue: q, Lease: o.lease, StrideRows: p.strideRows(physical.RowBytes(o.Schema)), Lanes: p.lanes}
+	t := operators.Task{Device: r.device, Queue: q, Lease: o.lease, StrideRows: p.strideRows(physical.RowBytes(o.Schema)), Lanes: p.lanes, Filter: r.filterOf(o)}
 	return o.explain(o.op.(operators.Blocking).Finalize(ctx, t))
 }

@@ -53,7 +53,7 @@ func (r *run) report() *execution.Report {
 			Step: t.Step, Kind: t.Kind, Device: props.ID, State: stateNames[m.state.Load()],
 			RowsIn: m.rowsIn.Load(), RowsOut: m.rowsOut.Load(), BytesOut: m.bytesOut.Load(),
 			Busy: busy[t], Wait: time.Duration(m.waitIn.Load()), Blocked: time.Duration(m.waitOut.Load()),
-			Estimate: t.Rows,
+			Estimate: t.Rows, Dropped: m.dropped.Load(),
 		}
 		_, s.Peak = t.lease.Used()
 		s.Activity = activity(t.lease)

@@ -23,12 +23,16 @@ type scanFeed struct {
 	pipe   *pipelineRun
 	op     *opRun
 	reader source.Reader
+	// filters drop rows of the decoded strides.
+	filters []*scanFilter
 }
 
 func (f *scanFeed) start(context.Context) {}
 
 func (f *scanFeed) run(ctx context.Context) (err error) {
-	f.reader, err = f.pipe.reader(ctx, f.op)
+	opt := f.pipe.scanOptions(f.op)
+	f.filters = f.pipe.scanFilters(f.op, &opt)
+	f.reader, err = f.op.open(ctx, opt)
 	f.op.state.Store(stateRunning)
 	return err
 }
@@ -38,7 +42,17 @@ func (f *scanFeed) take(ctx context.Context) (morsel, error) {
 	if err != nil {
 		return nil, err
 	}
-	return oneStride(s), nil
+	if len(f.filters) == 0 {
+		return oneStride(s), nil
+	}
+	return func(_ context.Context, l *lane, emit operators.Emit) error {
+		for _, filter := range f.filters {
+			if s, err = filter.apply(l.task(f.op), s); s == nil || err != nil {
+				return f.op.explain(err)
+			}
+		}
+		return emit(s)
+	}, nil
 }
 
 func (f *scanFeed) end() error {
@@ -99,7 +113,7 @@ func (f *aheadFeed) copyUp(ctx context.Context, ahead *gpu.Ahead) (err error) {
 	o := f.op
 	defer recoverInto(&err, o.Name())
 	// The reader comes first: it decodes while the device may still be starting.
-	r, err := f.pipe.reader(ctx, o)
+	r, err := o.open(ctx, f.pipe.scanOptions(o))
 	if err != nil {
 		return err
 	}
@@ -129,9 +143,9 @@ func closeReader(r source.Reader, err *error) {
 	}
 }
 
-// reader starts to decode a table.
-func (p *pipelineRun) reader(ctx context.Context, o *opRun) (source.Reader, error) {
-	reader, err := o.Table.Scan(ctx, p.scanOptions(o))
+// open starts to decode the table of a scan.
+func (o *opRun) open(ctx context.Context, opt source.ScanOptions) (source.Reader, error) {
+	reader, err := o.Table.Scan(ctx, opt)
 	if err == nil {
 		o.reader.Store(&reader)
 	}

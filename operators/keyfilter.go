@@ -1,0 +1,247 @@
+package operators
+
+import (
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// Filtering is a Blocking operator whose collected rows rule out rows of its streaming input,
+// as the build side of an inner join does for its probe side.
+type Filtering interface {
+	Blocking
+	// KeyFilter returns the filter of a finalised operator, which Task.Filter has asked for.
+	KeyFilter() *KeyFilter
+}
+
+// FilterKind is what a KeyFilter knows.
+type FilterKind uint8
+
+// The kinds of filters: none, the bounds of the keys, and a Bloom filter besides.
+const (
+	NoFilter FilterKind = iota
+	BoundsFilter
+	BloomFilter
+)
+
+// KeyFilter knows which keys the build side of a join may have: their bounds, and a blocked
+// Bloom filter over their hashes (Putze et al., Cache-, hash- and space-efficient Bloom
+// filters, WEA 2007). A row that it drops has no match. About one row in fifty that has none
+// passes. Lanes may use it at the same time.
+type KeyFilter struct {
+	min, max []gpu.Scalar // by key
+	bounded  []bool       // by key
+	buf      *gpu.Buffer
+	blocks   []filterBlock // empty if there are too many keys
+}
+
+// filterBlock is half a cache line. A key has one bit in each word.
+type filterBlock [4]uint64
+
+const (
+	filterBits = 12 // of a key
+	// filterBytes bounds a Bloom filter. Beyond the caches it costs as much as a lookup in
+	// the table of the join.
+	filterBytes = 32 << 20
+	// filterGrain is the keys that one goroutine adds.
+	filterGrain = 1 << 18
+)
+
+// filterSeed is the seed of the hashes in filters. No result depends on it.
+var filterSeed = rand.Uint64()
+
+// NewKeyFilter makes the filter that a task asks for, nil for none, of the rows of key columns
+// in host-addressable memory. The task's lease pays for it until Release. It takes two passes
+// over the keys for their bounds, one for their hashes, and one random access to the Bloom
+// filter a row.
+func NewKeyFilter(t Task, keys []gpu.Column, rows int) (*KeyFilter, error) {
+	if t.Filter == NoFilter {
+		return nil, nil
+	}
+	f := &KeyFilter{min: make([]gpu.Scalar, len(keys)), max: make([]gpu.Scalar, len(keys)), bounded: make([]bool, len(keys))}
+	for i, k := range keys {
+		f.min[i], f.max[i], f.bounded[i] = bounds(k)
+	}
+	size := (int64(rows)*filterBits/8 + 31) / 32 * 32
+	if t.Filter != BloomFilter || size == 0 || size > filterBytes {
+		return f, nil
+	}
+	hashes, err := t.Queue.Hash(t.Lease, keys, filterSeed)
+	if err != nil {
+		return nil, err
+	}
+	defer hashes.Release()
+	if f.buf, err = t.Lease.Alloc(size); err != nil {
+		return nil, err
+	}
+	f.blocks = gpu.Values[filterBlock](f.buf, int(size/32))
+	clear(f.blocks)
+	h := gpu.Values[uint64](hashes.Data, rows)
+	var adding sync.WaitGroup
+	for at := 0; at < rows; at += filterGrain {
+		adding.Go(func() { f.add(h[at:min(at+filterGrain, rows)]) })
+	}
+	adding.Wait()
+	return f, nil
+}
+
+// bounds returns the bounds of a column of integers of up to 8 bytes.
+func bounds(c gpu.Column) (least, greatest gpu.Scalar, ok bool) {
+	least, greatest = gpu.Null(c.Type), gpu.Null(c.Type)
+	if c.Type.Wide || c.Type.IsFloat() || c.Type.IsVar() || c.Type.Kind == gpu.Bool || c.Dict != nil {
+		return least, greatest, false
+	}
+	if c.Type.IsUnsigned() {
+		switch c.Type.Width() {
+		case 1:
+			least, greatest = extremes(c, gpu.Values[uint8](c.Data, c.Len))
+		case 2:
+			least, greatest = extremes(c, gpu.Values[uint16](c.Data, c.Len))
+		case 4:
+			least, greatest = extremes(c, gpu.Values[uint32](c.Data, c.Len))
+		default:
+			least, greatest = extremes(c, gpu.Values[uint64](c.Data, c.Len))
+		}
+		return least, greatest, true
+	}
+	switch c.Type.Width() {
+	case 1:
+		least, greatest = extremes(c, gpu.Values[int8](c.Data, c.Len))
+	case 2:
+		least, greatest = extremes(c, gpu.Values[int16](c.Data, c.Len))
+	case 4:
+		least, greatest = extremes(c, gpu.Values[int32](c.Data, c.Len))
+	default:
+		least, greatest = extremes(c, gpu.Values[int64](c.Data, c.Len))
+	}
+	return least, greatest, true
+}
+
+func extremes[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64](c gpu.Column, values []T) (least, greatest gpu.Scalar) {
+	least, greatest = gpu.Null(c.Type), gpu.Null(c.Type)
+	first := 0
+	for first < len(values) && !c.IsValid(first) {
+		first++
+	}
+	if first == len(values) {
+		return least, greatest
+	}
+	lo, hi := values[first], values[first]
+	if c.Valid == nil {
+		lo, hi = slices.Min(values), slices.Max(values)
+	} else {
+		for i, v := range values {
+			if c.IsValid(i) {
+				lo, hi = min(lo, v), max(hi, v)
+			}
+		}
+	}
+	return scalar(c.Type, lo), scalar(c.Type, hi)
+}
+
+func scalar[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64](t gpu.Type, v T) gpu.Scalar {
+	s := gpu.Scalar{Type: t, Valid: true, Int: gpu.Int128From(int64(v))}
+	if t.IsUnsigned() {
+		s.Int = gpu.Int128FromUint(uint64(v))
+	}
+	return s
+}
+
+// place returns the block of a hash, from its upper bits, and its bits there, from the lower
+// ones.
+func (f *KeyFilter) place(h uint64) (*filterBlock, filterBlock) {
+	at, _ := bits.Mul64(h, uint64(len(f.blocks)))
+	return &f.blocks[at], filterBlock{1 << (h & 63), 1 << (h >> 6 & 63), 1 << (h >> 12 & 63), 1 << (h >> 18 & 63)}
+}
+
+func (f *KeyFilter) add(hashes []uint64) {
+	for _, h := range hashes {
+		b, mask := f.place(h)
+		for i, m := range mask {
+			atomic.OrUint64(&b[i], m)
+		}
+	}
+}
+
+// Release gives back the memory of a filter, or of nil.
+func (f *KeyFilter) Release() {
+	if f != nil {
+		f.buf.Release()
+		f.buf, f.blocks = nil, nil
+	}
+}
+
+// Bounds returns the least and the greatest value of key i, nulls if there is no value. It is
+// not ok for keys that are not stored as integers of up to 8 bytes.
+func (f *KeyFilter) Bounds(i int) (least, greatest gpu.Scalar, ok bool) {
+	return f.min[i], f.max[i], f.bounded[i]
+}
+
+// Tests reports whether the filter tests single rows, besides their bounds.
+func (f *KeyFilter) Tests() bool { return len(f.blocks) > 0 }
+
+// leastDropped is the share of a stride's rows, 1/leastDropped, that are dropped at least. To
+// gather all others costs more than to keep a few.
+const leastDropped = 8
+
+// Drop returns the rows of a stride whose keys, the columns at the given positions, may have a
+// match, and the number of the rows that it has left out. It takes the stride over. The result
+// is nil when no row is left.
+func (f *KeyFilter) Drop(t Task, s *gpu.Stride, columns []int) (_ *gpu.Stride, dropped int, err error) {
+	defer func() {
+		if err != nil {
+			s.Release()
+		}
+	}()
+	hashes, err := t.Queue.Hash(t.Lease, Pick(s.Cols, columns), filterSeed)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer hashes.Release()
+	bitmap, err := t.Lease.Alloc(gpu.BitmapBytes(s.Rows))
+	if err != nil {
+		return nil, 0, err
+	}
+	truth := gpu.Column{Type: gpu.Of(gpu.Bool), Len: s.Rows, Data: bitmap}
+	defer truth.Release()
+	kept := f.test(gpu.Values[uint64](hashes.Data, s.Rows), gpu.Words(bitmap, s.Rows))
+	dropped = s.Rows - kept
+	switch {
+	case kept == 0:
+		s.Release()
+		return nil, dropped, nil
+	case dropped*leastDropped < s.Rows:
+		return s, 0, nil
+	}
+	ids, err := t.Queue.Select(t.Lease, truth, true)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer ids.Release()
+	cols, err := t.Queue.Gather(t.Lease, s.Cols, ids, false)
+	if err != nil {
+		return nil, 0, err
+	}
+	out := &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: kept}
+	s.Release()
+	return out, dropped, nil
+}
+
+// test writes a bit for each hash, whether a key may have it, and returns their number.
+func (f *KeyFilter) test(hashes []uint64, out []uint64) (kept int) {
+	for w := range out {
+		word := uint64(0)
+		for i, h := range hashes[w*64 : min(w*64+64, len(hashes))] {
+			b, m := f.place(h)
+			missing := m[0]&^b[0] | m[1]&^b[1] | m[2]&^b[2] | m[3]&^b[3]
+			word |= (^(missing | -missing) >> 63) << i
+		}
+		out[w] = word
+		kept += bits.OnesCount64(word)
+	}
+	return kept
+}
