@@ -18,8 +18,7 @@ func (c Choice) String() string { return "algorithm " + c.Algorithm + ": " + c.W
 
 // rates are the constants of the cost model: nanoseconds on one GPU.
 type rates struct {
-	machine string
-	l2      int64 // bytes, for a GPU that explain has not opened
+	l2 int64 // bytes, for a GPU that explain has not opened
 	// build is a row that goes into the table of NPJ.
 	build float64
 	// near and far are a random access of a row to the table or to a column, in the
@@ -38,7 +37,18 @@ type rates struct {
 // the device, 2^27 of them joined with 2^20 to 2^27 rows of distinct keys. NPJ took 5.7 to
 // 38.9 ms, PHJ-TR 3.7 to 7.7. PHJ-UR has not been measured: its gathers count as far
 // accesses.
-var measured = rates{machine: "H200", l2: 60 << 20, build: 0.167, near: 0.014, far: 0.041, stream: 1 / 3200.0, match: 1 / 1600.0, gain: 1.25}
+var measured = rates{l2: 60 << 20, build: 0.167, near: 0.014, far: 0.041, stream: 1 / 3200.0, match: 1 / 1600.0, gain: 1.25}
+
+// On the CPU one table is faster, or as fast, for all sizes that have been measured. On two
+// cores of an Intel Xeon with 2 MiB of L2 each, 2·10⁷ rows of a key and two payloads of 4
+// bytes took these seconds of the cores with NPJ and PHJ-TR, by distinct build rows whose
+// keys are far apart: 0.27 and 0.59 with 10⁵, 0.49 and 1.19 with 10⁶, 1.05 and 1.62 with
+// 5·10⁶, 3.6 and 3.6 with 2·10⁷, 4.7 and 5.2 with 4·10⁷. With 5·10⁶, PHJ-UR took 2.4, SMJ-UR
+// 2.6, SMJ-TR 2.7 and MPJ 2.4; with a direct table NPJ took 0.82.
+
+// spread is the range of keys, as a multiple of their number, up to which a device makes a
+// direct table.
+const spread = 64
 
 // circumstances are what a choice depends on besides the Spec. Zeros are not known.
 type circumstances struct {
@@ -64,8 +74,10 @@ func (s *Spec) choose(c circumstances) Choice {
 	switch {
 	case s.Algorithm != "":
 		return Choice{s.Algorithm, "the job says so"}
+	case c.device.Kind != "cuda" && s.KeyRange > 0 && s.KeyRange <= spread*float64(s.BuildRows) && s.direct():
+		return Choice{"npj", "a direct table: the keys are in a range of " + approximate(s.KeyRange)}
 	case c.device.Kind != "cuda":
-		return s.chooseOnCPU(c)
+		return Choice{"npj", "one table is fastest on the CPU"}
 	case !s.direct():
 		return Choice{"npj", "a table finds keys that are not one number of 4 or 8 bytes"}
 	case !s.AnyOrder:
@@ -94,40 +106,6 @@ func (s *Spec) choose(c circumstances) Choice {
 		return Choice{"npj", fmt.Sprintf("%s is larger than the L2 cache, but partitioning would take %s, a table %s", build, milliseconds(cost), milliseconds(npj))}
 	}
 	return Choice{best, fmt.Sprintf("%s is larger than the L2 cache: about %s, with a table %s", build, milliseconds(cost), milliseconds(npj))}
-}
-
-// The CPU on which algorithms were measured, an Intel Xeon with 2 MiB of L2 a core: two
-// cores joined 2·10⁷ rows of a key and two payloads of 4 bytes. With keys of a narrow range
-// NPJ needs 1.2 s of the cores for 5·10⁶ build rows, PHJ-TR 2.5. With other keys they need
-// 0.79 and 0.94 for 10⁵, 1.33 and 1.37 for 10⁶, 2.06 and 1.67 for 2·10⁶, 2.7 and 2.0 for
-// 5·10⁶; there PHJ-UR needs 2.4, SMJ-UR 2.6, SMJ-TR 2.8, MPJ 2.4.
-const (
-	cpuL2 = 2 << 20 // bytes
-	// cpuCaches is the footprint of NPJ, in sizes of L2, from which PHJ-TR is faster.
-	cpuCaches = 16
-	// spread is the range of keys, as a multiple of their number, up to which a device
-	// makes a direct table.
-	spread = 64
-)
-
-// chooseOnCPU takes one table, unless the keys surely need a hash table that is far larger
-// than the cache, nobody sees the order, and batches are as large as they should be.
-func (s *Spec) chooseOnCPU(c circumstances) Choice {
-	cache := c.device.L2
-	if cache == 0 {
-		cache = cpuL2
-	}
-	rows := float64(s.BuildRows)
-	switch {
-	case s.KeyRange > 0 && s.KeyRange <= spread*rows && s.direct():
-		return Choice{"npj", "a direct table: the keys are in a range of " + approximate(s.KeyRange)}
-	case !s.AnyOrder:
-		return Choice{"npj", "it keeps the order of the rows"}
-	case s.KeyRange == 0 || !s.direct() || s.ProbeRows < s.BuildRows || s.hasTexts() || s.footprint() <= cpuCaches*cache,
-		c.memory > 0 && s.batch(c.memory, c.lanes, int(s.BuildRows)) < int(s.BuildRows):
-		return Choice{"npj", "one table is fastest on the CPU"}
-	}
-	return Choice{"phj-tr", fmt.Sprintf("a hash table of about %s is far larger than the L2 cache", humanize.IBytes(uint64(s.footprint())))}
 }
 
 // hasTexts reports whether the probe side has texts. With several dictionaries these are not
