@@ -198,7 +198,12 @@ func newJoin(t *testing.T, kind join.Kind, keys ...int) operators.Operator {
 
 // newJoinIf also has a condition, if it is asked for: the price on the left is less.
 func newJoinIf(t *testing.T, kind join.Kind, condition bool, keys ...int) operators.Operator {
-	spec := join.Spec{Kind: kind, Probe: schema, Build: schema, ProbeKeys: keys, BuildKeys: keys, NullSafe: make([]bool, len(keys)), ProbeOut: []int{0, 2}}
+	return newJoinBy(t, "", kind, condition, keys...)
+}
+
+// newJoinBy also forces an algorithm.
+func newJoinBy(t *testing.T, algorithm string, kind join.Kind, condition bool, keys ...int) operators.Operator {
+	spec := join.Spec{Algorithm: algorithm, Kind: kind, Probe: schema, Build: schema, ProbeKeys: keys, BuildKeys: keys, NullSafe: make([]bool, len(keys)), ProbeOut: []int{0, 2}}
 	if kind.Pairs() {
 		spec.BuildOut = []int{1, 2}
 	}
@@ -246,12 +251,14 @@ func newExpand(t *testing.T) operators.Operator {
 	return expand.New(schema, variants)
 }
 
-// operatorsUnderTest are the operators. ordered means that the order of the rows matters.
-var operatorsUnderTest = []struct {
+type operatorUnderTest struct {
 	name    string
 	ordered bool
 	make    func(t *testing.T) operators.Operator
-}{
+}
+
+// operatorsUnderTest are the operators. ordered means that the order of the rows matters.
+var operatorsUnderTest = []operatorUnderTest{
 	{"group-by", false, func(t *testing.T) operators.Operator { return newGroupBy(t, 1) }},
 	{"group-by of two keys", false, func(t *testing.T) operators.Operator { return newGroupBy(t, 1, 0) }},
 	{"group-by without keys", false, func(t *testing.T) operators.Operator { return newGroupBy(t) }},
@@ -271,6 +278,20 @@ var operatorsUnderTest = []struct {
 	{"top-k", true, func(t *testing.T) operators.Operator { return newSort(t, 3, 20, sort.Key{Column: 0}) }},
 	{"expand", false, func(t *testing.T) operators.Operator { return newExpand(t) }},
 	{"limit", true, func(*testing.T) operators.Operator { return limit.New(schema, 100, 333) }},
+}
+
+func init() {
+	for _, algorithm := range join.Algorithms() {
+		add := func(kind join.Kind, condition bool, keys ...int) {
+			operatorsUnderTest = append(operatorsUnderTest, operatorUnderTest{fmt.Sprintf("%v join by %s, condition %v, keys %v", kind, algorithm, condition, keys), false,
+				func(t *testing.T) operators.Operator { return newJoinBy(t, algorithm, kind, condition, keys...) }})
+		}
+		add(join.Inner, false, 0)
+		add(join.Full, true, 0)
+		add(join.Left, false, 1, 0)
+		add(join.Semi, false, 0)
+		add(join.Mark, true, 1, 2)
+	}
 }
 
 func TestStridesAndLanesDoNotChangeTheRows(t *testing.T) {
