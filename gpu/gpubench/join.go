@@ -113,10 +113,10 @@ func (b *bench) joinCase(w workload, algorithms []string, rate float64) error {
 	defer j.release()
 	err := j.draw(d)
 	if err == nil {
-		j.want, err = b.answer(d, w.spec("").Out)
+		j.want, err = b.answer(d, w.spec(chosen).Out)
 	}
 	if err != nil {
-		return fail(strings.Join(algorithms, ","), err)
+		return fail(strings.Join(algorithms, ", "), err)
 	}
 	var failed []error
 	for _, name := range algorithms {
@@ -136,7 +136,7 @@ func (b *bench) joinCase(w workload, algorithms []string, rate float64) error {
 
 // result is the part of a result that is known before the join.
 func (w workload) result(algorithm string) *Join {
-	return &Join{Family: w.family, Chart: w.chart, At: w.at, Algorithm: cmp.Or(algorithm, "chosen"), BuildRows: int64(w.build), ProbeRows: int64(w.probe)}
+	return &Join{Family: w.family, Chart: w.chart, At: w.at, Algorithm: algorithm, BuildRows: int64(w.build), ProbeRows: int64(w.probe)}
 }
 
 // joined is a workload on the device.

@@ -153,6 +153,9 @@ func (w workload) bytes(pairs int64) int64 {
 func (w workload) spec(algorithm string) join.Spec {
 	s := join.Spec{Kind: join.Inner, Algorithm: algorithm, Probe: w.schema("s"), Build: w.schema("r"), ProbeKeys: []int{0}, BuildKeys: []int{0},
 		NullSafe: []bool{false}, ProbeOut: []int{0}, ProbeRows: int64(w.probe), BuildRows: int64(w.build), UniqueBuild: w.distinct == w.build}
+	if algorithm == chosen {
+		s.Algorithm = ""
+	}
 	for i := range w.payloads {
 		s.ProbeOut, s.BuildOut = append(s.ProbeOut, i+1), append(s.BuildOut, i+1)
 	}
@@ -218,19 +221,20 @@ func offered() (names []string) {
 	return names
 }
 
-// chosenAlgorithms returns the algorithms of join.Spec by name: the join's own choice for
-// none and for "chosen", and this one and all others for "all".
+// chosen is the name of the algorithm that a join chooses.
+const chosen = "chosen"
+
+// chosenAlgorithms returns the names of algorithms: chosen for none, and it and all others
+// for "all".
 func chosenAlgorithms(names []string) (out []string, err error) {
 	if len(names) == 0 {
-		names = []string{"chosen"}
+		names = []string{chosen}
 	}
 	for _, n := range names {
 		switch {
 		case n == "all":
-			out = append(append(out, ""), offered()...)
-		case n == "chosen":
-			out = append(out, "")
-		case slices.Contains(offered(), n):
+			out = append(append(out, chosen), offered()...)
+		case n == chosen || slices.Contains(offered(), n):
 			out = append(out, n)
 		default:
 			return nil, fmt.Errorf("no join algorithm is named %q: name all, chosen, %s", n, strings.Join(offered(), ", "))

@@ -93,7 +93,7 @@ func TestTheAnswersAreThoseOfAJoin(t *testing.T) {
 		}
 		sum, err := b.newChecksum()
 		require.NoError(t, err)
-		out := &gpu.Stride{Schema: w.spec("").Out, Rows: len(pairs)}
+		out := &gpu.Stride{Schema: w.spec(chosen).Out, Rows: len(pairs)}
 		for c, f := range out.Schema.Fields {
 			col, err := b.values(out.Rows, f.Type.Width(), func(i int) uint64 {
 				if c <= d.payloads {
@@ -148,7 +148,7 @@ func TestAWrongResultIsAnError(t *testing.T) {
 	defer j.release()
 	require.NoError(t, j.draw(d))
 	var err error
-	j.want, err = b.answer(d, w.spec("").Out)
+	j.want, err = b.answer(d, w.spec(chosen).Out)
 	require.NoError(t, err)
 	require.EqualValues(t, 100, j.want.pairs)
 	require.NoError(t, j.measure("npj", &Result{}))
@@ -171,7 +171,7 @@ func TestJoinsOfAllCases(t *testing.T) {
 				if device == "GPU" || strideRows > 0 { // an emulator is slow
 					opt.Cases = []string{"acceptance", "many to many, distinct keys: 2^24", "1/4"}
 				}
-				algorithms := append([]string{"chosen"}, offered()...)
+				algorithms := append([]string{chosen}, offered()...)
 				cases, err := chosenWorkloads(opt.Cases, opt.Rows)
 				require.NoError(t, err)
 				count := 0
