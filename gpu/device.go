@@ -13,6 +13,8 @@ type Properties struct {
 	Cores   int    `json:"cores"`             // CPU cores in use, or multiprocessors of the GPU
 	Memory  int64  `json:"memory"`            // bytes in total
 	Free    int64  `json:"free"`              // bytes free when the device was opened
+	L2      int64  `json:"l2,omitempty"`      // bytes of the second-level cache: of a CPU core, or of the whole GPU; 0 unknown
+	Shared  int64  `json:"shared,omitempty"`  // most bytes of shared memory of a block on a GPU
 	Details string `json:"details,omitempty"` // one more line for people
 }
 

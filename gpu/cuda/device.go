@@ -47,6 +47,7 @@ type properties struct {
 	name              string
 	multiprocessors   int
 	sharedPerBlock    int // most bytes of a block
+	l2                int // bytes
 	major, minor      int // compute capability
 	memory, free      int64
 	hostNUMA, ordinal int
@@ -96,6 +97,7 @@ type Device struct {
 // The driver's numbers of device attributes.
 const (
 	attrMultiprocessors = 16
+	attrL2              = 38
 	attrMajor           = 75
 	attrMinor           = 76
 	attrSharedOptIn     = 97
@@ -245,7 +247,7 @@ func (d *Device) readProperties(drv *driver, handle int32) error {
 		to        *int
 	}{
 		{attrMultiprocessors, &p.multiprocessors},
-		{attrMajor, &p.major}, {attrMinor, &p.minor}, {attrSharedOptIn, &p.sharedPerBlock},
+		{attrMajor, &p.major}, {attrMinor, &p.minor}, {attrSharedOptIn, &p.sharedPerBlock}, {attrL2, &p.l2},
 		{attrVirtualMemory, &virtual}, {attrMemoryPools, &pools}, {attrHostNUMA, &p.hostNUMA},
 	} {
 		var v int32
@@ -303,7 +305,7 @@ func (d *Device) Properties() gpu.Properties {
 	details := fmt.Sprintf("compute capability %d.%d, driver for CUDA %d.%d", d.props.major, d.props.minor,
 		d.ctx.version/1000, d.ctx.version%1000/10)
 	return gpu.Properties{Name: d.props.name, Kind: "cuda", ID: d.id(), Cores: d.props.multiprocessors,
-		Memory: d.props.memory, Free: d.props.free, Details: details}
+		Memory: d.props.memory, Free: d.props.free, L2: int64(d.props.l2), Shared: int64(d.props.sharedPerBlock), Details: details}
 }
 
 // Budget implements gpu.Device.

@@ -68,7 +68,7 @@ func Open(opt Options) (*Device, error) {
 
 // Properties implements gpu.Device.
 func (d *Device) Properties() gpu.Properties {
-	return gpu.Properties{Name: machine.CPU(), Kind: "host", ID: "host", Cores: d.threads, Memory: d.memory, Free: d.free,
+	return gpu.Properties{Name: machine.CPU(), Kind: "host", ID: "host", Cores: d.threads, Memory: d.memory, Free: d.free, L2: machine.L2(),
 		Details: runtime.GOOS + "/" + runtime.GOARCH}
 }
 

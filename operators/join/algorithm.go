@@ -3,7 +3,6 @@ package join
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -49,35 +48,65 @@ type matching struct {
 	ordered bool
 }
 
-// algorithms are the algorithms by name.
-var algorithms = map[string]func(*Spec) algorithm{
-	"npj": func(s *Spec) algorithm { return npj{s} },
+// named is an algorithm and the name by which Spec.Algorithm forces it.
+type named struct {
+	name string
+	make func(*Spec) algorithm
 }
 
-// chosen returns the algorithm of a join.
-func (s *Spec) chosen() (algorithm, error) {
-	name := s.Algorithm
-	if name == "" {
-		name = "npj"
+var algorithms = []named{
+	{"npj", func(s *Spec) algorithm { return npj{s} }},
+	{"phj-ur", func(s *Spec) algorithm { return phj{Spec: s, collect: true} }},
+	{"phj-tr", func(s *Spec) algorithm { return phj{Spec: s, transform: true, collect: true} }},
+	{"smj-ur", func(s *Spec) algorithm { return smj{Spec: s, radix: true} }},
+	{"smj-tr", func(s *Spec) algorithm { return smj{Spec: s, transform: true, radix: true} }},
+	{"mpj", func(s *Spec) algorithm { return smj{Spec: s} }},
+	{"large-s", largeS},
+}
+
+// Algorithms returns the names of the algorithms that Spec.Algorithm may force.
+func Algorithms() (names []string) {
+	for _, a := range algorithms {
+		names = append(names, a.name)
 	}
-	if make := algorithms[name]; make != nil {
-		return make(s), nil
+	return names
+}
+
+// algorithm returns the algorithm of a name.
+func (s *Spec) algorithm(name string) (algorithm, error) {
+	for _, a := range algorithms {
+		if a.name == name {
+			return a.make(s), nil
+		}
 	}
-	return nil, fmt.Errorf("no join algorithm has the name %q: choose one of %s", name, strings.Join(slices.Sorted(maps.Keys(algorithms)), ", "))
+	return nil, fmt.Errorf("no join algorithm has the name %q: choose one of %s", name, strings.Join(Algorithms(), ", "))
 }
 
 // used returns the positions of the columns of the probe side that the result or the
-// residual condition need. kept returns those of the build side.
+// conditions need. kept returns those of the build side.
 func (s *Spec) used() []int {
-	if s.Residual == nil {
-		return s.ProbeOut
+	at := slices.Clone(s.ProbeOut)
+	for _, r := range s.filters {
+		at = append(at, r.Probe...)
 	}
-	return slices.Concat(s.ProbeOut, s.Residual.Probe)
+	return at
 }
 
 func (s *Spec) kept() []int {
-	if s.Residual == nil {
-		return s.BuildOut
+	at := slices.Clone(s.BuildOut)
+	for _, r := range s.filters {
+		at = append(at, r.Build...)
 	}
-	return slices.Concat(s.BuildOut, s.Residual.Build)
+	return at
+}
+
+// drop releases the columns of a build side that are not kept.
+func (s *Spec) drop(side *gpu.Stride) {
+	kept := s.kept()
+	for i := range side.Cols {
+		if !slices.Contains(kept, i) {
+			side.Cols[i].Release()
+			side.Cols[i] = gpu.Column{}
+		}
+	}
 }

@@ -7,6 +7,7 @@
 package join
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -39,6 +40,9 @@ type Spec struct {
 	ProbeRows, BuildRows int64
 	// UniqueBuild says that no two build rows have equal keys.
 	UniqueBuild bool
+	// filters are the conditions of pairs in the order of evaluation: that of an algorithm
+	// that matches by a hash of the keys, then Residual.
+	filters []*Residual
 }
 
 // Residual is a condition on pairs of rows with equal keys. A pair for which it is not
@@ -107,8 +111,11 @@ func New(s Spec) (Join, error) {
 		return nil, err
 	}
 	o := &equiJoin{Spec: s}
+	if s.Residual != nil {
+		o.filters = []*Residual{s.Residual}
+	}
 	var err error
-	o.algorithm, err = o.chosen()
+	o.algorithm, err = o.Spec.algorithm(cmp.Or(s.Algorithm, "npj"))
 	return o, err
 }
 

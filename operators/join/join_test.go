@@ -257,7 +257,7 @@ func (e example) check(t *testing.T, dev gpu.Device) {
 func examples() (out []example) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for kind := Inner; kind <= Mark; kind++ {
-		for _, algorithm := range []string{"npj", "reversed"} {
+		for _, algorithm := range Algorithms() {
 			for flags := range 16 {
 				for _, n := range [][3]int{{0, 0, 1}, {0, 20, 5}, {20, 0, 5}, {1, 1, 1}, {90, 60, 7}, {80, 50, 200}} {
 					e := example{kind: kind, algorithm: algorithm, keys: []int{0}, nullSafe: flags&1 != 0, residual: flags&2 != 0, texts: flags&4 != 0,
@@ -277,7 +277,6 @@ func examples() (out []example) {
 }
 
 func TestAllKindsOnTheCPU(t *testing.T) {
-	algorithms["reversed"] = func(s *Spec) algorithm { return reversed{s} }
 	dev, err := host.Open(host.Options{Threads: 2})
 	require.NoError(t, err)
 	for _, e := range examples() {
@@ -288,7 +287,6 @@ func TestAllKindsOnTheCPU(t *testing.T) {
 }
 
 func TestAllKindsOnAGPU(t *testing.T) {
-	algorithms["reversed"] = func(s *Spec) algorithm { return reversed{s} }
 	dev := cudatest.Open(t, cuda.Options{Memory: 256 << 20})
 	rnd := rand.New(rand.NewPCG(3, 4))
 	all := examples()
@@ -320,64 +318,17 @@ func TestRefusedSpecs(t *testing.T) {
 	}
 }
 
-// reversed is an algorithm that collects strides, and joins both sides in reverse order:
-// what algorithms do that transform their sides.
-type reversed struct{ *Spec }
+// colliding is an algorithm that matches by the first of several keys alone, as if all hashes
+// of the others collided: the condition that keys are equal has to find the pairs.
+type colliding struct{ *Spec }
 
-type reversedTable struct {
-	*npjTable
+func (a colliding) build(ctx context.Context, t operators.Task, s *gpu.Stride) (built, error) {
+	a.filters = append([]*Residual{a.equalKeys()}, a.filters...)
+	first := *a.Spec
+	first.ProbeKeys, first.BuildKeys, first.NullSafe = a.ProbeKeys[:1], a.BuildKeys[:1], a.NullSafe[:1]
+	return phj{Spec: &first, collect: true}.build(ctx, t, s)
 }
 
-func (a reversed) build(ctx context.Context, t operators.Task, s *gpu.Stride) (built, error) {
-	cols, err := backwards(t, s)
-	rows := s.Rows
-	s.Release()
-	if err != nil {
-		return nil, err
-	}
-	table, err := npj(a).build(ctx, t, &gpu.Stride{Schema: side, Cols: cols, Rows: rows})
-	if err != nil {
-		return nil, err
-	}
-	return reversedTable{table.(*npjTable)}, nil
-}
-
-func (b reversedTable) least() int { return 50 }
-
-func (b reversedTable) match(t operators.Task, s *gpu.Stride) (matching, error) {
-	cols, err := backwards(t, s)
-	if err != nil {
-		return matching{}, err
-	}
-	m, err := b.npjTable.match(t, &gpu.Stride{Schema: side, Cols: cols, Rows: s.Rows})
-	if err != nil {
-		gpu.ReleaseColumns(cols)
-		return matching{}, err
-	}
-	return matching{Matcher: ownColumns{m.Matcher, cols}, probe: cols}, nil
-}
-
-// ownColumns is a matcher that releases columns with itself.
-type ownColumns struct {
-	gpu.Matcher
-	cols []gpu.Column
-}
-
-func (m ownColumns) Release() {
-	m.Matcher.Release()
-	gpu.ReleaseColumns(m.cols)
-}
-
-func backwards(t operators.Task, s *gpu.Stride) ([]gpu.Column, error) {
-	ids := make([]gpu.Scalar, s.Rows)
-	for i := range ids {
-		ids[i] = gpu.IntScalar(gpu.Of(gpu.Int32), int64(s.Rows-1-i))
-	}
-	at := &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "id", Type: gpu.Of(gpu.Int32)}), Rows: s.Rows, Cols: []gpu.Column{gpu.ColumnOf(gpu.Of(gpu.Int32), ids)}}
-	at, err := t.Queue.Upload(t.Lease, at)
-	if err != nil {
-		return nil, err
-	}
-	defer at.Release()
-	return t.Queue.Gather(t.Lease, s.Cols, at.Cols[0], false)
+func init() {
+	algorithms = append(algorithms, named{"colliding", func(s *Spec) algorithm { return colliding{s} }})
 }

@@ -2,6 +2,7 @@ package join
 
 import (
 	"context"
+	"math"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
@@ -34,11 +35,39 @@ func (l *lane) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) error
 	if least == 0 {
 		return l.join(s, emit)
 	}
+	if !l.together(s) {
+		if err := l.joinPending(emit); err != nil {
+			s.Release()
+			return err
+		}
+	}
 	l.pending, l.rows = append(l.pending, s), l.rows+s.Rows
 	if l.rows < least {
 		return nil
 	}
 	return l.joinPending(emit)
+}
+
+// together reports whether a stride and those that are pending can be put together: there are
+// not too many rows, and the texts of a column surely fit 2 GiB. Codes in several
+// dictionaries may turn into texts of any size.
+func (l *lane) together(s *gpu.Stride) bool {
+	for i, c := range s.Cols {
+		if !c.Type.IsVar() {
+			continue
+		}
+		bytes := c.Data.Size()
+		for _, p := range l.pending {
+			if p.Cols[i].Dict != c.Dict {
+				return false
+			}
+			bytes += p.Cols[i].Data.Size()
+		}
+		if c.Dict == nil && bytes > math.MaxInt32 {
+			return false
+		}
+	}
+	return l.rows+s.Rows <= gpu.MaxRows
 }
 
 // joinPending joins the strides that have been collected.
@@ -86,7 +115,7 @@ func (l *lane) join(s *gpu.Stride, emit operators.Emit) error {
 	switch {
 	case !l.Kind.Pairs():
 		return l.matchedRows(m, s.Rows, emit)
-	case l.Kind == Inner && l.Residual == nil && !l.coded:
+	case l.Kind == Inner && len(l.filters) == 0 && !l.coded:
 		return l.allPairs(m, emit)
 	}
 	return l.pairs(m, s, emit)
@@ -117,13 +146,15 @@ func (l *lane) emit(s *gpu.Stride, emit operators.Emit) error {
 	return emit(s)
 }
 
-// next returns the next pairs for which the residual condition is true.
+// next returns the next pairs for which all conditions are true.
 func (l *lane) next(m matching) (p pairs, more bool, err error) {
 	p.probe, p.build, more, err = m.Next(l.Queue, l.Lease, l.StrideRows)
-	if err != nil || l.Residual == nil || p.probe.Len == 0 {
-		return p, more, err
+	for _, r := range l.filters {
+		if err != nil || p.probe.Len == 0 {
+			break
+		}
+		err = l.filter(m, r, &p)
 	}
-	err = l.filter(m, &p)
 	return p, more, err
 }
 
@@ -135,23 +166,22 @@ func (p *pairs) release() {
 	p.build.Release()
 }
 
-// filter leaves the pairs for which the residual condition is true. After an error there
-// are none.
-func (l *lane) filter(m matching, p *pairs) (err error) {
+// filter leaves the pairs for which a condition is true. After an error there are none.
+func (l *lane) filter(m matching, r *Residual, p *pairs) (err error) {
 	all := *p
 	*p = pairs{}
 	defer all.release()
-	in, err := l.Queue.Gather(l.Lease, operators.Pick(m.probe, l.Residual.Probe), all.probe, false)
+	in, err := l.Queue.Gather(l.Lease, operators.Pick(m.probe, r.Probe), all.probe, false)
 	if err != nil {
 		return err
 	}
 	defer func() { gpu.ReleaseColumns(in) }()
-	build, err := l.Queue.Gather(l.Lease, operators.Pick(l.built.columns(), l.Residual.Build), all.build, false)
+	build, err := l.Queue.Gather(l.Lease, operators.Pick(l.built.columns(), r.Build), all.build, false)
 	if err != nil {
 		return err
 	}
 	in = append(in, build...)
-	truth, err := l.Queue.Eval(l.Lease, l.Residual.Program, in, all.probe.Len)
+	truth, err := l.Queue.Eval(l.Lease, r.Program, in, all.probe.Len)
 	if err != nil {
 		return err
 	}
@@ -340,7 +370,7 @@ func (l *lane) matchedRows(m matching, rows int, emit operators.Emit) error {
 
 // matched returns a Bool column of the probe rows: whether they have a match.
 func (l *lane) matched(m matching, rows int) (gpu.Column, error) {
-	if l.Residual == nil {
+	if len(l.filters) == 0 {
 		return m.Matched(l.Queue, l.Lease)
 	}
 	marks, err := l.Queue.Marks(l.Lease, rows)

@@ -2,7 +2,6 @@ package join
 
 import (
 	"context"
-	"slices"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
@@ -18,12 +17,7 @@ func (a npj) build(_ context.Context, t operators.Task, side *gpu.Stride) (built
 		side.Release()
 		return nil, err
 	}
-	for i := range side.Cols {
-		if !slices.Contains(a.kept(), i) { // the table has copies of the keys
-			side.Cols[i].Release()
-			side.Cols[i] = gpu.Column{}
-		}
-	}
+	a.drop(side) // the table has copies of the keys
 	return &npjTable{a.Spec, table, side}, nil
 }
 

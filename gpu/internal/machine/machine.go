@@ -1,5 +1,5 @@
-// Package machine reads properties of this machine: its memory and the name of its
-// processor.
+// Package machine reads properties of this machine: its memory, and the name and the cache
+// of its processor.
 package machine
 
 import (
@@ -48,4 +48,24 @@ func CPU() string {
 		}
 	}
 	return "CPU"
+}
+
+// L2 returns the bytes of the second-level cache of a core, or 0 if the system does not
+// tell.
+func L2() int64 {
+	const caches = "/sys/devices/system/cpu/cpu0/cache/"
+	dirs, _ := os.ReadDir(caches)
+	for _, d := range dirs {
+		read := func(name string) string {
+			text, _ := os.ReadFile(caches + d.Name() + "/" + name)
+			return strings.TrimSpace(string(text))
+		}
+		if read("level") != "2" {
+			continue
+		}
+		if kb, err := strconv.ParseInt(strings.TrimSuffix(read("size"), "K"), 10, 64); err == nil {
+			return kb << 10
+		}
+	}
+	return 0
 }

@@ -1,0 +1,174 @@
+package join
+
+import (
+	"context"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators"
+)
+
+// phj is the partitioned hash join (Wu et al., SIGMOD 2025, §3.1.2 and §4.1.4). Both sides
+// are partitioned by a hash of the key, into partitions of which a hash table fits the
+// shared memory of a block, or the cache of a core. The build side is partitioned once.
+// Probe rows are collected, since each match reads the whole build side.
+//
+// PHJ-TR partitions the columns of both sides together with the key, so that a match reads
+// rows that are close to each other. PHJ-UR partitions the key and the row id, and gathers
+// columns from the sides as they were.
+type phj struct {
+	*Spec
+	transform bool // TR
+	collect   bool
+}
+
+func (a phj) build(_ context.Context, t operators.Task, side *gpu.Stride) (built, error) {
+	b := &phjBuilt{phj: a, key: newOneKey(a.Spec), digit: gpu.Digit{Factor: rand.Uint64() | 1}}
+	width := 8
+	if !b.key.hashed {
+		width = a.Build.Fields[a.BuildKeys[0]].Type.Width()
+	}
+	row := width + 4
+	if a.transform {
+		row = width
+		if kept := a.kept(); len(kept) > 0 {
+			row += rowBytes(a.Build, kept)
+		}
+	}
+	b.digit.Bits = partitionBits(t.Device.Properties(), side.Rows, row)
+	b.digit.Shift = uint(8*width) - b.digit.Bits
+	if a.collect {
+		b.rows = a.batch(t, side.Rows)
+	}
+	var err error
+	if b.parts, err = b.partition(t, side.Cols, a.BuildKeys, a.kept()); err != nil {
+		side.Release()
+		return nil, err
+	}
+	a.drop(side)
+	if a.transform { // the columns are those of the partitions
+		side.Release()
+		side.Cols = b.parts.cols
+	}
+	b.side = side
+	return b, nil
+}
+
+// partitionBits returns how many bits of a hash make partitions of a build side of rows of
+// some bytes. Seven tenths of the fast memory are for the rows of a table and 6 bytes more
+// a row. On a GPU this is the shared memory of a block; probe rows and buckets have the
+// rest. On a CPU it is the second-level cache.
+func partitionBits(p gpu.Properties, rows, rowBytes int) uint {
+	fast := p.Shared
+	if fast == 0 {
+		fast = l2(p)
+	}
+	table := max(int(fast)*7/10/(rowBytes+6), 1)
+	return uint(min(bits.Len(uint(max(rows-1, 0)/table)), 16))
+}
+
+// l2 returns the bytes of the second-level cache of a device. If it is not known, 1 MiB is
+// a size that few have less of.
+func l2(p gpu.Properties) int64 {
+	if p.L2 == 0 {
+		return 1 << 20
+	}
+	return p.L2
+}
+
+// phjBuilt is a build side in partitions.
+type phjBuilt struct {
+	phj
+	key   oneKey
+	digit gpu.Digit
+	rows  int // least
+	parts *parts
+	side  *gpu.Stride // the columns that pairs index
+}
+
+// parts is a side in partitions.
+type parts struct {
+	moved   []gpu.Column // owned: the key, then columns or row ids
+	offsets gpu.Column
+	cols    []gpu.Column // by position in the side, for TR; not owned
+}
+
+func (p *parts) release() {
+	gpu.ReleaseColumns(p.moved)
+	p.offsets.Release()
+}
+
+func (p *parts) of(distinct bool) gpu.Partitioned {
+	return gpu.Partitioned{Key: p.moved[0], Offsets: p.offsets, Distinct: distinct}
+}
+
+// partition partitions a side, which stays as it is: the key and the columns that are
+// needed, or the key and the row ids.
+func (b *phjBuilt) partition(t operators.Task, cols []gpu.Column, keys, need []int) (*parts, error) {
+	key, err := b.key.of(t, cols, keys)
+	if err != nil {
+		return nil, err
+	}
+	defer key.Release()
+	move := []gpu.Column{key}
+	from := []int{-1} // positions of the columns to move
+	if !b.key.hashed {
+		from[0] = keys[0]
+	}
+	if b.transform {
+		for _, c := range need {
+			if !slices.Contains(from, c) {
+				move, from = append(move, cols[c]), append(from, c)
+			}
+		}
+	} else {
+		ids, err := rowIDs(t, key.Len)
+		if err != nil {
+			return nil, err
+		}
+		defer ids.Release()
+		move = append(move, ids)
+	}
+	p := &parts{}
+	if p.moved, p.offsets, err = t.Queue.Partition(t.Lease, move, digits(key), b.digit); err != nil {
+		return nil, err
+	}
+	if b.transform {
+		p.cols = make([]gpu.Column, len(cols))
+		for i, c := range from {
+			if c >= 0 {
+				p.cols[c] = p.moved[i]
+			}
+		}
+	}
+	return p, nil
+}
+
+func (b *phjBuilt) columns() []gpu.Column { return b.side.Cols }
+func (b *phjBuilt) least() int            { return b.rows }
+
+func (b *phjBuilt) match(t operators.Task, probe *gpu.Stride) (matching, error) {
+	p, err := b.partition(t, probe.Cols, b.ProbeKeys, b.used())
+	if err != nil {
+		return matching{}, err
+	}
+	m, err := t.Queue.MatchPartitions(t.Lease, b.parts.of(b.UniqueBuild && !b.key.hashed), p.of(false))
+	if err != nil {
+		p.release()
+		return matching{}, err
+	}
+	owned := owner{m, append(p.moved, p.offsets)}
+	if b.transform {
+		return matching{Matcher: owned, probe: p.cols}, nil
+	}
+	return matching{Matcher: &mapped{Matcher: owned, probe: p.moved[1], build: b.parts.moved[1]}, probe: probe.Cols}, nil
+}
+
+func (b *phjBuilt) release() {
+	b.parts.release()
+	if !b.transform {
+		b.side.Release()
+	}
+}

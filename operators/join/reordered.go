@@ -1,0 +1,142 @@
+package join
+
+import (
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators"
+)
+
+// rowIDs returns the numbers of n rows.
+func rowIDs(t operators.Task, n int) (gpu.Column, error) {
+	none, err := t.Queue.Marks(t.Lease, n)
+	if err != nil {
+		return gpu.Column{}, err
+	}
+	defer none.Release()
+	return t.Queue.Select(t.Lease, none, false)
+}
+
+// owner is a matcher that releases columns with itself.
+type owner struct {
+	gpu.Matcher
+	cols []gpu.Column
+}
+
+func (m owner) Release() {
+	m.Matcher.Release()
+	gpu.ReleaseColumns(m.cols)
+}
+
+// mapped is the matcher of rows that have been reordered, as a matcher of the original
+// rows: payloads are gathered from the untransformed relation. probe and build have the
+// original row of each reordered one. They are borrowed.
+type mapped struct {
+	gpu.Matcher
+	probe, build gpu.Column
+	// A call that found pairs and had no memory to gather their columns keeps them for the
+	// next call.
+	kept *pairs
+	more bool
+}
+
+// Next implements gpu.Matcher.
+func (m *mapped) Next(q gpu.Queue, l *gpu.Lease, limit int) (probe, build gpu.Column, more bool, err error) {
+	p, more, err := m.next(q, l, limit)
+	m.kept = nil
+	return p.probe, p.build, more, err
+}
+
+func (m *mapped) next(q gpu.Queue, l *gpu.Lease, limit int) (pairs, bool, error) {
+	if m.kept != nil {
+		return *m.kept, m.more, nil
+	}
+	ids, _, more, err := m.Matcher.Join(q, l, []gpu.Column{m.probe}, []gpu.Column{m.build}, limit)
+	if err != nil {
+		return pairs{}, false, err
+	}
+	return pairs{ids[0], ids[1]}, more, nil
+}
+
+// Join implements gpu.Matcher.
+func (m *mapped) Join(q gpu.Queue, l *gpu.Lease, probe, build []gpu.Column, limit int) (cols []gpu.Column, rows int, more bool, err error) {
+	p, more, err := m.next(q, l, limit)
+	if err != nil {
+		return nil, 0, false, err
+	}
+	m.kept, m.more = &p, more
+	if cols, err = q.Gather(l, probe, p.probe, false); err != nil {
+		return nil, 0, false, err
+	}
+	matches, err := q.Gather(l, build, p.build, false)
+	if err != nil {
+		gpu.ReleaseColumns(cols)
+		return nil, 0, false, err
+	}
+	m.kept = nil
+	rows = p.probe.Len
+	p.release()
+	return append(cols, matches...), rows, more, nil
+}
+
+// Matched implements gpu.Matcher.
+func (m *mapped) Matched(q gpu.Queue, l *gpu.Lease) (gpu.Column, error) {
+	found, err := m.Matcher.Matched(q, l)
+	if err != nil {
+		return gpu.Column{}, err
+	}
+	defer found.Release()
+	at, err := q.Select(l, found, true)
+	if err != nil {
+		return gpu.Column{}, err
+	}
+	defer at.Release()
+	rows, err := q.Gather(l, []gpu.Column{m.probe}, at, false)
+	if err != nil {
+		return gpu.Column{}, err
+	}
+	defer gpu.ReleaseColumns(rows)
+	marks, err := q.Marks(l, m.probe.Len)
+	if err != nil {
+		return gpu.Column{}, err
+	}
+	if err := q.Mark(l, marks, rows[0]); err != nil {
+		marks.Release()
+		return gpu.Column{}, err
+	}
+	return marks, nil
+}
+
+// Release implements gpu.Matcher.
+func (m *mapped) Release() {
+	if m.kept != nil {
+		m.kept.release()
+	}
+	m.Matcher.Release()
+}
+
+// batch returns how many probe rows an algorithm collects that reads the whole build side
+// for each match: as many as the build side has, so that half of the reading is for probe
+// rows at least. The rows, put together and reordered, take three times their memory, which
+// is at most a quarter of the budget for all lanes.
+func (s *Spec) batch(t operators.Task, buildRows int) int {
+	most := t.Lease.Limit() / 4 / 3 / int64(max(t.Lanes, 1)) / int64(rowBytes(s.Probe, nil))
+	return int(min(int64(buildRows), max(most, 1), gpu.MaxRows))
+}
+
+// rowBytes returns the bytes of a row of the columns at some positions, or of all. Texts
+// count as 16 bytes.
+func rowBytes(schema *gpu.Schema, at []int) (n int) {
+	if at == nil {
+		for i := range schema.Fields {
+			at = append(at, i)
+		}
+	}
+	for _, i := range at {
+		t := schema.Fields[i].Type
+		if t.IsVar() {
+			n += 16
+		} else {
+			n += max(t.Width(), 1)
+		}
+	}
+	return max(n, 1)
+}
