@@ -13,6 +13,9 @@ import (
 	"github.com/gstream/gstream/operators/join"
 )
 
+// ErrWrong means that a join gave other rows than its data must give.
+var ErrWrong = errors.New("wrong result")
+
 // Join is what a result of the benchmark join tells more than other results.
 type Join struct {
 	Family    string `json:"family"`
@@ -177,7 +180,7 @@ func (j *joined) measure(algorithm string, r *Result) error {
 		return err
 	}
 	if sum.rows != j.want.pairs || total != j.want.sum {
-		return fmt.Errorf("wrong result: %d pairs with the checksum %s, want %d with %s", sum.rows, total, j.want.pairs, j.want.sum)
+		return fmt.Errorf("%w: %d pairs with the checksum %s, want %d with %s", ErrWrong, sum.rows, total, j.want.pairs, j.want.sum)
 	}
 	var runs []joinRun
 	var walls []time.Duration
@@ -268,7 +271,7 @@ func (j *joined) once(algorithm string, check func(*gpu.Stride) error) (run join
 	run.memory = b + m
 	err = errors.Join(err, build.Lease.Close(), probe.Lease.Close())
 	if err == nil && pairs != j.want.pairs {
-		err = fmt.Errorf("wrong result: %d pairs, want %d", pairs, j.want.pairs)
+		err = fmt.Errorf("%w: %d pairs, want %d", ErrWrong, pairs, j.want.pairs)
 	}
 	return run, err
 }

@@ -211,16 +211,6 @@ func chosenWorkloads(names []string, rows int) (out []workload, err error) {
 	return out, nil
 }
 
-// offered returns the algorithms that package join has for the workloads.
-func offered() (names []string) {
-	for _, n := range join.Algorithms() {
-		if _, err := join.New(workloads()[0].spec(n)); err == nil {
-			names = append(names, n)
-		}
-	}
-	return names
-}
-
 // chosen is the name of the algorithm that a join chooses.
 const chosen = "chosen"
 
@@ -233,11 +223,11 @@ func chosenAlgorithms(names []string) (out []string, err error) {
 	for _, n := range names {
 		switch {
 		case n == "all":
-			out = append(append(out, chosen), offered()...)
-		case n == chosen || slices.Contains(offered(), n):
+			out = append(append(out, chosen), join.Algorithms()...)
+		case n == chosen || slices.Contains(join.Algorithms(), n):
 			out = append(out, n)
 		default:
-			return nil, fmt.Errorf("no join algorithm is named %q: name all, chosen, %s", n, strings.Join(offered(), ", "))
+			return nil, fmt.Errorf("no join algorithm is named %q: name all, chosen, %s", n, strings.Join(join.Algorithms(), ", "))
 		}
 	}
 	return out, nil
