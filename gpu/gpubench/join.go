@@ -157,7 +157,7 @@ func (j *joined) release() {
 }
 
 // draw brings both sides to the device.
-func (j *joined) draw(d data) (err error) {
+func (j *joined) draw(d *data) (err error) {
 	perStride := cmp.Or(j.opt.StrideRows, gpu.MaxRows)
 	if j.build, err = j.table(j.schema("r"), j.workload.build, perStride, d.buildValue); err != nil {
 		return err

@@ -35,17 +35,32 @@ func draw(seed, row uint64) uint64 {
 	return mix64(mix64(seed*0x9e3779b97f4a7c15+1) + row*0x9e3779b97f4a7c15)
 }
 
-// permuted is a permutation of 0 … n-1: a bijection of the bits that n needs, applied
-// until the value is below n.
-func permuted(seed uint64, n, i int) int {
+// order is a permutation of 0 … n-1: a bijection of the bits that n needs, applied until
+// the value is below n.
+type order struct {
+	n, mask uint64
+	shift   int
+	add     [3]uint64
+}
+
+func newOrder(seed uint64, n int) (o order) {
 	width := max(bits.Len(uint(n-1)), 1)
-	mask, x := uint64(1)<<width-1, uint64(i)
+	o = order{n: uint64(n), mask: 1<<width - 1, shift: width/2 + 1}
+	for i := range o.add {
+		o.add[i] = draw(seed, uint64(i))
+	}
+	return o
+}
+
+// at returns the value in a place.
+func (o *order) at(i int) int {
+	x := uint64(i)
 	for {
-		for round := range uint64(3) {
-			x = (x + draw(seed, round)) * 0x9e3779b97f4a7c15 & mask
-			x ^= x >> (width/2 + 1)
+		for _, add := range o.add {
+			x = (x + add) * 0x9e3779b97f4a7c15 & o.mask
+			x ^= x >> o.shift
 		}
-		if x < uint64(n) {
+		if x < o.n {
 			return int(x)
 		}
 	}
@@ -107,11 +122,12 @@ func (z *zipf) number(row int) int {
 // data draws the rows of a workload.
 type data struct {
 	workload
-	zipf *zipf
+	rows, foreign order // of the rows of R, and of the foreign keys unless Zipf draws them
+	zipf          *zipf
 }
 
-func newData(w workload) data {
-	d := data{workload: w}
+func newData(w workload) *data {
+	d := &data{workload: w, rows: newOrder(orderR, w.build), foreign: newOrder(orderS, w.probe)}
 	if w.zipf > 0 {
 		d.zipf = newZipf(w.distinct, w.zipf)
 	}
@@ -119,7 +135,7 @@ func newData(w workload) data {
 }
 
 // keyOf is the key with a number.
-func (d data) keyOf(number int) uint64 {
+func (d *data) keyOf(number int) uint64 {
 	if d.key == 4 {
 		return uint64(spread(uint32(number)))
 	}
@@ -127,16 +143,16 @@ func (d data) keyOf(number int) uint64 {
 }
 
 // number is the key number of row i of S.
-func (d data) number(i int) int {
+func (d *data) number(i int) int {
 	if d.zipf != nil {
 		return d.zipf.number(i)
 	}
-	return permuted(orderS, d.probe, i) % d.distinct
+	return d.foreign.at(i) % d.distinct
 }
 
 // matches is the number of rows of R with a key number: rows number, number + distinct,
 // and so on.
-func (d data) matches(number int) int {
+func (d *data) matches(number int) int {
 	if number%d.oneIn != 0 {
 		return 0
 	}
@@ -145,8 +161,8 @@ func (d data) matches(number int) int {
 
 // buildValue is the value of a column of R, which is in place i, probeValue one of S.
 // Column 0 is the key. Keys of R that S does not have are behind all others.
-func (d data) buildValue(column, i int) uint64 {
-	row := permuted(orderR, d.build, i)
+func (d *data) buildValue(column, i int) uint64 {
+	row := d.rows.at(i)
 	if column > 0 {
 		return d.payloadOf(column, row)
 	}
@@ -157,7 +173,7 @@ func (d data) buildValue(column, i int) uint64 {
 	return d.keyOf(number)
 }
 
-func (d data) probeValue(column, i int) uint64 {
+func (d *data) probeValue(column, i int) uint64 {
 	if column > 0 {
 		return draw(payloadS+uint64(column), uint64(i))
 	}
@@ -165,7 +181,7 @@ func (d data) probeValue(column, i int) uint64 {
 }
 
 // payloadOf is a payload of row number r of R.
-func (d data) payloadOf(column, r int) uint64 { return draw(payloadR+uint64(column), uint64(r)) }
+func (d *data) payloadOf(column, r int) uint64 { return draw(payloadR+uint64(column), uint64(r)) }
 
 // values makes a column of n integers of 4 or 8 bytes in page-locked memory, on all
 // cores.
@@ -288,7 +304,7 @@ type answer struct {
 
 // answer makes the rows of the result from the drawing of the data, without a join, and
 // brings some of them to the device at a time, which adds them up.
-func (b *bench) answer(d data, schema *gpu.Schema) (a answer, err error) {
+func (b *bench) answer(d *data, schema *gpu.Schema) (a answer, err error) {
 	sum, err := b.newChecksum()
 	if err != nil {
 		return a, err
@@ -310,23 +326,32 @@ func (b *bench) answer(d data, schema *gpu.Schema) (a answer, err error) {
 }
 
 // addPairs adds the result rows of some rows of S.
-func (b *bench) addPairs(d data, schema *gpu.Schema, sum *checksum, from, to int) error {
-	numbers := make([]int, to-from)
+func (b *bench) addPairs(d *data, schema *gpu.Schema, sum *checksum, from, to int) error {
+	numbers, ends := make([]int, to-from), make([]int, to-from)
 	parallel(to-from, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			numbers[i] = d.number(from + i)
+			ends[i] = d.matches(numbers[i])
 		}
 	})
-	var probe, build []int // rows of S and of R
-	for i, n := range numbers {
-		for k := range d.matches(n) {
-			probe, build = append(probe, from+i), append(build, n+k*d.distinct)
-		}
+	rows := 0
+	for i, n := range ends {
+		rows += n
+		ends[i] = rows
 	}
-	if len(probe) == 0 {
+	probe, build := make([]int, rows), make([]int, rows) // rows of S and of R
+	parallel(to-from, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			at := ends[i] - d.matches(numbers[i])
+			for k := range ends[i] - at {
+				probe[at+k], build[at+k] = from+i, numbers[i]+k*d.distinct
+			}
+		}
+	})
+	if rows == 0 {
 		return nil
 	}
-	s := &gpu.Stride{Schema: schema, Rows: len(probe)}
+	s := &gpu.Stride{Schema: schema, Rows: rows}
 	defer func() { s.Release() }()
 	for c, f := range schema.Fields {
 		host, err := b.values(s.Rows, f.Type.Width(), func(i int) uint64 {

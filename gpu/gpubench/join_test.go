@@ -37,11 +37,11 @@ func opened(t *testing.T, d gpu.Device) *bench {
 	return b
 }
 
-func TestPermuted(t *testing.T) {
+func TestOrder(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 5, 64, 1000, 1025} {
-		seen := make([]bool, n)
+		o, seen := newOrder(orderR, n), make([]bool, n)
 		for i := range n {
-			seen[permuted(orderR, n, i)] = true
+			seen[o.at(i)] = true
 		}
 		require.NotContains(t, seen, false, n)
 	}
