@@ -44,6 +44,13 @@ type Streaming interface {
 	NewLane(t Task) (Lane, error)
 }
 
+// Choosing is an Operator that chooses its algorithm while it runs. Choice says which one
+// it chose and why, in one line; it is empty before. It may be called at any time.
+type Choosing interface {
+	Operator
+	Choice() string
+}
+
 // Lane is the local state of a Streaming operator in one lane. One goroutine calls Push
 // for every stride of the lane, then Flush unless there was an error, then Close.
 type Lane interface {

@@ -96,6 +96,10 @@ func explainStage(s *physical.Stage, device string) *StageExplained {
 	if s.Kind == "scan" {
 		e.Device = "host"
 	}
+	if s.Choose != nil {
+		kind, _, _ := strings.Cut(device, ":")
+		e.Detail = append(e.Detail[:len(e.Detail):len(e.Detail)], s.Choose(kind))
+	}
 	for _, f := range s.Schema.Fields {
 		e.Columns = append(e.Columns, ColumnInfo{f.Name, f.TypeName(), f.Nullable})
 	}
@@ -147,6 +151,9 @@ func (s *StageExplained) draw(b *strings.Builder, indent string, last bool) {
 		fmt.Fprintf(b, "%s%s\n", detail, d)
 	}
 	if a := s.Actual; a != nil {
+		if a.Choice != "" {
+			fmt.Fprintf(b, "%sactual %s\n", detail, a.Choice)
+		}
 		fmt.Fprintf(b, "%sactual: %s rows in, %s out, busy %.3f s, waited %.3f s, blocked %.3f s, peak %s%s\n", detail, humanize.Comma(a.RowsIn),
 			humanize.Comma(a.RowsOut), a.Busy.Seconds(), a.Wait.Seconds(), a.Blocked.Seconds(), humanize.IBytes(uint64(a.Peak)), a.Activity)
 	}

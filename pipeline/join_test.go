@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"reflect"
 	"strings"
 	"testing"
@@ -8,7 +9,10 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/hosttest"
 	"github.com/gstream/gstream/operators/join"
+	"github.com/gstream/gstream/source"
 )
 
 // staff is a table of people, who have a manager or none, and one of their desks.
@@ -123,4 +127,66 @@ func TestTheNamesOfAlgorithmsAreThoseOfTheOperator(t *testing.T) {
 	require.Equal(t, strings.Join(join.Algorithms(), ","), field.Tag.Get("enum"))
 	_, err := staff(t).JoinWith(Join{With: "desks", On: []string{"u.name = desks.name"}, Algorithm: "nested-loops"}).Plan()
 	require.ErrorContains(t, err, `there is no algorithm "nested-loops" for joins; the algorithms are npj, `)
+}
+
+// TestEveryAlgorithmGivesTheRowsOfTheJoin forces each algorithm, on one key, on a text, on
+// two keys and on nulls, with conditions beside the keys.
+func TestEveryAlgorithmGivesTheRowsOfTheJoin(t *testing.T) {
+	for _, algorithm := range join.Algorithms() {
+		joined := func(j Join) *Builder {
+			j.Algorithm = algorithm
+			return staff(t).JoinWith(j)
+		}
+		boss := Join{With: "u", As: "m", On: []string{"u.manager = m.user_id"}}
+		requireRows(t, joined(boss).Sort("u.name").Select("u.name", "m.name as boss"), `[{"name":"Bo","boss":"Ada"},{"name":"Cy","boss":"Ada"},{"name":"Di","boss":"Bo"}]`)
+		boss.Kind, boss.On = "full", append(boss.On, "u.pay > m.pay")
+		requireRows(t, joined(boss).Sort("u.name", "m.name").Select("u.name", "m.name as boss"),
+			`[{"name":"Ada","boss":null},{"name":"Bo","boss":null},{"name":"Cy","boss":"Ada"},{"name":"Di","boss":null},{"name":null,"boss":"Bo"},{"name":null,"boss":"Cy"},{"name":null,"boss":"Di"}]`)
+		desk := Join{With: "desks", Kind: "left", On: []string{"u.name = desks.name"}}
+		requireRows(t, joined(desk).Sort("u.name").Select("u.name", "desk"), `[{"name":"Ada","desk":10},{"name":"Bo","desk":20},{"name":"Cy","desk":null},{"name":"Di","desk":null}]`)
+		desk.Kind, desk.On = "anti", append(desk.On, "pay + 1 = desk")
+		requireRows(t, joined(desk).Sort("u.name").Select("u.name"), `[{"name":"Bo"},{"name":"Cy"},{"name":"Di"}]`)
+		same := Join{With: "u", As: "m", Kind: "semi", On: []string{"u.manager is not distinct from m.manager", "u.user_id <> m.user_id"}}
+		requireRows(t, joined(same).Sort("u.name").Select("u.name"), `[{"name":"Bo"},{"name":"Cy"}]`)
+		same.Kind, same.Mark = "mark", "alone"
+		requireRows(t, joined(same).Sort("u.name").Select("u.name", "not alone as alone"),
+			`[{"name":"Ada","alone":true},{"name":"Bo","alone":false},{"name":"Cy","alone":false},{"name":"Di","alone":true}]`)
+	}
+}
+
+// TestTheAlgorithmIsExplained looks at the plan and at the choice of a run.
+func TestTheAlgorithmIsExplained(t *testing.T) {
+	for algorithm, want := range map[string]string{"": "algorithm npj: it keeps the order of the rows", "phj-tr": "algorithm phj-tr: the job says so"} {
+		p, err := staff(t).JoinWith(Join{With: "u", As: "m", On: []string{"u.manager = m.user_id"}, Algorithm: algorithm}).Select("u.name").WriteTo(&Collector{}).Plan()
+		require.NoError(t, err)
+		e := p.Explain(Host)
+		require.Contains(t, e.String(), "│    "+want+"\n")
+		r, err := p.Run(context.Background(), RunOptions{Device: hosttest.Open(t)})
+		require.NoError(t, err)
+		e.Analyze(r)
+		require.Contains(t, e.String(), "│    actual "+want+"\n")
+		require.NoError(t, p.Close())
+	}
+}
+
+// TestAPartitionedJoinIsChosenWhereNobodySeesTheOrder plans a join of large tables for a GPU.
+func TestAPartitionedJoinIsChosenWhereNobodySeesTheOrder(t *testing.T) {
+	large := func(name string) source.Table {
+		return newPlanTable(1e8).column("id", gpu.Of(gpu.Int64), 1, 1e8).column(name, gpu.Of(gpu.Int64), 1, 100)
+	}
+	const npj, phj = "algorithm npj: it keeps the order of the rows", "algorithm phj-tr: the build side of about"
+	for steps, want := range map[string]string{
+		"group: {aggregates: {s: sum(x + y)}}":                                       phj,
+		"filter: x > y}, {select: [x, y]}, {group: {by: x, aggregates: {s: sum(y)}}": phj,
+		"select: [x, y]":                                   npj,
+		"sort: x}, {select: [x, y]":                        npj,
+		"limit: 9}, {group: {aggregates: {s: sum(x + y)}}": npj,
+	} {
+		job, err := Parse("job.yaml", []byte("sources: {big: b, other: o}\noutput: {parquet: out.parquet}\nsteps: [{from: big, join: {with: other, on: big.id = other.id}}, {"+steps+"}]"), LoadOptions{})
+		require.NoError(t, err, steps)
+		p, err := newPlan(job, map[string]source.Table{"big": large("x"), "other": large("y")}, nil)
+		require.NoError(t, err, steps)
+		require.Contains(t, p.Explain("cuda:0").String(), want, steps)
+		require.NoError(t, p.Close())
+	}
 }

@@ -167,18 +167,22 @@ func benchLine(r *gpubench.Result) string {
 
 func joinLine(r *gpubench.Result) string {
 	if r == nil {
-		return "family\tcase\talgorithm\tpairs\tms\twall ms\tbuild ms\tprobe ms\ttransform ms\tmatch ms\tmaterialise ms\tmemory\tG rows/s\tGB/s\tof bound\tbound GB/s\t"
+		return "family\tcase\talgorithm\tpairs\tms\twall ms\tbuild ms\tprobe ms\ttransform ms\tmatch ms\tmaterialise ms\tmemory\tG rows/s\tGB/s\tof bound\tbound GB/s\tchoice\t"
 	}
 	j := r.Join
 	if j.Error != "" {
 		return fmt.Sprintf("%s\t%s\t%s\tfailed\t", j.Family, r.Case, j.Algorithm)
 	}
+	choice := ""
+	if j.Algorithm == gpubench.Chosen {
+		choice = j.Choice
+	}
 	steps := "\t\t"
 	if len(j.Phases) > 0 {
 		steps = ms(j.Transform) + "\t" + ms(j.Match) + "\t" + ms(j.Materialise)
 	}
-	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t", j.Family, r.Case, j.Algorithm, humanize.Comma(j.Pairs), ms(r.Time), ms(r.Wall),
-		ms(j.Build), ms(j.Probe), steps, humanize.IBytes(uint64(j.Memory)), rates(*r))
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t", j.Family, r.Case, j.Algorithm, humanize.Comma(j.Pairs), ms(r.Time), ms(r.Wall),
+		ms(j.Build), ms(j.Probe), steps, humanize.IBytes(uint64(j.Memory)), rates(*r), choice)
 }
 
 func ms(t time.Duration) string { return fmt.Sprintf("%.3f", t.Seconds()*1e3) }

@@ -22,6 +22,8 @@ type Join struct {
 	Chart     string `json:"chart"` // the figure that the case is a point of
 	At        string `json:"at"`    // its place there: the value of the parameter
 	Algorithm string `json:"algorithm"`
+	// Choice is the algorithm that ran and why, in one line.
+	Choice    string `json:"choice"`
 	BuildRows int64  `json:"build_rows"`
 	ProbeRows int64  `json:"probe_rows"`
 	Pairs     int64  `json:"pairs"`
@@ -117,7 +119,7 @@ func (b *bench) joinCase(w workload, algorithms []string, rate float64) error {
 	defer j.release()
 	err := j.draw(d)
 	if err == nil {
-		j.want, err = b.answer(d, w.spec(chosen).Out)
+		j.want, err = b.answer(d, w.spec(Chosen).Out)
 	}
 	if err != nil {
 		return fail(strings.Join(algorithms, ", "), err)
@@ -199,6 +201,7 @@ func (j *joined) measure(algorithm string, r *Result) error {
 	middle := runs[len(runs)/2]
 	r.Time, r.Wall, r.Bytes = middle.time(), median(walls), j.bytes(j.want.pairs)
 	r.Join = j.result(algorithm)
+	r.Join.Choice = middle.choice
 	r.Join.Pairs, r.Join.Build, r.Join.Probe, r.Join.Memory, r.Join.Phases = j.want.pairs, middle.build, middle.probe, middle.memory, middle.phases
 	for _, p := range middle.phases {
 		switch p.Step {
@@ -218,6 +221,7 @@ type joinRun struct {
 	build, probe, wall time.Duration
 	phases             []Phase
 	memory             int64
+	choice             string
 }
 
 func (r joinRun) time() time.Duration { return r.build + r.probe }
@@ -256,6 +260,9 @@ func (j *joined) once(algorithm string, check func(*gpu.Stride) error) (run join
 	run.build = time.Since(begin)
 	if err == nil {
 		err = j.pushProbe(o, probe, emit)
+	}
+	if c, ok := o.(operators.Choosing); ok {
+		run.choice = c.Choice()
 	}
 	err = errors.Join(err, o.Close())
 	if profiled {

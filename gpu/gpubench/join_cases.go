@@ -152,8 +152,9 @@ func (w workload) bytes(pairs int64) int64 {
 // payloads of S and of R.
 func (w workload) spec(algorithm string) join.Spec {
 	s := join.Spec{Kind: join.Inner, Algorithm: algorithm, Probe: w.schema("s"), Build: w.schema("r"), ProbeKeys: []int{0}, BuildKeys: []int{0},
-		NullSafe: []bool{false}, ProbeOut: []int{0}, ProbeRows: int64(w.probe), BuildRows: int64(w.build), UniqueBuild: w.distinct == w.build}
-	if algorithm == chosen {
+		NullSafe: []bool{false}, ProbeOut: []int{0}, ProbeRows: int64(w.probe), BuildRows: int64(w.build), UniqueBuild: w.distinct == w.build,
+		AnyOrder: true}
+	if algorithm == Chosen {
 		s.Algorithm = ""
 	}
 	for i := range w.payloads {
@@ -211,20 +212,20 @@ func chosenWorkloads(names []string, rows int) (out []workload, err error) {
 	return out, nil
 }
 
-// chosen is the name of the algorithm that a join chooses.
-const chosen = "chosen"
+// Chosen is the name of the algorithm that a join chooses.
+const Chosen = "chosen"
 
-// chosenAlgorithms returns the names of algorithms: chosen for none, and it and all others
+// chosenAlgorithms returns the names of algorithms: Chosen for none, and it and all others
 // for "all".
 func chosenAlgorithms(names []string) (out []string, err error) {
 	if len(names) == 0 {
-		names = []string{chosen}
+		names = []string{Chosen}
 	}
 	for _, n := range names {
 		switch {
 		case n == "all":
-			out = append(append(out, chosen), join.Algorithms()...)
-		case n == chosen || slices.Contains(join.Algorithms(), n):
+			out = append(append(out, Chosen), join.Algorithms()...)
+		case n == Chosen || slices.Contains(join.Algorithms(), n):
 			out = append(out, n)
 		default:
 			return nil, fmt.Errorf("no join algorithm is named %q: name all, chosen, %s", n, strings.Join(join.Algorithms(), ", "))

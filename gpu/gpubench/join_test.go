@@ -94,7 +94,7 @@ func TestTheAnswersAreThoseOfAJoin(t *testing.T) {
 		}
 		sum, err := b.newChecksum()
 		require.NoError(t, err)
-		out := &gpu.Stride{Schema: w.spec(chosen).Out, Rows: len(pairs)}
+		out := &gpu.Stride{Schema: w.spec(Chosen).Out, Rows: len(pairs)}
 		for c, f := range out.Schema.Fields {
 			col, err := b.values(out.Rows, f.Type.Width(), func(i int) uint64 {
 				if c <= d.payloads {
@@ -149,7 +149,7 @@ func TestAWrongResultIsAnError(t *testing.T) {
 	defer j.release()
 	require.NoError(t, j.draw(d))
 	var err error
-	j.want, err = b.answer(d, w.spec(chosen).Out)
+	j.want, err = b.answer(d, w.spec(Chosen).Out)
 	require.NoError(t, err)
 	require.EqualValues(t, 100, j.want.pairs)
 	require.NoError(t, j.measure("npj", &Result{}))
@@ -174,7 +174,7 @@ func TestJoinsOfAllCases(t *testing.T) {
 				if device == "GPU" { // an emulator is slow
 					opt.Rows, opt.Cases = 1000, []string{"widths", "zipf 1.5", "many to many, distinct keys: 2^24", "match: 1/4"}
 				}
-				algorithms := append([]string{chosen}, join.Algorithms()...)
+				algorithms := append([]string{Chosen}, join.Algorithms()...)
 				cases, err := chosenWorkloads(opt.Cases, opt.Rows)
 				require.NoError(t, err)
 				count := 0
@@ -186,6 +186,9 @@ func TestJoinsOfAllCases(t *testing.T) {
 					require.Empty(t, r.Join.Error, what)
 					require.Positive(t, r.Time, what)
 					require.Positive(t, r.Join.Memory, what)
+					if r.Join.Algorithm != Chosen {
+						require.Equal(t, "algorithm "+r.Join.Algorithm+": the job says so", r.Join.Choice)
+					}
 					require.Equal(t, r.Time, r.Join.Build+r.Join.Probe, what)
 					if device == "GPU" {
 						require.Equal(t, r.Time, r.Join.Transform+r.Join.Match+r.Join.Materialise, what)

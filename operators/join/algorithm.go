@@ -2,9 +2,7 @@ package join
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
@@ -72,14 +70,9 @@ func Algorithms() (names []string) {
 	return names
 }
 
-// algorithm returns the algorithm of a name.
-func (s *Spec) algorithm(name string) (algorithm, error) {
-	for _, a := range algorithms {
-		if a.name == name {
-			return a.make(s), nil
-		}
-	}
-	return nil, fmt.Errorf("no join algorithm has the name %q: choose one of %s", name, strings.Join(Algorithms(), ", "))
+// algorithm returns the algorithm of a name, one of Algorithms.
+func (s *Spec) algorithm(name string) algorithm {
+	return algorithms[slices.Index(Algorithms(), name)].make(s)
 }
 
 // used returns the positions of the columns of the probe side that the result or the

@@ -7,9 +7,10 @@
 package join
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -38,8 +39,17 @@ type Spec struct {
 	// ProbeRows and BuildRows are the planner's estimates of the rows of the sides, 0 if
 	// it has none.
 	ProbeRows, BuildRows int64
+	// PairRows is the planner's estimate of the pairs with equal keys, 0 if it has none.
+	PairRows int64
+	// KeyRange is the number of values from the least to the greatest of a single
+	// integer-like build key, by statistics; 0 unknown. The key may have gaps.
+	KeyRange float64
 	// UniqueBuild says that no two build rows have equal keys.
 	UniqueBuild bool
+	// AnyOrder says that nobody sees the order of the rows of the result. Without it the
+	// join chooses an algorithm that keeps the order of the probe side; Algorithm comes
+	// first.
+	AnyOrder bool
 	// filters are the conditions of pairs in the order of evaluation: that of an algorithm
 	// that matches by a hash of the keys, then Residual.
 	filters []*Residual
@@ -52,6 +62,14 @@ type Residual struct {
 	// then the columns Build of the build side.
 	Program      *gpu.Program
 	Probe, Build []int
+}
+
+// conditions returns the filters of a join before its algorithm adds one.
+func (s *Spec) conditions() []*Residual {
+	if s.Residual == nil {
+		return nil
+	}
+	return []*Residual{s.Residual}
 }
 
 func (s *Spec) validate() error {
@@ -85,11 +103,11 @@ func (s *Spec) validate() error {
 // device's budget.
 type equiJoin struct {
 	Spec
-	algorithm algorithm
-	mu        sync.Mutex
-	pending   operators.Collected // the build side until Finalize
-	built     built
-	rows      int // of the build side
+	mu      sync.Mutex
+	pending operators.Collected // the build side until Finalize
+	choice  atomic.Pointer[Choice]
+	built   built
+	rows    int // of the build side
 	// dicts has, for each of BuildOut, a dictionary of the whole build column, or nil.
 	// Strings of the build side are then not copied: the build row ids are their codes.
 	dicts []*gpu.Dictionary
@@ -110,13 +128,20 @@ func New(s Spec) (Join, error) {
 	if err := s.validate(); err != nil {
 		return nil, err
 	}
-	o := &equiJoin{Spec: s}
-	if s.Residual != nil {
-		o.filters = []*Residual{s.Residual}
+	if s.Algorithm != "" && !slices.Contains(Algorithms(), s.Algorithm) {
+		return nil, fmt.Errorf("no join algorithm has the name %q: choose one of %s", s.Algorithm, strings.Join(Algorithms(), ", "))
 	}
-	var err error
-	o.algorithm, err = o.Spec.algorithm(cmp.Or(s.Algorithm, "npj"))
-	return o, err
+	o := &equiJoin{Spec: s}
+	o.filters = s.conditions()
+	return o, nil
+}
+
+// Choice implements operators.Choosing.
+func (o *equiJoin) Choice() string {
+	if c := o.choice.Load(); c != nil {
+		return c.String()
+	}
+	return ""
 }
 
 func (o *equiJoin) Schema() *gpu.Schema { return o.Out }
@@ -146,7 +171,10 @@ func (o *equiJoin) Finalize(ctx context.Context, t operators.Task) error {
 		return err
 	}
 	o.rows = all.Rows
-	if o.built, err = o.algorithm.build(ctx, t, all); err != nil {
+	o.BuildRows = int64(all.Rows) // it was an estimate
+	choice := o.choose(circumstances{t.Device.Properties(), t.Lease.Limit(), t.Lanes, t.StrideRows})
+	o.choice.Store(&choice)
+	if o.built, err = o.algorithm(choice.Algorithm).build(ctx, t, all); err != nil {
 		return err
 	}
 	for _, c := range operators.Pick(o.built.columns(), o.BuildOut) {

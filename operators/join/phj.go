@@ -2,7 +2,6 @@ package join
 
 import (
 	"context"
-	"math/bits"
 	"math/rand/v2"
 	"slices"
 
@@ -33,14 +32,16 @@ func (a phj) build(_ context.Context, t operators.Task, side *gpu.Stride) (built
 	row := width + 4
 	if a.transform {
 		row = width
-		if kept := a.kept(); len(kept) > 0 {
-			row += rowBytes(a.Build, kept)
+		for _, i := range a.kept() {
+			if b.key.hashed || i != a.BuildKeys[0] {
+				row += rowBytes(a.Build, []int{i})
+			}
 		}
 	}
 	b.digit.Bits = partitionBits(t.Device.Properties(), side.Rows, row)
 	b.digit.Shift = uint(8*width) - b.digit.Bits
 	if a.collect {
-		b.rows = a.batch(t, side.Rows)
+		b.rows = a.batch(t.Lease.Limit(), t.Lanes, side.Rows)
 	}
 	var err error
 	if b.parts, err = b.partition(t, side.Cols, a.BuildKeys, a.kept()); err != nil {
@@ -54,28 +55,6 @@ func (a phj) build(_ context.Context, t operators.Task, side *gpu.Stride) (built
 	}
 	b.side = side
 	return b, nil
-}
-
-// partitionBits returns how many bits of a hash make partitions of a build side of rows of
-// some bytes. Seven tenths of the fast memory are for the rows of a table and 6 bytes more
-// a row. On a GPU this is the shared memory of a block; probe rows and buckets have the
-// rest. On a CPU it is the second-level cache.
-func partitionBits(p gpu.Properties, rows, rowBytes int) uint {
-	fast := p.Shared
-	if fast == 0 {
-		fast = l2(p)
-	}
-	table := max(int(fast)*7/10/(rowBytes+6), 1)
-	return uint(min(bits.Len(uint(max(rows-1, 0)/table)), 16))
-}
-
-// l2 returns the bytes of the second-level cache of a device. If it is not known, 1 MiB is
-// a size that few have less of.
-func l2(p gpu.Properties) int64 {
-	if p.L2 == 0 {
-		return 1 << 20
-	}
-	return p.L2
 }
 
 // phjBuilt is a build side in partitions.

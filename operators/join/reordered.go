@@ -113,15 +113,6 @@ func (m *mapped) Release() {
 	m.Matcher.Release()
 }
 
-// batch returns how many probe rows an algorithm collects that reads the whole build side
-// for each match: as many as the build side has, so that half of the reading is for probe
-// rows at least. The rows, put together and reordered, take three times their memory, which
-// is at most a quarter of the budget for all lanes.
-func (s *Spec) batch(t operators.Task, buildRows int) int {
-	most := t.Lease.Limit() / 4 / 3 / int64(max(t.Lanes, 1)) / int64(rowBytes(s.Probe, nil))
-	return int(min(int64(buildRows), max(most, 1), gpu.MaxRows))
-}
-
 // rowBytes returns the bytes of a row of the columns at some positions, or of all. Texts
 // count as 16 bytes.
 func rowBytes(schema *gpu.Schema, at []int) (n int) {

@@ -40,10 +40,12 @@ type Report struct {
 
 // StageReport describes one stage. Inputs come before their consumers.
 type StageReport struct {
-	Step     string `json:"step"`
-	Kind     string `json:"kind"`
-	Device   string `json:"device"`
-	State    string `json:"state"` // "waiting", "running" or "done"
+	Step   string `json:"step"`
+	Kind   string `json:"kind"`
+	Device string `json:"device"`
+	State  string `json:"state"` // "waiting", "running" or "done"
+	// Choice is the algorithm that the stage chose in this run, and why.
+	Choice   string `json:"choice,omitempty"`
 	RowsIn   int64  `json:"rows_in"`
 	RowsOut  int64  `json:"rows_out"`
 	BytesOut int64  `json:"bytes_out"`

@@ -386,6 +386,16 @@ func estimateGroups(in *Relation, keys []int) (float64, gpu.GroupHint) {
 	return groups, hint
 }
 
+// KeyRange returns the number of values from the least to the greatest of a single key that
+// is an integer, a date or the like, or 0 if it is not known.
+func KeyRange(n Node, keys []int) float64 {
+	rel := n.Rel()
+	if len(keys) != 1 || rel.Stats[keys[0]].bound == nil || !integerLike(rel.Schema.Fields[keys[0]].Type) {
+		return 0
+	}
+	return width(rel.Stats[keys[0]].bound)
+}
+
 func toInt(f float64) int { return int(min(math.Ceil(f), math.MaxInt32)) }
 
 // Approximate formats an estimate so that it reads like one.

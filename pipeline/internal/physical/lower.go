@@ -81,7 +81,27 @@ func Lower(name string, n logical.Node) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	root.order(false)
 	return &Plan{Name: name, Root: root, Permutation: at, Schema: schema}, nil
+}
+
+// order tells the joins below a group-by that nobody sees the order of their rows: that of
+// groups is not defined, and no aggregate depends on the order of its values. Sorts are
+// stable and limits count rows, so the order of their input is seen. any says that the
+// order of the rows of this stage is not.
+func (s *Stage) order(any bool) {
+	if any && s.anyOrder != nil {
+		s.anyOrder()
+	}
+	switch s.Kind {
+	case "group":
+		any = true
+	case "sort", "top-k", "limit":
+		any = false
+	}
+	for _, in := range s.Inputs {
+		in.order(any)
+	}
 }
 
 // lower makes the stages that compute the needed columns of a node. Columns are pruned
@@ -291,15 +311,18 @@ func lowerJoin(n *logical.Join, need required) (*Stage, layout, error) {
 		st.Pairs = left.Rows * right.Rows
 	}
 	spec.ProbeRows, spec.BuildRows = estimated(probed), estimated(built)
+	if n.Kind == join.Inner && len(n.Residual) == 0 {
+		spec.PairRows = estimated(n)
+	}
+	spec.KeyRange = logical.KeyRange(built, builtKeys)
 	spec.UniqueBuild = logical.Unique(built, builtKeys)
 	st.Detail = append(n.Conditions(), fmt.Sprintf("builds %s: %s", st.Inputs[1].Step, n.Why))
-	if n.Algorithm != "" {
-		st.Detail = append(st.Detail, "algorithm: "+n.Algorithm+", as the job says")
-	}
 	if n.Order != "" {
 		st.Detail = append(st.Detail, n.Order)
 	}
 	st.Make = func() (operators.Operator, error) { return join.New(spec) }
+	st.anyOrder = func() { spec.AnyOrder = true }
+	st.Choose = func(device string) string { return spec.Plan(gpu.Properties{Kind: device}).String() }
 	return st, out, nil
 }
 

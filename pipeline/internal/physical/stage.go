@@ -33,6 +33,11 @@ type Stage struct {
 
 	// Make makes the operator for one run. Scans and unions have none.
 	Make func() (operators.Operator, error)
+	// anyOrder tells the operator that nobody sees the order of its rows. Joins have it.
+	anyOrder func()
+	// Choose returns a line about the algorithm that the operator will probably take on a
+	// kind of device. Joins have it.
+	Choose func(device string) string
 
 	Permutation [][]int // of a union: the columns of each input in output order
 }

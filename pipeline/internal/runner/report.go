@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/pipeline/execution"
 	"github.com/gstream/gstream/pipeline/internal/physical"
 	"github.com/gstream/gstream/source"
@@ -58,6 +59,9 @@ func (r *run) report() *execution.Report {
 		s.Activity = activity(t.lease)
 		if t.Table != nil {
 			s.Device = execution.Host // it decodes; the copies are in the activity
+		}
+		if c, ok := t.op.(operators.Choosing); ok {
+			s.Choice = c.Choice()
 		}
 		if rd := t.reader.Load(); rd != nil {
 			p := (*rd).Progress()

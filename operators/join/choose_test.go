@@ -1,0 +1,95 @@
+package join
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// aGPU has the caches of the GPU that was measured.
+var aGPU = gpu.Properties{Kind: "cuda", L2: 60 << 20, Shared: 227 << 10}
+
+// wide is an inner join by a key of 4 bytes, with two payloads of 4 bytes on each side.
+func wide(build, probe int64) Spec {
+	f := gpu.Field{Type: gpu.Of(gpu.Int32)}
+	side := gpu.NewSchema(f, f, f)
+	return Spec{Probe: side, Build: side, ProbeKeys: []int{0}, BuildKeys: []int{0}, NullSafe: []bool{false}, UniqueBuild: true, AnyOrder: true,
+		ProbeOut: []int{0, 1, 2}, BuildOut: []int{1, 2}, Out: gpu.NewSchema(f, f, f, f, f), BuildRows: build, ProbeRows: probe}
+}
+
+// TestTheCostModelAgreesWithMeasurements compares it with times of an H200 in milliseconds.
+func TestTheCostModelAgreesWithMeasurements(t *testing.T) {
+	for build, ms := range map[int64][2]float64{1 << 20: {5.7, 3.7}, 1 << 22: {8.1, 5}, 1 << 24: {18.6, 0}, 1 << 26: {27.7, 6.2}, 1 << 27: {38.9, 7.7}} {
+		s := wide(build, 1<<27)
+		require.InEpsilon(t, ms[0], measured.npj(&s)/1e6, 0.2, build)
+		if ms[1] > 0 {
+			require.InEpsilon(t, ms[1], measured.phj(&s, circumstances{device: aGPU}, true)/1e6, 0.2, build)
+		}
+	}
+}
+
+func TestTheChoiceOfAnAlgorithm(t *testing.T) {
+	text := gpu.Field{Type: gpu.Of(gpu.String)}
+	change := func(f func(*Spec)) Spec {
+		s := wide(1<<26, 1<<27)
+		f(&s)
+		return s
+	}
+	for name, c := range map[string]struct {
+		spec      Spec
+		device    gpu.Properties
+		algorithm string
+		why       string
+	}{
+		"large build side":       {wide(1<<26, 1<<27), aGPU, "phj-tr", "the build side of about 1.0 GiB is larger than the L2 cache: about"},
+		"a GPU that is not open": {wide(1<<26, 1<<27), gpu.Properties{Kind: "cuda"}, "phj-tr", "larger than the L2 cache"},
+		"in the cache":           {wide(1<<20, 1<<27), aGPU, "npj", "the build side of about 16 MiB fits the L2 cache"},
+		"few probe rows":         {wide(1<<27, 1<<20), aGPU, "phj-ur", ""},
+		"few matches":            {change(func(s *Spec) { s.PairRows = 1 << 20 }), aGPU, "phj-ur", ""},
+		"unknown probe side":     {wide(1<<26, 0), aGPU, "npj", "the rows of the probe side are not known"},
+		"unknown build side":     {wide(0, 1<<20), aGPU, "npj", "the build side is empty, or its rows are not known"},
+		"order":                  {change(func(s *Spec) { s.AnyOrder = false }), aGPU, "npj", "it keeps the order of the rows"},
+		"two keys":               {change(func(s *Spec) { s.ProbeKeys, s.BuildKeys = []int{0, 1}, []int{0, 1} }), aGPU, "npj", "not one number"},
+		"texts":                  {change(func(s *Spec) { s.Probe, s.Build = gpu.NewSchema(text, text, text), gpu.NewSchema(text, text, text) }), aGPU, "npj", "not one number"},
+		"CPU":                    {change(func(s *Spec) { s.KeyRange = 1 << 31; s.ProbeRows, s.BuildRows = 1<<24, 1<<23 }), gpu.Properties{Kind: "host"}, "phj-tr", "a hash table of about 128 MiB is far larger"},
+		"CPU, narrow range":      {change(func(s *Spec) { s.KeyRange = 1 << 31 }), gpu.Properties{Kind: "host"}, "npj", "a direct table: the keys are in a range of 2.1G"},
+		"CPU, large cache":       {change(func(s *Spec) { s.KeyRange = 1 << 31; s.ProbeRows, s.BuildRows = 1<<24, 1<<23 }), gpu.Properties{Kind: "host", L2: 8 << 20}, "npj", "one table is fastest"},
+		"CPU, unknown range":     {wide(1<<23, 1<<24), gpu.Properties{Kind: "host"}, "npj", "one table is fastest"},
+		"CPU, order":             {change(func(s *Spec) { s.AnyOrder = false }), gpu.Properties{Kind: "host"}, "npj", "it keeps the order of the rows"},
+		"forced":                 {change(func(s *Spec) { s.Algorithm = "smj-ur" }), aGPU, "smj-ur", "the job says so"},
+	} {
+		got := c.spec.Plan(c.device)
+		require.Equal(t, c.algorithm, got.Algorithm, "%s: %v", name, got)
+		require.Contains(t, got.Why, c.why, name)
+	}
+	// Batches that are small beside the build side make partitions pay it many times.
+	s := wide(1<<26, 1<<27)
+	require.Equal(t, "npj", s.choose(circumstances{device: aGPU, memory: 256 << 20, lanes: 1}).Algorithm)
+	require.Equal(t, "phj-tr", s.choose(circumstances{device: aGPU, memory: 100 << 30, lanes: 1}).Algorithm)
+	s = wide(1<<23, 1<<24)
+	s.KeyRange = 1 << 31
+	require.Equal(t, "npj", s.choose(circumstances{memory: 256 << 20, lanes: 2}).Algorithm)
+	require.Equal(t, "phj-tr", s.choose(circumstances{memory: 100 << 30, lanes: 2}).Algorithm)
+}
+
+func TestPartitionsFitFastMemory(t *testing.T) {
+	for _, c := range []struct {
+		rows, bytes int
+		bits        uint
+	}{{0, 12, 0}, {1, 12, 0}, {8192, 12, 0}, {1 << 14, 12, 1}, {1 << 27, 12, 14}, {1 << 27, 24, 15}, {1 << 30, 24, 16}} {
+		require.Equal(t, c.bits, partitionBits(aGPU, c.rows, c.bytes), c)
+	}
+	require.Equal(t, uint(4), partitionBits(gpu.Properties{Kind: "host", L2: 1 << 20}, 500_000, 12))
+}
+
+// TestABatchIsAsLargeAsTheBuildSideIfMemoryAllows has three times the batch in a quarter of
+// the budget.
+func TestABatchIsAsLargeAsTheBuildSideIfMemoryAllows(t *testing.T) {
+	s := wide(0, 0)
+	require.Equal(t, 1000, s.batch(1<<30, 1, 1000))
+	require.Equal(t, 1000, s.batch(12*12*1000, 1, 1<<20))
+	require.Equal(t, 250, s.batch(12*12*1000, 4, 1<<20))
+	require.Equal(t, 1, s.batch(1, 1, 1<<20))
+}
