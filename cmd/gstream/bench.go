@@ -149,6 +149,9 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 			break
 		}
 	}
+	if len(report.Results) == 0 {
+		return failed
+	}
 	// What has been measured is written, also after an error.
 	return errors.Join(failed,
 		writeTo(f.json, func(w io.Writer) error { return printJSON(w, report) }),
