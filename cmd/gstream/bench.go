@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -43,18 +44,26 @@ func newBench() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "bench BENCHMARK...",
-		Short: "Measure the primitives of a device",
-		Long: `bench measures primitives on data that it draws itself: rows a second, bytes a
-second of what must be moved at least, and the fraction of the bound, the rate of
-a plain copy or of the link, which it measures in the same run. Each figure is the
-median of several runs, on a GPU by the GPU's own clock; beside it stands the time by
-the wall's, in which launches, waits and allocations are.
+		Short: "Measure the primitives of a device, and joins",
+		Long: `bench measures primitives, and the join made of them, on data that it draws itself:
+rows a second, bytes a second of what must be moved at least, and the fraction of the
+bound, the rate of a plain copy or of the link, which it measures in the same run. Each
+figure is the median of several runs, on a GPU by the GPU's own clock; beside it stands
+the time by the wall's, in which launches, waits and allocations are.
 
 transfer and stream measure the link to a GPU, so on the CPU name the others.
 
+join drives the join operator with the workloads of the papers, which --cases names:
+` + strings.Join(gpubench.Families(), ", ") + `
+or all, or a part of a case's name. --algorithm names what joins them. The result of
+each is compared with the right one before it is timed. The time is also given by side
+(until the build side is finalized, and from there) and, on a GPU, by step: transform
+(hash, partition, sort), match, materialise. --rows N replaces 2^27 rows, and all other
+sizes change in proportion.
+
 Benchmarks, or all of them:
 ` + list.String(),
-		Example: "  gstream bench all                                  # on a GPU\n  gstream bench partition sort --json results.json --plot results.svg\n  gstream bench join --rows 1000000 --device host",
+		Example: "  gstream bench all                                  # on a GPU\n  gstream bench partition sort --json results.json --plot results.svg\n  gstream bench join --algorithm all --cases acceptance,zipf --json joins.json --plot joins.svg\n  gstream bench join --rows 1000000 --device host",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError(fmt.Errorf("bench takes the names of benchmarks: all, %s", strings.Join(names, ", ")))
@@ -72,6 +81,9 @@ Benchmarks, or all of them:
 	registerDevice(cmd, &f.device)
 	cmd.Flags().IntVar(&f.opt.Rows, "rows", 0, "rows of the input (default: what suits the benchmark)")
 	cmd.Flags().IntVar(&f.opt.Runs, "runs", 7, "how often to time each case")
+	cmd.Flags().StringSliceVar(&f.opt.Cases, "cases", nil, "cases of join: all, families, or parts of names (default acceptance)")
+	cmd.Flags().StringSliceVar(&f.opt.Algorithms, "algorithm", nil, "algorithms of join: all, chosen, or names (default chosen, by the join itself)")
+	cmd.Flags().IntVar(&f.opt.StrideRows, "stride-rows", 0, "most rows of the strides that a join gets and emits (default: a side is one stride)")
 	cmd.Flags().StringVar(&f.json, "json", "", "write the results as JSON to this file")
 	cmd.Flags().StringVar(&f.plot, "plot", "", "draw the results as an SVG picture to this file")
 	cmd.Flags().StringVar(&f.timeline, "timeline", "", "write a picture of what the GPU did when as an HTML page to this file")
@@ -81,13 +93,23 @@ Benchmarks, or all of them:
 }
 
 func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
-	if f.opt.Rows < 0 || f.opt.Rows > gpu.MaxRows || f.opt.Runs < 1 {
-		return usageError(fmt.Errorf("--rows must be between 0 and %d and --runs at least 1", gpu.MaxRows))
+	if f.opt.Rows < 0 || f.opt.Rows > gpu.MaxRows || f.opt.StrideRows < 0 || f.opt.StrideRows > gpu.MaxRows || f.opt.Runs < 1 {
+		return usageError(fmt.Errorf("--rows and --stride-rows must be between 0 and %d and --runs at least 1", gpu.MaxRows))
 	}
 	known, _ := gpubench.Names()
 	for _, n := range names {
 		if !strings.Contains(" "+strings.Join(known, " ")+" ", " "+n+" ") {
 			return usageError(fmt.Errorf("no benchmark is named %q; there are %s", n, strings.Join(known, ", ")))
+		}
+	}
+	for _, flag := range []string{"cases", "algorithm", "stride-rows"} {
+		if cmd.Flags().Changed(flag) && !slices.Contains(names, "join") {
+			return usageError(fmt.Errorf("--%s is for the benchmark join: name join too", flag))
+		}
+	}
+	if slices.Contains(names, "join") {
+		if err := f.opt.Check(); err != nil {
+			return usageError(err)
 		}
 	}
 	if err := checkDevice(f.device); err != nil {
@@ -105,13 +127,17 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 	report := benchReport{Device: d.Properties(), Date: time.Now().UTC().Truncate(time.Second), Version: version()}
 	out := cmd.OutOrStdout()
 	fmt.Fprintf(out, "%s, %s\n", report.Device.Name, report.Device.Details)
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "benchmark\tcase\trows\tms\twall ms\tG rows/s\tGB/s\tof bound\tbound GB/s\t")
+	var failed error
 	for _, n := range names {
+		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+		line := benchLine
+		if n == "join" {
+			line = joinLine
+		}
+		fmt.Fprintln(t, line(nil))
 		err := gpubench.Run(cmd.Context(), d, n, f.opt, func(r gpubench.Result) {
 			report.Results = append(report.Results, r)
-			fmt.Fprintf(t, "%s\t%s\t%s\t%.3f\t%.3f\t%.2f\t%.1f\t%.0f %%\t%s %.1f\t\n", r.Benchmark, r.Case, humanize.Comma(r.Rows),
-				r.Time.Seconds()*1e3, r.Wall.Seconds()*1e3, r.RowsPerSecond()/1e9, r.Rate()/1e9, 100*r.Fraction(), r.Bound, r.BoundRate/1e9)
+			fmt.Fprintln(t, line(&r))
 		})
 		if errors.Is(err, gpubench.ErrNoLink) {
 			if f.all {
@@ -119,17 +145,53 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 			}
 			err = usageError(err)
 		}
-		if err != nil {
-			return errors.Join(t.Flush(), err)
+		if failed = errors.Join(err, t.Flush()); failed != nil {
+			break
 		}
 	}
-	if err := t.Flush(); err != nil {
-		return err
+	if len(report.Results) == 0 {
+		return failed
 	}
-	return errors.Join(
+	// What has been measured is written, also after an error.
+	return errors.Join(failed,
 		writeTo(f.json, func(w io.Writer) error { return printJSON(w, report) }),
 		writeTo(f.plot, func(w io.Writer) error { return plot(w, report) }),
 		writeTo(f.timeline, func(w io.Writer) error { return benchTimeline(w, d, names) }))
+}
+
+// benchLine returns the columns of a result, joinLine those of a result of the benchmark
+// join; of nil they return the headings.
+func benchLine(r *gpubench.Result) string {
+	if r == nil {
+		return "benchmark\tcase\trows\tms\twall ms\tG rows/s\tGB/s\tof bound\tbound GB/s\t"
+	}
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t", r.Benchmark, r.Case, humanize.Comma(r.Rows), ms(r.Time), ms(r.Wall), rates(*r))
+}
+
+func joinLine(r *gpubench.Result) string {
+	if r == nil {
+		return "family\tcase\talgorithm\tpairs\tms\twall ms\tbuild ms\tprobe ms\ttransform ms\tmatch ms\tmaterialise ms\tmemory\tG rows/s\tGB/s\tof bound\tbound GB/s\tchoice\t"
+	}
+	j := r.Join
+	if j.Error != "" {
+		return fmt.Sprintf("%s\t%s\t%s\tfailed\t", j.Family, r.Case, j.Algorithm)
+	}
+	choice := ""
+	if j.Algorithm == gpubench.Chosen {
+		choice = j.Choice
+	}
+	steps := "\t\t"
+	if len(j.Phases) > 0 {
+		steps = ms(j.Transform) + "\t" + ms(j.Match) + "\t" + ms(j.Materialise)
+	}
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t", j.Family, r.Case, j.Algorithm, humanize.Comma(j.Pairs), ms(r.Time), ms(r.Wall),
+		ms(j.Build), ms(j.Probe), steps, humanize.IBytes(uint64(j.Memory)), rates(*r), choice)
+}
+
+func ms(t time.Duration) string { return fmt.Sprintf("%.3f", t.Seconds()*1e3) }
+
+func rates(r gpubench.Result) string {
+	return fmt.Sprintf("%.2f\t%.1f\t%.0f %%\t%s %.1f", r.RowsPerSecond()/1e9, r.Rate()/1e9, 100*r.Fraction(), r.Bound, r.BoundRate/1e9)
 }
 
 // benchTimeline draws the work of a device that measures it.
@@ -152,30 +214,4 @@ func writeTo(path string, write func(io.Writer) error) error {
 		return err
 	}
 	return errors.Join(write(f), f.Close())
-}
-
-// plot draws each case as a bar: its rate as a fraction of its bound.
-func plot(w io.Writer, r benchReport) error {
-	const bar, gap, left, width = 16, 6, 380, 420
-	height := len(r.Results)*(bar+gap) + 60
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="system-ui, sans-serif" font-size="12">`+"\n", left+width+200, height)
-	fmt.Fprintf(&b, `<text x="8" y="20" font-size="14">%s, %s, %s: rate as a fraction of the bound</text>`+"\n", xml(r.Device.Name), xml(r.Device.Details), r.Date.Format(time.DateOnly))
-	for pct := 0; pct <= 100; pct += 25 {
-		x := left + width*pct/100
-		fmt.Fprintf(&b, `<line x1="%d" y1="36" x2="%d" y2="%d" stroke="#ddd"/><text x="%d" y="%d" fill="#666" text-anchor="middle">%d %%</text>`+"\n", x, x, height-20, x, height-6, pct)
-	}
-	for i, res := range r.Results {
-		y := 40 + i*(bar+gap)
-		fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="end">%s</text>`, left-8, y+bar-4, xml(res.Benchmark+": "+res.Case))
-		fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%.1f" height="%d" fill="#3b7dd8"/>`, left, y, min(res.Fraction(), 1.2)*width, bar)
-		fmt.Fprintf(&b, `<text x="%.1f" y="%d">%.0f %%, %.2f G rows/s, %.1f GB/s</text>`+"\n", left+min(res.Fraction(), 1.2)*width+6, y+bar-4, 100*res.Fraction(), res.RowsPerSecond()/1e9, res.Rate()/1e9)
-	}
-	b.WriteString("</svg>\n")
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-func xml(s string) string {
-	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(s)
 }

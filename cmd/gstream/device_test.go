@@ -179,7 +179,48 @@ func TestBenchMeasuresEveryPrimitiveOfTheCPU(t *testing.T) {
 	}
 	svg, err := os.ReadFile(picture)
 	require.NoError(t, err)
-	assert.Equal(t, len(r.Results), strings.Count(string(svg), "<rect"))
+	joins := 0
+	for _, x := range r.Results {
+		if x.Join != nil {
+			joins++
+		}
+	}
+	assert.Equal(t, 9, joins)
+	assert.Equal(t, joins, strings.Count(string(svg), "<circle"))
+	assert.Equal(t, len(r.Results)-joins, strings.Count(string(svg), "<rect"))
+}
+
+func TestBenchMeasuresJoinsByAlgorithms(t *testing.T) {
+	dir := t.TempDir()
+	results, picture := filepath.Join(dir, "r.json"), filepath.Join(dir, "r.svg")
+	code, stdout, stderr := gstream("bench", "join", "--device", "host", "--rows", "2000", "--runs", "1", "--host-memory", "128MiB", "--stride-rows", "700",
+		"--cases", "match,widths", "--algorithm", "chosen,npj", "--json", results, "--plot", picture)
+	require.Equal(t, exitOK, code, stderr)
+	text, err := os.ReadFile(results)
+	require.NoError(t, err)
+	var r benchReport
+	require.NoError(t, json.Unmarshal(text, &r))
+	require.Len(t, r.Results, 2*(5+3))
+	assert.Contains(t, stdout, "2000 ⋈ 2000, 2+2 payloads, 4/4 bytes, 1/16 match")
+	assert.EqualValues(t, 125, r.Results[8].Join.Pairs)
+	svg, err := os.ReadFile(picture)
+	require.NoError(t, err)
+	assert.Equal(t, 2*(5+3), strings.Count(string(svg), "<circle"))
+	assert.Equal(t, 2*2, strings.Count(string(svg), "<polyline"), "a line for each algorithm in each chart")
+	assert.NotContains(t, string(svg), "NaN")
+}
+
+func TestBenchReportsJoinsThatDoNotFit(t *testing.T) {
+	results := filepath.Join(t.TempDir(), "r.json")
+	code, stdout, stderr := gstream("bench", "join", "--device", "host", "--rows", "30000", "--runs", "1", "--host-memory", "3MiB", "--cases", "payloads,rui", "--json", results)
+	assert.Equal(t, exitMemory, code, stderr)
+	assert.Contains(t, stderr, "6+6 payloads, 4/4 bytes, chosen")
+	assert.Contains(t, stdout, "failed")
+	text, err := os.ReadFile(results)
+	require.NoError(t, err)
+	var r benchReport
+	require.NoError(t, json.Unmarshal(text, &r))
+	assert.Len(t, r.Results, 6+4+7, "the others are measured all the same")
 }
 
 func TestBenchSaysWhatItCannotMeasure(t *testing.T) {
@@ -191,6 +232,10 @@ func TestBenchSaysWhatItCannotMeasure(t *testing.T) {
 		"bench sort --runs 0":           "--runs",
 		"bench sort --device tpu":       "--device tpu",
 		"bench sort --host-memory much": "--host-memory",
+		"bench sort --cases zipf":       "--cases is for the benchmark join",
+		"bench join --cases skew":       `no case of the benchmark join is named "skew"`,
+		"bench join --algorithm fast":   "no join algorithm is named \"fast\": name all, chosen, npj",
+		"bench join --stride-rows -1":   "--stride-rows",
 	} {
 		code, stdout, stderr := gstream(strings.Fields(args)...)
 		assert.Equal(t, exitJob, code, args)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/gpu/gpubench"
 	"github.com/gstream/gstream/pipeline"
 	"github.com/gstream/gstream/source"
 )
@@ -62,7 +63,7 @@ func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, pipeline.ErrDefect):
+	case errors.Is(err, pipeline.ErrDefect), errors.Is(err, gpubench.ErrWrong):
 		return exitDefect
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted

@@ -6,7 +6,7 @@
 #   CGO_ENABLED=0 go build -o BIN/gstream ./cmd/gstream
 #   gpu/cuda/kernels/build.sh BIN
 #
-#   examples/bench/gpu.sh BIN OUT tests sanitizers bench jobs
+#   examples/bench/gpu.sh BIN OUT tests sanitizers bench joins jobs
 #
 # runs these parts one after the other and prints the result of each. Logs, JSON and
 # pictures go to OUT. It exits with 1 when a part failed.
@@ -17,7 +17,8 @@
 #               and alone, because they take far longer at the same time
 #               (TOOLS="memcheck" runs one of them, RUN=REGEXP some of the tests, LIMIT
 #               is the seconds for each)
-#   bench       the primitives, and a timeline of streaming
+#   bench       the primitives, the joins that count most, and a timeline of streaming
+#   joins       all joins by all algorithms (CASES="acceptance,zipf" are some of them)
 #   jobs        the example jobs on DATA, TPC-H tables as Parquet files, against DuckDB,
 #               by gpu.py (ARGS="--jobs q06 --runs 5" are its flags), and timelines of
 #               some of them (TIMELINES="tpch/q06 etl/filter")
@@ -60,6 +61,10 @@ sanitizers() {
 bench() {
 	TAIL=1000 run bench "$bin/gstream" bench all --json "$out/bench.json" --plot "$out/bench.svg"
 	run stream "$bin/gstream" bench stream --runs 3 --timeline "$out/stream.html"
+}
+
+joins() {
+	TAIL=1000 run joins "$bin/gstream" bench join --cases "${CASES:-all}" --algorithm all --json "$out/joins.json" --plot "$out/joins.svg"
 }
 
 jobs() {

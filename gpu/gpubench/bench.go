@@ -1,10 +1,11 @@
-// Package gpubench measures the primitives of a device with the workloads of the papers:
-// rows a second, bytes a second, and the fraction of the bound that the machine sets. It
-// measures the bound in the same run. It draws new data for each benchmark, and knows
-// nothing about how a device works.
+// Package gpubench measures the primitives of a device, and the join made of them, with the
+// workloads of the papers: rows a second, bytes a second, and the fraction of the bound
+// that the machine sets. It measures the bound in the same run. It draws new data for
+// each benchmark, and knows nothing about how a device works.
 package gpubench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,13 +34,21 @@ type Result struct {
 	// second, measured in the same run.
 	Bound     string  `json:"bound"`
 	BoundRate float64 `json:"bound_bytes_per_second"`
+	Join      *Join   `json:"join,omitempty"` // of the benchmark join
 }
 
-// RowsPerSecond returns the rows a second.
-func (r Result) RowsPerSecond() float64 { return float64(r.Rows) / r.Time.Seconds() }
+// RowsPerSecond returns the rows a second, 0 for a result without a time.
+func (r Result) RowsPerSecond() float64 { return r.per(r.Rows) }
 
 // Rate returns the bytes a second.
-func (r Result) Rate() float64 { return float64(r.Bytes) / r.Time.Seconds() }
+func (r Result) Rate() float64 { return r.per(r.Bytes) }
+
+func (r Result) per(n int64) float64 {
+	if r.Time == 0 {
+		return 0
+	}
+	return float64(n) / r.Time.Seconds()
+}
 
 // Fraction returns the rate as a fraction of the bound's rate.
 func (r Result) Fraction() float64 {
@@ -51,10 +60,30 @@ func (r Result) Fraction() float64 {
 
 // Options configure a benchmark.
 type Options struct {
-	// Rows is the size of the input; 0 takes the usual size of the benchmark.
+	// Rows is the size of the input; 0 takes the usual size of the benchmark. In the
+	// benchmark join it replaces 2^27 rows, and all other sizes change in proportion.
 	Rows int
 	// Runs is how often each case is timed; the median counts. 0 means 7.
 	Runs int
+	// Cases are those of the benchmark join: families, or parts of the names of cases;
+	// none for the family acceptance. Algorithms are those that join them: names of
+	// package join, "chosen" for the one that the join chooses, "all"; none for "chosen".
+	Cases, Algorithms []string
+	// StrideRows is the most rows of the strides that a join gets and emits; 0 for one
+	// stride a side, and strides of 2^28 rows of the result.
+	StrideRows int
+}
+
+// Check reports cases and algorithms that do not exist, and sizes that are not possible.
+func (o Options) Check() error {
+	if o.Rows < 0 || o.Rows > gpu.MaxRows || o.Runs < 0 || o.StrideRows < 0 || o.StrideRows > gpu.MaxRows {
+		return fmt.Errorf("%d rows, %d runs, strides of %d rows: rows are between 0 and %d", o.Rows, o.Runs, o.StrideRows, gpu.MaxRows)
+	}
+	if _, err := chosenAlgorithms(o.Algorithms); err != nil {
+		return err
+	}
+	_, err := chosenWorkloads(o.Cases, cmp.Or(o.Rows, full))
+	return err
 }
 
 // benchmarks by name; what they are is in their own comments.
@@ -69,7 +98,7 @@ var benchmarks = []struct {
 	{"sort", "radix sort of keys with row ids", 1 << 28, (*bench).sort},
 	{"select", "ids of the rows where a predicate is true", 1 << 28, (*bench).selectRows},
 	{"gather", "rows by id", 1 << 28, (*bench).gather},
-	{"join", "inner join of unique build keys, two payload columns a side", 1 << 27, (*bench).join},
+	{"join", "the join operator, by workloads and algorithms", full, (*bench).join},
 	{"groupby", "SUM of two columns by a key", 1 << 28, (*bench).groupBy},
 }
 
@@ -88,7 +117,7 @@ func Run(ctx context.Context, d gpu.Device, name string, opt Options, each func(
 		if def.name != name {
 			continue
 		}
-		b := &bench{ctx: ctx, dev: d, name: name, rows: opt.Rows, runs: opt.Runs, each: each}
+		b := &bench{ctx: ctx, dev: d, name: name, opt: opt, rows: opt.Rows, runs: opt.Runs, each: each}
 		if b.rows == 0 {
 			b.rows = def.rows
 		}
@@ -117,6 +146,7 @@ type bench struct {
 	q    gpu.Queue
 	l, h *gpu.Lease // of device memory and of host memory
 	name string
+	opt  Options
 	rows int
 	runs int
 	each func(Result)
@@ -257,24 +287,27 @@ func (b *bench) hostColumn(n int, fill func([]uint32, *rand.Rand)) (gpu.Column, 
 		return gpu.Column{}, err
 	}
 	values := gpu.Values[uint32](buf, n)
-	const part = 1 << 20
+	parallel(n, func(from, to int) { fill(values[from:to], rand.New(rand.NewPCG(rand.Uint64(), uint64(from)))) })
+	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: buf}, nil
+}
+
+// parallel calls f for parts of 0 … n-1 on all cores.
+func parallel(n int, f func(from, to int)) {
+	const part = 1 << 18
 	next := make(chan int)
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			for from := range next {
-				fill(values[from:min(from+part, n)], rand.New(rand.NewPCG(rand.Uint64(), uint64(from))))
+				f(from, min(from+part, n))
 			}
-		}()
+		})
 	}
 	for from := 0; from < n; from += part {
 		next <- from
 	}
 	close(next)
 	wg.Wait()
-	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: buf}, nil
 }
 
 // uniform returns a fill of values below bound, or of any values when bound is 0.

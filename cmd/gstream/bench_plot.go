@@ -1,0 +1,158 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gstream/gstream/gpu/gpubench"
+)
+
+// plot draws each case as a bar: its rate as a fraction of its bound. The cases of the
+// benchmark join are points of charts below the bars.
+func plot(w io.Writer, r benchReport) error {
+	const bar, gap, left, width = 16, 6, 380, 420
+	var bars []gpubench.Result
+	var charts []*chart
+	for _, res := range r.Results {
+		if res.Join == nil {
+			bars = append(bars, res)
+			continue
+		}
+		at := slices.IndexFunc(charts, func(c *chart) bool { return c.title == res.Join.Chart })
+		if at < 0 {
+			at, charts = len(charts), append(charts, &chart{title: res.Join.Chart})
+		}
+		charts[at].add(res)
+	}
+	const top = 40
+	below := top
+	if len(bars) > 0 {
+		below += len(bars)*(bar+gap) + 30
+	}
+	height := below + (len(charts)+chartsAbreast-1)/chartsAbreast*chartHeight
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="system-ui, sans-serif" font-size="12">`+"\n", max(left+width+200, chartsAbreast*chartWidth), height)
+	fmt.Fprintf(&b, `<text x="8" y="20" font-size="14">%s, %s, %s</text>`+"\n", xml(r.Device.Name), xml(r.Device.Details), r.Date.Format(time.DateOnly))
+	for pct := 0; pct <= 100 && len(bars) > 0; pct += 25 {
+		x := left + width*pct/100
+		fmt.Fprintf(&b, `<line x1="%d" y1="36" x2="%d" y2="%d" stroke="#ddd"/><text x="%d" y="%d" fill="#666" text-anchor="middle">%d %%</text>`+"\n", x, x, below-24, x, below-10, pct)
+	}
+	if len(bars) > 0 {
+		fmt.Fprintf(&b, `<text x="8" y="%d" fill="#666">rate as a fraction of the bound</text>`+"\n", below-10)
+	}
+	for i, res := range bars {
+		y := top + i*(bar+gap)
+		fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="end">%s</text>`, left-8, y+bar-4, xml(res.Benchmark+": "+res.Case))
+		fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%.1f" height="%d" fill="#3b7dd8"/>`, left, y, min(res.Fraction(), 1.2)*width, bar)
+		fmt.Fprintf(&b, `<text x="%.1f" y="%d">%.0f %%, %.2f G rows/s, %.1f GB/s</text>`+"\n", left+min(res.Fraction(), 1.2)*width+6, y+bar-4, 100*res.Fraction(), res.RowsPerSecond()/1e9, res.Rate()/1e9)
+	}
+	for i, c := range charts {
+		c.draw(&b, i%chartsAbreast*chartWidth, below+i/chartsAbreast*chartHeight)
+	}
+	b.WriteString("</svg>\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+const (
+	chartsAbreast = 2
+	chartWidth    = 620
+	chartHeight   = 340
+)
+
+// chart is a figure of the benchmark join: rows a second over a parameter, a line an
+// algorithm.
+type chart struct {
+	title  string
+	at     []string // values of the parameter
+	lines  []string // algorithms
+	values map[[2]string]float64
+}
+
+// add adds a point. A case that failed has none.
+func (c *chart) add(r gpubench.Result) {
+	j := r.Join
+	if !slices.Contains(c.at, j.At) {
+		c.at = append(c.at, j.At)
+	}
+	if j.Error != "" {
+		return
+	}
+	if !slices.Contains(c.lines, j.Algorithm) {
+		c.lines = append(c.lines, j.Algorithm)
+	}
+	if c.values == nil {
+		c.values = map[[2]string]float64{}
+	}
+	c.values[[2]string{j.At, j.Algorithm}] = r.RowsPerSecond()
+}
+
+// draw draws the chart with its upper left corner at a place.
+func (c *chart) draw(b *strings.Builder, left, top int) {
+	const width, height = 420, 220
+	x0, y0 := left+60, top+30
+	most := 0.0
+	for _, v := range c.values {
+		most = max(most, v)
+	}
+	step := tick(most / 4)
+	most = max(step*math.Ceil(most/step), step)
+	fmt.Fprintf(b, `<text x="%d" y="%d" font-weight="bold">%s: rows of both sides a second</text>`+"\n", x0, y0-12, xml(c.title))
+	y := func(v float64) float64 { return float64(y0) + height*(1-v/most) }
+	for i := range int(math.Round(most/step)) + 1 {
+		v := float64(i) * step
+		fmt.Fprintf(b, `<line x1="%d" y1="%.1f" x2="%d" y2="%.1f" stroke="#ddd"/><text x="%d" y="%.1f" fill="#666" text-anchor="end">%s</text>`+"\n",
+			x0, y(v), x0+width, y(v), x0-6, y(v)+4, rateLabel(v))
+	}
+	x := func(i int) float64 { return float64(x0) + width*(float64(i)+0.5)/float64(len(c.at)) }
+	for i, at := range c.at {
+		fmt.Fprintf(b, `<text transform="translate(%.1f %d) rotate(20)" fill="#666">%s</text>`+"\n", x(i)-8, y0+height+16, xml(at))
+	}
+	colours := []string{"#3b7dd8", "#d9534f", "#3a9b57", "#e0912f", "#8455b8", "#1f9ea8", "#a0622d", "#d864a9", "#777", "#222"}
+	for n, line := range c.lines {
+		colour := colours[n%len(colours)]
+		var points []string
+		for i, at := range c.at {
+			if v, ok := c.values[[2]string{at, line}]; ok {
+				points = append(points, fmt.Sprintf("%.1f,%.1f", x(i), y(v)))
+				fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"><title>%s, %s: %s</title></circle>`, x(i), y(v), colour, xml(line), xml(at), rateLabel(v))
+			}
+		}
+		fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="1.5"/>`, strings.Join(points, " "), colour)
+		fmt.Fprintf(b, `<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="%s" stroke-width="3"/><text x="%d" y="%d">%s</text>`+"\n",
+			x0+width+12, y0+n*18+6, x0+width+28, y0+n*18+6, colour, x0+width+34, y0+n*18+10, xml(line))
+	}
+}
+
+// tick returns the next 1, 2 or 5 times a power of ten.
+func tick(v float64) float64 {
+	if v <= 0 {
+		return 1
+	}
+	power := math.Pow(10, math.Floor(math.Log10(v)))
+	for _, f := range []float64{1, 2, 5} {
+		if v <= f*power {
+			return f * power
+		}
+	}
+	return 10 * power
+}
+
+// rateLabel writes rows a second with three digits.
+func rateLabel(v float64) string {
+	switch {
+	case v >= 1e9:
+		return fmt.Sprintf("%.3g G", v/1e9)
+	case v >= 1e6:
+		return fmt.Sprintf("%.3g M", v/1e6)
+	}
+	return fmt.Sprintf("%.3g", v)
+}
+
+func xml(s string) string {
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(s)
+}

@@ -1,0 +1,344 @@
+package gpubench
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/operators/join"
+)
+
+// ErrWrong means that a join gave other rows than its data must give.
+var ErrWrong = errors.New("wrong result")
+
+// Join is what a result of the benchmark join tells more than other results.
+type Join struct {
+	Family    string `json:"family"`
+	Chart     string `json:"chart"` // the figure that the case is a point of
+	At        string `json:"at"`    // its place there: the value of the parameter
+	Algorithm string `json:"algorithm"`
+	// Choice is the algorithm that ran and why, in one line.
+	Choice    string `json:"choice"`
+	BuildRows int64  `json:"build_rows"`
+	ProbeRows int64  `json:"probe_rows"`
+	Pairs     int64  `json:"pairs"`
+	// Build and Probe are the parts of the time of the run in the middle by that time:
+	// until the build side is finalized, and from there. Transform, Match and Materialise are
+	// its parts by the work that was done. They are 0 on a device that does not measure
+	// its work.
+	Build       time.Duration `json:"build_ns"`
+	Probe       time.Duration `json:"probe_ns"`
+	Transform   time.Duration `json:"transform_ns"`
+	Match       time.Duration `json:"match_ns"`
+	Materialise time.Duration `json:"materialise_ns"`
+	Phases      []Phase       `json:"phases,omitempty"` // of the same run
+	// Memory is the most device memory that the join held, its inputs not counted.
+	Memory int64 `json:"memory_bytes"`
+	// Error says why the case could not be measured with this algorithm.
+	Error string `json:"error,omitempty"`
+}
+
+// Phase is the work of one primitive, or of a part of it, in a join.
+type Phase struct {
+	Side  string        `json:"side"` // "build" until the build side is finalized, then "probe"
+	Step  string        `json:"step"` // "transform", "match" or "materialise"
+	Name  string        `json:"name"` // as in gpu.Span
+	Time  time.Duration `json:"time_ns"`
+	Count int           `json:"count"`
+}
+
+// The steps of a join.
+const (
+	transform   = "transform"
+	match       = "match"
+	materialise = "materialise"
+)
+
+// step returns the step that a span of a primitive belongs to, after one of the step
+// before. A gather or a scatter belongs to the transformation unless something was matched
+// before. A match that also writes the result is a match. Marks and a selection of them
+// make the row ids that are transformed with the keys.
+func step(span, before string) string {
+	name, phase, _ := strings.Cut(span, ", ")
+	switch {
+	case phase == materialise:
+		return materialise
+	case slices.Contains([]string{"hash", "partition", "sort", "concat", "slice", "evaluate", "marks", "select"}, name):
+		return transform
+	case name != "gather" && name != "scatter":
+		return match
+	case before == match || before == materialise:
+		return materialise
+	}
+	return transform
+}
+
+// join measures the join operator by workloads and algorithms. The operator is driven as
+// a pipeline drives it. The first run of each is not timed: its result is compared with
+// what the data must give. A case that fails has a result that says so, and the others
+// are measured.
+func (b *bench) join() error {
+	cases, err := chosenWorkloads(b.opt.Cases, b.rows)
+	if err != nil {
+		return err
+	}
+	algorithms, err := chosenAlgorithms(b.opt.Algorithms)
+	if err != nil {
+		return err
+	}
+	rate, err := b.copyRate()
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, w := range cases {
+		failed = append(failed, b.joinCase(w, algorithms, rate))
+		if err := errors.Join(failed...); b.ctx.Err() != nil || gpu.IsFailure(err) {
+			return err
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// joinCase draws the data of a workload and joins it by several algorithms.
+func (b *bench) joinCase(w workload, algorithms []string, rate float64) error {
+	r := Result{Benchmark: b.name, Case: w.name(), Rows: int64(w.build + w.probe), Runs: b.runs, Bound: "copy", BoundRate: rate}
+	fail := func(algorithm string, err error) error {
+		r.Join = w.result(algorithm)
+		r.Join.Error = err.Error()
+		b.each(r)
+		return fmt.Errorf("%s, %s: %w", r.Case, r.Join.Algorithm, err)
+	}
+	d := newData(w)
+	j := &joined{bench: b, workload: w}
+	defer j.release()
+	err := j.draw(d)
+	if err == nil {
+		j.want, err = b.answer(d, w.spec(Chosen).Out)
+	}
+	if err != nil {
+		return fail(strings.Join(algorithms, ", "), err)
+	}
+	var failed []error
+	for _, name := range algorithms {
+		got := r
+		err := j.measure(name, &got)
+		if err == nil {
+			b.each(got)
+			continue
+		}
+		failed = append(failed, fail(name, err))
+		if b.ctx.Err() != nil || gpu.IsFailure(err) {
+			break
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// result is the part of a result that is known before the join.
+func (w workload) result(algorithm string) *Join {
+	return &Join{Family: w.family, Chart: w.chart, At: w.at, Algorithm: algorithm, BuildRows: int64(w.build), ProbeRows: int64(w.probe)}
+}
+
+// joined is a workload on the device.
+type joined struct {
+	*bench
+	workload
+	build, probe []*gpu.Stride
+	want         answer
+}
+
+func (j *joined) release() {
+	releaseStrides(j.build)
+	releaseStrides(j.probe)
+}
+
+// draw brings both sides to the device.
+func (j *joined) draw(d *data) (err error) {
+	perStride := cmp.Or(j.opt.StrideRows, gpu.MaxRows)
+	if j.build, err = j.table(j.schema("r"), j.workload.build, perStride, d.buildValue); err != nil {
+		return err
+	}
+	j.probe, err = j.table(j.schema("s"), j.workload.probe, perStride, d.probeValue)
+	return err
+}
+
+// measure joins by an algorithm, once to check the result and then several times.
+func (j *joined) measure(algorithm string, r *Result) error {
+	sum, err := j.newChecksum()
+	if err != nil {
+		return err
+	}
+	defer sum.release()
+	if _, err := j.once(algorithm, sum.add); err != nil {
+		return err
+	}
+	total, err := sum.total()
+	if err != nil {
+		return err
+	}
+	if sum.rows != j.want.pairs || total != j.want.sum {
+		return fmt.Errorf("%w: %d pairs with the checksum %s, want %d with %s", ErrWrong, sum.rows, total, j.want.pairs, j.want.sum)
+	}
+	var runs []joinRun
+	var walls []time.Duration
+	for range j.runs {
+		if err := j.ctx.Err(); err != nil {
+			return err
+		}
+		run, err := j.once(algorithm, nil)
+		if err != nil {
+			return err
+		}
+		runs, walls = append(runs, run), append(walls, run.wall)
+	}
+	slices.SortFunc(runs, func(a, b joinRun) int { return cmp.Compare(a.time(), b.time()) })
+	middle := runs[len(runs)/2]
+	r.Time, r.Wall, r.Bytes = middle.time(), median(walls), j.bytes(j.want.pairs)
+	r.Join = j.result(algorithm)
+	r.Join.Choice = middle.choice
+	r.Join.Pairs, r.Join.Build, r.Join.Probe, r.Join.Memory, r.Join.Phases = j.want.pairs, middle.build, middle.probe, middle.memory, middle.phases
+	for _, p := range middle.phases {
+		switch p.Step {
+		case transform:
+			r.Join.Transform += p.Time
+		case match:
+			r.Join.Match += p.Time
+		case materialise:
+			r.Join.Materialise += p.Time
+		}
+	}
+	return nil
+}
+
+// joinRun is the times of one join.
+type joinRun struct {
+	build, probe, wall time.Duration
+	phases             []Phase
+	memory             int64
+	choice             string
+}
+
+func (r joinRun) time() time.Duration { return r.build + r.probe }
+
+// mostRows is the most rows of an emitted stride, unless Options.StrideRows says
+// otherwise: most results are a single stride.
+const mostRows = 1 << 28
+
+// once joins once. If check is not nil it borrows all strides of the result, and the times
+// mean nothing.
+func (j *joined) once(algorithm string, check func(*gpu.Stride) error) (run joinRun, err error) {
+	spec := j.spec(algorithm)
+	o, err := join.New(spec)
+	if err != nil {
+		return run, err
+	}
+	// A lease for each side: the device counts its work by leases.
+	t := operators.Task{Device: j.dev, Queue: j.q, StrideRows: cmp.Or(j.opt.StrideRows, mostRows), Lanes: 1}
+	build, probe := t, t
+	build.Lease, probe.Lease = j.dev.Budget().Lease("join, build side"), j.dev.Budget().Lease("join, probe side")
+	pairs := int64(0)
+	emit := func(s *gpu.Stride) (err error) {
+		defer s.Release()
+		pairs += int64(s.Rows)
+		if check != nil {
+			err = check(s)
+		}
+		return err
+	}
+	p, profiled := j.dev.(gpu.Profiled)
+	if profiled {
+		p.Settle()
+	}
+	begin := time.Now()
+	err = j.pushBuild(o, build)
+	run.build = time.Since(begin)
+	if err == nil {
+		err = j.pushProbe(o, probe, emit)
+	}
+	if c, ok := o.(operators.Choosing); ok {
+		run.choice = c.Choice()
+	}
+	err = errors.Join(err, o.Close())
+	if profiled {
+		p.Settle()
+	}
+	run.wall = time.Since(begin)
+	run.probe = run.wall - run.build
+	if profiled {
+		run.build, run.probe = build.Lease.Activity().Busy, probe.Lease.Activity().Busy
+		run.phases = append(phases("build", p.Spans(build.Lease)), phases("probe", p.Spans(probe.Lease))...)
+	}
+	_, b := build.Lease.Used()
+	_, m := probe.Lease.Used()
+	run.memory = b + m
+	err = errors.Join(err, build.Lease.Close(), probe.Lease.Close())
+	if err == nil && pairs != j.want.pairs {
+		err = fmt.Errorf("%w: %d pairs, want %d", ErrWrong, pairs, j.want.pairs)
+	}
+	return run, err
+}
+
+// share returns the stride with references of its own.
+func share(s *gpu.Stride) *gpu.Stride {
+	out := &gpu.Stride{Schema: s.Schema, Rows: s.Rows}
+	for _, c := range s.Cols {
+		out.Cols = append(out.Cols, c.Retain())
+	}
+	return out
+}
+
+func (j *joined) pushBuild(o join.Join, t operators.Task) (err error) {
+	local, err := o.NewLocal(t)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, local.Close()) }()
+	for i, s := range j.build {
+		if err := local.Push(j.ctx, i, share(s)); err != nil {
+			return err
+		}
+	}
+	if err := local.Combine(j.ctx); err != nil {
+		return err
+	}
+	return o.Finalize(j.ctx, t)
+}
+
+func (j *joined) pushProbe(o join.Join, t operators.Task, emit operators.Emit) (err error) {
+	lane, err := o.NewLane(t)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lane.Close()) }()
+	for _, s := range j.probe {
+		if err := lane.Push(j.ctx, share(s), emit); err != nil {
+			return err
+		}
+	}
+	return lane.Flush(j.ctx, emit)
+}
+
+// phases adds up the spans of the kernels of a side by name and step, in order of their
+// first appearance.
+func phases(side string, spans []gpu.Span) (out []Phase) {
+	before := transform
+	for _, s := range spans {
+		if s.Lane != "kernels" {
+			continue
+		}
+		before = step(s.Name, before)
+		at := slices.IndexFunc(out, func(p Phase) bool { return p.Name == s.Name && p.Step == before })
+		if at < 0 {
+			at, out = len(out), append(out, Phase{Side: side, Step: before, Name: s.Name})
+		}
+		out[at].Time += s.End - s.Start
+		out[at].Count++
+	}
+	return out
+}
