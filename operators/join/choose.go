@@ -26,18 +26,21 @@ type rates struct {
 	near, far float64
 	// stream is a byte that a pass of a partition or a copy reads or writes.
 	stream float64
-	// match is a byte that the match of partitions reads or writes.
-	match float64
+	// buildMatch and probeMatch are a row of either side in the match of partitions, match is
+	// a byte that the match reads or writes.
+	buildMatch, probeMatch, match float64
+	// gather is a value that PHJ-UR gathers from beyond the second-level cache.
+	gather float64
 	// gain is how many times faster than NPJ an algorithm must be that collects rows,
 	// since these take memory, and none of them comes out before the last has come.
 	gain float64
 }
 
 // measured are the rates of one H200: rows of a key and two payloads of 4 bytes that lie on
-// the device, 2^27 of them joined with 2^20 to 2^27 rows of distinct keys. NPJ took 5.7 to
-// 38.9 ms, PHJ-TR 3.7 to 7.7. PHJ-UR has not been measured: its gathers count as far
-// accesses.
-var measured = rates{l2: 60 << 20, build: 0.167, near: 0.014, far: 0.041, stream: 1 / 3200.0, match: 1 / 1600.0, gain: 1.25}
+// the device, 2^27 of them joined with 2^20 to 2^27 rows of distinct keys. NPJ took 5.8 to
+// 38.9 ms, PHJ-TR 2.8 to 7.1, PHJ-UR 12.1 to 23.9 (examples/bench/h200-joins.txt).
+var measured = rates{l2: 60 << 20, build: 0.167, near: 0.014, far: 0.041, stream: 1 / 2700.0,
+	buildMatch: 0.0045, probeMatch: 0.0085, match: 1 / 8600.0, gather: 0.027, gain: 1.25}
 
 // On the CPU one table is faster, or as fast, for all sizes that have been measured. On two
 // cores of an Intel Xeon with 2 MiB of L2 each, 2·10⁷ rows of a key and two payloads of 4
@@ -90,11 +93,12 @@ func (s *Spec) choose(c circumstances) Choice {
 		r.l2 = c.device.L2
 	}
 	build := fmt.Sprintf("the build side of about %s", humanize.IBytes(uint64(s.footprint())))
-	if s.footprint() <= r.l2 {
-		return Choice{"npj", build + " fits the L2 cache"}
-	}
 	if s.ProbeRows == 0 {
 		return Choice{"npj", "the rows of the probe side are not known"}
+	}
+	// Strides that come over the link come more slowly than a table in the cache is probed.
+	if s.footprint() <= r.l2 && s.ProbeRows > int64(c.stride) {
+		return Choice{"npj", build + " fits the L2 cache"}
 	}
 	npj := r.npj(s)
 	tr, ur := r.phj(s, c, true), r.phj(s, c, false)
@@ -103,9 +107,9 @@ func (s *Spec) choose(c circumstances) Choice {
 		best, cost = "phj-ur", ur
 	}
 	if npj <= r.gain*cost {
-		return Choice{"npj", fmt.Sprintf("%s is larger than the L2 cache, but partitioning would take %s, a table %s", build, milliseconds(cost), milliseconds(npj))}
+		return Choice{"npj", fmt.Sprintf("%s takes about %s, partitioned %s", build, milliseconds(npj), milliseconds(cost))}
 	}
-	return Choice{best, fmt.Sprintf("%s is larger than the L2 cache: about %s, with a table %s", build, milliseconds(cost), milliseconds(npj))}
+	return Choice{best, fmt.Sprintf("%s takes about %s, with one table %s", build, milliseconds(cost), milliseconds(npj))}
 }
 
 // hasTexts reports whether the probe side has texts. With several dictionaries these are not
@@ -143,10 +147,13 @@ func (s *Spec) matches() float64 {
 // npj is the time of NPJ: the build, and for each probe row an access to the table and one
 // to each column of the build side.
 func (r rates) npj(s *Spec) float64 {
-	miss := max(0, 1-float64(r.l2)/float64(s.footprint()))
-	access := r.near + miss*(r.far-r.near)
+	access := r.near + r.misses(s)*(r.far-r.near)
 	return float64(s.BuildRows)*r.build + access*(float64(s.ProbeRows)+s.matches()*float64(len(s.kept())))
 }
+
+// misses is the share of random accesses to the build side that miss the second-level
+// cache.
+func (r rates) misses(s *Spec) float64 { return max(0, 1-float64(r.l2)/float64(s.footprint())) }
 
 // phj is the time of a partitioned join: the passes over both sides, collecting the probe
 // rows, and the match, which reads the whole build side for each batch. PHJ-UR gathers the
@@ -177,12 +184,12 @@ func (r rates) phj(s *Spec, c circumstances, transform bool) float64 {
 	}
 	batches := max(1, p/batch)
 	ns := 2*passes*r.stream*(n*float64(build)+p*float64(probe)) + // transformation
-		r.match*(batches*n*float64(build)+p*float64(probe)+m*float64(out))
+		r.buildMatch*batches*n + r.probeMatch*p + r.match*(batches*n*float64(build)+p*float64(probe)+m*float64(out))
 	if batches > 1 || c.stride > 0 && p > float64(c.stride) {
 		ns += 2 * r.stream * p * float64(rowBytes(s.Probe, nil)) // collecting
 	}
 	if !transform {
-		ns += r.far * m * float64(len(s.used())+len(s.kept()))
+		ns += r.gather * m * (float64(len(s.used())) + r.misses(s)*float64(len(s.kept())))
 	}
 	return ns
 }
