@@ -56,6 +56,9 @@ var algorithms = map[string]func(*Spec) algorithm{
 
 // chosen returns the algorithm of a join.
 func (s *Spec) chosen() (algorithm, error) {
+	if s.Range != nil {
+		return byRange{s}, nil
+	}
 	name := s.Algorithm
 	if name == "" {
 		name = "npj"
