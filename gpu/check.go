@@ -100,6 +100,44 @@ func CheckMerge(build, probe []SortKey, nullSafe []bool) error {
 	return nil
 }
 
+// MaxRangeRows is the greatest number of probe rows of MatchRange.
+const MaxRangeRows = 1 << 30
+
+// CheckRange returns an error when MatchRange cannot match a build side with bounds: no
+// bound, bounds of another type or of different lengths, more than MaxRangeRows of them,
+// and the errors of CheckKeys.
+func CheckRange(build Column, lower, upper *Bound) error {
+	bounds := BoundColumns(lower, upper)
+	if len(bounds) == 0 {
+		return fmt.Errorf("match of a range without bounds")
+	}
+	for _, b := range bounds {
+		if b.Type != build.Type {
+			return fmt.Errorf("match of keys of %v with a bound of %v", build.Type, b.Type)
+		}
+	}
+	if err := CheckKeys([]Column{build}); err != nil {
+		return err
+	}
+	if err := CheckKeys(bounds); err != nil {
+		return err
+	}
+	if bounds[0].Len > MaxRangeRows {
+		return fmt.Errorf("match of ranges of %d rows: at most %d can be matched at once", bounds[0].Len, MaxRangeRows)
+	}
+	return nil
+}
+
+// BoundColumns returns the columns of the bounds that are there.
+func BoundColumns(bounds ...*Bound) (cols []Column) {
+	for _, b := range bounds {
+		if b != nil {
+			cols = append(cols, b.Column)
+		}
+	}
+	return cols
+}
+
 // CheckKeys returns an error when rows cannot be compared by the key columns: no column,
 // lengths that differ, a dictionary of another type than strings, more than MaxRows rows.
 func CheckKeys(keys []Column) error {

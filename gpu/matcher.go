@@ -20,7 +20,8 @@ type Table interface {
 	Release()
 }
 
-// Matcher gives the pairs of rows of a probe side and a build side whose keys are equal.
+// Matcher gives the pairs of rows of a probe side and a build side whose keys are equal, or
+// of which the key of one is in the range of the other.
 // It gives every pair once, a part of them at a time. All kinds of joins are made of it.
 //
 // Calls may use any queue of the matcher's device, one call at a time. A refusal leaves

@@ -20,23 +20,33 @@ import (
 // joinConditions are over tables l (a, b, s, v) and r (c, d, t, w). Keys have duplicates and
 // nulls, on both sides.
 var joinConditions = map[string][]string{
-	"equality":                     {"a = c"},
-	"two equalities":               {"a = c", "s = t"},
-	"null-safe":                    {"a is not distinct from c"},
-	"null-safe and not":            {"a is not distinct from c", "b = d"},
-	"expression":                   {"a + 1 = c"},
-	"residual":                     {"a = c", "v < w"},
-	"residual of the left side":    {"a = c", "v > 3"},
-	"residual of the right side":   {"a = c", "w > 3"},
-	"residuals of all":             {"a is not distinct from c", "v > 1", "w < 8", "v + w > 5 or s = t", "s <> 'a'"},
-	"residual that may fail":       {"a = c", "case when v <> 0 then w // v >= 1 end"},
-	"residual with nulls":          {"a = c", "s <> t"},
-	"inequality":                   {"v < w"},
-	"between":                      {"v between w - 2 and w + 1"},
-	"inequality and a single side": {"v < w", "b > 2"},
-	"single sides alone":           {"v > 5", "w = 3"},
-	"distinct":                     {"a is distinct from c", "b = d"},
-	"nothing matches":              {"a = c", "v > w + 100"},
+	"equality":                   {"a = c"},
+	"two equalities":             {"a = c", "s = t"},
+	"null-safe":                  {"a is not distinct from c"},
+	"null-safe and not":          {"a is not distinct from c", "b = d"},
+	"expression":                 {"a + 1 = c"},
+	"residual":                   {"a = c", "v < w"},
+	"residual of the left side":  {"a = c", "v > 3"},
+	"residual of the right side": {"a = c", "w > 3"},
+	"residuals of all":           {"a is not distinct from c", "v > 1", "w < 8", "v + w > 5 or s = t", "s <> 'a'"},
+	"residual that may fail":     {"a = c", "case when v <> 0 then w // v >= 1 end"},
+	"residual with nulls":        {"a = c", "s <> t"},
+	"range":                      {"v < w"},
+	"range above":                {"w <= v"},
+	"range of the left side":     {"v between w - 2 and w + 1"},
+	"range of the right side":    {"c > a", "c <= b"},
+	"range and a single side":    {"v < w", "b > 2"},
+	"range and a residual":       {"v between w - 2 and w + 1", "s <> t", "a is distinct from c"},
+	"range of texts":             {"s >= t", "s < concat(t, 'b')"},
+	"range of expressions":       {"v + a between w and 2 * w"},
+	"range of doubles":           {"case when a = 3 then cast('nan' as double) else v / 2 end >= w / 3", "-0.0 * b <= w / 3"},
+	"range of decimals":          {"v * 1.25 > w", "w > b * 0.5"},
+	"range of empty ranges":      {"w > v + 3", "w < v - 3"},
+	"range of both sides":        {"v < w", "a >= c", "w < b + 4", "c > b - 9"},
+	"range that may fail":        {"v between w // 2 and w", "case when b <> 0 then v // b < d end"},
+	"single sides alone":         {"v > 5", "w = 3"},
+	"distinct":                   {"a is distinct from c", "b = d"},
+	"nothing matches":            {"a = c", "v > w + 100"},
 }
 
 // TestEveryKindOfJoinGivesDuckDBsRows compares all kinds of joins with all conditions, empty
@@ -81,15 +91,25 @@ func TestEveryKindOfJoinGivesDuckDBsRows(t *testing.T) {
 				case "mark":
 					sql = fmt.Sprintf("SELECT *, EXISTS (SELECT 1 FROM %s WHERE %s) FROM %s", sides[1], condition, sides[0])
 					builds = builds[1:]
-				case "semi", "anti":
+				case "semi", "anti": // as EXISTS: DuckDB returns broken texts for SEMI JOIN with ranges and CASE
+					not := map[string]string{"anti": "NOT "}[kind]
+					sql = fmt.Sprintf("SELECT * FROM %s WHERE %sEXISTS (SELECT 1 FROM %s WHERE %s)", sides[0], not, sides[1], condition)
 					builds = builds[1:]
 				}
 				answer := d.duck.Ask(exprtest.Question{SQL: sql, Optimize: true})[0]
 				require.Empty(t, answer.Error, sql)
 				for _, build := range builds {
+					algorithm := ""
+					if r.IntN(4) == 0 {
+						algorithm = "npj" // which compares all pairs
+					}
 					var out collected
 					b := New("join").Read(sides[0], d.path(randomSource{name: sides[0]})).Read(sides[1], d.path(randomSource{name: sides[1]})).
-						JoinWith(Join{With: sides[1], Kind: kind, On: on, Build: build}).WriteTo(&out)
+						JoinWith(Join{With: sides[1], Kind: kind, On: on, Build: build, Algorithm: algorithm}).WriteTo(&out)
+					plan, err := b.Plan()
+					require.NoError(t, err)
+					require.Equal(t, strings.HasPrefix(name, "range") && algorithm == "", strings.Contains(plan.Explain(Host).String(), "range: "), name)
+					require.NoError(t, plan.Close())
 					dev, err := host.Open(host.Options{Threads: 2, Memory: 1 << 28})
 					require.NoError(t, err)
 					_, err = b.Run(t.Context(), RunOptions{Device: smallStrides{dev, 1 + r.IntN(30)}, Threads: 1 + r.IntN(3)})

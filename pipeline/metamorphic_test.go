@@ -189,7 +189,7 @@ func (p *pipelineCase) join(prev string) {
 	table := []string{"b", "c"}[p.joined]
 	ops := []string{" = ", " = ", " is not distinct from "}
 	if p.r.IntN(6) == 0 {
-		ops = []string{" < ", " >= ", " <> "} // all pairs of rows are compared
+		ops = []string{" < ", " >= ", " <> "} // ranges, or all pairs of rows
 	}
 	var on []string
 	for range 1 + p.r.IntN(2) {

@@ -561,7 +561,7 @@ func (g *caseGenerator) join(left randomRelation) {
 	onLeft, onRight := g.expressions(left), g.expressions(right)
 	ops := []string{"=", "=", "IS NOT DISTINCT FROM"}
 	if g.r.IntN(6) == 0 {
-		ops = []string{"<", "<=", "<>", ">", "IS DISTINCT FROM"} // all pairs of rows are compared
+		ops = []string{"<", "<=", "<>", ">", "IS DISTINCT FROM"} // ranges, or all pairs of rows
 	}
 	for range 1 + g.r.IntN(3)/2 {
 		if s.kind == "cross" {

@@ -38,6 +38,54 @@ func (q *queue) MatchSorted(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe [
 	return m, nil
 }
 
+type boundArgs struct {
+	keys, starts, numbers uint64
+	builds, rows          int64
+	lower, upper          int32
+}
+
+// MatchRange implements gpu.Queue. The matches of a probe row are one run of the build
+// side. Each probe row has a number of its own, whose run it is: number 2r of row r begins
+// at starts[2r] and ends at starts[2r+1].
+func (q *queue) MatchRange(l *gpu.Lease, build gpu.Column, lower, upper *gpu.Bound) (out gpu.Matcher, err error) {
+	o := q.begin("range match", l)
+	defer end(o, &out, &err)
+	bounds := gpu.BoundColumns(lower, upper)
+	o.takes(build)
+	o.takes(bounds...)
+	if err := gpu.CheckRange(build, lower, upper); err != nil {
+		return nil, err
+	}
+	n := bounds[0].Len
+	m := o.newMatcher(n)
+	starts := o.keep(o.alloc(int64(n) * 8))
+	m.args.start, m.own = addr(starts), append(m.own, starts)
+	keys := make([]orderKey, 2)
+	of := func(k int, b *gpu.Bound) int32 {
+		if b == nil {
+			keys[k] = orderKeys([]gpu.SortKey{{Column: build}}, []gpu.SortKey{{Column: build}})[0]
+			return rangeOpen
+		}
+		keys[k] = orderKeys([]gpu.SortKey{{Column: build}}, []gpu.SortKey{{Column: b.Column}})[0]
+		if b.Strict {
+			return rangeStrict
+		}
+		return rangeClosed
+	}
+	a := boundArgs{starts: addr(starts), numbers: m.args.numbers, builds: int64(build.Len), rows: int64(n), lower: of(0, lower), upper: of(1, upper)}
+	a.keys = addr(upload(o, keys))
+	launch(o, "range_find", blocks(n, 256), 256, 0, a)
+	m.count(o, "probe_numbered", m.args)
+	return m, nil
+}
+
+// rangeOpen and the others are the constants of merge.cu.
+const (
+	rangeOpen int32 = iota
+	rangeClosed
+	rangeStrict
+)
+
 // mergeNumbers writes for each probe row the run of the build side that equals it, or -1.
 // starts has the first rows of the runs; nil means that every row is a run.
 func (o *op) mergeNumbers(numbers uint64, build, probe []gpu.SortKey, nullSafe []bool, starts *gpu.Buffer, runs int) {

@@ -105,6 +105,10 @@ func testOtherDevice(t *testing.T, open Open) {
 			_, err := q.MatchSorted(b.l, key(sides[0]), key(sides[1]), []bool{false})
 			return err
 		})
+		try("range match", func(q gpu.Queue) error {
+			_, err := q.MatchRange(b.l, sides[0], &gpu.Bound{Column: sides[1]}, nil)
+			return err
+		})
 	}
 	try("runs", func(q gpu.Queue) error { _, _, err := q.Runs(b.l, []gpu.Column{far}); return err })
 	move := func(name string, l *gpu.Lease, s *gpu.Stride, copy func(gpu.Queue, *gpu.Lease, *gpu.Stride) (*gpu.Stride, error)) {

@@ -59,6 +59,7 @@ func Run(t *testing.T, open, reference Open) {
 		{"Join", testJoin},
 		{"MatchPartitions", testMatchPartitions},
 		{"MatchSorted", testMatchSorted},
+		{"MatchRange", testMatchRange},
 		{"Runs", testRuns},
 		{"Groups", testGroups},
 		{"Aggregates", testAggregates},

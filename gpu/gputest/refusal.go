@@ -435,6 +435,12 @@ func primitiveRefusals() []refusal {
 			keys := sortKeys(b.inputs(), at)
 			return func() (gpu.Matcher, error) { return b.q.MatchSorted(b.l, keys, keys, []bool{false}) }, func() {}
 		})...)
+		out = append(out, matcherRefusals("range match of "+name, func(b *bench) (func() (gpu.Matcher, error), func()) {
+			key := b.inputs()[at]
+			return func() (gpu.Matcher, error) {
+				return b.q.MatchRange(b.l, key, &gpu.Bound{Column: key}, &gpu.Bound{Column: key})
+			}, func() {}
+		})...)
 	}
 	return out
 }

@@ -21,10 +21,7 @@ func (q *queue) MatchSorted(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe [
 	defer dead.release()
 	m.dead = dead.v
 	if err == nil {
-		m.first, err = newArray[int32](l, m.probes)
-	}
-	if err == nil {
-		m.count, err = newArray[int32](l, m.probes)
+		m.spans, err = newSpans(l, m.probes)
 	}
 	if err == nil {
 		err = q.dev.parallel(m.builds+m.probes, grain, m.find)
@@ -39,10 +36,10 @@ func (q *queue) MatchSorted(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe [
 
 // merge is the matches of sorted sides.
 type merge struct {
+	spans
 	compare        comparison // compares a build row with a probe row
 	builds, probes int
-	dead           []uint64     // bitmap of the probe rows with a null that matches nothing
-	first, count   array[int32] // the first match of each probe row, and how many it has
+	dead           []uint64 // bitmap of the probe rows with a null that matches nothing
 }
 
 // cut returns the number of build rows before the point at which the merge path crosses a
@@ -91,33 +88,4 @@ func (m *merge) runEnd(first, probe int) int {
 	}
 	low, high := first+ahead/2+1, min(first+ahead, m.builds)
 	return low + sort.Search(high-low, func(k int) bool { return m.compare(low+k, probe) != 0 })
-}
-
-func (m *merge) pairs(out *pairs, lo, hi, limit int) (next int, err error) {
-	for r := lo; r < hi; r++ {
-		first, count := m.first.v[r], m.count.v[r]
-		if err := out.room(int(count)); err != nil {
-			return 0, err
-		}
-		for j := range count {
-			out.add(int32(r), first+j)
-		}
-		if out.len() >= limit {
-			return r + 1, nil
-		}
-	}
-	return hi, nil
-}
-
-func (m *merge) matched(lo, hi int, bits []uint64) {
-	for r, count := range m.count.v[lo:hi] {
-		if count > 0 {
-			bits[(lo+r)/64] |= 1 << ((lo + r) % 64)
-		}
-	}
-}
-
-func (m *merge) release() {
-	m.first.release()
-	m.count.release()
 }

@@ -32,6 +32,15 @@ func Equality(e *Expr) (l, r *Expr, nullSafe, ok bool) {
 	return e.args[0], e.args[1], e.op == gpu.OpNotDistinct, true
 }
 
+// Inequality returns the two sides of l < r, l <= r, l > r or l >= r, and which of these it
+// is.
+func Inequality(e *Expr) (l, r *Expr, op ComparisonOp, ok bool) {
+	if op, ok = statisticsOps[e.op]; !ok || op < Lt || op > Ge {
+		return nil, nil, 0, false
+	}
+	return e.args[0], e.args[1], op, true
+}
+
 // Equal returns l = r of two expressions of one type; nullSafe makes it l IS NOT DISTINCT
 // FROM r.
 func Equal(l, r *Expr, nullSafe bool) *Expr {

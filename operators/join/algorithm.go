@@ -70,8 +70,11 @@ func Algorithms() (names []string) {
 	return names
 }
 
-// algorithm returns the algorithm of a name, one of Algorithms.
+// algorithm returns the algorithm of a name, one of Algorithms, or that of a range.
 func (s *Spec) algorithm(name string) algorithm {
+	if s.Range != nil {
+		return byRange{s}
+	}
 	return algorithms[slices.Index(Algorithms(), name)].make(s)
 }
 

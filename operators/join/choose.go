@@ -75,6 +75,8 @@ func (s Spec) Plan(device gpu.Properties) Choice {
 // chosen: they sort all bits of a key, where PHJ partitions by at most 16 of them.
 func (s *Spec) choose(c circumstances) Choice {
 	switch {
+	case s.Range != nil:
+		return Choice{"range", "binary searches in the sorted build side"}
 	case s.Algorithm != "":
 		return Choice{s.Algorithm, "the job says so"}
 	case c.device.Kind != "cuda" && s.KeyRange > 0 && s.KeyRange <= spread*float64(s.BuildRows) && s.direct():

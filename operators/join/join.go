@@ -1,8 +1,10 @@
-// Package join has the joins by equal keys: inner, left, right, full, semi, anti and mark,
-// on any number of key columns, one-to-many and many-to-many, with residual conditions.
+// Package join has the joins by equal keys or by a range: inner, left, right, full, semi,
+// anti and mark, on any number of key columns, one-to-many and many-to-many, with residual
+// conditions.
 // The build side stays on the device as a whole; the probe side streams through.
 //
-// An algorithm finds the pairs of rows with equal keys (algorithm.go). The kinds are made
+// An algorithm finds the pairs of rows with equal keys (algorithm.go), or with a key in the
+// range of a row (range.go). The kinds are made
 // of these pairs in one way for all algorithms (lane.go).
 package join
 
@@ -32,7 +34,9 @@ type Spec struct {
 	// Out names the columns of the result. A mark join has one more, the last: a Bool
 	// without nulls that says whether the row has a match.
 	Out *gpu.Schema
-	// Residual is a condition beside the equality of the keys; nil for none.
+	// Range finds the pairs if there are no keys; nil if there are.
+	Range *Range
+	// Residual is a condition beside the equality of the keys or the range; nil for none.
 	Residual *Residual
 	// Algorithm is the name of the algorithm; "" leaves the choice to the join.
 	Algorithm string
@@ -73,7 +77,11 @@ func (s *Spec) conditions() []*Residual {
 }
 
 func (s *Spec) validate() error {
-	if len(s.ProbeKeys) == 0 || len(s.ProbeKeys) != len(s.BuildKeys) || len(s.NullSafe) != len(s.ProbeKeys) {
+	if s.Range != nil {
+		if err := s.validateRange(); err != nil {
+			return err
+		}
+	} else if len(s.ProbeKeys) == 0 || len(s.ProbeKeys) != len(s.BuildKeys) || len(s.NullSafe) != len(s.ProbeKeys) {
 		return fmt.Errorf("join with %d probe keys, %d build keys and %d null rules", len(s.ProbeKeys), len(s.BuildKeys), len(s.NullSafe))
 	}
 	for i, p := range s.ProbeKeys {

@@ -22,20 +22,22 @@ import (
 )
 
 // Both sides have a key that may be null, a text that may be null, a number that may be
-// null, and a text that may not.
+// null, a text that may not, and a bound of keys that may be null.
 var side = gpu.NewSchema(
 	gpu.Field{Name: "key", Type: gpu.Of(gpu.Int64), Nullable: true},
 	gpu.Field{Name: "text", Type: gpu.Of(gpu.String), Nullable: true},
 	gpu.Field{Name: "number", Type: gpu.Of(gpu.Int32), Nullable: true},
-	gpu.Field{Name: "name", Type: gpu.Of(gpu.String)})
+	gpu.Field{Name: "name", Type: gpu.Of(gpu.String)},
+	gpu.Field{Name: "bound", Type: gpu.Of(gpu.Int64), Nullable: true})
 
 // draw draws n rows of a side, with about so many distinct keys.
 func draw(rnd *rand.Rand, n, distinct int) [][]gpu.Scalar {
 	out := make([][]gpu.Scalar, n)
 	for i := range out {
 		row := []gpu.Scalar{gpu.IntScalar(side.Fields[0].Type, rnd.Int64N(int64(distinct))), gpu.StringScalar(fmt.Sprint("t", rnd.IntN(2))),
-			gpu.IntScalar(side.Fields[2].Type, rnd.Int64N(10)), gpu.StringScalar(fmt.Sprint("row ", i))}
-		for c := range 3 {
+			gpu.IntScalar(side.Fields[2].Type, rnd.Int64N(10)), gpu.StringScalar(fmt.Sprint("row ", i)),
+			gpu.IntScalar(side.Fields[4].Type, rnd.Int64N(int64(distinct)))}
+		for _, c := range []int{0, 1, 2, 4} {
 			if rnd.IntN(8) == 0 {
 				row[c] = gpu.Null(row[c].Type)
 			}
@@ -50,6 +52,7 @@ type example struct {
 	kind         Kind
 	algorithm    string
 	keys         []int
+	by           *Range // in place of keys
 	nullSafe     bool
 	residual     bool // number < number
 	texts        bool // the result has texts of the build side
@@ -60,12 +63,12 @@ type example struct {
 }
 
 func (e example) String() string {
-	return fmt.Sprintf("%v, %s, keys %v, null-safe %v, residual %v, texts %v, %d x %d rows, strides of %d from %d, %d lanes",
-		e.kind, e.algorithm, e.keys, e.nullSafe, e.residual, e.texts, len(e.probe), len(e.build), e.stride, e.pushed, e.lanes)
+	return fmt.Sprintf("%v, %s, keys %v, range %+v, null-safe %v, residual %v, texts %v, %d x %d rows, strides of %d from %d, %d lanes",
+		e.kind, e.algorithm, e.keys, e.by, e.nullSafe, e.residual, e.texts, len(e.probe), len(e.build), e.stride, e.pushed, e.lanes)
 }
 
 func (e example) spec() Spec {
-	s := Spec{Kind: e.kind, Algorithm: e.algorithm, Probe: side, Build: side, ProbeKeys: e.keys, BuildKeys: e.keys,
+	s := Spec{Kind: e.kind, Algorithm: e.algorithm, Probe: side, Build: side, ProbeKeys: e.keys, BuildKeys: e.keys, Range: e.by,
 		NullSafe: slices.Repeat([]bool{e.nullSafe}, len(e.keys)), ProbeOut: []int{3, 0}}
 	if e.kind.Pairs() {
 		s.BuildOut = []int{2}
@@ -111,6 +114,20 @@ func (e example) want() (out []string) {
 		for _, k := range e.keys {
 			if x, y := p[k], b[k]; !(x.Valid && y.Valid && x.Compare(y) == 0 || e.nullSafe && !x.Valid && !y.Valid) {
 				return false
+			}
+		}
+		if r := e.by; r != nil {
+			key := b[r.Build]
+			for _, bound := range []struct {
+				column, sign int
+				strict       bool
+			}{{r.Lower, 1, r.LowerStrict}, {r.Upper, -1, r.UpperStrict}} {
+				if bound.column < 0 {
+					continue
+				}
+				if x := p[bound.column]; !key.Valid || !x.Valid || key.Compare(x)*bound.sign < 0 || bound.strict && key.Compare(x) == 0 {
+					return false
+				}
 			}
 		}
 		return !e.residual || p[2].Valid && b[2].Valid && p[2].Compare(b[2]) < 0
@@ -272,6 +289,17 @@ func examples() (out []example) {
 				}
 			}
 		}
+		for flags := range 4 {
+			for _, r := range []Range{{Build: 0, Lower: 0, Upper: 4}, {Build: 0, Lower: 4, Upper: 0, LowerStrict: true}, {Build: 4, Lower: -1, Upper: 0}, {Build: 3, Lower: 3, Upper: -1, LowerStrict: true}} {
+				for _, n := range [][3]int{{0, 0, 1}, {0, 20, 5}, {20, 0, 5}, {1, 1, 1}, {50, 60, 7}, {80, 50, 200}} {
+					e := example{kind: kind, by: &r, residual: flags&1 != 0, texts: flags&2 != 0, probe: draw(rnd, n[0], n[2]), build: draw(rnd, n[1], n[2])}
+					for _, sizes := range [][3]int{{3, 17, 3}, {40, 40, 2}, {1000, 1000, 1}} {
+						e.stride, e.pushed, e.lanes = sizes[0], sizes[1], sizes[2]
+						out = append(out, e)
+					}
+				}
+			}
+		}
 	}
 	return out
 }
@@ -295,7 +323,7 @@ func TestAllKindsOnAGPU(t *testing.T) {
 	for _, e := range all {
 		// An emulator is slow: one example for each kind, algorithm, residual condition
 		// and size of the sides.
-		what := fmt.Sprint(e.kind, e.algorithm, e.residual, len(e.probe), len(e.build))
+		what := fmt.Sprint(e.kind, e.algorithm, e.by != nil, e.residual, len(e.probe), len(e.build))
 		if !seen[what] && (e.stride > 1 || len(e.probe) < 50) {
 			seen[what] = true
 			e.lanes = 1
@@ -306,16 +334,24 @@ func TestAllKindsOnAGPU(t *testing.T) {
 
 func TestRefusedSpecs(t *testing.T) {
 	for want, change := range map[string]func(s *Spec){
-		`no join algorithm has the name "fast": choose one of npj`: func(s *Spec) { s.Algorithm = "fast" },
-		"join returns 3 columns under 2 names":                     func(s *Spec) { s.Out = gpu.NewSchema(s.Out.Fields[:2]...) },
-		"a semi join returns no columns of its build side":         func(s *Spec) { s.Kind = Semi },
-		"the residual condition of a join has 0 values, want 1":    func(s *Spec) { s.Residual = &Residual{Program: &gpu.Program{}} },
+		`no join algorithm has the name "fast": choose one of npj`:  func(s *Spec) { s.Algorithm = "fast" },
+		"join returns 3 columns under 2 names":                      func(s *Spec) { s.Out = gpu.NewSchema(s.Out.Fields[:2]...) },
+		"a semi join returns no columns of its build side":          func(s *Spec) { s.Kind = Semi },
+		"the residual condition of a join has 0 values, want 1":     func(s *Spec) { s.Residual = &Residual{Program: &gpu.Program{}} },
+		"a join by a range has neither equal keys nor":              func(s *Spec) { s.Range = &Range{} },
+		"a join by a range without bounds":                          func(s *Spec) { byRangeOf(s, Range{Build: 0, Lower: -1, Upper: -1}) },
+		`join key "key" is BIGINT, but its bound "text" is VARCHAR`: func(s *Spec) { byRangeOf(s, Range{Build: 0, Lower: 0, Upper: 1}) },
 	} {
 		s := example{kind: Inner, keys: []int{0}}.spec()
 		change(&s)
 		_, err := New(s)
 		require.ErrorContains(t, err, want)
 	}
+}
+
+// byRangeOf makes a join one by a range.
+func byRangeOf(s *Spec, r Range) {
+	s.ProbeKeys, s.BuildKeys, s.NullSafe, s.Range = nil, nil, nil, &r
 }
 
 // colliding is an algorithm that matches by the first of several keys alone, as if all hashes

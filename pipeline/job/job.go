@@ -71,7 +71,7 @@ type Join struct {
 	With      string   `yaml:"with" doc:"Source or step on the right side." required:"true"`
 	As        string   `yaml:"as" doc:"Name of the right side in expressions, as in 'm.name'; by default that of the source or step. A relation that is joined with itself needs one."`
 	Kind      string   `yaml:"kind" doc:"Kind of join. A mark join has all rows of its input, with a BOOLEAN that says whether the row has a match." enum:"inner,left,right,full,semi,anti,mark,cross" default:"inner"`
-	On        []string `yaml:"on" doc:"SQL conditions that all must hold. Without an equality (= or IS NOT DISTINCT FROM) of a left and a right column all pairs of rows are compared. A cross join has none."`
+	On        []string `yaml:"on" doc:"SQL conditions that all must hold. Without an equality (= or IS NOT DISTINCT FROM) or an inequality (<, <=, >, >=, BETWEEN) of the left and the right side all pairs of rows are compared. A cross join has none."`
 	Using     []string `yaml:"using" doc:"Columns of the same name that must be equal; they appear once."`
 	Mark      string   `yaml:"mark" doc:"Name of the BOOLEAN column of a mark join; matched by default."`
 	Build     string   `yaml:"build" doc:"Side to hold in memory; by default the smaller one, by estimate. Semi, anti and mark joins hold the right one." enum:"auto,left,right" default:"auto"`

@@ -92,3 +92,57 @@ DEVICE void merge_find(const MergeArgs& a) {
 MERGE(k4, PlainOrder<u32>)
 MERGE(k8, PlainOrder<u64>)
 MERGE(any, AnyOrder)
+
+// The match finding of ranges: two binary searches find the run of the build side that is
+// between the bounds of a row. Each row has a number of its own for its run, and probes of
+// table.cu count and write the pairs.
+//
+// Bytes: the bounds of a row, 12 for its run, and random reads of the build side.
+enum Bounded : i32 { RANGE_OPEN, RANGE_CLOSED, RANGE_STRICT };
+
+struct BoundArgs {
+    const OrderKey* keys; // of the lower and the upper bound: build is left
+    i32* starts;          // begin and end of the run of each row
+    i32* numbers;         // of the rows: twice the row, or -1 without a match
+    i64 builds, rows;
+    i32 lower, upper;     // a Bounded
+};
+
+// range_at returns the first build row from low on that is behind the bound of a row: above
+// it, or equal to it unless equals are before it.
+DEVICE i64 range_at(const OrderKey& k, i64 low, i64 high, i64 row, bool equals) {
+    while (low < high) {
+        i64 mid = (low + high) / 2;
+        i32 c = compare_key(k, mid, row);
+        if (c < 0 || (c == 0 && equals))
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+KERNEL(range_find, BoundArgs) {
+    i64 row = global_thread();
+    if (row >= a.rows) return;
+    const OrderKey &lower = a.keys[0], &upper = a.keys[1];
+    i64 begin = 0, end = 0;
+    if ((a.lower == RANGE_OPEN || bit(lower.right.valid, row)) && (a.upper == RANGE_OPEN || bit(upper.right.valid, row))) {
+        if (a.lower != RANGE_OPEN) begin = range_at(lower, 0, a.builds, row, a.lower == RANGE_STRICT);
+        if (a.upper != RANGE_OPEN) {
+            end = range_at(upper, begin, a.builds, row, a.upper == RANGE_CLOSED);
+        } else {
+            i64 high = a.builds; // of the rows before the nulls
+            for (end = lower.left.valid ? begin : high; end < high;) {
+                i64 mid = (end + high) / 2;
+                if (bit(lower.left.valid, mid))
+                    end = mid + 1;
+                else
+                    high = mid;
+            }
+        }
+    }
+    a.starts[2 * row] = (i32)begin;
+    a.starts[2 * row + 1] = (i32)end;
+    a.numbers[row] = begin < end ? (i32)(2 * row) : -1;
+}

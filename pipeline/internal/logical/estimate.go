@@ -307,7 +307,11 @@ func matchKeys(l, r *Relation, leftKeys, rightKeys []int) (pairs, share float64)
 // joinRows estimates the rows of a join.
 func joinRows(l, r *Relation, spec JoinSpec) float64 {
 	pairs, share := matchKeys(l, r, spec.LeftKeys, spec.RightKeys)
-	kept, _ := selectivity(spec.Residual, &Relation{Stats: slices.Concat(l.Stats, r.Stats)})
+	conditions := spec.Residual
+	if spec.Range != nil {
+		conditions = slices.Concat(spec.Range.conditions, conditions)
+	}
+	kept, _ := selectivity(conditions, &Relation{Stats: slices.Concat(l.Stats, r.Stats)})
 	pairs *= kept
 	matched := min(l.Rows*share, pairs)
 	switch spec.Kind {
@@ -348,7 +352,9 @@ func chooseBuild(l, r *Relation, spec JoinSpec) (left bool, why string) {
 	case join.Right:
 		factorRight = keptRows
 	}
-	left = l.Rows*factorLeft < r.Rows*factorRight
+	if left = l.Rows*factorLeft < r.Rows*factorRight; spec.Range != nil {
+		left = spec.Range.Left
+	}
 	small, large := r.Rows, l.Rows
 	if left {
 		small, large = large, small

@@ -128,7 +128,10 @@ type JoinSpec struct {
 	// side and then of the right side. Pairs on which one is not true do not match.
 	Residual []*expr.Expr
 	// AllPairs says that the key is the same in all rows: all pairs of rows are compared.
-	AllPairs  bool
+	AllPairs bool
+	// Range finds the pairs in place of keys, of which there are none then; nil if there is
+	// no range.
+	Range     *Range
 	Algorithm string // "" leaves the choice to the join
 	mark      string // name of the column of a mark join
 	build     string // "auto", "left" or "right"
@@ -167,6 +170,9 @@ func (n *Join) Conditions() (list []string) {
 			op = "IS NOT DISTINCT FROM"
 		}
 		list = append(list, fmt.Sprintf("%s %s %s", left, op, right))
+	}
+	if n.Range != nil {
+		list = append(list, n.Range.String())
 	}
 	for _, p := range n.Residual {
 		list = append(list, p.String())
@@ -431,7 +437,9 @@ func withInputs(n Node, f func(Node) Node) Node {
 	case *Project:
 		return newProject(r.Step, f(n.In), n.Exprs, n.Schema.Names(), n.tables)
 	case *Join:
-		return newJoin(r.Step, f(n.Left), f(n.Right), n.JoinSpec)
+		j := newJoin(r.Step, f(n.Left), f(n.Right), n.JoinSpec)
+		j.Order = n.Order
+		return j
 	case *Expand:
 		return newExpand(r.Step, f(n.In), n.Variants, n.Numbered)
 	case *Group:

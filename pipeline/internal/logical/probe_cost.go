@@ -1,5 +1,7 @@
 package logical
 
+import "math"
+
 // Times to look up a row in the table of a build side on a CPU core, in nanoseconds, on a Xeon
 // of 2023: in a table of ranks, in a hash table in the cache and out of it, and by a string.
 const (
@@ -7,6 +9,8 @@ const (
 	cachedCost = 6
 	hashCost   = 12
 	textCost   = 60
+	// searchCost is the time of a step of a binary search.
+	searchCost = 4
 	// cachedRows is the build rows of a hash table that stays in the cache of a core.
 	cachedRows = 1 << 17
 	// rankSpread is the width of the range of keys up to which they make a table of ranks, as
@@ -29,6 +33,9 @@ func (n *Join) ProbeCost() float64 {
 	build, keys := n.Right.Rel(), n.RightKeys
 	if n.BuildLeft {
 		build, keys = n.Left.Rel(), n.LeftKeys
+	}
+	if n.Range != nil {
+		return searchCost * math.Log2(build.Rows+1) * float64(len(n.Range.conditions))
 	}
 	for _, k := range keys {
 		if build.Schema.Fields[k].Type.IsVar() {

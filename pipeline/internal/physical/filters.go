@@ -23,7 +23,7 @@ const (
 // and the keys come unchanged from one scan. matches is the share of the rows with a match. A
 // residual condition only rules out more pairs.
 func filterProbe(st *Stage, spec join.Spec, matches float64) {
-	if spec.Kind != join.Inner && spec.Kind != join.Semi && spec.Kind != join.Right || slices.Contains(spec.NullSafe, true) {
+	if len(spec.ProbeKeys) == 0 || spec.Kind != join.Inner && spec.Kind != join.Semi && spec.Kind != join.Right || slices.Contains(spec.NullSafe, true) {
 		return
 	}
 	at, cols := st.Inputs[0], slices.Clone(spec.ProbeKeys)

@@ -259,11 +259,18 @@ func lowerJoin(n *logical.Join, need required) (*Stage, layout, error) {
 	for i, c := range compared[split:] {
 		ofRight[i] = c - nleft
 	}
-	left, leftLay, err := lower(n.Left, needLeft.with(n.LeftKeys...).with(compared[:split]...))
+	keyLeft, keyRight := n.LeftKeys, n.RightKeys
+	if n.Range != nil {
+		key, bounds := []int{n.Range.Key}, slices.DeleteFunc([]int{n.Range.Lower, n.Range.Upper}, func(c int) bool { return c < 0 })
+		if keyLeft, keyRight = bounds, key; n.Range.Left {
+			keyLeft, keyRight = key, bounds
+		}
+	}
+	left, leftLay, err := lower(n.Left, needLeft.with(keyLeft...).with(compared[:split]...))
 	if err != nil {
 		return nil, nil, err
 	}
-	right, rightLay, err := lower(n.Right, needRight.with(n.RightKeys...).with(ofRight...))
+	right, rightLay, err := lower(n.Right, needRight.with(keyRight...).with(ofRight...))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -312,15 +319,29 @@ func lowerJoin(n *logical.Join, need required) (*Stage, layout, error) {
 			return nil, nil, &job.Diagnostic{Step: n.Step, Msg: err.Error()}
 		}
 	}
-	if n.AllPairs {
-		st.Pairs = left.Rows * right.Rows
+	if n.Range != nil {
+		probeLay, buildLay := leftLay, rightLay
+		if n.BuildLeft {
+			probeLay, buildLay = rightLay, leftLay
+		}
+		spec.Range = &join.Range{Build: buildLay[n.Range.Key], Lower: -1, Upper: -1, LowerStrict: n.Range.LowerStrict, UpperStrict: n.Range.UpperStrict}
+		if c := n.Range.Lower; c >= 0 {
+			spec.Range.Lower = probeLay[c]
+		}
+		if c := n.Range.Upper; c >= 0 {
+			spec.Range.Upper = probeLay[c]
+		}
+		st.Sorted = st.Inputs[1].Rows * float64(spec.Build.Len())
 	}
+	st.Pairs = n.Compared()
 	spec.ProbeRows, spec.BuildRows = estimated(probed), estimated(built)
 	if n.Kind == join.Inner && len(n.Residual) == 0 {
 		spec.PairRows = estimated(n)
 	}
-	spec.KeyRange = logical.KeyRange(built, builtKeys)
-	spec.UniqueBuild = logical.Unique(built, builtKeys)
+	if n.Range == nil {
+		spec.KeyRange = logical.KeyRange(built, builtKeys)
+		spec.UniqueBuild = logical.Unique(built, builtKeys)
+	}
 	st.Detail = append(n.Conditions(), fmt.Sprintf("builds %s: %s", st.Inputs[1].Step, n.Why))
 	if n.Order != "" {
 		st.Detail = append(st.Detail, n.Order)

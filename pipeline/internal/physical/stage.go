@@ -25,6 +25,7 @@ type Stage struct {
 	Rows   float64     // estimate
 	Inputs []*Stage    // of a join: probe side, build side
 	Pairs  float64     // of a join without an equality: estimate of the pairs that it compares
+	Sorted float64     // of a join by a range: estimate of the values of the rows that it sorts
 
 	Table    source.Table       // of a scan
 	Columns  []int              // positions in the table

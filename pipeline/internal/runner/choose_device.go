@@ -83,6 +83,7 @@ func (w *work) add(s *physical.Stage) {
 			w.rows += in.Rows
 		}
 		w.rows += s.Pairs
+		w.sorted += s.Sorted
 		w.values += s.Rows * columns
 	}
 }

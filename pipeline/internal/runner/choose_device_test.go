@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -139,15 +140,45 @@ func TestMoreCoresTakeLess(t *testing.T) {
 	}
 }
 
-func TestWorkIsThatOfThePlan(t *testing.T) {
-	data := "../../../examples/quickstart/data/"
+// quickstart returns two tables of an example.
+func quickstart(t *testing.T) map[string]source.Table {
 	tables := map[string]source.Table{}
 	for _, name := range []string{"lineitem", "orders"} {
-		table, err := sourceparquet.Open([]string{data + name + ".parquet"}, sourceparquet.OpenOptions{})
+		table, err := sourceparquet.Open([]string{"../../../examples/quickstart/data/" + name + ".parquet"}, sourceparquet.OpenOptions{})
 		require.NoError(t, err)
-		defer table.Close()
+		t.Cleanup(func() { table.Close() })
 		tables[name] = table
 	}
+	return tables
+}
+
+// TestAJoinByARangeCostsItsSearchesAndItsPairs compares the work of joins by a range with
+// that of all pairs.
+func TestAJoinByARangeCostsItsSearchesAndItsPairs(t *testing.T) {
+	tables := quickstart(t)
+	const lines, orders = 60175, 15000
+	rows := func(algorithm string, on ...string) work {
+		last, faults := logical.Bind(logical.Query{Sources: []string{"lineitem", "orders"}, Text: &job.Job{}, Steps: []job.Step{
+			{From: "lineitem", Join: &job.Join{With: "orders", Kind: "semi", On: on, Algorithm: algorithm}},
+		}}, tables)
+		require.Empty(t, faults)
+		p, err := physical.Lower("work", logical.Optimize(last))
+		require.NoError(t, err)
+		return planWork(p)
+	}
+	const below, other = "l_partkey < o_orderkey", "l_orderkey <> o_custkey"
+	searches := lines * math.Log2(orders+1)
+	require.InEpsilon(t, lines*orders, rows("npj", below).rows, 0.01)
+	require.InEpsilon(t, lines+orders+searches, rows("", below).rows, 0.01)
+	require.EqualValues(t, orders, rows("", below).sorted)
+	require.EqualValues(t, 2*orders, rows("", below, other).sorted)
+	both := rows("", below, other).rows
+	require.Greater(t, both, 0.01*lines*orders)
+	require.Less(t, both, 0.5*lines*orders)
+}
+
+func TestWorkIsThatOfThePlan(t *testing.T) {
+	tables := quickstart(t)
 	last, faults := logical.Bind(logical.Query{Sources: []string{"lineitem", "orders"}, Text: &job.Job{}, Steps: []job.Step{
 		{From: "lineitem", Filter: "l_quantity < 100"},
 		{Join: &job.Join{With: "orders", On: []string{"l_orderkey = o_orderkey"}}},
@@ -186,6 +217,8 @@ func TestAJoinWithoutAnEqualityCostsItsPairs(t *testing.T) {
 	w := work{}
 	w.add(&physical.Stage{Kind: "inner join", Rows: 10, Pairs: 1e6, Schema: &gpu.Schema{}, Inputs: []*physical.Stage{side, side}})
 	require.Equal(t, 1e6+2000, w.rows)
+	w.add(&physical.Stage{Kind: "inner join", Rows: 10, Sorted: 5000, Schema: &gpu.Schema{}, Inputs: []*physical.Stage{side, side}})
+	require.Equal(t, 5000.0, w.sorted)
 }
 
 func TestTheChoiceSaysWhatEitherDeviceTakes(t *testing.T) {

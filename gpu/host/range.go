@@ -1,0 +1,64 @@
+package host
+
+import (
+	"sort"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// MatchRange implements gpu.Queue.
+func (q *queue) MatchRange(l *gpu.Lease, build gpu.Column, lower, upper *gpu.Bound) (gpu.Matcher, error) {
+	bounds := gpu.BoundColumns(lower, upper)
+	if err := q.check([]gpu.Column{build}, bounds); err != nil {
+		return nil, err
+	}
+	if err := gpu.CheckRange(build, lower, upper); err != nil {
+		return nil, err
+	}
+	rows := bounds[0].Len
+	// Nulls are last.
+	keys := sort.Search(build.Len, func(i int) bool { return !build.IsValid(i) })
+	begin := bounded(build, lower, lower != nil && lower.Strict)
+	end := bounded(build, upper, upper != nil && !upper.Strict)
+	dead, err := nullRows(l, bounds, nil, rows)
+	defer dead.release()
+	var m spans
+	if err == nil {
+		m, err = newSpans(l, rows)
+	}
+	if err == nil {
+		err = q.dev.parallel(rows, probeGrain, func(from, to int) error {
+			for r := from; r < to; r++ {
+				first, count := 0, 0
+				if dead.v == nil || dead.v[r/64]>>(r%64)&1 == 0 {
+					if begin != nil {
+						first = sort.Search(keys, func(i int) bool { return begin(i, r) })
+					}
+					if count = keys - first; end != nil {
+						count = sort.Search(count, func(i int) bool { return end(first+i, r) })
+					}
+				}
+				m.first.v[r], m.count.v[r] = int32(first), int32(count)
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		m.release()
+		return nil, q.fail(err)
+	}
+	return &matcher{dev: q.dev.device(), lookup: &m, rows: rows, to: rows}, nil
+}
+
+// bounded returns whether build row i is behind the bound of probe row r. equal says that a
+// row that equals the bound is not. It returns nil without a bound.
+func bounded(build gpu.Column, b *gpu.Bound, equal bool) func(i, r int) bool {
+	if b == nil {
+		return nil
+	}
+	compare := compareColumns(build, b.Column)
+	return func(i, r int) bool {
+		c := compare(i, r)
+		return c > 0 || c == 0 && !equal
+	}
+}
