@@ -14,8 +14,8 @@ import (
 // The layouts of join.cu.
 type (
 	joinState struct {
-		pairs, written                                uint64
-		items, taken, late, lateTaken, stopped, wrong uint32
+		pairs, written                uint64
+		_, _, late, _, stopped, wrong uint32
 	}
 	joinLoad struct {
 		src, rows uint64

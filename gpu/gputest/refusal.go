@@ -424,8 +424,8 @@ func primitiveRefusals() []refusal {
 	}
 	out = append(out, matcherRefusals("join partitions", func(b *bench) (func() (gpu.Matcher, error), func()) {
 		cols := b.inputs()
-		// One partition, because pairs of several come in any order.
-		keys, offsets, err := b.q.Partition(b.l, pick(cols, colOrdered), cols[colSpread], gpu.Digit{})
+		// One partition and distinct keys, because other pairs come in any order.
+		keys, offsets, err := b.q.Partition(b.l, pick(cols, colSpread), cols[colSpread], gpu.Digit{})
 		require.NoError(b.t, err)
 		side := gpu.Partitioned{Key: keys[0], Offsets: offsets}
 		return func() (gpu.Matcher, error) { return b.q.MatchPartitions(b.l, side, side) }, func() { keys[0].Release(); offsets.Release() }

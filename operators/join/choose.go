@@ -184,10 +184,11 @@ func (r rates) phj(s *Spec, c circumstances, transform bool) float64 {
 	case c.memory > 0:
 		batch = float64(s.batch(c.memory, c.lanes, int(s.BuildRows)))
 	}
+	batch = max(batch, float64(c.stride)) // a stride is not cut
 	batches := max(1, p/batch)
 	ns := 2*passes*r.stream*(n*float64(build)+p*float64(probe)) + // transformation
 		r.buildMatch*batches*n + r.probeMatch*p + r.match*(batches*n*float64(build)+p*float64(probe)+m*float64(out))
-	if batches > 1 || c.stride > 0 && p > float64(c.stride) {
+	if batch < p && batch > float64(c.stride) || c.stride > 0 && p > float64(c.stride) {
 		ns += 2 * r.stream * p * float64(rowBytes(s.Probe, nil)) // collecting
 	}
 	if !transform {
