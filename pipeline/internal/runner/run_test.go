@@ -530,10 +530,11 @@ func TestAScanThatTheBudgetIsTooSmallForIsRefusedBeforeAnythingRuns(t *testing.T
 // ending emits its strides, and in Flush one row of -1 from each lane.
 type ending struct{ *fakeOperator }
 
-func (o ending) NewLane(operators.Task) (operators.Lane, error) { return endingLane{o}, nil }
+func (o ending) NewLane(operators.Task) (operators.Lane, error) { return endingLane{}, nil }
 
-type endingLane struct{ ending }
+type endingLane struct{}
 
+func (endingLane) Close() error { return nil }
 func (endingLane) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) error { return emit(s) }
 func (endingLane) Flush(_ context.Context, emit operators.Emit) error {
 	typ := oneColumn.Fields[0].Type
