@@ -534,7 +534,7 @@ func (o ending) NewLane(operators.Task) (operators.Lane, error) { return endingL
 
 type endingLane struct{}
 
-func (endingLane) Close() error { return nil }
+func (endingLane) Close() error                                                     { return nil }
 func (endingLane) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) error { return emit(s) }
 func (endingLane) Flush(_ context.Context, emit operators.Emit) error {
 	typ := oneColumn.Fields[0].Type
