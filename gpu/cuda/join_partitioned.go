@@ -14,8 +14,8 @@ import (
 // The layouts of join.cu.
 type (
 	joinState struct {
-		pairs, written                uint64
-		_, _, late, _, stopped, wrong uint32
+		pairs, written                            uint64
+		_, taken, late, lateTaken, stopped, wrong uint32
 	}
 	joinLoad struct {
 		src, rows uint64
@@ -294,7 +294,7 @@ func (m *partitionMatcher) args(columns []joinColumn, limit int, runs bool) (a j
 
 // run launches a kernel over the items that it has left, and returns the state after it.
 func (m *partitionMatcher) run(o *op, kernel string, a joinArgs, shared int) joinState {
-	o.fill(m.work, 32, 4, 0) // stopped
+	o.fill(m.work, int64(unsafe.Offsetof(joinState{}.stopped)), 4, 0)
 	perMulti := max(1, min(2048/joinThreads, (m.dev.props.sharedPerBlock+1024)/(shared+2048)))
 	launch(o, fmt.Sprintf("%s_k%d", kernel, m.width), min(m.blocks, m.dev.props.multiprocessors*perMulti), joinThreads, shared, a)
 	found := make([]joinState, 1)
@@ -308,8 +308,8 @@ func (m *partitionMatcher) run(o *op, kernel string, a joinArgs, shared int) joi
 // join joins what is left until there is no room for more pairs. It returns their number,
 // and whether all is done.
 func (m *partitionMatcher) join(o *op, columns []joinColumn, room int) (rows int, done bool) {
-	o.fill(m.work, 0, 8, 0)    // pairs
-	o.fill(m.work, 8, 8, 0xff) // written
+	o.fill(m.work, int64(unsafe.Offsetof(joinState{}.pairs)), 8, 0)
+	o.fill(m.work, int64(unsafe.Offsetof(joinState{}.written)), 8, 0xff)
 	for {
 		state := joinState{written: math.MaxUint64}
 		if !m.chained {
@@ -321,7 +321,8 @@ func (m *partitionMatcher) join(o *op, columns []joinColumn, room int) (rows int
 			a, shared := m.args(columns, room, true)
 			if state = m.run(o, "join_runs", a, shared); state.stopped == 0 {
 				m.lateItems = 0
-				o.fill(m.work, 24, 8, 0) // late, lateTaken
+				o.fill(m.work, int64(unsafe.Offsetof(joinState{}.late)), 4, 0)
+				o.fill(m.work, int64(unsafe.Offsetof(joinState{}.lateTaken)), 4, 0)
 				m.begin(o, 1)
 			}
 		}
@@ -567,7 +568,7 @@ func (m *partitionMatcher) Matched(gq gpu.Queue, l *gpu.Lease) (out gpu.Column, 
 	o.fill(matched, 0, n, 0)
 	// All items, whatever Next has returned: the blocks begin anew, and go back.
 	o.copy(before, 0, m.work, 0, m.work.Size())
-	o.fill(m.work, 20, 4, 0) // taken
+	o.fill(m.work, int64(unsafe.Offsetof(joinState{}.taken)), 4, 0)
 	m.begin(o, 0)
 	a, shared := m.args(nil, joinLimit, false)
 	a.matched = addr(matched)

@@ -105,15 +105,7 @@ func testMatchRange(t *testing.T, open Open) {
 		m, err := b.q.MatchRange(b.l, key, &gpu.Bound{Column: key}, nil)
 		require.NoError(t, err)
 		defer m.Release()
-		for i := range 3 {
-			p, build, more, err := m.Next(b.q, b.l, n)
-			require.NoError(t, err)
-			require.True(t, more)
-			require.Equal(t, n, p.Len)
-			rows := b.int32s(p)
-			require.Equal(t, []int32{int32(i), int32(i)}, []int32{slices.Min(rows), slices.Max(rows)})
-			require.True(t, slices.IsSorted(b.int32s(build)))
-		}
+		b.requireRowsOfAll(m, n)
 	})
 	t.Run("refuses", func(t *testing.T) {
 		bound := func(t gpu.Type, n int) *gpu.Bound { return &gpu.Bound{Column: gpu.Column{Type: t, Len: n}} }

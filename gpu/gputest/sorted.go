@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/big"
-	"slices"
 	"sort"
 	"testing"
 
@@ -82,15 +81,7 @@ func testMatchSorted(t *testing.T, open Open) {
 		m, err := b.q.MatchSorted(b.l, key, key, []bool{false})
 		require.NoError(t, err)
 		defer m.Release()
-		for i := range 3 {
-			p, build, more, err := m.Next(b.q, b.l, n)
-			require.NoError(t, err)
-			require.True(t, more)
-			require.Equal(t, n, p.Len)
-			rows := b.int32s(p)
-			require.Equal(t, []int32{int32(i), int32(i)}, []int32{slices.Min(rows), slices.Max(rows)})
-			require.True(t, slices.IsSorted(b.int32s(build)))
-		}
+		b.requireRowsOfAll(m, n)
 	})
 	t.Run("refuses", func(t *testing.T) {
 		for _, c := range []struct {

@@ -13,7 +13,7 @@
 
 // Bulk copies (Hopper and later) bring rows into shared memory by one instruction of one
 // thread; other GPUs take 16 bytes a thread.
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900 && !defined(GSTREAM_NO_BULK)
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 constexpr bool JOIN_BULK = true;
 #else
 constexpr bool JOIN_BULK = false;
