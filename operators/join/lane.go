@@ -287,21 +287,30 @@ func (l *lane) emitPairs(m matching, p pairs, emit operators.Emit) error {
 		if err != nil {
 			return err
 		}
-		out := &gpu.Stride{Schema: l.Out, Rows: part.probe.Len}
-		out.Cols, err = l.Queue.Gather(l.Lease, operators.Pick(m.probe, l.ProbeOut), part.probe, false)
-		if err == nil {
-			err = l.gatherBuild(out, part.build)
-		}
-		part.release()
+		cols, err := l.Queue.Gather(l.Lease, operators.Pick(m.probe, l.ProbeOut), part.probe, false)
+		part.probe.Release()
 		if err != nil {
-			out.Release()
+			part.build.Release()
 			return err
 		}
-		if err := emit(out); err != nil {
+		if err := l.emitBuild(cols, part.build, emit); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// emitBuild emits columns of the probe side and, behind them, those of the build side at row
+// ids. It takes both over.
+func (l *lane) emitBuild(cols []gpu.Column, ids gpu.Column, emit operators.Emit) error {
+	out := &gpu.Stride{Schema: l.Out, Cols: cols, Rows: ids.Len}
+	err := l.gatherBuild(out, ids)
+	ids.Release()
+	if err != nil {
+		out.Release()
+		return err
+	}
+	return emit(out)
 }
 
 // slice returns the pairs from a position on, at most StrideRows.
@@ -408,17 +417,12 @@ func (l *lane) unmatchedBuild(emit operators.Emit) error {
 		if err != nil {
 			return err
 		}
-		out := &gpu.Stride{Schema: l.Out, Rows: ids.Len}
-		out.Cols, err = l.Queue.Scatter(l.Lease, none, gpu.Column{Type: rest.Type}, ids.Len)
-		if err == nil {
-			err = l.gatherBuild(out, ids)
-		}
-		ids.Release()
+		cols, err := l.Queue.Scatter(l.Lease, none, gpu.Column{Type: rest.Type}, ids.Len)
 		if err != nil {
-			out.Release()
+			ids.Release()
 			return err
 		}
-		if err := emit(out); err != nil {
+		if err := l.emitBuild(cols, ids, emit); err != nil {
 			return err
 		}
 	}
