@@ -10,6 +10,7 @@ import (
 	"context"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/spill"
 )
 
 // Task is what an operator needs to run. Its Queue belongs to one lane.
@@ -22,6 +23,9 @@ type Task struct {
 	StrideRows int
 	// Lanes is the number of lanes of the pipeline.
 	Lanes int
+	// Spill keeps rows that an operator must hold. It may be nil: then they stay in the
+	// memory of the device.
+	Spill *spill.Store
 	// Filter asks Finalize of a Filtering operator for a filter.
 	Filter FilterKind
 }

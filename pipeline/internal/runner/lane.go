@@ -8,7 +8,6 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
-	"github.com/gstream/gstream/pipeline/internal/physical"
 )
 
 // lane is one of the lanes of a pipeline: a goroutine with a queue, and its local state
@@ -26,7 +25,7 @@ type lane struct {
 // task returns the task of an operator in the lane.
 func (l *lane) task(o *opRun) operators.Task {
 	r := l.pipelineRun.run
-	return operators.Task{Device: r.device, Queue: l.queue, Lease: o.lease, StrideRows: l.strideRows(physical.RowBytes(o.Schema)), Lanes: l.lanes}
+	return operators.Task{Device: r.device, Queue: l.queue, Lease: o.lease, StrideRows: l.strideRows(o.Schema.RowBytes()), Lanes: l.lanes, Spill: r.spill}
 }
 
 // work runs the lane until the feed has no more morsels.
