@@ -284,8 +284,11 @@ var operatorsUnderTest = []operatorUnderTest{
 	{"inner join with a condition", true, false, func(t *testing.T) operators.Operator { return newJoinIf(t, join.Inner, true, 0) }},
 	{"anti join with a condition", true, false, func(t *testing.T) operators.Operator { return newJoinIf(t, join.Anti, true, 1, 0) }},
 	{"mark join", true, false, func(t *testing.T) operators.Operator { return newJoin(t, join.Mark, 0) }},
-	{"sort", true, false, func(t *testing.T) operators.Operator {
+	{"sort", true, true, func(t *testing.T) operators.Operator {
 		return newSort(t, 0, -1, sort.Key{Column: 1}, sort.Key{Column: 2, Descending: true, NullsFirst: true})
+	}},
+	{"sort of which rows are skipped", true, true, func(t *testing.T) operators.Operator {
+		return newSort(t, 777, 1<<20, sort.Key{Column: 0, Descending: true})
 	}},
 	{"top-k", true, false, func(t *testing.T) operators.Operator { return newSort(t, 3, 20, sort.Key{Column: 0}) }},
 	{"expand", false, false, func(t *testing.T) operators.Operator { return newExpand(t) }},

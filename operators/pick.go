@@ -69,6 +69,19 @@ func SliceStride(t Task, s *gpu.Stride, from, to int) (*gpu.Stride, error) {
 	return out, nil
 }
 
+// IDs returns row ids as a column of the device.
+func IDs(t Task, ids []int32) (gpu.Column, error) {
+	values := gpu.WrapBytes(gpu.BytesOf(ids))
+	s := &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "ids", Type: gpu.Of(gpu.Int32)}), Rows: len(ids),
+		Cols: []gpu.Column{{Type: gpu.Of(gpu.Int32), Len: len(ids), Data: values}}}
+	up, err := t.Queue.Upload(t.Lease, s)
+	if err != nil {
+		s.Release()
+		return gpu.Column{}, err
+	}
+	return up.Cols[0], nil
+}
+
 // Ints returns the values of a short Int32 column without nulls. It waits for the device.
 func Ints(t Task, c gpu.Column) (out []int, err error) {
 	l := t.Device.HostBudget().Lease(t.Lease.Name())

@@ -27,6 +27,9 @@ type Partitions struct {
 	host   *gpu.Lease // and in host memory, if the device has memory of its own
 	disk   *gpu.Lease
 	moved  *traffic
+	// Ordered says that each partition is in one stride. Each then returns the rows in order
+	// of partition, and in the order of their stride.
+	Ordered bool
 
 	movers []*mover // by tier
 
@@ -212,7 +215,7 @@ func (m *mover) Reclaim(want int64) (given int64) {
 	var err error
 	for len(victims) > 0 && err == nil {
 		n, bytes := 1, victims[0].bytes
-		for ; m.to() == disk && n < len(victims) && bytes+victims[n].bytes <= mostWritten; n++ {
+		for ; m.to() == disk && !m.Ordered && n < len(victims) && bytes+victims[n].bytes <= mostWritten; n++ {
 			bytes += victims[n].bytes
 		}
 		if err = m.move(victims[:n]); err == nil {
@@ -272,8 +275,8 @@ func (m *mover) take(want int64) (victims []*piece) {
 }
 
 // Each calls a function with all rows of partitions [from, to), in strides of the device that
-// the function takes over, in any order. The lease pays for the strides. Rows may move down
-// meanwhile. It is an error when rows are missing.
+// the function takes over, in any order unless the partitions are Ordered. The lease pays for
+// the strides. Rows may move down meanwhile. It is an error when rows are missing.
 func (p *Partitions) Each(ctx context.Context, q gpu.Queue, l *gpu.Lease, from, to int, take func(*gpu.Stride) error) error {
 	left := p.Rows(from, to)
 	counted := func(s *gpu.Stride) error {
@@ -311,24 +314,36 @@ func (p *Partitions) Each(ctx context.Context, q gpu.Queue, l *gpu.Lease, from, 
 }
 
 // next returns a piece in memory with rows of partitions [from, to) that is not read, busy, or
-// else a run with rows of such a piece.
-func (p *Partitions) next(from, to int, read map[*piece]bool) (*piece, *run) {
+// a run with rows of such a piece. It returns neither when all are read.
+func (p *Partitions) next(from, to int, read map[*piece]bool) (x *piece, in *run) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	unread := func(x *piece) bool {
 		begin, end := x.within(from, to)
 		return begin < end && !read[x]
 	}
-	if i := slices.IndexFunc(p.pieces, unread); i >= 0 {
-		p.pieces[i].busy++
-		return p.pieces[i], nil
+	lowest := math.MaxInt
+	better := func(first int) bool {
+		if lowest < math.MaxInt && !(p.Ordered && first < lowest) {
+			return false
+		}
+		lowest = first
+		return true
 	}
-	for _, r := range p.runs {
-		if slices.ContainsFunc(r.pieces, unread) {
-			return nil, r
+	for _, o := range p.pieces {
+		if unread(o) && better(o.first) {
+			x = o
 		}
 	}
-	return nil, nil
+	for _, r := range p.runs {
+		if slices.ContainsFunc(r.pieces, unread) && better(r.first) {
+			x, in = nil, r
+		}
+	}
+	if x != nil {
+		x.busy++
+	}
+	return x, in
 }
 
 // rowsOf returns the rows of a busy piece in partitions [from, to), in the memory of the
