@@ -99,7 +99,8 @@ type Local interface {
 }
 
 // Source is a finalised Blocking operator that returns rows. Its parts, in order, are the
-// result. Lanes emit different parts concurrently.
+// result. Lanes emit different parts concurrently. A Source that is Streaming too returns
+// rows that it has kept back, once all its lanes have been flushed.
 type Source interface {
 	Parts() int
 	Emit(ctx context.Context, t Task, part int, emit Emit) error

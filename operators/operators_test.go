@@ -171,12 +171,19 @@ func runWith(t *testing.T, memory int64, o spill.Options, op operators.Operator,
 			}
 			return lane.Close()
 		}
-		return inLanes(len(input), func(task operators.Task) (func(int) error, func() error, func() error, error) {
+		err := inLanes(len(input), func(task operators.Task) (func(int) error, func() error, func() error, error) {
 			lane, err := s.NewLane(task)
 			if err != nil {
 				return nil, nil, nil, err
 			}
 			return func(n int) error { return lane.Push(ctx, input[n], emit(n)) }, func() error { return lane.Flush(ctx, emit(len(input))) }, lane.Close, nil
+		})
+		rest, ok := op.(operators.Source)
+		if err != nil || !ok {
+			return err
+		}
+		return inLanes(rest.Parts(), func(task operators.Task) (func(int) error, func() error, func() error, error) {
+			return func(n int) error { return rest.Emit(ctx, task, n, emit(len(input)+1+n)) }, nothing, nothing, nil
 		})
 	}()
 	require.NoError(t, op.Close())
@@ -274,16 +281,16 @@ var operatorsUnderTest = []operatorUnderTest{
 	{"group-by", false, false, func(t *testing.T) operators.Operator { return newGroupBy(t, 1) }},
 	{"group-by of two keys", false, true, func(t *testing.T) operators.Operator { return newGroupBy(t, 1, 0) }},
 	{"group-by without keys", false, false, func(t *testing.T) operators.Operator { return newGroupBy(t) }},
-	{"inner join", true, false, func(t *testing.T) operators.Operator { return newJoin(t, join.Inner, 0) }},
-	{"inner join on two keys", true, false, func(t *testing.T) operators.Operator { return newJoin(t, join.Inner, 1, 2) }},
-	{"left join", true, false, func(t *testing.T) operators.Operator { return newJoin(t, join.Left, 0, 1) }},
-	{"semi join", true, false, func(t *testing.T) operators.Operator { return newJoin(t, join.Semi, 0) }},
-	{"anti join", true, false, func(t *testing.T) operators.Operator { return newJoin(t, join.Anti, 2) }},
-	{"right join", true, false, func(t *testing.T) operators.Operator { return newJoin(t, join.Right, 0) }},
-	{"full join with a condition", true, false, func(t *testing.T) operators.Operator { return newJoinIf(t, join.Full, true, 0) }},
-	{"inner join with a condition", true, false, func(t *testing.T) operators.Operator { return newJoinIf(t, join.Inner, true, 0) }},
-	{"anti join with a condition", true, false, func(t *testing.T) operators.Operator { return newJoinIf(t, join.Anti, true, 1, 0) }},
-	{"mark join", true, false, func(t *testing.T) operators.Operator { return newJoin(t, join.Mark, 0) }},
+	{"inner join", true, true, func(t *testing.T) operators.Operator { return newJoin(t, join.Inner, 0) }},
+	{"inner join on two keys", true, true, func(t *testing.T) operators.Operator { return newJoin(t, join.Inner, 1, 2) }},
+	{"left join", true, true, func(t *testing.T) operators.Operator { return newJoin(t, join.Left, 0, 1) }},
+	{"semi join", true, true, func(t *testing.T) operators.Operator { return newJoin(t, join.Semi, 0) }},
+	{"anti join", true, true, func(t *testing.T) operators.Operator { return newJoin(t, join.Anti, 2) }},
+	{"right join", true, true, func(t *testing.T) operators.Operator { return newJoin(t, join.Right, 0) }},
+	{"full join with a condition", true, true, func(t *testing.T) operators.Operator { return newJoinIf(t, join.Full, true, 0) }},
+	{"inner join with a condition", true, true, func(t *testing.T) operators.Operator { return newJoinIf(t, join.Inner, true, 0) }},
+	{"anti join with a condition", true, true, func(t *testing.T) operators.Operator { return newJoinIf(t, join.Anti, true, 1, 0) }},
+	{"mark join", true, true, func(t *testing.T) operators.Operator { return newJoin(t, join.Mark, 0) }},
 	{"sort", true, true, func(t *testing.T) operators.Operator {
 		return newSort(t, 0, -1, sort.Key{Column: 1}, sort.Key{Column: 2, Descending: true, NullsFirst: true})
 	}},
@@ -298,7 +305,7 @@ var operatorsUnderTest = []operatorUnderTest{
 func init() {
 	for _, algorithm := range join.Algorithms() {
 		add := func(kind join.Kind, condition bool, keys ...int) {
-			operatorsUnderTest = append(operatorsUnderTest, operatorUnderTest{fmt.Sprintf("%v join by %s, condition %v, keys %v", kind, algorithm, condition, keys), false, false,
+			operatorsUnderTest = append(operatorsUnderTest, operatorUnderTest{fmt.Sprintf("%v join by %s, condition %v, keys %v", kind, algorithm, condition, keys), false, true,
 				func(t *testing.T) operators.Operator { return newJoinBy(t, algorithm, kind, condition, keys...) }})
 		}
 		add(join.Inner, false, 0)
@@ -347,7 +354,7 @@ func TestRowsThatSpillComeBack(t *testing.T) {
 				for _, compress := range []bool{false, true} {
 					got, stats, err := runWith(t, 0, spill.Options{Dir: t.TempDir(), Always: true, Compress: compress}, o.make(t), 512, cut(build, 512), cut(input, 512), lanes)
 					require.NoError(t, err)
-					if !o.ordered {
+					if !o.ordered || strings.Contains(o.name, "join") { // a join out of core keeps no order
 						slices.Sort(got)
 						slices.Sort(want)
 					}

@@ -820,49 +820,26 @@ func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int) (_ 
 	if err != nil {
 		return nil, err
 	}
-	var pending []*gpu.Stride // rows of the part, to be assigned together
-	defer func() {
-		for _, s := range pending {
-			s.Release()
+	// The rows are assigned together.
+	err = operators.InBatches(t, o.partials, func(add func(*gpu.Stride) error) error {
+		for len(o.few) > 0 { // these are not partitioned, so there is one part
+			s := o.few[0]
+			o.few = o.few[1:]
+			if err := add(s); err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			merged.release()
-		}
-	}()
-	n := 0 // rows of pending
-	take := func() error {
-		s, err := operators.ConcatStrides(t, o.partials, pending)
-		pending, n = nil, 0
-		if err != nil {
-			return err
-		}
+		return o.held.Each(ctx, t.Queue, t.Lease, from, to, add)
+	}, func(s *gpu.Stride) error {
 		defer s.Release()
 		failed, err := merged.take(t, s)
 		return o.naming(failed, err)
-	}
-	add := func(s *gpu.Stride) error {
-		pending, n = append(pending, s), n+s.Rows
-		if n < t.StrideRows {
-			return nil
-		}
-		return take()
-	}
-	for len(o.few) > 0 { // these are not partitioned, so there is one part
-		s := o.few[0]
-		o.few = o.few[1:]
-		if err := add(s); err != nil {
-			return nil, err
-		}
-	}
-	if err := o.held.Each(ctx, t.Queue, t.Lease, from, to, add); err != nil {
+	})
+	if err != nil {
+		merged.release()
 		return nil, err
 	}
 	o.held.Drop(from, to)
-	if n > 0 {
-		if err := take(); err != nil {
-			return nil, err
-		}
-	}
 	return merged, nil
 }
 

@@ -41,6 +41,8 @@ type opRun struct {
 	op     operators.Operator
 	closed atomic.Bool
 	reader atomic.Pointer[source.Reader] // of a scan, once it is open
+	// flushed is where lanes wait before they take parts of a streaming operator's rows.
+	flushed barrier
 	metrics
 }
 
