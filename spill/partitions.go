@@ -475,6 +475,7 @@ func (p *Partitions) Drop(from, to int) {
 	p.runs = slices.DeleteFunc(p.runs, func(r *run) bool {
 		done := empty(r.first, len(r.pages))
 		if done {
+			p.punch(r, 0, p.Len())
 			r.layout.release()
 		}
 		return done

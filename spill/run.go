@@ -89,9 +89,15 @@ func (p *Partitions) write(pieces []*piece, fromHost bool) (err error) {
 	}()
 	b := s.scratch.Get().(*block)
 	defer s.scratch.Put(b)
+	p.mu.Lock()
+	rows := slices.Clone(p.rows)
+	p.mu.Unlock()
 	for i := r.first; i <= last; i++ {
 		g := page{at: w.at, extent: extent{bytes: make([]int64, p.schema.Len())}}
 		for n, x := range pieces {
+			if rows[i] == 0 { // dropped
+				break
+			}
 			if from, to := x.within(i, i+1); from < to {
 				if err := w.rows(b, r, &g, n, from, to); err != nil {
 					return err
