@@ -24,9 +24,8 @@ type Partitions struct {
 	name   string
 	schema *gpu.Schema
 	lease  *gpu.Lease // pays for strides in the memory of the device
-	host   *gpu.Lease // and in host memory, if the device has memory of its own
 	disk   *gpu.Lease
-	moved  *traffic
+	*owner
 	// Ordered says that each partition is in one stride. Each then returns the rows in order
 	// of partition, and in the order of their stride.
 	Ordered bool
@@ -71,11 +70,10 @@ func (s *Store) NewPartitions(name string, l *gpu.Lease, schema *gpu.Schema, n i
 	if s == nil {
 		return p
 	}
-	p.disk, p.moved = s.disk.Lease(name), s.traffic(name)
+	p.disk, p.owner = s.disk.Lease(name), s.owner(name)
 	p.register(l, s.device.Budget(), memory)
 	if s.discrete() {
-		p.host = s.device.HostBudget().Lease(name)
-		p.register(p.host, s.device.HostBudget(), host)
+		p.register(p.owner.lease, s.device.HostBudget(), host)
 	}
 	return p
 }
@@ -243,7 +241,7 @@ func (m *mover) move(pieces []*piece) error {
 		return m.write(pieces, m.from == host)
 	}
 	for _, x := range pieces {
-		down, err := m.store.down(m.host, x.stride)
+		down, err := m.store.down(m.owner.lease, x.stride)
 		if err != nil {
 			return err
 		}
@@ -356,7 +354,7 @@ func (p *Partitions) rowsOf(q gpu.Queue, l *gpu.Lease, x *piece, from, to int) (
 	}()
 	from, to = x.within(from, to)
 	if x.at == host {
-		part, err := view(p.host, x.stride, from, to)
+		part, err := view(p.owner.lease, x.stride, from, to)
 		if err != nil {
 			return nil, err
 		}
@@ -378,7 +376,7 @@ func (p *Partitions) rowsOf(q gpu.Queue, l *gpu.Lease, x *piece, from, to int) (
 // upload takes over a stride in host memory, also on error, and returns it in the memory of
 // the device.
 func (p *Partitions) upload(q gpu.Queue, l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
-	if p.host == nil {
+	if !p.store.discrete() {
 		return s, nil
 	}
 	up, err := q.Upload(l, s)
@@ -497,11 +495,9 @@ func (p *Partitions) Close() (err error) {
 		err = p.file.Close()
 		p.file = nil
 	}
-	for _, l := range []*gpu.Lease{p.host, p.disk} {
-		if l != nil {
-			if closeErr := l.Close(); err == nil {
-				err = closeErr
-			}
+	if p.disk != nil {
+		if closeErr := p.disk.Close(); err == nil {
+			err = closeErr
 		}
 	}
 	return err

@@ -222,8 +222,8 @@ func (p *Partitions) read(ctx context.Context, q gpu.Queue, l *gpu.Lease, r *run
 
 // readPage reads a page into host memory, without the rows of pieces that are read.
 func (p *Partitions) readPage(l *gpu.Lease, r *run, g page, read map[*piece]bool) (_ *gpu.Stride, err error) {
-	if p.host != nil {
-		l = p.host
+	if p.store.discrete() {
+		l = p.owner.lease
 	}
 	fail := func(err error) error {
 		if err == io.EOF || err == io.ErrUnexpectedEOF {

@@ -47,9 +47,9 @@ type Store struct {
 	disk   *gpu.Budget
 	opened sync.Once // the limit of disk is known
 
-	mu    sync.Mutex
-	queue gpu.Queue           // for copies down; of a device with memory of its own
-	moved map[string]*traffic // by name of the Partitions
+	mu     sync.Mutex
+	queue  gpu.Queue         // for copies down; of a device with memory of its own
+	owners map[string]*owner // by name
 
 	scratch sync.Pool // *block
 }
@@ -65,8 +65,13 @@ const (
 	tiers
 )
 
-// traffic is the bytes that rows of one name have moved, by tier.
-type traffic [tiers]counters
+// owner is what Partitions of one name share: the lease of their host memory, if the device has
+// memory of its own, and the bytes that have moved, by tier. Copies that a queue keeps, of
+// dictionaries, outlive the Partitions.
+type owner struct {
+	lease *gpu.Lease
+	moved [tiers]counters
+}
 
 // counters are the bytes that went into and came out of a tier.
 type counters struct{ in, out, now, peak atomic.Int64 }
@@ -107,7 +112,7 @@ func NewStore(d gpu.Device, o Options) *Store {
 	if o.Dir == "" {
 		o.Dir = DefaultDir()
 	}
-	s := &Store{opt: o, device: d, moved: map[string]*traffic{}}
+	s := &Store{opt: o, device: d, owners: map[string]*owner{}}
 	s.disk = gpu.NewBudget("disk", "--spill-limit", o.Limit, nil)
 	s.scratch.New = func() any { return &block{} }
 	return s
@@ -123,25 +128,29 @@ func (s *Store) Stats(name string) (out Stats) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t := s.moved[name]; t != nil {
-		out = Stats{Host: t[host].stats(), Disk: t[disk].stats()}
+	if o := s.owners[name]; o != nil {
+		out = Stats{Host: o.moved[host].stats(), Disk: o.moved[disk].stats()}
 	}
 	return out
 }
 
-// traffic returns the counters of a name.
-func (s *Store) traffic(name string) *traffic {
+// owner returns what Partitions of a name share.
+func (s *Store) owner(name string) *owner {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.moved[name]
-	if t == nil {
-		t = &traffic{}
-		s.moved[name] = t
+	o := s.owners[name]
+	if o == nil {
+		o = &owner{}
+		if s.discrete() {
+			o.lease = s.device.HostBudget().Lease(name + ", spilled")
+		}
+		s.owners[name] = o
 	}
-	return t
+	return o
 }
 
-// Close ends the store. Partitions that are not closed are an error.
+// Close ends the store. Partitions that are not closed are an error. The queues that have read
+// them are closed.
 func (s *Store) Close() (err error) {
 	if s == nil {
 		return nil
@@ -150,6 +159,13 @@ func (s *Store) Close() (err error) {
 	defer s.mu.Unlock()
 	if s.queue != nil {
 		err = s.queue.Close()
+	}
+	for _, o := range s.owners {
+		if o.lease != nil {
+			if closeErr := o.lease.Close(); err == nil {
+				err = closeErr
+			}
+		}
 	}
 	if leaks := s.disk.Leaks(); err == nil && len(leaks) > 0 {
 		err = fmt.Errorf("files were not given back: %v", leaks)
