@@ -198,7 +198,12 @@ func (r *run) threads() int { return cmp.Or(r.opt.Threads, runtime.GOMAXPROCS(0)
 func (r *run) release() error {
 	var errs []error
 	for _, o := range r.ops {
-		errs = append(errs, o.close(), o.lease.Close())
+		errs = append(errs, o.close())
+	}
+	// The store keeps copies of dictionaries, for which the stages' leases pay.
+	errs = append(errs, r.spill.Close())
+	for _, o := range r.ops {
+		errs = append(errs, o.lease.Close())
 		if o.decode != o.lease {
 			errs = append(errs, o.decode.Close())
 		}
@@ -206,7 +211,6 @@ func (r *run) release() error {
 	if r.sink != nil {
 		errs = append(errs, r.sink.lease.Close())
 	}
-	errs = append(errs, r.spill.Close())
 	if r.opt.Device == nil {
 		for _, leak := range append(r.device.Budget().Leaks(), r.device.HostBudget().Leaks()...) {
 			errs = append(errs, errors.New(leak))
