@@ -71,9 +71,9 @@ func (s *Store) NewPartitions(name string, l *gpu.Lease, schema *gpu.Schema, n i
 		return p
 	}
 	p.disk, p.owner = s.disk.Lease(name), s.owner(name)
-	p.register(l, s.device.Budget(), memory)
+	p.register(l, s.device.Budget(), deviceTier)
 	if s.discrete() {
-		p.register(p.owner.lease, s.device.HostBudget(), host)
+		p.register(p.owner.lease, s.device.HostBudget(), hostTier)
 	}
 	return p
 }
@@ -110,7 +110,7 @@ func (p *Partitions) Bytes(from, to int) int64 {
 func (p *Partitions) Spilled() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.runs) > 0 || slices.ContainsFunc(p.pieces, func(x *piece) bool { return x.at != memory })
+	return len(p.runs) > 0 || slices.ContainsFunc(p.pieces, func(x *piece) bool { return x.at != deviceTier })
 }
 
 // free is the share of a budget, one part in so many, that Append leaves to others: scans
@@ -130,7 +130,7 @@ func (p *Partitions) Append(s *gpu.Stride, first int, offsets []int) error {
 		return nil
 	}
 	s.ChargeTo(p.lease)
-	x := &piece{at: memory, stride: s, first: first, offsets: offsets, bytes: s.Bytes()}
+	x := &piece{at: deviceTier, stride: s, first: first, offsets: offsets, bytes: s.Bytes()}
 	p.mu.Lock()
 	for i := range len(offsets) - 1 {
 		p.rows[first+i] += int64(offsets[i+1] - offsets[i])
@@ -176,10 +176,10 @@ const mostWritten = 1 << 30
 
 // to returns the tier to which strides move.
 func (m *mover) to() tier {
-	if m.from == memory && m.store.discrete() {
-		return host
+	if m.from == deviceTier && m.store.discrete() {
+		return hostTier
 	}
-	return disk
+	return diskTier
 }
 
 // idle reports whether a piece can move.
@@ -187,14 +187,14 @@ func (m *mover) idle(x *piece) bool { return x.at == m.from && x.busy == 0 }
 
 // Reclaimable implements gpu.Reclaimer.
 func (m *mover) Reclaimable() (bytes int64, cost float64) {
-	if cost = diskCost; m.to() == host {
+	if cost = diskCost; m.to() == hostTier {
 		cost = linkCost
 	}
 	if !m.mu.TryLock() {
 		return 0, cost
 	}
 	defer m.mu.Unlock()
-	if m.failed || m.to() == disk && m.store.opt.Dir == None {
+	if m.failed || m.to() == diskTier && m.store.opt.Dir == None {
 		return 0, cost
 	}
 	for _, x := range m.pieces {
@@ -213,7 +213,7 @@ func (m *mover) Reclaim(want int64) (given int64) {
 	var err error
 	for len(victims) > 0 && err == nil {
 		n, bytes := 1, victims[0].bytes
-		for ; m.to() == disk && !m.Ordered && n < len(victims) && bytes+victims[n].bytes <= mostWritten; n++ {
+		for ; m.to() == diskTier && !m.Ordered && n < len(victims) && bytes+victims[n].bytes <= mostWritten; n++ {
 			bytes += victims[n].bytes
 		}
 		if err = m.move(victims[:n]); err == nil {
@@ -225,8 +225,8 @@ func (m *mover) Reclaim(want int64) (given int64) {
 	for _, x := range victims { // these stay
 		x.busy--
 	}
-	if err != nil && !gpu.IsRefusal(err) {
-		m.failed = true
+	if err != nil {
+		m.failed = !gpu.IsRefusal(err) // there may be room later
 		for _, m := range m.movers {
 			m.lease.Advise(err.Error())
 		}
@@ -237,17 +237,17 @@ func (m *mover) Reclaim(want int64) (given int64) {
 // move moves busy pieces to the next tier, which are idle then, or gone from memory. After an
 // error they are as before.
 func (m *mover) move(pieces []*piece) error {
-	if m.to() == disk {
-		return m.write(pieces, m.from == host)
+	if m.to() == diskTier {
+		return m.write(pieces, m.from == hostTier)
 	}
 	for _, x := range pieces {
 		down, err := m.store.down(m.owner.lease, x.stride)
 		if err != nil {
 			return err
 		}
-		m.moved[host].add(x.bytes)
+		m.moved[hostTier].add(x.bytes)
 		m.mu.Lock()
-		x.stride, x.at = down, host
+		x.stride, x.at = down, hostTier
 		x.busy--
 		m.mu.Unlock()
 	}
@@ -286,15 +286,14 @@ func (p *Partitions) Each(ctx context.Context, q gpu.Queue, l *gpu.Lease, from, 
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		x, r := p.next(from, to, read)
+		x, s, at, r := p.next(from, to, read)
 		var err error
 		switch {
 		case x != nil:
-			var part *gpu.Stride
-			if part, err = p.rowsOf(q, l, x, from, to); err == nil {
-				err = counted(part)
-			}
 			read[x] = true
+			if s, err = p.rowsOf(q, l, x, s, at, from, to); err == nil {
+				err = counted(s)
+			}
 		case r != nil:
 			err = p.read(ctx, q, l, r, from, to, read, counted)
 			for _, x := range r.pieces {
@@ -311,9 +310,10 @@ func (p *Partitions) Each(ctx context.Context, q gpu.Queue, l *gpu.Lease, from, 
 	}
 }
 
-// next returns a piece in memory with rows of partitions [from, to) that is not read, busy, or
-// a run with rows of such a piece. It returns neither when all are read.
-func (p *Partitions) next(from, to int, read map[*piece]bool) (x *piece, in *run) {
+// next returns a piece in memory with rows of partitions [from, to) that is not read, with a
+// reference to its stride, which may move meanwhile, and its tier, or a run with rows of such a piece. It
+// returns neither when all are read.
+func (p *Partitions) next(from, to int, read map[*piece]bool) (x *piece, s *gpu.Stride, at tier, in *run) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	unread := func(x *piece) bool {
@@ -339,30 +339,36 @@ func (p *Partitions) next(from, to int, read map[*piece]bool) (x *piece, in *run
 		}
 	}
 	if x != nil {
-		x.busy++
+		x.busy++ // it could move, but that would not free its memory
+		at = x.at
+		s = &gpu.Stride{Schema: x.stride.Schema, Rows: x.stride.Rows}
+		for _, c := range x.stride.Cols {
+			s.Cols = append(s.Cols, c.Retain())
+		}
 	}
-	return x, in
+	return x, s, at, in
 }
 
 // rowsOf returns the rows of a busy piece in partitions [from, to), in the memory of the
-// device. The piece is idle afterwards.
-func (p *Partitions) rowsOf(q gpu.Queue, l *gpu.Lease, x *piece, from, to int) (*gpu.Stride, error) {
+// device, from a reference to its stride. The piece is idle afterwards.
+func (p *Partitions) rowsOf(q gpu.Queue, l *gpu.Lease, x *piece, s *gpu.Stride, at tier, from, to int) (*gpu.Stride, error) {
 	defer func() {
+		s.Release()
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		x.busy--
 	}()
 	from, to = x.within(from, to)
-	if x.at == host {
-		part, err := view(p.owner.lease, x.stride, from, to)
+	if at == hostTier {
+		part, err := view(p.owner.lease, s, from, to)
 		if err != nil {
 			return nil, err
 		}
-		p.moved[host].out.Add(part.Bytes())
+		p.moved[hostTier].out.Add(part.Bytes())
 		return p.upload(q, l, part)
 	}
-	out := &gpu.Stride{Schema: x.stride.Schema, Rows: to - from}
-	for _, c := range x.stride.Cols {
+	out := &gpu.Stride{Schema: s.Schema, Rows: to - from}
+	for _, c := range s.Cols {
 		part, err := q.Slice(l, c, from, to)
 		if err != nil {
 			out.Release()
@@ -461,8 +467,8 @@ func (p *Partitions) Drop(from, to int) {
 		if x.busy > 0 || !empty(x.first, len(x.offsets)-1) {
 			return false
 		}
-		if x.at == host {
-			p.moved[host].now.Add(-x.bytes)
+		if x.at == hostTier {
+			p.moved[hostTier].now.Add(-x.bytes)
 		}
 		x.stride.Release()
 		return true

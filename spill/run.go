@@ -110,7 +110,7 @@ func (p *Partitions) write(pieces []*piece, fromHost bool) (err error) {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	p.moved[disk].add(w.at - p.end)
+	p.moved[diskTier].add(w.at - p.end)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.end = w.at
@@ -118,9 +118,9 @@ func (p *Partitions) write(pieces []*piece, fromHost bool) (err error) {
 	p.pieces = slices.DeleteFunc(p.pieces, func(x *piece) bool { return slices.Contains(pieces, x) })
 	for _, x := range pieces {
 		x.stride.Release()
-		x.stride, x.at = nil, disk
+		x.stride, x.at = nil, diskTier
 		if fromHost {
-			p.moved[host].now.Add(-x.bytes)
+			p.moved[hostTier].now.Add(-x.bytes)
 		}
 	}
 	return nil
@@ -250,7 +250,7 @@ func (p *Partitions) readPage(l *gpu.Lease, r *run, g page, read map[*piece]bool
 		}
 		left -= n
 	}
-	p.moved[disk].out.Add(g.bytes)
+	p.moved[diskTier].out.Add(g.bytes)
 	return a.done(), nil
 }
 
@@ -263,7 +263,7 @@ func (p *Partitions) punch(r *run, from, to int) {
 			// Where it cannot be done, the file keeps the space until it is closed.
 			_ = unix.Fallocate(int(p.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, n)
 			p.disk.Unreserve(n)
-			p.moved[disk].now.Add(-n)
+			p.moved[diskTier].now.Add(-n)
 		}
 		n = 0
 	}

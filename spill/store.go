@@ -57,11 +57,11 @@ type Store struct {
 // tier is a kind of memory.
 type tier int
 
-// The tiers, fastest first. Memory is where a device computes.
+// The tiers, fastest first. In the first one a device computes.
 const (
-	memory tier = iota
-	host
-	disk
+	deviceTier tier = iota
+	hostTier
+	diskTier
 	tiers
 )
 
@@ -129,7 +129,7 @@ func (s *Store) Stats(name string) (out Stats) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if o := s.owners[name]; o != nil {
-		out = Stats{Host: o.moved[host].stats(), Disk: o.moved[disk].stats()}
+		out = Stats{Host: o.moved[hostTier].stats(), Disk: o.moved[diskTier].stats()}
 	}
 	return out
 }
@@ -199,8 +199,11 @@ func (s *Store) file() (*os.File, error) {
 	}
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	f := os.NewFile(uintptr(fd), filepath.Join(dir, "(a file without a name)"))
-	if err != nil {
-		// Not every file system has files without names.
+	switch err {
+	case nil:
+	default:
+		return nil, fail(err)
+	case unix.EOPNOTSUPP, unix.EISDIR: // not every file system has files without names
 		if f, err = os.CreateTemp(dir, "gstream-spill-*"); err != nil {
 			return nil, fail(err)
 		}
