@@ -375,7 +375,7 @@ func (o *hashGroupBy) aggregates() (list []gpu.Aggregate, inputs []int) {
 // are small compared with the budget, and they are not flushed.
 func (o *hashGroupBy) direct(t operators.Task) bool {
 	span := uint64(o.Hint.Hi) - uint64(o.Hint.Lo)
-	return o.offset != nil && !t.Spill.Always() && span < uint64(t.Device.Budget().Limit()/int64(directBudget*t.Lanes))
+	return o.offset != nil && !o.always(t) && span < uint64(t.Device.Budget().Limit()/int64(directBudget*t.Lanes))
 }
 
 // newMerge makes a table for the rows of a part, which are partial aggregates.
@@ -520,7 +520,7 @@ func (l *local) take(s *gpu.Stride) error {
 // result, is flushed if it takes much of the budget.
 func (l *local) full() bool {
 	groups := l.table.groups.Len()
-	if l.task.Spill.Always() {
+	if l.always(l.task) {
 		return true
 	}
 	if l.task.Lanes > 1 {
@@ -528,6 +528,9 @@ func (l *local) full() bool {
 	}
 	return l.task.Spill != nil && int64(groups)*l.groupBytes() > l.task.Lease.Limit()/tableBudget
 }
+
+// always reports whether all groups spill. A single group has no keys to be partitioned by.
+func (o *hashGroupBy) always(t operators.Task) bool { return t.Spill.Always() && len(o.Keys) > 0 }
 
 // groupBytes is about how many bytes a group takes in a table.
 func (o *hashGroupBy) groupBytes() int64 {
@@ -601,7 +604,7 @@ func (l *local) keep(out *gpu.Stride, x *table) error {
 // partitioned keeps rows of partial aggregates, by partition unless they are few.
 func (l *local) partitioned(rows *gpu.Stride) error {
 	l.flushed += rows.Rows
-	if rows.Rows <= fewGroups && !l.task.Spill.Always() {
+	if rows.Rows <= fewGroups && !l.always(l.task) {
 		l.few = append(l.few, rows)
 		return nil
 	}

@@ -37,6 +37,8 @@ type Options struct {
 	SpillDir         string
 	SpillLimit       int64
 	SpillCompression string
+	// SpillAlways spills all rows that can, as soon as there are some. It is for tests.
+	SpillAlways bool
 	// JoinFilters says which joins drop rows of the scans of their probe sides, once their
 	// build sides are complete: those of which the plan expects a gain (Auto, the default), all
 	// that can (Always), or none (Never). A run on a GPU has none.
