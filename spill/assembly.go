@@ -14,11 +14,12 @@ var errDamaged = errors.New("the data are damaged: they are not what was written
 // extent is the sizes of rows before they are read.
 type extent struct {
 	rows  int64
+	raw   int64   // bytes, about what they take in memory
 	bytes []int64 // of each column's strings; 0 for other columns
 }
 
 func (e *extent) add(o extent) {
-	e.rows += o.rows
+	e.rows, e.raw = e.rows+o.rows, e.raw+o.raw
 	if e.bytes == nil {
 		e.bytes = make([]int64, len(o.bytes))
 	}
@@ -154,6 +155,45 @@ func (a *assembly) add(lay *layout, data []byte, rows int) error {
 	}
 	a.rows += rows
 	return nil
+}
+
+// copyColumn copies a column in host memory to rows of column i. The columns of the rows before
+// it have been copied.
+func (a *assembly) copyColumn(lay *layout, i int, from gpu.Column, row int) {
+	c, n := a.stride.Cols[i], from.Len
+	switch {
+	case lay.dicts[i] != nil:
+		copy(c.Data.Bytes()[4*row:], from.Data.Bytes()[:4*n])
+	case c.Type.IsVar():
+		offsets := gpu.Values[int32](c.Offsets, c.Len+1)[row:]
+		at := int(offsets[0])
+		if from.Dict == nil {
+			ends := gpu.Values[int32](from.Offsets, n+1)
+			for r, end := range ends[1:] {
+				offsets[r+1] = int32(at) + end
+			}
+			copy(c.Data.Bytes()[at:], from.Data.Bytes()[:ends[n]])
+			break
+		}
+		for r := range n {
+			if from.IsValid(r) {
+				at += copy(c.Data.Bytes()[at:], from.VarValue(r))
+			}
+			offsets[r+1] = int32(at)
+		}
+	case c.Type.Kind == gpu.Bool:
+		gpu.AppendBits(c.Data.Bytes(), row, from.Data.Bytes(), 0, n)
+	default:
+		appendColumn(c.Data.Bytes()[:c.Type.Width()*row], from, 0, n, false) // the buffer has room
+	}
+	if !lay.valid[i] {
+		return
+	}
+	if from.Valid == nil {
+		gpu.SetBits(c.Valid.Bytes(), row, n)
+	} else {
+		gpu.AppendBits(c.Valid.Bytes(), row, from.Valid.Bytes(), 0, n)
+	}
 }
 
 // addBits adds n bits to a bitmap whose later bits are zero.

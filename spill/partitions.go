@@ -2,7 +2,6 @@ package spill
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"math"
 	"os"
@@ -26,8 +25,8 @@ type Partitions struct {
 	lease  *gpu.Lease // pays for strides in the memory of the device
 	disk   *gpu.Lease
 	*owner
-	// Ordered says that each partition is in one stride. Each then returns the rows in order
-	// of partition, and in the order of their stride.
+	// Ordered says that each partition is in one stride, and that Each tells where the rows
+	// of its strides belong.
 	Ordered bool
 
 	movers []*mover // by tier
@@ -82,6 +81,7 @@ func (p *Partitions) register(l *gpu.Lease, b *gpu.Budget, t tier) {
 	m := &mover{Partitions: p, from: t, lease: l}
 	m.unregister = b.Register(m)
 	p.movers = append(p.movers, m)
+	p.store.enter(m)
 }
 
 // Len returns the number of partitions.
@@ -113,9 +113,13 @@ func (p *Partitions) Spilled() bool {
 	return len(p.runs) > 0 || slices.ContainsFunc(p.pieces, func(x *piece) bool { return x.at != deviceTier })
 }
 
-// free is the share of a budget, one part in so many, that Append leaves to others: scans
-// decode ahead only while a quarter is available.
-const free = 4
+// The shares of a budget, one part in so many, that Append leaves to others: scans decode ahead
+// only while a quarter is available. Below this share strides move on another goroutine, below
+// the second one on the caller's.
+const (
+	free     = 4
+	freeSoon = 12
+)
 
 // Append takes over a stride of the device, also on error. Its rows are ordered by partition,
 // from partition first on; offsets has the starts of the partitions and the end of the last
@@ -145,8 +149,12 @@ func (p *Partitions) Append(s *gpu.Stride, first int, offsets []int) error {
 		if p.store.opt.Always {
 			m.Reclaim(math.MaxInt64)
 		}
+		limit := m.lease.Limit()
+		if m.lease.Available() < limit/free {
+			p.store.kick(m.from)
+		}
 		// Without room nothing is lost: whoever needs it is refused.
-		_ = m.lease.MakeRoom(m.lease.Limit() / free)
+		_ = m.lease.MakeRoom(limit / freeSoon)
 	}
 	return nil
 }
@@ -158,6 +166,7 @@ type mover struct {
 	lease      *gpu.Lease // of the tier
 	unregister func()
 	moving     sync.Mutex // one goroutine moves at a time
+	gone       bool       // the Partitions are closed
 }
 
 // The costs of moving rows to the next tier and of reading them again, in seconds a GiB.
@@ -209,6 +218,9 @@ func (m *mover) Reclaimable() (bytes int64, cost float64) {
 func (m *mover) Reclaim(want int64) (given int64) {
 	m.moving.Lock()
 	defer m.moving.Unlock()
+	if m.gone {
+		return 0
+	}
 	victims := m.take(max(want, m.lease.Limit()/leastMoved))
 	var err error
 	for len(victims) > 0 && err == nil {
@@ -270,126 +282,6 @@ func (m *mover) take(want int64) (victims []*piece) {
 		victims = append(victims, x)
 	}
 	return victims
-}
-
-// Each calls a function with all rows of partitions [from, to), in strides of the device that
-// the function takes over, in any order unless the partitions are Ordered. The lease pays for
-// the strides. Rows may move down meanwhile. It is an error when rows are missing.
-func (p *Partitions) Each(ctx context.Context, q gpu.Queue, l *gpu.Lease, from, to int, take func(*gpu.Stride) error) error {
-	left := p.Rows(from, to)
-	counted := func(s *gpu.Stride) error {
-		left -= int64(s.Rows)
-		return take(s)
-	}
-	read := map[*piece]bool{}
-	for {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		x, s, at, r := p.next(from, to, read)
-		var err error
-		switch {
-		case x != nil:
-			read[x] = true
-			if s, err = p.rowsOf(q, l, x, s, at, from, to); err == nil {
-				err = counted(s)
-			}
-		case r != nil:
-			err = p.read(ctx, q, l, r, from, to, read, counted)
-			for _, x := range r.pieces {
-				read[x] = true
-			}
-		case left != 0:
-			return fmt.Errorf("%s: partitions %d to %d have %d rows fewer than were put there: a defect in gstream", p.name, from, to-1, left)
-		default:
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// next returns a piece in memory with rows of partitions [from, to) that is not read, with a
-// reference to its stride, which may move meanwhile, and its tier, or a run with rows of such a piece. It
-// returns neither when all are read.
-func (p *Partitions) next(from, to int, read map[*piece]bool) (x *piece, s *gpu.Stride, at tier, in *run) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	unread := func(x *piece) bool {
-		begin, end := x.within(from, to)
-		return begin < end && !read[x]
-	}
-	lowest := math.MaxInt
-	better := func(first int) bool {
-		if lowest < math.MaxInt && !(p.Ordered && first < lowest) {
-			return false
-		}
-		lowest = first
-		return true
-	}
-	for _, o := range p.pieces {
-		if unread(o) && better(o.first) {
-			x = o
-		}
-	}
-	for _, r := range p.runs {
-		if slices.ContainsFunc(r.pieces, unread) && better(r.first) {
-			x, in = nil, r
-		}
-	}
-	if x != nil {
-		x.busy++ // it could move, but that would not free its memory
-		at = x.at
-		s = &gpu.Stride{Schema: x.stride.Schema, Rows: x.stride.Rows}
-		for _, c := range x.stride.Cols {
-			s.Cols = append(s.Cols, c.Retain())
-		}
-	}
-	return x, s, at, in
-}
-
-// rowsOf returns the rows of a busy piece in partitions [from, to), in the memory of the
-// device, from a reference to its stride. The piece is idle afterwards.
-func (p *Partitions) rowsOf(q gpu.Queue, l *gpu.Lease, x *piece, s *gpu.Stride, at tier, from, to int) (*gpu.Stride, error) {
-	defer func() {
-		s.Release()
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		x.busy--
-	}()
-	from, to = x.within(from, to)
-	if at == hostTier {
-		part, err := view(p.owner.lease, s, from, to)
-		if err != nil {
-			return nil, err
-		}
-		p.moved[hostTier].out.Add(part.Bytes())
-		return p.upload(q, l, part)
-	}
-	out := &gpu.Stride{Schema: s.Schema, Rows: to - from}
-	for _, c := range s.Cols {
-		part, err := q.Slice(l, c, from, to)
-		if err != nil {
-			out.Release()
-			return nil, err
-		}
-		out.Cols = append(out.Cols, part)
-	}
-	return out, nil
-}
-
-// upload takes over a stride in host memory, also on error, and returns it in the memory of
-// the device.
-func (p *Partitions) upload(q gpu.Queue, l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
-	if !p.store.discrete() {
-		return s, nil
-	}
-	up, err := q.Upload(l, s)
-	if err != nil {
-		s.Release()
-	}
-	return up, err
 }
 
 // view returns rows [from, to) of a stride in host memory, and shares the values of fixed
@@ -494,6 +386,7 @@ func (p *Partitions) Close() (err error) {
 	}
 	for _, m := range p.movers {
 		m.unregister()
+		p.store.leave(m)
 	}
 	p.movers = nil
 	p.Drop(0, p.Len())

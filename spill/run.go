@@ -2,7 +2,6 @@ package spill
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -24,7 +23,6 @@ type run struct {
 // page is the blocks of one partition of a run, which follow each other in the file.
 type page struct {
 	at, bytes int64 // in the file
-	raw       int64 // bytes of the rows, about what they take in memory
 	extent    extent
 	given     bool // back to the disk
 }
@@ -34,13 +32,13 @@ type page struct {
 const smallDict = 64 << 10
 
 // newLayout returns the layout of strides that are written together.
-func newLayout(schema *gpu.Schema, pieces []*piece) layout {
+func newLayout(schema *gpu.Schema, strides []*gpu.Stride) layout {
 	lay := layout{schema: schema, dicts: make([]*gpu.Dictionary, schema.Len()), valid: make([]bool, schema.Len())}
 	for i := range schema.Fields {
-		dict := pieces[0].stride.Cols[i].Dict
+		dict := strides[0].Cols[i].Dict
 		one := dict != nil && dict.Values.Bytes() <= smallDict
-		for _, x := range pieces {
-			c := x.stride.Cols[i]
+		for _, s := range strides {
+			c := s.Cols[i]
 			one = one && c.Dict == dict
 			lay.valid[i] = lay.valid[i] || c.Valid != nil
 		}
@@ -72,7 +70,11 @@ func (p *Partitions) write(pieces []*piece, fromHost bool) (err error) {
 		}
 		p.file = f
 	}
-	r := &run{layout: newLayout(p.schema, pieces), first: pieces[0].first, pieces: slices.Clone(pieces)}
+	strides := make([]*gpu.Stride, len(pieces))
+	for i, x := range pieces {
+		strides[i] = x.stride
+	}
+	r := &run{layout: newLayout(p.schema, strides), first: pieces[0].first, pieces: slices.Clone(pieces)}
 	last := 0
 	for _, x := range pieces {
 		r.first, last = min(r.first, x.first), max(last, x.last())
@@ -152,7 +154,7 @@ func (w *writer) rows(b *block, r *run, g *page, n, from, to int) error {
 			return err
 		}
 		w.at += int64(len(data))
-		g.raw += int64(len(b.raw))
+		g.extent.raw += int64(len(b.raw))
 		g.extent.rows += int64(upto - from)
 		for i, c := range x.stride.Cols {
 			g.extent.bytes[i] += stringBytes(&r.layout, i, c, from, upto)
@@ -179,70 +181,35 @@ func stringBytes(lay *layout, i int, c gpu.Column, from, to int) (n int64) {
 	return n
 }
 
-// readBytes is about the most bytes that are read into one stride.
-const readBytes = 32 << 20
-
-// read takes the rows of a run in partitions [from, to), without those of pieces that are read.
-func (p *Partitions) read(ctx context.Context, q gpu.Queue, l *gpu.Lease, r *run, from, to int, read map[*piece]bool, take func(*gpu.Stride) error) error {
-	from, to = max(from, r.first)-r.first, min(to-r.first, len(r.pages))
-	for from < to {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		all := page{at: r.pages[from].at}
-		for begin := from; from < to; from++ {
-			g := r.pages[from]
-			sum := extent{rows: all.extent.rows, bytes: slices.Clone(all.extent.bytes)}
-			sum.add(g.extent)
-			if from > begin && (all.raw+g.raw > readBytes || !sum.fits()) {
-				break
-			}
-			all.extent, all.raw, all.bytes = sum, all.raw+g.raw, all.bytes+g.bytes
-		}
-		if all.extent.rows == 0 {
-			continue
-		}
-		s, err := p.readPage(l, r, all, read)
-		if err != nil {
-			return err
-		}
-		if s.Rows == 0 {
-			s.Release()
-			continue
-		}
-		if s, err = p.upload(q, l, s); err != nil {
-			return err
-		}
-		if err := take(s); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// readPage reads a page into host memory, without the rows of pieces that are read.
-func (p *Partitions) readPage(l *gpu.Lease, r *run, g page, read map[*piece]bool) (_ *gpu.Stride, err error) {
+// readPages reads the pages of a unit into host memory, which a lease of the device pays for if
+// that is the device's memory.
+func (p *Partitions) readPages(l *gpu.Lease, u *unit) (_ *gpu.Stride, err error) {
 	if p.store.discrete() {
 		l = p.owner.lease
+	}
+	r, all := u.run, page{at: u.run.pages[u.from].at}
+	for _, g := range r.pages[u.from:u.to] {
+		all.extent.add(g.extent)
+		all.bytes += g.bytes
 	}
 	fail := func(err error) error {
 		if err == io.EOF || err == io.ErrUnexpectedEOF {
 			err = errDamaged
 		}
-		return fmt.Errorf("%s: read what was spilled to %s, %d bytes at byte %d: %w", p.name, p.file.Name(), g.bytes, g.at, err)
+		return fmt.Errorf("%s: read what was spilled to %s, %d bytes at byte %d: %w", p.name, p.file.Name(), all.bytes, all.at, err)
 	}
-	if !g.extent.fits() {
+	if !all.extent.fits() {
 		return nil, fail(errors.New("the rows of a partition do not fit one stride"))
 	}
-	a, err := newAssembly(l, &r.layout, g.extent)
+	a, err := newAssembly(l, &r.layout, all.extent)
 	if err != nil {
 		return nil, err
 	}
-	a.skip = func(n int) bool { return n >= len(r.pieces) || read[r.pieces[n]] }
+	a.skip = func(n int) bool { return n >= len(r.pieces) || u.skip[r.pieces[n]] }
 	b := p.store.scratch.Get().(*block)
 	defer p.store.scratch.Put(b)
-	file := bufio.NewReaderSize(io.NewSectionReader(p.file, g.at, g.bytes), 256<<10)
-	for left := g.bytes; left > 0; {
+	file := bufio.NewReaderSize(io.NewSectionReader(p.file, all.at, all.bytes), 256<<10)
+	for left := all.bytes; left > 0; {
 		n, err := b.decode(file, left, &r.layout, a)
 		if err != nil {
 			a.stride.Release()
@@ -250,7 +217,7 @@ func (p *Partitions) readPage(l *gpu.Lease, r *run, g page, read map[*piece]bool
 		}
 		left -= n
 	}
-	p.moved[diskTier].out.Add(g.bytes)
+	p.moved[diskTier].out.Add(all.bytes)
 	return a.done(), nil
 }
 

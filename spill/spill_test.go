@@ -1,6 +1,7 @@
 package spill
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -156,16 +157,25 @@ func (b *bench) up(s *gpu.Stride) *gpu.Stride {
 func (b *bench) read(p *Partitions, from, to int) (rows []string, err error) {
 	l := b.dev.HostBudget().Lease("reader")
 	defer l.Close()
-	err = p.Each(context.Background(), b.queue, b.lease, from, to, func(s *gpu.Stride) error {
+	type part struct {
+		first int
+		rows  []string
+	}
+	var parts []part
+	err = p.Each(context.Background(), b.queue, b.lease, from, to, func(s *gpu.Stride, first int) error {
 		down, err := b.queue.Download(l, s)
 		if err != nil {
 			s.Release()
 			return err
 		}
-		rows = append(rows, rowsOf(down)...)
+		parts = append(parts, part{first, rowsOf(down)})
 		down.Release()
 		return nil
 	})
+	slices.SortStableFunc(parts, func(x, y part) int { return cmp.Compare(x.first, y.first) })
+	for _, x := range parts {
+		rows = append(rows, x.rows...)
+	}
 	return rows, err
 }
 
@@ -276,7 +286,7 @@ func TestReadersAndMoversAtTheSameTime(t *testing.T) {
 			require.NoError(t, err)
 			for f := range fanOut {
 				seen := map[string]bool{}
-				err := p.Each(context.Background(), q, l, f, f+1, func(s *gpu.Stride) error {
+				err := p.Each(context.Background(), q, l, f, f+1, func(s *gpu.Stride, _ int) error {
 					for r := range s.Rows {
 						seen[s.Cols[0].ScalarAt(r).String()] = true
 					}

@@ -47,9 +47,14 @@ type Store struct {
 	disk   *gpu.Budget
 	opened sync.Once // the limit of disk is known
 
+	copying sync.Mutex
+	queue   gpu.Queue // for copies down; of a device with memory of its own
+
 	mu     sync.Mutex
-	queue  gpu.Queue         // for copies down; of a device with memory of its own
 	owners map[string]*owner // by name
+	movers [tiers]map[*mover]bool
+	kicks  [tiers]chan struct{} // of the goroutines that move; nil until they are needed
+	moving sync.WaitGroup
 
 	scratch sync.Pool // *block
 }
@@ -156,6 +161,14 @@ func (s *Store) Close() (err error) {
 		return nil
 	}
 	s.mu.Lock()
+	for _, c := range s.kicks {
+		if c != nil {
+			close(c)
+		}
+	}
+	s.mu.Unlock()
+	s.moving.Wait()
+	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.queue != nil {
 		err = s.queue.Close()
@@ -178,8 +191,8 @@ func (s *Store) discrete() bool { return s.device.Budget() != s.device.HostBudge
 
 // down copies a stride to host memory.
 func (s *Store) down(l *gpu.Lease, st *gpu.Stride) (*gpu.Stride, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.copying.Lock()
+	defer s.copying.Unlock()
 	if s.queue == nil {
 		q, err := s.device.NewQueue("spill")
 		if err != nil {
@@ -188,6 +201,61 @@ func (s *Store) down(l *gpu.Lease, st *gpu.Stride) (*gpu.Stride, error) {
 		s.queue = q
 	}
 	return s.queue.Download(l, st)
+}
+
+// enter makes a mover known to the goroutine that moves strides of its tier, and leave makes it
+// unknown.
+func (s *Store) enter(m *mover) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.movers[m.from] == nil {
+		s.movers[m.from] = map[*mover]bool{}
+	}
+	s.movers[m.from][m] = true
+}
+
+func (s *Store) leave(m *mover) {
+	s.mu.Lock()
+	delete(s.movers[m.from], m)
+	s.mu.Unlock()
+	// The goroutine may be at work for it.
+	m.moving.Lock()
+	defer m.moving.Unlock()
+	m.gone = true
+}
+
+// kick makes a goroutine move strides of a tier until the budget has room.
+func (s *Store) kick(t tier) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.kicks[t] == nil {
+		s.kicks[t] = make(chan struct{}, 1)
+		s.moving.Go(func() { s.move(t, s.kicks[t]) })
+	}
+	select {
+	case s.kicks[t] <- struct{}{}:
+	default:
+	}
+}
+
+// move moves strides of a tier, those of the Partitions with the most bytes first.
+func (s *Store) move(t tier, kicks <-chan struct{}) {
+	for range kicks {
+		for {
+			var best *mover
+			most := int64(0)
+			s.mu.Lock()
+			for m := range s.movers[t] {
+				if bytes, _ := m.Reclaimable(); bytes > most {
+					best, most = m, bytes
+				}
+			}
+			s.mu.Unlock()
+			if best == nil || best.lease.Available() >= best.lease.Limit()/free || best.Reclaim(1) == 0 {
+				break
+			}
+		}
+	}
 }
 
 // file makes a file that has no name, so that nothing is left of it when the process ends in

@@ -832,7 +832,7 @@ func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int) (_ 
 				return err
 			}
 		}
-		return o.held.Each(ctx, t.Queue, t.Lease, from, to, add)
+		return o.held.Each(ctx, t.Queue, t.Lease, from, to, func(s *gpu.Stride, _ int) error { return add(s) })
 	}, func(s *gpu.Stride) error {
 		defer s.Release()
 		failed, err := merged.take(t, s)

@@ -193,7 +193,7 @@ func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
 		from = to
 	}
 	o.groups = append(o.groups, o.build.Len())
-	err := o.build.Each(ctx, t.Queue, t.Lease, 0, o.resident, func(s *gpu.Stride) error {
+	err := o.build.Each(ctx, t.Queue, t.Lease, 0, o.resident, func(s *gpu.Stride, _ int) error {
 		return o.pending.Push(ctx, 0, s)
 	})
 	if err != nil {
@@ -285,7 +285,7 @@ func (o *outOfCore) Emit(ctx context.Context, t operators.Task, part int, emit o
 		return err
 	}
 	err = operators.InBatches(t, o.Build, func(add func(*gpu.Stride) error) error {
-		return o.build.Each(ctx, t.Queue, t.Lease, from, to, add)
+		return o.build.Each(ctx, t.Queue, t.Lease, from, to, func(s *gpu.Stride, _ int) error { return add(s) })
 	}, func(s *gpu.Stride) error { return side.Push(ctx, 0, s) })
 	if err == nil {
 		o.build.Drop(from, to)
@@ -302,7 +302,7 @@ func (o *outOfCore) Emit(ctx context.Context, t operators.Task, part int, emit o
 	}
 	return in.stream(ctx, t, func(push func(*gpu.Stride) error) error {
 		err := operators.InBatches(t, o.Probe, func(add func(*gpu.Stride) error) error {
-			return o.probe.Each(ctx, t.Queue, t.Lease, from, to, add)
+			return o.probe.Each(ctx, t.Queue, t.Lease, from, to, func(s *gpu.Stride, _ int) error { return add(s) })
 		}, push)
 		o.probe.Drop(from, to)
 		return err

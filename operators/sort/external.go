@@ -1,6 +1,7 @@
 package sort
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -34,6 +35,12 @@ type run struct {
 	pages  *spill.Partitions
 	firsts *gpu.Stride // the first row of each page, until plan
 	n      int         // pages
+}
+
+// page is rows of a run from a page on.
+type page struct {
+	stride *gpu.Stride
+	first  int
 }
 
 const (
@@ -266,10 +273,15 @@ func (o *sorter) readRange(ctx context.Context, t operators.Task, i int) (all *o
 		if i < o.bounds.Rows {
 			end = o.below[r][i]
 		}
-		err := x.pages.Each(ctx, t.Queue, t.Lease, begin, end, func(s *gpu.Stride) error {
-			strides = append(strides, s)
+		var pages []page
+		err := x.pages.Each(ctx, t.Queue, t.Lease, begin, end, func(s *gpu.Stride, first int) error {
+			pages = append(pages, page{s, first})
 			return nil
 		})
+		slices.SortFunc(pages, func(a, b page) int { return cmp.Compare(a.first, b.first) })
+		for _, p := range pages {
+			strides = append(strides, p.stride)
+		}
 		if err != nil {
 			for _, s := range strides {
 				s.Release()
