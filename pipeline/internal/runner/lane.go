@@ -95,6 +95,9 @@ func (l *lane) flush(ctx context.Context) error {
 // a morsel of its own.
 func (l *lane) rest(ctx context.Context, i int, src operators.Source) error {
 	o := l.pipelineRun.ops[i]
+	// The strides of other lanes come after the lane's morsel, so it must not wait with it.
+	l.end()
+	defer l.begin()
 	if err := o.flushed.wait(ctx, l.lanes); err != nil {
 		return err
 	}
@@ -103,9 +106,10 @@ func (l *lane) rest(ctx context.Context, i int, src operators.Source) error {
 		if part >= src.Parts() {
 			return nil
 		}
-		l.end()
 		l.begin()
-		if err := src.Emit(ctx, l.task(o), part, l.emit(ctx, i)); err != nil {
+		err := src.Emit(ctx, l.task(o), part, l.emit(ctx, i))
+		l.end()
+		if err != nil {
 			return err
 		}
 	}
