@@ -95,7 +95,7 @@ func (l *lane) flush(ctx context.Context) error {
 // a morsel of its own.
 func (l *lane) rest(ctx context.Context, i int, src operators.Source) error {
 	o := l.pipelineRun.ops[i]
-	// The strides of other lanes come after the lane's morsel, so it must not wait with it.
+	// Strides of other lanes come after the lane's morsel, so it must have ended before the wait.
 	l.end()
 	defer l.begin()
 	if err := o.flushed.wait(ctx, l.lanes); err != nil {
