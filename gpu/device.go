@@ -229,6 +229,15 @@ type Queue interface {
 	// the strings that no round before told apart. It waits for the ranges of the keys.
 	Sort(l *Lease, keys []SortKey) (Column, error)
 
+	// MergeSort is Sort by comparisons alone, for any keys that can be compared: the sort
+	// below the sort-merge join of Rui & Tu (SSDBM 2017, §3.3.1). The order and the errors
+	// are those of Sort.
+	//
+	// Cost: O(n log n) comparisons. On a GPU, a pass for each doubling of 2,048 rows. A pass
+	// reads and writes 4 bytes a row, and a key of 4 or 8 bytes without nulls that is alone.
+	// Other keys are read at random rows in every comparison.
+	MergeSort(l *Lease, keys []SortKey) (Column, error)
+
 	// BuildTable makes a hash table over the rows of the key columns, which have one
 	// length. nullSafe has one entry for each key. Rows with a null key are left out,
 	// unless the key is null-safe (IS NOT DISTINCT FROM). The table copies what it needs:
@@ -257,13 +266,30 @@ type Queue interface {
 	//
 	// Errors: those of CheckPartitions.
 	//
+	// On a GPU, how says in which way pairs are written. It is nothing to a CPU, where
+	// tasks have lists of pairs.
+	//
 	// Cost: on a GPU, Next reads the keys of both sides twice (count, then write). A work
 	// item has at most 9,216 build rows, which fit shared memory, and 65,536 probe rows:
 	// larger partitions are split, so skew does not hold up one block (Rui & Tu, SSDBM
 	// 2017, §3.2.3), but the probe rows of a partition are read once for each 9,216 of
 	// its build rows. On the CPU, hash tables of all partitions take 8 to 12 bytes a
 	// build row. It waits for the counts.
-	MatchPartitions(l *Lease, build, probe Partitioned) (Matcher, error)
+	MatchPartitions(l *Lease, build, probe Partitioned, how Probing) (Matcher, error)
+
+	// PartitionBuckets partitions the rows of a key by a digit, as Partition does, but
+	// appends them to chains of buckets (Sioulas et al., ICDE 2019). The order of the rows of
+	// a partition is any, another in each call. Rows with a null are left out. The caller
+	// releases the result.
+	//
+	// Errors: those of CheckBuckets.
+	//
+	// Cost: on a GPU, a pass per 8 bits of the digit, each of which reads the key, in the
+	// second pass with the row id, and writes both. Blocks append to a partition one after
+	// the other: when many rows have few keys, they wait for each other. Half a bucket a
+	// partition is lost. It waits for the number of buckets. On the CPU it is Partition,
+	// and a copy into buckets.
+	PartitionBuckets(l *Lease, key Column, d Digit) (Buckets, error)
 
 	// MatchSorted is the match finding of the sort-merge join, by merge path (Rui & Tu,
 	// SSDBM 2017, §3.3.2). Both sides are sorted by their keys in the order of Sort; the
@@ -369,17 +395,87 @@ type Partitioned struct {
 	// Offsets are Int32 without nulls, as Partition returns them. They ascend and lie
 	// within the key, which the caller guarantees.
 	Offsets Column
+	// Chain puts the rows in order if they lie in buckets of BucketRows rows: row p of that
+	// order is row p%BucketRows of bucket Chain[p/BucketRows]. Offsets count in this order,
+	// and every bucket of the key comes once. A column without rows: rows lie in order.
+	Chain Column
 	// Distinct says of a build side that no two rows have one key, which the caller
 	// guarantees: further rows of a key may be left out.
 	Distinct bool
 }
 
+// BucketRows is the number of rows of a bucket.
+const BucketRows = 2048
+
+// Buckets is rows in chains of buckets. Key is null where a slot of a bucket has no row, and
+// Rows has the id of the row in every other slot.
+type Buckets struct {
+	Partitioned
+	Rows Column
+}
+
+// Release releases the columns.
+func (b Buckets) Release() { ReleaseColumns([]Column{b.Key, b.Offsets, b.Chain, b.Rows}) }
+
+// MostBuckets returns how many buckets n rows in 1<<bits partitions take at most.
+func MostBuckets(n int, bits uint) int { return n/BucketRows + min(n, 1<<bits) }
+
+// CheckBuckets returns an error when PartitionBuckets cannot partition a key: the errors of
+// CheckPartitions and of Digit.Check, and more slots in buckets than MaxRows.
+func CheckBuckets(key Column, d Digit) error {
+	if !key.partitions() {
+		return fmt.Errorf("partition into buckets by a key of %v: want plain integers, decimals, dates or times of 4 or 8 bytes", key.Type)
+	}
+	digits := Column{Type: Of(Uint32), Len: key.Len}
+	if key.Type.Width() == 8 {
+		digits.Type = Of(Uint64)
+	}
+	if err := d.Check(digits); err != nil {
+		return err
+	}
+	if key.Len > MaxRows || MostBuckets(key.Len, d.Bits) > MaxRows/BucketRows {
+		return fmt.Errorf("%d rows in buckets of %d partitions may take more slots than the %d that row ids can address", key.Len, 1<<d.Bits, MaxRows)
+	}
+	return nil
+}
+
+// partitions reports whether a column is a key of Partitioned.
+func (c Column) partitions() bool {
+	w := c.Type.Width()
+	return c.Dict == nil && !c.Type.IsFloat() && !c.Type.IsVar() && (w == 4 || w == 8)
+}
+
+// PairOutput is a way in which the blocks of a GPU find room for pairs. All but the first
+// are those of Rui & Tu (SSDBM 2017, §3.2.2); they write row ids, with which Join gathers.
+type PairOutput uint8
+
+// The ways.
+const (
+	// PairsFused counts the pairs of some thousand probe rows at a time, and writes columns.
+	PairsFused PairOutput = iota
+	// PairsCounted probes twice: it counts the pairs of each work item, then writes them.
+	PairsCounted
+	// PairsPaged gives each thread a page of 4 pairs of its own, from a global pointer.
+	PairsPaged
+	// PairsDirect gives each block room of its own, with a pointer in shared memory.
+	PairsDirect
+)
+
+// Probing says how a GPU matches partitions. Zero is the fastest way. Sides in chains of
+// buckets take PairsDirect in place of it.
+type Probing struct {
+	Output PairOutput
+	// Whole keeps the probe rows of a partition in one work item, so one block has them
+	// all however many they are.
+	Whole bool
+}
+
 // CheckPartitions returns an error when MatchPartitions cannot join two sides: keys that
 // are coded, float, or not of 4 or 8 bytes; types that differ; offsets of another type, or
-// that differ in number; more than MaxRows rows.
+// that differ in number; more than MaxRows rows; a chain that has not the buckets of its key.
 func CheckPartitions(build, probe Partitioned) error {
 	t := build.Key.Type
-	if w := t.Width(); build.Key.Dict != nil || probe.Key.Dict != nil || t.IsFloat() || w != 4 && w != 8 {
+	if !build.Key.partitions() || probe.Key.Dict != nil {
 		return fmt.Errorf("partitioned join by a key of %v: want plain integers, decimals, dates or times of 4 or 8 bytes", t)
 	}
 	if probe.Key.Type != t {
@@ -394,6 +490,14 @@ func CheckPartitions(build, probe Partitioned) error {
 		}
 		if s.Key.Len > MaxRows {
 			return fmt.Errorf("%d rows are more than the %d that row ids can address", s.Key.Len, MaxRows)
+		}
+		if s.Chain.Len > 0 {
+			if err := CheckIDs(s.Chain); err != nil {
+				return fmt.Errorf("partitioned join by a chain of buckets: %w", err)
+			}
+			if s.Chain.Len*BucketRows != s.Key.Len {
+				return fmt.Errorf("partitioned join by a chain of %d buckets with a key of %d rows", s.Chain.Len, s.Key.Len)
+			}
 		}
 	}
 	return nil

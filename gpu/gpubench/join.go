@@ -68,7 +68,7 @@ func step(span, before string) string {
 	switch {
 	case phase == materialise:
 		return materialise
-	case slices.Contains([]string{"hash", "partition", "sort", "concat", "slice", "evaluate", "marks", "select"}, name):
+	case slices.Contains([]string{"hash", "partition", "partition into buckets", "sort", "merge sort", "concat", "slice", "evaluate", "marks", "select"}, name):
 		return transform
 	case name != "gather" && name != "scatter":
 		return match
@@ -87,7 +87,7 @@ func (b *bench) join() error {
 	if err != nil {
 		return err
 	}
-	algorithms, err := chosenAlgorithms(b.opt.Algorithms)
+	algorithms, err := chosenAlgorithms(b.opt.Algorithms, b.dev.Properties())
 	if err != nil {
 		return err
 	}

@@ -217,14 +217,14 @@ const Chosen = "chosen"
 
 // chosenAlgorithms returns the names of algorithms: Chosen for none, and it and all others
 // for "all".
-func chosenAlgorithms(names []string) (out []string, err error) {
+func chosenAlgorithms(names []string, p gpu.Properties) (out []string, err error) {
 	if len(names) == 0 {
 		names = []string{Chosen}
 	}
 	for _, n := range names {
 		switch {
 		case n == "all":
-			out = append(append(out, Chosen), join.Algorithms()...)
+			out = append(append(out, Chosen), join.AlgorithmsOn(p)...)
 		case n == Chosen || slices.Contains(join.Algorithms(), n):
 			out = append(out, n)
 		default:

@@ -174,7 +174,7 @@ func TestJoinsOfAllCases(t *testing.T) {
 				if device == "GPU" { // an emulator is slow
 					opt.Rows, opt.Cases = 1000, []string{"widths", "zipf 1.5", "many to many, distinct keys: 2^24", "match: 1/4"}
 				}
-				algorithms := append([]string{Chosen}, join.Algorithms()...)
+				algorithms := append([]string{Chosen}, join.AlgorithmsOn(d.Properties())...)
 				cases, err := chosenWorkloads(opt.Cases, opt.Rows)
 				require.NoError(t, err)
 				count := 0

@@ -91,14 +91,16 @@ func testOtherDevice(t *testing.T, open Open) {
 		_, _, err := q.Partition(b.l, []gpu.Column{own}, far, gpu.Digit{Bits: 2})
 		return err
 	})
+	try("partition into buckets", func(q gpu.Queue) error { _, err := q.PartitionBuckets(b.l, far, gpu.Digit{Bits: 2}); return err })
 	try("sort", func(q gpu.Queue) error { _, err := q.Sort(b.l, key(far)); return err })
+	try("merge sort", func(q gpu.Queue) error { _, err := q.MergeSort(b.l, key(far)); return err })
 	try("build table", func(q gpu.Queue) error {
 		_, err := q.BuildTable(b.l, []gpu.Column{far}, []bool{false})
 		return err
 	})
 	for _, sides := range [][2]gpu.Column{{own, far}, {far, own}} {
 		try("join partitions", func(q gpu.Queue) error {
-			_, err := q.MatchPartitions(b.l, side(sides[0]), side(sides[1]))
+			_, err := q.MatchPartitions(b.l, side(sides[0]), side(sides[1]), gpu.Probing{})
 			return err
 		})
 		try("merge match", func(q gpu.Queue) error {

@@ -239,7 +239,7 @@ func BenchmarkMatchPartitions(bb *testing.B) {
 	}
 	build, probe := cut(distinct), cut(keys("sparse", benchRows, benchRows/4))
 	b.run(benchRows, 16, func() error {
-		m, err := b.q.MatchPartitions(b.l, build, probe)
+		m, err := b.q.MatchPartitions(b.l, build, probe, gpu.Probing{})
 		if err != nil {
 			return err
 		}

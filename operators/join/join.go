@@ -157,6 +157,9 @@ func (o *equiJoin) Schema() *gpu.Schema { return o.Out }
 
 // NewLocal implements operators.Blocking. It is for the build side.
 func (o *equiJoin) NewLocal(t operators.Task) (operators.Local, error) {
+	if err := o.runsOn(t.Device.Properties()); err != nil {
+		return nil, err
+	}
 	t.Lease.Advise("the join's build side must fit: filter it or select fewer of its columns, or join with the smaller side as build side")
 	return &buildSide{Collected: operators.Collected{Lease: t.Lease}, join: o}, nil
 }

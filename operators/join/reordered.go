@@ -28,10 +28,12 @@ func (m owner) Release() {
 
 // mapped is the matcher of rows that have been reordered, as a matcher of the original
 // rows: payloads are gathered from the untransformed relation. probe and build have the
-// original row of each reordered one. They are borrowed.
+// original row of each reordered one. They are borrowed. rows is the number of original
+// probe rows.
 type mapped struct {
 	gpu.Matcher
 	probe, build gpu.Column
+	rows         int
 	// A call that found pairs and had no memory to gather their columns keeps them for the
 	// next call.
 	kept *pairs
@@ -94,7 +96,7 @@ func (m *mapped) Matched(q gpu.Queue, l *gpu.Lease) (gpu.Column, error) {
 		return gpu.Column{}, err
 	}
 	defer gpu.ReleaseColumns(rows)
-	marks, err := q.Marks(l, m.probe.Len)
+	marks, err := q.Marks(l, m.rows)
 	if err != nil {
 		return gpu.Column{}, err
 	}
