@@ -202,6 +202,7 @@ type Queue interface {
 	// goes to partition d of key[i] (Digit). Rows keep their order within a partition.
 	// key is a plain integer column of 4 or 8 bytes without nulls, whose bits are taken
 	// as they are. cols are as long as the key.
+	// RowNumbers may be among cols: it gives the row that each row was before.
 	// Partition returns the partitioned columns and an Int32 column of 1<<bits + 1
 	// offsets without nulls; partition p is the rows [offsets[p], offsets[p+1]).
 	//
@@ -347,6 +348,15 @@ type Queue interface {
 	// Close ends the queue. It returns the failure that sticks to the queue, if there is
 	// one.
 	Close() error
+}
+
+// RowNumbers is a column of the numbers of n rows that needs no memory. Only Partition takes
+// it.
+func RowNumbers(n int) Column { return Column{Type: Of(Int32), Len: n} }
+
+// IsRowNumbers reports whether a column is RowNumbers.
+func (c Column) IsRowNumbers() bool {
+	return c.Type == Of(Int32) && c.Data == nil && c.Dict == nil && c.Len > 0
 }
 
 // Digit is bits [Shift, Shift+Bits) of a key, least significant bit 0. With a Factor they

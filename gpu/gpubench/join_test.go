@@ -252,7 +252,7 @@ func TestChoiceOfCases(t *testing.T) {
 func TestStepsOfAJoin(t *testing.T) {
 	before := transform
 	for _, s := range [][2]string{
-		{"marks", transform}, {"select", transform}, {"sort", transform}, {"gather", transform}, {"hash", transform}, {"partition, move", transform}, {"concat", transform},
+		{"sort", transform}, {"gather", transform}, {"hash", transform}, {"partition, move", transform}, {"concat", transform},
 		{"merge match", match}, {"join pairs", match}, {"gather", materialise}, {"gather", materialise},
 		{"partition, count", transform}, {"gather", transform}, {"join partitions", match}, {"join partitions, materialise", materialise}, {"scatter", materialise},
 	} {

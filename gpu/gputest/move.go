@@ -547,13 +547,14 @@ func testPartition(t *testing.T, open Open) {
 					continue
 				}
 				shift, bits := digit[0], digit[1]
-				out, ends, err := b.q.Partition(b.l, cols, hash, gpu.Digit{Shift: shift, Bits: bits})
+				out, ends, err := b.q.Partition(b.l, append(cols, gpu.RowNumbers(n)), hash, gpu.Digit{Shift: shift, Bits: bits})
 				require.NoError(t, err)
 				offsets := b.offsets(ends)
 				require.Len(t, offsets, 1<<bits+1)
 				require.Equal(t, 0, offsets[0])
 				require.Equal(t, n, offsets[len(offsets)-1])
 				rows, ks, ts := b.ints(out[1]), b.down(out[0]), b.down(out[2])
+				require.Equal(t, rows, b.ints(out[3]))
 				p := 0
 				for i, r := range rows {
 					for i >= offsets[p+1] {

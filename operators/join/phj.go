@@ -102,12 +102,7 @@ func (b *phjBuilt) partition(t operators.Task, cols []gpu.Column, keys, need []i
 			}
 		}
 	} else {
-		ids, err := rowIDs(t, key.Len)
-		if err != nil {
-			return nil, err
-		}
-		defer ids.Release()
-		move = append(move, ids)
+		move = append(move, gpu.RowNumbers(key.Len))
 	}
 	p := &parts{}
 	if p.moved, p.offsets, err = t.Queue.Partition(t.Lease, move, digits(key), b.digit); err != nil {

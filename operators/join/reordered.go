@@ -1,19 +1,6 @@
 package join
 
-import (
-	"github.com/gstream/gstream/gpu"
-	"github.com/gstream/gstream/operators"
-)
-
-// rowIDs returns the numbers of n rows.
-func rowIDs(t operators.Task, n int) (gpu.Column, error) {
-	none, err := t.Queue.Marks(t.Lease, n)
-	if err != nil {
-		return gpu.Column{}, err
-	}
-	defer none.Release()
-	return t.Queue.Select(t.Lease, none, false)
-}
+import "github.com/gstream/gstream/gpu"
 
 // owner is a matcher that releases columns with itself.
 type owner struct {

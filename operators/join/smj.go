@@ -125,12 +125,7 @@ func (a smj) sortBits(t operators.Task, key gpu.Column, cols []gpu.Column, need 
 	}
 	rows := !a.transform || len(texts) > 0
 	if rows {
-		ids, err := rowIDs(t, key.Len)
-		if err != nil {
-			return nil, err
-		}
-		defer ids.Release()
-		move = append(move, ids)
+		move = append(move, gpu.RowNumbers(key.Len))
 	}
 	owned := []gpu.Column(nil)
 	for at := 0; at < 8*key.Type.Width(); at += 16 {
