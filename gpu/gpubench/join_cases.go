@@ -77,8 +77,16 @@ func workloads() (all []workload) {
 	for _, n := range []int{1, 2, 4, 8, 16} {
 		add("match", "share of rows with a match", fmt.Sprint("1/", n), func(w *workload) { w.oneIn = n })
 	}
+	for _, n := range []int{1, 2, 4, 8, 16} {
+		add("match", "share of rows with a match, 6+6 payloads", fmt.Sprint("1/", n), func(w *workload) { w.oneIn, w.payloads = n, 6 })
+	}
 	for _, s := range []float64{0, 0.5, 1, 1.5, 2} {
 		add("zipf", "foreign keys by Zipf", fmt.Sprint(s), func(w *workload) { w.zipf = s })
+	}
+	for _, log := range []int{22, 24} {
+		for _, s := range []float64{0, 1, 2} {
+			add("zipf", fmt.Sprintf("|R| = 2^%d, foreign keys by Zipf", log), fmt.Sprint(s), func(w *workload) { w.build, w.zipf = 1<<log, s })
+		}
 	}
 	for _, b := range [][2]int{{4, 4}, {4, 8}, {8, 8}} {
 		add("widths", "bytes of keys and payloads", fmt.Sprintf("%d/%d", b[0], b[1]), func(w *workload) { w.key, w.payload = b[0], b[1] })
@@ -86,6 +94,7 @@ func workloads() (all []workload) {
 	for _, log := range []int{23, 24, 25} {
 		add("many", "many to many, distinct keys", fmt.Sprint("2^", log), func(w *workload) { w.build, w.probe, w.distinct = full/2, full/2, 1<<log })
 	}
+	add("many", "more pairs than row ids", "2^31", func(w *workload) { w.build, w.probe, w.distinct, w.payloads = 1<<24, 1<<24, 1<<17, 1 })
 	for _, m := range []int{16, 32, 64, 128} {
 		add("rui", "tuples of 8 bytes", fmt.Sprint(m, "M"), func(w *workload) { w.build, w.probe, w.payloads = m<<20, m<<20, 1 })
 	}
