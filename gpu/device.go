@@ -248,12 +248,12 @@ type Queue interface {
 	// Errors: no key, nullSafe of another length, more than 60 keys, more than MaxRows
 	// rows, and on a GPU more than 671,088,640 distinct keys.
 	//
-	// Cost: expected O(n). A single integer key whose values span a narrow range takes a
-	// bitmap of ranks, so that no keys are compared; on a GPU, narrow is up to 64 times
-	// the number of keys. Other keys take a hash table that is at most five eighths
-	// full. This is the build of the non-partitioned join (Wu et al., SIGMOD
+	// Cost: expected O(n). A single integer key takes a bitmap of ranks, so that no keys
+	// are compared, if there are at most ranks values from the least to the greatest. The
+	// bitmap has 2 bits a value. Other keys take a hash table that is at most five
+	// eighths full. This is the build of the non-partitioned join (Wu et al., SIGMOD
 	// 2025, §3.1.3).
-	BuildTable(l *Lease, keys []Column, nullSafe []bool) (Table, error)
+	BuildTable(l *Lease, keys []Column, nullSafe []bool, ranks uint64) (Table, error)
 
 	// MatchPartitions is the match finding of the partitioned hash join (Wu et al.,
 	// SIGMOD 2025, §3.1.2 and §4.1.4), for build sides that are too large for a cache.

@@ -104,7 +104,7 @@ func testMistakes(t *testing.T, open Open) {
 	}{
 		{"at least one key", nil, 0}, {"has 1 and 2", keys(longs), 2}, {"61 join keys", many, 61}, {"has 1 rows", keys(longs, short), 2},
 	} {
-		_, err = b.q.BuildTable(b.l, c.keys, make([]bool, c.safe))
+		_, err = b.q.BuildTable(b.l, c.keys, make([]bool, c.safe), 1<<20)
 		fails(c.want, err)
 	}
 	side := gpu.Partitioned{Key: longs, Offsets: longs}
@@ -130,7 +130,7 @@ func testMistakes(t *testing.T, open Open) {
 	_, err = b.q.NewAccumulator(b.l, gpu.Aggregate{Kind: gpu.Avg, Input: i64, Output: i64})
 	fails("avg is not", err)
 
-	table, err := b.q.BuildTable(b.l, keys(longs, texts), []bool{false, false})
+	table, err := b.q.BuildTable(b.l, keys(longs, texts), []bool{false, false}, 1<<20)
 	require.NoError(t, err)
 	defer table.Release()
 	for _, c := range []struct {

@@ -591,7 +591,7 @@ var keySets = []struct {
 func tableRefusals() (out []refusal) {
 	for _, k := range keySets {
 		safe := slices.Repeat([]bool{k.safe}, len(k.at))
-		build := func(b *bench) (gpu.Table, error) { return b.q.BuildTable(b.l, pick(b.inputs(), k.at...), safe) }
+		build := func(b *bench) (gpu.Table, error) { return b.q.BuildTable(b.l, pick(b.inputs(), k.at...), safe, 1<<20) }
 		out = append(out, stateless("build table of "+k.name, func(b *bench, cols []gpu.Column) (made, error) {
 			table, err := build(b)
 			if err != nil {

@@ -115,7 +115,7 @@ func testJoin(t *testing.T, open Open) {
 				want = append(want, [2]int{i, m})
 			}
 		}
-		table, err := b.q.BuildTable(b.l, b.up(gpu.ColumnOf(i64, build)), []bool{false})
+		table, err := b.q.BuildTable(b.l, b.up(gpu.ColumnOf(i64, build)), []bool{false}, 1<<20)
 		require.NoError(t, err)
 		defer table.Release()
 		keys := b.up(gpu.ColumnOf(i64, probe))
@@ -181,7 +181,7 @@ func (b *bench) checkJoin(k keyCase, nBuild, nProbe int, safe bool) {
 			rows++
 		}
 	}
-	table, err := b.q.BuildTable(b.l, build, nullSafe)
+	table, err := b.q.BuildTable(b.l, build, nullSafe, []uint64{0, 1 << 23}[b.rnd.IntN(2)])
 	require.NoError(t, err)
 	defer table.Release()
 	require.Equal(t, rows, table.Rows())

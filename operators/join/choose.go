@@ -49,9 +49,13 @@ var measured = rates{l2: 60 << 20, build: 0.167, near: 0.014, far: 0.041, stream
 // 5·10⁶, 3.6 and 3.6 with 2·10⁷, 4.7 and 5.2 with 4·10⁷. With 5·10⁶, PHJ-UR took 2.4, SMJ-UR
 // 2.6, SMJ-TR 2.7 and MPJ 2.4; with a direct table NPJ took 0.82.
 
-// spread is the range of keys, as a multiple of their number, up to which a device makes a
-// direct table.
-const spread = 64
+// A table has ranks, without hashes, if the range of its keys has at most spread values a
+// key and leastRanks more. Its bitmap then has 16 bytes a key at most, no more than a hash
+// table, and half a megabyte beside.
+const (
+	spread     = 64
+	leastRanks = 1 << 16
+)
 
 // circumstances are what a choice depends on besides the Spec. Zeros are not known.
 type circumstances struct {
