@@ -158,11 +158,11 @@ func (w workload) bytes(pairs int64) int64 {
 }
 
 // spec is the join of the workload by an algorithm. The result has the key, and the
-// payloads of S and of R.
+// payloads of S and of R. The estimates are those of a planner that knows the tables well.
 func (w workload) spec(algorithm string) join.Spec {
 	s := join.Spec{Kind: join.Inner, Algorithm: algorithm, Probe: w.schema("s"), Build: w.schema("r"), ProbeKeys: []int{0}, BuildKeys: []int{0},
 		NullSafe: []bool{false}, ProbeOut: []int{0}, ProbeRows: int64(w.probe), BuildRows: int64(w.build), UniqueBuild: w.distinct == w.build,
-		AnyOrder: true}
+		PairRows: int64(w.probe / w.oneIn * (w.build / w.distinct)), AnyOrder: true}
 	if algorithm == Chosen {
 		s.Algorithm = ""
 	}
