@@ -417,8 +417,8 @@ type Partitioned struct {
 // BucketRows is the number of rows of a bucket.
 const BucketRows = 2048
 
-// Buckets is rows in chains of buckets. Key is null where a slot of a bucket has no row, and
-// Rows has the id of the row in every other slot.
+// Buckets is rows in chains of buckets. Where a slot of a bucket has no row, Key is null, and
+// both Key and Rows are 0. In other slots Rows has the id of the row.
 type Buckets struct {
 	Partitioned
 	Rows Column

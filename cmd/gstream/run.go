@@ -77,7 +77,7 @@ GSTREAM_THREADS stand for the flags of these names.`,
 	cmd.Flags().StringVar(&f.hostMemory, "host-memory", "", "budget of host memory, as in 16GiB (default: half of what is free)")
 	cmd.Flags().StringVar(&f.deviceMemory, "device-memory", "", "budget of device memory, as in 8GiB (default: 80 % of what is free)")
 	cmd.Flags().StringVar(&f.strideSize, "stride-size", "", "size of a column of 8-byte values in a stride, as in 8MiB (default: what suits the device)")
-	cmd.Flags().StringVar(&f.joinFilters, "join-filters", pipeline.Auto, "joins that drop rows without a match while their probe side is scanned on the CPU: auto (where few rows are expected to match), always or never")
+	cmd.Flags().StringVar(&f.joinFilters, "join-filters", pipeline.Auto, "joins that drop rows without a match while their probe side is scanned: auto (where few rows are expected to match), always or never")
 	complete(cmd, "join-filters", pipeline.Auto, pipeline.Always, pipeline.Never)
 	return cmd
 }

@@ -19,8 +19,8 @@ type (
 		partitions, _ uint32
 	}
 	bucketEndArgs struct {
-		owner, heads, valid, offsets uint64
-		buckets, partitions          uint32
+		owner, heads, valid, offsets, key, rows uint64
+		buckets, partitions, words, _           uint32
 	}
 )
 
@@ -91,7 +91,7 @@ func (q *queue) PartitionBuckets(l *gpu.Lease, key gpu.Column, d gpu.Digit) (out
 	chain, offsets := o.bucketChains(side, n, d.Bits)
 	valid := o.alloc(gpu.BitmapBytes(slots))
 	launch(o, "bucket_end", blocks(max(slots/32, side.partitions+1), 256), 256, 0, bucketEndArgs{owner: addr(side.owner), heads: addr(side.heads), valid: addr(valid),
-		offsets: addr(offsets), buckets: uint32(n), partitions: uint32(side.partitions)})
+		offsets: addr(offsets), key: addr(side.key), rows: addr(side.rows), buckets: uint32(n), partitions: uint32(side.partitions), words: uint32(width / 4)})
 	ids := gpu.Of(gpu.Int32)
 	out.Key = gpu.Column{Type: key.Type, Len: slots, Data: o.shrink(side.key, int64(slots)*int64(width)), Valid: o.keep(valid)}
 	out.Offsets = gpu.Column{Type: ids, Len: side.partitions + 1, Data: o.keep(offsets)}

@@ -130,7 +130,10 @@ struct BucketEndArgs {
     const u64* heads;
     u32* valid;   // by slot, 32 a word: there is a row
     u32* offsets; // of the partitions: buckets before them, afterwards places
+    u32* key;     // by slot, of words 4-byte words
+    u32* rows;
     u32 buckets, partitions;
+    u32 words, unused;
 };
 
 KERNEL(bucket_end, BucketEndArgs) {
@@ -141,4 +144,9 @@ KERNEL(bucket_end, BucketEndArgs) {
     const u64 last = a.heads[a.owner[bucket]];
     const u32 rows = (u32)last == bucket ? (u32)(last >> 32) : BUCKET_ROWS;
     a.valid[i] = rows >= at + 32 ? ~0u : rows > at ? (1u << (rows - at)) - 1 : 0;
+    for (u32 r = max(rows, at); r < at + 32; r++) { // what nobody wrote
+        const u64 slot = (u64)bucket * BUCKET_ROWS + r;
+        a.rows[slot] = 0;
+        for (u32 w = 0; w < a.words; w++) a.key[slot * a.words + w] = 0;
+    }
 }

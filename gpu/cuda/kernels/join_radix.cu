@@ -236,7 +236,7 @@ DEVICE void radix_probe(const RadixArgs& a, u8* shared) {
                     place.next = 0;
                     if (threadIdx.x == 0) {
                         a.places[blockIdx.x] = place;
-                        a.state->join.stopped = 1;
+                        atomicExch(&a.state->join.stopped, 1u);
                     }
                     room.end();
                     return;
