@@ -1,0 +1,395 @@
+package spill
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+const (
+	// readers is the number of goroutines that read for one caller of Each.
+	readers = 3
+	// batchBudget is the share of a budget, one part in so many, that rows from host memory
+	// or from disk take at most that are read into one stride, unless a partition of a run
+	// has more. mostRead bounds it.
+	batchBudget = 64
+	mostRead    = 64 << 20
+)
+
+// Each calls a function with all rows of partitions [from, to), in strides of the device that
+// the function takes over, in any order. If the partitions are Ordered, the rows of a stride
+// are in order of partition and follow each other, and first is the partition that the stride
+// begins with. The lease pays for the strides. Rows may move down meanwhile. It is an error
+// when rows are missing.
+//
+// Cost: rows in the memory of the device are copied there. Others are read ahead, copies up run
+// while the caller works.
+func (p *Partitions) Each(ctx context.Context, q gpu.Queue, l *gpu.Lease, from, to int, take func(s *gpu.Stride, first int) error) error {
+	r := &reading{Partitions: p, from: from, to: to, lease: l, read: map[*piece]bool{}, left: p.Rows(from, to)}
+	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		x := r.nextPiece(deviceTier)
+		if x == nil {
+			break
+		}
+		s, err := r.slice(q, x)
+		if err == nil {
+			err = r.give(s, x.firstOf(from), take)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if r.left > 0 {
+		if err := r.ahead(ctx, q, take); err != nil {
+			return err
+		}
+	}
+	if r.left != 0 {
+		return fmt.Errorf("%s: partitions %d to %d have %d rows fewer than were put there: a defect in gstream", p.name, from, to-1, r.left)
+	}
+	return nil
+}
+
+// reading is one call of Each.
+type reading struct {
+	*Partitions
+	from, to int
+	lease    *gpu.Lease
+	left     int64 // rows
+
+	// The lock of the Partitions guards what follows.
+	read  map[*piece]bool // pieces that have been read, or are being read
+	units []unit          // pages of runs that are still to be read
+}
+
+// unit is what one goroutine reads at a time: parts of pieces in host memory, or pages of a run
+// without the rows of some pieces.
+type unit struct {
+	pieces []*held
+	run    *run
+	from   int // page of the run
+	to     int
+	skip   map[*piece]bool
+}
+
+// held is a piece that is being read, with a reference to its stride, which may move.
+type held struct {
+	*piece
+	stride *gpu.Stride
+}
+
+// firstOf returns the first partition of a piece that is not below from.
+func (x *piece) firstOf(from int) int { return max(x.first, from) }
+
+// give hands a stride to the caller of Each.
+func (r *reading) give(s *gpu.Stride, first int, take func(*gpu.Stride, int) error) error {
+	r.left -= int64(s.Rows)
+	return take(s, first)
+}
+
+// nextPiece returns a piece of a tier with rows that are not read, and marks it as read and
+// busy. idle ends the use of it.
+func (r *reading) nextPiece(at tier) *held {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lowest(at)
+}
+
+// lowest is nextPiece for a caller that holds the lock. It returns the piece of the lowest
+// partitions.
+func (r *reading) lowest(at tier) *held {
+	var x *piece
+	for _, o := range r.pieces {
+		begin, end := o.within(r.from, r.to)
+		if o.at == at && begin < end && !r.read[o] && (x == nil || o.first < x.first) {
+			x = o
+		}
+	}
+	if x == nil {
+		return nil
+	}
+	r.read[x] = true
+	x.busy++ // it could move, but that would not free its memory
+	s := &gpu.Stride{Schema: x.stride.Schema, Rows: x.stride.Rows}
+	for _, c := range x.stride.Cols {
+		s.Cols = append(s.Cols, c.Retain())
+	}
+	return &held{x, s}
+}
+
+// idle ends the use of a piece.
+func (r *reading) idle(x *held) {
+	x.stride.Release()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	x.busy--
+}
+
+// slice returns the rows of a piece in the memory of the device.
+func (r *reading) slice(q gpu.Queue, x *held) (*gpu.Stride, error) {
+	defer r.idle(x)
+	from, to := x.within(r.from, r.to)
+	out := &gpu.Stride{Schema: r.schema, Rows: to - from}
+	for _, c := range x.stride.Cols {
+		part, err := q.Slice(r.lease, c, from, to)
+		if err != nil {
+			out.Release()
+			return nil, err
+		}
+		out.Cols = append(out.Cols, part)
+	}
+	return out, nil
+}
+
+// batch returns the most bytes of a unit.
+func (r *reading) batch() int64 {
+	return min(mostRead, r.lease.Limit()/batchBudget, r.store.device.HostBudget().Limit()/batchBudget)
+}
+
+// next returns the next unit, and marks its pieces as read; nil after the last.
+func (r *reading) next() *unit {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	u := &unit{}
+	for bytes := int64(0); bytes < r.batch(); {
+		x := r.lowest(hostTier)
+		if x == nil {
+			break
+		}
+		if n := len(u.pieces); n > 0 && r.Ordered && u.pieces[n-1].last()+1 != x.first {
+			// Rows in between are elsewhere.
+			x.busy--
+			x.stride.Release()
+			delete(r.read, x.piece)
+			break
+		}
+		u.pieces = append(u.pieces, x)
+		from, to := x.within(r.from, r.to)
+		bytes += x.bytes * int64(to-from) / int64(x.stride.Rows)
+	}
+	if len(u.pieces) > 0 {
+		return u
+	}
+	for _, in := range r.runs {
+		if len(r.units) > 0 {
+			break
+		}
+		r.cut(in)
+	}
+	if len(r.units) == 0 {
+		return nil
+	}
+	*u, r.units = r.units[0], r.units[1:]
+	return u
+}
+
+// cut makes units of the pages of a run, if rows of it are not read. The caller holds the lock.
+func (r *reading) cut(in *run) {
+	skip, some := map[*piece]bool{}, false
+	for _, x := range in.pieces {
+		begin, end := x.within(r.from, r.to)
+		skip[x] = r.read[x]
+		some = some || begin < end && !r.read[x]
+		r.read[x] = true
+	}
+	if !some {
+		return
+	}
+	from, to := max(r.from, in.first)-in.first, min(r.to-in.first, len(in.pages))
+	for from < to {
+		u := unit{run: in, from: from, skip: skip}
+		for sum := (extent{}); from < to; from++ {
+			g := in.pages[from]
+			sum.add(g.extent)
+			if from > u.from && (sum.raw > r.batch() || !sum.fits()) {
+				break
+			}
+		}
+		u.to = from
+		r.units = append(r.units, u)
+	}
+}
+
+// item is a stride that was read ahead.
+type item struct {
+	stride *gpu.Stride
+	first  int
+	up     bool // on the device, or on the way to it
+	err    error
+}
+
+// ahead reads what is in host memory and on disk. Goroutines read and copy up ahead of the
+// caller.
+func (r *reading) ahead(ctx context.Context, q gpu.Queue, take func(*gpu.Stride, int) error) (err error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	items := make(chan item)
+	var wg sync.WaitGroup
+	for range readers {
+		wg.Go(func() { r.readUnits(ctx, items) })
+	}
+	go func() {
+		wg.Wait()
+		close(items)
+	}()
+	defer func() {
+		stop(err)
+		for i := range items {
+			r.forget(q, i)
+		}
+		r.forgetUnits()
+	}()
+	for i := range items {
+		switch {
+		case i.err != nil:
+			return i.err
+		case i.up:
+			err = q.Wait(i.stride)
+		case r.store.discrete():
+			var up *gpu.Stride
+			if up, err = q.Upload(r.lease, i.stride); err == nil {
+				i.stride = up
+			}
+		}
+		if err != nil {
+			i.stride.Release()
+			return err
+		}
+		if err := r.give(i.stride, i.first, take); err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// forget releases a stride that nobody takes.
+func (r *reading) forget(q gpu.Queue, i item) {
+	if i.stride == nil {
+		return
+	}
+	if i.up {
+		_ = q.Wait(i.stride)
+	}
+	i.stride.Release()
+}
+
+// forgetUnits ends the reading after an error. Pages need nothing.
+func (r *reading) forgetUnits() { r.units = nil }
+
+// readUnits reads units until there are no more.
+func (r *reading) readUnits(ctx context.Context, items chan<- item) {
+	var q gpu.Queue
+	send := func(i item) bool {
+		select {
+		case items <- i:
+			return true
+		case <-ctx.Done():
+			r.forget(q, i)
+			return false
+		}
+	}
+	if r.store.discrete() {
+		var err error
+		if q, err = r.store.device.NewQueue(r.name); err != nil {
+			send(item{err: err})
+			return
+		}
+		defer q.Close()
+	}
+	for ctx.Err() == nil {
+		u := r.next()
+		if u == nil {
+			return
+		}
+		i := item{}
+		if u.run != nil {
+			i.first = u.run.first + u.from
+			i.stride, i.err = r.readPages(r.lease, u)
+		} else {
+			i.first = u.pieces[0].firstOf(r.from)
+			i.stride, i.err = r.gather(u)
+		}
+		if i.err == nil && q != nil {
+			// The caller copies what is refused, when it has given memory back.
+			up, err := q.UploadAhead(r.lease, i.stride)
+			switch {
+			case err == nil:
+				i.stride, i.up = up, true
+			case !gpu.IsRefusal(err):
+				i.stride.Release()
+				i = item{err: err}
+			}
+		}
+		if i.err == nil && i.stride.Rows == 0 {
+			r.forget(q, i)
+			continue
+		}
+		if !send(i) || i.err != nil {
+			return
+		}
+	}
+}
+
+// gather returns the rows of pieces in host memory, one after the other. It shares the values of
+// a single piece, and copies those of several, on several cores.
+func (r *reading) gather(u *unit) (*gpu.Stride, error) {
+	defer func() {
+		for _, x := range u.pieces {
+			r.idle(x)
+		}
+	}()
+	parts := make([]*gpu.Stride, 0, len(u.pieces))
+	defer func() {
+		for _, s := range parts {
+			s.Release()
+		}
+	}()
+	for _, x := range u.pieces {
+		from, to := x.within(r.from, r.to)
+		part, err := view(r.owner.lease, x.stride, from, to)
+		if err != nil {
+			return nil, err
+		}
+		r.moved[hostTier].out.Add(part.Bytes())
+		parts = append(parts, part)
+	}
+	if len(parts) == 1 {
+		s := parts[0]
+		parts = nil
+		return s, nil
+	}
+	lay := newLayout(r.schema, parts)
+	defer lay.release()
+	sum := extent{bytes: make([]int64, r.schema.Len())}
+	for _, s := range parts {
+		sum.rows += int64(s.Rows)
+		for i, c := range s.Cols {
+			sum.bytes[i] += stringBytes(&lay, i, c, 0, s.Rows)
+		}
+	}
+	if !sum.fits() {
+		return nil, fmt.Errorf("%s: %d rows with %d bytes of strings do not fit one stride", r.name, sum.rows, slices.Max(sum.bytes))
+	}
+	a, err := newAssembly(r.owner.lease, &lay, sum)
+	if err != nil {
+		return nil, err
+	}
+	var copying sync.WaitGroup
+	for i := range a.stride.Cols {
+		copying.Go(func() {
+			rows := 0
+			for _, s := range parts {
+				a.copyColumn(&lay, i, s.Cols[i], rows)
+				rows += s.Rows
+			}
+		})
+	}
+	copying.Wait()
+	a.rows = int(sum.rows)
+	return a.done(), nil
+}
