@@ -232,7 +232,7 @@ func TestChoiceOfCases(t *testing.T) {
 	}
 	require.Equal(t, 9, count())
 	require.Equal(t, 13, count("sizes"))
-	require.Equal(t, 14, count("zipf", "acceptance"))
+	require.Equal(t, 20, count("zipf", "acceptance"))
 	require.Equal(t, len(workloads()), count("all"))
 	require.Equal(t, 2, count("8/8 BYTES"), "acceptance and widths have such a case")
 	w, err := chosenWorkloads([]string{"16"}, full)
