@@ -76,6 +76,24 @@ func KeyColumns(keys []SortKey) []Column {
 	return cols
 }
 
+// CheckSort returns an error when rows cannot be sorted: no key, lengths that differ, more
+// than MaxRows rows.
+func CheckSort(keys []SortKey) error {
+	if len(keys) == 0 {
+		return fmt.Errorf("sort wants at least one key")
+	}
+	n := keys[0].Column.Len
+	if n > MaxRows {
+		return fmt.Errorf("%d rows are more than the %d that row ids can address", n, MaxRows)
+	}
+	for _, k := range keys {
+		if k.Column.Len != n {
+			return fmt.Errorf("sort keys of %d and %d rows", n, k.Column.Len)
+		}
+	}
+	return nil
+}
+
 // CheckMerge returns an error when MatchSorted cannot match two sides: no key, another
 // number of keys or null rules, keys that differ in type or order, and the errors of
 // CheckKeys.

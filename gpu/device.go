@@ -202,6 +202,7 @@ type Queue interface {
 	// goes to partition d of key[i] (Digit). Rows keep their order within a partition.
 	// key is a plain integer column of 4 or 8 bytes without nulls, whose bits are taken
 	// as they are. cols are as long as the key.
+	// RowNumbers may be among cols: it gives the row that each row was before.
 	// Partition returns the partitioned columns and an Int32 column of 1<<bits + 1
 	// offsets without nulls; partition p is the rows [offsets[p], offsets[p+1]).
 	//
@@ -229,6 +230,15 @@ type Queue interface {
 	// the strings that no round before told apart. It waits for the ranges of the keys.
 	Sort(l *Lease, keys []SortKey) (Column, error)
 
+	// MergeSort is Sort by comparisons alone, for any keys that can be compared: the sort
+	// below the sort-merge join of Rui & Tu (SSDBM 2017, §3.3.1). The order and the errors
+	// are those of Sort.
+	//
+	// Cost: O(n log n) comparisons. On a GPU, a pass for each doubling of 2,048 rows. A pass
+	// reads and writes 4 bytes a row, and a key of 4 or 8 bytes without nulls that is alone.
+	// Other keys are read at random rows in every comparison.
+	MergeSort(l *Lease, keys []SortKey) (Column, error)
+
 	// BuildTable makes a hash table over the rows of the key columns, which have one
 	// length. nullSafe has one entry for each key. Rows with a null key are left out,
 	// unless the key is null-safe (IS NOT DISTINCT FROM). The table copies what it needs:
@@ -238,12 +248,12 @@ type Queue interface {
 	// Errors: no key, nullSafe of another length, more than 60 keys, more than MaxRows
 	// rows, and on a GPU more than 671,088,640 distinct keys.
 	//
-	// Cost: expected O(n). A single integer key whose values span a narrow range takes a
-	// bitmap of ranks, so that no keys are compared; on a GPU, narrow is up to 64 times
-	// the number of keys. Other keys take a hash table that is at most five eighths
-	// full. This is the build of the non-partitioned join (Wu et al., SIGMOD
+	// Cost: expected O(n). A single integer key takes a bitmap of ranks, so that no keys
+	// are compared, if there are at most ranks values from the least to the greatest. The
+	// bitmap has 2 bits a value. Other keys take a hash table that is at most five
+	// eighths full. This is the build of the non-partitioned join (Wu et al., SIGMOD
 	// 2025, §3.1.3).
-	BuildTable(l *Lease, keys []Column, nullSafe []bool) (Table, error)
+	BuildTable(l *Lease, keys []Column, nullSafe []bool, ranks uint64) (Table, error)
 
 	// MatchPartitions is the match finding of the partitioned hash join (Wu et al.,
 	// SIGMOD 2025, §3.1.2 and §4.1.4), for build sides that are too large for a cache.
@@ -257,13 +267,30 @@ type Queue interface {
 	//
 	// Errors: those of CheckPartitions.
 	//
+	// On a GPU, how says in which way pairs are written. It is nothing to a CPU, where
+	// tasks have lists of pairs.
+	//
 	// Cost: on a GPU, Next reads the keys of both sides twice (count, then write). A work
 	// item has at most 9,216 build rows, which fit shared memory, and 65,536 probe rows:
 	// larger partitions are split, so skew does not hold up one block (Rui & Tu, SSDBM
 	// 2017, §3.2.3), but the probe rows of a partition are read once for each 9,216 of
 	// its build rows. On the CPU, hash tables of all partitions take 8 to 12 bytes a
 	// build row. It waits for the counts.
-	MatchPartitions(l *Lease, build, probe Partitioned) (Matcher, error)
+	MatchPartitions(l *Lease, build, probe Partitioned, how Probing) (Matcher, error)
+
+	// PartitionBuckets partitions the rows of a key by a digit, as Partition does, but
+	// appends them to chains of buckets (Sioulas et al., ICDE 2019). The order of the rows of
+	// a partition is any, another in each call. Rows with a null are left out. The caller
+	// releases the result.
+	//
+	// Errors: those of CheckBuckets.
+	//
+	// Cost: on a GPU, a pass per 8 bits of the digit, each of which reads the key, in the
+	// second pass with the row id, and writes both. Blocks append to a partition one after
+	// the other: when many rows have few keys, they wait for each other. Half a bucket a
+	// partition is lost. It waits for the number of buckets. On the CPU it is Partition,
+	// and a copy into buckets.
+	PartitionBuckets(l *Lease, key Column, d Digit) (Buckets, error)
 
 	// MatchSorted is the match finding of the sort-merge join, by merge path (Rui & Tu,
 	// SSDBM 2017, §3.3.2). Both sides are sorted by their keys in the order of Sort; the
@@ -323,6 +350,15 @@ type Queue interface {
 	Close() error
 }
 
+// RowNumbers is a column of the numbers of n rows that needs no memory. Only Partition takes
+// it.
+func RowNumbers(n int) Column { return Column{Type: Of(Int32), Len: n} }
+
+// IsRowNumbers reports whether a column is RowNumbers.
+func (c Column) IsRowNumbers() bool {
+	return c.Type == Of(Int32) && c.Data == nil && c.Dict == nil && c.Len > 0
+}
+
 // Digit is bits [Shift, Shift+Bits) of a key, least significant bit 0. With a Factor they
 // are the bits of the key times Factor, an odd number, as far as the product fits the
 // width of the key: the upper bits are a hash of the key (multiply-shift hashing,
@@ -369,17 +405,87 @@ type Partitioned struct {
 	// Offsets are Int32 without nulls, as Partition returns them. They ascend and lie
 	// within the key, which the caller guarantees.
 	Offsets Column
+	// Chain puts the rows in order if they lie in buckets of BucketRows rows: row p of that
+	// order is row p%BucketRows of bucket Chain[p/BucketRows]. Offsets count in this order,
+	// and every bucket of the key comes once. A column without rows: rows lie in order.
+	Chain Column
 	// Distinct says of a build side that no two rows have one key, which the caller
 	// guarantees: further rows of a key may be left out.
 	Distinct bool
 }
 
+// BucketRows is the number of rows of a bucket.
+const BucketRows = 2048
+
+// Buckets is rows in chains of buckets. Where a slot of a bucket has no row, Key is null, and
+// both Key and Rows are 0. In other slots Rows has the id of the row.
+type Buckets struct {
+	Partitioned
+	Rows Column
+}
+
+// Release releases the columns.
+func (b Buckets) Release() { ReleaseColumns([]Column{b.Key, b.Offsets, b.Chain, b.Rows}) }
+
+// MostBuckets returns how many buckets n rows in 1<<bits partitions take at most.
+func MostBuckets(n int, bits uint) int { return n/BucketRows + min(n, 1<<bits) }
+
+// CheckBuckets returns an error when PartitionBuckets cannot partition a key: the errors of
+// CheckPartitions and of Digit.Check, and more slots in buckets than MaxRows.
+func CheckBuckets(key Column, d Digit) error {
+	if !key.partitions() {
+		return fmt.Errorf("partition into buckets by a key of %v: want plain integers, decimals, dates or times of 4 or 8 bytes", key.Type)
+	}
+	digits := Column{Type: Of(Uint32), Len: key.Len}
+	if key.Type.Width() == 8 {
+		digits.Type = Of(Uint64)
+	}
+	if err := d.Check(digits); err != nil {
+		return err
+	}
+	if key.Len > MaxRows || MostBuckets(key.Len, d.Bits) > MaxRows/BucketRows {
+		return fmt.Errorf("%d rows in buckets of %d partitions may take more slots than the %d that row ids can address", key.Len, 1<<d.Bits, MaxRows)
+	}
+	return nil
+}
+
+// partitions reports whether a column is a key of Partitioned.
+func (c Column) partitions() bool {
+	w := c.Type.Width()
+	return c.Dict == nil && !c.Type.IsFloat() && !c.Type.IsVar() && (w == 4 || w == 8)
+}
+
+// PairOutput is a way in which the blocks of a GPU find room for pairs. All but the first
+// are those of Rui & Tu (SSDBM 2017, §3.2.2); they write row ids, with which Join gathers.
+type PairOutput uint8
+
+// The ways.
+const (
+	// PairsFused counts the pairs of some thousand probe rows at a time, and writes columns.
+	PairsFused PairOutput = iota
+	// PairsCounted probes twice: it counts the pairs of each work item, then writes them.
+	PairsCounted
+	// PairsPaged gives each thread a page of 4 pairs of its own, from a global pointer.
+	PairsPaged
+	// PairsDirect gives each block room of its own, with a pointer in shared memory.
+	PairsDirect
+)
+
+// Probing says how a GPU matches partitions. Zero is the fastest way. Sides in chains of
+// buckets take PairsDirect in place of it.
+type Probing struct {
+	Output PairOutput
+	// Whole keeps the probe rows of a partition in one work item, so one block has them
+	// all however many they are.
+	Whole bool
+}
+
 // CheckPartitions returns an error when MatchPartitions cannot join two sides: keys that
 // are coded, float, or not of 4 or 8 bytes; types that differ; offsets of another type, or
-// that differ in number; more than MaxRows rows.
+// that differ in number; more than MaxRows rows; a chain that has not the buckets of its key.
 func CheckPartitions(build, probe Partitioned) error {
 	t := build.Key.Type
-	if w := t.Width(); build.Key.Dict != nil || probe.Key.Dict != nil || t.IsFloat() || w != 4 && w != 8 {
+	if !build.Key.partitions() || probe.Key.Dict != nil {
 		return fmt.Errorf("partitioned join by a key of %v: want plain integers, decimals, dates or times of 4 or 8 bytes", t)
 	}
 	if probe.Key.Type != t {
@@ -394,6 +500,14 @@ func CheckPartitions(build, probe Partitioned) error {
 		}
 		if s.Key.Len > MaxRows {
 			return fmt.Errorf("%d rows are more than the %d that row ids can address", s.Key.Len, MaxRows)
+		}
+		if s.Chain.Len > 0 {
+			if err := CheckIDs(s.Chain); err != nil {
+				return fmt.Errorf("partitioned join by a chain of buckets: %w", err)
+			}
+			if s.Chain.Len*BucketRows != s.Key.Len {
+				return fmt.Errorf("partitioned join by a chain of %d buckets with a key of %d rows", s.Chain.Len, s.Key.Len)
+			}
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package operators
 
 import (
+	"errors"
 	"math/bits"
 	"math/rand/v2"
 	"slices"
@@ -55,17 +56,20 @@ const (
 // filterSeed is the seed of the hashes in filters. No result depends on it.
 var filterSeed = rand.Uint64()
 
-// NewKeyFilter makes the filter that a task asks for, nil for none, of the rows of key columns
-// in host-addressable memory. The task's lease pays for it until Release. It takes two passes
-// over the keys for their bounds, one for their hashes, and one random access to the Bloom
-// filter a row.
+// NewKeyFilter makes the filter that a task asks for, nil for none, of the rows of key columns.
+// A Bloom filter wants them in host-addressable memory. The task's lease pays for it until
+// Release. It takes two passes over the keys for their bounds, one for their hashes, and one
+// random access to the Bloom filter a row. Keys of a GPU come down for their bounds.
 func NewKeyFilter(t Task, keys []gpu.Column, rows int) (*KeyFilter, error) {
 	if t.Filter == NoFilter {
 		return nil, nil
 	}
 	f := &KeyFilter{min: make([]gpu.Scalar, len(keys)), max: make([]gpu.Scalar, len(keys)), bounded: make([]bool, len(keys))}
 	for i, k := range keys {
-		f.min[i], f.max[i], f.bounded[i] = bounds(k)
+		var err error
+		if f.min[i], f.max[i], f.bounded[i], err = boundsOf(t, k); err != nil {
+			return nil, err
+		}
 	}
 	size := (int64(rows)*filterBits/8 + 31) / 32 * 32
 	if t.Filter != BloomFilter || size == 0 || size > filterBytes {
@@ -90,36 +94,53 @@ func NewKeyFilter(t Task, keys []gpu.Column, rows int) (*KeyFilter, error) {
 	return f, nil
 }
 
-// bounds returns the bounds of a column of integers of up to 8 bytes.
-func bounds(c gpu.Column) (least, greatest gpu.Scalar, ok bool) {
-	least, greatest = gpu.Null(c.Type), gpu.Null(c.Type)
-	if c.Type.Wide || c.Type.IsFloat() || c.Type.IsVar() || c.Type.Kind == gpu.Bool || c.Dict != nil {
-		return least, greatest, false
+// mostDown is the most bytes of a key that come down for its bounds.
+const mostDown = 64 << 20
+
+// boundsOf returns the bounds of a key. They are not ok if it has none, or is too large to come
+// down.
+func boundsOf(t Task, key gpu.Column) (least, greatest gpu.Scalar, ok bool, err error) {
+	k := key.Type
+	if k.Wide || k.IsFloat() || k.IsVar() || k.Kind == gpu.Bool || key.Dict != nil || t.Device.Budget() != t.Device.HostBudget() && key.Data.Size() > mostDown {
+		return gpu.Null(k), gpu.Null(k), false, nil
 	}
+	l := t.Device.HostBudget().Lease("bounds of the keys of a join")
+	defer func() { err = errors.Join(err, l.Close()) }()
+	s := &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "key", Type: k, Nullable: true}), Cols: []gpu.Column{key.Retain()}, Rows: key.Len}
+	down, err := t.Queue.Download(l, s)
+	if err != nil {
+		s.Release()
+		return least, greatest, false, err
+	}
+	defer down.Release()
+	least, greatest = bounds(down.Cols[0])
+	return least, greatest, true, nil
+}
+
+// bounds returns the bounds of a column of integers of up to 8 bytes.
+func bounds(c gpu.Column) (least, greatest gpu.Scalar) {
 	if c.Type.IsUnsigned() {
 		switch c.Type.Width() {
 		case 1:
-			least, greatest = extremes(c, gpu.Values[uint8](c.Data, c.Len))
+			return extremes(c, gpu.Values[uint8](c.Data, c.Len))
 		case 2:
-			least, greatest = extremes(c, gpu.Values[uint16](c.Data, c.Len))
+			return extremes(c, gpu.Values[uint16](c.Data, c.Len))
 		case 4:
-			least, greatest = extremes(c, gpu.Values[uint32](c.Data, c.Len))
+			return extremes(c, gpu.Values[uint32](c.Data, c.Len))
 		default:
-			least, greatest = extremes(c, gpu.Values[uint64](c.Data, c.Len))
+			return extremes(c, gpu.Values[uint64](c.Data, c.Len))
 		}
-		return least, greatest, true
 	}
 	switch c.Type.Width() {
 	case 1:
-		least, greatest = extremes(c, gpu.Values[int8](c.Data, c.Len))
+		return extremes(c, gpu.Values[int8](c.Data, c.Len))
 	case 2:
-		least, greatest = extremes(c, gpu.Values[int16](c.Data, c.Len))
+		return extremes(c, gpu.Values[int16](c.Data, c.Len))
 	case 4:
-		least, greatest = extremes(c, gpu.Values[int32](c.Data, c.Len))
+		return extremes(c, gpu.Values[int32](c.Data, c.Len))
 	default:
-		least, greatest = extremes(c, gpu.Values[int64](c.Data, c.Len))
+		return extremes(c, gpu.Values[int64](c.Data, c.Len))
 	}
-	return least, greatest, true
 }
 
 func extremes[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64](c gpu.Column, values []T) (least, greatest gpu.Scalar) {

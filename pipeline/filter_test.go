@@ -9,6 +9,8 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/gpu/cuda/cudatest"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 )
 
@@ -47,8 +49,14 @@ func filterTables(t *testing.T) *Builder {
 // runFilters runs a job and returns its rows, and the rows of its first scan that filters of
 // joins have dropped, and that were skipped.
 func runFilters(t *testing.T, b *Builder, filters string) (rows []string, dropped, skipped int64) {
+	t.Helper()
+	return runFiltersOn(t, b, RunOptions{Use: Host, Threads: 2, JoinFilters: filters})
+}
+
+func runFiltersOn(t *testing.T, b *Builder, opt RunOptions) (rows []string, dropped, skipped int64) {
+	t.Helper()
 	var c Collector
-	report, err := b.WriteTo(&c).Run(t.Context(), RunOptions{Use: Host, Threads: 2, JoinFilters: filters})
+	report, err := b.WriteTo(&c).Run(t.Context(), opt)
 	require.NoError(t, err)
 	scan := slices.IndexFunc(report.Stages, func(s StageReport) bool { return s.Step == "p" })
 	return textOf(&c), report.Stages[scan].Dropped, report.Stages[scan].Scan.RowsSkipped
@@ -95,6 +103,30 @@ func TestAJoinFiltersTheScanOfItsProbeSide(t *testing.T) {
 			require.Equal(t, want, got)
 		})
 	}
+}
+
+// TestAJoinFiltersAScanForAGPU rules out row groups by the bounds of keys on the GPU. The scan
+// waits for the build side.
+func TestAJoinFiltersAScanForAGPU(t *testing.T) {
+	d := cudatest.Open(t, cuda.Options{Memory: 1 << 28})
+	for _, c := range []struct {
+		kind   string
+		on     []string
+		bounds bool
+	}{{"inner", []string{"pi = qi"}, true}, {"inner", []string{"ps = qs"}, false}, {"inner", []string{"pn = qn", "ps = qs"}, true}, {"semi", []string{"pu = qu"}, true}, {"right", []string{"pd = qd"}, true}} {
+		job := func() *Builder { return joinQ(c.kind, c.on...)(filterTables(t).From("p")).Sort("ps") }
+		want, _, _ := runFilters(t, job(), Never)
+		got, dropped, skipped := runFiltersOn(t, job(), RunOptions{Device: d, JoinFilters: Always})
+		require.Equal(t, want, got, c)
+		require.Equal(t, c.bounds, skipped > 0, c)
+		require.Zero(t, dropped, c)
+		got, _, skipped = runFiltersOn(t, job(), RunOptions{Device: d, JoinFilters: Never})
+		require.Equal(t, want, got, c)
+		require.Zero(t, skipped, c)
+	}
+	// One row in fifty has a match, which the statistics of the keys tell.
+	_, _, skipped := runFiltersOn(t, joinQ("inner", "pi = qi")(filterTables(t).From("p")), RunOptions{Device: d})
+	require.Positive(t, skipped)
 }
 
 func joinQ(kind string, on ...string) func(*Builder) *Builder {

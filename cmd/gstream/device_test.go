@@ -200,13 +200,13 @@ func TestBenchMeasuresJoinsByAlgorithms(t *testing.T) {
 	require.NoError(t, err)
 	var r benchReport
 	require.NoError(t, json.Unmarshal(text, &r))
-	require.Len(t, r.Results, 2*(5+3))
+	require.Len(t, r.Results, 2*(5+5+3))
 	assert.Contains(t, stdout, "2000 ⋈ 2000, 2+2 payloads, 4/4 bytes, 1/16 match")
 	assert.EqualValues(t, 125, r.Results[8].Join.Pairs)
 	svg, err := os.ReadFile(picture)
 	require.NoError(t, err)
-	assert.Equal(t, 2*(5+3), strings.Count(string(svg), "<circle"))
-	assert.Equal(t, 2*2, strings.Count(string(svg), "<polyline"), "a line for each algorithm in each chart")
+	assert.Equal(t, 2*(5+5+3), strings.Count(string(svg), "<circle"))
+	assert.Equal(t, 2*3, strings.Count(string(svg), "<polyline"), "a line for each algorithm in each chart")
 	assert.NotContains(t, string(svg), "NaN")
 }
 

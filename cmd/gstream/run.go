@@ -82,7 +82,7 @@ GSTREAM_THREADS stand for the flags of these names.`,
 	cmd.Flags().StringVar(&f.spillCompression, "spill-compression", "", "compression of these files: lz4 (default) or none")
 	complete(cmd, "spill-compression", "lz4", "none")
 	cmd.Flags().StringVar(&f.strideSize, "stride-size", "", "size of a column of 8-byte values in a stride, as in 8MiB (default: what suits the device)")
-	cmd.Flags().StringVar(&f.joinFilters, "join-filters", pipeline.Auto, "joins that drop rows without a match while their probe side is scanned on the CPU: auto (where few rows are expected to match), always or never")
+	cmd.Flags().StringVar(&f.joinFilters, "join-filters", pipeline.Auto, "joins that drop rows without a match while their probe side is scanned: auto (where few rows are expected to match), always or never")
 	complete(cmd, "join-filters", pipeline.Auto, pipeline.Always, pipeline.Never)
 	return cmd
 }

@@ -90,29 +90,35 @@ type partitionProgress struct {
 }
 
 // MatchPartitions implements gpu.Queue.
-func (q *queue) MatchPartitions(l *gpu.Lease, build, probe gpu.Partitioned) (out gpu.Matcher, err error) {
+func (q *queue) MatchPartitions(l *gpu.Lease, build, probe gpu.Partitioned, how gpu.Probing) (out gpu.Matcher, err error) {
 	o := q.begin("join partitions", l)
 	defer end(o, &out, &err)
-	o.takes(build.Key, build.Offsets, probe.Key, probe.Offsets)
+	o.takes(build.Key, build.Offsets, build.Chain, probe.Key, probe.Offsets, probe.Chain)
 	if err := gpu.CheckPartitions(build, probe); err != nil {
 		return nil, err
 	}
+	if how.Output != gpu.PairsFused || build.Chain.Len > 0 || probe.Chain.Len > 0 {
+		return o.matchRadix(build, probe, how), nil
+	}
 	m := &partitionMatcher{dev: q.dev, lease: l, build: build, probe: probe, width: build.Key.Type.Width(), mul: rand.Uint64() | 1}
-	m.plan(o)
+	m.plan(o, how.Whole)
 	return m, nil
 }
 
 // plan chooses the size of a table: it has room for a partition of the average size and
 // its usual spread. Then it plans the work items.
-func (m *partitionMatcher) plan(o *op) {
+func (m *partitionMatcher) plan(o *op, whole bool) {
 	partitions := m.build.Offsets.Len - 1
 	mean := m.build.Key.Len/max(partitions, 1) + 1
 	m.capacity = min(mean+6*int(math.Sqrt(float64(mean)))+joinAlign, 3<<14/2) &^ 7
 	for max(m.layout(nil, m.capacity).shared, m.runsLayout().shared) > m.budget() {
 		m.capacity = m.capacity * 3 / 4 &^ 7
 	}
-	most := partitions + m.build.Key.Len/m.capacity + m.probe.Key.Len/joinSlice
-	m.most = max(most, 1)
+	slice := joinSlice
+	if whole {
+		slice = math.MaxInt32
+	}
+	m.most = max(partitions+m.build.Key.Len/m.capacity+m.probe.Key.Len/slice, 1)
 	m.blocks = min(m.dev.props.multiprocessors*(2048/joinThreads), m.most)
 	m.items, m.late = o.keep(o.alloc(int64(m.most)*joinItem)), o.keep(o.alloc(int64(m.most)*joinItem))
 	m.work = o.keep(o.alloc(int64(unsafe.Sizeof(joinState{})) + 2*int64(m.blocks)*joinPlace))
@@ -123,7 +129,7 @@ func (m *partitionMatcher) plan(o *op) {
 	m.begin(o, 0)
 	m.begin(o, 1)
 	launch(o, "join_plan", 1, 1024, 0, joinPlanArgs{build: addr(m.build.Offsets.Data), probe: addr(m.probe.Offsets.Data), items: addr(m.items), state: addr(m.work),
-		partitions: uint32(max(partitions, 0)), capacity: uint32(m.capacity), slice: joinSlice, most: uint32(m.most),
+		partitions: uint32(max(partitions, 0)), capacity: uint32(m.capacity), slice: uint32(slice), most: uint32(m.most),
 		buildRows: int64(m.build.Key.Len), probeRows: int64(m.probe.Key.Len)})
 }
 
@@ -412,12 +418,8 @@ func (m *partitionMatcher) Join(gq gpu.Queue, l *gpu.Lease, probe, build []gpu.C
 	defer end(o, &out, &err)
 	o.takes(probe...)
 	o.takes(build...)
-	for side, cols := range [][]gpu.Column{probe, build} {
-		for _, c := range cols {
-			if n := []int{m.probe.Key.Len, m.build.Key.Len}[side]; c.Len != n {
-				return nil, 0, false, fmt.Errorf("partitioned join: a column of %d rows of a side of %d", c.Len, n)
-			}
-		}
+	if err := checkSides(probe, build, m.probe, m.build); err != nil {
+		return nil, 0, false, err
 	}
 	j := materialiser{op: o, room: m.room(limit), unpacked: map[*gpu.Buffer]*gpu.Buffer{}}
 	for i, c := range append(append([]gpu.Column{}, probe...), build...) {

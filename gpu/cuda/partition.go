@@ -89,7 +89,10 @@ func (q *queue) partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu
 	}
 	if bits == 0 || n == 0 {
 		for i, c := range cols {
-			out[1+i] = o.retainColumn(c)
+			if out[1+i] = o.retainColumn(c); c.IsRowNumbers() {
+				out[1+i].Data = o.keep(o.alloc(int64(n) * 4))
+				launch(o, "sort_number", o.grid(n), 256, 0, sortNumberArgs{addr(out[1+i].Data), int64(n)})
+			}
 		}
 		starts := make([]int32, 1<<bits+1)
 		starts[1<<bits] = int32(n)

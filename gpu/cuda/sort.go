@@ -63,18 +63,10 @@ func (q *queue) Sort(l *gpu.Lease, keys []gpu.SortKey) (out gpu.Column, err erro
 	o := q.begin("sort", l)
 	defer end(o, &out, &err)
 	o.takes(gpu.KeyColumns(keys)...)
-	if len(keys) == 0 {
-		return out, fmt.Errorf("sort wants at least one key")
+	if err := gpu.CheckSort(keys); err != nil {
+		return out, err
 	}
 	n := keys[0].Column.Len
-	if n > gpu.MaxRows {
-		return out, fmt.Errorf("%d rows are more than the %d that row ids can address", n, gpu.MaxRows)
-	}
-	for _, k := range keys {
-		if k.Column.Len != n {
-			return out, fmt.Errorf("sort keys of %d and %d rows", n, k.Column.Len)
-		}
-	}
 	if rows := o.orderPlain(keys); rows != nil {
 		return gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: o.keep(rows)}, nil
 	}

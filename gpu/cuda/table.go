@@ -28,12 +28,8 @@ type table struct {
 	entriesAt uint64      // byte offset of the first entry in entries
 }
 
-// maxSpread is the greatest width of a range of ranks as a multiple of the number of
-// keys. It amounts to 16 bytes a key.
-const maxSpread = 64
-
 // BuildTable implements gpu.Queue.
-func (q *queue) BuildTable(l *gpu.Lease, keys []gpu.Column, nullSafe []bool) (out gpu.Table, err error) {
+func (q *queue) BuildTable(l *gpu.Lease, keys []gpu.Column, nullSafe []bool, ranks uint64) (out gpu.Table, err error) {
 	o := q.begin("build table", l)
 	defer end(o, &out, &err)
 	o.takes(keys...)
@@ -55,7 +51,7 @@ func (q *queue) BuildTable(l *gpu.Lease, keys []gpu.Column, nullSafe []bool) (ou
 	if err := t.codec.check(keys, n); err != nil {
 		return nil, err
 	}
-	t.build(o, l, keys, n)
+	t.build(o, l, keys, n, ranks)
 	if o.failed() {
 		t.codec.release()
 		t.index.release()
@@ -109,7 +105,7 @@ type rangeArgs struct {
 	load, _            int32
 }
 
-func (t *table) build(o *op, l *gpu.Lease, keys []gpu.Column, n int) {
+func (t *table) build(o *op, l *gpu.Lease, keys []gpu.Column, n int, ranks uint64) {
 	r := t.keyRows(o, keys, n, true)
 	found := []keyRange{{low: math.MaxInt64, high: math.MinInt64}}
 	seen := upload(o, found)
@@ -133,7 +129,7 @@ func (t *table) build(o *op, l *gpu.Lease, keys []gpu.Column, n int) {
 		return
 	}
 	t.low, t.span = found[0].low, uint64(found[0].high)-uint64(found[0].low)+1
-	if integer && t.span-1 <= uint64(maxSpread*t.rows+1<<16) {
+	if integer && t.span-1 < ranks {
 		t.ranked = true
 		t.rank(o, r, load, n, found[0].unsorted == 0)
 		return

@@ -79,7 +79,7 @@ func (o Options) Check() error {
 	if o.Rows < 0 || o.Rows > gpu.MaxRows || o.Runs < 0 || o.StrideRows < 0 || o.StrideRows > gpu.MaxRows {
 		return fmt.Errorf("%d rows, %d runs, strides of %d rows: rows are between 0 and %d", o.Rows, o.Runs, o.StrideRows, gpu.MaxRows)
 	}
-	if _, err := chosenAlgorithms(o.Algorithms); err != nil {
+	if _, err := chosenAlgorithms(o.Algorithms, gpu.Properties{Kind: "cuda"}); err != nil {
 		return err
 	}
 	_, err := chosenWorkloads(o.Cases, cmp.Or(o.Rows, full))

@@ -61,14 +61,13 @@ const (
 
 // step returns the step that a span of a primitive belongs to, after one of the step
 // before. A gather or a scatter belongs to the transformation unless something was matched
-// before. A match that also writes the result is a match. Marks and a selection of them
-// make the row ids that are transformed with the keys.
+// before. A match that also writes the result is a match.
 func step(span, before string) string {
 	name, phase, _ := strings.Cut(span, ", ")
 	switch {
 	case phase == materialise:
 		return materialise
-	case slices.Contains([]string{"hash", "partition", "sort", "concat", "slice", "evaluate", "marks", "select"}, name):
+	case slices.Contains([]string{"hash", "partition", "partition into buckets", "sort", "merge sort", "concat", "slice", "evaluate"}, name):
 		return transform
 	case name != "gather" && name != "scatter":
 		return match
@@ -87,7 +86,7 @@ func (b *bench) join() error {
 	if err != nil {
 		return err
 	}
-	algorithms, err := chosenAlgorithms(b.opt.Algorithms)
+	algorithms, err := chosenAlgorithms(b.opt.Algorithms, b.dev.Properties())
 	if err != nil {
 		return err
 	}

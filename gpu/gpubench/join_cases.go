@@ -77,8 +77,16 @@ func workloads() (all []workload) {
 	for _, n := range []int{1, 2, 4, 8, 16} {
 		add("match", "share of rows with a match", fmt.Sprint("1/", n), func(w *workload) { w.oneIn = n })
 	}
+	for _, n := range []int{1, 2, 4, 8, 16} {
+		add("match", "share of rows with a match, 6+6 payloads", fmt.Sprint("1/", n), func(w *workload) { w.oneIn, w.payloads = n, 6 })
+	}
 	for _, s := range []float64{0, 0.5, 1, 1.5, 2} {
 		add("zipf", "foreign keys by Zipf", fmt.Sprint(s), func(w *workload) { w.zipf = s })
+	}
+	for _, log := range []int{22, 24} {
+		for _, s := range []float64{0, 1, 2} {
+			add("zipf", fmt.Sprintf("|R| = 2^%d, foreign keys by Zipf", log), fmt.Sprint(s), func(w *workload) { w.build, w.zipf = 1<<log, s })
+		}
 	}
 	for _, b := range [][2]int{{4, 4}, {4, 8}, {8, 8}} {
 		add("widths", "bytes of keys and payloads", fmt.Sprintf("%d/%d", b[0], b[1]), func(w *workload) { w.key, w.payload = b[0], b[1] })
@@ -86,6 +94,7 @@ func workloads() (all []workload) {
 	for _, log := range []int{23, 24, 25} {
 		add("many", "many to many, distinct keys", fmt.Sprint("2^", log), func(w *workload) { w.build, w.probe, w.distinct = full/2, full/2, 1<<log })
 	}
+	add("many", "more pairs than row ids", "2^31", func(w *workload) { w.build, w.probe, w.distinct, w.payloads = 1<<24, 1<<24, 1<<17, 1 })
 	for _, m := range []int{16, 32, 64, 128} {
 		add("rui", "tuples of 8 bytes", fmt.Sprint(m, "M"), func(w *workload) { w.build, w.probe, w.payloads = m<<20, m<<20, 1 })
 	}
@@ -149,11 +158,11 @@ func (w workload) bytes(pairs int64) int64 {
 }
 
 // spec is the join of the workload by an algorithm. The result has the key, and the
-// payloads of S and of R.
+// payloads of S and of R. The estimates are those of a planner that knows the tables well.
 func (w workload) spec(algorithm string) join.Spec {
 	s := join.Spec{Kind: join.Inner, Algorithm: algorithm, Probe: w.schema("s"), Build: w.schema("r"), ProbeKeys: []int{0}, BuildKeys: []int{0},
 		NullSafe: []bool{false}, ProbeOut: []int{0}, ProbeRows: int64(w.probe), BuildRows: int64(w.build), UniqueBuild: w.distinct == w.build,
-		AnyOrder: true}
+		PairRows: int64(w.probe / w.oneIn * (w.build / w.distinct)), AnyOrder: true}
 	if algorithm == Chosen {
 		s.Algorithm = ""
 	}
@@ -217,14 +226,14 @@ const Chosen = "chosen"
 
 // chosenAlgorithms returns the names of algorithms: Chosen for none, and it and all others
 // for "all".
-func chosenAlgorithms(names []string) (out []string, err error) {
+func chosenAlgorithms(names []string, p gpu.Properties) (out []string, err error) {
 	if len(names) == 0 {
 		names = []string{Chosen}
 	}
 	for _, n := range names {
 		switch {
 		case n == "all":
-			out = append(append(out, Chosen), join.Algorithms()...)
+			out = append(append(out, Chosen), join.AlgorithmsOn(p)...)
 		case n == Chosen || slices.Contains(join.Algorithms(), n):
 			out = append(out, n)
 		default:

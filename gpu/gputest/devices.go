@@ -91,14 +91,16 @@ func testOtherDevice(t *testing.T, open Open) {
 		_, _, err := q.Partition(b.l, []gpu.Column{own}, far, gpu.Digit{Bits: 2})
 		return err
 	})
+	try("partition into buckets", func(q gpu.Queue) error { _, err := q.PartitionBuckets(b.l, far, gpu.Digit{Bits: 2}); return err })
 	try("sort", func(q gpu.Queue) error { _, err := q.Sort(b.l, key(far)); return err })
+	try("merge sort", func(q gpu.Queue) error { _, err := q.MergeSort(b.l, key(far)); return err })
 	try("build table", func(q gpu.Queue) error {
-		_, err := q.BuildTable(b.l, []gpu.Column{far}, []bool{false})
+		_, err := q.BuildTable(b.l, []gpu.Column{far}, []bool{false}, 1<<20)
 		return err
 	})
 	for _, sides := range [][2]gpu.Column{{own, far}, {far, own}} {
 		try("join partitions", func(q gpu.Queue) error {
-			_, err := q.MatchPartitions(b.l, side(sides[0]), side(sides[1]))
+			_, err := q.MatchPartitions(b.l, side(sides[0]), side(sides[1]), gpu.Probing{})
 			return err
 		})
 		try("merge match", func(q gpu.Queue) error {
@@ -119,7 +121,7 @@ func testOtherDevice(t *testing.T, open Open) {
 	move("up ahead", b.l, stride(hostDict), gpu.Queue.UploadAhead)
 	move("down", b.h, stride(own, far), gpu.Queue.Download)
 
-	table, err := b.q.BuildTable(b.l, []gpu.Column{own}, []bool{false})
+	table, err := b.q.BuildTable(b.l, []gpu.Column{own}, []bool{false}, 1<<20)
 	require.NoError(t, err)
 	defer table.Release()
 	groups, err := b.q.NewGroups(b.l, []gpu.Type{own.Type}, gpu.GroupHint{})

@@ -58,6 +58,7 @@ func Run(t *testing.T, open, reference Open) {
 		{"Sort", testSort},
 		{"Join", testJoin},
 		{"MatchPartitions", testMatchPartitions},
+		{"PartitionBuckets", testPartitionBuckets},
 		{"MatchSorted", testMatchSorted},
 		{"MatchRange", testMatchRange},
 		{"Runs", testRuns},

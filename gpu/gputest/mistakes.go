@@ -87,10 +87,16 @@ func testMistakes(t *testing.T, open Open) {
 		_, _, err = b.q.Partition(b.l, keys(c.cols), c.key, c.d)
 		fails(c.want, err)
 	}
-	_, err = b.q.Sort(b.l, nil)
-	fails("at least one key", err)
-	_, err = b.q.Sort(b.l, order(longs, short))
-	fails("100 and 1 rows", err)
+	for _, sort := range []func(*gpu.Lease, []gpu.SortKey) (gpu.Column, error){b.q.Sort, b.q.MergeSort} {
+		_, err = sort(b.l, nil)
+		fails("at least one key", err)
+		_, err = sort(b.l, order(longs, short))
+		fails("100 and 1 rows", err)
+	}
+	_, err = b.q.PartitionBuckets(b.l, texts, gpu.Digit{Bits: 2})
+	fails("by a key of VARCHAR", err)
+	_, err = b.q.PartitionBuckets(b.l, longs, gpu.Digit{Bits: 17})
+	fails("by 17 bits", err)
 	for _, c := range []struct {
 		want string
 		keys []gpu.Column
@@ -98,14 +104,17 @@ func testMistakes(t *testing.T, open Open) {
 	}{
 		{"at least one key", nil, 0}, {"has 1 and 2", keys(longs), 2}, {"61 join keys", many, 61}, {"has 1 rows", keys(longs, short), 2},
 	} {
-		_, err = b.q.BuildTable(b.l, c.keys, make([]bool, c.safe))
+		_, err = b.q.BuildTable(b.l, c.keys, make([]bool, c.safe), 1<<20)
 		fails(c.want, err)
 	}
 	side := gpu.Partitioned{Key: longs, Offsets: longs}
-	_, err = b.q.MatchPartitions(b.l, side, side)
+	_, err = b.q.MatchPartitions(b.l, side, side, gpu.Probing{})
 	fails("not BIGINT", err)
-	_, err = b.q.MatchPartitions(b.l, gpu.Partitioned{Key: longs, Offsets: b.ids([]int32{0, n})}, gpu.Partitioned{Key: longs, Offsets: ids})
+	_, err = b.q.MatchPartitions(b.l, gpu.Partitioned{Key: longs, Offsets: b.ids([]int32{0, n})}, gpu.Partitioned{Key: longs, Offsets: ids}, gpu.Probing{})
 	fails("2 and 100 offsets", err)
+	chain := gpu.Partitioned{Key: longs, Offsets: b.ids([]int32{0, n}), Chain: b.ids([]int32{0})}
+	_, err = b.q.MatchPartitions(b.l, chain, chain, gpu.Probing{})
+	fails("a chain of 1 buckets with a key of 100 rows", err)
 	_, err = b.q.MatchSorted(b.l, order(longs), order(texts), make([]bool, 1))
 	fails("BIGINT with VARCHAR", err)
 	_, err = b.q.MatchRange(b.l, longs, nil, &gpu.Bound{Column: texts})
@@ -121,7 +130,7 @@ func testMistakes(t *testing.T, open Open) {
 	_, err = b.q.NewAccumulator(b.l, gpu.Aggregate{Kind: gpu.Avg, Input: i64, Output: i64})
 	fails("avg is not", err)
 
-	table, err := b.q.BuildTable(b.l, keys(longs, texts), []bool{false, false})
+	table, err := b.q.BuildTable(b.l, keys(longs, texts), []bool{false, false}, 1<<20)
 	require.NoError(t, err)
 	defer table.Release()
 	for _, c := range []struct {

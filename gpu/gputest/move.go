@@ -547,13 +547,14 @@ func testPartition(t *testing.T, open Open) {
 					continue
 				}
 				shift, bits := digit[0], digit[1]
-				out, ends, err := b.q.Partition(b.l, cols, hash, gpu.Digit{Shift: shift, Bits: bits})
+				out, ends, err := b.q.Partition(b.l, append(cols, gpu.RowNumbers(n)), hash, gpu.Digit{Shift: shift, Bits: bits})
 				require.NoError(t, err)
 				offsets := b.offsets(ends)
 				require.Len(t, offsets, 1<<bits+1)
 				require.Equal(t, 0, offsets[0])
 				require.Equal(t, n, offsets[len(offsets)-1])
 				rows, ks, ts := b.ints(out[1]), b.down(out[0]), b.down(out[2])
+				require.Equal(t, rows, b.ints(out[3]))
 				p := 0
 				for i, r := range rows {
 					for i >= offsets[p+1] {
@@ -706,8 +707,10 @@ func (b *bench) checkSort(types []gpu.Type, keys [][]gpu.Scalar, coded []bool, f
 	for k, values := range keys {
 		in = append(in, gpu.SortKey{Column: b.up(column(types[k], values, coded[k]))[0], Descending: flags[k]&1 != 0, NullsFirst: flags[k]&2 != 0})
 	}
-	ids, err := b.q.Sort(b.l, in)
-	require.NoError(b.t, err)
-	require.Equal(b.t, want, b.ints(ids))
-	ids.Release()
+	for _, sort := range []func(*gpu.Lease, []gpu.SortKey) (gpu.Column, error){b.q.Sort, b.q.MergeSort} {
+		ids, err := sort(b.l, in)
+		require.NoError(b.t, err)
+		require.Equal(b.t, want, b.ints(ids))
+		ids.Release()
+	}
 }

@@ -420,7 +420,42 @@ func primitiveRefusals() []refusal {
 	for _, c := range orders {
 		out = append(out, stateless("sort by "+c.name, func(b *bench, cols []gpu.Column) (made, error) {
 			return one(b.q.Sort(b.l, sortKeys(cols, c.at...)))
+		}), stateless("merge sort by "+c.name, func(b *bench, cols []gpu.Column) (made, error) {
+			return one(b.q.MergeSort(b.l, sortKeys(cols, c.at...)))
 		}))
+	}
+	// A warp has all these rows, because the order of the pairs of several is any.
+	for _, how := range probings[2:5] {
+		out = append(out, matcherRefusals(fmt.Sprintf("join partitions, %+v", how), func(b *bench) (func() (gpu.Matcher, error), func()) {
+			few, err := b.q.Slice(b.l, b.inputs()[colSpread], 0, 30)
+			require.NoError(b.t, err)
+			defer few.Release()
+			_, offsets, err := b.q.Partition(b.l, nil, few, gpu.Digit{})
+			require.NoError(b.t, err)
+			side := gpu.Partitioned{Key: b.inputs()[colSpread], Offsets: offsets}
+			return func() (gpu.Matcher, error) { return b.q.MatchPartitions(b.l, side, side, how) }, offsets.Release
+		})...)
+	}
+	out = append(out, stateless("partition into buckets", func(b *bench, cols []gpu.Column) (made, error) {
+		s, err := b.q.PartitionBuckets(b.l, cols[colSpread], gpu.Digit{Shift: 3, Bits: 9})
+		if err != nil {
+			return made{cols: nonEmpty(s.Key, s.Offsets, s.Chain, s.Rows)}, err
+		}
+		return made{rest: is(s.Key.Len), drop: s.Release}, nil
+	}))
+	for _, r := range matcherRefusals("join buckets", func(b *bench) (func() (gpu.Matcher, error), func()) {
+		few, err := b.q.Slice(b.l, b.inputs()[colSpread], 0, 30)
+		require.NoError(b.t, err)
+		defer few.Release()
+		side, err := b.q.PartitionBuckets(b.l, few, gpu.Digit{})
+		require.NoError(b.t, err)
+		return func() (gpu.Matcher, error) {
+			return b.q.MatchPartitions(b.l, side.Partitioned, side.Partitioned, gpu.Probing{})
+		}, side.Release
+	}) {
+		if !strings.HasSuffix(r.name, ", join") { // it gathers columns of all rows
+			out = append(out, r)
+		}
 	}
 	out = append(out, matcherRefusals("join partitions", func(b *bench) (func() (gpu.Matcher, error), func()) {
 		cols := b.inputs()
@@ -428,7 +463,7 @@ func primitiveRefusals() []refusal {
 		keys, offsets, err := b.q.Partition(b.l, pick(cols, colSpread), cols[colSpread], gpu.Digit{})
 		require.NoError(b.t, err)
 		side := gpu.Partitioned{Key: keys[0], Offsets: offsets}
-		return func() (gpu.Matcher, error) { return b.q.MatchPartitions(b.l, side, side) }, func() { keys[0].Release(); offsets.Release() }
+		return func() (gpu.Matcher, error) { return b.q.MatchPartitions(b.l, side, side, gpu.Probing{}) }, func() { keys[0].Release(); offsets.Release() }
 	})...)
 	for name, at := range map[string]int{"numbers": colOrdered, "texts and nulls": colSorted} {
 		out = append(out, matcherRefusals("merge match of "+name, func(b *bench) (func() (gpu.Matcher, error), func()) {
@@ -556,7 +591,7 @@ var keySets = []struct {
 func tableRefusals() (out []refusal) {
 	for _, k := range keySets {
 		safe := slices.Repeat([]bool{k.safe}, len(k.at))
-		build := func(b *bench) (gpu.Table, error) { return b.q.BuildTable(b.l, pick(b.inputs(), k.at...), safe) }
+		build := func(b *bench) (gpu.Table, error) { return b.q.BuildTable(b.l, pick(b.inputs(), k.at...), safe, 1<<20) }
 		out = append(out, stateless("build table of "+k.name, func(b *bench, cols []gpu.Column) (made, error) {
 			table, err := build(b)
 			if err != nil {

@@ -115,7 +115,7 @@ func testJoin(t *testing.T, open Open) {
 				want = append(want, [2]int{i, m})
 			}
 		}
-		table, err := b.q.BuildTable(b.l, b.up(gpu.ColumnOf(i64, build)), []bool{false})
+		table, err := b.q.BuildTable(b.l, b.up(gpu.ColumnOf(i64, build)), []bool{false}, 1<<20)
 		require.NoError(t, err)
 		defer table.Release()
 		keys := b.up(gpu.ColumnOf(i64, probe))
@@ -181,7 +181,7 @@ func (b *bench) checkJoin(k keyCase, nBuild, nProbe int, safe bool) {
 			rows++
 		}
 	}
-	table, err := b.q.BuildTable(b.l, build, nullSafe)
+	table, err := b.q.BuildTable(b.l, build, nullSafe, []uint64{0, 1 << 23}[b.rnd.IntN(2)])
 	require.NoError(t, err)
 	defer table.Release()
 	require.Equal(t, rows, table.Rows())
@@ -223,7 +223,7 @@ func testMatchPartitions(t *testing.T, open Open) {
 		for _, typ := range []gpu.Type{gpu.Of(gpu.Float64), gpu.Of(gpu.Int16), gpu.Of(gpu.String)} {
 			b := setUp(t, open)
 			s := gpu.Partitioned{Key: b.up(gpu.ColumnOf(typ, b.random(typ, 3, distribution{})))[0], Offsets: b.ids([]int32{0, 3})}
-			_, err := b.q.MatchPartitions(b.l, s, s)
+			_, err := b.q.MatchPartitions(b.l, s, s, gpu.Probing{})
 			require.ErrorContains(t, err, typ.String())
 		}
 	})
@@ -265,10 +265,22 @@ func (b *bench) checkJoinPartitions(typ gpu.Type, nBuild, nProbe int, d distribu
 				want.pairs = append(want.pairs, [2]int{r, m})
 			}
 		}
-		b.checkMatcher(func() (gpu.Matcher, error) { return b.q.MatchPartitions(b.l, build, probe) }, want,
-			fmt.Sprintf("the match of %d and %d rows of %v in %d partitions", nBuild, nProbe, d, parts[1]-parts[0]))
+		for _, how := range b.ways() {
+			b.checkMatcher(func() (gpu.Matcher, error) { return b.q.MatchPartitions(b.l, build, probe, how) }, want,
+				fmt.Sprintf("the match of %d and %d rows of %v in %d partitions, %+v", nBuild, nProbe, d, parts[1]-parts[0], how))
+		}
 	}
 }
+
+// ways returns the ways to match partitions. A CPU has one.
+func (b *bench) ways() []gpu.Probing {
+	if b.dev.Properties().Kind == "host" {
+		return probings[:1]
+	}
+	return probings
+}
+
+var probings = []gpu.Probing{{}, {Whole: true}, {Output: gpu.PairsCounted}, {Output: gpu.PairsPaged}, {Output: gpu.PairsDirect}, {Output: gpu.PairsDirect, Whole: true}}
 
 func testGroups(t *testing.T, open Open) {
 	for _, k := range keyCases() {

@@ -65,7 +65,7 @@ func testUntil(t *testing.T, open Open) {
 		a.Release()
 	}
 	update(q)
-	table, err := q.BuildTable(b.l, texts, []bool{false})
+	table, err := q.BuildTable(b.l, texts, []bool{false}, 1<<20)
 	require.NoError(t, err)
 	defer table.Release()
 	end := errors.New("the run has ended")

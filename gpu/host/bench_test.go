@@ -98,7 +98,7 @@ func BenchmarkJoin(bb *testing.B) {
 			b := newBenchmark(bb)
 			col := b.int64s(build)
 			b.run(len(build), 8, func() error {
-				t, err := b.q.BuildTable(b.l, []gpu.Column{col}, []bool{false})
+				t, err := b.q.BuildTable(b.l, []gpu.Column{col}, []bool{false}, 1<<20)
 				if err == nil {
 					t.Release()
 				}
@@ -107,7 +107,7 @@ func BenchmarkJoin(bb *testing.B) {
 		})
 		bb.Run("probe/"+kind, func(bb *testing.B) {
 			b := newBenchmark(bb)
-			t, err := b.q.BuildTable(b.l, []gpu.Column{b.int64s(build)}, []bool{false})
+			t, err := b.q.BuildTable(b.l, []gpu.Column{b.int64s(build)}, []bool{false}, 1<<20)
 			require.NoError(b, err)
 			const stride = 1 << 17
 			var strides []gpu.Column
@@ -239,7 +239,7 @@ func BenchmarkMatchPartitions(bb *testing.B) {
 	}
 	build, probe := cut(distinct), cut(keys("sparse", benchRows, benchRows/4))
 	b.run(benchRows, 16, func() error {
-		m, err := b.q.MatchPartitions(b.l, build, probe)
+		m, err := b.q.MatchPartitions(b.l, build, probe, gpu.Probing{})
 		if err != nil {
 			return err
 		}

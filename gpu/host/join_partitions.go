@@ -8,14 +8,20 @@ import (
 
 // MatchPartitions implements gpu.Queue. Each partition has a hash table by open addressing,
 // small enough for the cache. Cores build and probe different partitions.
-func (q *queue) MatchPartitions(l *gpu.Lease, build, probe gpu.Partitioned) (gpu.Matcher, error) {
-	if err := q.check([]gpu.Column{build.Key, build.Offsets, probe.Key, probe.Offsets}); err != nil {
+func (q *queue) MatchPartitions(l *gpu.Lease, build, probe gpu.Partitioned, _ gpu.Probing) (gpu.Matcher, error) {
+	if err := q.check([]gpu.Column{build.Key, build.Offsets, build.Chain, probe.Key, probe.Offsets, probe.Chain}); err != nil {
 		return nil, err
 	}
 	if err := gpu.CheckPartitions(build, probe); err != nil {
 		return nil, err
 	}
-	if build.Key.Type.Width() == 4 {
+	wide := build.Key.Type.Width() == 8
+	switch chains := build.Chain.Len > 0 || probe.Chain.Len > 0; {
+	case chains && wide:
+		return matchChained[uint64](q, l, build, probe)
+	case chains:
+		return matchChained[uint32](q, l, build, probe)
+	case !wide:
 		return matchPartitions[uint32](q, l, build, probe)
 	}
 	return matchPartitions[uint64](q, l, build, probe)

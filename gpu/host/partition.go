@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gstream/gstream/gpu"
 )
@@ -40,10 +41,17 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu
 	for p, at := range offsets {
 		starts.v[p] = int32(at)
 	}
-	out, err := q.dev.gather(l, cols, order.v, false)
+	values := slices.DeleteFunc(slices.Clone(cols), gpu.Column.IsRowNumbers)
+	out, err := q.dev.gather(l, values, order.v, false)
 	if err != nil {
 		starts.release()
 		return nil, gpu.Column{}, q.fail(err)
+	}
+	for i, c := range cols {
+		if c.IsRowNumbers() { // the row numbers in the new order are the order
+			c.Data = order.buf.Retain()
+			out = slices.Insert(out, i, c)
+		}
 	}
 	return out, gpu.Column{Type: gpu.Of(gpu.Int32), Len: len(starts.v), Data: starts.buf}, nil
 }

@@ -29,18 +29,12 @@ type keyDigits struct {
 }
 
 func (d *Device) sort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
-	if len(keys) == 0 {
-		return gpu.Column{}, fmt.Errorf("sort wants at least one key")
+	if err := gpu.CheckSort(keys); err != nil {
+		return gpu.Column{}, err
 	}
 	n := keys[0].Column.Len
-	if n > gpu.MaxRows {
-		return gpu.Column{}, fmt.Errorf("%d rows are more than the %d that row ids can address", n, gpu.MaxRows)
-	}
 	var parts []keyDigits
 	for _, k := range keys {
-		if k.Column.Len != n {
-			return gpu.Column{}, fmt.Errorf("sort keys of %d and %d rows", n, k.Column.Len)
-		}
 		p, ranks, err := d.keyDigits(l, k)
 		defer ranks.release()
 		if err != nil {

@@ -53,7 +53,7 @@ type tableSlot struct {
 }
 
 // BuildTable implements gpu.Queue.
-func (q *queue) BuildTable(l *gpu.Lease, keys []gpu.Column, nullSafe []bool) (gpu.Table, error) {
+func (q *queue) BuildTable(l *gpu.Lease, keys []gpu.Column, nullSafe []bool, ranks uint64) (gpu.Table, error) {
 	if err := q.check(keys); err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (q *queue) BuildTable(l *gpu.Lease, keys []gpu.Column, nullSafe []bool) (gp
 		t.anySafe = t.anySafe || nullSafe[i]
 	}
 	t.codec = newCodec(l, types)
-	if err := t.build(q.dev, keys); err != nil {
+	if err := t.build(q.dev, keys, ranks); err != nil {
 		t.Release()
 		return nil, q.fail(err)
 	}
@@ -142,7 +142,7 @@ func (t *table) pack(k coded, lo, n int, out [][]uint64) {
 	}
 }
 
-func (t *table) build(d *Device, keys []gpu.Column) error {
+func (t *table) build(d *Device, keys []gpu.Column, ranks uint64) error {
 	n := keys[0].Len
 	if n > gpu.MaxRows {
 		return fmt.Errorf("%d build rows are more than the %d that row ids can address", n, gpu.MaxRows)
@@ -163,7 +163,7 @@ func (t *table) build(d *Device, keys []gpu.Column) error {
 	if k.words == 1 {
 		rows.keys = func(at int, out []uint64) { t.pack(k.coded, at, len(out), [][]uint64{out}) }
 		if !keys[0].Type.IsFloat() && len(keys) == 1 {
-			if ok, err := t.buildDirect(d, rows); ok || err != nil {
+			if ok, err := t.buildDirect(d, rows, ranks); ok || err != nil {
 				return err
 			}
 		}
@@ -297,20 +297,16 @@ func rank(ranks []ranked, slot uint64) (n int, ok bool) {
 	return int(w.before) + bits.OnesCount64(w.bits&(1<<(slot%64)-1)), true
 }
 
-// maxSpread is the greatest width of the range of a direct table as a multiple of the
-// number of keys. It amounts to 16 bytes a key, less than an entry of a hashed table.
-const maxSpread = 64
-
-// buildDirect makes the direct form if the range of keys allows it. The range is split into
+// buildDirect makes the direct form if the range of keys has at most so many values. The range is split into
 // enough parts to keep all cores busy, and the rows are ordered by part, so that no two
 // cores write to one part.
-func (t *table) buildDirect(d *Device, in *buildRows) (_ bool, err error) {
+func (t *table) buildDirect(d *Device, in *buildRows, most uint64) (_ bool, err error) {
 	lo, hi, err := in.extent(d)
 	if err != nil {
 		return false, err
 	}
 	span := uint64(hi) - uint64(lo)
-	if span > uint64(maxSpread*t.rows+1<<16) {
+	if span >= most {
 		return false, nil
 	}
 	t.lo = uint64(lo)

@@ -2,6 +2,7 @@ package join
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
@@ -50,16 +51,23 @@ type matching struct {
 type named struct {
 	name string
 	make func(*Spec) algorithm
+	// gpu says that only a GPU has what makes it another algorithm.
+	gpu bool
 }
 
 var algorithms = []named{
-	{"npj", func(s *Spec) algorithm { return npj{s} }},
-	{"phj-ur", func(s *Spec) algorithm { return phj{Spec: s, collect: true} }},
-	{"phj-tr", func(s *Spec) algorithm { return phj{Spec: s, transform: true, collect: true} }},
-	{"smj-ur", func(s *Spec) algorithm { return smj{Spec: s, radix: true} }},
-	{"smj-tr", func(s *Spec) algorithm { return smj{Spec: s, transform: true, radix: true} }},
-	{"mpj", func(s *Spec) algorithm { return smj{Spec: s} }},
-	{"large-s", largeS},
+	{name: "npj", make: func(s *Spec) algorithm { return npj{s} }},
+	{name: "phj-ur", make: func(s *Spec) algorithm { return phj{Spec: s, collect: true, bits: partitionBits} }},
+	{name: "phj-tr", make: func(s *Spec) algorithm { return phj{Spec: s, transform: true, collect: true, bits: partitionBits} }},
+	{name: "smj-ur", make: func(s *Spec) algorithm { return smj{Spec: s, radix: true} }},
+	{name: "smj-tr", make: func(s *Spec) algorithm { return smj{Spec: s, transform: true, radix: true} }},
+	{name: "mpj", make: func(s *Spec) algorithm { return smj{Spec: s} }},
+	{name: "large-s", make: largeS},
+	{name: "bucket", make: func(s *Spec) algorithm { return bucket{s} }},
+	{name: "rhj-double", make: rhj(gpu.Probing{Output: gpu.PairsCounted}), gpu: true},
+	{name: "rhj-pages", make: rhj(gpu.Probing{Output: gpu.PairsPaged}), gpu: true},
+	{name: "rhj-direct", make: rhj(gpu.Probing{Output: gpu.PairsDirect}), gpu: true},
+	{name: "rhj-whole", make: rhj(gpu.Probing{Output: gpu.PairsDirect, Whole: true}), gpu: true},
 }
 
 // Algorithms returns the names of the algorithms that Spec.Algorithm may force.
@@ -68,6 +76,24 @@ func Algorithms() (names []string) {
 		names = append(names, a.name)
 	}
 	return names
+}
+
+// AlgorithmsOn returns the names of the algorithms for a device.
+func AlgorithmsOn(p gpu.Properties) (names []string) {
+	for _, a := range algorithms {
+		if !a.gpu || p.Kind == "cuda" {
+			names = append(names, a.name)
+		}
+	}
+	return names
+}
+
+// runsOn returns an error when the algorithm that a job asks for is not for a device.
+func (s *Spec) runsOn(p gpu.Properties) error {
+	if s.Algorithm == "" || slices.Contains(AlgorithmsOn(p), s.Algorithm) {
+		return nil
+	}
+	return fmt.Errorf("the join algorithm %s is for a GPU, and this is %s: leave out the algorithm, take another, or run with --device cuda", s.Algorithm, p.Name)
 }
 
 // algorithm returns the algorithm of a name, one of Algorithms, or that of a range.

@@ -64,7 +64,7 @@ func benchmark(b *testing.B, builds int, key func(i int) int32) {
 		}
 		return &out
 	}
-	for _, algorithm := range Algorithms() {
+	for _, algorithm := range AlgorithmsOn(dev.Properties()) {
 		b.Run(algorithm, func(b *testing.B) {
 			before := cpuTime(b)
 			defer func() { b.ReportMetric((cpuTime(b)-before).Seconds()/float64(b.N), "cpu-s/op") }()

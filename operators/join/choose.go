@@ -49,9 +49,13 @@ var measured = rates{l2: 60 << 20, build: 0.167, near: 0.014, far: 0.041, stream
 // 5·10⁶, 3.6 and 3.6 with 2·10⁷, 4.7 and 5.2 with 4·10⁷. With 5·10⁶, PHJ-UR took 2.4, SMJ-UR
 // 2.6, SMJ-TR 2.7 and MPJ 2.4; with a direct table NPJ took 0.82.
 
-// spread is the range of keys, as a multiple of their number, up to which a device makes a
-// direct table.
-const spread = 64
+// A table has ranks, without hashes, if the range of its keys has at most spread values a
+// key and leastRanks more. Its bitmap then has 16 bytes a key at most, no more than a hash
+// table, and half a megabyte beside.
+const (
+	spread     = 64
+	leastRanks = 1 << 16
+)
 
 // circumstances are what a choice depends on besides the Spec. Zeros are not known.
 type circumstances struct {
@@ -71,8 +75,17 @@ func (s Spec) Plan(device gpu.Properties) Choice {
 
 // choose returns the algorithm for a number of build rows, by rules and then by the cost of
 // transformation, match and materialisation (Wu et al., SIGMOD 2025, §4.1.4 and §5.1.10).
-// Skew does not count: the match of partitions cuts large ones. SMJ and MPJ are not
-// chosen: they sort all bits of a key, where PHJ partitions by at most 16 of them.
+//
+// Skew is not sampled, since no choice depends on it. It makes the accesses of NPJ and of
+// PHJ-UR hit caches, and the match of partitions cuts large ones, but the order of the
+// algorithms stays. 2^27 rows with foreign keys by Zipf 0, 1 and 2 took PHJ-TR 3.9, 4.1 and
+// 4.1 ms where 2^22 rows were built, 4.3, 4.5 and 4.4 with 2^24, 7.1, 7.3 and 6.9 with
+// 2^27. NPJ took 8.3, 7.0 and 5.7, 18.1, 14.5 and 12.2, 37.1, 30.0 and 25.0. PHJ-UR took
+// 23.9, 18.0 and 9.3 with 2^27.
+//
+// SMJ and MPJ are not chosen: they sort all bits of a key, where PHJ partitions by at most
+// 16 of them. Nor are BUCKET and RHJ, which PHJ-UR and PHJ-TR beat unless a key has very many
+// pairs: with 2^14 of them, double probe took 30 ms for 2^31 pairs, and PHJ-TR 40.
 func (s *Spec) choose(c circumstances) Choice {
 	switch {
 	case s.Range != nil:

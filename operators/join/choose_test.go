@@ -1,6 +1,7 @@
 package join
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,11 +13,17 @@ import (
 var aGPU = gpu.Properties{Kind: "cuda", L2: 60 << 20, Shared: 227 << 10}
 
 // wide is an inner join by a key of 4 bytes, with two payloads of 4 bytes on each side.
-func wide(build, probe int64) Spec {
-	f := gpu.Field{Type: gpu.Of(gpu.Int32)}
-	side := gpu.NewSchema(f, f, f)
-	return Spec{Probe: side, Build: side, ProbeKeys: []int{0}, BuildKeys: []int{0}, NullSafe: []bool{false}, UniqueBuild: true, AnyOrder: true,
-		ProbeOut: []int{0, 1, 2}, BuildOut: []int{1, 2}, Out: gpu.NewSchema(f, f, f, f, f), BuildRows: build, ProbeRows: probe}
+func wide(build, probe int64) Spec { return withPayloads(build, probe, 2) }
+
+func withPayloads(build, probe int64, payloads int) Spec {
+	fields := slices.Repeat([]gpu.Field{{Type: gpu.Of(gpu.Int32)}}, 1+2*payloads)
+	side := gpu.NewSchema(fields[:1+payloads]...)
+	s := Spec{Probe: side, Build: side, ProbeKeys: []int{0}, BuildKeys: []int{0}, NullSafe: []bool{false}, UniqueBuild: true, AnyOrder: true,
+		ProbeOut: []int{0}, Out: gpu.NewSchema(fields...), BuildRows: build, ProbeRows: probe}
+	for i := range payloads {
+		s.ProbeOut, s.BuildOut = append(s.ProbeOut, i+1), append(s.BuildOut, i+1)
+	}
+	return s
 }
 
 // TestTheCostModelAgreesWithMeasurements compares it with times of an H200 in milliseconds.
@@ -26,6 +33,26 @@ func TestTheCostModelAgreesWithMeasurements(t *testing.T) {
 		require.InEpsilon(t, ms[0], measured.npj(&s)/1e6, 0.2, build)
 		require.InEpsilon(t, ms[1], measured.phj(&s, circumstances{device: aGPU}, true)/1e6, 0.2, build)
 		require.InEpsilon(t, ms[2], measured.phj(&s, circumstances{device: aGPU}, false)/1e6, 0.2, build)
+	}
+}
+
+// TestTheCostModelOfFewMatches compares it with times of 2^27 ⋈ 2^27 rows, of which a part
+// has a match, by PHJ-TR and PHJ-UR. The faster one is chosen.
+func TestTheCostModelOfFewMatches(t *testing.T) {
+	for _, c := range []struct {
+		payloads, oneIn int
+		tr, ur          float64
+	}{{2, 4, 7.3, 10.6}, {2, 8, 7.2, 7.8}, {2, 16, 7.04, 6.56}, {6, 4, 17.2, 16.4}, {6, 8, 16.7, 10.9}} {
+		s := withPayloads(1<<27, 1<<27, c.payloads)
+		s.PairRows = 1 << 27 / int64(c.oneIn)
+		tr, ur := measured.phj(&s, circumstances{device: aGPU}, true)/1e6, measured.phj(&s, circumstances{device: aGPU}, false)/1e6
+		require.InEpsilon(t, c.tr, tr, 0.2, c)
+		require.InEpsilon(t, c.ur, ur, 0.2, c)
+		taken := c.tr
+		if ur < tr {
+			taken = c.ur
+		}
+		require.LessOrEqual(t, taken, 1.1*min(c.tr, c.ur), "%+v: %.3g and %.3g ms", c, tr, ur)
 	}
 }
 

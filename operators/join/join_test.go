@@ -167,7 +167,7 @@ func (e example) run(t *testing.T, dev gpu.Device) []string {
 	ctx := context.Background()
 	rows, mu := map[int][]string{}, sync.Mutex{}
 	most := e.stride
-	if dev.Properties().Kind == "cuda" && slices.Contains([]string{"phj-ur", "phj-tr", "large-s", "colliding"}, e.algorithm) {
+	if dev.Properties().Kind == "cuda" && !slices.Contains([]string{"npj", "smj-ur", "smj-tr", "mpj", ""}, e.algorithm) {
 		most = max(most, 1<<17) // the least limit of a matcher of partitions on a GPU
 	}
 	emit := func(q gpu.Queue, number int) operators.Emit {
@@ -275,10 +275,10 @@ func (e example) check(t *testing.T, dev gpu.Device) {
 
 // examples returns joins of all kinds, with and without residual conditions, null-safe
 // keys, duplicates, empty sides, and strides that are much smaller than the result.
-func examples() (out []example) {
+func examples(dev gpu.Device) (out []example) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for kind := Inner; kind <= Mark; kind++ {
-		for _, algorithm := range Algorithms() {
+		for _, algorithm := range AlgorithmsOn(dev.Properties()) {
 			for flags := range 16 {
 				for _, n := range [][3]int{{0, 0, 1}, {0, 20, 5}, {20, 0, 5}, {1, 1, 1}, {90, 60, 7}, {80, 50, 200}} {
 					e := example{kind: kind, algorithm: algorithm, keys: []int{0}, nullSafe: flags&1 != 0, residual: flags&2 != 0, texts: flags&4 != 0,
@@ -311,7 +311,7 @@ func examples() (out []example) {
 func TestAllKindsOnTheCPU(t *testing.T) {
 	dev, err := host.Open(host.Options{Threads: 2})
 	require.NoError(t, err)
-	for _, e := range examples() {
+	for _, e := range examples(dev) {
 		e.check(t, dev)
 	}
 	require.Empty(t, dev.Budget().Leaks())
@@ -321,7 +321,7 @@ func TestAllKindsOnTheCPU(t *testing.T) {
 func TestAllKindsOnAGPU(t *testing.T) {
 	dev := cudatest.Open(t, cuda.Options{Memory: 256 << 20})
 	rnd := rand.New(rand.NewPCG(3, 4))
-	all := examples()
+	all := examples(dev)
 	seen := map[string]bool{}
 	rnd.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	for _, e := range all {
@@ -333,6 +333,20 @@ func TestAllKindsOnAGPU(t *testing.T) {
 			e.lanes = 1
 			e.check(t, dev)
 		}
+	}
+}
+
+// TestAlgorithmsOfAGPUSaySoOnTheCPU forces algorithms that only a GPU has.
+func TestAlgorithmsOfAGPUSaySoOnTheCPU(t *testing.T) {
+	dev, err := host.Open(host.Options{Threads: 1})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, dev.Close()) }()
+	for _, algorithm := range []string{"rhj-double", "rhj-pages", "rhj-direct", "rhj-whole"} {
+		j, err := New(example{kind: Inner, keys: []int{0}, algorithm: algorithm}.spec())
+		require.NoError(t, err)
+		_, err = j.NewLocal(operators.Task{Device: dev})
+		require.ErrorContains(t, err, "the join algorithm "+algorithm+" is for a GPU")
+		require.NoError(t, j.Close())
 	}
 }
 
@@ -366,9 +380,9 @@ func (a colliding) build(ctx context.Context, t operators.Task, s *gpu.Stride) (
 	a.checks = append([]*Residual{a.equalKeys()}, a.checks...)
 	first := *a.Spec
 	first.ProbeKeys, first.BuildKeys, first.NullSafe = a.ProbeKeys[:1], a.BuildKeys[:1], a.NullSafe[:1]
-	return phj{Spec: &first, collect: true}.build(ctx, t, s)
+	return phj{Spec: &first, collect: true, bits: partitionBits}.build(ctx, t, s)
 }
 
 func init() {
-	algorithms = append(algorithms, named{"colliding", func(s *Spec) algorithm { return colliding{s} }})
+	algorithms = append(algorithms, named{name: "colliding", make: func(s *Spec) algorithm { return colliding{s} }})
 }

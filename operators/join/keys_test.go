@@ -61,7 +61,7 @@ func keysOfEveryType(t *testing.T, dev gpu.Device, n, thin int) {
 		values[gpu.Of(gpu.String)] = append(values[gpu.Of(gpu.String)], gpu.StringScalar(s))
 		values[gpu.Of(gpu.Binary)] = append(values[gpu.Of(gpu.Binary)], gpu.Scalar{Type: gpu.Of(gpu.Binary), Valid: true, Str: s})
 	}
-	for _, algorithm := range Algorithms() {
+	for _, algorithm := range AlgorithmsOn(dev.Properties()) {
 		for typ, from := range values {
 			for flags := range 8 { // nulls on the probe side, nulls on the build side, null-safe
 				if rnd.IntN(thin) > 0 {

@@ -6,4 +6,4 @@ package join
 // strides with the join of this one, as it does for every algorithm. Each stride reads the
 // whole build side, so this is for build sides that are not much larger than a stride;
 // without a choice, the join has npj or collects strides.
-func largeS(s *Spec) algorithm { return phj{Spec: s, transform: true} }
+func largeS(s *Spec) algorithm { return phj{Spec: s, transform: true, bits: partitionBits} }

@@ -53,6 +53,14 @@ func newOneKey(s *Spec) oneKey {
 	return oneKey{s, true, rand.Uint64()}
 }
 
+// width returns the bytes of the key.
+func (k oneKey) width() int {
+	if k.hashed {
+		return 8
+	}
+	return k.Build.Fields[k.BuildKeys[0]].Type.Width()
+}
+
 // equalKeys is the condition that the keys of two rows are equal.
 func (s *Spec) equalKeys() *Residual {
 	n := len(s.ProbeKeys)

@@ -64,6 +64,9 @@ func footprint(bytes, rows int64) int64 { return bytes + rows*tableBytes }
 
 // NewLocal implements operators.Blocking. It is for the build side.
 func (o *outOfCore) NewLocal(t operators.Task) (operators.Local, error) {
+	if err := o.runsOn(t.Device.Properties()); err != nil {
+		return nil, err
+	}
 	t.Lease.Advise("the join's build side must fit: filter it or select fewer of its columns, or join with the smaller side as build side")
 	if t.Spill.Always() && o.depth == 0 && o.spills(t) {
 		o.start(t)

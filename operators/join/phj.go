@@ -21,14 +21,13 @@ type phj struct {
 	*Spec
 	transform bool // TR
 	collect   bool
+	bits      func(p gpu.Properties, rows, rowBytes int) uint // of a hash, for partitions
+	how       gpu.Probing
 }
 
 func (a phj) build(_ context.Context, t operators.Task, side *gpu.Stride) (built, error) {
 	b := &phjBuilt{phj: a, key: newOneKey(a.Spec), digit: gpu.Digit{Factor: rand.Uint64() | 1}}
-	width := 8
-	if !b.key.hashed {
-		width = a.Build.Fields[a.BuildKeys[0]].Type.Width()
-	}
+	width := b.key.width()
 	row := width + 4
 	if a.transform {
 		row = width
@@ -38,7 +37,7 @@ func (a phj) build(_ context.Context, t operators.Task, side *gpu.Stride) (built
 			}
 		}
 	}
-	b.digit.Bits = partitionBits(t.Device.Properties(), side.Rows, row)
+	b.digit.Bits = a.bits(t.Device.Properties(), side.Rows, row)
 	b.digit.Shift = uint(8*width) - b.digit.Bits
 	if a.collect {
 		b.rows = a.batch(t.Lease.Limit(), t.Lanes, side.Rows)
@@ -103,12 +102,7 @@ func (b *phjBuilt) partition(t operators.Task, cols []gpu.Column, keys, need []i
 			}
 		}
 	} else {
-		ids, err := rowIDs(t, key.Len)
-		if err != nil {
-			return nil, err
-		}
-		defer ids.Release()
-		move = append(move, ids)
+		move = append(move, gpu.RowNumbers(key.Len))
 	}
 	p := &parts{}
 	if p.moved, p.offsets, err = t.Queue.Partition(t.Lease, move, digits(key), b.digit); err != nil {
@@ -133,7 +127,7 @@ func (b *phjBuilt) match(t operators.Task, probe *gpu.Stride) (matching, error) 
 	if err != nil {
 		return matching{}, err
 	}
-	m, err := t.Queue.MatchPartitions(t.Lease, b.parts.of(b.UniqueBuild && !b.key.hashed), p.of(false))
+	m, err := t.Queue.MatchPartitions(t.Lease, b.parts.of(b.UniqueBuild && !b.key.hashed), p.of(false), b.how)
 	if err != nil {
 		p.release()
 		return matching{}, err
@@ -142,7 +136,7 @@ func (b *phjBuilt) match(t operators.Task, probe *gpu.Stride) (matching, error) 
 	if b.transform {
 		return matching{Matcher: owned, probe: p.cols}, nil
 	}
-	return matching{Matcher: &mapped{Matcher: owned, probe: p.moved[1], build: b.parts.moved[1]}, probe: probe.Cols}, nil
+	return matching{Matcher: &mapped{Matcher: owned, probe: p.moved[1], build: b.parts.moved[1], rows: probe.Rows}, probe: probe.Cols}, nil
 }
 
 func (b *phjBuilt) release() {

@@ -29,7 +29,7 @@ func TestARefusalLosesNoPair(t *testing.T) {
 		}
 		return &gpu.Stride{Schema: number, Rows: n, Cols: []gpu.Column{gpu.ColumnOf(number.Fields[0].Type, keys), gpu.ColumnOf(number.Fields[1].Type, rows)}}
 	}
-	for _, algorithm := range Algorithms() {
+	for _, algorithm := range AlgorithmsOn(dev.Properties()) {
 		s := Spec{Probe: number, Build: number, ProbeKeys: []int{0}, BuildKeys: []int{0}, NullSafe: []bool{false}, ProbeOut: []int{0, 1}, BuildOut: []int{0, 1}}
 		l := dev.Budget().Lease("join")
 		q, err := dev.NewQueue("join")

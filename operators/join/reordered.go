@@ -1,19 +1,6 @@
 package join
 
-import (
-	"github.com/gstream/gstream/gpu"
-	"github.com/gstream/gstream/operators"
-)
-
-// rowIDs returns the numbers of n rows.
-func rowIDs(t operators.Task, n int) (gpu.Column, error) {
-	none, err := t.Queue.Marks(t.Lease, n)
-	if err != nil {
-		return gpu.Column{}, err
-	}
-	defer none.Release()
-	return t.Queue.Select(t.Lease, none, false)
-}
+import "github.com/gstream/gstream/gpu"
 
 // owner is a matcher that releases columns with itself.
 type owner struct {
@@ -28,10 +15,12 @@ func (m owner) Release() {
 
 // mapped is the matcher of rows that have been reordered, as a matcher of the original
 // rows: payloads are gathered from the untransformed relation. probe and build have the
-// original row of each reordered one. They are borrowed.
+// original row of each reordered one. They are borrowed. rows is the number of original
+// probe rows.
 type mapped struct {
 	gpu.Matcher
 	probe, build gpu.Column
+	rows         int
 	// A call that found pairs and had no memory to gather their columns keeps them for the
 	// next call.
 	kept *pairs
@@ -94,7 +83,7 @@ func (m *mapped) Matched(q gpu.Queue, l *gpu.Lease) (gpu.Column, error) {
 		return gpu.Column{}, err
 	}
 	defer gpu.ReleaseColumns(rows)
-	marks, err := q.Marks(l, m.probe.Len)
+	marks, err := q.Marks(l, m.rows)
 	if err != nil {
 		return gpu.Column{}, err
 	}

@@ -13,12 +13,12 @@ import (
 //
 // A direct key is sorted by its unsigned bits. SMJ-UR sorts it with the row ids, SMJ-TR with
 // all columns (Wu et al., SIGMOD 2025, §3.1.1 and §4.1.3). Keys that have nulls, and all
-// other keys, are sorted by Queue.Sort, and columns are gathered in its order. MPJ is this
-// for every key: the row ids of Queue.Sort, for any keys that can be compared.
+// other keys, are sorted by Queue.Sort, and columns are gathered in its order. MPJ sorts all
+// keys by MPS, the merge sort by merge path (Rui & Tu, §3.3.1): Queue.MergeSort.
 type smj struct {
 	*Spec
 	transform bool // TR
-	radix     bool // a direct key without nulls is sorted by Partition
+	radix     bool // by bits; otherwise by comparisons
 }
 
 // smjBuilt is a sorted build side.
@@ -67,7 +67,11 @@ func (a smj) sort(t operators.Task, cols []gpu.Column, keys, need []int) (*sorte
 	if a.radix && a.direct() && by[0].Valid == nil {
 		return a.sortBits(t, by[0], cols, need)
 	}
-	ids, err := t.Queue.Sort(t.Lease, sortKeys(by))
+	sort := t.Queue.MergeSort
+	if a.radix {
+		sort = t.Queue.Sort
+	}
+	ids, err := sort(t.Lease, sortKeys(by))
 	if err != nil {
 		return nil, err
 	}
@@ -121,12 +125,7 @@ func (a smj) sortBits(t operators.Task, key gpu.Column, cols []gpu.Column, need 
 	}
 	rows := !a.transform || len(texts) > 0
 	if rows {
-		ids, err := rowIDs(t, key.Len)
-		if err != nil {
-			return nil, err
-		}
-		defer ids.Release()
-		move = append(move, ids)
+		move = append(move, gpu.RowNumbers(key.Len))
 	}
 	owned := []gpu.Column(nil)
 	for at := 0; at < 8*key.Type.Width(); at += 16 {
@@ -187,7 +186,7 @@ func (b *smjBuilt) match(t operators.Task, probe *gpu.Stride) (matching, error) 
 	if b.transform {
 		return matching{Matcher: owned, probe: s.cols}, nil
 	}
-	return matching{Matcher: &mapped{Matcher: owned, probe: s.ids, build: b.sorted.ids}, probe: probe.Cols}, nil
+	return matching{Matcher: &mapped{Matcher: owned, probe: s.ids, build: b.sorted.ids, rows: probe.Rows}, probe: probe.Cols}, nil
 }
 
 func (b *smjBuilt) release() {

@@ -41,7 +41,7 @@ type Options struct {
 	SpillAlways bool
 	// JoinFilters says which joins drop rows of the scans of their probe sides, once their
 	// build sides are complete: those of which the plan expects a gain (Auto, the default), all
-	// that can (Always), or none (Never). A run on a GPU has none.
+	// that can (Always), or none (Never).
 	JoinFilters string
 	// Timeline keeps the spans of work for Report.Spans.
 	Timeline bool

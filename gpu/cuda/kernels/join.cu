@@ -9,7 +9,7 @@
 // Work items are planned on the device. Pairs are counted before they are written: a
 // block reserves room for those of a chunk, and when there is none left, it notes where
 // it stopped, and the next launch goes on from there.
-#include "common.cuh"
+#include "join.cuh"
 
 // Bulk copies (Hopper and later) bring rows into shared memory by one instruction of one
 // thread; other GPUs take 16 bytes a thread.
@@ -96,31 +96,6 @@ DEVICE void async_wait() {
 #endif
 }
 
-// JoinItem is a work item: rows of one partition of both sides. Either its build rows
-// are those of one table, or its probe rows those of one slice.
-struct JoinItem {
-    u32 buildFrom, buildTo, probeFrom, probeTo;
-};
-
-struct JoinState {
-    u64 pairs;   // for which room was asked
-    u64 written; // before the first for which there was none
-    u32 items;
-    u32 taken;   // items that blocks have taken
-    u32 late;    // items that are joined through runs
-    u32 lateTaken;
-    u32 stopped; // 1 when room was missing
-    u32 wrong;   // 1 when offsets descend or leave the rows
-};
-
-// JoinPlace is where a block stopped, in an item or between two.
-struct JoinPlace {
-    u32 item;  // NONE: between two
-    u32 next;  // the item after it, which the block has taken; NONE: none
-    u32 table; // first build row of the table
-    u32 probe; // first probe row
-};
-
 // JoinLoad is a column whose rows are copied into shared memory.
 struct JoinLoad {
     u64 src;
@@ -167,8 +142,6 @@ struct JoinArgs {
     u32 flat; // 1: all columns of the pairs are as wide as the keys and in shared memory
 };
 
-constexpr u32 NONE = ~0u;
-constexpr u32 JOIN_END = 0xffff;
 constexpr u32 JOIN_ALIGN = 32;      // copies begin at a multiple of so many rows
 constexpr u32 JOIN_MANY = 32;       // matches of a row for which chains are fast
 constexpr u32 JOIN_BATCH = 1 << 16; // pairs that a block of join_runs reserves at a time
@@ -177,20 +150,6 @@ template <class K>
 DEVICE u32 join_bucket(const JoinArgs& a, K key) {
     return sizeof(K) == 4 ? (u32)key * (u32)a.mul >> (32 - a.bits) : (u32)((u64)key * a.mul >> (64 - a.bits));
 }
-
-// Chains is a chained hash table: the rows of a bucket in any order.
-template <class K>
-struct Chains {
-    const K* key; // by row
-    u16* next;    // by row: the one before it in the bucket, or JOIN_END
-    u32* head;    // by bucket: its last row, or JOIN_END
-
-    // find returns the first row of a key from a row on, or JOIN_END.
-    __device__ __forceinline__ u32 find(K k, u32 at) const {
-        while (at != JOIN_END && key[at] != k) at = next[at];
-        return at;
-    }
-};
 
 // Pairs are a thread's pairs: rows of both sides, and where each pair is written.
 template <int N>

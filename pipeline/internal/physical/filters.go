@@ -40,7 +40,7 @@ func filterProbe(st *Stage, spec join.Spec, matches float64) {
 		work += at.Cost * at.Inputs[0].Rows
 		at = at.Inputs[0]
 	}
-	f := &Filter{Join: st, Columns: cols}
+	f := &Filter{Join: st, Columns: cols, Matches: matches}
 	if matches < fewMatches {
 		f.Few, f.Bloom = true, work*(1-matches) > bloomCost*at.Rows
 	}

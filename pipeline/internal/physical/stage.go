@@ -59,6 +59,8 @@ type Filter struct {
 	// Few says that few rows of the scan have a match, by the estimate, so the bounds of the
 	// keys may rule out parts of the table. Bloom says that it also pays to test every row.
 	Few, Bloom bool
+	// Matches is the share of the rows of the scan with a match, by the estimate.
+	Matches float64
 }
 
 // Name returns the stage's name in reports and errors.

@@ -28,12 +28,22 @@ const (
 	usefulShare = 4
 )
 
-// kind returns how the run uses a filter. A scan for a discrete device starts before the
-// build sides are complete, so it has none.
+// veryFewMatches is the share of rows with a match below which a scan for a discrete device
+// waits for the bounds of a join's keys: otherwise it begins before the build side is complete.
+const veryFewMatches = 0.1
+
+// kind returns how the run uses a filter. A discrete device tests no row: decoding bounds its
+// jobs, and the host would take more time to drop a row than the link to copy it. A join of
+// 6·10⁷ rows with 1/350 of them took 0.28 s on an H200, and 1.2 s when the host dropped the
+// others, stride by stride, before the copies.
 func (r *run) kind(f *physical.Filter) operators.FilterKind {
 	switch {
-	case discrete(r.device) || r.opt.JoinFilters == execution.Never:
+	case r.opt.JoinFilters == execution.Never:
 		return operators.NoFilter
+	case discrete(r.device) && r.opt.JoinFilters != execution.Always && f.Matches >= veryFewMatches:
+		return operators.NoFilter
+	case discrete(r.device):
+		return operators.BoundsFilter
 	case r.opt.JoinFilters == execution.Always || f.Bloom:
 		return operators.BloomFilter
 	case f.Few:
@@ -52,6 +62,14 @@ func (r *run) filterOf(o *opRun) operators.FilterKind {
 		}
 	}
 	return operators.NoFilter
+}
+
+// filtered reports whether joins of the pipeline filter a scan, which then waits for their
+// build sides.
+func (p *pipelineRun) filtered(scan *opRun) bool {
+	return slices.ContainsFunc(scan.Filters, func(f *physical.Filter) bool {
+		return p.run.kind(f) != operators.NoFilter && slices.ContainsFunc(p.ops, func(o *opRun) bool { return o.Stage == f.Join })
+	})
 }
 
 // scanFilters returns the filters for the strides of a scan, and adds to the options what

@@ -65,7 +65,7 @@ func (f *scanFeed) end() error {
 // aheadFeed is a scan for a device with memory of its own. It decodes and copies up on
 // goroutines of its own. It begins while the device still starts, and before the build
 // sides of the pipeline's joins are complete, so that cores and link have work during
-// that time.
+// that time. If joins filter the scan, it begins once they are complete.
 type aheadFeed struct {
 	pipe  *pipelineRun
 	op    *opRun
@@ -73,13 +73,19 @@ type aheadFeed struct {
 }
 
 func (f *aheadFeed) start(ctx context.Context) {
+	if !f.pipe.filtered(f.op) {
+		f.begin(ctx)
+	}
+}
+
+func (f *aheadFeed) begin(ctx context.Context) {
 	if f.ahead == nil {
 		f.ahead = gpu.NewAhead(ctx, f.copyUp)
 	}
 }
 
 func (f *aheadFeed) run(ctx context.Context) error {
-	f.start(ctx)
+	f.begin(ctx)
 	f.op.state.Store(stateRunning)
 	return nil
 }
@@ -111,8 +117,10 @@ func (f *aheadFeed) end() error {
 func (f *aheadFeed) copyUp(ctx context.Context, ahead *gpu.Ahead) (err error) {
 	o := f.op
 	defer recoverInto(&err, o.Name())
+	opt := f.pipe.scanOptions(o)
+	f.pipe.scanFilters(o, &opt)
 	// The reader comes first: it decodes while the device may still be starting.
-	r, err := o.open(ctx, f.pipe.scanOptions(o))
+	r, err := o.open(ctx, opt)
 	if err != nil {
 		return err
 	}

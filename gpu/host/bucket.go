@@ -1,0 +1,226 @@
+package host
+
+import (
+	"github.com/gstream/gstream/gpu"
+)
+
+// PartitionBuckets implements gpu.Queue. The buckets of a partition follow each other.
+func (q *queue) PartitionBuckets(l *gpu.Lease, key gpu.Column, d gpu.Digit) (gpu.Buckets, error) {
+	if err := q.check([]gpu.Column{key}); err != nil {
+		return gpu.Buckets{}, err
+	}
+	if err := gpu.CheckBuckets(key, d); err != nil {
+		return gpu.Buckets{}, err
+	}
+	var out gpu.Buckets
+	var err error
+	if key.Type.Width() == 4 {
+		out, err = partitionBuckets[uint32](q.dev, l, key, d)
+	} else {
+		out, err = partitionBuckets[uint64](q.dev, l, key, d)
+	}
+	if err != nil {
+		out.Release()
+		return gpu.Buckets{}, q.fail(err)
+	}
+	return out, nil
+}
+
+func partitionBuckets[K uint32 | uint64](dev *Device, l *gpu.Lease, key gpu.Column, d gpu.Digit) (out gpu.Buckets, err error) {
+	keys := gpu.Values[K](key.Data, key.Len)
+	order, at, err := partition(dev, l, keys, d)
+	if err != nil {
+		return out, err
+	}
+	defer order.release()
+	partitions := len(at) - 1
+	offsets, err := newArray[int32](l, partitions+1)
+	if err != nil {
+		return out, err
+	}
+	ids := gpu.Of(gpu.Int32)
+	out.Offsets = gpu.Column{Type: ids, Len: partitions + 1, Data: offsets.buf}
+	// rows returns the rows of a partition that have a key.
+	rows := func(p int) (n int) {
+		for _, r := range order.v[at[p]:at[p+1]] {
+			if key.IsValid(int(r)) {
+				n++
+			}
+		}
+		return n
+	}
+	err = dev.parallel(partitions, 1, func(p, _ int) error {
+		offsets.v[p] = int32((rows(p) + gpu.BucketRows - 1) / gpu.BucketRows)
+		return nil
+	})
+	if err != nil {
+		return out, err
+	}
+	buckets := 0
+	for p := range partitions {
+		buckets, offsets.v[p] = buckets+int(offsets.v[p]), int32(buckets*gpu.BucketRows)
+	}
+	slots := buckets * gpu.BucketRows
+	offsets.v[partitions] = int32(slots)
+	chain, err := newArray[int32](l, buckets)
+	if err != nil {
+		return out, err
+	}
+	out.Chain = gpu.Column{Type: ids, Len: buckets, Data: chain.buf}
+	for i := range chain.v {
+		chain.v[i] = int32(i)
+	}
+	to, err := newZeros[K](l, slots)
+	if err != nil {
+		return out, err
+	}
+	out.Key = gpu.Column{Type: key.Type, Len: slots, Data: to.buf}
+	toRows, err := newZeros[int32](l, slots)
+	if err != nil {
+		return out, err
+	}
+	out.Rows = gpu.Column{Type: ids, Len: slots, Data: toRows.buf}
+	valid, err := newZeros[uint64](l, (slots+63)/64)
+	if err != nil {
+		return out, err
+	}
+	out.Key.Valid = valid.buf
+	return out, dev.parallel(partitions, 1, func(p, _ int) error {
+		slot := int(offsets.v[p])
+		for _, r := range order.v[at[p]:at[p+1]] {
+			if key.IsValid(int(r)) {
+				to.v[slot], toRows.v[slot] = keys[r], r
+				valid.v[slot/64] |= 1 << (slot % 64)
+				slot++
+			}
+		}
+		return nil
+	})
+}
+
+// chained is the matcher of sides in chains of buckets. Its lookup knows places in the order
+// of the chains, of which the matcher makes rows.
+type chained struct {
+	*matcher
+	build, probe []int32 // the chains
+	keys         []gpu.Column
+}
+
+// row returns the row at a place. Without a chain it is the place.
+func row(chain []int32, place int32) int32 {
+	if len(chain) == 0 {
+		return place
+	}
+	return chain[place/gpu.BucketRows]*gpu.BucketRows + place%gpu.BucketRows
+}
+
+// matchChained is MatchPartitions of sides in chains: it puts their keys in order first.
+func matchChained[K uint32 | uint64](q *queue, l *gpu.Lease, build, probe gpu.Partitioned) (_ gpu.Matcher, err error) {
+	m := &chained{}
+	defer func() {
+		if err != nil {
+			gpu.ReleaseColumns(m.keys)
+		}
+	}()
+	for _, s := range []*gpu.Partitioned{&build, &probe} {
+		chain := gpu.Values[int32](s.Chain.Data, s.Chain.Len)
+		m.build, m.probe = m.probe, chain
+		if len(chain) == 0 {
+			continue
+		}
+		key, err := inOrder[K](q.dev, l, s.Key, chain)
+		if err != nil {
+			return nil, q.fail(err)
+		}
+		s.Key = key
+		m.keys = append(m.keys, key)
+	}
+	of, err := matchPartitions[K](q, l, build, probe)
+	if err != nil {
+		return nil, err
+	}
+	m.matcher = of.(*matcher)
+	return m, nil
+}
+
+// inOrder returns the key of a side in the order of its chain.
+func inOrder[K uint32 | uint64](d *Device, l *gpu.Lease, key gpu.Column, chain []int32) (gpu.Column, error) {
+	out := gpu.Column{Type: key.Type, Len: key.Len}
+	to, err := newArray[K](l, key.Len)
+	if err != nil {
+		return out, err
+	}
+	out.Data = to.buf
+	from := gpu.Values[K](key.Data, key.Len)
+	var bits, inBits []uint64
+	if key.Valid != nil {
+		valid, err := newArray[uint64](l, (key.Len+63)/64)
+		if err != nil {
+			out.Release()
+			return out, err
+		}
+		out.Valid, bits, inBits = valid.buf, valid.v, gpu.Words(key.Valid, key.Len)
+	}
+	err = d.parallel(len(chain), 16, func(lo, hi int) error {
+		for i := lo; i < hi; i++ {
+			at, b := i*gpu.BucketRows, int(chain[i])*gpu.BucketRows
+			copy(to.v[at:at+gpu.BucketRows], from[b:])
+			if bits != nil {
+				copy(bits[at/64:(at+gpu.BucketRows)/64], inBits[b/64:])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		out.Release()
+	}
+	return out, err
+}
+
+// Next implements gpu.Matcher.
+func (m *chained) Next(q gpu.Queue, l *gpu.Lease, limit int) (probe, build gpu.Column, more bool, err error) {
+	probe, build, more, err = m.matcher.Next(q, l, limit)
+	for _, s := range []struct {
+		ids   gpu.Column
+		chain []int32
+	}{{probe, m.probe}, {build, m.build}} {
+		for i, p := range gpu.Values[int32](s.ids.Data, s.ids.Len) {
+			gpu.Values[int32](s.ids.Data, s.ids.Len)[i] = row(s.chain, p)
+		}
+	}
+	return probe, build, more, err
+}
+
+// Join implements gpu.Matcher.
+func (m *chained) Join(q gpu.Queue, l *gpu.Lease, probe, build []gpu.Column, limit int) ([]gpu.Column, int, bool, error) {
+	at := m.at
+	cols, rows, more, err := gpu.NextAndGather(m, q, l, probe, build, limit)
+	if err != nil {
+		m.at = at
+	}
+	return cols, rows, more, err
+}
+
+// Matched implements gpu.Matcher.
+func (m *chained) Matched(gq gpu.Queue, l *gpu.Lease) (gpu.Column, error) {
+	places, err := m.matcher.Matched(gq, l)
+	if err != nil || len(m.probe) == 0 {
+		return places, err
+	}
+	defer places.Release()
+	out, err := newArray[uint64](l, (m.rows+63)/64)
+	if err != nil {
+		return gpu.Column{}, gq.(*queue).fail(err)
+	}
+	from := gpu.Words(places.Data, m.rows)
+	for i, b := range m.probe {
+		copy(out.v[int(b)*gpu.BucketRows/64:][:gpu.BucketRows/64], from[i*gpu.BucketRows/64:])
+	}
+	return gpu.Column{Type: gpu.Of(gpu.Bool), Len: m.rows, Data: out.buf}, nil
+}
+
+// Release implements gpu.Matcher.
+func (m *chained) Release() {
+	m.matcher.Release()
+	gpu.ReleaseColumns(m.keys)
+}

@@ -1,0 +1,82 @@
+package host
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// MergeSort implements gpu.Queue. Cores sort runs of rows, then merge pairs of runs. A merge
+// is cut by diagonals of its path, so all cores take part in every merge.
+func (q *queue) MergeSort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
+	if err := q.check(gpu.KeyColumns(keys)); err != nil {
+		return gpu.Column{}, err
+	}
+	if err := gpu.CheckSort(keys); err != nil {
+		return gpu.Column{}, err
+	}
+	n := keys[0].Column.Len
+	from, err := newArray[int32](l, n)
+	if err != nil {
+		return gpu.Column{}, q.fail(err)
+	}
+	to, err := newArray[int32](l, n)
+	if err != nil {
+		from.release()
+		return gpu.Column{}, q.fail(err)
+	}
+	rows, other := from.v, to.v
+	compare := compareRows(keys, keys)
+	run := max(grain, (n+q.dev.threads-1)/q.dev.threads)
+	err = q.dev.parallel(n, run, func(lo, hi int) error {
+		for i := lo; i < hi; i++ {
+			rows[i] = int32(i)
+		}
+		slices.SortFunc(rows[lo:hi], func(x, y int32) int {
+			if c := compare(int(x), int(y)); c != 0 {
+				return c
+			}
+			return int(x - y)
+		})
+		return nil
+	})
+	for ; err == nil && run < n; run *= 2 {
+		err = q.dev.parallel(n, grain, func(lo, hi int) error {
+			for at := lo; at < hi; {
+				first := at / (2 * run) * (2 * run)
+				middle, end := min(first+run, n), min(first+2*run, n)
+				stop := min(hi, end)
+				mergeRuns(compare, rows[first:middle], rows[middle:end], other[at:stop], at-first)
+				at = stop
+			}
+			return nil
+		})
+		rows, other, from, to = other, rows, to, from
+	}
+	to.release()
+	if err != nil {
+		from.release()
+		return gpu.Column{}, q.fail(err)
+	}
+	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: from.buf}, nil
+}
+
+// mergeRuns writes a part of the merge of two runs, from a diagonal on. Rows of the left run
+// come first among equals.
+func mergeRuns(compare comparison, left, right, out []int32, diagonal int) {
+	low := max(diagonal-len(right), 0)
+	x := low + sort.Search(min(diagonal, len(left))-low, func(k int) bool {
+		return compare(int(right[diagonal-1-low-k]), int(left[low+k])) < 0
+	})
+	y := diagonal - x
+	for i := range out {
+		if y >= len(right) || x < len(left) && compare(int(right[y]), int(left[x])) >= 0 {
+			out[i] = left[x]
+			x++
+		} else {
+			out[i] = right[y]
+			y++
+		}
+	}
+}
