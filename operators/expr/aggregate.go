@@ -2,6 +2,7 @@ package expr
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gstream/gstream/gpu"
 )
@@ -77,6 +78,9 @@ func BindAggregates(n Node, s *Scope) (calls []AggregateCall, post Node, err err
 		if !ok {
 			return nil, nil
 		}
+		if c.over != nil {
+			return nil, b.errorf(c, "the window function %s is not allowed here; compute it in a select step after the group", c.name)
+		}
 		f, ok := aggregates[c.name]
 		if !ok {
 			return nil, nil
@@ -101,6 +105,9 @@ func BindAggregates(n Node, s *Scope) (calls []AggregateCall, post Node, err err
 }
 
 func (b *binder) aggregate(n *callNode, f aggregate) (call AggregateCall, err error) {
+	if len(n.order) > 0 || n.ignoreNulls {
+		return call, b.errorf(n, "the result of %s does not depend on the order of its values or on nulls; leave ORDER BY and IGNORE NULLS out", n.name)
+	}
 	for _, arg := range n.args {
 		if inner := aggregateIn(arg); inner != nil {
 			return call, b.errorf(inner, "the aggregate %s is not allowed inside another one; compute it in a group step before", inner.name)
@@ -286,7 +293,19 @@ func replace(n Node, f func(Node) (Node, error)) (Node, error) {
 		out = &c
 	case *callNode:
 		c := *n
-		c.args, c.filter = list(n.args), sub(n.filter)
+		order := func(keys []orderNode) []orderNode {
+			keys = slices.Clone(keys)
+			for i := range keys {
+				keys[i].x = sub(keys[i].x)
+			}
+			return keys
+		}
+		c.args, c.order, c.filter = list(n.args), order(n.order), sub(n.filter)
+		if n.over != nil {
+			w := *n.over
+			w.partition, w.order = list(w.partition), order(w.order)
+			c.over = &w
+		}
 		out = &c
 	default:
 		out = n

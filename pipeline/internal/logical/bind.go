@@ -85,6 +85,8 @@ func (s *stepBinder) bind(prev Node, first bool) Node {
 		return s.selection(in, s.step.Select, ".select")
 	case s.step.Distinct != nil:
 		return s.unique(in)
+	case s.step.Qualify != "":
+		return s.qualified(in)
 	case s.step.Join != nil:
 		return s.join(in)
 	case s.step.Group != nil:
@@ -210,7 +212,8 @@ func (s *stepBinder) filter(in Node) Node {
 	return newFilter(s.name, in, expr.Conjuncts(e))
 }
 
-// selection computes the columns of a select list, which is the value at path.
+// selection computes the columns of a select list, which is the value at path, from the rows
+// that meet the step's qualify.
 func (s *stepBinder) selection(in Node, list job.Columns, path string) Node {
 	scope := scopeOf(in)
 	r := in.Rel()
@@ -218,6 +221,21 @@ func (s *stepBinder) selection(in Node, list job.Columns, path string) Node {
 	var names []string
 	var tables [][]string
 	ok := true
+	w := &windows{stepBinder: s, in: in}
+	parsed := make([]expr.Node, len(list))
+	for i, c := range list {
+		if _, star := starOf(c); !star {
+			text, _ := splitAlias(c)
+			parsed[i] = w.parse(text, fmt.Sprintf("%s[%d]", path, i))
+			ok = ok && parsed[i] != nil
+		}
+	}
+	var condition expr.Node
+	if s.step.Qualify != "" {
+		condition = w.parse(s.step.Qualify, ".qualify")
+		ok = ok && condition != nil
+	}
+	below := w.node()
 	for i, c := range list {
 		sub := fmt.Sprintf("%s[%d]", path, i)
 		if qualifier, star := starOf(c); star {
@@ -238,15 +256,18 @@ func (s *stepBinder) selection(in Node, list job.Columns, path string) Node {
 			}
 			continue
 		}
+		if parsed[i] == nil {
+			continue
+		}
 		text, name := splitAlias(c)
-		e := s.expr(text, in, sub)
+		e := below.bind(parsed[i], text, sub)
 		if e == nil {
 			ok = false
 			continue
 		}
 		// A column that keeps its name keeps its tables.
 		var from []string
-		if col, bare := e.IsColumn(); bare && (name == "" || name == r.Schema.Fields[col].Name) {
+		if col, bare := e.IsColumn(); bare && col < r.Schema.Len() && (name == "" || name == r.Schema.Fields[col].Name) {
 			name, from = r.Schema.Fields[col].Name, r.tables[col]
 		}
 		if name == "" {
@@ -254,10 +275,10 @@ func (s *stepBinder) selection(in Node, list job.Columns, path string) Node {
 		}
 		exprs, names, tables = append(exprs, e), append(names, name), append(tables, from)
 	}
-	if !ok || !s.distinct(names, path) {
+	if !ok || !s.distinct(names, path) || condition != nil && !below.qualify(condition, names, exprs) {
 		return nil
 	}
-	return newProject(s.name, in, exprs, names, tables)
+	return newProject(s.name, below.node, exprs, names, tables)
 }
 
 // distinct reports names that appear twice among the columns of a step. Columns that

@@ -19,6 +19,7 @@ import (
 	"github.com/gstream/gstream/operators/limit"
 	"github.com/gstream/gstream/operators/project"
 	"github.com/gstream/gstream/operators/sort"
+	"github.com/gstream/gstream/operators/window"
 	"github.com/gstream/gstream/pipeline/internal/logical"
 	"github.com/gstream/gstream/pipeline/job"
 )
@@ -87,7 +88,8 @@ func Lower(name string, n logical.Node) (*Plan, error) {
 
 // order tells the joins below a group-by that nobody sees the order of their rows: that of
 // groups is not defined, and no aggregate depends on the order of its values. Sorts are
-// stable and limits count rows, so the order of their input is seen. any says that the
+// stable, limits count rows, and window functions depend on the order of rows with equal
+// keys, so the order of their input is seen. any says that the
 // order of the rows of this stage is not.
 func (s *Stage) order(any bool) {
 	if any && s.anyOrder != nil {
@@ -96,7 +98,7 @@ func (s *Stage) order(any bool) {
 	switch s.Kind {
 	case "group":
 		any = true
-	case "sort", "top-k", "limit":
+	case "sort", "top-k", "limit", "window":
 		any = false
 	}
 	for _, in := range s.Inputs {
@@ -135,6 +137,8 @@ func lowerNode(n logical.Node, need required) (*Stage, layout, error) {
 		return lowerExpand(n, need)
 	case *logical.Group:
 		return lowerGroup(n, need)
+	case *logical.Window:
+		return lowerWindow(n, need)
 	case *logical.Sort:
 		return lowerSort(n, need)
 	case *logical.Limit:
@@ -468,6 +472,53 @@ func lowerGroup(n *logical.Group, need required) (*Stage, layout, error) {
 	}
 	st.Detail = append([]string{by}, st.Detail...)
 	st.Make = func() (operators.Operator, error) { return groupby.New(spec) }
+	return st, out, nil
+}
+
+func lowerWindow(n *logical.Window, need required) (*Stage, layout, error) {
+	width := n.In.Rel().Schema.Len()
+	if !slices.Contains(need[width:], true) {
+		in, lay, err := lower(n.In, need[:width])
+		return in, append(lay, slices.Repeat(layout{-1}, len(n.Functions))...), err
+	}
+	below := need[:width].with(n.Partition...)
+	for _, k := range n.Order {
+		below[k.Column] = true
+	}
+	for i, f := range n.Functions {
+		if need[width+i] {
+			below = below.with(f.Columns()...)
+		}
+	}
+	in, lay, err := lower(n.In, below)
+	if err != nil {
+		return nil, nil, err
+	}
+	st := &Stage{Step: n.Step, Kind: "window", Rows: n.Rows, Inputs: []*Stage{in}}
+	var out layout
+	st.Schema, out = need.fields(n.Schema)
+	spec := window.Spec{In: in.Schema, Partition: lay.all(n.Partition), Keep: lay.all(need[:width].list()), Out: st.Schema}
+	var partition, order []string
+	for _, k := range n.Partition {
+		partition = append(partition, n.Schema.Fields[k].Name)
+	}
+	for _, k := range n.Order {
+		spec.Order = append(spec.Order, sort.Key{Column: lay[k.Column], Descending: k.Descending, NullsFirst: k.NullsFirst})
+		order = append(order, describeKey(n.Schema, k))
+	}
+	if len(partition) > 0 {
+		st.Detail = append(st.Detail, "partition by "+strings.Join(partition, ", "))
+	}
+	if len(order) > 0 {
+		st.Detail = append(st.Detail, "order by "+strings.Join(order, ", "))
+	}
+	for i, f := range n.Functions {
+		if need[width+i] {
+			spec.Functions = append(spec.Functions, f.Remap(func(c int) int { return lay[c] }))
+			st.Detail = append(st.Detail, n.Schema.Fields[width+i].Name)
+		}
+	}
+	st.Make = func() (operators.Operator, error) { return window.New(spec) }
 	return st, out, nil
 }
 
