@@ -3,6 +3,7 @@ package pipeline
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -171,6 +172,103 @@ func (g *caseGenerator) over(in randomRelation, total, frame bool) string {
 		parts = append(parts, fmt.Sprintf("%s BETWEEN %s AND %s", unit, from[i], to[max(0, i-1)+r.IntN(len(to)-max(0, i-1))]))
 	}
 	return strings.Join(parts, " ")
+}
+
+// drawSortedGroups draws aggregates that need the rows of a group together, beside others.
+func drawSortedGroups(r *rand.Rand) *randomCase {
+	// DuckDB casts a TIMESTAMP_NS to TIMESTAMP to interpolate.
+	types := slices.DeleteFunc(slices.Clone(randomTypes), func(t string) bool { return t == "TIMESTAMP_NS" })
+	g := &caseGenerator{r: r, c: &randomCase{}, types: types}
+	g.table("a")
+	in := g.relations[0]
+	for i, k := range r.Perm(len(g.c.tables[0].rows)) {
+		g.c.tables[0].rows[i][0] = gpu.IntScalar(g.c.tables[0].schema.Fields[0].Type, int64(k))
+	}
+	s := randomStep{verb: "group", from: "a"}
+	var columns []randomColumn
+	for i := range r.IntN(3) {
+		c := in.columns[1+r.IntN(len(in.columns)-1)]
+		name := fmt.Sprintf("k%d", i+1)
+		s.exprs = append(s.exprs, named{exprtest.Leaf(c.class, c.name), name})
+		columns = append(columns, randomColumn{name, c.class, true})
+	}
+	for i := range 1 + r.IntN(4) {
+		f, exact := g.sortedAggregate(in)
+		name := fmt.Sprintf("f%d", i+1)
+		s.aggregates = append(s.aggregates, named{exprtest.Leaf(exprtest.Number, f), name})
+		columns = append(columns, randomColumn{name, exprtest.Number, exact})
+	}
+	g.add(s, columns, in.rows)
+	g.c.columns = columns
+	return g.c
+}
+
+// sortedAggregate draws an aggregate. It reports whether the result is exact.
+func (g *caseGenerator) sortedAggregate(in randomRelation) (call string, exact bool) {
+	r := g.r
+	of := func(classes ...exprtest.Class) (name string) {
+		name = in.columns[0].name
+		for _, c := range in.columns {
+			for _, class := range classes {
+				if c.class == class && r.IntN(2) == 0 {
+					name = c.name
+				}
+			}
+		}
+		return name
+	}
+	col := in.columns[r.IntN(len(in.columns))].name
+	number, integer := of(exprtest.Number, exprtest.Integer), of(exprtest.Integer)
+	filter, distinct := "", ""
+	if r.IntN(3) == 0 {
+		filter = fmt.Sprintf(" FILTER (WHERE %s > 1)", of(exprtest.Number, exprtest.Integer))
+	}
+	if r.IntN(4) == 0 {
+		distinct = "DISTINCT "
+	}
+	fraction := []string{"0.5", "0.25", "0", "1", "-0.75", "-0.25", "0.125", "1e-1", "0.3", "0.999"}[r.IntN(10)]
+	// Between values of a fixed unit, DuckDB's last digit is that of a rounded fraction.
+	binary := []string{"0.5", "0.25", "0", "1", "-0.75", "-0.25", "0.125"}[r.IntN(7)]
+	order := " ORDER BY " + in.columns[0].name + []string{"", " DESC"}[r.IntN(2)]
+	if r.IntN(2) == 0 {
+		order = " ORDER BY " + col + " DESC NULLS FIRST, " + in.columns[0].name
+	}
+	switch r.IntN(12) {
+	case 0:
+		return fmt.Sprintf("%s(%s%s)%s", []string{"var_samp", "var_pop", "stddev_samp", "stddev_pop", "variance", "stddev"}[r.IntN(6)], distinct, number, filter), false
+	case 1:
+		return fmt.Sprintf("%s(%s%s)%s", []string{"bit_and", "bit_or", "bit_xor"}[r.IntN(3)], distinct, integer, filter), true
+	case 2:
+		return fmt.Sprintf("product(%s%s)%s", distinct, number, filter), false
+	case 3, 4:
+		return fmt.Sprintf("%s(%s%s)%s", []string{"first", "last", "any_value", "arbitrary"}[r.IntN(4)], col, order, filter), true
+	case 5:
+		return fmt.Sprintf("%s(%s, %s)%s", []string{"arg_min", "arg_max", "min_by", "max_by"}[r.IntN(4)], col, in.columns[0].name, filter), true
+	case 6:
+		return fmt.Sprintf("median(%s%s)%s", distinct, number, filter), false
+	case 7:
+		return fmt.Sprintf("quantile_cont(%s%s, %s)%s", distinct, of(exprtest.Number, exprtest.Integer, exprtest.Date, exprtest.Timestamp), binary, filter), false
+	case 8:
+		return fmt.Sprintf("quantile_disc(%s%s, %s)%s", distinct, col, fraction, filter), true
+	case 9, 10:
+		text := of(exprtest.Text)
+		if distinct != "" {
+			return fmt.Sprintf("string_agg(DISTINCT %s, '; ' ORDER BY %[1]s%s)%s", text, []string{"", " DESC"}[r.IntN(2)], filter), true
+		}
+		return fmt.Sprintf("string_agg(%s%s%s)%s", text, []string{"", ", ''", ", '--'"}[r.IntN(3)], order, filter), true
+	}
+	return fmt.Sprintf("%s(%s%s)%s", []string{"count", "min", "max", "sum", "avg"}[r.IntN(5)], distinct, number, filter), false
+}
+
+// TestRandomSortedGroupsGiveDuckDBsRows compares aggregates that need the rows of a group
+// together with DuckDB's.
+func TestRandomSortedGroupsGiveDuckDBsRows(t *testing.T) {
+	d := &pipelineDuel{t: t, duck: exprtest.StartDuckDB(t), dir: t.TempDir()}
+	first, cases := gputest.SeedOr(t, 1), gputest.Cases(t, 150)
+	for seed := first; seed < first+uint64(cases); seed++ {
+		d.duel(drawSortedGroups(rand.New(rand.NewPCG(seed, 13))), seed)
+	}
+	t.Logf("%d rows of %d results compared", d.rows, d.full)
 }
 
 // TestRandomWindowsGiveDuckDBsRows draws window functions, frames and qualify over tables of

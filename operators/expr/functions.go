@@ -81,11 +81,14 @@ func init() {
 }
 
 func (b *binder) call(n *callNode) (*Expr, error) {
-	if _, ok := rankings[n.name]; ok || n.over != nil {
+	if n.over != nil {
 		return nil, b.misplacedWindow(n)
 	}
 	if _, ok := aggregates[n.name]; ok {
 		return nil, b.errorf(n, "the aggregate %s is not allowed here; aggregates belong into the output columns of a group-by", n.name)
+	}
+	if _, ok := rankings[n.name]; ok {
+		return nil, b.misplacedWindow(n)
 	}
 	if isGrouping(n) {
 		return b.grouping(n)

@@ -136,10 +136,10 @@ func (b *binder) window(n *callNode) (c WindowCall, err error) {
 		return c, b.errorf(n, "IGNORE NULLS is possible for lag, lead, first_value, last_value and nth_value only")
 	}
 	c.Kind, c.IgnoreNulls = f.kind, n.ignoreNulls
-	if isAggregate {
-		err = b.windowAggregate(n, agg, &c)
-	} else {
+	if isRanking {
 		err = b.ranking(n, f, &c)
+	} else {
+		err = b.windowAggregate(n, agg, &c)
 	}
 	if err == nil {
 		err = b.over(n, &c)
@@ -153,17 +153,24 @@ func (b *binder) windowAggregate(n *callNode, f aggregate, c *WindowCall) error 
 		return err
 	}
 	c.Kind, c.Aggregate, c.Value, c.Output = window.Aggregate, call.Kind, call.Arg, call.Output
+	if s := call.Sorted; s != nil {
+		switch c.Kind = s.Kind; s.Kind {
+		case window.Aggregate:
+		case window.FirstValue: // any_value
+			c.IgnoreNulls = true
+		case window.ArgMin, window.ArgMax:
+			c.Offset = s.Key
+		default:
+			return b.errorf(n, "%s is not possible with OVER; compute it in a group step, and join its rows", n.name)
+		}
+	}
 	return nil
 }
 
 // ranking binds the arguments of a function that is no aggregate.
 func (b *binder) ranking(n *callNode, f ranking, c *WindowCall) (err error) {
 	if n.star || len(n.args) < f.lo || len(n.args) > f.hi {
-		found := fmt.Sprint(len(n.args))
-		if n.star {
-			found = "*"
-		}
-		return b.errorf(n, "%s takes %s, found %s", n.name, arity(f.lo, f.hi), found)
+		return b.errorf(n, "%s takes %s, found %s", n.name, arity(f.lo, f.hi), found(n))
 	}
 	args := make([]*Expr, len(n.args))
 	for i, a := range n.args {
@@ -208,6 +215,14 @@ func (b *binder) ranking(n *callNode, f ranking, c *WindowCall) (err error) {
 	return nil
 }
 
+// found is the number of arguments of a call.
+func found(n *callNode) string {
+	if n.star {
+		return "*"
+	}
+	return fmt.Sprint(len(n.args))
+}
+
 // windowOffset returns an argument that counts rows as a BIGINT.
 func (b *binder) windowOffset(n *callNode, at Node, x *Expr) (*Expr, error) {
 	if x.literal != nullLiteral && !x.typ.IsInteger() {
@@ -228,25 +243,33 @@ func (b *binder) over(n *callNode, c *WindowCall) error {
 			c.Partition = append(c.Partition, e)
 		}
 	}
-	for _, k := range w.order {
-		e, err := b.windowKey(k.x)
-		if err != nil {
-			return err
-		}
-		if _, constant := e.Constant(); !constant {
-			c.Order = append(c.Order, WindowKey{e, k.descending, k.nullsFirst})
-		}
+	var err error
+	if c.Order, err = b.orderKeys(w.order); err != nil {
+		return err
 	}
 	c.Frame = WindowFrame{Unit: window.Range, From: WindowBound{Kind: window.UnboundedPreceding}, To: WindowBound{Kind: window.CurrentRow}}
 	if w.frame == nil {
 		return nil
 	}
 	c.Frame.Unit = map[string]window.Unit{"ROWS": window.Rows, "RANGE": window.Range, "GROUPS": window.Groups}[w.frame.unit]
-	var err error
 	if c.Frame.From, err = b.frameBound(w, w.frame.from, c.Frame.Unit); err == nil {
 		c.Frame.To, err = b.frameBound(w, w.frame.to, c.Frame.Unit)
 	}
 	return err
+}
+
+// orderKeys binds the keys of ORDER BY.
+func (b *binder) orderKeys(order []orderNode) (keys []WindowKey, err error) {
+	for _, k := range order {
+		e, err := b.windowKey(k.x)
+		if err != nil {
+			return nil, err
+		}
+		if _, constant := e.Constant(); !constant {
+			keys = append(keys, WindowKey{e, k.descending, k.nullsFirst})
+		}
+	}
+	return keys, nil
 }
 
 // windowKey binds a key of PARTITION BY or ORDER BY. The position of a column means nothing
@@ -377,18 +400,22 @@ func zeroOf(t gpu.Type) gpu.Scalar {
 
 // Equal reports whether two calls over one schema are the same.
 func (c WindowCall) Equal(d WindowCall) bool {
-	same := func(x, y *Expr) bool { return (x == nil) == (y == nil) && (x == nil || x.Equal(y)) }
 	bound := func(x, y WindowBound) bool {
-		return x.Kind == y.Kind && x.Offset == y.Offset && same(x.Key, y.Key) && same(x.Value, y.Value)
+		return x.Kind == y.Kind && x.Offset == y.Offset && sameExpr(x.Key, y.Key) && sameExpr(x.Value, y.Value)
 	}
 	return c.Kind == d.Kind && c.Aggregate == d.Aggregate && c.IgnoreNulls == d.IgnoreNulls && c.SameWindow(d) &&
-		same(c.Value, d.Value) && same(c.Offset, d.Offset) && same(c.Default, d.Default) &&
+		sameExpr(c.Value, d.Value) && sameExpr(c.Offset, d.Offset) && sameExpr(c.Default, d.Default) &&
 		c.Frame.Unit == d.Frame.Unit && bound(c.Frame.From, d.Frame.From) && bound(c.Frame.To, d.Frame.To)
 }
 
 // SameWindow reports whether two calls have the same partitions and the same order.
 func (c WindowCall) SameWindow(d WindowCall) bool {
-	return slices.EqualFunc(c.Partition, d.Partition, (*Expr).Equal) && slices.EqualFunc(c.Order, d.Order, func(x, y WindowKey) bool {
-		return x.Descending == y.Descending && x.NullsFirst == y.NullsFirst && x.Expr.Equal(y.Expr)
-	})
+	return slices.EqualFunc(c.Partition, d.Partition, (*Expr).Equal) && slices.EqualFunc(c.Order, d.Order, WindowKey.equal)
 }
+
+func (k WindowKey) equal(l WindowKey) bool {
+	return k.Descending == l.Descending && k.NullsFirst == l.NullsFirst && k.Expr.Equal(l.Expr)
+}
+
+// sameExpr is Equal for expressions that may be nil.
+func sameExpr(x, y *Expr) bool { return (x == nil) == (y == nil) && (x == nil || x.Equal(y)) }

@@ -5,21 +5,36 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/operators/sort"
 )
 
 // calculation computes functions over the sorted rows of a part. Positions are INTEGER row
 // ids, one for each row. Its methods return borrowed columns and remember the first error,
 // after which they do nothing.
 type calculation struct {
-	*Spec
-	task operators.Task
-	n    int
-	cols map[int]gpu.Column // sorted columns of the input
-	err  error
+	partition []int
+	order     []sort.Key
+	task      operators.Task
+	n         int
+	cols      map[int]gpu.Column // sorted columns of the input
+	err       error
 
 	made   map[string]gpu.Column // kept for all functions
 	frames map[Frame][2]gpu.Column
 	temps  []gpu.Column // of one function
+}
+
+// newCalculation gathers the used columns of rows in an order.
+func newCalculation(t operators.Task, partition []int, order []sort.Key, rows *operators.Rows, used []int, ids gpu.Column) (*calculation, error) {
+	c := &calculation{partition: partition, order: order, task: t, n: rows.N, cols: map[int]gpu.Column{}, made: map[string]gpu.Column{}, frames: map[Frame][2]gpu.Column{}}
+	cols, err := t.Queue.Gather(t.Lease, operators.Pick(rows.Cols, used), ids, false)
+	if err != nil {
+		return nil, err
+	}
+	for i, column := range used {
+		c.cols[column] = cols[i]
+	}
+	return c, nil
 }
 
 // own keeps a column until the end of the function, and its error.
@@ -123,11 +138,11 @@ const (
 // keys returns the columns that rows of a run have in common. Without an order, all rows of
 // a partition are peers.
 func (c *calculation) keys(r runs) (cols []gpu.Column) {
-	for _, k := range c.Partition {
+	for _, k := range c.partition {
 		cols = append(cols, c.cols[k])
 	}
 	if r == peers {
-		for _, k := range c.Order {
+		for _, k := range c.order {
 			cols = append(cols, c.cols[k.Column])
 		}
 	}
@@ -142,7 +157,7 @@ func (c *calculation) runOf(r runs) gpu.Column {
 
 // startsOf has the first row of each run, and then the number of rows.
 func (c *calculation) startsOf(r runs) gpu.Column {
-	if r == peers && len(c.Order) == 0 {
+	if r == peers && len(c.order) == 0 {
 		c.once(string(peers), func() gpu.Column { return c.runOf(partitions) })
 		r = partitions
 	}
@@ -260,7 +275,7 @@ func (c *calculation) rangeBound(b Bound, first bool) gpu.Column {
 	if c.err != nil {
 		return gpu.Column{}
 	}
-	k := gpu.SortKey{Column: c.cols[b.Key], Descending: c.Order[0].Descending, NullsFirst: c.Order[0].NullsFirst}
+	k := gpu.SortKey{Column: c.cols[b.Key], Descending: c.order[0].Descending, NullsFirst: c.order[0].NullsFirst}
 	return c.own(c.task.Queue.Search(c.task.Lease, k, c.cols[b.Value], !first, start, end))
 }
 
@@ -274,6 +289,9 @@ func (c *calculation) function(f Function) (gpu.Column, error) {
 		out = c.aggregate(f, from, to)
 	case Lag, Lead, FirstValue, LastValue, NthValue:
 		out = c.value(f)
+	case ArgMin, ArgMax:
+		from, to := c.frame(f.Frame)
+		out = c.argument(c.cols[f.Value], c.cols[f.Offset], f.Kind, from, to)
 	default:
 		out = c.rank(f)
 	}
@@ -302,9 +320,8 @@ func (c *calculation) rank(f Function) gpu.Column {
 	case PercentRank:
 		others := p.minus(p.long(rows()), one)
 		share := p.op(gpu.OpDiv, doubleType, p.cast(doubleType, before()), p.cast(doubleType, others))
-		zero := p.add(gpu.Instr{Op: gpu.OpConst, Type: doubleType, Value: gpu.FloatScalar(doubleType, 0)})
 		alone := p.op(gpu.OpLt, boolType, others, one)
-		return c.eval(p, p.choose(doubleType, alone, zero, share), c.start(peers), start, end)
+		return c.eval(p, p.choose(doubleType, alone, p.double(0), share), c.start(peers), start, end)
 	case CumeDist:
 		return c.eval(p, p.op(gpu.OpDiv, doubleType, p.cast(doubleType, before()), p.cast(doubleType, rows())), c.end(peers), start, end)
 	}
@@ -348,6 +365,20 @@ func (c *calculation) aggregate(f Function, from, to gpu.Column) gpu.Column {
 		return c.eval(p, p.op(gpu.OpDiv, doubleType, p.cast(doubleType, 0), p.cast(doubleType, 1)), sum, c.count(f, from, to))
 	}
 	return c.fold(f.Aggregate, value, f.Output, from, to)
+}
+
+// argument has the value in the first of the rows [from, to) with the least key, or the
+// greatest. Rows with a null in either do not count.
+func (c *calculation) argument(value, key gpu.Column, kind Kind, from, to gpu.Column) gpu.Column {
+	if value.Valid != nil {
+		p := newProgram(value.Type, key.Type)
+		key = c.eval(p, p.choose(key.Type, p.op(gpu.OpIsNotNull, boolType, 0), 1, p.null(key.Type)), value, key)
+	}
+	if c.err != nil {
+		return gpu.Column{}
+	}
+	k := gpu.SortKey{Column: key, Descending: kind == ArgMax}
+	return c.gather(value, c.own(c.task.Queue.Extreme(c.task.Lease, k, false, from, to)), true)
 }
 
 // fold folds the values of the rows [from, to).

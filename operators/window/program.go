@@ -36,6 +36,16 @@ func (p *program) number(t gpu.Type, v int64) int {
 	return p.add(gpu.Instr{Op: gpu.OpConst, Type: t, Value: gpu.IntScalar(t, v)})
 }
 
+// double is a constant DOUBLE.
+func (p *program) double(v float64) int {
+	return p.add(gpu.Instr{Op: gpu.OpConst, Type: doubleType, Value: gpu.FloatScalar(doubleType, v)})
+}
+
+// null is a constant without a value.
+func (p *program) null(t gpu.Type) int {
+	return p.add(gpu.Instr{Op: gpu.OpConst, Type: t, Value: gpu.Null(t)})
+}
+
 func (p *program) cast(t gpu.Type, x int) int { return p.op(gpu.OpCast, t, x) }
 
 // choose is x where cond is true, and y elsewhere.

@@ -20,10 +20,11 @@ import (
 	"github.com/gstream/gstream/operators/sort"
 )
 
-// Kind is a window function.
+// Kind is a function over rows in an order.
 type Kind uint8
 
-// The window functions. Aggregate is an aggregate of the frame.
+// The functions. Aggregate is an aggregate of the frame. Those from ArgMin on are over groups;
+// of them only ArgMin and ArgMax are window functions too.
 const (
 	Aggregate Kind = iota
 	RowNumber
@@ -37,6 +38,16 @@ const (
 	FirstValue
 	LastValue
 	NthValue
+	ArgMin
+	ArgMax
+	QuantileCont
+	QuantileDisc
+	Mode
+	StringAgg
+	VarSamp
+	VarPop
+	StddevSamp
+	StddevPop
 )
 
 // Unit is what the bounds of a frame count.
@@ -78,10 +89,11 @@ type Frame struct {
 // Function is one window function.
 type Function struct {
 	Kind Kind
-	// Aggregate is count(*), count, sum, min, max or avg.
+	// Aggregate is that of Aggregate.
 	Aggregate gpu.AggregateKind
-	// Value, Offset and Default are columns, -1 for none: the argument, a BIGINT of rows
-	// (of ntile: of buckets), and what lag and lead have outside of the partition.
+	// Value, Offset and Default are columns, -1 for none: the argument; a BIGINT of rows, of
+	// ntile of buckets, and of ArgMin and ArgMax what is compared; and what lag and lead have
+	// outside of the partition.
 	Value, Offset, Default int
 	IgnoreNulls            bool
 	Frame                  Frame
@@ -122,17 +134,26 @@ func New(s Spec) (Window, error) {
 	if s.Out.Len() != len(s.Keep)+len(s.Functions) {
 		return nil, fmt.Errorf("window returns %d columns under %d names", len(s.Keep)+len(s.Functions), s.Out.Len())
 	}
-	for i, f := range s.Functions {
-		if f.Kind == Aggregate && f.Aggregate > gpu.Avg {
-			return nil, fmt.Errorf("%s: %v is not possible over a window", s.Out.Fields[len(s.Keep)+i].Name, f.Aggregate)
-		}
-	}
-	return &windowing{Spec: s}, nil
+	o := &windows{Spec: s}
+	o.collection = collection{in: s.In, out: s.Out, keys: s.Partition, partRows: s.PartRows, compute: o.compute}
+	return o, nil
 }
 
-// windowing collects the rows of all lanes, partitioned by hash if there are partition keys.
-type windowing struct {
+// windows is the operator of a Spec.
+type windows struct {
 	Spec
+	collection
+}
+
+// collection collects the rows of all lanes, partitioned by a hash of keys if there are any,
+// and then has them computed part by part.
+type collection struct {
+	in, out  *gpu.Schema
+	keys     []int
+	partRows int
+	// compute computes a part. It takes the strides over.
+	compute func(t operators.Task, strides []*gpu.Stride) (output, error)
+
 	mu     sync.Mutex
 	held   []cut
 	rows   int
@@ -148,24 +169,32 @@ type cut struct {
 	offsets []int // starts of the partitions; nil when the rows are not partitioned
 }
 
-// part is some partitions; or the rows [from, to) of a large part, which all cores have
-// computed.
+// part is some partitions; or the rows [from, to) of the output of a large part, which all
+// cores have computed.
 type part struct {
 	at       int
-	large    *result
+	large    output
 	from, to int
 }
 
-func (o *windowing) Schema() *gpu.Schema { return o.Out }
+// output is the rows of the result that a part gives.
+type output interface {
+	length() int
+	// emit emits rows [from, to).
+	emit(t operators.Task, from, to int, emit operators.Emit) error
+	release()
+}
 
-func (o *windowing) NewLocal(t operators.Task) (operators.Local, error) {
-	t.Lease.Advise("the window functions must hold all their rows: select fewer columns, or filter first")
-	return &local{windowing: o, task: t}, nil
+func (o *collection) Schema() *gpu.Schema { return o.out }
+
+func (o *collection) NewLocal(t operators.Task) (operators.Local, error) {
+	t.Lease.Advise("the step must hold all its rows: select fewer columns, or filter first")
+	return &local{collection: o, task: t}, nil
 }
 
 // local is the rows that one lane has collected.
 type local struct {
-	*windowing
+	*collection
 	task operators.Task
 	own  []cut
 }
@@ -173,7 +202,7 @@ type local struct {
 func (l *local) Push(_ context.Context, number int, s *gpu.Stride) error {
 	s.ChargeTo(l.task.Lease)
 	c := cut{number: number, rows: s}
-	if s.Rows > fewRows && len(l.Partition) > 0 {
+	if s.Rows > fewRows && len(l.keys) > 0 {
 		if err := l.partition(l.task, &c); err != nil {
 			c.rows.Release()
 			return err
@@ -202,9 +231,9 @@ func (l *local) Close() error {
 	return nil
 }
 
-// partition partitions the rows of a cut by the hash of the partition keys.
-func (o *windowing) partition(t operators.Task, c *cut) error {
-	hash, err := t.Queue.Hash(t.Lease, operators.Pick(c.rows.Cols, o.Partition), seed)
+// partition partitions the rows of a cut by the hash of the keys.
+func (o *collection) partition(t operators.Task, c *cut) error {
+	hash, err := t.Queue.Hash(t.Lease, operators.Pick(c.rows.Cols, o.keys), seed)
 	if err != nil {
 		return err
 	}
@@ -220,21 +249,21 @@ func (o *windowing) partition(t operators.Task, c *cut) error {
 		return err
 	}
 	c.rows.Release()
-	c.rows, c.offsets = &gpu.Stride{Schema: o.In, Cols: cols, Rows: c.rows.Rows}, offsets
+	c.rows, c.offsets = &gpu.Stride{Schema: o.in, Cols: cols, Rows: c.rows.Rows}, offsets
 	return nil
 }
 
 // Finalize decides how many parts the result has. Its queue uses all cores, and computes a
-// part that has most of the rows, as all of them without partition keys.
-func (o *windowing) Finalize(_ context.Context, t operators.Task) error {
+// part that has most of the rows, as all of them without keys.
+func (o *collection) Finalize(_ context.Context, t operators.Task) error {
 	o.stride = t.StrideRows
 	slices.SortStableFunc(o.held, func(a, b cut) int { return a.number - b.number })
-	if o.PartRows == 0 {
-		o.PartRows = max(1<<16, t.StrideRows/2)
+	if o.partRows == 0 {
+		o.partRows = max(1<<16, t.StrideRows/2)
 	}
 	width := 0
-	if len(o.Partition) > 0 {
-		width = min(fanOut, bits.Len(uint(o.rows/o.PartRows)))
+	if len(o.keys) > 0 {
+		width = min(fanOut, bits.Len(uint(o.rows/o.partRows)))
 	}
 	o.shift = uint(fanOut - width)
 	for i := range o.held {
@@ -248,12 +277,12 @@ func (o *windowing) Finalize(_ context.Context, t operators.Task) error {
 		switch n := o.rowsOf(at); {
 		case n == 0:
 		case 2*n > o.rows && t.Lanes > 1:
-			r, err := o.compute(t, at)
+			r, err := o.computed(t, at)
 			if err != nil {
 				return err
 			}
-			for from := 0; from < n; from += o.stride {
-				o.parts = append(o.parts, part{at: at, large: r, from: from, to: min(from+o.stride, n)})
+			for from := 0; from < r.length(); from += o.stride {
+				o.parts = append(o.parts, part{at: at, large: r, from: from, to: min(from+o.stride, r.length())})
 			}
 		default:
 			o.parts = append(o.parts, part{at: at})
@@ -263,7 +292,7 @@ func (o *windowing) Finalize(_ context.Context, t operators.Task) error {
 }
 
 // rangeOf returns the range of a part's rows in a cut.
-func (o *windowing) rangeOf(c cut, at int) (from, to int) {
+func (o *collection) rangeOf(c cut, at int) (from, to int) {
 	if o.shift == fanOut {
 		return 0, c.rows.Rows
 	}
@@ -271,7 +300,7 @@ func (o *windowing) rangeOf(c cut, at int) (from, to int) {
 }
 
 // rowsOf returns the number of rows of a part.
-func (o *windowing) rowsOf(at int) (n int) {
+func (o *collection) rowsOf(at int) (n int) {
 	for _, c := range o.held {
 		from, to := o.rangeOf(c, at)
 		n += to - from
@@ -280,31 +309,31 @@ func (o *windowing) rowsOf(at int) (n int) {
 }
 
 // Parts implements operators.Source.
-func (o *windowing) Parts() int { return len(o.parts) }
+func (o *collection) Parts() int { return len(o.parts) }
 
 // Emit implements operators.Source.
-func (o *windowing) Emit(ctx context.Context, t operators.Task, i int, emit operators.Emit) error {
+func (o *collection) Emit(ctx context.Context, t operators.Task, i int, emit operators.Emit) error {
 	p := o.parts[i]
 	if p.large != nil {
 		return p.large.emit(t, p.from, p.to, emit)
 	}
-	r, err := o.compute(t, p.at)
+	r, err := o.computed(t, p.at)
 	if err != nil {
 		return err
 	}
 	defer r.release()
-	for from := 0; from < r.rows.N; from += o.stride {
+	for from := 0; from < r.length(); from += o.stride {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := r.emit(t, from, min(from+o.stride, r.rows.N), emit); err != nil {
+		if err := r.emit(t, from, min(from+o.stride, r.length()), emit); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (o *windowing) Close() error {
+func (o *collection) Close() error {
 	for _, c := range o.held {
 		c.rows.Release()
 	}
@@ -320,11 +349,13 @@ func (o *windowing) Close() error {
 
 // result is the rows of a part, their order, and the functions of the rows in this order.
 type result struct {
-	*windowing
+	*windows
 	rows      *operators.Rows
 	ids       gpu.Column
 	functions []gpu.Column
 }
+
+func (r *result) length() int { return r.rows.N }
 
 func (r *result) release() {
 	r.rows.Release()
@@ -332,7 +363,6 @@ func (r *result) release() {
 	gpu.ReleaseColumns(r.functions)
 }
 
-// emit emits rows [from, to).
 func (r *result) emit(t operators.Task, from, to int, emit operators.Emit) error {
 	ids, err := t.Queue.Slice(t.Lease, r.ids, from, to)
 	if err != nil {
@@ -356,7 +386,7 @@ func (r *result) emit(t operators.Task, from, to int, emit operators.Emit) error
 }
 
 // take returns the strides of a part. A part of all rows takes over those that are held.
-func (o *windowing) take(t operators.Task, at int) (strides []*gpu.Stride, err error) {
+func (o *collection) take(t operators.Task, at int) (strides []*gpu.Stride, err error) {
 	if o.shift == fanOut {
 		for _, c := range o.held {
 			strides = append(strides, c.rows)
@@ -382,45 +412,45 @@ func (o *windowing) take(t operators.Task, at int) (strides []*gpu.Stride, err e
 	return strides, nil
 }
 
-// compute sorts the rows of a part and computes the functions.
-func (o *windowing) compute(t operators.Task, at int) (r *result, err error) {
+// computed computes a part.
+func (o *collection) computed(t operators.Task, at int) (output, error) {
 	if n := o.rowsOf(at); n > gpu.MaxRows {
-		return nil, fmt.Errorf("window functions over %d rows: in memory at most %d are possible at once", n, gpu.MaxRows)
+		return nil, fmt.Errorf("%d rows in an order: in memory at most %d are possible at once", n, gpu.MaxRows)
 	}
 	strides, err := o.take(t, at)
 	if err != nil {
 		return nil, err
 	}
+	return o.compute(t, strides)
+}
+
+// compute sorts the rows of a part and computes the functions.
+func (o *windows) compute(t operators.Task, strides []*gpu.Stride) (_ output, err error) {
 	used := o.used()
 	rows, err := operators.CollectRows(t, o.In, strides, used)
 	if err != nil {
 		return nil, err
 	}
-	r = &result{windowing: o, rows: rows}
+	r := &result{windows: o, rows: rows}
 	defer func() {
 		if err != nil {
 			r.release()
-			r = nil
 		}
 	}()
-	if r.ids, err = o.sort(t, rows); err != nil {
-		return r, err
+	if r.ids, err = sorted(t, rows, o.Partition, o.Order); err != nil {
+		return nil, err
 	}
-	sorted, err := t.Queue.Gather(t.Lease, operators.Pick(rows.Cols, used), r.ids, false)
+	c, err := newCalculation(t, o.Partition, o.Order, rows, used, r.ids)
 	if err != nil {
-		return r, err
-	}
-	// Columns that the result does not have are not needed any more.
-	rows.Keep(o.Keep, &gpu.Schema{Fields: o.Out.Fields[:len(o.Keep)]})
-	c := &calculation{Spec: &o.Spec, task: t, n: rows.N, cols: map[int]gpu.Column{}, made: map[string]gpu.Column{}, frames: map[Frame][2]gpu.Column{}}
-	for i, column := range used {
-		c.cols[column] = sorted[i]
+		return nil, err
 	}
 	defer c.release()
+	// Columns that the result does not have are not needed any more.
+	rows.Keep(o.Keep, &gpu.Schema{Fields: o.Out.Fields[:len(o.Keep)]})
 	for _, f := range o.Functions {
 		out, err := c.function(f)
 		if err != nil {
-			return r, err
+			return nil, err
 		}
 		r.functions = append(r.functions, out)
 	}
@@ -428,7 +458,7 @@ func (o *windowing) compute(t operators.Task, at int) (r *result, err error) {
 }
 
 // used returns the columns that the functions need, ascending.
-func (o *windowing) used() []int {
+func (o *windows) used() []int {
 	cols := slices.Clone(o.Partition)
 	for _, k := range o.Order {
 		cols = append(cols, k.Column)
@@ -460,7 +490,7 @@ func (f Function) Nullable() bool {
 	switch f.Kind {
 	case Aggregate:
 		return f.Aggregate != gpu.CountAll && f.Aggregate != gpu.Count
-	case Ntile, Lag, Lead, FirstValue, LastValue, NthValue:
+	case Ntile, Lag, Lead, FirstValue, LastValue, NthValue, ArgMin, ArgMax:
 		return true
 	}
 	return false
@@ -472,7 +502,7 @@ func (f Function) PassesValues() bool {
 	switch f.Kind {
 	case Aggregate:
 		return f.Aggregate == gpu.Min || f.Aggregate == gpu.Max
-	case Lag, Lead, FirstValue, LastValue, NthValue:
+	case Lag, Lead, FirstValue, LastValue, NthValue, ArgMin, ArgMax:
 		return true
 	}
 	return false
@@ -493,13 +523,13 @@ func (f Function) Remap(at func(int) int) Function {
 	return f
 }
 
-// sort returns the order of the rows by the partition keys and the order.
-func (o *windowing) sort(t operators.Task, rows *operators.Rows) (gpu.Column, error) {
+// sorted returns the order of the rows by the partition keys and the order.
+func sorted(t operators.Task, rows *operators.Rows, partition []int, order []sort.Key) (gpu.Column, error) {
 	var keys []gpu.SortKey
-	for _, k := range o.Partition {
+	for _, k := range partition {
 		keys = append(keys, gpu.SortKey{Column: rows.Cols[k]})
 	}
-	for _, k := range o.Order {
+	for _, k := range order {
 		keys = append(keys, gpu.SortKey{Column: rows.Cols[k.Column], Descending: k.Descending, NullsFirst: k.NullsFirst})
 	}
 	if len(keys) == 0 {

@@ -12,6 +12,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/sort"
+	"github.com/gstream/gstream/operators/window"
 	"github.com/gstream/gstream/pipeline/job"
 	"github.com/gstream/gstream/source"
 )
@@ -461,7 +463,7 @@ func (s *stepBinder) group(in Node) Node {
 			below, exprs, always = s.expandSets(in, exprs, names, sets)
 			names = append(names, expr.SetColumn)
 		}
-		if slices.ContainsFunc(calls, func(c expr.AggregateCall) bool { return c.Distinct }) {
+		if !needSort(calls) && slices.ContainsFunc(calls, func(c expr.AggregateCall) bool { return c.Distinct }) {
 			grouped = s.groupedTwice(below, exprs, names, calls, nil, always)
 		} else {
 			grouped = s.grouped(below, exprs, names, calls, always)
@@ -474,12 +476,19 @@ func (s *stepBinder) group(in Node) Node {
 // keys, then one column for each call.
 func (s *stepBinder) grouped(in Node, exprs []*expr.Expr, names []string, calls []expr.AggregateCall, always [][]gpu.Scalar) Node {
 	nkeys := len(exprs)
+	use := func(e *expr.Expr) int {
+		if e == nil {
+			return -1
+		}
+		exprs = append(exprs, e)
+		return len(exprs) - 1
+	}
 	inputs := make([]int, len(calls))
+	sorted := make([]*window.GroupFunction, len(calls))
 	for i, c := range calls {
-		inputs[i] = -1
-		if c.Arg != nil {
-			inputs[i] = len(exprs)
-			exprs = append(exprs, c.Arg)
+		inputs[i] = use(c.Arg)
+		if needSort(calls) {
+			sorted[i] = sortedFunction(c, inputs[i], use)
 		}
 	}
 	wide, at := extend(in, exprs)
@@ -490,9 +499,32 @@ func (s *stepBinder) grouped(in Node, exprs []*expr.Expr, names []string, calls 
 		if inputs[i] >= 0 {
 			aggs[i].Input = at[inputs[i]]
 		}
+		if sorted[i] != nil {
+			f := sorted[i].Remap(func(e int) int { return at[e] })
+			aggs[i].Sorted = &f
+		}
 		names = append(names, c.String())
 	}
 	return newGroup(s.name, wide, at[:nkeys], aggs, names, always)
+}
+
+// needSort reports whether a call needs the rows of a group together. All aggregates of the
+// group are then computed from sorted rows.
+func needSort(calls []expr.AggregateCall) bool {
+	return slices.ContainsFunc(calls, func(c expr.AggregateCall) bool { return c.Sorted != nil })
+}
+
+// sortedFunction returns the function of a call. use returns the position of an expression.
+func sortedFunction(c expr.AggregateCall, input int, use func(*expr.Expr) int) *window.GroupFunction {
+	f := &window.GroupFunction{Aggregate: c.Kind, Value: input, Key: -1, Filter: -1, Distinct: c.Distinct, Output: c.Output}
+	if s := c.Sorted; s != nil {
+		f.Kind, f.Key, f.Filter, f.IgnoreNulls = s.Kind, use(s.Key), use(s.Filter), s.IgnoreNulls
+		f.Fraction, f.Numerator, f.Denominator, f.Descending, f.Separator = s.Fraction, s.Numerator, s.Denominator, s.Descending, s.Separator
+		for _, k := range s.Order {
+			f.Order = append(f.Order, sort.Key{Column: use(k.Expr), Descending: k.Descending, NullsFirst: k.NullsFirst})
+		}
+	}
+	return f
 }
 
 // afterGroup computes the step's columns from keys and calls, the columns of g, as

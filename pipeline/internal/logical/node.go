@@ -234,6 +234,32 @@ type Aggregate struct {
 	Kind   gpu.AggregateKind
 	Input  int // -1 for count(*)
 	Output gpu.Type
+	// Sorted is set in a group with an aggregate that needs the rows of a group together.
+	// It has the columns of the aggregate, also that of Input.
+	Sorted *window.GroupFunction
+}
+
+// Columns returns the columns of the input that the aggregate needs.
+func (a Aggregate) Columns() []int {
+	switch {
+	case a.Sorted != nil:
+		return a.Sorted.Columns()
+	case a.Input >= 0:
+		return []int{a.Input}
+	}
+	return nil
+}
+
+// passesValues reports whether the aggregate is one of the values of its input.
+func (a Aggregate) passesValues() bool {
+	if a.Sorted == nil || a.Sorted.Kind == window.Aggregate {
+		return a.Kind == gpu.Min || a.Kind == gpu.Max
+	}
+	switch a.Sorted.Kind {
+	case window.FirstValue, window.LastValue, window.ArgMin, window.ArgMax, window.QuantileDisc, window.Mode:
+		return true
+	}
+	return false
 }
 
 // SortKey is a column by which rows are sorted.
@@ -425,10 +451,11 @@ func newGroup(step string, in Node, keys []int, aggs []Aggregate, names []string
 	}
 	for i, a := range aggs {
 		// Every aggregate of an empty input is null, except counts.
-		counts := a.Kind == gpu.CountAll || a.Kind == gpu.Count
-		nullable := !counts && (len(keys) == 0 || len(always) > 0 || a.Input >= 0 && r.Schema.Fields[a.Input].Nullable)
+		holistic := a.Sorted != nil && a.Sorted.Kind != window.Aggregate
+		counts := !holistic && (a.Kind == gpu.CountAll || a.Kind == gpu.Count)
+		nullable := !counts && (holistic || len(keys) == 0 || len(always) > 0 || a.Input >= 0 && r.Schema.Fields[a.Input].Nullable)
 		f := gpu.Field{Name: names[len(keys)+i], Type: a.Output, Nullable: nullable}
-		if a.Kind == gpu.Min || a.Kind == gpu.Max {
+		if a.passesValues() {
 			f.Annotation = r.Schema.Fields[a.Input].Annotation
 		}
 		fields = append(fields, f)

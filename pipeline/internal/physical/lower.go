@@ -87,7 +87,7 @@ func Lower(name string, n logical.Node) (*Plan, error) {
 }
 
 // order tells the joins below a group-by that nobody sees the order of their rows: that of
-// groups is not defined, and no aggregate depends on the order of its values. Sorts are
+// groups is not defined, and few aggregates depend on the order of their values. Sorts are
 // stable, limits count rows, and window functions depend on the order of rows with equal
 // keys, so the order of their input is seen. any says that the
 // order of the rows of this stage is not.
@@ -97,7 +97,7 @@ func (s *Stage) order(any bool) {
 	}
 	switch s.Kind {
 	case "group":
-		any = true
+		any = !s.sorted // an aggregate may depend on the order of its values
 	case "sort", "top-k", "limit", "window":
 		any = false
 	}
@@ -431,8 +431,8 @@ func lowerExpand(n *logical.Expand, need required) (*Stage, layout, error) {
 func lowerGroup(n *logical.Group, need required) (*Stage, layout, error) {
 	below := make(required, n.In.Rel().Schema.Len()).with(n.Keys...)
 	for i, a := range n.Aggregates {
-		if need[len(n.Keys)+i] && a.Input >= 0 {
-			below[a.Input] = true
+		if need[len(n.Keys)+i] {
+			below = below.with(a.Columns()...)
 		}
 	}
 	in, lay, err := lower(n.In, below)
@@ -441,6 +441,7 @@ func lowerGroup(n *logical.Group, need required) (*Stage, layout, error) {
 	}
 	st := &Stage{Step: n.Step, Kind: "group", Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}}
 	spec := groupby.Spec{In: in.Schema, Keys: lay.all(n.Keys), Out: st.Schema, Hint: n.Hint, Always: n.Always}
+	sorted := window.GroupSpec{In: in.Schema, Keys: spec.Keys, Out: st.Schema, Always: n.Always}
 	out := make(layout, len(need))
 	var names []string
 	for c := range out {
@@ -461,11 +462,20 @@ func lowerGroup(n *logical.Group, need required) (*Stage, layout, error) {
 			agg.Input = lay[a.Input]
 		}
 		spec.Aggregates = append(spec.Aggregates, agg)
+		if a.Sorted != nil {
+			sorted.Functions = append(sorted.Functions, a.Sorted.Remap(func(c int) int { return lay[c] }))
+		}
 		st.Detail = append(st.Detail, n.Schema.Fields[c].Name)
 	}
 	by := "one group"
 	if len(names) > 0 {
 		by = "by " + strings.Join(names, ", ")
+	}
+	if len(sorted.Functions) > 0 {
+		st.Detail = append([]string{by, "sorts the rows of each group"}, st.Detail...)
+		st.sorted = true
+		st.Make = func() (operators.Operator, error) { return window.NewGroups(sorted) }
+		return st, out, nil
 	}
 	if n.Hint.Dense {
 		by += fmt.Sprintf(" (indexed directly: %d to %d)", n.Hint.Lo, n.Hint.Hi)
