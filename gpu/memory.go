@@ -258,6 +258,19 @@ func (l *Lease) count(n int64) {
 	}
 }
 
+// MakeRoom makes holders give back memory until n bytes of the budget are free, as Reserve
+// does, and reserves none. It does nothing if they are available.
+func (l *Lease) MakeRoom(n int64) error {
+	if l.Available() >= n {
+		return nil
+	}
+	err := l.Reserve(n)
+	if err == nil {
+		l.Unreserve(n)
+	}
+	return err
+}
+
 // Unreserve gives back n bytes of Reserve.
 func (l *Lease) Unreserve(n int64) {
 	l.used.Add(-n)
@@ -370,6 +383,7 @@ type Buffer struct {
 	size  int64
 	lease *Lease
 	alloc Allocator
+	whole *Buffer // the buffer that this one is a view of, or nil
 	refs  atomic.Int32
 }
 
@@ -379,6 +393,17 @@ func WrapBytes(mem []byte) *Buffer {
 	b := &Buffer{mem: mem, size: int64(len(mem)), addr: uintptr(unsafe.Pointer(unsafe.SliceData(mem)))}
 	b.refs.Store(1)
 	return b
+}
+
+// View returns n bytes from an offset on as a buffer with one reference, which keeps b. They
+// must lie within b. Nobody pays for the view.
+func (b *Buffer) View(offset, n int64) *Buffer {
+	v := &Buffer{addr: b.addr + uintptr(offset), size: n, whole: b.Retain()}
+	if b.mem != nil {
+		v.mem = b.mem[offset : offset+n : offset+n]
+	}
+	v.refs.Store(1)
+	return v
 }
 
 // Bytes returns the buffer's memory, or nil if the host cannot address it.
@@ -419,6 +444,9 @@ func (b *Buffer) Release() {
 		return
 	}
 	switch n := b.refs.Add(-1); {
+	case n == 0 && b.whole != nil:
+		b.whole.Release()
+		return
 	case n > 0 || b.lease == nil:
 		return
 	case n < 0:

@@ -269,6 +269,17 @@ func NewSchema(fields ...Field) *Schema { return &Schema{Fields: fields} }
 // Len returns the number of columns.
 func (s *Schema) Len() int { return len(s.Fields) }
 
+// RowBytes returns the width of a row. Strings count as 16 bytes, a Bool as none.
+func (s *Schema) RowBytes() (n int) {
+	for _, f := range s.Fields {
+		if f.Type.IsVar() {
+			n += 16
+		}
+		n += f.Type.Width()
+	}
+	return n
+}
+
 // Index returns the position of the column with the given name, or -1. An exact match
 // comes first, then one that differs in ASCII case, as in DuckDB.
 func (s *Schema) Index(name string) int {

@@ -39,9 +39,35 @@ func (c *Collected) Append(other *Collected) {
 	other.strides, other.Rows = nil, 0
 }
 
+// First returns the first strides that were pushed, of some bytes if there are as many, with
+// the numbers of their morsels, and removes them.
+func (c *Collected) First(bytes int64) (strides []*gpu.Stride, numbers []int) {
+	for bytes > 0 && len(c.strides) > 0 {
+		x := c.strides[0]
+		c.strides = c.strides[1:]
+		c.Rows -= x.stride.Rows
+		bytes -= x.stride.Bytes()
+		strides, numbers = append(strides, x.stride), append(numbers, x.number)
+	}
+	return strides, numbers
+}
+
+// Bytes returns the bytes of the strides.
+func (c *Collected) Bytes() (n int64) {
+	for _, x := range c.strides {
+		n += x.stride.Bytes()
+	}
+	return n
+}
+
+// Sort puts the strides into the order of the input.
+func (c *Collected) Sort() {
+	slices.SortStableFunc(c.strides, func(a, b numbered) int { return cmp.Compare(a.number, b.number) })
+}
+
 // Take returns the strides in the order of the input, and leaves the collection empty.
 func (c *Collected) Take() []*gpu.Stride {
-	slices.SortStableFunc(c.strides, func(a, b numbered) int { return cmp.Compare(a.number, b.number) })
+	c.Sort()
 	out := make([]*gpu.Stride, len(c.strides))
 	for i, s := range c.strides {
 		out[i] = s.stride

@@ -15,6 +15,7 @@ import (
 type Filtering interface {
 	Blocking
 	// KeyFilter returns the filter of a finalised operator, which Task.Filter has asked for.
+	// It is nil if the operator has none.
 	KeyFilter() *KeyFilter
 }
 

@@ -10,6 +10,7 @@ import (
 	"context"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/spill"
 )
 
 // Task is what an operator needs to run. Its Queue belongs to one lane.
@@ -22,6 +23,9 @@ type Task struct {
 	StrideRows int
 	// Lanes is the number of lanes of the pipeline.
 	Lanes int
+	// Spill keeps rows that an operator must hold. It may be nil: then they stay in the
+	// memory of the device.
+	Spill *spill.Store
 	// Filter asks Finalize of a Filtering operator for a filter.
 	Filter FilterKind
 }
@@ -95,7 +99,8 @@ type Local interface {
 }
 
 // Source is a finalised Blocking operator that returns rows. Its parts, in order, are the
-// result. Lanes emit different parts concurrently.
+// result. Lanes emit different parts concurrently. A Source that is Streaming too returns
+// rows that it has kept back, once all its lanes have been flushed.
 type Source interface {
 	Parts() int
 	Emit(ctx context.Context, t Task, part int, emit Emit) error

@@ -64,6 +64,38 @@ func ConcatStrides(t Task, schema *gpu.Schema, strides []*gpu.Stride) (*gpu.Stri
 	return out, nil
 }
 
+// InBatches calls take with the strides that each adds, concatenated to batches of about
+// Task.StrideRows rows. take and add take strides over.
+func InBatches(t Task, schema *gpu.Schema, each func(add func(*gpu.Stride) error) error, take func(*gpu.Stride) error) (err error) {
+	var pending []*gpu.Stride
+	rows := 0
+	defer func() {
+		for _, s := range pending {
+			s.Release()
+		}
+	}()
+	batch := func() error {
+		strides := pending
+		pending, rows = nil, 0
+		s, err := ConcatStrides(t, schema, strides)
+		if err != nil {
+			return err
+		}
+		return take(s)
+	}
+	err = each(func(s *gpu.Stride) error {
+		pending, rows = append(pending, s), rows+s.Rows
+		if rows < t.StrideRows {
+			return nil
+		}
+		return batch()
+	})
+	if err != nil || rows == 0 {
+		return err
+	}
+	return batch()
+}
+
 // SliceStride returns rows [from, to) of a stride. The stride stays the caller's.
 func SliceStride(t Task, s *gpu.Stride, from, to int) (*gpu.Stride, error) {
 	out := &gpu.Stride{Schema: s.Schema, Rows: to - from}
@@ -76,6 +108,19 @@ func SliceStride(t Task, s *gpu.Stride, from, to int) (*gpu.Stride, error) {
 		out.Cols = append(out.Cols, part)
 	}
 	return out, nil
+}
+
+// IDs returns row ids as a column of the device.
+func IDs(t Task, ids []int32) (gpu.Column, error) {
+	values := gpu.WrapBytes(gpu.BytesOf(ids))
+	s := &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "ids", Type: gpu.Of(gpu.Int32)}), Rows: len(ids),
+		Cols: []gpu.Column{{Type: gpu.Of(gpu.Int32), Len: len(ids), Data: values}}}
+	up, err := t.Queue.Upload(t.Lease, s)
+	if err != nil {
+		s.Release()
+		return gpu.Column{}, err
+	}
+	return up.Cols[0], nil
 }
 
 // Ints returns the values of a short Int32 column without nulls. It waits for the device.

@@ -14,7 +14,6 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/bitutil"
 
 	"github.com/gstream/gstream/gpu"
-	"github.com/gstream/gstream/pipeline/internal/physical"
 	"github.com/gstream/gstream/source"
 )
 
@@ -69,7 +68,7 @@ func (t *arrowTable) LeastMemory(opt source.ScanOptions) int64 {
 	for _, c := range opt.Columns {
 		read.Fields = append(read.Fields, t.schema.Fields[c])
 	}
-	return min(int64(opt.StrideRows), t.rows) * int64(physical.RowBytes(read))
+	return min(int64(opt.StrideRows), t.rows) * int64(read.RowBytes())
 }
 
 func (t *arrowTable) Close() error {

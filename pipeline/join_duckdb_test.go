@@ -112,7 +112,7 @@ func TestEveryKindOfJoinGivesDuckDBsRows(t *testing.T) {
 					require.NoError(t, plan.Close())
 					dev, err := host.Open(host.Options{Threads: 2, Memory: 1 << 28})
 					require.NoError(t, err)
-					_, err = b.Run(t.Context(), RunOptions{Device: smallStrides{dev, 1 + r.IntN(30)}, Threads: 1 + r.IntN(3)})
+					_, err = b.Run(t.Context(), RunOptions{Device: smallStrides{dev, 1 + r.IntN(30)}, Threads: 1 + r.IntN(3), SpillDir: t.TempDir(), SpillAlways: r.IntN(3) == 0})
 					require.NoError(t, err, "%s: %s, build %s", name, sql, build)
 					require.NoError(t, dev.Close())
 					want, got := normalized(answer.Rows, out.types), normalized(out.rows, out.types)

@@ -97,6 +97,8 @@ type pipelineCase struct {
 	// grouped says that the order of the rows is not promised: after a group-by, until a
 	// sort by all columns.
 	grouped bool
+	// joined rows have an order unless the join spills, until they are sorted by all columns.
+	inJoinOrder bool
 }
 
 // metaColumn is a column of a random pipeline and the kind of its values: a letter of
@@ -217,6 +219,7 @@ func (p *pipelineCase) join(prev string) {
 		p.cols = left
 	}
 	p.joined++
+	p.inJoinOrder = true
 	build := "auto"
 	if strings.Contains("inner left right full", kind) {
 		build = []string{"auto", "left", "right"}[p.r.IntN(3)]
@@ -327,7 +330,7 @@ func (p *pipelineCase) sort(prev string, limit bool) {
 		keys = append(keys, c.name+[]string{"", " desc", " nulls first", " desc nulls first"}[p.r.IntN(4)])
 	}
 	sql := fmt.Sprintf("SELECT * FROM %s ORDER BY %s", prev, strings.Join(keys, ", "))
-	p.grouped = false
+	p.grouped, p.inJoinOrder = false, false
 	if !limit {
 		p.add(Step{Sort: keys}, "%s", sql)
 		return
@@ -337,19 +340,21 @@ func (p *pipelineCase) sort(prev string, limit bool) {
 	p.add(Step{Limit: &l}, "%s LIMIT %d OFFSET %d", sql, l.Count, l.Offset)
 }
 
-// run runs the pipeline and returns its rows as text. It sorts rows without an order.
-func (p *pipelineCase) run(t *testing.T, tables map[string]string, opt RunOptions) ([]string, error) {
+// run runs the pipeline and returns its rows as text, and whether some spilled. It sorts rows
+// without an order.
+func (p *pipelineCase) run(t *testing.T, tables map[string]string, opt RunOptions) (rows []string, spilled bool, err error) {
 	var c Collector
 	b := New("random").Read("a", tables["a"]).Read("b", tables["b"]).Read("c", tables["c"]).WriteTo(&c)
 	b.job.Steps = p.steps
-	if _, err := b.Run(context.Background(), opt); err != nil {
-		return nil, err
+	report, err := b.Run(context.Background(), opt)
+	if err != nil {
+		return nil, false, err
 	}
-	rows := textOf(&c)
+	rows, spilled = textOf(&c), report.Spill.Host.In+report.Spill.Disk.In > 0
 	if p.grouped {
 		slices.Sort(rows)
 	}
-	return rows, nil
+	return rows, spilled, nil
 }
 
 // textOf returns the collected rows as text.
@@ -379,9 +384,9 @@ func newPipelineCase(r *rand.Rand) *pipelineCase {
 }
 
 // TestRandomPipelinesGiveOneAnswer runs random pipelines over random tables with strides
-// of any length, 1 to 64 lanes and any budget, on the CPU and on a GPU. Each run gives
-// the same rows, in the same order where it is promised, or is refused by its budget, and
-// leaves nothing behind. With GSTREAM_PYTHON set to a Python with duckdb, DuckDB must
+// of any length, 1 to 64 lanes and any budget, on the CPU and on a GPU, and with all state
+// spilled. Each run gives the same rows, in the same order where it is promised, or is refused
+// by its budget, and leaves nothing behind. With GSTREAM_PYTHON set to a Python with duckdb, DuckDB must
 // agree.
 func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 	library := cudatest.Library(t)
@@ -389,7 +394,7 @@ func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 	dir := t.TempDir()
 	type question struct{ Seed, SQL, File string }
 	var questions []question
-	answered, refused := 0, 0
+	answered, refused, spills := 0, 0, 0
 	first, cases := gputest.Seed(t), gputest.Cases(t, 60)
 	for seed := first; seed < first+uint64(cases); seed++ {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -403,19 +408,29 @@ func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 		}
 		sql := "WITH " + strings.Join(append(with, p.ctes...), ",\n") + "\nSELECT * FROM " + p.prev()
 		about := fmt.Sprintf("GSTREAM_SEED=%d\n%s", seed, sql)
-		want, err := p.run(t, tables, RunOptions{Use: Host, Threads: 1, JoinFilters: Never})
+		want, _, err := p.run(t, tables, RunOptions{Use: Host, Threads: 1, JoinFilters: Never})
 		require.NoError(t, err, about)
-		for i := range 5 {
+		for i := range 7 {
 			var d gpu.Device
 			memory := int64(1) << (12 + r.IntN(18))
-			if i < 4 {
+			always := i > 4 // the last run on the GPU, and one more on the CPU
+			if i < 4 || i == 6 {
 				d, err = host.Open(host.Options{Threads: []int{1, 2, 3, 16, 64}[r.IntN(5)], Memory: memory})
 			} else {
 				d, err = cuda.Open(cuda.Options{Memory: memory, HostMemory: 16 << 20, Library: library})
 			}
 			require.NoError(t, err)
 			rows := 1 + r.IntN(200)
-			got, err := p.run(t, tables, RunOptions{Device: smallStrides{d, rows}, Threads: 1 + r.IntN(3), JoinFilters: []string{Auto, Always, Always, Never}[i%4]})
+			got, spilled, err := p.run(t, tables, RunOptions{Device: smallStrides{d, rows}, Threads: 1 + r.IntN(3), JoinFilters: []string{Auto, Always, Always, Never}[i%4],
+				SpillDir: dir, SpillAlways: always, SpillCompression: []string{"lz4", "none"}[r.IntN(2)]})
+			want := want
+			if spilled {
+				spills++
+				if p.inJoinOrder {
+					want = slices.Sorted(slices.Values(want))
+					slices.Sort(got)
+				}
+			}
 			if errors.Is(err, gpu.ErrBudget) {
 				refused++
 			} else {
@@ -439,6 +454,7 @@ func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 	}
 	assert.Greater(t, answered, cases/2)
 	assert.Greater(t, refused, cases/20, "some budgets are too small")
+	assert.Greater(t, spills, cases/4, "some rows do not fit")
 	python := os.Getenv("GSTREAM_PYTHON")
 	if python == "" {
 		t.Skip("GSTREAM_PYTHON does not name a Python with duckdb, so the answers are not compared with DuckDB's")

@@ -981,7 +981,8 @@ func (d *pipelineDuel) run(c *randomCase, r *rand.Rand) (out collected, err erro
 	dev, err := host.Open(host.Options{Threads: 1 + r.IntN(3), Memory: 1 << 28})
 	require.NoError(d.t, err)
 	defer func() { require.NoError(d.t, dev.Close()) }()
-	_, err = b.Run(context.Background(), RunOptions{Device: smallStrides{dev, 1 + r.IntN(100)}, Threads: 1 + r.IntN(3)})
+	_, err = b.Run(context.Background(), RunOptions{Device: smallStrides{dev, 1 + r.IntN(100)}, Threads: 1 + r.IntN(3),
+		SpillDir: d.t.TempDir(), SpillAlways: r.IntN(3) == 0})
 	return out, err
 }
 

@@ -31,6 +31,11 @@ func printReport(w io.Writer, r *pipeline.Report) {
 			fmt.Fprintf(w, "%s: skipped %d of %d row groups by their statistics\n", s.Step, s.Scan.Skipped, s.Scan.RowGroups)
 		}
 	}
+	for _, s := range r.Stages {
+		if text := s.Spill.String(); text != "" {
+			fmt.Fprintf(w, "%s (%s) spilled to %s\n", s.Step, s.Kind, text)
+		}
+	}
 	if c := r.Choice; c != nil && c.CUDA > 0 {
 		fmt.Fprintln(w, c)
 	}

@@ -21,13 +21,14 @@ import (
 // runFlags are the flags of gstream run.
 type runFlags struct {
 	jobFlags
-	device, progress, report string
-	cpuProfile, timeline     string
-	hostMemory, deviceMemory string
-	strideSize, joinFilters  string
-	threads                  int
-	overwrite                bool
-	left                     *leftovers
+	device, progress, report               string
+	cpuProfile, timeline                   string
+	hostMemory, deviceMemory               string
+	spillDir, spillLimit, spillCompression string
+	strideSize, joinFilters                string
+	threads                                int
+	overwrite                              bool
+	left                                   *leftovers
 }
 
 func newRun(left *leftovers) *cobra.Command {
@@ -76,6 +77,10 @@ GSTREAM_THREADS stand for the flags of these names.`,
 	cmd.Flags().BoolVar(&f.overwrite, "overwrite", false, "replace an output that exists: a file, or a folder with nothing but an earlier output")
 	cmd.Flags().StringVar(&f.hostMemory, "host-memory", "", "budget of host memory, as in 16GiB (default: half of what is free)")
 	cmd.Flags().StringVar(&f.deviceMemory, "device-memory", "", "budget of device memory, as in 8GiB (default: 80 % of what is free)")
+	cmd.Flags().StringVar(&f.spillDir, "spill-dir", "", "folder for rows that do not fit memory, or none (default: $TMPDIR, or else /var/tmp)")
+	cmd.Flags().StringVar(&f.spillLimit, "spill-limit", "", "most bytes of the files in it, as in 100GiB (default: four fifths of what is free)")
+	cmd.Flags().StringVar(&f.spillCompression, "spill-compression", "", "compression of these files: lz4 (default) or none")
+	complete(cmd, "spill-compression", "lz4", "none")
 	cmd.Flags().StringVar(&f.strideSize, "stride-size", "", "size of a column of 8-byte values in a stride, as in 8MiB (default: what suits the device)")
 	cmd.Flags().StringVar(&f.joinFilters, "join-filters", pipeline.Auto, "joins that drop rows without a match while their probe side is scanned on the CPU: auto (where few rows are expected to match), always or never")
 	complete(cmd, "join-filters", pipeline.Auto, pipeline.Always, pipeline.Never)
@@ -85,7 +90,7 @@ GSTREAM_THREADS stand for the flags of these names.`,
 // environment sets flags that were not given from the environment.
 func (f *runFlags) environment(cmd *cobra.Command) error {
 	for flag, env := range map[string]string{
-		"host-memory": "GSTREAM_HOST_MEMORY", "device-memory": "GSTREAM_DEVICE_MEMORY", "threads": "GSTREAM_THREADS",
+		"host-memory": "GSTREAM_HOST_MEMORY", "device-memory": "GSTREAM_DEVICE_MEMORY", "threads": "GSTREAM_THREADS", "spill-dir": "GSTREAM_SPILL_DIR", "spill-limit": "GSTREAM_SPILL_LIMIT",
 	} {
 		if v := os.Getenv(env); v != "" && !cmd.Flags().Changed(flag) {
 			if err := cmd.Flags().Set(flag, v); err != nil {
@@ -101,18 +106,21 @@ func (f *runFlags) options(cmd *cobra.Command) (pipeline.RunOptions, error) {
 	if err := f.environment(cmd); err != nil {
 		return pipeline.RunOptions{}, err
 	}
-	opt := pipeline.RunOptions{Threads: f.threads, Overwrite: f.overwrite, Use: cmp.Or(f.device, pipeline.Auto), JoinFilters: f.joinFilters}
+	opt := pipeline.RunOptions{Threads: f.threads, Overwrite: f.overwrite, Use: cmp.Or(f.device, pipeline.Auto), JoinFilters: f.joinFilters, SpillDir: f.spillDir, SpillCompression: f.spillCompression}
 	if err := checkDevice(f.device); err != nil {
 		return opt, err
 	}
 	if !slices.Contains([]string{pipeline.Auto, pipeline.Always, pipeline.Never}, f.joinFilters) {
 		return opt, usageError(fmt.Errorf("--join-filters %q: want auto, always or never", f.joinFilters))
 	}
+	if !slices.Contains([]string{"", "lz4", "none"}, f.spillCompression) {
+		return opt, usageError(fmt.Errorf("--spill-compression %q: want lz4 or none", f.spillCompression))
+	}
 	if f.threads < 0 {
 		return opt, usageError(fmt.Errorf("--threads %d: must not be negative", f.threads))
 	}
 	return opt, parseSizes(map[string]sizeFlag{
-		"host-memory": {f.hostMemory, &opt.HostMemory}, "device-memory": {f.deviceMemory, &opt.DeviceMemory}, "stride-size": {f.strideSize, &opt.StrideSize},
+		"host-memory": {f.hostMemory, &opt.HostMemory}, "device-memory": {f.deviceMemory, &opt.DeviceMemory}, "stride-size": {f.strideSize, &opt.StrideSize}, "spill-limit": {f.spillLimit, &opt.SpillLimit},
 	})
 }
 

@@ -3,7 +3,7 @@
 // Parquet (snappy), in turn and each in a process of its own. It checks that the rows are
 // equal and prints the ratios of time and of peak memory.
 //
-//	go run . -data DIR [-warmup 1] [-runs 5] [-threads N] [-only q01,sort] [-micro] [-joins]
+//	go run . -data DIR [-warmup 1] [-runs 5] [-threads N] [-only q01,sort] [-memory 512MB] [-micro] [-joins]
 package main
 
 import (
@@ -25,6 +25,7 @@ import (
 	"time"
 
 	_ "github.com/duckdb/duckdb-go/v2"
+	"github.com/dustin/go-humanize"
 )
 
 //go:embed sql/*.sql
@@ -46,6 +47,7 @@ func main() {
 	threads := flag.Int("threads", runtime.NumCPU(), "threads of each")
 	only := flag.String("only", "", "comma-separated names of the jobs to run")
 	micro := flag.Bool("micro", false, "also compare reading alone and writing alone, inside this process")
+	memory := flag.String("memory", "", "memory limit of each, as in 512MB")
 	joins := flag.Bool("joins", false, "also compare joins of tables in memory, inside this process")
 	profile := flag.String("cpuprofile", "", "write a CPU profile of this process to this file")
 	child := flag.String("duckdb", "", "internal: run this query in DuckDB and write -out")
@@ -66,11 +68,11 @@ func main() {
 	var err error
 	switch {
 	case *child != "":
-		err = runDuckDB(*child, *data, *out, *threads)
+		err = runDuckDB(*child, *data, *out, *threads, *memory)
 	case *check:
 		err = equal(flag.Arg(0), flag.Arg(1))
 	default:
-		err = compare(*data, *only, *warmup, max(*runs, 1), *threads, *micro, *joins)
+		err = compare(*data, *only, *memory, *warmup, max(*runs, 1), *threads, *micro, *joins)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "compare:", err)
@@ -79,7 +81,7 @@ func main() {
 }
 
 // runDuckDB is the child process. It runs one query from Parquet to Parquet.
-func runDuckDB(name, data, out string, threads int) error {
+func runDuckDB(name, data, out string, threads int, memory string) error {
 	query, err := queries.ReadFile("sql/" + name + ".sql")
 	if err != nil {
 		return err
@@ -89,6 +91,12 @@ func runDuckDB(name, data, out string, threads int) error {
 		return err
 	}
 	defer db.Close()
+	if memory != "" {
+		// Files of rows that do not fit go where gstream's go.
+		if _, err := db.Exec(fmt.Sprintf("set memory_limit = '%s'; set temp_directory = '/var/tmp/duckdb-%d'", memory, os.Getpid())); err != nil {
+			return err
+		}
+	}
 	_, err = db.Exec(fmt.Sprintf("copy (%s) to '%s' (format parquet, compression snappy)", query, out))
 	return err
 }
@@ -127,7 +135,7 @@ func measure(ctx context.Context, name string, args ...string) (figure, error) {
 	return f, nil
 }
 
-func compare(data, only string, warmup, runs, threads int, micro, joins bool) error {
+func compare(data, only, memory string, warmup, runs, threads int, micro, joins bool) error {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "compare-")
 	if err != nil {
@@ -149,6 +157,14 @@ func compare(data, only string, warmup, runs, threads int, micro, joins bool) er
 	if output, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build gstream: %w\n%s", err, output)
 	}
+	var limit []string
+	if memory != "" {
+		bytes, err := humanize.ParseBytes(memory)
+		if err != nil {
+			return fmt.Errorf("-memory: %w", err)
+		}
+		limit = []string{"--host-memory", strconv.FormatUint(bytes, 10)}
+	}
 	fmt.Printf("%d threads, medians of %d runs, in turn; ratios are gstream over DuckDB, below 1 is ahead\n\n", threads, runs)
 	fmt.Println("| job | gstream s | DuckDB s | time ratio | gstream MB | DuckDB MB | memory ratio | rows equal |")
 	fmt.Println("|---|---|---|---|---|---|---|---|")
@@ -159,19 +175,29 @@ func compare(data, only string, warmup, runs, threads int, micro, joins bool) er
 		}
 		ours, theirs := filepath.Join(dir, "gstream.parquet"), filepath.Join(dir, "duckdb.parquet")
 		var g, d []figure
+		var failed error // of DuckDB
 		for run := range warmup + runs {
-			a, err := measure(ctx, gstream, "run", "--progress", "none", "--threads", strconv.Itoa(threads), "--overwrite",
-				"--set", "data="+data, "--set", "out="+ours, filepath.Join("..", j.dir, j.name+".yaml"))
+			a, err := measure(ctx, gstream, append([]string{"run", "--progress", "none", "--threads", strconv.Itoa(threads), "--overwrite",
+				"--set", "data="+data, "--set", "out="+ours, filepath.Join("..", j.dir, j.name+".yaml")}, limit...)...)
 			if err != nil {
 				return err
 			}
-			b, err := measure(ctx, self, "-duckdb", j.name, "-data", data, "-out", theirs, "-threads", strconv.Itoa(threads))
-			if err != nil {
-				return err
+			var b figure
+			if failed == nil {
+				b, failed = measure(ctx, self, "-duckdb", j.name, "-data", data, "-out", theirs, "-threads", strconv.Itoa(threads), "-memory", memory)
+			}
+			if failed != nil && memory == "" {
+				return failed
 			}
 			if run >= warmup {
 				g, d = append(g, a), append(d, b)
 			}
+		}
+		if failed != nil {
+			fmt.Printf("| %s | %.3f | cannot | | %.0f | | | not compared |\n", j.name,
+				median(g, d, func(a, _ figure) float64 { return a.seconds }), median(g, d, func(a, _ figure) float64 { return float64(a.peak) / 1e6 }))
+			fmt.Fprintln(os.Stderr, failed)
+			continue
 		}
 		// In a process of its own. This process must stay small, because the peak memory
 		// of a child counts that of the parent from which it was forked.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/spill"
 )
 
 // Aggregate is one aggregate of a group-by.
@@ -184,8 +185,9 @@ func (x *table) release() {
 // hashGroupBy is the group-by by hash tables. A lane aggregates its rows in a table of
 // its own. When that table is large, the lane flushes the groups as rows of partial
 // aggregates, and partitions them by hash. Partitions have no group in common. Each part
-// of the result is made of some partitions, which one lane merges. The groups must fit
-// the device's budget.
+// of the result is made of some partitions, which one lane merges. Flushed groups spill;
+// the tables of the lanes and those of the parts that are being merged must fit the
+// device's budget.
 type hashGroupBy struct {
 	Spec
 	seed     uint64 // of the hash by which groups are partitioned
@@ -196,18 +198,13 @@ type hashGroupBy struct {
 	offset   *gpu.Program // computes the offset of a dense key from the least key; nil for other keys
 
 	mu     sync.Mutex
-	only   *table // all groups, when there is one lane and it did not flush
-	cuts   []cut  // otherwise, of all lanes
-	groups int    // rows in cuts: at least the number of groups
-	shift  uint   // a part is 1<<shift partitions
-	n      int    // number of parts
-	stride int    // rows of a stride of the result
-}
-
-// cut is rows of partial aggregates, ordered by partition.
-type cut struct {
-	rows    *gpu.Stride
-	offsets []int // starts of the partitions; nil when the rows are few and not partitioned
+	only   *table            // all groups, when there is one lane and it did not flush
+	held   *spill.Partitions // otherwise rows of partial aggregates, of all lanes
+	few    []*gpu.Stride     // more of them, in strides of few rows that are not partitioned
+	groups int               // rows of few and held: at least the number of groups
+	shift  uint              // a part is 1<<shift partitions
+	n      int               // number of parts
+	stride int               // rows of a stride of the result
 }
 
 const (
@@ -220,6 +217,11 @@ const (
 	// flushGroups is the most groups of a lane's table between strides, so that it stays
 	// in the core's cache.
 	flushGroups = 1 << 16
+	// tableBudget is the share of the budget, one part in so many, that the table of a single
+	// lane may have. It is copied twice when it is flushed.
+	tableBudget = 8
+	// mergeBudget is the share that the rows of all parts may have that are merged at a time.
+	mergeBudget = 8
 	// A flushed table has cost more than it has saved if it had fewer than passReduction
 	// rows a group, or hardly fewer groups than its input had runs of rows with one key.
 	// The next passStrides strides then bypass the table.
@@ -346,26 +348,23 @@ type GroupBy interface {
 
 func (o *hashGroupBy) Schema() *gpu.Schema { return o.Out }
 
-// newLocalTable makes the table of a lane, with room for some groups. A single lane's
-// table has the result; tables of several lanes have partial aggregates.
+// newLocalTable makes the table of a lane, with room for some groups. It has partial
+// aggregates.
 func (o *hashGroupBy) newLocalTable(t operators.Task, groups int) (*table, error) {
 	hint := o.Hint
 	if t.Lanes > 1 && !o.direct(t) {
 		hint = gpu.GroupHint{Groups: groups}
 	}
-	list, inputs := o.aggregates(t)
+	list, inputs := o.aggregates()
 	return newTable(t, o.In, o.Keys, list, inputs, hint)
 }
 
 // aggregates returns the aggregates that a lane accumulates, and their input columns.
-func (o *hashGroupBy) aggregates(t operators.Task) (list []gpu.Aggregate, inputs []int) {
+func (o *hashGroupBy) aggregates() (list []gpu.Aggregate, inputs []int) {
 	for _, m := range o.measured {
-		a := gpu.Aggregate{Kind: m.kind, Output: o.final(m)}
+		a := gpu.Aggregate{Kind: m.kind, Output: o.partial(m)}
 		if m.input >= 0 {
 			a.Input = o.In.Fields[m.input].Type
-		}
-		if t.Lanes > 1 {
-			a.Output = o.partial(m)
 		}
 		list, inputs = append(list, a), append(inputs, m.input)
 	}
@@ -376,7 +375,7 @@ func (o *hashGroupBy) aggregates(t operators.Task) (list []gpu.Aggregate, inputs
 // are small compared with the budget, and they are not flushed.
 func (o *hashGroupBy) direct(t operators.Task) bool {
 	span := uint64(o.Hint.Hi) - uint64(o.Hint.Lo)
-	return o.offset != nil && span < uint64(t.Device.Budget().Limit()/int64(directBudget*t.Lanes))
+	return o.offset != nil && !o.always(t) && span < uint64(t.Device.Budget().Limit()/int64(directBudget*t.Lanes))
 }
 
 // newMerge makes a table for the rows of a part, which are partial aggregates.
@@ -404,6 +403,11 @@ func (o *hashGroupBy) newMerge(t operators.Task, part, groups int) (*table, erro
 
 func (o *hashGroupBy) NewLocal(t operators.Task) (operators.Local, error) {
 	t.Lease.Advise("the groups of the group-by must fit: filter its input or group by fewer keys")
+	o.mu.Lock()
+	if o.held == nil {
+		o.held = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, o.partials, 1<<fanOut)
+	}
+	o.mu.Unlock()
 	x, err := o.newLocalTable(t, 0)
 	if err != nil {
 		return nil, err
@@ -419,7 +423,8 @@ type local struct {
 	pending []*gpu.Stride // strides of few rows, to be assigned together
 	rows    int           // rows of pending
 	bytes   int64         // bytes of pending
-	flushed []cut         // partial aggregates
+	few     []*gpu.Stride // partial aggregates that are not partitioned
+	flushed int           // rows of partial aggregates
 	passing int           // strides that are still to bypass the table
 }
 
@@ -491,16 +496,46 @@ func (l *local) take(s *gpu.Stride) error {
 		l.passing--
 		return l.pass(s)
 	}
-	if failed, err := l.table.take(l.task, s); err != nil {
+	failed, err := l.table.take(l.task, s)
+	if failed < 0 && gpu.IsRefusal(err) && l.table.groups.Len() > 0 && !l.direct(l.task) {
+		// The table is as it was. The groups of it that are flushed can spill.
+		if err := l.flush(); err != nil {
+			return err
+		}
+		failed, err = l.table.take(l.task, s)
+	}
+	if err != nil {
 		return l.naming(failed, err)
 	}
-	if l.task.Lanes > 1 && l.table.groups.Len() >= flushGroups && !l.direct(l.task) {
+	if l.full() && !l.direct(l.task) {
 		if err := l.judge(s); err != nil {
 			return err
 		}
 		return l.flush()
 	}
 	return nil
+}
+
+// full reports whether the table must be flushed. That of a single lane, which else has the
+// result, is flushed if it takes much of the budget.
+func (l *local) full() bool {
+	groups := l.table.groups.Len()
+	if l.always(l.task) {
+		return true
+	}
+	if l.task.Lanes > 1 {
+		return groups >= flushGroups
+	}
+	return l.task.Spill != nil && int64(groups)*l.groupBytes() > l.task.Lease.Limit()/tableBudget
+}
+
+// always reports whether all groups spill. A single group has no keys to be partitioned by.
+func (o *hashGroupBy) always(t operators.Task) bool { return t.Spill.Always() && len(o.Keys) > 0 }
+
+// groupBytes is about how many bytes a group takes in a table.
+func (o *hashGroupBy) groupBytes() int64 {
+	const index = 16 // slots and their hashes
+	return int64(o.partials.RowBytes()) + index
 }
 
 // judge decides whether the next strides bypass the table. They do if it had nearly one
@@ -538,7 +573,7 @@ func (l *local) pass(s *gpu.Stride) error {
 	}
 	runs := &table{}
 	defer runs.release()
-	list, inputs := l.aggregates(l.task)
+	list, inputs := l.aggregates()
 	if runs.accs, err = newAccumulators(l.task, list); err != nil {
 		return err
 	}
@@ -568,15 +603,12 @@ func (l *local) keep(out *gpu.Stride, x *table) error {
 
 // partitioned keeps rows of partial aggregates, by partition unless they are few.
 func (l *local) partitioned(rows *gpu.Stride) error {
-	c := cut{rows: rows}
-	if rows.Rows > fewGroups {
-		if err := l.partition(l.task, &c); err != nil {
-			rows.Release()
-			return err
-		}
+	l.flushed += rows.Rows
+	if rows.Rows <= fewGroups && !l.always(l.task) {
+		l.few = append(l.few, rows)
+		return nil
 	}
-	l.flushed = append(l.flushed, c)
-	return nil
+	return l.hold(l.task, rows)
 }
 
 // passRows makes a row of partial aggregates from each row of a stride.
@@ -635,7 +667,7 @@ func (l *local) Combine(context.Context) error {
 		return err
 	}
 	o := l.hashGroupBy
-	if l.task.Lanes == 1 {
+	if l.task.Lanes == 1 && l.flushed == 0 {
 		o.only, l.table = l.table, nil
 		return nil
 	}
@@ -644,31 +676,31 @@ func (l *local) Combine(context.Context) error {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, c := range l.flushed {
-		o.groups += c.rows.Rows
-	}
-	o.cuts = append(o.cuts, l.flushed...)
-	l.flushed = nil
+	o.groups += l.flushed
+	o.few = append(o.few, l.few...)
+	l.few = nil
 	return nil
 }
 
-// partition partitions rows by the hash of their keys, or by ranges of a dense key.
-func (o *hashGroupBy) partition(t operators.Task, c *cut) (err error) {
+// hold partitions rows of partial aggregates, by the hash of their keys or by ranges of a
+// dense key, and holds them where they can spill. It takes them over.
+func (o *hashGroupBy) hold(t operators.Task, rows *gpu.Stride) (err error) {
+	defer func() { rows.Release() }()
 	var digits gpu.Column
 	shift := uint(64 - fanOut)
 	if o.offset != nil {
-		key := c.rows.Cols[0]
+		key := rows.Cols[0]
 		key.Type = o.offset.Inputs[0]
-		cols, err := t.Queue.Eval(t.Lease, o.offset, []gpu.Column{key}, c.rows.Rows)
+		cols, err := t.Queue.Eval(t.Lease, o.offset, []gpu.Column{key}, rows.Rows)
 		if err != nil {
 			return err
 		}
 		digits, shift = cols[0], o.keyShift()
-	} else if digits, err = t.Queue.Hash(t.Lease, c.rows.Cols[:len(o.Keys)], o.seed); err != nil {
+	} else if digits, err = t.Queue.Hash(t.Lease, rows.Cols[:len(o.Keys)], o.seed); err != nil {
 		return err
 	}
 	defer digits.Release()
-	cols, starts, err := t.Queue.Partition(t.Lease, c.rows.Cols, digits, gpu.Digit{Shift: shift, Bits: fanOut})
+	cols, starts, err := t.Queue.Partition(t.Lease, rows.Cols, digits, gpu.Digit{Shift: shift, Bits: fanOut})
 	if err != nil {
 		return err
 	}
@@ -678,19 +710,19 @@ func (o *hashGroupBy) partition(t operators.Task, c *cut) (err error) {
 		gpu.ReleaseColumns(cols)
 		return err
 	}
-	c.rows.Release()
-	c.rows, c.offsets = &gpu.Stride{Schema: o.partials, Cols: cols, Rows: c.rows.Rows}, offsets
-	return nil
+	n := rows.Rows
+	rows.Release()
+	return o.held.Append(&gpu.Stride{Schema: o.partials, Cols: cols, Rows: n}, 0, offsets)
 }
 
 func (l *local) Close() error {
 	for _, s := range l.pending {
 		s.Release()
 	}
-	for _, c := range l.flushed {
-		c.rows.Release()
+	for _, s := range l.few {
+		s.Release()
 	}
-	l.pending, l.flushed = nil, nil
+	l.pending, l.few = nil, nil
 	if l.table != nil {
 		l.table.release()
 		l.table = nil
@@ -701,7 +733,7 @@ func (l *local) Close() error {
 // naming adds to the error of a measure (-1 is none) the name of the first column of that
 // measure. A refusal does not belong to one column.
 func (o *hashGroupBy) naming(measure int, err error) error {
-	if gpu.IsRefusal(err) {
+	if err == nil || gpu.IsRefusal(err) {
 		return err
 	}
 	for i, parts := range o.parts {
@@ -719,16 +751,12 @@ func (o *hashGroupBy) Finalize(_ context.Context, t operators.Task) error {
 	case o.only != nil:
 		o.n = (o.only.groups.Len() + o.stride - 1) / o.stride
 	case o.groups > 0:
-		bits := min(fanOut, bits.Len(uint(o.groups/partGroups)))
-		if !slices.ContainsFunc(o.cuts, func(c cut) bool { return c.offsets != nil }) {
-			bits = 0
-		}
+		bits := o.partBits(t)
 		o.n, o.shift = 1<<bits, uint(fanOut-bits)
-		for i := range o.cuts {
-			if c := &o.cuts[i]; bits > 0 && c.offsets == nil {
-				if err := o.partition(t, c); err != nil {
-					return err
-				}
+		for few := o.few; bits > 0 && len(few) > 0; few = o.few {
+			o.few = few[1:]
+			if err := o.hold(t, few[0]); err != nil {
+				return err
 			}
 		}
 	}
@@ -736,6 +764,23 @@ func (o *hashGroupBy) Finalize(_ context.Context, t operators.Task) error {
 		o.n = 1
 	}
 	return nil
+}
+
+// partBits returns the binary logarithm of the number of parts: parts have partGroups groups or,
+// on a device with one lane, a stride; they are smaller if several would not fit the budget.
+func (o *hashGroupBy) partBits(t operators.Task) int {
+	if o.held.Rows(0, o.held.Len()) == 0 {
+		return 0
+	}
+	part := partGroups
+	if t.Lanes == 1 {
+		part = max(part, t.StrideRows)
+	}
+	n := bits.Len(uint(o.groups / part))
+	for room := t.Lease.Limit() / int64(mergeBudget*t.Lanes); n < fanOut && int64(o.groups)*o.groupBytes()>>n > room; {
+		n++
+	}
+	return min(n, fanOut)
 }
 
 // Parts implements operators.Source.
@@ -748,10 +793,10 @@ func (o *hashGroupBy) Emit(ctx context.Context, t operators.Task, part int, emit
 		from := part * o.stride
 		return o.emit(t, o.only, from, min(from+o.stride, o.only.groups.Len()), emit)
 	}
-	if len(o.cuts) == 0 {
+	if o.groups == 0 {
 		return o.emitEmpty(t, emit)
 	}
-	merged, err := o.merge(t, part)
+	merged, err := o.merge(ctx, t, part)
 	if err != nil {
 		return err
 	}
@@ -767,58 +812,38 @@ func (o *hashGroupBy) Emit(ctx context.Context, t operators.Task, part int, emit
 	return nil
 }
 
-// merge makes a table of the groups of a part.
-func (o *hashGroupBy) merge(t operators.Task, part int) (_ *table, err error) {
-	rows := 0
-	for _, c := range o.cuts {
-		from, to := o.rowsOf(c, part)
-		rows += to - from
+// merge makes a table of the groups of a part, whose rows are then given back.
+func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int) (_ *table, err error) {
+	from, to := part<<o.shift, (part+1)<<o.shift
+	rows := int(o.held.Rows(from, to))
+	for _, s := range o.few {
+		rows += s.Rows
 	}
 	merged, err := o.newMerge(t, part, rows/t.Lanes)
 	if err != nil {
 		return nil, err
 	}
-	var pending []*gpu.Stride // rows of the part, to be assigned together
-	defer func() {
-		for _, s := range pending {
-			s.Release()
-		}
-		if err != nil {
-			merged.release()
-		}
-	}()
-	n := 0 // rows of pending
-	for i, c := range o.cuts {
-		if from, to := o.rowsOf(c, part); from < to {
-			s, err := operators.SliceStride(t, c.rows, from, to)
-			if err != nil {
-				return nil, err
-			}
-			pending = append(pending, s)
-			n += s.Rows
-		}
-		if n > 0 && (n >= t.StrideRows || i == len(o.cuts)-1) {
-			s, err := operators.ConcatStrides(t, o.partials, pending)
-			pending, n = nil, 0
-			if err != nil {
-				return nil, err
-			}
-			failed, err := merged.take(t, s)
-			s.Release()
-			if err != nil {
-				return nil, o.naming(failed, err)
+	// The rows are assigned together.
+	err = operators.InBatches(t, o.partials, func(add func(*gpu.Stride) error) error {
+		for len(o.few) > 0 { // these are not partitioned, so there is one part
+			s := o.few[0]
+			o.few = o.few[1:]
+			if err := add(s); err != nil {
+				return err
 			}
 		}
+		return o.held.Each(ctx, t.Queue, t.Lease, from, to, add)
+	}, func(s *gpu.Stride) error {
+		defer s.Release()
+		failed, err := merged.take(t, s)
+		return o.naming(failed, err)
+	})
+	if err != nil {
+		merged.release()
+		return nil, err
 	}
+	o.held.Drop(from, to)
 	return merged, nil
-}
-
-// rowsOf returns the range of a part's rows in a cut.
-func (o *hashGroupBy) rowsOf(c cut, part int) (from, to int) {
-	if o.n == 1 {
-		return 0, c.rows.Rows
-	}
-	return c.offsets[part<<o.shift], c.offsets[(part+1)<<o.shift]
 }
 
 // emit emits groups [from, to) of a table.
@@ -842,17 +867,14 @@ func (o *hashGroupBy) emit(t operators.Task, x *table, from, to int, emit operat
 // result returns aggregate i of groups [from, to).
 func (o *hashGroupBy) result(t operators.Task, x *table, i, from, to int) (gpu.Column, error) {
 	parts := o.parts[i]
-	out, err := x.accs[parts[0]].Result(t.Queue, t.Lease, from, to)
-	if err != nil {
-		return out, o.naming(parts[0], err)
-	}
-	if len(parts) == 1 {
-		return out, nil
+	out, err := o.measure(t, x, parts[0], from, to)
+	if err != nil || len(parts) == 1 {
+		return out, err
 	}
 	defer out.Release()
-	n, err := x.accs[parts[1]].Result(t.Queue, t.Lease, from, to)
+	n, err := o.measure(t, x, parts[1], from, to)
 	if err != nil {
-		return gpu.Column{}, o.naming(parts[1], err)
+		return gpu.Column{}, err
 	}
 	defer n.Release()
 	avg, err := t.Queue.Eval(t.Lease, quotient(out.Type), []gpu.Column{out, n}, to-from)
@@ -860,6 +882,31 @@ func (o *hashGroupBy) result(t operators.Task, x *table, i, from, to int) (gpu.C
 		return gpu.Column{}, err
 	}
 	return avg[0], nil
+}
+
+// measure returns a measure of groups [from, to) in its final type. The partial sums of a decimal
+// are integers that must have no more digits than it.
+func (o *hashGroupBy) measure(t operators.Task, x *table, measure, from, to int) (gpu.Column, error) {
+	out, err := x.accs[measure].Result(t.Queue, t.Lease, from, to)
+	want := o.final(o.measured[measure])
+	if err == nil && out.Type != want {
+		partial := out
+		out, err = digits(t, partial, want)
+		partial.Release()
+	}
+	return out, o.naming(measure, err)
+}
+
+// digits returns integers as the digits of a decimal of the most digits.
+func digits(t operators.Task, c gpu.Column, want gpu.Type) (gpu.Column, error) {
+	p := &gpu.Program{Inputs: []gpu.Type{c.Type}, Outputs: []int{1}, Code: []gpu.Instr{
+		{Op: gpu.OpCast, Type: gpu.DecimalOf(gpu.MaxPrecision, 0), Args: []int{0}, Mask: -1, Text: "sum"}}}
+	out, err := t.Queue.Eval(t.Lease, p, []gpu.Column{c}, c.Len)
+	if err != nil {
+		return gpu.Column{}, err
+	}
+	out[0].Type = want
+	return out[0], nil
 }
 
 // emitEmpty emits the groups of no rows: counts are 0, all other aggregates are null.
@@ -893,9 +940,9 @@ func (o *hashGroupBy) Close() error {
 		o.only.release()
 		o.only = nil
 	}
-	for _, c := range o.cuts {
-		c.rows.Release()
+	for _, s := range o.few {
+		s.Release()
 	}
-	o.cuts = nil
-	return nil
+	o.few = nil
+	return o.held.Close()
 }

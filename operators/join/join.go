@@ -1,7 +1,8 @@
 // Package join has the joins by equal keys or by a range: inner, left, right, full, semi,
 // anti and mark, on any number of key columns, one-to-many and many-to-many, with residual
 // conditions.
-// The build side stays on the device as a whole; the probe side streams through.
+// The probe side streams through a build side that stays on the device. If that does not fit,
+// both sides are partitioned, and spill (out_of_core.go).
 //
 // An algorithm finds the pairs of rows with equal keys (algorithm.go), or with a key in the
 // range of a row (range.go). The kinds are made
@@ -106,9 +107,9 @@ func (s *Spec) validate() error {
 	return nil
 }
 
-// equiJoin is the state of a join that its lanes share. Lanes collect the build side, all
-// cores build it, and lanes match the probe side with it. The build side must fit the
-// device's budget.
+// equiJoin is the state of a join in memory that its lanes share. All cores build the build
+// side, and lanes match the probe side with it. The build side must fit the device's budget;
+// outOfCore makes joins of parts of it.
 type equiJoin struct {
 	Spec
 	mu      sync.Mutex
@@ -126,10 +127,12 @@ type equiJoin struct {
 	flushed atomic.Int32         // lanes that have matched all their rows
 }
 
-// Join is Blocking for the build side and Streaming for the probe side.
+// Join is Blocking for the build side and Streaming for the probe side. A join that spills is
+// a Source of the rest of its rows.
 type Join interface {
 	operators.Filtering
 	operators.Streaming
+	operators.Source
 }
 
 // New returns the join of a spec.
@@ -140,9 +143,13 @@ func New(s Spec) (Join, error) {
 	if s.Algorithm != "" && !slices.Contains(Algorithms(), s.Algorithm) {
 		return nil, fmt.Errorf("no join algorithm has the name %q: choose one of %s", s.Algorithm, strings.Join(Algorithms(), ", "))
 	}
+	return newOutOfCore(s, 0), nil
+}
+
+func newOutOfCore(s Spec, depth int) *outOfCore {
 	o := &equiJoin{Spec: s}
 	o.checks = s.conditions()
-	return o, nil
+	return &outOfCore{equiJoin: o, depth: depth}
 }
 
 // Choice implements operators.Choosing.
@@ -155,25 +162,7 @@ func (o *equiJoin) Choice() string {
 
 func (o *equiJoin) Schema() *gpu.Schema { return o.Out }
 
-// NewLocal implements operators.Blocking. It is for the build side.
-func (o *equiJoin) NewLocal(t operators.Task) (operators.Local, error) {
-	t.Lease.Advise("the join's build side must fit: filter it or select fewer of its columns, or join with the smaller side as build side")
-	return &buildSide{Collected: operators.Collected{Lease: t.Lease}, join: o}, nil
-}
-
-// buildSide is the strides of the build side that one lane has collected.
-type buildSide struct {
-	operators.Collected
-	join *equiJoin
-}
-
-func (b *buildSide) Combine(context.Context) error {
-	b.join.mu.Lock()
-	defer b.join.mu.Unlock()
-	b.join.pending.Append(&b.Collected)
-	return nil
-}
-
+// Finalize builds the build side that is pending.
 func (o *equiJoin) Finalize(ctx context.Context, t operators.Task) error {
 	all, err := operators.ConcatStrides(t, o.Build, o.pending.Take())
 	if err != nil {
@@ -210,11 +199,16 @@ func (o *equiJoin) Close() error {
 	o.pending.Close()
 	o.filter.Release()
 	o.filter = nil
+	o.giveBack()
+	return nil
+}
+
+// giveBack gives back the build side.
+func (o *equiJoin) giveBack() {
 	if o.built != nil {
 		o.built.release()
 		o.built = nil
 	}
 	o.marks.Release()
 	o.marks = gpu.Column{}
-	return nil
 }

@@ -37,11 +37,11 @@ func New(s Spec) (Sort, error) {
 	if len(s.Keys) == 0 {
 		return nil, fmt.Errorf("sort wants at least one key")
 	}
-	o := &sorter{Spec: s, held: s.In, top: -1}
+	fields := append(s.In.Fields[:s.In.Len():s.In.Len()], gpu.Field{Name: "morsel", Type: gpu.Of(gpu.Int64)})
+	o := &sorter{Spec: s, held: s.In, numbered: gpu.NewSchema(fields...), top: -1}
 	if s.Limit >= 0 && s.Limit <= topRows && s.Offset <= topRows-s.Limit {
 		o.top = int(s.Offset + s.Limit)
-		fields := append(s.In.Fields[:s.In.Len():s.In.Len()], gpu.Field{Name: "morsel", Type: gpu.Of(gpu.Int64)})
-		o.held = gpu.NewSchema(fields...)
+		o.held = o.numbered
 	}
 	return o, nil
 }
@@ -50,13 +50,15 @@ func New(s Spec) (Sort, error) {
 const topRows = 1 << 20
 
 // sorter collects the rows of all lanes and sorts them with all cores. Lanes then gather
-// ranges of the result. A top-k drops rows earlier: a lane with many more rows than
-// needed sorts them and keeps the first. An additional column has the number of each
-// row's morsel, so that rows with equal keys keep their order across lanes.
+// ranges of the result. Rows that take much of the budget become sorted runs, which may spill
+// (external.go). A top-k drops rows earlier: a lane with many more rows than
+// needed sorts them and keeps the first. In runs and in a top-k an additional column has the
+// number of each row's morsel, so that rows with equal keys keep their order across lanes.
 type sorter struct {
 	Spec
-	held *gpu.Schema // schema of the strides that are held
-	top  int         // rows to keep, -1 for all
+	held     *gpu.Schema // schema of the strides that are held
+	numbered *gpu.Schema // In and the number of the morsel
+	top      int         // rows to keep, -1 for all
 
 	mu         sync.Mutex
 	rows       operators.Collected
@@ -64,13 +66,14 @@ type sorter struct {
 	ids        gpu.Column      // the order of the rows
 	from, to   int             // range of ids that is the result
 	strideRows int
+	external
 }
 
 func (o *sorter) Schema() *gpu.Schema { return o.In }
 
 func (o *sorter) NewLocal(t operators.Task) (operators.Local, error) {
 	if o.top < 0 {
-		t.Lease.Advise("the sort must hold all its rows: select fewer columns, filter first, or add a limit")
+		t.Lease.Advise("the sort holds all its rows: select fewer columns, filter first, or add a limit")
 	}
 	return &local{sorter: o, task: t, own: operators.Collected{Lease: t.Lease}}, nil
 }
@@ -88,15 +91,16 @@ func (l *local) Push(ctx context.Context, number int, s *gpu.Stride) error {
 		s.Release()
 		return nil
 	case l.top < 0:
-		return l.own.Push(ctx, number, s)
+		if err := l.own.Push(ctx, number, s); err != nil {
+			return err
+		}
+		return l.makeRuns(l.task, &l.own, false)
 	}
-	rows := s.Rows
-	order, err := l.task.Queue.Eval(l.task.Lease, constant(number), nil, rows)
+	held, err := l.withNumber(l.task, s, number)
 	if err != nil {
-		s.Release()
 		return err
 	}
-	held := &gpu.Stride{Schema: l.held, Cols: append(s.Cols[:len(s.Cols):len(s.Cols)], order...), Rows: rows}
+	rows := held.Rows
 	if err := l.own.Push(ctx, number, held); err != nil {
 		return err
 	}
@@ -107,6 +111,17 @@ func (l *local) Push(ctx context.Context, number int, s *gpu.Stride) error {
 	return nil
 }
 
+// withNumber returns a stride with the number of its morsel as the last column. It takes the
+// stride over.
+func (o *sorter) withNumber(t operators.Task, s *gpu.Stride, number int) (*gpu.Stride, error) {
+	order, err := t.Queue.Eval(t.Lease, constant(number), nil, s.Rows)
+	if err != nil {
+		s.Release()
+		return nil, err
+	}
+	return &gpu.Stride{Schema: o.numbered, Cols: append(s.Cols[:len(s.Cols):len(s.Cols)], order...), Rows: s.Rows}, nil
+}
+
 // constant returns the program of a BIGINT column of one value.
 func constant(v int) *gpu.Program {
 	t := gpu.Of(gpu.Int64)
@@ -115,7 +130,7 @@ func constant(v int) *gpu.Program {
 
 // cut sorts the rows of the lane and keeps the first.
 func (l *local) cut(ctx context.Context) error {
-	all, ids, err := l.sorted(l.task, &l.own)
+	all, ids, err := l.sorted(l.task, l.held, l.own.Take())
 	if err != nil {
 		return err
 	}
@@ -142,22 +157,17 @@ func (l *local) Combine(context.Context) error {
 
 func (l *local) Close() error { return l.own.Close() }
 
-// sorted takes the held strides and returns their rows, and the order of the rows.
-func (o *sorter) sorted(t operators.Task, held *operators.Collected) (*operators.Rows, gpu.Column, error) {
-	n := held.Rows
-	if n > gpu.MaxRows {
-		held.Close()
-		return nil, gpu.Column{}, fmt.Errorf("sort of %d rows: in memory at most %d can be sorted", n, gpu.MaxRows)
-	}
+// sorted takes strides over and returns their rows, and the order of the rows.
+func (o *sorter) sorted(t operators.Task, schema *gpu.Schema, strides []*gpu.Stride) (*operators.Rows, gpu.Column, error) {
 	by := o.Keys
-	if o.held != o.In {
+	if schema != o.In {
 		by = append(by[:len(by):len(by)], Key{Column: o.In.Len()})
 	}
 	whole := make([]int, len(by))
 	for i, k := range by {
 		whole[i] = k.Column
 	}
-	all, err := operators.CollectRows(t, o.held, held.Take(), whole)
+	all, err := operators.CollectRows(t, schema, strides, whole)
 	if err != nil {
 		return nil, gpu.Column{}, err
 	}
@@ -174,11 +184,19 @@ func (o *sorter) sorted(t operators.Task, held *operators.Collected) (*operators
 }
 
 func (o *sorter) Finalize(_ context.Context, t operators.Task) error {
+	o.strideRows = t.StrideRows
+	if o.top < 0 && (len(o.runs) > 0 || o.rows.Rows > gpu.MaxRows) {
+		o.rows.Sort()
+		if err := o.makeRuns(t, &o.rows, true); err != nil {
+			return err
+		}
+		return o.plan(t)
+	}
 	if o.rows.Rows == 0 {
 		return nil
 	}
 	var err error
-	if o.all, o.ids, err = o.sorted(t, &o.rows); err != nil {
+	if o.all, o.ids, err = o.sorted(t, o.held, o.rows.Take()); err != nil {
 		return err
 	}
 	if o.held != o.In {
@@ -189,20 +207,27 @@ func (o *sorter) Finalize(_ context.Context, t operators.Task) error {
 	if o.Limit >= 0 {
 		o.to = o.from + int(min(o.Limit, int64(o.to-o.from)))
 	}
-	o.strideRows = t.StrideRows
 	return nil
 }
 
-// Parts implements operators.Source: a part is a stride.
+// Parts implements operators.Source: a part is a stride, or a range of the keys.
 func (o *sorter) Parts() int {
-	if o.all == nil {
+	switch {
+	case len(o.runs) > 0 && o.whole():
+		return o.ranges()
+	case len(o.runs) > 0:
+		return 1
+	case o.all == nil:
 		return 0
 	}
 	return (o.to - o.from + o.strideRows - 1) / o.strideRows
 }
 
 // Emit implements operators.Source.
-func (o *sorter) Emit(_ context.Context, t operators.Task, part int, emit operators.Emit) error {
+func (o *sorter) Emit(ctx context.Context, t operators.Task, part int, emit operators.Emit) error {
+	if len(o.runs) > 0 {
+		return o.emitRuns(ctx, t, part, emit)
+	}
 	from := o.from + part*o.strideRows
 	ids, err := t.Queue.Slice(t.Lease, o.ids, from, min(from+o.strideRows, o.to))
 	if err != nil {
@@ -218,6 +243,9 @@ func (o *sorter) Emit(_ context.Context, t operators.Task, part int, emit operat
 
 func (o *sorter) Close() error {
 	o.rows.Close()
+	if err := o.external.close(); err != nil {
+		return err
+	}
 	if o.all != nil {
 		o.all.Release()
 		o.ids.Release()

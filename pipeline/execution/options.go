@@ -29,6 +29,16 @@ type Options struct {
 	// DeviceMemory is the budget of the run's own device if it has memory of its own, as
 	// a GPU has. 0 means the job's setting, or else the default of the device.
 	DeviceMemory int64
+	// SpillDir is the folder for the files of rows that do not fit memory: "" is the job's
+	// setting, or else $TMPDIR or /var/tmp; spill.None makes none, and what does not fit is
+	// refused. SpillLimit is the most bytes of these files; 0 is the job's setting, or else
+	// four fifths of the free space. SpillCompression is "lz4" or "none"; "" is the job's
+	// setting, or else lz4.
+	SpillDir         string
+	SpillLimit       int64
+	SpillCompression string
+	// SpillAlways spills all rows that can, as soon as there are some. It is for tests.
+	SpillAlways bool
 	// JoinFilters says which joins drop rows of the scans of their probe sides, once their
 	// build sides are complete: those of which the plan expects a gain (Auto, the default), all
 	// that can (Always), or none (Never). A run on a GPU has none.
@@ -54,6 +64,9 @@ type Options struct {
 func (o Options) For(j *job.Job) Options {
 	o.HostMemory = cmp.Or(o.HostMemory, int64(j.Memory.Host))
 	o.DeviceMemory = cmp.Or(o.DeviceMemory, int64(j.Memory.Device))
+	o.SpillDir = cmp.Or(o.SpillDir, j.Memory.Spill.Dir)
+	o.SpillLimit = cmp.Or(o.SpillLimit, int64(j.Memory.Spill.Limit))
+	o.SpillCompression = cmp.Or(o.SpillCompression, j.Memory.Spill.Compression)
 	return o
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/source"
+	"github.com/gstream/gstream/spill"
 )
 
 // Report describes a run, finished or in progress.
@@ -31,6 +32,8 @@ type Report struct {
 	// link to the GPU, measured at the end of the run.
 	Activity *ActivityReport `json:"activity,omitempty"`
 	Link     *LinkReport     `json:"link,omitempty"`
+	// Spill is the traffic of rows that did not fit memory, of all stages.
+	Spill spill.Stats `json:"spill"`
 	// Spans are the spans of work of a finished run, in order of start, by the run's
 	// clock, if Options.Timeline is set.
 	Spans  []gpu.Span    `json:"-"`
@@ -55,10 +58,12 @@ type StageReport struct {
 	Busy time.Duration `json:"busy_ns"`
 	// Wait is the time without input; for a scan it is the time until decoders had a
 	// stride. Blocked is the time until the next stage took a stride.
-	Wait     time.Duration `json:"wait_ns"`
-	Blocked  time.Duration `json:"blocked_ns"`
-	Peak     int64         `json:"peak_bytes"`
-	Estimate float64       `json:"estimated_rows"`
+	Wait    time.Duration `json:"wait_ns"`
+	Blocked time.Duration `json:"blocked_ns"`
+	Peak    int64         `json:"peak_bytes"`
+	// Spill is the traffic of rows of the stage that did not fit memory.
+	Spill    spill.Stats `json:"spill"`
+	Estimate float64     `json:"estimated_rows"`
 	// Dropped is the number of rows of a scan that filters of joins have dropped. RowsOut
 	// does not count them.
 	Dropped int64 `json:"rows_dropped,omitempty"`

@@ -45,6 +45,15 @@ type Var struct {
 type Memory struct {
 	Device Size `yaml:"device" doc:"Device memory (80 % of what is free by default), as in 8GiB."`
 	Host   Size `yaml:"host" doc:"Host memory (half of what is free by default), as in 16GiB."`
+	// Spill has the files for rows that fit neither.
+	Spill Spill `yaml:"spill" doc:"Files for rows that do not fit memory."`
+}
+
+// Spill says where rows go that do not fit memory. Zeros are the defaults.
+type Spill struct {
+	Dir         string `yaml:"dir" doc:"Folder for files ($TMPDIR, or else /var/tmp by default), or none. The files have no names and vanish with the process."`
+	Limit       Size   `yaml:"limit" doc:"Most bytes of the files, as in 100GiB (four fifths of the free space by default)."`
+	Compression string `yaml:"compression" doc:"Compression of the files." enum:"lz4,none" default:"lz4"`
 }
 
 // Source is a table to read.

@@ -46,9 +46,9 @@ func (e *encoder) validity(ranges []rowRange, rows int) (valid []byte, nulls int
 	for _, p := range ranges {
 		n := p.to - p.from
 		if p.col.Valid == nil {
-			setBits(valid, at, n)
+			gpu.SetBits(valid, at, n)
 		} else {
-			appendBits(valid, at, p.col.Valid.Bytes(), p.from, n)
+			gpu.AppendBits(valid, at, p.col.Valid.Bytes(), p.from, n)
 		}
 		at += n
 	}

@@ -245,7 +245,7 @@ func (p *pageWriter) booleans(ranges []rowRange, count int) error {
 	for _, q := range ranges {
 		n := q.to - q.from
 		if q.col.Valid == nil {
-			appendBits(dense, at, q.col.Data.Bytes(), q.from, n)
+			gpu.AppendBits(dense, at, q.col.Data.Bytes(), q.from, n)
 			at += n
 			continue
 		}
@@ -264,7 +264,7 @@ func (p *pageWriter) booleans(ranges []rowRange, count int) error {
 		p.begin(to)
 		head := len(p.body)
 		p.body = append(p.body, make([]byte, (n+7)/8)...)
-		appendBits(p.body[head:], 0, dense, at, n)
+		gpu.AppendBits(p.body[head:], 0, dense, at, n)
 		b := bounds{}
 		if n > 0 {
 			set := countBits(dense, at, n)

@@ -65,15 +65,3 @@ type Filter struct {
 
 // Name returns the stage's name in reports and errors.
 func (s *Stage) Name() string { return s.Step + ": " + s.Kind }
-
-// RowBytes returns the width of a row. Strings count as 16 bytes.
-func RowBytes(s *gpu.Schema) int {
-	n := 0
-	for _, f := range s.Fields {
-		if f.Type.IsVar() {
-			n += 16
-		}
-		n += f.Type.Width()
-	}
-	return n
-}

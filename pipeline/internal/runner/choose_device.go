@@ -51,7 +51,7 @@ type work struct {
 
 // planWork returns the work of a plan.
 func planWork(p *physical.Plan) work {
-	w := work{encoded: p.Root.Rows * float64(p.Schema.Len()), written: p.Root.Rows * float64(physical.RowBytes(p.Schema))}
+	w := work{encoded: p.Root.Rows * float64(p.Schema.Len()), written: p.Root.Rows * float64(p.Schema.RowBytes())}
 	w.add(p.Root)
 	return w
 }

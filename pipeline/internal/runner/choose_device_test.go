@@ -209,7 +209,7 @@ func TestWorkIsThatOfThePlan(t *testing.T) {
 	near(2*lines+2*lines+lines, w.values)
 	near(2*lines, w.sorted)
 	near(2*lines, w.encoded)
-	near(float64(physical.RowBytes(p.Schema))*lines, w.written)
+	near(float64(p.Schema.RowBytes())*lines, w.written)
 }
 
 func TestAJoinWithoutAnEqualityCostsItsPairs(t *testing.T) {

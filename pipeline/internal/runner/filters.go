@@ -63,6 +63,9 @@ func (p *pipelineRun) scanFilters(scan *opRun, opt *source.ScanOptions) (out []*
 			continue
 		}
 		keys := p.ops[at].op.(operators.Filtering).KeyFilter()
+		if keys == nil { // the join is out of core
+			continue
+		}
 		opt.Prune = slices.Concat(opt.Prune, bounds(keys, f, scan))
 		if keys.Tests() {
 			out = append(out, &scanFilter{Filter: f, keys: keys, scan: scan, always: p.run.opt.JoinFilters == execution.Always})

@@ -4,11 +4,11 @@ import (
 	"context"
 	"io"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
-	"github.com/gstream/gstream/pipeline/internal/physical"
 )
 
 // lane is one of the lanes of a pipeline: a goroutine with a queue, and its local state
@@ -26,7 +26,7 @@ type lane struct {
 // task returns the task of an operator in the lane.
 func (l *lane) task(o *opRun) operators.Task {
 	r := l.pipelineRun.run
-	return operators.Task{Device: r.device, Queue: l.queue, Lease: o.lease, StrideRows: l.strideRows(physical.RowBytes(o.Schema)), Lanes: l.lanes}
+	return operators.Task{Device: r.device, Queue: l.queue, Lease: o.lease, StrideRows: l.strideRows(o.Schema.RowBytes()), Lanes: l.lanes, Spill: r.spill}
 }
 
 // work runs the lane until the feed has no more morsels.
@@ -58,9 +58,7 @@ func (l *lane) work(ctx context.Context) (err error) {
 		if err := m(ctx, l, l.emit(ctx, -1)); err != nil && (err != errStop || !l.stopped.Load()) {
 			return err
 		}
-		if l.out != nil {
-			l.out.end(l.number)
-		}
+		l.end()
 	}
 	if err := l.flush(ctx); err != nil {
 		return err
@@ -75,23 +73,82 @@ func (l *lane) work(ctx context.Context) (err error) {
 // flush flushes the operators, unless no more rows are needed of them. What they emit is a
 // morsel after all others: the feed has no more, and lanes number theirs as they end.
 func (l *lane) flush(ctx context.Context) error {
-	l.taking.Lock()
-	l.number = l.taken
-	l.taken++
-	l.taking.Unlock()
+	l.begin()
 	for i, o := range l.pipelineRun.ops {
 		if slices.ContainsFunc(l.pipelineRun.ops[i:], (*opRun).done) {
 			continue
 		}
 		l.turn(o)
-		if err := l.ops[i].Flush(ctx, l.emit(ctx, i)); err != nil && (err != errStop || !l.stopped.Load()) {
+		err := l.ops[i].Flush(ctx, l.emit(ctx, i))
+		if src, ok := o.op.(operators.Source); ok && err == nil {
+			err = l.rest(ctx, i, src)
+		}
+		if err != nil && (err != errStop || !l.stopped.Load()) {
 			return o.explain(err)
 		}
 	}
+	l.end()
+	return nil
+}
+
+// rest emits parts of what an operator has kept back, once all lanes have flushed it. Each is
+// a morsel of its own.
+func (l *lane) rest(ctx context.Context, i int, src operators.Source) error {
+	o := l.pipelineRun.ops[i]
+	if err := o.flushed.wait(ctx, l.lanes); err != nil {
+		return err
+	}
+	for {
+		part := int(o.flushed.parts.Add(1)) - 1
+		if part >= src.Parts() {
+			return nil
+		}
+		l.end()
+		l.begin()
+		if err := src.Emit(ctx, l.task(o), part, l.emit(ctx, i)); err != nil {
+			return err
+		}
+	}
+}
+
+// barrier lets lanes wait until all of them have come so far.
+type barrier struct {
+	mu    sync.Mutex
+	here  int
+	all   chan struct{}
+	parts atomic.Int64 // taken behind the barrier
+}
+
+// wait waits for all lanes of a number, or until ctx ends.
+func (b *barrier) wait(ctx context.Context, lanes int) error {
+	b.mu.Lock()
+	if b.all == nil {
+		b.all = make(chan struct{})
+	}
+	if b.here++; b.here == lanes {
+		close(b.all)
+	}
+	b.mu.Unlock()
+	select {
+	case <-b.all:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// begin begins a morsel that the lane makes itself. end ends the lane's morsel.
+func (l *lane) begin() {
+	l.taking.Lock()
+	defer l.taking.Unlock()
+	l.number = l.taken
+	l.taken++
+}
+
+func (l *lane) end() {
 	if l.out != nil {
 		l.out.end(l.number)
 	}
-	return nil
 }
 
 // take returns the next morsel of the feed. Morsels are numbered in the order of the

@@ -41,6 +41,8 @@ type opRun struct {
 	op     operators.Operator
 	closed atomic.Bool
 	reader atomic.Pointer[source.Reader] // of a scan, once it is open
+	// flushed is where lanes wait before they take parts of a streaming operator's rows.
+	flushed barrier
 	metrics
 }
 
@@ -269,7 +271,7 @@ func (p *pipelineRun) chooseLanes() {
 	width := 1
 	for i := -1; i <= len(p.ops); i++ {
 		if o := p.operator(i); o != nil {
-			width = max(width, physical.RowBytes(o.Schema))
+			width = max(width, o.Schema.RowBytes())
 		}
 	}
 	p.lanes, p.rows = 1, d.StrideRows(width)
@@ -332,6 +334,6 @@ func (p *pipelineRun) finalize(ctx context.Context, m *meter) (err error) {
 	}
 	q.Until(ctx)
 	defer func() { err = with(err, q.Close()) }()
-	t := operators.Task{Device: r.device, Queue: q, Lease: o.lease, StrideRows: p.strideRows(physical.RowBytes(o.Schema)), Lanes: p.lanes, Filter: r.filterOf(o)}
+	t := operators.Task{Device: r.device, Queue: q, Lease: o.lease, StrideRows: p.strideRows(o.Schema.RowBytes()), Lanes: p.lanes, Spill: r.spill, Filter: r.filterOf(o)}
 	return o.explain(o.op.(operators.Blocking).Finalize(ctx, t))
 }

@@ -56,6 +56,8 @@ func (r *run) report() *execution.Report {
 			Estimate: t.Rows, Dropped: m.dropped.Load(),
 		}
 		_, s.Peak = t.lease.Used()
+		s.Spill = r.spill.Stats(t.lease.Name())
+		out.Spill.Add(s.Spill)
 		s.Activity = activity(t.lease)
 		if t.Table != nil {
 			s.Device = execution.Host // it decodes; the copies are in the activity

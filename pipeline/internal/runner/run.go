@@ -16,6 +16,7 @@ import (
 	"github.com/gstream/gstream/pipeline/job"
 	"github.com/gstream/gstream/sink"
 	"github.com/gstream/gstream/source"
+	"github.com/gstream/gstream/spill"
 )
 
 // channelDepth is the number of strides that may wait between two goroutines of a run.
@@ -32,6 +33,7 @@ type run struct {
 	cancel  context.CancelCauseFunc
 	ops     []*opRun // inputs before their consumers
 	scans   []*pipelineRun
+	spill   *spill.Store
 	slots   chan struct{} // for scans, one a thread: with more, decoding would keep the goroutine that feeds the GPU from running
 	sink    *sinkRun
 	// meters of the goroutines at work.
@@ -88,6 +90,7 @@ func runOnce(ctx context.Context, p *physical.Plan, output execution.Target, opt
 		r.device = d
 	}
 	r.slots = make(chan struct{}, r.threads())
+	r.spill = spill.NewStore(r.device, spill.Options{Dir: opt.SpillDir, Limit: opt.SpillLimit, Compress: opt.SpillCompression != "none", Always: opt.SpillAlways})
 	err := r.execute(ctx)
 	if err == nil {
 		r.wall = time.Since(r.started)
@@ -195,7 +198,12 @@ func (r *run) threads() int { return cmp.Or(r.opt.Threads, runtime.GOMAXPROCS(0)
 func (r *run) release() error {
 	var errs []error
 	for _, o := range r.ops {
-		errs = append(errs, o.close(), o.lease.Close())
+		errs = append(errs, o.close())
+	}
+	// The store keeps copies of dictionaries, for which the stages' leases pay.
+	errs = append(errs, r.spill.Close())
+	for _, o := range r.ops {
+		errs = append(errs, o.lease.Close())
 		if o.decode != o.lease {
 			errs = append(errs, o.decode.Close())
 		}

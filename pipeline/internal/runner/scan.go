@@ -5,7 +5,6 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
-	"github.com/gstream/gstream/pipeline/internal/physical"
 	"github.com/gstream/gstream/source"
 )
 
@@ -172,7 +171,7 @@ func (p *pipelineRun) scanOptions(o *opRun) source.ScanOptions {
 func (r *run) inflight(o *opRun, rows int) int {
 	n := r.threads() + 1
 	if bytes := r.inflightBytes(); bytes > 0 {
-		n = min(2*n, max(int(bytes/int64(max(physical.RowBytes(o.Schema), 1)*rows)), 3))
+		n = min(2*n, max(int(bytes/int64(max(o.Schema.RowBytes(), 1)*rows)), 3))
 	}
 	return n
 }

@@ -1,0 +1,360 @@
+package join
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/spill"
+)
+
+// outOfCore is a join whose build side may be larger than the budget: a hybrid hash join, as
+// the Triton join is (Lutz et al., SIGMOD 2022, §4). As long as the build side fits, it is the
+// join in memory. When it takes too much, both sides are partitioned by a hash of their keys.
+// The first partitions of the build side stay in memory, and probe rows for them are joined on
+// arrival. All other rows may spill. When all lanes have been flushed, lanes take the other
+// partitions in pairs, each a join of its own, which may be out of core again, with another
+// hash.
+type outOfCore struct {
+	*equiJoin // of all rows or, out of core, of the partitions in memory
+	seed      uint64
+	depth     int // joins around this one
+
+	collecting sync.Mutex
+	started    atomic.Bool // out of core
+	build      *spill.Partitions
+	probe      *spill.Partitions
+	resident   int   // partitions in memory: the first ones
+	groups     []int // starts of the groups of other partitions that are joined at a time, and the end
+}
+
+const (
+	// outBits is the number of bits of the hash that select a partition.
+	outBits = 8
+	// crowded is the share of the budget, one part in so many, that is available when a join
+	// goes out of core, if its build side takes a share of leastBuild. A build side in
+	// memory is copied when it is complete.
+	crowded    = 2
+	leastBuild = 32
+	// residentBudget is the share of what is available for the partitions that stay, and
+	// pairBudget that of the budget for the build sides of all lanes later on.
+	residentBudget = 2
+	pairBudget     = 6
+	// tableBytes is about what a table takes a row.
+	tableBytes = 24
+	// mostDepth bounds the joins within each other. Rows that as many hashes do not separate
+	// have one key.
+	mostDepth = 3
+)
+
+// spills reports whether the join can be partitioned by its keys.
+func (o *outOfCore) spills(t operators.Task) bool {
+	return t.Spill != nil && len(o.BuildKeys) > 0 && o.depth < mostDepth
+}
+
+// footprint returns the memory of a build side with its table.
+func footprint(bytes, rows int64) int64 { return bytes + rows*tableBytes }
+
+// NewLocal implements operators.Blocking. It is for the build side.
+func (o *outOfCore) NewLocal(t operators.Task) (operators.Local, error) {
+	t.Lease.Advise("the join's build side must fit: filter it or select fewer of its columns, or join with the smaller side as build side")
+	if t.Spill.Always() && o.depth == 0 && o.spills(t) {
+		o.start(t)
+	}
+	return &buildSide{task: t, join: o, own: operators.Collected{Lease: t.Lease}}, nil
+}
+
+// buildSide is the strides of the build side that one lane has collected.
+type buildSide struct {
+	task operators.Task
+	join *outOfCore
+	own  operators.Collected
+}
+
+// Push implements operators.Local.
+func (b *buildSide) Push(ctx context.Context, number int, s *gpu.Stride) error {
+	if err := b.own.Push(ctx, number, s); err != nil {
+		return err
+	}
+	limit := b.task.Lease.Limit()
+	if !b.join.started.Load() && b.join.spills(b.task) && b.task.Lease.Available() < limit/crowded &&
+		b.own.Bytes() >= limit/int64(leastBuild*b.task.Lanes) {
+		b.join.start(b.task)
+	}
+	if b.join.started.Load() {
+		return b.join.holdBuild(b.task, &b.own)
+	}
+	return nil
+}
+
+// Combine implements operators.Local.
+func (b *buildSide) Combine(context.Context) error {
+	b.join.collecting.Lock()
+	defer b.join.collecting.Unlock()
+	b.join.pending.Append(&b.own)
+	return nil
+}
+
+// Close implements operators.Local.
+func (b *buildSide) Close() error { return b.own.Close() }
+
+// start makes the join go out of core. Lanes then partition what they have collected.
+func (o *outOfCore) start(t operators.Task) {
+	o.collecting.Lock()
+	defer o.collecting.Unlock()
+	if o.started.Load() {
+		return
+	}
+	o.seed = rand.Uint64()
+	o.build = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, o.Build, 1<<outBits)
+	o.probe = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, o.Probe, 1<<outBits)
+	o.started.Store(true)
+}
+
+// holdBuild partitions collected strides and holds them where they can spill.
+func (o *outOfCore) holdBuild(t operators.Task, own *operators.Collected) error {
+	for own.Rows > 0 {
+		strides, _ := own.First(1)
+		s, offsets, err := o.partition(t, strides[0], o.BuildKeys)
+		if err != nil {
+			return err
+		}
+		if err := o.build.Append(s, 0, offsets); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// partition partitions a stride of either side, which it takes over.
+func (o *outOfCore) partition(t operators.Task, s *gpu.Stride, keys []int) (*gpu.Stride, []int, error) {
+	defer s.Release()
+	hash, err := t.Queue.Hash(t.Lease, operators.Pick(s.Cols, keys), o.seed)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer hash.Release()
+	cols, starts, err := t.Queue.Partition(t.Lease, s.Cols, hash, gpu.Digit{Shift: 64 - outBits, Bits: outBits})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer starts.Release()
+	offsets, err := operators.Ints(t, starts)
+	if err != nil {
+		gpu.ReleaseColumns(cols)
+		return nil, nil, err
+	}
+	return &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}, offsets, nil
+}
+
+// Finalize implements operators.Blocking.
+func (o *outOfCore) Finalize(ctx context.Context, t operators.Task) error {
+	bytes, rows := o.pending.Bytes(), int64(o.pending.Rows)
+	if !o.started.Load() && o.spills(t) && t.Lease.MakeRoom(footprint(bytes, rows)) != nil {
+		o.start(t)
+	}
+	if o.started.Load() {
+		if err := o.holdBuild(t, &o.pending); err != nil {
+			return err
+		}
+		if err := o.stay(ctx, t); err != nil {
+			return err
+		}
+		t.Filter = operators.NoFilter // it would not know the rows that spill
+	}
+	return o.equiJoin.Finalize(ctx, t)
+}
+
+// stay chooses the partitions that stay in memory, and cuts the others into groups.
+func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
+	need := func(from, to int) int64 { return footprint(o.build.Bytes(from, to), o.build.Rows(from, to)) }
+	if !t.Spill.Always() {
+		// What has to be held in memory to be joined spills first.
+		room := t.Lease.Limit() / int64(residentBudget)
+		_ = t.Lease.MakeRoom(room)
+		for o.resident < o.build.Len() && need(0, o.resident+1) <= min(room, t.Lease.Available()*3/4) {
+			o.resident++
+		}
+	}
+	room := t.Lease.Limit() / int64(pairBudget*t.Lanes)
+	for from := o.resident; from < o.build.Len(); {
+		o.groups = append(o.groups, from)
+		to := from + 1
+		for to < o.build.Len() && need(from, to+1) <= room {
+			to++
+		}
+		from = to
+	}
+	o.groups = append(o.groups, o.build.Len())
+	err := o.build.Each(ctx, t.Queue, t.Lease, 0, o.resident, func(s *gpu.Stride) error {
+		return o.pending.Push(ctx, 0, s)
+	})
+	if err != nil {
+		return err
+	}
+	o.build.Drop(0, o.resident)
+	return nil
+}
+
+// NewLane implements operators.Streaming. It is for the probe side.
+func (o *outOfCore) NewLane(t operators.Task) (operators.Lane, error) {
+	in, err := o.equiJoin.NewLane(t)
+	if err != nil || !o.started.Load() {
+		return in, err
+	}
+	return &outerLane{Lane: in, join: o, task: t}, nil
+}
+
+// outerLane is a lane of the probe side of a join out of core.
+type outerLane struct {
+	operators.Lane // of the partitions in memory
+	join           *outOfCore
+	task           operators.Task
+}
+
+// Push implements operators.Lane.
+func (l *outerLane) Push(ctx context.Context, s *gpu.Stride, emit operators.Emit) error {
+	o := l.join
+	s, offsets, err := o.partition(l.task, s, o.ProbeKeys)
+	if err != nil {
+		return err
+	}
+	cut := offsets[o.resident]
+	later := s
+	if cut > 0 {
+		defer s.Release()
+		now, err := operators.SliceStride(l.task, s, 0, cut)
+		if err != nil {
+			return err
+		}
+		if later, err = operators.SliceStride(l.task, s, cut, s.Rows); err != nil {
+			now.Release()
+			return err
+		}
+		if err := l.Lane.Push(ctx, now, emit); err != nil {
+			later.Release()
+			return err
+		}
+	}
+	rest := slices.Clone(offsets[o.resident:])
+	for i := range rest {
+		rest[i] -= cut
+	}
+	if len(rest) == 1 {
+		later.Release()
+		return nil
+	}
+	return o.probe.Append(later, o.resident, rest)
+}
+
+// Parts implements operators.Source: a part is a group of pairs of partitions.
+func (o *outOfCore) Parts() int { return max(len(o.groups)-1, 0) }
+
+// Emit implements operators.Source. It joins the rows of a group. The lane that takes the first
+// group gives back the partitions in memory, which nobody needs any more.
+func (o *outOfCore) Emit(ctx context.Context, t operators.Task, part int, emit operators.Emit) (err error) {
+	if part == 0 {
+		o.equiJoin.giveBack()
+	}
+	from, to := o.groups[part], o.groups[part+1]
+	if o.build.Rows(from, to) == 0 && (o.probe.Rows(from, to) == 0 || o.Kind == Inner || o.Kind == Right || o.Kind == Semi) {
+		o.drop(from, to)
+		return nil
+	}
+	s := o.Spec
+	s.BuildRows, s.ProbeRows, s.PairRows = o.build.Rows(from, to), o.probe.Rows(from, to), 0
+	in := newOutOfCore(s, o.depth+1)
+	defer func() {
+		if closeErr := in.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	t.Lanes = 1
+	if room := t.Lease.Limit() / int64(crowded); footprint(o.build.Bytes(from, to), s.BuildRows) > room && in.spills(t) {
+		in.start(t)
+	}
+	side, err := in.NewLocal(t)
+	if err != nil {
+		return err
+	}
+	err = operators.InBatches(t, o.Build, func(add func(*gpu.Stride) error) error {
+		return o.build.Each(ctx, t.Queue, t.Lease, from, to, add)
+	}, func(s *gpu.Stride) error { return side.Push(ctx, 0, s) })
+	if err == nil {
+		o.build.Drop(from, to)
+		err = side.Combine(ctx)
+	}
+	if closeErr := side.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return err
+	}
+	if err := in.Finalize(ctx, t); err != nil {
+		return err
+	}
+	return in.stream(ctx, t, func(push func(*gpu.Stride) error) error {
+		err := operators.InBatches(t, o.Probe, func(add func(*gpu.Stride) error) error {
+			return o.probe.Each(ctx, t.Queue, t.Lease, from, to, add)
+		}, push)
+		o.probe.Drop(from, to)
+		return err
+	}, emit)
+}
+
+func (o *outOfCore) drop(from, to int) {
+	o.build.Drop(from, to)
+	o.probe.Drop(from, to)
+}
+
+// stream joins all rows of a probe side in one lane.
+func (o *outOfCore) stream(ctx context.Context, t operators.Task, rows func(push func(*gpu.Stride) error) error, emit operators.Emit) (err error) {
+	lane, err := o.NewLane(t)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closeErr := lane.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	if err := rows(func(s *gpu.Stride) error { return lane.Push(ctx, s, emit) }); err != nil {
+		return err
+	}
+	if err := lane.Flush(ctx, emit); err != nil {
+		return err
+	}
+	for part := range o.Parts() {
+		if err := o.Emit(ctx, t, part, emit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Choice implements operators.Choosing.
+func (o *outOfCore) Choice() string {
+	inner := o.equiJoin.Choice()
+	if inner == "" || !o.started.Load() {
+		return inner
+	}
+	return fmt.Sprintf("%s; out of core: %s of %d partitions stay in memory", inner, humanize.Comma(int64(o.resident)), o.build.Len())
+}
+
+// Close implements operators.Operator.
+func (o *outOfCore) Close() error {
+	err := o.equiJoin.Close()
+	for _, p := range []*spill.Partitions{o.build, o.probe} {
+		if closeErr := p.Close(); err == nil {
+			err = closeErr
+		}
+	}
+	return err
+}

@@ -1,0 +1,358 @@
+package sort
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/spill"
+)
+
+// external is the state of an external merge sort. Rows are sorted in runs that fit a part of
+// the budget. A run is cut into pages, which may spill; the first row of each page stays in
+// memory. In the end these rows, sorted, are splitters: each range of the keys between two of
+// them is read from all runs, sorted and returned. Every row is written and read once, but for
+// the pages at the ends of a range, which two ranges read.
+type external struct {
+	running sync.Mutex
+	runs    []*run
+	rows0   int64 // of all runs
+	emitted int64 // rows of the ranges that are done
+
+	bounds *gpu.Stride // splitters, ascending
+	below  [][]int     // by run and splitter: pages of the run whose first row is less
+	done   []bool      // by range
+	passed int         // ranges that are done, with all before them
+}
+
+// run is sorted rows in pages.
+type run struct {
+	pages  *spill.Partitions
+	firsts *gpu.Stride // the first row of each page, until plan
+	n      int         // pages
+}
+
+const (
+	// heldBudget is the share of the budget, one part in so many, that is free when lanes
+	// begin to make runs.
+	heldBudget = 2
+	// runBudget is the share of the budget that the runs of all lanes take while they are
+	// being sorted, and later the ranges.
+	runBudget = 8
+	// runPages is the pages of a run. A range reads a page too much of each run.
+	runPages = 1 << 10
+)
+
+// runBytes returns the bytes of the rows of a run or of a range.
+func runBytes(t operators.Task) int64 {
+	return max(t.Lease.Limit()/int64(runBudget*t.Lanes), 1)
+}
+
+// makeRuns makes runs of held strides while these and others take too much of the budget, or
+// of all.
+func (o *sorter) makeRuns(t operators.Task, held *operators.Collected, all bool) error {
+	for held.Rows > 0 {
+		crowded := t.Spill != nil && t.Lease.Available() < t.Lease.Limit()/heldBudget && held.Bytes() >= runBytes(t)
+		if !all && !crowded && !t.Spill.Always() {
+			return nil
+		}
+		if err := o.makeRun(t, held); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeRun makes a run of the first strides.
+func (o *sorter) makeRun(t operators.Task, held *operators.Collected) error {
+	strides, numbers := held.First(runBytes(t))
+	for i, s := range strides {
+		n, err := o.withNumber(t, s, numbers[i])
+		if err != nil {
+			for _, s := range strides[i+1:] {
+				s.Release()
+			}
+			for _, s := range strides[:i] {
+				s.Release()
+			}
+			return err
+		}
+		strides[i] = n
+	}
+	all, ids, err := o.sorted(t, o.numbered, strides)
+	if err != nil {
+		return err
+	}
+	defer all.Release()
+	defer ids.Release()
+	page := max(1, ids.Len/runPages)
+	r := &run{n: (ids.Len + page - 1) / page}
+	r.pages = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, o.numbered, r.n)
+	r.pages.Ordered = true
+	o.running.Lock()
+	o.runs = append(o.runs, r)
+	o.rows0 += int64(ids.Len)
+	o.running.Unlock()
+	starts := make([]int32, r.n)
+	for i := range starts {
+		starts[i] = int32(i * page)
+	}
+	if r.firsts, err = o.rowsAt(t, all, ids, starts); err != nil {
+		return err
+	}
+	step := max(1, t.StrideRows/page)
+	for p := 0; p < r.n; p += step {
+		from, to := p*page, min((p+step)*page, ids.Len)
+		part, err := t.Queue.Slice(t.Lease, ids, from, to)
+		if err != nil {
+			return err
+		}
+		s, err := all.Gather(t, part)
+		part.Release()
+		if err != nil {
+			return err
+		}
+		var offsets []int
+		for at := 0; at < s.Rows; at += page {
+			offsets = append(offsets, at)
+		}
+		if err := r.pages.Append(s, p, append(offsets, s.Rows)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rowsAt returns the rows at positions of the order ids.
+func (o *sorter) rowsAt(t operators.Task, all *operators.Rows, ids gpu.Column, at []int32) (*gpu.Stride, error) {
+	where, err := operators.IDs(t, at)
+	if err != nil {
+		return nil, err
+	}
+	defer where.Release()
+	rows, err := t.Queue.Gather(t.Lease, []gpu.Column{ids}, where, false)
+	if err != nil {
+		return nil, err
+	}
+	defer gpu.ReleaseColumns(rows)
+	return all.Gather(t, rows[0])
+}
+
+// plan chooses the splitters, once all runs are there.
+func (o *sorter) plan(t operators.Task) error {
+	var firsts []*gpu.Stride
+	var of []int32 // the run of each first row
+	for i, r := range o.runs {
+		firsts = append(firsts, r.firsts)
+		r.firsts = nil
+		of = append(of, slices.Repeat([]int32{int32(i)}, r.n)...)
+	}
+	all, ids, err := o.sorted(t, o.numbered, firsts)
+	if err != nil {
+		return err
+	}
+	defer all.Release()
+	defer ids.Release()
+	order, err := operators.Ints(t, ids)
+	if err != nil {
+		return err
+	}
+	bytes := int64(0)
+	for _, r := range o.runs {
+		bytes += r.pages.Bytes(0, r.n)
+	}
+	// A range has as many pages as begin in it.
+	ranges := bytes/runBytes(t) + 1
+	step := max(1, len(order)/int(ranges))
+	var at []int32
+	counts := make([]int, len(o.runs))
+	o.below = make([][]int, len(o.runs))
+	for i, id := range order {
+		if i > 0 && i%step == 0 {
+			at = append(at, int32(i))
+			for r := range o.runs {
+				o.below[r] = append(o.below[r], counts[r])
+			}
+		}
+		counts[of[id]]++
+	}
+	o.done = make([]bool, len(at)+1)
+	o.bounds, err = o.rowsAt(t, all, ids, at)
+	return err
+}
+
+// ranges returns the number of ranges.
+func (o *external) ranges() int { return len(o.done) }
+
+// whole reports whether the result has all rows.
+func (o *sorter) whole() bool { return o.Offset == 0 && o.Limit < 0 }
+
+// emitRuns emits a range, or the rows from Offset on of all ranges.
+func (o *sorter) emitRuns(ctx context.Context, t operators.Task, part int, emit operators.Emit) error {
+	if o.whole() {
+		return o.emitRange(ctx, t, part, 0, math.MaxInt64, emit)
+	}
+	skip, left := o.Offset, o.Limit
+	if left < 0 {
+		left = math.MaxInt64
+	}
+	for i := range o.ranges() {
+		if left == 0 {
+			return nil
+		}
+		before := o.emitted
+		if err := o.emitRange(ctx, t, i, skip, left, emit); err != nil {
+			return err
+		}
+		rows := o.emitted - before
+		left -= max(0, min(left, rows-skip))
+		skip = max(0, skip-rows)
+	}
+	return nil
+}
+
+// emitRange emits the rows of a range from row skip on, at most limit.
+func (o *sorter) emitRange(ctx context.Context, t operators.Task, i int, skip, limit int64, emit operators.Emit) error {
+	all, ids, from, to, err := o.readRange(ctx, t, i)
+	if err != nil {
+		return err
+	}
+	defer all.Release()
+	defer ids.Release()
+	o.pass(i, int64(to-from))
+	from += int(min(skip, int64(to-from)))
+	to = from + int(min(limit, int64(to-from)))
+	for ; from < to; from += t.StrideRows {
+		part, err := t.Queue.Slice(t.Lease, ids, from, min(from+t.StrideRows, to))
+		if err != nil {
+			return err
+		}
+		s, err := all.Gather(t, part)
+		part.Release()
+		if err != nil {
+			return err
+		}
+		if err := emit(s); err != nil {
+			return err
+		}
+	}
+	o.running.Lock()
+	defer o.running.Unlock()
+	if o.passed == o.ranges() && o.emitted != o.rows0 {
+		return fmt.Errorf("the ranges have %d rows, the runs %d: a defect in gstream", o.emitted, o.rows0)
+	}
+	return nil
+}
+
+// readRange returns the rows of the pages that a range meets, their order, and where the range
+// is in it.
+func (o *sorter) readRange(ctx context.Context, t operators.Task, i int) (all *operators.Rows, ids gpu.Column, from, to int, err error) {
+	// The splitters of the range come first, so that each is before the rows that equal it.
+	first, last := max(i-1, 0), min(i+1, o.bounds.Rows)
+	bounds, err := operators.SliceStride(t, o.bounds, first, last)
+	if err != nil {
+		return nil, ids, 0, 0, err
+	}
+	strides := []*gpu.Stride{bounds}
+	for r, x := range o.runs {
+		begin, end := 0, x.n
+		if i > 0 {
+			begin = max(o.below[r][i-1]-1, 0) // its end may be in the range
+		}
+		if i < o.bounds.Rows {
+			end = o.below[r][i]
+		}
+		err := x.pages.Each(ctx, t.Queue, t.Lease, begin, end, func(s *gpu.Stride) error {
+			strides = append(strides, s)
+			return nil
+		})
+		if err != nil {
+			for _, s := range strides {
+				s.Release()
+			}
+			return nil, ids, 0, 0, err
+		}
+	}
+	n := bounds.Rows
+	if all, ids, err = o.sorted(t, o.numbered, strides); err != nil {
+		return nil, ids, 0, 0, err
+	}
+	at, err := positions(t, ids, n)
+	if err != nil {
+		all.Release()
+		ids.Release()
+		return nil, gpu.Column{}, 0, 0, err
+	}
+	if to = ids.Len; i < o.bounds.Rows {
+		to = at[n-1]
+	}
+	if i > 0 {
+		from = at[0] + 1
+	}
+	all.Drop(o.In)
+	return all, ids, from, to, nil
+}
+
+// positions returns where the ids below n are, in ascending order.
+func positions(t operators.Task, ids gpu.Column, n int) ([]int, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	small := &gpu.Program{Inputs: []gpu.Type{ids.Type}, Outputs: []int{2}, Code: []gpu.Instr{
+		{Op: gpu.OpConst, Type: ids.Type, Value: gpu.IntScalar(ids.Type, int64(n)), Mask: -1},
+		{Op: gpu.OpLt, Type: gpu.Of(gpu.Bool), Args: []int{0, 1}, Mask: -1}}}
+	truth, err := t.Queue.Eval(t.Lease, small, []gpu.Column{ids}, ids.Len)
+	if err != nil {
+		return nil, err
+	}
+	defer gpu.ReleaseColumns(truth)
+	at, err := t.Queue.Select(t.Lease, truth[0], true)
+	if err != nil {
+		return nil, err
+	}
+	defer at.Release()
+	return operators.Ints(t, at)
+}
+
+// pass notes that a range has been read, and gives back the pages that no other range needs.
+func (o *external) pass(i int, rows int64) {
+	o.running.Lock()
+	defer o.running.Unlock()
+	o.emitted += rows
+	o.done[i] = true
+	for o.passed < len(o.done) && o.done[o.passed] {
+		o.passed++
+	}
+	for r, x := range o.runs {
+		end := x.n
+		if o.passed < len(o.done) {
+			if o.passed == 0 {
+				return
+			}
+			end = max(o.below[r][o.passed-1]-1, 0)
+		}
+		x.pages.Drop(0, end)
+	}
+}
+
+// close gives everything back.
+func (o *external) close() (err error) {
+	for _, r := range o.runs {
+		if r.firsts != nil {
+			r.firsts.Release()
+		}
+		if closeErr := r.pages.Close(); err == nil {
+			err = closeErr
+		}
+	}
+	if o.bounds != nil {
+		o.bounds.Release()
+		o.bounds = nil
+	}
+	o.runs = nil
+	return err
+}

@@ -1,0 +1,510 @@
+package spill
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// Partitions is rows of one schema in a number of partitions. Rows are appended in strides
+// that are ordered by partition, and read partition by partition. It is safe for concurrent
+// use.
+//
+// When the budget of a tier needs room, strides of that tier move to the next one: those of
+// the highest partitions first. On disk, the rows of all strides that move together lie
+// partition by partition, in one sequence.
+type Partitions struct {
+	store  *Store
+	name   string
+	schema *gpu.Schema
+	lease  *gpu.Lease // pays for strides in the memory of the device
+	disk   *gpu.Lease
+	*owner
+	// Ordered says that each partition is in one stride. Each then returns the rows in order
+	// of partition, and in the order of their stride.
+	Ordered bool
+
+	movers []*mover // by tier
+
+	mu     sync.Mutex
+	rows   []int64 // of each partition
+	bytes  int64   // of all strides that were appended
+	pieces []*piece
+	runs   []*run
+	file   *os.File
+	end    int64 // of the file
+	failed bool  // rows could not be written: no more are
+}
+
+// piece is a stride in memory with rows of some partitions.
+type piece struct {
+	at      tier
+	stride  *gpu.Stride
+	first   int   // partition
+	offsets []int // of the partitions from first on, and the end
+	bytes   int64
+	busy    int // readers and movers
+}
+
+func (x *piece) last() int { return x.first + len(x.offsets) - 2 }
+
+// within returns the rows of a piece that are in partitions [from, to).
+func (x *piece) within(from, to int) (begin, end int) {
+	from, to = max(from, x.first), min(to, x.last()+1)
+	if from >= to {
+		return 0, 0
+	}
+	return x.offsets[from-x.first], x.offsets[to-x.first]
+}
+
+// NewPartitions returns n empty partitions. The lease pays for strides in the memory of the
+// device. Errors have the name.
+func (s *Store) NewPartitions(name string, l *gpu.Lease, schema *gpu.Schema, n int) *Partitions {
+	p := &Partitions{store: s, name: name, schema: schema, lease: l, rows: make([]int64, n)}
+	if s == nil {
+		return p
+	}
+	p.disk, p.owner = s.disk.Lease(name), s.owner(name)
+	p.register(l, s.device.Budget(), deviceTier)
+	if s.discrete() {
+		p.register(p.owner.lease, s.device.HostBudget(), hostTier)
+	}
+	return p
+}
+
+func (p *Partitions) register(l *gpu.Lease, b *gpu.Budget, t tier) {
+	m := &mover{Partitions: p, from: t, lease: l}
+	m.unregister = b.Register(m)
+	p.movers = append(p.movers, m)
+}
+
+// Len returns the number of partitions.
+func (p *Partitions) Len() int { return len(p.rows) }
+
+// Rows returns the rows of partitions [from, to).
+func (p *Partitions) Rows(from, to int) (n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, rows := range p.rows[from:to] {
+		n += rows
+	}
+	return n
+}
+
+// Bytes returns about how many bytes of memory the rows of partitions [from, to) take: their
+// share of all rows.
+func (p *Partitions) Bytes(from, to int) int64 {
+	all, some := p.Rows(0, p.Len()), p.Rows(from, to)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return int64(float64(p.bytes) * float64(some) / float64(max(all, 1)))
+}
+
+// Spilled reports whether rows have left the memory of the device.
+func (p *Partitions) Spilled() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.runs) > 0 || slices.ContainsFunc(p.pieces, func(x *piece) bool { return x.at != deviceTier })
+}
+
+// free is the share of a budget, one part in so many, that Append leaves to others: scans
+// decode ahead only while a quarter is available.
+const free = 4
+
+// Append takes over a stride of the device, also on error. Its rows are ordered by partition,
+// from partition first on; offsets has the starts of the partitions and the end of the last
+// one. Strides leave the memory of the device, those of any Partitions, if little is left.
+func (p *Partitions) Append(s *gpu.Stride, first int, offsets []int) error {
+	if n := len(offsets) - 1; n < 1 || first < 0 || first+n > len(p.rows) || offsets[0] != 0 || offsets[n] != s.Rows || !slices.IsSorted(offsets) {
+		s.Release()
+		return fmt.Errorf("%d rows in %d partitions from partition %d on, of %d: not rows in order of partition", s.Rows, n, first, len(p.rows))
+	}
+	if s.Rows == 0 {
+		s.Release()
+		return nil
+	}
+	s.ChargeTo(p.lease)
+	x := &piece{at: deviceTier, stride: s, first: first, offsets: offsets, bytes: s.Bytes()}
+	p.mu.Lock()
+	for i := range len(offsets) - 1 {
+		p.rows[first+i] += int64(offsets[i+1] - offsets[i])
+	}
+	p.bytes += x.bytes
+	p.pieces = append(p.pieces, x)
+	p.mu.Unlock()
+	if p.store == nil {
+		return nil
+	}
+	for _, m := range p.movers {
+		if p.store.opt.Always {
+			m.Reclaim(math.MaxInt64)
+		}
+		// Without room nothing is lost: whoever needs it is refused.
+		_ = m.lease.MakeRoom(m.lease.Limit() / free)
+	}
+	return nil
+}
+
+// mover gives back the memory of one tier.
+type mover struct {
+	*Partitions
+	from       tier
+	lease      *gpu.Lease // of the tier
+	unregister func()
+	moving     sync.Mutex // one goroutine moves at a time
+}
+
+// The costs of moving rows to the next tier and of reading them again, in seconds a GiB.
+const (
+	linkCost = 0.04
+	diskCost = 1
+)
+
+// leastMoved is the share of a budget, one part in so many, that moves at least, so that
+// few movements make long partitions on disk.
+const leastMoved = 16
+
+// mostWritten is the most bytes of strides that are written together, so that a partition of
+// them fits a stride again.
+const mostWritten = 1 << 30
+
+// to returns the tier to which strides move.
+func (m *mover) to() tier {
+	if m.from == deviceTier && m.store.discrete() {
+		return hostTier
+	}
+	return diskTier
+}
+
+// idle reports whether a piece can move.
+func (m *mover) idle(x *piece) bool { return x.at == m.from && x.busy == 0 }
+
+// Reclaimable implements gpu.Reclaimer.
+func (m *mover) Reclaimable() (bytes int64, cost float64) {
+	if cost = diskCost; m.to() == hostTier {
+		cost = linkCost
+	}
+	if !m.mu.TryLock() {
+		return 0, cost
+	}
+	defer m.mu.Unlock()
+	if m.failed || m.to() == diskTier && m.store.opt.Dir == None {
+		return 0, cost
+	}
+	for _, x := range m.pieces {
+		if m.idle(x) {
+			bytes += x.bytes
+		}
+	}
+	return bytes, cost
+}
+
+// Reclaim implements gpu.Reclaimer.
+func (m *mover) Reclaim(want int64) (given int64) {
+	m.moving.Lock()
+	defer m.moving.Unlock()
+	victims := m.take(max(want, m.lease.Limit()/leastMoved))
+	var err error
+	for len(victims) > 0 && err == nil {
+		n, bytes := 1, victims[0].bytes
+		for ; m.to() == diskTier && !m.Ordered && n < len(victims) && bytes+victims[n].bytes <= mostWritten; n++ {
+			bytes += victims[n].bytes
+		}
+		if err = m.move(victims[:n]); err == nil {
+			victims, given = victims[n:], given+bytes
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, x := range victims { // these stay
+		x.busy--
+	}
+	if err != nil {
+		m.failed = !gpu.IsRefusal(err) // there may be room later
+		for _, m := range m.movers {
+			m.lease.Advise(err.Error())
+		}
+	}
+	return given
+}
+
+// move moves busy pieces to the next tier, which are idle then, or gone from memory. After an
+// error they are as before.
+func (m *mover) move(pieces []*piece) error {
+	if m.to() == diskTier {
+		return m.write(pieces, m.from == hostTier)
+	}
+	for _, x := range pieces {
+		down, err := m.store.down(m.owner.lease, x.stride)
+		if err != nil {
+			return err
+		}
+		m.moved[hostTier].add(x.bytes)
+		m.mu.Lock()
+		x.stride, x.at = down, hostTier
+		x.busy--
+		m.mu.Unlock()
+	}
+	return nil
+}
+
+// take marks pieces as busy that together have some bytes, those of the highest partitions
+// first, and returns them in this order.
+func (m *mover) take(want int64) (victims []*piece) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	idle := slices.DeleteFunc(slices.Clone(m.pieces), func(x *piece) bool { return !m.idle(x) })
+	slices.SortStableFunc(idle, func(x, y *piece) int { return cmp.Compare(y.first, x.first) })
+	for _, x := range idle {
+		if want <= 0 {
+			break
+		}
+		want -= x.bytes
+		x.busy++
+		victims = append(victims, x)
+	}
+	return victims
+}
+
+// Each calls a function with all rows of partitions [from, to), in strides of the device that
+// the function takes over, in any order unless the partitions are Ordered. The lease pays for
+// the strides. Rows may move down meanwhile. It is an error when rows are missing.
+func (p *Partitions) Each(ctx context.Context, q gpu.Queue, l *gpu.Lease, from, to int, take func(*gpu.Stride) error) error {
+	left := p.Rows(from, to)
+	counted := func(s *gpu.Stride) error {
+		left -= int64(s.Rows)
+		return take(s)
+	}
+	read := map[*piece]bool{}
+	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		x, s, at, r := p.next(from, to, read)
+		var err error
+		switch {
+		case x != nil:
+			read[x] = true
+			if s, err = p.rowsOf(q, l, x, s, at, from, to); err == nil {
+				err = counted(s)
+			}
+		case r != nil:
+			err = p.read(ctx, q, l, r, from, to, read, counted)
+			for _, x := range r.pieces {
+				read[x] = true
+			}
+		case left != 0:
+			return fmt.Errorf("%s: partitions %d to %d have %d rows fewer than were put there: a defect in gstream", p.name, from, to-1, left)
+		default:
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// next returns a piece in memory with rows of partitions [from, to) that is not read, with a
+// reference to its stride, which may move meanwhile, and its tier, or a run with rows of such a piece. It
+// returns neither when all are read.
+func (p *Partitions) next(from, to int, read map[*piece]bool) (x *piece, s *gpu.Stride, at tier, in *run) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	unread := func(x *piece) bool {
+		begin, end := x.within(from, to)
+		return begin < end && !read[x]
+	}
+	lowest := math.MaxInt
+	better := func(first int) bool {
+		if lowest < math.MaxInt && !(p.Ordered && first < lowest) {
+			return false
+		}
+		lowest = first
+		return true
+	}
+	for _, o := range p.pieces {
+		if unread(o) && better(o.first) {
+			x = o
+		}
+	}
+	for _, r := range p.runs {
+		if slices.ContainsFunc(r.pieces, unread) && better(r.first) {
+			x, in = nil, r
+		}
+	}
+	if x != nil {
+		x.busy++ // it could move, but that would not free its memory
+		at = x.at
+		s = &gpu.Stride{Schema: x.stride.Schema, Rows: x.stride.Rows}
+		for _, c := range x.stride.Cols {
+			s.Cols = append(s.Cols, c.Retain())
+		}
+	}
+	return x, s, at, in
+}
+
+// rowsOf returns the rows of a busy piece in partitions [from, to), in the memory of the
+// device, from a reference to its stride. The piece is idle afterwards.
+func (p *Partitions) rowsOf(q gpu.Queue, l *gpu.Lease, x *piece, s *gpu.Stride, at tier, from, to int) (*gpu.Stride, error) {
+	defer func() {
+		s.Release()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		x.busy--
+	}()
+	from, to = x.within(from, to)
+	if at == hostTier {
+		part, err := view(p.owner.lease, s, from, to)
+		if err != nil {
+			return nil, err
+		}
+		p.moved[hostTier].out.Add(part.Bytes())
+		return p.upload(q, l, part)
+	}
+	out := &gpu.Stride{Schema: s.Schema, Rows: to - from}
+	for _, c := range s.Cols {
+		part, err := q.Slice(l, c, from, to)
+		if err != nil {
+			out.Release()
+			return nil, err
+		}
+		out.Cols = append(out.Cols, part)
+	}
+	return out, nil
+}
+
+// upload takes over a stride in host memory, also on error, and returns it in the memory of
+// the device.
+func (p *Partitions) upload(q gpu.Queue, l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
+	if !p.store.discrete() {
+		return s, nil
+	}
+	up, err := q.Upload(l, s)
+	if err != nil {
+		s.Release()
+	}
+	return up, err
+}
+
+// view returns rows [from, to) of a stride in host memory, and shares the values of fixed
+// width and the bytes of strings with it.
+func view(l *gpu.Lease, s *gpu.Stride, from, to int) (_ *gpu.Stride, err error) {
+	if from == 0 && to == s.Rows {
+		out := &gpu.Stride{Schema: s.Schema, Rows: s.Rows}
+		for _, c := range s.Cols {
+			out.Cols = append(out.Cols, c.Retain())
+		}
+		return out, nil
+	}
+	n := to - from
+	out := &gpu.Stride{Schema: s.Schema, Rows: n}
+	alloc := func(size int64) (b *gpu.Buffer) {
+		if err == nil {
+			b, err = l.Alloc(size)
+		}
+		return b
+	}
+	bits := func(src *gpu.Buffer) *gpu.Buffer {
+		if src == nil {
+			return nil
+		}
+		dst := alloc(gpu.BitmapBytes(n))
+		if err == nil {
+			clear(dst.Bytes())
+			gpu.AppendBits(dst.Bytes(), 0, src.Bytes(), from, n)
+		}
+		return dst
+	}
+	for _, c := range s.Cols {
+		part := gpu.Column{Type: c.Type, Len: n, Dict: c.Dict}
+		if c.Dict != nil {
+			c.Dict.Values.Retain()
+		}
+		switch w := int64(c.DataWidth()); {
+		case w > 0:
+			part.Data = c.Data.View(int64(from)*w, int64(n)*w)
+		case c.Type.Kind == gpu.Bool:
+			part.Data = bits(c.Data)
+		default:
+			offsets := gpu.Values[int32](c.Offsets, c.Len+1)[from : to+1]
+			if part.Offsets = alloc(int64(n+1) * 4); err == nil {
+				for i, o := range offsets {
+					gpu.Values[int32](part.Offsets, n+1)[i] = o - offsets[0]
+				}
+			}
+			if c.Data != nil {
+				part.Data = c.Data.View(int64(offsets[0]), int64(offsets[n]-offsets[0]))
+			}
+		}
+		part.Valid = bits(c.Valid)
+		out.Cols = append(out.Cols, part)
+		if err != nil {
+			out.Release()
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Drop gives back the memory and the disk of partitions [from, to), which nobody reads any
+// more. A piece is given back with the last of its partitions that are not empty.
+func (p *Partitions) Drop(from, to int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := from; i < to; i++ {
+		p.rows[i] = 0
+	}
+	empty := func(first, n int) bool {
+		return !slices.ContainsFunc(p.rows[first:first+n], func(n int64) bool { return n > 0 })
+	}
+	p.pieces = slices.DeleteFunc(p.pieces, func(x *piece) bool {
+		if x.busy > 0 || !empty(x.first, len(x.offsets)-1) {
+			return false
+		}
+		if x.at == hostTier {
+			p.moved[hostTier].now.Add(-x.bytes)
+		}
+		x.stride.Release()
+		return true
+	})
+	for _, r := range p.runs {
+		p.punch(r, from, to)
+	}
+	p.runs = slices.DeleteFunc(p.runs, func(r *run) bool {
+		done := empty(r.first, len(r.pages))
+		if done {
+			p.punch(r, 0, p.Len())
+			r.layout.release()
+		}
+		return done
+	})
+}
+
+// Close gives everything back. Nobody uses the partitions any more. A nil *Partitions is
+// closed.
+func (p *Partitions) Close() (err error) {
+	if p == nil {
+		return nil
+	}
+	for _, m := range p.movers {
+		m.unregister()
+	}
+	p.movers = nil
+	p.Drop(0, p.Len())
+	if p.file != nil {
+		err = p.file.Close()
+		p.file = nil
+	}
+	if p.disk != nil {
+		if closeErr := p.disk.Close(); err == nil {
+			err = closeErr
+		}
+	}
+	return err
+}

@@ -1,0 +1,445 @@
+package spill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/gpu/cuda/cudatest"
+	"github.com/gstream/gstream/gpu/host"
+)
+
+var schema = gpu.NewSchema(
+	gpu.Field{Name: "row", Type: gpu.Of(gpu.Int64)},
+	gpu.Field{Name: "flag", Type: gpu.Of(gpu.Bool), Nullable: true},
+	gpu.Field{Name: "small", Type: gpu.Of(gpu.Int16), Nullable: true},
+	gpu.Field{Name: "wide", Type: gpu.DecimalOf(30, 2)},
+	gpu.Field{Name: "text", Type: gpu.Of(gpu.String), Nullable: true},
+	gpu.Field{Name: "word", Type: gpu.Of(gpu.String), Nullable: true},
+	gpu.Field{Name: "day", Type: gpu.Of(gpu.Date), Nullable: true})
+
+// words are the dictionary of some columns named word and day.
+var words, days = gpu.ColumnOf(gpu.Of(gpu.String), texts("", "one", "two", "a longer one")), gpu.ColumnOf(gpu.Of(gpu.Date), ints(gpu.Of(gpu.Date), 1, 2, 3, 400))
+
+func texts(v ...string) (out []gpu.Scalar) {
+	for _, s := range v {
+		out = append(out, gpu.StringScalar(s))
+	}
+	return out
+}
+
+func ints(t gpu.Type, v ...int64) (out []gpu.Scalar) {
+	for _, i := range v {
+		out = append(out, gpu.IntScalar(t, i))
+	}
+	return out
+}
+
+// draw returns a stride of rows whose first column counts from base, in random partitions.
+func draw(rnd *rand.Rand, base, rows, partitions int) (*gpu.Stride, []int) {
+	s := &gpu.Stride{Schema: schema, Rows: rows}
+	coded := rnd.IntN(2) == 0
+	for i, f := range schema.Fields {
+		if dict := []*gpu.Column{5: &words, 6: &days}; coded && i >= 5 {
+			codes := make([]gpu.Scalar, rows)
+			for r := range codes {
+				codes[r] = gpu.IntScalar(gpu.Of(gpu.Int32), rnd.Int64N(4))
+				if rnd.IntN(5) == 0 {
+					codes[r] = gpu.Null(codes[r].Type)
+				}
+			}
+			c := gpu.ColumnOf(gpu.Of(gpu.Int32), codes)
+			c.Type, c.Dict = f.Type, &gpu.Dictionary{Values: *dict[i]}
+			s.Cols = append(s.Cols, c)
+			continue
+		}
+		values := make([]gpu.Scalar, rows)
+		for r := range values {
+			switch {
+			case i == 0:
+				values[r] = gpu.IntScalar(f.Type, int64(base+r))
+			case f.Nullable && rnd.IntN(6) == 0:
+				values[r] = gpu.Null(f.Type)
+			case f.Type.Kind == gpu.Bool:
+				values[r] = gpu.BoolScalar(rnd.IntN(2) == 0)
+			case f.Type.IsVar():
+				values[r] = gpu.StringScalar(strings.Repeat("x", rnd.IntN(20)))
+			default:
+				values[r] = gpu.IntScalar(f.Type, rnd.Int64N(2000)-1000)
+			}
+		}
+		s.Cols = append(s.Cols, gpu.ColumnOf(f.Type, values))
+	}
+	offsets := []int{0}
+	for range partitions - 1 {
+		offsets = append(offsets, rnd.IntN(rows+1))
+	}
+	slices.Sort(offsets)
+	return s, append(offsets, rows)
+}
+
+// texts of the rows of a stride in host memory.
+func rowsOf(s *gpu.Stride) (out []string) {
+	for r := range s.Rows {
+		var b strings.Builder
+		for _, c := range s.Cols {
+			fmt.Fprintf(&b, "%v|", c.ScalarAt(r))
+		}
+		out = append(out, b.String())
+	}
+	return out
+}
+
+// devices are the devices of the tests, with a budget of device memory and one of host memory.
+var devices = map[string]func(t *testing.T, memory, hostMemory int64) gpu.Device{
+	"host": func(t *testing.T, memory, _ int64) gpu.Device {
+		d, err := host.Open(host.Options{Threads: 2, Memory: memory})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, d.Close()) })
+		return d
+	},
+	"cuda": func(t *testing.T, memory, hostMemory int64) gpu.Device {
+		return cudatest.Open(t, cuda.Options{Memory: memory, HostMemory: hostMemory})
+	},
+}
+
+// bench is a store on a device.
+type bench struct {
+	t     *testing.T
+	dev   gpu.Device
+	store *Store
+	lease *gpu.Lease
+	queue gpu.Queue
+}
+
+func open(t *testing.T, d gpu.Device, o Options) *bench {
+	if o.Dir == "" {
+		o.Dir = t.TempDir()
+	}
+	q, err := d.NewQueue("test")
+	require.NoError(t, err)
+	return &bench{t, d, NewStore(d, o), d.Budget().Lease("state"), q}
+}
+
+// close checks that everything was given back.
+func (b *bench) close() {
+	require.NoError(b.t, b.queue.Close())
+	require.NoError(b.t, b.store.Close())
+	require.NoError(b.t, b.lease.Close())
+	require.Empty(b.t, b.dev.Budget().Leaks())
+	require.Empty(b.t, b.dev.HostBudget().Leaks())
+}
+
+// up copies a stride to the device.
+func (b *bench) up(s *gpu.Stride) *gpu.Stride {
+	move := func(s *gpu.Stride) (*gpu.Stride, error) { return gpuCopy(b.lease, s) }
+	if b.store.discrete() {
+		move = func(s *gpu.Stride) (*gpu.Stride, error) { return b.queue.Upload(b.lease, s) }
+	}
+	up, err := move(s)
+	require.NoError(b.t, err)
+	return up
+}
+
+// read returns the rows of partitions [from, to).
+func (b *bench) read(p *Partitions, from, to int) (rows []string, err error) {
+	l := b.dev.HostBudget().Lease("reader")
+	defer l.Close()
+	err = p.Each(context.Background(), b.queue, b.lease, from, to, func(s *gpu.Stride) error {
+		down, err := b.queue.Download(l, s)
+		if err != nil {
+			s.Release()
+			return err
+		}
+		rows = append(rows, rowsOf(down)...)
+		down.Release()
+		return nil
+	})
+	return rows, err
+}
+
+// sameRows compares rows in any order.
+func sameRows(t *testing.T, want, got []string) {
+	t.Helper()
+	slices.Sort(want)
+	slices.Sort(got)
+	require.Equal(t, want, got)
+}
+
+func TestRowsComeBackFromEveryTier(t *testing.T) {
+	for name, device := range devices {
+		for _, c := range []struct {
+			name         string
+			memory, host int64
+			always       bool
+		}{{"memory", 64 << 20, 64 << 20, false}, {"below", 1 << 20, 64 << 20, false}, {"disk", 1 << 20, 256 << 10, false}, {"always", 64 << 20, 64 << 20, true}} {
+			for _, compress := range []bool{false, true} {
+				t.Run(fmt.Sprint(name, "/", c.name, "/", compress), func(t *testing.T) {
+					rnd := rand.New(rand.NewPCG(1, 2))
+					b := open(t, device(t, c.memory, c.host), Options{Always: c.always, Compress: compress})
+					const fanOut = 16
+					p := b.store.NewPartitions("state", b.lease, schema, fanOut)
+					want := make([][]string, fanOut)
+					for i := range 60 {
+						first := rnd.IntN(3)
+						s, offsets := draw(rnd, i*1000, 1+rnd.IntN(900), fanOut-first)
+						all := rowsOf(s)
+						for f := range fanOut - first {
+							want[first+f] = append(want[first+f], all[offsets[f]:offsets[f+1]]...)
+						}
+						require.NoError(t, p.Append(b.up(s), first, offsets))
+					}
+					stats := b.store.Stats("state")
+					if name == "cuda" {
+						require.Equal(t, c.name != "memory", stats.Host.In > 0, "%v", stats)
+					}
+					require.Equal(t, c.always || c.name == "disk" || name == "host" && c.name == "below", stats.Disk.In > 0, "%v", stats)
+					for _, by := range []int{1, 5, fanOut} {
+						for from := 0; from < fanOut; from += by {
+							to := min(from+by, fanOut)
+							got, err := b.read(p, from, to)
+							require.NoError(t, err)
+							all := slices.Concat(want[from:to]...)
+							require.Equal(t, int64(len(all)), p.Rows(from, to))
+							sameRows(t, all, got)
+						}
+					}
+					p.Drop(0, 7)
+					got, err := b.read(p, 7, fanOut)
+					require.NoError(t, err)
+					sameRows(t, slices.Concat(want[7:]...), got)
+					p.Drop(7, fanOut)
+					require.Zero(t, b.store.Stats("state").Disk.Now)
+					require.Zero(t, b.store.Stats("state").Host.Now)
+					require.NoError(t, p.Close())
+					b.close()
+				})
+			}
+		}
+	}
+}
+
+func TestOrderedPartitionsComeBackInOrder(t *testing.T) {
+	for name, device := range devices {
+		t.Run(name, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(3, 4))
+			b := open(t, device(t, 1<<20, 256<<10), Options{})
+			const strides, each = 50, 4
+			p := b.store.NewPartitions("run", b.lease, schema, strides*each)
+			p.Ordered = true
+			var want []string
+			for i := range strides {
+				s, offsets := draw(rnd, i*1000, 500, each)
+				want = append(want, rowsOf(s)...)
+				require.NoError(t, p.Append(b.up(s), i*each, offsets))
+			}
+			require.Positive(t, b.store.Stats("run").Disk.In)
+			got, err := b.read(p, 0, strides*each)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+			require.NoError(t, p.Close())
+			b.close()
+		})
+	}
+}
+
+// TestReadersAndMoversAtTheSameTime reads partitions while others take their memory.
+func TestReadersAndMoversAtTheSameTime(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(5, 6))
+	b := open(t, devices["host"](t, 4<<20, 0), Options{Compress: true})
+	const fanOut = 32
+	p := b.store.NewPartitions("state", b.lease, schema, fanOut)
+	rows := make([]int64, fanOut)
+	for i := range 40 {
+		s, offsets := draw(rnd, i*1000, 800, fanOut)
+		for f := range rows {
+			rows[f] += int64(offsets[f+1] - offsets[f])
+		}
+		require.NoError(t, p.Append(b.up(s), 0, offsets))
+	}
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			l := b.dev.Budget().Lease("reader")
+			q, err := b.dev.NewLaneQueue("reader")
+			require.NoError(t, err)
+			for f := range fanOut {
+				seen := map[string]bool{}
+				err := p.Each(context.Background(), q, l, f, f+1, func(s *gpu.Stride) error {
+					for r := range s.Rows {
+						seen[s.Cols[0].ScalarAt(r).String()] = true
+					}
+					s.Release()
+					return nil
+				})
+				if err != nil || int64(len(seen)) != rows[f] {
+					t.Errorf("partition %d: %d of %d rows, %v", f, len(seen), rows[f], err)
+				}
+			}
+			_ = q.Close()
+			_ = l.Close()
+		})
+	}
+	wg.Go(func() {
+		l := b.dev.Budget().Lease("other")
+		for n := int64(1 << 20); n < 4<<20; n += 100 << 10 {
+			if l.Reserve(n) == nil {
+				l.Unreserve(n)
+			}
+		}
+		_ = l.Close()
+	})
+	wg.Wait()
+	require.NoError(t, p.Close())
+	b.close()
+}
+
+func TestAFlippedBitOnDiskIsAnError(t *testing.T) {
+	for _, compress := range []bool{false, true} {
+		rnd := rand.New(rand.NewPCG(7, 8))
+		b := open(t, devices["host"](t, 64<<20, 0), Options{Always: true, Compress: compress})
+		p := b.store.NewPartitions("join orders", b.lease, schema, 4)
+		s, offsets := draw(rnd, 0, 700, 4)
+		want := rowsOf(s)
+		require.NoError(t, p.Append(b.up(s), 0, offsets))
+		for at := int64(0); at < p.end; at += 1 + p.end/200 {
+			var old [1]byte
+			_, err := p.file.ReadAt(old[:], at)
+			require.NoError(t, err)
+			_, err = p.file.WriteAt([]byte{old[0] ^ 1<<(at%8)}, at)
+			require.NoError(t, err)
+			_, err = b.read(p, 0, 4)
+			require.ErrorIs(t, err, errDamaged, "byte %d", at)
+			require.ErrorContains(t, err, "join orders: read what was spilled to "+b.store.opt.Dir)
+			_, err = p.file.WriteAt(old[:], at)
+			require.NoError(t, err)
+		}
+		require.NoError(t, p.file.Truncate(p.end-1))
+		_, err := b.read(p, 0, 4)
+		require.ErrorIs(t, err, errDamaged)
+		require.NoError(t, p.file.Truncate(0))
+		_, err = b.read(p, 0, 4)
+		require.ErrorIs(t, err, errDamaged)
+		require.Len(t, want, 700)
+		require.NoError(t, p.Close())
+		b.close()
+	}
+}
+
+func TestAFullDiskLeavesRowsInMemoryAndSaysSo(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(9, 10))
+	b := open(t, devices["host"](t, 2<<20, 0), Options{Limit: 300 << 10})
+	p := b.store.NewPartitions("sort", b.lease, schema, 4)
+	var want []string
+	var err error
+	for i := 0; err == nil; i++ {
+		s, offsets := draw(rnd, i*1000, 900, 4)
+		rows := rowsOf(s)
+		own := b.dev.Budget().Lease("scan")
+		var up *gpu.Stride
+		up, err = gpuCopy(own, s)
+		if err == nil {
+			want = append(want, rows...)
+			require.NoError(t, p.Append(up, 0, offsets))
+		}
+		require.NoError(t, own.Close())
+	}
+	require.ErrorIs(t, err, gpu.ErrBudget)
+	require.ErrorContains(t, err, "state: holds")
+	require.ErrorContains(t, err, "--spill-limit")
+	require.NotEmpty(t, want)
+	b.dev.Budget().SetLimit(64 << 20)
+	got, err := b.read(p, 0, 4)
+	require.NoError(t, err)
+	sameRows(t, want, got)
+	require.NoError(t, p.Close())
+	b.close()
+}
+
+// gpuCopy copies a stride of the Go heap to memory of a lease.
+func gpuCopy(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
+	out := &gpu.Stride{Schema: s.Schema, Rows: s.Rows}
+	var err error
+	move := func(b *gpu.Buffer) *gpu.Buffer {
+		if b == nil || err != nil {
+			return nil
+		}
+		var to *gpu.Buffer
+		if to, err = l.Alloc(b.Size()); err != nil {
+			return nil
+		}
+		copy(to.Bytes(), b.Bytes())
+		return to
+	}
+	for _, c := range s.Cols {
+		c.Data, c.Offsets, c.Valid = move(c.Data), move(c.Offsets), move(c.Valid)
+		out.Cols = append(out.Cols, c)
+	}
+	if err != nil {
+		out.Release()
+		return nil, err
+	}
+	return out, nil
+}
+
+func TestAFolderThatCannotHaveFilesIsNamed(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(11, 12))
+	b := open(t, devices["host"](t, 1<<20, 0), Options{Dir: "/nowhere/at/all"})
+	p := b.store.NewPartitions("sort", b.lease, schema, 4)
+	var err error
+	for i := 0; err == nil; i++ {
+		s, offsets := draw(rnd, i*1000, 900, 4)
+		var own *gpu.Stride
+		if own, err = gpuCopy(b.lease, s); err == nil {
+			require.NoError(t, p.Append(own, 0, offsets))
+		}
+	}
+	var refused *gpu.BudgetError
+	require.True(t, errors.As(err, &refused))
+	require.Equal(t, "spill to /nowhere/at/all: no such file or directory; choose another folder with --spill-dir", refused.Hint)
+	require.NoError(t, p.Close())
+	b.close()
+}
+
+func TestFilesArePrivateAndHaveNoNames(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(13, 14))
+	b := open(t, devices["host"](t, 64<<20, 0), Options{Always: true})
+	p := b.store.NewPartitions("sort", b.lease, schema, 4)
+	s, offsets := draw(rnd, 0, 700, 4)
+	require.NoError(t, p.Append(b.up(s), 0, offsets))
+	var st unix.Stat_t
+	require.NoError(t, unix.Fstat(int(p.file.Fd()), &st))
+	require.Equal(t, uint32(0o600), st.Mode&0o777)
+	require.Zero(t, st.Nlink)
+	files, err := os.ReadDir(b.store.opt.Dir)
+	require.NoError(t, err)
+	require.Empty(t, files)
+	require.NoError(t, p.Close())
+	b.close()
+}
+
+func TestRowsThatAreNotInOrderOfPartitionAreAMistake(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(15, 16))
+	b := open(t, devices["host"](t, 64<<20, 0), Options{})
+	p := b.store.NewPartitions("sort", b.lease, schema, 4)
+	for _, offsets := range [][]int{{0}, {0, 5, 3, 10}, {1, 10}, {0, 9}, {0, 1, 2, 3, 4, 10}} {
+		s, _ := draw(rnd, 0, 10, 4)
+		require.Error(t, p.Append(b.up(s), 0, offsets), "%v", offsets)
+	}
+	s, _ := draw(rnd, 0, 10, 4)
+	require.Error(t, p.Append(b.up(s), 4, []int{0, 10}))
+	require.Zero(t, p.Rows(0, 4))
+	require.NoError(t, p.Close())
+	b.close()
+}

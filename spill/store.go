@@ -1,0 +1,248 @@
+package spill
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/dustin/go-humanize"
+	"golang.org/x/sys/unix"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// Options say where a Store keeps rows that do not fit memory.
+type Options struct {
+	// Dir is the folder for files; "" is DefaultDir. None keeps rows in memory only.
+	Dir string
+	// Limit bounds the bytes on disk; 0 is four fifths of the space that is free when the
+	// first file is made.
+	Limit int64
+	// Compress writes blocks that LZ4 makes smaller in their small form.
+	Compress bool
+	// Always moves every stride to disk as soon as it is appended. It is for tests.
+	Always bool
+}
+
+// None is the Options.Dir of a store that writes no files.
+const None = "none"
+
+// DefaultDir returns the folder for files if none is given: $TMPDIR, or else /var/tmp, because
+// /tmp is in memory on many machines.
+func DefaultDir() string {
+	if dir := os.Getenv("TMPDIR"); dir != "" {
+		return dir
+	}
+	return "/var/tmp"
+}
+
+// Store is where the operators of one run keep their rows. It is safe for concurrent use. A
+// nil Store keeps rows where they are made.
+type Store struct {
+	opt    Options
+	device gpu.Device
+	disk   *gpu.Budget
+	opened sync.Once // the limit of disk is known
+
+	mu     sync.Mutex
+	queue  gpu.Queue         // for copies down; of a device with memory of its own
+	owners map[string]*owner // by name
+
+	scratch sync.Pool // *block
+}
+
+// tier is a kind of memory.
+type tier int
+
+// The tiers, fastest first. In the first one a device computes.
+const (
+	deviceTier tier = iota
+	hostTier
+	diskTier
+	tiers
+)
+
+// owner is what Partitions of one name share: the lease of their host memory, if the device has
+// memory of its own, and the bytes that have moved, by tier. Copies that a queue keeps, of
+// dictionaries, outlive the Partitions.
+type owner struct {
+	lease *gpu.Lease
+	moved [tiers]counters
+}
+
+// counters are the bytes that went into and came out of a tier.
+type counters struct{ in, out, now, peak atomic.Int64 }
+
+func (c *counters) add(n int64) {
+	c.in.Add(n)
+	now := c.now.Add(n)
+	for {
+		p := c.peak.Load()
+		if now <= p || c.peak.CompareAndSwap(p, now) {
+			return
+		}
+	}
+}
+
+// TierStats is the traffic of a tier in bytes. In is what was moved into the tier, Out what
+// was read from it again, Now what it holds, and Peak the most that it has held.
+type TierStats struct {
+	In   int64 `json:"bytes_in"`
+	Out  int64 `json:"bytes_out"`
+	Now  int64 `json:"bytes_now"`
+	Peak int64 `json:"bytes_peak"`
+}
+
+func (c *counters) stats() TierStats {
+	return TierStats{c.in.Load(), c.out.Load(), c.now.Load(), c.peak.Load()}
+}
+
+// Stats is the traffic of a store: with page-locked host memory, for a device that has
+// memory of its own, and with files.
+type Stats struct {
+	Host TierStats `json:"host"`
+	Disk TierStats `json:"disk"`
+}
+
+// NewStore returns the store of a run on a device. It makes no file before there is need.
+func NewStore(d gpu.Device, o Options) *Store {
+	if o.Dir == "" {
+		o.Dir = DefaultDir()
+	}
+	s := &Store{opt: o, device: d, owners: map[string]*owner{}}
+	s.disk = gpu.NewBudget("disk", "--spill-limit", o.Limit, nil)
+	s.scratch.New = func() any { return &block{} }
+	return s
+}
+
+// Always reports whether operators should let all rows spill that they can, as tests want.
+func (s *Store) Always() bool { return s != nil && s.opt.Always }
+
+// Stats returns the traffic so far of all Partitions with a name.
+func (s *Store) Stats(name string) (out Stats) {
+	if s == nil {
+		return out
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o := s.owners[name]; o != nil {
+		out = Stats{Host: o.moved[hostTier].stats(), Disk: o.moved[diskTier].stats()}
+	}
+	return out
+}
+
+// owner returns what Partitions of a name share.
+func (s *Store) owner(name string) *owner {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.owners[name]
+	if o == nil {
+		o = &owner{}
+		if s.discrete() {
+			o.lease = s.device.HostBudget().Lease(name + ", spilled")
+		}
+		s.owners[name] = o
+	}
+	return o
+}
+
+// Close ends the store. Partitions that are not closed are an error. The queues that have read
+// them are closed.
+func (s *Store) Close() (err error) {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.queue != nil {
+		err = s.queue.Close()
+	}
+	for _, o := range s.owners {
+		if o.lease != nil {
+			if closeErr := o.lease.Close(); err == nil {
+				err = closeErr
+			}
+		}
+	}
+	if leaks := s.disk.Leaks(); err == nil && len(leaks) > 0 {
+		err = fmt.Errorf("files were not given back: %v", leaks)
+	}
+	return err
+}
+
+// discrete reports whether the device has memory of its own.
+func (s *Store) discrete() bool { return s.device.Budget() != s.device.HostBudget() }
+
+// down copies a stride to host memory.
+func (s *Store) down(l *gpu.Lease, st *gpu.Stride) (*gpu.Stride, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.queue == nil {
+		q, err := s.device.NewQueue("spill")
+		if err != nil {
+			return nil, err
+		}
+		s.queue = q
+	}
+	return s.queue.Download(l, st)
+}
+
+// file makes a file that has no name, so that nothing is left of it when the process ends in
+// whatever way. Its permissions are 0600.
+func (s *Store) file() (*os.File, error) {
+	dir := s.opt.Dir
+	fail := func(err error) error {
+		return fmt.Errorf("spill to %s: %w; choose another folder with --spill-dir", dir, err)
+	}
+	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	f := os.NewFile(uintptr(fd), filepath.Join(dir, "(a file without a name)"))
+	switch err {
+	case nil:
+	default:
+		return nil, fail(err)
+	case unix.EOPNOTSUPP, unix.EISDIR: // not every file system has files without names
+		if f, err = os.CreateTemp(dir, "gstream-spill-*"); err != nil {
+			return nil, fail(err)
+		}
+		if err := os.Remove(f.Name()); err != nil {
+			f.Close()
+			return nil, fail(err)
+		}
+	}
+	s.opened.Do(func() {
+		var st unix.Statfs_t
+		if s.opt.Limit > 0 || unix.Fstatfs(int(f.Fd()), &st) != nil {
+			return
+		}
+		free := float64(st.Bavail) * float64(st.Bsize)
+		s.disk.SetLimit(max(1, int64(min(free*4/5, math.MaxInt64/2))))
+	})
+	return f, nil
+}
+
+// Add adds the traffic of others. The peaks need not have been at the same time.
+func (s *Stats) Add(o Stats) {
+	add := func(t *TierStats, o TierStats) {
+		t.In, t.Out, t.Now, t.Peak = t.In+o.In, t.Out+o.Out, t.Now+o.Now, t.Peak+o.Peak
+	}
+	add(&s.Host, o.Host)
+	add(&s.Disk, o.Disk)
+}
+
+// String describes the traffic in one line; it is empty if there was none.
+func (s Stats) String() string {
+	text := func(name string, t TierStats) string {
+		if t.In == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%s: %s written, %s read, %s at most", name, humanize.IBytes(uint64(t.In)), humanize.IBytes(uint64(t.Out)), humanize.IBytes(uint64(t.Peak)))
+	}
+	h, d := text("host memory", s.Host), text("disk", s.Disk)
+	if h != "" && d != "" {
+		return h + "; " + d
+	}
+	return h + d
+}
