@@ -96,6 +96,13 @@ func (c *calculation) evalRows(p *program, out, n int, in ...gpu.Column) gpu.Col
 	return c.own(cols[0], nil)
 }
 
+// rowIDs is a column of row ids of which the program that made it leaves none null, without
+// the bitmap that says so.
+func rowIDs(ids gpu.Column) gpu.Column {
+	ids.Valid = nil
+	return ids
+}
+
 // gather gathers rows of a column. An id of -1 gives null.
 func (c *calculation) gather(col, ids gpu.Column, outer bool) gpu.Column {
 	if c.err != nil {
@@ -445,7 +452,7 @@ func (c *calculation) target(f Function, offset gpu.Column) gpu.Column {
 	default:
 		id = p.nth(p.long(1), 3)
 	}
-	return c.eval(p, p.within(id, p.long(1), p.long(2)), c.rows(), low, high, offset)
+	return rowIDs(c.eval(p, p.within(id, p.long(1), p.long(2)), c.rows(), low, high, offset))
 }
 
 // targetWithValue is target among the rows whose value is not null. These are listed, and a
@@ -487,7 +494,7 @@ func (c *calculation) targetWithValue(f Function, offset, low, high gpu.Column) 
 		in = []gpu.Column{rank(low), low, offset}
 		at = p.nth(p.long(0), 2)
 	}
-	found := c.eval(p, p.within(at, p.number(int64Type, 0), p.number(int64Type, int64(list.Len))), in...)
+	found := rowIDs(c.eval(p, p.within(at, p.number(int64Type, 0), p.number(int64Type, int64(list.Len))), in...))
 	ids := c.gather(list, found, true)
 	if f.Kind == Lag || f.Kind == Lead {
 		// An offset of 0 is the row itself.
@@ -495,5 +502,5 @@ func (c *calculation) targetWithValue(f Function, offset, low, high gpu.Column) 
 		ids = c.eval(p, p.choose(int32Type, p.op(gpu.OpEq, boolType, 2, p.number(int64Type, 0)), 1, 0), ids, c.rows(), offset)
 	}
 	p = newProgram(int32Type, int32Type, int32Type)
-	return c.eval(p, p.within(p.long(0), p.long(1), p.long(2)), ids, low, high)
+	return rowIDs(c.eval(p, p.within(p.long(0), p.long(1), p.long(2)), ids, low, high))
 }

@@ -40,8 +40,7 @@ type GroupSpec struct {
 	// Always has the keys of the groups of an input without rows.
 	Always [][]gpu.Scalar
 	// Out names the keys, then the functions.
-	Out      *gpu.Schema
-	PartRows int
+	Out *gpu.Schema
 }
 
 // NewGroups returns the operator of a spec. It is the sort-based group-by (Wu et al., SIGMOD
@@ -54,7 +53,7 @@ func NewGroups(s GroupSpec) (Window, error) {
 		s.Always = [][]gpu.Scalar{nil}
 	}
 	o := &groups{GroupSpec: s}
-	o.collection = collection{in: s.In, out: s.Out, keys: s.Keys, partRows: s.PartRows, compute: o.compute}
+	o.collection = collection{in: s.In, out: s.Out, keys: s.Keys, compute: o.compute}
 	return o, nil
 }
 
@@ -366,7 +365,7 @@ func (g *grouping) edge(kind Kind, low, high gpu.Column) gpu.Column {
 	if kind == LastValue {
 		id = p.minus(p.long(1), p.number(int64Type, 1))
 	}
-	return g.evalGroups(p, p.within(id, p.long(0), p.long(1)), low, high)
+	return rowIDs(g.evalGroups(p, p.within(id, p.long(0), p.long(1)), low, high))
 }
 
 // quantile has the value at a fraction of the sorted values [low, high), or between the two
@@ -388,7 +387,7 @@ func (g *grouping) quantile(f GroupFunction, value, low, high gpu.Column) gpu.Co
 			up = p.minus(n, p.long(p.op(gpu.OpFloor, doubleType, rest)))
 		}
 		at := p.plus(first, p.minus(p.greatest(up, one), one))
-		ids := g.evalGroups(p, p.within(at, first, p.long(1)), low, high)
+		ids := rowIDs(g.evalGroups(p, p.within(at, first, p.long(1)), low, high))
 		return g.gather(value, ids, true)
 	}
 	// (n - 1)·q rows behind the first one, which may be between two rows.
@@ -408,7 +407,7 @@ func (g *grouping) quantile(f GroupFunction, value, low, high gpu.Column) gpu.Co
 	for _, c := range cols {
 		g.own(c, nil)
 	}
-	x, y := g.gather(value, cols[0], true), g.gather(value, cols[1], true)
+	x, y := g.gather(value, rowIDs(cols[0]), true), g.gather(value, rowIDs(cols[1]), true)
 	return g.between(f.Output, x, y, cols[2])
 }
 
@@ -514,7 +513,7 @@ func (g *grouping) gatherIDs(ids, at gpu.Column) gpu.Column {
 	found := g.gather(ids, at, true)
 	p := newProgram(int32Type)
 	there := p.op(gpu.OpIsNotNull, boolType, 0)
-	return g.evalGroups(p, p.choose(int32Type, there, 0, p.number(int32Type, -1)), found)
+	return rowIDs(g.evalGroups(p, p.choose(int32Type, there, 0, p.number(int32Type, -1)), found))
 }
 
 // concatenation joins the strings [low, high) with a separator between them. Each string has
@@ -547,6 +546,7 @@ func (g *grouping) concatenation(f GroupFunction, value, low, high gpu.Column) g
 		g.err = fmt.Errorf("string_agg: strings in a dictionary")
 		return gpu.Column{}
 	}
+	there.Valid = nil
 	// The offsets of the groups are those of their first strings.
 	if value.Len == 0 {
 		return g.gather(texts, g.constants(-1), true)

@@ -109,8 +109,6 @@ type Spec struct {
 	// Keep are the columns of the input that the result has, before those of the functions.
 	Keep []int
 	Out  *gpu.Schema
-	// PartRows is the rows that a part should have; 0 leaves it to the operator.
-	PartRows int
 }
 
 // Window is the operator: Blocking, and then a Source.
@@ -135,7 +133,7 @@ func New(s Spec) (Window, error) {
 		return nil, fmt.Errorf("window returns %d columns under %d names", len(s.Keep)+len(s.Functions), s.Out.Len())
 	}
 	o := &windows{Spec: s}
-	o.collection = collection{in: s.In, out: s.Out, keys: s.Partition, partRows: s.PartRows, compute: o.compute}
+	o.collection = collection{in: s.In, out: s.Out, keys: s.Partition, compute: o.compute}
 	return o, nil
 }
 
@@ -148,9 +146,8 @@ type windows struct {
 // collection collects the rows of all lanes, partitioned by a hash of keys if there are any,
 // and then has them computed part by part.
 type collection struct {
-	in, out  *gpu.Schema
-	keys     []int
-	partRows int
+	in, out *gpu.Schema
+	keys    []int
 	// compute computes a part. It takes the strides over.
 	compute func(t operators.Task, strides []*gpu.Stride) (output, error)
 
@@ -258,12 +255,10 @@ func (o *collection) partition(t operators.Task, c *cut) error {
 func (o *collection) Finalize(_ context.Context, t operators.Task) error {
 	o.stride = t.StrideRows
 	slices.SortStableFunc(o.held, func(a, b cut) int { return a.number - b.number })
-	if o.partRows == 0 {
-		o.partRows = max(1<<16, t.StrideRows/2)
-	}
 	width := 0
 	if len(o.keys) > 0 {
-		width = min(fanOut, bits.Len(uint(o.rows/o.partRows)))
+		// A part of half a stride is sorted within the cache of a core.
+		width = min(fanOut, bits.Len(uint(2*o.rows/t.StrideRows)))
 	}
 	o.shift = uint(fanOut - width)
 	for i := range o.held {
