@@ -21,15 +21,16 @@ func drawWindow(r *rand.Rand) *randomCase {
 	for i, k := range r.Perm(len(g.c.tables[0].rows)) {
 		g.c.tables[0].rows[i][0] = gpu.IntScalar(g.c.tables[0].schema.Fields[0].Type, int64(k))
 	}
-	var exprs []named
-	var columns []randomColumn
+	// The first column tells the rows apart when they are compared.
+	exprs := []named{{exprtest.Leaf(exprtest.Integer, in.columns[0].name), in.columns[0].name}}
+	columns := []randomColumn{in.columns[0]}
 	for i := range 1 + r.IntN(4) {
 		f, exact := g.windowFunction(in)
 		name := fmt.Sprintf("w%d", i+1)
 		exprs = append(exprs, named{exprtest.Leaf(exprtest.Number, f), name})
 		columns = append(columns, randomColumn{name, exprtest.Number, exact})
 	}
-	for _, c := range in.columns {
+	for _, c := range in.columns[1:] {
 		if r.IntN(3) > 0 {
 			exprs = append(exprs, named{exprtest.Leaf(c.class, c.name), c.name})
 			columns = append(columns, c)
@@ -102,7 +103,17 @@ func (g *caseGenerator) windowFunction(in randomRelation) (call string, exact bo
 			number = c
 		}
 	}
-	f := []string{"sum", "avg"}[r.IntN(2)]
+	f := []string{"sum", "avg", "sum", "avg", "product"}[r.IntN(5)]
+	if r.IntN(6) == 0 {
+		f = []string{"var_samp", "var_pop", "stddev", "stddev_pop"}[r.IntN(4)]
+		number = in.columns[0]
+		for _, c := range in.columns {
+			if c.class == exprtest.Integer && r.IntN(2) == 0 && c.name != in.columns[0].name {
+				number = c
+			}
+		}
+		return fmt.Sprintf("%s(CAST(%s AS DECIMAL(12,3))) OVER (%s)", f, number.name, g.over(in, r.IntN(2) == 0, true)), false
+	}
 	return fmt.Sprintf("%s(%s) OVER (%s)", f, number.name, g.over(in, r.IntN(2) == 0, true)), false
 }
 

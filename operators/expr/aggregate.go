@@ -70,6 +70,8 @@ type aggregate struct {
 	takes argument
 	// sorted is the function of the rows of a group; window.Aggregate if it is kind.
 	sorted window.Kind
+	// distinct says that it always takes each value once.
+	distinct bool
 }
 
 // argument is what an aggregate function takes.
@@ -91,6 +93,7 @@ var aggregates = map[string]aggregate{
 	"fsum": {kind: gpu.Sum, takes: double}, "kahan_sum": {kind: gpu.Sum, takes: double}, "sumkahan": {kind: gpu.Sum, takes: double}, "favg": {kind: gpu.Avg, takes: double},
 	"bool_and": {kind: gpu.Min, takes: condition}, "bool_or": {kind: gpu.Max, takes: condition},
 	"count_if": {kind: gpu.Sum, takes: indicator}, "countif": {kind: gpu.Sum, takes: indicator},
+	"approx_count_distinct": {kind: gpu.Count, distinct: true},
 	"product": {kind: gpu.Product, takes: double}, "bit_and": {kind: gpu.BitAnd, takes: integer}, "bit_or": {kind: gpu.BitOr, takes: integer}, "bit_xor": {kind: gpu.BitXor, takes: integer},
 	"first": {sorted: window.FirstValue}, "last": {sorted: window.LastValue}, "arbitrary": {sorted: window.FirstValue}, "any_value": {sorted: window.FirstValue},
 	"arg_min": {sorted: window.ArgMin}, "argmin": {sorted: window.ArgMin}, "min_by": {sorted: window.ArgMin},
@@ -113,6 +116,20 @@ func AggregateColumn(i int) string { return fmt.Sprintf("$agg%d", i) }
 func BindAggregates(n Node, s *Scope) (calls []AggregateCall, post Node, err error) {
 	b := &binder{scope: s, src: n.source()}
 	seen := map[string]int{}
+	add := func(c *callNode) (Node, error) {
+		key := c.String()
+		i, ok := seen[key]
+		if !ok {
+			call, err := b.aggregate(c, aggregates[c.name])
+			if err != nil {
+				return nil, err
+			}
+			i = len(calls)
+			seen[key] = i
+			calls = append(calls, call)
+		}
+		return &nameNode{base{src: c.src, at: c.at, tall: 1}, []string{AggregateColumn(i)}}, nil
+	}
 	post, err = replace(n, func(n Node) (Node, error) {
 		c, ok := n.(*callNode)
 		if !ok {
@@ -125,18 +142,10 @@ func BindAggregates(n Node, s *Scope) (calls []AggregateCall, post Node, err err
 		if !ok {
 			return nil, nil
 		}
-		key := c.String()
-		i, ok := seen[key]
-		if !ok {
-			call, err := b.aggregate(c, f)
-			if err != nil {
-				return nil, err
-			}
-			i = len(calls)
-			seen[key] = i
-			calls = append(calls, call)
+		if tree, err := b.variance(c, f, add); tree != nil || err != nil {
+			return tree, err
 		}
-		return &nameNode{base{src: c.src, at: c.at, tall: 1}, []string{AggregateColumn(i)}}, nil
+		return add(c)
 	})
 	if err != nil {
 		return nil, nil, err
@@ -163,8 +172,8 @@ func (b *binder) aggregate(n *callNode, f aggregate) (call AggregateCall, err er
 		return call, err
 	}
 	call = AggregateCall{Kind: f.kind, Output: gpu.Of(gpu.Int64)}
-	switch rows := f.kind == gpu.CountAll || f.kind == gpu.Count && len(n.args) == 0; {
-	case n.star && f.kind != gpu.Count && f.kind != gpu.CountAll:
+	switch rows := f.kind == gpu.CountAll || f.kind == gpu.Count && !f.distinct && len(n.args) == 0; {
+	case n.star && (f.distinct || f.kind != gpu.Count && f.kind != gpu.CountAll):
 		return call, b.errorf(n, "%s takes 1 argument, found *", n.name)
 	case f.kind == gpu.CountAll && len(n.args) > 0:
 		return call, b.errorf(n, "%s takes no arguments, found %d", n.name, len(n.args))
@@ -182,7 +191,7 @@ func (b *binder) aggregate(n *callNode, f aggregate) (call AggregateCall, err er
 		if call.Arg, err = b.argument(n, f.takes); err != nil {
 			return call, err
 		}
-		call.Distinct = n.distinct && f.kind != gpu.Min && f.kind != gpu.Max
+		call.Distinct = (n.distinct || f.distinct) && f.kind != gpu.Min && f.kind != gpu.Max
 	}
 	if n.filter != nil {
 		if err := b.filterArgument(n, &call); err != nil {

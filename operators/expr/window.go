@@ -76,11 +76,7 @@ func WindowColumn(i int) string { return fmt.Sprintf("$window%d", i) }
 func BindWindows(n Node, s *Scope, first int) (calls []WindowCall, post Node, err error) {
 	b := &binder{scope: s, src: n.source()}
 	seen := map[string]int{}
-	post, err = replace(n, func(n Node) (Node, error) {
-		c, ok := n.(*callNode)
-		if !ok || c.over == nil {
-			return nil, nil
-		}
+	add := func(c *callNode) (Node, error) {
 		key := c.String()
 		i, ok := seen[key]
 		if !ok {
@@ -94,6 +90,16 @@ func BindWindows(n Node, s *Scope, first int) (calls []WindowCall, post Node, er
 			calls = append(calls, call)
 		}
 		return &nameNode{base{src: c.src, at: c.at, tall: 1}, []string{WindowColumn(first + i)}}, nil
+	}
+	post, err = replace(n, func(n Node) (Node, error) {
+		c, ok := n.(*callNode)
+		if !ok || c.over == nil {
+			return nil, nil
+		}
+		if tree, err := b.variance(c, aggregates[c.name], add); tree != nil || err != nil {
+			return tree, err
+		}
+		return add(c)
 	})
 	if err != nil {
 		return nil, nil, err
@@ -128,7 +134,7 @@ func (b *binder) window(n *callNode) (c WindowCall, err error) {
 		return c, b.errorf(n, "there is no window function or aggregate %q%s", cutRight(n.name, 60), suggest(n.name, names))
 	case len(n.order) > 0:
 		return c, b.errorf(n, "ORDER BY among the arguments of %s is not possible with OVER; order the window", n.name)
-	case n.distinct:
+	case n.distinct || agg.distinct && !isRanking:
 		return c, b.errorf(n, "DISTINCT is not possible with OVER")
 	case isRanking && n.filter != nil:
 		return c, b.errorf(n, "FILTER is possible after aggregates only, and %s is not one", n.name)
@@ -161,7 +167,7 @@ func (b *binder) windowAggregate(n *callNode, f aggregate, c *WindowCall) error 
 		case window.ArgMin, window.ArgMax:
 			c.Offset = s.Key
 		default:
-			return b.errorf(n, "%s is not possible with OVER; compute it in a group step, and join its rows", n.name)
+			return b.errorf(n, "%s of %v is not possible with OVER; compute it in a group step, and join its rows", n.name, call.Arg.typ)
 		}
 	}
 	return nil
