@@ -70,7 +70,7 @@ func TestJobsGiveDuckDBsAnswers(t *testing.T) {
 	require.NoError(t, err)
 	var answers map[string]answer
 	require.NoError(t, json.Unmarshal(text, &answers))
-	require.Len(t, answers, 14)
+	require.Len(t, answers, 15)
 	device := cudatest.Open(t, cuda.Options{})
 	for job, want := range answers {
 		check := func(t *testing.T, opt pipeline.RunOptions) {

@@ -238,3 +238,71 @@ func CheckUnmatched(probe, build, rest Column) error {
 	}
 	return nil
 }
+
+// CheckRanges returns an error when columns cannot be the bounds of ranges of rows: no row
+// ids, or lengths that differ.
+func CheckRanges(from, to Column) error {
+	for _, c := range []Column{from, to} {
+		if err := CheckIDs(c); err != nil {
+			return err
+		}
+	}
+	if from.Len != to.Len {
+		return fmt.Errorf("ranges with %d first rows and %d ends", from.Len, to.Len)
+	}
+	return nil
+}
+
+// CheckFold returns an error when ranges of values cannot be folded: an aggregate that Fold
+// does not have or that is not defined on its input, values of another type, more than
+// MaxRows of them, and the errors of CheckRanges.
+func CheckFold(a Aggregate, values, from, to Column) error {
+	t, defined, want := a.Input, false, a.Input
+	switch a.Kind {
+	case Count:
+		defined, want = true, Of(Int64)
+	case Sum:
+		if defined = t.IsNumeric(); defined {
+			want = SumType(t)
+		}
+	case Product:
+		defined = t.Kind == Float64
+	case BitAnd, BitOr, BitXor:
+		defined = t.IsInteger()
+	}
+	switch {
+	case !defined:
+		return fmt.Errorf("%v of ranges is not defined on %v", a.Kind, t)
+	case a.Output != want:
+		return fmt.Errorf("%v of %v is %v, not %v", a.Kind, t, want, a.Output)
+	case values.Type != t:
+		return fmt.Errorf("%v of %v, planned for %v", a.Kind, values.Type, t)
+	case values.Len > MaxRows:
+		return fmt.Errorf("%d rows are more than the %d that row ids can address", values.Len, MaxRows)
+	case values.Dict != nil && !t.IsVar():
+		return fmt.Errorf("values in a dictionary of %v: only strings are dictionary-coded", t)
+	}
+	return CheckRanges(from, to)
+}
+
+// CheckExtreme returns an error when the extreme rows of ranges of a key cannot be found.
+func CheckExtreme(key SortKey, from, to Column) error {
+	if err := CheckKeys([]Column{key.Column}); err != nil {
+		return err
+	}
+	return CheckRanges(from, to)
+}
+
+// CheckSearch returns an error when ranges of a key cannot be searched for bounds.
+func CheckSearch(key SortKey, bound, from, to Column) error {
+	if bound.Type != key.Column.Type {
+		return fmt.Errorf("search of keys of %v for bounds of %v", key.Column.Type, bound.Type)
+	}
+	if bound.Len != from.Len {
+		return fmt.Errorf("search of %d ranges for %d bounds", from.Len, bound.Len)
+	}
+	if err := CheckKeys([]Column{bound}); err != nil {
+		return err
+	}
+	return CheckExtreme(key, from, to)
+}

@@ -11,6 +11,15 @@ func Pick(cols []gpu.Column, at []int) []gpu.Column {
 	return out
 }
 
+// First returns the positions of the first n columns.
+func First(n int) []int {
+	at := make([]int, n)
+	for i := range at {
+		at[i] = i
+	}
+	return at
+}
+
 // PickFields returns a schema of the fields at the given positions.
 func PickFields(s *gpu.Schema, at []int) *gpu.Schema {
 	out := make([]gpu.Field, len(at))

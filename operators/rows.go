@@ -93,14 +93,18 @@ func (r *Rows) Gather(t Task, ids gpu.Column) (*gpu.Stride, error) {
 	return out, nil
 }
 
-// Drop keeps only the first columns, which are those of schema.
-func (r *Rows) Drop(schema *gpu.Schema) {
-	n := schema.Len()
-	gpu.ReleaseColumns(r.Cols[n:])
-	for _, parts := range r.parts[n:] {
-		gpu.ReleaseColumns(parts)
+// Keep keeps only the columns at the given positions, under the names of schema.
+func (r *Rows) Keep(at []int, schema *gpu.Schema) {
+	kept := &Rows{Schema: schema, N: r.N}
+	for _, c := range at {
+		kept.Cols = append(kept.Cols, r.Cols[c].Retain())
+		kept.parts = append(kept.parts, r.parts[c])
+		for _, p := range r.parts[c] {
+			p.Retain()
+		}
 	}
-	r.Schema, r.Cols, r.parts = schema, r.Cols[:n], r.parts[:n]
+	r.Release()
+	*r = *kept
 }
 
 // Release drops all references.

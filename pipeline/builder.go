@@ -82,6 +82,10 @@ func (b *Builder) Filter(condition string) *Builder { return b.step(Step{Filter:
 // Select computes columns: "a", "a + b as c", "*".
 func (b *Builder) Select(columns ...string) *Builder { return b.step(Step{Select: toColumns(columns)}) }
 
+// Qualify keeps the rows on which an SQL condition over window functions is true, as in
+// "row_number() over (partition by a order by b) <= 3".
+func (b *Builder) Qualify(condition string) *Builder { return b.step(Step{Qualify: condition}) }
+
 // Distinct is Select without rows that occur before; without columns it is of all columns.
 func (b *Builder) Distinct(columns ...string) *Builder {
 	if len(columns) == 0 {

@@ -34,7 +34,7 @@ var queries embed.FS
 // jobs are the example jobs by folder, in the order of the table.
 var jobs = []struct{ dir, name string }{
 	{"tpch", "q01"}, {"tpch", "q03"}, {"tpch", "q05"}, {"tpch", "q06"}, {"tpch", "q07"}, {"tpch", "q10"}, {"tpch", "q12"}, {"tpch", "q14"}, {"tpch", "q19"},
-	{"etl", "filter"}, {"etl", "join"}, {"etl", "aggregate"}, {"etl", "join_aggregate"}, {"etl", "sort"},
+	{"etl", "filter"}, {"etl", "join"}, {"etl", "aggregate"}, {"etl", "join_aggregate"}, {"etl", "sort"}, {"etl", "window"},
 }
 
 // tables are the TPC-H tables that the queries use.

@@ -112,6 +112,20 @@ func testOtherDevice(t *testing.T, open Open) {
 			return err
 		})
 	}
+	for _, c := range [][2]gpu.Column{{own, far}, {far, own}} {
+		try("fold", func(q gpu.Queue) error {
+			_, err := q.Fold(b.l, gpu.Aggregate{Kind: gpu.Count, Input: own.Type, Output: gpu.Of(gpu.Int64)}, c[0], c[1], c[1])
+			return err
+		})
+		try("extreme", func(q gpu.Queue) error {
+			_, err := q.Extreme(b.l, gpu.SortKey{Column: c[0]}, false, c[1], c[1])
+			return err
+		})
+		try("search", func(q gpu.Queue) error {
+			_, err := q.Search(b.l, gpu.SortKey{Column: c[0]}, c[0], false, c[1], c[1])
+			return err
+		})
+	}
 	try("runs", func(q gpu.Queue) error { _, _, err := q.Runs(b.l, []gpu.Column{far}); return err })
 	move := func(name string, l *gpu.Lease, s *gpu.Stride, copy func(gpu.Queue, *gpu.Lease, *gpu.Stride) (*gpu.Stride, error)) {
 		try(name, func(q gpu.Queue) error { _, err := copy(q, l, s); return err })

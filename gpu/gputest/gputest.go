@@ -62,6 +62,9 @@ func Run(t *testing.T, open, reference Open) {
 		{"MatchSorted", testMatchSorted},
 		{"MatchRange", testMatchRange},
 		{"Runs", testRuns},
+		{"Fold", testFold},
+		{"Extreme", testExtreme},
+		{"Search", testSearch},
 		{"Groups", testGroups},
 		{"Aggregates", testAggregates},
 		{"AggregatesOfRuns", testAggregatesOfRuns},
@@ -87,7 +90,7 @@ type bench struct {
 
 	cases int // cases of this part so far, run or not
 
-	cols, other []gpu.Column // used by the refusals
+	cols, other, ends []gpu.Column // used by the refusals
 }
 
 // takes reports whether the suite runs the next of many cases.

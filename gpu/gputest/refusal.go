@@ -251,6 +251,18 @@ func (b *bench) inputs() []gpu.Column {
 	return b.cols
 }
 
+// frame uploads ranges of rows, once for each bench: the last 200 rows before each row.
+func (b *bench) frame() (from, to gpu.Column) {
+	if b.ends == nil {
+		ends := make([][]int32, 2)
+		for i := range refusalRows {
+			ends[0], ends[1] = append(ends[0], int32(max(0, i-200))), append(ends[1], int32(i))
+		}
+		b.ends = []gpu.Column{b.ids(ends[0]), b.ids(ends[1])}
+	}
+	return b.ends[0], b.ends[1]
+}
+
 // stateless is the refusal of a primitive without state.
 func stateless(name string, call func(b *bench, cols []gpu.Column) (made, error)) refusal {
 	return refusal{name: name, start: func(b *bench) trial {
@@ -393,6 +405,31 @@ func primitiveRefusals() []refusal {
 			}
 			return made{cols: []gpu.Column{a.IDs(), firsts}}, nil
 		}),
+		stateless("extreme", func(b *bench, cols []gpu.Column) (made, error) {
+			from, to := b.frame()
+			return one(b.q.Extreme(b.l, gpu.SortKey{Column: cols[colText]}, false, from, to))
+		}),
+		stateless("search", func(b *bench, cols []gpu.Column) (made, error) {
+			from, to := b.frame()
+			return one(b.q.Search(b.l, gpu.SortKey{Column: cols[colSorted]}, cols[colSorted], true, from, to))
+		}),
+	}
+	for name, a := range map[string]struct {
+		kind gpu.AggregateKind
+		at   int
+	}{"counts": {gpu.Count, colFew}, "sums": {gpu.Sum, colWide}, "sums of floats": {gpu.Sum, colFloat}, "products": {gpu.Product, colFloat}, "bits": {gpu.BitXor, colFew}} {
+		out = append(out, stateless("fold of "+name, func(b *bench, cols []gpu.Column) (made, error) {
+			from, to := b.frame()
+			c := cols[a.at]
+			agg := gpu.Aggregate{Kind: a.kind, Input: c.Type, Output: c.Type}
+			switch a.kind {
+			case gpu.Count:
+				agg.Output = gpu.Of(gpu.Int64)
+			case gpu.Sum:
+				agg.Output = gpu.SumType(c.Type)
+			}
+			return one(b.q.Fold(b.l, agg, c, from, to))
+		}))
 	}
 	for _, c := range []struct {
 		name string

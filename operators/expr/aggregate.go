@@ -2,8 +2,10 @@ package expr
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/window"
 )
 
 // AggregateCall is one call of an aggregate function.
@@ -13,6 +15,22 @@ type AggregateCall struct {
 	// Distinct says that each value of Arg counts once. It is never set for Min and Max.
 	Distinct bool
 	Output   gpu.Type
+	// Sorted is set for an aggregate that needs the rows of a group together.
+	Sorted *SortedCall
+}
+
+// SortedCall is what an aggregate needs that sees the rows of a group in an order. See
+// window.GroupFunction.
+type SortedCall struct {
+	Kind                   window.Kind
+	Key, Filter            *Expr
+	Order                  []WindowKey
+	IgnoreNulls            bool
+	Fraction               float64
+	Numerator, Denominator int64
+	Descending             bool
+	Separator              string
+	text                   string
 }
 
 // Equal reports whether two calls over one schema are the same.
@@ -20,11 +38,22 @@ func (c AggregateCall) Equal(d AggregateCall) bool {
 	if c.Arg == nil || d.Arg == nil {
 		return c.Kind == d.Kind && c.Arg == d.Arg
 	}
-	return c.Kind == d.Kind && c.Distinct == d.Distinct && c.Arg.Equal(d.Arg)
+	return c.Kind == d.Kind && c.Distinct == d.Distinct && c.Arg.Equal(d.Arg) && c.Sorted.equal(d.Sorted)
+}
+
+func (c *SortedCall) equal(d *SortedCall) bool {
+	if c == nil || d == nil {
+		return c == d
+	}
+	return c.Kind == d.Kind && sameExpr(c.Key, d.Key) && sameExpr(c.Filter, d.Filter) && slices.EqualFunc(c.Order, d.Order, WindowKey.equal) &&
+		c.IgnoreNulls == d.IgnoreNulls && c.Fraction == d.Fraction && c.Numerator == d.Numerator && c.Denominator == d.Denominator && c.Descending == d.Descending && c.Separator == d.Separator
 }
 
 // String describes the call.
 func (c AggregateCall) String() string {
+	if c.Sorted != nil {
+		return c.Sorted.text
+	}
 	text := c.Kind.String()
 	if c.Distinct {
 		text += " distinct"
@@ -39,6 +68,10 @@ func (c AggregateCall) String() string {
 type aggregate struct {
 	kind  gpu.AggregateKind
 	takes argument
+	// sorted is the function of the rows of a group; window.Aggregate if it is kind.
+	sorted window.Kind
+	// distinct says that it always takes each value once.
+	distinct bool
 }
 
 // argument is what an aggregate function takes.
@@ -47,18 +80,29 @@ type argument uint8
 const (
 	anything argument = iota
 	number
-	addend    // a number, or a BOOLEAN, which is 1 or 0
-	double    // a number, as a DOUBLE
+	addend // a number, or a BOOLEAN, which is 1 or 0
+	double // a number, as a DOUBLE
+	integer
 	condition // a BOOLEAN
 	indicator // a BOOLEAN, which is 1 or 0
 )
 
 var aggregates = map[string]aggregate{
-	"count": {gpu.Count, anything}, "count_star": {gpu.CountAll, anything}, "min": {gpu.Min, anything}, "max": {gpu.Max, anything},
-	"sum": {gpu.Sum, addend}, "avg": {gpu.Avg, number}, "mean": {gpu.Avg, number},
-	"fsum": {gpu.Sum, double}, "kahan_sum": {gpu.Sum, double}, "sumkahan": {gpu.Sum, double}, "favg": {gpu.Avg, double},
-	"bool_and": {gpu.Min, condition}, "bool_or": {gpu.Max, condition},
-	"count_if": {gpu.Sum, indicator}, "countif": {gpu.Sum, indicator},
+	"count": {kind: gpu.Count}, "count_star": {kind: gpu.CountAll}, "min": {kind: gpu.Min}, "max": {kind: gpu.Max},
+	"sum": {kind: gpu.Sum, takes: addend}, "avg": {kind: gpu.Avg, takes: number}, "mean": {kind: gpu.Avg, takes: number},
+	"fsum": {kind: gpu.Sum, takes: double}, "kahan_sum": {kind: gpu.Sum, takes: double}, "sumkahan": {kind: gpu.Sum, takes: double}, "favg": {kind: gpu.Avg, takes: double},
+	"bool_and": {kind: gpu.Min, takes: condition}, "bool_or": {kind: gpu.Max, takes: condition},
+	"count_if": {kind: gpu.Sum, takes: indicator}, "countif": {kind: gpu.Sum, takes: indicator},
+	"approx_count_distinct": {kind: gpu.Count, distinct: true},
+	"product": {kind: gpu.Product, takes: double}, "bit_and": {kind: gpu.BitAnd, takes: integer}, "bit_or": {kind: gpu.BitOr, takes: integer}, "bit_xor": {kind: gpu.BitXor, takes: integer},
+	"first": {sorted: window.FirstValue}, "last": {sorted: window.LastValue}, "arbitrary": {sorted: window.FirstValue}, "any_value": {sorted: window.FirstValue},
+	"arg_min": {sorted: window.ArgMin}, "argmin": {sorted: window.ArgMin}, "min_by": {sorted: window.ArgMin},
+	"arg_max": {sorted: window.ArgMax}, "argmax": {sorted: window.ArgMax}, "max_by": {sorted: window.ArgMax},
+	"median": {sorted: window.QuantileCont}, "quantile_cont": {sorted: window.QuantileCont},
+	"quantile": {sorted: window.QuantileDisc}, "quantile_disc": {sorted: window.QuantileDisc}, "mode": {sorted: window.Mode},
+	"string_agg": {sorted: window.StringAgg}, "group_concat": {sorted: window.StringAgg}, "listagg": {sorted: window.StringAgg},
+	"var_samp": {takes: double, sorted: window.VarSamp}, "variance": {takes: double, sorted: window.VarSamp}, "var_pop": {takes: double, sorted: window.VarPop},
+	"stddev_samp": {takes: double, sorted: window.StddevSamp}, "stddev": {takes: double, sorted: window.StddevSamp}, "stddev_pop": {takes: double, sorted: window.StddevPop},
 }
 
 // AggregateColumn returns the name of the column that replaces call i in the tree that
@@ -72,19 +116,11 @@ func AggregateColumn(i int) string { return fmt.Sprintf("$agg%d", i) }
 func BindAggregates(n Node, s *Scope) (calls []AggregateCall, post Node, err error) {
 	b := &binder{scope: s, src: n.source()}
 	seen := map[string]int{}
-	post, err = replace(n, func(n Node) (Node, error) {
-		c, ok := n.(*callNode)
-		if !ok {
-			return nil, nil
-		}
-		f, ok := aggregates[c.name]
-		if !ok {
-			return nil, nil
-		}
+	add := func(c *callNode) (Node, error) {
 		key := c.String()
 		i, ok := seen[key]
 		if !ok {
-			call, err := b.aggregate(c, f)
+			call, err := b.aggregate(c, aggregates[c.name])
 			if err != nil {
 				return nil, err
 			}
@@ -93,6 +129,23 @@ func BindAggregates(n Node, s *Scope) (calls []AggregateCall, post Node, err err
 			calls = append(calls, call)
 		}
 		return &nameNode{base{src: c.src, at: c.at, tall: 1}, []string{AggregateColumn(i)}}, nil
+	}
+	post, err = replace(n, func(n Node) (Node, error) {
+		c, ok := n.(*callNode)
+		if !ok {
+			return nil, nil
+		}
+		if c.over != nil {
+			return nil, b.errorf(c, "the window function %s is not allowed here; compute it in a select step after the group", c.name)
+		}
+		f, ok := aggregates[c.name]
+		if !ok {
+			return nil, nil
+		}
+		if tree, err := b.variance(c, f, add); tree != nil || err != nil {
+			return tree, err
+		}
+		return add(c)
 	})
 	if err != nil {
 		return nil, nil, err
@@ -101,14 +154,26 @@ func BindAggregates(n Node, s *Scope) (calls []AggregateCall, post Node, err err
 }
 
 func (b *binder) aggregate(n *callNode, f aggregate) (call AggregateCall, err error) {
-	for _, arg := range n.args {
+	for _, arg := range n.children() {
+		if arg == nil || arg == n.filter {
+			continue
+		}
 		if inner := aggregateIn(arg); inner != nil {
 			return call, b.errorf(inner, "the aggregate %s is not allowed inside another one; compute it in a group step before", inner.name)
 		}
 	}
+	switch {
+	case n.ignoreNulls:
+		return call, b.errorf(n, "IGNORE NULLS is possible with OVER only; any_value ignores nulls")
+	case f.sorted != window.Aggregate:
+		return b.sortedAggregate(n, f)
+	}
+	if _, err := b.orderKeys(n.order); err != nil { // on which the result does not depend
+		return call, err
+	}
 	call = AggregateCall{Kind: f.kind, Output: gpu.Of(gpu.Int64)}
-	switch rows := f.kind == gpu.CountAll || f.kind == gpu.Count && len(n.args) == 0; {
-	case n.star && f.kind != gpu.Count && f.kind != gpu.CountAll:
+	switch rows := f.kind == gpu.CountAll || f.kind == gpu.Count && !f.distinct && len(n.args) == 0; {
+	case n.star && (f.distinct || f.kind != gpu.Count && f.kind != gpu.CountAll):
 		return call, b.errorf(n, "%s takes 1 argument, found *", n.name)
 	case f.kind == gpu.CountAll && len(n.args) > 0:
 		return call, b.errorf(n, "%s takes no arguments, found %d", n.name, len(n.args))
@@ -126,15 +191,18 @@ func (b *binder) aggregate(n *callNode, f aggregate) (call AggregateCall, err er
 		if call.Arg, err = b.argument(n, f.takes); err != nil {
 			return call, err
 		}
-		call.Distinct = n.distinct && f.kind != gpu.Min && f.kind != gpu.Max
+		call.Distinct = (n.distinct || f.distinct) && f.kind != gpu.Min && f.kind != gpu.Max
 	}
 	if n.filter != nil {
 		if err := b.filterArgument(n, &call); err != nil {
 			return call, err
 		}
 	}
+	if call.Kind >= gpu.Product {
+		call.Sorted = &SortedCall{Kind: window.Aggregate, text: n.String()}
+	}
 	switch call.Kind {
-	case gpu.Min, gpu.Max:
+	case gpu.Min, gpu.Max, gpu.Product, gpu.BitAnd, gpu.BitOr, gpu.BitXor:
 		call.Output = call.Arg.typ
 	case gpu.Sum:
 		call.Output = gpu.SumType(call.Arg.typ)
@@ -164,6 +232,8 @@ func (b *binder) argument(n *callNode, takes argument) (*Expr, error) {
 		return b.convert(n, x, gpu.Of(gpu.Int32), false)
 	case takes == anything || truth && takes == condition:
 		return x, nil
+	case takes == integer && !x.typ.IsInteger():
+		return nil, b.errorf(n, "%s needs an integer, found %v", n.name, x.typ)
 	case !x.typ.IsNumeric():
 		return nil, b.errorf(n, "%s needs a number, found %v", n.name, x.typ)
 	case takes == double:
@@ -286,7 +356,19 @@ func replace(n Node, f func(Node) (Node, error)) (Node, error) {
 		out = &c
 	case *callNode:
 		c := *n
-		c.args, c.filter = list(n.args), sub(n.filter)
+		order := func(keys []orderNode) []orderNode {
+			keys = slices.Clone(keys)
+			for i := range keys {
+				keys[i].x = sub(keys[i].x)
+			}
+			return keys
+		}
+		c.args, c.order, c.filter = list(n.args), order(n.order), sub(n.filter)
+		if n.over != nil {
+			w := *n.over
+			w.partition, w.order = list(w.partition), order(w.order)
+			c.over = &w
+		}
 		out = &c
 	default:
 		out = n

@@ -81,8 +81,14 @@ func init() {
 }
 
 func (b *binder) call(n *callNode) (*Expr, error) {
+	if n.over != nil {
+		return nil, b.misplacedWindow(n)
+	}
 	if _, ok := aggregates[n.name]; ok {
 		return nil, b.errorf(n, "the aggregate %s is not allowed here; aggregates belong into the output columns of a group-by", n.name)
+	}
+	if _, ok := rankings[n.name]; ok {
+		return nil, b.misplacedWindow(n)
 	}
 	if isGrouping(n) {
 		return b.grouping(n)
@@ -103,6 +109,8 @@ func (b *binder) call(n *callNode) (*Expr, error) {
 		return nil, b.errorf(n, "DISTINCT is possible in aggregates only, and %s is not one", n.name)
 	case n.filter != nil:
 		return nil, b.errorf(n, "FILTER is possible after aggregates only, and %s is not one", n.name)
+	case len(n.order) > 0 || n.ignoreNulls:
+		return nil, b.errorf(n, "ORDER BY and IGNORE NULLS are possible in aggregates and window functions only, and %s is neither", n.name)
 	case len(n.args) < f.min || f.max >= 0 && len(n.args) > f.max:
 		return nil, b.errorf(n, "%s takes %s, found %d", n.name, arity(f.min, f.max), len(n.args))
 	}

@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
@@ -111,15 +112,41 @@ type (
 		typ gpu.Type
 		try bool
 	}
-	// callNode is name(args) or name(*), and FILTER (WHERE filter) of an aggregate, which
-	// may be nil. The name is in lower case.
+	// callNode is name(args) or name(*), ORDER BY or IGNORE NULLS behind the arguments, and
+	// FILTER (WHERE filter) and OVER (over), which may be nil. The name is in lower case.
 	callNode struct {
 		base
-		name     string
-		args     []Node
-		star     bool
-		distinct bool
-		filter   Node
+		name        string
+		args        []Node
+		star        bool
+		distinct    bool
+		order       []orderNode
+		ignoreNulls bool
+		filter      Node
+		over        *windowNode
+	}
+	// orderNode is one key of ORDER BY.
+	orderNode struct {
+		x                      Node
+		descending, nullsFirst bool
+	}
+	// windowNode is what OVER has in parentheses. Without a frame, frame is nil.
+	windowNode struct {
+		partition []Node
+		order     []orderNode
+		frame     *frameNode
+	}
+	// frameNode is ROWS, RANGE or GROUPS BETWEEN from AND to.
+	frameNode struct {
+		unit     string
+		from, to boundNode
+	}
+	// boundNode is one end of a frame: UNBOUNDED PRECEDING, PRECEDING, CURRENT ROW,
+	// FOLLOWING or UNBOUNDED FOLLOWING, and the offset of the second and the fourth.
+	boundNode struct {
+		at     int
+		kind   string
+		offset Node
 	}
 )
 
@@ -288,11 +315,87 @@ func (n *callNode) write(b *strings.Builder) {
 		b.WriteString("DISTINCT ")
 	}
 	writeList(b, n.args, ", ")
+	if len(n.order) > 0 {
+		b.WriteByte(' ')
+		writeOrder(b, n.order)
+	}
+	if n.ignoreNulls {
+		b.WriteString(" IGNORE NULLS")
+	}
 	b.WriteByte(')')
 	if n.filter != nil {
 		b.WriteString(" FILTER (WHERE ")
 		n.filter.write(b)
 		b.WriteByte(')')
+	}
+	if n.over != nil {
+		b.WriteString(" OVER (" + n.over.String() + ")")
+	}
+}
+
+// children returns the nodes below a call.
+func (n *callNode) children() []Node {
+	all := append(slices.Clone(n.args), n.filter)
+	order := n.order
+	if w := n.over; w != nil {
+		all = append(all, w.partition...)
+		order = slices.Concat(order, w.order)
+		if w.frame != nil {
+			all = append(all, w.frame.from.offset, w.frame.to.offset)
+		}
+	}
+	for _, k := range order {
+		all = append(all, k.x)
+	}
+	return all
+}
+
+// String returns the contents of the parentheses of OVER.
+func (w *windowNode) String() string {
+	var parts []string
+	part := func(write func(b *strings.Builder)) {
+		var b strings.Builder
+		write(&b)
+		parts = append(parts, b.String())
+	}
+	if len(w.partition) > 0 {
+		part(func(b *strings.Builder) { b.WriteString("PARTITION BY "); writeList(b, w.partition, ", ") })
+	}
+	if len(w.order) > 0 {
+		part(func(b *strings.Builder) { writeOrder(b, w.order) })
+	}
+	if f := w.frame; f != nil {
+		part(func(b *strings.Builder) {
+			b.WriteString(f.unit + " BETWEEN ")
+			f.from.write(b)
+			b.WriteString(" AND ")
+			f.to.write(b)
+		})
+	}
+	return strings.Join(parts, " ")
+}
+
+func (n boundNode) write(b *strings.Builder) {
+	if n.offset != nil {
+		n.offset.write(b)
+		b.WriteByte(' ')
+	}
+	b.WriteString(n.kind)
+}
+
+func writeOrder(b *strings.Builder, order []orderNode) {
+	b.WriteString("ORDER BY ")
+	for i, k := range order {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		k.x.write(b)
+		if k.descending {
+			b.WriteString(" DESC")
+		}
+		if k.nullsFirst {
+			b.WriteString(" NULLS FIRST")
+		}
 	}
 }
 

@@ -628,8 +628,8 @@ func (p *parser) typedLiteral() (Node, error) {
 	return &castNode{base: p.at(p.tokens[mark].pos, x), x: x, typ: typ}, nil
 }
 
-// call parses what follows the opening parenthesis of a function: its arguments, and
-// FILTER (WHERE …) of an aggregate.
+// call parses what follows the opening parenthesis of a function: its arguments, FILTER
+// (WHERE …) of an aggregate, and OVER (…) of a window function.
 func (p *parser) call(name token) (Node, error) {
 	n := &callNode{name: strings.ToLower(name.text)}
 	err := p.arguments(n)
@@ -640,20 +640,20 @@ func (p *parser) call(name token) (Node, error) {
 			err = p.expect(")")
 		}
 	}
+	if err == nil && p.accept("OVER") {
+		n.over, err = p.over()
+	}
 	// As in CASE, an argument can become a level of the compiled form.
-	n.base = p.at(name.pos, append(n.args[:len(n.args):len(n.args)], n.filter)...)
+	n.base = p.at(name.pos, n.children()...)
 	n.tall += len(n.args)
 	return n, err
 }
 
 // arguments parses the arguments of a call up to and including the closing parenthesis.
 func (p *parser) arguments(n *callNode) (err error) {
-	switch {
-	case p.accept("*"):
+	if p.accept("*") {
 		n.star = true
 		return p.expect(")")
-	case p.accept(")"):
-		return nil
 	}
 	if n.distinct = p.accept("DISTINCT"); n.distinct {
 		if t := p.peek(); t.is("*") || t.is(")") {
@@ -662,8 +662,151 @@ func (p *parser) arguments(n *callNode) (err error) {
 	} else {
 		p.accept("ALL")
 	}
-	n.args, err = p.list()
-	return err
+	if t := p.peek(); !t.is(")") && !t.is("ORDER") {
+		for more := true; more; more = p.accept(",") {
+			x, err := p.expression(bindNone)
+			if err != nil {
+				return err
+			}
+			n.args = append(n.args, x)
+		}
+	}
+	if n.order, err = p.orderBy(); err != nil {
+		return err
+	}
+	if t := p.peek(); (t.is("IGNORE") || t.is("RESPECT")) && p.ahead(1).is("NULLS") {
+		n.ignoreNulls = t.is("IGNORE")
+		p.next += 2
+	}
+	if !p.accept(")") {
+		return p.unexpected("a comma or )")
+	}
+	return nil
+}
+
+// orderBy parses ORDER BY and its keys, if it is there.
+func (p *parser) orderBy() (keys []orderNode, err error) {
+	if !p.peek().is("ORDER") || !p.ahead(1).is("BY") {
+		return nil, nil
+	}
+	p.next += 2
+	for {
+		k := orderNode{}
+		if k.x, err = p.expression(bindNone); err != nil {
+			return nil, err
+		}
+		if k.descending = p.accept("DESC"); !k.descending {
+			p.accept("ASC")
+		}
+		if p.accept("NULLS") {
+			if k.nullsFirst = p.accept("FIRST"); !k.nullsFirst && !p.accept("LAST") {
+				return nil, p.unexpected("FIRST or LAST")
+			}
+		}
+		keys = append(keys, k)
+		if !p.accept(",") {
+			return keys, nil
+		}
+	}
+}
+
+// over parses what follows OVER.
+func (p *parser) over() (w *windowNode, err error) {
+	if t := p.peek(); !p.accept("(") {
+		if t.kind == tokenIdent || t.kind == tokenQuoted {
+			return nil, newError(p.src, t.pos, "found the name of a window, %s; write what it stands for: OVER (PARTITION BY … ORDER BY …)", t.describe())
+		}
+		return nil, p.unexpected("( after OVER")
+	}
+	w = &windowNode{}
+	if p.peek().is("PARTITION") && p.ahead(1).is("BY") {
+		p.next += 2
+		for more := true; more; more = p.accept(",") {
+			x, err := p.expression(bindNone)
+			if err != nil {
+				return nil, err
+			}
+			w.partition = append(w.partition, x)
+		}
+	}
+	if w.order, err = p.orderBy(); err != nil {
+		return nil, err
+	}
+	if t := p.peek(); t.is("ROWS") || t.is("RANGE") || t.is("GROUPS") {
+		if w.frame, err = p.frame(); err != nil {
+			return nil, err
+		}
+	}
+	if t := p.peek(); t.is("EXCLUDE") {
+		return nil, newError(p.src, t.pos, "EXCLUDE is not possible in a frame")
+	}
+	if !p.accept(")") {
+		return nil, p.unexpected("PARTITION BY, ORDER BY, ROWS, RANGE, GROUPS or ) in OVER")
+	}
+	return w, nil
+}
+
+// frame parses ROWS, RANGE or GROUPS and the bounds. A single bound is the first one, and
+// the last one is the current row.
+func (p *parser) frame() (f *frameNode, err error) {
+	f = &frameNode{unit: strings.ToUpper(p.advance().text)}
+	if !p.accept("BETWEEN") {
+		f.from, err = p.frameBound()
+		f.to = boundNode{at: f.from.at, kind: currentRow}
+	} else if f.from, err = p.frameBound(); err == nil {
+		if err = p.expect("AND"); err == nil {
+			f.to, err = p.frameBound()
+		}
+	}
+	switch from, to := boundOrder[f.from.kind], boundOrder[f.to.kind]; {
+	case err != nil:
+	case f.from.kind == unboundedFollowing:
+		err = newError(p.src, f.from.at, "a frame cannot start at UNBOUNDED FOLLOWING")
+	case f.to.kind == unboundedPreceding:
+		err = newError(p.src, f.to.at, "a frame cannot end at UNBOUNDED PRECEDING")
+	case from > to:
+		err = newError(p.src, f.to.at, "a frame that starts at %s cannot end at %s", f.from.kind, f.to.kind)
+	}
+	return f, err
+}
+
+// The kinds of a boundNode.
+const (
+	unboundedPreceding = "UNBOUNDED PRECEDING"
+	preceding          = "PRECEDING"
+	currentRow         = "CURRENT ROW"
+	following          = "FOLLOWING"
+	unboundedFollowing = "UNBOUNDED FOLLOWING"
+)
+
+var boundOrder = map[string]int{unboundedPreceding: 0, preceding: 1, currentRow: 2, following: 3, unboundedFollowing: 4}
+
+// frameBound parses one bound of a frame.
+func (p *parser) frameBound() (n boundNode, err error) {
+	n.at = p.peek().pos
+	switch {
+	case p.peek().is("CURRENT") && p.ahead(1).is("ROW"):
+		p.next += 2
+		n.kind = currentRow
+		return n, nil
+	case p.peek().is("UNBOUNDED"):
+		p.advance()
+		n.kind = "UNBOUNDED "
+	default:
+		// AND ends the bound.
+		if n.offset, err = p.expression(bindBetween); err != nil {
+			return n, err
+		}
+	}
+	switch {
+	case p.accept(preceding):
+		n.kind += preceding
+	case p.accept(following):
+		n.kind += following
+	default:
+		return n, p.unexpected("PRECEDING or FOLLOWING")
+	}
+	return n, nil
 }
 
 // list parses expressions up to and including the closing parenthesis.

@@ -305,7 +305,7 @@ func (o *sorter) readRange(ctx context.Context, t operators.Task, i int) (all *o
 	if i > 0 {
 		from = at[0] + 1
 	}
-	all.Drop(o.In)
+	all.Keep(operators.First(o.In.Len()), o.In)
 	return all, ids, from, to, nil
 }
 

@@ -200,7 +200,7 @@ func (o *sorter) Finalize(_ context.Context, t operators.Task) error {
 		return err
 	}
 	if o.held != o.In {
-		o.all.Drop(o.In)
+		o.all.Keep(operators.First(o.In.Len()), o.In)
 	}
 	o.from = int(min(o.Offset, int64(o.ids.Len)))
 	o.to = o.ids.Len

@@ -36,7 +36,7 @@ func (j *Job) Check(own []string) Diagnostics {
 		seen[name] = fmt.Sprintf("step %d", i+1)
 		switch v := s.verbs(); {
 		case len(v) == 0:
-			add(name, path, "the step does nothing; give it one of filter, select, distinct, join, group, sort, limit or union")
+			add(name, path, "the step does nothing; give it one of filter, select, distinct, qualify, join, group, sort, limit or union")
 		case len(v) > 1:
 			add(name, path, "the step has %s; a step does one thing, so make it %d steps", strings.Join(v, " and "), len(v))
 		}

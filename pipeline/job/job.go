@@ -68,6 +68,7 @@ type Step struct {
 	Filter   string   `yaml:"filter" doc:"SQL condition that a row must meet to go on."`
 	Select   Columns  `yaml:"select" doc:"Columns that go on: SQL expressions, 'expression as name', {name: expression}, or '*' for all."`
 	Distinct Columns  `yaml:"distinct" doc:"Columns as in select, of which each different row goes on once (SELECT DISTINCT); '*' for all."`
+	Qualify  string   `yaml:"qualify" doc:"SQL condition over window functions that a row must meet to go on, as in row_number() over (partition by a order by b) <= 3; in a step of its own, or in one with select or distinct, whose columns it may use by their names."`
 	Join     *Join    `yaml:"join" doc:"Join with another source or step."`
 	Group    *Group   `yaml:"group" doc:"One row a group, with aggregates."`
 	Sort     []string `yaml:"sort" doc:"Order of rows: 'expression [asc|desc] [nulls first|nulls last]', most significant first; ascending with nulls last by default. A number is the position of a column of the input, from 1."`
@@ -180,6 +181,7 @@ func (s *Step) verbs() []string {
 	}{
 		{"filter", s.Filter != ""}, {"select", s.Select != nil}, {"distinct", s.Distinct != nil}, {"join", s.Join != nil}, {"group", s.Group != nil},
 		{"sort", s.Sort != nil}, {"limit", s.Limit != nil}, {"union", s.Union != nil},
+		{"qualify", s.Qualify != "" && s.Select == nil && s.Distinct == nil},
 	} {
 		if k.set {
 			v = append(v, k.name)

@@ -12,6 +12,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/sort"
+	"github.com/gstream/gstream/operators/window"
 	"github.com/gstream/gstream/pipeline/job"
 	"github.com/gstream/gstream/source"
 )
@@ -85,6 +87,8 @@ func (s *stepBinder) bind(prev Node, first bool) Node {
 		return s.selection(in, s.step.Select, ".select")
 	case s.step.Distinct != nil:
 		return s.unique(in)
+	case s.step.Qualify != "":
+		return s.qualified(in)
 	case s.step.Join != nil:
 		return s.join(in)
 	case s.step.Group != nil:
@@ -210,7 +214,8 @@ func (s *stepBinder) filter(in Node) Node {
 	return newFilter(s.name, in, expr.Conjuncts(e))
 }
 
-// selection computes the columns of a select list, which is the value at path.
+// selection computes the columns of a select list, which is the value at path, from the rows
+// that meet the step's qualify.
 func (s *stepBinder) selection(in Node, list job.Columns, path string) Node {
 	scope := scopeOf(in)
 	r := in.Rel()
@@ -218,6 +223,21 @@ func (s *stepBinder) selection(in Node, list job.Columns, path string) Node {
 	var names []string
 	var tables [][]string
 	ok := true
+	w := &windows{stepBinder: s, in: in}
+	parsed := make([]expr.Node, len(list))
+	for i, c := range list {
+		if _, star := starOf(c); !star {
+			text, _ := splitAlias(c)
+			parsed[i] = w.parse(text, fmt.Sprintf("%s[%d]", path, i))
+			ok = ok && parsed[i] != nil
+		}
+	}
+	var condition expr.Node
+	if s.step.Qualify != "" {
+		condition = w.parse(s.step.Qualify, ".qualify")
+		ok = ok && condition != nil
+	}
+	below := w.node()
 	for i, c := range list {
 		sub := fmt.Sprintf("%s[%d]", path, i)
 		if qualifier, star := starOf(c); star {
@@ -238,15 +258,18 @@ func (s *stepBinder) selection(in Node, list job.Columns, path string) Node {
 			}
 			continue
 		}
+		if parsed[i] == nil {
+			continue
+		}
 		text, name := splitAlias(c)
-		e := s.expr(text, in, sub)
+		e := below.bind(parsed[i], text, sub)
 		if e == nil {
 			ok = false
 			continue
 		}
 		// A column that keeps its name keeps its tables.
 		var from []string
-		if col, bare := e.IsColumn(); bare && (name == "" || name == r.Schema.Fields[col].Name) {
+		if col, bare := e.IsColumn(); bare && col < r.Schema.Len() && (name == "" || name == r.Schema.Fields[col].Name) {
 			name, from = r.Schema.Fields[col].Name, r.tables[col]
 		}
 		if name == "" {
@@ -254,10 +277,10 @@ func (s *stepBinder) selection(in Node, list job.Columns, path string) Node {
 		}
 		exprs, names, tables = append(exprs, e), append(names, name), append(tables, from)
 	}
-	if !ok || !s.distinct(names, path) {
+	if !ok || !s.distinct(names, path) || condition != nil && !below.qualify(condition, names, exprs) {
 		return nil
 	}
-	return newProject(s.name, in, exprs, names, tables)
+	return newProject(s.name, below.node, exprs, names, tables)
 }
 
 // distinct reports names that appear twice among the columns of a step. Columns that
@@ -440,7 +463,7 @@ func (s *stepBinder) group(in Node) Node {
 			below, exprs, always = s.expandSets(in, exprs, names, sets)
 			names = append(names, expr.SetColumn)
 		}
-		if slices.ContainsFunc(calls, func(c expr.AggregateCall) bool { return c.Distinct }) {
+		if !needSort(calls) && slices.ContainsFunc(calls, func(c expr.AggregateCall) bool { return c.Distinct }) {
 			grouped = s.groupedTwice(below, exprs, names, calls, nil, always)
 		} else {
 			grouped = s.grouped(below, exprs, names, calls, always)
@@ -453,12 +476,19 @@ func (s *stepBinder) group(in Node) Node {
 // keys, then one column for each call.
 func (s *stepBinder) grouped(in Node, exprs []*expr.Expr, names []string, calls []expr.AggregateCall, always [][]gpu.Scalar) Node {
 	nkeys := len(exprs)
+	use := func(e *expr.Expr) int {
+		if e == nil {
+			return -1
+		}
+		exprs = append(exprs, e)
+		return len(exprs) - 1
+	}
 	inputs := make([]int, len(calls))
+	sorted := make([]*window.GroupFunction, len(calls))
 	for i, c := range calls {
-		inputs[i] = -1
-		if c.Arg != nil {
-			inputs[i] = len(exprs)
-			exprs = append(exprs, c.Arg)
+		inputs[i] = use(c.Arg)
+		if needSort(calls) {
+			sorted[i] = sortedFunction(c, inputs[i], use)
 		}
 	}
 	wide, at := extend(in, exprs)
@@ -469,9 +499,32 @@ func (s *stepBinder) grouped(in Node, exprs []*expr.Expr, names []string, calls 
 		if inputs[i] >= 0 {
 			aggs[i].Input = at[inputs[i]]
 		}
+		if sorted[i] != nil {
+			f := sorted[i].Remap(func(e int) int { return at[e] })
+			aggs[i].Sorted = &f
+		}
 		names = append(names, c.String())
 	}
 	return newGroup(s.name, wide, at[:nkeys], aggs, names, always)
+}
+
+// needSort reports whether a call needs the rows of a group together. All aggregates of the
+// group are then computed from sorted rows.
+func needSort(calls []expr.AggregateCall) bool {
+	return slices.ContainsFunc(calls, func(c expr.AggregateCall) bool { return c.Sorted != nil })
+}
+
+// sortedFunction returns the function of a call. use returns the position of an expression.
+func sortedFunction(c expr.AggregateCall, input int, use func(*expr.Expr) int) *window.GroupFunction {
+	f := &window.GroupFunction{Aggregate: c.Kind, Value: input, Key: -1, Filter: -1, Distinct: c.Distinct, Output: c.Output}
+	if s := c.Sorted; s != nil {
+		f.Kind, f.Key, f.Filter, f.IgnoreNulls = s.Kind, use(s.Key), use(s.Filter), s.IgnoreNulls
+		f.Fraction, f.Numerator, f.Denominator, f.Descending, f.Separator = s.Fraction, s.Numerator, s.Denominator, s.Descending, s.Separator
+		for _, k := range s.Order {
+			f.Order = append(f.Order, sort.Key{Column: use(k.Expr), Descending: k.Descending, NullsFirst: k.NullsFirst})
+		}
+	}
+	return f
 }
 
 // afterGroup computes the step's columns from keys and calls, the columns of g, as

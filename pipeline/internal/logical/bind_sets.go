@@ -86,6 +86,9 @@ func (s *stepBinder) setsOfParts(in Node, keys []*expr.Expr, names []string, cal
 	if len(sets) < 2 || !slices.ContainsFunc(sets, func(set []bool) bool { return !slices.Contains(set, false) }) {
 		return false
 	}
+	if needSort(calls) {
+		return false
+	}
 	for _, c := range calls {
 		m := measure{c.Kind, c.Arg}
 		if c.Kind == gpu.Avg {

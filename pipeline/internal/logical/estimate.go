@@ -93,11 +93,8 @@ func exprStats(e *expr.Expr, in *Relation) ColumnStats {
 
 func aggregateStats(a Aggregate, in *Relation) ColumnStats {
 	s := ColumnStats{Bytes: float64(a.Output.Width())}
-	switch a.Kind {
-	case gpu.Min, gpu.Max:
-		s = in.Stats[a.Input]
-	case gpu.CountAll, gpu.Count:
-		s.distinct = 0
+	if a.passesValues() {
+		return in.Stats[a.Input]
 	}
 	return s
 }

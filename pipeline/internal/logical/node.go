@@ -8,6 +8,7 @@ import (
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/operators/join"
+	"github.com/gstream/gstream/operators/window"
 	"github.com/gstream/gstream/source"
 )
 
@@ -97,6 +98,15 @@ type (
 		Aggregates []Aggregate
 		Always     [][]gpu.Scalar
 		Hint       gpu.GroupHint
+	}
+	// Window has the columns of its input, then one for each window function. Rows of equal
+	// values in Partition are a partition, which Order orders.
+	Window struct {
+		Relation
+		In        Node
+		Partition []int
+		Order     []SortKey
+		Functions []window.Function
 	}
 	// Sort orders rows, and keeps Limit of them after the first Offset.
 	Sort struct {
@@ -192,6 +202,8 @@ func Unique(n Node, columns []int) bool {
 	switch n := n.(type) {
 	case *Filter:
 		return Unique(n.In, columns)
+	case *Window:
+		return Unique(n.In, slices.DeleteFunc(slices.Clone(columns), func(c int) bool { return c >= n.In.Rel().Schema.Len() }))
 	case *Sort:
 		return Unique(n.In, columns)
 	case *Limit:
@@ -222,6 +234,32 @@ type Aggregate struct {
 	Kind   gpu.AggregateKind
 	Input  int // -1 for count(*)
 	Output gpu.Type
+	// Sorted is set in a group with an aggregate that needs the rows of a group together.
+	// It has the columns of the aggregate, also that of Input.
+	Sorted *window.GroupFunction
+}
+
+// Columns returns the columns of the input that the aggregate needs.
+func (a Aggregate) Columns() []int {
+	switch {
+	case a.Sorted != nil:
+		return a.Sorted.Columns()
+	case a.Input >= 0:
+		return []int{a.Input}
+	}
+	return nil
+}
+
+// passesValues reports whether the aggregate is one of the values of its input.
+func (a Aggregate) passesValues() bool {
+	if a.Sorted == nil || a.Sorted.Kind == window.Aggregate {
+		return a.Kind == gpu.Min || a.Kind == gpu.Max
+	}
+	switch a.Sorted.Kind {
+	case window.FirstValue, window.LastValue, window.ArgMin, window.ArgMax, window.QuantileDisc, window.Mode:
+		return true
+	}
+	return false
 }
 
 // SortKey is a column by which rows are sorted.
@@ -413,10 +451,11 @@ func newGroup(step string, in Node, keys []int, aggs []Aggregate, names []string
 	}
 	for i, a := range aggs {
 		// Every aggregate of an empty input is null, except counts.
-		counts := a.Kind == gpu.CountAll || a.Kind == gpu.Count
-		nullable := !counts && (len(keys) == 0 || len(always) > 0 || a.Input >= 0 && r.Schema.Fields[a.Input].Nullable)
+		holistic := a.Sorted != nil && a.Sorted.Kind != window.Aggregate
+		counts := !holistic && (a.Kind == gpu.CountAll || a.Kind == gpu.Count)
+		nullable := !counts && (holistic || len(keys) == 0 || len(always) > 0 || a.Input >= 0 && r.Schema.Fields[a.Input].Nullable)
 		f := gpu.Field{Name: names[len(keys)+i], Type: a.Output, Nullable: nullable}
-		if a.Kind == gpu.Min || a.Kind == gpu.Max {
+		if a.passesValues() {
 			f.Annotation = r.Schema.Fields[a.Input].Annotation
 		}
 		fields = append(fields, f)
@@ -444,6 +483,9 @@ func withInputs(n Node, f func(Node) Node) Node {
 		return newExpand(r.Step, f(n.In), n.Variants, n.Numbered)
 	case *Group:
 		return newGroup(r.Step, f(n.In), n.Keys, n.Aggregates, n.Schema.Names(), n.Always)
+	case *Window:
+		in := f(n.In)
+		return newWindow(r.Step, in, n.Partition, n.Order, n.Functions, n.Schema.Names()[in.Rel().Schema.Len():])
 	case *Sort:
 		return newSort(r.Step, f(n.In), n.Keys, n.Offset, n.Limit)
 	case *Limit:
@@ -465,6 +507,28 @@ func inputs(n Node) (list []Node) {
 		return in
 	})
 	return list
+}
+
+func newWindow(step string, in Node, partition []int, order []SortKey, functions []window.Function, names []string) *Window {
+	n := &Window{Relation: *in.Rel(), In: in, Partition: partition, Order: order, Functions: functions}
+	n.Step = step
+	fields := slices.Clone(n.Schema.Fields)
+	n.tables, n.Stats = slices.Clone(n.tables), slices.Clone(n.Stats)
+	for i, f := range functions {
+		field := gpu.Field{Name: names[i], Type: f.Output, Nullable: f.Nullable()}
+		stats := ColumnStats{Bytes: float64(f.Output.Width())}
+		if f.PassesValues() {
+			field.Annotation = n.Schema.Fields[f.Value].Annotation
+			stats.Bytes = n.Stats[f.Value].Bytes
+			if f.Default >= 0 && n.Schema.Fields[f.Default].Annotation != field.Annotation {
+				field.Annotation = gpu.NoAnnotation
+			}
+		}
+		fields = append(fields, field)
+		n.tables, n.Stats = append(n.tables, nil), append(n.Stats, stats)
+	}
+	n.Schema = gpu.NewSchema(fields...)
+	return n
 }
 
 func newSort(step string, in Node, keys []SortKey, offset, limit int64) *Sort {

@@ -58,6 +58,14 @@ func pushDown(n Node, preds []*expr.Expr) Node {
 		}
 		in := pushDown(n.In, below)
 		return newFilter(r.Step, newGroup(r.Step, in, n.Keys, n.Aggregates, n.Schema.Names(), n.Always), above)
+	case *Window:
+		// A condition on the keys of the partitions keeps or drops whole partitions.
+		below, above := partition(preds, func(p *expr.Expr) bool {
+			cols := p.Columns()
+			return len(cols) > 0 && !slices.ContainsFunc(cols, func(c int) bool { return !slices.Contains(n.Partition, c) })
+		})
+		in := pushDown(n.In, below)
+		return newFilter(r.Step, newWindow(r.Step, in, n.Partition, n.Order, n.Functions, n.Schema.Names()[in.Rel().Schema.Len():]), above)
 	case *Sort:
 		if n.Limit >= 0 || n.Offset > 0 {
 			return newFilter(r.Step, newSort(r.Step, pushDown(n.In, nil), n.Keys, n.Offset, n.Limit), preds)

@@ -19,6 +19,7 @@ import (
 	"github.com/gstream/gstream/operators/limit"
 	"github.com/gstream/gstream/operators/project"
 	"github.com/gstream/gstream/operators/sort"
+	"github.com/gstream/gstream/operators/window"
 	"github.com/gstream/gstream/pipeline/internal/logical"
 	"github.com/gstream/gstream/pipeline/job"
 )
@@ -86,8 +87,9 @@ func Lower(name string, n logical.Node) (*Plan, error) {
 }
 
 // order tells the joins below a group-by that nobody sees the order of their rows: that of
-// groups is not defined, and no aggregate depends on the order of its values. Sorts are
-// stable and limits count rows, so the order of their input is seen. any says that the
+// groups is not defined, and few aggregates depend on the order of their values. Sorts are
+// stable, limits count rows, and window functions depend on the order of rows with equal
+// keys, so the order of their input is seen. any says that the
 // order of the rows of this stage is not.
 func (s *Stage) order(any bool) {
 	if any && s.anyOrder != nil {
@@ -95,8 +97,8 @@ func (s *Stage) order(any bool) {
 	}
 	switch s.Kind {
 	case "group":
-		any = true
-	case "sort", "top-k", "limit":
+		any = !s.sorted // an aggregate may depend on the order of its values
+	case "sort", "top-k", "limit", "window":
 		any = false
 	}
 	for _, in := range s.Inputs {
@@ -135,6 +137,8 @@ func lowerNode(n logical.Node, need required) (*Stage, layout, error) {
 		return lowerExpand(n, need)
 	case *logical.Group:
 		return lowerGroup(n, need)
+	case *logical.Window:
+		return lowerWindow(n, need)
 	case *logical.Sort:
 		return lowerSort(n, need)
 	case *logical.Limit:
@@ -427,8 +431,8 @@ func lowerExpand(n *logical.Expand, need required) (*Stage, layout, error) {
 func lowerGroup(n *logical.Group, need required) (*Stage, layout, error) {
 	below := make(required, n.In.Rel().Schema.Len()).with(n.Keys...)
 	for i, a := range n.Aggregates {
-		if need[len(n.Keys)+i] && a.Input >= 0 {
-			below[a.Input] = true
+		if need[len(n.Keys)+i] {
+			below = below.with(a.Columns()...)
 		}
 	}
 	in, lay, err := lower(n.In, below)
@@ -437,6 +441,7 @@ func lowerGroup(n *logical.Group, need required) (*Stage, layout, error) {
 	}
 	st := &Stage{Step: n.Step, Kind: "group", Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}}
 	spec := groupby.Spec{In: in.Schema, Keys: lay.all(n.Keys), Out: st.Schema, Hint: n.Hint, Always: n.Always}
+	sorted := window.GroupSpec{In: in.Schema, Keys: spec.Keys, Out: st.Schema, Always: n.Always}
 	out := make(layout, len(need))
 	var names []string
 	for c := range out {
@@ -457,17 +462,73 @@ func lowerGroup(n *logical.Group, need required) (*Stage, layout, error) {
 			agg.Input = lay[a.Input]
 		}
 		spec.Aggregates = append(spec.Aggregates, agg)
+		if a.Sorted != nil {
+			sorted.Functions = append(sorted.Functions, a.Sorted.Remap(func(c int) int { return lay[c] }))
+		}
 		st.Detail = append(st.Detail, n.Schema.Fields[c].Name)
 	}
 	by := "one group"
 	if len(names) > 0 {
 		by = "by " + strings.Join(names, ", ")
 	}
+	if len(sorted.Functions) > 0 {
+		st.Detail = append([]string{by, "sorts the rows of each group"}, st.Detail...)
+		st.sorted = true
+		st.Make = func() (operators.Operator, error) { return window.NewGroups(sorted) }
+		return st, out, nil
+	}
 	if n.Hint.Dense {
 		by += fmt.Sprintf(" (indexed directly: %d to %d)", n.Hint.Lo, n.Hint.Hi)
 	}
 	st.Detail = append([]string{by}, st.Detail...)
 	st.Make = func() (operators.Operator, error) { return groupby.New(spec) }
+	return st, out, nil
+}
+
+func lowerWindow(n *logical.Window, need required) (*Stage, layout, error) {
+	width := n.In.Rel().Schema.Len()
+	if !slices.Contains(need[width:], true) {
+		in, lay, err := lower(n.In, need[:width])
+		return in, append(lay, slices.Repeat(layout{-1}, len(n.Functions))...), err
+	}
+	below := need[:width].with(n.Partition...)
+	for _, k := range n.Order {
+		below[k.Column] = true
+	}
+	for i, f := range n.Functions {
+		if need[width+i] {
+			below = below.with(f.Columns()...)
+		}
+	}
+	in, lay, err := lower(n.In, below)
+	if err != nil {
+		return nil, nil, err
+	}
+	st := &Stage{Step: n.Step, Kind: "window", Rows: n.Rows, Inputs: []*Stage{in}}
+	var out layout
+	st.Schema, out = need.fields(n.Schema)
+	spec := window.Spec{In: in.Schema, Partition: lay.all(n.Partition), Keep: lay.all(need[:width].list()), Out: st.Schema}
+	var partition, order []string
+	for _, k := range n.Partition {
+		partition = append(partition, n.Schema.Fields[k].Name)
+	}
+	for _, k := range n.Order {
+		spec.Order = append(spec.Order, sort.Key{Column: lay[k.Column], Descending: k.Descending, NullsFirst: k.NullsFirst})
+		order = append(order, describeKey(n.Schema, k))
+	}
+	if len(partition) > 0 {
+		st.Detail = append(st.Detail, "partition by "+strings.Join(partition, ", "))
+	}
+	if len(order) > 0 {
+		st.Detail = append(st.Detail, "order by "+strings.Join(order, ", "))
+	}
+	for i, f := range n.Functions {
+		if need[width+i] {
+			spec.Functions = append(spec.Functions, f.Remap(func(c int) int { return lay[c] }))
+			st.Detail = append(st.Detail, n.Schema.Fields[width+i].Name)
+		}
+	}
+	st.Make = func() (operators.Operator, error) { return window.New(spec) }
 	return st, out, nil
 }
 

@@ -42,6 +42,8 @@ type Stage struct {
 
 	// Make makes the operator for one run. Scans and unions have none.
 	Make func() (operators.Operator, error)
+	// sorted says of a group that it sorts the rows of each group.
+	sorted bool
 	// anyOrder tells the operator that nobody sees the order of its rows. Joins have it.
 	anyOrder func()
 	// Choose returns a line about the algorithm that the operator will probably take on a

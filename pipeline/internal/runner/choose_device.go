@@ -75,7 +75,7 @@ func (w *work) add(s *physical.Stage) {
 		if s.Rows >= manyGroups {
 			w.grouped += s.Inputs[0].Rows
 		}
-	case "sort":
+	case "sort", "window":
 		w.sorted += s.Rows * columns
 	case "top-k", "limit", "union":
 	default: // filters, joins and expansions

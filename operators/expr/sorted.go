@@ -1,0 +1,189 @@
+package expr
+
+import (
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/window"
+)
+
+// sortedAggregate binds an aggregate that needs the rows of a group together.
+func (b *binder) sortedAggregate(n *callNode, f aggregate) (call AggregateCall, err error) {
+	lo, hi := 1, 1
+	switch n.name {
+	case "quantile_cont", "quantile_disc", "quantile":
+		lo, hi = 2, 2
+	case "string_agg", "group_concat", "listagg":
+		hi = 2
+	}
+	if f.sorted == window.ArgMin || f.sorted == window.ArgMax {
+		lo, hi = 2, 2
+	}
+	if n.star || len(n.args) < lo || len(n.args) > hi {
+		return call, b.errorf(n, "%s takes %s, found %s", n.name, arity(lo, hi), found(n))
+	}
+	if n.filter != nil {
+		// An argument that the filter leaves out is not evaluated.
+		b.lazy++
+		defer func() { b.lazy-- }()
+	}
+	s := &SortedCall{Kind: f.sorted, text: n.String()}
+	call = AggregateCall{Kind: gpu.Count, Distinct: n.distinct, Sorted: s}
+	if call.Arg, err = b.argument(n, f.takes); err != nil {
+		return call, err
+	}
+	call.Arg = typed(call.Arg)
+	arg := call.Arg
+	if s.Order, err = b.orderKeys(n.order); err != nil {
+		return call, err
+	}
+	call.Output = call.Arg.typ
+	switch f.sorted {
+	case window.FirstValue, window.LastValue:
+		s.IgnoreNulls, call.Distinct = n.name == "any_value", false
+	case window.ArgMin, window.ArgMax:
+		s.Order, call.Distinct = nil, false // on which the result does not depend
+		if s.Key, err = b.windowKey(n.args[1]); err != nil {
+			return call, err
+		}
+	case window.QuantileCont, window.QuantileDisc:
+		err = b.quantile(n, &call)
+	case window.Mode:
+		s.IgnoreNulls, s.Order = true, nil
+	case window.StringAgg:
+		err = b.stringAgg(n, &call)
+	default:
+		s.Order, s.IgnoreNulls, call.Output = nil, true, gpu.Of(gpu.Float64)
+	}
+	if err == nil && n.distinct {
+		for _, k := range s.Order {
+			if !k.Expr.Equal(arg) {
+				return call, b.errorf(n, "%s of DISTINCT values can only be in the order of these values", n.name)
+			}
+		}
+	}
+	if err == nil && n.filter != nil {
+		err = b.sortedFilter(n, &call)
+	}
+	return call, err
+}
+
+// sortedFilter binds the FILTER of a call. Functions that see nulls need the condition; the
+// argument of others is null where it is not true.
+func (b *binder) sortedFilter(n *callNode, call *AggregateCall) error {
+	if call.Distinct {
+		// The rows of one value stay together in the order.
+		cond, err := b.bind(n.filter)
+		if err == nil {
+			cond, err = b.boolean(n.filter, cond, "FILTER")
+		}
+		if err != nil {
+			return err
+		}
+		for i, k := range call.Sorted.Order {
+			if call.Sorted.Order[i].Expr, err = b.choose(n, cond, k.Expr, Null(gpu.Field{Type: k.Expr.typ})); err != nil {
+				return err
+			}
+		}
+	}
+	sees := call.Sorted.Kind == window.FirstValue || call.Sorted.Kind == window.LastValue
+	arg := call.Arg
+	if err := b.filterArgument(n, call); err != nil || !sees {
+		return err
+	}
+	call.Arg = arg
+	cond, err := b.bind(n.filter)
+	if err == nil {
+		cond, err = b.boolean(n.filter, cond, "FILTER")
+	}
+	call.Sorted.Filter = cond
+	return err
+}
+
+// quantile binds the fraction of a quantile, and the argument in the type in which values are
+// interpolated. Values of a type without arithmetic are taken as they are.
+func (b *binder) quantile(n *callNode, call *AggregateCall) (err error) {
+	s := call.Sorted
+	s.IgnoreNulls, s.Order, s.Fraction, s.Numerator, s.Denominator = true, nil, 0.5, 1, 2
+	if len(n.args) > 1 {
+		if err := b.fractionOf(n, s); err != nil {
+			return err
+		}
+	}
+	if s.Kind == window.QuantileDisc {
+		return nil
+	}
+	switch t := call.Arg.typ; {
+	case t.IsInteger():
+		call.Output = gpu.Of(gpu.Float64)
+		call.Arg, err = b.convert(n, call.Arg, call.Output, false)
+	case t.Kind == gpu.Date:
+		call.Output = gpu.TimestampOf(gpu.Microsecond, false)
+		call.Arg, err = b.convert(n, call.Arg, call.Output, false)
+	case t.IsVar() || t.Kind == gpu.Bool:
+		if n.name != "median" {
+			return b.errorf(n, "%s needs a number, a date or a time, found %v; quantile_disc takes values of any type", n.name, t)
+		}
+		s.Kind = window.QuantileDisc
+	}
+	return err
+}
+
+// maxFraction is the most digits of a fraction, so that the fraction times a number of rows
+// fits 64 bits.
+const maxFraction = 9
+
+// fractionOf binds the second argument of a quantile: a constant from -1 to 1. A negative one
+// counts from the greatest value.
+func (b *binder) fractionOf(n *callNode, s *SortedCall) error {
+	x, err := b.bind(n.args[1])
+	if err != nil {
+		return err
+	}
+	v, constant := x.Constant()
+	switch {
+	case !constant:
+		return b.errorf(n.args[1], "the fraction of %s must be a constant", n.name)
+	case !v.Valid:
+		return b.errorf(n.args[1], "the fraction of %s cannot be NULL", n.name)
+	case !x.typ.IsNumeric():
+		return b.errorf(n.args[1], "the fraction of %s must be a number, found %v", n.name, x.typ)
+	}
+	s.Fraction, s.Denominator = v.Float, 0
+	if !v.Type.IsFloat() {
+		s.Fraction = v.Int.Decimal(int(v.Type.Scale))
+		if v.Type.Scale <= maxFraction {
+			s.Numerator, s.Denominator = max(v.Int.Int64(), -v.Int.Int64()), gpu.Pow10(int(v.Type.Scale)).Int64()
+		}
+	}
+	if !(s.Fraction >= -1 && s.Fraction <= 1) {
+		return b.errorf(n.args[1], "the fraction of %s must be in the range from -1 to 1", n.name)
+	}
+	if s.Descending = s.Fraction < 0; s.Descending {
+		s.Fraction = -s.Fraction
+	}
+	return nil
+}
+
+// stringAgg binds the separator, and the argument as a VARCHAR.
+func (b *binder) stringAgg(n *callNode, call *AggregateCall) (err error) {
+	s := call.Sorted
+	s.IgnoreNulls, s.Separator, call.Output = true, ",", gpu.Of(gpu.String)
+	if call.Arg, err = b.convert(n, call.Arg, call.Output, false); err != nil || len(n.args) < 2 {
+		return err
+	}
+	x, err := b.bind(n.args[1])
+	if err != nil {
+		return err
+	}
+	v, constant := x.Constant()
+	switch {
+	case !constant:
+		return b.errorf(n.args[1], "the separator of %s must be a constant", n.name)
+	case x.literal == nullLiteral || !v.Valid:
+		call.Arg = Null(gpu.Field{Type: call.Output}) // all is null
+	case v.Type.Kind != gpu.String:
+		return b.errorf(n.args[1], "the separator of %s must be a VARCHAR, found %v", n.name, v.Type)
+	default:
+		s.Separator = v.Str
+	}
+	return nil
+}

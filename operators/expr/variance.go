@@ -1,0 +1,94 @@
+package expr
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/window"
+)
+
+// maxUnits is the most bits of a number of which sums of squares fit 128 bits: those of 2^40
+// rows.
+const maxUnits = 42
+
+// variance replaces a variance or a standard deviation of integers or decimals by sums and a
+// count, which need no sorted rows, and returns the tree. It returns nil for other numbers,
+// for distinct ones, and for those that may be too large. call returns what takes the place of
+// one of the aggregates.
+//
+// The sums are exact, of x in units of its last digit. With q, the whole number next to the
+// mean, and r, what is left of the sum, the squares of the distances to the mean add up to
+// Σx² - 2qΣx + nq² - r²/n. All but the last term is a whole number, so no digits cancel.
+func (b *binder) variance(n *callNode, f aggregate, call func(*callNode) (Node, error)) (Node, error) {
+	if f.sorted < window.VarSamp || n.distinct || n.star || len(n.args) != 1 || aggregateIn(n.args[0]) != nil {
+		return nil, nil
+	}
+	b.lazy++ // what a FILTER leaves out is not evaluated
+	x, err := b.bind(n.args[0])
+	b.lazy--
+	if err != nil {
+		return nil, err
+	}
+	wide := unitBits(x)
+	if wide < 0 || wide > maxUnits {
+		return nil, nil
+	}
+	at := base{src: n.src, at: n.at, tall: n.args[0].depth() + 4}
+	units := n.args[0]
+	if s := int(x.typ.Scale); s > 0 {
+		units = &binaryNode{at, "*", units, &numberNode{at, "1" + strings.Repeat("0", s)}}
+	}
+	units = &castNode{base: at, x: units, typ: gpu.Of(gpu.Int64)}
+	square := units
+	if 2*wide > 62 {
+		square = &castNode{base: at, x: square, typ: hugeint}
+	}
+	square = &binaryNode{at, "*", square, units}
+	var names []any
+	for _, c := range []struct {
+		name string
+		arg  Node
+	}{{"count", units}, {"sum", units}, {"sum", square}} {
+		column, err := call(&callNode{base: at, name: c.name, args: []Node{c.arg}, filter: n.filter, over: n.over})
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, column.String())
+	}
+	less := 0
+	if f.sorted == window.VarSamp || f.sorted == window.StddevSamp {
+		less = 1
+	}
+	mean := fmt.Sprintf("((2 * %[2]s + CASE WHEN %[2]s < 0 THEN -%[1]s ELSE %[1]s END) // nullif(2 * %[1]s, 0))", names...)
+	rest := fmt.Sprintf("CAST(%[2]s - %[1]s * %[4]s AS DOUBLE)", append(names, mean)...)
+	squares := fmt.Sprintf("greatest(CAST(%[3]s - 2 * %[4]s * %[2]s + %[1]s * %[4]s * %[4]s AS DOUBLE) - %[5]s * %[5]s / %[1]s, 0e0)", append(names, mean, rest)...)
+	text := fmt.Sprintf("CASE WHEN %s > %d THEN %s / (%[1]s - %[2]d) / 1e%[4]d END", names[0], less, squares, 2*x.typ.Scale)
+	if f.sorted == window.StddevSamp || f.sorted == window.StddevPop {
+		text = "sqrt(" + text + ")"
+	}
+	return Parse(text)
+}
+
+// unitBits returns the bits of the largest value of an integer or a decimal, in units of its
+// last digit, or -1 for other numbers.
+func unitBits(x *Expr) int {
+	t := x.typ
+	if x.literal == nullLiteral || !t.IsInteger() && t.Kind != gpu.Decimal {
+		return -1
+	}
+	r := x.rng
+	if r == nil {
+		r = typeRange(t)
+	}
+	units := 0
+	for _, v := range []gpu.Int128{r.Lo, r.Hi} {
+		hi, lo := v.Abs()
+		if hi > 0 {
+			return 128
+		}
+		units = max(units, bits.Len64(lo))
+	}
+	return units
+}

@@ -1,0 +1,427 @@
+package expr
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/window"
+)
+
+// WindowCall is one call of a window function. The expressions are over the columns below
+// the window.
+type WindowCall struct {
+	Kind window.Kind
+	// Aggregate is the aggregate of a window.Aggregate. Its Distinct is never set.
+	Aggregate gpu.AggregateKind
+	// Value is the first argument; nil without one. Offset and Default are the others: the
+	// number of ntile, lag, lead and nth_value as a BIGINT, and the default of lag and lead.
+	Value, Offset, Default *Expr
+	IgnoreNulls            bool
+	Partition              []*Expr
+	Order                  []WindowKey
+	Frame                  WindowFrame
+	Output                 gpu.Type
+	text                   string
+}
+
+// WindowKey is one key of ORDER BY.
+type WindowKey struct {
+	Expr                   *Expr
+	Descending, NullsFirst bool
+}
+
+// WindowFrame is the frame of a window function.
+type WindowFrame struct {
+	Unit     window.Unit
+	From, To WindowBound
+}
+
+// WindowBound is one end of a frame. Offset counts rows or groups of peers. An end of RANGE
+// with an offset is the place of Value among the values of Key, which are in the order of
+// the only key of ORDER BY.
+type WindowBound struct {
+	Kind       window.BoundKind
+	Offset     int64
+	Key, Value *Expr
+}
+
+// String returns the call as SQL.
+func (c WindowCall) String() string { return c.text }
+
+// ranking is a window function that is no aggregate.
+type ranking struct {
+	kind   window.Kind
+	lo, hi int // numbers of arguments
+	nulls  bool
+}
+
+var rankings = map[string]ranking{
+	"row_number": {window.RowNumber, 0, 0, false}, "rank": {window.Rank, 0, 0, false},
+	"dense_rank": {window.DenseRank, 0, 0, false}, "rank_dense": {window.DenseRank, 0, 0, false},
+	"percent_rank": {window.PercentRank, 0, 0, false}, "cume_dist": {window.CumeDist, 0, 0, false},
+	"ntile": {window.Ntile, 1, 1, false}, "lag": {window.Lag, 1, 3, true}, "lead": {window.Lead, 1, 3, true},
+	"first_value": {window.FirstValue, 1, 1, true}, "last_value": {window.LastValue, 1, 1, true}, "nth_value": {window.NthValue, 2, 2, true},
+	"first": {window.FirstValue, 1, 1, true}, "last": {window.LastValue, 1, 1, true}, "arbitrary": {window.FirstValue, 1, 1, true},
+}
+
+// WindowColumn returns the name of the column that replaces call i in the tree that
+// BindWindows returns.
+func WindowColumn(i int) string { return fmt.Sprintf("$window%d", i) }
+
+// BindWindows finds the window functions in a tree and binds what they need over s. It
+// returns each distinct call once, and the tree with every call replaced by a reference to
+// its WindowColumn, from the number first on. The error is an *Error.
+func BindWindows(n Node, s *Scope, first int) (calls []WindowCall, post Node, err error) {
+	b := &binder{scope: s, src: n.source()}
+	seen := map[string]int{}
+	add := func(c *callNode) (Node, error) {
+		key := c.String()
+		i, ok := seen[key]
+		if !ok {
+			call, err := b.window(c)
+			if err != nil {
+				return nil, err
+			}
+			call.text = key
+			i = len(calls)
+			seen[key] = i
+			calls = append(calls, call)
+		}
+		return &nameNode{base{src: c.src, at: c.at, tall: 1}, []string{WindowColumn(first + i)}}, nil
+	}
+	post, err = replace(n, func(n Node) (Node, error) {
+		c, ok := n.(*callNode)
+		if !ok || c.over == nil {
+			return nil, nil
+		}
+		if tree, err := b.variance(c, aggregates[c.name], add); tree != nil || err != nil {
+			return tree, err
+		}
+		return add(c)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return calls, post, nil
+}
+
+// misplacedWindow returns the error for a window function in a place where none is possible.
+func (b *binder) misplacedWindow(n *callNode) error {
+	if n.over == nil {
+		return b.errorf(n, "%s is a window function: write %s(…) OVER (…)", n.name, n.name)
+	}
+	return b.errorf(n, "the window function %s is not allowed here; window functions belong into select and qualify, and not into each other", n.name)
+}
+
+func (b *binder) window(n *callNode) (c WindowCall, err error) {
+	f, isRanking := rankings[n.name]
+	agg, isAggregate := aggregates[n.name]
+	switch {
+	case !isRanking && !isAggregate:
+		names := make([]string, 0, len(rankings)+len(aggregates))
+		for name := range rankings {
+			names = append(names, name)
+		}
+		for name := range aggregates {
+			names = append(names, name)
+		}
+		sort.Strings(names)
+		if _, scalar := functions[n.name]; scalar {
+			return c, b.errorf(n, "%s is neither a window function nor an aggregate, so it takes no OVER", n.name)
+		}
+		return c, b.errorf(n, "there is no window function or aggregate %q%s", cutRight(n.name, 60), suggest(n.name, names))
+	case len(n.order) > 0:
+		return c, b.errorf(n, "ORDER BY among the arguments of %s is not possible with OVER; order the window", n.name)
+	case n.distinct || agg.distinct && !isRanking:
+		return c, b.errorf(n, "DISTINCT is not possible with OVER")
+	case isRanking && n.filter != nil:
+		return c, b.errorf(n, "FILTER is possible after aggregates only, and %s is not one", n.name)
+	case n.ignoreNulls && !f.nulls:
+		return c, b.errorf(n, "IGNORE NULLS is possible for lag, lead, first_value, last_value and nth_value only")
+	}
+	c.Kind, c.IgnoreNulls = f.kind, n.ignoreNulls
+	if isRanking {
+		err = b.ranking(n, f, &c)
+	} else {
+		err = b.windowAggregate(n, agg, &c)
+	}
+	if err == nil {
+		err = b.over(n, &c)
+	}
+	return c, err
+}
+
+func (b *binder) windowAggregate(n *callNode, f aggregate, c *WindowCall) error {
+	call, err := b.aggregate(n, f)
+	if err != nil {
+		return err
+	}
+	c.Kind, c.Aggregate, c.Value, c.Output = window.Aggregate, call.Kind, call.Arg, call.Output
+	if s := call.Sorted; s != nil {
+		switch c.Kind = s.Kind; s.Kind {
+		case window.Aggregate:
+		case window.FirstValue: // any_value
+			c.IgnoreNulls = true
+		case window.ArgMin, window.ArgMax:
+			c.Offset = s.Key
+		default:
+			return b.errorf(n, "%s of %v is not possible with OVER; compute it in a group step, and join its rows", n.name, call.Arg.typ)
+		}
+	}
+	return nil
+}
+
+// ranking binds the arguments of a function that is no aggregate.
+func (b *binder) ranking(n *callNode, f ranking, c *WindowCall) (err error) {
+	if n.star || len(n.args) < f.lo || len(n.args) > f.hi {
+		return b.errorf(n, "%s takes %s, found %s", n.name, arity(f.lo, f.hi), found(n))
+	}
+	args := make([]*Expr, len(n.args))
+	for i, a := range n.args {
+		if args[i], err = b.bind(a); err != nil {
+			return err
+		}
+	}
+	c.Output = gpu.Of(gpu.Int64)
+	switch f.kind {
+	case window.RowNumber, window.Rank, window.DenseRank:
+		return nil
+	case window.PercentRank, window.CumeDist:
+		c.Output = gpu.Of(gpu.Float64)
+		return nil
+	case window.Ntile:
+		if c.Offset, err = b.windowOffset(n, n.args[0], args[0]); err != nil {
+			return err
+		}
+		if v, ok := c.Offset.Constant(); ok && v.Valid && v.Int.Sign() <= 0 {
+			return b.errorf(n.args[0], "the argument of ntile must be greater than zero")
+		}
+		return nil
+	}
+	if args[0].literal == nullLiteral {
+		args[0] = newConstant(gpu.Null(gpu.Of(gpu.Int32)))
+	}
+	c.Value = typed(args[0])
+	if len(args) > 1 {
+		if c.Offset, err = b.windowOffset(n, n.args[1], args[1]); err != nil {
+			return err
+		}
+	}
+	if len(args) > 2 {
+		if c.Default, err = b.convert(n.args[2], args[2], c.Value.typ, false); err != nil {
+			return err
+		}
+		if c.Value, c.Default, err = sameStorage(b.scope.Fold, c.Value, c.Default); err != nil {
+			return b.errorf(n.args[2], "%v", err)
+		}
+	}
+	c.Output = c.Value.typ
+	return nil
+}
+
+// found is the number of arguments of a call.
+func found(n *callNode) string {
+	if n.star {
+		return "*"
+	}
+	return fmt.Sprint(len(n.args))
+}
+
+// windowOffset returns an argument that counts rows as a BIGINT.
+func (b *binder) windowOffset(n *callNode, at Node, x *Expr) (*Expr, error) {
+	if x.literal != nullLiteral && !x.typ.IsInteger() {
+		return nil, b.errorf(at, "%s needs a whole number here, found %v", n.name, x.typ)
+	}
+	return b.convert(at, x, gpu.Of(gpu.Int64), false)
+}
+
+// over binds the window of a call.
+func (b *binder) over(n *callNode, c *WindowCall) error {
+	w := n.over
+	for _, k := range w.partition {
+		e, err := b.windowKey(k)
+		if err != nil {
+			return err
+		}
+		if _, constant := e.Constant(); !constant {
+			c.Partition = append(c.Partition, e)
+		}
+	}
+	var err error
+	if c.Order, err = b.orderKeys(w.order); err != nil {
+		return err
+	}
+	c.Frame = WindowFrame{Unit: window.Range, From: WindowBound{Kind: window.UnboundedPreceding}, To: WindowBound{Kind: window.CurrentRow}}
+	if w.frame == nil {
+		return nil
+	}
+	c.Frame.Unit = map[string]window.Unit{"ROWS": window.Rows, "RANGE": window.Range, "GROUPS": window.Groups}[w.frame.unit]
+	if c.Frame.From, err = b.frameBound(w, w.frame.from, c.Frame.Unit); err == nil {
+		c.Frame.To, err = b.frameBound(w, w.frame.to, c.Frame.Unit)
+	}
+	return err
+}
+
+// orderKeys binds the keys of ORDER BY.
+func (b *binder) orderKeys(order []orderNode) (keys []WindowKey, err error) {
+	for _, k := range order {
+		e, err := b.windowKey(k.x)
+		if err != nil {
+			return nil, err
+		}
+		if _, constant := e.Constant(); !constant {
+			keys = append(keys, WindowKey{e, k.descending, k.nullsFirst})
+		}
+	}
+	return keys, nil
+}
+
+// windowKey binds a key of PARTITION BY or ORDER BY. The position of a column means nothing
+// there: a constant puts all rows together.
+func (b *binder) windowKey(n Node) (*Expr, error) {
+	e, err := b.bind(n)
+	if err != nil {
+		return nil, err
+	}
+	if e.literal == nullLiteral {
+		return newConstant(gpu.Null(gpu.Of(gpu.Int32))), nil
+	}
+	return typed(e), nil
+}
+
+var boundKinds = map[string]window.BoundKind{unboundedPreceding: window.UnboundedPreceding, preceding: window.Preceding,
+	currentRow: window.CurrentRow, following: window.Following, unboundedFollowing: window.UnboundedFollowing}
+
+func (b *binder) frameBound(w *windowNode, n boundNode, unit window.Unit) (out WindowBound, err error) {
+	out.Kind = boundKinds[n.kind]
+	if n.offset == nil {
+		return out, nil
+	}
+	if unit == window.Range {
+		return b.rangeBound(w, n, out)
+	}
+	e, err := b.bind(n.offset)
+	if err == nil && e.literal != nullLiteral {
+		if !e.typ.IsNumeric() {
+			return out, b.errorf(n.offset, "the offset of %s must be a number, found %v", n.kind, e.typ)
+		}
+		e, err = b.convert(n.offset, e, gpu.Of(gpu.Int64), false)
+	}
+	if err != nil {
+		return out, err
+	}
+	v, constant := e.Constant()
+	switch {
+	case !constant:
+		return out, b.errorf(n.offset, "the offset of %s must be a constant", n.kind)
+	case !v.Valid:
+		return out, b.errorf(n.offset, "the offset of %s cannot be NULL", n.kind)
+	case v.Int.Sign() < 0:
+		return out, b.errorf(n.offset, "the offset of %s cannot be negative, found %v", n.kind, v)
+	}
+	out.Offset = v.Int.Int64()
+	return out, nil
+}
+
+// rangeBound binds an end of RANGE with an offset: the key of the order plus or minus the
+// offset. The key is cast if the result has another type.
+func (b *binder) rangeBound(w *windowNode, n boundNode, out WindowBound) (WindowBound, error) {
+	if len(w.order) != 1 {
+		return out, b.errorf(n.offset, "RANGE with an offset needs exactly one key of ORDER BY, found %d", len(w.order))
+	}
+	if err := b.checkRangeOffset(n); err != nil {
+		return out, err
+	}
+	k := w.order[0]
+	op := "+"
+	if (n.kind == preceding) != k.descending {
+		op = "-"
+	}
+	sum := &binaryNode{base{src: n.offset.source(), at: n.offset.Pos(), tall: max(k.x.depth(), n.offset.depth()) + 1}, op, k.x, n.offset}
+	value, err := b.bind(sum)
+	if err != nil {
+		return out, err
+	}
+	key, err := b.windowKey(k.x)
+	if err != nil {
+		return out, err
+	}
+	values := []*Expr{key, typed(value)}
+	if err := b.unify([]Node{k.x, sum}, values, "the key and the bound of RANGE"); err != nil {
+		return out, err
+	}
+	if out.Key, out.Value, err = sameStorage(b.scope.Fold, values[0], values[1]); err != nil {
+		return out, b.errorf(n.offset, "%v", err)
+	}
+	return out, nil
+}
+
+// checkRangeOffset returns an error unless the offset of RANGE is a constant that is neither
+// NULL nor negative.
+func (b *binder) checkRangeOffset(n boundNode) error {
+	negative := false
+	if isInterval(n.offset) {
+		v, err := b.interval(n.offset)
+		if err != nil {
+			return err
+		}
+		negative = v.months < 0 || v.micros < 0
+		if v.times != nil {
+			times, constant := v.times.Constant()
+			if !constant || !times.Valid {
+				return b.errorf(n.offset, "the offset of %s must be a constant", n.kind)
+			}
+			negative = negative != (times.Compare(zeroOf(times.Type)) < 0)
+		}
+	} else {
+		e, err := b.bind(n.offset)
+		if err != nil {
+			return err
+		}
+		v, constant := e.Constant()
+		switch {
+		case !constant:
+			return b.errorf(n.offset, "the offset of %s must be a constant", n.kind)
+		case !v.Valid:
+			return b.errorf(n.offset, "the offset of %s cannot be NULL", n.kind)
+		case !e.typ.IsNumeric():
+			return b.errorf(n.offset, "the offset of %s must be a number or an INTERVAL, found %v", n.kind, e.typ)
+		}
+		negative = v.Compare(zeroOf(v.Type)) < 0
+	}
+	if negative {
+		return b.errorf(n.offset, "the offset of %s cannot be negative", n.kind)
+	}
+	return nil
+}
+
+func zeroOf(t gpu.Type) gpu.Scalar {
+	if t.IsFloat() {
+		return gpu.FloatScalar(t, 0)
+	}
+	return gpu.IntScalar(t, 0)
+}
+
+// Equal reports whether two calls over one schema are the same.
+func (c WindowCall) Equal(d WindowCall) bool {
+	bound := func(x, y WindowBound) bool {
+		return x.Kind == y.Kind && x.Offset == y.Offset && sameExpr(x.Key, y.Key) && sameExpr(x.Value, y.Value)
+	}
+	return c.Kind == d.Kind && c.Aggregate == d.Aggregate && c.IgnoreNulls == d.IgnoreNulls && c.SameWindow(d) &&
+		sameExpr(c.Value, d.Value) && sameExpr(c.Offset, d.Offset) && sameExpr(c.Default, d.Default) &&
+		c.Frame.Unit == d.Frame.Unit && bound(c.Frame.From, d.Frame.From) && bound(c.Frame.To, d.Frame.To)
+}
+
+// SameWindow reports whether two calls have the same partitions and the same order.
+func (c WindowCall) SameWindow(d WindowCall) bool {
+	return slices.EqualFunc(c.Partition, d.Partition, (*Expr).Equal) && slices.EqualFunc(c.Order, d.Order, WindowKey.equal)
+}
+
+func (k WindowKey) equal(l WindowKey) bool {
+	return k.Descending == l.Descending && k.NullsFirst == l.NullsFirst && k.Expr.Equal(l.Expr)
+}
+
+// sameExpr is Equal for expressions that may be nil.
+func sameExpr(x, y *Expr) bool { return (x == nil) == (y == nil) && (x == nil || x.Equal(y)) }

@@ -1,0 +1,544 @@
+// Package window has window functions: a value for each row from the rows of its partition,
+// in an order.
+//
+// Rows are collected, and partitioned by a hash of the partition keys. Each part of the
+// result is some of these partitions, which one lane sorts by the partition keys and the
+// order. Runs of equal keys then give, for each row, where its partition and its peers begin
+// and end. From these bounds come ranks, rows to gather, and frames, whose aggregates are
+// folds of ranges of rows (Leis et al., Efficient Processing of Window Functions, VLDB 2015).
+package window
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+	"slices"
+	"sync"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/operators/sort"
+)
+
+// Kind is a function over rows in an order.
+type Kind uint8
+
+// The functions. Aggregate is an aggregate of the frame. Those from ArgMin on are over groups;
+// of them only ArgMin and ArgMax are window functions too.
+const (
+	Aggregate Kind = iota
+	RowNumber
+	Rank
+	DenseRank
+	PercentRank
+	CumeDist
+	Ntile
+	Lag
+	Lead
+	FirstValue
+	LastValue
+	NthValue
+	ArgMin
+	ArgMax
+	QuantileCont
+	QuantileDisc
+	Mode
+	StringAgg
+	VarSamp
+	VarPop
+	StddevSamp
+	StddevPop
+)
+
+// Unit is what the bounds of a frame count.
+type Unit uint8
+
+// The units: values of the key, rows, groups of peers.
+const (
+	Range Unit = iota
+	Rows
+	Groups
+)
+
+// BoundKind is the kind of one end of a frame.
+type BoundKind uint8
+
+// The ends of a frame.
+const (
+	UnboundedPreceding BoundKind = iota
+	Preceding
+	CurrentRow
+	Following
+	UnboundedFollowing
+)
+
+// Bound is one end of a frame. Offset is a number of rows or groups. With Range, an end with
+// an offset is the place of the column Value among the values of the column Key.
+type Bound struct {
+	Kind       BoundKind
+	Offset     int64
+	Key, Value int
+}
+
+// Frame is the rows of a partition that a function sees.
+type Frame struct {
+	Unit     Unit
+	From, To Bound
+}
+
+// Function is one window function.
+type Function struct {
+	Kind Kind
+	// Aggregate is that of Aggregate.
+	Aggregate gpu.AggregateKind
+	// Value, Offset and Default are columns, -1 for none: the argument; a BIGINT of rows, of
+	// ntile of buckets, and of ArgMin and ArgMax what is compared; and what lag and lead have
+	// outside of the partition.
+	Value, Offset, Default int
+	IgnoreNulls            bool
+	Frame                  Frame
+	Output                 gpu.Type
+}
+
+// Spec describes window functions over one window.
+type Spec struct {
+	In        *gpu.Schema
+	Partition []int
+	Order     []sort.Key
+	Functions []Function
+	// Keep are the columns of the input that the result has, before those of the functions.
+	Keep []int
+	Out  *gpu.Schema
+}
+
+// Window is the operator: Blocking, and then a Source.
+type Window interface {
+	operators.Blocking
+	operators.Source
+}
+
+const (
+	// fanOut is the number of bits of the hash that select a partition.
+	fanOut = 6
+	// fewRows is the most rows of a stride that are not partitioned, unless others are.
+	fewRows = 1 << 12
+	// seed is that of the hash. It is the same in all runs, because it decides the order of
+	// the rows of the result.
+	seed = 0x9e3779b97f4a7c15
+)
+
+// New returns the operator of a spec.
+func New(s Spec) (Window, error) {
+	if s.Out.Len() != len(s.Keep)+len(s.Functions) {
+		return nil, fmt.Errorf("window returns %d columns under %d names", len(s.Keep)+len(s.Functions), s.Out.Len())
+	}
+	o := &windows{Spec: s}
+	o.collection = collection{in: s.In, out: s.Out, keys: s.Partition, compute: o.compute}
+	return o, nil
+}
+
+// windows is the operator of a Spec.
+type windows struct {
+	Spec
+	collection
+}
+
+// collection collects the rows of all lanes, partitioned by a hash of keys if there are any,
+// and then has them computed part by part.
+type collection struct {
+	in, out *gpu.Schema
+	keys    []int
+	// compute computes a part. It takes the strides over.
+	compute func(t operators.Task, strides []*gpu.Stride) (output, error)
+
+	mu     sync.Mutex
+	held   []cut
+	rows   int
+	shift  uint // a part is 1<<shift partitions
+	parts  []part
+	stride int
+}
+
+// cut is a collected stride, ordered by partition.
+type cut struct {
+	number  int
+	rows    *gpu.Stride
+	offsets []int // starts of the partitions; nil when the rows are not partitioned
+}
+
+// part is some partitions; or the rows [from, to) of the output of a large part, which all
+// cores have computed.
+type part struct {
+	at       int
+	large    output
+	from, to int
+}
+
+// output is the rows of the result that a part gives.
+type output interface {
+	length() int
+	// emit emits rows [from, to).
+	emit(t operators.Task, from, to int, emit operators.Emit) error
+	release()
+}
+
+func (o *collection) Schema() *gpu.Schema { return o.out }
+
+func (o *collection) NewLocal(t operators.Task) (operators.Local, error) {
+	t.Lease.Advise("the step must hold all its rows: select fewer columns, or filter first")
+	return &local{collection: o, task: t}, nil
+}
+
+// local is the rows that one lane has collected.
+type local struct {
+	*collection
+	task operators.Task
+	own  []cut
+}
+
+func (l *local) Push(_ context.Context, number int, s *gpu.Stride) error {
+	s.ChargeTo(l.task.Lease)
+	c := cut{number: number, rows: s}
+	if s.Rows > fewRows && len(l.keys) > 0 {
+		if err := l.partition(l.task, &c); err != nil {
+			c.rows.Release()
+			return err
+		}
+	}
+	l.own = append(l.own, c)
+	return nil
+}
+
+func (l *local) Combine(context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.own {
+		l.rows += c.rows.Rows
+	}
+	l.held = append(l.held, l.own...)
+	l.own = nil
+	return nil
+}
+
+func (l *local) Close() error {
+	for _, c := range l.own {
+		c.rows.Release()
+	}
+	l.own = nil
+	return nil
+}
+
+// partition partitions the rows of a cut by the hash of the keys.
+func (o *collection) partition(t operators.Task, c *cut) error {
+	hash, err := t.Queue.Hash(t.Lease, operators.Pick(c.rows.Cols, o.keys), seed)
+	if err != nil {
+		return err
+	}
+	defer hash.Release()
+	cols, starts, err := t.Queue.Partition(t.Lease, c.rows.Cols, hash, gpu.Digit{Shift: 64 - fanOut, Bits: fanOut})
+	if err != nil {
+		return err
+	}
+	offsets, err := operators.Ints(t, starts)
+	starts.Release()
+	if err != nil {
+		gpu.ReleaseColumns(cols)
+		return err
+	}
+	c.rows.Release()
+	c.rows, c.offsets = &gpu.Stride{Schema: o.in, Cols: cols, Rows: c.rows.Rows}, offsets
+	return nil
+}
+
+// Finalize decides how many parts the result has. Its queue uses all cores, and computes a
+// part that has most of the rows, as all of them without keys.
+func (o *collection) Finalize(_ context.Context, t operators.Task) error {
+	o.stride = t.StrideRows
+	slices.SortStableFunc(o.held, func(a, b cut) int { return a.number - b.number })
+	width := 0
+	if len(o.keys) > 0 {
+		// A part of half a stride is sorted within the cache of a core.
+		width = min(fanOut, bits.Len(uint(2*o.rows/t.StrideRows)))
+	}
+	o.shift = uint(fanOut - width)
+	for i := range o.held {
+		if c := &o.held[i]; width > 0 && c.offsets == nil {
+			if err := o.partition(t, c); err != nil {
+				return err
+			}
+		}
+	}
+	for at := range 1 << width {
+		switch n := o.rowsOf(at); {
+		case n == 0:
+		case 2*n > o.rows && t.Lanes > 1:
+			r, err := o.computed(t, at)
+			if err != nil {
+				return err
+			}
+			for from := 0; from < r.length(); from += o.stride {
+				o.parts = append(o.parts, part{at: at, large: r, from: from, to: min(from+o.stride, r.length())})
+			}
+		default:
+			o.parts = append(o.parts, part{at: at})
+		}
+	}
+	return nil
+}
+
+// rangeOf returns the range of a part's rows in a cut.
+func (o *collection) rangeOf(c cut, at int) (from, to int) {
+	if o.shift == fanOut {
+		return 0, c.rows.Rows
+	}
+	return c.offsets[at<<o.shift], c.offsets[(at+1)<<o.shift]
+}
+
+// rowsOf returns the number of rows of a part.
+func (o *collection) rowsOf(at int) (n int) {
+	for _, c := range o.held {
+		from, to := o.rangeOf(c, at)
+		n += to - from
+	}
+	return n
+}
+
+// Parts implements operators.Source.
+func (o *collection) Parts() int { return len(o.parts) }
+
+// Emit implements operators.Source.
+func (o *collection) Emit(ctx context.Context, t operators.Task, i int, emit operators.Emit) error {
+	p := o.parts[i]
+	if p.large != nil {
+		return p.large.emit(t, p.from, p.to, emit)
+	}
+	r, err := o.computed(t, p.at)
+	if err != nil {
+		return err
+	}
+	defer r.release()
+	for from := 0; from < r.length(); from += o.stride {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := r.emit(t, from, min(from+o.stride, r.length()), emit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *collection) Close() error {
+	for _, c := range o.held {
+		c.rows.Release()
+	}
+	o.held = nil
+	for _, p := range o.parts {
+		if p.large != nil && p.from == 0 {
+			p.large.release()
+		}
+	}
+	o.parts = nil
+	return nil
+}
+
+// result is the rows of a part, their order, and the functions of the rows in this order.
+type result struct {
+	*windows
+	rows      *operators.Rows
+	ids       gpu.Column
+	functions []gpu.Column
+}
+
+func (r *result) length() int { return r.rows.N }
+
+func (r *result) release() {
+	r.rows.Release()
+	r.ids.Release()
+	gpu.ReleaseColumns(r.functions)
+}
+
+func (r *result) emit(t operators.Task, from, to int, emit operators.Emit) error {
+	ids, err := t.Queue.Slice(t.Lease, r.ids, from, to)
+	if err != nil {
+		return err
+	}
+	defer ids.Release()
+	s, err := r.rows.Gather(t, ids)
+	if err != nil {
+		return err
+	}
+	s.Schema = r.Out
+	for _, f := range r.functions {
+		c, err := t.Queue.Slice(t.Lease, f, from, to)
+		if err != nil {
+			s.Release()
+			return err
+		}
+		s.Cols = append(s.Cols, c)
+	}
+	return emit(s)
+}
+
+// take returns the strides of a part. A part of all rows takes over those that are held.
+func (o *collection) take(t operators.Task, at int) (strides []*gpu.Stride, err error) {
+	if o.shift == fanOut {
+		for _, c := range o.held {
+			strides = append(strides, c.rows)
+		}
+		o.held = nil
+		return strides, nil
+	}
+	for i := range o.held {
+		c := &o.held[i]
+		from, to := o.rangeOf(*c, at)
+		if from == to {
+			continue
+		}
+		s, err := operators.SliceStride(t, c.rows, from, to)
+		if err != nil {
+			for _, s := range strides {
+				s.Release()
+			}
+			return nil, err
+		}
+		strides = append(strides, s)
+	}
+	return strides, nil
+}
+
+// computed computes a part.
+func (o *collection) computed(t operators.Task, at int) (output, error) {
+	if n := o.rowsOf(at); n > gpu.MaxRows {
+		return nil, fmt.Errorf("%d rows in an order: in memory at most %d are possible at once", n, gpu.MaxRows)
+	}
+	strides, err := o.take(t, at)
+	if err != nil {
+		return nil, err
+	}
+	return o.compute(t, strides)
+}
+
+// compute sorts the rows of a part and computes the functions.
+func (o *windows) compute(t operators.Task, strides []*gpu.Stride) (_ output, err error) {
+	used := o.used()
+	rows, err := operators.CollectRows(t, o.In, strides, used)
+	if err != nil {
+		return nil, err
+	}
+	r := &result{windows: o, rows: rows}
+	defer func() {
+		if err != nil {
+			r.release()
+		}
+	}()
+	if r.ids, err = sorted(t, rows, o.Partition, o.Order); err != nil {
+		return nil, err
+	}
+	c, err := newCalculation(t, o.Partition, o.Order, rows, used, r.ids)
+	if err != nil {
+		return nil, err
+	}
+	defer c.release()
+	// Columns that the result does not have are not needed any more.
+	rows.Keep(o.Keep, &gpu.Schema{Fields: o.Out.Fields[:len(o.Keep)]})
+	for _, f := range o.Functions {
+		out, err := c.function(f)
+		if err != nil {
+			return nil, err
+		}
+		r.functions = append(r.functions, out)
+	}
+	return r, nil
+}
+
+// used returns the columns that the functions need, ascending.
+func (o *windows) used() []int {
+	cols := slices.Clone(o.Partition)
+	for _, k := range o.Order {
+		cols = append(cols, k.Column)
+	}
+	for _, f := range o.Functions {
+		cols = append(cols, f.Columns()...)
+	}
+	slices.Sort(cols)
+	return slices.Compact(cols)
+}
+
+// Columns returns the columns that a function needs beside the keys of its window.
+func (f Function) Columns() (cols []int) {
+	for _, c := range []int{f.Value, f.Offset, f.Default} {
+		if c >= 0 {
+			cols = append(cols, c)
+		}
+	}
+	for _, b := range []Bound{f.Frame.From, f.Frame.To} {
+		if f.Frame.Unit == Range && (b.Kind == Preceding || b.Kind == Following) {
+			cols = append(cols, b.Key, b.Value)
+		}
+	}
+	return cols
+}
+
+// Nullable reports whether a function may return null.
+func (f Function) Nullable() bool {
+	switch f.Kind {
+	case Aggregate:
+		return f.Aggregate != gpu.CountAll && f.Aggregate != gpu.Count
+	case Ntile, Lag, Lead, FirstValue, LastValue, NthValue, ArgMin, ArgMax:
+		return true
+	}
+	return false
+}
+
+// PassesValues reports whether the values of a function are values of the column Value or,
+// of lag and lead, of Default.
+func (f Function) PassesValues() bool {
+	switch f.Kind {
+	case Aggregate:
+		return f.Aggregate == gpu.Min || f.Aggregate == gpu.Max
+	case Lag, Lead, FirstValue, LastValue, NthValue, ArgMin, ArgMax:
+		return true
+	}
+	return false
+}
+
+// Remap returns the function over other positions of columns.
+func (f Function) Remap(at func(int) int) Function {
+	for _, c := range []*int{&f.Value, &f.Offset, &f.Default} {
+		if *c >= 0 {
+			*c = at(*c)
+		}
+	}
+	for _, b := range []*Bound{&f.Frame.From, &f.Frame.To} {
+		if f.Frame.Unit == Range && (b.Kind == Preceding || b.Kind == Following) {
+			b.Key, b.Value = at(b.Key), at(b.Value)
+		}
+	}
+	return f
+}
+
+// sorted returns the order of the rows by the partition keys and the order.
+func sorted(t operators.Task, rows *operators.Rows, partition []int, order []sort.Key) (gpu.Column, error) {
+	var keys []gpu.SortKey
+	for _, k := range partition {
+		keys = append(keys, gpu.SortKey{Column: rows.Cols[k]})
+	}
+	for _, k := range order {
+		keys = append(keys, gpu.SortKey{Column: rows.Cols[k.Column], Descending: k.Descending, NullsFirst: k.NullsFirst})
+	}
+	if len(keys) == 0 {
+		return allRows(t, rows.N)
+	}
+	return t.Queue.Sort(t.Lease, keys)
+}
+
+// allRows returns the ids of n rows.
+func allRows(t operators.Task, n int) (gpu.Column, error) {
+	none, err := t.Queue.Marks(t.Lease, n)
+	if err != nil {
+		return none, err
+	}
+	defer none.Release()
+	return t.Queue.Select(t.Lease, none, false)
+}

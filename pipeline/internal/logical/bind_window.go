@@ -1,0 +1,179 @@
+package logical
+
+import (
+	"slices"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/window"
+)
+
+// windows is the window functions of a step, which several of its expressions may use.
+type windows struct {
+	*stepBinder
+	in    Node
+	calls []expr.WindowCall
+	uses  []int // calls[uses[i]] is "$window<i>" of the expressions
+}
+
+// parse parses an expression over the step's input and takes its window functions out. It
+// returns nil after a fault.
+func (w *windows) parse(text, sub string) expr.Node {
+	n, err := expr.Parse(text)
+	if err == nil {
+		var found []expr.WindowCall
+		if found, n, err = expr.BindWindows(n, scopeOf(w.in), len(w.uses)); err == nil {
+			for _, c := range found {
+				at := slices.IndexFunc(w.calls, c.Equal)
+				if at < 0 {
+					at = len(w.calls)
+					w.calls = append(w.calls, c)
+				}
+				w.uses = append(w.uses, at)
+			}
+			return n
+		}
+	}
+	w.exprDiagnostic(w.in, sub, text, err, "")
+	return nil
+}
+
+// windowed is the input of a step with the results of its window functions.
+type windowed struct {
+	*stepBinder
+	in, node Node
+	scope    *expr.Scope // the columns of in, then the window functions that expressions use
+	at       []int       // position in node of each column of the scope
+}
+
+// node computes the window functions: one node for each window, over what it needs.
+func (w *windows) node() *windowed {
+	var exprs []*expr.Expr
+	use := func(e *expr.Expr) int {
+		if e == nil {
+			return -1
+		}
+		exprs = append(exprs, e)
+		return len(exprs) - 1
+	}
+	functions := make([]window.Function, len(w.calls))
+	keys := make([][]int, len(w.calls)) // of the partition, then of the order
+	for i, c := range w.calls {
+		for _, p := range c.Partition {
+			keys[i] = append(keys[i], use(p))
+		}
+		for _, k := range c.Order {
+			keys[i] = append(keys[i], use(k.Expr))
+		}
+		bound := func(b expr.WindowBound) window.Bound {
+			return window.Bound{Kind: b.Kind, Offset: b.Offset, Key: use(b.Key), Value: use(b.Value)}
+		}
+		functions[i] = window.Function{Kind: c.Kind, Aggregate: c.Aggregate, Value: use(c.Value), Offset: use(c.Offset), Default: use(c.Default),
+			IgnoreNulls: c.IgnoreNulls, Frame: window.Frame{Unit: c.Frame.Unit, From: bound(c.Frame.From), To: bound(c.Frame.To)}, Output: c.Output}
+	}
+	node, at := extend(w.in, exprs)
+	position := func(e int) int { return at[e] }
+	columns := make([]int, len(w.calls))
+	for i, c := range w.calls {
+		if slices.ContainsFunc(w.calls[:i], c.SameWindow) {
+			continue
+		}
+		var names []string
+		var list []window.Function
+		for j, d := range w.calls[i:] {
+			if c.SameWindow(d) {
+				columns[i+j] = node.Rel().Schema.Len() + len(list)
+				list, names = append(list, functions[i+j].Remap(position)), append(names, d.String())
+			}
+		}
+		var partition []int
+		var order []SortKey
+		for k, e := range keys[i] {
+			if k < len(c.Partition) {
+				partition = append(partition, at[e])
+			} else {
+				key := c.Order[k-len(c.Partition)]
+				order = append(order, SortKey{Column: at[e], Descending: key.Descending, NullsFirst: key.NullsFirst})
+			}
+		}
+		node = newWindow(w.name, node, partition, order, list, names)
+	}
+	out := &windowed{stepBinder: w.stepBinder, in: w.in, node: node, scope: scopeOf(w.in)}
+	out.at = out.scope.All()
+	out.scope.Schema = &gpu.Schema{Fields: slices.Clone(out.scope.Schema.Fields)}
+	out.scope.Qualifiers = slices.Clone(out.scope.Qualifiers)
+	for i, call := range w.uses {
+		f := node.Rel().Schema.Fields[columns[call]]
+		f.Name = expr.WindowColumn(i)
+		out.add(f, nil, columns[call])
+	}
+	return out
+}
+
+// add adds a column to the scope.
+func (w *windowed) add(f gpu.Field, r *expr.Range, at int) {
+	w.scope.Schema.Fields = append(w.scope.Schema.Fields, f)
+	w.scope.Ranges = append(w.scope.Ranges, r)
+	w.scope.Qualifiers = append(w.scope.Qualifiers, nil)
+	w.at = append(w.at, at)
+}
+
+// bind binds an expression that parse has returned, over the columns of the node. It returns
+// nil after a fault.
+func (w *windowed) bind(n expr.Node, text, sub string) *expr.Expr {
+	e, err := expr.Bind(n, w.scope)
+	if err != nil {
+		w.exprDiagnostic(w.in, sub, text, err, "")
+		return nil
+	}
+	return e.Remap(func(c int) int { return w.at[c] })
+}
+
+// qualify keeps the rows of the node on which a condition is true, which parse has returned.
+// It may use the columns of a select list by the names that they get there, unless the input
+// has a column of this name.
+func (w *windowed) qualify(n expr.Node, names []string, exprs []*expr.Expr) bool {
+	text := w.step.Qualify
+	inner := len(w.at)
+	for i, name := range names {
+		if len(w.scope.Named(name)) == 0 {
+			e := exprs[i]
+			w.add(gpu.Field{Name: name, Type: e.Type(), Nullable: e.Nullable(), Annotation: e.Annotation()}, e.Range(), i)
+		}
+	}
+	e, err := expr.Bind(n, w.scope)
+	if err != nil {
+		w.exprDiagnostic(w.in, ".qualify", text, err, "")
+		return false
+	}
+	whole := scopeOf(w.node)
+	columns := make([]*expr.Expr, len(w.at))
+	for i, at := range w.at {
+		if i < inner {
+			columns[i] = expr.Column(whole, at)
+		} else {
+			columns[i] = exprs[at]
+		}
+	}
+	if e.Type().Kind != gpu.Bool {
+		w.faultf(".qualify", "the condition %q is a value of type %v; a condition must be BOOLEAN, as in %q", text, e.Type(), text+" = …")
+		return false
+	}
+	w.node = newFilter(w.name, w.node, expr.Conjuncts(e.Substitute(columns)))
+	return true
+}
+
+// qualified is the step qualify: the rows of its input on which a condition over window
+// functions is true.
+func (s *stepBinder) qualified(in Node) Node {
+	w := &windows{stepBinder: s, in: in}
+	n := w.parse(s.step.Qualify, ".qualify")
+	if n == nil {
+		return nil
+	}
+	out := w.node()
+	if !out.qualify(n, nil, nil) {
+		return nil
+	}
+	return restore(out.node, in)
+}
