@@ -48,18 +48,21 @@ Where there is an NVIDIA GPU, and the job is large enough for it, it runs there,
 the same rows: files are decoded and encoded on the CPU, the rest is done by kernels;
 the report says why. --device-memory is the
 budget of the GPU's memory; --host-memory is that of the page-locked memory between
-the two, and of all memory on the CPU.
+the two, and of all memory on the CPU. Build sides of joins, groups and rows to sort
+that do not fit go to files in --spill-dir, which have no names, are compressed, and
+vanish with the process; the report says how much. --spill-limit bounds them.
 
 --progress json makes standard error a stream of records, one a line: a report of type
 progress every second, messages of type log, and at the end a report of type done with
 exit_code and, after a failure, error. --report writes that report to a file, also
 after a failure.
 
-The environment variables GSTREAM_HOST_MEMORY, GSTREAM_DEVICE_MEMORY and
-GSTREAM_THREADS stand for the flags of these names.`,
+The environment variables GSTREAM_HOST_MEMORY, GSTREAM_DEVICE_MEMORY, GSTREAM_THREADS,
+GSTREAM_SPILL_DIR and GSTREAM_SPILL_LIMIT stand for the flags of these names.`,
 		Example: `  gstream run job.yaml
   gstream run job.yaml --set data=/data/tpch --set out=/tmp/result.parquet --overwrite
   gstream run job.yaml --threads 8 --host-memory 16GiB --report report.json
+  gstream run job.yaml --host-memory 2GiB --spill-dir /nvme --spill-limit 100GiB
   gstream run job.yaml --device cuda --device-memory 8GiB --timeline timeline.html`,
 		Args: args(1, "one job file"),
 
