@@ -2,6 +2,7 @@ package operators_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -70,15 +72,17 @@ func cut(table [][]gpu.Scalar, size int) []*gpu.Stride {
 // run runs an operator in lanes and returns its rows as text, in order.
 func run(t *testing.T, memory int64, op operators.Operator, strideRows int, build, input []*gpu.Stride, lanes int) ([]string, error) {
 	t.Helper()
-	rows, _, err := runWith(t, memory, spill.Options{Dir: spill.None}, op, strideRows, build, input, lanes)
+	rows, _, err := runWith(t, memory, nil, spill.Options{Dir: spill.None}, op, strideRows, build, input, lanes)
 	return rows, err
 }
 
-// runWith also says where rows go that do not fit memory, and returns what went there.
-func runWith(t *testing.T, memory int64, o spill.Options, op operators.Operator, strideRows int, build, input []*gpu.Stride, lanes int) ([]string, spill.Stats, error) {
+// runWith also says which reservations fail and where rows go that do not fit memory, and
+// returns what went there.
+func runWith(t *testing.T, memory int64, fault func(bool) error, o spill.Options, op operators.Operator, strideRows int, build, input []*gpu.Stride, lanes int) ([]string, spill.Stats, error) {
 	t.Helper()
 	dev, err := host.Open(host.Options{Threads: lanes, Memory: memory})
 	require.NoError(t, err)
+	dev.Budget().SetFault(fault)
 	l := dev.Budget().Lease("test")
 	store := spill.NewStore(dev, o)
 	ctx := context.Background()
@@ -352,7 +356,7 @@ func TestRowsThatSpillComeBack(t *testing.T) {
 				want, err := run(t, 0, o.make(t), 512, cut(build, 512), cut(input, 512), lanes)
 				require.NoError(t, err)
 				for _, compress := range []bool{false, true} {
-					got, stats, err := runWith(t, 0, spill.Options{Dir: t.TempDir(), Always: true, Compress: compress}, o.make(t), 512, cut(build, 512), cut(input, 512), lanes)
+					got, stats, err := runWith(t, 0, nil, spill.Options{Dir: t.TempDir(), Always: true, Compress: compress}, o.make(t), 512, cut(build, 512), cut(input, 512), lanes)
 					require.NoError(t, err)
 					if !o.ordered || strings.Contains(o.name, "join") { // a join out of core keeps no order
 						slices.Sort(got)
@@ -364,6 +368,45 @@ func TestRowsThatSpillComeBack(t *testing.T) {
 					require.Zero(t, stats.Disk.Now)
 				}
 			}
+		})
+	}
+}
+
+// TestRefusalsWhileRowsSpill refuses the n-th reservation of memory. The run gives the rows, or
+// is refused and gives everything back.
+func TestRefusalsWhileRowsSpill(t *testing.T) {
+	build, input := rows(1, 500), rows(2, 900)
+	for _, o := range operatorsUnderTest {
+		if !o.spills || strings.Contains(o.name, " by ") && !strings.Contains(o.name, "full join by npj") {
+			continue
+		}
+		t.Run(o.name, func(t *testing.T) {
+			want, err := run(t, 0, o.make(t), 256, cut(build, 256), cut(input, 256), 1)
+			require.NoError(t, err)
+			slices.Sort(want)
+			refused := 0
+			for n := int64(1); ; n += 1 + n/16 {
+				require.Less(t, n, int64(1<<20), "never succeeds")
+				var calls atomic.Int64
+				fault := func(bool) error {
+					if calls.Add(1) == n {
+						return errors.New("no memory")
+					}
+					return nil
+				}
+				got, _, err := runWith(t, 0, fault, spill.Options{Dir: t.TempDir(), Always: true}, o.make(t), 256, cut(build, 256), cut(input, 256), 2)
+				if err != nil {
+					require.True(t, gpu.IsRefusal(err), "%v", err)
+					refused++
+				} else {
+					slices.Sort(got)
+					require.Equal(t, want, got, "reservation %d", n)
+				}
+				if calls.Load() < n {
+					break
+				}
+			}
+			require.Positive(t, refused)
 		})
 	}
 }

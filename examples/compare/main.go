@@ -178,7 +178,7 @@ func compare(data, only, memory string, warmup, runs, threads int, micro, joins 
 		var failed error // of DuckDB
 		for run := range warmup + runs {
 			a, err := measure(ctx, gstream, append([]string{"run", "--progress", "none", "--threads", strconv.Itoa(threads), "--overwrite",
-				"--set", "data="+data, "--set", "out="+ours, filepath.Join("..", j.dir, j.name+".yaml")}, limit...)...)
+				"--set", "data=" + data, "--set", "out=" + ours, filepath.Join("..", j.dir, j.name+".yaml")}, limit...)...)
 			if err != nil {
 				return err
 			}

@@ -94,7 +94,7 @@ var aggregates = map[string]aggregate{
 	"bool_and": {kind: gpu.Min, takes: condition}, "bool_or": {kind: gpu.Max, takes: condition},
 	"count_if": {kind: gpu.Sum, takes: indicator}, "countif": {kind: gpu.Sum, takes: indicator},
 	"approx_count_distinct": {kind: gpu.Count, distinct: true},
-	"product": {kind: gpu.Product, takes: double}, "bit_and": {kind: gpu.BitAnd, takes: integer}, "bit_or": {kind: gpu.BitOr, takes: integer}, "bit_xor": {kind: gpu.BitXor, takes: integer},
+	"product":               {kind: gpu.Product, takes: double}, "bit_and": {kind: gpu.BitAnd, takes: integer}, "bit_or": {kind: gpu.BitOr, takes: integer}, "bit_xor": {kind: gpu.BitXor, takes: integer},
 	"first": {sorted: window.FirstValue}, "last": {sorted: window.LastValue}, "arbitrary": {sorted: window.FirstValue}, "any_value": {sorted: window.FirstValue},
 	"arg_min": {sorted: window.ArgMin}, "argmin": {sorted: window.ArgMin}, "min_by": {sorted: window.ArgMin},
 	"arg_max": {sorted: window.ArgMax}, "argmax": {sorted: window.ArgMax}, "max_by": {sorted: window.ArgMax},
