@@ -99,11 +99,19 @@ type Local interface {
 }
 
 // Source is a finalised Blocking operator that returns rows. Its parts, in order, are the
-// result. Lanes emit different parts concurrently. A Source that is Streaming too returns
-// rows that it has kept back, once all its lanes have been flushed.
+// result. Lanes emit different parts concurrently.
 type Source interface {
 	Parts() int
 	Emit(ctx context.Context, t Task, part int, emit Emit) error
+}
+
+// Deferring is a Streaming operator that may keep rows back until all its lanes have been
+// flushed, as a join does that spills.
+type Deferring interface {
+	Streaming
+	// Deferred returns the source of these rows, or nil if there are none. Lanes ask for it
+	// when they have been flushed, and emit its parts once all lanes have been.
+	Deferred() Source
 }
 
 // Stopper is a Streaming operator that can need no more input, as a limit. It has a

@@ -182,10 +182,11 @@ func runWith(t *testing.T, memory int64, fault func(bool) error, o spill.Options
 			}
 			return func(n int) error { return lane.Push(ctx, input[n], emit(n)) }, func() error { return lane.Flush(ctx, emit(len(input))) }, lane.Close, nil
 		})
-		rest, ok := op.(operators.Source)
-		if err != nil || !ok {
+		d, ok := op.(operators.Deferring)
+		if err != nil || !ok || d.Deferred() == nil {
 			return err
 		}
+		rest := d.Deferred()
 		return inLanes(rest.Parts(), func(task operators.Task) (func(int) error, func() error, func() error, error) {
 			return func(n int) error { return rest.Emit(ctx, task, n, emit(len(input)+1+n)) }, nothing, nothing, nil
 		})

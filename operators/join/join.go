@@ -127,12 +127,11 @@ type equiJoin struct {
 	flushed atomic.Int32         // lanes that have matched all their rows
 }
 
-// Join is Blocking for the build side and Streaming for the probe side. A join that spills is
-// a Source of the rest of its rows.
+// Join is Blocking for the build side and Streaming for the probe side. A join that spills
+// defers rows.
 type Join interface {
 	operators.Filtering
-	operators.Streaming
-	operators.Source
+	operators.Deferring
 }
 
 // New returns the join of a spec.

@@ -257,6 +257,14 @@ func (l *outerLane) Push(ctx context.Context, s *gpu.Stride, emit operators.Emit
 	return o.probe.Append(later, o.resident, rest)
 }
 
+// Deferred implements operators.Deferring.
+func (o *outOfCore) Deferred() operators.Source {
+	if !o.started.Load() {
+		return nil
+	}
+	return o
+}
+
 // Parts implements operators.Source: a part is a group of pairs of partitions.
 func (o *outOfCore) Parts() int { return max(len(o.groups)-1, 0) }
 

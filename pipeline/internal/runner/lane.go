@@ -80,8 +80,8 @@ func (l *lane) flush(ctx context.Context) error {
 		}
 		l.turn(o)
 		err := l.ops[i].Flush(ctx, l.emit(ctx, i))
-		if src, ok := o.op.(operators.Source); ok && err == nil {
-			err = l.rest(ctx, i, src)
+		if d, ok := o.op.(operators.Deferring); ok && err == nil {
+			err = l.deferred(ctx, i, d.Deferred())
 		}
 		if err != nil && (err != errStop || !l.stopped.Load()) {
 			return o.explain(err)
@@ -91,9 +91,12 @@ func (l *lane) flush(ctx context.Context) error {
 	return nil
 }
 
-// rest emits parts of what an operator has kept back, once all lanes have flushed it. Each is
-// a morsel of its own.
-func (l *lane) rest(ctx context.Context, i int, src operators.Source) error {
+// deferred emits parts of what an operator has kept back, nil for nothing, once all lanes have
+// flushed it. Each is a morsel of its own.
+func (l *lane) deferred(ctx context.Context, i int, src operators.Source) error {
+	if src == nil {
+		return nil
+	}
 	o := l.pipelineRun.ops[i]
 	// Strides of other lanes come after the lane's morsel, so it must have ended before the wait.
 	l.end()
