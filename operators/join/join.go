@@ -148,7 +148,7 @@ func New(s Spec) (Join, error) {
 func newOutOfCore(s Spec, depth int) *outOfCore {
 	o := &equiJoin{Spec: s}
 	o.checks = s.conditions()
-	return &outOfCore{equiJoin: o, depth: depth}
+	return &outOfCore{equiJoin: o, depth: depth, hot: &atomic.Int32{}}
 }
 
 // Choice implements operators.Choosing.
