@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/gstream/gstream/gpu"
@@ -112,7 +111,6 @@ func (s *Spec) validate() error {
 // outOfCore makes joins of parts of it.
 type equiJoin struct {
 	Spec
-	mu      sync.Mutex
 	pending operators.Collected // the build side until Finalize
 	choice  atomic.Pointer[Choice]
 	built   built
