@@ -66,6 +66,8 @@ type (
 	// LinkReport has the speeds of the link to the GPU, measured in the run, in bytes a
 	// second.
 	LinkReport = execution.LinkReport
+	// Check is what a run is expected to hold and to spill.
+	Check = execution.Check
 	// Choice is the device of a run, and the reason.
 	Choice = execution.Choice
 	// Target makes the sink of a run. A Collector is one.

@@ -4,6 +4,7 @@ package groupby
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/bits"
 	"math/rand/v2"
 	"slices"
@@ -536,6 +537,38 @@ func (o *hashGroupBy) always(t operators.Task) bool { return t.Spill.Always() &&
 func (o *hashGroupBy) groupBytes() int64 {
 	const index = 16 // slots and their hashes
 	return int64(o.partials.RowBytes()) + index
+}
+
+// Demand implements operators.Demanding. The groups of a single lane's table do not spill;
+// others are rows of partial aggregates.
+func (o *hashGroupBy) Demand(e operators.Expected) operators.Demand {
+	if len(o.Keys) == 0 || e.Out < 1 {
+		return operators.Demand{}
+	}
+	group := max(float64(o.groupBytes()), e.OutBytes/e.Out)
+	held := func(table float64) float64 { return group * partialRows(e.Rows, e.Out, table, e.Lanes) }
+	if e.Lanes > 1 {
+		bytes := held(flushGroups)
+		return operators.Demand{Bytes: bytes, Spilled: func(room float64) float64 { return max(0, bytes-spill.Room(room)) }}
+	}
+	return operators.Demand{Bytes: group * e.Out, Spilled: func(room float64) float64 {
+		table := room / tableBudget / group
+		if e.Out <= table {
+			return 0
+		}
+		return max(0, held(table)-spill.Room(room))
+	}}
+}
+
+// partialRows estimates the rows of partial aggregates that lanes make of rows of some groups
+// in random order, if a lane's table is flushed when it has table groups. It takes
+// −groups·ln(1 − table/groups) rows until a table has so many.
+func partialRows(rows, groups, table float64, lanes int) float64 {
+	if groups <= table {
+		return min(rows, groups*float64(lanes))
+	}
+	reduction := -math.Log1p(-table/groups) * groups / table
+	return max(min(groups, rows), rows/reduction)
 }
 
 // judge decides whether the next strides bypass the table. They do if it had nearly one

@@ -369,3 +369,21 @@ func (o *outOfCore) Close() error {
 	}
 	return err
 }
+
+// Demand implements operators.Demanding.
+func (o *outOfCore) Demand(e operators.Expected) operators.Demand {
+	d := operators.Demand{Bytes: e.Bytes + e.Rows*tableBytes}
+	if len(o.BuildKeys) == 0 {
+		d.Fixed = d.Bytes
+		return d
+	}
+	d.Spilled = func(room float64) float64 {
+		if d.Bytes <= room/crowded {
+			return 0
+		}
+		resident := room / residentBudget * 3 / 4 // as stay takes of a budget that is half free
+		later := 1 - resident/d.Bytes             // share of both sides
+		return max(0, e.Bytes-resident) + later*e.ProbeBytes
+	}
+	return d
+}
