@@ -378,12 +378,11 @@ func (o *outOfCore) Demand(e operators.Expected) operators.Demand {
 		return d
 	}
 	d.Spilled = func(room float64) float64 {
-		if d.Bytes <= room/crowded {
+		if e.Bytes <= room/crowded && d.Bytes <= room {
 			return 0
 		}
 		resident := room / residentBudget * 3 / 4 // as stay takes of a budget that is half free
-		later := 1 - resident/d.Bytes             // share of both sides
-		return max(0, e.Bytes-resident) + later*e.ProbeBytes
+		return max(0, 1-resident/d.Bytes) * (e.Bytes + e.ProbeBytes)
 	}
 	return d
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/pipeline/execution"
 	"github.com/gstream/gstream/pipeline/internal/physical"
@@ -18,15 +19,27 @@ import (
 )
 
 // Check tells what a run of a plan would hold and spill under its budgets, by the plan's
-// estimates, without running it. It cuts the plan into pipelines as a run does, and adds up what
-// is held while each of them runs. It opens the device, for its budgets.
-func Check(p *physical.Plan, opt execution.Options) (_ *execution.Check, err error) {
-	r := &run{plan: p, opt: opt, device: opt.Device}
-	choice, err := ChooseDevice(p, opt)
-	if err != nil {
-		return nil, err
+// estimates, without running it. It opens the device, for its budgets. Where a run would take
+// the CPU because there is a GPU that cannot be started, so does Check.
+func Check(p *physical.Plan, opt execution.Options) (*execution.Check, error) {
+	out, err := checkOnce(p, opt)
+	if kind, _, _ := parseDevice(opt.Use); !errors.Is(err, cuda.ErrUnusable) || kind == execution.CUDA {
+		return out, err
 	}
+	warnOfCPU(err)
+	opt.Device, opt.Use = nil, execution.Host
+	return checkOnce(p, opt)
+}
+
+// checkOnce cuts a plan into pipelines as a run does, and adds up what is held while each of them
+// runs.
+func checkOnce(p *physical.Plan, opt execution.Options) (_ *execution.Check, err error) {
+	r := &run{plan: p, opt: opt, device: opt.Device}
 	if r.device == nil {
+		choice, err := ChooseDevice(p, opt)
+		if err != nil {
+			return nil, err
+		}
 		if choice.Device == execution.Host {
 			opt.Use = execution.Host
 		}
@@ -56,9 +69,7 @@ func Check(p *physical.Plan, opt execution.Options) (_ *execution.Check, err err
 		out.Estimate = planWork(p).onGPU(r.threads())
 	}
 	c.stages(out)
-	if err := c.tiers(out); err != nil {
-		return nil, err
-	}
+	c.tiers(out)
 	out.Finishes = len(out.Refusals) == 0
 	return out, nil
 }
@@ -142,8 +153,7 @@ func (c *checker) phase(held []*holding, p *pipelineRun, scan *opRun) {
 		opt := p.scanOptions(scan)
 		if err := source.CheckMemory(scan.Table, opt); err != nil {
 			c.scans = append(c.scans, err)
-		}
-		if !discrete(c.device) {
+		} else if !discrete(c.device) {
 			fixed = float64(scan.Table.LeastMemory(opt))
 			needs = fixed
 		}
@@ -205,7 +215,7 @@ func (c *checker) stages(out *execution.Check) {
 }
 
 // tiers adds the tiers, and what they refuse.
-func (c *checker) tiers(out *execution.Check) error {
+func (c *checker) tiers(out *execution.Check) {
 	spilled := func(of func(*holding) float64) (sum float64) {
 		for _, h := range c.holdings {
 			sum += of(h)
@@ -229,17 +239,17 @@ func (c *checker) tiers(out *execution.Check) error {
 			Hint: fmt.Sprintf("raise %s to more than %s, filter its input, or select fewer of its columns", first.Setting, text(first.Fixed))})
 	}
 	for _, err := range c.scans {
-		r := execution.Refusal{Tier: execution.TierHost, Limit: memory.Limit, Why: err.Error(), Hint: "raise --host-memory"}
+		r := execution.Refusal{Tier: execution.TierHost, Limit: memory.Limit, Why: err.Error(), Hint: "or read fewer of its columns"}
 		if b := (*gpu.BudgetError)(nil); errors.As(err, &b) {
 			r.Needs, r.Stage = b.Asked, b.Stage
 		}
 		out.Refusals = append(out.Refusals, r)
 	}
-	return c.diskTier(out)
+	c.diskTier(out)
 }
 
 // diskTier adds the disk.
-func (c *checker) diskTier(out *execution.Check) error {
+func (c *checker) diskTier(out *execution.Check) {
 	t := execution.TierCheck{Tier: execution.TierDisk, Setting: "--spill-limit", Dir: cmp.Or(c.opt.SpillDir, spill.DefaultDir()), Limit: c.opt.SpillLimit, Needs: whole(c.disk)}
 	refuse := func(why, hint string) {
 		if t.Needs > 0 {
@@ -249,7 +259,7 @@ func (c *checker) diskTier(out *execution.Check) error {
 	rows := "about " + text(t.Needs) + " of rows do not fit memory"
 	if t.Dir == spill.None {
 		refuse(rows+", and --spill-dir is none", "name a folder, or raise --host-memory")
-		return nil
+		return
 	}
 	free, err := spill.DefaultLimit(t.Dir)
 	if err != nil {
@@ -262,7 +272,6 @@ func (c *checker) diskTier(out *execution.Check) error {
 	if out.Tiers = append(out.Tiers, t); err == nil && t.Needs > t.Limit {
 		refuse(fmt.Sprintf("%s, before compression; %s has room for %s (%s)", rows, t.Dir, text(t.Limit), t.Setting), "free some space, choose another --spill-dir, or raise --spill-limit or --host-memory")
 	}
-	return nil
 }
 
 // whole returns an estimate of bytes as an integer.
