@@ -66,6 +66,12 @@ type (
 	// LinkReport has the speeds of the link to the GPU, measured in the run, in bytes a
 	// second.
 	LinkReport = execution.LinkReport
+	// Check is what a run is expected to hold and to spill, StageCheck what one of its stages
+	// is, TierCheck what a memory or the disk is, and Refusal why the run would not finish.
+	Check      = execution.Check
+	StageCheck = execution.StageCheck
+	TierCheck  = execution.TierCheck
+	Refusal    = execution.Refusal
 	// Choice is the device of a run, and the reason.
 	Choice = execution.Choice
 	// Target makes the sink of a run. A Collector is one.
@@ -79,6 +85,13 @@ const (
 	Auto = execution.Auto // the device that Plan.ChooseDevice returns
 	Host = execution.Host // the CPU
 	CUDA = execution.CUDA // the first GPU; "cuda:1" is the second and so on; an error where there is none
+)
+
+// The tiers of a Check.
+const (
+	TierDevice = execution.TierDevice
+	TierHost   = execution.TierHost
+	TierDisk   = execution.TierDisk
 )
 
 // The values of RunOptions.JoinFilters besides Auto.

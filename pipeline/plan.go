@@ -116,3 +116,10 @@ func (p *Plan) ChooseDevice(opt RunOptions) (*Choice, error) {
 
 // Schema returns the columns of the result.
 func (p *Plan) Schema() *gpu.Schema { return p.stages.Schema }
+
+// Check tells what a run with these options would hold, what it would spill, and whether it
+// would finish, by the plan's estimates. It runs nothing, but opens the device of the run for
+// its budgets.
+func (p *Plan) Check(opt RunOptions) (*Check, error) {
+	return runner.Check(p.stages, opt.For(p.job))
+}

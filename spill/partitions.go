@@ -121,6 +121,9 @@ const (
 	freeSoon = 12
 )
 
+// Room returns the bytes of a budget that rows take before they move to the next tier.
+func Room(budget float64) float64 { return budget - budget/free }
+
 // Append takes over a stride of the device, also on error. Its rows are ordered by partition,
 // from partition first on; offsets has the starts of the partitions and the end of the last
 // one. Strides leave the memory of the device, those of any Partitions, if little is left.

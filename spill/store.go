@@ -39,6 +39,17 @@ func DefaultDir() string {
 	return "/var/tmp"
 }
 
+// DefaultLimit returns the most bytes of the files in a folder if no limit is given: four
+// fifths of the free space.
+func DefaultLimit(dir string) (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, &os.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	free := float64(st.Bavail) * float64(st.Bsize)
+	return max(1, int64(min(free*4/5, math.MaxInt64/2))), nil
+}
+
 // Store is where the operators of one run keep their rows. It is safe for concurrent use. A
 // nil Store keeps rows where they are made.
 type Store struct {
@@ -279,12 +290,9 @@ func (s *Store) file() (*os.File, error) {
 		return nil, fail(err)
 	}
 	s.opened.Do(func() {
-		var st unix.Statfs_t
-		if s.opt.Limit > 0 || unix.Fstatfs(int(f.Fd()), &st) != nil {
-			return
+		if limit, err := DefaultLimit(dir); s.opt.Limit == 0 && err == nil {
+			s.disk.SetLimit(limit)
 		}
-		free := float64(st.Bavail) * float64(st.Bsize)
-		s.disk.SetLimit(max(1, int64(min(free*4/5, math.MaxInt64/2))))
 	})
 	return f, nil
 }

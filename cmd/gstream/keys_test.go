@@ -35,7 +35,7 @@ func TestKeysOfJSONAreSnakeCase(t *testing.T) {
 			visit(f.Type)
 		}
 	}
-	for _, root := range []any{deviceList{}, benchReport{}, fileInfo{}, pipeline.Report{}, pipeline.Explanation{}} {
+	for _, root := range []any{deviceList{}, benchReport{}, fileInfo{}, pipeline.Report{}, pipeline.Explanation{}, pipeline.Check{}} {
 		visit(reflect.TypeOf(root))
 	}
 	assert.Greater(t, len(seen), 12)

@@ -78,6 +78,7 @@ Exit codes:
 		Example: `  gstream run job.yaml
   gstream run job.yaml --set day=2026-01-31 --overwrite
   gstream explain job.yaml
+  gstream check job.yaml --host-memory 2GiB
   gstream inspect data/orders.parquet`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -105,7 +106,7 @@ Exit codes:
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
-	root.AddCommand(newRun(left), newLint(), newExplain(left), newInspect(), newDevices(), newBench(), newSchema(), newVersion())
+	root.AddCommand(newRun(left), newLint(), newExplain(left), newCheck(), newInspect(), newDevices(), newBench(), newSchema(), newVersion())
 	return root
 }
 

@@ -70,14 +70,22 @@ GSTREAM_SPILL_DIR and GSTREAM_SPILL_LIMIT stand for the flags of these names.`,
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
 	f.register(cmd)
-	registerDevice(cmd, &f.device)
+	f.registerMachine(cmd)
 	cmd.Flags().StringVar(&f.progress, "progress", "auto", "progress on standard error: auto (on a terminal), plain, json or none")
 	complete(cmd, "progress", "auto", "plain", "json", "none")
 	cmd.Flags().StringVar(&f.report, "report", "", "write the report as JSON to this file")
 	cmd.Flags().StringVar(&f.timeline, "timeline", "", "write a picture of what ran when as an HTML page to this file")
 	cmd.Flags().StringVar(&f.cpuProfile, "cpu-profile", "", "write a CPU profile for go tool pprof to this file")
-	cmd.Flags().IntVar(&f.threads, "threads", 0, "CPU cores to use (default: all)")
 	cmd.Flags().BoolVar(&f.overwrite, "overwrite", false, "replace an output that exists: a file, or a folder with nothing but an earlier output")
+	cmd.Flags().StringVar(&f.joinFilters, "join-filters", pipeline.Auto, "joins that drop rows without a match while their probe side is scanned: auto (where few rows are expected to match), always or never")
+	complete(cmd, "join-filters", pipeline.Auto, pipeline.Always, pipeline.Never)
+	return cmd
+}
+
+// registerMachine registers the flags for the device, the cores, the memory and the disk of a run.
+func (f *runFlags) registerMachine(cmd *cobra.Command) {
+	registerDevice(cmd, &f.device)
+	cmd.Flags().IntVar(&f.threads, "threads", 0, "CPU cores to use (default: all)")
 	cmd.Flags().StringVar(&f.hostMemory, "host-memory", "", "budget of host memory, as in 16GiB (default: half of what is free)")
 	cmd.Flags().StringVar(&f.deviceMemory, "device-memory", "", "budget of device memory, as in 8GiB (default: 80 % of what is free)")
 	cmd.Flags().StringVar(&f.spillDir, "spill-dir", "", "folder for rows that do not fit memory, or none (default: $TMPDIR, or else /var/tmp)")
@@ -85,9 +93,6 @@ GSTREAM_SPILL_DIR and GSTREAM_SPILL_LIMIT stand for the flags of these names.`,
 	cmd.Flags().StringVar(&f.spillCompression, "spill-compression", "", "compression of these files: lz4 (default) or none")
 	complete(cmd, "spill-compression", "lz4", "none")
 	cmd.Flags().StringVar(&f.strideSize, "stride-size", "", "size of a column of 8-byte values in a stride, as in 8MiB (default: what suits the device)")
-	cmd.Flags().StringVar(&f.joinFilters, "join-filters", pipeline.Auto, "joins that drop rows without a match while their probe side is scanned: auto (where few rows are expected to match), always or never")
-	complete(cmd, "join-filters", pipeline.Auto, pipeline.Always, pipeline.Never)
-	return cmd
 }
 
 // environment sets flags that were not given from the environment.

@@ -4,6 +4,7 @@ package groupby
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/bits"
 	"math/rand/v2"
 	"slices"
@@ -374,9 +375,16 @@ func (o *hashGroupBy) aggregates() (list []gpu.Aggregate, inputs []int) {
 // direct reports whether each lane may have a slot for every possible key. Such tables
 // are small compared with the budget, and they are not flushed.
 func (o *hashGroupBy) direct(t operators.Task) bool {
-	span := uint64(o.Hint.Hi) - uint64(o.Hint.Lo)
-	return o.offset != nil && !o.always(t) && span < uint64(t.Device.Budget().Limit()/int64(directBudget*t.Lanes))
+	return !o.always(t) && o.directIn(t.Device.Budget().Limit(), t.Lanes)
 }
+
+// directIn is direct for a budget.
+func (o *hashGroupBy) directIn(budget int64, lanes int) bool {
+	return o.offset != nil && o.span() < uint64(budget/int64(directBudget*lanes))
+}
+
+// span returns the greatest offset of a dense key.
+func (o *hashGroupBy) span() uint64 { return uint64(o.Hint.Hi) - uint64(o.Hint.Lo) }
 
 // newMerge makes a table for the rows of a part, which are partial aggregates.
 func (o *hashGroupBy) newMerge(t operators.Task, part, groups int) (*table, error) {
@@ -536,6 +544,44 @@ func (o *hashGroupBy) always(t operators.Task) bool { return t.Spill.Always() &&
 func (o *hashGroupBy) groupBytes() int64 {
 	const index = 16 // slots and their hashes
 	return int64(o.partials.RowBytes()) + index
+}
+
+// Demand implements operators.Demanding. Tables that are indexed by the key, or that one lane
+// need not flush, do not spill. Rows of partial aggregates do.
+func (o *hashGroupBy) Demand(e operators.Expected) operators.Demand {
+	if len(o.Keys) == 0 || e.Out < 1 {
+		return operators.Demand{}
+	}
+	group := max(float64(o.groupBytes()), e.OutBytes/e.Out)
+	flushed := func(room float64) float64 {
+		table := float64(flushGroups)
+		if e.Lanes == 1 {
+			table = max(1, room/tableBudget/group)
+		}
+		return group * partialRows(e.Rows, e.Out, table, e.Lanes)
+	}
+	d := operators.Demand{Bytes: flushed(math.Inf(1))}
+	if o.offset != nil {
+		d.Bytes = group * float64(e.Lanes) * (float64(o.span()) + 1)
+	}
+	d.Spilled = func(room float64) float64 {
+		if o.directIn(int64(room), e.Lanes) || e.Lanes == 1 && group*e.Out <= room/tableBudget {
+			return 0
+		}
+		return max(0, flushed(room)-spill.Room(room))
+	}
+	return d
+}
+
+// partialRows estimates the rows of partial aggregates that lanes make of rows of some groups
+// in random order, if a lane's table is flushed when it has table groups. It takes
+// −groups·ln(1 − table/groups) rows until a table has so many.
+func partialRows(rows, groups, table float64, lanes int) float64 {
+	if groups <= table {
+		return min(rows, groups*float64(lanes))
+	}
+	reduction := -math.Log1p(-table/groups) * groups / table
+	return max(min(groups, rows), rows/reduction)
 }
 
 // judge decides whether the next strides bypass the table. They do if it had nearly one

@@ -382,3 +382,20 @@ func (o *outOfCore) Close() error {
 	}
 	return err
 }
+
+// Demand implements operators.Demanding.
+func (o *outOfCore) Demand(e operators.Expected) operators.Demand {
+	d := operators.Demand{Bytes: e.Bytes + e.Rows*tableBytes}
+	if len(o.BuildKeys) == 0 {
+		d.Fixed = d.Bytes
+		return d
+	}
+	d.Spilled = func(room float64) float64 {
+		if e.Bytes <= room/crowded && d.Bytes <= room {
+			return 0
+		}
+		resident := room / residentBudget * 3 / 4 // as stay takes of a budget that is half free
+		return max(0, 1-resident/d.Bytes) * (e.Bytes + e.ProbeBytes)
+	}
+	return d
+}

@@ -368,3 +368,19 @@ func (o *external) close() (err error) {
 	o.runs = nil
 	return err
 }
+
+// Demand implements operators.Demanding. A sort holds all rows, a top-k some in each lane.
+func (o *sorter) Demand(e operators.Expected) operators.Demand {
+	if o.top >= 0 {
+		row := e.Bytes / max(e.Rows, 1)
+		bytes := min(e.Bytes, 2*float64(o.top)*float64(e.Lanes)*row)
+		return operators.Demand{Bytes: bytes, Fixed: bytes}
+	}
+	return operators.Demand{Bytes: e.Bytes, Spilled: func(room float64) float64 {
+		if e.Bytes <= room/heldBudget {
+			return 0
+		}
+		const number = 8 // bytes of the number of a row's morsel
+		return max(0, e.Bytes+e.Rows*number-spill.Room(room))
+	}}
+}

@@ -184,6 +184,13 @@ type output interface {
 
 func (o *collection) Schema() *gpu.Schema { return o.out }
 
+// Demand implements operators.Demanding: all rows and their order.
+func (o *collection) Demand(e operators.Expected) operators.Demand {
+	const order = 4 // bytes of a row's id
+	bytes := e.Bytes + e.Rows*order
+	return operators.Demand{Bytes: bytes, Fixed: bytes}
+}
+
 func (o *collection) NewLocal(t operators.Task) (operators.Local, error) {
 	t.Lease.Advise("the step must hold all its rows: select fewer columns, or filter first")
 	return &local{collection: o, task: t}, nil

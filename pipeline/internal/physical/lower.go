@@ -114,6 +114,9 @@ func lower(n logical.Node, need required) (*Stage, layout, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if st.RowBytes == 0 {
+		st.RowBytes = rowBytes(st.Schema, lay, n.Rel().Stats)
+	}
 	if st.Make != nil {
 		// The operator is made once here, so that it refuses a step before the run.
 		if _, err := st.Make(); err != nil {
@@ -121,6 +124,25 @@ func lower(n logical.Node, need required) (*Stage, layout, error) {
 		}
 	}
 	return st, lay, nil
+}
+
+// rowBytes estimates the bytes of a row of a stage's strides: for a string by the statistics of
+// its node's column.
+func rowBytes(schema *gpu.Schema, lay layout, stats []logical.ColumnStats) float64 {
+	bytes := make([]float64, schema.Len())
+	for i, f := range schema.Fields {
+		bytes[i] = float64(gpu.NewSchema(f).RowBytes())
+	}
+	for c, at := range lay {
+		if at >= 0 && schema.Fields[at].Type.IsVar() && stats[c].Bytes > 0 {
+			bytes[at] = stats[c].Bytes
+		}
+	}
+	sum := 0.0
+	for _, b := range bytes {
+		sum += b
+	}
+	return sum
 }
 
 func lowerNode(n logical.Node, need required) (*Stage, layout, error) {

@@ -23,14 +23,15 @@ type Stage struct {
 	Detail []string
 	Schema *gpu.Schema // schema of the strides that it emits
 	Rows   float64     // estimate
-	Inputs []*Stage    // of a join: probe side, build side
-	Pairs  float64     // of a join without an equality: estimate of the pairs that it compares
-	Sorted float64     // of a join by a range: estimate of the values of the rows that it sorts
+	// RowBytes is an estimate of the bytes of a row; of a scan, of a decoded row.
+	RowBytes float64
+	Inputs   []*Stage // of a join: probe side, build side
+	Pairs    float64  // of a join without an equality: estimate of the pairs that it compares
+	Sorted   float64  // of a join by a range: estimate of the values of the rows that it sorts
 
-	Table    source.Table       // of a scan
-	Columns  []int              // positions in the table
-	Prune    []source.Predicate // conjuncts; rows that do not meet them may be left out
-	RowBytes float64            // estimated bytes of a decoded row
+	Table   source.Table       // of a scan
+	Columns []int              // positions in the table
+	Prune   []source.Predicate // conjuncts; rows that do not meet them may be left out
 	// Filters are the joins that may drop rows of a scan.
 	Filters []*Filter
 

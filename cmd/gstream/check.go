@@ -1,0 +1,66 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/pipeline"
+)
+
+func newCheck() *cobra.Command {
+	f := runFlags{joinFilters: pipeline.Auto}
+	var format string
+	cmd := &cobra.Command{
+		Use:   "check JOB",
+		Short: "Tell whether a job fits the memory and the disk, without running it",
+		Long: `check plans a job and adds up what its stages would hold at a time: the build sides
+of joins, groups, and rows to sort or of window functions. It prints what each stage
+holds, what of it cannot spill and must fit, and what would spill to host memory and
+to disk under the budgets; for each tier what is needed and its limit; and what would
+be refused, with what to change. Give it the flags that you will give to run.
+
+All of it comes from estimates of rows, as explain shows them, so a run may hold more
+or less. Give a margin to what must fit.
+
+The exit code is 0 if the job is expected to finish, and 4 if a budget is too small.`,
+		Example: `  gstream check job.yaml
+  gstream check job.yaml --host-memory 2GiB --spill-dir /nvme --spill-limit 100GiB
+  gstream check job.yaml --device cuda --device-memory 8GiB --host-memory 32GiB
+  gstream check job.yaml --format json | jq .tiers`,
+		Args: args(1, "one job file"),
+
+		ValidArgsFunction: completeFiles("yaml", "yml"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opt, err := f.options(cmd)
+			if err != nil {
+				return err
+			}
+			if opt.Threads > 0 {
+				runtime.GOMAXPROCS(opt.Threads)
+			}
+			p, err := f.plan(args[0])
+			if err != nil {
+				return err
+			}
+			c, err := p.Check(opt)
+			if err = errors.Join(err, p.Close()); err != nil {
+				return err
+			}
+			if err := printValue(cmd.OutOrStdout(), format, c); err != nil {
+				return err
+			}
+			if !c.Finishes {
+				return reported{fmt.Errorf("%s would be refused: %w", args[0], gpu.ErrBudget)}
+			}
+			return nil
+		},
+	}
+	f.register(cmd)
+	f.registerMachine(cmd)
+	registerFormat(cmd, &format)
+	return cmd
+}

@@ -1,0 +1,280 @@
+package runner
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/pipeline/execution"
+	"github.com/gstream/gstream/pipeline/internal/physical"
+	"github.com/gstream/gstream/source"
+	"github.com/gstream/gstream/spill"
+)
+
+// Check tells what a run of a plan would hold and spill under its budgets, by the plan's
+// estimates, without running it. It opens the device, for its budgets. Where a run would take
+// the CPU because there is a GPU that cannot be started, so does Check.
+func Check(p *physical.Plan, opt execution.Options) (*execution.Check, error) {
+	out, err := checkOnce(p, opt)
+	if kind, _, _ := parseDevice(opt.Use); !errors.Is(err, cuda.ErrUnusable) || kind == execution.CUDA {
+		return out, err
+	}
+	warnOfCPU(err)
+	opt.Device, opt.Use = nil, execution.Host
+	return checkOnce(p, opt)
+}
+
+// checkOnce cuts a plan into pipelines as a run does, and adds up what is held while each of them
+// runs.
+func checkOnce(p *physical.Plan, opt execution.Options) (_ *execution.Check, err error) {
+	r := &run{plan: p, opt: opt, device: opt.Device}
+	if r.device == nil {
+		choice, err := ChooseDevice(p, opt)
+		if err != nil {
+			return nil, err
+		}
+		if choice.Device == execution.Host {
+			opt.Use = execution.Host
+		}
+		if r.device, err = OpenDevice(opt); err != nil {
+			return nil, err
+		}
+	}
+	defer func() { err = with(err, r.release()) }()
+	// A GPU has its budget when it has started.
+	q, err := r.device.NewQueue("check")
+	if err != nil {
+		return nil, explain("check", err)
+	}
+	if err := q.Close(); err != nil {
+		return nil, explain("check", err)
+	}
+	r.slots = make(chan struct{}, r.threads())
+	root, err := r.prepare(p.Root)
+	if err != nil {
+		return nil, err
+	}
+	c := &checker{run: r, holdings: map[*opRun]*holding{}}
+	c.feed(root.exchange(), nil, nil)
+	props := r.device.Properties()
+	out := &execution.Check{Job: p.Name, Device: props.Name, Kind: props.Kind, Refusals: []execution.Refusal{}, Stages: []execution.StageCheck{}}
+	if out.Estimate = planWork(p).onHost(r.threads()); discrete(r.device) {
+		out.Estimate = planWork(p).onGPU(r.threads())
+	}
+	c.stages(out)
+	c.tiers(out)
+	out.Finishes = len(out.Refusals) == 0
+	return out, nil
+}
+
+// holding is what a stage holds at some time of a run.
+type holding struct {
+	op *opRun
+	operators.Demand
+	down float64 // bytes that leave the device's tier
+	disk float64 // bytes that go to disk
+}
+
+// checker adds up what stages hold at a time.
+type checker struct {
+	*run
+	holdings map[*opRun]*holding
+	needs    float64 // most bytes of the first tier, if nothing spills
+	fixed    float64 // most of these that cannot spill
+	largest  *holding
+	down     float64 // most bytes that have left the device's tier
+	disk     float64 // most bytes on disk
+	scans    []error // refusals of scans
+}
+
+// holding returns what a stage holds, of rows that a pipeline collects.
+func (c *checker) holding(o *opRun, lanes int) *holding {
+	h := c.holdings[o]
+	if h == nil {
+		h = &holding{op: o}
+		c.holdings[o] = h
+		if d, ok := o.op.(operators.Demanding); ok {
+			in := o.Inputs[len(o.Inputs)-1]
+			e := operators.Expected{Rows: in.Rows, Bytes: in.Rows * in.RowBytes, Out: o.Rows, OutBytes: o.Rows * o.RowBytes, Lanes: lanes}
+			if len(o.Inputs) > 1 {
+				e.ProbeBytes = o.Inputs[0].Rows * o.Inputs[0].RowBytes
+			}
+			h.Demand = d.Demand(e)
+		}
+	}
+	return h
+}
+
+// pipeline adds the phases of a pipeline and of those that it needs, in the order in which they
+// run. held is what others hold meanwhile, into what collects the rows of the pipeline at the
+// same time.
+func (c *checker) pipeline(p *pipelineRun, held, into []*holding) {
+	held, into = slices.Clip(held), slices.Clip(into)
+	for _, b := range p.builds {
+		c.pipeline(b, held, nil)
+		held = slices.Clip(append(held, c.holding(b.into, b.lanes)))
+	}
+	if p.into != nil {
+		into = append(into, c.holding(p.into, p.lanes))
+	}
+	c.feed(p.feed, held, into)
+}
+
+func (c *checker) feed(f feed, held, into []*holding) {
+	switch f := f.(type) {
+	case *scanFeed:
+		c.phase(append(held, into...), f.pipe, f.op)
+	case *aheadFeed:
+		c.phase(append(held, into...), f.pipe, f.op)
+	case *resultFeed:
+		c.pipeline(f.from, held, nil)
+		c.phase(slices.Concat(held, []*holding{c.holding(f.op, f.from.lanes)}, into), nil, nil)
+	case *channelFeed:
+		c.pipeline(f.from, held, into)
+	case *unionFeed:
+		for _, in := range f.feeds {
+			c.feed(in, held, into)
+		}
+	}
+}
+
+// phase adds what is held at a time, beside a scan if there is one. Stages that fit share the
+// room with those that do not: each of the latter has an equal part of what is left.
+func (c *checker) phase(held []*holding, p *pipelineRun, scan *opRun) {
+	needs, fixed := 0.0, 0.0
+	if scan != nil {
+		opt := p.scanOptions(scan)
+		if err := source.CheckMemory(scan.Table, opt); err != nil {
+			c.scans = append(c.scans, err)
+		} else if !discrete(c.device) {
+			fixed = float64(scan.Table.LeastMemory(opt))
+			needs = fixed
+		}
+	}
+	var largest *holding
+	for _, h := range held {
+		needs += h.Bytes
+		fixed += h.Fixed
+		if h.Fixed > 0 && (largest == nil || h.Fixed > largest.Fixed) {
+			largest = h
+		}
+	}
+	c.needs = max(c.needs, needs)
+	if fixed > c.fixed {
+		c.fixed, c.largest = fixed, largest
+	}
+	spilling := slices.DeleteFunc(slices.Clone(held), func(h *holding) bool { return h.Spilled == nil })
+	slices.SortStableFunc(spilling, func(a, b *holding) int { return cmp.Compare(a.Bytes, b.Bytes) })
+	room, down := max(0, float64(c.device.Budget().Limit())-fixed), 0.0
+	for i, h := range spilling {
+		share := room / float64(len(spilling)-i)
+		spilled := h.Spilled(share)
+		if room -= share; spilled == 0 {
+			room += max(0, share-h.Bytes)
+		}
+		h.down = max(h.down, spilled)
+		down += h.down
+	}
+	c.down = max(c.down, down)
+	past := down // bytes that go past host memory
+	if discrete(c.device) {
+		past = max(0, down-spill.Room(float64(c.device.HostBudget().Limit())))
+	}
+	disk := 0.0
+	for _, h := range spilling {
+		if past > 0 {
+			h.disk = max(h.disk, past*h.down/down)
+		}
+		disk += h.disk
+	}
+	c.disk = max(c.disk, disk)
+}
+
+// stages adds the stages that hold rows, in the order of a report.
+func (c *checker) stages(out *execution.Check) {
+	for _, o := range c.ops {
+		h := c.holdings[o]
+		if h == nil || h.Bytes == 0 {
+			continue
+		}
+		s := execution.StageCheck{Step: o.Step, Kind: o.Kind, Rows: o.Rows, Holds: whole(h.Bytes), Fixed: whole(h.Fixed), Disk: whole(h.disk)}
+		if discrete(c.device) {
+			s.Host = whole(h.down)
+			out.LinkUp += s.Host
+			out.LinkDown += s.Host
+		}
+		out.Stages = append(out.Stages, s)
+	}
+}
+
+// tiers adds the tiers, and what they refuse.
+func (c *checker) tiers(out *execution.Check) {
+	spilled := func(of func(*holding) float64) (sum float64) {
+		for _, h := range c.holdings {
+			sum += of(h)
+		}
+		return sum
+	}
+	toDisk := spilled(func(h *holding) float64 { return h.disk })
+	memory := execution.TierCheck{Tier: execution.TierHost, Setting: "--host-memory", Limit: c.device.HostBudget().Limit(), Needs: whole(c.needs), Fixed: whole(c.fixed), Spilled: whole(toDisk)}
+	first := memory
+	if discrete(c.device) {
+		first.Tier, first.Setting, first.Limit = execution.TierDevice, "--device-memory", c.device.Budget().Limit()
+		first.Spilled = whole(spilled(func(h *holding) float64 { return h.down }))
+		memory.Needs, memory.Fixed = whole(c.down), 0
+		out.Tiers = append(out.Tiers, first)
+	}
+	out.Tiers = append(out.Tiers, memory)
+	if first.Fixed > first.Limit && c.largest != nil {
+		h := c.largest
+		out.Refusals = append(out.Refusals, execution.Refusal{Stage: h.op.Name(), Tier: first.Tier, Needs: first.Fixed, Limit: first.Limit,
+			Why:  fmt.Sprintf("%s (%s) holds about %s that cannot spill, and all that must fit %s at a time are %s of %s", h.op.Step, h.op.Kind, text(whole(h.Fixed)), first.Tier, text(first.Fixed), text(first.Limit)),
+			Hint: fmt.Sprintf("raise %s to more than %s, filter its input, or select fewer of its columns", first.Setting, text(first.Fixed))})
+	}
+	for _, err := range c.scans {
+		r := execution.Refusal{Tier: execution.TierHost, Limit: memory.Limit, Why: err.Error(), Hint: "or read fewer of its columns"}
+		if b := (*gpu.BudgetError)(nil); errors.As(err, &b) {
+			r.Needs, r.Stage = b.Asked, b.Stage
+		}
+		out.Refusals = append(out.Refusals, r)
+	}
+	c.diskTier(out)
+}
+
+// diskTier adds the disk.
+func (c *checker) diskTier(out *execution.Check) {
+	t := execution.TierCheck{Tier: execution.TierDisk, Setting: "--spill-limit", Dir: cmp.Or(c.opt.SpillDir, spill.DefaultDir()), Limit: c.opt.SpillLimit, Needs: whole(c.disk)}
+	refuse := func(why, hint string) {
+		if t.Needs > 0 {
+			out.Refusals = append(out.Refusals, execution.Refusal{Tier: t.Tier, Needs: t.Needs, Limit: t.Limit, Why: why, Hint: hint})
+		}
+	}
+	rows := "about " + text(t.Needs) + " of rows do not fit memory"
+	if t.Dir == spill.None {
+		refuse(rows+", and --spill-dir is none", "name a folder, or raise --host-memory")
+		return
+	}
+	free, err := spill.DefaultLimit(t.Dir)
+	if err != nil {
+		refuse(fmt.Sprintf("%s, and --spill-dir cannot be used: %v", rows, err), "choose another folder")
+	} else if t.Limit == 0 {
+		t.Limit, t.Setting = free, "four fifths of the free space"
+	} else if all := free / 4 * 5; all < t.Limit {
+		t.Limit, t.Setting = all, "the free space"
+	}
+	if out.Tiers = append(out.Tiers, t); err == nil && t.Needs > t.Limit {
+		refuse(fmt.Sprintf("%s, before compression; %s has room for %s (%s)", rows, t.Dir, text(t.Limit), t.Setting), "free some space, choose another --spill-dir, or raise --spill-limit or --host-memory")
+	}
+}
+
+// whole returns an estimate of bytes as an integer.
+func whole(bytes float64) int64 { return int64(min(math.Ceil(bytes), math.MaxInt64/2)) }
+
+func text(bytes int64) string { return humanize.IBytes(uint64(bytes)) }
