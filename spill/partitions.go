@@ -34,6 +34,7 @@ type Partitions struct {
 	mu     sync.Mutex
 	rows   []int64 // of each partition
 	bytes  int64   // of all strides that were appended
+	total  int64   // rows of them
 	pieces []*piece
 	runs   []*run
 	file   *os.File
@@ -97,13 +98,13 @@ func (p *Partitions) Rows(from, to int) (n int64) {
 	return n
 }
 
-// Bytes returns about how many bytes of memory the rows of partitions [from, to) take: their
-// share of all rows.
+// Bytes returns about how many bytes of memory the rows of partitions [from, to) take, by the
+// mean of all rows that were appended.
 func (p *Partitions) Bytes(from, to int) int64 {
-	all, some := p.Rows(0, p.Len()), p.Rows(from, to)
+	rows := p.Rows(from, to)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return int64(float64(p.bytes) * float64(some) / float64(max(all, 1)))
+	return int64(float64(p.bytes) * float64(rows) / float64(max(p.total, 1)))
 }
 
 // Spilled reports whether rows have left the memory of the device.
@@ -143,6 +144,7 @@ func (p *Partitions) Append(s *gpu.Stride, first int, offsets []int) error {
 		p.rows[first+i] += int64(offsets[i+1] - offsets[i])
 	}
 	p.bytes += x.bytes
+	p.total += int64(s.Rows)
 	p.pieces = append(p.pieces, x)
 	p.mu.Unlock()
 	if p.store == nil {

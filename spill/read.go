@@ -10,11 +10,12 @@ import (
 )
 
 const (
-	// readers is the number of goroutines that read for one caller of Each.
+	// readers is the number of goroutines that read for a caller of Each on a device with
+	// memory of its own, which has one lane. On the CPU each lane has one.
 	readers = 3
-	// batchBudget is the share of a budget, one part in so many, that rows from host memory
-	// or from disk take at most that are read into one stride, unless a partition of a run
-	// has more. mostRead bounds it.
+	// batchBudget is the share of a budget, one part in so many a lane, that rows from host
+	// memory or from disk take at most that are read into one stride, unless a partition of
+	// a run has more. mostRead bounds it.
 	batchBudget = 64
 	mostRead    = 64 << 20
 )
@@ -149,7 +150,8 @@ func (r *reading) slice(q gpu.Queue, x *held) (*gpu.Stride, error) {
 
 // batch returns the most bytes of a unit.
 func (r *reading) batch() int64 {
-	return min(mostRead, r.lease.Limit()/batchBudget, r.store.device.HostBudget().Limit()/batchBudget)
+	d := r.store.device
+	return min(mostRead, min(d.Budget().Limit(), d.HostBudget().Limit())/int64(batchBudget*d.Lanes()))
 }
 
 // next returns the next unit, and marks its pieces as read; nil after the last.
@@ -230,7 +232,11 @@ func (r *reading) ahead(ctx context.Context, q gpu.Queue, take func(*gpu.Stride,
 	ctx, stop := context.WithCancelCause(ctx)
 	items := make(chan item)
 	var wg sync.WaitGroup
-	for range readers {
+	n := 1
+	if r.store.discrete() {
+		n = readers
+	}
+	for range n {
 		wg.Go(func() { r.readUnits(ctx, items) })
 	}
 	go func() {

@@ -225,7 +225,9 @@ func TestRowsComeBackFromEveryTier(t *testing.T) {
 							sameRows(t, all, got)
 						}
 					}
+					mean := p.Bytes(0, fanOut) / p.Rows(0, fanOut)
 					p.Drop(0, 7)
+					require.Equal(t, mean, p.Bytes(7, fanOut)/p.Rows(7, fanOut), "of the rows that are left")
 					got, err := b.read(p, 7, fanOut)
 					require.NoError(t, err)
 					sameRows(t, slices.Concat(want[7:]...), got)
