@@ -373,6 +373,37 @@ func TestRowsThatSpillComeBack(t *testing.T) {
 	}
 }
 
+// TestABuildSideOfOneKeyThatDoesNotFit joins by a key that nearly all rows have.
+func TestABuildSideOfOneKeyThatDoesNotFit(t *testing.T) {
+	oneKey := func(seed uint64, n int) [][]gpu.Scalar {
+		table := rows(seed, n)
+		for i := range table {
+			if i%50 > 0 {
+				table[i][0] = gpu.IntScalar(gpu.Of(gpu.Int64), 7)
+			}
+		}
+		return table
+	}
+	const stride = 2000
+	build, input := oneKey(1, 60_000), oneKey(2, 12)
+	for _, kind := range []join.Kind{join.Inner, join.Left, join.Right, join.Full, join.Semi, join.Anti, join.Mark} {
+		for _, condition := range []bool{false, true} {
+			t.Run(fmt.Sprint(kind, condition), func(t *testing.T) {
+				want, err := run(t, 0, newJoinIf(t, kind, condition, 0), stride, cut(build, stride), cut(input, 5), 2)
+				require.NoError(t, err)
+				op := newJoinIf(t, kind, condition, 0)
+				got, stats, err := runWith(t, 1<<20, nil, spill.Options{Dir: t.TempDir(), Always: true}, op, stride, cut(build, stride), cut(input, 5), 2)
+				require.NoError(t, err)
+				require.Contains(t, op.(operators.Choosing).Choice(), "many rows of one key")
+				slices.Sort(want)
+				slices.Sort(got)
+				require.Equal(t, want, got)
+				require.Positive(t, stats.Disk.In)
+			})
+		}
+	}
+}
+
 // TestRefusalsWhileRowsSpill refuses the n-th reservation of memory. The run gives the rows, or
 // is refused and gives everything back.
 func TestRefusalsWhileRowsSpill(t *testing.T) {

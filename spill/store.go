@@ -303,11 +303,7 @@ func (s *Store) file() (*os.File, error) {
 	}
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	f := os.NewFile(uintptr(fd), filepath.Join(dir, "(a file without a name)"))
-	switch err {
-	case nil:
-	default:
-		return nil, fail(err)
-	case unix.EOPNOTSUPP, unix.EISDIR: // not every file system has files without names
+	if err == unix.EOPNOTSUPP || err == unix.EISDIR { // not every file system has files without names
 		if f, err = os.CreateTemp(dir, "gstream-spill-*"); err != nil {
 			return nil, fail(err)
 		}
@@ -315,6 +311,8 @@ func (s *Store) file() (*os.File, error) {
 			f.Close()
 			return nil, fail(err)
 		}
+	} else if err != nil {
+		return nil, fail(err)
 	}
 	s.opened.Do(func() {
 		if limit, err := DefaultLimit(dir); s.opt.Limit == 0 && err == nil {

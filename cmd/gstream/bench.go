@@ -51,7 +51,8 @@ bound, the rate of a plain copy or of the link, which it measures in the same ru
 figure is the median of several runs, on a GPU by the GPU's own clock; beside it stands
 the time by the wall's, in which launches, waits and allocations are.
 
-transfer and stream measure the link to a GPU, so on the CPU name the others.
+transfer, stream and spill measure the link to a GPU, so on the CPU name the others.
+spill joins sides of half to eight times --device-memory; give it a small one.
 
 join drives the join operator with the workloads of the papers, which --cases names:
 ` + strings.Join(gpubench.Families(), ", ") + `
@@ -63,7 +64,7 @@ sizes change in proportion.
 
 Benchmarks, or all of them:
 ` + list.String(),
-		Example: "  gstream bench all                                  # on a GPU\n  gstream bench partition sort --json results.json --plot results.svg\n  gstream bench join --algorithm all --cases acceptance,zipf --json joins.json --plot joins.svg\n  gstream bench join --rows 1000000 --device host",
+		Example: "  gstream bench all                                  # on a GPU\n  gstream bench partition sort --json results.json --plot results.svg\n  gstream bench join --algorithm all --cases acceptance,zipf --json joins.json --plot joins.svg\n  gstream bench join --rows 1000000 --device host\n  gstream bench spill --device-memory 1GiB --host-memory 60GiB",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError(fmt.Errorf("bench takes the names of benchmarks: all, %s", strings.Join(names, ", ")))

@@ -93,8 +93,12 @@ func runDuckDB(name, data, out string, threads int, memory string) error {
 	defer db.Close()
 	if memory != "" {
 		// Files of rows that do not fit go where gstream's go.
-		if _, err := db.Exec(fmt.Sprintf("set memory_limit = '%s'; set temp_directory = '/var/tmp/duckdb-%d'", memory, os.Getpid())); err != nil {
-			return err
+		temp := fmt.Sprintf("/var/tmp/duckdb-%d", os.Getpid())
+		defer os.RemoveAll(temp)
+		for _, set := range []string{"memory_limit = '" + memory + "'", "temp_directory = '" + temp + "'"} {
+			if _, err := db.Exec("set " + set); err != nil {
+				return err
+			}
 		}
 	}
 	_, err = db.Exec(fmt.Sprintf("copy (%s) to '%s' (format parquet, compression snappy)", query, out))

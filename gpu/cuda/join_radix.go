@@ -13,9 +13,9 @@ import (
 // The layouts of join_radix.cu.
 type (
 	radixState struct {
-		join                 joinState
-		holes, below, behind uint32
-		_                    [3]uint32
+		join  joinState
+		holes uint32
+		_     [5]uint32 // for the kernels
 	}
 	radixArgs struct {
 		build, probe, buildValid, probeValid, buildChain, probeChain, items, state, places, threads, tables, counts, matched, outProbe, outBuild, holes,

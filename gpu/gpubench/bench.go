@@ -100,6 +100,7 @@ var benchmarks = []struct {
 	{"gather", "rows by id", 1 << 28, (*bench).gather},
 	{"join", "the join operator, by workloads and algorithms", full, (*bench).join},
 	{"groupby", "SUM of two columns by a key", 1 << 28, (*bench).groupBy},
+	{"spill", "joins out of core, by size of the build side", 0, (*bench).spill},
 	{"window", "window functions and a median, by frame", 1 << 26, (*bench).window},
 }
 

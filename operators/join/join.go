@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/gstream/gstream/gpu"
@@ -112,7 +111,6 @@ func (s *Spec) validate() error {
 // outOfCore makes joins of parts of it.
 type equiJoin struct {
 	Spec
-	mu      sync.Mutex
 	pending operators.Collected // the build side until Finalize
 	choice  atomic.Pointer[Choice]
 	built   built
@@ -148,7 +146,7 @@ func New(s Spec) (Join, error) {
 func newOutOfCore(s Spec, depth int) *outOfCore {
 	o := &equiJoin{Spec: s}
 	o.checks = s.conditions()
-	return &outOfCore{equiJoin: o, depth: depth}
+	return &outOfCore{equiJoin: o, depth: depth, hot: &atomic.Int32{}}
 }
 
 // Choice implements operators.Choosing.

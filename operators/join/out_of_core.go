@@ -31,8 +31,9 @@ type outOfCore struct {
 	started    atomic.Bool // out of core
 	build      *spill.Partitions
 	probe      *spill.Partitions
-	resident   int   // partitions in memory: the first ones
-	groups     []int // starts of the groups of other partitions that are joined at a time, and the end
+	resident   int           // partitions in memory: the first ones
+	groups     []int         // starts of the groups of other partitions that are joined at a time, and the end
+	hot        *atomic.Int32 // groups that no hash separates, of all joins within each other
 }
 
 const (
@@ -287,17 +288,20 @@ func (o *outOfCore) Emit(ctx context.Context, t operators.Task, part int, emit o
 			err = closeErr
 		}
 	}()
+	in.hot = o.hot
+	large := footprint(o.build.Bytes(from, to), s.BuildRows) > t.Lease.Limit()/int64(crowded*t.Lanes)
 	t.Lanes = 1
-	if room := t.Lease.Limit() / int64(crowded); footprint(o.build.Bytes(from, to), s.BuildRows) > room && in.spills(t) {
+	switch {
+	case large && in.spills(t):
 		in.start(t)
+	case large:
+		return o.emitHot(ctx, t, from, to, emit)
 	}
 	side, err := in.NewLocal(t)
 	if err != nil {
 		return err
 	}
-	err = operators.InBatches(t, o.Build, func(add func(*gpu.Stride) error) error {
-		return o.build.Each(ctx, t.Queue, t.Lease, from, to, func(s *gpu.Stride, _ int) error { return add(s) })
-	}, func(s *gpu.Stride) error { return side.Push(ctx, 0, s) })
+	err = o.rows(ctx, t, o.build, o.Build, from, to, func(s *gpu.Stride) error { return side.Push(ctx, 0, s) })
 	if err == nil {
 		o.build.Drop(from, to)
 		err = side.Combine(ctx)
@@ -312,12 +316,17 @@ func (o *outOfCore) Emit(ctx context.Context, t operators.Task, part int, emit o
 		return err
 	}
 	return in.stream(ctx, t, func(push func(*gpu.Stride) error) error {
-		err := operators.InBatches(t, o.Probe, func(add func(*gpu.Stride) error) error {
-			return o.probe.Each(ctx, t.Queue, t.Lease, from, to, func(s *gpu.Stride, _ int) error { return add(s) })
-		}, push)
+		err := o.rows(ctx, t, o.probe, o.Probe, from, to, push)
 		o.probe.Drop(from, to)
 		return err
 	}, emit)
+}
+
+// rows calls take with the rows of partitions, in batches.
+func (o *outOfCore) rows(ctx context.Context, t operators.Task, of *spill.Partitions, schema *gpu.Schema, from, to int, take func(*gpu.Stride) error) error {
+	return operators.InBatches(t, schema, func(add func(*gpu.Stride) error) error {
+		return of.Each(ctx, t.Queue, t.Lease, from, to, func(s *gpu.Stride, _ int) error { return add(s) })
+	}, take)
 }
 
 func (o *outOfCore) drop(from, to int) {
@@ -356,7 +365,11 @@ func (o *outOfCore) Choice() string {
 	if inner == "" || !o.started.Load() {
 		return inner
 	}
-	return fmt.Sprintf("%s; out of core: %s of %d partitions stay in memory", inner, humanize.Comma(int64(o.resident)), o.build.Len())
+	text := fmt.Sprintf("%s; out of core: %s of %d partitions stay in memory", inner, humanize.Comma(int64(o.resident)), o.build.Len())
+	if n := o.hot.Load(); n > 0 {
+		text += fmt.Sprintf("; %d too large for memory, with many rows of one key, joined block by block", n)
+	}
+	return text
 }
 
 // Close implements operators.Operator.

@@ -473,7 +473,7 @@ func (c *calculation) targetWithValue(f Function, offset, low, high gpu.Column) 
 		return c.own(c.task.Queue.Search(c.task.Lease, gpu.SortKey{Column: list}, row, false, none, all))
 	}
 	p = newProgram(int32Type, int32Type, int64Type) // ranks, offset
-	in := []gpu.Column{}
+	var in []gpu.Column
 	at := 0
 	switch f.Kind {
 	case Lag, Lead:

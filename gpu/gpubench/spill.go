@@ -1,0 +1,288 @@
+package gpubench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/operators/join"
+	"github.com/gstream/gstream/spill"
+)
+
+// spillRatios are the sizes of the build side as multiples of the budget of device memory.
+var spillRatios = []float64{0.5, 1, 2, 4, 8}
+
+// tuple is the schema of the sides: 16 bytes a row.
+var tuple = gpu.NewSchema(gpu.Field{Name: "key", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "payload", Type: gpu.Of(gpu.Int64)})
+
+// spill joins two sides of equally many rows of 16 bytes, which lie in page-locked host
+// memory, through the public operator (Lutz et al., SIGMOD 2022, §6.2): build keys are unique,
+// and each probe row has one match. The build side is half to eight times the budget of device
+// memory. The result of 24 bytes a row stays on the device, or is copied down. The bound is that
+// of the link, phase by phase (build, probe, pairs of partitions): the bytes that the phase
+// moved, at the rate of each direction or of both.
+func (b *bench) spill() error {
+	p, ok := b.dev.(gpu.Profiled)
+	if !ok {
+		return ErrNoLink
+	}
+	link, err := p.Link()
+	if err != nil {
+		return err
+	}
+	for _, ratio := range spillRatios {
+		rows := int(ratio * float64(b.dev.Budget().Limit()) / 16)
+		if b.opt.Rows > 0 {
+			rows = int(ratio * float64(b.opt.Rows))
+		}
+		if int64(rows)*16*7/2 > b.dev.HostBudget().Limit() || rows > gpu.MaxRows {
+			break // the sides and what spills of both do not fit host memory
+		}
+		s := &spilling{bench: b, link: link}
+		err := s.draw(rows)
+		for _, down := range []bool{false, true} {
+			if err == nil {
+				err = s.time(ratio, down)
+			}
+		}
+		s.release()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spilling is the two sides of a join out of core.
+type spilling struct {
+	*bench
+	link         gpu.Link
+	build, probe []*gpu.Stride
+	rows         int
+}
+
+// draw makes the sides in page-locked memory.
+func (s *spilling) draw(rows int) (err error) {
+	s.rows = rows
+	if s.build, err = s.side(func(i int, _ *rand.Rand) uint64 { return uint64(i) }); err == nil {
+		s.probe, err = s.side(func(_ int, rnd *rand.Rand) uint64 { return rnd.Uint64N(uint64(rows)) })
+	}
+	return err
+}
+
+// side makes strides whose row i has the key of number(i).
+func (s *spilling) side(number func(i int, rnd *rand.Rand) uint64) (strides []*gpu.Stride, err error) {
+	step := s.dev.StrideRows(16)
+	for from := 0; from < s.rows; from += step {
+		n := min(step, s.rows-from)
+		st := &gpu.Stride{Schema: tuple, Rows: n}
+		for range tuple.Fields {
+			data, err := s.h.Alloc(int64(n) * 8)
+			if err != nil {
+				st.Release()
+				return strides, err
+			}
+			st.Cols = append(st.Cols, gpu.Column{Type: gpu.Of(gpu.Int64), Len: n, Data: data})
+		}
+		keys, payload := gpu.Values[uint64](st.Cols[0].Data, n), gpu.Values[uint64](st.Cols[1].Data, n)
+		parallel(n, func(a, z int) {
+			rnd := rand.New(rand.NewPCG(uint64(from), uint64(a)))
+			for i := a; i < z; i++ {
+				keys[i] = number(from+i, rnd) * 0x9e3779b97f4a7c15 // a bijection: keys are far apart
+				payload[i] = uint64(from + i)
+			}
+		})
+		strides = append(strides, st)
+	}
+	return strides, nil
+}
+
+func (s *spilling) release() {
+	for _, st := range slices.Concat(s.build, s.probe) {
+		st.Release()
+	}
+}
+
+// time reports the median of several runs.
+func (s *spilling) time(ratio float64, down bool) error {
+	var walls []time.Duration
+	var last outOfCoreRun
+	for i := range s.runs + 1 {
+		if err := s.ctx.Err(); err != nil {
+			return err
+		}
+		begin := time.Now()
+		run, err := s.once(down)
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			walls = append(walls, time.Since(begin))
+		}
+		last = run
+	}
+	what := "kept on the device"
+	if down {
+		what = "copied down"
+	}
+	wall := median(walls)
+	s.each(Result{Benchmark: s.name, Case: fmt.Sprintf("build side %.1f × the budget, %.2f spilled, result %s", ratio, last.spilled, what), Rows: int64(2 * s.rows),
+		Bytes: last.bytes, Time: wall, Wall: wall, Runs: s.runs, Bound: "link", BoundRate: float64(last.bytes) / last.bound.Seconds()})
+	return nil
+}
+
+// outOfCoreRun is what one run moved over the link, the least time for it, and the share of the
+// rows of both sides that spilled.
+type outOfCoreRun struct {
+	bytes   int64
+	bound   time.Duration
+	spilled float64
+}
+
+// once joins once and checks the number of rows.
+func (s *spilling) once(down bool) (run outOfCoreRun, err error) {
+	store := spill.NewStore(s.dev, spill.Options{Dir: os.TempDir()})
+	l := s.dev.Budget().Lease("join")
+	t := operators.Task{Device: s.dev, Queue: s.q, Lease: l, StrideRows: s.dev.StrideRows(24), Lanes: 1, Spill: store}
+	o, err := join.New(join.Spec{Probe: tuple, Build: tuple, ProbeKeys: []int{0}, BuildKeys: []int{0}, NullSafe: []bool{false}, AnyOrder: true,
+		ProbeOut: []int{0, 1}, BuildOut: []int{1}, BuildRows: int64(s.rows), ProbeRows: int64(s.rows), UniqueBuild: true,
+		Out: gpu.NewSchema(tuple.Fields[0], tuple.Fields[1], gpu.Field{Name: "build", Type: tuple.Fields[1].Type})})
+	if err != nil {
+		return run, err
+	}
+	pairs := 0
+	var copied int64 // down, of the result
+	emit := func(st *gpu.Stride) error {
+		pairs += st.Rows
+		if !down {
+			st.Release()
+			return nil
+		}
+		copied += st.Bytes()
+		host, err := s.q.Download(s.h, st)
+		if err != nil {
+			st.Release()
+			return err
+		}
+		host.Release()
+		return nil
+	}
+	var up, low int64 // bytes before the phase
+	phase := func(work func() error) func() error {
+		return func() error {
+			err := work()
+			u, d := l.Activity().BytesUp, store.Stats("join").Host.In+copied
+			moved := func(n int64, rate float64) time.Duration { return time.Duration(float64(n) / rate * 1e9) }
+			run.bound += max(moved(u-up, s.link.Up), moved(d-low, s.link.Down), moved(u-up+d-low, s.link.Both))
+			run.bytes += u - up + d - low
+			up, low = u, d
+			return err
+		}
+	}
+	var lane operators.Lane
+	for _, work := range []func() error{
+		func() error { return s.pushBuild(o, t) },
+		func() (err error) {
+			if lane, err = o.NewLane(t); err == nil {
+				err = s.ahead(l, s.probe, func(st *gpu.Stride) error { return lane.Push(s.ctx, st, emit) })
+			}
+			if err == nil {
+				err = lane.Flush(s.ctx, emit)
+			}
+			return err
+		},
+		func() error {
+			src := o.Deferred()
+			if src == nil {
+				return nil
+			}
+			for part := range src.Parts() {
+				if err := src.Emit(s.ctx, t, part, emit); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	} {
+		if err == nil {
+			err = phase(work)()
+		}
+	}
+	if lane != nil {
+		err = errors.Join(err, lane.Close())
+	}
+	s.dev.(gpu.Profiled).Settle()
+	run.spilled = float64(store.Stats("join").Host.In) / float64(32*s.rows)
+	err = errors.Join(err, o.Close(), store.Close(), l.Close())
+	if err == nil && pairs != s.rows {
+		err = fmt.Errorf("%w: %d pairs, want %d", ErrWrong, pairs, s.rows)
+	}
+	return run, err
+}
+
+// pushBuild collects and finalizes the build side.
+func (s *spilling) pushBuild(o join.Join, t operators.Task) (err error) {
+	local, err := o.NewLocal(t)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, local.Close()) }()
+	n := 0
+	err = s.ahead(t.Lease, s.build, func(st *gpu.Stride) error {
+		n++
+		return local.Push(s.ctx, n, st)
+	})
+	if err == nil {
+		err = local.Combine(s.ctx)
+	}
+	if err == nil {
+		err = o.Finalize(s.ctx, t)
+	}
+	return err
+}
+
+// ahead calls take with strides in host memory, which are copied up ahead of it.
+func (s *spilling) ahead(l *gpu.Lease, strides []*gpu.Stride, take func(*gpu.Stride) error) (err error) {
+	q, err := s.dev.NewQueue("bench spill, copies")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, q.Close()) }()
+	a := gpu.NewAhead(s.ctx, func(ctx context.Context, a *gpu.Ahead) error {
+		next := 0
+		return a.Copy(ctx, q, l, func(context.Context) (*gpu.Stride, error) {
+			if next == len(strides) {
+				return nil, io.EOF
+			}
+			next++
+			return share(strides[next-1]), nil
+		})
+	})
+	defer func() { err = errors.Join(err, a.End(errEnough)) }()
+	for {
+		st, err := a.Take(s.ctx)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.q.Wait(st); err != nil {
+			st.Release()
+			return err
+		}
+		if err := take(st); err != nil {
+			return err
+		}
+	}
+}
+
+// errEnough ends the copies of a side.
+var errEnough = errors.New("enough")

@@ -1,0 +1,202 @@
+package join
+
+import (
+	"context"
+	"slices"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/spill"
+)
+
+// hot joins two partitions of which the build side does not fit and no hash separates the
+// rows: most of them have one key. The build side is cut into blocks that fit, and all probe
+// rows stream past each (a blocked nested loop join). Kinds that ask whether a probe row has a
+// match in any block keep the rows that had none so far: rest has those of the blocks before.
+type hot struct {
+	*outOfCore
+	task operators.Task
+	emit operators.Emit
+	rest *spill.Partitions // nil before the first block: all probe rows
+	// all has the probe rows.
+	all func(ctx context.Context, take func(*gpu.Stride) error) error
+}
+
+// emitHot emits the join of partitions [from, to).
+func (o *outOfCore) emitHot(ctx context.Context, t operators.Task, from, to int, emit operators.Emit) (err error) {
+	o.hot.Add(1)
+	h := &hot{outOfCore: o, task: t, emit: emit, all: func(ctx context.Context, take func(*gpu.Stride) error) error {
+		return o.rows(ctx, t, o.probe, o.Probe, from, to, take)
+	}}
+	defer func() {
+		if closeErr := h.rest.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	var block []*gpu.Stride
+	defer func() {
+		for _, s := range block {
+			s.Release()
+		}
+	}()
+	bytes, rows := int64(0), int64(0)
+	room := t.Lease.Limit() / int64(pairBudget)
+	join := func() error {
+		strides := block
+		block, bytes, rows = nil, 0, 0
+		return h.block(ctx, strides)
+	}
+	err = o.rows(ctx, t, o.build, o.Build, from, to, func(s *gpu.Stride) error {
+		block, bytes, rows = append(block, s), bytes+s.Bytes(), rows+int64(s.Rows)
+		if footprint(bytes, rows) < room {
+			return nil
+		}
+		return join()
+	})
+	if err == nil && rows > 0 {
+		err = join()
+	}
+	if err == nil {
+		err = h.unmatched(ctx)
+	}
+	o.drop(from, to)
+	return err
+}
+
+// block joins the probe rows with some rows of the build side, which it takes over.
+func (h *hot) block(ctx context.Context, build []*gpu.Stride) error {
+	switch h.Kind {
+	case Inner, Right: // unmatched build rows have been compared with all probe rows
+		return h.join(ctx, h.Spec, build, h.all, h.emit)
+	case Left, Full:
+		pairs := h.Spec
+		pairs.Kind = Inner
+		if h.Kind == Full {
+			pairs.Kind = Right
+		}
+		if err := h.join(ctx, pairs, retain(build), h.all, h.emit); err != nil {
+			release(build)
+			return err
+		}
+	case Semi, Mark:
+		if err := h.join(ctx, h.matching(Semi, h.Kind == Semi), retain(build), h.left, h.matched); err != nil {
+			release(build)
+			return err
+		}
+	}
+	return h.keepUnmatched(ctx, build)
+}
+
+// matching returns the spec of a join that returns the probe rows with or without a match: the
+// columns of the result, or all of them.
+func (h *hot) matching(kind Kind, result bool) Spec {
+	s := h.Spec
+	s.Kind, s.BuildOut = kind, nil
+	if !result {
+		s.Out, s.ProbeOut = h.Probe, make([]int, h.Probe.Len())
+		for i := range s.ProbeOut {
+			s.ProbeOut[i] = i
+		}
+	}
+	return s
+}
+
+// left calls take with the probe rows without a match so far.
+func (h *hot) left(ctx context.Context, take func(*gpu.Stride) error) error {
+	if h.rest == nil {
+		return h.all(ctx, take)
+	}
+	return h.rows(ctx, h.task, h.rest, h.Probe, 0, 1, take)
+}
+
+// keepUnmatched keeps the probe rows that have no match in a block either.
+func (h *hot) keepUnmatched(ctx context.Context, build []*gpu.Stride) error {
+	t := h.task
+	rest := t.Spill.NewPartitions(t.Lease.Name(), t.Lease, h.Probe, 1)
+	err := h.join(ctx, h.matching(Anti, false), build, h.left, func(s *gpu.Stride) error {
+		return rest.Append(s, 0, []int{0, s.Rows})
+	})
+	if closeErr := h.rest.Close(); err == nil {
+		err = closeErr
+	}
+	h.rest = rest
+	return err
+}
+
+// matched emits probe rows that have a match.
+func (h *hot) matched(s *gpu.Stride) error {
+	if h.Kind == Mark {
+		return h.emitMarked(s, true)
+	}
+	return h.emit(s)
+}
+
+// unmatched emits the probe rows that have no match in any block.
+func (h *hot) unmatched(ctx context.Context) error {
+	switch h.Kind {
+	case Anti, Left, Full:
+		s := h.Spec
+		if s.Kind == Full {
+			s.Kind = Left
+		}
+		return h.join(ctx, s, nil, h.left, h.emit)
+	case Mark:
+		return h.left(ctx, func(s *gpu.Stride) error { return h.emitMarked(s, false) })
+	}
+	return nil
+}
+
+// emitMarked emits probe rows with the mark of all.
+func (h *hot) emitMarked(s *gpu.Stride, mark bool) error {
+	defer s.Release()
+	t := gpu.Of(gpu.Bool)
+	marks, err := h.task.Queue.Eval(h.task.Lease, &gpu.Program{Outputs: []int{0},
+		Code: []gpu.Instr{{Op: gpu.OpConst, Type: t, Value: gpu.BoolScalar(mark), Mask: -1}}}, nil, s.Rows)
+	if err != nil {
+		return err
+	}
+	out := &gpu.Stride{Schema: h.Out, Rows: s.Rows}
+	for _, c := range operators.Pick(s.Cols, h.ProbeOut) {
+		out.Cols = append(out.Cols, c.Retain())
+	}
+	out.Cols = append(out.Cols, marks...)
+	return h.emit(out)
+}
+
+// join joins rows with a build side in memory, which it takes over.
+func (h *hot) join(ctx context.Context, s Spec, build []*gpu.Stride, probe func(context.Context, func(*gpu.Stride) error) error, emit operators.Emit) (err error) {
+	in := newOutOfCore(s, mostDepth)
+	defer func() {
+		if closeErr := in.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	for i, b := range build {
+		if err := in.pending.Push(ctx, 0, b); err != nil {
+			release(build[i+1:])
+			return err
+		}
+	}
+	if err := in.Finalize(ctx, h.task); err != nil {
+		return err
+	}
+	return in.stream(ctx, h.task, func(push func(*gpu.Stride) error) error { return probe(ctx, push) }, emit)
+}
+
+// retain returns strides that share the columns of others.
+func retain(strides []*gpu.Stride) []*gpu.Stride {
+	out := slices.Clone(strides)
+	for i, s := range strides {
+		out[i] = &gpu.Stride{Schema: s.Schema, Rows: s.Rows}
+		for _, c := range s.Cols {
+			out[i].Cols = append(out[i].Cols, c.Retain())
+		}
+	}
+	return out
+}
+
+func release(strides []*gpu.Stride) {
+	for _, s := range strides {
+		s.Release()
+	}
+}
