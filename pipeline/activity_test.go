@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -118,4 +119,32 @@ func TestAScanCountsTheTimeOfItsDecoders(t *testing.T) {
 			require.LessOrEqual(t, s.Scan.Decode, r.Wall, "by one thread")
 		}
 	}
+}
+
+func TestWhatSpillsIsInTheActivityOfItsStageAndOnTheTimeline(t *testing.T) {
+	d := cudatest.Open(t, cuda.Options{Memory: 1 << 28})
+	r, err := New("sorted").Read("orders", "../examples/quickstart/data/orders.parquet").
+		Select("o_orderkey", "o_totalprice").Sort("o_totalprice").
+		Write(filepath.Join(t.TempDir(), "out.parquet"), sinkparquet.Options{}).
+		Run(context.Background(), RunOptions{Device: d, Timeline: true, SpillAlways: true, SpillDir: t.TempDir()})
+	require.NoError(t, err)
+	sort := r.Stages[len(r.Stages)-1]
+	require.Equal(t, "sort", sort.Kind)
+	require.Positive(t, sort.Spill.Host.In)
+	require.Positive(t, sort.Spill.Disk.In)
+	require.GreaterOrEqual(t, sort.Activity.BytesDown, sort.Spill.Host.In)
+	require.Equal(t, withoutLink(r.Activity), sumOf(r))
+	bytes := map[string]int64{}
+	for _, s := range r.Spans {
+		if s.Stage == "sort 2: sort" || s.Stage == "sort 2: sort, spilled" {
+			bytes[s.Lane] += s.Bytes
+			require.LessOrEqual(t, s.Start, s.End)
+		}
+	}
+	require.Equal(t, sort.Spill.Disk.In, bytes["spill write"])
+	require.Equal(t, sort.Spill.Disk.Out, bytes["spill read"])
+	require.GreaterOrEqual(t, bytes["copy down"], sort.Spill.Host.In)
+	var page strings.Builder
+	require.NoError(t, WriteTimeline(&page, r))
+	require.Contains(t, page.String(), `"spill write","spill read"`)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -62,7 +63,7 @@ func (lay *layout) release() {
 // write writes pieces to disk as a run, and releases their strides. After an error there is no
 // run, and the pieces are as they were.
 func (p *Partitions) write(pieces []*piece, fromHost bool) (err error) {
-	s := p.store
+	s, begin := p.store, time.Now()
 	if p.file == nil {
 		f, err := s.file()
 		if err != nil {
@@ -113,6 +114,7 @@ func (p *Partitions) write(pieces []*piece, fromHost bool) (err error) {
 		return err
 	}
 	p.moved[diskTier].add(w.at - p.end)
+	s.trace(p.name, true, begin, w.at-p.end)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.end = w.at
@@ -187,6 +189,7 @@ func (p *Partitions) readPages(l *gpu.Lease, u *unit) (_ *gpu.Stride, err error)
 	if p.store.discrete() {
 		l = p.owner.lease
 	}
+	begin := time.Now()
 	r, all := u.run, page{at: u.run.pages[u.from].at}
 	for _, g := range r.pages[u.from:u.to] {
 		all.extent.add(g.extent)
@@ -218,6 +221,7 @@ func (p *Partitions) readPages(l *gpu.Lease, u *unit) (_ *gpu.Stride, err error)
 		left -= n
 	}
 	p.moved[diskTier].out.Add(all.bytes)
+	p.store.trace(p.name, false, begin, all.bytes)
 	return a.done(), nil
 }
 

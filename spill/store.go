@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/dustin/go-humanize"
 	"golang.org/x/sys/unix"
@@ -25,6 +26,16 @@ type Options struct {
 	Compress bool
 	// Always moves every stride to disk as soon as it is appended. It is for tests.
 	Always bool
+	// Trace, when set, is called after each write to disk and each read, on any goroutine, with
+	// the name of the Partitions, the start and the bytes.
+	Trace func(name string, write bool, begin time.Time, bytes int64)
+}
+
+// trace tells of a write or a read.
+func (s *Store) trace(name string, write bool, begin time.Time, bytes int64) {
+	if s.opt.Trace != nil {
+		s.opt.Trace(name, write, begin, bytes)
+	}
 }
 
 // None is the Options.Dir of a store that writes no files.
@@ -148,6 +159,20 @@ func (s *Store) Stats(name string) (out Stats) {
 		out = Stats{Host: o.moved[hostTier].stats(), Disk: o.moved[diskTier].stats()}
 	}
 	return out
+}
+
+// Lease returns the lease that pays for rows of a name in host memory. It is nil if none has
+// spilled, or if the device has no memory of its own.
+func (s *Store) Lease(name string) *gpu.Lease {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o := s.owners[name]; o != nil {
+		return o.lease
+	}
+	return nil
 }
 
 // owner returns what Partitions of a name share.

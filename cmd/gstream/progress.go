@@ -89,6 +89,9 @@ func (p plainProgress) update(r *pipeline.Report) {
 		}
 	}
 	parts = append(parts, fmt.Sprintf("wrote %s rows", humanize.Comma(r.Output.Rows)))
+	if text := spilled(r); text != "" {
+		parts = append(parts, text)
+	}
 	fmt.Fprintln(p.w, strings.Join(parts, ", "))
 }
 
@@ -126,6 +129,9 @@ func (p *liveProgress) update(r *pipeline.Report) {
 	if trusted {
 		head += fmt.Sprintf("  about %s left", left)
 	}
+	if text := spilled(r); text != "" {
+		head += "  " + text
+	}
 	line("%s", head)
 	shown, hidden := visible(r.Stages, height-4)
 	for _, s := range shown {
@@ -140,6 +146,23 @@ func (p *liveProgress) update(r *pipeline.Report) {
 	}
 	line("  %-36s %-8s %15s rows %9.1f s  %s", "output", "", humanize.Comma(r.Output.Rows), r.Output.Busy.Seconds(), size(r.Output.Bytes))
 	io.WriteString(p.w, b.String())
+}
+
+// spilled says how much is spilled where; it is empty if nothing is.
+func spilled(r *pipeline.Report) string {
+	var tiers []string
+	for _, t := range []struct {
+		name string
+		now  int64
+	}{{"host", r.Spill.Host.Now}, {"disk", r.Spill.Disk.Now}} {
+		if t.now > 0 {
+			tiers = append(tiers, size(t.now)+" "+t.name)
+		}
+	}
+	if len(tiers) == 0 {
+		return ""
+	}
+	return "spilled " + strings.Join(tiers, " + ")
 }
 
 // visible chooses the stages that fit n lines. Stages at work come first.

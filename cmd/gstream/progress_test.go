@@ -103,6 +103,26 @@ func TestLiveProgressFitsTheTerminal(t *testing.T) {
 	}
 }
 
+func TestProgressShowsWhatIsSpilledWhere(t *testing.T) {
+	s, plain := &screen{}, &bytes.Buffer{}
+	live := &liveProgress{w: s, size: func() (int, int, error) { return 80, 24, nil }}
+	show := func(host, disk int64) (onTerminal, inLog string) {
+		r := runAt(2*time.Second, 300, "sort")
+		r.Spill.Host.Now, r.Spill.Disk.Now = host, disk
+		live.update(r)
+		plain.Reset()
+		plainProgress{plain}.update(r)
+		return s.lines[0], plain.String()
+	}
+	head, line := show(0, 0)
+	assert.NotContains(t, head+line, "spilled")
+	head, line = show(3<<30, 512<<20)
+	assert.Equal(t, "2s  read 30 %  spilled 3.0 GiB host + 512 MiB disk", head)
+	assert.Contains(t, line, ", spilled 3.0 GiB host + 512 MiB disk\n")
+	head, _ = show(0, 512<<20)
+	assert.Equal(t, "2s  read 30 %  spilled 512 MiB disk", head)
+}
+
 func TestTimeLeftIsShownOnlyWhileItCanBeTrusted(t *testing.T) {
 	shown := func(kind string, read func(i int) int64) bool {
 		s := &screen{}

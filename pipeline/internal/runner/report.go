@@ -37,16 +37,22 @@ func (r *run) report() *execution.Report {
 	props := r.device.Properties()
 	out := &execution.Report{Job: r.plan.Name, Device: props.Name, Kind: props.Kind, Choice: r.choice, Threads: r.threads(), Wall: cmp.Or(r.wall, time.Since(r.started)), PeakRSS: peakRSS(), Link: r.link, Spans: r.spans}
 	var total gpu.Activity
-	activity := func(l *gpu.Lease) *execution.ActivityReport {
-		a := l.Activity()
-		total.Add(a)
-		return newActivityReport(a, r.link)
+	activity := func(leases ...*gpu.Lease) *execution.ActivityReport {
+		var sum gpu.Activity
+		for _, l := range leases {
+			if l != nil {
+				sum.Add(l.Activity())
+			}
+		}
+		total.Add(sum)
+		return newActivityReport(sum, r.link)
 	}
 	_, out.PeakHost = r.device.HostBudget().Used()
 	if r.device.HostBudget() != r.device.Budget() {
 		_, out.PeakDevice = r.device.Budget().Used()
 	}
 	busy := r.busyTimes(out.Wall)
+	spilled := map[string]bool{}
 	for _, t := range r.ops {
 		m := &t.metrics
 		s := execution.StageReport{
@@ -56,9 +62,14 @@ func (r *run) report() *execution.Report {
 			Estimate: t.Rows, Dropped: m.dropped.Load(),
 		}
 		_, s.Peak = t.lease.Used()
-		s.Spill = r.spill.Stats(t.lease.Name())
-		out.Spill.Add(s.Spill)
-		s.Activity = activity(t.lease)
+		leases := []*gpu.Lease{t.lease}
+		if name := t.lease.Name(); !spilled[name] { // stages of one name share what spills
+			spilled[name] = true
+			s.Spill = r.spill.Stats(name)
+			out.Spill.Add(s.Spill)
+			leases = append(leases, r.spill.Lease(name))
+		}
+		s.Activity = activity(leases...)
 		if t.Table != nil {
 			s.Device = execution.Host // it decodes; the copies are in the activity
 		}
@@ -94,6 +105,9 @@ func (r *run) leases() []*gpu.Lease {
 	out := []*gpu.Lease{r.sink.lease}
 	for _, o := range r.ops {
 		out = append(out, o.lease)
+		if l := r.spill.Lease(o.lease.Name()); l != nil {
+			out = append(out, l)
+		}
 	}
 	return out
 }

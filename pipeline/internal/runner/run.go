@@ -90,7 +90,7 @@ func runOnce(ctx context.Context, p *physical.Plan, output execution.Target, opt
 		r.device = d
 	}
 	r.slots = make(chan struct{}, r.threads())
-	r.spill = spill.NewStore(r.device, spill.Options{Dir: opt.SpillDir, Limit: opt.SpillLimit, Compress: opt.SpillCompression != "none", Always: opt.SpillAlways})
+	r.spill = spill.NewStore(r.device, spill.Options{Dir: opt.SpillDir, Limit: opt.SpillLimit, Compress: opt.SpillCompression != "none", Always: opt.SpillAlways, Trace: r.traceSpill()})
 	err := r.execute(ctx)
 	if err == nil {
 		r.wall = time.Since(r.started)

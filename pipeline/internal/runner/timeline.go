@@ -13,16 +13,18 @@ import (
 	"github.com/gstream/gstream/pipeline/execution"
 )
 
-// The lanes of the host on a timeline.
+// The lanes of the host and its disk on a timeline.
 const (
 	laneDecode = "decode"
 	laneEncode = "encode"
+	laneWrite  = "spill write"
+	laneRead   = "spill read"
 )
 
-// maxHostSpans bounds the spans of decoding and encoding that are kept.
+// maxHostSpans bounds the spans of the host that are kept.
 const maxHostSpans = 1 << 17
 
-// hostSpans collects the spans of decoding and encoding on the host.
+// hostSpans collects the spans of decoding, encoding and spilling to disk.
 type hostSpans struct {
 	mu    sync.Mutex
 	spans []gpu.Span
@@ -34,13 +36,30 @@ func (r *run) trace(lane, stage string) func(string, time.Time) {
 	if !r.opt.Timeline {
 		return nil
 	}
-	return func(what string, begin time.Time) {
-		start, end := begin.Sub(r.started), time.Since(r.started)
-		r.host.mu.Lock()
-		defer r.host.mu.Unlock()
-		if len(r.host.spans) < maxHostSpans {
-			r.host.spans = append(r.host.spans, gpu.Span{Lane: lane, Stage: stage, Name: what, Start: start, End: end})
+	return func(what string, begin time.Time) { r.span(lane, stage, what, begin, 0) }
+}
+
+// traceSpill is trace for what goes to disk and comes from it.
+func (r *run) traceSpill() func(string, bool, time.Time, int64) {
+	if !r.opt.Timeline {
+		return nil
+	}
+	return func(stage string, write bool, begin time.Time, bytes int64) {
+		if write {
+			r.span(laneWrite, stage, "write", begin, bytes)
+		} else {
+			r.span(laneRead, stage, "read", begin, bytes)
 		}
+	}
+}
+
+// span keeps a span that ends now.
+func (r *run) span(lane, stage, what string, begin time.Time, bytes int64) {
+	start, end := begin.Sub(r.started), time.Since(r.started)
+	r.host.mu.Lock()
+	defer r.host.mu.Unlock()
+	if len(r.host.spans) < maxHostSpans {
+		r.host.spans = append(r.host.spans, gpu.Span{Lane: lane, Stage: stage, Name: what, Start: start, End: end, Bytes: bytes})
 	}
 }
 
@@ -66,7 +85,7 @@ var timelinePage = template.Must(template.New("timeline").Parse(timelineHTML))
 // WriteTimeline writes the spans of a report as a self-contained HTML page:
 // queues as rows, time across.
 func WriteTimeline(w io.Writer, r *execution.Report) error {
-	lanes := []string{"set up", laneDecode, "copy up", "kernels", "copy down", laneEncode}
+	lanes := []string{"set up", laneDecode, "copy up", "kernels", "copy down", laneWrite, laneRead, laneEncode}
 	type row struct {
 		Lane  int   `json:"l"`
 		Stage int   `json:"s"`
