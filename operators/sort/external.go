@@ -380,7 +380,8 @@ func (o *sorter) Demand(e operators.Expected) operators.Demand {
 		if e.Bytes <= room/heldBudget {
 			return 0
 		}
-		const number = 8 // bytes of the number of a row's morsel
-		return max(0, e.Bytes+e.Rows*number-spill.Room(room))
+		const number = 8                // bytes of the number of a row's morsel
+		working := 2 * room / runBudget // runs that are being sorted, and their pages
+		return max(0, e.Bytes+e.Rows*number-(spill.Room(room)-working))
 	}}
 }
