@@ -49,7 +49,8 @@ type piece struct {
 	first   int   // partition
 	offsets []int // of the partitions from first on, and the end
 	bytes   int64
-	busy    int // readers and movers
+	busy    int  // readers and movers
+	moving  bool // to the next tier
 }
 
 func (x *piece) last() int { return x.first + len(x.offsets) - 2 }
@@ -212,7 +213,8 @@ func (m *mover) Reclaimable() (bytes int64, cost float64) {
 		return 0, cost
 	}
 	for _, x := range m.pieces {
-		if m.idle(x) {
+		// Reclaim waits for what is on its way.
+		if m.idle(x) || x.at == m.from && x.moving {
 			bytes += x.bytes
 		}
 	}
@@ -241,6 +243,7 @@ func (m *mover) Reclaim(want int64) (given int64) {
 	defer m.mu.Unlock()
 	for _, x := range victims { // these stay
 		x.busy--
+		x.moving = false
 	}
 	if err != nil {
 		m.failed = !gpu.IsRefusal(err) // there may be room later
@@ -264,7 +267,7 @@ func (m *mover) move(pieces []*piece) error {
 		}
 		m.moved[hostTier].add(x.bytes)
 		m.mu.Lock()
-		x.stride, x.at = down, hostTier
+		x.stride, x.at, x.moving = down, hostTier, false
 		x.busy--
 		m.mu.Unlock()
 	}
@@ -284,6 +287,7 @@ func (m *mover) take(want int64) (victims []*piece) {
 		}
 		want -= x.bytes
 		x.busy++
+		x.moving = true
 		victims = append(victims, x)
 	}
 	return victims
