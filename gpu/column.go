@@ -125,6 +125,15 @@ type Stride struct {
 	Rows   int
 }
 
+// Retain returns a stride that shares the columns of s, with references of its own.
+func (s *Stride) Retain() *Stride {
+	out := &Stride{Schema: s.Schema, Cols: make([]Column, len(s.Cols)), Rows: s.Rows}
+	for i, c := range s.Cols {
+		out.Cols[i] = c.Retain()
+	}
+	return out
+}
+
 // Release drops the stride's references. The stride must not be used afterwards.
 func (s *Stride) Release() {
 	ReleaseColumns(s.Cols)

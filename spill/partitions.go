@@ -108,13 +108,6 @@ func (p *Partitions) Bytes(from, to int) int64 {
 	return int64(float64(p.bytes) * float64(rows) / float64(max(p.total, 1)))
 }
 
-// Spilled reports whether rows have left the memory of the device.
-func (p *Partitions) Spilled() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.runs) > 0 || slices.ContainsFunc(p.pieces, func(x *piece) bool { return x.at != deviceTier })
-}
-
 // The shares of a budget, one part in so many, that Append leaves to others: scans decode ahead
 // only while a quarter is available. Below this share strides move on another goroutine, below
 // the second one on the caller's.
@@ -297,11 +290,7 @@ func (m *mover) take(want int64) (victims []*piece) {
 // width and the bytes of strings with it.
 func view(l *gpu.Lease, s *gpu.Stride, from, to int) (_ *gpu.Stride, err error) {
 	if from == 0 && to == s.Rows {
-		out := &gpu.Stride{Schema: s.Schema, Rows: s.Rows}
-		for _, c := range s.Cols {
-			out.Cols = append(out.Cols, c.Retain())
-		}
-		return out, nil
+		return s.Retain(), nil
 	}
 	n := to - from
 	out := &gpu.Stride{Schema: s.Schema, Rows: n}

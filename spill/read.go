@@ -117,11 +117,7 @@ func (r *reading) lowest(at tier) *held {
 	}
 	r.read[x] = true
 	x.busy++ // it could move, but that would not free its memory
-	s := &gpu.Stride{Schema: x.stride.Schema, Rows: x.stride.Rows}
-	for _, c := range x.stride.Cols {
-		s.Cols = append(s.Cols, c.Retain())
-	}
-	return &held{x, s}
+	return &held{x, x.stride.Retain()}
 }
 
 // idle ends the use of a piece.
@@ -248,7 +244,6 @@ func (r *reading) ahead(ctx context.Context, q gpu.Queue, take func(*gpu.Stride,
 		for i := range items {
 			r.forget(q, i)
 		}
-		r.forgetUnits()
 	}()
 	for i := range items {
 		switch {
@@ -283,9 +278,6 @@ func (r *reading) forget(q gpu.Queue, i item) {
 	}
 	i.stride.Release()
 }
-
-// forgetUnits ends the reading after an error. Pages need nothing.
-func (r *reading) forgetUnits() { r.units = nil }
 
 // readUnits reads units until there are no more.
 func (r *reading) readUnits(ctx context.Context, items chan<- item) {

@@ -283,15 +283,6 @@ func (j *joined) once(algorithm string, check func(*gpu.Stride) error) (run join
 	return run, err
 }
 
-// share returns the stride with references of its own.
-func share(s *gpu.Stride) *gpu.Stride {
-	out := &gpu.Stride{Schema: s.Schema, Rows: s.Rows}
-	for _, c := range s.Cols {
-		out.Cols = append(out.Cols, c.Retain())
-	}
-	return out
-}
-
 func (j *joined) pushBuild(o join.Join, t operators.Task) (err error) {
 	local, err := o.NewLocal(t)
 	if err != nil {
@@ -299,7 +290,7 @@ func (j *joined) pushBuild(o join.Join, t operators.Task) (err error) {
 	}
 	defer func() { err = errors.Join(err, local.Close()) }()
 	for i, s := range j.build {
-		if err := local.Push(j.ctx, i, share(s)); err != nil {
+		if err := local.Push(j.ctx, i, s.Retain()); err != nil {
 			return err
 		}
 	}
@@ -316,7 +307,7 @@ func (j *joined) pushProbe(o join.Join, t operators.Task, emit operators.Emit) (
 	}
 	defer func() { err = errors.Join(err, lane.Close()) }()
 	for _, s := range j.probe {
-		if err := lane.Push(j.ctx, share(s), emit); err != nil {
+		if err := lane.Push(j.ctx, s.Retain(), emit); err != nil {
 			return err
 		}
 	}

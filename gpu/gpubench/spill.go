@@ -262,7 +262,7 @@ func (s *spilling) ahead(l *gpu.Lease, strides []*gpu.Stride, take func(*gpu.Str
 				return nil, io.EOF
 			}
 			next++
-			return share(strides[next-1]), nil
+			return strides[next-1].Retain(), nil
 		})
 	})
 	defer func() { err = errors.Join(err, a.End(errEnough)) }()
