@@ -1,6 +1,10 @@
 package operators
 
-import "github.com/gstream/gstream/gpu"
+import (
+	"slices"
+
+	"github.com/gstream/gstream/gpu"
+)
 
 // Pick returns the columns at the given positions, borrowed.
 func Pick(cols []gpu.Column, at []int) []gpu.Column {
@@ -96,6 +100,22 @@ func InBatches(t Task, schema *gpu.Schema, each func(add func(*gpu.Stride) error
 	return batch()
 }
 
+// PartitionStride partitions a stride, which stays the caller's, by a digit of a key. It returns
+// the partitioned rows, and the starts of the partitions and the end. It waits for the device.
+func PartitionStride(t Task, s *gpu.Stride, key gpu.Column, d gpu.Digit) (*gpu.Stride, []int, error) {
+	cols, starts, err := t.Queue.Partition(t.Lease, s.Cols, key, d)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer starts.Release()
+	offsets, err := Ints(t, starts)
+	if err != nil {
+		gpu.ReleaseColumns(cols)
+		return nil, nil, err
+	}
+	return &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}, offsets, nil
+}
+
 // SliceStride returns rows [from, to) of a stride. The stride stays the caller's.
 func SliceStride(t Task, s *gpu.Stride, from, to int) (*gpu.Stride, error) {
 	out := &gpu.Stride{Schema: s.Schema, Rows: to - from}
@@ -108,6 +128,29 @@ func SliceStride(t Task, s *gpu.Stride, from, to int) (*gpu.Stride, error) {
 		out.Cols = append(out.Cols, part)
 	}
 	return out, nil
+}
+
+// EmitGroups emits a row for each group: its keys, which have the types of a schema, and values
+// that all groups have. out names the columns.
+func EmitGroups(t Task, keys *gpu.Schema, groups [][]gpu.Scalar, values []gpu.Scalar, out *gpu.Schema, emit Emit) error {
+	n := len(groups)
+	s := &gpu.Stride{Schema: out, Rows: n}
+	for i, f := range keys.Fields {
+		key := make([]gpu.Scalar, n)
+		for g := range groups {
+			key[g] = groups[g][i]
+		}
+		s.Cols = append(s.Cols, gpu.ColumnOf(f.Type, key))
+	}
+	for _, v := range values {
+		s.Cols = append(s.Cols, gpu.ColumnOf(v.Type, slices.Repeat([]gpu.Scalar{v}, n)))
+	}
+	up, err := t.Queue.Upload(t.Lease, s)
+	if err != nil {
+		s.Release()
+		return err
+	}
+	return emit(up)
 }
 
 // IDs returns row ids as a column of the device.

@@ -93,6 +93,16 @@ func (r *Rows) Gather(t Task, ids gpu.Column) (*gpu.Stride, error) {
 	return out, nil
 }
 
+// GatherRange returns the rows at ids [from, to), in that order.
+func (r *Rows) GatherRange(t Task, ids gpu.Column, from, to int) (*gpu.Stride, error) {
+	part, err := t.Queue.Slice(t.Lease, ids, from, to)
+	if err != nil {
+		return nil, err
+	}
+	defer part.Release()
+	return r.Gather(t, part)
+}
+
 // Keep keeps only the columns at the given positions, under the names of schema.
 func (r *Rows) Keep(at []int, schema *gpu.Schema) {
 	kept := &Rows{Schema: schema, N: r.N}

@@ -746,19 +746,12 @@ func (o *hashGroupBy) hold(t operators.Task, rows *gpu.Stride) (err error) {
 		return err
 	}
 	defer digits.Release()
-	cols, starts, err := t.Queue.Partition(t.Lease, rows.Cols, digits, gpu.Digit{Shift: shift, Bits: fanOut})
+	parts, offsets, err := operators.PartitionStride(t, rows, digits, gpu.Digit{Shift: shift, Bits: fanOut})
 	if err != nil {
 		return err
 	}
-	offsets, err := operators.Ints(t, starts)
-	starts.Release()
-	if err != nil {
-		gpu.ReleaseColumns(cols)
-		return err
-	}
-	n := rows.Rows
-	rows.Release()
-	return o.held.Append(&gpu.Stride{Schema: o.partials, Cols: cols, Rows: n}, 0, offsets)
+	rows.Release() // before Append makes room
+	return o.held.Append(parts, 0, offsets)
 }
 
 func (l *local) Close() error {
@@ -957,28 +950,13 @@ func digits(t operators.Task, c gpu.Column, want gpu.Type) (gpu.Column, error) {
 
 // emitEmpty emits the groups of no rows: counts are 0, all other aggregates are null.
 func (o *hashGroupBy) emitEmpty(t operators.Task, emit operators.Emit) error {
-	n := len(o.Always)
-	s := &gpu.Stride{Schema: o.Out, Rows: n}
-	for i, k := range o.Keys {
-		values := make([]gpu.Scalar, n)
-		for g, keys := range o.Always {
-			values[g] = keys[i]
+	values := make([]gpu.Scalar, len(o.Aggregates))
+	for i, a := range o.Aggregates {
+		if values[i] = gpu.Null(a.Output); a.Kind == gpu.Count || a.Kind == gpu.CountAll {
+			values[i] = gpu.IntScalar(a.Output, 0)
 		}
-		s.Cols = append(s.Cols, gpu.ColumnOf(o.In.Fields[k].Type, values))
 	}
-	for _, a := range o.Aggregates {
-		v := gpu.Null(a.Output)
-		if a.Kind == gpu.Count || a.Kind == gpu.CountAll {
-			v = gpu.IntScalar(a.Output, 0)
-		}
-		s.Cols = append(s.Cols, gpu.ColumnOf(a.Output, slices.Repeat([]gpu.Scalar{v}, n)))
-	}
-	out, err := t.Queue.Upload(t.Lease, s)
-	if err != nil {
-		s.Release()
-		return err
-	}
-	return emit(out)
+	return operators.EmitGroups(t, operators.PickFields(o.In, o.Keys), o.Always, values, o.Out, emit)
 }
 
 func (o *hashGroupBy) Close() error {

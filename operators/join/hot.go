@@ -26,7 +26,7 @@ type hot struct {
 func (o *outOfCore) emitHot(ctx context.Context, t operators.Task, from, to int, emit operators.Emit) (err error) {
 	o.hot.Add(1)
 	h := &hot{outOfCore: o, task: t, emit: emit, all: func(ctx context.Context, take func(*gpu.Stride) error) error {
-		return o.rows(ctx, t, o.probe, o.Probe, from, to, take)
+		return o.batches(ctx, t, o.probe, o.Probe, from, to, take)
 	}}
 	defer func() {
 		if closeErr := h.rest.Close(); err == nil {
@@ -46,7 +46,7 @@ func (o *outOfCore) emitHot(ctx context.Context, t operators.Task, from, to int,
 		block, bytes, rows = nil, 0, 0
 		return h.block(ctx, strides)
 	}
-	err = o.rows(ctx, t, o.build, o.Build, from, to, func(s *gpu.Stride) error {
+	err = o.batches(ctx, t, o.build, o.Build, from, to, func(s *gpu.Stride) error {
 		block, bytes, rows = append(block, s), bytes+s.Bytes(), rows+int64(s.Rows)
 		if footprint(bytes, rows) < room {
 			return nil
@@ -106,7 +106,7 @@ func (h *hot) left(ctx context.Context, take func(*gpu.Stride) error) error {
 	if h.rest == nil {
 		return h.all(ctx, take)
 	}
-	return h.rows(ctx, h.task, h.rest, h.Probe, 0, 1, take)
+	return h.batches(ctx, h.task, h.rest, h.Probe, 0, 1, take)
 }
 
 // keepUnmatched keeps the probe rows that have no match in a block either.
@@ -187,10 +187,7 @@ func (h *hot) join(ctx context.Context, s Spec, build []*gpu.Stride, probe func(
 func retain(strides []*gpu.Stride) []*gpu.Stride {
 	out := slices.Clone(strides)
 	for i, s := range strides {
-		out[i] = &gpu.Stride{Schema: s.Schema, Rows: s.Rows}
-		for _, c := range s.Cols {
-			out[i].Cols = append(out[i].Cols, c.Retain())
-		}
+		out[i] = s.Retain()
 	}
 	return out
 }

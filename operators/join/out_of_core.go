@@ -145,17 +145,7 @@ func (o *outOfCore) partition(t operators.Task, s *gpu.Stride, keys []int) (*gpu
 		return nil, nil, err
 	}
 	defer hash.Release()
-	cols, starts, err := t.Queue.Partition(t.Lease, s.Cols, hash, gpu.Digit{Shift: 64 - outBits, Bits: outBits})
-	if err != nil {
-		return nil, nil, err
-	}
-	defer starts.Release()
-	offsets, err := operators.Ints(t, starts)
-	if err != nil {
-		gpu.ReleaseColumns(cols)
-		return nil, nil, err
-	}
-	return &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}, offsets, nil
+	return operators.PartitionStride(t, s, hash, gpu.Digit{Shift: 64 - outBits, Bits: outBits})
 }
 
 // Finalize implements operators.Blocking.
@@ -301,7 +291,7 @@ func (o *outOfCore) Emit(ctx context.Context, t operators.Task, part int, emit o
 	if err != nil {
 		return err
 	}
-	err = o.rows(ctx, t, o.build, o.Build, from, to, func(s *gpu.Stride) error { return side.Push(ctx, 0, s) })
+	err = o.batches(ctx, t, o.build, o.Build, from, to, func(s *gpu.Stride) error { return side.Push(ctx, 0, s) })
 	if err == nil {
 		o.build.Drop(from, to)
 		err = side.Combine(ctx)
@@ -316,14 +306,14 @@ func (o *outOfCore) Emit(ctx context.Context, t operators.Task, part int, emit o
 		return err
 	}
 	return in.stream(ctx, t, func(push func(*gpu.Stride) error) error {
-		err := o.rows(ctx, t, o.probe, o.Probe, from, to, push)
+		err := o.batches(ctx, t, o.probe, o.Probe, from, to, push)
 		o.probe.Drop(from, to)
 		return err
 	}, emit)
 }
 
-// rows calls take with the rows of partitions, in batches.
-func (o *outOfCore) rows(ctx context.Context, t operators.Task, of *spill.Partitions, schema *gpu.Schema, from, to int, take func(*gpu.Stride) error) error {
+// batches calls take with the rows of partitions, in batches.
+func (o *outOfCore) batches(ctx context.Context, t operators.Task, of *spill.Partitions, schema *gpu.Schema, from, to int, take func(*gpu.Stride) error) error {
 	return operators.InBatches(t, schema, func(add func(*gpu.Stride) error) error {
 		return of.Each(ctx, t.Queue, t.Lease, from, to, func(s *gpu.Stride, _ int) error { return add(s) })
 	}, take)

@@ -19,10 +19,10 @@ import (
 // them is read from all runs, sorted and returned. Every row is written and read once, but for
 // the pages at the ends of a range, which two ranges read.
 type external struct {
-	running sync.Mutex
-	runs    []*run
-	rows0   int64 // of all runs
-	emitted int64 // rows of the ranges that are done
+	running   sync.Mutex
+	runs      []*run
+	collected int64 // rows of all runs
+	emitted   int64 // rows of the ranges that are done
 
 	bounds *gpu.Stride // splitters, ascending
 	below  [][]int     // by run and splitter: pages of the run whose first row is less
@@ -102,7 +102,7 @@ func (o *sorter) makeRun(t operators.Task, held *operators.Collected) error {
 	r.pages.Ordered = true
 	o.running.Lock()
 	o.runs = append(o.runs, r)
-	o.rows0 += int64(ids.Len)
+	o.collected += int64(ids.Len)
 	o.running.Unlock()
 	starts := make([]int32, r.n)
 	for i := range starts {
@@ -113,13 +113,7 @@ func (o *sorter) makeRun(t operators.Task, held *operators.Collected) error {
 	}
 	step := max(1, t.StrideRows/page)
 	for p := 0; p < r.n; p += step {
-		from, to := p*page, min((p+step)*page, ids.Len)
-		part, err := t.Queue.Slice(t.Lease, ids, from, to)
-		if err != nil {
-			return err
-		}
-		s, err := all.Gather(t, part)
-		part.Release()
+		s, err := all.GatherRange(t, ids, p*page, min((p+step)*page, ids.Len))
 		if err != nil {
 			return err
 		}
@@ -234,12 +228,7 @@ func (o *sorter) emitRange(ctx context.Context, t operators.Task, i int, skip, l
 	from += int(min(skip, int64(to-from)))
 	to = from + int(min(limit, int64(to-from)))
 	for ; from < to; from += t.StrideRows {
-		part, err := t.Queue.Slice(t.Lease, ids, from, min(from+t.StrideRows, to))
-		if err != nil {
-			return err
-		}
-		s, err := all.Gather(t, part)
-		part.Release()
+		s, err := all.GatherRange(t, ids, from, min(from+t.StrideRows, to))
 		if err != nil {
 			return err
 		}
@@ -249,8 +238,8 @@ func (o *sorter) emitRange(ctx context.Context, t operators.Task, i int, skip, l
 	}
 	o.running.Lock()
 	defer o.running.Unlock()
-	if o.passed == o.ranges() && o.emitted != o.rows0 {
-		return fmt.Errorf("the ranges have %d rows, the runs %d: a defect in gstream", o.emitted, o.rows0)
+	if o.passed == o.ranges() && o.emitted != o.collected {
+		return fmt.Errorf("the ranges have %d rows, the runs %d: a defect in gstream", o.emitted, o.collected)
 	}
 	return nil
 }

@@ -136,12 +136,7 @@ func (l *local) cut(ctx context.Context) error {
 	}
 	defer all.Release()
 	defer ids.Release()
-	first, err := l.task.Queue.Slice(l.task.Lease, ids, 0, min(l.top, ids.Len))
-	if err != nil {
-		return err
-	}
-	defer first.Release()
-	s, err := all.Gather(l.task, first)
+	s, err := all.GatherRange(l.task, ids, 0, min(l.top, ids.Len))
 	if err != nil {
 		return err
 	}
@@ -229,12 +224,7 @@ func (o *sorter) Emit(ctx context.Context, t operators.Task, part int, emit oper
 		return o.emitRuns(ctx, t, part, emit)
 	}
 	from := o.from + part*o.strideRows
-	ids, err := t.Queue.Slice(t.Lease, o.ids, from, min(from+o.strideRows, o.to))
-	if err != nil {
-		return err
-	}
-	s, err := o.all.Gather(t, ids)
-	ids.Release()
+	s, err := o.all.GatherRange(t, o.ids, from, min(from+o.strideRows, o.to))
 	if err != nil {
 		return err
 	}

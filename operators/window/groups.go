@@ -76,28 +76,13 @@ func (o *groups) Emit(ctx context.Context, t operators.Task, i int, emit operato
 		return o.collection.Emit(ctx, t, i, emit)
 	}
 	// The groups of no rows: counts are 0, all other aggregates are null.
-	n := len(o.Always)
-	s := &gpu.Stride{Schema: o.Out, Rows: n}
-	for i, k := range o.Keys {
-		values := make([]gpu.Scalar, n)
-		for g, keys := range o.Always {
-			values[g] = keys[i]
+	values := make([]gpu.Scalar, len(o.Functions))
+	for i, f := range o.Functions {
+		if values[i] = gpu.Null(f.Output); f.counts() {
+			values[i] = gpu.IntScalar(f.Output, 0)
 		}
-		s.Cols = append(s.Cols, gpu.ColumnOf(o.In.Fields[k].Type, values))
 	}
-	for _, f := range o.Functions {
-		v := gpu.Null(f.Output)
-		if f.counts() {
-			v = gpu.IntScalar(f.Output, 0)
-		}
-		s.Cols = append(s.Cols, gpu.ColumnOf(f.Output, slices.Repeat([]gpu.Scalar{v}, n)))
-	}
-	out, err := t.Queue.Upload(t.Lease, s)
-	if err != nil {
-		s.Release()
-		return err
-	}
-	return emit(out)
+	return operators.EmitGroups(t, operators.PickFields(o.In, o.Keys), o.Always, values, o.Out, emit)
 }
 
 func (f GroupFunction) counts() bool {

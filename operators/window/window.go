@@ -242,18 +242,12 @@ func (o *collection) partition(t operators.Task, c *cut) error {
 		return err
 	}
 	defer hash.Release()
-	cols, starts, err := t.Queue.Partition(t.Lease, c.rows.Cols, hash, gpu.Digit{Shift: 64 - fanOut, Bits: fanOut})
+	parts, offsets, err := operators.PartitionStride(t, c.rows, hash, gpu.Digit{Shift: 64 - fanOut, Bits: fanOut})
 	if err != nil {
-		return err
-	}
-	offsets, err := operators.Ints(t, starts)
-	starts.Release()
-	if err != nil {
-		gpu.ReleaseColumns(cols)
 		return err
 	}
 	c.rows.Release()
-	c.rows, c.offsets = &gpu.Stride{Schema: o.in, Cols: cols, Rows: c.rows.Rows}, offsets
+	c.rows, c.offsets = parts, offsets
 	return nil
 }
 
@@ -366,12 +360,7 @@ func (r *result) release() {
 }
 
 func (r *result) emit(t operators.Task, from, to int, emit operators.Emit) error {
-	ids, err := t.Queue.Slice(t.Lease, r.ids, from, to)
-	if err != nil {
-		return err
-	}
-	defer ids.Release()
-	s, err := r.rows.Gather(t, ids)
+	s, err := r.rows.GatherRange(t, r.ids, from, to)
 	if err != nil {
 		return err
 	}
