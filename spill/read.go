@@ -2,6 +2,7 @@ package spill
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -29,40 +30,158 @@ const (
 // Cost: rows in the memory of the device are copied there. Others are read ahead, copies up run
 // while the caller works.
 func (p *Partitions) Each(ctx context.Context, q gpu.Queue, l *gpu.Lease, from, to int, take func(s *gpu.Stride, first int) error) error {
-	r := &reading{Partitions: p, from: from, to: to, lease: l, read: map[*piece]bool{}, left: p.Rows(from, to)}
-	for {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+	r := NewReader(ctx, l, []Range{{p, from, to}})
+	defer r.Close()
+	return r.Next(q, take)
+}
+
+// Range is partitions [From, To).
+type Range struct {
+	*Partitions
+	From, To int
+}
+
+// Reader reads ranges one after the other. Goroutines read and copy up ahead of the caller, also
+// rows of the ranges after the one that it is at. One goroutine owns it.
+type Reader struct {
+	ctx    context.Context
+	stop   context.CancelCauseFunc
+	ranges []*reading
+	at     int // the range that the caller reads next
+	begun  bool
+	wg     sync.WaitGroup // of the goroutines
+
+	mu    sync.Mutex
+	ahead int // the range that the goroutines read
+}
+
+// errClosed ends the goroutines of a Reader.
+var errClosed = errors.New("the reader of spilled rows is closed")
+
+// NewReader returns a reader of ranges. The lease pays for the strides. Close must follow. No
+// rows of the ranges are dropped before they are read.
+func NewReader(ctx context.Context, l *gpu.Lease, ranges []Range) *Reader {
+	r := &Reader{}
+	r.ctx, r.stop = context.WithCancelCause(ctx)
+	for _, x := range ranges {
+		r.ranges = append(r.ranges, &reading{Partitions: x.Partitions, from: x.From, to: x.To, lease: l, read: map[*piece]bool{}, items: make(chan item)})
+	}
+	return r
+}
+
+// Close ends the reader. A nil *Reader is closed.
+func (r *Reader) Close() {
+	if r != nil {
+		r.stop(errClosed)
+		r.wg.Wait()
+	}
+}
+
+// Next calls a function with all rows of the next range, as Each does.
+func (r *Reader) Next(q gpu.Queue, take func(s *gpu.Stride, first int) error) error {
+	x := r.ranges[r.at]
+	r.at++
+	x.left = x.Rows(x.from, x.to)
+	err := x.onDevice(r.ctx, q, take)
+	if err == nil && x.left > 0 {
+		r.begin()
+		err = x.receive(r.ctx, q, take)
+	}
+	// What the goroutines did not find has left the memory of the device since.
+	for before := int64(-1); err == nil && x.left > 0 && x.left != before; {
+		before = x.left
+		if err = x.onDevice(r.ctx, q, take); err == nil {
+			err = x.below(r.ctx, q, take)
 		}
-		x := r.nextPiece(deviceTier)
+	}
+	if err == nil && x.left != 0 {
+		err = fmt.Errorf("%s: partitions %d to %d have %d rows fewer than were put there: a defect in gstream", x.name, x.from, x.to-1, x.left)
+	}
+	return err
+}
+
+// begin starts the goroutines, unless they are at work.
+func (r *Reader) begin() {
+	if r.begun {
+		return
+	}
+	r.begun = true
+	n := 1
+	if r.ranges[0].store.discrete() {
+		n = readers
+	}
+	for range n {
+		r.wg.Go(r.readAhead)
+	}
+}
+
+// readAhead reads units until there are no more.
+func (r *Reader) readAhead() {
+	var q gpu.Queue
+	for r.ctx.Err() == nil {
+		x, u := r.next()
 		if x == nil {
 			break
 		}
-		s, err := r.slice(q, x)
-		if err == nil {
-			err = r.give(s, x.firstOf(from), take)
+		if q == nil && x.store.discrete() {
+			var err error
+			if q, err = x.store.device.NewQueue(x.name); err != nil {
+				r.send(nil, x, item{err: err})
+				break
+			}
+			defer q.Close()
 		}
-		if err != nil {
-			return err
+		i := x.fetch(q, u)
+		if !r.send(q, x, i) || i.err != nil {
+			break
 		}
 	}
-	if r.left > 0 {
-		if err := r.ahead(ctx, q, take); err != nil {
-			return err
-		}
-	}
-	if r.left != 0 {
-		return fmt.Errorf("%s: partitions %d to %d have %d rows fewer than were put there: a defect in gstream", p.name, from, to-1, r.left)
-	}
-	return nil
 }
 
-// reading is one call of Each.
+// next returns the next unit and its range; nil after the last.
+func (r *Reader) next() (*reading, *unit) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for ; r.ahead < len(r.ranges); r.ahead++ {
+		x := r.ranges[r.ahead]
+		if u := x.next(); u != nil {
+			x.fetching++
+			return x, u
+		}
+		if x.searched = true; x.fetching == 0 {
+			close(x.items)
+		}
+	}
+	return nil, nil
+}
+
+// send hands an item to the caller, unless the reader ends before.
+func (r *Reader) send(q gpu.Queue, x *reading, i item) (sent bool) {
+	select {
+	case x.items <- i:
+		sent = true
+	case <-r.ctx.Done():
+		i.forget(q)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if x.fetching--; x.fetching == 0 && x.searched {
+		close(x.items)
+	}
+	return sent
+}
+
+// reading is one range of a Reader.
 type reading struct {
 	*Partitions
 	from, to int
 	lease    *gpu.Lease
-	left     int64 // rows
+	left     int64 // rows that the caller has not seen
+
+	items chan item // what goroutines have read; closed when they find no more
+	// The lock of the Reader guards what follows.
+	fetching int  // units that goroutines are at
+	searched bool // there are no more
 
 	// The lock of the Partitions guards what follows.
 	read  map[*piece]bool // pieces that have been read, or are being read
@@ -150,7 +269,7 @@ func (r *reading) batch() int64 {
 	return min(mostRead, min(d.Budget().Limit(), d.HostBudget().Limit())/int64(batchBudget*d.Lanes()))
 }
 
-// next returns the next unit, and marks its pieces as read; nil after the last.
+// next returns the next unit, and marks its pieces as read; nil if there is none.
 func (r *reading) next() *unit {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -214,7 +333,7 @@ func (r *reading) cut(in *run) {
 	}
 }
 
-// item is a stride that was read ahead.
+// item is a stride that was read.
 type item struct {
 	stride *gpu.Stride
 	first  int
@@ -222,54 +341,8 @@ type item struct {
 	err    error
 }
 
-// ahead reads what is in host memory and on disk. Goroutines read and copy up ahead of the
-// caller.
-func (r *reading) ahead(ctx context.Context, q gpu.Queue, take func(*gpu.Stride, int) error) (err error) {
-	ctx, stop := context.WithCancelCause(ctx)
-	items := make(chan item)
-	var wg sync.WaitGroup
-	n := 1
-	if r.store.discrete() {
-		n = readers
-	}
-	for range n {
-		wg.Go(func() { r.readUnits(ctx, items) })
-	}
-	go func() {
-		wg.Wait()
-		close(items)
-	}()
-	defer func() {
-		stop(err)
-		for i := range items {
-			r.forget(q, i)
-		}
-	}()
-	for i := range items {
-		switch {
-		case i.err != nil:
-			return i.err
-		case i.up:
-			err = q.Wait(i.stride)
-		case r.store.discrete():
-			var up *gpu.Stride
-			if up, err = q.Upload(r.lease, i.stride); err == nil {
-				i.stride = up
-			}
-		}
-		if err != nil {
-			i.stride.Release()
-			return err
-		}
-		if err := r.give(i.stride, i.first, take); err != nil {
-			return err
-		}
-	}
-	return context.Cause(ctx)
-}
-
 // forget releases a stride that nobody takes.
-func (r *reading) forget(q gpu.Queue, i item) {
+func (i item) forget(q gpu.Queue) {
 	if i.stride == nil {
 		return
 	}
@@ -279,62 +352,107 @@ func (r *reading) forget(q gpu.Queue, i item) {
 	i.stride.Release()
 }
 
-// readUnits reads units until there are no more.
-func (r *reading) readUnits(ctx context.Context, items chan<- item) {
-	var q gpu.Queue
-	send := func(i item) bool {
-		select {
-		case items <- i:
-			return true
-		case <-ctx.Done():
-			r.forget(q, i)
-			return false
+// onDevice gives the caller what is in the memory of the device.
+func (r *reading) onDevice(ctx context.Context, q gpu.Queue, take func(*gpu.Stride, int) error) error {
+	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
-	}
-	if r.store.discrete() {
-		var err error
-		if q, err = r.store.device.NewQueue(r.name); err != nil {
-			send(item{err: err})
-			return
+		x := r.nextPiece(deviceTier)
+		if x == nil {
+			return nil
 		}
-		defer q.Close()
-	}
-	for ctx.Err() == nil {
-		u := r.next()
-		if u == nil {
-			return
+		s, err := r.slice(q, x)
+		if err == nil {
+			err = r.give(s, x.firstOf(r.from), take)
 		}
-		i := item{}
-		if u.run != nil {
-			i.first = u.run.first + u.from
-			i.stride, i.err = r.readPages(r.lease, u)
-		} else {
-			i.first = u.pieces[0].firstOf(r.from)
-			i.stride, i.err = r.gather(u)
-		}
-		if i.err == nil && q != nil {
-			// The caller copies what is refused, when it has given memory back.
-			up, err := q.UploadAhead(r.lease, i.stride)
-			switch {
-			case err == nil:
-				i.stride, i.up = up, true
-			case !gpu.IsRefusal(err):
-				i.stride.Release()
-				i = item{err: err}
-			}
-		}
-		if i.err == nil && i.stride.Rows == 0 {
-			r.forget(q, i)
-			continue
-		}
-		if !send(i) || i.err != nil {
-			return
+		if err != nil {
+			return err
 		}
 	}
 }
 
-// gather returns the rows of pieces in host memory, one after the other. It shares the values of
-// a single piece, and copies those of several, on several cores.
+// receive gives the caller what goroutines have read.
+func (r *reading) receive(ctx context.Context, q gpu.Queue, take func(*gpu.Stride, int) error) error {
+	for {
+		select {
+		case i, ok := <-r.items:
+			if !ok {
+				return nil
+			}
+			if err := r.arrive(i, q, take); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// below gives the caller what is in host memory or on disk, without goroutines.
+func (r *reading) below(ctx context.Context, q gpu.Queue, take func(*gpu.Stride, int) error) error {
+	for ctx.Err() == nil {
+		u := r.next()
+		if u == nil {
+			return nil
+		}
+		if err := r.arrive(r.fetch(nil, u), q, take); err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// arrive makes an item usable and gives it to the caller.
+func (r *reading) arrive(i item, q gpu.Queue, take func(*gpu.Stride, int) error) (err error) {
+	switch {
+	case i.err != nil:
+		return i.err
+	case i.up:
+		err = q.Wait(i.stride)
+	case r.store.discrete():
+		var up *gpu.Stride
+		if up, err = q.Upload(r.lease, i.stride); err == nil {
+			i.stride = up
+		}
+	}
+	switch {
+	case err != nil:
+		i.stride.Release()
+		return err
+	case i.stride.Rows == 0:
+		i.stride.Release()
+		return nil
+	}
+	return r.give(i.stride, i.first, take)
+}
+
+// fetch reads a unit, and copies it up ahead if there is a queue for it.
+func (r *reading) fetch(q gpu.Queue, u *unit) (i item) {
+	if u.run != nil {
+		i.first = u.run.first + u.from
+		i.stride, i.err = r.readPages(r.lease, u)
+	} else {
+		i.first = u.pieces[0].firstOf(r.from)
+		i.stride, i.err = r.gather(u)
+	}
+	if i.err != nil || q == nil {
+		return i
+	}
+	// The caller copies what is refused, when it has given memory back.
+	up, err := q.UploadAhead(r.lease, i.stride)
+	switch {
+	case err == nil:
+		i.stride, i.up = up, true
+	case !gpu.IsRefusal(err):
+		i.stride.Release()
+		i = item{err: err}
+	}
+	return i
+}
+
+// gather returns the rows of pieces in host memory, one after the other. It shares their values
+// of fixed width and the bytes of strings, and makes validity, Bools and offsets on several cores.
 func (r *reading) gather(u *unit) (*gpu.Stride, error) {
 	defer func() {
 		for _, x := range u.pieces {
@@ -373,7 +491,7 @@ func (r *reading) gather(u *unit) (*gpu.Stride, error) {
 	if !sum.fits() {
 		return nil, fmt.Errorf("%s: %d rows with %d bytes of strings do not fit one stride", r.name, sum.rows, slices.Max(sum.bytes))
 	}
-	a, err := newAssembly(r.owner.lease, &lay, sum)
+	a, err := newAssembly(r.owner.lease, &lay, sum, parts)
 	if err != nil {
 		return nil, err
 	}

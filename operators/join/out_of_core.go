@@ -33,6 +33,7 @@ type outOfCore struct {
 	probe      *spill.Partitions
 	resident   int           // partitions in memory: the first ones
 	groups     []int         // starts of the groups of other partitions that are joined at a time, and the end
+	reader     *spill.Reader // of all groups that fit memory, in order; nil with several lanes
 	hot        *atomic.Int32 // groups that no hash separates, of all joins within each other
 }
 
@@ -266,7 +267,7 @@ func (o *outOfCore) Emit(ctx context.Context, t operators.Task, part int, emit o
 		o.equiJoin.giveBack()
 	}
 	from, to := o.groups[part], o.groups[part+1]
-	if o.build.Rows(from, to) == 0 && (o.probe.Rows(from, to) == 0 || o.Kind == Inner || o.Kind == Right || o.Kind == Semi) {
+	if o.barren(from, to) {
 		o.drop(from, to)
 		return nil
 	}
@@ -279,7 +280,10 @@ func (o *outOfCore) Emit(ctx context.Context, t operators.Task, part int, emit o
 		}
 	}()
 	in.hot = o.hot
-	large := footprint(o.build.Bytes(from, to), s.BuildRows) > t.Lease.Limit()/int64(crowded*t.Lanes)
+	large := o.large(t, from, to)
+	if t.Lanes == 1 && o.reader == nil {
+		o.readAhead(ctx, t)
+	}
 	t.Lanes = 1
 	switch {
 	case large && in.spills(t):
@@ -291,7 +295,15 @@ func (o *outOfCore) Emit(ctx context.Context, t operators.Task, part int, emit o
 	if err != nil {
 		return err
 	}
-	err = o.batches(ctx, t, o.build, o.Build, from, to, func(s *gpu.Stride) error { return side.Push(ctx, 0, s) })
+	read := func(of *spill.Partitions, schema *gpu.Schema, take func(*gpu.Stride) error) error {
+		if o.reader == nil || large {
+			return o.batches(ctx, t, of, schema, from, to, take)
+		}
+		return operators.InBatches(t, schema, func(add func(*gpu.Stride) error) error {
+			return o.reader.Next(t.Queue, func(s *gpu.Stride, _ int) error { return add(s) })
+		}, take)
+	}
+	err = read(o.build, o.Build, func(s *gpu.Stride) error { return side.Push(ctx, 0, s) })
 	if err == nil {
 		o.build.Drop(from, to)
 		err = side.Combine(ctx)
@@ -306,10 +318,32 @@ func (o *outOfCore) Emit(ctx context.Context, t operators.Task, part int, emit o
 		return err
 	}
 	return in.stream(ctx, t, func(push func(*gpu.Stride) error) error {
-		err := o.batches(ctx, t, o.probe, o.Probe, from, to, push)
+		err := read(o.probe, o.Probe, push)
 		o.probe.Drop(from, to)
 		return err
 	}, emit)
+}
+
+// barren reports whether no row comes out of partitions.
+func (o *outOfCore) barren(from, to int) bool {
+	return o.build.Rows(from, to) == 0 && (o.probe.Rows(from, to) == 0 || o.Kind == Inner || o.Kind == Right || o.Kind == Semi)
+}
+
+// large reports whether the build side of partitions does not fit the memory of a lane.
+func (o *outOfCore) large(t operators.Task, from, to int) bool {
+	return footprint(o.build.Bytes(from, to), o.build.Rows(from, to)) > t.Lease.Limit()/int64(crowded*t.Lanes)
+}
+
+// readAhead makes the reader of all groups that are joined in memory. One lane joins them in
+// order, so that it reads a group while it joins the one before.
+func (o *outOfCore) readAhead(ctx context.Context, t operators.Task) {
+	var ranges []spill.Range
+	for i, to := range o.groups[1:] {
+		if from := o.groups[i]; !o.barren(from, to) && !o.large(t, from, to) {
+			ranges = append(ranges, spill.Range{Partitions: o.build, From: from, To: to}, spill.Range{Partitions: o.probe, From: from, To: to})
+		}
+	}
+	o.reader = spill.NewReader(ctx, t.Lease, ranges)
 }
 
 // batches calls take with the rows of partitions, in batches.
@@ -364,6 +398,7 @@ func (o *outOfCore) Choice() string {
 
 // Close implements operators.Operator.
 func (o *outOfCore) Close() error {
+	o.reader.Close()
 	err := o.equiJoin.Close()
 	for _, p := range []*spill.Partitions{o.build, o.probe} {
 		if closeErr := p.Close(); err == nil {
