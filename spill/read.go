@@ -1,6 +1,7 @@
 package spill
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -218,24 +219,31 @@ func (r *reading) give(s *gpu.Stride, first int, take func(*gpu.Stride, int) err
 func (r *reading) nextPiece(at tier) *held {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.lowest(at)
+	if all := r.unread(at); len(all) > 0 {
+		return r.hold(all[0])
+	}
+	return nil
 }
 
-// lowest is nextPiece for a caller that holds the lock. It returns the piece of the lowest
-// partitions.
-func (r *reading) lowest(at tier) *held {
-	var x *piece
-	for _, o := range r.pieces {
-		begin, end := o.within(r.from, r.to)
-		if o.at == at && begin < end && !r.read[o] && (x == nil || o.first < x.first) {
-			x = o
+// unread returns the pieces of a tier with rows that are not read; if the partitions are
+// Ordered, those of the lowest partitions first. The caller holds the lock.
+func (r *reading) unread(at tier) (all []*piece) {
+	for _, x := range r.pieces {
+		if begin, end := x.within(r.from, r.to); x.at == at && begin < end && !r.read[x] {
+			all = append(all, x)
 		}
 	}
-	if x == nil {
-		return nil
+	if r.Ordered {
+		slices.SortStableFunc(all, func(x, y *piece) int { return cmp.Compare(x.first, y.first) })
 	}
+	return all
+}
+
+// hold marks a piece as read and busy. It could move, but that would not free its memory. The
+// caller holds the lock.
+func (r *reading) hold(x *piece) *held {
 	r.read[x] = true
-	x.busy++ // it could move, but that would not free its memory
+	x.busy++
 	return &held{x, x.stride.Retain()}
 }
 
@@ -274,19 +282,13 @@ func (r *reading) next() *unit {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	u := &unit{}
-	for bytes := int64(0); bytes < r.batch(); {
-		x := r.lowest(hostTier)
-		if x == nil {
+	bytes := int64(0)
+	for _, x := range r.unread(hostTier) {
+		// Rows in between may be elsewhere.
+		if n := len(u.pieces); bytes >= r.batch() || n > 0 && r.Ordered && u.pieces[n-1].last()+1 != x.first {
 			break
 		}
-		if n := len(u.pieces); n > 0 && r.Ordered && u.pieces[n-1].last()+1 != x.first {
-			// Rows in between are elsewhere.
-			x.busy--
-			x.stride.Release()
-			delete(r.read, x.piece)
-			break
-		}
-		u.pieces = append(u.pieces, x)
+		u.pieces = append(u.pieces, r.hold(x))
 		from, to := x.within(r.from, r.to)
 		bytes += x.bytes * int64(to-from) / int64(x.stride.Rows)
 	}

@@ -48,7 +48,7 @@ const (
 	// residentBudget is the share of what is available for the partitions that stay, and
 	// pairBudget that of the budget for the build sides of all lanes later on.
 	residentBudget = 2
-	pairBudget     = 6
+	pairBudget     = 4
 	// tableBytes is about what a table takes a row.
 	tableBytes = 24
 	// mostDepth bounds the joins within each other. Rows that as many hashes do not separate
