@@ -13,8 +13,10 @@ import (
 
 const (
 	// readers is the number of goroutines that read for a caller of Each on a device with
-	// memory of its own, which has one lane. On the CPU each lane has one.
-	readers = 3
+	// memory of its own, which has one lane, and unitsAhead that of the units that they are
+	// ahead. On the CPU each lane has one goroutine, which reads one unit.
+	readers    = 3
+	unitsAhead = 8
 	// batchBudget is the share of a budget, one part in so many a lane, that rows from host
 	// memory or from disk take at most that are read into one stride, unless a partition of
 	// a run has more. mostRead bounds it.
@@ -51,6 +53,7 @@ type Reader struct {
 	at     int // the range that the caller reads next
 	begun  bool
 	wg     sync.WaitGroup // of the goroutines
+	tokens chan struct{}  // one for each unit that is read and that the caller has not got
 
 	mu    sync.Mutex
 	ahead int // the range that the goroutines read
@@ -65,16 +68,29 @@ func NewReader(ctx context.Context, l *gpu.Lease, ranges []Range) *Reader {
 	r := &Reader{}
 	r.ctx, r.stop = context.WithCancelCause(ctx)
 	for _, x := range ranges {
-		r.ranges = append(r.ranges, &reading{Partitions: x.Partitions, from: x.From, to: x.To, lease: l, read: map[*piece]bool{}, items: make(chan item)})
+		r.ranges = append(r.ranges, &reading{Partitions: x.Partitions, from: x.From, to: x.To, lease: l, read: map[*piece]bool{}, items: make(chan item, unitsAhead)})
 	}
 	return r
 }
 
 // Close ends the reader. A nil *Reader is closed.
 func (r *Reader) Close() {
-	if r != nil {
-		r.stop(errClosed)
-		r.wg.Wait()
+	if r == nil {
+		return
+	}
+	r.stop(errClosed)
+	r.wg.Wait()
+	var q gpu.Queue
+	for _, x := range r.ranges {
+		for len(x.items) > 0 {
+			i := <-x.items
+			if i.up && q == nil {
+				if q, i.err = x.store.device.NewQueue(x.name); i.err == nil {
+					defer q.Close()
+				}
+			}
+			i.forget(q)
+		}
 	}
 }
 
@@ -86,7 +102,7 @@ func (r *Reader) Next(q gpu.Queue, take func(s *gpu.Stride, first int) error) er
 	err := x.onDevice(r.ctx, q, take)
 	if err == nil && x.left > 0 {
 		r.begin()
-		err = x.receive(r.ctx, q, take)
+		err = x.receive(r.ctx, q, r.tokens, take)
 	}
 	// What the goroutines did not find has left the memory of the device since.
 	for before := int64(-1); err == nil && x.left > 0 && x.left != before; {
@@ -107,10 +123,11 @@ func (r *Reader) begin() {
 		return
 	}
 	r.begun = true
-	n := 1
+	n, ahead := 1, 1
 	if r.ranges[0].store.discrete() {
-		n = readers
+		n, ahead = readers, unitsAhead
 	}
+	r.tokens = make(chan struct{}, ahead)
 	for range n {
 		r.wg.Go(r.readAhead)
 	}
@@ -119,22 +136,28 @@ func (r *Reader) begin() {
 // readAhead reads units until there are no more.
 func (r *Reader) readAhead() {
 	var q gpu.Queue
-	for r.ctx.Err() == nil {
+	for {
+		select {
+		case r.tokens <- struct{}{}:
+		case <-r.ctx.Done():
+			return
+		}
 		x, u := r.next()
 		if x == nil {
-			break
+			<-r.tokens
+			return
 		}
 		if q == nil && x.store.discrete() {
 			var err error
 			if q, err = x.store.device.NewQueue(x.name); err != nil {
-				r.send(nil, x, item{err: err})
-				break
+				r.send(x, item{err: err})
+				return
 			}
 			defer q.Close()
 		}
 		i := x.fetch(q, u)
-		if !r.send(q, x, i) || i.err != nil {
-			break
+		if r.send(x, i); i.err != nil {
+			return
 		}
 	}
 }
@@ -156,20 +179,14 @@ func (r *Reader) next() (*reading, *unit) {
 	return nil, nil
 }
 
-// send hands an item to the caller, unless the reader ends before.
-func (r *Reader) send(q gpu.Queue, x *reading, i item) (sent bool) {
-	select {
-	case x.items <- i:
-		sent = true
-	case <-r.ctx.Done():
-		i.forget(q)
-	}
+// send hands an item to the caller. There is room for all that have a token.
+func (r *Reader) send(x *reading, i item) {
+	x.items <- i
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if x.fetching--; x.fetching == 0 && x.searched {
 		close(x.items)
 	}
-	return sent
 }
 
 // reading is one range of a Reader.
@@ -343,12 +360,12 @@ type item struct {
 	err    error
 }
 
-// forget releases a stride that nobody takes.
+// forget releases a stride that nobody takes. The queue is nil after a failure of the device.
 func (i item) forget(q gpu.Queue) {
 	if i.stride == nil {
 		return
 	}
-	if i.up {
+	if i.up && q != nil {
 		_ = q.Wait(i.stride)
 	}
 	i.stride.Release()
@@ -375,13 +392,14 @@ func (r *reading) onDevice(ctx context.Context, q gpu.Queue, take func(*gpu.Stri
 }
 
 // receive gives the caller what goroutines have read.
-func (r *reading) receive(ctx context.Context, q gpu.Queue, take func(*gpu.Stride, int) error) error {
+func (r *reading) receive(ctx context.Context, q gpu.Queue, tokens <-chan struct{}, take func(*gpu.Stride, int) error) error {
 	for {
 		select {
 		case i, ok := <-r.items:
 			if !ok {
 				return nil
 			}
+			<-tokens
 			if err := r.arrive(i, q, take); err != nil {
 				return err
 			}

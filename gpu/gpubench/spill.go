@@ -264,21 +264,18 @@ func (s *spilling) output() *output {
 	o := &output{strides: make(chan *gpu.Stride, 2), ended: make(chan struct{})}
 	go func() {
 		defer close(o.ended)
-		q, err := s.dev.NewQueue("bench spill, output")
-		for st := range o.strides {
-			var down *gpu.Stride
-			if err == nil {
-				down, err = q.Download(s.h, st)
+		o.err = gpu.Behind(context.WithoutCancel(s.ctx), s.dev, "bench spill, output", s.h, func(context.Context) (*gpu.Stride, error) {
+			if st, ok := <-o.strides; ok {
+				return st, nil
 			}
-			if down != nil {
-				st = down
-			}
+			return nil, io.EOF
+		}, func(st *gpu.Stride) error {
+			st.Release()
+			return nil
+		})
+		for st := range o.strides { // after an error
 			st.Release()
 		}
-		if q != nil {
-			err = errors.Join(err, q.Close())
-		}
-		o.err = err
 	}()
 	return o
 }

@@ -31,7 +31,8 @@ type outOfCore struct {
 	started    atomic.Bool // out of core
 	build      *spill.Partitions
 	probe      *spill.Partitions
-	resident   int           // partitions in memory: the first ones
+	likely     int           // partitions that probably stay in memory: the first ones
+	resident   int           // those that do, at most as many
 	groups     []int         // starts of the groups of other partitions that are joined at a time, and the end
 	reader     *spill.Reader // of all groups that fit memory, in order; nil with several lanes
 	hot        *atomic.Int32 // groups that no hash separates, of all joins within each other
@@ -45,10 +46,11 @@ const (
 	// memory is copied when it is complete.
 	crowded    = 2
 	leastBuild = 32
-	// residentBudget is the share of what is available for the partitions that stay, and
-	// pairBudget that of the budget for the build sides of all lanes later on.
-	residentBudget = 2
-	pairBudget     = 4
+	// residentShare is the share of the budget that the partitions that stay take at most, while
+	// their rows are copied and their table is built, and pairBudget that of the build sides of
+	// all lanes later on, one part in so many.
+	residentShare = 0.85
+	pairBudget    = 4
 	// tableBytes is about what a table takes a row.
 	tableBytes = 24
 	// mostDepth bounds the joins within each other. Rows that as many hashes do not separate
@@ -120,10 +122,16 @@ func (o *outOfCore) start(t operators.Task) {
 	o.seed = rand.Uint64()
 	o.build = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, o.Build, 1<<outBits)
 	o.probe = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, o.Probe, 1<<outBits)
+	o.likely = 1 << outBits
+	if bytes := o.BuildRows * int64(o.Build.RowBytes()); bytes > 0 {
+		all := float64(bytes + footprint(bytes, o.BuildRows))
+		o.likely = int(min(1, residentShare*float64(t.Lease.Limit())/all) * (1 << outBits))
+	}
 	o.started.Store(true)
 }
 
-// holdBuild partitions collected strides and holds them where they can spill.
+// holdBuild partitions collected strides and holds them where they can spill. Rows that will
+// probably stay are strides of their own: those of the highest partitions spill first.
 func (o *outOfCore) holdBuild(t operators.Task, own *operators.Collected) error {
 	for own.Rows > 0 {
 		strides, _ := own.First(1)
@@ -131,11 +139,63 @@ func (o *outOfCore) holdBuild(t operators.Task, own *operators.Collected) error 
 		if err != nil {
 			return err
 		}
-		if err := o.build.Append(s, 0, offsets); err != nil {
+		low, high, err := cut(t, s, offsets, o.likely)
+		if err != nil {
 			return err
+		}
+		if low.Stride != nil {
+			if err := o.build.Append(low.Stride, 0, low.offsets); err != nil {
+				high.release()
+				return err
+			}
+		}
+		if high.Stride != nil {
+			if err := o.build.Append(high.Stride, o.likely, high.offsets); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// partitioned is rows in order of partition.
+type partitioned struct {
+	*gpu.Stride       // nil for no rows
+	offsets     []int // starts of the partitions, and the end
+}
+
+func (p partitioned) release() {
+	if p.Stride != nil {
+		p.Release()
+	}
+}
+
+// cut cuts partitioned rows, which it takes over, into those of the first n partitions and the
+// others.
+func cut(t operators.Task, s *gpu.Stride, offsets []int, n int) (low, high partitioned, err error) {
+	at := offsets[n]
+	low.offsets, high.offsets = offsets[:n+1], slices.Clone(offsets[n:])
+	for i := range high.offsets {
+		high.offsets[i] -= at
+	}
+	switch {
+	case s.Rows == 0:
+		s.Release()
+	case at == s.Rows:
+		low.Stride = s
+	case at == 0:
+		high.Stride = s
+	default:
+		defer s.Release()
+		if low.Stride, err = operators.SliceStride(t, s, 0, at); err != nil {
+			return partitioned{}, partitioned{}, err
+		}
+		if high.Stride, err = operators.SliceStride(t, s, at, s.Rows); err != nil {
+			low.release()
+			return partitioned{}, partitioned{}, err
+		}
+	}
+	return low, high, nil
 }
 
 // partition partitions a stride of either side, which it takes over.
@@ -172,9 +232,8 @@ func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
 	need := func(from, to int) int64 { return footprint(o.build.Bytes(from, to), o.build.Rows(from, to)) }
 	if !t.Spill.Always() {
 		// What has to be held in memory to be joined spills first.
-		room := t.Lease.Limit() / int64(residentBudget)
-		_ = t.Lease.MakeRoom(room)
-		for o.resident < o.build.Len() && need(0, o.resident+1) <= min(room, t.Lease.Available()*3/4) {
+		_ = t.Lease.MakeRoom(min(need(0, o.likely)*9/8, t.Lease.Limit()*3/4))
+		for room := t.Lease.Available() * 8 / 9; o.resident < o.likely && need(0, o.resident+1) <= room; {
 			o.resident++
 		}
 	}
@@ -221,32 +280,20 @@ func (l *outerLane) Push(ctx context.Context, s *gpu.Stride, emit operators.Emit
 	if err != nil {
 		return err
 	}
-	cut := offsets[o.resident]
-	later := s
-	if cut > 0 {
-		defer s.Release()
-		now, err := operators.SliceStride(l.task, s, 0, cut)
-		if err != nil {
-			return err
-		}
-		if later, err = operators.SliceStride(l.task, s, cut, s.Rows); err != nil {
-			now.Release()
-			return err
-		}
-		if err := l.Lane.Push(ctx, now, emit); err != nil {
-			later.Release()
+	now, later, err := cut(l.task, s, offsets, o.resident)
+	if err != nil {
+		return err
+	}
+	if now.Stride != nil {
+		if err := l.Lane.Push(ctx, now.Stride, emit); err != nil {
+			later.release()
 			return err
 		}
 	}
-	rest := slices.Clone(offsets[o.resident:])
-	for i := range rest {
-		rest[i] -= cut
-	}
-	if len(rest) == 1 {
-		later.Release()
+	if later.Stride == nil {
 		return nil
 	}
-	return o.probe.Append(later, o.resident, rest)
+	return o.probe.Append(later.Stride, o.resident, later.offsets)
 }
 
 // Deferred implements operators.Deferring.
@@ -419,8 +466,7 @@ func (o *outOfCore) Demand(e operators.Expected) operators.Demand {
 		if e.Bytes <= room/crowded && d.Bytes <= room {
 			return 0
 		}
-		resident := room / residentBudget * 3 / 4 // as stay takes of a budget that is half free
-		return max(0, 1-resident/d.Bytes) * (e.Bytes + e.ProbeBytes)
+		return max(0, 1-residentShare*room/(e.Bytes+d.Bytes)) * (e.Bytes + e.ProbeBytes)
 	}
 	return d
 }
