@@ -46,13 +46,16 @@ const (
 	// memory is copied when it is complete.
 	crowded    = 2
 	leastBuild = 32
-	// residentShare is the share of the budget that the partitions that stay take at most, while
-	// their rows are copied and their table is built, and pairBudget that of the build sides of
-	// all lanes later on, one part in so many.
-	residentShare = 0.85
+	// buildShare is the share of the budget that the partitions that stay take at most while
+	// their rows are copied and their table is built, and residentShare afterwards, when strides
+	// stream past them. pairBudget is the share of the build sides of all lanes later on, one
+	// part in so many.
+	buildShare    = 0.85
+	residentShare = 0.5
 	pairBudget    = 4
-	// tableBytes is about what a table takes a row.
-	tableBytes = 24
+	// tableBytes is about what the table of NPJ takes a row, and offsetBytes what partitions
+	// take.
+	tableBytes, offsetBytes = 24, 4
 	// mostDepth bounds the joins within each other. Rows that as many hashes do not separate
 	// have one key.
 	mostDepth = 3
@@ -63,8 +66,19 @@ func (o *outOfCore) spills(t operators.Task) bool {
 	return t.Spill != nil && len(o.BuildKeys) > 0 && o.depth < mostDepth
 }
 
-// footprint returns the memory of a build side with its table.
-func footprint(bytes, rows int64) int64 { return bytes + rows*tableBytes }
+// memory returns the memory of a part of the build side with its table.
+func (o *outOfCore) memory(t operators.Task, bytes, rows int64) int64 {
+	if t.Device.Properties().Kind == "cuda" && o.direct() {
+		return bytes + rows*offsetBytes
+	}
+	return bytes + rows*tableBytes
+}
+
+// fits reports whether a build side can stay in a budget of which strides take a share.
+func (o *outOfCore) fits(t operators.Task, bytes, rows int64, budget float64) bool {
+	all := o.memory(t, bytes, rows)
+	return float64(all) <= residentShare*budget && float64(all+bytes) <= buildShare*budget
+}
 
 // NewLocal implements operators.Blocking. It is for the build side.
 func (o *outOfCore) NewLocal(t operators.Task) (operators.Local, error) {
@@ -123,9 +137,11 @@ func (o *outOfCore) start(t operators.Task) {
 	o.build = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, o.Build, 1<<outBits)
 	o.probe = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, o.Probe, 1<<outBits)
 	o.likely = 1 << outBits
-	if bytes := o.BuildRows * int64(o.Build.RowBytes()); bytes > 0 {
-		all := float64(bytes + footprint(bytes, o.BuildRows))
-		o.likely = int(min(1, residentShare*float64(t.Lease.Limit())/all) * (1 << outBits))
+	row := int64(o.Build.RowBytes())
+	for budget := float64(t.Lease.Limit()); o.likely > 0 && o.BuildRows > 0; o.likely-- {
+		if rows := o.BuildRows * int64(o.likely) >> outBits; o.fits(t, rows*row, rows, budget) {
+			break
+		}
 	}
 	o.started.Store(true)
 }
@@ -212,7 +228,7 @@ func (o *outOfCore) partition(t operators.Task, s *gpu.Stride, keys []int) (*gpu
 // Finalize implements operators.Blocking.
 func (o *outOfCore) Finalize(ctx context.Context, t operators.Task) error {
 	bytes, rows := o.pending.Bytes(), int64(o.pending.Rows)
-	if !o.started.Load() && o.spills(t) && t.Lease.MakeRoom(footprint(bytes, rows)) != nil {
+	if !o.started.Load() && o.spills(t) && t.Lease.MakeRoom(bytes+rows*tableBytes) != nil {
 		o.start(t)
 	}
 	if o.started.Load() {
@@ -222,6 +238,7 @@ func (o *outOfCore) Finalize(ctx context.Context, t operators.Task) error {
 		if err := o.stay(ctx, t); err != nil {
 			return err
 		}
+		o.partial = true
 		t.Filter = operators.NoFilter // it would not know the rows that spill
 	}
 	return o.equiJoin.Finalize(ctx, t)
@@ -229,7 +246,7 @@ func (o *outOfCore) Finalize(ctx context.Context, t operators.Task) error {
 
 // stay chooses the partitions that stay in memory, and cuts the others into groups.
 func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
-	need := func(from, to int) int64 { return footprint(o.build.Bytes(from, to), o.build.Rows(from, to)) }
+	need := func(from, to int) int64 { return o.memory(t, o.build.Bytes(from, to), o.build.Rows(from, to)) }
 	if !t.Spill.Always() {
 		// What has to be held in memory to be joined spills first.
 		_ = t.Lease.MakeRoom(min(need(0, o.likely)*9/8, t.Lease.Limit()*3/4))
@@ -326,7 +343,7 @@ func (o *outOfCore) Emit(ctx context.Context, t operators.Task, part int, emit o
 			err = closeErr
 		}
 	}()
-	in.hot = o.hot
+	in.hot, in.partial = o.hot, true
 	large := o.large(t, from, to)
 	if t.Lanes == 1 && o.reader == nil {
 		o.readAhead(ctx, t)
@@ -378,7 +395,7 @@ func (o *outOfCore) barren(from, to int) bool {
 
 // large reports whether the build side of partitions does not fit the memory of a lane.
 func (o *outOfCore) large(t operators.Task, from, to int) bool {
-	return footprint(o.build.Bytes(from, to), o.build.Rows(from, to)) > t.Lease.Limit()/int64(crowded*t.Lanes)
+	return o.memory(t, o.build.Bytes(from, to), o.build.Rows(from, to)) > t.Lease.Limit()/int64(crowded*t.Lanes)
 }
 
 // readAhead makes the reader of all groups that are joined in memory. One lane joins them in
@@ -466,7 +483,8 @@ func (o *outOfCore) Demand(e operators.Expected) operators.Demand {
 		if e.Bytes <= room/crowded && d.Bytes <= room {
 			return 0
 		}
-		return max(0, 1-residentShare*room/(e.Bytes+d.Bytes)) * (e.Bytes + e.ProbeBytes)
+		stay := min(residentShare*room/d.Bytes, buildShare*room/(d.Bytes+e.Bytes))
+		return max(0, 1-stay) * (e.Bytes + e.ProbeBytes)
 	}
 	return d
 }
