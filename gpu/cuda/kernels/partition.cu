@@ -48,7 +48,7 @@ struct PartitionArgs {
     u32 rows;
     u32 chunk; // rows a block
     i32 columns;
-    u32 bits; // of the digit, 1 to 8
+    u32 bits; // of the digit, 1 to 9
     u32 shift;
     u32 flip;   // bits of the digit to invert
     u32 widest; // bytes of the widest column
@@ -109,14 +109,14 @@ struct PartitionShared {
     u32* to;     // of bulk copies: the first output granule | rows to leave out << 28
     u32* whole;  // of bulk copies: granules
     u32* target; // of other copies, by stage granule: the output granule | rows to leave out << 28, or NOWHERE
-    u32* match;  // WARPS × (digits + 1): lanes of the warp with this digit
-    u32* count;  // WARPS × (digits + 1): rows of the warp so far, then the slot of its first
-    u8* stage;   // two buffers of slots × widest bytes
+    u16* count;  // WARPS × (digits + 8): rows of the warp so far, then the slot of its first
+    u8* stage;   // STAGES buffers of slots × widest bytes; while rows are ranked the next is rank_rows' masks
     u8* carried; // by column: digits × 8 rows
-    u32 slots;
+    u32 buffer;  // bytes of one of the stage's
 
     __device__ __forceinline__ PartitionShared(u32* p, u32 digits, u32 widest) {
-        slots = THREADS * ITEMS + (14 * digits + 32) / 16 * 16;
+        const u32 slots = THREADS * ITEMS + (14 * digits + 32) / 16 * 16;
+        buffer = max(slots * widest, WARPS * masks(digits) * 4);
         const u32 aligned = (digits + 3) / 4 * 4;
         top = p, p += 4;
         out = p, p += aligned;
@@ -127,11 +127,13 @@ struct PartitionShared {
         to = target = p;
         whole = p + aligned;
         p += BULK ? 2 * aligned : (slots / 8 + 3) / 4 * 4;
-        match = p, p += WARPS * (digits + 1);
-        count = p, p += WARPS * (digits + 1);
+        count = (u16*)p, p += WARPS * (digits + 8) / 2;
         stage = (u8*)p;
-        carried = stage + STAGES * slots * widest;
+        carried = stage + STAGES * buffer;
     }
+
+    // masks is the words of a warp's masks: one a digit and one for rows beyond the end.
+    __device__ __forceinline__ static u32 masks(u32 digits) { return digits / 4 * 4 + 4; }
 };
 
 // load brings a thread's values of a tile into registers, 32 rows apart; rows
@@ -258,10 +260,10 @@ DEVICE void finish(const u8* carried_bytes, const u32* out, const u32* carry, co
 
 // rank_rows ranks a thread's rows of a tile among the warp's rows of the same
 // digit: digit << 16 | rank. Lanes of equal digit find each other by a mask in
-// shared memory; when HOT, those of a digit that many rows have by a vote. Rows
-// beyond the end have a digit of their own.
+// shared memory, which is 0 before and after; when HOT, those of a digit that many
+// rows have by a vote. Rows beyond the end have a digit of their own.
 template <bool HOT, class K, int ITEMS>
-DEVICE void rank_rows(u32 (&slot)[ITEMS], const K (&k)[ITEMS], u32* match, u32* count, Digit digit, u32 hot, u32 row, u32 end, bool full) {
+DEVICE void rank_rows(u32 (&slot)[ITEMS], const K (&k)[ITEMS], u32* match, u16* count, Digit digit, u32 hot, u32 row, u32 end, bool full) {
     const u32 lane = lane_id(), bit = 1u << lane, below = bit - 1;
     u32 before = 0, ahead = 0;
 #pragma unroll
@@ -278,7 +280,8 @@ DEVICE void rank_rows(u32 (&slot)[ITEMS], const K (&k)[ITEMS], u32* match, u32* 
         if (i > 0) slot[i - 1] += __shfl_sync(ALL, before, ahead);
         if (peers >> lane == 1) {
             match[d] = 0;
-            before = atomicAdd(&count[d], __popc(peers));
+            before = count[d];
+            count[d] = (u16)(before + __popc(peers));
         }
         __syncwarp();
         slot[i] = (d << 16) + __popc(peers & below);
@@ -294,7 +297,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
     constexpr int WARPS = THREADS / 32, TILE = THREADS * ITEMS;
     constexpr bool BULK = PARTITION_BULK && W;
     typedef typename Pick<W == 4, u32, u64>::type V;
-    const u32 digits = 1u << a.bits, width = digits + 1;
+    const u32 digits = 1u << a.bits, width = digits + 8;
     const Digit digit = {a.shift, digits - 1, a.flip, a.mul};
     PartitionShared<THREADS, ITEMS, STAGES, BULK> s(memory, digits, a.widest);
     const u32 begin = blockIdx.x * a.chunk, end = min(begin + a.chunk, a.rows);
@@ -302,8 +305,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
     // The lanes of a warp take turns through the warp's rows, so that loads are
     // coalesced and (warp, item, lane) is the order of the rows.
     const u32 mine = begin + warp_id() * (32 * ITEMS) + lane;
-    u32* match = s.match + warp_id() * width;
-    u32* count = s.count + warp_id() * width;
+    u16* count = s.count + warp_id() * width;
     // A digit's threads in the layout of a tile.
     u32 split = 0;
     while ((2u << split) <= WARPS && (digits << (split + 1)) <= THREADS) split++;
@@ -311,7 +313,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
 
     K k[ITEMS];
     load<K, 1>(k, a.key, mine, end, begin + TILE <= end);
-    for (u32 t = threadIdx.x; t < 2 * WARPS * width; t += THREADS) s.match[t] = 0; // and count
+    for (u32 t = threadIdx.x; t < WARPS * width / 2; t += THREADS) ((u32*)s.count)[t] = 0;
     if (threadIdx.x == 0) s.top[0] = 0, s.top[1] = NOWHERE;
     __syncthreads();
     for (u32 d = threadIdx.x; d < digits; d += THREADS) {
@@ -326,13 +328,16 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
     const u32 hot = s.top[1];
 
     u8* stage = s.stage;
-    u8* spare = s.stage + s.slots * a.widest;
+    u8* spare = s.stage + s.buffer;
     for (u32 tile = begin, row = mine; tile < end; tile += TILE, row += TILE) {
         const bool full = end - tile >= TILE;
         V v[ITEMS];
         if (W != sizeof(K) || a.column[0].src != a.key) load_column<W>(v, a.column[0], row, end, full);
 
         u32 slot[ITEMS];
+        u32* match = (u32*)stage + warp_id() * s.masks(digits);
+        for (u32 t = lane; t <= digits / 4; t += 32) ((uint4*)match)[t] = make_uint4(0, 0, 0, 0);
+        __syncwarp();
         if (hot == NOWHERE)
             rank_rows<false>(slot, k, match, count, digit, hot, row, end, full);
         else
@@ -346,7 +351,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
         // Lay the tile out: whole granules a digit, the digits in any order.
         if (threadIdx.x < digits << split) {
             const u32 d = threadIdx.x >> split;
-            u32* column = s.count + part * (WARPS >> split) * width + d;
+            u16* column = s.count + part * (WARPS >> split) * width + d;
             u32 sum = 0;
             for (u32 w = 0; w < WARPS >> split; w++) sum += column[w * width];
             u32 through = sum;
@@ -364,7 +369,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
             u32 run = start * 8 + carried + through - sum;
             for (u32 w = 0; w < WARPS >> split; w++) {
                 u32 c = column[w * width];
-                column[w * width] = run;
+                column[w * width] = (u16)run;
                 run += c;
             }
             if (BULK && part == 0) {
@@ -388,12 +393,12 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
             }
         }
         if (!full && warp_id() == 0) { // rows beyond the end go nowhere
-            u32* column = s.count + digits;
+            u16* column = s.count + digits;
             u32 c = lane < WARPS ? column[lane * width] : 0, through = warp_inclusive(c);
             u32 granules = (__shfl_sync(ALL, through, 31) + 7) / 8, start = 0;
             if (lane == 0) start = atomicAdd(s.top, granules);
             start = __shfl_sync(ALL, start, 0);
-            if (lane < WARPS) column[lane * width] = start * 8 + through - c;
+            if (lane < WARPS) column[lane * width] = (u16)(start * 8 + through - c);
             for (u32 g = lane; !BULK && g < granules; g += 32) s.target[start + g] = NOWHERE;
         }
         __syncthreads();
@@ -402,7 +407,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
 #pragma unroll
         for (int i = 0; i < ITEMS; i++) slot[i] = count[slot[i] >> 16] + (slot[i] & 0xffff);
         __syncwarp();
-        for (u32 d = lane; d < width; d += 32) count[d] = 0;
+        for (u32 d = lane; d < width / 2; d += 32) ((u32*)count)[d] = 0;
 
         u8* carried = s.carried;
         for (i32 c = 0; c < a.columns; c++) {
@@ -437,7 +442,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
             carried += digits * 8 * w;
             if (STAGES == 1) {
                 if (BULK) bulk_ready();
-                if (BULK || c + 1 < a.columns) __syncthreads();
+                __syncthreads();
             } else {
                 u8* t = stage;
                 stage = spare;
@@ -633,15 +638,16 @@ DEVICE void bytes_to_bits(const BitsArgs& a) {
     }
 }
 
-// partition_kK_wW: key of K bytes, columns of W bytes each, 0 for any. Rows a thread
-// and stage buffers as measured; partitionShape in Go repeats them.
+// partition_kK_wW_sS: key of K bytes, columns of W bytes each, 0 for any, S stage buffers.
+// Rows a thread as measured; partitionShapes in Go repeats them.
 constexpr int partition_w0 = 0, partition_w4 = 4, partition_w8 = 8;
-#define PARTITION(k, K, w, ...) \
-    KERNEL_BOUNDS(partition_##k##_##w, PartitionArgs, 512, 1) { \
+#define PARTITION(k, K, w, items, stages) \
+    KERNEL_BOUNDS(partition_##k##_##w##_s##stages, PartitionArgs, 512, 1) { \
         SHARED(u32, shared); \
-        partition<K, partition_##w, 512, __VA_ARGS__>(a, shared); \
+        partition<K, partition_##w, 512, items, stages>(a, shared); \
     }
-PARTITION(k4, u32, w4, 24, 2)
+PARTITION(k4, u32, w4, 28, 2)
+PARTITION(k4, u32, w4, 28, 1)
 PARTITION(k4, u32, w0, 12, 1)
 PARTITION(k8, u64, w4, 16, 1)
 PARTITION(k8, u64, w8, 16, 1)
