@@ -17,20 +17,26 @@ type partitionColumn struct {
 const partitionColumns = 16
 
 type partitionArgs struct {
-	key, base                    uint64
+	key, base, bounds            uint64
 	column                       [partitionColumns]partitionColumn
 	rows, perBlock               uint32
 	columns                      int32
 	bits, shift, flip, widest, _ uint32
 	mul                          uint64
+	counters, _                  uint32
 }
 
 type partitionCountArgs struct {
 	key, counts, segments, full, narrow, ranges, rangeFlip uint64
 	rows, perBlock                                         int64
 	segmentCount                                           int32
-	bits, shift, flip, narrowShift, _                      uint32
-	mul                                                    uint64
+	bits, shift, flip, narrowShift, low                    uint32
+	mul, pairs                                             uint64
+}
+
+type partitionSecondArgs struct {
+	pairs, begin, counts, bounds, full            uint64
+	segments, rows, perBlock, low, high, perDigit uint32
 }
 
 type partitionOffsetsArgs struct {
@@ -46,9 +52,10 @@ type bitsArgs struct {
 const (
 	// partitionThreads is the threads of a block of the partition kernels.
 	partitionThreads = 512
-	// partitionCounters is PARTITION_COUNTERS of partition.cu: the number of blocks that
-	// count the rows that one block moves.
+	// partitionCounters is the number of blocks that count the rows that one block moves.
 	partitionCounters = 2
+	// pairBits are the most bits of two digits that one block counts in shared memory.
+	pairBits = 14
 )
 
 // mover is a column of fixed width in a radix partition. Without a source it is the row
@@ -199,6 +206,8 @@ func (o *op) radix(key radixKey, n int, cols []mover, first *radixPass, offsets 
 	sides, scratch := o.twoSides(n, all, passes)
 	from := slices.Clone(all)
 	at := uint(0)
+	var before *radixPass
+	var pairs *gpu.Buffer // how often each pair of the digits of two passes is in a block
 	for p, end := range ends {
 		now := slices.Clone(from)
 		if p == passes-1 {
@@ -218,19 +227,31 @@ func (o *op) radix(key radixKey, n int, cols []mover, first *radixPass, offsets 
 			count.narrow, count.narrowShift = addr(key.buf), uint32(counted.shift)
 		}
 		var full *gpu.Buffer
-		if values := 1 << end; offsets && p > 0 {
-			full = o.alloc(int64(values+1) * 4)
-			o.fill(full, 0, int64(values)*4, 0)
-			count.segments, count.full, count.segmentCount = addr(starts), addr(full), 1<<at
+		if offsets && p > 0 {
+			full = o.alloc((int64(1)<<end + 1) * 4)
 		}
 		o.begins("count")
-		if pass != first {
-			pass.count(counted.width, count)
+		switch {
+		case pass == first:
+		case pairs != nil:
+			pass.second(before, pairs, full)
+		case p == 0 && pass.countsPairs(ends):
+			pairs = o.alloc(pass.pairs(ends[1]) * 4)
+			scratch = append(scratch, pairs)
+			count.bits, count.flip = uint32(ends[1]), counted.digit(0, ends[1]).digitFlip()
+			count.pairs, count.low = addr(pairs), uint32(end)
+			pass.count(fmt.Sprintf("partition_count_pairs_k%d", counted.width), (1<<ends[1]+1<<(ends[1]-end))*4, count)
+		default:
+			if full != nil {
+				o.fill(full, 0, 4<<end, 0)
+				count.segments, count.full, count.segmentCount = addr(starts), addr(full), 1<<at
+			}
+			pass.count(fmt.Sprintf("partition_count_k%d", counted.width), 32*4<<pass.key.bits, count)
 		}
-		before := starts
+		last := starts
 		if starts = pass.move(); full != nil {
 			o.scan(full, 1<<end, true)
-			o.free(before, starts)
+			o.free(last, starts)
 			starts = full
 		}
 		for i := range now {
@@ -239,7 +260,8 @@ func (o *op) radix(key radixKey, n int, cols []mover, first *radixPass, offsets 
 		if keyAt >= 0 {
 			key.buf = from[keyAt].src
 		}
-		counted, at = key, end
+		scratch = append(scratch, pass.counts, pass.bounds)
+		before, counted, at = pass, key, end
 	}
 	o.free(scratch...)
 	return starts
@@ -285,10 +307,12 @@ type radixPass struct {
 	launches       []partitionLaunch
 	grid, perBlock int // blocks that move rows, and rows of each block
 	counts         *gpu.Buffer
+	counters       int         // blocks that count the rows of a block
+	bounds         *gpu.Buffer // first row of each block, and n; nil for equal chunks
 }
 
 func (o *op) newPass(key radixKey, n int, cols []mover) *radixPass {
-	p := &radixPass{op: o, key: key, n: n, launches: o.partitionLaunches(key, cols)}
+	p := &radixPass{op: o, key: key, n: n, launches: o.partitionLaunches(key, cols), counters: partitionCounters}
 	p.grid = max(1, min(o.q.dev.props.multiprocessors, blocks(n, p.launches[0].shape.tile())))
 	p.perBlock = blocks(blocks(n, p.grid), 128) * 128
 	p.grid = blocks(n, p.perBlock)
@@ -303,25 +327,44 @@ func (p *radixPass) counting(key radixKey) partitionCountArgs {
 		segmentCount: 1, bits: uint32(key.bits), shift: uint32(key.shift), flip: key.digitFlip(), mul: key.factor()}
 }
 
-func (p *radixPass) count(width int, args partitionCountArgs) {
-	launch(p.op, fmt.Sprintf("partition_count_k%d", width), partitionCounters*p.grid, 1024, 32*4<<p.key.bits, args)
+func (p *radixPass) count(kernel string, shared int, args partitionCountArgs) {
+	launch(p.op, kernel, p.counters*p.grid, 1024, shared, args)
+}
+
+// pairs returns how many pairs of digits, of bits together, all blocks count.
+func (p *radixPass) pairs(bits uint) int64 { return int64(p.counters*p.grid) << bits }
+
+// countsPairs reports whether a first pass also counts the digit of the second and last one:
+// when shared memory has room for all pairs, and when writing and reading the counts of all
+// blocks is little beside reading the keys once more.
+func (p *radixPass) countsPairs(ends []uint) bool {
+	return len(ends) == 2 && ends[1] <= pairBits && 8<<ends[1] <= p.q.dev.props.sharedPerBlock && int64(p.n) >= 4*p.pairs(ends[1])
+}
+
+// second makes the counts of a second pass from the pairs that the pass before has counted,
+// and full, if it is not nil, the rows of each value of both digits.
+func (p *radixPass) second(before *radixPass, pairs, full *gpu.Buffer) {
+	p.counters, p.bounds = 1, p.alloc(int64(p.grid+1)*4)
+	of := before.counters * before.grid
+	launch(p.op, "partition_second", p.grid, 1024, 4096, partitionSecondArgs{pairs: addr(pairs), begin: addr(before.counts), counts: addr(p.counts), bounds: addr(p.bounds),
+		full: addr(full), segments: uint32(of << before.key.bits), rows: uint32(p.n), perBlock: uint32(p.perBlock), low: uint32(before.key.bits), high: uint32(p.key.bits),
+		perDigit: uint32(of)})
 }
 
 // move turns the counts into output offsets, moves the rows and returns the first row of
-// each digit.
+// each digit. The counts become the first output row of each digit in each block.
 func (p *radixPass) move() *gpu.Buffer {
 	digits := 1 << p.key.bits
 	starts := p.alloc(int64(digits+1) * 4)
-	launch(p.op, "partition_offsets", 1, 1024, 0, partitionOffsetsArgs{addr(p.counts), addr(starts), int32(digits), int32(partitionCounters * p.grid)})
+	launch(p.op, "partition_offsets", 1, 1024, 0, partitionOffsetsArgs{addr(p.counts), addr(starts), int32(digits), int32(p.counters * p.grid)})
 	p.begins("move")
 	for _, l := range p.launches {
-		args := partitionArgs{key: addr(p.key.buf), base: addr(p.counts), rows: uint32(p.n), perBlock: uint32(p.perBlock), columns: int32(len(l.cols)),
-			bits: uint32(p.key.bits), shift: uint32(p.key.shift), flip: p.key.digitFlip(), widest: uint32(l.widest), mul: p.key.factor()}
+		args := partitionArgs{key: addr(p.key.buf), base: addr(p.counts), bounds: addr(p.bounds), rows: uint32(p.n), perBlock: uint32(p.perBlock), columns: int32(len(l.cols)),
+			bits: uint32(p.key.bits), shift: uint32(p.key.shift), flip: p.key.digitFlip(), widest: uint32(l.widest), mul: p.key.factor(), counters: uint32(p.counters)}
 		copy(args.column[:], l.cols)
 		launch(p.op, l.shape.kernel(), p.grid, partitionThreads, l.shared, args)
 	}
 	p.begins("")
-	p.free(p.counts)
 	return starts
 }
 

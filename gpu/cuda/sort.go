@@ -240,7 +240,7 @@ func (o *op) orderPlain(keys []gpu.SortKey) *gpu.Buffer {
 	o.write(found, 0, gpu.BytesOf(ranges[:]))
 	count := first.counting(key)
 	count.ranges, count.rangeFlip = addr(found), key.flip
-	first.count(4, count)
+	first.count("partition_count_k4", 32*4<<key.bits, count)
 	if !o.read(found, 0, gpu.BytesOf(ranges[:])) {
 		return nil
 	}
