@@ -109,6 +109,19 @@ func (p *Partitions) Bytes(from, to int) int64 {
 	return int64(float64(p.bytes) * float64(rows) / float64(max(p.total, 1)))
 }
 
+// Held returns the bytes of strides in the memory of the device with rows of partitions
+// [from, to) alone.
+func (p *Partitions) Held(from, to int) (n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, x := range p.pieces {
+		if x.at == deviceTier && x.first >= from && x.last() < to {
+			n += x.bytes
+		}
+	}
+	return n
+}
+
 // The shares of a budget, one part in so many, that Append leaves to others: scans decode ahead
 // only while a quarter is available. Below this share strides move on another goroutine, below
 // the second one on the caller's.

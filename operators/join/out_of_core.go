@@ -52,7 +52,7 @@ const (
 	// part in so many.
 	buildShare    = 0.85
 	residentShare = 0.5
-	pairBudget    = 4
+	pairBudget    = 3
 	// tableBytes is about what the table of NPJ takes a row, and offsetBytes what partitions
 	// take.
 	tableBytes, offsetBytes = 24, 4
@@ -66,18 +66,19 @@ func (o *outOfCore) spills(t operators.Task) bool {
 	return t.Spill != nil && len(o.BuildKeys) > 0 && o.depth < mostDepth
 }
 
-// memory returns the memory of a part of the build side with its table.
-func (o *outOfCore) memory(t operators.Task, bytes, rows int64) int64 {
+// memory returns the memory of a part of the build side while its table is built, and afterwards.
+// Partitions are made in two passes, each of which copies the rows, and NPJ needs its table.
+func (o *outOfCore) memory(t operators.Task, bytes, rows int64) (during, after int64) {
 	if t.Device.Properties().Kind == "cuda" && o.direct() {
-		return bytes + rows*offsetBytes
+		return 3*bytes + rows*offsetBytes, bytes + rows*offsetBytes
 	}
-	return bytes + rows*tableBytes
+	return 2*bytes + rows*tableBytes, bytes + rows*tableBytes
 }
 
-// fits reports whether a build side can stay in a budget of which strides take a share.
-func (o *outOfCore) fits(t operators.Task, bytes, rows int64, budget float64) bool {
-	all := o.memory(t, bytes, rows)
-	return float64(all) <= residentShare*budget && float64(all+bytes) <= buildShare*budget
+// during returns the memory that it takes to build the table of partitions.
+func (o *outOfCore) during(t operators.Task, from, to int) int64 {
+	n, _ := o.memory(t, o.build.Bytes(from, to), o.build.Rows(from, to))
+	return n
 }
 
 // NewLocal implements operators.Blocking. It is for the build side.
@@ -139,7 +140,8 @@ func (o *outOfCore) start(t operators.Task) {
 	o.likely = 1 << outBits
 	row := int64(o.Build.RowBytes())
 	for budget := float64(t.Lease.Limit()); o.likely > 0 && o.BuildRows > 0; o.likely-- {
-		if rows := o.BuildRows * int64(o.likely) >> outBits; o.fits(t, rows*row, rows, budget) {
+		rows := o.BuildRows * int64(o.likely) >> outBits
+		if during, after := o.memory(t, rows*row, rows); float64(during) <= buildShare*budget && float64(after) <= residentShare*budget {
 			break
 		}
 	}
@@ -246,11 +248,11 @@ func (o *outOfCore) Finalize(ctx context.Context, t operators.Task) error {
 
 // stay chooses the partitions that stay in memory, and cuts the others into groups.
 func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
-	need := func(from, to int) int64 { return o.memory(t, o.build.Bytes(from, to), o.build.Rows(from, to)) }
 	if !t.Spill.Always() {
 		// What has to be held in memory to be joined spills first.
-		_ = t.Lease.MakeRoom(min(need(0, o.likely)*9/8, t.Lease.Limit()*3/4))
-		for room := t.Lease.Available() * 8 / 9; o.resident < o.likely && need(0, o.resident+1) <= room; {
+		more := func(to int) int64 { return o.during(t, 0, to) - o.build.Held(0, to) }
+		_ = t.Lease.MakeRoom(min(more(o.likely)*9/8, t.Lease.Limit()*3/4))
+		for room := t.Lease.Available() * 8 / 9; o.resident < o.likely && more(o.resident+1) <= room; {
 			o.resident++
 		}
 	}
@@ -258,7 +260,7 @@ func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
 	for from := o.resident; from < o.build.Len(); {
 		o.groups = append(o.groups, from)
 		to := from + 1
-		for to < o.build.Len() && need(from, to+1) <= room {
+		for to < o.build.Len() && o.during(t, from, to+1) <= room {
 			to++
 		}
 		from = to
@@ -395,7 +397,7 @@ func (o *outOfCore) barren(from, to int) bool {
 
 // large reports whether the build side of partitions does not fit the memory of a lane.
 func (o *outOfCore) large(t operators.Task, from, to int) bool {
-	return o.memory(t, o.build.Bytes(from, to), o.build.Rows(from, to)) > t.Lease.Limit()/int64(crowded*t.Lanes)
+	return o.during(t, from, to) > t.Lease.Limit()/int64(crowded*t.Lanes)
 }
 
 // readAhead makes the reader of all groups that are joined in memory. One lane joins them in
