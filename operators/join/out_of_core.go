@@ -106,7 +106,7 @@ func (b *buildSide) Push(ctx context.Context, number int, s *gpu.Stride) error {
 		return err
 	}
 	limit := b.task.Lease.Limit()
-	if !b.join.started.Load() && b.join.spills(b.task) && b.task.Lease.Available() < limit/crowded &&
+	if b.join.depth == 0 && !b.join.started.Load() && b.join.spills(b.task) && b.task.Lease.Available() < limit/crowded &&
 		b.own.Bytes() >= limit/int64(leastBuild*b.task.Lanes) {
 		b.join.start(b.task)
 	}
@@ -144,6 +144,9 @@ func (o *outOfCore) start(t operators.Task) {
 		if during, after := o.memory(t, rows*row, rows); float64(during) <= buildShare*budget && float64(after) <= residentShare*budget {
 			break
 		}
+	}
+	if o.likely < o.build.Len() {
+		o.build.Keep = o.likely
 	}
 	o.started.Store(true)
 }
