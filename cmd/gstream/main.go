@@ -79,6 +79,7 @@ Exit codes:
   gstream run job.yaml --set day=2026-01-31 --overwrite
   gstream explain job.yaml
   gstream check job.yaml --host-memory 2GiB
+  gstream show job.yaml
   gstream inspect data/orders.parquet`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -106,7 +107,7 @@ Exit codes:
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
-	root.AddCommand(newRun(left), newLint(), newExplain(left), newCheck(), newInspect(), newDevices(), newBench(), newSchema(), newVersion())
+	root.AddCommand(newRun(left), newLint(), newExplain(left), newCheck(), newShow(left), newInspect(), newDevices(), newBench(), newSchema(), newVersion())
 	return root
 }
 
