@@ -75,7 +75,8 @@ Exit codes:
   4    a memory budget is too small
   5    a file cannot be read or written
   130  interrupted; 143 when by SIGTERM, 129 by SIGHUP`,
-		Example: `  gstream run job.yaml
+		Example: `  gstream init data/orders.parquet
+  gstream run job.yaml
   gstream run job.yaml --set day=2026-01-31 --overwrite
   gstream explain job.yaml
   gstream check job.yaml --host-memory 2GiB
@@ -107,7 +108,7 @@ Exit codes:
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
-	root.AddCommand(newRun(left), newLint(), newExplain(left), newCheck(), newShow(left), newInspect(), newDevices(), newBench(), newSchema(), newVersion())
+	root.AddCommand(newRun(left), newLint(), newExplain(left), newCheck(), newShow(left), newInit(), newInspect(), newDevices(), newBench(), newSchema(), newVersion())
 	return root
 }
 
