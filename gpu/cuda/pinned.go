@@ -256,7 +256,11 @@ func (p *pinned) lockAt(l *gpu.Lease, addr uintptr, n int64) error {
 
 // lockColumn page-locks the memory of a column before a copy.
 func (p *pinned) lockColumn(l *gpu.Lease, c gpu.Column) error {
-	for _, b := range []*gpu.Buffer{c.Data, c.Offsets, c.Valid} {
+	parts := []*gpu.Buffer{c.Data, c.Offsets, c.Valid}
+	if pieces := c.Data.Pieces(); pieces != nil {
+		parts = append(parts[1:], pieces...)
+	}
+	for _, b := range parts {
 		if err := p.lockAt(l, b.Addr(), b.Size()); err != nil {
 			return err
 		}
