@@ -29,8 +29,8 @@ type (
 		rows, partitions, slice  uint32
 		columns, words, farCount uint32
 		slots, copies            uint32
-		farSlots, ways, dense    uint32
-		mostItems                uint32
+		farSlots, ways           uint32
+		mostItems, _             uint32
 	}
 )
 
@@ -158,12 +158,14 @@ func (x *aggregation) slotBytes(copies int) int { return x.width() + 4*int(x.arg
 
 // shared returns the shared memory of a block.
 func (x *aggregation) shared(slots, copies int) int {
-	cells := (slots + 1) * copies
-	return (int(x.args.words)*cells+1)/2*8 + (slots+1)*x.width()
+	return (slots + 2) * x.slotBytes(copies)
 }
 
 // budget returns the shared memory that all blocks of a multiprocessor have.
 func (x *aggregation) budget() int { return x.q.dev.props.sharedPerBlock - 1024 }
+
+// mostSlots returns the slots of the largest table.
+func (x *aggregation) mostSlots() int { return (x.budget()/x.slotBytes(1) - 2) &^ 1 }
 
 // room allocates the result for n groups.
 func (x *aggregation) room(n int) {
@@ -219,11 +221,11 @@ func (x *aggregation) run() ([]gpu.Column, error) {
 // single aggregates one partition: all blocks have slices of it.
 func (x *aggregation) single() (int, error) {
 	a, sms := &x.args, x.q.dev.props.multiprocessors
-	most := (x.budget() - 16) / x.slotBytes(1) // slots
+	most := x.mostSlots()
 	want := x.hint.Groups
 	dense := x.hint.Dense && uint64(x.hint.Hi)-uint64(x.hint.Lo) < uint64(most*aggregateWays)
 	if dense {
-		want, a.dense, a.low = int(uint64(x.hint.Hi)-uint64(x.hint.Lo))+1, 1, uint64(x.hint.Lo)
+		want, a.low = int(uint64(x.hint.Hi)-uint64(x.hint.Lo))+1, uint64(x.hint.Lo)
 	}
 	fill := func(slots int) int { // the groups that slots are good for
 		if dense {
@@ -245,7 +247,7 @@ func (x *aggregation) single() (int, error) {
 	if slots = max(slots, 64); want == 0 {
 		slots = most / 2
 	}
-	slots = min(slots, most)
+	slots = min((slots+1)&^1, most)
 	perMulti := 1
 	if 2*x.shared(slots, 1) <= x.budget() {
 		perMulti = 2
@@ -260,13 +262,17 @@ func (x *aggregation) single() (int, error) {
 	a.slice = uint32(blocks(blocks(n, grid/ways), 32) * 32)
 	a.mostItems = uint32(blocks(n, int(a.slice)))
 	x.fill(x.state, 0, x.state.Size(), 0)
-	x.slices(1, grid, 1024/perMulti, max(fill(slots)*ways*2, 1<<14))
+	kernel := "aggregate_slices"
+	if dense {
+		kernel = "aggregate_dense"
+	}
+	x.slices(kernel, 1, grid, 1024/perMulti, max(fill(slots)*ways*2, 1<<14))
 	return x.found()
 }
 
-// slices aggregates the slices and writes their groups, of some partitions, which have tables in
+// slices aggregates the slices by a kernel and writes their groups, of some partitions, which have tables in
 // device memory for so many groups each.
-func (x *aggregation) slices(tables, grid, threads, groups int) {
+func (x *aggregation) slices(kernel string, tables, grid, threads, groups int) {
 	a := &x.args
 	a.farSlots = 1 << bits.Len(uint(2*groups-1))
 	keys := x.alloc(int64(tables) * int64(a.farSlots+1) * int64(x.width()))
@@ -277,7 +283,7 @@ func (x *aggregation) slices(tables, grid, threads, groups int) {
 	x.op.fill(keys, 0, keys.Size(), 0xff)
 	x.op.fill(words, 0, words.Size(), 0)
 	a.farKeys, a.farWords = addr(keys), addr(words)
-	launch(x.op, "aggregate_slices"+x.kernel, grid, threads, x.shared(int(a.slots), int(a.copies)), *a)
+	launch(x.op, kernel+x.kernel, grid, threads, x.shared(int(a.slots), int(a.copies)), *a)
 	launch(x.op, fmt.Sprintf("aggregate_far_k%d", x.width()), tables*(int(a.farSlots)/(8*256)+1), 256, 0, *a)
 	x.free(keys, words)
 }
@@ -297,7 +303,7 @@ func (x *aggregation) found() (int, error) {
 // partitions aggregates partitions, a block each, and then the slices of those that are large.
 func (x *aggregation) partitions() (int, error) {
 	a, sms, n := &x.args, x.q.dev.props.multiprocessors, x.rows.Key.Len
-	a.offsets, a.partitions, a.ways, a.copies, a.dense = addr(x.rows.Offsets.Data), uint32(x.rows.Offsets.Len-1), 1, 1, 0
+	a.offsets, a.partitions, a.ways, a.copies = addr(x.rows.Offsets.Data), uint32(x.rows.Offsets.Len-1), 1, 1
 	mean := blocks(n, int(a.partitions))
 	groups := blocks(x.hint.Groups, int(a.partitions))
 	if groups == 0 {
@@ -308,7 +314,7 @@ func (x *aggregation) partitions() (int, error) {
 	for perMulti < 8 && x.shared(slots, 1) <= x.budget()/(2*perMulti)-1024 {
 		perMulti *= 2
 	}
-	slots = min(slots, (x.budget()-16)/x.slotBytes(1))
+	slots = min((slots+1)&^1, x.mostSlots())
 	a.slots = uint32(slots)
 	a.slice = uint32(blocks(max(aggregateSpread*mean, aggregateSlice), 32) * 32)
 	most := 2*blocks(n, int(a.slice)) + int(a.partitions)
@@ -327,9 +333,9 @@ func (x *aggregation) partitions() (int, error) {
 	if int(s[0].items) > most || int(s[0].tables) > max(sms, int(a.partitions)/8) {
 		return 0, gpu.ErrManyGroups
 	}
-	slots = (x.budget() - 16) / x.slotBytes(1)
+	slots = x.mostSlots()
 	a.slots, a.mostItems = uint32(slots), s[0].items
-	x.slices(int(s[0].tables), min(sms, int(s[0].items)), 1024, slots)
+	x.slices("aggregate_slices", int(s[0].tables), min(sms, int(s[0].items)), 1024, slots)
 	x.free(items)
 	return x.found()
 }

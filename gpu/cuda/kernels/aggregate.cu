@@ -58,12 +58,12 @@ struct AggregateArgs {
     u32 slots, copies; // of a table in shared memory; copies of its words, by lane: a power of two
     u32 farSlots;      // a power of two
     u32 ways;          // blocks that read the same slice, each for some of its keys: a power of two
-    u32 dense;
     u32 mostItems;
 };
 
 // Keys of a table: a slot without a key has all ones. The key of all ones has the slot
-// after the others, where 0 says that it came.
+// after the others, where 0 says that it came. Rows that find no room have one more slot in
+// shared memory, so that all rows of a warp are folded alike.
 template <class K>
 constexpr K EMPTY = (K)~(K)0;
 
@@ -92,19 +92,22 @@ DEVICE u32 probe(K* keys, K key, u32 at, u32 slots, u32 tries) {
 }
 
 template <class K>
+struct alignas(2 * sizeof(K)) KeyPair { K first, second; };
+
+template <class K>
 struct Table {
-    K* keys;    // slots + 1
-    u32* words; // by word: cells = (slots + 1) × copies
-    u32 slots, copies, cells;
+    K* keys;    // slots + 2
+    u32* words; // by word: cells = (slots + 2) × copies
+    u32 slots, copies, cells; // slots are even
 
     __device__ __forceinline__ Table(const AggregateArgs& a, u32* memory) {
-        slots = a.slots, copies = a.copies, cells = (slots + 1) * copies;
-        words = memory;
-        keys = (K*)(memory + (a.words * cells + 1) / 2 * 2);
+        slots = a.slots, copies = a.copies, cells = (slots + 2) * copies;
+        keys = (K*)memory;
+        words = memory + (slots + 2) * (sizeof(K) / 4);
     }
 
     __device__ void clear(const AggregateArgs& a) {
-        for (u32 s = threadIdx.x; s <= slots; s += blockDim.x) keys[s] = EMPTY<K>;
+        for (u32 s = threadIdx.x; s < slots + 2; s += blockDim.x) keys[s] = EMPTY<K>;
         for (u32 c = 0; c < a.columns; c++) {
             const AggregateColumn& x = a.column[c];
             const u32 count = width(x.fold) * cells, v = x.fold >= FOLD_MIN_32 ? ~0u : 0;
@@ -127,7 +130,7 @@ struct Table {
         for (u32 c = 0; c < copies; c++, w++) {
             switch (x.fold) {
             case FOLD_COUNT: lo += *w; break;
-            case FOLD_SUM_I32:
+            case FOLD_SUM_I32: lo += ((u64)w[cells] << 32) + (u64)(i64)(i32)*w; break;
             case FOLD_SUM_U32: lo += (u64)w[cells] << 32 | *w; break;
             case FOLD_MIN_32: lo = min(lo, (u64)*w); break;
             case FOLD_MIN_64: lo = min(lo, ((const u64*)(words + x.word * cells))[slot * copies + c]); break;
@@ -263,36 +266,48 @@ DEVICE void load_values(V (&v)[ITEMS], const AggregateColumn& x, u32 row, u32 en
         load_rows<u32>(v, x.src, row, end, full);
 }
 
-// fold_values folds the values of rows into their cells.
-template <bool WIDE, class V, int ITEMS>
+// fold_values folds the values of rows into their cells. SURE says that every row has one.
+template <bool WIDE, bool SURE, class V, int ITEMS>
 DEVICE void fold_values(const AggregateColumn& x, u32* words, u32 cells, const V (&v)[ITEMS], const u32 (&cell)[ITEMS]) {
     u32* w = words + x.word * cells;
+    u32 before[ITEMS];
     switch (x.fold) {
     case FOLD_COUNT:
 #pragma unroll
         for (int i = 0; i < ITEMS; i++)
-            if (cell[i] != NOWHERE) atomicAdd(&w[cell[i]], 1u);
+            if (SURE || cell[i] != NOWHERE) atomicAdd(&w[cell[i]], 1u);
         return;
-    case FOLD_SUM_I32:
-    case FOLD_SUM_U32: {
-        const bool is_signed = x.fold == FOLD_SUM_I32;
-        u32 before[ITEMS];
+    case FOLD_SUM_I32: {
+        // The low words are signed: the sign bit of `wraps` says whether one wrapped.
+        u32 any = 0;
 #pragma unroll
         for (int i = 0; i < ITEMS; i++)
-            if (cell[i] != NOWHERE) before[i] = atomicAdd(&w[cell[i]], (u32)v[i]);
+            if (SURE || cell[i] != NOWHERE) before[i] = atomicAdd(&w[cell[i]], (u32)v[i]);
 #pragma unroll
         for (int i = 0; i < ITEMS; i++) {
-            if (cell[i] == NOWHERE) continue;
-            i32 carry = (i32)(before[i] > ~(u32)v[i]) - (i32)(is_signed && (i32)(u32)v[i] < 0);
-            if (carry) atomicAdd(&w[cells + cell[i]], (u32)carry);
+            const u32 after = before[i] + (u32)v[i], wraps = (before[i] ^ after) & ((u32)v[i] ^ after);
+            before[i] = SURE || cell[i] != NOWHERE ? wraps : 0;
+            any |= before[i];
         }
+        if ((i32)any >= 0) return;
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++)
+            if ((i32)before[i] < 0) atomicAdd(&w[cells + cell[i]], (i32)(u32)v[i] < 0 ? ~0u : 1u);
         return;
     }
+    case FOLD_SUM_U32:
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++)
+            if (SURE || cell[i] != NOWHERE) before[i] = atomicAdd(&w[cell[i]], (u32)v[i]);
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++)
+            if ((SURE || cell[i] != NOWHERE) && before[i] > ~(u32)v[i]) atomicAdd(&w[cells + cell[i]], 1u);
+        return;
     case FOLD_MIN_32:
 #pragma unroll
         for (int i = 0; i < ITEMS; i++) {
             const u32 m = (u32)v[i] ^ (u32)x.flip;
-            if (cell[i] != NOWHERE && m < *(volatile u32*)&w[cell[i]]) atomicMin(&w[cell[i]], m);
+            if ((SURE || cell[i] != NOWHERE) && m < *(volatile u32*)&w[cell[i]]) atomicMin(&w[cell[i]], m);
         }
         return;
     }
@@ -302,16 +317,17 @@ DEVICE void fold_values(const AggregateColumn& x, u32* words, u32 cells, const V
 #pragma unroll
         for (int i = 0; i < ITEMS; i++) {
             const u64 m = (u64)v[i] ^ x.flip;
-            if (cell[i] != NOWHERE && m < *(volatile u64*)&wide[cell[i]]) atomicMin(&wide[cell[i]], m);
+            if ((SURE || cell[i] != NOWHERE) && m < *(volatile u64*)&wide[cell[i]]) atomicMin(&wide[cell[i]], m);
         }
         return;
     }
 #pragma unroll
+    for (int i = 0; i < ITEMS; i++)
+        if (SURE || cell[i] != NOWHERE) before[i] = atomicAdd(&w[cell[i]], (u32)v[i]);
+#pragma unroll
     for (int i = 0; i < ITEMS; i++) {
-        if (cell[i] == NOWHERE) continue;
-        const u32 lo = (u32)v[i], hi = (u32)((u64)v[i] >> 32);
-        const u32 carry = atomicAdd(&w[cell[i]], lo) > ~lo;
-        const u32 middle = hi + carry;
+        if (!SURE && cell[i] == NOWHERE) continue;
+        const u32 hi = (u32)((u64)v[i] >> 32), carry = before[i] > ~(u32)v[i], middle = hi + carry;
         i32 top = (i32)(middle < carry) - (i32)(x.fold == FOLD_SUM_I64 && (i32)hi < 0);
         if (middle) top += atomicAdd(&w[cells + cell[i]], middle) > ~middle;
         if (top) atomicAdd(&w[2 * cells + cell[i]], (u32)top);
@@ -339,7 +355,7 @@ constexpr u32 MOST_TRIES = 64;
 
 // far_row folds a row in a table in device memory, unless that has no room.
 template <class K, bool WIDE>
-DEVICE bool far_row(const AggregateArgs& a, FarTable<K>& far, u32 row) {
+__device__ __noinline__ bool far_row(const AggregateArgs& a, FarTable<K>& far, u32 row) {
     const u32 slot = far.find(a, ((const K*)a.key)[row]);
     if (slot == NOWHERE) return false;
     for (u32 c = 0; c < a.columns; c++) {
@@ -355,81 +371,129 @@ DEVICE bool far_row(const AggregateArgs& a, FarTable<K>& far, u32 row) {
     return true;
 }
 
-// aggregate_rows folds rows [begin, end) into the table of the block. It leaves rows without room to
-// a table in device memory, if there is one. It returns false, in some threads, if there is no room,
-// or if more than a quarter of the rows had none in the first table; left counts these.
-template <class K, bool WIDE, int ITEMS, bool FAR>
-DEVICE bool aggregate_rows(const AggregateArgs& a, Table<K>& t, u32 begin, u32 end, u32 way, FarTable<K>* far, u32* left) {
+// How a row finds its slot: in a partition, whose keys have a hash in common; among all rows; and among
+// those of dense keys.
+enum Slots { OF_PARTITION, OF_ALL, OF_DENSE };
+
+// A tile is the rows that a block takes at a time: each warp 32 × ITEMS that follow each other. WAYS
+// says that other blocks read the same rows, each for some of the keys.
+template <class K, bool WIDE, int ITEMS, Slots SLOTS, bool WAYS>
+struct Tiles {
     typedef typename Pick<WIDE, u64, u32>::type V;
-    const u32 tile = blockDim.x * ITEMS, first = begin + warp_id() * (32 * ITEMS) + lane_id();
-    const u32 tries = FAR ? a.dense ? 1 : MOST_TRIES : t.slots, way_mask = a.ways - 1, way_bits = __popc(way_mask);
-    const u32 copy = lane_id() & (t.copies - 1);
+    const AggregateArgs& a;
+    Table<K>& t;
+    FarTable<K>* far; // of rows that find no room; null OF_PARTITION
+    u32* left;        // how many these are
+    u32 way, begin, end, tile, copy;
     K k[ITEMS];
-    load_rows<K>(k, a.key, first, end, begin + tile <= end);
-    for (u32 at = begin, row = first; at < end; at += tile, row += tile) {
-        const bool full = end - at >= tile;
+
+    // home returns the slot that a key looks at first, and the next one if it is even and keys are not
+    // dense.
+    __device__ __forceinline__ u32 home(K key, u32& mine) const {
+        const u32 mask = a.ways - 1, bits = __popc(mask);
+        mine = way;
+        if (SLOTS == OF_DENSE) {
+            K offset = key - (K)a.low;
+            if (WAYS) mine = (u32)offset & mask, offset >>= bits;
+            return offset < t.slots ? (u32)offset : NOWHERE;
+        }
+        if (SLOTS == OF_PARTITION) return __umulhi(hash_key(key, a.mul), t.slots / 2) * 2;
+        u32 at = __umulhi(sizeof(K) == 4 ? (u32)key * (u32)a.mul : (u32)(((u64)key * a.mul) >> 32), t.slots / 2 << (WAYS ? bits : 0));
+        if (WAYS) mine = at & mask, at >>= bits;
+        return 2 * at;
+    }
+
+    // take folds the rows of a tile from row `at` on, of which the thread has `row` and every 32nd
+    // after it. FULL says that no row is beyond the end. It returns false, in all lanes, if there is
+    // no room.
+    template <bool FULL>
+    __device__ __forceinline__ bool take(u32 at, u32 row) {
+        constexpr bool SURE = FULL && !WAYS;
         V v[ITEMS];
-        if (a.columns) load_values<WIDE>(v, a.column[0], row, end, full);
-        u32 cell[ITEMS], here = 0; // rows of the way, as bits
-        K seen[ITEMS];
+        if (a.columns) load_values<WIDE>(v, a.column[0], row, end, FULL);
+        u32 cell[ITEMS], lost = 0; // rows whose slot was not found so far, as bits
 #pragma unroll
         for (int i = 0; i < ITEMS; i++) {
-            u32 home, mine;
-            if (FAR && a.dense) {
-                const K offset = k[i] - (K)a.low;
-                mine = (u32)offset & way_mask;
-                home = offset >> way_bits < t.slots ? (u32)(offset >> way_bits) : NOWHERE;
+            u32 mine;
+            const u32 first = home(k[i], mine);
+            const bool here = (FULL || row + 32 * i < end) && (!WAYS || mine == way);
+            cell[i] = NOWHERE;
+            if (!SURE && !here) continue;
+            bool found;
+            if (SLOTS == OF_DENSE) {
+                cell[i] = first;
+                found = first != NOWHERE && *(volatile K*)&t.keys[first] == k[i];
             } else {
-                const u32 h = hash_key(k[i], a.mul);
-                mine = h & way_mask;
-                home = __umulhi(h, t.slots);
+                const KeyPair<K> pair = *(const KeyPair<K>*)&t.keys[first];
+                cell[i] = pair.second == k[i] ? first + 1 : first;
+                found = pair.second == k[i] || pair.first == k[i];
             }
-            cell[i] = home, seen[i] = k[i];
-            if ((!full && row + 32 * i >= end) || (FAR && mine != way)) {
-                cell[i] = NOWHERE;
-                continue;
-            }
-            here |= 1u << i;
-            if (k[i] == EMPTY<K>) {
-                cell[i] = t.slots;
-                *(volatile K*)&t.keys[t.slots] = 0;
-            } else if (!FAR || home != NOWHERE) {
-                seen[i] = *(volatile K*)&t.keys[home];
-            }
+            if (!found || k[i] == EMPTY<K>) lost |= 1u << i;
         }
-        u32 over = 0; // rows without room
+        bool good = true;
+        if (__any_sync(ALL, lost)) good = search(row, at, lost, cell);
+        if (!__all_sync(ALL, good)) return false; // also lets the lanes go on together
 #pragma unroll
-        for (int i = 0; i < ITEMS; i++) {
-            if (seen[i] != k[i]) cell[i] = probe(t.keys, k[i], cell[i], t.slots, tries);
-            if (cell[i] == NOWHERE)
-                over |= 1u << i;
-            else
-                cell[i] = cell[i] * t.copies + copy;
-        }
-        over &= here;
-        bool stop = false;
-        if (over) {
-            if (!FAR) return false;
-            const u32 sum = atomicAdd(left, (u32)__popc(over)) + __popc(over);
-            stop = sum > 4096 && sum > (at - begin + tile) / 4;
-#pragma unroll 1
-            for (u32 o = over; o; o &= o - 1)
-                if (!far_row<K, WIDE>(a, *far, row + 32 * (__ffs(o) - 1))) return false;
-        }
+        for (int i = 0; i < ITEMS; i++)
+            if (SURE || cell[i] != NOWHERE) cell[i] = cell[i] * t.copies + copy;
         for (u32 c = 0; c < a.columns; c++) {
             V next[ITEMS];
             if (c + 1 < a.columns)
-                load_values<WIDE>(next, a.column[c + 1], row, end, full);
-            else if (full)
+                load_values<WIDE>(next, a.column[c + 1], row, end, FULL);
+            else if (FULL)
                 load_rows<K>(k, a.key, row + tile, end, end - at >= 2 * tile);
-            fold_values<WIDE>(a.column[c], t.words, t.cells, v, cell);
+            fold_values<WIDE, SURE>(a.column[c], t.words, t.cells, v, cell);
 #pragma unroll
             for (int i = 0; i < ITEMS; i++) v[i] = next[i];
         }
-        if (!a.columns && full) load_rows<K>(k, a.key, row + tile, end, end - at >= 2 * tile);
-        if (stop) return false;
+        if (!a.columns && FULL) load_rows<K>(k, a.key, row + tile, end, end - at >= 2 * tile);
+        return true;
     }
-    return true;
+
+    // search finds the slots of rows that were lost. Each lane has its own, one after the other.
+    __device__ __forceinline__ bool search(u32 row, u32 at, u32 lost, u32 (&cell)[ITEMS]) {
+        bool good = true;
+#pragma unroll 1
+        for (; lost; lost &= lost - 1) {
+            const u32 r = __ffs(lost) - 1;
+            K key = k[0];
+#pragma unroll
+            for (int i = 1; i < ITEMS; i++)
+                if (r == i) key = k[i];
+            u32 slot, mine;
+            if (key == EMPTY<K>) {
+                slot = t.slots;
+                *(volatile K*)&t.keys[slot] = 0;
+            } else {
+                slot = home(key, mine);
+                if (SLOTS != OF_DENSE || slot != NOWHERE) slot = probe(t.keys, key, slot, t.slots, SLOTS == OF_DENSE ? 1 : SLOTS == OF_ALL ? MOST_TRIES : t.slots);
+            }
+            if (slot == NOWHERE) {
+                slot = t.slots + 1;
+                if (SLOTS == OF_PARTITION) return false;
+                const u32 sum = atomicAdd(left, 1u);
+                good = far_row<K, WIDE>(a, *far, row + 32 * r) && !(sum > 4096 && sum > (at - begin + tile) / 4) && good;
+            }
+#pragma unroll
+            for (int i = 0; i < ITEMS; i++)
+                if (r == i) cell[i] = slot;
+        }
+        return good;
+    }
+};
+
+// aggregate_rows folds rows [begin, end) into the table of the block. It leaves rows without room to
+// a table in device memory, if there is one. It returns false, in some warps, if there is no room,
+// or if more than a quarter of the rows had none in the first table; left counts these.
+template <class K, bool WIDE, int ITEMS, Slots SLOTS, bool WAYS>
+DEVICE bool aggregate_rows(const AggregateArgs& a, Table<K>& t, u32 begin, u32 end, u32 way, FarTable<K>* far, u32* left) {
+    const u32 tile = blockDim.x * ITEMS;
+    Tiles<K, WIDE, ITEMS, SLOTS, WAYS> s = {a, t, far, left, way, begin, end, tile, lane_id() & (t.copies - 1)};
+    u32 at = begin, row = begin + warp_id() * (32 * ITEMS) + lane_id();
+    load_rows<K>(s.k, a.key, row, end, begin + tile <= end);
+    for (; end - at >= tile; at += tile, row += tile)
+        if (!s.template take<true>(at, row)) return false;
+    return at == end || s.template take<false>(at, row);
 }
 
 // aggregate_partitions aggregates partitions of at most `slice` rows. It makes slices of the
@@ -449,7 +513,7 @@ DEVICE void aggregate_partitions(const AggregateArgs& a, u32* memory) {
         if (!late) {
             t.clear(a);
             __syncthreads();
-            late = __syncthreads_or(!aggregate_rows<K, WIDE, ITEMS, false>(a, t, from, to, 0, nullptr, nullptr));
+            late = __syncthreads_or(!aggregate_rows<K, WIDE, ITEMS, OF_PARTITION, false>(a, t, from, to, 0, nullptr, nullptr));
         }
         if (!late) {
             write_groups<K>(a, t, 0, t.slots + 1, &counter, &base);
@@ -487,7 +551,7 @@ DEVICE bool merge_far(const AggregateArgs& a, Table<K>& t, FarTable<K>& far) {
 
 // aggregate_slices aggregates slices: each block a range of them, one after the other. Those of a
 // partition follow each other, so a block merges its table when the next one comes.
-template <class K, bool WIDE, int ITEMS>
+template <class K, bool WIDE, int ITEMS, Slots SLOTS>
 DEVICE void aggregate_slices(const AggregateArgs& a, u32* memory) {
     __shared__ u32 left;
     Table<K> t(a, memory);
@@ -510,7 +574,9 @@ DEVICE void aggregate_slices(const AggregateArgs& a, u32* memory) {
         if (threadIdx.x == 0) left = 0;
         __syncthreads();
         FarTable<K> far(a, table);
-        good = aggregate_rows<K, WIDE, ITEMS, true>(a, t, item.from, item.to, way, &far, &left) && good;
+        const bool fine = a.ways == 1 ? aggregate_rows<K, WIDE, ITEMS, SLOTS, false>(a, t, item.from, item.to, way, &far, &left)
+                                      : aggregate_rows<K, WIDE, ITEMS, SLOTS, true>(a, t, item.from, item.to, way, &far, &left);
+        good = fine && good;
         if (__syncthreads_or(!good)) {
             if (threadIdx.x == 0) atomicExch(&a.state->full, 1u);
             return;
@@ -532,7 +598,8 @@ DEVICE void aggregate_far(const AggregateArgs& a) {
     write_groups<K>(a, t, from, min(from + each, a.farSlots + 1), &counter, &base);
 }
 
-// aggregate_KIND_kK_wW: keys of K bytes; values of 4 bytes, or, if W is 0, of 4 and 8 bytes.
+// aggregate_KIND_kK_wW: keys of K bytes; values of 4 bytes, or, if W is 0, of 4 and 8 bytes. Rows a
+// thread as measured.
 #define AGGREGATE(k, K, w, WIDE, items) \
     KERNEL_BOUNDS(aggregate_partitions_##k##_##w, AggregateArgs, 1024, 1) { \
         SHARED(u32, shared); \
@@ -540,9 +607,13 @@ DEVICE void aggregate_far(const AggregateArgs& a) {
     } \
     KERNEL_BOUNDS(aggregate_slices_##k##_##w, AggregateArgs, 1024, 1) { \
         SHARED(u32, shared); \
-        aggregate_slices<K, WIDE, items>(a, shared); \
+        aggregate_slices<K, WIDE, items, OF_ALL>(a, shared); \
+    } \
+    KERNEL_BOUNDS(aggregate_dense_##k##_##w, AggregateArgs, 1024, 1) { \
+        SHARED(u32, shared); \
+        aggregate_slices<K, WIDE, items, OF_DENSE>(a, shared); \
     }
-AGGREGATE(k4, u32, w4, false, 8)
+AGGREGATE(k4, u32, w4, false, 6)
 AGGREGATE(k4, u32, w0, true, 4)
 AGGREGATE(k8, u64, w4, false, 4)
 AGGREGATE(k8, u64, w0, true, 4)
