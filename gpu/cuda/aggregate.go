@@ -43,7 +43,7 @@ const (
 	// aggregateSlice is the least rows of a slice.
 	aggregateSlice = 1 << 14
 	// aggregateWays is the most blocks that read the same rows, each for a part of the groups.
-	aggregateWays = 4
+	aggregateWays = 2
 )
 
 // The folds of aggregate.cu.
@@ -164,8 +164,10 @@ func (x *aggregation) shared(slots, copies int) int {
 // budget returns the shared memory that all blocks of a multiprocessor have.
 func (x *aggregation) budget() int { return x.q.dev.props.sharedPerBlock - 1024 }
 
-// mostSlots returns the slots of the largest table.
-func (x *aggregation) mostSlots() int { return (x.budget()/x.slotBytes(1) - 2) &^ 1 }
+// mostSlots returns the slots of the largest table if a multiprocessor has some blocks.
+func (x *aggregation) mostSlots(perMulti int) int {
+	return (x.budget()/perMulti/x.slotBytes(1) - 2) &^ 1
+}
 
 // room allocates the result for n groups.
 func (x *aggregation) room(n int) {
@@ -221,39 +223,41 @@ func (x *aggregation) run() ([]gpu.Column, error) {
 // single aggregates one partition: all blocks have slices of it.
 func (x *aggregation) single() (int, error) {
 	a, sms := &x.args, x.q.dev.props.multiprocessors
-	most := x.mostSlots()
+	most := x.mostSlots(1)
 	want := x.hint.Groups
 	dense := x.hint.Dense && uint64(x.hint.Hi)-uint64(x.hint.Lo) < uint64(most*aggregateWays)
 	if dense {
 		want, a.low = int(uint64(x.hint.Hi)-uint64(x.hint.Lo))+1, uint64(x.hint.Lo)
 	}
-	fill := func(slots int) int { // the groups that slots are good for
-		if dense {
-			return slots
-		}
-		return slots * 3 / 4
+	fit := most // the groups that a table is good for
+	if !dense {
+		fit = most / 2
 	}
 	ways := 1
-	for ways < aggregateWays && want > fill(most*ways) {
+	for ways < aggregateWays && want > fit*ways {
 		ways *= 2
 	}
-	if want > fill(most*ways) {
+	if want > fit*ways {
 		return 0, gpu.ErrManyGroups
 	}
-	slots := blocks(want, ways)
+	need := max(blocks(want, ways), 32)
+	if want == 0 {
+		need = fit
+	}
 	if !dense {
-		slots *= 2
+		need *= 2
 	}
-	if slots = max(slots, 64); want == 0 {
-		slots = most / 2
-	}
-	slots = min((slots+1)&^1, most)
 	perMulti := 1
-	if 2*x.shared(slots, 1) <= x.budget() {
+	if 2*x.shared(need+1, 1) <= x.budget() {
 		perMulti = 2
 	}
+	// Free slots make it likely that a key is found at once, copies that no other lane is there.
+	slots := (need + 1) &^ 1
+	if !dense {
+		slots = max(slots, min(4*need, x.mostSlots(perMulti)))
+	}
 	copies := 1
-	for copies < 32 && x.shared(slots, 2*copies) <= x.budget()/perMulti/2 {
+	for copies < 32 && x.shared(slots, 2*copies) <= x.budget()/perMulti {
 		copies *= 2
 	}
 	n := x.rows.Key.Len
@@ -266,7 +270,7 @@ func (x *aggregation) single() (int, error) {
 	if dense {
 		kernel = "aggregate_dense"
 	}
-	x.slices(kernel, 1, grid, 1024/perMulti, max(fill(slots)*ways*2, 1<<14))
+	x.slices(kernel, 1, grid, 1024/perMulti, max(slots*ways, 1<<14))
 	return x.found()
 }
 
@@ -310,13 +314,15 @@ func (x *aggregation) partitions() (int, error) {
 		groups = mean
 	}
 	perMulti := 1
-	slots := max(64, groups*7/4+32)
-	for perMulti < 8 && x.shared(slots, 1) <= x.budget()/(2*perMulti)-1024 {
+	for perMulti < 8 && 2*groups+64 <= x.mostSlots(2*perMulti) {
 		perMulti *= 2
 	}
-	slots = min((slots+1)&^1, x.mostSlots())
+	slots := x.mostSlots(perMulti)
 	a.slots = uint32(slots)
 	a.slice = uint32(blocks(max(aggregateSpread*mean, aggregateSlice), 32) * 32)
+	if rounds := blocks(int(a.partitions), sms*perMulti); rounds*sms*perMulti > int(a.partitions)*10/9 { // blocks would wait
+		a.slice = uint32(blocks(max(blocks(n, 4*sms), aggregateSlice), 32) * 32)
+	}
 	most := 2*blocks(n, int(a.slice)) + int(a.partitions)
 	a.mostItems = uint32(most)
 	items := x.alloc(int64(most) * aggregateItem)
@@ -330,10 +336,10 @@ func (x *aggregation) partitions() (int, error) {
 	if s[0].tables == 0 {
 		return x.found()
 	}
-	if int(s[0].items) > most || int(s[0].tables) > max(sms, int(a.partitions)/8) {
+	if int(s[0].items) > most || int(s[0].tables) > max(4*sms, int(a.partitions)/8) {
 		return 0, gpu.ErrManyGroups
 	}
-	slots = x.mostSlots()
+	slots = x.mostSlots(1)
 	a.slots, a.mostItems = uint32(slots), s[0].items
 	x.slices("aggregate_slices", int(s[0].tables), min(sms, int(s[0].items)), 1024, slots)
 	x.free(items)

@@ -30,12 +30,12 @@ func testAggregatePartitions(t *testing.T, open Open) {
 		{"one row", 1, distribution{distinct: 1}, noOffsets, gpu.GroupHint{Groups: 1}},
 		{"one group", 9001, distribution{distinct: 1}, noOffsets, gpu.GroupHint{Groups: 1}},
 		{"few groups", 9001, distribution{distinct: 7}, noOffsets, gpu.GroupHint{Groups: 7}},
-		{"few groups, many are expected", 5000, distribution{distinct: 9}, noOffsets, gpu.GroupHint{Groups: 4000}},
+		{"few groups, many are expected", 5000, distribution{distinct: 9}, noOffsets, gpu.GroupHint{Groups: 2000}},
 		{"more groups than are expected", 30000, distribution{distinct: 700}, noOffsets, gpu.GroupHint{Groups: 10}},
 		{"every row a group", 5000, distribution{}, noOffsets, gpu.GroupHint{}},
-		{"groups for two blocks", 40000, distribution{distinct: 5000}, noOffsets, gpu.GroupHint{Groups: 5000}},
+		{"groups for one block or two", 20000, distribution{distinct: 2000}, noOffsets, gpu.GroupHint{Groups: 2000}},
 		{"a dense key", 20000, distribution{distinct: 500}, noOffsets, gpu.GroupHint{Dense: true, Lo: 0, Hi: 499}},
-		{"a dense key of two blocks", 20000, distribution{distinct: 9000}, noOffsets, gpu.GroupHint{Dense: true, Lo: 0, Hi: 8999}},
+		{"a dense key of one block or two", 20000, distribution{distinct: 4000}, noOffsets, gpu.GroupHint{Dense: true, Lo: 0, Hi: 3999}},
 		{"a dense key that leaves its range", 20000, distribution{distinct: 500}, noOffsets, gpu.GroupHint{Dense: true, Lo: 20, Hi: 480}},
 		{"partitions", 30000, distribution{distinct: 5000}, 5, gpu.GroupHint{Groups: 5000}},
 		{"partitions of unknown groups", 30000, distribution{distinct: 5000}, 5, gpu.GroupHint{}},
@@ -74,6 +74,9 @@ func testAggregatePartitions(t *testing.T, open Open) {
 				}
 			}
 			b.checkAggregation(key, cases[12], nil) // distinct keys alone
+			sum := gpu.Aggregate{Kind: gpu.Sum, Input: gpu.Of(gpu.Int32), Output: gpu.Of(gpu.HugeInt)}
+			b.checkAggregation(key, aggregationCase{"groups for two blocks", 60000, distribution{distinct: 9000}, noOffsets, gpu.GroupHint{Groups: 9000}}, []gpu.Aggregate{sum, sum})
+			b.checkAggregation(key, aggregationCase{"a dense key of two blocks", 60000, distribution{distinct: 15000}, noOffsets, gpu.GroupHint{Dense: true, Hi: 14999}}, []gpu.Aggregate{sum, sum})
 		})
 	}
 }

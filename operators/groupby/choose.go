@@ -15,8 +15,13 @@ import (
 // Choice is the algorithm for a stride and a reason in one line.
 type Choice struct{ Algorithm, Why string }
 
-// String returns the line that explain shows.
-func (c Choice) String() string { return "algorithm " + c.Algorithm + ": " + c.Why }
+// String returns the line that explain shows, "" if there was no choice.
+func (c Choice) String() string {
+	if c.Why == "" {
+		return ""
+	}
+	return "algorithm " + c.Algorithm + ": " + c.Why
+}
 
 const (
 	// fewRows is a stride that is not worth the launches of tables of blocks.
@@ -26,17 +31,21 @@ const (
 	leastReduction = 4
 	// unknownGroups is the groups for which rows are partitioned if nothing is known.
 	unknownGroups = 1 << 20
+	// passBits is the bits of a hash by which a GPU partitions in one pass.
+	passBits = 8
+	// plannedStride is the rows of a stride of a scan for a GPU.
+	plannedStride = 1 << 21
 	// largeRows is a stride that is probably the only one.
 	largeRows = 1 << 25
 )
 
 // Plan returns the algorithm that a group-by will probably take on a device, by the planner's
-// estimates, for strides of some rows. Properties that are not known count as those of an H200.
-func (s Spec) Plan(device gpu.Properties, strideRows int) Choice {
+// estimates. Properties that are not known count as those of an H200.
+func (s Spec) Plan(device gpu.Properties) Choice {
 	o := &hashGroupBy{Spec: s}
 	o.expect.Store(int64(s.Hint.Groups))
 	o.measured, _ = s.measures()
-	return o.decide(device, strideRows, o.planned())
+	return o.decide(device, plannedStride, o.planned())
 }
 
 // planned returns why the rows of the input cannot be aggregated in tables of blocks, as far as
@@ -68,8 +77,8 @@ func (o *hashGroupBy) decide(p gpu.Properties, rows int, unfit error) Choice {
 		return Choice{hgbG, "there is no key"}
 	case o.Algorithm != "":
 		return Choice{o.Algorithm, "the job says so"}
-	case p.Kind != "cuda":
-		return Choice{hgbG, "one table a core is fastest on the CPU"}
+	case p.Kind != "cuda": // one table a core is fastest
+		return Choice{Algorithm: hgbG}
 	case unfit != nil:
 		return Choice{hgbG, "tables of blocks do not take " + unfit.Error()}
 	case rows < fewRows:
@@ -81,7 +90,7 @@ func (o *hashGroupBy) decide(p gpu.Properties, rows int, unfit error) Choice {
 		groups = fmt.Sprintf("about %s groups", humanize.Comma(int64(expect)))
 	}
 	switch {
-	case expect <= mostWays*o.blockGroups(p):
+	case o.fitsBlocks(p, expect):
 		return Choice{"hgb", groups + " fit tables of blocks"}
 	case rows < largeRows && expect > rows/leastReduction:
 		return Choice{hgbG, groups + " are many for the rows of a stride"}
@@ -89,12 +98,15 @@ func (o *hashGroupBy) decide(p gpu.Properties, rows int, unfit error) Choice {
 	return Choice{"pgb-tr", fmt.Sprintf("%s in %s partitions", groups, humanize.Comma(1<<o.partitionBits(p, expect)))}
 }
 
-// mostWays is how many blocks may share the groups of their rows: see gpu.Queue.AggregatePartitions.
-const mostWays = 4
+// fitsBlocks reports whether some groups fit tables of blocks of all rows, two of which may share the groups:
+// all slots of dense keys, and half of the slots of others.
+func (o *hashGroupBy) fitsBlocks(p gpu.Properties, groups int) bool {
+	slots := 2 * o.blockSlots(p)
+	return groups <= slots/2 || o.Hint.Dense && o.span() < uint64(slots)
+}
 
-// blockGroups returns how many groups a table in the shared memory of a block is good for: three
-// quarters of its slots.
-func (o *hashGroupBy) blockGroups(p gpu.Properties) int {
+// blockSlots returns the slots of a table in the shared memory of a block.
+func (o *hashGroupBy) blockSlots(p gpu.Properties) int {
 	shared := p.Shared
 	if shared == 0 {
 		shared = 227 << 10
@@ -113,17 +125,28 @@ func (o *hashGroupBy) blockGroups(p gpu.Properties) int {
 		}
 		slot += width
 	}
-	return (int(shared) - 2048) / slot * 3 / 4
+	return (int(shared) - 2048) / slot
 }
 
-// partitionBits returns the bits of the hash by which rows of some groups are partitioned.
+// partitionBits returns the bits of the hash by which rows of some groups are partitioned: the groups
+// of a partition take three eighths of the slots of a table, or half if this saves the second pass. One more
+// bit costs nothing once there are two, and lets two blocks share a multiprocessor.
 func (o *hashGroupBy) partitionBits(p gpu.Properties, groups int) uint {
-	return uint(max(1, min(bits.Len(uint(max(groups-1, 0)/(o.blockGroups(p)*2/3))), 16)))
+	n := bits.Len(uint(max(groups-1, 0) / (o.blockSlots(p) * 3 / 8)))
+	if groups>>passBits <= o.blockSlots(p)/2 {
+		n = min(n, passBits)
+	} else {
+		n++
+	}
+	return uint(max(1, min(n, 16)))
 }
 
 // took notes which algorithm took a stride, and how many groups there were.
 func (o *hashGroupBy) took(c Choice, groups int) {
 	o.expect.Store(int64(groups))
+	if c.Why == "" {
+		return
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !slices.ContainsFunc(o.chosen, func(x Choice) bool { return x.Algorithm == c.Algorithm }) {

@@ -67,16 +67,9 @@ struct AggregateArgs {
 template <class K>
 constexpr K EMPTY = (K)~(K)0;
 
-DEVICE u32 scatter(u32 h) {
-    h ^= h >> 15;
-    h *= 0x2c1b3c6du;
-    return h ^ h >> 13;
-}
-DEVICE u32 hash_key(u32 key, u64 mul) { return scatter(key * (u32)mul); }
-DEVICE u32 hash_key(u64 key, u64 mul) {
-    u64 p = key * mul;
-    return scatter((u32)(p >> 32) ^ (u32)p);
-}
+// hash_key is the upper half of a product (multiply-shift hashing): its upper bits are good.
+DEVICE u32 hash_key(u32 key, u64 mul) { return key * (u32)mul; }
+DEVICE u32 hash_key(u64 key, u64 mul) { return (u32)(key * mul >> 32); }
 
 // probe returns the slot of a key from slot `at` on, which it takes if it is not there; NOWHERE after
 // `tries` others.
@@ -163,7 +156,7 @@ struct FarTable {
             *(volatile K*)&keys[slots] = 0;
             return slots;
         }
-        return probe(keys, key, hash_key(key, a.mul) & (slots - 1), slots, min(slots, 1024u));
+        return probe(keys, key, __umulhi(hash_key(key, a.mul), slots), slots, min(slots, 1024u));
     }
 
     // Words of an aggregate, zeros at first: sums of 8-byte values have a word for each 32
@@ -371,8 +364,8 @@ __device__ __noinline__ bool far_row(const AggregateArgs& a, FarTable<K>& far, u
     return true;
 }
 
-// How a row finds its slot: in a partition, whose keys have a hash in common; among all rows; and among
-// those of dense keys.
+// How a row finds its slot: by a hash, where all rows must find one; by a hash, where some may have none;
+// by dense keys.
 enum Slots { OF_PARTITION, OF_ALL, OF_DENSE };
 
 // A tile is the rows that a block takes at a time: each warp 32 × ITEMS that follow each other. WAYS
@@ -397,8 +390,7 @@ struct Tiles {
             if (WAYS) mine = (u32)offset & mask, offset >>= bits;
             return offset < t.slots ? (u32)offset : NOWHERE;
         }
-        if (SLOTS == OF_PARTITION) return __umulhi(hash_key(key, a.mul), t.slots / 2) * 2;
-        u32 at = __umulhi(sizeof(K) == 4 ? (u32)key * (u32)a.mul : (u32)(((u64)key * a.mul) >> 32), t.slots / 2 << (WAYS ? bits : 0));
+        u32 at = __umulhi(hash_key(key, a.mul), t.slots / 2 << (WAYS ? bits : 0));
         if (WAYS) mine = at & mask, at >>= bits;
         return 2 * at;
     }
