@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/gstream/gstream/gpu"
@@ -179,6 +180,7 @@ func (s *spilling) once(down bool) (run outOfCoreRun, err error) {
 	}
 	pairs := 0
 	var copied int64 // down, of the result
+	out := s.output()
 	emit := func(st *gpu.Stride) error {
 		pairs += st.Rows
 		if !down {
@@ -186,13 +188,7 @@ func (s *spilling) once(down bool) (run outOfCoreRun, err error) {
 			return nil
 		}
 		copied += st.Bytes()
-		host, err := s.q.Download(s.h, st)
-		if err != nil {
-			st.Release()
-			return err
-		}
-		host.Release()
-		return nil
+		return out.put(s.ctx, st)
 	}
 	var up, low int64 // bytes before the phase
 	phase := func(name string, work func() error) error {
@@ -226,14 +222,14 @@ func (s *spilling) once(down bool) (run outOfCoreRun, err error) {
 		{"pairs", func() error {
 			src := o.Deferred()
 			if src == nil {
-				return nil
+				return out.end()
 			}
 			for part := range src.Parts() {
 				if err := src.Emit(s.ctx, t, part, emit); err != nil {
 					return err
 				}
 			}
-			return nil
+			return out.end()
 		}},
 	} {
 		if err == nil {
@@ -246,6 +242,7 @@ func (s *spilling) once(down bool) (run outOfCoreRun, err error) {
 	if lane != nil {
 		err = errors.Join(err, lane.Close())
 	}
+	err = errors.Join(err, out.end())
 	s.dev.(gpu.Profiled).Settle()
 	run.Spilled = float64(store.Stats("join").Host.In) / float64(32*s.rows)
 	err = errors.Join(err, o.Close(), store.Close(), l.Close())
@@ -253,6 +250,51 @@ func (s *spilling) once(down bool) (run outOfCoreRun, err error) {
 		err = fmt.Errorf("%w: %d pairs, want %d", ErrWrong, pairs, s.rows)
 	}
 	return run, err
+}
+
+// output copies strides down on a goroutine of its own, as the runner does.
+type output struct {
+	strides chan *gpu.Stride
+	ended   chan struct{}
+	once    sync.Once
+	err     error // set when ended is closed
+}
+
+func (s *spilling) output() *output {
+	o := &output{strides: make(chan *gpu.Stride, 2), ended: make(chan struct{})}
+	go func() {
+		defer close(o.ended)
+		o.err = gpu.Behind(context.WithoutCancel(s.ctx), s.dev, "bench spill, output", s.h, func(context.Context) (*gpu.Stride, error) {
+			if st, ok := <-o.strides; ok {
+				return st, nil
+			}
+			return nil, io.EOF
+		}, func(st *gpu.Stride) error {
+			st.Release()
+			return nil
+		})
+		for st := range o.strides { // after an error
+			st.Release()
+		}
+	}()
+	return o
+}
+
+func (o *output) put(ctx context.Context, st *gpu.Stride) error {
+	select {
+	case o.strides <- st:
+		return nil
+	case <-ctx.Done():
+		st.Release()
+		return context.Cause(ctx)
+	}
+}
+
+// end waits for the copies. It may be called again.
+func (o *output) end() error {
+	o.once.Do(func() { close(o.strides) })
+	<-o.ended
+	return o.err
 }
 
 // pushBuild collects and finalizes the build side.

@@ -608,7 +608,7 @@ func testPartition(t *testing.T, open Open) {
 // bytes, which is one of the columns.
 func testPartitionColumns(t *testing.T, open Open) {
 	b := setUp(t, open)
-	const n = 40001
+	const n = 65001
 	for _, typ := range []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Uint64)} {
 		key := b.random(typ, n, distribution{})
 		values := [][]gpu.Scalar{key}
@@ -620,8 +620,8 @@ func testPartitionColumns(t *testing.T, open Open) {
 			}
 		}
 		cols = b.up(cols...)
-		for _, only := range []int{2, len(cols)} {
-			for _, digit := range []gpu.Digit{{Shift: 24, Bits: 8}, {Shift: 5, Bits: 3}, {Shift: 7, Bits: 11}, {Shift: 22, Bits: 10, Factor: 0x9e3779b97f4a7c15}} {
+		for _, only := range []int{1, 2, len(cols)} {
+			for _, digit := range []gpu.Digit{{Shift: 24, Bits: 8}, {Shift: 5, Bits: 3}, {Shift: 13, Bits: 9}, {Shift: 7, Bits: 11}, {Shift: 22, Bits: 10, Factor: 0x9e3779b97f4a7c15}} {
 				out, ends, err := b.q.Partition(b.l, cols[:only], cols[0], digit)
 				require.NoError(t, err)
 				offsets := b.offsets(ends)
