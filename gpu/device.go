@@ -577,6 +577,9 @@ type GroupHint struct {
 	// set.
 	Lo, Hi int64
 	Dense  bool
+	// Private gives each thread of AggregatePartitions a copy of the aggregates, if the groups are so
+	// few that it fits. It is nothing to a CPU.
+	Private bool
 }
 
 // Groups maps keys to dense group ids 0, 1, 2 … in order of first appearance. Nulls are

@@ -241,6 +241,9 @@ func (x *aggregation) single() (int, error) {
 		return 0, gpu.ErrManyGroups
 	}
 	need := max(blocks(want, ways), 32)
+	if x.hint.Private {
+		need = max(want, 2)
+	}
 	if want == 0 {
 		need = fit
 	}
@@ -256,9 +259,15 @@ func (x *aggregation) single() (int, error) {
 	if !dense {
 		slots = max(slots, min(4*need, x.mostSlots(perMulti)))
 	}
-	copies := 1
-	for copies < 32 && x.shared(slots, 2*copies) <= x.budget()/perMulti {
+	copies, mostCopies := 1, 32
+	if x.hint.Private {
+		slots, mostCopies = (need+1)&^1, 1024/perMulti
+	}
+	for copies < mostCopies && x.shared(slots, 2*copies) <= x.budget()/perMulti {
 		copies *= 2
+	}
+	if x.hint.Private && copies < mostCopies {
+		return 0, gpu.ErrManyGroups
 	}
 	n := x.rows.Key.Len
 	grid := max(1, min(sms*perMulti/ways, blocks(n, 4096))) * ways

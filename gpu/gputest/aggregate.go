@@ -30,6 +30,7 @@ func testAggregatePartitions(t *testing.T, open Open) {
 		{"one row", 1, distribution{distinct: 1}, noOffsets, gpu.GroupHint{Groups: 1}},
 		{"one group", 9001, distribution{distinct: 1}, noOffsets, gpu.GroupHint{Groups: 1}},
 		{"few groups", 9001, distribution{distinct: 7}, noOffsets, gpu.GroupHint{Groups: 7}},
+		{"too many groups for copies", 20000, distribution{distinct: 300}, noOffsets, gpu.GroupHint{Groups: 300, Private: true}},
 		{"few groups, many are expected", 5000, distribution{distinct: 9}, noOffsets, gpu.GroupHint{Groups: 2000}},
 		{"more groups than are expected", 30000, distribution{distinct: 700}, noOffsets, gpu.GroupHint{Groups: 10}},
 		{"every row a group", 5000, distribution{}, noOffsets, gpu.GroupHint{}},
@@ -73,8 +74,9 @@ func testAggregatePartitions(t *testing.T, open Open) {
 					b.checkAggregation(key, c, list)
 				}
 			}
-			b.checkAggregation(key, cases[12], nil) // distinct keys alone
+			b.checkAggregation(key, cases[13], nil) // distinct keys alone
 			sum := gpu.Aggregate{Kind: gpu.Sum, Input: gpu.Of(gpu.Int32), Output: gpu.Of(gpu.HugeInt)}
+			b.checkAggregation(key, aggregationCase{"a copy for each thread", 20000, distribution{distinct: 3}, noOffsets, gpu.GroupHint{Groups: 4, Private: true}}, []gpu.Aggregate{sum, sum})
 			b.checkAggregation(key, aggregationCase{"groups for two blocks", 60000, distribution{distinct: 9000}, noOffsets, gpu.GroupHint{Groups: 9000}}, []gpu.Aggregate{sum, sum})
 			b.checkAggregation(key, aggregationCase{"a dense key of two blocks", 60000, distribution{distinct: 15000}, noOffsets, gpu.GroupHint{Dense: true, Hi: 14999}}, []gpu.Aggregate{sum, sum})
 		})

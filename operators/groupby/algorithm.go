@@ -23,14 +23,19 @@ type named struct {
 	tables bool
 }
 
-const hgbG = "hgb-g"
+const (
+	hgbG      = "hgb-g"
+	sgbStride = "sgb-stride"
+)
 
 var algorithms = []named{
 	{name: hgbG},
 	{name: "hgb", make: func(o *hashGroupBy) algorithm { return hgb{o} }, tables: true},
+	{name: "hgb-t", make: func(o *hashGroupBy) algorithm { return hgbT{o} }, tables: true},
 	{name: "sgb-ur", make: func(o *hashGroupBy) algorithm { return sgb{hashGroupBy: o} }},
 	{name: "sgb-tr", make: func(o *hashGroupBy) algorithm { return sgb{hashGroupBy: o, transform: true} }},
 	{name: "sgb-de-tr", make: func(o *hashGroupBy) algorithm { return sgb{hashGroupBy: o, encode: true} }},
+	{name: sgbStride, make: func(o *hashGroupBy) algorithm { return sgb{hashGroupBy: o, transform: true} }},
 	{name: "pgb-ur", make: func(o *hashGroupBy) algorithm { return pgb{hashGroupBy: o} }, tables: true},
 	{name: "pgb-tr", make: func(o *hashGroupBy) algorithm { return pgb{hashGroupBy: o, transform: true} }, tables: true},
 }

@@ -161,7 +161,7 @@ func (o *hashGroupBy) fallback(c Choice, rows int, err error) Choice {
 		return Choice{hgbG, c.Algorithm + " had too little memory"}
 	}
 	more := max(16*o.expected(), unknownGroups)
-	if o.Algorithm != "" && c.Algorithm == "hgb" || more > rows/2 && c.Algorithm != "hgb" {
+	if o.Algorithm != "" && c.tablesOfAllRows() || more > rows/2 && !c.tablesOfAllRows() {
 		return Choice{hgbG, "more groups than fit " + c.Algorithm}
 	}
 	o.expect.Store(int64(more))
@@ -170,6 +170,9 @@ func (o *hashGroupBy) fallback(c Choice, rows int, err error) Choice {
 	}
 	return Choice{c.Algorithm, "more groups than were expected"}
 }
+
+// tablesOfAllRows reports whether all rows are one partition.
+func (c Choice) tablesOfAllRows() bool { return c.Algorithm == "hgb" || c.Algorithm == "hgb-t" }
 
 // Choice implements operators.Choosing.
 func (o *hashGroupBy) Choice() string {

@@ -537,6 +537,17 @@ func (l *local) takeRows(s *gpu.Stride) (err error) {
 // merge takes rows of partial aggregates over, no two of one key. The first ones wait: if no
 // others come, they are the result.
 func (l *local) merge(out *gpu.Stride) error {
+	if l.Algorithm == sgbStride && l.whole != nil && !l.full(l.whole.Rows+out.Rows) {
+		both, err := l.mergeSorted(l.task, l.whole, out)
+		if err == nil {
+			l.whole = both
+			return nil
+		}
+		if !gpu.IsRefusal(err) {
+			out.Release()
+			return err
+		}
+	}
 	if l.task.Lanes > 1 || l.full(out.Rows) {
 		return l.partitioned(out)
 	}

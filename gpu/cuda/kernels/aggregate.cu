@@ -55,7 +55,7 @@ struct AggregateArgs {
     u64 most;  // groups that there is room for
     u32 rows, partitions, slice;
     u32 columns, words, farWordCount;
-    u32 slots, copies; // of a table in shared memory; copies of its words, by lane: a power of two
+    u32 slots, copies; // of a table in shared memory; copies of its words, by thread: a power of two
     u32 farSlots;      // a power of two
     u32 ways;          // blocks that read the same slice, each for some of its keys: a power of two
     u32 mostItems;
@@ -480,7 +480,7 @@ struct Tiles {
 template <class K, bool WIDE, int ITEMS, Slots SLOTS, bool WAYS>
 DEVICE bool aggregate_rows(const AggregateArgs& a, Table<K>& t, u32 begin, u32 end, u32 way, FarTable<K>* far, u32* left) {
     const u32 tile = blockDim.x * ITEMS;
-    Tiles<K, WIDE, ITEMS, SLOTS, WAYS> s = {a, t, far, left, way, begin, end, tile, lane_id() & (t.copies - 1)};
+    Tiles<K, WIDE, ITEMS, SLOTS, WAYS> s = {a, t, far, left, way, begin, end, tile, threadIdx.x & (t.copies - 1)};
     u32 at = begin, row = begin + warp_id() * (32 * ITEMS) + lane_id();
     load_rows<K>(s.k, a.key, row, end, begin + tile <= end);
     for (; end - at >= tile; at += tile, row += tile)
