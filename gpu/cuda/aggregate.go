@@ -348,8 +348,12 @@ func (x *aggregation) partitions() (int, error) {
 	if int(s[0].items) > most || int(s[0].tables) > max(4*sms, int(a.partitions)/8) {
 		return 0, gpu.ErrManyGroups
 	}
-	slots = x.mostSlots(1)
-	a.slots, a.mostItems = uint32(slots), s[0].items
+	// Partitions of many rows have keys of many rows: lanes meet less often in copies.
+	slots, copies := min(max(4*groups, 1<<11), x.mostSlots(1)), 1
+	for copies < 32 && x.shared(slots, 2*copies) <= x.budget() {
+		copies *= 2
+	}
+	a.slots, a.copies, a.mostItems = uint32(slots)&^1, uint32(copies), s[0].items
 	x.slices("aggregate_slices", int(s[0].tables), min(sms, int(s[0].items)), 1024, slots)
 	x.free(items)
 	return x.found()
