@@ -82,6 +82,34 @@ func testUploadNarrow(t *testing.T, open Open) {
 	}
 }
 
+// testUploadJoined uploads columns whose values lie in several pieces: views of page-locked
+// buffers and memory of the heap.
+func testUploadJoined(t *testing.T, open Open) {
+	b := setUp(t, open)
+	for _, typ := range []gpu.Type{gpu.Of(gpu.Int8), gpu.Of(gpu.Int32), gpu.Of(gpu.Float64), gpu.DecimalOf(38, 2), gpu.Of(gpu.String)} {
+		for _, n := range upTo(5000, []int{0, 1, 255, 4097, 30001}) {
+			want := b.random(typ, n, distribution{nulls: 0.1})
+			c := gpu.ColumnOf(typ, want)
+			all := c.Data.Bytes()
+			var pieces []*gpu.Buffer
+			for from := 0; from < len(all); {
+				size := min(len(all)-from, b.rnd.IntN(len(all)))
+				part := gpu.WrapBytes(all[from : from+size])
+				if b.rnd.IntN(2) == 0 {
+					whole, err := b.h.Alloc(int64(size) + 3)
+					require.NoError(t, err)
+					copy(whole.Bytes()[3:], part.Bytes())
+					part = whole.View(3, int64(size))
+					whole.Release()
+				}
+				pieces, from = append(pieces, part), from+size
+			}
+			c.Data = gpu.Joined(pieces)
+			requireRows(t, want, b.down(b.up(c)[0]), fmt.Sprintf("%d rows of %v in %d pieces", n, typ, len(pieces)))
+		}
+	}
+}
+
 // testUpAhead uploads many strides before the first is used, on another queue, and
 // releases some unused.
 func testUpAhead(t *testing.T, open Open) {
