@@ -258,9 +258,9 @@ func TestChoiceOfCases(t *testing.T) {
 		"more than 2147483646 rows a side: lower --rows":    {Cases: []string{"sizes"}, Rows: gpu.MaxRows},
 		"rows are between 0 and 2147483646":                 {StrideRows: -1},
 	} {
-		require.ErrorContains(t, opt.Check(), want)
+		require.ErrorContains(t, opt.Check("join"), want)
 	}
-	require.NoError(t, Options{}.Check())
+	require.NoError(t, Options{}.Check("join"))
 }
 
 func TestStepsOfAJoin(t *testing.T) {
