@@ -58,6 +58,9 @@ func (c Column) foreign(fine func(*Buffer) bool) *Buffer {
 
 // of reports whether the buffer is memory of the device with these budgets.
 func (b *Buffer) of(device, host *Budget) bool {
+	if b.whole != nil {
+		return b.whole.of(device, host)
+	}
 	if device == host {
 		return b.mem != nil
 	}
