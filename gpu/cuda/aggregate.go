@@ -17,9 +17,10 @@ type (
 		word, far, _   uint32
 	}
 	aggregateState struct {
-		groups              uint64
-		items, tables       uint32
-		taken, full, pad, _ uint32
+		groups        uint64
+		items, tables uint32
+		_, full       uint32
+		_             [2]uint32
 	}
 	aggregateArgs struct {
 		key, outKey, offsets, state, items, farKeys, farWords uint64
