@@ -71,10 +71,12 @@ func (o *hashGroupBy) expected() int { return int(o.expect.Load()) }
 // do.
 func (o *hashGroupBy) decide(p gpu.Properties, rows int, unfit error) Choice {
 	switch {
+	case len(o.Keys) == 0 && o.Algorithm != "":
+		return Choice{hgbG, "there is no key"}
+	case len(o.Keys) == 0: // one group
+		return Choice{Algorithm: hgbG}
 	case o.Algorithm != "" && o.named(o.Algorithm).tables && unfit != nil:
 		return Choice{hgbG, fmt.Sprintf("%s does not take %v", o.Algorithm, unfit)}
-	case o.Algorithm != "" && len(o.Keys) == 0:
-		return Choice{hgbG, "there is no key"}
 	case o.Algorithm != "":
 		return Choice{o.Algorithm, "the job says so"}
 	case p.Kind != "cuda": // one table a core is fastest
