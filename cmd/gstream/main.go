@@ -106,7 +106,7 @@ Exit codes:
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
-	root.AddCommand(newRun(left), newLint(), newExplain(left), newCheck(), newInspect(), newDevices(), newBench(), newSchema(), newVersion())
+	root.AddCommand(newRun(left), newLint(), newExplain(left), newCheck(), newInspect(), newFunctions(), newDevices(), newBench(), newSchema(), newVersion())
 	return root
 }
 

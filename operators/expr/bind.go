@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/phrase"
@@ -19,8 +20,10 @@ type Scope struct {
 	// Qualifiers are the names of the tables that have each column, by which a.b is
 	// resolved, the most usual first; nil without tables.
 	Qualifiers [][]string
-	// Fold evaluates constant parts of an expression. Bind needs it.
+	// Fold evaluates constant parts of an expression. Without it they are left to the device.
 	Fold Fold
+	// Now is the time that now() and current_date have, in every expression of a job.
+	Now time.Time
 	// Grouping says which columns are keys of a group-by, for grouping(); nil elsewhere.
 	Grouping *Grouping
 }

@@ -212,7 +212,7 @@ func newOp(fold Fold, e Expr, args ...*Expr) (*Expr, error) {
 			return Null(gpu.Field{Type: e.typ}), nil
 		}
 	}
-	if !constant {
+	if !constant || fold == nil {
 		return &e, nil
 	}
 	p, _, err := Compile(gpu.NewSchema(), &e)

@@ -47,15 +47,6 @@ const (
 	bindCast
 )
 
-// binaryPower has the binding power of the infix operators with two plain operands.
-var binaryPower = map[string]int{
-	"=": bindCompare, "<>": bindCompare, "<": bindCompare, "<=": bindCompare, ">": bindCompare, ">=": bindCompare,
-	"||": bindOther, "+": bindAdd, "-": bindAdd, "*": bindMul, "/": bindMul, "//": bindMul, "%": bindMul, "^": bindPow,
-}
-
-// spellings are other spellings of operators.
-var spellings = map[string]string{"!=": "<>", "==": "=", "**": "^"}
-
 // Parse parses one expression. The error is an *Error.
 func Parse(src string) (Node, error) {
 	p, err := newParser(src)

@@ -3,6 +3,7 @@ package expr
 import (
 	"fmt"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -31,21 +32,55 @@ var units = map[string]interval{
 	"DECADE": {months: 120}, "CENTURY": {months: 1200}, "MILLENNIUM": {months: 12000},
 }
 
-// parts are the names of the fields of a date; unitAliases are more of them.
-var parts = map[string]gpu.DatePart{
-	"MICROSECOND": gpu.PartMicrosecond, "MILLISECOND": gpu.PartMillisecond, "SECOND": gpu.PartSecond,
-	"MINUTE": gpu.PartMinute, "HOUR": gpu.PartHour, "DAY": gpu.PartDay, "WEEK": gpu.PartWeek, "MONTH": gpu.PartMonth,
-	"QUARTER": gpu.PartQuarter, "YEAR": gpu.PartYear, "DECADE": gpu.PartDecade, "CENTURY": gpu.PartCentury,
-	"MILLENNIUM": gpu.PartMillennium, "DOW": gpu.PartDayOfWeek, "ISODOW": gpu.PartISODayOfWeek, "DOY": gpu.PartDayOfYear,
-	"ISOYEAR": gpu.PartISOYear, "YEARWEEK": gpu.PartYearWeek, "ERA": gpu.PartEra, "EPOCH": gpu.PartEpoch, "JULIAN": gpu.PartJulian,
+// datePart is a row of the table of the fields of a date. aliases are other names, and
+// functions those that take the field; example follows the name of such a function.
+type datePart struct {
+	part                     gpu.DatePart
+	name, aliases, functions string
+	about, example           string
 }
 
-var unitAliases = map[string]string{
-	"US": "MICROSECOND", "USEC": "MICROSECOND", "USECS": "MICROSECOND", "MS": "MILLISECOND", "MSEC": "MILLISECOND", "MSECS": "MILLISECOND",
-	"S": "SECOND", "SEC": "SECOND", "SECS": "SECOND", "M": "MINUTE", "MIN": "MINUTE", "MINS": "MINUTE", "H": "HOUR", "HR": "HOUR", "HRS": "HOUR",
-	"D": "DAY", "DAYOFMONTH": "DAY", "W": "WEEK", "WEEKOFYEAR": "WEEK", "MON": "MONTH", "MONS": "MONTH", "Y": "YEAR", "YR": "YEAR", "YRS": "YEAR",
-	"DEC": "DECADE", "DECS": "DECADE", "C": "CENTURY", "CENT": "CENTURY", "CENTURIES": "CENTURY", "MIL": "MILLENNIUM", "MILS": "MILLENNIUM",
-	"MILLENNIA": "MILLENNIUM", "WEEKDAY": "DOW", "DAYOFWEEK": "DOW", "DAYOFYEAR": "DOY",
+func (p *datePart) result() string {
+	if p.part == gpu.PartEpoch || p.part == gpu.PartJulian {
+		return dbl
+	}
+	return bigint
+}
+
+var dateParts = []datePart{
+	{gpu.PartEra, "ERA", "", "ERA", "1, or 0 before the year 1.", "(DATE '2024-03-15') → 1"},
+	{gpu.PartMillennium, "MILLENNIUM", "MIL MILS MILLENNIA", "MILLENNIUM", "The millennium, which begins with the year 1.", "(DATE '2024-03-15') → 3"},
+	{gpu.PartCentury, "CENTURY", "C CENT CENTURIES", "CENTURY", "The century, which begins with the year 1.", "(DATE '2024-03-15') → 21"},
+	{gpu.PartDecade, "DECADE", "DEC DECS", "DECADE", "The year divided by 10.", "(DATE '2024-03-15') → 202"},
+	{gpu.PartYear, "YEAR", "Y YR YRS", "YEAR", "The year.", "(DATE '2024-03-15') → 2024"},
+	{gpu.PartQuarter, "QUARTER", "", "QUARTER", "The quarter of the year, 1 to 4.", "(DATE '2024-03-15') → 1"},
+	{gpu.PartMonth, "MONTH", "MON MONS", "MONTH", "The month, 1 to 12.", "(DATE '2024-03-15') → 3"},
+	{gpu.PartDay, "DAY", "D DAYOFMONTH", "DAY DAYOFMONTH", "The day of the month.", "(DATE '2024-03-15') → 15"},
+	{gpu.PartHour, "HOUR", "H HR HRS", "HOUR", "The hour, 0 to 23.", "(TIMESTAMP '2024-03-15 10:30:45.5') → 10"},
+	{gpu.PartMinute, "MINUTE", "M MIN MINS", "MINUTE", "The minute.", "(TIMESTAMP '2024-03-15 10:30:45.5') → 30"},
+	{gpu.PartSecond, "SECOND", "S SEC SECS", "SECOND", "The second, without its fraction.", "(TIMESTAMP '2024-03-15 10:30:45.5') → 45"},
+	{gpu.PartMillisecond, "MILLISECOND", "MS MSEC MSECS", "MILLISECOND", "The milliseconds of the minute.", "(TIMESTAMP '2024-03-15 10:30:45.5') → 45500"},
+	{gpu.PartMicrosecond, "MICROSECOND", "US USEC USECS", "MICROSECOND", "The microseconds of the minute.", "(TIMESTAMP '2024-03-15 10:30:45.5') → 45500000"},
+	{gpu.PartWeek, "WEEK", "W WEEKOFYEAR", "WEEK WEEKOFYEAR", "The week of ISO 8601, 1 to 53.", "(DATE '2024-03-15') → 11"},
+	{gpu.PartISOYear, "ISOYEAR", "", "ISOYEAR", "The year of the week of ISO 8601.", "(DATE '2024-12-31') → 2025"},
+	{gpu.PartYearWeek, "YEARWEEK", "", "YEARWEEK", "ISO year × 100 + week.", "(DATE '2024-12-31') → 202501"},
+	{gpu.PartDayOfWeek, "DOW", "WEEKDAY DAYOFWEEK", "DAYOFWEEK WEEKDAY", "The day of the week, 0 for Sunday.", "(DATE '2024-03-15') → 5"},
+	{gpu.PartISODayOfWeek, "ISODOW", "", "ISODOW", "The day of the week, 1 for Monday and 7 for Sunday.", "(DATE '2024-03-17') → 7"},
+	{gpu.PartDayOfYear, "DOY", "DAYOFYEAR", "DAYOFYEAR", "The day of the year, from 1.", "(DATE '2024-03-15') → 75"},
+	{gpu.PartEpoch, "EPOCH", "", "EPOCH", "The seconds since 1970-01-01, or since midnight.", "(TIMESTAMP '1970-01-02 00:00:00.5') → 86400.5"},
+	{gpu.PartJulian, "JULIAN", "", "JULIAN", "The Julian day.", "(TIMESTAMP '2024-03-15 12:00:00') → 2460385.5"},
+}
+
+// parts are the fields of a date by name, unitAliases their other names.
+var parts, unitAliases = map[string]gpu.DatePart{}, map[string]string{}
+
+func init() {
+	for _, p := range dateParts {
+		parts[p.name] = p.part
+		for _, alias := range strings.Fields(p.aliases) {
+			unitAliases[alias] = p.name
+		}
+	}
 }
 
 func canonicalUnit(name string) string {
@@ -67,12 +102,7 @@ func intervalUnit(name string) (string, bool) {
 }
 
 func partName(p gpu.DatePart) string {
-	for name, q := range parts {
-		if p == q {
-			return strings.ToLower(name)
-		}
-	}
-	return ""
+	return strings.ToLower(dateParts[slices.IndexFunc(dateParts, func(d datePart) bool { return d.part == p })].name)
 }
 
 // isInterval reports whether a tree consists of intervals, so that the operator above it

@@ -1,0 +1,188 @@
+package expr
+
+import (
+	_ "embed"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// function is a row of the table of scalar functions, from which calls are bound and the
+// reference is made.
+type function struct {
+	name, aliases string // aliases are separated by spaces
+	// args are the arguments as the reference shows them: "x", "x, y", "x[, y]", "x, …".
+	args string
+	bind func(b *binder, n *callNode, args []*Expr) (*Expr, error)
+	// result is the type of the result, about says what the function does. nulls says when
+	// the result is null; "" is: when an argument is. examples are "expression → result",
+	// the result as text, separated by lines.
+	result, about, nulls, examples string
+	// lazy says that arguments after the first may not be evaluated.
+	lazy bool
+}
+
+// arity returns the least and the greatest number of arguments; -1 is any number.
+func (f *function) arity() (lo, hi int) {
+	if f.args == "" {
+		return 0, 0
+	}
+	required, optional, _ := strings.Cut(f.args, "[")
+	lo = strings.Count(required, ",") + 1
+	if strings.HasPrefix(f.args, "[") {
+		lo = 0
+	}
+	if strings.HasSuffix(f.args, "…") {
+		return lo - 1, -1
+	}
+	return lo, lo + strings.Count(optional, ",")
+}
+
+// chapter is a part of the reference.
+type chapter struct {
+	title     string
+	functions []function
+}
+
+// functions are the scalar functions by name and alias. init fills the map, because
+// binding a call reads it.
+var functions map[string]*function
+
+// chapters has all scalar functions.
+var chapters []chapter
+
+func init() {
+	chapters = []chapter{
+		{"Numbers", numberFunctions()},
+		{"Text", textFunctions()},
+		{"Dates and times", dateFunctions()},
+		{"Any type", anyFunctions()},
+	}
+	functions = map[string]*function{}
+	for _, c := range chapters {
+		for i := range c.functions {
+			f := &c.functions[i]
+			functions[f.name] = f
+			for _, alias := range strings.Fields(f.aliases) {
+				functions[alias] = f
+			}
+		}
+	}
+}
+
+const (
+	likeX   = "that of x"
+	bigint  = "BIGINT"
+	dbl     = "DOUBLE"
+	varchar = "VARCHAR"
+	boolean = "BOOLEAN"
+)
+
+func numberFunctions() []function {
+	return []function{
+		{name: "abs", args: "x", bind: bindAbs, result: likeX, about: "The absolute value.",
+			examples: "abs(-7) → 7"},
+		{name: "sign", args: "x", bind: bindSignum, result: "TINYINT", about: "-1, 0 or 1; 0 for NaN.",
+			examples: "sign(-0.5) → -1"},
+		{name: "round", args: "x[, digits]", bind: bindRound, result: "that of x; a DECIMAL keeps as many digits after the point as remain",
+			about: "Rounds half away from zero to a constant number of digits after the point, or before it if negative.", examples: "round(2.345, 2) → 2.35\nround(1250, -2) → 1300"},
+		{name: "floor", args: "x", bind: whole(gpu.OpFloor), result: "that of x without digits after the point; DOUBLE for integers", about: "The greatest whole number that is not above x.",
+			examples: "floor(-1.5) → -2"},
+		{name: "ceil", aliases: "ceiling", args: "x", bind: whole(gpu.OpCeil), result: "that of x without digits after the point; DOUBLE for integers", about: "The least whole number that is not below x.",
+			examples: "ceil(1.2) → 2"},
+		{name: "trunc", args: "x", bind: bindTrunc, result: "that of x without digits after the point", about: "Drops the digits after the point.",
+			examples: "trunc(-1.9) → -1"},
+		{name: "mod", args: "x, y", bind: func(b *binder, n *callNode, a []*Expr) (*Expr, error) { return b.arithmetic(n, "%", a[0], a[1]) },
+			result: "that of x % y", about: "The remainder of x / y, with the sign of x.", examples: "mod(-7, 3) → -1"},
+		{name: "power", aliases: "pow", args: "x, y", bind: func(b *binder, n *callNode, a []*Expr) (*Expr, error) { return b.power(n, a[0], a[1]) },
+			result: dbl, about: "x to the power of y.", examples: "power(2, 10) → 1024.0"},
+		{name: "sqrt", args: "x", bind: mathFunction(gpu.MathSqrt), result: dbl, about: "The square root; NaN for negative numbers.", examples: "sqrt(2.25) → 1.5"},
+		{name: "cbrt", args: "x", bind: mathFunction(gpu.MathCbrt), result: dbl, about: "The cube root.", examples: "cbrt(8) → 2.0"},
+		{name: "exp", args: "x", bind: mathFunction(gpu.MathExp), result: dbl, about: "e to the power of x.", examples: "exp(0) → 1.0"},
+		{name: "ln", args: "x", bind: mathFunction(gpu.MathLn), result: dbl, about: "The natural logarithm; -Infinity for 0, NaN for negative numbers.", examples: "ln(1) → 0.0"},
+		{name: "log2", args: "x", bind: mathFunction(gpu.MathLog2), result: dbl, about: "The binary logarithm.", examples: "log2(8) → 3.0"},
+		{name: "log10", aliases: "log", args: "x", bind: mathFunction(gpu.MathLog10), result: dbl, about: "The decimal logarithm.", examples: "log10(1000) → 3.0"},
+	}
+}
+
+func textFunctions() []function {
+	text, truth := gpu.Of(gpu.String), gpu.Of(gpu.Bool)
+	return []function{
+		{name: "length", aliases: "len char_length character_length", args: "s", bind: bindLength, result: bigint, about: "The number of code points.", examples: "length('Äpfel') → 5"},
+		{name: "octet_length", args: "blob", bind: bindOctets, result: bigint, about: "The bytes of a BLOB.", examples: "octet_length('abc'::BLOB) → 3"},
+		{name: "lower", aliases: "lcase", args: "s", bind: stringFunction(gpu.OpLower, text), result: varchar, about: "Lower case.", examples: "lower('ÄB') → äb"},
+		{name: "upper", aliases: "ucase", args: "s", bind: stringFunction(gpu.OpUpper, text), result: varchar, about: "Upper case.", examples: "upper('äb') → ÄB"},
+		{name: "reverse", args: "s", bind: stringFunction(gpu.OpReverse, text), result: varchar, about: "The code points in reverse order.", examples: "reverse('abc') → cba"},
+		{name: "replace", args: "s, from, to", bind: stringFunction(gpu.OpReplace, text), result: varchar, about: "Replaces all occurrences of a text.", examples: "replace('hello', 'l', '-') → he--o"},
+		{name: "strpos", aliases: "position instr", args: "s, part", bind: stringFunction(gpu.OpPosition, gpu.Of(gpu.Int64)), result: bigint,
+			about: "The position of the first occurrence of a text, counted from 1; 0 without one. Also position(part IN s).", examples: "strpos('hello', 'l') → 3\nposition('x' IN 'hello') → 0"},
+		{name: "starts_with", aliases: "prefix", args: "s, part", bind: stringFunction(gpu.OpStartsWith, truth), result: boolean, about: "Whether s begins with part.", examples: "starts_with('hello', 'he') → true"},
+		{name: "ends_with", aliases: "suffix", args: "s, part", bind: stringFunction(gpu.OpEndsWith, truth), result: boolean, about: "Whether s ends with part.", examples: "ends_with('hello', 'he') → false"},
+		{name: "contains", args: "s, part", bind: stringFunction(gpu.OpContains, truth), result: boolean, about: "Whether part occurs in s.", examples: "contains('hello', 'ell') → true"},
+		{name: "substring", aliases: "substr", args: "s, start[, length]", bind: bindSubstring, result: varchar,
+			about: "Code points from a position on, counted from 1, or from the end if negative. A negative length takes those before. Also substring(s FROM start FOR length).", examples: "substring('hello', 2, 3) → ell\nsubstring('hello', -3) → llo"},
+		{name: "left", args: "s, n", bind: bindLeft, result: varchar, about: "The first n code points; all but the last -n if n is negative. n is a constant.", examples: "left('hello', 2) → he\nleft('hello', -2) → hel"},
+		{name: "right", args: "s, n", bind: bindRight, result: varchar, about: "The last n code points; all but the first -n if n is negative. n is a constant.", examples: "right('hello', 2) → lo"},
+		{name: "concat", args: "x, …", bind: bindConcat, result: varchar, about: "Joins the texts of its arguments.", nulls: "never; a null is an empty text", examples: "concat('a', 1, NULL, true) → a1true"},
+		{name: "trim", args: "s[, characters]", bind: trim(gpu.TrimLeft | gpu.TrimRight), result: varchar, about: "Drops the given characters, or spaces, at both ends. Also trim(BOTH characters FROM s).", examples: "trim('  a ') → a\ntrim('xxaxx', 'x') → a"},
+		{name: "ltrim", args: "s[, characters]", bind: trim(gpu.TrimLeft), result: varchar, about: "trim at the beginning.", examples: "ltrim('xxaxx', 'x') → axx"},
+		{name: "rtrim", args: "s[, characters]", bind: trim(gpu.TrimRight), result: varchar, about: "trim at the end.", examples: "rtrim('xxaxx', 'x') → xxa"},
+	}
+}
+
+func dateFunctions() []function {
+	list := []function{
+		{name: "date_part", aliases: "datepart", args: "part, d", bind: bindDatePart, result: "BIGINT; DOUBLE for epoch and julian", nulls: "if d is null or infinite",
+			about: "A part of a date or time. Also extract(part FROM d).", examples: "date_part('month', DATE '2024-03-15') → 3\nextract(hour FROM TIMESTAMP '2024-03-15 10:30:00') → 10"},
+		{name: "date_trunc", aliases: "datetrunc", args: "part, d", bind: bindDateTrunc, result: "TIMESTAMP, WITH TIME ZONE as d", about: "The first moment of the part in which d is.",
+			examples: "date_trunc('month', TIMESTAMP '2024-03-15 10:30:00') → 2024-03-01 00:00:00"},
+	}
+	for _, p := range dateParts {
+		if p.example == "" {
+			continue // only as a part
+		}
+		names := strings.Fields(strings.ToLower(p.functions))
+		part := p.part
+		list = append(list, function{name: names[0], aliases: strings.Join(names[1:], " "), args: "d", result: p.result(), nulls: "if d is null or infinite", about: p.about, examples: names[0] + p.example,
+			bind: func(b *binder, n *callNode, a []*Expr) (*Expr, error) { return b.extract(n, part, n.args[0], a[0]) }})
+	}
+	return list
+}
+
+func anyFunctions() []function {
+	return []function{
+		{name: "coalesce", args: "x, …", bind: bindCoalesce, lazy: true, result: "the common type", about: "The first argument that is not null.", nulls: "if all arguments are", examples: "coalesce(NULL, 2, 3) → 2"},
+		{name: "ifnull", args: "x, y", bind: bindCoalesce, lazy: true, result: "the common type", about: "x, or y where x is null.", nulls: "if both arguments are", examples: "ifnull(NULL, 'none') → none"},
+		{name: "nullif", args: "x, y", bind: bindNullIf, result: likeX, about: "x, or null where x equals y.", nulls: "if x is null or equals y", examples: "nullif(5, 5) → NULL\nnullif(5, 0) → 5"},
+		{name: "greatest", args: "x, …", bind: extreme(gpu.OpGe), result: "the common type", about: "The greatest of the arguments that are not null.", nulls: "if all arguments are", examples: "greatest(3, NULL, 7) → 7"},
+		{name: "least", args: "x, …", bind: extreme(gpu.OpLe), result: "the common type", about: "The least of the arguments that are not null.", nulls: "if all arguments are", examples: "least(3, NULL, 7) → 3"},
+		{name: "if", args: "condition, x, y", bind: bindIf, lazy: true, result: "the common type of x and y", about: "x where the condition is true, y elsewhere.", nulls: "if the chosen argument is", examples: "if(1 < 2, 'yes', 'no') → yes"},
+	}
+}
+
+//go:embed duckdb_functions.txt
+var duckdbFunctions string
+
+// MissingFunctions returns the names of those of DuckDB's scalar functions that are not in
+// the table. The list of DuckDB's functions leaves out those of types that gstream does not
+// have, of its catalog and of its extensions.
+func MissingFunctions() []string {
+	var names []string
+	for _, name := range strings.Fields(duckdbFunctions) {
+		if functions[name] == nil {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// unknownFunction returns the error of a call of a function that is not in the table.
+func (b *binder) unknownFunction(n *callNode) error {
+	if slices.Contains(MissingFunctions(), n.name) {
+		return b.errorf(n, "gstream does not have DuckDB's function %s yet; gstream functions lists those that it has", n.name)
+	}
+	names := slices.Sorted(maps.Keys(functions))
+	return b.errorf(n, "there is no function %q%s", cutRight(n.name, 60), suggest(n.name, names))
+}
