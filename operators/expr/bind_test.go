@@ -109,7 +109,7 @@ func TestErrorsPointAtTheMistakeAndSayWhatWasExpected(t *testing.T) {
 		"'abc'::integer":                 "cannot read \"abc\" as INTEGER",
 		"dt > 'tomorrow'":                "cannot read \"tomorrow\" as DATE, expected YYYY-MM-DD",
 		"dt + i64":                       "no operator + for DATE and BIGINT",
-		"ts - ts":                        "INTERVAL, which columns cannot hold",
+		"ts - ts":                        "INTERVAL by itself, which no column can hold",
 		"interval '1' year":              "found an INTERVAL by itself",
 		"dt + interval 'x' year":         "expected a number and a unit",
 		"dt + interval '1 yeer'":         "expected a unit",

@@ -42,7 +42,10 @@ func (b *binder) call(n *callNode) (*Expr, error) {
 		if lazy {
 			b.lazy++
 		}
-		e, err := b.bind(a)
+		e, err := b.bindAny(a)
+		if err == nil && !f.intervals {
+			err = b.noInterval(a, e)
+		}
 		if lazy {
 			b.lazy--
 		}
@@ -74,38 +77,18 @@ func arity(lo, hi int) string {
 }
 
 func (b *binder) binary(n *binaryNode) (*Expr, error) {
-	if n.op == "+" || n.op == "-" {
-		if isInterval(n.r) && !isInterval(n.l) {
-			return b.plusInterval(n, n.l, n.r, n.op == "-")
-		}
-		if isInterval(n.l) && !isInterval(n.r) && n.op == "+" {
-			return b.plusInterval(n, n.r, n.l, false)
-		}
-	}
-	x, err := b.bind(n.l)
+	x, err := b.bindAny(n.l)
 	if err != nil {
 		return nil, err
 	}
-	y, err := b.bind(n.r)
+	y, err := b.bindAny(n.r)
 	if err != nil {
 		return nil, err
+	}
+	if x.isInterval() || y.isInterval() {
+		return b.intervalOperator(n, x, y)
 	}
 	return operators[n.op].bind(b, n, x, y)
-}
-
-func (b *binder) plusInterval(n Node, date, length Node, minus bool) (*Expr, error) {
-	v, err := b.interval(length)
-	if err == nil && minus {
-		v, err = b.scaled(length, v, -1)
-	}
-	if err != nil {
-		return nil, err
-	}
-	x, err := b.bind(date)
-	if err != nil {
-		return nil, err
-	}
-	return b.addInterval(n, x, v)
 }
 
 // numeric returns an error unless an argument is a number.

@@ -429,6 +429,12 @@ var known = []struct {
 	{"a NaN has no sign in text", func(_ string, x *difference) bool {
 		return x.kind == "value" && strings.Contains(x.duck, "-nan") && strings.ReplaceAll(x.duck, "-nan", "nan") == x.our
 	}},
+	{"infinite timestamps are null apart", func(_ string, x *difference) bool {
+		return x.kind == "only DuckDB fails" && strings.Contains(x.duck, "Cannot subtract infinite timestamps")
+	}},
+	{"time_bucket of the first timestamps", func(sql string, x *difference) bool {
+		return x.kind == "only DuckDB fails" && strings.Contains(sql, "time_bucket") && strings.Contains(x.duck, "Overflow in subtraction of INT64")
+	}},
 	{"a defect of DuckDB's own", func(_ string, x *difference) bool {
 		return strings.Contains(x.duck, "FATAL Error") || strings.Contains(x.duck, "INTERNAL Error")
 	}},
@@ -533,6 +539,9 @@ func TestRandomExpressionsUseEveryFunction(t *testing.T) {
 		text.WriteString(exprtest.NewGenerator(rand.New(rand.NewPCG(seed, 11)), schema).Any(1+int(seed%5)).SQL() + "\n")
 	}
 	for _, name := range expr.FunctionNames() {
+		if slices.Contains([]string{"current_date", "today", "now", "current_timestamp", "get_current_timestamp", "transaction_timestamp", "localtimestamp"}, name) {
+			continue // they differ from DuckDB's
+		}
 		if !regexp.MustCompile(`\b` + name + `\(`).MatchString(text.String()) {
 			t.Errorf("the generator never calls %s", name)
 		}

@@ -16,8 +16,6 @@ type Entry struct {
 	Nulls    string    `json:"nulls"`
 	About    string    `json:"about"`
 	Examples []Example `json:"examples,omitempty"`
-	// Nondeterministic says that the result depends on the time of the run.
-	Nondeterministic bool `json:"nondeterministic,omitempty"`
 }
 
 // Example is a constant expression and its result as text, NULL for null.

@@ -22,6 +22,8 @@ type function struct {
 	result, about, nulls, examples string
 	// lazy says that arguments after the first may not be evaluated.
 	lazy bool
+	// intervals says that arguments may be intervals.
+	intervals bool
 }
 
 // arity returns the least and the greatest number of arguments; -1 is any number.
@@ -134,10 +136,43 @@ func textFunctions() []function {
 
 func dateFunctions() []function {
 	list := []function{
-		{name: "date_part", aliases: "datepart", args: "part, d", bind: bindDatePart, result: "BIGINT; DOUBLE for epoch and julian", nulls: "if d is null or infinite",
+		{name: "date_part", aliases: "datepart", args: "part, d", bind: bindDatePart, intervals: true, result: "BIGINT; DOUBLE for epoch and julian", nulls: "if d is null or infinite",
 			about: "A part of a date or time. Also extract(part FROM d).", examples: "date_part('month', DATE '2024-03-15') → 3\nextract(hour FROM TIMESTAMP '2024-03-15 10:30:00') → 10"},
 		{name: "date_trunc", aliases: "datetrunc", args: "part, d", bind: bindDateTrunc, result: "TIMESTAMP, WITH TIME ZONE as d", about: "The first moment of the part in which d is.",
 			examples: "date_trunc('month', TIMESTAMP '2024-03-15 10:30:00') → 2024-03-01 00:00:00"},
+	}
+	moments := "DATE '2024-01-31', TIMESTAMP '2024-03-15 10:00:00'"
+	list = append(list, []function{
+		{name: "date_diff", aliases: "datediff", args: "part, from, to", bind: bindDateDiff, result: bigint, about: "The number of borders of the part between two dates or times; of weeks, how many have passed.", nulls: "if a date is null or infinite",
+			examples: "date_diff('month', " + moments + ") → 2\ndate_diff('hour', TIME '10:59:00', TIME '11:00:00') → 1"},
+		{name: "date_sub", aliases: "datesub", args: "part, from, to", bind: bindDateSub, result: bigint, about: "The number of complete parts between two dates or times.", nulls: "if a date is null or infinite",
+			examples: "date_sub('month', " + moments + ") → 1"},
+		{name: "date_add", args: "d, interval", bind: bindDateAdd, intervals: true, result: "that of d + interval", about: "d + interval.", examples: "date_add(DATE '2024-01-31', INTERVAL 1 MONTH) → 2024-02-29 00:00:00"},
+		{name: "age", args: "to[, from]", bind: bindAge, intervals: true, result: "INTERVAL", about: "The time between two moments in years, months, days and the rest; with one argument from it to today.", nulls: "if an argument is null or infinite",
+			examples: "age(TIMESTAMP '2024-03-15 10:00:00', TIMESTAMP '2023-03-31 12:30:00')::VARCHAR → 11 months 14 days 21:30:00"},
+		{name: "last_day", args: "d", bind: macro("d", "_1::DATE + (days_in_month(_1) - day(_1))::INTEGER"), result: "DATE", about: "The last day of the month.", examples: "last_day(DATE '2024-02-03') → 2024-02-29"},
+		{name: "days_in_month", args: "d", bind: macro("d", monthDays), result: bigint, about: "The days of the month.", examples: "days_in_month(DATE '2024-02-03') → 29"},
+		{name: "monthname", args: "d", bind: nameOf("month", monthNames), result: varchar, about: "The name of the month in English.", examples: "monthname(DATE '2024-03-15') → March"},
+		{name: "dayname", args: "d", bind: nameOf("isodow", weekdayNames), result: varchar, about: "The name of the day of the week in English.", examples: "dayname(DATE '2024-03-15') → Friday"},
+		{name: "time_bucket", args: "width, d[, offset or origin]", bind: bindTimeBucket, intervals: true, result: "that of d", about: "The beginning of the bucket that d is in. width is a constant INTERVAL. Buckets begin at 2000-01-03, or at 2000-01-01 if width is in months; at an origin; or later by an offset, which is an INTERVAL.",
+			examples: "time_bucket(INTERVAL 15 MINUTE, TIMESTAMP '2024-03-15 10:50:00') → 2024-03-15 10:45:00\ntime_bucket(INTERVAL 1 WEEK, DATE '2024-03-15') → 2024-03-11"},
+		{name: "epoch_us", args: "d", bind: bindEpochMicros, intervals: true, result: bigint, about: "The microseconds since 1970-01-01 or midnight, or of an INTERVAL.", nulls: "if d is null or infinite", examples: "epoch_us(TIMESTAMP '1970-01-01 00:00:01.5') → 1500000"},
+		{name: "epoch_ms", args: "d", bind: bindEpochMillis, intervals: true, result: "BIGINT; TIMESTAMP for an integer", about: "The milliseconds since 1970-01-01, rounded, or since midnight. Of an integer, the TIMESTAMP with so many milliseconds.", nulls: "if d is null or infinite",
+			examples: "epoch_ms(DATE '1970-01-02') → 86400000\nepoch_ms(1500) → 1970-01-01 00:00:01.5"},
+		{name: "epoch_ns", args: "d", bind: bindEpochNanos, intervals: true, result: bigint, about: "The nanoseconds since 1970-01-01 or midnight.", nulls: "if d is null or infinite", examples: "epoch_ns(TIMESTAMP_NS '1970-01-01 00:00:00.000000007') → 7"},
+		{name: "to_timestamp", args: "seconds", bind: bindToTimestamp, result: "TIMESTAMPTZ", about: "The moment so many seconds after 1970-01-01.", examples: "to_timestamp(1.5) → 1970-01-01 00:00:01.5+00"},
+		{name: "make_timestamp_ms", args: "ms", bind: timestampOf(gpu.TimestampOf(gpu.Microsecond, false), 1000), result: "TIMESTAMP", about: "The TIMESTAMP so many milliseconds after 1970-01-01.", examples: "make_timestamp_ms(1500) → 1970-01-01 00:00:01.5"},
+		{name: "make_timestamp_ns", args: "ns", bind: timestampOf(gpu.TimestampOf(gpu.Nanosecond, false), 1), result: "TIMESTAMP_NS", about: "The TIMESTAMP_NS so many nanoseconds after 1970-01-01.", examples: "make_timestamp_ns(7) → 1970-01-01 00:00:00.000000007"},
+		{name: "current_date", aliases: "today", bind: atPlanning("DATE"), result: "DATE", about: "The day in UTC, the same in a whole run. current_date also without parentheses.", nulls: "never", examples: "current_date > DATE '2024-01-01' → true"},
+		{name: "now", aliases: "current_timestamp get_current_timestamp transaction_timestamp", bind: atPlanning("TIMESTAMPTZ"), result: "TIMESTAMPTZ", about: "The time, the same in a whole run. current_timestamp also without parentheses.", nulls: "never", examples: "now() > TIMESTAMPTZ '2024-01-01' → true"},
+		{name: "localtimestamp", bind: atPlanning("TIMESTAMP"), result: "TIMESTAMP", about: "The time in UTC, the same in a whole run. Also without parentheses.", nulls: "never", examples: "localtimestamp > TIMESTAMP '2024-01-01' → true"},
+	}...)
+	for _, u := range []string{"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "DECADE", "CENTURY", "MILLENNIUM"} {
+		plural := map[string]string{"CENTURY": "centuries", "MILLENNIUM": "millennia"}[u]
+		if plural == "" {
+			plural = strings.ToLower(u) + "s"
+		}
+		list = append(list, function{name: "to_" + plural, args: "n", bind: toInterval(u), result: "INTERVAL", about: "INTERVAL (n) " + u + ".", examples: "to_" + plural + "(2) = INTERVAL 2 " + u + " → true"})
 	}
 	for _, p := range dateParts {
 		if p.example == "" {
@@ -145,7 +180,7 @@ func dateFunctions() []function {
 		}
 		names := strings.Fields(strings.ToLower(p.functions))
 		part := p.part
-		list = append(list, function{name: names[0], aliases: strings.Join(names[1:], " "), args: "d", result: p.result(), nulls: "if d is null or infinite", about: p.about, examples: names[0] + p.example,
+		list = append(list, function{intervals: true, name: names[0], aliases: strings.Join(names[1:], " "), args: "d", result: p.result(), nulls: "if d is null or infinite", about: p.about, examples: names[0] + p.example,
 			bind: func(b *binder, n *callNode, a []*Expr) (*Expr, error) { return b.extract(n, part, n.args[0], a[0]) }})
 	}
 	return list

@@ -447,7 +447,10 @@ func (g *Generator) integer(depth int) *Node {
 	case 2:
 		return New(Integer, "octet_length(?)", g.Of(Blob, depth))
 	case 3:
-		return New(Integer, "(? - ?)", g.Of(Date, depth), g.Of(Date, depth))
+		if g.r.IntN(2) == 0 || g.Tame {
+			return New(Integer, "(? - ?)", g.Of(Date, depth), g.Of(Date, depth))
+		}
+		return g.elapsed(depth)
 	case 4, 5:
 		c := []Class{Date, Timestamp, Timestamp, Time}[g.r.IntN(4)]
 		part := g.one(timeParts...)
@@ -462,6 +465,23 @@ func (g *Generator) integer(depth int) *Node {
 	return New(Integer, "(? "+g.one("+", "-", "*", "//", "%")+" ?)", g.Of(Integer, depth), g.Of(Integer, depth))
 }
 
+// elapsed draws a number that two dates or a duration give.
+func (g *Generator) elapsed(depth int) *Node {
+	moment := func() *Node { return g.Of([]Class{Date, Timestamp}[g.r.IntN(2)], depth) }
+	part := g.one("year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond", "microsecond", "decade", "century", "millennium", "isoyear")
+	switch g.r.IntN(6) {
+	case 0, 1:
+		return New(Integer, g.one("date_diff", "datediff", "date_sub", "datesub")+"('"+part+"', ?, ?)", moment(), moment())
+	case 2:
+		return New(Integer, g.one("date_diff", "date_sub")+"('"+g.one(timeParts...)+"', ?, ?)", g.Of(Time, depth), g.Of(Time, depth))
+	case 3:
+		return New(Integer, g.one("epoch_us(?)", "epoch_ms(?)", "epoch_ns(?)", "days_in_month(?)", "epoch_us(? - TIMESTAMP '2000-01-01 12:00:00')"), g.Of(Timestamp, depth))
+	case 4:
+		return New(Integer, "extract("+g.one("year", "month", "day", "hour", "second", "microsecond")+" FROM age(?, ?))", moment(), moment())
+	}
+	return New(Integer, "extract("+g.one("day", "hour", "minute", "second")+" FROM ? - ?)", g.Of(Timestamp, depth), g.Of(Timestamp, depth))
+}
+
 func (g *Generator) text(depth int) *Node {
 	x := g.Of(Text, depth)
 	small := func() *Node {
@@ -470,7 +490,7 @@ func (g *Generator) text(depth int) *Node {
 		}
 		return g.Of(Integer, depth)
 	}
-	switch g.r.IntN(12) {
+	switch g.r.IntN(13) {
 	case 0, 1:
 		c := []Class{Text, Text, Text, Number, Date, Bool, Timestamp}[g.r.IntN(7)]
 		return New(Text, "(? || ?)", x, g.Of(c, depth))
@@ -491,6 +511,10 @@ func (g *Generator) text(depth int) *Node {
 		return New(Text, "substring(?, ?)", x, small())
 	case 8:
 		return New(Text, g.one("left", "right")+"(?, "+g.one("0", "1", "2", "3", "-1", "-2", "100")+")", x)
+	case 11:
+		if !g.Tame {
+			return New(Text, g.one("monthname(?)", "dayname(?)"), g.Of([]Class{Date, Timestamp}[g.r.IntN(2)], depth))
+		}
 	case 9:
 		return New(Text, g.one("trim(?)", "ltrim(?)", "rtrim(?)", "trim(BOTH FROM ?)"), x)
 	case 10:
@@ -522,6 +546,9 @@ func (g *Generator) shifted(c, from Class, depth int) *Node {
 }
 
 func (g *Generator) date(depth int) *Node {
+	if g.r.IntN(8) == 0 && !g.Tame {
+		return New(Date, g.one("last_day(?)", "time_bucket(INTERVAL 10 DAY, ?)", "time_bucket(INTERVAL 5 MONTH, ?)"), g.Of(Date, depth))
+	}
 	if g.r.IntN(4) == 0 {
 		return New(Date, "?::DATE", wrapped(g.Of(Timestamp, depth)))
 	}
@@ -536,6 +563,20 @@ func (g *Generator) timestamp(depth int) *Node {
 		return New(Timestamp, g.one("date_trunc", "datetrunc")+"('"+part+"', ?)", g.Of(from, depth))
 	case 2:
 		return New(Timestamp, "(? + ?)", g.Of(Date, depth), g.Of(Time, depth))
+	case 3:
+		if g.Tame {
+			break
+		}
+		switch g.r.IntN(4) {
+		case 0:
+			return New(Timestamp, g.one("epoch_ms(?::BIGINT)", "make_timestamp_ms(?::BIGINT)", "make_timestamp_ns(?::BIGINT)"), g.Of(Integer, 0))
+		case 1:
+			return New(Timestamp, "to_timestamp(?)", g.Of(Integer, 0))
+		case 2:
+			return New(Timestamp, "time_bucket("+g.one("INTERVAL 15 MINUTE", "INTERVAL 2 DAY", "INTERVAL 7 MONTH", "INTERVAL 3 YEAR")+", ?)", g.Of(Timestamp, depth))
+		}
+		unit := g.one("years", "quarters", "months", "weeks", "days", "hours", "minutes", "seconds", "milliseconds", "microseconds", "decades", "centuries", "millennia")
+		return New(Timestamp, "date_add(?, to_"+unit+"(?::INTEGER))", g.Of(Timestamp, depth), g.Of(Integer, 0))
 	}
 	return g.shifted(Timestamp, from, depth)
 }

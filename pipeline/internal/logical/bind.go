@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
@@ -25,13 +26,21 @@ type binder struct {
 	faults job.Diagnostics
 	// named has the relations so far; nil for a relation with a fault.
 	named map[string]Node
+	now   time.Time // of the planning, in all expressions
+}
+
+// scope is scopeOf for expressions of the job.
+func (b *binder) scope(n Node) *expr.Scope {
+	s := scopeOf(n)
+	s.Now = b.now
+	return s
 }
 
 // Bind returns the relation of the last step over the tables of the sources, and the
 // mistakes in the query. The caller has reported the sources without a table; Bind skips
 // whatever depends on them.
 func Bind(q Query, tables map[string]source.Table) (Node, job.Diagnostics) {
-	b := &binder{query: q, named: map[string]Node{}}
+	b := &binder{query: q, named: map[string]Node{}, now: time.Now().UTC().Truncate(time.Microsecond)}
 	for _, name := range q.Sources {
 		b.named[name] = nil
 		if t, ok := tables[name]; ok {
@@ -131,7 +140,7 @@ func (s *stepBinder) expr(text string, in Node, sub string) *expr.Expr {
 	n, err := expr.Parse(text)
 	if err == nil {
 		var e *expr.Expr
-		if e, err = expr.Bind(n, scopeOf(in)); err == nil {
+		if e, err = expr.Bind(n, s.scope(in)); err == nil {
 			return e
 		}
 	}
@@ -188,7 +197,7 @@ func (s *stepBinder) key(in Node, text, sub, kind string) *expr.Expr {
 	}
 	// The columns of e do not tell, because folding may have removed one.
 	if n, err := expr.Parse(text); err == nil {
-		if _, err := expr.Bind(n, &expr.Scope{Schema: &gpu.Schema{}, Fold: host.Fold}); err == nil {
+		if _, err := expr.Bind(n, &expr.Scope{Schema: &gpu.Schema{}, Fold: host.Fold, Now: s.now}); err == nil {
 			s.faultf(sub, "the %s key %s uses no column, so it is the same in every row; write the name of a column, or its position as a number", kind, text)
 			return nil
 		}
@@ -217,7 +226,7 @@ func (s *stepBinder) filter(in Node) Node {
 // selection computes the columns of a select list, which is the value at path, from the rows
 // that meet the step's qualify.
 func (s *stepBinder) selection(in Node, list job.Columns, path string) Node {
-	scope := scopeOf(in)
+	scope := s.scope(in)
 	r := in.Rel()
 	var exprs []*expr.Expr
 	var names []string
@@ -397,7 +406,7 @@ func castTo(in Node, types []gpu.Type) (Node, error) {
 func (s *stepBinder) group(in Node) Node {
 	g := s.step.Group
 	r := in.Rel()
-	scope := scopeOf(in)
+	scope := s.scope(in)
 	var exprs []*expr.Expr // the keys
 	var names []string     // names of the keys
 	var keys []string      // their texts
@@ -536,11 +545,11 @@ func (s *stepBinder) afterGroup(in, g Node, columns []string, texts []string, po
 	if sets != nil {
 		hidden = 1
 	}
-	whole := scopeOf(g)
+	whole := s.scope(g)
 	exprs, tables := columnsOf(g)[:nkeys], slices.Clone(g.Rel().tables[:nkeys])
 	for i, post := range posts {
 		cols := make([]int, nkeys+hidden)
-		scope := &expr.Scope{Schema: &gpu.Schema{}, Fold: host.Fold, Grouping: &expr.Grouping{Keys: nkeys, Sets: sets}}
+		scope := &expr.Scope{Schema: &gpu.Schema{}, Fold: host.Fold, Now: s.now, Grouping: &expr.Grouping{Keys: nkeys, Sets: sets}}
 		for k := range cols {
 			cols[k] = k
 		}
