@@ -336,7 +336,7 @@ func (b *binder) unary(n *unaryNode) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	if x.isInterval() && n.op != "NOT" {
+	if x.isInterval() && (n.op == "+" || n.op == "-") {
 		if n.op == "+" {
 			return x, nil
 		}
@@ -344,6 +344,12 @@ func (b *binder) unary(n *unaryNode) (*Expr, error) {
 	}
 	if err := b.noInterval(n.x, x); err != nil {
 		return nil, err
+	}
+	if n.op == "~" {
+		return b.complement(n, x)
+	}
+	if n.op == "@" {
+		return b.expand(n, "abs(_1)", x)
 	}
 	if n.op == "NOT" {
 		if x, err = b.boolean(n.x, x, "NOT"); err != nil {
@@ -388,7 +394,7 @@ func (b *binder) boolean(n Node, e *Expr, where string) (*Expr, error) {
 	if e.literal == nullLiteral {
 		return newConstant(gpu.Null(gpu.Of(gpu.Bool))), nil
 	}
-	if e.literal == stringLiteral {
+	if e.literal == stringLiteral || e.typ.IsNumeric() { // not 0
 		return b.convert(n, e, gpu.Of(gpu.Bool), false)
 	}
 	if e.typ.Kind != gpu.Bool {

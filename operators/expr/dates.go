@@ -487,3 +487,58 @@ func atPlanning(typ string) func(*binder, *callNode, []*Expr) (*Expr, error) {
 		return b.expand(n, "CAST(_1 AS "+typ+")", now)
 	}
 }
+
+func bindMakeDate(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	args, err := b.arguments(n, "i", a)
+	if err != nil {
+		return nil, err
+	}
+	switch len(args) {
+	case 1:
+		return b.expand(n, "DATE '1970-01-01' + _1::INTEGER", args...)
+	case 3:
+		t := gpu.Of(gpu.Date)
+		return b.op(n, Expr{op: gpu.OpMakeDate, typ: t, nullable: args[0].nullable || args[1].nullable || args[2].nullable, rng: typeRange(t), fails: true}, args...)
+	}
+	return nil, b.errorf(n, "%s takes 1 or 3 arguments, found %d", n.name, len(a))
+}
+
+func bindMakeTime(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	args, err := b.arguments(n, "iif", a)
+	if err != nil {
+		return nil, err
+	}
+	micros, err := b.expand(n, "_1 * 3600000000 + _2 * 60000000 + round(_3 * 1000000)::BIGINT", args...)
+	if err != nil {
+		return nil, err
+	}
+	valid, err := b.expand(n, "_1 BETWEEN 0 AND 24 AND _2 BETWEEN 0 AND 59 AND _3 BETWEEN 0 AND 60 AND _4 <= 86400000000", append(args, micros)...)
+	if err != nil {
+		return nil, err
+	}
+	t := gpu.TimeOf(gpu.Microsecond)
+	e, err := b.op(n, Expr{op: gpu.OpAdd, typ: t, nullable: micros.nullable, rng: typeRange(t), fails: true}, newConstant(gpu.IntScalar(t, 0)), micros)
+	if err != nil {
+		return nil, err
+	}
+	if e, err = b.expand(n, "CASE WHEN _2 = 86400000000 THEN TIME '24:00:00' ELSE _1 END", e, micros); err != nil {
+		return nil, err
+	}
+	return b.require(n, valid, e, "there is no time of this hour, minute and second")
+}
+
+func bindMakeTimestamp(typ string) func(*binder, *callNode, []*Expr) (*Expr, error) {
+	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+		switch len(a) {
+		case 1:
+			return timestampOf(gpu.TimestampOf(gpu.Microsecond, typ == "TIMESTAMPTZ"), 1)(b, n, a)
+		case 6:
+			args, err := b.arguments(n, "iiiiif", a)
+			if err != nil {
+				return nil, err
+			}
+			return b.expand(n, "CAST(make_date(_1, _2, _3) + make_time(_4, _5, _6) AS "+typ+")", args...)
+		}
+		return nil, b.errorf(n, "%s takes 1 or 6 arguments, found %d", n.name, len(a))
+	}
+}

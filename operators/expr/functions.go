@@ -36,6 +36,9 @@ func (b *binder) call(n *callNode) (*Expr, error) {
 	if lo, hi := f.arity(); len(n.args) < lo || hi >= 0 && len(n.args) > hi {
 		return nil, b.errorf(n, "%s takes %s, found %d", n.name, arity(lo, hi), len(n.args))
 	}
+	if f.unbound {
+		return f.bind(b, n, nil)
+	}
 	args := make([]*Expr, len(n.args))
 	for i, a := range n.args {
 		lazy := i > 0 && f.lazy
@@ -96,6 +99,9 @@ func (b *binder) numeric(n *callNode, i int, e *Expr) (*Expr, error) {
 	if e.literal == nullLiteral {
 		return newConstant(gpu.Null(gpu.Of(gpu.Int32))), nil
 	}
+	if e.literal == stringLiteral {
+		return b.convert(n.args[i], e, gpu.Of(gpu.Float64), false)
+	}
 	if !e.typ.IsNumeric() {
 		return nil, b.errorf(n.args[i], "%s needs a number, found %v", n.name, e.typ)
 	}
@@ -126,11 +132,10 @@ func bindRound(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	}
 	digits := 0
 	if len(a) == 2 {
-		c, ok := a[1].Constant()
-		if !ok || !a[1].typ.IsInteger() || !c.Valid || !c.Int.IsInt64() {
-			return nil, b.errorf(n.args[1], "the digits of round must be a constant integer")
+		constant := false
+		if digits, constant = b.digits(n, a[1]); !constant {
+			return b.byColumn(n, x, a[1])
 		}
-		digits = int(min(max(c.Int.Int64(), -400), 400))
 	}
 	if x.typ.IsUnsigned() {
 		// DuckDB rounds these in a signed type.

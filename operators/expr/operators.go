@@ -1,6 +1,10 @@
 package expr
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/gstream/gstream/gpu"
+)
 
 // operator is a row of the table of operators with two plain operands, from which they are
 // parsed and bound and the reference is made.
@@ -39,9 +43,16 @@ var operatorTable = []operator{
 	{name: "%", power: bindMul, bind: calculate, result: "the common type", about: "The remainder, with the sign of x. A divisor of 0 is an error, except for floats.", examples: "-7 % 2 → -1"},
 	{name: "+", power: bindAdd, bind: calculate, result: "the common type; a DECIMAL has one digit more", about: "The sum. Also DATE + days, DATE + TIME, and dates and times + INTERVAL, which are TIMESTAMPs.", examples: "1 + 2.5 → 3.5\nDATE '2024-02-28' + 2 → 2024-03-01\nDATE '2024-01-31' + INTERVAL 1 MONTH → 2024-02-29 00:00:00"},
 	{name: "-", power: bindAdd, bind: calculate, result: "the common type; BIGINT for DATE - DATE", about: "The difference. Also DATE - days, DATE - DATE, which is days, and dates and times - INTERVAL.", examples: "5 - 7 → -2\nDATE '2024-03-01' - DATE '2024-02-01' → 29"},
+	{name: "&", power: bindBits, bind: bitOperator(gpu.OpBitAnd), result: "the common type", about: "The bits that both integers have. ~x has those that x does not have.", examples: "5 & 3 → 1\n~5 → -6"},
+	{name: "|", power: bindBits, bind: bitOperator(gpu.OpBitOr), result: "the common type", about: "The bits that one of two integers has; xor(x, y) has those of exactly one.", examples: "5 | 3 → 7"},
+	{name: "<<", power: bindBits, bind: bitOperator(gpu.OpShiftLeft), result: "the common type", about: "x shifted left by y bits. A bit that is lost is an error, and so are negative operands.", examples: "1 << 3 → 8"},
+	{name: ">>", power: bindBits, bind: bitOperator(gpu.OpShiftRight), result: "the common type", about: "x shifted right by y bits; 0 if y is negative or too large.", examples: "-8 >> 1 → -4"},
 	{name: "||", power: bindOther, bind: func(b *binder, n *binaryNode, x, y *Expr) (*Expr, error) {
 		return b.concat(n, []Node{n.l, n.r}, []*Expr{x, y})
 	}, result: "VARCHAR; BLOB for BLOBs", about: "Joins two texts. An operand of another type becomes text.", examples: "'a' || 1 → a1"},
+	{name: "^@", power: bindOther, bind: func(b *binder, n *binaryNode, x, y *Expr) (*Expr, error) {
+		return b.expand(n, "starts_with(_1, _2)", x, y)
+	}, result: boolean, about: "Whether x begins with y.", examples: "'hello' ^@ 'he' → true"},
 	{name: "=", spellings: "==", power: bindCompare, bind: comparison, result: boolean, about: "Equal. NaN equals NaN, -0 equals 0.", examples: "1 = 1.0 → true"},
 	{name: "<>", spellings: "!=", power: bindCompare, bind: comparison, result: boolean, about: "Not equal.", examples: "'a' <> 'A' → true"},
 	{name: "<", power: bindCompare, bind: comparison, result: boolean, about: "Less. Texts compare by bytes; NaN is above all numbers.", examples: "'Z' < 'a' → true"},
@@ -56,6 +67,13 @@ func comparison(b *binder, n *binaryNode, x, y *Expr) (*Expr, error) {
 
 // calculate binds arithmetic on numbers, dates and times.
 func calculate(b *binder, n *binaryNode, x, y *Expr) (*Expr, error) {
+	if x.typ.Kind == gpu.Timestamp && n.op == "+" && y.literal == stringLiteral {
+		length, err := b.intervalText(n.r, y.value.Str, "")
+		if err != nil {
+			return nil, err
+		}
+		return b.addInterval(n, n.l, x, length)
+	}
 	if e, done, err := b.dateArithmetic(n, x, y); done {
 		return e, err
 	}
@@ -75,7 +93,7 @@ var formTable = []form{
 	{"IS DISTINCT FROM", "x IS [NOT] DISTINCT FROM y", boolean, "`<>` that treats a null as a value.", "never", "NULL IS DISTINCT FROM 1 → true"},
 	{"BETWEEN", "x [NOT] BETWEEN y AND z", boolean, "x >= y AND x <= z.", "", "5 BETWEEN 1 AND 10 → true"},
 	{"IN", "x [NOT] IN (y, …)", boolean, "Whether x equals one of the list.", "if x is null, or no value is equal and one is null", "2 IN (1, 2, 3) → true\n4 IN (1, NULL) → NULL"},
-	{"LIKE", "s [NOT] LIKE pattern [ESCAPE c]", boolean, "Whether the whole text fits the pattern, in which % is any text and _ any code point. Also s ~~ pattern.", "", "'hello' LIKE 'h%o' → true\n'50%' LIKE '5_!%' ESCAPE '!' → true"},
+	{"LIKE", "s [NOT] LIKE pattern [ESCAPE c]", boolean, "Whether the whole text fits the pattern, in which % is any text and _ any code point. Only a constant pattern has ESCAPE. Also s ~~ pattern.", "", "'hello' LIKE 'h%o' → true\n'50%' LIKE '5_!%' ESCAPE '!' → true\n'hello' LIKE lower('H') || '%' → true"},
 	{"ILIKE", "s [NOT] ILIKE pattern [ESCAPE c]", boolean, "LIKE without regard to case. Also s ~~* pattern.", "", "'HELLO' ILIKE 'h%o' → true"},
 	{"CASE", "CASE [x] WHEN y THEN z … [ELSE w] END", "the common type of the results", "The result of the first condition that is true, or of the first y that equals x.", "if the chosen result is, or nothing is chosen and there is no ELSE", "CASE WHEN 1 > 2 THEN 'a' ELSE 'b' END → b\nCASE 3 WHEN 3 THEN 'three' END → three"},
 	{"CAST", "CAST(x AS type), x::type", "the type", "Converts x, or fails.", "", "CAST('42' AS INTEGER) → 42\n2.5::INTEGER → 3"},

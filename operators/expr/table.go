@@ -3,6 +3,7 @@ package expr
 import (
 	_ "embed"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -24,6 +25,8 @@ type function struct {
 	lazy bool
 	// intervals says that arguments may be intervals.
 	intervals bool
+	// unbound says that bind binds the arguments itself.
+	unbound bool
 }
 
 // arity returns the least and the greatest number of arguments; -1 is any number.
@@ -33,8 +36,8 @@ func (f *function) arity() (lo, hi int) {
 	}
 	required, optional, _ := strings.Cut(f.args, "[")
 	lo = strings.Count(required, ",") + 1
-	if strings.HasPrefix(f.args, "[") {
-		lo = 0
+	if strings.HasPrefix(f.args, "[") { // all but the last are optional
+		return 1, strings.Count(f.args, ",") + 1
 	}
 	if strings.HasSuffix(f.args, "…") {
 		return lo - 1, -1
@@ -89,13 +92,13 @@ func numberFunctions() []function {
 		{name: "sign", args: "x", bind: bindSignum, result: "TINYINT", about: "-1, 0 or 1; 0 for NaN.",
 			examples: "sign(-0.5) → -1"},
 		{name: "round", args: "x[, digits]", bind: bindRound, result: "that of x; a DECIMAL keeps as many digits after the point as remain",
-			about: "Rounds half away from zero to a constant number of digits after the point, or before it if negative.", examples: "round(2.345, 2) → 2.35\nround(1250, -2) → 1300"},
+			about: "Rounds half away from zero to a number of digits after the point, or before it if negative. For decimals it is constant.", examples: "round(2.345, 2) → 2.35\nround(1250, -2) → 1300"},
 		{name: "floor", args: "x", bind: whole(gpu.OpFloor), result: "that of x without digits after the point; DOUBLE for integers", about: "The greatest whole number that is not above x.",
 			examples: "floor(-1.5) → -2"},
 		{name: "ceil", aliases: "ceiling", args: "x", bind: whole(gpu.OpCeil), result: "that of x without digits after the point; DOUBLE for integers", about: "The least whole number that is not below x.",
 			examples: "ceil(1.2) → 2"},
-		{name: "trunc", args: "x", bind: bindTrunc, result: "that of x without digits after the point", about: "Drops the digits after the point.",
-			examples: "trunc(-1.9) → -1"},
+		{name: "trunc", args: "x[, digits]", bind: bindTruncate, result: "that of x; a DECIMAL keeps as many digits after the point as remain", about: "Drops digits after the point, all or all but some, or before it if digits is negative.",
+			examples: "trunc(-1.9) → -1\ntrunc(1.259, 2) → 1.25"},
 		{name: "mod", args: "x, y", bind: func(b *binder, n *callNode, a []*Expr) (*Expr, error) { return b.arithmetic(n, "%", a[0], a[1]) },
 			result: "that of x % y", about: "The remainder of x / y, with the sign of x.", examples: "mod(-7, 3) → -1"},
 		{name: "power", aliases: "pow", args: "x, y", bind: func(b *binder, n *callNode, a []*Expr) (*Expr, error) { return b.power(n, a[0], a[1]) },
@@ -105,7 +108,36 @@ func numberFunctions() []function {
 		{name: "exp", args: "x", bind: mathFunction(gpu.MathExp), result: dbl, about: "e to the power of x.", examples: "exp(0) → 1.0"},
 		{name: "ln", args: "x", bind: mathFunction(gpu.MathLn), result: dbl, about: "The natural logarithm; -Infinity for 0, NaN for negative numbers.", examples: "ln(1) → 0.0"},
 		{name: "log2", args: "x", bind: mathFunction(gpu.MathLog2), result: dbl, about: "The binary logarithm.", examples: "log2(8) → 3.0"},
-		{name: "log10", aliases: "log", args: "x", bind: mathFunction(gpu.MathLog10), result: dbl, about: "The decimal logarithm.", examples: "log10(1000) → 3.0"},
+		{name: "log10", args: "x", bind: mathFunction(gpu.MathLog10), result: dbl, about: "The decimal logarithm.", examples: "log10(1000) → 3.0"},
+		{name: "log", args: "[base, ]x", bind: bindLog, result: dbl, about: "The logarithm to a base; the decimal one without.", examples: "log(1000) → 3.0\nlog(2, 8) → 3.0"},
+		{name: "sin", args: "x", bind: mathFunction(gpu.MathSin), result: dbl, about: "The sine of radians.", examples: "sin(0) → 0.0"},
+		{name: "cos", args: "x", bind: mathFunction(gpu.MathCos), result: dbl, about: "The cosine of radians.", examples: "cos(0) → 1.0"},
+		{name: "tan", args: "x", bind: mathFunction(gpu.MathTan), result: dbl, about: "The tangent of radians.", examples: "tan(0) → 0.0"},
+		{name: "cot", args: "x", bind: macro("f", "1 / tan(_1)"), result: dbl, about: "The cotangent of radians.", examples: "round(cot(1), 9) → 0.642092616"},
+		{name: "asin", args: "x", bind: mathFunction(gpu.MathAsin), result: dbl, about: "The inverse sine; NaN above 1.", examples: "asin(0) → 0.0"},
+		{name: "acos", args: "x", bind: mathFunction(gpu.MathAcos), result: dbl, about: "The inverse cosine; NaN above 1.", examples: "acos(1) → 0.0"},
+		{name: "atan", args: "x", bind: mathFunction(gpu.MathAtan), result: dbl, about: "The inverse tangent.", examples: "atan(0) → 0.0"},
+		{name: "atan2", args: "y, x", bind: bindAtan2, result: dbl, about: "The angle of the point (x, y).", examples: "round(atan2(1, -1), 9) → 2.35619449"},
+		{name: "sinh", args: "x", bind: mathFunction(gpu.MathSinh), result: dbl, about: "The hyperbolic sine.", examples: "sinh(0) → 0.0"},
+		{name: "cosh", args: "x", bind: mathFunction(gpu.MathCosh), result: dbl, about: "The hyperbolic cosine.", examples: "cosh(0) → 1.0"},
+		{name: "tanh", args: "x", bind: mathFunction(gpu.MathTanh), result: dbl, about: "The hyperbolic tangent.", examples: "tanh(0) → 0.0"},
+		{name: "asinh", args: "x", bind: mathFunction(gpu.MathAsinh), result: dbl, about: "The inverse hyperbolic sine.", examples: "asinh(0) → 0.0"},
+		{name: "acosh", args: "x", bind: mathFunction(gpu.MathAcosh), result: dbl, about: "The inverse hyperbolic cosine; NaN below 1.", examples: "acosh(1) → 0.0"},
+		{name: "atanh", args: "x", bind: mathFunction(gpu.MathAtanh), result: dbl, about: "The inverse hyperbolic tangent; NaN above 1.", examples: "atanh(0) → 0.0"},
+		{name: "pi", bind: constantFloat(math.Pi), result: dbl, about: "π.", nulls: "never", examples: "pi() → 3.141592653589793"},
+		{name: "degrees", args: "x", bind: macro("f", "_1 * (180 / "+piSQL+")"), result: dbl, about: "Radians as degrees.", examples: "degrees(pi()) → 180.0"},
+		{name: "radians", args: "x", bind: macro("f", "_1 * ("+piSQL+" / 180)"), result: dbl, about: "Degrees as radians.", examples: "radians(180) → 3.141592653589793"},
+		{name: "gcd", aliases: "greatest_common_divisor", args: "x, y", bind: bindGCD, result: "BIGINT; HUGEINT for HUGEINT", about: "The greatest common divisor.", examples: "gcd(12, -18) → 6"},
+		{name: "lcm", aliases: "least_common_multiple", args: "x, y", bind: bindLCM, result: "BIGINT; HUGEINT for HUGEINT", about: "The least common multiple.", examples: "lcm(4, 6) → 12"},
+		{name: "even", args: "x", bind: macro("f", "CASE WHEN _1 >= 0 THEN ceil(_1 / 2) * 2 ELSE floor(_1 / 2) * 2 END"), result: dbl, about: "The next even number away from zero.", examples: "even(2.5) → 4.0\neven(-3) → -4.0"},
+		{name: "fdiv", args: "x, y", bind: macro("n", "floor(_1::DOUBLE / _2::DOUBLE)"), result: dbl, about: "x / y, rounded down.", examples: "fdiv(-5, 2) → -3.0"},
+		{name: "fmod", args: "x, y", bind: macro("n", "_1::DOUBLE - _2::DOUBLE * floor(_1::DOUBLE / _2::DOUBLE)"), result: dbl, about: "The remainder of fdiv(x, y), with the sign of y.", examples: "fmod(-5.5, 2) → 0.5"},
+		{name: "isfinite", args: "x", bind: bindFinite("abs(_1) < 'inf'::DOUBLE", "_1 <> 'infinity' AND _1 <> '-infinity'"), result: boolean, about: "Whether a number or date is neither infinite nor NaN.", examples: "isfinite('inf'::DOUBLE) → false\nisfinite(DATE '2024-03-15') → true"},
+		{name: "isinf", args: "x", bind: bindFinite("abs(_1) = 'inf'::DOUBLE", "_1 = 'infinity' OR _1 = '-infinity'"), result: boolean, about: "Whether a number or date is infinite.", examples: "isinf('-infinity'::DATE) → true"},
+		{name: "isnan", args: "x", bind: bindFinite("_1 = 'nan'::DOUBLE", ""), result: boolean, about: "Whether a number is NaN.", examples: "isnan('nan'::DOUBLE) → true"},
+		{name: "signbit", args: "x", bind: macro("f", "_1 < 0 OR _1 = 0 AND 1 / _1 < 0"), result: boolean, about: "Whether a number has a minus sign, as -0.0 has.", examples: "signbit(-0e0) → true"},
+		{name: "bit_count", args: "x", bind: bindBitCount, result: "TINYINT", about: "The ones among the bits of an integer.", examples: "bit_count(5) → 2"},
+		{name: "xor", args: "x, y", bind: bindXor, result: "the common type", about: "The bits that two integers do not share.", examples: "xor(5, 3) → 6"},
 	}
 }
 
@@ -125,8 +157,24 @@ func textFunctions() []function {
 		{name: "contains", args: "s, part", bind: stringFunction(gpu.OpContains, truth), result: boolean, about: "Whether part occurs in s.", examples: "contains('hello', 'ell') → true"},
 		{name: "substring", aliases: "substr", args: "s, start[, length]", bind: bindSubstring, result: varchar,
 			about: "Code points from a position on, counted from 1, or from the end if negative. A negative length takes those before. Also substring(s FROM start FOR length).", examples: "substring('hello', 2, 3) → ell\nsubstring('hello', -3) → llo"},
-		{name: "left", args: "s, n", bind: bindLeft, result: varchar, about: "The first n code points; all but the last -n if n is negative. n is a constant.", examples: "left('hello', 2) → he\nleft('hello', -2) → hel"},
-		{name: "right", args: "s, n", bind: bindRight, result: varchar, about: "The last n code points; all but the first -n if n is negative. n is a constant.", examples: "right('hello', 2) → lo"},
+		{name: "left", args: "s, n", bind: bindLeft, result: varchar, about: "The first n code points; all but the last -n if n is negative.", examples: "left('hello', 2) → he\nleft('hello', -2) → hel"},
+		{name: "right", args: "s, n", bind: bindRight, result: varchar, about: "The last n code points; all but the first -n if n is negative.", examples: "right('hello', 2) → lo"},
+		{name: "strlen", args: "s", bind: textOp(gpu.OpLength, "s", gpu.Of(gpu.Int64), 1), result: bigint, about: "The bytes of a text.", examples: "strlen('Äpfel') → 6"},
+		{name: "bit_length", args: "s", bind: macro("s", "strlen(_1) * 8"), result: bigint, about: "The bits of a text.", examples: "bit_length('ab') → 16"},
+		{name: "ascii", args: "s", bind: textOp(gpu.OpCodePoint, "s", gpu.Of(gpu.Int32), 0), result: "INTEGER", about: "The number of the first code point; 0 for an empty text.", examples: "ascii('ä') → 228"},
+		{name: "unicode", aliases: "ord", args: "s", bind: textOp(gpu.OpCodePoint, "s", gpu.Of(gpu.Int32), -1), result: "INTEGER", about: "The number of the first code point; -1 for an empty text.", examples: "unicode('ä') → 228\nord('') → -1"},
+		{name: "chr", args: "n", bind: bindChr, result: varchar, about: "The code point of a number.", examples: "chr(8364) → €"},
+		{name: "split_part", args: "s, separator, n", bind: textOp(gpu.OpSplitPart, "ssi", text, 0), result: varchar, about: "Part n of s between separators, from the end if n is negative; an empty text if there is none. An empty separator cuts between code points.", examples: "split_part('a,b,c', ',', 2) → b\nsplit_part('a,b,c', ',', -1) → c"},
+		{name: "repeat", args: "s, n", bind: textOp(gpu.OpRepeat, "si", text, 0), result: varchar, about: "s n times.", examples: "repeat('ab', 3) → ababab"},
+		{name: "translate", args: "s, from, to", bind: textOp(gpu.OpTranslate, "sss", text, 0), result: varchar, about: "Replaces each code point of from by the one of to at its place, or drops it.", examples: "translate('12345', '143', 'ax') → a2x5"},
+		{name: "lpad", args: "s, n, padding", bind: pad("_1 || _2"), result: varchar, about: "s with padding before it, or cut, to n code points.", examples: "lpad('7', 3, '0') → 007"},
+		{name: "rpad", args: "s, n, padding", bind: pad("_2 || _1"), result: varchar, about: "s with padding behind it, or cut, to n code points.", examples: "rpad('ab', 5, 'xy') → abxyx"},
+		{name: "concat_ws", args: "separator, x, …", bind: bindConcatWS, result: varchar, about: "Joins the texts of the arguments that are not null, with a separator between them.", nulls: "if the separator is", examples: "concat_ws(', ', 'a', NULL, 3) → a, 3"},
+		{name: "array_slice", aliases: "list_slice", args: "s, from, to", bind: bindSlice, result: varchar, about: "The code points from one position to another, which counts from the end if negative. Also s[from:to], s[from:], s[:to].", examples: "array_slice('hello', 2, 3) → el\n'hello'[2:-2] → ell\n'hello'[:2] → he"},
+		{name: "array_extract", aliases: "list_extract", args: "s, n", bind: macro("si", "substring(_1, _2, 1)"), result: varchar, about: "Code point n, from the end if n is negative. Also s[n].", examples: "array_extract('hello', 2) → e\n'hello'[-1] → o"},
+		{name: "md5", args: "s", bind: digestOf(gpu.MD5), result: varchar, about: "The MD5 hash of a text or BLOB in hexadecimal digits.", examples: "md5('a') → 0cc175b9c0f1b6a831c399e269772661"},
+		{name: "sha1", args: "s", bind: digestOf(gpu.SHA1), result: varchar, about: "The SHA-1 hash.", examples: "sha1('a') → 86f7e437faa5a7fce15d1ddcb9eaeaea377667b8"},
+		{name: "sha256", args: "s", bind: digestOf(gpu.SHA256), result: varchar, about: "The SHA-256 hash.", examples: "sha256('a') → ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"},
 		{name: "concat", args: "x, …", bind: bindConcat, result: varchar, about: "Joins the texts of its arguments.", nulls: "never; a null is an empty text", examples: "concat('a', 1, NULL, true) → a1true"},
 		{name: "trim", args: "s[, characters]", bind: trim(gpu.TrimLeft | gpu.TrimRight), result: varchar, about: "Drops the given characters, or spaces, at both ends. Also trim(BOTH characters FROM s).", examples: "trim('  a ') → a\ntrim('xxaxx', 'x') → a"},
 		{name: "ltrim", args: "s[, characters]", bind: trim(gpu.TrimLeft), result: varchar, about: "trim at the beginning.", examples: "ltrim('xxaxx', 'x') → axx"},
@@ -160,6 +208,11 @@ func dateFunctions() []function {
 		{name: "epoch_ms", args: "d", bind: bindEpochMillis, intervals: true, result: "BIGINT; TIMESTAMP for an integer", about: "The milliseconds since 1970-01-01, rounded, or since midnight. Of an integer, the TIMESTAMP with so many milliseconds.", nulls: "if d is null or infinite",
 			examples: "epoch_ms(DATE '1970-01-02') → 86400000\nepoch_ms(1500) → 1970-01-01 00:00:01.5"},
 		{name: "epoch_ns", args: "d", bind: bindEpochNanos, intervals: true, result: bigint, about: "The nanoseconds since 1970-01-01 or midnight.", nulls: "if d is null or infinite", examples: "epoch_ns(TIMESTAMP_NS '1970-01-01 00:00:00.000000007') → 7"},
+		{name: "make_date", args: "[year, month, ]day", bind: bindMakeDate, result: "DATE", about: "The date of a year, month and day, which must exist; of one number, the day so many days after 1970-01-01.", examples: "make_date(2024, 2, 29) → 2024-02-29\nmake_date(19000) → 2022-01-08"},
+		{name: "make_time", args: "hour, minute, second", bind: bindMakeTime, result: "TIME", about: "The time of an hour, a minute and seconds, which may have a fraction.", examples: "make_time(10, 30, 59.5) → 10:30:59.5"},
+		{name: "make_timestamp", args: "[year, month, day, hour, minute, ]second", bind: bindMakeTimestamp("TIMESTAMP"), result: "TIMESTAMP", about: "The moment of its parts; of one number, the moment so many microseconds after 1970-01-01.", examples: "make_timestamp(2024, 2, 29, 10, 30, 1.5) → 2024-02-29 10:30:01.5\nmake_timestamp(1500000) → 1970-01-01 00:00:01.5"},
+		{name: "make_timestamptz", args: "[year, month, day, hour, minute, ]second", bind: bindMakeTimestamp("TIMESTAMPTZ"), result: "TIMESTAMPTZ", about: "make_timestamp in UTC.", examples: "make_timestamptz(2024, 2, 29, 10, 30, 1.5) → 2024-02-29 10:30:01.5+00"},
+		{name: "nanosecond", args: "d", bind: macro("d", "epoch_ns(_1) - epoch_ns(date_trunc('minute', _1))"), result: bigint, about: "The nanoseconds of the minute.", nulls: "if d is null or infinite", examples: "nanosecond(TIMESTAMP_NS '2024-03-15 10:30:01.000000007') → 1000000007"},
 		{name: "to_timestamp", args: "seconds", bind: bindToTimestamp, result: "TIMESTAMPTZ", about: "The moment so many seconds after 1970-01-01.", examples: "to_timestamp(1.5) → 1970-01-01 00:00:01.5+00"},
 		{name: "make_timestamp_ms", args: "ms", bind: timestampOf(gpu.TimestampOf(gpu.Microsecond, false), 1000), result: "TIMESTAMP", about: "The TIMESTAMP so many milliseconds after 1970-01-01.", examples: "make_timestamp_ms(1500) → 1970-01-01 00:00:01.5"},
 		{name: "make_timestamp_ns", args: "ns", bind: timestampOf(gpu.TimestampOf(gpu.Nanosecond, false), 1), result: "TIMESTAMP_NS", about: "The TIMESTAMP_NS so many nanoseconds after 1970-01-01.", examples: "make_timestamp_ns(7) → 1970-01-01 00:00:00.000000007"},
@@ -193,6 +246,8 @@ func anyFunctions() []function {
 		{name: "nullif", args: "x, y", bind: bindNullIf, result: likeX, about: "x, or null where x equals y.", nulls: "if x is null or equals y", examples: "nullif(5, 5) → NULL\nnullif(5, 0) → 5"},
 		{name: "greatest", args: "x, …", bind: extreme(gpu.OpGe), result: "the common type", about: "The greatest of the arguments that are not null.", nulls: "if all arguments are", examples: "greatest(3, NULL, 7) → 7"},
 		{name: "least", args: "x, …", bind: extreme(gpu.OpLe), result: "the common type", about: "The least of the arguments that are not null.", nulls: "if all arguments are", examples: "least(3, NULL, 7) → 3"},
+		{name: "try", args: "x", bind: bindTry, unbound: true, result: likeX, about: "x, or null where an operation in it fails.", nulls: "if x is null or fails", examples: "try(1 // 0) → NULL\ntry('42'::INTEGER) → 42"},
+		{name: "typeof", args: "x", bind: bindTypeof, unbound: true, result: varchar, about: "The name of the type of x.", nulls: "never", examples: "typeof(1.5) → DECIMAL(2,1)"},
 		{name: "if", args: "condition, x, y", bind: bindIf, lazy: true, result: "the common type of x and y", about: "x where the condition is true, y elsewhere.", nulls: "if the chosen argument is", examples: "if(1 < 2, 'yes', 'no') → yes"},
 	}
 }
