@@ -19,8 +19,16 @@ func CheckMemory(d Device, cols []Column) error {
 // host must be able to address their buffers, or the buffers must belong to the budget of
 // a device that copies them down.
 func CheckHostMemory(cols []Column, device *Budget) error {
+	var fine func(b *Buffer) bool
+	fine = func(b *Buffer) bool {
+		for _, p := range b.pieces {
+			if p.Size() > 0 && !fine(p) {
+				return false
+			}
+		}
+		return b.pieces != nil || b.mem != nil || b.lease != nil && b.lease.budget == device
+	}
 	for i, c := range cols {
-		fine := func(b *Buffer) bool { return b.mem != nil || b.lease != nil && b.lease.budget == device }
 		if b := c.foreign(fine); b != nil {
 			return fmt.Errorf("column %d of %v is %s, which the host cannot address: bring it down by a queue of its device", i, c.Type, b.owner())
 		}

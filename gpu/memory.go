@@ -384,7 +384,9 @@ type Buffer struct {
 	lease *Lease
 	alloc Allocator
 	whole *Buffer // the buffer that this one is a view of, or nil
-	refs  atomic.Int32
+	// pieces are the buffers that this one consists of, or nil.
+	pieces []*Buffer
+	refs   atomic.Int32
 }
 
 // WrapBytes makes a buffer from memory of the garbage collector. No lease counts it. It
@@ -404,6 +406,26 @@ func (b *Buffer) View(offset, n int64) *Buffer {
 	}
 	v.refs.Store(1)
 	return v
+}
+
+// Joined returns a buffer with one reference that consists of buffers in host memory, one after
+// the other, and takes them over. It has neither an address nor bytes: only Upload takes it,
+// and copies it into one piece.
+func Joined(pieces []*Buffer) *Buffer {
+	b := &Buffer{pieces: pieces}
+	for _, p := range pieces {
+		b.size += p.Size()
+	}
+	b.refs.Store(1)
+	return b
+}
+
+// Pieces returns the buffers that a joined one consists of; nil for any other one.
+func (b *Buffer) Pieces() []*Buffer {
+	if b == nil {
+		return nil
+	}
+	return b.pieces
 }
 
 // Bytes returns the buffer's memory, or nil if the host cannot address it.
@@ -446,6 +468,11 @@ func (b *Buffer) Release() {
 	switch n := b.refs.Add(-1); {
 	case n == 0 && b.whole != nil:
 		b.whole.Release()
+		return
+	case n == 0 && b.pieces != nil:
+		for _, p := range b.pieces {
+			p.Release()
+		}
 		return
 	case n > 0 || b.lease == nil:
 		return

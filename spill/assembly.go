@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/gstream/gstream/gpu"
 )
@@ -38,7 +39,7 @@ func (e *extent) fits() bool {
 	return e.rows <= gpu.MaxRows
 }
 
-// assembly is a stride in host memory to which blocks are added.
+// assembly is a stride in host memory to which blocks or strides are added.
 type assembly struct {
 	stride *gpu.Stride           // with room for all rows
 	rows   int                   // so far
@@ -46,8 +47,9 @@ type assembly struct {
 	skip   func(number int) bool // leaves the blocks of some strides out
 }
 
-// newAssembly allocates a stride for rows of some extent.
-func newAssembly(l *gpu.Lease, lay *layout, e extent) (_ *assembly, err error) {
+// newAssembly allocates a stride for rows of some extent. Of strides in memory, parts, it joins
+// the values of each column if these can stay where they are.
+func newAssembly(l *gpu.Lease, lay *layout, e extent, parts []*gpu.Stride) (_ *assembly, err error) {
 	n := int(e.rows)
 	a := &assembly{stride: &gpu.Stride{Schema: lay.schema, Rows: n}, bytes: make([]int, lay.schema.Len())}
 	defer func() {
@@ -63,13 +65,19 @@ func newAssembly(l *gpu.Lease, lay *layout, e extent) (_ *assembly, err error) {
 	}
 	for i, f := range lay.schema.Fields {
 		c := gpu.Column{Type: f.Type, Len: n}
+		values := func(size int64) *gpu.Buffer {
+			if lay.together(parts, i) {
+				return joined(parts, i)
+			}
+			return alloc(size)
+		}
 		switch {
 		case lay.dicts[i] != nil:
 			c.Dict = lay.dicts[i]
 			c.Dict.Values.Retain()
-			c.Data = alloc(int64(n) * 4)
+			c.Data = values(int64(n) * 4)
 		case f.Type.IsVar():
-			c.Offsets, c.Data = alloc(int64(n+1)*4), alloc(e.bytes[i])
+			c.Offsets, c.Data = alloc(int64(n+1)*4), values(e.bytes[i])
 			if err == nil {
 				gpu.Values[int32](c.Offsets, n+1)[0] = 0
 			}
@@ -78,7 +86,7 @@ func newAssembly(l *gpu.Lease, lay *layout, e extent) (_ *assembly, err error) {
 				clear(c.Data.Bytes())
 			}
 		default:
-			c.Data = alloc(int64(n) * int64(f.Type.Width()))
+			c.Data = values(int64(n) * int64(f.Type.Width()))
 		}
 		if lay.valid[i] {
 			if c.Valid = alloc(gpu.BitmapBytes(n)); err == nil {
@@ -157,11 +165,36 @@ func (a *assembly) add(lay *layout, data []byte, rows int) error {
 	return nil
 }
 
-// copyColumn copies a column in host memory to rows of column i. The columns of the rows before
-// it have been copied.
+// together reports whether the values of column i of strides in memory can be joined as they
+// are: bits, and codes of several dictionaries, cannot.
+func (lay *layout) together(parts []*gpu.Stride, i int) bool {
+	return len(parts) > 0 && lay.schema.Fields[i].Type.Kind != gpu.Bool &&
+		(lay.dicts[i] != nil || !slices.ContainsFunc(parts, func(s *gpu.Stride) bool { return s.Cols[i].Dict != nil }))
+}
+
+// joined returns the values of column i of strides.
+func joined(parts []*gpu.Stride, i int) *gpu.Buffer {
+	var pieces []*gpu.Buffer
+	for _, s := range parts {
+		c := s.Cols[i]
+		n := int64(c.Len) * int64(c.DataWidth())
+		if c.Offsets != nil {
+			n = int64(gpu.Values[int32](c.Offsets, c.Len+1)[c.Len])
+		}
+		if n > 0 {
+			pieces = append(pieces, c.Data.View(0, n))
+		}
+	}
+	return gpu.Joined(pieces)
+}
+
+// copyColumn copies a column in host memory to rows of column i, without values that are joined.
+// The columns of the rows before it have been copied.
 func (a *assembly) copyColumn(lay *layout, i int, from gpu.Column, row int) {
 	c, n := a.stride.Cols[i], from.Len
+	joined := c.Data.Pieces() != nil
 	switch {
+	case joined && c.Offsets == nil:
 	case lay.dicts[i] != nil:
 		copy(c.Data.Bytes()[4*row:], from.Data.Bytes()[:4*n])
 	case c.Type.IsVar():
@@ -172,7 +205,9 @@ func (a *assembly) copyColumn(lay *layout, i int, from gpu.Column, row int) {
 			for r, end := range ends[1:] {
 				offsets[r+1] = int32(at) + end
 			}
-			copy(c.Data.Bytes()[at:], from.Data.Bytes()[:ends[n]])
+			if !joined {
+				copy(c.Data.Bytes()[at:], from.Data.Bytes()[:ends[n]])
+			}
 			break
 		}
 		for r := range n {

@@ -1,7 +1,6 @@
 package spill
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"os"
@@ -32,9 +31,10 @@ type Partitions struct {
 	movers []*mover // by tier
 
 	mu     sync.Mutex
-	rows   []int64 // of each partition
-	bytes  int64   // of all strides that were appended
-	total  int64   // rows of them
+	landed sync.Cond // a piece is not moving any more
+	rows   []int64   // of each partition
+	bytes  int64     // of all strides that were appended
+	total  int64     // rows of them
 	pieces []*piece
 	runs   []*run
 	file   *os.File
@@ -68,6 +68,7 @@ func (x *piece) within(from, to int) (begin, end int) {
 // device. Errors have the name.
 func (s *Store) NewPartitions(name string, l *gpu.Lease, schema *gpu.Schema, n int) *Partitions {
 	p := &Partitions{store: s, name: name, schema: schema, lease: l, rows: make([]int64, n)}
+	p.landed.L = &p.mu
 	if s == nil {
 		return p
 	}
@@ -106,6 +107,19 @@ func (p *Partitions) Bytes(from, to int) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return int64(float64(p.bytes) * float64(rows) / float64(max(p.total, 1)))
+}
+
+// Held returns the bytes of strides in the memory of the device with rows of partitions
+// [from, to) alone.
+func (p *Partitions) Held(from, to int) (n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, x := range p.pieces {
+		if x.at == deviceTier && x.first >= from && x.last() < to {
+			n += x.bytes
+		}
+	}
+	return n
 }
 
 // The shares of a budget, one part in so many, that Append leaves to others: scans decode ahead
@@ -164,8 +178,10 @@ type mover struct {
 	from       tier
 	lease      *gpu.Lease // of the tier
 	unregister func()
-	moving     sync.Mutex // one goroutine moves at a time
-	gone       bool       // the Partitions are closed
+	// working is held by those that move: alone by one that writes to disk, together by those
+	// that copy to host memory.
+	working sync.RWMutex
+	gone    bool // the Partitions are closed
 }
 
 // The costs of moving rows to the next tier and of reading them again, in seconds a GiB.
@@ -216,74 +232,117 @@ func (m *mover) Reclaimable() (bytes int64, cost float64) {
 
 // Reclaim implements gpu.Reclaimer.
 func (m *mover) Reclaim(want int64) (given int64) {
-	m.moving.Lock()
-	defer m.moving.Unlock()
+	if m.to() == hostTier {
+		return m.copyDown(want)
+	}
+	m.working.Lock()
+	defer m.working.Unlock()
 	if m.gone {
 		return 0
 	}
-	victims := m.take(max(want, m.lease.Limit()/leastMoved))
+	var victims []*piece
+	for bytes := max(want, m.lease.Limit()/leastMoved); bytes > 0; {
+		x := m.take()
+		if x == nil {
+			break
+		}
+		victims, bytes = append(victims, x), bytes-x.bytes
+	}
 	var err error
 	for len(victims) > 0 && err == nil {
 		n, bytes := 1, victims[0].bytes
-		for ; m.to() == diskTier && !m.Ordered && n < len(victims) && bytes+victims[n].bytes <= mostWritten; n++ {
+		for ; !m.Ordered && n < len(victims) && bytes+victims[n].bytes <= mostWritten; n++ {
 			bytes += victims[n].bytes
 		}
-		if err = m.move(victims[:n]); err == nil {
+		if err = m.write(victims[:n], m.from == hostTier); err == nil {
 			victims, given = victims[n:], given+bytes
 		}
 	}
+	m.stay(victims, err)
+	return given
+}
+
+// copyDown copies strides to host memory. While others copy the last ones it waits for them.
+func (m *mover) copyDown(want int64) (given int64) {
+	m.working.RLock()
+	defer m.working.RUnlock()
+	for given < want && !m.gone {
+		x := m.take()
+		if x == nil {
+			n := m.await()
+			if n == 0 {
+				break
+			}
+			given += n
+			continue
+		}
+		down, err := m.store.down(m.owner.lease, x.stride)
+		if err != nil {
+			m.stay([]*piece{x}, err)
+			break
+		}
+		m.moved[hostTier].add(x.bytes)
+		m.mu.Lock()
+		x.stride, x.at, x.moving = down, hostTier, false
+		x.busy--
+		m.landed.Broadcast()
+		m.mu.Unlock()
+		given += x.bytes
+	}
+	return given
+}
+
+// await waits for a piece that another goroutine copies, and returns its bytes; 0 if there is
+// none, or if it stays.
+func (m *mover) await() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, x := range victims { // these stay
+	i := slices.IndexFunc(m.pieces, func(x *piece) bool { return x.at == m.from && x.moving })
+	if i < 0 {
+		return 0
+	}
+	x := m.pieces[i]
+	for x.moving {
+		m.landed.Wait()
+	}
+	if x.at == m.from {
+		return 0
+	}
+	return x.bytes
+}
+
+// take marks the piece of the highest partitions that can move as moving, and returns it; nil
+// if there is none.
+func (m *mover) take() (x *piece) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, o := range m.pieces {
+		if m.idle(o) && (x == nil || o.first > x.first) {
+			x = o
+		}
+	}
+	if x != nil {
+		x.busy++
+		x.moving = true
+	}
+	return x
+}
+
+// stay takes note of pieces that do not move, and of the error that kept them.
+func (m *mover) stay(pieces []*piece, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, x := range pieces {
 		x.busy--
 		x.moving = false
 	}
+	m.landed.Broadcast()
 	if err != nil {
 		m.failed = !gpu.IsRefusal(err) // there may be room later
 		for _, m := range m.movers {
 			m.lease.Advise(err.Error())
 		}
 	}
-	return given
-}
-
-// move moves busy pieces to the next tier, which are idle then, or gone from memory. After an
-// error they are as before.
-func (m *mover) move(pieces []*piece) error {
-	if m.to() == diskTier {
-		return m.write(pieces, m.from == hostTier)
-	}
-	for _, x := range pieces {
-		down, err := m.store.down(m.owner.lease, x.stride)
-		if err != nil {
-			return err
-		}
-		m.moved[hostTier].add(x.bytes)
-		m.mu.Lock()
-		x.stride, x.at, x.moving = down, hostTier, false
-		x.busy--
-		m.mu.Unlock()
-	}
-	return nil
-}
-
-// take marks pieces as busy that together have some bytes, those of the highest partitions
-// first, and returns them in this order.
-func (m *mover) take(want int64) (victims []*piece) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	idle := slices.DeleteFunc(slices.Clone(m.pieces), func(x *piece) bool { return !m.idle(x) })
-	slices.SortStableFunc(idle, func(x, y *piece) int { return cmp.Compare(y.first, x.first) })
-	for _, x := range idle {
-		if want <= 0 {
-			break
-		}
-		want -= x.bytes
-		x.busy++
-		x.moving = true
-		victims = append(victims, x)
-	}
-	return victims
 }
 
 // view returns rows [from, to) of a stride in host memory, and shares the values of fixed

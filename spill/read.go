@@ -1,7 +1,9 @@
 package spill
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -11,8 +13,10 @@ import (
 
 const (
 	// readers is the number of goroutines that read for a caller of Each on a device with
-	// memory of its own, which has one lane. On the CPU each lane has one.
-	readers = 3
+	// memory of its own, which has one lane, and unitsAhead that of the units that they are
+	// ahead. On the CPU each lane has one goroutine, which reads one unit.
+	readers    = 3
+	unitsAhead = 8
 	// batchBudget is the share of a budget, one part in so many a lane, that rows from host
 	// memory or from disk take at most that are read into one stride, unless a partition of
 	// a run has more. mostRead bounds it.
@@ -29,40 +33,173 @@ const (
 // Cost: rows in the memory of the device are copied there. Others are read ahead, copies up run
 // while the caller works.
 func (p *Partitions) Each(ctx context.Context, q gpu.Queue, l *gpu.Lease, from, to int, take func(s *gpu.Stride, first int) error) error {
-	r := &reading{Partitions: p, from: from, to: to, lease: l, read: map[*piece]bool{}, left: p.Rows(from, to)}
-	for {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		x := r.nextPiece(deviceTier)
-		if x == nil {
-			break
-		}
-		s, err := r.slice(q, x)
-		if err == nil {
-			err = r.give(s, x.firstOf(from), take)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if r.left > 0 {
-		if err := r.ahead(ctx, q, take); err != nil {
-			return err
-		}
-	}
-	if r.left != 0 {
-		return fmt.Errorf("%s: partitions %d to %d have %d rows fewer than were put there: a defect in gstream", p.name, from, to-1, r.left)
-	}
-	return nil
+	r := NewReader(ctx, l, []Range{{p, from, to}})
+	defer r.Close()
+	return r.Next(q, take)
 }
 
-// reading is one call of Each.
+// Range is partitions [From, To).
+type Range struct {
+	*Partitions
+	From, To int
+}
+
+// Reader reads ranges one after the other. Goroutines read and copy up ahead of the caller, also
+// rows of the ranges after the one that it is at. One goroutine owns it.
+type Reader struct {
+	ctx    context.Context
+	stop   context.CancelCauseFunc
+	ranges []*reading
+	at     int // the range that the caller reads next
+	begun  bool
+	wg     sync.WaitGroup // of the goroutines
+	tokens chan struct{}  // one for each unit that is read and that the caller has not got
+
+	mu    sync.Mutex
+	ahead int // the range that the goroutines read
+}
+
+// errClosed ends the goroutines of a Reader.
+var errClosed = errors.New("the reader of spilled rows is closed")
+
+// NewReader returns a reader of ranges. The lease pays for the strides. Close must follow. No
+// rows of the ranges are dropped before they are read.
+func NewReader(ctx context.Context, l *gpu.Lease, ranges []Range) *Reader {
+	r := &Reader{}
+	r.ctx, r.stop = context.WithCancelCause(ctx)
+	for _, x := range ranges {
+		r.ranges = append(r.ranges, &reading{Partitions: x.Partitions, from: x.From, to: x.To, lease: l, read: map[*piece]bool{}, items: make(chan item, unitsAhead)})
+	}
+	return r
+}
+
+// Close ends the reader. A nil *Reader is closed.
+func (r *Reader) Close() {
+	if r == nil {
+		return
+	}
+	r.stop(errClosed)
+	r.wg.Wait()
+	var q gpu.Queue
+	for _, x := range r.ranges {
+		for len(x.items) > 0 {
+			i := <-x.items
+			if i.up && q == nil {
+				if q, i.err = x.store.device.NewQueue(x.name); i.err == nil {
+					defer q.Close()
+				}
+			}
+			i.forget(q)
+		}
+	}
+}
+
+// Next calls a function with all rows of the next range, as Each does.
+func (r *Reader) Next(q gpu.Queue, take func(s *gpu.Stride, first int) error) error {
+	x := r.ranges[r.at]
+	r.at++
+	x.left = x.Rows(x.from, x.to)
+	err := x.onDevice(r.ctx, q, take)
+	if err == nil && x.left > 0 {
+		r.begin()
+		err = x.receive(r.ctx, q, r.tokens, take)
+	}
+	// What the goroutines did not find has left the memory of the device since.
+	for before := int64(-1); err == nil && x.left > 0 && x.left != before; {
+		before = x.left
+		if err = x.onDevice(r.ctx, q, take); err == nil {
+			err = x.below(r.ctx, q, take)
+		}
+	}
+	if err == nil && x.left != 0 {
+		err = fmt.Errorf("%s: partitions %d to %d have %d rows fewer than were put there: a defect in gstream", x.name, x.from, x.to-1, x.left)
+	}
+	return err
+}
+
+// begin starts the goroutines, unless they are at work.
+func (r *Reader) begin() {
+	if r.begun {
+		return
+	}
+	r.begun = true
+	n, ahead := 1, 1
+	if r.ranges[0].store.discrete() {
+		n, ahead = readers, unitsAhead
+	}
+	r.tokens = make(chan struct{}, ahead)
+	for range n {
+		r.wg.Go(r.readAhead)
+	}
+}
+
+// readAhead reads units until there are no more.
+func (r *Reader) readAhead() {
+	var q gpu.Queue
+	for {
+		select {
+		case r.tokens <- struct{}{}:
+		case <-r.ctx.Done():
+			return
+		}
+		x, u := r.next()
+		if x == nil {
+			<-r.tokens
+			return
+		}
+		if q == nil && x.store.discrete() {
+			var err error
+			if q, err = x.store.device.NewQueue(x.name); err != nil {
+				r.send(x, item{err: err})
+				return
+			}
+			defer q.Close()
+		}
+		i := x.fetch(q, u)
+		if r.send(x, i); i.err != nil {
+			return
+		}
+	}
+}
+
+// next returns the next unit and its range; nil after the last.
+func (r *Reader) next() (*reading, *unit) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for ; r.ahead < len(r.ranges); r.ahead++ {
+		x := r.ranges[r.ahead]
+		if u := x.next(); u != nil {
+			x.fetching++
+			return x, u
+		}
+		if x.searched = true; x.fetching == 0 {
+			close(x.items)
+		}
+	}
+	return nil, nil
+}
+
+// send hands an item to the caller. There is room for all that have a token.
+func (r *Reader) send(x *reading, i item) {
+	x.items <- i
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if x.fetching--; x.fetching == 0 && x.searched {
+		close(x.items)
+	}
+}
+
+// reading is one range of a Reader.
 type reading struct {
 	*Partitions
 	from, to int
 	lease    *gpu.Lease
-	left     int64 // rows
+	left     int64 // rows that the caller has not seen
+
+	items chan item // what goroutines have read; closed when they find no more
+	// The lock of the Reader guards what follows.
+	fetching int  // units that goroutines are at
+	searched bool // there are no more
 
 	// The lock of the Partitions guards what follows.
 	read  map[*piece]bool // pieces that have been read, or are being read
@@ -99,24 +236,31 @@ func (r *reading) give(s *gpu.Stride, first int, take func(*gpu.Stride, int) err
 func (r *reading) nextPiece(at tier) *held {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.lowest(at)
+	if all := r.unread(at); len(all) > 0 {
+		return r.hold(all[0])
+	}
+	return nil
 }
 
-// lowest is nextPiece for a caller that holds the lock. It returns the piece of the lowest
-// partitions.
-func (r *reading) lowest(at tier) *held {
-	var x *piece
-	for _, o := range r.pieces {
-		begin, end := o.within(r.from, r.to)
-		if o.at == at && begin < end && !r.read[o] && (x == nil || o.first < x.first) {
-			x = o
+// unread returns the pieces of a tier with rows that are not read; if the partitions are
+// Ordered, those of the lowest partitions first. The caller holds the lock.
+func (r *reading) unread(at tier) (all []*piece) {
+	for _, x := range r.pieces {
+		if begin, end := x.within(r.from, r.to); x.at == at && begin < end && !r.read[x] {
+			all = append(all, x)
 		}
 	}
-	if x == nil {
-		return nil
+	if r.Ordered {
+		slices.SortStableFunc(all, func(x, y *piece) int { return cmp.Compare(x.first, y.first) })
 	}
+	return all
+}
+
+// hold marks a piece as read and busy. It could move, but that would not free its memory. The
+// caller holds the lock.
+func (r *reading) hold(x *piece) *held {
 	r.read[x] = true
-	x.busy++ // it could move, but that would not free its memory
+	x.busy++
 	return &held{x, x.stride.Retain()}
 }
 
@@ -150,24 +294,18 @@ func (r *reading) batch() int64 {
 	return min(mostRead, min(d.Budget().Limit(), d.HostBudget().Limit())/int64(batchBudget*d.Lanes()))
 }
 
-// next returns the next unit, and marks its pieces as read; nil after the last.
+// next returns the next unit, and marks its pieces as read; nil if there is none.
 func (r *reading) next() *unit {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	u := &unit{}
-	for bytes := int64(0); bytes < r.batch(); {
-		x := r.lowest(hostTier)
-		if x == nil {
+	bytes := int64(0)
+	for _, x := range r.unread(hostTier) {
+		// Rows in between may be elsewhere.
+		if n := len(u.pieces); bytes >= r.batch() || n > 0 && r.Ordered && u.pieces[n-1].last()+1 != x.first {
 			break
 		}
-		if n := len(u.pieces); n > 0 && r.Ordered && u.pieces[n-1].last()+1 != x.first {
-			// Rows in between are elsewhere.
-			x.busy--
-			x.stride.Release()
-			delete(r.read, x.piece)
-			break
-		}
-		u.pieces = append(u.pieces, x)
+		u.pieces = append(u.pieces, r.hold(x))
 		from, to := x.within(r.from, r.to)
 		bytes += x.bytes * int64(to-from) / int64(x.stride.Rows)
 	}
@@ -214,7 +352,7 @@ func (r *reading) cut(in *run) {
 	}
 }
 
-// item is a stride that was read ahead.
+// item is a stride that was read.
 type item struct {
 	stride *gpu.Stride
 	first  int
@@ -222,119 +360,119 @@ type item struct {
 	err    error
 }
 
-// ahead reads what is in host memory and on disk. Goroutines read and copy up ahead of the
-// caller.
-func (r *reading) ahead(ctx context.Context, q gpu.Queue, take func(*gpu.Stride, int) error) (err error) {
-	ctx, stop := context.WithCancelCause(ctx)
-	items := make(chan item)
-	var wg sync.WaitGroup
-	n := 1
-	if r.store.discrete() {
-		n = readers
+// forget releases a stride that nobody takes. The queue is nil after a failure of the device.
+func (i item) forget(q gpu.Queue) {
+	if i.stride == nil {
+		return
 	}
-	for range n {
-		wg.Go(func() { r.readUnits(ctx, items) })
+	if i.up && q != nil {
+		_ = q.Wait(i.stride)
 	}
-	go func() {
-		wg.Wait()
-		close(items)
-	}()
-	defer func() {
-		stop(err)
-		for i := range items {
-			r.forget(q, i)
+	i.stride.Release()
+}
+
+// onDevice gives the caller what is in the memory of the device.
+func (r *reading) onDevice(ctx context.Context, q gpu.Queue, take func(*gpu.Stride, int) error) error {
+	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
-	}()
-	for i := range items {
-		switch {
-		case i.err != nil:
-			return i.err
-		case i.up:
-			err = q.Wait(i.stride)
-		case r.store.discrete():
-			var up *gpu.Stride
-			if up, err = q.Upload(r.lease, i.stride); err == nil {
-				i.stride = up
-			}
+		x := r.nextPiece(deviceTier)
+		if x == nil {
+			return nil
+		}
+		s, err := r.slice(q, x)
+		if err == nil {
+			err = r.give(s, x.firstOf(r.from), take)
 		}
 		if err != nil {
-			i.stride.Release()
 			return err
 		}
-		if err := r.give(i.stride, i.first, take); err != nil {
+	}
+}
+
+// receive gives the caller what goroutines have read.
+func (r *reading) receive(ctx context.Context, q gpu.Queue, tokens <-chan struct{}, take func(*gpu.Stride, int) error) error {
+	for {
+		select {
+		case i, ok := <-r.items:
+			if !ok {
+				return nil
+			}
+			<-tokens
+			if err := r.arrive(i, q, take); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// below gives the caller what is in host memory or on disk, without goroutines.
+func (r *reading) below(ctx context.Context, q gpu.Queue, take func(*gpu.Stride, int) error) error {
+	for ctx.Err() == nil {
+		u := r.next()
+		if u == nil {
+			return nil
+		}
+		if err := r.arrive(r.fetch(nil, u), q, take); err != nil {
 			return err
 		}
 	}
 	return context.Cause(ctx)
 }
 
-// forget releases a stride that nobody takes.
-func (r *reading) forget(q gpu.Queue, i item) {
-	if i.stride == nil {
-		return
+// arrive makes an item usable and gives it to the caller.
+func (r *reading) arrive(i item, q gpu.Queue, take func(*gpu.Stride, int) error) (err error) {
+	switch {
+	case i.err != nil:
+		return i.err
+	case i.up:
+		err = q.Wait(i.stride)
+	case r.store.discrete():
+		var up *gpu.Stride
+		if up, err = q.Upload(r.lease, i.stride); err == nil {
+			i.stride = up
+		}
 	}
-	if i.up {
-		_ = q.Wait(i.stride)
+	switch {
+	case err != nil:
+		i.stride.Release()
+		return err
+	case i.stride.Rows == 0:
+		i.stride.Release()
+		return nil
 	}
-	i.stride.Release()
+	return r.give(i.stride, i.first, take)
 }
 
-// readUnits reads units until there are no more.
-func (r *reading) readUnits(ctx context.Context, items chan<- item) {
-	var q gpu.Queue
-	send := func(i item) bool {
-		select {
-		case items <- i:
-			return true
-		case <-ctx.Done():
-			r.forget(q, i)
-			return false
-		}
+// fetch reads a unit, and copies it up ahead if there is a queue for it.
+func (r *reading) fetch(q gpu.Queue, u *unit) (i item) {
+	if u.run != nil {
+		i.first = u.run.first + u.from
+		i.stride, i.err = r.readPages(r.lease, u)
+	} else {
+		i.first = u.pieces[0].firstOf(r.from)
+		i.stride, i.err = r.gather(u)
 	}
-	if r.store.discrete() {
-		var err error
-		if q, err = r.store.device.NewQueue(r.name); err != nil {
-			send(item{err: err})
-			return
-		}
-		defer q.Close()
+	if i.err != nil || q == nil {
+		return i
 	}
-	for ctx.Err() == nil {
-		u := r.next()
-		if u == nil {
-			return
-		}
-		i := item{}
-		if u.run != nil {
-			i.first = u.run.first + u.from
-			i.stride, i.err = r.readPages(r.lease, u)
-		} else {
-			i.first = u.pieces[0].firstOf(r.from)
-			i.stride, i.err = r.gather(u)
-		}
-		if i.err == nil && q != nil {
-			// The caller copies what is refused, when it has given memory back.
-			up, err := q.UploadAhead(r.lease, i.stride)
-			switch {
-			case err == nil:
-				i.stride, i.up = up, true
-			case !gpu.IsRefusal(err):
-				i.stride.Release()
-				i = item{err: err}
-			}
-		}
-		if i.err == nil && i.stride.Rows == 0 {
-			r.forget(q, i)
-			continue
-		}
-		if !send(i) || i.err != nil {
-			return
-		}
+	// The caller copies what is refused, when it has given memory back.
+	up, err := q.UploadAhead(r.lease, i.stride)
+	switch {
+	case err == nil:
+		i.stride, i.up = up, true
+	case !gpu.IsRefusal(err):
+		i.stride.Release()
+		i = item{err: err}
 	}
+	return i
 }
 
-// gather returns the rows of pieces in host memory, one after the other. It shares the values of
-// a single piece, and copies those of several, on several cores.
+// gather returns the rows of pieces in host memory, one after the other. It shares their values
+// of fixed width and the bytes of strings, and makes validity, Bools and offsets on several cores.
 func (r *reading) gather(u *unit) (*gpu.Stride, error) {
 	defer func() {
 		for _, x := range u.pieces {
@@ -373,7 +511,7 @@ func (r *reading) gather(u *unit) (*gpu.Stride, error) {
 	if !sum.fits() {
 		return nil, fmt.Errorf("%s: %d rows with %d bytes of strings do not fit one stride", r.name, sum.rows, slices.Max(sum.bytes))
 	}
-	a, err := newAssembly(r.owner.lease, &lay, sum)
+	a, err := newAssembly(r.owner.lease, &lay, sum, parts)
 	if err != nil {
 		return nil, err
 	}

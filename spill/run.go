@@ -204,7 +204,7 @@ func (p *Partitions) readPages(l *gpu.Lease, u *unit) (_ *gpu.Stride, err error)
 	if !all.extent.fits() {
 		return nil, fail(errors.New("the rows of a partition do not fit one stride"))
 	}
-	a, err := newAssembly(l, &r.layout, all.extent)
+	a, err := newAssembly(l, &r.layout, all.extent, nil)
 	if err != nil {
 		return nil, err
 	}

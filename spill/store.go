@@ -69,10 +69,8 @@ type Store struct {
 	disk   *gpu.Budget
 	opened sync.Once // the limit of disk is known
 
-	copying sync.Mutex
-	queue   gpu.Queue // for copies down; of a device with memory of its own
-
 	mu     sync.Mutex
+	queues []gpu.Queue       // for copies down, those that nobody uses; of a device with memory of its own
 	owners map[string]*owner // by name
 	movers [tiers]map[*mover]bool
 	kicks  [tiers]chan struct{} // of the goroutines that move; nil until they are needed
@@ -206,8 +204,10 @@ func (s *Store) Close() (err error) {
 	s.moving.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.queue != nil {
-		err = s.queue.Close()
+	for _, q := range s.queues {
+		if closeErr := q.Close(); err == nil {
+			err = closeErr
+		}
 	}
 	for _, o := range s.owners {
 		if o.lease != nil {
@@ -225,18 +225,27 @@ func (s *Store) Close() (err error) {
 // discrete reports whether the device has memory of its own.
 func (s *Store) discrete() bool { return s.device.Budget() != s.device.HostBudget() }
 
-// down copies a stride to host memory.
+// down copies a stride to host memory. Several goroutines may, so that a copy begins when the
+// one before ends.
 func (s *Store) down(l *gpu.Lease, st *gpu.Stride) (*gpu.Stride, error) {
-	s.copying.Lock()
-	defer s.copying.Unlock()
-	if s.queue == nil {
-		q, err := s.device.NewQueue("spill")
-		if err != nil {
+	s.mu.Lock()
+	var q gpu.Queue
+	if n := len(s.queues); n > 0 {
+		q, s.queues = s.queues[n-1], s.queues[:n-1]
+	}
+	s.mu.Unlock()
+	if q == nil {
+		var err error
+		if q, err = s.device.NewQueue("spill"); err != nil {
 			return nil, err
 		}
-		s.queue = q
 	}
-	return s.queue.Download(l, st)
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.queues = append(s.queues, q)
+	}()
+	return q.Download(l, st)
 }
 
 // enter makes a mover known to the goroutine that moves strides of its tier, and leave makes it
@@ -255,22 +264,34 @@ func (s *Store) leave(m *mover) {
 	delete(s.movers[m.from], m)
 	s.mu.Unlock()
 	// The goroutine may be at work for it.
-	m.moving.Lock()
-	defer m.moving.Unlock()
+	m.working.Lock()
+	defer m.working.Unlock()
 	m.gone = true
 }
 
-// kick makes a goroutine move strides of a tier until the budget has room.
+// copiers is the number of goroutines that copy strides to host memory: while one waits for the
+// end of its copy, the copy of another begins.
+const copiers = 2
+
+// kick makes goroutines move strides of a tier until the budget has room.
 func (s *Store) kick(t tier) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.kicks[t] == nil {
-		s.kicks[t] = make(chan struct{}, 1)
-		s.moving.Go(func() { s.move(t, s.kicks[t]) })
+		n := 1
+		if t == deviceTier && s.discrete() {
+			n = copiers
+		}
+		s.kicks[t] = make(chan struct{}, n)
+		for range n {
+			s.moving.Go(func() { s.move(t, s.kicks[t]) })
+		}
 	}
-	select {
-	case s.kicks[t] <- struct{}{}:
-	default:
+	for range cap(s.kicks[t]) {
+		select {
+		case s.kicks[t] <- struct{}{}:
+		default:
+		}
 	}
 }
 

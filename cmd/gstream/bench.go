@@ -132,8 +132,11 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 	for _, n := range names {
 		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 		line := benchLine
-		if n == "join" {
+		switch n {
+		case "join":
 			line = joinLine
+		case "spill":
+			line = spillLine
 		}
 		fmt.Fprintln(t, line(nil))
 		err := gpubench.Run(cmd.Context(), d, n, f.opt, func(r gpubench.Result) {
@@ -160,8 +163,8 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 		writeTo(f.timeline, func(w io.Writer) error { return benchTimeline(w, d, names) }))
 }
 
-// benchLine returns the columns of a result, joinLine those of a result of the benchmark
-// join; of nil they return the headings.
+// benchLine returns the columns of a result, joinLine and spillLine those of a result of the
+// benchmarks join and spill; of nil they return the headings.
 func benchLine(r *gpubench.Result) string {
 	if r == nil {
 		return "benchmark\tcase\trows\tms\twall ms\tG rows/s\tGB/s\tof bound\tbound GB/s\t"
@@ -187,6 +190,17 @@ func joinLine(r *gpubench.Result) string {
 	}
 	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t", j.Family, r.Case, j.Algorithm, humanize.Comma(j.Pairs), ms(r.Time), ms(r.Wall),
 		ms(j.Build), ms(j.Probe), steps, humanize.IBytes(uint64(j.Memory)), rates(*r), choice)
+}
+
+func spillLine(r *gpubench.Result) string {
+	if r == nil {
+		return "case\trows\tspilled\tms\tG rows/s\tGB/s\tof bound\tbound GB/s\tphases: ms, of bound\tchoice\t"
+	}
+	var phases []string
+	for _, p := range r.Spill.Phases {
+		phases = append(phases, fmt.Sprintf("%s %s, %.0f %%", p.Name, ms(p.Time), 100*p.Bound.Seconds()/p.Time.Seconds()))
+	}
+	return fmt.Sprintf("%s\t%s\t%.2f\t%s\t%s\t%s\t%s\t", r.Case, humanize.Comma(r.Rows), r.Spill.Spilled, ms(r.Wall), rates(*r), strings.Join(phases, "; "), r.Spill.Choice)
 }
 
 func ms(t time.Duration) string { return fmt.Sprintf("%.3f", t.Seconds()*1e3) }

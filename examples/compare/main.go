@@ -3,7 +3,7 @@
 // Parquet (snappy), in turn and each in a process of its own. It checks that the rows are
 // equal and prints the ratios of time and of peak memory.
 //
-//	go run . -data DIR [-warmup 1] [-runs 5] [-threads N] [-only q01,sort] [-memory 512MB] [-micro] [-joins]
+//	go run . -data DIR [-warmup 1] [-runs 5] [-threads N] [-only q01,sort] [-memory 512MB] [-micro] [-joins] [-gstream FILE]
 package main
 
 import (
@@ -50,6 +50,7 @@ func main() {
 	memory := flag.String("memory", "", "memory limit of each, as in 512MB")
 	joins := flag.Bool("joins", false, "also compare joins of tables in memory, inside this process")
 	profile := flag.String("cpuprofile", "", "write a CPU profile of this process to this file")
+	binary := flag.String("gstream", "", "the gstream to run, instead of one built from this checkout, which needs Go")
 	child := flag.String("duckdb", "", "internal: run this query in DuckDB and write -out")
 	out := flag.String("out", "", "internal: the file that -duckdb writes")
 	check := flag.Bool("equal", false, "internal: compare the two files named as arguments")
@@ -72,7 +73,7 @@ func main() {
 	case *check:
 		err = equal(flag.Arg(0), flag.Arg(1))
 	default:
-		err = compare(*data, *only, *memory, *warmup, max(*runs, 1), *threads, *micro, *joins)
+		err = compare(*binary, *data, *only, *memory, *warmup, max(*runs, 1), *threads, *micro, *joins)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "compare:", err)
@@ -139,7 +140,7 @@ func measure(ctx context.Context, name string, args ...string) (figure, error) {
 	return f, nil
 }
 
-func compare(data, only, memory string, warmup, runs, threads int, micro, joins bool) error {
+func compare(gstream, data, only, memory string, warmup, runs, threads int, micro, joins bool) error {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "compare-")
 	if err != nil {
@@ -154,12 +155,14 @@ func compare(data, only, memory string, warmup, runs, threads int, micro, joins 
 	if err != nil {
 		return err
 	}
-	gstream := filepath.Join(dir, "gstream")
-	build := exec.Command("go", "build", "-o", gstream, "./cmd/gstream")
-	build.Dir = filepath.Join("..", "..")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build gstream: %w\n%s", err, output)
+	if gstream == "" {
+		gstream = filepath.Join(dir, "gstream")
+		build := exec.Command("go", "build", "-o", gstream, "./cmd/gstream")
+		build.Dir = filepath.Join("..", "..")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if output, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("build gstream: %w\n%s", err, output)
+		}
 	}
 	var limit []string
 	if memory != "" {

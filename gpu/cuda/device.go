@@ -65,6 +65,8 @@ type Device struct {
 	pinned  *pinned
 	kernels *kernels
 	trace   *trace
+	// readback is where kernels leave what the host waits for.
+	readback readback
 
 	// The streams: copies up, kernels, copies down.
 	up, compute, down stream
@@ -280,6 +282,9 @@ func (d *Device) openContext() error {
 	if d.opt.Memory == 0 {
 		d.budget.SetLimit(d.props.free / 5 * 4)
 	}
+	if err := d.readback.open(d); err != nil {
+		return err
+	}
 	d.kernels = newKernels(d)
 	d.later = make(chan deferred, 1024)
 	d.reaped.Add(1)
@@ -359,6 +364,7 @@ func (d *Device) Close() error {
 	if d.kernels != nil {
 		d.kernels.close()
 	}
+	note(d.readback.close(d))
 	note(d.pool.close())
 	note(d.pinned.close())
 	d.events.close(d)

@@ -29,12 +29,11 @@ type (
 	joinArgs struct {
 		build, probe, buildValid, probeValid, items, late, state, places, matched, limit, mul uint64
 
-		load                                   [joinLoads]joinLoad
-		output                                 [joinOutputs]joinOutput
-		loads, outputs, builds                 uint32
-		capacity, bits, unique, most           uint32
-		next, head, slots, slot, payload, flat uint32
-		_                                      uint32
+		load                                         [joinLoads]joinLoad
+		output                                       [joinOutputs]joinOutput
+		loads, outputs, builds                       uint32
+		capacity, bits, unique, most                 uint32
+		next, head, slots, slot, payload, list, flat uint32
 	}
 	joinPlanArgs struct {
 		build, probe, items, state        uint64
@@ -165,12 +164,12 @@ type joinColumn struct {
 }
 
 // joinLayout is the shared memory of a block: the columns of a table, its keys first, a
-// link a build row, the heads of the buckets, and of the probe rows two slots of keys and
-// two of payload columns.
+// link a build row, the heads of the buckets, of the probe rows two slots of keys and two of
+// payload columns, and a list of pairs.
 type joinLayout struct {
-	columns                                  []*joinColumn // payload columns in it
-	bits                                     uint          // of the number of buckets
-	next, head, slots, slot, payload, shared int
+	columns                                        []*joinColumn // payload columns in it
+	bits                                           uint          // of the number of buckets
+	next, head, slots, slot, payload, list, shared int
 }
 
 func (m *partitionMatcher) layout(columns []*joinColumn, capacity int) joinLayout {
@@ -187,7 +186,8 @@ func (m *partitionMatcher) layout(columns []*joinColumn, capacity int) joinLayou
 	y.head = y.next + align16(2*rows+16)
 	y.slots = y.head + 4<<y.bits
 	y.payload = y.slots + 2*chunk*m.width
-	y.shared = y.payload + 2*y.slot
+	y.list = y.payload + 2*y.slot
+	y.shared = y.list + 4*chunk
 	return y
 }
 
@@ -246,7 +246,7 @@ func (m *partitionMatcher) args(columns []joinColumn, limit int, runs bool) (a j
 	a = joinArgs{build: addr(m.build.Key.Data), probe: addr(m.probe.Key.Data), buildValid: addr(m.build.Key.Valid), probeValid: addr(m.probe.Key.Valid),
 		items: addr(m.items), late: addr(m.late), state: addr(m.work), places: addr(m.work) + uint64(places), limit: uint64(limit), mul: m.mul,
 		capacity: uint32(m.capacity), bits: uint32(y.bits), unique: uint32(flag(m.build.Distinct)), most: uint32(m.most),
-		next: uint32(y.next), head: uint32(y.head), slots: uint32(y.slots), slot: uint32(y.slot), payload: uint32(y.payload)}
+		next: uint32(y.next), head: uint32(y.head), slots: uint32(y.slots), slot: uint32(y.slot), payload: uint32(y.payload), list: uint32(y.list)}
 	at := map[*joinColumn]int{}
 	load := func(build bool, src *gpu.Buffer, width, offset int) int {
 		n := m.probe.Key.Len

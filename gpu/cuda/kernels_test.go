@@ -19,7 +19,7 @@ func TestGoroutinesThatFindAKernelAtOnceGetTheSame(t *testing.T) {
 		done.Add(1)
 		go func() {
 			defer done.Done()
-			found[i], _ = d.kernels.find("partition_k4_w4")
+			found[i], _ = d.kernels.find("partition_k4_w4_s2")
 		}()
 	}
 	time.Sleep(50 * time.Millisecond) // all goroutines look before the first one loads

@@ -203,13 +203,32 @@ func (o *op) retain(b *gpu.Buffer) *gpu.Buffer {
 	return b
 }
 
+type readBytesArgs struct {
+	src, dst uint64
+	n        int64
+}
+
 // read copies device memory to dst and waits for the copy. It reports whether dst has the
 // bytes: false after an error.
 func (o *op) read(b *gpu.Buffer, off int64, dst []byte) bool {
-	o.flush()
-	if o.err == nil && len(dst) > 0 {
+	d := o.q.dev
+	if o.err != nil || len(dst) == 0 {
+		o.flush()
+		return o.err == nil
+	}
+	if s := d.readback.take(len(dst)); s != nil {
+		defer d.readback.give(s)
+		launch(o, "read_bytes", 1, 256, 0, readBytesArgs{src: addr(b) + uint64(off), dst: uint64(s.addr), n: int64(len(dst))})
+		o.enqueue(func() error { return d.ctx.do(cuEventRecord, uintptr(s.done), uintptr(d.compute)) })
+		if o.flush(); o.err == nil {
+			o.fail(d.wait(s.done))
+		}
+		copy(dst, s.mem)
+		return o.err == nil
+	}
+	if o.flush(); o.err == nil {
 		// dst is pageable, so the call returns only when the bytes are there.
-		o.fail(o.q.dev.ctx.do(cuMemcpyDtoHAsync, uintptr(unsafe.Pointer(unsafe.SliceData(dst))), b.Addr()+uintptr(off), uintptr(len(dst)), uintptr(o.q.dev.compute)))
+		o.fail(d.ctx.do(cuMemcpyDtoHAsync, uintptr(unsafe.Pointer(unsafe.SliceData(dst))), b.Addr()+uintptr(off), uintptr(len(dst)), uintptr(d.compute)))
 		runtime.KeepAlive(dst)
 	}
 	return o.err == nil

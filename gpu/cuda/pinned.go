@@ -45,9 +45,9 @@ type pinned struct {
 	mu      sync.Mutex
 	grown   sync.Cond // a slab was added, or growing ended
 	growing bool      // a goroutine is adding a slab
-	slabs   []*slab
-	free    []extent // sorted by address; no two are adjacent
-	spare   int64    // bytes of free
+	slabs   []*slab   // sorted by address
+	free    []extent  // sorted by address; no two are adjacent
+	spare   int64     // bytes of free
 	// recent has free small blocks by size, the one that was freed last at the end. They
 	// are not in free.
 	recent      map[int64][]uintptr
@@ -198,17 +198,20 @@ func (p *pinned) trim(limit int64) error {
 func (p *pinned) add(c *slab) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.slabs = append(p.slabs, c)
+	p.slabs = slices.Insert(p.slabs, p.behind(c.base()), c)
 	p.put(extent{c.base(), c.size(), c})
 	p.grown.Broadcast()
 }
 
+// behind returns the position of the first slab that begins behind an address.
+func (p *pinned) behind(addr uintptr) int {
+	return sort.Search(len(p.slabs), func(i int) bool { return p.slabs[i].base() > addr })
+}
+
 // at returns the slab that contains an address, or nil.
 func (p *pinned) at(addr uintptr) *slab {
-	for _, c := range p.slabs {
-		if addr-c.base() < uintptr(c.size()) {
-			return c
-		}
+	if i := p.behind(addr) - 1; i >= 0 && addr-p.slabs[i].base() < uintptr(p.slabs[i].size()) {
+		return p.slabs[i]
 	}
 	return nil
 }
@@ -256,7 +259,11 @@ func (p *pinned) lockAt(l *gpu.Lease, addr uintptr, n int64) error {
 
 // lockColumn page-locks the memory of a column before a copy.
 func (p *pinned) lockColumn(l *gpu.Lease, c gpu.Column) error {
-	for _, b := range []*gpu.Buffer{c.Data, c.Offsets, c.Valid} {
+	parts := []*gpu.Buffer{c.Data, c.Offsets, c.Valid}
+	if pieces := c.Data.Pieces(); pieces != nil {
+		parts = append(parts[1:], pieces...)
+	}
+	for _, b := range parts {
 		if err := p.lockAt(l, b.Addr(), b.Size()); err != nil {
 			return err
 		}

@@ -279,6 +279,9 @@ func (q *queue) Download(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err erro
 	if err := gpu.CheckHostMemory(s.Cols, q.dev.budget); err != nil {
 		return nil, q.fail("copy a stride down", err)
 	}
+	if isShort(s) {
+		return q.downloadShort(l, s)
+	}
 	t := &transfer{q: q, lease: l, name: "copy down"}
 	cols := make([]gpu.Column, len(s.Cols))
 	q.dev.downloads.Lock()
@@ -308,6 +311,49 @@ func (q *queue) Download(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err erro
 	q.dev.trace.moved(t, laneDown, nil)
 	s.Release()
 	return &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}, nil
+}
+
+// isShort reports whether a stride has a few numbers, such as counts or offsets.
+func isShort(s *gpu.Stride) bool {
+	for _, c := range s.Cols {
+		if c.Dict != nil || c.Type.IsVar() {
+			return false
+		}
+	}
+	return s.Bytes() <= readbackBytes
+}
+
+// downloadShort is Download for numbers that need not wait for large copies.
+func (q *queue) downloadShort(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error) {
+	o := q.begin("copy down", l)
+	t := &transfer{q: q, lease: l}
+	cols := make([]gpu.Column, len(s.Cols))
+	for i, c := range s.Cols {
+		cols[i] = t.plain(c, func(b *gpu.Buffer, n int64) *gpu.Buffer {
+			if n = min(n, b.Size()); o.err != nil || n == 0 {
+				return nil
+			}
+			to, err := l.Alloc(n)
+			if err != nil {
+				o.fail(err)
+				return nil
+			}
+			if src := b.Bytes(); src != nil { // it was never on the device
+				copy(to.Bytes(), src)
+			} else {
+				o.read(b, 0, to.Bytes())
+			}
+			return to
+		})
+	}
+	out = &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}
+	end(o, &out, &err)
+	if err != nil {
+		gpu.ReleaseColumns(cols)
+		return nil, err
+	}
+	s.Release()
+	return out, nil
 }
 
 // transfer is the copy of one stride over the link.
@@ -444,9 +490,13 @@ func (t *transfer) upload(b *gpu.Buffer, n int64) *gpu.Buffer {
 		t.fail(err)
 		return nil
 	}
-	src := b.Bytes()[:n]
-	t.fail(t.q.dev.copyUp(t.lease, out.Addr(), uintptr(unsafe.Pointer(unsafe.SliceData(src))), n))
-	runtime.KeepAlive(src)
+	if pieces := b.Pieces(); pieces != nil {
+		t.fail(t.q.dev.copyUpJoined(t.lease, out.Addr(), pieces, n))
+	} else {
+		src := b.Bytes()[:n]
+		t.fail(t.q.dev.copyUp(t.lease, out.Addr(), uintptr(unsafe.Pointer(unsafe.SliceData(src))), n))
+		runtime.KeepAlive(src)
+	}
 	t.bytes += n
 	return out
 }
@@ -476,6 +526,44 @@ func (d *Device) copyUp(l *gpu.Lease, dst, src uintptr, n int64) error {
 	return d.pinned.eachLocked(l, src, n, func(at uintptr, n int64) error {
 		return d.ctx.do(cuMemcpyHtoDAsync, dst+at-src, at, uintptr(n), uintptr(d.up))
 	})
+}
+
+// copyAttributes is the driver's CUmemcpyAttributes.
+type copyAttributes struct {
+	order    int32 // 1: sources are read in the order of the stream
+	from, to location
+	flags    uint32
+}
+
+// copyUpJoined puts the copies of several buffers to consecutive addresses, n bytes in all, on
+// the stream of copies up, in one call of the driver: 50 GB/s from copies of 64 KB on, where
+// single calls need 1 MB.
+func (d *Device) copyUpJoined(l *gpu.Lease, dst uintptr, pieces []*gpu.Buffer, n int64) error {
+	var to, from, sizes []uintptr
+	for _, b := range pieces {
+		src := b.Bytes()
+		src = src[:min(int64(len(src)), n)]
+		n -= int64(len(src))
+		if len(src) == 0 {
+			continue
+		}
+		err := d.pinned.eachLocked(l, uintptr(unsafe.Pointer(unsafe.SliceData(src))), int64(len(src)), func(at uintptr, n int64) error {
+			to, from, sizes = append(to, dst), append(from, at), append(sizes, uintptr(n))
+			dst += uintptr(n)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if len(to) == 0 {
+		return nil
+	}
+	attributes, first := copyAttributes{order: 1}, uintptr(0)
+	err := d.ctx.do(cuMemcpyBatchAsync, uintptr(unsafe.Pointer(&to[0])), uintptr(unsafe.Pointer(&from[0])), uintptr(unsafe.Pointer(&sizes[0])),
+		uintptr(len(to)), uintptr(unsafe.Pointer(&attributes)), uintptr(unsafe.Pointer(&first)), 1, uintptr(d.up))
+	runtime.KeepAlive(pieces)
+	return err
 }
 
 // copyDown puts the copy of n bytes to host memory on the stream of copies down. Refusals

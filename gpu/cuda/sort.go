@@ -232,21 +232,21 @@ func (o *op) orderPlain(keys []gpu.SortKey) *gpu.Buffer {
 	}
 	out := o.alloc(int64(n) * 4)
 	cols := []mover{{nil, out, 4}}
-	digit := o.digitBits(4, cols)
-	key.bits = uint(digit)
+	digit := o.digitBits(4, cols, usualDigit)
+	key.bits = digit
 	first := o.newPass(key, n, cols)
 	ranges := [2]uint64{^uint64(0), 0}
 	found := o.alloc(16)
 	o.write(found, 0, gpu.BytesOf(ranges[:]))
 	count := first.counting(key)
 	count.ranges, count.rangeFlip = addr(found), key.flip
-	first.count(4, count)
+	first.count("partition_count_k4", 32*4<<key.bits, count)
 	if !o.read(found, 0, gpu.BytesOf(ranges[:])) {
 		return nil
 	}
 	o.free(found)
 	key.bits = uint(bits.Len64(ranges[0] ^ ranges[1]))
-	if passes := blocks(int(key.bits), digit); passes == 0 || passes > blocks(bits.Len64(ranges[1]-ranges[0]), digit) {
+	if passes := parts(key.bits, digit); passes == 0 || passes > parts(uint(bits.Len64(ranges[1]-ranges[0])), digit) {
 		o.free(first.counts, out)
 		return nil
 	}

@@ -34,7 +34,8 @@ type Result struct {
 	// second, measured in the same run.
 	Bound     string  `json:"bound"`
 	BoundRate float64 `json:"bound_bytes_per_second"`
-	Join      *Join   `json:"join,omitempty"` // of the benchmark join
+	Join      *Join   `json:"join,omitempty"`  // of the benchmark join
+	Spill     *Spill  `json:"spill,omitempty"` // of the benchmark spill
 }
 
 // RowsPerSecond returns the rows a second, 0 for a result without a time.

@@ -1,6 +1,7 @@
 package gpubench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/gstream/gstream/gpu"
@@ -58,6 +60,23 @@ func (b *bench) spill() error {
 		}
 	}
 	return nil
+}
+
+// Spill is what a run of the benchmark spill did, one of those in the middle.
+type Spill struct {
+	Spilled float64      `json:"spilled"` // share of the rows of both sides
+	Choice  string       `json:"choice"`  // of the join
+	Phases  []SpillPhase `json:"phases"`
+}
+
+// SpillPhase is a phase of a join out of core: the build side, the probe side, the pairs of
+// partitions.
+type SpillPhase struct {
+	Name  string        `json:"name"`
+	Time  time.Duration `json:"time_ns"`
+	Up    int64         `json:"bytes_up"`
+	Down  int64         `json:"bytes_down"`
+	Bound time.Duration `json:"bound_ns"` // the least time for these bytes
 }
 
 // spilling is the two sides of a join out of core.
@@ -112,8 +131,11 @@ func (s *spilling) release() {
 
 // time reports the median of several runs.
 func (s *spilling) time(ratio float64, down bool) error {
-	var walls []time.Duration
-	var last outOfCoreRun
+	type timed struct {
+		outOfCoreRun
+		wall time.Duration
+	}
+	var runs []timed
 	for i := range s.runs + 1 {
 		if err := s.ctx.Err(); err != nil {
 			return err
@@ -124,26 +146,25 @@ func (s *spilling) time(ratio float64, down bool) error {
 			return err
 		}
 		if i > 0 {
-			walls = append(walls, time.Since(begin))
+			runs = append(runs, timed{run, time.Since(begin)})
 		}
-		last = run
 	}
+	slices.SortFunc(runs, func(x, y timed) int { return cmp.Compare(x.wall, y.wall) })
+	middle := runs[len(runs)/2]
 	what := "kept on the device"
 	if down {
 		what = "copied down"
 	}
-	wall := median(walls)
-	s.each(Result{Benchmark: s.name, Case: fmt.Sprintf("build side %.1f × the budget, %.2f spilled, result %s", ratio, last.spilled, what), Rows: int64(2 * s.rows),
-		Bytes: last.bytes, Time: wall, Wall: wall, Runs: s.runs, Bound: "link", BoundRate: float64(last.bytes) / last.bound.Seconds()})
+	s.each(Result{Benchmark: s.name, Case: fmt.Sprintf("build side %.1f × the budget, result %s", ratio, what), Rows: int64(2 * s.rows),
+		Bytes: middle.bytes, Time: middle.wall, Wall: middle.wall, Runs: s.runs, Bound: "link", BoundRate: float64(middle.bytes) / middle.bound.Seconds(), Spill: &middle.Spill})
 	return nil
 }
 
-// outOfCoreRun is what one run moved over the link, the least time for it, and the share of the
-// rows of both sides that spilled.
+// outOfCoreRun is what one run moved over the link, and the least time for it.
 type outOfCoreRun struct {
-	bytes   int64
-	bound   time.Duration
-	spilled float64
+	Spill
+	bytes int64
+	bound time.Duration
 }
 
 // once joins once and checks the number of rows.
@@ -159,6 +180,7 @@ func (s *spilling) once(down bool) (run outOfCoreRun, err error) {
 	}
 	pairs := 0
 	var copied int64 // down, of the result
+	out := s.output()
 	emit := func(st *gpu.Stride) error {
 		pairs += st.Rows
 		if !down {
@@ -166,30 +188,29 @@ func (s *spilling) once(down bool) (run outOfCoreRun, err error) {
 			return nil
 		}
 		copied += st.Bytes()
-		host, err := s.q.Download(s.h, st)
-		if err != nil {
-			st.Release()
-			return err
-		}
-		host.Release()
-		return nil
+		return out.put(s.ctx, st)
 	}
 	var up, low int64 // bytes before the phase
-	phase := func(work func() error) func() error {
-		return func() error {
-			err := work()
-			u, d := l.Activity().BytesUp, store.Stats("join").Host.In+copied
-			moved := func(n int64, rate float64) time.Duration { return time.Duration(float64(n) / rate * 1e9) }
-			run.bound += max(moved(u-up, s.link.Up), moved(d-low, s.link.Down), moved(u-up+d-low, s.link.Both))
-			run.bytes += u - up + d - low
-			up, low = u, d
-			return err
-		}
+	phase := func(name string, work func() error) error {
+		begin := time.Now()
+		err := work()
+		u, d := l.Activity().BytesUp, store.Stats("join").Host.In+copied
+		moved := func(n int64, rate float64) time.Duration { return time.Duration(float64(n) / rate * 1e9) }
+		p := SpillPhase{Name: name, Time: time.Since(begin), Up: u - up, Down: d - low}
+		p.Bound = max(moved(p.Up, s.link.Up), moved(p.Down, s.link.Down), moved(p.Up+p.Down, s.link.Both))
+		run.Phases = append(run.Phases, p)
+		run.bound += p.Bound
+		run.bytes += p.Up + p.Down
+		up, low = u, d
+		return err
 	}
 	var lane operators.Lane
-	for _, work := range []func() error{
-		func() error { return s.pushBuild(o, t) },
-		func() (err error) {
+	for _, x := range []struct {
+		name string
+		work func() error
+	}{
+		{"build", func() error { return s.pushBuild(o, t) }},
+		{"probe", func() (err error) {
 			if lane, err = o.NewLane(t); err == nil {
 				err = s.ahead(l, s.probe, func(st *gpu.Stride) error { return lane.Push(s.ctx, st, emit) })
 			}
@@ -197,34 +218,83 @@ func (s *spilling) once(down bool) (run outOfCoreRun, err error) {
 				err = lane.Flush(s.ctx, emit)
 			}
 			return err
-		},
-		func() error {
+		}},
+		{"pairs", func() error {
 			src := o.Deferred()
 			if src == nil {
-				return nil
+				return out.end()
 			}
 			for part := range src.Parts() {
 				if err := src.Emit(s.ctx, t, part, emit); err != nil {
 					return err
 				}
 			}
-			return nil
-		},
+			return out.end()
+		}},
 	} {
 		if err == nil {
-			err = phase(work)()
+			err = phase(x.name, x.work)
 		}
+	}
+	if c, ok := o.(operators.Choosing); ok {
+		run.Choice = c.Choice()
 	}
 	if lane != nil {
 		err = errors.Join(err, lane.Close())
 	}
+	err = errors.Join(err, out.end())
 	s.dev.(gpu.Profiled).Settle()
-	run.spilled = float64(store.Stats("join").Host.In) / float64(32*s.rows)
+	run.Spilled = float64(store.Stats("join").Host.In) / float64(32*s.rows)
 	err = errors.Join(err, o.Close(), store.Close(), l.Close())
 	if err == nil && pairs != s.rows {
 		err = fmt.Errorf("%w: %d pairs, want %d", ErrWrong, pairs, s.rows)
 	}
 	return run, err
+}
+
+// output copies strides down on a goroutine of its own, as the runner does.
+type output struct {
+	strides chan *gpu.Stride
+	ended   chan struct{}
+	once    sync.Once
+	err     error // set when ended is closed
+}
+
+func (s *spilling) output() *output {
+	o := &output{strides: make(chan *gpu.Stride, 2), ended: make(chan struct{})}
+	go func() {
+		defer close(o.ended)
+		o.err = gpu.Behind(context.WithoutCancel(s.ctx), s.dev, "bench spill, output", s.h, func(context.Context) (*gpu.Stride, error) {
+			if st, ok := <-o.strides; ok {
+				return st, nil
+			}
+			return nil, io.EOF
+		}, func(st *gpu.Stride) error {
+			st.Release()
+			return nil
+		})
+		for st := range o.strides { // after an error
+			st.Release()
+		}
+	}()
+	return o
+}
+
+func (o *output) put(ctx context.Context, st *gpu.Stride) error {
+	select {
+	case o.strides <- st:
+		return nil
+	case <-ctx.Done():
+		st.Release()
+		return context.Cause(ctx)
+	}
+}
+
+// end waits for the copies. It may be called again.
+func (o *output) end() error {
+	o.once.Do(func() { close(o.strides) })
+	<-o.ended
+	return o.err
 }
 
 // pushBuild collects and finalizes the build side.

@@ -43,6 +43,7 @@ func Run(t *testing.T, open, reference Open) {
 		{"UploadAhead", testUpAhead},
 		{"UploadEncoded", testUploadEncoded},
 		{"UploadNarrow", testUploadNarrow},
+		{"UploadJoined", testUploadJoined},
 		{"Select", testSelect},
 		{"SelectPatterns", testSelectPatterns},
 		{"Marks", testMarks},

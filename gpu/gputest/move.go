@@ -82,6 +82,34 @@ func testUploadNarrow(t *testing.T, open Open) {
 	}
 }
 
+// testUploadJoined uploads columns whose values lie in several pieces: views of page-locked
+// buffers and memory of the heap.
+func testUploadJoined(t *testing.T, open Open) {
+	b := setUp(t, open)
+	for _, typ := range []gpu.Type{gpu.Of(gpu.Int8), gpu.Of(gpu.Int32), gpu.Of(gpu.Float64), gpu.DecimalOf(38, 2), gpu.Of(gpu.String)} {
+		for _, n := range upTo(5000, []int{0, 1, 255, 4097, 30001}) {
+			want := b.random(typ, n, distribution{nulls: 0.1})
+			c := gpu.ColumnOf(typ, want)
+			all := c.Data.Bytes()
+			var pieces []*gpu.Buffer
+			for from := 0; from < len(all); {
+				size := min(len(all)-from, b.rnd.IntN(len(all)))
+				part := gpu.WrapBytes(all[from : from+size])
+				if b.rnd.IntN(2) == 0 {
+					whole, err := b.h.Alloc(int64(size) + 3)
+					require.NoError(t, err)
+					copy(whole.Bytes()[3:], part.Bytes())
+					part = whole.View(3, int64(size))
+					whole.Release()
+				}
+				pieces, from = append(pieces, part), from+size
+			}
+			c.Data = gpu.Joined(pieces)
+			requireRows(t, want, b.down(b.up(c)[0]), fmt.Sprintf("%d rows of %v in %d pieces", n, typ, len(pieces)))
+		}
+	}
+}
+
 // testUpAhead uploads many strides before the first is used, on another queue, and
 // releases some unused.
 func testUpAhead(t *testing.T, open Open) {
@@ -580,7 +608,7 @@ func testPartition(t *testing.T, open Open) {
 // bytes, which is one of the columns.
 func testPartitionColumns(t *testing.T, open Open) {
 	b := setUp(t, open)
-	const n = 40001
+	const n = 65001
 	for _, typ := range []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Uint64)} {
 		key := b.random(typ, n, distribution{})
 		values := [][]gpu.Scalar{key}
@@ -592,8 +620,8 @@ func testPartitionColumns(t *testing.T, open Open) {
 			}
 		}
 		cols = b.up(cols...)
-		for _, only := range []int{2, len(cols)} {
-			for _, digit := range []gpu.Digit{{Shift: 24, Bits: 8}, {Shift: 5, Bits: 3}, {Shift: 7, Bits: 11}, {Shift: 22, Bits: 10, Factor: 0x9e3779b97f4a7c15}} {
+		for _, only := range []int{1, 2, len(cols)} {
+			for _, digit := range []gpu.Digit{{Shift: 24, Bits: 8}, {Shift: 5, Bits: 3}, {Shift: 13, Bits: 9}, {Shift: 7, Bits: 11}, {Shift: 22, Bits: 10, Factor: 0x9e3779b97f4a7c15}} {
 				out, ends, err := b.q.Partition(b.l, cols[:only], cols[0], digit)
 				require.NoError(t, err)
 				offsets := b.offsets(ends)

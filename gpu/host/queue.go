@@ -73,12 +73,21 @@ func (d *Device) queue(gq gpu.Queue, columns ...[]gpu.Column) (*queue, error) {
 
 // Upload implements gpu.Queue. Host memory is device memory here.
 func (q *queue) Upload(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
-	if err := q.check(s.Cols); err != nil {
+	if err := q.check(); err != nil {
+		return nil, err
+	}
+	if err := gpu.CheckHostMemory(s.Cols, nil); err != nil {
 		return nil, err
 	}
 	cols := make([]gpu.Column, 0, len(s.Cols))
 	for _, c := range s.Cols {
-		c, err := q.dev.unpack(l, c)
+		c, err := joined(l, c)
+		if err == nil {
+			var unpacked gpu.Column
+			unpacked, err = q.dev.unpack(l, c)
+			c.Release()
+			c = unpacked
+		}
 		if err != nil {
 			gpu.ReleaseColumns(cols)
 			return nil, q.fail(err)
@@ -88,6 +97,28 @@ func (q *queue) Upload(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
 	s.Release()
 	s.Cols = cols
 	return s, nil
+}
+
+// joined returns a column with the pieces of its values in one buffer, with references of its
+// own.
+func joined(l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
+	out := c.Retain()
+	pieces := c.Data.Pieces()
+	if pieces == nil {
+		return out, nil
+	}
+	data, err := l.Alloc(c.Data.Size())
+	if err != nil {
+		out.Release()
+		return gpu.Column{}, err
+	}
+	at := 0
+	for _, p := range pieces {
+		at += copy(data.Bytes()[at:], p.Bytes())
+	}
+	out.Data.Release()
+	out.Data = data
+	return out, nil
 }
 
 // unpack returns an ordinary column for an encoded one, with references of its own.

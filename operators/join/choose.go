@@ -63,6 +63,9 @@ type circumstances struct {
 	memory int64 // the budget
 	lanes  int
 	stride int // rows of a stride of the probe side
+	// outOfCore says that only a part of the build side is in memory. Then nobody relies on
+	// the order of the rows.
+	outOfCore bool
 }
 
 // Plan returns the algorithm that a join will probably take on a device, by the planner's
@@ -98,6 +101,8 @@ func (s *Spec) choose(c circumstances) Choice {
 		return Choice{"npj", "one table is fastest on the CPU"}
 	case !s.direct():
 		return Choice{"npj", "a table finds keys that are not one number of 4 or 8 bytes"}
+	case c.outOfCore:
+		return Choice{"large-s", "it needs no table and collects no rows, which leaves memory for copies"}
 	case !s.AnyOrder:
 		return Choice{"npj", "it keeps the order of the rows"}
 	case s.BuildRows == 0:

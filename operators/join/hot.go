@@ -48,7 +48,7 @@ func (o *outOfCore) emitHot(ctx context.Context, t operators.Task, from, to int,
 	}
 	err = o.batches(ctx, t, o.build, o.Build, from, to, func(s *gpu.Stride) error {
 		block, bytes, rows = append(block, s), bytes+s.Bytes(), rows+int64(s.Rows)
-		if footprint(bytes, rows) < room {
+		if during, _ := h.memory(t, bytes, rows); during < room {
 			return nil
 		}
 		return join()

@@ -114,7 +114,8 @@ type equiJoin struct {
 	pending operators.Collected // the build side until Finalize
 	choice  atomic.Pointer[Choice]
 	built   built
-	rows    int // of the build side
+	rows    int  // of the build side
+	partial bool // there are more rows, which other joins have
 	// dicts has, for each of BuildOut, a dictionary of the whole build column, or nil.
 	// Strings of the build side are then not copied: the build row ids are their codes.
 	dicts []*gpu.Dictionary
@@ -171,7 +172,7 @@ func (o *equiJoin) Finalize(ctx context.Context, t operators.Task) error {
 		return err
 	}
 	o.BuildRows = int64(all.Rows) // it was an estimate
-	choice := o.choose(circumstances{t.Device.Properties(), t.Lease.Limit(), t.Lanes, t.StrideRows})
+	choice := o.choose(circumstances{t.Device.Properties(), t.Lease.Limit(), t.Lanes, t.StrideRows, o.partial})
 	o.choice.Store(&choice)
 	if o.built, err = o.algorithm(choice.Algorithm).build(ctx, t, all); err != nil {
 		return err

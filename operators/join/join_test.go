@@ -47,6 +47,14 @@ func draw(rnd *rand.Rand, n, distinct int) [][]gpu.Scalar {
 	return out
 }
 
+// Keys that algorithms have got wrong: those that differ only in their upper half, one that
+// all rows have, and none.
+var hardKeys = []func(rnd *rand.Rand) gpu.Scalar{
+	func(rnd *rand.Rand) gpu.Scalar { return gpu.IntScalar(side.Fields[0].Type, rnd.Int64N(9)<<32|7) },
+	func(*rand.Rand) gpu.Scalar { return gpu.IntScalar(side.Fields[0].Type, -1) },
+	func(*rand.Rand) gpu.Scalar { return gpu.Null(side.Fields[0].Type) },
+}
+
 // example is a join of two sides.
 type example struct {
 	kind         Kind
@@ -274,7 +282,7 @@ func (e example) check(t *testing.T, dev gpu.Device) {
 }
 
 // examples returns joins of all kinds, with and without residual conditions, null-safe
-// keys, duplicates, empty sides, and strides that are much smaller than the result.
+// keys, duplicates, hard keys, empty sides, and strides that are much smaller than the result.
 func examples(dev gpu.Device) (out []example) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for kind := Inner; kind <= Mark; kind++ {
@@ -290,6 +298,18 @@ func examples(dev gpu.Device) (out []example) {
 						e.stride, e.pushed, e.lanes = sizes[0], sizes[1], sizes[2]
 						out = append(out, e)
 					}
+				}
+			}
+		}
+		for _, algorithm := range AlgorithmsOn(dev.Properties()) {
+			for flags := range 4 {
+				for i, key := range hardKeys {
+					e := example{kind: kind, algorithm: algorithm, keys: []int{0}, nullSafe: flags&1 != 0, residual: flags&2 != 0,
+						probe: draw(rnd, 40+i, 1), build: draw(rnd, 30+i, 1), stride: 50, pushed: 17, lanes: 2}
+					for _, row := range slices.Concat(e.probe, e.build) {
+						row[0] = key(rnd)
+					}
+					out = append(out, e)
 				}
 			}
 		}

@@ -31,8 +31,10 @@ type outOfCore struct {
 	started    atomic.Bool // out of core
 	build      *spill.Partitions
 	probe      *spill.Partitions
-	resident   int           // partitions in memory: the first ones
+	likely     int           // partitions that probably stay in memory: the first ones
+	resident   int           // those that do, at most as many
 	groups     []int         // starts of the groups of other partitions that are joined at a time, and the end
+	reader     *spill.Reader // of all groups that fit memory, in order; nil with several lanes
 	hot        *atomic.Int32 // groups that no hash separates, of all joins within each other
 }
 
@@ -44,12 +46,16 @@ const (
 	// memory is copied when it is complete.
 	crowded    = 2
 	leastBuild = 32
-	// residentBudget is the share of what is available for the partitions that stay, and
-	// pairBudget that of the budget for the build sides of all lanes later on.
-	residentBudget = 2
-	pairBudget     = 6
-	// tableBytes is about what a table takes a row.
-	tableBytes = 24
+	// buildShare is the share of the budget that the partitions that stay take at most while
+	// their rows are copied and their table is built, and residentShare afterwards, when strides
+	// stream past them. pairBudget is the share of the build sides of all lanes later on, one
+	// part in so many.
+	buildShare    = 0.85
+	residentShare = 0.5
+	pairBudget    = 3
+	// tableBytes is about what the table of NPJ takes a row, and offsetBytes what partitions
+	// take.
+	tableBytes, offsetBytes = 24, 4
 	// mostDepth bounds the joins within each other. Rows that as many hashes do not separate
 	// have one key.
 	mostDepth = 3
@@ -60,8 +66,20 @@ func (o *outOfCore) spills(t operators.Task) bool {
 	return t.Spill != nil && len(o.BuildKeys) > 0 && o.depth < mostDepth
 }
 
-// footprint returns the memory of a build side with its table.
-func footprint(bytes, rows int64) int64 { return bytes + rows*tableBytes }
+// memory returns the memory of a part of the build side while its table is built, and afterwards.
+// Partitions are made in two passes, each of which copies the rows, and NPJ needs its table.
+func (o *outOfCore) memory(t operators.Task, bytes, rows int64) (during, after int64) {
+	if t.Device.Properties().Kind == "cuda" && o.direct() {
+		return 3*bytes + rows*offsetBytes, bytes + rows*offsetBytes
+	}
+	return 2*bytes + rows*tableBytes, bytes + rows*tableBytes
+}
+
+// during returns the memory that it takes to build the table of partitions.
+func (o *outOfCore) during(t operators.Task, from, to int) int64 {
+	n, _ := o.memory(t, o.build.Bytes(from, to), o.build.Rows(from, to))
+	return n
+}
 
 // NewLocal implements operators.Blocking. It is for the build side.
 func (o *outOfCore) NewLocal(t operators.Task) (operators.Local, error) {
@@ -119,10 +137,19 @@ func (o *outOfCore) start(t operators.Task) {
 	o.seed = rand.Uint64()
 	o.build = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, o.Build, 1<<outBits)
 	o.probe = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, o.Probe, 1<<outBits)
+	o.likely = 1 << outBits
+	row := int64(o.Build.RowBytes())
+	for budget := float64(t.Lease.Limit()); o.likely > 0 && o.BuildRows > 0; o.likely-- {
+		rows := o.BuildRows * int64(o.likely) >> outBits
+		if during, after := o.memory(t, rows*row, rows); float64(during) <= buildShare*budget && float64(after) <= residentShare*budget {
+			break
+		}
+	}
 	o.started.Store(true)
 }
 
-// holdBuild partitions collected strides and holds them where they can spill.
+// holdBuild partitions collected strides and holds them where they can spill. Rows that will
+// probably stay are strides of their own: those of the highest partitions spill first.
 func (o *outOfCore) holdBuild(t operators.Task, own *operators.Collected) error {
 	for own.Rows > 0 {
 		strides, _ := own.First(1)
@@ -130,11 +157,63 @@ func (o *outOfCore) holdBuild(t operators.Task, own *operators.Collected) error 
 		if err != nil {
 			return err
 		}
-		if err := o.build.Append(s, 0, offsets); err != nil {
+		low, high, err := cut(t, s, offsets, o.likely)
+		if err != nil {
 			return err
+		}
+		if low.Stride != nil {
+			if err := o.build.Append(low.Stride, 0, low.offsets); err != nil {
+				high.release()
+				return err
+			}
+		}
+		if high.Stride != nil {
+			if err := o.build.Append(high.Stride, o.likely, high.offsets); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// partitioned is rows in order of partition.
+type partitioned struct {
+	*gpu.Stride       // nil for no rows
+	offsets     []int // starts of the partitions, and the end
+}
+
+func (p partitioned) release() {
+	if p.Stride != nil {
+		p.Release()
+	}
+}
+
+// cut cuts partitioned rows, which it takes over, into those of the first n partitions and the
+// others.
+func cut(t operators.Task, s *gpu.Stride, offsets []int, n int) (low, high partitioned, err error) {
+	at := offsets[n]
+	low.offsets, high.offsets = offsets[:n+1], slices.Clone(offsets[n:])
+	for i := range high.offsets {
+		high.offsets[i] -= at
+	}
+	switch {
+	case s.Rows == 0:
+		s.Release()
+	case at == s.Rows:
+		low.Stride = s
+	case at == 0:
+		high.Stride = s
+	default:
+		defer s.Release()
+		if low.Stride, err = operators.SliceStride(t, s, 0, at); err != nil {
+			return partitioned{}, partitioned{}, err
+		}
+		if high.Stride, err = operators.SliceStride(t, s, at, s.Rows); err != nil {
+			low.release()
+			return partitioned{}, partitioned{}, err
+		}
+	}
+	return low, high, nil
 }
 
 // partition partitions a stride of either side, which it takes over.
@@ -151,7 +230,7 @@ func (o *outOfCore) partition(t operators.Task, s *gpu.Stride, keys []int) (*gpu
 // Finalize implements operators.Blocking.
 func (o *outOfCore) Finalize(ctx context.Context, t operators.Task) error {
 	bytes, rows := o.pending.Bytes(), int64(o.pending.Rows)
-	if !o.started.Load() && o.spills(t) && t.Lease.MakeRoom(footprint(bytes, rows)) != nil {
+	if !o.started.Load() && o.spills(t) && t.Lease.MakeRoom(bytes+rows*tableBytes) != nil {
 		o.start(t)
 	}
 	if o.started.Load() {
@@ -161,6 +240,7 @@ func (o *outOfCore) Finalize(ctx context.Context, t operators.Task) error {
 		if err := o.stay(ctx, t); err != nil {
 			return err
 		}
+		o.partial = true
 		t.Filter = operators.NoFilter // it would not know the rows that spill
 	}
 	return o.equiJoin.Finalize(ctx, t)
@@ -168,12 +248,11 @@ func (o *outOfCore) Finalize(ctx context.Context, t operators.Task) error {
 
 // stay chooses the partitions that stay in memory, and cuts the others into groups.
 func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
-	need := func(from, to int) int64 { return footprint(o.build.Bytes(from, to), o.build.Rows(from, to)) }
 	if !t.Spill.Always() {
 		// What has to be held in memory to be joined spills first.
-		room := t.Lease.Limit() / int64(residentBudget)
-		_ = t.Lease.MakeRoom(room)
-		for o.resident < o.build.Len() && need(0, o.resident+1) <= min(room, t.Lease.Available()*3/4) {
+		more := func(to int) int64 { return o.during(t, 0, to) - o.build.Held(0, to) }
+		_ = t.Lease.MakeRoom(min(more(o.likely)*9/8, t.Lease.Limit()*3/4))
+		for room := t.Lease.Available() * 8 / 9; o.resident < o.likely && more(o.resident+1) <= room; {
 			o.resident++
 		}
 	}
@@ -181,7 +260,7 @@ func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
 	for from := o.resident; from < o.build.Len(); {
 		o.groups = append(o.groups, from)
 		to := from + 1
-		for to < o.build.Len() && need(from, to+1) <= room {
+		for to < o.build.Len() && o.during(t, from, to+1) <= room {
 			to++
 		}
 		from = to
@@ -220,32 +299,20 @@ func (l *outerLane) Push(ctx context.Context, s *gpu.Stride, emit operators.Emit
 	if err != nil {
 		return err
 	}
-	cut := offsets[o.resident]
-	later := s
-	if cut > 0 {
-		defer s.Release()
-		now, err := operators.SliceStride(l.task, s, 0, cut)
-		if err != nil {
-			return err
-		}
-		if later, err = operators.SliceStride(l.task, s, cut, s.Rows); err != nil {
-			now.Release()
-			return err
-		}
-		if err := l.Lane.Push(ctx, now, emit); err != nil {
-			later.Release()
+	now, later, err := cut(l.task, s, offsets, o.resident)
+	if err != nil {
+		return err
+	}
+	if now.Stride != nil {
+		if err := l.Lane.Push(ctx, now.Stride, emit); err != nil {
+			later.release()
 			return err
 		}
 	}
-	rest := slices.Clone(offsets[o.resident:])
-	for i := range rest {
-		rest[i] -= cut
-	}
-	if len(rest) == 1 {
-		later.Release()
+	if later.Stride == nil {
 		return nil
 	}
-	return o.probe.Append(later, o.resident, rest)
+	return o.probe.Append(later.Stride, o.resident, later.offsets)
 }
 
 // Deferred implements operators.Deferring.
@@ -266,7 +333,7 @@ func (o *outOfCore) Emit(ctx context.Context, t operators.Task, part int, emit o
 		o.equiJoin.giveBack()
 	}
 	from, to := o.groups[part], o.groups[part+1]
-	if o.build.Rows(from, to) == 0 && (o.probe.Rows(from, to) == 0 || o.Kind == Inner || o.Kind == Right || o.Kind == Semi) {
+	if o.barren(from, to) {
 		o.drop(from, to)
 		return nil
 	}
@@ -278,8 +345,11 @@ func (o *outOfCore) Emit(ctx context.Context, t operators.Task, part int, emit o
 			err = closeErr
 		}
 	}()
-	in.hot = o.hot
-	large := footprint(o.build.Bytes(from, to), s.BuildRows) > t.Lease.Limit()/int64(crowded*t.Lanes)
+	in.hot, in.partial = o.hot, true
+	large := o.large(t, from, to)
+	if t.Lanes == 1 && o.reader == nil {
+		o.readAhead(ctx, t)
+	}
 	t.Lanes = 1
 	switch {
 	case large && in.spills(t):
@@ -291,7 +361,15 @@ func (o *outOfCore) Emit(ctx context.Context, t operators.Task, part int, emit o
 	if err != nil {
 		return err
 	}
-	err = o.batches(ctx, t, o.build, o.Build, from, to, func(s *gpu.Stride) error { return side.Push(ctx, 0, s) })
+	read := func(of *spill.Partitions, schema *gpu.Schema, take func(*gpu.Stride) error) error {
+		if o.reader == nil || large {
+			return o.batches(ctx, t, of, schema, from, to, take)
+		}
+		return operators.InBatches(t, schema, func(add func(*gpu.Stride) error) error {
+			return o.reader.Next(t.Queue, func(s *gpu.Stride, _ int) error { return add(s) })
+		}, take)
+	}
+	err = read(o.build, o.Build, func(s *gpu.Stride) error { return side.Push(ctx, 0, s) })
 	if err == nil {
 		o.build.Drop(from, to)
 		err = side.Combine(ctx)
@@ -306,10 +384,32 @@ func (o *outOfCore) Emit(ctx context.Context, t operators.Task, part int, emit o
 		return err
 	}
 	return in.stream(ctx, t, func(push func(*gpu.Stride) error) error {
-		err := o.batches(ctx, t, o.probe, o.Probe, from, to, push)
+		err := read(o.probe, o.Probe, push)
 		o.probe.Drop(from, to)
 		return err
 	}, emit)
+}
+
+// barren reports whether no row comes out of partitions.
+func (o *outOfCore) barren(from, to int) bool {
+	return o.build.Rows(from, to) == 0 && (o.probe.Rows(from, to) == 0 || o.Kind == Inner || o.Kind == Right || o.Kind == Semi)
+}
+
+// large reports whether the build side of partitions does not fit the memory of a lane.
+func (o *outOfCore) large(t operators.Task, from, to int) bool {
+	return o.during(t, from, to) > t.Lease.Limit()/int64(crowded*t.Lanes)
+}
+
+// readAhead makes the reader of all groups that are joined in memory. One lane joins them in
+// order, so that it reads a group while it joins the one before.
+func (o *outOfCore) readAhead(ctx context.Context, t operators.Task) {
+	var ranges []spill.Range
+	for i, to := range o.groups[1:] {
+		if from := o.groups[i]; !o.barren(from, to) && !o.large(t, from, to) {
+			ranges = append(ranges, spill.Range{Partitions: o.build, From: from, To: to}, spill.Range{Partitions: o.probe, From: from, To: to})
+		}
+	}
+	o.reader = spill.NewReader(ctx, t.Lease, ranges)
 }
 
 // batches calls take with the rows of partitions, in batches.
@@ -364,6 +464,7 @@ func (o *outOfCore) Choice() string {
 
 // Close implements operators.Operator.
 func (o *outOfCore) Close() error {
+	o.reader.Close()
 	err := o.equiJoin.Close()
 	for _, p := range []*spill.Partitions{o.build, o.probe} {
 		if closeErr := p.Close(); err == nil {
@@ -384,8 +485,8 @@ func (o *outOfCore) Demand(e operators.Expected) operators.Demand {
 		if e.Bytes <= room/crowded && d.Bytes <= room {
 			return 0
 		}
-		resident := room / residentBudget * 3 / 4 // as stay takes of a budget that is half free
-		return max(0, 1-resident/d.Bytes) * (e.Bytes + e.ProbeBytes)
+		stay := min(residentShare*room/d.Bytes, buildShare*room/(d.Bytes+e.Bytes))
+		return max(0, 1-stay) * (e.Bytes + e.ProbeBytes)
 	}
 	return d
 }

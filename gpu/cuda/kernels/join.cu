@@ -139,6 +139,7 @@ struct JoinArgs {
     // Offsets in shared memory. Columns of the table are at 0, its keys first. Keys of probe
     // rows have two slots at slots, their payload columns two of slot bytes at payload.
     u32 next, head, slots, slot, payload;
+    u32 list; // of the pairs of a chunk: build row << 16 | probe row
     u32 flat; // 1: all columns of the pairs are as wide as the keys and in shared memory
 };
 
@@ -265,6 +266,7 @@ struct Joiner {
 
     const JoinArgs& a;
     u8* memory;
+    u32* list;     // of the pairs of the chunk
     u32* sums;     // twice WARPS
     u64* base;
     u64* barriers; // of copies
@@ -274,7 +276,7 @@ struct Joiner {
     u32 probe;       // first probe row
     bool unique;     // no two rows of the table have one key
 
-    __device__ __forceinline__ Joiner(const JoinArgs& args, u8* shared, u32* s, u64* b, u64* of) : a(args), memory(shared), sums(s), base(b), barriers(of), phases(0) {
+    __device__ __forceinline__ Joiner(const JoinArgs& args, u8* shared, u32* s, u64* b, u64* of) : a(args), memory(shared), list((u32*)(shared + args.list)), sums(s), base(b), barriers(of), phases(0) {
         if (threadIdx.x < COPIES) arrival(threadIdx.x).init();
         __syncthreads();
     }
@@ -299,15 +301,17 @@ struct Joiner {
     }
 
     // copy starts to copy rows [from, to) of loads [begin, end) to dst. from is aligned.
-    // which is a barrier.
+    // which is a barrier. Warps take turns, since starting a copy takes the time of looking
+    // up a row; the first warp has pairs to reserve room for.
     __device__ __forceinline__ void copy(u32 which, u8* dst, u32 begin, u32 end, u32 from, u32 to) {
-        if (JOIN_BULK && threadIdx.x != 0) return;
+        const u32 who = 32 * (1 + which);
+        if (JOIN_BULK && threadIdx.x != who) return;
         u32 bytes = 0;
         for (u32 c = begin; c < end; c++) {
             const JoinLoad& load = a.load[c];
             const Range r = range(load, from, to);
             bytes += r.whole;
-            if (threadIdx.x == 0)
+            if (threadIdx.x == who)
                 for (u32 b = r.whole; b < r.bytes; b++) dst[load.at + b] = r.src[b];
             for (u32 b = 16 * threadIdx.x; !JOIN_BULK && b < r.whole; b += 16 * THREADS) async_copy(dst + load.at + b, r.src + b);
         }
@@ -370,7 +374,6 @@ struct Joiner {
 
     // Found is what a thread found of a chunk.
     struct Found {
-        K k[ROWS];
         u32 build[ROWS]; // the first match of each row, or JOIN_END
         u32 pairs;       // of the warp
         bool many;       // a row has many matches
@@ -384,15 +387,16 @@ struct Joiner {
         const K* key = (const K*)keys(which);
         const bool whole = chunk >= probe && chunk + CHUNK <= item.probeTo && !a.probeValid;
         Found f;
+        K k[ROWS];
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
             const u32 row = chunk + row_of(i);
-            f.k[i] = key[row_of(i)];
+            k[i] = key[row_of(i)];
             f.build[i] = JOIN_END;
-            if (whole || row >= probe && row < item.probeTo && bit(a.probeValid, row)) f.build[i] = t.head[join_bucket(a, f.k[i])];
+            if (whole || row >= probe && row < item.probeTo && bit(a.probeValid, row)) f.build[i] = t.head[join_bucket(a, k[i])];
         }
 #pragma unroll
-        for (int i = 0; i < ROWS; i++) f.build[i] = t.find(f.k[i], f.build[i]);
+        for (int i = 0; i < ROWS; i++) f.build[i] = t.find(k[i], f.build[i]);
         f.many = false;
         f.pairs = 0;
         if (unique || MARK) return f;
@@ -400,7 +404,7 @@ struct Joiner {
         for (int i = 0; i < ROWS; i++) {
             if (f.build[i] == JOIN_END) continue;
             u32 n = 1;
-            for (u32 m = t.find(f.k[i], t.next[f.build[i]]); m != JOIN_END && n <= JOIN_MANY; m = t.find(f.k[i], t.next[m])) n++;
+            for (u32 m = t.find(k[i], t.next[f.build[i]]); m != JOIN_END && n <= JOIN_MANY; m = t.find(k[i], t.next[m])) n++;
             f.many |= n > JOIN_MANY;
             f.pairs += n;
         }
@@ -408,30 +412,75 @@ struct Joiner {
         return f;
     }
 
-    // place_pairs says where the pairs of the warp are written, and tells the other warps
-    // how many there are.
-    __device__ __forceinline__ void place_pairs(Pairs<ROWS>& p, const Found& f, u32* sums) const {
+    // Places are where a thread's pairs are in those of the warp, or JOIN_END for no pair.
+    struct Places {
+        u32 at[ROWS];
+    };
+
+    // place_pairs makes places for the pairs of the warp, and tells the other warps how many
+    // there are.
+    __device__ __forceinline__ Places place_pairs(const Found& f, u32* sums) const {
+        Places p;
         u32 n = 0;
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
-            p.build[i] = f.build[i];
-            p.probe[i] = row_of(i);
-            p.in[i] = f.build[i] != JOIN_END;
-            const u32 found = __ballot_sync(ALL, p.in[i]);
-            p.to[i] = n + __popc(found & lanes_below());
+            const bool in = f.build[i] != JOIN_END;
+            const u32 found = __ballot_sync(ALL, in);
+            p.at[i] = in ? n + __popc(found & lanes_below()) : JOIN_END;
             n += __popc(found);
         }
         if (lane_id() == 0) sums[warp_id()] = (unique ? n : f.pairs) << ROW_BITS | n;
+        return p;
     }
 
-    // sum_pairs adds the pairs of the warps before this one. It returns how many there are.
-    __device__ __forceinline__ u32 sum_pairs(Pairs<ROWS>& p, const u32* sums, u32& total) const {
+    // list_pairs lists pairs in the order of the rows, behind those of the warps before
+    // this one. It returns how many there are. total is this and what later matches add.
+    __device__ __forceinline__ u32 list_pairs(const Places& p, const Found& f, const u32 (&probe)[ROWS], const u32* sums, u32& total) const {
         const u32 w = lane_id() < WARPS ? sums[lane_id()] : 0, mine = w & ((1u << ROW_BITS) - 1), through = warp_inclusive(mine);
         const u32 n = __shfl_sync(ALL, through, 31), before = __shfl_sync(ALL, through - mine, warp_id());
         total = unique ? n : warp_sum(w >> ROW_BITS);
 #pragma unroll
-        for (int i = 0; i < ROWS; i++) p.to[i] += before;
+        for (int i = 0; i < ROWS; i++)
+            if (p.at[i] != JOIN_END) list[before + p.at[i]] = f.build[i] << 16 | probe[i];
         return n;
+    }
+
+    // next_pairs lists the next matches of the rows of n pairs that are listed.
+    __device__ __forceinline__ u32 next_pairs(u32 n, u32* sums) const {
+        const Chains<K> t = chains();
+        Found f;
+        u32 probe[ROWS], unused;
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            const u32 pair = row_of(i) < n ? list[row_of(i)] : JOIN_END << 16, build = pair >> 16;
+            probe[i] = pair & 0xffff;
+            f.build[i] = build == JOIN_END ? JOIN_END : t.find(t.key[build], t.next[build]);
+        }
+        f.pairs = 0;
+        __syncthreads();
+        const Places p = place_pairs(f, sums);
+        __syncthreads();
+        n = list_pairs(p, f, probe, sums, unused);
+        __syncthreads();
+        return n;
+    }
+
+    // write_listed writes the columns of n listed pairs, N a thread at most. The keys of a
+    // pair are equal: the table's are near.
+    template <int N>
+    __device__ __forceinline__ void write_listed(const Sides& sides, u32 n, u64 to) const {
+        Pairs<N> p;
+        K k[N];
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            p.to[i] = threadIdx.x + i * THREADS;
+            p.in[i] = p.to[i] < n;
+            const u32 pair = p.in[i] ? list[p.to[i]] : 0;
+            p.build[i] = pair >> 16;
+            p.probe[i] = pair & 0xffff;
+            k[i] = chains().key[p.build[i]];
+        }
+        write_pairs(a, sides, p, k, to);
     }
 
     // mark sets the bits of the rows of a chunk that have a match.
@@ -444,8 +493,8 @@ struct Joiner {
     }
 
     // join_table joins the table with the probe rows from probe on, chunk by chunk. Rows of
-    // the next chunk are looked up while room is reserved for the pairs of this one. When
-    // a row has many matches, the rest is an item for join_runs. It returns whether there
+    // the next chunk are looked up while room is reserved for the pairs of this one, which
+    // are kept in a list, and not in registers, until they are written. When a row has many matches, the rest is an item for join_runs. It returns whether there
     // was room; otherwise probe is the first row left.
     __device__ __forceinline__ bool join_table() {
         u32 chunk = align(probe), which = 0;
@@ -470,8 +519,7 @@ struct Joiner {
                 if (next < item.probeTo) f = find(which ^ 1, next);
                 continue;
             }
-            Pairs<ROWS> p;
-            place_pairs(p, f, sums + which * WARPS);
+            const Places places = place_pairs(f, sums + which * WARPS);
             bool many = false;
             if (unique)
                 __syncthreads();
@@ -487,12 +535,12 @@ struct Joiner {
             // All threads are done with the chunk before this one, and with the keys of this.
             copy_payload(which ^ 1, next);
             copy_keys(which, next + CHUNK);
-            u32 total, n = sum_pairs(p, sums + which * WARPS, total);
+            u32 rows[ROWS], total;
+#pragma unroll
+            for (int i = 0; i < ROWS; i++) rows[i] = row_of(i);
+            u32 n = list_pairs(places, f, rows, sums + which * WARPS, total);
             u64 to = 0;
             if (threadIdx.x == 0 && total) to = atomicAdd(&a.state->pairs, (u64)total);
-            K k[ROWS];
-#pragma unroll
-            for (int i = 0; i < ROWS; i++) k[i] = f.k[i];
             await(KEYS + (which ^ 1), next);
             if (next < item.probeTo) f = find(which ^ 1, next);
             if (threadIdx.x == 0) *base = fits(a, to, total);
@@ -509,21 +557,14 @@ struct Joiner {
             }
             const Sides sides = {memory, payload(which), align(table), chunk};
             for (;;) {
-                write_pairs(a, sides, p, k, to);
+                if (n <= THREADS)
+                    write_listed<1>(sides, n, to);
+                else
+                    write_listed<ROWS>(sides, n, to);
                 total -= n;
                 if (total == 0) break;
                 to += n;
-                // The next match of every row.
-                Found more;
-                u32 unused;
-                const Chains<K> t = chains();
-#pragma unroll
-                for (int i = 0; i < ROWS; i++) more.build[i] = p.in[i] ? t.find(k[i], t.next[p.build[i]]) : JOIN_END;
-                more.pairs = 0;
-                __syncthreads();
-                place_pairs(p, more, sums + which * WARPS);
-                __syncthreads();
-                n = sum_pairs(p, sums + which * WARPS, unused);
+                n = next_pairs(n, sums + which * WARPS);
             }
         }
         return true;

@@ -209,3 +209,15 @@ KERNEL(mask_codes, MaskArgs) {
     i64 i = global_thread();
     if (i < a.n) a.ids[i] = bit(a.valid, i) ? a.codes[i] : -1;
 }
+
+// read_bytes copies a few bytes to page-locked host memory, by one block. The engine for
+// copies down may be busy with large ones.
+struct ReadBytesArgs {
+    const u8* src;
+    u8* dst;
+    i64 n;
+};
+
+KERNEL_BOUNDS(read_bytes, ReadBytesArgs, 256, 1) {
+    for (i64 i = threadIdx.x; i < a.n; i += 256) a.dst[i] = a.src[i];
+}

@@ -4,7 +4,12 @@
 // block owns one contiguous chunk in all of them, so the result is stable and no
 // block waits for another.
 //
-// Bytes, rows of w bytes with a key of k: k read, then w read and w written.
+// Two passes read the keys once to count both digits: partition_count_pairs counts how many
+// rows of a chunk have each pair of digits. After the first pass, these rows are a segment:
+// they lie next to each other. partition_second gives whole segments to the blocks of the
+// second pass, and adds up their counts.
+//
+// Bytes, rows of w bytes with a key of k: k read, then w read and w written a pass.
 //
 // What makes it fast is that only whole, aligned sectors are written. Rows leave
 // in granules of 8 that are aligned in the output; what a digit has beyond its
@@ -38,21 +43,21 @@ struct PartitionColumn {
 
 constexpr int PARTITION_COLUMNS = 16;
 
-// Blocks that count a chunk: one has too few loads in flight for the memory.
-constexpr u32 PARTITION_COUNTERS = 2;
-
 struct PartitionArgs {
     u64 key;
-    const u32* base; // first output row of digit d in block b at [(d * gridDim.x + b) * PARTITION_COUNTERS]
+    const u32* base;   // first output row of digit d in block b at [(d * gridDim.x + b) * counters]
+    const u32* bounds; // first row of each block, and the end of the last; null: chunks of equal size
     PartitionColumn column[PARTITION_COLUMNS];
     u32 rows;
     u32 chunk; // rows a block
     i32 columns;
-    u32 bits; // of the digit, 1 to 8
+    u32 bits; // of the digit, 1 to 9
     u32 shift;
     u32 flip;   // bits of the digit to invert
     u32 widest; // bytes of the widest column
     u64 mul;    // odd; the digit is of its product with the key
+    u32 counters; // blocks that counted a chunk: one has too few loads in flight for the memory
+    u32 unused;
 };
 
 // Bulk copies (Hopper and later) write a digit's granules in one go: they take no
@@ -109,14 +114,14 @@ struct PartitionShared {
     u32* to;     // of bulk copies: the first output granule | rows to leave out << 28
     u32* whole;  // of bulk copies: granules
     u32* target; // of other copies, by stage granule: the output granule | rows to leave out << 28, or NOWHERE
-    u32* match;  // WARPS × (digits + 1): lanes of the warp with this digit
-    u32* count;  // WARPS × (digits + 1): rows of the warp so far, then the slot of its first
-    u8* stage;   // two buffers of slots × widest bytes
+    u16* count;  // WARPS × (digits + 8): rows of the warp so far, then the slot of its first
+    u8* stage;   // STAGES buffers of slots × widest bytes; while rows are ranked the next is rank_rows' masks
     u8* carried; // by column: digits × 8 rows
-    u32 slots;
+    u32 buffer;  // bytes of one of the stage's
 
     __device__ __forceinline__ PartitionShared(u32* p, u32 digits, u32 widest) {
-        slots = THREADS * ITEMS + (14 * digits + 32) / 16 * 16;
+        const u32 slots = THREADS * ITEMS + (14 * digits + 32) / 16 * 16;
+        buffer = max(slots * widest, WARPS * masks(digits) * 4);
         const u32 aligned = (digits + 3) / 4 * 4;
         top = p, p += 4;
         out = p, p += aligned;
@@ -127,11 +132,13 @@ struct PartitionShared {
         to = target = p;
         whole = p + aligned;
         p += BULK ? 2 * aligned : (slots / 8 + 3) / 4 * 4;
-        match = p, p += WARPS * (digits + 1);
-        count = p, p += WARPS * (digits + 1);
+        count = (u16*)p, p += WARPS * (digits + 8) / 2;
         stage = (u8*)p;
-        carried = stage + STAGES * slots * widest;
+        carried = stage + STAGES * buffer;
     }
+
+    // masks is the words of a warp's masks: one a digit and one for rows beyond the end.
+    __device__ __forceinline__ static u32 masks(u32 digits) { return digits / 4 * 4 + 4; }
 };
 
 // load brings a thread's values of a tile into registers, 32 rows apart; rows
@@ -258,16 +265,16 @@ DEVICE void finish(const u8* carried_bytes, const u32* out, const u32* carry, co
 
 // rank_rows ranks a thread's rows of a tile among the warp's rows of the same
 // digit: digit << 16 | rank. Lanes of equal digit find each other by a mask in
-// shared memory; when HOT, those of a digit that many rows have by a vote. Rows
-// beyond the end have a digit of their own.
+// shared memory, which is 0 before and after; when HOT, those of a digit that many
+// rows have by a vote. Rows outside [begin, end) have a digit of their own.
 template <bool HOT, class K, int ITEMS>
-DEVICE void rank_rows(u32 (&slot)[ITEMS], const K (&k)[ITEMS], u32* match, u32* count, Digit digit, u32 hot, u32 row, u32 end, bool full) {
+DEVICE void rank_rows(u32 (&slot)[ITEMS], const K (&k)[ITEMS], u32* match, u16* count, Digit digit, u32 hot, u32 row, u32 begin, u32 end, bool full) {
     const u32 lane = lane_id(), bit = 1u << lane, below = bit - 1;
     u32 before = 0, ahead = 0;
 #pragma unroll
     for (int i = 0; i < ITEMS; i++) {
         u32 d = digit(k[i]);
-        if (!full && row + 32 * i >= end) d = digit.mask + 1;
+        if (!full && (row + 32 * i >= end || row + 32 * i < begin)) d = digit.mask + 1;
         const u32 voters = HOT ? __ballot_sync(ALL, d == hot) : 0;
         if (!HOT || d != hot) atomicOr(&match[d], bit);
         __syncwarp();
@@ -278,7 +285,8 @@ DEVICE void rank_rows(u32 (&slot)[ITEMS], const K (&k)[ITEMS], u32* match, u32* 
         if (i > 0) slot[i - 1] += __shfl_sync(ALL, before, ahead);
         if (peers >> lane == 1) {
             match[d] = 0;
-            before = atomicAdd(&count[d], __popc(peers));
+            before = count[d];
+            count[d] = (u16)(before + __popc(peers));
         }
         __syncwarp();
         slot[i] = (d << 16) + __popc(peers & below);
@@ -294,49 +302,52 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
     constexpr int WARPS = THREADS / 32, TILE = THREADS * ITEMS;
     constexpr bool BULK = PARTITION_BULK && W;
     typedef typename Pick<W == 4, u32, u64>::type V;
-    const u32 digits = 1u << a.bits, width = digits + 1;
+    const u32 digits = 1u << a.bits, width = digits + 8;
     const Digit digit = {a.shift, digits - 1, a.flip, a.mul};
     PartitionShared<THREADS, ITEMS, STAGES, BULK> s(memory, digits, a.widest);
-    const u32 begin = blockIdx.x * a.chunk, end = min(begin + a.chunk, a.rows);
-    const u32 lane = lane_id();
+    const u32 begin = a.bounds ? a.bounds[blockIdx.x] : blockIdx.x * a.chunk;
+    const u32 end = a.bounds ? a.bounds[blockIdx.x + 1] : min(begin + a.chunk, a.rows);
+    const u32 aligned = begin / 32 * 32, lane = lane_id();
     // The lanes of a warp take turns through the warp's rows, so that loads are
     // coalesced and (warp, item, lane) is the order of the rows.
-    const u32 mine = begin + warp_id() * (32 * ITEMS) + lane;
-    u32* match = s.match + warp_id() * width;
-    u32* count = s.count + warp_id() * width;
+    const u32 mine = aligned + warp_id() * (32 * ITEMS) + lane;
+    u16* count = s.count + warp_id() * width;
     // A digit's threads in the layout of a tile.
     u32 split = 0;
     while ((2u << split) <= WARPS && (digits << (split + 1)) <= THREADS) split++;
     const u32 parts = 1u << split, part = threadIdx.x & (parts - 1);
 
     K k[ITEMS];
-    load<K, 1>(k, a.key, mine, end, begin + TILE <= end);
-    for (u32 t = threadIdx.x; t < 2 * WARPS * width; t += THREADS) s.match[t] = 0; // and count
+    load<K, 1>(k, a.key, mine, end, aligned + TILE <= end);
+    for (u32 t = threadIdx.x; t < WARPS * width / 2; t += THREADS) ((u32*)s.count)[t] = 0;
     if (threadIdx.x == 0) s.top[0] = 0, s.top[1] = NOWHERE;
     __syncthreads();
     for (u32 d = threadIdx.x; d < digits; d += THREADS) {
-        u32 at = d * gridDim.x + blockIdx.x, base = a.base[at * PARTITION_COUNTERS];
+        u32 at = d * gridDim.x + blockIdx.x, base = a.base[at * a.counters];
         s.out[d] = base / 8;
         s.head[d] = s.carry[d] = base % 8;
         // A digit of a quarter of the rows and more would make lanes queue.
-        u32 next = at + 1 < digits * gridDim.x ? a.base[(at + 1) * PARTITION_COUNTERS] : a.rows;
+        u32 next = at + 1 < digits * gridDim.x ? a.base[(at + 1) * a.counters] : a.rows;
         if (next - base > (end - begin) / 4) atomicMin(&s.top[1], d);
     }
     __syncthreads();
     const u32 hot = s.top[1];
 
     u8* stage = s.stage;
-    u8* spare = s.stage + s.slots * a.widest;
-    for (u32 tile = begin, row = mine; tile < end; tile += TILE, row += TILE) {
-        const bool full = end - tile >= TILE;
+    u8* spare = s.stage + s.buffer;
+    for (u32 tile = aligned, row = mine; tile < end; tile += TILE, row += TILE) {
+        const bool full = tile >= begin && end - tile >= TILE;
         V v[ITEMS];
         if (W != sizeof(K) || a.column[0].src != a.key) load_column<W>(v, a.column[0], row, end, full);
 
         u32 slot[ITEMS];
+        u32* match = (u32*)stage + warp_id() * s.masks(digits);
+        for (u32 t = lane; t <= digits / 4; t += 32) ((uint4*)match)[t] = make_uint4(0, 0, 0, 0);
+        __syncwarp();
         if (hot == NOWHERE)
-            rank_rows<false>(slot, k, match, count, digit, hot, row, end, full);
+            rank_rows<false>(slot, k, match, count, digit, hot, row, begin, end, full);
         else
-            rank_rows<true>(slot, k, match, count, digit, hot, row, end, full);
+            rank_rows<true>(slot, k, match, count, digit, hot, row, begin, end, full);
         if (W == sizeof(K) && a.column[0].src == a.key) {
 #pragma unroll
             for (int i = 0; i < ITEMS; i++) v[i] = k[i];
@@ -346,7 +357,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
         // Lay the tile out: whole granules a digit, the digits in any order.
         if (threadIdx.x < digits << split) {
             const u32 d = threadIdx.x >> split;
-            u32* column = s.count + part * (WARPS >> split) * width + d;
+            u16* column = s.count + part * (WARPS >> split) * width + d;
             u32 sum = 0;
             for (u32 w = 0; w < WARPS >> split; w++) sum += column[w * width];
             u32 through = sum;
@@ -364,7 +375,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
             u32 run = start * 8 + carried + through - sum;
             for (u32 w = 0; w < WARPS >> split; w++) {
                 u32 c = column[w * width];
-                column[w * width] = run;
+                column[w * width] = (u16)run;
                 run += c;
             }
             if (BULK && part == 0) {
@@ -387,13 +398,13 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
                 if (whole) s.head[d] = 0;
             }
         }
-        if (!full && warp_id() == 0) { // rows beyond the end go nowhere
-            u32* column = s.count + digits;
+        if (!full && warp_id() == 0) { // rows of no digit go nowhere
+            u16* column = s.count + digits;
             u32 c = lane < WARPS ? column[lane * width] : 0, through = warp_inclusive(c);
             u32 granules = (__shfl_sync(ALL, through, 31) + 7) / 8, start = 0;
             if (lane == 0) start = atomicAdd(s.top, granules);
             start = __shfl_sync(ALL, start, 0);
-            if (lane < WARPS) column[lane * width] = start * 8 + through - c;
+            if (lane < WARPS) column[lane * width] = (u16)(start * 8 + through - c);
             for (u32 g = lane; !BULK && g < granules; g += 32) s.target[start + g] = NOWHERE;
         }
         __syncthreads();
@@ -402,7 +413,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
 #pragma unroll
         for (int i = 0; i < ITEMS; i++) slot[i] = count[slot[i] >> 16] + (slot[i] & 0xffff);
         __syncwarp();
-        for (u32 d = lane; d < width; d += 32) count[d] = 0;
+        for (u32 d = lane; d < width / 2; d += 32) ((u32*)count)[d] = 0;
 
         u8* carried = s.carried;
         for (i32 c = 0; c < a.columns; c++) {
@@ -417,7 +428,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
             // The next column, or the keys of the next tile, come while this one leaves.
             if (c + 1 < a.columns)
                 load_column<W>(v, a.column[c + 1], row, end, full);
-            else if (full)
+            else if (end - tile > TILE)
                 load<K, 1>(k, a.key, row + TILE, end, end - tile >= 2 * TILE);
             if (BULK) bulk_ready();
             __syncthreads();
@@ -437,7 +448,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
             carried += digits * 8 * w;
             if (STAGES == 1) {
                 if (BULK) bulk_ready();
-                if (BULK || c + 1 < a.columns) __syncthreads();
+                __syncthreads();
             } else {
                 u8* t = stage;
                 stage = spare;
@@ -476,20 +487,27 @@ struct PartitionCountArgs {
     u32 shift;
     u32 flip;
     u32 narrowShift;
+    u32 low;    // of pairs: bits of the first digit
     u64 mul;
+    u32* pairs; // of both digits: of digits d and e in block b at [(d * gridDim.x + b) << (bits - low) | e]
 };
 
-// KeyReader counts a key's digit and makes, if MORE, the side products of reading the
-// keys once: a 4-byte key for the passes, or the range of the keys.
-template <class K, bool MORE>
+// KeyReader counts a key's digit, or pair of digits, and makes, if MORE, the side products of
+// reading the keys once: a 4-byte key for the passes, or the range of the keys.
+template <class K, bool MORE, bool PAIRS>
 struct KeyReader {
     const PartitionCountArgs& a;
     const Digit digit;
-    u32* bins; // of digit d at [d * 32]
+    u32* bins; // of digit d at [d * 32], of a pair at pair_bin
     K lo = ~K(0), hi = 0;
 
+    // pair_bin has a free bin after each of the second digits: so no lanes meet in a bank
+    // that have the same first digit.
+    __device__ __forceinline__ static u32 pair_bin(u32 pair, u32 low) { return pair + (pair >> low); }
+
     __device__ __forceinline__ void read(K k, i64 row) {
-        atomicAdd(&bins[digit(k) * 32], 1u);
+        const u32 d = digit(k);
+        atomicAdd(&bins[PAIRS ? pair_bin(d, a.low) : d * 32], 1u);
         if (!MORE) return;
         if (a.narrow) a.narrow[row] = (u32)(k * (K)a.mul >> a.narrowShift);
         if (a.range) {
@@ -497,6 +515,32 @@ struct KeyReader {
             lo = min(lo, k);
             hi = max(hi, k);
         }
+    }
+
+    // read_rows reads rows [lo, hi), all threads of the block together.
+    __device__ __forceinline__ void read_rows(i64 lo, i64 hi) {
+        constexpr int VECTOR = 16 / sizeof(K), AT_ONCE = 2; // loads under way
+        struct alignas(16) Keys { K k[VECTOR]; };
+        const K* key = (const K*)a.key;
+        const Keys* vectors = (const Keys*)key;
+        i64 body = min((lo + VECTOR - 1) / VECTOR * VECTOR, hi), tail = max(hi / VECTOR * VECTOR, body);
+        if (lo + threadIdx.x < body) read(key[lo + threadIdx.x], lo + threadIdx.x);
+        i64 v = body / VECTOR + threadIdx.x;
+        for (; v + (AT_ONCE - 1) * blockDim.x < tail / VECTOR; v += AT_ONCE * blockDim.x) {
+            Keys x[AT_ONCE];
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; k++) x[k] = vectors[v + k * blockDim.x];
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; k++)
+#pragma unroll
+                for (int i = 0; i < VECTOR; i++) read(x[k].k[i], (v + k * blockDim.x) * VECTOR + i);
+        }
+        for (; v < tail / VECTOR; v += blockDim.x) {
+            Keys x = vectors[v];
+#pragma unroll
+            for (int i = 0; i < VECTOR; i++) read(x.k[i], v * VECTOR + i);
+        }
+        if (tail + threadIdx.x < hi) read(key[tail + threadIdx.x], tail + threadIdx.x);
     }
 
     __device__ __forceinline__ void finish() {
@@ -516,12 +560,9 @@ struct KeyReader {
 // bank of shared memory, whatever the keys.
 template <class K, bool MORE>
 DEVICE void count_digits(const PartitionCountArgs& a, u32* bins) {
-    constexpr int VECTOR = 16 / sizeof(K), AT_ONCE = 2; // loads under way
-    struct alignas(16) Keys { K k[VECTOR]; };
     const u32 digits = 1u << a.bits;
     const i64 begin = blockIdx.x * a.chunk, end = min(begin + a.chunk, a.rows);
-    const K* key = (const K*)a.key;
-    KeyReader<K, MORE> reader{a, {a.shift, digits - 1, a.flip, a.mul}, bins + lane_id()};
+    KeyReader<K, MORE, false> reader{a, {a.shift, digits - 1, a.flip, a.mul}, bins + lane_id()};
     u32 total = 0; // of digit threadIdx.x
     for (u32 t = threadIdx.x; t < digits * 32; t += blockDim.x) bins[t] = 0;
     __syncthreads();
@@ -534,25 +575,7 @@ DEVICE void count_digits(const PartitionCountArgs& a, u32* bins) {
         i64 lo = hi;
         hi = a.segments ? min(end, (i64)a.segments[s + 1]) : end;
         if (lo == hi) continue; // for all threads
-        i64 body = min((lo + VECTOR - 1) / VECTOR * VECTOR, hi), tail = max(hi / VECTOR * VECTOR, body);
-        if (lo + threadIdx.x < body) reader.read(key[lo + threadIdx.x], lo + threadIdx.x);
-        const Keys* vectors = (const Keys*)key;
-        i64 v = body / VECTOR + threadIdx.x;
-        for (; v + (AT_ONCE - 1) * blockDim.x < tail / VECTOR; v += AT_ONCE * blockDim.x) {
-            Keys x[AT_ONCE];
-#pragma unroll
-            for (int k = 0; k < AT_ONCE; k++) x[k] = vectors[v + k * blockDim.x];
-#pragma unroll
-            for (int k = 0; k < AT_ONCE; k++)
-#pragma unroll
-                for (int i = 0; i < VECTOR; i++) reader.read(x[k].k[i], (v + k * blockDim.x) * VECTOR + i);
-        }
-        for (; v < tail / VECTOR; v += blockDim.x) {
-            Keys x = vectors[v];
-#pragma unroll
-            for (int i = 0; i < VECTOR; i++) reader.read(x.k[i], v * VECTOR + i);
-        }
-        if (tail + threadIdx.x < hi) reader.read(key[tail + threadIdx.x], tail + threadIdx.x);
+        reader.read_rows(lo, hi);
         __syncthreads();
         if (threadIdx.x < digits) {
             u32 sum = 0;
@@ -568,6 +591,84 @@ DEVICE void count_digits(const PartitionCountArgs& a, u32* bins) {
     }
     if (MORE) reader.finish();
     if (threadIdx.x < digits) a.counts[(u64)threadIdx.x * gridDim.x + blockIdx.x] = total;
+}
+
+// count_pairs counts the pairs of both digits in a block's chunk, and the first digits.
+template <class K, bool MORE>
+DEVICE void count_pairs(const PartitionCountArgs& a, u32* bins) {
+    typedef KeyReader<K, MORE, true> Reader;
+    const u32 pairs = 1u << a.bits, high = a.bits - a.low, lows = 1u << a.low, highs = 1u << high;
+    const i64 begin = blockIdx.x * a.chunk, end = min(begin + a.chunk, a.rows);
+    Reader reader{a, {a.shift, pairs - 1, a.flip, a.mul}, bins};
+    for (u32 t = threadIdx.x; t < pairs + highs; t += blockDim.x) bins[t] = 0;
+    __syncthreads();
+    if (begin < end) reader.read_rows(begin, end);
+    __syncthreads();
+    for (u32 t = threadIdx.x; t < pairs; t += blockDim.x) {
+        const u32 d = t >> high, e = t & (highs - 1);
+        a.pairs[((u64)d * gridDim.x + blockIdx.x) << high | e] = bins[Reader::pair_bin(e << a.low | d, a.low)];
+    }
+    for (u32 d = threadIdx.x; d < lows; d += blockDim.x) {
+        u32 sum = 0;
+        for (u32 e = 0; e < highs; e++) sum += bins[Reader::pair_bin(e << a.low | d, a.low)];
+        a.counts[(u64)d * gridDim.x + blockIdx.x] = sum;
+    }
+    if (MORE) reader.finish();
+}
+
+struct PartitionSecondArgs {
+    const u32* pairs; // of count_pairs
+    const u32* begin; // first row of each segment, after the first pass
+    u32* counts;      // of digit e in block b at [e * gridDim.x + b]
+    u32* bounds;      // first row of each block, and the end of the last
+    u32* full;        // of each pair, the second digit above the first
+    u32 segments, rows, chunk; // chunk: rows of a block, nearly
+    u32 low, high;    // bits of the digits
+    u32 counters;     // segments of a first digit
+};
+
+// first_segment returns the first segment that begins at a row or behind it.
+DEVICE u32 first_segment(const PartitionSecondArgs& a, u64 row) {
+    u32 from = 0, to = a.segments;
+    while (from < to) {
+        const u32 middle = (from + to) / 2;
+        if (a.begin[middle] < row)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from;
+}
+
+// sum_segments adds up the counts of a second digit in segments [from, to), by as many
+// threads as there are for a digit. All threads of the block take part, and thread e has
+// the sum of digit e.
+DEVICE u32 sum_segments(const PartitionSecondArgs& a, u32 from, u32 to, u32* sums) {
+    const u32 highs = 1u << a.high, e = threadIdx.x & (highs - 1);
+    u32 sum = 0;
+    for (u32 s = from + (threadIdx.x >> a.high); s < to; s += blockDim.x >> a.high) sum += a.pairs[(u64)s << a.high | e];
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    for (u32 t = threadIdx.x + highs; threadIdx.x < highs && t < blockDim.x; t += highs) sum += sums[t];
+    __syncthreads();
+    return sum;
+}
+
+// second_pass makes the counts of the second pass, a block for each of its blocks.
+DEVICE void second_pass(const PartitionSecondArgs& a, u32* sums) {
+    const u32 highs = 1u << a.high;
+    const u32 from = first_segment(a, (u64)blockIdx.x * a.chunk);
+    const u32 to = blockIdx.x + 1 < gridDim.x ? first_segment(a, (u64)(blockIdx.x + 1) * a.chunk) : a.segments;
+    const u32 sum = sum_segments(a, from, to, sums);
+    if (threadIdx.x < highs) a.counts[threadIdx.x * gridDim.x + blockIdx.x] = sum;
+    if (threadIdx.x == 0) {
+        a.bounds[blockIdx.x] = from < a.segments ? a.begin[from] : a.rows;
+        if (blockIdx.x + 1 == gridDim.x) a.bounds[gridDim.x] = a.rows;
+    }
+    for (u32 d = blockIdx.x; a.full && d < 1u << a.low; d += gridDim.x) {
+        const u32 n = sum_segments(a, d * a.counters, (d + 1) * a.counters, sums);
+        if (threadIdx.x < highs) a.full[threadIdx.x << a.low | d] = n;
+    }
 }
 
 struct PartitionScanArgs {
@@ -633,15 +734,16 @@ DEVICE void bytes_to_bits(const BitsArgs& a) {
     }
 }
 
-// partition_kK_wW: key of K bytes, columns of W bytes each, 0 for any. Rows a thread
-// and stage buffers as measured; partitionShape in Go repeats them.
+// partition_kK_wW_sS: key of K bytes, columns of W bytes each, 0 for any, S stage buffers.
+// Rows a thread as measured; partitionShapes in Go repeats them.
 constexpr int partition_w0 = 0, partition_w4 = 4, partition_w8 = 8;
-#define PARTITION(k, K, w, ...) \
-    KERNEL_BOUNDS(partition_##k##_##w, PartitionArgs, 512, 1) { \
+#define PARTITION(k, K, w, items, stages) \
+    KERNEL_BOUNDS(partition_##k##_##w##_s##stages, PartitionArgs, 512, 1) { \
         SHARED(u32, shared); \
-        partition<K, partition_##w, 512, __VA_ARGS__>(a, shared); \
+        partition<K, partition_##w, 512, items, stages>(a, shared); \
     }
-PARTITION(k4, u32, w4, 24, 2)
+PARTITION(k4, u32, w4, 28, 2)
+PARTITION(k4, u32, w4, 28, 1)
 PARTITION(k4, u32, w0, 12, 1)
 PARTITION(k8, u64, w4, 16, 1)
 PARTITION(k8, u64, w8, 16, 1)
@@ -654,8 +756,22 @@ PARTITION(k8, u64, w0, 12, 1)
         else \
             count_digits<K, false>(a, shared); \
     }
+#define PARTITION_COUNT_PAIRS(k, K) \
+    KERNEL_BOUNDS(partition_count_pairs_##k, PartitionCountArgs, 1024, 2) { \
+        SHARED(u32, shared); \
+        if (a.narrow || a.range) \
+            count_pairs<K, true>(a, shared); \
+        else \
+            count_pairs<K, false>(a, shared); \
+    }
 PARTITION_COUNT(k4, u32)
 PARTITION_COUNT(k8, u64)
+PARTITION_COUNT_PAIRS(k4, u32)
+PARTITION_COUNT_PAIRS(k8, u64)
+KERNEL_BOUNDS(partition_second, PartitionSecondArgs, 1024, 1) {
+    SHARED(u32, shared);
+    second_pass(a, shared);
+}
 KERNEL_BOUNDS(partition_offsets, PartitionScanArgs, 1024, 1) { scan_counts(a); }
 KERNEL(bits_unpack, BitsArgs) { bits_to_bytes(a); }
 KERNEL(bits_pack, BitsArgs) { bytes_to_bits(a); }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"sync"
 	"time"
@@ -164,31 +165,26 @@ func (r *run) pipelines(ctx context.Context) (err error) {
 	}
 	rows.start(ctx)
 	defer rows.end()
-	q, err := r.device.NewQueue("output")
-	if err != nil {
-		return explain("output", err)
-	}
-	defer func() { err = with(err, q.Close()) }()
 	m := &r.sink.metrics
-	for {
+	var unwritten error
+	err = gpu.Behind(ctx, r.device, "output", r.sink.lease, func(ctx context.Context) (*gpu.Stride, error) {
 		begin := time.Now()
 		s, ok := rows.from.out.receive(ctx)
 		m.waitIn.Add(int64(time.Since(begin)))
 		if !ok {
-			return nil
+			return nil, io.EOF
 		}
-		begin = time.Now()
-		down, err := q.Download(r.sink.lease, s)
-		if err != nil {
-			s.Release()
-			return explain("output", err)
-		}
-		s = rearrange(down, r.plan.Schema, r.plan.Permutation)
-		if err := r.sink.sink.Write(ctx, s); err != nil {
-			return err
-		}
+		return s, nil
+	}, func(s *gpu.Stride) error {
+		begin := time.Now()
+		unwritten = r.sink.sink.Write(ctx, rearrange(s, r.plan.Schema, r.plan.Permutation))
 		m.busy.Add(int64(time.Since(begin)))
+		return unwritten
+	})
+	if err != nil && unwritten == nil {
+		err = explain("output", err)
 	}
+	return err
 }
 
 func (r *run) threads() int { return cmp.Or(r.opt.Threads, runtime.GOMAXPROCS(0)) }

@@ -1,0 +1,89 @@
+package gpu
+
+import (
+	"context"
+	"errors"
+	"io"
+)
+
+// behindDepth is the number of strides that Behind copies at a time.
+const behindDepth = 2
+
+// errBehind ends the copies of Behind.
+var errBehind = errors.New("no more strides are copied to the host")
+
+// Behind copies strides to host memory, and calls take with them in their order, on the
+// caller's goroutine. The copy of a stride is begun before the one before has ended. receive
+// returns the next stride, io.EOF after the last; it runs on another goroutine. A lease of the
+// HostBudget pays. take takes strides over.
+func Behind(ctx context.Context, d Device, name string, l *Lease, receive func(context.Context) (*Stride, error), take func(*Stride) error) (err error) {
+	queues := make(chan Queue, behindDepth)
+	for range behindDepth {
+		q, openErr := d.NewQueue(name)
+		if openErr != nil {
+			err = openErr
+			break
+		}
+		queues <- q
+	}
+	defer func() {
+		close(queues)
+		for q := range queues {
+			if closeErr := q.Close(); err == nil {
+				err = closeErr
+			}
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	type copied struct {
+		stride *Stride
+		err    error
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	copies := make(chan chan copied, behindDepth) // in the order of the strides
+	go func() {
+		defer close(copies)
+		for {
+			q := <-queues
+			s, err := receive(ctx)
+			c := make(chan copied, 1)
+			copies <- c
+			if err != nil {
+				queues <- q
+				c <- copied{err: err}
+				return
+			}
+			go func() {
+				down, err := q.Download(l, s)
+				if err != nil {
+					s.Release()
+				}
+				queues <- q
+				c <- copied{down, err}
+			}()
+		}
+	}()
+	defer func() {
+		stop(errBehind)
+		for c := range copies { // which ends when receive sees that the context has ended
+			if x := <-c; x.stride != nil {
+				x.stride.Release()
+			}
+		}
+	}()
+	for c := range copies {
+		x := <-c
+		if x.err == io.EOF {
+			return nil
+		}
+		if x.err == nil {
+			x.err = take(x.stride)
+		}
+		if x.err != nil {
+			return x.err
+		}
+	}
+	return nil
+}
