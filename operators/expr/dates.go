@@ -542,3 +542,96 @@ func bindMakeTimestamp(typ string) func(*binder, *callNode, []*Expr) (*Expr, err
 		return nil, b.errorf(n, "%s takes 1 or 6 arguments, found %d", n.name, len(a))
 	}
 }
+
+// twoDigits has the numbers 00 to 99.
+var twoDigits = func() string {
+	all := ""
+	for i := range 100 {
+		all += fmt.Sprintf("%02d", i)
+	}
+	return all
+}()
+
+func padded(value string) string {
+	return "substring('" + twoDigits + "', 2 * (" + value + ") + 1, 2)"
+}
+
+// formats are the specifiers of strftime as SQL over the date _1. Those with a minus have no
+// leading zeros.
+var formats = map[string]string{
+	"a": strings.ReplaceAll(nameAt(shortWeekdays), "_1", "isodow(_1)"), "A": "dayname(_1)",
+	"b": strings.ReplaceAll(nameAt(shortMonths), "_1", "month(_1)"), "B": "monthname(_1)",
+	"d": padded("day(_1)"), "-d": "day(_1)::VARCHAR", "m": padded("month(_1)"), "-m": "month(_1)::VARCHAR",
+	"y": padded("abs(year(_1)) % 100"), "-y": "(abs(year(_1)) % 100)::VARCHAR",
+	"Y": "CASE WHEN year(_1) BETWEEN 0 AND 999 THEN substring((10000 + year(_1))::VARCHAR, 2) ELSE year(_1)::VARCHAR END",
+	"H": padded("hour(_1)"), "-H": "hour(_1)::VARCHAR",
+	"I": padded("(hour(_1) + 11) % 12 + 1"), "-I": "((hour(_1) + 11) % 12 + 1)::VARCHAR", "p": "CASE WHEN hour(_1) < 12 THEN 'AM' ELSE 'PM' END",
+	"M": padded("minute(_1)"), "-M": "minute(_1)::VARCHAR", "S": padded("second(_1)"), "-S": "second(_1)::VARCHAR",
+	"f": "substring((1000000 + microsecond(_1) % 1000000)::VARCHAR, 2)", "g": "substring((1000 + millisecond(_1) % 1000)::VARCHAR, 2)",
+	"j": "substring((1000 + dayofyear(_1))::VARCHAR, 2)", "-j": "dayofyear(_1)::VARCHAR",
+	"u": "isodow(_1)::VARCHAR", "w": "dayofweek(_1)::VARCHAR", "V": padded("week(_1)"), "G": "isoyear(_1)::VARCHAR",
+	"%": "'%'",
+}
+
+// compounds are specifiers that stand for others.
+var compounds = strings.NewReplacer("%%", "%%", "%c", "%Y-%m-%d %H:%M:%S", "%x", "%Y-%m-%d", "%X", "%H:%M:%S")
+
+// bindStrftime binds the text of a date in a constant format.
+func bindStrftime(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	d, format, at := a[0], a[1], n.args[1]
+	if d.typ.Kind == gpu.String && format.typ.Kind != gpu.String {
+		d, format, at = format, d, n.args[0]
+	}
+	if d.literal == nullLiteral || format.literal == nullLiteral {
+		return newConstant(gpu.Null(gpu.Of(gpu.String))), nil
+	}
+	f, ok := format.Constant()
+	if !ok || format.typ.Kind != gpu.String {
+		return nil, b.errorf(at, "the format of %s must be a constant text", n.name)
+	}
+	if d.typ.Kind != gpu.Date && d.typ.Kind != gpu.Timestamp {
+		return nil, b.errorf(n, "%s needs a date or timestamp, found %v%s", n.name, d.typ, dateHint(d))
+	}
+	var parts []*Expr
+	var nodes []Node
+	add := func(e *Expr) { parts, nodes = append(parts, e), append(nodes, n) }
+	for rest := compounds.Replace(f.Str); rest != ""; {
+		plain, spec, found := strings.Cut(rest, "%")
+		if plain != "" {
+			add(newConstant(gpu.StringScalar(plain)))
+		}
+		if !found {
+			break
+		}
+		size := min(1, len(spec))
+		if strings.HasPrefix(spec, "-") {
+			size = min(2, len(spec))
+		}
+		body, ok := formats[spec[:size]]
+		if !ok {
+			return nil, b.errorf(at, "%s does not have %%%s; it has %%Y %%m %%d %%H %%M %%S %%f %%g %%j %%a %%A %%b %%B %%p %%I %%y %%u %%w %%G %%V %%c %%x %%X and %%%%", n.name, cutRight(spec, 4))
+		}
+		e, err := b.expand(n, body, d)
+		if err != nil {
+			return nil, err
+		}
+		add(e)
+		rest = spec[size:]
+	}
+	e := newConstant(gpu.StringScalar(""))
+	var err error
+	switch len(parts) {
+	case 0:
+	case 1:
+		e = parts[0]
+	default:
+		if e, err = b.concat(n, nodes, parts); err != nil {
+			return nil, err
+		}
+	}
+	body := "CASE WHEN _1 IS NOT NULL THEN _2 END"
+	if !finiteRange(d.typ).contains(d.rng) {
+		body = "CASE WHEN _1 = 'infinity' THEN 'infinity' WHEN _1 = '-infinity' THEN '-infinity' WHEN _1 IS NOT NULL THEN _2 END"
+	}
+	return b.expand(n, body, d, e)
+}

@@ -584,7 +584,7 @@ func (g *Generator) text(depth int) *Node {
 			return g.words(depth)
 		}
 		if !g.Tame {
-			return New(Text, g.one("monthname(?)", "dayname(?)"), g.Of([]Class{Date, Timestamp}[g.r.IntN(2)], depth))
+			return New(Text, g.one("monthname(?)", "dayname(?)", "strftime(?, '%Y-%m-%d %H:%M:%S.%f %j')", "strftime(?, '%a %A %b %B %-d %y %I %p %u %w')"), g.Of([]Class{Date, Timestamp}[g.r.IntN(2)], depth))
 		}
 	case 9:
 		return New(Text, g.one("trim(?)", "ltrim(?)", "rtrim(?)", "trim(BOTH FROM ?)"), x)
