@@ -234,10 +234,27 @@ func (s *stepBinder) selection(in Node, list job.Columns, path string) Node {
 	ok := true
 	w := &windows{stepBinder: s, in: in}
 	parsed := make([]expr.Node, len(list))
+	stars := make([]*expr.Star, len(list))
+	replacements := make([][]expr.Node, len(list)) // of the columns of stars
 	for i, c := range list {
-		if _, star := starOf(c); !star {
+		sub := fmt.Sprintf("%s[%d]", path, i)
+		var err error
+		if c.Name == "" {
+			stars[i], err = expr.ParseStar(c.Expr)
+		}
+		switch star := stars[i]; {
+		case err != nil:
+			s.exprDiagnostic(in, sub, c.Expr, err, "")
+			ok = false
+		case star != nil:
+			for _, x := range star.Replace {
+				n := w.parse(x.Text, sub)
+				replacements[i] = append(replacements[i], n)
+				ok = ok && n != nil
+			}
+		default:
 			text, _ := splitAlias(c)
-			parsed[i] = w.parse(text, fmt.Sprintf("%s[%d]", path, i))
+			parsed[i] = w.parse(text, sub)
 			ok = ok && parsed[i] != nil
 		}
 	}
@@ -249,15 +266,31 @@ func (s *stepBinder) selection(in Node, list job.Columns, path string) Node {
 	below := w.node()
 	for i, c := range list {
 		sub := fmt.Sprintf("%s[%d]", path, i)
-		if qualifier, star := starOf(c); star {
+		if star := stars[i]; star != nil {
+			qualifier := star.Table
 			found := scope.Table(qualifier)
 			if qualifier == "" {
 				found = scope.All()
 			}
-			for _, j := range found {
-				exprs, names, tables = append(exprs, expr.Column(scope, j)), append(names, r.Schema.Fields[j].Name), append(tables, r.tables[j])
+			columns, fine := s.starColumns(star, scope, in, found, sub)
+			for k, e := range replacements[i] {
+				if j, there := columns.replaced[k]; there && e != nil {
+					if columns.exprs[j] = below.bind(e, star.Replace[k].Text, sub); columns.exprs[j] == nil {
+						fine = false
+					}
+				}
 			}
-			u := slices.DeleteFunc(slices.Clone(r.unreadable), func(u unreadable) bool { return !u.in(qualifier) })
+			ok = ok && fine
+			for _, j := range found {
+				if e, there := columns.exprs[j]; !there {
+					exprs, names, tables = append(exprs, expr.Column(scope, j)), append(names, columns.name(r, j)), append(tables, columns.tables(r, j))
+				} else if e != nil {
+					exprs, names, tables = append(exprs, e), append(names, columns.name(r, j)), append(tables, nil)
+				}
+			}
+			u := slices.DeleteFunc(slices.Clone(r.unreadable), func(u unreadable) bool {
+				return !u.in(qualifier) || slices.ContainsFunc(star.Exclude, func(n expr.StarName) bool { return strings.EqualFold(n.Name, u.Name) && u.in(n.Table) })
+			})
 			if len(u) > 0 {
 				s.faultf(sub, "%s has columns that cannot be read: %s; select the others by name%s", c.Expr, describeUnreadable(u), suggestColumns(r))
 				ok = false
