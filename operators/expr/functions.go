@@ -318,3 +318,26 @@ func bindDateTrunc(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	}
 	return b.dateTrunc(n, p, n.args[1], a[1])
 }
+
+// CheckForm checks the syntax of an expression, and that there are the functions that it
+// calls. The error is an *Error.
+func CheckForm(src string) error {
+	n, err := Parse(src)
+	if err != nil {
+		return err
+	}
+	b := &binder{scope: &Scope{}, src: src}
+	_, err = replace(n, func(n Node) (Node, error) {
+		c, ok := n.(*callNode)
+		if !ok {
+			return nil, nil
+		}
+		_, isAggregate := aggregates[c.name]
+		_, isRanking := rankings[c.name]
+		if functions[c.name] == nil && !isAggregate && !isRanking && !isGrouping(c) {
+			return nil, b.unknownFunction(c)
+		}
+		return nil, nil
+	})
+	return err
+}

@@ -380,7 +380,7 @@ func (d *decoder) text(n ast.Node, path string) (expanded, bool) {
 }
 
 func (d *decoder) path(e expanded) Path {
-	if e.text == "" || e.outside || filepath.IsAbs(e.text) {
+	if e.text == "" || e.outside || filepath.IsAbs(e.text) || elsewhere(e.text) != "" {
 		return Path(e.text)
 	}
 	return Path(filepath.Join(d.dir, e.text))

@@ -158,10 +158,12 @@ func (s *stepBinder) exprDiagnostic(in Node, sub, text string, err error, hint s
 		s.faultf(sub, "%v%s", err, hint)
 		return
 	}
-	if u, ok := in.Rel().unreadableFor(mistake.Missing); ok {
-		unreadable := *mistake
-		mistake, hint = &unreadable, ""
-		mistake.Msg = u.String()
+	if in != nil {
+		if u, ok := in.Rel().unreadableFor(mistake.Missing); ok {
+			unreadable := *mistake
+			mistake, hint = &unreadable, ""
+			mistake.Msg = u.String()
+		}
 	}
 	f := &job.Diagnostic{File: s.query.Text.File(), Place: s.query.Text.Place(path), Step: s.name}
 	message, picture, _ := strings.Cut(mistake.Error(), "\n")
