@@ -27,6 +27,9 @@ type Partitions struct {
 	// Ordered says that each partition is in one stride, and that Each tells where the rows
 	// of its strides belong.
 	Ordered bool
+	// Keep is a number of partitions, the first ones, of which strides that have rows of no
+	// other ones move only when nothing else gives memory back.
+	Keep int
 
 	movers []*mover // by tier
 
@@ -214,26 +217,34 @@ func (m *mover) Reclaimable() (bytes int64, cost float64) {
 	if cost = diskCost; m.to() == hostTier {
 		cost = linkCost
 	}
+	return m.reclaimable(true), cost
+}
+
+// reclaimable returns the bytes that reclaim can give back.
+func (m *mover) reclaimable(all bool) (bytes int64) {
 	if !m.mu.TryLock() {
-		return 0, cost
+		return 0
 	}
 	defer m.mu.Unlock()
 	if m.failed || m.to() == diskTier && m.store.opt.Dir == None {
-		return 0, cost
+		return 0
 	}
 	for _, x := range m.pieces {
-		// Reclaim waits for what is on its way.
-		if m.idle(x) || x.at == m.from && x.moving {
+		// reclaim waits for what is on its way.
+		if m.idle(x) && (all || x.last() >= m.Keep) || x.at == m.from && x.moving {
 			bytes += x.bytes
 		}
 	}
-	return bytes, cost
+	return bytes
 }
 
 // Reclaim implements gpu.Reclaimer.
-func (m *mover) Reclaim(want int64) (given int64) {
+func (m *mover) Reclaim(want int64) (given int64) { return m.reclaim(want, true) }
+
+// reclaim is Reclaim, with or without strides of partitions to keep.
+func (m *mover) reclaim(want int64, all bool) (given int64) {
 	if m.to() == hostTier {
-		return m.copyDown(want)
+		return m.copyDown(want, all)
 	}
 	m.working.Lock()
 	defer m.working.Unlock()
@@ -242,7 +253,7 @@ func (m *mover) Reclaim(want int64) (given int64) {
 	}
 	var victims []*piece
 	for bytes := max(want, m.lease.Limit()/leastMoved); bytes > 0; {
-		x := m.take()
+		x := m.take(all)
 		if x == nil {
 			break
 		}
@@ -263,18 +274,22 @@ func (m *mover) Reclaim(want int64) (given int64) {
 }
 
 // copyDown copies strides to host memory. While others copy the last ones it waits for them.
-func (m *mover) copyDown(want int64) (given int64) {
+func (m *mover) copyDown(want int64, all bool) (given int64) {
 	m.working.RLock()
 	defer m.working.RUnlock()
 	for given < want && !m.gone {
-		x := m.take()
+		x := m.take(false)
 		if x == nil {
-			n := m.await()
-			if n == 0 {
-				break
+			if n := m.await(); n > 0 {
+				given += n
+				continue
 			}
-			given += n
-			continue
+			if all {
+				x = m.take(true)
+			}
+		}
+		if x == nil {
+			break
 		}
 		down, err := m.store.down(m.owner.lease, x.stride)
 		if err != nil {
@@ -312,12 +327,12 @@ func (m *mover) await() int64 {
 }
 
 // take marks the piece of the highest partitions that can move as moving, and returns it; nil
-// if there is none.
-func (m *mover) take() (x *piece) {
+// if there is none. Without all, pieces of partitions to keep stay.
+func (m *mover) take(all bool) (x *piece) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, o := range m.pieces {
-		if m.idle(o) && (x == nil || o.first > x.first) {
+		if m.idle(o) && (all || o.last() >= m.Keep) && (x == nil || o.first > x.first) {
 			x = o
 		}
 	}

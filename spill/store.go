@@ -303,12 +303,12 @@ func (s *Store) move(t tier, kicks <-chan struct{}) {
 			most := int64(0)
 			s.mu.Lock()
 			for m := range s.movers[t] {
-				if bytes, _ := m.Reclaimable(); bytes > most {
+				if bytes := m.reclaimable(false); bytes > most {
 					best, most = m, bytes
 				}
 			}
 			s.mu.Unlock()
-			if best == nil || best.lease.Available() >= best.lease.Limit()/free || best.Reclaim(1) == 0 {
+			if best == nil || best.lease.Available() >= best.lease.Limit()/free || best.reclaim(1, false) == 0 {
 				break
 			}
 		}

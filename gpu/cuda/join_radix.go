@@ -98,7 +98,7 @@ func (o *op) matchRadix(build, probe gpu.Partitioned, how gpu.Probing) *radixMat
 	a.items, a.state, a.places, a.threads = addr(m.items), addr(m.work), addr(m.work)+uint64(unsafe.Sizeof(radixState{})), addr(m.work)+uint64(m.threadsAt())
 	a.tables, a.shared = addr(m.work)+uint64(m.tablesAt()), uint32(m.shared)
 	a.counts, a.mul, a.unique, a.page = addr(m.counts), rand.Uint64()|1, uint32(flag(build.Distinct)), radixPage
-	o.fill(m.work, 0, int64(unsafe.Sizeof(radixState{})), 0)
+	o.fill(m.work, 0, m.work.Size(), 0) // next copies all of it
 	m.begin(o)
 	launch(o, "join_plan", 1, 1024, 0, joinPlanArgs{build: addr(build.Offsets.Data), probe: addr(probe.Offsets.Data), items: a.items, state: a.state,
 		partitions: uint32(max(partitions, 0)), capacity: a.capacity, slice: uint32(slice), most: uint32(m.most),

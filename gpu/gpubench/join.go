@@ -80,7 +80,7 @@ func step(span, before string) string {
 // join measures the join operator by workloads and algorithms. The operator is driven as
 // a pipeline drives it. The first run of each is not timed: its result is compared with
 // what the data must give. A case that fails has a result that says so, and the others
-// are measured.
+// are measured. A workload that is a point of several charts is measured once.
 func (b *bench) join() error {
 	cases, err := chosenWorkloads(b.opt.Cases, b.rows)
 	if err != nil {
@@ -95,8 +95,23 @@ func (b *bench) join() error {
 		return err
 	}
 	var failed []error
+	measured := map[workload][]Result{}
 	for _, w := range cases {
-		failed = append(failed, b.joinCase(w, algorithms, rate))
+		same := w
+		same.family, same.chart, same.at = "", "", ""
+		for _, r := range measured[same] {
+			j := *r.Join
+			j.Family, j.Chart, j.At = w.family, w.chart, w.at
+			r.Join = &j
+			b.each(r)
+		}
+		if len(measured[same]) > 0 {
+			continue
+		}
+		failed = append(failed, b.joinCase(w, algorithms, rate, func(r Result) {
+			measured[same] = append(measured[same], r)
+			b.each(r)
+		}))
 		if err := errors.Join(failed...); b.ctx.Err() != nil || gpu.IsFailure(err) {
 			return err
 		}
@@ -105,12 +120,12 @@ func (b *bench) join() error {
 }
 
 // joinCase draws the data of a workload and joins it by several algorithms.
-func (b *bench) joinCase(w workload, algorithms []string, rate float64) error {
+func (b *bench) joinCase(w workload, algorithms []string, rate float64, each func(Result)) error {
 	r := Result{Benchmark: b.name, Case: w.name(), Rows: int64(w.build + w.probe), Runs: b.runs, Bound: "copy", BoundRate: rate}
 	fail := func(algorithm string, err error) error {
 		r.Join = w.result(algorithm)
 		r.Join.Error = err.Error()
-		b.each(r)
+		each(r)
 		return fmt.Errorf("%s, %s: %w", r.Case, r.Join.Algorithm, err)
 	}
 	d := newData(w)
@@ -128,7 +143,7 @@ func (b *bench) joinCase(w workload, algorithms []string, rate float64) error {
 		got := r
 		err := j.measure(name, &got)
 		if err == nil {
-			b.each(got)
+			each(got)
 			continue
 		}
 		failed = append(failed, fail(name, err))

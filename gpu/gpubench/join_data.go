@@ -30,10 +30,16 @@ func mix64(x uint64) uint64 {
 	return x ^ x>>31
 }
 
+// stream is the random values of a column.
+type stream uint64
+
+func newStream(seed uint64) stream { return stream(mix64(seed*0x9e3779b97f4a7c15 + 1)) }
+
+// at returns the 64 random bits of a row.
+func (s stream) at(row uint64) uint64 { return mix64(uint64(s) + row*0x9e3779b97f4a7c15) }
+
 // draw returns 64 random bits: those of a row of a column.
-func draw(seed, row uint64) uint64 {
-	return mix64(mix64(seed*0x9e3779b97f4a7c15+1) + row*0x9e3779b97f4a7c15)
-}
+func draw(seed, row uint64) uint64 { return newStream(seed).at(row) }
 
 // order is a permutation of 0 … n-1: a bijection of the bits that n needs, applied until
 // the value is below n.
@@ -124,12 +130,16 @@ type data struct {
 	workload
 	rows, foreign order // of the rows of R, and of the foreign keys unless Zipf draws them
 	zipf          *zipf
+	r, s          []stream // by column; keys have none
 }
 
 func newData(w workload) *data {
 	d := &data{workload: w, rows: newOrder(orderR, w.build), foreign: newOrder(orderS, w.probe)}
 	if w.zipf > 0 {
 		d.zipf = newZipf(w.distinct, w.zipf)
+	}
+	for column := range uint64(w.payloads + 1) {
+		d.r, d.s = append(d.r, newStream(payloadR+column)), append(d.s, newStream(payloadS+column))
 	}
 	return d
 }
@@ -175,13 +185,13 @@ func (d *data) buildValue(column, i int) uint64 {
 
 func (d *data) probeValue(column, i int) uint64 {
 	if column > 0 {
-		return draw(payloadS+uint64(column), uint64(i))
+		return d.s[column].at(uint64(i))
 	}
 	return d.keyOf(d.number(i))
 }
 
 // payloadOf is a payload of row number r of R.
-func (d *data) payloadOf(column, r int) uint64 { return draw(payloadR+uint64(column), uint64(r)) }
+func (d *data) payloadOf(column, r int) uint64 { return d.r[column].at(uint64(r)) }
 
 // values makes a column of n integers of 4 or 8 bytes in page-locked memory, on all
 // cores.

@@ -106,7 +106,7 @@ func (b *buildSide) Push(ctx context.Context, number int, s *gpu.Stride) error {
 		return err
 	}
 	limit := b.task.Lease.Limit()
-	if !b.join.started.Load() && b.join.spills(b.task) && b.task.Lease.Available() < limit/crowded &&
+	if b.join.depth == 0 && !b.join.started.Load() && b.join.spills(b.task) && b.task.Lease.Available() < limit/crowded &&
 		b.own.Bytes() >= limit/int64(leastBuild*b.task.Lanes) {
 		b.join.start(b.task)
 	}
@@ -144,6 +144,9 @@ func (o *outOfCore) start(t operators.Task) {
 		if during, after := o.memory(t, rows*row, rows); float64(during) <= buildShare*budget && float64(after) <= residentShare*budget {
 			break
 		}
+	}
+	if o.likely < o.build.Len() {
+		o.build.Keep = o.likely
 	}
 	o.started.Store(true)
 }
@@ -249,11 +252,13 @@ func (o *outOfCore) Finalize(ctx context.Context, t operators.Task) error {
 // stay chooses the partitions that stay in memory, and cuts the others into groups.
 func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
 	if !t.Spill.Always() {
-		// What has to be held in memory to be joined spills first.
+		// What has to be held in memory to be joined spills first. Rows of fewer partitions
+		// than are likely are cut from their strides.
 		more := func(to int) int64 { return o.during(t, 0, to) - o.build.Held(0, to) }
 		_ = t.Lease.MakeRoom(min(more(o.likely)*9/8, t.Lease.Limit()*3/4))
-		for room := t.Lease.Available() * 8 / 9; o.resident < o.likely && more(o.resident+1) <= room; {
-			o.resident++
+		room := t.Lease.Available() * 8 / 9
+		for o.resident = o.likely; o.resident > 0 && more(o.resident) > room; {
+			o.resident--
 		}
 	}
 	room := t.Lease.Limit() / int64(pairBudget*t.Lanes)

@@ -465,14 +465,14 @@ struct Joiner {
         return n;
     }
 
-    // write_listed writes the columns of n listed pairs, N a thread at most. The keys of a
-    // pair are equal: the table's are near.
-    template <int N>
+    // write_listed writes the columns of n listed pairs. Where few rows have a match, most
+    // warps have nothing to write. The keys of a pair are equal: the table's are near.
     __device__ __forceinline__ void write_listed(const Sides& sides, u32 n, u64 to) const {
-        Pairs<N> p;
-        K k[N];
+        if (threadIdx.x >= n) return;
+        Pairs<ROWS> p;
+        K k[ROWS];
 #pragma unroll
-        for (int i = 0; i < N; i++) {
+        for (int i = 0; i < ROWS; i++) {
             p.to[i] = threadIdx.x + i * THREADS;
             p.in[i] = p.to[i] < n;
             const u32 pair = p.in[i] ? list[p.to[i]] : 0;
@@ -557,10 +557,7 @@ struct Joiner {
             }
             const Sides sides = {memory, payload(which), align(table), chunk};
             for (;;) {
-                if (n <= THREADS)
-                    write_listed<1>(sides, n, to);
-                else
-                    write_listed<ROWS>(sides, n, to);
+                write_listed(sides, n, to);
                 total -= n;
                 if (total == 0) break;
                 to += n;
