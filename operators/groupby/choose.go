@@ -128,17 +128,15 @@ func (o *hashGroupBy) blockSlots(p gpu.Properties) int {
 	return (int(shared) - 2048) / slot
 }
 
-// partitionBits returns the bits of the hash by which rows of some groups are partitioned: the groups
-// of a partition take three eighths of the slots of a table, or half if this saves the second pass. One more
-// bit costs nothing once there are two, and lets two blocks share a multiprocessor.
+// partitionBits returns the bits of the hash by which rows of some groups are partitioned. A group is found
+// at once if those of a partition take three sixteenths of the slots of a table. The second pass is worth
+// it if they would take half. One more bit costs little then, and lets two blocks share a multiprocessor.
 func (o *hashGroupBy) partitionBits(p gpu.Properties, groups int) uint {
-	n := bits.Len(uint(max(groups-1, 0) / (o.blockSlots(p) * 3 / 8)))
-	if groups>>passBits <= o.blockSlots(p)/2 {
-		n = min(n, passBits)
-	} else {
-		n++
+	slots := o.blockSlots(p)
+	if groups>>passBits > slots/2 {
+		return uint(min(bits.Len(uint(groups-1)/uint(slots*3/8))+1, 16))
 	}
-	return uint(max(1, min(n, 16)))
+	return uint(max(1, min(bits.Len(uint(max(groups-1, 0)/(slots*3/16))), passBits)))
 }
 
 // took notes which algorithm took a stride, and how many groups there were.
