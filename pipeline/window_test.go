@@ -82,7 +82,7 @@ func TestWindowsAndSortedGroupsGiveOneAnswer(t *testing.T) {
 			if i == 4 {
 				rows += 30 // the emulator takes a second for each hundred of parts
 			}
-			got, _, err := run(RunOptions{Device: smallStrides{d, rows}, Threads: 1 + r.IntN(3)})
+			got, _, err := run(RunOptions{Device: smallStrides{d, rows}, Threads: 1 + r.IntN(3), SpillDir: t.TempDir(), SpillAlways: r.IntN(2) == 0})
 			if errors.Is(err, gpu.ErrBudget) {
 				refused++
 			} else {

@@ -421,7 +421,9 @@ func (o *outOfCore) Emit(ctx context.Context, t operators.Task, part int, emit o
 	}
 	return in.stream(ctx, t, func(push func(*gpu.Stride) error) error {
 		err := read(o.probe, o.Probe, push)
-		o.probe.Drop(from, to)
+		if err == nil { // otherwise the reader may be at work
+			o.probe.Drop(from, to)
+		}
 		return err
 	}, emit)
 }

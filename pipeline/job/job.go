@@ -18,7 +18,7 @@ import (
 type Job struct {
 	Name        string            `yaml:"name" doc:"Name of the job, for reports."`
 	Description string            `yaml:"description" doc:"What the job is for."`
-	Vars        map[string]Var    `yaml:"vars" doc:"Variables of the job: a default value, or {default, description}; without a default it must be set with --set name=value. Use them as ${name} in any value; ${env:NAME} is an environment variable, $$ a dollar sign."`
+	Vars        map[string]Var    `yaml:"vars" doc:"Variables of the job: a default value, or {default, description}; without a default it must be set with --set name=value. Use them as ${name} in any value; ${env:NAME} is an environment variable, ${env:NAME:-default} one with a default, $$ a dollar sign."`
 	Memory      Memory            `yaml:"memory" doc:"Memory budgets."`
 	Sources     map[string]Source `yaml:"sources" doc:"Tables to read, by name."`
 	Steps       []Step            `yaml:"steps" doc:"What to do, in order. A step reads the step before it unless it says from."`
@@ -66,8 +66,8 @@ type Step struct {
 	Name     string   `yaml:"name" doc:"Name by which later steps and errors refer to the step."`
 	From     string   `yaml:"from" doc:"Source or step to read; the step before by default, or the only source."`
 	Filter   string   `yaml:"filter" doc:"SQL condition that a row must meet to go on."`
-	Select   Columns  `yaml:"select" doc:"Columns that go on: SQL expressions, 'expression as name', {name: expression}, or '*' for all."`
-	Distinct Columns  `yaml:"distinct" doc:"Columns as in select, of which each different row goes on once (SELECT DISTINCT); '*' for all."`
+	Select   Columns  `yaml:"select" doc:"Columns that go on: SQL expressions, 'expression as name', {name: expression}, or '*' for all, as in '* exclude (a) replace (b + 1 as b) rename (c as d)'."`
+	Distinct Columns  `yaml:"distinct" doc:"Columns as in select, of which each different row goes on once (SELECT DISTINCT); true or '*' for all."`
 	Qualify  string   `yaml:"qualify" doc:"SQL condition over window functions that a row must meet to go on, as in row_number() over (partition by a order by b) <= 3; in a step of its own, or in one with select or distinct, whose columns it may use by their names."`
 	Join     *Join    `yaml:"join" doc:"Join with another source or step."`
 	Group    *Group   `yaml:"group" doc:"One row a group, with aggregates."`
