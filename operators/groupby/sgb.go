@@ -56,7 +56,11 @@ func (a sgb) aggregate(t operators.Task, s *gpu.Stride) (*gpu.Stride, error) {
 // columns returns the positions of the columns that are aggregated, and of the keys.
 func (a sgb) columns(s *gpu.Stride, keys bool) (at []int) {
 	if keys {
-		at = slices.Clone(a.Keys)
+		for _, k := range a.Keys {
+			if !slices.Contains(at, k) {
+				at = append(at, k)
+			}
+		}
 	}
 	for _, m := range a.measured {
 		if m.input >= 0 && !slices.Contains(at, m.input) {
