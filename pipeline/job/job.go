@@ -95,6 +95,7 @@ type Group struct {
 	Sets       [][]string `yaml:"sets" doc:"Grouping sets (GROUPING SETS): lists of keys by their names, as in [[a, b], [a], []]. The rows are grouped by the keys of each set, and the other keys are null; grouping(a, b) tells the sets apart. At most 64."`
 	Rollup     bool       `yaml:"rollup" doc:"The sets of all keys, of all but the last one, and so on to the empty set (ROLLUP)."`
 	Cube       bool       `yaml:"cube" doc:"The sets of all, some and none of the keys (CUBE), at most 6 keys."`
+	Algorithm  string     `yaml:"algorithm" doc:"Algorithm of the group-by; chosen by default. It is for measurements: it changes the time and the memory." enum:"hgb-g,hgb,hgb-t,sgb-ur,sgb-tr,sgb-de-tr,sgb-stride,pgb-ur,pgb-tr"`
 	Aggregates Columns    `yaml:"aggregates" doc:"Columns by name: SQL expressions over aggregates such as count(*), sum(x), count(distinct x) and avg(x) filter (where y > 0)."`
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/groupby"
 	"github.com/gstream/gstream/operators/sort"
 	"github.com/gstream/gstream/operators/window"
 	"github.com/gstream/gstream/pipeline/job"
@@ -438,8 +439,20 @@ func castTo(in Node, types []gpu.Type) (Node, error) {
 	return keepUnreadable(newProject(r.Step, in, exprs, r.Schema.Names(), r.tables), in), nil
 }
 
+// groupAlgorithm returns the algorithm that the step asks for, if it is a group.
+func (s *stepBinder) groupAlgorithm() string {
+	if s.step.Group == nil {
+		return ""
+	}
+	return s.step.Group.Algorithm
+}
+
 func (s *stepBinder) group(in Node) Node {
 	g := s.step.Group
+	if g.Algorithm != "" && !slices.Contains(groupby.Algorithms(), g.Algorithm) {
+		s.faultf(".group.algorithm", "there is no algorithm %q for groups; the algorithms are %s", g.Algorithm, strings.Join(groupby.Algorithms(), ", "))
+		return nil
+	}
 	r := in.Rel()
 	scope := s.scope(in)
 	var exprs []*expr.Expr // the keys
@@ -549,7 +562,7 @@ func (s *stepBinder) grouped(in Node, exprs []*expr.Expr, names []string, calls 
 		}
 		names = append(names, c.String())
 	}
-	return newGroup(s.name, wide, at[:nkeys], aggs, names, always)
+	return newGroup(s.name, wide, at[:nkeys], aggs, names, always, s.groupAlgorithm())
 }
 
 // needSort reports whether a call needs the rows of a group together. All aggregates of the
