@@ -24,8 +24,8 @@ type Instr struct {
 	Mask int
 	// Value is the operand of OpConst and the pattern of OpLike and OpILike.
 	Value Scalar
-	// Set holds the operands of OpIn. They are not null and have the type of the
-	// argument.
+	// Set holds the operands of OpIn and OpStep. They are not null and have the type of
+	// the argument.
 	Set []Scalar
 	// N is a small operand. Its meaning depends on the operation.
 	N int
@@ -149,6 +149,9 @@ const (
 	OpAtan2 // floats
 	// OpMakeDate is the Date of a year, month and day, which are Int64.
 	OpMakeDate
+	// OpStep is a step function of an Int64. Set has the N values at which it steps,
+	// ascending, and then its N + 1 results, the first for arguments below all of them.
+	OpStep
 	// OpAssert is its argument, a Bool, which is an error where it is false: Value is the
 	// message.
 	OpAssert

@@ -61,6 +61,8 @@ func (e *evaluation) execute(i int) register {
 		return e.like(in, args[0])
 	case gpu.OpAssert:
 		return e.assert(i, args[0])
+	case gpu.OpStep:
+		return e.step(in, args[0])
 	case gpu.OpBitCount:
 		return e.examine(in, args)
 	case gpu.OpLength, gpu.OpPosition, gpu.OpStartsWith, gpu.OpEndsWith, gpu.OpContains, gpu.OpCodePoint:
@@ -378,6 +380,21 @@ func (e *evaluation) dates(i int, args []*register) register {
 		e.checked(i, &out, &a, false)
 	}
 	e.rows(kernel, a)
+	return out
+}
+
+// step runs OpStep.
+func (e *evaluation) step(in *gpu.Instr, x *register) register {
+	out := e.result(in.Type, x.valid)
+	a := e.args(&out, x)
+	values := make([]int64, len(in.Set))
+	for k, v := range in.Set {
+		values[k] = v.Int.Int64()
+	}
+	set := e.upload(gpu.BytesOf(values))
+	a.set, a.p = addr(set), int64(in.N)
+	e.rows("eval_step", a)
+	e.free(set)
 	return out
 }
 

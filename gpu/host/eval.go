@@ -538,6 +538,9 @@ func (f *frame) execute(s *instruction) error {
 		return f.bits(s, v)
 	case gpu.OpAssert:
 		return f.assert(s, v)
+	case gpu.OpStep:
+		f.step(s, v)
+		return nil
 	case gpu.OpChr:
 		return f.chr(s, v)
 	case gpu.OpMakeDate:

@@ -2,6 +2,7 @@ package host
 
 import (
 	"math/bits"
+	"sort"
 
 	"github.com/gstream/gstream/gpu"
 )
@@ -122,4 +123,15 @@ func (f *frame) makeDate(s *instruction, v *vec) error {
 		}
 	}
 	return nil
+}
+
+// step runs OpStep.
+func (f *frame) step(s *instruction, v *vec) {
+	v.valid = f.bothValid(s.Args)
+	out := dst[int64](f, v)
+	steps, results := s.Set[:s.N], s.Set[s.N:]
+	for i, x := range vals[int64](&f.vecs[s.Args[0]], f.n) {
+		k := sort.Search(len(steps), func(k int) bool { return steps[k].Int.Int64() > x })
+		out[i] = results[k].Int.Int64()
+	}
 }

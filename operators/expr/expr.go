@@ -316,7 +316,7 @@ var callOps = map[gpu.Op]string{
 	gpu.OpReplace: "replace", gpu.OpPosition: "strpos", gpu.OpStartsWith: "starts_with", gpu.OpEndsWith: "ends_with",
 	gpu.OpContains: "contains", gpu.OpAddMonths: "add_months",
 	gpu.OpSplitPart: "split_part", gpu.OpRepeat: "repeat", gpu.OpTranslate: "translate", gpu.OpChr: "chr",
-	gpu.OpBitXor: "xor", gpu.OpBitCount: "bit_count", gpu.OpGCD: "gcd", gpu.OpAtan2: "atan2", gpu.OpMakeDate: "make_date", gpu.OpAssert: "assert", opTry: "try",
+	gpu.OpBitXor: "xor", gpu.OpBitCount: "bit_count", gpu.OpGCD: "gcd", gpu.OpAtan2: "atan2", gpu.OpMakeDate: "make_date", gpu.OpStep: "offset", gpu.OpAssert: "assert", opTry: "try",
 }
 
 func (e *Expr) write(b *strings.Builder, limit int) {

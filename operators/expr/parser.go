@@ -44,6 +44,7 @@ const (
 	bindAdd
 	bindMul
 	bindPow
+	bindAt // AT TIME ZONE
 	bindSign
 	bindCast
 )
@@ -183,6 +184,10 @@ func (p *parser) infix(left Node, power int) (n Node, more bool, err error) {
 	case (word.is("LIKE") || word.is("ILIKE")) && power < bindBetween:
 		pass()
 		n, err = p.like(left, t.pos, not, word.is("ILIKE"))
+	case !not && t.is("AT") && p.ahead(1).is("TIME") && p.ahead(2).is("ZONE") && power < bindAt:
+		p.next += 3
+		zone, err := p.expression(bindAt)
+		return &callNode{base: p.at(t.pos, left, zone), name: "timezone", args: []Node{zone, left}}, true, err
 	case !not && (t.is("IS") || t.is("ISNULL") || t.is("NOTNULL")) && power < bindIs:
 		n, err = p.is(left)
 		return n, true, err

@@ -79,3 +79,18 @@ KERNEL(eval_assert, Args) {
     store_bits((u32*)a.out, a.n, i, holds);
     settle(a, i, i >= a.n || holds ? VALUE : FAILED);
 }
+
+// eval_step is a step function of x: set has the p values at which it steps, ascending,
+// and then its results.
+KERNEL(eval_step, Args) {
+    i64 i = global_thread();
+    if (i >= a.n) return;
+    const i64* steps = (const i64*)a.set;
+    i64 x = (i64)load_int(a.x, i), lo = 0, hi = a.p;
+    while (lo < hi) {
+        i64 middle = (lo + hi) / 2;
+        if (steps[middle] > x) hi = middle;
+        else lo = middle + 1;
+    }
+    store_int(a, i, steps[a.p + lo]);
+}

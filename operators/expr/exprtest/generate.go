@@ -649,6 +649,9 @@ func (g *Generator) timestamp(depth int) *Node {
 		case 2:
 			return New(Timestamp, "time_bucket("+g.one("INTERVAL 15 MINUTE", "INTERVAL 2 DAY", "INTERVAL 7 MONTH", "INTERVAL 3 YEAR")+", ?)", g.Of(Timestamp, depth))
 		}
+		if g.r.IntN(3) == 0 {
+			return New(Timestamp, g.one("timezone('Europe/Berlin', ?)", "timezone('America/New_York', ?)"), g.Of(Timestamp, depth))
+		}
 		unit := g.one("years", "quarters", "months", "weeks", "days", "hours", "minutes", "seconds", "milliseconds", "microseconds", "decades", "centuries", "millennia")
 		return New(Timestamp, "date_add(?, to_"+unit+"(?::INTEGER))", g.Of(Timestamp, depth), g.Of(Integer, 0))
 	}
