@@ -1,6 +1,9 @@
 package gpu
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // CheckMemory returns an error when a device cannot work on the columns. Their buffers
 // must belong to its Budget; where that budget is host memory, any buffer will do that
@@ -55,6 +58,9 @@ func (c Column) foreign(fine func(*Buffer) bool) *Buffer {
 
 // of reports whether the buffer is memory of the device with these budgets.
 func (b *Buffer) of(device, host *Budget) bool {
+	if b.whole != nil {
+		return b.whole.of(device, host)
+	}
 	if device == host {
 		return b.mem != nil
 	}
@@ -313,4 +319,61 @@ func CheckSearch(key SortKey, bound, from, to Column) error {
 		return err
 	}
 	return CheckExtreme(key, from, to)
+}
+
+// ErrManyGroups says that AggregatePartitions found more groups than the tables of the device
+// have room for. More partitions may have fewer groups each.
+var ErrManyGroups = errors.New("more groups than fit the fast memory of the device")
+
+// CheckAggregation returns an error when AggregatePartitions cannot aggregate: a key that is coded,
+// float, or not of 4 or 8 bytes; more than MaxRows rows; other numbers of columns, or lengths; an
+// aggregate that CanAggregate excludes; a key or values with nulls or a dictionary; offsets
+// that are not Int32 without nulls; rows in chains of buckets.
+func CheckAggregation(rows Partitioned, list []Aggregate, values []Column) error {
+	k := rows.Key
+	switch {
+	case !k.partitions() || k.Valid != nil:
+		return fmt.Errorf("aggregation by a key of %v: want plain integers, decimals, dates or times of 4 or 8 bytes without nulls", k.Type)
+	case k.Len > MaxRows:
+		return fmt.Errorf("%d rows are more than the %d that row ids can address", k.Len, MaxRows)
+	case len(list) != len(values):
+		return fmt.Errorf("%d aggregates of %d columns", len(list), len(values))
+	case rows.Chain.Len > 0:
+		return errors.New("aggregation of rows in buckets")
+	case rows.Offsets.Len == 1:
+		return errors.New("aggregation by 1 offset")
+	}
+	if rows.Offsets.Len > 0 {
+		if err := CheckIDs(rows.Offsets); err != nil {
+			return fmt.Errorf("aggregation by offsets: %w", err)
+		}
+	}
+	for i, a := range list {
+		if err := CanAggregate(a); err != nil {
+			return err
+		}
+		if v := values[i]; a.Kind != CountAll && (v.Type != a.Input || v.Len != k.Len || v.Valid != nil || v.Dict != nil) {
+			return fmt.Errorf("%v of a column of %d values of %v: want %d plain values of %v without nulls", a.Kind, v.Len, v.Type, k.Len, a.Input)
+		}
+	}
+	return nil
+}
+
+// CanAggregate returns an error when AggregatePartitions does not have an aggregate: it has counts,
+// and sums, minima and maxima of integers, decimals, dates and times of 4 or 8 bytes. A sum is of
+// 16 bytes, a HUGEINT or a decimal.
+func CanAggregate(a Aggregate) error {
+	switch a.Kind {
+	case CountAll:
+		return nil
+	case Count, Min, Max:
+		if (Column{Type: a.Input}).partitions() || a.Kind == Count {
+			return nil
+		}
+	case Sum:
+		if (Column{Type: a.Input}).partitions() && a.Input.IsNumeric() && a.Output.Width() == 16 {
+			return nil
+		}
+	}
+	return fmt.Errorf("aggregation by %v of %v", a.Kind, a.Input)
 }

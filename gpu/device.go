@@ -376,6 +376,24 @@ type Queue interface {
 	// time only. More than 60 types are an error.
 	NewGroups(l *Lease, types []Type, hint GroupHint) (Groups, error)
 
+	// AggregatePartitions groups rows by a key and aggregates them: the partition-based
+	// group-by, and the one by block-private tables if there is one partition (Wu et al.,
+	// SIGMOD 2025, §4.2 and §4.3; Karnagel et al., ADMS 2015, §5.1). Rows with one key lie in
+	// one partition; without offsets all rows are one. values has a column for each aggregate,
+	// which CountAll ignores. The result has the key and the aggregates of each group, once, in
+	// any order. A hint sizes tables; if it is dense, a single partition has a slot for each key of
+	// its range.
+	//
+	// Errors: those of CheckAggregation. ErrManyGroups, if a device has too little fast memory for
+	// the groups of a partition; it changes nothing.
+	//
+	// Cost: on a GPU it reads every column once. A row takes a lookup in shared memory, and an
+	// atomic there for each aggregate. The partitions with more than 4 times the rows of the
+	// average are cut into slices, whose groups are merged in device memory, so skew does not
+	// hold up one block. It waits for the number of groups. On the CPU it is Groups and
+	// Accumulators.
+	AggregatePartitions(l *Lease, rows Partitioned, list []Aggregate, values []Column, hint GroupHint) ([]Column, error)
+
 	// NewAccumulator makes the running state of one aggregate, without groups. The lease
 	// pays for the state until Release. An aggregate that is not defined on its input
 	// type is an error, and so is Avg.
@@ -559,6 +577,9 @@ type GroupHint struct {
 	// set.
 	Lo, Hi int64
 	Dense  bool
+	// Private gives each thread of AggregatePartitions a copy of the aggregates, if the groups are so
+	// few that it fits. It is nothing to a CPU.
+	Private bool
 }
 
 // Groups maps keys to dense group ids 0, 1, 2 … in order of first appearance. Nulls are

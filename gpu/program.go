@@ -24,8 +24,8 @@ type Instr struct {
 	Mask int
 	// Value is the operand of OpConst and the pattern of OpLike and OpILike.
 	Value Scalar
-	// Set holds the operands of OpIn. They are not null and have the type of the
-	// argument.
+	// Set holds the operands of OpIn and OpStep. They are not null and have the type of
+	// the argument.
 	Set []Scalar
 	// N is a small operand. Its meaning depends on the operation.
 	N int
@@ -112,9 +112,11 @@ const (
 
 	// Strings. Positions and lengths count UTF-8 code points from 1 and are Int64.
 	// Patterns and sets of characters are arguments like any other.
-	OpLike   // Value is the pattern: % is any run, _ any one code point; N is the escape rune, 0 for none
+	// OpLike matches the pattern in Value: % is any run, _ any one code point; N is the escape
+	// rune, 0 for none. With a second argument that is the pattern, which has no escapes.
+	OpLike
 	OpILike  // OpLike without regard to case
-	OpLength // code points of a String, bytes of a Binary
+	OpLength // code points of a String, bytes of a Binary, or of a String if N is 1
 	OpLower
 	OpUpper
 	OpReverse
@@ -126,6 +128,43 @@ const (
 	OpStartsWith // (s, part) Bool
 	OpEndsWith
 	OpContains
+	OpSplitPart // (s, separator, n): part n of s, from the end if negative, '' without one; an empty separator cuts at code points
+	OpRepeat    // (s, n)
+	OpTranslate // (s, from, to): each code point of from becomes that of to at its place, or nothing
+	OpChr       // the String of one code point, an Int64
+	OpCodePoint // the first code point as an Int32, N for an empty string
+	OpDigest    // the hexadecimal Digest N of a String or Binary
+
+	// Bits of integers; arguments and result have one type, but OpBitCount gives an Int8. A
+	// shift by less than 0 or by the bits of the type or more gives 0 to the right. To the
+	// left it is an error, unless 0 is shifted, as is a negative operand.
+	OpBitAnd
+	OpBitOr
+	OpBitXor
+	OpBitCount
+	OpShiftLeft
+	OpShiftRight
+	OpGCD // the greatest common divisor, not negative
+
+	OpAtan2 // floats
+	// OpMakeDate is the Date of a year, month and day, which are Int64.
+	OpMakeDate
+	// OpStep is a step function of an Int64. Set has the N values at which it steps,
+	// ascending, and then its N + 1 results, the first for arguments below all of them.
+	OpStep
+	// OpAssert is its argument, a Bool, which is an error where it is false: Value is the
+	// message.
+	OpAssert
+)
+
+// Digest is a hash function of OpDigest.
+type Digest int
+
+// The functions of OpDigest.
+const (
+	MD5 Digest = iota
+	SHA1
+	SHA256
 )
 
 // Upper returns the upper case of a code point for OpUpper: that of Unicode, except ẞ for
@@ -157,6 +196,18 @@ const (
 	MathLn
 	MathLog2
 	MathLog10
+	MathSin
+	MathCos
+	MathTan
+	MathAsin
+	MathAcos
+	MathAtan
+	MathSinh
+	MathCosh
+	MathTanh
+	MathAsinh
+	MathAcosh
+	MathAtanh
 )
 
 // DatePart is a field of a date or time.

@@ -26,6 +26,7 @@ import (
 	"github.com/gstream/gstream/operators/join"
 	"github.com/gstream/gstream/operators/limit"
 	"github.com/gstream/gstream/operators/sort"
+	"github.com/gstream/gstream/operators/window"
 	"github.com/gstream/gstream/spill"
 )
 
@@ -273,6 +274,31 @@ func newExpand(t *testing.T) operators.Operator {
 	return expand.New(schema, variants)
 }
 
+// newWindow numbers the rows of a partition, and adds up to 3 prices.
+func newWindow(t *testing.T) operators.Operator {
+	sum := gpu.DecimalOf(38, 2)
+	frame := window.Frame{Unit: window.Rows, From: window.Bound{Kind: window.Preceding, Offset: 2}, To: window.Bound{Kind: window.CurrentRow}}
+	op, err := window.New(window.Spec{In: schema, Partition: []int{1}, Order: []sort.Key{{Column: 0}}, Keep: []int{2, 1}, Functions: []window.Function{
+		{Kind: window.RowNumber, Value: -1, Offset: -1, Default: -1, Output: gpu.Of(gpu.Int64)},
+		{Kind: window.Aggregate, Aggregate: gpu.Sum, Value: 2, Offset: -1, Default: -1, Frame: frame, Output: sum}},
+		Out: gpu.NewSchema(append(operators.PickFields(schema, []int{2, 1}).Fields, gpu.Field{Name: "number", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "sum", Type: sum, Nullable: true})...)})
+	require.NoError(t, err)
+	return op
+}
+
+// newSortedGroups has the price of the first row of a group, and the last kind by price.
+func newSortedGroups(t *testing.T) operators.Operator {
+	fields := operators.PickFields(schema, []int{0, 2, 1}).Fields
+	for i := range fields {
+		fields[i].Nullable = true
+	}
+	op, err := window.NewGroups(window.GroupSpec{In: schema, Keys: []int{0}, Functions: []window.GroupFunction{
+		{Kind: window.FirstValue, Value: 2, Key: -1, Filter: -1, Output: schema.Fields[2].Type},
+		{Kind: window.LastValue, Value: 1, Key: -1, Filter: -1, Order: []sort.Key{{Column: 2}}, Output: gpu.Of(gpu.String)}}, Out: gpu.NewSchema(fields...)})
+	require.NoError(t, err)
+	return op
+}
+
 type operatorUnderTest struct {
 	name    string
 	ordered bool
@@ -302,6 +328,8 @@ var operatorsUnderTest = []operatorUnderTest{
 	{"sort of which rows are skipped", true, true, func(t *testing.T) operators.Operator {
 		return newSort(t, 777, 1<<20, sort.Key{Column: 0, Descending: true})
 	}},
+	{"window", false, true, newWindow},
+	{"sorted groups", false, true, newSortedGroups},
 	{"top-k", true, false, func(t *testing.T) operators.Operator { return newSort(t, 3, 20, sort.Key{Column: 0}) }},
 	{"expand", false, false, func(t *testing.T) operators.Operator { return newExpand(t) }},
 	{"limit", true, false, func(*testing.T) operators.Operator { return limit.New(schema, 100, 333) }},

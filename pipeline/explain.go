@@ -98,7 +98,9 @@ func explainStage(s *physical.Stage, device string) *StageExplained {
 	}
 	if s.Choose != nil {
 		kind, _, _ := strings.Cut(device, ":")
-		e.Detail = append(e.Detail[:len(e.Detail):len(e.Detail)], s.Choose(kind))
+		if choice := s.Choose(kind); choice != "" {
+			e.Detail = append(e.Detail[:len(e.Detail):len(e.Detail)], choice)
+		}
 	}
 	for _, f := range s.Schema.Fields {
 		e.Columns = append(e.Columns, ColumnInfo{f.Name, f.TypeName(), f.Nullable})

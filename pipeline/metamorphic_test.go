@@ -27,6 +27,7 @@ import (
 	"github.com/gstream/gstream/gpu/cuda/cudatest"
 	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/gpu/host"
+	"github.com/gstream/gstream/operators/groupby"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 )
 
@@ -345,7 +346,17 @@ func (p *pipelineCase) sort(prev string, limit bool) {
 func (p *pipelineCase) run(t *testing.T, tables map[string]string, opt RunOptions) (rows []string, spilled bool, err error) {
 	var c Collector
 	b := New("random").Read("a", tables["a"]).Read("b", tables["b"]).Read("c", tables["c"]).WriteTo(&c)
-	b.job.Steps = p.steps
+	b.job.Steps = slices.Clone(p.steps)
+	if opt.Device != nil { // groups by a drawn algorithm
+		names := append(groupby.AlgorithmsOn(opt.Device.Properties()), "")
+		for i, s := range b.job.Steps {
+			if s.Group != nil {
+				g := *s.Group
+				g.Algorithm = names[p.r.IntN(len(names))]
+				b.job.Steps[i].Group = &g
+			}
+		}
+	}
 	report, err := b.Run(context.Background(), opt)
 	if err != nil {
 		return nil, false, err

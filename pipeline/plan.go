@@ -4,13 +4,17 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/pipeline/internal/logical"
 	"github.com/gstream/gstream/pipeline/internal/physical"
 	"github.com/gstream/gstream/pipeline/internal/runner"
+	"github.com/gstream/gstream/pipeline/job"
+	sinkparquet "github.com/gstream/gstream/sink/parquet"
 	"github.com/gstream/gstream/source"
 	sourceparquet "github.com/gstream/gstream/source/parquet"
 )
@@ -65,6 +69,11 @@ func newPlanOf(j *Job, own map[string]source.Table, target Target, preview *Prev
 	if err != nil {
 		return nil, query.Locate(err)
 	}
+	if target == nil {
+		if err := sinkparquet.CheckColumns(last.Rel().Schema, j.Output.Options); err != nil {
+			return nil, Diagnostics{{File: j.File(), Place: j.Place("output.dictionary_columns"), Step: "output", Msg: err.Error()}}
+		}
+	}
 	if p.stages, err = physical.Lower(j.Name, logical.Optimize(last)); err != nil {
 		return nil, query.Locate(err)
 	}
@@ -84,6 +93,9 @@ func (p *Plan) open(own map[string]source.Table) (faults Diagnostics) {
 		paths := make([]string, len(s.Parquet))
 		for i, path := range s.Parquet {
 			paths[i] = string(path)
+		}
+		if p.job.Elsewhere(name) {
+			continue // Check has reported it
 		}
 		t, err := sourceparquet.Open(paths, sourceparquet.OpenOptions{})
 		if err != nil {
@@ -113,7 +125,59 @@ func (p *Plan) Close() error {
 // If there is a GPU that cannot be started, a run that does not ask for a particular
 // device logs a warning and takes the CPU.
 func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
-	return runner.Run(ctx, p.stages, p.output, opt.For(p.job))
+	report, err := runner.Run(ctx, p.stages, p.output, opt.For(p.job))
+	if located := p.locate(err); located != err {
+		err = located
+		if report != nil {
+			report.Error = err.Error()
+		}
+	}
+	return report, err
+}
+
+// located is an error of values with the place of the step in the job file.
+type located struct {
+	place string
+	error
+}
+
+func (l located) Error() string { return l.place + ": " + l.error.Error() }
+func (l located) Unwrap() error { return l.error }
+
+// locate adds the place of the step that an error of values names first.
+func (p *Plan) locate(err error) error {
+	if !gpu.IsFailure(err) || p.job.File() == "" {
+		return err
+	}
+	step, _, _ := strings.Cut(err.Error(), ": ")
+	var place job.Place
+	if _, ok := p.job.Sources[step]; ok {
+		place = p.job.Place("sources." + step)
+	}
+	for i := range p.job.Steps {
+		if job.StepName(p.job.Steps, i) == step {
+			place = p.job.Place(fmt.Sprintf("steps[%d]", i))
+		}
+	}
+	if place.Line == 0 {
+		return err
+	}
+	return located{fmt.Sprintf("%s:%d:%d", p.job.File(), place.Line, place.Column), err}
+}
+
+// CheckForm checks what can be checked of a job without its tables: its form, the syntax
+// of its expressions, the names of functions and of steps. The error is Diagnostics.
+func CheckForm(j *Job) error {
+	faults := append(j.Check(nil), j.CheckOutput()...)
+	faults = append(faults, logical.CheckForm(logical.Query{Sources: slices.Sorted(maps.Keys(j.Sources)), Steps: j.Steps, Text: j})...)
+	if len(faults) == 0 {
+		faults = j.CheckRead()
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(faults, func(a, b *Diagnostic) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
+	return faults
 }
 
 // ChooseDevice returns the device of a run with these options. If they leave it open

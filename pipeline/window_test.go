@@ -28,7 +28,7 @@ func TestWindowsAndSortedGroupsGiveOneAnswer(t *testing.T) {
 	library := cudatest.Library(t)
 	defer goleak.VerifyNone(t)
 	first, cases := gputest.Seed(t), gputest.Cases(t, 24)
-	answered, refused := 0, 0
+	answered, refused, failed := 0, 0, 0
 	for seed := first; seed < first+uint64(cases); seed++ {
 		r := rand.New(rand.NewPCG(seed, 17))
 		draw := drawWindow
@@ -64,7 +64,11 @@ func TestWindowsAndSortedGroupsGiveOneAnswer(t *testing.T) {
 			return rows, out.types, err
 		}
 		want, types, err := run(RunOptions{Use: Host, Threads: 1})
-		require.NoError(t, err, about)
+		if err != nil { // the bound of a range of an unsigned number, as in DuckDB
+			require.ErrorContains(t, err, "is out of the range of U", about)
+			failed++
+			continue
+		}
 		for i := range 5 {
 			var d gpu.Device
 			memory := int64(1) << (13 + r.IntN(16))
@@ -78,7 +82,7 @@ func TestWindowsAndSortedGroupsGiveOneAnswer(t *testing.T) {
 			if i == 4 {
 				rows += 30 // the emulator takes a second for each hundred of parts
 			}
-			got, _, err := run(RunOptions{Device: smallStrides{d, rows}, Threads: 1 + r.IntN(3)})
+			got, _, err := run(RunOptions{Device: smallStrides{d, rows}, Threads: 1 + r.IntN(3), SpillDir: t.TempDir(), SpillAlways: r.IntN(2) == 0})
 			if errors.Is(err, gpu.ErrBudget) {
 				refused++
 			} else {
@@ -99,8 +103,9 @@ func TestWindowsAndSortedGroupsGiveOneAnswer(t *testing.T) {
 			require.NoError(t, d.Close())
 		}
 	}
-	assert.Greater(t, answered, 3*cases)
-	assert.Greater(t, refused, cases/10, "some budgets are too small")
+	assert.Less(t, failed, cases/4+2)
+	assert.Greater(t, answered, 3*(cases-failed))
+	assert.Greater(t, refused, (cases-failed)/10, "some budgets are too small")
 }
 
 // visits has ties, nulls and a group of nulls.

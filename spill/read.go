@@ -16,11 +16,11 @@ const (
 	// memory of its own, which has one lane, and unitsAhead that of the units that they are
 	// ahead. On the CPU each lane has one goroutine, which reads one unit.
 	readers    = 3
-	unitsAhead = 8
+	unitsAhead = 4
 	// batchBudget is the share of a budget, one part in so many a lane, that rows from host
 	// memory or from disk take at most that are read into one stride, unless a partition of
 	// a run has more. mostRead bounds it.
-	batchBudget = 64
+	batchBudget = 32
 	mostRead    = 64 << 20
 )
 
@@ -231,17 +231,6 @@ func (r *reading) give(s *gpu.Stride, first int, take func(*gpu.Stride, int) err
 	return take(s, first)
 }
 
-// nextPiece returns a piece of a tier with rows that are not read, and marks it as read and
-// busy. idle ends the use of it.
-func (r *reading) nextPiece(at tier) *held {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if all := r.unread(at); len(all) > 0 {
-		return r.hold(all[0])
-	}
-	return nil
-}
-
 // unread returns the pieces of a tier with rows that are not read; if the partitions are
 // Ordered, those of the lowest partitions first. The caller holds the lock.
 func (r *reading) unread(at tier) (all []*piece) {
@@ -272,24 +261,79 @@ func (r *reading) idle(x *held) {
 	x.busy--
 }
 
-// slice returns the rows of a piece in the memory of the device.
-func (r *reading) slice(q gpu.Queue, x *held) (*gpu.Stride, error) {
-	defer r.idle(x)
-	from, to := x.within(r.from, r.to)
-	out := &gpu.Stride{Schema: r.schema, Rows: to - from}
-	for _, c := range x.stride.Cols {
-		part, err := q.Slice(r.lease, c, from, to)
+// nextOnDevice returns pieces in the memory of the device with rows that are not read, and marks
+// them as read: one, or several with parts of their rows that can be put together; nil if there
+// is none.
+func (r *reading) nextOnDevice() (u []*held) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	texts := slices.ContainsFunc(r.schema.Fields, func(f gpu.Field) bool { return f.Type.IsVar() }) // together they may be too long
+	bytes := int64(0)
+	for _, x := range r.unread(deviceTier) {
+		from, to := x.within(r.from, r.to)
+		whole := to-from == x.stride.Rows
+		if len(u) > 0 && (whole || texts || r.Ordered || bytes >= r.batch()) {
+			break
+		}
+		u = append(u, r.hold(x))
+		if whole {
+			break
+		}
+		bytes += x.bytes * int64(to-from) / int64(x.stride.Rows)
+	}
+	return u
+}
+
+// onePiece returns the rows of pieces in the memory of the device, those of one that is whole
+// without a copy.
+func (r *reading) onePiece(q gpu.Queue, u []*held) (out *gpu.Stride, err error) {
+	out = &gpu.Stride{Schema: r.schema}
+	defer func() {
+		for _, x := range u {
+			r.idle(x)
+		}
 		if err != nil {
 			out.Release()
+		}
+	}()
+	for i := range r.schema.Fields {
+		var parts []gpu.Column
+		for _, x := range u {
+			from, to := x.within(r.from, r.to)
+			c := x.stride.Cols[i]
+			var part gpu.Column
+			if len(u) == 1 || c.Valid != nil || c.Dict == nil && c.Type.Kind == gpu.Bool {
+				part, err = q.Slice(r.lease, c, from, to)
+			} else {
+				w := int64(c.DataWidth())
+				part = gpu.Column{Type: c.Type, Len: to - from, Data: c.Data.View(int64(from)*w, int64(to-from)*w), Dict: c.Dict}
+				if c.Dict != nil {
+					c.Dict.Values.Retain()
+				}
+			}
+			if err != nil {
+				break
+			}
+			parts = append(parts, part)
+		}
+		var c gpu.Column
+		if err == nil {
+			c, err = q.Concat(r.lease, parts)
+		}
+		gpu.ReleaseColumns(parts)
+		if err != nil {
 			return nil, err
 		}
-		out.Cols = append(out.Cols, part)
+		out.Cols, out.Rows = append(out.Cols, c), c.Len
 	}
 	return out, nil
 }
 
 // batch returns the most bytes of a unit.
 func (r *reading) batch() int64 {
+	if r.store == nil {
+		return mostRead
+	}
 	d := r.store.device
 	return min(mostRead, min(d.Budget().Limit(), d.HostBudget().Limit())/int64(batchBudget*d.Lanes()))
 }
@@ -377,13 +421,14 @@ func (r *reading) onDevice(ctx context.Context, q gpu.Queue, take func(*gpu.Stri
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		x := r.nextPiece(deviceTier)
-		if x == nil {
+		u := r.nextOnDevice()
+		if u == nil {
 			return nil
 		}
-		s, err := r.slice(q, x)
+		first := u[0].firstOf(r.from)
+		s, err := r.onePiece(q, u)
 		if err == nil {
-			err = r.give(s, x.firstOf(r.from), take)
+			err = r.give(s, first, take)
 		}
 		if err != nil {
 			return err

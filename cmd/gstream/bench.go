@@ -44,8 +44,8 @@ func newBench() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "bench BENCHMARK...",
-		Short: "Measure the primitives of a device, and joins",
-		Long: `bench measures primitives, and the join made of them, on data that it draws itself:
+		Short: "Measure the primitives of a device, joins and group-bys",
+		Long: `bench measures primitives, and operators made of them, on data that it draws itself:
 rows a second, bytes a second of what must be moved at least, and the fraction of the
 bound, the rate of a plain copy or of the link, which it measures in the same run. Each
 figure is the median of several runs, on a GPU by the GPU's own clock; beside it stands
@@ -62,9 +62,13 @@ each is compared with the right one before it is timed. The time is also given b
 (hash, partition, sort), match, materialise. --rows N replaces 2^27 rows, and all other
 sizes change in proportion.
 
+groupby drives the group-by operator in the same way, with 2^28 rows. Its cases are those
+of ` + strings.Join(gpubench.GroupFamilies(), ", ") + `. The steps are
+transform (hash, partition, sort, gather) and aggregate.
+
 Benchmarks, or all of them:
 ` + list.String(),
-		Example: "  gstream bench all                                  # on a GPU\n  gstream bench partition sort --json results.json --plot results.svg\n  gstream bench join --algorithm all --cases acceptance,zipf --json joins.json --plot joins.svg\n  gstream bench join --rows 1000000 --device host\n  gstream bench spill --device-memory 1GiB --host-memory 60GiB",
+		Example: "  gstream bench all                                  # on a GPU\n  gstream bench partition sort --json results.json --plot results.svg\n  gstream bench join --algorithm all --cases acceptance,zipf --json joins.json --plot joins.svg\n  gstream bench groupby --algorithm chosen,hgb-g,pgb-tr --cases groups\n  gstream bench join --rows 1000000 --device host\n  gstream bench spill --device-memory 1GiB --host-memory 60GiB",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError(fmt.Errorf("bench takes the names of benchmarks: all, %s", strings.Join(names, ", ")))
@@ -82,9 +86,9 @@ Benchmarks, or all of them:
 	registerDevice(cmd, &f.device)
 	cmd.Flags().IntVar(&f.opt.Rows, "rows", 0, "rows of the input (default: what suits the benchmark)")
 	cmd.Flags().IntVar(&f.opt.Runs, "runs", 7, "how often to time each case")
-	cmd.Flags().StringSliceVar(&f.opt.Cases, "cases", nil, "cases of join: all, families, or parts of names (default acceptance)")
-	cmd.Flags().StringSliceVar(&f.opt.Algorithms, "algorithm", nil, "algorithms of join: all, chosen, or names (default chosen, by the join itself)")
-	cmd.Flags().IntVar(&f.opt.StrideRows, "stride-rows", 0, "most rows of the strides that a join gets and emits (default: a side is one stride)")
+	cmd.Flags().StringSliceVar(&f.opt.Cases, "cases", nil, "cases of join and groupby: all, families, or parts of names (default acceptance)")
+	cmd.Flags().StringSliceVar(&f.opt.Algorithms, "algorithm", nil, "algorithms of join and groupby: all, chosen, or names (default chosen, by the operator itself)")
+	cmd.Flags().IntVar(&f.opt.StrideRows, "stride-rows", 0, "most rows of the strides that join and groupby get and emit (default: a table is one stride)")
 	cmd.Flags().StringVar(&f.json, "json", "", "write the results as JSON to this file")
 	cmd.Flags().StringVar(&f.plot, "plot", "", "draw the results as an SVG picture to this file")
 	cmd.Flags().StringVar(&f.timeline, "timeline", "", "write a picture of what the GPU did when as an HTML page to this file")
@@ -104,12 +108,12 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 		}
 	}
 	for _, flag := range []string{"cases", "algorithm", "stride-rows"} {
-		if cmd.Flags().Changed(flag) && !slices.Contains(names, "join") {
-			return usageError(fmt.Errorf("--%s is for the benchmark join: name join too", flag))
+		if cmd.Flags().Changed(flag) && !slices.Contains(names, "join") && !slices.Contains(names, "groupby") {
+			return usageError(fmt.Errorf("--%s is for the benchmarks join and groupby: name one of them too", flag))
 		}
 	}
-	if slices.Contains(names, "join") {
-		if err := f.opt.Check(); err != nil {
+	for _, n := range names {
+		if err := f.opt.Check(n); err != nil {
 			return usageError(err)
 		}
 	}
@@ -135,6 +139,8 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 		switch n {
 		case "join":
 			line = joinLine
+		case "groupby":
+			line = groupLine
 		case "spill":
 			line = spillLine
 		}
@@ -163,8 +169,8 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 		writeTo(f.timeline, func(w io.Writer) error { return benchTimeline(w, d, names) }))
 }
 
-// benchLine returns the columns of a result, joinLine and spillLine those of a result of the
-// benchmarks join and spill; of nil they return the headings.
+// benchLine returns the columns of a result, joinLine, groupLine and spillLine those of a result
+// of the benchmarks join, groupby and spill; of nil they return the headings.
 func benchLine(r *gpubench.Result) string {
 	if r == nil {
 		return "benchmark\tcase\trows\tms\twall ms\tG rows/s\tGB/s\tof bound\tbound GB/s\t"
@@ -190,6 +196,22 @@ func joinLine(r *gpubench.Result) string {
 	}
 	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t", j.Family, r.Case, j.Algorithm, humanize.Comma(j.Pairs), ms(r.Time), ms(r.Wall),
 		ms(j.Build), ms(j.Probe), steps, humanize.IBytes(uint64(j.Memory)), rates(*r), choice)
+}
+
+func groupLine(r *gpubench.Result) string {
+	if r == nil {
+		return "family\tcase\talgorithm\tgroups\tms\twall ms\ttransform ms\taggregate ms\tmemory\tG rows/s\tGB/s\tof bound\tbound GB/s\tchoice\t"
+	}
+	g := r.Group
+	if g.Error != "" {
+		return fmt.Sprintf("%s\t%s\t%s\tfailed\t", g.Family, r.Case, g.Algorithm)
+	}
+	choice := ""
+	if g.Algorithm == gpubench.Chosen {
+		choice = g.Choice
+	}
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t", g.Family, r.Case, g.Algorithm, humanize.Comma(g.Groups), ms(r.Time), ms(r.Wall),
+		ms(g.Transform), ms(g.Aggregate), humanize.IBytes(uint64(g.Memory)), rates(*r), choice)
 }
 
 func spillLine(r *gpubench.Result) string {

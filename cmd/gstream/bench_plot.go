@@ -12,19 +12,20 @@ import (
 )
 
 // plot draws each case as a bar: its rate as a fraction of its bound. The cases of the
-// benchmark join are points of charts below the bars.
+// benchmarks join and groupby are points of charts below the bars.
 func plot(w io.Writer, r benchReport) error {
 	const bar, gap, left, width = 16, 6, 380, 420
 	var bars []gpubench.Result
 	var charts []*chart
 	for _, res := range r.Results {
-		if res.Join == nil {
+		p := res.Point()
+		if p == nil {
 			bars = append(bars, res)
 			continue
 		}
-		at := slices.IndexFunc(charts, func(c *chart) bool { return c.title == res.Join.Chart })
+		at := slices.IndexFunc(charts, func(c *chart) bool { return c.title == p.Chart })
 		if at < 0 {
-			at, charts = len(charts), append(charts, &chart{title: res.Join.Chart})
+			at, charts = len(charts), append(charts, &chart{title: p.Chart})
 		}
 		charts[at].add(res)
 	}
@@ -64,7 +65,7 @@ const (
 	chartHeight   = 340
 )
 
-// chart is a figure of the benchmark join: rows a second over a parameter, a line an
+// chart is a figure of the benchmarks join and groupby: rows a second over a parameter, a line an
 // algorithm.
 type chart struct {
 	title  string
@@ -75,7 +76,7 @@ type chart struct {
 
 // add adds a point. A case that failed has none.
 func (c *chart) add(r gpubench.Result) {
-	j := r.Join
+	j := r.Point()
 	if !slices.Contains(c.at, j.At) {
 		c.at = append(c.at, j.At)
 	}
@@ -101,7 +102,7 @@ func (c *chart) draw(b *strings.Builder, left, top int) {
 	}
 	step := tick(most / 4)
 	most = max(step*math.Ceil(most/step), step)
-	fmt.Fprintf(b, `<text x="%d" y="%d" font-weight="bold">%s: rows of both sides a second</text>`+"\n", x0, y0-12, xml(c.title))
+	fmt.Fprintf(b, `<text x="%d" y="%d" font-weight="bold">%s: input rows a second</text>`+"\n", x0, y0-12, xml(c.title))
 	y := func(v float64) float64 { return float64(y0) + height*(1-v/most) }
 	for i := range int(math.Round(most/step)) + 1 {
 		v := float64(i) * step

@@ -179,15 +179,15 @@ func TestBenchMeasuresEveryPrimitiveOfTheCPU(t *testing.T) {
 	}
 	svg, err := os.ReadFile(picture)
 	require.NoError(t, err)
-	joins := 0
+	points := 0
 	for _, x := range r.Results {
-		if x.Join != nil {
-			joins++
+		if x.Point() != nil {
+			points++
 		}
 	}
-	assert.Equal(t, 9, joins)
-	assert.Equal(t, joins, strings.Count(string(svg), "<circle"))
-	assert.Equal(t, len(r.Results)-joins, strings.Count(string(svg), "<rect"))
+	assert.Equal(t, 9+11, points, "of joins and group-bys")
+	assert.Equal(t, points, strings.Count(string(svg), "<circle"))
+	assert.Equal(t, len(r.Results)-points, strings.Count(string(svg), "<rect"))
 }
 
 func TestBenchMeasuresJoinsByAlgorithms(t *testing.T) {
@@ -232,10 +232,12 @@ func TestBenchSaysWhatItCannotMeasure(t *testing.T) {
 		"bench sort --runs 0":           "--runs",
 		"bench sort --device tpu":       "--device tpu",
 		"bench sort --host-memory much": "--host-memory",
-		"bench sort --cases zipf":       "--cases is for the benchmark join",
+		"bench sort --cases zipf":       "--cases is for the benchmarks join and groupby",
 		"bench join --cases skew":       `no case of the benchmark join is named "skew"`,
 		"bench join --algorithm fast":   "no join algorithm is named \"fast\": name all, chosen, npj",
 		"bench join --stride-rows -1":   "--stride-rows",
+		"bench groupby --cases skew":    `no case of the benchmark groupby is named "skew"`,
+		"bench groupby --algorithm npj": "no group-by algorithm is named \"npj\": name all, chosen, hgb-g",
 	} {
 		code, stdout, stderr := gstream(strings.Fields(args)...)
 		assert.Equal(t, exitJob, code, args)

@@ -39,12 +39,8 @@ unless they are given from the root.`,
   gstream init data/orders.parquet data/customer.parquet --out revenue.yaml
   gstream init 'data/orders-*.parquet' --out - | less
   gstream run job.yaml && gstream show job.yaml`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return nil
-			}
-			return usageError(fmt.Errorf("%s takes a file or several, none is given; see %s --help", cmd.CommandPath(), cmd.CommandPath()))
-		},
+		Args: someFiles("file"),
+
 		ValidArgsFunction: completeFiles("parquet"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, sources, err := newJob(args, out)
@@ -188,6 +184,9 @@ func whyUnreadable(list []source.Unreadable) string {
 func openSource(path string) (*jobSource, error) {
 	if !utf8.ValidString(path) {
 		return nil, fmt.Errorf("%q: %w: the name is not UTF-8, so a job file cannot have it; rename the file or give a pattern such as *.parquet", path, errUsage)
+	}
+	if pipeline.New("").Read("file", path).Job().Elsewhere("file") {
+		return nil, usageError(fmt.Errorf("%s: object stores and other addresses are not supported yet; copy the files, or mount them as a folder", path))
 	}
 	t, err := parquet.Open([]string{path}, parquet.OpenOptions{})
 	if err != nil {

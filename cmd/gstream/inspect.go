@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -16,15 +17,33 @@ func newInspect() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "inspect FILE",
-		Short: "Show what a Parquet file says of itself",
+		Short: "Show what Parquet files say of themselves",
 		Long: `inspect prints a file's schema, row groups, codecs, encodings, sizes and
 statistics. It reads the file's footer only. Columns that jobs cannot read, as
-lists and structs, are marked.`,
-		Example: "  gstream inspect data/orders.parquet\n  gstream inspect data/orders.parquet --format json",
-		Args:    args(1, "one file"),
+lists and structs, are marked.
+
+Of a folder, or a pattern in quotes, it lists the files that a source of this path has,
+with their rows and sizes, and the schema, with what differs in another file.`,
+		Example: "  gstream inspect data/orders.parquet\n  gstream inspect data/lineitem\n  gstream inspect data/orders.parquet --format json",
+		Args:    args(1, "one file, folder or pattern"),
 
 		ValidArgsFunction: completeFiles("parquet"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			files, err := parquet.Files(args)
+			if err != nil {
+				return err
+			}
+			if len(files) != 1 || files[0] != args[0] {
+				all := filesInfo{Path: args[0]}
+				for _, path := range files {
+					info, err := parquet.Inspect(path)
+					if err != nil {
+						return err
+					}
+					all.add(info)
+				}
+				return printValue(cmd.OutOrStdout(), format, all)
+			}
 			info, err := parquet.Inspect(args[0])
 			if err != nil {
 				return err
@@ -34,6 +53,55 @@ lists and structs, are marked.`,
 	}
 	registerFormat(cmd, &format)
 	return cmd
+}
+
+// filesInfo prints the metadata of the files of a source.
+type filesInfo struct {
+	Path  string              `json:"path"`
+	Rows  int64               `json:"rows"`
+	Bytes int64               `json:"bytes"`
+	Files []*parquet.FileInfo `json:"files"`
+}
+
+func (f *filesInfo) add(info *parquet.FileInfo) {
+	f.Files = append(f.Files, info)
+	f.Rows, f.Bytes = f.Rows+info.Rows, f.Bytes+info.Bytes
+}
+
+func (f filesInfo) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s rows in %d files, %s\n", f.Path, humanize.Comma(f.Rows), len(f.Files), size(f.Bytes))
+	schemaOf := func(info *parquet.FileInfo) string {
+		var s strings.Builder
+		for _, c := range info.Columns {
+			writeColumn(&s, c, "  ")
+		}
+		return s.String()
+	}
+	first := schemaOf(f.Files[0])
+	b.WriteString("\nfiles\n")
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "  name\trows\trow groups\tsize\t")
+	for _, info := range f.Files {
+		name := info.Path
+		if rel, err := filepath.Rel(f.Path, info.Path); err == nil && !strings.HasPrefix(rel, "..") {
+			name = rel
+		}
+		note := ""
+		if schemaOf(info) != first {
+			note = "another schema"
+		}
+		fmt.Fprintf(t, "  %s\t%s\t%d\t%s\t%s\n", name, humanize.Comma(info.Rows), len(info.RowGroups), size(info.Bytes), note)
+	}
+	t.Flush()
+	b.WriteString("\nschema\n" + first)
+	for _, info := range f.Files[1:] {
+		if s := schemaOf(info); s != first {
+			fmt.Fprintf(&b, "\nschema of %s\n%s", info.Path, s)
+			break
+		}
+	}
+	return b.String()
 }
 
 // fileInfo prints the metadata of a file. JSON has every column chunk; text has the sums

@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -38,32 +40,53 @@ func (f *jobFlags) plan(path string) (*pipeline.Plan, error) {
 	return pipeline.NewPlan(job)
 }
 
+func (f *jobFlags) lint(path string, noData bool) error {
+	job, err := f.load(path)
+	if err != nil {
+		return err
+	}
+	if noData {
+		return pipeline.CheckForm(job)
+	}
+	p, err := pipeline.NewPlan(job)
+	if err != nil {
+		return err
+	}
+	return p.Close()
+}
+
 func newLint() *cobra.Command {
 	var flags jobFlags
+	var noData bool
 	cmd := &cobra.Command{
-		Use:   "lint JOB",
-		Short: "Check a job file without running it",
-		Long: `lint reads a job file, opens its sources and checks every key, variable, column
-name, type and expression. It lists all faults with file, line and column.`,
-		Example: "  gstream lint job.yaml\n  gstream lint job.yaml --set data=/data/tpch",
-		Args:    args(1, "one job file"),
+		Use:   "lint JOB...",
+		Short: "Check job files without running them",
+		Long: `lint reads job files, opens their sources and checks every key, variable, column
+name, type and expression. It lists all faults with file, line and column.
+
+With --no-data it opens no source, so it works where the data is not: it checks keys,
+variables, the names of sources and steps, the syntax of expressions and the names of
+functions, but neither columns nor types.`,
+		Example: "  gstream lint job.yaml\n  gstream lint load.yaml monthly.yaml --no-data\n  gstream lint job.yaml --set data=/data/tpch",
+		Args:    someFiles("job file"),
 
 		ValidArgsFunction: completeFiles("yaml", "yml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := flags.plan(args[0])
-			if err != nil {
-				return err
+			var errs []error
+			for _, path := range args {
+				errs = append(errs, flags.lint(path, noData))
 			}
-			return p.Close()
+			return errors.Join(errs...)
 		},
 	}
+	cmd.Flags().BoolVar(&noData, "no-data", false, "check what can be checked without opening the sources")
 	flags.register(cmd)
 	return cmd
 }
 
 func newExplain(left *leftovers) *cobra.Command {
-	var flags jobFlags
-	var format, device string
+	flags := runFlags{left: left}
+	var format string
 	var analyze bool
 	cmd := &cobra.Command{
 		Use:   "explain JOB",
@@ -75,13 +98,15 @@ some thousand rows of a table if the statistics of its files do not tell.
 
 With --analyze the job is run, all of it, and its output is removed at the end:
 each stage then says what it did, beside the estimate, and on a GPU how many kernels it launched, the
-time they took by the GPU's clock, and what crossed the link at which rate.`,
+time they took by the GPU's clock, and what crossed the link at which rate. The flags
+of gstream run for the device, the cores, the memory and the disk are for this run.`,
 		Example: "  gstream explain job.yaml\n  gstream explain job.yaml --analyze\n  gstream explain job.yaml --format json | jq .plan",
 		Args:    args(1, "one job file"),
 
 		ValidArgsFunction: completeFiles("yaml", "yml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkDevice(device); err != nil {
+			opt, err := flags.options(cmd)
+			if err != nil {
 				return err
 			}
 			p, err := flags.plan(args[0])
@@ -89,14 +114,18 @@ time they took by the GPU's clock, and what crossed the link at which rate.`,
 				return err
 			}
 			defer p.Close()
-			choice, err := p.ChooseDevice(pipeline.RunOptions{Use: device})
+			choice, err := p.ChooseDevice(opt)
 			if err != nil {
 				return err
 			}
 			e := p.Explain(choice.Device)
 			e.Choice = choice
 			if analyze {
-				r, err := p.Run(cmd.Context(), pipeline.RunOptions{Use: device, Discard: true, Leftover: left.add})
+				opt.Discard, opt.Leftover = true, left.add
+				if opt.Threads > 0 {
+					runtime.GOMAXPROCS(opt.Threads)
+				}
+				r, err := p.Run(cmd.Context(), opt)
 				left.clear()
 				if err != nil {
 					return err
@@ -108,7 +137,7 @@ time they took by the GPU's clock, and what crossed the link at which rate.`,
 	}
 	flags.register(cmd)
 	registerFormat(cmd, &format)
-	registerDevice(cmd, &device)
+	flags.registerMachine(cmd)
 	cmd.Flags().BoolVar(&analyze, "analyze", false, "run the job, remove its output, and say what every stage did")
 	return cmd
 }
@@ -175,8 +204,8 @@ func complete(cmd *cobra.Command, flag string, values ...string) {
 
 // completeFiles completes the argument with files of the given extensions.
 func completeFiles(extensions ...string) cobra.CompletionFunc {
-	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 && !strings.HasSuffix(cmd.Use, "...") {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		return extensions, cobra.ShellCompDirectiveFilterFileExt

@@ -74,7 +74,11 @@ Exit codes:
   3    bad data: a damaged file, a value that does not fit
   4    a memory budget is too small
   5    a file cannot be read or written
-  130  interrupted; 143 when by SIGTERM, 129 by SIGHUP`,
+  130  interrupted; 143 when by SIGTERM, 129 by SIGHUP
+
+After 4, 5, 130, 143 and 129 the same command may succeed later, with more memory or
+disk, or when the file can be read; after 2 and 3 it will not. Whatever the code, an
+output that is not complete does not appear.`,
 		Example: `  gstream init data/orders.parquet
   gstream run job.yaml
   gstream run job.yaml --set day=2026-01-31 --overwrite
@@ -93,6 +97,8 @@ Exit codes:
 			return nil
 		},
 	}
+	root.Version = version()
+	root.SetVersionTemplate(versionLine() + "\n")
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -108,7 +114,7 @@ Exit codes:
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
-	root.AddCommand(newRun(left), newLint(), newExplain(left), newCheck(), newShow(left), newInit(), newInspect(), newDevices(), newBench(), newSchema(), newVersion())
+	root.AddCommand(newRun(left), newLint(), newExplain(left), newCheck(), newShow(left), newInit(), newInspect(), newFunctions(), newDevices(), newBench(), newSchema(), newVersion())
 	return root
 }
 
@@ -119,5 +125,15 @@ func args(n int, what string) cobra.PositionalArgs {
 			return nil
 		}
 		return usageError(fmt.Errorf("%s takes %s, not %d arguments; see %s --help", cmd.CommandPath(), what, len(args), cmd.CommandPath()))
+	}
+}
+
+// someFiles checks that there is an argument. what names one.
+func someFiles(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return nil
+		}
+		return usageError(fmt.Errorf("%s takes a %s or several, none is given; see %s --help", cmd.CommandPath(), what, cmd.CommandPath()))
 	}
 }

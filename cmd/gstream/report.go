@@ -57,13 +57,19 @@ type reportFile struct {
 	flag string // name in errors
 	path string
 	file *os.File // nil without a report
+	// stdout is set for the path -.
+	stdout io.Writer
 	// remove removes the temporary until the report is written.
 	remove func() error
 }
 
-func openReport(flag, path string) (*reportFile, error) {
+func openReport(flag, path string, stdout io.Writer) (*reportFile, error) {
 	r := &reportFile{flag: flag, path: path, remove: func() error { return nil }}
-	if path == "" {
+	switch path {
+	case "":
+		return r, nil
+	case "-":
+		r.stdout = stdout
 		return r, nil
 	}
 	var err error
@@ -85,6 +91,9 @@ func openReport(flag, path string) (*reportFile, error) {
 
 // write writes the file and gives it its name.
 func (r *reportFile) write(fill func(io.Writer) error) error {
+	if r.stdout != nil {
+		return fill(r.stdout)
+	}
 	if r.file == nil {
 		return nil
 	}

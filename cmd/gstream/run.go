@@ -34,9 +34,11 @@ type runFlags struct {
 func newRun(left *leftovers) *cobra.Command {
 	f := runFlags{left: left}
 	cmd := &cobra.Command{
-		Use:   "run JOB",
-		Short: "Run a job",
-		Long: `run executes a job file. The output appears only when the whole run has
+		Use:   "run JOB...",
+		Short: "Run jobs",
+		Long: `run executes a job file, or several of them one after the other, with the device
+opened once; the memory of the first one is that of all. The first job that fails is
+the last one that runs. The output appears only when the whole run has
 succeeded; an error or an interrupt leaves nothing behind. At the end it prints a
 report of every stage to standard error.
 
@@ -61,24 +63,23 @@ The environment variables GSTREAM_HOST_MEMORY, GSTREAM_DEVICE_MEMORY, GSTREAM_TH
 GSTREAM_SPILL_DIR and GSTREAM_SPILL_LIMIT stand for the flags of these names.`,
 		Example: `  gstream run job.yaml
   gstream run job.yaml --set data=/data/tpch --set out=/tmp/result.parquet --overwrite
+  gstream run load.yaml monthly.yaml daily.yaml
   gstream run job.yaml --threads 8 --host-memory 16GiB --report report.json
   gstream run job.yaml --host-memory 2GiB --spill-dir /nvme --spill-limit 100GiB
   gstream run job.yaml --device cuda --device-memory 8GiB --timeline timeline.html`,
-		Args: args(1, "one job file"),
+		Args: someFiles("job file"),
 
 		ValidArgsFunction: completeFiles("yaml", "yml"),
-		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+		RunE:              f.run,
 	}
 	f.register(cmd)
 	f.registerMachine(cmd)
 	cmd.Flags().StringVar(&f.progress, "progress", "auto", "progress on standard error: auto (on a terminal), plain, json or none")
 	complete(cmd, "progress", "auto", "plain", "json", "none")
-	cmd.Flags().StringVar(&f.report, "report", "", "write the report as JSON to this file")
-	cmd.Flags().StringVar(&f.timeline, "timeline", "", "write a picture of what ran when as an HTML page to this file")
+	cmd.Flags().StringVar(&f.report, "report", "", "write the report as JSON to this file; - is standard output")
+	cmd.Flags().StringVar(&f.timeline, "timeline", "", "write a picture of what ran when as an HTML page to this file; - is standard output")
 	cmd.Flags().StringVar(&f.cpuProfile, "cpu-profile", "", "write a CPU profile for go tool pprof to this file")
 	cmd.Flags().BoolVar(&f.overwrite, "overwrite", false, "replace an output that exists: a file, or a folder with nothing but an earlier output")
-	cmd.Flags().StringVar(&f.joinFilters, "join-filters", pipeline.Auto, "joins that drop rows without a match while their probe side is scanned: auto (where few rows are expected to match), always or never")
-	complete(cmd, "join-filters", pipeline.Auto, pipeline.Always, pipeline.Never)
 	return cmd
 }
 
@@ -93,6 +94,8 @@ func (f *runFlags) registerMachine(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.spillCompression, "spill-compression", "", "compression of these files: lz4 (default) or none")
 	complete(cmd, "spill-compression", "lz4", "none")
 	cmd.Flags().StringVar(&f.strideSize, "stride-size", "", "size of a column of 8-byte values in a stride, as in 8MiB (default: what suits the device)")
+	cmd.Flags().StringVar(&f.joinFilters, "join-filters", pipeline.Auto, "joins that drop rows without a match while their probe side is scanned: auto (where few rows are expected to match), always or never")
+	complete(cmd, "join-filters", pipeline.Auto, pipeline.Always, pipeline.Never)
 }
 
 // environment sets flags that were not given from the environment.
@@ -185,7 +188,53 @@ func (a *aheadDevice) close() error {
 	return d.Close()
 }
 
-func (f *runFlags) run(cmd *cobra.Command, path string) error {
+// devicePool has the devices of several jobs, each opened once.
+type devicePool map[string]*aheadDevice
+
+// open begins to open the device that options ask for, unless it is open.
+func (p devicePool) open(opt pipeline.RunOptions) *aheadDevice {
+	d := p[opt.Use]
+	if d == nil {
+		d = &aheadDevice{}
+		p[opt.Use] = d
+		d.open(opt)
+	}
+	return d
+}
+
+func (p devicePool) close() error {
+	var errs []error
+	for _, d := range p {
+		errs = append(errs, d.close())
+	}
+	return errors.Join(errs...)
+}
+
+// run runs the jobs one after the other, up to the first that fails.
+func (f *runFlags) run(cmd *cobra.Command, paths []string) (err error) {
+	if len(paths) > 1 {
+		for flag, path := range map[string]string{"--report": f.report, "--timeline": f.timeline} {
+			if path != "" && path != "-" {
+				return usageError(fmt.Errorf("%s %s: a file takes one job, not %d; - is standard output, which takes those of all", flag, path, len(paths)))
+			}
+		}
+	}
+	devices := devicePool{}
+	if !f.left.ends {
+		defer func() { err = errors.Join(err, devices.close()) }()
+	}
+	for i, path := range paths {
+		if err := f.runOne(cmd, path, devices); err != nil {
+			if rest := len(paths) - i - 1; rest > 0 {
+				slog.Error("a job failed, so those after it do not run", "job", path, "left", rest)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *runFlags) runOne(cmd *cobra.Command, path string, devices devicePool) error {
 	show, err := newProgress(f.progress, cmd.ErrOrStderr())
 	if err != nil {
 		return err
@@ -194,7 +243,7 @@ func (f *runFlags) run(cmd *cobra.Command, path string) error {
 		f.left.quiet.Store(true)
 		logRecords(cmd)
 	}
-	result, err := f.execute(cmd, path, show)
+	result, err := f.execute(cmd, path, show, devices)
 	show.end(result, err, codeOf(cmd.Context(), err))
 	switch {
 	case f.progress == "json" && err != nil:
@@ -223,7 +272,7 @@ func logRecords(cmd *cobra.Command) {
 }
 
 // execute plans and runs a job. The report is nil when the run did not begin.
-func (f *runFlags) execute(cmd *cobra.Command, path string, show progress) (result *pipeline.Report, err error) {
+func (f *runFlags) execute(cmd *cobra.Command, path string, show progress, devices devicePool) (result *pipeline.Report, err error) {
 	begin := time.Now()
 	opt, err := f.options(cmd)
 	if err != nil {
@@ -243,7 +292,7 @@ func (f *runFlags) execute(cmd *cobra.Command, path string, show progress) (resu
 		}
 		defer pprof.StopCPUProfile()
 	}
-	report, err := openReport("--report", f.report)
+	report, err := openReport("--report", f.report, cmd.OutOrStdout())
 	if err != nil {
 		return nil, err
 	}
@@ -251,7 +300,7 @@ func (f *runFlags) execute(cmd *cobra.Command, path string, show progress) (resu
 	defer func() {
 		err = errors.Join(err, report.write(func(w io.Writer) error { return printJSON(w, ended(result, err)) }), report.close())
 	}()
-	timeline, err := openReport("--timeline", f.timeline)
+	timeline, err := openReport("--timeline", f.timeline, cmd.OutOrStdout())
 	if err != nil {
 		return nil, err
 	}
@@ -261,12 +310,9 @@ func (f *runFlags) execute(cmd *cobra.Command, path string, show progress) (resu
 	if err != nil {
 		return nil, err
 	}
-	var device aheadDevice
+	var device *aheadDevice
 	if opt.Use != pipeline.Auto {
-		device.open(opt.For(job))
-	}
-	if !f.left.ends {
-		defer func() { err = errors.Join(err, device.close()) }()
+		device = devices.open(opt.For(job))
 	}
 	p, err := pipeline.NewPlan(job)
 	if err != nil {
@@ -283,7 +329,7 @@ func (f *runFlags) execute(cmd *cobra.Command, path string, show progress) (resu
 		if choice.Device == pipeline.Host {
 			auto.Use = pipeline.Host
 		}
-		device.open(auto)
+		device = devices.open(auto)
 	}
 	if opt.Device, err = device.wait(); err != nil {
 		return nil, err

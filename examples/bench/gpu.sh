@@ -6,7 +6,7 @@
 #   CGO_ENABLED=0 go build -o BIN/gstream ./cmd/gstream
 #   gpu/cuda/kernels/build.sh BIN
 #
-#   examples/bench/gpu.sh BIN OUT tests sanitizers bench joins jobs
+#   examples/bench/gpu.sh BIN OUT tests sanitizers bench joins groups jobs
 #
 # runs these parts one after the other and prints the result of each. Logs, JSON and
 # pictures go to OUT. It exits with 1 when a part failed.
@@ -65,6 +65,10 @@ bench() {
 
 joins() {
 	TAIL=1000 run joins "$bin/gstream" bench join --cases "${CASES:-all}" --algorithm all --json "$out/joins.json" --plot "$out/joins.svg"
+}
+
+groups() {
+	TAIL=1000 run groups "$bin/gstream" bench groupby --cases "${CASES:-all}" --algorithm all --runs 3 --json "$out/groupby.json" --plot "$out/groupby.svg"
 }
 
 jobs() {

@@ -19,9 +19,10 @@ func (e *evaluation) canFail(i int) bool {
 	in := &e.p.Code[i]
 	arg := func(k int) gpu.Type { return e.typeOf(in.Args[k]) }
 	switch in.Op {
-	case gpu.OpAdd, gpu.OpSub, gpu.OpMul, gpu.OpNeg, gpu.OpAbs, gpu.OpRound, gpu.OpFloor, gpu.OpCeil, gpu.OpTrunc, gpu.OpQuo, gpu.OpMod:
+	case gpu.OpAdd, gpu.OpSub, gpu.OpMul, gpu.OpNeg, gpu.OpAbs, gpu.OpRound, gpu.OpFloor, gpu.OpCeil, gpu.OpTrunc, gpu.OpQuo, gpu.OpMod,
+		gpu.OpShiftLeft, gpu.OpGCD:
 		return !arg(0).IsFloat() || zeroFails(in)
-	case gpu.OpDateTrunc, gpu.OpAddMonths:
+	case gpu.OpDateTrunc, gpu.OpAddMonths, gpu.OpMakeDate, gpu.OpAssert:
 		return true
 	case gpu.OpSelect:
 		return !in.Type.Wide && (arg(1).Wide || arg(2).Wide)
@@ -173,12 +174,18 @@ func rowError(in *gpu.Instr, args []gpu.Scalar) error {
 	case (in.Op == gpu.OpQuo || in.Op == gpu.OpMod) && args[1].Int.Sign() == 0 && args[1].Float == 0:
 		return failed("%s is divided by zero; with nullif(divisor, 0) the result is null", args[0])
 	}
+	if in.Op == gpu.OpAssert {
+		return failed("%s", in.Value.Str)
+	}
 	text := ""
 	for k, v := range args {
 		if k > 0 {
 			text += " and "
 		}
 		text += v.String()
+	}
+	if in.Op == gpu.OpMakeDate {
+		return failed("there is no date of the year, month and day %s", text)
 	}
 	if t.Kind == gpu.Decimal && !t.Wide && t.Precision > gpu.MaxNarrowPrecision {
 		return failed("the result for %s does not fit 64 bits, although the column statistics of the file promised so: the file is damaged or its statistics are wrong", text)

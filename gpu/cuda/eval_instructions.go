@@ -15,11 +15,17 @@ var kernelNames = map[gpu.Op]string{
 	gpu.OpPow: "pow", gpu.OpNeg: "neg", gpu.OpAbs: "abs", gpu.OpSign: "sign", gpu.OpRound: "round",
 	gpu.OpFloor: "floor", gpu.OpCeil: "ceil", gpu.OpTrunc: "trunc",
 	gpu.OpReverse: "reverse", gpu.OpConcat: "concat", gpu.OpReplace: "replace",
+	gpu.OpAtan2: "atan2", gpu.OpRepeat: "repeat", gpu.OpTranslate: "translate", gpu.OpChr: "chr",
+	gpu.OpBitAnd: "bit_and", gpu.OpBitOr: "bit_or", gpu.OpBitXor: "bit_xor", gpu.OpShiftLeft: "shift_left", gpu.OpShiftRight: "shift_right", gpu.OpGCD: "gcd",
 	gpu.OpStartsWith: "starts_with", gpu.OpEndsWith: "ends_with", gpu.OpContains: "contains",
 }
 
 var mathNames = [...]string{gpu.MathSqrt: "sqrt", gpu.MathCbrt: "cbrt", gpu.MathExp: "exp", gpu.MathLn: "ln",
-	gpu.MathLog2: "log2", gpu.MathLog10: "log10"}
+	gpu.MathLog2: "log2", gpu.MathLog10: "log10",
+	gpu.MathSin: "sin", gpu.MathCos: "cos", gpu.MathTan: "tan", gpu.MathAsin: "asin", gpu.MathAcos: "acos", gpu.MathAtan: "atan",
+	gpu.MathSinh: "sinh", gpu.MathCosh: "cosh", gpu.MathTanh: "tanh", gpu.MathAsinh: "asinh", gpu.MathAcosh: "acosh", gpu.MathAtanh: "atanh"}
+
+var digestNames = [...]string{gpu.MD5: "md5", gpu.SHA1: "sha1", gpu.SHA256: "sha256"}
 
 // execute computes the result of instruction i.
 func (e *evaluation) execute(i int) register {
@@ -33,7 +39,8 @@ func (e *evaluation) execute(i int) register {
 		return e.constant(in.Value)
 	case gpu.OpCast:
 		return e.cast(i, args[0])
-	case gpu.OpAdd, gpu.OpSub, gpu.OpMul, gpu.OpDiv, gpu.OpQuo, gpu.OpMod, gpu.OpPow, gpu.OpNeg, gpu.OpAbs, gpu.OpSign, gpu.OpMath:
+	case gpu.OpAdd, gpu.OpSub, gpu.OpMul, gpu.OpDiv, gpu.OpQuo, gpu.OpMod, gpu.OpPow, gpu.OpNeg, gpu.OpAbs, gpu.OpSign, gpu.OpMath,
+		gpu.OpAtan2, gpu.OpBitAnd, gpu.OpBitOr, gpu.OpBitXor, gpu.OpShiftLeft, gpu.OpShiftRight, gpu.OpGCD:
 		return e.arithmetic(i, args)
 	case gpu.OpRound, gpu.OpFloor, gpu.OpCeil, gpu.OpTrunc:
 		return e.round(i, args[0])
@@ -45,15 +52,24 @@ func (e *evaluation) execute(i int) register {
 		return e.logic(in, args)
 	case gpu.OpSelect:
 		return e.choose(i, args)
-	case gpu.OpExtract, gpu.OpDateTrunc, gpu.OpAddMonths:
+	case gpu.OpExtract, gpu.OpDateTrunc, gpu.OpAddMonths, gpu.OpMakeDate:
 		return e.dates(i, args)
 	case gpu.OpLike, gpu.OpILike:
+		if len(args) == 2 {
+			return e.examine(in, args)
+		}
 		return e.like(in, args[0])
-	case gpu.OpLength, gpu.OpPosition, gpu.OpStartsWith, gpu.OpEndsWith, gpu.OpContains:
+	case gpu.OpAssert:
+		return e.assert(i, args[0])
+	case gpu.OpStep:
+		return e.step(in, args[0])
+	case gpu.OpBitCount:
 		return e.examine(in, args)
-	case gpu.OpSubstring, gpu.OpTrim:
+	case gpu.OpLength, gpu.OpPosition, gpu.OpStartsWith, gpu.OpEndsWith, gpu.OpContains, gpu.OpCodePoint:
+		return e.examine(in, args)
+	case gpu.OpSubstring, gpu.OpTrim, gpu.OpSplitPart:
 		return e.view(in, args)
-	case gpu.OpLower, gpu.OpUpper, gpu.OpReverse, gpu.OpConcat, gpu.OpReplace:
+	case gpu.OpLower, gpu.OpUpper, gpu.OpReverse, gpu.OpConcat, gpu.OpReplace, gpu.OpRepeat, gpu.OpTranslate, gpu.OpChr, gpu.OpDigest:
 		return e.make(in, args)
 	}
 	e.fail(fmt.Errorf("evaluate: operation %d is not known", in.Op))
@@ -120,6 +136,9 @@ func (e *evaluation) arithmetic(i int, args []*register) register {
 	}
 	if in.Type.Kind == gpu.Time {
 		a.q = in.Type.Unit.PerDay()
+	}
+	if in.Op == gpu.OpShiftLeft || in.Op == gpu.OpShiftRight {
+		a.p = int64(8 * in.Type.Width())
 	}
 	e.checked(i, &out, &a, false)
 	e.rows("eval_"+kernelNames[in.Op]+"_int", a)
@@ -353,11 +372,38 @@ func (e *evaluation) dates(i int, args []*register) register {
 	case in.Op == gpu.OpDateTrunc:
 		kernel = "eval_date_trunc"
 		e.checked(i, &out, &a, false)
+	case in.Op == gpu.OpMakeDate:
+		kernel = "eval_make_date"
+		e.checked(i, &out, &a, false)
 	case in.Op == gpu.OpAddMonths:
 		kernel = "eval_add_months"
 		e.checked(i, &out, &a, false)
 	}
 	e.rows(kernel, a)
+	return out
+}
+
+// step runs OpStep.
+func (e *evaluation) step(in *gpu.Instr, x *register) register {
+	out := e.result(in.Type, x.valid)
+	a := e.args(&out, x)
+	values := make([]int64, len(in.Set))
+	for k, v := range in.Set {
+		values[k] = v.Int.Int64()
+	}
+	set := e.upload(gpu.BytesOf(values))
+	a.set, a.p = addr(set), int64(in.N)
+	e.rows("eval_step", a)
+	e.free(set)
+	return out
+}
+
+// assert runs OpAssert.
+func (e *evaluation) assert(i int, x *register) register {
+	out := e.result(e.p.Code[i].Type, x.valid)
+	a := e.args(&out, x)
+	e.checked(i, &out, &a, false)
+	e.rows("eval_assert", a)
 	return out
 }
 
@@ -369,8 +415,17 @@ func (e *evaluation) examine(in *gpu.Instr, args []*register) register {
 	switch in.Op {
 	case gpu.OpLength:
 		kernel = "length"
-		if args[0].typ.Kind == gpu.Binary {
+		if in.N == 1 || args[0].typ.Kind == gpu.Binary {
 			a.mode = 1
+		}
+	case gpu.OpCodePoint:
+		kernel, a.p = "code_point", int64(in.N)
+	case gpu.OpBitCount:
+		kernel, a.p = "bit_count", int64(8*args[0].typ.Width())
+	case gpu.OpLike, gpu.OpILike:
+		kernel = "like_column"
+		if in.Op == gpu.OpILike {
+			a.table, a.q = e.lowerCase(), int64(caseTableSize)
 		}
 	case gpu.OpPosition:
 		kernel = "position"
@@ -389,6 +444,10 @@ func (e *evaluation) view(in *gpu.Instr, args []*register) register {
 		e.rows("eval_trim", a)
 		return out
 	}
+	if in.Op == gpu.OpSplitPart {
+		e.rows("eval_split_part", a)
+		return out
+	}
 	if len(args) == 3 {
 		a.mode = 1
 	}
@@ -402,6 +461,8 @@ func (e *evaluation) make(in *gpu.Instr, args []*register) register {
 	a := e.args(&out, args...)
 	kernel := kernelNames[in.Op]
 	switch in.Op {
+	case gpu.OpDigest:
+		kernel = digestNames[in.N]
 	case gpu.OpLower:
 		kernel, a.table, a.p = "case", e.lowerCase(), int64(caseTableSize)
 	case gpu.OpUpper:

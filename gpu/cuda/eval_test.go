@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
@@ -50,7 +51,7 @@ func TestExpressionsGiveTheHostsResults(t *testing.T) {
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
 		if n, err := expr.Parse(lines.Text()); err == nil && !strings.HasPrefix(lines.Text(), "#") {
-			if e, err := expr.Bind(n, &expr.Scope{Schema: schema, Fold: host.Fold}); err == nil {
+			if e, err := expr.Bind(n, &expr.Scope{Schema: schema, Fold: host.Fold, Now: time.Unix(1.8e9, 0)}); err == nil {
 				all = append(all, e)
 			}
 		}
@@ -88,6 +89,28 @@ func TestExpressionsGiveTheHostsResults(t *testing.T) {
 	for variant := range 4 {
 		run(3000, variant%2 == 1, 0.2*float64(variant/2), gputest.Wild, safe...)
 	}
+}
+
+// TestExamplesOfTheReferenceGiveTheHostsResults evaluates the examples of the reference
+// without folding, so that kernels run over their constants.
+func TestExamplesOfTheReferenceGiveTheHostsResults(t *testing.T) {
+	p := newPair(t)
+	var all []*expr.Expr
+	for _, e := range expr.Reference() {
+		for _, x := range e.Examples {
+			n, err := expr.Parse(x.SQL)
+			require.NoError(t, err)
+			bound, err := expr.Bind(n, &expr.Scope{Schema: &gpu.Schema{}, Now: time.Unix(1.8e9, 0)})
+			require.NoError(t, err, x.SQL)
+			all = append(all, bound)
+			prog, _, err := expr.Compile(&gpu.Schema{}, bound)
+			require.NoError(t, err)
+			p.Require(prog, nil, 70, x.SQL)
+		}
+	}
+	prog, _, err := expr.Compile(&gpu.Schema{}, all...)
+	require.NoError(t, err)
+	p.Require(prog, nil, 3000, "all examples")
 }
 
 func TestTheFirstFailureOfTheHostIsReported(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/bits"
 	"math/rand/v2"
+	"slices"
 	"unsafe"
 
 	"github.com/gstream/gstream/gpu"
@@ -68,16 +69,14 @@ func joinRows(width int) int {
 // partitionMatcher is the matcher of two partitioned sides. The device plans the work
 // items. Blocks of the kernel remember where they stopped, so that the next call goes on.
 type partitionMatcher struct {
-	dev          *Device
-	lease        *gpu.Lease
-	build, probe gpu.Partitioned
-	width        int    // bytes of the key
-	mul          uint64 // odd; makes buckets of keys
-	capacity     int    // build rows of a table
-	blocks       int
-	most         int // items of each list
-	items, late  *gpu.Buffer
-	work         *gpu.Buffer // JoinState, then for both kernels a JoinPlace a block
+	partitionedSides
+	width       int    // bytes of the key
+	mul         uint64 // odd; makes buckets of keys
+	capacity    int    // build rows of a table
+	blocks      int
+	most        int // items of each list
+	items, late *gpu.Buffer
+	work        *gpu.Buffer // JoinState, then for both kernels a JoinPlace a block
 	partitionProgress
 }
 
@@ -99,7 +98,7 @@ func (q *queue) MatchPartitions(l *gpu.Lease, build, probe gpu.Partitioned, how 
 	if how.Output != gpu.PairsFused || build.Chain.Len > 0 || probe.Chain.Len > 0 {
 		return o.matchRadix(build, probe, how), nil
 	}
-	m := &partitionMatcher{dev: q.dev, lease: l, build: build, probe: probe, width: build.Key.Type.Width(), mul: rand.Uint64() | 1}
+	m := &partitionMatcher{partitionedSides: partitionedSides{q.dev, build, probe}, width: build.Key.Type.Width(), mul: rand.Uint64() | 1}
 	m.plan(o, how.Whole)
 	return m, nil
 }
@@ -305,9 +304,7 @@ func (m *partitionMatcher) run(o *op, kernel string, a joinArgs, shared int) joi
 	launch(o, fmt.Sprintf("%s_k%d", kernel, m.width), min(m.blocks, m.dev.props.multiprocessors*perMulti), joinThreads, shared, a)
 	found := make([]joinState, 1)
 	o.read(m.work, 0, gpu.BytesOf(found))
-	if found[0].wrong != 0 {
-		o.fail(fmt.Errorf("partitioned join: offsets descend or leave the key of %d build rows and %d probe rows", m.build.Key.Len, m.probe.Key.Len))
-	}
+	m.wrong(o, found[0])
 	return found[0]
 }
 
@@ -385,51 +382,28 @@ func (m *partitionMatcher) room(limit int) int {
 }
 
 // Next implements gpu.Matcher.
-func (m *partitionMatcher) Next(gq gpu.Queue, l *gpu.Lease, limit int) (probe, build gpu.Column, more bool, err error) {
-	q, err := m.dev.queue(gq)
-	if err != nil {
-		return probe, build, false, err
-	}
-	out, more, err := m.ids(q, l, limit)
-	return out[0], out[1], more, err
-}
-
-func (m *partitionMatcher) ids(q *queue, l *gpu.Lease, limit int) (out [2]gpu.Column, more bool, err error) {
-	o := q.begin("join partitions, pairs", l)
-	defer end(o, &out, &err)
-	room := m.room(limit)
-	ids := [2]*gpu.Buffer{o.alloc(int64(room) * 4), o.alloc(int64(room) * 4)}
-	more = m.next(o, []joinColumn{{dst: ids[0], width: 4}, {dst: ids[1], width: 4, build: true}}, room, func(rows int) {
-		for i := range out {
-			out[i] = gpu.Column{Type: gpu.Of(gpu.Int32), Len: rows, Data: o.shrink(ids[i], int64(rows)*4)}
-		}
+func (m *partitionMatcher) Next(q gpu.Queue, l *gpu.Lease, limit int) (probe, build gpu.Column, more bool, err error) {
+	return m.pairs(q, l, func(o *op, f func(ids [2]*gpu.Buffer, rows int)) (more bool) {
+		room := m.room(limit)
+		ids := o.pairsOf(room)
+		return m.next(o, []joinColumn{{dst: ids[0], width: 4}, {dst: ids[1], width: 4, build: true}}, room, func(rows int) { f(ids, rows) })
 	})
-	return out, more, nil
 }
 
 // Join implements gpu.Matcher: match and materialise in one kernel. Bitmaps are written as
 // a byte a row, then packed. Strings are gathered by row ids.
-func (m *partitionMatcher) Join(gq gpu.Queue, l *gpu.Lease, probe, build []gpu.Column, limit int) (out []gpu.Column, rows int, more bool, err error) {
-	q, err := m.dev.queue(gq)
-	if err != nil {
-		return nil, 0, false, err
-	}
-	o := q.begin("join partitions", l)
-	defer end(o, &out, &err)
-	o.takes(probe...)
-	o.takes(build...)
-	if err := checkSides(probe, build, m.probe, m.build); err != nil {
-		return nil, 0, false, err
-	}
-	j := materialiser{op: o, room: m.room(limit), unpacked: map[*gpu.Buffer]*gpu.Buffer{}}
-	for i, c := range append(append([]gpu.Column{}, probe...), build...) {
-		j.add(c, i >= len(probe))
-	}
-	more = m.next(o, j.columns, j.room, func(n int) {
-		rows = n
-		out = j.result(n)
+func (m *partitionMatcher) Join(q gpu.Queue, l *gpu.Lease, probe, build []gpu.Column, limit int) (out []gpu.Column, rows int, more bool, err error) {
+	more, err = m.columns(q, l, probe, build, &out, func(o *op) (more bool) {
+		j := materialiser{op: o, room: m.room(limit), unpacked: map[*gpu.Buffer]*gpu.Buffer{}}
+		for i, c := range slices.Concat(probe, build) {
+			j.add(c, i >= len(probe))
+		}
+		return m.next(o, j.columns, j.room, func(n int) {
+			rows = n
+			out = j.result(n)
+		})
 	})
-	return out, rows, more, nil
+	return out, rows, more, err
 }
 
 // materialiser makes columns of pairs.
@@ -555,26 +529,85 @@ func (o *op) shrink(b *gpu.Buffer, n int64) *gpu.Buffer {
 }
 
 // Matched implements gpu.Matcher.
-func (m *partitionMatcher) Matched(gq gpu.Queue, l *gpu.Lease) (out gpu.Column, err error) {
-	q, err := m.dev.queue(gq)
+func (m *partitionMatcher) Matched(q gpu.Queue, l *gpu.Lease) (gpu.Column, error) {
+	return m.marked(q, l, m.work, func(o *op, matched uint64) {
+		o.fill(m.work, int64(unsafe.Offsetof(joinState{}.taken)), 4, 0)
+		m.begin(o, 0)
+		a, shared := m.args(nil, joinLimit, false)
+		a.matched = matched
+		m.run(o, "join_mark", a, shared)
+	})
+}
+
+// partitionedSides are the sides of a matcher of partitions, with what such matchers do alike.
+type partitionedSides struct {
+	dev          *Device
+	build, probe gpu.Partitioned
+}
+
+// pairs returns the row ids of the pairs that next finds. f takes their buffers.
+func (s *partitionedSides) pairs(gq gpu.Queue, l *gpu.Lease, next func(o *op, f func(ids [2]*gpu.Buffer, rows int)) (more bool)) (probe, build gpu.Column, more bool, err error) {
+	q, err := s.dev.queue(gq)
+	if err != nil {
+		return probe, build, false, err
+	}
+	var out [2]gpu.Column
+	func() {
+		o := q.begin("join partitions, pairs", l)
+		defer end(o, &out, &err)
+		more = next(o, func(ids [2]*gpu.Buffer, rows int) {
+			for i := range out {
+				out[i] = gpu.Column{Type: gpu.Of(gpu.Int32), Len: rows, Data: o.shrink(ids[i], int64(rows)*4)}
+			}
+		})
+	}()
+	return out[0], out[1], more, err
+}
+
+// columns runs next, which makes out of columns of the sides.
+func (s *partitionedSides) columns(gq gpu.Queue, l *gpu.Lease, probe, build []gpu.Column, out *[]gpu.Column, next func(o *op) (more bool)) (more bool, err error) {
+	q, err := s.dev.queue(gq)
+	if err != nil {
+		return false, err
+	}
+	o := q.begin("join partitions", l)
+	defer end(o, out, &err)
+	o.takes(probe...)
+	o.takes(build...)
+	for side, cols := range [][]gpu.Column{probe, build} {
+		for _, c := range cols {
+			if n := []int{s.probe.Key.Len, s.build.Key.Len}[side]; c.Len != n {
+				return false, fmt.Errorf("partitioned join: a column of %d rows of a side of %d", c.Len, n)
+			}
+		}
+	}
+	return next(o), nil
+}
+
+// marked returns the bitmap of the probe rows with a match. mark lets the blocks begin anew and
+// sets the bits at an address. Then they go back to where they were, which is in work.
+func (s *partitionedSides) marked(gq gpu.Queue, l *gpu.Lease, work *gpu.Buffer, mark func(o *op, matched uint64)) (out gpu.Column, err error) {
+	q, err := s.dev.queue(gq)
 	if err != nil {
 		return out, err
 	}
 	o := q.begin("matched", l)
 	defer end(o, &out, &err)
-	n := gpu.BitmapBytes(m.probe.Key.Len)
-	matched, before := o.alloc(n), o.alloc(m.work.Size())
+	n := gpu.BitmapBytes(s.probe.Key.Len)
+	matched, before := o.alloc(n), o.alloc(work.Size())
 	if o.failed() {
 		return out, nil
 	}
 	o.fill(matched, 0, n, 0)
-	// All items, whatever Next has returned: the blocks begin anew, and go back.
-	o.copy(before, 0, m.work, 0, m.work.Size())
-	o.fill(m.work, int64(unsafe.Offsetof(joinState{}.taken)), 4, 0)
-	m.begin(o, 0)
-	a, shared := m.args(nil, joinLimit, false)
-	a.matched = addr(matched)
-	m.run(o, "join_mark", a, shared)
-	o.copy(m.work, 0, before, 0, m.work.Size())
-	return gpu.Column{Type: gpu.Of(gpu.Bool), Len: m.probe.Key.Len, Data: o.keep(matched)}, nil
+	o.copy(before, 0, work, 0, work.Size())
+	mark(o, addr(matched))
+	o.copy(work, 0, before, 0, work.Size())
+	return gpu.Column{Type: gpu.Of(gpu.Bool), Len: s.probe.Key.Len, Data: o.keep(matched)}, nil
+}
+
+// wrong fails when a kernel has found that the offsets of the sides are wrong.
+func (s *partitionedSides) wrong(o *op, state joinState) {
+	if state.wrong != 0 {
+		o.fail(fmt.Errorf("partitioned join: offsets descend or leave the key of %d build rows and %d probe rows", s.build.Key.Len, s.probe.Key.Len))
+	}
 }

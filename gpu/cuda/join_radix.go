@@ -42,8 +42,7 @@ const (
 // radixMatcher is the matcher of partitioned sides in one of the ways of Rui & Tu. Blocks and
 // threads of its kernels remember where they stopped, so that the next call goes on.
 type radixMatcher struct {
-	dev          *Device
-	build, probe gpu.Partitioned
+	partitionedSides
 	way          string // of the kernels: "exact", "pages" or "direct"
 	args         radixArgs
 	shared       int
@@ -58,7 +57,7 @@ type radixMatcher struct {
 
 // matchRadix makes the matcher of MatchPartitions that writes pairs of row ids.
 func (o *op) matchRadix(build, probe gpu.Partitioned, how gpu.Probing) *radixMatcher {
-	m := &radixMatcher{dev: o.q.dev, build: build, probe: probe, total: -1, way: map[gpu.PairOutput]string{gpu.PairsFused: "direct", gpu.PairsDirect: "direct",
+	m := &radixMatcher{partitionedSides: partitionedSides{o.q.dev, build, probe}, total: -1, way: map[gpu.PairOutput]string{gpu.PairsFused: "direct", gpu.PairsDirect: "direct",
 		gpu.PairsCounted: "exact", gpu.PairsPaged: "pages"}[how.Output]}
 	partitions := build.Offsets.Len - 1
 	mean := build.Key.Len/max(partitions, 1) + 1
@@ -150,9 +149,7 @@ func (m *radixMatcher) gaps(slots int) int {
 func (m *radixMatcher) state(o *op) radixState {
 	found := make([]radixState, 1)
 	o.read(m.work, 0, gpu.BytesOf(found))
-	if found[0].join.wrong != 0 {
-		o.fail(fmt.Errorf("partitioned join: offsets descend or leave the key of %d build rows and %d probe rows", m.build.Key.Len, m.probe.Key.Len))
-	}
+	m.wrong(o, found[0].join)
 	return found[0]
 }
 
@@ -248,80 +245,29 @@ func (m *radixMatcher) direct(o *op, slots int) (ids [2]*gpu.Buffer, rows int, d
 }
 
 // Next implements gpu.Matcher.
-func (m *radixMatcher) Next(gq gpu.Queue, l *gpu.Lease, limit int) (probe, build gpu.Column, more bool, err error) {
-	q, err := m.dev.queue(gq)
-	if err != nil {
-		return probe, build, false, err
-	}
-	out, more, err := m.ids(q, l, limit)
-	return out[0], out[1], more, err
-}
-
-func (m *radixMatcher) ids(q *queue, l *gpu.Lease, limit int) (out [2]gpu.Column, more bool, err error) {
-	o := q.begin("join partitions, pairs", l)
-	defer end(o, &out, &err)
-	more = m.next(o, limit, func(ids [2]*gpu.Buffer, rows int) {
-		for i := range out {
-			out[i] = gpu.Column{Type: gpu.Of(gpu.Int32), Len: rows, Data: o.shrink(ids[i], int64(rows)*4)}
-		}
-	})
-	return out, more, nil
+func (m *radixMatcher) Next(q gpu.Queue, l *gpu.Lease, limit int) (probe, build gpu.Column, more bool, err error) {
+	return m.pairs(q, l, func(o *op, f func(ids [2]*gpu.Buffer, rows int)) (more bool) { return m.next(o, limit, f) })
 }
 
 // Join implements gpu.Matcher.
-func (m *radixMatcher) Join(gq gpu.Queue, l *gpu.Lease, probe, build []gpu.Column, limit int) (out []gpu.Column, rows int, more bool, err error) {
-	q, err := m.dev.queue(gq)
-	if err != nil {
-		return nil, 0, false, err
-	}
-	o := q.begin("join partitions", l)
-	defer end(o, &out, &err)
-	o.takes(probe...)
-	o.takes(build...)
-	if err := checkSides(probe, build, m.probe, m.build); err != nil {
-		return nil, 0, false, err
-	}
-	more = m.next(o, limit, func(ids [2]*gpu.Buffer, n int) {
-		o.begins("materialise")
-		rows = n
-		out = append(o.gather(probe, ids[0], n, false), o.gather(build, ids[1], n, false)...)
+func (m *radixMatcher) Join(q gpu.Queue, l *gpu.Lease, probe, build []gpu.Column, limit int) (out []gpu.Column, rows int, more bool, err error) {
+	more, err = m.columns(q, l, probe, build, &out, func(o *op) (more bool) {
+		return m.next(o, limit, func(ids [2]*gpu.Buffer, n int) {
+			o.begins("materialise")
+			rows = n
+			out = append(o.gather(probe, ids[0], n, false), o.gather(build, ids[1], n, false)...)
+		})
 	})
-	return out, rows, more, nil
-}
-
-// checkSides returns an error when columns have not the rows of the sides.
-func checkSides(probe, build []gpu.Column, probeSide, buildSide gpu.Partitioned) error {
-	for side, cols := range [][]gpu.Column{probe, build} {
-		for _, c := range cols {
-			if n := []int{probeSide.Key.Len, buildSide.Key.Len}[side]; c.Len != n {
-				return fmt.Errorf("partitioned join: a column of %d rows of a side of %d", c.Len, n)
-			}
-		}
-	}
-	return nil
+	return out, rows, more, err
 }
 
 // Matched implements gpu.Matcher.
-func (m *radixMatcher) Matched(gq gpu.Queue, l *gpu.Lease) (out gpu.Column, err error) {
-	q, err := m.dev.queue(gq)
-	if err != nil {
-		return out, err
-	}
-	o := q.begin("matched", l)
-	defer end(o, &out, &err)
-	n := gpu.BitmapBytes(m.probe.Key.Len)
-	matched, before := o.alloc(n), o.alloc(m.work.Size())
-	if o.failed() {
-		return out, nil
-	}
-	o.fill(matched, 0, n, 0)
-	// All items, whatever Next has returned: the blocks begin anew, and go back.
-	o.copy(before, 0, m.work, 0, m.work.Size())
-	m.begin(o)
-	a := m.args
-	a.matched = addr(matched)
-	m.launch(o, "mark", a)
-	m.state(o)
-	o.copy(m.work, 0, before, 0, m.work.Size())
-	return gpu.Column{Type: gpu.Of(gpu.Bool), Len: m.probe.Key.Len, Data: o.keep(matched)}, nil
+func (m *radixMatcher) Matched(q gpu.Queue, l *gpu.Lease) (gpu.Column, error) {
+	return m.marked(q, l, m.work, func(o *op, matched uint64) {
+		m.begin(o)
+		a := m.args
+		a.matched = matched
+		m.launch(o, "mark", a)
+		m.state(o)
+	})
 }

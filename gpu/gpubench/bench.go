@@ -1,4 +1,4 @@
-// Package gpubench measures the primitives of a device, and the join made of them, with the
+// Package gpubench measures the primitives of a device, and the operators made of them, with the
 // workloads of the papers: rows a second, bytes a second, and the fraction of the bound
 // that the machine sets. It measures the bound in the same run. It draws new data for
 // each benchmark, and knows nothing about how a device works.
@@ -35,7 +35,19 @@ type Result struct {
 	Bound     string  `json:"bound"`
 	BoundRate float64 `json:"bound_bytes_per_second"`
 	Join      *Join   `json:"join,omitempty"`  // of the benchmark join
+	Group     *Group  `json:"group,omitempty"` // of the benchmark groupby
 	Spill     *Spill  `json:"spill,omitempty"` // of the benchmark spill
+}
+
+// Point returns what the result is in a chart, nil for a bar.
+func (r Result) Point() *Point {
+	switch {
+	case r.Join != nil:
+		return &r.Join.Point
+	case r.Group != nil:
+		return &r.Group.Point
+	}
+	return nil
 }
 
 // RowsPerSecond returns the rows a second, 0 for a result without a time.
@@ -66,24 +78,32 @@ type Options struct {
 	Rows int
 	// Runs is how often each case is timed; the median counts. 0 means 7.
 	Runs int
-	// Cases are those of the benchmark join: families, or parts of the names of cases;
-	// none for the family acceptance. Algorithms are those that join them: names of
-	// package join, "chosen" for the one that the join chooses, "all"; none for "chosen".
+	// Cases are those of the benchmarks join and groupby: families, or parts of the names of
+	// cases; none for the family acceptance. Algorithms are those that run them: names of
+	// the operator's package, "chosen" for the one that it chooses, "all"; none for "chosen".
 	Cases, Algorithms []string
-	// StrideRows is the most rows of the strides that a join gets and emits; 0 for one
-	// stride a side, and strides of 2^28 rows of the result.
+	// StrideRows is the most rows of the strides that these operators get and emit; 0 for one
+	// stride a table, and strides of 2^28 rows of the result.
 	StrideRows int
 }
 
-// Check reports cases and algorithms that do not exist, and sizes that are not possible.
-func (o Options) Check() error {
+// Check reports cases and algorithms that a benchmark does not have, and sizes that are not
+// possible.
+func (o Options) Check(benchmark string) error {
 	if o.Rows < 0 || o.Rows > gpu.MaxRows || o.Runs < 0 || o.StrideRows < 0 || o.StrideRows > gpu.MaxRows {
 		return fmt.Errorf("%d rows, %d runs, strides of %d rows: rows are between 0 and %d", o.Rows, o.Runs, o.StrideRows, gpu.MaxRows)
 	}
-	if _, err := chosenAlgorithms(o.Algorithms, gpu.Properties{Kind: "cuda"}); err != nil {
-		return err
+	var err error
+	switch benchmark {
+	case "join":
+		if _, err = joinAlgorithms.chosen(o.Algorithms, gpu.Properties{Kind: "cuda"}); err == nil {
+			_, err = chosenWorkloads(o.Cases, cmp.Or(o.Rows, full))
+		}
+	case "groupby":
+		if _, err = groupAlgorithms.chosen(o.Algorithms, gpu.Properties{Kind: "cuda"}); err == nil {
+			_, err = chosenGroupings(o.Cases, cmp.Or(o.Rows, fullGroups))
+		}
 	}
-	_, err := chosenWorkloads(o.Cases, cmp.Or(o.Rows, full))
 	return err
 }
 
@@ -100,7 +120,7 @@ var benchmarks = []struct {
 	{"select", "ids of the rows where a predicate is true", 1 << 28, (*bench).selectRows},
 	{"gather", "rows by id", 1 << 28, (*bench).gather},
 	{"join", "the join operator, by workloads and algorithms", full, (*bench).join},
-	{"groupby", "SUM of two columns by a key", 1 << 28, (*bench).groupBy},
+	{"groupby", "the group-by operator, by workloads and algorithms", fullGroups, (*bench).groupBy},
 	{"spill", "joins out of core, by size of the build side", 0, (*bench).spill},
 	{"window", "window functions and a median, by frame", 1 << 26, (*bench).window},
 }

@@ -18,15 +18,10 @@ var ErrWrong = errors.New("wrong result")
 
 // Join is what a result of the benchmark join tells more than other results.
 type Join struct {
-	Family    string `json:"family"`
-	Chart     string `json:"chart"` // the figure that the case is a point of
-	At        string `json:"at"`    // its place there: the value of the parameter
-	Algorithm string `json:"algorithm"`
-	// Choice is the algorithm that ran and why, in one line.
-	Choice    string `json:"choice"`
-	BuildRows int64  `json:"build_rows"`
-	ProbeRows int64  `json:"probe_rows"`
-	Pairs     int64  `json:"pairs"`
+	Point
+	BuildRows int64 `json:"build_rows"`
+	ProbeRows int64 `json:"probe_rows"`
+	Pairs     int64 `json:"pairs"`
 	// Build and Probe are the parts of the time of the run in the middle by that time:
 	// until the build side is finalized, and from there. Transform, Match and Materialise are
 	// its parts by the work that was done. They are 0 on a device that does not measure
@@ -36,18 +31,28 @@ type Join struct {
 	Transform   time.Duration `json:"transform_ns"`
 	Match       time.Duration `json:"match_ns"`
 	Materialise time.Duration `json:"materialise_ns"`
-	Phases      []Phase       `json:"phases,omitempty"` // of the same run
-	// Memory is the most device memory that the join held, its inputs not counted.
+}
+
+// Point is an operator's result by an algorithm on a workload, as a point of a chart.
+type Point struct {
+	Family    string `json:"family"`
+	Chart     string `json:"chart"` // the figure that the case is a point of
+	At        string `json:"at"`    // its place there: the value of the parameter
+	Algorithm string `json:"algorithm"`
+	// Choice is the algorithm that ran and why, in one line.
+	Choice string  `json:"choice"`
+	Phases []Phase `json:"phases,omitempty"` // of the run in the middle by time
+	// Memory is the most device memory that the operator held, its inputs not counted.
 	Memory int64 `json:"memory_bytes"`
 	// Error says why the case could not be measured with this algorithm.
 	Error string `json:"error,omitempty"`
 }
 
-// Phase is the work of one primitive, or of a part of it, in a join.
+// Phase is the work of one primitive, or of a part of it, in an operator.
 type Phase struct {
-	Side  string        `json:"side"` // "build" until the build side is finalized, then "probe"
-	Step  string        `json:"step"` // "transform", "match" or "materialise"
-	Name  string        `json:"name"` // as in gpu.Span
+	Side  string        `json:"side,omitempty"` // of a join: "build" until the build side is finalized, then "probe"
+	Step  string        `json:"step"`           // "transform", "match", "materialise" or "aggregate"
+	Name  string        `json:"name"`           // as in gpu.Span
 	Time  time.Duration `json:"time_ns"`
 	Count int           `json:"count"`
 }
@@ -86,7 +91,7 @@ func (b *bench) join() error {
 	if err != nil {
 		return err
 	}
-	algorithms, err := chosenAlgorithms(b.opt.Algorithms, b.dev.Properties())
+	algorithms, err := joinAlgorithms.chosen(b.opt.Algorithms, b.dev.Properties())
 	if err != nil {
 		return err
 	}
@@ -156,7 +161,7 @@ func (b *bench) joinCase(w workload, algorithms []string, rate float64, each fun
 
 // result is the part of a result that is known before the join.
 func (w workload) result(algorithm string) *Join {
-	return &Join{Family: w.family, Chart: w.chart, At: w.at, Algorithm: algorithm, BuildRows: int64(w.build), ProbeRows: int64(w.probe)}
+	return &Join{Point: Point{Family: w.family, Chart: w.chart, At: w.at, Algorithm: algorithm}, BuildRows: int64(w.build), ProbeRows: int64(w.probe)}
 }
 
 // joined is a workload on the device.
@@ -286,7 +291,7 @@ func (j *joined) once(algorithm string, check func(*gpu.Stride) error) (run join
 	run.probe = run.wall - run.build
 	if profiled {
 		run.build, run.probe = build.Lease.Activity().Busy, probe.Lease.Activity().Busy
-		run.phases = append(phases("build", p.Spans(build.Lease)), phases("probe", p.Spans(probe.Lease))...)
+		run.phases = append(phases("build", step, p.Spans(build.Lease)), phases("probe", step, p.Spans(probe.Lease))...)
 	}
 	_, b := build.Lease.Used()
 	_, m := probe.Lease.Used()
@@ -331,7 +336,7 @@ func (j *joined) pushProbe(o join.Join, t operators.Task, emit operators.Emit) (
 
 // phases adds up the spans of the kernels of a side by name and step, in order of their
 // first appearance.
-func phases(side string, spans []gpu.Span) (out []Phase) {
+func phases(side string, step func(span, before string) string, spans []gpu.Span) (out []Phase) {
 	before := transform
 	for _, s := range spans {
 		if s.Lane != "kernels" {

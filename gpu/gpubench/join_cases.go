@@ -131,12 +131,6 @@ func (w workload) scaled(rows int) workload {
 
 // name says what the workload is.
 func (w workload) name() string {
-	size := func(n int) string {
-		if n >= 1<<10 && n&(n-1) == 0 {
-			return fmt.Sprint("2^", bits.Len(uint(n))-1)
-		}
-		return fmt.Sprint(n)
-	}
 	name := fmt.Sprintf("%s ⋈ %s, %d+%d payloads, %d/%d bytes", size(w.build), size(w.probe), w.payloads, w.payloads, w.key, w.payload)
 	if w.distinct < w.build {
 		name += fmt.Sprintf(", %s distinct keys", size(w.distinct))
@@ -148,6 +142,14 @@ func (w workload) name() string {
 		name += fmt.Sprintf(", Zipf %v", w.zipf)
 	}
 	return name
+}
+
+// size writes a number of rows, a power of two as one.
+func size(n int) string {
+	if n >= 1<<10 && n&(n-1) == 0 {
+		return fmt.Sprint("2^", bits.Len(uint(n))-1)
+	}
+	return fmt.Sprint(n)
 }
 
 // bytes are those that must be moved at least: both sides are read once, and a result of
@@ -192,52 +194,75 @@ func integer(bytes int) gpu.Type {
 // chosenWorkloads returns the workloads of families and those whose name, chart or place
 // contains a text, each once, in their order. None is all of "acceptance".
 func chosenWorkloads(names []string, rows int) (out []workload, err error) {
+	var all []workload
+	for _, w := range workloads() {
+		all = append(all, w.scaled(rows))
+	}
+	out, err = pickCases("join", names, Families(), all, func(w workload) (family, text string) {
+		return w.family, w.family + ": " + w.chart + ": " + w.at + ": " + w.name()
+	})
+	for _, w := range out {
+		if max(w.build, w.probe) > gpu.MaxRows {
+			return nil, fmt.Errorf("%s has more than %d rows a side: lower --rows", w.name(), gpu.MaxRows)
+		}
+	}
+	return out, err
+}
+
+// pickCases returns the cases of families and those whose text contains a name, each once, in their
+// order. None is all of "acceptance".
+func pickCases[C any](benchmark string, names, families []string, all []C, describe func(C) (family, text string)) (out []C, err error) {
 	if len(names) == 0 {
 		names = []string{"acceptance"}
 	}
 	found := make([]bool, len(names))
-	for _, w := range workloads() {
-		w = w.scaled(rows)
-		text := strings.ToLower(w.family + ": " + w.chart + ": " + w.at + ": " + w.name())
+	for _, c := range all {
+		of, text := describe(c)
+		text = strings.ToLower(text)
 		wanted := false
 		for i, n := range names {
-			family := n == "all" || slices.Contains(Families(), n)
-			if family && (n == "all" || n == w.family) || !family && strings.Contains(text, strings.ToLower(n)) {
+			family := n == "all" || slices.Contains(families, n)
+			if family && (n == "all" || n == of) || !family && strings.Contains(text, strings.ToLower(n)) {
 				found[i], wanted = true, true
 			}
 		}
-		if wanted && max(w.build, w.probe) > gpu.MaxRows {
-			return nil, fmt.Errorf("%s has more than %d rows a side: lower --rows", w.name(), gpu.MaxRows)
-		}
 		if wanted {
-			out = append(out, w)
+			out = append(out, c)
 		}
 	}
 	for i, f := range found {
 		if !f {
-			return nil, fmt.Errorf("no case of the benchmark join is named %q: name all, a family (%s), or a part of a case's name", names[i], strings.Join(Families(), ", "))
+			return nil, fmt.Errorf("no case of the benchmark %s is named %q: name all, a family (%s), or a part of a case's name", benchmark, names[i], strings.Join(families, ", "))
 		}
 	}
 	return out, nil
 }
 
-// Chosen is the name of the algorithm that a join chooses.
+// Chosen is the name of the algorithm that an operator chooses.
 const Chosen = "chosen"
 
-// chosenAlgorithms returns the names of algorithms: Chosen for none, and it and all others
-// for "all".
-func chosenAlgorithms(names []string, p gpu.Properties) (out []string, err error) {
+// named is the algorithms of an operator.
+type named struct {
+	operator string
+	all      func() []string
+	on       func(gpu.Properties) []string
+}
+
+var joinAlgorithms = named{"join", join.Algorithms, join.AlgorithmsOn}
+
+// chosen returns the names of algorithms: Chosen for none, and it and all others for "all".
+func (a named) chosen(names []string, p gpu.Properties) (out []string, err error) {
 	if len(names) == 0 {
 		names = []string{Chosen}
 	}
 	for _, n := range names {
 		switch {
 		case n == "all":
-			out = append(append(out, Chosen), join.AlgorithmsOn(p)...)
-		case n == Chosen || slices.Contains(join.Algorithms(), n):
+			out = append(append(out, Chosen), a.on(p)...)
+		case n == Chosen || slices.Contains(a.all(), n):
 			out = append(out, n)
 		default:
-			return nil, fmt.Errorf("no join algorithm is named %q: name all, chosen, %s", n, strings.Join(join.Algorithms(), ", "))
+			return nil, fmt.Errorf("no %s algorithm is named %q: name all, chosen, %s", a.operator, n, strings.Join(a.all(), ", "))
 		}
 	}
 	return out, nil

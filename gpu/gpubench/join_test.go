@@ -203,6 +203,20 @@ func TestJoinsOfAllCases(t *testing.T) {
 	}
 }
 
+// TestAWorkloadOfSeveralChartsIsMeasuredOnce has the same time in both, as a point of each.
+func TestAWorkloadOfSeveralChartsIsMeasuredOnce(t *testing.T) {
+	var same []Result
+	require.NoError(t, Run(t.Context(), openHost(t), "join", Options{Rows: 1000, Runs: 1, Cases: []string{"acceptance", "widths"}}, func(r Result) {
+		if r.Case == "1000 ⋈ 1000, 2+2 payloads, 4/4 bytes" {
+			same = append(same, r)
+		}
+	}))
+	require.Len(t, same, 2)
+	require.Equal(t, []string{"acceptance", "widths"}, []string{same[0].Join.Family, same[1].Join.Family})
+	require.Equal(t, []string{"|R| = |S|", "4/4"}, []string{same[0].Join.At, same[1].Join.At})
+	require.Equal(t, same[0].Time, same[1].Time)
+}
+
 // TestACaseThatDoesNotFitIsReported measures the other cases all the same.
 func TestACaseThatDoesNotFitIsReported(t *testing.T) {
 	d, err := host.Open(host.Options{Threads: 2, Memory: 3 << 20})
@@ -244,9 +258,9 @@ func TestChoiceOfCases(t *testing.T) {
 		"more than 2147483646 rows a side: lower --rows":    {Cases: []string{"sizes"}, Rows: gpu.MaxRows},
 		"rows are between 0 and 2147483646":                 {StrideRows: -1},
 	} {
-		require.ErrorContains(t, opt.Check(), want)
+		require.ErrorContains(t, opt.Check("join"), want)
 	}
-	require.NoError(t, Options{}.Check())
+	require.NoError(t, Options{}.Check("join"))
 }
 
 func TestStepsOfAJoin(t *testing.T) {

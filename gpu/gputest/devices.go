@@ -92,6 +92,10 @@ func testOtherDevice(t *testing.T, open Open) {
 		return err
 	})
 	try("partition into buckets", func(q gpu.Queue) error { _, err := q.PartitionBuckets(b.l, far, gpu.Digit{Bits: 2}); return err })
+	try("aggregate", func(q gpu.Queue) error {
+		_, err := q.AggregatePartitions(b.l, gpu.Partitioned{Key: far}, nil, nil, gpu.GroupHint{})
+		return err
+	})
 	try("sort", func(q gpu.Queue) error { _, err := q.Sort(b.l, key(far)); return err })
 	try("merge sort", func(q gpu.Queue) error { _, err := q.MergeSort(b.l, key(far)); return err })
 	try("build table", func(q gpu.Queue) error {

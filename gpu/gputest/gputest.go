@@ -62,6 +62,7 @@ func Run(t *testing.T, open, reference Open) {
 		{"PartitionBuckets", testPartitionBuckets},
 		{"MatchSorted", testMatchSorted},
 		{"MatchRange", testMatchRange},
+		{"AggregatePartitions", testAggregatePartitions},
 		{"Runs", testRuns},
 		{"Fold", testFold},
 		{"Extreme", testExtreme},

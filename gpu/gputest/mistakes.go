@@ -93,6 +93,26 @@ func testMistakes(t *testing.T, open Open) {
 		_, err = sort(b.l, order(longs, short))
 		fails("100 and 1 rows", err)
 	}
+	for _, c := range []struct {
+		want   string
+		rows   gpu.Partitioned
+		list   []gpu.Aggregate
+		values gpu.Column
+	}{
+		{"by a key of VARCHAR", gpu.Partitioned{Key: texts}, nil, ids},
+		{"1 aggregates of 0 columns", gpu.Partitioned{Key: longs}, []gpu.Aggregate{{Kind: gpu.CountAll}}, gpu.Column{}},
+		{"by offsets", gpu.Partitioned{Key: ids, Offsets: longs}, nil, ids},
+		{"by 1 offset", gpu.Partitioned{Key: ids, Offsets: short}, nil, ids},
+		{"min of VARCHAR", gpu.Partitioned{Key: ids}, []gpu.Aggregate{{Kind: gpu.Min, Input: texts.Type}}, texts},
+		{"max of a column of 1 values", gpu.Partitioned{Key: ids}, []gpu.Aggregate{{Kind: gpu.Max, Input: short.Type}}, short},
+	} {
+		var values []gpu.Column
+		if len(c.list) > 0 && c.values.Len > 0 {
+			values = []gpu.Column{c.values}
+		}
+		_, err = b.q.AggregatePartitions(b.l, c.rows, c.list, values, gpu.GroupHint{})
+		fails(c.want, err)
+	}
 	_, err = b.q.PartitionBuckets(b.l, texts, gpu.Digit{Bits: 2})
 	fails("by a key of VARCHAR", err)
 	_, err = b.q.PartitionBuckets(b.l, longs, gpu.Digit{Bits: 17})

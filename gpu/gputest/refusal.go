@@ -480,6 +480,23 @@ func primitiveRefusals() []refusal {
 		}
 		return made{rest: is(s.Key.Len), drop: s.Release}, nil
 	}))
+	for name, bits := range map[string]uint{"aggregate few groups": 0, "aggregate partitions": 6} {
+		out = append(out, stateless(name, func(b *bench, cols []gpu.Column) (made, error) {
+			parted, offsets, err := b.q.Partition(b.l, pick(cols, colSpread), cols[colSpread], gpu.Digit{Bits: bits})
+			if err != nil {
+				return made{}, err
+			}
+			defer gpu.ReleaseColumns(append(parted, offsets))
+			key := parted[0]
+			groups, err := b.q.AggregatePartitions(b.l, gpu.Partitioned{Key: key, Offsets: offsets},
+				[]gpu.Aggregate{{Kind: gpu.Max, Input: key.Type, Output: key.Type}}, []gpu.Column{key}, gpu.GroupHint{})
+			if err != nil {
+				return made{cols: groups}, err
+			}
+			// They come in any order.
+			return made{rest: is(groups[0].Len), drop: func() { gpu.ReleaseColumns(groups) }}, nil
+		}))
+	}
 	for _, r := range matcherRefusals("join buckets", func(b *bench) (func() (gpu.Matcher, error), func()) {
 		few, err := b.q.Slice(b.l, b.inputs()[colSpread], 0, 30)
 		require.NoError(b.t, err)

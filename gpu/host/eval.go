@@ -187,6 +187,9 @@ func (e *evaluation) plan() {
 		s := instruction{Instr: &e.p.Code[i], result: r}
 		switch s.Op {
 		case gpu.OpLike, gpu.OpILike:
+			if len(s.Args) > 1 {
+				break
+			}
 			s.like = compileLike(s.Value.Str, rune(s.N), s.Op == gpu.OpILike)
 		case gpu.OpIn:
 			s.set = newSet(s.Set, e.typeOf(s.Args[0]))
@@ -529,8 +532,19 @@ func (f *frame) execute(s *instruction) error {
 		return nil
 	case gpu.OpCast:
 		return f.cast(s, v)
-	case gpu.OpAdd, gpu.OpSub, gpu.OpMul, gpu.OpDiv, gpu.OpQuo, gpu.OpMod, gpu.OpPow:
+	case gpu.OpAdd, gpu.OpSub, gpu.OpMul, gpu.OpDiv, gpu.OpQuo, gpu.OpMod, gpu.OpPow, gpu.OpAtan2:
 		return f.arithmetic(s, v)
+	case gpu.OpBitAnd, gpu.OpBitOr, gpu.OpBitXor, gpu.OpBitCount, gpu.OpShiftLeft, gpu.OpShiftRight, gpu.OpGCD:
+		return f.bits(s, v)
+	case gpu.OpAssert:
+		return f.assert(s, v)
+	case gpu.OpStep:
+		f.step(s, v)
+		return nil
+	case gpu.OpChr:
+		return f.chr(s, v)
+	case gpu.OpMakeDate:
+		return f.makeDate(s, v)
 	case gpu.OpNeg, gpu.OpAbs, gpu.OpSign, gpu.OpMath:
 		return f.unary(s, v)
 	case gpu.OpRound, gpu.OpFloor, gpu.OpCeil, gpu.OpTrunc:

@@ -150,6 +150,10 @@ func arithFloat[T float](f *frame, s *instruction, v, a, b *vec) {
 		for i := range out {
 			out[i] = T(math.Mod(float64(x[i]), float64(y[i])))
 		}
+	case gpu.OpAtan2:
+		for i := range out {
+			out[i] = T(atan2(float64(x[i]), float64(y[i])))
+		}
 	case gpu.OpPow:
 		for i := range out {
 			out[i] = T(pow(float64(x[i]), float64(y[i])))
@@ -414,7 +418,9 @@ func unaryFloat[T float](f *frame, s *instruction, v *vec, x []T) {
 		}
 	default:
 		fn := [...]func(float64) float64{gpu.MathSqrt: math.Sqrt, gpu.MathCbrt: math.Cbrt, gpu.MathExp: math.Exp,
-			gpu.MathLn: ln, gpu.MathLog2: math.Log2, gpu.MathLog10: log10}[s.N]
+			gpu.MathLn: ln, gpu.MathLog2: math.Log2, gpu.MathLog10: log10,
+			gpu.MathSin: math.Sin, gpu.MathCos: math.Cos, gpu.MathTan: math.Tan, gpu.MathAsin: math.Asin, gpu.MathAcos: math.Acos, gpu.MathAtan: math.Atan,
+			gpu.MathSinh: math.Sinh, gpu.MathCosh: math.Cosh, gpu.MathTanh: math.Tanh, gpu.MathAsinh: math.Asinh, gpu.MathAcosh: math.Acosh, gpu.MathAtanh: math.Atanh}[s.N]
 		for i, x := range x {
 			out[i] = T(fn(float64(x)))
 		}
@@ -449,6 +455,9 @@ func log10(x float64) float64 {
 	}
 	return math.Log10(x)
 }
+
+// atan2 is that of package math, which loses the sign of y where y / x is too small.
+func atan2(y, x float64) float64 { return math.Copysign(math.Atan2(y, x), y) }
 
 // round runs OpRound, OpFloor, OpCeil and OpTrunc.
 func (f *frame) round(s *instruction, v *vec) error {

@@ -35,7 +35,20 @@ func (f *frame) strings(s *instruction, v *vec) error {
 	}
 	switch s.Op {
 	case gpu.OpLike, gpu.OpILike:
+		if len(s.Args) == 2 {
+			test(f.bitsOf(v), a, b, func(x, pattern string) bool { return likeColumn(x, pattern, s.Op == gpu.OpILike) })
+			break
+		}
 		like(f.bitsOf(v), a, s.like)
+	case gpu.OpCodePoint:
+		out := dst[int32](f, v)
+		for i, x := range a {
+			out[i] = int32(s.N)
+			if x != "" {
+				r, _ := utf8.DecodeRuneInString(x)
+				out[i] = r
+			}
+		}
 	case gpu.OpStartsWith:
 		test(f.bitsOf(v), a, b, strings.HasPrefix)
 	case gpu.OpEndsWith:
@@ -45,7 +58,7 @@ func (f *frame) strings(s *instruction, v *vec) error {
 	case gpu.OpLength:
 		out := dst[int64](f, v)
 		for i, x := range a {
-			if f.vecs[s.Args[0]].typ.Kind == gpu.Binary {
+			if s.N == 1 || f.vecs[s.Args[0]].typ.Kind == gpu.Binary {
 				out[i] = int64(len(x))
 			} else {
 				out[i] = int64(utf8.RuneCountInString(x))
@@ -115,6 +128,12 @@ func (f *frame) makeStrings(s *instruction, v *vec, a, b, c []string) error {
 			v.str[i] = substring(x, start[i], length)
 		}
 		return nil
+	case gpu.OpSplitPart:
+		part := vals[int64](&f.vecs[s.Args[2]], f.n)
+		for i, x := range a {
+			v.str[i] = splitPart(x, b[i], part[i])
+		}
+		return nil
 	case gpu.OpTrim:
 		for i, x := range a {
 			if s.N&gpu.TrimLeft != 0 {
@@ -148,6 +167,14 @@ func (f *frame) makeStrings(s *instruction, v *vec, a, b, c []string) error {
 			for _, r := range s.Args {
 				p.bytes = append(p.bytes, f.vecs[r].str[i]...)
 			}
+		case gpu.OpRepeat:
+			if err := f.repeat(s, x, vals[int64](&f.vecs[s.Args[1]], f.n)[i]); err != nil {
+				return err
+			}
+		case gpu.OpTranslate:
+			p.bytes = translate(p.bytes, x, b[i], c[i])
+		case gpu.OpDigest:
+			p.bytes = digest(p.bytes, gpu.Digest(s.N), x)
 		case gpu.OpReplace:
 			p.bytes = replace(p.bytes, x, b[i], c[i])
 		}

@@ -219,6 +219,9 @@ func (b *binder) argument(n *callNode, takes argument) (*Expr, error) {
 		return nil, err
 	}
 	if takes == condition || takes == indicator {
+		if x.typ.IsNumeric() {
+			return nil, b.errorf(n, "%s needs a condition (BOOLEAN), found %v", n.name, x.typ)
+		}
 		if x, err = b.boolean(n, x, n.name); err != nil {
 			return nil, err
 		}

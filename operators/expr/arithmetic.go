@@ -70,6 +70,15 @@ func literalAs(fold Fold, x, other *Expr) (*Expr, error) {
 
 // arithmetic binds + - * / // % on numbers.
 func (b *binder) arithmetic(n Node, op string, x, y *Expr) (*Expr, error) {
+	var err error
+	for i, e := range []**Expr{&x, &y} {
+		// A text literal takes the type of the number beside it.
+		if other := []*Expr{y, x}[i]; (*e).literal == stringLiteral && other.typ.IsNumeric() && other.literal == notLiteral {
+			if *e, err = b.convert(n, *e, other.typ, false); err != nil {
+				return nil, err
+			}
+		}
+	}
 	if x.literal == nullLiteral {
 		x, y = y, x
 	}
@@ -82,7 +91,6 @@ func (b *binder) arithmetic(n Node, op string, x, y *Expr) (*Expr, error) {
 	if !x.typ.IsNumeric() || !y.typ.IsNumeric() {
 		return nil, b.errorf(n, "no operator %s for %v and %v%s", op, x.typ, y.typ, castHint(x, y))
 	}
-	var err error
 	if x, err = literalAs(b.scope.Fold, x, y); err != nil {
 		return nil, b.errorf(n, "%v", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/phrase"
@@ -19,8 +20,10 @@ type Scope struct {
 	// Qualifiers are the names of the tables that have each column, by which a.b is
 	// resolved, the most usual first; nil without tables.
 	Qualifiers [][]string
-	// Fold evaluates constant parts of an expression. Bind needs it.
+	// Fold evaluates constant parts of an expression. Without it they are left to the device.
 	Fold Fold
+	// Now is the time that now() and current_date have, in every expression of a job.
+	Now time.Time
 	// Grouping says which columns are keys of a group-by, for grouping(); nil elsewhere.
 	Grouping *Grouping
 }
@@ -83,10 +86,28 @@ func (b *binder) op(n Node, e Expr, args ...*Expr) (*Expr, error) {
 	return nil, b.errorf(n, "%v", err)
 }
 
-// bind returns the typed form of n. Literals stay marked as literals, and a bare NULL has
-// no type yet.
+// bind returns the typed form of n, which is no interval. Literals stay marked as literals,
+// and a bare NULL has no type yet.
 func (b *binder) bind(n Node) (*Expr, error) {
+	e, err := b.bindAny(n)
+	if err != nil {
+		return nil, err
+	}
+	return e, b.noInterval(n, e)
+}
+
+func (b *binder) noInterval(n Node, e *Expr) error {
+	if e.isInterval() {
+		return b.errorf(n, "found an INTERVAL by itself, which no column can hold: add it to a date or timestamp, compare it with another, or take it apart, as in epoch(…), extract(hour FROM …) or …::VARCHAR")
+	}
+	return nil
+}
+
+// bindAny is bind for a place where an interval may be.
+func (b *binder) bindAny(n Node) (*Expr, error) {
 	switch n := n.(type) {
+	case *valueNode:
+		return n.e, nil
 	case *nameNode:
 		return b.name(n)
 	case *numberNode:
@@ -108,7 +129,7 @@ func (b *binder) bind(n Node) (*Expr, error) {
 		}
 		return newConstant(gpu.BoolScalar(n.word == "TRUE")), nil
 	case *intervalNode:
-		return nil, b.errorf(n, "found an INTERVAL by itself, expected it to be added to or subtracted from a date or timestamp")
+		return b.intervalLiteral(n)
 	case *unaryNode:
 		return b.unary(n)
 	case *binaryNode:
@@ -133,6 +154,9 @@ func (b *binder) bind(n Node) (*Expr, error) {
 	return nil, b.errorf(n, "unsupported expression")
 }
 
+// bare are the functions that are called without parentheses, where no column has the name.
+var bare = map[string]bool{"current_date": true, "current_timestamp": true, "localtimestamp": true}
+
 // name resolves a column.
 func (b *binder) name(n *nameNode) (*Expr, error) {
 	s := b.scope
@@ -140,6 +164,9 @@ func (b *binder) name(n *nameNode) (*Expr, error) {
 	if len(n.parts) == 1 {
 		switch found := s.Named(name); len(found) {
 		case 0:
+			if bare[strings.ToLower(name)] {
+				return b.call(&callNode{base: n.base, name: strings.ToLower(name)})
+			}
 			return nil, b.missing(n, false, "there is no column %q%s", cutRight(name, 100), b.suggestColumn(name))
 		case 1:
 			return Column(s, found[0]), nil
@@ -305,9 +332,24 @@ func (b *binder) unary(n *unaryNode) (*Expr, error) {
 	if number, ok := n.x.(*numberNode); ok && n.op == "-" {
 		return b.number(number, true)
 	}
-	x, err := b.bind(n.x)
+	x, err := b.bindAny(n.x)
 	if err != nil {
 		return nil, err
+	}
+	if x.isInterval() && (n.op == "+" || n.op == "-") {
+		if n.op == "+" {
+			return x, nil
+		}
+		return b.oppositeInterval(n, x)
+	}
+	if err := b.noInterval(n.x, x); err != nil {
+		return nil, err
+	}
+	if n.op == "~" {
+		return b.complement(n, x)
+	}
+	if n.op == "@" {
+		return b.expand(n, "abs(_1)", x)
 	}
 	if n.op == "NOT" {
 		if x, err = b.boolean(n.x, x, "NOT"); err != nil {
@@ -352,7 +394,7 @@ func (b *binder) boolean(n Node, e *Expr, where string) (*Expr, error) {
 	if e.literal == nullLiteral {
 		return newConstant(gpu.Null(gpu.Of(gpu.Bool))), nil
 	}
-	if e.literal == stringLiteral {
+	if e.literal == stringLiteral || e.typ.IsNumeric() { // not 0
 		return b.convert(n, e, gpu.Of(gpu.Bool), false)
 	}
 	if e.typ.Kind != gpu.Bool {
@@ -525,8 +567,14 @@ func (b *binder) choose(n Node, cond, x, y *Expr) (*Expr, error) {
 }
 
 func (b *binder) cast(n *castNode) (*Expr, error) {
-	x, err := b.bind(n.x)
+	x, err := b.bindAny(n.x)
 	if err != nil {
+		return nil, err
+	}
+	if x.isInterval() && n.typ.Kind == gpu.String {
+		return b.intervalAsText(n, x)
+	}
+	if err := b.noInterval(n.x, x); err != nil {
 		return nil, err
 	}
 	if x.annotation == gpu.UUID && n.typ.Kind == gpu.String {

@@ -135,6 +135,9 @@ func (b *binder) compare(n Node, op gpu.Op, nx Node, x *Expr, ny Node, y *Expr) 
 	if y, err = literalAs(b.scope.Fold, y, x); err != nil {
 		return nil, b.errorf(n, "%v", err)
 	}
+	if x, y, err = b.equalText(op, nx, x, ny, y); err != nil {
+		return nil, err
+	}
 	t, ok := common(x, y)
 	if !ok {
 		return nil, b.errorf(n, "cannot compare %v with %v; cast one of them", x.typ, y.typ)
@@ -158,6 +161,23 @@ func (b *binder) compare(n Node, op gpu.Op, nx Node, x *Expr, ny Node, y *Expr) 
 	}
 	e.op, x, y = uncast(op, x, y)
 	return b.op(n, e, x, y)
+}
+
+// equalText gives a text that is compared for equality the type of the other operand, as
+// DuckDB does. For < and the like a cast must say what is meant.
+func (b *binder) equalText(op gpu.Op, nx Node, x *Expr, ny Node, y *Expr) (*Expr, *Expr, error) {
+	if op != gpu.OpEq && op != gpu.OpNe && op != gpu.OpDistinct && op != gpu.OpNotDistinct || x.typ.Kind == y.typ.Kind ||
+		x.annotation == gpu.UUID || y.annotation == gpu.UUID {
+		return x, y, nil
+	}
+	var err error
+	switch {
+	case x.typ.Kind == gpu.String && x.literal == notLiteral && y.literal != nullLiteral:
+		x, err = b.convert(nx, x, readAs(y.typ), false)
+	case y.typ.Kind == gpu.String && y.literal == notLiteral && x.literal != nullLiteral:
+		y, err = b.convert(ny, y, readAs(x.typ), false)
+	}
+	return x, y, err
 }
 
 // uncast compares in the type of the operand instead of casting every row: CAST(x AS
@@ -385,7 +405,7 @@ func (b *binder) like(n *likeNode) (*Expr, error) {
 	}
 	p, ok := pattern.Constant()
 	if !ok {
-		return nil, b.errorf(n.pattern, "the pattern of LIKE must be a constant, found %v", cutRight(n.pattern.String(), 60))
+		return b.likeColumn(n, x, pattern)
 	}
 	e := Expr{op: gpu.OpLike, typ: gpu.Of(gpu.Bool), nullable: x.nullable, value: p}
 	if n.fold {

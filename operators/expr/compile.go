@@ -68,6 +68,11 @@ func (c *compiler) compile(e *Expr, mask int) int {
 			break
 		}
 	}
+	if e.op == opTry {
+		never := c.emit(gpu.Instr{Op: gpu.OpConst, Type: gpu.Of(gpu.Bool), Mask: -1, Value: gpu.BoolScalar(false)})
+		c.within[never] = -1
+		return c.compile(e.args[0], never)
+	}
 	in := gpu.Instr{Op: e.op, Type: e.typ, Mask: -1, Value: e.value, Set: e.set, N: e.n}
 	switch {
 	case e.op == gpu.OpSelect:

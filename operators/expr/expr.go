@@ -212,7 +212,7 @@ func newOp(fold Fold, e Expr, args ...*Expr) (*Expr, error) {
 			return Null(gpu.Field{Type: e.typ}), nil
 		}
 	}
-	if !constant {
+	if !constant || fold == nil {
 		return &e, nil
 	}
 	p, _, err := Compile(gpu.NewSchema(), &e)
@@ -303,6 +303,7 @@ var infixOps = map[gpu.Op]string{
 	gpu.OpEq: "=", gpu.OpNe: "<>", gpu.OpLt: "<", gpu.OpLe: "<=", gpu.OpGt: ">", gpu.OpGe: ">=",
 	gpu.OpDistinct: "IS DISTINCT FROM", gpu.OpNotDistinct: "IS NOT DISTINCT FROM",
 	gpu.OpAnd: "AND", gpu.OpOr: "OR", gpu.OpConcat: "||", gpu.OpLike: "LIKE", gpu.OpILike: "ILIKE",
+	gpu.OpBitAnd: "&", gpu.OpBitOr: "|", gpu.OpShiftLeft: "<<", gpu.OpShiftRight: ">>",
 }
 
 var prefixOps = map[gpu.Op]string{gpu.OpNeg: "-", gpu.OpNot: "NOT "}
@@ -314,6 +315,8 @@ var callOps = map[gpu.Op]string{
 	gpu.OpLength: "length", gpu.OpLower: "lower", gpu.OpUpper: "upper", gpu.OpReverse: "reverse", gpu.OpSubstring: "substring",
 	gpu.OpReplace: "replace", gpu.OpPosition: "strpos", gpu.OpStartsWith: "starts_with", gpu.OpEndsWith: "ends_with",
 	gpu.OpContains: "contains", gpu.OpAddMonths: "add_months",
+	gpu.OpSplitPart: "split_part", gpu.OpRepeat: "repeat", gpu.OpTranslate: "translate", gpu.OpChr: "chr",
+	gpu.OpBitXor: "xor", gpu.OpBitCount: "bit_count", gpu.OpGCD: "gcd", gpu.OpAtan2: "atan2", gpu.OpMakeDate: "make_date", gpu.OpStep: "offset", gpu.OpAssert: "assert", opTry: "try",
 }
 
 func (e *Expr) write(b *strings.Builder, limit int) {
@@ -348,7 +351,11 @@ func (e *Expr) write(b *strings.Builder, limit int) {
 		b.WriteByte('(')
 		e.args[0].write(b, limit)
 		b.WriteString(" " + infixOps[e.op] + " ")
-		writeScalar(b, e.value)
+		if len(e.args) == 2 {
+			e.args[1].write(b, limit)
+		} else {
+			writeScalar(b, e.value)
+		}
 		if e.n != 0 {
 			b.WriteString(" ESCAPE ")
 			writeString(b, string(rune(e.n)))
@@ -384,8 +391,16 @@ func (e *Expr) write(b *strings.Builder, limit int) {
 		fmt.Fprintf(b, "%s('%s', ", name, partName(gpu.DatePart(e.n)))
 		e.args[0].write(b, limit)
 		b.WriteByte(')')
+	case gpu.OpDigest:
+		b.WriteString([...]string{"md5", "sha1", "sha256"}[e.n] + "(")
+		e.args[0].write(b, limit)
+		b.WriteByte(')')
+	case gpu.OpCodePoint:
+		b.WriteString([...]string{"unicode", "ascii"}[e.n+1] + "(")
+		e.args[0].write(b, limit)
+		b.WriteByte(')')
 	case gpu.OpMath:
-		b.WriteString([...]string{"sqrt", "cbrt", "exp", "ln", "log2", "log10"}[e.n] + "(")
+		b.WriteString([...]string{"sqrt", "cbrt", "exp", "ln", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"}[e.n] + "(")
 		e.args[0].write(b, limit)
 		b.WriteByte(')')
 	case gpu.OpTrim:

@@ -1,84 +1,10 @@
 package expr
 
 import (
-	"sort"
+	"fmt"
 
 	"github.com/gstream/gstream/gpu"
 )
-
-// function binds a call whose arguments are bound.
-type function struct {
-	min, max int // number of arguments; max < 0 is any number
-	bind     func(b *binder, n *callNode, args []*Expr) (*Expr, error)
-}
-
-// functions are the scalar functions by name. init fills the map, because binding a call
-// reads it.
-var functions map[string]function
-
-func init() {
-	functions = map[string]function{
-		"abs":   {1, 1, bindAbs},
-		"sign":  {1, 1, bindSignum},
-		"round": {1, 2, bindRound},
-		"floor": {1, 1, whole(gpu.OpFloor)},
-		"ceil":  {1, 1, whole(gpu.OpCeil)},
-		"trunc": {1, 1, bindTrunc},
-		"mod": {2, 2, func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
-			return b.arithmetic(n, "%", a[0], a[1])
-		}},
-		"power": {2, 2, func(b *binder, n *callNode, a []*Expr) (*Expr, error) { return b.power(n, a[0], a[1]) }},
-		"sqrt":  {1, 1, mathFunction(gpu.MathSqrt)},
-		"cbrt":  {1, 1, mathFunction(gpu.MathCbrt)},
-		"exp":   {1, 1, mathFunction(gpu.MathExp)},
-		"ln":    {1, 1, mathFunction(gpu.MathLn)},
-		"log2":  {1, 1, mathFunction(gpu.MathLog2)},
-		"log10": {1, 1, mathFunction(gpu.MathLog10)},
-
-		"coalesce": {1, -1, bindCoalesce},
-		"ifnull":   {2, 2, bindCoalesce},
-		"nullif":   {2, 2, bindNullIf},
-		"greatest": {1, -1, extreme(gpu.OpGe)},
-		"least":    {1, -1, extreme(gpu.OpLe)},
-		"if":       {3, 3, bindIf},
-
-		"date_part":  {2, 2, bindDatePart},
-		"date_trunc": {2, 2, bindDateTrunc},
-
-		"length":       {1, 1, bindLength},
-		"octet_length": {1, 1, bindOctets},
-		"lower":        {1, 1, stringFunction(gpu.OpLower, gpu.Of(gpu.String))},
-		"upper":        {1, 1, stringFunction(gpu.OpUpper, gpu.Of(gpu.String))},
-		"reverse":      {1, 1, stringFunction(gpu.OpReverse, gpu.Of(gpu.String))},
-		"replace":      {3, 3, stringFunction(gpu.OpReplace, gpu.Of(gpu.String))},
-		"strpos":       {2, 2, stringFunction(gpu.OpPosition, gpu.Of(gpu.Int64))},
-		"starts_with":  {2, 2, stringFunction(gpu.OpStartsWith, gpu.Of(gpu.Bool))},
-		"ends_with":    {2, 2, stringFunction(gpu.OpEndsWith, gpu.Of(gpu.Bool))},
-		"contains":     {2, 2, stringFunction(gpu.OpContains, gpu.Of(gpu.Bool))},
-		"substring":    {2, 3, bindSubstring},
-		"left":         {2, 2, bindLeft},
-		"right":        {2, 2, bindRight},
-		"concat":       {1, -1, bindConcat},
-		"trim":         {1, 2, trim(gpu.TrimLeft | gpu.TrimRight)},
-		"ltrim":        {1, 2, trim(gpu.TrimLeft)},
-		"rtrim":        {1, 2, trim(gpu.TrimRight)},
-	}
-	for alias, name := range map[string]string{
-		"ceiling": "ceil", "pow": "power", "log": "log10", "substr": "substring", "len": "length", "char_length": "length",
-		"character_length": "length", "position": "strpos", "instr": "strpos", "prefix": "starts_with", "suffix": "ends_with",
-		"lcase": "lower", "ucase": "upper", "datepart": "date_part", "datetrunc": "date_trunc",
-	} {
-		functions[alias] = functions[name]
-	}
-	for _, part := range []string{"year", "month", "day", "hour", "minute", "second", "quarter", "week", "dayofweek", "isodow",
-		"dayofyear", "dayofmonth", "weekofyear", "weekday", "isoyear", "yearweek", "epoch", "millisecond", "microsecond",
-		"decade", "century", "millennium", "era", "julian"} {
-		p := parts[canonicalUnit(part)]
-		functions[part] = function{1, 1, func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
-			return b.extract(n, p, n.args[0], a[0])
-		}}
-	}
-}
 
 func (b *binder) call(n *callNode) (*Expr, error) {
 	if n.over != nil {
@@ -95,12 +21,7 @@ func (b *binder) call(n *callNode) (*Expr, error) {
 	}
 	f, ok := functions[n.name]
 	if !ok {
-		names := make([]string, 0, len(functions))
-		for name := range functions {
-			names = append(names, name)
-		}
-		sort.Strings(names)
-		return nil, b.errorf(n, "there is no function %q%s", cutRight(n.name, 60), suggest(n.name, names))
+		return nil, b.unknownFunction(n)
 	}
 	switch {
 	case n.star:
@@ -111,16 +32,23 @@ func (b *binder) call(n *callNode) (*Expr, error) {
 		return nil, b.errorf(n, "FILTER is possible after aggregates only, and %s is not one", n.name)
 	case len(n.order) > 0 || n.ignoreNulls:
 		return nil, b.errorf(n, "ORDER BY and IGNORE NULLS are possible in aggregates and window functions only, and %s is neither", n.name)
-	case len(n.args) < f.min || f.max >= 0 && len(n.args) > f.max:
-		return nil, b.errorf(n, "%s takes %s, found %d", n.name, arity(f.min, f.max), len(n.args))
+	}
+	if lo, hi := f.arity(); len(n.args) < lo || hi >= 0 && len(n.args) > hi {
+		return nil, b.errorf(n, "%s takes %s, found %d", n.name, arity(lo, hi), len(n.args))
+	}
+	if f.unbound {
+		return f.bind(b, n, nil)
 	}
 	args := make([]*Expr, len(n.args))
 	for i, a := range n.args {
-		lazy := i > 0 && (n.name == "coalesce" || n.name == "ifnull" || n.name == "if")
+		lazy := i > 0 && f.lazy
 		if lazy {
 			b.lazy++
 		}
-		e, err := b.bind(a)
+		e, err := b.bindAny(a)
+		if err == nil && !f.intervals {
+			err = b.noInterval(a, e)
+		}
 		if lazy {
 			b.lazy--
 		}
@@ -133,67 +61,46 @@ func (b *binder) call(n *callNode) (*Expr, error) {
 }
 
 func arity(lo, hi int) string {
-	count := [...]string{"no arguments", "1 argument", "2 arguments", "3 arguments"}
+	count := func(n int) string {
+		switch n {
+		case 0:
+			return "no arguments"
+		case 1:
+			return "1 argument"
+		}
+		return fmt.Sprint(n, " arguments")
+	}
 	switch {
 	case hi < 0:
-		return "at least " + count[lo]
+		return "at least " + count(lo)
 	case lo == hi:
-		return count[lo]
+		return count(lo)
 	}
-	return count[lo][:1] + " to " + count[hi]
+	return fmt.Sprint(lo, " to ", count(hi))
 }
 
 func (b *binder) binary(n *binaryNode) (*Expr, error) {
-	if n.op == "+" || n.op == "-" {
-		if isInterval(n.r) && !isInterval(n.l) {
-			return b.plusInterval(n, n.l, n.r, n.op == "-")
-		}
-		if isInterval(n.l) && !isInterval(n.r) && n.op == "+" {
-			return b.plusInterval(n, n.r, n.l, false)
-		}
-	}
-	x, err := b.bind(n.l)
+	x, err := b.bindAny(n.l)
 	if err != nil {
 		return nil, err
 	}
-	y, err := b.bind(n.r)
+	y, err := b.bindAny(n.r)
 	if err != nil {
 		return nil, err
 	}
-	if op, ok := comparisonOps[n.op]; ok {
-		return b.compare(n, op, n.l, x, n.r, y)
+	if x.isInterval() || y.isInterval() {
+		return b.intervalOperator(n, x, y)
 	}
-	switch n.op {
-	case "||":
-		return b.concat(n, []Node{n.l, n.r}, []*Expr{x, y})
-	case "^":
-		return b.power(n, x, y)
-	}
-	if e, done, err := b.dateArithmetic(n, x, y); done {
-		return e, err
-	}
-	return b.arithmetic(n, n.op, x, y)
-}
-
-func (b *binder) plusInterval(n Node, date, length Node, minus bool) (*Expr, error) {
-	v, err := b.interval(length)
-	if err == nil && minus {
-		v, err = b.scaled(length, v, -1)
-	}
-	if err != nil {
-		return nil, err
-	}
-	x, err := b.bind(date)
-	if err != nil {
-		return nil, err
-	}
-	return b.addInterval(n, x, v)
+	return operators[n.op].bind(b, n, x, y)
 }
 
 // numeric returns an error unless an argument is a number.
 func (b *binder) numeric(n *callNode, i int, e *Expr) (*Expr, error) {
 	if e.literal == nullLiteral {
 		return newConstant(gpu.Null(gpu.Of(gpu.Int32))), nil
+	}
+	if e.literal == stringLiteral {
+		return b.convert(n.args[i], e, gpu.Of(gpu.Float64), false)
 	}
 	if !e.typ.IsNumeric() {
 		return nil, b.errorf(n.args[i], "%s needs a number, found %v", n.name, e.typ)
@@ -225,11 +132,10 @@ func bindRound(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	}
 	digits := 0
 	if len(a) == 2 {
-		c, ok := a[1].Constant()
-		if !ok || !a[1].typ.IsInteger() || !c.Valid || !c.Int.IsInt64() {
-			return nil, b.errorf(n.args[1], "the digits of round must be a constant integer")
+		constant := false
+		if digits, constant = b.digits(n, a[1]); !constant {
+			return b.byColumn(n, x, a[1])
 		}
-		digits = int(min(max(c.Int.Int64(), -400), 400))
 	}
 	if x.typ.IsUnsigned() {
 		// DuckDB rounds these in a signed type.
@@ -411,4 +317,27 @@ func bindDateTrunc(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 		return nil, err
 	}
 	return b.dateTrunc(n, p, n.args[1], a[1])
+}
+
+// CheckForm checks the syntax of an expression, and that there are the functions that it
+// calls. The error is an *Error.
+func CheckForm(src string) error {
+	n, err := Parse(src)
+	if err != nil {
+		return err
+	}
+	b := &binder{scope: &Scope{}, src: src}
+	_, err = replace(n, func(n Node) (Node, error) {
+		c, ok := n.(*callNode)
+		if !ok {
+			return nil, nil
+		}
+		_, isAggregate := aggregates[c.name]
+		_, isRanking := rankings[c.name]
+		if functions[c.name] == nil && !isAggregate && !isRanking && !isGrouping(c) {
+			return nil, b.unknownFunction(c)
+		}
+		return nil, nil
+	})
+	return err
 }

@@ -39,22 +39,15 @@ const (
 	bindIs
 	bindCompare
 	bindBetween // BETWEEN, IN, LIKE
-	bindOther   // ||
+	bindOther   // || ^@
+	bindBits    // & | << >> ~
 	bindAdd
 	bindMul
 	bindPow
+	bindAt // AT TIME ZONE
 	bindSign
 	bindCast
 )
-
-// binaryPower has the binding power of the infix operators with two plain operands.
-var binaryPower = map[string]int{
-	"=": bindCompare, "<>": bindCompare, "<": bindCompare, "<=": bindCompare, ">": bindCompare, ">=": bindCompare,
-	"||": bindOther, "+": bindAdd, "-": bindAdd, "*": bindMul, "/": bindMul, "//": bindMul, "%": bindMul, "^": bindPow,
-}
-
-// spellings are other spellings of operators.
-var spellings = map[string]string{"!=": "<>", "==": "=", "**": "^"}
 
 // Parse parses one expression. The error is an *Error.
 func Parse(src string) (Node, error) {
@@ -191,6 +184,10 @@ func (p *parser) infix(left Node, power int) (n Node, more bool, err error) {
 	case (word.is("LIKE") || word.is("ILIKE")) && power < bindBetween:
 		pass()
 		n, err = p.like(left, t.pos, not, word.is("ILIKE"))
+	case !not && t.is("AT") && p.ahead(1).is("TIME") && p.ahead(2).is("ZONE") && power < bindAt:
+		p.next += 3
+		zone, err := p.expression(bindAt)
+		return &callNode{base: p.at(t.pos, left, zone), name: "timezone", args: []Node{zone, left}}, true, err
 	case !not && (t.is("IS") || t.is("ISNULL") || t.is("NOTNULL")) && power < bindIs:
 		n, err = p.is(left)
 		return n, true, err
@@ -206,6 +203,9 @@ func (p *parser) infixSymbol(left Node, t token, power int) (Node, bool, error) 
 		op = s
 	}
 	switch op {
+	case "[":
+		n, err := p.slice(left)
+		return n, true, err
 	case "::":
 		p.advance()
 		typ, err := p.typeName()
@@ -236,6 +236,31 @@ func (p *parser) infixSymbol(left Node, t token, power int) (Node, bool, error) 
 		}
 	}
 	return &binaryNode{base: p.at(t.pos, left, right), op: op, l: left, r: right}, true, nil
+}
+
+// slice parses [n], [from:to], [from:] and [:to] behind a text.
+func (p *parser) slice(s Node) (Node, error) {
+	t := p.advance()
+	call := func(name string, args ...Node) (Node, error) {
+		return &callNode{base: p.at(t.pos, args...), name: name, args: args}, p.expect("]")
+	}
+	var from, to Node = &numberNode{p.at(t.pos), "1"}, &unaryNode{p.at(t.pos), "-", &numberNode{p.at(t.pos), "1"}}
+	var err error
+	if !p.peek().is(":") {
+		if from, err = p.expression(bindNone); err != nil {
+			return nil, err
+		}
+		if !p.peek().is(":") {
+			return call("array_extract", s, from)
+		}
+	}
+	p.advance()
+	if !p.peek().is("]") {
+		if to, err = p.expression(bindNone); err != nil {
+			return nil, err
+		}
+	}
+	return call("array_slice", s, from, to)
 }
 
 // logic parses consecutive ANDs or ORs into one node.
@@ -353,6 +378,13 @@ func (p *parser) prefix() (Node, error) {
 				return nil, err
 			}
 			return n, p.expect(")")
+		case "~", "@":
+			p.advance()
+			x, err := p.expression(bindBits)
+			if err != nil {
+				return nil, err
+			}
+			return &unaryNode{p.at(t.pos, x), t.text, x}, nil
 		case "-", "+":
 			p.advance()
 			x, err := p.expression(bindSign)

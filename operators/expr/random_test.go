@@ -374,7 +374,7 @@ var known = []struct {
 			regexp.MustCompile("destination type INT(32|64)|Interval value .* out of range|Overflow in multiplication of INT").MatchString(x.duck)
 	}},
 	{"TIMESTAMP_NS stands beside TIMESTAMP WITH TIME ZONE", func(_ string, x *difference) bool {
-		return x.kind == "only DuckDB refuses" && strings.Contains(x.duck, "TIMESTAMP_NS") && strings.Contains(x.duck, "TIMESTAMP WITH TIME ZONE") && strings.Contains(x.duck, "explicit cast")
+		return x.kind == "only DuckDB refuses" && strings.Contains(x.duck, "TIMESTAMP_NS") && strings.Contains(x.duck, "TIMESTAMP WITH TIME ZONE") && strings.Contains(x.duck, "explicit ")
 	}},
 	{"TIMESTAMP_NS becomes TIMESTAMP_S, and TIMESTAMP WITH TIME ZONE a TIME", func(_ string, x *difference) bool {
 		return strings.Contains(x.duck, "Unimplemented type for cast")
@@ -428,6 +428,18 @@ var known = []struct {
 	}},
 	{"a NaN has no sign in text", func(_ string, x *difference) bool {
 		return x.kind == "value" && strings.Contains(x.duck, "-nan") && strings.ReplaceAll(x.duck, "-nan", "nan") == x.our
+	}},
+	{"infinite timestamps are null apart", func(_ string, x *difference) bool {
+		return x.kind == "only DuckDB fails" && strings.Contains(x.duck, "Cannot subtract infinite timestamps")
+	}},
+	{"time_bucket of the first timestamps", func(sql string, x *difference) bool {
+		return x.kind == "only DuckDB fails" && strings.Contains(sql, "time_bucket") && strings.Contains(x.duck, "Overflow in subtraction of INT64")
+	}},
+	{"TRY does not hold conditions that may fail", func(_ string, x *difference) bool {
+		return x.kind == "only gstream refuses" && strings.Contains(x.our, "TRY of a condition that may fail")
+	}},
+	{"make_timestamp_ns makes timestamps of the range only", func(sql string, x *difference) bool {
+		return strings.HasPrefix(x.kind, "only gstream") && strings.Contains(sql, "make_timestamp_ns(") && strings.Contains(x.our, "out of the range of TIMESTAMP_NS")
 	}},
 	{"a defect of DuckDB's own", func(_ string, x *difference) bool {
 		return strings.Contains(x.duck, "FATAL Error") || strings.Contains(x.duck, "INTERNAL Error")
@@ -529,10 +541,13 @@ func TestRandomExpressionsGiveDuckDBsTypesAndValues(t *testing.T) {
 func TestRandomExpressionsUseEveryFunction(t *testing.T) {
 	schema := exprtest.Extremes().Schema
 	var text strings.Builder
-	for seed := range uint64(6000) {
+	for seed := range uint64(12000) {
 		text.WriteString(exprtest.NewGenerator(rand.New(rand.NewPCG(seed, 11)), schema).Any(1+int(seed%5)).SQL() + "\n")
 	}
 	for _, name := range expr.FunctionNames() {
+		if slices.Contains([]string{"current_date", "today", "now", "current_timestamp", "get_current_timestamp", "transaction_timestamp", "localtimestamp"}, name) {
+			continue // they differ from DuckDB's
+		}
 		if !regexp.MustCompile(`\b` + name + `\(`).MatchString(text.String()) {
 			t.Errorf("the generator never calls %s", name)
 		}

@@ -43,7 +43,7 @@ func Comparisons(e *Expr) []Comparison {
 		return nil
 	}
 	c := Comparison{Column: e.args[0].column}
-	if e.op == gpu.OpLike {
+	if e.op == gpu.OpLike && len(e.args) == 1 {
 		return likeBounds(c, e)
 	}
 	op, ok := statisticsOps[e.op]

@@ -78,6 +78,9 @@ func bindSubstring(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 
 // bindLeft binds left: the first k characters, or all but the last -k.
 func bindLeft(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	if _, ok := a[1].Constant(); !ok {
+		return macro("si", "substring(_1, 1, CASE WHEN _2 < 0 THEN greatest(length(_1) + _2, 0) ELSE _2 END)")(b, n, a)
+	}
 	x, k, length, err := b.side(n, a)
 	if err != nil {
 		return nil, err
@@ -104,6 +107,9 @@ func bindLeft(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 
 // bindRight binds right: the last k characters, or all but the first -k.
 func bindRight(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	if _, ok := a[1].Constant(); !ok {
+		return macro("si", "substring(_1, CASE WHEN _2 < 0 THEN 1 - greatest(_2, -4294967296) WHEN _2 >= 0 THEN greatest(length(_1) - _2, 0) + 1 END)")(b, n, a)
+	}
 	x, k, _, err := b.side(n, a)
 	if err != nil {
 		return nil, err
@@ -124,10 +130,16 @@ func (b *binder) side(n *callNode, a []*Expr) (x *Expr, k gpu.Int128, length *Ex
 	if x, err = b.str(n, 0, a[0]); err != nil {
 		return
 	}
-	c, ok := a[1].Constant()
-	if !ok || !c.Valid || !a[1].typ.IsInteger() {
-		err = b.errorf(n.args[1], "the number of characters in %s must be a constant integer", n.name)
+	c, _ := a[1].Constant()
+	if a[1].literal == nullLiteral {
+		c.Type = gpu.Of(gpu.Int64)
+	}
+	if !c.Type.IsInteger() {
+		err = b.errorf(n.args[1], "the number of characters in %s must be an integer", n.name)
 		return
+	}
+	if !c.Valid {
+		x = newConstant(gpu.Null(x.typ))
 	}
 	// No text has more than 2^31 characters.
 	k = gpu.Int128From(min(max(c.Int.Int64(), -1<<32), 1<<32))

@@ -1,51 +1,66 @@
 package expr
 
 import (
-	"fmt"
-	"math/big"
-	"strconv"
+	"slices"
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
 )
-
-// interval is an SQL interval: months and microseconds. Days have 24 hours here, because
-// times have no zones. times, when set, is an integer expression by which both are
-// multiplied.
-type interval struct {
-	months, micros int64
-	times          *Expr
-}
 
 const (
 	microsPerSecond = 1_000_000
 	microsPerDay    = 86400 * microsPerSecond
 )
 
-// units are the units of an interval.
-var units = map[string]interval{
-	"MICROSECOND": {micros: 1}, "MILLISECOND": {micros: 1000}, "SECOND": {micros: microsPerSecond},
-	"MINUTE": {micros: 60 * microsPerSecond}, "HOUR": {micros: 3600 * microsPerSecond},
-	"DAY": {micros: microsPerDay}, "WEEK": {micros: 7 * microsPerDay},
-	"MONTH": {months: 1}, "QUARTER": {months: 3}, "YEAR": {months: 12},
-	"DECADE": {months: 120}, "CENTURY": {months: 1200}, "MILLENNIUM": {months: 12000},
+// datePart is a row of the table of the fields of a date. aliases are other names, and
+// functions those that take the field; example follows the name of such a function.
+type datePart struct {
+	part                     gpu.DatePart
+	name, aliases, functions string
+	about, example           string
 }
 
-// parts are the names of the fields of a date; unitAliases are more of them.
-var parts = map[string]gpu.DatePart{
-	"MICROSECOND": gpu.PartMicrosecond, "MILLISECOND": gpu.PartMillisecond, "SECOND": gpu.PartSecond,
-	"MINUTE": gpu.PartMinute, "HOUR": gpu.PartHour, "DAY": gpu.PartDay, "WEEK": gpu.PartWeek, "MONTH": gpu.PartMonth,
-	"QUARTER": gpu.PartQuarter, "YEAR": gpu.PartYear, "DECADE": gpu.PartDecade, "CENTURY": gpu.PartCentury,
-	"MILLENNIUM": gpu.PartMillennium, "DOW": gpu.PartDayOfWeek, "ISODOW": gpu.PartISODayOfWeek, "DOY": gpu.PartDayOfYear,
-	"ISOYEAR": gpu.PartISOYear, "YEARWEEK": gpu.PartYearWeek, "ERA": gpu.PartEra, "EPOCH": gpu.PartEpoch, "JULIAN": gpu.PartJulian,
+func (p *datePart) result() string {
+	if p.part == gpu.PartEpoch || p.part == gpu.PartJulian {
+		return dbl
+	}
+	return bigint
 }
 
-var unitAliases = map[string]string{
-	"US": "MICROSECOND", "USEC": "MICROSECOND", "USECS": "MICROSECOND", "MS": "MILLISECOND", "MSEC": "MILLISECOND", "MSECS": "MILLISECOND",
-	"S": "SECOND", "SEC": "SECOND", "SECS": "SECOND", "M": "MINUTE", "MIN": "MINUTE", "MINS": "MINUTE", "H": "HOUR", "HR": "HOUR", "HRS": "HOUR",
-	"D": "DAY", "DAYOFMONTH": "DAY", "W": "WEEK", "WEEKOFYEAR": "WEEK", "MON": "MONTH", "MONS": "MONTH", "Y": "YEAR", "YR": "YEAR", "YRS": "YEAR",
-	"DEC": "DECADE", "DECS": "DECADE", "C": "CENTURY", "CENT": "CENTURY", "CENTURIES": "CENTURY", "MIL": "MILLENNIUM", "MILS": "MILLENNIUM",
-	"MILLENNIA": "MILLENNIUM", "WEEKDAY": "DOW", "DAYOFWEEK": "DOW", "DAYOFYEAR": "DOY",
+var dateParts = []datePart{
+	{gpu.PartEra, "ERA", "", "ERA", "1, or 0 before the year 1.", "(DATE '2024-03-15') → 1"},
+	{gpu.PartMillennium, "MILLENNIUM", "MIL MILS MILLENNIA", "MILLENNIUM", "The millennium, which begins with the year 1.", "(DATE '2024-03-15') → 3"},
+	{gpu.PartCentury, "CENTURY", "C CENT CENTURIES", "CENTURY", "The century, which begins with the year 1.", "(DATE '2024-03-15') → 21"},
+	{gpu.PartDecade, "DECADE", "DEC DECS", "DECADE", "The year divided by 10.", "(DATE '2024-03-15') → 202"},
+	{gpu.PartYear, "YEAR", "Y YR YRS", "YEAR", "The year.", "(DATE '2024-03-15') → 2024"},
+	{gpu.PartQuarter, "QUARTER", "", "QUARTER", "The quarter of the year, 1 to 4.", "(DATE '2024-03-15') → 1"},
+	{gpu.PartMonth, "MONTH", "MON MONS", "MONTH", "The month, 1 to 12.", "(DATE '2024-03-15') → 3"},
+	{gpu.PartDay, "DAY", "D DAYOFMONTH", "DAY DAYOFMONTH", "The day of the month.", "(DATE '2024-03-15') → 15"},
+	{gpu.PartHour, "HOUR", "H HR HRS", "HOUR", "The hour, 0 to 23.", "(TIMESTAMP '2024-03-15 10:30:45.5') → 10"},
+	{gpu.PartMinute, "MINUTE", "M MIN MINS", "MINUTE", "The minute.", "(TIMESTAMP '2024-03-15 10:30:45.5') → 30"},
+	{gpu.PartSecond, "SECOND", "S SEC SECS", "SECOND", "The second, without its fraction.", "(TIMESTAMP '2024-03-15 10:30:45.5') → 45"},
+	{gpu.PartMillisecond, "MILLISECOND", "MS MSEC MSECS", "MILLISECOND", "The milliseconds of the minute.", "(TIMESTAMP '2024-03-15 10:30:45.5') → 45500"},
+	{gpu.PartMicrosecond, "MICROSECOND", "US USEC USECS", "MICROSECOND", "The microseconds of the minute.", "(TIMESTAMP '2024-03-15 10:30:45.5') → 45500000"},
+	{gpu.PartWeek, "WEEK", "W WEEKOFYEAR", "WEEK WEEKOFYEAR", "The week of ISO 8601, 1 to 53.", "(DATE '2024-03-15') → 11"},
+	{gpu.PartISOYear, "ISOYEAR", "", "ISOYEAR", "The year of the week of ISO 8601.", "(DATE '2024-12-31') → 2025"},
+	{gpu.PartYearWeek, "YEARWEEK", "", "YEARWEEK", "ISO year × 100 + week.", "(DATE '2024-12-31') → 202501"},
+	{gpu.PartDayOfWeek, "DOW", "WEEKDAY DAYOFWEEK", "DAYOFWEEK WEEKDAY", "The day of the week, 0 for Sunday.", "(DATE '2024-03-15') → 5"},
+	{gpu.PartISODayOfWeek, "ISODOW", "", "ISODOW", "The day of the week, 1 for Monday and 7 for Sunday.", "(DATE '2024-03-17') → 7"},
+	{gpu.PartDayOfYear, "DOY", "DAYOFYEAR", "DAYOFYEAR", "The day of the year, from 1.", "(DATE '2024-03-15') → 75"},
+	{gpu.PartEpoch, "EPOCH", "", "EPOCH", "The seconds since 1970-01-01, or since midnight.", "(TIMESTAMP '1970-01-02 00:00:00.5') → 86400.5"},
+	{gpu.PartJulian, "JULIAN", "", "JULIAN", "The Julian day.", "(TIMESTAMP '2024-03-15 12:00:00') → 2460385.5"},
+}
+
+// parts are the fields of a date by name, unitAliases their other names.
+var parts, unitAliases = map[string]gpu.DatePart{}, map[string]string{}
+
+func init() {
+	for _, p := range dateParts {
+		parts[p.name] = p.part
+		for _, alias := range strings.Fields(p.aliases) {
+			unitAliases[alias] = p.name
+		}
+	}
 }
 
 func canonicalUnit(name string) string {
@@ -67,240 +82,7 @@ func intervalUnit(name string) (string, bool) {
 }
 
 func partName(p gpu.DatePart) string {
-	for name, q := range parts {
-		if p == q {
-			return strings.ToLower(name)
-		}
-	}
-	return ""
-}
-
-// isInterval reports whether a tree consists of intervals, so that the operator above it
-// works on intervals.
-func isInterval(n Node) bool {
-	switch n := n.(type) {
-	case *intervalNode:
-		return true
-	case *unaryNode:
-		return n.op != "NOT" && isInterval(n.x)
-	case *castNode:
-		return false
-	case *binaryNode:
-		switch n.op {
-		case "+", "-":
-			return isInterval(n.l) && isInterval(n.r)
-		case "*":
-			return isInterval(n.l) != isInterval(n.r)
-		}
-	}
-	return false
-}
-
-// interval evaluates a tree for which isInterval holds.
-func (b *binder) interval(n Node) (interval, error) {
-	switch n := n.(type) {
-	case *intervalNode:
-		return b.intervalLiteral(n)
-	case *unaryNode:
-		v, err := b.interval(n.x)
-		if err == nil && n.op == "-" {
-			return b.scaled(n, v, -1)
-		}
-		return v, err
-	case *binaryNode:
-		if n.op == "*" {
-			l, r := n.l, n.r
-			if isInterval(r) {
-				l, r = r, l
-			}
-			v, err := b.interval(l)
-			if err != nil {
-				return v, err
-			}
-			return b.multiplied(r, v)
-		}
-		x, err := b.interval(n.l)
-		if err != nil {
-			return x, err
-		}
-		y, err := b.interval(n.r)
-		if err == nil && n.op == "-" {
-			y, err = b.scaled(n, y, -1)
-		}
-		if err != nil {
-			return y, err
-		}
-		if x.times != nil || y.times != nil {
-			return x, b.errorf(n, "intervals that depend on a column cannot be added to each other; add them to the date one by one")
-		}
-		return b.checked(n, big.NewInt(0).Add(big.NewInt(x.months), big.NewInt(y.months)), big.NewInt(0).Add(big.NewInt(x.micros), big.NewInt(y.micros)), nil)
-	}
-	return interval{}, b.errorf(n, "found no interval")
-}
-
-func (b *binder) scaled(n Node, v interval, k int64) (interval, error) {
-	f := big.NewInt(k)
-	return b.checked(n, new(big.Int).Mul(big.NewInt(v.months), f), new(big.Int).Mul(big.NewInt(v.micros), f), v.times)
-}
-
-func (b *binder) checked(n Node, months, micros *big.Int, times *Expr) (interval, error) {
-	if !months.IsInt64() || !micros.IsInt64() {
-		return interval{}, b.errorf(n, "the interval is too long")
-	}
-	return interval{months.Int64(), micros.Int64(), times}, nil
-}
-
-// multiplied returns unit times the value of a node, which is an integer.
-func (b *binder) multiplied(n Node, unit interval) (interval, error) {
-	x, err := b.bind(n)
-	if err != nil {
-		return unit, err
-	}
-	if x.literal != nullLiteral && !x.typ.IsInteger() {
-		return unit, b.errorf(n, "the length of an interval must be an integer, found %v", x.typ)
-	}
-	if c, ok := x.Constant(); ok && c.Valid && c.Int.IsInt64() {
-		return b.scaled(n, unit, c.Int.Int64())
-	}
-	if unit.times != nil {
-		return unit, b.errorf(n, "an interval can be multiplied with one column only")
-	}
-	unit.times, err = b.convert(n, x, gpu.Of(gpu.Int64), false)
-	return unit, err
-}
-
-func (b *binder) intervalLiteral(n *intervalNode) (interval, error) {
-	s, isString := n.value.(*stringNode)
-	if !isString {
-		return b.multiplied(n.value, units[n.unit])
-	}
-	fields := strings.Fields(s.text)
-	if n.unit != "" {
-		if len(fields) != 1 {
-			return interval{}, b.errorf(n.value, "found '%s', expected one number before %s", cutRight(s.text, 40), n.unit)
-		}
-		fields = append(fields, n.unit)
-	}
-	if len(fields) == 0 {
-		return interval{}, b.errorf(n.value, "found an empty interval, expected one such as '3 days'")
-	}
-	months, micros := new(big.Int), new(big.Int)
-	for len(fields) > 0 {
-		unit := ""
-		if len(fields) > 1 {
-			unit = fields[1]
-		}
-		u, ok := intervalUnit(unit)
-		value, isNumber := new(big.Rat).SetString(fields[0])
-		switch {
-		case len(fields[0]) > 20 || !isNumber || strings.ContainsAny(fields[0], "eEpPxX/_"):
-			if clock, ok := clockMicros(fields[0]); ok {
-				micros.Add(micros, big.NewInt(clock))
-				fields = fields[1:]
-				continue
-			}
-			return interval{}, b.errorf(n.value, "found %q in an interval, expected a number and a unit, as in '3 days'", cutRight(fields[0], 40))
-		case !ok:
-			return interval{}, b.errorf(n.value, "found %q in an interval, expected a unit: year, month, day, hour …", cutRight(unit, 40))
-		}
-		one := units[u]
-		if err := addUnits(months, value, one.months); err != nil {
-			return interval{}, b.errorf(n.value, "%v", err)
-		}
-		if err := addUnits(micros, value, one.micros); err != nil {
-			return interval{}, b.errorf(n.value, "%v", err)
-		}
-		fields = fields[2:]
-	}
-	return b.checked(n, months, micros, nil)
-}
-
-func addUnits(sum *big.Int, value *big.Rat, unit int64) error {
-	v := new(big.Rat).Mul(value, new(big.Rat).SetInt64(unit))
-	if !v.IsInt() {
-		return fmt.Errorf("the interval %v of a unit is no whole number of months or microseconds", value.FloatString(6))
-	}
-	sum.Add(sum, v.Num())
-	return nil
-}
-
-// clockMicros parses [-]h…:m[m][:s[s][.fraction]]. It drops digits beyond microseconds,
-// like the text of a timestamp.
-func clockMicros(s string) (int64, bool) {
-	sign := int64(1)
-	if strings.HasPrefix(s, "-") {
-		sign, s = -1, s[1:]
-	}
-	s, fraction, _ := strings.Cut(s, ".")
-	fields := strings.Split(s, ":")
-	if len(fields) < 2 || len(fields) > 3 || len(fields) == 2 && fraction != "" {
-		return 0, false
-	}
-	var seconds int64
-	for i, field := range fields {
-		digits := 2
-		if i == 0 {
-			digits = 9
-		}
-		v, err := strconv.ParseUint(field, 10, 32)
-		if err != nil || len(field) > digits || i > 0 && v > 59 {
-			return 0, false
-		}
-		seconds = seconds*60 + int64(v)
-	}
-	if len(fields) == 2 {
-		seconds *= 60
-	}
-	micros := seconds * microsPerSecond
-	for i, unit := 0, int64(microsPerSecond/10); i < len(fraction); i, unit = i+1, unit/10 {
-		if !isDigit(fraction[i]) {
-			return 0, false
-		}
-		micros += int64(fraction[i]-'0') * unit
-	}
-	return sign * micros, true
-}
-
-// addInterval returns x plus or minus an interval. The result is a TIMESTAMP, also for a
-// DATE.
-func (b *binder) addInterval(n Node, x *Expr, v interval) (*Expr, error) {
-	if x.literal == nullLiteral {
-		return newConstant(gpu.Null(gpu.TimestampOf(gpu.Microsecond, false))), nil
-	}
-	t := gpu.TimestampOf(gpu.Microsecond, x.typ.UTC)
-	switch x.typ.Kind {
-	case gpu.Date, gpu.Timestamp:
-	case gpu.Time:
-		// Months and days do not change a time of day. But a null number of them makes it
-		// null, and with any number of them 24:00:00 becomes 00:00:00.
-		t = gpu.TimeOf(gpu.Microsecond)
-		v.months, v.micros = 0, v.micros%microsPerDay
-	default:
-		return nil, b.errorf(n, "an INTERVAL can be added to a date or timestamp, found %v%s", x.typ, dateHint(x))
-	}
-	x, err := b.convert(n, x, t, false)
-	if err != nil {
-		return nil, err
-	}
-	add := func(op gpu.Op, amount int64) {
-		if err != nil {
-			return
-		}
-		count := newConstant(gpu.IntScalar(gpu.Of(gpu.Int64), amount))
-		if v.times != nil {
-			if count, err = b.integerArithmetic(n, "*", v.times, count); err != nil {
-				return
-			}
-		}
-		x, err = b.op(n, Expr{op: op, typ: t, nullable: x.nullable || count.nullable, rng: typeRange(t), fails: true}, x, count)
-	}
-	if v.months != 0 {
-		add(gpu.OpAddMonths, v.months)
-	}
-	if v.micros != 0 || t.Kind == gpu.Time {
-		add(gpu.OpAdd, v.micros)
-	}
-	return x, err
+	return strings.ToLower(dateParts[slices.IndexFunc(dateParts, func(d datePart) bool { return d.part == p })].name)
 }
 
 func dateHint(x *Expr) string {
@@ -370,11 +152,12 @@ func (b *binder) dateArithmetic(n *binaryNode, x, y *Expr) (e *Expr, done bool, 
 		e, err = b.op(n, Expr{op: gpu.OpAdd, typ: t, nullable: x.nullable || y.nullable, rng: typeRange(t), fails: true}, x, y)
 		return e, true, err
 	}
-	hint := ""
-	if op == gpu.OpSub && temporal(x) && temporal(y) {
-		hint = "; the result would be an INTERVAL, which columns cannot hold: subtract dates, or their epoch"
+	if moment := func(e *Expr) bool { return e.typ.Kind == gpu.Date || e.typ.Kind == gpu.Timestamp }; op == gpu.OpSub &&
+		(moment(x) || x.literal == stringLiteral) && (moment(y) || y.literal == stringLiteral) {
+		e, err = b.elapsed(n, x, y)
+		return e, true, err
 	}
-	return nil, true, b.errorf(n, "no operator %s for %v and %v%s", n.op, x.typ, y.typ, hint)
+	return nil, true, b.errorf(n, "no operator %s for %v and %v", n.op, x.typ, y.typ)
 }
 
 // datePart resolves the name of a date part, which is a constant string.
@@ -396,6 +179,8 @@ func (b *binder) datePart(n Node, e *Expr) (gpu.DatePart, error) {
 
 func (b *binder) extract(n Node, p gpu.DatePart, nx Node, x *Expr) (*Expr, error) {
 	switch {
+	case x.isInterval():
+		return b.extractInterval(n, p, x)
 	case x.literal == nullLiteral:
 		return nil, b.errorf(nx, "the type of NULL is unknown here; cast it, as in NULL::DATE")
 	case x.typ.Kind == gpu.Time:

@@ -3,6 +3,7 @@ package expr_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -10,6 +11,9 @@ import (
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
 )
+
+// now is the time of the tests.
+var now = time.Date(2030, 3, 15, 10, 30, 0, 0, time.UTC)
 
 // table is a table over which expressions run.
 type table struct {
@@ -58,7 +62,7 @@ func bind(src string, s *expr.Scope) (*expr.Expr, error) {
 		return nil, err
 	}
 	folding := *s
-	folding.Fold = host.Fold
+	folding.Fold, folding.Now = host.Fold, now
 	return expr.Bind(n, &folding)
 }
 

@@ -7,42 +7,48 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// typeNames are the names of the types in DuckDB and PostgreSQL.
+// typeRow is a row of the table of types. The first of the names is the one that results
+// have.
+type typeRow struct {
+	typ                    gpu.Type
+	names, about, examples string
+}
+
+var typeTable = []typeRow{
+	{gpu.Of(gpu.Bool), "BOOLEAN BOOL LOGICAL", "True or false.", "'yes'::BOOLEAN → true"},
+	{gpu.Of(gpu.Int8), "TINYINT INT1", "8 bits with a sign.", "'-128'::TINYINT → -128"},
+	{gpu.Of(gpu.Int16), "SMALLINT INT2 INT16 SHORT", "16 bits with a sign.", "1.5::SMALLINT → 2"},
+	{gpu.Of(gpu.Int32), "INTEGER INT INT4 INT32 SIGNED INTEGRAL", "32 bits with a sign.", "true::INTEGER → 1"},
+	{gpu.Of(gpu.Int64), "BIGINT INT8 INT64 LONG OID", "64 bits with a sign.", "'1e10'::BIGINT → 10000000000"},
+	{hugeint, "HUGEINT INT128", "128 bits with a sign; DECIMAL(38,0) in files.", "9223372036854775808::HUGEINT → 9223372036854775808"},
+	{gpu.Of(gpu.Uint8), "UTINYINT UINT8", "8 bits without a sign.", "255::UTINYINT → 255"},
+	{gpu.Of(gpu.Uint16), "USMALLINT UINT16", "16 bits without a sign.", "65535::USMALLINT → 65535"},
+	{gpu.Of(gpu.Uint32), "UINTEGER UINT32", "32 bits without a sign.", "'7'::UINTEGER → 7"},
+	{gpu.Of(gpu.Uint64), "UBIGINT UINT64", "64 bits without a sign.", "18446744073709551615::UBIGINT → 18446744073709551615"},
+	{gpu.Of(gpu.Float32), "FLOAT REAL FLOAT4", "A float of 32 bits.", "0.1::FLOAT → 0.1"},
+	{gpu.Of(gpu.Float64), "DOUBLE FLOAT8", "A float of 64 bits. Also DOUBLE PRECISION.", "1::DOUBLE → 1.0"},
+	{gpu.DecimalOf(18, 3), "DECIMAL NUMERIC DEC", "DECIMAL(p,s): p digits, at most 38, s of them after the point; DECIMAL(18,3) without them.", "2.345::DECIMAL(10,2) → 2.35"},
+	{gpu.Of(gpu.String), "VARCHAR TEXT STRING CHAR BPCHAR NVARCHAR", "UTF-8 text. The length in VARCHAR(n) is ignored.", "1.50::VARCHAR → 1.50"},
+	{gpu.Of(gpu.Binary), "BLOB BYTEA BINARY VARBINARY BYTES", `Bytes. As text, bytes that are not printable are \xHH.`, `'a\x00'::BLOB → a\x00`},
+	{gpu.Of(gpu.Date), "DATE", "A day.", "DATE '2024-02-29' → 2024-02-29"},
+	{gpu.TimeOf(gpu.Microsecond), "TIME", "A time of day in microseconds.", "TIME '10:30:00.5' → 10:30:00.5"},
+	{gpu.TimeOf(gpu.Nanosecond), "TIME_NS", "A time of day in nanoseconds.", "'10:30:00.123456789'::TIME_NS → 10:30:00.123456789"},
+	{gpu.TimeOf(gpu.Second), "TIME_S", "A time of day in seconds; only here.", ""},
+	{gpu.TimeOf(gpu.Millisecond), "TIME_MS", "A time of day in milliseconds; only here.", ""},
+	{gpu.TimestampOf(gpu.Microsecond, false), "TIMESTAMP DATETIME TIMESTAMP_US", "A date and time in microseconds.", "TIMESTAMP '2024-03-15 10:30:00' → 2024-03-15 10:30:00"},
+	{gpu.TimestampOf(gpu.Second, false), "TIMESTAMP_S", "A date and time in seconds.", "TIMESTAMP_S '2024-03-15 10:30:00' → 2024-03-15 10:30:00"},
+	{gpu.TimestampOf(gpu.Millisecond, false), "TIMESTAMP_MS", "A date and time in milliseconds.", "TIMESTAMP_MS '2024-03-15 10:30:00.5' → 2024-03-15 10:30:00.5"},
+	{gpu.TimestampOf(gpu.Nanosecond, false), "TIMESTAMP_NS", "A date and time in nanoseconds.", "TIMESTAMP_NS '2024-03-15 10:30:00.000000001' → 2024-03-15 10:30:00.000000001"},
+	{gpu.TimestampOf(gpu.Microsecond, true), "TIMESTAMPTZ", "A moment in microseconds, in UTC. Also TIMESTAMP WITH TIME ZONE.", "TIMESTAMPTZ '2024-03-15 10:30:00+02' → 2024-03-15 08:30:00+00"},
+}
+
+// typeNames are the types by name: those of DuckDB and PostgreSQL.
 var typeNames = map[string]gpu.Type{}
 
 func init() {
-	for t, names := range map[gpu.Type]string{
-		gpu.Of(gpu.Bool):    "BOOLEAN BOOL LOGICAL",
-		gpu.Of(gpu.Int8):    "TINYINT INT1",
-		gpu.Of(gpu.Int16):   "SMALLINT INT2 INT16 SHORT",
-		gpu.Of(gpu.Int32):   "INTEGER INT INT4 INT32 SIGNED INTEGRAL",
-		gpu.Of(gpu.Int64):   "BIGINT INT8 INT64 LONG OID",
-		gpu.Of(gpu.Uint8):   "UTINYINT UINT8",
-		gpu.Of(gpu.Uint16):  "USMALLINT UINT16",
-		gpu.Of(gpu.Uint32):  "UINTEGER UINT32",
-		gpu.Of(gpu.Uint64):  "UBIGINT UINT64",
-		gpu.Of(gpu.Float32): "FLOAT REAL FLOAT4",
-		gpu.Of(gpu.Float64): "DOUBLE FLOAT8",
-		gpu.Of(gpu.Date):    "DATE",
-		gpu.Of(gpu.String):  "VARCHAR TEXT STRING CHAR BPCHAR NVARCHAR",
-		gpu.Of(gpu.Binary):  "BLOB BYTEA BINARY VARBINARY BYTES",
-		hugeint:             "HUGEINT INT128",
-
-		gpu.DecimalOf(18, 3): "DECIMAL NUMERIC DEC",
-
-		gpu.TimeOf(gpu.Second):      "TIME_S",
-		gpu.TimeOf(gpu.Millisecond): "TIME_MS",
-		gpu.TimeOf(gpu.Microsecond): "TIME",
-		gpu.TimeOf(gpu.Nanosecond):  "TIME_NS",
-
-		gpu.TimestampOf(gpu.Second, false):      "TIMESTAMP_S",
-		gpu.TimestampOf(gpu.Millisecond, false): "TIMESTAMP_MS",
-		gpu.TimestampOf(gpu.Microsecond, false): "TIMESTAMP DATETIME TIMESTAMP_US",
-		gpu.TimestampOf(gpu.Nanosecond, false):  "TIMESTAMP_NS",
-		gpu.TimestampOf(gpu.Microsecond, true):  "TIMESTAMPTZ",
-	} {
-		for _, name := range strings.Fields(names) {
-			typeNames[name] = t
+	for _, t := range typeTable {
+		for _, name := range strings.Fields(t.names) {
+			typeNames[name] = t.typ
 		}
 	}
 }

@@ -362,24 +362,19 @@ func (b *binder) rangeBound(w *windowNode, n boundNode, out WindowBound) (Window
 // NULL nor negative.
 func (b *binder) checkRangeOffset(n boundNode) error {
 	negative := false
-	if isInterval(n.offset) {
-		v, err := b.interval(n.offset)
-		if err != nil {
-			return err
-		}
-		negative = v.months < 0 || v.micros < 0
-		if v.times != nil {
-			times, constant := v.times.Constant()
-			if !constant || !times.Valid {
+	e, err := b.bindAny(n.offset)
+	if err != nil {
+		return err
+	}
+	if e.isInterval() {
+		for _, part := range e.args {
+			v, constant := part.Constant()
+			if !constant || !v.Valid {
 				return b.errorf(n.offset, "the offset of %s must be a constant", n.kind)
 			}
-			negative = negative != (times.Compare(zeroOf(times.Type)) < 0)
+			negative = negative || v.Int.Sign() < 0
 		}
 	} else {
-		e, err := b.bind(n.offset)
-		if err != nil {
-			return err
-		}
 		v, constant := e.Constant()
 		switch {
 		case !constant:

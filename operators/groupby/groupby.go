@@ -3,12 +3,14 @@ package groupby
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
@@ -32,6 +34,9 @@ type Spec struct {
 	// Out names the keys, then the aggregates.
 	Out  *gpu.Schema
 	Hint gpu.GroupHint
+	// Algorithm forces an algorithm by its name, one of Algorithms. "" chooses one for each
+	// stride.
+	Algorithm string
 	// Always has the keys of the groups of an input without rows. Any row belongs to a group
 	// of each. Without keys there is always one group.
 	Always [][]gpu.Scalar
@@ -106,85 +111,44 @@ func quotient(sum gpu.Type) *gpu.Program {
 	}
 }
 
-// table is a hash table of groups, with their aggregates in arrays by group id (HGB-G of
-// Wu et al., SIGMOD 2025, §3.2.1; Karnagel et al., ADMS 2015, §2.2).
-type table struct {
-	keys   []int // positions in the strides that it takes
-	inputs []int // of each accumulator, -1 for count(*)
-	groups gpu.Groups
-	accs   []gpu.Accumulator
-	rows   int // rows taken so far
+// groups is groups with their measures, by number.
+type groups interface {
+	len() int
+	keyColumns(t operators.Task, from, to int) ([]gpu.Column, error)
+	// measure returns a measure of groups [from, to), in its partial or in its final type.
+	measure(t operators.Task, i, from, to int) (gpu.Column, error)
+	release()
 }
 
-// newTable makes a table for strides of a schema.
-func newTable(t operators.Task, in *gpu.Schema, keys []int, aggregates []gpu.Aggregate, inputs []int, hint gpu.GroupHint) (_ *table, err error) {
-	x := &table{keys: keys, inputs: inputs}
-	types := make([]gpu.Type, len(keys))
-	for i, k := range keys {
-		types[i] = in.Fields[k].Type
-	}
-	if x.groups, err = t.Queue.NewGroups(t.Lease, types, hint); err != nil {
-		return nil, err
-	}
-	if x.accs, err = newAccumulators(t, aggregates); err != nil {
-		x.release()
-		return nil, err
-	}
-	return x, nil
+// rows is rows of partial aggregates of which no two have one key.
+type rows struct {
+	*gpu.Stride
+	keys int
 }
 
-func newAccumulators(t operators.Task, aggregates []gpu.Aggregate) ([]gpu.Accumulator, error) {
-	var out []gpu.Accumulator
-	for _, a := range aggregates {
-		acc, err := t.Queue.NewAccumulator(t.Lease, a)
+func (r rows) len() int { return r.Rows }
+
+func (r rows) keyColumns(t operators.Task, from, to int) (out []gpu.Column, err error) {
+	for _, k := range r.Cols[:r.keys] {
+		c, err := t.Queue.Slice(t.Lease, k, from, to)
 		if err != nil {
-			for _, acc := range out {
-				acc.Release()
-			}
+			gpu.ReleaseColumns(out)
 			return nil, err
 		}
-		out = append(out, acc)
+		out = append(out, c)
 	}
 	return out, nil
 }
 
-// take assigns the rows of a stride to groups and aggregates them. It borrows the stride.
-// After an error of an accumulator, failed is its number; otherwise it is -1.
-func (x *table) take(t operators.Task, s *gpu.Stride) (failed int, err error) {
-	a, err := x.groups.Assign(t.Queue, t.Lease, operators.Pick(s.Cols, x.keys), s.Rows)
-	if err != nil {
-		return -1, err
-	}
-	defer a.Release()
-	x.rows += s.Rows
-	return x.update(t, s, a, x.groups.Len())
+func (r rows) measure(t operators.Task, i, from, to int) (gpu.Column, error) {
+	return t.Queue.Slice(t.Lease, r.Cols[r.keys+i], from, to)
 }
 
-// update aggregates the rows of a stride, which are assigned to groups.
-func (x *table) update(t operators.Task, s *gpu.Stride, a gpu.Assignment, groups int) (failed int, err error) {
-	for i, acc := range x.accs {
-		var values gpu.Column
-		if x.inputs[i] >= 0 {
-			values = s.Cols[x.inputs[i]]
-		}
-		if err := acc.Update(t.Queue, a, values, groups); err != nil {
-			return i, err
-		}
-	}
-	return -1, nil
-}
-
-func (x *table) release() {
-	if x.groups != nil {
-		x.groups.Release()
-	}
-	for _, a := range x.accs {
-		a.Release()
-	}
-}
+func (r rows) release() { r.Stride.Release() }
 
 // hashGroupBy is the group-by by hash tables. A lane aggregates its rows in a table of
-// its own. When that table is large, the lane flushes the groups as rows of partial
+// its own, or an algorithm makes rows of partial aggregates of each stride, which the lane
+// merges in another table. When a table is large, the lane flushes the groups as rows of partial
 // aggregates, and partitions them by hash. Partitions have no group in common. Each part
 // of the result is made of some partitions, which one lane merges. Flushed groups spill;
 // the tables of the lanes and those of the parts that are being merged must fit the
@@ -199,7 +163,9 @@ type hashGroupBy struct {
 	offset   *gpu.Program // computes the offset of a dense key from the least key; nil for other keys
 
 	mu     sync.Mutex
-	only   *table            // all groups, when there is one lane and it did not flush
+	only   groups            // all groups, when there is one lane and it did not flush
+	chosen []Choice          // algorithms in the order in which strides took them, each once
+	expect atomic.Int64      // groups of a stride, see expected
 	held   *spill.Partitions // otherwise rows of partial aggregates, of all lanes
 	few    []*gpu.Stride     // more of them, in strides of few rows that are not partitioned
 	groups int               // rows of few and held: at least the number of groups
@@ -242,6 +208,7 @@ func New(s Spec) (GroupBy, error) {
 		s.Always = [][]gpu.Scalar{nil}
 	}
 	o := &hashGroupBy{Spec: s, seed: rand.Uint64(), partials: operators.PickFields(s.In, s.Keys)}
+	o.expect.Store(int64(s.Hint.Groups))
 	o.measured, o.parts = s.measures()
 	for _, m := range o.measured {
 		o.partials.Fields = append(o.partials.Fields, gpu.Field{Name: m.kind.String(), Type: s.partial(m), Nullable: true})
@@ -386,8 +353,9 @@ func (o *hashGroupBy) directIn(budget int64, lanes int) bool {
 // span returns the greatest offset of a dense key.
 func (o *hashGroupBy) span() uint64 { return uint64(o.Hint.Hi) - uint64(o.Hint.Lo) }
 
-// newMerge makes a table for the rows of a part, which are partial aggregates.
-func (o *hashGroupBy) newMerge(t operators.Task, part, groups int) (*table, error) {
+// newMerge makes a table for rows of partial aggregates. It has aggregates of their final types,
+// or partial ones.
+func (o *hashGroupBy) newMerge(t operators.Task, hint gpu.GroupHint, partial bool) (*table, error) {
 	var list []gpu.Aggregate
 	var inputs, keys []int
 	for i := range o.Keys {
@@ -395,18 +363,26 @@ func (o *hashGroupBy) newMerge(t operators.Task, part, groups int) (*table, erro
 	}
 	for i, m := range o.measured {
 		a := gpu.Aggregate{Kind: m.kind, Input: o.partial(m), Output: o.final(m)}
+		if partial {
+			a.Output = o.partial(m)
+		}
 		if m.kind == gpu.Count || m.kind == gpu.CountAll {
 			a.Kind = gpu.Sum
 		}
 		list, inputs = append(list, a), append(inputs, len(keys)+i)
 	}
+	return newTable(t, o.partials, keys, list, inputs, hint)
+}
+
+// partHint returns the hint for the table of a part.
+func (o *hashGroupBy) partHint(part, groups int) gpu.GroupHint {
 	hint := gpu.GroupHint{Groups: groups}
 	if o.offset != nil && o.n > 1 {
 		shift := o.keyShift() + o.shift
 		hint.Dense, hint.Lo = true, o.Hint.Lo+int64(part)<<shift
 		hint.Hi = hint.Lo + (1<<shift - 1)
 	}
-	return newTable(t, o.partials, keys, list, inputs, hint)
+	return hint
 }
 
 func (o *hashGroupBy) NewLocal(t operators.Task) (operators.Local, error) {
@@ -416,24 +392,27 @@ func (o *hashGroupBy) NewLocal(t operators.Task) (operators.Local, error) {
 		o.held = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, o.partials, 1<<fanOut)
 	}
 	o.mu.Unlock()
-	x, err := o.newLocalTable(t, 0)
-	if err != nil {
+	if err := o.runsOn(t.Device.Properties()); err != nil {
 		return nil, err
 	}
-	return &local{hashGroupBy: o, task: t, table: x}, nil
+	return &local{hashGroupBy: o, task: t}, nil
 }
 
 // local is the groups of one lane.
 type local struct {
 	*hashGroupBy
 	task    operators.Task
-	table   *table
+	table   *table        // of rows; nil if it has none
+	merged  *table        // of rows of partial aggregates; nil if it has none
+	whole   *gpu.Stride   // the first rows of partial aggregates, unless others came
 	pending []*gpu.Stride // strides of few rows, to be assigned together
 	rows    int           // rows of pending
 	bytes   int64         // bytes of pending
 	few     []*gpu.Stride // partial aggregates that are not partitioned
 	flushed int           // rows of partial aggregates
 	passing int           // strides that are still to bypass the table
+
+	groupsFlushed int // groups of the table that was flushed last
 }
 
 // Strides of few rows, which selective filters and joins leave, wait in pending for
@@ -497,17 +476,48 @@ func (l *local) takePending() error {
 	return l.take(s)
 }
 
-// take aggregates the rows of a stride, and flushes a table that has become large.
+// take aggregates the rows of a stride, which it takes over: by an algorithm that makes rows of partial
+// aggregates, or in the table of the lane.
 func (l *local) take(s *gpu.Stride) error {
 	defer s.Release()
+	c := l.choose(l.task, s)
+	for c.Algorithm != hgbG {
+		out, err := l.algorithm(c.Algorithm).aggregate(l.task, s)
+		if err == nil {
+			l.took(c, out.Rows)
+			return l.merge(out)
+		}
+		if !errors.Is(err, gpu.ErrManyGroups) && !gpu.IsRefusal(err) {
+			return err
+		}
+		c = l.fallback(c, s.Rows, err)
+	}
+	err := l.takeRows(s)
+	if groups := l.table.len(); groups > 0 {
+		l.took(c, groups)
+	}
+	return err
+}
+
+// takeRows aggregates the rows of a stride in the table of the lane, and flushes one that has become
+// large.
+func (l *local) takeRows(s *gpu.Stride) (err error) {
 	if l.passing > 0 {
 		l.passing--
 		return l.pass(s)
 	}
+	if l.table == nil {
+		if l.table, err = l.newLocalTable(l.task, l.groupsFlushed); err != nil {
+			return err
+		}
+	}
 	failed, err := l.table.take(l.task, s)
-	if failed < 0 && gpu.IsRefusal(err) && l.table.groups.Len() > 0 && !l.direct(l.task) {
+	if failed < 0 && gpu.IsRefusal(err) && l.table.len() > 0 && !l.direct(l.task) {
 		// The table is as it was. The groups of it that are flushed can spill.
 		if err := l.flush(); err != nil {
+			return err
+		}
+		if l.table, err = l.newLocalTable(l.task, l.groupsFlushed); err != nil {
 			return err
 		}
 		failed, err = l.table.take(l.task, s)
@@ -515,7 +525,7 @@ func (l *local) take(s *gpu.Stride) error {
 	if err != nil {
 		return l.naming(failed, err)
 	}
-	if l.full() && !l.direct(l.task) {
+	if l.full(l.table.len()) && !l.direct(l.task) {
 		if err := l.judge(s); err != nil {
 			return err
 		}
@@ -524,10 +534,64 @@ func (l *local) take(s *gpu.Stride) error {
 	return nil
 }
 
-// full reports whether the table must be flushed. That of a single lane, which else has the
-// result, is flushed if it takes much of the budget.
-func (l *local) full() bool {
-	groups := l.table.groups.Len()
+// merge takes rows of partial aggregates over, no two of one key. The first ones wait: if no
+// others come, they are the result.
+func (l *local) merge(out *gpu.Stride) error {
+	if l.Algorithm == sgbStride && l.whole != nil && !l.full(l.whole.Rows+out.Rows) {
+		both, err := l.mergeSorted(l.task, l.whole, out)
+		if err == nil {
+			l.whole = both
+			return nil
+		}
+		if !gpu.IsRefusal(err) {
+			out.Release()
+			return err
+		}
+	}
+	if l.task.Lanes > 1 || l.full(out.Rows) {
+		return l.partitioned(out)
+	}
+	if l.whole == nil && l.merged == nil {
+		l.whole = out
+		return nil
+	}
+	if l.whole != nil {
+		first := l.whole
+		l.whole = nil
+		if err := l.mergeInto(first); err != nil {
+			out.Release()
+			return err
+		}
+	}
+	return l.mergeInto(out)
+}
+
+// mergeInto merges rows of partial aggregates in the table for them. They are flushed if they find no
+// memory there.
+func (l *local) mergeInto(out *gpu.Stride) (err error) {
+	if l.merged == nil {
+		l.merged, err = l.newMerge(l.task, gpu.GroupHint{Groups: out.Rows}, true)
+	}
+	failed := -1
+	if err == nil {
+		failed, err = l.merged.take(l.task, out)
+	}
+	if failed < 0 && gpu.IsRefusal(err) {
+		return l.partitioned(out)
+	}
+	out.Release()
+	if err != nil {
+		return l.naming(failed, err)
+	}
+	if l.full(l.merged.len()) {
+		return l.flush()
+	}
+	return nil
+}
+
+// full reports whether a table of some groups must be flushed. That of a single lane, which else has
+// the result, is flushed if it takes much of the budget.
+func (l *local) full(groups int) bool {
 	if l.always(l.task) {
 		return true
 	}
@@ -617,34 +681,32 @@ func (l *local) pass(s *gpu.Stride) error {
 	if firsts.Len > s.Rows/passReduction {
 		return l.passRows(s)
 	}
-	runs := &table{}
-	defer runs.release()
-	list, inputs := l.aggregates()
-	if runs.accs, err = newAccumulators(l.task, list); err != nil {
+	out, err := l.ofRuns(l.task, s, a, firsts)
+	if err != nil {
 		return err
 	}
-	runs.inputs = inputs
-	if failed, err := runs.update(l.task, s, a, firsts.Len); err != nil {
-		return l.naming(failed, err)
-	}
-	out := &gpu.Stride{Schema: l.hashGroupBy.partials, Rows: firsts.Len}
-	if out.Cols, err = l.task.Queue.Gather(l.task.Lease, operators.Pick(s.Cols, l.Keys), firsts, false); err != nil {
-		return err
-	}
-	return l.keep(out, runs)
+	return l.partitioned(out)
 }
 
 // keep adds the aggregates of a table to its keys and keeps them as flushed.
 func (l *local) keep(out *gpu.Stride, x *table) error {
-	for i, acc := range x.accs {
-		c, err := acc.Result(l.task.Queue, l.task.Lease, 0, out.Rows)
+	if err := l.addMeasures(l.task, out, x); err != nil {
+		return err
+	}
+	return l.partitioned(out)
+}
+
+// addMeasures adds the aggregates of a table to its keys. After an error it releases them.
+func (o *hashGroupBy) addMeasures(t operators.Task, out *gpu.Stride, x *table) error {
+	for i := range x.accs {
+		c, err := x.measure(t, i, 0, out.Rows)
 		if err != nil {
 			out.Release()
-			return l.naming(i, err)
+			return o.naming(i, err)
 		}
 		out.Cols = append(out.Cols, c)
 	}
-	return l.partitioned(out)
+	return nil
 }
 
 // partitioned keeps rows of partial aggregates, by partition unless they are few.
@@ -687,24 +749,33 @@ func (l *local) passRows(s *gpu.Stride) error {
 	return l.partitioned(out)
 }
 
-// flush turns the groups into rows of partial aggregates and starts an empty table.
+// flush turns the groups of both tables into rows of partial aggregates, and gives the tables back.
 func (l *local) flush() error {
-	n := l.table.groups.Len()
-	if n == 0 {
-		return nil
+	if l.whole != nil {
+		out := l.whole
+		l.whole = nil
+		if err := l.partitioned(out); err != nil {
+			return err
+		}
 	}
-	out := &gpu.Stride{Schema: l.hashGroupBy.partials, Rows: n}
-	var err error
-	if out.Cols, err = l.table.groups.Keys(l.task.Queue, l.task.Lease, 0, n); err != nil {
-		return err
+	for _, at := range []**table{&l.table, &l.merged} {
+		x := *at
+		if x.len() == 0 {
+			continue
+		}
+		out := &gpu.Stride{Schema: l.hashGroupBy.partials, Rows: x.len()}
+		var err error
+		if out.Cols, err = x.keyColumns(l.task, 0, out.Rows); err != nil {
+			return err
+		}
+		l.groupsFlushed = out.Rows
+		if err := l.keep(out, x); err != nil {
+			return err
+		}
+		x.release()
+		*at = nil
 	}
-	if err := l.keep(out, l.table); err != nil {
-		return err
-	}
-	l.table.release()
-	l.table = nil
-	l.table, err = l.newLocalTable(l.task, n)
-	return err
+	return nil
 }
 
 // Combine hands the groups of the lane over.
@@ -713,8 +784,7 @@ func (l *local) Combine(context.Context) error {
 		return err
 	}
 	o := l.hashGroupBy
-	if l.task.Lanes == 1 && l.flushed == 0 {
-		o.only, l.table = l.table, nil
+	if l.task.Lanes == 1 && l.flushed == 0 && l.handOver() {
 		return nil
 	}
 	if err := l.flush(); err != nil {
@@ -726,6 +796,21 @@ func (l *local) Combine(context.Context) error {
 	o.few = append(o.few, l.few...)
 	l.few = nil
 	return nil
+}
+
+// handOver hands the groups of the lane over as the result if they are in one place.
+func (l *local) handOver() bool {
+	switch {
+	case l.whole != nil && l.table == nil:
+		l.only, l.whole = rows{l.whole, len(l.Keys)}, nil
+	case l.whole == nil && l.table == nil && l.merged != nil:
+		l.only, l.merged = l.merged, nil
+	case l.whole == nil && l.merged == nil && l.table != nil:
+		l.only, l.table = l.table, nil
+	default:
+		return false
+	}
+	return true
 }
 
 // hold partitions rows of partial aggregates, by the hash of their keys or by ranges of a
@@ -762,10 +847,15 @@ func (l *local) Close() error {
 		s.Release()
 	}
 	l.pending, l.few = nil, nil
-	if l.table != nil {
-		l.table.release()
-		l.table = nil
+	for _, x := range []*table{l.table, l.merged} {
+		if x != nil {
+			x.release()
+		}
 	}
+	if l.whole != nil {
+		l.whole.Release()
+	}
+	l.table, l.merged, l.whole = nil, nil, nil
 	return nil
 }
 
@@ -788,7 +878,7 @@ func (o *hashGroupBy) Finalize(_ context.Context, t operators.Task) error {
 	o.stride = t.StrideRows
 	switch {
 	case o.only != nil:
-		o.n = (o.only.groups.Len() + o.stride - 1) / o.stride
+		o.n = (o.only.len() + o.stride - 1) / o.stride
 	case o.groups > 0:
 		bits := o.partBits(t)
 		o.n, o.shift = 1<<bits, uint(fanOut-bits)
@@ -828,9 +918,9 @@ func (o *hashGroupBy) Parts() int { return o.n }
 // Emit implements operators.Source. A part is a stride of the only table, or the groups
 // of some partitions, which it merges.
 func (o *hashGroupBy) Emit(ctx context.Context, t operators.Task, part int, emit operators.Emit) error {
-	if o.only != nil && o.only.groups.Len() > 0 {
+	if o.only != nil && o.only.len() > 0 {
 		from := part * o.stride
-		return o.emit(t, o.only, from, min(from+o.stride, o.only.groups.Len()), emit)
+		return o.emit(t, o.only, from, min(from+o.stride, o.only.len()), emit)
 	}
 	if o.groups == 0 {
 		return o.emitEmpty(t, emit)
@@ -840,11 +930,11 @@ func (o *hashGroupBy) Emit(ctx context.Context, t operators.Task, part int, emit
 		return err
 	}
 	defer merged.release()
-	for from := 0; from < merged.groups.Len(); from += o.stride {
+	for from := 0; from < merged.len(); from += o.stride {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := o.emit(t, merged, from, min(from+o.stride, merged.groups.Len()), emit); err != nil {
+		if err := o.emit(t, merged, from, min(from+o.stride, merged.len()), emit); err != nil {
 			return err
 		}
 	}
@@ -858,7 +948,7 @@ func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int) (_ 
 	for _, s := range o.few {
 		rows += s.Rows
 	}
-	merged, err := o.newMerge(t, part, rows/t.Lanes)
+	merged, err := o.newMerge(t, o.partHint(part, rows/t.Lanes), false)
 	if err != nil {
 		return nil, err
 	}
@@ -885,11 +975,11 @@ func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int) (_ 
 	return merged, nil
 }
 
-// emit emits groups [from, to) of a table.
-func (o *hashGroupBy) emit(t operators.Task, x *table, from, to int, emit operators.Emit) error {
+// emit emits groups [from, to).
+func (o *hashGroupBy) emit(t operators.Task, x groups, from, to int, emit operators.Emit) error {
 	out := &gpu.Stride{Schema: o.Out, Rows: to - from}
 	var err error
-	if out.Cols, err = x.groups.Keys(t.Queue, t.Lease, from, to); err != nil {
+	if out.Cols, err = x.keyColumns(t, from, to); err != nil {
 		return err
 	}
 	for i := range o.Aggregates {
@@ -904,7 +994,7 @@ func (o *hashGroupBy) emit(t operators.Task, x *table, from, to int, emit operat
 }
 
 // result returns aggregate i of groups [from, to).
-func (o *hashGroupBy) result(t operators.Task, x *table, i, from, to int) (gpu.Column, error) {
+func (o *hashGroupBy) result(t operators.Task, x groups, i, from, to int) (gpu.Column, error) {
 	parts := o.parts[i]
 	out, err := o.measure(t, x, parts[0], from, to)
 	if err != nil || len(parts) == 1 {
@@ -925,8 +1015,8 @@ func (o *hashGroupBy) result(t operators.Task, x *table, i, from, to int) (gpu.C
 
 // measure returns a measure of groups [from, to) in its final type. The partial sums of a decimal
 // are integers that must have no more digits than it.
-func (o *hashGroupBy) measure(t operators.Task, x *table, measure, from, to int) (gpu.Column, error) {
-	out, err := x.accs[measure].Result(t.Queue, t.Lease, from, to)
+func (o *hashGroupBy) measure(t operators.Task, x groups, measure, from, to int) (gpu.Column, error) {
+	out, err := x.measure(t, measure, from, to)
 	want := o.final(o.measured[measure])
 	if err == nil && out.Type != want {
 		partial := out

@@ -2,6 +2,7 @@ package join
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -295,6 +296,7 @@ type outerLane struct {
 	operators.Lane // of the partitions in memory
 	join           *outOfCore
 	task           operators.Task
+	now            operators.Collected // rows for it, until they are as many as a stride has
 }
 
 // Push implements operators.Lane.
@@ -308,17 +310,46 @@ func (l *outerLane) Push(ctx context.Context, s *gpu.Stride, emit operators.Emit
 	if err != nil {
 		return err
 	}
-	if now.Stride != nil {
-		if err := l.Lane.Push(ctx, now.Stride, emit); err != nil {
-			later.release()
+	if later.Stride != nil {
+		if err := o.probe.Append(later.Stride, o.resident, later.offsets); err != nil {
+			now.release()
 			return err
 		}
 	}
-	if later.Stride == nil {
+	if now.Stride == nil {
 		return nil
 	}
-	return o.probe.Append(later.Stride, o.resident, later.offsets)
+	if l.now.Rows+now.Rows > l.task.StrideRows {
+		if err := l.joinNow(ctx, emit); err != nil {
+			now.release()
+			return err
+		}
+	}
+	return l.now.Push(ctx, 0, now.Stride)
 }
+
+// joinNow joins the rows for partitions in memory.
+func (l *outerLane) joinNow(ctx context.Context, emit operators.Emit) error {
+	if l.now.Rows == 0 {
+		return nil
+	}
+	s, err := operators.ConcatStrides(l.task, l.join.Probe, l.now.Take())
+	if err != nil {
+		return err
+	}
+	return l.Lane.Push(ctx, s, emit)
+}
+
+// Flush implements operators.Lane.
+func (l *outerLane) Flush(ctx context.Context, emit operators.Emit) error {
+	if err := l.joinNow(ctx, emit); err != nil {
+		return err
+	}
+	return l.Lane.Flush(ctx, emit)
+}
+
+// Close implements operators.Lane.
+func (l *outerLane) Close() error { return errors.Join(l.now.Close(), l.Lane.Close()) }
 
 // Deferred implements operators.Deferring.
 func (o *outOfCore) Deferred() operators.Source {
@@ -390,7 +421,9 @@ func (o *outOfCore) Emit(ctx context.Context, t operators.Task, part int, emit o
 	}
 	return in.stream(ctx, t, func(push func(*gpu.Stride) error) error {
 		err := read(o.probe, o.Probe, push)
-		o.probe.Drop(from, to)
+		if err == nil { // otherwise the reader may be at work
+			o.probe.Drop(from, to)
+		}
 		return err
 	}, emit)
 }

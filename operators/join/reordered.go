@@ -101,22 +101,3 @@ func (m *mapped) Release() {
 	}
 	m.Matcher.Release()
 }
-
-// rowBytes returns the bytes of a row of the columns at some positions, or of all. Texts
-// count as 16 bytes.
-func rowBytes(schema *gpu.Schema, at []int) (n int) {
-	if at == nil {
-		for i := range schema.Fields {
-			at = append(at, i)
-		}
-	}
-	for _, i := range at {
-		t := schema.Fields[i].Type
-		if t.IsVar() {
-			n += 16
-		} else {
-			n += max(t.Width(), 1)
-		}
-	}
-	return max(n, 1)
-}

@@ -143,14 +143,14 @@ func (s stride) emit(t operators.Task, from, to int, emit operators.Emit) error 
 }
 
 // compute computes the groups of a part. Functions of one order share a sort.
-func (o *groups) compute(t operators.Task, strides []*gpu.Stride) (_ output, err error) {
+func (o *groups) compute(t operators.Task, schema *gpu.Schema, strides []*gpu.Stride) (_ output, err error) {
 	used := slices.Clone(o.Keys)
 	for _, f := range o.Functions {
 		used = append(used, f.Columns()...)
 	}
 	slices.Sort(used)
 	used = slices.Compact(used)
-	rows, err := operators.CollectRows(t, o.In, strides, used)
+	rows, err := operators.CollectRows(t, schema, strides, used)
 	if err != nil {
 		return nil, err
 	}
@@ -215,10 +215,6 @@ func (o *groups) inOrder(t operators.Task, rows *operators.Rows, used []int, ord
 		c.endFunction()
 	}
 	return c.err
-}
-
-func (o *groups) sorted(t operators.Task, rows *operators.Rows, order []sort.Key) (gpu.Column, error) {
-	return sorted(t, rows, o.Keys, order)
 }
 
 // grouping computes functions of groups: m ranges of sorted rows, from low to high.

@@ -14,10 +14,12 @@ import (
 	"math/bits"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/operators/sort"
+	"github.com/gstream/gstream/spill"
 )
 
 // Kind is a function over rows in an order.
@@ -119,7 +121,7 @@ type Window interface {
 
 const (
 	// fanOut is the number of bits of the hash that select a partition.
-	fanOut = 6
+	fanOut = 8
 	// fewRows is the most rows of a stride that are not partitioned, unless others are.
 	fewRows = 1 << 12
 	// seed is that of the hash. It is the same in all runs, because it decides the order of
@@ -148,8 +150,9 @@ type windows struct {
 type collection struct {
 	in, out *gpu.Schema
 	keys    []int
-	// compute computes a part. It takes the strides over.
-	compute func(t operators.Task, strides []*gpu.Stride) (output, error)
+	// compute computes a part. It takes the strides over, which have the columns of in, and
+	// behind them the number of the stride if they have spilled.
+	compute func(t operators.Task, schema *gpu.Schema, strides []*gpu.Stride) (output, error)
 
 	mu     sync.Mutex
 	held   []cut
@@ -157,17 +160,22 @@ type collection struct {
 	shift  uint // a part is 1<<shift partitions
 	parts  []part
 	stride int
+
+	started  atomic.Bool       // rows may spill
+	spilled  *spill.Partitions // all rows, once that is so
+	numbered *gpu.Schema       // of these
 }
 
 // cut is a collected stride, ordered by partition.
 type cut struct {
-	number  int
+	number  int // of the morsel
+	at      int // of the stride among those of the lane
 	rows    *gpu.Stride
 	offsets []int // starts of the partitions; nil when the rows are not partitioned
 }
 
-// part is some partitions; or the rows [from, to) of the output of a large part, which all
-// cores have computed.
+// part is some partitions: those [from, to) of spilled rows, or 1<<shift others; or the rows
+// [from, to) of the output of a large part, which all cores have computed.
 type part struct {
 	at       int
 	large    output
@@ -187,25 +195,39 @@ func (o *collection) Schema() *gpu.Schema { return o.out }
 // Demand implements operators.Demanding: all rows and their order.
 func (o *collection) Demand(e operators.Expected) operators.Demand {
 	const order = 4 // bytes of a row's id
-	bytes := e.Bytes + e.Rows*order
-	return operators.Demand{Bytes: bytes, Fixed: bytes}
+	d := operators.Demand{Bytes: e.Bytes + e.Rows*order}
+	if d.Fixed = d.Bytes; len(o.keys) > 0 {
+		d.Fixed = 0
+		d.Spilled = func(room float64) float64 {
+			if d.Bytes <= room/crowded {
+				return 0
+			}
+			return max(0, e.Bytes-spill.Room(room))
+		}
+	}
+	return d
 }
 
 func (o *collection) NewLocal(t operators.Task) (operators.Local, error) {
-	t.Lease.Advise("the step must hold all its rows: select fewer columns, or filter first")
+	t.Lease.Advise("the step must hold all rows of a partition: select fewer columns, or filter first")
+	if o.spills(t) && t.Spill.Always() {
+		o.start(t)
+	}
 	return &local{collection: o, task: t}, nil
 }
 
 // local is the rows that one lane has collected.
 type local struct {
 	*collection
-	task operators.Task
-	own  []cut
+	task    operators.Task
+	own     []cut
+	strides int // so far
 }
 
 func (l *local) Push(_ context.Context, number int, s *gpu.Stride) error {
 	s.ChargeTo(l.task.Lease)
-	c := cut{number: number, rows: s}
+	l.strides++
+	c := cut{number: number, at: l.strides, rows: s}
 	if s.Rows > fewRows && len(l.keys) > 0 {
 		if err := l.partition(l.task, &c); err != nil {
 			c.rows.Release()
@@ -213,7 +235,15 @@ func (l *local) Push(_ context.Context, number int, s *gpu.Stride) error {
 		}
 	}
 	l.own = append(l.own, c)
-	return nil
+	if !l.started.Load() && l.spills(l.task) && l.crowds() {
+		l.start(l.task)
+	}
+	if !l.started.Load() {
+		return nil
+	}
+	own := l.own
+	l.own = nil
+	return l.spill(l.task, own)
 }
 
 func (l *local) Combine(context.Context) error {
@@ -255,6 +285,18 @@ func (o *collection) partition(t operators.Task, c *cut) error {
 // part that has most of the rows, as all of them without keys.
 func (o *collection) Finalize(_ context.Context, t operators.Task) error {
 	o.stride = t.StrideRows
+	if !o.started.Load() && o.spills(t) && o.work() > t.Lease.Available() {
+		o.start(t)
+	}
+	if o.started.Load() {
+		held := o.held
+		o.held = nil
+		if err := o.spill(t, held); err != nil {
+			return err
+		}
+		o.group(t)
+		return nil
+	}
 	slices.SortStableFunc(o.held, func(a, b cut) int { return a.number - b.number })
 	width := 0
 	if len(o.keys) > 0 {
@@ -313,7 +355,7 @@ func (o *collection) Emit(ctx context.Context, t operators.Task, i int, emit ope
 	if p.large != nil {
 		return p.large.emit(t, p.from, p.to, emit)
 	}
-	r, err := o.computed(t, p.at)
+	r, err := o.resultOf(ctx, t, p)
 	if err != nil {
 		return err
 	}
@@ -329,6 +371,18 @@ func (o *collection) Emit(ctx context.Context, t operators.Task, i int, emit ope
 	return nil
 }
 
+// resultOf computes a part.
+func (o *collection) resultOf(ctx context.Context, t operators.Task, p part) (output, error) {
+	if !o.started.Load() {
+		return o.computed(t, p.at)
+	}
+	strides, err := o.read(ctx, t, p)
+	if err != nil {
+		return nil, err
+	}
+	return o.compute(t, o.numbered, strides)
+}
+
 func (o *collection) Close() error {
 	for _, c := range o.held {
 		c.rows.Release()
@@ -340,7 +394,7 @@ func (o *collection) Close() error {
 		}
 	}
 	o.parts = nil
-	return nil
+	return o.spilled.Close()
 }
 
 // result is the rows of a part, their order, and the functions of the rows in this order.
@@ -403,22 +457,22 @@ func (o *collection) take(t operators.Task, at int) (strides []*gpu.Stride, err 
 	return strides, nil
 }
 
-// computed computes a part.
+// computed computes a part of rows that have not spilled.
 func (o *collection) computed(t operators.Task, at int) (output, error) {
 	if n := o.rowsOf(at); n > gpu.MaxRows {
-		return nil, fmt.Errorf("%d rows in an order: in memory at most %d are possible at once", n, gpu.MaxRows)
+		return nil, tooMany(int64(n))
 	}
 	strides, err := o.take(t, at)
 	if err != nil {
 		return nil, err
 	}
-	return o.compute(t, strides)
+	return o.compute(t, o.in, strides)
 }
 
 // compute sorts the rows of a part and computes the functions.
-func (o *windows) compute(t operators.Task, strides []*gpu.Stride) (_ output, err error) {
+func (o *windows) compute(t operators.Task, schema *gpu.Schema, strides []*gpu.Stride) (_ output, err error) {
 	used := o.used()
-	rows, err := operators.CollectRows(t, o.In, strides, used)
+	rows, err := operators.CollectRows(t, schema, strides, used)
 	if err != nil {
 		return nil, err
 	}
@@ -428,7 +482,7 @@ func (o *windows) compute(t operators.Task, strides []*gpu.Stride) (_ output, er
 			r.release()
 		}
 	}()
-	if r.ids, err = sorted(t, rows, o.Partition, o.Order); err != nil {
+	if r.ids, err = o.sorted(t, rows, o.Order); err != nil {
 		return nil, err
 	}
 	c, err := newCalculation(t, o.Partition, o.Order, rows, used, r.ids)
@@ -514,14 +568,17 @@ func (f Function) Remap(at func(int) int) Function {
 	return f
 }
 
-// sorted returns the order of the rows by the partition keys and the order.
-func sorted(t operators.Task, rows *operators.Rows, partition []int, order []sort.Key) (gpu.Column, error) {
+// sorted returns the order of the rows by the keys and an order, and then that of the input.
+func (o *collection) sorted(t operators.Task, rows *operators.Rows, order []sort.Key) (gpu.Column, error) {
 	var keys []gpu.SortKey
-	for _, k := range partition {
+	for _, k := range o.keys {
 		keys = append(keys, gpu.SortKey{Column: rows.Cols[k]})
 	}
 	for _, k := range order {
 		keys = append(keys, gpu.SortKey{Column: rows.Cols[k.Column], Descending: k.Descending, NullsFirst: k.NullsFirst})
+	}
+	if n := o.in.Len(); len(rows.Cols) > n {
+		keys = append(keys, gpu.SortKey{Column: rows.Cols[n]})
 	}
 	if len(keys) == 0 {
 		return allRows(t, rows.N)

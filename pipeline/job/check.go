@@ -2,6 +2,8 @@ package job
 
 import (
 	"fmt"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -21,6 +23,11 @@ func (j *Job) Check(own []string) Diagnostics {
 	for _, name := range sortedKeys(j.Sources) {
 		if !slices.Contains(own, name) && len(j.Sources[name].Parquet) == 0 {
 			add(name, "sources."+name, "the source names no files")
+		}
+		for i, path := range j.Sources[name].Parquet {
+			if msg := elsewhere(string(path)); msg != "" {
+				add(name, fmt.Sprintf("sources.%s.parquet[%d]", name, i), "%s", msg)
+			}
 		}
 	}
 	seen := map[string]string{}
@@ -75,6 +82,20 @@ func (j *Job) Check(own []string) Diagnostics {
 		}
 	}
 	return faults
+}
+
+var scheme = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]+)://`)
+
+// elsewhere says why a path is no path of a file system; "" if it is one.
+func elsewhere(path string) string {
+	switch m := scheme.FindStringSubmatch(path); {
+	case m == nil:
+		return ""
+	case strings.EqualFold(m[1], "file"):
+		return fmt.Sprintf("%s: write the path without %s", path, m[0])
+	default:
+		return fmt.Sprintf("%s: object stores and other addresses (%s) are not supported yet; copy the files, or mount them as a folder", path, m[0])
+	}
 }
 
 // maxSets is the most grouping sets of a group.
@@ -145,6 +166,13 @@ func (j *Job) CheckOutput() (faults Diagnostics) {
 	if j.Output.Parquet == "" {
 		faults = append(faults, &Diagnostic{File: j.file, Place: j.Place("output"), Msg: "the job has no output; give it output: {parquet: PATH}"})
 	}
+	if msg := elsewhere(string(j.Output.Parquet)); msg != "" {
+		return append(faults, &Diagnostic{File: j.file, Place: j.Place("output.parquet"), Step: "output", Msg: msg})
+	}
+	if filepath.Base(string(j.Output.Parquet)) == "-" {
+		return append(faults, &Diagnostic{File: j.file, Place: j.Place("output.parquet"), Step: "output",
+			Msg: "standard output cannot take the rows, as a file appears when it is complete; name a file"})
+	}
 	opt := j.Output.Options
 	opt.EnsureDefaults()
 	if err := opt.Validate(); err != nil {
@@ -154,4 +182,9 @@ func (j *Job) CheckOutput() (faults Diagnostics) {
 		faults = append(faults, &Diagnostic{File: j.file, Place: j.Place("output.parquet"), Step: "output", Msg: err.Error(), Err: err})
 	}
 	return faults
+}
+
+// Elsewhere reports whether a source has a path that is not of the file system.
+func (j *Job) Elsewhere(source string) bool {
+	return slices.ContainsFunc(j.Sources[source].Parquet, func(p Path) bool { return elsewhere(string(p)) != "" })
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
 )
 
 // decoder fills a Job from a YAML tree, directed by the struct tags of the Job. It
@@ -130,6 +131,13 @@ func (d *decoder) decode(n ast.Node, v reflect.Value, path string) {
 		d.size(n, p, path)
 		return
 	case *Columns:
+		if b, ok := n.(*ast.BoolNode); ok && strings.HasSuffix(path, ".distinct") {
+			if !b.Value {
+				d.faultf(placeOf(n), "%s is false; leave it out, or name columns", path)
+			}
+			*p = Columns{{"", "*"}}
+			return
+		}
 		d.columns(n, p, path)
 		return
 	case *Var:
@@ -180,6 +188,9 @@ func (d *decoder) decode(n ast.Node, v reflect.Value, path string) {
 func (d *decoder) list(n ast.Node, v reflect.Value, path string) {
 	values := []ast.Node{n}
 	if seq, ok := n.(*ast.SequenceNode); ok {
+		if d.splitAtComma(seq) {
+			return
+		}
 		values = seq.Values
 	} else if _, ok := scalarText(n); !ok {
 		d.faultf(placeOf(n), "%s must be a list, not %s", path, nodeKind(n))
@@ -258,6 +269,9 @@ func (d *decoder) columns(n ast.Node, c *Columns, path string) {
 	}
 	items := []ast.Node{n}
 	if seq, ok := n.(*ast.SequenceNode); ok {
+		if d.splitAtComma(seq) {
+			return
+		}
 		items = seq.Values
 	}
 	for _, item := range items {
@@ -266,10 +280,84 @@ func (d *decoder) columns(n ast.Node, c *Columns, path string) {
 			continue
 		}
 		entries, _ := d.mapping(item, "a column")
+		if m, ok := item.(*ast.MappingNode); ok && m.IsFlowStyle && d.mappingSplitAtComma(entries) {
+			return
+		}
 		for _, e := range entries {
 			add(e.name, e.value, placeOf(e.value))
 		}
 	}
+}
+
+// splitAtComma reports items of a [list] that are parts of one expression: in brackets
+// YAML ends an item at a comma, even one within parentheses.
+func (d *decoder) splitAtComma(seq *ast.SequenceNode) bool {
+	if !seq.IsFlowStyle {
+		return false
+	}
+	for i := 0; i < len(seq.Values); i++ {
+		whole, _ := plainText(seq.Values[i])
+		for k := i + 1; k < len(seq.Values) && openParentheses(whole) > 0; k++ {
+			next, ok := plainText(seq.Values[k])
+			if !ok {
+				break
+			}
+			if whole += ", " + next; openParentheses(whole) == 0 {
+				d.faultf(placeOf(seq.Values[i]), "YAML ends %s at its comma; quote it: [%q]", seq.Values[i].String(), whole)
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// mappingSplitAtComma is splitAtComma for {name: expression}, where what follows the comma
+// is a key without a value.
+func (d *decoder) mappingSplitAtComma(entries []entry) bool {
+	for i := 0; i+1 < len(entries); i++ {
+		whole, _ := plainText(entries[i].value)
+		for k := i + 1; k < len(entries) && openParentheses(whole) > 0; k++ {
+			if _, empty := entries[k].value.(*ast.NullNode); !empty {
+				break
+			}
+			if whole += ", " + entries[k].name; openParentheses(whole) == 0 {
+				d.faultf(placeOf(entries[i].value), "YAML ends %s at its comma; quote it: {%s: %q}", entries[i].value.String(), entries[i].name, whole)
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// plainText returns the text of a scalar without quotes.
+func plainText(n ast.Node) (string, bool) {
+	if s, ok := n.(*ast.StringNode); ok && s.GetToken().Type != token.StringType {
+		return "", false
+	}
+	return scalarText(n)
+}
+
+// openParentheses counts the parentheses that are open at the end of a text, outside of
+// texts in quotes; -1 if one is closed that was not open.
+func openParentheses(s string) int {
+	open, quote := 0, byte(0)
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+		case c == '\'' || c == '"':
+			quote = c
+		case c == '(':
+			open++
+		case c == ')':
+			if open--; open < 0 {
+				return -1
+			}
+		}
+	}
+	return open
 }
 
 // text returns a scalar with its variables expanded.
@@ -292,7 +380,7 @@ func (d *decoder) text(n ast.Node, path string) (expanded, bool) {
 }
 
 func (d *decoder) path(e expanded) Path {
-	if e.text == "" || e.outside || filepath.IsAbs(e.text) {
+	if e.text == "" || e.outside || filepath.IsAbs(e.text) || elsewhere(e.text) != "" {
 		return Path(e.text)
 	}
 	return Path(filepath.Join(d.dir, e.text))

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -42,6 +43,7 @@ func Load(path string, opt LoadOptions) (*Job, error) {
 // Parse parses a job from the bytes of a job file. path names it in errors and is the
 // base of its relative paths. The error is Diagnostics.
 func Parse(path string, src []byte, opt LoadOptions) (*Job, error) {
+	src = bytes.TrimPrefix(src, []byte("\ufeff")) // a byte order mark
 	job := &Job{file: path, source: string(src), places: map[string]Place{}, origins: map[string]*origin{}}
 	d := &decoder{job: job, dir: filepath.Dir(path), vars: variables{set: opt.Set, env: opt.LookupEnv, resolved: map[string]expanded{}}}
 	if d.vars.env == nil {
@@ -93,6 +95,12 @@ func (d *decoder) parse(src []byte) (root ast.Node) {
 	}
 	if root == nil {
 		d.faultf(Place{}, "job file is empty")
+		return nil
+	}
+	a := aliases{decoder: d, anchors: map[string]anchored{}}
+	root, _ = a.resolve(root)
+	if len(d.faults) > 0 {
+		return nil
 	}
 	return root
 }

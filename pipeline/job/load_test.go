@@ -58,3 +58,68 @@ func TestDollarDollarIsADollarSign(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "a$b${c}", j.Name)
 }
+
+func TestAVariableOfTheEnvironmentMayHaveADefault(t *testing.T) {
+	env := func(name string) (string, bool) { return map[string]string{"SET": "given"}[name], name != "UNSET" }
+	src := "name: '${env:UNSET:-a: b} ${env:SET:-x} ${env:EMPTY:-y}'\nsources: {a: '${env:UNSET:-tables}/a'}\noutput: {parquet: out}"
+	j, err := Parse("dir/job.yaml", []byte(src), LoadOptions{LookupEnv: env})
+	require.NoError(t, err)
+	assert.Equal(t, "a: b given y", j.Name)
+	assert.Equal(t, Paths{"dir/tables/a"}, j.Sources["a"].Parquet, "a default is of the job file")
+	_, err = Parse("job.yaml", []byte("name: '${env:UNSET}'\nsources: {a: x}\noutput: {parquet: out}"), LoadOptions{LookupEnv: env})
+	require.ErrorContains(t, err, "${env:UNSET:-VALUE} has a default")
+}
+
+func TestAByteOrderMarkIsNoText(t *testing.T) {
+	j, err := Parse("job.yaml", []byte("\ufeffname: n\nsources: {a: x}\noutput: {parquet: out}"), LoadOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, "n", j.Name)
+}
+
+func TestAliasesStandForTheirAnchors(t *testing.T) {
+	src := `
+sources: {a: x, b: y}
+steps:
+  - &first {from: a, filter: &f a > 1}
+  - {<<: *first, from: b}
+  - filter: *f
+  - &last
+    name: end
+    distinct: true
+output: {parquet: out}`
+	j, err := Parse("job.yaml", []byte(src), LoadOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, Step{From: "a", Filter: "a > 1"}, j.Steps[0])
+	assert.Equal(t, Step{From: "b", Filter: "a > 1"}, j.Steps[1])
+	assert.Equal(t, Step{Filter: "a > 1"}, j.Steps[2])
+	assert.Equal(t, Step{Name: "end", Distinct: Columns{{"", "*"}}}, j.Steps[3])
+	_, err = Parse("job.yaml", []byte("steps: [*nobody]"), LoadOptions{})
+	require.ErrorContains(t, err, "job.yaml:1:9: there is no anchor &nobody")
+	_, err = Parse("job.yaml", []byte("steps: &a [*a]"), LoadOptions{})
+	require.ErrorContains(t, err, "there is no anchor &a")
+
+	// Each anchor has the one before ten times.
+	src = "a0: &a0 [x]\n"
+	for i := range 30 {
+		src += fmt.Sprintf("a%d: &a%[1]d [*a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d]\n", i+1, i)
+	}
+	_, err = Parse("job.yaml", []byte(src), LoadOptions{})
+	require.ErrorContains(t, err, "stand for more than 100000 values")
+}
+
+func TestAnExpressionThatYAMLCutsAtItsCommaIsToBeQuoted(t *testing.T) {
+	for steps, want := range map[string]string{
+		`[{group: {by: [date_trunc('month', d) as m]}}]`:              `quote it: ["date_trunc('month', d) as m"]`,
+		`[{group: {by: [a, round(x, 2), b]}}]`:                        `quote it: ["round(x, 2)"]`,
+		`[{sort: [coalesce(a, b, (c)) desc, d]}]`:                     `quote it: ["coalesce(a, b, (c)) desc"]`,
+		`[{select: {m: "'a'", n: round(x, 2), o: b}}]`:                `quote it: {n: "round(x, 2)"}`,
+		`[{group: {aggregates: {n: coalesce(sum(x), round(y, 2))}}}]`: `quote it: {n: "coalesce(sum(x), round(y, 2))"}`,
+		`[{join: {with: b, on: [a.x = round(b.y, 1)]}}]`:              `quote it: ["a.x = round(b.y, 1)"]`,
+	} {
+		_, err := Parse("job.yaml", []byte("sources: {a: x}\nsteps: "+steps+"\noutput: {parquet: out}"), LoadOptions{})
+		require.ErrorContains(t, err, want, steps)
+	}
+	j, err := Parse("job.yaml", []byte("sources: {a: x}\nsteps: [{select: [\"round(x, 2)\", ' (', 'b)']}]\noutput: {parquet: out}"), LoadOptions{})
+	require.NoError(t, err)
+	assert.Len(t, j.Steps[0].Select, 3)
+}

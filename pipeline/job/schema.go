@@ -22,7 +22,7 @@ func schemaOf(t reflect.Type) object {
 		return object{"type": []string{"string", "integer"}, "examples": []string{"512MiB", "8GiB"}}
 	case reflect.TypeFor[Columns]():
 		named := object{"type": "object", "additionalProperties": text}
-		return object{"oneOf": []object{text, named, {"type": "array", "items": object{"oneOf": []object{text, named}}}}}
+		return object{"oneOf": []object{text, named, {"type": "boolean"}, {"type": "array", "items": object{"oneOf": []object{text, named}}}}}
 	case reflect.TypeFor[Var]():
 		return object{"oneOf": []object{{"type": []string{"string", "number", "boolean", "null"}}, structSchema(t)}}
 	case reflect.TypeFor[Source]():

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// variables expands ${name}, ${env:NAME} and $$ in the values of a job file.
+// variables expands ${name}, ${env:NAME}, ${env:NAME:-default} and $$ in the values of a job file.
 type variables struct {
 	declared map[string]Var
 	set      map[string]string
@@ -81,9 +81,13 @@ func (v *variables) expandIn(s string, using []string) (expanded, error) {
 
 func (v *variables) value(name string, using []string) (expanded, error) {
 	if env, ok := strings.CutPrefix(name, "env:"); ok {
+		env, standard, hasDefault := strings.Cut(env, ":-")
 		val, ok := v.env(env)
+		if hasDefault && val == "" {
+			return expanded{text: standard}, nil
+		}
 		if !ok {
-			return expanded{}, fmt.Errorf("environment variable %s is not set", env)
+			return expanded{}, fmt.Errorf("environment variable %s is not set; ${env:%s:-VALUE} has a default", env, env)
 		}
 		return expanded{text: val, outside: true}, nil
 	}

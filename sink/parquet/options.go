@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/phrase"
 )
 
 // Options configure how Parquet is written. The zero value lacks only a lease;
@@ -111,4 +112,14 @@ func (o *Options) Validate() error {
 		bad("rows_per_file %d is negative", o.RowsPerFile)
 	}
 	return errors.Join(faults...)
+}
+
+// CheckColumns checks the columns that the options name.
+func CheckColumns(s *gpu.Schema, opt Options) error {
+	for _, name := range opt.DictionaryColumns {
+		if !slices.Contains(s.Names(), name) {
+			return fmt.Errorf("dictionary_columns names %q, which is not a column; the columns are %s", name, phrase.Some(s.Names(), 20, ", "))
+		}
+	}
+	return nil
 }

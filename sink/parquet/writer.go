@@ -95,10 +95,8 @@ func create(s storage, path string, schema *gpu.Schema, opt Options) (*Writer, e
 		c.dictionary = opt.Dictionary == "auto" && (len(opt.DictionaryColumns) == 0 || slices.Contains(opt.DictionaryColumns, f.Name))
 		w.columns = append(w.columns, c)
 	}
-	for _, name := range opt.DictionaryColumns {
-		if !names[name] {
-			return nil, fmt.Errorf("%s: dictionary_columns names %q, which is not a column", path, name)
-		}
+	if err := CheckColumns(schema, opt); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	codec := opt.codec()
 	for range opt.Threads {

@@ -10,6 +10,9 @@ import (
 	"syscall"
 )
 
+// Files lists the files that paths name, as Open reads them.
+func Files(paths []string) ([]string, error) { return expand(paths) }
+
 // expand lists the files that paths name. Those of a pattern or a folder are in order of
 // name.
 func expand(paths []string) ([]string, error) {

@@ -137,6 +137,20 @@ KERNEL(eval_date_trunc, Args) {
     settle_int(a, i, r, VALUE, infinite);
 }
 
+// eval_make_date is the date of year x, month y and day z.
+KERNEL(eval_make_date, Args) {
+    i64 i = global_thread();
+    i128 r = 0;
+    Outcome outcome = VALUE;
+    if (i < a.n) {
+        constexpr i64 YEARS = 6000000; // more than all dates have, before and after
+        i64 year = (i64)load_int(a.x, i), month = (i64)load_int(a.y, i), day = (i64)load_int(a.z, i);
+        if (year < -YEARS || year > YEARS || month < 1 || month > 12 || day < 1 || day > days_in_month(year, month)) outcome = FAILED;
+        else r = days_of(year, month, day);
+    }
+    settle_int(a, i, r, outcome);
+}
+
 // eval_add_months moves timestamps with q units a second by calendar months; the
 // day is cut to the end of the month.
 KERNEL(eval_add_months, Args) {

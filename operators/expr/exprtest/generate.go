@@ -83,6 +83,9 @@ func (g *Generator) Of(c Class, depth int) *Node {
 	case Date:
 		return g.date(depth - 1)
 	case Time:
+		if g.r.IntN(6) == 0 && !g.Tame {
+			return New(Time, g.one("make_time(?::BIGINT, 30, 1.5)", "make_time(10, ?::BIGINT, 59.5)"), g.Of(Integer, 0))
+		}
 		return g.shifted(Time, Time, depth-1)
 	}
 	return g.timestamp(depth - 1)
@@ -315,6 +318,13 @@ func (g *Generator) condition(depth int) *Node {
 		return lazily(New(Bool, "(? OR ?)", g.Of(Bool, depth), g.Of(Bool, depth)), until("?"))
 	case 4:
 		return New(Bool, "(NOT ?)", g.Of(Bool, depth))
+	case 10:
+		if !g.Tame && g.r.IntN(3) == 0 {
+			return New(Bool, g.one("isfinite(?)", "isinf(?)"), g.Of([]Class{Number, Date, Timestamp}[g.r.IntN(3)], depth))
+		}
+		if !g.Tame && g.r.IntN(3) == 0 {
+			return New(Bool, g.one("isnan(?)", "signbit(?)"), g.Of(Number, depth))
+		}
 	case 5:
 		return New(Bool, "(? "+g.one("IS NULL", "IS NOT NULL")+")", g.Of(c, depth))
 	case 6:
@@ -395,6 +405,9 @@ func (g *Generator) textCondition(depth int) *Node {
 	for range 1 + g.r.IntN(4) {
 		pattern += g.one("%", "%", "_", "a", "b", "abc", "ß", "e\u0301", `\%`, `\_`, "i", "İ", "👍", " ", "S", "1")
 	}
+	if g.r.IntN(5) == 0 && !g.Tame {
+		return New(Bool, "(? "+g.one("LIKE", "ILIKE", "^@")+" ?)", x, g.Of(Text, depth))
+	}
 	like := g.one("LIKE", "LIKE", "NOT LIKE", "ILIKE", "NOT ILIKE")
 	escape := ""
 	if g.r.IntN(4) == 0 && !g.Tame {
@@ -429,10 +442,37 @@ func (g *Generator) number(depth int) *Node {
 			return New(Number, g.one("power(?, ?)", "(? ^ ?)", "pow(?, ?)"), g.Of(Number, depth), g.Of(Number, depth))
 		}
 		return New(Number, g.one("sqrt(?)", "cbrt(?)", "exp(?)", "ln(?)", "log2(?)", "log10(?)", "log(?)"), g.Of(Number, depth))
+	case 14:
+		if !g.Tame {
+			return g.function(depth)
+		}
 	case 13:
 		return New(Number, g.one("epoch(?)", "julian(?)", "date_part('epoch', ?)"), g.Of([]Class{Date, Timestamp}[g.r.IntN(2)], depth))
 	}
 	return g.integer(depth)
+}
+
+// function draws a function of numbers.
+func (g *Generator) function(depth int) *Node {
+	whole := func() *Node { return g.Of(Integer, depth) }
+	switch g.r.IntN(8) {
+	case 0, 1:
+		return New(Integer, "(? "+g.one("&", "|", "<<", ">>", ">>")+" ?)", whole(), whole())
+	case 2:
+		return New(Integer, g.one("xor(?, ?)", "gcd(?, ?)", "lcm(?, ?)", "greatest_common_divisor(?, ?)", "least_common_multiple(?, ?)"), whole(), whole())
+	case 3:
+		return New(Integer, g.one("(~?)", "bit_count(?)"), wrapped(whole()))
+	case 4:
+		return New(Number, "trunc(?, "+g.one("0", "1", "2", "-1", "-2", "5", "20", "-20")+")", g.Of(Number, depth))
+	case 5:
+		return New(Number, g.one("fdiv(?, ?)", "fmod(?, ?)", "atan2(?, ?)", "log(?, ?)"), g.Of(Number, depth), g.Of(Number, depth))
+	case 6:
+		if g.r.IntN(2) == 0 {
+			return New(Number, "try(?)", g.Of(Number, depth))
+		}
+		return New(Number, g.one("even(?)", "degrees(?)", "radians(?)", "(pi() * ?)"), g.Of(Number, depth))
+	}
+	return New(Number, g.one("sin", "cos", "tan", "cot", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh")+"(?)", g.Of(Number, depth))
 }
 
 var dateParts = []string{"year", "month", "quarter", "week", "day", "dayofmonth", "dayofweek", "weekday", "isodow", "dayofyear", "weekofyear", "isoyear", "yearweek", "decade", "century", "millennium", "era"}
@@ -445,9 +485,15 @@ func (g *Generator) integer(depth int) *Node {
 	case 1:
 		return New(Integer, g.one("strpos(?, ?)", "instr(?, ?)", "position(? IN ?)"), g.Of(Text, depth), g.Of(Text, depth))
 	case 2:
+		if g.r.IntN(2) == 0 && !g.Tame {
+			return New(Integer, g.one("strlen(?)", "bit_length(?)", "ascii(?)", "ord(?)", "unicode(?)", "nanosecond(TIMESTAMP '2020-01-01 00:00:00' + to_days(length(?)::INTEGER))"), g.Of(Text, depth))
+		}
 		return New(Integer, "octet_length(?)", g.Of(Blob, depth))
 	case 3:
-		return New(Integer, "(? - ?)", g.Of(Date, depth), g.Of(Date, depth))
+		if g.r.IntN(2) == 0 || g.Tame {
+			return New(Integer, "(? - ?)", g.Of(Date, depth), g.Of(Date, depth))
+		}
+		return g.elapsed(depth)
 	case 4, 5:
 		c := []Class{Date, Timestamp, Timestamp, Time}[g.r.IntN(4)]
 		part := g.one(timeParts...)
@@ -462,6 +508,48 @@ func (g *Generator) integer(depth int) *Node {
 	return New(Integer, "(? "+g.one("+", "-", "*", "//", "%")+" ?)", g.Of(Integer, depth), g.Of(Integer, depth))
 }
 
+// words draws a function that makes or cuts text.
+func (g *Generator) words(depth int) *Node {
+	x := g.Of(Text, depth)
+	n := Leaf(Integer, g.one("0", "1", "2", "3", "5", "(-1)", "(-3)", "i8"))
+	switch g.r.IntN(9) {
+	case 0:
+		return New(Text, "split_part(?, ?, ?)", x, g.Of(Text, 0), n)
+	case 1:
+		return New(Text, "repeat(?, ?)", x, n)
+	case 2:
+		return New(Text, "translate(?, ?, ?)", x, g.Of(Text, depth), g.Of(Text, 0))
+	case 3:
+		return New(Text, g.one("lpad", "rpad")+"(?, ?::INTEGER, ?)", x, n, g.Of(Text, 0))
+	case 4:
+		return New(Text, "concat_ws(?, ?, ?)", g.Of(Text, 0), x, g.Of(Class(g.r.IntN(int(classes))), depth))
+	case 5:
+		return New(Text, g.one("left", "right", "array_extract", "list_extract")+"(?, ?)", x, n)
+	case 6:
+		return New(Text, g.one("array_slice", "list_slice")+"(?, ?, ?)", x, n, Leaf(Integer, g.one("0", "1", "3", "(-1)", "(-2)", "100")))
+	case 7:
+		return New(Text, g.one("md5(?)", "sha1(?)", "sha256(?)"), g.Of([]Class{Text, Blob}[g.r.IntN(2)], depth))
+	}
+	return New(Text, g.one("chr(?::INTEGER)", "typeof(?)"), g.Of(Integer, 0))
+}
+
+// elapsed draws a number that two dates or a duration give.
+func (g *Generator) elapsed(depth int) *Node {
+	moment := func() *Node { return g.Of([]Class{Date, Timestamp}[g.r.IntN(2)], depth) }
+	part := g.one("year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond", "microsecond", "decade", "century", "millennium", "isoyear")
+	switch g.r.IntN(6) {
+	case 0, 1:
+		return New(Integer, g.one("date_diff", "datediff", "date_sub", "datesub")+"('"+part+"', ?, ?)", moment(), moment())
+	case 2:
+		return New(Integer, g.one("date_diff", "date_sub")+"('"+g.one(timeParts...)+"', ?, ?)", g.Of(Time, depth), g.Of(Time, depth))
+	case 3:
+		return New(Integer, g.one("epoch_us(?)", "epoch_ms(?)", "epoch_ns(?)", "days_in_month(?)", "epoch_us(? - TIMESTAMP '2000-01-01 12:00:00')"), g.Of(Timestamp, depth))
+	case 4:
+		return New(Integer, "extract("+g.one("year", "month", "day", "hour", "second", "microsecond")+" FROM age(?, ?))", moment(), moment())
+	}
+	return New(Integer, "extract("+g.one("day", "hour", "minute", "second")+" FROM ? - ?)", g.Of(Timestamp, depth), g.Of(Timestamp, depth))
+}
+
 func (g *Generator) text(depth int) *Node {
 	x := g.Of(Text, depth)
 	small := func() *Node {
@@ -470,7 +558,7 @@ func (g *Generator) text(depth int) *Node {
 		}
 		return g.Of(Integer, depth)
 	}
-	switch g.r.IntN(12) {
+	switch g.r.IntN(13) {
 	case 0, 1:
 		c := []Class{Text, Text, Text, Number, Date, Bool, Timestamp}[g.r.IntN(7)]
 		return New(Text, "(? || ?)", x, g.Of(c, depth))
@@ -491,6 +579,13 @@ func (g *Generator) text(depth int) *Node {
 		return New(Text, "substring(?, ?)", x, small())
 	case 8:
 		return New(Text, g.one("left", "right")+"(?, "+g.one("0", "1", "2", "3", "-1", "-2", "100")+")", x)
+	case 11:
+		if !g.Tame && g.r.IntN(4) > 0 {
+			return g.words(depth)
+		}
+		if !g.Tame {
+			return New(Text, g.one("monthname(?)", "dayname(?)", "strftime(?, '%Y-%m-%d %H:%M:%S.%f %j')", "strftime(?, '%a %A %b %B %-d %y %I %p %u %w')"), g.Of([]Class{Date, Timestamp}[g.r.IntN(2)], depth))
+		}
 	case 9:
 		return New(Text, g.one("trim(?)", "ltrim(?)", "rtrim(?)", "trim(BOTH FROM ?)"), x)
 	case 10:
@@ -522,6 +617,12 @@ func (g *Generator) shifted(c, from Class, depth int) *Node {
 }
 
 func (g *Generator) date(depth int) *Node {
+	if g.r.IntN(12) == 0 && !g.Tame {
+		return New(Date, g.one("make_date(?::BIGINT, 2, 28)", "make_date(2024, ?::BIGINT, 28)", "make_date(2023, 2, ?::BIGINT)", "make_date(?::INTEGER)"), g.Of(Integer, 0))
+	}
+	if g.r.IntN(8) == 0 && !g.Tame {
+		return New(Date, g.one("last_day(?)", "time_bucket(INTERVAL 10 DAY, ?)", "time_bucket(INTERVAL 5 MONTH, ?)"), g.Of(Date, depth))
+	}
 	if g.r.IntN(4) == 0 {
 		return New(Date, "?::DATE", wrapped(g.Of(Timestamp, depth)))
 	}
@@ -536,6 +637,23 @@ func (g *Generator) timestamp(depth int) *Node {
 		return New(Timestamp, g.one("date_trunc", "datetrunc")+"('"+part+"', ?)", g.Of(from, depth))
 	case 2:
 		return New(Timestamp, "(? + ?)", g.Of(Date, depth), g.Of(Time, depth))
+	case 3:
+		if g.Tame {
+			break
+		}
+		switch g.r.IntN(4) {
+		case 0:
+			return New(Timestamp, g.one("epoch_ms(?::BIGINT)", "make_timestamp_ms(?::BIGINT)", "make_timestamp_ns(?::BIGINT)"), g.Of(Integer, 0))
+		case 1:
+			return New(Timestamp, g.one("to_timestamp(?)", "make_timestamp(2024, ?::BIGINT, 28, 10, 30, 1.5)", "make_timestamp(?::BIGINT)", "make_timestamptz(2024, 2, length(?::VARCHAR), 10, 30, 1.5)"), g.Of(Integer, 0))
+		case 2:
+			return New(Timestamp, "time_bucket("+g.one("INTERVAL 15 MINUTE", "INTERVAL 2 DAY", "INTERVAL 7 MONTH", "INTERVAL 3 YEAR")+", ?)", g.Of(Timestamp, depth))
+		}
+		if g.r.IntN(3) == 0 {
+			return New(Timestamp, g.one("timezone('Europe/Berlin', ?)", "timezone('America/New_York', ?)"), g.Of(Timestamp, depth))
+		}
+		unit := g.one("years", "quarters", "months", "weeks", "days", "hours", "minutes", "seconds", "milliseconds", "microseconds", "decades", "centuries", "millennia")
+		return New(Timestamp, "date_add(?, to_"+unit+"(?::INTEGER))", g.Of(Timestamp, depth), g.Of(Integer, 0))
 	}
 	return g.shifted(Timestamp, from, depth)
 }

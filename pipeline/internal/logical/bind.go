@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/groupby"
 	"github.com/gstream/gstream/operators/sort"
 	"github.com/gstream/gstream/operators/window"
 	"github.com/gstream/gstream/pipeline/job"
@@ -25,13 +27,21 @@ type binder struct {
 	faults job.Diagnostics
 	// named has the relations so far; nil for a relation with a fault.
 	named map[string]Node
+	now   time.Time // of the planning, in all expressions
+}
+
+// scope is scopeOf for expressions of the job.
+func (b *binder) scope(n Node) *expr.Scope {
+	s := scopeOf(n)
+	s.Now = b.now
+	return s
 }
 
 // Bind returns the relation of the last step over the tables of the sources, and the
 // mistakes in the query. The caller has reported the sources without a table; Bind skips
 // whatever depends on them.
 func Bind(q Query, tables map[string]source.Table) (Node, job.Diagnostics) {
-	b := &binder{query: q, named: map[string]Node{}}
+	b := &binder{query: q, named: map[string]Node{}, now: time.Now().UTC().Truncate(time.Microsecond)}
 	for _, name := range q.Sources {
 		b.named[name] = nil
 		if t, ok := tables[name]; ok {
@@ -131,7 +141,7 @@ func (s *stepBinder) expr(text string, in Node, sub string) *expr.Expr {
 	n, err := expr.Parse(text)
 	if err == nil {
 		var e *expr.Expr
-		if e, err = expr.Bind(n, scopeOf(in)); err == nil {
+		if e, err = expr.Bind(n, s.scope(in)); err == nil {
 			return e
 		}
 	}
@@ -149,10 +159,12 @@ func (s *stepBinder) exprDiagnostic(in Node, sub, text string, err error, hint s
 		s.faultf(sub, "%v%s", err, hint)
 		return
 	}
-	if u, ok := in.Rel().unreadableFor(mistake.Missing); ok {
-		unreadable := *mistake
-		mistake, hint = &unreadable, ""
-		mistake.Msg = u.String()
+	if in != nil {
+		if u, ok := in.Rel().unreadableFor(mistake.Missing); ok {
+			unreadable := *mistake
+			mistake, hint = &unreadable, ""
+			mistake.Msg = u.String()
+		}
 	}
 	f := &job.Diagnostic{File: s.query.Text.File(), Place: s.query.Text.Place(path), Step: s.name}
 	message, picture, _ := strings.Cut(mistake.Error(), "\n")
@@ -188,7 +200,7 @@ func (s *stepBinder) key(in Node, text, sub, kind string) *expr.Expr {
 	}
 	// The columns of e do not tell, because folding may have removed one.
 	if n, err := expr.Parse(text); err == nil {
-		if _, err := expr.Bind(n, &expr.Scope{Schema: &gpu.Schema{}, Fold: host.Fold}); err == nil {
+		if _, err := expr.Bind(n, &expr.Scope{Schema: &gpu.Schema{}, Fold: host.Fold, Now: s.now}); err == nil {
 			s.faultf(sub, "the %s key %s uses no column, so it is the same in every row; write the name of a column, or its position as a number", kind, text)
 			return nil
 		}
@@ -217,7 +229,7 @@ func (s *stepBinder) filter(in Node) Node {
 // selection computes the columns of a select list, which is the value at path, from the rows
 // that meet the step's qualify.
 func (s *stepBinder) selection(in Node, list job.Columns, path string) Node {
-	scope := scopeOf(in)
+	scope := s.scope(in)
 	r := in.Rel()
 	var exprs []*expr.Expr
 	var names []string
@@ -225,10 +237,27 @@ func (s *stepBinder) selection(in Node, list job.Columns, path string) Node {
 	ok := true
 	w := &windows{stepBinder: s, in: in}
 	parsed := make([]expr.Node, len(list))
+	stars := make([]*expr.Star, len(list))
+	replacements := make([][]expr.Node, len(list)) // of the columns of stars
 	for i, c := range list {
-		if _, star := starOf(c); !star {
+		sub := fmt.Sprintf("%s[%d]", path, i)
+		var err error
+		if c.Name == "" {
+			stars[i], err = expr.ParseStar(c.Expr)
+		}
+		switch star := stars[i]; {
+		case err != nil:
+			s.exprDiagnostic(in, sub, c.Expr, err, "")
+			ok = false
+		case star != nil:
+			for _, x := range star.Replace {
+				n := w.parse(x.Text, sub)
+				replacements[i] = append(replacements[i], n)
+				ok = ok && n != nil
+			}
+		default:
 			text, _ := splitAlias(c)
-			parsed[i] = w.parse(text, fmt.Sprintf("%s[%d]", path, i))
+			parsed[i] = w.parse(text, sub)
 			ok = ok && parsed[i] != nil
 		}
 	}
@@ -240,15 +269,31 @@ func (s *stepBinder) selection(in Node, list job.Columns, path string) Node {
 	below := w.node()
 	for i, c := range list {
 		sub := fmt.Sprintf("%s[%d]", path, i)
-		if qualifier, star := starOf(c); star {
+		if star := stars[i]; star != nil {
+			qualifier := star.Table
 			found := scope.Table(qualifier)
 			if qualifier == "" {
 				found = scope.All()
 			}
-			for _, j := range found {
-				exprs, names, tables = append(exprs, expr.Column(scope, j)), append(names, r.Schema.Fields[j].Name), append(tables, r.tables[j])
+			columns, fine := s.starColumns(star, scope, in, found, sub)
+			for k, e := range replacements[i] {
+				if j, there := columns.replaced[k]; there && e != nil {
+					if columns.exprs[j] = below.bind(e, star.Replace[k].Text, sub); columns.exprs[j] == nil {
+						fine = false
+					}
+				}
 			}
-			u := slices.DeleteFunc(slices.Clone(r.unreadable), func(u unreadable) bool { return !u.in(qualifier) })
+			ok = ok && fine
+			for _, j := range found {
+				if e, there := columns.exprs[j]; !there {
+					exprs, names, tables = append(exprs, expr.Column(scope, j)), append(names, columns.name(r, j)), append(tables, columns.tables(r, j))
+				} else if e != nil {
+					exprs, names, tables = append(exprs, e), append(names, columns.name(r, j)), append(tables, nil)
+				}
+			}
+			u := slices.DeleteFunc(slices.Clone(r.unreadable), func(u unreadable) bool {
+				return !u.in(qualifier) || slices.ContainsFunc(star.Exclude, func(n expr.StarName) bool { return strings.EqualFold(n.Name, u.Name) && u.in(n.Table) })
+			})
 			if len(u) > 0 {
 				s.faultf(sub, "%s has columns that cannot be read: %s; select the others by name%s", c.Expr, describeUnreadable(u), suggestColumns(r))
 				ok = false
@@ -394,10 +439,22 @@ func castTo(in Node, types []gpu.Type) (Node, error) {
 	return keepUnreadable(newProject(r.Step, in, exprs, r.Schema.Names(), r.tables), in), nil
 }
 
+// groupAlgorithm returns the algorithm that the step asks for, if it is a group.
+func (s *stepBinder) groupAlgorithm() string {
+	if s.step.Group == nil {
+		return ""
+	}
+	return s.step.Group.Algorithm
+}
+
 func (s *stepBinder) group(in Node) Node {
 	g := s.step.Group
+	if g.Algorithm != "" && !slices.Contains(groupby.Algorithms(), g.Algorithm) {
+		s.faultf(".group.algorithm", "there is no algorithm %q for groups; the algorithms are %s", g.Algorithm, strings.Join(groupby.Algorithms(), ", "))
+		return nil
+	}
 	r := in.Rel()
-	scope := scopeOf(in)
+	scope := s.scope(in)
 	var exprs []*expr.Expr // the keys
 	var names []string     // names of the keys
 	var keys []string      // their texts
@@ -505,7 +562,7 @@ func (s *stepBinder) grouped(in Node, exprs []*expr.Expr, names []string, calls 
 		}
 		names = append(names, c.String())
 	}
-	return newGroup(s.name, wide, at[:nkeys], aggs, names, always)
+	return newGroup(s.name, wide, at[:nkeys], aggs, names, always, s.groupAlgorithm())
 }
 
 // needSort reports whether a call needs the rows of a group together. All aggregates of the
@@ -536,11 +593,11 @@ func (s *stepBinder) afterGroup(in, g Node, columns []string, texts []string, po
 	if sets != nil {
 		hidden = 1
 	}
-	whole := scopeOf(g)
+	whole := s.scope(g)
 	exprs, tables := columnsOf(g)[:nkeys], slices.Clone(g.Rel().tables[:nkeys])
 	for i, post := range posts {
 		cols := make([]int, nkeys+hidden)
-		scope := &expr.Scope{Schema: &gpu.Schema{}, Fold: host.Fold, Grouping: &expr.Grouping{Keys: nkeys, Sets: sets}}
+		scope := &expr.Scope{Schema: &gpu.Schema{}, Fold: host.Fold, Now: s.now, Grouping: &expr.Grouping{Keys: nkeys, Sets: sets}}
 		for k := range cols {
 			cols[k] = k
 		}

@@ -25,7 +25,7 @@ func (s *stepBinder) unique(in Node) Node {
 	for i := range keys {
 		keys[i] = i
 	}
-	return newGroup(s.name, n, keys, nil, schema.Names(), nil)
+	return newGroup(s.name, n, keys, nil, schema.Names(), nil, "")
 }
 
 // measure is an aggregate of all rows beside aggregates of distinct values. It is first
@@ -159,7 +159,7 @@ func (s *stepBinder) groupedTwice(in Node, keys []*expr.Expr, names []string, ca
 		aggs = append(aggs, a)
 		names = append(names[:len(names):len(names)], a.Kind.String()+" ("+schema.Fields[input].Name+")")
 	}
-	second := newGroup(s.name, first, byKeys, aggs, names, always)
+	second := newGroup(s.name, first, byKeys, aggs, names, always, s.groupAlgorithm())
 	return s.mergedCalls(second, nkeys, calls, func(i int) []int {
 		if calls[i].Distinct {
 			return at[i : i+1]
@@ -215,7 +215,7 @@ func (s *stepBinder) firstGroups(in Node, keys []*expr.Expr, names []string, val
 		aggs = append(aggs, m.partial(inputs[i]))
 		names = append(names, m.call().String())
 	}
-	return newGroup(s.name, rows, by, aggs, names, nil)
+	return newGroup(s.name, rows, by, aggs, names, nil, s.groupAlgorithm())
 }
 
 // mergedCalls computes keys and calls from the columns of a group-by. from has the columns

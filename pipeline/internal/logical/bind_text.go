@@ -33,16 +33,6 @@ func splitAlias(c job.Column) (text, name string) {
 	return m[1], name
 }
 
-// starOf reports whether a column is "*" or "name.*", and returns the name.
-func starOf(c job.Column) (qualifier string, ok bool) {
-	text := strings.TrimSpace(c.Expr)
-	if text == "*" {
-		return "", c.Name == ""
-	}
-	qualifier, ok = strings.CutSuffix(text, ".*")
-	return qualifier, ok && c.Name == ""
-}
-
 var sortOrder = regexp.MustCompile(`(?is)^(.*?\S)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*$`)
 
 // parseSortKey splits "expression [asc|desc] [nulls first|nulls last]". The

@@ -22,7 +22,7 @@ func (w *windows) parse(text, sub string) expr.Node {
 	n, err := expr.Parse(text)
 	if err == nil {
 		var found []expr.WindowCall
-		if found, n, err = expr.BindWindows(n, scopeOf(w.in), len(w.uses)); err == nil {
+		if found, n, err = expr.BindWindows(n, w.stepBinder.scope(w.in), len(w.uses)); err == nil {
 			for _, c := range found {
 				at := slices.IndexFunc(w.calls, c.Equal)
 				if at < 0 {
@@ -98,7 +98,7 @@ func (w *windows) node() *windowed {
 		}
 		node = newWindow(w.name, node, partition, order, list, names)
 	}
-	out := &windowed{stepBinder: w.stepBinder, in: w.in, node: node, scope: scopeOf(w.in)}
+	out := &windowed{stepBinder: w.stepBinder, in: w.in, node: node, scope: w.stepBinder.scope(w.in)}
 	out.at = out.scope.All()
 	out.scope.Schema = &gpu.Schema{Fields: slices.Clone(out.scope.Schema.Fields)}
 	out.scope.Qualifiers = slices.Clone(out.scope.Qualifiers)
@@ -146,7 +146,7 @@ func (w *windowed) qualify(n expr.Node, names []string, exprs []*expr.Expr) bool
 		w.exprDiagnostic(w.in, ".qualify", text, err, "")
 		return false
 	}
-	whole := scopeOf(w.node)
+	whole := w.stepBinder.scope(w.node)
 	columns := make([]*expr.Expr, len(w.at))
 	for i, at := range w.at {
 		if i < inner {

@@ -97,6 +97,7 @@ type (
 		Keys       []int
 		Aggregates []Aggregate
 		Always     [][]gpu.Scalar
+		Algorithm  string // "" leaves the choice to the group-by
 		Hint       gpu.GroupHint
 	}
 	// Window has the columns of its input, then one for each window function. Rows of equal
@@ -438,9 +439,9 @@ func newExpand(step string, in Node, variants [][]int, numbered bool) *Expand {
 	return n
 }
 
-func newGroup(step string, in Node, keys []int, aggs []Aggregate, names []string, always [][]gpu.Scalar) *Group {
+func newGroup(step string, in Node, keys []int, aggs []Aggregate, names []string, always [][]gpu.Scalar, algorithm string) *Group {
 	r := in.Rel()
-	n := &Group{Relation: Relation{Step: step}, In: in, Keys: keys, Aggregates: aggs, Always: always}
+	n := &Group{Relation: Relation{Step: step}, In: in, Keys: keys, Aggregates: aggs, Always: always, Algorithm: algorithm}
 	var fields []gpu.Field
 	for i, k := range keys {
 		f := r.Schema.Fields[k]
@@ -482,7 +483,7 @@ func withInputs(n Node, f func(Node) Node) Node {
 	case *Expand:
 		return newExpand(r.Step, f(n.In), n.Variants, n.Numbered)
 	case *Group:
-		return newGroup(r.Step, f(n.In), n.Keys, n.Aggregates, n.Schema.Names(), n.Always)
+		return newGroup(r.Step, f(n.In), n.Keys, n.Aggregates, n.Schema.Names(), n.Always, n.Algorithm)
 	case *Window:
 		in := f(n.In)
 		return newWindow(r.Step, in, n.Partition, n.Order, n.Functions, n.Schema.Names()[in.Rel().Schema.Len():])

@@ -462,7 +462,7 @@ func lowerGroup(n *logical.Group, need required) (*Stage, layout, error) {
 		return nil, nil, err
 	}
 	st := &Stage{Step: n.Step, Kind: "group", Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}}
-	spec := groupby.Spec{In: in.Schema, Keys: lay.all(n.Keys), Out: st.Schema, Hint: n.Hint, Always: n.Always}
+	spec := groupby.Spec{In: in.Schema, Keys: lay.all(n.Keys), Out: st.Schema, Hint: n.Hint, Algorithm: n.Algorithm, Always: n.Always}
 	sorted := window.GroupSpec{In: in.Schema, Keys: spec.Keys, Out: st.Schema, Always: n.Always}
 	out := make(layout, len(need))
 	var names []string
@@ -499,6 +499,7 @@ func lowerGroup(n *logical.Group, need required) (*Stage, layout, error) {
 		st.Make = func() (operators.Operator, error) { return window.NewGroups(sorted) }
 		return st, out, nil
 	}
+	st.Choose = func(device string) string { return spec.Plan(gpu.Properties{Kind: device}).String() }
 	if n.Hint.Dense {
 		by += fmt.Sprintf(" (indexed directly: %d to %d)", n.Hint.Lo, n.Hint.Hi)
 	}

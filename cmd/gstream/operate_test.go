@@ -1,0 +1,144 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/pipeline"
+)
+
+func TestRunTakesSeveralJobs(t *testing.T) {
+	first, one := jobFile(t, "  - limit: 1", "")
+	second, two := jobFile(t, "  - limit: 2", "")
+	code, stdout, stderr := gstream("run", first, second, "--report", "-", "--threads", "1")
+	require.Equal(t, exitOK, code, stderr)
+	assert.FileExists(t, one)
+	assert.FileExists(t, two)
+	reports := json.NewDecoder(strings.NewReader(stdout))
+	for rows := int64(1); rows <= 2; rows++ {
+		var r pipeline.Report
+		require.NoError(t, reports.Decode(&r))
+		assert.Equal(t, rows, r.Output.Rows)
+	}
+	assert.Equal(t, 2, strings.Count(stderr, "wrote "))
+}
+
+func TestRunStopsAtTheFirstJobThatFails(t *testing.T) {
+	good, out := jobFile(t, "  - limit: 1", "")
+	bad, _ := jobFile(t, "  - select: [o_orderkey // (o_orderkey - o_orderkey) as x]", "")
+	code, _, stderr := gstream("run", bad, good)
+	assert.Equal(t, exitData, code, stderr)
+	assert.NoFileExists(t, out)
+	code, _, stderr = gstream("run", good, bad, "--report", filepath.Join(t.TempDir(), "r.json"))
+	assert.Equal(t, exitJob, code)
+	assert.Contains(t, stderr, "a file takes one job, not 2")
+	code, _, stderr = gstream("run")
+	assert.Equal(t, exitJob, code)
+	assert.Contains(t, stderr, "takes a job file or several")
+}
+
+func TestAnErrorOfValuesHasTheLineOfItsStep(t *testing.T) {
+	path, _ := jobFile(t, "  - limit: 10\n  - name: quotient\n    select: [o_orderkey // (o_orderkey - o_orderkey) as x]", "")
+	report := filepath.Join(t.TempDir(), "r.json")
+	code, _, stderr := gstream("run", path, "--report", report)
+	assert.Equal(t, exitData, code)
+	assert.Contains(t, stderr, "job.yaml:5:5: quotient: ")
+	assert.Contains(t, stderr, "is divided by zero")
+	text, err := os.ReadFile(report)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "job.yaml:5:5: quotient: ")
+}
+
+func TestLintChecksSeveralFilesAndNeedsNoData(t *testing.T) {
+	good, _ := jobFile(t, "  - limit: 1", "")
+	bad, _ := jobFile(t, "  - filter: o_orderkey >", "")
+	worse, _ := jobFile(t, "  - from: nobody\n    filter: nosuch(o_orderkey) > 1", ", dictionary_columns: [nope]")
+	code, _, stderr := gstream("lint", good, bad, worse)
+	assert.Equal(t, exitJob, code)
+	assert.Contains(t, stderr, bad+":4:")
+	assert.Contains(t, stderr, worse+":4:")
+	text, err := os.ReadFile(good)
+	require.NoError(t, err)
+	away := filepath.Join(t.TempDir(), "away.yaml")
+	require.NoError(t, os.WriteFile(away, []byte(strings.Replace(string(text), "orders.parquet", "nothing.parquet", 1)), 0o666))
+	code, _, stderr = gstream("lint", away)
+	assert.Equal(t, exitIO, code, stderr)
+	code, _, stderr = gstream("lint", away, good, "--no-data")
+	assert.Equal(t, exitOK, code, stderr)
+	code, _, stderr = gstream("lint", bad, worse, "--no-data")
+	assert.Equal(t, exitJob, code)
+	assert.Contains(t, stderr, "found the end of the expression")
+	assert.Contains(t, stderr, `there is no source or earlier step named "nobody"`)
+	assert.Contains(t, stderr, `there is no function "nosuch"`)
+}
+
+func TestLintChecksTheColumnsOfTheOutput(t *testing.T) {
+	path, _ := jobFile(t, "  - select: [o_orderkey as k]", ", dictionary_columns: [nope]")
+	code, _, stderr := gstream("lint", path)
+	assert.Equal(t, exitJob, code)
+	assert.Contains(t, stderr, `dictionary_columns names "nope", which is not a column; the columns are k`)
+}
+
+func TestPathsThatAreNoFilesAreRefused(t *testing.T) {
+	for path, want := range map[string]string{
+		"s3://bucket/a.parquet": "object stores and other addresses (s3://) are not supported yet",
+		"file:///a.parquet":     "write the path without file://",
+		"-":                     "standard output cannot take the rows",
+	} {
+		job, _ := jobFile(t, "  - limit: 1", "")
+		text, err := os.ReadFile(job)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(job, []byte(strings.Replace(string(text), "out.parquet", path, 1)), 0o666))
+		code, _, stderr := gstream("run", job)
+		assert.Equal(t, exitJob, code, stderr)
+		assert.Contains(t, stderr, want)
+		leavesNothing(t, job)
+		if path == "-" {
+			continue
+		}
+		require.NoError(t, os.WriteFile(job, []byte("sources: {a: '"+path+"'}\nsteps: [{limit: 1}]\noutput: {parquet: out.parquet}\n"), 0o666))
+		code, _, stderr = gstream("lint", job)
+		assert.Equal(t, exitJob, code, stderr)
+		assert.Contains(t, stderr, want)
+	}
+}
+
+func TestInspectListsTheFilesOfAFolder(t *testing.T) {
+	code, out, stderr := gstream("inspect", data)
+	require.Equal(t, exitOK, code, stderr)
+	assert.Contains(t, out, "78,805 rows in 7 files")
+	assert.Regexp(t, `orders.parquet +15,000 +1 `, out)
+	assert.Contains(t, out, "another schema")
+	code, out, _ = gstream("inspect", data+"/o*.parquet", "--format", "json")
+	require.Equal(t, exitOK, code)
+	var info filesInfo
+	require.NoError(t, json.Unmarshal([]byte(out), &info))
+	assert.Equal(t, int64(15000), info.Rows)
+	code, _, _ = gstream("inspect", t.TempDir())
+	assert.Equal(t, exitIO, code)
+}
+
+func TestVersionIsAFlagToo(t *testing.T) {
+	_, command, _ := gstream("version")
+	code, flag, _ := gstream("--version")
+	assert.Equal(t, exitOK, code)
+	assert.Equal(t, command, flag)
+	assert.True(t, strings.HasPrefix(flag, "gstream "))
+}
+
+func TestExplainAnalyzeTakesTheFlagsOfRun(t *testing.T) {
+	path, out := jobFile(t, "  - limit: 3", "")
+	code, text, stderr := gstream("explain", path, "--analyze", "--threads", "1", "--host-memory", "1GiB", "--device", "host")
+	require.Equal(t, exitOK, code, stderr)
+	assert.Contains(t, text, "actual: ")
+	assert.NoFileExists(t, out)
+	code, _, stderr = gstream("explain", path, "--host-memory", "much")
+	assert.Equal(t, exitJob, code)
+	assert.Contains(t, stderr, "--host-memory")
+}

@@ -1,0 +1,362 @@
+package cuda
+
+import (
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"unsafe"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// The layouts of aggregate.cu.
+type (
+	aggregateColumn struct {
+		src, out, flip uint64
+		fold           int32
+		word, far, _   uint32
+	}
+	aggregateState struct {
+		groups        uint64
+		items, tables uint32
+		_, full       uint32
+		_             [2]uint32
+	}
+	aggregateArgs struct {
+		key, outKey, offsets, state, items, farKeys, farWords uint64
+
+		column                   [aggregateColumns]aggregateColumn
+		low, mul, most           uint64
+		rows, partitions, slice  uint32
+		columns, words, farCount uint32
+		slots, copies            uint32
+		farSlots, ways           uint32
+		mostItems, _             uint32
+	}
+)
+
+const (
+	aggregateColumns = 16 // AGGREGATE_COLUMNS of aggregate.cu
+	aggregateItem    = 16 // bytes of AggregateItem
+	// aggregateSpread is how many times more rows than the average a partition may have that
+	// is not cut.
+	aggregateSpread = 4
+	// aggregateSlice is the least rows of a slice.
+	aggregateSlice = 1 << 14
+	// aggregateWays is the most blocks that read the same rows, each for a part of the groups.
+	aggregateWays = 2
+)
+
+// The folds of aggregate.cu.
+const (
+	foldCount = iota
+	foldSumI32
+	foldSumU32
+	foldSumI64
+	foldSumU64
+	foldMin32
+	foldMin64
+)
+
+// foldOf returns how an aggregate is folded, its words of 32 bits in shared memory and of 64 bits
+// in device memory, and the bits to flip so that it is a minimum.
+func foldOf(a gpu.Aggregate) (fold int32, words, far int, flip uint64) {
+	wide, unsigned := a.Input.Width() == 8, a.Input.IsUnsigned()
+	switch {
+	case a.Kind == gpu.CountAll || a.Kind == gpu.Count:
+		return foldCount, 1, 1, 0
+	case a.Kind == gpu.Sum && !wide && unsigned:
+		return foldSumU32, 2, 1, 0
+	case a.Kind == gpu.Sum && !wide:
+		return foldSumI32, 2, 1, 0
+	case a.Kind == gpu.Sum && unsigned:
+		return foldSumU64, 3, 3, 0
+	case a.Kind == gpu.Sum:
+		return foldSumI64, 3, 3, 0
+	}
+	if !unsigned {
+		flip = 1 << (8*a.Input.Width() - 1)
+	}
+	if a.Kind == gpu.Max {
+		flip = ^flip
+	}
+	if wide {
+		return foldMin64, 2, 1, flip
+	}
+	return foldMin32, 1, 1, flip & (1<<32 - 1)
+}
+
+// aggregation is a call of AggregatePartitions.
+type aggregation struct {
+	*op
+	rows   gpu.Partitioned
+	list   []gpu.Aggregate
+	hint   gpu.GroupHint
+	kernel string // suffix of the kernels
+	args   aggregateArgs
+	state  *gpu.Buffer
+	out    []gpu.Column
+}
+
+// AggregatePartitions implements gpu.Queue.
+func (q *queue) AggregatePartitions(l *gpu.Lease, rows gpu.Partitioned, list []gpu.Aggregate, values []gpu.Column, hint gpu.GroupHint) (out []gpu.Column, err error) {
+	o := q.begin("aggregate", l)
+	defer end(o, &out, &err)
+	if err := gpu.CheckAggregation(rows, list, values); err != nil {
+		return nil, err
+	}
+	o.takes(rows.Key, rows.Offsets)
+	for i, v := range values {
+		if list[i].Kind != gpu.CountAll {
+			o.takes(v)
+		}
+	}
+	if o.err != nil {
+		return nil, o.err
+	}
+	if len(list) > aggregateColumns {
+		return nil, gpu.ErrManyGroups
+	}
+	x := &aggregation{op: o, rows: rows, list: list, hint: hint}
+	x.describe(values)
+	if rows.Key.Len == 0 {
+		x.room(0)
+		return x.out, nil
+	}
+	return x.run()
+}
+
+// describe lays out the words of the aggregates. Those of 8 bytes come first.
+func (x *aggregation) describe(values []gpu.Column) {
+	a := &x.args
+	wide := false
+	for _, first := range []bool{true, false} {
+		for i, g := range x.list {
+			fold, words, far, flip := foldOf(g)
+			if (fold == foldMin64) != first {
+				continue
+			}
+			c := aggregateColumn{fold: fold, flip: flip, word: a.words, far: a.farCount}
+			if fold != foldCount {
+				c.src = addr(values[i].Data)
+				wide = wide || g.Input.Width() == 8
+			}
+			a.column[i] = c
+			a.words += uint32(words)
+			a.farCount += uint32(far)
+		}
+	}
+	a.columns = uint32(len(x.list))
+	a.key, a.rows, a.mul = addr(x.rows.Key.Data), uint32(x.rows.Key.Len), rand.Uint64()|1
+	x.kernel = fmt.Sprintf("_k%d_w%d", x.width(), map[bool]int{false: 4, true: 0}[wide])
+}
+
+// width returns the bytes of a key.
+func (x *aggregation) width() int { return x.rows.Key.Type.Width() }
+
+// slotBytes returns the bytes of a slot in shared memory.
+func (x *aggregation) slotBytes(copies int) int { return x.width() + 4*int(x.args.words)*copies }
+
+// shared returns the shared memory of a block.
+func (x *aggregation) shared(slots, copies int) int {
+	return (slots + 2) * x.slotBytes(copies)
+}
+
+// budget returns the shared memory that all blocks of a multiprocessor have.
+func (x *aggregation) budget() int { return x.q.dev.props.sharedPerBlock - 1024 }
+
+// mostSlots returns the slots of the largest table if a multiprocessor has some blocks.
+func (x *aggregation) mostSlots(perMulti int) int {
+	return (x.budget()/perMulti/x.slotBytes(1) - 2) &^ 1
+}
+
+// room allocates the result for n groups.
+func (x *aggregation) room(n int) {
+	for _, c := range x.out {
+		x.free(c.Data)
+	}
+	x.out = []gpu.Column{{Type: x.rows.Key.Type}}
+	for _, g := range x.list {
+		t := g.Output
+		if g.Kind == gpu.Count || g.Kind == gpu.CountAll {
+			t = gpu.Of(gpu.Int64)
+		}
+		x.out = append(x.out, gpu.Column{Type: t})
+	}
+	for i := range x.out {
+		x.out[i].Data = x.alloc(int64(n) * int64(x.out[i].Type.Width()))
+		if i > 0 {
+			x.args.column[i-1].out = addr(x.out[i].Data)
+		}
+	}
+	x.args.outKey, x.args.most = addr(x.out[0].Data), uint64(n)
+}
+
+// run aggregates, once more if there are more groups than the hint says.
+func (x *aggregation) run() ([]gpu.Column, error) {
+	n := x.rows.Key.Len
+	x.state = x.alloc(int64(unsafe.Sizeof(aggregateState{})))
+	x.args.state = addr(x.state)
+	most := min(n, max(x.hint.Groups+x.hint.Groups/8, 1<<12))
+	for {
+		x.room(most)
+		var found int
+		var err error
+		if x.rows.Offsets.Len > 2 {
+			found, err = x.partitions()
+		} else {
+			found, err = x.single()
+		}
+		if err != nil || x.err != nil {
+			return nil, err
+		}
+		if found <= most {
+			for i := range x.out {
+				c := &x.out[i]
+				c.Len, c.Data = found, x.shrink(c.Data, int64(found)*int64(c.Type.Width()))
+			}
+			return x.out, nil
+		}
+		most = found
+	}
+}
+
+// single aggregates one partition: all blocks have slices of it.
+func (x *aggregation) single() (int, error) {
+	a, sms := &x.args, x.q.dev.props.multiprocessors
+	most := x.mostSlots(1)
+	want := x.hint.Groups
+	dense := x.hint.Dense && uint64(x.hint.Hi)-uint64(x.hint.Lo) < uint64(most*aggregateWays)
+	if dense {
+		want, a.low = int(uint64(x.hint.Hi)-uint64(x.hint.Lo))+1, uint64(x.hint.Lo)
+	}
+	fit := most // the groups that a table is good for
+	if !dense {
+		fit = most / 2
+	}
+	ways := 1
+	for ways < aggregateWays && want > fit*ways {
+		ways *= 2
+	}
+	if want > fit*ways {
+		return 0, gpu.ErrManyGroups
+	}
+	need := max(blocks(want, ways), 32)
+	if x.hint.Private {
+		need = max(want, 2)
+	}
+	if want == 0 {
+		need = fit
+	}
+	if !dense {
+		need *= 2
+	}
+	perMulti := 1
+	if dense && need < x.mostSlots(2) || 2*need <= x.mostSlots(2) {
+		perMulti = 2
+	}
+	// Free slots make it likely that a key is where it is looked for first: with 3 slots a group a row
+	// takes 1.2 times what it takes with 6. Copies make it likely that no other lane is there.
+	slots := (need + 1) &^ 1
+	if !dense {
+		slots = max(slots, min(4*need, x.mostSlots(perMulti)))
+	}
+	copies, mostCopies := 1, 32
+	if x.hint.Private {
+		slots, mostCopies = (need+1)&^1, 1024/perMulti
+	}
+	for copies < mostCopies && x.shared(slots, 2*copies) <= x.budget()/perMulti {
+		copies *= 2
+	}
+	if x.hint.Private && copies < mostCopies {
+		return 0, gpu.ErrManyGroups
+	}
+	n := x.rows.Key.Len
+	grid := max(1, min(sms*perMulti/ways, blocks(n, 4096))) * ways
+	a.ways, a.slots, a.copies = uint32(ways), uint32(slots), uint32(copies)
+	a.slice = uint32(blocks(blocks(n, grid/ways), 32) * 32)
+	a.mostItems = uint32(blocks(n, int(a.slice)))
+	x.fill(x.state, 0, x.state.Size(), 0)
+	kernel := "aggregate_slices"
+	if dense {
+		kernel = "aggregate_dense"
+	}
+	x.slices(kernel, 1, grid, 1024/perMulti, max(slots*ways, 1<<14))
+	return x.found()
+}
+
+// slices aggregates the slices by a kernel and writes their groups, of some partitions, which have tables in
+// device memory for so many groups each.
+func (x *aggregation) slices(kernel string, tables, grid, threads, groups int) {
+	a := &x.args
+	a.farSlots = 1 << bits.Len(uint(2*groups-1))
+	keys := x.alloc(int64(tables) * int64(a.farSlots+1) * int64(x.width()))
+	words := x.alloc(int64(tables) * int64(a.farSlots+1) * int64(max(a.farCount, 1)) * 8)
+	if x.err != nil {
+		return
+	}
+	x.op.fill(keys, 0, keys.Size(), 0xff)
+	x.op.fill(words, 0, words.Size(), 0)
+	a.farKeys, a.farWords = addr(keys), addr(words)
+	launch(x.op, kernel+x.kernel, grid, threads, x.shared(int(a.slots), int(a.copies)), *a)
+	launch(x.op, fmt.Sprintf("aggregate_far_k%d", x.width()), tables*(int(a.farSlots)/(8*256)+1), 256, 0, *a)
+	x.free(keys, words)
+}
+
+// found returns the number of groups.
+func (x *aggregation) found() (int, error) {
+	s := make([]aggregateState, 1)
+	if !x.read(x.state, 0, gpu.BytesOf(s)) {
+		return 0, nil
+	}
+	if s[0].full != 0 || s[0].groups > gpu.MaxRows {
+		return 0, gpu.ErrManyGroups
+	}
+	return int(s[0].groups), nil
+}
+
+// partitions aggregates partitions, a block each, and then the slices of those that are large.
+func (x *aggregation) partitions() (int, error) {
+	a, sms, n := &x.args, x.q.dev.props.multiprocessors, x.rows.Key.Len
+	a.offsets, a.partitions, a.ways, a.copies = addr(x.rows.Offsets.Data), uint32(x.rows.Offsets.Len-1), 1, 1
+	mean := blocks(n, int(a.partitions))
+	groups := blocks(x.hint.Groups, int(a.partitions))
+	if groups == 0 {
+		groups = mean
+	}
+	perMulti := 1
+	for perMulti < 8 && 8*groups <= 3*x.mostSlots(2*perMulti) {
+		perMulti *= 2
+	}
+	slots := x.mostSlots(perMulti)
+	a.slots = uint32(slots)
+	a.slice = uint32(blocks(max(aggregateSpread*mean, aggregateSlice), 32) * 32)
+	if rounds := blocks(int(a.partitions), sms*perMulti); rounds*sms*perMulti > int(a.partitions)*10/9 { // blocks would wait
+		a.slice = uint32(blocks(max(blocks(n, 4*sms), aggregateSlice), 32) * 32)
+	}
+	most := 2*blocks(n, int(a.slice)) + int(a.partitions)
+	a.mostItems = uint32(most)
+	items := x.alloc(int64(most) * aggregateItem)
+	a.items = addr(items)
+	x.fill(x.state, 0, x.state.Size(), 0)
+	launch(x.op, "aggregate_partitions"+x.kernel, min(sms*perMulti, int(a.partitions)), 1024/perMulti, x.shared(slots, 1), *a)
+	s := make([]aggregateState, 1)
+	if !x.read(x.state, 0, gpu.BytesOf(s)) {
+		return 0, nil
+	}
+	if s[0].tables == 0 {
+		return x.found()
+	}
+	if int(s[0].items) > most || int(s[0].tables) > max(4*sms, int(a.partitions)/8) {
+		return 0, gpu.ErrManyGroups
+	}
+	// Partitions of many rows have keys of many rows: lanes meet less often in copies.
+	slots, copies := min(max(4*groups, 1<<11), x.mostSlots(1)), 1
+	for copies < 32 && x.shared(slots, 2*copies) <= x.budget() {
+		copies *= 2
+	}
+	a.slots, a.copies, a.mostItems = uint32(slots)&^1, uint32(copies), s[0].items
+	x.slices("aggregate_slices", int(s[0].tables), min(sms, int(s[0].items)), 1024, slots)
+	x.free(items)
+	return x.found()
+}

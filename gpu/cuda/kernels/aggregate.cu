@@ -1,0 +1,613 @@
+// Group-by in tables of shared memory. A block aggregates the rows of a partition in a
+// hash table of its own (PGB of Wu et al., SIGMOD 2025, §4.3; HGB, §4.2, is a single
+// partition). Partitions of many rows are cut into slices, whose tables are merged in a
+// table in device memory. A slice that has more groups than its table has room for folds
+// the rows of the others in that table.
+//
+// Bytes, rows of w bytes: w read, and the groups written. In a table a row takes a look at
+// a key, and an atomic for each aggregate, on words of 32 bits: a sum has a low word, whose
+// carry goes into the next one where there is one.
+#include "common.cuh"
+
+constexpr u32 NOWHERE = ~0u; // no slot
+
+// How values are folded. The minimum is that of the bits, some of which are flipped.
+enum Fold : i32 { FOLD_COUNT, FOLD_SUM_I32, FOLD_SUM_U32, FOLD_SUM_I64, FOLD_SUM_U64, FOLD_MIN_32, FOLD_MIN_64 };
+
+constexpr int AGGREGATE_COLUMNS = 16;
+
+struct AggregateColumn {
+    u64 src;
+    u64 out;
+    u64 flip;
+    i32 fold;
+    u32 word; // its first word of 32 bits of a slot in shared memory
+    u32 far;  // its first word of 64 bits of a slot in device memory
+    u32 pad;
+};
+
+struct AggregateState {
+    u64 groups;
+    u32 items, tables; // slices, and the partitions that they are of
+    u32 taken;         // partitions
+    u32 full;          // a table had no room
+    u32 pad[2];
+};
+
+// AggregateItem is a slice of a partition.
+struct AggregateItem {
+    u32 from, to;
+    u32 table; // in device memory
+    u32 pad;
+};
+
+struct AggregateArgs {
+    u64 key;
+    u64 outKey;
+    const u32* offsets; // of the partitions; null: one of all rows
+    AggregateState* state;
+    AggregateItem* items;
+    u64 farKeys;  // of all tables in device memory: their keys, farSlots + 1 each
+    u64* farWords; // of each table: words of 64 bits, farSlots + 1 of each
+    AggregateColumn column[AGGREGATE_COLUMNS];
+    u64 low;   // dense: the key of slot 0
+    u64 mul;   // odd
+    u64 most;  // groups that there is room for
+    u32 rows, partitions, slice;
+    u32 columns, words, farWordCount;
+    u32 slots, copies; // of a table in shared memory; copies of its words, by thread: a power of two
+    u32 farSlots;      // a power of two
+    u32 ways;          // blocks that read the same slice, each for some of its keys: a power of two
+    u32 mostItems;
+};
+
+// Keys of a table: a slot without a key has all ones. The key of all ones has the slot
+// after the others, where 0 says that it came. Rows that find no room have one more slot in
+// shared memory, so that all rows of a warp are folded alike.
+template <class K>
+constexpr K EMPTY = (K)~(K)0;
+
+// hash_key is the upper half of a product (multiply-shift hashing): its upper bits are good.
+DEVICE u32 hash_key(u32 key, u64 mul) { return key * (u32)mul; }
+DEVICE u32 hash_key(u64 key, u64 mul) { return (u32)(key * mul >> 32); }
+
+// probe returns the slot of a key from slot `at` on, which it takes if it is not there; NOWHERE after
+// `tries` others.
+template <class K>
+DEVICE u32 probe(K* keys, K key, u32 at, u32 slots, u32 tries) {
+    for (; tries; tries--) {
+        K k = *(volatile K*)&keys[at];
+        if (k == EMPTY<K>) k = atomicCAS(&keys[at], EMPTY<K>, key);
+        if (k == key || k == EMPTY<K>) return at;
+        if (++at == slots) at = 0;
+    }
+    return NOWHERE;
+}
+
+template <class K>
+struct alignas(2 * sizeof(K)) KeyPair { K first, second; };
+
+template <class K>
+struct Table {
+    K* keys;    // slots + 2
+    u32* words; // by word: cells = (slots + 2) × copies
+    u32 slots, copies, cells; // slots are even
+
+    __device__ __forceinline__ Table(const AggregateArgs& a, u32* memory) {
+        slots = a.slots, copies = a.copies, cells = (slots + 2) * copies;
+        keys = (K*)memory;
+        words = memory + (slots + 2) * (sizeof(K) / 4);
+    }
+
+    __device__ void clear(const AggregateArgs& a) {
+        for (u32 s = threadIdx.x; s < slots + 2; s += blockDim.x) keys[s] = EMPTY<K>;
+        for (u32 c = 0; c < a.columns; c++) {
+            const AggregateColumn& x = a.column[c];
+            const u32 count = width(x.fold) * cells, v = x.fold >= FOLD_MIN_32 ? ~0u : 0;
+            for (u32 i = threadIdx.x; i < count; i += blockDim.x) words[x.word * cells + i] = v;
+        }
+    }
+
+    // width is the number of words of an aggregate.
+    static __device__ __forceinline__ u32 width(i32 fold) {
+        return fold == FOLD_COUNT || fold == FOLD_MIN_32 ? 1 : fold == FOLD_SUM_I64 || fold == FOLD_SUM_U64 ? 3 : 2;
+    }
+
+    __device__ __forceinline__ bool used(u32 slot) const { return keys[slot] != EMPTY<K>; }
+    __device__ __forceinline__ K key(u32 slot) const { return slot == slots ? EMPTY<K> : keys[slot]; }
+
+    // value is what a slot has of an aggregate: a sum of 96 bits in lo and hi, or lo.
+    __device__ void value(const AggregateColumn& x, u32 slot, u64& lo, u64& hi) const {
+        const u32* w = words + x.word * cells + slot * copies;
+        lo = x.fold >= FOLD_MIN_32 ? ~0ull : 0, hi = 0;
+        for (u32 c = 0; c < copies; c++, w++) {
+            switch (x.fold) {
+            case FOLD_COUNT: lo += *w; break;
+            case FOLD_SUM_I32: lo += ((u64)w[cells] << 32) + (u64)(i64)(i32)*w; break;
+            case FOLD_SUM_U32: lo += (u64)w[cells] << 32 | *w; break;
+            case FOLD_MIN_32: lo = min(lo, (u64)*w); break;
+            case FOLD_MIN_64: lo = min(lo, ((const u64*)(words + x.word * cells))[slot * copies + c]); break;
+            default:
+                u64 v = (u64)w[cells] << 32 | *w;
+                lo += v;
+                hi += (u64)(i64)(i32)w[2 * cells] + (lo < v);
+            }
+        }
+        if (x.fold == FOLD_SUM_I32) hi = (u64)((i64)lo >> 63);
+    }
+};
+
+// FarTable is a table in device memory.
+template <class K>
+struct FarTable {
+    K* keys;
+    u64* words;
+    u32 slots;
+
+    __device__ __forceinline__ FarTable(const AggregateArgs& a, u32 table) {
+        slots = a.farSlots;
+        keys = (K*)a.farKeys + (u64)table * (slots + 1);
+        words = a.farWords + (u64)table * (slots + 1) * a.farWordCount;
+    }
+
+    // find returns the slot of a key; NOWHERE if there is no room.
+    __device__ u32 find(const AggregateArgs& a, K key) {
+        if (key == EMPTY<K>) {
+            *(volatile K*)&keys[slots] = 0;
+            return slots;
+        }
+        return probe(keys, key, __umulhi(hash_key(key, a.mul), slots), slots, min(slots, 1024u));
+    }
+
+    // Words of an aggregate, zeros at first: sums of 8-byte values have a word for each 32
+    // bits, since there is no carry between words; minima are inverted.
+    __device__ __forceinline__ u64* word(const AggregateColumn& x, u32 slot, u32 w = 0) { return words + (u64)(x.far + w) * (slots + 1) + slot; }
+
+    __device__ void fold(const AggregateColumn& x, u32 slot, u64 lo, u64 hi) {
+        switch (x.fold) {
+        case FOLD_MIN_32:
+        case FOLD_MIN_64: atomicMax(word(x, slot), ~lo); break;
+        case FOLD_SUM_I64:
+        case FOLD_SUM_U64:
+            atomicAdd(word(x, slot), lo & 0xffffffff);
+            atomicAdd(word(x, slot, 1), lo >> 32);
+            if (hi) atomicAdd(word(x, slot, 2), hi);
+            break;
+        default: atomicAdd(word(x, slot), lo);
+        }
+    }
+
+    __device__ void value(const AggregateColumn& x, u32 slot, u64& lo, u64& hi) {
+        lo = *word(x, slot), hi = 0;
+        if (x.fold >= FOLD_MIN_32) lo = ~lo;
+        if (x.fold == FOLD_SUM_I32) hi = (u64)((i64)lo >> 63);
+        if (x.fold == FOLD_SUM_I64 || x.fold == FOLD_SUM_U64) {
+            u64 middle = *word(x, slot, 1), shifted = middle << 32;
+            hi = *word(x, slot, 2) + (middle >> 32);
+            lo += shifted;
+            hi += lo < shifted;
+        }
+    }
+};
+
+// write_value writes the result of an aggregate.
+DEVICE void write_value(const AggregateColumn& x, u64 row, u64 lo, u64 hi) {
+    switch (x.fold) {
+    case FOLD_COUNT: ((u64*)x.out)[row] = lo; break;
+    case FOLD_MIN_32: ((u32*)x.out)[row] = (u32)(lo ^ x.flip); break;
+    case FOLD_MIN_64: ((u64*)x.out)[row] = lo ^ x.flip; break;
+    default: ((ulonglong2*)x.out)[row] = make_ulonglong2(lo, hi);
+    }
+}
+
+// write_groups writes the groups of a table, or of slots [from, to) of it, in any order. The
+// block shares two counters.
+template <class K, class T>
+DEVICE void write_groups(const AggregateArgs& a, T& t, u32 from, u32 to, u32* counter, u64* base) {
+    const u32 rounds = (to - from + blockDim.x - 1) / blockDim.x;
+    if (threadIdx.x == 0) *counter = 0;
+    __syncthreads();
+    u32 mine = 0;
+    for (u32 s = from + threadIdx.x; s < to; s += blockDim.x) mine += t.keys[s] != EMPTY<K>;
+    mine = warp_sum(mine);
+    if (lane_id() == 0 && mine) atomicAdd(counter, mine);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        *base = atomicAdd(&a.state->groups, (u64)*counter);
+        if (*base + *counter > a.most) *base = ~0ull; // they are counted only
+        *counter = 0;
+    }
+    __syncthreads();
+    if (*base == ~0ull) return;
+    for (u32 r = 0; r < rounds; r++) {
+        const u32 s = from + r * blockDim.x + threadIdx.x;
+        const bool used = s < to && t.keys[s] != EMPTY<K>;
+        const u32 some = __ballot_sync(ALL, used);
+        u32 at = 0;
+        if (lane_id() == 0 && some) at = atomicAdd(counter, (u32)__popc(some));
+        at = __shfl_sync(ALL, at, 0) + __popc(some & lanes_below());
+        if (!used) continue;
+        const u64 row = *base + at;
+        ((K*)a.outKey)[row] = s == t.slots ? EMPTY<K> : t.keys[s];
+        for (u32 c = 0; c < a.columns; c++) {
+            u64 lo, hi;
+            t.value(a.column[c], s, lo, hi);
+            write_value(a.column[c], row, lo, hi);
+        }
+    }
+}
+
+template <class T, class V, int ITEMS>
+DEVICE void load_rows(V (&v)[ITEMS], u64 src, u32 row, u32 end, bool full) {
+    const T* p = (const T*)src + row;
+    if (full) {
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++) v[i] = (V)__ldcs(p + 32 * i);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++)
+        if (row + 32 * i < end) v[i] = (V)__ldcs(p + 32 * i);
+}
+
+template <bool WIDE, class V, int ITEMS>
+DEVICE void load_values(V (&v)[ITEMS], const AggregateColumn& x, u32 row, u32 end, bool full) {
+    if (x.fold == FOLD_COUNT) return;
+    if (WIDE && (x.fold == FOLD_SUM_I64 || x.fold == FOLD_SUM_U64 || x.fold == FOLD_MIN_64))
+        load_rows<V>(v, x.src, row, end, full);
+    else
+        load_rows<u32>(v, x.src, row, end, full);
+}
+
+// fold_values folds the values of rows into their cells. SURE says that every row has one.
+template <bool WIDE, bool SURE, class V, int ITEMS>
+DEVICE void fold_values(const AggregateColumn& x, u32* words, u32 cells, const V (&v)[ITEMS], const u32 (&cell)[ITEMS]) {
+    u32* w = words + x.word * cells;
+    u32 before[ITEMS];
+    switch (x.fold) {
+    case FOLD_COUNT:
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++)
+            if (SURE || cell[i] != NOWHERE) atomicAdd(&w[cell[i]], 1u);
+        return;
+    case FOLD_SUM_I32: {
+        // The low words are signed: the sign bit of `wraps` says whether one wrapped.
+        u32 any = 0;
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++)
+            if (SURE || cell[i] != NOWHERE) before[i] = atomicAdd(&w[cell[i]], (u32)v[i]);
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++) {
+            const u32 after = before[i] + (u32)v[i], wraps = (before[i] ^ after) & ((u32)v[i] ^ after);
+            before[i] = SURE || cell[i] != NOWHERE ? wraps : 0;
+            any |= before[i];
+        }
+        if ((i32)any >= 0) return;
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++)
+            if ((i32)before[i] < 0) atomicAdd(&w[cells + cell[i]], (i32)(u32)v[i] < 0 ? ~0u : 1u);
+        return;
+    }
+    case FOLD_SUM_U32:
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++)
+            if (SURE || cell[i] != NOWHERE) before[i] = atomicAdd(&w[cell[i]], (u32)v[i]);
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++)
+            if ((SURE || cell[i] != NOWHERE) && before[i] > ~(u32)v[i]) atomicAdd(&w[cells + cell[i]], 1u);
+        return;
+    case FOLD_MIN_32:
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++) {
+            const u32 m = (u32)v[i] ^ (u32)x.flip;
+            if ((SURE || cell[i] != NOWHERE) && m < *(volatile u32*)&w[cell[i]]) atomicMin(&w[cell[i]], m);
+        }
+        return;
+    }
+    if (!WIDE) return;
+    if (x.fold == FOLD_MIN_64) {
+        u64* wide = (u64*)w;
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++) {
+            const u64 m = (u64)v[i] ^ x.flip;
+            if ((SURE || cell[i] != NOWHERE) && m < *(volatile u64*)&wide[cell[i]]) atomicMin(&wide[cell[i]], m);
+        }
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++)
+        if (SURE || cell[i] != NOWHERE) before[i] = atomicAdd(&w[cell[i]], (u32)v[i]);
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++) {
+        if (!SURE && cell[i] == NOWHERE) continue;
+        const u32 hi = (u32)((u64)v[i] >> 32), carry = before[i] > ~(u32)v[i], middle = hi + carry;
+        i32 top = (i32)(middle < carry) - (i32)(x.fold == FOLD_SUM_I64 && (i32)hi < 0);
+        if (middle) top += atomicAdd(&w[cells + cell[i]], middle) > ~middle;
+        if (top) atomicAdd(&w[2 * cells + cell[i]], (u32)top);
+    }
+}
+
+// lift returns a value as a table in device memory folds it.
+template <class V>
+DEVICE void lift(const AggregateColumn& x, V v, u64& lo, u64& hi) {
+    lo = (u64)v, hi = 0;
+    switch (x.fold) {
+    case FOLD_COUNT: lo = 1; break;
+    case FOLD_SUM_I32: lo = (u64)(i64)(i32)(u32)v; break;
+    case FOLD_SUM_I64: hi = (u64)((i64)lo >> 63); break;
+    case FOLD_MIN_32: lo = (u32)v ^ (u32)x.flip; break;
+    case FOLD_MIN_64: lo ^= x.flip; break;
+    }
+}
+
+template <bool FIRST, class A, class B> struct Pick { typedef A type; };
+template <class A, class B> struct Pick<false, A, B> { typedef B type; };
+
+// MOST_TRIES is the slots that a key looks at in a table which may leave it to another one.
+constexpr u32 MOST_TRIES = 64;
+
+// far_row folds a row in a table in device memory, unless that has no room.
+template <class K, bool WIDE>
+__device__ __noinline__ bool far_row(const AggregateArgs& a, FarTable<K>& far, u32 row) {
+    const u32 slot = far.find(a, ((const K*)a.key)[row]);
+    if (slot == NOWHERE) return false;
+    for (u32 c = 0; c < a.columns; c++) {
+        const AggregateColumn& x = a.column[c];
+        u64 lo, hi, v = 0;
+        if (WIDE && (x.fold == FOLD_SUM_I64 || x.fold == FOLD_SUM_U64 || x.fold == FOLD_MIN_64))
+            v = ((const u64*)x.src)[row];
+        else if (x.fold != FOLD_COUNT)
+            v = ((const u32*)x.src)[row];
+        lift(x, v, lo, hi);
+        far.fold(x, slot, lo, hi);
+    }
+    return true;
+}
+
+// How a row finds its slot: by a hash, where all rows must find one; by a hash, where some may have none;
+// by dense keys.
+enum Slots { OF_PARTITION, OF_ALL, OF_DENSE };
+
+// A tile is the rows that a block takes at a time: each warp 32 × ITEMS that follow each other. WAYS
+// says that other blocks read the same rows, each for some of the keys.
+template <class K, bool WIDE, int ITEMS, Slots SLOTS, bool WAYS>
+struct Tiles {
+    typedef typename Pick<WIDE, u64, u32>::type V;
+    const AggregateArgs& a;
+    Table<K>& t;
+    FarTable<K>* far; // of rows that find no room; null OF_PARTITION
+    u32* left;        // how many these are
+    u32 way, begin, end, tile, copy;
+    K k[ITEMS];
+
+    // home returns the slot that a key looks at first, and the next one if it is even and keys are not
+    // dense.
+    __device__ __forceinline__ u32 home(K key, u32& mine) const {
+        const u32 mask = a.ways - 1, bits = __popc(mask);
+        mine = way;
+        if (SLOTS == OF_DENSE) {
+            K offset = key - (K)a.low;
+            if (WAYS) mine = (u32)offset & mask, offset >>= bits;
+            return offset < t.slots ? (u32)offset : NOWHERE;
+        }
+        u32 at = __umulhi(hash_key(key, a.mul), t.slots / 2 << (WAYS ? bits : 0));
+        if (WAYS) mine = at & mask, at >>= bits;
+        return 2 * at;
+    }
+
+    // take folds the rows of a tile from row `at` on, of which the thread has `row` and every 32nd
+    // after it. FULL says that no row is beyond the end. It returns false, in all lanes, if there is
+    // no room.
+    template <bool FULL>
+    __device__ __forceinline__ bool take(u32 at, u32 row) {
+        constexpr bool SURE = FULL && !WAYS;
+        V v[ITEMS];
+        if (a.columns) load_values<WIDE>(v, a.column[0], row, end, FULL);
+        u32 cell[ITEMS], lost = 0; // rows whose slot was not found so far, as bits
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++) {
+            u32 mine;
+            const u32 first = home(k[i], mine);
+            const bool here = (FULL || row + 32 * i < end) && (!WAYS || mine == way);
+            cell[i] = NOWHERE;
+            if (!SURE && !here) continue;
+            bool found;
+            if (SLOTS == OF_DENSE) {
+                cell[i] = first;
+                found = first != NOWHERE && *(volatile K*)&t.keys[first] == k[i];
+            } else {
+                const KeyPair<K> pair = *(const KeyPair<K>*)&t.keys[first];
+                cell[i] = pair.second == k[i] ? first + 1 : first;
+                found = pair.second == k[i] || pair.first == k[i];
+            }
+            if (!found || k[i] == EMPTY<K>) lost |= 1u << i;
+        }
+        bool good = true;
+        if (__any_sync(ALL, lost)) good = search(row, at, lost, cell);
+        if (!__all_sync(ALL, good)) return false; // also lets the lanes go on together
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++)
+            if (SURE || cell[i] != NOWHERE) cell[i] = cell[i] * t.copies + copy;
+        for (u32 c = 0; c < a.columns; c++) {
+            V next[ITEMS];
+            if (c + 1 < a.columns)
+                load_values<WIDE>(next, a.column[c + 1], row, end, FULL);
+            else if (FULL)
+                load_rows<K>(k, a.key, row + tile, end, end - at >= 2 * tile);
+            fold_values<WIDE, SURE>(a.column[c], t.words, t.cells, v, cell);
+#pragma unroll
+            for (int i = 0; i < ITEMS; i++) v[i] = next[i];
+        }
+        if (!a.columns && FULL) load_rows<K>(k, a.key, row + tile, end, end - at >= 2 * tile);
+        return true;
+    }
+
+    // search finds the slots of rows that were lost. Each lane has its own, one after the other.
+    __device__ __forceinline__ bool search(u32 row, u32 at, u32 lost, u32 (&cell)[ITEMS]) {
+        bool good = true;
+#pragma unroll 1
+        for (; lost; lost &= lost - 1) {
+            const u32 r = __ffs(lost) - 1;
+            K key = k[0];
+#pragma unroll
+            for (int i = 1; i < ITEMS; i++)
+                if (r == i) key = k[i];
+            u32 slot, mine;
+            if (key == EMPTY<K>) {
+                slot = t.slots;
+                *(volatile K*)&t.keys[slot] = 0;
+            } else {
+                slot = home(key, mine);
+                if (SLOTS != OF_DENSE || slot != NOWHERE) slot = probe(t.keys, key, slot, t.slots, SLOTS == OF_DENSE ? 1 : SLOTS == OF_ALL ? MOST_TRIES : t.slots);
+            }
+            if (slot == NOWHERE) {
+                slot = t.slots + 1;
+                if (SLOTS == OF_PARTITION) return false;
+                const u32 sum = atomicAdd(left, 1u);
+                good = far_row<K, WIDE>(a, *far, row + 32 * r) && !(sum > 4096 && sum > (at - begin + tile) / 4) && good;
+            }
+#pragma unroll
+            for (int i = 0; i < ITEMS; i++)
+                if (r == i) cell[i] = slot;
+        }
+        return good;
+    }
+};
+
+// aggregate_rows folds rows [begin, end) into the table of the block. It leaves rows without room to
+// a table in device memory, if there is one. It returns false, in some warps, if there is no room,
+// or if more than a quarter of the rows had none in the first table; left counts these.
+template <class K, bool WIDE, int ITEMS, Slots SLOTS, bool WAYS>
+DEVICE bool aggregate_rows(const AggregateArgs& a, Table<K>& t, u32 begin, u32 end, u32 way, FarTable<K>* far, u32* left) {
+    const u32 tile = blockDim.x * ITEMS;
+    Tiles<K, WIDE, ITEMS, SLOTS, WAYS> s = {a, t, far, left, way, begin, end, tile, threadIdx.x & (t.copies - 1)};
+    u32 at = begin, row = begin + warp_id() * (32 * ITEMS) + lane_id();
+    load_rows<K>(s.k, a.key, row, end, begin + tile <= end);
+    for (; end - at >= tile; at += tile, row += tile)
+        if (!s.template take<true>(at, row)) return false;
+    return at == end || s.template take<false>(at, row);
+}
+
+// aggregate_partitions aggregates partitions of at most `slice` rows. It makes slices of the
+// others, and of those whose groups had no room.
+template <class K, bool WIDE, int ITEMS>
+DEVICE void aggregate_partitions(const AggregateArgs& a, u32* memory) {
+    __shared__ u32 shared_partition, counter;
+    __shared__ u64 base;
+    Table<K> t(a, memory);
+    for (;;) {
+        if (threadIdx.x == 0) shared_partition = atomicAdd(&a.state->taken, 1u);
+        __syncthreads();
+        const u32 p = shared_partition;
+        if (p >= a.partitions) return;
+        const u32 from = a.offsets[p], to = a.offsets[p + 1];
+        bool late = to - from > a.slice;
+        if (!late) {
+            t.clear(a);
+            __syncthreads();
+            late = __syncthreads_or(!aggregate_rows<K, WIDE, ITEMS, OF_PARTITION, false>(a, t, from, to, 0, nullptr, nullptr));
+        }
+        if (!late) {
+            write_groups<K>(a, t, 0, t.slots + 1, &counter, &base);
+        } else {
+            const u32 slices = (to - from + a.slice - 1) / a.slice;
+            if (threadIdx.x == 0) {
+                counter = atomicAdd(&a.state->items, slices);
+                base = atomicAdd(&a.state->tables, 1u);
+            }
+            __syncthreads();
+            for (u32 i = threadIdx.x; i < slices && counter + i < a.mostItems; i += blockDim.x) {
+                const u32 begin = from + i * a.slice;
+                a.items[counter + i] = {begin, min(begin + a.slice, to), (u32)base, 0};
+            }
+        }
+        __syncthreads();
+    }
+}
+
+// merge_far merges the table of a block in one in device memory.
+template <class K>
+DEVICE bool merge_far(const AggregateArgs& a, Table<K>& t, FarTable<K>& far) {
+    for (u32 s = threadIdx.x; s <= t.slots; s += blockDim.x) {
+        if (!t.used(s)) continue;
+        const u32 to = far.find(a, t.key(s));
+        if (to == NOWHERE) return false;
+        for (u32 c = 0; c < a.columns; c++) {
+            u64 lo, hi;
+            t.value(a.column[c], s, lo, hi);
+            far.fold(a.column[c], to, lo, hi);
+        }
+    }
+    return true;
+}
+
+// aggregate_slices aggregates slices: each block a range of them, one after the other. Those of a
+// partition follow each other, so a block merges its table when the next one comes.
+template <class K, bool WIDE, int ITEMS, Slots SLOTS>
+DEVICE void aggregate_slices(const AggregateArgs& a, u32* memory) {
+    __shared__ u32 left;
+    Table<K> t(a, memory);
+    const u32 way = blockIdx.x & (a.ways - 1), block = blockIdx.x / a.ways, blocks = gridDim.x / a.ways;
+    const u32 from = (u32)((u64)a.mostItems * block / blocks), to = (u32)((u64)a.mostItems * (block + 1) / blocks);
+    bool good = true;
+    u32 table = NOWHERE;
+    for (u32 i = from; i < to; i++) {
+        AggregateItem item = {i * a.slice, min((i + 1) * a.slice, a.rows), 0, 0};
+        if (a.offsets) item = a.items[i];
+        if (item.table != table) {
+            if (table != NOWHERE) {
+                FarTable<K> far(a, table);
+                good = merge_far(a, t, far) && good;
+                __syncthreads();
+            }
+            table = item.table;
+            t.clear(a);
+        }
+        if (threadIdx.x == 0) left = 0;
+        __syncthreads();
+        FarTable<K> far(a, table);
+        const bool fine = a.ways == 1 ? aggregate_rows<K, WIDE, ITEMS, SLOTS, false>(a, t, item.from, item.to, way, &far, &left)
+                                      : aggregate_rows<K, WIDE, ITEMS, SLOTS, true>(a, t, item.from, item.to, way, &far, &left);
+        good = fine && good;
+        if (__syncthreads_or(!good)) {
+            if (threadIdx.x == 0) atomicExch(&a.state->full, 1u);
+            return;
+        }
+    }
+    if (table == NOWHERE) return;
+    FarTable<K> far(a, table);
+    if (!merge_far(a, t, far)) atomicExch(&a.state->full, 1u);
+}
+
+// aggregate_far writes the groups of the tables in device memory: some slots of one a block.
+template <class K>
+DEVICE void aggregate_far(const AggregateArgs& a) {
+    __shared__ u32 counter;
+    __shared__ u64 base;
+    const u32 each = 8 * blockDim.x, parts = a.farSlots / each + 1;
+    FarTable<K> t(a, blockIdx.x / parts);
+    const u32 from = blockIdx.x % parts * each;
+    write_groups<K>(a, t, from, min(from + each, a.farSlots + 1), &counter, &base);
+}
+
+// aggregate_KIND_kK_wW: keys of K bytes; values of 4 bytes, or, if W is 0, of 4 and 8 bytes. Rows a
+// thread as measured.
+#define AGGREGATE(k, K, w, WIDE, items) \
+    KERNEL_BOUNDS(aggregate_partitions_##k##_##w, AggregateArgs, 1024, 1) { \
+        SHARED(u32, shared); \
+        aggregate_partitions<K, WIDE, items>(a, shared); \
+    } \
+    KERNEL_BOUNDS(aggregate_slices_##k##_##w, AggregateArgs, 1024, 1) { \
+        SHARED(u32, shared); \
+        aggregate_slices<K, WIDE, items, OF_ALL>(a, shared); \
+    } \
+    KERNEL_BOUNDS(aggregate_dense_##k##_##w, AggregateArgs, 1024, 1) { \
+        SHARED(u32, shared); \
+        aggregate_slices<K, WIDE, items, OF_DENSE>(a, shared); \
+    }
+AGGREGATE(k4, u32, w4, false, 6)
+AGGREGATE(k4, u32, w0, true, 4)
+AGGREGATE(k8, u64, w4, false, 4)
+AGGREGATE(k8, u64, w0, true, 4)
+KERNEL(aggregate_far_k4, AggregateArgs) { aggregate_far<u32>(a); }
+KERNEL(aggregate_far_k8, AggregateArgs) { aggregate_far<u64>(a); }

@@ -1,0 +1,31 @@
+// Trigonometric and hyperbolic functions of expression programs.
+#include "eval.cuh"
+
+template <class F>
+DEVICE void of_float(const Args& a, F f) {
+    i64 i = global_thread();
+    if (i < a.n) store_float(a, i, f(load_float(a.x, i)));
+}
+
+#define FUNCTION(name)                                 \
+    KERNEL(eval_##name##_float, Args) {                \
+        of_float(a, [](double x) { return name(x); }); \
+    }
+
+FUNCTION(sin)
+FUNCTION(cos)
+FUNCTION(tan)
+FUNCTION(asin)
+FUNCTION(acos)
+FUNCTION(atan)
+FUNCTION(sinh)
+FUNCTION(cosh)
+FUNCTION(tanh)
+FUNCTION(asinh)
+FUNCTION(acosh)
+FUNCTION(atanh)
+
+KERNEL(eval_atan2_float, Args) {
+    i64 i = global_thread();
+    if (i < a.n) store_float(a, i, atan2(load_float(a.x, i), load_float(a.y, i)));
+}

@@ -1,0 +1,379 @@
+package expr
+
+import (
+	"fmt"
+	"math/big"
+	"strconv"
+	"strings"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// An interval is an expression over three others: its months, days and microseconds, each a
+// BIGINT. It exists while a tree is bound: no column can hold one, and no device sees it.
+const opInterval gpu.Op = 254
+
+func (e *Expr) isInterval() bool { return e.op == opInterval }
+
+func newInterval(months, days, micros *Expr) *Expr {
+	return &Expr{op: opInterval, args: []*Expr{months, days, micros}, column: -1, nullable: months.nullable || days.nullable || micros.nullable,
+		fails: months.fails || days.fails || micros.fails}
+}
+
+func bigintOf(v int64) *Expr { return newConstant(gpu.IntScalar(gpu.Of(gpu.Int64), v)) }
+
+// is reports whether an expression is an integer constant of a value.
+func (e *Expr) is(v int64) bool {
+	c, ok := e.Constant()
+	return ok && c.Valid && c.Int == gpu.Int128From(v)
+}
+
+// units are the months, days and microseconds of the units of an interval.
+var units = map[string][3]int64{
+	"MICROSECOND": {0, 0, 1}, "MILLISECOND": {0, 0, 1000}, "SECOND": {0, 0, microsPerSecond},
+	"MINUTE": {0, 0, 60 * microsPerSecond}, "HOUR": {0, 0, 3600 * microsPerSecond},
+	"DAY": {0, 1, 0}, "WEEK": {0, 7, 0},
+	"MONTH": {1, 0, 0}, "QUARTER": {3, 0, 0}, "YEAR": {12, 0, 0},
+	"DECADE": {120, 0, 0}, "CENTURY": {1200, 0, 0}, "MILLENNIUM": {12000, 0, 0},
+}
+
+// scaled returns x times k.
+func (b *binder) scaled(n Node, x *Expr, k int64) (*Expr, error) {
+	switch {
+	case k == 1:
+		return x, nil
+	case k == 0 || x.is(0):
+		return bigintOf(0), nil
+	}
+	if c, ok := x.Constant(); ok && c.Valid {
+		r, over := c.Int.Mul(gpu.Int128From(k))
+		if over || !r.IsInt64() {
+			return nil, b.errorf(n, "the interval is too long")
+		}
+		return bigintOf(r.Int64()), nil
+	}
+	return b.integerArithmetic(n, "*", x, bigintOf(k))
+}
+
+// eachPart makes an interval of the parts of others.
+func eachPart(f func(part int) (*Expr, error)) (*Expr, error) {
+	var out [3]*Expr
+	for i := range out {
+		var err error
+		if out[i], err = f(i); err != nil {
+			return nil, err
+		}
+	}
+	return newInterval(out[0], out[1], out[2]), nil
+}
+
+// bigint converts an integer to a BIGINT, a constant even without folding.
+func (b *binder) bigint(n Node, x *Expr) (*Expr, error) {
+	if c, ok := x.Constant(); ok && c.Valid && c.Int.IsInt64() {
+		return bigintOf(c.Int.Int64()), nil
+	}
+	return b.convert(n, x, gpu.Of(gpu.Int64), false)
+}
+
+// unitsOf returns x units, where x is an integer.
+func (b *binder) unitsOf(n Node, x *Expr, unit string) (*Expr, error) {
+	if x.literal != nullLiteral && !x.typ.IsInteger() {
+		return nil, b.errorf(n, "the length of an interval must be an integer, found %v", x.typ)
+	}
+	x, err := b.bigint(n, x)
+	if err != nil {
+		return nil, err
+	}
+	return eachPart(func(i int) (*Expr, error) { return b.scaled(n, x, units[unit][i]) })
+}
+
+// elapsed returns the interval between two moments, in days and microseconds.
+func (b *binder) elapsed(n Node, x, y *Expr) (*Expr, error) {
+	micros, err := b.expand(n, "epoch_us(_1::TIMESTAMP) - epoch_us(_2::TIMESTAMP)", x, y)
+	if err != nil {
+		return nil, err
+	}
+	days, err := b.integerArithmetic(n, "//", micros, bigintOf(microsPerDay))
+	if err != nil {
+		return nil, err
+	}
+	micros, err = b.integerArithmetic(n, "%", micros, bigintOf(microsPerDay))
+	return newInterval(bigintOf(0), days, micros), err
+}
+
+// intervalOperator binds an operator with an interval as an operand.
+func (b *binder) intervalOperator(n *binaryNode, x, y *Expr) (*Expr, error) {
+	var err error
+	op, compares := comparisonOps[n.op]
+	for i, e := range []**Expr{&x, &y} {
+		// A text beside an interval is one, except where it must be a date.
+		if other := []*Expr{y, x}[i]; (*e).literal == stringLiteral && other.isInterval() && (compares || n.op == "-" && i == 1) {
+			if *e, err = b.intervalText(n, (*e).value.Str, ""); err != nil {
+				return nil, err
+			}
+		}
+	}
+	both := x.isInterval() && y.isInterval()
+	switch {
+	case compares && both:
+		for _, e := range []**Expr{&x, &y} {
+			if *e, err = b.expand(n, "(_1 * 30 + _2) * 86400000000 + _3", (*e).args...); err != nil {
+				return nil, err
+			}
+		}
+		return b.compare(n, op, n.l, x, n.r, y)
+	case (n.op == "+" || n.op == "-") && both:
+		return eachPart(func(i int) (*Expr, error) {
+			if y.args[i].is(0) {
+				return x.args[i], nil
+			}
+			return b.integerArithmetic(n, n.op, x.args[i], y.args[i])
+		})
+	case n.op == "*" && !both:
+		if y.isInterval() {
+			x, y = y, x
+		}
+		if y.literal != nullLiteral && !y.typ.IsInteger() {
+			return nil, b.errorf(n, "the length of an interval must be an integer, found %v", y.typ)
+		}
+		if y, err = b.bigint(n, y); err != nil {
+			return nil, err
+		}
+		return eachPart(func(i int) (*Expr, error) {
+			if c, ok := x.args[i].Constant(); ok && c.Valid {
+				return b.scaled(n, y, c.Int.Int64())
+			}
+			return b.integerArithmetic(n, "*", x.args[i], y)
+		})
+	case n.op == "+" && y.isInterval(), n.op == "-" && y.isInterval() && !both:
+		if n.op == "-" {
+			if y, err = b.oppositeInterval(n, y); err != nil {
+				return nil, err
+			}
+		}
+		return b.addInterval(n, n.l, x, y)
+	case n.op == "+":
+		return b.addInterval(n, n.r, y, x)
+	}
+	other := x
+	if x.isInterval() {
+		other = y
+	}
+	if other.isInterval() {
+		return nil, b.errorf(n, "no operator %s for two INTERVALs", n.op)
+	}
+	return nil, b.errorf(n, "no operator %s for an INTERVAL and %v", n.op, other.typ)
+}
+
+func (b *binder) oppositeInterval(n Node, x *Expr) (*Expr, error) {
+	return eachPart(func(i int) (*Expr, error) { return b.scaled(n, x.args[i], -1) })
+}
+
+// addInterval returns x, a date or a time, plus an interval. The result is a TIMESTAMP, also
+// for a DATE. Days have 24 hours, because times have no zones.
+func (b *binder) addInterval(n, nx Node, x, v *Expr) (*Expr, error) {
+	if x.literal == nullLiteral {
+		return newConstant(gpu.Null(gpu.TimestampOf(gpu.Microsecond, false))), nil
+	}
+	t := gpu.TimestampOf(gpu.Microsecond, x.typ.UTC)
+	switch x.typ.Kind {
+	case gpu.Date, gpu.Timestamp:
+	case gpu.Time:
+		t = gpu.TimeOf(gpu.Microsecond)
+	default:
+		return nil, b.errorf(n, "an INTERVAL can be added to a date or timestamp, found %v%s", x.typ, dateHint(x))
+	}
+	x, err := b.convert(nx, x, t, false)
+	if err != nil {
+		return nil, err
+	}
+	months, days, micros := v.args[0], v.args[1], v.args[2]
+	if t.Kind == gpu.Time {
+		// Months and days do not change a time of day. But a null number of them makes it
+		// null, and with any number of them 24:00:00 becomes 00:00:00.
+		if micros, err = b.integerArithmetic(n, "%", micros, bigintOf(microsPerDay)); err != nil {
+			return nil, err
+		}
+		for _, part := range []*Expr{months, days} {
+			if c, ok := part.Constant(); ok && c.Valid {
+				continue
+			}
+			if micros, err = b.expand(n, "_1 + _2 % 1", micros, part); err != nil {
+				return nil, err
+			}
+		}
+		months, days = bigintOf(0), bigintOf(0)
+	}
+	if days, err = b.scaled(n, days, microsPerDay); err != nil {
+		return nil, err
+	}
+	switch {
+	case days.is(0):
+	case micros.is(0):
+		micros = days
+	default:
+		if micros, err = b.integerArithmetic(n, "+", days, micros); err != nil {
+			return nil, err
+		}
+	}
+	add := func(op gpu.Op, count *Expr) error {
+		x, err = b.op(n, Expr{op: op, typ: t, nullable: x.nullable || count.nullable, rng: typeRange(t), fails: true}, x, count)
+		return err
+	}
+	if !months.is(0) {
+		if err := add(gpu.OpAddMonths, months); err != nil {
+			return nil, err
+		}
+	}
+	if !micros.is(0) || t.Kind == gpu.Time {
+		if err := add(gpu.OpAdd, micros); err != nil {
+			return nil, err
+		}
+	}
+	return x, nil
+}
+
+// intervalParts are the parts of an interval of _1 months, _2 days and _3 microseconds.
+var intervalParts = map[gpu.DatePart]string{
+	gpu.PartMillennium: "_1 // 12000", gpu.PartCentury: "_1 // 1200", gpu.PartDecade: "_1 // 120", gpu.PartYear: "_1 // 12",
+	gpu.PartQuarter: "_1 % 12 // 3 + 1", gpu.PartMonth: "_1 % 12", gpu.PartDay: "_2",
+	gpu.PartHour: "_3 // 3600000000", gpu.PartMinute: "_3 % 3600000000 // 60000000", gpu.PartSecond: "_3 % 60000000 // 1000000",
+	gpu.PartMillisecond: "_3 % 60000000 // 1000", gpu.PartMicrosecond: "_3 % 60000000",
+	// A year has 365.25 days here, the months after it 30 days.
+	gpu.PartEpoch: "((_1 // 12 * 31557600 + _1 % 12 * 2592000 + _2 * 86400)::HUGEINT * 1000000 + _3)::DOUBLE / 1e6",
+}
+
+func (b *binder) extractInterval(n Node, p gpu.DatePart, x *Expr) (*Expr, error) {
+	body, ok := intervalParts[p]
+	if !ok {
+		return nil, b.errorf(n, "an INTERVAL has no %s", partName(p))
+	}
+	// A null in one part makes all null.
+	return b.expand(n, "CASE WHEN _1 IS NOT NULL AND _2 IS NOT NULL AND _3 IS NOT NULL THEN "+body+" END", x.args...)
+}
+
+// intervalAsText returns an interval as DuckDB writes it: 1 year 2 months 3 days 04:05:06.5.
+func (b *binder) intervalAsText(n Node, x *Expr) (*Expr, error) {
+	part := func(value, name string) string {
+		return fmt.Sprintf("CASE WHEN %[1]s = 0 THEN '' ELSE ' ' || %[1]s || CASE WHEN abs(%[1]s) = 1 THEN ' %[2]s' ELSE ' %[2]ss' END END", value, name)
+	}
+	pad := func(value string) string {
+		return fmt.Sprintf("CASE WHEN %[1]s < 10 THEN '0' || %[1]s ELSE %[1]s::VARCHAR END", value)
+	}
+	date := part("(_1 // 12)", "year") + " || " + part("(_1 % 12)", "month") + " || " + part("_2", "day")
+	clock := "CASE WHEN _1 < 0 THEN ' -' ELSE ' ' END || " + pad("(abs(_1) // 3600000000)") + " || ':' || " + pad("(abs(_1) // 60000000 % 60)") + " || ':' || " + pad("(abs(_1) // 1000000 % 60)") +
+		" || CASE WHEN _1 % 1000000 = 0 THEN '' ELSE '.' || rtrim(substring((1000000 + abs(_1) % 1000000)::VARCHAR, 2), '0') END"
+	d, err := b.expand(n, date, x.args...)
+	if err != nil {
+		return nil, err
+	}
+	c, err := b.expand(n, clock, x.args[2])
+	if err != nil {
+		return nil, err
+	}
+	return b.expand(n, "substring(_1 || CASE WHEN _3 = 0 AND _1 <> '' THEN '' ELSE _2 END, 2)", d, c, x.args[2])
+}
+
+// intervalLiteral binds INTERVAL value [unit].
+func (b *binder) intervalLiteral(n *intervalNode) (*Expr, error) {
+	if s, ok := n.value.(*stringNode); ok {
+		return b.intervalText(n.value, s.text, n.unit)
+	}
+	x, err := b.bind(n.value)
+	if err != nil {
+		return nil, err
+	}
+	return b.unitsOf(n.value, x, n.unit)
+}
+
+// intervalText parses an interval: numbers and units, or one number before the given unit.
+func (b *binder) intervalText(n Node, text, given string) (*Expr, error) {
+	fields := strings.Fields(text)
+	if given != "" {
+		if len(fields) != 1 {
+			return nil, b.errorf(n, "found '%s', expected one number before %s", cutRight(text, 40), given)
+		}
+		fields = append(fields, given)
+	}
+	if len(fields) == 0 {
+		return nil, b.errorf(n, "found an empty interval, expected one such as '3 days'")
+	}
+	sums := [3]*big.Rat{new(big.Rat), new(big.Rat), new(big.Rat)}
+	for len(fields) > 0 {
+		unit := ""
+		if len(fields) > 1 {
+			unit = fields[1]
+		}
+		u, ok := intervalUnit(unit)
+		value, isNumber := new(big.Rat).SetString(fields[0])
+		switch {
+		case len(fields[0]) > 20 || !isNumber || strings.ContainsAny(fields[0], "eEpPxX/_"):
+			if clock, ok := clockMicros(fields[0]); ok {
+				sums[2].Add(sums[2], new(big.Rat).SetInt64(clock))
+				fields = fields[1:]
+				continue
+			}
+			return nil, b.errorf(n, "found %q in an interval, expected a number and a unit, as in '3 days'", cutRight(fields[0], 40))
+		case !ok:
+			return nil, b.errorf(n, "found %q in an interval, expected a unit: year, month, day, hour …", cutRight(unit, 40))
+		}
+		for i, one := range units[u] {
+			v := new(big.Rat).Mul(value, new(big.Rat).SetInt64(one))
+			if i == 1 && !v.IsInt() { // the fraction of a day is hours
+				whole := new(big.Rat).SetInt(new(big.Int).Quo(v.Num(), v.Denom()))
+				rest := new(big.Rat).Sub(v, whole)
+				sums[2].Add(sums[2], rest.Mul(rest, new(big.Rat).SetInt64(microsPerDay)))
+				v = whole
+			}
+			sums[i].Add(sums[i], v)
+		}
+		fields = fields[2:]
+	}
+	return eachPart(func(i int) (*Expr, error) {
+		switch v := sums[i]; {
+		case !v.IsInt():
+			return nil, b.errorf(n, "the interval '%s' is no whole number of months or microseconds", cutRight(text, 40))
+		case !v.Num().IsInt64():
+			return nil, b.errorf(n, "the interval is too long")
+		default:
+			return bigintOf(v.Num().Int64()), nil
+		}
+	})
+}
+
+// clockMicros parses [-]h…:m[m][:s[s][.fraction]]. It drops digits beyond microseconds,
+// like the text of a timestamp.
+func clockMicros(s string) (int64, bool) {
+	sign := int64(1)
+	if strings.HasPrefix(s, "-") {
+		sign, s = -1, s[1:]
+	}
+	s, fraction, _ := strings.Cut(s, ".")
+	fields := strings.Split(s, ":")
+	if len(fields) < 2 || len(fields) > 3 || len(fields) == 2 && fraction != "" {
+		return 0, false
+	}
+	var seconds int64
+	for i, field := range fields {
+		digits := 2
+		if i == 0 {
+			digits = 9
+		}
+		v, err := strconv.ParseUint(field, 10, 32)
+		if err != nil || len(field) > digits || i > 0 && v > 59 {
+			return 0, false
+		}
+		seconds = seconds*60 + int64(v)
+	}
+	if len(fields) == 2 {
+		seconds *= 60
+	}
+	micros := seconds * microsPerSecond
+	for i, unit := 0, int64(microsPerSecond/10); i < len(fraction); i, unit = i+1, unit/10 {
+		if !isDigit(fraction[i]) {
+			return 0, false
+		}
+		micros += int64(fraction[i]-'0') * unit
+	}
+	return sign * micros, true
+}

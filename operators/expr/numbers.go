@@ -1,0 +1,334 @@
+package expr
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// integers brings two integers to one type, as arithmetic does.
+func (b *binder) integers(n Node, what string, x, y *Expr) (*Expr, *Expr, error) {
+	if x.literal == nullLiteral {
+		x, y = y, x
+		y, x, err := b.integers(n, what, x, y)
+		return x, y, err
+	}
+	if x.literal == nullLiteral {
+		x = newConstant(gpu.Null(gpu.Of(gpu.Int32)))
+	}
+	if y.literal == nullLiteral {
+		y = newConstant(gpu.Null(x.typ))
+	}
+	if !x.typ.IsInteger() || !y.typ.IsInteger() {
+		return nil, nil, b.errorf(n, "%s needs integers, found %v and %v", what, x.typ, y.typ)
+	}
+	var err error
+	if x, err = literalAs(b.scope.Fold, x, y); err != nil {
+		return nil, nil, b.errorf(n, "%v", err)
+	}
+	if y, err = literalAs(b.scope.Fold, y, x); err != nil {
+		return nil, nil, b.errorf(n, "%v", err)
+	}
+	t := commonInteger(x.typ, y.typ)
+	if t.Kind != x.typ.Kind && t.Kind != y.typ.Kind && t != hugeint {
+		t = gpu.Of(gpu.Int64)
+	}
+	if x, err = b.convert(n, x, t, false); err != nil {
+		return nil, nil, err
+	}
+	y, err = b.convert(n, y, t, false)
+	return x, y, err
+}
+
+// bitwise binds an operation on the bits of two integers.
+func (b *binder) bitwise(n Node, what string, op gpu.Op, x, y *Expr) (*Expr, error) {
+	x, y, err := b.integers(n, what, x, y)
+	if err != nil {
+		return nil, err
+	}
+	return b.op(n, Expr{op: op, typ: x.typ, nullable: x.nullable || y.nullable, rng: typeRange(x.typ), fails: op == gpu.OpShiftLeft}, x, y)
+}
+
+func bitOperator(op gpu.Op) func(*binder, *binaryNode, *Expr, *Expr) (*Expr, error) {
+	return func(b *binder, n *binaryNode, x, y *Expr) (*Expr, error) { return b.bitwise(n, n.op, op, x, y) }
+}
+
+func bindXor(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	return b.bitwise(n, n.name, gpu.OpBitXor, a[0], a[1])
+}
+
+// complement binds ~x.
+func (b *binder) complement(n Node, x *Expr) (*Expr, error) {
+	if x.literal == nullLiteral {
+		x = newConstant(gpu.Null(gpu.Of(gpu.Int32)))
+	}
+	if !x.typ.IsInteger() {
+		return nil, b.errorf(n, "~ needs an integer, found %v", x.typ)
+	}
+	ones := gpu.Int128From(-1)
+	if x.typ.IsUnsigned() {
+		_, ones = x.typ.Bounds()
+	}
+	x = typed(x)
+	return b.op(n, Expr{op: gpu.OpBitXor, typ: x.typ, nullable: x.nullable, rng: typeRange(x.typ)}, x, newConstant(gpu.Scalar{Type: x.typ, Valid: true, Int: ones}))
+}
+
+func bindBitCount(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	x := a[0]
+	if x.literal == nullLiteral {
+		x = newConstant(gpu.Null(gpu.Of(gpu.Int32)))
+	}
+	if !x.typ.IsInteger() {
+		return nil, b.errorf(n.args[0], "%s needs an integer, found %v", n.name, x.typ)
+	}
+	return b.op(n, Expr{op: gpu.OpBitCount, typ: gpu.Of(gpu.Int8), nullable: x.nullable, rng: rangeOf(0, 127)}, typed(x))
+}
+
+func bindGCD(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	t := gpu.Of(gpu.Int64)
+	args := make([]*Expr, 2)
+	for i, x := range a {
+		switch {
+		case x.literal != nullLiteral && !x.typ.IsInteger():
+			return nil, b.errorf(n.args[i], "%s needs an integer, found %v", n.name, x.typ)
+		case x.typ == hugeint || x.typ.Kind == gpu.Uint64:
+			t = hugeint
+		}
+	}
+	for i, x := range a {
+		var err error
+		if args[i], err = b.convert(n.args[i], x, t, false); err != nil {
+			return nil, err
+		}
+	}
+	return b.op(n, Expr{op: gpu.OpGCD, typ: t, nullable: args[0].nullable || args[1].nullable, rng: typeRange(t), fails: true}, args...)
+}
+
+// bindLCM binds the least common multiple.
+func bindLCM(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	g, err := bindGCD(b, n, a)
+	if err != nil {
+		return nil, err
+	}
+	return b.expand(n, "CASE WHEN _1 = 0 AND _2 IS NOT NULL OR _2 = 0 AND _1 IS NOT NULL THEN 0 ELSE abs(_1 // nullif(_3, 0) * _2) END", a[0], a[1], g)
+}
+
+func bindAtan2(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	args, err := b.arguments(n, "f", a)
+	if err != nil {
+		return nil, err
+	}
+	return b.op(n, Expr{op: gpu.OpAtan2, typ: gpu.Of(gpu.Float64), nullable: args[0].nullable || args[1].nullable}, args...)
+}
+
+func bindLog(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	if len(a) == 1 {
+		return mathFunction(gpu.MathLog10)(b, n, a)
+	}
+	return macro("f", "log10(_2) / log10(_1)")(b, n, a)
+}
+
+// digits returns the constant number of digits of round and trunc.
+func (b *binder) digits(n *callNode, e *Expr) (int, bool) {
+	c, ok := e.Constant()
+	if !ok || !e.typ.IsInteger() || !c.Valid || !c.Int.IsInt64() {
+		return 0, false
+	}
+	return int(min(max(c.Int.Int64(), -400), 400)), true
+}
+
+// moved is SQL that moves the point of a float _1 by a column _2, applies a function, and
+// moves it back. With too many digits the value stays, or is 0.
+func moved(function string) string {
+	return fmt.Sprintf(`CASE WHEN _2 < 0 THEN CASE WHEN isfinite(%[1]s(_1 / 10 ^ -_2) * 10 ^ -_2) THEN %[1]s(_1 / 10 ^ -_2) * 10 ^ -_2 ELSE 0 END
+		WHEN isfinite(%[1]s(_1 * 10 ^ _2) / 10 ^ _2) THEN %[1]s(_1 * 10 ^ _2) / 10 ^ _2 WHEN _2 IS NOT NULL THEN _1 END`, function)
+}
+
+// byColumn rounds or truncates a number to a number of digits that is a column.
+func (b *binder) byColumn(n *callNode, x, digits *Expr) (*Expr, error) {
+	if digits.literal != nullLiteral && !digits.typ.IsInteger() {
+		return nil, b.errorf(n.args[1], "the digits of %s must be an integer, found %v", n.name, digits.typ)
+	}
+	switch {
+	case x.typ.IsFloat():
+		e, err := b.expand(n, moved(n.name), x, digits)
+		if err != nil {
+			return nil, err
+		}
+		return b.convert(n, e, x.typ, false)
+	case x.typ.IsInteger():
+		// In HUGEINT, by the power of ten that is left out.
+		body := "CASE WHEN _2 >= 0 THEN _1::HUGEINT WHEN _2 < -38 THEN 0 WHEN _2 < 0 THEN (_1::HUGEINT + sign(_1) * _3 // 2) // _3 * _3 END"
+		if n.name == "trunc" {
+			body = "CASE WHEN _2 >= 0 THEN _1::HUGEINT WHEN _2 < -38 THEN 0 WHEN _2 < 0 THEN _1::HUGEINT // _3 * _3 END"
+		}
+		power, err := b.expand(n, "('1e' || least(greatest(-_1, 0), 38))::HUGEINT", digits)
+		if err != nil {
+			return nil, err
+		}
+		e, err := b.expand(n, body, x, digits, power)
+		if err != nil {
+			return nil, err
+		}
+		return b.convert(n, e, x.typ, false)
+	}
+	return nil, b.errorf(n.args[1], "the digits of %s must be constant for a %v; cast the number to DOUBLE", n.name, x.typ)
+}
+
+// bindTruncate binds trunc(x, digits).
+func bindTruncate(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	if len(a) == 1 {
+		return bindTrunc(b, n, a)
+	}
+	x, err := b.numeric(n, 0, a[0])
+	if err != nil {
+		return nil, err
+	}
+	digits, constant := b.digits(n, a[1])
+	switch {
+	case !constant:
+		return b.byColumn(n, x, a[1])
+	case x.typ.IsInteger() && digits >= 0, x.typ.Kind == gpu.Decimal && digits >= int(x.typ.Scale):
+		return typed(x), nil
+	case x.typ.IsFloat() && digits >= 0:
+		e, err := b.expand(n, fmt.Sprintf("CASE WHEN isfinite(trunc(_1 * %[1]s) / %[1]s) THEN trunc(_1 * %[1]s) / %[1]s ELSE _1 END", powerOf10(digits)), x)
+		if err != nil {
+			return nil, err
+		}
+		return b.convert(n, e, x.typ, false)
+	case x.typ.IsFloat():
+		e, err := b.expand(n, fmt.Sprintf("CASE WHEN isfinite(trunc(_1 / %[1]s) * %[1]s) THEN trunc(_1 / %[1]s) * %[1]s WHEN _1 IS NOT NULL THEN 0 END", powerOf10(-digits)), x)
+		if err != nil {
+			return nil, err
+		}
+		return b.convert(n, e, x.typ, false)
+	case digits >= 0:
+		return b.rounded(n, gpu.OpTrunc, x, digits)
+	}
+	t := x.typ
+	if t.Kind == gpu.Decimal {
+		t = gpu.DecimalOf(int(t.Precision), 0)
+	}
+	if x, err = b.expand(n, "trunc(_1)", x); err != nil {
+		return nil, err
+	}
+	body := "_1 - _1"
+	if -digits <= 38 {
+		body = fmt.Sprintf("_1 - _1 %% 1e%d::HUGEINT", -digits)
+		if t.Kind == gpu.Decimal && -digits < gpu.MaxPrecision {
+			body = fmt.Sprintf("_1 - _1 %% 1e%d::DECIMAL(%d,0)", -digits, -digits+1)
+		}
+	}
+	e, err := b.expand(n, body, typed(x))
+	if err != nil {
+		return nil, err
+	}
+	return b.convert(n, e, t, false)
+}
+
+func powerOf10(digits int) string {
+	if digits > 308 {
+		return "'inf'::DOUBLE"
+	}
+	return fmt.Sprintf("1e%d", digits)
+}
+
+// bindFinite binds isfinite, isinf and isnan of numbers, and the first two of dates.
+func bindFinite(number, moment string) func(*binder, *callNode, []*Expr) (*Expr, error) {
+	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+		x := a[0]
+		if x.literal == nullLiteral {
+			return newConstant(gpu.Null(gpu.Of(gpu.Bool))), nil
+		}
+		if moment != "" && (x.typ.Kind == gpu.Date || x.typ.Kind == gpu.Timestamp) {
+			return b.expand(n, moment, x)
+		}
+		args, err := b.arguments(n, "f", a)
+		if err != nil {
+			return nil, err
+		}
+		return b.expand(n, number, args...)
+	}
+}
+
+// bindTypeof evaluates nothing.
+func bindTypeof(b *binder, n *callNode, _ []*Expr) (*Expr, error) {
+	b.lazy++
+	x, err := b.bindAny(n.args[0])
+	b.lazy--
+	if err != nil {
+		return nil, err
+	}
+	name := x.typ.String()
+	switch {
+	case x.isInterval():
+		name = "INTERVAL"
+	case x.literal == nullLiteral:
+		name = `"NULL"`
+	case x.typ == gpu.TimestampOf(gpu.Microsecond, true):
+		name = "TIMESTAMP WITH TIME ZONE"
+	}
+	return newConstant(gpu.StringScalar(name)), nil
+}
+
+// require returns x where a condition over it is not false. Elsewhere it fails.
+func (b *binder) require(n Node, condition, x *Expr, message string) (*Expr, error) {
+	holds, err := b.op(n, Expr{op: gpu.OpAssert, typ: gpu.Of(gpu.Bool), value: gpu.StringScalar(message), nullable: condition.nullable, fails: true}, condition)
+	if err != nil {
+		return nil, err
+	}
+	null := newConstant(gpu.Null(x.typ))
+	null.typ, null.value.Type = x.typ, x.typ
+	return b.choose(n, holds, x, null)
+}
+
+func constantFloat(v float64) func(*binder, *callNode, []*Expr) (*Expr, error) {
+	return func(*binder, *callNode, []*Expr) (*Expr, error) {
+		return newConstant(gpu.FloatScalar(gpu.Of(gpu.Float64), v)), nil
+	}
+}
+
+var piSQL = fmt.Sprintf("%.20f::DOUBLE", math.Pi)
+
+// opTry is TRY(x). It is no instruction: the operations of x run under a mask that is
+// false, so that they give nulls instead of failures.
+const opTry gpu.Op = 253
+
+func bindTry(b *binder, n *callNode, _ []*Expr) (*Expr, error) {
+	b.lazy++
+	x, err := b.bind(n.args[0])
+	b.lazy--
+	if err != nil {
+		return nil, err
+	}
+	if x.literal != notLiteral || !x.fails {
+		return x, nil
+	}
+	unsafe := false
+	x.walk(func(e *Expr) {
+		for i, a := range e.args {
+			unsafe = unsafe || a.fails && seesNulls[e.op] && (e.op != gpu.OpSelect || i == 0)
+		}
+	})
+	if unsafe {
+		return nil, b.errorf(n, "TRY of a condition that may fail is not possible, as the null would not reach the result; put TRY around the operation itself")
+	}
+	e := Expr{op: opTry, typ: x.typ, nullable: true, rng: x.rng}
+	e.args, e.column = []*Expr{x}, -1
+	if b.scope.Fold == nil || len(x.Columns()) > 0 {
+		return &e, nil
+	}
+	p, _, err := Compile(gpu.NewSchema(), &e)
+	if err != nil {
+		return nil, b.errorf(n, "%v", err)
+	}
+	v, err := b.scope.Fold(p)
+	if err != nil {
+		return nil, b.errorf(n, "%v", err)
+	}
+	v[0].Type = x.typ
+	c := newConstant(v[0])
+	c.typ = x.typ
+	return c, nil
+}

@@ -1,0 +1,103 @@
+package expr
+
+import (
+	"strings"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// operator is a row of the table of operators with two plain operands, from which they are
+// parsed and bound and the reference is made.
+type operator struct {
+	name, spellings string
+	power           int
+	bind            func(b *binder, n *binaryNode, x, y *Expr) (*Expr, error)
+	// See function.
+	result, about, nulls, examples string
+}
+
+// operators are the operators by name; binaryPower has their binding power, spellings other
+// spellings of them.
+var (
+	operators              = map[string]*operator{}
+	binaryPower, spellings = map[string]int{}, map[string]string{}
+)
+
+func init() {
+	for i := range operatorTable {
+		o := &operatorTable[i]
+		operators[o.name], binaryPower[o.name] = o, o.power
+		for _, s := range strings.Fields(o.spellings) {
+			spellings[s] = o.name
+		}
+	}
+}
+
+// operatorTable has the operators, those that bind tightest first.
+var operatorTable = []operator{
+	{name: "^", spellings: "**", power: bindPow, bind: func(b *binder, n *binaryNode, x, y *Expr) (*Expr, error) { return b.power(n, x, y) },
+		result: dbl, about: "x to the power of y.", examples: "2 ^ 10 → 1024.0"},
+	{name: "*", power: bindMul, bind: calculate, result: "the common type; a DECIMAL has the digits of both", about: "The product. An INTERVAL is multiplied by an integer.", examples: "6 * 7 → 42\n1.5 * 1.5 → 2.25"},
+	{name: "/", power: bindMul, bind: calculate, result: dbl, about: "The quotient; Infinity or NaN for a divisor of 0.", examples: "7 / 2 → 3.5"},
+	{name: "//", power: bindMul, bind: calculate, result: "the common type; DOUBLE for decimals and floats", about: "The quotient, for integers without its fraction. A divisor of 0 is an error.", examples: "-7 // 2 → -3"},
+	{name: "%", power: bindMul, bind: calculate, result: "the common type", about: "The remainder, with the sign of x. A divisor of 0 is an error, except for floats.", examples: "-7 % 2 → -1"},
+	{name: "+", power: bindAdd, bind: calculate, result: "the common type; a DECIMAL has one digit more", about: "The sum. Also DATE + days, DATE + TIME, and dates and times + INTERVAL, which are TIMESTAMPs.", examples: "1 + 2.5 → 3.5\nDATE '2024-02-28' + 2 → 2024-03-01\nDATE '2024-01-31' + INTERVAL 1 MONTH → 2024-02-29 00:00:00"},
+	{name: "-", power: bindAdd, bind: calculate, result: "the common type; BIGINT for DATE - DATE", about: "The difference. Also DATE - days, DATE - DATE, which is days, and dates and times - INTERVAL.", examples: "5 - 7 → -2\nDATE '2024-03-01' - DATE '2024-02-01' → 29"},
+	{name: "&", power: bindBits, bind: bitOperator(gpu.OpBitAnd), result: "the common type", about: "The bits that both integers have. ~x has those that x does not have.", examples: "5 & 3 → 1\n~5 → -6"},
+	{name: "|", power: bindBits, bind: bitOperator(gpu.OpBitOr), result: "the common type", about: "The bits that one of two integers has; xor(x, y) has those of exactly one.", examples: "5 | 3 → 7"},
+	{name: "<<", power: bindBits, bind: bitOperator(gpu.OpShiftLeft), result: "the common type", about: "x shifted left by y bits. A bit that is lost is an error, and so are negative operands.", examples: "1 << 3 → 8"},
+	{name: ">>", power: bindBits, bind: bitOperator(gpu.OpShiftRight), result: "the common type", about: "x shifted right by y bits; 0 if y is negative or too large.", examples: "-8 >> 1 → -4"},
+	{name: "||", power: bindOther, bind: func(b *binder, n *binaryNode, x, y *Expr) (*Expr, error) {
+		return b.concat(n, []Node{n.l, n.r}, []*Expr{x, y})
+	}, result: "VARCHAR; BLOB for BLOBs", about: "Joins two texts. An operand of another type becomes text.", examples: "'a' || 1 → a1"},
+	{name: "^@", power: bindOther, bind: func(b *binder, n *binaryNode, x, y *Expr) (*Expr, error) {
+		return b.expand(n, "starts_with(_1, _2)", x, y)
+	}, result: boolean, about: "Whether x begins with y.", examples: "'hello' ^@ 'he' → true"},
+	{name: "=", spellings: "==", power: bindCompare, bind: comparison, result: boolean, about: "Equal. NaN equals NaN, -0 equals 0.", examples: "1 = 1.0 → true"},
+	{name: "<>", spellings: "!=", power: bindCompare, bind: comparison, result: boolean, about: "Not equal.", examples: "'a' <> 'A' → true"},
+	{name: "<", power: bindCompare, bind: comparison, result: boolean, about: "Less. Texts compare by bytes; NaN is above all numbers.", examples: "'Z' < 'a' → true"},
+	{name: "<=", power: bindCompare, bind: comparison, result: boolean, about: "Less or equal.", examples: "2 <= 1 → false"},
+	{name: ">", power: bindCompare, bind: comparison, result: boolean, about: "Greater.", examples: "DATE '2024-03-15' > '2024-01-01' → true"},
+	{name: ">=", power: bindCompare, bind: comparison, result: boolean, about: "Greater or equal.", examples: "2 >= NULL → NULL"},
+}
+
+func comparison(b *binder, n *binaryNode, x, y *Expr) (*Expr, error) {
+	return b.compare(n, comparisonOps[n.op], n.l, x, n.r, y)
+}
+
+// calculate binds arithmetic on numbers, dates and times.
+func calculate(b *binder, n *binaryNode, x, y *Expr) (*Expr, error) {
+	if x.typ.Kind == gpu.Timestamp && n.op == "+" && y.literal == stringLiteral {
+		length, err := b.intervalText(n.r, y.value.Str, "")
+		if err != nil {
+			return nil, err
+		}
+		return b.addInterval(n, n.l, x, length)
+	}
+	if e, done, err := b.dateArithmetic(n, x, y); done {
+		return e, err
+	}
+	return b.arithmetic(n, n.op, x, y)
+}
+
+// form is a row of the table of expressions that are neither functions nor binary
+// operators, for the reference.
+type form struct{ name, syntax, result, about, nulls, examples string }
+
+var formTable = []form{
+	{"NOT", "NOT x", boolean, "True where x is false.", "", "NOT (1 = 2) → true"},
+	{"AND", "x AND y", boolean, "True where both are. An operand that decides nothing cannot fail.", "if neither is false and one is null", "true AND NULL → NULL\nfalse AND NULL → false"},
+	{"OR", "x OR y", boolean, "True where one is.", "if neither is true and one is null", "true OR NULL → true"},
+	{"IS NULL", "x IS [NOT] NULL", boolean, "Whether x is null. Also x ISNULL, x NOTNULL.", "never", "NULL IS NULL → true"},
+	{"IS TRUE", "x IS [NOT] TRUE, FALSE, UNKNOWN", boolean, "Compares a condition; UNKNOWN is null.", "never", "(1 = NULL) IS NOT TRUE → true"},
+	{"IS DISTINCT FROM", "x IS [NOT] DISTINCT FROM y", boolean, "`<>` that treats a null as a value.", "never", "NULL IS DISTINCT FROM 1 → true"},
+	{"BETWEEN", "x [NOT] BETWEEN y AND z", boolean, "x >= y AND x <= z.", "", "5 BETWEEN 1 AND 10 → true"},
+	{"IN", "x [NOT] IN (y, …)", boolean, "Whether x equals one of the list.", "if x is null, or no value is equal and one is null", "2 IN (1, 2, 3) → true\n4 IN (1, NULL) → NULL"},
+	{"LIKE", "s [NOT] LIKE pattern [ESCAPE c]", boolean, "Whether the whole text fits the pattern, in which % is any text and _ any code point. Only a constant pattern has ESCAPE. Also s ~~ pattern.", "", "'hello' LIKE 'h%o' → true\n'50%' LIKE '5_!%' ESCAPE '!' → true\n'hello' LIKE lower('H') || '%' → true"},
+	{"ILIKE", "s [NOT] ILIKE pattern [ESCAPE c]", boolean, "LIKE without regard to case. Also s ~~* pattern.", "", "'HELLO' ILIKE 'h%o' → true"},
+	{"CASE", "CASE [x] WHEN y THEN z … [ELSE w] END", "the common type of the results", "The result of the first condition that is true, or of the first y that equals x.", "if the chosen result is, or nothing is chosen and there is no ELSE", "CASE WHEN 1 > 2 THEN 'a' ELSE 'b' END → b\nCASE 3 WHEN 3 THEN 'three' END → three"},
+	{"CAST", "CAST(x AS type), x::type", "the type", "Converts x, or fails.", "", "CAST('42' AS INTEGER) → 42\n2.5::INTEGER → 3"},
+	{"TRY_CAST", "TRY_CAST(x AS type)", "the type", "CAST that is null where it would fail.", "if x is, or cannot be converted", "TRY_CAST('x' AS INTEGER) → NULL"},
+	{"INTERVAL", "INTERVAL n unit, INTERVAL '…'", "INTERVAL", "A length of time, to be added to a date or time, or subtracted. n may be an expression in parentheses.", "", "TIMESTAMP '2024-01-01 00:00:00' + INTERVAL '1 day 02:30:00' → 2024-01-02 02:30:00\nDATE '2024-03-15' - INTERVAL (1 + 1) WEEK → 2024-03-01 00:00:00"},
+	{"-", "-x, +x", "that of x", "The opposite.", "", "-(2 + 3) → -5"},
+}

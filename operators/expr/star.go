@@ -1,0 +1,137 @@
+package expr
+
+import "strings"
+
+// Star is * or table.* with what changes its columns.
+type Star struct {
+	Table   string // "" for all columns
+	Exclude []StarName
+	Replace []StarColumn // the expressions that take the places of columns
+	Rename  []StarColumn // the columns that get other names
+}
+
+// StarName is the name of a column, perhaps with its table.
+type StarName struct{ Table, Name string }
+
+// StarColumn is an expression or a column, as text, and the name in the result.
+type StarColumn struct {
+	Text string
+	StarName
+	As string
+}
+
+// ParseStar parses [table.]* [EXCLUDE (a, …)] [REPLACE (expression AS a, …)] [RENAME (a AS b, …)].
+// It is nil without an error if the text does not begin with a star. The error is an *Error.
+func ParseStar(src string) (*Star, error) {
+	p, err := newParser(src)
+	if err != nil {
+		return nil, nil // Parse reports it
+	}
+	s := &Star{}
+	var table []string
+	for p.isName() && p.ahead(1).is(".") {
+		table = append(table, p.advance().text)
+		p.advance()
+	}
+	if !p.accept("*") {
+		return nil, nil
+	}
+	s.Table = strings.Join(table, ".")
+	for _, clause := range []struct {
+		word string
+		item func() error
+	}{
+		{"EXCLUDE", func() error {
+			name, err := p.starName()
+			s.Exclude = append(s.Exclude, name)
+			return err
+		}},
+		{"REPLACE", func() error {
+			from := p.peek().pos
+			if _, err := p.expression(bindNone); err != nil {
+				return err
+			}
+			c := StarColumn{Text: strings.TrimSpace(src[from:p.peek().pos])}
+			err := p.expect("AS")
+			if err == nil {
+				c.StarName, err = p.starName()
+				c.As = c.Name
+			}
+			s.Replace = append(s.Replace, c)
+			return err
+		}},
+		{"RENAME", func() error {
+			name, err := p.starName()
+			c := StarColumn{StarName: name}
+			if err == nil {
+				err = p.expect("AS")
+			}
+			if err == nil {
+				to, wrong := p.starName()
+				c.As, err = to.Name, wrong
+			}
+			s.Rename = append(s.Rename, c)
+			return err
+		}},
+	} {
+		if !p.accept(clause.word) {
+			continue
+		}
+		if !p.accept("(") {
+			if err := clause.item(); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		for more := true; more; more = p.accept(",") {
+			if err := clause.item(); err != nil {
+				return nil, err
+			}
+		}
+		if err := p.expect(")"); err != nil {
+			return nil, err
+		}
+	}
+	if p.peek().kind != tokenEOF {
+		return nil, p.unexpected("EXCLUDE, REPLACE, RENAME or the end")
+	}
+	return s, nil
+}
+
+// isName reports whether the next token can be a name.
+func (p *parser) isName() bool {
+	t := p.peek()
+	return t.kind == tokenQuoted || t.kind == tokenIdent && !reserved[strings.ToUpper(t.text)]
+}
+
+func (p *parser) starName() (StarName, error) {
+	var parts []string
+	for {
+		if !p.isName() {
+			return StarName{}, p.unexpected("the name of a column")
+		}
+		parts = append(parts, p.advance().text)
+		if !p.accept(".") {
+			break
+		}
+	}
+	last := len(parts) - 1
+	return StarName{strings.Join(parts[:last], "."), parts[last]}, nil
+}
+
+// Find returns the columns of a scope that a name of EXCLUDE, REPLACE or RENAME means among
+// some columns.
+func (s *Scope) Find(n StarName, among []int) []int {
+	if n.Table == "" {
+		return s.namedOf(among, n.Name)
+	}
+	var both []int
+	for _, c := range s.Table(n.Table) {
+		for _, a := range among {
+			if a == c {
+				both = append(both, c)
+			}
+		}
+	}
+	return s.namedOf(both, n.Name)
+}

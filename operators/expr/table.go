@@ -1,0 +1,282 @@
+package expr
+
+import (
+	_ "embed"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// function is a row of the table of scalar functions, from which calls are bound and the
+// reference is made.
+type function struct {
+	name, aliases string // aliases are separated by spaces
+	// args are the arguments as the reference shows them: "x", "x, y", "x[, y]", "x, …".
+	args string
+	bind func(b *binder, n *callNode, args []*Expr) (*Expr, error)
+	// result is the type of the result, about says what the function does. nulls says when
+	// the result is null; "" is: when an argument is. examples are "expression → result",
+	// the result as text, separated by lines.
+	result, about, nulls, examples string
+	// lazy says that arguments after the first may not be evaluated.
+	lazy bool
+	// intervals says that arguments may be intervals.
+	intervals bool
+	// unbound says that bind binds the arguments itself.
+	unbound bool
+}
+
+// arity returns the least and the greatest number of arguments; -1 is any number.
+func (f *function) arity() (lo, hi int) {
+	if f.args == "" {
+		return 0, 0
+	}
+	required, optional, _ := strings.Cut(f.args, "[")
+	lo = strings.Count(required, ",") + 1
+	if strings.HasPrefix(f.args, "[") { // all but the last are optional
+		return 1, strings.Count(f.args, ",") + 1
+	}
+	if strings.HasSuffix(f.args, "…") {
+		return lo - 1, -1
+	}
+	return lo, lo + strings.Count(optional, ",")
+}
+
+// chapter is a part of the reference.
+type chapter struct {
+	title     string
+	functions []function
+}
+
+// functions are the scalar functions by name and alias. init fills the map, because
+// binding a call reads it.
+var functions map[string]*function
+
+// chapters has all scalar functions.
+var chapters []chapter
+
+func init() {
+	chapters = []chapter{
+		{"Numbers", numberFunctions()},
+		{"Text", textFunctions()},
+		{"Dates and times", dateFunctions()},
+		{"Any type", anyFunctions()},
+	}
+	functions = map[string]*function{}
+	for _, c := range chapters {
+		for i := range c.functions {
+			f := &c.functions[i]
+			functions[f.name] = f
+			for _, alias := range strings.Fields(f.aliases) {
+				functions[alias] = f
+			}
+		}
+	}
+}
+
+const (
+	likeX   = "that of x"
+	bigint  = "BIGINT"
+	dbl     = "DOUBLE"
+	varchar = "VARCHAR"
+	boolean = "BOOLEAN"
+)
+
+func numberFunctions() []function {
+	return []function{
+		{name: "abs", args: "x", bind: bindAbs, result: likeX, about: "The absolute value.",
+			examples: "abs(-7) → 7"},
+		{name: "sign", args: "x", bind: bindSignum, result: "TINYINT", about: "-1, 0 or 1; 0 for NaN.",
+			examples: "sign(-0.5) → -1"},
+		{name: "round", args: "x[, digits]", bind: bindRound, result: "that of x; a DECIMAL keeps as many digits after the point as remain",
+			about: "Rounds half away from zero to a number of digits after the point, or before it if negative. For decimals it is constant.", examples: "round(2.345, 2) → 2.35\nround(1250, -2) → 1300"},
+		{name: "floor", args: "x", bind: whole(gpu.OpFloor), result: "that of x without digits after the point; DOUBLE for integers", about: "The greatest whole number that is not above x.",
+			examples: "floor(-1.5) → -2"},
+		{name: "ceil", aliases: "ceiling", args: "x", bind: whole(gpu.OpCeil), result: "that of x without digits after the point; DOUBLE for integers", about: "The least whole number that is not below x.",
+			examples: "ceil(1.2) → 2"},
+		{name: "trunc", args: "x[, digits]", bind: bindTruncate, result: "that of x; a DECIMAL keeps as many digits after the point as remain", about: "Drops digits after the point, all or all but some, or before it if digits is negative.",
+			examples: "trunc(-1.9) → -1\ntrunc(1.259, 2) → 1.25"},
+		{name: "mod", args: "x, y", bind: func(b *binder, n *callNode, a []*Expr) (*Expr, error) { return b.arithmetic(n, "%", a[0], a[1]) },
+			result: "that of x % y", about: "The remainder of x / y, with the sign of x.", examples: "mod(-7, 3) → -1"},
+		{name: "power", aliases: "pow", args: "x, y", bind: func(b *binder, n *callNode, a []*Expr) (*Expr, error) { return b.power(n, a[0], a[1]) },
+			result: dbl, about: "x to the power of y.", examples: "power(2, 10) → 1024.0"},
+		{name: "sqrt", args: "x", bind: mathFunction(gpu.MathSqrt), result: dbl, about: "The square root; NaN for negative numbers.", examples: "sqrt(2.25) → 1.5"},
+		{name: "cbrt", args: "x", bind: mathFunction(gpu.MathCbrt), result: dbl, about: "The cube root.", examples: "cbrt(8) → 2.0"},
+		{name: "exp", args: "x", bind: mathFunction(gpu.MathExp), result: dbl, about: "e to the power of x.", examples: "exp(0) → 1.0"},
+		{name: "ln", args: "x", bind: mathFunction(gpu.MathLn), result: dbl, about: "The natural logarithm; -Infinity for 0, NaN for negative numbers.", examples: "ln(1) → 0.0"},
+		{name: "log2", args: "x", bind: mathFunction(gpu.MathLog2), result: dbl, about: "The binary logarithm.", examples: "log2(8) → 3.0"},
+		{name: "log10", args: "x", bind: mathFunction(gpu.MathLog10), result: dbl, about: "The decimal logarithm.", examples: "log10(1000) → 3.0"},
+		{name: "log", args: "[base, ]x", bind: bindLog, result: dbl, about: "The logarithm to a base; the decimal one without.", examples: "log(1000) → 3.0\nlog(2, 8) → 3.0"},
+		{name: "sin", args: "x", bind: mathFunction(gpu.MathSin), result: dbl, about: "The sine of radians.", examples: "sin(0) → 0.0"},
+		{name: "cos", args: "x", bind: mathFunction(gpu.MathCos), result: dbl, about: "The cosine of radians.", examples: "cos(0) → 1.0"},
+		{name: "tan", args: "x", bind: mathFunction(gpu.MathTan), result: dbl, about: "The tangent of radians.", examples: "tan(0) → 0.0"},
+		{name: "cot", args: "x", bind: macro("f", "1 / tan(_1)"), result: dbl, about: "The cotangent of radians.", examples: "round(cot(1), 9) → 0.642092616"},
+		{name: "asin", args: "x", bind: mathFunction(gpu.MathAsin), result: dbl, about: "The inverse sine; NaN above 1.", examples: "asin(0) → 0.0"},
+		{name: "acos", args: "x", bind: mathFunction(gpu.MathAcos), result: dbl, about: "The inverse cosine; NaN above 1.", examples: "acos(1) → 0.0"},
+		{name: "atan", args: "x", bind: mathFunction(gpu.MathAtan), result: dbl, about: "The inverse tangent.", examples: "atan(0) → 0.0"},
+		{name: "atan2", args: "y, x", bind: bindAtan2, result: dbl, about: "The angle of the point (x, y).", examples: "round(atan2(1, -1), 9) → 2.35619449"},
+		{name: "sinh", args: "x", bind: mathFunction(gpu.MathSinh), result: dbl, about: "The hyperbolic sine.", examples: "sinh(0) → 0.0"},
+		{name: "cosh", args: "x", bind: mathFunction(gpu.MathCosh), result: dbl, about: "The hyperbolic cosine.", examples: "cosh(0) → 1.0"},
+		{name: "tanh", args: "x", bind: mathFunction(gpu.MathTanh), result: dbl, about: "The hyperbolic tangent.", examples: "tanh(0) → 0.0"},
+		{name: "asinh", args: "x", bind: mathFunction(gpu.MathAsinh), result: dbl, about: "The inverse hyperbolic sine.", examples: "asinh(0) → 0.0"},
+		{name: "acosh", args: "x", bind: mathFunction(gpu.MathAcosh), result: dbl, about: "The inverse hyperbolic cosine; NaN below 1.", examples: "acosh(1) → 0.0"},
+		{name: "atanh", args: "x", bind: mathFunction(gpu.MathAtanh), result: dbl, about: "The inverse hyperbolic tangent; NaN above 1.", examples: "atanh(0) → 0.0"},
+		{name: "pi", bind: constantFloat(math.Pi), result: dbl, about: "π.", nulls: "never", examples: "pi() → 3.141592653589793"},
+		{name: "degrees", args: "x", bind: macro("f", "_1 * (180 / "+piSQL+")"), result: dbl, about: "Radians as degrees.", examples: "degrees(pi()) → 180.0"},
+		{name: "radians", args: "x", bind: macro("f", "_1 * ("+piSQL+" / 180)"), result: dbl, about: "Degrees as radians.", examples: "radians(180) → 3.141592653589793"},
+		{name: "gcd", aliases: "greatest_common_divisor", args: "x, y", bind: bindGCD, result: "BIGINT; HUGEINT for HUGEINT", about: "The greatest common divisor.", examples: "gcd(12, -18) → 6"},
+		{name: "lcm", aliases: "least_common_multiple", args: "x, y", bind: bindLCM, result: "BIGINT; HUGEINT for HUGEINT", about: "The least common multiple.", examples: "lcm(4, 6) → 12"},
+		{name: "even", args: "x", bind: macro("f", "CASE WHEN _1 >= 0 THEN ceil(_1 / 2) * 2 ELSE floor(_1 / 2) * 2 END"), result: dbl, about: "The next even number away from zero.", examples: "even(2.5) → 4.0\neven(-3) → -4.0"},
+		{name: "fdiv", args: "x, y", bind: macro("n", "floor(_1::DOUBLE / _2::DOUBLE)"), result: dbl, about: "x / y, rounded down.", examples: "fdiv(-5, 2) → -3.0"},
+		{name: "fmod", args: "x, y", bind: macro("n", "_1::DOUBLE - _2::DOUBLE * floor(_1::DOUBLE / _2::DOUBLE)"), result: dbl, about: "The remainder of fdiv(x, y), with the sign of y.", examples: "fmod(-5.5, 2) → 0.5"},
+		{name: "isfinite", args: "x", bind: bindFinite("abs(_1) < 'inf'::DOUBLE", "_1 <> 'infinity' AND _1 <> '-infinity'"), result: boolean, about: "Whether a number or date is neither infinite nor NaN.", examples: "isfinite('inf'::DOUBLE) → false\nisfinite(DATE '2024-03-15') → true"},
+		{name: "isinf", args: "x", bind: bindFinite("abs(_1) = 'inf'::DOUBLE", "_1 = 'infinity' OR _1 = '-infinity'"), result: boolean, about: "Whether a number or date is infinite.", examples: "isinf('-infinity'::DATE) → true"},
+		{name: "isnan", args: "x", bind: bindFinite("_1 = 'nan'::DOUBLE", ""), result: boolean, about: "Whether a number is NaN.", examples: "isnan('nan'::DOUBLE) → true"},
+		{name: "signbit", args: "x", bind: macro("f", "_1 < 0 OR _1 = 0 AND 1 / _1 < 0"), result: boolean, about: "Whether a number has a minus sign, as -0.0 has.", examples: "signbit(-0e0) → true"},
+		{name: "bit_count", args: "x", bind: bindBitCount, result: "TINYINT", about: "The ones among the bits of an integer.", examples: "bit_count(5) → 2"},
+		{name: "xor", args: "x, y", bind: bindXor, result: "the common type", about: "The bits that two integers do not share.", examples: "xor(5, 3) → 6"},
+	}
+}
+
+func textFunctions() []function {
+	text, truth := gpu.Of(gpu.String), gpu.Of(gpu.Bool)
+	return []function{
+		{name: "length", aliases: "len char_length character_length", args: "s", bind: bindLength, result: bigint, about: "The number of code points.", examples: "length('Äpfel') → 5"},
+		{name: "octet_length", args: "blob", bind: bindOctets, result: bigint, about: "The bytes of a BLOB.", examples: "octet_length('abc'::BLOB) → 3"},
+		{name: "lower", aliases: "lcase", args: "s", bind: stringFunction(gpu.OpLower, text), result: varchar, about: "Lower case.", examples: "lower('ÄB') → äb"},
+		{name: "upper", aliases: "ucase", args: "s", bind: stringFunction(gpu.OpUpper, text), result: varchar, about: "Upper case.", examples: "upper('äb') → ÄB"},
+		{name: "reverse", args: "s", bind: stringFunction(gpu.OpReverse, text), result: varchar, about: "The code points in reverse order.", examples: "reverse('abc') → cba"},
+		{name: "replace", args: "s, from, to", bind: stringFunction(gpu.OpReplace, text), result: varchar, about: "Replaces all occurrences of a text.", examples: "replace('hello', 'l', '-') → he--o"},
+		{name: "strpos", aliases: "position instr", args: "s, part", bind: stringFunction(gpu.OpPosition, gpu.Of(gpu.Int64)), result: bigint,
+			about: "The position of the first occurrence of a text, counted from 1; 0 without one. Also position(part IN s).", examples: "strpos('hello', 'l') → 3\nposition('x' IN 'hello') → 0"},
+		{name: "starts_with", aliases: "prefix", args: "s, part", bind: stringFunction(gpu.OpStartsWith, truth), result: boolean, about: "Whether s begins with part.", examples: "starts_with('hello', 'he') → true"},
+		{name: "ends_with", aliases: "suffix", args: "s, part", bind: stringFunction(gpu.OpEndsWith, truth), result: boolean, about: "Whether s ends with part.", examples: "ends_with('hello', 'he') → false"},
+		{name: "contains", args: "s, part", bind: stringFunction(gpu.OpContains, truth), result: boolean, about: "Whether part occurs in s.", examples: "contains('hello', 'ell') → true"},
+		{name: "substring", aliases: "substr", args: "s, start[, length]", bind: bindSubstring, result: varchar,
+			about: "Code points from a position on, counted from 1, or from the end if negative. A negative length takes those before. Also substring(s FROM start FOR length).", examples: "substring('hello', 2, 3) → ell\nsubstring('hello', -3) → llo"},
+		{name: "left", args: "s, n", bind: bindLeft, result: varchar, about: "The first n code points; all but the last -n if n is negative.", examples: "left('hello', 2) → he\nleft('hello', -2) → hel"},
+		{name: "right", args: "s, n", bind: bindRight, result: varchar, about: "The last n code points; all but the first -n if n is negative.", examples: "right('hello', 2) → lo"},
+		{name: "strlen", args: "s", bind: textOp(gpu.OpLength, "s", gpu.Of(gpu.Int64), 1), result: bigint, about: "The bytes of a text.", examples: "strlen('Äpfel') → 6"},
+		{name: "bit_length", args: "s", bind: macro("s", "strlen(_1) * 8"), result: bigint, about: "The bits of a text.", examples: "bit_length('ab') → 16"},
+		{name: "ascii", args: "s", bind: textOp(gpu.OpCodePoint, "s", gpu.Of(gpu.Int32), 0), result: "INTEGER", about: "The number of the first code point; 0 for an empty text.", examples: "ascii('ä') → 228"},
+		{name: "unicode", aliases: "ord", args: "s", bind: textOp(gpu.OpCodePoint, "s", gpu.Of(gpu.Int32), -1), result: "INTEGER", about: "The number of the first code point; -1 for an empty text.", examples: "unicode('ä') → 228\nord('') → -1"},
+		{name: "chr", args: "n", bind: bindChr, result: varchar, about: "The code point of a number.", examples: "chr(8364) → €"},
+		{name: "split_part", args: "s, separator, n", bind: textOp(gpu.OpSplitPart, "ssi", text, 0), result: varchar, about: "Part n of s between separators, from the end if n is negative; an empty text if there is none. An empty separator cuts between code points.", examples: "split_part('a,b,c', ',', 2) → b\nsplit_part('a,b,c', ',', -1) → c"},
+		{name: "repeat", args: "s, n", bind: textOp(gpu.OpRepeat, "si", text, 0), result: varchar, about: "s n times.", examples: "repeat('ab', 3) → ababab"},
+		{name: "translate", args: "s, from, to", bind: textOp(gpu.OpTranslate, "sss", text, 0), result: varchar, about: "Replaces each code point of from by the one of to at its place, or drops it.", examples: "translate('12345', '143', 'ax') → a2x5"},
+		{name: "lpad", args: "s, n, padding", bind: pad("_1 || _2"), result: varchar, about: "s with padding before it, or cut, to n code points.", examples: "lpad('7', 3, '0') → 007"},
+		{name: "rpad", args: "s, n, padding", bind: pad("_2 || _1"), result: varchar, about: "s with padding behind it, or cut, to n code points.", examples: "rpad('ab', 5, 'xy') → abxyx"},
+		{name: "concat_ws", args: "separator, x, …", bind: bindConcatWS, result: varchar, about: "Joins the texts of the arguments that are not null, with a separator between them.", nulls: "if the separator is", examples: "concat_ws(', ', 'a', NULL, 3) → a, 3"},
+		{name: "array_slice", aliases: "list_slice", args: "s, from, to", bind: bindSlice, result: varchar, about: "The code points from one position to another, which counts from the end if negative. Also s[from:to], s[from:], s[:to].", examples: "array_slice('hello', 2, 3) → el\n'hello'[2:-2] → ell\n'hello'[:2] → he"},
+		{name: "array_extract", aliases: "list_extract", args: "s, n", bind: macro("si", "substring(_1, _2, 1)"), result: varchar, about: "Code point n, from the end if n is negative. Also s[n].", examples: "array_extract('hello', 2) → e\n'hello'[-1] → o"},
+		{name: "md5", args: "s", bind: digestOf(gpu.MD5), result: varchar, about: "The MD5 hash of a text or BLOB in hexadecimal digits.", examples: "md5('a') → 0cc175b9c0f1b6a831c399e269772661"},
+		{name: "sha1", args: "s", bind: digestOf(gpu.SHA1), result: varchar, about: "The SHA-1 hash.", examples: "sha1('a') → 86f7e437faa5a7fce15d1ddcb9eaeaea377667b8"},
+		{name: "sha256", args: "s", bind: digestOf(gpu.SHA256), result: varchar, about: "The SHA-256 hash.", examples: "sha256('a') → ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"},
+		{name: "concat", args: "x, …", bind: bindConcat, result: varchar, about: "Joins the texts of its arguments.", nulls: "never; a null is an empty text", examples: "concat('a', 1, NULL, true) → a1true"},
+		{name: "trim", args: "s[, characters]", bind: trim(gpu.TrimLeft | gpu.TrimRight), result: varchar, about: "Drops the given characters, or spaces, at both ends. Also trim(BOTH characters FROM s).", examples: "trim('  a ') → a\ntrim('xxaxx', 'x') → a"},
+		{name: "ltrim", args: "s[, characters]", bind: trim(gpu.TrimLeft), result: varchar, about: "trim at the beginning.", examples: "ltrim('xxaxx', 'x') → axx"},
+		{name: "rtrim", args: "s[, characters]", bind: trim(gpu.TrimRight), result: varchar, about: "trim at the end.", examples: "rtrim('xxaxx', 'x') → xxa"},
+	}
+}
+
+func dateFunctions() []function {
+	list := []function{
+		{name: "date_part", aliases: "datepart", args: "part, d", bind: bindDatePart, intervals: true, result: "BIGINT; DOUBLE for epoch and julian", nulls: "if d is null or infinite",
+			about: "A part of a date or time. Also extract(part FROM d).", examples: "date_part('month', DATE '2024-03-15') → 3\nextract(hour FROM TIMESTAMP '2024-03-15 10:30:00') → 10"},
+		{name: "date_trunc", aliases: "datetrunc", args: "part, d", bind: bindDateTrunc, result: "TIMESTAMP, WITH TIME ZONE as d", about: "The first moment of the part in which d is.",
+			examples: "date_trunc('month', TIMESTAMP '2024-03-15 10:30:00') → 2024-03-01 00:00:00"},
+	}
+	moments := "DATE '2024-01-31', TIMESTAMP '2024-03-15 10:00:00'"
+	list = append(list, []function{
+		{name: "date_diff", aliases: "datediff", args: "part, from, to", bind: bindDateDiff, result: bigint, about: "The number of borders of the part between two dates or times; of weeks, how many have passed.", nulls: "if a date is null or infinite",
+			examples: "date_diff('month', " + moments + ") → 2\ndate_diff('hour', TIME '10:59:00', TIME '11:00:00') → 1"},
+		{name: "date_sub", aliases: "datesub", args: "part, from, to", bind: bindDateSub, result: bigint, about: "The number of complete parts between two dates or times.", nulls: "if a date is null or infinite",
+			examples: "date_sub('month', " + moments + ") → 1"},
+		{name: "date_add", args: "d, interval", bind: bindDateAdd, intervals: true, result: "that of d + interval", about: "d + interval.", examples: "date_add(DATE '2024-01-31', INTERVAL 1 MONTH) → 2024-02-29 00:00:00"},
+		{name: "age", args: "to[, from]", bind: bindAge, intervals: true, result: "INTERVAL", about: "The time between two moments in years, months, days and the rest; with one argument from it to today.", nulls: "if an argument is null or infinite",
+			examples: "age(TIMESTAMP '2024-03-15 10:00:00', TIMESTAMP '2023-03-31 12:30:00')::VARCHAR → 11 months 14 days 21:30:00"},
+		{name: "last_day", args: "d", bind: macro("d", "_1::DATE + (days_in_month(_1) - day(_1))::INTEGER"), result: "DATE", about: "The last day of the month.", examples: "last_day(DATE '2024-02-03') → 2024-02-29"},
+		{name: "days_in_month", args: "d", bind: macro("d", monthDays), result: bigint, about: "The days of the month.", examples: "days_in_month(DATE '2024-02-03') → 29"},
+		{name: "monthname", args: "d", bind: nameOf("month", monthNames), result: varchar, about: "The name of the month in English.", examples: "monthname(DATE '2024-03-15') → March"},
+		{name: "dayname", args: "d", bind: nameOf("isodow", weekdayNames), result: varchar, about: "The name of the day of the week in English.", examples: "dayname(DATE '2024-03-15') → Friday"},
+		{name: "time_bucket", args: "width, d[, offset or origin]", bind: bindTimeBucket, intervals: true, result: "that of d", about: "The beginning of the bucket that d is in. width is a constant INTERVAL. Buckets begin at 2000-01-03, or at 2000-01-01 if width is in months; at an origin; or later by an offset, which is an INTERVAL.",
+			examples: "time_bucket(INTERVAL 15 MINUTE, TIMESTAMP '2024-03-15 10:50:00') → 2024-03-15 10:45:00\ntime_bucket(INTERVAL 1 WEEK, DATE '2024-03-15') → 2024-03-11"},
+		{name: "epoch_us", args: "d", bind: bindEpochMicros, intervals: true, result: bigint, about: "The microseconds since 1970-01-01 or midnight, or of an INTERVAL.", nulls: "if d is null or infinite", examples: "epoch_us(TIMESTAMP '1970-01-01 00:00:01.5') → 1500000"},
+		{name: "epoch_ms", args: "d", bind: bindEpochMillis, intervals: true, result: "BIGINT; TIMESTAMP for an integer", about: "The milliseconds since 1970-01-01, rounded, or since midnight. Of an integer, the TIMESTAMP with so many milliseconds.", nulls: "if d is null or infinite",
+			examples: "epoch_ms(DATE '1970-01-02') → 86400000\nepoch_ms(1500) → 1970-01-01 00:00:01.5"},
+		{name: "epoch_ns", args: "d", bind: bindEpochNanos, intervals: true, result: bigint, about: "The nanoseconds since 1970-01-01 or midnight.", nulls: "if d is null or infinite", examples: "epoch_ns(TIMESTAMP_NS '1970-01-01 00:00:00.000000007') → 7"},
+		{name: "make_date", args: "[year, month, ]day", bind: bindMakeDate, result: "DATE", about: "The date of a year, month and day, which must exist; of one number, the day so many days after 1970-01-01.", examples: "make_date(2024, 2, 29) → 2024-02-29\nmake_date(19000) → 2022-01-08"},
+		{name: "make_time", args: "hour, minute, second", bind: bindMakeTime, result: "TIME", about: "The time of an hour, a minute and seconds, which may have a fraction.", examples: "make_time(10, 30, 59.5) → 10:30:59.5"},
+		{name: "make_timestamp", args: "[year, month, day, hour, minute, ]second", bind: bindMakeTimestamp("TIMESTAMP"), result: "TIMESTAMP", about: "The moment of its parts; of one number, the moment so many microseconds after 1970-01-01.", examples: "make_timestamp(2024, 2, 29, 10, 30, 1.5) → 2024-02-29 10:30:01.5\nmake_timestamp(1500000) → 1970-01-01 00:00:01.5"},
+		{name: "make_timestamptz", args: "[year, month, day, hour, minute, ]second", bind: bindMakeTimestamp("TIMESTAMPTZ"), result: "TIMESTAMPTZ", about: "make_timestamp in UTC.", examples: "make_timestamptz(2024, 2, 29, 10, 30, 1.5) → 2024-02-29 10:30:01.5+00"},
+		{name: "nanosecond", args: "d", bind: macro("d", "epoch_ns(_1) - epoch_ns(date_trunc('minute', _1))"), result: bigint, about: "The nanoseconds of the minute.", nulls: "if d is null or infinite", examples: "nanosecond(TIMESTAMP_NS '2024-03-15 10:30:01.000000007') → 1000000007"},
+		{name: "strftime", args: "d, format", bind: bindStrftime, result: varchar, about: "A date as text in a constant format: %Y %m %d %H %M %S, %f microseconds, %g milliseconds, %j day of the year, %a %A and %b %B names of days and months, %p with %I for twelve hours, %y, %u and %w days of the week, %G %V ISO weeks, %c %x %X. A minus, as in %-d, leaves leading zeros out.",
+			examples: "strftime(TIMESTAMP '2024-03-05 14:07:09', '%d.%m.%Y %H:%M') → 05.03.2024 14:07\nstrftime(DATE '2024-03-05', '%a %-d %B') → Tue 5 March"},
+		{name: "timezone", args: "zone, d", bind: bindTimezone, result: "TIMESTAMPTZ; TIMESTAMP for a TIMESTAMPTZ", about: "The moment at which clocks of a time zone show d; of a moment, the time that they show then. Also d AT TIME ZONE zone. The zone is a constant name of the IANA database.",
+			examples: "TIMESTAMP '2024-07-01 12:00:00' AT TIME ZONE 'Europe/Berlin' → 2024-07-01 10:00:00+00\ntimezone('America/New_York', TIMESTAMPTZ '2024-07-01 12:00:00+00') → 2024-07-01 08:00:00"},
+		{name: "to_timestamp", args: "seconds", bind: bindToTimestamp, result: "TIMESTAMPTZ", about: "The moment so many seconds after 1970-01-01.", examples: "to_timestamp(1.5) → 1970-01-01 00:00:01.5+00"},
+		{name: "make_timestamp_ms", args: "ms", bind: timestampOf(gpu.TimestampOf(gpu.Microsecond, false), 1000), result: "TIMESTAMP", about: "The TIMESTAMP so many milliseconds after 1970-01-01.", examples: "make_timestamp_ms(1500) → 1970-01-01 00:00:01.5"},
+		{name: "make_timestamp_ns", args: "ns", bind: timestampOf(gpu.TimestampOf(gpu.Nanosecond, false), 1), result: "TIMESTAMP_NS", about: "The TIMESTAMP_NS so many nanoseconds after 1970-01-01.", examples: "make_timestamp_ns(7) → 1970-01-01 00:00:00.000000007"},
+		{name: "current_date", aliases: "today", bind: atPlanning("DATE"), result: "DATE", about: "The day in UTC, the same in a whole run. current_date also without parentheses.", nulls: "never", examples: "current_date > DATE '2024-01-01' → true"},
+		{name: "now", aliases: "current_timestamp get_current_timestamp transaction_timestamp", bind: atPlanning("TIMESTAMPTZ"), result: "TIMESTAMPTZ", about: "The time, the same in a whole run. current_timestamp also without parentheses.", nulls: "never", examples: "now() > TIMESTAMPTZ '2024-01-01' → true"},
+		{name: "localtimestamp", bind: atPlanning("TIMESTAMP"), result: "TIMESTAMP", about: "The time in UTC, the same in a whole run. Also without parentheses.", nulls: "never", examples: "localtimestamp > TIMESTAMP '2024-01-01' → true"},
+	}...)
+	for _, u := range []string{"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "DECADE", "CENTURY", "MILLENNIUM"} {
+		plural := map[string]string{"CENTURY": "centuries", "MILLENNIUM": "millennia"}[u]
+		if plural == "" {
+			plural = strings.ToLower(u) + "s"
+		}
+		list = append(list, function{name: "to_" + plural, args: "n", bind: toInterval(u), result: "INTERVAL", about: "INTERVAL (n) " + u + ".", examples: "to_" + plural + "(2) = INTERVAL 2 " + u + " → true"})
+	}
+	for _, p := range dateParts {
+		if p.example == "" {
+			continue // only as a part
+		}
+		names := strings.Fields(strings.ToLower(p.functions))
+		part := p.part
+		list = append(list, function{intervals: true, name: names[0], aliases: strings.Join(names[1:], " "), args: "d", result: p.result(), nulls: "if d is null or infinite", about: p.about, examples: names[0] + p.example,
+			bind: func(b *binder, n *callNode, a []*Expr) (*Expr, error) { return b.extract(n, part, n.args[0], a[0]) }})
+	}
+	return list
+}
+
+func anyFunctions() []function {
+	return []function{
+		{name: "coalesce", args: "x, …", bind: bindCoalesce, lazy: true, result: "the common type", about: "The first argument that is not null.", nulls: "if all arguments are", examples: "coalesce(NULL, 2, 3) → 2"},
+		{name: "ifnull", args: "x, y", bind: bindCoalesce, lazy: true, result: "the common type", about: "x, or y where x is null.", nulls: "if both arguments are", examples: "ifnull(NULL, 'none') → none"},
+		{name: "nullif", args: "x, y", bind: bindNullIf, result: likeX, about: "x, or null where x equals y.", nulls: "if x is null or equals y", examples: "nullif(5, 5) → NULL\nnullif(5, 0) → 5"},
+		{name: "greatest", args: "x, …", bind: extreme(gpu.OpGe), result: "the common type", about: "The greatest of the arguments that are not null.", nulls: "if all arguments are", examples: "greatest(3, NULL, 7) → 7"},
+		{name: "least", args: "x, …", bind: extreme(gpu.OpLe), result: "the common type", about: "The least of the arguments that are not null.", nulls: "if all arguments are", examples: "least(3, NULL, 7) → 3"},
+		{name: "try", args: "x", bind: bindTry, unbound: true, result: likeX, about: "x, or null where an operation in it fails.", nulls: "if x is null or fails", examples: "try(1 // 0) → NULL\ntry('42'::INTEGER) → 42"},
+		{name: "typeof", args: "x", bind: bindTypeof, unbound: true, result: varchar, about: "The name of the type of x.", nulls: "never", examples: "typeof(1.5) → DECIMAL(2,1)"},
+		{name: "if", args: "condition, x, y", bind: bindIf, lazy: true, result: "the common type of x and y", about: "x where the condition is true, y elsewhere.", nulls: "if the chosen argument is", examples: "if(1 < 2, 'yes', 'no') → yes"},
+	}
+}
+
+//go:embed duckdb_functions.txt
+var duckdbFunctions string
+
+// MissingFunctions returns the names of those of DuckDB's scalar functions that are not in
+// the table. The list of DuckDB's functions leaves out those of types that gstream does not
+// have, of its catalog and of its extensions.
+func MissingFunctions() []string {
+	var names []string
+	for _, name := range strings.Fields(duckdbFunctions) {
+		if functions[name] == nil {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// unknownFunction returns the error of a call of a function that is not in the table.
+func (b *binder) unknownFunction(n *callNode) error {
+	if slices.Contains(MissingFunctions(), n.name) {
+		return b.errorf(n, "gstream does not have DuckDB's function %s yet; gstream functions lists those that it has", n.name)
+	}
+	names := slices.Sorted(maps.Keys(functions))
+	return b.errorf(n, "there is no function %q%s", cutRight(n.name, 60), suggest(n.name, names))
+}

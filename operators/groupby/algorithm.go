@@ -1,0 +1,81 @@
+package groupby
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators"
+)
+
+// algorithm makes rows of partial aggregates of a stride, one for each key. It borrows the stride.
+// After gpu.ErrManyGroups or a refusal another algorithm may take the stride.
+type algorithm interface {
+	aggregate(t operators.Task, s *gpu.Stride) (*gpu.Stride, error)
+}
+
+// named is an algorithm and the name by which Spec.Algorithm forces it.
+type named struct {
+	name string
+	make func(*hashGroupBy) algorithm // nil: the table of the lane
+	// tables says that it aggregates in tables of blocks, which only a GPU has.
+	tables bool
+}
+
+const (
+	hgbG      = "hgb-g"
+	sgbStride = "sgb-stride"
+)
+
+var algorithms = []named{
+	{name: hgbG},
+	{name: "hgb", make: func(o *hashGroupBy) algorithm { return hgb{o} }, tables: true},
+	{name: "hgb-t", make: func(o *hashGroupBy) algorithm { return hgbT{o} }, tables: true},
+	{name: "sgb-ur", make: func(o *hashGroupBy) algorithm { return sgb{hashGroupBy: o} }},
+	{name: "sgb-tr", make: func(o *hashGroupBy) algorithm { return sgb{hashGroupBy: o, transform: true} }},
+	{name: "sgb-de-tr", make: func(o *hashGroupBy) algorithm { return sgb{hashGroupBy: o, encode: true} }},
+	{name: sgbStride, make: func(o *hashGroupBy) algorithm { return sgb{hashGroupBy: o, transform: true} }},
+	{name: "pgb-ur", make: func(o *hashGroupBy) algorithm { return pgb{hashGroupBy: o} }, tables: true},
+	{name: "pgb-tr", make: func(o *hashGroupBy) algorithm { return pgb{hashGroupBy: o, transform: true} }, tables: true},
+}
+
+// Algorithms returns the names of the algorithms that Spec.Algorithm may force.
+func Algorithms() (names []string) {
+	for _, a := range algorithms {
+		names = append(names, a.name)
+	}
+	return names
+}
+
+// AlgorithmsOn returns the names of the algorithms for a device.
+func AlgorithmsOn(p gpu.Properties) (names []string) {
+	for _, a := range algorithms {
+		if !a.tables || p.Kind == "cuda" {
+			names = append(names, a.name)
+		}
+	}
+	return names
+}
+
+// runsOn returns an error when the algorithm that a job asks for is not for a device.
+func (s *Spec) runsOn(p gpu.Properties) error {
+	if s.Algorithm == "" || slices.Contains(AlgorithmsOn(p), s.Algorithm) {
+		return nil
+	}
+	return fmt.Errorf("the group-by algorithm %s aggregates in the shared memory of a GPU, and this is %s: leave out the algorithm, take another, or run with --device cuda", s.Algorithm, p.Name)
+}
+
+func (o *hashGroupBy) named(name string) named {
+	return algorithms[slices.Index(Algorithms(), name)]
+}
+
+func (o *hashGroupBy) algorithm(name string) algorithm { return o.named(name).make(o) }
+
+// Why tables of blocks do not do.
+var (
+	errSeveralKeys = errors.New("several keys")
+	errKey         = errors.New("a key that is not a number of 4 or 8 bytes without nulls")
+	errAggregates  = errors.New("aggregates that need more than counts, and sums, minima and maxima of integers")
+	errNulls       = errors.New("values with nulls")
+)

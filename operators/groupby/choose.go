@@ -1,0 +1,186 @@
+package groupby
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators"
+)
+
+// Choice is the algorithm for a stride and a reason in one line.
+type Choice struct{ Algorithm, Why string }
+
+// String returns the line that explain shows, "" if there was no choice.
+func (c Choice) String() string {
+	if c.Why == "" {
+		return ""
+	}
+	return "algorithm " + c.Algorithm + ": " + c.Why
+}
+
+const (
+	// fewRows is a stride that is not worth the launches of tables of blocks.
+	fewRows = 1 << 17
+	// leastReduction is the rows a group of a stride for which its own groups are worth making:
+	// otherwise its rows go into the table of the lane, and their groups would once more.
+	leastReduction = 4
+	// unknownGroups is the groups for which rows are partitioned if nothing is known.
+	unknownGroups = 1 << 20
+	// passBits is the bits of a hash by which a GPU partitions in one pass.
+	passBits = 8
+	// plannedStride is the rows of a stride of a scan for a GPU.
+	plannedStride = 1 << 21
+	// largeRows is a stride that is probably the only one.
+	largeRows = 1 << 25
+)
+
+// Plan returns the algorithm that a group-by will probably take on a device, by the planner's
+// estimates. Properties that are not known count as those of an H200.
+func (s Spec) Plan(device gpu.Properties) Choice {
+	o := &hashGroupBy{Spec: s}
+	o.expect.Store(int64(s.Hint.Groups))
+	o.measured, _ = s.measures()
+	return o.decide(device, plannedStride, o.planned())
+}
+
+// planned returns why the rows of the input cannot be aggregated in tables of blocks, as far as
+// its schema says.
+func (o *hashGroupBy) planned() error {
+	s := &gpu.Stride{Cols: make([]gpu.Column, o.In.Len())}
+	for i, f := range o.In.Fields {
+		s.Cols[i].Type = f.Type
+	}
+	return o.fitsTables(s)
+}
+
+// choose returns the algorithm for a stride.
+func (o *hashGroupBy) choose(t operators.Task, s *gpu.Stride) Choice {
+	return o.decide(t.Device.Properties(), s.Rows, o.fitsTables(s))
+}
+
+// expected returns how many groups a stride probably has; 0 is not known. The planner's estimate
+// comes first, then what strides had.
+func (o *hashGroupBy) expected() int { return int(o.expect.Load()) }
+
+// decide returns the algorithm for strides of some rows. unfit says why tables of blocks do not
+// do.
+func (o *hashGroupBy) decide(p gpu.Properties, rows int, unfit error) Choice {
+	switch {
+	case len(o.Keys) == 0 && o.Algorithm != "":
+		return Choice{hgbG, "there is no key"}
+	case len(o.Keys) == 0: // one group
+		return Choice{Algorithm: hgbG}
+	case o.Algorithm != "" && o.named(o.Algorithm).tables && unfit != nil:
+		return Choice{hgbG, fmt.Sprintf("%s does not take %v", o.Algorithm, unfit)}
+	case o.Algorithm != "":
+		return Choice{o.Algorithm, "the job says so"}
+	case p.Kind != "cuda": // one table a core is fastest
+		return Choice{Algorithm: hgbG}
+	case unfit != nil:
+		return Choice{hgbG, "tables of blocks do not take " + unfit.Error()}
+	case rows < fewRows:
+		return Choice{hgbG, "strides of few rows"}
+	}
+	expect := o.expected()
+	groups := "an unknown number of groups"
+	if expect > 0 {
+		groups = fmt.Sprintf("about %s groups", humanize.Comma(int64(expect)))
+	}
+	switch {
+	case o.fitsBlocks(p, expect):
+		return Choice{"hgb", groups + " fit tables of blocks"}
+	case rows < largeRows && expect > rows/leastReduction:
+		return Choice{hgbG, groups + " are many for the rows of a stride"}
+	}
+	return Choice{"pgb-tr", fmt.Sprintf("%s in %s partitions", groups, humanize.Comma(1<<o.partitionBits(p, expect)))}
+}
+
+// fitsBlocks reports whether some groups fit tables of blocks of all rows, two of which may share the groups:
+// all slots of dense keys, and half of the slots of others.
+func (o *hashGroupBy) fitsBlocks(p gpu.Properties, groups int) bool {
+	slots := 2 * o.blockSlots(p)
+	return groups <= slots/2 || o.Hint.Dense && o.span() < uint64(slots)
+}
+
+// blockSlots returns the slots of a table in the shared memory of a block.
+func (o *hashGroupBy) blockSlots(p gpu.Properties) int {
+	shared := p.Shared
+	if shared == 0 {
+		shared = 227 << 10
+	}
+	slot := 4
+	if len(o.Keys) == 1 {
+		slot = o.In.Fields[o.Keys[0]].Type.Width()
+	}
+	for _, m := range o.measured {
+		width := 4
+		if m.input >= 0 && m.kind != gpu.Count {
+			width = o.In.Fields[m.input].Type.Width()
+		}
+		if m.kind == gpu.Sum {
+			width += 4
+		}
+		slot += width
+	}
+	return (int(shared) - 2048) / slot
+}
+
+// partitionBits returns the bits of the hash by which rows of some groups are partitioned. A group is found
+// at once if those of a partition take three sixteenths of the slots of a table. The second pass is worth
+// it if they would take half. One more bit costs little then, and lets two blocks share a multiprocessor.
+func (o *hashGroupBy) partitionBits(p gpu.Properties, groups int) uint {
+	slots := o.blockSlots(p)
+	if groups>>passBits > slots/2 {
+		return uint(min(bits.Len(uint(groups-1)/uint(slots*3/8))+1, 16))
+	}
+	return uint(max(1, min(bits.Len(uint(max(groups-1, 0)/(slots*3/16))), passBits)))
+}
+
+// took notes which algorithm took a stride, and how many groups there were.
+func (o *hashGroupBy) took(c Choice, groups int) {
+	o.expect.Store(int64(groups))
+	if c.Why == "" {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !slices.ContainsFunc(o.chosen, func(x Choice) bool { return x.Algorithm == c.Algorithm }) {
+		o.chosen = append(o.chosen, c)
+	}
+}
+
+// fallback returns the next algorithm for a stride that one could not take, by its error: it had more
+// groups than were expected, or too little memory.
+func (o *hashGroupBy) fallback(c Choice, rows int, err error) Choice {
+	if gpu.IsRefusal(err) {
+		return Choice{hgbG, c.Algorithm + " had too little memory"}
+	}
+	more := max(16*o.expected(), unknownGroups)
+	if o.Algorithm != "" && c.tablesOfAllRows() || more > rows/2 && !c.tablesOfAllRows() {
+		return Choice{hgbG, "more groups than fit " + c.Algorithm}
+	}
+	o.expect.Store(int64(more))
+	if c.Algorithm == "hgb" {
+		c.Algorithm = "pgb-tr"
+	}
+	return Choice{c.Algorithm, "more groups than were expected"}
+}
+
+// tablesOfAllRows reports whether all rows are one partition.
+func (c Choice) tablesOfAllRows() bool { return c.Algorithm == "hgb" || c.Algorithm == "hgb-t" }
+
+// Choice implements operators.Choosing.
+func (o *hashGroupBy) Choice() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var lines []string
+	for _, c := range o.chosen {
+		lines = append(lines, c.String())
+	}
+	return strings.Join(lines, "; ")
+}

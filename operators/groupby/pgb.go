@@ -1,0 +1,62 @@
+package groupby
+
+import (
+	"slices"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators"
+)
+
+// pgb is the partition-based group-by (Wu et al., SIGMOD 2025, §4.3): the rows of a stride are
+// partitioned by a hash of the key, so that the groups of a partition fit the shared memory of a
+// block, which aggregates them.
+//
+// PGB-TR partitions the values together with the key. PGB-UR partitions the row ids, and gathers
+// the values in their order.
+type pgb struct {
+	*hashGroupBy
+	transform bool
+}
+
+func (a pgb) aggregate(t operators.Task, s *gpu.Stride) (*gpu.Stride, error) {
+	key := s.Cols[a.Keys[0]]
+	by := key
+	by.Type = unsigned(key.Type)
+	groups := a.expected()
+	if groups == 0 {
+		groups = min(s.Rows, unknownGroups)
+	}
+	bits := a.partitionBits(t.Device.Properties(), groups)
+	digit := gpu.Digit{Shift: uint(8*key.Type.Width()) - bits, Bits: bits, Factor: a.seed | 1}
+	var at []int // of the values
+	for _, m := range a.measured {
+		if m.input >= 0 && !slices.Contains(at, m.input) && m.input != a.Keys[0] {
+			at = append(at, m.input)
+		}
+	}
+	move := []gpu.Column{key}
+	if a.transform {
+		move = append(move, operators.Pick(s.Cols, at)...)
+	} else {
+		move = append(move, gpu.RowNumbers(key.Len))
+	}
+	moved, offsets, err := t.Queue.Partition(t.Lease, move, by, digit)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { gpu.ReleaseColumns(append(moved, offsets)) }()
+	if !a.transform {
+		values, err := t.Queue.Gather(t.Lease, operators.Pick(s.Cols, at), moved[1], false)
+		if err != nil {
+			return nil, err
+		}
+		moved[1].Release()
+		moved = append(moved[:1], values...)
+	}
+	values := make([]gpu.Column, len(s.Cols))
+	values[a.Keys[0]] = moved[0]
+	for i, c := range at {
+		values[c] = moved[1+i]
+	}
+	return a.inTables(t, gpu.Partitioned{Key: moved[0], Offsets: offsets}, values, gpu.GroupHint{Groups: groups})
+}

@@ -1,0 +1,136 @@
+package window
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators"
+)
+
+const (
+	// crowded is the share of the budget, one part in so many, that is available when rows may
+	// spill, if a lane holds a share of leastHeld divided by the lanes.
+	crowded   = 2
+	leastHeld = 32
+	// partBudget is the share of the budget, one part in so many, for the rows that all lanes
+	// compute at a time, with what they take beside: about workFactor times their bytes and
+	// workBytes a row.
+	partBudget = 2
+	workFactor = 3
+	workBytes  = 32
+)
+
+// spills reports whether rows may spill: if hashes of keys part them.
+func (o *collection) spills(t operators.Task) bool { return t.Spill != nil && len(o.keys) > 0 }
+
+// crowds reports whether a lane should let its rows spill.
+func (l *local) crowds() bool {
+	limit := l.task.Lease.Limit()
+	if l.task.Lease.Available() >= limit/crowded {
+		return false
+	}
+	bytes := int64(0)
+	for _, c := range l.own {
+		bytes += c.rows.Bytes()
+	}
+	return bytes >= limit/int64(leastHeld*l.task.Lanes)
+}
+
+// work returns about the memory that lanes take beside the rows if they compute all parts at a
+// time.
+func (o *collection) work() int64 {
+	bytes := int64(0)
+	for _, c := range o.held {
+		bytes += c.rows.Bytes()
+	}
+	return bytes + workBytes*int64(o.rows)
+}
+
+// start makes rows spill: those that lanes hold and all later ones. They get a column more, the
+// number of their stride in the order of the input, because strides come back in any order.
+func (o *collection) start(t operators.Task) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.started.Load() {
+		return
+	}
+	fields := append(slices.Clone(o.in.Fields), gpu.Field{Name: "stride", Type: gpu.Of(gpu.Int64)})
+	o.numbered = gpu.NewSchema(fields...)
+	o.spilled = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, o.numbered, 1<<fanOut)
+	o.started.Store(true)
+}
+
+// spill lets collected strides spill, which it takes over, also on error.
+func (o *collection) spill(t operators.Task, own []cut) error {
+	for i, c := range own {
+		err := o.spillOne(t, c)
+		if err != nil {
+			for _, c := range own[i+1:] {
+				c.rows.Release()
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *collection) spillOne(t operators.Task, c cut) error {
+	if c.offsets == nil {
+		if err := o.partition(t, &c); err != nil {
+			c.rows.Release()
+			return err
+		}
+	}
+	number := gpu.Of(gpu.Int64)
+	cols, err := t.Queue.Eval(t.Lease, &gpu.Program{Outputs: []int{0},
+		Code: []gpu.Instr{{Op: gpu.OpConst, Type: number, Value: gpu.IntScalar(number, int64(c.number)<<32|int64(c.at)), Mask: -1}}}, nil, c.rows.Rows)
+	if err != nil {
+		c.rows.Release()
+		return err
+	}
+	c.rows.Schema, c.rows.Cols = o.numbered, append(c.rows.Cols, cols...)
+	return o.spilled.Append(c.rows, 0, c.offsets)
+}
+
+// group cuts the partitions into parts that fit memory.
+func (o *collection) group(t operators.Task) {
+	room := t.Lease.Limit() / int64(partBudget*t.Lanes)
+	need := func(from, to int) int64 {
+		return workFactor*o.spilled.Bytes(from, to) + workBytes*o.spilled.Rows(from, to)
+	}
+	for from := 0; from < o.spilled.Len(); {
+		to := from + 1
+		for to < o.spilled.Len() && need(from, to+1) <= room {
+			to++
+		}
+		if o.spilled.Rows(from, to) > 0 {
+			o.parts = append(o.parts, part{from: from, to: to})
+		}
+		from = to
+	}
+}
+
+// read returns the rows of a part that may have spilled.
+func (o *collection) read(ctx context.Context, t operators.Task, p part) (strides []*gpu.Stride, err error) {
+	if n := o.spilled.Rows(p.from, p.to); n > gpu.MaxRows {
+		return nil, tooMany(n)
+	}
+	err = o.spilled.Each(ctx, t.Queue, t.Lease, p.from, p.to, func(s *gpu.Stride, _ int) error {
+		strides = append(strides, s)
+		return nil
+	})
+	if err != nil {
+		for _, s := range strides {
+			s.Release()
+		}
+		return nil, err
+	}
+	o.spilled.Drop(p.from, p.to)
+	return strides, nil
+}
+
+func tooMany(rows int64) error {
+	return fmt.Errorf("%d rows in an order: in memory at most %d are possible at once", rows, gpu.MaxRows)
+}
