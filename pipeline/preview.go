@@ -14,8 +14,9 @@ import (
 // Preview is the plan of a job whose output is the first rows of one of its steps.
 type Preview struct {
 	*Plan
-	// LeftOut describes the columns of the step that are not in the result, because they
-	// cannot be read. A run of the job would refuse them.
+	// LeftOut describes the columns of a step or source that are not in the result, because
+	// they cannot be read. A run that has to write them refuses them, as does a preview of the
+	// result of a job with steps.
 	LeftOut []string
 	// Rows is the number of rows of the step if the plan knows it, as that of a source, or -1.
 	Rows int64
@@ -52,6 +53,11 @@ func NewPreview(j *Job, step string, rows int64, target Target) (*Preview, error
 
 // rowsOf returns the rows of the preview of a query.
 func (p *Preview) rowsOf(q logical.Query, last logical.Node) (n logical.Node, err error) {
+	if !p.part && len(q.Steps) > 0 {
+		if last, err = q.Output(last); err != nil {
+			return nil, err
+		}
+	}
 	n, p.LeftOut, err = q.Preview(last, p.most)
 	return n, err
 }

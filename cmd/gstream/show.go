@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -81,7 +82,7 @@ func (f *showFlags) show(cmd *cobra.Command, path string) error {
 	if opt.Threads > 0 {
 		runtime.GOMAXPROCS(opt.Threads)
 	}
-	out := bufio.NewWriter(cmd.OutOrStdout())
+	out := bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)
 	target := &rowTarget{most: f.rows}
 	if target.rows, err = newRowWriter(f.format, out, f.tableWidth(cmd.OutOrStdout())); err != nil {
 		return err
@@ -91,19 +92,19 @@ func (f *showFlags) show(cmd *cobra.Command, path string) error {
 		return err
 	}
 	// One row more tells whether there are more. It is not shown.
-	p, err := pipeline.NewPreview(job, f.step, f.rows+1, target)
+	p, err := pipeline.NewPreview(job, f.step, min(f.rows, math.MaxInt64-1)+1, target)
 	if err != nil {
 		return ofFile(file, err)
 	}
 	defer p.Close()
-	if opt.StrideSize == 0 && p.Rows >= 0 {
+	if opt.StrideSize == 0 && p.Rows >= 0 && f.rows < previewStride/8 {
 		opt.StrideSize = previewStride
 	}
 	if file && opt.Use == pipeline.Auto {
 		opt.Use = pipeline.Host
 	}
 	if _, err := p.Run(cmd.Context(), opt); err != nil {
-		return errors.Join(out.Flush(), err)
+		return err // what is in the buffer is not printed
 	}
 	if target.total = p.Rows; p.Rows < 0 && target.seen <= f.rows {
 		target.total = target.seen

@@ -41,6 +41,10 @@ func (q Query) Preview(last Node, rows int64) (Node, []string, error) {
 	if renamed || len(leftOut) > 0 {
 		last = newProject(r.Step, last, columnsOf(last), names, r.tables)
 	}
+	last, err := storable(last)
+	if err != nil {
+		return nil, nil, err
+	}
 	return newLimit(r.Step, last, 0, rows), leftOut, nil
 }
 
