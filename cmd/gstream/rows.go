@@ -310,10 +310,34 @@ func spread(columns, natural, least []int, limit int) []int {
 // glyphs measures text as terminals show it, whatever the locale.
 var glyphs = &runewidth.Condition{}
 
-func textWidth(s string) int { return glyphs.StringWidth(s) }
+// textWidth returns the columns that a text without control characters takes.
+func textWidth(s string) int {
+	if isASCII(s) { // most are, and this is far faster
+		return len(s)
+	}
+	return glyphs.StringWidth(s)
+}
 
 // fit cuts a text to a width. A text that is cut ends with ….
-func fit(s string, width int) string { return glyphs.Truncate(s, max(width, 1), "…") }
+func fit(s string, width int) string {
+	width = max(width, 1)
+	if !isASCII(s) {
+		return glyphs.Truncate(s, width, "…")
+	}
+	if len(s) <= width {
+		return s
+	}
+	return s[:width-1] + "…"
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
 
 // csvWriter prints CSV as in RFC 4180, with lines that end in \n. A null is empty.
 type csvWriter struct {
