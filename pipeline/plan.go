@@ -34,7 +34,12 @@ type Plan struct {
 func NewPlan(job *Job) (*Plan, error) { return newPlan(job, nil, nil) }
 
 // newPlan also takes tables and a target that Go callers provide.
-func newPlan(j *Job, own map[string]source.Table, target Target) (_ *Plan, err error) {
+func newPlan(j *Job, own map[string]source.Table, target Target) (*Plan, error) {
+	return newPlanOf(j, own, target, nil)
+}
+
+// newPlanOf is newPlan for a preview if there is one.
+func newPlanOf(j *Job, own map[string]source.Table, target Target, preview *Preview) (_ *Plan, err error) {
 	p := &Plan{job: j, tables: map[string]source.Table{}, output: target}
 	defer func() {
 		if err != nil {
@@ -53,10 +58,15 @@ func newPlan(j *Job, own map[string]source.Table, target Target) (_ *Plan, err e
 		slices.SortStableFunc(faults, func(a, b *Diagnostic) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
 		return nil, faults
 	}
-	if faults := j.CheckRead(); len(faults) > 0 {
+	if faults := j.CheckRead(); len(faults) > 0 && (preview == nil || !preview.part) {
 		return nil, faults
 	}
-	if last, err = query.Output(last); err != nil {
+	if preview == nil {
+		last, err = query.Output(last)
+	} else {
+		last, err = preview.rowsOf(query, last)
+	}
+	if err != nil {
 		return nil, query.Locate(err)
 	}
 	if target == nil {

@@ -79,10 +79,12 @@ Exit codes:
 After 4, 5, 130, 143 and 129 the same command may succeed later, with more memory or
 disk, or when the file can be read; after 2 and 3 it will not. Whatever the code, an
 output that is not complete does not appear.`,
-		Example: `  gstream run job.yaml
+		Example: `  gstream init data/orders.parquet
+  gstream run job.yaml
   gstream run job.yaml --set day=2026-01-31 --overwrite
   gstream explain job.yaml
   gstream check job.yaml --host-memory 2GiB
+  gstream show job.yaml
   gstream inspect data/orders.parquet`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -112,7 +114,7 @@ output that is not complete does not appear.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
-	root.AddCommand(newRun(left), newLint(), newExplain(left), newCheck(), newInspect(), newFunctions(), newDevices(), newBench(), newSchema(), newVersion())
+	root.AddCommand(newRun(left), newLint(), newExplain(left), newCheck(), newShow(left), newInit(), newInspect(), newFunctions(), newDoctor(), newDevices(), newBench(), newSchema(), newVersion())
 	return root
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/phrase"
+	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/pipeline/job"
 )
 
@@ -22,6 +23,47 @@ func (q Query) Output(last Node) (Node, error) {
 		return nil, f
 	}
 	return last, nil
+}
+
+// Preview returns the first rows of the query for people to see, with the names under which
+// expressions find columns of one name. It leaves out columns that cannot be read, and returns
+// their descriptions. It returns an error when no column is left.
+func (q Query) Preview(last Node, rows int64) (Node, []string, error) {
+	r := last.Rel()
+	if r.Schema.Len() == 0 {
+		return nil, nil, q.checkColumns(last)
+	}
+	var leftOut []string
+	for _, u := range r.unreadable {
+		leftOut = append(leftOut, u.String())
+	}
+	names, renamed := distinctNames(scopeOf(last))
+	if renamed || len(leftOut) > 0 {
+		last = newProject(r.Step, last, columnsOf(last), names, r.tables)
+	}
+	return newLimit(r.Step, last, 0, rows), leftOut, nil
+}
+
+// distinctNames returns the names of all columns. Those that several columns have are
+// replaced by qualified ones, or else get a number.
+func distinctNames(scope *expr.Scope) (names []string, renamed bool) {
+	names = scope.Schema.Names()
+	count, taken := map[string]int{}, map[string]bool{}
+	for _, name := range names {
+		count[name]++
+		taken[name] = true
+	}
+	for c, name := range names {
+		if count[name] == 1 {
+			continue
+		}
+		full, ok := scope.Qualified(c)
+		for n := 1; !ok || taken[full]; n++ {
+			full, ok = fmt.Sprintf("%s:%d", name, n), true
+		}
+		names[c], taken[full], renamed = full, true, true
+	}
+	return names, renamed
 }
 
 // checkColumns refuses an output that would lack columns that cannot be read, and one

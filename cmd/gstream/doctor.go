@@ -1,0 +1,359 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/gpu/host"
+	"github.com/gstream/gstream/pipeline"
+	"github.com/gstream/gstream/spill"
+)
+
+func newDoctor() *cobra.Command {
+	var format, dir string
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check what this machine has for jobs, and say what to change",
+		Long: `doctor looks at what jobs need: CPU cores and memory within the limits of the container,
+open files, the folder for rows that do not fit memory with its free space and its speed,
+and on a GPU the driver, the memory, page-locked memory and the link. Each line begins
+with ok, note (jobs run, but something may be slow or missing) or problem; → says what to
+change. It takes some seconds and leaves nothing behind. To measure, it writes at most
+256 MiB to the folder.
+
+The exit code is 0 unless there is a problem: 1 with the GPU, 4 with memory, 5 with the
+folder.`,
+		Example: "  gstream doctor\n  gstream doctor --spill-dir /nvme\n  gstream doctor --format json | jq '.findings[] | select(.state != \"ok\")'",
+		Args:    args(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if format != "text" && format != "json" {
+				return usageError(fmt.Errorf("--format %s: must be text or json", format))
+			}
+			facts, err := lookAround(cmp.Or(dir, os.Getenv("GSTREAM_SPILL_DIR"), spill.DefaultDir()))
+			if err != nil {
+				return err
+			}
+			d := diagnose(facts)
+			if err := printValue(cmd.OutOrStdout(), format, d); err != nil {
+				return err
+			}
+			if d.problem != nil {
+				return reported{d.problem}
+			}
+			return nil
+		},
+	}
+	registerFormat(cmd, &format)
+	cmd.Flags().StringVar(&dir, "spill-dir", "", "folder to check for rows that do not fit memory, or none (default: $GSTREAM_SPILL_DIR, $TMPDIR, or else /var/tmp)")
+	return cmd
+}
+
+// facts are what gstream doctor judges.
+type facts struct {
+	cores, cpus             int   // that Go uses, and that the process may run on
+	memory, free, installed int64 // bytes of memory within all limits, and of the machine
+	lockable, files         uint64
+	spill                   spillFacts
+	driver                  error // why there is no GPU
+	visible                 string
+	gpus                    []gpuFacts
+}
+
+type gpuFacts struct {
+	deviceInfo
+	err error
+}
+
+// spillFacts describe the folder for rows that do not fit memory. Rates are in bytes a second.
+type spillFacts struct {
+	dir         string
+	free        int64
+	inMemory    bool
+	write, read float64
+	err         error
+}
+
+// lookAround collects the facts. The error is a failure of gstream itself.
+func lookAround(dir string) (f facts, err error) {
+	h, err := host.Open(host.Options{})
+	if err != nil {
+		return f, err
+	}
+	p := h.Properties()
+	if err := h.Close(); err != nil {
+		return f, err
+	}
+	f.cores, f.cpus, f.memory, f.free = runtime.GOMAXPROCS(0), runtime.NumCPU(), p.Memory, p.Free
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) == nil {
+		f.installed = int64(info.Totalram) * int64(info.Unit)
+	}
+	f.lockable, f.files = limitOf(unix.RLIMIT_MEMLOCK), limitOf(unix.RLIMIT_NOFILE)
+	f.spill = lookAtSpill(dir)
+	f.visible = os.Getenv("CUDA_VISIBLE_DEVICES")
+	n, err := cuda.Count("")
+	if f.driver = err; err == nil && n == 0 {
+		f.driver = errors.New("the NVIDIA driver sees no GPU")
+	}
+	for i := range n {
+		info, err := measureGPU(i)
+		info.ID = cmp.Or(info.ID, fmt.Sprintf("cuda:%d", i))
+		f.gpus = append(f.gpus, gpuFacts{info, err})
+	}
+	return f, nil
+}
+
+func limitOf(resource int) uint64 {
+	var l unix.Rlimit
+	if unix.Getrlimit(resource, &l) != nil {
+		return unix.RLIM_INFINITY
+	}
+	return l.Cur
+}
+
+// The most that is written to measure a disk, and the longest time.
+const (
+	diskTestBytes = 256 << 20
+	diskTestTime  = 2 * time.Second
+)
+
+const tmpfsMagic, ramfsMagic = 0x01021994, 0x858458f6
+
+// lookAtSpill makes a file without a name in a folder, writes it and reads it.
+func lookAtSpill(dir string) (s spillFacts) {
+	s.dir = dir
+	if dir == spill.None {
+		return s
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		s.err = &os.PathError{Op: "look at", Path: dir, Err: err}
+		return s
+	}
+	s.free = int64(st.Bavail) * int64(st.Bsize)
+	s.inMemory = int64(st.Type) == tmpfsMagic || int64(st.Type) == ramfsMagic
+	f, err := os.CreateTemp(dir, ".gstream-doctor-*")
+	if err != nil {
+		s.err = err
+		return s
+	}
+	defer f.Close()
+	if s.err = os.Remove(f.Name()); s.err != nil || s.inMemory {
+		return s
+	}
+	s.write, s.read, s.err = diskRates(f, min(diskTestBytes, s.free/4))
+	return s
+}
+
+// diskRates writes at most that many bytes to a file, waits until the disk has them, and reads
+// them from the disk.
+func diskRates(f *os.File, most int64) (write, read float64, err error) {
+	block := make([]byte, 4<<20)
+	seed := rand.NewChaCha8([32]byte{})
+	seed.Read(block) // a file system may compress
+	var n int64
+	begin := time.Now()
+	for n+int64(len(block)) <= most && time.Since(begin) < diskTestTime {
+		if _, err := f.Write(block); err != nil {
+			return 0, 0, err
+		}
+		n += int64(len(block))
+	}
+	if n == 0 {
+		return 0, 0, nil
+	}
+	if err := unix.Fdatasync(int(f.Fd())); err != nil {
+		return 0, 0, &os.PathError{Op: "sync", Path: f.Name(), Err: err}
+	}
+	write = float64(n) / time.Since(begin).Seconds()
+	_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) // otherwise memory is measured
+	begin = time.Now()
+	var got int64
+	for got < n && time.Since(begin) < diskTestTime {
+		k, err := f.ReadAt(block, got)
+		if got += int64(k); err != nil && !errors.Is(err, io.EOF) {
+			return 0, 0, err
+		}
+		if k == 0 {
+			break
+		}
+	}
+	return write, float64(got) / time.Since(begin).Seconds(), nil
+}
+
+// diagnosis is the output of gstream doctor.
+type diagnosis struct {
+	Version  string    `json:"version"`
+	Findings []finding `json:"findings"`
+
+	problem error
+}
+
+// finding is one line of a diagnosis.
+type finding struct {
+	Check  string `json:"check"`
+	State  string `json:"state"` // ok, note or problem
+	Found  string `json:"found"`
+	Advice string `json:"advice,omitempty"`
+}
+
+func (d diagnosis) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "gstream %s %s/%s\n", d.Version, runtime.GOOS, runtime.GOARCH)
+	for _, f := range d.Findings {
+		fmt.Fprintf(&b, "%-8s %s: %s\n", f.State, f.Check, f.Found)
+		if f.Advice != "" {
+			fmt.Fprintf(&b, "         → %s\n", f.Advice)
+		}
+	}
+	return b.String()
+}
+
+func (d *diagnosis) ok(check, found string, args ...any) {
+	d.Findings = append(d.Findings, finding{check, "ok", fmt.Sprintf(found, args...), ""})
+}
+
+func (d *diagnosis) note(check, advice, found string, args ...any) {
+	d.Findings = append(d.Findings, finding{check, "note", fmt.Sprintf(found, args...), advice})
+}
+
+// fail adds a problem. class is an error of the exit code.
+func (d *diagnosis) fail(check string, class error, advice, found string, args ...any) {
+	d.Findings = append(d.Findings, finding{check, "problem", fmt.Sprintf(found, args...), advice})
+	d.problem = errors.Join(d.problem, fmt.Errorf("%s: %w", check, class))
+}
+
+// Bounds below which doctor makes a note.
+const (
+	littleMemory = 1 << 30
+	noMemory     = 128 << 20
+	fewFiles     = 1024
+	slowDisk     = 300e6 // bytes a second
+	littleDisk   = 4 << 30
+	slowLink     = 10e9 // bytes a second; a PCIe 4.0 link of 16 lanes has some 25
+)
+
+// diagnose judges facts.
+func diagnose(f facts) (d diagnosis) {
+	d.Version = version() + " " + runtime.Version()
+	if f.cores < f.cpus {
+		d.note("cores", "raise the CPU quota of the container or GOMAXPROCS, if that is not meant", "%d of %d CPU cores are used", f.cores, f.cpus)
+	} else {
+		d.ok("cores", "%d", f.cores)
+	}
+	d.memory(f)
+	if f.files < fewFiles {
+		d.note("open files", "ulimit -n 4096, or more", "at most %d", f.files)
+	} else {
+		d.ok("open files", "at most %s", limitText(f.files, func(n uint64) string { return fmt.Sprint(n) }))
+	}
+	d.spill(f.spill, f.memory)
+	d.gpus(f)
+	return d
+}
+
+func (d *diagnosis) memory(f facts) {
+	text := fmt.Sprintf("%s free of %s, so --host-memory is %s by default", size(f.free), size(f.memory), size(f.free/2))
+	limited := f.memory < f.installed
+	if limited {
+		text += fmt.Sprintf("; the control group (cgroup) allows %s of the machine's %s", size(f.memory), size(f.installed))
+	}
+	advice := "stop other programs, or take a machine with more memory"
+	if limited {
+		advice = "raise the memory limit of the container, or stop what else runs in it"
+	}
+	switch {
+	case f.free < noMemory:
+		d.fail("memory", gpu.ErrBudget, advice, "%s", text)
+	case f.free < littleMemory:
+		d.note("memory", advice+"; large joins, groups and sorts will spill", "%s", text)
+	default:
+		d.ok("memory", "%s", text)
+	}
+}
+
+func (d *diagnosis) spill(s spillFacts, memory int64) {
+	const check = "spill folder"
+	const other = "choose another folder with --spill-dir or GSTREAM_SPILL_DIR"
+	text := fmt.Sprintf("%s has %s free", s.dir, size(s.free))
+	if s.write > 0 {
+		text += fmt.Sprintf(", writes %.0f MB/s, reads %.0f", s.write/1e6, s.read/1e6)
+	}
+	switch {
+	case s.dir == spill.None:
+		d.note(check, "name a folder with --spill-dir if a run is refused", "none, so what does not fit memory is refused")
+	case s.err != nil:
+		d.fail(check, s.err, other+", or make it writable", "%v", s.err)
+	case s.inMemory:
+		d.note(check, other+" on a disk: its files take memory", "%s, but is in memory (tmpfs)", text)
+	case s.free < littleDisk || s.free < memory/2:
+		d.note(check, "free some space, or "+other, "%s, which is little beside %s of memory", text, size(memory))
+	case s.write > 0 && s.write < slowDisk:
+		d.note(check, other+" on a faster disk (NVMe), or give runs more --host-memory", "%s, which is slow", text)
+	default:
+		d.ok(check, "%s", text)
+	}
+}
+
+func (d *diagnosis) gpus(f facts) {
+	const install = "jobs run on the CPU. For a GPU install driver 580 or newer; in a container, start it with the GPU (docker run --gpus all)"
+	lockable := limitText(f.lockable, func(n uint64) string { return size(int64(n)) })
+	switch {
+	case errors.Is(f.driver, cuda.ErrNoDriver):
+		d.note("driver", install, "%v", f.driver)
+	case f.driver != nil && f.visible != "":
+		d.fail("driver", pipeline.ErrDefect, "look at nvidia-smi and CUDA_VISIBLE_DEVICES; until then jobs run on the CPU", "%v (CUDA_VISIBLE_DEVICES is %q)", f.driver, f.visible)
+	case f.driver != nil:
+		d.fail("driver", pipeline.ErrDefect, "look at nvidia-smi; until then jobs run on the CPU", "%v", f.driver)
+	default:
+		d.ok("driver", "%s", plural(int64(len(f.gpus)), "GPU"))
+	}
+	for _, g := range f.gpus {
+		if g.err != nil {
+			advice := "look at nvidia-smi; until then run jobs with --device host or another GPU"
+			if strings.Contains(g.err.Error(), "page-lock") {
+				advice = "lower --host-memory, raise ulimit -l (it is " + lockable + "), and look at the permissions of /dev/nvidia*"
+			}
+			d.fail(g.ID, pipeline.ErrDefect, advice, "%v", g.err)
+			continue
+		}
+		text := fmt.Sprintf("%s, %s free of %s, %s", g.Name, size(g.Free), size(g.Memory), g.Details)
+		if g.Free < g.Memory/2 {
+			d.note(g.ID, "stop other programs on the GPU (nvidia-smi lists them), or choose another with --device", "%s", text)
+		} else {
+			d.ok(g.ID, "%s", text)
+		}
+		if l := g.Link; l != nil {
+			text := fmt.Sprintf("%.1f GB/s up, %.1f down, %.1f both", l.Up/1e9, l.Down/1e9, l.Both/1e9)
+			if min(l.Up, l.Down) < slowLink {
+				d.note(g.ID+" link", "look at the generation and width of the link (nvidia-smi -q), and whether another program copies", "%s, which is slow", text)
+			} else {
+				d.ok(g.ID+" link", "%s", text)
+			}
+			d.ok(g.ID+" page-locked memory", "locked and copied by the measurement of the link; ulimit -l is %s", lockable)
+		}
+	}
+	if len(f.gpus) == 0 {
+		d.ok("page-locked memory", "not used without a GPU; ulimit -l is %s", lockable)
+	}
+}
+
+// limitText formats a resource limit.
+func limitText(n uint64, format func(uint64) string) string {
+	if n >= 1<<62 {
+		return "unlimited"
+	}
+	return format(n)
+}

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/gstream/gstream/operators/expr"
+)
+
+var (
+	noWord   = regexp.MustCompile(`[^A-Za-z0-9]+`)
+	reserved = regexp.MustCompile(`^(null|true|false|yes|no|on|off|y|n)$`) // to YAML
+)
+
+// sourceName returns a name for the table of a path: an identifier that needs no quotes.
+// It is that of the file, or of the nearest folder that has letters or digits.
+func sourceName(path string) string {
+	path = filepath.Clean(path)
+	base := strings.TrimSuffix(filepath.Base(path), ".parquet")
+	for noWord.ReplaceAllString(base, "") == "" && path != filepath.Dir(path) {
+		path = filepath.Dir(path)
+		base = filepath.Base(path)
+	}
+	return identifier(base)
+}
+
+func identifier(s string) string {
+	name := strings.ToLower(strings.Trim(noWord.ReplaceAllString(s, "_"), "_"))
+	switch {
+	case name == "":
+		return "rows"
+	case name[0] >= '0' && name[0] <= '9', reserved.MatchString(name), expr.QuoteName(name) != name:
+		return "t_" + name
+	}
+	return name
+}

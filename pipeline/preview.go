@@ -1,0 +1,86 @@
+package pipeline
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/gstream/gstream/gpu/phrase"
+	"github.com/gstream/gstream/pipeline/internal/logical"
+	"github.com/gstream/gstream/pipeline/job"
+)
+
+// Preview is the plan of a job whose output is the first rows of one of its steps.
+type Preview struct {
+	*Plan
+	// LeftOut describes the columns of the step that are not in the result, because they
+	// cannot be read. A run of the job would refuse them.
+	LeftOut []string
+	// Rows is the number of rows of the step if the plan knows it, as that of a source, or -1.
+	Rows int64
+
+	most int64
+	part bool // it is of a step or source that is not the last
+}
+
+// NewPreview plans the first rows of a step or source, which step names as reports do, or of
+// the job's result if step is "". The rows go to the target; the job's output is neither
+// checked nor made. Steps after the named one may have mistakes. A run reads no more than these
+// rows need: of a source or a filter some thousand rows; but a group-by reads all of its input.
+// Columns of one name get the names under which expressions find them, as u.name and m.name. The
+// errors are those of NewPlan.
+func NewPreview(j *Job, step string, rows int64, target Target) (*Preview, error) {
+	p := &Preview{Rows: -1, most: rows, part: step != ""}
+	if rows < 0 || target == nil {
+		return nil, Diagnostics{{Msg: "a preview needs a target and a number of rows that is not negative"}}
+	}
+	until, err := jobUntil(j, step)
+	if err != nil {
+		return nil, err
+	}
+	if p.Plan, err = newPlanOf(until, nil, target, p); err != nil {
+		return nil, err
+	}
+	if len(until.Steps) == 0 {
+		for _, t := range p.tables { // there is one
+			p.Rows = t.Rows()
+		}
+	}
+	return p, nil
+}
+
+// rowsOf returns the rows of the preview of a query.
+func (p *Preview) rowsOf(q logical.Query, last logical.Node) (n logical.Node, err error) {
+	n, p.LeftOut, err = q.Preview(last, p.most)
+	return n, err
+}
+
+// jobUntil returns the job that ends with a step, or has only a source. Places in it are those
+// of the whole job.
+func jobUntil(j *Job, step string) (*Job, error) {
+	if step == "" {
+		return j, nil
+	}
+	until := *j
+	var names []string
+	for i := range j.Steps {
+		name := job.StepName(j.Steps, i)
+		if name == step {
+			until.Steps = j.Steps[:i+1]
+			return &until, nil
+		}
+		names = append(names, name)
+	}
+	if s, ok := j.Sources[step]; ok {
+		until.Sources, until.Steps = map[string]Source{step: s}, nil
+		return &until, nil
+	}
+	names = append(names, slices.Sorted(maps.Keys(j.Sources))...)
+	var list []string
+	for _, name := range names {
+		list = append(list, strconv.Quote(name))
+	}
+	return nil, Diagnostics{{File: j.File(), Msg: fmt.Sprintf("the job has no step or source named %q%s; it has %s",
+		step, job.DidYouMean(step, names), phrase.Some(list, 20, ", "))}}
+}
