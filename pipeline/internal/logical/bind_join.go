@@ -68,10 +68,6 @@ func (s *stepBinder) join(left Node) Node {
 		if e == nil {
 			return nil
 		}
-		if len(e.Columns()) == 0 {
-			s.faultf(sub, "the condition %q uses no column", text)
-			return nil
-		}
 		c.add(e, l.Rel().Schema.Len())
 	}
 	spec := JoinSpec{Kind: kind, Algorithm: j.Algorithm, mark: mark, build: j.Build}
