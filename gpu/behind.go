@@ -13,9 +13,10 @@ const behindDepth = 2
 var errBehind = errors.New("no more strides are copied to the host")
 
 // Behind copies strides to host memory, and calls take with them in their order, on the
-// caller's goroutine. The copy of a stride is begun before the one before has ended. receive
-// returns the next stride, io.EOF after the last; it runs on another goroutine. A lease of the
-// HostBudget pays. take takes strides over.
+// caller's goroutine. The copy of a stride is begun before the one before has ended; if it is
+// refused memory, it is tried again when the ones before have been taken. receive returns the
+// next stride, io.EOF after the last and when its context ends; it runs on another goroutine. A
+// lease of the HostBudget pays. take takes strides over.
 func Behind(ctx context.Context, d Device, name string, l *Lease, receive func(context.Context) (*Stride, error), take func(*Stride) error) (err error) {
 	queues := make(chan Queue, behindDepth)
 	for range behindDepth {
@@ -40,6 +41,7 @@ func Behind(ctx context.Context, d Device, name string, l *Lease, receive func(c
 	type copied struct {
 		stride *Stride
 		err    error
+		queue  Queue // to copy the stride again, which was refused
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	copies := make(chan chan copied, behindDepth) // in the order of the strides
@@ -57,18 +59,26 @@ func Behind(ctx context.Context, d Device, name string, l *Lease, receive func(c
 			}
 			go func() {
 				down, err := q.Download(l, s)
+				if IsRefusal(err) {
+					c <- copied{s, nil, q}
+					return
+				}
 				if err != nil {
 					s.Release()
 				}
 				queues <- q
-				c <- copied{down, err}
+				c <- copied{stride: down, err: err}
 			}()
 		}
 	}()
 	defer func() {
 		stop(errBehind)
 		for c := range copies { // which ends when receive sees that the context has ended
-			if x := <-c; x.stride != nil {
+			x := <-c
+			if x.queue != nil {
+				queues <- x.queue
+			}
+			if x.stride != nil {
 				x.stride.Release()
 			}
 		}
@@ -77,6 +87,14 @@ func Behind(ctx context.Context, d Device, name string, l *Lease, receive func(c
 		x := <-c
 		if x.err == io.EOF {
 			return nil
+		}
+		if x.queue != nil {
+			var down *Stride
+			if down, x.err = x.queue.Download(l, x.stride); x.err != nil {
+				x.stride.Release()
+			}
+			x.stride = down
+			queues <- x.queue
 		}
 		if x.err == nil {
 			x.err = take(x.stride)

@@ -44,6 +44,7 @@ func Run(t *testing.T, open, reference Open) {
 		{"UploadEncoded", testUploadEncoded},
 		{"UploadNarrow", testUploadNarrow},
 		{"UploadJoined", testUploadJoined},
+		{"Behind", testBehind},
 		{"Select", testSelect},
 		{"SelectPatterns", testSelectPatterns},
 		{"Marks", testMarks},

@@ -1,10 +1,14 @@
 package gputest
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"sort"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -108,6 +112,60 @@ func testUploadJoined(t *testing.T, open Open) {
 			requireRows(t, want, b.down(b.up(c)[0]), fmt.Sprintf("%d rows of %v in %d pieces", n, typ, len(pieces)))
 		}
 	}
+}
+
+// testBehind copies strides to the host in their order, of which one is refused memory at
+// first, one for good, or after which the taker has enough.
+func testBehind(t *testing.T, open Open) {
+	b := setUp(t, open)
+	const strides, n = 12, 3000
+	enough := errors.New("enough")
+	for _, refused := range []int{-1, 0, 1, 5} {
+		for _, last := range []int{strides, 4} {
+			next, seen := 0, 0
+			var calls atomic.Int64
+			b.dev.HostBudget().SetFault(func(bool) error {
+				if calls.Add(1)-1 == int64(2*refused) { // reservation, allocation
+					return errors.New("not now")
+				}
+				return nil
+			})
+			receive := func(context.Context) (*gpu.Stride, error) {
+				if next == strides {
+					return nil, io.EOF
+				}
+				values := make([]int64, n)
+				values[7] = int64(next)
+				next++
+				return b.q.Upload(b.l, &gpu.Stride{Rows: n, Schema: gpu.NewSchema(gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64)}),
+					Cols: []gpu.Column{{Type: gpu.Of(gpu.Int64), Len: n, Data: gpu.WrapBytes(gpu.BytesOf(values))}}})
+			}
+			err := gpu.Behind(context.Background(), b.dev, "behind", b.h, receive, func(s *gpu.Stride) error {
+				defer s.Release()
+				require.Equal(t, int64(seen), gpu.Values[int64](s.Cols[0].Data, n)[7])
+				if seen++; seen == last {
+					return enough
+				}
+				return nil
+			})
+			require.ErrorIs(t, err, enough)
+			require.Equal(t, last, seen)
+			b.dev.HostBudget().SetFault(nil)
+		}
+	}
+	if b.dev.Budget() == b.dev.HostBudget() { // nothing is copied
+		return
+	}
+	b.dev.HostBudget().SetFault(func(bool) error { return errors.New("never") })
+	err := gpu.Behind(context.Background(), b.dev, "behind", b.h, func(ctx context.Context) (*gpu.Stride, error) {
+		if ctx.Err() != nil {
+			return nil, io.EOF
+		}
+		return b.q.Upload(b.l, &gpu.Stride{Rows: n, Schema: gpu.NewSchema(gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64)}),
+			Cols: []gpu.Column{{Type: gpu.Of(gpu.Int64), Len: n, Data: gpu.WrapBytes(make([]byte, 8*n))}}})
+	}, func(*gpu.Stride) error { panic("no stride") })
+	require.True(t, gpu.IsRefusal(err), "%v", err)
+	b.dev.HostBudget().SetFault(nil)
 }
 
 // testUpAhead uploads many strides before the first is used, on another queue, and

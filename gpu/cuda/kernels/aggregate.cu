@@ -85,7 +85,14 @@ DEVICE u32 probe(K* keys, K key, u32 at, u32 slots, u32 tries) {
 }
 
 template <class K>
-struct alignas(2 * sizeof(K)) KeyPair { K first, second; };
+struct KeyPair { K first, second; };
+
+// key_pair reads the keys of an even slot and of the next one, which others may take meanwhile.
+DEVICE KeyPair<u32> key_pair(const u32* keys) {
+    const u64 both = *(const volatile u64*)keys;
+    return {(u32)both, (u32)(both >> 32)};
+}
+DEVICE KeyPair<u64> key_pair(const u64* keys) { return {((const volatile u64*)keys)[0], ((const volatile u64*)keys)[1]}; }
 
 template <class K>
 struct Table {
@@ -416,7 +423,7 @@ struct Tiles {
                 cell[i] = first;
                 found = first != NOWHERE && *(volatile K*)&t.keys[first] == k[i];
             } else {
-                const KeyPair<K> pair = *(const KeyPair<K>*)&t.keys[first];
+                const KeyPair<K> pair = key_pair(&t.keys[first]);
                 cell[i] = pair.second == k[i] ? first + 1 : first;
                 found = pair.second == k[i] || pair.first == k[i];
             }
