@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,7 +37,7 @@ func Memory() (total, free int64) {
 }
 
 // CPU returns the processor's name.
-func CPU() string {
+var CPU = sync.OnceValue(func() string {
 	f, err := os.Open("/proc/cpuinfo")
 	if err != nil {
 		return "CPU"
@@ -48,11 +49,11 @@ func CPU() string {
 		}
 	}
 	return "CPU"
-}
+})
 
 // L2 returns the bytes of the second-level cache of a core, or 0 if the system does not
 // tell.
-func L2() int64 {
+var L2 = sync.OnceValue(func() int64 {
 	const caches = "/sys/devices/system/cpu/cpu0/cache/"
 	dirs, _ := os.ReadDir(caches)
 	for _, d := range dirs {
@@ -68,4 +69,4 @@ func L2() int64 {
 		}
 	}
 	return 0
-}
+})
