@@ -22,3 +22,18 @@ type Demand struct {
 type Demanding interface {
 	Demand(Expected) Demand
 }
+
+// Crowded is the share of a budget, one part in so many, that is available when operators that
+// collect rows prepare for these to spill. Rows in memory are copied when they are complete.
+const Crowded = 2
+
+// leastHeld is the share of the budget, one part in so many, that the rows of all lanes take at
+// least when they spill: others fill it.
+const leastHeld = 32
+
+// Crowds reports whether a lane that has collected rows should let them spill. held returns
+// their bytes.
+func (t Task) Crowds(held func() int64) bool {
+	limit := t.Lease.Limit()
+	return t.Lease.Available() < limit/Crowded && held() >= limit/int64(leastHeld*t.Lanes)
+}

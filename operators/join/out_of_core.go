@@ -42,11 +42,6 @@ type outOfCore struct {
 const (
 	// outBits is the number of bits of the hash that select a partition.
 	outBits = 8
-	// crowded is the share of the budget, one part in so many, that is available when a join
-	// goes out of core, if its build side takes a share of leastBuild. A build side in
-	// memory is copied when it is complete.
-	crowded    = 2
-	leastBuild = 32
 	// buildShare is the share of the budget that the partitions that stay take at most while
 	// their rows are copied and their table is built, and residentShare afterwards, when strides
 	// stream past them. pairBudget is the share of the build sides of all lanes later on, one
@@ -106,9 +101,7 @@ func (b *buildSide) Push(ctx context.Context, number int, s *gpu.Stride) error {
 	if err := b.own.Push(ctx, number, s); err != nil {
 		return err
 	}
-	limit := b.task.Lease.Limit()
-	if b.join.depth == 0 && !b.join.started.Load() && b.join.spills(b.task) && b.task.Lease.Available() < limit/crowded &&
-		b.own.Bytes() >= limit/int64(leastBuild*b.task.Lanes) {
+	if b.join.depth == 0 && !b.join.started.Load() && b.join.spills(b.task) && b.task.Crowds(b.own.Bytes) {
 		b.join.start(b.task)
 	}
 	if b.join.started.Load() {
@@ -435,7 +428,7 @@ func (o *outOfCore) barren(from, to int) bool {
 
 // large reports whether the build side of partitions does not fit the memory of a lane.
 func (o *outOfCore) large(t operators.Task, from, to int) bool {
-	return o.during(t, from, to) > t.Lease.Limit()/int64(crowded*t.Lanes)
+	return o.during(t, from, to) > t.Lease.Limit()/int64(operators.Crowded*t.Lanes)
 }
 
 // readAhead makes the reader of all groups that are joined in memory. One lane joins them in
@@ -520,7 +513,7 @@ func (o *outOfCore) Demand(e operators.Expected) operators.Demand {
 		return d
 	}
 	d.Spilled = func(room float64) float64 {
-		if e.Bytes <= room/crowded && d.Bytes <= room {
+		if e.Bytes <= room/operators.Crowded && d.Bytes <= room {
 			return 0
 		}
 		stay := min(residentShare*room/d.Bytes, buildShare*room/(d.Bytes+e.Bytes))

@@ -10,10 +10,6 @@ import (
 )
 
 const (
-	// crowded is the share of the budget, one part in so many, that is available when rows may
-	// spill, if a lane holds a share of leastHeld divided by the lanes.
-	crowded   = 2
-	leastHeld = 32
 	// partBudget is the share of the budget, one part in so many, for the rows that all lanes
 	// compute at a time, with what they take beside: about workFactor times their bytes and
 	// workBytes a row.
@@ -25,27 +21,18 @@ const (
 // spills reports whether rows may spill: if hashes of keys part them.
 func (o *collection) spills(t operators.Task) bool { return t.Spill != nil && len(o.keys) > 0 }
 
-// crowds reports whether a lane should let its rows spill.
-func (l *local) crowds() bool {
-	limit := l.task.Lease.Limit()
-	if l.task.Lease.Available() >= limit/crowded {
-		return false
+// bytes returns the bytes of collected strides.
+func bytes(own []cut) (n int64) {
+	for _, c := range own {
+		n += c.rows.Bytes()
 	}
-	bytes := int64(0)
-	for _, c := range l.own {
-		bytes += c.rows.Bytes()
-	}
-	return bytes >= limit/int64(leastHeld*l.task.Lanes)
+	return n
 }
 
 // work returns about the memory that lanes take beside the rows if they compute all parts at a
 // time.
 func (o *collection) work() int64 {
-	bytes := int64(0)
-	for _, c := range o.held {
-		bytes += c.rows.Bytes()
-	}
-	return bytes + workBytes*int64(o.rows)
+	return bytes(o.held) + workBytes*int64(o.rows)
 }
 
 // start makes rows spill: those that lanes hold and all later ones. They get a column more, the

@@ -199,7 +199,7 @@ func (o *collection) Demand(e operators.Expected) operators.Demand {
 	if d.Fixed = d.Bytes; len(o.keys) > 0 {
 		d.Fixed = 0
 		d.Spilled = func(room float64) float64 {
-			if d.Bytes <= room/crowded {
+			if d.Bytes <= room/operators.Crowded {
 				return 0
 			}
 			return max(0, e.Bytes-spill.Room(room))
@@ -235,7 +235,7 @@ func (l *local) Push(_ context.Context, number int, s *gpu.Stride) error {
 		}
 	}
 	l.own = append(l.own, c)
-	if !l.started.Load() && l.spills(l.task) && l.crowds() {
+	if !l.started.Load() && l.spills(l.task) && l.task.Crowds(func() int64 { return bytes(l.own) }) {
 		l.start(l.task)
 	}
 	if !l.started.Load() {
