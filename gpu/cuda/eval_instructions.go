@@ -15,6 +15,7 @@ var kernelNames = map[gpu.Op]string{
 	gpu.OpPow: "pow", gpu.OpNeg: "neg", gpu.OpAbs: "abs", gpu.OpSign: "sign", gpu.OpRound: "round",
 	gpu.OpFloor: "floor", gpu.OpCeil: "ceil", gpu.OpTrunc: "trunc",
 	gpu.OpReverse: "reverse", gpu.OpConcat: "concat", gpu.OpReplace: "replace",
+	gpu.OpRegexp: "regexp", gpu.OpRegexpExtract: "regexp_extract", gpu.OpRegexpReplace: "regexp_replace",
 	gpu.OpAtan2: "atan2", gpu.OpRepeat: "repeat", gpu.OpTranslate: "translate", gpu.OpChr: "chr",
 	gpu.OpBitAnd: "bit_and", gpu.OpBitOr: "bit_or", gpu.OpBitXor: "bit_xor", gpu.OpShiftLeft: "shift_left", gpu.OpShiftRight: "shift_right", gpu.OpGCD: "gcd",
 	gpu.OpStartsWith: "starts_with", gpu.OpEndsWith: "ends_with", gpu.OpContains: "contains",
@@ -59,6 +60,8 @@ func (e *evaluation) execute(i int) register {
 			return e.examine(in, args)
 		}
 		return e.like(in, args[0])
+	case gpu.OpRegexp, gpu.OpRegexpExtract, gpu.OpRegexpReplace:
+		return e.regexp(in, args)
 	case gpu.OpAssert:
 		return e.assert(i, args[0])
 	case gpu.OpStep:

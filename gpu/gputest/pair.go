@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/regex"
 )
 
 // Pair is a device under test and a reference device whose evaluator is correct by
@@ -40,7 +41,7 @@ func NewPair(t *testing.T, device, reference gpu.Device) *Pair {
 // casts and strings.
 func testPrograms(t *testing.T, open, reference Open) {
 	for name, test := range map[string]func(*Pair){
-		"Casts": testCasts, "Arithmetic": testArithmetic, "Comparisons": testComparisons, "Dates": testDates, "Strings": testStrings,
+		"Casts": testCasts, "Arithmetic": testArithmetic, "Comparisons": testComparisons, "Dates": testDates, "Strings": testStrings, "Regexps": testRegexps,
 	} {
 		t.Run(name, func(t *testing.T) { test(NewPair(t, open(t, 0), reference(t, 0))) })
 	}
@@ -598,5 +599,25 @@ func testStrings(p *Pair) {
 		for _, op := range []gpu.Op{gpu.OpLike, gpu.OpILike} {
 			p.check(gpu.Instr{Op: op, Type: boolean, Value: gpu.StringScalar(pattern), N: escape}, textType)
 		}
+	}
+}
+
+// testRegexps runs the operations by random regular expressions. The last of the patterns have no
+// deterministic automaton.
+func testRegexps(p *Pair) {
+	parts := append([]string{".", "[a-cä]", "[^x]", "^", "$", `\b`, "(a|ab)", "(b*)", "|", "(?:x|é)+", "1?", `\pL{1,2}`, "", "*?", "(?m:$)", "[ab]{20}b", "^.{13,}Y?.{20}"}, snippets...)
+	for range 60 {
+		pattern := ""
+		for range 1 + p.Rnd.IntN(5) {
+			pattern += parts[p.Rnd.IntN(len(parts))]
+		}
+		options := p.Rnd.IntN(16)
+		if _, err := regex.Compile(pattern, regex.Options(options)); err != nil {
+			continue
+		}
+		v := gpu.StringScalar(pattern)
+		p.check(gpu.Instr{Op: gpu.OpRegexp, Type: boolean, Value: v, N: options}, textType)
+		p.check(gpu.Instr{Op: gpu.OpRegexpExtract, Type: textType, Value: v, N: options | p.Rnd.IntN(3)<<8}, textType)
+		p.check(gpu.Instr{Op: gpu.OpRegexpReplace, Type: textType, Value: v, N: options | p.Rnd.IntN(2)<<8}, textType, textType)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/regex"
 )
 
 // function is a row of the table of scalar functions, from which calls are bound and the
@@ -165,6 +166,11 @@ func textFunctions() []function {
 		{name: "unicode", aliases: "ord", args: "s", bind: textOp(gpu.OpCodePoint, "s", gpu.Of(gpu.Int32), -1), result: "INTEGER", about: "The number of the first code point; -1 for an empty text.", examples: "unicode('ä') → 228\nord('') → -1"},
 		{name: "chr", args: "n", bind: bindChr, result: varchar, about: "The code point of a number.", examples: "chr(8364) → €"},
 		{name: "split_part", args: "s, separator, n", bind: textOp(gpu.OpSplitPart, "ssi", text, 0), result: varchar, about: "Part n of s between separators, from the end if n is negative; an empty text if there is none. An empty separator cuts between code points.", examples: "split_part('a,b,c', ',', 2) → b\nsplit_part('a,b,c', ',', -1) → c"},
+		{name: "regexp_matches", args: "s, pattern[, options]", bind: bindRegexp(0), result: boolean, about: "Whether a regular expression matches a part of s. The pattern is constant, in the syntax of RE2. Options are letters: i ignores case, s lets . match line ends too, l takes the pattern as plain text. Also s ~ pattern.", examples: "regexp_matches('hello', 'l+') → true\nregexp_matches('Hello', '^h', 'i') → true"},
+		{name: "regexp_full_match", args: "s, pattern[, options]", bind: bindRegexp(regex.Full), result: boolean, about: "Whether a regular expression matches all of s. Also s SIMILAR TO pattern.", examples: "regexp_full_match('hello', 'h.*o') → true\nregexp_full_match('hello', 'l+') → false"},
+		{name: "regexp_extract", args: "s, pattern[, group, options]", bind: bindRegexpExtract, result: varchar, about: "The first match of a regular expression, or a group of it; an empty text if there is none.", examples: "regexp_extract('2024-03-15', '[0-9]+') → 2024\nregexp_extract('2024-03-15', '-(\\d+)-', 1) → 03"},
+		{name: "regexp_replace", args: "s, pattern, replacement[, options]", bind: bindRegexpReplace, result: varchar, about: "Replaces the first match of a regular expression; with option g all of them. In the replacement \\0 is the match, \\1 to \\9 are groups, and \\\\ is a backslash.", examples: "regexp_replace('hello', 'l', '-') → he-lo\nregexp_replace('hello', '(.)l', '\\1L', 'g') → heLlo"},
+		{name: "regexp_escape", args: "s", bind: macro("s", `replace(regexp_replace(_1, '([^0-9A-Za-z_\x{80}-\x{10ffff}\x00])', '\\\1', 'g'), chr(0), '\x00')`), result: varchar, about: "A regular expression that matches s itself.", examples: "regexp_escape('a.b') → a\\.b"},
 		{name: "repeat", args: "s, n", bind: textOp(gpu.OpRepeat, "si", text, 0), result: varchar, about: "s n times.", examples: "repeat('ab', 3) → ababab"},
 		{name: "translate", args: "s, from, to", bind: textOp(gpu.OpTranslate, "sss", text, 0), result: varchar, about: "Replaces each code point of from by the one of to at its place, or drops it.", examples: "translate('12345', '143', 'ax') → a2x5"},
 		{name: "lpad", args: "s, n, padding", bind: pad("_1 || _2"), result: varchar, about: "s with padding before it, or cut, to n code points.", examples: "lpad('7', 3, '0') → 007"},
