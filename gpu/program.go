@@ -33,6 +33,11 @@ type Instr struct {
 	Text string
 }
 
+// Tries reports whether a row without a result is null instead of an error.
+func (in *Instr) Tries() bool {
+	return (in.Op == OpCast || in.Op == OpParseTime) && in.N == 1
+}
+
 // Op is an operation of a Program. Unless an operation says otherwise:
 //
 //   - A null argument gives a null result.
@@ -154,6 +159,9 @@ const (
 	OpAtan2 // floats
 	// OpMakeDate is the Date of a year, month and day, which are Int64.
 	OpMakeDate
+	// OpParseTime reads a Timestamp from a String in the format in Value; see
+	// ParseTimeFormat. With N = 1 the result is null where the text has another form.
+	OpParseTime
 	// OpStep is a step function of an Int64. Set has the N values at which it steps,
 	// ascending, and then its N + 1 results, the first for arguments below all of them.
 	OpStep

@@ -64,6 +64,8 @@ func (e *evaluation) execute(i int) register {
 		return e.regexp(in, args)
 	case gpu.OpAssert:
 		return e.assert(i, args[0])
+	case gpu.OpParseTime:
+		return e.parseTime(i, args[0])
 	case gpu.OpStep:
 		return e.step(in, args[0])
 	case gpu.OpBitCount:
@@ -101,7 +103,7 @@ func (e *evaluation) constant(c gpu.Scalar) register {
 // although no argument is. The kernel then writes the validity of the result.
 func (e *evaluation) checked(i int, out *register, a *evalArgs, makesNull bool) {
 	in := &e.p.Code[i]
-	try := in.Op == gpu.OpCast && in.N == 1
+	try := in.Tries()
 	if !try {
 		a.failed = e.failureSlot(i)
 	}

@@ -551,6 +551,9 @@ func testDates(p *Pair) {
 		}
 	}
 	p.check(gpu.Instr{Op: gpu.OpMakeDate, Type: date}, gpu.Of(gpu.Int64), gpu.Of(gpu.Int64), gpu.Of(gpu.Int64))
+	for range 12 {
+		testParseTime(p)
+	}
 	p.check(gpu.Instr{Op: gpu.OpAssert, Type: boolean, Value: gpu.StringScalar("the message")}, boolean)
 	for _, typ := range momentTypes {
 		p.check(gpu.Instr{Op: gpu.OpAddMonths, Type: typ}, typ, gpu.Of(gpu.Int64))
@@ -619,5 +622,40 @@ func testRegexps(p *Pair) {
 		p.check(gpu.Instr{Op: gpu.OpRegexp, Type: boolean, Value: v, N: options}, textType)
 		p.check(gpu.Instr{Op: gpu.OpRegexpExtract, Type: textType, Value: v, N: options | p.Rnd.IntN(3)<<8}, textType)
 		p.check(gpu.Instr{Op: gpu.OpRegexpReplace, Type: textType, Value: v, N: options | p.Rnd.IntN(2)<<8}, textType, textType)
+	}
+}
+
+// testParseTime reads text in a random format, half of it of that form.
+func testParseTime(p *Pair) {
+	specs := [][2]string{{"%Y", "2024"}, {"%Y", "0"}, {"%y", "68"}, {"%m", "2"}, {"%m", "12"}, {"%d", "29"}, {"%j", "366"}, {"%H", "7"}, {"%I", "12"}, {"%p", "pm"}, {"%p", "Am"},
+		{"%M", "59"}, {"%S", "60"}, {"%f", "5"}, {"%g", "123"}, {"%n", "123456789"}, {"%b", "feb"}, {"%B", "March"}, {"%a", "Mon"}, {"%A", "friday"}, {"%z", "+02"}, {"%z", "-0230"}, {"%z", "+01:30:15"}, {" ", "  "}, {"T", "T"}, {"%%", "%"}}
+	format := ""
+	var values []gpu.Scalar
+	var spellings []string
+	for range 1 + p.Rnd.IntN(5) {
+		s := specs[p.Rnd.IntN(len(specs))]
+		format += s[0] + "-"
+		spellings = append(spellings, s[1])
+	}
+	for k := range 700 {
+		text := ""
+		for _, s := range spellings {
+			text += s + "-"
+		}
+		switch {
+		case k%5 == 0:
+			text = []string{"infinity", " -Infinity ", "epoch", "epoch 1", "", "2024-"}[p.Rnd.IntN(6)]
+		case k%2 == 0:
+			at := p.Rnd.IntN(len(text))
+			text = text[:at] + []string{"", "9", " ", "x", "-", "\xff"}[p.Rnd.IntN(6)] + text[at+p.Rnd.IntN(2):]
+		}
+		values = append(values, gpu.StringScalar(text))
+	}
+	for _, typ := range []gpu.Type{gpu.TimestampOf(gpu.Microsecond, false), gpu.TimestampOf(gpu.Nanosecond, false), gpu.TimestampOf(gpu.Microsecond, true)} {
+		for try := range 2 {
+			prog := &gpu.Program{Inputs: []gpu.Type{textType}, Outputs: []int{1}, Code: []gpu.Instr{
+				{Op: gpu.OpParseTime, Type: typ, N: try, Args: []int{0}, Value: gpu.StringScalar(format), Mask: -1, Text: "strptime(x)"}}}
+			p.Require(prog, []gpu.Column{gpu.ColumnOf(textType, values)}, len(values), "format "+format)
+		}
 	}
 }

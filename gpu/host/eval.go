@@ -86,7 +86,8 @@ type instruction struct {
 	result int
 	like   *likePattern
 	regexp *regex.Automaton
-	set    any // the set of OpIn, by the type of its argument
+	format *gpu.TimeFormat // of OpParseTime
+	set    any             // the set of OpIn, by the type of its argument
 }
 
 func evalProgram(d *Device, l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) (cols []gpu.Column, err error) {
@@ -201,6 +202,12 @@ func (e *evaluation) plan() error {
 				return fmt.Errorf("in %s: the pattern: %w", s.Text, err)
 			}
 			s.regexp = a
+		case gpu.OpParseTime:
+			f, err := gpu.ParseTimeFormat(s.Value.Str)
+			if err != nil {
+				return fmt.Errorf("in %s: %w", s.Text, err)
+			}
+			s.format = &f
 		case gpu.OpIn:
 			s.set = newSet(s.Set, e.typeOf(s.Args[0]))
 		}
@@ -530,7 +537,7 @@ func failed(s *instruction, format string, args ...any) error {
 // fail handles a row without a result. The row is an error when it is live and the
 // operation must not be null there; otherwise it becomes null.
 func (f *frame) fail(s *instruction, v *vec, i int, err func() error) error {
-	if s.Op == gpu.OpCast && s.N == 1 || !f.live(s, v.valid, i) {
+	if s.Tries() || !f.live(s, v.valid, i) {
 		f.setNull(v, i)
 		return nil
 	}
@@ -554,6 +561,8 @@ func (f *frame) execute(s *instruction) error {
 	case gpu.OpStep:
 		f.step(s, v)
 		return nil
+	case gpu.OpParseTime:
+		return f.parseTime(s, v)
 	case gpu.OpChr:
 		return f.chr(s, v)
 	case gpu.OpMakeDate:

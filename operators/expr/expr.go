@@ -405,6 +405,12 @@ func (e *Expr) write(b *strings.Builder, limit int) {
 		b.WriteByte(')')
 	case gpu.OpRegexp, gpu.OpRegexpExtract, gpu.OpRegexpReplace:
 		e.writeRegexp(b, limit)
+	case gpu.OpParseTime:
+		b.WriteString([...]string{"strptime(", "try_strptime("}[e.n])
+		e.args[0].write(b, limit)
+		b.WriteString(", ")
+		writeScalar(b, e.value)
+		b.WriteByte(')')
 	case gpu.OpTrim:
 		b.WriteString([...]string{"", "ltrim", "rtrim", "trim"}[e.n] + "(")
 		list(", ", e.args)

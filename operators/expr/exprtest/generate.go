@@ -540,6 +540,9 @@ func (g *Generator) words(depth int) *Node {
 	case 7:
 		return New(Text, g.one("md5(?)", "sha1(?)", "sha256(?)"), g.Of([]Class{Text, Blob}[g.r.IntN(2)], depth))
 	}
+	if g.r.IntN(3) == 0 {
+		return New(Text, g.one("try_strptime(?, '%Y')", "try_strptime(?, '%d%m%y')", "try_strptime(?, '%H:%M:%S.%f')")+"::VARCHAR", g.Of(Text, depth))
+	}
 	return New(Text, g.one("chr(?::INTEGER)", "typeof(?)", "regexp_escape(?::VARCHAR)"), g.Of(Integer, 0))
 }
 
@@ -607,7 +610,7 @@ func (g *Generator) text(depth int) *Node {
 			return g.words(depth)
 		}
 		if !g.Tame {
-			return New(Text, g.one("monthname(?)", "dayname(?)", "strftime(?, '%Y-%m-%d %H:%M:%S.%f %j')", "strftime(?, '%a %A %b %B %-d %y %I %p %u %w')"), g.Of([]Class{Date, Timestamp}[g.r.IntN(2)], depth))
+			return New(Text, g.one("monthname(?)", "dayname(?)", "strftime(?, '%Y-%m-%d %H:%M:%S.%f %j')", "strftime(?, '%a %A %b %B %-d %y %I %p %u %w')", "strftime(strptime(strftime(?, '%y %B %-d %I %p %f'), '%y %B %d %I %p %f'), '%c %f')"), g.Of([]Class{Date, Timestamp}[g.r.IntN(2)], depth))
 		}
 	case 9:
 		return New(Text, g.one("trim(?)", "ltrim(?)", "rtrim(?)", "trim(BOTH FROM ?)"), x)
