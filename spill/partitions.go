@@ -291,13 +291,17 @@ func (m *mover) copyDown(want int64, all bool) (given int64) {
 		if x == nil {
 			break
 		}
-		down, err := m.store.down(m.owner.lease, x.stride)
+		// Readers may share the stride until the piece has landed.
+		up := x.stride.Retain()
+		down, err := m.store.down(m.owner.lease, up)
 		if err != nil {
+			up.Release()
 			m.stay([]*piece{x}, err)
 			break
 		}
 		m.moved[hostTier].add(x.bytes)
 		m.mu.Lock()
+		x.stride.Release()
 		x.stride, x.at, x.moving = down, hostTier, false
 		x.busy--
 		m.landed.Broadcast()

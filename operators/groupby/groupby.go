@@ -167,6 +167,7 @@ type hashGroupBy struct {
 	chosen []Choice          // algorithms in the order in which strides took them, each once
 	expect atomic.Int64      // groups of a stride, see expected
 	held   *spill.Partitions // otherwise rows of partial aggregates, of all lanes
+	reader *spill.Reader     // of the parts in order, for the only lane
 	few    []*gpu.Stride     // more of them, in strides of few rows that are not partitioned
 	groups int               // rows of few and held: at least the number of groups
 	shift  uint              // a part is 1<<shift partitions
@@ -961,7 +962,7 @@ func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int) (_ 
 				return err
 			}
 		}
-		return o.held.Each(ctx, t.Queue, t.Lease, from, to, func(s *gpu.Stride, _ int) error { return add(s) })
+		return o.read(ctx, t, part, func(s *gpu.Stride, _ int) error { return add(s) })
 	}, func(s *gpu.Stride) error {
 		defer s.Release()
 		failed, err := merged.take(t, s)
@@ -973,6 +974,22 @@ func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int) (_ 
 	}
 	o.held.Drop(from, to)
 	return merged, nil
+}
+
+// read calls take with the rows of a part. One lane merges the parts in order, so that the rows of
+// the next one are read meanwhile.
+func (o *hashGroupBy) read(ctx context.Context, t operators.Task, part int, take func(*gpu.Stride, int) error) error {
+	if t.Lanes > 1 {
+		return o.held.Each(ctx, t.Queue, t.Lease, part<<o.shift, (part+1)<<o.shift, take)
+	}
+	if part == 0 {
+		ranges := make([]spill.Range, o.n)
+		for i := range ranges {
+			ranges[i] = spill.Range{Partitions: o.held, From: i << o.shift, To: (i + 1) << o.shift}
+		}
+		o.reader = spill.NewReader(ctx, t.Lease, ranges)
+	}
+	return o.reader.Next(t.Queue, take)
 }
 
 // emit emits groups [from, to).
@@ -1058,5 +1075,6 @@ func (o *hashGroupBy) Close() error {
 		s.Release()
 	}
 	o.few = nil
+	o.reader.Close()
 	return o.held.Close()
 }
