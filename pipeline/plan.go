@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/pipeline/internal/logical"
 	"github.com/gstream/gstream/pipeline/internal/physical"
 	"github.com/gstream/gstream/pipeline/internal/runner"
@@ -97,7 +98,11 @@ func (p *Plan) open(own map[string]source.Table) (faults Diagnostics) {
 		if p.job.Elsewhere(name) {
 			continue // Check has reported it
 		}
-		t, err := sourceparquet.Open(paths, sourceparquet.OpenOptions{})
+		schema, wrong := p.schemaOf(name)
+		if faults = append(faults, wrong...); len(wrong) > 0 {
+			continue
+		}
+		t, err := sourceparquet.Open(paths, sourceparquet.OpenOptions{Strict: s.Schema.Strict, Schema: schema})
 		if err != nil {
 			faults = append(faults, &Diagnostic{File: p.job.File(), Place: p.job.Place("sources." + name), Step: name, Msg: err.Error(), Err: err})
 			continue
@@ -105,6 +110,27 @@ func (p *Plan) open(own map[string]source.Table) (faults Diagnostics) {
 		p.tables[name] = t
 	}
 	return faults
+}
+
+// schemaOf returns the columns that the job gives a source, or nil if it leaves them to
+// the files.
+func (p *Plan) schemaOf(name string) (schema *gpu.Schema, faults Diagnostics) {
+	for _, c := range p.job.Sources[name].Schema.Columns {
+		t, err := expr.ParseType(c.Type)
+		if err != nil {
+			place, msg := p.job.Place("sources."+name+".schema."+c.Name), err.Error()
+			var wrong *expr.Error
+			if errors.As(err, &wrong) {
+				msg = wrong.Msg
+			}
+			faults = append(faults, &Diagnostic{File: p.job.File(), Place: place, Step: name, Msg: fmt.Sprintf("column %q: %s", c.Name, msg), Err: err})
+		}
+		if schema == nil {
+			schema = &gpu.Schema{}
+		}
+		schema.Fields = append(schema.Fields, gpu.Field{Name: c.Name, Type: t})
+	}
+	return schema, faults
 }
 
 // Close closes the sources.

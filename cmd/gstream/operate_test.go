@@ -115,6 +115,7 @@ func TestInspectListsTheFilesOfAFolder(t *testing.T) {
 	assert.Contains(t, out, "78,805 rows in 7 files")
 	assert.Regexp(t, `orders.parquet +15,000 +1 `, out)
 	assert.Contains(t, out, "another schema")
+	assert.Regexp(t, `(?s)schema of .*customer.parquet\n.*schema of .*lineitem.parquet\n.*The files are not one table: .*lineitem.parquet has none of the columns`, out)
 	code, out, _ = gstream("inspect", data+"/o*.parquet", "--format", "json")
 	require.Equal(t, exitOK, code)
 	var info filesInfo

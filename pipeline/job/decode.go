@@ -140,6 +140,9 @@ func (d *decoder) decode(n ast.Node, v reflect.Value, path string) {
 		}
 		d.columns(n, p, path)
 		return
+	case *Schema:
+		d.schema(n, p, path)
+		return
 	case *Var:
 		if text, ok := scalarText(n); ok {
 			p.Default = &text
@@ -232,6 +235,35 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string) {
 	}
 	if err != nil {
 		d.faultf(placeOf(n), "%s is %q; it must be %s", path, e.text, want)
+	}
+}
+
+// schema decodes a mapping of names to types, or the name of a rule.
+func (d *decoder) schema(n ast.Node, s *Schema, path string) {
+	if _, ok := scalarText(n); ok {
+		e, ok := d.text(n, path)
+		if rules := []string{"unify", "strict"}; ok && !slices.Contains(rules, e.text) {
+			d.faultf(placeOf(n), "%s is %q; it must be unify, strict, or a mapping of column names to types%s", path, e.text, DidYouMean(e.text, rules))
+		}
+		s.Strict = e.text == "strict"
+		return
+	}
+	entries, ok := d.mapping(n, path)
+	if !ok {
+		return
+	}
+	if m, ok := n.(*ast.MappingNode); ok && m.IsFlowStyle && d.mappingSplitAtComma(entries) {
+		return
+	}
+	if len(entries) == 0 {
+		d.faultf(placeOf(n), "%s names no columns", path)
+	}
+	for _, c := range entries {
+		sub := joinPath(path, c.name)
+		d.job.places[sub] = placeOf(c.value)
+		if e, ok := d.text(c.value, sub); ok {
+			s.Columns = append(s.Columns, SchemaColumn{c.name, e.text})
+		}
 	}
 }
 

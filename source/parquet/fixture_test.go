@@ -501,8 +501,8 @@ func TestDirectoriesAndGlobsNameFilesInOrder(t *testing.T) {
 	}
 }
 
-func TestFilesWithDifferentSchemasAreRefusedByFileAndColumn(t *testing.T) {
-	_, err := Open(append(fixture("int64.parquet"), fixture("duckdb.parquet")...), OpenOptions{})
+func TestStrictFilesWithDifferentSchemasAreRefusedByFileAndColumn(t *testing.T) {
+	_, err := Open(append(fixture("int64.parquet"), fixture("duckdb.parquet")...), OpenOptions{Strict: true})
 	require.ErrorIs(t, err, source.ErrData)
 	require.ErrorContains(t, err, `duckdb.parquet: column "t" is TIMESTAMP WITH TIME ZONE, in testdata/int64.parquet it is TIMESTAMP_NS`)
 	require.ErrorContains(t, err, `duckdb.parquet has a column "s"`)

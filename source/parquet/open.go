@@ -1,7 +1,6 @@
 package parquet
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -18,6 +17,13 @@ import (
 type OpenOptions struct {
 	// Threads bounds the footers that are read concurrently; 0 means GOMAXPROCS.
 	Threads int
+	// Strict makes it an error if files have different columns or types.
+	Strict bool
+	// Schema, when set, has the columns of the table and their types. Other columns of the
+	// files are left out. It is an error if no file has a column, or if a file has it in a
+	// type whose values the given one does not hold. Fields become nullable where the files
+	// are.
+	Schema *gpu.Schema
 }
 
 // Table presents the files of one scan as one table. It implements source.Table. It keeps
@@ -35,9 +41,10 @@ var _ source.Table = (*Table)(nil)
 // a pattern. A folder means its *.parquet files at any depth. docs/job-file.md has the
 // rules. The order is that of the paths, and of the names within each.
 //
-// A path that cannot be read is an error of package os. Wrong content, or files whose
-// schemas differ, are a source.ErrData. Columns match by name. A column that is optional
-// in one file is nullable in the table.
+// A path that cannot be read is an error of package os. Wrong content, and columns whose
+// types have none in common (gpu.CommonType), are a source.ErrData. Columns match by name,
+// or else by name whatever the case. They have the order of the first file, and those that
+// it does not have follow. A column that a file does not have is null in its rows.
 func Open(paths []string, opt OpenOptions) (*Table, error) {
 	names, err := expand(paths)
 	if err != nil {
@@ -65,70 +72,20 @@ func Open(paths []string, opt OpenOptions) (*Table, error) {
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	t.schema = &gpu.Schema{}
-	for _, c := range footers[0].columns {
-		t.schema.Fields = append(t.schema.Fields, c.field)
-	}
-	t.refused = footers[0].refused
-	var faults []error
+	all := make([][]leaf, len(names))
 	for i, f := range t.files {
 		t.rows += f.rows
-		faults = append(faults, t.adopt(f, footers[i].columns, footers[i].refused)...)
+		all[i] = footers[i].columns
+		for _, r := range footers[i].refused {
+			if !slices.ContainsFunc(t.refused, func(q source.Unreadable) bool { return q.Name == r.Name }) {
+				t.refused = append(t.refused, r)
+			}
+		}
 	}
-	if len(faults) > 0 {
-		return nil, fmt.Errorf("%w: the files do not have one schema: %w", source.ErrData, errors.Join(faults...))
+	if err := t.unify(all, opt); err != nil {
+		return nil, err
 	}
 	return t, nil
-}
-
-// adopt brings the columns of a file into the order of the table's schema, and reports
-// how they differ from it.
-func (t *Table) adopt(f *file, columns []leaf, refused []source.Unreadable) (faults []error) {
-	first := t.files[0].path
-	byName := make(map[string]int, len(columns))
-	for i, c := range columns {
-		byName[c.field.Name] = i
-	}
-	f.cols = make([]leaf, t.schema.Len())
-	order := make([]int, t.schema.Len())
-	for i := range t.schema.Fields {
-		want := &t.schema.Fields[i]
-		j, ok := byName[want.Name]
-		if !ok {
-			faults = append(faults, fmt.Errorf("%s has no column %q that can be read, but %s has", f.path, want.Name, first))
-			continue
-		}
-		delete(byName, want.Name)
-		f.cols[i], order[i] = columns[j], j
-		if got := columns[j].field.Type; got != want.Type {
-			faults = append(faults, fmt.Errorf("%s: column %q is %v, in %s it is %v", f.path, want.Name, got, first, want.Type))
-		}
-		want.Nullable = want.Nullable || columns[j].optional
-		if columns[j].field.Annotation != want.Annotation {
-			want.Annotation = gpu.NoAnnotation
-		}
-	}
-	for _, c := range columns {
-		if _, extra := byName[c.field.Name]; extra {
-			faults = append(faults, fmt.Errorf("%s has a column %q, but %s has none that can be read", f.path, c.field.Name, first))
-		}
-	}
-	if len(faults) > 0 {
-		return faults
-	}
-	for g := range f.groups {
-		chunks := make([]chunk, len(order))
-		for i, j := range order {
-			chunks[i] = f.groups[g].chunks[j]
-		}
-		f.groups[g].chunks = chunks
-	}
-	for _, r := range refused {
-		if !slices.ContainsFunc(t.refused, func(q source.Unreadable) bool { return q.Name == r.Name }) {
-			t.refused = append(t.refused, r)
-		}
-	}
-	return nil
 }
 
 // Schema implements source.Table.

@@ -89,7 +89,7 @@ func (t *Table) planScan(opt source.ScanOptions, threads int) (cut cutter, total
 				}
 				continue
 			}
-			if len(opt.Columns) == 0 {
+			if !f.reads(opt.Columns) {
 				if err := f.countRows(g, opt.Lease); err != nil {
 					return cut, total, err
 				}
@@ -122,12 +122,20 @@ const (
 	countedRowsPerByte = 1 << 10
 )
 
+// reads reports whether one of the columns is stored in the file.
+func (f *file) reads(columns []int) bool {
+	return slices.ContainsFunc(columns, func(i int) bool { return f.cols[i].constant == nil })
+}
+
 // countRows checks the rows that a row group claims against its pages. It is for a scan
 // that would not read these.
 func (f *file) countRows(group int, lease *gpu.Lease) (err error) {
 	g := &f.groups[group]
 	column := -1
 	for i := range g.chunks {
+		if f.cols[i].constant != nil {
+			continue
+		}
 		if column < 0 || g.chunks[i].size < g.chunks[column].size {
 			column = i
 		}
