@@ -17,6 +17,7 @@ type (
 	Memory       = job.Memory
 	Source       = job.Source
 	Schema       = job.Schema
+	Partitions   = job.Partitions
 	SchemaColumn = job.SchemaColumn
 	Step         = job.Step
 	Join         = job.Join

@@ -151,3 +151,46 @@ func TestFilesOfSeveralSchemasGiveDuckDBsRows(t *testing.T) {
 	}
 	require.Greater(t, compared, cases*100)
 }
+
+// TestPartitionsThatDuckDBWroteGiveItsRows filters by partition columns, on both devices.
+func TestPartitionsThatDuckDBWroteGiveItsRows(t *testing.T) {
+	duck := exprtest.StartDuckDB(t)
+	library := cudatest.Library(t)
+	dir := t.TempDir()
+	duck.Run(fmt.Sprintf(`COPY (SELECT i, i %% 7 AS v, DATE '2024-01-01' + (i %% 5)::INTEGER AS d, CASE WHEN i %% 4 <> 3 THEN i %% 4 END AS n, 'a/b=%%' || i %% 3 AS s FROM range(3000) t(i))
+		TO '%s' (FORMAT parquet, PARTITION_BY (d, n, s))`, dir))
+	all := "hive_types = {'d': DATE, 'n': BIGINT, 's': VARCHAR}"
+	for _, c := range []struct {
+		filter string
+		opened int // of 60 files
+	}{
+		{"true", 60}, {"n = 2", 15}, {"n is null and s = 'a/b=%1'", 5}, {"d >= date '2024-01-04' and v < 3", 24}, {"n + 1 > 2 and s like '%2'", 5},
+		{"n = 77", 0}, {"n = 1 or v = 2", 60}, {"i < 100 and coalesce(n, 9) = 9", 15}, {"1 / (n - 1) > 0 and n = 2", 15},
+	} {
+		answer := duck.Ask(exprtest.Question{SQL: fmt.Sprintf("SELECT i, v, d, n, s FROM read_parquet('%s/**/*.parquet', %s) WHERE %s", dir, all, c.filter), Optimize: true})[0]
+		require.Empty(t, answer.Error, c.filter)
+		for _, library := range []string{"", library} {
+			d, err := host.Open(host.Options{Threads: 2, Memory: 1 << 28})
+			device := gpu.Device(d)
+			if library != "" {
+				require.NoError(t, d.Close())
+				device, err = cuda.Open(cuda.Options{Memory: 1 << 28, HostMemory: 64 << 20, Library: library})
+			}
+			require.NoError(t, err)
+			var out collected
+			report, err := New("t").Read("t", dir).Filter(c.filter).Select("i", "v", "d", "n", "s").WriteTo(&out).Run(context.Background(), RunOptions{Device: smallStrides{device, 100}})
+			require.NoError(t, device.Close())
+			require.NoError(t, err, c.filter)
+			want, got := normalized(answer.Rows, out.types), normalized(out.rows, out.types)
+			slices.SortFunc(want, slices.Compare)
+			slices.SortFunc(got, slices.Compare)
+			require.Equal(t, want, got, c.filter)
+			for _, s := range report.Stages {
+				if s.Scan != nil {
+					require.EqualValues(t, 60, s.Scan.Files)
+					require.EqualValues(t, 60-c.opened, s.Scan.FilesRuled, c.filter)
+				}
+			}
+		}
+	}
+}

@@ -25,7 +25,7 @@ statistics. It reads the file's footer only. Columns that jobs cannot read, as
 lists and structs, are marked.
 
 Of a folder, or a pattern in quotes, it lists the files that a source of this path has,
-with their rows and sizes, and the schema. If files differ, it shows what becomes of their
+with their rows and sizes, and the schema, with the columns in the names of folders. If files differ, it shows what becomes of their
 columns in the source.`,
 		Example: "  gstream inspect data/orders.parquet\n  gstream inspect data/lineitem\n  gstream inspect data/orders.parquet --format json",
 		Args:    args(1, "one file, folder or pattern"),
@@ -77,11 +77,17 @@ type filesInfo struct {
 type tableColumn struct {
 	Name string `json:"name"`
 	Type string `json:"type"`
+	// Folders says that the values are in the names of folders.
+	Folders bool `json:"folders,omitempty"`
 }
 
 // unify adds the schema of the source.
 func (f *filesInfo) unify(path string) error {
 	t, err := parquet.Open([]string{path}, parquet.OpenOptions{})
+	var files *parquet.Listing
+	if err == nil {
+		files, err = parquet.List([]string{path}, parquet.OpenOptions{})
+	}
 	if errors.Is(err, source.ErrData) {
 		f.Fault = err.Error()
 		return nil
@@ -90,7 +96,8 @@ func (f *filesInfo) unify(path string) error {
 		return err
 	}
 	for _, c := range t.Schema().Fields {
-		f.Schema = append(f.Schema, tableColumn{c.Name, c.TypeName()})
+		folders := slices.ContainsFunc(files.Partitions, func(p parquet.Partition) bool { return strings.EqualFold(p.Field.Name, c.Name) })
+		f.Schema = append(f.Schema, tableColumn{c.Name, c.TypeName(), folders})
 	}
 	return t.Close()
 }
@@ -135,6 +142,11 @@ func (f filesInfo) String() string {
 	}
 	if !others {
 		b.WriteString("\nschema\n" + first)
+		for _, c := range f.Schema {
+			if c.Folders {
+				fmt.Fprintf(&b, "  %s %s, in the names of folders\n", c.Name, c.Type)
+			}
+		}
 		return b.String()
 	}
 	if f.Fault != "" {

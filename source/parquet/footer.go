@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/source"
 	"github.com/parquet-go/parquet-go/format"
 )
@@ -26,6 +27,7 @@ type file struct {
 	layout  *layout
 	cols    []leaf
 	refused []source.Unreadable
+	values  []gpu.Scalar // of the partition columns
 	groups  []rowGroup
 	handle  handle
 }

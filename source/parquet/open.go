@@ -24,6 +24,11 @@ type OpenOptions struct {
 	// type whose values the given one does not hold. Fields become nullable where the files
 	// are.
 	Schema *gpu.Schema
+	// Partitions has the types of partition columns; those of the others are found in their
+	// values. See List.
+	Partitions []gpu.Field
+	// NoPartitions takes folders such as y=2024 for plain ones.
+	NoPartitions bool
 }
 
 // Table presents the files of one scan as one table. It implements source.Table. It keeps
@@ -33,6 +38,8 @@ type Table struct {
 	files   []*file
 	refused []source.Unreadable
 	rows    int64
+	first   string // path of a file
+	ruled   int    // files that were not opened
 }
 
 var _ source.Table = (*Table)(nil)
@@ -45,10 +52,32 @@ var _ source.Table = (*Table)(nil)
 // types have none in common (gpu.CommonType), are a source.ErrData. Columns match by name,
 // or else by name whatever the case. They have the order of the first file, and those that
 // it does not have follow. A column that a file does not have is null in its rows.
+//
+// A folder such as y=2024 in a path makes a column y of the table (List), after the others.
+// If the file has a column of this name, whatever its case, the value in the path replaces
+// those in the file.
 func Open(paths []string, opt OpenOptions) (*Table, error) {
-	names, err := expand(paths)
+	l, err := List(paths, opt)
 	if err != nil {
 		return nil, err
+	}
+	return l.Open(nil, opt)
+}
+
+// Open is like the function Open for files that have been listed. It leaves out those for
+// which keep is not true; nil keeps all. If none is left, the table has the columns of the
+// first file and no rows.
+func (l *Listing) Open(keep func(i int) bool, opt OpenOptions) (*Table, error) {
+	var names []string
+	var kept []int
+	for i, path := range l.Paths {
+		if keep == nil || keep(i) {
+			names, kept = append(names, path), append(kept, i)
+		}
+	}
+	none := len(names) == 0
+	if none {
+		names, kept = l.Paths[:1], []int{0}
 	}
 	threads := opt.Threads
 	if threads <= 0 {
@@ -58,7 +87,7 @@ func Open(paths []string, opt OpenOptions) (*Table, error) {
 		columns []leaf
 		refused []source.Unreadable
 	}
-	t := &Table{files: make([]*file, len(names))}
+	t := &Table{files: make([]*file, len(names)), first: names[0], ruled: len(l.Paths) - len(names)}
 	footers := make([]footer, len(names))
 	var g errgroup.Group
 	g.SetLimit(threads)
@@ -72,18 +101,26 @@ func Open(paths []string, opt OpenOptions) (*Table, error) {
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
+	for i, f := range t.files {
+		for _, p := range l.Partitions {
+			f.values = append(f.values, p.Values[kept[i]])
+		}
+	}
 	all := make([][]leaf, len(names))
 	for i, f := range t.files {
 		t.rows += f.rows
 		all[i] = footers[i].columns
 		for _, r := range footers[i].refused {
-			if !slices.ContainsFunc(t.refused, func(q source.Unreadable) bool { return q.Name == r.Name }) {
+			if l.partition(r.Name) < 0 && !slices.ContainsFunc(t.refused, func(q source.Unreadable) bool { return q.Name == r.Name }) {
 				t.refused = append(t.refused, r)
 			}
 		}
 	}
-	if err := t.unify(all, opt); err != nil {
+	if err := t.unify(all, l, opt); err != nil {
 		return nil, err
+	}
+	if none {
+		t.files, t.rows, t.ruled = nil, 0, len(l.Paths)
 	}
 	return t, nil
 }
@@ -104,9 +141,13 @@ func (t *Table) Describe() string {
 		size += f.size
 		groups += len(f.groups)
 	}
-	what := t.files[0].path
+	what := t.first
 	if n := len(t.files); n > 1 {
 		what += fmt.Sprintf(" and %d more files", n-1)
+	}
+	if t.ruled > 0 {
+		return fmt.Sprintf("%s (%s rows, %d row groups, %s; %s of %s files not opened, by their folders)", what, humanize.Comma(t.rows), groups, humanize.IBytes(uint64(size)),
+			humanize.Comma(int64(t.ruled)), humanize.Comma(int64(t.ruled+len(t.files))))
 	}
 	return fmt.Sprintf("%s (%s rows, %d row groups, %s)", what, humanize.Comma(t.rows), groups, humanize.IBytes(uint64(size)))
 }

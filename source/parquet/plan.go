@@ -74,6 +74,7 @@ func (t *Table) planScan(opt source.ScanOptions, threads int) (cut cutter, total
 	if err != nil {
 		return cut, total, err
 	}
+	total.Files, total.FilesRuled = int64(len(t.files)+t.ruled), int64(t.ruled)
 	for i, f := range t.files {
 		for g, ranges := range left[i] {
 			group := &f.groups[g]

@@ -16,8 +16,8 @@ const maxFaults = 20
 
 // unify makes one schema of the columns of the files, and gives each file its columns in
 // the order of the schema.
-func (t *Table) unify(files [][]leaf, opt OpenOptions) error {
-	u := unifier{table: t, strict: opt.Strict, given: opt.Schema != nil, exact: map[string]int{}, folded: map[string]int{}}
+func (t *Table) unify(files [][]leaf, l *Listing, opt OpenOptions) error {
+	u := unifier{table: t, listing: l, strict: opt.Strict, given: opt.Schema != nil, exact: map[string]int{}, folded: map[string]int{}}
 	if u.given {
 		for _, f := range opt.Schema.Fields {
 			u.append(f, nil)
@@ -27,9 +27,14 @@ func (t *Table) unify(files [][]leaf, opt OpenOptions) error {
 	for i, columns := range files {
 		at[i] = u.add(t.files[i], columns)
 	}
+	for i, p := range l.Partitions {
+		if !u.given && !slices.ContainsFunc(u.columns, func(c unified) bool { return c.path == i }) {
+			u.append(p.Field, nil)
+		}
+	}
 	t.schema = &gpu.Schema{}
 	for _, c := range u.columns {
-		if u.given && c.from == nil {
+		if u.given && c.from == nil && c.path < 0 {
 			u.faultf("no file has a column %q%s", c.field.Name, u.nearest(c.field.Name, files))
 		}
 	}
@@ -55,6 +60,7 @@ func (t *Table) unify(files [][]leaf, opt OpenOptions) error {
 // unifier collects the columns of a table.
 type unifier struct {
 	table   *Table
+	listing *Listing
 	strict  bool
 	given   bool // the columns are given, and so are their types
 	columns []unified
@@ -67,6 +73,7 @@ type unifier struct {
 type unified struct {
 	field gpu.Field
 	from  *file // the first file with this type, or with the given column
+	path  int   // number of the partition column whose values it has; -1 otherwise
 }
 
 func (u *unifier) faultf(format string, args ...any) {
@@ -113,7 +120,12 @@ func (u *unifier) append(field gpu.Field, from *file) {
 	if _, ok := u.folded[fold]; !ok {
 		u.folded[fold] = len(u.columns)
 	}
-	u.columns = append(u.columns, unified{field, from})
+	path := u.listing.partition(field.Name)
+	if path >= 0 {
+		of := u.listing.Partitions[path].Field
+		field = gpu.Field{Name: field.Name, Type: of.Type, Nullable: of.Nullable}
+	}
+	u.columns = append(u.columns, unified{field, from, path})
 }
 
 // find returns the column of the table that a column of a file belongs to, or -1. A name in
@@ -131,6 +143,9 @@ func (u *unifier) find(name string, own map[string]bool) int {
 
 // merge gives a column of the table a type for the values of one more file.
 func (u *unifier) merge(f *file, c *unified, field gpu.Field) {
+	if c.path >= 0 {
+		return
+	}
 	if c.from == nil {
 		c.from, c.field.Annotation = f, field.Annotation
 	}
@@ -172,14 +187,21 @@ func (t *Table) adopt(f *file, columns []leaf, at []int, u *unifier) {
 	f.cols = make([]leaf, len(order))
 	for i, j := range order {
 		c := &u.columns[i]
-		if j < 0 {
+		switch {
+		case c.path >= 0:
+			f.cols[i] = constantLeaf(c.field, f.values[c.path])
+		case j < 0:
 			if refused := f.refuses(c.field.Name); refused != nil {
-				u.faultf("%s: column %q is %v and cannot be read (%s), in %s it is %v; leave one of the files out", f.path, c.field.Name, refused.Type, refused.Reason, c.from.path, c.field.Type)
-			} else if u.strict {
+				where := "in the schema of the source"
+				if c.from != nil {
+					where = "in " + c.from.path
+				}
+				u.faultf("%s: column %q is %v and cannot be read (%s), %s it is %v; leave the file or the column out", f.path, c.field.Name, refused.Type, refused.Reason, where, c.field.Type)
+			} else if u.strict && !u.given {
 				u.faultf("%s has no column %q that can be read, but %s has", f.path, c.field.Name, c.from.path)
 			}
 			f.cols[i] = constantLeaf(c.field, gpu.Null(c.field.Type))
-		} else {
+		default:
 			f.cols[i] = columns[j]
 			f.cols[i].as = c.field.Type
 		}
@@ -189,7 +211,7 @@ func (t *Table) adopt(f *file, columns []leaf, at []int, u *unifier) {
 		group := &f.groups[g]
 		chunks := make([]chunk, len(order))
 		for i, j := range order {
-			if j < 0 {
+			if f.cols[i].constant != nil {
 				chunks[i] = f.cols[i].constantChunk(group.rows)
 			} else {
 				chunks[i] = group.chunks[j]
