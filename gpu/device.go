@@ -382,13 +382,14 @@ type Queue interface {
 	// one partition; without offsets all rows are one. values has a column for each aggregate,
 	// which CountAll ignores. The result has the key and the aggregates of each group, once, in
 	// any order. A hint sizes tables; if it is dense, a single partition has a slot for each key of
-	// its range.
+	// its range. Nulls among the values are ignored; an aggregate of no values but a count is null.
 	//
 	// Errors: those of CheckAggregation. ErrManyGroups, if a device has too little fast memory for
-	// the groups of a partition; it changes nothing.
+	// the groups of a partition, and ErrUnfit; they change nothing.
 	//
 	// Cost: on a GPU it reads every column once. A row takes a lookup in shared memory, and an
-	// atomic there for each aggregate. The partitions with more than 4 times the rows of the
+	// atomic there for each word of 32 bits of an aggregate, of which a count has 1, a minimum 1 or 2, and a
+	// sum 2, of 8-byte values 3, of floats and 16-byte values 6. The partitions with more than 4 times the rows of the
 	// average are cut into slices, whose groups are merged in device memory, so skew does not
 	// hold up one block. It waits for the number of groups. On the CPU it is Groups and
 	// Accumulators.

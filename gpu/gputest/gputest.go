@@ -64,6 +64,7 @@ func Run(t *testing.T, open, reference Open) {
 		{"MatchSorted", testMatchSorted},
 		{"MatchRange", testMatchRange},
 		{"AggregatePartitions", testAggregatePartitions},
+		{"AggregatePartitions of extremes", testAggregateExtremes},
 		{"Runs", testRuns},
 		{"Fold", testFold},
 		{"Extreme", testExtreme},

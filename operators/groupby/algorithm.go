@@ -76,6 +76,5 @@ func (o *hashGroupBy) algorithm(name string) algorithm { return o.named(name).ma
 var (
 	errSeveralKeys = errors.New("several keys")
 	errKey         = errors.New("a key that is not a number of 4 or 8 bytes without nulls")
-	errAggregates  = errors.New("aggregates that need more than counts, and sums, minima and maxima of integers")
-	errNulls       = errors.New("values with nulls")
+	errAggregates  = errors.New("minima and maxima of strings, booleans and 16-byte values")
 )

@@ -1,6 +1,7 @@
 package groupby
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -118,16 +119,28 @@ func (o *hashGroupBy) blockSlots(p gpu.Properties) int {
 		slot = o.In.Fields[o.Keys[0]].Type.Width()
 	}
 	for _, m := range o.measured {
-		width := 4
-		if m.input >= 0 && m.kind != gpu.Count {
-			width = o.In.Fields[m.input].Type.Width()
-		}
-		if m.kind == gpu.Sum {
-			width += 4
-		}
-		slot += width
+		slot += 4 * o.words(m)
 	}
 	return (int(shared) - 2048) / slot
+}
+
+// words returns the words of 32 bits that a table of a block has of a measure. Values with nulls are
+// also counted.
+func (o *hashGroupBy) words(m measure) int {
+	if m.input < 0 || m.kind == gpu.Count {
+		return 1
+	}
+	f := o.In.Fields[m.input]
+	words := max(1, f.Type.Width()/4)
+	if m.kind == gpu.Sum {
+		if words++; f.Type.Wide || f.Type.IsFloat() {
+			words = 6
+		}
+	}
+	if f.Nullable && !slices.Contains(o.measured, measure{gpu.Count, m.input}) {
+		words++
+	}
+	return words
 }
 
 // partitionBits returns the bits of the hash by which rows of some groups are partitioned. A group is found
@@ -159,6 +172,10 @@ func (o *hashGroupBy) took(c Choice, groups int) {
 func (o *hashGroupBy) fallback(c Choice, rows int, err error) Choice {
 	if gpu.IsRefusal(err) {
 		return Choice{hgbG, c.Algorithm + " had too little memory"}
+	}
+	if errors.Is(err, gpu.ErrUnfit) {
+		o.unfit.Store(true)
+		return Choice{hgbG, "tables of blocks do not take " + err.Error()}
 	}
 	more := max(16*o.expected(), unknownGroups)
 	if o.Algorithm != "" && c.tablesOfAllRows() || more > rows/2 && !c.tablesOfAllRows() {

@@ -166,6 +166,7 @@ type hashGroupBy struct {
 	only   groups            // all groups, when there is one lane and it did not flush
 	chosen []Choice          // algorithms in the order in which strides took them, each once
 	expect atomic.Int64      // groups of a stride, see expected
+	unfit  atomic.Bool       // a stride had values that tables of blocks do not take
 	held   *spill.Partitions // otherwise rows of partial aggregates, of all lanes
 	few    []*gpu.Stride     // more of them, in strides of few rows that are not partitioned
 	groups int               // rows of few and held: at least the number of groups
@@ -487,7 +488,7 @@ func (l *local) take(s *gpu.Stride) error {
 			l.took(c, out.Rows)
 			return l.merge(out)
 		}
-		if !errors.Is(err, gpu.ErrManyGroups) && !gpu.IsRefusal(err) {
+		if !errors.Is(err, gpu.ErrManyGroups) && !errors.Is(err, gpu.ErrUnfit) && !gpu.IsRefusal(err) {
 			return err
 		}
 		c = l.fallback(c, s.Rows, err)

@@ -42,14 +42,14 @@ func (o *hashGroupBy) fitsTables(s *gpu.Stride) error {
 	if !isBits(key) {
 		return errKey
 	}
-	list, inputs := o.aggregates()
-	for i, a := range list {
+	list, _ := o.aggregates()
+	for _, a := range list {
 		if gpu.CanAggregate(a) != nil {
 			return errAggregates
 		}
-		if a.Kind != gpu.CountAll && (s.Cols[inputs[i]].Valid != nil || s.Cols[inputs[i]].Dict != nil) {
-			return errNulls
-		}
+	}
+	if o.unfit.Load() {
+		return gpu.ErrUnfit
 	}
 	return nil
 }
