@@ -63,6 +63,7 @@ func Run(t *testing.T, open, reference Open) {
 		{"PartitionBuckets", testPartitionBuckets},
 		{"MatchSorted", testMatchSorted},
 		{"MatchRange", testMatchRange},
+		{"Packing", testPacking},
 		{"AggregatePartitions", testAggregatePartitions},
 		{"AggregatePartitions of extremes", testAggregateExtremes},
 		{"Runs", testRuns},

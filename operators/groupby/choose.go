@@ -10,7 +10,6 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/gstream/gstream/gpu"
-	"github.com/gstream/gstream/operators"
 )
 
 // Choice is the algorithm for a stride and a reason in one line.
@@ -49,28 +48,22 @@ func (s Spec) Plan(device gpu.Properties) Choice {
 	return o.decide(device, plannedStride, o.planned())
 }
 
-// planned returns why the rows of the input cannot be aggregated in tables of blocks, as far as
-// its schema says.
-func (o *hashGroupBy) planned() error {
-	s := &gpu.Stride{Cols: make([]gpu.Column, o.In.Len())}
-	for i, f := range o.In.Fields {
-		s.Cols[i].Type = f.Type
+// planned returns what the planner knows of the key.
+func (o *hashGroupBy) planned() domain {
+	d := domain{bytes: 8}
+	if len(o.Keys) == 1 {
+		d = domain{bytes: max(4, o.In.Fields[o.Keys[0]].Type.Width()), dense: o.Hint.Dense, lo: uint64(o.Hint.Lo), span: o.span()}
 	}
-	return o.fitsTables(s)
-}
-
-// choose returns the algorithm for a stride.
-func (o *hashGroupBy) choose(t operators.Task, s *gpu.Stride) Choice {
-	return o.decide(t.Device.Properties(), s.Rows, o.fitsTables(s))
+	return d
 }
 
 // expected returns how many groups a stride probably has; 0 is not known. The planner's estimate
 // comes first, then what strides had.
 func (o *hashGroupBy) expected() int { return int(o.expect.Load()) }
 
-// decide returns the algorithm for strides of some rows. unfit says why tables of blocks do not
-// do.
-func (o *hashGroupBy) decide(p gpu.Properties, rows int, unfit error) Choice {
+// decide returns the algorithm for strides of some rows with keys of a domain.
+func (o *hashGroupBy) decide(p gpu.Properties, rows int, keys domain) Choice {
+	unfit := o.fitsTables()
 	switch {
 	case len(o.Keys) == 0 && o.Algorithm != "":
 		return Choice{hgbG, "there is no key"}
@@ -93,30 +86,26 @@ func (o *hashGroupBy) decide(p gpu.Properties, rows int, unfit error) Choice {
 		groups = fmt.Sprintf("about %s groups", humanize.Comma(int64(expect)))
 	}
 	switch {
-	case o.fitsBlocks(p, expect):
+	case o.fitsBlocks(p, expect, keys):
 		return Choice{"hgb", groups + " fit tables of blocks"}
 	case rows < largeRows && expect > rows/leastReduction:
 		return Choice{hgbG, groups + " are many for the rows of a stride"}
 	}
-	return Choice{"pgb-tr", fmt.Sprintf("%s in %s partitions", groups, humanize.Comma(1<<o.partitionBits(p, expect)))}
+	return Choice{"pgb-tr", fmt.Sprintf("%s in %s partitions", groups, humanize.Comma(1<<o.partitionBits(p, expect, keys.bytes)))}
 }
 
 // fitsBlocks reports whether some groups fit tables of blocks of all rows, two of which may share the groups:
 // all slots of dense keys, and half of the slots of others.
-func (o *hashGroupBy) fitsBlocks(p gpu.Properties, groups int) bool {
-	slots := 2 * o.blockSlots(p)
-	return groups <= slots/2 || o.Hint.Dense && o.span() < uint64(slots)
+func (o *hashGroupBy) fitsBlocks(p gpu.Properties, groups int, keys domain) bool {
+	slots := 2 * o.blockSlots(p, keys.bytes)
+	return groups <= slots/2 || keys.dense && keys.span < uint64(slots)
 }
 
-// blockSlots returns the slots of a table in the shared memory of a block.
-func (o *hashGroupBy) blockSlots(p gpu.Properties) int {
+// blockSlots returns the slots of a table in the shared memory of a block, for keys of some bytes.
+func (o *hashGroupBy) blockSlots(p gpu.Properties, slot int) int {
 	shared := p.Shared
 	if shared == 0 {
 		shared = 227 << 10
-	}
-	slot := 4
-	if len(o.Keys) == 1 {
-		slot = o.In.Fields[o.Keys[0]].Type.Width()
 	}
 	for _, m := range o.measured {
 		slot += 4 * o.words(m)
@@ -146,8 +135,8 @@ func (o *hashGroupBy) words(m measure) int {
 // partitionBits returns the bits of the hash by which rows of some groups are partitioned. A group is found
 // at once if those of a partition take three sixteenths of the slots of a table. The second pass is worth
 // it if they would take half. One more bit costs little then, and lets two blocks share a multiprocessor.
-func (o *hashGroupBy) partitionBits(p gpu.Properties, groups int) uint {
-	slots := o.blockSlots(p)
+func (o *hashGroupBy) partitionBits(p gpu.Properties, groups, bytes int) uint {
+	slots := o.blockSlots(p, bytes)
 	if groups>>passBits > slots/2 {
 		return uint(min(bits.Len(uint(groups-1)/uint(slots*3/8))+1, 16))
 	}
