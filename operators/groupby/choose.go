@@ -28,7 +28,9 @@ const (
 	fewRows = 1 << 17
 	// leastReduction is the rows a group of a stride for which its own groups are worth making:
 	// otherwise its rows go into the table of the lane, and their groups would once more.
-	leastReduction = 4
+	leastReduction = 64
+	// cachedGroups is the groups whose table in device memory stays in the second-level cache.
+	cachedGroups = 1 << 18
 	// unknownGroups is the groups for which rows are partitioned if nothing is known.
 	unknownGroups = 1 << 20
 	// passBits is the bits of a hash by which a GPU partitions in one pass.
@@ -90,15 +92,33 @@ func (o *hashGroupBy) decide(p gpu.Properties, rows int, keys domain) Choice {
 		return Choice{"hgb", groups + " fit tables of blocks"}
 	case rows < largeRows && expect > rows/leastReduction:
 		return Choice{hgbG, groups + " are many for the rows of a stride"}
+	case expect <= cachedGroups && !o.plainValues():
+		return Choice{hgbG, groups + " of values that are not plain integers"}
 	}
 	return Choice{"pgb-tr", fmt.Sprintf("%s in %s partitions", groups, humanize.Comma(1<<o.partitionBits(p, expect, keys.bytes)))}
 }
 
 // fitsBlocks reports whether some groups fit tables of blocks of all rows, two of which may share the groups:
-// all slots of dense keys, and half of the slots of others.
+// all slots of dense keys, and half of the slots of others. Values that are not plain integers take so many
+// words that the groups must have a table to themselves, with twice the room.
 func (o *hashGroupBy) fitsBlocks(p gpu.Properties, groups int, keys domain) bool {
 	slots := 2 * o.blockSlots(p, keys.bytes)
+	if !o.plainValues() {
+		slots /= 4
+	}
 	return groups <= slots/2 || keys.dense && keys.span < uint64(slots)
+}
+
+// plainValues reports whether all values are integers of 4 or 8 bytes without nulls, by the schema.
+func (o *hashGroupBy) plainValues() bool {
+	return !slices.ContainsFunc(o.measured, func(m measure) bool {
+		if m.input < 0 {
+			return false
+		}
+		f := o.In.Fields[m.input]
+		w := f.Type.Width()
+		return f.Nullable || m.kind != gpu.Count && (f.Type.IsFloat() || w != 4 && w != 8)
+	})
 }
 
 // blockSlots returns the slots of a table in the shared memory of a block, for keys of some bytes.
