@@ -222,9 +222,7 @@ func (m *mover) Reclaimable() (bytes int64, cost float64) {
 
 // reclaimable returns the bytes that reclaim can give back.
 func (m *mover) reclaimable(all bool) (bytes int64) {
-	if !m.mu.TryLock() {
-		return 0
-	}
+	m.mu.Lock() // nobody reserves memory while it has the lock
 	defer m.mu.Unlock()
 	if m.failed || m.to() == diskTier && m.store.opt.Dir == None {
 		return 0

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -366,6 +367,28 @@ func TestAStrideIsReadWhileItLands(t *testing.T) {
 	sameRows(t, want, got)
 	require.NoError(t, p.Close())
 	b.close()
+}
+
+// TestRowsMoveThoughTheirLockIsHeld refuses no memory because a reader looks for rows just then.
+func TestRowsMoveThoughTheirLockIsHeld(t *testing.T) {
+	for name, device := range devices {
+		t.Run(name, func(t *testing.T) {
+			b := open(t, device(t, 4<<20, 4<<20), Options{})
+			p := b.store.NewPartitions("state", b.lease, schema, 4)
+			s, offsets := draw(rand.New(rand.NewPCG(1, 1)), 0, 1000, 4)
+			require.NoError(t, p.Append(b.up(s), 0, offsets))
+			all := b.lease.Available() + 1 // more than is free
+			p.mu.Lock()
+			go func() {
+				time.Sleep(20 * time.Millisecond)
+				p.mu.Unlock()
+			}()
+			require.NoError(t, b.lease.Reserve(all))
+			b.lease.Unreserve(all)
+			require.NoError(t, p.Close())
+			b.close()
+		})
+	}
 }
 
 func TestAFlippedBitOnDiskIsAnError(t *testing.T) {
