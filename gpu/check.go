@@ -325,10 +325,15 @@ func CheckSearch(key SortKey, bound, from, to Column) error {
 // have room for. More partitions may have fewer groups each.
 var ErrManyGroups = errors.New("more groups than fit the fast memory of the device")
 
+// ErrUnfit says that AggregatePartitions does not add the values, or that PackKeys does not pack the keys:
+// more aggregates than its tables have columns for; floats that are infinite, no number, or of very
+// different size; keys of more than 64 bits. Groups and accumulators take them.
+var ErrUnfit = errors.New("values that do not fit the fast memory of the device")
+
 // CheckAggregation returns an error when AggregatePartitions cannot aggregate: a key that is coded,
-// float, or not of 4 or 8 bytes; more than MaxRows rows; other numbers of columns, or lengths; an
-// aggregate that CanAggregate excludes; a key or values with nulls or a dictionary; offsets
-// that are not Int32 without nulls; rows in chains of buckets.
+// float, or not of 4 or 8 bytes, or that has nulls; more than MaxRows rows; other numbers of columns, or
+// lengths; an aggregate that CanAggregate excludes; values with a dictionary, unless they are counted;
+// offsets that are not Int32 without nulls; rows in chains of buckets.
 func CheckAggregation(rows Partitioned, list []Aggregate, values []Column) error {
 	k := rows.Key
 	switch {
@@ -352,26 +357,31 @@ func CheckAggregation(rows Partitioned, list []Aggregate, values []Column) error
 		if err := CanAggregate(a); err != nil {
 			return err
 		}
-		if v := values[i]; a.Kind != CountAll && (v.Type != a.Input || v.Len != k.Len || v.Valid != nil || v.Dict != nil) {
-			return fmt.Errorf("%v of a column of %d values of %v: want %d plain values of %v without nulls", a.Kind, v.Len, v.Type, k.Len, a.Input)
+		if v := values[i]; a.Kind != CountAll && (v.Len != k.Len || a.Kind != Count && (v.Type != a.Input || v.Dict != nil)) {
+			return fmt.Errorf("%v of a column of %d values of %v: want %d plain values of %v", a.Kind, v.Len, v.Type, k.Len, a.Input)
 		}
 	}
 	return nil
 }
 
-// CanAggregate returns an error when AggregatePartitions does not have an aggregate: it has counts,
-// and sums, minima and maxima of integers, decimals, dates and times of 4 or 8 bytes. A sum is of
-// 16 bytes, a HUGEINT or a decimal.
+// CanAggregate returns an error when AggregatePartitions does not have an aggregate: it has counts;
+// sums of numbers; minima and maxima of integers, decimals, dates, times and floats of at most 8 bytes. The
+// sum of floats is a DOUBLE, that of integers and decimals a HUGEINT, or a decimal of 38 digits if they have
+// at most 8 bytes.
 func CanAggregate(a Aggregate) error {
+	t := a.Input
 	switch a.Kind {
-	case CountAll:
+	case CountAll, Count:
 		return nil
-	case Count, Min, Max:
-		if (Column{Type: a.Input}).partitions() || a.Kind == Count {
+	case Min, Max:
+		if w := t.Width(); w > 0 && w <= 8 {
 			return nil
 		}
 	case Sum:
-		if (Column{Type: a.Input}).partitions() && a.Input.IsNumeric() && a.Output.Width() == 16 {
+		if !t.IsNumeric() {
+			break
+		}
+		if t.IsFloat() && a.Output == Of(Float64) || !t.IsFloat() && a.Output.Wide && (!t.Wide || a.Output == Of(HugeInt)) {
 			return nil
 		}
 	}

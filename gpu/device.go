@@ -376,19 +376,24 @@ type Queue interface {
 	// time only. More than 60 types are an error.
 	NewGroups(l *Lease, types []Type, hint GroupHint) (Groups, error)
 
+	// NewPacking makes a packing of keys of the given types. The lease pays for it until Release.
+	// More than 60 types are an error.
+	NewPacking(l *Lease, types []Type) (Packing, error)
+
 	// AggregatePartitions groups rows by a key and aggregates them: the partition-based
 	// group-by, and the one by block-private tables if there is one partition (Wu et al.,
 	// SIGMOD 2025, §4.2 and §4.3; Karnagel et al., ADMS 2015, §5.1). Rows with one key lie in
 	// one partition; without offsets all rows are one. values has a column for each aggregate,
 	// which CountAll ignores. The result has the key and the aggregates of each group, once, in
 	// any order. A hint sizes tables; if it is dense, a single partition has a slot for each key of
-	// its range.
+	// its range. Nulls among the values are ignored; an aggregate of no values but a count is null.
 	//
 	// Errors: those of CheckAggregation. ErrManyGroups, if a device has too little fast memory for
-	// the groups of a partition; it changes nothing.
+	// the groups of a partition, and ErrUnfit; they change nothing.
 	//
 	// Cost: on a GPU it reads every column once. A row takes a lookup in shared memory, and an
-	// atomic there for each aggregate. The partitions with more than 4 times the rows of the
+	// atomic there for each word of 32 bits of an aggregate, of which a count has 1, a minimum 1 or 2, and a
+	// sum 2, of 8-byte values 3, of floats and 16-byte values 6. The partitions with more than 4 times the rows of the
 	// average are cut into slices, whose groups are merged in device memory, so skew does not
 	// hold up one block. It waits for the number of groups. On the CPU it is Groups and
 	// Accumulators.
@@ -603,6 +608,37 @@ type Groups interface {
 	// Keys returns the key columns of groups [from, to), which must lie within the
 	// groups. Cost: one pass over those groups.
 	Keys(q Queue, l *Lease, from, to int) ([]Column, error)
+	Release()
+}
+
+// Packing turns keys of any types into one integer key, by which primitives partition and aggregate
+// that take no other: the values of each column as far above its least value, side by side, with
+// a bit for nulls.
+type Packing interface {
+	// Pack packs the keys of n rows. keys have the types of NewPacking, one at least. The lease pays for
+	// the packed key and scratch memory; the strings that the packing has seen grow on its own lease.
+	//
+	// Errors: other types or lengths; ErrUnfit, if the values take more than 64 bits; key strings
+	// above 2 GiB. A refusal leaves the packing as it was.
+	//
+	// Cost: on a GPU it reads every column twice, and writes 4 or 8 bytes a row. It waits for the
+	// ranges of the values, and for the number of strings that are new; BOOLEAN has no range. On the
+	// CPU it is Groups, and the packed key is the group.
+	Pack(q Queue, l *Lease, keys []Column, n int) (PackedKeys, error)
+	Release()
+}
+
+// PackedKeys is the keys of a batch of rows, packed in one way.
+type PackedKeys interface {
+	// Key returns the key of every row: plain, Uint32 or Uint64, without nulls. Two are equal if and only
+	// if the keys of the rows are, where nulls are equal to each other. Floats are canonical. The
+	// column is borrowed: it lives until Release. Bits says how many of its low bits are used.
+	Key() Column
+	Bits() int
+	// Unpack returns the columns of some of the packed keys, in their order. Release of the packing ends it.
+	//
+	// Cost: one pass over those keys a column.
+	Unpack(q Queue, l *Lease, key Column) ([]Column, error)
 	Release()
 }
 

@@ -12,15 +12,18 @@ import (
 // The layouts of aggregate.cu.
 type (
 	aggregateColumn struct {
-		src, out, flip uint64
-		fold           int32
-		word, far, _   uint32
+		src, out, flip, valid, outValid uint64
+
+		fold        int32
+		word, far   uint32
+		load        int32
+		seen, upper uint32
 	}
 	aggregateState struct {
 		groups        uint64
 		items, tables uint32
 		_, full       uint32
-		_             [2]uint32
+		failed, _     uint32
 	}
 	aggregateArgs struct {
 		key, outKey, offsets, state, items, farKeys, farWords uint64
@@ -32,6 +35,11 @@ type (
 		slots, copies            uint32
 		farSlots, ways           uint32
 		mostItems, _             uint32
+	}
+	floatRangeArgs struct {
+		src, valid, exponents uint64
+		n                     int64
+		load, _               int32
 	}
 )
 
@@ -47,6 +55,19 @@ const (
 	aggregateWays = 2
 )
 
+// The loads of aggregate.cu beside those of keys.cuh.
+const (
+	loadHalf = loadText + 1 + iota
+	loadF32Low
+	loadF32High
+	loadF64Low
+	loadF64High
+)
+
+// mostFloatSpread is the most by which the exponents of floats differ that are added as integers of 128
+// bits: 53 are of a value, 31 of the number of rows, and one is the sign.
+const mostFloatSpread = 128 - 53 - 31 - 1
+
 // The folds of aggregate.cu.
 const (
 	foldCount = iota
@@ -58,32 +79,74 @@ const (
 	foldMin64
 )
 
-// foldOf returns how an aggregate is folded, its words of 32 bits in shared memory and of 64 bits
-// in device memory, and the bits to flip so that it is a minimum.
-func foldOf(a gpu.Aggregate) (fold int32, words, far int, flip uint64) {
-	wide, unsigned := a.Input.Width() == 8, a.Input.IsUnsigned()
+// foldWidth is the words of a fold: of 32 bits in shared memory, and of 64 bits in device memory.
+var foldWidth = [...]struct{ words, far uint32 }{
+	foldCount: {1, 1}, foldSumI32: {2, 1}, foldSumU32: {2, 1}, foldSumI64: {3, 3}, foldSumU64: {3, 3}, foldMin32: {1, 1}, foldMin64: {2, 1}}
+
+// columnsOf returns how an aggregate of values is folded: one column or, of values of 16 bytes
+// and sums of floats, two.
+func columnsOf(a gpu.Aggregate, values gpu.Column, any bool) []aggregateColumn {
+	t := a.Input
+	wide, unsigned := t.Width() == 8, t.IsUnsigned()
+	c := aggregateColumn{src: addr(values.Data), valid: addr(values.Valid), load: loadOf(t)}
 	switch {
 	case a.Kind == gpu.CountAll || a.Kind == gpu.Count:
-		return foldCount, 1, 1, 0
+		return []aggregateColumn{{fold: foldCount, valid: c.valid}}
+	case a.Kind == gpu.Sum && (t.Wide || t.IsFloat()):
+		low, high := c, c
+		low.fold, high.fold, high.upper = foldSumU64, foldSumI64, 1
+		switch t.Kind {
+		case gpu.Float32:
+			low.load, high.load = loadF32Low, loadF32High
+		case gpu.Float64:
+			low.load, high.load = loadF64Low, loadF64High
+		default:
+			low.load, high.load, high.src = loadHalf, loadHalf, c.src+8
+		}
+		return []aggregateColumn{low, high}
 	case a.Kind == gpu.Sum && !wide && unsigned:
-		return foldSumU32, 2, 1, 0
+		c.fold = foldSumU32
 	case a.Kind == gpu.Sum && !wide:
-		return foldSumI32, 2, 1, 0
+		c.fold = foldSumI32
 	case a.Kind == gpu.Sum && unsigned:
-		return foldSumU64, 3, 3, 0
+		c.fold = foldSumU64
 	case a.Kind == gpu.Sum:
-		return foldSumI64, 3, 3, 0
+		c.fold = foldSumI64
+	case any: // of words in order
+		if c.fold = foldMin64; a.Kind == gpu.Max {
+			c.flip = ^uint64(0)
+		}
+	default:
+		if !unsigned {
+			c.flip = 1 << (8*t.Width() - 1)
+		}
+		if a.Kind == gpu.Max {
+			c.flip = ^c.flip
+		}
+		if c.fold = foldMin64; !wide {
+			c.fold, c.flip = foldMin32, c.flip&(1<<32-1)
+		}
 	}
-	if !unsigned {
-		flip = 1 << (8*a.Input.Width() - 1)
+	return []aggregateColumn{c}
+}
+
+// plainValues reports whether all values are integers of 4 or 8 bytes without nulls, and whether some
+// have 8.
+func plainValues(list []gpu.Aggregate, values []gpu.Column) (plain, wide bool) {
+	for i, a := range list {
+		t := a.Input
+		switch {
+		case a.Kind == gpu.CountAll:
+		case values[i].Valid != nil:
+			return false, false
+		case a.Kind == gpu.Count:
+		case t.IsFloat() || t.Width() != 4 && t.Width() != 8:
+			return false, false
+		default:
+			wide = wide || t.Width() == 8
+		}
 	}
-	if a.Kind == gpu.Max {
-		flip = ^flip
-	}
-	if wide {
-		return foldMin64, 2, 1, flip
-	}
-	return foldMin32, 1, 1, flip & (1<<32 - 1)
+	return true, wide
 }
 
 // aggregation is a call of AggregatePartitions.
@@ -94,6 +157,7 @@ type aggregation struct {
 	hint   gpu.GroupHint
 	kernel string // suffix of the kernels
 	args   aggregateArgs
+	at     []int // of the column of each aggregate that writes it
 	state  *gpu.Buffer
 	out    []gpu.Column
 }
@@ -114,11 +178,10 @@ func (q *queue) AggregatePartitions(l *gpu.Lease, rows gpu.Partitioned, list []g
 	if o.err != nil {
 		return nil, o.err
 	}
-	if len(list) > aggregateColumns {
-		return nil, gpu.ErrManyGroups
-	}
 	x := &aggregation{op: o, rows: rows, list: list, hint: hint}
-	x.describe(values)
+	if err := x.describe(values); err != nil || o.err != nil {
+		return nil, err
+	}
 	if rows.Key.Len == 0 {
 		x.room(0)
 		return x.out, nil
@@ -126,29 +189,87 @@ func (q *queue) AggregatePartitions(l *gpu.Lease, rows gpu.Partitioned, list []g
 	return x.run()
 }
 
-// describe lays out the words of the aggregates. Those of 8 bytes come first.
-func (x *aggregation) describe(values []gpu.Column) {
+// describe lays out the words of the aggregates. Those of minima of 8 bytes come first. Values with
+// nulls are also counted.
+func (x *aggregation) describe(values []gpu.Column) error {
 	a := &x.args
-	wide := false
-	for _, first := range []bool{true, false} {
-		for i, g := range x.list {
-			fold, words, far, flip := foldOf(g)
-			if (fold == foldMin64) != first {
-				continue
+	plain, wide := plainValues(x.list, values)
+	var columns []aggregateColumn
+	counts := map[uint64]int{}
+	for i, g := range x.list {
+		of := columnsOf(g, values[i], !plain)
+		if g.Kind == gpu.Count {
+			counts[of[0].valid] = len(columns)
+		}
+		columns = append(columns, of...)
+		x.at = append(x.at, len(columns)-1)
+	}
+	for i, at := range x.at {
+		if v := columns[at].valid; v != 0 && x.list[i].Kind != gpu.Count {
+			if _, ok := counts[v]; !ok {
+				counts[v] = len(columns)
+				columns = append(columns, aggregateColumn{fold: foldCount, valid: v})
 			}
-			c := aggregateColumn{fold: fold, flip: flip, word: a.words, far: a.farCount}
-			if fold != foldCount {
-				c.src = addr(values[i].Data)
-				wide = wide || g.Input.Width() == 8
-			}
-			a.column[i] = c
-			a.words += uint32(words)
-			a.farCount += uint32(far)
+			columns[at].seen = uint32(counts[v])
 		}
 	}
-	a.columns = uint32(len(x.list))
+	if len(columns) > aggregateColumns {
+		return gpu.ErrUnfit
+	}
+	for _, first := range []bool{true, false} {
+		for i := range columns {
+			if c := &columns[i]; (c.fold == foldMin64) == first {
+				c.word, c.far = a.words, a.farCount
+				a.words += foldWidth[c.fold].words
+				a.farCount += foldWidth[c.fold].far
+			}
+		}
+	}
+	a.columns = uint32(copy(a.column[:], columns))
 	a.key, a.rows, a.mul = addr(x.rows.Key.Data), uint32(x.rows.Key.Len), rand.Uint64()|1
-	x.kernel = fmt.Sprintf("_k%d_w%d", x.width(), map[bool]int{false: 4, true: 0}[wide])
+	suffix := "any"
+	if plain {
+		suffix = map[bool]string{false: "w4", true: "w0"}[wide]
+	}
+	x.kernel = fmt.Sprintf("_k%d_%s", x.width(), suffix)
+	return x.floatUnits(values)
+}
+
+// floatUnits finds the unit of the sums of each column of floats: that of its least exponent.
+func (x *aggregation) floatUnits(values []gpu.Column) error {
+	var of []int
+	for i, g := range x.list {
+		if g.Kind == gpu.Sum && g.Input.IsFloat() && values[i].Len > 0 {
+			of = append(of, i)
+		}
+	}
+	if len(of) == 0 {
+		return nil
+	}
+	found := make([][2]uint32, len(of))
+	for i := range found {
+		found[i] = [2]uint32{^uint32(0), 0}
+	}
+	exponents := upload(x.op, found)
+	for i, k := range of {
+		v := values[k]
+		launch(x.op, "float_range", x.grid(v.Len), 256, 0, floatRangeArgs{src: addr(v.Data), valid: addr(v.Valid),
+			exponents: addr(exponents) + uint64(8*i), n: int64(v.Len), load: loadOf(v.Type)})
+	}
+	if !x.read(exponents, 0, gpu.BytesOf(found)) {
+		return nil
+	}
+	x.free(exponents)
+	for i, k := range of {
+		lo, hi := found[i][0], found[i][1]
+		if hi == 0 { // no value but 0
+			lo = 1
+		} else if hi == 0x7ff || hi-lo > mostFloatSpread {
+			return gpu.ErrUnfit
+		}
+		x.args.column[x.at[k]-1].flip, x.args.column[x.at[k]].flip = uint64(lo), uint64(lo)
+	}
+	return nil
 }
 
 // width returns the bytes of a key.
@@ -173,7 +294,7 @@ func (x *aggregation) mostSlots(perMulti int) int {
 // room allocates the result for n groups.
 func (x *aggregation) room(n int) {
 	for _, c := range x.out {
-		x.free(c.Data)
+		x.free(c.Data, c.Valid)
 	}
 	x.out = []gpu.Column{{Type: x.rows.Key.Type}}
 	for _, g := range x.list {
@@ -184,9 +305,17 @@ func (x *aggregation) room(n int) {
 		x.out = append(x.out, gpu.Column{Type: t})
 	}
 	for i := range x.out {
-		x.out[i].Data = x.alloc(int64(n) * int64(x.out[i].Type.Width()))
-		if i > 0 {
-			x.args.column[i-1].out = addr(x.out[i].Data)
+		c := &x.out[i]
+		c.Data = x.alloc(int64(n) * int64(c.Type.Width()))
+		if i == 0 {
+			continue
+		}
+		to := &x.args.column[x.at[i-1]]
+		to.out = addr(c.Data)
+		if to.fold != foldCount && to.valid != 0 {
+			c.Valid = x.alloc(gpu.BitmapBytes(n))
+			x.fill(c.Valid, 0, c.Valid.Size(), 0)
+			to.outValid = addr(c.Valid)
 		}
 	}
 	x.args.outKey, x.args.most = addr(x.out[0].Data), uint64(n)
@@ -214,6 +343,9 @@ func (x *aggregation) run() ([]gpu.Column, error) {
 			for i := range x.out {
 				c := &x.out[i]
 				c.Len, c.Data = found, x.shrink(c.Data, int64(found)*int64(c.Type.Width()))
+				if c.Valid != nil {
+					c.Valid = x.shrink(c.Valid, gpu.BitmapBytes(found))
+				}
 			}
 			return x.out, nil
 		}
@@ -299,7 +431,7 @@ func (x *aggregation) slices(kernel string, tables, grid, threads, groups int) {
 	x.op.fill(words, 0, words.Size(), 0)
 	a.farKeys, a.farWords = addr(keys), addr(words)
 	launch(x.op, kernel+x.kernel, grid, threads, x.shared(int(a.slots), int(a.copies)), *a)
-	launch(x.op, fmt.Sprintf("aggregate_far_k%d", x.width()), tables*(int(a.farSlots)/(8*256)+1), 256, 0, *a)
+	launch(x.op, "aggregate_far"+x.kernel, tables*(int(a.farSlots)/(8*256)+1), 256, 0, *a)
 	x.free(keys, words)
 }
 
@@ -308,6 +440,9 @@ func (x *aggregation) found() (int, error) {
 	s := make([]aggregateState, 1)
 	if !x.read(x.state, 0, gpu.BytesOf(s)) {
 		return 0, nil
+	}
+	if s[0].failed != 0 {
+		return 0, gpu.Failed("sum overflows 128 bits")
 	}
 	if s[0].full != 0 || s[0].groups > gpu.MaxRows {
 		return 0, gpu.ErrManyGroups

@@ -162,23 +162,23 @@ func (g *groups) key(o *op, i, from, to int) gpu.Column {
 	a.out, a.valid = addr(out.Data), addr(out.Valid)
 	launch(o, "unpack_key", blocks((n+63)/64*64, 256), 256, 0, a)
 	if t.IsVar() {
-		return g.text(o, i, out)
+		return g.codec.interner[i].strings(o, out, g.index.n)
 	}
 	return out
 }
 
-// text replaces codes of the interner by their strings: with a dictionary while groups
-// share values, without one otherwise.
-func (g *groups) text(o *op, i int, codes gpu.Column) gpu.Column {
-	values := g.codec.interner[i].values(codes.Type)
-	if values.Len > g.index.n/2 && values.Len > smallDictionary {
+// strings replaces codes of the interner by their strings: with a dictionary while keys, of which there are
+// so many, share values, without one otherwise.
+func (in *interner) strings(o *op, codes gpu.Column, keys int) gpu.Column {
+	values := in.values(codes.Type)
+	if values.Len > keys/2 && values.Len > smallDictionary {
 		codes.Dict = &gpu.Dictionary{Values: values}
 		o.drop(codes)
 		plain := o.expand(codes)
 		return o.keepColumn(plain)
 	}
 	copied := gpu.Column{Type: values.Type, Len: values.Len}
-	bytes := g.codec.interner[i].used
+	bytes := in.used
 	copied.Offsets, copied.Data = o.keep(o.alloc(int64(values.Len+1)*4)), o.keep(o.alloc(bytes))
 	if values.Len == 0 {
 		o.fill(copied.Offsets, 0, 4, 0)

@@ -2,8 +2,11 @@ package gpubench
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -82,39 +85,98 @@ func (g *groupBench) release() {
 
 // draw brings the rows of a workload to the device.
 func (g *groupBench) draw(w grouping) error {
-	same := g.of.rows == w.rows && g.of.value == w.value && g.of.columns == w.columns && g.drawn != nil
+	same := g.of.rows == w.rows && g.of.value == w.value && g.of.columns == w.columns && g.of.form == w.form && g.of.streams == w.streams && g.drawn != nil
 	if !same {
 		g.release()
 	}
 	g.grouped, g.of, g.input = newGrouped(w), w, nil
-	perStride := cmp.Or(g.opt.StrideRows, gpu.MaxRows)
+	schema, perStride := w.schema(), g.strideRows()
 	for at, from := 0, 0; from < w.rows; at, from = at+1, from+perStride {
 		n := min(perStride, w.rows-from)
 		if at == len(g.drawn) {
-			g.drawn = append(g.drawn, make([]gpu.Column, 1+w.columns))
+			g.drawn = append(g.drawn, make([]gpu.Column, schema.Len()))
 		}
 		for c := range g.drawn[at] {
-			if c > 0 && same {
+			if same && (c >= w.keys() || w.streams) {
 				continue
-			}
-			width, value := w.value, func(i int) uint64 { return draw(payloadS+uint64(c), uint64(from+i)) }
-			if c == 0 {
-				width, value = w.key, func(i int) uint64 { return g.keyAt(from + i) }
 			}
 			g.drawn[at][c].Release()
 			g.drawn[at][c] = gpu.Column{}
-			host, err := g.values(n, width, value)
-			if err == nil {
-				g.drawn[at][c], err = g.up(host)
+			host, err := g.column(schema.Fields[c], c, from, n)
+			if err == nil && !w.streams {
+				host, err = g.up(host)
 			}
 			if err != nil {
 				g.release()
 				return err
 			}
+			g.drawn[at][c] = host
 		}
-		g.input = append(g.input, &gpu.Stride{Schema: w.schema(), Cols: g.drawn[at], Rows: n})
+		g.input = append(g.input, &gpu.Stride{Schema: schema, Cols: g.drawn[at], Rows: n})
 	}
 	return nil
+}
+
+// strideRows returns the rows of a stride.
+func (g *groupBench) strideRows() int {
+	usual := gpu.MaxRows
+	if g.streams {
+		usual = g.dev.StrideRows(4 * (1 + g.grouping.columns))
+	}
+	return cmp.Or(g.opt.StrideRows, usual)
+}
+
+// column draws n rows of a column from one row on, in page-locked memory.
+func (g *groupBench) column(f gpu.Field, c, from, n int) (gpu.Column, error) {
+	random := func(i int) uint64 { return draw(payloadS+uint64(c), uint64(from+i)) }
+	value, width := random, f.Type.Width()
+	switch {
+	case g.streams && c == 0: // as Karnagel et al. draw col1
+		value = func(i int) uint64 { return random(i) % 1e9 }
+	case f.Type.IsVar():
+		value, width = func(i int) uint64 { return uint64(g.numberAt(from + i)) }, 4
+	case g.keys() == 2 && c < 2:
+		value = func(i int) uint64 { return uint64(g.numberAt(from+i)) >> (10 * c) & (1<<10<<(30*c) - 1) }
+	case c == 0:
+		value = func(i int) uint64 { return g.keyAt(from + i) }
+	case f.Type.Wide:
+		value = func(i int) uint64 { return draw(payloadS+uint64(c), uint64(from+i/2)) >> (1 + i%2*30) }
+	case f.Type.IsFloat():
+		value = func(i int) uint64 { return math.Float64bits(float64(random(i)%1e8) / 128) }
+	}
+	rows := n
+	if f.Type.Wide {
+		n, width = 2*n, 8
+	}
+	out, err := g.values(n, width, value)
+	if err != nil {
+		return out, err
+	}
+	out.Type, out.Len = f.Type, rows
+	if f.Type.IsVar() {
+		words := make([]gpu.Scalar, g.groups)
+		for i := range words {
+			words[i] = gpu.StringScalar(fmt.Sprintf("key number %d", i))
+		}
+		out.Dict = &gpu.Dictionary{Values: gpu.ColumnOf(f.Type, words)}
+	}
+	if f.Nullable {
+		bits, err := g.values(int(gpu.BitmapBytes(rows))/4, 4, func(i int) uint64 {
+			word := uint64(0)
+			for bit := range 32 {
+				if draw(payloadS-1-uint64(c), uint64(from+32*i+bit))%10 > 0 {
+					word |= 1 << bit
+				}
+			}
+			return word
+		})
+		if err != nil {
+			out.Release()
+			return gpu.Column{}, err
+		}
+		out.Valid = bits.Data
+	}
+	return out, nil
 }
 
 // run measures a workload by several algorithms.
@@ -128,6 +190,16 @@ func (g *groupBench) run(w grouping, algorithms []string, rate float64) error {
 		r.Group.Error = err.Error()
 		g.each(r)
 		return fmt.Errorf("%s, %s: %w", r.Case, algorithm, err)
+	}
+	if p, ok := g.dev.(gpu.Profiled); w.streams {
+		if !ok {
+			return fail("", ErrNoLink)
+		}
+		link, err := p.Link()
+		if err != nil {
+			return err
+		}
+		r.Bound, r.BoundRate = "link up", link.Up
 	}
 	err := g.draw(w)
 	if err == nil {
@@ -177,7 +249,7 @@ func (g *groupBench) check(algorithm string, totals bool) (string, error) {
 		}
 		return all[2*at+side].add(c)
 	}
-	totals = totals && g.kind == gpu.Sum && g.value == 4
+	totals = totals && g.kind == gpu.Sum && g.value == 4 && g.form == plain && !g.streams
 	if _, err := g.once(algorithm, func(s *gpu.Stride) error {
 		for i, c := range s.Cols[1:] {
 			if totals {
@@ -282,6 +354,9 @@ func (g *groupBench) measure(algorithm string, r *Result) error {
 	slices.SortFunc(runs, func(a, b groupRun) int { return cmp.Compare(a.time, b.time) })
 	middle := runs[len(runs)/2]
 	r.Time, r.Wall, r.Bytes = middle.time, median(walls), g.bytes(middle.groups)
+	if g.streams {
+		r.Time = r.Wall
+	}
 	r.Group.Groups, r.Group.Choice, r.Group.Memory, r.Group.Phases = middle.groups, middle.choice, middle.memory, middle.phases
 	for _, p := range middle.phases {
 		if p.Step == transform {
@@ -308,7 +383,7 @@ func (g *groupBench) once(algorithm string, check func(*gpu.Stride) error) (run 
 	if err != nil {
 		return run, err
 	}
-	t := operators.Task{Device: g.dev, Queue: g.q, Lease: g.dev.Budget().Lease("group-by"), StrideRows: cmp.Or(g.opt.StrideRows, mostRows), Lanes: 1}
+	t := operators.Task{Device: g.dev, Queue: g.q, Lease: g.dev.Budget().Lease("group-by"), StrideRows: g.strideRows(), Lanes: 1}
 	p, profiled := g.dev.(gpu.Profiled)
 	if profiled {
 		p.Settle()
@@ -345,10 +420,18 @@ func (g *groupBench) push(o groupby.GroupBy, t operators.Task, emit operators.Em
 		return err
 	}
 	defer func() { err = errors.Join(err, lane.Close()) }()
-	for i, s := range g.input {
-		if err := lane.Push(g.ctx, i, s.Retain()); err != nil {
-			return err
+	take := func(i int, s *gpu.Stride) error { return lane.Push(g.ctx, i, s) }
+	if g.streams {
+		err = g.streamed(take)
+	} else {
+		for i, s := range g.input {
+			if err = take(i, s.Retain()); err != nil {
+				break
+			}
 		}
+	}
+	if err != nil {
+		return err
 	}
 	if err := lane.Combine(g.ctx); err != nil {
 		return err
@@ -362,4 +445,51 @@ func (g *groupBench) push(o groupby.GroupBy, t operators.Task, emit operators.Em
 		}
 	}
 	return nil
+}
+
+// streamed copies the strides to the device ahead of their turn, and makes the key of each: the first
+// column modulo the number of groups, either as it is, or as a number of 31 bits that looks random.
+func (g *groupBench) streamed(take func(int, *gpu.Stride) error) (err error) {
+	ahead := gpu.NewAhead(g.ctx, func(ctx context.Context, a *gpu.Ahead) error { return g.copyAhead(ctx, a, g.input) })
+	defer func() {
+		if endErr := ahead.End(context.Canceled); err == nil {
+			err = endErr
+		}
+	}()
+	int32s, int64s := gpu.Of(gpu.Int32), gpu.Of(gpu.Int64)
+	op := func(op gpu.Op, t gpu.Type, args ...int) gpu.Instr {
+		return gpu.Instr{Op: op, Type: t, Args: args, Mask: -1, Text: "key"}
+	}
+	number := func(t gpu.Type, n int64) gpu.Instr {
+		return gpu.Instr{Op: gpu.OpConst, Type: t, Value: gpu.IntScalar(t, n), Mask: -1}
+	}
+	key := &gpu.Program{Inputs: []gpu.Type{int32s}, Code: []gpu.Instr{number(int32s, int64(g.groups)), op(gpu.OpMod, int32s, 0, 1)}, Outputs: []int{2}}
+	if !g.dense { // multiplied modulo a prime
+		key.Code = append(key.Code, op(gpu.OpCast, int64s, 2), number(int64s, 1_640_531_527), op(gpu.OpMul, int64s, 3, 4),
+			number(int64s, math.MaxInt32), op(gpu.OpMod, int64s, 5, 6), op(gpu.OpCast, int32s, 7))
+		key.Outputs = []int{8}
+	}
+	for i := 0; ; i++ {
+		s, err := ahead.Take(g.ctx)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err = g.q.Wait(s); err == nil {
+			var made []gpu.Column
+			if made, err = g.q.Eval(g.l, key, s.Cols[:1], s.Rows); err == nil {
+				s.Cols[0].Release()
+				s.Cols[0] = made[0]
+			}
+		}
+		if err != nil {
+			s.Release()
+			return err
+		}
+		if err := take(i, s); err != nil {
+			return err
+		}
+	}
 }

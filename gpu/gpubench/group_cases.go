@@ -1,8 +1,11 @@
 package gpubench
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"math/bits"
+	"slices"
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
@@ -18,14 +21,28 @@ type grouping struct {
 	columns           int     // that are aggregated
 	key, value        int     // bytes a value, 4 or 8
 	kind              gpu.AggregateKind
+	form              form
+	streams           bool // from page-locked memory, by a key that is made of the first column
 }
+
+// form says in what the columns differ from plain integers.
+type form string
+
+const (
+	plain    form = ""
+	twoKeys  form = "two keys"
+	nulls    form = "nulls"         // a tenth of the keys and values
+	texts    form = "strings"       // as keys, by a dictionary
+	decimals form = "DECIMAL(38,2)" // values
+	doubles  form = "DOUBLE"        // values
+)
 
 // fullGroups is the number of rows, which Options.Rows replaces.
 const fullGroups = 1 << 28
 
 // GroupFamilies are the groups of workloads of the benchmark groupby.
 func GroupFamilies() []string {
-	return []string{"acceptance", "groups", "max", "zipf", "widths", "columns"}
+	return []string{"acceptance", "groups", "max", "zipf", "widths", "columns", "forms", "stream"}
 }
 
 // groupings are the workloads of Wu et al. (SIGMOD 2025, §5.2): two columns of 4 bytes, by keys of
@@ -70,12 +87,38 @@ func groupings() (all []grouping) {
 			add("columns", "columns, "+power(log)+" groups", fmt.Sprint(n), func(w *grouping) { w.groups, w.columns = 1<<log, n })
 		}
 	}
+	for _, log := range []int{4, 12, 20} {
+		for _, f := range []form{plain, twoKeys, nulls, texts, decimals, doubles} {
+			if f != texts || log < 20 {
+				add("forms", "forms of columns, "+power(log)+" groups", cmp.Or(string(f), "plain"), func(w *grouping) { w.groups, w.form = 1<<log, f })
+			}
+		}
+	}
+	for columns := 1; columns <= 4; columns++ {
+		for quarter := 0; quarter <= 4*27; quarter++ {
+			if columns > 1 && quarter%16 != 0 {
+				continue
+			}
+			groups := int(math.Round(math.Exp2(float64(quarter) / 4)))
+			for _, dense := range []bool{true, false} {
+				if dense || columns == 1 {
+					name := fmt.Sprintf("from page-locked memory, %d columns, ", columns) + map[bool]string{true: "compact keys", false: "random keys"}[dense]
+					add("stream", name, fmt.Sprint(groups), func(w *grouping) {
+						w.rows, w.groups, w.dense, w.columns, w.streams = 335e6, groups, dense, columns-1, true
+					})
+				}
+			}
+		}
+	}
 	return all
 }
 
 // scaled returns the workload with rows instead of the full size.
 func (w grouping) scaled(rows int) grouping {
-	w.rows, w.groups = rows, min(w.groups, rows)
+	if !w.streams || rows != fullGroups {
+		w.rows = rows
+	}
+	w.groups = min(w.groups, w.rows)
 	return w
 }
 
@@ -85,6 +128,12 @@ func (w grouping) name() string {
 	if w.dense {
 		name += ", dense"
 	}
+	if w.form != plain {
+		name += ", " + string(w.form)
+	}
+	if w.streams {
+		name += ", streamed"
+	}
 	if w.zipf > 0 {
 		name += fmt.Sprintf(", Zipf %v", w.zipf)
 	}
@@ -93,39 +142,75 @@ func (w grouping) name() string {
 
 // schema is the key and the values.
 func (w grouping) schema() *gpu.Schema {
-	fields := []gpu.Field{{Name: "key", Type: integer(w.key)}}
+	fields := []gpu.Field{{Name: "key", Type: integer(w.key), Nullable: w.form == nulls}}
+	switch w.form {
+	case texts:
+		fields[0].Type = gpu.Of(gpu.String)
+	case twoKeys:
+		fields = append(fields, gpu.Field{Name: "key2", Type: integer(w.key)})
+	}
+	value := integer(w.value)
+	switch w.form {
+	case decimals:
+		value = gpu.DecimalOf(38, 2)
+	case doubles:
+		value = gpu.Of(gpu.Float64)
+	}
 	for i := range w.columns {
-		fields = append(fields, gpu.Field{Name: fmt.Sprint("v", i+1), Type: integer(w.value)})
+		fields = append(fields, gpu.Field{Name: fmt.Sprint("v", i+1), Type: value, Nullable: w.form == nulls})
 	}
 	return gpu.NewSchema(fields...)
+}
+
+// keys is the number of key columns.
+func (w grouping) keys() int {
+	if w.form == twoKeys {
+		return 2
+	}
+	return 1
 }
 
 // spec is the group-by by an algorithm, with the estimates of a planner that knows the table well.
 func (w grouping) spec(algorithm string) groupby.Spec {
 	in := w.schema()
-	s := groupby.Spec{In: in, Keys: []int{0}, Out: gpu.NewSchema(in.Fields[0]), Algorithm: algorithm,
-		Hint: gpu.GroupHint{Rows: w.rows, Groups: w.groups, Dense: w.dense, Hi: int64(w.groups - 1)}}
+	keys := w.keys()
+	s := groupby.Spec{In: in, Out: gpu.NewSchema(slices.Clone(in.Fields[:keys])...), Algorithm: algorithm,
+		Hint: gpu.GroupHint{Rows: w.rows, Groups: w.groups, Dense: w.dense && !w.streams, Hi: int64(w.groups - 1)}}
+	for i := range keys {
+		s.Keys = append(s.Keys, i)
+	}
 	if algorithm == Chosen {
 		s.Algorithm = ""
 	}
-	for i := range w.columns {
-		a := groupby.Aggregate{Kind: w.kind, Input: 1 + i, Output: in.Fields[1+i].Type}
+	if w.streams {
+		s.Hint.Groups = 0
+		s.Aggregates = []groupby.Aggregate{{Kind: gpu.CountAll, Input: -1, Output: gpu.Of(gpu.Int64)}}
+		s.Out.Fields = append(s.Out.Fields, gpu.Field{Name: "count", Type: gpu.Of(gpu.Int64)})
+	}
+	for i := keys; i < in.Len(); i++ {
+		a := groupby.Aggregate{Kind: w.kind, Input: i, Output: in.Fields[i].Type}
 		if w.kind == gpu.Sum {
 			a.Output = gpu.SumType(a.Output)
 		}
 		s.Aggregates = append(s.Aggregates, a)
-		s.Out.Fields = append(s.Out.Fields, gpu.Field{Name: in.Fields[1+i].Name, Type: a.Output})
+		s.Out.Fields = append(s.Out.Fields, gpu.Field{Name: in.Fields[i].Name, Type: a.Output, Nullable: in.Fields[i].Nullable})
 	}
 	return s
 }
 
 // bytes are those that must be moved at least: the columns are read once, and the groups written.
 func (w grouping) bytes(groups int64) int64 {
-	out := w.key
-	for _, a := range w.spec("").Aggregates {
-		out += a.Output.Width()
+	bytes := func(s *gpu.Schema) (sum int64) {
+		for _, f := range s.Fields {
+			sum += int64(max(f.Type.Width(), 4)) // a code of a string
+		}
+		return sum
 	}
-	return int64(w.rows)*int64(w.key+w.columns*w.value) + groups*int64(out)
+	s := w.spec("")
+	if w.streams { // over the link
+		return int64(w.rows) * bytes(s.In)
+	}
+	return int64(w.rows)*bytes(s.In) + groups*bytes(s.Out)
 }
 
 // chosenGroupings returns the workloads of some names; see pickCases.
@@ -155,15 +240,18 @@ func newGrouped(w grouping) grouped {
 	return g
 }
 
+// numberAt is the number of the key of a row.
+func (g *grouped) numberAt(row int) int {
+	if g.zipf != nil {
+		return g.zipf.number(row)
+	}
+	n, _ := bits.Mul64(draw(drawS, uint64(row)), uint64(g.groups))
+	return int(n)
+}
+
 // keyAt is the key of a row.
 func (g *grouped) keyAt(row int) uint64 {
-	number := 0
-	if g.zipf != nil {
-		number = g.zipf.number(row)
-	} else {
-		n, _ := bits.Mul64(draw(drawS, uint64(row)), uint64(g.groups))
-		number = int(n)
-	}
+	number := g.numberAt(row)
 	switch {
 	case g.dense:
 		return uint64(number)

@@ -19,7 +19,7 @@ func TestEveryGroupAlgorithmIsMeasured(t *testing.T) {
 			d := open(t)
 			for _, strideRows := range []int{0, 3000} {
 				seen := map[string]int{}
-				opt := Options{Rows: 8000, Runs: 1, Cases: []string{"acceptance: groups: 2^12", "max: max, groups: 2^4", "widths: bytes of keys and values, 2^12 groups: 8/8", "2^12 groups by Zipf: 1.5"}, Algorithms: []string{"all"}, StrideRows: strideRows}
+				opt := Options{Rows: 8000, Runs: 1, Cases: []string{"acceptance: groups: 2^12", "max: max, groups: 2^4", "widths: bytes of keys and values, 2^12 groups: 8/8", "2^12 groups by Zipf: 1.5", "forms of columns, 2^12 groups: "}, Algorithms: []string{"all"}, StrideRows: strideRows}
 				err := Run(context.Background(), d, "groupby", opt, func(r Result) {
 					require.Empty(t, r.Group.Error, r.Case)
 					require.Positive(t, r.Time)
@@ -29,7 +29,7 @@ func TestEveryGroupAlgorithmIsMeasured(t *testing.T) {
 				require.NoError(t, err)
 				require.Len(t, seen, 1+len(groupby.AlgorithmsOn(d.Properties())))
 				for algorithm, n := range seen {
-					require.Equal(t, 4, n, algorithm)
+					require.Equal(t, 10, n, algorithm)
 				}
 			}
 		})
@@ -69,4 +69,18 @@ func TestChoiceOfGroupings(t *testing.T) {
 	for _, w := range groupings() {
 		require.LessOrEqual(t, w.groups, w.rows, fmt.Sprint(w))
 	}
+}
+
+// TestGroupsOfAStreamAreMeasured groups strides that come from page-locked memory.
+func TestGroupsOfAStreamAreMeasured(t *testing.T) {
+	opt := Options{Rows: 9000, Runs: 1, Cases: []string{"from page-locked memory, 3 columns", "random keys: 256"}, StrideRows: 2000}
+	at := map[string]int64{}
+	require.NoError(t, Run(context.Background(), openGPU(t), "groupby", opt, func(r Result) {
+		require.Empty(t, r.Group.Error, r.Case)
+		require.Equal(t, r.Wall, r.Time)
+		at[r.Group.At] = r.Group.Groups
+	}))
+	require.EqualValues(t, 1, at["1"])
+	require.EqualValues(t, 256, at["256"])
+	require.ErrorIs(t, Run(context.Background(), openHost(t), "groupby", opt, func(Result) {}), ErrNoLink)
 }

@@ -3,6 +3,8 @@ package gputest
 import (
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,6 +19,8 @@ type aggregationCase struct {
 	keys distribution
 	bits uint // of the partitions, or noOffsets
 	hint gpu.GroupHint
+	// nulls is the share of nulls among the values.
+	nulls float64
 }
 
 const noOffsets = ^uint(0)
@@ -25,30 +29,31 @@ const noOffsets = ^uint(0)
 // among them.
 func testAggregatePartitions(t *testing.T, open Open) {
 	cases := []aggregationCase{
-		{"nothing", 0, distribution{distinct: 1}, noOffsets, gpu.GroupHint{}},
-		{"nothing in partitions", 0, distribution{distinct: 1}, 3, gpu.GroupHint{Groups: 10}},
-		{"one row", 1, distribution{distinct: 1}, noOffsets, gpu.GroupHint{Groups: 1}},
-		{"one group", 9001, distribution{distinct: 1}, noOffsets, gpu.GroupHint{Groups: 1}},
-		{"few groups", 9001, distribution{distinct: 7}, noOffsets, gpu.GroupHint{Groups: 7}},
-		{"too many groups for copies", 20000, distribution{distinct: 300}, noOffsets, gpu.GroupHint{Groups: 300, Private: true}},
-		{"few groups, many are expected", 5000, distribution{distinct: 9}, noOffsets, gpu.GroupHint{Groups: 2000}},
-		{"more groups than are expected", 30000, distribution{distinct: 700}, noOffsets, gpu.GroupHint{Groups: 10}},
-		{"every row a group", 5000, distribution{}, noOffsets, gpu.GroupHint{}},
-		{"groups for one block or two", 20000, distribution{distinct: 2000}, noOffsets, gpu.GroupHint{Groups: 2000}},
-		{"a dense key", 20000, distribution{distinct: 500}, noOffsets, gpu.GroupHint{Dense: true, Lo: 0, Hi: 499}},
-		{"a dense key of one block or two", 20000, distribution{distinct: 4000}, noOffsets, gpu.GroupHint{Dense: true, Lo: 0, Hi: 3999}},
-		{"a dense key that leaves its range", 20000, distribution{distinct: 500}, noOffsets, gpu.GroupHint{Dense: true, Lo: 20, Hi: 480}},
-		{"partitions", 30000, distribution{distinct: 5000}, 5, gpu.GroupHint{Groups: 5000}},
-		{"partitions of unknown groups", 30000, distribution{distinct: 5000}, 5, gpu.GroupHint{}},
-		{"one partition has all rows", 40000, distribution{distinct: 1}, 6, gpu.GroupHint{Groups: 10}},
-		{"partitions of skewed keys", 60000, distribution{distinct: 3000, zipf: true}, 6, gpu.GroupHint{Groups: 3000}},
-		{"partitions of one row", 3000, distribution{}, 9, gpu.GroupHint{Groups: 3000}},
-		{"partitions of more groups than are expected", 20000, distribution{distinct: 6000}, 1, gpu.GroupHint{Groups: 500}},
-		{"too many groups for tables", 60000, distribution{distinct: 60000}, noOffsets, gpu.GroupHint{Groups: 10}},
-		{"too many groups that are expected", 5000, distribution{distinct: 60000}, noOffsets, gpu.GroupHint{Groups: 1 << 20}},
-		{"too many groups for partitions", 60000, distribution{distinct: 60000}, 1, gpu.GroupHint{Groups: 10}},
+		{"nothing", 0, distribution{distinct: 1}, noOffsets, gpu.GroupHint{}, 0},
+		{"nothing in partitions", 0, distribution{distinct: 1}, 3, gpu.GroupHint{Groups: 10}, 0},
+		{"one row", 1, distribution{distinct: 1}, noOffsets, gpu.GroupHint{Groups: 1}, 0},
+		{"one group", 9001, distribution{distinct: 1}, noOffsets, gpu.GroupHint{Groups: 1}, 0},
+		{"few groups", 9001, distribution{distinct: 7}, noOffsets, gpu.GroupHint{Groups: 7}, 0},
+		{"too many groups for copies", 20000, distribution{distinct: 300}, noOffsets, gpu.GroupHint{Groups: 300, Private: true}, 0},
+		{"few groups, many are expected", 5000, distribution{distinct: 9}, noOffsets, gpu.GroupHint{Groups: 2000}, 0},
+		{"more groups than are expected", 30000, distribution{distinct: 700}, noOffsets, gpu.GroupHint{Groups: 10}, 0},
+		{"every row a group", 5000, distribution{}, noOffsets, gpu.GroupHint{}, 0},
+		{"groups for one block or two", 20000, distribution{distinct: 2000}, noOffsets, gpu.GroupHint{Groups: 2000}, 0},
+		{"a dense key", 20000, distribution{distinct: 500}, noOffsets, gpu.GroupHint{Dense: true, Lo: 0, Hi: 499}, 0},
+		{"a dense key of one block or two", 20000, distribution{distinct: 4000}, noOffsets, gpu.GroupHint{Dense: true, Lo: 0, Hi: 3999}, 0},
+		{"a dense key that leaves its range", 20000, distribution{distinct: 500}, noOffsets, gpu.GroupHint{Dense: true, Lo: 20, Hi: 480}, 0},
+		{"partitions", 30000, distribution{distinct: 5000}, 5, gpu.GroupHint{Groups: 5000}, 0},
+		{"partitions of unknown groups", 30000, distribution{distinct: 5000}, 5, gpu.GroupHint{}, 0},
+		{"one partition has all rows", 40000, distribution{distinct: 1}, 6, gpu.GroupHint{Groups: 10}, 0},
+		{"partitions of skewed keys", 60000, distribution{distinct: 3000, zipf: true}, 6, gpu.GroupHint{Groups: 3000}, 0},
+		{"partitions of one row", 3000, distribution{}, 9, gpu.GroupHint{Groups: 3000}, 0},
+		{"partitions of more groups than are expected", 20000, distribution{distinct: 6000}, 1, gpu.GroupHint{Groups: 500}, 0},
+		{"too many groups for tables", 60000, distribution{distinct: 60000}, noOffsets, gpu.GroupHint{Groups: 10}, 0},
+		{"too many groups that are expected", 5000, distribution{distinct: 60000}, noOffsets, gpu.GroupHint{Groups: 1 << 20}, 0},
+		{"too many groups for partitions", 60000, distribution{distinct: 60000}, 1, gpu.GroupHint{Groups: 10}, 0},
 	}
-	values := []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Uint32), gpu.Of(gpu.Int64), gpu.Of(gpu.Uint64), gpu.DecimalOf(12, 2), gpu.Of(gpu.Date)}
+	plain := []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Uint32), gpu.Of(gpu.Int64), gpu.Of(gpu.Uint64), gpu.DecimalOf(12, 2), gpu.Of(gpu.Date)}
+	any := append([]gpu.Type{gpu.Of(gpu.HugeInt), gpu.DecimalOf(38, 4), gpu.Of(gpu.Float64), gpu.Of(gpu.Float32), gpu.Of(gpu.Int8), gpu.Of(gpu.Uint16)}, plain...)
 	for _, key := range []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Uint64), gpu.DecimalOf(15, 2), gpu.Of(gpu.Date)} {
 		t.Run(key.String(), func(t *testing.T) {
 			b := setUp(t, open)
@@ -59,15 +64,27 @@ func testAggregatePartitions(t *testing.T, open Open) {
 				if !b.takes() {
 					continue
 				}
-				narrow := b.rnd.IntN(2) == 0
+				form := b.rnd.IntN(4) // 0 narrow, 1 of 4 and 8 bytes, else any
+				values := plain
+				if form > 1 {
+					values = any
+				}
+				if form == 3 {
+					c.nulls = 0.3
+				}
 				list := []gpu.Aggregate{{Kind: gpu.CountAll, Output: gpu.Of(gpu.Int64)}}
-				for _, v := range values {
-					if v.Width() == 8 && narrow {
+				for _, i := range b.rnd.Perm(len(values)) {
+					v := values[i]
+					if v.Width() == 8 && form == 0 {
 						continue
 					}
 					for _, k := range []gpu.AggregateKind{gpu.Sum, gpu.Min, gpu.Max, gpu.Count} {
-						if (k != gpu.Sum || v.IsNumeric()) && b.rnd.IntN(3) > 0 && len(list) < 8 {
-							list = append(list, gpu.Aggregate{Kind: k, Input: v, Output: aggregateOutput(k, v)})
+						a := gpu.Aggregate{Kind: k, Input: v, Output: aggregateOutput(k, v)}
+						if k == gpu.Sum && v.Width() == 16 {
+							a.Output = gpu.Of(gpu.HugeInt)
+						}
+						if gpu.CanAggregate(a) == nil && b.rnd.IntN(3) > 0 && len(list) < 6 {
+							list = append(list, a)
 						}
 					}
 				}
@@ -75,9 +92,67 @@ func testAggregatePartitions(t *testing.T, open Open) {
 			}
 			b.checkAggregation(key, cases[13], nil) // distinct keys alone
 			sum := gpu.Aggregate{Kind: gpu.Sum, Input: gpu.Of(gpu.Int32), Output: gpu.Of(gpu.HugeInt)}
-			b.checkAggregation(key, aggregationCase{"a copy for each thread", 20000, distribution{distinct: 3}, noOffsets, gpu.GroupHint{Groups: 4, Private: true}}, []gpu.Aggregate{sum, sum})
-			b.checkAggregation(key, aggregationCase{"groups for two blocks", 60000, distribution{distinct: 9000}, noOffsets, gpu.GroupHint{Groups: 9000}}, []gpu.Aggregate{sum, sum})
-			b.checkAggregation(key, aggregationCase{"a dense key of two blocks", 60000, distribution{distinct: 15000}, noOffsets, gpu.GroupHint{Dense: true, Hi: 14999}}, []gpu.Aggregate{sum, sum})
+			b.checkAggregation(key, aggregationCase{"a copy for each thread", 20000, distribution{distinct: 3}, noOffsets, gpu.GroupHint{Groups: 4, Private: true}, 0}, []gpu.Aggregate{sum, sum})
+			b.checkAggregation(key, aggregationCase{"groups for two blocks", 60000, distribution{distinct: 9000}, noOffsets, gpu.GroupHint{Groups: 9000}, 0}, []gpu.Aggregate{sum, sum})
+			b.checkAggregation(key, aggregationCase{"a dense key of two blocks", 60000, distribution{distinct: 15000}, noOffsets, gpu.GroupHint{Dense: true, Hi: 14999}, 0}, []gpu.Aggregate{sum, sum})
+		})
+	}
+}
+
+// testAggregateExtremes sums values at the limits of their types: sums that take all bits of the result,
+// sums that take more, and floats of very different size.
+func testAggregateExtremes(t *testing.T, open Open) {
+	huge := gpu.Of(gpu.HugeInt)
+	least := gpu.Scalar{Type: huge, Valid: true, Int: gpu.Int128{Hi: math.MinInt64}}
+	most := gpu.Scalar{Type: huge, Valid: true, Int: gpu.Int128{Lo: math.MaxUint64, Hi: math.MaxInt64}}
+	one := gpu.IntScalar(huge, 1)
+	for _, c := range []struct {
+		name   string
+		values []gpu.Scalar
+		want   gpu.Scalar // not valid: the sum overflows
+	}{
+		{"the least", []gpu.Scalar{least}, least},
+		{"the greatest", []gpu.Scalar{most}, most},
+		{"both", []gpu.Scalar{most, least, most, least, one}, gpu.IntScalar(huge, -1)},
+		{"one too many", []gpu.Scalar{most, one}, gpu.Scalar{}},
+		{"far too many", slices.Repeat([]gpu.Scalar{least}, 5000), gpu.Scalar{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := setUp(t, open)
+			cols := b.up(gpu.ColumnOf(gpu.Of(gpu.Int32), slices.Repeat([]gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Int32), 7)}, len(c.values))), gpu.ColumnOf(huge, c.values))
+			out, err := b.q.AggregatePartitions(b.l, gpu.Partitioned{Key: cols[0]}, []gpu.Aggregate{{Kind: gpu.Sum, Input: huge, Output: huge}}, cols[1:], gpu.GroupHint{Groups: 1})
+			if !c.want.Valid {
+				require.ErrorContains(t, err, "sum overflows 128 bits")
+				require.True(t, gpu.IsFailure(err))
+				require.NoError(t, b.reopen())
+				return
+			}
+			require.NoError(t, err)
+			defer gpu.ReleaseColumns(out)
+			require.Equal(t, c.want.String(), b.down(out[1])[0].String())
+		})
+	}
+	double := gpu.Of(gpu.Float64)
+	for _, values := range [][]float64{
+		{0, 0}, {1, -1}, {5e-324, 5e-324}, {1e300, 1e290, -1e300}, {0.1, 0.2, 1e9}, {1, 1e-300}, {1, math.Inf(1)}, {math.NaN()}, {math.Copysign(0, -1)},
+	} {
+		t.Run(fmt.Sprint(values), func(t *testing.T) {
+			b := setUp(t, open)
+			var keys, floats []gpu.Scalar
+			for i := range 300 {
+				keys, floats = append(keys, gpu.IntScalar(gpu.Of(gpu.Int64), 1<<40)), append(floats, gpu.FloatScalar(double, values[i%len(values)]))
+			}
+			sum := gpu.Aggregate{Kind: gpu.Sum, Input: double, Output: double}
+			cols := b.up(gpu.ColumnOf(gpu.Of(gpu.Int64), keys), gpu.ColumnOf(double, floats))
+			out, err := b.q.AggregatePartitions(b.l, gpu.Partitioned{Key: cols[0]}, []gpu.Aggregate{sum}, cols[1:], gpu.GroupHint{Groups: 1})
+			if errors.Is(err, gpu.ErrUnfit) {
+				require.Contains(t, []string{"[1 1e-300]", "[1 +Inf]", "[NaN]"}, fmt.Sprint(values))
+				return
+			}
+			require.NoError(t, err)
+			defer gpu.ReleaseColumns(out)
+			want, got := reference(sum, floats).Float, b.down(out[1])[0].Float
+			require.True(t, want == got || math.Abs(want-got) <= 1e-15*math.Abs(want) || math.IsNaN(want) && math.IsNaN(got), "want %v, got %v", want, got)
 		})
 	}
 }
@@ -106,7 +181,14 @@ func (b *bench) checkAggregation(typ gpu.Type, c aggregationCase, list []gpu.Agg
 		if a.Kind == gpu.CountAll {
 			continue
 		}
-		raw[i] = b.random(a.Input, c.n, distribution{})
+		raw[i] = b.random(a.Input, c.n, distribution{nulls: c.nulls})
+		if a.Input.IsFloat() && a.Kind == gpu.Sum {
+			for r, v := range raw[i] { // of sizes that add up exactly
+				if v.Valid {
+					raw[i][r] = gpu.FloatScalar(a.Input, float64(b.rnd.IntN(1<<16)-1<<15)/8)
+				}
+			}
+		}
 		for r := range raw[i] { // long carries
 			if r%5 == 0 {
 				raw[i][r] = raw[i][0]
@@ -140,6 +222,11 @@ func (b *bench) checkAggregation(typ gpu.Type, c aggregationCase, list []gpu.Agg
 	if errors.Is(err, gpu.ErrManyGroups) {
 		require.Contains(t, c.name, "too many groups", what)
 		require.Empty(t, out)
+		return
+	}
+	if b.q.Device().Properties().Kind != "host" && errors.Is(err, gpu.ErrUnfit) {
+		require.Empty(t, out)
+		require.Greater(t, len(list), 5, what)
 		return
 	}
 	require.NoError(t, err, what)

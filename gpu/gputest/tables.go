@@ -565,10 +565,13 @@ func reference(a gpu.Aggregate, values []gpu.Scalar) gpu.Scalar {
 			continue
 		}
 		n++
-		sum.Add(sum, v.Int.Big())
-		if math.IsInf(v.Float, 0) || math.IsNaN(v.Float) {
+		switch {
+		case a.Kind != gpu.Sum:
+		case !a.Input.IsFloat():
+			sum.Add(sum, v.Int.Big())
+		case math.IsInf(v.Float, 0) || math.IsNaN(v.Float):
 			special += v.Float
-		} else {
+		default:
 			fsum.Add(fsum, big.NewFloat(v.Float))
 		}
 		if c := v.Compare(best); !best.Valid || a.Kind == gpu.Min && c < 0 || a.Kind == gpu.Max && c > 0 {

@@ -9,10 +9,25 @@ import (
 	"github.com/gstream/gstream/operators"
 )
 
-// algorithm makes rows of partial aggregates of a stride, one for each key. It borrows the stride.
-// After gpu.ErrManyGroups or a refusal another algorithm may take the stride.
+// algorithm makes rows of partial aggregates of a stride, one for each key. It borrows the stride, and
+// the key of its rows, which only the algorithms with tables of blocks get. After gpu.ErrManyGroups,
+// gpu.ErrUnfit or a refusal another algorithm may take the stride.
 type algorithm interface {
-	aggregate(t operators.Task, s *gpu.Stride) (*gpu.Stride, error)
+	aggregate(t operators.Task, s *gpu.Stride, by key) (*gpu.Stride, error)
+}
+
+// key is one integer for the keys of each row of a stride.
+type key struct {
+	gpu.Column
+	domain
+	packed gpu.PackedKeys // nil: the column is the only key
+}
+
+// domain is what is known of the values of a key.
+type domain struct {
+	bytes    int
+	dense    bool   // values are in lo … lo + span
+	lo, span uint64 // of the integer type of the key
 }
 
 // named is an algorithm and the name by which Spec.Algorithm forces it.
@@ -74,8 +89,5 @@ func (o *hashGroupBy) algorithm(name string) algorithm { return o.named(name).ma
 
 // Why tables of blocks do not do.
 var (
-	errSeveralKeys = errors.New("several keys")
-	errKey         = errors.New("a key that is not a number of 4 or 8 bytes without nulls")
-	errAggregates  = errors.New("aggregates that need more than counts, and sums, minima and maxima of integers")
-	errNulls       = errors.New("values with nulls")
+	errAggregates = errors.New("minima and maxima of strings, booleans and 16-byte values")
 )

@@ -1,6 +1,7 @@
 package groupby
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -9,7 +10,6 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/gstream/gstream/gpu"
-	"github.com/gstream/gstream/operators"
 )
 
 // Choice is the algorithm for a stride and a reason in one line.
@@ -28,7 +28,9 @@ const (
 	fewRows = 1 << 17
 	// leastReduction is the rows a group of a stride for which its own groups are worth making:
 	// otherwise its rows go into the table of the lane, and their groups would once more.
-	leastReduction = 4
+	leastReduction = 64
+	// cachedGroups is the groups whose table in device memory stays in the second-level cache.
+	cachedGroups = 1 << 18
 	// unknownGroups is the groups for which rows are partitioned if nothing is known.
 	unknownGroups = 1 << 20
 	// passBits is the bits of a hash by which a GPU partitions in one pass.
@@ -48,28 +50,22 @@ func (s Spec) Plan(device gpu.Properties) Choice {
 	return o.decide(device, plannedStride, o.planned())
 }
 
-// planned returns why the rows of the input cannot be aggregated in tables of blocks, as far as
-// its schema says.
-func (o *hashGroupBy) planned() error {
-	s := &gpu.Stride{Cols: make([]gpu.Column, o.In.Len())}
-	for i, f := range o.In.Fields {
-		s.Cols[i].Type = f.Type
+// planned returns what the planner knows of the key.
+func (o *hashGroupBy) planned() domain {
+	d := domain{bytes: 8}
+	if len(o.Keys) == 1 {
+		d = domain{bytes: max(4, o.In.Fields[o.Keys[0]].Type.Width()), dense: o.Hint.Dense, lo: uint64(o.Hint.Lo), span: o.span()}
 	}
-	return o.fitsTables(s)
-}
-
-// choose returns the algorithm for a stride.
-func (o *hashGroupBy) choose(t operators.Task, s *gpu.Stride) Choice {
-	return o.decide(t.Device.Properties(), s.Rows, o.fitsTables(s))
+	return d
 }
 
 // expected returns how many groups a stride probably has; 0 is not known. The planner's estimate
 // comes first, then what strides had.
 func (o *hashGroupBy) expected() int { return int(o.expect.Load()) }
 
-// decide returns the algorithm for strides of some rows. unfit says why tables of blocks do not
-// do.
-func (o *hashGroupBy) decide(p gpu.Properties, rows int, unfit error) Choice {
+// decide returns the algorithm for strides of some rows with keys of a domain.
+func (o *hashGroupBy) decide(p gpu.Properties, rows int, keys domain) Choice {
+	unfit := o.fitsTables()
 	switch {
 	case len(o.Keys) == 0 && o.Algorithm != "":
 		return Choice{hgbG, "there is no key"}
@@ -92,49 +88,75 @@ func (o *hashGroupBy) decide(p gpu.Properties, rows int, unfit error) Choice {
 		groups = fmt.Sprintf("about %s groups", humanize.Comma(int64(expect)))
 	}
 	switch {
-	case o.fitsBlocks(p, expect):
+	case o.fitsBlocks(p, expect, keys):
 		return Choice{"hgb", groups + " fit tables of blocks"}
 	case rows < largeRows && expect > rows/leastReduction:
 		return Choice{hgbG, groups + " are many for the rows of a stride"}
+	case expect <= cachedGroups && !o.plainValues():
+		return Choice{hgbG, groups + " of values that are not plain integers"}
 	}
-	return Choice{"pgb-tr", fmt.Sprintf("%s in %s partitions", groups, humanize.Comma(1<<o.partitionBits(p, expect)))}
+	return Choice{"pgb-tr", fmt.Sprintf("%s in %s partitions", groups, humanize.Comma(1<<o.partitionBits(p, expect, keys.bytes)))}
 }
 
 // fitsBlocks reports whether some groups fit tables of blocks of all rows, two of which may share the groups:
-// all slots of dense keys, and half of the slots of others.
-func (o *hashGroupBy) fitsBlocks(p gpu.Properties, groups int) bool {
-	slots := 2 * o.blockSlots(p)
-	return groups <= slots/2 || o.Hint.Dense && o.span() < uint64(slots)
+// all slots of dense keys, and half of the slots of others. Values that are not plain integers take so many
+// words that the groups must have a table to themselves, with twice the room.
+func (o *hashGroupBy) fitsBlocks(p gpu.Properties, groups int, keys domain) bool {
+	slots := 2 * o.blockSlots(p, keys.bytes)
+	if !o.plainValues() {
+		slots /= 4
+	}
+	return groups <= slots/2 || keys.dense && keys.span < uint64(slots)
 }
 
-// blockSlots returns the slots of a table in the shared memory of a block.
-func (o *hashGroupBy) blockSlots(p gpu.Properties) int {
+// plainValues reports whether all values are integers of 4 or 8 bytes without nulls, by the schema.
+func (o *hashGroupBy) plainValues() bool {
+	return !slices.ContainsFunc(o.measured, func(m measure) bool {
+		if m.input < 0 {
+			return false
+		}
+		f := o.In.Fields[m.input]
+		w := f.Type.Width()
+		return f.Nullable || m.kind != gpu.Count && (f.Type.IsFloat() || w != 4 && w != 8)
+	})
+}
+
+// blockSlots returns the slots of a table in the shared memory of a block, for keys of some bytes.
+func (o *hashGroupBy) blockSlots(p gpu.Properties, slot int) int {
 	shared := p.Shared
 	if shared == 0 {
 		shared = 227 << 10
 	}
-	slot := 4
-	if len(o.Keys) == 1 {
-		slot = o.In.Fields[o.Keys[0]].Type.Width()
-	}
 	for _, m := range o.measured {
-		width := 4
-		if m.input >= 0 && m.kind != gpu.Count {
-			width = o.In.Fields[m.input].Type.Width()
-		}
-		if m.kind == gpu.Sum {
-			width += 4
-		}
-		slot += width
+		slot += 4 * o.words(m)
 	}
 	return (int(shared) - 2048) / slot
+}
+
+// words returns the words of 32 bits that a table of a block has of a measure. Values with nulls are
+// also counted.
+func (o *hashGroupBy) words(m measure) int {
+	if m.input < 0 || m.kind == gpu.Count {
+		return 1
+	}
+	f := o.In.Fields[m.input]
+	words := max(1, f.Type.Width()/4)
+	if m.kind == gpu.Sum {
+		if words++; f.Type.Wide || f.Type.IsFloat() {
+			words = 6
+		}
+	}
+	if f.Nullable && !slices.Contains(o.measured, measure{gpu.Count, m.input}) {
+		words++
+	}
+	return words
 }
 
 // partitionBits returns the bits of the hash by which rows of some groups are partitioned. A group is found
 // at once if those of a partition take three sixteenths of the slots of a table. The second pass is worth
 // it if they would take half. One more bit costs little then, and lets two blocks share a multiprocessor.
-func (o *hashGroupBy) partitionBits(p gpu.Properties, groups int) uint {
-	slots := o.blockSlots(p)
+func (o *hashGroupBy) partitionBits(p gpu.Properties, groups, bytes int) uint {
+	slots := o.blockSlots(p, bytes)
 	if groups>>passBits > slots/2 {
 		return uint(min(bits.Len(uint(groups-1)/uint(slots*3/8))+1, 16))
 	}
@@ -159,6 +181,10 @@ func (o *hashGroupBy) took(c Choice, groups int) {
 func (o *hashGroupBy) fallback(c Choice, rows int, err error) Choice {
 	if gpu.IsRefusal(err) {
 		return Choice{hgbG, c.Algorithm + " had too little memory"}
+	}
+	if errors.Is(err, gpu.ErrUnfit) {
+		o.unfit.Store(true)
+		return Choice{hgbG, "tables of blocks do not take " + err.Error()}
 	}
 	more := max(16*o.expected(), unknownGroups)
 	if o.Algorithm != "" && c.tablesOfAllRows() || more > rows/2 && !c.tablesOfAllRows() {

@@ -166,7 +166,9 @@ type hashGroupBy struct {
 	only   groups            // all groups, when there is one lane and it did not flush
 	chosen []Choice          // algorithms in the order in which strides took them, each once
 	expect atomic.Int64      // groups of a stride, see expected
+	unfit  atomic.Bool       // a stride had values that tables of blocks do not take
 	held   *spill.Partitions // otherwise rows of partial aggregates, of all lanes
+	reader *spill.Reader     // of the parts in order, for the only lane
 	few    []*gpu.Stride     // more of them, in strides of few rows that are not partitioned
 	groups int               // rows of few and held: at least the number of groups
 	shift  uint              // a part is 1<<shift partitions
@@ -404,7 +406,9 @@ type local struct {
 	task    operators.Task
 	table   *table        // of rows; nil if it has none
 	merged  *table        // of rows of partial aggregates; nil if it has none
-	whole   *gpu.Stride   // the first rows of partial aggregates, unless others came
+	waiting []*gpu.Stride // rows of partial aggregates, to be merged together
+	waits   int           // rows of waiting
+	packing gpu.Packing   // of the keys, if they are several or no integer; nil if there is none
 	pending []*gpu.Stride // strides of few rows, to be assigned together
 	rows    int           // rows of pending
 	bytes   int64         // bytes of pending
@@ -480,23 +484,44 @@ func (l *local) takePending() error {
 // aggregates, or in the table of the lane.
 func (l *local) take(s *gpu.Stride) error {
 	defer s.Release()
-	c := l.choose(l.task, s)
+	device := l.task.Device.Properties()
+	c := l.decide(device, s.Rows, l.planned())
+	var by key
+	if l.named(c.Algorithm).tables {
+		var err error
+		if by, err = l.key(s); err == nil {
+			defer by.release()
+			c = l.decide(device, s.Rows, by.domain)
+		} else if c, err = l.instead(c, s.Rows, err); err != nil {
+			return err
+		}
+	}
 	for c.Algorithm != hgbG {
-		out, err := l.algorithm(c.Algorithm).aggregate(l.task, s)
+		out, err := l.algorithm(c.Algorithm).aggregate(l.task, s, by)
 		if err == nil {
 			l.took(c, out.Rows)
 			return l.merge(out)
 		}
-		if !errors.Is(err, gpu.ErrManyGroups) && !gpu.IsRefusal(err) {
+		if c, err = l.instead(c, s.Rows, err); err != nil {
 			return err
 		}
-		c = l.fallback(c, s.Rows, err)
 	}
 	err := l.takeRows(s)
 	if groups := l.table.len(); groups > 0 {
 		l.took(c, groups)
 	}
 	return err
+}
+
+// instead returns the algorithm for a stride that another one could not take, or the error if none can.
+func (l *local) instead(c Choice, rows int, err error) (Choice, error) {
+	switch {
+	case gpu.IsRefusal(err):
+		l.unpack()
+	case !errors.Is(err, gpu.ErrManyGroups) && !errors.Is(err, gpu.ErrUnfit):
+		return c, err
+	}
+	return l.fallback(c, rows, err), nil
 }
 
 // takeRows aggregates the rows of a stride in the table of the lane, and flushes one that has become
@@ -534,13 +559,13 @@ func (l *local) takeRows(s *gpu.Stride) (err error) {
 	return nil
 }
 
-// merge takes rows of partial aggregates over, no two of one key. The first ones wait: if no
-// others come, they are the result.
+// merge takes rows of partial aggregates over, no two of one key. They wait for others, so that a stride
+// of few groups costs no more launches than its own. Those of a single stride are the result.
 func (l *local) merge(out *gpu.Stride) error {
-	if l.Algorithm == sgbStride && l.whole != nil && !l.full(l.whole.Rows+out.Rows) {
-		both, err := l.mergeSorted(l.task, l.whole, out)
+	if l.Algorithm == sgbStride && len(l.waiting) > 0 && !l.full(l.waits+out.Rows) {
+		both, err := l.mergeSorted(l.task, l.waiting[0], out)
 		if err == nil {
-			l.whole = both
+			l.waiting[0], l.waits = both, both.Rows
 			return nil
 		}
 		if !gpu.IsRefusal(err) {
@@ -548,22 +573,53 @@ func (l *local) merge(out *gpu.Stride) error {
 			return err
 		}
 	}
-	if l.task.Lanes > 1 || l.full(out.Rows) {
+	if l.task.Lanes > 1 || l.full(l.waits+out.Rows) {
 		return l.partitioned(out)
 	}
-	if l.whole == nil && l.merged == nil {
-		l.whole = out
+	l.waiting = append(l.waiting, out)
+	if l.waits += out.Rows; len(l.waiting) > 1 && l.waits > l.task.StrideRows/4 {
+		return l.mergeWaiting()
+	}
+	return nil
+}
+
+// mergeWaiting merges the rows of partial aggregates that wait.
+func (l *local) mergeWaiting() error {
+	if len(l.waiting) == 0 {
 		return nil
 	}
-	if l.whole != nil {
-		first := l.whole
-		l.whole = nil
-		if err := l.mergeInto(first); err != nil {
-			out.Release()
+	parts := make([]*gpu.Stride, len(l.waiting))
+	for i, s := range l.waiting {
+		parts[i] = s.Retain()
+	}
+	all, err := operators.ConcatStrides(l.task, l.hashGroupBy.partials, parts)
+	if gpu.IsRefusal(err) {
+		return l.partitionWaiting()
+	}
+	if err != nil {
+		return err
+	}
+	l.dropWaiting()
+	return l.mergeInto(all)
+}
+
+// partitionWaiting keeps the rows of partial aggregates that wait as flushed.
+func (l *local) partitionWaiting() error {
+	for len(l.waiting) > 0 {
+		out := l.waiting[0]
+		l.waiting, l.waits = l.waiting[1:], l.waits-out.Rows
+		if err := l.partitioned(out); err != nil {
 			return err
 		}
 	}
-	return l.mergeInto(out)
+	return nil
+}
+
+func (l *local) dropWaiting() {
+	for _, s := range l.waiting {
+		s.Release()
+	}
+	l.waiting, l.waits = nil, 0
 }
 
 // mergeInto merges rows of partial aggregates in the table for them. They are flushed if they find no
@@ -751,13 +807,10 @@ func (l *local) passRows(s *gpu.Stride) error {
 
 // flush turns the groups of both tables into rows of partial aggregates, and gives the tables back.
 func (l *local) flush() error {
-	if l.whole != nil {
-		out := l.whole
-		l.whole = nil
-		if err := l.partitioned(out); err != nil {
-			return err
-		}
+	if err := l.partitionWaiting(); err != nil {
+		return err
 	}
+	l.unpack()
 	for _, at := range []**table{&l.table, &l.merged} {
 		x := *at
 		if x.len() == 0 {
@@ -784,8 +837,15 @@ func (l *local) Combine(context.Context) error {
 		return err
 	}
 	o := l.hashGroupBy
-	if l.task.Lanes == 1 && l.flushed == 0 && l.handOver() {
-		return nil
+	if l.task.Lanes == 1 && l.flushed == 0 {
+		if len(l.waiting) > 1 || l.merged != nil {
+			if err := l.mergeWaiting(); err != nil {
+				return err
+			}
+		}
+		if l.flushed == 0 && l.handOver() {
+			return nil
+		}
 	}
 	if err := l.flush(); err != nil {
 		return err
@@ -801,11 +861,11 @@ func (l *local) Combine(context.Context) error {
 // handOver hands the groups of the lane over as the result if they are in one place.
 func (l *local) handOver() bool {
 	switch {
-	case l.whole != nil && l.table == nil:
-		l.only, l.whole = rows{l.whole, len(l.Keys)}, nil
-	case l.whole == nil && l.table == nil && l.merged != nil:
+	case len(l.waiting) == 1 && l.table == nil:
+		l.only, l.waiting = rows{l.waiting[0], len(l.Keys)}, nil
+	case len(l.waiting) == 0 && l.table == nil && l.merged != nil:
 		l.only, l.merged = l.merged, nil
-	case l.whole == nil && l.merged == nil && l.table != nil:
+	case len(l.waiting) == 0 && l.merged == nil && l.table != nil:
 		l.only, l.table = l.table, nil
 	default:
 		return false
@@ -846,16 +906,15 @@ func (l *local) Close() error {
 	for _, s := range l.few {
 		s.Release()
 	}
+	l.dropWaiting()
+	l.unpack()
 	l.pending, l.few = nil, nil
 	for _, x := range []*table{l.table, l.merged} {
 		if x != nil {
 			x.release()
 		}
 	}
-	if l.whole != nil {
-		l.whole.Release()
-	}
-	l.table, l.merged, l.whole = nil, nil, nil
+	l.table, l.merged = nil, nil
 	return nil
 }
 
@@ -961,7 +1020,7 @@ func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int) (_ 
 				return err
 			}
 		}
-		return o.held.Each(ctx, t.Queue, t.Lease, from, to, func(s *gpu.Stride, _ int) error { return add(s) })
+		return o.read(ctx, t, part, func(s *gpu.Stride, _ int) error { return add(s) })
 	}, func(s *gpu.Stride) error {
 		defer s.Release()
 		failed, err := merged.take(t, s)
@@ -973,6 +1032,22 @@ func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int) (_ 
 	}
 	o.held.Drop(from, to)
 	return merged, nil
+}
+
+// read calls take with the rows of a part. One lane merges the parts in order, so that the rows of
+// the next one are read meanwhile.
+func (o *hashGroupBy) read(ctx context.Context, t operators.Task, part int, take func(*gpu.Stride, int) error) error {
+	if t.Lanes > 1 {
+		return o.held.Each(ctx, t.Queue, t.Lease, part<<o.shift, (part+1)<<o.shift, take)
+	}
+	if part == 0 {
+		ranges := make([]spill.Range, o.n)
+		for i := range ranges {
+			ranges[i] = spill.Range{Partitions: o.held, From: i << o.shift, To: (i + 1) << o.shift}
+		}
+		o.reader = spill.NewReader(ctx, t.Lease, ranges)
+	}
+	return o.reader.Next(t.Queue, take)
 }
 
 // emit emits groups [from, to).
@@ -1058,5 +1133,6 @@ func (o *hashGroupBy) Close() error {
 		s.Release()
 	}
 	o.few = nil
+	o.reader.Close()
 	return o.held.Close()
 }

@@ -10,15 +10,18 @@ import (
 // are merged in the end.
 type hgb struct{ *hashGroupBy }
 
-func (a hgb) aggregate(t operators.Task, s *gpu.Stride) (*gpu.Stride, error) {
-	hint := a.Hint
-	hint.Groups = a.expected()
-	return a.inTables(t, gpu.Partitioned{Key: s.Cols[a.Keys[0]]}, s.Cols, hint)
+func (a hgb) aggregate(t operators.Task, s *gpu.Stride, by key) (*gpu.Stride, error) {
+	return a.inTables(t, by, gpu.Partitioned{Key: by.Column}, s.Cols, a.hint(by))
+}
+
+// hint returns the hint for tables of all rows.
+func (o *hashGroupBy) hint(by key) gpu.GroupHint {
+	return gpu.GroupHint{Groups: o.expected(), Dense: by.dense, Lo: int64(by.lo), Hi: int64(by.lo + by.span)}
 }
 
 // inTables aggregates rows by their key in the tables of blocks. values are columns by position in
 // the input.
-func (o *hashGroupBy) inTables(t operators.Task, rows gpu.Partitioned, values []gpu.Column, hint gpu.GroupHint) (*gpu.Stride, error) {
+func (o *hashGroupBy) inTables(t operators.Task, by key, rows gpu.Partitioned, values []gpu.Column, hint gpu.GroupHint) (*gpu.Stride, error) {
 	list, inputs := o.aggregates()
 	in := make([]gpu.Column, len(list))
 	for i, c := range inputs {
@@ -30,26 +33,72 @@ func (o *hashGroupBy) inTables(t operators.Task, rows gpu.Partitioned, values []
 	if err != nil {
 		return nil, err
 	}
-	return &gpu.Stride{Schema: o.partials, Rows: cols[0].Len, Cols: cols}, nil
+	out := &gpu.Stride{Schema: o.partials, Rows: cols[0].Len, Cols: cols}
+	if by.packed == nil {
+		return out, nil
+	}
+	keys, err := by.packed.Unpack(t.Queue, t.Lease, cols[0])
+	if err != nil {
+		out.Release()
+		return nil, err
+	}
+	cols[0].Release()
+	out.Cols = append(keys, cols[1:]...)
+	return out, nil
 }
 
-// fitsTables returns an error when the rows of a stride cannot be aggregated in tables of blocks.
-func (o *hashGroupBy) fitsTables(s *gpu.Stride) error {
-	if len(o.Keys) != 1 {
-		return errSeveralKeys
-	}
-	key := s.Cols[o.Keys[0]]
-	if !isBits(key) {
-		return errKey
-	}
-	list, inputs := o.aggregates()
-	for i, a := range list {
+// fitsTables returns an error when the aggregates cannot be made in tables of blocks.
+func (o *hashGroupBy) fitsTables() error {
+	list, _ := o.aggregates()
+	for _, a := range list {
 		if gpu.CanAggregate(a) != nil {
 			return errAggregates
 		}
-		if a.Kind != gpu.CountAll && (s.Cols[inputs[i]].Valid != nil || s.Cols[inputs[i]].Dict != nil) {
-			return errNulls
-		}
+	}
+	if o.unfit.Load() {
+		return gpu.ErrUnfit
 	}
 	return nil
+}
+
+// key returns the key of the rows of a stride: the only one if it is an integer of 4 or 8 bytes without nulls,
+// otherwise all of them packed. The caller releases it.
+func (l *local) key(s *gpu.Stride) (key, error) {
+	if len(l.Keys) == 1 && isBits(s.Cols[l.Keys[0]]) {
+		return key{Column: s.Cols[l.Keys[0]], domain: l.planned()}, nil
+	}
+	keys := operators.Pick(s.Cols, l.Keys)
+	if l.packing == nil {
+		types := make([]gpu.Type, len(keys))
+		for i, k := range keys {
+			types[i] = k.Type
+		}
+		p, err := l.task.Queue.NewPacking(l.task.Lease, types)
+		if err != nil {
+			return key{}, err
+		}
+		l.packing = p
+	}
+	packed, err := l.packing.Pack(l.task.Queue, l.task.Lease, keys, s.Rows)
+	if err != nil {
+		return key{}, err
+	}
+	k := key{Column: packed.Key(), packed: packed}
+	k.domain = domain{bytes: k.Type.Width(), dense: true, span: 1<<packed.Bits() - 1}
+	return k, nil
+}
+
+// release gives the memory of a packed key back.
+func (k key) release() {
+	if k.packed != nil {
+		k.packed.Release()
+	}
+}
+
+// unpack gives the memory of the packing back. It has all strings so far.
+func (l *local) unpack() {
+	if l.packing != nil {
+		l.packing.Release()
+		l.packing = nil
+	}
 }

@@ -10,8 +10,8 @@ import (
 // never hgbT, because hgb is as fast as memory is for few groups.
 type hgbT struct{ *hashGroupBy }
 
-func (a hgbT) aggregate(t operators.Task, s *gpu.Stride) (*gpu.Stride, error) {
-	hint := a.Hint
-	hint.Groups, hint.Private = a.expected(), true
-	return a.inTables(t, gpu.Partitioned{Key: s.Cols[a.Keys[0]]}, s.Cols, hint)
+func (a hgbT) aggregate(t operators.Task, s *gpu.Stride, by key) (*gpu.Stride, error) {
+	hint := a.hint(by)
+	hint.Private = true
+	return a.inTables(t, by, gpu.Partitioned{Key: by.Column}, s.Cols, hint)
 }

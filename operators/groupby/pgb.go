@@ -18,45 +18,62 @@ type pgb struct {
 	transform bool
 }
 
-func (a pgb) aggregate(t operators.Task, s *gpu.Stride) (*gpu.Stride, error) {
-	key := s.Cols[a.Keys[0]]
-	by := key
-	by.Type = unsigned(key.Type)
+func (a pgb) aggregate(t operators.Task, s *gpu.Stride, by key) (*gpu.Stride, error) {
+	hashed := by.Column
+	hashed.Type = unsigned(by.Type)
 	groups := a.expected()
 	if groups == 0 {
 		groups = min(s.Rows, unknownGroups)
 	}
-	bits := a.partitionBits(t.Device.Properties(), groups)
-	digit := gpu.Digit{Shift: uint(8*key.Type.Width()) - bits, Bits: bits, Factor: a.seed | 1}
-	var at []int // of the values
-	for _, m := range a.measured {
-		if m.input >= 0 && !slices.Contains(at, m.input) && m.input != a.Keys[0] {
-			at = append(at, m.input)
-		}
-	}
-	move := []gpu.Column{key}
+	bits := a.partitionBits(t.Device.Properties(), groups, by.bytes)
+	digit := gpu.Digit{Shift: uint(8*by.bytes) - bits, Bits: bits, Factor: a.seed | 1}
+	values := slices.Clone(s.Cols)
+	at := a.moving(values, by)
+	move := []gpu.Column{by.Column}
 	if a.transform {
-		move = append(move, operators.Pick(s.Cols, at)...)
+		move = append(move, operators.Pick(values, at)...)
 	} else {
-		move = append(move, gpu.RowNumbers(key.Len))
+		move = append(move, gpu.RowNumbers(by.Len))
 	}
-	moved, offsets, err := t.Queue.Partition(t.Lease, move, by, digit)
+	moved, offsets, err := t.Queue.Partition(t.Lease, move, hashed, digit)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { gpu.ReleaseColumns(append(moved, offsets)) }()
 	if !a.transform {
-		values, err := t.Queue.Gather(t.Lease, operators.Pick(s.Cols, at), moved[1], false)
+		gathered, err := t.Queue.Gather(t.Lease, operators.Pick(values, at), moved[1], false)
 		if err != nil {
 			return nil, err
 		}
 		moved[1].Release()
-		moved = append(moved[:1], values...)
+		moved = append(moved[:1], gathered...)
 	}
-	values := make([]gpu.Column, len(s.Cols))
-	values[a.Keys[0]] = moved[0]
+	if by.packed == nil {
+		values[a.Keys[0]] = moved[0]
+	}
 	for i, c := range at {
 		values[c] = moved[1+i]
 	}
-	return a.inTables(t, gpu.Partitioned{Key: moved[0], Offsets: offsets}, values, gpu.GroupHint{Groups: groups})
+	return a.inTables(t, by, gpu.Partitioned{Key: moved[0], Offsets: offsets}, values, gpu.GroupHint{Groups: groups})
+}
+
+// moving returns the positions of the columns that are partitioned with the key. Where values are only counted,
+// those are the bits that say which are null, and nothing if there are none.
+func (a pgb) moving(cols []gpu.Column, by key) (at []int) {
+	for _, counts := range []bool{false, true} {
+		for _, m := range a.measured {
+			if m.input < 0 || by.packed == nil && m.input == a.Keys[0] || slices.Contains(at, m.input) || (m.kind == gpu.Count) != counts {
+				continue
+			}
+			c := &cols[m.input]
+			switch {
+			case counts && c.Valid == nil:
+				continue
+			case counts:
+				*c = gpu.Column{Type: gpu.Of(gpu.Bool), Len: c.Len, Data: c.Valid, Valid: c.Valid}
+			}
+			at = append(at, m.input)
+		}
+	}
+	return at
 }

@@ -20,7 +20,7 @@ type sgb struct {
 	transform, encode bool
 }
 
-func (a sgb) aggregate(t operators.Task, s *gpu.Stride) (*gpu.Stride, error) {
+func (a sgb) aggregate(t operators.Task, s *gpu.Stride, _ key) (*gpu.Stride, error) {
 	switch key := s.Cols[a.Keys[0]]; {
 	case a.encode:
 		return a.encoded(t, s)

@@ -24,10 +24,11 @@ type external struct {
 	collected int64 // rows of all runs
 	emitted   int64 // rows of the ranges that are done
 
-	bounds *gpu.Stride // splitters, ascending
-	below  [][]int     // by run and splitter: pages of the run whose first row is less
-	done   []bool      // by range
-	passed int         // ranges that are done, with all before them
+	bounds *gpu.Stride   // splitters, ascending
+	below  [][]int       // by run and splitter: pages of the run whose first row is less
+	reader *spill.Reader // of the pages of all ranges in order, for the only lane
+	done   []bool        // by range
+	passed int           // ranges that are done, with all before them
 }
 
 // run is sorted rows in pages.
@@ -47,36 +48,43 @@ const (
 	// heldBudget is the share of the budget, one part in so many, that is free when lanes
 	// begin to make runs.
 	heldBudget = 2
-	// runBudget is the share of the budget that the runs of all lanes take while they are
-	// being sorted, and later the ranges.
-	runBudget = 8
+	// runBudget is the share of the budget that the rows of the runs of all lanes take at most,
+	// and later those of the ranges, and sortBudget what they take while they are being sorted.
+	runBudget  = 8
+	sortBudget = 4
+	// rowBytes is what sorting takes for a row beside the row: the number of its morsel, and
+	// keys and row ids twice.
+	rowBytes = 32
 	// runPages is the pages of a run. A range reads a page too much of each run.
 	runPages = 1 << 10
 )
 
-// runBytes returns the bytes of the rows of a run or of a range.
-func runBytes(t operators.Task) int64 {
-	return max(t.Lease.Limit()/int64(runBudget*t.Lanes), 1)
+// runBytes returns the bytes of the rows of a run or of a range, of rows that take some bytes.
+func runBytes(t operators.Task, rows, bytes int64) int64 {
+	limit := t.Lease.Limit() / int64(t.Lanes)
+	return max(min(limit/runBudget, int64(float64(limit/sortBudget)*float64(bytes)/float64(bytes+rows*rowBytes))), 1)
 }
 
 // makeRuns makes runs of held strides while these and others take too much of the budget, or
 // of all.
 func (o *sorter) makeRuns(t operators.Task, held *operators.Collected, all bool) error {
 	for held.Rows > 0 {
-		crowded := t.Spill != nil && t.Lease.Available() < t.Lease.Limit()/heldBudget && held.Bytes() >= runBytes(t)
+		bytes := held.Bytes()
+		run := runBytes(t, int64(held.Rows), bytes)
+		crowded := t.Spill != nil && t.Lease.Available() < t.Lease.Limit()/heldBudget && bytes >= run
 		if !all && !crowded && !t.Spill.Always() {
 			return nil
 		}
-		if err := o.makeRun(t, held); err != nil {
+		if err := o.makeRun(t, held, run); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// makeRun makes a run of the first strides.
-func (o *sorter) makeRun(t operators.Task, held *operators.Collected) error {
-	strides, numbers := held.First(runBytes(t))
+// makeRun makes a run of the first strides, of some bytes if there are as many.
+func (o *sorter) makeRun(t operators.Task, held *operators.Collected, bytes int64) error {
+	strides, numbers := held.First(bytes)
 	for i, s := range strides {
 		n, err := o.withNumber(t, s, numbers[i])
 		if err != nil {
@@ -166,14 +174,21 @@ func (o *sorter) plan(t operators.Task) error {
 	for _, r := range o.runs {
 		bytes += r.pages.Bytes(0, r.n)
 	}
-	// A range has as many pages as begin in it.
-	ranges := bytes/runBytes(t) + 1
+	begins, err := o.distinct(t, all, ids)
+	if err != nil {
+		return err
+	}
+	// A range has as many pages as begin in it. A splitter is the first of the rows that equal
+	// it, so that the pages before it begin with less.
+	ranges := bytes/runBytes(t, o.collected, bytes) + 1
 	step := max(1, len(order)/int(ranges))
 	var at []int32
 	counts := make([]int, len(o.runs))
 	o.below = make([][]int, len(o.runs))
+	last := 0
 	for i, id := range order {
-		if i > 0 && i%step == 0 {
+		if begins[i] && i-last >= step {
+			last = i
 			at = append(at, int32(i))
 			for r := range o.runs {
 				o.below[r] = append(o.below[r], counts[r])
@@ -184,6 +199,34 @@ func (o *sorter) plan(t operators.Task) error {
 	o.done = make([]bool, len(at)+1)
 	o.bounds, err = o.rowsAt(t, all, ids, at)
 	return err
+}
+
+// distinct reports of each row, in the order ids, whether it differs from the one before.
+func (o *sorter) distinct(t operators.Task, all *operators.Rows, ids gpu.Column) ([]bool, error) {
+	out := make([]bool, ids.Len)
+	if ids.Len == 0 {
+		return out, nil
+	}
+	by := []gpu.Column{all.Cols[o.In.Len()]}
+	for _, k := range o.Keys {
+		by = append(by, all.Cols[k.Column])
+	}
+	rows, err := t.Queue.Gather(t.Lease, by, ids, false)
+	if err != nil {
+		return nil, err
+	}
+	defer gpu.ReleaseColumns(rows)
+	numbers, firsts, err := t.Queue.Runs(t.Lease, rows)
+	if err != nil {
+		return nil, err
+	}
+	defer numbers.Release()
+	defer firsts.Release()
+	at, err := operators.Ints(t, firsts)
+	for _, i := range at {
+		out[i] = true
+	}
+	return out, err
 }
 
 // ranges returns the number of ranges.
@@ -244,9 +287,37 @@ func (o *sorter) emitRange(ctx context.Context, t operators.Task, i int, skip, l
 	return nil
 }
 
+// pagesOf returns the pages of a run that a range meets.
+func (o *external) pagesOf(i, r int) (begin, end int) {
+	end = o.runs[r].n
+	if i > 0 {
+		begin = max(o.below[r][i-1]-1, 0) // its end may be in the range
+	}
+	if i < o.bounds.Rows {
+		end = o.below[r][i]
+	}
+	return begin, end
+}
+
+// readAhead makes the reader of all ranges. One lane emits them in order, so that it reads a range
+// while it sorts the one before.
+func (o *external) readAhead(ctx context.Context, t operators.Task) {
+	var pages []spill.Range
+	for i := range o.ranges() {
+		for r, x := range o.runs {
+			begin, end := o.pagesOf(i, r)
+			pages = append(pages, spill.Range{Partitions: x.pages, From: begin, To: end})
+		}
+	}
+	o.reader = spill.NewReader(ctx, t.Lease, pages)
+}
+
 // readRange returns the rows of the pages that a range meets, their order, and where the range
 // is in it.
 func (o *sorter) readRange(ctx context.Context, t operators.Task, i int) (all *operators.Rows, ids gpu.Column, from, to int, err error) {
+	if t.Lanes == 1 && i == 0 {
+		o.readAhead(ctx, t)
+	}
 	// The splitters of the range come first, so that each is before the rows that equal it.
 	first, last := max(i-1, 0), min(i+1, o.bounds.Rows)
 	bounds, err := operators.SliceStride(t, o.bounds, first, last)
@@ -255,18 +326,18 @@ func (o *sorter) readRange(ctx context.Context, t operators.Task, i int) (all *o
 	}
 	strides := []*gpu.Stride{bounds}
 	for r, x := range o.runs {
-		begin, end := 0, x.n
-		if i > 0 {
-			begin = max(o.below[r][i-1]-1, 0) // its end may be in the range
-		}
-		if i < o.bounds.Rows {
-			end = o.below[r][i]
-		}
+		begin, end := o.pagesOf(i, r)
 		var pages []page
-		err := x.pages.Each(ctx, t.Queue, t.Lease, begin, end, func(s *gpu.Stride, first int) error {
+		take := func(s *gpu.Stride, first int) error {
 			pages = append(pages, page{s, first})
 			return nil
-		})
+		}
+		var err error
+		if o.reader != nil {
+			err = o.reader.Next(t.Queue, take)
+		} else {
+			err = x.pages.Each(ctx, t.Queue, t.Lease, begin, end, take)
+		}
 		slices.SortFunc(pages, func(a, b page) int { return cmp.Compare(a.first, b.first) })
 		for _, p := range pages {
 			strides = append(strides, p.stride)
@@ -342,6 +413,7 @@ func (o *external) pass(i int, rows int64) {
 
 // close gives everything back.
 func (o *external) close() (err error) {
+	o.reader.Close()
 	for _, r := range o.runs {
 		if r.firsts != nil {
 			r.firsts.Release()

@@ -7,23 +7,36 @@
 // Bytes, rows of w bytes: w read, and the groups written. In a table a row takes a look at
 // a key, and an atomic for each aggregate, on words of 32 bits: a sum has a low word, whose
 // carry goes into the next one where there is one.
-#include "common.cuh"
+#include "eval_int128.cuh"
+#include "order.cuh"
 
 constexpr u32 NOWHERE = ~0u; // no slot
 
 // How values are folded. The minimum is that of the bits, some of which are flipped.
 enum Fold : i32 { FOLD_COUNT, FOLD_SUM_I32, FOLD_SUM_U32, FOLD_SUM_I64, FOLD_SUM_U64, FOLD_MIN_32, FOLD_MIN_64 };
 
+// Values are of 4 bytes; or of 4 and 8; or of any width, loaded as words, with nulls. A value of
+// 16 bytes is two columns: its lower half, without a sign, and its upper one.
+enum Values { NARROW, WIDE, ANY };
+
+// Loads beside those of keys.cuh: a half of 16 bytes, and a half of a float as a number of
+// 128 bits in units of 2^(flip - 1075).
+enum { LOAD_HALF = LOAD_TEXT + 1, LOAD_F32_LOW, LOAD_F32_HIGH, LOAD_F64_LOW, LOAD_F64_HIGH };
+
 constexpr int AGGREGATE_COLUMNS = 16;
 
 struct AggregateColumn {
     u64 src;
-    u64 out;
+    u64 out;   // 0: the next column has the upper half
     u64 flip;
+    u64 valid;    // ANY: a bitmap; 0: no nulls
+    u64 outValid; // ANY: a bitmap of zeros; 0: no nulls
     i32 fold;
     u32 word; // its first word of 32 bits of a slot in shared memory
     u32 far;  // its first word of 64 bits of a slot in device memory
-    u32 pad;
+    i32 load; // ANY
+    u32 seen; // ANY: the column that counts its values
+    u32 upper; // ANY: the column before it has the lower half
 };
 
 struct AggregateState {
@@ -31,7 +44,8 @@ struct AggregateState {
     u32 items, tables; // slices, and the partitions that they are of
     u32 taken;         // partitions
     u32 full;          // a table had no room
-    u32 pad[2];
+    u32 failed;        // a sum has more than 128 bits
+    u32 pad;
 };
 
 // AggregateItem is a slice of a partition.
@@ -207,9 +221,47 @@ DEVICE void write_value(const AggregateColumn& x, u64 row, u64 lo, u64 hi) {
     }
 }
 
+// write_any writes the result of an aggregate of values of any width. A sum of 16-byte values is
+// that of their upper halves, and of what the lower ones carry.
+template <class T>
+__device__ __noinline__ void write_any(const AggregateArgs& a, T& t, u32 c, u32 slot, u64 row) {
+    const AggregateColumn& x = a.column[c];
+    if (!x.out) return;
+    u64 lo, hi;
+    if (x.outValid) {
+        t.value(a.column[x.seen], slot, lo, hi);
+        if (lo) atomicOr((u32*)x.outValid + (row >> 5), 1u << (row & 31));
+    }
+    t.value(x, slot, lo, hi);
+    if (x.fold == FOLD_MIN_64) {
+        const u64 w = unorder(x.load, lo ^ x.flip);
+        switch (x.load) {
+        case LOAD_I8:
+        case LOAD_U8: ((u8*)x.out)[row] = (u8)w; return;
+        case LOAD_I16:
+        case LOAD_U16: ((u16*)x.out)[row] = (u16)w; return;
+        case LOAD_I32:
+        case LOAD_U32:
+        case LOAD_F32: ((u32*)x.out)[row] = (u32)w; return;
+        default: ((u64*)x.out)[row] = w; return;
+        }
+    }
+    if (!x.upper) return write_value(x, row, lo, hi);
+    u64 low, carry;
+    t.value(a.column[c - 1], slot, low, carry);
+    const u64 sum = lo + carry;
+    hi += sum < lo;
+    if (x.load == LOAD_HALF) {
+        if (hi != (u64)((i64)sum >> 63)) atomicExch(&a.state->failed, 1u);
+        ((ulonglong2*)x.out)[row] = make_ulonglong2(low, sum);
+    } else {
+        ((double*)x.out)[row] = ldexp(to_double((i128)((u128)sum << 64 | low)), (int)x.flip - 1075);
+    }
+}
+
 // write_groups writes the groups of a table, or of slots [from, to) of it, in any order. The
 // block shares two counters.
-template <class K, class T>
+template <class K, Values V, class T>
 DEVICE void write_groups(const AggregateArgs& a, T& t, u32 from, u32 to, u32* counter, u64* base) {
     const u32 rounds = (to - from + blockDim.x - 1) / blockDim.x;
     if (threadIdx.x == 0) *counter = 0;
@@ -237,6 +289,10 @@ DEVICE void write_groups(const AggregateArgs& a, T& t, u32 from, u32 to, u32* co
         const u64 row = *base + at;
         ((K*)a.outKey)[row] = s == t.slots ? EMPTY<K> : t.keys[s];
         for (u32 c = 0; c < a.columns; c++) {
+            if (V == ANY) {
+                write_any(a, t, c, s, row);
+                continue;
+            }
             u64 lo, hi;
             t.value(a.column[c], s, lo, hi);
             write_value(a.column[c], row, lo, hi);
@@ -257,17 +313,66 @@ DEVICE void load_rows(V (&v)[ITEMS], u64 src, u32 row, u32 end, bool full) {
         if (row + 32 * i < end) v[i] = (V)__ldcs(p + 32 * i);
 }
 
-template <bool WIDE, class V, int ITEMS>
+// float_half is a half of a float in units of 2^(base - 1075). Its exponent is at least base.
+template <class T>
+DEVICE u64 float_half(T value, u64 base, bool upper) {
+    const u64 w = (u64)__double_as_longlong((double)value);
+    const u32 e = (u32)(w >> 52) & 0x7ff;
+    u64 m = w & ((1ull << 52) - 1);
+    if (e) m |= 1ull << 52;
+    u128 x = m ? (u128)m << (max(e, 1u) - (u32)base) : 0;
+    if (w >> 63) x = -x;
+    return (u64)(upper ? x >> 64 : x);
+}
+
+// any_word is the value of a row as a word.
+__device__ __noinline__ u64 any_word(const AggregateColumn& x, i64 row) {
+    const void* p = (const void*)x.src;
+    switch (x.load) {
+    case LOAD_HALF: return at<u64>(p, 2 * row);
+    case LOAD_F32_LOW: return float_half(at<float>(p, row), x.flip, false);
+    case LOAD_F32_HIGH: return float_half(at<float>(p, row), x.flip, true);
+    case LOAD_F64_LOW: return float_half(at<double>(p, row), x.flip, false);
+    case LOAD_F64_HIGH: return float_half(at<double>(p, row), x.flip, true);
+    default: return load_word(p, x.load, row);
+    }
+}
+
+// compared is a value as a minimum compares it.
+DEVICE u64 compared(const AggregateColumn& x, u64 w) { return x.fold == FOLD_MIN_64 ? order(x.load, w) : w; }
+
+DEVICE bool is_wide(const AggregateColumn& x) { return x.fold == FOLD_SUM_I64 || x.fold == FOLD_SUM_U64 || x.fold == FOLD_MIN_64; }
+
+template <Values VALUES, class V, int ITEMS>
 DEVICE void load_values(V (&v)[ITEMS], const AggregateColumn& x, u32 row, u32 end, bool full) {
     if (x.fold == FOLD_COUNT) return;
-    if (WIDE && (x.fold == FOLD_SUM_I64 || x.fold == FOLD_SUM_U64 || x.fold == FOLD_MIN_64))
+    if (VALUES == ANY) {
+        switch (x.load) {
+        case LOAD_I32: load_rows<i32>(v, x.src, row, end, full); break;
+        case LOAD_I64: load_rows<V>(v, x.src, row, end, full); break;
+        case LOAD_HALF:
+#pragma unroll
+            for (int i = 0; i < ITEMS; i++)
+                if (row + 32 * i < end) v[i] = at<u64>((const void*)x.src, 2 * ((i64)row + 32 * i));
+            break;
+        default:
+#pragma unroll
+            for (int i = 0; i < ITEMS; i++)
+                if (row + 32 * i < end) v[i] = any_word(x, row + 32 * i);
+        }
+        if (x.fold == FOLD_MIN_64)
+#pragma unroll
+            for (int i = 0; i < ITEMS; i++) v[i] = order(x.load, v[i]);
+        return;
+    }
+    if (VALUES == WIDE && is_wide(x))
         load_rows<V>(v, x.src, row, end, full);
     else
         load_rows<u32>(v, x.src, row, end, full);
 }
 
 // fold_values folds the values of rows into their cells. SURE says that every row has one.
-template <bool WIDE, bool SURE, class V, int ITEMS>
+template <Values VALUES, bool SURE, class V, int ITEMS>
 DEVICE void fold_values(const AggregateColumn& x, u32* words, u32 cells, const V (&v)[ITEMS], const u32 (&cell)[ITEMS]) {
     u32* w = words + x.word * cells;
     u32 before[ITEMS];
@@ -311,7 +416,7 @@ DEVICE void fold_values(const AggregateColumn& x, u32* words, u32 cells, const V
         }
         return;
     }
-    if (!WIDE) return;
+    if (VALUES == NARROW) return;
     if (x.fold == FOLD_MIN_64) {
         u64* wide = (u64*)w;
 #pragma unroll
@@ -354,14 +459,17 @@ template <class A, class B> struct Pick<false, A, B> { typedef B type; };
 constexpr u32 MOST_TRIES = 64;
 
 // far_row folds a row in a table in device memory, unless that has no room.
-template <class K, bool WIDE>
+template <class K, Values VALUES>
 __device__ __noinline__ bool far_row(const AggregateArgs& a, FarTable<K>& far, u32 row) {
     const u32 slot = far.find(a, ((const K*)a.key)[row]);
     if (slot == NOWHERE) return false;
     for (u32 c = 0; c < a.columns; c++) {
         const AggregateColumn& x = a.column[c];
         u64 lo, hi, v = 0;
-        if (WIDE && (x.fold == FOLD_SUM_I64 || x.fold == FOLD_SUM_U64 || x.fold == FOLD_MIN_64))
+        if (VALUES == ANY && !bit((const u32*)x.valid, row)) continue;
+        if (VALUES == ANY && x.fold != FOLD_COUNT)
+            v = compared(x, any_word(x, row));
+        else if (VALUES == WIDE && is_wide(x))
             v = ((const u64*)x.src)[row];
         else if (x.fold != FOLD_COUNT)
             v = ((const u32*)x.src)[row];
@@ -377,9 +485,9 @@ enum Slots { OF_PARTITION, OF_ALL, OF_DENSE };
 
 // A tile is the rows that a block takes at a time: each warp 32 × ITEMS that follow each other. WAYS
 // says that other blocks read the same rows, each for some of the keys.
-template <class K, bool WIDE, int ITEMS, Slots SLOTS, bool WAYS>
+template <class K, Values VALUES, int ITEMS, Slots SLOTS, bool WAYS>
 struct Tiles {
-    typedef typename Pick<WIDE, u64, u32>::type V;
+    typedef typename Pick<VALUES == NARROW, u32, u64>::type V;
     const AggregateArgs& a;
     Table<K>& t;
     FarTable<K>* far; // of rows that find no room; null OF_PARTITION
@@ -409,7 +517,7 @@ struct Tiles {
     __device__ __forceinline__ bool take(u32 at, u32 row) {
         constexpr bool SURE = FULL && !WAYS;
         V v[ITEMS];
-        if (a.columns) load_values<WIDE>(v, a.column[0], row, end, FULL);
+        if (a.columns) load_values<VALUES>(v, a.column[0], row, end, FULL);
         u32 cell[ITEMS], lost = 0; // rows whose slot was not found so far, as bits
 #pragma unroll
         for (int i = 0; i < ITEMS; i++) {
@@ -438,10 +546,17 @@ struct Tiles {
         for (u32 c = 0; c < a.columns; c++) {
             V next[ITEMS];
             if (c + 1 < a.columns)
-                load_values<WIDE>(next, a.column[c + 1], row, end, FULL);
+                load_values<VALUES>(next, a.column[c + 1], row, end, FULL);
             else if (FULL)
                 load_rows<K>(k, a.key, row + tile, end, end - at >= 2 * tile);
-            fold_values<WIDE, SURE>(a.column[c], t.words, t.cells, v, cell);
+            if (VALUES == ANY && a.column[c].valid) {
+                u32 some[ITEMS]; // the rows whose value is not null
+#pragma unroll
+                for (int i = 0; i < ITEMS; i++) some[i] = cell[i] != NOWHERE && bit((const u32*)a.column[c].valid, row + 32 * i) ? cell[i] : NOWHERE;
+                fold_values<VALUES, false>(a.column[c], t.words, t.cells, v, some);
+            } else {
+                fold_values<VALUES, SURE>(a.column[c], t.words, t.cells, v, cell);
+            }
 #pragma unroll
             for (int i = 0; i < ITEMS; i++) v[i] = next[i];
         }
@@ -471,7 +586,7 @@ struct Tiles {
                 slot = t.slots + 1;
                 if (SLOTS == OF_PARTITION) return false;
                 const u32 sum = atomicAdd(left, 1u);
-                good = far_row<K, WIDE>(a, *far, row + 32 * r) && !(sum > 4096 && sum > (at - begin + tile) / 4) && good;
+                good = far_row<K, VALUES>(a, *far, row + 32 * r) && !(sum > 4096 && sum > (at - begin + tile) / 4) && good;
             }
 #pragma unroll
             for (int i = 0; i < ITEMS; i++)
@@ -484,10 +599,10 @@ struct Tiles {
 // aggregate_rows folds rows [begin, end) into the table of the block. It leaves rows without room to
 // a table in device memory, if there is one. It returns false, in some warps, if there is no room,
 // or if more than a quarter of the rows had none in the first table; left counts these.
-template <class K, bool WIDE, int ITEMS, Slots SLOTS, bool WAYS>
+template <class K, Values VALUES, int ITEMS, Slots SLOTS, bool WAYS>
 DEVICE bool aggregate_rows(const AggregateArgs& a, Table<K>& t, u32 begin, u32 end, u32 way, FarTable<K>* far, u32* left) {
     const u32 tile = blockDim.x * ITEMS;
-    Tiles<K, WIDE, ITEMS, SLOTS, WAYS> s = {a, t, far, left, way, begin, end, tile, threadIdx.x & (t.copies - 1)};
+    Tiles<K, VALUES, ITEMS, SLOTS, WAYS> s = {a, t, far, left, way, begin, end, tile, threadIdx.x & (t.copies - 1)};
     u32 at = begin, row = begin + warp_id() * (32 * ITEMS) + lane_id();
     load_rows<K>(s.k, a.key, row, end, begin + tile <= end);
     for (; end - at >= tile; at += tile, row += tile)
@@ -497,7 +612,7 @@ DEVICE bool aggregate_rows(const AggregateArgs& a, Table<K>& t, u32 begin, u32 e
 
 // aggregate_partitions aggregates partitions of at most `slice` rows. It makes slices of the
 // others, and of those whose groups had no room.
-template <class K, bool WIDE, int ITEMS>
+template <class K, Values VALUES, int ITEMS>
 DEVICE void aggregate_partitions(const AggregateArgs& a, u32* memory) {
     __shared__ u32 shared_partition, counter;
     __shared__ u64 base;
@@ -512,10 +627,10 @@ DEVICE void aggregate_partitions(const AggregateArgs& a, u32* memory) {
         if (!late) {
             t.clear(a);
             __syncthreads();
-            late = __syncthreads_or(!aggregate_rows<K, WIDE, ITEMS, OF_PARTITION, false>(a, t, from, to, 0, nullptr, nullptr));
+            late = __syncthreads_or(!aggregate_rows<K, VALUES, ITEMS, OF_PARTITION, false>(a, t, from, to, 0, nullptr, nullptr));
         }
         if (!late) {
-            write_groups<K>(a, t, 0, t.slots + 1, &counter, &base);
+            write_groups<K, VALUES>(a, t, 0, t.slots + 1, &counter, &base);
         } else {
             const u32 slices = (to - from + a.slice - 1) / a.slice;
             if (threadIdx.x == 0) {
@@ -550,7 +665,7 @@ DEVICE bool merge_far(const AggregateArgs& a, Table<K>& t, FarTable<K>& far) {
 
 // aggregate_slices aggregates slices: each block a range of them, one after the other. Those of a
 // partition follow each other, so a block merges its table when the next one comes.
-template <class K, bool WIDE, int ITEMS, Slots SLOTS>
+template <class K, Values VALUES, int ITEMS, Slots SLOTS>
 DEVICE void aggregate_slices(const AggregateArgs& a, u32* memory) {
     __shared__ u32 left;
     Table<K> t(a, memory);
@@ -573,8 +688,8 @@ DEVICE void aggregate_slices(const AggregateArgs& a, u32* memory) {
         if (threadIdx.x == 0) left = 0;
         __syncthreads();
         FarTable<K> far(a, table);
-        const bool fine = a.ways == 1 ? aggregate_rows<K, WIDE, ITEMS, SLOTS, false>(a, t, item.from, item.to, way, &far, &left)
-                                      : aggregate_rows<K, WIDE, ITEMS, SLOTS, true>(a, t, item.from, item.to, way, &far, &left);
+        const bool fine = a.ways == 1 ? aggregate_rows<K, VALUES, ITEMS, SLOTS, false>(a, t, item.from, item.to, way, &far, &left)
+                                      : aggregate_rows<K, VALUES, ITEMS, SLOTS, true>(a, t, item.from, item.to, way, &far, &left);
         good = fine && good;
         if (__syncthreads_or(!good)) {
             if (threadIdx.x == 0) atomicExch(&a.state->full, 1u);
@@ -587,34 +702,63 @@ DEVICE void aggregate_slices(const AggregateArgs& a, u32* memory) {
 }
 
 // aggregate_far writes the groups of the tables in device memory: some slots of one a block.
-template <class K>
+template <class K, Values VALUES>
 DEVICE void aggregate_far(const AggregateArgs& a) {
     __shared__ u32 counter;
     __shared__ u64 base;
     const u32 each = 8 * blockDim.x, parts = a.farSlots / each + 1;
     FarTable<K> t(a, blockIdx.x / parts);
     const u32 from = blockIdx.x % parts * each;
-    write_groups<K>(a, t, from, min(from + each, a.farSlots + 1), &counter, &base);
+    write_groups<K, VALUES>(a, t, from, min(from + each, a.farSlots + 1), &counter, &base);
 }
 
-// aggregate_KIND_kK_wW: keys of K bytes; values of 4 bytes, or, if W is 0, of 4 and 8 bytes. Rows a
+// aggregate_KIND_kK_V: keys of K bytes; values w4 of 4 bytes, w0 of 4 and 8 bytes, or any. Rows a
 // thread as measured.
-#define AGGREGATE(k, K, w, WIDE, items) \
-    KERNEL_BOUNDS(aggregate_partitions_##k##_##w, AggregateArgs, 1024, 1) { \
+#define AGGREGATE(k, K, v, VALUES, items) \
+    KERNEL_BOUNDS(aggregate_partitions_##k##_##v, AggregateArgs, 1024, 1) { \
         SHARED(u32, shared); \
-        aggregate_partitions<K, WIDE, items>(a, shared); \
+        aggregate_partitions<K, VALUES, items>(a, shared); \
     } \
-    KERNEL_BOUNDS(aggregate_slices_##k##_##w, AggregateArgs, 1024, 1) { \
+    KERNEL_BOUNDS(aggregate_slices_##k##_##v, AggregateArgs, 1024, 1) { \
         SHARED(u32, shared); \
-        aggregate_slices<K, WIDE, items, OF_ALL>(a, shared); \
+        aggregate_slices<K, VALUES, items, OF_ALL>(a, shared); \
     } \
-    KERNEL_BOUNDS(aggregate_dense_##k##_##w, AggregateArgs, 1024, 1) { \
+    KERNEL_BOUNDS(aggregate_dense_##k##_##v, AggregateArgs, 1024, 1) { \
         SHARED(u32, shared); \
-        aggregate_slices<K, WIDE, items, OF_DENSE>(a, shared); \
+        aggregate_slices<K, VALUES, items, OF_DENSE>(a, shared); \
+    } \
+    KERNEL(aggregate_far_##k##_##v, AggregateArgs) { aggregate_far<K, VALUES>(a); }
+AGGREGATE(k4, u32, w4, NARROW, 6)
+AGGREGATE(k4, u32, w0, WIDE, 4)
+AGGREGATE(k4, u32, any, ANY, 2)
+AGGREGATE(k8, u64, w4, NARROW, 4)
+AGGREGATE(k8, u64, w0, WIDE, 4)
+AGGREGATE(k8, u64, any, ANY, 2)
+
+// The exponents of floats: the least and the greatest of those that are finite and not 0.
+struct FloatRangeArgs {
+    u64 src, valid;
+    u32* range; // least, greatest; starts as ~0, 0. An infinite one or no number is the greatest
+    i64 n;
+    i32 load;
+};
+
+KERNEL(float_range, FloatRangeArgs) {
+    u32 lo = ~0u, hi = 0;
+    for (i64 r = global_thread(); r < a.n; r += grid_threads()) {
+        if (!bit((const u32*)a.valid, r)) continue;
+        const double v = a.load == LOAD_F32 ? (double)((const float*)a.src)[r] : ((const double*)a.src)[r];
+        if (v == 0) continue;
+        const u32 e = max((u32)((u64)__double_as_longlong(v) >> 52) & 0x7ff, 1u);
+        lo = min(lo, e);
+        hi = max(hi, e);
     }
-AGGREGATE(k4, u32, w4, false, 6)
-AGGREGATE(k4, u32, w0, true, 4)
-AGGREGATE(k8, u64, w4, false, 4)
-AGGREGATE(k8, u64, w0, true, 4)
-KERNEL(aggregate_far_k4, AggregateArgs) { aggregate_far<u32>(a); }
-KERNEL(aggregate_far_k8, AggregateArgs) { aggregate_far<u64>(a); }
+    for (int d = 16; d; d >>= 1) {
+        lo = min(lo, __shfl_xor_sync(ALL, lo, d));
+        hi = max(hi, __shfl_xor_sync(ALL, hi, d));
+    }
+    if (lane_id() == 0 && hi) {
+        atomicMin(&a.range[0], lo);
+        atomicMax(&a.range[1], hi);
+    }
+}

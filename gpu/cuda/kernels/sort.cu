@@ -97,22 +97,105 @@ struct SortPackArgs {
     i32 lowBits;     // 0: low is not wanted
 };
 
+// packed is the parts of a row side by side.
+DEVICE u64 packed(const SortPart* parts, i32 count, i64 r) {
+    u64 word = 0;
+    for (i32 k = 0; k < count; k++) {
+        const SortPart& p = parts[k];
+        bool valid = bit((const u32*)p.valid, r);
+        u64 v = 0;
+        if (p.kind == SORT_NULLS)
+            v = valid == (p.descending != 0);
+        else if (valid)
+            v = p.descending ? p.base - ordered(p, r) : ordered(p, r) - p.base;
+        word = p.bits == 64 ? v : word << p.bits | v;
+    }
+    return word;
+}
+
 KERNEL_BOUNDS(sort_pack, SortPackArgs, 256, 1) {
     for (i64 i = global_thread(); i < a.n; i += grid_threads()) {
-        i64 r = a.rows ? a.rows[i] : i;
-        u64 word = 0;
-        for (i32 k = 0; k < a.parts; k++) {
-            const SortPart& p = a.part[k];
-            bool valid = bit((const u32*)p.valid, r);
-            u64 v = 0;
-            if (p.kind == SORT_NULLS)
-                v = valid == (p.descending != 0);
-            else if (valid)
-                v = p.descending ? p.base - ordered(p, r) : ordered(p, r) - p.base;
-            word = p.bits == 64 ? v : word << p.bits | v;
-        }
+        const u64 word = packed(a.part, a.parts, a.rows ? a.rows[i] : i);
         if (a.lowBits) a.low[i] = (u32)(word & ((1ull << a.lowBits) - 1));
         a.high[i] = (u32)(word >> a.lowBits);
+    }
+}
+
+struct PackWordsArgs {
+    SortPart part[SORT_PARTS];
+    u64 out; // words of 4 bytes, or of 8 if wide
+    i64 n;
+    i32 parts;
+    i32 wide;
+};
+
+KERNEL_BOUNDS(pack_words, PackWordsArgs, 256, 1) {
+    for (i64 i = global_thread(); i < a.n; i += grid_threads()) {
+        const u64 word = packed(a.part, a.parts, i);
+        if (a.wide)
+            ((u64*)a.out)[i] = word;
+        else
+            ((u32*)a.out)[i] = (u32)word;
+    }
+}
+
+struct UnpackWordsArgs {
+    u64 words;
+    u64 out;   // of a half of 16 bytes, the values that it is a half of
+    u64 valid; // 0: no nulls
+    u64 base;
+    i64 n;
+    i32 wide;
+    i32 kind;
+    i32 shift; // of the part in a word
+    i32 bits;
+    i32 nulls; // the bit that says null
+    i32 pad;
+};
+
+// unordered is the bits of the value with an integer of ordered.
+DEVICE u64 unordered(i32 kind, u64 v) {
+    constexpr u64 sign = 1ull << 63;
+    switch (kind) {
+    case SORT_I8:
+    case SORT_I16:
+    case SORT_I32:
+    case SORT_I64:
+    case SORT_HIGH: return v ^ sign;
+    case SORT_F32: return v >> 31 & 1 ? v & 0x7fffffff : ~v;
+    case SORT_F64: return v & sign ? v ^ sign : ~v;
+    }
+    return v;
+}
+
+// unpack_words takes a part out of words. The grid has whole words of 32 rows.
+KERNEL(unpack_words, UnpackWordsArgs) {
+    const i64 i = global_thread();
+    const u64 word = i >= a.n ? 0 : a.wide ? ((const u64*)a.words)[i] : ((const u32*)a.words)[i];
+    if (a.valid) {
+        const u32 valid = __ballot_sync(ALL, i < a.n && !(word >> a.nulls & 1));
+        if (lane_id() == 0 && i < a.n) ((u32*)a.valid)[i >> 5] = valid;
+    }
+    const u64 mask = a.bits == 64 ? ~0ull : (1ull << a.bits) - 1;
+    const u64 v = unordered(a.kind, a.bits ? (word >> a.shift & mask) + a.base : a.base);
+    if (a.kind == SORT_BITS) {
+        const u32 bits = __ballot_sync(ALL, i < a.n && v);
+        if (lane_id() == 0 && i < a.n) ((u32*)a.out)[i >> 5] = bits;
+        return;
+    }
+    if (i >= a.n) return;
+    switch (a.kind) {
+    case SORT_I8:
+    case SORT_U8: ((u8*)a.out)[i] = (u8)v; break;
+    case SORT_I16:
+    case SORT_U16: ((u16*)a.out)[i] = (u16)v; break;
+    case SORT_I32:
+    case SORT_U32:
+    case SORT_F32:
+    case SORT_CODES: ((u32*)a.out)[i] = (u32)v; break;
+    case SORT_HIGH: ((u64*)a.out)[2 * i + 1] = v; break;
+    case SORT_LOW: ((u64*)a.out)[2 * i] = v; break;
+    default: ((u64*)a.out)[i] = v;
     }
 }
 
