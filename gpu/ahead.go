@@ -6,7 +6,7 @@ import (
 )
 
 // aheadDepth is the number of strides that are copied to the device before their turn.
-const aheadDepth = 2
+const aheadDepth = 4
 
 // Ahead copies strides to a device with memory of its own before their turn, so that the
 // link is busy while kernels run. It reads and copies on a goroutine of its own.

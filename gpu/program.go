@@ -22,7 +22,7 @@ type Instr struct {
 	// rows where the mask is false or null an error is ignored and the result is null.
 	// CASE is lazy because of it.
 	Mask int
-	// Value is the operand of OpConst and the pattern of OpLike and OpILike.
+	// Value is the operand of OpConst and the pattern of OpLike, OpILike and OpRegexp….
 	Value Scalar
 	// Set holds the operands of OpIn and OpStep. They are not null and have the type of
 	// the argument.
@@ -31,6 +31,11 @@ type Instr struct {
 	N int
 	// Text is the source text of the expression, for errors.
 	Text string
+}
+
+// Tries reports whether a row without a result is null instead of an error.
+func (in *Instr) Tries() bool {
+	return (in.Op == OpCast || in.Op == OpParseTime) && in.N == 1
 }
 
 // Op is an operation of a Program. Unless an operation says otherwise:
@@ -134,6 +139,11 @@ const (
 	OpChr       // the String of one code point, an Int64
 	OpCodePoint // the first code point as an Int32, N for an empty string
 	OpDigest    // the hexadecimal Digest N of a String or Binary
+	// Regular expressions. Value is the pattern, the low byte of N its regex.Options, which
+	// package regex compiles; what is above them is K.
+	OpRegexp        // whether the pattern matches
+	OpRegexpExtract // group K of the first match, "" without one
+	OpRegexpReplace // (s, replacement): the first match replaced, or all if K is 1; see regex.Search.Replace
 
 	// Bits of integers; arguments and result have one type, but OpBitCount gives an Int8. A
 	// shift by less than 0 or by the bits of the type or more gives 0 to the right. To the
@@ -149,6 +159,9 @@ const (
 	OpAtan2 // floats
 	// OpMakeDate is the Date of a year, month and day, which are Int64.
 	OpMakeDate
+	// OpParseTime reads a Timestamp from a String in the format in Value; see
+	// ParseTimeFormat. With N = 1 the result is null where the text has another form.
+	OpParseTime
 	// OpStep is a step function of an Int64. Set has the N values at which it steps,
 	// ascending, and then its N + 1 results, the first for arguments below all of them.
 	OpStep

@@ -12,24 +12,27 @@ import (
 // The job file and its parts, from package job. They are here too, so that a program
 // needs only one package to build, plan and run a job.
 type (
-	Job         = job.Job
-	Var         = job.Var
-	Memory      = job.Memory
-	Source      = job.Source
-	Step        = job.Step
-	Join        = job.Join
-	Group       = job.Group
-	Limit       = job.Limit
-	Output      = job.Output
-	Path        = job.Path
-	Paths       = job.Paths
-	Size        = job.Size
-	Column      = job.Column
-	Columns     = job.Columns
-	Place       = job.Place
-	Diagnostic  = job.Diagnostic
-	Diagnostics = job.Diagnostics
-	LoadOptions = job.LoadOptions
+	Job          = job.Job
+	Var          = job.Var
+	Memory       = job.Memory
+	Source       = job.Source
+	Schema       = job.Schema
+	Partitions   = job.Partitions
+	SchemaColumn = job.SchemaColumn
+	Step         = job.Step
+	Join         = job.Join
+	Group        = job.Group
+	Limit        = job.Limit
+	Output       = job.Output
+	Path         = job.Path
+	Paths        = job.Paths
+	Size         = job.Size
+	Column       = job.Column
+	Columns      = job.Columns
+	Place        = job.Place
+	Diagnostic   = job.Diagnostic
+	Diagnostics  = job.Diagnostics
+	LoadOptions  = job.LoadOptions
 )
 
 // ErrJob is the sentinel behind every error that the job itself causes: its

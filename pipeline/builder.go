@@ -36,6 +36,9 @@ func (b *Builder) Read(name string, paths ...string) *Builder {
 	return b.source(name, s)
 }
 
+// ReadWith adds the source that the options describe, as one with a schema.
+func (b *Builder) ReadWith(name string, s Source) *Builder { return b.source(name, s) }
+
 // ReadTable adds a source that the caller provides, for example an ArrowTable. The plan
 // closes it.
 func (b *Builder) ReadTable(name string, t source.Table) *Builder {

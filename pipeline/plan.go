@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/pipeline/internal/logical"
 	"github.com/gstream/gstream/pipeline/internal/physical"
 	"github.com/gstream/gstream/pipeline/internal/runner"
@@ -26,6 +27,15 @@ type Plan struct {
 	tables map[string]source.Table
 	stages *physical.Plan
 	output Target
+	// partial are the tables of sources with partition columns, of which only the first file
+	// is open until the query tells which ones it needs.
+	partial map[string]*partialTable
+}
+
+// partialTable is a table whose files are listed, and not all open.
+type partialTable struct {
+	files *sourceparquet.Listing
+	opt   sourceparquet.OpenOptions
 }
 
 // NewPlan opens the sources of a job, checks everything that can be checked without
@@ -40,7 +50,7 @@ func newPlan(j *Job, own map[string]source.Table, target Target) (*Plan, error) 
 
 // newPlanOf is newPlan for a preview if there is one.
 func newPlanOf(j *Job, own map[string]source.Table, target Target, preview *Preview) (_ *Plan, err error) {
-	p := &Plan{job: j, tables: map[string]source.Table{}, output: target}
+	p := &Plan{job: j, tables: map[string]source.Table{}, output: target, partial: map[string]*partialTable{}}
 	defer func() {
 		if err != nil {
 			p.Close()
@@ -54,6 +64,19 @@ func newPlanOf(j *Job, own map[string]source.Table, target Target, preview *Prev
 	faults = append(faults, p.open(own)...)
 	query := logical.Query{Sources: slices.Sorted(maps.Keys(j.Sources)), Steps: j.Steps, Text: j}
 	last, unbound := logical.Bind(query, p.tables)
+	if len(p.partial) > 0 {
+		root := last
+		switch {
+		case len(faults)+len(unbound) > 0:
+			root = nil
+		case preview != nil:
+			if root, err = preview.rowsOf(query, last); err != nil {
+				root = nil
+			}
+		}
+		faults = append(faults, p.openWanted(root)...)
+		last, unbound = logical.Bind(query, p.tables)
+	}
 	if faults = append(faults, unbound...); len(faults) > 0 {
 		slices.SortStableFunc(faults, func(a, b *Diagnostic) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
 		return nil, faults
@@ -97,14 +120,86 @@ func (p *Plan) open(own map[string]source.Table) (faults Diagnostics) {
 		if p.job.Elsewhere(name) {
 			continue // Check has reported it
 		}
-		t, err := sourceparquet.Open(paths, sourceparquet.OpenOptions{})
+		opt := sourceparquet.OpenOptions{Strict: s.Schema.Strict, NoPartitions: s.Partitions.None}
+		schema, wrong := p.fieldsOf(name, "schema", s.Schema.Columns)
+		partitions, alsoWrong := p.fieldsOf(name, "partitions", s.Partitions.Types)
+		if wrong = append(wrong, alsoWrong...); len(wrong) > 0 {
+			faults = append(faults, wrong...)
+			continue
+		}
+		if opt.Partitions = partitions; schema != nil {
+			opt.Schema = &gpu.Schema{Fields: schema}
+		}
+		files, err := sourceparquet.List(paths, opt)
 		if err != nil {
-			faults = append(faults, &Diagnostic{File: p.job.File(), Place: p.job.Place("sources." + name), Step: name, Msg: err.Error(), Err: err})
+			faults = append(faults, p.sourceFault(name, err))
+			continue
+		}
+		first := func(i int) bool { return i == 0 }
+		if len(files.Partitions) > 0 && len(files.Paths) > 1 {
+			p.partial[name] = &partialTable{files, opt}
+		} else {
+			first = nil
+		}
+		t, err := files.Open(first, opt)
+		if err != nil {
+			faults = append(faults, p.sourceFault(name, err))
+			delete(p.partial, name)
 			continue
 		}
 		p.tables[name] = t
 	}
 	return faults
+}
+
+func (p *Plan) sourceFault(name string, err error) *Diagnostic {
+	return &Diagnostic{File: p.job.File(), Place: p.job.Place("sources." + name), Step: name, Msg: err.Error(), Err: err}
+}
+
+// openWanted opens the files that a bound query needs of the tables that are not open as a
+// whole; all of them if root is nil.
+func (p *Plan) openWanted(root logical.Node) (faults Diagnostics) {
+	for _, name := range slices.Sorted(maps.Keys(p.partial)) {
+		part := p.partial[name]
+		var keep func(int) bool
+		if root != nil {
+			values := map[string][]gpu.Scalar{}
+			for _, c := range part.files.Partitions {
+				values[c.Field.Name] = c.Values
+				for _, f := range p.tables[name].Schema().Fields {
+					if strings.EqualFold(f.Name, c.Field.Name) {
+						values[f.Name] = c.Values // the file's spelling of its name
+					}
+				}
+			}
+			wanted := logical.Wanted(root, p.tables[name], len(part.files.Paths), values)
+			keep = func(i int) bool { return wanted[i] }
+		}
+		t, err := part.files.Open(keep, part.opt)
+		if err != nil {
+			faults = append(faults, p.sourceFault(name, err))
+			continue
+		}
+		p.tables[name] = t
+	}
+	return faults
+}
+
+// fieldsOf returns columns that the job gives a source under a key.
+func (p *Plan) fieldsOf(name, key string, columns []job.SchemaColumn) (fields []gpu.Field, faults Diagnostics) {
+	for _, c := range columns {
+		t, err := expr.ParseType(c.Type)
+		if err != nil {
+			place, msg := p.job.Place("sources."+name+"."+key+"."+c.Name), err.Error()
+			var wrong *expr.Error
+			if errors.As(err, &wrong) {
+				msg = wrong.Msg
+			}
+			faults = append(faults, &Diagnostic{File: p.job.File(), Place: place, Step: name, Msg: fmt.Sprintf("column %q: %s", c.Name, msg), Err: err})
+		}
+		fields = append(fields, gpu.Field{Name: c.Name, Type: t})
+	}
+	return fields, faults
 }
 
 // Close closes the sources.

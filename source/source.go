@@ -156,7 +156,9 @@ type Progress struct {
 	RowsTotal   int64 `json:"rows_total"`         // rows to be returned in total, after pruning
 	BytesRead   int64 `json:"bytes_read"`         // compressed bytes of these rows in the selected columns
 	BytesTotal  int64 `json:"bytes_total"`        //
-	RowGroups   int64 `json:"row_groups"`         // in total
+	Files       int64 `json:"files"`              // in total
+	FilesRuled  int64 `json:"files_not_opened"`   // ruled out by the names of their folders
+	RowGroups   int64 `json:"row_groups"`         // in total, of the files that were opened
 	Skipped     int64 `json:"row_groups_skipped"` // skipped by statistics
 	RowsSkipped int64 `json:"rows_skipped"`       // ruled out by statistics
 	// Decode is the total time of all goroutines that decode. With n goroutines it is up

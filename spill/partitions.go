@@ -222,9 +222,7 @@ func (m *mover) Reclaimable() (bytes int64, cost float64) {
 
 // reclaimable returns the bytes that reclaim can give back.
 func (m *mover) reclaimable(all bool) (bytes int64) {
-	if !m.mu.TryLock() {
-		return 0
-	}
+	m.mu.Lock() // nobody reserves memory while it has the lock
 	defer m.mu.Unlock()
 	if m.failed || m.to() == diskTier && m.store.opt.Dir == None {
 		return 0
@@ -291,13 +289,17 @@ func (m *mover) copyDown(want int64, all bool) (given int64) {
 		if x == nil {
 			break
 		}
-		down, err := m.store.down(m.owner.lease, x.stride)
+		// Readers may share the stride until the piece has landed.
+		up := x.stride.Retain()
+		down, err := m.store.down(m.owner.lease, up)
 		if err != nil {
+			up.Release()
 			m.stay([]*piece{x}, err)
 			break
 		}
 		m.moved[hostTier].add(x.bytes)
 		m.mu.Lock()
+		x.stride.Release()
 		x.stride, x.at, x.moving = down, hostTier, false
 		x.busy--
 		m.landed.Broadcast()

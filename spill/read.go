@@ -13,8 +13,8 @@ import (
 
 const (
 	// readers is the number of goroutines that read for a caller of Each on a device with
-	// memory of its own, which has one lane, and unitsAhead that of the units that they are
-	// ahead. On the CPU each lane has one goroutine, which reads one unit.
+	// memory of its own, which has one lane, and unitsAhead the bytes that they are ahead,
+	// in units of most bytes. On the CPU each lane has one goroutine, which reads one unit.
 	readers    = 3
 	unitsAhead = 4
 	// batchBudget is the share of a budget, one part in so many a lane, that rows from host
@@ -49,14 +49,18 @@ type Range struct {
 type Reader struct {
 	ctx    context.Context
 	stop   context.CancelCauseFunc
-	ranges []*reading
+	ranges []Range
+	lease  *gpu.Lease
 	at     int // the range that the caller reads next
 	begun  bool
 	wg     sync.WaitGroup // of the goroutines
-	tokens chan struct{}  // one for each unit that is read and that the caller has not got
 
-	mu    sync.Mutex
-	ahead int // the range that the goroutines read
+	mu       sync.Mutex
+	changed  sync.Cond        // an item came or was taken, or the context has ended
+	readings map[int]*reading // by range; those that goroutines or the caller are at
+	ahead    int              // the range that the goroutines read
+	bytes    int64            // of units that are read and that the caller has not got
+	most     int64            // goroutines read no further unit when there are as many
 }
 
 // errClosed ends the goroutines of a Reader.
@@ -65,11 +69,9 @@ var errClosed = errors.New("the reader of spilled rows is closed")
 // NewReader returns a reader of ranges. The lease pays for the strides. Close must follow. No
 // rows of the ranges are dropped before they are read.
 func NewReader(ctx context.Context, l *gpu.Lease, ranges []Range) *Reader {
-	r := &Reader{}
+	r := &Reader{ranges: ranges, lease: l, readings: map[int]*reading{}}
+	r.changed.L = &r.mu
 	r.ctx, r.stop = context.WithCancelCause(ctx)
-	for _, x := range ranges {
-		r.ranges = append(r.ranges, &reading{Partitions: x.Partitions, from: x.From, to: x.To, lease: l, read: map[*piece]bool{}, items: make(chan item, unitsAhead)})
-	}
 	return r
 }
 
@@ -81,9 +83,8 @@ func (r *Reader) Close() {
 	r.stop(errClosed)
 	r.wg.Wait()
 	var q gpu.Queue
-	for _, x := range r.ranges {
-		for len(x.items) > 0 {
-			i := <-x.items
+	for _, x := range r.readings {
+		for _, i := range x.items {
 			if i.up && q == nil {
 				if q, i.err = x.store.device.NewQueue(x.name); i.err == nil {
 					defer q.Close()
@@ -92,17 +93,30 @@ func (r *Reader) Close() {
 			i.forget(q)
 		}
 	}
+	r.readings = nil
+}
+
+// reading returns what is known of a range. The caller holds the lock.
+func (r *Reader) reading(i int) *reading {
+	x := r.readings[i]
+	if x == nil {
+		of := r.ranges[i]
+		x = &reading{Partitions: of.Partitions, from: of.From, to: of.To, lease: r.lease, read: map[*piece]bool{}}
+		r.readings[i] = x
+	}
+	return x
 }
 
 // Next calls a function with all rows of the next range, as Each does.
 func (r *Reader) Next(q gpu.Queue, take func(s *gpu.Stride, first int) error) error {
-	x := r.ranges[r.at]
-	r.at++
+	r.mu.Lock()
+	x := r.reading(r.at)
+	r.mu.Unlock()
 	x.left = x.Rows(x.from, x.to)
 	err := x.onDevice(r.ctx, q, take)
-	if err == nil && x.left > 0 {
+	if err == nil && (x.left > 0 || r.begun) {
 		r.begin()
-		err = x.receive(r.ctx, q, r.tokens, take)
+		err = r.receive(x, q, take)
 	}
 	// What the goroutines did not find has left the memory of the device since.
 	for before := int64(-1); err == nil && x.left > 0 && x.left != before; {
@@ -114,6 +128,13 @@ func (r *Reader) Next(q gpu.Queue, take func(s *gpu.Stride, first int) error) er
 	if err == nil && x.left != 0 {
 		err = fmt.Errorf("%s: partitions %d to %d have %d rows fewer than were put there: a defect in gstream", x.name, x.from, x.to-1, x.left)
 	}
+	if err == nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.readings, r.at) // goroutines have left it behind
+		r.at++
+		r.ahead = max(r.ahead, r.at)
+	}
 	return err
 }
 
@@ -123,69 +144,94 @@ func (r *Reader) begin() {
 		return
 	}
 	r.begun = true
-	n, ahead := 1, 1
-	if r.ranges[0].store.discrete() {
-		n, ahead = readers, unitsAhead
+	n := 1
+	r.most = 1
+	if p := r.ranges[0]; p.store.discrete() {
+		n, r.most = readers, unitsAhead*p.batch()
 	}
-	r.tokens = make(chan struct{}, ahead)
 	for range n {
 		r.wg.Go(r.readAhead)
 	}
+	context.AfterFunc(r.ctx, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.changed.Broadcast()
+	})
 }
 
 // readAhead reads units until there are no more.
 func (r *Reader) readAhead() {
 	var q gpu.Queue
 	for {
-		select {
-		case r.tokens <- struct{}{}:
-		case <-r.ctx.Done():
-			return
-		}
 		x, u := r.next()
 		if x == nil {
-			<-r.tokens
 			return
 		}
+		var i item
 		if q == nil && x.store.discrete() {
-			var err error
-			if q, err = x.store.device.NewQueue(x.name); err != nil {
-				r.send(x, item{err: err})
-				return
+			if q, i.err = x.store.device.NewQueue(x.name); i.err == nil {
+				defer q.Close()
 			}
-			defer q.Close()
 		}
-		i := x.fetch(q, u)
-		if r.send(x, i); i.err != nil {
+		if i.err == nil {
+			i = x.fetch(q, u)
+		}
+		i.bytes = u.bytes
+		r.mu.Lock()
+		x.fetching--
+		x.items = append(x.items, i)
+		r.changed.Broadcast()
+		r.mu.Unlock()
+		if i.err != nil {
 			return
 		}
 	}
 }
 
-// next returns the next unit and its range; nil after the last.
+// next returns the next unit and its range, when there is room for it; nil after the last, and
+// when the context has ended.
 func (r *Reader) next() (*reading, *unit) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for ; r.ahead < len(r.ranges); r.ahead++ {
-		x := r.ranges[r.ahead]
+	for r.bytes >= r.most && r.ctx.Err() == nil {
+		r.changed.Wait()
+	}
+	for ; r.ahead < len(r.ranges) && r.ctx.Err() == nil; r.ahead++ {
+		x := r.reading(r.ahead)
 		if u := x.next(); u != nil {
 			x.fetching++
+			r.bytes += u.bytes
 			return x, u
 		}
-		if x.searched = true; x.fetching == 0 {
-			close(x.items)
-		}
+		x.searched = true
+		r.changed.Broadcast()
 	}
 	return nil, nil
 }
 
-// send hands an item to the caller. There is room for all that have a token.
-func (r *Reader) send(x *reading, i item) {
-	x.items <- i
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if x.fetching--; x.fetching == 0 && x.searched {
-		close(x.items)
+// receive gives the caller what goroutines have read of a range.
+func (r *Reader) receive(x *reading, q gpu.Queue, take func(*gpu.Stride, int) error) error {
+	for {
+		r.mu.Lock()
+		for len(x.items) == 0 && (x.fetching > 0 || !x.searched && r.ahead <= r.at) && r.ctx.Err() == nil {
+			r.changed.Wait()
+		}
+		if r.ctx.Err() != nil {
+			r.mu.Unlock()
+			return context.Cause(r.ctx)
+		}
+		if len(x.items) == 0 {
+			r.mu.Unlock()
+			return nil
+		}
+		i := x.items[0]
+		x.items = x.items[1:]
+		r.bytes -= i.bytes
+		r.changed.Broadcast()
+		r.mu.Unlock()
+		if err := x.arrive(i, q, take); err != nil {
+			return err
+		}
 	}
 }
 
@@ -196,10 +242,10 @@ type reading struct {
 	lease    *gpu.Lease
 	left     int64 // rows that the caller has not seen
 
-	items chan item // what goroutines have read; closed when they find no more
 	// The lock of the Reader guards what follows.
-	fetching int  // units that goroutines are at
-	searched bool // there are no more
+	items    []item // what goroutines have read
+	fetching int    // units that they are at
+	searched bool   // they find no more
 
 	// The lock of the Partitions guards what follows.
 	read  map[*piece]bool // pieces that have been read, or are being read
@@ -209,6 +255,7 @@ type reading struct {
 // unit is what one goroutine reads at a time: parts of pieces in host memory, or pages of a run
 // without the rows of some pieces.
 type unit struct {
+	bytes  int64
 	pieces []*held
 	run    *run
 	from   int // page of the run
@@ -330,11 +377,11 @@ func (r *reading) onePiece(q gpu.Queue, u []*held) (out *gpu.Stride, err error) 
 }
 
 // batch returns the most bytes of a unit.
-func (r *reading) batch() int64 {
-	if r.store == nil {
+func (p *Partitions) batch() int64 {
+	if p.store == nil {
 		return mostRead
 	}
-	d := r.store.device
+	d := p.store.device
 	return min(mostRead, min(d.Budget().Limit(), d.HostBudget().Limit())/int64(batchBudget*d.Lanes()))
 }
 
@@ -343,15 +390,14 @@ func (r *reading) next() *unit {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	u := &unit{}
-	bytes := int64(0)
 	for _, x := range r.unread(hostTier) {
 		// Rows in between may be elsewhere.
-		if n := len(u.pieces); bytes >= r.batch() || n > 0 && r.Ordered && u.pieces[n-1].last()+1 != x.first {
+		if n := len(u.pieces); u.bytes >= r.batch() || n > 0 && r.Ordered && u.pieces[n-1].last()+1 != x.first {
 			break
 		}
 		u.pieces = append(u.pieces, r.hold(x))
 		from, to := x.within(r.from, r.to)
-		bytes += x.bytes * int64(to-from) / int64(x.stride.Rows)
+		u.bytes += x.bytes * int64(to-from) / int64(x.stride.Rows)
 	}
 	if len(u.pieces) > 0 {
 		return u
@@ -390,6 +436,7 @@ func (r *reading) cut(in *run) {
 			if from > u.from && (sum.raw > r.batch() || !sum.fits()) {
 				break
 			}
+			u.bytes += g.extent.raw
 		}
 		u.to = from
 		r.units = append(r.units, u)
@@ -400,7 +447,8 @@ func (r *reading) cut(in *run) {
 type item struct {
 	stride *gpu.Stride
 	first  int
-	up     bool // on the device, or on the way to it
+	bytes  int64 // of the unit
+	up     bool  // on the device, or on the way to it
 	err    error
 }
 
@@ -432,24 +480,6 @@ func (r *reading) onDevice(ctx context.Context, q gpu.Queue, take func(*gpu.Stri
 		}
 		if err != nil {
 			return err
-		}
-	}
-}
-
-// receive gives the caller what goroutines have read.
-func (r *reading) receive(ctx context.Context, q gpu.Queue, tokens <-chan struct{}, take func(*gpu.Stride, int) error) error {
-	for {
-		select {
-		case i, ok := <-r.items:
-			if !ok {
-				return nil
-			}
-			<-tokens
-			if err := r.arrive(i, q, take); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return context.Cause(ctx)
 		}
 	}
 }

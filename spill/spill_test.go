@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -315,6 +316,79 @@ func TestReadersAndMoversAtTheSameTime(t *testing.T) {
 	wg.Wait()
 	require.NoError(t, p.Close())
 	b.close()
+}
+
+// copied is a device whose copies to the host call back when they are done.
+type copied struct {
+	gpu.Device
+	done func()
+}
+
+func (d copied) NewQueue(name string) (gpu.Queue, error) {
+	q, err := d.Device.NewQueue(name)
+	return copiedQueue{q, d.done}, err
+}
+
+type copiedQueue struct {
+	gpu.Queue
+	done func()
+}
+
+func (q copiedQueue) Download(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
+	down, err := q.Queue.Download(l, s)
+	q.done()
+	return down, err
+}
+
+// TestAStrideIsReadWhileItLands reads rows after their copy to the host, before the mover says
+// where they are.
+func TestAStrideIsReadWhileItLands(t *testing.T) {
+	d := cudatest.Open(t, cuda.Options{Memory: 4 << 20, HostMemory: 4 << 20})
+	var read func()
+	b := open(t, copied{d, func() {
+		if read != nil {
+			f := read
+			read = nil
+			f()
+		}
+	}}, Options{})
+	b.queue.(copiedQueue).Close()
+	var err error
+	b.queue, err = d.NewQueue("test")
+	require.NoError(t, err)
+	p := b.store.NewPartitions("state", b.lease, schema, 4)
+	s, offsets := draw(rand.New(rand.NewPCG(1, 1)), 0, 1000, 4)
+	want := rowsOf(s)
+	require.NoError(t, p.Append(b.up(s), 0, offsets))
+	var got []string
+	read = func() { got, err = b.read(p, 0, 4) }
+	require.Positive(t, p.movers[deviceTier].Reclaim(1))
+	require.NoError(t, err)
+	sameRows(t, want, got)
+	require.NoError(t, p.Close())
+	b.close()
+}
+
+// TestRowsMoveThoughTheirLockIsHeld refuses no memory because a reader looks for rows just then.
+func TestRowsMoveThoughTheirLockIsHeld(t *testing.T) {
+	for name, device := range devices {
+		t.Run(name, func(t *testing.T) {
+			b := open(t, device(t, 4<<20, 4<<20), Options{})
+			p := b.store.NewPartitions("state", b.lease, schema, 4)
+			s, offsets := draw(rand.New(rand.NewPCG(1, 1)), 0, 1000, 4)
+			require.NoError(t, p.Append(b.up(s), 0, offsets))
+			all := b.lease.Available() + 1 // more than is free
+			p.mu.Lock()
+			go func() {
+				time.Sleep(20 * time.Millisecond)
+				p.mu.Unlock()
+			}()
+			require.NoError(t, b.lease.Reserve(all))
+			b.lease.Unreserve(all)
+			require.NoError(t, p.Close())
+			b.close()
+		})
+	}
 }
 
 func TestAFlippedBitOnDiskIsAnError(t *testing.T) {

@@ -52,7 +52,9 @@ figure is the median of several runs, on a GPU by the GPU's own clock; beside it
 the time by the wall's, in which launches, waits and allocations are.
 
 transfer, stream and spill measure the link to a GPU, so on the CPU name the others.
-spill joins sides of half to eight times --device-memory; give it a small one.
+spill drives joins, group-bys and sorts whose state is half to eight times --device-memory;
+give it a small one. Its cases are those of
+` + strings.Join(gpubench.SpillFamilies(), ", ") + `, or all.
 
 join drives the join operator with the workloads of the papers, which --cases names:
 ` + strings.Join(gpubench.Families(), ", ") + `
@@ -68,7 +70,7 @@ transform (hash, partition, sort, gather) and aggregate.
 
 Benchmarks, or all of them:
 ` + list.String(),
-		Example: "  gstream bench all                                  # on a GPU\n  gstream bench partition sort --json results.json --plot results.svg\n  gstream bench join --algorithm all --cases acceptance,zipf --json joins.json --plot joins.svg\n  gstream bench groupby --algorithm chosen,hgb-g,pgb-tr --cases groups\n  gstream bench join --rows 1000000 --device host\n  gstream bench spill --device-memory 1GiB --host-memory 60GiB",
+		Example: "  gstream bench all                                  # on a GPU\n  gstream bench partition sort --json results.json --plot results.svg\n  gstream bench join --algorithm all --cases acceptance,zipf --json joins.json --plot joins.svg\n  gstream bench groupby --algorithm chosen,hgb-g,pgb-tr --cases groups\n  gstream bench join --rows 1000000 --device host\n  gstream bench spill --device-memory 1GiB --host-memory 60GiB --cases all",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError(fmt.Errorf("bench takes the names of benchmarks: all, %s", strings.Join(names, ", ")))
@@ -86,7 +88,7 @@ Benchmarks, or all of them:
 	registerDevice(cmd, &f.device)
 	cmd.Flags().IntVar(&f.opt.Rows, "rows", 0, "rows of the input (default: what suits the benchmark)")
 	cmd.Flags().IntVar(&f.opt.Runs, "runs", 7, "how often to time each case")
-	cmd.Flags().StringSliceVar(&f.opt.Cases, "cases", nil, "cases of join and groupby: all, families, or parts of names (default acceptance)")
+	cmd.Flags().StringSliceVar(&f.opt.Cases, "cases", nil, "cases of join, groupby and spill: all, families, or parts of names (default acceptance, of spill join)")
 	cmd.Flags().StringSliceVar(&f.opt.Algorithms, "algorithm", nil, "algorithms of join and groupby: all, chosen, or names (default chosen, by the operator itself)")
 	cmd.Flags().IntVar(&f.opt.StrideRows, "stride-rows", 0, "most rows of the strides that join and groupby get and emit (default: a table is one stride)")
 	cmd.Flags().StringVar(&f.json, "json", "", "write the results as JSON to this file")
@@ -108,8 +110,12 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 		}
 	}
 	for _, flag := range []string{"cases", "algorithm", "stride-rows"} {
-		if cmd.Flags().Changed(flag) && !slices.Contains(names, "join") && !slices.Contains(names, "groupby") {
-			return usageError(fmt.Errorf("--%s is for the benchmarks join and groupby: name one of them too", flag))
+		with := []string{"join", "groupby"}
+		if flag == "cases" {
+			with = append(with, "spill")
+		}
+		if cmd.Flags().Changed(flag) && !slices.ContainsFunc(with, func(n string) bool { return slices.Contains(names, n) }) {
+			return usageError(fmt.Errorf("--%s is for the benchmarks %s: name one of them too", flag, strings.Join(with, ", ")))
 		}
 	}
 	for _, n := range names {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/gstream/gstream/source"
 	"github.com/gstream/gstream/source/parquet"
 )
 
@@ -23,7 +25,8 @@ statistics. It reads the file's footer only. Columns that jobs cannot read, as
 lists and structs, are marked.
 
 Of a folder, or a pattern in quotes, it lists the files that a source of this path has,
-with their rows and sizes, and the schema, with what differs in another file.`,
+with their rows and sizes, and the schema, with the columns in the names of folders. If files differ, it shows what becomes of their
+columns in the source.`,
 		Example: "  gstream inspect data/orders.parquet\n  gstream inspect data/lineitem\n  gstream inspect data/orders.parquet --format json",
 		Args:    args(1, "one file, folder or pattern"),
 
@@ -41,6 +44,9 @@ with their rows and sizes, and the schema, with what differs in another file.`,
 						return err
 					}
 					all.add(info)
+				}
+				if err := all.unify(args[0]); err != nil {
+					return err
 				}
 				return printValue(cmd.OutOrStdout(), format, all)
 			}
@@ -61,6 +67,39 @@ type filesInfo struct {
 	Rows  int64               `json:"rows"`
 	Bytes int64               `json:"bytes"`
 	Files []*parquet.FileInfo `json:"files"`
+	// Schema has the columns of the source: those of all files, unified.
+	Schema []tableColumn `json:"schema,omitempty"`
+	// Fault says why the files are not one table.
+	Fault string `json:"fault,omitempty"`
+}
+
+// tableColumn is a column of a source.
+type tableColumn struct {
+	Name string `json:"name"`
+	Type string `json:"type"`
+	// Folders says that the values are in the names of folders.
+	Folders bool `json:"folders,omitempty"`
+}
+
+// unify adds the schema of the source.
+func (f *filesInfo) unify(path string) error {
+	t, err := parquet.Open([]string{path}, parquet.OpenOptions{})
+	var files *parquet.Listing
+	if err == nil {
+		files, err = parquet.List([]string{path}, parquet.OpenOptions{})
+	}
+	if errors.Is(err, source.ErrData) {
+		f.Fault = err.Error()
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, c := range t.Schema().Fields {
+		folders := slices.ContainsFunc(files.Partitions, func(p parquet.Partition) bool { return strings.EqualFold(p.Field.Name, c.Name) })
+		f.Schema = append(f.Schema, tableColumn{c.Name, c.TypeName(), folders})
+	}
+	return t.Close()
 }
 
 func (f *filesInfo) add(info *parquet.FileInfo) {
@@ -94,12 +133,29 @@ func (f filesInfo) String() string {
 		fmt.Fprintf(t, "  %s\t%s\t%d\t%s\t%s\n", name, humanize.Comma(info.Rows), len(info.RowGroups), size(info.Bytes), note)
 	}
 	t.Flush()
-	b.WriteString("\nschema\n" + first)
+	others := false
 	for _, info := range f.Files[1:] {
-		if s := schemaOf(info); s != first {
-			fmt.Fprintf(&b, "\nschema of %s\n%s", info.Path, s)
-			break
+		if s := schemaOf(info); s != first && !others {
+			others = true
+			fmt.Fprintf(&b, "\nschema of %s\n%s\nschema of %s\n%s", f.Files[0].Path, first, info.Path, s)
 		}
+	}
+	if !others {
+		b.WriteString("\nschema\n" + first)
+		for _, c := range f.Schema {
+			if c.Folders {
+				fmt.Fprintf(&b, "  %s %s, in the names of folders\n", c.Name, c.Type)
+			}
+		}
+		return b.String()
+	}
+	if f.Fault != "" {
+		fmt.Fprintf(&b, "\nThe files are not one table: %s\n", f.Fault)
+		return b.String()
+	}
+	b.WriteString("\nschema of all files\n")
+	for _, c := range f.Schema {
+		fmt.Fprintf(&b, "  %s %s\n", c.Name, c.Type)
 	}
 	return b.String()
 }

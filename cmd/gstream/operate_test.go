@@ -115,6 +115,7 @@ func TestInspectListsTheFilesOfAFolder(t *testing.T) {
 	assert.Contains(t, out, "78,805 rows in 7 files")
 	assert.Regexp(t, `orders.parquet +15,000 +1 `, out)
 	assert.Contains(t, out, "another schema")
+	assert.Regexp(t, `(?s)schema of .*customer.parquet\n.*schema of .*lineitem.parquet\n.*The files are not one table: .*lineitem.parquet has none of the columns`, out)
 	code, out, _ = gstream("inspect", data+"/o*.parquet", "--format", "json")
 	require.Equal(t, exitOK, code)
 	var info filesInfo
@@ -122,6 +123,39 @@ func TestInspectListsTheFilesOfAFolder(t *testing.T) {
 	assert.Equal(t, int64(15000), info.Rows)
 	code, _, _ = gstream("inspect", t.TempDir())
 	assert.Equal(t, exitIO, code)
+}
+
+// TestFilesThatAFilterOnFoldersRulesOutAreNotOpened: they may even be no Parquet files.
+func TestFilesThatAFilterOnFoldersRulesOutAreNotOpened(t *testing.T) {
+	dir := t.TempDir()
+	orders, err := os.ReadFile(data + "/orders.parquet")
+	require.NoError(t, err)
+	for name, content := range map[string][]byte{"y=2023/m=12": orders, "y=2024/m=3": orders, "y=2024/m=4": []byte("damaged")} {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, "d", name), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "d", name, "part.parquet"), content, 0o644))
+	}
+	job := func(filter string) string {
+		path := filepath.Join(dir, "job.yaml")
+		require.NoError(t, os.WriteFile(path, []byte("sources: {d: d}\nsteps:\n  - filter: "+filter+"\n  - group: {by: [y, m], aggregates: {n: count(*)}}\noutput: {parquet: out.parquet, overwrite: true}\n"), 0o644))
+		return path
+	}
+	code, out, stderr := gstream("explain", job("m = 3"))
+	require.Equal(t, exitOK, code, stderr)
+	assert.Contains(t, out, "15,000 rows, 1 row groups")
+	assert.Contains(t, out, "2 of 3 files not opened, by their folders")
+	code, _, stderr = gstream("run", job("m * 2 = 6 and o_orderkey > 5"))
+	require.Equal(t, exitOK, code, stderr)
+	assert.Contains(t, stderr, "d: did not open 2 of 3 files, by their folders")
+	code, out, stderr = gstream("show", job("y = 2023"), "--format", "csv")
+	require.Equal(t, exitOK, code, stderr)
+	assert.Equal(t, "y,m,n\n2023,12,15000\n", out)
+	code, _, stderr = gstream("run", job("m >= 3"))
+	assert.Equal(t, exitData, code)
+	assert.Contains(t, stderr, "m=4/part.parquet")
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "d", "y=2024", "m=4")))
+	code, out, stderr = gstream("inspect", filepath.Join(dir, "d"))
+	require.Equal(t, exitOK, code, stderr)
+	assert.Contains(t, out, "  m BIGINT, in the names of folders\n")
 }
 
 func TestVersionIsAFlagToo(t *testing.T) {

@@ -27,6 +27,9 @@ func printReport(w io.Writer, r *pipeline.Report) {
 	fmt.Fprintf(t, "output\t%s\t%s\t%s\t%s\thost\t%s\t\n", humanize.Comma(o.Rows), humanize.Comma(o.Rows), size(o.Bytes), seconds(o.Busy), size(o.Peak))
 	t.Flush()
 	for _, s := range r.Stages {
+		if s.Scan != nil && s.Scan.FilesRuled > 0 {
+			fmt.Fprintf(w, "%s: did not open %s of %s files, by their folders\n", s.Step, humanize.Comma(s.Scan.FilesRuled), humanize.Comma(s.Scan.Files))
+		}
 		if s.Scan != nil && s.Scan.Skipped > 0 {
 			fmt.Fprintf(w, "%s: skipped %d of %d row groups by their statistics\n", s.Step, s.Scan.Skipped, s.Scan.RowGroups)
 		}

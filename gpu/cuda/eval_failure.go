@@ -26,6 +26,8 @@ func (e *evaluation) canFail(i int) bool {
 		return true
 	case gpu.OpSelect:
 		return !in.Type.Wide && (arg(1).Wide || arg(2).Wide)
+	case gpu.OpParseTime:
+		return !in.Tries()
 	case gpu.OpCast:
 		return in.N != 1 && castCanFail(arg(0), in.Type)
 	}
@@ -173,6 +175,9 @@ func rowError(in *gpu.Instr, args []gpu.Scalar) error {
 		return failed("%v does not fit %v", v.Int.Format(int(t.Scale)), t)
 	case (in.Op == gpu.OpQuo || in.Op == gpu.OpMod) && args[1].Int.Sign() == 0 && args[1].Float == 0:
 		return failed("%s is divided by zero; with nullif(divisor, 0) the result is null", args[0])
+	}
+	if in.Op == gpu.OpParseTime {
+		return failed("%s", gpu.UnreadableTime(args[0].Str, in.Value.Str))
 	}
 	if in.Op == gpu.OpAssert {
 		return failed("%s", in.Value.Str)

@@ -15,6 +15,7 @@ var kernelNames = map[gpu.Op]string{
 	gpu.OpPow: "pow", gpu.OpNeg: "neg", gpu.OpAbs: "abs", gpu.OpSign: "sign", gpu.OpRound: "round",
 	gpu.OpFloor: "floor", gpu.OpCeil: "ceil", gpu.OpTrunc: "trunc",
 	gpu.OpReverse: "reverse", gpu.OpConcat: "concat", gpu.OpReplace: "replace",
+	gpu.OpRegexp: "regexp", gpu.OpRegexpExtract: "regexp_extract", gpu.OpRegexpReplace: "regexp_replace",
 	gpu.OpAtan2: "atan2", gpu.OpRepeat: "repeat", gpu.OpTranslate: "translate", gpu.OpChr: "chr",
 	gpu.OpBitAnd: "bit_and", gpu.OpBitOr: "bit_or", gpu.OpBitXor: "bit_xor", gpu.OpShiftLeft: "shift_left", gpu.OpShiftRight: "shift_right", gpu.OpGCD: "gcd",
 	gpu.OpStartsWith: "starts_with", gpu.OpEndsWith: "ends_with", gpu.OpContains: "contains",
@@ -59,8 +60,12 @@ func (e *evaluation) execute(i int) register {
 			return e.examine(in, args)
 		}
 		return e.like(in, args[0])
+	case gpu.OpRegexp, gpu.OpRegexpExtract, gpu.OpRegexpReplace:
+		return e.regexp(in, args)
 	case gpu.OpAssert:
 		return e.assert(i, args[0])
+	case gpu.OpParseTime:
+		return e.parseTime(i, args[0])
 	case gpu.OpStep:
 		return e.step(in, args[0])
 	case gpu.OpBitCount:
@@ -98,7 +103,7 @@ func (e *evaluation) constant(c gpu.Scalar) register {
 // although no argument is. The kernel then writes the validity of the result.
 func (e *evaluation) checked(i int, out *register, a *evalArgs, makesNull bool) {
 	in := &e.p.Code[i]
-	try := in.Op == gpu.OpCast && in.N == 1
+	try := in.Tries()
 	if !try {
 		a.failed = e.failureSlot(i)
 	}

@@ -78,8 +78,8 @@ type Options struct {
 	Rows int
 	// Runs is how often each case is timed; the median counts. 0 means 7.
 	Runs int
-	// Cases are those of the benchmarks join and groupby: families, or parts of the names of
-	// cases; none for the family acceptance. Algorithms are those that run them: names of
+	// Cases are those of the benchmarks join, groupby and spill: families, or parts of the names
+	// of cases; none for the family acceptance, of spill for join. Algorithms are those that run them: names of
 	// the operator's package, "chosen" for the one that it chooses, "all"; none for "chosen".
 	Cases, Algorithms []string
 	// StrideRows is the most rows of the strides that these operators get and emit; 0 for one
@@ -103,6 +103,8 @@ func (o Options) Check(benchmark string) error {
 		if _, err = groupAlgorithms.chosen(o.Algorithms, gpu.Properties{Kind: "cuda"}); err == nil {
 			_, err = chosenGroupings(o.Cases, cmp.Or(o.Rows, fullGroups))
 		}
+	case "spill":
+		_, err = chosenSpills(o.Cases)
 	}
 	return err
 }
@@ -121,7 +123,7 @@ var benchmarks = []struct {
 	{"gather", "rows by id", 1 << 28, (*bench).gather},
 	{"join", "the join operator, by workloads and algorithms", full, (*bench).join},
 	{"groupby", "the group-by operator, by workloads and algorithms", fullGroups, (*bench).groupBy},
-	{"spill", "joins out of core, by size of the build side", 0, (*bench).spill},
+	{"spill", "joins, group-bys and sorts out of core, by size of their state", 0, (*bench).spill},
 	{"window", "window functions and a median, by frame", 1 << 26, (*bench).window},
 }
 

@@ -14,49 +14,91 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/operators/groupby"
 	"github.com/gstream/gstream/operators/join"
+	"github.com/gstream/gstream/operators/sort"
 	"github.com/gstream/gstream/spill"
 )
 
-// spillRatios are the sizes of the build side as multiples of the budget of device memory.
-var spillRatios = []float64{0.5, 1, 2, 4, 8}
+// spillCase is an operator whose state is a multiple of the budget of device memory.
+type spillCase struct {
+	family string
+	ratio  float64 // of the state to the budget
+	zipf   float64 // exponent of the frequencies of foreign keys, 0 for uniform
+	down   bool    // the result is copied down
+}
 
-// tuple is the schema of the sides: 16 bytes a row.
-var tuple = gpu.NewSchema(gpu.Field{Name: "key", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "payload", Type: gpu.Of(gpu.Int64)})
+// SpillFamilies returns the names of the groups of cases of the benchmark spill.
+func SpillFamilies() []string { return []string{"join", "zipf", "groupby", "sort"} }
 
-// spill joins two sides of equally many rows of 16 bytes, which lie in page-locked host
-// memory, through the public operator (Lutz et al., SIGMOD 2022, §6.2): build keys are unique,
-// and each probe row has one match. The build side is half to eight times the budget of device
-// memory. The result of 24 bytes a row stays on the device, or is copied down. The bound is that
-// of the link, phase by phase (build, probe, pairs of partitions): the bytes that the phase
-// moved, at the rate of each direction or of both.
+func spillCases() (out []spillCase) {
+	add := func(c spillCase) {
+		out = append(out, c)
+		c.down = true
+		out = append(out, c)
+	}
+	for _, ratio := range []float64{0.5, 1, 2, 4, 8} {
+		add(spillCase{family: "join", ratio: ratio})
+	}
+	add(spillCase{family: "zipf", ratio: 4, zipf: 1})
+	for _, family := range []string{"groupby", "sort"} {
+		for _, ratio := range []float64{1, 2, 4, 8} {
+			add(spillCase{family: family, ratio: ratio})
+		}
+	}
+	return out
+}
+
+// chosenSpills returns the cases of some names, see pickCases. None is all of "join".
+func chosenSpills(names []string) ([]spillCase, error) {
+	if len(names) == 0 {
+		names = []string{"join"}
+	}
+	return pickCases("spill", names, SpillFamilies(), spillCases(), func(c spillCase) (family, text string) {
+		return c.family, c.name()
+	})
+}
+
+func (c spillCase) name() string {
+	what := map[string]string{"join": "join, build side", "zipf": "join, foreign keys by Zipf 1, build side", "groupby": "group-by, groups", "sort": "sort, rows"}[c.family]
+	end := "kept on the device"
+	if c.down {
+		end = "copied down"
+	}
+	return fmt.Sprintf("%s %.1f × the budget, result %s", what, c.ratio, end)
+}
+
+// row is the schema of the inputs: 16 bytes a row.
+var row = gpu.NewSchema(gpu.Field{Name: "key", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "payload", Type: gpu.Of(gpu.Int64)})
+
+// spill drives operators whose state is a multiple of the budget of device memory. Rows of 16
+// bytes lie in page-locked host memory; the state counts 16 bytes for each row of the build
+// side, group, or row to sort. The result stays on the device, or is copied down.
+//
+//   - A join of two sides of equally many rows (Lutz et al., SIGMOD 2022, §6.2): build keys are
+//     unique, each probe row has one match. Its result has 24 bytes a row.
+//   - A group-by with two rows a group, far from each other: the sum of a BIGINT, a HUGEINT.
+//   - A sort by keys in random order.
+//
+// The bound is that of the link, phase by phase: the bytes that the phase moved, at the rate of
+// each direction or of both.
 func (b *bench) spill() error {
 	p, ok := b.dev.(gpu.Profiled)
 	if !ok {
 		return ErrNoLink
 	}
-	link, err := p.Link()
+	cases, err := chosenSpills(b.opt.Cases)
 	if err != nil {
 		return err
 	}
-	for _, ratio := range spillRatios {
-		rows := int(ratio * float64(b.dev.Budget().Limit()) / 16)
-		if b.opt.Rows > 0 {
-			rows = int(ratio * float64(b.opt.Rows))
-		}
-		if int64(rows)*16*7/2 > b.dev.HostBudget().Limit() || rows > gpu.MaxRows {
-			break // the sides and what spills of both do not fit host memory
-		}
-		s := &spilling{bench: b, link: link}
-		err := s.draw(rows)
-		for _, down := range []bool{false, true} {
-			if err == nil {
-				err = s.time(ratio, down)
-			}
-		}
-		s.release()
-		if err != nil {
-			return err
+	s := &spilling{bench: b}
+	defer s.release()
+	if s.link, err = p.Link(); err != nil {
+		return err
+	}
+	for _, c := range cases {
+		if err := s.run(c); err != nil {
+			return fmt.Errorf("%s: %w", c.name(), err)
 		}
 	}
 	return nil
@@ -64,13 +106,13 @@ func (b *bench) spill() error {
 
 // Spill is what a run of the benchmark spill did, one of those in the middle.
 type Spill struct {
-	Spilled float64      `json:"spilled"` // share of the rows of both sides
-	Choice  string       `json:"choice"`  // of the join
+	Spilled float64      `json:"spilled"` // share of the bytes of the inputs
+	Choice  string       `json:"choice"`  // of the operator
 	Phases  []SpillPhase `json:"phases"`
 }
 
-// SpillPhase is a phase of a join out of core: the build side, the probe side, the pairs of
-// partitions.
+// SpillPhase is a phase of an operator out of core: of a join its build side, its probe side and
+// the pairs of partitions, of others their input and their result.
 type SpillPhase struct {
 	Name  string        `json:"name"`
 	Time  time.Duration `json:"time_ns"`
@@ -79,20 +121,55 @@ type SpillPhase struct {
 	Bound time.Duration `json:"bound_ns"` // the least time for these bytes
 }
 
-// spilling is the two sides of a join out of core.
+// spilling runs cases. The inputs of a case stay for the next, if it has the same.
 type spilling struct {
 	*bench
-	link         gpu.Link
-	build, probe []*gpu.Stride
-	rows         int
+	link   gpu.Link
+	of     spillCase
+	rows   int // of the state
+	inputs [2][]*gpu.Stride
 }
 
-// draw makes the sides in page-locked memory.
-func (s *spilling) draw(rows int) (err error) {
-	s.rows = rows
-	if s.build, err = s.side(func(i int, _ *rand.Rand) uint64 { return uint64(i) }); err == nil {
-		s.probe, err = s.side(func(_ int, rnd *rand.Rand) uint64 { return rnd.Uint64N(uint64(rows)) })
+// run measures a case, unless host memory has no room for its inputs and for what spills.
+func (s *spilling) run(c spillCase) error {
+	rows := int(c.ratio * float64(s.dev.Budget().Limit()) / 16)
+	if s.opt.Rows > 0 {
+		rows = int(c.ratio * float64(s.opt.Rows))
 	}
+	if int64(rows)*16*7/2 > s.dev.HostBudget().Limit() || 2*rows > gpu.MaxRows {
+		return nil
+	}
+	same := c
+	same.down = s.of.down
+	if s.rows == 0 || same != s.of {
+		s.release()
+		s.of, s.rows = c, rows
+		if err := s.draw(); err != nil {
+			return err
+		}
+	}
+	return s.time(c)
+}
+
+// draw makes the inputs in page-locked memory.
+func (s *spilling) draw() (err error) {
+	var keys *zipf
+	if s.of.zipf > 0 {
+		keys = newZipf(s.rows, s.of.zipf)
+	}
+	number := func(i int, _ *rand.Rand) uint64 { return uint64(i) }
+	if s.inputs[0], err = s.side(number); err != nil || s.of.family == "sort" {
+		return err
+	}
+	switch {
+	case s.of.family == "groupby":
+		number = func(i int, _ *rand.Rand) uint64 { return uint64(s.rows - 1 - i) }
+	case keys != nil:
+		number = func(i int, _ *rand.Rand) uint64 { return uint64(keys.number(i)) }
+	default:
+		number = func(_ int, rnd *rand.Rand) uint64 { return rnd.Uint64N(uint64(s.rows)) }
+	}
+	s.inputs[1], err = s.side(number)
 	return err
 }
 
@@ -101,8 +178,8 @@ func (s *spilling) side(number func(i int, rnd *rand.Rand) uint64) (strides []*g
 	step := s.dev.StrideRows(16)
 	for from := 0; from < s.rows; from += step {
 		n := min(step, s.rows-from)
-		st := &gpu.Stride{Schema: tuple, Rows: n}
-		for range tuple.Fields {
+		st := &gpu.Stride{Schema: row, Rows: n}
+		for range row.Fields {
 			data, err := s.h.Alloc(int64(n) * 8)
 			if err != nil {
 				st.Release()
@@ -124,13 +201,17 @@ func (s *spilling) side(number func(i int, rnd *rand.Rand) uint64) (strides []*g
 }
 
 func (s *spilling) release() {
-	for _, st := range slices.Concat(s.build, s.probe) {
-		st.Release()
+	for i, side := range s.inputs {
+		for _, st := range side {
+			st.Release()
+		}
+		s.inputs[i] = nil
 	}
+	s.rows = 0
 }
 
 // time reports the median of several runs.
-func (s *spilling) time(ratio float64, down bool) error {
+func (s *spilling) time(c spillCase) error {
 	type timed struct {
 		outOfCoreRun
 		wall time.Duration
@@ -141,7 +222,7 @@ func (s *spilling) time(ratio float64, down bool) error {
 			return err
 		}
 		begin := time.Now()
-		run, err := s.once(down)
+		run, err := s.once(c)
 		if err != nil {
 			return err
 		}
@@ -151,13 +232,18 @@ func (s *spilling) time(ratio float64, down bool) error {
 	}
 	slices.SortFunc(runs, func(x, y timed) int { return cmp.Compare(x.wall, y.wall) })
 	middle := runs[len(runs)/2]
-	what := "kept on the device"
-	if down {
-		what = "copied down"
-	}
-	s.each(Result{Benchmark: s.name, Case: fmt.Sprintf("build side %.1f × the budget, result %s", ratio, what), Rows: int64(2 * s.rows),
-		Bytes: middle.bytes, Time: middle.wall, Wall: middle.wall, Runs: s.runs, Bound: "link", BoundRate: float64(middle.bytes) / middle.bound.Seconds(), Spill: &middle.Spill})
+	s.each(Result{Benchmark: s.name, Case: c.name(), Rows: s.inputRows(), Bytes: middle.bytes, Time: middle.wall, Wall: middle.wall, Runs: s.runs,
+		Bound: "link", BoundRate: float64(middle.bytes) / middle.bound.Seconds(), Spill: &middle.Spill})
 	return nil
+}
+
+func (s *spilling) inputRows() (n int64) {
+	for _, side := range s.inputs {
+		for _, st := range side {
+			n += int64(st.Rows)
+		}
+	}
+	return n
 }
 
 // outOfCoreRun is what one run moved over the link, and the least time for it.
@@ -167,89 +253,134 @@ type outOfCoreRun struct {
 	bound time.Duration
 }
 
-// once joins once and checks the number of rows.
-func (s *spilling) once(down bool) (run outOfCoreRun, err error) {
+// phase is a part of a run.
+type phase struct {
+	name string
+	work func() error
+}
+
+// once runs the operator once and checks the number of rows.
+func (s *spilling) once(c spillCase) (run outOfCoreRun, err error) {
 	store := spill.NewStore(s.dev, spill.Options{Dir: os.TempDir()})
-	l := s.dev.Budget().Lease("join")
+	l := s.dev.Budget().Lease("state")
 	t := operators.Task{Device: s.dev, Queue: s.q, Lease: l, StrideRows: s.dev.StrideRows(24), Lanes: 1, Spill: store}
-	o, err := join.New(join.Spec{Probe: tuple, Build: tuple, ProbeKeys: []int{0}, BuildKeys: []int{0}, NullSafe: []bool{false}, AnyOrder: true,
-		ProbeOut: []int{0, 1}, BuildOut: []int{1}, BuildRows: int64(s.rows), ProbeRows: int64(s.rows), UniqueBuild: true,
-		Out: gpu.NewSchema(tuple.Fields[0], tuple.Fields[1], gpu.Field{Name: "build", Type: tuple.Fields[1].Type})})
-	if err != nil {
-		return run, err
-	}
-	pairs := 0
+	rows := 0
 	var copied int64 // down, of the result
 	out := s.output()
 	emit := func(st *gpu.Stride) error {
-		pairs += st.Rows
-		if !down {
+		rows += st.Rows
+		if !c.down {
 			st.Release()
 			return nil
 		}
 		copied += st.Bytes()
 		return out.put(s.ctx, st)
 	}
+	o, phases, err := s.phases(t, emit)
+	phases[len(phases)-1].work = func(last func() error) func() error {
+		return func() error { return errors.Join(last(), out.end()) }
+	}(phases[len(phases)-1].work)
 	var up, low int64 // bytes before the phase
-	phase := func(name string, work func() error) error {
-		begin := time.Now()
-		err := work()
-		u, d := l.Activity().BytesUp, store.Stats("join").Host.In+copied
-		moved := func(n int64, rate float64) time.Duration { return time.Duration(float64(n) / rate * 1e9) }
-		p := SpillPhase{Name: name, Time: time.Since(begin), Up: u - up, Down: d - low}
-		p.Bound = max(moved(p.Up, s.link.Up), moved(p.Down, s.link.Down), moved(p.Up+p.Down, s.link.Both))
-		run.Phases = append(run.Phases, p)
-		run.bound += p.Bound
-		run.bytes += p.Up + p.Down
-		up, low = u, d
-		return err
-	}
-	var lane operators.Lane
-	for _, x := range []struct {
-		name string
-		work func() error
-	}{
-		{"build", func() error { return s.pushBuild(o, t) }},
-		{"probe", func() (err error) {
-			if lane, err = o.NewLane(t); err == nil {
-				err = s.ahead(l, s.probe, func(st *gpu.Stride) error { return lane.Push(s.ctx, st, emit) })
-			}
-			if err == nil {
-				err = lane.Flush(s.ctx, emit)
-			}
-			return err
-		}},
-		{"pairs", func() error {
-			src := o.Deferred()
-			if src == nil {
-				return out.end()
-			}
-			for part := range src.Parts() {
-				if err := src.Emit(s.ctx, t, part, emit); err != nil {
-					return err
-				}
-			}
-			return out.end()
-		}},
-	} {
-		if err == nil {
-			err = phase(x.name, x.work)
+	for _, p := range phases {
+		if err != nil {
+			break
 		}
+		begin := time.Now()
+		err = p.work()
+		u, d := l.Activity().BytesUp, store.Stats(l.Name()).Host.In+copied
+		moved := func(n int64, rate float64) time.Duration { return time.Duration(float64(n) / rate * 1e9) }
+		x := SpillPhase{Name: p.name, Time: time.Since(begin), Up: u - up, Down: d - low}
+		x.Bound = max(moved(x.Up, s.link.Up), moved(x.Down, s.link.Down), moved(x.Up+x.Down, s.link.Both))
+		run.Phases = append(run.Phases, x)
+		run.bound += x.Bound
+		run.bytes += x.Up + x.Down
+		up, low = u, d
 	}
 	if c, ok := o.(operators.Choosing); ok {
 		run.Choice = c.Choice()
 	}
-	if lane != nil {
-		err = errors.Join(err, lane.Close())
-	}
 	err = errors.Join(err, out.end())
 	s.dev.(gpu.Profiled).Settle()
-	run.Spilled = float64(store.Stats("join").Host.In) / float64(32*s.rows)
+	run.Spilled = float64(store.Stats(l.Name()).Host.In) / float64(16*s.inputRows())
 	err = errors.Join(err, o.Close(), store.Close(), l.Close())
-	if err == nil && pairs != s.rows {
-		err = fmt.Errorf("%w: %d pairs, want %d", ErrWrong, pairs, s.rows)
+	if err == nil && rows != s.rows {
+		err = fmt.Errorf("%w: %d rows, want %d", ErrWrong, rows, s.rows)
 	}
 	return run, err
+}
+
+// phases returns the operator of the case, and what it does in turn.
+func (s *spilling) phases(t operators.Task, emit operators.Emit) (operators.Operator, []phase, error) {
+	switch s.of.family {
+	case "groupby":
+		sum := gpu.SumType(row.Fields[1].Type)
+		o, err := groupby.New(groupby.Spec{In: row, Keys: []int{0}, Aggregates: []groupby.Aggregate{{Kind: gpu.Sum, Input: 1, Output: sum}},
+			Out: gpu.NewSchema(row.Fields[0], gpu.Field{Name: "sum", Type: sum}), Hint: gpu.GroupHint{Rows: 2 * s.rows, Groups: s.rows}})
+		return o, s.blocking(o, o, t, emit), err
+	case "sort":
+		o, err := sort.New(sort.Spec{In: row, Keys: []sort.Key{{Column: 0}}, Limit: -1})
+		return o, s.blocking(o, o, t, emit), err
+	}
+	o, err := join.New(join.Spec{Probe: row, Build: row, ProbeKeys: []int{0}, BuildKeys: []int{0}, NullSafe: []bool{false}, AnyOrder: true,
+		ProbeOut: []int{0, 1}, BuildOut: []int{1}, BuildRows: int64(s.rows), ProbeRows: int64(s.rows), UniqueBuild: true,
+		Out: gpu.NewSchema(row.Fields[0], row.Fields[1], gpu.Field{Name: "build", Type: row.Fields[1].Type})})
+	return o, []phase{
+		{"build", func() error { return s.collect(o, t, s.inputs[:1]) }},
+		{"probe", func() (err error) {
+			lane, err := o.NewLane(t)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, lane.Close()) }()
+			if err := s.ahead(t.Lease, s.inputs[1], func(st *gpu.Stride) error { return lane.Push(s.ctx, st, emit) }); err != nil {
+				return err
+			}
+			return lane.Flush(s.ctx, emit)
+		}},
+		{"pairs", func() error { return s.emitAll(o.Deferred(), t, emit) }},
+	}, err
+}
+
+// blocking returns the phases of an operator that takes all rows before it returns any.
+func (s *spilling) blocking(o operators.Blocking, src operators.Source, t operators.Task, emit operators.Emit) []phase {
+	return []phase{
+		{"input", func() error { return s.collect(o, t, s.inputs[:]) }},
+		{"result", func() error { return s.emitAll(src, t, emit) }},
+	}
+}
+
+// emitAll emits all parts of a source, which may be nil.
+func (s *spilling) emitAll(src operators.Source, t operators.Task, emit operators.Emit) error {
+	if src == nil {
+		return nil
+	}
+	for part := range src.Parts() {
+		if err := src.Emit(s.ctx, t, part, emit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// collect pushes the rows of inputs, and finalizes the operator.
+func (s *spilling) collect(o operators.Blocking, t operators.Task, inputs [][]*gpu.Stride) (err error) {
+	local, err := o.NewLocal(t)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, local.Close()) }()
+	n := 0
+	err = s.ahead(t.Lease, slices.Concat(inputs...), func(st *gpu.Stride) error {
+		n++
+		return local.Push(s.ctx, n, st)
+	})
+	if err == nil {
+		err = local.Combine(s.ctx)
+	}
+	if err == nil {
+		err = o.Finalize(s.ctx, t)
+	}
+	return err
 }
 
 // output copies strides down on a goroutine of its own, as the runner does.
@@ -295,27 +426,6 @@ func (o *output) end() error {
 	o.once.Do(func() { close(o.strides) })
 	<-o.ended
 	return o.err
-}
-
-// pushBuild collects and finalizes the build side.
-func (s *spilling) pushBuild(o join.Join, t operators.Task) (err error) {
-	local, err := o.NewLocal(t)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, local.Close()) }()
-	n := 0
-	err = s.ahead(t.Lease, s.build, func(st *gpu.Stride) error {
-		n++
-		return local.Push(s.ctx, n, st)
-	})
-	if err == nil {
-		err = local.Combine(s.ctx)
-	}
-	if err == nil {
-		err = o.Finalize(s.ctx, t)
-	}
-	return err
 }
 
 // ahead calls take with strides in host memory, which are copied up ahead of it.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/regex"
 )
 
 // Pair is a device under test and a reference device whose evaluator is correct by
@@ -40,7 +41,7 @@ func NewPair(t *testing.T, device, reference gpu.Device) *Pair {
 // casts and strings.
 func testPrograms(t *testing.T, open, reference Open) {
 	for name, test := range map[string]func(*Pair){
-		"Casts": testCasts, "Arithmetic": testArithmetic, "Comparisons": testComparisons, "Dates": testDates, "Strings": testStrings,
+		"Casts": testCasts, "Arithmetic": testArithmetic, "Comparisons": testComparisons, "Dates": testDates, "Strings": testStrings, "Regexps": testRegexps,
 	} {
 		t.Run(name, func(t *testing.T) { test(NewPair(t, open(t, 0), reference(t, 0))) })
 	}
@@ -550,6 +551,9 @@ func testDates(p *Pair) {
 		}
 	}
 	p.check(gpu.Instr{Op: gpu.OpMakeDate, Type: date}, gpu.Of(gpu.Int64), gpu.Of(gpu.Int64), gpu.Of(gpu.Int64))
+	for range 12 {
+		testParseTime(p)
+	}
 	p.check(gpu.Instr{Op: gpu.OpAssert, Type: boolean, Value: gpu.StringScalar("the message")}, boolean)
 	for _, typ := range momentTypes {
 		p.check(gpu.Instr{Op: gpu.OpAddMonths, Type: typ}, typ, gpu.Of(gpu.Int64))
@@ -597,6 +601,61 @@ func testStrings(p *Pair) {
 		escape := []int{0, '\\', 'x'}[p.Rnd.IntN(3)]
 		for _, op := range []gpu.Op{gpu.OpLike, gpu.OpILike} {
 			p.check(gpu.Instr{Op: op, Type: boolean, Value: gpu.StringScalar(pattern), N: escape}, textType)
+		}
+	}
+}
+
+// testRegexps runs the operations by random regular expressions. The last of the patterns have no
+// deterministic automaton.
+func testRegexps(p *Pair) {
+	parts := append([]string{".", "[a-cä]", "[^x]", "^", "$", `\b`, "(a|ab)", "(b*)", "|", "(?:x|é)+", "1?", `\pL{1,2}`, "", "*?", "(?m:$)", "[ab]{20}b", "^.{13,}Y?.{20}"}, snippets...)
+	for range 60 {
+		pattern := ""
+		for range 1 + p.Rnd.IntN(5) {
+			pattern += parts[p.Rnd.IntN(len(parts))]
+		}
+		options := p.Rnd.IntN(16)
+		if _, err := regex.Compile(pattern, regex.Options(options)); err != nil {
+			continue
+		}
+		v := gpu.StringScalar(pattern)
+		p.check(gpu.Instr{Op: gpu.OpRegexp, Type: boolean, Value: v, N: options}, textType)
+		p.check(gpu.Instr{Op: gpu.OpRegexpExtract, Type: textType, Value: v, N: options | p.Rnd.IntN(3)<<8}, textType)
+		p.check(gpu.Instr{Op: gpu.OpRegexpReplace, Type: textType, Value: v, N: options | p.Rnd.IntN(2)<<8}, textType, textType)
+	}
+}
+
+// testParseTime reads text in a random format, half of it of that form.
+func testParseTime(p *Pair) {
+	specs := [][2]string{{"%Y", "2024"}, {"%Y", "0"}, {"%y", "68"}, {"%m", "2"}, {"%m", "12"}, {"%d", "29"}, {"%j", "366"}, {"%H", "7"}, {"%I", "12"}, {"%p", "pm"}, {"%p", "Am"},
+		{"%M", "59"}, {"%S", "60"}, {"%f", "5"}, {"%g", "123"}, {"%n", "123456789"}, {"%b", "feb"}, {"%B", "March"}, {"%a", "Mon"}, {"%A", "friday"}, {"%z", "+02"}, {"%z", "-0230"}, {"%z", "+01:30:15"}, {" ", "  "}, {"T", "T"}, {"%%", "%"}}
+	format := ""
+	var values []gpu.Scalar
+	var spellings []string
+	for range 1 + p.Rnd.IntN(5) {
+		s := specs[p.Rnd.IntN(len(specs))]
+		format += s[0] + "-"
+		spellings = append(spellings, s[1])
+	}
+	for k := range 700 {
+		text := ""
+		for _, s := range spellings {
+			text += s + "-"
+		}
+		switch {
+		case k%5 == 0:
+			text = []string{"infinity", " -Infinity ", "epoch", "epoch 1", "", "2024-"}[p.Rnd.IntN(6)]
+		case k%2 == 0:
+			at := p.Rnd.IntN(len(text))
+			text = text[:at] + []string{"", "9", " ", "x", "-", "\xff"}[p.Rnd.IntN(6)] + text[at+p.Rnd.IntN(2):]
+		}
+		values = append(values, gpu.StringScalar(text))
+	}
+	for _, typ := range []gpu.Type{gpu.TimestampOf(gpu.Microsecond, false), gpu.TimestampOf(gpu.Nanosecond, false), gpu.TimestampOf(gpu.Microsecond, true)} {
+		for try := range 2 {
+			prog := &gpu.Program{Inputs: []gpu.Type{textType}, Outputs: []int{1}, Code: []gpu.Instr{
+				{Op: gpu.OpParseTime, Type: typ, N: try, Args: []int{0}, Value: gpu.StringScalar(format), Mask: -1, Text: "strptime(x)"}}}
+			p.Require(prog, []gpu.Column{gpu.ColumnOf(textType, values)}, len(values), "format "+format)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/regex"
 )
 
 const (
@@ -84,7 +85,9 @@ type instruction struct {
 	*gpu.Instr
 	result int
 	like   *likePattern
-	set    any // the set of OpIn, by the type of its argument
+	regexp *regex.Automaton
+	format *gpu.TimeFormat // of OpParseTime
+	set    any             // the set of OpIn, by the type of its argument
 }
 
 func evalProgram(d *Device, l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) (cols []gpu.Column, err error) {
@@ -106,7 +109,9 @@ func evalProgram(d *Device, l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int
 	if err := e.evalDictionaries(); err != nil {
 		return nil, err
 	}
-	e.plan()
+	if err := e.plan(); err != nil {
+		return nil, err
+	}
 	if err := e.openOutputs(); err != nil {
 		return nil, err
 	}
@@ -151,7 +156,7 @@ func (e *evaluation) check() error {
 }
 
 // plan finds the registers that batches must compute and prepares the instructions.
-func (e *evaluation) plan() {
+func (e *evaluation) plan() error {
 	first := len(e.in)
 	e.needed = make([]bool, first+len(e.p.Code))
 	e.loaded = make([]bool, first)
@@ -191,11 +196,24 @@ func (e *evaluation) plan() {
 				break
 			}
 			s.like = compileLike(s.Value.Str, rune(s.N), s.Op == gpu.OpILike)
+		case gpu.OpRegexp, gpu.OpRegexpExtract, gpu.OpRegexpReplace:
+			a, err := regex.Compile(s.Value.Str, regex.Options(s.N&0xff))
+			if err != nil {
+				return fmt.Errorf("in %s: the pattern: %w", s.Text, err)
+			}
+			s.regexp = a
+		case gpu.OpParseTime:
+			f, err := gpu.ParseTimeFormat(s.Value.Str)
+			if err != nil {
+				return fmt.Errorf("in %s: %w", s.Text, err)
+			}
+			s.format = &f
 		case gpu.OpIn:
 			s.set = newSet(s.Set, e.typeOf(s.Args[0]))
 		}
 		e.code = append(e.code, s)
 	}
+	return nil
 }
 
 func (e *evaluation) batchesNeeded() bool {
@@ -244,6 +262,8 @@ type frame struct {
 	// codes has the dictionary codes of the batch for each input; nil until they are
 	// needed.
 	codes [][]int32
+	// searched is the memory of searches by regular expressions.
+	searched int64
 	// reserved is the memory of the lease that counts for the pool. err is a refusal of
 	// more: the pool grows once more after it, and then the batch ends.
 	reserved int64
@@ -279,7 +299,7 @@ func (s *scratch) size() int64 {
 
 // count raises the reservation to the size of the pool.
 func (f *frame) count() {
-	more := f.pool.size() - f.reserved
+	more := f.pool.size() + f.searched - f.reserved
 	if more <= 0 || f.err != nil {
 		return
 	}
@@ -517,7 +537,7 @@ func failed(s *instruction, format string, args ...any) error {
 // fail handles a row without a result. The row is an error when it is live and the
 // operation must not be null there; otherwise it becomes null.
 func (f *frame) fail(s *instruction, v *vec, i int, err func() error) error {
-	if s.Op == gpu.OpCast && s.N == 1 || !f.live(s, v.valid, i) {
+	if s.Tries() || !f.live(s, v.valid, i) {
 		f.setNull(v, i)
 		return nil
 	}
@@ -541,6 +561,8 @@ func (f *frame) execute(s *instruction) error {
 	case gpu.OpStep:
 		f.step(s, v)
 		return nil
+	case gpu.OpParseTime:
+		return f.parseTime(s, v)
 	case gpu.OpChr:
 		return f.chr(s, v)
 	case gpu.OpMakeDate:
@@ -560,6 +582,8 @@ func (f *frame) execute(s *instruction) error {
 		return f.choose(s, v)
 	case gpu.OpExtract, gpu.OpDateTrunc, gpu.OpAddMonths:
 		return f.dates(s, v)
+	case gpu.OpRegexp, gpu.OpRegexpExtract, gpu.OpRegexpReplace:
+		return f.regexp(s, v)
 	default:
 		return f.strings(s, v)
 	}

@@ -4,58 +4,6 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// decimalDigits returns the decimal type that holds every value of an integer type. For
-// HUGEINT it is the largest decimal type.
-func decimalDigits(t gpu.Type) gpu.Type {
-	switch t.Kind {
-	case gpu.Int8, gpu.Uint8:
-		return gpu.DecimalOf(3, 0)
-	case gpu.Int16, gpu.Uint16:
-		return gpu.DecimalOf(5, 0)
-	case gpu.Int32, gpu.Uint32:
-		return gpu.DecimalOf(10, 0)
-	case gpu.Int64:
-		return gpu.DecimalOf(19, 0)
-	case gpu.Uint64:
-		return gpu.DecimalOf(20, 0)
-	case gpu.HugeInt:
-		return gpu.DecimalOf(gpu.MaxPrecision, 0)
-	}
-	return t
-}
-
-// commonInteger returns the smallest integer type that holds the values of both types, or
-// HUGEINT if there is none.
-func commonInteger(s, t gpu.Type) gpu.Type {
-	if s.IsSigned() == t.IsSigned() {
-		if s.Width() >= t.Width() {
-			return s
-		}
-		return t
-	}
-	if s.IsUnsigned() {
-		s, t = t, s
-	}
-	switch w := max(s.Width(), 2*t.Width()); w {
-	case 2:
-		return gpu.Of(gpu.Int16)
-	case 4:
-		return gpu.Of(gpu.Int32)
-	case 8:
-		return gpu.Of(gpu.Int64)
-	}
-	return hugeint
-}
-
-// commonFloat returns the result type of arithmetic with a float: FLOAT unless one side
-// is a DOUBLE.
-func commonFloat(s, t gpu.Type) gpu.Type {
-	if s.Kind == gpu.Float64 || t.Kind == gpu.Float64 {
-		return gpu.Of(gpu.Float64)
-	}
-	return gpu.Of(gpu.Float32)
-}
-
 // literalAs gives an integer literal the type of the other operand if its value fits, as
 // DuckDB does: TINYINT + 1 is a TINYINT. A text literal next to a UUID becomes a UUID.
 func literalAs(fold Fold, x, other *Expr) (*Expr, error) {
@@ -123,7 +71,7 @@ func (b *binder) floatArithmetic(n Node, op string, x, y *Expr) (*Expr, error) {
 	t := gpu.Of(gpu.Float64)
 	exact := !x.typ.IsFloat() && !y.typ.IsFloat()
 	if !exact {
-		t = commonFloat(x.typ, y.typ)
+		t = gpu.CommonFloat(x.typ, y.typ)
 	}
 	x, err := b.convert(n, x, t, false)
 	if err != nil {
@@ -148,7 +96,7 @@ func maybeZero(y *Expr) bool {
 }
 
 func (b *binder) integerArithmetic(n Node, op string, x, y *Expr) (*Expr, error) {
-	t := commonInteger(x.typ, y.typ)
+	t := gpu.CommonInteger(x.typ, y.typ)
 	if t.Kind != x.typ.Kind && t.Kind != y.typ.Kind && t != hugeint {
 		// Neither type holds the other's values: DuckDB computes in BIGINT.
 		t = gpu.Of(gpu.Int64)
@@ -180,7 +128,7 @@ func (b *binder) integerArithmetic(n Node, op string, x, y *Expr) (*Expr, error)
 // decimalArithmetic follows DuckDB's result types. A result is stored in 8 bytes when the
 // operands are and their ranges prove that it fits.
 func (b *binder) decimalArithmetic(n Node, op string, x, y *Expr) (*Expr, error) {
-	dx, dy := decimalDigits(x.typ), decimalDigits(y.typ)
+	dx, dy := x.typ.Digits(), y.typ.Digits()
 	p1, s1, p2, s2 := int(dx.Precision), int(dx.Scale), int(dy.Precision), int(dy.Scale)
 	code := arithmeticOps[op]
 	var p, s int

@@ -20,28 +20,8 @@ func common(x, y *Expr) (gpu.Type, bool) {
 		return readAs(t), true
 	case y.literal == stringLiteral:
 		return readAs(s), true
-	case s.Kind == gpu.Bool && t.IsInteger():
-		return t, true
-	case t.Kind == gpu.Bool && s.IsInteger():
-		return s, true
-	case s.IsNumeric() && t.IsNumeric():
-		return commonNumber(s, t), true
-	case s.Kind == gpu.Time && t.Kind == gpu.Time:
-		s.Unit = max(s.Unit, t.Unit)
-		return s, true
-	case s.Kind == gpu.Date && t.Kind == gpu.Timestamp:
-		if t.Unit < gpu.Microsecond {
-			t.Unit = gpu.Microsecond
-		}
-		return t, true
-	case s.Kind == gpu.Timestamp && t.Kind == gpu.Date:
-		return common(y, x)
-	case s.Kind == gpu.Timestamp && t.Kind == gpu.Timestamp:
-		s.Unit = max(s.Unit, t.Unit)
-		s.UTC = s.UTC || t.UTC
-		return s, true
 	}
-	return gpu.Type{}, false
+	return gpu.CommonType(s, t)
 }
 
 // readAs returns the type that a text literal is parsed as next to a value of type t. For
@@ -52,22 +32,6 @@ func readAs(t gpu.Type) gpu.Type {
 		t.Unit = gpu.Microsecond
 	}
 	return t
-}
-
-func commonNumber(s, t gpu.Type) gpu.Type {
-	switch {
-	case s.IsFloat() || t.IsFloat():
-		return commonFloat(s, t)
-	case s.Kind == gpu.Decimal || t.Kind == gpu.Decimal:
-		return commonDecimal(decimalDigits(s), decimalDigits(t))
-	}
-	return commonInteger(s, t)
-}
-
-func commonDecimal(s, t gpu.Type) gpu.Type {
-	scale := max(s.Scale, t.Scale)
-	whole := max(s.Precision-s.Scale, t.Precision-t.Scale)
-	return gpu.DecimalOf(min(int(whole)+int(scale), gpu.MaxPrecision), int(scale))
 }
 
 // unifyLazily is unify for values that are not evaluated on every row. A value that no

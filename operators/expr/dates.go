@@ -573,9 +573,6 @@ var formats = map[string]string{
 	"%": "'%'",
 }
 
-// compounds are specifiers that stand for others.
-var compounds = strings.NewReplacer("%%", "%%", "%c", "%Y-%m-%d %H:%M:%S", "%x", "%Y-%m-%d", "%X", "%H:%M:%S")
-
 // bindStrftime binds the text of a date in a constant format.
 func bindStrftime(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	d, format, at := a[0], a[1], n.args[1]
@@ -595,7 +592,7 @@ func bindStrftime(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	var parts []*Expr
 	var nodes []Node
 	add := func(e *Expr) { parts, nodes = append(parts, e), append(nodes, n) }
-	for rest := compounds.Replace(f.Str); rest != ""; {
+	for rest := gpu.TimeCompounds.Replace(f.Str); rest != ""; {
 		plain, spec, found := strings.Cut(rest, "%")
 		if plain != "" {
 			add(newConstant(gpu.StringScalar(plain)))
@@ -634,4 +631,33 @@ func bindStrftime(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 		body = "CASE WHEN _1 = 'infinity' THEN 'infinity' WHEN _1 = '-infinity' THEN '-infinity' WHEN _1 IS NOT NULL THEN _2 END"
 	}
 	return b.expand(n, body, d, e)
+}
+
+// bindStrptime binds the date and time that a text has in a constant format.
+func bindStrptime(try int) func(*binder, *callNode, []*Expr) (*Expr, error) {
+	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+		x, err := b.str(n, 0, a[0])
+		if err != nil {
+			return nil, err
+		}
+		format, constant := a[1].Constant()
+		switch {
+		case a[1].literal == nullLiteral || constant && !format.Valid:
+			return newConstant(gpu.Null(gpu.TimestampOf(gpu.Microsecond, false))), nil
+		case !constant || a[1].typ.Kind != gpu.String:
+			return nil, b.errorf(n.args[1], "the format of %s must be a constant text", n.name)
+		}
+		f, err := gpu.ParseTimeFormat(format.Str)
+		if err == nil && f.Nanos && f.Zone {
+			err = fmt.Errorf("there is no type of %%n with %%z")
+		}
+		if err != nil {
+			return nil, b.errorf(n.args[1], "%s: %v", n.name, err)
+		}
+		t := gpu.TimestampOf(gpu.Microsecond, f.Zone)
+		if f.Nanos {
+			t = gpu.TimestampOf(gpu.Nanosecond, false)
+		}
+		return b.op(n, Expr{op: gpu.OpParseTime, typ: t, value: format, n: try, nullable: x.nullable || try == 1, fails: try == 0, rng: typeRange(t)}, x)
+	}
 }

@@ -403,6 +403,14 @@ func (e *Expr) write(b *strings.Builder, limit int) {
 		b.WriteString([...]string{"sqrt", "cbrt", "exp", "ln", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"}[e.n] + "(")
 		e.args[0].write(b, limit)
 		b.WriteByte(')')
+	case gpu.OpRegexp, gpu.OpRegexpExtract, gpu.OpRegexpReplace:
+		e.writeRegexp(b, limit)
+	case gpu.OpParseTime:
+		b.WriteString([...]string{"strptime(", "try_strptime("}[e.n])
+		e.args[0].write(b, limit)
+		b.WriteString(", ")
+		writeScalar(b, e.value)
+		b.WriteByte(')')
 	case gpu.OpTrim:
 		b.WriteString([...]string{"", "ltrim", "rtrim", "trim"}[e.n] + "(")
 		list(", ", e.args)

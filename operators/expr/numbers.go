@@ -30,7 +30,7 @@ func (b *binder) integers(n Node, what string, x, y *Expr) (*Expr, *Expr, error)
 	if y, err = literalAs(b.scope.Fold, y, x); err != nil {
 		return nil, nil, b.errorf(n, "%v", err)
 	}
-	t := commonInteger(x.typ, y.typ)
+	t := gpu.CommonInteger(x.typ, y.typ)
 	if t.Kind != x.typ.Kind && t.Kind != y.typ.Kind && t != hugeint {
 		t = gpu.Of(gpu.Int64)
 	}

@@ -95,6 +95,8 @@ var formTable = []form{
 	{"IN", "x [NOT] IN (y, …)", boolean, "Whether x equals one of the list.", "if x is null, or no value is equal and one is null", "2 IN (1, 2, 3) → true\n4 IN (1, NULL) → NULL"},
 	{"LIKE", "s [NOT] LIKE pattern [ESCAPE c]", boolean, "Whether the whole text fits the pattern, in which % is any text and _ any code point. Only a constant pattern has ESCAPE. Also s ~~ pattern.", "", "'hello' LIKE 'h%o' → true\n'50%' LIKE '5_!%' ESCAPE '!' → true\n'hello' LIKE lower('H') || '%' → true"},
 	{"ILIKE", "s [NOT] ILIKE pattern [ESCAPE c]", boolean, "LIKE without regard to case. Also s ~~* pattern.", "", "'HELLO' ILIKE 'h%o' → true"},
+	{"~", "s ~ pattern", boolean, "Whether a regular expression matches a part of s, as regexp_matches. Also s !~ pattern for its opposite, and ~* and !~* without regard to case.", "", "'hello' ~ 'l+' → true\n'hello' ~* '^H' → true\n'hello' !~ 'x' → true"},
+	{"SIMILAR TO", "s [NOT] SIMILAR TO pattern", boolean, "Whether a regular expression matches all of s, as regexp_full_match.", "", "'hello' SIMILAR TO 'h.*o' → true"},
 	{"CASE", "CASE [x] WHEN y THEN z … [ELSE w] END", "the common type of the results", "The result of the first condition that is true, or of the first y that equals x.", "if the chosen result is, or nothing is chosen and there is no ELSE", "CASE WHEN 1 > 2 THEN 'a' ELSE 'b' END → b\nCASE 3 WHEN 3 THEN 'three' END → three"},
 	{"CAST", "CAST(x AS type), x::type", "the type", "Converts x, or fails.", "", "CAST('42' AS INTEGER) → 42\n2.5::INTEGER → 3"},
 	{"TRY_CAST", "TRY_CAST(x AS type)", "the type", "CAST that is null where it would fail.", "if x is, or cannot be converted", "TRY_CAST('x' AS INTEGER) → NULL"},

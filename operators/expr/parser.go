@@ -163,9 +163,9 @@ func (p *parser) infix(left Node, power int) (n Node, more bool, err error) {
 		return left, false, nil
 	}
 	not := t.is("NOT")
-	word := t
+	word, after := t, 1
 	if not {
-		word = p.ahead(1)
+		word, after = p.ahead(1), 2
 	}
 	pass := func() {
 		if not {
@@ -184,6 +184,10 @@ func (p *parser) infix(left Node, power int) (n Node, more bool, err error) {
 	case (word.is("LIKE") || word.is("ILIKE")) && power < bindBetween:
 		pass()
 		n, err = p.like(left, t.pos, not, word.is("ILIKE"))
+	case word.is("SIMILAR") && p.ahead(after).is("TO") && power < bindBetween:
+		pass()
+		p.advance()
+		n, err = p.regexp(left, t.pos, not, "regexp_full_match", "")
 	case !not && t.is("AT") && p.ahead(1).is("TIME") && p.ahead(2).is("ZONE") && power < bindAt:
 		p.next += 3
 		zone, err := p.expression(bindAt)
@@ -215,6 +219,16 @@ func (p *parser) infixSymbol(left Node, t token, power int) (Node, bool, error) 
 			return left, false, nil
 		}
 		n, err := p.like(left, t.pos, op[0] == '!', strings.HasSuffix(op, "*"))
+		return n, true, err
+	case "~", "~*", "!~", "!~*":
+		if power >= bindBetween {
+			return left, false, nil
+		}
+		options := ""
+		if strings.HasSuffix(op, "*") {
+			options = "i"
+		}
+		n, err := p.regexp(left, t.pos, op[0] == '!', "regexp_matches", options)
 		return n, true, err
 	}
 	bp, ok := binaryPower[op]
@@ -328,6 +342,24 @@ func (p *parser) like(x Node, pos int, not, fold bool) (Node, error) {
 		}
 	}
 	n.base = p.at(pos, x, pattern, n.escape)
+	return n, nil
+}
+
+// regexp parses the pattern behind an operator that is a call.
+func (p *parser) regexp(x Node, pos int, not bool, call, options string) (Node, error) {
+	p.advance()
+	pattern, err := p.expression(bindBetween)
+	if err != nil {
+		return nil, err
+	}
+	args := []Node{x, pattern}
+	if options != "" {
+		args = append(args, &stringNode{p.at(pos), options, false})
+	}
+	var n Node = &callNode{base: p.at(pos, x, pattern), name: call, args: args}
+	if not {
+		n = &unaryNode{p.at(pos, x, pattern), "NOT", n}
+	}
 	return n, nil
 }
 

@@ -68,6 +68,3 @@ func Coalesced(e *Expr) (x, y *Expr, ok bool) {
 	}
 	return e.args[1], e.args[2], true
 }
-
-// CommonType returns the type in which values of two types are compared.
-func CommonType(s, t gpu.Type) (gpu.Type, bool) { return common(&Expr{typ: s}, &Expr{typ: t}) }

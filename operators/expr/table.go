@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/regex"
 )
 
 // function is a row of the table of scalar functions, from which calls are bound and the
@@ -165,6 +166,11 @@ func textFunctions() []function {
 		{name: "unicode", aliases: "ord", args: "s", bind: textOp(gpu.OpCodePoint, "s", gpu.Of(gpu.Int32), -1), result: "INTEGER", about: "The number of the first code point; -1 for an empty text.", examples: "unicode('ä') → 228\nord('') → -1"},
 		{name: "chr", args: "n", bind: bindChr, result: varchar, about: "The code point of a number.", examples: "chr(8364) → €"},
 		{name: "split_part", args: "s, separator, n", bind: textOp(gpu.OpSplitPart, "ssi", text, 0), result: varchar, about: "Part n of s between separators, from the end if n is negative; an empty text if there is none. An empty separator cuts between code points.", examples: "split_part('a,b,c', ',', 2) → b\nsplit_part('a,b,c', ',', -1) → c"},
+		{name: "regexp_matches", args: "s, pattern[, options]", bind: bindRegexp(0), result: boolean, about: "Whether a regular expression matches a part of s. The pattern is constant, in the syntax of RE2. Options are letters: i ignores case, s lets . match line ends too, l takes the pattern as plain text. Also s ~ pattern.", examples: "regexp_matches('hello', 'l+') → true\nregexp_matches('Hello', '^h', 'i') → true"},
+		{name: "regexp_full_match", args: "s, pattern[, options]", bind: bindRegexp(regex.Full), result: boolean, about: "Whether a regular expression matches all of s. Also s SIMILAR TO pattern.", examples: "regexp_full_match('hello', 'h.*o') → true\nregexp_full_match('hello', 'l+') → false"},
+		{name: "regexp_extract", args: "s, pattern[, group, options]", bind: bindRegexpExtract, result: varchar, about: "The first match of a regular expression, or a group of it; an empty text if there is none.", examples: "regexp_extract('2024-03-15', '[0-9]+') → 2024\nregexp_extract('2024-03-15', '-(\\d+)-', 1) → 03"},
+		{name: "regexp_replace", args: "s, pattern, replacement[, options]", bind: bindRegexpReplace, result: varchar, about: "Replaces the first match of a regular expression; with option g all of them. In the replacement \\0 is the match, \\1 to \\9 are groups, and \\\\ is a backslash.", examples: "regexp_replace('hello', 'l', '-') → he-lo\nregexp_replace('hello', '(.)l', '\\1L', 'g') → heLlo"},
+		{name: "regexp_escape", args: "s", bind: macro("s", `replace(regexp_replace(_1, '([^0-9A-Za-z_\x{80}-\x{10ffff}\x00])', '\\\1', 'g'), chr(0), '\x00')`), result: varchar, about: "A regular expression that matches s itself.", examples: "regexp_escape('a.b') → a\\.b"},
 		{name: "repeat", args: "s, n", bind: textOp(gpu.OpRepeat, "si", text, 0), result: varchar, about: "s n times.", examples: "repeat('ab', 3) → ababab"},
 		{name: "translate", args: "s, from, to", bind: textOp(gpu.OpTranslate, "sss", text, 0), result: varchar, about: "Replaces each code point of from by the one of to at its place, or drops it.", examples: "translate('12345', '143', 'ax') → a2x5"},
 		{name: "lpad", args: "s, n, padding", bind: pad("_1 || _2"), result: varchar, about: "s with padding before it, or cut, to n code points.", examples: "lpad('7', 3, '0') → 007"},
@@ -215,6 +221,8 @@ func dateFunctions() []function {
 		{name: "nanosecond", args: "d", bind: macro("d", "epoch_ns(_1) - epoch_ns(date_trunc('minute', _1))"), result: bigint, about: "The nanoseconds of the minute.", nulls: "if d is null or infinite", examples: "nanosecond(TIMESTAMP_NS '2024-03-15 10:30:01.000000007') → 1000000007"},
 		{name: "strftime", args: "d, format", bind: bindStrftime, result: varchar, about: "A date as text in a constant format: %Y %m %d %H %M %S, %f microseconds, %g milliseconds, %j day of the year, %a %A and %b %B names of days and months, %p with %I for twelve hours, %y, %u and %w days of the week, %G %V ISO weeks, %c %x %X. A minus, as in %-d, leaves leading zeros out.",
 			examples: "strftime(TIMESTAMP '2024-03-05 14:07:09', '%d.%m.%Y %H:%M') → 05.03.2024 14:07\nstrftime(DATE '2024-03-05', '%a %-d %B') → Tue 5 March"},
+		{name: "strptime", args: "s, format", bind: bindStrptime(0), result: "TIMESTAMP; TIMESTAMPTZ with %z; TIMESTAMP_NS with %n", about: "The date and time of a text in a constant format, that of strftime. %z is an offset as +02:00, %n nanoseconds. Missing parts are those of 1900-01-01 00:00:00. Numbers may have fewer digits, %b %B %a %A and %p any case.", examples: "strptime('05.03.2024 14:07', '%d.%m.%Y %H:%M') → 2024-03-05 14:07:00\nstrptime('Mar 5 2024 2 PM', '%b %d %Y %I %p') → 2024-03-05 14:00:00"},
+		{name: "try_strptime", args: "s, format", bind: bindStrptime(1), result: "that of strptime", about: "strptime that is null where the text has another form.", nulls: "if s is, or has another form", examples: "try_strptime('tomorrow', '%Y-%m-%d') → NULL"},
 		{name: "timezone", args: "zone, d", bind: bindTimezone, result: "TIMESTAMPTZ; TIMESTAMP for a TIMESTAMPTZ", about: "The moment at which clocks of a time zone show d; of a moment, the time that they show then. Also d AT TIME ZONE zone. The zone is a constant name of the IANA database.",
 			examples: "TIMESTAMP '2024-07-01 12:00:00' AT TIME ZONE 'Europe/Berlin' → 2024-07-01 10:00:00+00\ntimezone('America/New_York', TIMESTAMPTZ '2024-07-01 12:00:00+00') → 2024-07-01 08:00:00"},
 		{name: "to_timestamp", args: "seconds", bind: bindToTimestamp, result: "TIMESTAMPTZ", about: "The moment so many seconds after 1970-01-01.", examples: "to_timestamp(1.5) → 1970-01-01 00:00:01.5+00"},

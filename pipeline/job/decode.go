@@ -140,6 +140,16 @@ func (d *decoder) decode(n ast.Node, v reflect.Value, path string) {
 		}
 		d.columns(n, p, path)
 		return
+	case *Schema:
+		var rule string
+		rule, p.Columns = d.types(n, path, "unify", "strict")
+		p.Strict = rule == "strict"
+		return
+	case *Partitions:
+		var rule string
+		rule, p.Types = d.types(n, path, "auto", "none")
+		p.None = rule == "none"
+		return
 	case *Var:
 		if text, ok := scalarText(n); ok {
 			p.Default = &text
@@ -233,6 +243,32 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string) {
 	if err != nil {
 		d.faultf(placeOf(n), "%s is %q; it must be %s", path, e.text, want)
 	}
+}
+
+// types decodes a mapping of names to types, or the name of a rule.
+func (d *decoder) types(n ast.Node, path string, rules ...string) (rule string, columns []SchemaColumn) {
+	if _, ok := scalarText(n); ok {
+		e, ok := d.text(n, path)
+		if ok && !slices.Contains(rules, e.text) {
+			d.faultf(placeOf(n), "%s is %q; it must be %s, or a mapping of column names to types%s", path, e.text, strings.Join(rules, ", "), DidYouMean(e.text, rules))
+		}
+		return e.text, nil
+	}
+	entries, ok := d.mapping(n, path)
+	if m, flow := n.(*ast.MappingNode); !ok || flow && m.IsFlowStyle && d.mappingSplitAtComma(entries) {
+		return "", nil
+	}
+	if len(entries) == 0 {
+		d.faultf(placeOf(n), "%s names no columns", path)
+	}
+	for _, c := range entries {
+		sub := joinPath(path, c.name)
+		d.job.places[sub] = placeOf(c.value)
+		if e, ok := d.text(c.value, sub); ok {
+			columns = append(columns, SchemaColumn{c.name, e.text})
+		}
+	}
+	return "", columns
 }
 
 func (d *decoder) size(n ast.Node, p *Size, path string) {

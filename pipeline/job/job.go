@@ -58,8 +58,29 @@ type Spill struct {
 
 // Source is a table to read.
 type Source struct {
-	Parquet Paths `yaml:"parquet" doc:"Parquet files, folders and patterns with *, ?, [a-z] and **, read as one table. Paths are relative to the job file; those that begin with a variable given by --set or the environment are relative to the working directory."`
+	Parquet    Paths      `yaml:"parquet" doc:"Parquet files, folders and patterns with *, ?, [a-z] and **, read as one table. Paths are relative to the job file; those that begin with a variable given by --set or the environment are relative to the working directory."`
+	Partitions Partitions `yaml:"partitions" doc:"Columns in the names of folders, as in y=2024/m=3: auto (default) finds them and their types, none takes the folders for plain ones. A mapping of names to SQL types, as in {y: INTEGER}, gives types."`
+	Schema     Schema     `yaml:"schema" doc:"How columns of several files become those of one table: unify (default) finds for each column a type that holds the values of all files, and a column that a file lacks is null there; strict makes any difference an error. A mapping of names to SQL types, as in {id: BIGINT, price: 'DECIMAL(12,2)'}, gives the columns of the table, and the files are checked against it."`
 }
+
+// Schema says what the columns of a source are. The zero value unifies those of its files.
+type Schema struct {
+	// Strict makes it an error if files have different columns or types.
+	Strict bool
+	// Columns are the columns of the source, in order; empty for all columns of the files.
+	Columns []SchemaColumn
+}
+
+// Partitions says how the names of folders become columns. The zero value finds them.
+type Partitions struct {
+	// None takes folders such as y=2024 for plain ones.
+	None bool
+	// Types are the types of some of the columns.
+	Types []SchemaColumn
+}
+
+// SchemaColumn is a column of a source and its SQL type, such as DECIMAL(12,2).
+type SchemaColumn struct{ Name, Type string }
 
 // Step is one relation: an input and exactly one operation on it.
 type Step struct {

@@ -123,3 +123,18 @@ func TestAnExpressionThatYAMLCutsAtItsCommaIsToBeQuoted(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, j.Steps[0].Select, 3)
 }
+
+func TestTheSchemaOfASourceIsARuleOrColumns(t *testing.T) {
+	j, err := Parse("job.yaml", []byte("sources:\n  a: {parquet: a, schema: strict}\n  b: {parquet: b, schema: unify}\n  c: {parquet: c, schema: {x: BIGINT, y: 'DECIMAL(12,2)'}}\noutput: {parquet: out}"), LoadOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, Schema{Strict: true}, j.Sources["a"].Schema)
+	assert.Equal(t, Schema{}, j.Sources["b"].Schema)
+	assert.Equal(t, Schema{Columns: []SchemaColumn{{"x", "BIGINT"}, {"y", "DECIMAL(12,2)"}}}, j.Sources["c"].Schema)
+	for text, want := range map[string]string{
+		"strikt": `sources.a.schema is "strikt"; it must be unify, strict, or a mapping of column names to types (did you mean "strict"?)`,
+		"{}":     "sources.a.schema names no columns", "[x]": "must be a mapping", "{x: DECIMAL(12, 2)}": `quote it: {x: "DECIMAL(12, 2)"}`,
+	} {
+		_, err := Parse("job.yaml", []byte("sources: {a: {parquet: a, schema: "+text+"}}\noutput: {parquet: out}"), LoadOptions{})
+		assert.ErrorContains(t, err, want)
+	}
+}

@@ -60,6 +60,10 @@ func valueName(t reflect.Type) string {
 		return "size"
 	case reflect.TypeFor[Columns]():
 		return "columns"
+	case reflect.TypeFor[Partitions]():
+		return "`auto`, `none` or types by name"
+	case reflect.TypeFor[Schema]():
+		return "`unify`, `strict` or types by name"
 	}
 	switch t.Kind() {
 	case reflect.Pointer:

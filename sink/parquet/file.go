@@ -15,6 +15,7 @@ const magic = "PAR1"
 // fileWriter writes one file: magic number, row groups, page indexes, footer.
 type fileWriter struct {
 	path    string
+	to      *destination
 	file    outFile
 	sync    bool // sync to the disk at the end
 	size    int64

@@ -7,6 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
+	"path/filepath"
 
 	"github.com/gstream/gstream/sink/staging"
 )
@@ -27,8 +29,8 @@ type part struct {
 const maxManifest = 128 << 20
 
 // readManifest returns nil if there is no manifest, or something else under its name.
-func readManifest(path string) (*manifest, error) {
-	f, err := os.Open(path)
+func readManifest(file string) (*manifest, error) {
+	f, err := os.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -56,8 +58,9 @@ func (m *manifest) write(f outFile) error {
 	return err
 }
 
-// foreign lists the entries of a directory that are not files of the manifest, by name
-// and size. Without a manifest it lists all entries.
+// foreign lists what is in a directory and the folders below it but not a file of the
+// manifest, by name and size, nor a folder of such files. Without a manifest it lists all
+// entries.
 func (m *manifest) foreign(dir string) (names []string, err error) {
 	own := map[part]bool{}
 	if m != nil {
@@ -65,16 +68,37 @@ func (m *manifest) foreign(dir string) (names []string, err error) {
 			own[p] = true
 		}
 	}
-	entries, err := os.ReadDir(dir)
-	for _, e := range entries {
-		info, err := e.Info()
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", dir, err)
-		}
-		manifest := m != nil && e.Name() == staging.LockName
-		if !info.Mode().IsRegular() || !manifest && !own[part{e.Name(), info.Size()}] {
-			names = append(names, e.Name())
+	folders := map[string]bool{}
+	for p := range own {
+		for f := path.Dir(p.Name); f != "." && f != "/"; f = path.Dir(f) {
+			folders[f] = true
 		}
 	}
+	err = filepath.WalkDir(dir, func(at string, e fs.DirEntry, err error) error {
+		if err != nil || at == dir {
+			return err
+		}
+		name, err := filepath.Rel(dir, at)
+		if err != nil {
+			return err
+		}
+		name = filepath.ToSlash(name)
+		if e.IsDir() {
+			if !folders[name] {
+				names = append(names, name)
+				return fs.SkipDir
+			}
+			return nil
+		}
+		info, err := e.Info()
+		if err != nil {
+			return fmt.Errorf("%s: %w", dir, err)
+		}
+		manifest := m != nil && name == staging.LockName
+		if !info.Mode().IsRegular() || !manifest && !own[part{name, info.Size()}] {
+			names = append(names, name)
+		}
+		return nil
+	})
 	return names, err
 }

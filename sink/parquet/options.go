@@ -13,6 +13,9 @@ import (
 )
 
 // Options configure how Parquet is written. The zero value lacks only a lease;
+// directory reports whether the target is a directory.
+func (o *Options) directory() bool { return o.RowsPerFile > 0 || len(o.PartitionBy) > 0 }
+
 // EnsureDefaults sets the other options.
 type Options struct {
 	// Compression is snappy (the default), zstd, gzip, brotli, lz4_raw or none.
@@ -39,6 +42,11 @@ type Options struct {
 	// part-00000.parquet, part-00001.parquet … of at most that many rows, and a hidden
 	// manifest that lists these files.
 	RowsPerFile int64 `yaml:"rows_per_file" json:"rows_per_file,omitempty" doc:"Write a directory of files part-00000.parquet and so on, of at most that many rows; 0 writes one file." default:"0"`
+	// PartitionBy, when not empty, makes the target a directory with a directory for each
+	// value of these columns, as in y=2024/m=3/part-00000.parquet. The files do not have
+	// these columns, unless WritePartitionColumns is set.
+	PartitionBy           []string `yaml:"partition_by" json:"partition_by,omitempty" doc:"Write a directory with folders for the values of these columns, as in y=2024/m=3/part-00000.parquet, which a source reads as columns again. The files themselves do not have them."`
+	WritePartitionColumns bool     `yaml:"write_partition_columns" json:"write_partition_columns,omitempty" doc:"Keep the columns of partition_by in the files too." default:"false"`
 	// Sync makes Commit wait until the output is on disk, so that it survives a crash of
 	// the machine. Without Sync every process still sees the whole output or none of it.
 	Sync bool `yaml:"sync" json:"sync,omitempty" doc:"Wait at the end until the output is on the disk, so that it outlasts a crash of the machine." default:"false"`
@@ -120,6 +128,24 @@ func CheckColumns(s *gpu.Schema, opt Options) error {
 		if !slices.Contains(s.Names(), name) {
 			return fmt.Errorf("dictionary_columns names %q, which is not a column; the columns are %s", name, phrase.Some(s.Names(), 20, ", "))
 		}
+	}
+	seen := map[string]bool{}
+	for _, name := range opt.PartitionBy {
+		switch i := s.Index(name); {
+		case i < 0:
+			return fmt.Errorf("partition_by names %q, which is not a column; the columns are %s", name, phrase.Some(s.Names(), 20, ", "))
+		case seen[name]:
+			return fmt.Errorf("partition_by names %q twice", name)
+		case s.Fields[i].Type.Kind == gpu.Binary:
+			return fmt.Errorf("partition_by names %q, whose type %s has no text for the name of a folder", name, s.Fields[i].TypeName())
+		}
+		seen[name] = true
+	}
+	if len(opt.PartitionBy) > 0 && len(opt.PartitionBy) == s.Len() && !opt.WritePartitionColumns {
+		return errors.New("partition_by names all columns, so that none is left for the files; set write_partition_columns, or name fewer")
+	}
+	if opt.WritePartitionColumns && len(opt.PartitionBy) == 0 {
+		return errors.New("write_partition_columns is for an output with partition_by")
 	}
 	return nil
 }

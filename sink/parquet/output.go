@@ -125,8 +125,9 @@ type output struct {
 	overwrite bool
 	sync      bool
 	directory bool
-	parents   []string // directories above target that were made for it, outermost first
-	manifest  manifest // for a directory
+	parents   []string        // directories above target that were made for it, outermost first
+	manifest  manifest        // for a directory
+	folders   map[string]bool // that were made in the temporary directory
 }
 
 // newOutput checks that a target may be written and makes its temporary. It removes
@@ -190,7 +191,7 @@ func CheckTarget(path string, opt Options) error {
 	if err != nil {
 		return nil // it does not exist, or Create returns the error
 	}
-	return checkKind(path, info.Mode(), opt.RowsPerFile > 0)
+	return checkKind(path, info.Mode(), opt.directory())
 }
 
 // checkKind refuses a target that is not a file or, for a directory of parts, not a
@@ -199,10 +200,10 @@ func checkKind(path string, mode fs.FileMode, directory bool) error {
 	what := ""
 	switch {
 	case mode.IsDir() && !directory:
-		what = "is a folder, which is not replaced by a file; name a file in it, or set rows_per_file for a folder of files"
+		what = "is a folder, which is not replaced by a file; name a file in it, or set rows_per_file or partition_by for a folder of files"
 	case mode.IsDir():
 	case mode.IsRegular() && directory:
-		what = "is a file, which is not replaced by the folder that rows_per_file asks for; name a folder"
+		what = "is a file, which is not replaced by the folder that rows_per_file or partition_by asks for; name a folder"
 	case mode.IsRegular():
 	case mode&fs.ModeDevice != 0:
 		what = "is a device, which is never replaced; name a file (gstream explain --analyze removes it at the end)"
@@ -272,17 +273,35 @@ func (o *output) exists() error {
 	return fmt.Errorf("%s: %w; remove it, choose another name, or use --overwrite", o.name, os.ErrExist)
 }
 
-// part returns the path at which file number i is written.
-func (o *output) part(i int) string {
-	if o.directory {
-		return filepath.Join(o.temporary, staging.Part(i))
+// part returns the path at which file number i of a folder of the output is written. It
+// makes the folder.
+func (o *output) part(folder string, i int) (string, error) {
+	if !o.directory {
+		return o.temporary, nil
 	}
-	return o.temporary
+	at := o.temporary
+	for name := range strings.SplitSeq(folder, "/") {
+		if at = filepath.Join(at, name); folder == "" || o.folders[at] {
+			continue
+		}
+		if err := o.storage.mkdir(at); err != nil {
+			return "", err
+		}
+		if o.folders == nil {
+			o.folders = map[string]bool{}
+		}
+		o.folders[at] = true
+	}
+	return filepath.Join(at, staging.Part(i)), nil
 }
 
 // ended records a complete file.
 func (o *output) ended(path string, size int64) {
-	o.manifest.Files = append(o.manifest.Files, part{filepath.Base(path), size})
+	name, err := filepath.Rel(o.temporary, path)
+	if err != nil {
+		name = filepath.Base(path)
+	}
+	o.manifest.Files = append(o.manifest.Files, part{filepath.ToSlash(name), size})
 }
 
 // publish gives the output its name. With sync its files are on disk before.
@@ -326,6 +345,11 @@ func (o *output) finishDirectory() error {
 	}
 	if err := o.lock.Sync(); err != nil {
 		return err
+	}
+	for folder := range o.folders {
+		if err := o.storage.syncDir(folder); err != nil {
+			return err
+		}
 	}
 	return o.storage.syncDir(o.temporary)
 }

@@ -31,14 +31,10 @@ type Writer struct {
 	columns []column
 	out     *output
 
-	// The row group that is being collected. Write owns it.
-	pending      []keptRows
-	pendingRows  int
-	pendingBytes int64
-	fileRows     int64 // rows handed to the current file
-	fileIndex    int
-	groupIndex   int // number in the current file
-	ended        bool
+	// Write owns these: the destination of all rows, or what divides them.
+	whole *destination
+	split *splitter
+	ended bool
 
 	workers sync.WaitGroup
 	short   sync.Mutex // held by the worker that waits for memory
@@ -48,8 +44,7 @@ type Writer struct {
 	queue []*group      // row groups handed over and not yet written, in order
 	tasks []task        // columns of the queue that no worker has taken, in order
 	idle  []*encoder    // encoders of workers that found no task
-	file  *fileWriter   // file of the next row group; nil before the first
-	files []*fileWriter // files that have not ended
+	files []*fileWriter // files that have not ended, the one that was used last at the end
 	stats sink.Stats
 
 	run context.Context // ends with the sink's error, by end
@@ -58,7 +53,24 @@ type Writer struct {
 
 var _ sink.Sink = (*Writer)(nil)
 
-// Create starts writing at path. With opt.RowsPerFile the path is a directory. Nothing
+// destination is what one file gets after the other: all rows, or those of a partition.
+type destination struct {
+	folder string // in the directory of the output; "" for the directory itself
+
+	// The row group that is being collected. Write owns it.
+	pending      []keptRows
+	pendingRows  int
+	pendingBytes int64
+	fileRows     int64 // rows handed to the current file
+	groupIndex   int   // number in the current file
+
+	// These belong to the Writer, under its lock.
+	file *fileWriter // file of the next row group; nil before the first
+	next int         // number of the next file
+}
+
+// Create starts writing at path. With opt.RowsPerFile or opt.PartitionBy the path is a
+// directory. Nothing
 // appears at path before Commit. If the target exists and opt.Overwrite is not set, the
 // error matches os.ErrExist.
 func Create(path string, schema *gpu.Schema, opt Options) (*Writer, error) {
@@ -76,7 +88,15 @@ func create(s storage, path string, schema *gpu.Schema, opt Options) (*Writer, e
 	if schema.Len() == 0 {
 		return nil, fmt.Errorf("%s: a Parquet file needs at least one column", path)
 	}
-	w := &Writer{opt: opt, schema: schema}
+	if err := CheckColumns(schema, opt); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	w := &Writer{opt: opt, schema: schema, whole: &destination{}}
+	if len(opt.PartitionBy) > 0 {
+		w.whole, w.split = nil, newSplitter(schema, opt)
+		w.schema = w.split.schema
+		schema = w.schema
+	}
 	w.run, w.end = context.WithCancelCause(context.Background())
 	w.wake.L = &w.mu
 	names := map[string]bool{}
@@ -95,15 +115,12 @@ func create(s storage, path string, schema *gpu.Schema, opt Options) (*Writer, e
 		c.dictionary = opt.Dictionary == "auto" && (len(opt.DictionaryColumns) == 0 || slices.Contains(opt.DictionaryColumns, f.Name))
 		w.columns = append(w.columns, c)
 	}
-	if err := CheckColumns(schema, opt); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
 	codec := opt.codec()
 	for range opt.Threads {
 		w.idle = append(w.idle, &encoder{codec: codec, delta: opt.Encoding == "auto", lease: opt.Lease, pageRows: opt.PageRows, pageBytes: opt.PageBytes})
 	}
 	var err error
-	if w.out, err = newOutput(s, path, opt.Overwrite, opt.RowsPerFile > 0, opt.Sync); err != nil {
+	if w.out, err = newOutput(s, path, opt.Overwrite, opt.directory(), opt.Sync); err != nil {
 		return nil, err
 	}
 	return w, nil
@@ -120,9 +137,9 @@ type group struct {
 	kept   []keptRows
 	rows   int
 	bytes  int64 // bytes of the kept rows
-	part   int   // number of the file
-	last   bool  // the last row group of the file
-	left   int   // columns left to encode, then to write
+	to     *destination
+	last   bool // the last row group of the file
+	left   int  // columns left to encode, then to write
 	chunks []*encodedChunk
 
 	file   *fileWriter // set once the group is laid out
@@ -157,7 +174,14 @@ func (w *Writer) Write(ctx context.Context, s *gpu.Stride) error {
 	}
 	err := w.failure()
 	if err == nil {
-		err = w.collect(ctx, s)
+		err = s.Check()
+	}
+	switch {
+	case err != nil:
+	case w.split != nil:
+		err = w.divide(ctx, s)
+	default:
+		err = w.collect(ctx, w.whole, keptRows{s, 0, s.Rows})
 	}
 	if err != nil {
 		w.fail(err) // rows are missing now, so nothing may be committed
@@ -165,32 +189,26 @@ func (w *Writer) Write(ctx context.Context, s *gpu.Stride) error {
 	return err
 }
 
-// collect adds the rows of a stride to the pending row group, and hands over full row
-// groups.
-func (w *Writer) collect(ctx context.Context, s *gpu.Stride) error {
-	if err := s.Check(); err != nil {
-		return err
-	}
+// collect adds rows to the pending row group of a destination, and hands over full row
+// groups. The caller keeps its references to the stride.
+func (w *Writer) collect(ctx context.Context, d *destination, rows keptRows) error {
+	s := rows.stride
 	perRow := float64(s.Bytes()) / float64(max(s.Rows, 1))
-	for from := 0; from < s.Rows; {
-		n := min(s.Rows-from, w.opt.RowGroupRows-w.pendingRows)
+	for from := rows.from; from < rows.to; {
+		n := min(rows.to-from, w.opt.RowGroupRows-d.pendingRows)
 		if w.opt.RowsPerFile > 0 {
-			n = int(min(int64(n), w.opt.RowsPerFile-w.fileRows-int64(w.pendingRows)))
+			n = int(min(int64(n), w.opt.RowsPerFile-d.fileRows-int64(d.pendingRows)))
 		}
-		if room := float64(maxRowGroupBytes - w.pendingBytes); perRow*float64(n) > room {
+		if room := float64(maxRowGroupBytes - d.pendingBytes); perRow*float64(n) > room {
 			n = min(n, max(1, int(room/perRow)))
 		}
-		kept := &gpu.Stride{Schema: s.Schema, Rows: s.Rows, Cols: make([]gpu.Column, len(s.Cols))}
-		for i, c := range s.Cols {
-			kept.Cols[i] = c.Retain()
-		}
-		w.pending = append(w.pending, keptRows{kept, from, from + n})
-		w.pendingRows += n
-		w.pendingBytes += int64(perRow * float64(n))
+		d.pending = append(d.pending, keptRows{s.Retain(), from, from + n})
+		d.pendingRows += n
+		d.pendingBytes += int64(perRow * float64(n))
 		from += n
-		full := w.opt.RowsPerFile > 0 && w.fileRows+int64(w.pendingRows) == w.opt.RowsPerFile
-		if full || w.pendingRows == w.opt.RowGroupRows || w.pendingBytes >= maxRowGroupBytes {
-			if err := w.hand(ctx, full); err != nil {
+		full := w.opt.RowsPerFile > 0 && d.fileRows+int64(d.pendingRows) == w.opt.RowsPerFile
+		if full || d.pendingRows == w.opt.RowGroupRows || d.pendingBytes >= maxRowGroupBytes {
+			if err := w.hand(ctx, d, full); err != nil {
 				return err
 			}
 		}
@@ -216,18 +234,18 @@ func (w *Writer) failLocked(err error) {
 	}
 }
 
-// hand hands the pending rows over to the encoders as a row group.
-func (w *Writer) hand(ctx context.Context, last bool) error {
-	g := &group{kept: w.pending, rows: w.pendingRows, bytes: w.pendingBytes, part: w.fileIndex, last: last,
+// hand hands the pending rows of a destination over to the encoders as a row group.
+func (w *Writer) hand(ctx context.Context, d *destination, last bool) error {
+	g := &group{kept: d.pending, rows: d.pendingRows, bytes: d.pendingBytes, to: d, last: last,
 		left: len(w.columns), chunks: make([]*encodedChunk, len(w.columns))}
-	w.pending, w.pendingRows, w.pendingBytes = nil, 0, 0
-	w.fileRows += int64(g.rows)
-	if w.groupIndex++; w.groupIndex > maxRowGroups {
+	d.pending, d.pendingRows, d.pendingBytes = nil, 0, 0
+	d.fileRows += int64(g.rows)
+	if d.groupIndex++; d.groupIndex > maxRowGroups {
 		g.release()
 		return fmt.Errorf("%s: a Parquet file has at most %d row groups; raise row_group_rows or set rows_per_file", w.out.target, maxRowGroups)
 	}
 	if last {
-		w.fileIndex, w.fileRows, w.groupIndex = w.fileIndex+1, 0, 0
+		d.fileRows, d.groupIndex = 0, 0
 	}
 	defer context.AfterFunc(ctx, func() {
 		w.mu.Lock()
@@ -363,15 +381,10 @@ func (w *Writer) layOut(g *group) error {
 	if w.failure() != nil {
 		return nil
 	}
-	if w.file == nil {
-		f, err := newFile(w.out, w.out.part(g.part), w.columns)
-		if err != nil {
-			return err
-		}
-		w.file = f
-		w.files = append(w.files, f)
+	if err := w.open(g.to); err != nil {
+		return err
 	}
-	g.file = w.file
+	g.file = g.to.file
 	g.starts = g.file.layOut(g.rows, g.chunks)
 	g.left = len(g.chunks)
 	g.file.unwritten++
@@ -381,8 +394,29 @@ func (w *Writer) layOut(g *group) error {
 	}
 	w.tasks = append(writes, w.tasks...)
 	if g.last {
-		g.file.full, w.file = true, nil
+		g.file.full, g.to.file = true, nil
 	}
+	return nil
+}
+
+// open makes the next file of a destination, unless it has one. The caller holds the lock.
+func (w *Writer) open(d *destination) error {
+	if d.file != nil {
+		i := slices.Index(w.files, d.file)
+		w.files = append(slices.Delete(w.files, i, i+1), d.file)
+		return nil
+	}
+	path, err := w.out.part(d.folder, d.next)
+	if err != nil {
+		return err
+	}
+	f, err := newFile(w.out, path, w.columns)
+	if err != nil {
+		return err
+	}
+	d.file, f.to = f, d
+	d.next++
+	w.files = append(w.files, f)
 	return nil
 }
 
@@ -409,12 +443,34 @@ func (w *Writer) written(g *group, err error) {
 		w.stats.Bytes += k.meta.TotalCompressedSize
 	}
 	w.leave(g)
-	if f.full && f.unwritten == 0 && w.failure() == nil {
+	if !f.full || f.unwritten > 0 {
+		f = w.spare()
+	}
+	if f != nil && w.failure() == nil {
 		w.mu.Unlock()
 		err := w.endFile(f)
 		w.mu.Lock()
 		w.failLocked(err)
 	}
+}
+
+// maxOpenFiles bounds the files that are open at a time, in which partitions are written.
+const maxOpenFiles = 100
+
+// spare returns a file to be ended, so that others can be opened: the one that was not used
+// for the longest time. Its partition goes on in another file. It returns nil if few files
+// are open. The caller holds the lock.
+func (w *Writer) spare() *fileWriter {
+	if w.split == nil || len(w.files) <= max(maxOpenFiles-2*w.opt.Threads-4, 1) {
+		return nil // row groups in the queue may each open one more
+	}
+	for _, f := range w.files {
+		if f.unwritten == 0 && !f.full && f.to.file == f {
+			f.full, f.to.file = true, nil
+			return f
+		}
+	}
+	return nil
 }
 
 // leave removes a row group from the queue. The caller holds the lock.
@@ -464,8 +520,12 @@ func (w *Writer) Commit(ctx context.Context) error {
 }
 
 func (w *Writer) commit(ctx context.Context) error {
-	if w.pendingRows > 0 {
-		if err := w.hand(ctx, false); err != nil {
+	if w.split != nil {
+		if err := w.divideRest(ctx); err != nil {
+			return err
+		}
+	} else if w.whole.pendingRows > 0 {
+		if err := w.hand(ctx, w.whole, false); err != nil {
 			return err
 		}
 	}
@@ -477,19 +537,15 @@ func (w *Writer) commit(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	if w.file == nil && w.stats.Files == 0 { // no rows: a file with only a schema
-		f, err := newFile(w.out, w.out.part(0), w.columns)
-		if err != nil {
+	if w.whole != nil && len(w.files) == 0 && w.stats.Files == 0 { // no rows: a file with only a schema
+		if err := w.open(w.whole); err != nil {
 			return err
 		}
-		w.file = f
-		w.files = append(w.files, f)
 	}
-	if w.file != nil {
-		if err := w.endFile(w.file); err != nil {
+	for len(w.files) > 0 {
+		if err := w.endFile(w.files[0]); err != nil {
 			return err
 		}
-		w.file = nil
 	}
 	return w.out.publish()
 }
@@ -503,15 +559,26 @@ func (w *Writer) Abort() error {
 	w.fail(errors.New("the sink was aborted"))
 	w.workers.Wait()
 	w.freeIdle()
-	for _, p := range w.pending {
-		p.stride.Release()
-	}
-	w.pending = nil
+	w.dropPending()
 	for _, f := range w.files {
 		f.abandon()
 	}
-	w.file, w.files = nil, nil
+	w.files = nil
 	return w.out.discard()
+}
+
+// dropPending releases the rows that were not handed over.
+func (w *Writer) dropPending() {
+	all := []*destination{w.whole}
+	if w.split != nil {
+		all = w.split.release()
+	}
+	for _, d := range all {
+		for _, p := range d.pending {
+			p.stride.Release()
+		}
+		d.pending = nil
+	}
 }
 
 // schemaElements returns the schema of a file.

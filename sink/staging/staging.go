@@ -33,6 +33,7 @@ func Part(i int) string { return fmt.Sprintf("part-%05d.parquet", i) }
 
 var (
 	temporary = regexp.MustCompile(`^\..*\.gstream-[0-9a-f]{12}\.tmp$`)
+	partition = regexp.MustCompile(`^[^=]+=[^=]*$`)
 	part      = regexp.MustCompile(`^part-[0-9]{5,}\.parquet$`)
 )
 
@@ -173,19 +174,14 @@ func conclusive(f *os.File) bool {
 	return err == nil && time.Since(info.ModTime()) > 24*time.Hour
 }
 
-// Remove removes a file. For a folder it removes the parts, the locked file and then, if
-// it is empty, the folder. It is no error if something does not exist.
+// Remove removes a file. For a folder it removes the parts, those in folders such as y=2024
+// too, the locked file and then, if it is empty, the folder. It is no error if something
+// does not exist.
 func Remove(path string) error {
 	info, err := os.Lstat(path)
 	var names []string
 	if err == nil && info.IsDir() {
-		var entries []fs.DirEntry
-		entries, err = os.ReadDir(path)
-		for _, e := range entries {
-			if part.MatchString(e.Name()) {
-				names = append(names, filepath.Join(path, e.Name()))
-			}
-		}
+		names, err = parts(path)
 		// The locked file is the last, because the folder is swept by it.
 		names = append(names, filepath.Join(path, LockName))
 	}
@@ -198,6 +194,26 @@ func Remove(path string) error {
 		return nil
 	}
 	return err
+}
+
+// parts lists the parts in a folder and in the partitions in it, and these, each behind what
+// it contains.
+func parts(folder string) (names []string, err error) {
+	entries, err := os.ReadDir(folder)
+	for _, e := range entries {
+		name := filepath.Join(folder, e.Name())
+		switch {
+		case e.IsDir() && partition.MatchString(e.Name()):
+			below, err := parts(name)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, err
+			}
+			names = append(append(names, below...), name)
+		case part.MatchString(e.Name()):
+			names = append(names, name)
+		}
+	}
+	return names, err
 }
 
 // maxLinks is the limit at which the system gives up too.

@@ -197,7 +197,7 @@ func (b *columnDecoder) takeValues(c *pageReader, at, m int) error {
 // not fit although the statistics said so, or when the values are stored in another way,
 // as the next file may do.
 func (b *columnDecoder) takeNarrow(c *pageReader, at, m int) error {
-	if !c.coded && c.col.physical != format.Int64 {
+	if !c.coded && (c.col.physical != format.Int64 || c.col.widens()) {
 		if err := b.widenValues(at); err != nil {
 			return err
 		}
@@ -279,12 +279,29 @@ func (c *pageReader) takeValues(dst []byte, m, width int) error {
 		return c.gather(dst, m, width)
 	case c.col.physical == format.ByteArray:
 		return decimalBytes(c, dst, m)
+	case c.col.physical == format.Boolean:
+		return c.col.widened(func(dst []byte, _, n int, _ []byte) error { return takeBools(c, dst, n) })(dst, nil, m)
 	}
 	src, err := c.takePlain(m, c.col.physicalWidth())
 	if err != nil {
 		return err
 	}
 	return c.convert(dst, src, m)
+}
+
+// takeBools takes the next n booleans, a byte each.
+func takeBools(c *pageReader, dst []byte, n int) error {
+	if c.bit+n > 8*len(c.plain) {
+		return badf("a data page has fewer booleans than it promises")
+	}
+	for i := range n {
+		dst[i] = 0
+		if gpu.Bit(c.plain, c.bit+i) {
+			dst[i] = 1
+		}
+	}
+	c.bit += n
+	return nil
 }
 
 // spread moves the m values at the end of rows [at, at+n) to the valid rows. A null row
@@ -397,7 +414,7 @@ func (b *columnDecoder) fits(entries int) bool {
 // never does.
 func (c *pageReader) fitsInt32() bool {
 	t := c.col.field.Type
-	if c.col.physical != format.Int64 || t.Width() != 8 || t.Kind == gpu.Time || t.Kind == gpu.Decimal && t.Precision < 10 || !c.meta.stats.hasRange {
+	if c.col.physical != format.Int64 || c.col.widens() || t.Width() != 8 || t.Kind == gpu.Time || t.Kind == gpu.Decimal && t.Precision < 10 || !c.meta.stats.hasRange {
 		return false
 	}
 	lo, hi, ok := c.col.bounds(c.meta.stats.min, c.meta.stats.max)

@@ -32,8 +32,40 @@ func (c leaf) physicalWidth() int {
 }
 
 // conversion returns the conversion of the PLAIN values of a fixed-width column. Columns
-// of decimals in byte arrays use decimalBytes instead.
+// of decimals in byte arrays use decimalBytes instead. One goroutine at a time uses it.
 func (c leaf) conversion() conversion {
+	decode := c.decoding()
+	if !c.widens() {
+		return decode
+	}
+	from, width := c.field.Type.Width(), c.physicalWidth()
+	return c.widened(func(dst []byte, at, n int, src []byte) error {
+		return decode(dst[:n*from], src[at*width:(at+n)*width], n)
+	})
+}
+
+// widened is the conversion by way of the file's type. decode gives n values of it, from
+// the one at a position of src on.
+func (c leaf) widened(decode func(dst []byte, at, n int, src []byte) error) conversion {
+	const block = 1024
+	stored := make([]byte, block*max(c.field.Type.Width(), 1))
+	convert, to := widen(c.field.Type, c.as), c.as.Width()
+	return func(dst, src []byte, n int) error {
+		for at := 0; at < n; at += block {
+			k := min(block, n-at)
+			if err := decode(stored, at, k, src); err != nil {
+				return err
+			}
+			if err := convert(dst[at*to:], stored, k); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// decoding is the conversion to values of the file's type.
+func (c leaf) decoding() conversion {
 	t := c.field.Type
 	switch {
 	case c.isHalf():

@@ -30,7 +30,7 @@ func (d *dictionary) decode(c *pageReader, b []byte, n int) (err error) {
 	if n < 0 || n > len(b) {
 		return badf("a dictionary page claims %d values in %d bytes", n, len(b))
 	}
-	t, physical := c.col.field.Type, c.col.physical
+	t, physical := c.col.as, c.col.physical
 	width := c.col.physicalWidth()
 	if physical == format.Boolean || width > 0 && n > len(b)/width || width == 0 && n > len(b)/4 {
 		return badf("a dictionary page claims %d values of type %v in %d bytes", n, physical, len(b))
@@ -54,6 +54,13 @@ func (d *dictionary) decode(c *pageReader, b []byte, n int) (err error) {
 
 // decimalBytes converts the next n PLAIN values: decimals in byte arrays.
 func decimalBytes(c *pageReader, dst []byte, n int) error {
+	if c.col.widens() {
+		return c.col.widened(func(dst []byte, _, n int, _ []byte) error { return storedDecimals(c, dst, n) })(dst, nil, n)
+	}
+	return storedDecimals(c, dst, n)
+}
+
+func storedDecimals(c *pageReader, dst []byte, n int) error {
 	for i := range n {
 		v, err := c.takeBytes()
 		if err != nil {
@@ -71,7 +78,7 @@ func (d *dictionary) loadVar(c *pageReader, b []byte, n, width int) error {
 	if width == 0 {
 		size = len(b) - 4*n
 	}
-	values := gpu.Column{Type: c.col.field.Type, Len: n}
+	values := gpu.Column{Type: c.col.as, Len: n}
 	var err error
 	if values.Offsets, err = c.lease.Alloc(int64(n+1) * 4); err != nil {
 		return err

@@ -315,6 +315,9 @@ func (c *encodedChunk) passAll() error {
 // need not stay open until they are decoded. If they are also the last rows of the chunk,
 // it checks that the pages have no more rows.
 func (c *encodedChunk) finish(to int64) error {
+	if c.col.constant != nil {
+		return nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n := len(c.wanted); n > 0 && to < c.wanted[n-1].to {

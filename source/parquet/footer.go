@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/source"
 	"github.com/parquet-go/parquet-go/format"
 )
@@ -20,13 +21,15 @@ const (
 // file is what a scan needs to know about a file. Column positions are those of the
 // table's schema.
 type file struct {
-	path   string
-	size   int64
-	rows   int64
-	layout *layout
-	cols   []leaf
-	groups []rowGroup
-	handle handle
+	path    string
+	size    int64
+	rows    int64
+	layout  *layout
+	cols    []leaf
+	refused []source.Unreadable
+	values  []gpu.Scalar // of the partition columns
+	groups  []rowGroup
+	handle  handle
 }
 
 // rowGroup is a horizontal slice of a file.
@@ -174,6 +177,7 @@ func readFile(path string) (f *file, columns []leaf, refused []source.Unreadable
 	if total != meta.NumRows {
 		return nil, nil, nil, location{path: path, rowGroup: -1}.wrap(badf("the row groups have %d rows, the file claims %d", total, meta.NumRows))
 	}
+	f.refused = refused
 	return f, columns, refused, nil
 }
 

@@ -22,13 +22,13 @@ func (s *stridePlan) memory(column int, encoded bool) (m memory) {
 		share := float64(rows) / float64(max(g.file.groups[g.group].rows, 1))
 		fetched, raw := k.pageBytes()
 		dictionary := min(k.rawSize, 4*k.dictionarySize)
-		if col.field.Type.IsVar() {
+		if col.as.IsVar() {
 			// The characters are copied when they outgrow their room.
 			m.column += 4*(rows+1) + 2*int64(float64(k.rawSize)*share)
 			m.chunk += 2 * dictionary
 		} else {
-			m.column += rows * int64(max(col.field.Type.Width(), 1))
-			m.chunk += dictionary * int64(max(col.field.Type.Width(), 1)) / int64(max(col.physicalWidth(), 1))
+			m.column += rows * int64(max(col.as.Width(), 1))
+			m.chunk += dictionary * int64(max(col.as.Width(), 1)) / int64(max(col.physicalWidth(), 1))
 		}
 		if encoded {
 			m.column += 4 * rows // the codes, when they are given up

@@ -1,7 +1,6 @@
 package parquet
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -18,6 +17,18 @@ import (
 type OpenOptions struct {
 	// Threads bounds the footers that are read concurrently; 0 means GOMAXPROCS.
 	Threads int
+	// Strict makes it an error if files have different columns or types.
+	Strict bool
+	// Schema, when set, has the columns of the table and their types. Other columns of the
+	// files are left out. It is an error if no file has a column, or if a file has it in a
+	// type whose values the given one does not hold. Fields become nullable where the files
+	// are.
+	Schema *gpu.Schema
+	// Partitions has the types of partition columns; those of the others are found in their
+	// values. See List.
+	Partitions []gpu.Field
+	// NoPartitions takes folders such as y=2024 for plain ones.
+	NoPartitions bool
 }
 
 // Table presents the files of one scan as one table. It implements source.Table. It keeps
@@ -27,6 +38,8 @@ type Table struct {
 	files   []*file
 	refused []source.Unreadable
 	rows    int64
+	first   string // path of a file
+	ruled   int    // files that were not opened
 }
 
 var _ source.Table = (*Table)(nil)
@@ -35,13 +48,36 @@ var _ source.Table = (*Table)(nil)
 // a pattern. A folder means its *.parquet files at any depth. docs/job-file.md has the
 // rules. The order is that of the paths, and of the names within each.
 //
-// A path that cannot be read is an error of package os. Wrong content, or files whose
-// schemas differ, are a source.ErrData. Columns match by name. A column that is optional
-// in one file is nullable in the table.
+// A path that cannot be read is an error of package os. Wrong content, and columns whose
+// types have none in common (gpu.CommonType), are a source.ErrData. Columns match by name,
+// or else by name whatever the case. They have the order of the first file, and those that
+// it does not have follow. A column that a file does not have is null in its rows.
+//
+// A folder such as y=2024 in a path makes a column y of the table (List), after the others.
+// If the file has a column of this name, whatever its case, the value in the path replaces
+// those in the file.
 func Open(paths []string, opt OpenOptions) (*Table, error) {
-	names, err := expand(paths)
+	l, err := List(paths, opt)
 	if err != nil {
 		return nil, err
+	}
+	return l.Open(nil, opt)
+}
+
+// Open is like the function Open for files that have been listed. It leaves out those for
+// which keep is not true; nil keeps all. If none is left, the table has the columns of the
+// first file and no rows.
+func (l *Listing) Open(keep func(i int) bool, opt OpenOptions) (*Table, error) {
+	var names []string
+	var kept []int
+	for i, path := range l.Paths {
+		if keep == nil || keep(i) {
+			names, kept = append(names, path), append(kept, i)
+		}
+	}
+	none := len(names) == 0
+	if none {
+		names, kept = l.Paths[:1], []int{0}
 	}
 	threads := opt.Threads
 	if threads <= 0 {
@@ -51,7 +87,7 @@ func Open(paths []string, opt OpenOptions) (*Table, error) {
 		columns []leaf
 		refused []source.Unreadable
 	}
-	t := &Table{files: make([]*file, len(names))}
+	t := &Table{files: make([]*file, len(names)), first: names[0], ruled: len(l.Paths) - len(names)}
 	footers := make([]footer, len(names))
 	var g errgroup.Group
 	g.SetLimit(threads)
@@ -65,70 +101,28 @@ func Open(paths []string, opt OpenOptions) (*Table, error) {
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	t.schema = &gpu.Schema{}
-	for _, c := range footers[0].columns {
-		t.schema.Fields = append(t.schema.Fields, c.field)
+	for i, f := range t.files {
+		for _, p := range l.Partitions {
+			f.values = append(f.values, p.Values[kept[i]])
+		}
 	}
-	t.refused = footers[0].refused
-	var faults []error
+	all := make([][]leaf, len(names))
 	for i, f := range t.files {
 		t.rows += f.rows
-		faults = append(faults, t.adopt(f, footers[i].columns, footers[i].refused)...)
+		all[i] = footers[i].columns
+		for _, r := range footers[i].refused {
+			if l.partition(r.Name) < 0 && !slices.ContainsFunc(t.refused, func(q source.Unreadable) bool { return q.Name == r.Name }) {
+				t.refused = append(t.refused, r)
+			}
+		}
 	}
-	if len(faults) > 0 {
-		return nil, fmt.Errorf("%w: the files do not have one schema: %w", source.ErrData, errors.Join(faults...))
+	if err := t.unify(all, l, opt); err != nil {
+		return nil, err
+	}
+	if none {
+		t.files, t.rows, t.ruled = nil, 0, len(l.Paths)
 	}
 	return t, nil
-}
-
-// adopt brings the columns of a file into the order of the table's schema, and reports
-// how they differ from it.
-func (t *Table) adopt(f *file, columns []leaf, refused []source.Unreadable) (faults []error) {
-	first := t.files[0].path
-	byName := make(map[string]int, len(columns))
-	for i, c := range columns {
-		byName[c.field.Name] = i
-	}
-	f.cols = make([]leaf, t.schema.Len())
-	order := make([]int, t.schema.Len())
-	for i := range t.schema.Fields {
-		want := &t.schema.Fields[i]
-		j, ok := byName[want.Name]
-		if !ok {
-			faults = append(faults, fmt.Errorf("%s has no column %q that can be read, but %s has", f.path, want.Name, first))
-			continue
-		}
-		delete(byName, want.Name)
-		f.cols[i], order[i] = columns[j], j
-		if got := columns[j].field.Type; got != want.Type {
-			faults = append(faults, fmt.Errorf("%s: column %q is %v, in %s it is %v", f.path, want.Name, got, first, want.Type))
-		}
-		want.Nullable = want.Nullable || columns[j].optional
-		if columns[j].field.Annotation != want.Annotation {
-			want.Annotation = gpu.NoAnnotation
-		}
-	}
-	for _, c := range columns {
-		if _, extra := byName[c.field.Name]; extra {
-			faults = append(faults, fmt.Errorf("%s has a column %q, but %s has none that can be read", f.path, c.field.Name, first))
-		}
-	}
-	if len(faults) > 0 {
-		return faults
-	}
-	for g := range f.groups {
-		chunks := make([]chunk, len(order))
-		for i, j := range order {
-			chunks[i] = f.groups[g].chunks[j]
-		}
-		f.groups[g].chunks = chunks
-	}
-	for _, r := range refused {
-		if !slices.ContainsFunc(t.refused, func(q source.Unreadable) bool { return q.Name == r.Name }) {
-			t.refused = append(t.refused, r)
-		}
-	}
-	return nil
 }
 
 // Schema implements source.Table.
@@ -147,9 +141,13 @@ func (t *Table) Describe() string {
 		size += f.size
 		groups += len(f.groups)
 	}
-	what := t.files[0].path
+	what := t.first
 	if n := len(t.files); n > 1 {
 		what += fmt.Sprintf(" and %d more files", n-1)
+	}
+	if t.ruled > 0 {
+		return fmt.Sprintf("%s (%s rows, %d row groups, %s; %s of %s files not opened, by their folders)", what, humanize.Comma(t.rows), groups, humanize.IBytes(uint64(size)),
+			humanize.Comma(int64(t.ruled)), humanize.Comma(int64(t.ruled+len(t.files))))
 	}
 	return fmt.Sprintf("%s (%s rows, %d row groups, %s)", what, humanize.Comma(t.rows), groups, humanize.IBytes(uint64(size)))
 }

@@ -92,7 +92,7 @@ func (c *pageReader) taken(n int) {
 	c.row += int64(n)
 	c.left -= n
 	switch {
-	case c.left > 0:
+	case c.left > 0 || c.page == nil:
 	case !c.sharing:
 		c.drop(c.page)
 	case c.row < c.page.to:
@@ -102,6 +102,9 @@ func (c *pageReader) taken(n int) {
 
 // nextPage makes the page of the next row current.
 func (c *pageReader) nextPage() error {
+	if c.col.constant != nil {
+		return c.constantPage(*c.col.constant)
+	}
 	p, err := c.find(c.row)
 	if err != nil {
 		return err

@@ -74,6 +74,7 @@ func (t *Table) planScan(opt source.ScanOptions, threads int) (cut cutter, total
 	if err != nil {
 		return cut, total, err
 	}
+	total.Files, total.FilesRuled = int64(len(t.files)+t.ruled), int64(t.ruled)
 	for i, f := range t.files {
 		for g, ranges := range left[i] {
 			group := &f.groups[g]
@@ -89,7 +90,7 @@ func (t *Table) planScan(opt source.ScanOptions, threads int) (cut cutter, total
 				}
 				continue
 			}
-			if len(opt.Columns) == 0 {
+			if !f.reads(opt.Columns) {
 				if err := f.countRows(g, opt.Lease); err != nil {
 					return cut, total, err
 				}
@@ -122,12 +123,20 @@ const (
 	countedRowsPerByte = 1 << 10
 )
 
+// reads reports whether one of the columns is stored in the file.
+func (f *file) reads(columns []int) bool {
+	return slices.ContainsFunc(columns, func(i int) bool { return f.cols[i].constant == nil })
+}
+
 // countRows checks the rows that a row group claims against its pages. It is for a scan
 // that would not read these.
 func (f *file) countRows(group int, lease *gpu.Lease) (err error) {
 	g := &f.groups[group]
 	column := -1
 	for i := range g.chunks {
+		if f.cols[i].constant != nil {
+			continue
+		}
 		if column < 0 || g.chunks[i].size < g.chunks[column].size {
 			column = i
 		}

@@ -14,7 +14,11 @@ const maxSchemaDepth = 64
 
 // leaf is a flat column of one file: its SQL type and its storage.
 type leaf struct {
-	field    gpu.Field
+	field gpu.Field
+	// as is the type of the column in the table, to which values are widened.
+	as gpu.Type
+	// constant is the value of all rows of a column that is not in the file, or nil.
+	constant *gpu.Scalar
 	leaf     int // position among the leaves of the file's schema
 	physical format.Type
 	length   int // bytes of a FIXED_LEN_BYTE_ARRAY value
@@ -23,6 +27,9 @@ type leaf struct {
 	// For a decimal in byte arrays that is read as DOUBLE.
 	precision, scale int
 }
+
+// widens reports whether values of the file become those of another type.
+func (c leaf) widens() bool { return c.as != c.field.Type }
 
 // isWideDecimal reports whether the column has decimals that are read as DOUBLE.
 func (c leaf) isWideDecimal() bool { return c.precision > 0 }
@@ -75,6 +82,7 @@ func readSchema(elements []format.SchemaElement) (columns []leaf, refused []sour
 			continue
 		}
 		c.field = gpu.Field{Name: name, Type: t, Nullable: c.optional, Annotation: annotation(e)}
+		c.as = t
 		c.ordered = isOrdered(e)
 		if t.Kind == gpu.Float64 && c.physical != format.Double {
 			c.precision, c.scale = decimalDigits(e)

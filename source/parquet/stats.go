@@ -86,8 +86,11 @@ func (c leaf) scalar(b []byte) (gpu.Scalar, bool) {
 }
 
 // bounds decodes a pair of bounds. Bounds of floats do not cover NaN, which SQL puts
-// above all numbers, so the upper bound is open.
+// above all numbers, so the upper bound is open. The bounds have the type of the table.
 func (c leaf) bounds(lo, hi []byte) (from, to gpu.Scalar, ok bool) {
+	if c.constant != nil {
+		return *c.constant, *c.constant, c.constant.Valid
+	}
 	from, ok1 := c.scalar(lo)
 	to, ok2 := c.scalar(hi)
 	if !ok1 || !ok2 || from.Compare(to) > 0 {
@@ -99,7 +102,10 @@ func (c leaf) bounds(lo, hi []byte) (from, to gpu.Scalar, ok bool) {
 		}
 		to.Float = math.NaN()
 	}
-	return from, to, true
+	if c.widens() {
+		from, to = widenScalar(from, c.as), widenScalar(to, c.as)
+	}
+	return from, to, from.Valid && to.Valid
 }
 
 // hasBounds reports whether the order of min_value, max_value and the bounds of pages is

@@ -2,19 +2,6 @@
 // the bytes of inputs, or of bytes that an operation made.
 #include "eval_text.cuh"
 
-// make_text runs f, which writes the string of a row. Without a.out it only
-// counts: a.at[i] becomes the size. With it the string is written at a.at[i],
-// which is by then a position. A null row has an empty string.
-template <class F>
-DEVICE void make_text(const Args& a, F f) {
-    i64 i = global_thread();
-    if (i >= a.n) return;
-    Writer w{a.out ? a.bytes + a.at[i] : nullptr, 0};
-    if (bit(a.valid, i)) f(i, w);
-    if (a.out) ((Text*)a.out)[i] = Text{w.p, w.n};
-    else a.at[i] = w.n;
-}
-
 // eval_case maps every code point by table, which has p entries.
 KERNEL(eval_case, Args) {
     make_text(a, [&](i64 i, Writer& w) {

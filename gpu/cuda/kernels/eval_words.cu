@@ -2,19 +2,8 @@
 // the others.
 #include "eval_text.cuh"
 
-// As in eval_strings.cu: without a.out the size of a row's string is counted.
-template <class F>
-DEVICE void write_text(const Args& a, F f) {
-    i64 i = global_thread();
-    if (i >= a.n) return;
-    Writer w{a.out ? a.bytes + a.at[i] : nullptr, 0};
-    if (bit(a.valid, i)) f(i, w);
-    if (a.out) ((Text*)a.out)[i] = Text{w.p, w.n};
-    else a.at[i] = w.n;
-}
-
 KERNEL(eval_repeat, Args) {
-    write_text(a, [&](i64 i, Writer& w) {
+    make_text(a, [&](i64 i, Writer& w) {
         Text s = load_text(a.x, i);
         i64 times = (i64)load_int(a.y, i);
         if (times <= 0 || s.n == 0) return;
@@ -28,7 +17,7 @@ KERNEL(eval_repeat, Args) {
 }
 
 KERNEL(eval_translate, Args) {
-    write_text(a, [&](i64 i, Writer& w) {
+    make_text(a, [&](i64 i, Writer& w) {
         Text s = load_text(a.x, i);
         while (s.n > 0) {
             i32 size = decode(s.p, s.n).size;
@@ -49,7 +38,7 @@ KERNEL(eval_translate, Args) {
 }
 
 KERNEL(eval_chr, Args) {
-    write_text(a, [&](i64 i, Writer& w) {
+    make_text(a, [&](i64 i, Writer& w) {
         i128 r = load_int(a.x, i);
         if (r >= 0 && r <= 0x10ffff) w.rune(r >= 0xd800 && r <= 0xdfff ? REPLACEMENT : (u32)r);
     });

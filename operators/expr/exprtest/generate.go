@@ -408,6 +408,12 @@ func (g *Generator) textCondition(depth int) *Node {
 	if g.r.IntN(5) == 0 && !g.Tame {
 		return New(Bool, "(? "+g.one("LIKE", "ILIKE", "^@")+" ?)", x, g.Of(Text, depth))
 	}
+	if g.r.IntN(8) == 0 {
+		return New(Bool, g.one("regexp_matches", "regexp_full_match")+"(?, ?, "+g.one("'i'", "'s'", "'l'", "'ic'")+")", x, g.regexp())
+	}
+	if g.r.IntN(6) == 0 {
+		return New(Bool, "(? "+g.one("~", "!~", "~*", "!~*", "SIMILAR TO", "NOT SIMILAR TO")+" ?)", x, g.regexp())
+	}
 	like := g.one("LIKE", "LIKE", "NOT LIKE", "ILIKE", "NOT ILIKE")
 	escape := ""
 	if g.r.IntN(4) == 0 && !g.Tame {
@@ -512,7 +518,11 @@ func (g *Generator) integer(depth int) *Node {
 func (g *Generator) words(depth int) *Node {
 	x := g.Of(Text, depth)
 	n := Leaf(Integer, g.one("0", "1", "2", "3", "5", "(-1)", "(-3)", "i8"))
-	switch g.r.IntN(9) {
+	switch g.r.IntN(11) {
+	case 9:
+		return New(Text, "regexp_extract(?, ?, "+g.one("0", "1", "2")+", "+g.one("'i'", "''", "'s'")+")", x, g.regexp())
+	case 10:
+		return New(Text, "regexp_replace(?, ?, "+g.one(`'<\0>'`, `'\0\\'`, "'-'", "''")+", "+g.one("'i'", "'g'", "'gs'")+")", x, g.regexp())
 	case 0:
 		return New(Text, "split_part(?, ?, ?)", x, g.Of(Text, 0), n)
 	case 1:
@@ -530,7 +540,23 @@ func (g *Generator) words(depth int) *Node {
 	case 7:
 		return New(Text, g.one("md5(?)", "sha1(?)", "sha256(?)"), g.Of([]Class{Text, Blob}[g.r.IntN(2)], depth))
 	}
-	return New(Text, g.one("chr(?::INTEGER)", "typeof(?)"), g.Of(Integer, 0))
+	if g.r.IntN(3) == 0 {
+		return New(Text, g.one("try_strptime(?, '%Y')", "try_strptime(?, '%d%m%y')", "try_strptime(?, '%H:%M:%S.%f')")+"::VARCHAR", g.Of(Text, depth))
+	}
+	return New(Text, g.one("chr(?::INTEGER)", "typeof(?)", "regexp_escape(?::VARCHAR)"), g.Of(Integer, 0))
+}
+
+// regexp draws a regular expression.
+func (g *Generator) regexp() *Node {
+	pattern := ""
+	for range 1 + g.r.IntN(4) {
+		part := g.one("a", "b", "[a-c]", ".", "ß", "\u00e9", "[^a]", `\d`, `\w+`, "^", "$", `\b`, "(a|ab)", "(b)?", "(.*)", " ", "👍", `\pL`, "1+", "S", "[[:alpha:]]", `\.`)
+		pattern += part
+		if strings.HasSuffix(part, ")") || len(part) == 1 && part != "^" && part != "$" {
+			pattern += g.one("", "", "", "*", "+?", "{1,2}")
+		}
+	}
+	return Leaf(Text, Quote(pattern))
 }
 
 // elapsed draws a number that two dates or a duration give.
@@ -584,7 +610,7 @@ func (g *Generator) text(depth int) *Node {
 			return g.words(depth)
 		}
 		if !g.Tame {
-			return New(Text, g.one("monthname(?)", "dayname(?)", "strftime(?, '%Y-%m-%d %H:%M:%S.%f %j')", "strftime(?, '%a %A %b %B %-d %y %I %p %u %w')"), g.Of([]Class{Date, Timestamp}[g.r.IntN(2)], depth))
+			return New(Text, g.one("monthname(?)", "dayname(?)", "strftime(?, '%Y-%m-%d %H:%M:%S.%f %j')", "strftime(?, '%a %A %b %B %-d %y %I %p %u %w')", "strftime(strptime(strftime(?, '%y %B %-d %I %p %f'), '%y %B %d %I %p %f'), '%c %f')"), g.Of([]Class{Date, Timestamp}[g.r.IntN(2)], depth))
 		}
 	case 9:
 		return New(Text, g.one("trim(?)", "ltrim(?)", "rtrim(?)", "trim(BOTH FROM ?)"), x)

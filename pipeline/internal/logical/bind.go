@@ -399,7 +399,7 @@ func (s *stepBinder) union(in Node) Node {
 		types[c] = in.Rel().Schema.Fields[c].Type
 		for i, n := range ins[1:] {
 			f := n.Rel().Schema.Fields[c]
-			t, ok := expr.CommonType(types[c], f.Type)
+			t, ok := gpu.CommonType(types[c], f.Type)
 			if !ok {
 				s.faultf(fmt.Sprintf(".union[%d]", i), "column %d is %v here and %v in the step's input (%q); cast one of them", c+1, f.Type, types[c], in.Rel().Schema.Fields[c].Name)
 				return nil

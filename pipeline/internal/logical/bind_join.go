@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/operators/join"
@@ -116,7 +117,7 @@ func (c *joinCondition) merged(step string, in Node, nleft int, kind join.Kind) 
 
 // sameType casts two expressions to the type in which they are compared.
 func sameType(x, y *expr.Expr) (_, _ *expr.Expr, err error) {
-	t, ok := expr.CommonType(x.Type(), y.Type())
+	t, ok := gpu.CommonType(x.Type(), y.Type())
 	if !ok {
 		return nil, nil, fmt.Errorf("cannot compare %q of type %v with %q of type %v; cast one of them", x, x.Type(), y, y.Type())
 	}

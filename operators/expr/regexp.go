@@ -1,0 +1,201 @@
+package expr
+
+import (
+	"strings"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/regex"
+)
+
+// regexpCall has the constant arguments of a call of a function of regular expressions.
+type regexpCall struct {
+	pattern gpu.Scalar
+	options regex.Options
+	global  bool
+	groups  int
+	// null says that the result is null, because the pattern is.
+	null bool
+}
+
+// regexp checks the pattern and the options, which are arguments at and more. The pattern has its
+// options with it.
+func (b *binder) regexp(n *callNode, a []*Expr, at, more int, always regex.Options) (c regexpCall, err error) {
+	c.options = always
+	if len(a) > more {
+		if err := b.regexpOptions(n, n.args[more], a[more], &c); err != nil {
+			return c, err
+		}
+	}
+	if a[at].literal == nullLiteral {
+		c.null = true
+		return c, nil
+	}
+	var constant bool
+	c.pattern, constant = a[at].Constant()
+	switch {
+	case !constant:
+		return c, b.errorf(n.args[at], "the pattern of %s must be constant text", n.name)
+	case a[at].typ.Kind != gpu.String:
+		return c, b.errorf(n.args[at], "the pattern of %s must be text (VARCHAR), found %v", n.name, a[at].typ)
+	case !c.pattern.Valid:
+		c.null = true
+		return c, nil
+	}
+	automaton, err := regex.Compile(c.pattern.Str, c.options)
+	if err != nil {
+		return c, b.errorf(n.args[at], "the pattern '%s' is not possible: %v", cutRight(c.pattern.Str, 60), err)
+	}
+	c.groups = automaton.Groups
+	return c, nil
+}
+
+// regexpOptions reads the letters of options. Of letters that contradict each other the last
+// counts.
+func (b *binder) regexpOptions(n *callNode, at Node, e *Expr, c *regexpCall) error {
+	v, ok := e.Constant()
+	if !ok || !v.Valid || e.typ.Kind != gpu.String {
+		return b.errorf(at, "the options of %s must be constant text", n.name)
+	}
+	for _, letter := range v.Str {
+		switch letter {
+		case 'c':
+			c.options &^= regex.Fold
+		case 'i':
+			c.options |= regex.Fold
+		case 'l':
+			c.options |= regex.Literal
+		case 'm', 'n', 'p':
+			c.options &^= regex.DotAll
+		case 's':
+			c.options |= regex.DotAll
+		case 'g':
+			if n.name != "regexp_replace" {
+				return b.errorf(at, "option g is of regexp_replace only")
+			}
+			c.global = true
+		case ' ', '\t', '\n':
+		default:
+			return b.errorf(at, "there is no option %q; the options of %s are c and i (case), l (plain text), s and n (whether . matches line ends), and g of regexp_replace", letter, n.name)
+		}
+	}
+	return nil
+}
+
+// bindRegexp binds regexp_matches and regexp_full_match.
+func bindRegexp(always regex.Options) func(*binder, *callNode, []*Expr) (*Expr, error) {
+	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+		x, err := b.str(n, 0, a[0])
+		if err != nil {
+			return nil, err
+		}
+		c, err := b.regexp(n, a, 1, 2, always)
+		if err != nil {
+			return nil, err
+		}
+		if c.null {
+			return newConstant(gpu.Null(gpu.Of(gpu.Bool))), nil
+		}
+		return b.op(n, Expr{op: gpu.OpRegexp, typ: gpu.Of(gpu.Bool), value: c.pattern, n: int(c.options), nullable: x.nullable}, x)
+	}
+}
+
+// bindRegexpExtract binds the text of a group of the first match.
+func bindRegexpExtract(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	x, err := b.str(n, 0, a[0])
+	if err != nil {
+		return nil, err
+	}
+	c, err := b.regexp(n, a, 1, 3, 0)
+	if err != nil {
+		return nil, err
+	}
+	if c.null {
+		return newConstant(gpu.Null(gpu.Of(gpu.String))), nil
+	}
+	group := 0
+	if len(a) > 2 {
+		v, ok := a[2].Constant()
+		switch {
+		case a[2].literal == nullLiteral:
+			group = 9
+			c.groups = 0
+		case !ok || !a[2].typ.IsInteger() || !v.Valid || v.Int.Less(gpu.Int128From(0)) || gpu.Int128From(9).Less(v.Int):
+			return nil, b.errorf(n.args[2], "the group of %s must be a constant from 0 to 9", n.name)
+		default:
+			group = int(v.Int.Int64())
+		}
+	}
+	if group > c.groups {
+		return b.expand(n, "CASE WHEN _1 IS NOT NULL THEN '' END", x)
+	}
+	return b.op(n, Expr{op: gpu.OpRegexpExtract, typ: gpu.Of(gpu.String), value: c.pattern, n: int(c.options) | group<<8, nullable: x.nullable}, x)
+}
+
+// bindRegexpReplace binds the replacement of the first match, or of all.
+func bindRegexpReplace(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	x, err := b.str(n, 0, a[0])
+	if err != nil {
+		return nil, err
+	}
+	replacement, err := b.str(n, 2, a[2])
+	if err != nil {
+		return nil, err
+	}
+	c, err := b.regexp(n, a, 1, 3, 0)
+	if err != nil {
+		return nil, err
+	}
+	if c.null {
+		return newConstant(gpu.Null(gpu.Of(gpu.String))), nil
+	}
+	e := Expr{op: gpu.OpRegexpReplace, typ: gpu.Of(gpu.String), value: c.pattern, n: int(c.options), nullable: x.nullable || replacement.nullable, fails: true}
+	if c.global {
+		e.n |= 1 << 8
+	}
+	replaced, err := b.op(n, e, x, replacement)
+	if err != nil {
+		return nil, err
+	}
+	// A backslash is followed by a backslash or the number of a group.
+	legal := newConstant(gpu.StringScalar(`(?s:[^\\]|\\[\\0-` + string(rune('0'+min(c.groups, 9))) + `])*`))
+	valid, err := b.expand(n, "_2 IS NULL OR regexp_full_match(_1, _3)", replacement, x, legal)
+	if err != nil {
+		return nil, err
+	}
+	if v, ok := valid.Constant(); ok && v.Valid && v.Int.Lo != 0 {
+		return replaced, nil
+	}
+	return b.require(n, valid, replaced, `in a replacement \\ is a backslash and \0 to \9 are groups of the pattern`)
+}
+
+// writeRegexp writes a call by a regular expression.
+func (e *Expr) writeRegexp(b *strings.Builder, limit int) {
+	o := regex.Options(e.n & 0xff)
+	name, letters := map[gpu.Op]string{gpu.OpRegexp: "regexp_matches", gpu.OpRegexpExtract: "regexp_extract", gpu.OpRegexpReplace: "regexp_replace"}[e.op], ""
+	if o&regex.Full != 0 {
+		name = "regexp_full_match"
+	}
+	for i, option := range []regex.Options{regex.Fold, regex.DotAll, regex.Literal} {
+		if o&option != 0 {
+			letters += "isl"[i : i+1]
+		}
+	}
+	b.WriteString(name + "(")
+	e.args[0].write(b, limit)
+	b.WriteString(", ")
+	writeScalar(b, e.value)
+	switch e.op {
+	case gpu.OpRegexpExtract:
+		b.WriteString(", " + string(rune('0'+e.n>>8)))
+	case gpu.OpRegexpReplace:
+		b.WriteString(", ")
+		e.args[1].write(b, limit)
+		if e.n>>8 == 1 {
+			letters = "g" + letters
+		}
+	}
+	if letters != "" {
+		b.WriteString(", '" + letters + "'")
+	}
+	b.WriteByte(')')
+}

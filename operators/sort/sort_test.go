@@ -1,0 +1,89 @@
+package sort_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/gpu/cuda/cudatest"
+	"github.com/gstream/gstream/gpu/host"
+	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/operators/sort"
+	"github.com/gstream/gstream/spill"
+)
+
+// TestRunsOfFewKeys sorts rows of few keys in runs: many pages of a run, of one morsel, begin with
+// equal keys, and each must be in the range of its rows.
+func TestRunsOfFewKeys(t *testing.T) {
+	const rows, strides, keys = 6000, 5, 4
+	schema := gpu.NewSchema(gpu.Field{Name: "key", Type: gpu.Of(gpu.Int32)}, gpu.Field{Name: "row", Type: gpu.Of(gpu.Int32)})
+	onHost, err := host.Open(host.Options{Threads: 1, Memory: 2 << 20})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, onHost.Close()) })
+	onGPU := cudatest.Open(t, cuda.Options{Memory: 2 << 20, HostMemory: 8 << 20})
+	for _, c := range []struct {
+		name  string
+		dev   gpu.Device
+		lanes int
+	}{{"CPU, one lane", onHost, 1}, {"CPU, a lane of three", onHost, 3}, {"GPU", onGPU, 1}} {
+		t.Run(c.name, func(t *testing.T) {
+			d := c.dev
+			ctx := context.Background()
+			q, err := d.NewQueue("sort")
+			require.NoError(t, err)
+			store := spill.NewStore(d, spill.Options{Dir: t.TempDir(), Always: true})
+			l, h := d.Budget().Lease("sort"), d.HostBudget().Lease("rows")
+			task := operators.Task{Device: d, Queue: q, Lease: l, StrideRows: 700, Lanes: c.lanes, Spill: store}
+			o, err := sort.New(sort.Spec{In: schema, Keys: []sort.Key{{Column: 0}}, Limit: -1})
+			require.NoError(t, err)
+			local, err := o.NewLocal(task)
+			require.NoError(t, err)
+			var want []int32
+			for k := range keys {
+				for i := k; i < strides*rows; i += keys {
+					want = append(want, int32(i))
+				}
+			}
+			for s := range strides {
+				st := &gpu.Stride{Schema: schema, Rows: rows}
+				for c := range schema.Fields {
+					b, err := h.Alloc(rows * 4)
+					require.NoError(t, err)
+					values := gpu.Values[int32](b, rows)
+					for i := range values {
+						if values[i] = int32(s*rows + i); c == 0 {
+							values[i] %= keys
+						}
+					}
+					st.Cols = append(st.Cols, gpu.Column{Type: schema.Fields[c].Type, Len: rows, Data: b})
+				}
+				up, err := q.Upload(l, st)
+				require.NoError(t, err)
+				require.NoError(t, local.Push(ctx, 0, up)) // of one morsel
+			}
+			require.NoError(t, local.Combine(ctx))
+			require.NoError(t, local.Close())
+			require.NoError(t, o.Finalize(ctx, task))
+			require.Greater(t, o.Parts(), 1)
+			var got []int32
+			for part := range o.Parts() {
+				require.NoError(t, o.Emit(ctx, task, part, func(s *gpu.Stride) error {
+					down, err := q.Download(h, s)
+					require.NoError(t, err)
+					got = append(got, gpu.Values[int32](down.Cols[1].Data, down.Rows)...)
+					down.Release()
+					return nil
+				}))
+			}
+			require.Equal(t, want, got)
+			require.NoError(t, o.Close())
+			require.NoError(t, store.Close())
+			require.NoError(t, q.Close())
+			require.NoError(t, l.Close())
+			require.NoError(t, h.Close())
+		})
+	}
+}

@@ -1,0 +1,69 @@
+package logical
+
+import (
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host"
+	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/source"
+)
+
+// Wanted reports for each of n parts of a table, such as its files, whether a plan needs
+// rows of it. parts has columns of the table, by name, that are the same in all rows of a
+// part, with the value of each part. A part is not needed if a condition over these columns
+// alone, which can be moved to the scan, is not true for it. A condition that fails for a
+// part rules out none.
+func Wanted(root Node, t source.Table, n int, parts map[string][]gpu.Scalar) []bool {
+	wanted := make([]bool, n)
+	var walk func(Node, []*expr.Expr) Node
+	walk = func(in Node, conjuncts []*expr.Expr) Node {
+		switch in := in.(type) {
+		case *Filter:
+			walk(in.In, in.Conjuncts)
+			return in
+		case *Scan:
+			if in.Table == t {
+				for i, keep := range partsWith(in.Schema, conjuncts, n, parts) {
+					wanted[i] = wanted[i] || keep
+				}
+			}
+			return in
+		}
+		withInputs(in, func(n Node) Node { return walk(n, nil) })
+		return in
+	}
+	walk(pushDown(root, nil), nil)
+	return wanted
+}
+
+// partsWith returns the parts on which the conditions may be true.
+func partsWith(s *gpu.Schema, conjuncts []*expr.Expr, n int, parts map[string][]gpu.Scalar) []bool {
+	keep := make([]bool, n)
+	for i := range keep {
+		keep[i] = true
+	}
+	lease := host.HeapLease("parts", 0)
+	for _, c := range conjuncts {
+		program, inputs, err := expr.Compile(s, c)
+		columns := make([]gpu.Column, len(inputs))
+		for i, input := range inputs {
+			values, ok := parts[s.Fields[input].Name]
+			if !ok {
+				columns = nil
+				break
+			}
+			columns[i] = gpu.ColumnOf(s.Fields[input].Type, values)
+		}
+		if err != nil || len(columns) == 0 {
+			continue
+		}
+		out, err := host.Evaluate(lease, program, columns, n)
+		if err != nil {
+			continue
+		}
+		for i := range keep {
+			v := out[0].ScalarAt(i)
+			keep[i] = keep[i] && v.Valid && v.Int.Lo != 0
+		}
+	}
+	return keep
+}

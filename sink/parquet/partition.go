@@ -1,0 +1,657 @@
+package parquet
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+const (
+	// maxPartitions bounds the folders of an output.
+	maxPartitions = 100_000
+	// pieceRows is the number of rows of a partition, on average, for which it is worth to
+	// gather them.
+	pieceRows = 4096
+	// maxPendingBytes bounds the rows that wait for more of their partition.
+	maxPendingBytes = 512 << 20
+	// maxFolderName is what file systems allow for the name of a folder.
+	maxFolderName = 255
+)
+
+// nullPartition is the name of null in a folder.
+const nullPartition = "__HIVE_DEFAULT_PARTITION__"
+
+// splitter divides rows among partitions. Strides wait until their rows are so many that
+// each partition gets a few thousand. These are gathered, and wait in their partition for a
+// row group. If all waiting rows take too much memory, the largest partitions write row
+// groups of fewer rows.
+type splitter struct {
+	schema *gpu.Schema // of the files
+	kept   []int       // their columns among those of the strides
+	keys   []partitionKey
+	parts  []*destination
+	raw    []rawStride // strides that are not divided yet
+	rows   int         // their rows
+	bytes  int64       // and bytes
+}
+
+// rawStride is a stride with the rows of each partition in it.
+type rawStride struct {
+	*gpu.Stride
+	order  []int32 // rows in the order of their partitions
+	starts []int32 // where the rows of each partition begin in order, and the end
+}
+
+var errPartitions = fmt.Errorf("partition_by makes more than %d folders; name columns with fewer values, such as a month instead of a day", maxPartitions)
+
+// partitionKey gives the values of a column numbers, and then the combinations of values of
+// the keys so far.
+type partitionKey struct {
+	column  int
+	name    string // in folders
+	values  codeTable
+	wide    map[gpu.Int128]uint32
+	texts   map[string]uint32 // by the name of the folder
+	folders []string          // the folder of each value
+	pairs   codeTable         // by the number of the keys before, and that of the value
+	paths   []string          // the folders of each combination
+}
+
+// codeTable maps words to numbers. It looks in a small direct-mapped table first.
+type codeTable struct {
+	words   [1024]uint64
+	numbers [1024]uint32 // the number and one
+	all     map[uint64]uint32
+}
+
+func (t *codeTable) find(word uint64, add func() (uint32, error)) (uint32, error) {
+	slot := word * 0x9E3779B97F4A7C15 >> 54
+	if t.words[slot] == word && t.numbers[slot] > 0 {
+		return t.numbers[slot] - 1, nil
+	}
+	n, ok := t.all[word]
+	if !ok {
+		var err error
+		if n, err = add(); err != nil {
+			return 0, err
+		}
+		if t.all == nil {
+			t.all = map[uint64]uint32{}
+		}
+		t.all[word] = n
+	}
+	t.words[slot], t.numbers[slot] = word, n+1
+	return n, nil
+}
+
+// newSplitter returns the splitter for options that CheckColumns has checked.
+func newSplitter(s *gpu.Schema, opt Options) *splitter {
+	p := &splitter{schema: &gpu.Schema{}}
+	for _, name := range opt.PartitionBy {
+		p.keys = append(p.keys, partitionKey{column: s.Index(name), name: escapeName(name), wide: map[gpu.Int128]uint32{}, texts: map[string]uint32{}})
+	}
+	for i, f := range s.Fields {
+		if opt.WritePartitionColumns || !slices.Contains(opt.PartitionBy, f.Name) {
+			p.kept = append(p.kept, i)
+			p.schema.Fields = append(p.schema.Fields, f)
+		}
+	}
+	return p
+}
+
+// number returns the number of a value of the key.
+func (k *partitionKey) number(v gpu.Scalar) (uint32, error) {
+	text := nullPartition
+	if v.Valid {
+		text = escapeName(v.String())
+	}
+	folder := k.name + "=" + text
+	if n := len(folder); n > maxFolderName {
+		return 0, fmt.Errorf("a value of partition_by takes %d bytes in the name of a folder, which has at most %d: %.60s…", n, maxFolderName, folder)
+	}
+	n, ok := k.texts[folder]
+	if !ok {
+		if n = uint32(len(k.folders)); n == maxPartitions {
+			return 0, errPartitions
+		}
+		k.texts[folder] = n
+		k.folders = append(k.folders, folder)
+	}
+	return n, nil
+}
+
+// escapeName writes every byte of a text that is not a letter or digit of ASCII or one of
+// - _ . ~ as %XX, as DuckDB does. A text that would be taken for null begins with %5F.
+func escapeName(s string) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(s) {
+		c := s[i]
+		plain := c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c == '-' || c == '_' || c == '.' || c == '~'
+		if !plain || i == 0 && s == nullPartition {
+			b.Write([]byte{'%', hex[c>>4], hex[c&15]})
+			continue
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
+}
+
+// codes returns the number of the value of each row.
+func (k *partitionKey) codes(c gpu.Column) ([]uint32, error) {
+	out := make([]uint32, c.Len)
+	null, err := uint32(0), error(nil)
+	if c.Valid != nil {
+		if null, err = k.number(gpu.Null(c.Type)); err != nil {
+			return nil, err
+		}
+	}
+	each := k.eachValue(c)
+	if c.Dict != nil {
+		each = k.eachCode(c)
+	}
+	for i := range out {
+		if c.Valid != nil && !gpu.Bit(c.Valid.Bytes(), i) {
+			out[i] = null
+			continue
+		}
+		if out[i], err = each(i); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// eachCode looks each value of a dictionary up once.
+func (k *partitionKey) eachCode(c gpu.Column) func(i int) (uint32, error) {
+	numbers := make([]uint32, c.Dict.Values.Len) // the number and one
+	return func(i int) (uint32, error) {
+		code := c.Code(i)
+		if numbers[code] == 0 {
+			n, err := k.number(c.Dict.Values.ScalarAt(code))
+			if err != nil {
+				return 0, err
+			}
+			numbers[code] = n + 1
+		}
+		return numbers[code] - 1, nil
+	}
+}
+
+// eachValue returns the number of the value of a row of a column without a dictionary.
+func (k *partitionKey) eachValue(c gpu.Column) func(i int) (uint32, error) {
+	look := func(word func(i int) uint64) func(i int) (uint32, error) {
+		return func(i int) (uint32, error) {
+			return k.values.find(word(i), func() (uint32, error) { return k.number(c.ScalarAt(i)) })
+		}
+	}
+	data := c.Data.Bytes()
+	switch {
+	case c.Type.IsVar():
+		raw := map[string]uint32{}
+		return func(i int) (uint32, error) {
+			v := c.VarValue(i)
+			n, ok := raw[string(v)]
+			if !ok {
+				var err error
+				if n, err = k.number(c.ScalarAt(i)); err != nil {
+					return 0, err
+				}
+				raw[string(v)] = n
+			}
+			return n, nil
+		}
+	case c.Type.Kind == gpu.Bool:
+		return look(func(i int) uint64 { return uint64(data[i>>3] >> (i & 7) & 1) })
+	}
+	switch c.Type.Width() {
+	case 1:
+		return look(func(i int) uint64 { return uint64(data[i]) })
+	case 2:
+		return look(func(i int) uint64 { return uint64(binary.LittleEndian.Uint16(data[2*i:])) })
+	case 4:
+		return look(func(i int) uint64 { return uint64(binary.LittleEndian.Uint32(data[4*i:])) })
+	case 8:
+		return look(func(i int) uint64 { return binary.LittleEndian.Uint64(data[8*i:]) })
+	}
+	values := gpu.Values[gpu.Int128](c.Data, c.Len)
+	return func(i int) (uint32, error) {
+		n, ok := k.wide[values[i]]
+		if !ok {
+			var err error
+			if n, err = k.number(c.ScalarAt(i)); err != nil {
+				return 0, err
+			}
+			k.wide[values[i]] = n
+		}
+		return n, nil
+	}
+}
+
+// partitionsOf returns the number of the partition of each row.
+func (p *splitter) partitionsOf(s *gpu.Stride) ([]uint32, error) {
+	ids, err := p.keys[0].codes(s.Cols[p.keys[0].column])
+	if err != nil {
+		return nil, err
+	}
+	paths := p.keys[0].folders
+	for k := range p.keys[1:] {
+		key := &p.keys[1+k]
+		codes, err := key.codes(s.Cols[key.column])
+		if err != nil {
+			return nil, err
+		}
+		for i, code := range codes {
+			ids[i], err = key.pairs.find(uint64(ids[i])<<32|uint64(code), func() (uint32, error) {
+				if len(key.paths) == maxPartitions {
+					return 0, errPartitions
+				}
+				key.paths = append(key.paths, paths[ids[i]]+"/"+key.folders[code])
+				return uint32(len(key.paths) - 1), nil
+			})
+			if err != nil {
+				return nil, err
+			}
+		}
+		paths = key.paths
+	}
+	for _, path := range paths[len(p.parts):] {
+		p.parts = append(p.parts, &destination{folder: path})
+	}
+	return ids, nil
+}
+
+// add takes a stride over and sorts its rows by partition.
+func (p *splitter) add(s *gpu.Stride) error {
+	ids, err := p.partitionsOf(s)
+	if err != nil {
+		return err
+	}
+	r := rawStride{Stride: s.Retain(), order: make([]int32, s.Rows), starts: make([]int32, len(p.parts)+1)}
+	for _, id := range ids {
+		r.starts[id+1]++
+	}
+	for i := range p.parts {
+		r.starts[i+1] += r.starts[i]
+	}
+	at := slices.Clone(r.starts)
+	for row, id := range ids {
+		r.order[at[id]] = int32(row)
+		at[id]++
+	}
+	p.raw = append(p.raw, r)
+	p.rows += s.Rows
+	p.bytes += s.Bytes()
+	return nil
+}
+
+// rowsOf returns the rows of a partition in a stride. A stride that came before the
+// partition has none.
+func (r *rawStride) rowsOf(part int) []int32 {
+	if part+1 >= len(r.starts) {
+		return nil
+	}
+	return r.order[r.starts[part]:r.starts[part+1]]
+}
+
+// release gives up all rows that wait, and returns the destinations.
+func (p *splitter) release() []*destination {
+	for _, r := range p.raw {
+		r.Release()
+	}
+	p.raw, p.rows, p.bytes = nil, 0, 0
+	return p.parts
+}
+
+// divide adds the rows of a stride to their partitions. The caller keeps its references.
+func (w *Writer) divide(ctx context.Context, s *gpu.Stride) error {
+	p := w.split
+	if s.Rows == 0 {
+		return nil
+	}
+	if err := p.add(s); err != nil {
+		return fmt.Errorf("%s: %w", w.out.name, err)
+	}
+	if p.rows < pieceRows*len(p.parts) && p.bytes < w.maxPending()/4 {
+		return nil
+	}
+	return w.settle(ctx)
+}
+
+// maxPending bounds the bytes of the rows that wait in partitions.
+func (w *Writer) maxPending() int64 { return min(maxPendingBytes, w.opt.Lease.Limit()/8) }
+
+// divideRest hands all rows over, at the end.
+func (w *Writer) divideRest(ctx context.Context) error {
+	if err := w.settle(ctx); err != nil {
+		return err
+	}
+	for _, d := range w.split.parts {
+		if d.pendingRows > 0 {
+			if err := w.hand(ctx, d, false); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// settle gathers the rows of each partition from the strides that wait, and adds them to
+// the row group of the partition.
+func (w *Writer) settle(ctx context.Context) error {
+	p := w.split
+	pieces := make([][]keptRows, len(p.parts))
+	defer func() {
+		for _, piece := range pieces {
+			releasePiece(piece)
+		}
+	}()
+	var g errgroup.Group
+	g.SetLimit(w.opt.Threads)
+	const block = 16
+	for from := 0; from < len(p.parts); from += block {
+		g.Go(func() (err error) {
+			defer w.traced("partition", time.Now())
+			for i := from; i < min(from+block, len(p.parts)) && err == nil; i++ {
+				pieces[i], err = p.gather(w.opt.Lease, i)
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil && !errors.Is(err, gpu.ErrBudget) {
+		return err
+	}
+	for i, d := range p.parts {
+		if pieces[i] == nil {
+			if err := w.patiently(ctx, func() (err error) {
+				pieces[i], err = p.gather(w.opt.Lease, i)
+				return err
+			}); err != nil {
+				return err
+			}
+		}
+		for _, rows := range pieces[i] {
+			if err := w.collect(ctx, d, rows); err != nil {
+				return err
+			}
+		}
+		releasePiece(pieces[i])
+		pieces[i] = nil
+	}
+	p.release()
+	for {
+		d, all := p.largest()
+		if all <= w.maxPending() {
+			return nil
+		}
+		if err := w.hand(ctx, d, false); err != nil {
+			return err
+		}
+	}
+}
+
+// largest returns the partition with the most bytes that wait, and the bytes of all.
+func (p *splitter) largest() (d *destination, all int64) {
+	for _, o := range p.parts {
+		if all += o.pendingBytes; d == nil || o.pendingBytes > d.pendingBytes {
+			d = o
+		}
+	}
+	return d, all
+}
+
+// patiently tries what needs memory until it is not refused any. Before each try the largest
+// partition writes its rows, as long as there are some.
+func (w *Writer) patiently(ctx context.Context, try func() error) error {
+	for still := false; ; {
+		err := try()
+		var refused *gpu.BudgetError
+		if !errors.As(err, &refused) {
+			return err
+		}
+		if d, all := w.split.largest(); all > 0 {
+			if err := w.hand(ctx, d, false); err != nil {
+				return err
+			}
+			if err := w.drain(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		if still {
+			refused.Hint = "or name columns with fewer values in partition_by"
+			return err
+		}
+		still = !w.opt.Lease.AwaitMore(ctx, w.opt.Lease.Available())
+	}
+}
+
+// drain waits until all row groups that were handed over are written.
+func (w *Writer) drain(ctx context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	defer context.AfterFunc(ctx, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.wake.Broadcast()
+	})()
+	for len(w.queue) > 0 && w.failure() == nil && ctx.Err() == nil {
+		w.wake.Wait()
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return w.failure()
+}
+
+func releasePiece(piece []keptRows) {
+	for _, rows := range piece {
+		rows.stride.Release()
+	}
+}
+
+// gather copies the rows of a partition in the strides that wait. If columns have
+// dictionaries, there is a piece for each stride. The pieces share their buffers.
+func (p *splitter) gather(l *gpu.Lease, part int) (pieces []keptRows, err error) {
+	var from []*rawStride
+	var rows [][]int32
+	n := 0
+	for i := range p.raw {
+		if r := p.raw[i].rowsOf(part); len(r) > 0 {
+			from, rows = append(from, &p.raw[i]), append(rows, r)
+			n += len(r)
+		}
+	}
+	if n == 0 {
+		return []keptRows{}, nil
+	}
+	at := 0
+	for i := range from {
+		s := &gpu.Stride{Schema: p.schema, Rows: n}
+		pieces = append(pieces, keptRows{s, at, at + len(rows[i])})
+		at += len(rows[i])
+	}
+	several := false
+	for _, c := range p.kept {
+		columns := make([]gpu.Column, len(from))
+		for i, r := range from {
+			columns[i] = r.Cols[c]
+		}
+		g := gathering{lease: l, columns: columns, rows: rows, n: n}
+		out, err := g.column()
+		if err != nil {
+			releasePiece(pieces)
+			return nil, err
+		}
+		for i := range pieces {
+			view := out
+			if g.coded {
+				view.Dict, several = columns[i].Dict, true
+			}
+			pieces[i].stride.Cols = append(pieces[i].stride.Cols, view.Retain())
+		}
+		out.Release()
+	}
+	if len(pieces) > 1 && !several {
+		releasePiece(pieces[1:])
+		pieces = pieces[:1]
+		pieces[0].to = n
+	}
+	return pieces, nil
+}
+
+// gathering copies rows of one column of several strides.
+type gathering struct {
+	lease   *gpu.Lease
+	columns []gpu.Column
+	rows    [][]int32 // of each column
+	n       int       // all rows
+	coded   bool      // the result has the codes of the columns
+}
+
+func (g *gathering) column() (out gpu.Column, err error) {
+	t := g.columns[0].Type
+	out = gpu.Column{Type: t, Len: g.n}
+	defer func() {
+		if err != nil {
+			out.Release()
+			out = gpu.Column{}
+		}
+	}()
+	g.coded = !slices.ContainsFunc(g.columns, func(c gpu.Column) bool { return c.Dict == nil })
+	if slices.ContainsFunc(g.columns, func(c gpu.Column) bool { return c.Valid != nil }) {
+		if out.Valid, err = g.lease.Alloc(gpu.BitmapBytes(g.n)); err != nil {
+			return out, err
+		}
+		g.bits(out.Valid.Bytes(), func(c gpu.Column) *gpu.Buffer { return c.Valid })
+	}
+	switch {
+	case g.coded:
+		if out.Data, err = g.lease.Alloc(4 * int64(g.n)); err == nil {
+			g.codes(gpu.Values[int32](out.Data, g.n))
+		}
+	case t.Kind == gpu.Bool:
+		if out.Data, err = g.lease.Alloc(gpu.BitmapBytes(g.n)); err == nil {
+			g.bits(out.Data.Bytes(), func(c gpu.Column) *gpu.Buffer { return c.Data })
+		}
+	case t.IsVar():
+		err = g.texts(&out)
+	default:
+		if out.Data, err = g.lease.Alloc(int64(g.n) * int64(t.Width())); err != nil {
+			return out, err
+		}
+		switch t.Width() {
+		case 1:
+			gatherValues[uint8](g, out.Data)
+		case 2:
+			gatherValues[uint16](g, out.Data)
+		case 4:
+			gatherValues[uint32](g, out.Data)
+		case 8:
+			gatherValues[uint64](g, out.Data)
+		default:
+			gatherValues[gpu.Int128](g, out.Data)
+		}
+	}
+	return out, err
+}
+
+// bits gathers bitmaps; a column without one has ones.
+func (g *gathering) bits(dst []byte, of func(gpu.Column) *gpu.Buffer) {
+	clear(dst)
+	at := 0
+	for i, c := range g.columns {
+		b := of(c)
+		for _, row := range g.rows[i] {
+			if b == nil || gpu.Bit(b.Bytes(), int(row)) {
+				dst[at>>3] |= 1 << (at & 7)
+			}
+			at++
+		}
+	}
+}
+
+func (g *gathering) codes(dst []int32) {
+	for i, c := range g.columns {
+		rows := g.rows[i]
+		switch c.CodeWidth {
+		case 1:
+			gatherAs(dst, gpu.Values[uint8](c.Data, c.Len), rows)
+		case 2:
+			gatherAs(dst, gpu.Values[uint16](c.Data, c.Len), rows)
+		default:
+			gatherAs(dst, gpu.Values[int32](c.Data, c.Len), rows)
+		}
+		dst = dst[len(rows):]
+	}
+}
+
+func gatherAs[T uint8 | uint16 | int32](dst []int32, src []T, rows []int32) {
+	for i, row := range rows {
+		dst[i] = int32(src[row])
+	}
+}
+
+func gatherValues[T any](g *gathering, data *gpu.Buffer) {
+	dst := gpu.Values[T](data, g.n)
+	for i, c := range g.columns {
+		rows := g.rows[i]
+		if c.Dict != nil {
+			src := gpu.Values[T](c.Dict.Values.Data, c.Dict.Values.Len)
+			for j, row := range rows {
+				dst[j] = src[c.Code(int(row))]
+			}
+		} else {
+			src := gpu.Values[T](c.Data, c.Len)
+			for j, row := range rows {
+				dst[j] = src[row]
+			}
+		}
+		dst = dst[len(rows):]
+	}
+}
+
+// texts gathers values behind offsets.
+func (g *gathering) texts(out *gpu.Column) (err error) {
+	if out.Offsets, err = g.lease.Alloc(4 * int64(g.n+1)); err != nil {
+		return err
+	}
+	offsets := gpu.Values[int32](out.Offsets, g.n+1)
+	end, at := int64(0), 0
+	offsets[0] = 0
+	for i, c := range g.columns {
+		for _, row := range g.rows[i] {
+			if c.IsValid(int(row)) {
+				end += int64(len(c.VarValue(int(row))))
+			}
+			at++
+			offsets[at] = int32(min(end, math.MaxInt32))
+		}
+	}
+	if end > math.MaxInt32 {
+		return fmt.Errorf("the texts of a column in one partition take %d bytes in a few strides, and 2 GiB is the most; lower the stride size", end)
+	}
+	if out.Data, err = g.lease.Alloc(end); err != nil {
+		return err
+	}
+	data := out.Data.Bytes()
+	at = 0
+	for i, c := range g.columns {
+		for _, row := range g.rows[i] {
+			if c.IsValid(int(row)) {
+				copy(data[offsets[at]:offsets[at+1]], c.VarValue(int(row)))
+			}
+			at++
+		}
+	}
+	return nil
+}

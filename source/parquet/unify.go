@@ -1,0 +1,252 @@
+package parquet
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/phrase"
+	"github.com/gstream/gstream/source"
+)
+
+// maxFaults bounds the differences of schemas that an error lists.
+const maxFaults = 20
+
+// unify makes one schema of the columns of the files, and gives each file its columns in
+// the order of the schema.
+func (t *Table) unify(files [][]leaf, l *Listing, opt OpenOptions) error {
+	u := unifier{table: t, listing: l, strict: opt.Strict, given: opt.Schema != nil, exact: map[string]int{}, folded: map[string]int{}}
+	if u.given {
+		for _, f := range opt.Schema.Fields {
+			u.append(f, nil)
+		}
+	}
+	at := make([][]int, len(files)) // column of the table of each column of each file
+	for i, columns := range files {
+		at[i] = u.add(t.files[i], columns)
+	}
+	for i, p := range l.Partitions {
+		if !u.given && !slices.ContainsFunc(u.columns, func(c unified) bool { return c.path == i }) {
+			u.append(p.Field, nil)
+		}
+	}
+	t.schema = &gpu.Schema{}
+	for _, c := range u.columns {
+		if u.given && c.from == nil && c.path < 0 {
+			u.faultf("no file has a column %q%s", c.field.Name, u.nearest(c.field.Name, files))
+		}
+	}
+	for i, f := range t.files {
+		t.adopt(f, files[i], at[i], &u)
+	}
+	for _, c := range u.columns {
+		t.schema.Fields = append(t.schema.Fields, c.field)
+	}
+	if n := len(u.faults); n > maxFaults {
+		u.faults = append(u.faults[:maxFaults:maxFaults], fmt.Errorf("and %d more differences", n-maxFaults))
+	}
+	if len(u.faults) > 0 {
+		what := "one schema"
+		if u.given {
+			what = "the schema of the source"
+		}
+		return fmt.Errorf("%w: the files do not have %s: %w", source.ErrData, what, errors.Join(u.faults...))
+	}
+	return nil
+}
+
+// unifier collects the columns of a table.
+type unifier struct {
+	table   *Table
+	listing *Listing
+	strict  bool
+	given   bool // the columns are given, and so are their types
+	columns []unified
+	exact   map[string]int // by name
+	folded  map[string]int // by name in lower case, the first of that name
+	faults  []error
+}
+
+// unified is a column of the table.
+type unified struct {
+	field gpu.Field
+	from  *file // the first file with this type, or with the given column
+	path  int   // number of the partition column whose values it has; -1 otherwise
+}
+
+func (u *unifier) faultf(format string, args ...any) {
+	u.faults = append(u.faults, fmt.Errorf(format, args...))
+}
+
+// add adds the columns of a file. It returns the position of each in the table.
+func (u *unifier) add(f *file, columns []leaf) []int {
+	at := make([]int, len(columns))
+	own := make(map[string]bool, len(columns))
+	for _, c := range columns {
+		own[c.field.Name] = true
+	}
+	taken := map[int]bool{}
+	before := len(u.columns)
+	for i, c := range columns {
+		at[i] = u.find(c.field.Name, own)
+		if at[i] >= 0 && !taken[at[i]] {
+			taken[at[i]] = true
+			u.merge(f, &u.columns[at[i]], c.field)
+			continue
+		}
+		if u.given {
+			at[i] = -1
+			continue
+		}
+		if u.strict && f != u.table.files[0] {
+			u.faultf("%s has a column %q, but %s has none that can be read", f.path, c.field.Name, u.table.files[0].path)
+		}
+		at[i] = len(u.columns)
+		taken[at[i]] = true
+		u.append(c.field, f)
+	}
+	if len(u.columns) == before+len(columns) && before > 0 && len(columns) > 0 && !u.strict {
+		u.faultf("%s has none of the columns of the files before it (%s); read it as another source", f.path, u.names(before))
+	}
+	return at
+}
+
+// append adds a column to the table.
+func (u *unifier) append(field gpu.Field, from *file) {
+	u.exact[field.Name] = len(u.columns)
+	fold := strings.ToLower(field.Name)
+	if _, ok := u.folded[fold]; !ok {
+		u.folded[fold] = len(u.columns)
+	}
+	path := u.listing.partition(field.Name)
+	if path >= 0 {
+		of := u.listing.Partitions[path].Field
+		field = gpu.Field{Name: field.Name, Type: of.Type, Nullable: of.Nullable}
+	}
+	u.columns = append(u.columns, unified{field, from, path})
+}
+
+// find returns the column of the table that a column of a file belongs to, or -1. A name in
+// another case is the same column, unless the file has a column of exactly the same name.
+func (u *unifier) find(name string, own map[string]bool) int {
+	if i, ok := u.exact[name]; ok {
+		return i
+	}
+	i, ok := u.folded[strings.ToLower(name)]
+	if !ok || u.strict || own[u.columns[i].field.Name] {
+		return -1
+	}
+	return i
+}
+
+// merge gives a column of the table a type for the values of one more file.
+func (u *unifier) merge(f *file, c *unified, field gpu.Field) {
+	if c.path >= 0 {
+		return
+	}
+	if c.from == nil {
+		c.from, c.field.Annotation = f, field.Annotation
+	}
+	if field.Annotation != c.field.Annotation {
+		c.field.Annotation = gpu.NoAnnotation
+	}
+	if field.Type == c.field.Type {
+		return
+	}
+	common, ok := gpu.CommonType(c.field.Type, field.Type)
+	switch {
+	case u.given && (!ok || !common.SameSQL(c.field.Type)):
+		u.faultf("%s: column %q is %v, and the schema of the source says %v, which does not hold all its values; write %v there, or cast the column in a step", f.path, field.Name, field.Type, c.field.Type, field.Type)
+	case u.given:
+	case u.strict:
+		u.faultf("%s: column %q is %v, in %s it is %v", f.path, field.Name, field.Type, c.from.path, c.field.Type)
+	case !ok:
+		u.faultf("%s: column %q is %v, in %s it is %v, and these have no type in common; read the files as two sources, and cast the column before a union", f.path, field.Name, field.Type, c.from.path, c.field.Type)
+	case common != c.field.Type:
+		c.field.Type = common
+		if common == field.Type {
+			c.from = f
+		}
+	}
+}
+
+// adopt brings the columns of a file, which belong to the given columns of the table, into
+// the order of the table.
+func (t *Table) adopt(f *file, columns []leaf, at []int, u *unifier) {
+	order := make([]int, len(u.columns))
+	for i := range order {
+		order[i] = -1
+	}
+	for i, c := range at {
+		if c >= 0 {
+			order[c] = i
+		}
+	}
+	f.cols = make([]leaf, len(order))
+	for i, j := range order {
+		c := &u.columns[i]
+		switch {
+		case c.path >= 0:
+			f.cols[i] = constantLeaf(c.field, f.values[c.path])
+		case j < 0:
+			if refused := f.refuses(c.field.Name); refused != nil {
+				where := "in the schema of the source"
+				if c.from != nil {
+					where = "in " + c.from.path
+				}
+				u.faultf("%s: column %q is %v and cannot be read (%s), %s it is %v; leave the file or the column out", f.path, c.field.Name, refused.Type, refused.Reason, where, c.field.Type)
+			} else if u.strict && !u.given {
+				u.faultf("%s has no column %q that can be read, but %s has", f.path, c.field.Name, c.from.path)
+			}
+			f.cols[i] = constantLeaf(c.field, gpu.Null(c.field.Type))
+		default:
+			f.cols[i] = columns[j]
+			f.cols[i].as = c.field.Type
+		}
+		c.field.Nullable = c.field.Nullable || f.cols[i].optional
+	}
+	for g := range f.groups {
+		group := &f.groups[g]
+		chunks := make([]chunk, len(order))
+		for i, j := range order {
+			if f.cols[i].constant != nil {
+				chunks[i] = f.cols[i].constantChunk(group.rows)
+			} else {
+				chunks[i] = group.chunks[j]
+			}
+		}
+		group.chunks = chunks
+	}
+}
+
+// refuses returns the column of a name that cannot be read, or nil.
+func (f *file) refuses(name string) *source.Unreadable {
+	i := slices.IndexFunc(f.refused, func(r source.Unreadable) bool { return strings.EqualFold(r.Name, name) })
+	if i < 0 {
+		return nil
+	}
+	return &f.refused[i]
+}
+
+// names lists the first n columns of the table.
+func (u *unifier) names(n int) string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = u.columns[i].field.Name
+	}
+	return phrase.Some(names, 10, ", ")
+}
+
+// nearest suggests a column of the first file for a name that no file has.
+func (u *unifier) nearest(name string, files [][]leaf) string {
+	if len(files) == 0 {
+		return ""
+	}
+	names := make([]string, len(files[0]))
+	for i, c := range files[0] {
+		names[i] = c.field.Name
+	}
+	return "; " + u.table.files[0].path + " has " + phrase.Some(names, 10, ", ")
+}
