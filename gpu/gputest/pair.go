@@ -564,7 +564,7 @@ func testDates(p *Pair) {
 func testStrings(p *Pair) {
 	length := gpu.Of(gpu.Int64)
 	for range 3 {
-		for _, op := range []gpu.Op{gpu.OpLower, gpu.OpUpper, gpu.OpReverse} {
+		for _, op := range []gpu.Op{gpu.OpLower, gpu.OpUpper, gpu.OpReverse, gpu.OpStripAccents} {
 			p.check(gpu.Instr{Op: op, Type: textType}, textType)
 		}
 		p.check(gpu.Instr{Op: gpu.OpLength, Type: length}, textType)

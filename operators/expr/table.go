@@ -154,6 +154,7 @@ func textFunctions() []function {
 		{name: "lower", aliases: "lcase", args: "s", bind: stringFunction(gpu.OpLower, text), result: varchar, about: "Lower case.", examples: "lower('ÄB') → äb"},
 		{name: "upper", aliases: "ucase", args: "s", bind: stringFunction(gpu.OpUpper, text), result: varchar, about: "Upper case.", examples: "upper('äb') → ÄB"},
 		{name: "reverse", args: "s", bind: stringFunction(gpu.OpReverse, text), result: varchar, about: "The code points in reverse order.", examples: "reverse('abc') → cba"},
+		{name: "strip_accents", args: "s", bind: stringFunction(gpu.OpStripAccents, text), result: varchar, about: "Letters without their accents.", examples: "strip_accents('Ärger über Łódź') → Arger uber Łodz"},
 		{name: "replace", args: "s, from, to", bind: stringFunction(gpu.OpReplace, text), result: varchar, about: "Replaces all occurrences of a text.", examples: "replace('hello', 'l', '-') → he--o"},
 		{name: "strpos", aliases: "position instr", args: "s, part", bind: stringFunction(gpu.OpPosition, gpu.Of(gpu.Int64)), result: bigint,
 			about: "The position of the first occurrence of a text, counted from 1; 0 without one. Also position(part IN s).", examples: "strpos('hello', 'l') → 3\nposition('x' IN 'hello') → 0"},

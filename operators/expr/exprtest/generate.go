@@ -625,7 +625,7 @@ func (g *Generator) text(depth int) *Node {
 	case 2:
 		return New(Text, "concat(?, ?)", g.Of(Class(g.r.IntN(int(classes))), depth), x)
 	case 3:
-		return New(Text, g.one("lower(?)", "upper(?)", "lcase(?)", "ucase(?)"), x)
+		return New(Text, g.one("lower(?)", "upper(?)", "lcase(?)", "ucase(?)", "strip_accents(?)"), x)
 	case 4:
 		if g.Tame {
 			return New(Text, "lower(?)", x)
