@@ -147,7 +147,7 @@ func (r *Reader) begin() {
 	n := 1
 	r.most = 1
 	if p := r.ranges[0]; p.store.discrete() {
-		n, r.most = readers, (unitsAhead-1)*p.batch()+1
+		n, r.most = readers, unitsAhead*p.batch()
 	}
 	for range n {
 		r.wg.Go(r.readAhead)

@@ -87,9 +87,9 @@ func groupings() (all []grouping) {
 			add("columns", "columns, "+power(log)+" groups", fmt.Sprint(n), func(w *grouping) { w.groups, w.columns = 1<<log, n })
 		}
 	}
-	for _, log := range []int{4, 12, 20} {
+	for _, log := range []int{4, 8, 10, 12, 16, 20} {
 		for _, f := range []form{plain, twoKeys, nulls, texts, decimals, doubles} {
-			if f != texts || log < 20 {
+			if f != texts || log <= 16 {
 				add("forms", "forms of columns, "+power(log)+" groups", cmp.Or(string(f), "plain"), func(w *grouping) { w.groups, w.form = 1<<log, f })
 			}
 		}

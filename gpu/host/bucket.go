@@ -28,11 +28,16 @@ func (q *queue) PartitionBuckets(l *gpu.Lease, key gpu.Column, d gpu.Digit) (gpu
 
 func partitionBuckets[K uint32 | uint64](dev *Device, l *gpu.Lease, key gpu.Column, d gpu.Digit) (out gpu.Buckets, err error) {
 	keys := gpu.Values[K](key.Data, key.Len)
-	order, at, err := partition(dev, l, keys, d)
+	positions, at, err := partition(dev, l, keys, d)
 	if err != nil {
 		return out, err
 	}
+	order, err := dev.orderOf(l, positions.v)
+	positions.release()
 	defer order.release()
+	if err != nil {
+		return out, err
+	}
 	partitions := len(at) - 1
 	offsets, err := newArray[int32](l, partitions+1)
 	if err != nil {

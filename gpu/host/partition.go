@@ -2,14 +2,14 @@ package host
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/gstream/gstream/gpu"
 )
 
 // Partition implements gpu.Queue. Every task makes a histogram, a scan over
-// (partition, task) turns the counts into output offsets, and every task writes the ids
-// of its rows there. Then the columns are gathered. Reduce-then-scan makes it stable.
+// (partition, task) turns the counts into output offsets, and every task notes where its
+// rows go. Reduce-then-scan makes it stable. Plain columns of fixed width are scattered: a
+// partition's next values share a cache line until it is full. Others are gathered.
 func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu.Digit) ([]gpu.Column, gpu.Column, error) {
 	if err := q.check(cols, []gpu.Column{key}); err != nil {
 		return nil, gpu.Column{}, err
@@ -22,18 +22,18 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu
 			return nil, gpu.Column{}, fmt.Errorf("partition of a column of %d rows by a key of %d", c.Len, key.Len)
 		}
 	}
-	var order array[int32]
+	var to array[int32]
 	var offsets []int
 	var err error
 	if key.Type.Width() == 4 {
-		order, offsets, err = partition(q.dev, l, gpu.Values[uint32](key.Data, key.Len), d)
+		to, offsets, err = partition(q.dev, l, gpu.Values[uint32](key.Data, key.Len), d)
 	} else {
-		order, offsets, err = partition(q.dev, l, gpu.Values[uint64](key.Data, key.Len), d)
+		to, offsets, err = partition(q.dev, l, gpu.Values[uint64](key.Data, key.Len), d)
 	}
 	if err != nil {
 		return nil, gpu.Column{}, q.fail(err)
 	}
-	defer order.release()
+	defer to.release()
 	starts, err := newArray[int32](l, len(offsets))
 	if err != nil {
 		return nil, gpu.Column{}, q.fail(err)
@@ -41,31 +41,122 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu
 	for p, at := range offsets {
 		starts.v[p] = int32(at)
 	}
-	values := slices.DeleteFunc(slices.Clone(cols), gpu.Column.IsRowNumbers)
-	out, err := q.dev.gather(l, values, order.v, false)
+	out, err := q.dev.partitioned(l, cols, to.v)
 	if err != nil {
 		starts.release()
 		return nil, gpu.Column{}, q.fail(err)
 	}
-	for i, c := range cols {
-		if c.IsRowNumbers() { // the row numbers in the new order are the order
-			c.Data = order.buf.Retain()
-			out = slices.Insert(out, i, c)
-		}
-	}
 	return out, gpu.Column{Type: gpu.Of(gpu.Int32), Len: len(starts.v), Data: starts.buf}, nil
 }
 
-// partition returns the stable permutation that orders rows by a digit of their key, and
-// the first position of each digit. The caller releases the permutation.
-func partition[K uint32 | uint64](d *Device, l *gpu.Lease, key []K, digit gpu.Digit) (order array[int32], offsets []int, err error) {
+// partitioned returns columns whose row i is at to[i].
+func (d *Device) partitioned(l *gpu.Lease, cols []gpu.Column, to []int32) (out []gpu.Column, err error) {
+	out = make([]gpu.Column, len(cols))
+	var order array[int32] // the row at each place
+	defer func() {
+		order.release()
+		if err != nil {
+			gpu.ReleaseColumns(out)
+			out = nil
+		}
+	}()
+	var gathered []gpu.Column
+	for i, c := range cols {
+		switch {
+		case c.IsRowNumbers() || c.Valid != nil || c.DataWidth() == 0:
+			if order.buf == nil {
+				order, err = d.orderOf(l, to)
+			}
+			if c.IsRowNumbers() { // in the new order they are the order
+				if err == nil {
+					c.Data = order.buf.Retain()
+					out[i] = c
+				}
+			} else {
+				gathered = append(gathered, c)
+			}
+		default:
+			out[i], err = d.scattered(l, c, to)
+		}
+		if err != nil {
+			return out, err
+		}
+	}
+	moved, err := d.gather(l, gathered, order.v, false)
+	if err != nil {
+		return out, err
+	}
+	for i, c := range cols {
+		if !c.IsRowNumbers() && (c.Valid != nil || c.DataWidth() == 0) {
+			out[i], moved = moved[0], moved[1:]
+		}
+	}
+	return out, nil
+}
+
+// orderOf returns the row at each place, where row i is at to[i].
+func (d *Device) orderOf(l *gpu.Lease, to []int32) (array[int32], error) {
+	order, err := newArray[int32](l, len(to))
+	if err != nil {
+		return order, err
+	}
+	return order, d.parallel(len(to), grain, func(lo, hi int) error {
+		for r, at := range to[lo:hi] {
+			order.v[at] = int32(lo + r)
+		}
+		return nil
+	})
+}
+
+// scattered returns a plain column of fixed width whose row i is at to[i].
+func (d *Device) scattered(l *gpu.Lease, c gpu.Column, to []int32) (gpu.Column, error) {
+	buf, err := l.Alloc(int64(c.Len) * int64(c.DataWidth()))
+	if err != nil {
+		return gpu.Column{}, err
+	}
+	switch c.DataWidth() {
+	case 1:
+		err = scatterValues[uint8](d, c, buf, to)
+	case 2:
+		err = scatterValues[uint16](d, c, buf, to)
+	case 4:
+		err = scatterValues[uint32](d, c, buf, to)
+	case 8:
+		err = scatterValues[uint64](d, c, buf, to)
+	default:
+		err = scatterValues[gpu.Int128](d, c, buf, to)
+	}
+	if err != nil {
+		buf.Release()
+		return gpu.Column{}, err
+	}
+	if c.Dict != nil {
+		c.Dict.Values.Retain()
+	}
+	return gpu.Column{Type: c.Type, Len: c.Len, Data: buf, Dict: c.Dict}, nil
+}
+
+func scatterValues[T any](d *Device, c gpu.Column, buf *gpu.Buffer, to []int32) error {
+	in, out := gpu.Values[T](c.Data, c.Len), gpu.Values[T](buf, c.Len)
+	return d.parallel(c.Len, grain, func(lo, hi int) error {
+		in := in[lo:hi]
+		for r, at := range to[lo:hi] {
+			out[at] = in[r]
+		}
+		return nil
+	})
+}
+
+// partition returns where each row goes in the stable order of rows by a digit of their key, and
+// the first position of each digit. The caller releases the positions.
+func partition[K uint32 | uint64](d *Device, l *gpu.Lease, key []K, digit gpu.Digit) (positions array[int32], offsets []int, err error) {
 	n, fanout := len(key), 1<<digit.Bits
 	mask, factor, shift := K(fanout-1), K(max(digit.Factor, 1)), digit.Shift
 	size := max(grain, (n/(4*d.threads)+63)/64*64)
 	tasks := (n + size - 1) / size
 	nexts, err := newZeros[int32](l, tasks*fanout)
 	if err != nil {
-		return order, nil, err
+		return positions, nil, err
 	}
 	defer nexts.release()
 	next := nexts.v
@@ -77,10 +168,10 @@ func partition[K uint32 | uint64](d *Device, l *gpu.Lease, key []K, digit gpu.Di
 		return nil
 	})
 	if err == nil {
-		order, err = newArray[int32](l, n)
+		positions, err = newArray[int32](l, n)
 	}
 	if err != nil {
-		return order, nil, err
+		return positions, nil, err
 	}
 	offsets = make([]int, fanout+1)
 	at := int32(0)
@@ -95,13 +186,13 @@ func partition[K uint32 | uint64](d *Device, l *gpu.Lease, key []K, digit gpu.Di
 		to := next[lo/size*fanout:][:fanout]
 		for i, k := range key[lo:hi] {
 			p := k * factor >> shift & mask
-			order.v[to[p]] = int32(lo + i)
+			positions.v[lo+i] = to[p]
 			to[p]++
 		}
 		return nil
 	})
 	if err != nil {
-		order.release()
+		positions.release()
 	}
-	return order, offsets, err
+	return positions, offsets, err
 }

@@ -3,6 +3,7 @@ package groupby
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,6 +17,8 @@ import (
 // TestAWrongEstimateIsRevised pushes strides of other numbers of groups than the planner says, on a
 // GPU. Each stride has an algorithm that takes it, and all rows are counted.
 func TestAWrongEstimateIsRevised(t *testing.T) {
+	defer func(rows int) { fewRows = rows }(fewRows)
+	fewRows = 1 << 17
 	in := gpu.NewSchema(gpu.Field{Name: "k", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64), Nullable: true})
 	count, sum := gpu.Of(gpu.Int64), gpu.SumType(gpu.Of(gpu.Int64))
 	for _, c := range []struct {
@@ -25,10 +28,12 @@ func TestAWrongEstimateIsRevised(t *testing.T) {
 	}{
 		{0, []int{50, 60}, "algorithm hgb: an unknown number of groups fit tables of blocks"},
 		{10, []int{30_000}, "algorithm pgb-tr: more groups than were expected"},
-		{1 << 20, []int{100, 100}, "algorithm hgb-g: about 1,048,576 groups are many for the rows of a stride; algorithm hgb: about 100 groups fit tables of blocks"},
-		{10, []int{10, -10}, "algorithm hgb: about 10 groups fit tables of blocks"},
+		{1 << 20, []int{100, 100}, "algorithm pgb-tr: about 1,048,576 groups in 256 partitions; algorithm hgb: about 100 groups fit tables of blocks"},
+		{10, []int{10, -10}, "algorithm hgb-g: about 10 groups of values with nulls"},
 	} {
 		t.Run(fmt.Sprint(c.estimate, " estimated, ", c.groups), func(t *testing.T) {
+			in := gpu.NewSchema(slices.Clone(in.Fields)...)
+			in.Fields[1].Nullable = slices.Min(c.groups) < 0
 			dev := cudatest.Open(t, cuda.Options{Memory: 256 << 20})
 			q, err := dev.NewQueue("test")
 			require.NoError(t, err)

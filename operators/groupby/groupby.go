@@ -189,6 +189,9 @@ const (
 	// tableBudget is the share of the budget, one part in so many, that the table of a single
 	// lane may have. It is copied twice when it is flushed.
 	tableBudget = 8
+	// looseBudget is the share that rows of partial aggregates of a single lane may have until
+	// they are partitioned.
+	looseBudget = 16
 	// mergeBudget is the share that the rows of all parts may have that are merged at a time.
 	mergeBudget = 8
 	// A flushed table has cost more than it has saved if it had fewer than passReduction
@@ -413,6 +416,7 @@ type local struct {
 	rows    int           // rows of pending
 	bytes   int64         // bytes of pending
 	few     []*gpu.Stride // partial aggregates that are not partitioned
+	loose   []*gpu.Stride // partial aggregates, to be partitioned together
 	flushed int           // rows of partial aggregates
 	passing int           // strides that are still to bypass the table
 
@@ -772,6 +776,37 @@ func (l *local) partitioned(rows *gpu.Stride) error {
 		l.few = append(l.few, rows)
 		return nil
 	}
+	if l.task.Lanes > 1 || l.always(l.task) {
+		return l.hold(l.task, rows)
+	}
+	if len(l.loose) > 0 && !oneCoding(l.loose[0], rows) {
+		if err := l.holdLoose(); err != nil {
+			rows.Release()
+			return err
+		}
+	}
+	l.loose = append(l.loose, rows)
+	bytes := int64(0)
+	for _, s := range l.loose {
+		bytes += s.Bytes()
+	}
+	if bytes < l.task.Lease.Limit()/looseBudget {
+		return nil
+	}
+	return l.holdLoose()
+}
+
+// holdLoose partitions the loose rows together: a partition of many rows is copied faster.
+func (l *local) holdLoose() error {
+	loose := l.loose
+	l.loose = nil
+	if len(loose) == 0 {
+		return nil
+	}
+	rows, err := operators.ConcatStrides(l.task, l.hashGroupBy.partials, loose)
+	if err != nil {
+		return err
+	}
 	return l.hold(l.task, rows)
 }
 
@@ -828,7 +863,7 @@ func (l *local) flush() error {
 		x.release()
 		*at = nil
 	}
-	return nil
+	return l.holdLoose()
 }
 
 // Combine hands the groups of the lane over.
@@ -903,12 +938,12 @@ func (l *local) Close() error {
 	for _, s := range l.pending {
 		s.Release()
 	}
-	for _, s := range l.few {
+	for _, s := range slices.Concat(l.few, l.loose) {
 		s.Release()
 	}
 	l.dropWaiting()
 	l.unpack()
-	l.pending, l.few = nil, nil
+	l.pending, l.few, l.loose = nil, nil, nil
 	for _, x := range []*table{l.table, l.merged} {
 		if x != nil {
 			x.release()

@@ -15,17 +15,22 @@ import (
 
 // external is the state of an external merge sort. Rows are sorted in runs that fit a part of
 // the budget. A run is cut into pages, which may spill; the first row of each page stays in
-// memory. In the end these rows, sorted, are splitters: each range of the keys between two of
+// memory. In the end these rows, sorted, are splitters: each range of the rows between two of
 // them is read from all runs, sorted and returned. Every row is written and read once, but for
 // the pages at the ends of a range, which two ranges read.
+//
+// Rows with equal keys are in the order of their runs, and in a run in that of its pages. So
+// there are splitters among rows with one key, too.
 type external struct {
 	running   sync.Mutex
+	schema    *gpu.Schema // of the runs: with numbers of morsels, if several lanes made them
 	runs      []*run
 	collected int64 // rows of all runs
 	emitted   int64 // rows of the ranges that are done
 
 	bounds *gpu.Stride   // splitters, ascending
-	below  [][]int       // by run and splitter: pages of the run whose first row is less
+	splits []split       // where they are from
+	below  [][]int       // by run and splitter: pages of the run whose first row is before it
 	reader *spill.Reader // of the pages of all ranges in order, for the only lane
 	done   []bool        // by range
 	passed int           // ranges that are done, with all before them
@@ -37,6 +42,9 @@ type run struct {
 	firsts *gpu.Stride // the first row of each page, until plan
 	n      int         // pages
 }
+
+// split is the page whose first row is a splitter.
+type split struct{ run, page int }
 
 // page is rows of a run from a page on.
 type page struct {
@@ -85,7 +93,13 @@ func (o *sorter) makeRuns(t operators.Task, held *operators.Collected, all bool)
 // makeRun makes a run of the first strides, of some bytes if there are as many.
 func (o *sorter) makeRun(t operators.Task, held *operators.Collected, bytes int64) error {
 	strides, numbers := held.First(bytes)
-	for i, s := range strides {
+	o.running.Lock()
+	if o.schema = o.numbered; t.Lanes == 1 {
+		o.schema, numbers = o.In, nil // the runs are in the order of the input
+	}
+	o.running.Unlock()
+	for i := range numbers {
+		s := strides[i]
 		n, err := o.withNumber(t, s, numbers[i])
 		if err != nil {
 			for _, s := range strides[i+1:] {
@@ -98,7 +112,7 @@ func (o *sorter) makeRun(t operators.Task, held *operators.Collected, bytes int6
 		}
 		strides[i] = n
 	}
-	all, ids, err := o.sorted(t, o.numbered, strides)
+	all, ids, err := o.sorted(t, o.schema, strides)
 	if err != nil {
 		return err
 	}
@@ -106,7 +120,7 @@ func (o *sorter) makeRun(t operators.Task, held *operators.Collected, bytes int6
 	defer ids.Release()
 	page := max(1, ids.Len/runPages)
 	r := &run{n: (ids.Len + page - 1) / page}
-	r.pages = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, o.numbered, r.n)
+	r.pages = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, o.schema, r.n)
 	r.pages.Ordered = true
 	o.running.Lock()
 	o.runs = append(o.runs, r)
@@ -154,13 +168,15 @@ func (o *sorter) rowsAt(t operators.Task, all *operators.Rows, ids gpu.Column, a
 // plan chooses the splitters, once all runs are there.
 func (o *sorter) plan(t operators.Task) error {
 	var firsts []*gpu.Stride
-	var of []int32 // the run of each first row
+	var of []split // the page of each first row
 	for i, r := range o.runs {
 		firsts = append(firsts, r.firsts)
 		r.firsts = nil
-		of = append(of, slices.Repeat([]int32{int32(i)}, r.n)...)
+		for page := range r.n {
+			of = append(of, split{i, page})
+		}
 	}
-	all, ids, err := o.sorted(t, o.numbered, firsts)
+	all, ids, err := o.sorted(t, o.schema, firsts)
 	if err != nil {
 		return err
 	}
@@ -174,59 +190,25 @@ func (o *sorter) plan(t operators.Task) error {
 	for _, r := range o.runs {
 		bytes += r.pages.Bytes(0, r.n)
 	}
-	begins, err := o.distinct(t, all, ids)
-	if err != nil {
-		return err
-	}
-	// A range has as many pages as begin in it. A splitter is the first of the rows that equal
-	// it, so that the pages before it begin with less.
+	// A range has as many pages as begin in it.
 	ranges := bytes/runBytes(t, o.collected, bytes) + 1
 	step := max(1, len(order)/int(ranges))
 	var at []int32
 	counts := make([]int, len(o.runs))
 	o.below = make([][]int, len(o.runs))
-	last := 0
 	for i, id := range order {
-		if begins[i] && i-last >= step {
-			last = i
+		if i > 0 && i%step == 0 {
 			at = append(at, int32(i))
+			o.splits = append(o.splits, of[id])
 			for r := range o.runs {
 				o.below[r] = append(o.below[r], counts[r])
 			}
 		}
-		counts[of[id]]++
+		counts[of[id].run]++
 	}
 	o.done = make([]bool, len(at)+1)
 	o.bounds, err = o.rowsAt(t, all, ids, at)
 	return err
-}
-
-// distinct reports of each row, in the order ids, whether it differs from the one before.
-func (o *sorter) distinct(t operators.Task, all *operators.Rows, ids gpu.Column) ([]bool, error) {
-	out := make([]bool, ids.Len)
-	if ids.Len == 0 {
-		return out, nil
-	}
-	by := []gpu.Column{all.Cols[o.In.Len()]}
-	for _, k := range o.Keys {
-		by = append(by, all.Cols[k.Column])
-	}
-	rows, err := t.Queue.Gather(t.Lease, by, ids, false)
-	if err != nil {
-		return nil, err
-	}
-	defer gpu.ReleaseColumns(rows)
-	numbers, firsts, err := t.Queue.Runs(t.Lease, rows)
-	if err != nil {
-		return nil, err
-	}
-	defer numbers.Release()
-	defer firsts.Release()
-	at, err := operators.Ints(t, firsts)
-	for _, i := range at {
-		out[i] = true
-	}
-	return out, err
 }
 
 // ranges returns the number of ranges.
@@ -287,16 +269,20 @@ func (o *sorter) emitRange(ctx context.Context, t operators.Task, i int, skip, l
 	return nil
 }
 
-// pagesOf returns the pages of a run that a range meets.
-func (o *external) pagesOf(i, r int) (begin, end int) {
-	end = o.runs[r].n
+// pagesOf returns the pages of a run that a range meets: those before the page of the splitter
+// that it begins with, if that is of this run, and those from there on.
+func (o *external) pagesOf(i, r int) (spans [][2]int) {
+	begin, end := 0, o.runs[r].n
 	if i > 0 {
 		begin = max(o.below[r][i-1]-1, 0) // its end may be in the range
 	}
 	if i < o.bounds.Rows {
 		end = o.below[r][i]
 	}
-	return begin, end
+	if i > 0 && o.splits[i-1].run == r {
+		spans, begin = append(spans, [2]int{begin, o.splits[i-1].page}), o.splits[i-1].page
+	}
+	return append(spans, [2]int{begin, end})
 }
 
 // readAhead makes the reader of all ranges. One lane emits them in order, so that it reads a range
@@ -305,8 +291,9 @@ func (o *external) readAhead(ctx context.Context, t operators.Task) {
 	var pages []spill.Range
 	for i := range o.ranges() {
 		for r, x := range o.runs {
-			begin, end := o.pagesOf(i, r)
-			pages = append(pages, spill.Range{Partitions: x.pages, From: begin, To: end})
+			for _, span := range o.pagesOf(i, r) {
+				pages = append(pages, spill.Range{Partitions: x.pages, From: span[0], To: span[1]})
+			}
 		}
 	}
 	o.reader = spill.NewReader(ctx, t.Lease, pages)
@@ -318,29 +305,45 @@ func (o *sorter) readRange(ctx context.Context, t operators.Task, i int) (all *o
 	if t.Lanes == 1 && i == 0 {
 		o.readAhead(ctx, t)
 	}
-	// The splitters of the range come first, so that each is before the rows that equal it.
-	first, last := max(i-1, 0), min(i+1, o.bounds.Rows)
-	bounds, err := operators.SliceStride(t, o.bounds, first, last)
-	if err != nil {
-		return nil, ids, 0, 0, err
+	rows, low, high := 0, -1, -1 // the rows of the splitters
+	var strides []*gpu.Stride
+	add := func(s *gpu.Stride) {
+		strides = append(strides, s)
+		rows += s.Rows
 	}
-	strides := []*gpu.Stride{bounds}
+	// bound adds a splitter before the rows that equal it and come after it.
+	bound := func(i int) (row int, err error) {
+		s, err := operators.SliceStride(t, o.bounds, i, i+1)
+		if err == nil {
+			add(s)
+		}
+		return rows - 1, err
+	}
 	for r, x := range o.runs {
-		begin, end := o.pagesOf(i, r)
-		var pages []page
-		take := func(s *gpu.Stride, first int) error {
-			pages = append(pages, page{s, first})
-			return nil
+		spans := o.pagesOf(i, r)
+		for n, span := range spans {
+			if n == 1 {
+				low, err = bound(i - 1)
+			}
+			var pages []page
+			if err == nil {
+				take := func(s *gpu.Stride, first int) error {
+					pages = append(pages, page{s, first})
+					return nil
+				}
+				if o.reader != nil {
+					err = o.reader.Next(t.Queue, take)
+				} else {
+					err = x.pages.Each(ctx, t.Queue, t.Lease, span[0], span[1], take)
+				}
+			}
+			slices.SortFunc(pages, func(a, b page) int { return cmp.Compare(a.first, b.first) })
+			for _, p := range pages {
+				add(p.stride)
+			}
 		}
-		var err error
-		if o.reader != nil {
-			err = o.reader.Next(t.Queue, take)
-		} else {
-			err = x.pages.Each(ctx, t.Queue, t.Lease, begin, end, take)
-		}
-		slices.SortFunc(pages, func(a, b page) int { return cmp.Compare(a.first, b.first) })
-		for _, p := range pages {
-			strides = append(strides, p.stride)
+		if err == nil && i < o.bounds.Rows && o.splits[i].run == r {
+			high, err = bound(i)
 		}
 		if err != nil {
 			for _, s := range strides {
@@ -349,35 +352,38 @@ func (o *sorter) readRange(ctx context.Context, t operators.Task, i int) (all *o
 			return nil, ids, 0, 0, err
 		}
 	}
-	n := bounds.Rows
-	if all, ids, err = o.sorted(t, o.numbered, strides); err != nil {
+	if all, ids, err = o.sorted(t, o.schema, strides); err != nil {
 		return nil, ids, 0, 0, err
 	}
-	at, err := positions(t, ids, n)
+	at, err := positions(t, ids, low, high)
 	if err != nil {
 		all.Release()
 		ids.Release()
 		return nil, gpu.Column{}, 0, 0, err
 	}
-	if to = ids.Len; i < o.bounds.Rows {
-		to = at[n-1]
+	if to = ids.Len; high >= 0 {
+		to = at[len(at)-1]
 	}
-	if i > 0 {
+	if low >= 0 {
 		from = at[0] + 1
 	}
 	all.Keep(operators.First(o.In.Len()), o.In)
 	return all, ids, from, to, nil
 }
 
-// positions returns where the ids below n are, in ascending order.
-func positions(t operators.Task, ids gpu.Column, n int) ([]int, error) {
-	if n == 0 {
+// positions returns where two ids are, in ascending order. An id of -1 is nowhere.
+func positions(t operators.Task, ids gpu.Column, low, high int) ([]int, error) {
+	if low < 0 && high < 0 {
 		return nil, nil
 	}
-	small := &gpu.Program{Inputs: []gpu.Type{ids.Type}, Outputs: []int{2}, Code: []gpu.Instr{
-		{Op: gpu.OpConst, Type: ids.Type, Value: gpu.IntScalar(ids.Type, int64(n)), Mask: -1},
-		{Op: gpu.OpLt, Type: gpu.Of(gpu.Bool), Args: []int{0, 1}, Mask: -1}}}
-	truth, err := t.Queue.Eval(t.Lease, small, []gpu.Column{ids}, ids.Len)
+	boolean := gpu.Of(gpu.Bool)
+	either := &gpu.Program{Inputs: []gpu.Type{ids.Type}, Outputs: []int{5}, Code: []gpu.Instr{
+		{Op: gpu.OpConst, Type: ids.Type, Value: gpu.IntScalar(ids.Type, int64(low)), Mask: -1},
+		{Op: gpu.OpConst, Type: ids.Type, Value: gpu.IntScalar(ids.Type, int64(high)), Mask: -1},
+		{Op: gpu.OpEq, Type: boolean, Args: []int{0, 1}, Mask: -1},
+		{Op: gpu.OpEq, Type: boolean, Args: []int{0, 2}, Mask: -1},
+		{Op: gpu.OpOr, Type: boolean, Args: []int{3, 4}, Mask: -1}}}
+	truth, err := t.Queue.Eval(t.Lease, either, []gpu.Column{ids}, ids.Len)
 	if err != nil {
 		return nil, err
 	}
@@ -441,7 +447,10 @@ func (o *sorter) Demand(e operators.Expected) operators.Demand {
 		if e.Bytes <= room/heldBudget {
 			return 0
 		}
-		const number = 8                // bytes of the number of a row's morsel
+		number := 0.0 // bytes of the number of a row's morsel
+		if e.Lanes > 1 {
+			number = 8
+		}
 		working := 2 * room / runBudget // runs that are being sorted, and their pages
 		return max(0, e.Bytes+e.Rows*number-(spill.Room(room)-working))
 	}}

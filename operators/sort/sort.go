@@ -52,8 +52,8 @@ const topRows = 1 << 20
 // sorter collects the rows of all lanes and sorts them with all cores. Lanes then gather
 // ranges of the result. Rows that take much of the budget become sorted runs, which may spill
 // (external.go). A top-k drops rows earlier: a lane with many more rows than
-// needed sorts them and keeps the first. In runs and in a top-k an additional column has the
-// number of each row's morsel, so that rows with equal keys keep their order across lanes.
+// needed sorts them and keeps the first. In a top-k, and in the runs of several lanes, an additional
+// column has the number of each row's morsel, so that rows with equal keys keep their order.
 type sorter struct {
 	Spec
 	held     *gpu.Schema // schema of the strides that are held

@@ -23,14 +23,20 @@ func TestRunsOfFewKeys(t *testing.T) {
 	onHost, err := host.Open(host.Options{Threads: 1, Memory: 2 << 20})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, onHost.Close()) })
-	for name, d := range map[string]gpu.Device{"CPU": onHost, "GPU": cudatest.Open(t, cuda.Options{Memory: 2 << 20, HostMemory: 8 << 20})} {
-		t.Run(name, func(t *testing.T) {
+	onGPU := cudatest.Open(t, cuda.Options{Memory: 2 << 20, HostMemory: 8 << 20})
+	for _, c := range []struct {
+		name  string
+		dev   gpu.Device
+		lanes int
+	}{{"CPU, one lane", onHost, 1}, {"CPU, a lane of three", onHost, 3}, {"GPU", onGPU, 1}} {
+		t.Run(c.name, func(t *testing.T) {
+			d := c.dev
 			ctx := context.Background()
 			q, err := d.NewQueue("sort")
 			require.NoError(t, err)
 			store := spill.NewStore(d, spill.Options{Dir: t.TempDir(), Always: true})
 			l, h := d.Budget().Lease("sort"), d.HostBudget().Lease("rows")
-			task := operators.Task{Device: d, Queue: q, Lease: l, StrideRows: 700, Lanes: 1, Spill: store}
+			task := operators.Task{Device: d, Queue: q, Lease: l, StrideRows: 700, Lanes: c.lanes, Spill: store}
 			o, err := sort.New(sort.Spec{In: schema, Keys: []sort.Key{{Column: 0}}, Limit: -1})
 			require.NoError(t, err)
 			local, err := o.NewLocal(task)

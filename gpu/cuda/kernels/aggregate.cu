@@ -313,16 +313,19 @@ DEVICE void load_rows(V (&v)[ITEMS], u64 src, u32 row, u32 end, bool full) {
         if (row + 32 * i < end) v[i] = (V)__ldcs(p + 32 * i);
 }
 
-// float_half is a half of a float in units of 2^(base - 1075). Its exponent is at least base.
-template <class T>
-DEVICE u64 float_half(T value, u64 base, bool upper) {
-    const u64 w = (u64)__double_as_longlong((double)value);
+// float_half is a half of a float in units of 2^(base - 1075). Its exponent is from base to 63 above it,
+// unless it is 0.
+DEVICE u64 float_half(double value, u64 base, bool upper) {
+    const u64 w = (u64)__double_as_longlong(value);
     const u32 e = (u32)(w >> 52) & 0x7ff;
-    u64 m = w & ((1ull << 52) - 1);
-    if (e) m |= 1ull << 52;
-    u128 x = m ? (u128)m << (max(e, 1u) - (u32)base) : 0;
-    if (w >> 63) x = -x;
-    return (u64)(upper ? x >> 64 : x);
+    const u64 m = (w & ((1ull << 52) - 1)) | (u64)(e != 0) << 52;
+    const u32 by = m ? (max(e, 1u) - (u32)base) & 63 : 0; // of what is no row, anything
+    u64 low = m << by, high = by ? m >> (64 - by) : 0;
+    if (w >> 63) {
+        low = -low;
+        high = ~high + (low == 0);
+    }
+    return upper ? high : low;
 }
 
 // any_word is the value of a row as a word.
@@ -350,6 +353,12 @@ DEVICE void load_values(V (&v)[ITEMS], const AggregateColumn& x, u32 row, u32 en
         switch (x.load) {
         case LOAD_I32: load_rows<i32>(v, x.src, row, end, full); break;
         case LOAD_I64: load_rows<V>(v, x.src, row, end, full); break;
+        case LOAD_F64_LOW:
+        case LOAD_F64_HIGH:
+            load_rows<V>(v, x.src, row, end, full);
+#pragma unroll
+            for (int i = 0; i < ITEMS; i++) v[i] = float_half(__longlong_as_double((i64)v[i]), x.flip, x.load == LOAD_F64_HIGH);
+            break;
         case LOAD_HALF:
 #pragma unroll
             for (int i = 0; i < ITEMS; i++)
@@ -369,6 +378,16 @@ DEVICE void load_values(V (&v)[ITEMS], const AggregateColumn& x, u32 row, u32 en
         load_rows<V>(v, x.src, row, end, full);
     else
         load_rows<u32>(v, x.src, row, end, full);
+}
+
+// load_some returns which of some rows have a value that is not null, as bits.
+template <int ITEMS>
+DEVICE u32 load_some(const AggregateColumn& x, u32 row, u32 end) {
+    u32 some = 0;
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++)
+        if (row + 32 * i < end) some |= (u32)bit((const u32*)x.valid, row + 32 * i) << i;
+    return some;
 }
 
 // fold_values folds the values of rows into their cells. SURE says that every row has one.
@@ -517,6 +536,7 @@ struct Tiles {
     __device__ __forceinline__ bool take(u32 at, u32 row) {
         constexpr bool SURE = FULL && !WAYS;
         V v[ITEMS];
+        u32 some = VALUES == ANY && a.columns ? load_some<ITEMS>(a.column[0], row, end) : 0;
         if (a.columns) load_values<VALUES>(v, a.column[0], row, end, FULL);
         u32 cell[ITEMS], lost = 0; // rows whose slot was not found so far, as bits
 #pragma unroll
@@ -545,20 +565,23 @@ struct Tiles {
             if (SURE || cell[i] != NOWHERE) cell[i] = cell[i] * t.copies + copy;
         for (u32 c = 0; c < a.columns; c++) {
             V next[ITEMS];
+            u32 nextSome = 0;
+            if (VALUES == ANY && c + 1 < a.columns) nextSome = load_some<ITEMS>(a.column[c + 1], row, end);
             if (c + 1 < a.columns)
                 load_values<VALUES>(next, a.column[c + 1], row, end, FULL);
             else if (FULL)
                 load_rows<K>(k, a.key, row + tile, end, end - at >= 2 * tile);
             if (VALUES == ANY && a.column[c].valid) {
-                u32 some[ITEMS]; // the rows whose value is not null
+                u32 to[ITEMS]; // a null has no cell
 #pragma unroll
-                for (int i = 0; i < ITEMS; i++) some[i] = cell[i] != NOWHERE && bit((const u32*)a.column[c].valid, row + 32 * i) ? cell[i] : NOWHERE;
-                fold_values<VALUES, false>(a.column[c], t.words, t.cells, v, some);
+                for (int i = 0; i < ITEMS; i++) to[i] = some >> i & 1 ? cell[i] : NOWHERE;
+                fold_values<VALUES, false>(a.column[c], t.words, t.cells, v, to);
             } else {
                 fold_values<VALUES, SURE>(a.column[c], t.words, t.cells, v, cell);
             }
 #pragma unroll
             for (int i = 0; i < ITEMS; i++) v[i] = next[i];
+            some = nextSome;
         }
         if (!a.columns && FULL) load_rows<K>(k, a.key, row + tile, end, end - at >= 2 * tile);
         return true;

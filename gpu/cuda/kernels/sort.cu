@@ -61,6 +61,37 @@ DEVICE u64 ordered(const SortPart& p, i64 r) {
     return 0;
 }
 
+// ordered_rows is ordered of some rows, each `step` after the one before; of those beyond the end it is
+// nothing. All are loaded together.
+template <int ROWS>
+DEVICE void ordered_rows(const SortPart& p, i64 first, i64 step, i64 end, u64 (&v)[ROWS]) {
+    constexpr u64 sign = 1ull << 63;
+    const u32* ranks = (const u32*)p.ranks;
+#define EACH(value) \
+    _Pragma("unroll") for (int k = 0; k < ROWS; k++) { \
+        const i64 r = first + k * step; \
+        if (r < end) v[k] = (value); \
+    } \
+    return
+    switch (p.kind) {
+    case SORT_I32: EACH((u64)(i64)__ldcs((const i32*)p.data + r) ^ sign);
+    case SORT_I64: EACH(__ldcs((const u64*)p.data + r) ^ sign);
+    case SORT_U32: EACH(__ldcs((const u32*)p.data + r));
+    case SORT_CODES: {
+        i32 code[ROWS];
+#pragma unroll
+        for (int k = 0; k < ROWS; k++) code[k] = first + k * step < end ? __ldcs((const i32*)p.data + first + k * step) : 0;
+#pragma unroll
+        for (int k = 0; k < ROWS; k++) v[k] = code[k] >= 0 && code[k] < p.codes ? ranks[code[k]] : 0;
+        return;
+    }
+    default: EACH(ordered(p, r));
+    }
+#undef EACH
+}
+
+constexpr int ORDERED = 4; // rows that a thread takes together
+
 struct SortRangeArgs {
     SortPart part;
     u64* range; // smallest and largest value of the rows that are not null; starts as ~0, 0
@@ -69,11 +100,17 @@ struct SortRangeArgs {
 
 KERNEL_BOUNDS(sort_range, SortRangeArgs, 256, 1) {
     u64 lo = ~0ull, hi = 0;
-    for (i64 r = global_thread(); r < a.n; r += grid_threads()) {
-        if (!bit((const u32*)a.part.valid, r)) continue;
-        u64 v = ordered(a.part, r);
-        lo = min(lo, v);
-        hi = max(hi, v);
+    const i64 step = grid_threads();
+    for (i64 first = global_thread(); first < a.n; first += ORDERED * step) {
+        u64 v[ORDERED];
+        ordered_rows(a.part, first, step, a.n, v);
+#pragma unroll
+        for (int k = 0; k < ORDERED; k++) {
+            const i64 r = first + k * step;
+            if (r >= a.n || !bit((const u32*)a.part.valid, r)) continue;
+            lo = min(lo, v[k]);
+            hi = max(hi, v[k]);
+        }
     }
     for (int d = 16; d; d >>= 1) {
         lo = min(lo, __shfl_xor_sync(ALL, lo, d));
@@ -97,32 +134,27 @@ struct SortPackArgs {
     i32 lowBits;     // 0: low is not wanted
 };
 
-// packed is the parts of a row side by side.
-DEVICE u64 packed(const SortPart* parts, i32 count, i64 r) {
-    u64 word = 0;
-    for (i32 k = 0; k < count; k++) {
-        const SortPart& p = parts[k];
-        bool valid = bit((const u32*)p.valid, r);
-        u64 v = 0;
-        if (p.kind == SORT_NULLS)
-            v = valid == (p.descending != 0);
-        else if (valid)
-            v = p.descending ? p.base - ordered(p, r) : ordered(p, r) - p.base;
-        word = p.bits == 64 ? v : word << p.bits | v;
-    }
-    return word;
-}
-
 KERNEL_BOUNDS(sort_pack, SortPackArgs, 256, 1) {
     for (i64 i = global_thread(); i < a.n; i += grid_threads()) {
-        const u64 word = packed(a.part, a.parts, a.rows ? a.rows[i] : i);
+        i64 r = a.rows ? a.rows[i] : i;
+        u64 word = 0;
+        for (i32 k = 0; k < a.parts; k++) {
+            const SortPart& p = a.part[k];
+            bool valid = bit((const u32*)p.valid, r);
+            u64 v = 0;
+            if (p.kind == SORT_NULLS)
+                v = valid == (p.descending != 0);
+            else if (valid)
+                v = p.descending ? p.base - ordered(p, r) : ordered(p, r) - p.base;
+            word = p.bits == 64 ? v : word << p.bits | v;
+        }
         if (a.lowBits) a.low[i] = (u32)(word & ((1ull << a.lowBits) - 1));
         a.high[i] = (u32)(word >> a.lowBits);
     }
 }
 
 struct PackWordsArgs {
-    SortPart part[SORT_PARTS];
+    SortPart part[SORT_PARTS]; // most significant first, ascending, nulls last
     u64 out; // words of 4 bytes, or of 8 if wide
     i64 n;
     i32 parts;
@@ -130,12 +162,31 @@ struct PackWordsArgs {
 };
 
 KERNEL_BOUNDS(pack_words, PackWordsArgs, 256, 1) {
-    for (i64 i = global_thread(); i < a.n; i += grid_threads()) {
-        const u64 word = packed(a.part, a.parts, i);
-        if (a.wide)
-            ((u64*)a.out)[i] = word;
-        else
-            ((u32*)a.out)[i] = (u32)word;
+    const i64 step = grid_threads();
+    for (i64 first = global_thread(); first < a.n; first += ORDERED * step) {
+        u64 word[ORDERED] = {};
+        for (i32 at = 0; at < a.parts; at++) {
+            const SortPart& p = a.part[at];
+            u64 v[ORDERED];
+            if (p.kind != SORT_NULLS) ordered_rows(p, first, step, a.n, v);
+#pragma unroll
+            for (int k = 0; k < ORDERED; k++) {
+                const i64 r = first + k * step;
+                if (r >= a.n) continue;
+                const bool valid = bit((const u32*)p.valid, r);
+                const u64 x = p.kind == SORT_NULLS ? !valid : valid ? v[k] - p.base : 0;
+                word[k] = p.bits == 64 ? x : word[k] << p.bits | x;
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < ORDERED; k++) {
+            const i64 r = first + k * step;
+            if (r >= a.n) continue;
+            if (a.wide)
+                ((u64*)a.out)[r] = word[k];
+            else
+                ((u32*)a.out)[r] = (u32)word[k];
+        }
     }
 }
 
