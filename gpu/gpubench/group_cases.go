@@ -22,7 +22,7 @@ type grouping struct {
 	key, value        int     // bytes a value, 4 or 8
 	kind              gpu.AggregateKind
 	form              form
-	streams           bool // from page-locked memory, by a key that is made of the first column
+	streams           bool // from page-locked memory
 }
 
 // form says in what the columns differ from plain integers.
