@@ -110,6 +110,31 @@ func TestJobsGiveDuckDBsAnswers(t *testing.T) {
 	}
 }
 
+func TestTheLinesOfAMonthAreReadFromTheirFolder(t *testing.T) {
+	dir := t.TempDir()
+	for name, opt := range map[string]pipeline.RunOptions{"host": {Use: pipeline.Host}, "cuda": {Device: cudatest.Open(t, cuda.Options{})}} {
+		lines, out := filepath.Join(dir, name), filepath.Join(dir, name+".parquet")
+		run(t, "etl/partition.yaml", map[string]string{"out": lines}, opt)
+		report := run(t, "etl/month.yaml", map[string]string{"lines": lines, "out": out}, opt)
+		var scan *source.Progress
+		for _, s := range report.Stages {
+			if s.Scan != nil {
+				scan = s.Scan
+			}
+		}
+		require.NotNil(t, scan)
+		assert.EqualValues(t, 83, scan.Files)
+		assert.EqualValues(t, 82, scan.FilesRuled)
+		_, rows := read(t, out)
+		n := int64(0)
+		for _, row := range rows {
+			n += row[2].Int.Int64()
+		}
+		assert.EqualValues(t, scan.RowsTotal, n)
+		assert.EqualValues(t, 769, n) // as many as SELECT count(*) … WHERE l_shipdate BETWEEN … finds
+	}
+}
+
 func TestQuickstartRunsTwice(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "revenue.parquet")
 	for range 2 {
@@ -119,14 +144,15 @@ func TestQuickstartRunsTwice(t *testing.T) {
 	assert.NotEmpty(t, rows)
 }
 
-func run(t *testing.T, path string, set map[string]string, opt pipeline.RunOptions) {
+func run(t *testing.T, path string, set map[string]string, opt pipeline.RunOptions) *pipeline.Report {
 	job, err := pipeline.Load(path, pipeline.LoadOptions{Set: set})
 	require.NoError(t, err)
 	p, err := pipeline.NewPlan(job)
 	require.NoError(t, err)
 	defer p.Close()
-	_, err = p.Run(context.Background(), opt)
+	report, err := p.Run(context.Background(), opt)
 	require.NoError(t, err)
+	return report
 }
 
 // equal compares a value with DuckDB's text of it. Floats may differ by the rounding of

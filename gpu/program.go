@@ -145,6 +145,13 @@ const (
 	OpRegexpExtract // group K of the first match, "" without one
 	OpRegexpReplace // (s, replacement): the first match replaced, or all if K is 1; see regex.Search.Replace
 
+	OpEncode   // a String or Binary in the Encoding N
+	OpDigits   // the digits of an Int64, Uint64 or HugeInt in base N, 2 to 36, as a String; a negative number's are those of its bits
+	OpDistance // (x, y): the Distance N of the bytes of two Strings
+	// OpHash is the hash of a value or null as a Uint64, never null: that of DuckDB's hash. With a
+	// second argument, which has no nulls, it is combined with that, the hash of what comes before.
+	OpHash
+
 	// Bits of integers; arguments and result have one type, but OpBitCount gives an Int8. A
 	// shift by less than 0 or by the bits of the type or more gives 0 to the right. To the
 	// left it is an error, unless 0 is shifted, as is a negative operand.
@@ -156,7 +163,8 @@ const (
 	OpShiftRight
 	OpGCD // the greatest common divisor, not negative
 
-	OpAtan2 // floats
+	OpAtan2     // floats
+	OpNextAfter // (x, y), floats: the float beside x toward y
 	// OpMakeDate is the Date of a year, month and day, which are Int64.
 	OpMakeDate
 	// OpParseTime reads a Timestamp from a String in the format in Value; see
@@ -168,6 +176,35 @@ const (
 	// OpAssert is its argument, a Bool, which is an error where it is false: Value is the
 	// message.
 	OpAssert
+)
+
+// Encoding is what OpEncode makes of bytes.
+type Encoding int
+
+// The encodings, and back. Text that is not in an encoding gives any bytes.
+const (
+	Raw        Encoding = iota // the bytes themselves, as another type
+	Hex                        // two hexadecimal digits a byte
+	FromHex                    // the first byte may have one digit
+	Bits                       // eight binary digits a byte
+	FromBits                   // the last byte may have fewer
+	Base64                     // RFC 4648
+	FromBase64                 //
+	URL                        // all but letters, digits and - . _ ~ as %HH
+	FromURL                    // % without two hexadecimal digits stays
+)
+
+// Distance is a measure of OpDistance.
+type Distance int
+
+// The measures: an Int64 up to Hamming, then a Float64 from 0 to 1.
+const (
+	Levenshtein Distance = iota
+	DamerauLevenshtein
+	Hamming // of texts of one length
+	Jaccard
+	Jaro
+	JaroWinkler
 )
 
 // Digest is a hash function of OpDigest.
@@ -221,6 +258,8 @@ const (
 	MathAsinh
 	MathAcosh
 	MathAtanh
+	MathGamma
+	MathLgamma // the logarithm of the absolute value of gamma
 )
 
 // DatePart is a field of a date or time.

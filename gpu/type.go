@@ -182,6 +182,20 @@ func (t Type) Infinity() int64 {
 	return 0
 }
 
+// HashBits returns the width of the integers behind the values of a type in DuckDB, from which
+// OpHash computes: 32 for narrower ones too.
+func (t Type) HashBits() int {
+	switch {
+	case t.Kind == Decimal && t.Precision <= 9:
+		return 32
+	case t.Kind == Decimal && t.Precision > MaxNarrowPrecision:
+		return 128
+	case t.Kind == Decimal:
+		return 64
+	}
+	return max(8*t.Width(), 32)
+}
+
 // IsInfinite reports whether v is 'infinity' or '-infinity' as a value of the type.
 func (t Type) IsInfinite(v int64) bool {
 	inf := t.Infinity()

@@ -7,6 +7,7 @@ import (
 	"github.com/gstream/gstream/pipeline/execution"
 	"github.com/gstream/gstream/pipeline/internal/runner"
 	"github.com/gstream/gstream/pipeline/job"
+	sinkparquet "github.com/gstream/gstream/sink/parquet"
 )
 
 // The job file and its parts, from package job. They are here too, so that a program
@@ -34,6 +35,10 @@ type (
 	Diagnostics  = job.Diagnostics
 	LoadOptions  = job.LoadOptions
 )
+
+// ParquetOptions configure how Builder.Write writes Parquet; the zero value has the
+// defaults.
+type ParquetOptions = sinkparquet.Options
 
 // ErrJob is the sentinel behind every error that the job itself causes: its
 // file, its variables, its expressions. Match it with errors.Is.

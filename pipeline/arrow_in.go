@@ -29,19 +29,72 @@ func ArrowTable(schema *arrow.Schema, records ...arrow.Record) (source.Table, er
 		if !r.Schema().Equal(schema) {
 			return nil, fmt.Errorf("record %d has the schema %v, the table %v", i, r.Schema(), schema)
 		}
-		for c, f := range s.Fields {
-			// Counts rely on it: count(x) of such a column is count(*).
-			if n := r.Column(c).NullN(); n > 0 && !f.Nullable {
-				return nil, fmt.Errorf("record %d: column %q has %d nulls, but its schema says that it has none", i, f.Name, n)
-			}
+		if err := t.add(r); err != nil {
+			t.Close()
+			return nil, fmt.Errorf("record %d: %w", i, err)
 		}
-		t.rows += r.NumRows()
-	}
-	for _, r := range records {
-		r.Retain()
-		t.records = append(t.records, r)
 	}
 	return t, nil
+}
+
+// add adds the rows of a record.
+func (t *arrowTable) add(r arrow.Record) error {
+	columns := make([]arrow.Array, 0, len(t.schema.Fields))
+	defer func() {
+		for _, c := range columns {
+			c.Release()
+		}
+	}()
+	fields := make([]arrow.Field, len(t.schema.Fields))
+	for i, f := range t.schema.Fields {
+		c, err := plainArray(r.Column(i))
+		if err != nil {
+			return fmt.Errorf("column %q: %w", f.Name, err)
+		}
+		columns = append(columns, c)
+		fields[i] = arrow.Field{Name: f.Name, Type: c.DataType(), Nullable: f.Nullable}
+		// Counts rely on it: count(x) of such a column is count(*).
+		if n := nulls(c); n > 0 && !f.Nullable {
+			return fmt.Errorf("column %q has %d nulls, but its schema says that it has none", f.Name, n)
+		}
+	}
+	t.records = append(t.records, array.NewRecord(arrow.NewSchema(fields, nil), columns, r.NumRows()))
+	t.rows += r.NumRows()
+	return nil
+}
+
+// nulls counts the null rows of an array, also those whose value in a dictionary is null.
+func nulls(a arrow.Array) (n int) {
+	valid := validRows(a)
+	if _, dictionary := a.(*array.Dictionary); !dictionary || valid == nil {
+		return a.NullN()
+	}
+	for i := range a.Len() {
+		if !valid(i) {
+			n++
+		}
+	}
+	return n
+}
+
+// ReadArrow makes a table of the records of a reader, as ArrowTable does. It reads all of
+// them first: a plan needs the number of rows. The caller releases the reader.
+func ReadArrow(r array.RecordReader) (source.Table, error) {
+	var records []arrow.Record
+	defer func() {
+		for _, rec := range records {
+			rec.Release()
+		}
+	}()
+	for r.Next() {
+		rec := r.Record()
+		rec.Retain()
+		records = append(records, rec)
+	}
+	if err := r.Err(); err != nil {
+		return nil, fmt.Errorf("read Arrow records: %w", err)
+	}
+	return ArrowTable(r.Schema(), records...)
 }
 
 type arrowTable struct {
@@ -241,9 +294,26 @@ func copyFixed(l *gpu.Lease, c gpu.Column, a arrow.Array, from, n int) error {
 	return nil
 }
 
-// copyDictionary copies the values of a dictionary array, looked up.
+// copyDictionary copies the values of a dictionary array, looked up. Entries that no row
+// uses may be anything.
 func copyDictionary(l *gpu.Lease, c gpu.Column, a *array.Dictionary, from, n int) error {
 	values := a.Dictionary()
+	if d, ok := values.(*array.Decimal128); ok && !c.Type.Wide {
+		out := gpu.Values[int64](c.Data, n)
+		for i := range n {
+			out[i] = 0
+			if !a.IsValid(from+i) || !d.IsValid(a.GetValueIndex(from+i)) {
+				continue
+			}
+			v := d.Value(a.GetValueIndex(from + i))
+			w := gpu.Int128{Lo: v.LowBits(), Hi: v.HighBits()}
+			if !w.IsInt64() {
+				return fmt.Errorf("row %d: %s does not fit %v: %w", from+i, w.Format(int(c.Type.Scale)), c.Type, source.ErrData)
+			}
+			out[i] = w.Int64()
+		}
+		return nil
+	}
 	plain, err := columnOfArrow(l, c.Type, values, 0, values.Len())
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"bytes"
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/apache/arrow/go/v17/arrow"
@@ -17,6 +18,7 @@ import (
 // is for a single run; call Records after the run.
 type Collector struct {
 	mu      sync.Mutex
+	schema  *arrow.Schema
 	records []arrow.Record
 	stats   sink.Stats
 	done    bool
@@ -33,10 +35,31 @@ func (c *Collector) Records() []arrow.Record {
 	return c.records
 }
 
-// Create implements Target.
-func (c *Collector) Create(*gpu.Schema, TargetOptions) (sink.Sink, error) {
+// Schema returns the columns of the result, also of one without rows. It is nil before a
+// run and after one that has failed.
+func (c *Collector) Schema() *arrow.Schema {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.done {
+		return nil
+	}
+	return c.schema
+}
+
+// Reader returns the result as a stream of records. It fails if there is none.
+func (c *Collector) Reader() (array.RecordReader, error) {
+	schema := c.Schema()
+	if schema == nil {
+		return nil, errors.New("there is no result: no run has ended without an error")
+	}
+	return array.NewRecordReader(schema, c.Records())
+}
+
+// Create implements Target.
+func (c *Collector) Create(s *gpu.Schema, _ TargetOptions) (sink.Sink, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.schema = ArrowSchema(s)
 	c.records, c.stats, c.done = nil, sink.Stats{}, false
 	return collectorSink{c}, nil
 }

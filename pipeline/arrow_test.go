@@ -8,6 +8,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/decimal128"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -134,4 +135,89 @@ func TestArrowRecordsThatBreakTheirSchemaAreRefused(t *testing.T) {
 	defer r.Release()
 	_, err := ArrowTable(schema, r)
 	require.EqualError(t, err, `record 0: column "a" has 1 nulls, but its schema says that it has none`)
+}
+
+func TestLessCommonArrowTypesAreRead(t *testing.T) {
+	mem := memory.DefaultAllocator
+	runs := array.NewRunEndEncodedArray(fromJSON(t, arrow.PrimitiveTypes.Int32, `[2, 3, 5]`), fromJSON(t, arrow.BinaryTypes.String, `["a", null, "b"]`), 5, 0)
+	unused := array.NewDictionaryArray(&arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: &arrow.Decimal128Type{Precision: 5, Scale: 1}},
+		fromJSON(t, arrow.PrimitiveTypes.Int8, `[0, 1, null, 0, 1]`), decimals(5, 15, 25))
+	days := array.NewDictionaryArray(&arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.FixedWidthTypes.Date64},
+		fromJSON(t, arrow.PrimitiveTypes.Int8, `[0, 1, 0, 1, null]`), fromJSON(t, arrow.FixedWidthTypes.Date64, `["2020-01-01", "2020-01-02"]`))
+	for _, c := range []struct {
+		in   arrow.Array
+		want arrow.Array
+	}{
+		{fromJSON(t, arrow.FixedWidthTypes.Float16, `[0.5, null, -2, 1, 65504]`), fromJSON(t, arrow.PrimitiveTypes.Float32, `[0.5, null, -2, 1, 65504]`)},
+		{fromJSON(t, arrow.FixedWidthTypes.Date64, `["2020-01-01", null, "1969-12-31", "1970-01-01", "9999-12-31"]`), fromJSON(t, arrow.FixedWidthTypes.Date32, `["2020-01-01", null, "1969-12-31", "1970-01-01", "9999-12-31"]`)},
+		{array.NewNull(5), array.MakeArrayOfNull(mem, arrow.PrimitiveTypes.Int32, 5)},
+		{fromJSON(t, &arrow.Decimal256Type{Precision: 20, Scale: 2}, `["1.25", null, "-3.00", "123456789012345678.90", "0.01"]`), fromJSON(t, &arrow.Decimal128Type{Precision: 20, Scale: 2}, `["1.25", null, "-3.00", "123456789012345678.90", "0.01"]`)},
+		{runs, fromJSON(t, arrow.BinaryTypes.String, `["a", "a", null, "b", "b"]`)},
+		{array.NewSlice(runs, 1, 4), fromJSON(t, arrow.BinaryTypes.String, `["a", null, "b"]`)},
+		{unused, fromJSON(t, &arrow.Decimal128Type{Precision: 5, Scale: 1}, `["1.5", "2.5", null, "1.5", "2.5"]`)},
+		{days, fromJSON(t, arrow.FixedWidthTypes.Date32, `["2020-01-01", "2020-01-02", "2020-01-01", "2020-01-02", null]`)},
+		{array.NewDictionaryArray(&arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.FixedWidthTypes.Boolean}, fromJSON(t, arrow.PrimitiveTypes.Int8, `[0, 1, null, 0, 0]`), fromJSON(t, arrow.FixedWidthTypes.Boolean, `[true, false, true]`)), fromJSON(t, arrow.FixedWidthTypes.Boolean, `[true, false, null, true, true]`)},
+	} {
+		schema := arrow.NewSchema([]arrow.Field{{Name: "x", Type: c.in.DataType(), Nullable: true}}, nil)
+		table, err := ArrowTable(schema, array.NewRecord(schema, []arrow.Array{c.in}, int64(c.in.Len())))
+		require.NoError(t, err, "%v", c.in.DataType())
+		var out Collector
+		_, err = New("t").ReadTable("t", table).WriteTo(&out).Run(context.Background(), RunOptions{Device: hosttest.Open(t)})
+		require.NoError(t, err, "%v", c.in.DataType())
+		assert.True(t, array.Equal(c.want, out.Records()[0].Column(0)), "%v: want %v, got %v", c.in.DataType(), c.want, out.Records()[0].Column(0))
+	}
+	for _, bad := range []arrow.DataType{&arrow.Decimal256Type{Precision: 60, Scale: 2}, arrow.FixedWidthTypes.Duration_s, arrow.FixedWidthTypes.MonthInterval} {
+		_, err := ArrowTable(arrow.NewSchema([]arrow.Field{{Name: "odd", Type: bad}}, nil))
+		assert.ErrorContains(t, err, `column "odd"`)
+	}
+	used := arrow.NewSchema([]arrow.Field{{Name: "x", Type: &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.BinaryTypes.String}}}, nil)
+	_, err := ArrowTable(used, array.NewRecord(used, []arrow.Array{array.NewDictionaryArray(used.Field(0).Type, fromJSON(t, arrow.PrimitiveTypes.Int32, `[0, 1]`), fromJSON(t, arrow.BinaryTypes.String, `["a", null]`))}, 2))
+	assert.ErrorContains(t, err, "1 nulls, but its schema says that it has none")
+}
+
+func decimals(precision int32, values ...int64) arrow.Array {
+	b := array.NewDecimal128Builder(memory.DefaultAllocator, &arrow.Decimal128Type{Precision: precision, Scale: 1})
+	for _, v := range values {
+		b.Append(decimal128.FromI64(v))
+	}
+	// More than 64 bits, in an entry that no row uses.
+	b.Append(decimal128.New(1, 0))
+	return b.NewArray()
+}
+
+func TestAJobRunsFromAReaderToAReader(t *testing.T) {
+	j, err := Parse("job.yaml", []byte("sources: {t: nowhere.parquet}\nsteps: [{filter: a > 1}]\noutput: {parquet: nowhere/out.parquet}"), LoadOptions{})
+	require.NoError(t, err)
+	schema := arrow.NewSchema([]arrow.Field{{Name: "a", Type: arrow.PrimitiveTypes.Int64}}, nil)
+	run := func(json string, filter string) (array.RecordReader, *Collector) {
+		rec := array.NewRecord(schema, []arrow.Array{fromJSON(t, arrow.PrimitiveTypes.Int64, json)}, 3)
+		in, err := array.NewRecordReader(schema, []arrow.Record{rec, rec})
+		require.NoError(t, err)
+		table, err := ReadArrow(in)
+		require.NoError(t, err)
+		in.Release()
+		var c Collector
+		require.Nil(t, c.Schema())
+		report, err := FromJob(j).ReadTable("t", table).Filter(filter).WriteTo(&c).Run(context.Background(), RunOptions{Device: hosttest.Open(t)})
+		require.NoError(t, err)
+		assert.Contains(t, fmt.Sprint(report), "t (scan)")
+		assert.Regexp(t, `wrote \d rows \(.*\) to Arrow records in`, fmt.Sprint(report))
+		out, err := c.Reader()
+		require.NoError(t, err)
+		return out, &c
+	}
+	out, _ := run(`[1, 2, 3]`, "a < 3")
+	n := int64(0)
+	for out.Next() {
+		n += out.Record().NumRows()
+	}
+	assert.EqualValues(t, 2, n)
+	empty, c := run(`[1, 1, 1]`, "a > 0")
+	assert.False(t, empty.Next())
+	assert.True(t, schema.Equal(empty.Schema()))
+	assert.True(t, schema.Equal(c.Schema()), "an empty result has its schema")
+	assert.Len(t, j.Steps, 1, "the job does not change")
+	assert.NotEmpty(t, j.Sources["t"].Parquet)
+	_, err = FromJob(j).ReadTable("t", record(t, schema.Fields(), `[{"a": 1}]`)).Read("t", "x").Plan()
+	assert.ErrorContains(t, err, `two sources are named "t"`)
 }

@@ -49,14 +49,15 @@ func arrowType(t gpu.Type) arrow.DataType {
 }
 
 // typeOfArrow returns the column type that holds the values of an Arrow type. Large and
-// view strings become strings, fixed-size binaries become binaries, and a dictionary has
-// the type of its values.
+// view strings become strings, fixed-size binaries become binaries, half floats floats,
+// and nulls without a type integers. A dictionary, a run-end encoded array and an extension
+// have the type of their values.
 func typeOfArrow(t arrow.DataType) (gpu.Type, error) {
 	unit := func(u arrow.TimeUnit) gpu.Unit { return gpu.Unit(u) }
 	switch t := t.(type) {
 	case *arrow.Decimal128Type:
-		if t.Scale < 0 || t.Scale > t.Precision {
-			return gpu.Type{}, fmt.Errorf("decimal of precision %d and scale %d; the scale must be between 0 and the precision", t.Precision, t.Scale)
+		if t.Scale < 0 || t.Scale > t.Precision || t.Precision < 1 || t.Precision > gpu.MaxPrecision {
+			return gpu.Type{}, fmt.Errorf("decimal of precision %d and scale %d; the scale must be between 0 and the precision, and that at most 38", t.Precision, t.Scale)
 		}
 		return gpu.DecimalOf(int(t.Precision), int(t.Scale)), nil
 	case *arrow.Time32Type:
@@ -67,8 +68,23 @@ func typeOfArrow(t arrow.DataType) (gpu.Type, error) {
 		return gpu.TimestampOf(unit(t.Unit), t.TimeZone != ""), nil
 	case *arrow.DictionaryType:
 		return typeOfArrow(t.ValueType)
+	case *arrow.RunEndEncodedType:
+		return typeOfArrow(t.Encoded())
+	case arrow.ExtensionType:
+		return typeOfArrow(t.StorageType())
+	case *arrow.Decimal256Type:
+		if t.Precision > gpu.MaxPrecision {
+			return gpu.Type{}, fmt.Errorf("decimal of precision %d; it must be at most %d", t.Precision, gpu.MaxPrecision)
+		}
+		return typeOfArrow(&arrow.Decimal128Type{Precision: t.Precision, Scale: t.Scale})
 	}
 	switch t.ID() {
+	case arrow.NULL:
+		return gpu.Of(gpu.Int32), nil
+	case arrow.FLOAT16:
+		return gpu.Of(gpu.Float32), nil
+	case arrow.DATE64:
+		return gpu.Of(gpu.Date), nil
 	case arrow.LARGE_STRING, arrow.STRING_VIEW:
 		return gpu.Of(gpu.String), nil
 	case arrow.LARGE_BINARY, arrow.BINARY_VIEW, arrow.FIXED_SIZE_BINARY:

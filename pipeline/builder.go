@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
-	sinkparquet "github.com/gstream/gstream/sink/parquet"
 	"github.com/gstream/gstream/source"
 )
 
@@ -17,6 +18,7 @@ type Builder struct {
 	job    Job
 	tables map[string]source.Table
 	target Target
+	given  map[string]Source // sources of a job that may still be replaced
 	from   string
 	errs   []error
 }
@@ -24,6 +26,19 @@ type Builder struct {
 // New starts a job.
 func New(name string) *Builder {
 	return &Builder{job: Job{Name: name, Sources: map[string]Source{}}, tables: map[string]source.Table{}}
+}
+
+// FromJob starts with a job, as Load returns it, for example to run a job file into a
+// Collector. ReadTable and Read replace a source of the job that has the same name. The job
+// itself does not change.
+func FromJob(j *Job) *Builder {
+	b := New(j.Name)
+	b.job = *j
+	b.job.Sources = map[string]Source{}
+	maps.Copy(b.job.Sources, j.Sources)
+	b.job.Steps = slices.Clone(j.Steps)
+	b.given = maps.Clone(j.Sources)
+	return b
 }
 
 // Read adds a source of Parquet files, folders and patterns such as dir/**/*.parquet. The
@@ -47,6 +62,11 @@ func (b *Builder) ReadTable(name string, t source.Table) *Builder {
 }
 
 func (b *Builder) source(name string, s Source) *Builder {
+	if _, ok := b.given[name]; ok {
+		delete(b.given, name)
+		b.job.Sources[name] = s
+		return b
+	}
 	if _, ok := b.job.Sources[name]; ok {
 		b.errs = append(b.errs, fmt.Errorf("two sources are named %q", name))
 	}
@@ -124,7 +144,7 @@ func (b *Builder) Limit(count int64) *Builder { return b.step(Step{Limit: &Limit
 func (b *Builder) Union(names ...string) *Builder { return b.step(Step{Union: names}) }
 
 // Write sends the result to a Parquet file.
-func (b *Builder) Write(path string, opt sinkparquet.Options) *Builder {
+func (b *Builder) Write(path string, opt ParquetOptions) *Builder {
 	b.job.Output = Output{Parquet: Path(path), Options: opt}
 	return b
 }

@@ -121,8 +121,8 @@ func (p *Plan) open(own map[string]source.Table) (faults Diagnostics) {
 			continue // Check has reported it
 		}
 		opt := sourceparquet.OpenOptions{Strict: s.Schema.Strict, NoPartitions: s.Partitions.None}
-		schema, wrong := p.fieldsOf(name, "schema", s.Schema.Columns)
-		partitions, alsoWrong := p.fieldsOf(name, "partitions", s.Partitions.Types)
+		schema, wrong := fieldsOf(p.job, name, "schema", s.Schema.Columns)
+		partitions, alsoWrong := fieldsOf(p.job, name, "partitions", s.Partitions.Types)
 		if wrong = append(wrong, alsoWrong...); len(wrong) > 0 {
 			faults = append(faults, wrong...)
 			continue
@@ -186,16 +186,16 @@ func (p *Plan) openWanted(root logical.Node) (faults Diagnostics) {
 }
 
 // fieldsOf returns columns that the job gives a source under a key.
-func (p *Plan) fieldsOf(name, key string, columns []job.SchemaColumn) (fields []gpu.Field, faults Diagnostics) {
+func fieldsOf(j *Job, name, key string, columns []job.SchemaColumn) (fields []gpu.Field, faults Diagnostics) {
 	for _, c := range columns {
 		t, err := expr.ParseType(c.Type)
 		if err != nil {
-			place, msg := p.job.Place("sources."+name+"."+key+"."+c.Name), err.Error()
+			place, msg := j.Place("sources."+name+"."+key+"."+c.Name), err.Error()
 			var wrong *expr.Error
 			if errors.As(err, &wrong) {
 				msg = wrong.Msg
 			}
-			faults = append(faults, &Diagnostic{File: p.job.File(), Place: place, Step: name, Msg: fmt.Sprintf("column %q: %s", c.Name, msg), Err: err})
+			faults = append(faults, &Diagnostic{File: j.File(), Place: place, Step: name, Msg: fmt.Sprintf("column %q: %s", c.Name, msg)})
 		}
 		fields = append(fields, gpu.Field{Name: c.Name, Type: t})
 	}
@@ -258,21 +258,6 @@ func (p *Plan) locate(err error) error {
 		return err
 	}
 	return located{fmt.Sprintf("%s:%d:%d", p.job.File(), place.Line, place.Column), err}
-}
-
-// CheckForm checks what can be checked of a job without its tables: its form, the syntax
-// of its expressions, the names of functions and of steps. The error is Diagnostics.
-func CheckForm(j *Job) error {
-	faults := append(j.Check(nil), j.CheckOutput()...)
-	faults = append(faults, logical.CheckForm(logical.Query{Sources: slices.Sorted(maps.Keys(j.Sources)), Steps: j.Steps, Text: j})...)
-	if len(faults) == 0 {
-		faults = j.CheckRead()
-	}
-	if len(faults) == 0 {
-		return nil
-	}
-	slices.SortStableFunc(faults, func(a, b *Diagnostic) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
-	return faults
 }
 
 // ChooseDevice returns the device of a run with these options. If they leave it open

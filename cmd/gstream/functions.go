@@ -48,6 +48,9 @@ matter.`,
 			if len(args) > 0 {
 				if list = list.matching(args[0]); len(list) == 0 {
 					if slices.Contains(expr.MissingFunctions(), strings.ToLower(args[0])) {
+						if why := expr.WhyMissing(strings.ToLower(args[0])); why != "" {
+							return usageError(fmt.Errorf("gstream does not have DuckDB's function %s: %s", args[0], why))
+						}
 						return usageError(fmt.Errorf("gstream does not have DuckDB's function %s yet", args[0]))
 					}
 					return usageError(fmt.Errorf("no function, operator, type or part of a date has %q in its name or description", args[0]))
@@ -143,7 +146,15 @@ aggregates and the window functions. Unless it says otherwise, a result is null 
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", cell(e.Syntax), cell(e.Result), cell(about), cell(strings.Join(examples, "<br>")))
 	}
-	missing := expr.MissingFunctions()
-	fmt.Fprintf(&b, "\n## Not here yet\n\nDuckDB has these scalar functions of the types above, and gstream does not:\n`%s`.\nFunctions of nested types, of JSON, of the catalog and of collations are not listed.\n", strings.Join(missing, "`, `"))
+	var missing, reasons []string
+	for _, name := range expr.MissingFunctions() {
+		if why := expr.WhyMissing(name); why != "" {
+			reasons = append(reasons, "- `"+name+"`: "+why+".\n")
+		} else {
+			missing = append(missing, "`"+name+"`")
+		}
+	}
+	fmt.Fprintf(&b, "\n## Not here\n\nDuckDB has these scalar functions of the types above, and gstream does not, or not yet:\n%s.\n\n%s\nFunctions of nested types, of JSON, of the catalog and of collations are not listed.\n",
+		strings.Join(missing, ", "), strings.Join(reasons, ""))
 	return b.String()
 }

@@ -45,14 +45,7 @@ func (f *jobFlags) lint(path string, noData bool) error {
 	if err != nil {
 		return err
 	}
-	if noData {
-		return pipeline.CheckForm(job)
-	}
-	p, err := pipeline.NewPlan(job)
-	if err != nil {
-		return err
-	}
-	return p.Close()
+	return pipeline.Lint(job, pipeline.LintOptions{NoData: noData})
 }
 
 func newLint() *cobra.Command {
@@ -64,9 +57,12 @@ func newLint() *cobra.Command {
 		Long: `lint reads job files, opens their sources and checks every key, variable, column
 name, type and expression. It lists all faults with file, line and column.
 
+A source that has a schema in the job file, such as schema: {id: BIGINT}, need not be
+there: its columns are checked against the schema.
+
 With --no-data it opens no source, so it works where the data is not: it checks keys,
 variables, the names of sources and steps, the syntax of expressions and the names of
-functions, but neither columns nor types.`,
+functions, but columns and types only of sources with a schema.`,
 		Example: "  gstream lint job.yaml\n  gstream lint load.yaml monthly.yaml --no-data\n  gstream lint job.yaml --set data=/data/tpch",
 		Args:    someFiles("job file"),
 

@@ -125,6 +125,38 @@ func TestInspectListsTheFilesOfAFolder(t *testing.T) {
 	assert.Equal(t, exitIO, code)
 }
 
+func TestLintChecksColumnsOfASchemaWithoutTheData(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "job.yaml")
+	lint := func(schema, filter string, args ...string) (int, string) {
+		text := "sources:\n  a: {parquet: nowhere/a.parquet, schema: " + schema + "}\n  b: {parquet: " + mustAbs(t, data+"/nation.parquet") + "}\nsteps:\n  - {from: a, filter: " + filter +
+			"}\n  - join: {with: b, on: id = n_nationkey}\noutput: {parquet: out.parquet}\n"
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+		code, _, stderr := gstream(append([]string{"lint", path}, args...)...)
+		return code, stderr
+	}
+	for _, args := range [][]string{nil, {"--no-data"}} {
+		code, stderr := lint("{id: BIGINT, price: 'DECIMAL(12,2)'}", "price > 1.5", args...)
+		assert.Equal(t, exitOK, code, stderr)
+		code, stderr = lint("{id: BIGINT, price: 'DECIMAL(12,2)'}", "prise > 1.5", args...)
+		assert.Equal(t, exitJob, code)
+		assert.Contains(t, stderr, `job.yaml:5:23: filter 1: there is no column "prise"`)
+		code, stderr = lint("{id: BIGINT, price: NUMBER}", "price > 1.5", args...)
+		assert.Equal(t, exitJob, code)
+		assert.Contains(t, stderr, `column "price": unknown type "NUMBER"`)
+	}
+	code, _ := lint("{id: DATE}", "id is not null")
+	assert.Equal(t, exitJob, code, "the join compares a DATE with a BIGINT")
+	code, _, stderr := gstream("run", path)
+	assert.Equal(t, exitIO, code)
+	assert.Contains(t, stderr, "nowhere/a.parquet")
+}
+
+func mustAbs(t *testing.T, path string) string {
+	abs, err := filepath.Abs(path)
+	require.NoError(t, err)
+	return abs
+}
+
 // TestFilesThatAFilterOnFoldersRulesOutAreNotOpened: they may even be no Parquet files.
 func TestFilesThatAFilterOnFoldersRulesOutAreNotOpened(t *testing.T) {
 	dir := t.TempDir()

@@ -6,48 +6,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"text/tabwriter"
 	"time"
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/gstream/gstream/pipeline"
 	"github.com/gstream/gstream/sink/staging"
 )
-
-// printReport prints a table of a run that has succeeded.
-func printReport(w io.Writer, r *pipeline.Report) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "stage\trows in\trows out\tbytes out\tbusy\tdevice\tpeak memory\t")
-	for _, s := range r.Stages {
-		fmt.Fprintf(t, "%s (%s)\t%s\t%s\t%s\t%s\t%s\t%s\t\n", s.Step, s.Kind, humanize.Comma(s.RowsIn), humanize.Comma(s.RowsOut),
-			size(s.BytesOut), seconds(s.Busy), s.Device, size(s.Peak))
-	}
-	o := r.Output
-	fmt.Fprintf(t, "output\t%s\t%s\t%s\t%s\thost\t%s\t\n", humanize.Comma(o.Rows), humanize.Comma(o.Rows), size(o.Bytes), seconds(o.Busy), size(o.Peak))
-	t.Flush()
-	for _, s := range r.Stages {
-		if s.Scan != nil && s.Scan.FilesRuled > 0 {
-			fmt.Fprintf(w, "%s: did not open %s of %s files, by their folders\n", s.Step, humanize.Comma(s.Scan.FilesRuled), humanize.Comma(s.Scan.Files))
-		}
-		if s.Scan != nil && s.Scan.Skipped > 0 {
-			fmt.Fprintf(w, "%s: skipped %d of %d row groups by their statistics\n", s.Step, s.Scan.Skipped, s.Scan.RowGroups)
-		}
-	}
-	for _, s := range r.Stages {
-		if text := s.Spill.String(); text != "" {
-			fmt.Fprintf(w, "%s (%s) spilled to %s\n", s.Step, s.Kind, text)
-		}
-	}
-	if c := r.Choice; c != nil && c.CUDA > 0 {
-		fmt.Fprintln(w, c)
-	}
-	if a := r.Activity; a != nil {
-		fmt.Fprintf(w, "on %s%s\n", r.Device, a)
-	}
-	fmt.Fprintf(w, "wrote %s rows (%s) to %s in %s, peak memory %s\n",
-		humanize.Comma(o.Rows), size(o.Bytes), o.Target, seconds(r.Wall), size(r.PeakRSS))
-}
 
 func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
 

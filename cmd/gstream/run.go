@@ -249,7 +249,7 @@ func (f *runFlags) runOne(cmd *cobra.Command, path string, devices devicePool) e
 	case f.progress == "json" && err != nil:
 		return reported{err}
 	case err == nil && f.progress != "none" && f.progress != "json":
-		printReport(cmd.ErrOrStderr(), result)
+		fmt.Fprintln(cmd.ErrOrStderr(), result)
 	}
 	return err
 }

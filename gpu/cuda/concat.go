@@ -33,6 +33,40 @@ type maskArgs struct {
 	n                 int64
 }
 
+// copyPart mirrors CopyPart of move.cu.
+type copyPart struct {
+	src, dst     uint64
+	bytes, first int64
+}
+
+type copyPartsArgs struct {
+	parts [64]copyPart
+	n     int64
+}
+
+// copyChunk is the bytes that a block of copy_parts copies.
+const copyChunk = 32768
+
+// copyParts copies the values of parts, of some bytes each, to a column.
+func (o *op) copyParts(dst *gpu.Buffer, parts []gpu.Column, width int64) {
+	var a copyPartsArgs
+	chunks := int64(0)
+	flush := func() {
+		launch(o, "copy_parts", int(chunks), 256, 0, a)
+		a.n, chunks = 0, 0
+	}
+	o.eachPart(parts, func(p gpu.Column, at int) {
+		if a.n == int64(len(a.parts)) {
+			flush()
+		}
+		bytes := int64(p.Len) * width
+		a.parts[a.n] = copyPart{addr(p.Data), addr(dst) + uint64(int64(at)*width), bytes, chunks}
+		a.n++
+		chunks += (bytes + copyChunk - 1) / copyChunk
+	})
+	flush()
+}
+
 // copyBits copies n bits of a bitmap to bits of dst that are zero. A nil bitmap is all
 // ones.
 func (o *op) copyBits(dst *gpu.Buffer, to int, src *gpu.Buffer, from, n int) {
@@ -138,7 +172,7 @@ func (o *op) concat(parts []gpu.Column) gpu.Column {
 	default:
 		width := int64(out.DataWidth())
 		out.Data = o.keep(o.alloc(int64(out.Len) * width))
-		o.eachPart(parts, func(p gpu.Column, at int) { o.copy(out.Data, int64(at)*width, p.Data, 0, int64(p.Len)*width) })
+		o.copyParts(out.Data, parts, width)
 	}
 	return out
 }

@@ -16,6 +16,7 @@ var kernelNames = map[gpu.Op]string{
 	gpu.OpFloor: "floor", gpu.OpCeil: "ceil", gpu.OpTrunc: "trunc",
 	gpu.OpReverse: "reverse", gpu.OpConcat: "concat", gpu.OpReplace: "replace",
 	gpu.OpRegexp: "regexp", gpu.OpRegexpExtract: "regexp_extract", gpu.OpRegexpReplace: "regexp_replace",
+	gpu.OpEncode: "encode", gpu.OpDigits: "digits", gpu.OpNextAfter: "nextafter",
 	gpu.OpAtan2: "atan2", gpu.OpRepeat: "repeat", gpu.OpTranslate: "translate", gpu.OpChr: "chr",
 	gpu.OpBitAnd: "bit_and", gpu.OpBitOr: "bit_or", gpu.OpBitXor: "bit_xor", gpu.OpShiftLeft: "shift_left", gpu.OpShiftRight: "shift_right", gpu.OpGCD: "gcd",
 	gpu.OpStartsWith: "starts_with", gpu.OpEndsWith: "ends_with", gpu.OpContains: "contains",
@@ -24,7 +25,7 @@ var kernelNames = map[gpu.Op]string{
 var mathNames = [...]string{gpu.MathSqrt: "sqrt", gpu.MathCbrt: "cbrt", gpu.MathExp: "exp", gpu.MathLn: "ln",
 	gpu.MathLog2: "log2", gpu.MathLog10: "log10",
 	gpu.MathSin: "sin", gpu.MathCos: "cos", gpu.MathTan: "tan", gpu.MathAsin: "asin", gpu.MathAcos: "acos", gpu.MathAtan: "atan",
-	gpu.MathSinh: "sinh", gpu.MathCosh: "cosh", gpu.MathTanh: "tanh", gpu.MathAsinh: "asinh", gpu.MathAcosh: "acosh", gpu.MathAtanh: "atanh"}
+	gpu.MathSinh: "sinh", gpu.MathCosh: "cosh", gpu.MathTanh: "tanh", gpu.MathAsinh: "asinh", gpu.MathAcosh: "acosh", gpu.MathAtanh: "atanh", gpu.MathGamma: "gamma", gpu.MathLgamma: "lgamma"}
 
 var digestNames = [...]string{gpu.MD5: "md5", gpu.SHA1: "sha1", gpu.SHA256: "sha256"}
 
@@ -41,7 +42,7 @@ func (e *evaluation) execute(i int) register {
 	case gpu.OpCast:
 		return e.cast(i, args[0])
 	case gpu.OpAdd, gpu.OpSub, gpu.OpMul, gpu.OpDiv, gpu.OpQuo, gpu.OpMod, gpu.OpPow, gpu.OpNeg, gpu.OpAbs, gpu.OpSign, gpu.OpMath,
-		gpu.OpAtan2, gpu.OpBitAnd, gpu.OpBitOr, gpu.OpBitXor, gpu.OpShiftLeft, gpu.OpShiftRight, gpu.OpGCD:
+		gpu.OpAtan2, gpu.OpNextAfter, gpu.OpBitAnd, gpu.OpBitOr, gpu.OpBitXor, gpu.OpShiftLeft, gpu.OpShiftRight, gpu.OpGCD:
 		return e.arithmetic(i, args)
 	case gpu.OpRound, gpu.OpFloor, gpu.OpCeil, gpu.OpTrunc:
 		return e.round(i, args[0])
@@ -64,6 +65,10 @@ func (e *evaluation) execute(i int) register {
 		return e.regexp(in, args)
 	case gpu.OpAssert:
 		return e.assert(i, args[0])
+	case gpu.OpHash:
+		return e.hashValues(in, args)
+	case gpu.OpDistance:
+		return e.distance(in, args)
 	case gpu.OpParseTime:
 		return e.parseTime(i, args[0])
 	case gpu.OpStep:
@@ -74,7 +79,7 @@ func (e *evaluation) execute(i int) register {
 		return e.examine(in, args)
 	case gpu.OpSubstring, gpu.OpTrim, gpu.OpSplitPart:
 		return e.view(in, args)
-	case gpu.OpLower, gpu.OpUpper, gpu.OpReverse, gpu.OpConcat, gpu.OpReplace, gpu.OpRepeat, gpu.OpTranslate, gpu.OpChr, gpu.OpDigest:
+	case gpu.OpLower, gpu.OpUpper, gpu.OpReverse, gpu.OpConcat, gpu.OpReplace, gpu.OpRepeat, gpu.OpTranslate, gpu.OpChr, gpu.OpDigest, gpu.OpEncode, gpu.OpDigits:
 		return e.make(in, args)
 	}
 	e.fail(fmt.Errorf("evaluate: operation %d is not known", in.Op))
@@ -468,6 +473,10 @@ func (e *evaluation) make(in *gpu.Instr, args []*register) register {
 	switch in.Op {
 	case gpu.OpDigest:
 		kernel = digestNames[in.N]
+	case gpu.OpEncode:
+		a.mode = int32(in.N)
+	case gpu.OpDigits:
+		a.p, a.q = int64(in.N), int64(8*args[0].typ.Width())
 	case gpu.OpLower:
 		kernel, a.table, a.p = "case", e.lowerCase(), int64(caseTableSize)
 	case gpu.OpUpper:
@@ -482,4 +491,56 @@ func (e *evaluation) make(in *gpu.Instr, args []*register) register {
 		a.list, a.p = addr(list), int64(len(args))
 	}
 	return e.makeTexts("eval_"+kernel, out, a)
+}
+
+// hashValues runs OpHash.
+func (e *evaluation) hashValues(in *gpu.Instr, args []*register) register {
+	x := args[0]
+	out := e.result(in.Type, nil)
+	a := e.args(&out, args...)
+	kernel := "int"
+	switch {
+	case x.typ.IsVar():
+		kernel = "text"
+	case x.typ.IsFloat():
+		kernel, a.p = "float", int64(8*x.typ.Width())
+	default:
+		a.p = 32
+		if x.typ.Kind != gpu.Bool {
+			a.p = int64(x.typ.HashBits())
+		}
+	}
+	if len(args) > 1 {
+		a.mode = 1
+	}
+	e.rows("eval_hash_"+kernel, a)
+	return out
+}
+
+// distance runs OpDistance.
+func (e *evaluation) distance(in *gpu.Instr, args []*register) register {
+	out := e.result(in.Type, e.allValid(args...))
+	a := e.args(&out, args...)
+	a.mode = int32(in.N)
+	// Rows of a matrix with a column for each byte of y.
+	rows := int64(1)
+	switch gpu.Distance(in.N) {
+	case gpu.DamerauLevenshtein:
+		rows = 4
+	case gpu.Hamming, gpu.Jaccard:
+		rows = 0
+	}
+	var at, memory *gpu.Buffer
+	if rows > 0 {
+		at = e.alloc(int64(e.n+1) * 8)
+		e.rows("eval_text_sizes", evalArgs{x: a.y, valid: a.valid, at: addr(at), n: int64(e.n)})
+		memory = e.alloc((e.positions(at) + 2*int64(e.n)) * rows * 4)
+	}
+	a.list, a.table, a.p = addr(at), addr(memory), rows
+	e.rows("eval_distance", a)
+	if rows > 0 {
+		e.free(at)
+		e.free(memory)
+	}
+	return out
 }

@@ -474,6 +474,19 @@ func testConcat(t *testing.T, open Open) {
 					require.NotNil(t, got.Dict, "dictionaries survive")
 				}
 				got.Release()
+				if mode == "plain" { // more parts than a kernel takes, and one of several blocks
+					many, all := parts, want
+					long := b.random(typ, 9001, distribution{distinct: 9})
+					many = append(many[:len(many):len(many)], b.up(column(typ, long, false))[0])
+					all = append(all[:len(all):len(all)], long...)
+					for range 64 {
+						many, all = append(many, parts[5]), append(all, want[630:637]...)
+					}
+					got, err := b.q.Concat(b.l, many)
+					require.NoError(t, err)
+					requireSame(t, all, b.down(got), mode)
+					got.Release()
+				}
 				one, err := b.q.Concat(b.l, parts[3:4])
 				require.NoError(t, err)
 				requireSame(t, want[66:567], b.down(one), mode)

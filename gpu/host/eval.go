@@ -552,7 +552,7 @@ func (f *frame) execute(s *instruction) error {
 		return nil
 	case gpu.OpCast:
 		return f.cast(s, v)
-	case gpu.OpAdd, gpu.OpSub, gpu.OpMul, gpu.OpDiv, gpu.OpQuo, gpu.OpMod, gpu.OpPow, gpu.OpAtan2:
+	case gpu.OpAdd, gpu.OpSub, gpu.OpMul, gpu.OpDiv, gpu.OpQuo, gpu.OpMod, gpu.OpPow, gpu.OpAtan2, gpu.OpNextAfter:
 		return f.arithmetic(s, v)
 	case gpu.OpBitAnd, gpu.OpBitOr, gpu.OpBitXor, gpu.OpBitCount, gpu.OpShiftLeft, gpu.OpShiftRight, gpu.OpGCD:
 		return f.bits(s, v)
@@ -563,6 +563,12 @@ func (f *frame) execute(s *instruction) error {
 		return nil
 	case gpu.OpParseTime:
 		return f.parseTime(s, v)
+	case gpu.OpDigits:
+		return f.digits(s, v)
+	case gpu.OpHash:
+		return f.sqlHash(s, v)
+	case gpu.OpDistance:
+		return f.distance(s, v)
 	case gpu.OpChr:
 		return f.chr(s, v)
 	case gpu.OpMakeDate:

@@ -154,11 +154,34 @@ func arithFloat[T float](f *frame, s *instruction, v, a, b *vec) {
 		for i := range out {
 			out[i] = T(atan2(float64(x[i]), float64(y[i])))
 		}
+	case gpu.OpNextAfter:
+		for i := range out {
+			out[i] = nextAfter(x[i], y[i])
+		}
 	case gpu.OpPow:
 		for i := range out {
 			out[i] = T(pow(float64(x[i]), float64(y[i])))
 		}
 	}
+}
+
+// nextAfter returns the float of the type beside x toward y.
+func nextAfter[T float](x, y T) T {
+	if x == y { // 0 and -0 are different
+		return y
+	}
+	if _, single := any(x).(float32); single {
+		return T(math.Nextafter32(float32(x), float32(y)))
+	}
+	return T(math.Nextafter(float64(x), float64(y)))
+}
+
+func lgamma(x float64) float64 {
+	if math.IsInf(x, -1) { // as in C
+		return math.Inf(1)
+	}
+	v, _ := math.Lgamma(x)
+	return v
 }
 
 // arithmetic runs the binary operations on numbers, dates and times.
@@ -420,7 +443,7 @@ func unaryFloat[T float](f *frame, s *instruction, v *vec, x []T) {
 		fn := [...]func(float64) float64{gpu.MathSqrt: math.Sqrt, gpu.MathCbrt: math.Cbrt, gpu.MathExp: math.Exp,
 			gpu.MathLn: ln, gpu.MathLog2: math.Log2, gpu.MathLog10: log10,
 			gpu.MathSin: math.Sin, gpu.MathCos: math.Cos, gpu.MathTan: math.Tan, gpu.MathAsin: math.Asin, gpu.MathAcos: math.Acos, gpu.MathAtan: math.Atan,
-			gpu.MathSinh: math.Sinh, gpu.MathCosh: math.Cosh, gpu.MathTanh: math.Tanh, gpu.MathAsinh: math.Asinh, gpu.MathAcosh: math.Acosh, gpu.MathAtanh: math.Atanh}[s.N]
+			gpu.MathSinh: math.Sinh, gpu.MathCosh: math.Cosh, gpu.MathTanh: math.Tanh, gpu.MathAsinh: math.Asinh, gpu.MathAcosh: math.Acosh, gpu.MathAtanh: math.Atanh, gpu.MathGamma: math.Gamma, gpu.MathLgamma: lgamma}[s.N]
 		for i, x := range x {
 			out[i] = T(fn(float64(x)))
 		}

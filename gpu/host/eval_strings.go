@@ -173,6 +173,8 @@ func (f *frame) makeStrings(s *instruction, v *vec, a, b, c []string) error {
 			}
 		case gpu.OpTranslate:
 			p.bytes = translate(p.bytes, x, b[i], c[i])
+		case gpu.OpEncode:
+			p.bytes = encode(p.bytes, gpu.Encoding(s.N), x)
 		case gpu.OpDigest:
 			p.bytes = digest(p.bytes, gpu.Digest(s.N), x)
 		case gpu.OpReplace:

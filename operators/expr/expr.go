@@ -232,7 +232,7 @@ func newOp(fold Fold, e Expr, args ...*Expr) (*Expr, error) {
 
 // seesNulls has the operations that a null argument does not make null.
 var seesNulls = map[gpu.Op]bool{gpu.OpDistinct: true, gpu.OpNotDistinct: true, gpu.OpAnd: true, gpu.OpOr: true,
-	gpu.OpIsNull: true, gpu.OpIsNotNull: true, gpu.OpSelect: true}
+	gpu.OpIsNull: true, gpu.OpIsNotNull: true, gpu.OpSelect: true, gpu.OpHash: true}
 
 // Column returns column i of the scope's schema.
 func Column(s *Scope, i int) *Expr { return newColumn(i, s.Schema.Fields[i], s.rangeOf(i)) }
@@ -316,7 +316,7 @@ var callOps = map[gpu.Op]string{
 	gpu.OpReplace: "replace", gpu.OpPosition: "strpos", gpu.OpStartsWith: "starts_with", gpu.OpEndsWith: "ends_with",
 	gpu.OpContains: "contains", gpu.OpAddMonths: "add_months",
 	gpu.OpSplitPart: "split_part", gpu.OpRepeat: "repeat", gpu.OpTranslate: "translate", gpu.OpChr: "chr",
-	gpu.OpBitXor: "xor", gpu.OpBitCount: "bit_count", gpu.OpGCD: "gcd", gpu.OpAtan2: "atan2", gpu.OpMakeDate: "make_date", gpu.OpStep: "offset", gpu.OpAssert: "assert", opTry: "try",
+	gpu.OpBitXor: "xor", gpu.OpBitCount: "bit_count", gpu.OpGCD: "gcd", gpu.OpAtan2: "atan2", gpu.OpNextAfter: "nextafter", gpu.OpHash: "hash", gpu.OpMakeDate: "make_date", gpu.OpStep: "offset", gpu.OpAssert: "assert", opTry: "try",
 }
 
 func (e *Expr) write(b *strings.Builder, limit int) {
@@ -400,11 +400,25 @@ func (e *Expr) write(b *strings.Builder, limit int) {
 		e.args[0].write(b, limit)
 		b.WriteByte(')')
 	case gpu.OpMath:
-		b.WriteString([...]string{"sqrt", "cbrt", "exp", "ln", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"}[e.n] + "(")
+		b.WriteString([...]string{"sqrt", "cbrt", "exp", "ln", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "gamma", "lgamma"}[e.n] + "(")
 		e.args[0].write(b, limit)
 		b.WriteByte(')')
 	case gpu.OpRegexp, gpu.OpRegexpExtract, gpu.OpRegexpReplace:
 		e.writeRegexp(b, limit)
+	case gpu.OpEncode, gpu.OpDistance, gpu.OpDigits:
+		name := [...]string{"raw", "hex", "unhex", "bin", "unbin", "to_base64", "from_base64", "url_encode", "url_decode"}
+		switch e.op {
+		case gpu.OpDistance:
+			name = [...]string{"levenshtein", "damerau_levenshtein", "hamming", "jaccard", "jaro_similarity", "jaro_winkler_similarity", "", "", ""}
+		case gpu.OpDigits:
+			name[e.n%len(name)] = "to_base"
+		}
+		b.WriteString(name[e.n%len(name)] + "(")
+		list(", ", e.args)
+		if e.op == gpu.OpDigits {
+			fmt.Fprintf(b, ", %d", e.n)
+		}
+		b.WriteByte(')')
 	case gpu.OpParseTime:
 		b.WriteString([...]string{"strptime(", "try_strptime("}[e.n])
 		e.args[0].write(b, limit)

@@ -308,7 +308,8 @@ func bindTry(b *binder, n *callNode, _ []*Expr) (*Expr, error) {
 	unsafe := false
 	x.walk(func(e *Expr) {
 		for i, a := range e.args {
-			unsafe = unsafe || a.fails && seesNulls[e.op] && (e.op != gpu.OpSelect || i == 0)
+			// Where an assertion fails, require chooses its null.
+			unsafe = unsafe || a.fails && seesNulls[e.op] && (e.op != gpu.OpSelect || i == 0 && a.op != gpu.OpAssert)
 		}
 	})
 	if unsafe {

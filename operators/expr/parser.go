@@ -733,6 +733,9 @@ func (p *parser) arguments(n *callNode) (err error) {
 				return err
 			}
 			n.args = append(n.args, x)
+			if n.name == "overlay" && len(n.args) == 1 && p.accept("PLACING") {
+				return p.placing(n)
+			}
 		}
 	}
 	if n.order, err = p.orderBy(); err != nil {
@@ -744,6 +747,24 @@ func (p *parser) arguments(n *callNode) (err error) {
 	}
 	if !p.accept(")") {
 		return p.unexpected("a comma or )")
+	}
+	return nil
+}
+
+// placing parses the rest of overlay(s PLACING text FROM start [FOR count]).
+func (p *parser) placing(n *callNode) error {
+	for _, word := range []string{"FROM", "FOR", ")"} {
+		x, err := p.expression(bindNone)
+		if err != nil {
+			return err
+		}
+		n.args = append(n.args, x)
+		if len(n.args) > 2 && p.accept(")") {
+			return nil
+		}
+		if err := p.expect(word); err != nil {
+			return err
+		}
 	}
 	return nil
 }

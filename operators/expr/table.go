@@ -125,6 +125,10 @@ func numberFunctions() []function {
 		{name: "asinh", args: "x", bind: mathFunction(gpu.MathAsinh), result: dbl, about: "The inverse hyperbolic sine.", examples: "asinh(0) → 0.0"},
 		{name: "acosh", args: "x", bind: mathFunction(gpu.MathAcosh), result: dbl, about: "The inverse hyperbolic cosine; NaN below 1.", examples: "acosh(1) → 0.0"},
 		{name: "atanh", args: "x", bind: mathFunction(gpu.MathAtanh), result: dbl, about: "The inverse hyperbolic tangent; NaN above 1.", examples: "atanh(0) → 0.0"},
+		{name: "gamma", args: "x", bind: mathFunction(gpu.MathGamma), result: dbl, about: "The gamma function.", examples: "gamma(5) → 24.0"},
+		{name: "lgamma", args: "x", bind: mathFunction(gpu.MathLgamma), result: dbl, about: "The logarithm of the absolute value of the gamma function.", examples: "round(lgamma(10), 9) → 12.80182748"},
+		{name: "factorial", args: "n", bind: bindFactorial, result: "HUGEINT", about: "The product of the numbers from 1 to n, which is at most 33.", examples: "factorial(5) → 120"},
+		{name: "nextafter", args: "x, y", bind: bindNextAfter, result: "DOUBLE; FLOAT for two FLOATs", about: "The float beside x in the direction of y.", examples: "nextafter(1e0, 2) → 1.0000000000000002"},
 		{name: "pi", bind: constantFloat(math.Pi), result: dbl, about: "π.", nulls: "never", examples: "pi() → 3.141592653589793"},
 		{name: "degrees", args: "x", bind: macro("f", "_1 * (180 / "+piSQL+")"), result: dbl, about: "Radians as degrees.", examples: "degrees(pi()) → 180.0"},
 		{name: "radians", args: "x", bind: macro("f", "_1 * ("+piSQL+" / 180)"), result: dbl, about: "Degrees as radians.", examples: "radians(180) → 3.141592653589793"},
@@ -166,6 +170,43 @@ func textFunctions() []function {
 		{name: "unicode", aliases: "ord", args: "s", bind: textOp(gpu.OpCodePoint, "s", gpu.Of(gpu.Int32), -1), result: "INTEGER", about: "The number of the first code point; -1 for an empty text.", examples: "unicode('ä') → 228\nord('') → -1"},
 		{name: "chr", args: "n", bind: bindChr, result: varchar, about: "The code point of a number.", examples: "chr(8364) → €"},
 		{name: "split_part", args: "s, separator, n", bind: textOp(gpu.OpSplitPart, "ssi", text, 0), result: varchar, about: "Part n of s between separators, from the end if n is negative; an empty text if there is none. An empty separator cuts between code points.", examples: "split_part('a,b,c', ',', 2) → b\nsplit_part('a,b,c', ',', -1) → c"},
+		{name: "hex", aliases: "to_hex", args: "x", bind: bindDigits(16, gpu.Hex), result: varchar, about: "The hexadecimal digits of an integer, of a text or of a BLOB. A negative number is that of its 64 or 128 bits.", examples: "hex(255) → FF\nhex('abc') → 616263"},
+		{name: "unhex", aliases: "from_hex", args: "s", bind: bindDecode(gpu.FromHex, "[0-9A-Fa-f]*", "found something else than hexadecimal digits"), result: "BLOB", about: "The bytes of hexadecimal digits.", examples: "unhex('616263') → abc"},
+		{name: "bin", aliases: "to_binary", args: "x", bind: bindDigits(2, gpu.Bits), result: varchar, about: "The binary digits of an integer, or of the bytes of a text.", examples: "bin(10) → 1010\nbin('a') → 01100001"},
+		{name: "unbin", aliases: "from_binary", args: "s", bind: bindDecode(gpu.FromBits, "[01]*", "found something else than binary digits"), result: "BLOB", about: "The bytes of binary digits.", examples: "unbin('01100001') → a"},
+		{name: "to_base", args: "n, base[, length]", bind: bindToBase, result: varchar, about: "The digits of a number that is not negative in a constant base from 2 to 36, with zeros before them up to a length.", examples: "to_base(42, 16) → 2A\nto_base(42, 2, 8) → 00101010"},
+		{name: "to_base64", aliases: "base64", args: "blob", bind: bindBase64, result: varchar, about: "A BLOB in base64.", examples: "to_base64('ab'::BLOB) → YWI="},
+		{name: "from_base64", args: "s", bind: bindDecode(gpu.FromBase64, "(?:[0-9A-Za-z+/]{4})*(?:[0-9A-Za-z+/]{2}==|[0-9A-Za-z+/]{3}=)?", "found something else than base64, in groups of 4 digits"), result: "BLOB", about: "The bytes of a text in base64.", examples: "from_base64('YWI=') → ab"},
+		{name: "encode", args: "s", bind: bindEncode(gpu.Raw, gpu.Of(gpu.Binary), false), result: "BLOB", about: "The bytes of a text.", examples: "encode('ä') → \\xC3\\xA4"},
+		{name: "decode", args: "blob", bind: bindDecodeText, result: varchar, about: "The text of bytes, which must be UTF-8.", examples: "decode('a\\xC3\\xA4'::BLOB) → aä"},
+		{name: "url_encode", args: "s", bind: bindEncode(gpu.URL, text, false), result: varchar, about: "All but letters, digits and - . _ ~ as %HH.", examples: "url_encode('a b/c') → a%20b%2Fc"},
+		{name: "url_decode", args: "s", bind: bindDecodeURL, result: varchar, about: "The text of which url_encode is s.", examples: "url_decode('a%20b%2Fc') → a b/c"},
+		{name: "levenshtein", aliases: "editdist3", args: "s, t", bind: bindDistance(gpu.Levenshtein), result: bigint, about: "The least number of bytes to insert, delete or replace in one text to get the other.", examples: "levenshtein('kitten', 'sitting') → 3"},
+		{name: "damerau_levenshtein", args: "s, t", bind: bindDistance(gpu.DamerauLevenshtein), result: bigint, about: "levenshtein in which two neighbours may also change places.", examples: "damerau_levenshtein('abc', 'acb') → 1"},
+		{name: "hamming", aliases: "mismatches", args: "s, t", bind: bindDistance(gpu.Hamming), result: bigint, about: "The number of bytes at which two texts of one length differ.", examples: "hamming('duck', 'luck') → 1"},
+		{name: "jaccard", args: "s, t", bind: bindDistance(gpu.Jaccard), result: dbl, about: "The share of the bytes in either text that are in both, each taken once.", examples: "jaccard('duck', 'luck') → 0.6"},
+		{name: "jaro_similarity", args: "s, t[, least]", bind: bindDistance(gpu.Jaro), result: dbl, about: "The Jaro similarity of the bytes, from 0 to 1; 0 below the least.", examples: "jaro_similarity('duck', 'duckdb') → 0.8888888888888888"},
+		{name: "jaro_winkler_similarity", args: "s, t[, least]", bind: bindDistance(gpu.JaroWinkler), result: dbl, about: "The Jaro-Winkler similarity, for which a common beginning counts.", examples: "jaro_winkler_similarity('duck', 'duckdb') → 0.9333333333333333"},
+		{name: "overlay", args: "s, text, start[, count]", bind: bindOverlay, result: varchar, about: "Replaces count code points from a position on, as many as text has without a count. Also overlay(s PLACING text FROM start FOR count).", examples: "overlay('hello', 'XX', 2, 3) → hXXo\noverlay('hello' PLACING 'XX' FROM 2) → hXXlo"},
+		{name: "parse_filename", args: "path[, trim, separator]", bind: bindPath(func(sep string, trim bool) string {
+			body := "regexp_extract(_1, '[^" + sep + "]*$')"
+			if trim {
+				body = "regexp_replace(" + body + `, '\.[^.]*$', '')`
+			}
+			return body
+		}), result: varchar, about: "What is behind the last separator of a path; with trim = true without its extension. The separator is 'both_slash' (the default), 'forward_slash', 'backslash' or 'system'.", examples: "parse_filename('/data/a.csv') → a.csv\nparse_filename('/data/a.csv', true) → a"},
+		{name: "parse_dirname", args: "path[, separator]", bind: bindPath(func(sep string, _ bool) string {
+			return "regexp_extract(_1, '^([^" + sep + "]+)[" + sep + "]', 1) || regexp_extract(_1, '^[" + sep + "]')"
+		}), result: varchar, about: "The first directory of a path.", examples: "parse_dirname('data/x/a.csv') → data"},
+		{name: "parse_dirpath", args: "path[, separator]", bind: bindPath(func(sep string, _ bool) string {
+			return "CASE WHEN regexp_full_match(_1, '[" + sep + "]') THEN _1 ELSE regexp_extract(_1, '^(.*)[" + sep + "]', 1, 's') END"
+		}), result: varchar, about: "What is before the last separator of a path.", examples: "parse_dirpath('/data/x/a.csv') → /data/x"},
+		{name: "formatreadablesize", aliases: "format_bytes", args: "n", bind: bindReadable(readable(1024, "KiB", "MiB", "GiB", "TiB", "PiB")), result: varchar, about: "A number of bytes in KiB, MiB, …", examples: "formatReadableSize(1234567) → 1.1 MiB"},
+		{name: "formatreadabledecimalsize", args: "n", bind: bindReadable(readable(1000, "kB", "MB", "GB", "TB", "PB")), result: varchar, about: "A number of bytes in kB, MB, …", examples: "formatReadableDecimalSize(1234567) → 1.2 MB"},
+		{name: "like_escape", args: "s, pattern, escape", bind: bindEscape(false, false), unbound: true, result: boolean, about: "s LIKE pattern ESCAPE escape.", examples: "like_escape('50%', '50!%', '!') → true"},
+		{name: "not_like_escape", args: "s, pattern, escape", bind: bindEscape(true, false), unbound: true, result: boolean, about: "s NOT LIKE pattern ESCAPE escape.", examples: "not_like_escape('50%', '50!%', '!') → false"},
+		{name: "ilike_escape", args: "s, pattern, escape", bind: bindEscape(false, true), unbound: true, result: boolean, about: "s ILIKE pattern ESCAPE escape.", examples: "ilike_escape('A%', 'a!%', '!') → true"},
+		{name: "not_ilike_escape", args: "s, pattern, escape", bind: bindEscape(true, true), unbound: true, result: boolean, about: "s NOT ILIKE pattern ESCAPE escape.", examples: "not_ilike_escape('A%', 'a!%', '!') → false"},
 		{name: "regexp_matches", args: "s, pattern[, options]", bind: bindRegexp(0), result: boolean, about: "Whether a regular expression matches a part of s. The pattern is constant, in the syntax of RE2. Options are letters: i ignores case, s lets . match line ends too, l takes the pattern as plain text. Also s ~ pattern.", examples: "regexp_matches('hello', 'l+') → true\nregexp_matches('Hello', '^h', 'i') → true"},
 		{name: "regexp_full_match", args: "s, pattern[, options]", bind: bindRegexp(regex.Full), result: boolean, about: "Whether a regular expression matches all of s. Also s SIMILAR TO pattern.", examples: "regexp_full_match('hello', 'h.*o') → true\nregexp_full_match('hello', 'l+') → false"},
 		{name: "regexp_extract", args: "s, pattern[, group, options]", bind: bindRegexpExtract, result: varchar, about: "The first match of a regular expression, or a group of it; an empty text if there is none.", examples: "regexp_extract('2024-03-15', '[0-9]+') → 2024\nregexp_extract('2024-03-15', '-(\\d+)-', 1) → 03"},
@@ -221,6 +262,9 @@ func dateFunctions() []function {
 		{name: "nanosecond", args: "d", bind: macro("d", "epoch_ns(_1) - epoch_ns(date_trunc('minute', _1))"), result: bigint, about: "The nanoseconds of the minute.", nulls: "if d is null or infinite", examples: "nanosecond(TIMESTAMP_NS '2024-03-15 10:30:01.000000007') → 1000000007"},
 		{name: "strftime", args: "d, format", bind: bindStrftime, result: varchar, about: "A date as text in a constant format: %Y %m %d %H %M %S, %f microseconds, %g milliseconds, %j day of the year, %a %A and %b %B names of days and months, %p with %I for twelve hours, %y, %u and %w days of the week, %G %V ISO weeks, %c %x %X. A minus, as in %-d, leaves leading zeros out.",
 			examples: "strftime(TIMESTAMP '2024-03-05 14:07:09', '%d.%m.%Y %H:%M') → 05.03.2024 14:07\nstrftime(DATE '2024-03-05', '%a %-d %B') → Tue 5 March"},
+		{name: "ago", args: "interval", bind: bindAgo, intervals: true, result: "TIMESTAMPTZ", about: "now() - interval.", examples: "ago(INTERVAL 1 DAY) < now() → true"},
+		{name: "timezone_hour", args: "d", bind: macro("d", "CASE WHEN isfinite(_1) THEN 0::BIGINT END"), result: bigint, about: "The hours of the offset from UTC, which is 0.", nulls: "if d is null or infinite", examples: "timezone_hour(TIMESTAMPTZ '2024-03-15 10:00:00+02') → 0"},
+		{name: "timezone_minute", args: "d", bind: macro("d", "CASE WHEN isfinite(_1) THEN 0::BIGINT END"), result: bigint, about: "The minutes of the offset from UTC, which is 0.", nulls: "if d is null or infinite", examples: "timezone_minute(TIMESTAMPTZ '2024-03-15 10:00:00+02') → 0"},
 		{name: "strptime", args: "s, format", bind: bindStrptime(0), result: "TIMESTAMP; TIMESTAMPTZ with %z; TIMESTAMP_NS with %n", about: "The date and time of a text in a constant format, that of strftime. %z is an offset as +02:00, %n nanoseconds. Missing parts are those of 1900-01-01 00:00:00. Numbers may have fewer digits, %b %B %a %A and %p any case.", examples: "strptime('05.03.2024 14:07', '%d.%m.%Y %H:%M') → 2024-03-05 14:07:00\nstrptime('Mar 5 2024 2 PM', '%b %d %Y %I %p') → 2024-03-05 14:00:00"},
 		{name: "try_strptime", args: "s, format", bind: bindStrptime(1), result: "that of strptime", about: "strptime that is null where the text has another form.", nulls: "if s is, or has another form", examples: "try_strptime('tomorrow', '%Y-%m-%d') → NULL"},
 		{name: "timezone", args: "zone, d", bind: bindTimezone, result: "TIMESTAMPTZ; TIMESTAMP for a TIMESTAMPTZ", about: "The moment at which clocks of a time zone show d; of a moment, the time that they show then. Also d AT TIME ZONE zone. The zone is a constant name of the IANA database.",
@@ -258,6 +302,7 @@ func anyFunctions() []function {
 		{name: "nullif", args: "x, y", bind: bindNullIf, result: likeX, about: "x, or null where x equals y.", nulls: "if x is null or equals y", examples: "nullif(5, 5) → NULL\nnullif(5, 0) → 5"},
 		{name: "greatest", args: "x, …", bind: extreme(gpu.OpGe), result: "the common type", about: "The greatest of the arguments that are not null.", nulls: "if all arguments are", examples: "greatest(3, NULL, 7) → 7"},
 		{name: "least", args: "x, …", bind: extreme(gpu.OpLe), result: "the common type", about: "The least of the arguments that are not null.", nulls: "if all arguments are", examples: "least(3, NULL, 7) → 3"},
+		{name: "hash", args: "x, …", bind: bindHash, result: "UBIGINT", about: "A hash of values, that of DuckDB 2.0. All NaNs have one.", nulls: "never", examples: "hash(1) → 4717996019076358352\nhash('a', NULL) → 12149695185283952434"},
 		{name: "try", args: "x", bind: bindTry, unbound: true, result: likeX, about: "x, or null where an operation in it fails.", nulls: "if x is null or fails", examples: "try(1 // 0) → NULL\ntry('42'::INTEGER) → 42"},
 		{name: "typeof", args: "x", bind: bindTypeof, unbound: true, result: varchar, about: "The name of the type of x.", nulls: "never", examples: "typeof(1.5) → DECIMAL(2,1)"},
 		{name: "if", args: "condition, x, y", bind: bindIf, lazy: true, result: "the common type of x and y", about: "x where the condition is true, y elsewhere.", nulls: "if the chosen argument is", examples: "if(1 < 2, 'yes', 'no') → yes"},
@@ -266,6 +311,17 @@ func anyFunctions() []function {
 
 //go:embed duckdb_functions.txt
 var duckdbFunctions string
+
+// refused says why functions of DuckDB are not in the table and will not be.
+var refused = map[string]string{
+	"random":           "its values would differ between runs, devices and strides",
+	"md5_number":       "it is a UHUGEINT, and there is no such type; md5 has the digits",
+	"get_current_time": "it is a TIME WITH TIME ZONE, and there is no such type; use localtimestamp::TIME",
+	"alias":            "an expression has no name within the job",
+}
+
+// WhyMissing returns why a function of DuckDB is missing, "" if it is only not there yet.
+func WhyMissing(name string) string { return refused[name] }
 
 // MissingFunctions returns the names of those of DuckDB's scalar functions that are not in
 // the table. The list of DuckDB's functions leaves out those of types that gstream does not
@@ -282,6 +338,9 @@ func MissingFunctions() []string {
 
 // unknownFunction returns the error of a call of a function that is not in the table.
 func (b *binder) unknownFunction(n *callNode) error {
+	if why := refused[n.name]; why != "" {
+		return b.errorf(n, "gstream does not have DuckDB's function %s: %s", n.name, why)
+	}
 	if slices.Contains(MissingFunctions(), n.name) {
 		return b.errorf(n, "gstream does not have DuckDB's function %s yet; gstream functions lists those that it has", n.name)
 	}

@@ -143,3 +143,23 @@ func (b *binder) likeColumn(n *likeNode, x, pattern *Expr) (*Expr, error) {
 	}
 	return e, err
 }
+
+// bindOverlay binds overlay. Positions before the text are its beginning.
+func bindOverlay(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	args, err := b.arguments(n, "ssii", a)
+	if err != nil {
+		return nil, err
+	}
+	start, err := b.expand(n, "CASE WHEN _1 IS NOT NULL THEN least(greatest(_1, -4294967296), 4294967296) - 1 END", args[2])
+	if err != nil {
+		return nil, err
+	}
+	count, err := b.expand(n, "length(_1)", args[1])
+	if err == nil && len(args) == 4 {
+		count, err = b.expand(n, "CASE WHEN _1 < 0 THEN _2 WHEN _1 >= 0 THEN least(_1, 4294967296) END", args[3], count)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b.expand(n, "substring(_1, 1, CASE WHEN _3 > 0 THEN _3 WHEN _3 <= 0 THEN 0 END) || _2 || substring(_1, CASE WHEN _3 + _4 > 0 THEN _3 + _4 + 1 WHEN _3 + _4 <= 0 THEN 1 END)", args[0], args[1], start, count)
+}

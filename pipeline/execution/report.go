@@ -3,6 +3,7 @@ package execution
 import (
 	"fmt"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -39,6 +40,51 @@ type Report struct {
 	Spans  []gpu.Span    `json:"-"`
 	Stages []StageReport `json:"stages"`
 	Output OutputReport  `json:"output"`
+}
+
+// String returns what gstream run prints at the end: a table of the stages, and what was
+// skipped, spilled and written. It has no line break at the end.
+func (r *Report) String() string {
+	var b strings.Builder
+	size := func(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
+	seconds := func(d time.Duration) string { return fmt.Sprintf("%.3f s", d.Seconds()) }
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "stage\trows in\trows out\tbytes out\tbusy\tdevice\tpeak memory\t")
+	for _, s := range r.Stages {
+		fmt.Fprintf(t, "%s (%s)\t%s\t%s\t%s\t%s\t%s\t%s\t\n", s.Step, s.Kind, humanize.Comma(s.RowsIn), humanize.Comma(s.RowsOut),
+			size(s.BytesOut), seconds(s.Busy), s.Device, size(s.Peak))
+	}
+	o := r.Output
+	fmt.Fprintf(t, "output\t%s\t%s\t%s\t%s\thost\t%s\t\n", humanize.Comma(o.Rows), humanize.Comma(o.Rows), size(o.Bytes), seconds(o.Busy), size(o.Peak))
+	t.Flush()
+	for _, s := range r.Stages {
+		if s.Scan != nil && s.Scan.FilesRuled > 0 {
+			fmt.Fprintf(&b, "%s: did not open %s of %s files, by their folders\n", s.Step, humanize.Comma(s.Scan.FilesRuled), humanize.Comma(s.Scan.Files))
+		}
+		if s.Scan != nil && s.Scan.Skipped > 0 {
+			fmt.Fprintf(&b, "%s: skipped %d of %d row groups by their statistics\n", s.Step, s.Scan.Skipped, s.Scan.RowGroups)
+		}
+	}
+	for _, s := range r.Stages {
+		if text := s.Spill.String(); text != "" {
+			fmt.Fprintf(&b, "%s (%s) spilled to %s\n", s.Step, s.Kind, text)
+		}
+	}
+	if c := r.Choice; c != nil && c.CUDA > 0 {
+		fmt.Fprintln(&b, c)
+	}
+	if a := r.Activity; a != nil {
+		fmt.Fprintf(&b, "on %s%s\n", r.Device, a)
+	}
+	switch {
+	case r.Done:
+		fmt.Fprintf(&b, "wrote %s rows (%s) to %s in %s, peak memory %s", humanize.Comma(o.Rows), size(o.Bytes), o.Target, seconds(r.Wall), size(r.PeakRSS))
+	case r.Error != "":
+		fmt.Fprintf(&b, "failed after %s: %s", seconds(r.Wall), r.Error)
+	default:
+		fmt.Fprintf(&b, "running for %s", seconds(r.Wall))
+	}
+	return b.String()
 }
 
 // StageReport describes one stage. Inputs come before their consumers.

@@ -136,6 +136,7 @@ func TestEveryFailingOperationLeavesNothingBehind(t *testing.T) {
 		"replaced":       {Sync: true, RowGroupRows: 100, Overwrite: true},
 		"directory over": {Sync: true, RowsPerFile: 120, Overwrite: true},
 		"by two renames": {Sync: true, RowsPerFile: 120, Overwrite: true},
+		"partitions":     {Sync: true, RowGroupRows: 60, PartitionBy: []string{"c02"}},
 		"new parents":    {Sync: true, RowGroupRows: 100},
 		"replaced below": {Sync: true, RowGroupRows: 100, Overwrite: true},
 	} {

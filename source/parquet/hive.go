@@ -99,7 +99,7 @@ func folderValues(path string) (out []folderValue, err error) {
 			continue
 		}
 		v := folderValue{unescape(key), gpu.StringScalar(unescape(value))}
-		if value == NullPartition || strings.EqualFold(value, "null") {
+		if value == NullPartition {
 			v.value = gpu.Null(gpu.Of(gpu.String))
 		}
 		if !utf8.ValidString(v.key) || !utf8.ValidString(v.value.Str) {
@@ -160,12 +160,21 @@ var (
 
 // read finds the type of a partition column and its values.
 func (p *Partition) read(paths []string, texts []gpu.Scalar, opt OpenOptions) error {
+	// NULL is null too, but a text among texts.
+	orNull := slices.Clone(texts)
+	for i, v := range orNull {
+		if strings.EqualFold(v.Str, "null") {
+			orNull[i] = gpu.Null(v.Type)
+		}
+	}
 	given := opt.Partitions
 	if opt.Schema != nil {
 		given = append(slices.Clone(given), opt.Schema.Fields...)
 	}
 	if k := slices.IndexFunc(given, func(f gpu.Field) bool { return strings.EqualFold(f.Name, p.Field.Name) }); k >= 0 {
-		p.Field.Type = given[k].Type
+		if p.Field.Type = given[k].Type; p.Field.Type.Kind != gpu.String {
+			texts = orNull
+		}
 		p.Values = castTexts(texts, p.Field.Type)
 		for i, v := range p.Values {
 			if texts[i].Valid && !v.Valid {
@@ -179,16 +188,16 @@ func (p *Partition) read(paths []string, texts []gpu.Scalar, opt OpenOptions) er
 		typ  gpu.Type
 	}{{wholeText, gpu.Of(gpu.Int64)}, {dateText, gpu.Of(gpu.Date)}, {momentText, gpu.TimestampOf(gpu.Microsecond, false)}} {
 		some := false
-		all := !slices.ContainsFunc(texts, func(v gpu.Scalar) bool {
+		all := !slices.ContainsFunc(orNull, func(v gpu.Scalar) bool {
 			some = some || v.Valid
 			return v.Valid && !c.form.MatchString(v.Str)
 		})
 		if !some || !all {
 			continue
 		}
-		values := castTexts(texts, c.typ)
+		values := castTexts(orNull, c.typ)
 		for i := range values {
-			all = all && values[i].Valid == texts[i].Valid
+			all = all && values[i].Valid == orNull[i].Valid
 		}
 		if all {
 			p.Field.Type, p.Values = c.typ, values

@@ -134,3 +134,57 @@ KERNEL(eval_sha256, Args) {
     const u32 start[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
     digest(a, 8, true, start, [](u32 (&h)[8], u32 (&m)[16]) { sha256_block(h, m); });
 }
+
+// The hash of DuckDB's hash(): of 64 bits, and of bytes.
+constexpr u64 HASH_FACTOR = 0xd6e8feb86659fd93, HASH_NULL = 0xbf58476d1ce4e5b9;
+
+DEVICE u64 mix(u64 x) {
+    x = (x ^ x >> 32) * HASH_FACTOR;
+    x = (x ^ x >> 32) * HASH_FACTOR;
+    return x ^ x >> 32;
+}
+
+DEVICE u64 hash_text(Text s) {
+    u64 h = 0xe17a1465 ^ (u64)s.n * 0xc6a4a7935bd1e995;
+    for (i64 k = 0; k < s.n; k += 8) {
+        u64 word = 0;
+        for (i64 b = 0; b < 8 && k + b < s.n; b++) word |= (u64)s.p[k + b] << 8 * b;
+        h = (h ^ word) * HASH_FACTOR;
+    }
+    return mix(h);
+}
+
+// store_hash stores a hash, combined with that of y if mode is 1.
+template <class F>
+DEVICE void store_hash(const Args& a, F f) {
+    i64 i = global_thread();
+    if (i >= a.n) return;
+    u64 h = bit(a.x.valid, i) ? f(i) : HASH_NULL;
+    if (a.mode == 1) {
+        u64 before = (u64)load_int(a.y, i);
+        h ^= (before ^ before >> 32) * HASH_FACTOR;
+    }
+    store_int(a, i, h);
+}
+
+// eval_hash_int hashes integers of p bits.
+KERNEL(eval_hash_int, Args) {
+    store_hash(a, [&](i64 i) {
+        i128 v = load_int(a.x, i);
+        if (a.p == 32) return mix((u32)v);
+        return a.p == 64 ? mix((u64)v) : mix((u64)v) ^ mix((u64)(v >> 64));
+    });
+}
+
+KERNEL(eval_hash_float, Args) {
+    store_hash(a, [&](i64 i) {
+        double v = load_float(a.x, i);
+        if (v == 0) return mix(0);
+        if (a.p == 32) return mix(v != v ? 0x7fc00000u : __float_as_uint((float)v));
+        return mix(v != v ? 0x7ff8000000000000ull : (u64)__double_as_longlong(v));
+    });
+}
+
+KERNEL(eval_hash_text, Args) {
+    store_hash(a, [&](i64 i) { return hash_text(load_text(a.x, i)); });
+}

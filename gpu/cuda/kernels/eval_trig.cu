@@ -25,6 +25,20 @@ FUNCTION(asinh)
 FUNCTION(acosh)
 FUNCTION(atanh)
 
+FUNCTION(lgamma)
+
+KERNEL(eval_gamma_float, Args) {
+    of_float(a, [](double x) { return tgamma(x); });
+}
+
+// eval_nextafter_float is the float of the layout beside x toward y.
+KERNEL(eval_nextafter_float, Args) {
+    i64 i = global_thread();
+    if (i >= a.n) return;
+    double x = load_float(a.x, i), y = load_float(a.y, i);
+    store_float(a, i, a.layout == F32 ? nextafterf((float)x, (float)y) : nextafter(x, y));
+}
+
 KERNEL(eval_atan2_float, Args) {
     i64 i = global_thread();
     if (i < a.n) store_float(a, i, atan2(load_float(a.x, i), load_float(a.y, i)));

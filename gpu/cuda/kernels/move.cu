@@ -221,3 +221,48 @@ struct ReadBytesArgs {
 KERNEL_BOUNDS(read_bytes, ReadBytesArgs, 256, 1) {
     for (i64 i = threadIdx.x; i < a.n; i += 256) a.dst[i] = a.src[i];
 }
+
+// copy_parts copies byte ranges within the memory of the device: one launch for the parts of a
+// column, where a copy each would take longer than its bytes. A block copies a chunk of a part.
+constexpr i64 COPY_CHUNK = 32768;
+
+struct CopyPart {
+    const u8* src;
+    u8* dst;
+    i64 bytes;
+    i64 first; // chunk; the chunks of all parts follow each other
+};
+
+struct CopyPartsArgs {
+    CopyPart parts[64];
+    i64 n;
+};
+
+// copy_words copies n words; loads of a thread do not wait for each other.
+template <class T>
+DEVICE void copy_words(const u8* src, u8* dst, i64 bytes) {
+    const T* from = reinterpret_cast<const T*>(src);
+    T* to = reinterpret_cast<T*>(dst);
+    const i64 n = bytes / static_cast<i64>(sizeof(T));
+    i64 i = threadIdx.x;
+    for (; i + 3 * 256 < n; i += 4 * 256) {
+        T v0 = from[i], v1 = from[i + 256], v2 = from[i + 512], v3 = from[i + 768];
+        to[i] = v0, to[i + 256] = v1, to[i + 512] = v2, to[i + 768] = v3;
+    }
+    for (; i < n; i += 256) to[i] = from[i];
+}
+
+KERNEL_BOUNDS(copy_parts, CopyPartsArgs, 256, 4) {
+    const i64 chunk = blockIdx.x;
+    int p = 0;
+    while (p + 1 < a.n && a.parts[p + 1].first <= chunk) p++;
+    const i64 begin = (chunk - a.parts[p].first) * COPY_CHUNK, left = a.parts[p].bytes - begin;
+    const i64 n = left < COPY_CHUNK ? left : COPY_CHUNK;
+    const u8* src = a.parts[p].src + begin;
+    u8* dst = a.parts[p].dst + begin;
+    const u64 at = reinterpret_cast<u64>(src) | reinterpret_cast<u64>(dst) | static_cast<u64>(n);
+    if (at % 16 == 0) copy_words<Word16>(src, dst, n);
+    else if (at % 8 == 0) copy_words<u64>(src, dst, n);
+    else if (at % 4 == 0) copy_words<u32>(src, dst, n);
+    else copy_words<u8>(src, dst, n);
+}

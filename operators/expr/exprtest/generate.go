@@ -415,6 +415,9 @@ func (g *Generator) textCondition(depth int) *Node {
 		return New(Bool, "(? "+g.one("~", "!~", "~*", "!~*", "SIMILAR TO", "NOT SIMILAR TO")+" ?)", x, g.regexp())
 	}
 	like := g.one("LIKE", "LIKE", "NOT LIKE", "ILIKE", "NOT ILIKE")
+	if g.r.IntN(12) == 0 {
+		return New(Bool, g.one("like_escape", "not_like_escape", "ilike_escape", "not_ilike_escape")+"(?, "+Quote(pattern)+", "+g.one("'!'", "''", "'a'")+")", x)
+	}
 	escape := ""
 	if g.r.IntN(4) == 0 && !g.Tame {
 		escape = g.one(` ESCAPE '\'`, " ESCAPE 'a'", " ESCAPE ''")
@@ -423,7 +426,11 @@ func (g *Generator) textCondition(depth int) *Node {
 }
 
 func (g *Generator) number(depth int) *Node {
-	switch g.r.IntN(16) {
+	switch g.r.IntN(17) {
+	case 16:
+		if !g.Tame {
+			return New(Number, g.one("round(gamma(? % 20), 3)", "round(lgamma(abs(? % 20)), 3)", "factorial((? % 34)::INTEGER)", "nextafter(? % 20, 1e0)", "timezone_hour(TIMESTAMP '2024-01-01 00:00:00' + to_seconds(? % 20))", "timezone_minute(TIMESTAMP '2024-01-01 00:00:00' + to_seconds(? % 20))"), g.Of(Integer, 0))
+		}
 	case 0, 1, 2, 3, 4, 5, 6:
 		if g.Tame {
 			return New(Number, "(? "+g.one("+ ?)", "- ?)", "* ?)", "/ ?)", "- ?)"), g.Of(Number, depth), g.Of(Number, depth))
@@ -540,10 +547,33 @@ func (g *Generator) words(depth int) *Node {
 	case 7:
 		return New(Text, g.one("md5(?)", "sha1(?)", "sha256(?)"), g.Of([]Class{Text, Blob}[g.r.IntN(2)], depth))
 	}
-	if g.r.IntN(3) == 0 {
+	return New(Text, g.one("chr(?::INTEGER)", "typeof(?)", "regexp_escape(?::VARCHAR)"), g.Of(Integer, 0))
+}
+
+// codec draws text in another form, or the distance of two.
+func (g *Generator) codec(depth int) *Node {
+	x := g.Of(Text, depth)
+	n := Leaf(Integer, g.one("0", "1", "2", "3", "5", "(-1)", "(-3)", "i8"))
+	switch g.r.IntN(9) {
+	case 0:
+		return New(Text, g.one("hex(?)", "to_hex(?)", "bin(?)", "to_binary(?)"), g.Of([]Class{Text, Integer}[g.r.IntN(2)], depth))
+	case 1:
+		return New(Text, g.one("url_encode(?)", "url_decode(?)", "decode(encode(?))", "unhex(hex(?))::VARCHAR", "decode(from_hex(to_hex(?)))", "from_binary(bin(?))::VARCHAR", "unbin(bin(?))::VARCHAR",
+			"base64(encode(?))", "from_base64(to_base64(encode(?)))::VARCHAR", "try(unhex(?))::VARCHAR", "try(from_base64(?))::VARCHAR"), x)
+	case 2:
+		return New(Text, g.one("overlay(?, ?, ?)", "overlay(?, ?, 2, ?)", "overlay(? PLACING ? FROM ? FOR 1)"), x, g.Of(Text, 0), n)
+	case 3:
+		return New(Text, g.one("parse_filename(?)", "parse_filename(?, true)", "parse_filename(?, false, 'backslash')", "parse_dirname(?)", "parse_dirpath(?)", "parse_dirpath(?, 'system')"), New(Text, g.one("? || '/'", "'a\\' || ?", "'/' || ?", "? || '.b/c.d'"), x))
+	case 4:
+		return New(Text, g.one("hash(?)", "hash(?, 'a')", "hash(NULL, ?)")+"::VARCHAR", g.Of([]Class{Text, Integer, Bool, Date, Time, Timestamp, Blob}[g.r.IntN(7)], depth))
+	case 5:
+		return New(Text, g.one("to_base(?, 7)", "to_base(?, 36, 10)", "formatReadableSize(?)", "format_bytes(?)", "formatReadableDecimalSize(?)"), New(Integer, "(?::BIGINT)", g.Of(Integer, 0)))
+	case 6:
+		return New(Text, g.one("levenshtein(?, ?)", "editdist3(?, ?)", "damerau_levenshtein(?, ?)", "hamming(?, ?)", "mismatches(?, ?)", "jaccard(?, ?)", "jaro_similarity(?, ?)", "jaro_winkler_similarity(?, ?)", "jaro_similarity(?, ?, 0.6)")+"::VARCHAR", x, g.Of(Text, depth))
+	case 7, 8:
 		return New(Text, g.one("try_strptime(?, '%Y')", "try_strptime(?, '%d%m%y')", "try_strptime(?, '%H:%M:%S.%f')")+"::VARCHAR", g.Of(Text, depth))
 	}
-	return New(Text, g.one("chr(?::INTEGER)", "typeof(?)", "regexp_escape(?::VARCHAR)"), g.Of(Integer, 0))
+	return x
 }
 
 // regexp draws a regular expression.
@@ -584,7 +614,11 @@ func (g *Generator) text(depth int) *Node {
 		}
 		return g.Of(Integer, depth)
 	}
-	switch g.r.IntN(13) {
+	switch g.r.IntN(14) {
+	case 13:
+		if !g.Tame {
+			return g.codec(depth)
+		}
 	case 0, 1:
 		c := []Class{Text, Text, Text, Number, Date, Bool, Timestamp}[g.r.IntN(7)]
 		return New(Text, "(? || ?)", x, g.Of(c, depth))

@@ -40,7 +40,7 @@ def main():
         try:
             typ = con.execute(f"select typeof({e}) from t").fetchall()[0][0]
             rows = con.execute(f"select ({e})::varchar from t").fetchall()
-        except duckdb.Error:
+        except (duckdb.Error, UnicodeDecodeError):  # an error may cite half a character
             print(f"{e}\tERROR")
             continue
         values = ["\\N" if r[0] is None else r[0].replace("\t", "\\t") for r in rows]

@@ -1,0 +1,90 @@
+package pipeline
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"slices"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/pipeline/internal/logical"
+	"github.com/gstream/gstream/source"
+	sourceparquet "github.com/gstream/gstream/source/parquet"
+)
+
+// LintOptions say what Lint may open.
+type LintOptions struct {
+	// NoData opens no file.
+	NoData bool
+}
+
+// Lint checks a job without running it. A source with a schema need not be there. With
+// NoData, sources without one are unknown: of what depends on them it checks the form, the
+// syntax of expressions, and the names of functions and of steps. The error is Diagnostics.
+func Lint(j *Job, opt LintOptions) error {
+	own, faults := map[string]source.Table{}, Diagnostics(nil)
+	for _, name := range slices.Sorted(maps.Keys(j.Sources)) {
+		s := j.Sources[name]
+		if len(s.Schema.Columns) == 0 || !opt.NoData && !absent(s.Parquet) {
+			continue
+		}
+		fields, wrong := fieldsOf(j, name, "schema", s.Schema.Columns)
+		if faults = append(faults, wrong...); len(wrong) == 0 {
+			for i := range fields {
+				fields[i].Nullable = true
+			}
+			own[name] = declaredTable{&gpu.Schema{Fields: fields}}
+		}
+	}
+	if len(faults) == 0 && (!opt.NoData || len(own) == len(j.Sources)) {
+		p, err := newPlan(j, own, nil)
+		if err != nil {
+			return err
+		}
+		return p.Close()
+	}
+	query := logical.Query{Sources: slices.Sorted(maps.Keys(j.Sources)), Steps: j.Steps, Text: j}
+	faults = append(faults, j.Check(slices.Collect(maps.Keys(own)))...)
+	faults = append(faults, j.CheckOutput()...)
+	faults = append(faults, logical.CheckForm(query)...)
+	_, bound := logical.Bind(query, own)
+	for _, d := range bound {
+		if !slices.ContainsFunc(faults, func(o *Diagnostic) bool { return o.Place == d.Place && o.Msg == d.Msg }) {
+			faults = append(faults, d)
+		}
+	}
+	if len(faults) == 0 {
+		faults = j.CheckRead()
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(faults, func(a, b *Diagnostic) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
+	return faults
+}
+
+// absent reports whether one of the paths names nothing.
+func absent(paths Paths) bool {
+	for _, path := range paths {
+		if _, err := sourceparquet.Files([]string{string(path)}); errors.Is(err, fs.ErrNotExist) {
+			return true
+		}
+	}
+	return false
+}
+
+// declaredTable has the columns that a job gives a source, and no rows.
+type declaredTable struct{ schema *gpu.Schema }
+
+func (t declaredTable) Schema() *gpu.Schema                  { return t.schema }
+func (t declaredTable) Unreadable() []source.Unreadable      { return nil }
+func (t declaredTable) Rows() int64                          { return 0 }
+func (t declaredTable) Stats(int) source.ColumnStats         { return source.ColumnStats{Nulls: -1} }
+func (t declaredTable) LeastMemory(source.ScanOptions) int64 { return 0 }
+func (t declaredTable) Describe() string                     { return "a table that is not there" }
+func (t declaredTable) Close() error                         { return nil }
+func (t declaredTable) Scan(context.Context, source.ScanOptions) (source.Reader, error) {
+	return nil, errors.New("internal error: a table that is not there is read; please report it")
+}
