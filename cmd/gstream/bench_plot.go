@@ -61,6 +61,7 @@ func plot(w io.Writer, r benchReport) error {
 
 const (
 	chartsAbreast = 2
+	chartLabels   = 28 // at most, below a chart
 	chartWidth    = 620
 	chartHeight   = 340
 )
@@ -110,7 +111,11 @@ func (c *chart) draw(b *strings.Builder, left, top int) {
 			x0, y(v), x0+width, y(v), x0-6, y(v)+4, rateLabel(v))
 	}
 	x := func(i int) float64 { return float64(x0) + width*(float64(i)+0.5)/float64(len(c.at)) }
+	every := 1 + (len(c.at)-1)/chartLabels
 	for i, at := range c.at {
+		if i%every > 0 {
+			continue
+		}
 		fmt.Fprintf(b, `<text transform="translate(%.1f %d) rotate(20)" fill="#666">%s</text>`+"\n", x(i)-8, y0+height+16, xml(at))
 	}
 	colours := []string{"#3b7dd8", "#d9534f", "#3a9b57", "#e0912f", "#8455b8", "#1f9ea8", "#a0622d", "#d864a9", "#777", "#222"}

@@ -89,6 +89,7 @@ func (g *groupBench) draw(w grouping) error {
 	if !same {
 		g.release()
 	}
+	wasDense := g.of.dense
 	g.grouped, g.of, g.input = newGrouped(w), w, nil
 	schema, perStride := w.schema(), g.strideRows()
 	for at, from := 0, 0; from < w.rows; at, from = at+1, from+perStride {
@@ -97,7 +98,7 @@ func (g *groupBench) draw(w grouping) error {
 			g.drawn = append(g.drawn, make([]gpu.Column, schema.Len()))
 		}
 		for c := range g.drawn[at] {
-			if same && (c >= w.keys() || w.streams) {
+			if same && (c >= w.keys() || w.streams && w.dense && wasDense) {
 				continue
 			}
 			g.drawn[at][c].Release()
@@ -131,7 +132,7 @@ func (g *groupBench) column(f gpu.Field, c, from, n int) (gpu.Column, error) {
 	random := func(i int) uint64 { return draw(payloadS+uint64(c), uint64(from+i)) }
 	value, width := random, f.Type.Width()
 	switch {
-	case g.streams && c == 0: // as Karnagel et al. draw col1
+	case g.streams && g.dense && c == 0: // as Karnagel et al. draw col1
 		value = func(i int) uint64 { return random(i) % 1e9 }
 	case f.Type.IsVar():
 		value, width = func(i int) uint64 { return uint64(g.numberAt(from + i)) }, 4
@@ -447,8 +448,8 @@ func (g *groupBench) push(o groupby.GroupBy, t operators.Task, emit operators.Em
 	return nil
 }
 
-// streamed copies the strides to the device ahead of their turn, and makes the key of each: the first
-// column modulo the number of groups, either as it is, or as a number of 31 bits that looks random.
+// streamed copies the strides to the device ahead of their turn. Compact keys are made there: the first
+// column modulo the number of groups. Random ones are in the column.
 func (g *groupBench) streamed(take func(int, *gpu.Stride) error) (err error) {
 	ahead := gpu.NewAhead(g.ctx, func(ctx context.Context, a *gpu.Ahead) error { return g.copyAhead(ctx, a, g.input) })
 	defer func() {
@@ -456,19 +457,10 @@ func (g *groupBench) streamed(take func(int, *gpu.Stride) error) (err error) {
 			err = endErr
 		}
 	}()
-	int32s, int64s := gpu.Of(gpu.Int32), gpu.Of(gpu.Int64)
-	op := func(op gpu.Op, t gpu.Type, args ...int) gpu.Instr {
-		return gpu.Instr{Op: op, Type: t, Args: args, Mask: -1, Text: "key"}
-	}
-	number := func(t gpu.Type, n int64) gpu.Instr {
-		return gpu.Instr{Op: gpu.OpConst, Type: t, Value: gpu.IntScalar(t, n), Mask: -1}
-	}
-	key := &gpu.Program{Inputs: []gpu.Type{int32s}, Code: []gpu.Instr{number(int32s, int64(g.groups)), op(gpu.OpMod, int32s, 0, 1)}, Outputs: []int{2}}
-	if !g.dense { // multiplied modulo a prime
-		key.Code = append(key.Code, op(gpu.OpCast, int64s, 2), number(int64s, 1_640_531_527), op(gpu.OpMul, int64s, 3, 4),
-			number(int64s, math.MaxInt32), op(gpu.OpMod, int64s, 5, 6), op(gpu.OpCast, int32s, 7))
-		key.Outputs = []int{8}
-	}
+	int32s := gpu.Of(gpu.Int32)
+	key := &gpu.Program{Inputs: []gpu.Type{int32s}, Outputs: []int{2}, Code: []gpu.Instr{
+		{Op: gpu.OpConst, Type: int32s, Value: gpu.IntScalar(int32s, int64(g.groups)), Mask: -1},
+		{Op: gpu.OpMod, Type: int32s, Args: []int{0, 1}, Mask: -1, Text: "key"}}}
 	for i := 0; ; i++ {
 		s, err := ahead.Take(g.ctx)
 		if err == io.EOF {
@@ -477,7 +469,7 @@ func (g *groupBench) streamed(take func(int, *gpu.Stride) error) (err error) {
 		if err != nil {
 			return err
 		}
-		if err = g.q.Wait(s); err == nil {
+		if err = g.q.Wait(s); err == nil && g.dense {
 			var made []gpu.Column
 			if made, err = g.q.Eval(g.l, key, s.Cols[:1], s.Rows); err == nil {
 				s.Cols[0].Release()

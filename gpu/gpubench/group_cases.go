@@ -22,7 +22,7 @@ type grouping struct {
 	key, value        int     // bytes a value, 4 or 8
 	kind              gpu.AggregateKind
 	form              form
-	streams           bool // from page-locked memory, by a key that is made of the first column
+	streams           bool // from page-locked memory
 }
 
 // form says in what the columns differ from plain integers.
@@ -95,11 +95,13 @@ func groupings() (all []grouping) {
 		}
 	}
 	for columns := 1; columns <= 4; columns++ {
+		last := 0
 		for quarter := 0; quarter <= 4*27; quarter++ {
-			if columns > 1 && quarter%16 != 0 {
+			groups := int(math.Round(math.Exp2(float64(quarter) / 4)))
+			if columns > 1 && quarter%16 != 0 || groups == last {
 				continue
 			}
-			groups := int(math.Round(math.Exp2(float64(quarter) / 4)))
+			last = groups
 			for _, dense := range []bool{true, false} {
 				if dense || columns == 1 {
 					name := fmt.Sprintf("from page-locked memory, %d columns, ", columns) + map[bool]string{true: "compact keys", false: "random keys"}[dense]

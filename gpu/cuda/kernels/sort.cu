@@ -219,19 +219,19 @@ DEVICE u64 unordered(i32 kind, u64 v) {
     return v;
 }
 
-// unpack_words takes a part out of words. The grid has whole words of 32 rows.
+// unpack_words takes a part out of words. Bitmaps have whole words of 64 rows.
 KERNEL(unpack_words, UnpackWordsArgs) {
-    const i64 i = global_thread();
+    const i64 i = global_thread(), whole = (a.n + 63) / 64 * 64;
     const u64 word = i >= a.n ? 0 : a.wide ? ((const u64*)a.words)[i] : ((const u32*)a.words)[i];
     if (a.valid) {
         const u32 valid = __ballot_sync(ALL, i < a.n && !(word >> a.nulls & 1));
-        if (lane_id() == 0 && i < a.n) ((u32*)a.valid)[i >> 5] = valid;
+        if (lane_id() == 0 && i < whole) ((u32*)a.valid)[i >> 5] = valid;
     }
     const u64 mask = a.bits == 64 ? ~0ull : (1ull << a.bits) - 1;
     const u64 v = unordered(a.kind, a.bits ? (word >> a.shift & mask) + a.base : a.base);
     if (a.kind == SORT_BITS) {
         const u32 bits = __ballot_sync(ALL, i < a.n && v);
-        if (lane_id() == 0 && i < a.n) ((u32*)a.out)[i >> 5] = bits;
+        if (lane_id() == 0 && i < whole) ((u32*)a.out)[i >> 5] = bits;
         return;
     }
     if (i >= a.n) return;
