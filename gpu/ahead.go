@@ -5,13 +5,19 @@ import (
 	"io"
 )
 
-// aheadDepth is the number of strides that are copied to the device before their turn.
-const aheadDepth = 4
+const (
+	// aheadDepth is the number of strides that are copied to the device before their turn, and
+	// aheadLeast that while less than the share 1/aheadFree of the budget is free.
+	aheadDepth = 4
+	aheadLeast = 2
+	aheadFree  = 8
+)
 
 // Ahead copies strides to a device with memory of its own before their turn, so that the
 // link is busy while kernels run. It reads and copies on a goroutine of its own.
 type Ahead struct {
 	strides chan *Stride
+	taken   chan struct{} // a stride was taken since the last look
 	stop    context.CancelCauseFunc
 	ended   chan struct{}
 	queue   Queue // for the copies; set with the first stride
@@ -22,7 +28,7 @@ type Ahead struct {
 // Whoever calls NewAhead calls Take until it has all that it wants, and then End.
 func NewAhead(ctx context.Context, work func(ctx context.Context, a *Ahead) error) *Ahead {
 	ctx, stop := context.WithCancelCause(ctx)
-	a := &Ahead{strides: make(chan *Stride, aheadDepth), stop: stop, ended: make(chan struct{})}
+	a := &Ahead{strides: make(chan *Stride, aheadDepth), taken: make(chan struct{}, 1), stop: stop, ended: make(chan struct{})}
 	go func() {
 		defer close(a.ended)
 		defer close(a.strides)
@@ -31,7 +37,8 @@ func NewAhead(ctx context.Context, work func(ctx context.Context, a *Ahead) erro
 	return a
 }
 
-// Copy copies the strides that read returns, until io.EOF. The lease pays for them.
+// Copy copies the strides that read returns, until io.EOF. The lease pays for them. A stride that
+// is refused memory is tried again when one before it was taken, or when there is more memory.
 func (a *Ahead) Copy(ctx context.Context, q Queue, l *Lease, read func(context.Context) (*Stride, error)) error {
 	a.queue = q
 	for {
@@ -42,7 +49,14 @@ func (a *Ahead) Copy(ctx context.Context, q Queue, l *Lease, read func(context.C
 		if err != nil {
 			return err
 		}
+		for len(a.strides) >= aheadLeast && l.Available() < l.Limit()/aheadFree && a.await(ctx) {
+		}
+		left := l.Available()
 		up, err := q.UploadAhead(l, s)
+		for IsRefusal(err) && (len(a.strides) > 0 && a.await(ctx) || l.AwaitMore(ctx, left)) {
+			left = l.Available()
+			up, err = q.UploadAhead(l, s)
+		}
 		if err != nil {
 			s.Release()
 			return err
@@ -57,12 +71,26 @@ func (a *Ahead) Copy(ctx context.Context, q Queue, l *Lease, read func(context.C
 	}
 }
 
+// await waits until a stride is taken, and returns false when ctx ends.
+func (a *Ahead) await(ctx context.Context) bool {
+	select {
+	case <-a.taken:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // Take returns the next stride. Queue.Wait makes it usable, on the queue of the taker.
 // After the last one Take returns the error of work, or io.EOF.
 func (a *Ahead) Take(ctx context.Context) (*Stride, error) {
 	select {
 	case s, ok := <-a.strides:
 		if ok {
+			select {
+			case a.taken <- struct{}{}:
+			default:
+			}
 			return s, nil
 		}
 		<-a.ended

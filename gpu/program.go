@@ -125,6 +125,7 @@ const (
 	OpLower
 	OpUpper
 	OpReverse
+	OpStripAccents
 	OpSubstring  // (s, start[, length]); a negative start counts from the end
 	OpTrim       // (s, characters); N & TrimLeft, N & TrimRight
 	OpConcat     // two or more arguments

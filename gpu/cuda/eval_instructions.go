@@ -79,7 +79,7 @@ func (e *evaluation) execute(i int) register {
 		return e.examine(in, args)
 	case gpu.OpSubstring, gpu.OpTrim, gpu.OpSplitPart:
 		return e.view(in, args)
-	case gpu.OpLower, gpu.OpUpper, gpu.OpReverse, gpu.OpConcat, gpu.OpReplace, gpu.OpRepeat, gpu.OpTranslate, gpu.OpChr, gpu.OpDigest, gpu.OpEncode, gpu.OpDigits:
+	case gpu.OpLower, gpu.OpUpper, gpu.OpStripAccents, gpu.OpReverse, gpu.OpConcat, gpu.OpReplace, gpu.OpRepeat, gpu.OpTranslate, gpu.OpChr, gpu.OpDigest, gpu.OpEncode, gpu.OpDigits:
 		return e.make(in, args)
 	}
 	e.fail(fmt.Errorf("evaluate: operation %d is not known", in.Op))
@@ -481,6 +481,8 @@ func (e *evaluation) make(in *gpu.Instr, args []*register) register {
 		kernel, a.table, a.p = "case", e.lowerCase(), int64(caseTableSize)
 	case gpu.OpUpper:
 		kernel, a.table, a.p = "case", e.upperCase(), int64(caseTableSize)
+	case gpu.OpStripAccents:
+		kernel, a.table, a.p = "case", e.table("without accents", accentTable), accentTableSize
 	case gpu.OpConcat:
 		operands := make([]operand, len(args))
 		for k, r := range args {

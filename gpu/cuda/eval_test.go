@@ -133,3 +133,63 @@ func TestTheFirstFailureOfTheHostIsReported(t *testing.T) {
 		p.Require(prog, []gpu.Column{gpu.ColumnOf(typ, x), gpu.ColumnOf(typ, y)}, n, "two that fail")
 	}
 }
+
+// BenchmarkEvalText evaluates functions of text on the device and on all cores of the host,
+// over columns that lie in their memory.
+func BenchmarkEvalText(b *testing.B) {
+	const rows = 1 << 22
+	var comments []byte
+	offsets := make([]int32, rows+1)
+	for i := range rows {
+		comments = fmt.Appendf(comments, "slyly final packages %d cajole the special", i*7919%1000003)
+		if i%50 == 0 {
+			comments = append(comments, " requests"...)
+		}
+		offsets[i+1] = int32(len(comments))
+	}
+	text := gpu.Of(gpu.String)
+	schema := gpu.NewSchema(gpu.Field{Name: "s", Type: text})
+	column := gpu.Column{Type: text, Len: rows, Data: gpu.WrapBytes(comments), Offsets: gpu.WrapBytes(gpu.BytesOf(offsets))}
+	h, err := host.Open(host.Options{Memory: 8 << 30})
+	require.NoError(b, err)
+	if n, err := Count(""); err != nil || n == 0 {
+		b.Skip("no GPU")
+	}
+	d, err := Open(Options{Memory: 8 << 30, HostMemory: 4 << 30})
+	require.NoError(b, err)
+	for _, dev := range []gpu.Device{d, h} {
+		l, down := dev.Budget().Lease("bench"), dev.HostBudget().Lease("bench")
+		q, err := dev.NewQueue("bench")
+		require.NoError(b, err)
+		s, err := q.Upload(l, &gpu.Stride{Schema: schema, Cols: []gpu.Column{column.Retain()}, Rows: rows})
+		require.NoError(b, err)
+		for _, src := range []string{"s LIKE '%special%requests%'", "s ~ 'special.*requests'", "s ~ '^slyly.*requests$'", "s ~ '^.{30}q'", "regexp_extract(s, '([0-9]+) cajole', 1)", "regexp_replace(s, ' +', '-', 'g')",
+			"replace(s, ' ', '-')", "split_part(s, ' ', 4)", "md5(s)", "hash(s)", "hex(s)", "levenshtein(s, 'slyly final requests')"} {
+			n, err := expr.Parse(src)
+			require.NoError(b, err)
+			e, err := expr.Bind(n, &expr.Scope{Schema: schema, Fold: host.Fold})
+			require.NoError(b, err)
+			p, _, err := expr.Compile(schema, e)
+			require.NoError(b, err)
+			b.Run(fmt.Sprintf("%s/%s", dev.Properties().Kind, src), func(b *testing.B) {
+				for b.Loop() {
+					out, err := q.Eval(l, p, s.Cols, rows)
+					require.NoError(b, err)
+					last, err := q.Slice(l, out[0], rows-1, rows)
+					require.NoError(b, err)
+					gpu.ReleaseColumns(out)
+					one, err := q.Download(down, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "x", Type: last.Type}), Cols: []gpu.Column{last}, Rows: 1})
+					require.NoError(b, err) // the kernels are done
+					one.Release()
+				}
+				b.ReportMetric(float64(len(comments))*float64(b.N)/b.Elapsed().Seconds()/1e9, "GB/s")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+		s.Release()
+		require.NoError(b, q.Close())
+		require.NoError(b, l.Close())
+		require.NoError(b, down.Close())
+		require.NoError(b, dev.Close())
+	}
+}

@@ -80,13 +80,22 @@ func (e *evaluation) upload(table []byte) *gpu.Buffer {
 // above have no case.
 var caseTableSize = int(unicode.CaseRanges[len(unicode.CaseRanges)-1].Hi) + 1
 
-func caseTable(to func(rune) rune) []byte {
-	table := make([]uint32, caseTableSize)
+// accentTableSize is the number of entries of the table of OpStripAccents: the last mark is
+// U+E01EF.
+const accentTableSize = 0xe01f0
+
+var accentTable = sync.OnceValue(func() []byte { return mapTable(accentTableSize, gpu.WithoutAccent) })
+
+// mapTable returns what code points become; -1 stands for nothing.
+func mapTable(size int, to func(rune) rune) []byte {
+	table := make([]int32, size)
 	for r := range table {
-		table[r] = uint32(to(rune(r)))
+		table[r] = to(rune(r))
 	}
 	return gpu.BytesOf(table)
 }
+
+func caseTable(to func(rune) rune) []byte { return mapTable(caseTableSize, to) }
 
 func (e *evaluation) lowerCase() uint64 {
 	return e.table("lower case", func() []byte { return caseTable(unicode.ToLower) })

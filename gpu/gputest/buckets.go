@@ -13,9 +13,13 @@ import (
 
 // testPartitionBuckets partitions keys into buckets, and joins sides in buckets.
 func testPartitionBuckets(t *testing.T, open Open) {
-	for _, typ := range []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Uint64), gpu.DecimalOf(15, 2)} {
+	for i, typ := range []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Uint64), gpu.DecimalOf(15, 2)} {
 		t.Run(typ.String(), func(t *testing.T) {
 			b := setUp(t, open)
+			ways := b.ways()
+			if Thin > 0 && i > 1 { // kernels know two widths
+				ways = ways[:1]
+			}
 			for _, c := range []struct {
 				build, probe int
 				d            distribution
@@ -29,7 +33,7 @@ func testPartitionBuckets(t *testing.T, open Open) {
 				{300, 20001, distribution{distinct: 1000, zipf: true}, 2, 0x9E3779B97F4A7C15},
 			} {
 				d := gpu.Digit{Shift: uint(8*typ.Width()) - c.bits, Bits: c.bits, Factor: c.factor}
-				b.checkBuckets(typ, c.build, c.probe, c.d, d)
+				b.checkBuckets(typ, c.build, c.probe, c.d, d, ways)
 			}
 		})
 	}
@@ -93,7 +97,7 @@ func digitOf(typ gpu.Type, k gpu.Scalar, d gpu.Digit) int {
 	return int(word >> d.Shift & (1<<d.Bits - 1))
 }
 
-func (b *bench) checkBuckets(typ gpu.Type, nBuild, nProbe int, dist distribution, d gpu.Digit) {
+func (b *bench) checkBuckets(typ gpu.Type, nBuild, nProbe int, dist distribution, d gpu.Digit, ways []gpu.Probing) {
 	build, probe := b.inBuckets(typ, nBuild, dist, d), b.inBuckets(typ, nProbe, dist, d)
 	at := map[string][]int{}
 	for slot, r := range build.rows {
@@ -110,7 +114,7 @@ func (b *bench) checkBuckets(typ gpu.Type, nBuild, nProbe int, dist distribution
 		}
 	}
 	slices.SortFunc(want.pairs, func(x, y [2]int) int { return cmp.Or(x[0]-y[0], x[1]-y[1]) })
-	for _, how := range b.ways() {
+	for _, how := range ways {
 		b.checkMatcher(func() (gpu.Matcher, error) {
 			return b.q.MatchPartitions(b.l, build.Partitioned, probe.Partitioned, how)
 		}, want,

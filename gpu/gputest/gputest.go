@@ -41,6 +41,7 @@ func Run(t *testing.T, open, reference Open) {
 		test func(*testing.T, Open)
 	}{
 		{"UploadAhead", testUpAhead},
+		{"Ahead", testAhead},
 		{"UploadEncoded", testUploadEncoded},
 		{"UploadNarrow", testUploadNarrow},
 		{"UploadJoined", testUploadJoined},

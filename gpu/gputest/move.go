@@ -168,6 +168,47 @@ func testBehind(t *testing.T, open Open) {
 	b.dev.HostBudget().SetFault(nil)
 }
 
+// testAhead copies more strides up than the budget has room for at a time: those that find no room
+// wait until others are taken.
+func testAhead(t *testing.T, open Open) {
+	const n, strides = 70000, 9
+	dev := open(t, 4*n*8)
+	q, err := dev.NewQueue("lane")
+	require.NoError(t, err)
+	l := dev.Budget().Lease("ahead")
+	a := gpu.NewAhead(context.Background(), func(ctx context.Context, a *gpu.Ahead) (err error) {
+		q, err := dev.NewQueue("ahead")
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, q.Close()) }()
+		k := 0
+		return a.Copy(ctx, q, l, func(context.Context) (*gpu.Stride, error) {
+			if k++; k > strides {
+				return nil, io.EOF
+			}
+			return &gpu.Stride{Rows: n, Schema: gpu.NewSchema(gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64)}),
+				Cols: []gpu.Column{{Type: gpu.Of(gpu.Int64), Len: n, Data: gpu.WrapBytes(gpu.BytesOf(slices.Repeat([]int64{int64(k)}, n)))}}}, nil
+		})
+	})
+	for k := range strides {
+		s, err := a.Take(context.Background())
+		require.NoError(t, err)
+		require.NoError(t, q.Wait(s))
+		h := dev.HostBudget().Lease("result")
+		down, err := q.Download(h, s)
+		require.NoError(t, err)
+		require.EqualValues(t, k+1, down.Cols[0].ScalarAt(n-1).Int.Lo)
+		down.Release()
+		require.NoError(t, h.Close())
+	}
+	_, err = a.Take(context.Background())
+	require.ErrorIs(t, err, io.EOF)
+	require.NoError(t, a.End(nil))
+	require.NoError(t, q.Close())
+	require.NoError(t, l.Close())
+}
+
 // testUpAhead uploads many strides before the first is used, on another queue, and
 // releases some unused.
 func testUpAhead(t *testing.T, open Open) {

@@ -564,7 +564,7 @@ func testDates(p *Pair) {
 func testStrings(p *Pair) {
 	length := gpu.Of(gpu.Int64)
 	for range 3 {
-		for _, op := range []gpu.Op{gpu.OpLower, gpu.OpUpper, gpu.OpReverse} {
+		for _, op := range []gpu.Op{gpu.OpLower, gpu.OpUpper, gpu.OpReverse, gpu.OpStripAccents} {
 			p.check(gpu.Instr{Op: op, Type: textType}, textType)
 		}
 		p.check(gpu.Instr{Op: gpu.OpLength, Type: length}, textType)
@@ -662,6 +662,9 @@ func testParseTime(p *Pair) {
 		s := specs[p.Rnd.IntN(len(specs))]
 		format += s[0] + "-"
 		spellings = append(spellings, s[1])
+	}
+	if _, err := gpu.ParseTimeFormat(format); err != nil {
+		return
 	}
 	for k := range 700 {
 		text := ""

@@ -157,6 +157,8 @@ func (f *frame) makeStrings(s *instruction, v *vec, a, b, c []string) error {
 			p.bytes = mapRunes(p.bytes, x, unicode.ToLower)
 		case gpu.OpUpper:
 			p.bytes = mapRunes(p.bytes, x, gpu.Upper)
+		case gpu.OpStripAccents:
+			p.bytes = mapRunes(p.bytes, x, gpu.WithoutAccent)
 		case gpu.OpReverse:
 			for len(x) > 0 {
 				_, n := utf8.DecodeLastRuneInString(x)
@@ -191,6 +193,7 @@ func (f *frame) makeStrings(s *instruction, v *vec, a, b, c []string) error {
 	return nil
 }
 
+// mapRunes appends a text with each code point mapped by f, or dropped if that is negative.
 func mapRunes(out []byte, s string, f func(rune) rune) []byte {
 	for i := 0; i < len(s); {
 		if c := s[i]; c < utf8.RuneSelf {
@@ -201,8 +204,8 @@ func mapRunes(out []byte, s string, f func(rune) rune) []byte {
 		r, n := utf8.DecodeRuneInString(s[i:])
 		if r == utf8.RuneError && n == 1 {
 			out = append(out, s[i])
-		} else {
-			out = utf8.AppendRune(out, f(r))
+		} else if r = f(r); r >= 0 {
+			out = utf8.AppendRune(out, r)
 		}
 		i += n
 	}

@@ -11,9 +11,9 @@ func (a *Automaton) Match(s string) bool {
 	if a.Next == nil {
 		return a.matchSets(s)
 	}
-	state := uint16(0)
+	moves, at := a.moves, uint32(a.Starts[0])
 	for p := len(s); ; {
-		if starts := a.Starts[state]; starts != 0 {
+		if starts := uint8(at); starts != 0 {
 			if starts>>kindBefore(s, p)&1 != 0 {
 				return true
 			}
@@ -24,9 +24,16 @@ func (a *Automaton) Match(s string) bool {
 		if p == 0 {
 			return false
 		}
-		class, size := a.before(s, p)
-		p -= size
-		state = a.Next[int(state)*a.Classes+int(class)]
+		class := uint16(0)
+		if c := s[p-1]; c < utf8.RuneSelf {
+			class = a.ASCII[c]
+			p--
+		} else {
+			var size int
+			class, size = a.before(s, p)
+			p -= size
+		}
+		at = moves[at>>8+uint32(class)]
 	}
 }
 

@@ -75,6 +75,10 @@ type Automaton struct {
 	// Live has the set of each state: the steps that lead to a match. Step 0 always does.
 	Live []uint32
 
+	// moves has Next and Starts in one look-up: by the place of a state in Next plus a class,
+	// the place of the state before times 256 plus its Starts.
+	moves []uint32
+
 	// Step s is followed by one of Follow[First[s]:First[s+1]], in order of preference.
 	// Step 0 is the end of a match. A match begins as if the last step had been taken.
 	First  []uint32
@@ -211,7 +215,12 @@ func compile(pattern string, o Options) (*Automaton, error) {
 	if err := m.classify(); err != nil {
 		return nil, err
 	}
-	if !m.determinize() {
+	if m.determinize() {
+		m.moves = make([]uint32, len(m.Next))
+		for i, state := range m.Next {
+			m.moves[i] = uint32(state)*uint32(m.Classes)<<8 | uint32(m.Starts[state])
+		}
+	} else {
 		m.Next, m.Starts, m.Live = nil, nil, nil
 		if m.Words > MaxWords {
 			return nil, errTooComplex

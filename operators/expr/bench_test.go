@@ -60,6 +60,9 @@ func BenchmarkEval(b *testing.B) {
 		"l_shipmode in ('MAIL', 'SHIP')",
 		"l_comment like '%special%requests%'",
 		"l_comment like 'slyly%'",
+		"l_comment ~ 'special.*requests'",
+		"regexp_extract(l_comment, '([0-9]+) cajole', 1)",
+		"regexp_replace(l_comment, ' +', '-', 'g')",
 		"case when l_shipmode like 'RE%' then l_extendedprice * (1 - l_discount) else 0 end",
 		"extract(year from l_shipdate)",
 	} {

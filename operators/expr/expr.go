@@ -312,7 +312,7 @@ var postfixOps = map[gpu.Op]string{gpu.OpIsNull: " IS NULL", gpu.OpIsNotNull: " 
 
 var callOps = map[gpu.Op]string{
 	gpu.OpAbs: "abs", gpu.OpSign: "sign", gpu.OpRound: "round", gpu.OpFloor: "floor", gpu.OpCeil: "ceil", gpu.OpTrunc: "trunc",
-	gpu.OpLength: "length", gpu.OpLower: "lower", gpu.OpUpper: "upper", gpu.OpReverse: "reverse", gpu.OpSubstring: "substring",
+	gpu.OpLength: "length", gpu.OpLower: "lower", gpu.OpUpper: "upper", gpu.OpStripAccents: "strip_accents", gpu.OpReverse: "reverse", gpu.OpSubstring: "substring",
 	gpu.OpReplace: "replace", gpu.OpPosition: "strpos", gpu.OpStartsWith: "starts_with", gpu.OpEndsWith: "ends_with",
 	gpu.OpContains: "contains", gpu.OpAddMonths: "add_months",
 	gpu.OpSplitPart: "split_part", gpu.OpRepeat: "repeat", gpu.OpTranslate: "translate", gpu.OpChr: "chr",

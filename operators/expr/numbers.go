@@ -198,7 +198,7 @@ func bindTruncate(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 		}
 		return b.convert(n, e, x.typ, false)
 	case x.typ.IsFloat():
-		e, err := b.expand(n, fmt.Sprintf("CASE WHEN isfinite(trunc(_1 / %[1]s) * %[1]s) THEN trunc(_1 / %[1]s) * %[1]s WHEN _1 IS NOT NULL THEN 0 END", powerOf10(-digits)), x)
+		e, err := b.expand(n, fmt.Sprintf("CASE WHEN isfinite(trunc(_1 / %[1]s) * %[1]s) THEN trunc(_1 / %[1]s) * %[1]s ELSE _1 END", powerOf10(-digits)), x)
 		if err != nil {
 			return nil, err
 		}

@@ -20,7 +20,7 @@ const (
 	maxPartitions = 100_000
 	// pieceRows is the number of rows of a partition, on average, for which it is worth to
 	// gather them.
-	pieceRows = 4096
+	pieceRows = 1024
 	// maxPendingBytes bounds the rows that wait for more of their partition.
 	maxPendingBytes = 512 << 20
 	// maxFolderName is what file systems allow for the name of a folder.
@@ -346,46 +346,60 @@ func (w *Writer) divideRest(ctx context.Context) error {
 }
 
 // settle gathers the rows of each partition from the strides that wait, and adds them to
-// the row group of the partition.
+// the row group of the partition. Columns are gathered one by one, each stride from its
+// begin to its end, because a column of a stride fits the cache of a core.
 func (w *Writer) settle(ctx context.Context) error {
 	p := w.split
-	pieces := make([][]keptRows, len(p.parts))
+	if len(p.raw) == 0 {
+		return nil
+	}
+	g := gathering{lease: w.opt.Lease, strides: p.raw, sizes: make([]int, len(p.parts))}
+	for i := range p.raw {
+		for part := range p.parts {
+			g.sizes[part] += len(p.raw[i].rowsOf(part))
+		}
+	}
+	columns := make([]gathered, len(p.kept))
 	defer func() {
-		for _, piece := range pieces {
-			releasePiece(piece)
+		for _, c := range columns {
+			c.release()
 		}
 	}()
-	var g errgroup.Group
-	g.SetLimit(w.opt.Threads)
-	const block = 16
-	for from := 0; from < len(p.parts); from += block {
-		g.Go(func() (err error) {
+	var work errgroup.Group
+	work.SetLimit(w.opt.Threads)
+	for i, column := range p.kept {
+		work.Go(func() (err error) {
 			defer w.traced("partition", time.Now())
-			for i := from; i < min(from+block, len(p.parts)) && err == nil; i++ {
-				pieces[i], err = p.gather(w.opt.Lease, i)
-			}
+			columns[i], err = g.gather(column)
 			return err
 		})
 	}
-	if err := g.Wait(); err != nil && !errors.Is(err, gpu.ErrBudget) {
+	if err := work.Wait(); err != nil && !errors.Is(err, gpu.ErrBudget) {
 		return err
 	}
-	for i, d := range p.parts {
-		if pieces[i] == nil {
-			if err := w.patiently(ctx, func() (err error) {
-				pieces[i], err = p.gather(w.opt.Lease, i)
-				return err
-			}); err != nil {
+	for i, column := range p.kept {
+		if columns[i].parts != nil {
+			continue
+		}
+		if err := w.patiently(ctx, func() (err error) {
+			columns[i], err = g.gather(column)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	for part, d := range p.parts {
+		for _, rows := range g.pieces(p.schema, columns, part) {
+			err := w.collect(ctx, d, rows)
+			rows.stride.Release()
+			if err != nil {
 				return err
 			}
 		}
-		for _, rows := range pieces[i] {
-			if err := w.collect(ctx, d, rows); err != nil {
-				return err
-			}
+		for _, c := range columns {
+			c.parts[part].Release()
+			c.parts[part] = gpu.Column{}
 		}
-		releasePiece(pieces[i])
-		pieces[i] = nil
 	}
 	p.release()
 	for {
@@ -453,205 +467,236 @@ func (w *Writer) drain(ctx context.Context) error {
 	return w.failure()
 }
 
-func releasePiece(piece []keptRows) {
-	for _, rows := range piece {
-		rows.stride.Release()
-	}
-}
-
-// gather copies the rows of a partition in the strides that wait. If columns have
-// dictionaries, there is a piece for each stride. The pieces share their buffers.
-func (p *splitter) gather(l *gpu.Lease, part int) (pieces []keptRows, err error) {
-	var from []*rawStride
-	var rows [][]int32
-	n := 0
-	for i := range p.raw {
-		if r := p.raw[i].rowsOf(part); len(r) > 0 {
-			from, rows = append(from, &p.raw[i]), append(rows, r)
-			n += len(r)
-		}
-	}
-	if n == 0 {
-		return []keptRows{}, nil
-	}
-	at := 0
-	for i := range from {
-		s := &gpu.Stride{Schema: p.schema, Rows: n}
-		pieces = append(pieces, keptRows{s, at, at + len(rows[i])})
-		at += len(rows[i])
-	}
-	several := false
-	for _, c := range p.kept {
-		columns := make([]gpu.Column, len(from))
-		for i, r := range from {
-			columns[i] = r.Cols[c]
-		}
-		g := gathering{lease: l, columns: columns, rows: rows, n: n}
-		out, err := g.column()
-		if err != nil {
-			releasePiece(pieces)
-			return nil, err
-		}
-		for i := range pieces {
-			view := out
-			if g.coded {
-				view.Dict, several = columns[i].Dict, true
-			}
-			pieces[i].stride.Cols = append(pieces[i].stride.Cols, view.Retain())
-		}
-		out.Release()
-	}
-	if len(pieces) > 1 && !several {
-		releasePiece(pieces[1:])
-		pieces = pieces[:1]
-		pieces[0].to = n
-	}
-	return pieces, nil
-}
-
-// gathering copies rows of one column of several strides.
+// gathering copies the rows of each partition from some strides.
 type gathering struct {
 	lease   *gpu.Lease
-	columns []gpu.Column
-	rows    [][]int32 // of each column
-	n       int       // all rows
-	coded   bool      // the result has the codes of the columns
+	strides []rawStride
+	sizes   []int // rows of each partition
 }
 
-func (g *gathering) column() (out gpu.Column, err error) {
-	t := g.columns[0].Type
-	out = gpu.Column{Type: t, Len: g.n}
+// gathered is a column of each partition.
+type gathered struct {
+	parts []gpu.Column
+	dicts []*gpu.Dictionary // of each stride, if the rows have its codes
+}
+
+func (c gathered) release() { gpu.ReleaseColumns(c.parts) }
+
+// pieces returns the rows of a partition. If columns have dictionaries, there is a piece for
+// each stride. The pieces share the buffers of the columns. The caller releases them.
+func (g *gathering) pieces(s *gpu.Schema, columns []gathered, part int) (out []keptRows) {
+	coded := slices.ContainsFunc(columns, func(c gathered) bool { return c.dicts != nil })
+	at := 0
+	for i := range g.strides {
+		n := len(g.strides[i].rowsOf(part))
+		if !coded {
+			n = g.sizes[part]
+		}
+		if n == 0 {
+			continue
+		}
+		piece := &gpu.Stride{Schema: s, Rows: g.sizes[part]}
+		for _, c := range columns {
+			view := c.parts[part]
+			if c.dicts != nil {
+				view.Dict = c.dicts[i]
+			}
+			piece.Cols = append(piece.Cols, view.Retain())
+		}
+		out = append(out, keptRows{piece, at, at + n})
+		if at += n; !coded {
+			break
+		}
+	}
+	return out
+}
+
+// gather copies a column.
+func (g *gathering) gather(column int) (out gathered, err error) {
+	from := make([]gpu.Column, len(g.strides))
+	coded, nulls := true, false
+	for i := range g.strides {
+		from[i] = g.strides[i].Cols[column]
+		coded = coded && from[i].Dict != nil
+		nulls = nulls || from[i].Valid != nil
+	}
+	t := from[0].Type
+	out.parts = make([]gpu.Column, len(g.sizes))
 	defer func() {
 		if err != nil {
-			out.Release()
-			out = gpu.Column{}
+			out.release()
+			out = gathered{}
 		}
 	}()
-	g.coded = !slices.ContainsFunc(g.columns, func(c gpu.Column) bool { return c.Dict == nil })
-	if slices.ContainsFunc(g.columns, func(c gpu.Column) bool { return c.Valid != nil }) {
-		if out.Valid, err = g.lease.Alloc(gpu.BitmapBytes(g.n)); err != nil {
+	for i, n := range g.sizes {
+		c := &out.parts[i]
+		c.Type, c.Len = t, n
+		if n == 0 {
+			continue
+		}
+		if nulls {
+			if c.Valid, err = g.lease.Alloc(gpu.BitmapBytes(n)); err != nil {
+				return out, err
+			}
+		}
+		switch {
+		case coded:
+			c.Data, err = g.lease.Alloc(4 * int64(n))
+		case t.Kind == gpu.Bool:
+			c.Data, err = g.lease.Alloc(gpu.BitmapBytes(n))
+		case t.IsVar():
+			c.Offsets, err = g.lease.Alloc(4 * int64(n+1))
+		default:
+			c.Data, err = g.lease.Alloc(int64(n) * int64(t.Width()))
+		}
+		if err != nil {
 			return out, err
 		}
-		g.bits(out.Valid.Bytes(), func(c gpu.Column) *gpu.Buffer { return c.Valid })
+	}
+	if nulls {
+		g.bits(out.parts, from, func(c gpu.Column) *gpu.Buffer { return c.Valid })
 	}
 	switch {
-	case g.coded:
-		if out.Data, err = g.lease.Alloc(4 * int64(g.n)); err == nil {
-			g.codes(gpu.Values[int32](out.Data, g.n))
+	case coded:
+		for _, c := range from {
+			out.dicts = append(out.dicts, c.Dict)
 		}
+		g.codes(out.parts, from)
 	case t.Kind == gpu.Bool:
-		if out.Data, err = g.lease.Alloc(gpu.BitmapBytes(g.n)); err == nil {
-			g.bits(out.Data.Bytes(), func(c gpu.Column) *gpu.Buffer { return c.Data })
-		}
+		g.bits(out.parts, from, func(c gpu.Column) *gpu.Buffer { return c.Data })
 	case t.IsVar():
-		err = g.texts(&out)
+		err = g.texts(out.parts, from)
 	default:
-		if out.Data, err = g.lease.Alloc(int64(g.n) * int64(t.Width())); err != nil {
-			return out, err
-		}
 		switch t.Width() {
 		case 1:
-			gatherValues[uint8](g, out.Data)
+			gatherValues[uint8](g, out.parts, from)
 		case 2:
-			gatherValues[uint16](g, out.Data)
+			gatherValues[uint16](g, out.parts, from)
 		case 4:
-			gatherValues[uint32](g, out.Data)
+			gatherValues[uint32](g, out.parts, from)
 		case 8:
-			gatherValues[uint64](g, out.Data)
+			gatherValues[uint64](g, out.parts, from)
 		default:
-			gatherValues[gpu.Int128](g, out.Data)
+			gatherValues[gpu.Int128](g, out.parts, from)
 		}
 	}
 	return out, err
 }
 
+// each calls fn with the rows of each partition in each stride, and their position in the
+// partition.
+func (g *gathering) each(fn func(stride, part, at int, rows []int32)) {
+	at := make([]int, len(g.sizes))
+	for i := range g.strides {
+		for part := range g.sizes {
+			if rows := g.strides[i].rowsOf(part); len(rows) > 0 {
+				fn(i, part, at[part], rows)
+				at[part] += len(rows)
+			}
+		}
+	}
+}
+
 // bits gathers bitmaps; a column without one has ones.
-func (g *gathering) bits(dst []byte, of func(gpu.Column) *gpu.Buffer) {
-	clear(dst)
-	at := 0
-	for i, c := range g.columns {
-		b := of(c)
-		for _, row := range g.rows[i] {
-			if b == nil || gpu.Bit(b.Bytes(), int(row)) {
-				dst[at>>3] |= 1 << (at & 7)
+func (g *gathering) bits(dst, from []gpu.Column, of func(gpu.Column) *gpu.Buffer) {
+	for _, c := range dst {
+		clear(of(c).Bytes())
+	}
+	g.each(func(i, part, at int, rows []int32) {
+		b, out := of(from[i]).Bytes(), of(dst[part]).Bytes()
+		for _, row := range rows {
+			if b == nil || gpu.Bit(b, int(row)) {
+				out[at>>3] |= 1 << (at & 7)
 			}
 			at++
 		}
-	}
+	})
 }
 
-func (g *gathering) codes(dst []int32) {
-	for i, c := range g.columns {
-		rows := g.rows[i]
+func (g *gathering) codes(dst, from []gpu.Column) {
+	g.each(func(i, part, at int, rows []int32) {
+		c, out := from[i], gpu.Values[int32](dst[part].Data, dst[part].Len)[at:]
 		switch c.CodeWidth {
 		case 1:
-			gatherAs(dst, gpu.Values[uint8](c.Data, c.Len), rows)
+			gatherAs(out, gpu.Values[uint8](c.Data, c.Len), rows)
 		case 2:
-			gatherAs(dst, gpu.Values[uint16](c.Data, c.Len), rows)
+			gatherAs(out, gpu.Values[uint16](c.Data, c.Len), rows)
 		default:
-			gatherAs(dst, gpu.Values[int32](c.Data, c.Len), rows)
+			gatherAs(out, gpu.Values[int32](c.Data, c.Len), rows)
 		}
-		dst = dst[len(rows):]
-	}
+	})
 }
 
 func gatherAs[T uint8 | uint16 | int32](dst []int32, src []T, rows []int32) {
+	dst = dst[:len(rows)]
 	for i, row := range rows {
 		dst[i] = int32(src[row])
 	}
 }
 
-func gatherValues[T any](g *gathering, data *gpu.Buffer) {
-	dst := gpu.Values[T](data, g.n)
-	for i, c := range g.columns {
-		rows := g.rows[i]
+func gatherValues[T any](g *gathering, dst, from []gpu.Column) {
+	g.each(func(i, part, at int, rows []int32) {
+		c, out := from[i], gpu.Values[T](dst[part].Data, dst[part].Len)[at:]
+		out = out[:len(rows)]
 		if c.Dict != nil {
 			src := gpu.Values[T](c.Dict.Values.Data, c.Dict.Values.Len)
 			for j, row := range rows {
-				dst[j] = src[c.Code(int(row))]
+				out[j] = src[c.Code(int(row))]
 			}
-		} else {
-			src := gpu.Values[T](c.Data, c.Len)
-			for j, row := range rows {
-				dst[j] = src[row]
-			}
+			return
 		}
-		dst = dst[len(rows):]
-	}
+		src := gpu.Values[T](c.Data, c.Len)
+		for j, row := range rows {
+			out[j] = src[row]
+		}
+	})
 }
 
 // texts gathers values behind offsets.
-func (g *gathering) texts(out *gpu.Column) (err error) {
-	if out.Offsets, err = g.lease.Alloc(4 * int64(g.n+1)); err != nil {
-		return err
-	}
-	offsets := gpu.Values[int32](out.Offsets, g.n+1)
-	end, at := int64(0), 0
-	offsets[0] = 0
-	for i, c := range g.columns {
-		for _, row := range g.rows[i] {
+func (g *gathering) texts(dst, from []gpu.Column) error {
+	ends := make([]int64, len(dst))
+	g.each(func(i, part, at int, rows []int32) {
+		c, end := from[i], ends[part]
+		offsets := gpu.Values[int32](dst[part].Offsets, dst[part].Len+1)[at:]
+		offsets[0] = int32(min(end, math.MaxInt32))
+		value := texts(c)
+		for j, row := range rows {
 			if c.IsValid(int(row)) {
-				end += int64(len(c.VarValue(int(row))))
+				end += int64(len(value(int(row))))
 			}
-			at++
-			offsets[at] = int32(min(end, math.MaxInt32))
+			offsets[j+1] = int32(min(end, math.MaxInt32))
+		}
+		ends[part] = end
+	})
+	for part, end := range ends {
+		if end > math.MaxInt32 {
+			return fmt.Errorf("the texts of a column in one partition take %d bytes in a few strides, and 2 GiB is the most; lower the stride size", end)
+		}
+		if dst[part].Len > 0 {
+			var err error
+			if dst[part].Data, err = g.lease.Alloc(end); err != nil {
+				return err
+			}
 		}
 	}
-	if end > math.MaxInt32 {
-		return fmt.Errorf("the texts of a column in one partition take %d bytes in a few strides, and 2 GiB is the most; lower the stride size", end)
-	}
-	if out.Data, err = g.lease.Alloc(end); err != nil {
-		return err
-	}
-	data := out.Data.Bytes()
-	at = 0
-	for i, c := range g.columns {
-		for _, row := range g.rows[i] {
+	g.each(func(i, part, at int, rows []int32) {
+		c, data := from[i], dst[part].Data.Bytes()
+		offsets := gpu.Values[int32](dst[part].Offsets, dst[part].Len+1)[at:]
+		value := texts(c)
+		for j, row := range rows {
 			if c.IsValid(int(row)) {
-				copy(data[offsets[at]:offsets[at+1]], c.VarValue(int(row)))
+				copy(data[offsets[j]:offsets[j+1]], value(int(row)))
 			}
-			at++
 		}
-	}
+	})
 	return nil
+}
+
+// texts returns the value of each row of a column.
+func texts(c gpu.Column) func(row int) []byte {
+	if c.Dict != nil {
+		return c.VarValue
+	}
+	offsets, data := gpu.Values[int32](c.Offsets, c.Len+1), c.Data.Bytes()
+	return func(row int) []byte { return data[offsets[row]:offsets[row+1]] }
 }

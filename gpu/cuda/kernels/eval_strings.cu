@@ -2,6 +2,8 @@
 // the bytes of inputs, or of bytes that an operation made.
 #include "eval_text.cuh"
 
+constexpr u32 DROPPED = ~0u;
+
 // eval_case maps every code point by table, which has p entries.
 KERNEL(eval_case, Args) {
     make_text(a, [&](i64 i, Writer& w) {
@@ -9,8 +11,9 @@ KERNEL(eval_case, Args) {
         CaseTable table{(const u32*)a.table, a.p};
         for (i64 k = 0; k < s.n;) {
             Rune r = decode(s.p + k, s.n - k);
+            u32 to = map_case(table, r.code);
             if (r.code == REPLACEMENT && r.size == 1) w.put(s.p[k]);
-            else w.rune(map_case(table, r.code));
+            else if (to != DROPPED) w.rune(to);
             k += r.size;
         }
     });

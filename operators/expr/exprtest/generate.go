@@ -554,7 +554,12 @@ func (g *Generator) words(depth int) *Node {
 func (g *Generator) codec(depth int) *Node {
 	x := g.Of(Text, depth)
 	n := Leaf(Integer, g.one("0", "1", "2", "3", "5", "(-1)", "(-3)", "i8"))
-	switch g.r.IntN(9) {
+	switch g.r.IntN(10) {
+	case 9:
+		if g.r.IntN(2) == 0 {
+			return New(Text, g.one("format('<{}>', ?)", "format('{:>7}{{', ?)", "format('{:.2}', ?)", "format('{0}{0:*^5}', ?)", "printf('%s%%', ?)", "printf('%-5s|', ?)"), x)
+		}
+		return New(Text, g.one("format('{:,}', ?)", "format('{:08}', ?)", "format('{:+d}', ?)", "printf('%5d', ?)", "printf('%05d', ?)", "printf('%,d', ?)"), New(Integer, "(?::BIGINT)", g.Of(Integer, 0)))
 	case 0:
 		return New(Text, g.one("hex(?)", "to_hex(?)", "bin(?)", "to_binary(?)"), g.Of([]Class{Text, Integer}[g.r.IntN(2)], depth))
 	case 1:
@@ -625,7 +630,7 @@ func (g *Generator) text(depth int) *Node {
 	case 2:
 		return New(Text, "concat(?, ?)", g.Of(Class(g.r.IntN(int(classes))), depth), x)
 	case 3:
-		return New(Text, g.one("lower(?)", "upper(?)", "lcase(?)", "ucase(?)"), x)
+		return New(Text, g.one("lower(?)", "upper(?)", "lcase(?)", "ucase(?)", "strip_accents(?)"), x)
 	case 4:
 		if g.Tame {
 			return New(Text, "lower(?)", x)
