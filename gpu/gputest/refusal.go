@@ -736,6 +736,20 @@ func groupRefusals() (out []refusal) {
 			return made{rest: is(g.Len()), drop: g.Release}, nil
 		}))
 	}
+	out = append(out, stateless("pack keys", func(b *bench, cols []gpu.Column) (made, error) {
+		keys := pick(cols, colFew, colTruth, colCoded, colText)
+		p, err := b.q.NewPacking(b.l, typesOf(keys))
+		if err != nil {
+			return made{}, err
+		}
+		defer p.Release()
+		packed, err := p.Pack(b.q, b.l, keys, keys[0].Len)
+		if err != nil {
+			return made{}, err
+		}
+		defer packed.Release()
+		return of(packed.Unpack(b.q, b.l, packed.Key()))
+	}))
 	for _, k := range append(keySets, struct {
 		name string
 		at   []int
