@@ -152,6 +152,19 @@ func testOtherDevice(t *testing.T, open Open) {
 		_, err := table.Match(q, b.l, []gpu.Column{far})
 		return err
 	})
+	packing, err := b.q.NewPacking(b.l, []gpu.Type{own.Type})
+	require.NoError(t, err)
+	defer packing.Release()
+	try("pack", func(q gpu.Queue) error { _, err := packing.Pack(q, b.l, []gpu.Column{far}, n); return err })
+	packed, err := packing.Pack(b.q, b.l, []gpu.Column{own}, n)
+	require.NoError(t, err)
+	defer packed.Release()
+	try("unpack", func(q gpu.Queue) error {
+		key := far
+		key.Type = packed.Key().Type
+		_, err := packed.Unpack(q, b.l, key)
+		return err
+	})
 	try("assign", func(q gpu.Queue) error { _, err := groups.Assign(q, b.l, []gpu.Column{far}, n); return err })
 	assigned, err := groups.Assign(b.q, b.l, []gpu.Column{own}, n)
 	require.NoError(t, err)

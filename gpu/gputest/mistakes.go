@@ -154,6 +154,8 @@ func testMistakes(t *testing.T, open Open) {
 	fails("BIGINT for bounds of VARCHAR", err)
 	_, err = b.q.NewGroups(b.l, make([]gpu.Type, 61), gpu.GroupHint{})
 	fails("61 group keys", err)
+	_, err = b.q.NewPacking(b.l, make([]gpu.Type, 61))
+	fails("61 group keys", err)
 	_, err = b.q.NewAccumulator(b.l, gpu.Aggregate{Kind: gpu.Sum, Input: text, Output: text})
 	fails("not defined on VARCHAR", err)
 	_, err = b.q.NewAccumulator(b.l, gpu.Aggregate{Kind: gpu.Avg, Input: i64, Output: i64})
@@ -187,6 +189,12 @@ func testMistakes(t *testing.T, open Open) {
 	groups, err := b.q.NewGroups(b.l, []gpu.Type{i64}, gpu.GroupHint{})
 	require.NoError(t, err)
 	defer groups.Release()
+	packing, err := b.q.NewPacking(b.l, []gpu.Type{i64})
+	require.NoError(t, err)
+	defer packing.Release()
+	packed, err := packing.Pack(b.q, b.l, keys(longs), n)
+	require.NoError(t, err)
+	defer packed.Release()
 	a, err := groups.Assign(b.q, b.l, keys(longs), n)
 	require.NoError(t, err)
 	defer a.Release()
@@ -196,7 +204,11 @@ func testMistakes(t *testing.T, open Open) {
 		_, err = groups.Assign(b.q, b.l, k, n)
 		fails(want, err)
 		require.Equal(t, distinct, groups.Len())
+		_, err = packing.Pack(b.q, b.l, k, n)
+		fails(want, err)
 	}
+	_, err = packed.Unpack(b.q, b.l, longs)
+	fails("unpack of a key of BIGINT", err)
 	ranges := [][2]int{{-1, 1}, {2, 1}, {0, distinct + 1}, {distinct + 1, distinct + 1}}
 	for _, r := range ranges {
 		_, err = groups.Keys(b.q, b.l, r[0], r[1])

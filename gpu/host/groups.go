@@ -163,6 +163,13 @@ func (g *groups) assign(d *Device, l *gpu.Lease, keys []gpu.Column, ids []int32)
 			} else {
 				g.index.find(words, out, g.words)
 			}
+			known := int32(0) // negative if an id is
+			for _, id := range out {
+				known |= id
+			}
+			if known >= 0 && null == nil {
+				continue
+			}
 			for i, id := range out {
 				if id < 0 || null != nil && null[(at+i)/64]>>((at+i)%64)&1 != 0 {
 					miss = append(miss, int32(at+i))

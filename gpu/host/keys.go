@@ -386,8 +386,10 @@ func (c *codec) pack(k coded, lo, n int, out [][]uint64) {
 	if len(k.cols) == 1 && c.words == 1 && !k.cols[0].Type.IsVar() && k.cols[0].Dict == nil && k.cols[0].Valid == nil {
 		words, mask := out[0][:n], ^uint64(0)>>(64-packedBits(k.cols[0].Type))
 		loadWords(words, k.cols[0], lo)
-		for r := range words {
-			words[r] &= mask
+		if mask != ^uint64(0) {
+			for r := range words {
+				words[r] &= mask
+			}
 		}
 		return
 	}

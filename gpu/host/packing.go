@@ -1,6 +1,7 @@
 package host
 
 import (
+	"fmt"
 	"math/bits"
 
 	"github.com/gstream/gstream/gpu"
@@ -46,6 +47,9 @@ func (p packedKeys) Bits() int { return p.bits }
 
 // Unpack implements gpu.PackedKeys.
 func (p packedKeys) Unpack(q gpu.Queue, l *gpu.Lease, key gpu.Column) ([]gpu.Column, error) {
+	if want := p.Key().Type; key.Type != want || key.Valid != nil || key.Dict != nil {
+		return nil, fmt.Errorf("unpack of a key of %v, packed as %v", key.Type, want)
+	}
 	all, err := p.groups.Keys(q, l, 0, p.groups.Len())
 	if err != nil {
 		return nil, err
