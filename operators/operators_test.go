@@ -490,7 +490,7 @@ func TestEveryBudgetGivesTheRowsOrARefusal(t *testing.T) {
 						break
 					}
 					require.ErrorIs(t, err, gpu.ErrBudget)
-					require.ErrorContains(t, err, "--host-memory")
+					require.ErrorContains(t, err, "RunOptions.HostMemory")
 				}
 			}
 		})

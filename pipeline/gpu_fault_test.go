@@ -259,7 +259,7 @@ func TestSmallGPUBudgetsGiveTheRowsOrAClearError(t *testing.T) {
 				var refused *gpu.BudgetError
 				require.ErrorAs(t, err, &refused)
 				require.Equal(t, memory, refused.Limit)
-				requireClear(t, err, "raise it with --device-memory")
+				requireClear(t, err, "raise it with RunOptions.DeviceMemory")
 			}
 		})
 	}

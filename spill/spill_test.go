@@ -443,7 +443,7 @@ func TestAFullDiskLeavesRowsInMemoryAndSaysSo(t *testing.T) {
 	}
 	require.ErrorIs(t, err, gpu.ErrBudget)
 	require.ErrorContains(t, err, "state: holds")
-	require.ErrorContains(t, err, "--spill-limit")
+	require.ErrorContains(t, err, "RunOptions.SpillLimit")
 	require.NotEmpty(t, want)
 	b.dev.Budget().SetLimit(64 << 20)
 	got, err := b.read(p, 0, 4)
@@ -493,7 +493,7 @@ func TestAFolderThatCannotHaveFilesIsNamed(t *testing.T) {
 	}
 	var refused *gpu.BudgetError
 	require.True(t, errors.As(err, &refused))
-	require.Equal(t, "spill to /nowhere/at/all: no such file or directory; choose another folder with --spill-dir", refused.Hint)
+	require.Equal(t, "spill to /nowhere/at/all: no such file or directory; choose another folder with RunOptions.SpillDir", refused.Hint)
 	require.NoError(t, p.Close())
 	b.close()
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/phrase"
 )
 
 // Options say where a Store keeps rows that do not fit memory.
@@ -138,7 +139,7 @@ func NewStore(d gpu.Device, o Options) *Store {
 		o.Dir = DefaultDir()
 	}
 	s := &Store{opt: o, device: d, owners: map[string]*owner{}}
-	s.disk = gpu.NewBudget("disk", "--spill-limit", o.Limit, nil)
+	s.disk = gpu.NewBudget("disk", phrase.Setting("--spill-limit"), o.Limit, nil)
 	s.scratch.New = func() any { return &block{} }
 	return s
 }
@@ -320,7 +321,7 @@ func (s *Store) move(t tier, kicks <-chan struct{}) {
 func (s *Store) file() (*os.File, error) {
 	dir := s.opt.Dir
 	fail := func(err error) error {
-		return fmt.Errorf("spill to %s: %w; choose another folder with --spill-dir", dir, err)
+		return fmt.Errorf(phrase.Setting("spill to %s: %w; choose another folder with --spill-dir"), dir, err)
 	}
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	f := os.NewFile(uintptr(fd), filepath.Join(dir, "(a file without a name)"))

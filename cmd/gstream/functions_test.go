@@ -34,9 +34,9 @@ func TestFunctionsPrintsWhatMatches(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(out), &list))
 	require.Len(t, list, 1)
 
-	code, _, stderr = gstream("functions", "levenshtein")
+	code, _, stderr = gstream("functions", "path_join")
 	assert.Equal(t, exitJob, code)
-	assert.Contains(t, stderr, "does not have DuckDB's function levenshtein yet")
+	assert.Contains(t, stderr, "does not have DuckDB's function path_join yet")
 	code, _, stderr = gstream("functions", "nosuchthing")
 	assert.Equal(t, exitJob, code)
 	assert.Contains(t, stderr, `"nosuchthing"`)

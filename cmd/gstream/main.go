@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/gstream/gstream/gpu/phrase"
 )
 
 // connections tells the driver how many connections to make to the GPU. Each one costs some
@@ -57,6 +59,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, left *lef
 }
 
 func newRoot(left *leftovers) *cobra.Command {
+	phrase.UseFlags()
 	var level string
 	root := &cobra.Command{
 		SuggestionsMinimumDistance: 2,

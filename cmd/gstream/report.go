@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/dustin/go-humanize"
 
@@ -14,8 +13,6 @@ import (
 )
 
 func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
-
-func seconds(d time.Duration) string { return fmt.Sprintf("%.3f s", d.Seconds()) }
 
 // reportFile is the file of --report or --timeline. It is opened before the run, so that
 // a path that cannot be written is refused before the work. It gets its name when it is

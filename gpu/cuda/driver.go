@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"github.com/ebitengine/purego"
+
+	"github.com/gstream/gstream/gpu/phrase"
 )
 
 // call is a function of the driver API.
@@ -128,9 +130,9 @@ func (e *Error) Sticky() bool {
 func (e *Error) hint() string {
 	switch {
 	case e.Code == 2 && e.Call == cuMemHostRegister.String():
-		return "the system has no room for so much page-locked memory: lower --host-memory, or stop what else runs"
+		return phrase.Setting("the system has no room for so much page-locked memory: lower --host-memory, or stop what else runs")
 	case e.Code == 2:
-		return "other programs use the GPU's memory: lower --device-memory, or stop them"
+		return phrase.Setting("other programs use the GPU's memory: lower --device-memory, or stop them")
 	case e.Code == 100:
 		return "no GPU is visible: look at nvidia-smi and CUDA_VISIBLE_DEVICES"
 	case e.Code == 209 || e.Code == 222:
@@ -140,7 +142,7 @@ func (e *Error) hint() string {
 	case e.Code == 803 || e.Code == 804:
 		return "the driver library and the kernel module differ in version: reboot, or reinstall the driver"
 	case e.Sticky():
-		return "the GPU is unusable for the rest of this process: run again, or with --device host; if it happens again, report it with nvidia-smi's output"
+		return phrase.Setting("the GPU is unusable for the rest of this process: run again, or with --device host; if it happens again, report it with nvidia-smi's output")
 	}
 	return ""
 }

@@ -461,9 +461,10 @@ func primitiveRefusals() []refusal {
 			return one(b.q.MergeSort(b.l, sortKeys(cols, c.at...)))
 		}))
 	}
-	// A warp has all these rows, because the order of the pairs of several is any.
+	// A warp has all these rows, because the order of the pairs of several is any. So is that of
+	// pages, which threads take one by one.
 	for _, how := range probings[2:5] {
-		out = append(out, matcherRefusals(fmt.Sprintf("join partitions, %+v", how), func(b *bench) (func() (gpu.Matcher, error), func()) {
+		for _, r := range matcherRefusals(fmt.Sprintf("join partitions, %+v", how), func(b *bench) (func() (gpu.Matcher, error), func()) {
 			few, err := b.q.Slice(b.l, b.inputs()[colSpread], 0, 30)
 			require.NoError(b.t, err)
 			defer few.Release()
@@ -471,7 +472,11 @@ func primitiveRefusals() []refusal {
 			require.NoError(b.t, err)
 			side := gpu.Partitioned{Key: b.inputs()[colSpread], Offsets: offsets}
 			return func() (gpu.Matcher, error) { return b.q.MatchPartitions(b.l, side, side, how) }, offsets.Release
-		})...)
+		}) {
+			if how.Output != gpu.PairsPaged || !strings.HasSuffix(r.name, ", join") {
+				out = append(out, r)
+			}
+		}
 	}
 	out = append(out, stateless("partition into buckets", func(b *bench, cols []gpu.Column) (made, error) {
 		s, err := b.q.PartitionBuckets(b.l, cols[colSpread], gpu.Digit{Shift: 3, Bits: 9})

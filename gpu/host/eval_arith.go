@@ -180,6 +180,9 @@ func lgamma(x float64) float64 {
 	if math.IsInf(x, -1) { // as in C
 		return math.Inf(1)
 	}
+	if a := math.Abs(x); a > 0 && a < smallestNormal {
+		return -ln(a)
+	}
 	v, _ := math.Lgamma(x)
 	return v
 }
@@ -456,7 +459,7 @@ const (
 	scaledUp       = 0x1p54
 )
 
-// ln, log10 and pow are those of package math, except for subnormal numbers: on some
+// ln, log10, pow and lgamma are those of package math, except for subnormal numbers: on some
 // processors the logarithm of package math takes their stored exponent.
 func ln(x float64) float64 {
 	if x > 0 && x < smallestNormal {

@@ -139,6 +139,7 @@ func holds(before, after int) syntax.EmptyOp {
 var compiled struct {
 	sync.Mutex
 	automata map[key]*Automaton
+	bytes    int
 }
 
 type key struct {
@@ -146,7 +147,13 @@ type key struct {
 	options Options
 }
 
-const maxCompiled = 64
+// maxCompiled bounds the bytes of the automata that are kept.
+const maxCompiled = 64 << 20
+
+// bytes returns about the memory of an automaton.
+func (a *Automaton) bytes() int {
+	return 6*len(a.Next) + 4*(len(a.Live)+len(a.Reads)+len(a.Bounds)) + 8*len(a.Follow) + 1<<10
+}
 
 // Compile returns the automaton of a pattern in RE2's syntax. The error of a pattern that is not
 // one, or whose automaton is too large, names the part that is wrong.
@@ -163,8 +170,8 @@ func Compile(pattern string, o Options) (*Automaton, error) {
 		return nil, err
 	}
 	compiled.Lock()
-	if len(compiled.automata) >= maxCompiled || compiled.automata == nil {
-		compiled.automata = map[key]*Automaton{}
+	if compiled.bytes += a.bytes(); compiled.bytes > maxCompiled || compiled.automata == nil {
+		compiled.automata, compiled.bytes = map[key]*Automaton{}, a.bytes()
 	}
 	compiled.automata[k] = a
 	compiled.Unlock()

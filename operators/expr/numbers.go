@@ -9,13 +9,12 @@ import (
 
 // integers brings two integers to one type, as arithmetic does.
 func (b *binder) integers(n Node, what string, x, y *Expr) (*Expr, *Expr, error) {
-	if x.literal == nullLiteral {
-		x, y = y, x
-		y, x, err := b.integers(n, what, x, y)
-		return x, y, err
+	of := gpu.Of(gpu.Int64)
+	if y.literal != nullLiteral {
+		of = y.typ
 	}
 	if x.literal == nullLiteral {
-		x = newConstant(gpu.Null(gpu.Of(gpu.Int32)))
+		x = newConstant(gpu.Null(of))
 	}
 	if y.literal == nullLiteral {
 		y = newConstant(gpu.Null(x.typ))

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/phrase"
 	"github.com/gstream/gstream/operators"
 )
 
@@ -93,7 +94,7 @@ func (s *Spec) runsOn(p gpu.Properties) error {
 	if s.Algorithm == "" || slices.Contains(AlgorithmsOn(p), s.Algorithm) {
 		return nil
 	}
-	return fmt.Errorf("the join algorithm %s is for a GPU, and this is %s: leave out the algorithm, take another, or run with --device cuda", s.Algorithm, p.Name)
+	return fmt.Errorf(phrase.Setting("the join algorithm %s is for a GPU, and this is %s: leave out the algorithm, take another, or run with --device cuda"), s.Algorithm, p.Name)
 }
 
 // algorithm returns the algorithm of a name, one of Algorithms, or that of a range.

@@ -12,6 +12,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"github.com/gstream/gstream/gpu/phrase"
 )
 
 // maxJobBytes bounds a job file and every value in it.
@@ -109,7 +111,7 @@ func (d *decoder) parse(src []byte) (root ast.Node) {
 func (d *decoder) checkVariables(set map[string]string) {
 	for _, name := range sortedKeys(set) {
 		if _, ok := d.job.Vars[name]; !ok {
-			d.faultf(Place{}, "--set %s: the job has no such variable%s", name, DidYouMean(name, keys(d.job.Vars)))
+			d.faultf(Place{}, phrase.Setting("--set %s: the job has no such variable%s"), name, DidYouMean(name, keys(d.job.Vars)))
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/gstream/gstream/gpu/phrase"
 )
 
 // variables expands ${name}, ${env:NAME}, ${env:NAME:-default} and $$ in the values of a job file.
@@ -99,7 +101,7 @@ func (v *variables) value(name string, using []string) (expanded, error) {
 	case !ok:
 		return expanded{}, fmt.Errorf("unknown variable ${%s}%s; declare it under vars", name, DidYouMean(name, keys(v.declared)))
 	case decl.Default == nil:
-		return expanded{}, fmt.Errorf("variable %s is not set and has no default; set it with --set %s=VALUE", name, name)
+		return expanded{}, fmt.Errorf(phrase.Setting("variable %s is not set and has no default; set it with --set %s=VALUE"), name, name)
 	}
 	if val, ok := v.resolved[name]; ok {
 		return val, nil

@@ -270,7 +270,7 @@ func (o *output) checkReplaced(dir string) error {
 }
 
 func (o *output) exists() error {
-	return fmt.Errorf("%s: %w; remove it, choose another name, or use --overwrite", o.name, os.ErrExist)
+	return fmt.Errorf(phrase.Setting("%s: %w; remove it, choose another name, or use --overwrite"), o.name, os.ErrExist)
 }
 
 // part returns the path at which file number i of a folder of the output is written. It

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/gpu/phrase"
 	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/pipeline/execution"
 	"github.com/gstream/gstream/pipeline/internal/physical"
@@ -223,10 +224,10 @@ func (c *checker) tiers(out *execution.Check) {
 		return sum
 	}
 	toDisk := spilled(func(h *holding) float64 { return h.disk })
-	memory := execution.TierCheck{Tier: execution.TierHost, Setting: "--host-memory", Limit: c.device.HostBudget().Limit(), Needs: whole(c.needs), Fixed: whole(c.fixed), Spilled: whole(toDisk)}
+	memory := execution.TierCheck{Tier: execution.TierHost, Setting: phrase.Setting("--host-memory"), Limit: c.device.HostBudget().Limit(), Needs: whole(c.needs), Fixed: whole(c.fixed), Spilled: whole(toDisk)}
 	first := memory
 	if discrete(c.device) {
-		first.Tier, first.Setting, first.Limit = execution.TierDevice, "--device-memory", c.device.Budget().Limit()
+		first.Tier, first.Setting, first.Limit = execution.TierDevice, phrase.Setting("--device-memory"), c.device.Budget().Limit()
 		first.Spilled = whole(spilled(func(h *holding) float64 { return h.down }))
 		memory.Needs, memory.Fixed = whole(c.down), 0
 		out.Tiers = append(out.Tiers, first)
@@ -250,7 +251,7 @@ func (c *checker) tiers(out *execution.Check) {
 
 // diskTier adds the disk.
 func (c *checker) diskTier(out *execution.Check) {
-	t := execution.TierCheck{Tier: execution.TierDisk, Setting: "--spill-limit", Dir: cmp.Or(c.opt.SpillDir, spill.DefaultDir()), Limit: c.opt.SpillLimit, Needs: whole(c.disk)}
+	t := execution.TierCheck{Tier: execution.TierDisk, Setting: phrase.Setting("--spill-limit"), Dir: cmp.Or(c.opt.SpillDir, spill.DefaultDir()), Limit: c.opt.SpillLimit, Needs: whole(c.disk)}
 	refuse := func(why, hint string) {
 		if t.Needs > 0 {
 			out.Refusals = append(out.Refusals, execution.Refusal{Tier: t.Tier, Needs: t.Needs, Limit: t.Limit, Why: why, Hint: hint})
@@ -258,19 +259,19 @@ func (c *checker) diskTier(out *execution.Check) {
 	}
 	rows := "about " + text(t.Needs) + " of rows do not fit memory"
 	if t.Dir == spill.None {
-		refuse(rows+", and --spill-dir is none", "name a folder, or raise --host-memory")
+		refuse(rows+phrase.Setting(", and --spill-dir is none"), phrase.Setting("name a folder, or raise --host-memory"))
 		return
 	}
 	free, err := spill.DefaultLimit(t.Dir)
 	if err != nil {
-		refuse(fmt.Sprintf("%s, and --spill-dir cannot be used: %v", rows, err), "choose another folder")
+		refuse(fmt.Sprintf(phrase.Setting("%s, and --spill-dir cannot be used: %v"), rows, err), "choose another folder")
 	} else if t.Limit == 0 {
 		t.Limit, t.Setting = free, "four fifths of the free space"
 	} else if all := free / 4 * 5; all < t.Limit {
 		t.Limit, t.Setting = all, "the free space"
 	}
 	if out.Tiers = append(out.Tiers, t); err == nil && t.Needs > t.Limit {
-		refuse(fmt.Sprintf("%s, before compression; %s has room for %s (%s)", rows, t.Dir, text(t.Limit), t.Setting), "free some space, choose another --spill-dir, or raise --spill-limit or --host-memory")
+		refuse(fmt.Sprintf("%s, before compression; %s has room for %s (%s)", rows, t.Dir, text(t.Limit), t.Setting), phrase.Setting("free some space, choose another --spill-dir, or raise --spill-limit or --host-memory"))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/gpu/host"
+	"github.com/gstream/gstream/gpu/phrase"
 	"github.com/gstream/gstream/pipeline/execution"
 	"github.com/gstream/gstream/pipeline/job"
 )
@@ -62,7 +63,7 @@ func OpenDevice(opt execution.Options) (gpu.Device, error) {
 		noDriver := errors.Is(err, cuda.ErrNoDriver)
 		if kind == execution.CUDA {
 			if noDriver {
-				err = fmt.Errorf("%w; install one, or run with --device host", err)
+				err = fmt.Errorf(phrase.Setting("%w; install one, or run with --device host"), err)
 			}
 			return nil, &job.Diagnostic{Msg: err.Error()}
 		}

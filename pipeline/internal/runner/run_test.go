@@ -512,7 +512,7 @@ func TestBudgetIsEnforcedAndNamesTheStage(t *testing.T) {
 	_, err = fakePlan(&faults{}, target).run(context.Background(), execution.Options{Device: d})
 	require.ErrorIs(t, err, gpu.ErrBudget)
 	assert.ErrorContains(t, err, "t: scan")
-	assert.ErrorContains(t, err, "--host-memory")
+	assert.ErrorContains(t, err, "RunOptions.HostMemory")
 	assert.Empty(t, d.Budget().Leaks())
 }
 
