@@ -35,6 +35,9 @@ const (
 	// maxHint is the most groups that a hash index has room for at first. More groups
 	// take so long to come that growing costs little beside it.
 	maxHint = 1 << 18
+	// sparseSlots is the slots up to which an index is at most a third full: it stays in a core's
+	// cache, and most keys are where they are looked for first.
+	sparseSlots = 1 << 15
 )
 
 // NewGroups implements gpu.Queue.
@@ -676,7 +679,7 @@ func seat(slots []slot, words int, e slot) {
 // room makes room for n more keys.
 func (x *index) room(n int) error {
 	size := max(len(x.slots.v), firstSlots)
-	for x.n+n > size/8*5 {
+	for x.n+n > size/8*5 || x.n+n > size/3 && size < sparseSlots {
 		size *= 2
 	}
 	if size == len(x.slots.v) {

@@ -236,6 +236,9 @@ func (w *Writer) failLocked(err error) {
 
 // hand hands the pending rows of a destination over to the encoders as a row group.
 func (w *Writer) hand(ctx context.Context, d *destination, last bool) error {
+	if w.split != nil && d.groupIndex+1 == maxRowGroups {
+		last = true // the partition goes on in another file
+	}
 	g := &group{kept: d.pending, rows: d.pendingRows, bytes: d.pendingBytes, to: d, last: last,
 		left: len(w.columns), chunks: make([]*encodedChunk, len(w.columns))}
 	d.pending, d.pendingRows, d.pendingBytes = nil, 0, 0
