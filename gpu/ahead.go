@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"context"
+	"errors"
 	"io"
 )
 
@@ -53,7 +54,7 @@ func (a *Ahead) Copy(ctx context.Context, q Queue, l *Lease, read func(context.C
 		}
 		left := l.Available()
 		up, err := q.UploadAhead(l, s)
-		for IsRefusal(err) && (len(a.strides) > 0 && a.await(ctx) || l.AwaitMore(ctx, left)) {
+		for errors.Is(err, ErrBudget) && (len(a.strides) > 0 && a.await(ctx) || l.AwaitMore(ctx, left)) {
 			left = l.Available()
 			up, err = q.UploadAhead(l, s)
 		}
