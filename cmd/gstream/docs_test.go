@@ -1,0 +1,126 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// folder is an empty folder with the tables of the quickstart in data, and becomes the current one.
+func folder(t *testing.T) string {
+	t.Helper()
+	abs, err := filepath.Abs(data)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	require.NoError(t, os.Symlink(abs, filepath.Join(dir, "data")))
+	t.Chdir(dir)
+	return dir
+}
+
+// word is a word of a command line, with or without quotes.
+var word = regexp.MustCompile(`"([^"]*)"|(\S+)`)
+
+// commandsOf returns the command lines of a text: indented lines that begin with a program's name,
+// without their comments.
+func commandsOf(text, program string) (out [][]string) {
+	for line := range strings.Lines(text) {
+		line, ok := strings.CutPrefix(line, "    "+program+" ")
+		if !ok {
+			continue
+		}
+		line, _, _ = strings.Cut(line, " #")
+		var args []string
+		for _, m := range word.FindAllStringSubmatch(line, -1) {
+			args = append(args, m[1]+m[2])
+		}
+		out = append(out, args)
+	}
+	return out
+}
+
+// TestCommandsOfTheDocs runs what the README and the docs tell a user to run, in their order.
+func TestCommandsOfTheDocs(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	pages, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
+	require.NoError(t, err)
+	pages = append([]string{filepath.Join(root, "README.md"), filepath.Join(root, "examples/README.md")}, pages...)
+	dir := folder(t)
+	commands := 0
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, args := range commandsOf(string(text), "gstream") {
+			commands++
+			for i, a := range args {
+				if a == "/nvme" {
+					args[i] = t.TempDir()
+				}
+			}
+			switch args[0] {
+			case "run": // the docs show one run in several ways
+				args = append(args, "--overwrite")
+			case "bench": // of little data, which takes little time
+				args = append(args, "--rows", "2000", "--runs", "1", "--host-memory", "128MiB")
+			}
+			code, _, stderr := gstream(args...)
+			if code != exitOK && strings.Contains(strings.Join(args, " "), "--device cuda") && strings.Contains(stderr, "no NVIDIA driver") {
+				continue
+			}
+			assert.Equal(t, exitOK, code, "%s: gstream %s: %s", filepath.Base(page), strings.Join(args, " "), stderr)
+		}
+		for _, args := range commandsOf(string(text), "go run ./cmd/gstream") {
+			commands++
+			t.Chdir(root)
+			code, _, stderr := gstream(args...)
+			assert.Equal(t, exitOK, code, "%s: gstream %s: %s", filepath.Base(page), strings.Join(args, " "), stderr)
+			t.Chdir(dir)
+		}
+	}
+	assert.Greater(t, commands, 15)
+}
+
+// TestFirstTenMinutes does what a new user does: looks at a file, gets a job, runs it, looks at the
+// result, changes the job, makes a mistake, mends it, and runs it again.
+func TestFirstTenMinutes(t *testing.T) {
+	dir := folder(t)
+	step := func(want int, args ...string) string {
+		t.Helper()
+		code, stdout, stderr := gstream(args...)
+		require.Equal(t, want, code, "gstream %s: %s%s", strings.Join(args, " "), stdout, stderr)
+		return stdout + stderr
+	}
+	edit := func(old, with string) {
+		t.Helper()
+		text, err := os.ReadFile("job.yaml")
+		require.NoError(t, err)
+		require.Contains(t, string(text), old)
+		require.NoError(t, os.WriteFile("job.yaml", []byte(strings.Replace(string(text), old, with, 1)), 0o644))
+	}
+	assert.Contains(t, step(exitOK, "--help"), "gstream run")
+	assert.Contains(t, step(exitOK, "show", "data/orders.parquet", "--rows", "3"), "o_totalprice")
+	assert.Contains(t, step(exitOK, "inspect", "data/orders.parquet"), "15,000 rows")
+	assert.Contains(t, step(exitOK, "init", "data/orders.parquet", "data/customer.parquet"), "job.yaml")
+	step(exitOK, "lint", "job.yaml")
+	assert.Contains(t, step(exitOK, "show", "job.yaml"), "o_orderkey")
+	assert.Contains(t, step(exitOK, "run", "job.yaml"), "wrote 15,000 rows")
+	assert.Contains(t, step(exitIO, "run", "job.yaml"), "--overwrite")
+
+	edit("  # - filter: o_orderkey is not null", "  - filter: o_totalprise > 100000")
+	assert.Contains(t, step(exitJob, "run", "job.yaml", "--overwrite"), `did you mean "o_totalprice"?`)
+	edit("o_totalprise", "o_totalprice")
+	edit("  # - join: {with: customer, on: orders.o_custkey = customer.c_custkey}", "  - join: {with: customer, on: orders.o_custkey = customer.c_custkey}")
+	edit("  # - group: {by: [o_orderkey], aggregates: {number: count(*)}}", "  - group: {by: ['strftime(o_orderdate, ''%Y-%m'') as month'], aggregates: {number: count(*), total: sum(o_totalprice)}}")
+	edit("  # - sort: [o_orderkey desc]", "  - sort: [month]")
+	assert.Contains(t, step(exitOK, "functions", "strftime"), "strftime")
+	assert.Contains(t, step(exitOK, "explain", "job.yaml"), "group")
+	step(exitOK, "check", "job.yaml")
+	step(exitOK, "run", "job.yaml", "--overwrite")
+	assert.Contains(t, step(exitOK, "show", filepath.Join(dir, "_out/result.parquet"), "--rows", "2", "--format", "csv"), "1992-01")
+	step(exitOK, "doctor")
+}
