@@ -23,7 +23,7 @@ import (
 // there are splitters among rows with one key, too.
 type external struct {
 	running   sync.Mutex
-	schema    *gpu.Schema // of the runs: with numbers of morsels, if several lanes made them
+	schema    *gpu.Schema // of the runs, once they are planned
 	runs      []*run
 	collected int64 // rows of all runs
 	emitted   int64 // rows of the ranges that are done
@@ -93,11 +93,10 @@ func (o *sorter) makeRuns(t operators.Task, held *operators.Collected, all bool)
 // makeRun makes a run of the first strides, of some bytes if there are as many.
 func (o *sorter) makeRun(t operators.Task, held *operators.Collected, bytes int64) error {
 	strides, numbers := held.First(bytes)
-	o.running.Lock()
-	if o.schema = o.numbered; t.Lanes == 1 {
-		o.schema, numbers = o.In, nil // the runs are in the order of the input
+	schema := o.schemaOf(t)
+	if schema == o.In {
+		numbers = nil
 	}
-	o.running.Unlock()
 	for i := range numbers {
 		s := strides[i]
 		n, err := o.withNumber(t, s, numbers[i])
@@ -112,7 +111,7 @@ func (o *sorter) makeRun(t operators.Task, held *operators.Collected, bytes int6
 		}
 		strides[i] = n
 	}
-	all, ids, err := o.sorted(t, o.schema, strides)
+	all, ids, err := o.sorted(t, schema, strides)
 	if err != nil {
 		return err
 	}
@@ -120,7 +119,7 @@ func (o *sorter) makeRun(t operators.Task, held *operators.Collected, bytes int6
 	defer ids.Release()
 	page := max(1, ids.Len/runPages)
 	r := &run{n: (ids.Len + page - 1) / page}
-	r.pages = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, o.schema, r.n)
+	r.pages = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, schema, r.n)
 	r.pages.Ordered = true
 	o.running.Lock()
 	o.runs = append(o.runs, r)
@@ -150,6 +149,14 @@ func (o *sorter) makeRun(t operators.Task, held *operators.Collected, bytes int6
 	return nil
 }
 
+// schemaOf returns the schema of the runs: one lane makes them in the order of the input.
+func (o *sorter) schemaOf(t operators.Task) *gpu.Schema {
+	if t.Lanes == 1 {
+		return o.In
+	}
+	return o.numbered
+}
+
 // rowsAt returns the rows at positions of the order ids.
 func (o *sorter) rowsAt(t operators.Task, all *operators.Rows, ids gpu.Column, at []int32) (*gpu.Stride, error) {
 	where, err := operators.IDs(t, at)
@@ -176,6 +183,7 @@ func (o *sorter) plan(t operators.Task) error {
 			of = append(of, split{i, page})
 		}
 	}
+	o.schema = o.schemaOf(t)
 	all, ids, err := o.sorted(t, o.schema, firsts)
 	if err != nil {
 		return err
