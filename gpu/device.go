@@ -211,8 +211,8 @@ type Queue interface {
 	//
 	// Cost: on a GPU, a pass per 8 bits of the digit. A pass reads the digits twice, and
 	// reads and writes every column once, in whole sectors. Strings are gathered after
-	// the last pass. On the CPU, one pass makes a permutation, which gathers every
-	// column. It waits only for the sizes of strings. This is the transformation of GFTR
+	// the last pass. On the CPU, one pass finds where rows go, and the columns are scattered;
+	// if all rows are in order already, the result shares them. It waits only for the sizes of strings. This is the transformation of GFTR
 	// (Wu et al., SIGMOD 2025, §4.1.2 and §4.1.4).
 	Partition(l *Lease, cols []Column, key Column, d Digit) (out []Column, offsets Column, err error)
 

@@ -41,7 +41,7 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu
 	for p, at := range offsets {
 		starts.v[p] = int32(at)
 	}
-	out, err := q.dev.partitioned(l, cols, to.v)
+	out, err := q.dev.partitioned(l, cols, to)
 	if err != nil {
 		starts.release()
 		return nil, gpu.Column{}, q.fail(err)
@@ -49,9 +49,21 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu
 	return out, gpu.Column{Type: gpu.Of(gpu.Int32), Len: len(starts.v), Data: starts.buf}, nil
 }
 
-// partitioned returns columns whose row i is at to[i].
-func (d *Device) partitioned(l *gpu.Lease, cols []gpu.Column, to []int32) (out []gpu.Column, err error) {
+// partitioned returns columns whose row i is at to[i]. Rows that are in this order already, as those of
+// a table that is sorted by the key, are shared.
+func (d *Device) partitioned(l *gpu.Lease, cols []gpu.Column, to array[int32]) (out []gpu.Column, err error) {
 	out = make([]gpu.Column, len(cols))
+	if stays(to.v) {
+		for i, c := range cols {
+			if c.IsRowNumbers() {
+				c.Data = to.buf.Retain()
+				out[i] = c
+			} else {
+				out[i] = c.Retain()
+			}
+		}
+		return out, nil
+	}
 	var order array[int32] // the row at each place
 	defer func() {
 		order.release()
@@ -65,7 +77,7 @@ func (d *Device) partitioned(l *gpu.Lease, cols []gpu.Column, to []int32) (out [
 		switch {
 		case c.IsRowNumbers() || c.Valid != nil || c.DataWidth() == 0:
 			if order.buf == nil {
-				order, err = d.orderOf(l, to)
+				order, err = d.orderOf(l, to.v)
 			}
 			if c.IsRowNumbers() { // in the new order they are the order
 				if err == nil {
@@ -76,7 +88,7 @@ func (d *Device) partitioned(l *gpu.Lease, cols []gpu.Column, to []int32) (out [
 				gathered = append(gathered, c)
 			}
 		default:
-			out[i], err = d.scattered(l, c, to)
+			out[i], err = d.scattered(l, c, to.v)
 		}
 		if err != nil {
 			return out, err
@@ -92,6 +104,16 @@ func (d *Device) partitioned(l *gpu.Lease, cols []gpu.Column, to []int32) (out [
 		}
 	}
 	return out, nil
+}
+
+// stays reports whether each row stays where it is.
+func stays(to []int32) bool {
+	for i, at := range to {
+		if int(at) != i {
+			return false
+		}
+	}
+	return true
 }
 
 // orderOf returns the row at each place, where row i is at to[i].
