@@ -212,8 +212,9 @@ type Queue interface {
 	// Cost: on a GPU, a pass per 8 bits of the digit. A pass reads the digits twice, and
 	// reads and writes every column once, in whole sectors. Strings are gathered after
 	// the last pass. On the CPU, one pass finds where rows go, and the columns are scattered;
-	// if all rows are in order already, the result shares them. It waits only for the sizes of strings. This is the transformation of GFTR
-	// (Wu et al., SIGMOD 2025, §4.1.2 and §4.1.4).
+	// if all rows are in order already, the result shares them. It waits only for the sizes
+	// of strings. This is the transformation of GFTR (Wu et al., SIGMOD 2025, §4.1.2 and
+	// §4.1.4).
 	Partition(l *Lease, cols []Column, key Column, d Digit) (out []Column, offsets Column, err error)
 
 	// Sort returns the ids that order the rows by the keys, the first key most

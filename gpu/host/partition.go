@@ -73,6 +73,7 @@ func (d *Device) partitioned(l *gpu.Lease, cols []gpu.Column, to array[int32]) (
 		}
 	}()
 	var gathered []gpu.Column
+	var places []int // of these among cols
 	for i, c := range cols {
 		switch {
 		case c.IsRowNumbers() || c.Valid != nil || c.DataWidth() == 0:
@@ -85,7 +86,7 @@ func (d *Device) partitioned(l *gpu.Lease, cols []gpu.Column, to array[int32]) (
 					out[i] = c
 				}
 			} else {
-				gathered = append(gathered, c)
+				gathered, places = append(gathered, c), append(places, i)
 			}
 		default:
 			out[i], err = d.scattered(l, c, to.v)
@@ -98,10 +99,8 @@ func (d *Device) partitioned(l *gpu.Lease, cols []gpu.Column, to array[int32]) (
 	if err != nil {
 		return out, err
 	}
-	for i, c := range cols {
-		if !c.IsRowNumbers() && (c.Valid != nil || c.DataWidth() == 0) {
-			out[i], moved = moved[0], moved[1:]
-		}
+	for i, c := range moved {
+		out[places[i]] = c
 	}
 	return out, nil
 }
