@@ -63,35 +63,15 @@ func compareGroup(ctx context.Context, dir string, groups int, spread bool, runs
 	if !spread { // as statistics of a file tell
 		hint, domain = gpu.GroupHint{Rows: groupRows, Groups: groups, Dense: true, Hi: int64(groups - 1)}, "dense"
 	}
-	var g, d []figure
-	for run := range runs + 1 {
-		var ours, theirs string
-		a, err := timed(func() (err error) {
-			ours, err = groupStrides(ctx, device, rows, hint, threads)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		b, err := timed(func() error {
-			return db.QueryRow("select count(*)::text || ' ' || sum(s1)::text || ' ' || sum(s2)::text from (select sum(v1) as s1, sum(v2) as s2 from rows group by k)").Scan(&theirs)
-		})
-		if err != nil {
-			return err
-		}
-		if ours != theirs {
-			return fmt.Errorf("the sums of groups differ: gstream %s, DuckDB %s", ours, theirs)
-		}
-		if run > 0 {
-			g, d = append(g, a), append(d, b)
-		}
+	err = inTurn(db, fmt.Sprintf("%d groups, %s keys", groups, domain), runs,
+		"select count(*)::text || ' ' || sum(s1)::text || ' ' || sum(s2)::text from (select sum(v1) as s1, sum(v2) as s2 from rows group by k)",
+		func() (string, error) { return groupStrides(ctx, device, rows, hint, threads) })
+	if err != nil {
+		return err
 	}
 	for _, s := range rows {
 		s.Release()
 	}
-	report(fmt.Sprintf("%d groups, %s keys | %.2f | %.2f | %.2f", groups, domain,
-		median(g, d, func(a, _ figure) float64 { return a.cpu }), median(g, d, func(_, b figure) float64 { return b.cpu }),
-		median(g, d, func(a, b figure) float64 { return a.cpu / b.cpu })), g, d)
 	return device.Close()
 }
 

@@ -138,40 +138,50 @@ func compareJoin(ctx context.Context, dir string, t gpu.Type, spread bool, runs,
 			return err
 		}
 	}
+	domain := "dense"
+	if spread {
+		domain = "spread"
+	}
+	err = inTurn(db, fmt.Sprintf("keys and payloads of %d bytes, %s keys", t.Width(), domain), runs,
+		"select sum(p1)::text || ' ' || sum(p2)::text || ' ' || sum(b1)::text || ' ' || sum(b2)::text from probe join build using (k)",
+		func() (string, error) { return joinStrides(ctx, device, build, probe, threads) })
+	if err != nil {
+		return err
+	}
+	for _, s := range append(build, probe...) {
+		s.Release()
+	}
+	return device.Close()
+}
+
+// inTurn times gstream and a query of DuckDB in turn, requires that both give one text, and reports
+// the medians of all runs but the first.
+func inTurn(db *sql.DB, what string, runs int, query string, gstream func() (string, error)) error {
 	var g, d []figure
 	for run := range runs + 1 {
 		var ours, theirs string
 		a, err := timed(func() (err error) {
-			ours, err = joinStrides(ctx, device, build, probe, threads)
+			ours, err = gstream()
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		b, err := timed(func() error {
-			return db.QueryRow("select sum(p1)::text || ' ' || sum(p2)::text || ' ' || sum(b1)::text || ' ' || sum(b2)::text from probe join build using (k)").Scan(&theirs)
-		})
+		b, err := timed(func() error { return db.QueryRow(query).Scan(&theirs) })
 		if err != nil {
 			return err
 		}
 		if ours != theirs {
-			return fmt.Errorf("the sums of a join differ: gstream %s, DuckDB %s", ours, theirs)
+			return fmt.Errorf("%s: the sums differ: gstream %s, DuckDB %s", what, ours, theirs)
 		}
 		if run > 0 {
 			g, d = append(g, a), append(d, b)
 		}
 	}
-	for _, s := range append(build, probe...) {
-		s.Release()
-	}
-	domain := "dense"
-	if spread {
-		domain = "spread"
-	}
-	report(fmt.Sprintf("keys and payloads of %d bytes, %s keys | %.2f | %.2f | %.2f", t.Width(), domain,
+	report(fmt.Sprintf("%s | %.2f | %.2f | %.2f", what,
 		median(g, d, func(a, _ figure) float64 { return a.cpu }), median(g, d, func(_, b figure) float64 { return b.cpu }),
 		median(g, d, func(a, b figure) float64 { return a.cpu / b.cpu })), g, d)
-	return device.Close()
+	return nil
 }
 
 // loadDuckDB makes a table in DuckDB's memory of the rows of strides.
