@@ -15,9 +15,9 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// NullPartition is the value of a partition column in the name of a folder that stands for
+// nullPartition is the value of a partition column in the name of a folder that stands for
 // null, as in Hive.
-const NullPartition = "__HIVE_DEFAULT_PARTITION__"
+const nullPartition = "__HIVE_DEFAULT_PARTITION__"
 
 // Listing is the files of a source, before any of them is opened.
 type Listing struct {
@@ -99,7 +99,7 @@ func folderValues(path string) (out []folderValue, err error) {
 			continue
 		}
 		v := folderValue{unescape(key), gpu.StringScalar(unescape(value))}
-		if value == NullPartition {
+		if value == nullPartition {
 			v.value = gpu.Null(gpu.Of(gpu.String))
 		}
 		if !utf8.ValidString(v.key) || !utf8.ValidString(v.value.Str) {

@@ -44,7 +44,7 @@ func TestFoldersBecomeColumns(t *testing.T) {
 		{[]string{"k=1970-02-31"}, "k", []gpu.Scalar{gpu.StringScalar("1970-02-31")}},
 		{[]string{"k=null"}, "k", []gpu.Scalar{gpu.StringScalar("null")}},
 		{[]string{"k=1", "k=NULL"}, "k", []gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Int64), 1), gpu.Null(gpu.Of(gpu.Int64))}},
-		{[]string{"k=%5F_HIVE_DEFAULT_PARTITION__"}, "k", []gpu.Scalar{gpu.StringScalar(NullPartition)}},
+		{[]string{"k=%5F_HIVE_DEFAULT_PARTITION__"}, "k", []gpu.Scalar{gpu.StringScalar(nullPartition)}},
 		{[]string{"k=", "k=a%2Fb%3D%zz%"}, "k", []gpu.Scalar{gpu.StringScalar(""), gpu.StringScalar("a/b=%zz%")}},
 		{[]string{"a%20b=x"}, "a b", []gpu.Scalar{gpu.StringScalar("x")}},
 	} {
@@ -121,7 +121,7 @@ func TestFilesThatAreNotKeptAreNotOpened(t *testing.T) {
 
 // TestPredicatesOnPartitionsSkipFiles: those of a join's build side are known in the run.
 func TestPredicatesOnPartitionsSkipFiles(t *testing.T) {
-	dir := folders(t, "k=1", "k=2", "k="+NullPartition)
+	dir := folders(t, "k=1", "k=2", "k="+nullPartition)
 	p := source.Predicate{Column: 3, Op: source.Eq, Values: []gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Int64), 2)}}
 	got, progress, err := scan(t, 0, []string{dir}, source.ScanOptions{Prune: []source.Predicate{p}})
 	require.NoError(t, err)
