@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -61,8 +60,7 @@ func Lint(j *Job, opt LintOptions) error {
 	if len(faults) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(faults, func(a, b *Diagnostic) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
-	return faults
+	return byPlace(faults)
 }
 
 // absent reports whether one of the paths names nothing.

@@ -78,8 +78,7 @@ func newPlanOf(j *Job, own map[string]source.Table, target Target, preview *Prev
 		last, unbound = logical.Bind(query, p.tables)
 	}
 	if faults = append(faults, unbound...); len(faults) > 0 {
-		slices.SortStableFunc(faults, func(a, b *Diagnostic) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
-		return nil, faults
+		return nil, byPlace(faults)
 	}
 	if faults := j.CheckRead(); len(faults) > 0 && (preview == nil || !preview.part) {
 		return nil, faults
@@ -101,6 +100,12 @@ func newPlanOf(j *Job, own map[string]source.Table, target Target, preview *Prev
 		return nil, query.Locate(err)
 	}
 	return p, nil
+}
+
+// byPlace sorts faults by their places in the job file.
+func byPlace(faults Diagnostics) Diagnostics {
+	slices.SortStableFunc(faults, func(a, b *Diagnostic) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
+	return faults
 }
 
 // open opens every source, even if some fail.
