@@ -3,7 +3,7 @@
 // Parquet (snappy), in turn and each in a process of its own. It checks that the rows are
 // equal and prints the ratios of time and of peak memory.
 //
-//	go run . -data DIR [-warmup 1] [-runs 5] [-threads N] [-only q01,sort] [-memory 512MB] [-micro] [-joins] [-groups] [-gstream FILE]
+//	go run . -data DIR [-warmup 1] [-runs 5] [-threads N] [-only q01,sort] [-memory 512MB] [-micro] [-joins] [-groups] [-match TEXT] [-gstream FILE]
 package main
 
 import (
@@ -50,6 +50,7 @@ func main() {
 	memory := flag.String("memory", "", "memory limit of each, as in 512MB")
 	joins := flag.Bool("joins", false, "also compare joins of tables in memory, inside this process")
 	groups := flag.Bool("groups", false, "also compare group-bys of a table in memory, inside this process")
+	match := flag.String("match", "", "run only the comparisons inside this process whose names contain this text")
 	profile := flag.String("cpuprofile", "", "write a CPU profile of this process to this file")
 	binary := flag.String("gstream", "", "the gstream to run, instead of one built from this checkout, which needs Go")
 	child := flag.String("duckdb", "", "internal: run this query in DuckDB and write -out")
@@ -74,7 +75,7 @@ func main() {
 	case *check:
 		err = equal(flag.Arg(0), flag.Arg(1))
 	default:
-		err = compare(*binary, *data, *only, *memory, *warmup, max(*runs, 1), *threads, *micro, *joins, *groups)
+		err = compare(*binary, *data, *only, *memory, *warmup, max(*runs, 1), *threads, *micro, *joins, *groups, *match)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "compare:", err)
@@ -141,7 +142,7 @@ func measure(ctx context.Context, name string, args ...string) (figure, error) {
 	return f, nil
 }
 
-func compare(gstream, data, only, memory string, warmup, runs, threads int, micro, joins, groups bool) error {
+func compare(gstream, data, only, memory string, warmup, runs, threads int, micro, joins, groups bool, match string) error {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "compare-")
 	if err != nil {
@@ -231,12 +232,12 @@ func compare(gstream, data, only, memory string, warmup, runs, threads int, micr
 		}
 	}
 	if joins {
-		if err := compareJoins(ctx, dir, runs, threads); err != nil {
+		if err := compareJoins(ctx, dir, match, runs, threads); err != nil {
 			return err
 		}
 	}
 	if groups {
-		return compareGroups(ctx, dir, runs, threads)
+		return compareGroups(ctx, dir, match, runs, threads)
 	}
 	return nil
 }

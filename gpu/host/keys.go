@@ -380,6 +380,19 @@ func (in *interner) codes(d *Device, values gpu.Column, at []int32, codes []uint
 	return err
 }
 
+// plainWords returns the keys of all rows if they are words already: one column of 8 bytes without nulls
+// and codes, whose equal values have equal bits. Otherwise it returns nil.
+func (c *codec) plainWords(k coded) []uint64 {
+	if len(k.cols) != 1 || c.words != 1 {
+		return nil
+	}
+	col := k.cols[0]
+	if col.Type.IsVar() || col.Type.IsFloat() || col.Type.Width() != 8 || col.Dict != nil || col.Valid != nil {
+		return nil
+	}
+	return gpu.Values[uint64](col.Data, col.Len)
+}
+
 // pack writes the keys of rows [lo, lo+n) as words: out[w][i] is word w of row lo+i.
 // Values under a null are zero.
 func (c *codec) pack(k coded, lo, n int, out [][]uint64) {
