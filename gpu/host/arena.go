@@ -23,7 +23,7 @@ const (
 	// every core if that is more, and the budget has room for them.
 	small       = 1 << 13
 	leastKept   = 32 << 20
-	keptPerCore = 16 << 20
+	keptPerCore = 32 << 20
 	// refault is the cost of touching memory anew, in seconds a GiB.
 	refault = 0.25
 )

@@ -221,7 +221,10 @@ func (g *groups) assign(d *Device, l *gpu.Lease, keys []gpu.Column, ids []int32)
 // assignWords assigns groups to rows without nulls, by keys of one word, on one core: known and new
 // keys in one pass.
 func (g *groups) assignWords(k coded, ids []int32) error {
-	plain := g.codec.plainWords(k)
+	var plain []uint64
+	if len(k.cols) == 1 {
+		plain = plainWords(k.cols[0])
+	}
 	words := blockWords(1)
 	for at := 0; at < len(ids); at += probeBlock {
 		out := ids[at:min(at+probeBlock, len(ids))]

@@ -380,17 +380,13 @@ func (in *interner) codes(d *Device, values gpu.Column, at []int32, codes []uint
 	return err
 }
 
-// plainWords returns the keys of all rows if they are words already: one column of 8 bytes without nulls
-// and codes, whose equal values have equal bits. Otherwise it returns nil.
-func (c *codec) plainWords(k coded) []uint64 {
-	if len(k.cols) != 1 || c.words != 1 {
+// plainWords returns the values of a key of 8 bytes without nulls and codes, whose equal values have equal
+// bits; nil for other columns.
+func plainWords(c gpu.Column) []uint64 {
+	if c.Type.IsVar() || c.Type.IsFloat() || c.Type.Width() != 8 || c.Dict != nil || c.Valid != nil {
 		return nil
 	}
-	col := k.cols[0]
-	if col.Type.IsVar() || col.Type.IsFloat() || col.Type.Width() != 8 || col.Dict != nil || col.Valid != nil {
-		return nil
-	}
-	return gpu.Values[uint64](col.Data, col.Len)
+	return gpu.Values[uint64](c.Data, c.Len)
 }
 
 // pack writes the keys of rows [lo, lo+n) as words: out[w][i] is word w of row lo+i.

@@ -24,6 +24,10 @@ func (d *Device) runs(l *gpu.Lease, keys []gpu.Column) (ids, firsts gpu.Column, 
 		sorted[i].Column = c
 	}
 	n, compare := keys[0].Len, compareRows(sorted, sorted)
+	var words []uint64 // a single key whose equal values have equal bits
+	if len(keys) == 1 {
+		words = plainWords(keys[0])
+	}
 	ids = gpu.Column{Type: gpu.Of(gpu.Int32), Len: n}
 	if ids.Data, err = l.Alloc(int64(n) * 4); err != nil {
 		return gpu.Column{}, firsts, err
@@ -33,6 +37,19 @@ func (d *Device) runs(l *gpu.Lease, keys []gpu.Column) (ids, firsts gpu.Column, 
 	before := make([]int32, (n+grain-1)/grain+1)
 	err = d.parallel(n, grain, func(lo, hi int) error {
 		run := int32(0)
+		if words != nil {
+			last := words[max(lo, 1)-1]
+			if lo == 0 {
+				run = 1
+			}
+			for i, w := range words[lo:hi] {
+				other := w ^ last
+				run += int32((other | -other) >> 63)
+				at[lo+i], last = run, w
+			}
+			before[lo/grain+1] = run
+			return nil
+		}
 		for i := lo; i < hi; i++ {
 			if i == 0 || compare(i-1, i) != 0 {
 				run++

@@ -97,6 +97,15 @@ func (s *Spec) partial(m measure) gpu.Type {
 	return gpu.Of(gpu.HugeInt)
 }
 
+// rawType returns the type of a measure over a single row. Integers and decimals that are summed keep
+// their width: a sum of 128 bits takes integers of any type.
+func (s *Spec) rawType(m measure) gpu.Type {
+	if t := s.final(m); m.kind != gpu.Sum || t.IsFloat() {
+		return t
+	}
+	return stored(s.In.Fields[m.input].Type)
+}
+
 // quotient returns the program of an average: a sum divided by a count, as DOUBLE.
 func quotient(sum gpu.Type) *gpu.Program {
 	double := gpu.Of(gpu.Float64)
@@ -159,7 +168,8 @@ type hashGroupBy struct {
 	measured []measure
 	parts    [][]int      // for each aggregate, positions in measured
 	partials *gpu.Schema  // keys and measures
-	single   *gpu.Program // computes the measures of a row that is a group of its own
+	raw      *gpu.Schema  // the same of rows that are groups of their own: what is summed is as it came
+	single   *gpu.Program // computes the measures of a raw row that are no column of it
 	offset   *gpu.Program // computes the offset of a dense key from the least key; nil for other keys
 
 	mu     sync.Mutex
@@ -168,6 +178,7 @@ type hashGroupBy struct {
 	expect atomic.Int64      // groups of a stride, see expected
 	unfit  atomic.Bool       // a stride had values that tables of blocks do not take
 	held   *spill.Partitions // otherwise rows of partial aggregates, of all lanes
+	alone  *spill.Partitions // and raw rows
 	reader *spill.Reader     // of the parts in order, for the only lane
 	few    []*gpu.Stride     // more of them, in strides of few rows that are not partitioned
 	groups int               // rows of few and held: at least the number of groups
@@ -199,9 +210,14 @@ const (
 	// The next passStrides strides then bypass the table.
 	passReduction = 2
 	passStrides   = 16
+	// runRows is the rows of a stride that tell how long its runs are.
+	runRows = 1 << 13
 	// directBudget is the least bytes of the budget for each slot of the lanes' direct
 	// tables.
 	directBudget = 256
+	// directRows is the least rows for each of these slots, unless they are as few as the groups of a
+	// table that is not flushed.
+	directRows = 64
 )
 
 // New returns the group-by of a spec.
@@ -212,11 +228,12 @@ func New(s Spec) (GroupBy, error) {
 	if len(s.Keys) == 0 {
 		s.Always = [][]gpu.Scalar{nil}
 	}
-	o := &hashGroupBy{Spec: s, seed: rand.Uint64(), partials: operators.PickFields(s.In, s.Keys)}
+	o := &hashGroupBy{Spec: s, seed: rand.Uint64(), partials: operators.PickFields(s.In, s.Keys), raw: operators.PickFields(s.In, s.Keys)}
 	o.expect.Store(int64(s.Hint.Groups))
 	o.measured, o.parts = s.measures()
 	for _, m := range o.measured {
 		o.partials.Fields = append(o.partials.Fields, gpu.Field{Name: m.kind.String(), Type: s.partial(m), Nullable: true})
+		o.raw.Fields = append(o.raw.Fields, gpu.Field{Name: m.kind.String(), Type: s.rawType(m), Nullable: true})
 	}
 	o.single = o.singles()
 	if t, ok := o.denseKey(); ok {
@@ -276,19 +293,19 @@ func stored(t gpu.Type) gpu.Type {
 	return gpu.Of(gpu.Int64)
 }
 
-// singles returns the program that computes the measures of a row that is a group of its
-// own. Its inputs are those of the measures that have one, in their stored types.
+// computed reports whether a measure of a single row is no column of it.
+func (s *Spec) computed(m measure) bool {
+	return m.input < 0 || m.kind == gpu.Count || m.kind == gpu.Sum && s.In.Fields[m.input].Type.IsFloat() && s.rawType(m) != s.In.Fields[m.input].Type
+}
+
+// singles returns the program for the measures of a single row that are computed. Its inputs are those of
+// the measures among them that have one.
 func (o *hashGroupBy) singles() *gpu.Program {
 	p := &gpu.Program{}
 	for _, m := range o.measured {
-		if m.input < 0 {
-			continue
+		if o.computed(m) && m.input >= 0 {
+			p.Inputs = append(p.Inputs, o.In.Fields[m.input].Type)
 		}
-		t := o.In.Fields[m.input].Type
-		if m.kind == gpu.Sum {
-			t = stored(t)
-		}
-		p.Inputs = append(p.Inputs, t)
 	}
 	add := func(op gpu.Op, t gpu.Type, value gpu.Scalar, args ...int) int {
 		p.Code = append(p.Code, gpu.Instr{Op: op, Type: t, Args: args, Mask: -1, Value: value, Text: "group-by"})
@@ -296,18 +313,17 @@ func (o *hashGroupBy) singles() *gpu.Program {
 	}
 	count, in := gpu.Of(gpu.Int64), 0
 	for _, m := range o.measured {
-		if m.input < 0 {
+		switch {
+		case !o.computed(m):
+			continue
+		case m.input < 0:
 			p.Outputs = append(p.Outputs, add(gpu.OpConst, count, gpu.IntScalar(count, 1)))
 			continue
-		}
-		out := in
-		switch {
 		case m.kind == gpu.Count:
-			out = add(gpu.OpCast, count, gpu.Scalar{}, add(gpu.OpIsNotNull, gpu.Of(gpu.Bool), gpu.Scalar{}, in))
-		case p.Inputs[in] != o.partial(m):
-			out = add(gpu.OpCast, o.partial(m), gpu.Scalar{}, in)
+			p.Outputs = append(p.Outputs, add(gpu.OpCast, count, gpu.Scalar{}, add(gpu.OpIsNotNull, gpu.Of(gpu.Bool), gpu.Scalar{}, in)))
+		default:
+			p.Outputs = append(p.Outputs, add(gpu.OpCast, o.rawType(m), gpu.Scalar{}, in))
 		}
-		p.Outputs = append(p.Outputs, out)
 		in++
 	}
 	return p
@@ -352,7 +368,7 @@ func (o *hashGroupBy) direct(t operators.Task) bool {
 
 // directIn is direct for a budget.
 func (o *hashGroupBy) directIn(budget int64, lanes int) bool {
-	return o.offset != nil && o.span() < uint64(budget/int64(directBudget*lanes))
+	return o.offset != nil && o.span() < min(uint64(budget/int64(directBudget*lanes)), max(flushGroups, uint64(o.Hint.Rows/(directRows*lanes))))
 }
 
 // span returns the greatest offset of a dense key.
@@ -395,6 +411,7 @@ func (o *hashGroupBy) NewLocal(t operators.Task) (operators.Local, error) {
 	o.mu.Lock()
 	if o.held == nil {
 		o.held = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, o.partials, 1<<fanOut)
+		o.alone = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, o.raw, 1<<fanOut)
 	}
 	o.mu.Unlock()
 	if err := o.runsOn(t.Device.Properties()); err != nil {
@@ -732,20 +749,44 @@ func (l *local) judge(s *gpu.Stride) error {
 // pass makes partial aggregates from a stride without the table: one row for each run of
 // rows with one key, or for each row if runs are short.
 func (l *local) pass(s *gpu.Stride) error {
+	if short, err := l.shortRuns(s); err != nil {
+		return err
+	} else if short {
+		return l.passRows(s)
+	}
 	a, firsts, err := l.task.Queue.Runs(l.task.Lease, operators.Pick(s.Cols, l.Keys))
 	if err != nil {
 		return err
 	}
 	defer a.Release()
 	defer firsts.Release()
-	if firsts.Len > s.Rows/passReduction {
-		return l.passRows(s)
-	}
 	out, err := l.ofRuns(l.task, s, a, firsts)
 	if err != nil {
 		return err
 	}
 	return l.partitioned(out)
+}
+
+// shortRuns reports whether the first rows of a stride have runs of one key that are too short to be worth
+// aggregating.
+func (l *local) shortRuns(s *gpu.Stride) (bool, error) {
+	n := min(s.Rows, runRows)
+	var keys []gpu.Column
+	defer func() { gpu.ReleaseColumns(keys) }()
+	for _, k := range l.Keys {
+		c, err := l.task.Queue.Slice(l.task.Lease, s.Cols[k], 0, n)
+		if err != nil {
+			return false, err
+		}
+		keys = append(keys, c)
+	}
+	a, firsts, err := l.task.Queue.Runs(l.task.Lease, keys)
+	if err != nil {
+		return false, err
+	}
+	defer firsts.Release()
+	a.Release()
+	return firsts.Len > n/passReduction, nil
 }
 
 // keep adds the aggregates of a table to its keys and keeps them as flushed.
@@ -779,7 +820,7 @@ func (l *local) partitioned(rows *gpu.Stride) error {
 	if l.task.Lanes > 1 || l.always(l.task) {
 		return l.hold(l.task, rows)
 	}
-	if len(l.loose) > 0 && !oneCoding(l.loose[0], rows) {
+	if len(l.loose) > 0 && (l.loose[0].Schema != rows.Schema || !oneCoding(l.loose[0], rows)) {
 		if err := l.holdLoose(); err != nil {
 			rows.Release()
 			return err
@@ -803,7 +844,7 @@ func (l *local) holdLoose() error {
 	if len(loose) == 0 {
 		return nil
 	}
-	rows, err := operators.ConcatStrides(l.task, l.hashGroupBy.partials, loose)
+	rows, err := operators.ConcatStrides(l.task, loose[0].Schema, loose)
 	if err != nil {
 		return err
 	}
@@ -812,31 +853,38 @@ func (l *local) holdLoose() error {
 
 // passRows makes a row of partial aggregates from each row of a stride.
 func (l *local) passRows(s *gpu.Stride) error {
-	var in []gpu.Column
+	var cols, in []gpu.Column
 	for _, m := range l.measured {
-		if m.input < 0 {
-			continue
+		if l.computed(m) && m.input >= 0 {
+			in = append(in, s.Cols[m.input])
 		}
-		c := s.Cols[m.input]
-		if m.kind == gpu.Sum && c.Type != stored(c.Type) {
-			c.Type = stored(c.Type)
-			if c.Dict != nil {
-				values := c.Dict.Values
-				values.Type = c.Type
-				c.Dict = &gpu.Dictionary{Values: values}
-			}
+	}
+	if len(l.single.Outputs) > 0 {
+		var err error
+		if cols, err = l.task.Queue.Eval(l.task.Lease, l.single, in, s.Rows); err != nil {
+			return err
 		}
-		in = append(in, c)
 	}
-	cols, err := l.task.Queue.Eval(l.task.Lease, l.single, in, s.Rows)
-	if err != nil {
-		return err
-	}
-	out := &gpu.Stride{Schema: l.hashGroupBy.partials, Rows: s.Rows}
+	out := &gpu.Stride{Schema: l.raw, Rows: s.Rows}
 	for _, k := range operators.Pick(s.Cols, l.Keys) {
 		out.Cols = append(out.Cols, k.Retain())
 	}
-	out.Cols = append(out.Cols, cols...)
+	for i, m := range l.measured {
+		if l.computed(m) {
+			out.Cols, cols = append(out.Cols, cols[0]), cols[1:]
+			continue
+		}
+		c := s.Cols[m.input].Retain()
+		if t := out.Schema.Fields[len(l.Keys)+i].Type; c.Type != t { // a decimal
+			c.Type = t
+			if c.Dict != nil {
+				values := c.Dict.Values
+				values.Type = t
+				c.Dict = &gpu.Dictionary{Values: values}
+			}
+		}
+		out.Cols = append(out.Cols, c)
+	}
 	return l.partitioned(out)
 }
 
@@ -930,8 +978,12 @@ func (o *hashGroupBy) hold(t operators.Task, rows *gpu.Stride) (err error) {
 	if err != nil {
 		return err
 	}
+	to := o.held
+	if rows.Schema == o.raw {
+		to = o.alone
+	}
 	rows.Release() // before Append makes room
-	return o.held.Append(parts, 0, offsets)
+	return to.Append(parts, 0, offsets)
 }
 
 func (l *local) Close() error {
@@ -992,7 +1044,7 @@ func (o *hashGroupBy) Finalize(_ context.Context, t operators.Task) error {
 // partBits returns the binary logarithm of the number of parts: parts have partGroups groups or,
 // on a device with one lane, a stride; they are smaller if several would not fit the budget.
 func (o *hashGroupBy) partBits(t operators.Task) int {
-	if o.held.Rows(0, o.held.Len()) == 0 {
+	if o.held.Rows(0, o.held.Len())+o.alone.Rows(0, o.alone.Len()) == 0 {
 		return 0
 	}
 	part := partGroups
@@ -1038,7 +1090,7 @@ func (o *hashGroupBy) Emit(ctx context.Context, t operators.Task, part int, emit
 // merge makes a table of the groups of a part, whose rows are then given back.
 func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int) (_ *table, err error) {
 	from, to := part<<o.shift, (part+1)<<o.shift
-	rows := int(o.held.Rows(from, to))
+	rows := int(o.held.Rows(from, to) + o.alone.Rows(from, to))
 	for _, s := range o.few {
 		rows += s.Rows
 	}
@@ -1046,39 +1098,54 @@ func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int) (_ 
 	if err != nil {
 		return nil, err
 	}
-	// The rows are assigned together.
-	err = operators.InBatches(t, o.partials, func(add func(*gpu.Stride) error) error {
-		for len(o.few) > 0 { // these are not partitioned, so there is one part
-			s := o.few[0]
-			o.few = o.few[1:]
-			if err := add(s); err != nil {
-				return err
+	few := o.few // these are not partitioned, so there is one part
+	o.few = nil
+	defer func() {
+		for _, s := range few {
+			if s != nil {
+				s.Release()
 			}
 		}
-		return o.read(ctx, t, part, func(s *gpu.Stride, _ int) error { return add(s) })
-	}, func(s *gpu.Stride) error {
-		defer s.Release()
-		failed, err := merged.take(t, s)
-		return o.naming(failed, err)
-	})
-	if err != nil {
-		merged.release()
-		return nil, err
+	}()
+	// Rows of one schema are assigned together.
+	for i, p := range []*spill.Partitions{o.alone, o.held} {
+		schema := []*gpu.Schema{o.raw, o.partials}[i]
+		err = operators.InBatches(t, schema, func(add func(*gpu.Stride) error) error {
+			for i, s := range few {
+				if s != nil && s.Schema == schema {
+					few[i] = nil
+					if err := add(s); err != nil {
+						return err
+					}
+				}
+			}
+			return o.read(ctx, t, p, part, func(s *gpu.Stride, _ int) error { return add(s) })
+		}, func(s *gpu.Stride) error {
+			defer s.Release()
+			failed, err := merged.take(t, s)
+			return o.naming(failed, err)
+		})
+		if err != nil {
+			merged.release()
+			return nil, err
+		}
+		p.Drop(from, to)
 	}
-	o.held.Drop(from, to)
 	return merged, nil
 }
 
-// read calls take with the rows of a part. One lane merges the parts in order, so that the rows of
-// the next one are read meanwhile.
-func (o *hashGroupBy) read(ctx context.Context, t operators.Task, part int, take func(*gpu.Stride, int) error) error {
+// read calls take with the rows of a part: first with the raw ones, then with the others. One lane merges
+// the parts in order, so that the rows of the next one are read meanwhile.
+func (o *hashGroupBy) read(ctx context.Context, t operators.Task, p *spill.Partitions, part int, take func(*gpu.Stride, int) error) error {
 	if t.Lanes > 1 {
-		return o.held.Each(ctx, t.Queue, t.Lease, part<<o.shift, (part+1)<<o.shift, take)
+		return p.Each(ctx, t.Queue, t.Lease, part<<o.shift, (part+1)<<o.shift, take)
 	}
-	if part == 0 {
-		ranges := make([]spill.Range, o.n)
-		for i := range ranges {
-			ranges[i] = spill.Range{Partitions: o.held, From: i << o.shift, To: (i + 1) << o.shift}
+	if o.reader == nil {
+		var ranges []spill.Range
+		for i := range o.n {
+			for _, p := range []*spill.Partitions{o.alone, o.held} {
+				ranges = append(ranges, spill.Range{Partitions: p, From: i << o.shift, To: (i + 1) << o.shift})
+			}
 		}
 		o.reader = spill.NewReader(ctx, t.Lease, ranges)
 	}
@@ -1169,5 +1236,5 @@ func (o *hashGroupBy) Close() error {
 	}
 	o.few = nil
 	o.reader.Close()
-	return o.held.Close()
+	return errors.Join(o.held.Close(), o.alone.Close())
 }
