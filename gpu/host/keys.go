@@ -365,10 +365,16 @@ func (in *interner) codes(d *Device, values gpu.Column, at []int32, codes []uint
 		return data[off[r]:off[r+1]]
 	}
 	err := d.parallel(len(codes), grain, func(lo, hi int) error {
-		for r := lo; r < hi; r++ {
-			b := value(r)
-			hashes[r] = hashBytes(b, tableSeed)
-			codes[r], _ = in.find(b, hashes[r])
+		// The hashes of a block come first, so that its lookups do not wait for them.
+		for lo < hi {
+			end := min(lo+probeBlock, hi)
+			for r := lo; r < end; r++ {
+				hashes[r] = hashBytes(value(r), tableSeed)
+			}
+			for r := lo; r < end; r++ {
+				codes[r], _ = in.find(value(r), hashes[r])
+			}
+			lo = end
 		}
 		return nil
 	})

@@ -168,23 +168,24 @@ type hashGroupBy struct {
 	measured []measure
 	parts    [][]int      // for each aggregate, positions in measured
 	partials *gpu.Schema  // keys and measures
-	raw      *gpu.Schema  // the same of rows that are groups of their own: what is summed is as it came
+	raw      *gpu.Schema  // the same of rows that are groups of their own: what is summed is as it came, and no count(*)
 	single   *gpu.Program // computes the measures of a raw row that are no column of it
 	offset   *gpu.Program // computes the offset of a dense key from the least key; nil for other keys
 
 	mu     sync.Mutex
-	only   groups            // all groups, when there is one lane and it did not flush
-	chosen []Choice          // algorithms in the order in which strides took them, each once
-	expect atomic.Int64      // groups of a stride, see expected
-	unfit  atomic.Bool       // a stride had values that tables of blocks do not take
-	held   *spill.Partitions // otherwise rows of partial aggregates, of all lanes
-	alone  *spill.Partitions // and raw rows
-	reader *spill.Reader     // of the parts in order, for the only lane
-	few    []*gpu.Stride     // more of them, in strides of few rows that are not partitioned
-	groups int               // rows of few and held: at least the number of groups
-	shift  uint              // a part is 1<<shift partitions
-	n      int               // number of parts
-	stride int               // rows of a stride of the result
+	only   groups                           // all groups, when there is one lane and it did not flush
+	chosen []Choice                         // algorithms in the order in which strides took them, each once
+	expect atomic.Int64                     // groups of a stride, see expected
+	unfit  atomic.Bool                      // a stride had values that tables of blocks do not take
+	large  []atomic.Pointer[gpu.Dictionary] // by key, see expand
+	held   *spill.Partitions                // otherwise rows of partial aggregates, of all lanes
+	alone  *spill.Partitions                // and raw rows
+	reader *spill.Reader                    // of the parts in order, for the only lane
+	few    []*gpu.Stride                    // more of them, in strides of few rows that are not partitioned
+	groups int                              // rows of few and held: at least the number of groups
+	shift  uint                             // a part is 1<<shift partitions
+	n      int                              // number of parts
+	stride int                              // rows of a stride of the result
 }
 
 const (
@@ -207,9 +208,11 @@ const (
 	mergeBudget = 8
 	// A flushed table has cost more than it has saved if it had fewer than passReduction
 	// rows a group, or hardly fewer groups than its input had runs of rows with one key.
-	// The next passStrides strides then bypass the table.
+	// The next passStrides strides then bypass the table, and twice as many each time that it is
+	// so again, up to mostPassed.
 	passReduction = 2
 	passStrides   = 16
+	mostPassed    = 256
 	// runRows is the rows of a stride that tell how long its runs are.
 	runRows = 1 << 13
 	// directBudget is the least bytes of the budget for each slot of the lanes' direct
@@ -230,9 +233,13 @@ func New(s Spec) (GroupBy, error) {
 	}
 	o := &hashGroupBy{Spec: s, seed: rand.Uint64(), partials: operators.PickFields(s.In, s.Keys), raw: operators.PickFields(s.In, s.Keys)}
 	o.expect.Store(int64(s.Hint.Groups))
+	o.large = make([]atomic.Pointer[gpu.Dictionary], len(s.Keys))
 	o.measured, o.parts = s.measures()
 	for _, m := range o.measured {
 		o.partials.Fields = append(o.partials.Fields, gpu.Field{Name: m.kind.String(), Type: s.partial(m), Nullable: true})
+		if m.kind == gpu.CountAll {
+			continue
+		}
 		o.raw.Fields = append(o.raw.Fields, gpu.Field{Name: m.kind.String(), Type: s.rawType(m), Nullable: true})
 	}
 	o.single = o.singles()
@@ -293,40 +300,54 @@ func stored(t gpu.Type) gpu.Type {
 	return gpu.Of(gpu.Int64)
 }
 
-// computed reports whether a measure of a single row is no column of it.
+// computed reports whether a measure of a raw row is no column of the input.
 func (s *Spec) computed(m measure) bool {
-	return m.input < 0 || m.kind == gpu.Count || m.kind == gpu.Sum && s.In.Fields[m.input].Type.IsFloat() && s.rawType(m) != s.In.Fields[m.input].Type
+	return m.kind == gpu.Count || m.kind == gpu.Sum && s.rawType(m) != stored(s.In.Fields[m.input].Type)
 }
 
-// singles returns the program for the measures of a single row that are computed. Its inputs are those of
-// the measures among them that have one.
+// singles returns the program for the measures of a raw row that are computed, of their inputs.
 func (o *hashGroupBy) singles() *gpu.Program {
 	p := &gpu.Program{}
 	for _, m := range o.measured {
-		if o.computed(m) && m.input >= 0 {
+		if o.computed(m) {
 			p.Inputs = append(p.Inputs, o.In.Fields[m.input].Type)
 		}
 	}
-	add := func(op gpu.Op, t gpu.Type, value gpu.Scalar, args ...int) int {
-		p.Code = append(p.Code, gpu.Instr{Op: op, Type: t, Args: args, Mask: -1, Value: value, Text: "group-by"})
+	add := func(op gpu.Op, t gpu.Type, arg int) int {
+		p.Code = append(p.Code, gpu.Instr{Op: op, Type: t, Args: []int{arg}, Mask: -1, Text: "group-by"})
 		return len(p.Inputs) + len(p.Code) - 1
 	}
-	count, in := gpu.Of(gpu.Int64), 0
+	in := 0
 	for _, m := range o.measured {
-		switch {
-		case !o.computed(m):
+		if !o.computed(m) {
 			continue
-		case m.input < 0:
-			p.Outputs = append(p.Outputs, add(gpu.OpConst, count, gpu.IntScalar(count, 1)))
-			continue
-		case m.kind == gpu.Count:
-			p.Outputs = append(p.Outputs, add(gpu.OpCast, count, gpu.Scalar{}, add(gpu.OpIsNotNull, gpu.Of(gpu.Bool), gpu.Scalar{}, in)))
-		default:
-			p.Outputs = append(p.Outputs, add(gpu.OpCast, o.rawType(m), gpu.Scalar{}, in))
 		}
+		out := in
+		if m.kind == gpu.Count {
+			out = add(gpu.OpIsNotNull, gpu.Of(gpu.Bool), in)
+		}
+		p.Outputs = append(p.Outputs, add(gpu.OpCast, o.rawType(m), out))
 		in++
 	}
 	return p
+}
+
+// ones is the program for count(*) of single rows.
+var ones = gpu.Program{Code: []gpu.Instr{{Op: gpu.OpConst, Type: gpu.Of(gpu.Int64), Value: gpu.IntScalar(gpu.Of(gpu.Int64), 1), Mask: -1}}, Outputs: []int{0}}
+
+// counted adds count(*) to raw rows, which it takes over.
+func (o *hashGroupBy) counted(t operators.Task, s *gpu.Stride) (*gpu.Stride, error) {
+	if s.Schema != o.raw || o.raw.Len() == o.partials.Len() {
+		return s, nil
+	}
+	at := slices.Index(o.measured, measure{gpu.CountAll, -1})
+	count, err := t.Queue.Eval(t.Lease, &ones, nil, s.Rows)
+	if err != nil {
+		s.Release()
+		return nil, err
+	}
+	s.Cols = slices.Insert(s.Cols, len(o.Keys)+at, count[0])
+	return s, nil
 }
 
 // GroupBy is the operator: Blocking, and then a Source.
@@ -436,6 +457,8 @@ type local struct {
 	loose   []*gpu.Stride // partial aggregates, to be partitioned together
 	flushed int           // rows of partial aggregates
 	passing int           // strides that are still to bypass the table
+	// bypassed is the strides that bypassed it since it was tried before; 0 if it was worth it.
+	bypassed int
 
 	groupsFlushed int // groups of the table that was flushed last
 }
@@ -731,7 +754,7 @@ func partialRows(rows, groups, table float64, lanes int) float64 {
 func (l *local) judge(s *gpu.Stride) error {
 	rows, groups := l.table.rows, l.table.groups.Len()
 	if rows < passReduction*groups {
-		l.passing = passStrides
+		l.bypass()
 		return nil
 	}
 	a, firsts, err := l.task.Queue.Runs(l.task.Lease, operators.Pick(s.Cols, l.Keys))
@@ -741,9 +764,17 @@ func (l *local) judge(s *gpu.Stride) error {
 	defer a.Release()
 	defer firsts.Release()
 	if firsts.Len*rows < s.Rows*groups*5/4 {
-		l.passing = passStrides
+		l.bypass()
+	} else {
+		l.bypassed = 0
 	}
 	return nil
+}
+
+// bypass makes the next strides bypass the table, twice as many as the last time.
+func (l *local) bypass() {
+	l.bypassed = min(max(2*l.bypassed, passStrides), mostPassed)
+	l.passing = l.bypassed
 }
 
 // pass makes partial aggregates from a stride without the table: one row for each run of
@@ -855,11 +886,11 @@ func (l *local) holdLoose() error {
 func (l *local) passRows(s *gpu.Stride) error {
 	var cols, in []gpu.Column
 	for _, m := range l.measured {
-		if l.computed(m) && m.input >= 0 {
+		if l.computed(m) {
 			in = append(in, s.Cols[m.input])
 		}
 	}
-	if len(l.single.Outputs) > 0 {
+	if len(in) > 0 {
 		var err error
 		if cols, err = l.task.Queue.Eval(l.task.Lease, l.single, in, s.Rows); err != nil {
 			return err
@@ -869,13 +900,16 @@ func (l *local) passRows(s *gpu.Stride) error {
 	for _, k := range operators.Pick(s.Cols, l.Keys) {
 		out.Cols = append(out.Cols, k.Retain())
 	}
-	for i, m := range l.measured {
+	for _, m := range l.measured {
+		if m.kind == gpu.CountAll {
+			continue
+		}
 		if l.computed(m) {
 			out.Cols, cols = append(out.Cols, cols[0]), cols[1:]
 			continue
 		}
 		c := s.Cols[m.input].Retain()
-		if t := out.Schema.Fields[len(l.Keys)+i].Type; c.Type != t { // a decimal
+		if t := l.rawType(m); c.Type != t { // a decimal
 			c.Type = t
 			if c.Dict != nil {
 				values := c.Dict.Values
@@ -960,6 +994,9 @@ func (l *local) handOver() bool {
 // dense key, and holds them where they can spill. It takes them over.
 func (o *hashGroupBy) hold(t operators.Task, rows *gpu.Stride) (err error) {
 	defer func() { rows.Release() }()
+	if err := o.expand(t, rows); err != nil {
+		return err
+	}
 	var digits gpu.Column
 	shift := uint(64 - fanOut)
 	if o.offset != nil {
@@ -984,6 +1021,27 @@ func (o *hashGroupBy) hold(t operators.Task, rows *gpu.Stride) (err error) {
 	}
 	rows.Release() // before Append makes room
 	return to.Append(parts, 0, offsets)
+}
+
+// expand gives keys plain text whose dictionaries have more values than there are rows, if other rows have
+// other such dictionaries. Rows of one partition would need values of each of them.
+func (o *hashGroupBy) expand(t operators.Task, rows *gpu.Stride) error {
+	for i := range o.Keys {
+		c := rows.Cols[i]
+		if !c.Type.IsVar() || c.Dict == nil || c.Dict.Values.Len <= rows.Rows {
+			continue
+		}
+		if first := &o.large[i]; first.CompareAndSwap(nil, c.Dict) || first.Load() == c.Dict {
+			continue
+		}
+		plain, err := t.Queue.Concat(t.Lease, []gpu.Column{c, gpu.ColumnOf(c.Type, nil)})
+		if err != nil {
+			return err
+		}
+		c.Release()
+		rows.Cols[i] = plain
+	}
+	return nil
 }
 
 func (l *local) Close() error {
@@ -1121,6 +1179,10 @@ func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int) (_ 
 			}
 			return o.read(ctx, t, p, part, func(s *gpu.Stride, _ int) error { return add(s) })
 		}, func(s *gpu.Stride) error {
+			s, err := o.counted(t, s)
+			if err != nil {
+				return err
+			}
 			defer s.Release()
 			failed, err := merged.take(t, s)
 			return o.naming(failed, err)
