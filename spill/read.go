@@ -265,10 +265,12 @@ type unit struct {
 	skip   map[*piece]bool
 }
 
-// held is a piece that is being read, with a reference to its stride, which may move.
+// held is a piece that is being read, and its stride. While a piece is busy it does not begin to move; one
+// that does already gets another stride when it has landed, so this one is shared then.
 type held struct {
 	*piece
 	stride *gpu.Stride
+	shared bool
 }
 
 // firstOf returns the first partition of a piece that is not below from.
@@ -299,15 +301,24 @@ func (r *reading) unread(at tier) (all []*piece) {
 func (r *reading) hold(x *piece) *held {
 	r.read[x] = true
 	x.busy++
-	return &held{x, x.stride.Retain()}
+	if x.moving {
+		return &held{x, x.stride.Retain(), true}
+	}
+	return &held{x, x.stride, false}
 }
 
-// idle ends the use of a piece.
-func (r *reading) idle(x *held) {
-	x.stride.Release()
+// idle ends the use of pieces.
+func (r *reading) idle(u ...*held) {
+	for _, x := range u {
+		if x.shared {
+			x.stride.Release()
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	x.busy--
+	for _, x := range u {
+		x.busy--
+	}
 }
 
 // nextOnDevice returns pieces in the memory of the device with rows that are not read, and marks
@@ -345,9 +356,7 @@ func coded(s *gpu.Stride) bool {
 func (r *reading) onePiece(q gpu.Queue, u []*held) (out *gpu.Stride, err error) {
 	out = &gpu.Stride{Schema: r.schema}
 	defer func() {
-		for _, x := range u {
-			r.idle(x)
-		}
+		r.idle(u...)
 		if err != nil {
 			out.Release()
 		}

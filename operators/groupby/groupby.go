@@ -213,8 +213,8 @@ const (
 	passReduction = 2
 	passStrides   = 16
 	mostPassed    = 256
-	// runRows is the rows of a stride that tell how long its runs are.
-	runRows = 1 << 13
+	// sampleRows is the rows of a stride that tell how long its runs are, and how many groups it has.
+	sampleRows = 1 << 13
 	// directBudget is the least bytes of the budget for each slot of the lanes' direct
 	// tables.
 	directBudget = 256
@@ -459,6 +459,7 @@ type local struct {
 	passing int           // strides that are still to bypass the table
 	// bypassed is the strides that bypassed it since it was tried before; 0 if it was worth it.
 	bypassed int
+	sampled  bool // see manyGroups
 
 	groupsFlushed int // groups of the table that was flushed last
 }
@@ -571,6 +572,14 @@ func (l *local) instead(c Choice, rows int, err error) (Choice, error) {
 // takeRows aggregates the rows of a stride in the table of the lane, and flushes one that has become
 // large.
 func (l *local) takeRows(s *gpu.Stride) (err error) {
+	if !l.sampled {
+		l.sampled = true
+		if many, err := l.manyGroups(s); err != nil {
+			return err
+		} else if many {
+			l.bypass()
+		}
+	}
 	if l.passing > 0 {
 		l.passing--
 		return l.pass(s)
@@ -798,19 +807,57 @@ func (l *local) pass(s *gpu.Stride) error {
 	return l.partitioned(out)
 }
 
-// shortRuns reports whether the first rows of a stride have runs of one key that are too short to be worth
-// aggregating.
-func (l *local) shortRuns(s *gpu.Stride) (bool, error) {
-	n := min(s.Rows, runRows)
-	var keys []gpu.Column
-	defer func() { gpu.ReleaseColumns(keys) }()
+// manyGroups reports whether the first rows of a stride have so few keys twice that a table that is flushed
+// would have hardly two rows a group. n rows of g groups that are alike have about n²/2g keys twice.
+func (l *local) manyGroups(s *gpu.Stride) (bool, error) {
+	const n = sampleRows
+	if l.task.Lanes == 1 || s.Rows < flushGroups || l.direct(l.task) || l.Hint.Groups > 0 && l.Hint.Groups <= flushGroups {
+		return false, nil
+	}
+	keys, err := l.firstKeys(s, n)
+	if err != nil {
+		return false, err
+	}
+	defer gpu.ReleaseColumns(keys)
+	var types []gpu.Type
+	for _, k := range keys {
+		types = append(types, k.Type)
+	}
+	groups, err := l.task.Queue.NewGroups(l.task.Lease, types, gpu.GroupHint{Groups: n})
+	if err != nil {
+		return false, err
+	}
+	defer groups.Release()
+	a, err := groups.Assign(l.task.Queue, l.task.Lease, keys, n)
+	if err != nil {
+		return false, err
+	}
+	a.Release()
+	return n-groups.Len() < n*n/(4*flushGroups), nil
+}
+
+// firstKeys returns the keys of the first n rows of a stride.
+func (l *local) firstKeys(s *gpu.Stride, n int) (keys []gpu.Column, err error) {
 	for _, k := range l.Keys {
 		c, err := l.task.Queue.Slice(l.task.Lease, s.Cols[k], 0, n)
 		if err != nil {
-			return false, err
+			gpu.ReleaseColumns(keys)
+			return nil, err
 		}
 		keys = append(keys, c)
 	}
+	return keys, nil
+}
+
+// shortRuns reports whether the first rows of a stride have runs of one key that are too short to be worth
+// aggregating.
+func (l *local) shortRuns(s *gpu.Stride) (bool, error) {
+	n := min(s.Rows, sampleRows)
+	keys, err := l.firstKeys(s, n)
+	if err != nil {
+		return false, err
+	}
+	defer gpu.ReleaseColumns(keys)
 	a, firsts, err := l.task.Queue.Runs(l.task.Lease, keys)
 	if err != nil {
 		return false, err
