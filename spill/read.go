@@ -361,8 +361,8 @@ func (r *reading) nextOnDevice() (u []*held) {
 
 // onePiece returns the rows of pieces in the memory of the device, those of one that is whole
 // without a copy.
-func (r *reading) onePiece(q gpu.Queue, u []*held) (out *gpu.Stride, err error) {
-	out = &gpu.Stride{Schema: r.schema}
+func (r *reading) onePiece(q gpu.Queue, u []*held) (_ *gpu.Stride, err error) {
+	out := &gpu.Stride{Schema: r.schema}
 	defer func() {
 		for _, x := range u {
 			r.idle(x)
@@ -371,6 +371,10 @@ func (r *reading) onePiece(q gpu.Queue, u []*held) (out *gpu.Stride, err error) 
 			out.Release()
 		}
 	}()
+	for _, x := range u {
+		from, to := x.within(r.from, r.to)
+		out.Rows += to - from
+	}
 	for i := range r.schema.Fields {
 		var parts []gpu.Column
 		for _, x := range u {
@@ -399,7 +403,7 @@ func (r *reading) onePiece(q gpu.Queue, u []*held) (out *gpu.Stride, err error) 
 		if err != nil {
 			return nil, err
 		}
-		out.Cols, out.Rows = append(out.Cols, c), c.Len
+		out.Cols = append(out.Cols, c)
 	}
 	return out, nil
 }
