@@ -91,7 +91,19 @@ func (p *Partitions) register(l *gpu.Lease, b *gpu.Budget, t tier) {
 }
 
 // Len returns the number of partitions.
-func (p *Partitions) Len() int { return len(p.rows) }
+func (p *Partitions) Len() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.rows)
+}
+
+// Grow adds a partition behind the others and returns its number.
+func (p *Partitions) Grow() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rows = append(p.rows, 0)
+	return len(p.rows) - 1
+}
 
 // Rows returns the rows of partitions [from, to).
 func (p *Partitions) Rows(from, to int) (n int64) {
@@ -140,9 +152,9 @@ func Room(budget float64) float64 { return budget - budget/free }
 // from partition first on; offsets has the starts of the partitions and the end of the last
 // one. Strides leave the memory of the device, those of any Partitions, if little is left.
 func (p *Partitions) Append(s *gpu.Stride, first int, offsets []int) error {
-	if n := len(offsets) - 1; n < 1 || first < 0 || first+n > len(p.rows) || offsets[0] != 0 || offsets[n] != s.Rows || !slices.IsSorted(offsets) {
+	if n := len(offsets) - 1; n < 1 || first < 0 || first+n > p.Len() || offsets[0] != 0 || offsets[n] != s.Rows || !slices.IsSorted(offsets) {
 		s.Release()
-		return fmt.Errorf("%d rows in %d partitions from partition %d on, of %d: not rows in order of partition", s.Rows, n, first, len(p.rows))
+		return fmt.Errorf("%d rows in %d partitions from partition %d on, of %d: not rows in order of partition", s.Rows, n, first, p.Len())
 	}
 	if s.Rows == 0 {
 		s.Release()
@@ -450,7 +462,7 @@ func (p *Partitions) Drop(from, to int) {
 	p.runs = slices.DeleteFunc(p.runs, func(r *run) bool {
 		done := empty(r.first, len(r.pages))
 		if done {
-			p.punch(r, 0, p.Len())
+			p.punch(r, 0, len(p.rows))
 			r.layout.release()
 		}
 		return done
