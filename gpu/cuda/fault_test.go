@@ -221,6 +221,57 @@ func TestVirtualRangesSpanDeviceAndHost(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
+func TestAnArrayOverDeviceAndHostIsGivenBackOnEveryPath(t *testing.T) {
+	calls, failing := 0, 0
+	d, err := Open(Options{Library: library(t), HostMemory: 16 << 20, Memory: 1 << 30, Fault: func(call string) error {
+		// Calls that give memory back do not fail: nothing can be done about such a driver.
+		if failing == 0 || !strings.HasPrefix(call, "cuMem") || strings.Contains(call, "Free") || strings.Contains(call, "Unmap") || strings.Contains(call, "Release") {
+			return nil
+		}
+		if calls++; calls == failing {
+			return errInjected
+		}
+		return nil
+	}})
+	require.NoError(t, err)
+	require.NoError(t, d.Wait())
+	if _, err := d.location(OnHost); err != nil {
+		t.Skip(err)
+	}
+	device, host := d.Budget().Lease("array"), d.HostBudget().Lease("array, host")
+	used := func() []int64 {
+		onDevice, _ := device.Used()
+		onHost, _ := host.Used()
+		return []int64{onDevice, onHost}
+	}
+	for failing = 1; ; failing++ {
+		calls = 0
+		b, err := d.Interleave(device, host, 15<<20, 0.25)
+		if err == nil {
+			require.Less(t, calls, failing)
+			require.Equal(t, int64(15<<20), b.Size())
+			require.Equal(t, []int64{4 << 20, 12 << 20}, used(), "2 of 8 pages are on the device")
+			b.Release()
+			break
+		}
+		require.ErrorIs(t, err, errInjected)
+		require.Equal(t, []int64{0, 0}, used())
+	}
+	require.Greater(t, failing, 10)
+	failing = 0
+	_, err = d.Interleave(device, host, 64<<20, 0.5)
+	require.ErrorIs(t, err, gpu.ErrBudget, "host memory has room for 16 MiB")
+	for _, share := range []float64{0, 1} {
+		b, err := d.Interleave(device, host, 5<<20, share)
+		require.NoError(t, err)
+		require.Equal(t, []int64{int64(share * (6 << 20)), int64((1 - share) * (6 << 20))}, used())
+		b.Release()
+	}
+	require.NoError(t, device.Close())
+	require.NoError(t, host.Close())
+	require.NoError(t, d.Close())
+}
+
 func TestPinnedBlocksNeverSpanTwoSlabs(t *testing.T) {
 	d := openWith(t, 0, 1<<30)
 	defer func() { require.NoError(t, d.Close()) }()
