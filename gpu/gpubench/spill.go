@@ -26,10 +26,11 @@ type spillCase struct {
 	ratio  float64 // of the state to the budget
 	zipf   float64 // exponent of the frequencies of foreign keys, 0 for uniform
 	down   bool    // the result is copied down
+	way    *wayCase
 }
 
 // SpillFamilies returns the names of the groups of cases of the benchmark spill.
-func SpillFamilies() []string { return []string{"join", "zipf", "groupby", "sort"} }
+func SpillFamilies() []string { return []string{"join", "zipf", "groupby", "sort", "ways"} }
 
 func spillCases() (out []spillCase) {
 	add := func(c spillCase) {
@@ -46,6 +47,9 @@ func spillCases() (out []spillCase) {
 			add(spillCase{family: family, ratio: ratio})
 		}
 	}
+	for _, w := range wayCases() {
+		out = append(out, spillCase{family: "ways", way: &w})
+	}
 	return out
 }
 
@@ -60,6 +64,9 @@ func chosenSpills(names []string) ([]spillCase, error) {
 }
 
 func (c spillCase) name() string {
+	if c.way != nil {
+		return c.way.name()
+	}
 	what := map[string]string{"join": "join, build side", "zipf": "join, foreign keys by Zipf 1, build side", "groupby": "group-by, groups", "sort": "sort, rows"}[c.family]
 	end := "kept on the device"
 	if c.down {
@@ -79,6 +86,7 @@ var row = gpu.NewSchema(gpu.Field{Name: "key", Type: gpu.Of(gpu.Int64)}, gpu.Fie
 //     unique, each probe row has one match. Its result has 24 bytes a row.
 //   - A group-by with two rows a group, far from each other: the sum of a BIGINT, a HUGEINT.
 //   - A sort by keys in random order.
+//   - The first pass of a join alone, in all ways; see ways.
 //
 // The bound is that of the link, phase by phase: the bytes that the phase moved, at the rate of
 // each direction or of both.
@@ -96,8 +104,14 @@ func (b *bench) spill() error {
 	if s.link, err = p.Link(); err != nil {
 		return err
 	}
+	w := &ways{bench: b, link: s.link}
+	defer w.release()
 	for _, c := range cases {
-		if err := s.run(c); err != nil {
+		run := s.run
+		if c.way != nil {
+			run = w.run
+		}
+		if err := run(c); err != nil {
 			return fmt.Errorf("%s: %w", c.name(), err)
 		}
 	}
@@ -112,13 +126,20 @@ type Spill struct {
 }
 
 // SpillPhase is a phase of an operator out of core: of a join its build side, its probe side and
-// the pairs of partitions, of others their input and their result.
+// the pairs of partitions, of a way of partitioning the prefix sum and the writing, of others
+// their input and their result.
 type SpillPhase struct {
 	Name  string        `json:"name"`
 	Time  time.Duration `json:"time_ns"`
 	Up    int64         `json:"bytes_up"`
 	Down  int64         `json:"bytes_down"`
 	Bound time.Duration `json:"bound_ns"` // the least time for these bytes
+}
+
+// newSpillPhase returns a phase and its bound.
+func newSpillPhase(link gpu.Link, name string, took time.Duration, up, down int64) SpillPhase {
+	moved := func(n int64, rate float64) time.Duration { return time.Duration(float64(n) / rate * 1e9) }
+	return SpillPhase{Name: name, Time: took, Up: up, Down: down, Bound: max(moved(up, link.Up), moved(down, link.Down), moved(up+down, link.Both))}
 }
 
 // spilling runs cases. The inputs of a case stay for the next, if it has the same.
@@ -288,9 +309,7 @@ func (s *spilling) once(c spillCase) (run outOfCoreRun, err error) {
 		begin := time.Now()
 		err = p.work()
 		u, d := l.Activity().BytesUp, store.Stats(l.Name()).Host.In+copied
-		moved := func(n int64, rate float64) time.Duration { return time.Duration(float64(n) / rate * 1e9) }
-		x := SpillPhase{Name: p.name, Time: time.Since(begin), Up: u - up, Down: d - low}
-		x.Bound = max(moved(x.Up, s.link.Up), moved(x.Down, s.link.Down), moved(x.Up+x.Down, s.link.Both))
+		x := newSpillPhase(s.link, p.name, time.Since(begin), u-up, d-low)
 		run.Phases = append(run.Phases, x)
 		run.bound += x.Bound
 		run.bytes += x.Up + x.Down
