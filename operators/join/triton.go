@@ -42,7 +42,10 @@ func (o *outOfCore) plan(t operators.Task) (build, probe *gpu.Schema) {
 	}
 	width := o.Build.Fields[o.BuildKeys[0]].Type.Width()
 	o.share = 1 // if not known: strides move when there is no room
-	if o.BuildRows > 0 && o.ProbeRows > 0 {
+	switch {
+	case o.FirstPass != nil:
+		o.share = 0
+	case o.BuildRows > 0 && o.ProbeRows > 0:
 		o.share = tritonShare * float64(t.Lease.Limit()) / (float64(o.BuildRows+o.ProbeRows) * 2 * float64(width))
 	}
 	return tupleSchema(width), tupleSchema(width)
@@ -79,16 +82,19 @@ func (o *outOfCore) scatter(t operators.Task, s *gpu.Stride, key int, into *spil
 	if host != nil && o.staysHere(bytes) {
 		host = nil
 	}
-	from := t.Lease
+	from, q, scratch := t.Lease, t.Queue, t.Lease
 	if host != nil {
 		from = host
+	}
+	if o.FirstPass != nil {
+		q, scratch = o.FirstPass, from
 	}
 	buf, err := from.Alloc(bytes)
 	if err != nil {
 		return err
 	}
 	to := gpu.Column{Type: gpu.TupleType(width), Len: s.Rows, Data: buf}
-	offsets, err := t.Queue.PartitionTuples(t.Lease, to, unsigned(s.Cols[key]), s.Cols[1-key], o.digit(width), gpu.TuplePass{})
+	offsets, err := q.PartitionTuples(scratch, to, unsigned(s.Cols[key]), s.Cols[1-key], o.digit(width), gpu.TuplePass{})
 	if err != nil {
 		to.Release()
 		return err
