@@ -46,19 +46,19 @@ func spillCases() (out []spillCase) {
 	}
 	for _, ratio := range []float64{0.5, 1, 2, 4, 8} {
 		add(spillCase{family: "join", ratio: ratio})
+		if ratio < 1 {
+			continue
+		}
+		add(spillCase{family: "triton", ratio: ratio, algorithm: "triton"})
+		out = append(out, spillCase{family: "cpu-part", ratio: ratio, down: true, algorithm: "triton"})
+		if ratio <= 4 { // host memory must have room for all of it
+			out = append(out, spillCase{family: "cpu-radix", ratio: ratio, algorithm: "phj-tr"})
+		}
 	}
 	add(spillCase{family: "zipf", ratio: 4, zipf: 1})
 	for _, family := range []string{"groupby", "sort"} {
 		for _, ratio := range []float64{1, 2, 4, 8} {
 			add(spillCase{family: family, ratio: ratio})
-		}
-	}
-	// Joins beside each other, by size.
-	for _, ratio := range []float64{1, 2, 4, 8} {
-		add(spillCase{family: "triton", ratio: ratio, algorithm: "triton"})
-		out = append(out, spillCase{family: "cpu-part", ratio: ratio, down: true, algorithm: "triton"})
-		if ratio <= 4 { // host memory must have room for all of it
-			out = append(out, spillCase{family: "cpu-radix", ratio: ratio, algorithm: "phj-tr"})
 		}
 	}
 	for _, text := range []bool{false, true} {
