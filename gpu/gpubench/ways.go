@@ -87,6 +87,8 @@ type ways struct {
 	cpu  *host.Device
 	src  map[string][]gpu.Column // by where they lie
 	to   gpu.Column              // in host memory
+	both gpu.Column              // in an array of pages of both kinds
+	of   float64                 // the share of both in device memory
 	sums [2]uint64               // of keys and payloads
 }
 
@@ -95,7 +97,8 @@ func (w *ways) release() {
 		gpu.ReleaseColumns(cols)
 	}
 	w.to.Release()
-	w.src, w.to = nil, gpu.Column{}
+	w.both.Release()
+	w.src, w.to, w.both = nil, gpu.Column{}, gpu.Column{}
 	if w.cpu != nil {
 		_ = w.cpu.Close()
 	}
@@ -103,7 +106,7 @@ func (w *ways) release() {
 
 // draw makes the rows in page-locked memory, and room for as many tuples.
 func (w *ways) draw() (err error) {
-	w.rows = 1 << 27
+	w.rows = 1 << 26
 	if w.opt.Rows > 0 {
 		w.rows = w.opt.Rows
 	}
@@ -192,14 +195,23 @@ func (w *ways) run(of spillCase) error {
 	if c.way == wayDevice {
 		return w.strides(c, digit)
 	}
-	to := w.to.Retain()
+	to := w.to
 	if c.share > 0 {
-		to.Release()
-		if to.Data, err = w.dev.Interleave(w.l, w.h, int64(w.rows)*16, c.share); err != nil {
-			return err
+		if w.of != c.share {
+			w.both.Release()
+			w.both, w.of = gpu.Column{}, c.share
+			begin := time.Now()
+			buf, err := w.dev.Interleave(w.l, w.h, int64(w.rows)*16, c.share)
+			if err != nil {
+				return err
+			}
+			took := time.Since(begin)
+			w.report(fmt.Sprintf("make an array %.0f %% in device memory", 100*c.share),
+				Spill{Spilled: 1 - c.share, Phases: []SpillPhase{newSpillPhase(w.link, "make", took, 0, w.onHost(c))}}, took)
+			w.both = gpu.Column{Type: w.to.Type, Len: w.rows, Data: buf}
 		}
+		to = w.both
 	}
-	defer to.Release()
 	q, l, how := w.q, w.l, gpu.TuplePass{HostPrefix: c.prefix}
 	if c.way == wayCPU {
 		if q, err = w.cpu.NewQueue("bench spill"); err != nil {
@@ -236,7 +248,7 @@ func (w *ways) run(of spillCase) error {
 		prefixes, writes, totals = append(prefixes, p-prefix), append(writes, z-write), append(totals, total)
 	}
 	n := int64(w.rows)
-	up, down, count := int64(0), 16*n-int64(c.share*float64(16*n)), int64(0)
+	up, down, count := int64(0), w.onHost(c), int64(0)
 	if c.from == inHost {
 		up, count = 16*n, 8*n
 	}
@@ -254,12 +266,18 @@ func (w *ways) run(of spillCase) error {
 		}
 		r.Phases = append([]SpillPhase{p}, r.Phases...)
 	}
-	w.report(c, r, median(totals))
+	w.report(c.name(), r, median(totals))
 	return nil
 }
 
-func (w *ways) report(c wayCase, r Spill, wall time.Duration) {
-	out := Result{Benchmark: w.name, Case: c.name(), Rows: int64(w.rows), Wall: wall, Runs: w.runs, Bound: "link", Spill: &r}
+// onHost returns the bytes of tuples that are in host memory.
+func (w *ways) onHost(c wayCase) int64 {
+	n := int64(w.rows) * 16
+	return n - int64(c.share*float64(n))
+}
+
+func (w *ways) report(name string, r Spill, wall time.Duration) {
+	out := Result{Benchmark: w.name, Case: name, Rows: int64(w.rows), Wall: wall, Runs: w.runs, Bound: "link", Spill: &r}
 	var bound time.Duration
 	for _, p := range r.Phases {
 		out.Time += p.Time
@@ -349,6 +367,6 @@ func (w *ways) strides(c wayCase, d gpu.Digit) error {
 		}
 	}
 	n := int64(w.rows)
-	w.report(c, Spill{Spilled: 1, Phases: []SpillPhase{newSpillPhase(w.link, "write", median(times), 16*n, 16*n)}}, median(times))
+	w.report(c.name(), Spill{Spilled: 1, Phases: []SpillPhase{newSpillPhase(w.link, "write", median(times), 16*n, 16*n)}}, median(times))
 	return nil
 }
