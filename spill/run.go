@@ -251,12 +251,8 @@ func stringBytes(lay *layout, i int, c gpu.Column, from, to int) (n int64) {
 	return n
 }
 
-// readPages reads the pages of a unit into host memory, which a lease of the device pays for if
-// that is the device's memory.
+// readPages reads the pages of a unit into host memory, which a lease pays for.
 func (p *Partitions) readPages(l *gpu.Lease, u *unit) (_ *gpu.Stride, err error) {
-	if p.store.discrete() {
-		l = p.owner.lease
-	}
 	begin := time.Now()
 	r, all := u.run, page{at: u.run.pages[u.from].at}
 	for _, g := range r.pages[u.from:u.to] {
@@ -279,9 +275,9 @@ func (p *Partitions) readPages(l *gpu.Lease, u *unit) (_ *gpu.Stride, err error)
 	a.skip = func(n int) bool { return n >= len(r.pieces) || u.skip[r.pieces[n]] }
 	b := p.store.scratch.Get().(*block)
 	defer p.store.scratch.Put(b)
-	file := bufio.NewReaderSize(io.NewSectionReader(p.file, all.at, all.bytes), 256<<10)
+	b.file.Reset(io.NewSectionReader(p.file, all.at, all.bytes))
 	for left := all.bytes; left > 0; {
-		n, err := b.decode(file, left, &r.layout, a)
+		n, err := b.decode(b.file, left, &r.layout, a)
 		if err != nil {
 			a.stride.Release()
 			return nil, fail(err)
