@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators"
@@ -400,7 +398,7 @@ type phase struct {
 func (s *spilling) once(c spillCase) (run outOfCoreRun, err error) {
 	store := spill.NewStore(s.dev, spill.Options{Dir: os.TempDir()})
 	l := s.dev.Budget().Lease("state")
-	t := operators.Task{Device: s.dev, Queue: s.q, Lease: l, StrideRows: s.dev.StrideRows(2*c.rowBytes() - 8), Lanes: s.dev.Lanes(), Spill: store}
+	t := operators.Task{Device: s.dev, Queue: s.q, Lease: l, StrideRows: s.dev.StrideRows(2*c.rowBytes() - 8), Lanes: 1, Spill: store}
 	rows := 0
 	var copied int64 // down, of the result
 	out := s.output()
@@ -488,54 +486,19 @@ func (s *spilling) phases(t operators.Task, emit operators.Emit) (operators.Oper
 	o, err := join.New(spec)
 	return o, []phase{
 		{"build", func() error { return s.collect(o, t, s.inputs[:1], ahead) }},
-		{"probe", func() error {
-			if n := s.dev.Lanes(); n > 1 {
-				return s.probeLanes(o, t, n, emit)
-			}
-			return s.probe(o, t, s.inputs[1], ahead, emit)
-		}},
-		{"pairs", func() error { return s.emitAll(o.Deferred(), t, emit) }},
-	}, err
-}
-
-// probe pushes strides through a lane.
-func (s *spilling) probe(o operators.Streaming, t operators.Task, strides []*gpu.Stride, ahead source, emit operators.Emit) error {
-	lane, err := o.NewLane(t)
-	if err != nil {
-		return err
-	}
-	err = ahead(t.Lease, strides, func(st *gpu.Stride) error { return lane.Push(s.ctx, st, emit) })
-	if err == nil {
-		err = lane.Flush(s.ctx, emit)
-	}
-	return errors.Join(err, lane.Close())
-}
-
-// probeLanes is probe by n lanes of the CPU, each on a core.
-func (s *spilling) probeLanes(o operators.Streaming, t operators.Task, n int, emit operators.Emit) error {
-	var all errgroup.Group
-	var emitting sync.Mutex
-	one := func(st *gpu.Stride) error {
-		emitting.Lock()
-		defer emitting.Unlock()
-		return emit(st)
-	}
-	for i := range n {
-		all.Go(func() error {
-			q, err := s.dev.NewLaneQueue("bench spill")
+		{"probe", func() (err error) {
+			lane, err := o.NewLane(t)
 			if err != nil {
 				return err
 			}
-			own := t
-			own.Queue, own.Lanes = q, n
-			var strides []*gpu.Stride
-			for k := i; k < len(s.inputs[1]); k += n {
-				strides = append(strides, s.inputs[1][k])
+			defer func() { err = errors.Join(err, lane.Close()) }()
+			if err := ahead(t.Lease, s.inputs[1], func(st *gpu.Stride) error { return lane.Push(s.ctx, st, emit) }); err != nil {
+				return err
 			}
-			return errors.Join(s.probe(o, own, strides, s.asTheyLie, one), q.Close())
-		})
-	}
-	return all.Wait()
+			return lane.Flush(s.ctx, emit)
+		}},
+		{"pairs", func() error { return s.emitAll(o.Deferred(), t, emit) }},
+	}, err
 }
 
 // blocking returns the phases of an operator that takes all rows before it returns any.
