@@ -310,7 +310,7 @@ type Queue interface {
 	// SplitTuples returns the keys and values of tuples as columns of the types, which have
 	// half the width of a tuple. The tuples may lie where PartitionTuples writes them.
 	//
-	// Cost: it reads the tuples, and writes both columns.
+	// Cost: it reads the tuples, and writes both columns. It waits if the tuples are in host memory.
 	SplitTuples(l *Lease, tuples Column, key, value Type) ([]Column, error)
 
 	// PartitionBuckets partitions the rows of a key by a digit, as Partition does, but

@@ -92,6 +92,7 @@ func (q *queue) PartitionTuples(l *gpu.Lease, to, key, value gpu.Column, d gpu.D
 	launch(o, fmt.Sprintf("tuples_%s_k%d", how.Way, width/2), grid, tupleThreads, tupleShared(how.Way, ways, int(a.granule), width), a)
 	at := make([]uint32, ways+1)
 	if !o.read(starts, 0, gpu.BytesOf(at)) {
+		o.idle() // the caller gives the memory of the tuples back
 		return nil, nil
 	}
 	offsets = make([]int, ways+1)
@@ -99,6 +100,15 @@ func (q *queue) PartitionTuples(l *gpu.Lease, to, key, value gpu.Column, d gpu.D
 		offsets[p] = int(v)
 	}
 	return offsets, nil
+}
+
+// idle waits for the kernels launched so far: they use host memory, which is not freed in the order of the
+// stream.
+func (o *op) idle() {
+	o.flush()
+	if err := o.q.dev.ctx.do(cuStreamSynchronize, uintptr(o.q.dev.compute)); err != nil {
+		o.fail(err)
+	}
 }
 
 // reach page-locks the memory of a column in host memory, which kernels then reach.
@@ -158,6 +168,9 @@ func (q *queue) SplitTuples(l *gpu.Lease, tuples gpu.Column, key, value gpu.Type
 		out = append(out, gpu.Column{Type: t, Len: n, Data: o.keep(o.alloc(int64(n) * width))})
 	}
 	launch(o, fmt.Sprintf("tuples_split_k%d", width), o.grid(n), 256, 0, tupleSplitArgs{addr(tuples.Data), addr(out[0].Data), addr(out[1].Data), int64(n)})
+	if tuples.Data.Bytes() != nil {
+		o.idle()
+	}
 	return out, nil
 }
 
