@@ -738,11 +738,16 @@ func SumType(t Type) Type {
 	return DecimalOf(MaxPrecision, int(t.Scale))
 }
 
+// Takes reports whether an Accumulator takes values of a type.
+func (a Aggregate) Takes(t Type) bool {
+	return t == a.Input || a.Kind == CountAll || a.Kind == Sum && a.Input.Kind == HugeInt && t.IsInteger()
+}
+
 // Accumulator is the running state of one aggregate for every group.
 type Accumulator interface {
 	// Update folds the rows of values into their groups. groups is the number of groups
 	// after the assignment. values has a row for each id and the type of the aggregate's
-	// input; CountAll ignores it. The queue is of the accumulator's device; the
+	// input, or that of any integer for a Sum of HUGEINT; CountAll ignores it. The queue is of the accumulator's device; the
 	// accumulator's own lease pays. A refusal leaves the state as it was.
 	//
 	// Cost: it reads 4 bytes of id and the value a row. Few groups are folded in private

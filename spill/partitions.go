@@ -459,9 +459,14 @@ func (p *Partitions) Drop(from, to int) {
 	for i := from; i < to; i++ {
 		p.rows[i] = 0
 	}
-	empty := func(first, n int) bool {
-		return !slices.ContainsFunc(p.rows[first:first+n], func(n int64) bool { return n > 0 })
+	next := make([]int, len(p.rows)+1) // the first partition with rows that is not below
+	next[len(p.rows)] = len(p.rows)
+	for i := len(p.rows) - 1; i >= 0; i-- {
+		if next[i] = next[i+1]; p.rows[i] > 0 {
+			next[i] = i
+		}
 	}
+	empty := func(first, n int) bool { return next[first] >= first+n }
 	p.pieces = slices.DeleteFunc(p.pieces, func(x *piece) bool {
 		if x.busy > 0 || !empty(x.first, len(x.offsets)-1) {
 			return false
