@@ -3,8 +3,10 @@
 to Parquet, checks that the rows are equal, and prints a table.
 
     python3 gpu.py --gstream ../../gstream --data /data/sf30 --runs 3
+    python3 gpu.py --gstream ../../gstream --data /data/sf100 --engines duckdb:24,cuda,cuda:8,cuda:8+16 --warmup 0 --runs 1
 
-It needs the Python package duckdb. It times gstream as a whole process, including start-up
+An engine may have limits of memory in GiB: cuda:8 has 8 of the device's, cuda:8+16 also 16 of the host's, host:8 and
+duckdb:8 have 8 of the host's. The first engine's types are those by which values are compared. It needs the Python package duckdb. It times gstream as a whole process, including start-up
 and the opening and closing of the GPU, and DuckDB from inside its process, without the start
 of Python. It also times both as whole processes, and both from inside: gstream by its report,
 which includes the opening of the GPU. It compares rows as bags: counts, and sums of hashes of
@@ -29,11 +31,23 @@ TPCH = ["q01", "q03", "q05", "q06", "q10", "q12", "q14", "q19"]
 TABLES = ["lineitem", "orders", "customer", "part", "supplier", "partsupp", "nation", "region"]
 
 
-def duckdb_job(job, data, out, threads):
+def limits(engine):
+    """The name of an engine, and its limits of device and host memory in GiB, or None."""
+    name, _, of = engine.partition(":")
+    if name != "cuda":
+        return name, None, of or None
+    device, _, host = of.partition("+")
+    return name, device or None, host or None
+
+
+def duckdb_job(job, data, out, threads, memory, tmp):
     """The child process: one query, and the seconds it took."""
     import duckdb
 
     db = duckdb.connect(config={"threads": threads})
+    if memory:
+        db.execute(f"set memory_limit = '{memory}GiB'")
+        db.execute(f"set temp_directory = '{tmp}'")
     for t in TABLES:
         if (Path(data) / f"{t}.parquet").exists():
             db.execute(f"create view {t} as from read_parquet('{data}/{t}.parquet')")
@@ -86,37 +100,46 @@ def run(command):
 
 
 def measure(args, job, tmp):
-    """Times one job on every engine, in turn."""
+    """Times one job on every engine, in turn. Results are read after the last run, and removed after each."""
     folder = "etl" if job in ETL else "tpch"
     yaml = HERE.parent / folder / f"{job}.yaml"
-    outs = {e: Path(tmp) / f"{job}.{e}.parquet" for e in args.engines}
+    out = Path(tmp) / f"{job}.parquet"
     times = {e: [] for e in args.engines + ["duckdb process"]}
-    reports = []
+    reports, prints, columns = {e: [] for e in args.engines}, {}, None
     for i in range(args.warmup + args.runs):
         for e in args.engines:
-            if e == "host" and not args.warmup <= i < args.warmup + args.host_runs:
+            name, device, host = limits(e)
+            if name == "host" and not args.warmup <= i < args.warmup + args.host_runs:
                 continue
-            if e == "duckdb":
-                process, text = run([sys.executable, __file__, "--child", job, "--data", args.data, "--out", outs[e], "--threads", str(args.threads)])
+            if name == "duckdb":
+                process, text = run([sys.executable, __file__, "--child", job, "--data", args.data, "--out", out, "--threads", str(args.threads),
+                                     "--memory", host or "", "--spill", args.spill])
                 took = float(text)
             else:
                 report = Path(tmp) / "report.json"
-                took, _ = run([args.gstream, "run", yaml, "--device", e, "--threads", str(args.threads), "--progress", "none", "--overwrite",
-                               "--report", report, "--set", f"data={args.data}", "--set", f"out={outs[e]}"])
-                if e == "cuda" and i >= args.warmup:
-                    reports.append(json.loads(report.read_text()))
+                memory = ["--device-memory", f"{device}GiB"] if device else []
+                memory += ["--host-memory", f"{host}GiB"] if host else []
+                took, _ = run([args.gstream, "run", yaml, "--device", name, "--threads", str(args.threads), "--progress", "none", "--overwrite", *memory,
+                               "--spill-dir", args.spill, "--report", report, "--set", f"data={args.data}", "--set", f"out={out}"])
+                if i >= args.warmup:
+                    reports[e].append(json.loads(report.read_text()))
             if i >= args.warmup:
                 times[e].append(took)
-                if e == "duckdb":
+                if name == "duckdb":
                     times["duckdb process"].append(process)
-    prints, columns = {}, {}
-    for e in reversed(args.engines):  # values are compared as DuckDB's types
-        first = next(iter(columns.values()), None)
-        columns[e], prints[e] = fingerprint(outs[e], first, sort_keys(job))
-        outs[e].unlink()
-        if not same_types(columns[e], first or columns[e]):
-            prints[e] = f"columns {columns[e]}"
+            if e not in prints and i + 1 >= args.warmup + (min(args.host_runs, args.runs) if name == "host" else args.runs):
+                kinds, prints[e] = fingerprint(out, columns, sort_keys(job))
+                columns = columns or kinds
+                if not same_types(kinds, columns):
+                    prints[e] = f"columns {kinds}"
+            out.unlink()
     return times, reports, prints
+
+
+def spilled(report):
+    """The bytes that a run wrote to host memory and to disk, in GiB."""
+    s = report.get("spill") or {}
+    return ", ".join(f"{t} {s[t]['bytes_in'] / 2**30:.1f}" for t in ("host", "disk") if s.get(t, {}).get("bytes_in"))
 
 
 def main():
@@ -124,21 +147,24 @@ def main():
     p.add_argument("--gstream", default="gstream")
     p.add_argument("--data", required=True)
     p.add_argument("--jobs", default=",".join(ETL + TPCH))
-    p.add_argument("--engines", default="cuda,host,duckdb")
+    p.add_argument("--engines", default="duckdb,cuda,host")
     p.add_argument("--runs", type=int, default=3)
     p.add_argument("--warmup", type=int, default=1)
     p.add_argument("--host-runs", type=int, default=3, help="of the runs, how many the CPU device takes part in")
     p.add_argument("--threads", type=int, default=os.cpu_count())
     p.add_argument("--tmp", default=None)
+    p.add_argument("--spill", default=os.environ.get("TMPDIR", "/var/tmp"), help="folder for what does not fit memory")
     p.add_argument("--json", default=None)
-    p.add_argument("--child")
-    p.add_argument("--out")
+    p.add_argument("--memory", help=argparse.SUPPRESS)
+    p.add_argument("--child", help=argparse.SUPPRESS)
+    p.add_argument("--out", help=argparse.SUPPRESS)
     args = p.parse_args()
     if args.child:
-        return duckdb_job(args.child, args.data, args.out, args.threads)
+        return duckdb_job(args.child, args.data, args.out, args.threads, args.memory, args.spill)
     args.engines = args.engines.split(",")
-    results, failed, ratios, whole, inside = {}, [], [], [], []
-    print("| job | " + " | ".join(f"{e} s" for e in args.engines) + " | cuda/duckdb | duckdb process s, ratio | cuda inside s, ratio | kernels s | kernels % | up GB, % of link | down GB, % of link | rows equal |")
+    results, failed, ratios, whole, inside, against = {}, [], [], [], [], {}
+    limited = [e for e in args.engines if e.startswith("cuda:")]
+    print("| job | " + " | ".join(f"{e} s" + (", spilled GiB" if e in limited else "") for e in args.engines) + " | cuda/duckdb | duckdb process s, ratio | cuda inside s, ratio | kernels s | kernels % | up GB, % of link | down GB, % of link | rows equal |")
     print("|---" * (len(args.engines) + 9) + "|")
     with tempfile.TemporaryDirectory(dir=args.tmp) as tmp:
         for job in args.jobs.split(","):
@@ -149,12 +175,15 @@ def main():
                 failed.append(job)
                 continue
             med = {e: statistics.median(t) for e, t in times.items() if t}
-            line = [job] + [f"{med[e]:.3f}" for e in args.engines]
-            if "cuda" in med and "duckdb" in med:
-                ratios.append(med["cuda"] / med["duckdb"])
+            line = [job] + [f"{med[e]:.3f}" + (f", {spilled(reports[e][-1])}" if e in limited else "") for e in args.engines]
+            reports, duckdb = reports.get("cuda"), next((e for e in args.engines if e.startswith("duckdb")), None)
+            if reports and duckdb:
+                ratios.append(med["cuda"] / med[duckdb])
                 whole.append(med["cuda"] / med["duckdb process"])
                 run_s = statistics.median(r["wall_ns"] / 1e9 for r in reports)
-                inside.append(run_s / med["duckdb"])
+                inside.append(run_s / med[duckdb])
+                for e in limited:
+                    against.setdefault(e, []).append((med[e] / med["cuda"], med[e] / med[duckdb]))
                 line += [f"**{ratios[-1]:.2f}**", f"{med['duckdb process']:.3f}, {whole[-1]:.2f}", f"{run_s:.3f}, {inside[-1]:.2f}"]
             else:
                 line += [""] * 3
@@ -175,6 +204,10 @@ def main():
     if ratios:
         for what, r in (("cuda/duckdb", ratios), ("whole processes", whole), ("inside both", inside)):
             print(f"\n{what}: geometric mean {statistics.geometric_mean(r):.2f}, worst {max(r):.2f}")
+    for e, pairs in against.items():
+        own, theirs = zip(*pairs)
+        print(f"{e}: times the time without limits {statistics.geometric_mean(own):.2f}, worst {max(own):.2f}; "
+              f"times DuckDB's {statistics.geometric_mean(theirs):.2f}, worst {max(theirs):.2f}")
     if args.json:
         Path(args.json).write_text(json.dumps(results, indent=1))
     if failed:
