@@ -97,15 +97,16 @@ func (o *hashGroupBy) decide(p gpu.Properties, rows int, keys domain) Choice {
 	return Choice{"pgb-tr", fmt.Sprintf("%s in %s partitions", groups, humanize.Comma(1<<o.partitionBits(p, expect, keys.bytes)))}
 }
 
-// fitsBlocks reports whether some groups fit tables of blocks of all rows, two of which may share the groups:
-// all slots of dense keys, and half of the slots of others. Values that are not plain integers take so many
-// words that the groups must have a table to themselves, with twice the room.
+// fitsBlocks reports whether some groups fit tables of blocks of all rows: all slots of dense keys, half of the
+// slots of others, or with keys apart from the aggregates two thirds of a dictionary. Values that are not plain
+// integers take so many words that the groups must have twice the room.
 func (o *hashGroupBy) fitsBlocks(p gpu.Properties, groups int, keys domain) bool {
-	slots := 2 * o.blockSlots(p, keys.bytes)
+	table, dense := o.blockSlots(p, keys.bytes), o.blockSlots(p, 0)*31/32
 	if !o.plainValues() {
-		slots /= 4
+		return groups <= table/4 || keys.dense && keys.span < uint64(dense/2)
 	}
-	return groups <= slots/2 || keys.dense && keys.span < uint64(slots)
+	dictionary := shared(p) / keys.bytes * 15 / 16
+	return groups <= table/2 || keys.dense && keys.span < uint64(dense) || groups <= min(dense*15/16, dictionary*2/3)
 }
 
 // nulls reports whether there may be nulls among the values.
@@ -125,35 +126,42 @@ func (o *hashGroupBy) plainValues() bool {
 	})
 }
 
-// blockSlots returns the slots of a table in the shared memory of a block, for keys of some bytes.
-func (o *hashGroupBy) blockSlots(p gpu.Properties, slot int) int {
-	shared := p.Shared
-	if shared == 0 {
-		shared = 227 << 10
+// shared returns the shared memory of a block that tables may take.
+func shared(p gpu.Properties) int {
+	if p.Shared == 0 {
+		return 225 << 10
 	}
-	for _, m := range o.measured {
-		slot += 4 * o.words(m)
-	}
-	return (int(shared) - 2048) / slot
+	return int(p.Shared) - 2048
 }
 
-// words returns the words of 32 bits that a table of a block has of a measure. Values with nulls are
-// also counted.
-func (o *hashGroupBy) words(m measure) int {
+// blockSlots returns the slots of a table in the shared memory of a block, for keys of some bytes.
+func (o *hashGroupBy) blockSlots(p gpu.Properties, slot int) int {
+	halves := 0
+	for _, m := range o.measured {
+		words, sums := o.words(m)
+		slot += 4 * words
+		halves += sums
+	}
+	return shared(p) / max(slot+4*((halves+1)/2), 1)
+}
+
+// words returns the words of 32 bits that a table of a block has of a measure, and how many sums, each with
+// half a word for its carries. Values with nulls are also counted.
+func (o *hashGroupBy) words(m measure) (words, sums int) {
 	if m.input < 0 || m.kind == gpu.Count {
-		return 1
+		return 1, 0
 	}
 	f := o.In.Fields[m.input]
-	words := max(1, f.Type.Width()/4)
+	words = max(1, f.Type.Width()/4)
 	if m.kind == gpu.Sum {
-		if words++; f.Type.Wide || f.Type.IsFloat() {
-			words = 6
+		if sums = 1; f.Type.Wide || f.Type.IsFloat() {
+			words, sums = 4, 2
 		}
 	}
 	if f.Nullable && !slices.Contains(o.measured, measure{gpu.Count, m.input}) {
 		words++
 	}
-	return words
+	return words, sums
 }
 
 // partitionBits returns the bits of the hash by which rows of some groups are partitioned. A group is found
