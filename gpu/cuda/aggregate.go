@@ -20,7 +20,8 @@ type (
 		load        int32
 		seen, upper uint32
 
-		carry, shift uint32
+		carry uint32
+		part  int32
 	}
 	aggregateState struct {
 		groups        uint64
@@ -84,8 +85,15 @@ const (
 	foldMin64
 )
 
+// What the carries of a sum have of a word in shared memory.
+const (
+	wholeWord = iota
+	lowerHalf
+	upperHalf
+)
+
 // foldWidth is the words of a fold: of 32 bits in shared memory, and of 64 bits in device memory. Sums also have
-// carries, two of them a word in shared memory.
+// carries in shared memory.
 var foldWidth = [...]struct{ words, far uint32 }{
 	foldCount: {1, 1}, foldSumI32: {1, 1}, foldSumU32: {1, 1}, foldSumI64: {2, 3}, foldSumU64: {2, 3}, foldMin32: {1, 1}, foldMin64: {2, 1}}
 
@@ -163,7 +171,8 @@ type aggregation struct {
 	hint   gpu.GroupHint
 	kernel string // suffix of the kernels
 	args   aggregateArgs
-	at     []int // of the column of each aggregate that writes it
+	folds  uint32 // words without carries
+	at     []int  // of the column of each aggregate that writes it
 	state  *gpu.Buffer
 	out    []gpu.Column
 }
@@ -231,15 +240,9 @@ func (x *aggregation) describe(values []gpu.Column) error {
 			}
 		}
 	}
-	sums := uint32(0)
-	for i := range columns {
-		if c := &columns[i]; c.fold >= foldSumI32 && c.fold <= foldSumU64 {
-			c.carry, c.shift = a.words+sums/2, sums%2*16
-			sums++
-		}
-	}
-	a.words += (sums + 1) / 2
 	a.columns = uint32(copy(a.column[:], columns))
+	x.folds = a.words
+	x.carryIn(false)
 	a.key, a.rows, a.mul = addr(x.rows.Key.Data), uint32(x.rows.Key.Len), rand.Uint64()|1
 	suffix := "any"
 	if plain {
@@ -247,6 +250,29 @@ func (x *aggregation) describe(values []gpu.Column) error {
 	}
 	x.kernel = fmt.Sprintf("_k%d_%s", x.width(), suffix)
 	return x.floatUnits(values)
+}
+
+// carryIn gives the carries of sums half a word each, or a whole one. Halves take less room, but a row waits to see
+// whether they are full: a sixth longer.
+func (x *aggregation) carryIn(halves bool) {
+	x.args.words = x.folds
+	n := 0
+	for i := range x.args.columns {
+		c := &x.args.column[i]
+		switch {
+		case c.fold < foldSumI32 || c.fold > foldSumU64:
+			continue
+		case halves && n%2 == 1:
+			c.carry, c.part = x.args.words-1, upperHalf
+		case halves:
+			c.carry, c.part = x.args.words, lowerHalf
+			x.args.words++
+		default:
+			c.carry, c.part = x.args.words, wholeWord
+			x.args.words++
+		}
+		n++
+	}
 }
 
 // floatUnits finds the unit of the sums of each column of floats: that of its least exponent.
@@ -302,12 +328,15 @@ func (x *aggregation) sharedDense(slots, copies int) int {
 	return blocks(slots+2, 64)*8 + (slots+2)*4*int(x.args.words)*copies
 }
 
-// budget returns the shared memory that all blocks of a multiprocessor have.
-func (x *aggregation) budget() int { return x.q.dev.props.sharedPerBlock - 1024 }
+// budget returns the shared memory that a block may take if a multiprocessor has some of them. Each block
+// takes 1 KiB of its own there, and some for its variables.
+func (x *aggregation) budget(perMulti int) int {
+	return (x.q.dev.props.sharedPerBlock+1024)/perMulti - 1024 - 256
+}
 
 // mostSlots returns the slots of the largest table if a multiprocessor has some blocks.
 func (x *aggregation) mostSlots(perMulti int) int {
-	return (x.budget()/perMulti/x.slotBytes(1) - 2) &^ 1
+	return (x.budget(perMulti)/x.slotBytes(1) - 2) &^ 3
 }
 
 // room allocates the result for n groups.
@@ -375,11 +404,19 @@ func (x *aggregation) run() ([]gpu.Column, error) {
 // single aggregates one partition: all blocks have slices of it.
 func (x *aggregation) single() (int, error) {
 	a, sms, n := &x.args, x.q.dev.props.multiprocessors, x.rows.Key.Len
-	most := x.mostSlots(1)
 	want := x.hint.Groups
 	span := uint64(x.hint.Hi) - uint64(x.hint.Lo)
-	dense := x.hint.Dense && span < gpu.MaxRows && x.sharedDense(int(span)+1, 1) <= x.budget()
-	shared, fit := x.shared, most/2 // the groups that a table is good for
+	dense := false
+	if x.hint.Dense && span < gpu.MaxRows {
+		fits := func() bool { return x.sharedDense(int(span)+1, 1) <= x.budget(1) }
+		if dense = fits(); !dense {
+			x.carryIn(true)
+			if dense = fits(); !dense {
+				x.carryIn(false)
+			}
+		}
+	}
+	shared, fit := x.shared, x.mostSlots(1)/2 // the groups that a table is good for
 	if dense {
 		want, a.low = int(span)+1, uint64(x.hint.Lo)
 		shared, fit = x.sharedDense, want
@@ -397,9 +434,9 @@ func (x *aggregation) single() (int, error) {
 	if !dense {
 		need *= 2
 	}
-	need = (need + 1) &^ 1
+	need = (need + 3) &^ 3
 	perMulti := 1
-	if dense && shared(need, 1) <= x.budget()/2 || 2*need <= x.mostSlots(2) {
+	if dense && shared(need, 1) <= x.budget(2) || 2*need <= x.mostSlots(2) {
 		perMulti = 2
 	}
 	// Free slots make it likely that a key is where it is looked for first: with 3 slots a group a row
@@ -412,7 +449,7 @@ func (x *aggregation) single() (int, error) {
 	if x.hint.Private {
 		slots, mostCopies = need, 1024/perMulti
 	}
-	for copies < mostCopies && shared(slots, 2*copies) <= x.budget()/perMulti {
+	for copies < mostCopies && shared(slots, 2*copies) <= x.budget(perMulti) {
 		copies *= 2
 	}
 	if x.hint.Private && copies < mostCopies {
@@ -436,8 +473,12 @@ func (x *aggregation) ids(want int) (int, error) {
 	a, sms, n := &x.args, x.q.dev.props.multiprocessors, x.rows.Key.Len
 	plain := !strings.HasSuffix(x.kernel, "any")
 	ranks := func(slots int) int { return 8 * (slots/32 + 1) }
-	keys := min(x.budget()/x.width()*32/34-64, 1<<16-2) &^ 1
-	slots := (x.budget()-ranks(keys))/(4*max(int(a.words), 1)) - 2
+	keys := min(x.budget(1)/x.width()*32/34-64, 1<<16-4) &^ 3
+	room := func() int { return (x.budget(1)-ranks(keys))/(4*max(int(a.words), 1)) - 2 }
+	if want > room() {
+		x.carryIn(true)
+	}
+	slots := room()
 	if !plain || want > slots || 4*keys < aggregateIDs*want {
 		return 0, gpu.ErrManyGroups
 	}
@@ -523,10 +564,10 @@ func (x *aggregation) partitions() (int, error) {
 	}
 	// Partitions of many rows have keys of many rows: lanes meet less often in copies.
 	slots, copies := min(max(4*groups, 1<<11), x.mostSlots(1)), 1
-	for copies < 32 && x.shared(slots, 2*copies) <= x.budget() {
+	for copies < 32 && x.shared(slots, 2*copies) <= x.budget(1) {
 		copies *= 2
 	}
-	a.slots, a.copies, a.mostItems = uint32(slots)&^1, uint32(copies), s[0].items
+	a.slots, a.copies, a.mostItems = uint32(slots)&^3, uint32(copies), s[0].items
 	x.slices("aggregate_slices", int(s[0].tables), min(sms, int(s[0].items)), 1024, x.shared(int(a.slots), copies), slots)
 	x.free(items)
 	return x.found()

@@ -101,7 +101,7 @@ func (o *hashGroupBy) decide(p gpu.Properties, rows int, keys domain) Choice {
 // slots of others, or with keys apart from the aggregates two thirds of a dictionary. Values that are not plain
 // integers take so many words that the groups must have twice the room.
 func (o *hashGroupBy) fitsBlocks(p gpu.Properties, groups int, keys domain) bool {
-	table, dense := o.blockSlots(p, keys.bytes), o.blockSlots(p, 0)*31/32
+	table, dense := o.blockSlots(p, keys.bytes, false), o.blockSlots(p, 0, true)*31/32
 	if !o.plainValues() {
 		return groups <= table/4 || keys.dense && keys.span < uint64(dense/2)
 	}
@@ -134,19 +134,23 @@ func shared(p gpu.Properties) int {
 	return int(p.Shared) - 2048
 }
 
-// blockSlots returns the slots of a table in the shared memory of a block, for keys of some bytes.
-func (o *hashGroupBy) blockSlots(p gpu.Properties, slot int) int {
-	halves := 0
+// blockSlots returns the slots of a table in the shared memory of a block, for keys of some bytes, where sums carry
+// into whole words or into halves.
+func (o *hashGroupBy) blockSlots(p gpu.Properties, slot int, halves bool) int {
+	carries := 0
 	for _, m := range o.measured {
 		words, sums := o.words(m)
 		slot += 4 * words
-		halves += sums
+		carries += sums
 	}
-	return shared(p) / max(slot+4*((halves+1)/2), 1)
+	if halves {
+		carries = (carries + 1) / 2
+	}
+	return shared(p) / max(slot+4*carries, 1)
 }
 
-// words returns the words of 32 bits that a table of a block has of a measure, and how many sums, each with
-// half a word for its carries. Values with nulls are also counted.
+// words returns the words of 32 bits that a table of a block has of a measure, and how many sums with
+// carries. Values with nulls are also counted.
 func (o *hashGroupBy) words(m measure) (words, sums int) {
 	if m.input < 0 || m.kind == gpu.Count {
 		return 1, 0
@@ -168,7 +172,7 @@ func (o *hashGroupBy) words(m measure) (words, sums int) {
 // at once if those of a partition take three sixteenths of the slots of a table. The second pass is worth
 // it if they would take half. One more bit costs little then, and lets two blocks share a multiprocessor.
 func (o *hashGroupBy) partitionBits(p gpu.Properties, groups, bytes int) uint {
-	slots := o.blockSlots(p, bytes)
+	slots := o.blockSlots(p, bytes, false)
 	if groups>>passBits > slots/2 {
 		return uint(min(bits.Len(uint(groups-1)/uint(slots*3/8))+1, 16))
 	}

@@ -5,8 +5,8 @@
 // the rows of the others in that table.
 //
 // Bytes, rows of w bytes: w read, and the groups written. In a table a row takes a look at
-// a key, and an atomic for each aggregate, on words of 32 bits: a sum has one or two, and half a
-// word for what they carry.
+// a key, and an atomic for each aggregate, on words of 32 bits: a sum has one or two, and one or half
+// a one for what they carry.
 #include "eval_int128.cuh"
 #include "order.cuh"
 
@@ -37,7 +37,8 @@ struct AggregateColumn {
     i32 load; // ANY
     u32 seen; // ANY: the column that counts its values
     u32 upper; // ANY: the column before it has the lower half
-    u32 carry, shift; // of a sum: the word with its carries, and where they begin in it
+    u32 carry; // of a sum: the word with its carries
+    i32 part;  // of that word
 };
 
 struct AggregateState {
@@ -101,6 +102,10 @@ DEVICE u32 probe(K* keys, K key, u32 at, u32 slots, u32 tries) {
     return NOWHERE;
 }
 
+// LOOK is the slots that a key looks at together.
+template <class K>
+constexpr u32 LOOK = sizeof(K) == 4 ? 4 : 2;
+
 template <class K>
 struct KeyPair { K first, second; };
 
@@ -118,15 +123,21 @@ enum Slots { OF_PARTITION, OF_ALL, OF_DENSE, OF_DICTIONARY, OF_IDS };
 // Rank tells which of 32 slots are used, and how many are in front of them.
 struct Rank { u32 used, before; };
 
-// CARRIES is from where the carries of a slot are moved to the table in device memory. Each thread moves
+// What the carries of a sum have of a word.
+enum Part : i32 { WHOLE, LOWER_HALF, UPPER_HALF };
+
+// CARRIES is from where the carries in half a word are moved to the table in device memory. Each thread moves
 // those that it finds there before it adds to others, so 16 bits hold them.
 constexpr i32 CARRIES = 8192;
 
 // carries is what a word has of the carries of a sum. The lower half of the word is signed.
 DEVICE i32 carries(const AggregateColumn& x, u32 word) {
     const i32 low = (i32)(short)(u16)word;
-    return x.shift ? (i32)(word - (u32)low) >> 16 : low;
+    return x.part == WHOLE ? (i32)word : x.part == LOWER_HALF ? low : (i32)(word - (u32)low) >> 16;
 }
+
+// part_of is a number of carries as a part of a word.
+DEVICE u32 part_of(const AggregateColumn& x, u32 carries) { return x.part == UPPER_HALF ? carries << 16 : carries; }
 
 // Table is a table in shared memory. Slots `slots` and `slots` + 1 are for the key of all ones and for rows
 // without a slot.
@@ -443,10 +454,23 @@ DEVICE u32 load_some(const AggregateColumn& x, u32 row, u32 end) {
     return some;
 }
 
-// add_carry adds 1 or -1 to the carries of a sum, and returns whether there were many.
-DEVICE u32 add_carry(const AggregateColumn& x, u32* carry, u32 by) {
-    const u32 old = atomicAdd(carry, by << x.shift);
-    return ((old >> x.shift) + CARRIES & 0xffff) >= 2 * CARRIES;
+// add_carries adds -1, 0 or 1 to the carries of sums, and returns those that had many, as bits.
+template <int ITEMS>
+DEVICE u32 add_carries(const AggregateColumn& x, u32* words, const i32 (&by)[ITEMS], const u32 (&cell)[ITEMS]) {
+    u32 many = 0;
+    if (x.part == WHOLE) {
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++)
+            if (by[i]) atomicAdd(&words[cell[i]], (u32)by[i]);
+        return 0;
+    }
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++) {
+        if (!by[i]) continue;
+        const u32 old = atomicAdd(&words[cell[i]], part_of(x, (u32)by[i])), half = x.part == UPPER_HALF ? old >> 16 : old;
+        many |= (u32)((half + CARRIES & 0xffff) >= 2 * CARRIES) << i;
+    }
+    return many;
 }
 
 // fold_values folds the values of rows into their cells. SURE says that every row has one. It returns the rows whose
@@ -454,7 +478,8 @@ DEVICE u32 add_carry(const AggregateColumn& x, u32* carry, u32 by) {
 template <Values VALUES, bool SURE, class V, int ITEMS>
 DEVICE u32 fold_values(const AggregateColumn& x, u32* words, u32 cells, const V (&v)[ITEMS], const u32 (&cell)[ITEMS]) {
     u32 *w = words + x.word * cells, *more = words + x.carry * cells;
-    u32 before[ITEMS], many = 0;
+    u32 before[ITEMS];
+    i32 by[ITEMS];
     switch (x.fold) {
     case FOLD_COUNT:
 #pragma unroll
@@ -471,13 +496,10 @@ DEVICE u32 fold_values(const AggregateColumn& x, u32* words, u32 cells, const V 
         for (int i = 0; i < ITEMS; i++) {
             const u32 after = before[i] + (u32)v[i], wraps = (before[i] ^ after) & ((u32)v[i] ^ after);
             before[i] = SURE || cell[i] != NOWHERE ? wraps : 0;
+            by[i] = (i32)before[i] < 0 ? (i32)(u32)v[i] >> 31 | 1 : 0;
             any |= before[i];
         }
-        if ((i32)any >= 0) return 0;
-#pragma unroll
-        for (int i = 0; i < ITEMS; i++)
-            if ((i32)before[i] < 0) many |= add_carry(x, &more[cell[i]], (i32)(u32)v[i] < 0 ? ~0u : 1u) << i;
-        return many;
+        return (i32)any < 0 ? add_carries<ITEMS>(x, more, by, cell) : 0;
     }
     case FOLD_SUM_U32:
 #pragma unroll
@@ -485,8 +507,8 @@ DEVICE u32 fold_values(const AggregateColumn& x, u32* words, u32 cells, const V 
             if (SURE || cell[i] != NOWHERE) before[i] = atomicAdd(&w[cell[i]], (u32)v[i]);
 #pragma unroll
         for (int i = 0; i < ITEMS; i++)
-            if ((SURE || cell[i] != NOWHERE) && before[i] > ~(u32)v[i]) many |= add_carry(x, &more[cell[i]], 1u) << i;
-        return many;
+            by[i] = (SURE || cell[i] != NOWHERE) && before[i] > ~(u32)v[i];
+        return add_carries<ITEMS>(x, more, by, cell);
     case FOLD_MIN_32:
 #pragma unroll
         for (int i = 0; i < ITEMS; i++) {
@@ -510,13 +532,14 @@ DEVICE u32 fold_values(const AggregateColumn& x, u32* words, u32 cells, const V 
         if (SURE || cell[i] != NOWHERE) before[i] = atomicAdd(&w[cell[i]], (u32)v[i]);
 #pragma unroll
     for (int i = 0; i < ITEMS; i++) {
+        by[i] = 0;
         if (!SURE && cell[i] == NOWHERE) continue;
         const u32 hi = (u32)((u64)v[i] >> 32), carry = before[i] > ~(u32)v[i], middle = hi + carry;
         i32 top = (i32)(middle < carry) - (i32)(x.fold == FOLD_SUM_I64 && (i32)hi < 0);
         if (middle) top += atomicAdd(&w[cells + cell[i]], middle) > ~middle;
-        if (top) many |= add_carry(x, &more[cell[i]], (u32)top) << i;
+        by[i] = top;
     }
-    return many;
+    return add_carries<ITEMS>(x, more, by, cell);
 }
 
 // lift returns a value as a table in device memory folds it.
@@ -572,7 +595,7 @@ __device__ __noinline__ bool move_carries(const AggregateArgs& a, FarTable<K>* f
         const u32 old = *(volatile u32*)word;
         const i32 n = carries(x, old);
         if (n < CARRIES / 2 && n > -CARRIES / 2) return true;
-        if (atomicCAS(word, old, old - ((u32)n << x.shift)) == old && !drop) far->carry(x, to, n);
+        if (atomicCAS(word, old, old - part_of(x, (u32)n)) == old && !drop) far->carry(x, to, n);
     }
 }
 
@@ -592,13 +615,13 @@ struct Tiles {
         load_rows<R>(k, SLOTS == OF_IDS ? (u64)a.ids : a.key, row, end, full);
     }
 
-    // home returns the slot that a key looks at first, and the next one unless keys are dense.
+    // home returns the first slot that a key looks at.
     __device__ __forceinline__ u32 home(K key) const {
         if (SLOTS == OF_DENSE) {
             const K offset = key - t.low;
             return offset < t.slots ? (u32)offset : NOWHERE;
         }
-        return 2 * __umulhi(hash_key(key, a.mul), t.slots / 2);
+        return LOOK<K> * __umulhi(hash_key(key, a.mul), t.slots / LOOK<K>);
     }
 
     // take folds the rows of a tile from row `at` on, of which the thread has `row` and every 32nd
@@ -625,7 +648,14 @@ struct Tiles {
                 const u32 first = home(k[i]);
                 const KeyPair<K> pair = key_pair(&t.keys[first]);
                 cell[i] = pair.second == k[i] ? first + 1 : first;
-                if (pair.second != k[i] && pair.first != k[i] || k[i] == EMPTY<K>) lost |= 1u << i;
+                bool found = pair.second == k[i] || pair.first == k[i];
+                if (LOOK<K> == 4) {
+                    const KeyPair<K> next = key_pair(&t.keys[first + 2]);
+                    if (next.first == k[i]) cell[i] = first + 2;
+                    if (next.second == k[i]) cell[i] = first + 3;
+                    found = found || next.first == k[i] || next.second == k[i];
+                }
+                if (!found || k[i] == EMPTY<K>) lost |= 1u << i;
             }
         }
         if (SLOTS != OF_IDS) {
