@@ -1,6 +1,7 @@
 package spill
 
 import (
+	"bufio"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -35,6 +36,7 @@ type block struct {
 	raw    []byte // rows, after room for a header
 	stored []byte // compressed rows, after room for a header
 	lz     lz4.Compressor
+	file   *bufio.Reader // what is read
 }
 
 // layout is what blocks of a run have in common.

@@ -122,7 +122,7 @@ func (r *Reader) Next(q gpu.Queue, take func(s *gpu.Stride, first int) error) er
 	for before := int64(-1); err == nil && x.left > 0 && x.left != before; {
 		before = x.left
 		if err = x.onDevice(r.ctx, q, take); err == nil {
-			err = x.below(r.ctx, q, take)
+			err = x.readBelow(r.ctx, q, take)
 		}
 	}
 	if err == nil && x.left != 0 {
@@ -174,7 +174,9 @@ func (r *Reader) readAhead() {
 			}
 		}
 		if i.err == nil {
-			i = x.fetch(q, u)
+			if i = x.fetch(q, u); errors.Is(i.err, gpu.ErrBudget) {
+				i = item{again: true}
+			}
 		}
 		i.bytes = u.bytes
 		r.mu.Lock()
@@ -229,7 +231,7 @@ func (r *Reader) receive(x *reading, q gpu.Queue, take func(*gpu.Stride, int) er
 		r.bytes -= i.bytes
 		r.changed.Broadcast()
 		r.mu.Unlock()
-		if err := x.arrive(i, q, take); err != nil {
+		if err := x.arrive(r.ctx, i, q, take); err != nil {
 			return err
 		}
 	}
@@ -306,6 +308,32 @@ func (r *reading) idle(x *held) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	x.busy--
+}
+
+// done ends the use of a unit, which is still to be read if it is put back.
+func (r *reading) done(u *unit, putBack bool) {
+	for _, x := range u.pieces {
+		r.idle(x)
+	}
+	if !putBack {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, x := range u.pieces {
+		delete(r.read, x.piece)
+	}
+	if u.run != nil {
+		r.units = append(r.units, *u)
+	}
+}
+
+// below returns the lease that pays for rows that are read from host memory and from disk.
+func (r *reading) below() *gpu.Lease {
+	if r.store.discrete() {
+		return r.owner.lease
+	}
+	return r.lease
 }
 
 // nextOnDevice returns pieces in the memory of the device with rows that are not read, and marks
@@ -449,6 +477,7 @@ type item struct {
 	first  int
 	bytes  int64 // of the unit
 	up     bool  // on the device, or on the way to it
+	again  bool  // there was no memory for the unit: the caller reads one
 	err    error
 }
 
@@ -484,23 +513,40 @@ func (r *reading) onDevice(ctx context.Context, q gpu.Queue, take func(*gpu.Stri
 	}
 }
 
-// below gives the caller what is in host memory or on disk, without goroutines.
-func (r *reading) below(ctx context.Context, q gpu.Queue, take func(*gpu.Stride, int) error) error {
+// readBelow gives the caller what is in host memory or on disk, without goroutines.
+func (r *reading) readBelow(ctx context.Context, q gpu.Queue, take func(*gpu.Stride, int) error) error {
 	for ctx.Err() == nil {
-		u := r.next()
-		if u == nil {
-			return nil
-		}
-		if err := r.arrive(r.fetch(nil, u), q, take); err != nil {
+		if some, err := r.readUnit(ctx, q, take); err != nil || !some {
 			return err
 		}
 	}
 	return context.Cause(ctx)
 }
 
+// readUnit gives the caller the next unit, and reports whether there was one. Refused memory it
+// waits for others that give some back: rows of a unit keep their strides in memory until they
+// have been copied up.
+func (r *reading) readUnit(ctx context.Context, q gpu.Queue, take func(*gpu.Stride, int) error) (some bool, err error) {
+	for last := false; ; {
+		u := r.next()
+		if u == nil {
+			return false, nil
+		}
+		left := r.below().Available()
+		i := r.fetch(nil, u)
+		if !errors.Is(i.err, gpu.ErrBudget) || last {
+			return true, r.arrive(ctx, i, q, take)
+		}
+		last = !r.below().AwaitMore(ctx, left)
+	}
+}
+
 // arrive makes an item usable and gives it to the caller.
-func (r *reading) arrive(i item, q gpu.Queue, take func(*gpu.Stride, int) error) (err error) {
+func (r *reading) arrive(ctx context.Context, i item, q gpu.Queue, take func(*gpu.Stride, int) error) (err error) {
 	switch {
+	case i.again:
+		_, err := r.readUnit(ctx, q, take)
+		return err
 	case i.err != nil:
 		return i.err
 	case i.up:
@@ -522,15 +568,17 @@ func (r *reading) arrive(i item, q gpu.Queue, take func(*gpu.Stride, int) error)
 	return r.give(i.stride, i.first, take)
 }
 
-// fetch reads a unit, and copies it up ahead if there is a queue for it.
+// fetch reads a unit, and copies it up ahead if there is a queue for it. A unit for which there is
+// no memory is put back.
 func (r *reading) fetch(q gpu.Queue, u *unit) (i item) {
 	if u.run != nil {
 		i.first = u.run.first + u.from
-		i.stride, i.err = r.readPages(r.lease, u)
+		i.stride, i.err = r.readPages(r.below(), u)
 	} else {
 		i.first = u.pieces[0].firstOf(r.from)
 		i.stride, i.err = r.gather(u)
 	}
+	r.done(u, errors.Is(i.err, gpu.ErrBudget))
 	if i.err != nil || q == nil {
 		return i
 	}
@@ -549,12 +597,7 @@ func (r *reading) fetch(q gpu.Queue, u *unit) (i item) {
 // gather returns the rows of pieces in host memory, one after the other. It shares their values
 // of fixed width and the bytes of strings, and makes validity, Bools and offsets on several cores.
 func (r *reading) gather(u *unit) (*gpu.Stride, error) {
-	defer func() {
-		for _, x := range u.pieces {
-			r.idle(x)
-		}
-	}()
-	parts := make([]*gpu.Stride, 0, len(u.pieces))
+	parts, bytes := make([]*gpu.Stride, 0, len(u.pieces)), int64(0)
 	defer func() {
 		for _, s := range parts {
 			s.Release()
@@ -566,12 +609,13 @@ func (r *reading) gather(u *unit) (*gpu.Stride, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.moved[hostTier].out.Add(part.Bytes())
+		bytes += part.Bytes()
 		parts = append(parts, part)
 	}
 	if len(parts) == 1 {
 		s := parts[0]
 		parts = nil
+		r.moved[hostTier].out.Add(bytes)
 		return s, nil
 	}
 	lay := newLayout(r.schema, parts)
@@ -602,5 +646,6 @@ func (r *reading) gather(u *unit) (*gpu.Stride, error) {
 	}
 	copying.Wait()
 	a.rows = int(sum.rows)
+	r.moved[hostTier].out.Add(bytes)
 	return a.done(), nil
 }

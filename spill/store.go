@@ -1,6 +1,7 @@
 package spill
 
 import (
+	"bufio"
 	"fmt"
 	"math"
 	"os"
@@ -140,7 +141,7 @@ func NewStore(d gpu.Device, o Options) *Store {
 	}
 	s := &Store{opt: o, device: d, owners: map[string]*owner{}}
 	s.disk = gpu.NewBudget("disk", phrase.Setting("--spill-limit"), o.Limit, nil)
-	s.scratch.New = func() any { return &block{} }
+	s.scratch.New = func() any { return &block{file: bufio.NewReaderSize(nil, 256<<10)} }
 	return s
 }
 

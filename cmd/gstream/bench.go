@@ -56,6 +56,10 @@ spill drives joins, group-bys and sorts whose state is half to eight times --dev
 give it a small one. Its cases are those of
 ` + strings.Join(gpubench.SpillFamilies(), ", ") + `, or all.
 
+disk keeps 4 GiB (--rows times 16 bytes) under --host-memory, and reads them again; what does
+not fit goes to $TMPDIR or /var/tmp, compressed and not. Its bound is the rate of that disk
+without the page cache.
+
 join drives the join operator with the workloads of the papers, which --cases names:
 ` + strings.Join(gpubench.Families(), ", ") + `
 or all, or a part of a case's name. --algorithm names what joins them. The result of

@@ -124,6 +124,7 @@ var benchmarks = []struct {
 	{"join", "the join operator, by workloads and algorithms", full, (*bench).join},
 	{"groupby", "the group-by operator, by workloads and algorithms", fullGroups, (*bench).groupBy},
 	{"spill", "joins, group-bys and sorts out of core, by size of their state", 0, (*bench).spill},
+	{"disk", "rows that spill to files, and come back", 1 << 28, (*bench).disk},
 	{"window", "window functions and a median, by frame", 1 << 26, (*bench).window},
 }
 

@@ -17,26 +17,31 @@ import (
 // measurements then mean nothing, but every call must work and give everything back.
 func TestEveryBenchmarkRunsOnEveryDevice(t *testing.T) {
 	const memory = 256 << 20 // the bound is measured with a part of it
-	open := map[string]func(t *testing.T) gpu.Device{
-		"CPU": func(t *testing.T) gpu.Device {
+	open := map[string]func(t *testing.T, hostMemory int64) gpu.Device{
+		"CPU": func(t *testing.T, _ int64) gpu.Device {
 			d, err := host.Open(host.Options{Threads: 2, Memory: memory})
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, d.Close()) })
 			return d
 		},
-		"GPU": func(t *testing.T) gpu.Device { return cudatest.Open(t, cuda.Options{Memory: memory}) },
+		"GPU": func(t *testing.T, hostMemory int64) gpu.Device {
+			return cudatest.Open(t, cuda.Options{Memory: memory, HostMemory: hostMemory})
+		},
 	}
 	names, _ := gpubench.Names()
 	for device, open := range open {
 		for _, name := range names {
 			t.Run(name+" on the "+device, func(t *testing.T) {
-				d := open(t)
 				results := 0
 				var cases []string
-				opt := gpubench.Options{Rows: 3000, Runs: 1}
-				if name == "spill" {
+				opt, hostMemory := gpubench.Options{Rows: 3000, Runs: 1}, int64(0)
+				switch name {
+				case "spill":
 					opt.Cases = []string{"all"}
+				case "disk":
+					opt.Rows, hostMemory = 2*memory/16, memory/4
 				}
+				d := open(t, hostMemory)
 				err := gpubench.Run(context.Background(), d, name, opt, func(r gpubench.Result) {
 					results++
 					cases = append(cases, r.Case)
