@@ -421,6 +421,10 @@ func (x *aggregation) single() (int, error) {
 		want, a.low = int(span)+1, uint64(x.hint.Lo)
 		shared, fit = x.sharedDense, want
 	}
+	far := 1 << 14 // the least groups of the table in device memory
+	if x.hint.Skewed && want > fit {
+		far, want = max(far, want), fit
+	}
 	if want > fit {
 		return x.ids(want)
 	}
@@ -464,7 +468,7 @@ func (x *aggregation) single() (int, error) {
 	if dense {
 		kernel = "aggregate_dense"
 	}
-	x.slices(kernel, 1, grid, 1024/perMulti, shared(slots, copies), max(slots, 1<<14))
+	x.slices(kernel, 1, grid, 1024/perMulti, shared(slots, copies), max(slots, far))
 	return x.found()
 }
 

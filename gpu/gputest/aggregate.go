@@ -95,6 +95,7 @@ func testAggregatePartitions(t *testing.T, open Open) {
 			sum := gpu.Aggregate{Kind: gpu.Sum, Input: gpu.Of(gpu.Int32), Output: gpu.Of(gpu.HugeInt)}
 			b.checkAggregation(key, aggregationCase{"a copy for each thread", 20000, distribution{distinct: 3}, noOffsets, gpu.GroupHint{Groups: 4, Private: true}, 0}, []gpu.Aggregate{sum, sum})
 			b.checkAggregation(key, aggregationCase{"groups whose keys and sums take more than a block has", 60000, distribution{distinct: 9000}, noOffsets, gpu.GroupHint{Groups: 9000}, 0}, []gpu.Aggregate{sum, sum})
+			b.checkAggregation(key, aggregationCase{"few groups with nearly all rows", 60000, distribution{distinct: 20000, zipf: true}, noOffsets, gpu.GroupHint{Groups: 20000, Skewed: true}, 0}, []gpu.Aggregate{sum, sum})
 			b.checkAggregation(key, aggregationCase{"a dense key that fits as bits", 60000, distribution{distinct: 15000}, noOffsets, gpu.GroupHint{Dense: true, Hi: 14999}, 0}, []gpu.Aggregate{sum, sum})
 		})
 	}

@@ -91,10 +91,12 @@ func (o *hashGroupBy) decide(p gpu.Properties, rows int, keys domain) Choice {
 		return Choice{hgbG, groups + " of values with nulls"}
 	case o.fitsBlocks(p, expect, keys):
 		return Choice{"hgb", groups + " fit tables of blocks"}
+	case o.skewed.Load() && o.plainValues():
+		return Choice{"hgb", "few have nearly all rows, of " + groups}
 	case expect <= cachedGroups && !o.plainValues():
 		return Choice{hgbG, groups + " of values of many bytes"}
 	}
-	return Choice{"pgb-tr", fmt.Sprintf("%s in %s partitions", groups, humanize.Comma(1<<o.partitionBits(p, expect, keys.bytes)))}
+	return Choice{pgbTR, fmt.Sprintf("%s in %s partitions", groups, humanize.Comma(1<<o.partitionBits(p, expect, keys.bytes)))}
 }
 
 // fitsBlocks reports whether some groups fit tables of blocks of all rows: all slots of dense keys, half of the
@@ -207,8 +209,9 @@ func (o *hashGroupBy) fallback(c Choice, rows int, err error) Choice {
 		return Choice{hgbG, "more groups than fit " + c.Algorithm}
 	}
 	o.expect.Store(int64(more))
+	o.skewed.Store(false)
 	if c.Algorithm == "hgb" {
-		c.Algorithm = "pgb-tr"
+		c.Algorithm = pgbTR
 	}
 	return Choice{c.Algorithm, "more groups than were expected"}
 }
