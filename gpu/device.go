@@ -428,7 +428,8 @@ type Queue interface {
 	//
 	// Cost: on a GPU it reads every column once. A row takes a lookup in shared memory, and an
 	// atomic there for each word of 32 bits of an aggregate, of which a count has 1, a minimum 1 or 2, and a
-	// sum 2, of 8-byte values 3, of floats and 16-byte values 6. The partitions with more than 4 times the rows of the
+	// sum 2, of 8-byte values 3, of floats and 16-byte values 6. Where keys and aggregates together are too large for
+	// the memory of a block, it writes and reads 2 bytes more a row. The partitions with more than 4 times the rows of the
 	// average are cut into slices, whose groups are merged in device memory, so skew does not
 	// hold up one block. It waits for the number of groups. On the CPU it is Groups and
 	// Accumulators.
@@ -620,6 +621,9 @@ type GroupHint struct {
 	// Private gives each thread of AggregatePartitions a copy of the aggregates, if the groups are so
 	// few that it fits. It is nothing to a CPU.
 	Private bool
+	// Skewed says that nearly all rows are of few of the groups. AggregatePartitions then takes the other rows
+	// to a table in device memory. It is nothing to a CPU.
+	Skewed bool
 }
 
 // Groups maps keys to dense group ids 0, 1, 2 … in order of first appearance. Nulls are

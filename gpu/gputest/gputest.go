@@ -68,6 +68,7 @@ func Run(t *testing.T, open, reference Open) {
 		{"Packing", testPacking},
 		{"AggregatePartitions", testAggregatePartitions},
 		{"AggregatePartitions of extremes", testAggregateExtremes},
+		{"AggregatePartitions of carries", testAggregateCarries},
 		{"Runs", testRuns},
 		{"Fold", testFold},
 		{"Extreme", testExtreme},
