@@ -29,6 +29,18 @@ type Device interface {
 	// NewQueue opens an ordered stream of primitives. Each primitive may use the whole
 	// device. One goroutine owns the queue.
 	NewQueue(name string) (Queue, error)
+	// Interleave makes a buffer of n bytes whose pages, of 2 MiB, alternate between device memory and
+	// page-locked host memory, in one range of addresses (Lutz et al., SIGMOD 2022, §5.3). share is
+	// the part of the pages that is in device memory, spread evenly, for which a lease of Budget
+	// pays; one of HostBudget pays for the others. Both pay until the last release. Columns of it
+	// may be inputs of all primitives, which read the pages on the host over the link. Where both budgets
+	// are one it is plain memory, for which device pays.
+	//
+	// Errors: a refusal; on a GPU, a driver that cannot map host memory.
+	//
+	// Cost: two calls of the driver for each run of pages of one kind. The last release waits
+	// until the device is idle.
+	Interleave(device, host *Lease, n int64, share float64) (*Buffer, error)
 	// Lanes is the number of lanes that a pipeline should have on this device.
 	// NewLaneQueue opens the queue of one lane. On the CPU, primitives of such a queue
 	// use one core, so a lane per core keeps all cores busy.
@@ -279,6 +291,28 @@ type Queue interface {
 	// build row. It waits for the counts.
 	MatchPartitions(l *Lease, build, probe Partitioned, how Probing) (Matcher, error)
 
+	// PartitionTuples partitions rows of a key and a value by a digit of the key, and writes
+	// them as tuples to where the partitions lie: to is a column of TupleType of the key, and
+	// as long, whose memory may be that of the device, page-locked memory of the host, or an
+	// interleaved array of both (Device.Interleave). So may be that of key and value. Both have one
+	// width, 4 or 8 bytes, and no nulls. The order of the rows of a partition is any, another
+	// in each call. It returns the 1<<bits + 1 offsets of the partitions, and waits until the
+	// tuples are written. how says in which way a GPU writes them (Lutz et al., SIGMOD 2022, §4); a
+	// CPU has one way. After an error the contents of to are unspecified.
+	//
+	// Errors: those of CheckTuples.
+	//
+	// Cost: it reads the key twice, the value once, and writes the tuples, over the link what
+	// lies in host memory. TuplesHierarchical takes scratch memory: buffers of at most 1 KiB for
+	// each multiprocessor and partition, and writes and reads each tuple there.
+	PartitionTuples(l *Lease, to, key, value Column, d Digit, how TuplePass) (offsets []int, err error)
+
+	// SplitTuples returns the keys and values of tuples as columns of the types, which have
+	// half the width of a tuple. The tuples may lie where PartitionTuples writes them.
+	//
+	// Cost: it reads the tuples, and writes both columns. It waits if the tuples are in host memory.
+	SplitTuples(l *Lease, tuples Column, key, value Type) ([]Column, error)
+
 	// PartitionBuckets partitions the rows of a key by a digit, as Partition does, but
 	// appends them to chains of buckets (Sioulas et al., ICDE 2019). The order of the rows of
 	// a partition is any, another in each call. Rows with a null are left out. The caller
@@ -394,7 +428,8 @@ type Queue interface {
 	//
 	// Cost: on a GPU it reads every column once. A row takes a lookup in shared memory, and an
 	// atomic there for each word of 32 bits of an aggregate, of which a count has 1, a minimum 1 or 2, and a
-	// sum 2, of 8-byte values 3, of floats and 16-byte values 6. The partitions with more than 4 times the rows of the
+	// sum 2, of 8-byte values 3, of floats and 16-byte values 6. Where keys and aggregates together are too large for
+	// the memory of a block, it writes and reads 2 bytes more a row. The partitions with more than 4 times the rows of the
 	// average are cut into slices, whose groups are merged in device memory, so skew does not
 	// hold up one block. It waits for the number of groups. On the CPU it is Groups and
 	// Accumulators.
@@ -586,6 +621,9 @@ type GroupHint struct {
 	// Private gives each thread of AggregatePartitions a copy of the aggregates, if the groups are so
 	// few that it fits. It is nothing to a CPU.
 	Private bool
+	// Skewed says that nearly all rows are of few of the groups. AggregatePartitions then takes the other rows
+	// to a table in device memory. It is nothing to a CPU.
+	Skewed bool
 }
 
 // Groups maps keys to dense group ids 0, 1, 2 … in order of first appearance. Nulls are

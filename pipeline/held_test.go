@@ -28,8 +28,8 @@ func thousand(t *testing.T) source.Table {
 		"["+strings.Join(rows, ",")+"]")
 }
 
-// numbered is a step "numbered" over the table, which only a window function can number.
-func numbered(t *testing.T) *Builder {
+// ranked has a step "numbered" over the table, which only a window function can number.
+func ranked(t *testing.T) *Builder {
 	return New("held").ReadTable("t", thousand(t)).Select("k", "g", "name", "row_number() over (partition by g order by k desc) as n").As("numbered")
 }
 
@@ -40,20 +40,20 @@ var heldCases = map[string]struct {
 	once bool // the step is computed once
 }{
 	"both sides of a join": {func(t *testing.T) *Builder {
-		return numbered(t).Filter("n = 1").As("last").From("numbered").Join("last", "numbered.g = last.g and numbered.k = last.k - 10").Sort("numbered.k").Select("numbered.k", "numbered.name as before", "last.name as name").Limit(2)
+		return ranked(t).Filter("n = 1").As("last").From("numbered").Join("last", "numbered.g = last.g and numbered.k = last.k - 10").Sort("numbered.k").Select("numbered.k", "numbered.name as before", "last.name as name").Limit(2)
 	}, `[{"k":980,"before":"row 980","name":"row 990"},{"k":981,"before":"row 981","name":"row 991"}]`, true},
 	"three parts of a union": {func(t *testing.T) *Builder {
-		b := numbered(t).Select("n").As("a").From("numbered").Select("n").As("b").From("numbered").Select("n").Union("a", "b")
+		b := ranked(t).Select("n").As("a").From("numbered").Select("n").As("b").From("numbered").Select("n").Union("a", "b")
 		return b.Group(nil, "count(*) as rows", "sum(n) as s", "count(distinct n) as d")
 	}, `[{"rows":3000,"s":"151500","d":100}]`, true},
 	"the order is kept": {func(t *testing.T) *Builder {
 		return New("held").ReadTable("t", thousand(t)).Sort("g", "k desc").As("sorted").Group(nil, "max(k) as m").As("most").From("sorted").Join("most", "sorted.k < most.m").Limit(3).Select("k", "m")
 	}, `[{"k":990,"m":999},{"k":980,"m":999},{"k":970,"m":999}]`, true},
 	"one reader stops early": {func(t *testing.T) *Builder {
-		return numbered(t).Limit(5).Group(nil, "count(*) as rows").As("few").From("numbered").Group(nil, "count(*) as rows").Union("few").Sort("rows")
+		return ranked(t).Limit(5).Group(nil, "count(*) as rows").As("few").From("numbered").Group(nil, "count(*) as rows").Union("few").Sort("rows")
 	}, `[{"rows":5},{"rows":1000}]`, true},
 	"a held step reads a held step": {func(t *testing.T) *Builder {
-		b := numbered(t).Group([]string{"g"}, "max(k) as m").As("groups").From("numbered").Join("groups", "numbered.k = groups.m").Select("numbered.k").As("joined")
+		b := ranked(t).Group([]string{"g"}, "max(k) as m").As("groups").From("numbered").Join("groups", "numbered.k = groups.m").Select("numbered.k").As("joined")
 		return b.From("joined").Group(nil, "sum(k) as s").As("sum").From("joined").JoinWith(Join{With: "sum", Kind: "cross"}).Group(nil, "count(*) as rows", "max(s) as s")
 	}, `[{"rows":10,"s":"9945"}]`, true},
 	"a filtered table is read again": {func(t *testing.T) *Builder {

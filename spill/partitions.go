@@ -152,6 +152,24 @@ func Room(budget float64) float64 { return budget - budget/free }
 // from partition first on; offsets has the starts of the partitions and the end of the last
 // one. Strides leave the memory of the device, those of any Partitions, if little is left.
 func (p *Partitions) Append(s *gpu.Stride, first int, offsets []int) error {
+	return p.append(deviceTier, p.lease, s, first, offsets)
+}
+
+// HostLease returns the lease that pays for strides in host memory, nil if the device has no
+// memory of its own.
+func (p *Partitions) HostLease() *gpu.Lease {
+	if p.store == nil {
+		return nil
+	}
+	return p.owner.lease
+}
+
+// AppendHost is Append of a stride that is in host memory already, for which HostLease pays.
+func (p *Partitions) AppendHost(s *gpu.Stride, first int, offsets []int) error {
+	return p.append(hostTier, p.owner.lease, s, first, offsets)
+}
+
+func (p *Partitions) append(at tier, l *gpu.Lease, s *gpu.Stride, first int, offsets []int) error {
 	if n := len(offsets) - 1; n < 1 || first < 0 || first+n > p.Len() || offsets[0] != 0 || offsets[n] != s.Rows || !slices.IsSorted(offsets) {
 		s.Release()
 		return fmt.Errorf("%d rows in %d partitions from partition %d on, of %d: not rows in order of partition", s.Rows, n, first, p.Len())
@@ -160,8 +178,11 @@ func (p *Partitions) Append(s *gpu.Stride, first int, offsets []int) error {
 		s.Release()
 		return nil
 	}
-	s.ChargeTo(p.lease)
-	x := &piece{at: deviceTier, stride: s, first: first, offsets: offsets, bytes: s.Bytes()}
+	s.ChargeTo(l)
+	x := &piece{at: at, stride: s, first: first, offsets: offsets, bytes: s.Bytes()}
+	if at == hostTier {
+		p.moved[hostTier].add(x.bytes)
+	}
 	p.mu.Lock()
 	for i := range len(offsets) - 1 {
 		p.rows[first+i] += int64(offsets[i+1] - offsets[i])

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
+	"strings"
 	"unsafe"
 
 	"github.com/gstream/gstream/gpu"
@@ -18,6 +19,9 @@ type (
 		word, far   uint32
 		load        int32
 		seen, upper uint32
+
+		carry uint32
+		part  int32
 	}
 	aggregateState struct {
 		groups        uint64
@@ -29,11 +33,12 @@ type (
 		key, outKey, offsets, state, items, farKeys, farWords uint64
 
 		column                   [aggregateColumns]aggregateColumn
+		ids, dictionary          uint64
 		low, mul, most           uint64
 		rows, partitions, slice  uint32
 		columns, words, farCount uint32
 		slots, copies            uint32
-		farSlots, ways           uint32
+		farSlots, keySlots       uint32
 		mostItems, _             uint32
 	}
 	floatRangeArgs struct {
@@ -51,8 +56,9 @@ const (
 	aggregateSpread = 4
 	// aggregateSlice is the least rows of a slice.
 	aggregateSlice = 1 << 14
-	// aggregateWays is the most blocks that read the same rows, each for a part of the groups.
-	aggregateWays = 2
+	// aggregateIDs is the slots of a dictionary for each key, times 4: with fewer, keys are often not where they are
+	// looked for first.
+	aggregateIDs = 6
 )
 
 // The loads of aggregate.cu beside those of keys.cuh.
@@ -79,9 +85,17 @@ const (
 	foldMin64
 )
 
-// foldWidth is the words of a fold: of 32 bits in shared memory, and of 64 bits in device memory.
+// What the carries of a sum have of a word in shared memory.
+const (
+	wholeWord = iota
+	lowerHalf
+	upperHalf
+)
+
+// foldWidth is the words of a fold: of 32 bits in shared memory, and of 64 bits in device memory. Sums also have
+// carries in shared memory.
 var foldWidth = [...]struct{ words, far uint32 }{
-	foldCount: {1, 1}, foldSumI32: {2, 1}, foldSumU32: {2, 1}, foldSumI64: {3, 3}, foldSumU64: {3, 3}, foldMin32: {1, 1}, foldMin64: {2, 1}}
+	foldCount: {1, 1}, foldSumI32: {1, 1}, foldSumU32: {1, 1}, foldSumI64: {2, 3}, foldSumU64: {2, 3}, foldMin32: {1, 1}, foldMin64: {2, 1}}
 
 // columnsOf returns how an aggregate of values is folded: one column or, of values of 16 bytes
 // and sums of floats, two.
@@ -157,7 +171,8 @@ type aggregation struct {
 	hint   gpu.GroupHint
 	kernel string // suffix of the kernels
 	args   aggregateArgs
-	at     []int // of the column of each aggregate that writes it
+	folds  uint32 // words without carries
+	at     []int  // of the column of each aggregate that writes it
 	state  *gpu.Buffer
 	out    []gpu.Column
 }
@@ -226,6 +241,8 @@ func (x *aggregation) describe(values []gpu.Column) error {
 		}
 	}
 	a.columns = uint32(copy(a.column[:], columns))
+	x.folds = a.words
+	x.carryIn(false)
 	a.key, a.rows, a.mul = addr(x.rows.Key.Data), uint32(x.rows.Key.Len), rand.Uint64()|1
 	suffix := "any"
 	if plain {
@@ -233,6 +250,29 @@ func (x *aggregation) describe(values []gpu.Column) error {
 	}
 	x.kernel = fmt.Sprintf("_k%d_%s", x.width(), suffix)
 	return x.floatUnits(values)
+}
+
+// carryIn gives the carries of sums half a word each, or a whole one. Halves take less room, but a row waits to see
+// whether they are full: a sixth longer.
+func (x *aggregation) carryIn(halves bool) {
+	x.args.words = x.folds
+	n := 0
+	for i := range x.args.columns {
+		c := &x.args.column[i]
+		switch {
+		case c.fold < foldSumI32 || c.fold > foldSumU64:
+			continue
+		case halves && n%2 == 1:
+			c.carry, c.part = x.args.words-1, upperHalf
+		case halves:
+			c.carry, c.part = x.args.words, lowerHalf
+			x.args.words++
+		default:
+			c.carry, c.part = x.args.words, wholeWord
+			x.args.words++
+		}
+		n++
+	}
 }
 
 // floatUnits finds the unit of the sums of each column of floats: that of its least exponent.
@@ -283,12 +323,20 @@ func (x *aggregation) shared(slots, copies int) int {
 	return (slots + 2) * x.slotBytes(copies)
 }
 
-// budget returns the shared memory that all blocks of a multiprocessor have.
-func (x *aggregation) budget() int { return x.q.dev.props.sharedPerBlock - 1024 }
+// sharedDense is shared for dense keys, of which a slot has a bit.
+func (x *aggregation) sharedDense(slots, copies int) int {
+	return blocks(slots+2, 64)*8 + (slots+2)*4*int(x.args.words)*copies
+}
+
+// budget returns the shared memory that a block may take if a multiprocessor has some of them. Each block
+// takes 1 KiB of its own there, and some for its variables.
+func (x *aggregation) budget(perMulti int) int {
+	return (x.q.dev.props.sharedPerBlock+1024)/perMulti - 1024 - 256
+}
 
 // mostSlots returns the slots of the largest table if a multiprocessor has some blocks.
 func (x *aggregation) mostSlots(perMulti int) int {
-	return (x.budget()/perMulti/x.slotBytes(1) - 2) &^ 1
+	return (x.budget(perMulti)/x.slotBytes(1) - 2) &^ 3
 }
 
 // room allocates the result for n groups.
@@ -355,25 +403,32 @@ func (x *aggregation) run() ([]gpu.Column, error) {
 
 // single aggregates one partition: all blocks have slices of it.
 func (x *aggregation) single() (int, error) {
-	a, sms := &x.args, x.q.dev.props.multiprocessors
-	most := x.mostSlots(1)
+	a, sms, n := &x.args, x.q.dev.props.multiprocessors, x.rows.Key.Len
 	want := x.hint.Groups
-	dense := x.hint.Dense && uint64(x.hint.Hi)-uint64(x.hint.Lo) < uint64(most*aggregateWays)
+	span := uint64(x.hint.Hi) - uint64(x.hint.Lo)
+	dense := false
+	if x.hint.Dense && span < gpu.MaxRows {
+		fits := func() bool { return x.sharedDense(int(span)+1, 1) <= x.budget(1) }
+		if dense = fits(); !dense {
+			x.carryIn(true)
+			if dense = fits(); !dense {
+				x.carryIn(false)
+			}
+		}
+	}
+	shared, fit := x.shared, x.mostSlots(1)/2 // the groups that a table is good for
 	if dense {
-		want, a.low = int(uint64(x.hint.Hi)-uint64(x.hint.Lo))+1, uint64(x.hint.Lo)
+		want, a.low = int(span)+1, uint64(x.hint.Lo)
+		shared, fit = x.sharedDense, want
 	}
-	fit := most // the groups that a table is good for
-	if !dense {
-		fit = most / 2
+	far := 1 << 14 // the least groups of the table in device memory
+	if x.hint.Skewed && want > fit {
+		far, want = max(far, want), fit
 	}
-	ways := 1
-	for ways < aggregateWays && want > fit*ways {
-		ways *= 2
+	if want > fit {
+		return x.ids(want)
 	}
-	if want > fit*ways {
-		return 0, gpu.ErrManyGroups
-	}
-	need := max(blocks(want, ways), 32)
+	need := max(want, 32)
 	if x.hint.Private {
 		need = max(want, 2)
 	}
@@ -383,43 +438,69 @@ func (x *aggregation) single() (int, error) {
 	if !dense {
 		need *= 2
 	}
+	need = (need + 3) &^ 3
 	perMulti := 1
-	if dense && need < x.mostSlots(2) || 2*need <= x.mostSlots(2) {
+	if dense && shared(need, 1) <= x.budget(2) || 2*need <= x.mostSlots(2) {
 		perMulti = 2
 	}
 	// Free slots make it likely that a key is where it is looked for first: with 3 slots a group a row
 	// takes 1.2 times what it takes with 6. Copies make it likely that no other lane is there.
-	slots := (need + 1) &^ 1
+	slots := need
 	if !dense {
 		slots = max(slots, min(4*need, x.mostSlots(perMulti)))
 	}
 	copies, mostCopies := 1, 32
 	if x.hint.Private {
-		slots, mostCopies = (need+1)&^1, 1024/perMulti
+		slots, mostCopies = need, 1024/perMulti
 	}
-	for copies < mostCopies && x.shared(slots, 2*copies) <= x.budget()/perMulti {
+	for copies < mostCopies && shared(slots, 2*copies) <= x.budget(perMulti) {
 		copies *= 2
 	}
 	if x.hint.Private && copies < mostCopies {
 		return 0, gpu.ErrManyGroups
 	}
-	n := x.rows.Key.Len
-	grid := max(1, min(sms*perMulti/ways, blocks(n, 4096))) * ways
-	a.ways, a.slots, a.copies = uint32(ways), uint32(slots), uint32(copies)
-	a.slice = uint32(blocks(blocks(n, grid/ways), 32) * 32)
+	grid := max(1, min(sms*perMulti, blocks(n, 4096)))
+	a.slots, a.copies = uint32(slots), uint32(copies)
+	a.slice = uint32(blocks(blocks(n, grid), 32) * 32)
 	a.mostItems = uint32(blocks(n, int(a.slice)))
 	x.fill(x.state, 0, x.state.Size(), 0)
 	kernel := "aggregate_slices"
 	if dense {
 		kernel = "aggregate_dense"
 	}
-	x.slices(kernel, 1, grid, 1024/perMulti, max(slots*ways, 1<<14))
+	x.slices(kernel, 1, grid, 1024/perMulti, shared(slots, copies), max(slots, far))
 	return x.found()
 }
 
-// slices aggregates the slices by a kernel and writes their groups, of some partitions, which have tables in
-// device memory for so many groups each.
-func (x *aggregation) slices(kernel string, tables, grid, threads, groups int) {
+// ids aggregates one partition whose groups fit a block without their keys, if their keys alone fit it too.
+func (x *aggregation) ids(want int) (int, error) {
+	a, sms, n := &x.args, x.q.dev.props.multiprocessors, x.rows.Key.Len
+	plain := !strings.HasSuffix(x.kernel, "any")
+	ranks := func(slots int) int { return 8 * (slots/32 + 1) }
+	keys := min(x.budget(1)/x.width()*32/34-64, 1<<16-4) &^ 3
+	room := func() int { return (x.budget(1)-ranks(keys))/(4*max(int(a.words), 1)) - 2 }
+	if want > room() {
+		x.carryIn(true)
+	}
+	slots := room()
+	if !plain || want > slots || 4*keys < aggregateIDs*want {
+		return 0, gpu.ErrManyGroups
+	}
+	grid := max(1, min(sms, blocks(n, 4096)))
+	a.slots, a.copies, a.keySlots = uint32(slots), 1, uint32(keys)
+	a.slice = uint32(blocks(blocks(n, grid), 32) * 32)
+	grid = blocks(n, int(a.slice))
+	rows, dictionary := x.alloc(2*int64(n)), x.alloc(int64(grid)*int64(slots)*int64(x.width()))
+	a.ids, a.dictionary = addr(rows), addr(dictionary)
+	x.fill(x.state, 0, x.state.Size(), 0)
+	x.slices("aggregate_ids", 1, grid, 1024, max(ranks(keys)+(keys+2)*x.width(), ranks(keys)+(slots+2)*4*int(a.words)), slots)
+	x.free(rows, dictionary)
+	return x.found()
+}
+
+// slices aggregates the slices by a kernel, whose blocks have some shared memory, and writes their groups, of some
+// partitions, which have tables in device memory for so many groups each.
+func (x *aggregation) slices(kernel string, tables, grid, threads, shared, groups int) {
 	a := &x.args
 	a.farSlots = 1 << bits.Len(uint(2*groups-1))
 	keys := x.alloc(int64(tables) * int64(a.farSlots+1) * int64(x.width()))
@@ -430,7 +511,7 @@ func (x *aggregation) slices(kernel string, tables, grid, threads, groups int) {
 	x.op.fill(keys, 0, keys.Size(), 0xff)
 	x.op.fill(words, 0, words.Size(), 0)
 	a.farKeys, a.farWords = addr(keys), addr(words)
-	launch(x.op, kernel+x.kernel, grid, threads, x.shared(int(a.slots), int(a.copies)), *a)
+	launch(x.op, kernel+x.kernel, grid, threads, shared, *a)
 	launch(x.op, "aggregate_far"+x.kernel, tables*(int(a.farSlots)/(8*256)+1), 256, 0, *a)
 	x.free(keys, words)
 }
@@ -453,7 +534,7 @@ func (x *aggregation) found() (int, error) {
 // partitions aggregates partitions, a block each, and then the slices of those that are large.
 func (x *aggregation) partitions() (int, error) {
 	a, sms, n := &x.args, x.q.dev.props.multiprocessors, x.rows.Key.Len
-	a.offsets, a.partitions, a.ways, a.copies = addr(x.rows.Offsets.Data), uint32(x.rows.Offsets.Len-1), 1, 1
+	a.offsets, a.partitions, a.copies = addr(x.rows.Offsets.Data), uint32(x.rows.Offsets.Len-1), 1
 	mean := blocks(n, int(a.partitions))
 	groups := blocks(x.hint.Groups, int(a.partitions))
 	if groups == 0 {
@@ -487,11 +568,11 @@ func (x *aggregation) partitions() (int, error) {
 	}
 	// Partitions of many rows have keys of many rows: lanes meet less often in copies.
 	slots, copies := min(max(4*groups, 1<<11), x.mostSlots(1)), 1
-	for copies < 32 && x.shared(slots, 2*copies) <= x.budget() {
+	for copies < 32 && x.shared(slots, 2*copies) <= x.budget(1) {
 		copies *= 2
 	}
-	a.slots, a.copies, a.mostItems = uint32(slots)&^1, uint32(copies), s[0].items
-	x.slices("aggregate_slices", int(s[0].tables), min(sms, int(s[0].items)), 1024, slots)
+	a.slots, a.copies, a.mostItems = uint32(slots)&^3, uint32(copies), s[0].items
+	x.slices("aggregate_slices", int(s[0].tables), min(sms, int(s[0].items)), 1024, x.shared(int(a.slots), copies), slots)
 	x.free(items)
 	return x.found()
 }

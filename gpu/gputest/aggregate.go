@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"slices"
 	"testing"
 
@@ -35,12 +36,12 @@ func testAggregatePartitions(t *testing.T, open Open) {
 		{"one group", 9001, distribution{distinct: 1}, noOffsets, gpu.GroupHint{Groups: 1}, 0},
 		{"few groups", 9001, distribution{distinct: 7}, noOffsets, gpu.GroupHint{Groups: 7}, 0},
 		{"too many groups for copies", 20000, distribution{distinct: 300}, noOffsets, gpu.GroupHint{Groups: 300, Private: true}, 0},
-		{"few groups, many are expected", 5000, distribution{distinct: 9}, noOffsets, gpu.GroupHint{Groups: 2000}, 0},
+		{"few groups, many are expected", 5000, distribution{distinct: 9}, noOffsets, gpu.GroupHint{Groups: 1000}, 0},
 		{"more groups than are expected", 30000, distribution{distinct: 700}, noOffsets, gpu.GroupHint{Groups: 10}, 0},
 		{"every row a group", 5000, distribution{}, noOffsets, gpu.GroupHint{}, 0},
-		{"groups for one block or two", 20000, distribution{distinct: 2000}, noOffsets, gpu.GroupHint{Groups: 2000}, 0},
+		{"groups that take much of a block", 20000, distribution{distinct: 1000}, noOffsets, gpu.GroupHint{Groups: 1000}, 0},
 		{"a dense key", 20000, distribution{distinct: 500}, noOffsets, gpu.GroupHint{Dense: true, Lo: 0, Hi: 499}, 0},
-		{"a dense key of one block or two", 20000, distribution{distinct: 4000}, noOffsets, gpu.GroupHint{Dense: true, Lo: 0, Hi: 3999}, 0},
+		{"a dense key that takes much of a block", 20000, distribution{distinct: 4000}, noOffsets, gpu.GroupHint{Dense: true, Lo: 0, Hi: 3999}, 0},
 		{"a dense key that leaves its range", 20000, distribution{distinct: 500}, noOffsets, gpu.GroupHint{Dense: true, Lo: 20, Hi: 480}, 0},
 		{"partitions", 30000, distribution{distinct: 5000}, 5, gpu.GroupHint{Groups: 5000}, 0},
 		{"partitions of unknown groups", 30000, distribution{distinct: 5000}, 5, gpu.GroupHint{}, 0},
@@ -93,8 +94,9 @@ func testAggregatePartitions(t *testing.T, open Open) {
 			b.checkAggregation(key, cases[13], nil) // distinct keys alone
 			sum := gpu.Aggregate{Kind: gpu.Sum, Input: gpu.Of(gpu.Int32), Output: gpu.Of(gpu.HugeInt)}
 			b.checkAggregation(key, aggregationCase{"a copy for each thread", 20000, distribution{distinct: 3}, noOffsets, gpu.GroupHint{Groups: 4, Private: true}, 0}, []gpu.Aggregate{sum, sum})
-			b.checkAggregation(key, aggregationCase{"groups for two blocks", 60000, distribution{distinct: 9000}, noOffsets, gpu.GroupHint{Groups: 9000}, 0}, []gpu.Aggregate{sum, sum})
-			b.checkAggregation(key, aggregationCase{"a dense key of two blocks", 60000, distribution{distinct: 15000}, noOffsets, gpu.GroupHint{Dense: true, Hi: 14999}, 0}, []gpu.Aggregate{sum, sum})
+			b.checkAggregation(key, aggregationCase{"groups whose keys and sums take more than a block has", 60000, distribution{distinct: 9000}, noOffsets, gpu.GroupHint{Groups: 9000}, 0}, []gpu.Aggregate{sum, sum})
+			b.checkAggregation(key, aggregationCase{"few groups with nearly all rows", 60000, distribution{distinct: 20000, zipf: true}, noOffsets, gpu.GroupHint{Groups: 20000, Skewed: true}, 0}, []gpu.Aggregate{sum, sum})
+			b.checkAggregation(key, aggregationCase{"a dense key that fits as bits", 60000, distribution{distinct: 15000}, noOffsets, gpu.GroupHint{Dense: true, Hi: 14999}, 0}, []gpu.Aggregate{sum, sum})
 		})
 	}
 }
@@ -154,6 +156,52 @@ func testAggregateExtremes(t *testing.T, open Open) {
 			want, got := reference(sum, floats).Float, b.down(out[1])[0].Float
 			require.True(t, want == got || math.Abs(want-got) <= 1e-15*math.Abs(want) || math.IsNaN(want) && math.IsNaN(got), "want %v, got %v", want, got)
 		})
+	}
+}
+
+// testAggregateCarries sums the greatest and the least value of a type in one group, so that carries go one way.
+func testAggregateCarries(t *testing.T, open Open) {
+	const rows, keys = 150_000, 5
+	huge, key := gpu.Of(gpu.HugeInt), gpu.Of(gpu.Int32)
+	numbers := make([]gpu.Scalar, rows)
+	for i := range numbers {
+		numbers[i] = gpu.IntScalar(key, int64(max(0, i%100-100+keys))) // nearly all are 0
+	}
+	for _, typ := range []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Uint32), gpu.Of(gpu.Int64), gpu.Of(gpu.Uint64)} {
+		lo, hi := typ.Bounds()
+		for _, v := range []gpu.Int128{lo, hi, gpu.Int128From(0)} {
+			for name, hint := range map[string]gpu.GroupHint{"a table": {Groups: 2000}, "dense keys": {Dense: true, Hi: 5000}, "ids": {Groups: 9000}, "partitions": {}} {
+				t.Run(fmt.Sprint(typ, v, name), func(t *testing.T) {
+					b := setUp(t, open)
+					if !b.takes() {
+						return
+					}
+					value := gpu.Scalar{Type: typ, Valid: true, Int: v}
+					cols := b.up(gpu.ColumnOf(key, numbers), gpu.ColumnOf(typ, slices.Repeat([]gpu.Scalar{value}, rows)), gpu.ColumnOf(typ, slices.Repeat([]gpu.Scalar{value}, rows)))
+					parts := gpu.Partitioned{}
+					if name == "partitions" {
+						digits := cols[0]
+						digits.Type = gpu.Of(gpu.Uint32)
+						parted, offsets, err := b.q.Partition(b.l, cols, digits, gpu.Digit{Shift: 0, Bits: 1})
+						require.NoError(t, err)
+						defer gpu.ReleaseColumns(append(parted, offsets))
+						cols, parts.Offsets = parted, offsets
+					}
+					parts.Key = cols[0]
+					sum := gpu.Aggregate{Kind: gpu.Sum, Input: typ, Output: huge}
+					out, err := b.q.AggregatePartitions(b.l, parts, []gpu.Aggregate{sum, {Kind: gpu.CountAll, Output: gpu.Of(gpu.Int64)}, sum}, []gpu.Column{cols[1], {}, cols[2]}, hint)
+					require.NoError(t, err)
+					defer gpu.ReleaseColumns(out)
+					require.Equal(t, keys, out[0].Len)
+					first, counts, second := b.down(out[1]), b.down(out[2]), b.down(out[3])
+					for g, n := range counts {
+						want := new(big.Int).Mul(v.Big(), n.Int.Big())
+						require.Equal(t, want.String(), first[g].Int.Big().String())
+						require.Equal(t, want.String(), second[g].Int.Big().String())
+					}
+				})
+			}
+		}
 	}
 }
 

@@ -14,7 +14,9 @@ type AggregateCall struct {
 	Arg  *Expr // nil for count(*)
 	// Distinct says that each value of Arg counts once. It is never set for Min and Max.
 	Distinct bool
-	Output   gpu.Type
+	// Registers is set for a number of distinct values that may be estimated.
+	Registers *Registers
+	Output    gpu.Type
 	// Sorted is set for an aggregate that needs the rows of a group together.
 	Sorted *SortedCall
 }
@@ -38,7 +40,7 @@ func (c AggregateCall) Equal(d AggregateCall) bool {
 	if c.Arg == nil || d.Arg == nil {
 		return c.Kind == d.Kind && c.Arg == d.Arg
 	}
-	return c.Kind == d.Kind && c.Distinct == d.Distinct && c.Arg.Equal(d.Arg) && c.Sorted.equal(d.Sorted)
+	return c.Kind == d.Kind && c.Distinct == d.Distinct && (c.Registers == nil) == (d.Registers == nil) && c.Arg.Equal(d.Arg) && c.Sorted.equal(d.Sorted)
 }
 
 func (c *SortedCall) equal(d *SortedCall) bool {
@@ -55,7 +57,10 @@ func (c AggregateCall) String() string {
 		return c.Sorted.text
 	}
 	text := c.Kind.String()
-	if c.Distinct {
+	switch {
+	case c.Registers != nil:
+		text = "approx_count_distinct"
+	case c.Distinct:
 		text += " distinct"
 	}
 	if c.Arg != nil {
@@ -70,8 +75,8 @@ type aggregate struct {
 	takes argument
 	// sorted is the function of the rows of a group; window.Aggregate if it is kind.
 	sorted window.Kind
-	// distinct says that it always takes each value once.
-	distinct bool
+	// estimate says that it takes each value once, and that the result may be an estimate.
+	estimate bool
 }
 
 // argument is what an aggregate function takes.
@@ -93,7 +98,7 @@ var aggregates = map[string]aggregate{
 	"fsum": {kind: gpu.Sum, takes: double}, "kahan_sum": {kind: gpu.Sum, takes: double}, "sumkahan": {kind: gpu.Sum, takes: double}, "favg": {kind: gpu.Avg, takes: double},
 	"bool_and": {kind: gpu.Min, takes: condition}, "bool_or": {kind: gpu.Max, takes: condition},
 	"count_if": {kind: gpu.Sum, takes: indicator}, "countif": {kind: gpu.Sum, takes: indicator},
-	"approx_count_distinct": {kind: gpu.Count, distinct: true},
+	"approx_count_distinct": {kind: gpu.Count, estimate: true},
 	"product":               {kind: gpu.Product, takes: double}, "bit_and": {kind: gpu.BitAnd, takes: integer}, "bit_or": {kind: gpu.BitOr, takes: integer}, "bit_xor": {kind: gpu.BitXor, takes: integer},
 	"first": {sorted: window.FirstValue}, "last": {sorted: window.LastValue}, "arbitrary": {sorted: window.FirstValue}, "any_value": {sorted: window.FirstValue},
 	"arg_min": {sorted: window.ArgMin}, "argmin": {sorted: window.ArgMin}, "min_by": {sorted: window.ArgMin},
@@ -172,8 +177,8 @@ func (b *binder) aggregate(n *callNode, f aggregate) (call AggregateCall, err er
 		return call, err
 	}
 	call = AggregateCall{Kind: f.kind, Output: gpu.Of(gpu.Int64)}
-	switch rows := f.kind == gpu.CountAll || f.kind == gpu.Count && !f.distinct && len(n.args) == 0; {
-	case n.star && (f.distinct || f.kind != gpu.Count && f.kind != gpu.CountAll):
+	switch rows := f.kind == gpu.CountAll || f.kind == gpu.Count && !f.estimate && len(n.args) == 0; {
+	case n.star && (f.estimate || f.kind != gpu.Count && f.kind != gpu.CountAll):
 		return call, b.errorf(n, "%s takes 1 argument, found *", n.name)
 	case f.kind == gpu.CountAll && len(n.args) > 0:
 		return call, b.errorf(n, "%s takes no arguments, found %d", n.name, len(n.args))
@@ -191,10 +196,15 @@ func (b *binder) aggregate(n *callNode, f aggregate) (call AggregateCall, err er
 		if call.Arg, err = b.argument(n, f.takes); err != nil {
 			return call, err
 		}
-		call.Distinct = (n.distinct || f.distinct) && f.kind != gpu.Min && f.kind != gpu.Max
+		call.Distinct = (n.distinct || f.estimate) && f.kind != gpu.Min && f.kind != gpu.Max
 	}
 	if n.filter != nil {
 		if err := b.filterArgument(n, &call); err != nil {
+			return call, err
+		}
+	}
+	if f.estimate {
+		if call.Registers, err = b.registers(n, call.Arg); err != nil {
 			return call, err
 		}
 	}

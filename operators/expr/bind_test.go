@@ -318,6 +318,7 @@ func TestAggregatesOfSomeRowsAndOfDistinctValues(t *testing.T) {
 	for src, want := range map[string]string{
 		"count(distinct i32)":                       "count distinct i32 BIGINT",
 		"count(all i32)":                            "count i32 BIGINT",
+		"approx_count_distinct(i32)":                "approx_count_distinct i32 BIGINT",
 		"sum(distinct d15)":                         "sum distinct d15 DECIMAL(38,2)",
 		"min(distinct s)":                           "min s VARCHAR",
 		"bool_or(distinct bo)":                      "max bo BOOLEAN",

@@ -46,7 +46,13 @@ func (b *binder) bitwise(n Node, what string, op gpu.Op, x, y *Expr) (*Expr, err
 	if err != nil {
 		return nil, err
 	}
-	return b.op(n, Expr{op: op, typ: x.typ, nullable: x.nullable || y.nullable, rng: typeRange(x.typ), fails: op == gpu.OpShiftLeft}, x, y)
+	rng := typeRange(x.typ)
+	for _, side := range []*Expr{x, y} {
+		if r := side.rng; op == gpu.OpBitAnd && r != nil && r.Lo.Sign() >= 0 {
+			rng = rng.clip(&Range{Hi: r.Hi})
+		}
+	}
+	return b.op(n, Expr{op: op, typ: x.typ, nullable: x.nullable || y.nullable, rng: rng, fails: op == gpu.OpShiftLeft}, x, y)
 }
 
 func bitOperator(op gpu.Op) func(*binder, *binaryNode, *Expr, *Expr) (*Expr, error) {

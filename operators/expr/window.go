@@ -134,7 +134,7 @@ func (b *binder) window(n *callNode) (c WindowCall, err error) {
 		return c, b.errorf(n, "there is no window function or aggregate %q%s", cutRight(n.name, 60), suggest(n.name, names))
 	case len(n.order) > 0:
 		return c, b.errorf(n, "ORDER BY among the arguments of %s is not possible with OVER; order the window", n.name)
-	case n.distinct || agg.distinct && !isRanking:
+	case n.distinct || agg.estimate && !isRanking:
 		return c, b.errorf(n, "DISTINCT is not possible with OVER")
 	case isRanking && n.filter != nil:
 		return c, b.errorf(n, "FILTER is possible after aggregates only, and %s is not one", n.name)

@@ -41,6 +41,7 @@ type named struct {
 
 const (
 	hgbG      = "hgb-g"
+	pgbTR     = "pgb-tr"
 	sgbStride = "sgb-stride"
 )
 
@@ -53,7 +54,7 @@ var algorithms = []named{
 	{name: "sgb-de-tr", make: func(o *hashGroupBy) algorithm { return sgb{hashGroupBy: o, encode: true} }},
 	{name: sgbStride, make: func(o *hashGroupBy) algorithm { return sgb{hashGroupBy: o, transform: true} }},
 	{name: "pgb-ur", make: func(o *hashGroupBy) algorithm { return pgb{hashGroupBy: o} }, tables: true},
-	{name: "pgb-tr", make: func(o *hashGroupBy) algorithm { return pgb{hashGroupBy: o, transform: true} }, tables: true},
+	{name: pgbTR, make: func(o *hashGroupBy) algorithm { return pgb{hashGroupBy: o, transform: true} }, tables: true},
 }
 
 // Algorithms returns the names of the algorithms that Spec.Algorithm may force.

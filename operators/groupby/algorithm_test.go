@@ -14,6 +14,9 @@ import (
 	"github.com/gstream/gstream/operators"
 )
 
+// skewed is a number of groups of which 20 have nearly all rows.
+const skewed = 1 << 16
+
 // TestAWrongEstimateIsRevised pushes strides of other numbers of groups than the planner says, on a
 // GPU. Each stride has an algorithm that takes it, and all rows are counted.
 func TestAWrongEstimateIsRevised(t *testing.T) {
@@ -28,7 +31,10 @@ func TestAWrongEstimateIsRevised(t *testing.T) {
 	}{
 		{0, []int{50, 60}, "algorithm hgb: an unknown number of groups fit tables of blocks"},
 		{10, []int{30_000}, "algorithm pgb-tr: more groups than were expected"},
-		{1 << 20, []int{100, 100}, "algorithm pgb-tr: about 1,048,576 groups in 256 partitions; algorithm hgb: about 100 groups fit tables of blocks"},
+		{1 << 20, []int{100, 100}, "algorithm hgb: about 100 groups fit tables of blocks"},
+		{1 << 20, []int{100, 30_000}, "algorithm hgb: about 100 groups fit tables of blocks; algorithm pgb-tr: more groups than were expected"},
+		{1 << 20, []int{100_000, 100, 100}, "algorithm pgb-tr: about 1,048,576 groups in 256 partitions; algorithm hgb: about 100 groups fit tables of blocks"},
+		{1 << 20, []int{skewed, 60_000}, "algorithm hgb: about 2,054 groups fit tables of blocks; algorithm pgb-tr: more groups than were expected"},
 		{10, []int{10, -10}, "algorithm hgb-g: about 10 groups of values with nulls"},
 	} {
 		t.Run(fmt.Sprint(c.estimate, " estimated, ", c.groups), func(t *testing.T) {
@@ -54,6 +60,9 @@ func TestAWrongEstimateIsRevised(t *testing.T) {
 				buf, values := make([]gpu.Scalar, fewRows), make([]gpu.Scalar, fewRows)
 				for r := range buf {
 					k, v := int64(r%groups)*7-20, int64(r)<<40
+					if groups == skewed && r%97 > 0 {
+						k = int64(r % 20)
+					}
 					buf[r], values[r] = gpu.IntScalar(in.Fields[0].Type, k), gpu.IntScalar(in.Fields[1].Type, v)
 					counts[k]++
 					if nulls && r == 5 {
@@ -94,4 +103,22 @@ func TestAWrongEstimateIsRevised(t *testing.T) {
 			require.NoError(t, host.Close())
 		})
 	}
+}
+
+// TestFewKeysWithNearlyAllRows decides for many groups after a sample of a stride.
+func TestFewKeysWithNearlyAllRows(t *testing.T) {
+	in := gpu.NewSchema(gpu.Field{Name: "k", Type: gpu.Of(gpu.Int32)}, gpu.Field{Name: "v", Type: gpu.Of(gpu.Int32)})
+	s := Spec{In: in, Keys: []int{0}, Aggregates: []Aggregate{{Kind: gpu.Sum, Input: 1, Output: gpu.SumType(in.Fields[1].Type)}}, Out: in, Hint: gpu.GroupHint{Groups: 1 << 20}}
+	op, err := New(s)
+	require.NoError(t, err)
+	o := op.(*hashGroupBy)
+	gpus := gpu.Properties{Kind: "cuda"}
+	require.Equal(t, "algorithm pgb-tr: about 1,048,576 groups in 256 partitions", o.decide(gpus, fewRows, o.planned()).String())
+	o.skewed.Store(true)
+	c := o.decide(gpus, fewRows, o.planned())
+	require.Equal(t, "algorithm hgb: few have nearly all rows, of about 1,048,576 groups", c.String())
+	require.True(t, hgb{o}.hint(key{}).Skewed)
+	require.Equal(t, pgbTR, o.fallback(c, 1<<28, gpu.ErrManyGroups).Algorithm)
+	require.False(t, o.skewed.Load())
+	require.NoError(t, op.Close())
 }

@@ -91,21 +91,24 @@ func (o *hashGroupBy) decide(p gpu.Properties, rows int, keys domain) Choice {
 		return Choice{hgbG, groups + " of values with nulls"}
 	case o.fitsBlocks(p, expect, keys):
 		return Choice{"hgb", groups + " fit tables of blocks"}
+	case o.skewed.Load() && o.plainValues():
+		return Choice{"hgb", "few have nearly all rows, of " + groups}
 	case expect <= cachedGroups && !o.plainValues():
 		return Choice{hgbG, groups + " of values of many bytes"}
 	}
-	return Choice{"pgb-tr", fmt.Sprintf("%s in %s partitions", groups, humanize.Comma(1<<o.partitionBits(p, expect, keys.bytes)))}
+	return Choice{pgbTR, fmt.Sprintf("%s in %s partitions", groups, humanize.Comma(1<<o.partitionBits(p, expect, keys.bytes)))}
 }
 
-// fitsBlocks reports whether some groups fit tables of blocks of all rows, two of which may share the groups:
-// all slots of dense keys, and half of the slots of others. Values that are not plain integers take so many
-// words that the groups must have a table to themselves, with twice the room.
+// fitsBlocks reports whether some groups fit tables of blocks of all rows: all slots of dense keys, half of the
+// slots of others, or with keys apart from the aggregates two thirds of a dictionary. Values that are not plain
+// integers take so many words that the groups must have twice the room.
 func (o *hashGroupBy) fitsBlocks(p gpu.Properties, groups int, keys domain) bool {
-	slots := 2 * o.blockSlots(p, keys.bytes)
+	table, dense := o.blockSlots(p, keys.bytes, false), o.blockSlots(p, 0, true)*31/32
 	if !o.plainValues() {
-		slots /= 4
+		return groups <= table/4 || keys.dense && keys.span < uint64(dense/2)
 	}
-	return groups <= slots/2 || keys.dense && keys.span < uint64(slots)
+	dictionary := shared(p) / keys.bytes * 15 / 16
+	return groups <= table/2 || keys.dense && keys.span < uint64(dense) || groups <= min(dense*15/16, dictionary*2/3)
 }
 
 // nulls reports whether there may be nulls among the values.
@@ -125,42 +128,53 @@ func (o *hashGroupBy) plainValues() bool {
 	})
 }
 
-// blockSlots returns the slots of a table in the shared memory of a block, for keys of some bytes.
-func (o *hashGroupBy) blockSlots(p gpu.Properties, slot int) int {
-	shared := p.Shared
-	if shared == 0 {
-		shared = 227 << 10
+// shared returns the shared memory of a block that tables may take.
+func shared(p gpu.Properties) int {
+	if p.Shared == 0 {
+		return 225 << 10
 	}
-	for _, m := range o.measured {
-		slot += 4 * o.words(m)
-	}
-	return (int(shared) - 2048) / slot
+	return int(p.Shared) - 2048
 }
 
-// words returns the words of 32 bits that a table of a block has of a measure. Values with nulls are
-// also counted.
-func (o *hashGroupBy) words(m measure) int {
+// blockSlots returns the slots of a table in the shared memory of a block, for keys of some bytes, where sums carry
+// into whole words or into halves.
+func (o *hashGroupBy) blockSlots(p gpu.Properties, slot int, halves bool) int {
+	carries := 0
+	for _, m := range o.measured {
+		words, sums := o.words(m)
+		slot += 4 * words
+		carries += sums
+	}
+	if halves {
+		carries = (carries + 1) / 2
+	}
+	return shared(p) / max(slot+4*carries, 1)
+}
+
+// words returns the words of 32 bits that a table of a block has of a measure, and how many sums with
+// carries. Values with nulls are also counted.
+func (o *hashGroupBy) words(m measure) (words, sums int) {
 	if m.input < 0 || m.kind == gpu.Count {
-		return 1
+		return 1, 0
 	}
 	f := o.In.Fields[m.input]
-	words := max(1, f.Type.Width()/4)
+	words = max(1, f.Type.Width()/4)
 	if m.kind == gpu.Sum {
-		if words++; f.Type.Wide || f.Type.IsFloat() {
-			words = 6
+		if sums = 1; f.Type.Wide || f.Type.IsFloat() {
+			words, sums = 4, 2
 		}
 	}
 	if f.Nullable && !slices.Contains(o.measured, measure{gpu.Count, m.input}) {
 		words++
 	}
-	return words
+	return words, sums
 }
 
 // partitionBits returns the bits of the hash by which rows of some groups are partitioned. A group is found
 // at once if those of a partition take three sixteenths of the slots of a table. The second pass is worth
 // it if they would take half. One more bit costs little then, and lets two blocks share a multiprocessor.
 func (o *hashGroupBy) partitionBits(p gpu.Properties, groups, bytes int) uint {
-	slots := o.blockSlots(p, bytes)
+	slots := o.blockSlots(p, bytes, false)
 	if groups>>passBits > slots/2 {
 		return uint(min(bits.Len(uint(groups-1)/uint(slots*3/8))+1, 16))
 	}
@@ -195,8 +209,9 @@ func (o *hashGroupBy) fallback(c Choice, rows int, err error) Choice {
 		return Choice{hgbG, "more groups than fit " + c.Algorithm}
 	}
 	o.expect.Store(int64(more))
+	o.skewed.Store(false)
 	if c.Algorithm == "hgb" {
-		c.Algorithm = "pgb-tr"
+		c.Algorithm = pgbTR
 	}
 	return Choice{c.Algorithm, "more groups than were expected"}
 }

@@ -186,6 +186,9 @@ type hashGroupBy struct {
 	shift  uint                             // a part is 1<<shift partitions
 	n      int                              // number of parts
 	stride int                              // rows of a stride of the result
+
+	// keysSampled says that the keys of a stride were looked at, and skewed that nearly all of its rows were of few groups.
+	keysSampled, skewed atomic.Bool
 }
 
 const (
@@ -536,7 +539,12 @@ func (l *local) take(s *gpu.Stride) error {
 		var err error
 		if by, err = l.key(s); err == nil {
 			defer by.release()
-			c = l.decide(device, s.Rows, by.domain)
+			if c = l.decide(device, s.Rows, by.domain); c.Algorithm == pgbTR && l.Algorithm == "" && !l.keysSampled.Load() {
+				if err := l.sample(by); err != nil && !gpu.IsRefusal(err) {
+					return err
+				}
+				c = l.decide(device, s.Rows, by.domain)
+			}
 		} else if c, err = l.instead(c, s.Rows, err); err != nil {
 			return err
 		}

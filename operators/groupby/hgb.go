@@ -16,7 +16,7 @@ func (a hgb) aggregate(t operators.Task, s *gpu.Stride, by key) (*gpu.Stride, er
 
 // hint returns the hint for tables of all rows.
 func (o *hashGroupBy) hint(by key) gpu.GroupHint {
-	return gpu.GroupHint{Groups: o.expected(), Dense: by.dense, Lo: int64(by.lo), Hi: int64(by.lo + by.span)}
+	return gpu.GroupHint{Groups: o.expected(), Dense: by.dense, Lo: int64(by.lo), Hi: int64(by.lo + by.span), Skewed: o.skewed.Load()}
 }
 
 // inTables aggregates rows by their key in the tables of blocks. values are columns by position in

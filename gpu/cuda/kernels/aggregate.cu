@@ -5,8 +5,8 @@
 // the rows of the others in that table.
 //
 // Bytes, rows of w bytes: w read, and the groups written. In a table a row takes a look at
-// a key, and an atomic for each aggregate, on words of 32 bits: a sum has a low word, whose
-// carry goes into the next one where there is one.
+// a key, and an atomic for each aggregate, on words of 32 bits: a sum has one or two, and one or half
+// a one for what they carry.
 #include "eval_int128.cuh"
 #include "order.cuh"
 
@@ -37,6 +37,8 @@ struct AggregateColumn {
     i32 load; // ANY
     u32 seen; // ANY: the column that counts its values
     u32 upper; // ANY: the column before it has the lower half
+    u32 carry; // of a sum: the word with its carries
+    i32 part;  // of that word
 };
 
 struct AggregateState {
@@ -64,6 +66,8 @@ struct AggregateArgs {
     u64 farKeys;  // of all tables in device memory: their keys, farSlots + 1 each
     u64* farWords; // of each table: words of 64 bits, farSlots + 1 of each
     AggregateColumn column[AGGREGATE_COLUMNS];
+    u16* ids;       // of rows: the slots of their keys in the dictionary of the block
+    u64 dictionary; // of each block: the keys of its groups, by rank
     u64 low;   // dense: the key of slot 0
     u64 mul;   // odd
     u64 most;  // groups that there is room for
@@ -71,7 +75,7 @@ struct AggregateArgs {
     u32 columns, words, farWordCount;
     u32 slots, copies; // of a table in shared memory; copies of its words, by thread: a power of two
     u32 farSlots;      // a power of two
-    u32 ways;          // blocks that read the same slice, each for some of its keys: a power of two
+    u32 keySlots;      // of a dictionary
     u32 mostItems;
 };
 
@@ -98,6 +102,10 @@ DEVICE u32 probe(K* keys, K key, u32 at, u32 slots, u32 tries) {
     return NOWHERE;
 }
 
+// LOOK is the slots that a key looks at together.
+template <class K>
+constexpr u32 LOOK = sizeof(K) == 4 ? 4 : 2;
+
 template <class K>
 struct KeyPair { K first, second; };
 
@@ -108,50 +116,100 @@ DEVICE KeyPair<u32> key_pair(const u32* keys) {
 }
 DEVICE KeyPair<u64> key_pair(const u64* keys) { return {((const volatile u64*)keys)[0], ((const volatile u64*)keys)[1]}; }
 
-template <class K>
+// How a row finds its slot: by a hash, where all rows must find one; by a hash, where some may have none; by
+// dense keys; by a hash in a table of keys alone, a dictionary; by the slots that it has in a dictionary.
+enum Slots { OF_PARTITION, OF_ALL, OF_DENSE, OF_DICTIONARY, OF_IDS };
+
+// Rank tells which of 32 slots are used, and how many are in front of them.
+struct Rank { u32 used, before; };
+
+// What the carries of a sum have of a word.
+enum Part : i32 { WHOLE, LOWER_HALF, UPPER_HALF };
+
+// CARRIES is from where the carries in half a word are moved to the table in device memory. Each thread moves
+// those that it finds there before it adds to others, so 16 bits hold them.
+constexpr i32 CARRIES = 8192;
+
+// carries is what a word has of the carries of a sum. The lower half of the word is signed.
+DEVICE i32 carries(const AggregateColumn& x, u32 word) {
+    const i32 low = (i32)(short)(u16)word;
+    return x.part == WHOLE ? (i32)word : x.part == LOWER_HALF ? low : (i32)(word - (u32)low) >> 16;
+}
+
+// part_of is a number of carries as a part of a word.
+DEVICE u32 part_of(const AggregateColumn& x, u32 carries) { return x.part == UPPER_HALF ? carries << 16 : carries; }
+
+// Table is a table in shared memory. Slots `slots` and `slots` + 1 are for the key of all ones and for rows
+// without a slot.
+template <class K, Slots SLOTS>
 struct Table {
-    K* keys;    // slots + 2
+    K* keys;    // by a hash, or OF_IDS in device memory, by rank
+    u32* seen;  // OF_DENSE: a bit for each slot
+    Rank* rank; // OF_DICTIONARY and OF_IDS, of 32 slots of the dictionary each
     u32* words; // by word: cells = (slots + 2) × copies
-    u32 slots, copies, cells; // slots are even
+    u32 slots, copies, cells; // slots are even unless OF_IDS
+    K low;
 
     __device__ __forceinline__ Table(const AggregateArgs& a, u32* memory) {
         slots = a.slots, copies = a.copies, cells = (slots + 2) * copies;
-        keys = (K*)memory;
-        words = memory + (slots + 2) * (sizeof(K) / 4);
+        keys = (K*)memory, seen = memory, rank = (Rank*)memory, low = (K)a.low;
+        words = memory + (SLOTS == OF_DENSE ? (slots + 65) / 64 * 2 : (slots + 2) * (sizeof(K) / 4));
+        if (SLOTS == OF_DICTIONARY || SLOTS == OF_IDS) {
+            words = memory + (a.keySlots / 32 + 1) * 2;
+            keys = (K*)words;
+        }
+        if (SLOTS == OF_DICTIONARY) slots = a.keySlots;
+        if (SLOTS == OF_IDS) keys = (K*)a.dictionary + (u64)blockIdx.x * slots;
     }
 
     __device__ void clear(const AggregateArgs& a) {
-        for (u32 s = threadIdx.x; s < slots + 2; s += blockDim.x) keys[s] = EMPTY<K>;
-        for (u32 c = 0; c < a.columns; c++) {
+        if (SLOTS == OF_DENSE)
+            for (u32 s = threadIdx.x; s < (slots + 65) / 64 * 2; s += blockDim.x) seen[s] = 0;
+        else if (SLOTS != OF_IDS)
+            for (u32 s = threadIdx.x; s < slots + 2; s += blockDim.x) keys[s] = EMPTY<K>;
+        for (u32 c = 0; c < columns(a); c++) {
             const AggregateColumn& x = a.column[c];
             const u32 count = width(x.fold) * cells, v = x.fold >= FOLD_MIN_32 ? ~0u : 0;
             for (u32 i = threadIdx.x; i < count; i += blockDim.x) words[x.word * cells + i] = v;
+            if (is_sum(x.fold))
+                for (u32 i = threadIdx.x; i < cells; i += blockDim.x) words[x.carry * cells + i] = 0;
         }
     }
 
-    // width is the number of words of an aggregate.
+    // columns is the number of aggregates. A dictionary has none.
+    static __device__ __forceinline__ u32 columns(const AggregateArgs& a) { return SLOTS == OF_DICTIONARY ? 0 : a.columns; }
+
+    // width is the number of words of an aggregate without its carries.
     static __device__ __forceinline__ u32 width(i32 fold) {
-        return fold == FOLD_COUNT || fold == FOLD_MIN_32 ? 1 : fold == FOLD_SUM_I64 || fold == FOLD_SUM_U64 ? 3 : 2;
+        return fold == FOLD_SUM_I64 || fold == FOLD_SUM_U64 || fold == FOLD_MIN_64 ? 2 : 1;
+    }
+    static __device__ __forceinline__ bool is_sum(i32 fold) { return fold >= FOLD_SUM_I32 && fold <= FOLD_SUM_U64; }
+
+    // saw reports whether a dense key came.
+    __device__ __forceinline__ bool saw(u32 slot) const { return *(volatile u32*)&seen[slot >> 5] >> (slot & 31) & 1; }
+    __device__ __forceinline__ bool used(u32 slot) const {
+        return SLOTS == OF_IDS ? slot < slots : SLOTS == OF_DENSE ? saw(slot) : keys[slot] != EMPTY<K>;
+    }
+    __device__ __forceinline__ K key(u32 slot) const {
+        if (SLOTS == OF_DENSE) return low + (K)slot;
+        return SLOTS != OF_IDS && slot == slots ? EMPTY<K> : keys[slot];
     }
 
-    __device__ __forceinline__ bool used(u32 slot) const { return keys[slot] != EMPTY<K>; }
-    __device__ __forceinline__ K key(u32 slot) const { return slot == slots ? EMPTY<K> : keys[slot]; }
-
-    // value is what a slot has of an aggregate: a sum of 96 bits in lo and hi, or lo.
+    // value is what a slot has of an aggregate: a sum of more than 64 bits in lo and hi, or lo.
     __device__ void value(const AggregateColumn& x, u32 slot, u64& lo, u64& hi) const {
-        const u32* w = words + x.word * cells + slot * copies;
+        const u32 *w = words + x.word * cells + slot * copies, *more = words + x.carry * cells + slot * copies;
         lo = x.fold >= FOLD_MIN_32 ? ~0ull : 0, hi = 0;
-        for (u32 c = 0; c < copies; c++, w++) {
+        for (u32 c = 0; c < copies; c++, w++, more++) {
             switch (x.fold) {
             case FOLD_COUNT: lo += *w; break;
-            case FOLD_SUM_I32: lo += ((u64)w[cells] << 32) + (u64)(i64)(i32)*w; break;
-            case FOLD_SUM_U32: lo += (u64)w[cells] << 32 | *w; break;
+            case FOLD_SUM_I32: lo += ((u64)(i64)carries(x, *more) << 32) + (u64)(i64)(i32)*w; break;
+            case FOLD_SUM_U32: lo += ((u64)(i64)carries(x, *more) << 32) + *w; break;
             case FOLD_MIN_32: lo = min(lo, (u64)*w); break;
             case FOLD_MIN_64: lo = min(lo, ((const u64*)(words + x.word * cells))[slot * copies + c]); break;
             default:
                 u64 v = (u64)w[cells] << 32 | *w;
                 lo += v;
-                hi += (u64)(i64)(i32)w[2 * cells] + (lo < v);
+                hi += (u64)(i64)carries(x, *more) + (lo < v);
             }
         }
         if (x.fold == FOLD_SUM_I32) hi = (u64)((i64)lo >> 63);
@@ -196,6 +254,12 @@ struct FarTable {
             break;
         default: atomicAdd(word(x, slot), lo);
         }
+    }
+
+    // carry folds carries of a sum.
+    __device__ void carry(const AggregateColumn& x, u32 slot, i32 n) {
+        const bool wide = x.fold == FOLD_SUM_I64 || x.fold == FOLD_SUM_U64;
+        atomicAdd(word(x, slot, wide ? 2 : 0), (u64)(i64)n << (wide ? 0 : 32));
     }
 
     __device__ void value(const AggregateColumn& x, u32 slot, u64& lo, u64& hi) {
@@ -390,17 +454,38 @@ DEVICE u32 load_some(const AggregateColumn& x, u32 row, u32 end) {
     return some;
 }
 
-// fold_values folds the values of rows into their cells. SURE says that every row has one.
+// add_carries adds -1, 0 or 1 to the carries of sums, and returns those that had many, as bits.
+template <int ITEMS>
+DEVICE u32 add_carries(const AggregateColumn& x, u32* words, const i32 (&by)[ITEMS], const u32 (&cell)[ITEMS]) {
+    u32 many = 0;
+    if (x.part == WHOLE) {
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++)
+            if (by[i]) atomicAdd(&words[cell[i]], (u32)by[i]);
+        return 0;
+    }
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++) {
+        if (!by[i]) continue;
+        const u32 old = atomicAdd(&words[cell[i]], part_of(x, (u32)by[i])), half = x.part == UPPER_HALF ? old >> 16 : old;
+        many |= (u32)((half + CARRIES & 0xffff) >= 2 * CARRIES) << i;
+    }
+    return many;
+}
+
+// fold_values folds the values of rows into their cells. SURE says that every row has one. It returns the rows whose
+// cells have many carries, as bits.
 template <Values VALUES, bool SURE, class V, int ITEMS>
-DEVICE void fold_values(const AggregateColumn& x, u32* words, u32 cells, const V (&v)[ITEMS], const u32 (&cell)[ITEMS]) {
-    u32* w = words + x.word * cells;
+DEVICE u32 fold_values(const AggregateColumn& x, u32* words, u32 cells, const V (&v)[ITEMS], const u32 (&cell)[ITEMS]) {
+    u32 *w = words + x.word * cells, *more = words + x.carry * cells;
     u32 before[ITEMS];
+    i32 by[ITEMS];
     switch (x.fold) {
     case FOLD_COUNT:
 #pragma unroll
         for (int i = 0; i < ITEMS; i++)
             if (SURE || cell[i] != NOWHERE) atomicAdd(&w[cell[i]], 1u);
-        return;
+        return 0;
     case FOLD_SUM_I32: {
         // The low words are signed: the sign bit of `wraps` says whether one wrapped.
         u32 any = 0;
@@ -411,13 +496,10 @@ DEVICE void fold_values(const AggregateColumn& x, u32* words, u32 cells, const V
         for (int i = 0; i < ITEMS; i++) {
             const u32 after = before[i] + (u32)v[i], wraps = (before[i] ^ after) & ((u32)v[i] ^ after);
             before[i] = SURE || cell[i] != NOWHERE ? wraps : 0;
+            by[i] = (i32)before[i] < 0 ? (i32)(u32)v[i] >> 31 | 1 : 0;
             any |= before[i];
         }
-        if ((i32)any >= 0) return;
-#pragma unroll
-        for (int i = 0; i < ITEMS; i++)
-            if ((i32)before[i] < 0) atomicAdd(&w[cells + cell[i]], (i32)(u32)v[i] < 0 ? ~0u : 1u);
-        return;
+        return (i32)any < 0 ? add_carries<ITEMS>(x, more, by, cell) : 0;
     }
     case FOLD_SUM_U32:
 #pragma unroll
@@ -425,17 +507,17 @@ DEVICE void fold_values(const AggregateColumn& x, u32* words, u32 cells, const V
             if (SURE || cell[i] != NOWHERE) before[i] = atomicAdd(&w[cell[i]], (u32)v[i]);
 #pragma unroll
         for (int i = 0; i < ITEMS; i++)
-            if ((SURE || cell[i] != NOWHERE) && before[i] > ~(u32)v[i]) atomicAdd(&w[cells + cell[i]], 1u);
-        return;
+            by[i] = (SURE || cell[i] != NOWHERE) && before[i] > ~(u32)v[i];
+        return add_carries<ITEMS>(x, more, by, cell);
     case FOLD_MIN_32:
 #pragma unroll
         for (int i = 0; i < ITEMS; i++) {
             const u32 m = (u32)v[i] ^ (u32)x.flip;
             if ((SURE || cell[i] != NOWHERE) && m < *(volatile u32*)&w[cell[i]]) atomicMin(&w[cell[i]], m);
         }
-        return;
+        return 0;
     }
-    if (VALUES == NARROW) return;
+    if (VALUES == NARROW) return 0;
     if (x.fold == FOLD_MIN_64) {
         u64* wide = (u64*)w;
 #pragma unroll
@@ -443,19 +525,21 @@ DEVICE void fold_values(const AggregateColumn& x, u32* words, u32 cells, const V
             const u64 m = (u64)v[i] ^ x.flip;
             if ((SURE || cell[i] != NOWHERE) && m < *(volatile u64*)&wide[cell[i]]) atomicMin(&wide[cell[i]], m);
         }
-        return;
+        return 0;
     }
 #pragma unroll
     for (int i = 0; i < ITEMS; i++)
         if (SURE || cell[i] != NOWHERE) before[i] = atomicAdd(&w[cell[i]], (u32)v[i]);
 #pragma unroll
     for (int i = 0; i < ITEMS; i++) {
+        by[i] = 0;
         if (!SURE && cell[i] == NOWHERE) continue;
         const u32 hi = (u32)((u64)v[i] >> 32), carry = before[i] > ~(u32)v[i], middle = hi + carry;
         i32 top = (i32)(middle < carry) - (i32)(x.fold == FOLD_SUM_I64 && (i32)hi < 0);
         if (middle) top += atomicAdd(&w[cells + cell[i]], middle) > ~middle;
-        if (top) atomicAdd(&w[2 * cells + cell[i]], (u32)top);
+        by[i] = top;
     }
+    return add_carries<ITEMS>(x, more, by, cell);
 }
 
 // lift returns a value as a table in device memory folds it.
@@ -498,35 +582,46 @@ __device__ __noinline__ bool far_row(const AggregateArgs& a, FarTable<K>& far, u
     return true;
 }
 
-// How a row finds its slot: by a hash, where all rows must find one; by a hash, where some may have none;
-// by dense keys.
-enum Slots { OF_PARTITION, OF_ALL, OF_DENSE };
+// move_carries moves the carries of a cell to the group of a key in a table in device memory, or with `drop` nowhere,
+// until there are few. It returns false if there is no table, or no room.
+template <class K>
+__device__ __noinline__ bool move_carries(const AggregateArgs& a, FarTable<K>* far, const AggregateColumn& x, u32* word, K key, bool drop) {
+    u32 to = NOWHERE;
+    if (!drop) {
+        if (far) to = far->find(a, key);
+        if (to == NOWHERE) return false;
+    }
+    for (;;) {
+        const u32 old = *(volatile u32*)word;
+        const i32 n = carries(x, old);
+        if (n < CARRIES / 2 && n > -CARRIES / 2) return true;
+        if (atomicCAS(word, old, old - part_of(x, (u32)n)) == old && !drop) far->carry(x, to, n);
+    }
+}
 
-// A tile is the rows that a block takes at a time: each warp 32 × ITEMS that follow each other. WAYS
-// says that other blocks read the same rows, each for some of the keys.
-template <class K, Values VALUES, int ITEMS, Slots SLOTS, bool WAYS>
+// A tile is the rows that a block takes at a time: each warp 32 × ITEMS that follow each other.
+template <class K, Values VALUES, int ITEMS, Slots SLOTS>
 struct Tiles {
     typedef typename Pick<VALUES == NARROW, u32, u64>::type V;
+    typedef typename Pick<SLOTS == OF_IDS, u16, K>::type R;
     const AggregateArgs& a;
-    Table<K>& t;
+    Table<K, SLOTS>& t;
     FarTable<K>* far; // of rows that find no room; null OF_PARTITION
     u32* left;        // how many these are
-    u32 way, begin, end, tile, copy;
-    K k[ITEMS];
+    u32 begin, end, tile, copy;
+    R k[ITEMS];
 
-    // home returns the slot that a key looks at first, and the next one if it is even and keys are not
-    // dense.
-    __device__ __forceinline__ u32 home(K key, u32& mine) const {
-        const u32 mask = a.ways - 1, bits = __popc(mask);
-        mine = way;
+    __device__ __forceinline__ void load_keys(u32 row, bool full) {
+        load_rows<R>(k, SLOTS == OF_IDS ? (u64)a.ids : a.key, row, end, full);
+    }
+
+    // home returns the first slot that a key looks at.
+    __device__ __forceinline__ u32 home(K key) const {
         if (SLOTS == OF_DENSE) {
-            K offset = key - (K)a.low;
-            if (WAYS) mine = (u32)offset & mask, offset >>= bits;
+            const K offset = key - t.low;
             return offset < t.slots ? (u32)offset : NOWHERE;
         }
-        u32 at = __umulhi(hash_key(key, a.mul), t.slots / 2 << (WAYS ? bits : 0));
-        if (WAYS) mine = at & mask, at >>= bits;
-        return 2 * at;
+        return LOOK<K> * __umulhi(hash_key(key, a.mul), t.slots / LOOK<K>);
     }
 
     // take folds the rows of a tile from row `at` on, of which the thread has `row` and every 32nd
@@ -534,57 +629,92 @@ struct Tiles {
     // no room.
     template <bool FULL>
     __device__ __forceinline__ bool take(u32 at, u32 row) {
-        constexpr bool SURE = FULL && !WAYS;
+        const u32 columns = t.columns(a);
         V v[ITEMS];
-        u32 some = VALUES == ANY && a.columns ? load_some<ITEMS>(a.column[0], row, end) : 0;
-        if (a.columns) load_values<VALUES>(v, a.column[0], row, end, FULL);
+        u32 some = VALUES == ANY && columns ? load_some<ITEMS>(a.column[0], row, end) : 0;
+        if (columns) load_values<VALUES>(v, a.column[0], row, end, FULL);
         u32 cell[ITEMS], lost = 0; // rows whose slot was not found so far, as bits
 #pragma unroll
         for (int i = 0; i < ITEMS; i++) {
-            u32 mine;
-            const u32 first = home(k[i], mine);
-            const bool here = (FULL || row + 32 * i < end) && (!WAYS || mine == way);
             cell[i] = NOWHERE;
-            if (!SURE && !here) continue;
-            bool found;
-            if (SLOTS == OF_DENSE) {
-                cell[i] = first;
-                found = first != NOWHERE && *(volatile K*)&t.keys[first] == k[i];
+            if (!FULL && row + 32 * i >= end) continue;
+            if (SLOTS == OF_IDS) {
+                const Rank r = t.rank[k[i] >> 5];
+                cell[i] = r.before + __popc(r.used & ((1u << (k[i] & 31)) - 1));
+            } else if (SLOTS == OF_DENSE) {
+                cell[i] = home(k[i]);
+                if (cell[i] == NOWHERE || !t.saw(cell[i])) lost |= 1u << i;
             } else {
+                const u32 first = home(k[i]);
                 const KeyPair<K> pair = key_pair(&t.keys[first]);
                 cell[i] = pair.second == k[i] ? first + 1 : first;
-                found = pair.second == k[i] || pair.first == k[i];
+                bool found = pair.second == k[i] || pair.first == k[i];
+                if (LOOK<K> == 4) {
+                    const KeyPair<K> next = key_pair(&t.keys[first + 2]);
+                    if (next.first == k[i]) cell[i] = first + 2;
+                    if (next.second == k[i]) cell[i] = first + 3;
+                    found = found || next.first == k[i] || next.second == k[i];
+                }
+                if (!found || k[i] == EMPTY<K>) lost |= 1u << i;
             }
-            if (!found || k[i] == EMPTY<K>) lost |= 1u << i;
         }
-        bool good = true;
-        if (__any_sync(ALL, lost)) good = search(row, at, lost, cell);
-        if (!__all_sync(ALL, good)) return false; // also lets the lanes go on together
+        if (SLOTS != OF_IDS) {
+            bool good = true;
+            if (__any_sync(ALL, lost)) good = search(row, at, lost, cell);
+            if (!__all_sync(ALL, good)) return false; // also lets the lanes go on together
+        }
+        if (SLOTS == OF_DICTIONARY) {
 #pragma unroll
-        for (int i = 0; i < ITEMS; i++)
-            if (SURE || cell[i] != NOWHERE) cell[i] = cell[i] * t.copies + copy;
-        for (u32 c = 0; c < a.columns; c++) {
+            for (int i = 0; i < ITEMS; i++)
+                if (FULL || cell[i] != NOWHERE) a.ids[row + 32 * i] = (u16)cell[i];
+        }
+        if (SLOTS != OF_IDS && SLOTS != OF_DICTIONARY) {
+#pragma unroll
+            for (int i = 0; i < ITEMS; i++)
+                if (FULL || cell[i] != NOWHERE) cell[i] = cell[i] * t.copies + copy;
+        }
+        bool room = true;
+        for (u32 c = 0; c < columns; c++) {
             V next[ITEMS];
             u32 nextSome = 0;
-            if (VALUES == ANY && c + 1 < a.columns) nextSome = load_some<ITEMS>(a.column[c + 1], row, end);
-            if (c + 1 < a.columns)
+            if (VALUES == ANY && c + 1 < columns) nextSome = load_some<ITEMS>(a.column[c + 1], row, end);
+            if (c + 1 < columns)
                 load_values<VALUES>(next, a.column[c + 1], row, end, FULL);
             else if (FULL)
-                load_rows<K>(k, a.key, row + tile, end, end - at >= 2 * tile);
+                load_keys(row + tile, end - at >= 2 * tile);
+            u32 many;
             if (VALUES == ANY && a.column[c].valid) {
                 u32 to[ITEMS]; // a null has no cell
 #pragma unroll
                 for (int i = 0; i < ITEMS; i++) to[i] = some >> i & 1 ? cell[i] : NOWHERE;
-                fold_values<VALUES, false>(a.column[c], t.words, t.cells, v, to);
+                many = fold_values<VALUES, false>(a.column[c], t.words, t.cells, v, to);
             } else {
-                fold_values<VALUES, SURE>(a.column[c], t.words, t.cells, v, cell);
+                many = fold_values<VALUES, FULL>(a.column[c], t.words, t.cells, v, cell);
             }
+            if (many) room = move(a.column[c], many, cell) && room;
 #pragma unroll
             for (int i = 0; i < ITEMS; i++) v[i] = next[i];
             some = nextSome;
         }
-        if (!a.columns && FULL) load_rows<K>(k, a.key, row + tile, end, end - at >= 2 * tile);
-        return true;
+        if (!columns && FULL) load_keys(row + tile, end - at >= 2 * tile);
+        return __all_sync(ALL, room);
+    }
+
+    // move moves the carries of rows.
+    __device__ __forceinline__ bool move(const AggregateColumn& x, u32 many, const u32 (&cell)[ITEMS]) {
+        bool good = true;
+#pragma unroll 1
+        for (; many; many &= many - 1) {
+            const u32 r = __ffs(many) - 1;
+            u32 at = cell[0];
+#pragma unroll
+            for (int i = 1; i < ITEMS; i++)
+                if (r == i) at = cell[i];
+            const u32 slot = at / t.copies;
+            const bool spare = SLOTS != OF_IDS && slot == t.slots + 1; // of rows that are folded elsewhere
+            good = move_carries<K>(a, far, x, t.words + x.carry * t.cells + at, spare ? (K)0 : t.key(slot), spare) && good;
+        }
+        return good;
     }
 
     // search finds the slots of rows that were lost. Each lane has its own, one after the other.
@@ -597,17 +727,19 @@ struct Tiles {
 #pragma unroll
             for (int i = 1; i < ITEMS; i++)
                 if (r == i) key = k[i];
-            u32 slot, mine;
-            if (key == EMPTY<K>) {
+            u32 slot;
+            if (SLOTS == OF_DENSE) {
+                slot = home(key);
+                if (slot != NOWHERE) atomicOr(&t.seen[slot >> 5], 1u << (slot & 31));
+            } else if (key == EMPTY<K>) {
                 slot = t.slots;
                 *(volatile K*)&t.keys[slot] = 0;
             } else {
-                slot = home(key, mine);
-                if (SLOTS != OF_DENSE || slot != NOWHERE) slot = probe(t.keys, key, slot, t.slots, SLOTS == OF_DENSE ? 1 : SLOTS == OF_ALL ? MOST_TRIES : t.slots);
+                slot = probe(t.keys, key, home(key), t.slots, SLOTS == OF_PARTITION ? t.slots : MOST_TRIES);
             }
             if (slot == NOWHERE) {
                 slot = t.slots + 1;
-                if (SLOTS == OF_PARTITION) return false;
+                if (SLOTS == OF_PARTITION || SLOTS == OF_DICTIONARY) return false;
                 const u32 sum = atomicAdd(left, 1u);
                 good = far_row<K, VALUES>(a, *far, row + 32 * r) && !(sum > 4096 && sum > (at - begin + tile) / 4) && good;
             }
@@ -622,12 +754,12 @@ struct Tiles {
 // aggregate_rows folds rows [begin, end) into the table of the block. It leaves rows without room to
 // a table in device memory, if there is one. It returns false, in some warps, if there is no room,
 // or if more than a quarter of the rows had none in the first table; left counts these.
-template <class K, Values VALUES, int ITEMS, Slots SLOTS, bool WAYS>
-DEVICE bool aggregate_rows(const AggregateArgs& a, Table<K>& t, u32 begin, u32 end, u32 way, FarTable<K>* far, u32* left) {
+template <class K, Values VALUES, int ITEMS, Slots SLOTS>
+DEVICE bool aggregate_rows(const AggregateArgs& a, Table<K, SLOTS>& t, u32 begin, u32 end, FarTable<K>* far, u32* left) {
     const u32 tile = blockDim.x * ITEMS;
-    Tiles<K, VALUES, ITEMS, SLOTS, WAYS> s = {a, t, far, left, way, begin, end, tile, threadIdx.x & (t.copies - 1)};
+    Tiles<K, VALUES, ITEMS, SLOTS> s = {a, t, far, left, begin, end, tile, threadIdx.x & (t.copies - 1)};
     u32 at = begin, row = begin + warp_id() * (32 * ITEMS) + lane_id();
-    load_rows<K>(s.k, a.key, row, end, begin + tile <= end);
+    s.load_keys(row, begin + tile <= end);
     for (; end - at >= tile; at += tile, row += tile)
         if (!s.template take<true>(at, row)) return false;
     return at == end || s.template take<false>(at, row);
@@ -639,7 +771,7 @@ template <class K, Values VALUES, int ITEMS>
 DEVICE void aggregate_partitions(const AggregateArgs& a, u32* memory) {
     __shared__ u32 shared_partition, counter;
     __shared__ u64 base;
-    Table<K> t(a, memory);
+    Table<K, OF_PARTITION> t(a, memory);
     for (;;) {
         if (threadIdx.x == 0) shared_partition = atomicAdd(&a.state->taken, 1u);
         __syncthreads();
@@ -650,7 +782,7 @@ DEVICE void aggregate_partitions(const AggregateArgs& a, u32* memory) {
         if (!late) {
             t.clear(a);
             __syncthreads();
-            late = __syncthreads_or(!aggregate_rows<K, VALUES, ITEMS, OF_PARTITION, false>(a, t, from, to, 0, nullptr, nullptr));
+            late = __syncthreads_or(!aggregate_rows<K, VALUES, ITEMS, OF_PARTITION>(a, t, from, to, nullptr, nullptr));
         }
         if (!late) {
             write_groups<K, VALUES>(a, t, 0, t.slots + 1, &counter, &base);
@@ -671,8 +803,8 @@ DEVICE void aggregate_partitions(const AggregateArgs& a, u32* memory) {
 }
 
 // merge_far merges the table of a block in one in device memory.
-template <class K>
-DEVICE bool merge_far(const AggregateArgs& a, Table<K>& t, FarTable<K>& far) {
+template <class K, Slots SLOTS>
+DEVICE bool merge_far(const AggregateArgs& a, Table<K, SLOTS>& t, FarTable<K>& far) {
     for (u32 s = threadIdx.x; s <= t.slots; s += blockDim.x) {
         if (!t.used(s)) continue;
         const u32 to = far.find(a, t.key(s));
@@ -691,9 +823,8 @@ DEVICE bool merge_far(const AggregateArgs& a, Table<K>& t, FarTable<K>& far) {
 template <class K, Values VALUES, int ITEMS, Slots SLOTS>
 DEVICE void aggregate_slices(const AggregateArgs& a, u32* memory) {
     __shared__ u32 left;
-    Table<K> t(a, memory);
-    const u32 way = blockIdx.x & (a.ways - 1), block = blockIdx.x / a.ways, blocks = gridDim.x / a.ways;
-    const u32 from = (u32)((u64)a.mostItems * block / blocks), to = (u32)((u64)a.mostItems * (block + 1) / blocks);
+    Table<K, SLOTS> t(a, memory);
+    const u32 from = (u32)((u64)a.mostItems * blockIdx.x / gridDim.x), to = (u32)((u64)a.mostItems * (blockIdx.x + 1) / gridDim.x);
     bool good = true;
     u32 table = NOWHERE;
     for (u32 i = from; i < to; i++) {
@@ -711,9 +842,7 @@ DEVICE void aggregate_slices(const AggregateArgs& a, u32* memory) {
         if (threadIdx.x == 0) left = 0;
         __syncthreads();
         FarTable<K> far(a, table);
-        const bool fine = a.ways == 1 ? aggregate_rows<K, VALUES, ITEMS, SLOTS, false>(a, t, item.from, item.to, way, &far, &left)
-                                      : aggregate_rows<K, VALUES, ITEMS, SLOTS, true>(a, t, item.from, item.to, way, &far, &left);
-        good = fine && good;
+        good = aggregate_rows<K, VALUES, ITEMS, SLOTS>(a, t, item.from, item.to, &far, &left) && good;
         if (__syncthreads_or(!good)) {
             if (threadIdx.x == 0) atomicExch(&a.state->full, 1u);
             return;
@@ -722,6 +851,59 @@ DEVICE void aggregate_slices(const AggregateArgs& a, u32* memory) {
     if (table == NOWHERE) return;
     FarTable<K> far(a, table);
     if (!merge_far(a, t, far)) atomicExch(&a.state->full, 1u);
+}
+
+// aggregate_ids aggregates a slice a block where keys and aggregates together have no room. First all the memory is a
+// dictionary of the keys; the rows get the slots of their keys there, of 2 bytes. Then the keys go to device memory by their ranks among
+// the slots, the ranks of slots stay, and the rows are folded by the ranks of their slots. Bytes: 4 more a row.
+template <class K, Values VALUES, int ITEMS>
+DEVICE void aggregate_ids(const AggregateArgs& a, u32* memory) {
+    __shared__ u32 groups;
+    const u32 from = blockIdx.x * a.slice, to = min(from + a.slice, a.rows);
+    Table<K, OF_DICTIONARY> d(a, memory);
+    d.clear(a);
+    __syncthreads();
+    if (__syncthreads_or(!aggregate_rows<K, VALUES, 8, OF_DICTIONARY>(a, d, from, to, nullptr, nullptr))) {
+        if (threadIdx.x == 0) atomicExch(&a.state->full, 1u);
+        return;
+    }
+    for (u32 s = threadIdx.x; s < (d.slots / 32 + 1) * 32; s += blockDim.x) {
+        const u32 used = __ballot_sync(ALL, s <= d.slots && d.used(s));
+        if (lane_id() == 0) d.rank[s >> 5].used = used;
+    }
+    __syncthreads();
+    if (warp_id() == 0) {
+        u32 before = 0;
+        for (u32 r = lane_id(); r < (d.slots / 32 / 32 + 1) * 32; r += 32) {
+            const u32 n = r <= d.slots / 32 ? __popc(d.rank[r].used) : 0;
+            u32 sum = n;
+            for (int by = 1; by < 32; by *= 2) {
+                const u32 other = __shfl_up_sync(ALL, sum, by);
+                if (lane_id() >= by) sum += other;
+            }
+            if (r <= d.slots / 32) d.rank[r].before = before + sum - n;
+            before += __shfl_sync(ALL, sum, 31);
+        }
+        if (lane_id() == 0) groups = before;
+    }
+    __syncthreads();
+    Table<K, OF_IDS> t(a, memory);
+    if (groups > t.slots) {
+        if (threadIdx.x == 0) atomicExch(&a.state->full, 1u);
+        return;
+    }
+    for (u32 s = threadIdx.x; s <= d.slots; s += blockDim.x) {
+        const Rank r = d.rank[s >> 5];
+        if (r.used >> (s & 31) & 1) t.keys[r.before + __popc(r.used & ((1u << (s & 31)) - 1))] = d.key(s);
+    }
+    __syncthreads();
+    t.slots = groups;
+    t.clear(a);
+    __syncthreads();
+    FarTable<K> far(a, 0);
+    bool good = aggregate_rows<K, VALUES, ITEMS, OF_IDS>(a, t, from, to, &far, nullptr);
+    __syncthreads();
+    if (!merge_far(a, t, far) || !good) atomicExch(&a.state->full, 1u);
 }
 
 // aggregate_far writes the groups of the tables in device memory: some slots of one a block.
@@ -751,12 +933,22 @@ DEVICE void aggregate_far(const AggregateArgs& a) {
         aggregate_slices<K, VALUES, items, OF_DENSE>(a, shared); \
     } \
     KERNEL(aggregate_far_##k##_##v, AggregateArgs) { aggregate_far<K, VALUES>(a); }
+// Values that are not plain have too many words to be worth two passes.
+#define AGGREGATE_IDS(k, K, v, VALUES, items) \
+    KERNEL_BOUNDS(aggregate_ids_##k##_##v, AggregateArgs, 1024, 1) { \
+        SHARED(u32, shared); \
+        aggregate_ids<K, VALUES, items>(a, shared); \
+    }
 AGGREGATE(k4, u32, w4, NARROW, 6)
 AGGREGATE(k4, u32, w0, WIDE, 4)
 AGGREGATE(k4, u32, any, ANY, 2)
 AGGREGATE(k8, u64, w4, NARROW, 4)
 AGGREGATE(k8, u64, w0, WIDE, 4)
 AGGREGATE(k8, u64, any, ANY, 2)
+AGGREGATE_IDS(k4, u32, w4, NARROW, 6)
+AGGREGATE_IDS(k4, u32, w0, WIDE, 4)
+AGGREGATE_IDS(k8, u64, w4, NARROW, 6)
+AGGREGATE_IDS(k8, u64, w0, WIDE, 4)
 
 // The exponents of floats: the least and the greatest of those that are finite and not 0.
 struct FloatRangeArgs {

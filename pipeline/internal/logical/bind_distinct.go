@@ -33,6 +33,8 @@ func (s *stepBinder) unique(in Node) Node {
 type measure struct {
 	kind gpu.AggregateKind
 	arg  *expr.Expr // nil for count(*)
+	// register is the distinct value of which this is what its registers keep, or nil.
+	register *expr.Expr
 }
 
 func (m measure) call() expr.AggregateCall { return expr.AggregateCall{Kind: m.kind, Arg: m.arg} }
@@ -73,6 +75,9 @@ func (m measure) mergeable() bool {
 // group-by, by the keys and the distinct values, has each value once. A second one, by the
 // keys, aggregates the values, and merges what the first has aggregated of all rows.
 //
+// A number of distinct values that may be estimated takes their registers as distinct values (expr.Registers), and
+// what a register keeps as a measure of its own. Each group has at most 4096 rows of them.
+//
 // With several distinct arguments each row goes into the first group-by once for each: with
 // this argument and null for the others, which aggregates ignore. The other aggregates take
 // the rows of the first variant; or if their partial results cannot be merged exactly, those
@@ -93,7 +98,9 @@ func (s *stepBinder) groupedTwice(in Node, keys []*expr.Expr, names []string, ca
 		return at
 	}
 	use := func(m measure) int {
-		at := slices.IndexFunc(measures, func(n measure) bool { return n.call().Equal(m.call()) })
+		at := slices.IndexFunc(measures, func(n measure) bool {
+			return n.call().Equal(m.call()) && (n.register == nil) == (m.register == nil)
+		})
 		if at < 0 {
 			at = len(measures)
 			measures = append(measures, m)
@@ -102,12 +109,15 @@ func (s *stepBinder) groupedTwice(in Node, keys []*expr.Expr, names []string, ca
 	}
 	for i, c := range calls {
 		switch {
+		case c.Registers != nil:
+			value(c.Registers.Number)
+			uses[i] = []int{use(measure{gpu.Min, c.Registers.Least, c.Registers.Number})}
 		case c.Distinct:
 			uses[i] = []int{value(c.Arg)}
 		case c.Kind == gpu.Avg:
-			uses[i] = []int{use(measure{gpu.Sum, c.Arg}), use(measure{gpu.Count, c.Arg})}
+			uses[i] = []int{use(measure{kind: gpu.Sum, arg: c.Arg}), use(measure{kind: gpu.Count, arg: c.Arg})}
 		default:
-			uses[i] = []int{use(measure{c.Kind, c.Arg})}
+			uses[i] = []int{use(measure{kind: c.Kind, arg: c.Arg})}
 		}
 	}
 	home, variants := 0, len(values) // home is the variant of the measures
@@ -117,7 +127,7 @@ func (s *stepBinder) groupedTwice(in Node, keys []*expr.Expr, names []string, ca
 	if variants > 1 {
 		for i, m := range measures {
 			if m.kind == gpu.CountAll {
-				measures[i] = measure{gpu.Count, expr.And()}
+				measures[i] = measure{kind: gpu.Count, arg: expr.And()}
 			}
 		}
 	}
@@ -144,29 +154,37 @@ func (s *stepBinder) groupedTwice(in Node, keys []*expr.Expr, names []string, ca
 		nkeys++
 	}
 	var aggs []Aggregate
+	names = slices.Clone(names)
+	add := func(a Aggregate, name string) (column int) {
+		aggs, names = append(aggs, a), append(names, name)
+		return nkeys + len(aggs) - 1
+	}
 	at := make([]int, len(calls))
 	for i, c := range calls {
-		if c.Distinct {
-			at[i] = nkeys + len(aggs)
-			aggs = append(aggs, Aggregate{Kind: c.Kind, Input: inputs + uses[i][0], Output: c.Output})
-			names = append(names[:len(names):len(names)], c.Kind.String()+" "+c.Arg.String())
+		if c.Distinct && c.Registers == nil {
+			at[i] = add(Aggregate{Kind: c.Kind, Input: inputs + uses[i][0], Output: c.Output}, c.Kind.String()+" "+c.Arg.String())
 		}
 	}
-	merged := nkeys + len(aggs)
+	merged := make([][]int, len(measures))
 	for i, m := range measures {
 		input := inputs + len(values) + i
-		a := m.merged(input, schema.Fields[input].Type)
-		aggs = append(aggs, a)
-		names = append(names[:len(names):len(names)], a.Kind.String()+" ("+schema.Fields[input].Name+")")
+		f := schema.Fields[input]
+		list := []Aggregate{m.merged(input, f.Type)}
+		if m.register != nil {
+			list = []Aggregate{{Kind: gpu.Count, Input: input, Output: gpu.Of(gpu.Int64)}, {Kind: gpu.Sum, Input: input, Output: gpu.SumType(f.Type)}}
+		}
+		for _, a := range list {
+			merged[i] = append(merged[i], add(a, a.Kind.String()+" ("+f.Name+")"))
+		}
 	}
 	second := newGroup(s.name, first, byKeys, aggs, names, always, s.groupAlgorithm())
 	return s.mergedCalls(second, nkeys, calls, func(i int) []int {
-		if calls[i].Distinct {
+		if calls[i].Distinct && calls[i].Registers == nil {
 			return at[i : i+1]
 		}
 		var columns []int
 		for _, m := range uses[i] {
-			columns = append(columns, merged+m)
+			columns = append(columns, merged[m]...)
 		}
 		return columns
 	})
@@ -196,7 +214,11 @@ func (s *stepBinder) firstGroups(in Node, keys []*expr.Expr, names []string, val
 		inputs[i] = -1
 		if m.arg != nil {
 			inputs[i] = len(exprs)
-			only(len(exprs), home)
+			variant := home
+			if m.register != nil {
+				variant = slices.IndexFunc(values, m.register.Equal)
+			}
+			only(len(exprs), variant)
 			exprs, names = append(exprs, m.arg), append(names, m.arg.String())
 		}
 	}
@@ -219,7 +241,7 @@ func (s *stepBinder) firstGroups(in Node, keys []*expr.Expr, names []string, val
 }
 
 // mergedCalls computes keys and calls from the columns of a group-by. from has the columns
-// of a call: its result, a sum of counts, or a sum and a sum of counts.
+// of a call: its result, a sum of counts, a sum and a sum of counts, or what expr.Estimate takes.
 func (s *stepBinder) mergedCalls(g Node, nkeys int, calls []expr.AggregateCall, from func(call int) []int) Node {
 	whole := scopeOf(g)
 	exprs := columnsOf(g)[:nkeys]
@@ -228,6 +250,8 @@ func (s *stepBinder) mergedCalls(g Node, nkeys int, calls []expr.AggregateCall, 
 		columns := from(i)
 		x := expr.Column(whole, columns[0])
 		switch {
+		case c.Registers != nil:
+			x = compute(expr.Estimate, whole, columns)
 		case c.Distinct:
 		case c.Kind == gpu.CountAll || c.Kind == gpu.Count:
 			x = compute("CAST(coalesce(%s, 0) AS BIGINT)", whole, columns)

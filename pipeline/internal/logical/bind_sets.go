@@ -90,7 +90,7 @@ func (s *stepBinder) setsOfParts(in Node, keys []*expr.Expr, names []string, cal
 		return false
 	}
 	for _, c := range calls {
-		m := measure{c.Kind, c.Arg}
+		m := measure{kind: c.Kind, arg: c.Arg}
 		if c.Kind == gpu.Avg {
 			m.kind = gpu.Sum
 		}
