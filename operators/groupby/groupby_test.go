@@ -139,3 +139,88 @@ func TestRunsOfSortedKeysPassByTheTable(t *testing.T) {
 	require.NoError(t, l.Close(), "the operator releases everything")
 	require.NoError(t, dev.Close())
 }
+
+// TestRowsPassByTheTableAsTheyAre gives a lane rows of so many keys that no table would make them fewer, by a
+// text with a large dictionary of each stride or without one, and wants what a table of all rows gives.
+func TestRowsPassByTheTableAsTheyAre(t *testing.T) {
+	long, short, single, money := gpu.Of(gpu.Int64), gpu.Of(gpu.Int32), gpu.Of(gpu.Float32), gpu.DecimalOf(9, 2)
+	in := gpu.NewSchema(gpu.Field{Name: "k", Type: gpu.Of(gpu.String)}, gpu.Field{Name: "a", Type: short, Nullable: true},
+		gpu.Field{Name: "b", Type: single}, gpu.Field{Name: "c", Type: money})
+	spec := Spec{In: in, Keys: []int{0}, Out: operators.PickFields(in, []int{0})}
+	add := func(kind gpu.AggregateKind, input int, output gpu.Type) {
+		spec.Aggregates = append(spec.Aggregates, Aggregate{Kind: kind, Input: input, Output: output})
+		spec.Out.Fields = append(spec.Out.Fields, gpu.Field{Name: fmt.Sprint("x", len(spec.Aggregates)), Type: output, Nullable: true})
+	}
+	add(gpu.Min, 1, short)
+	add(gpu.CountAll, -1, long)
+	add(gpu.Count, 1, long)
+	for i := 1; i < 4; i++ {
+		add(gpu.Sum, i, gpu.SumType(in.Fields[i].Type))
+		add(gpu.Avg, i, gpu.Of(gpu.Float64))
+	}
+	add(gpu.Max, 3, money)
+	const strideRows, strides, keys = 70_000, 5, 200_000
+	stride := func(n int) *gpu.Stride {
+		cols := make([][]gpu.Scalar, 5) // the text, its code, and the values
+		for i := range strideRows {
+			k := (n*strideRows + i) * 48271 % keys
+			a := gpu.IntScalar(short, int64(k%1000-500))
+			if i%7 == 0 {
+				a = gpu.Null(short)
+			}
+			for c, v := range []gpu.Scalar{gpu.StringScalar(fmt.Sprint("key number ", k)), gpu.IntScalar(short, int64(i)), a,
+				{Type: single, Valid: true, Float: float64(k%64) / 4}, gpu.IntScalar(money, int64(k*n))} {
+				cols[c] = append(cols[c], v)
+			}
+		}
+		s := &gpu.Stride{Schema: in, Rows: strideRows}
+		text := gpu.ColumnOf(in.Fields[0].Type, cols[0])
+		if n%2 == 0 {
+			more := gpu.ColumnOf(text.Type, append(cols[0], gpu.StringScalar("of no row")))
+			text = gpu.Column{Type: text.Type, Len: strideRows, Data: gpu.ColumnOf(short, cols[1]).Data, Dict: &gpu.Dictionary{Values: more}}
+		}
+		s.Cols = []gpu.Column{text, gpu.ColumnOf(short, cols[2]), gpu.ColumnOf(single, cols[3]), gpu.ColumnOf(money, cols[4])}
+		return s
+	}
+	group := func(lanes int) map[string]string {
+		op, err := New(spec)
+		require.NoError(t, err)
+		dev, err := host.Open(host.Options{Threads: 1})
+		require.NoError(t, err)
+		q, err := dev.NewLaneQueue("test")
+		require.NoError(t, err)
+		l, ctx := dev.Budget().Lease("test"), context.Background()
+		task := operators.Task{Device: dev, Queue: q, Lease: l, StrideRows: strideRows, Lanes: lanes}
+		lane, err := op.NewLocal(task)
+		require.NoError(t, err)
+		for n := range strides {
+			require.NoError(t, lane.Push(ctx, n, stride(n)))
+			require.Equal(t, lanes > 1, lane.(*local).passing > 0)
+		}
+		require.NoError(t, lane.Combine(ctx))
+		require.NoError(t, lane.Close())
+		require.NoError(t, op.Finalize(ctx, task))
+		got := map[string]string{}
+		for part := range op.Parts() {
+			require.NoError(t, op.Emit(ctx, task, part, func(s *gpu.Stride) error {
+				for r := range s.Rows {
+					row := ""
+					for _, c := range s.Cols[1:] {
+						row += c.ScalarAt(r).String() + " "
+					}
+					got[s.Cols[0].ScalarAt(r).String()] = row
+				}
+				s.Release()
+				return nil
+			}))
+		}
+		require.NoError(t, op.Close())
+		require.NoError(t, q.Close())
+		require.NoError(t, l.Close(), "the operator releases everything")
+		require.NoError(t, dev.Close())
+		return got
+	}
+	want := group(1)
+	require.Len(t, want, keys)
+	require.Equal(t, want, group(2))
+}
