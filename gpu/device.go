@@ -29,6 +29,18 @@ type Device interface {
 	// NewQueue opens an ordered stream of primitives. Each primitive may use the whole
 	// device. One goroutine owns the queue.
 	NewQueue(name string) (Queue, error)
+	// Interleave makes a buffer of n bytes whose pages, of 2 MiB, alternate between device memory and
+	// page-locked host memory, in one range of addresses (Lutz et al., SIGMOD 2022, §5.3). share is
+	// the part of the pages that is in device memory, spread evenly, for which a lease of Budget
+	// pays; one of HostBudget pays for the others. Both pay until the last release. Columns of it
+	// may be inputs of all primitives, which read the pages on the host over the link. Where both budgets
+	// are one it is plain memory, for which device pays.
+	//
+	// Errors: a refusal; on a GPU, a driver that cannot map host memory.
+	//
+	// Cost: two calls of the driver for each run of pages of one kind. The last release waits
+	// until the device is idle.
+	Interleave(device, host *Lease, n int64, share float64) (*Buffer, error)
 	// Lanes is the number of lanes that a pipeline should have on this device.
 	// NewLaneQueue opens the queue of one lane. On the CPU, primitives of such a queue
 	// use one core, so a lane per core keeps all cores busy.
@@ -278,6 +290,28 @@ type Queue interface {
 	// its build rows. On the CPU, hash tables of all partitions take 8 to 12 bytes a
 	// build row. It waits for the counts.
 	MatchPartitions(l *Lease, build, probe Partitioned, how Probing) (Matcher, error)
+
+	// PartitionTuples partitions rows of a key and a value by a digit of the key, and writes
+	// them as tuples to where the partitions lie: to is a column of TupleType of the key, and
+	// as long, whose memory may be that of the device, page-locked memory of the host, or an
+	// interleaved array of both (Device.Interleave). So may be that of key and value. Both have one
+	// width, 4 or 8 bytes, and no nulls. The order of the rows of a partition is any, another
+	// in each call. It returns the 1<<bits + 1 offsets of the partitions, and waits until the
+	// tuples are written. how says in which way a GPU writes them (Lutz et al., SIGMOD 2022, §4); a
+	// CPU has one way. After an error the contents of to are unspecified.
+	//
+	// Errors: those of CheckTuples.
+	//
+	// Cost: it reads the key twice, the value once, and writes the tuples, over the link what
+	// lies in host memory. TuplesHierarchical takes scratch memory: buffers of at most 1 KiB for
+	// each multiprocessor and partition, and writes and reads each tuple there.
+	PartitionTuples(l *Lease, to, key, value Column, d Digit, how TuplePass) (offsets []int, err error)
+
+	// SplitTuples returns the keys and values of tuples as columns of the types, which have
+	// half the width of a tuple. The tuples may lie where PartitionTuples writes them.
+	//
+	// Cost: it reads the tuples, and writes both columns. It waits if the tuples are in host memory.
+	SplitTuples(l *Lease, tuples Column, key, value Type) ([]Column, error)
 
 	// PartitionBuckets partitions the rows of a key by a digit, as Partition does, but
 	// appends them to chains of buckets (Sioulas et al., ICDE 2019). The order of the rows of
@@ -708,11 +742,16 @@ func SumType(t Type) Type {
 	return DecimalOf(MaxPrecision, int(t.Scale))
 }
 
+// Takes reports whether an Accumulator takes values of a type.
+func (a Aggregate) Takes(t Type) bool {
+	return t == a.Input || a.Kind == CountAll || a.Kind == Sum && a.Input.Kind == HugeInt && t.IsInteger()
+}
+
 // Accumulator is the running state of one aggregate for every group.
 type Accumulator interface {
 	// Update folds the rows of values into their groups. groups is the number of groups
 	// after the assignment. values has a row for each id and the type of the aggregate's
-	// input; CountAll ignores it. The queue is of the accumulator's device; the
+	// input, or that of any integer for a Sum of HUGEINT; CountAll ignores it. The queue is of the accumulator's device; the
 	// accumulator's own lease pays. A refusal leaves the state as it was.
 	//
 	// Cost: it reads 4 bytes of id and the value a row. Few groups are folded in private

@@ -349,10 +349,21 @@ func (l *Lease) AllocFrom(a Allocator, n int64) (*Buffer, error) {
 		l.Unreserve(n)
 		return nil, &AllocError{Stage: l.name, Tier: l.budget.tier, Size: n, Err: err}
 	}
+	return l.buffer(a, mem, addr, n, n), nil
+}
+
+// Adopt makes a buffer of n bytes that the caller has allocated, and for which leases have paid
+// that the allocator knows. The last release frees it there. Primitives take it as memory of the
+// lease's budget.
+func (l *Lease) Adopt(a Allocator, addr uintptr, n int64) *Buffer {
+	return l.buffer(a, nil, addr, n, 0)
+}
+
+func (l *Lease) buffer(a Allocator, mem []byte, addr uintptr, n, paid int64) *Buffer {
 	l.buffers.Add(1)
-	b := &Buffer{mem: mem, addr: addr, size: n, lease: l, alloc: a}
+	b := &Buffer{mem: mem, addr: addr, size: n, paid: paid, lease: l, alloc: a}
 	b.refs.Store(1)
-	return b, nil
+	return b
 }
 
 // Close ends the lease. Buffers or reservations that are still in use are an error that
@@ -381,6 +392,7 @@ type Buffer struct {
 	mem   []byte
 	addr  uintptr
 	size  int64
+	paid  int64 // bytes that the lease pays for
 	lease *Lease
 	alloc Allocator
 	whole *Buffer // the buffer that this one is a view of, or nil
@@ -482,7 +494,7 @@ func (b *Buffer) Release() {
 	l := b.lease
 	b.alloc.Free(b.mem, b.addr, b.size)
 	b.mem = nil
-	l.Unreserve(b.size)
+	l.Unreserve(b.paid)
 	l.dropBuffer()
 }
 
@@ -501,9 +513,9 @@ func (b *Buffer) chargeTo(l *Lease) {
 	}
 	from := b.lease
 	b.lease = l
-	l.count(b.size)
+	l.count(b.paid)
 	l.buffers.Add(1)
-	from.used.Add(-b.size)
+	from.used.Add(-b.paid)
 	from.dropBuffer()
 }
 

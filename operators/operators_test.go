@@ -286,6 +286,20 @@ func newWindow(t *testing.T) operators.Operator {
 	return op
 }
 
+// newWindowOverAll adds up prices and counts kinds in one order of all rows.
+func newWindowOverAll(t *testing.T) operators.Operator {
+	sum := gpu.DecimalOf(38, 2)
+	frame := window.Frame{Unit: window.Range, From: window.Bound{Kind: window.UnboundedPreceding}, To: window.Bound{Kind: window.CurrentRow}}
+	op, err := window.New(window.Spec{In: schema, Order: []sort.Key{{Column: 1}, {Column: 2, Descending: true}}, Keep: []int{2, 0}, Functions: []window.Function{
+		{Kind: window.Rank, Value: -1, Offset: -1, Default: -1, Output: gpu.Of(gpu.Int64)},
+		{Kind: window.Aggregate, Aggregate: gpu.Max, Value: 1, Offset: -1, Default: -1, Frame: frame, Output: schema.Fields[1].Type},
+		{Kind: window.Aggregate, Aggregate: gpu.Sum, Value: 2, Offset: -1, Default: -1, Frame: frame, Output: sum}},
+		Out: gpu.NewSchema(append(operators.PickFields(schema, []int{2, 0}).Fields, gpu.Field{Name: "rank", Type: gpu.Of(gpu.Int64)},
+			gpu.Field{Name: "most", Type: schema.Fields[1].Type, Nullable: true}, gpu.Field{Name: "sum", Type: sum, Nullable: true})...)})
+	require.NoError(t, err)
+	return op
+}
+
 // newSortedGroups has the price of the first row of a group, and the last kind by price.
 func newSortedGroups(t *testing.T) operators.Operator {
 	fields := operators.PickFields(schema, []int{0, 2, 1}).Fields
@@ -329,6 +343,7 @@ var operatorsUnderTest = []operatorUnderTest{
 		return newSort(t, 777, 1<<20, sort.Key{Column: 0, Descending: true})
 	}},
 	{"window", false, true, newWindow},
+	{"window over all rows", true, true, newWindowOverAll},
 	{"sorted groups", false, true, newSortedGroups},
 	{"top-k", true, false, func(t *testing.T) operators.Operator { return newSort(t, 3, 20, sort.Key{Column: 0}) }},
 	{"expand", false, false, func(t *testing.T) operators.Operator { return newExpand(t) }},

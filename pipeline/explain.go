@@ -70,13 +70,13 @@ func (s *StageExplained) visit(f func(*StageExplained)) {
 }
 
 // countRuns sets how often each step runs. A step that several steps read runs once for
-// each of them, because nothing holds its rows in between. Consecutive stages of one step
+// each of them, unless its rows are held. Consecutive stages of one step
 // are one run of it.
 func (e *Explanation) countRuns() {
 	runs := map[string]int{}
 	var count func(s *StageExplained, above string)
 	count = func(s *StageExplained, above string) {
-		if s.Step != above {
+		if s.Step != above && s.Kind != "held" {
 			runs[s.Step]++
 		}
 		for _, in := range s.Inputs {

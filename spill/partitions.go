@@ -91,7 +91,19 @@ func (p *Partitions) register(l *gpu.Lease, b *gpu.Budget, t tier) {
 }
 
 // Len returns the number of partitions.
-func (p *Partitions) Len() int { return len(p.rows) }
+func (p *Partitions) Len() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.rows)
+}
+
+// Grow adds a partition behind the others and returns its number.
+func (p *Partitions) Grow() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rows = append(p.rows, 0)
+	return len(p.rows) - 1
+}
 
 // Rows returns the rows of partitions [from, to).
 func (p *Partitions) Rows(from, to int) (n int64) {
@@ -140,16 +152,37 @@ func Room(budget float64) float64 { return budget - budget/free }
 // from partition first on; offsets has the starts of the partitions and the end of the last
 // one. Strides leave the memory of the device, those of any Partitions, if little is left.
 func (p *Partitions) Append(s *gpu.Stride, first int, offsets []int) error {
-	if n := len(offsets) - 1; n < 1 || first < 0 || first+n > len(p.rows) || offsets[0] != 0 || offsets[n] != s.Rows || !slices.IsSorted(offsets) {
+	return p.append(deviceTier, p.lease, s, first, offsets)
+}
+
+// HostLease returns the lease that pays for strides in host memory, nil if the device has no
+// memory of its own.
+func (p *Partitions) HostLease() *gpu.Lease {
+	if p.store == nil {
+		return nil
+	}
+	return p.owner.lease
+}
+
+// AppendHost is Append of a stride that is in host memory already, for which HostLease pays.
+func (p *Partitions) AppendHost(s *gpu.Stride, first int, offsets []int) error {
+	return p.append(hostTier, p.owner.lease, s, first, offsets)
+}
+
+func (p *Partitions) append(at tier, l *gpu.Lease, s *gpu.Stride, first int, offsets []int) error {
+	if n := len(offsets) - 1; n < 1 || first < 0 || first+n > p.Len() || offsets[0] != 0 || offsets[n] != s.Rows || !slices.IsSorted(offsets) {
 		s.Release()
-		return fmt.Errorf("%d rows in %d partitions from partition %d on, of %d: not rows in order of partition", s.Rows, n, first, len(p.rows))
+		return fmt.Errorf("%d rows in %d partitions from partition %d on, of %d: not rows in order of partition", s.Rows, n, first, p.Len())
 	}
 	if s.Rows == 0 {
 		s.Release()
 		return nil
 	}
-	s.ChargeTo(p.lease)
-	x := &piece{at: deviceTier, stride: s, first: first, offsets: offsets, bytes: s.Bytes()}
+	s.ChargeTo(l)
+	x := &piece{at: at, stride: s, first: first, offsets: offsets, bytes: s.Bytes()}
+	if at == hostTier {
+		p.moved[hostTier].add(x.bytes)
+	}
 	p.mu.Lock()
 	for i := range len(offsets) - 1 {
 		p.rows[first+i] += int64(offsets[i+1] - offsets[i])
@@ -426,9 +459,14 @@ func (p *Partitions) Drop(from, to int) {
 	for i := from; i < to; i++ {
 		p.rows[i] = 0
 	}
-	empty := func(first, n int) bool {
-		return !slices.ContainsFunc(p.rows[first:first+n], func(n int64) bool { return n > 0 })
+	next := make([]int, len(p.rows)+1) // the first partition with rows that is not below
+	next[len(p.rows)] = len(p.rows)
+	for i := len(p.rows) - 1; i >= 0; i-- {
+		if next[i] = next[i+1]; p.rows[i] > 0 {
+			next[i] = i
+		}
 	}
+	empty := func(first, n int) bool { return next[first] >= first+n }
 	p.pieces = slices.DeleteFunc(p.pieces, func(x *piece) bool {
 		if x.busy > 0 || !empty(x.first, len(x.offsets)-1) {
 			return false
@@ -445,7 +483,7 @@ func (p *Partitions) Drop(from, to int) {
 	p.runs = slices.DeleteFunc(p.runs, func(r *run) bool {
 		done := empty(r.first, len(r.pages))
 		if done {
-			p.punch(r, 0, p.Len())
+			p.punch(r, 0, len(p.rows))
 			r.layout.release()
 		}
 		return done

@@ -22,6 +22,8 @@ const (
 	// a run has more. mostRead bounds it.
 	batchBudget = 32
 	mostRead    = 64 << 20
+	// mostText is the most bytes of pieces with text that are put together.
+	mostText = 1 << 30
 )
 
 // Each calls a function with all rows of partitions [from, to), in strides of the device that
@@ -265,10 +267,12 @@ type unit struct {
 	skip   map[*piece]bool
 }
 
-// held is a piece that is being read, with a reference to its stride, which may move.
+// held is a piece that is being read, and its stride. While a piece is busy it does not begin to move; one
+// that does already gets another stride when it has landed, so this one is shared then.
 type held struct {
 	*piece
 	stride *gpu.Stride
+	shared bool
 }
 
 // firstOf returns the first partition of a piece that is not below from.
@@ -299,15 +303,24 @@ func (r *reading) unread(at tier) (all []*piece) {
 func (r *reading) hold(x *piece) *held {
 	r.read[x] = true
 	x.busy++
-	return &held{x, x.stride.Retain()}
+	if x.moving {
+		return &held{x, x.stride.Retain(), true}
+	}
+	return &held{x, x.stride, false}
 }
 
-// idle ends the use of a piece.
-func (r *reading) idle(x *held) {
-	x.stride.Release()
+// idle ends the use of pieces.
+func (r *reading) idle(u ...*held) {
+	for _, x := range u {
+		if x.shared {
+			x.stride.Release()
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	x.busy--
+	for _, x := range u {
+		x.busy--
+	}
 }
 
 // done ends the use of a unit, which is still to be read if it is put back.
@@ -342,12 +355,14 @@ func (r *reading) below() *gpu.Lease {
 func (r *reading) nextOnDevice() (u []*held) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	texts := slices.ContainsFunc(r.schema.Fields, func(f gpu.Field) bool { return f.Type.IsVar() }) // together they may be too long
-	bytes := int64(0)
+	texts := slices.ContainsFunc(r.schema.Fields, func(f gpu.Field) bool { return f.Type.IsVar() })
+	bytes, all := int64(0), int64(0)
 	for _, x := range r.unread(deviceTier) {
 		from, to := x.within(r.from, r.to)
 		whole := to-from == x.stride.Rows
-		if len(u) > 0 && (whole || texts || r.Ordered || bytes >= r.batch()) {
+		all += x.bytes
+		// All text of a column must fit one column. Few rows of a piece may have most of its text.
+		if len(u) > 0 && (whole || texts && (all > mostText || coded(x.stride)) || r.Ordered || bytes >= r.batch()) {
 			break
 		}
 		u = append(u, r.hold(x))
@@ -359,18 +374,25 @@ func (r *reading) nextOnDevice() (u []*held) {
 	return u
 }
 
+// coded reports whether a stride has text in a dictionary.
+func coded(s *gpu.Stride) bool {
+	return slices.ContainsFunc(s.Cols, func(c gpu.Column) bool { return c.Type.IsVar() && c.Dict != nil })
+}
+
 // onePiece returns the rows of pieces in the memory of the device, those of one that is whole
 // without a copy.
-func (r *reading) onePiece(q gpu.Queue, u []*held) (out *gpu.Stride, err error) {
-	out = &gpu.Stride{Schema: r.schema}
+func (r *reading) onePiece(q gpu.Queue, u []*held) (_ *gpu.Stride, err error) {
+	out := &gpu.Stride{Schema: r.schema}
 	defer func() {
-		for _, x := range u {
-			r.idle(x)
-		}
+		r.idle(u...)
 		if err != nil {
 			out.Release()
 		}
 	}()
+	for _, x := range u {
+		from, to := x.within(r.from, r.to)
+		out.Rows += to - from
+	}
 	for i := range r.schema.Fields {
 		var parts []gpu.Column
 		for _, x := range u {
@@ -379,6 +401,8 @@ func (r *reading) onePiece(q gpu.Queue, u []*held) (out *gpu.Stride, err error) 
 			var part gpu.Column
 			if len(u) == 1 || c.Valid != nil || c.Dict == nil && c.Type.Kind == gpu.Bool {
 				part, err = q.Slice(r.lease, c, from, to)
+			} else if c.Dict == nil && c.Type.IsVar() {
+				part = gpu.Column{Type: c.Type, Len: to - from, Data: c.Data.Retain(), Offsets: c.Offsets.View(int64(from)*4, int64(to-from+1)*4)}
 			} else {
 				w := int64(c.DataWidth())
 				part = gpu.Column{Type: c.Type, Len: to - from, Data: c.Data.View(int64(from)*w, int64(to-from)*w), Dict: c.Dict}
@@ -399,7 +423,7 @@ func (r *reading) onePiece(q gpu.Queue, u []*held) (out *gpu.Stride, err error) 
 		if err != nil {
 			return nil, err
 		}
-		out.Cols, out.Rows = append(out.Cols, c), c.Len
+		out.Cols = append(out.Cols, c)
 	}
 	return out, nil
 }

@@ -159,7 +159,7 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 			report.Results = append(report.Results, r)
 			fmt.Fprintln(t, line(&r))
 		})
-		if errors.Is(err, gpubench.ErrNoLink) {
+		if errors.Is(err, gpubench.ErrNoLink) || errors.Is(err, gpubench.ErrNoSpill) {
 			if f.all {
 				continue
 			}

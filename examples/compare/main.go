@@ -3,7 +3,7 @@
 // Parquet (snappy), in turn and each in a process of its own. It checks that the rows are
 // equal and prints the ratios of time and of peak memory.
 //
-//	go run . -data DIR [-warmup 1] [-runs 5] [-threads N] [-only q01,sort] [-memory 512MB] [-micro] [-joins] [-groups] [-gstream FILE]
+//	go run . -data DIR [-warmup 1] [-runs 5] [-threads N] [-only q01,sort] [-memory 512MB] [-micro] [-joins] [-groups] [-strings ROWS] [-match TEXT] [-gstream FILE]
 package main
 
 import (
@@ -50,6 +50,8 @@ func main() {
 	memory := flag.String("memory", "", "memory limit of each, as in 512MB")
 	joins := flag.Bool("joins", false, "also compare joins of tables in memory, inside this process")
 	groups := flag.Bool("groups", false, "also compare group-bys of a table in memory, inside this process")
+	texts := flag.Int("strings", 0, "also compare count(*) by text over a Parquet file of so many rows")
+	match := flag.String("match", "", "run only the joins, group-bys and texts whose names contain this text")
 	profile := flag.String("cpuprofile", "", "write a CPU profile of this process to this file")
 	binary := flag.String("gstream", "", "the gstream to run, instead of one built from this checkout, which needs Go")
 	child := flag.String("duckdb", "", "internal: run this query in DuckDB and write -out")
@@ -74,7 +76,7 @@ func main() {
 	case *check:
 		err = equal(flag.Arg(0), flag.Arg(1))
 	default:
-		err = compare(*binary, *data, *only, *memory, *warmup, max(*runs, 1), *threads, *micro, *joins, *groups)
+		err = compare(*binary, *data, *only, *memory, *warmup, max(*runs, 1), *threads, *micro, *joins, *groups, *texts, *match)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "compare:", err)
@@ -112,8 +114,12 @@ func openDuckDB(data string, threads int) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range tables {
-		if _, err := db.Exec(fmt.Sprintf("create view %s as from read_parquet('%s')", t, filepath.Join(data, t+".parquet"))); err != nil {
+	for _, t := range append(tables, "strings") {
+		file := filepath.Join(data, t+".parquet")
+		if _, err := os.Stat(file); err != nil {
+			continue // the query tells, if it needs the table
+		}
+		if _, err := db.Exec(fmt.Sprintf("create view %s as from read_parquet('%s')", t, file)); err != nil {
 			db.Close()
 			return nil, err
 		}
@@ -124,7 +130,7 @@ func openDuckDB(data string, threads int) (*sql.DB, error) {
 // figure has the measurements of one process.
 type figure struct {
 	seconds float64
-	cpu     float64 // seconds of all cores, inside this process
+	cpu     float64 // seconds of all cores
 	peak    int64   // bytes
 }
 
@@ -137,11 +143,12 @@ func measure(ctx context.Context, name string, args ...string) (figure, error) {
 	if err != nil {
 		return f, fmt.Errorf("%s %s: %w\n%s", filepath.Base(name), strings.Join(args, " "), err, output)
 	}
+	f.cpu = (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
 	f.peak = cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
 	return f, nil
 }
 
-func compare(gstream, data, only, memory string, warmup, runs, threads int, micro, joins, groups bool) error {
+func compare(gstream, data, only, memory string, warmup, runs, threads int, micro, joins, groups bool, texts int, match string) error {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "compare-")
 	if err != nil {
@@ -231,12 +238,17 @@ func compare(gstream, data, only, memory string, warmup, runs, threads int, micr
 		}
 	}
 	if joins {
-		if err := compareJoins(ctx, dir, runs, threads); err != nil {
+		if err := compareJoins(ctx, dir, match, runs, threads); err != nil {
 			return err
 		}
 	}
 	if groups {
-		return compareGroups(ctx, dir, runs, threads)
+		if err := compareGroups(ctx, dir, match, runs, threads); err != nil {
+			return err
+		}
+	}
+	if texts > 0 {
+		return compareStrings(ctx, gstream, dir, match, texts, runs, threads)
 	}
 	return nil
 }

@@ -133,6 +133,15 @@ func (x *accumulator) Update(gq gpu.Queue, a gpu.Assignment, values gpu.Column, 
 	if err != nil {
 		return err
 	}
+	if values.Type != x.agg.Input && x.agg.Kind == gpu.Sum && x.agg.Takes(values.Type) {
+		huge := &gpu.Program{Inputs: []gpu.Type{values.Type}, Code: []gpu.Instr{{Op: gpu.OpCast, Type: x.agg.Input, Args: []int{0}, Mask: -1}}, Outputs: []int{1}}
+		wide, err := q.Eval(x.seen.lease, huge, []gpu.Column{values}, values.Len)
+		if err != nil {
+			return err
+		}
+		values = wide[0]
+		defer values.Release()
+	}
 	o := q.begin(x.agg.Kind.String(), x.seen.lease)
 	defer end(o, new(struct{}), &err)
 	ids := a.IDs()

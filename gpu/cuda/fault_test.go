@@ -105,6 +105,42 @@ func roundTrip(d *Device) (err error) {
 			return fmt.Errorf("row %d of %d is wrong", i, out.Rows)
 		}
 	}
+	return tuplesThere(d, q, device, host)
+}
+
+// tuplesThere partitions tuples into an array over device and host memory.
+func tuplesThere(d *Device, q gpu.Queue, device, host *gpu.Lease) error {
+	tier, share := OnHost, 0.5
+	if _, err := d.location(tier); err != nil {
+		share = 1
+	}
+	var cols []gpu.Column
+	defer func() { gpu.ReleaseColumns(cols) }()
+	for range 2 {
+		c, err := pageLocked(host, gpu.Column{Type: gpu.Of(gpu.Uint64), Len: 5000, Data: gpu.WrapBytes(make([]byte, 40000))})
+		if err != nil {
+			return err
+		}
+		cols = append(cols, c)
+	}
+	buf, err := d.Interleave(device, host, 3<<20, share)
+	if err != nil {
+		return err
+	}
+	to := gpu.Column{Type: gpu.TupleType(8), Len: 5000, Data: buf}
+	defer to.Release()
+	offsets, err := q.PartitionTuples(device, to, cols[0], cols[1], gpu.Digit{Bits: 3}, gpu.TuplePass{})
+	if err != nil {
+		return err
+	}
+	out, err := q.SplitTuples(device, to, gpu.Of(gpu.Uint64), gpu.Of(gpu.Uint64))
+	if err != nil {
+		return err
+	}
+	gpu.ReleaseColumns(out)
+	if offsets[1] != 5000 {
+		return fmt.Errorf("%d tuples of a partition that has all", offsets[1])
+	}
 	return nil
 }
 
@@ -128,7 +164,7 @@ func TestAnyFailingCallIsAnErrorThatLeavesNothingBehind(t *testing.T) {
 			defer mu.Unlock()
 			// Calls that give memory back do not fail: nothing can be done about a driver
 			// that cannot free.
-			if !on || strings.Contains(call, "Free") || strings.Contains(call, "Destroy") {
+			if !on || strings.Contains(call, "Free") || strings.Contains(call, "Destroy") || strings.Contains(call, "Unmap") || call == "cuMemRelease" {
 				return nil
 			}
 			if calls++; calls == n {
@@ -219,6 +255,57 @@ func TestVirtualRangesSpanDeviceAndHost(t *testing.T) {
 	require.NoError(t, d.ctx.do(cuMemcpyDtoHAsync, uintptrOf(got), at, uintptr(len(got)), uintptr(d.compute)))
 	require.NoError(t, d.ctx.do(cuCtxSynchronize))
 	require.Equal(t, want, got)
+}
+
+func TestAnArrayOverDeviceAndHostIsGivenBackOnEveryPath(t *testing.T) {
+	calls, failing := 0, 0
+	d, err := Open(Options{Library: library(t), HostMemory: 16 << 20, Memory: 1 << 30, Fault: func(call string) error {
+		// Calls that give memory back do not fail: nothing can be done about such a driver.
+		if failing == 0 || !strings.HasPrefix(call, "cuMem") || strings.Contains(call, "Free") || strings.Contains(call, "Unmap") || strings.Contains(call, "Release") {
+			return nil
+		}
+		if calls++; calls == failing {
+			return errInjected
+		}
+		return nil
+	}})
+	require.NoError(t, err)
+	require.NoError(t, d.Wait())
+	if _, err := d.location(OnHost); err != nil {
+		t.Skip(err)
+	}
+	device, host := d.Budget().Lease("array"), d.HostBudget().Lease("array, host")
+	used := func() []int64 {
+		onDevice, _ := device.Used()
+		onHost, _ := host.Used()
+		return []int64{onDevice, onHost}
+	}
+	for failing = 1; ; failing++ {
+		calls = 0
+		b, err := d.Interleave(device, host, 15<<20, 0.25)
+		if err == nil {
+			require.Less(t, calls, failing)
+			require.Equal(t, int64(15<<20), b.Size())
+			require.Equal(t, []int64{4 << 20, 12 << 20}, used(), "2 of 8 pages are on the device")
+			b.Release()
+			break
+		}
+		require.ErrorIs(t, err, errInjected)
+		require.Equal(t, []int64{0, 0}, used())
+	}
+	require.Greater(t, failing, 10)
+	failing = 0
+	_, err = d.Interleave(device, host, 64<<20, 0.5)
+	require.ErrorIs(t, err, gpu.ErrBudget, "host memory has room for 16 MiB")
+	for _, share := range []float64{0, 1} {
+		b, err := d.Interleave(device, host, 5<<20, share)
+		require.NoError(t, err)
+		require.Equal(t, []int64{int64(share * (6 << 20)), int64((1 - share) * (6 << 20))}, used())
+		b.Release()
+	}
+	require.NoError(t, device.Close())
+	require.NoError(t, host.Close())
+	require.NoError(t, d.Close())
 }
 
 func TestPinnedBlocksNeverSpanTwoSlabs(t *testing.T) {

@@ -21,6 +21,9 @@ import (
 // ErrNoLink means that a device has no link to measure.
 var ErrNoLink = errors.New("the CPU has no link to measure")
 
+// ErrNoSpill means that the rows of the benchmark disk fit memory.
+var ErrNoSpill = errors.New("no rows went to disk: give it less memory with --host-memory, or more --rows")
+
 // Result is one line of a benchmark's report.
 type Result struct {
 	Benchmark string        `json:"benchmark"`

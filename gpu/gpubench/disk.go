@@ -114,7 +114,7 @@ func (b *bench) outAndIn(input *gpu.Stride, offsets []int, compress bool) (write
 	case rows != want || rows < int64(b.rows):
 		err = fmt.Errorf("%w: %d rows, want %d", ErrWrong, rows, want)
 	case stats.In == 0:
-		err = errors.New("no rows went to disk: give it less memory with --host-memory, or more --rows")
+		err = ErrNoSpill
 	}
 	return write, read, stats, err
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/operators/groupby"
 	"github.com/gstream/gstream/operators/join"
@@ -22,14 +23,20 @@ import (
 
 // spillCase is an operator whose state is a multiple of the budget of device memory.
 type spillCase struct {
-	family string
-	ratio  float64 // of the state to the budget
-	zipf   float64 // exponent of the frequencies of foreign keys, 0 for uniform
-	down   bool    // the result is copied down
+	family    string
+	ratio     float64 // of the state to the budget
+	zipf      float64 // exponent of the frequencies of foreign keys, 0 for uniform
+	down      bool    // the result is copied down
+	algorithm string  // of a join
+	payloads  int     // columns of 8 bytes beside the key of a wide join
+	text      bool    // and one of some 12 characters
+	way       *wayCase
 }
 
 // SpillFamilies returns the names of the groups of cases of the benchmark spill.
-func SpillFamilies() []string { return []string{"join", "zipf", "groupby", "sort"} }
+func SpillFamilies() []string {
+	return []string{"join", "zipf", "groupby", "sort", "triton", "cpu-part", "cpu-radix", "wide", "ways"}
+}
 
 func spillCases() (out []spillCase) {
 	add := func(c spillCase) {
@@ -39,12 +46,28 @@ func spillCases() (out []spillCase) {
 	}
 	for _, ratio := range []float64{0.5, 1, 2, 4, 8} {
 		add(spillCase{family: "join", ratio: ratio})
+		if ratio < 1 {
+			continue
+		}
+		add(spillCase{family: "triton", ratio: ratio, algorithm: "triton"})
+		out = append(out, spillCase{family: "cpu-part", ratio: ratio, down: true, algorithm: "triton"})
+		if ratio <= 4 { // host memory must have room for all of it
+			out = append(out, spillCase{family: "cpu-radix", ratio: ratio, algorithm: "phj-tr"})
+		}
 	}
 	add(spillCase{family: "zipf", ratio: 4, zipf: 1})
 	for _, family := range []string{"groupby", "sort"} {
 		for _, ratio := range []float64{1, 2, 4, 8} {
 			add(spillCase{family: family, ratio: ratio})
 		}
+	}
+	for _, text := range []bool{false, true} {
+		for _, n := range []int{1, 4, 8, 16} {
+			out = append(out, spillCase{family: "wide", ratio: 4, payloads: n, text: text, down: true})
+		}
+	}
+	for _, w := range wayCases() {
+		out = append(out, spillCase{family: "ways", way: &w})
 	}
 	return out
 }
@@ -60,7 +83,18 @@ func chosenSpills(names []string) ([]spillCase, error) {
 }
 
 func (c spillCase) name() string {
-	what := map[string]string{"join": "join, build side", "zipf": "join, foreign keys by Zipf 1, build side", "groupby": "group-by, groups", "sort": "sort, rows"}[c.family]
+	if c.way != nil {
+		return c.way.name()
+	}
+	what := map[string]string{"join": "join, build side", "zipf": "join, foreign keys by Zipf 1, build side", "groupby": "group-by, groups", "sort": "sort, rows",
+		"triton": "Triton join, build side", "cpu-part": "Triton join partitioned by the CPU, build side", "cpu-radix": "join of the CPU, build side"}[c.family]
+	if c.family == "wide" {
+		what = fmt.Sprintf("join of %d payloads", c.payloads)
+		if c.text {
+			what += " and a text"
+		}
+		what += " a side, build side"
+	}
 	end := "kept on the device"
 	if c.down {
 		end = "copied down"
@@ -69,7 +103,40 @@ func (c spillCase) name() string {
 }
 
 // row is the schema of the inputs: 16 bytes a row.
-var row = gpu.NewSchema(gpu.Field{Name: "key", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "payload", Type: gpu.Of(gpu.Int64)})
+var row = spillCase{}.schema()
+
+// schema returns the schema of the inputs of a case.
+func (c spillCase) schema() *gpu.Schema {
+	long := gpu.Of(gpu.Int64)
+	fields := []gpu.Field{{Name: "key", Type: long}}
+	for i := range max(1, c.payloads) {
+		fields = append(fields, gpu.Field{Name: fmt.Sprint("payload", i), Type: long})
+	}
+	if c.text {
+		fields = append(fields, gpu.Field{Name: "text", Type: gpu.Of(gpu.String)})
+	}
+	return gpu.NewSchema(fields...)
+}
+
+// textBytes is the length of a text of a wide join.
+const textBytes = 12
+
+// rowBytes returns the bytes of a row of the inputs of a case.
+func (c spillCase) rowBytes() int {
+	n := 8 + 8*max(1, c.payloads)
+	if c.text {
+		n += 4 + textBytes
+	}
+	return n
+}
+
+// inputs returns a text that cases with the same inputs share.
+func (c spillCase) inputs() string {
+	if c.algorithm != "" {
+		c.family = "join"
+	}
+	return fmt.Sprint(c.family, c.ratio, c.zipf, c.payloads, c.text)
+}
 
 // spill drives operators whose state is a multiple of the budget of device memory. Rows of 16
 // bytes lie in page-locked host memory; the state counts 16 bytes for each row of the build
@@ -77,8 +144,12 @@ var row = gpu.NewSchema(gpu.Field{Name: "key", Type: gpu.Of(gpu.Int64)}, gpu.Fie
 //
 //   - A join of two sides of equally many rows (Lutz et al., SIGMOD 2022, §6.2): build keys are
 //     unique, each probe row has one match. Its result has 24 bytes a row.
+//     The families triton, cpu-part and cpu-radix join the same sides in other ways: by the Triton join,
+//     by the same with the first pass on the CPU, and all on the CPU, in host memory as large as need be.
+//     Wide joins have more columns on both sides, the state all bytes of them.
 //   - A group-by with two rows a group, far from each other: the sum of a BIGINT, a HUGEINT.
 //   - A sort by keys in random order.
+//   - The first pass of a join alone, in all ways; see ways.
 //
 // The bound is that of the link, phase by phase: the bytes that the phase moved, at the rate of
 // each direction or of both.
@@ -93,11 +164,18 @@ func (b *bench) spill() error {
 	}
 	s := &spilling{bench: b}
 	defer s.release()
+	defer s.closeCPU()
 	if s.link, err = p.Link(); err != nil {
 		return err
 	}
+	w := &ways{bench: b, link: s.link}
+	defer w.release()
 	for _, c := range cases {
-		if err := s.run(c); err != nil {
+		run := s.run
+		if c.way != nil {
+			run = w.run
+		}
+		if err := run(c); err != nil {
 			return fmt.Errorf("%s: %w", c.name(), err)
 		}
 	}
@@ -112,13 +190,20 @@ type Spill struct {
 }
 
 // SpillPhase is a phase of an operator out of core: of a join its build side, its probe side and
-// the pairs of partitions, of others their input and their result.
+// the pairs of partitions, of a way of partitioning the prefix sum and the writing, of others
+// their input and their result.
 type SpillPhase struct {
 	Name  string        `json:"name"`
 	Time  time.Duration `json:"time_ns"`
 	Up    int64         `json:"bytes_up"`
 	Down  int64         `json:"bytes_down"`
 	Bound time.Duration `json:"bound_ns"` // the least time for these bytes
+}
+
+// newSpillPhase returns a phase and its bound.
+func newSpillPhase(link gpu.Link, name string, took time.Duration, up, down int64) SpillPhase {
+	moved := func(n int64, rate float64) time.Duration { return time.Duration(float64(n) / rate * 1e9) }
+	return SpillPhase{Name: name, Time: took, Up: up, Down: down, Bound: max(moved(up, link.Up), moved(down, link.Down), moved(up+down, link.Both))}
 }
 
 // spilling runs cases. The inputs of a case stay for the next, if it has the same.
@@ -128,27 +213,55 @@ type spilling struct {
 	of     spillCase
 	rows   int // of the state
 	inputs [2][]*gpu.Stride
+	cpu    *host.Device // for families that need it
 }
 
 // run measures a case, unless host memory has no room for its inputs and for what spills.
 func (s *spilling) run(c spillCase) error {
-	rows := int(c.ratio * float64(s.dev.Budget().Limit()) / 16)
+	rows := int(c.ratio * float64(s.dev.Budget().Limit()) / float64(c.rowBytes()))
 	if s.opt.Rows > 0 {
 		rows = int(c.ratio * float64(s.opt.Rows))
 	}
-	if int64(rows)*16*7/2 > s.dev.HostBudget().Limit() || 2*rows > gpu.MaxRows {
+	if int64(rows)*int64(c.rowBytes())*7/2 > s.dev.HostBudget().Limit() || 2*rows > gpu.MaxRows {
 		return nil
 	}
-	same := c
-	same.down = s.of.down
-	if s.rows == 0 || same != s.of {
+	before := s.of
+	s.of = c
+	if s.rows == 0 || c.inputs() != before.inputs() {
 		s.release()
-		s.of, s.rows = c, rows
+		s.rows = rows
 		if err := s.draw(); err != nil {
 			return err
 		}
 	}
-	return s.time(c)
+	if c.family != "cpu-part" && c.family != "cpu-radix" {
+		return s.time(c)
+	}
+	if s.cpu == nil {
+		var err error
+		if s.cpu, err = host.Open(host.Options{}); err != nil {
+			return err
+		}
+	}
+	if c.family == "cpu-part" {
+		return s.time(c)
+	}
+	q, err := s.cpu.NewQueue("bench spill")
+	if err != nil {
+		return err
+	}
+	defer q.Close()
+	all := *s
+	b := *s.bench
+	b.dev, b.q = s.cpu, q
+	all.bench = &b
+	return all.time(c)
+}
+
+func (s *spilling) closeCPU() {
+	if s.cpu != nil {
+		_ = s.cpu.Close()
+	}
 }
 
 // draw makes the inputs in page-locked memory.
@@ -175,26 +288,48 @@ func (s *spilling) draw() (err error) {
 
 // side makes strides whose row i has the key of number(i).
 func (s *spilling) side(number func(i int, rnd *rand.Rand) uint64) (strides []*gpu.Stride, err error) {
-	step := s.dev.StrideRows(16)
+	schema := s.of.schema()
+	step := s.dev.StrideRows(s.of.rowBytes())
 	for from := 0; from < s.rows; from += step {
 		n := min(step, s.rows-from)
-		st := &gpu.Stride{Schema: row, Rows: n}
-		for range row.Fields {
-			data, err := s.h.Alloc(int64(n) * 8)
+		st := &gpu.Stride{Schema: schema, Rows: n}
+		for _, f := range schema.Fields {
+			c := gpu.Column{Type: f.Type, Len: n}
+			width := int64(8)
+			if f.Type.IsVar() {
+				width = textBytes
+				c.Offsets, err = s.h.Alloc(int64(n+1) * 4)
+			}
+			if err == nil {
+				c.Data, err = s.h.Alloc(int64(n) * width)
+			}
+			st.Cols = append(st.Cols, c)
 			if err != nil {
 				st.Release()
 				return strides, err
 			}
-			st.Cols = append(st.Cols, gpu.Column{Type: gpu.Of(gpu.Int64), Len: n, Data: data})
 		}
-		keys, payload := gpu.Values[uint64](st.Cols[0].Data, n), gpu.Values[uint64](st.Cols[1].Data, n)
+		keys := gpu.Values[uint64](st.Cols[0].Data, n)
 		parallel(n, func(a, z int) {
 			rnd := rand.New(rand.NewPCG(uint64(from), uint64(a)))
 			for i := a; i < z; i++ {
 				keys[i] = number(from+i, rnd) * 0x9e3779b97f4a7c15 // a bijection: keys are far apart
-				payload[i] = uint64(from + i)
+				for k, c := range st.Cols[1:] {
+					if !c.Type.IsVar() {
+						gpu.Values[uint64](c.Data, n)[i] = uint64(from + i + k)
+						continue
+					}
+					gpu.Values[int32](c.Offsets, n+1)[i+1] = int32(i+1) * textBytes
+					text := c.Data.Bytes()[i*textBytes:][:textBytes]
+					for at, v := textBytes-1, from+i; at >= 0; at, v = at-1, v/10 {
+						text[at] = '0' + byte(v%10)
+					}
+				}
 			}
 		})
+		if s.of.text {
+			gpu.Values[int32](st.Cols[len(st.Cols)-1].Offsets, n+1)[0] = 0
+		}
 		strides = append(strides, st)
 	}
 	return strides, nil
@@ -263,7 +398,7 @@ type phase struct {
 func (s *spilling) once(c spillCase) (run outOfCoreRun, err error) {
 	store := spill.NewStore(s.dev, spill.Options{Dir: os.TempDir()})
 	l := s.dev.Budget().Lease("state")
-	t := operators.Task{Device: s.dev, Queue: s.q, Lease: l, StrideRows: s.dev.StrideRows(24), Lanes: 1, Spill: store}
+	t := operators.Task{Device: s.dev, Queue: s.q, Lease: l, StrideRows: s.dev.StrideRows(2*c.rowBytes() - 8), Lanes: 1, Spill: store}
 	rows := 0
 	var copied int64 // down, of the result
 	out := s.output()
@@ -288,9 +423,7 @@ func (s *spilling) once(c spillCase) (run outOfCoreRun, err error) {
 		begin := time.Now()
 		err = p.work()
 		u, d := l.Activity().BytesUp, store.Stats(l.Name()).Host.In+copied
-		moved := func(n int64, rate float64) time.Duration { return time.Duration(float64(n) / rate * 1e9) }
-		x := SpillPhase{Name: p.name, Time: time.Since(begin), Up: u - up, Down: d - low}
-		x.Bound = max(moved(x.Up, s.link.Up), moved(x.Down, s.link.Down), moved(x.Up+x.Down, s.link.Both))
+		x := newSpillPhase(s.link, p.name, time.Since(begin), u-up, d-low)
 		run.Phases = append(run.Phases, x)
 		run.bound += x.Bound
 		run.bytes += x.Up + x.Down
@@ -300,8 +433,13 @@ func (s *spilling) once(c spillCase) (run outOfCoreRun, err error) {
 		run.Choice = c.Choice()
 	}
 	err = errors.Join(err, out.end())
-	s.dev.(gpu.Profiled).Settle()
-	run.Spilled = float64(store.Stats(l.Name()).Host.In) / float64(16*s.inputRows())
+	if p, ok := s.dev.(gpu.Profiled); ok {
+		p.Settle()
+	} else { // what a GPU would have to read
+		run.bytes = int64(c.rowBytes()) * s.inputRows()
+		run.bound = newSpillPhase(s.link, "", 0, run.bytes, 0).Bound
+	}
+	run.Spilled = float64(store.Stats(l.Name()).Host.In) / float64(int64(c.rowBytes())*s.inputRows())
 	err = errors.Join(err, o.Close(), store.Close(), l.Close())
 	if err == nil && rows != s.rows {
 		err = fmt.Errorf("%w: %d rows, want %d", ErrWrong, rows, s.rows)
@@ -321,18 +459,40 @@ func (s *spilling) phases(t operators.Task, emit operators.Emit) (operators.Oper
 		o, err := sort.New(sort.Spec{In: row, Keys: []sort.Key{{Column: 0}}, Limit: -1})
 		return o, s.blocking(o, o, t, emit), err
 	}
-	o, err := join.New(join.Spec{Probe: row, Build: row, ProbeKeys: []int{0}, BuildKeys: []int{0}, NullSafe: []bool{false}, AnyOrder: true,
-		ProbeOut: []int{0, 1}, BuildOut: []int{1}, BuildRows: int64(s.rows), ProbeRows: int64(s.rows), UniqueBuild: true,
-		Out: gpu.NewSchema(row.Fields[0], row.Fields[1], gpu.Field{Name: "build", Type: row.Fields[1].Type})})
+	schema := s.of.schema()
+	spec := join.Spec{Probe: schema, Build: schema, ProbeKeys: []int{0}, BuildKeys: []int{0}, NullSafe: []bool{false}, AnyOrder: true, Algorithm: s.of.algorithm,
+		BuildRows: int64(s.rows), ProbeRows: int64(s.rows), UniqueBuild: true}
+	out := []gpu.Field{schema.Fields[0]}
+	spec.ProbeOut = []int{0}
+	for i, f := range schema.Fields[1:] {
+		spec.ProbeOut = append(spec.ProbeOut, i+1)
+		out = append(out, f)
+	}
+	for i, f := range schema.Fields[1:] {
+		f.Name = "build " + f.Name
+		spec.BuildOut = append(spec.BuildOut, i+1)
+		out = append(out, f)
+	}
+	spec.Out = gpu.NewSchema(out...)
+	ahead := s.ahead
+	if s.of.family == "cpu-part" {
+		q, err := s.cpu.NewQueue("bench spill")
+		if err != nil {
+			return nil, nil, err
+		}
+		spec.FirstPass = q
+		ahead = s.asTheyLie
+	}
+	o, err := join.New(spec)
 	return o, []phase{
-		{"build", func() error { return s.collect(o, t, s.inputs[:1]) }},
+		{"build", func() error { return s.collect(o, t, s.inputs[:1], ahead) }},
 		{"probe", func() (err error) {
 			lane, err := o.NewLane(t)
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, lane.Close()) }()
-			if err := s.ahead(t.Lease, s.inputs[1], func(st *gpu.Stride) error { return lane.Push(s.ctx, st, emit) }); err != nil {
+			if err := ahead(t.Lease, s.inputs[1], func(st *gpu.Stride) error { return lane.Push(s.ctx, st, emit) }); err != nil {
 				return err
 			}
 			return lane.Flush(s.ctx, emit)
@@ -344,7 +504,7 @@ func (s *spilling) phases(t operators.Task, emit operators.Emit) (operators.Oper
 // blocking returns the phases of an operator that takes all rows before it returns any.
 func (s *spilling) blocking(o operators.Blocking, src operators.Source, t operators.Task, emit operators.Emit) []phase {
 	return []phase{
-		{"input", func() error { return s.collect(o, t, s.inputs[:]) }},
+		{"input", func() error { return s.collect(o, t, s.inputs[:], s.ahead) }},
 		{"result", func() error { return s.emitAll(src, t, emit) }},
 	}
 }
@@ -363,14 +523,14 @@ func (s *spilling) emitAll(src operators.Source, t operators.Task, emit operator
 }
 
 // collect pushes the rows of inputs, and finalizes the operator.
-func (s *spilling) collect(o operators.Blocking, t operators.Task, inputs [][]*gpu.Stride) (err error) {
+func (s *spilling) collect(o operators.Blocking, t operators.Task, inputs [][]*gpu.Stride, ahead source) (err error) {
 	local, err := o.NewLocal(t)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, local.Close()) }()
 	n := 0
-	err = s.ahead(t.Lease, slices.Concat(inputs...), func(st *gpu.Stride) error {
+	err = ahead(t.Lease, slices.Concat(inputs...), func(st *gpu.Stride) error {
 		n++
 		return local.Push(s.ctx, n, st)
 	})
@@ -426,6 +586,22 @@ func (o *output) end() error {
 	o.once.Do(func() { close(o.strides) })
 	<-o.ended
 	return o.err
+}
+
+// source calls take with strides.
+type source func(l *gpu.Lease, strides []*gpu.Stride, take func(*gpu.Stride) error) error
+
+// asTheyLie is a source of strides in host memory.
+func (s *spilling) asTheyLie(_ *gpu.Lease, strides []*gpu.Stride, take func(*gpu.Stride) error) error {
+	for _, st := range strides {
+		if err := s.ctx.Err(); err != nil {
+			return err
+		}
+		if err := take(st.Retain()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ahead calls take with strides in host memory, which are copied up ahead of it.

@@ -92,6 +92,20 @@ func testOtherDevice(t *testing.T, open Open) {
 		return err
 	})
 	try("partition into buckets", func(q gpu.Queue) error { _, err := q.PartitionBuckets(b.l, far, gpu.Digit{Bits: 2}); return err })
+	here64 := b.tuples(4, n, "device")
+	defer here64.Release()
+	for _, c := range [][2]gpu.Column{{own, far}, {far, own}} {
+		try("partition tuples", func(q gpu.Queue) error {
+			_, err := q.PartitionTuples(b.l, here64, c[0], c[1], gpu.Digit{Bits: 2}, gpu.TuplePass{})
+			return err
+		})
+	}
+	farTuples := gpu.Column{Type: here64.Type, Len: n, Data: buffer(8 * n)}
+	try("partition tuples into", func(q gpu.Queue) error {
+		_, err := q.PartitionTuples(b.l, farTuples, own, own, gpu.Digit{Bits: 2}, gpu.TuplePass{})
+		return err
+	})
+	try("split tuples", func(q gpu.Queue) error { _, err := q.SplitTuples(b.l, farTuples, own.Type, own.Type); return err })
 	try("aggregate", func(q gpu.Queue) error {
 		_, err := q.AggregatePartitions(b.l, gpu.Partitioned{Key: far}, nil, nil, gpu.GroupHint{})
 		return err
@@ -197,7 +211,7 @@ func testOtherDevice(t *testing.T, open Open) {
 		require.ErrorContains(t, call(other.q), "is used with a queue of another", name)
 	}
 
-	for _, buf := range []*gpu.Buffer{far.Data, farBits.Data, farText.Data, farText.Offsets} {
+	for _, buf := range []*gpu.Buffer{far.Data, farBits.Data, farText.Data, farText.Offsets, farTuples.Data} {
 		buf.Release()
 	}
 	require.NoError(t, lease.Close(), "what was refused is given back")

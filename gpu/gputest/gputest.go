@@ -61,6 +61,7 @@ func Run(t *testing.T, open, reference Open) {
 		{"Sort", testSort},
 		{"Join", testJoin},
 		{"MatchPartitions", testMatchPartitions},
+		{"PartitionTuples", testTuples},
 		{"PartitionBuckets", testPartitionBuckets},
 		{"MatchSorted", testMatchSorted},
 		{"MatchRange", testMatchRange},

@@ -113,6 +113,24 @@ func testMistakes(t *testing.T, open Open) {
 		_, err = b.q.AggregatePartitions(b.l, c.rows, c.list, values, gpu.GroupHint{})
 		fails(c.want, err)
 	}
+	tuples := b.tuples(8, n, "device")
+	defer tuples.Release()
+	for _, c := range []struct {
+		want           string
+		to, key, value gpu.Column
+		bits           uint
+	}{
+		{"by a column of VARCHAR", tuples, texts, longs, 2}, {"a value of VARCHAR", tuples, longs, texts, 2}, {"a value of INTEGER", tuples, longs, ids, 2},
+		{"by 12 bits: 11 is the most", tuples, longs, longs, 12}, {"by 65 bits", tuples, longs, longs, 65}, {"into a column of BIGINT", longs, longs, longs, 2},
+		{"of 100 keys and 1 values", tuples, longs, short, 2}, {"values into a column of 100", tuples, short, short, 2},
+	} {
+		_, err = b.q.PartitionTuples(b.l, c.to, c.key, c.value, gpu.Digit{Bits: c.bits}, gpu.TuplePass{})
+		fails(c.want, err)
+	}
+	_, err = b.q.SplitTuples(b.l, tuples, ids.Type, ids.Type)
+	fails("tuples of HUGEINT have no keys of INTEGER", err)
+	_, err = b.q.SplitTuples(b.l, longs, longs.Type, longs.Type)
+	fails("tuples of BIGINT have no keys of BIGINT", err)
 	_, err = b.q.PartitionBuckets(b.l, texts, gpu.Digit{Bits: 2})
 	fails("by a key of VARCHAR", err)
 	_, err = b.q.PartitionBuckets(b.l, longs, gpu.Digit{Bits: 17})

@@ -485,6 +485,23 @@ func primitiveRefusals() []refusal {
 		}
 		return made{rest: is(s.Key.Len), drop: s.Release}, nil
 	}))
+	out = append(out, stateless("partition tuples", func(b *bench, cols []gpu.Column) (made, error) {
+		buf, err := b.dev.Interleave(b.l, b.h, 8<<20, 0.5)
+		if err != nil {
+			return made{}, err
+		}
+		to := gpu.Column{Type: gpu.TupleType(8), Len: refusalRows, Data: buf}
+		defer to.Release()
+		offsets, err := b.q.PartitionTuples(b.l, to, cols[colSpread], cols[colNumber], gpu.Digit{Bits: 6}, gpu.TuplePass{})
+		if err != nil {
+			return made{}, err
+		}
+		out, err := b.q.SplitTuples(b.l, to, cols[colSpread].Type, cols[colNumber].Type)
+		if err != nil {
+			return made{cols: out}, err
+		}
+		return made{rest: is(offsets), drop: func() { gpu.ReleaseColumns(out) }}, nil
+	}))
 	for name, bits := range map[string]uint{"aggregate few groups": 0, "aggregate partitions": 6} {
 		out = append(out, stateless(name, func(b *bench, cols []gpu.Column) (made, error) {
 			parted, offsets, err := b.q.Partition(b.l, pick(cols, colSpread), cols[colSpread], gpu.Digit{Bits: bits})

@@ -441,6 +441,28 @@ func testAggregates(t *testing.T, open Open) {
 		b.q, err = b.dev.NewQueue("fresh")
 		require.NoError(t, err)
 	})
+	t.Run("sums of 128 bits take integers of any type", func(t *testing.T) {
+		b := setUp(t, open)
+		for _, groups := range []int{1, 300} {
+			var batches, ids [][]gpu.Scalar
+			byGroup := make([][]gpu.Scalar, groups)
+			for _, kind := range []gpu.Kind{gpu.Int64, gpu.Int16, gpu.HugeInt, gpu.Uint64, gpu.Uint8, gpu.Int64} {
+				values := b.random(gpu.Of(kind), 2*groups, distribution{nulls: 0.2})
+				keys := make([]gpu.Scalar, len(values))
+				for r, v := range values {
+					keys[r] = gpu.IntScalar(gpu.Of(gpu.Int64), int64(r%groups))
+					byGroup[r%groups] = append(byGroup[r%groups], v)
+				}
+				batches, ids = append(batches, values), append(ids, keys)
+			}
+			sum := gpu.Aggregate{Kind: gpu.Sum, Input: gpu.Of(gpu.HugeInt), Output: gpu.Of(gpu.HugeInt)}
+			got, err := b.aggregate(sum, batches, ids, groups, false)
+			require.NoError(t, err)
+			for id, values := range byGroup {
+				require.True(t, same(reference(sum, values), got[id]), "group %d of %d", id, groups)
+			}
+		}
+	})
 	// A GPU sums in shared memory with copies for lanes and without, and in device
 	// memory.
 	t.Run("sums of few and many groups", func(t *testing.T) {
@@ -487,7 +509,7 @@ func (b *bench) aggregate(a gpu.Aggregate, batches, ids [][]gpu.Scalar, groups i
 		require.NoError(b.t, err)
 		var col gpu.Column
 		if a.Kind != gpu.CountAll {
-			col = b.up(column(a.Input, values, coded))[0]
+			col = b.up(column(values[0].Type, values, coded))[0]
 		}
 		err = acc.Update(b.q, as, col, g.Len())
 		as.Release()

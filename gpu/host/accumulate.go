@@ -165,7 +165,7 @@ func (x *accumulator) Update(gq gpu.Queue, a gpu.Assignment, values gpu.Column, 
 	ids := a.IDs()
 	rows := gpu.Values[int32](ids.Data, ids.Len)
 	counting := x.agg.Kind == gpu.CountAll || x.agg.Kind == gpu.Count
-	if x.agg.Kind != gpu.CountAll && (values.Type != x.agg.Input || values.Len != len(rows)) {
+	if !x.agg.Takes(values.Type) || x.agg.Kind != gpu.CountAll && values.Len != len(rows) {
 		return fmt.Errorf("%v of %d rows of %v, planned for %v over %d rows", x.agg.Kind, values.Len, values.Type, x.agg.Input, len(rows))
 	}
 	if !counting && values.Dict != nil && !values.Type.IsVar() {

@@ -23,7 +23,7 @@ const (
 	// every core if that is more, and the budget has room for them.
 	small       = 1 << 13
 	leastKept   = 32 << 20
-	keptPerCore = 16 << 20
+	keptPerCore = 64 << 20
 	// refault is the cost of touching memory anew, in seconds a GiB.
 	refault = 0.25
 )
@@ -45,7 +45,7 @@ type arena struct {
 	taken  map[int]int64    // by size class: the value of takes at its last call
 	out    int              // blocks given out
 	slabs  [][]byte
-	carved []byte // the unused rest of the newest slab
+	carved []byte // the unused rest of a slab
 }
 
 func newArena(cores int) *arena {
@@ -74,18 +74,31 @@ func (a *arena) Allocate(size int64) ([]byte, uintptr, error) {
 	if size < 0 || size > 1<<46 {
 		return nil, 0, fmt.Errorf("impossible size %d", size)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	mem, err := a.take(class(size))
-	if err != nil {
-		return nil, 0, err
+	c := class(size)
+	mem := a.take(c)
+	if mem == nil {
+		var err error
+		if mem, err = mapMemory(max(c, slabOf(c)), true); err != nil {
+			return nil, 0, err
+		}
+		mem = a.enter(c, mem)
 	}
-	a.out++
 	return mem[:size], uintptr(unsafe.Pointer(unsafe.SliceData(mem))), nil
 }
 
-// take returns a block of size class c.
-func (a *arena) take(c int) ([]byte, error) {
+// slabOf returns the size of the mapping from which blocks of a size class are cut, 0 if they have a
+// mapping of their own.
+func slabOf(c int) int {
+	if c > carve {
+		return 0
+	}
+	return slab
+}
+
+// take returns a block of size class c that is mapped already, or nil.
+func (a *arena) take(c int) []byte {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.takes++
 	a.taken[c] = a.takes
 	if list := a.free[c]; len(list) > 0 {
@@ -94,26 +107,36 @@ func (a *arena) take(c int) ([]byte, error) {
 			a.kept -= int64(c)
 			a.lease.Unreserve(int64(c))
 		}
-		return list[len(list)-1], nil
+		a.out++
+		return list[len(list)-1]
 	}
 	if list := a.cold[c]; len(list) > 0 {
 		a.cold[c] = list[:len(list)-1]
-		return list[len(list)-1], nil
+		a.out++
+		return list[len(list)-1]
 	}
-	if c > carve {
-		return mapMemory(c, true)
+	if c > carve || len(a.carved) < c {
+		return nil
 	}
-	if len(a.carved) < c {
-		mem, err := mapMemory(slab, true)
-		if err != nil {
-			return nil, err
-		}
-		a.slabs = append(a.slabs, mem)
-		a.carved = mem
-	}
+	a.out++
 	mem := a.carved[:c:c]
 	a.carved = a.carved[c:]
-	return mem, nil
+	return mem
+}
+
+// enter returns a block of size class c of a new mapping.
+func (a *arena) enter(c int, mem []byte) []byte {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.out++
+	if c > carve {
+		return mem
+	}
+	a.slabs = append(a.slabs, mem)
+	if rest := mem[c:]; len(rest) > len(a.carved) { // others may have mapped a slab meanwhile
+		a.carved = rest
+	}
+	return mem[:c:c]
 }
 
 // Free implements gpu.Allocator.
@@ -123,26 +146,38 @@ func (a *arena) Free(mem []byte, _ uintptr, size int64) {
 	}
 	c := class(size)
 	mem = mem[:c]
+	a.drop(a.keepFree(c, mem))
+	a.mu.Lock()
+	a.out--
+	a.mu.Unlock()
+}
+
+// keepFree takes a free block of size class c, and returns the blocks to be dropped for it.
+func (a *arena) keepFree(c int, mem []byte) (dropped [][]byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.out--
 	if c > small {
-		for a.kept+int64(c) > a.keep && a.dropOlder(c) {
+		for a.kept+int64(c) > a.keep {
+			old := a.older(c)
+			if old == nil {
+				break
+			}
+			dropped = append(dropped, old)
 		}
 		if a.kept+int64(c) > a.keep || a.lease.Reserve(int64(c)) != nil {
-			a.drop(c, mem)
-			return
+			return append(dropped, mem)
 		}
 		a.kept += int64(c)
 	}
 	a.free[c] = append(a.free[c], mem)
+	return dropped
 }
 
-// dropOlder drops a free block of the size class that was not asked for the longest, if
+// older removes a free block of the size class that was not asked for the longest, if
 // that is longer than for c. Otherwise the blocks of an earlier operator would fill what
 // is kept, and blocks in use now would lose their pages whenever they are free for a
-// moment.
-func (a *arena) dropOlder(c int) bool {
+// moment. The caller holds the lock.
+func (a *arena) older(c int) []byte {
 	oldest := c
 	for o, list := range a.free {
 		if o > small && len(list) > 0 && a.taken[o] < a.taken[oldest] {
@@ -150,24 +185,27 @@ func (a *arena) dropOlder(c int) bool {
 		}
 	}
 	if oldest == c {
-		return false
+		return nil
 	}
 	list := a.free[oldest]
 	a.free[oldest] = list[:len(list)-1]
 	a.kept -= int64(oldest)
 	a.lease.Unreserve(int64(oldest))
-	a.drop(oldest, list[len(list)-1])
-	return true
+	return list[len(list)-1]
 }
 
-// drop gives the pages of a free block back to the system.
-func (a *arena) drop(c int, mem []byte) {
-	if c > carve {
-		unmap(mem)
-		return
+// drop gives the pages of free blocks back to the system. That takes long, so nobody holds the lock.
+func (a *arena) drop(blocks [][]byte) {
+	for _, mem := range blocks {
+		if cap(mem) > carve {
+			unmap(mem)
+			continue
+		}
+		forget(mem)
+		a.mu.Lock()
+		a.cold[cap(mem)] = append(a.cold[cap(mem)], mem)
+		a.mu.Unlock()
 	}
-	forget(mem)
-	a.cold[c] = append(a.cold[c], mem)
 }
 
 // Reclaimable implements gpu.Reclaimer.
@@ -179,17 +217,19 @@ func (a *arena) Reclaimable() (bytes int64, cost float64) {
 
 // Reclaim implements gpu.Reclaimer.
 func (a *arena) Reclaim(want int64) (given int64) {
+	var dropped [][]byte
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	for c, list := range a.free {
 		for c > small && len(list) > 0 && given < want {
-			a.drop(c, list[len(list)-1])
+			dropped = append(dropped, list[len(list)-1])
 			list = list[:len(list)-1]
 			given += int64(c)
 		}
 		a.free[c] = list
 	}
 	a.kept -= given
+	a.mu.Unlock()
+	a.drop(dropped)
 	a.lease.Unreserve(given)
 	return given
 }

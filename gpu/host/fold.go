@@ -32,6 +32,7 @@ type folding[S any] struct {
 // it is first needed.
 type tree[S any] struct {
 	folding[S]
+	dev    *Device
 	lease  *gpu.Lease
 	rows   int
 	once   sync.Once
@@ -48,21 +49,27 @@ func (t *tree[S]) build() error {
 				t.err = err
 				return
 			}
-			for i := range level.v {
-				s := t.zero
-				lo, hi := i*treeFan, min((i+1)*treeFan, n)
-				if len(t.levels) == 0 {
-					for r := lo; r < hi; r++ {
-						t.add(&s, r)
+			t.err = t.dev.parallel(nodes, grain/treeFan, func(from, to int) error {
+				for i := from; i < to; i++ {
+					s := t.zero
+					lo, hi := i*treeFan, min((i+1)*treeFan, n)
+					if len(t.levels) == 0 {
+						for r := lo; r < hi; r++ {
+							t.add(&s, r)
+						}
+					} else {
+						for _, below := range t.levels[len(t.levels)-1].v[lo:hi] {
+							t.merge(&s, below)
+						}
 					}
-				} else {
-					for _, below := range t.levels[len(t.levels)-1].v[lo:hi] {
-						t.merge(&s, below)
-					}
+					level.v[i] = s
 				}
-				level.v[i] = s
-			}
+				return nil
+			})
 			t.levels = append(t.levels, level)
+			if t.err != nil {
+				return
+			}
 			n = nodes
 		}
 	})
@@ -117,7 +124,7 @@ func (t *tree[S]) release() {
 // foldRanges calls write for each range of rows with its fold. It takes the ranges in order,
 // in tasks of whole bitmap words, and makes a fold from the one before it if it can.
 func foldRanges[S any](d *Device, l *gpu.Lease, f folding[S], rows int, from, to []int32, write func(i int, s *S) error) error {
-	t := &tree[S]{folding: f, lease: l, rows: rows}
+	t := &tree[S]{folding: f, dev: d, lease: l, rows: rows}
 	defer t.release()
 	return d.parallel(len(from), rangeGrain, func(first, last int) error {
 		s := t.zero

@@ -141,6 +141,9 @@ func (g *groups) assign(d *Device, l *gpu.Lease, keys []gpu.Column, ids []int32)
 	if err := g.room(n, null != nil); err != nil {
 		return err
 	}
+	if d.threads == 1 && g.codec.words == 1 && null == nil {
+		return g.assignWords(k, ids)
+	}
 	// Rows whose key is known find it in parallel. The other rows come after, one by one.
 	// Those of a task are listed from its first row on.
 	missing, err := newArray[int32](l, n)
@@ -210,9 +213,77 @@ func (g *groups) assign(d *Device, l *gpu.Lease, keys []gpu.Column, ids []int32)
 		}
 	}
 	if g.n > gpu.MaxRows {
-		return fmt.Errorf("more groups than the %d that ids can address", gpu.MaxRows)
+		return errTooManyGroups()
 	}
 	return nil
+}
+
+// assignWords assigns groups to rows without nulls, by keys of one word, on one core: known and new
+// keys in one pass.
+func (g *groups) assignWords(k coded, ids []int32) error {
+	var plain []uint64
+	if len(k.cols) == 1 {
+		plain = plainWords(k.cols[0])
+	}
+	words := blockWords(1)
+	for at := 0; at < len(ids); at += probeBlock {
+		out := ids[at:min(at+probeBlock, len(ids))]
+		keys := words[0][:len(out)]
+		if plain != nil {
+			keys = plain[at:][:len(out)]
+		} else {
+			g.codec.pack(k, at, len(out), words)
+		}
+		before, done := g.n, 0
+		if g.direct.v != nil {
+			if done = g.assignDirect(keys, out); done < len(out) { // the hint was wrong
+				if err := g.hashDirect(); err != nil {
+					return err
+				}
+			}
+		}
+		if done < len(out) {
+			if err := g.index.room(len(out)); err != nil {
+				return err
+			}
+			g.words[0] = g.index.assign(keys[done:], out[done:], g.words[0])
+			g.n = len(g.words[0])
+		}
+		if g.masked != nil {
+			g.nulls.v = g.nulls.v[:g.n]
+			clear(g.nulls.v[before:])
+		}
+	}
+	if g.n > gpu.MaxRows {
+		return errTooManyGroups()
+	}
+	return nil
+}
+
+// assignDirect assigns groups to the keys of a block by the direct index. It returns the number of
+// keys before the first one outside of the index.
+func (g *groups) assignDirect(keys []uint64, out []int32) int {
+	direct, lo := g.direct.v, g.lo
+	out = out[:len(keys)]
+	for i, key := range keys {
+		slot := key - lo
+		if slot >= uint64(len(direct)) {
+			return i
+		}
+		id := direct[slot]
+		if id == 0 {
+			g.n++
+			id = int32(g.n)
+			direct[slot] = id
+			g.words[0] = append(g.words[0], key)
+		}
+		out[i] = id - 1
+	}
+	return len(keys)
+}
+
+func errTooManyGroups() error {
+	return fmt.Errorf("more groups than the %d that ids can address", gpu.MaxRows)
 }
 
 // room makes room for the keys of n more groups, and for null masks once there are nulls.
@@ -601,6 +672,42 @@ func (x *index) find(words [][]uint64, out []int32, stored [][]uint64) {
 	for i := range out {
 		out[i] = slots[x.slot(words, i, hashKey(words, i), stored)].id - 1
 	}
+}
+
+// assign looks up the keys of a block of at most probeBlock, each of one word, and gives new keys
+// the next ids. stored has the keys by id, and it returns it with the new ones. There is room for all keys
+// in the index and behind stored. Keys that are not in their first slot come in a second pass: then no
+// branch of the first one depends on a key.
+func (x *index) assign(keys []uint64, out []int32, stored []uint64) []uint64 {
+	slots := x.slots.v
+	mask := uint64(len(slots) - 1)
+	var homes [probeBlock]uint64
+	var rest [probeBlock]uint16
+	out = out[:len(keys)]
+	n := 0
+	for i, k := range keys {
+		home := mix(k, tableSeed) >> 32 & mask
+		homes[i&(probeBlock-1)] = home
+		e := slots[home]
+		out[i] = e.id - 1
+		other := e.key ^ k | uint64(int64(e.id-1)>>63)
+		rest[n&(probeBlock-1)] = uint16(i)
+		n += int((other | -other) >> 63)
+	}
+	for _, r := range rest[:n] {
+		i := int(r)
+		k, s := keys[i], homes[i]
+		for slots[s].id != 0 && slots[s].key != k {
+			s = (s + 1) & mask
+		}
+		if slots[s].id == 0 {
+			stored = append(stored, k)
+			slots[s] = slot{key: k, id: int32(len(stored))}
+			x.n++
+		}
+		out[i] = slots[s].id - 1
+	}
+	return stored
 }
 
 // slot returns the slot of key i of several words: the one that has it, or the empty one

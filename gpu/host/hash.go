@@ -72,6 +72,9 @@ func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column, seed uint64) (gpu.Column, 
 			continue
 		}
 		if c.Dict.Values.Len > n { // most values have no row
+			if c.Type.IsVar() {
+				continue
+			}
 			plain, err := q.dev.expand(l, c)
 			if err != nil {
 				buf.Release()
@@ -98,6 +101,8 @@ func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column, seed uint64) (gpu.Column, 
 					for i, code := range gpu.Values[int32](c.Data, n)[at : at+len(rows)] {
 						hashes[i] = dict[code]
 					}
+				} else if c.Dict != nil && c.Dict.Values.Len > n {
+					hashCodes(hashes, c, at, seed)
 				} else if c.Dict == nil {
 					hashValues(hashes, c, at, seed)
 				}
@@ -124,6 +129,17 @@ func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column, seed uint64) (gpu.Column, 
 		return gpu.Column{}, q.fail(err)
 	}
 	return gpu.Column{Type: gpu.Of(gpu.Uint64), Len: n, Data: buf}, nil
+}
+
+// hashCodes hashes rows [at, at+len(out)) of a column of text with a dictionary. It ignores validity.
+func hashCodes(out []uint64, c gpu.Column, at int, seed uint64) {
+	values := c.Dict.Values
+	off, data := gpu.Values[int32](values.Offsets, values.Len+1), values.Data.Bytes()
+	for i, code := range gpu.Values[int32](c.Data, c.Len)[at : at+len(out)] {
+		if code := uint(code); code < uint(values.Len) { // else it is that of a null
+			out[i] = hashBytes(data[off[code]:off[code+1]], seed)
+		}
+	}
 }
 
 // hashValues hashes rows [at, at+len(out)) of a plain column. It ignores validity.

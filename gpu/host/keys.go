@@ -365,10 +365,16 @@ func (in *interner) codes(d *Device, values gpu.Column, at []int32, codes []uint
 		return data[off[r]:off[r+1]]
 	}
 	err := d.parallel(len(codes), grain, func(lo, hi int) error {
-		for r := lo; r < hi; r++ {
-			b := value(r)
-			hashes[r] = hashBytes(b, tableSeed)
-			codes[r], _ = in.find(b, hashes[r])
+		// The hashes of a block come first, so that its lookups do not wait for them.
+		for lo < hi {
+			end := min(lo+probeBlock, hi)
+			for r := lo; r < end; r++ {
+				hashes[r] = hashBytes(value(r), tableSeed)
+			}
+			for r := lo; r < end; r++ {
+				codes[r], _ = in.find(value(r), hashes[r])
+			}
+			lo = end
 		}
 		return nil
 	})
@@ -378,6 +384,15 @@ func (in *interner) codes(d *Device, values gpu.Column, at []int32, codes []uint
 		}
 	}
 	return err
+}
+
+// plainWords returns the values of a key of 8 bytes without nulls and codes, whose equal values have equal
+// bits; nil for other columns.
+func plainWords(c gpu.Column) []uint64 {
+	if c.Type.IsVar() || c.Type.IsFloat() || c.Type.Width() != 8 || c.Dict != nil || c.Valid != nil {
+		return nil
+	}
+	return gpu.Values[uint64](c.Data, c.Len)
 }
 
 // pack writes the keys of rows [lo, lo+n) as words: out[w][i] is word w of row lo+i.

@@ -8,7 +8,7 @@ import (
 
 // Partition implements gpu.Queue. Every task makes a histogram, a scan over
 // (partition, task) turns the counts into output offsets, and every task notes where its
-// rows go. Reduce-then-scan makes it stable. Plain columns of fixed width are scattered: a
+// rows go. Reduce-then-scan makes it stable. Plain columns of fixed width and of text are scattered: a
 // partition's next values share a cache line until it is full. Others are gathered.
 func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu.Digit) ([]gpu.Column, gpu.Column, error) {
 	if err := q.check(cols, []gpu.Column{key}); err != nil {
@@ -76,6 +76,8 @@ func (d *Device) partitioned(l *gpu.Lease, cols []gpu.Column, to array[int32]) (
 	var places []int // of these among cols
 	for i, c := range cols {
 		switch {
+		case c.Type.IsVar() && c.Dict == nil && c.Valid == nil:
+			out[i], err = d.scatteredText(l, c, to.v)
 		case c.IsRowNumbers() || c.Valid != nil || c.DataWidth() == 0:
 			if order.buf == nil {
 				order, err = d.orderOf(l, to.v)
@@ -163,6 +165,44 @@ func scatterValues[T any](d *Device, c gpu.Column, buf *gpu.Buffer, to []int32) 
 		in := in[lo:hi]
 		for r, at := range to[lo:hi] {
 			out[at] = in[r]
+		}
+		return nil
+	})
+}
+
+// scatteredText returns a plain column of text without nulls whose row i is at to[i].
+func (d *Device) scatteredText(l *gpu.Lease, c gpu.Column, to []int32) (out gpu.Column, err error) {
+	defer func() {
+		if err != nil {
+			out.Release()
+		}
+	}()
+	n := c.Len
+	out = gpu.Column{Type: c.Type, Len: n}
+	if out.Offsets, err = l.Alloc(int64(n+1) * 4); err != nil {
+		return out, err
+	}
+	if out.Data, err = l.Alloc(c.Data.Size()); err != nil {
+		return out, err
+	}
+	from, ends := gpu.Values[int32](c.Offsets, n+1), gpu.Values[int32](out.Offsets, n+1)
+	err = d.parallel(n, grain, func(lo, hi int) error {
+		for i, at := range to[lo:hi] {
+			ends[at+1] = from[lo+i+1] - from[lo+i]
+		}
+		return nil
+	})
+	if err != nil {
+		return out, err
+	}
+	ends[0] = 0
+	for i, length := range ends[1:] {
+		ends[i+1] = ends[i] + length
+	}
+	in, text := c.Data.Bytes(), out.Data.Bytes()
+	return out, d.parallel(n, grain, func(lo, hi int) error {
+		for i, at := range to[lo:hi] {
+			copyText(text[ends[at]:ends[at+1]], in[from[lo+i]:from[lo+i+1]])
 		}
 		return nil
 	})

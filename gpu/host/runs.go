@@ -19,11 +19,10 @@ func (d *Device) runs(l *gpu.Lease, keys []gpu.Column) (ids, firsts gpu.Column, 
 	if err := gpu.CheckKeys(keys); err != nil {
 		return ids, firsts, err
 	}
-	sorted := make([]gpu.SortKey, len(keys))
+	n, changes := keys[0].Len, make([]changing, len(keys))
 	for i, c := range keys {
-		sorted[i].Column = c
+		changes[i] = changesOf(c)
 	}
-	n, compare := keys[0].Len, compareRows(sorted, sorted)
 	ids = gpu.Column{Type: gpu.Of(gpu.Int32), Len: n}
 	if ids.Data, err = l.Alloc(int64(n) * 4); err != nil {
 		return gpu.Column{}, firsts, err
@@ -33,11 +32,20 @@ func (d *Device) runs(l *gpu.Lease, keys []gpu.Column) (ids, firsts gpu.Column, 
 	before := make([]int32, (n+grain-1)/grain+1)
 	err = d.parallel(n, grain, func(lo, hi int) error {
 		run := int32(0)
-		for i := lo; i < hi; i++ {
-			if i == 0 || compare(i-1, i) != 0 {
-				run++
+		var marks [probeBlock]uint8
+		for first := lo; first < hi; first += probeBlock {
+			block := marks[:min(probeBlock, hi-first)]
+			clear(block)
+			if first == 0 {
+				block[0] = 1
 			}
-			at[i] = run
+			for _, mark := range changes {
+				mark(first, block)
+			}
+			for i, changed := range block {
+				run += int32(changed)
+				at[first+i] = run
+			}
 		}
 		before[lo/grain+1] = run
 		return nil
@@ -70,4 +78,45 @@ func (d *Device) runs(l *gpu.Lease, keys []gpu.Column) (ids, firsts gpu.Column, 
 		return gpu.Column{}, gpu.Column{}, err
 	}
 	return ids, firsts, nil
+}
+
+// changing sets the marks, from row first on, of the rows that differ from the row before. It leaves
+// out row 0.
+type changing func(first int, marks []uint8)
+
+// changesOf returns a function for the values of a column. Nulls are equal.
+func changesOf(c gpu.Column) changing {
+	key := gpu.SortKey{Column: c}
+	compare := compareKey(key, c)
+	each := func(first int, marks []uint8, differ func(i int) bool) {
+		for i := range marks {
+			if first+i > 0 && differ(first+i) {
+				marks[i] = 1
+			}
+		}
+	}
+	switch {
+	case c.Valid == nil && c.Dict != nil && c.Type.IsVar():
+		codes := gpu.Values[int32](c.Data, c.Len)
+		return func(first int, marks []uint8) {
+			each(first, marks, func(i int) bool { return codes[i-1] != codes[i] && compare(i-1, i) != 0 })
+		}
+	case c.Valid != nil || c.Dict != nil || c.Type.IsVar() || c.Type.Wide:
+		return func(first int, marks []uint8) {
+			each(first, marks, func(i int) bool { return compare(i-1, i) != 0 })
+		}
+	}
+	return func(first int, marks []uint8) {
+		var words [probeBlock + 1]uint64
+		if first == 0 {
+			loadWords(words[1:][:len(marks)], c, 0)
+			words[0] = words[1]
+		} else {
+			loadWords(words[:len(marks)+1], c, first-1)
+		}
+		for i, w := range words[1:][:len(marks)] {
+			other := w ^ words[i]
+			marks[i] |= uint8((other | -other) >> 63)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"math"
+	"math/bits"
 	"sync/atomic"
 
 	"github.com/gstream/gstream/gpu"
@@ -13,13 +14,24 @@ type intSum struct {
 	narrow vector[int64]
 	wide   vector[gpu.Int128]
 	isWide bool
+	// bound is at least the absolute value of each narrow sum. Once large says that the sums or the
+	// values are too large for bounds to help, each step looks for an overflow.
+	bound uint64
+	large bool
 }
 
 func (s *intSum) update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
-	if !s.isWide && !c.Type.Wide {
+	if !s.isWide && (!c.Type.Wide || allNarrow(c)) {
 		if err := s.narrow.grow(l, groups, 0); err != nil {
 			return err
 		}
+		if !s.large && len(s.narrow.v) > 1 && c.Type.Kind != gpu.Uint64 {
+			if done, err := s.addBounded(d, ids, c); done || err != nil {
+				return err
+			}
+			s.large = true
+		}
+		s.bound = math.MaxInt64
 		over, err := s.add(d, ids, c, 0)
 		if err != nil || !over {
 			return err
@@ -38,6 +50,77 @@ func (s *intSum) update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, grou
 		return err
 	}
 	return s.addWide(ids, c)
+}
+
+// allNarrow reports whether all values of a column of 16 bytes that are not null fit 64 bits.
+func allNarrow(c gpu.Column) bool {
+	rest := int64(0)
+	for i, v := range gpu.Values[gpu.Int128](c.Data, c.Len) {
+		if c.Valid == nil || c.IsValid(i) {
+			rest |= v.Hi ^ int64(v.Lo)>>63
+		}
+	}
+	return rest == 0
+}
+
+// addBounded adds the values to the sums of 64 bits if their number and their size tell that no sum
+// can overflow. Otherwise the sums are as before.
+func (s *intSum) addBounded(d *Device, ids []int32, c gpu.Column) (bool, error) {
+	size, err := s.addAll(d, ids, c, false)
+	if err != nil || s.fits(len(ids), size) {
+		return true, err
+	}
+	if _, err := s.addAll(d, ids, c, true); err != nil {
+		return true, err
+	}
+	s.bound = 0
+	for _, v := range s.narrow.v {
+		s.bound |= uint64(v ^ v>>63)
+	}
+	s.bound++
+	if !s.fits(len(ids), size) {
+		return false, nil
+	}
+	_, err = s.addAll(d, ids, c, false)
+	return true, err
+}
+
+// fits reports whether no sum can overflow by so many more values, each of them at least -size-1 and at
+// most size. Then it raises the bound of the sums.
+func (s *intSum) fits(rows int, size uint64) bool {
+	high, more := bits.Mul64(uint64(rows), size+1)
+	if size == math.MaxUint64 || high != 0 || more > math.MaxInt64 || s.bound+more > math.MaxInt64 {
+		return false
+	}
+	s.bound += more
+	return true
+}
+
+// addAll adds the values to the sums of 64 bits, which wrap around, or takes them away. All values are at
+// least -size-1 and at most size.
+func (s *intSum) addAll(d *Device, ids []int32, c gpu.Column, undo bool) (size uint64, err error) {
+	var all atomic.Uint64
+	err = fold(d, ids, s.narrow.v, 0, func(st []int64, lo, hi int) {
+		size := int64(0)
+		eachBlock(c, lo, hi, func(at int, words []uint64) {
+			rows := ids[at:][:len(words)]
+			if undo {
+				for i, w := range words {
+					st[rows[i]] -= int64(w)
+				}
+				return
+			}
+			seen := size
+			for i, w := range words {
+				v := int64(w)
+				seen |= v ^ v>>63
+				st[rows[i]] += v
+			}
+			size = seen
+		})
+		all.Or(uint64(size))
+	}, func(dst *int64, src int64) { *dst += src })
+	return all.Load(), err
 }
 
 // add adds the values to the sums of 64 bits; a sign of -1 subtracts them. It reports
@@ -193,8 +276,8 @@ func (s *intSum) write(l *gpu.Lease, out *gpu.Column, from, to int) error {
 
 func (s *intSum) release() { s.narrow.release(); s.wide.release() }
 
-// eachBlock calls f with blocks of rows [lo, hi) of a column of at most 8 bytes a value,
-// as words. A null is zero.
+// eachBlock calls f with blocks of rows [lo, hi) of a column, as words: the lower halves of values of 16
+// bytes. A null is zero.
 func eachBlock(c gpu.Column, lo, hi int, f func(at int, words []uint64)) {
 	var tmp [probeBlock]uint64
 	direct := c.Type.Width() == 8 && !c.Type.IsFloat() && c.Valid == nil
@@ -204,7 +287,13 @@ func eachBlock(c gpu.Column, lo, hi int, f func(at int, words []uint64)) {
 			f(at, gpu.Values[uint64](c.Data, c.Len)[at:at+n])
 			continue
 		}
-		loadWords(tmp[:n], c, at)
+		if c.Type.Wide {
+			for i, v := range gpu.Values[gpu.Int128](c.Data, c.Len)[at : at+n] {
+				tmp[i] = v.Lo
+			}
+		} else {
+			loadWords(tmp[:n], c, at)
+		}
 		if c.Valid != nil {
 			for i := range tmp[:n] {
 				if !c.IsValid(at + i) {

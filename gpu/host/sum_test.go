@@ -7,7 +7,60 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
 )
+
+// TestSumsOfAnySize compares sums of groups with those of big integers: of values that stay small, that
+// need the bound of the sums anew, and that leave 64 bits, in columns of 8 and of 16 bytes.
+func TestSumsOfAnySize(t *testing.T) {
+	d, err := Open(Options{Threads: 2})
+	require.NoError(t, err)
+	defer d.Close()
+	l := d.Budget().Lease("test")
+	rnd := rand.New(rand.NewPCG(3, 4))
+	const rows = grain + 100
+	for _, bits := range []int{1, 20, 44, 47, 50, 63, 64} {
+		for _, groups := range []int{1, 2, 700} {
+			for _, kind := range []gpu.Kind{gpu.Int64, gpu.Uint64, gpu.HugeInt} {
+				s, want := &intSum{}, make([]big.Int, groups)
+				for round := range 6 {
+					ids, values := make([]int32, rows), make([]uint64, rows)
+					wide, err := newArray[gpu.Int128](l, rows)
+					require.NoError(t, err)
+					// Later rounds may have more groups.
+					n := max(1, groups*min(round+1, 3)/3)
+					for i := range ids {
+						ids[i], values[i] = int32(rnd.IntN(n)), uint64(int64(rnd.Uint64())>>(64-bits))
+						if round%2 == 0 {
+							values[i] = values[i] & (1<<(bits-1) - 1) // positive
+						}
+						v := gpu.Int128From(int64(values[i]))
+						if kind == gpu.Uint64 {
+							v.Hi = 0
+						}
+						wide.v[i] = v
+						x := new(big.Int).SetUint64(v.Lo)
+						want[ids[i]].Add(&want[ids[i]], x.Add(x, new(big.Int).Lsh(big.NewInt(v.Hi), 64)))
+					}
+					c := gpu.Column{Type: gpu.Of(kind), Len: rows, Data: gpu.WrapBytes(gpu.BytesOf(values))}
+					if kind == gpu.HugeInt {
+						c.Data = wide.buf
+					}
+					require.NoError(t, s.update(d, l, ids, c, n))
+					wide.release()
+				}
+				for g := range want {
+					v := s.at(g)
+					got := new(big.Int).SetUint64(v.Lo)
+					require.Equal(t, want[g].String(), got.Add(got, new(big.Int).Lsh(big.NewInt(v.Hi), 64)).String(), "%d bits, %d groups, %v", bits, groups, kind)
+				}
+				s.release()
+			}
+		}
+	}
+	require.NoError(t, l.Close())
+}
 
 // TestSumBlock compares sums with those of big integers, among them sums at and just outside
 // the range of 64 bits.

@@ -97,6 +97,15 @@ func (s *Spec) partial(m measure) gpu.Type {
 	return gpu.Of(gpu.HugeInt)
 }
 
+// rawType returns the type of a measure over a single row. Integers and decimals that are summed keep
+// their width: a sum of 128 bits takes integers of any type.
+func (s *Spec) rawType(m measure) gpu.Type {
+	if t := s.final(m); m.kind != gpu.Sum || t.IsFloat() {
+		return t
+	}
+	return stored(s.In.Fields[m.input].Type)
+}
+
 // quotient returns the program of an average: a sum divided by a count, as DOUBLE.
 func quotient(sum gpu.Type) *gpu.Program {
 	double := gpu.Of(gpu.Float64)
@@ -159,24 +168,27 @@ type hashGroupBy struct {
 	measured []measure
 	parts    [][]int      // for each aggregate, positions in measured
 	partials *gpu.Schema  // keys and measures
-	single   *gpu.Program // computes the measures of a row that is a group of its own
+	raw      *gpu.Schema  // the same of rows that are groups of their own: what is summed is as it came, and no count(*)
+	single   *gpu.Program // computes the measures of a raw row that are no column of it
 	offset   *gpu.Program // computes the offset of a dense key from the least key; nil for other keys
 
 	mu     sync.Mutex
-	only   groups            // all groups, when there is one lane and it did not flush
-	chosen []Choice          // algorithms in the order in which strides took them, each once
-	expect atomic.Int64      // groups of a stride, see expected
-	unfit  atomic.Bool       // a stride had values that tables of blocks do not take
-	held   *spill.Partitions // otherwise rows of partial aggregates, of all lanes
-	reader *spill.Reader     // of the parts in order, for the only lane
-	few    []*gpu.Stride     // more of them, in strides of few rows that are not partitioned
-	groups int               // rows of few and held: at least the number of groups
-	shift  uint              // a part is 1<<shift partitions
-	n      int               // number of parts
-	stride int               // rows of a stride of the result
+	only   groups                           // all groups, when there is one lane and it did not flush
+	chosen []Choice                         // algorithms in the order in which strides took them, each once
+	expect atomic.Int64                     // groups of a stride, see expected
+	unfit  atomic.Bool                      // a stride had values that tables of blocks do not take
+	large  []atomic.Pointer[gpu.Dictionary] // by key, see expand
+	held   *spill.Partitions                // otherwise rows of partial aggregates, of all lanes
+	alone  *spill.Partitions                // and raw rows
+	reader *spill.Reader                    // of the parts in order, for the only lane
+	few    []*gpu.Stride                    // more of them, in strides of few rows that are not partitioned
+	groups int                              // rows of few and held: at least the number of groups
+	shift  uint                             // a part is 1<<shift partitions
+	n      int                              // number of parts
+	stride int                              // rows of a stride of the result
 
-	// sampled says that a stride was looked at, and skewed that nearly all of its rows were of few groups.
-	sampled, skewed atomic.Bool
+	// keysSampled says that the keys of a stride were looked at, and skewed that nearly all of its rows were of few groups.
+	keysSampled, skewed atomic.Bool
 }
 
 const (
@@ -199,12 +211,19 @@ const (
 	mergeBudget = 8
 	// A flushed table has cost more than it has saved if it had fewer than passReduction
 	// rows a group, or hardly fewer groups than its input had runs of rows with one key.
-	// The next passStrides strides then bypass the table.
+	// The next passStrides strides then bypass the table, and twice as many each time that it is
+	// so again, up to mostPassed.
 	passReduction = 2
 	passStrides   = 16
+	mostPassed    = 256
+	// sampleRows is the rows of a stride that tell how long its runs are, and how many groups it has.
+	sampleRows = 1 << 13
 	// directBudget is the least bytes of the budget for each slot of the lanes' direct
 	// tables.
 	directBudget = 256
+	// directRows is the least rows for each of these slots, unless they are as few as the groups of a
+	// table that is not flushed.
+	directRows = 64
 )
 
 // New returns the group-by of a spec.
@@ -215,11 +234,16 @@ func New(s Spec) (GroupBy, error) {
 	if len(s.Keys) == 0 {
 		s.Always = [][]gpu.Scalar{nil}
 	}
-	o := &hashGroupBy{Spec: s, seed: rand.Uint64(), partials: operators.PickFields(s.In, s.Keys)}
+	o := &hashGroupBy{Spec: s, seed: rand.Uint64(), partials: operators.PickFields(s.In, s.Keys), raw: operators.PickFields(s.In, s.Keys)}
 	o.expect.Store(int64(s.Hint.Groups))
+	o.large = make([]atomic.Pointer[gpu.Dictionary], len(s.Keys))
 	o.measured, o.parts = s.measures()
 	for _, m := range o.measured {
 		o.partials.Fields = append(o.partials.Fields, gpu.Field{Name: m.kind.String(), Type: s.partial(m), Nullable: true})
+		if m.kind == gpu.CountAll {
+			continue
+		}
+		o.raw.Fields = append(o.raw.Fields, gpu.Field{Name: m.kind.String(), Type: s.rawType(m), Nullable: true})
 	}
 	o.single = o.singles()
 	if t, ok := o.denseKey(); ok {
@@ -279,41 +303,54 @@ func stored(t gpu.Type) gpu.Type {
 	return gpu.Of(gpu.Int64)
 }
 
-// singles returns the program that computes the measures of a row that is a group of its
-// own. Its inputs are those of the measures that have one, in their stored types.
+// computed reports whether a measure of a raw row is no column of the input.
+func (s *Spec) computed(m measure) bool {
+	return m.kind == gpu.Count || m.kind == gpu.Sum && s.rawType(m) != stored(s.In.Fields[m.input].Type)
+}
+
+// singles returns the program for the measures of a raw row that are computed, of their inputs.
 func (o *hashGroupBy) singles() *gpu.Program {
 	p := &gpu.Program{}
 	for _, m := range o.measured {
-		if m.input < 0 {
-			continue
+		if o.computed(m) {
+			p.Inputs = append(p.Inputs, o.In.Fields[m.input].Type)
 		}
-		t := o.In.Fields[m.input].Type
-		if m.kind == gpu.Sum {
-			t = stored(t)
-		}
-		p.Inputs = append(p.Inputs, t)
 	}
-	add := func(op gpu.Op, t gpu.Type, value gpu.Scalar, args ...int) int {
-		p.Code = append(p.Code, gpu.Instr{Op: op, Type: t, Args: args, Mask: -1, Value: value, Text: "group-by"})
+	add := func(op gpu.Op, t gpu.Type, arg int) int {
+		p.Code = append(p.Code, gpu.Instr{Op: op, Type: t, Args: []int{arg}, Mask: -1, Text: "group-by"})
 		return len(p.Inputs) + len(p.Code) - 1
 	}
-	count, in := gpu.Of(gpu.Int64), 0
+	in := 0
 	for _, m := range o.measured {
-		if m.input < 0 {
-			p.Outputs = append(p.Outputs, add(gpu.OpConst, count, gpu.IntScalar(count, 1)))
+		if !o.computed(m) {
 			continue
 		}
 		out := in
-		switch {
-		case m.kind == gpu.Count:
-			out = add(gpu.OpCast, count, gpu.Scalar{}, add(gpu.OpIsNotNull, gpu.Of(gpu.Bool), gpu.Scalar{}, in))
-		case p.Inputs[in] != o.partial(m):
-			out = add(gpu.OpCast, o.partial(m), gpu.Scalar{}, in)
+		if m.kind == gpu.Count {
+			out = add(gpu.OpIsNotNull, gpu.Of(gpu.Bool), in)
 		}
-		p.Outputs = append(p.Outputs, out)
+		p.Outputs = append(p.Outputs, add(gpu.OpCast, o.rawType(m), out))
 		in++
 	}
 	return p
+}
+
+// ones is the program for count(*) of single rows.
+var ones = gpu.Program{Code: []gpu.Instr{{Op: gpu.OpConst, Type: gpu.Of(gpu.Int64), Value: gpu.IntScalar(gpu.Of(gpu.Int64), 1), Mask: -1}}, Outputs: []int{0}}
+
+// counted adds count(*) to raw rows, which it takes over.
+func (o *hashGroupBy) counted(t operators.Task, s *gpu.Stride) (*gpu.Stride, error) {
+	if s.Schema != o.raw || o.raw.Len() == o.partials.Len() {
+		return s, nil
+	}
+	at := slices.Index(o.measured, measure{gpu.CountAll, -1})
+	count, err := t.Queue.Eval(t.Lease, &ones, nil, s.Rows)
+	if err != nil {
+		s.Release()
+		return nil, err
+	}
+	s.Cols = slices.Insert(s.Cols, len(o.Keys)+at, count[0])
+	return s, nil
 }
 
 // GroupBy is the operator: Blocking, and then a Source.
@@ -355,7 +392,7 @@ func (o *hashGroupBy) direct(t operators.Task) bool {
 
 // directIn is direct for a budget.
 func (o *hashGroupBy) directIn(budget int64, lanes int) bool {
-	return o.offset != nil && o.span() < uint64(budget/int64(directBudget*lanes))
+	return o.offset != nil && o.span() < min(uint64(budget/int64(directBudget*lanes)), max(flushGroups, uint64(o.Hint.Rows/(directRows*lanes))))
 }
 
 // span returns the greatest offset of a dense key.
@@ -398,6 +435,7 @@ func (o *hashGroupBy) NewLocal(t operators.Task) (operators.Local, error) {
 	o.mu.Lock()
 	if o.held == nil {
 		o.held = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, o.partials, 1<<fanOut)
+		o.alone = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, o.raw, 1<<fanOut)
 	}
 	o.mu.Unlock()
 	if err := o.runsOn(t.Device.Properties()); err != nil {
@@ -422,6 +460,9 @@ type local struct {
 	loose   []*gpu.Stride // partial aggregates, to be partitioned together
 	flushed int           // rows of partial aggregates
 	passing int           // strides that are still to bypass the table
+	// bypassed is the strides that bypassed it since it was tried before; 0 if it was worth it.
+	bypassed int
+	sampled  bool // see manyGroups
 
 	groupsFlushed int // groups of the table that was flushed last
 }
@@ -498,7 +539,7 @@ func (l *local) take(s *gpu.Stride) error {
 		var err error
 		if by, err = l.key(s); err == nil {
 			defer by.release()
-			if c = l.decide(device, s.Rows, by.domain); c.Algorithm == pgbTR && l.Algorithm == "" && !l.sampled.Load() {
+			if c = l.decide(device, s.Rows, by.domain); c.Algorithm == pgbTR && l.Algorithm == "" && !l.keysSampled.Load() {
 				if err := l.sample(by); err != nil && !gpu.IsRefusal(err) {
 					return err
 				}
@@ -539,6 +580,14 @@ func (l *local) instead(c Choice, rows int, err error) (Choice, error) {
 // takeRows aggregates the rows of a stride in the table of the lane, and flushes one that has become
 // large.
 func (l *local) takeRows(s *gpu.Stride) (err error) {
+	if !l.sampled {
+		l.sampled = true
+		if many, err := l.manyGroups(s); err != nil {
+			return err
+		} else if many {
+			l.bypass()
+		}
+	}
 	if l.passing > 0 {
 		l.passing--
 		return l.pass(s)
@@ -722,7 +771,7 @@ func partialRows(rows, groups, table float64, lanes int) float64 {
 func (l *local) judge(s *gpu.Stride) error {
 	rows, groups := l.table.rows, l.table.groups.Len()
 	if rows < passReduction*groups {
-		l.passing = passStrides
+		l.bypass()
 		return nil
 	}
 	a, firsts, err := l.task.Queue.Runs(l.task.Lease, operators.Pick(s.Cols, l.Keys))
@@ -732,28 +781,98 @@ func (l *local) judge(s *gpu.Stride) error {
 	defer a.Release()
 	defer firsts.Release()
 	if firsts.Len*rows < s.Rows*groups*5/4 {
-		l.passing = passStrides
+		l.bypass()
+	} else {
+		l.bypassed = 0
 	}
 	return nil
+}
+
+// bypass makes the next strides bypass the table, twice as many as the last time.
+func (l *local) bypass() {
+	l.bypassed = min(max(2*l.bypassed, passStrides), mostPassed)
+	l.passing = l.bypassed
 }
 
 // pass makes partial aggregates from a stride without the table: one row for each run of
 // rows with one key, or for each row if runs are short.
 func (l *local) pass(s *gpu.Stride) error {
+	if short, err := l.shortRuns(s); err != nil {
+		return err
+	} else if short {
+		return l.passRows(s)
+	}
 	a, firsts, err := l.task.Queue.Runs(l.task.Lease, operators.Pick(s.Cols, l.Keys))
 	if err != nil {
 		return err
 	}
 	defer a.Release()
 	defer firsts.Release()
-	if firsts.Len > s.Rows/passReduction {
-		return l.passRows(s)
-	}
 	out, err := l.ofRuns(l.task, s, a, firsts)
 	if err != nil {
 		return err
 	}
 	return l.partitioned(out)
+}
+
+// manyGroups reports whether the first rows of a stride have so few keys twice that a table that is flushed
+// would have hardly two rows a group. n rows of g groups that are alike have about n²/2g keys twice.
+func (l *local) manyGroups(s *gpu.Stride) (bool, error) {
+	const n = sampleRows
+	if l.task.Lanes == 1 || s.Rows < flushGroups || l.direct(l.task) || l.Hint.Groups > 0 && l.Hint.Groups <= flushGroups {
+		return false, nil
+	}
+	keys, err := l.firstKeys(s, n)
+	if err != nil {
+		return false, err
+	}
+	defer gpu.ReleaseColumns(keys)
+	var types []gpu.Type
+	for _, k := range keys {
+		types = append(types, k.Type)
+	}
+	groups, err := l.task.Queue.NewGroups(l.task.Lease, types, gpu.GroupHint{Groups: n})
+	if err != nil {
+		return false, err
+	}
+	defer groups.Release()
+	a, err := groups.Assign(l.task.Queue, l.task.Lease, keys, n)
+	if err != nil {
+		return false, err
+	}
+	a.Release()
+	return n-groups.Len() < n*n/(4*flushGroups), nil
+}
+
+// firstKeys returns the keys of the first n rows of a stride.
+func (l *local) firstKeys(s *gpu.Stride, n int) (keys []gpu.Column, err error) {
+	for _, k := range l.Keys {
+		c, err := l.task.Queue.Slice(l.task.Lease, s.Cols[k], 0, n)
+		if err != nil {
+			gpu.ReleaseColumns(keys)
+			return nil, err
+		}
+		keys = append(keys, c)
+	}
+	return keys, nil
+}
+
+// shortRuns reports whether the first rows of a stride have runs of one key that are too short to be worth
+// aggregating.
+func (l *local) shortRuns(s *gpu.Stride) (bool, error) {
+	n := min(s.Rows, sampleRows)
+	keys, err := l.firstKeys(s, n)
+	if err != nil {
+		return false, err
+	}
+	defer gpu.ReleaseColumns(keys)
+	a, firsts, err := l.task.Queue.Runs(l.task.Lease, keys)
+	if err != nil {
+		return false, err
+	}
+	defer firsts.Release()
+	a.Release()
+	return firsts.Len > n/passReduction, nil
 }
 
 // keep adds the aggregates of a table to its keys and keeps them as flushed.
@@ -787,7 +906,7 @@ func (l *local) partitioned(rows *gpu.Stride) error {
 	if l.task.Lanes > 1 || l.always(l.task) {
 		return l.hold(l.task, rows)
 	}
-	if len(l.loose) > 0 && !oneCoding(l.loose[0], rows) {
+	if len(l.loose) > 0 && (l.loose[0].Schema != rows.Schema || !oneCoding(l.loose[0], rows)) {
 		if err := l.holdLoose(); err != nil {
 			rows.Release()
 			return err
@@ -811,7 +930,7 @@ func (l *local) holdLoose() error {
 	if len(loose) == 0 {
 		return nil
 	}
-	rows, err := operators.ConcatStrides(l.task, l.hashGroupBy.partials, loose)
+	rows, err := operators.ConcatStrides(l.task, loose[0].Schema, loose)
 	if err != nil {
 		return err
 	}
@@ -820,31 +939,41 @@ func (l *local) holdLoose() error {
 
 // passRows makes a row of partial aggregates from each row of a stride.
 func (l *local) passRows(s *gpu.Stride) error {
-	var in []gpu.Column
+	var cols, in []gpu.Column
 	for _, m := range l.measured {
-		if m.input < 0 {
-			continue
+		if l.computed(m) {
+			in = append(in, s.Cols[m.input])
 		}
-		c := s.Cols[m.input]
-		if m.kind == gpu.Sum && c.Type != stored(c.Type) {
-			c.Type = stored(c.Type)
-			if c.Dict != nil {
-				values := c.Dict.Values
-				values.Type = c.Type
-				c.Dict = &gpu.Dictionary{Values: values}
-			}
+	}
+	if len(in) > 0 {
+		var err error
+		if cols, err = l.task.Queue.Eval(l.task.Lease, l.single, in, s.Rows); err != nil {
+			return err
 		}
-		in = append(in, c)
 	}
-	cols, err := l.task.Queue.Eval(l.task.Lease, l.single, in, s.Rows)
-	if err != nil {
-		return err
-	}
-	out := &gpu.Stride{Schema: l.hashGroupBy.partials, Rows: s.Rows}
+	out := &gpu.Stride{Schema: l.raw, Rows: s.Rows}
 	for _, k := range operators.Pick(s.Cols, l.Keys) {
 		out.Cols = append(out.Cols, k.Retain())
 	}
-	out.Cols = append(out.Cols, cols...)
+	for _, m := range l.measured {
+		if m.kind == gpu.CountAll {
+			continue
+		}
+		if l.computed(m) {
+			out.Cols, cols = append(out.Cols, cols[0]), cols[1:]
+			continue
+		}
+		c := s.Cols[m.input].Retain()
+		if t := l.rawType(m); c.Type != t { // a decimal
+			c.Type = t
+			if c.Dict != nil {
+				values := c.Dict.Values
+				values.Type = t
+				c.Dict = &gpu.Dictionary{Values: values}
+			}
+		}
+		out.Cols = append(out.Cols, c)
+	}
 	return l.partitioned(out)
 }
 
@@ -920,6 +1049,9 @@ func (l *local) handOver() bool {
 // dense key, and holds them where they can spill. It takes them over.
 func (o *hashGroupBy) hold(t operators.Task, rows *gpu.Stride) (err error) {
 	defer func() { rows.Release() }()
+	if err := o.expand(t, rows); err != nil {
+		return err
+	}
 	var digits gpu.Column
 	shift := uint(64 - fanOut)
 	if o.offset != nil {
@@ -938,8 +1070,33 @@ func (o *hashGroupBy) hold(t operators.Task, rows *gpu.Stride) (err error) {
 	if err != nil {
 		return err
 	}
+	to := o.held
+	if rows.Schema == o.raw {
+		to = o.alone
+	}
 	rows.Release() // before Append makes room
-	return o.held.Append(parts, 0, offsets)
+	return to.Append(parts, 0, offsets)
+}
+
+// expand gives keys plain text whose dictionaries have more values than there are rows, if other rows have
+// other such dictionaries. Rows of one partition would need values of each of them.
+func (o *hashGroupBy) expand(t operators.Task, rows *gpu.Stride) error {
+	for i := range o.Keys {
+		c := rows.Cols[i]
+		if !c.Type.IsVar() || c.Dict == nil || c.Dict.Values.Len <= rows.Rows {
+			continue
+		}
+		if first := &o.large[i]; first.CompareAndSwap(nil, c.Dict) || first.Load() == c.Dict {
+			continue
+		}
+		plain, err := t.Queue.Concat(t.Lease, []gpu.Column{c, gpu.ColumnOf(c.Type, nil)})
+		if err != nil {
+			return err
+		}
+		c.Release()
+		rows.Cols[i] = plain
+	}
+	return nil
 }
 
 func (l *local) Close() error {
@@ -1000,7 +1157,7 @@ func (o *hashGroupBy) Finalize(_ context.Context, t operators.Task) error {
 // partBits returns the binary logarithm of the number of parts: parts have partGroups groups or,
 // on a device with one lane, a stride; they are smaller if several would not fit the budget.
 func (o *hashGroupBy) partBits(t operators.Task) int {
-	if o.held.Rows(0, o.held.Len()) == 0 {
+	if o.held.Rows(0, o.held.Len())+o.alone.Rows(0, o.alone.Len()) == 0 {
 		return 0
 	}
 	part := partGroups
@@ -1046,7 +1203,7 @@ func (o *hashGroupBy) Emit(ctx context.Context, t operators.Task, part int, emit
 // merge makes a table of the groups of a part, whose rows are then given back.
 func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int) (_ *table, err error) {
 	from, to := part<<o.shift, (part+1)<<o.shift
-	rows := int(o.held.Rows(from, to))
+	rows := int(o.held.Rows(from, to) + o.alone.Rows(from, to))
 	for _, s := range o.few {
 		rows += s.Rows
 	}
@@ -1054,39 +1211,58 @@ func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int) (_ 
 	if err != nil {
 		return nil, err
 	}
-	// The rows are assigned together.
-	err = operators.InBatches(t, o.partials, func(add func(*gpu.Stride) error) error {
-		for len(o.few) > 0 { // these are not partitioned, so there is one part
-			s := o.few[0]
-			o.few = o.few[1:]
-			if err := add(s); err != nil {
-				return err
+	few := o.few // these are not partitioned, so there is one part
+	o.few = nil
+	defer func() {
+		for _, s := range few {
+			if s != nil {
+				s.Release()
 			}
 		}
-		return o.read(ctx, t, part, func(s *gpu.Stride, _ int) error { return add(s) })
-	}, func(s *gpu.Stride) error {
-		defer s.Release()
-		failed, err := merged.take(t, s)
-		return o.naming(failed, err)
-	})
-	if err != nil {
-		merged.release()
-		return nil, err
+	}()
+	// Rows of one schema are assigned together.
+	for i, p := range []*spill.Partitions{o.alone, o.held} {
+		schema := []*gpu.Schema{o.raw, o.partials}[i]
+		err = operators.InBatches(t, schema, func(add func(*gpu.Stride) error) error {
+			for i, s := range few {
+				if s != nil && s.Schema == schema {
+					few[i] = nil
+					if err := add(s); err != nil {
+						return err
+					}
+				}
+			}
+			return o.read(ctx, t, p, part, func(s *gpu.Stride, _ int) error { return add(s) })
+		}, func(s *gpu.Stride) error {
+			s, err := o.counted(t, s)
+			if err != nil {
+				return err
+			}
+			defer s.Release()
+			failed, err := merged.take(t, s)
+			return o.naming(failed, err)
+		})
+		if err != nil {
+			merged.release()
+			return nil, err
+		}
+		p.Drop(from, to)
 	}
-	o.held.Drop(from, to)
 	return merged, nil
 }
 
-// read calls take with the rows of a part. One lane merges the parts in order, so that the rows of
-// the next one are read meanwhile.
-func (o *hashGroupBy) read(ctx context.Context, t operators.Task, part int, take func(*gpu.Stride, int) error) error {
+// read calls take with the rows of a part: first with the raw ones, then with the others. One lane merges
+// the parts in order, so that the rows of the next one are read meanwhile.
+func (o *hashGroupBy) read(ctx context.Context, t operators.Task, p *spill.Partitions, part int, take func(*gpu.Stride, int) error) error {
 	if t.Lanes > 1 {
-		return o.held.Each(ctx, t.Queue, t.Lease, part<<o.shift, (part+1)<<o.shift, take)
+		return p.Each(ctx, t.Queue, t.Lease, part<<o.shift, (part+1)<<o.shift, take)
 	}
-	if part == 0 {
-		ranges := make([]spill.Range, o.n)
-		for i := range ranges {
-			ranges[i] = spill.Range{Partitions: o.held, From: i << o.shift, To: (i + 1) << o.shift}
+	if o.reader == nil {
+		var ranges []spill.Range
+		for i := range o.n {
+			for _, p := range []*spill.Partitions{o.alone, o.held} {
+				ranges = append(ranges, spill.Range{Partitions: p, From: i << o.shift, To: (i + 1) << o.shift})
+			}
 		}
 		o.reader = spill.NewReader(ctx, t.Lease, ranges)
 	}
@@ -1177,5 +1353,5 @@ func (o *hashGroupBy) Close() error {
 	}
 	o.few = nil
 	o.reader.Close()
-	return o.held.Close()
+	return errors.Join(o.held.Close(), o.alone.Close())
 }

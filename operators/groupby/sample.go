@@ -5,7 +5,7 @@ import "github.com/gstream/gstream/gpu"
 // A sample is pieces of the key of a stride.
 const (
 	samplePieces = 16
-	sampleRows   = 1 << 14
+	sampledKeys  = 1 << 14
 	// sampleUnseen is the share of rows, one in so many, that may have keys the sample lacks.
 	sampleUnseen = 30
 )
@@ -19,9 +19,9 @@ var isOne = &gpu.Program{Inputs: []gpu.Type{gpu.Of(gpu.Int64)}, Outputs: []int{2
 // blocks. There may be few of them in truth, or few that nearly all rows have. Once in a sample is about
 // how often a key that it lacks comes next (Good, Biometrika 1953).
 func (l *local) sample(by key) error {
-	l.sampled.Store(true)
+	l.keysSampled.Store(true)
 	t := l.task
-	piece := min(sampleRows, by.Len) / samplePieces
+	piece := min(sampledKeys, by.Len) / samplePieces
 	var parts []gpu.Column
 	defer func() { gpu.ReleaseColumns(parts) }()
 	for i := range samplePieces {

@@ -64,6 +64,7 @@ var algorithms = []named{
 	{name: "smj-tr", make: func(s *Spec) algorithm { return smj{Spec: s, transform: true, radix: true} }},
 	{name: "mpj", make: func(s *Spec) algorithm { return smj{Spec: s} }},
 	{name: "large-s", make: largeS},
+	{name: tritonName, make: largeS},
 	{name: "bucket", make: func(s *Spec) algorithm { return bucket{s} }},
 	{name: "rhj-double", make: rhj(gpu.Probing{Output: gpu.PairsCounted}), gpu: true},
 	{name: "rhj-pages", make: rhj(gpu.Probing{Output: gpu.PairsPaged}), gpu: true},

@@ -40,6 +40,10 @@ type Spec struct {
 	Residual *Residual
 	// Algorithm is the name of the algorithm; "" leaves the choice to the join.
 	Algorithm string
+	// FirstPass is the queue that partitions the sides of a Triton join; nil for that of the task. It may be
+	// one of the CPU (the CPU-partitioned join of Lutz et al., SIGMOD 2022, §6.2.4): then both sides are rows of
+	// a key and a value in host memory, which the device can reach too. It is for measurements.
+	FirstPass gpu.Queue
 	// ProbeRows and BuildRows are the planner's estimates of the rows of the sides, 0 if
 	// it has none.
 	ProbeRows, BuildRows int64

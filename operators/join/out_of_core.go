@@ -37,6 +37,7 @@ type outOfCore struct {
 	groups     []int         // starts of the groups of other partitions that are joined at a time, and the end
 	reader     *spill.Reader // of all groups that fit memory, in order; nil with several lanes
 	hot        *atomic.Int32 // groups that no hash separates, of all joins within each other
+	triton
 }
 
 const (
@@ -83,7 +84,7 @@ func (o *outOfCore) NewLocal(t operators.Task) (operators.Local, error) {
 		return nil, err
 	}
 	t.Lease.Advise("the join's build side must fit: filter it or select fewer of its columns, or join with the smaller side as build side")
-	if t.Spill.Always() && o.depth == 0 && o.spills(t) {
+	if (t.Spill.Always() || o.Algorithm == tritonName) && o.depth == 0 && o.spills(t) {
 		o.start(t)
 	}
 	return &buildSide{task: t, join: o, own: operators.Collected{Lease: t.Lease}}, nil
@@ -129,8 +130,13 @@ func (o *outOfCore) start(t operators.Task) {
 		return
 	}
 	o.seed = rand.Uint64()
-	o.build = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, o.Build, 1<<outBits)
-	o.probe = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, o.Probe, 1<<outBits)
+	build, probe := o.plan(t)
+	o.build = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, build, 1<<outBits)
+	o.probe = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, probe, 1<<outBits)
+	if o.Algorithm == tritonName {
+		o.started.Store(true)
+		return
+	}
 	o.likely = 1 << outBits
 	row := int64(o.Build.RowBytes())
 	for budget := float64(t.Lease.Limit()); o.likely > 0 && o.BuildRows > 0; o.likely-- {
@@ -150,6 +156,12 @@ func (o *outOfCore) start(t operators.Task) {
 func (o *outOfCore) holdBuild(t operators.Task, own *operators.Collected) error {
 	for own.Rows > 0 {
 		strides, _ := own.First(1)
+		if o.tuples {
+			if err := o.scatter(t, strides[0], o.BuildKeys[0], o.build); err != nil {
+				return err
+			}
+			continue
+		}
 		s, offsets, err := o.partition(t, strides[0], o.BuildKeys)
 		if err != nil {
 			return err
@@ -295,6 +307,9 @@ type outerLane struct {
 // Push implements operators.Lane.
 func (l *outerLane) Push(ctx context.Context, s *gpu.Stride, emit operators.Emit) error {
 	o := l.join
+	if o.tuples {
+		return o.scatter(l.task, s, o.ProbeKeys[0], o.probe)
+	}
 	s, offsets, err := o.partition(l.task, s, o.ProbeKeys)
 	if err != nil {
 		return err
@@ -394,7 +409,7 @@ func (o *outOfCore) Emit(ctx context.Context, t operators.Task, part int, emit o
 		if o.reader == nil || large {
 			return o.batches(ctx, t, of, schema, from, to, take)
 		}
-		return operators.InBatches(t, schema, func(add func(*gpu.Stride) error) error {
+		return o.inBatches(t, of, schema, func(add func(*gpu.Stride) error) error {
 			return o.reader.Next(t.Queue, func(s *gpu.Stride, _ int) error { return add(s) })
 		}, take)
 	}
@@ -445,7 +460,7 @@ func (o *outOfCore) readAhead(ctx context.Context, t operators.Task) {
 
 // batches calls take with the rows of partitions, in batches.
 func (o *outOfCore) batches(ctx context.Context, t operators.Task, of *spill.Partitions, schema *gpu.Schema, from, to int, take func(*gpu.Stride) error) error {
-	return operators.InBatches(t, schema, func(add func(*gpu.Stride) error) error {
+	return o.inBatches(t, of, schema, func(add func(*gpu.Stride) error) error {
 		return of.Each(ctx, t.Queue, t.Lease, from, to, func(s *gpu.Stride, _ int) error { return add(s) })
 	}, take)
 }
@@ -487,6 +502,9 @@ func (o *outOfCore) Choice() string {
 		return inner
 	}
 	text := fmt.Sprintf("%s; out of core: %s of %d partitions stay in memory", inner, humanize.Comma(int64(o.resident)), o.build.Len())
+	if o.Algorithm == tritonName {
+		text = fmt.Sprintf("%s; out of core: %d partitions%s", inner, o.build.Len(), o.how())
+	}
 	if n := o.hot.Load(); n > 0 {
 		text += fmt.Sprintf("; %d too large for memory, with many rows of one key, joined block by block", n)
 	}
@@ -513,6 +531,9 @@ func (o *outOfCore) Demand(e operators.Expected) operators.Demand {
 		return d
 	}
 	d.Spilled = func(room float64) float64 {
+		if o.Algorithm == tritonName {
+			return max(0, e.Bytes+e.ProbeBytes-tritonShare*room)
+		}
 		if e.Bytes <= room/operators.Crowded && d.Bytes <= room {
 			return 0
 		}

@@ -18,8 +18,10 @@ const (
 	workBytes  = 32
 )
 
-// spills reports whether rows may spill: if hashes of keys part them.
-func (o *collection) spills(t operators.Task) bool { return t.Spill != nil && len(o.keys) > 0 }
+// spills reports whether rows may spill: if hashes of keys part them, or a sort takes them.
+func (o *collection) spills(t operators.Task) bool {
+	return t.Spill != nil && (len(o.keys) > 0 || o.sorter != nil)
+}
 
 // bytes returns the bytes of collected strides.
 func bytes(own []cut) (n int64) {
@@ -41,6 +43,10 @@ func (o *collection) start(t operators.Task) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.started.Load() {
+		return
+	}
+	if o.sorter != nil {
+		o.started.Store(true)
 		return
 	}
 	fields := append(slices.Clone(o.in.Fields), gpu.Field{Name: "stride", Type: gpu.Of(gpu.Int64)})

@@ -135,7 +135,13 @@ func New(s Spec) (Window, error) {
 		return nil, fmt.Errorf("window returns %d columns under %d names", len(s.Keep)+len(s.Functions), s.Out.Len())
 	}
 	o := &windows{Spec: s}
-	o.collection = collection{in: s.In, out: s.Out, keys: s.Partition, compute: o.compute}
+	o.collection = collection{in: s.In, out: s.Out, keys: s.Partition, compute: o.compute, emitSorted: o.emitSorted}
+	if o.carries() {
+		var err error
+		if o.sorter, err = o.newSorter(); err != nil {
+			return nil, err
+		}
+	}
 	return o, nil
 }
 
@@ -153,6 +159,10 @@ type collection struct {
 	// compute computes a part. It takes the strides over, which have the columns of in, and
 	// behind them the number of the stride if they have spilled.
 	compute func(t operators.Task, schema *gpu.Schema, strides []*gpu.Stride) (output, error)
+	// sorter takes the rows when they spill and there are no keys, and emitSorted emits its rows; see
+	// ordered.go. It is nil if all rows must be in memory.
+	sorter     sort.Sort
+	emitSorted func(ctx context.Context, t operators.Task, emit operators.Emit) error
 
 	mu     sync.Mutex
 	held   []cut
@@ -196,7 +206,7 @@ func (o *collection) Schema() *gpu.Schema { return o.out }
 func (o *collection) Demand(e operators.Expected) operators.Demand {
 	const order = 4 // bytes of a row's id
 	d := operators.Demand{Bytes: e.Bytes + e.Rows*order}
-	if d.Fixed = d.Bytes; len(o.keys) > 0 {
+	if d.Fixed = d.Bytes; len(o.keys) > 0 || o.sorter != nil {
 		d.Fixed = 0
 		d.Spilled = func(room float64) float64 {
 			if d.Bytes <= room/operators.Crowded {
@@ -221,10 +231,11 @@ type local struct {
 	*collection
 	task    operators.Task
 	own     []cut
-	strides int // so far
+	strides int             // so far
+	sorting operators.Local // of the sorter, once it takes the rows
 }
 
-func (l *local) Push(_ context.Context, number int, s *gpu.Stride) error {
+func (l *local) Push(ctx context.Context, number int, s *gpu.Stride) error {
 	s.ChargeTo(l.task.Lease)
 	l.strides++
 	c := cut{number: number, at: l.strides, rows: s}
@@ -243,10 +254,18 @@ func (l *local) Push(_ context.Context, number int, s *gpu.Stride) error {
 	}
 	own := l.own
 	l.own = nil
+	if l.sorter != nil {
+		return l.pushSorted(ctx, own)
+	}
 	return l.spill(l.task, own)
 }
 
-func (l *local) Combine(context.Context) error {
+func (l *local) Combine(ctx context.Context) error {
+	if l.sorting != nil {
+		if err := l.sorting.Combine(ctx); err != nil {
+			return err
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.own {
@@ -262,6 +281,9 @@ func (l *local) Close() error {
 		c.rows.Release()
 	}
 	l.own = nil
+	if l.sorting != nil {
+		return l.sorting.Close()
+	}
 	return nil
 }
 
@@ -283,10 +305,13 @@ func (o *collection) partition(t operators.Task, c *cut) error {
 
 // Finalize decides how many parts the result has. Its queue uses all cores, and computes a
 // part that has most of the rows, as all of them without keys.
-func (o *collection) Finalize(_ context.Context, t operators.Task) error {
+func (o *collection) Finalize(ctx context.Context, t operators.Task) error {
 	o.stride = t.StrideRows
 	if !o.started.Load() && o.spills(t) && o.work() > t.Lease.Available() {
 		o.start(t)
+	}
+	if o.started.Load() && o.sorter != nil {
+		return o.finalizeSorted(ctx, t)
 	}
 	if o.started.Load() {
 		held := o.held
@@ -352,6 +377,9 @@ func (o *collection) Parts() int { return len(o.parts) }
 // Emit implements operators.Source.
 func (o *collection) Emit(ctx context.Context, t operators.Task, i int, emit operators.Emit) error {
 	p := o.parts[i]
+	if o.started.Load() && o.sorter != nil {
+		return o.emitSorted(ctx, t, emit)
+	}
 	if p.large != nil {
 		return p.large.emit(t, p.from, p.to, emit)
 	}
@@ -394,6 +422,9 @@ func (o *collection) Close() error {
 		}
 	}
 	o.parts = nil
+	if o.sorter != nil {
+		return o.sorter.Close()
+	}
 	return o.spilled.Close()
 }
 

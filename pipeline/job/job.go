@@ -107,7 +107,7 @@ type Join struct {
 	Mark      string   `yaml:"mark" doc:"Name of the BOOLEAN column of a mark join; matched by default."`
 	Build     string   `yaml:"build" doc:"Side to hold in memory; by default the smaller one, by estimate. Semi, anti and mark joins hold the right one." enum:"auto,left,right" default:"auto"`
 	Order     string   `yaml:"order" doc:"Whether an inner join may change places with the inner joins before and after it, by estimate (auto), or keeps its place (as written). A join with build or algorithm keeps its place too." enum:"auto,as written" default:"auto"`
-	Algorithm string   `yaml:"algorithm" doc:"Algorithm of the join; chosen by default. It is for measurements: it changes the time, the memory and, except npj, the order of the rows." enum:"npj,phj-ur,phj-tr,smj-ur,smj-tr,mpj,large-s,bucket,rhj-double,rhj-pages,rhj-direct,rhj-whole"`
+	Algorithm string   `yaml:"algorithm" doc:"Algorithm of the join; chosen by default. It is for measurements: it changes the time, the memory and, except npj, the order of the rows." enum:"npj,phj-ur,phj-tr,smj-ur,smj-tr,mpj,large-s,triton,bucket,rhj-double,rhj-pages,rhj-direct,rhj-whole"`
 }
 
 // Group groups the step's input.

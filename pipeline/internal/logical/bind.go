@@ -57,6 +57,9 @@ func Bind(q Query, tables map[string]source.Table) (Node, job.Diagnostics) {
 		if last = s.bind(last, i == 0); last != nil && s.step.Name != "" {
 			last = named(last, s.step.Name)
 		}
+		if last != nil && readers(q.Steps, i) > 1 && worthHolding(last) {
+			last = newHeld(last, &Share{s.name})
+		}
 		b.named[s.name] = last
 	}
 	if len(q.Steps) == 0 && len(q.Sources) > 1 {
@@ -64,6 +67,26 @@ func Bind(q Query, tables map[string]source.Table) (Node, job.Diagnostics) {
 		return nil, b.faults
 	}
 	return last, b.faults
+}
+
+// readers returns how often later steps read a step.
+func readers(steps []job.Step, i int) (n int) {
+	name := job.StepName(steps, i)
+	for j := i + 1; j < len(steps); j++ {
+		s := &steps[j]
+		if s.From == name || s.From == "" && j == i+1 {
+			n++
+		}
+		if s.Join != nil && s.Join.With == name {
+			n++
+		}
+		for _, u := range s.Union {
+			if u == name {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 func (b *binder) fault(path, step, format string, args ...any) {

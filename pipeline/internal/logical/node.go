@@ -127,7 +127,17 @@ type (
 		Relation
 		Ins []Node
 	}
+	// Held has the rows of a step that several steps read, which are computed once. Nodes of one
+	// Share have the same rows. Conditions of those that read them stay above.
+	Held struct {
+		Relation
+		In    Node
+		Share *Share
+	}
 )
+
+// Share identifies a step whose rows are held.
+type Share struct{ Step string }
 
 // JoinSpec describes the join of two relations: key columns of equal type, by position on
 // each side.
@@ -208,6 +218,8 @@ func Unique(n Node, columns []int) bool {
 	case *Sort:
 		return Unique(n.In, columns)
 	case *Limit:
+		return Unique(n.In, columns)
+	case *Held:
 		return Unique(n.In, columns)
 	case *Project:
 		var below []int
@@ -497,8 +509,25 @@ func withInputs(n Node, f func(Node) Node) Node {
 			ins[i] = f(in)
 		}
 		return newUnion(r.Step, ins)
+	case *Held:
+		return newHeld(f(n.In), n.Share)
 	}
 	return n
+}
+
+func newHeld(in Node, share *Share) *Held {
+	return &Held{Relation: *in.Rel(), In: in, Share: share}
+}
+
+// worthHolding reports whether the rows of a node cost more than to read and filter tables.
+func worthHolding(n Node) bool {
+	switch n := n.(type) {
+	case *Scan, *Held:
+		return false
+	case *Filter, *Project, *Union:
+		return slices.ContainsFunc(inputs(n), worthHolding)
+	}
+	return true
 }
 
 // inputs returns the relations that a node reads.

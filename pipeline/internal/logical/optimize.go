@@ -79,6 +79,8 @@ func pushDown(n Node, preds []*expr.Expr) Node {
 			ins[i] = pushDown(in, slices.Clone(preds))
 		}
 		return newUnion(r.Step, ins)
+	case *Held:
+		return newFilter(r.Step, newHeld(pushDown(n.In, nil), n.Share), preds)
 	}
 	panic("logical: unknown node")
 }

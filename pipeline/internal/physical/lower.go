@@ -15,6 +15,7 @@ import (
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/operators/filter"
 	"github.com/gstream/gstream/operators/groupby"
+	"github.com/gstream/gstream/operators/hold"
 	"github.com/gstream/gstream/operators/join"
 	"github.com/gstream/gstream/operators/limit"
 	"github.com/gstream/gstream/operators/project"
@@ -78,12 +79,32 @@ func (n required) fields(schema *gpu.Schema) (*gpu.Schema, layout) {
 // *job.Diagnostic of the step whose operator refuses it.
 func Lower(name string, n logical.Node) (*Plan, error) {
 	schema := n.Rel().Schema
-	root, at, err := lower(n, slices.Repeat(required{true}, schema.Len()))
+	all := slices.Repeat(required{true}, schema.Len())
+	l := &lowering{looking: true, held: map[*logical.Share]*holding{}}
+	root, at, err := l.lower(n, all)
+	if l.looking = false; err == nil && len(l.held) > 0 {
+		root, at, err = l.lower(n, all)
+	}
 	if err != nil {
 		return nil, err
 	}
 	root.order(false)
 	return &Plan{Name: name, Root: root, Permutation: at, Schema: schema}, nil
+}
+
+// lowering lowers one plan. When it finds steps whose rows are held, it does so twice: the first
+// time it looks which of their columns are used, and by how many.
+type lowering struct {
+	looking bool
+	held    map[*logical.Share]*holding
+}
+
+// holding is a step whose rows are held.
+type holding struct {
+	readers int
+	need    required // columns that a reader uses
+	stage   *Stage   // of the first reader
+	lay     layout
 }
 
 // order tells the joins below a group-by that nobody sees the order of their rows: that of
@@ -98,7 +119,7 @@ func (s *Stage) order(any bool) {
 	switch s.Kind {
 	case "group":
 		any = !s.sorted // an aggregate may depend on the order of its values
-	case "sort", "top-k", "limit", "window":
+	case "sort", "top-k", "limit", "window", "hold":
 		any = false
 	}
 	for _, in := range s.Inputs {
@@ -109,8 +130,8 @@ func (s *Stage) order(any bool) {
 // lower makes the stages that compute the needed columns of a node. Columns are pruned
 // here: no unused column is read, carried or computed. A projection that only picks or
 // renames columns costs nothing.
-func lower(n logical.Node, need required) (*Stage, layout, error) {
-	st, lay, err := lowerNode(n, need)
+func (l *lowering) lower(n logical.Node, need required) (*Stage, layout, error) {
+	st, lay, err := l.lowerNode(n, need)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -145,33 +166,35 @@ func rowBytes(schema *gpu.Schema, lay layout, stats []logical.ColumnStats) float
 	return sum
 }
 
-func lowerNode(n logical.Node, need required) (*Stage, layout, error) {
+func (l *lowering) lowerNode(n logical.Node, need required) (*Stage, layout, error) {
 	switch n := n.(type) {
 	case *logical.Scan:
-		return lowerScan(n, need)
+		return l.lowerScan(n, need)
 	case *logical.Filter:
-		return lowerFilter(n, need)
+		return l.lowerFilter(n, need)
 	case *logical.Project:
-		return lowerProject(n, need)
+		return l.lowerProject(n, need)
 	case *logical.Join:
-		return lowerJoin(n, need)
+		return l.lowerJoin(n, need)
 	case *logical.Expand:
-		return lowerExpand(n, need)
+		return l.lowerExpand(n, need)
 	case *logical.Group:
-		return lowerGroup(n, need)
+		return l.lowerGroup(n, need)
 	case *logical.Window:
-		return lowerWindow(n, need)
+		return l.lowerWindow(n, need)
 	case *logical.Sort:
-		return lowerSort(n, need)
+		return l.lowerSort(n, need)
 	case *logical.Limit:
-		return lowerLimit(n, need)
+		return l.lowerLimit(n, need)
 	case *logical.Union:
-		return lowerUnion(n, need)
+		return l.lowerUnion(n, need)
+	case *logical.Held:
+		return l.lowerHeld(n, need)
 	}
 	panic("physical: unknown node")
 }
 
-func lowerScan(n *logical.Scan, need required) (*Stage, layout, error) {
+func (l *lowering) lowerScan(n *logical.Scan, need required) (*Stage, layout, error) {
 	st := &Stage{Step: n.Step, Kind: "scan", Rows: n.Rows, Table: n.Table, Prune: n.Prune, Schema: &gpu.Schema{}}
 	lay := make(layout, len(need))
 	for c, used := range need {
@@ -190,9 +213,9 @@ func lowerScan(n *logical.Scan, need required) (*Stage, layout, error) {
 	return st, lay, nil
 }
 
-func lowerFilter(n *logical.Filter, need required) (*Stage, layout, error) {
+func (l *lowering) lowerFilter(n *logical.Filter, need required) (*Stage, layout, error) {
 	pred := expr.And(n.Conjuncts...)
-	in, lay, err := lower(n.In, need.with(pred.Columns()...))
+	in, lay, err := l.lower(n.In, need.with(pred.Columns()...))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -219,7 +242,7 @@ func lowerFilter(n *logical.Filter, need required) (*Stage, layout, error) {
 	return st, out, nil
 }
 
-func lowerProject(n *logical.Project, need required) (*Stage, layout, error) {
+func (l *lowering) lowerProject(n *logical.Project, need required) (*Stage, layout, error) {
 	below := make(required, n.In.Rel().Schema.Len())
 	bare := true
 	for c, used := range need {
@@ -232,7 +255,7 @@ func lowerProject(n *logical.Project, need required) (*Stage, layout, error) {
 		_, col := n.Exprs[c].IsColumn()
 		bare = bare && col
 	}
-	in, lay, err := lower(n.In, below)
+	in, lay, err := l.lower(n.In, below)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -273,7 +296,7 @@ func lowerProject(n *logical.Project, need required) (*Stage, layout, error) {
 	return st, out, nil
 }
 
-func lowerJoin(n *logical.Join, need required) (*Stage, layout, error) {
+func (l *lowering) lowerJoin(n *logical.Join, need required) (*Stage, layout, error) {
 	nleft := n.Left.Rel().Schema.Len()
 	needLeft, needRight := need[:nleft], make(required, n.Right.Rel().Schema.Len())
 	if n.Kind.Pairs() {
@@ -292,11 +315,11 @@ func lowerJoin(n *logical.Join, need required) (*Stage, layout, error) {
 			keyLeft, keyRight = key, bounds
 		}
 	}
-	left, leftLay, err := lower(n.Left, needLeft.with(keyLeft...).with(compared[:split]...))
+	left, leftLay, err := l.lower(n.Left, needLeft.with(keyLeft...).with(compared[:split]...))
 	if err != nil {
 		return nil, nil, err
 	}
-	right, rightLay, err := lower(n.Right, needRight.with(keyRight...).with(ofRight...))
+	right, rightLay, err := l.lower(n.Right, needRight.with(keyRight...).with(ofRight...))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -415,9 +438,9 @@ func compileResidual(probe, build *gpu.Schema, condition *expr.Expr) (*join.Resi
 // estimated returns the estimated rows of a node, at least 1.
 func estimated(n logical.Node) int64 { return int64(max(1, min(n.Rel().Rows, math.MaxInt64/2))) }
 
-func lowerExpand(n *logical.Expand, need required) (*Stage, layout, error) {
+func (l *lowering) lowerExpand(n *logical.Expand, need required) (*Stage, layout, error) {
 	width := n.In.Rel().Schema.Len() // of the columns before the number
-	in, lay, err := lower(n.In, need[:width])
+	in, lay, err := l.lower(n.In, need[:width])
 	if err != nil {
 		return nil, nil, err
 	}
@@ -450,14 +473,14 @@ func lowerExpand(n *logical.Expand, need required) (*Stage, layout, error) {
 	return st, out, nil
 }
 
-func lowerGroup(n *logical.Group, need required) (*Stage, layout, error) {
+func (l *lowering) lowerGroup(n *logical.Group, need required) (*Stage, layout, error) {
 	below := make(required, n.In.Rel().Schema.Len()).with(n.Keys...)
 	for i, a := range n.Aggregates {
 		if need[len(n.Keys)+i] {
 			below = below.with(a.Columns()...)
 		}
 	}
-	in, lay, err := lower(n.In, below)
+	in, lay, err := l.lower(n.In, below)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -508,10 +531,10 @@ func lowerGroup(n *logical.Group, need required) (*Stage, layout, error) {
 	return st, out, nil
 }
 
-func lowerWindow(n *logical.Window, need required) (*Stage, layout, error) {
+func (l *lowering) lowerWindow(n *logical.Window, need required) (*Stage, layout, error) {
 	width := n.In.Rel().Schema.Len()
 	if !slices.Contains(need[width:], true) {
-		in, lay, err := lower(n.In, need[:width])
+		in, lay, err := l.lower(n.In, need[:width])
 		return in, append(lay, slices.Repeat(layout{-1}, len(n.Functions))...), err
 	}
 	below := need[:width].with(n.Partition...)
@@ -523,7 +546,7 @@ func lowerWindow(n *logical.Window, need required) (*Stage, layout, error) {
 			below = below.with(f.Columns()...)
 		}
 	}
-	in, lay, err := lower(n.In, below)
+	in, lay, err := l.lower(n.In, below)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -555,12 +578,12 @@ func lowerWindow(n *logical.Window, need required) (*Stage, layout, error) {
 	return st, out, nil
 }
 
-func lowerSort(n *logical.Sort, need required) (*Stage, layout, error) {
+func (l *lowering) lowerSort(n *logical.Sort, need required) (*Stage, layout, error) {
 	var cols []int
 	for _, k := range n.Keys {
 		cols = append(cols, k.Column)
 	}
-	in, lay, err := lower(n.In, need.with(cols...))
+	in, lay, err := l.lower(n.In, need.with(cols...))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -580,8 +603,8 @@ func lowerSort(n *logical.Sort, need required) (*Stage, layout, error) {
 	return st, lay, nil
 }
 
-func lowerLimit(n *logical.Limit, need required) (*Stage, layout, error) {
-	in, lay, err := lower(n.In, need)
+func (l *lowering) lowerLimit(n *logical.Limit, need required) (*Stage, layout, error) {
+	in, lay, err := l.lower(n.In, need)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -591,11 +614,11 @@ func lowerLimit(n *logical.Limit, need required) (*Stage, layout, error) {
 	return st, lay, nil
 }
 
-func lowerUnion(n *logical.Union, need required) (*Stage, layout, error) {
+func (l *lowering) lowerUnion(n *logical.Union, need required) (*Stage, layout, error) {
 	schema, out := need.fields(n.Schema)
 	st := &Stage{Step: n.Step, Kind: "union", Rows: n.Rows, Schema: schema}
 	for _, in := range n.Ins {
-		child, lay, err := lower(in, need)
+		child, lay, err := l.lower(in, need)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -603,4 +626,34 @@ func lowerUnion(n *logical.Union, need required) (*Stage, layout, error) {
 		st.Permutation = append(st.Permutation, lay.all(need.list()))
 	}
 	return st, out, nil
+}
+
+// lowerHeld makes the first reader of a step hold its rows, and the others read them there.
+func (l *lowering) lowerHeld(n *logical.Held, need required) (*Stage, layout, error) {
+	h := l.held[n.Share]
+	if h == nil {
+		h = &holding{need: make(required, len(need))}
+		l.held[n.Share] = h
+	}
+	if l.looking {
+		h.readers++
+		for c, used := range need {
+			h.need[c] = h.need[c] || used
+		}
+		return l.lower(n.In, h.need)
+	}
+	if h.readers == 1 {
+		return l.lower(n.In, need)
+	}
+	if h.stage != nil {
+		return &Stage{Step: n.Share.Step, Kind: "held", Detail: []string{"rows that are held for several steps"}, Schema: h.stage.Schema, Rows: n.Rows, Held: h.stage}, h.lay, nil
+	}
+	in, lay, err := l.lower(n.In, h.need)
+	if err != nil {
+		return nil, nil, err
+	}
+	h.stage = &Stage{Step: n.Share.Step, Kind: "hold", Detail: []string{fmt.Sprintf("for %d steps that read them", h.readers)}, Schema: in.Schema, Rows: n.Rows, Inputs: []*Stage{in}}
+	h.stage.Make = func() (operators.Operator, error) { return hold.New(in.Schema), nil }
+	h.lay = lay
+	return h.stage, lay, nil
 }

@@ -52,6 +52,10 @@ type Stage struct {
 	Choose func(device string) string
 
 	Permutation [][]int // of a union: the columns of each input in output order
+
+	// Held is the stage that holds the rows of this one, which has no inputs then: the rows of a
+	// step that several steps read are held for the first, and the others read them.
+	Held *Stage
 }
 
 // Filter is a join whose build side rules out rows of a scan. The rows go from the scan to the

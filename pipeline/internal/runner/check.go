@@ -90,9 +90,10 @@ type checker struct {
 	needs    float64 // most bytes of the first tier, if nothing spills
 	fixed    float64 // most of these that cannot spill
 	largest  *holding
-	down     float64 // most bytes that have left the device's tier
-	disk     float64 // most bytes on disk
-	scans    []error // refusals of scans
+	down     float64    // most bytes that have left the device's tier
+	disk     float64    // most bytes on disk
+	scans    []error    // refusals of scans
+	kept     []*holding // rows of steps that several steps read
 }
 
 // holding returns what a stage holds, of rows that a pipeline collects.
@@ -139,6 +140,13 @@ func (c *checker) feed(f feed, held, into []*holding) {
 		c.phase(slices.Concat(held, []*holding{c.holding(f.op, f.from.lanes)}, into), nil, nil)
 	case *channelFeed:
 		c.pipeline(f.from, held, into)
+	case *heldFeed:
+		// The rows are held from their computation on, beside all that runs later.
+		if !slices.ContainsFunc(c.kept, func(h *holding) bool { return h.op == f.op }) {
+			c.pipeline(f.from, held, nil)
+			c.kept = append(c.kept, c.holding(f.op, f.from.lanes))
+		}
+		c.phase(slices.Concat(held, into), nil, nil)
 	case *unionFeed:
 		for _, in := range f.feeds {
 			c.feed(in, held, into)
@@ -149,6 +157,7 @@ func (c *checker) feed(f feed, held, into []*holding) {
 // phase adds what is held at a time, beside a scan if there is one. Stages that fit share the
 // room with those that do not: each of the latter has an equal part of what is left.
 func (c *checker) phase(held []*holding, p *pipelineRun, scan *opRun) {
+	held = append(held, c.kept...)
 	needs, fixed := 0.0, 0.0
 	if scan != nil {
 		opt := p.scanOptions(scan)

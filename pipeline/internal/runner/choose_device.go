@@ -77,7 +77,7 @@ func (w *work) add(s *physical.Stage) {
 		}
 	case "sort", "window":
 		w.sorted += s.Rows * columns
-	case "top-k", "limit", "union":
+	case "top-k", "limit", "union", "hold", "held":
 	default: // filters, joins and expansions
 		for _, in := range s.Inputs {
 			w.rows += in.Rows

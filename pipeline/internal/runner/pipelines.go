@@ -7,6 +7,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/operators/hold"
 	"github.com/gstream/gstream/pipeline/internal/physical"
 	"github.com/gstream/gstream/source"
 )
@@ -76,6 +77,12 @@ func (r *run) prepare(st *physical.Stage) (*pipelineRun, error) {
 		return p, nil
 	case st.Permutation != nil:
 		return r.prepareUnion(st)
+	case st.Held != nil:
+		o, err := r.newOp(st)
+		if err != nil {
+			return nil, err
+		}
+		return r.heldOf(st.Held).reader(o), nil
 	}
 	p, err := r.prepare(st.Inputs[0])
 	if err != nil {
@@ -104,6 +111,11 @@ func (r *run) prepare(st *physical.Stage) (*pipelineRun, error) {
 		return p, nil
 	}
 	p = r.collect(p, o)
+	if _, ok := o.op.(*hold.Hold); ok {
+		h := r.heldOf(st)
+		h.from, h.op = p, o
+		return h.reader(o), nil
+	}
 	return &pipelineRun{run: r, feed: &resultFeed{from: p, op: o}, from: o}, nil
 }
 

@@ -31,9 +31,11 @@ type run struct {
 	device  gpu.Device
 	choice  *execution.Choice // nil for a device of the caller
 	started time.Time
+	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	ops     []*opRun // inputs before their consumers
 	scans   []*pipelineRun
+	held    map[*physical.Stage]*held // by the stages that hold rows
 	spill   *spill.Store
 	slots   chan struct{} // for scans, one a thread: with more, decoding would keep the goroutine that feeds the GPU from running
 	sink    *sinkRun
@@ -75,7 +77,7 @@ func Run(ctx context.Context, p *physical.Plan, output execution.Target, opt exe
 func runOnce(ctx context.Context, p *physical.Plan, output execution.Target, opt execution.Options) (*execution.Report, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r := &run{plan: p, output: output, opt: opt, device: opt.Device, started: time.Now(), cancel: cancel}
+	r := &run{plan: p, output: output, opt: opt, device: opt.Device, started: time.Now(), ctx: ctx, cancel: cancel}
 	if r.device == nil {
 		choice, err := ChooseDevice(p, opt)
 		if err != nil {
@@ -193,6 +195,9 @@ func (r *run) threads() int { return cmp.Or(r.opt.Threads, runtime.GOMAXPROCS(0)
 // a stage.
 func (r *run) release() error {
 	var errs []error
+	for _, h := range r.held {
+		h.end()
+	}
 	for _, o := range r.ops {
 		errs = append(errs, o.close())
 	}

@@ -1,0 +1,1 @@
+select k, count(*) as n from strings group by k

@@ -1,0 +1,99 @@
+package gpu
+
+import "fmt"
+
+// TupleWay is a way in which the blocks of a GPU write tuples to their partitions (Lutz et al.,
+// SIGMOD 2022, §4).
+type TupleWay uint8
+
+// The ways.
+const (
+	// TuplesHierarchical collects granules of 64 to 128 bytes in buffers in device memory, and
+	// writes full buffers while the next tuples come: long writes at any fan-out.
+	TuplesHierarchical TupleWay = iota
+	// TuplesShared collects tuples in shared memory, and writes aligned granules of 128 bytes, or
+	// less where shared memory has no room for one of each partition.
+	TuplesShared
+	// TuplesLinear sorts some thousand tuples in shared memory, and writes the runs.
+	TuplesLinear
+	// TuplesStandard writes each tuple alone.
+	TuplesStandard
+)
+
+// TupleWays are the ways, the fastest at high fan-outs first.
+var TupleWays = []TupleWay{TuplesHierarchical, TuplesShared, TuplesLinear, TuplesStandard}
+
+// String returns the name of the way.
+func (w TupleWay) String() string {
+	return [...]string{"hierarchical", "shared", "linear", "standard"}[w]
+}
+
+// TuplePass says how a GPU partitions tuples. Zero is the fastest way at high fan-outs.
+type TuplePass struct {
+	Way TupleWay
+	// HostPrefix counts the rows of partitions on the CPU. The host must be able to address the
+	// key.
+	HostPrefix bool
+}
+
+// MaxTupleBits is the most bits of the digit of PartitionTuples: shared memory has room for so
+// many partitions.
+const MaxTupleBits = 11
+
+// TupleType returns the type of a column of tuples of a key and a value of a width, 4 or 8 bytes. The
+// key is in the low half.
+func TupleType(width int) Type {
+	if width == 4 {
+		return Of(Uint64)
+	}
+	return Of(HugeInt)
+}
+
+// CheckTuples returns an error when a device cannot partition tuples: the errors of Digit.Check and
+// more than MaxTupleBits; a value of another width or form than the key; a column of other tuples
+// or of another length to write to; memory of another device; more than MaxRows rows; HostPrefix of a
+// key that the host cannot address.
+func CheckTuples(dev Device, to, key, value Column, d Digit, how TuplePass) error {
+	if err := d.Check(key); err != nil {
+		return err
+	}
+	width := key.Type.Width()
+	switch {
+	case d.Bits > MaxTupleBits:
+		return fmt.Errorf("partition of tuples by %d bits: %d is the most", d.Bits, MaxTupleBits)
+	case value.Type.IsVar() || value.Type.Width() != width || value.Valid != nil || value.Dict != nil || value.CodeWidth != 0:
+		return fmt.Errorf("partition of tuples of a key of %v and a value of %v: want plain values of the same width without nulls", key.Type, value.Type)
+	case to.Type != TupleType(width) || to.Valid != nil:
+		return fmt.Errorf("partition of tuples of a key of %v into a column of %v: want one of %v", key.Type, to.Type, TupleType(width))
+	case value.Len != key.Len || to.Len != key.Len:
+		return fmt.Errorf("partition of tuples of %d keys and %d values into a column of %d", key.Len, value.Len, to.Len)
+	case key.Len > MaxRows:
+		return fmt.Errorf("%d rows are more than the %d that row ids can address", key.Len, MaxRows)
+	case how.HostPrefix && key.Len > 0 && key.Data.Bytes() == nil:
+		return fmt.Errorf("the CPU cannot count the partitions of a key that is in device memory")
+	}
+	return CheckReach(dev, []Column{to, key, value})
+}
+
+// CheckSplit returns an error when a device cannot split tuples: types of another width than half
+// of a tuple, or memory of another device.
+func CheckSplit(dev Device, tuples Column, key, value Type) error {
+	for _, t := range []Type{key, value} {
+		if t.IsVar() || t.Width() != 4 && t.Width() != 8 || tuples.Type != TupleType(t.Width()) || tuples.Valid != nil {
+			return fmt.Errorf("tuples of %v have no keys of %v and values of %v", tuples.Type, key, value)
+		}
+	}
+	return CheckReach(dev, []Column{tuples})
+}
+
+// CheckReach returns an error when kernels of a device cannot reach the columns: their buffers must
+// belong to one of its budgets.
+func CheckReach(d Device, cols []Column) error {
+	budget, host := d.Budget(), d.HostBudget()
+	for i, c := range cols {
+		if b := c.foreign(func(b *Buffer) bool { return b.of(budget, host) || b.of(host, nil) }); b != nil {
+			return fmt.Errorf("column %d of %v is %s, which this device (%s) cannot reach", i, c.Type, b.owner(), d.Properties().Name)
+		}
+	}
+	return nil
+}

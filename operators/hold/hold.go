@@ -1,0 +1,110 @@
+// Package hold keeps the rows of a step that several steps read, so that they are computed once.
+package hold
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/spill"
+)
+
+// Hold is the operator. Its rows are kept as they came, in the memory of the device or where
+// they spill to, until it is closed.
+type Hold struct {
+	schema *gpu.Schema
+
+	mu      sync.Mutex
+	rows    *spill.Partitions // a stride is a partition
+	strides []stride
+}
+
+// stride is one stride that is kept.
+type stride struct {
+	number    int // of its morsel
+	partition int
+}
+
+// New returns the operator.
+func New(schema *gpu.Schema) *Hold { return &Hold{schema: schema} }
+
+// Schema implements operators.Operator.
+func (o *Hold) Schema() *gpu.Schema { return o.schema }
+
+// NewLocal implements operators.Blocking.
+func (o *Hold) NewLocal(t operators.Task) (operators.Local, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.rows == nil {
+		o.rows = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, o.schema, 0)
+		o.rows.Ordered = true
+	}
+	return &local{o}, nil
+}
+
+// local hands the rows of a lane on.
+type local struct{ *Hold }
+
+func (l *local) Push(_ context.Context, number int, s *gpu.Stride) error {
+	n := l.rows.Grow()
+	l.mu.Lock()
+	l.strides = append(l.strides, stride{number, n})
+	l.mu.Unlock()
+	return l.rows.Append(s, n, []int{0, s.Rows})
+}
+
+func (l *local) Combine(context.Context) error { return nil }
+func (l *local) Close() error                  { return nil }
+
+// Finalize implements operators.Blocking. It puts the strides into the order of the input:
+// strides of one morsel came in order.
+func (o *Hold) Finalize(context.Context, operators.Task) error {
+	slices.SortFunc(o.strides, func(a, b stride) int {
+		return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.partition, b.partition))
+	})
+	return nil
+}
+
+// Reader returns the rows, once the operator is finalised. Several readers may read at the same
+// time. Each must be closed before the operator.
+func (o *Hold) Reader() *Reader { return &Reader{Hold: o} }
+
+// Close implements operators.Operator.
+func (o *Hold) Close() error { return o.rows.Close() }
+
+// Demand implements operators.Demanding: all rows.
+func (o *Hold) Demand(e operators.Expected) operators.Demand {
+	return operators.Demand{Bytes: e.Bytes, Spilled: func(room float64) float64 { return max(0, e.Bytes-spill.Room(room)) }}
+}
+
+// Reader is a source of the rows. Its parts are the strides, in the order of the input.
+type Reader struct {
+	*Hold
+	ahead *spill.Reader // of one lane, which emits the parts in order
+}
+
+// Parts implements operators.Source.
+func (r *Reader) Parts() int { return len(r.strides) }
+
+// Emit implements operators.Source.
+func (r *Reader) Emit(ctx context.Context, t operators.Task, part int, emit operators.Emit) error {
+	take := func(s *gpu.Stride, _ int) error { return emit(s) }
+	if t.Lanes > 1 {
+		n := r.strides[part].partition
+		return r.rows.Each(ctx, t.Queue, t.Lease, n, n+1, take)
+	}
+	if r.ahead == nil {
+		ranges := make([]spill.Range, len(r.strides))
+		for i, s := range r.strides {
+			ranges[i] = spill.Range{Partitions: r.rows, From: s.partition, To: s.partition + 1}
+		}
+		r.ahead = spill.NewReader(ctx, t.Lease, ranges)
+	}
+	return r.ahead.Next(t.Queue, take)
+}
+
+// Close ends the reader.
+func (r *Reader) Close() { r.ahead.Close() }
