@@ -85,7 +85,7 @@ func (g *groupBench) release() {
 
 // draw brings the rows of a workload to the device.
 func (g *groupBench) draw(w grouping) error {
-	same := g.of.rows == w.rows && g.of.value == w.value && g.of.columns == w.columns && g.of.form == w.form && g.of.streams == w.streams && g.drawn != nil
+	same := g.of.rows == w.rows && g.of.value == w.value && g.of.columns == w.columns && g.of.form == w.form && g.of.streams == w.streams && g.of.strideRows == w.strideRows && g.drawn != nil
 	if !same {
 		g.release()
 	}
@@ -120,7 +120,7 @@ func (g *groupBench) draw(w grouping) error {
 
 // strideRows returns the rows of a stride.
 func (g *groupBench) strideRows() int {
-	usual := gpu.MaxRows
+	usual := cmp.Or(g.grouping.strideRows, gpu.MaxRows)
 	if g.streams {
 		usual = g.dev.StrideRows(4 * (1 + g.grouping.columns))
 	}

@@ -23,6 +23,7 @@ type grouping struct {
 	kind              gpu.AggregateKind
 	form              form
 	streams           bool // from page-locked memory
+	strideRows        int  // 0: all rows are a stride
 }
 
 // form says in what the columns differ from plain integers.
@@ -42,7 +43,7 @@ const fullGroups = 1 << 28
 
 // GroupFamilies are the groups of workloads of the benchmark groupby.
 func GroupFamilies() []string {
-	return []string{"acceptance", "groups", "max", "zipf", "widths", "columns", "forms", "stream"}
+	return []string{"acceptance", "groups", "max", "zipf", "widths", "columns", "forms", "rows", "stream"}
 }
 
 // groupings are the workloads of Wu et al. (SIGMOD 2025, §5.2): two columns of 4 bytes, by keys of
@@ -94,6 +95,11 @@ func groupings() (all []grouping) {
 			}
 		}
 	}
+	for _, log := range []int{12, 20} { // more rows than 31 bits number
+		add("rows", "2^31 + 2^20 rows in strides, groups", power(log), func(w *grouping) {
+			w.rows, w.strideRows, w.groups = 1<<31+1<<20, 1<<28, 1<<log
+		})
+	}
 	for columns := 1; columns <= 4; columns++ {
 		last := 0
 		for quarter := 0; quarter <= 4*27; quarter++ {
@@ -117,7 +123,7 @@ func groupings() (all []grouping) {
 
 // scaled returns the workload with rows instead of the full size.
 func (w grouping) scaled(rows int) grouping {
-	if !w.streams || rows != fullGroups {
+	if !w.streams && w.strideRows == 0 || rows != fullGroups {
 		w.rows = rows
 	}
 	w.groups = min(w.groups, w.rows)

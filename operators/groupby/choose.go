@@ -32,6 +32,8 @@ const (
 	// cachedGroups is the groups for which a table in device memory is ahead of partitions, if the values
 	// take many words.
 	cachedGroups = 1 << 15
+	// twoPassGroups is the groups for which that table is ahead of two passes over columns of 16 bytes.
+	twoPassGroups = 1 << 21
 	// unknownGroups is the groups for which rows are partitioned if nothing is known.
 	unknownGroups = 1 << 20
 	// passBits is the bits of a hash by which a GPU partitions in one pass.
@@ -93,7 +95,8 @@ func (o *hashGroupBy) decide(p gpu.Properties, rows int, keys domain) Choice {
 		return Choice{"hgb", groups + " fit tables of blocks"}
 	case o.skewed.Load() && o.plainValues():
 		return Choice{"hgb", "few have nearly all rows, of " + groups}
-	case expect <= cachedGroups && !o.plainValues():
+	case expect <= cachedGroups && !o.plainValues() && !o.any(gpu.Type.IsFloat),
+		expect <= twoPassGroups && o.any(func(t gpu.Type) bool { return t.Wide }) && o.partitionBits(p, expect, keys.bytes) > passBits:
 		return Choice{hgbG, groups + " of values of many bytes"}
 	}
 	return Choice{pgbTR, fmt.Sprintf("%s in %s partitions", groups, humanize.Comma(1<<o.partitionBits(p, expect, keys.bytes)))}
@@ -114,6 +117,11 @@ func (o *hashGroupBy) fitsBlocks(p gpu.Properties, groups int, keys domain) bool
 // nulls reports whether there may be nulls among the values.
 func (o *hashGroupBy) nulls() bool {
 	return slices.ContainsFunc(o.measured, func(m measure) bool { return m.input >= 0 && o.In.Fields[m.input].Nullable })
+}
+
+// any reports whether values of a type are aggregated.
+func (o *hashGroupBy) any(is func(gpu.Type) bool) bool {
+	return slices.ContainsFunc(o.measured, func(m measure) bool { return m.input >= 0 && m.kind != gpu.Count && is(o.In.Fields[m.input].Type) })
 }
 
 // plainValues reports whether all values are integers of 4 or 8 bytes without nulls, by the schema.

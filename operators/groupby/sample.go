@@ -1,15 +1,11 @@
 package groupby
 
-import (
-	"errors"
-
-	"github.com/gstream/gstream/gpu"
-)
+import "github.com/gstream/gstream/gpu"
 
 // A sample is pieces of the key of a stride.
 const (
 	samplePieces = 16
-	sampledKeys  = 1 << 16
+	sampledKeys  = 1 << 14
 	// sampleUnseen is the share of rows, one in so many, that may have keys the sample lacks.
 	sampleUnseen = 30
 )
@@ -41,26 +37,10 @@ func (l *local) sample(by key) error {
 		return err
 	}
 	defer keys.Release()
-	count := gpu.Of(gpu.Int64)
-	groups, err := t.Queue.AggregatePartitions(t.Lease, gpu.Partitioned{Key: keys}, []gpu.Aggregate{{Kind: gpu.CountAll, Output: count}}, []gpu.Column{{}}, gpu.GroupHint{})
-	if errors.Is(err, gpu.ErrManyGroups) {
-		return nil
-	}
+	found, once, err := l.singles(keys)
 	if err != nil {
 		return err
 	}
-	defer gpu.ReleaseColumns(groups)
-	ones, err := t.Queue.Eval(t.Lease, isOne, groups[1:], groups[1].Len)
-	if err != nil {
-		return err
-	}
-	defer gpu.ReleaseColumns(ones)
-	singles, err := t.Queue.Select(t.Lease, ones[0], true)
-	if err != nil {
-		return err
-	}
-	defer singles.Release()
-	found, once := groups[0].Len, singles.Len
 	missed := once * (by.Len / keys.Len)
 	switch {
 	case found > l.blockSlots(t.Device.Properties(), by.bytes, false)/2 || once > keys.Len/sampleUnseen:
@@ -71,4 +51,36 @@ func (l *local) sample(by key) error {
 		l.expect.Store(int64(min(l.expected(), found+missed)))
 	}
 	return nil
+}
+
+// singles returns how many keys there are, and how many of them come once.
+func (l *local) singles(keys gpu.Column) (found, once int, err error) {
+	t := l.task
+	x := &table{keys: []int{0}, inputs: []int{-1}}
+	if x.groups, err = t.Queue.NewGroups(t.Lease, []gpu.Type{keys.Type}, gpu.GroupHint{Groups: keys.Len}); err != nil {
+		return 0, 0, err
+	}
+	defer x.release()
+	if x.accs, err = newAccumulators(t, []gpu.Aggregate{{Kind: gpu.CountAll, Output: gpu.Of(gpu.Int64)}}); err != nil {
+		return 0, 0, err
+	}
+	if _, err := x.take(t, &gpu.Stride{Cols: []gpu.Column{keys}, Rows: keys.Len}); err != nil {
+		return 0, 0, err
+	}
+	counts, err := x.measure(t, 0, 0, x.len())
+	if err != nil {
+		return 0, 0, err
+	}
+	defer counts.Release()
+	ones, err := t.Queue.Eval(t.Lease, isOne, []gpu.Column{counts}, counts.Len)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer gpu.ReleaseColumns(ones)
+	ids, err := t.Queue.Select(t.Lease, ones[0], true)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer ids.Release()
+	return x.len(), ids.Len, nil
 }

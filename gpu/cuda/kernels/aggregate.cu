@@ -47,7 +47,7 @@ struct AggregateState {
     u32 taken;         // partitions
     u32 full;          // a table had no room
     u32 failed;        // a sum has more than 128 bits
-    u32 pad;
+    u32 largest;       // the rows of the largest of the partitions that are cut
 };
 
 // AggregateItem is a slice of a partition.
@@ -789,6 +789,7 @@ DEVICE void aggregate_partitions(const AggregateArgs& a, u32* memory) {
         } else {
             const u32 slices = (to - from + a.slice - 1) / a.slice;
             if (threadIdx.x == 0) {
+                atomicMax(&a.state->largest, to - from);
                 counter = atomicAdd(&a.state->items, slices);
                 base = atomicAdd(&a.state->tables, 1u);
             }
