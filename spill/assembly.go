@@ -16,12 +16,12 @@ var errDamaged = errors.New("the data are damaged: they are not what was written
 type extent struct {
 	rows  int64
 	raw   int64   // bytes, about what they take in memory
-	bytes []int64 // of each column's strings; 0 for other columns
+	bytes []int64 // of the strings of each column of layout.texts
 }
 
 func (e *extent) add(o extent) {
 	e.rows, e.raw = e.rows+o.rows, e.raw+o.raw
-	if e.bytes == nil {
+	if e.bytes == nil && o.bytes != nil {
 		e.bytes = make([]int64, len(o.bytes))
 	}
 	for i, n := range o.bytes {
@@ -63,6 +63,10 @@ func newAssembly(l *gpu.Lease, lay *layout, e extent, parts []*gpu.Stride) (_ *a
 		}
 		return b
 	}
+	texts := e.bytes
+	if texts == nil { // no rows
+		texts = make([]int64, len(lay.texts))
+	}
 	for i, f := range lay.schema.Fields {
 		c := gpu.Column{Type: f.Type, Len: n}
 		values := func(size int64) *gpu.Buffer {
@@ -77,7 +81,8 @@ func newAssembly(l *gpu.Lease, lay *layout, e extent, parts []*gpu.Stride) (_ *a
 			c.Dict.Values.Retain()
 			c.Data = values(int64(n) * 4)
 		case f.Type.IsVar():
-			c.Offsets, c.Data = alloc(int64(n+1)*4), values(e.bytes[i])
+			c.Offsets, c.Data = alloc(int64(n+1)*4), values(texts[0])
+			texts = texts[1:]
 			if err == nil {
 				gpu.Values[int32](c.Offsets, n+1)[0] = 0
 			}

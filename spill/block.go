@@ -46,6 +46,8 @@ type layout struct {
 	dicts []*gpu.Dictionary
 	// valid says which columns have validity.
 	valid []bool
+	// texts are the columns whose strings blocks have.
+	texts []int
 }
 
 // encode returns the block of rows [from, to) of a stride in host memory, whose number in the

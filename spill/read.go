@@ -644,11 +644,11 @@ func (r *reading) gather(u *unit) (*gpu.Stride, error) {
 	}
 	lay := newLayout(r.schema, parts)
 	defer lay.release()
-	sum := extent{bytes: make([]int64, r.schema.Len())}
+	sum := extent{bytes: make([]int64, len(lay.texts))}
 	for _, s := range parts {
 		sum.rows += int64(s.Rows)
-		for i, c := range s.Cols {
-			sum.bytes[i] += stringBytes(&lay, i, c, 0, s.Rows)
+		for n, i := range lay.texts {
+			sum.bytes[n] += stringBytes(s.Cols[i], 0, s.Rows)
 		}
 	}
 	if !sum.fits() {

@@ -50,6 +50,9 @@ func newLayout(schema *gpu.Schema, strides []*gpu.Stride) layout {
 			lay.dicts[i] = dict
 			dict.Values.Retain()
 		}
+		if schema.Fields[i].Type.IsVar() && !one {
+			lay.texts = append(lay.texts, i)
+		}
 	}
 	return lay
 }
@@ -96,9 +99,7 @@ func (p *Partitions) write(pieces []*piece, fromHost bool) (err error) {
 	p.mu.Lock()
 	rows := slices.Clone(p.rows)
 	p.mu.Unlock()
-	for i := r.first; i <= last; i++ {
-		r.pages = append(r.pages, page{extent: extent{bytes: make([]int64, p.schema.Len())}})
-	}
+	r.pages = make([]page, last-r.first+1)
 	if err := w.pages(r, func(i int) bool { return rows[i] == 0 }); err != nil {
 		return err
 	}
@@ -211,8 +212,8 @@ func (w *writer) encode(r *run, c chunk) (e encoded) {
 		return e
 	}
 	e.extent = extent{rows: int64(c.to - c.from), raw: int64(len(e.raw))}
-	for i, col := range s.Cols {
-		e.extent.bytes = append(e.extent.bytes, stringBytes(&r.layout, i, col, c.from, c.to))
+	for _, i := range r.layout.texts {
+		e.extent.bytes = append(e.extent.bytes, stringBytes(s.Cols[i], c.from, c.to))
 	}
 	return e
 }
@@ -236,13 +237,10 @@ func (w *writer) put(e encoded, g *page) error {
 	return nil
 }
 
-// stringBytes returns the bytes of the strings of rows [from, to) of column i as they are
-// written; 0 for other columns.
-func stringBytes(lay *layout, i int, c gpu.Column, from, to int) (n int64) {
-	switch {
-	case !c.Type.IsVar() || lay.dicts[i] != nil:
-		return 0
-	case c.Dict == nil:
+// stringBytes returns the bytes of the strings of rows [from, to) of a column as they are
+// written.
+func stringBytes(c gpu.Column, from, to int) (n int64) {
+	if c.Dict == nil {
 		offsets := gpu.Values[int32](c.Offsets, c.Len+1)
 		return int64(offsets[to] - offsets[from])
 	}
