@@ -151,6 +151,9 @@ type encoded struct {
 // make the blocks, which are written in order while the next ones are made.
 func (w *writer) pages(r *run, dropped func(partition int) bool) (err error) {
 	cores := min(runtime.GOMAXPROCS(0), encoders)
+	if !w.store.discrete() {
+		cores = min(cores, w.store.device.Lanes())
+	}
 	todo, order := make(chan chunk), make(chan chunk, 2*cores)
 	var failed atomic.Bool
 	var wg sync.WaitGroup

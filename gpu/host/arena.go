@@ -19,8 +19,9 @@ const (
 	slab     = 2 * hugePage
 	carve    = 1 << 20
 	// small is the size up to which free blocks always stay in memory. Larger free blocks
-	// stay as long as they have at most leastKept bytes in total, or keptPerCore for
-	// every core if that is more, and the budget has room for them.
+	// stay as long as they have at most leastKept bytes in total, and keptPerCore more for
+	// every core above two, and the budget has room for them. The cores of a large machine wait
+	// for each other when they touch memory anew.
 	small       = 1 << 13
 	leastKept   = 32 << 20
 	keptPerCore = 64 << 20
@@ -49,7 +50,7 @@ type arena struct {
 }
 
 func newArena(cores int) *arena {
-	return &arena{keep: max(leastKept, int64(cores)*keptPerCore), free: map[int][][]byte{}, cold: map[int][][]byte{}, taken: map[int]int64{}}
+	return &arena{keep: leastKept + int64(max(cores-2, 0))*keptPerCore, free: map[int][][]byte{}, cold: map[int][][]byte{}, taken: map[int]int64{}}
 }
 
 // register makes the arena known to its budget.

@@ -8,8 +8,8 @@ import (
 
 // groups assigns dense ids to keys. Keys are words of a codec. Rows with a null in a key
 // column have an index of their own, whose keys have the null mask as one more word. The
-// index of the other rows is direct (id by key) while a single integer-like key stays in
-// the hinted range, and a hash index otherwise.
+// index of the other rows is direct (id by key) for a single text, whose words are codes, and while a
+// single integer-like key stays in the hinted range; it is a hash index otherwise.
 type groups struct {
 	dev   *Device
 	lease *gpu.Lease
@@ -20,7 +20,8 @@ type groups struct {
 	store []vector[uint64] // vectors that words are views of
 	nulls vector[uint64]   // null mask by group, once there is a masked index
 
-	direct vector[int32] // id + 1 by key - lo; empty when the index is a hash index
+	direct vector[int32] // id + 1 by key - lo, or by the code of a text; empty when the index is a hash index
+	text   bool          // the key is one text
 	lo     uint64
 	index  *index // keys without nulls
 	masked *index // keys with nulls; nil until the first
@@ -59,7 +60,8 @@ func (q *queue) NewGroups(l *gpu.Lease, types []gpu.Type, hint gpu.GroupHint) (g
 			}
 		}
 	}
-	if g.direct.v == nil && len(types) > 0 {
+	g.text = len(types) == 1 && types[0].IsVar()
+	if g.direct.v == nil && len(types) > 0 && !g.text {
 		if err := g.index.room(min(hint.Groups, maxHint)); err != nil {
 			g.Release()
 			return nil, q.fail(err)
@@ -131,6 +133,11 @@ func (g *groups) assign(d *Device, l *gpu.Lease, keys []gpu.Column, ids []int32)
 	defer k.release()
 	if err != nil {
 		return err
+	}
+	if g.text {
+		if err := g.direct.grow(g.lease, g.codec.interner[0].len(), 0); err != nil {
+			return err
+		}
 	}
 	nullBits, err := nullRows(l, keys, nil, n)
 	if err != nil {

@@ -223,7 +223,7 @@ const (
 	directBudget = 256
 	// directRows is the least rows for each of these slots, unless they are as few as the groups of a
 	// table that is not flushed.
-	directRows = 64
+	directRows = 8
 )
 
 // New returns the group-by of a spec.
