@@ -929,21 +929,8 @@ type pipelineDuel struct {
 func (d *pipelineDuel) write(c *randomCase) {
 	var sql []string
 	for _, t := range c.tables {
-		path := d.path(t)
 		if !t.byDuckDB {
-			cols := make([]gpu.Column, len(t.schema.Fields))
-			for i, f := range t.schema.Fields {
-				values := make([]gpu.Scalar, len(t.rows))
-				for k, row := range t.rows {
-					values[k] = row[i]
-				}
-				cols[i] = gpu.ColumnOf(f.Type, values)
-			}
-			rec := ArrowRecord(&gpu.Stride{Schema: t.schema, Cols: cols, Rows: len(t.rows)})
-			table, err := ArrowTable(rec.Schema(), rec)
-			require.NoError(d.t, err)
-			_, err = New("table").ReadTable("t", table).Write(path, sinkparquet.Options{RowGroupRows: 16, PageRows: 5, Overwrite: true}).Run(context.Background(), RunOptions{Use: Host, Threads: 1})
-			require.NoError(d.t, err)
+			d.writeFile(t)
 		}
 		var types, rows []string
 		for _, f := range t.schema.Fields {
@@ -961,10 +948,27 @@ func (d *pipelineDuel) write(c *randomCase) {
 			sql = append(sql, fmt.Sprintf("INSERT INTO %s VALUES %s", t.name, strings.Join(rows, ", ")))
 		}
 		if t.byDuckDB {
-			sql = append(sql, fmt.Sprintf("COPY %s TO '%s' (FORMAT parquet)", t.name, path))
+			sql = append(sql, fmt.Sprintf("COPY %s TO '%s' (FORMAT parquet)", t.name, d.path(t)))
 		}
 	}
 	d.duck.Run(sql...)
+}
+
+// writeFile writes the file of a table.
+func (d *pipelineDuel) writeFile(t randomSource) {
+	cols := make([]gpu.Column, len(t.schema.Fields))
+	for i, f := range t.schema.Fields {
+		values := make([]gpu.Scalar, len(t.rows))
+		for k, row := range t.rows {
+			values[k] = row[i]
+		}
+		cols[i] = gpu.ColumnOf(f.Type, values)
+	}
+	rec := ArrowRecord(&gpu.Stride{Schema: t.schema, Cols: cols, Rows: len(t.rows)})
+	table, err := ArrowTable(rec.Schema(), rec)
+	require.NoError(d.t, err)
+	_, err = New("table").ReadTable("t", table).Write(d.path(t), sinkparquet.Options{RowGroupRows: 16, PageRows: 5, Overwrite: true}).Run(context.Background(), RunOptions{Use: Host, Threads: 1})
+	require.NoError(d.t, err)
 }
 
 func (d *pipelineDuel) path(t randomSource) string { return filepath.Join(d.dir, t.name+".parquet") }

@@ -1,0 +1,197 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/gpu/cuda/cudatest"
+	"github.com/gstream/gstream/gpu/gputest"
+	"github.com/gstream/gstream/operators/expr/exprtest"
+)
+
+// aggregateCall is a call of an aggregate over column a3 of aggregateTable.
+type aggregateCall struct {
+	text  string
+	exact bool
+	wild  bool // it is compared over the limits of a type too
+}
+
+// aggregateTable is a table with a key of few values, a column that tells rows apart, and one of a type.
+func aggregateTable(r *rand.Rand, typ string, wild bool) *randomCase {
+	g := &caseGenerator{r: r, c: &randomCase{}, types: []string{typ}, wild: wild}
+	for len(g.c.tables) == 0 || len(g.c.tables[0].rows) < 20 || len(g.c.tables[0].rows) > 100 {
+		g.c.tables, g.relations = nil, nil
+		g.table("a")
+	}
+	t := &g.c.tables[0]
+	t.schema.Fields[1] = gpu.Field{Name: "a2", Type: gpu.Of(gpu.Int32)}
+	for i, k := range r.Perm(len(t.rows)) {
+		t.rows[i][0], t.rows[i][1] = gpu.IntScalar(gpu.Of(gpu.Int64), int64(r.IntN(4))), gpu.IntScalar(gpu.Of(gpu.Int32), int64(k))
+		if r.IntN(8) == 0 {
+			t.rows[i][0] = gpu.Null(gpu.Of(gpu.Int64))
+		}
+	}
+	return g.c
+}
+
+// aggregateCalls returns all aggregates of a type, with and without FILTER and DISTINCT.
+func aggregateCalls(t gpu.Type) (all []aggregateCall) {
+	add := func(exact, wild, distinct bool, format string) {
+		for _, d := range []string{"", "DISTINCT "} {
+			if d != "" && !distinct {
+				continue
+			}
+			for _, f := range []string{"", " FILTER (WHERE a2 % 3 > 0)", " FILTER (WHERE a1 = 2)"} {
+				all = append(all, aggregateCall{fmt.Sprintf(format, d+"a3") + f, exact, wild})
+			}
+		}
+	}
+	integer := t.IsInteger()
+	add(true, true, true, "count(%s)")
+	for _, f := range []string{"min(%s)", "max(%s)"} {
+		add(true, true, true, f)
+	}
+	for _, f := range []string{"first(%s ORDER BY a2)", "last(%s ORDER BY a2 DESC)", "any_value(%s ORDER BY a2)", "arg_min(%s, a2)", "arg_max(%s, a2)", "arg_min(a2, %s)"} {
+		add(true, true, false, f)
+	}
+	add(true, true, true, "quantile_disc(%s, 0.3)")
+	switch {
+	case t.Kind == gpu.String:
+		add(true, true, false, "string_agg(%s, ', ' ORDER BY a2)")
+		add(true, true, true, "string_agg(%s, ', ' ORDER BY a3)")
+	case t.Kind == gpu.Bool:
+		for _, f := range []string{"bool_and(%s)", "bool_or(%s)", "count_if(%s)", "sum(%s)"} {
+			add(true, true, true, f)
+		}
+	case t.IsNumeric():
+		add(!t.IsFloat(), !t.IsFloat(), true, "sum(%s)")
+		add(false, !t.IsFloat(), true, "avg(%s)")
+		if !t.IsFloat() { // DuckDB's are NaN over an infinity
+			add(false, false, true, "favg(%s)")
+			add(false, false, true, "fsum(%s)")
+		}
+		add(false, false, true, "median(%s)")
+		add(false, false, true, "quantile_cont(%s, 0.25)")
+		for _, f := range []string{"product(%s)", "var_samp(%s)", "var_pop(%s)", "stddev_samp(%s)", "stddev_pop(%s)"} {
+			add(false, false, true, f)
+		}
+	}
+	if integer {
+		for _, f := range []string{"bit_and(%s)", "bit_or(%s)", "bit_xor(%s)"} {
+			add(true, true, true, f)
+		}
+	}
+	return all
+}
+
+// grouped is a table grouped by its key with some calls.
+func (c *randomCase) grouped(calls []aggregateCall) *randomCase {
+	s := randomStep{verb: "group", name: "s1", from: "a", exprs: []named{{exprtest.Leaf(exprtest.Integer, "a1"), "k"}}}
+	columns := []randomColumn{{"k", exprtest.Integer, true}}
+	for i, call := range calls {
+		name := fmt.Sprint("f", i)
+		s.aggregates = append(s.aggregates, named{exprtest.Leaf(exprtest.Number, call.text), name})
+		columns = append(columns, randomColumn{name, exprtest.Number, call.exact})
+	}
+	out := *c
+	out.steps, out.columns = []randomStep{s}, columns
+	return &out
+}
+
+// aggregateSteps puts calls into as few groups as possible: the aggregates of sorted rows apart from the others, and sums
+// that may be beyond their type one by one.
+func aggregateSteps(t gpu.Type, calls []aggregateCall) (steps [][]aggregateCall) {
+	sorted, others := []aggregateCall{}, []aggregateCall{}
+	for _, call := range calls {
+		switch name, _, _ := strings.Cut(call.text, "("); {
+		case t.Wide && (name == "sum" || name == "avg"):
+			steps = append(steps, []aggregateCall{call})
+		case slices.Contains([]string{"count", "min", "max", "sum", "avg", "bool_and", "bool_or", "count_if", "favg", "fsum"}, name):
+			others = append(others, call)
+		default:
+			sorted = append(sorted, call)
+		}
+	}
+	return append(steps, others, sorted)
+}
+
+// aggregateTypes are those that tables have.
+func aggregateTypes() []string { return slices.Compact(slices.Sorted(slices.Values(randomTypes))) }
+
+// TestEveryAggregateOfEveryType compares each aggregate of each type, with FILTER and DISTINCT, with DuckDB's, and
+// groups by keys of the type. Values are ordinary ones, and for aggregates with one right answer also
+// the limits of the type.
+func TestEveryAggregateOfEveryType(t *testing.T) {
+	d := &pipelineDuel{t: t, duck: exprtest.StartDuckDB(t), dir: t.TempDir()}
+	seed := gputest.SeedOr(t, 1)
+	for i, typ := range aggregateTypes() {
+		for _, wild := range []bool{false, true} {
+			table := aggregateTable(rand.New(rand.NewPCG(seed+uint64(i), 17)), typ, wild)
+			d.write(table)
+			value := table.tables[0].schema.Fields[2].Type
+			calls := slices.DeleteFunc(aggregateCalls(value), func(call aggregateCall) bool {
+				return wild && !call.wild || typ == "TIMESTAMP_NS" && strings.HasPrefix(call.text, "quantile_cont")
+			})
+			byValue := table.grouped([]aggregateCall{{"count(*)", true, true}, {"sum(a2)", true, true}, {"count(DISTINCT a1)", true, true}})
+			byValue.steps[0].exprs[0].expr = exprtest.Leaf(exprtest.Text, "a3")
+			cases := []*randomCase{byValue}
+			for _, step := range aggregateSteps(value, calls) {
+				cases = append(cases, table.grouped(step))
+			}
+			for _, c := range cases {
+				before := d.full
+				if kind, text := d.compare(c, seed); kind != "" {
+					t.Errorf("GSTREAM_SEED=%d: %s: %s\n%s", seed, kind, text, c)
+				} else if d.full == before && len(c.steps[0].aggregates) > 1 {
+					t.Errorf("GSTREAM_SEED=%d: both fail\n%s", seed, c)
+				}
+			}
+		}
+	}
+	t.Logf("%d rows of %d results compared", d.rows, d.full)
+}
+
+// TestEveryAggregateOnAGPU compares the aggregates of types of each kind on the CPU and on a GPU.
+func TestEveryAggregateOnAGPU(t *testing.T) {
+	dev := cudatest.Open(t, cuda.Options{Memory: 256 << 20})
+	seed := gputest.SeedOr(t, 1)
+	for i, typ := range []string{"BIGINT", "UTINYINT", "UBIGINT", "DOUBLE", "DECIMAL(12,2)", "DECIMAL(30,6)", "BOOLEAN", "VARCHAR", "TIMESTAMP"} {
+		table := aggregateTable(rand.New(rand.NewPCG(seed+uint64(i), 19)), typ, true)
+		d := &pipelineDuel{t: t, dir: t.TempDir()}
+		d.writeFile(table.tables[0])
+		value := table.tables[0].schema.Fields[2].Type
+		calls := slices.DeleteFunc(aggregateCalls(value), func(call aggregateCall) bool { return !call.wild })
+		for _, step := range aggregateSteps(value, calls) {
+			c := table.grouped(step)
+			want, wantErr := d.run(c, rand.New(rand.NewPCG(seed, 5)))
+			b := New("random").Read("a", d.path(table.tables[0]))
+			var got collected
+			b.WriteTo(&got)
+			b.job.Steps = append(b.job.Steps, c.steps[0].job()...)
+			_, err := b.Run(context.Background(), RunOptions{Device: smallStrides{dev, 50}, SpillDir: t.TempDir()})
+			if wantErr != nil { // a sum beyond its type
+				require.ErrorContains(t, wantErr, "overflow")
+				require.ErrorContains(t, err, "overflow")
+				continue
+			}
+			require.NoError(t, err, typ)
+			ours, theirs := normalized(got.rows, got.types), normalized(want.rows, want.types)
+			slices.SortFunc(ours, slices.Compare)
+			slices.SortFunc(theirs, slices.Compare)
+			require.Len(t, ours, len(theirs))
+			for r := range ours {
+				for k := range ours[r] {
+					require.True(t, near(theirs[r][k], ours[r][k], want.types[k], c.columns, k), "%s of %s: CPU %s, GPU %s", c.steps[0].aggregates[max(k-1, 0)].expr, typ, theirs[r][k], ours[r][k])
+				}
+			}
+		}
+	}
+}
