@@ -175,6 +175,7 @@ func (d *Device) scatteredText(l *gpu.Lease, c gpu.Column, to []int32) (out gpu.
 	defer func() {
 		if err != nil {
 			out.Release()
+			out = gpu.Column{}
 		}
 	}()
 	n := c.Len
