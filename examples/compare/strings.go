@@ -50,7 +50,7 @@ func compareStringsOf(ctx context.Context, gstream, dir, what, options string, r
 	var g, d []figure
 	for run := range runs + 1 {
 		a, err := measure(ctx, gstream, "run", "--device", "host", "--progress", "none", "--threads", fmt.Sprint(threads), "--overwrite",
-			"--set", "data="+dir, "--set", "out="+ours, "strings.yaml")
+			"--set", "data="+dir, "--set", "out="+ours, filepath.Join("jobs", "strings.yaml"))
 		if err != nil {
 			return err
 		}
