@@ -342,7 +342,9 @@ func (f *frame) texts() []string {
 func newFrame(e *evaluation) *frame {
 	f := &frame{e: e, vecs: make([]vec, len(e.in)+len(e.p.Code)), pool: scratches.Get().(*scratch), n: evalRows,
 		codes: make([][]int32, len(e.in))}
-	f.count()
+	if f.count(); f.err != nil { // that of an earlier program may be too large for the budget of this one
+		f.pool, f.err = &scratch{}, nil
+	}
 	for r := range f.vecs {
 		f.vecs[r].typ = e.typeOf(r)
 	}
