@@ -469,6 +469,9 @@ func (r *reading) next() *unit {
 
 // cut makes units of the pages of a run, if rows of it are not read. The caller holds the lock.
 func (r *reading) cut(in *run) {
+	if r.to <= in.first || r.from >= in.first+len(in.pages) {
+		return
+	}
 	skip, some := map[*piece]bool{}, false
 	for _, x := range in.pieces {
 		begin, end := x.within(r.from, r.to)

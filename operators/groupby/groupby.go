@@ -1211,8 +1211,10 @@ func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int) (_ 
 	if err != nil {
 		return nil, err
 	}
-	few := o.few // these are not partitioned, so there is one part
-	o.few = nil
+	few := o.few
+	if len(few) > 0 { // these are not partitioned, so there is one part
+		o.few = nil
+	}
 	defer func() {
 		for _, s := range few {
 			if s != nil {

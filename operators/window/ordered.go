@@ -6,7 +6,6 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
-	"github.com/gstream/gstream/operators/sort"
 )
 
 // A window without partition keys has all rows in one order. If they do not fit memory, a sort out
@@ -225,9 +224,4 @@ func (c *carry) add(calc *calculation, i int, out gpu.Column) (gpu.Column, error
 	before := calc.gather(c.last[i], calc.constant(0, out.Len), false)
 	sum := calc.eval(p, total, out, before)
 	return sum.Retain(), calc.err
-}
-
-// newSorter returns the sort of the rows.
-func (o *windows) newSorter() (sort.Sort, error) {
-	return sort.New(sort.Spec{In: o.In, Keys: o.Order, Limit: -1})
 }

@@ -138,7 +138,7 @@ func New(s Spec) (Window, error) {
 	o.collection = collection{in: s.In, out: s.Out, keys: s.Partition, compute: o.compute, emitSorted: o.emitSorted}
 	if o.carries() {
 		var err error
-		if o.sorter, err = o.newSorter(); err != nil {
+		if o.sorter, err = sort.New(sort.Spec{In: s.In, Keys: s.Order, Limit: -1}); err != nil {
 			return nil, err
 		}
 	}
