@@ -1,7 +1,6 @@
 package host
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"math/bits"
@@ -301,19 +300,6 @@ func (g *gathering) lengths(ids []int32, lo, hi int) int64 {
 	return sum
 }
 
-// copyText copies bytes to as many others. Short texts are copied in words.
-func copyText(to, from []byte) {
-	n := len(from)
-	if n < 8 || n > 64 || len(to) != n {
-		copy(to, from)
-		return
-	}
-	for i := 0; i+8 < n; i += 8 {
-		binary.LittleEndian.PutUint64(to[i:], binary.LittleEndian.Uint64(from[i:]))
-	}
-	binary.LittleEndian.PutUint64(to[n-8:], binary.LittleEndian.Uint64(from[n-8:]))
-}
-
 // bytes turns lengths into offsets and copies the bytes of rows [lo, hi).
 func (g *gathering) bytes(ids []int32, lo, hi int) {
 	src := gpu.Values[int32](g.in.Offsets, g.in.Len+1)
@@ -327,7 +313,7 @@ func (g *gathering) bytes(ids []int32, lo, hi int) {
 		n := dst[i+1]
 		if n > 0 {
 			s := src[ids[i]]
-			copyText(to[at:at+n], from[s:s+n])
+			copy(to[at:at+n], from[s:s+n])
 			at += n
 		}
 		dst[i+1] = at

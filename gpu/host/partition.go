@@ -1,6 +1,7 @@
 package host
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/gstream/gstream/gpu"
@@ -207,6 +208,19 @@ func (d *Device) scatteredText(l *gpu.Lease, c gpu.Column, to []int32) (out gpu.
 		}
 		return nil
 	})
+}
+
+// copyText copies bytes to as many others. Short texts are copied in words.
+func copyText(to, from []byte) {
+	n := len(from)
+	if n < 8 || n > 64 || len(to) != n {
+		copy(to, from)
+		return
+	}
+	for i := 0; i+8 < n; i += 8 {
+		binary.LittleEndian.PutUint64(to[i:], binary.LittleEndian.Uint64(from[i:]))
+	}
+	binary.LittleEndian.PutUint64(to[n-8:], binary.LittleEndian.Uint64(from[n-8:]))
 }
 
 // partition returns where each row goes in the stable order of rows by a digit of their key, and
