@@ -39,11 +39,11 @@ func (l *local) pushSorted(ctx context.Context, own []cut) (err error) {
 	if l.sorting == nil {
 		l.sorting, err = l.sorter.NewLocal(l.task)
 	}
-	for i, c := range own {
+	for _, c := range own {
 		if err == nil {
 			err = l.sorting.Push(ctx, c.number, c.rows)
 		} else {
-			own[i].rows.Release()
+			c.rows.Release()
 		}
 	}
 	return err

@@ -87,6 +87,12 @@ func (f *channelFeed) end() error {
 // ends in the operator.
 type resultFeed struct {
 	from *pipelineRun
+	parts
+}
+
+// parts returns the parts of a source one by one, for which an operator counts.
+type parts struct {
+	src  operators.Source
 	op   *opRun
 	next int
 }
@@ -95,18 +101,18 @@ func (f *resultFeed) start(ctx context.Context) { f.from.start(ctx) }
 
 func (f *resultFeed) run(ctx context.Context) error { return f.from.work(ctx) }
 
-func (f *resultFeed) take(ctx context.Context) (morsel, error) {
+func (p *parts) take(ctx context.Context) (morsel, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	src, part := f.op.op.(operators.Source), f.next
-	if part == src.Parts() {
+	part := p.next
+	if part == p.src.Parts() {
 		return nil, io.EOF
 	}
-	f.next++
+	p.next++
 	return func(ctx context.Context, l *lane, emit operators.Emit) error {
-		defer l.turn(l.turn(f.op))
-		return f.op.explain(src.Emit(ctx, l.task(f.op), part, emit))
+		defer l.turn(l.turn(p.op))
+		return p.op.explain(p.src.Emit(ctx, l.task(p.op), part, emit))
 	}, nil
 }
 

@@ -2,10 +2,8 @@ package runner
 
 import (
 	"context"
-	"io"
 	"sync"
 
-	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/operators/hold"
 	"github.com/gstream/gstream/pipeline/internal/physical"
 )
@@ -41,7 +39,7 @@ func (r *run) heldOf(st *physical.Stage) *held {
 // reader returns a pipeline that reads the rows. The operator counts those that it passes on.
 func (h *held) reader(o *opRun) *pipelineRun {
 	h.readers++
-	return &pipelineRun{run: h.run, feed: &heldFeed{held: h, counts: o}, from: o}
+	return &pipelineRun{run: h.run, feed: &heldFeed{held: h, parts: parts{op: o}}, from: o}
 }
 
 // compute has the rows computed.
@@ -58,7 +56,7 @@ func (h *held) compute() {
 }
 
 // close is called by each reader. The last gives the rows back.
-func (h *held) close() (err error) {
+func (h *held) close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.readers--; h.readers > 0 {
@@ -79,10 +77,9 @@ func (h *held) end() {
 // heldFeed returns the strides that are held.
 type heldFeed struct {
 	*held
-	counts *opRun
-	rows   *hold.Reader
-	next   int
-	ended  bool
+	parts parts
+	rows  *hold.Reader // once they are computed
+	ended bool
 }
 
 func (f *heldFeed) start(context.Context) {}
@@ -98,23 +95,11 @@ func (f *heldFeed) run(ctx context.Context) error {
 		return f.err
 	}
 	f.rows = f.op.op.(*hold.Hold).Reader()
+	f.parts.src = f.rows
 	return nil
 }
 
-func (f *heldFeed) take(ctx context.Context) (morsel, error) {
-	if err := context.Cause(ctx); err != nil {
-		return nil, err
-	}
-	part := f.next
-	if part == f.rows.Parts() {
-		return nil, io.EOF
-	}
-	f.next++
-	return func(ctx context.Context, l *lane, emit operators.Emit) error {
-		defer l.turn(l.turn(f.counts))
-		return f.counts.explain(f.rows.Emit(ctx, l.task(f.counts), part, emit))
-	}, nil
-}
+func (f *heldFeed) take(ctx context.Context) (morsel, error) { return f.parts.take(ctx) }
 
 // end is called once no lane takes any more, and may be called before the feed has run.
 func (f *heldFeed) end() error {

@@ -116,7 +116,7 @@ func (r *run) prepare(st *physical.Stage) (*pipelineRun, error) {
 		h.from, h.op = p, o
 		return h.reader(o), nil
 	}
-	return &pipelineRun{run: r, feed: &resultFeed{from: p, op: o}, from: o}, nil
+	return &pipelineRun{run: r, feed: &resultFeed{p, parts{src: o.op.(operators.Source), op: o}}, from: o}, nil
 }
 
 // collect makes a pipeline end in a blocking operator. On a device with one lane, the
