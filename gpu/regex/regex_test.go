@@ -17,6 +17,8 @@ func reference(t testing.TB, pattern string, o Options) *regexp.Regexp {
 	flags := ""
 	if o&Literal != 0 {
 		pattern = regexp.QuoteMeta(pattern)
+	} else if _, err := syntax.Parse(pattern+`\E`, syntax.Perl); err == nil {
+		pattern += `\E` // \Q was open: it would quote what is put behind the pattern
 	}
 	if o&Fold != 0 {
 		flags += "i"
@@ -76,7 +78,7 @@ func requireAutomaton(t testing.TB, a *Automaton, pattern string, o Options, tex
 var patterns = []string{``, `a`, `l+`, `(h)(e)`, `a|b`, `(a|ab)(c|bcd)(d*)`, `(a+)(b+)?`, `x*`, `(|a)*`, `(|a)+`, `(a|)+`, `(a*)*`, `(a*)+`, `(?:(a)|b)*`,
 	`^`, `$`, `^a`, `a$`, `^a*$`, `(?m)^a`, `(?m)a$`, `(?m)^`, `(?m)$`, `\bfoo\b`, `\B`, `\b`, `a\b`, `\Aa`, `a\z`, `.`, `(?s).`, `.*`, `.*?b`, `a{2,4}`, `a{2,4}?`,
 	`[^a]`, `[[:alpha:]]+`, `\pL+`, `\p{Greek}`, `(?i)straße`, `(?i)k`, `ä+`, `[ä-ü]`, `\d{1,3}(\.\d{1,3}){3}`, `([a-z]+)@([a-z]+)\.com`, `(a?){5}a{5}`,
-	`^(([^:/?#]+):)?(//([^/?#]*))?([^?#]*)(\?([^#]*))?(#(.*))?`, `(((((((((((a)))))))))))`, `a.{0,20}b`, `\x{10ffff}`, `[^\x00-\x{10ffff}]`, `(?U)a+`, `(^|b)a`, `(?:^a|\bb)+`, `(\b|a)*`, `(?:$|a)+`, `(a\b|b)*c`}
+	`^(([^:/?#]+):)?(//([^/?#]*))?([^?#]*)(\?([^#]*))?(#(.*))?`, `(((((((((((a)))))))))))`, `a.{0,20}b`, `\x{10ffff}`, `[^\x00-\x{10ffff}]`, `(?U)a+`, `(^|b)a`, `(?:^a|\bb)+`, `(\b|a)*`, `(?:$|a)+`, `\Qa.`, `b\Q\`, `(a\b|b)*c`}
 
 func TestMatchesAreThoseOfGo(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
@@ -133,6 +135,7 @@ func FuzzMatch(f *testing.F) {
 	for _, p := range patterns {
 		f.Add(p, "ab foo 1.2.3.4", byte(0))
 	}
+	f.Add(`\Qa`, "a", byte(Full|Fold))
 	f.Fuzz(func(t *testing.T, pattern, text string, o byte) {
 		if len(text) > 1000 {
 			return
