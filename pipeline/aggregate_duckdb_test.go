@@ -116,6 +116,8 @@ func aggregateSteps(t gpu.Type, calls []aggregateCall) (steps [][]aggregateCall)
 			steps = append(steps, []aggregateCall{call})
 		case slices.Contains([]string{"count", "min", "max", "sum", "avg", "bool_and", "bool_or", "count_if", "favg", "fsum"}, name):
 			others = append(others, call)
+		case strings.HasPrefix(name, "bit_"): // either way
+			others, sorted = append(others, call), append(sorted, call)
 		default:
 			sorted = append(sorted, call)
 		}

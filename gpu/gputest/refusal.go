@@ -826,10 +826,10 @@ func groupRefusals() (out []refusal) {
 // accumulatorRefusals update every aggregate over every layout: first with rows without
 // nulls, then with rows with nulls and more groups.
 func accumulatorRefusals() (out []refusal) {
+	types := refusalColumns(1)
 	for _, at := range []int{colNumber, colFew, colFloat, colWide, colTruth, colText, colCoded, colSpread} {
-		for kind := gpu.CountAll; kind < gpu.Avg; kind++ {
-			numeric := at == colNumber || at == colFew || at == colFloat || at == colWide || at == colSpread
-			if kind == gpu.CountAll && at != colNumber || kind == gpu.Sum && !numeric {
+		for _, kind := range accumulated(types[at].Type) {
+			if kind == gpu.CountAll && at != colNumber {
 				continue
 			}
 			for batches := range 2 {

@@ -377,6 +377,20 @@ func (b *bench) checkGroups(k keyCase, hint gpu.GroupHint, batches ...int) {
 	}
 }
 
+var bitKinds = []gpu.AggregateKind{gpu.BitAnd, gpu.BitOr, gpu.BitXor}
+
+// accumulated are the aggregates that have accumulators of values of a type.
+func accumulated(t gpu.Type) []gpu.AggregateKind {
+	out := []gpu.AggregateKind{gpu.CountAll, gpu.Count, gpu.Min, gpu.Max}
+	if t.IsNumeric() {
+		out = append(out, gpu.Sum)
+	}
+	if t.IsInteger() {
+		out = append(out, bitKinds...)
+	}
+	return out
+}
+
 // aggregateOutput is the type that the binder gives an aggregate.
 func aggregateOutput(kind gpu.AggregateKind, in gpu.Type) gpu.Type {
 	switch {
@@ -395,10 +409,7 @@ func testAggregates(t *testing.T, open Open) {
 				b := setUp(t, open)
 				for _, groups := range []int{1, 5, 2000} {
 					for _, batches := range [][]float64{{0}, {0, 0.4, 0}, {1, 0.2}} {
-						for kind := gpu.CountAll; kind < gpu.Avg; kind++ {
-							if kind == gpu.Sum && !typ.IsNumeric() {
-								continue
-							}
+						for _, kind := range accumulated(typ) {
 							if b.takes() {
 								b.checkAggregate(kind, typ, coded, groups, batches)
 							}
@@ -471,6 +482,19 @@ func testAggregates(t *testing.T, open Open) {
 			for _, shape := range [][2]int{{1, 10_000}, {40, 10_000}, {7000, 60_000}, {9000, 10_000}} {
 				if b.takes() {
 					b.checkAggregateRows(gpu.Sum, typ, false, shape[0], shape[1], []float64{0.02, 0.02})
+				}
+			}
+		}
+	})
+	// A GPU folds bits in shared memory and in device memory, and a CPU in copies of the state and in place.
+	t.Run("bits of few and many groups", func(t *testing.T) {
+		for _, typ := range []gpu.Type{gpu.Of(gpu.Int8), gpu.Of(gpu.Uint16), gpu.Of(gpu.Int32), gpu.Of(gpu.Uint64), gpu.Of(gpu.HugeInt)} {
+			b := setUp(t, open)
+			for _, kind := range bitKinds {
+				for _, shape := range [][2]int{{1, 10_000}, {40, 10_000}, {9000, 10_000}} {
+					if b.takes() {
+						b.checkAggregateRows(kind, typ, false, shape[0], shape[1], []float64{0, 0.02})
+					}
 				}
 			}
 		}
@@ -619,6 +643,8 @@ func reference(a gpu.Aggregate, values []gpu.Scalar) gpu.Scalar {
 		return gpu.Null(a.Output)
 	}
 	switch a.Kind {
+	case gpu.BitAnd, gpu.BitOr, gpu.BitXor:
+		return foldScalars(a, values)
 	case gpu.Sum:
 		if a.Input.IsFloat() {
 			return gpu.FloatScalar(a.Output, total)

@@ -45,7 +45,7 @@ func (m measure) partial(input int) Aggregate {
 	switch m.kind {
 	case gpu.Sum:
 		a.Output = gpu.SumType(m.arg.Type())
-	case gpu.Min, gpu.Max:
+	case gpu.Min, gpu.Max, gpu.BitAnd, gpu.BitOr, gpu.BitXor:
 		a.Output = m.arg.Type()
 	}
 	return a
@@ -54,7 +54,7 @@ func (m measure) partial(input int) Aggregate {
 // merged returns the aggregate of partial aggregates.
 func (m measure) merged(input int, partial gpu.Type) Aggregate {
 	a := Aggregate{Kind: m.kind, Input: input, Output: partial}
-	if m.kind != gpu.Min && m.kind != gpu.Max {
+	if m.kind == gpu.CountAll || m.kind == gpu.Count || m.kind == gpu.Sum {
 		a.Kind, a.Output = gpu.Sum, gpu.SumType(partial)
 	}
 	return a
