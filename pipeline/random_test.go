@@ -795,13 +795,15 @@ func (g *caseGenerator) aggregate(e *exprtest.Generator, k *exprtest.Node, a *ra
 		}
 		a.class = exprtest.Number
 		return filter([]string{"count_if(?)", "countif(DISTINCT ?)", "sum(?)", "sum(DISTINCT ?)"}[g.r.IntN(4)], k)
+	case k.Class == exprtest.Integer && f == 5:
+		return filter([]string{"bit_and(?)", "bit_or(?)", "bit_xor(?)", "bit_xor(DISTINCT ?)"}[g.r.IntN(4)], k)
 	case number(k.Class):
 		a.class = exprtest.Number
-		if f == 5 {
+		if f == 6 {
 			a.exact = false
 			return filter([]string{"avg(?)", "avg(DISTINCT ?)", "favg(?)", "fsum(DISTINCT ?)", "kahan_sum(?)"}[g.r.IntN(5)], k)
 		}
-		return filter([]string{"sum(?)", "sum(DISTINCT ?)"}[min(f-6, 1)], k)
+		return filter([]string{"sum(?)", "sum(DISTINCT ?)"}[g.r.IntN(2)], k)
 	}
 	return filter("count(DISTINCT ?)", k)
 }
