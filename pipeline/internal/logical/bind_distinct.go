@@ -126,6 +126,10 @@ func valuesOf(in *Relation, keys []*expr.Expr, calls []expr.AggregateCall) float
 
 // differentOf estimates the number of values of an expression, 0 if it is unknown.
 func differentOf(in *Relation, e *expr.Expr) float64 {
+	if b := e.Branches(); b != nil {
+		x, y := differentOf(in, b[0]), differentOf(in, b[1])
+		return (x + y) * min(x, y, 1)
+	}
 	// A function of columns has at most as many values as the columns together.
 	n, most := exprStats(e, in).distinct, 1.0
 	for _, c := range e.Columns() {
