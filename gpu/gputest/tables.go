@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 
@@ -316,6 +317,23 @@ func testGroups(t *testing.T, open Open) {
 			setUp(t, open).checkGroups(k, gpu.GroupHint{}, 100, 144_900, 5000)
 		})
 	}
+	// Integers are packed into few bits until a value needs more.
+	for name, nulls := range map[string]float64{"integers that grow": 0, "integers that grow, with nulls": 0.1} {
+		t.Run(name, func(t *testing.T) {
+			b := setUp(t, open)
+			small, large := distribution{distinct: 20, nulls: nulls}, distribution{nulls: nulls}
+			for _, types := range [][]gpu.Type{{i64, gpu.Of(gpu.Uint64)}, {gpu.Of(gpu.String), gpu.DecimalOf(15, 2), gpu.Of(gpu.Bool)},
+				{i64, gpu.Of(gpu.HugeInt), gpu.DecimalOf(9, 1), gpu.Of(gpu.Float64), gpu.Of(gpu.Int16), gpu.TimestampOf(gpu.Microsecond, false)}} {
+				for at := range types {
+					k := keyCase{"", types, make([]bool, len(types)), slices.Repeat([]distribution{small}, len(types))}
+					later := k
+					later.dists = slices.Clone(k.dists)
+					later.dists[at] = large
+					b.checkGroupsOf([]keyCase{k, k, later, later}, gpu.GroupHint{}, []int{300, 400, 500, 10})
+				}
+			}
+		})
+	}
 	t.Run("no keys", func(t *testing.T) {
 		b := setUp(t, open)
 		g, err := b.q.NewGroups(b.l, nil, gpu.GroupHint{})
@@ -334,15 +352,21 @@ func testGroups(t *testing.T, open Open) {
 }
 
 func (b *bench) checkGroups(k keyCase, hint gpu.GroupHint, batches ...int) {
+	b.t.Helper()
+	b.checkGroupsOf(slices.Repeat([]keyCase{k}, len(batches)), hint, batches)
+}
+
+// checkGroupsOf assigns groups to batches of rows, each of a case of its own. Their types are the same.
+func (b *bench) checkGroupsOf(cases []keyCase, hint gpu.GroupHint, batches []int) {
 	t := b.t
 	t.Helper()
-	g, err := b.q.NewGroups(b.l, k.types, hint)
+	g, err := b.q.NewGroups(b.l, cases[0].types, hint)
 	require.NoError(t, err)
 	defer g.Release()
 	byLabel := map[string]int{}
 	byID := map[int]string{}
-	for _, n := range batches {
-		cols, labels, _ := b.draw(k, n)
+	for i, n := range batches {
+		cols, labels, _ := b.draw(cases[i], n)
 		a, err := g.Assign(b.q, b.l, cols, n)
 		require.NoError(t, err)
 		for r, id := range b.ints(a.IDs()) {
