@@ -220,27 +220,66 @@ func (in *interner) values(l *gpu.Lease, t gpu.Type) (gpu.Column, error) {
 type codec struct {
 	types    []gpu.Type
 	interner []*interner // by column; nil for types of fixed width
+	bits     []int       // by column
 	word     []int       // by column: the word that it begins in
 	shift    []uint      // by column: its lowest bit in that word
 	words    int         // words of a key
+	narrow   bool        // integers of 8 bytes have 32 bits, with a sign
 }
 
 func newCodec(l *gpu.Lease, types []gpu.Type) *codec {
-	c := &codec{types: types, interner: make([]*interner, len(types)), word: make([]int, len(types)), shift: make([]uint, len(types))}
-	bit := 0
+	c := &codec{types: types, interner: make([]*interner, len(types))}
 	for i, t := range types {
-		w := packedBits(t)
 		if t.IsVar() {
 			c.interner[i] = newInterner(l)
+		}
+	}
+	c.layOut(false)
+	return c
+}
+
+// layOut gives each column its bits.
+func (c *codec) layOut(narrow bool) {
+	n := len(c.types)
+	c.bits, c.word, c.shift, c.narrow = make([]int, n), make([]int, n), make([]uint, n), narrow
+	bit := 0
+	for i, t := range c.types {
+		w := packedBits(t)
+		if narrow && narrows(t) {
+			w = 32
 		}
 		if bit%64+min(w, 64) > 64 {
 			bit = (bit + 63) / 64 * 64
 		}
-		c.word[i], c.shift[i] = bit/64, uint(bit%64)
+		c.bits[i], c.word[i], c.shift[i] = w, bit/64, uint(bit%64)
 		bit += w
 	}
 	c.words = max((bit+63)/64, 1)
-	return c
+}
+
+// narrows reports whether values of a type may have fewer bits than the type.
+func narrows(t gpu.Type) bool { return packedBits(t) == 64 && !t.IsFloat() }
+
+// fits reports whether the values of a batch fit the bits that their columns have.
+func (c *codec) fits(cols []gpu.Column) bool {
+	for i, col := range cols {
+		if !c.narrow || !narrows(c.types[i]) {
+			continue
+		}
+		values, more := gpu.Values[int64](col.Data, col.Len), int64(0)
+		for _, v := range values {
+			more |= v ^ int64(int32(v))
+		}
+		if more == 0 {
+			continue
+		}
+		for r, v := range values {
+			if v != int64(int32(v)) && col.IsValid(r) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func (c *codec) release() {
@@ -414,7 +453,7 @@ func (c *codec) pack(k coded, lo, n int, out [][]uint64) {
 	}
 	for i, col := range k.cols {
 		w, shift := c.word[i], c.shift[i]
-		bits := packedBits(col.Type)
+		bits := c.bits[i]
 		if col.Type.Wide {
 			for r, v := range gpu.Values[gpu.Int128](col.Data, col.Len)[lo : lo+n] {
 				if col.Valid == nil || col.IsValid(lo+r) {
@@ -428,6 +467,13 @@ func (c *codec) pack(k coded, lo, n int, out [][]uint64) {
 			continue
 		}
 		mask := ^uint64(0) >> (64 - bits)
+		if narrows(col.Type) && col.Valid == nil {
+			dst := out[w][:n]
+			for r, v := range gpu.Values[uint64](col.Data, col.Len)[lo:][:len(dst)] {
+				dst[r] |= v & mask << shift
+			}
+			continue
+		}
 		for at := 0; at < n; at += len(tmp) {
 			m := min(len(tmp), n-at)
 			switch {
