@@ -1,0 +1,351 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/pipeline/execution"
+)
+
+// The processors that share the parts of a source.
+const (
+	byDevice = iota
+	byCPU
+	processors
+)
+
+// share is what one processor did of the parts of an operator's source.
+type share struct{ items, bytes, rows, busy atomic.Int64 }
+
+// add counts the parts of some items that took a time.
+func (s *share) add(n operators.Items, took time.Duration) {
+	s.items.Add(int64(n.N))
+	s.bytes.Add(n.Bytes)
+	s.busy.Add(int64(took))
+}
+
+// counted returns an Emit that counts rows.
+func (s *share) counted(emit operators.Emit) operators.Emit {
+	return func(st *gpu.Stride) error {
+		s.rows.Add(int64(st.Rows))
+		return emit(st)
+	}
+}
+
+// pace is the time that a processor takes for a byte of parts: by what was measured before the run, which
+// counts as much as the first priorBytes, and by the parts of this run.
+type pace struct {
+	mu             sync.Mutex
+	seconds, bytes float64
+}
+
+const priorBytes = 64 << 20
+
+// The paces before the run has its own, in seconds a byte of both sides of a join. A GPU joins as fast as the link
+// brings the rows, here 50 GB/s (examples/bench/h200-spill.md). One core took 3 ns a byte, of 5·10⁶ rows that were
+// joined with 2·10⁷ (operators/join/choose.go).
+const (
+	priorDevice = 1 / 50e9
+	priorCore   = 3e-9
+)
+
+func newPace(prior float64) *pace { return &pace{seconds: prior * priorBytes, bytes: priorBytes} }
+
+func (p *pace) add(bytes int64, took time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seconds += took.Seconds()
+	p.bytes += float64(bytes)
+}
+
+// of returns the expected seconds of some bytes.
+func (p *pace) of(bytes int64) float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seconds / p.bytes * float64(bytes)
+}
+
+// errNoHelp ends the lanes of the CPU.
+var errNoHelp = errors.New("the lane of the device needs no more help")
+
+// helpers are lanes of the CPU that work beside the lane of a device on the parts of a source. The device takes parts
+// from the first one on, and the CPU splits pieces off from the end: one whenever a lane of the CPU will probably
+// have it done before the device is through with all that nobody has begun. Both times are those of this
+// run, so that a CPU that holds up the device, or a slow link, change what is taken next.
+//
+// What the CPU makes is passed on by the lane of the device, between its own strides. Strides are copied up
+// before, unless they go to the output.
+type helpers struct {
+	lane   *lane
+	at     int // the operator
+	op     *opRun
+	src    operators.Divisible
+	takes  string // Options.BesideTakes
+	up     bool
+	ctx    context.Context
+	stop   context.CancelCauseFunc
+	made   chan madeStride
+	wg     sync.WaitGroup
+	device *pace
+	core   *pace
+
+	mu      sync.Mutex
+	changed sync.Cond
+	parts   int                // that the device has done
+	over    bool               // the device has taken all parts
+	back    []*operators.Piece // for which the CPU had no memory
+}
+
+// madeStride is a stride of the CPU, on its way up to the device or in host memory.
+type madeStride struct {
+	*gpu.Stride
+	onDevice bool
+}
+
+// helperShare is the share of the threads that are lanes of the CPU: the others read what the device joins, encode,
+// and serve the device.
+const helperShare = 0.75
+
+// help starts lanes of the CPU for operator i of the lane.
+func (l *lane) help(ctx context.Context, i int, src operators.Divisible) *helpers {
+	r := l.pipelineRun.run
+	h := &helpers{lane: l, at: i, op: l.pipelineRun.ops[i], src: src, takes: r.opt.BesideTakes, device: newPace(priorDevice), core: newPace(priorCore)}
+	h.changed.L = &h.mu
+	h.ctx, h.stop = context.WithCancelCause(ctx)
+	h.up = l.operator(i+1) != nil || !l.out.toHost
+	n := max(1, int(helperShare*float64(r.beside.Lanes())))
+	h.made = make(chan madeStride, n)
+	for range n {
+		h.wg.Go(func() {
+			if err := h.work(n); err != nil {
+				h.stop(err)
+			}
+		})
+	}
+	go func() {
+		h.wg.Wait()
+		close(h.made)
+	}()
+	context.AfterFunc(h.ctx, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.changed.Broadcast()
+	})
+	return h
+}
+
+// work is one of n lanes of the CPU.
+func (h *helpers) work(n int) (err error) {
+	p := h.lane.pipelineRun
+	r := p.run
+	m := r.newMeter()
+	defer m.stop()
+	defer func() {
+		if v := recover(); v != nil {
+			err = newPanicError(h.op.Name(), v)
+		}
+	}()
+	q, err := r.beside.NewLaneQueue(h.op.Name())
+	if err != nil {
+		return h.op.explain(err)
+	}
+	defer func() { err = with(err, q.Close()) }()
+	q.Until(h.ctx)
+	var up gpu.Queue
+	if h.up {
+		if up, err = r.device.NewQueue(h.op.Name()); err != nil {
+			return h.op.explain(err)
+		}
+		defer func() { err = with(err, up.Close()) }()
+	}
+	width := h.op.Schema.RowBytes()
+	t := operators.Task{Device: r.beside, Queue: q, Lease: h.op.beside, StrideRows: min(p.strideRows(width), r.beside.StrideRows(width)), Lanes: n}
+	for {
+		seen := h.done()
+		piece := h.src.Split(t, h.want)
+		if piece == nil {
+			if !h.await(seen) {
+				return nil
+			}
+			continue
+		}
+		m.turn(h.op)
+		begin, rows := time.Now(), int64(0)
+		err := piece.Emit(h.ctx, t, func(s *gpu.Stride) error {
+			rows += int64(s.Rows)
+			defer m.idle(&h.op.waitOut)()
+			return h.send(up, s)
+		})
+		m.turn(nil)
+		if rows == 0 && gpu.IsRefusal(err) { // the lane of the device joins it
+			h.mu.Lock()
+			h.back = append(h.back, piece)
+			h.mu.Unlock()
+			if !h.await(h.done()) {
+				return nil
+			}
+			continue
+		}
+		if err != nil {
+			return h.op.explain(err)
+		}
+		took := time.Since(begin)
+		h.core.add(piece.Bytes, took)
+		h.op.shares[byCPU].add(piece.Items, took)
+		h.op.shares[byCPU].rows.Add(rows)
+		r.span(laneCPU, h.op.Name(), "join", begin, piece.Bytes)
+	}
+}
+
+// want reports whether a lane of the CPU should take a piece, of so many bytes that nobody has begun.
+func (h *helpers) want(left, piece int64) bool {
+	return h.takes != "" || h.core.of(piece) < h.device.of(left)
+}
+
+// done returns how many parts the device has done.
+func (h *helpers) done() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.parts
+}
+
+// await waits until the device has done another part than those seen: its pace may be another one then, or there may be
+// more memory. It returns false if no part is left for the CPU.
+func (h *helpers) await(seen int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for h.parts == seen && !h.over && h.ctx.Err() == nil && h.takes != execution.BesideAll {
+		h.changed.Wait()
+	}
+	return h.parts != seen && !h.over && h.ctx.Err() == nil
+}
+
+// send hands a stride to the lane of the device. It is copied up ahead if there is a queue for it and enough memory.
+func (h *helpers) send(up gpu.Queue, s *gpu.Stride) error {
+	m := madeStride{Stride: s}
+	if l := h.op.lease; up != nil && l.Available() >= l.Limit()/besideFree {
+		ahead, err := up.UploadAhead(l, s)
+		switch {
+		case err == nil:
+			m = madeStride{ahead, true}
+		case !gpu.IsRefusal(err): // the lane of the device tries again
+			s.Release()
+			return err
+		}
+	}
+	select {
+	case h.made <- m:
+		return nil
+	case <-h.ctx.Done():
+		h.forget(up, m)
+		return context.Cause(h.ctx)
+	}
+}
+
+// besideFree is the share of the budget of the device, one part in so many, that is left free by strides of the CPU that
+// are copied up ahead.
+const besideFree = 8
+
+// forget releases a stride that nobody takes.
+func (h *helpers) forget(q gpu.Queue, m madeStride) {
+	if m.onDevice {
+		_ = q.Wait(m.Stride)
+	}
+	m.Release()
+}
+
+// pass passes a stride of the CPU on, on the lane of the device.
+func (h *helpers) pass(m madeStride) error {
+	s, q := m.Stride, h.lane.queue
+	var err error
+	switch {
+	case m.onDevice:
+		err = q.Wait(s)
+	case h.up:
+		var up *gpu.Stride
+		if up, err = q.Upload(h.op.lease, s); err == nil {
+			s = up
+		}
+	}
+	if err != nil {
+		s.Release()
+		return err
+	}
+	return h.lane.pass(h.ctx, h.at, s)
+}
+
+// passReady passes on what is there. passAll does until the lanes of the CPU have ended.
+func (h *helpers) passReady() error {
+	for {
+		select {
+		case m, ok := <-h.made:
+			if !ok {
+				return nil
+			}
+			if err := h.pass(m); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+func (h *helpers) passAll() error {
+	h.lane.begin()
+	defer h.lane.end()
+	for m := range h.made {
+		if err := h.pass(m); err != nil {
+			return err
+		}
+	}
+	return context.Cause(h.ctx)
+}
+
+// did takes note of a part that the device has done.
+func (h *helpers) did(n operators.Items, took time.Duration) {
+	h.device.add(n.Bytes, took)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.parts++
+	h.changed.Broadcast()
+}
+
+// finish waits for the lanes of the CPU when the device has done all its parts, and does what they gave back.
+func (h *helpers) finish(emit operators.Emit) error {
+	h.mu.Lock()
+	h.over = true
+	h.changed.Broadcast()
+	h.mu.Unlock()
+	if err := h.passAll(); err != nil {
+		return err
+	}
+	for _, p := range h.back {
+		begin := time.Now()
+		h.lane.begin()
+		err := p.Emit(h.ctx, h.lane.task(h.op), emit)
+		h.lane.end()
+		if err != nil {
+			return err
+		}
+		h.op.shares[byDevice].add(p.Items, time.Since(begin))
+	}
+	return nil
+}
+
+// end ends the lanes of the CPU, with the error of the lane of the device.
+func (h *helpers) end(err error) error {
+	if err == nil {
+		err = context.Cause(h.ctx)
+	}
+	h.stop(errNoHelp)
+	for m := range h.made {
+		h.forget(h.lane.queue, m)
+	}
+	return err
+}
