@@ -15,20 +15,35 @@ import (
 	"github.com/gstream/gstream/gpu/host"
 )
 
-// TestAWindowOverAllRowsSpills compares functions over rows that a sort out of core returns with
+// TestAWindowOverAllRowsSpills compares functions over rows that come back batch by batch with
 // those over rows in memory. Peers are from one row to most of the table.
 func TestAWindowOverAllRowsSpills(t *testing.T) {
 	fields := []arrow.Field{{Name: "id", Type: arrow.PrimitiveTypes.Int64}, {Name: "o", Type: arrow.PrimitiveTypes.Int64, Nullable: true},
 		{Name: "x", Type: arrow.PrimitiveTypes.Int64, Nullable: true}, {Name: "f", Type: arrow.PrimitiveTypes.Float64, Nullable: true},
 		{Name: "s", Type: arrow.BinaryTypes.String, Nullable: true}, {Name: "d", Type: &arrow.Decimal128Type{Precision: 9, Scale: 2}}}
-	over := " over (order by o desc nulls first)"
-	var list []string
-	for _, f := range []string{"row_number()", "rank()", "dense_rank()", "count(*)", "count(x)", "sum(x)", "sum(d)", "min(x)", "max(x)", "min(f)", "max(f)", "min(s)", "max(s)", "count(*) filter (where x > 50)"} {
-		list = append(list, f+over+fmt.Sprintf(" as c%d", len(list)))
+	lists := map[string][]string{} // by the keys of the order
+	call := func(order, frame string, functions ...string) {
+		for _, f := range functions {
+			lists[order] = append(lists[order], fmt.Sprintf("%s over (%s %s) as c%d", f, order, frame, len(lists[order])))
+		}
 	}
-	for _, f := range []string{"sum(x)", "count(s)", "min(s)"} {
-		list = append(list, f+" over (order by o, id rows between unbounded preceding and current row)"+fmt.Sprintf(" as c%d", len(list)))
+	const toHere, desc, total, peers = "rows between unbounded preceding and current row", "order by o desc nulls first", "order by o, id", "order by o"
+	whole := []string{"sum(x)", "sum(d)", "sum(f)", "count(s)", "count(*) filter (where x > 50)", "min(s)", "max(s)", "max(f)", "avg(x)", "avg(d)", "product(case when x > 50 then -1e0 end)",
+		"bit_and(x)", "bit_or(x)", "bit_xor(x)", "bool_or(x > 98)", "any_value(s)", "var_pop(d)", "first_value(s)", "last_value(s)", "last_value(s ignore nulls)"}
+	call(desc, "", whole...)
+	call(desc, "", "row_number()", "rank()", "dense_rank()", "percent_rank()", "cume_dist()", "ntile(7)", "min(x)", "min(f)")
+	call(total, toHere, whole...)
+	call(total, "", "ntile(1000)", "lag(s)", "lead(s, 3, 'none')", "lag(x, -40)", "lag(x, null)")
+	near := []string{"sum(x)", "avg(d)", "count(*)", "min(s)", "last_value(s ignore nulls)", "nth_value(s, 2)", "arg_min(s, f)"}
+	for _, frame := range []string{"3 preceding and current row", "100 preceding and 1 preceding", "2 following and 120 following"} {
+		call(total, "rows between "+frame, near...)
 	}
+	for _, frame := range []string{"range between 5 preceding and 2 following", "range between current row and current row", "groups between 2 preceding and 1 following", "range between 3 preceding and current row"} {
+		call(peers, frame, near...)
+	}
+	call("", "", whole...)
+	call("", toHere, whole...)
+	call("", "", "row_number()", "lag(s, 200)", "ntile(3)", "sum(x)")
 	for _, values := range []int{1, 3, 40, 100000} {
 		r := rand.New(rand.NewPCG(uint64(values), 1))
 		var rows []string
@@ -42,7 +57,7 @@ func TestAWindowOverAllRowsSpills(t *testing.T) {
 			rows = append(rows, fmt.Sprintf(`{"id": %d, "o": %s, "x": %s, "f": %s, "s": %s, "d": "%d.%02d"}`, i, value(fmt.Sprint(r.IntN(values))), value(fmt.Sprint(r.IntN(100))),
 				value(fmt.Sprint(float64(r.IntN(100)-50)/4)), value(fmt.Sprintf(`"text %d"`, r.IntN(1000))), r.IntN(100000), r.IntN(100)))
 		}
-		run := func(d gpu.Device, always bool) (string, int64) {
+		run := func(list []string, d gpu.Device, always bool) (string, int64) {
 			var out Collector
 			report, err := New("window").ReadTable("t", record(t, fields, "["+strings.Join(rows, ",")+"]")).Select(append([]string{"id"}, list...)...).Sort("id").WriteTo(&out).
 				Run(t.Context(), RunOptions{Device: smallStrides{d, 90}, SpillAlways: always, SpillDir: t.TempDir()})
@@ -67,11 +82,17 @@ func TestAWindowOverAllRowsSpills(t *testing.T) {
 			t.Cleanup(func() { require.NoError(t, d.Close()) })
 			return d
 		}
-		want, _ := run(open(1), false)
-		for _, d := range []gpu.Device{open(1), open(3), cudatest.Open(t, cuda.Options{Memory: 64 << 20})} {
-			got, spilled := run(d, true)
-			require.Equal(t, want, got, "%d values, %s, %d lanes", values, d.Properties().Name, d.Lanes())
-			require.Positive(t, spilled)
+		devices := []gpu.Device{open(1), open(3)}
+		if values == 40 {
+			devices = append(devices, cudatest.Open(t, cuda.Options{Memory: 64 << 20}))
+		}
+		for order, list := range lists {
+			want, _ := run(list, open(1), false)
+			for _, d := range devices {
+				got, spilled := run(list, d, true)
+				require.Equal(t, want, got, "%d values, %s, %d lanes, %s", values, d.Properties().Name, d.Lanes(), order)
+				require.Positive(t, spilled)
+			}
 		}
 	}
 }

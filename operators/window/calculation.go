@@ -17,16 +17,24 @@ type calculation struct {
 	task      operators.Task
 	n         int
 	cols      map[int]gpu.Column // sorted columns of the input
-	err       error
+	// before is the rows of the partition that are in front of these, and total all of them, 0 if
+	// these are all.
+	before, total int64
+	err           error
 
 	made   map[string]gpu.Column // kept for all functions
 	frames map[Frame][2]gpu.Column
 	temps  []gpu.Column // of one function
 }
 
+// calculationOf returns the calculation of n rows, of which the caller sets the used columns.
+func calculationOf(t operators.Task, partition []int, order []sort.Key, n int) *calculation {
+	return &calculation{partition: partition, order: order, task: t, n: n, cols: map[int]gpu.Column{}, made: map[string]gpu.Column{}, frames: map[Frame][2]gpu.Column{}}
+}
+
 // newCalculation gathers the used columns of rows in an order.
 func newCalculation(t operators.Task, partition []int, order []sort.Key, rows *operators.Rows, used []int, ids gpu.Column) (*calculation, error) {
-	c := &calculation{partition: partition, order: order, task: t, n: rows.N, cols: map[int]gpu.Column{}, made: map[string]gpu.Column{}, frames: map[Frame][2]gpu.Column{}}
+	c := calculationOf(t, partition, order, rows.N)
 	cols, err := t.Queue.Gather(t.Lease, operators.Pick(rows.Cols, used), ids, false)
 	if err != nil {
 		return nil, err
@@ -312,33 +320,45 @@ func (c *calculation) function(f Function) (gpu.Column, error) {
 func (c *calculation) rank(f Function) gpu.Column {
 	p := newProgram(int32Type, int32Type, int32Type)
 	start, end := c.start(partitions), c.end(partitions)
-	// before is the number of rows in the partition before one in the first input.
-	before := func() int { return p.op(gpu.OpSub, int32Type, 0, 1) }
-	rows := func() int { return p.op(gpu.OpSub, int32Type, 2, 1) }
 	one := p.number(int64Type, 1)
 	switch f.Kind {
 	case RowNumber:
-		return c.eval(p, p.plus(p.long(before()), one), c.rows(), start, end)
+		return c.eval(p, p.plus(c.place(p), one), c.rows(), start, end)
 	case Rank:
-		return c.eval(p, p.plus(p.long(before()), one), c.start(peers), start, end)
+		return c.eval(p, p.plus(c.place(p), one), c.start(peers), start, end)
 	case DenseRank:
 		group := c.runOf(peers)
-		return c.eval(p, p.plus(p.long(before()), one), group, c.gather(group, start, false), end)
+		return c.eval(p, p.plus(p.long(p.op(gpu.OpSub, int32Type, 0, 1)), one), group, c.gather(group, start, false), end)
 	case PercentRank:
-		others := p.minus(p.long(rows()), one)
-		share := p.op(gpu.OpDiv, doubleType, p.cast(doubleType, before()), p.cast(doubleType, others))
+		others := p.minus(c.size(p), one)
+		share := p.op(gpu.OpDiv, doubleType, p.cast(doubleType, c.place(p)), p.cast(doubleType, others))
 		alone := p.op(gpu.OpLt, boolType, others, one)
 		return c.eval(p, p.choose(doubleType, alone, p.double(0), share), c.start(peers), start, end)
 	case CumeDist:
-		return c.eval(p, p.op(gpu.OpDiv, doubleType, p.cast(doubleType, before()), p.cast(doubleType, rows())), c.end(peers), start, end)
+		return c.eval(p, p.op(gpu.OpDiv, doubleType, p.cast(doubleType, c.place(p)), p.cast(doubleType, c.size(p))), c.end(peers), start, end)
 	}
 	return c.ntile(f, start, end)
+}
+
+// place is the number of rows in the partition in front of the row in the first input of a program.
+// The second input is the first row of the partition.
+func (c *calculation) place(p *program) int {
+	return p.plus(p.long(p.op(gpu.OpSub, int32Type, 0, 1)), p.number(int64Type, c.before))
+}
+
+// size is the number of rows in the partition, of which the second and the third input have the first
+// row and the row behind the last.
+func (c *calculation) size(p *program) int {
+	if c.total > 0 {
+		return p.number(int64Type, c.total)
+	}
+	return p.long(p.op(gpu.OpSub, int32Type, 2, 1))
 }
 
 // ntile numbers buckets. The first ones have one more row if the rows do not fill all.
 func (c *calculation) ntile(f Function, start, end gpu.Column) gpu.Column {
 	p := newProgram(int32Type, int32Type, int32Type, int64Type)
-	row, rows := p.long(p.op(gpu.OpSub, int32Type, 0, 1)), p.long(p.op(gpu.OpSub, int32Type, 2, 1))
+	row, rows := c.place(p), c.size(p)
 	one, zero := p.number(int64Type, 1), p.number(int64Type, 0)
 	const text = "ntile, whose argument must be greater than zero"
 	quo := func(x, y int) int {
@@ -367,11 +387,15 @@ func (c *calculation) aggregate(f Function, from, to gpu.Column) gpu.Column {
 		key := gpu.SortKey{Column: value, Descending: f.Aggregate == gpu.Max}
 		return c.gather(value, c.own(c.task.Queue.Extreme(c.task.Lease, key, false, from, to)), true)
 	case gpu.Avg:
-		sum := c.fold(gpu.Sum, value, gpu.SumType(value.Type), from, to)
-		p := newProgram(sum.Type, int64Type)
-		return c.eval(p, p.op(gpu.OpDiv, doubleType, p.cast(doubleType, 0), p.cast(doubleType, 1)), sum, c.count(f, from, to))
+		return c.quotient(c.fold(gpu.Sum, value, gpu.SumType(value.Type), from, to), c.count(f, from, to))
 	}
 	return c.fold(f.Aggregate, value, f.Output, from, to)
+}
+
+// quotient is the averages of sums by counts.
+func (c *calculation) quotient(sum, count gpu.Column) gpu.Column {
+	p := newProgram(sum.Type, int64Type)
+	return c.eval(p, p.op(gpu.OpDiv, doubleType, p.cast(doubleType, 0), p.cast(doubleType, 1)), sum, count)
 }
 
 // argument has the value in the first of the rows [from, to) with the least key, or the

@@ -18,9 +18,9 @@ const (
 	workBytes  = 32
 )
 
-// spills reports whether rows may spill: if hashes of keys part them, or a sort takes them.
+// spills reports whether rows may spill: if hashes of keys part them, or a sequence takes them.
 func (o *collection) spills(t operators.Task) bool {
-	return t.Spill != nil && (len(o.keys) > 0 || o.sorter != nil)
+	return t.Spill != nil && (len(o.keys) > 0 || o.sequence != nil)
 }
 
 // bytes returns the bytes of collected strides.
@@ -34,7 +34,7 @@ func bytes(own []cut) (n int64) {
 // work returns about the memory that lanes take beside the rows if they compute all parts at a
 // time.
 func (o *collection) work() int64 {
-	return bytes(o.held) + workBytes*int64(o.rows)
+	return bytes(o.held) + workBytes*o.rows
 }
 
 // start makes rows spill: those that lanes hold and all later ones. They get a column more, the
@@ -45,7 +45,7 @@ func (o *collection) start(t operators.Task) {
 	if o.started.Load() {
 		return
 	}
-	if o.sorter != nil {
+	if o.sequence != nil {
 		o.started.Store(true)
 		return
 	}

@@ -97,9 +97,11 @@ type Function struct {
 	// ntile of buckets, and of ArgMin and ArgMax what is compared; and what lag and lead have
 	// outside of the partition.
 	Value, Offset, Default int
-	IgnoreNulls            bool
-	Frame                  Frame
-	Output                 gpu.Type
+	// Reach is the most that the offset of lag and lead is in either direction; 0 is unknown.
+	Reach       int64
+	IgnoreNulls bool
+	Frame       Frame
+	Output      gpu.Type
 }
 
 // Spec describes window functions over one window.
@@ -135,10 +137,10 @@ func New(s Spec) (Window, error) {
 		return nil, fmt.Errorf("window returns %d columns under %d names", len(s.Keep)+len(s.Functions), s.Out.Len())
 	}
 	o := &windows{Spec: s}
-	o.collection = collection{in: s.In, out: s.Out, keys: s.Partition, compute: o.compute, emitSorted: o.emitSorted}
-	if o.carries() {
+	o.collection = collection{in: s.In, out: s.Out, keys: s.Partition, compute: o.compute, emitSequence: o.emitSequence}
+	if o.stream = newStream(&s); o.stream != nil {
 		var err error
-		if o.sorter, err = sort.New(sort.Spec{In: s.In, Keys: s.Order, Limit: -1}); err != nil {
+		if o.sequence, err = newSequence(&s); err != nil {
 			return nil, err
 		}
 	}
@@ -149,6 +151,7 @@ func New(s Spec) (Window, error) {
 type windows struct {
 	Spec
 	collection
+	stream *stream // of a window over all rows; nil if these must be in memory
 }
 
 // collection collects the rows of all lanes, partitioned by a hash of keys if there are any,
@@ -159,14 +162,14 @@ type collection struct {
 	// compute computes a part. It takes the strides over, which have the columns of in, and
 	// behind them the number of the stride if they have spilled.
 	compute func(t operators.Task, schema *gpu.Schema, strides []*gpu.Stride) (output, error)
-	// sorter takes the rows when they spill and there are no keys, and emitSorted emits its rows; see
-	// ordered.go. It is nil if all rows must be in memory.
-	sorter     sort.Sort
-	emitSorted func(ctx context.Context, t operators.Task, emit operators.Emit) error
+	// sequence takes the rows when they spill and there are no keys, and emitSequence emits them; see
+	// streamed.go. It is nil if all rows must be in memory.
+	sequence     operators.Blocking
+	emitSequence func(ctx context.Context, t operators.Task, emit operators.Emit) error
 
 	mu     sync.Mutex
 	held   []cut
-	rows   int
+	rows   int64
 	shift  uint // a part is 1<<shift partitions
 	parts  []part
 	stride int
@@ -206,7 +209,7 @@ func (o *collection) Schema() *gpu.Schema { return o.out }
 func (o *collection) Demand(e operators.Expected) operators.Demand {
 	const order = 4 // bytes of a row's id
 	d := operators.Demand{Bytes: e.Bytes + e.Rows*order}
-	if d.Fixed = d.Bytes; len(o.keys) > 0 || o.sorter != nil {
+	if d.Fixed = d.Bytes; len(o.keys) > 0 || o.sequence != nil {
 		d.Fixed = 0
 		d.Spilled = func(room float64) float64 {
 			if d.Bytes <= room/operators.Crowded {
@@ -229,15 +232,16 @@ func (o *collection) NewLocal(t operators.Task) (operators.Local, error) {
 // local is the rows that one lane has collected.
 type local struct {
 	*collection
-	task    operators.Task
-	own     []cut
-	strides int             // so far
-	sorting operators.Local // of the sorter, once it takes the rows
+	task      operators.Task
+	own       []cut
+	strides   int // so far
+	rows      int64
+	sequenced operators.Local // of the sequence, once it takes the rows
 }
 
 func (l *local) Push(ctx context.Context, number int, s *gpu.Stride) error {
 	s.ChargeTo(l.task.Lease)
-	l.strides++
+	l.strides, l.rows = l.strides+1, l.rows+int64(s.Rows)
 	c := cut{number: number, at: l.strides, rows: s}
 	if s.Rows > fewRows && len(l.keys) > 0 {
 		if err := l.partition(l.task, &c); err != nil {
@@ -254,23 +258,21 @@ func (l *local) Push(ctx context.Context, number int, s *gpu.Stride) error {
 	}
 	own := l.own
 	l.own = nil
-	if l.sorter != nil {
-		return l.pushSorted(ctx, own)
+	if l.sequence != nil {
+		return l.pushSequence(ctx, own)
 	}
 	return l.spill(l.task, own)
 }
 
 func (l *local) Combine(ctx context.Context) error {
-	if l.sorting != nil {
-		if err := l.sorting.Combine(ctx); err != nil {
+	if l.sequenced != nil {
+		if err := l.sequenced.Combine(ctx); err != nil {
 			return err
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, c := range l.own {
-		l.rows += c.rows.Rows
-	}
+	l.collection.rows += l.rows
 	l.held = append(l.held, l.own...)
 	l.own = nil
 	return nil
@@ -281,8 +283,8 @@ func (l *local) Close() error {
 		c.rows.Release()
 	}
 	l.own = nil
-	if l.sorting != nil {
-		return l.sorting.Close()
+	if l.sequenced != nil {
+		return l.sequenced.Close()
 	}
 	return nil
 }
@@ -310,8 +312,8 @@ func (o *collection) Finalize(ctx context.Context, t operators.Task) error {
 	if !o.started.Load() && o.spills(t) && o.work() > t.Lease.Available() {
 		o.start(t)
 	}
-	if o.started.Load() && o.sorter != nil {
-		return o.finalizeSorted(ctx, t)
+	if o.started.Load() && o.sequence != nil {
+		return o.finalizeSequence(ctx, t)
 	}
 	if o.started.Load() {
 		held := o.held
@@ -326,7 +328,7 @@ func (o *collection) Finalize(ctx context.Context, t operators.Task) error {
 	width := 0
 	if len(o.keys) > 0 {
 		// A part of half a stride is sorted within the cache of a core.
-		width = min(fanOut, bits.Len(uint(2*o.rows/t.StrideRows)))
+		width = min(fanOut, bits.Len64(uint64(2*o.rows/int64(t.StrideRows))))
 	}
 	o.shift = uint(fanOut - width)
 	for i := range o.held {
@@ -339,7 +341,7 @@ func (o *collection) Finalize(ctx context.Context, t operators.Task) error {
 	for at := range 1 << width {
 		switch n := o.rowsOf(at); {
 		case n == 0:
-		case 2*n > o.rows && t.Lanes > 1:
+		case int64(2*n) > o.rows && t.Lanes > 1:
 			r, err := o.computed(t, at)
 			if err != nil {
 				return err
@@ -377,8 +379,8 @@ func (o *collection) Parts() int { return len(o.parts) }
 // Emit implements operators.Source.
 func (o *collection) Emit(ctx context.Context, t operators.Task, i int, emit operators.Emit) error {
 	p := o.parts[i]
-	if o.started.Load() && o.sorter != nil {
-		return o.emitSorted(ctx, t, emit)
+	if o.started.Load() && o.sequence != nil {
+		return o.emitSequence(ctx, t, emit)
 	}
 	if p.large != nil {
 		return p.large.emit(t, p.from, p.to, emit)
@@ -422,8 +424,8 @@ func (o *collection) Close() error {
 		}
 	}
 	o.parts = nil
-	if o.sorter != nil {
-		return o.sorter.Close()
+	if o.sequence != nil {
+		return o.sequence.Close()
 	}
 	return o.spilled.Close()
 }

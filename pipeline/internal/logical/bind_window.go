@@ -1,6 +1,7 @@
 package logical
 
 import (
+	"math"
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
@@ -68,7 +69,7 @@ func (w *windows) node() *windowed {
 		bound := func(b expr.WindowBound) window.Bound {
 			return window.Bound{Kind: b.Kind, Offset: b.Offset, Key: use(b.Key), Value: use(b.Value)}
 		}
-		functions[i] = window.Function{Kind: c.Kind, Aggregate: c.Aggregate, Value: use(c.Value), Offset: use(c.Offset), Default: use(c.Default),
+		functions[i] = window.Function{Kind: c.Kind, Aggregate: c.Aggregate, Value: use(c.Value), Offset: use(c.Offset), Default: use(c.Default), Reach: reach(c.Offset),
 			IgnoreNulls: c.IgnoreNulls, Frame: window.Frame{Unit: c.Frame.Unit, From: bound(c.Frame.From), To: bound(c.Frame.To)}, Output: c.Output}
 	}
 	node, at := extend(w.in, exprs)
@@ -108,6 +109,22 @@ func (w *windows) node() *windowed {
 		out.add(f, nil, columns[call])
 	}
 	return out
+}
+
+// reach returns the most that an offset is in either direction, or 0 if it is not known.
+func reach(offset *expr.Expr) int64 {
+	if offset == nil {
+		return 0
+	}
+	v, constant := offset.Constant()
+	switch most := gpu.Int128From(math.MaxInt32); {
+	case !constant || v.Valid && (most.Less(v.Int) || v.Int.Less(most.Neg())):
+		return 0
+	case !v.Valid:
+		return 1
+	}
+	n := v.Int.Int64()
+	return max(n, -n, 1)
 }
 
 // add adds a column to the scope.

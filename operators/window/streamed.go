@@ -1,0 +1,518 @@
+package window
+
+import (
+	"context"
+	"slices"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/operators/hold"
+	"github.com/gstream/gstream/operators/sort"
+)
+
+// A window without partition keys has all rows in one sequence. If they do not fit memory, a sort
+// out of core takes them, or without an order a hold, and gives them back one stride after the
+// other. Functions are then computed batch by batch. What a function needs beside the rows of a
+// batch is its span.
+
+// span says which rows a function sees, in a window over all rows.
+type span uint8
+
+const (
+	// anywhere is rows at any distance: all must be in memory.
+	anywhere span = iota
+	// upToHere is the rows up to the current one or its peers. What those before a batch have come
+	// to is merged with the values of the batch.
+	upToHere
+	// nearby is rows near the current one: a batch keeps the rows before it that its frames see,
+	// and leaves its last rows to the next one.
+	nearby
+	// all is the same rows for each row: a first pass computes the value.
+	all
+)
+
+// spanOf returns the span of a function of the spec, which has no partition keys.
+func (s *Spec) spanOf(f Function) span {
+	ordered := len(s.Order) > 0
+	switch f.Kind {
+	case RowNumber, Ntile:
+		return upToHere
+	case Rank, DenseRank, PercentRank, CumeDist:
+		if ordered {
+			return upToHere
+		}
+		return anywhere
+	case Lag, Lead:
+		if f.IgnoreNulls || f.Offset >= 0 && f.Reach == 0 {
+			return anywhere
+		}
+		return nearby
+	}
+	from, to := f.Frame.From.Kind, f.Frame.To.Kind
+	if !ordered && f.Frame.Unit != Rows { // all rows are peers
+		if from == CurrentRow {
+			from = UnboundedPreceding
+		}
+		if to == CurrentRow {
+			to = UnboundedFollowing
+		}
+		if from != UnboundedPreceding || to != UnboundedFollowing {
+			return anywhere
+		}
+	}
+	merges := f.Kind == Aggregate || f.Kind == FirstValue || f.Kind == LastValue
+	switch {
+	case from != UnboundedPreceding && to != UnboundedFollowing:
+		return nearby
+	case merges && from == UnboundedPreceding && to == CurrentRow:
+		return upToHere
+	case merges && !ordered && from == UnboundedPreceding && to == UnboundedFollowing:
+		return all
+	}
+	return anywhere
+}
+
+// stream is the functions of a window over all rows, in the form in which batches compute them.
+type stream struct {
+	// functions are those of the spec, then a count for each average that is merged.
+	functions []Function
+	spans     []span
+	counts    []int // for each function of the spec the count of its average, or -1
+}
+
+// newStream returns the functions of a spec, or nil if they cannot be computed batch by batch.
+func newStream(s *Spec) *stream {
+	if len(s.Partition) > 0 {
+		return nil
+	}
+	st := &stream{functions: slices.Clone(s.Functions)}
+	for i, f := range s.Functions {
+		st.spans = append(st.spans, s.spanOf(f))
+		st.counts = append(st.counts, -1)
+		if st.spans[i] == anywhere {
+			return nil
+		}
+	}
+	for i, f := range s.Functions {
+		if f.Kind != Aggregate || f.Aggregate != gpu.Avg || st.spans[i] == nearby {
+			continue
+		}
+		st.functions[i].Aggregate, st.functions[i].Output = gpu.Sum, gpu.SumType(s.In.Fields[f.Value].Type)
+		f.Aggregate, f.Output = gpu.Count, gpu.Of(gpu.Int64)
+		st.counts[i] = len(st.functions)
+		st.functions, st.spans = append(st.functions, f), append(st.spans, st.spans[i])
+	}
+	return st
+}
+
+// newSequence returns the operator that takes the rows of a spec when they spill.
+func newSequence(s *Spec) (operators.Blocking, error) {
+	if len(s.Order) == 0 {
+		return hold.New(s.In), nil
+	}
+	return sort.New(sort.Spec{In: s.In, Keys: s.Order, Limit: -1})
+}
+
+// pushSequence hands collected strides, which it takes over, also on error, to the sequence.
+func (l *local) pushSequence(ctx context.Context, own []cut) (err error) {
+	if l.sequenced == nil {
+		l.sequenced, err = l.sequence.NewLocal(l.task)
+	}
+	for _, c := range own {
+		if err == nil {
+			err = l.sequenced.Push(ctx, c.number, c.rows)
+		} else {
+			c.rows.Release()
+		}
+	}
+	return err
+}
+
+// finalizeSequence puts all rows in sequence, those that lanes still hold too.
+func (o *collection) finalizeSequence(ctx context.Context, t operators.Task) error {
+	held := o.held
+	o.held = nil
+	slices.SortStableFunc(held, func(a, b cut) int { return a.number - b.number })
+	l := &local{collection: o, task: t}
+	defer l.Close()
+	err := l.pushSequence(ctx, held)
+	if err == nil {
+		err = l.sequenced.Combine(ctx)
+	}
+	if err == nil {
+		err = o.sequence.Finalize(ctx, t)
+	}
+	o.parts = []part{{}}
+	return err
+}
+
+// emitSequence emits all rows in sequence.
+func (o *windows) emitSequence(ctx context.Context, t operators.Task, emit operators.Emit) error {
+	b := &batches{windows: o, task: t, emit: emit, last: make([]gpu.Column, len(o.stream.functions))}
+	defer b.release()
+	if slices.Contains(o.stream.spans, all) {
+		if err := o.eachStride(ctx, t, b.total); err != nil {
+			return err
+		}
+	}
+	if err := o.eachStride(ctx, t, b.push); err != nil {
+		return err
+	}
+	return b.compute(true)
+}
+
+// eachStride calls take with the rows in sequence. The rows of a sort come once.
+func (o *windows) eachStride(ctx context.Context, t operators.Task, take operators.Emit) error {
+	source, _ := o.sequence.(operators.Source)
+	if h, ok := o.sequence.(*hold.Hold); ok {
+		r := h.Reader()
+		defer r.Close()
+		source, t.Lanes = r, 1 // this lane reads all parts
+	}
+	for i := range source.Parts() {
+		if err := source.Emit(ctx, t, i, take); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// batches computes functions batch by batch.
+type batches struct {
+	*windows
+	task operators.Task
+	emit operators.Emit
+	// waiting are strides with rows that are not emitted. The first rows, seen of them, are: later
+	// frames see them.
+	waiting []*gpu.Stride
+	seen    int
+	before  int64 // rows that were emitted
+	// last is what functions that are merged have come to, in one row.
+	last []gpu.Column
+}
+
+func (b *batches) release() {
+	for _, s := range b.waiting {
+		s.Release()
+	}
+	gpu.ReleaseColumns(b.last)
+}
+
+// push takes a stride over. It computes a batch when half of its rows are new.
+func (b *batches) push(s *gpu.Stride) error {
+	rows := s.Rows
+	for _, w := range b.waiting[min(1, len(b.waiting)):] {
+		rows += w.Rows
+	}
+	b.waiting = append(b.waiting, s)
+	if rows < b.waiting[0].Rows {
+		return nil
+	}
+	return b.compute(false)
+}
+
+// total merges the functions of a stride, which it takes over, that see all rows.
+func (b *batches) total(s *gpu.Stride) error {
+	rows, err := operators.CollectRows(b.task, b.In, []*gpu.Stride{s}, b.used())
+	if err != nil {
+		return err
+	}
+	defer rows.Release()
+	c, err := b.calculate(rows, 0, rows.N)
+	if err != nil {
+		return err
+	}
+	defer c.release()
+	for i, f := range b.stream.functions {
+		if b.stream.spans[i] != all {
+			continue
+		}
+		f.Frame = Frame{Unit: Rows, From: Bound{Kind: UnboundedPreceding}, To: Bound{Kind: UnboundedFollowing}}
+		out, err := c.function(f)
+		if err != nil {
+			return err
+		}
+		value, err := b.task.Queue.Slice(b.task.Lease, out, 0, 1)
+		out.Release()
+		if err == nil {
+			value, err = b.merge(c, i, value)
+		}
+		if err != nil {
+			return err
+		}
+		b.last[i].Release()
+		b.last[i] = value
+	}
+	return nil
+}
+
+// calculate returns the calculation of rows [from, to), which are in order.
+func (b *batches) calculate(rows *operators.Rows, from, to int) (*calculation, error) {
+	c := calculationOf(b.task, nil, b.Order, to-from)
+	for _, column := range b.used() {
+		col, err := b.task.Queue.Slice(b.task.Lease, rows.Cols[column], from, to)
+		if err != nil {
+			c.release()
+			return nil, err
+		}
+		c.cols[column] = col
+	}
+	return c, nil
+}
+
+// compute emits the rows that wait, but not those whose functions may see rows that are still to
+// come. There are none of these at the end.
+func (b *batches) compute(end bool) (err error) {
+	if len(b.waiting) == 0 {
+		return nil
+	}
+	t := b.task
+	strides := b.waiting
+	n := int64(0)
+	for _, s := range strides {
+		n += int64(s.Rows)
+	}
+	if n > gpu.MaxRows {
+		return tooMany(n)
+	}
+	b.waiting = nil
+	rows, err := operators.CollectRows(t, b.In, strides, b.used())
+	if err != nil {
+		return err
+	}
+	r := &result{windows: b.windows, rows: rows}
+	defer r.release()
+	whole, err := b.calculate(rows, 0, rows.N)
+	if err != nil {
+		return err
+	}
+	defer whole.release()
+	ids, err := allRows(t, rows.N)
+	if err != nil {
+		return err
+	}
+	defer ids.Release()
+	from, to := b.seen, rows.N
+	if !end {
+		var keep int
+		if to, keep, err = b.complete(whole); err != nil {
+			return err
+		}
+		if to <= from {
+			to, keep = from, 0
+		}
+		if keep < rows.N {
+			tail, err := rows.GatherRange(t, ids, keep, rows.N)
+			if err != nil {
+				return err
+			}
+			b.waiting = append(b.waiting, tail)
+		}
+		b.seen = to - keep
+	}
+	if to == from {
+		return nil
+	}
+	part, err := b.calculate(rows, from, to)
+	if err != nil {
+		return err
+	}
+	defer part.release()
+	part.before, part.total = b.before, b.rows
+	if r.functions, err = b.functions(whole, part, from, to); err != nil {
+		return err
+	}
+	b.before += int64(to - from)
+	if r.ids, err = t.Queue.Slice(t.Lease, ids, from, to); err != nil {
+		return err
+	}
+	rows.Keep(b.Keep, &gpu.Schema{Fields: b.Out.Fields[:len(b.Keep)]})
+	for at := 0; at < to-from; at += b.stride {
+		if err := r.emit(t, at, min(at+b.stride, to-from), b.emit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// complete returns the first row of a batch whose functions may see rows behind the batch, and the
+// first row that this and later rows see, at most that row.
+func (b *batches) complete(c *calculation) (to, keep int, err error) {
+	to = c.n
+	for i, f := range b.stream.functions {
+		if b.stream.spans[i] != nearby {
+			continue
+		}
+		at, err := c.firstAtEnd(f.near())
+		if err != nil {
+			return 0, 0, err
+		}
+		to = min(to, at)
+	}
+	if len(b.Order) > 0 && slices.Contains(b.stream.spans, upToHere) { // peers stay together
+		if to, err = c.rowAt(c.start(peers), min(to, c.n-1)); err != nil {
+			return 0, 0, err
+		}
+	}
+	keep = to
+	for i, f := range b.stream.functions {
+		if b.stream.spans[i] != nearby || to == c.n {
+			continue
+		}
+		from, _ := c.frame(f.near())
+		at, err := c.rowAt(from, to)
+		if err != nil {
+			return 0, 0, err
+		}
+		keep = min(keep, at)
+	}
+	return to, keep, nil
+}
+
+// near returns a frame with all rows that a function of the span nearby may see.
+func (f Function) near() Frame {
+	if f.Kind != Lag && f.Kind != Lead {
+		return f.Frame
+	}
+	reach := int64(1)
+	if f.Offset >= 0 {
+		reach = f.Reach
+	}
+	return Frame{Unit: Rows, From: Bound{Kind: Preceding, Offset: reach}, To: Bound{Kind: Following, Offset: reach}}
+}
+
+// rowAt returns the value of a column of rows at one of them.
+func (c *calculation) rowAt(col gpu.Column, row int) (int, error) {
+	defer c.endFunction()
+	if c.err != nil {
+		return 0, c.err
+	}
+	at, err := c.task.Queue.Slice(c.task.Lease, col, row, row+1)
+	if err != nil {
+		return 0, err
+	}
+	defer at.Release()
+	value, err := operators.Ints(c.task, at)
+	if err != nil {
+		return 0, err
+	}
+	return int(value[0]), nil
+}
+
+// firstAtEnd returns the first row whose frame ends at the end of all rows; the last row, if there
+// is none.
+func (c *calculation) firstAtEnd(f Frame) (int, error) {
+	defer c.endFunction()
+	_, to := c.frame(f)
+	if c.err != nil {
+		return 0, c.err
+	}
+	first := c.own(c.task.Queue.Search(c.task.Lease, gpu.SortKey{Column: to}, c.constant(c.n, 1), false, c.constant(0, 1), c.constant(c.n-1, 1)))
+	return c.rowAt(first, 0)
+}
+
+// functions returns the functions of rows [from, to) of a batch. whole calculates all of its rows,
+// and part these.
+func (b *batches) functions(whole, part *calculation, from, to int) (_ []gpu.Column, err error) {
+	t, st := b.task, b.stream
+	values := make([]gpu.Column, len(st.functions))
+	defer func() { gpu.ReleaseColumns(values) }()
+	for i, f := range st.functions {
+		switch st.spans[i] {
+		case nearby:
+			var out gpu.Column
+			if out, err = whole.function(f); err == nil {
+				values[i], err = t.Queue.Slice(t.Lease, out, from, to)
+				out.Release()
+			}
+		case all:
+			values[i], err = part.repeat(b.last[i])
+		default:
+			if values[i], err = part.function(f); err == nil && f.merges() {
+				values[i], err = b.merge(part, i, values[i])
+			}
+			if err == nil && f.merges() {
+				b.last[i].Release()
+				b.last[i], err = t.Queue.Slice(t.Lease, values[i], to-from-1, to-from)
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	for i, count := range st.counts {
+		if count >= 0 {
+			sum := values[i]
+			values[i], err = part.average(sum, values[count])
+			sum.Release()
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	out := values[:len(st.counts)]
+	values = values[len(st.counts):]
+	return out, nil
+}
+
+// repeat returns a column of one value. The caller owns it.
+func (c *calculation) repeat(value gpu.Column) (gpu.Column, error) {
+	defer c.endFunction()
+	return c.gather(value, c.constant(0, c.n), false).Retain(), c.err
+}
+
+// average divides sums by counts. The caller owns the result.
+func (c *calculation) average(sum, count gpu.Column) (gpu.Column, error) {
+	defer c.endFunction()
+	return c.quotient(sum, count).Retain(), c.err
+}
+
+// merges reports whether values of rows before a batch are merged with those of the batch. Places
+// are counted from the rows before.
+func (f Function) merges() bool {
+	switch f.Kind {
+	case Aggregate, FirstValue, LastValue, DenseRank:
+		return true
+	}
+	return false
+}
+
+// merge returns the values of function i with what the rows before have come to. It takes the
+// column over, also on error.
+func (b *batches) merge(c *calculation, i int, out gpu.Column) (gpu.Column, error) {
+	last := b.last[i]
+	if last.Len == 0 {
+		return out, nil
+	}
+	defer out.Release()
+	defer c.endFunction()
+	f, kind := b.stream.functions[i], out.Type
+	p := newProgram(kind, kind) // the values of the batch, and that of the rows before
+	first := func(x, y int) int { return p.choose(kind, p.op(gpu.OpIsNotNull, boolType, x), x, y) }
+	both := func(merged int) int {
+		return p.choose(kind, p.op(gpu.OpIsNotNull, boolType, 0), p.choose(kind, p.op(gpu.OpIsNotNull, boolType, 1), merged, 0), 1)
+	}
+	var merged int
+	switch {
+	case f.Kind == FirstValue && f.IgnoreNulls:
+		merged = first(1, 0)
+	case f.Kind == FirstValue:
+		merged = 1
+	case f.Kind == LastValue && f.IgnoreNulls:
+		merged = first(0, 1)
+	case f.Kind == LastValue:
+		return out.Retain(), nil
+	case f.Kind == Aggregate && f.Aggregate == gpu.Min:
+		merged = both(p.choose(kind, p.op(gpu.OpLt, boolType, 0, 1), 0, 1))
+	case f.Kind == Aggregate && f.Aggregate == gpu.Max:
+		merged = both(p.choose(kind, p.op(gpu.OpLt, boolType, 0, 1), 1, 0))
+	default:
+		merged = both(p.op(mergeOps[f.Aggregate], kind, 0, 1))
+	}
+	before := c.gather(last, c.constant(0, out.Len), false)
+	return c.evalRows(p, merged, out.Len, out, before).Retain(), c.err
+}
+
+// mergeOps merge two values of an aggregate. Counts of groups of peers are merged as those of rows.
+var mergeOps = map[gpu.AggregateKind]gpu.Op{gpu.CountAll: gpu.OpAdd, gpu.Count: gpu.OpAdd, gpu.Sum: gpu.OpAdd, gpu.Product: gpu.OpMul,
+	gpu.BitAnd: gpu.OpBitAnd, gpu.BitOr: gpu.OpBitOr, gpu.BitXor: gpu.OpBitXor}
