@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow"
@@ -148,5 +149,123 @@ func TestPairsOfPartitionsAreJoinedOnEither(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// besideFaults runs a join whose pairs are joined on either, with a group-by behind it, on a GPU on which something
+// happens. what says when.
+func besideFaults(t *testing.T, f *faultyGPU) (run func(ctx context.Context) ([]string, StageReport, error), want []string) {
+	probe, build := sidesOfAJoin(10000, 0) // three groups of pairs
+	then := func(b *Builder) *Builder { return b.Group([]string{"ak % 50 as m"}, "count(*) as n", "sum(bv) as v") }
+	run = func(ctx context.Context) ([]string, StageReport, error) {
+		return besideCase{Join{Kind: "left", Algorithm: "npj"}, then, f, RunOptions{Use: CUDA + BesideHost, Threads: 2, BesideTakes: BesideAny, SpillAlways: true}}.run(t, ctx, probe, build)
+	}
+	for range 20 {
+		var of StageReport
+		var err error
+		want, of, err = run(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, int64(256), of.Shares[0].Pairs+of.Shares[1].Pairs)
+		if of.Shares[0].Pairs > 0 && of.Shares[1].Pairs > 0 {
+			return run, want
+		}
+	}
+	require.Fail(t, "one of both has never taken a pair")
+	return run, want
+}
+
+func TestFaultsOfEitherProcessorEndAJoinOfBothCleanly(t *testing.T) {
+	library := cudatest.Library(t)
+	defer goleak.VerifyNone(t)
+	d := openFaultyGPU(t, library, 1<<20)
+	defer func() { require.NoError(t, d.Close()) }()
+	run, want := besideFaults(t, d)
+	for _, call := range []string{"cuMemAllocFromPoolAsync", "cuMemcpyHtoDAsync_v2", "cuLaunchKernel", "cuEventSynchronize"} {
+		for n := int64(1); n < 3000; n = n*3 + 1 {
+			a := &trap{call: call, at: n, happens: inject}
+			d.armed.Store(a)
+			got, _, err := run(t.Context())
+			d.armed.Store(nil)
+			if err != nil {
+				require.ErrorIs(t, err, errInCall)
+				require.NotErrorIs(t, err, ErrDefect)
+				require.Equal(t, 1, strings.Count(err.Error(), call), err.Error())
+			} else {
+				require.Equal(t, want, got)
+			}
+			if a.seen.Load() < n {
+				break
+			}
+		}
+	}
+	// Pairs for which the CPU is refused memory are joined by the GPU.
+	refused, given := 0, 0
+	for n := int64(1); n < 6000; n = n*9/4 + 1 {
+		for _, b := range []*gpu.Budget{d.HostBudget(), d.Budget()} {
+			var calls atomic.Int64
+			b.SetFault(func(bool) error {
+				if calls.Add(1) == n {
+					return errInCall
+				}
+				return nil
+			})
+			got, _, err := run(t.Context())
+			b.SetFault(nil)
+			switch {
+			case err == nil && calls.Load() >= n:
+				given++
+				require.Equal(t, want, got)
+			case err == nil:
+				require.Equal(t, want, got)
+			default:
+				refused++
+				require.True(t, gpu.IsRefusal(err), err)
+				require.NotErrorIs(t, err, ErrDefect)
+			}
+		}
+	}
+	require.Positive(t, refused)
+	require.Positive(t, given)
+}
+
+func TestAJoinOfBothProcessorsThatIsCancelledLeavesNothing(t *testing.T) {
+	library := cudatest.Library(t)
+	defer goleak.VerifyNone(t)
+	d := openFaultyGPU(t, library, 1<<20)
+	defer func() { require.NoError(t, d.Close()) }()
+	run, want := besideFaults(t, d)
+	for _, call := range []string{"cuMemcpyHtoDAsync_v2", "cuLaunchKernel"} {
+		for n := int64(1); n < 2000; n = n*2 + 1 {
+			ctx, cancel := context.WithCancel(t.Context())
+			a := &trap{call: call, at: n, happens: func(string) error { cancel(); return nil }}
+			d.armed.Store(a)
+			_, _, err := run(ctx)
+			d.armed.Store(nil)
+			cancel()
+			if a.seen.Load() < n {
+				break
+			}
+			if err != nil { // the last calls come too late
+				require.ErrorIs(t, err, context.Canceled)
+			}
+		}
+	}
+	got, _, err := run(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
+
+// TestALimitBehindAJoinOfBothProcessorsEndsIt stops the CPU in the middle of its pairs.
+func TestALimitBehindAJoinOfBothProcessorsEndsIt(t *testing.T) {
+	library := cudatest.Library(t)
+	defer goleak.VerifyNone(t)
+	d := openFaultyGPU(t, library, 0)
+	defer func() { require.NoError(t, d.Close()) }()
+	probe, build := sidesOfAJoin(2000, 0)
+	for _, takes := range []string{BesideAny, BesideAll} {
+		got, _, err := besideCase{Join{Kind: "inner"}, func(b *Builder) *Builder { return b.Limit(30) }, smallStrides{d, 20},
+			RunOptions{Use: CUDA + BesideHost, Threads: 4, BesideTakes: takes, SpillAlways: true}}.run(t, t.Context(), probe, build)
+		require.NoError(t, err)
+		require.Len(t, got, 30)
 	}
 }
