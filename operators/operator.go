@@ -124,7 +124,7 @@ type Items struct {
 }
 
 // Piece is rows that were split off from a Source. Emit emits the result of them, on the device of the task, and drops
-// them. After an error before the first row it may be called again, on another device.
+// them. After an error they stay, and it may be called again, on another device.
 type Piece struct {
 	Items
 	Emit func(ctx context.Context, t Task, emit Emit) error

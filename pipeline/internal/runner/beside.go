@@ -78,7 +78,11 @@ var errNoHelp = errors.New("the lane of the device needs no more help")
 // have it done before the device is through with all that nobody has begun. Both times are those of this
 // run, so that a CPU that holds up the device, or a slow link, change what is taken next.
 //
-// What the CPU makes is passed on by the lane of the device, between its own strides. Strides are copied up
+// The rows of a piece are published when it is complete, or too large to be kept. Until then nobody has seen them: when
+// the device is through with all else, it takes back the pieces that it will have done sooner itself, so a CPU that
+// is slower than expected holds nothing up.
+//
+// What the CPU publishes is passed on by the lane of the device, between its own strides. Strides are copied up
 // before, unless they go to the output.
 type helpers struct {
 	lane   *lane
@@ -98,8 +102,28 @@ type helpers struct {
 	changed sync.Cond
 	parts   int                // that the device has done
 	over    bool               // the device has taken all parts
-	back    []*operators.Piece // for which the CPU had no memory
+	working map[*attempt]bool  // the pieces that lanes of the CPU are at
+	back    []*operators.Piece // those that the device has to do
 }
+
+// attempt is a piece that a lane of the CPU is at.
+type attempt struct {
+	*operators.Piece
+	begin  time.Time
+	cancel context.CancelCauseFunc
+	kept   []*gpu.Stride // not yet published
+	bytes  int64         // of them
+
+	// The lock of the helpers guards what follows.
+	published bool
+	takenBack bool
+}
+
+// errTakenBack ends an attempt.
+var errTakenBack = errors.New("the device takes the piece back")
+
+// mostKept is the bytes of rows, as a multiple of those of the piece, that are kept before they are published.
+const mostKept = 2
 
 // madeStride is a stride of the CPU, on its way up to the device or in host memory.
 type madeStride struct {
@@ -114,7 +138,7 @@ const helperShare = 0.75
 // help starts lanes of the CPU for operator i of the lane.
 func (l *lane) help(ctx context.Context, i int, src operators.Divisible) *helpers {
 	r := l.pipelineRun.run
-	h := &helpers{lane: l, at: i, op: l.pipelineRun.ops[i], src: src, takes: r.opt.BesideTakes, device: newPace(priorDevice), core: newPace(priorCore)}
+	h := &helpers{lane: l, at: i, op: l.pipelineRun.ops[i], src: src, takes: r.opt.BesideTakes, device: newPace(priorDevice), core: newPace(priorCore), working: map[*attempt]bool{}}
 	h.changed.L = &h.mu
 	h.ctx, h.stop = context.WithCancelCause(ctx)
 	h.up = l.operator(i+1) != nil || !l.out.toHost
@@ -150,12 +174,6 @@ func (h *helpers) work(n int) (err error) {
 			err = newPanicError(h.op.Name(), v)
 		}
 	}()
-	q, err := r.beside.NewLaneQueue(h.op.Name())
-	if err != nil {
-		return h.op.explain(err)
-	}
-	defer func() { err = with(err, q.Close()) }()
-	q.Until(h.ctx)
 	var up gpu.Queue
 	if h.up {
 		if up, err = r.device.NewQueue(h.op.Name()); err != nil {
@@ -164,7 +182,7 @@ func (h *helpers) work(n int) (err error) {
 		defer func() { err = with(err, up.Close()) }()
 	}
 	width := h.op.Schema.RowBytes()
-	t := operators.Task{Device: r.beside, Queue: q, Lease: h.op.beside, StrideRows: min(p.strideRows(width), r.beside.StrideRows(width)), Lanes: n}
+	t := operators.Task{Device: r.beside, Lease: h.op.beside, StrideRows: min(p.strideRows(width), r.beside.StrideRows(width)), Lanes: n}
 	for {
 		seen := h.done()
 		piece := h.src.Split(t, h.want)
@@ -175,31 +193,111 @@ func (h *helpers) work(n int) (err error) {
 			continue
 		}
 		m.turn(h.op)
-		begin, rows := time.Now(), int64(0)
-		err := piece.Emit(h.ctx, t, func(s *gpu.Stride) error {
-			rows += int64(s.Rows)
-			defer m.idle(&h.op.waitOut)()
-			return h.send(up, s)
-		})
+		err := h.try(t, piece, up, m)
 		m.turn(nil)
-		if rows == 0 && gpu.IsRefusal(err) { // the lane of the device joins it
-			h.mu.Lock()
-			h.back = append(h.back, piece)
-			h.mu.Unlock()
+		switch {
+		case err == errTakenBack:
 			if !h.await(h.done()) {
 				return nil
 			}
-			continue
-		}
-		if err != nil {
+		case err != nil:
 			return h.op.explain(err)
 		}
-		took := time.Since(begin)
-		h.core.add(piece.Bytes, took)
-		h.op.shares[byCPU].add(piece.Items, took)
-		h.op.shares[byCPU].rows.Add(rows)
-		r.span(laneCPU, h.op.Name(), "join", begin, piece.Bytes)
 	}
+}
+
+// try emits a piece on the CPU. The error is errTakenBack if the device has to do it.
+func (h *helpers) try(t operators.Task, piece *operators.Piece, up gpu.Queue, m *meter) (err error) {
+	r := h.lane.pipelineRun.run
+	if t.Queue, err = r.beside.NewLaneQueue(h.op.Name()); err != nil {
+		return err
+	}
+	defer func() { err = with(err, t.Queue.Close()) }()
+	a := &attempt{Piece: piece, begin: time.Now()}
+	var ctx context.Context
+	ctx, a.cancel = context.WithCancelCause(h.ctx)
+	defer a.cancel(nil)
+	t.Queue.Until(ctx)
+	h.mu.Lock()
+	h.working[a] = true
+	h.mu.Unlock()
+	rows := int64(0)
+	send := func(s *gpu.Stride) error {
+		defer m.idle(&h.op.waitOut)()
+		return h.send(up, s)
+	}
+	err = piece.Emit(ctx, t, func(s *gpu.Stride) error {
+		rows += int64(s.Rows)
+		if a.published {
+			return send(s)
+		}
+		a.kept, a.bytes = append(a.kept, s), a.bytes+s.Bytes()
+		if a.bytes <= mostKept*a.Bytes {
+			return nil
+		}
+		return h.publish(a, send)
+	})
+	took := time.Since(a.begin)
+	if err == nil {
+		err = h.publish(a, send)
+	}
+	for _, s := range a.kept {
+		s.Release()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.working, a)
+	switch {
+	case err == nil:
+	case !a.published && (a.takenBack || gpu.IsRefusal(err)) && h.ctx.Err() == nil:
+		h.back = append(h.back, piece)
+		return errTakenBack
+	default:
+		return err
+	}
+	h.core.add(piece.Bytes, took)
+	h.op.shares[byCPU].add(piece.Items, took)
+	h.op.shares[byCPU].rows.Add(rows)
+	r.span(laneCPU, h.op.Name(), "join", a.begin, piece.Bytes)
+	return nil
+}
+
+// publish sends the rows that an attempt has kept. The device does not take it back any more.
+func (h *helpers) publish(a *attempt, send func(*gpu.Stride) error) error {
+	h.mu.Lock()
+	taken := a.takenBack
+	a.published = !taken
+	h.mu.Unlock()
+	if taken {
+		return errTakenBack
+	}
+	for len(a.kept) > 0 {
+		s := a.kept[0]
+		a.kept = a.kept[1:]
+		if err := send(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeBack ends the attempts whose pieces the device will have done sooner than the CPU.
+func (h *helpers) takeBack() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.over = true
+	h.changed.Broadcast()
+	for a := range h.working {
+		if !a.published && h.sooner(a.Bytes, time.Since(a.begin)) {
+			a.takenBack = true
+			a.cancel(errTakenBack)
+		}
+	}
+}
+
+// sooner reports whether the device will have done a piece of some bytes before the CPU, which has been at it for some time.
+func (h *helpers) sooner(bytes int64, been time.Duration) bool {
+	return h.device.of(bytes) < h.core.of(bytes)-been.Seconds() || been.Seconds() > h.core.of(bytes)
 }
 
 // want reports whether a lane of the CPU should take a piece, of so many bytes that nobody has begun.
@@ -318,10 +416,7 @@ func (h *helpers) did(n operators.Items, took time.Duration) {
 
 // finish waits for the lanes of the CPU when the device has done all its parts, and does what they gave back.
 func (h *helpers) finish(emit operators.Emit) error {
-	h.mu.Lock()
-	h.over = true
-	h.changed.Broadcast()
-	h.mu.Unlock()
+	h.takeBack()
 	if err := h.passAll(); err != nil {
 		return err
 	}
