@@ -46,7 +46,7 @@ type Options struct {
 	// that can (Always), or none (Never).
 	JoinFilters string
 	// BesideTakes says what lanes of the CPU take beside a GPU: "" by measured times; BesideAny pairs whenever
-	// a lane is free; BesideAll all that they can, before the GPU takes any. The others are for tests.
+	// a lane is free, which the GPU takes back when it has nothing else to do; BesideAll all that they can, before the GPU takes any. The others are for tests.
 	BesideTakes string
 	// Timeline keeps the spans of work for Report.Spans.
 	Timeline bool

@@ -297,7 +297,7 @@ func (h *helpers) takeBack() {
 
 // sooner reports whether the device will have done a piece of some bytes before the CPU, which has been at it for some time.
 func (h *helpers) sooner(bytes int64, been time.Duration) bool {
-	return h.device.of(bytes) < h.core.of(bytes)-been.Seconds() || been.Seconds() > h.core.of(bytes)
+	return h.takes == execution.BesideAny || h.device.of(bytes) < h.core.of(bytes)-been.Seconds() || been.Seconds() > h.core.of(bytes)
 }
 
 // want reports whether a lane of the CPU should take a piece, of so many bytes that nobody has begun.
