@@ -95,10 +95,11 @@ func (o *outOfCore) Split(t operators.Task, want func(left, piece int64) bool) *
 		for from > g.from && o.bytes(from-1, to) <= leastPiece {
 			from--
 		}
-		if o.large(t, from, to) || o.during(t, from, to) > t.Lease.Available()/int64(t.Lanes) {
+		p := &operators.Piece{Items: operators.Items{N: to - from, Bytes: o.bytes(from, to)}}
+		// The result of the piece takes about as much as both sides.
+		if o.large(t, from, to) || o.during(t, from, to)+p.Bytes > t.Lease.Available()/int64(t.Lanes) {
 			continue
 		}
-		p := &operators.Piece{Items: operators.Items{N: to - from, Bytes: o.bytes(from, to)}}
 		if !want(left, p.Bytes) {
 			return nil
 		}
