@@ -13,23 +13,33 @@ import (
 const joinedRows = 4
 
 // joinPartitions computes windows whose functions are aggregates of whole partitions by a group-by, and joins the rows
-// with the groups. Then no rows are kept or sorted, but the input is read twice: it must not be worth holding.
+// with the groups. Then no rows are kept or sorted, but the rows below all windows are read twice: they must not be worth holding.
 func joinPartitions(n Node) Node {
+	below := n
+	for w, ok := below.(*Window); ok; w, ok = below.(*Window) {
+		below = w.In
+	}
 	n = withInputs(n, joinPartitions)
 	w, ok := n.(*Window)
-	if !ok || len(w.Partition) == 0 || worthHolding(w.In) || slices.ContainsFunc(w.Functions, func(f window.Function) bool { return !w.ofPartition(f) }) {
+	if !ok || len(w.Partition) == 0 || worthHolding(below) {
 		return n
 	}
-	in := w.In.Rel()
+	in := below.Rel() // its columns are the first ones of w
+	if slices.ContainsFunc(w.Functions, func(f window.Function) bool { return !w.ofPartition(f) || f.Value >= in.Schema.Len() }) {
+		return n
+	}
 	partitions := 1.0
 	for _, k := range w.Partition {
+		if k >= in.Schema.Len() {
+			return n
+		}
 		values, _ := in.Stats[k].keys()
 		partitions *= values
 	}
 	if partitions == 0 || partitions*joinedRows > in.Rows {
 		return n
 	}
-	width, keys := in.Schema.Len(), len(w.Partition)
+	width, keys := w.In.Rel().Schema.Len(), len(w.Partition)
 	var aggs []Aggregate
 	spec := JoinSpec{Kind: join.Inner, LeftKeys: w.Partition, build: "right"}
 	var names []string
@@ -40,7 +50,7 @@ func joinPartitions(n Node) Node {
 	for i, f := range w.Functions {
 		aggs, names = append(aggs, Aggregate{Kind: f.Aggregate, Input: f.Value, Output: f.Output}), append(names, w.Schema.Fields[width+i].Name)
 	}
-	g := newGroup(w.Step, w.In, w.Partition, aggs, names, nil, "")
+	g := newGroup(w.Step, below, w.Partition, aggs, names, nil, "")
 	g.expect(partitions)
 	j := newJoin(w.Step, w.In, g, spec)
 	j.Rows, j.Why = in.Rows, "a row for each partition"
