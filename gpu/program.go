@@ -1,6 +1,9 @@
 package gpu
 
-import "unicode"
+import (
+	"slices"
+	"unicode"
+)
 
 // Program is a list of scalar expressions in the form that devices evaluate:
 // straight-line instructions over registers, each assigned once. Register r is input r
@@ -36,6 +39,13 @@ type Instr struct {
 // Tries reports whether a row without a result is null instead of an error.
 func (in *Instr) Tries() bool {
 	return (in.Op == OpCast || in.Op == OpParseTime) && in.N == 1
+}
+
+// Portable reports whether every device computes the same bits: not if last digits are those of its math functions.
+func (p *Program) Portable() bool {
+	return !slices.ContainsFunc(p.Code, func(in Instr) bool {
+		return in.Op == OpPow || in.Op == OpAtan2 || in.Op == OpMath && MathFunc(in.N) != MathSqrt
+	})
 }
 
 // Op is an operation of a Program. Unless an operation says otherwise:

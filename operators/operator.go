@@ -105,6 +105,31 @@ type Source interface {
 	Emit(ctx context.Context, t Task, part int, emit Emit) error
 }
 
+// Divisible is a Source of rows that may be split: while lanes of a device take parts from the first one on, lanes of
+// the CPU split pieces off from the end. The rows come in any order.
+type Divisible interface {
+	Source
+	// Items returns how many partitions a part has now, or pairs of them, and their bytes.
+	Items(part int) Items
+	// Split splits off some of the last rows that no lane has begun, for a task of any device. None are left for
+	// that device if they are empty. want is asked first, with the bytes of all such rows and those of the
+	// piece. It returns nil if want returns false, if nothing is left or what is left does not fit the task.
+	Split(t Task, want func(left, piece int64) bool) *Piece
+}
+
+// Items is a number of partitions, or of pairs of them, and the bytes of their rows.
+type Items struct {
+	N     int
+	Bytes int64
+}
+
+// Piece is rows that were split off from a Source. Emit emits the result of them, on the device of the task, and drops
+// them. After an error they stay, and it may be called again, on another device.
+type Piece struct {
+	Items
+	Emit func(ctx context.Context, t Task, emit Emit) error
+}
+
 // Deferring is a Streaming operator that may keep rows back until all its lanes have been
 // flushed, as a join does that spills.
 type Deferring interface {

@@ -100,6 +100,7 @@ type pipelineCase struct {
 	grouped bool
 	// joined rows have an order unless the join spills, until they are sorted by all columns.
 	inJoinOrder bool
+	helped      int // joins of which the CPU beside a GPU took pairs
 }
 
 // metaColumn is a column of a random pipeline and the kind of its values: a letter of
@@ -361,6 +362,11 @@ func (p *pipelineCase) run(t *testing.T, tables map[string]string, opt RunOption
 	if err != nil {
 		return nil, false, err
 	}
+	for _, s := range report.Stages {
+		if len(s.Shares) > 1 && s.Shares[1].Pairs > 0 {
+			p.helped++
+		}
+	}
 	rows, spilled = textOf(&c), report.Spill.Host.In+report.Spill.Disk.In > 0
 	if p.grouped {
 		slices.Sort(rows)
@@ -395,7 +401,7 @@ func newPipelineCase(r *rand.Rand) *pipelineCase {
 }
 
 // TestRandomPipelinesGiveOneAnswer runs random pipelines over random tables with strides
-// of any length, 1 to 64 lanes and any budget, on the CPU and on a GPU, and with all state
+// of any length, 1 to 64 lanes and any budget, on the CPU, on a GPU, and on a GPU with the CPU beside it, and with all state
 // spilled. Each run gives the same rows, in the same order where it is promised, or is refused
 // by its budget, and leaves nothing behind. With GSTREAM_PYTHON set to a Python with duckdb, DuckDB must
 // agree.
@@ -405,7 +411,7 @@ func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 	dir := t.TempDir()
 	type question struct{ Seed, SQL, File string }
 	var questions []question
-	answered, refused, spills := 0, 0, 0
+	answered, refused, spills, helped := 0, 0, 0, 0
 	first, cases := gputest.Seed(t), gputest.Cases(t, 60)
 	for seed := first; seed < first+uint64(cases); seed++ {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -432,7 +438,12 @@ func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 			}
 			require.NoError(t, err)
 			rows := 1 + r.IntN(200)
-			got, spilled, err := p.run(t, tables, RunOptions{Device: smallStrides{d, rows}, Threads: 1 + r.IntN(3), JoinFilters: []string{Auto, Always, Always, Never}[i%4],
+			use := CUDA + BesideHost // nobody is beside the CPU
+			if i == 4 && r.IntN(2) == 0 {
+				use = CUDA
+			}
+			got, spilled, err := p.run(t, tables, RunOptions{Device: smallStrides{d, rows}, Use: use, BesideTakes: []string{BesideAny, BesideAll}[r.IntN(2)],
+				Threads: 1 + r.IntN(3), JoinFilters: []string{Auto, Always, Always, Never}[i%4],
 				SpillDir: dir, SpillAlways: always, SpillCompression: []string{"lz4", "none"}[r.IntN(2)]})
 			want := want
 			if spilled {
@@ -456,6 +467,7 @@ func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 			}
 			require.NoError(t, d.Close())
 		}
+		helped += p.helped
 		file := filepath.Join(dir, fmt.Sprintf("result%d.parquet", seed))
 		b := New("random").Read("a", tables["a"]).Read("b", tables["b"]).Read("c", tables["c"]).Write(file, sinkparquet.Options{})
 		b.job.Steps = p.steps
@@ -466,6 +478,7 @@ func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 	assert.Greater(t, answered, cases/2)
 	assert.Greater(t, refused, cases/20, "some budgets are too small")
 	assert.Greater(t, spills, cases/4, "some rows do not fit")
+	assert.Greater(t, helped, cases/50, "the CPU takes pairs of some joins")
 	python := os.Getenv("GSTREAM_PYTHON")
 	if python == "" {
 		t.Skip("GSTREAM_PYTHON does not name a Python with duckdb, so the answers are not compared with DuckDB's")

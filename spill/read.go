@@ -32,8 +32,11 @@ const (
 // begins with. The lease pays for the strides. Rows may move down meanwhile. It is an error
 // when rows are missing.
 //
-// Cost: rows in the memory of the device are copied there. Others are read ahead, copies up run
-// while the caller works.
+// The queue may be one of the CPU, whose budget is the HostBudget of the device: then the strides are in
+// host memory.
+//
+// Cost: rows in the memory of the device are copied there, and down for a queue of the CPU. Others are read
+// ahead, copies up run while the caller works.
 func (p *Partitions) Each(ctx context.Context, q gpu.Queue, l *gpu.Lease, from, to int, take func(s *gpu.Stride, first int) error) error {
 	r := NewReader(ctx, l, []Range{{p, from, to}})
 	defer r.Close()
@@ -55,6 +58,7 @@ type Reader struct {
 	lease  *gpu.Lease
 	at     int // the range that the caller reads next
 	begun  bool
+	up     bool           // goroutines copy up what they read
 	wg     sync.WaitGroup // of the goroutines
 
 	mu       sync.Mutex
@@ -117,7 +121,7 @@ func (r *Reader) Next(q gpu.Queue, take func(s *gpu.Stride, first int) error) er
 	x.left = x.Rows(x.from, x.to)
 	err := x.onDevice(r.ctx, q, take)
 	if err == nil && (x.left > 0 || r.begun) {
-		r.begin()
+		r.begin(q)
 		err = r.receive(x, q, take)
 	}
 	// What the goroutines did not find has left the memory of the device since.
@@ -140,16 +144,37 @@ func (r *Reader) Next(q gpu.Queue, take func(s *gpu.Stride, first int) error) er
 	return err
 }
 
+// Cut ends the ranges that end at a partition at another one before it. It does nothing, and returns false, if
+// the reader may have begun to read one of them. Ranges that become empty are none: Next leaves them out.
+func (r *Reader) Cut(end, to int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	begun := max(r.at, r.ahead)
+	for i, x := range r.ranges {
+		if x.To == end && x.From < end && i <= begun {
+			return false
+		}
+	}
+	for i := begun + 1; i < len(r.ranges); i++ {
+		if x := &r.ranges[i]; x.To == end {
+			x.To = max(x.From, to)
+		}
+	}
+	rest := slices.DeleteFunc(r.ranges[min(begun+1, len(r.ranges)):], func(x Range) bool { return x.From == x.To })
+	r.ranges = r.ranges[:min(begun+1, len(r.ranges))+len(rest)]
+	return true
+}
+
 // begin starts the goroutines, unless they are at work.
-func (r *Reader) begin() {
+func (r *Reader) begin(q gpu.Queue) {
 	if r.begun {
 		return
 	}
 	r.begun = true
 	n := 1
 	r.most = 1
-	if p := r.ranges[0]; p.store.discrete() {
-		n, r.most = readers, unitsAhead*p.batch()
+	if p := r.ranges[0]; p.store.copiesUp(q) {
+		n, r.most, r.up = readers, unitsAhead*p.batch(), true
 	}
 	for range n {
 		r.wg.Go(r.readAhead)
@@ -170,7 +195,7 @@ func (r *Reader) readAhead() {
 			return
 		}
 		var i item
-		if q == nil && x.store.discrete() {
+		if q == nil && r.up {
 			if q, i.err = x.store.device.NewQueue(x.name); i.err == nil {
 				defer q.Close()
 			}
@@ -379,9 +404,31 @@ func coded(s *gpu.Stride) bool {
 	return slices.ContainsFunc(s.Cols, func(c gpu.Column) bool { return c.Type.IsVar() && c.Dict != nil })
 }
 
+// fromDevice returns the rows of pieces in the memory of the device, for a queue of it or of the CPU.
+func (r *reading) fromDevice(q gpu.Queue, u []*held) (*gpu.Stride, error) {
+	if !r.store.discrete() || r.store.copiesUp(q) {
+		return r.onePiece(q, r.lease, u)
+	}
+	q, err := r.store.queue()
+	if err != nil {
+		r.idle(u...)
+		return nil, err
+	}
+	defer r.store.giveBack(q)
+	s, err := r.onePiece(q, r.Partitions.lease, u)
+	if err != nil {
+		return nil, err
+	}
+	down, err := q.Download(r.lease, s)
+	if err != nil {
+		s.Release()
+	}
+	return down, err
+}
+
 // onePiece returns the rows of pieces in the memory of the device, those of one that is whole
 // without a copy.
-func (r *reading) onePiece(q gpu.Queue, u []*held) (_ *gpu.Stride, err error) {
+func (r *reading) onePiece(q gpu.Queue, l *gpu.Lease, u []*held) (_ *gpu.Stride, err error) {
 	out := &gpu.Stride{Schema: r.schema}
 	defer func() {
 		r.idle(u...)
@@ -400,7 +447,7 @@ func (r *reading) onePiece(q gpu.Queue, u []*held) (_ *gpu.Stride, err error) {
 			c := x.stride.Cols[i]
 			var part gpu.Column
 			if len(u) == 1 || c.Valid != nil || c.Dict == nil && c.Type.Kind == gpu.Bool {
-				part, err = q.Slice(r.lease, c, from, to)
+				part, err = q.Slice(l, c, from, to)
 			} else if c.Dict == nil && c.Type.IsVar() {
 				part = gpu.Column{Type: c.Type, Len: to - from, Data: c.Data.Retain(), Offsets: c.Offsets.View(int64(from)*4, int64(to-from+1)*4)}
 			} else {
@@ -417,7 +464,7 @@ func (r *reading) onePiece(q gpu.Queue, u []*held) (_ *gpu.Stride, err error) {
 		}
 		var c gpu.Column
 		if err == nil {
-			c, err = q.Concat(r.lease, parts)
+			c, err = q.Concat(l, parts)
 		}
 		gpu.ReleaseColumns(parts)
 		if err != nil {
@@ -530,7 +577,7 @@ func (r *reading) onDevice(ctx context.Context, q gpu.Queue, take func(*gpu.Stri
 			return nil
 		}
 		first := u[0].firstOf(r.from)
-		s, err := r.onePiece(q, u)
+		s, err := r.fromDevice(q, u)
 		if err == nil {
 			err = r.give(s, first, take)
 		}
@@ -578,7 +625,7 @@ func (r *reading) arrive(ctx context.Context, i item, q gpu.Queue, take func(*gp
 		return i.err
 	case i.up:
 		err = q.Wait(i.stride)
-	case r.store.discrete():
+	case r.store.discrete(): // a queue of the CPU makes one piece of values that lie in several
 		var up *gpu.Stride
 		if up, err = q.Upload(r.lease, i.stride); err == nil {
 			i.stride = up

@@ -134,11 +134,13 @@ func open(t *testing.T, d gpu.Device, o Options) *bench {
 	return &bench{t, d, NewStore(d, o), d.Budget().Lease("state"), q}
 }
 
-// close checks that everything was given back.
-func (b *bench) close() {
+// close checks that everything was given back, to other leases too.
+func (b *bench) close(others ...*gpu.Lease) {
 	require.NoError(b.t, b.queue.Close())
 	require.NoError(b.t, b.store.Close())
-	require.NoError(b.t, b.lease.Close())
+	for _, l := range append(others, b.lease) {
+		require.NoError(b.t, l.Close())
+	}
 	require.Empty(b.t, b.dev.Budget().Leaks())
 	require.Empty(b.t, b.dev.HostBudget().Leaks())
 }
@@ -327,6 +329,100 @@ type copied struct {
 func (d copied) NewQueue(name string) (gpu.Queue, error) {
 	q, err := d.Device.NewQueue(name)
 	return copiedQueue{q, d.done}, err
+}
+
+// TestTheCPUReadsRowsOfAGPU reads partitions by a queue of the CPU from every tier, while a queue of the GPU reads others.
+func TestTheCPUReadsRowsOfAGPU(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		memory, host int64
+		always       bool
+	}{{"memory", 64 << 20, 64 << 20, false}, {"below", 1 << 20, 64 << 20, false}, {"disk", 1 << 20, 512 << 10, false}, {"always", 64 << 20, 64 << 20, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			d := devices["cuda"](t, c.memory, c.host)
+			b := open(t, d, Options{Always: c.always})
+			cpu, err := host.Open(host.Options{Threads: 1, Budget: d.HostBudget()})
+			require.NoError(t, err)
+			q, err := cpu.NewLaneQueue("cpu")
+			require.NoError(t, err)
+			l := d.HostBudget().Lease("cpu")
+			const fanOut = 16
+			p := b.store.NewPartitions("state", b.lease, schema, fanOut)
+			rnd := rand.New(rand.NewPCG(1, 2))
+			want := make([][]string, fanOut)
+			for i := range 40 {
+				s, offsets := draw(rnd, i*1000, 1+rnd.IntN(900), fanOut)
+				all := rowsOf(s)
+				for f := range fanOut {
+					want[f] = append(want[f], all[offsets[f]:offsets[f+1]]...)
+				}
+				require.NoError(t, p.Append(b.up(s), 0, offsets))
+			}
+			var byGPU []string
+			var gpuErr error
+			done := make(chan bool)
+			go func() {
+				defer close(done)
+				byGPU, gpuErr = b.read(p, 0, fanOut/2)
+			}()
+			for f := fanOut / 2; f < fanOut; f++ {
+				var got []string
+				require.NoError(t, p.Each(t.Context(), q, l, f, f+1, func(s *gpu.Stride, first int) error {
+					require.NoError(t, gpu.CheckMemory(cpu, s.Cols))
+					require.Equal(t, f, first)
+					got = append(got, rowsOf(s)...)
+					s.Release()
+					return nil
+				}))
+				sameRows(t, want[f], got)
+				p.Drop(f, f+1)
+			}
+			<-done
+			require.NoError(t, gpuErr)
+			sameRows(t, slices.Concat(want[:fanOut/2]...), byGPU)
+			require.NoError(t, p.Close())
+			require.NoError(t, q.Close())
+			b.close(l)
+			require.NoError(t, cpu.Close())
+		})
+	}
+}
+
+// TestAReaderLeavesOutWhatIsCut cuts ranges of a reader that it has not begun, and none that it has.
+func TestAReaderLeavesOutWhatIsCut(t *testing.T) {
+	for name, device := range devices {
+		t.Run(name, func(t *testing.T) {
+			b := open(t, device(t, 64<<20, 64<<20), Options{Always: true})
+			p := b.store.NewPartitions("state", b.lease, schema, 12)
+			s, offsets := draw(rand.New(rand.NewPCG(1, 1)), 0, 3000, 12)
+			all := rowsOf(s)
+			require.NoError(t, p.Append(b.up(s), 0, offsets))
+			r := NewReader(t.Context(), b.lease, []Range{{p, 0, 3}, {p, 3, 6}, {p, 6, 9}, {p, 9, 12}})
+			l := b.dev.HostBudget().Lease("reader")
+			next := func(from, to int) {
+				t.Helper()
+				var got []string
+				require.NoError(t, r.Next(b.queue, func(s *gpu.Stride, _ int) error {
+					down, err := b.queue.Download(l, s)
+					got = append(got, rowsOf(down)...)
+					down.Release()
+					return err
+				}))
+				sameRows(t, slices.Clone(all[offsets[from]:offsets[to]]), got)
+			}
+			require.False(t, r.Cut(3, 1), "the first range is next")
+			require.True(t, r.Cut(9, 8))
+			require.True(t, r.Cut(12, 9), "nothing is left of it")
+			next(0, 3)
+			require.False(t, r.Cut(3, 1))
+			next(3, 6)
+			next(6, 8)
+			require.Len(t, r.ranges, 3)
+			r.Close()
+			require.NoError(t, p.Close())
+			b.close(l)
+		})
+	}
 }
 
 type copiedQueue struct {

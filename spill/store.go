@@ -225,28 +225,40 @@ func (s *Store) Close() (err error) {
 }
 
 // discrete reports whether the device has memory of its own.
-func (s *Store) discrete() bool { return s.device.Budget() != s.device.HostBudget() }
+func (s *Store) discrete() bool { return s != nil && s.device.Budget() != s.device.HostBudget() }
 
-// down copies a stride to host memory. Several goroutines may, so that a copy begins when the
-// one before ends.
-func (s *Store) down(l *gpu.Lease, st *gpu.Stride) (*gpu.Stride, error) {
+// copiesUp reports whether rows that a queue reads go to the memory of the device, over a link.
+func (s *Store) copiesUp(q gpu.Queue) bool {
+	return s.discrete() && q.Device().Budget() == s.device.Budget()
+}
+
+// queue returns a queue of the device that nobody uses. giveBack must follow.
+func (s *Store) queue() (q gpu.Queue, err error) {
 	s.mu.Lock()
-	var q gpu.Queue
 	if n := len(s.queues); n > 0 {
 		q, s.queues = s.queues[n-1], s.queues[:n-1]
 	}
 	s.mu.Unlock()
 	if q == nil {
-		var err error
-		if q, err = s.device.NewQueue("spill"); err != nil {
-			return nil, err
-		}
+		q, err = s.device.NewQueue("spill")
 	}
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.queues = append(s.queues, q)
-	}()
+	return q, err
+}
+
+func (s *Store) giveBack(q gpu.Queue) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queues = append(s.queues, q)
+}
+
+// down copies a stride to host memory. Several goroutines may, so that a copy begins when the
+// one before ends.
+func (s *Store) down(l *gpu.Lease, st *gpu.Stride) (*gpu.Stride, error) {
+	q, err := s.queue()
+	if err != nil {
+		return nil, err
+	}
+	defer s.giveBack(q)
 	return q.Download(l, st)
 }
 

@@ -156,12 +156,12 @@ func registerFormat(cmd *cobra.Command, format *string) {
 }
 
 func registerDevice(cmd *cobra.Command, device *string) {
-	cmd.Flags().StringVar(device, "device", pipeline.Auto, "where to run: auto (the faster one, by estimates), host (the CPU), cuda (the first GPU) or cuda:1 and so on (another)")
+	cmd.Flags().StringVar(device, "device", pipeline.Auto, "where to run: auto (the faster one, by estimates), host (the CPU), cuda (the first GPU) or cuda:1 and so on (another); +host behind a GPU or auto, as in auto+host, lets the CPU help with joins that do not fit the GPU")
 	complete(cmd, "device", devices...)
 }
 
 // devices are the values of --device that completion offers.
-var devices = []string{pipeline.Auto, pipeline.Host, pipeline.CUDA}
+var devices = []string{pipeline.Auto, pipeline.Host, pipeline.CUDA, pipeline.Auto + pipeline.BesideHost, pipeline.CUDA + pipeline.BesideHost}
 
 // checkDevice returns an error unless --device names a device.
 func checkDevice(device string) error {

@@ -100,7 +100,7 @@ func (f *showFlags) show(cmd *cobra.Command, path string) error {
 	if opt.StrideSize == 0 && p.Rows >= 0 && f.rows < previewStride/8 {
 		opt.StrideSize = previewStride
 	}
-	if file && opt.Use == pipeline.Auto {
+	if file && opt.Chooses() {
 		opt.Use = pipeline.Host
 	}
 	if _, err := p.Run(cmd.Context(), opt); err != nil {

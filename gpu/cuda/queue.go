@@ -279,6 +279,10 @@ func (q *queue) Download(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err erro
 	if err := gpu.CheckHostMemory(s.Cols, q.dev.budget); err != nil {
 		return nil, q.fail("copy a stride down", err)
 	}
+	if s.Rows > 0 && gpu.CheckHostMemory(s.Cols, nil) == nil { // the CPU made it
+		s.ChargeTo(l)
+		return s, nil
+	}
 	if isShort(s) {
 		return q.downloadShort(l, s)
 	}

@@ -41,6 +41,7 @@ func keyCases() []keyCase {
 		keyCase{"two words", []gpu.Type{i64, i64}, []bool{false, false}, []distribution{few, few}},
 		keyCase{"two words with nulls", []gpu.Type{i64, i64}, []bool{false, false}, []distribution{nulls, nulls}},
 		keyCase{"text and number", []gpu.Type{str, i64}, []bool{false, false}, []distribution{few, nulls}},
+		keyCase{"texts that are alike", []gpu.Type{str}, []bool{false}, []distribution{{alike: true, nulls: 0.05}}},
 		keyCase{"two texts", []gpu.Type{str, str}, []bool{true, false}, []distribution{few, few}},
 		keyCase{"five kinds", []gpu.Type{str, i32, dec, gpu.Of(gpu.Bool), gpu.Of(gpu.Float64)}, []bool{true, false, false, false, false},
 			[]distribution{{distinct: 3}, {distinct: 3}, {distinct: 3, nulls: 0.1}, {}, {distinct: 20}}},

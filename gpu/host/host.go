@@ -24,6 +24,9 @@ type Options struct {
 	Memory int64
 	// StrideRows is the number of rows of a stride; 0 chooses.
 	StrideRows int
+	// Budget, if set, is that of the host memory of another device, in place of Memory and of memory of
+	// its own: the CPU then works beside that device, on strides in memory that both reach.
+	Budget *gpu.Budget
 }
 
 // Device is the CPU as a gpu.Device. Its device memory is host memory, so both budgets
@@ -34,7 +37,7 @@ type Device struct {
 	memory  int64
 	free    int64
 	budget  *gpu.Budget
-	arena   *arena
+	arena   *arena // nil if the budget is another device's
 	// A queue may have a share of the device, as a Device of its own. Then whole is the
 	// device itself. ctx, if set, ends the queue's primitives.
 	whole *Device
@@ -57,6 +60,9 @@ func Open(opt Options) (*Device, error) {
 		d.threads = runtime.GOMAXPROCS(0)
 	}
 	d.memory, d.free = machine.Memory()
+	if d.budget = opt.Budget; d.budget != nil {
+		return d, nil
+	}
 	limit := opt.Memory
 	if limit == 0 {
 		limit = d.free / 2
@@ -106,6 +112,8 @@ func (d *Device) NewLaneQueue(name string) (gpu.Queue, error) {
 
 // Close gives the arena's memory back to the system.
 func (d *Device) Close() error {
-	d.arena.close()
+	if d.arena != nil {
+		d.arena.close()
+	}
 	return nil
 }

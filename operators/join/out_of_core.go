@@ -34,9 +34,8 @@ type outOfCore struct {
 	probe      *spill.Partitions
 	likely     int           // partitions that probably stay in memory: the first ones
 	resident   int           // those that do, at most as many
-	groups     []int         // starts of the groups of other partitions that are joined at a time, and the end
-	reader     *spill.Reader // of all groups that fit memory, in order; nil with several lanes
 	hot        *atomic.Int32 // groups that no hash separates, of all joins within each other
+	work
 	triton
 }
 
@@ -269,14 +268,13 @@ func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
 	}
 	room := t.Lease.Limit() / int64(pairBudget*t.Lanes)
 	for from := o.resident; from < o.build.Len(); {
-		o.groups = append(o.groups, from)
 		to := from + 1
 		for to < o.build.Len() && o.during(t, from, to+1) <= room {
 			to++
 		}
+		o.groups = append(o.groups, group{from: from, to: to})
 		from = to
 	}
-	o.groups = append(o.groups, o.build.Len())
 	err := o.build.Each(ctx, t.Queue, t.Lease, 0, o.resident, func(s *gpu.Stride, _ int) error {
 		return o.pending.Push(ctx, 0, s)
 	})
@@ -367,75 +365,6 @@ func (o *outOfCore) Deferred() operators.Source {
 	return o
 }
 
-// Parts implements operators.Source: a part is a group of pairs of partitions.
-func (o *outOfCore) Parts() int { return max(len(o.groups)-1, 0) }
-
-// Emit implements operators.Source. It joins the rows of a group. The lane that takes the first
-// group gives back the partitions in memory, which nobody needs any more.
-func (o *outOfCore) Emit(ctx context.Context, t operators.Task, part int, emit operators.Emit) (err error) {
-	if part == 0 {
-		o.equiJoin.giveBack()
-	}
-	from, to := o.groups[part], o.groups[part+1]
-	if o.barren(from, to) {
-		o.drop(from, to)
-		return nil
-	}
-	s := o.Spec
-	s.BuildRows, s.ProbeRows, s.PairRows = o.build.Rows(from, to), o.probe.Rows(from, to), 0
-	in := newOutOfCore(s, o.depth+1)
-	defer func() {
-		if closeErr := in.Close(); err == nil {
-			err = closeErr
-		}
-	}()
-	in.hot, in.partial = o.hot, true
-	large := o.large(t, from, to)
-	if t.Lanes == 1 && o.reader == nil {
-		o.readAhead(ctx, t)
-	}
-	t.Lanes = 1
-	switch {
-	case large && in.spills(t):
-		in.start(t)
-	case large:
-		return o.emitHot(ctx, t, from, to, emit)
-	}
-	side, err := in.NewLocal(t)
-	if err != nil {
-		return err
-	}
-	read := func(of *spill.Partitions, schema *gpu.Schema, take func(*gpu.Stride) error) error {
-		if o.reader == nil || large {
-			return o.batches(ctx, t, of, schema, from, to, take)
-		}
-		return o.inBatches(t, of, schema, func(add func(*gpu.Stride) error) error {
-			return o.reader.Next(t.Queue, func(s *gpu.Stride, _ int) error { return add(s) })
-		}, take)
-	}
-	err = read(o.build, o.Build, func(s *gpu.Stride) error { return side.Push(ctx, 0, s) })
-	if err == nil {
-		o.build.Drop(from, to)
-		err = side.Combine(ctx)
-	}
-	if closeErr := side.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return err
-	}
-	if err := in.Finalize(ctx, t); err != nil {
-		return err
-	}
-	return in.stream(ctx, t, func(push func(*gpu.Stride) error) error {
-		err := read(o.probe, o.Probe, push)
-		if err == nil { // otherwise the reader may be at work
-			o.probe.Drop(from, to)
-		}
-		return err
-	}, emit)
-}
-
 // barren reports whether no row comes out of partitions.
 func (o *outOfCore) barren(from, to int) bool {
 	return o.build.Rows(from, to) == 0 && (o.probe.Rows(from, to) == 0 || o.Kind == Inner || o.Kind == Right || o.Kind == Semi)
@@ -444,18 +373,6 @@ func (o *outOfCore) barren(from, to int) bool {
 // large reports whether the build side of partitions does not fit the memory of a lane.
 func (o *outOfCore) large(t operators.Task, from, to int) bool {
 	return o.during(t, from, to) > t.Lease.Limit()/int64(operators.Crowded*t.Lanes)
-}
-
-// readAhead makes the reader of all groups that are joined in memory. One lane joins them in
-// order, so that it reads a group while it joins the one before.
-func (o *outOfCore) readAhead(ctx context.Context, t operators.Task) {
-	var ranges []spill.Range
-	for i, to := range o.groups[1:] {
-		if from := o.groups[i]; !o.barren(from, to) && !o.large(t, from, to) {
-			ranges = append(ranges, spill.Range{Partitions: o.build, From: from, To: to}, spill.Range{Partitions: o.probe, From: from, To: to})
-		}
-	}
-	o.reader = spill.NewReader(ctx, t.Lease, ranges)
 }
 
 // batches calls take with the rows of partitions, in batches.

@@ -14,7 +14,9 @@ import (
 // Options configure a run. The zero value uses the whole machine.
 type Options struct {
 	// Device runs the stages. If it is nil, the run opens a device of its own, which Use
-	// names: Auto, Host, CUDA, or another GPU as "cuda:1". "" is Auto.
+	// names: Auto, Host, CUDA, or another GPU as "cuda:1". "" is Auto. With BesideHost behind the name of a
+	// GPU or Auto, also if Device is set, lanes of the CPU take pairs of partitions of joins that went out of
+	// core, when that is faster by what was measured in the run.
 	Device gpu.Device
 	Use    string
 	// StrideSize is the bytes of a column of 8-byte values in a stride of the run's own
@@ -43,6 +45,9 @@ type Options struct {
 	// build sides are complete: those of which the plan expects a gain (Auto, the default), all
 	// that can (Always), or none (Never).
 	JoinFilters string
+	// BesideTakes says what lanes of the CPU take beside a GPU: "" by measured times; BesideAny pairs whenever
+	// a lane is free, which the GPU takes back when it has nothing else to do; BesideAll all that they can, before the GPU takes any. The others are for tests.
+	BesideTakes string
 	// Timeline keeps the spans of work for Report.Spans.
 	Timeline bool
 	// Discard runs everything, including encoding and writing, and then removes the
@@ -76,6 +81,20 @@ const (
 	Host = "host" // the CPU
 	CUDA = "cuda" // the first GPU, "cuda:1" the second and so on; an error where there is none
 )
+
+// BesideHost behind the name of a device lets lanes of the CPU work beside a GPU, as in "auto+host".
+const BesideHost = "+" + Host
+
+// The values of Options.BesideTakes for tests.
+const (
+	BesideAny = "any"
+	BesideAll = "all"
+)
+
+// Chooses reports whether the plan chooses the device of a run (Auto).
+func (o Options) Chooses() bool {
+	return o.Device == nil && (o.Use == "" || o.Use == Auto || o.Use == Auto+BesideHost)
+}
 
 // The values of Options.JoinFilters besides Auto.
 const (

@@ -24,7 +24,7 @@ import (
 // the CPU because there is a GPU that cannot be started, so does Check.
 func Check(p *physical.Plan, opt execution.Options) (*execution.Check, error) {
 	out, err := checkOnce(p, opt)
-	if kind, _, _ := parseDevice(opt.Use); !errors.Is(err, cuda.ErrUnusable) || kind == execution.CUDA {
+	if want, _ := parseDevice(opt.Use); !errors.Is(err, cuda.ErrUnusable) || want.kind == execution.CUDA {
 		return out, err
 	}
 	warnOfCPU(err)

@@ -111,17 +111,21 @@ func ChooseDevice(p *physical.Plan, opt execution.Options) (*execution.Choice, e
 	if opt.Device != nil {
 		return &execution.Choice{Device: opt.Device.Properties().ID, Why: "given by the caller"}, nil
 	}
-	kind, _, err := parseDevice(opt.Use)
+	want, err := parseDevice(opt.Use)
 	if err != nil {
 		return nil, err
 	}
-	if kind != execution.Auto {
+	if want.kind != execution.Auto {
 		return &execution.Choice{Device: opt.Use, Why: "asked for"}, nil
 	}
 	if err := cuda.Installed(""); errors.Is(err, cuda.ErrNoDriver) {
 		return &execution.Choice{Device: execution.Host, Why: err.Error()}, nil
 	}
-	return planWork(p).choose(cmp.Or(opt.Threads, runtime.GOMAXPROCS(0))), nil
+	c := planWork(p).choose(cmp.Or(opt.Threads, runtime.GOMAXPROCS(0)))
+	if want.beside && c.Device == execution.CUDA {
+		c.Device += execution.BesideHost
+	}
+	return c, nil
 }
 
 // choose returns the device with the lower estimate.

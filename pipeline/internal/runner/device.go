@@ -16,27 +16,35 @@ import (
 	"github.com/gstream/gstream/pipeline/job"
 )
 
-// parseDevice splits the name of a device into its kind (Auto, Host or CUDA) and the
-// number of the GPU.
-func parseDevice(name string) (kind string, ordinal int, err error) {
-	kind, number, numbered := strings.Cut(name, ":")
+// wanted is the device that a run asks for.
+type wanted struct {
+	kind    string // Auto, Host or CUDA
+	ordinal int    // the number of the GPU
+	beside  bool   // lanes of the CPU work beside a GPU
+}
+
+// parseDevice returns the device of a name.
+func parseDevice(name string) (wanted, error) {
+	first, beside := strings.CutSuffix(name, execution.BesideHost)
+	kind, number, numbered := strings.Cut(first, ":")
 	switch {
 	case name == "":
-		return execution.Auto, 0, nil
-	case !numbered && (kind == execution.Auto || kind == execution.Host || kind == execution.CUDA):
-		return kind, 0, nil
+		return wanted{kind: execution.Auto}, nil
+	case !numbered && (kind == execution.Auto || kind == execution.CUDA || kind == execution.Host && !beside):
+		return wanted{kind, 0, beside}, nil
 	case numbered && kind == execution.CUDA:
 		if n, err := strconv.ParseUint(number, 10, 16); err == nil && strconv.FormatUint(n, 10) == number {
-			return execution.CUDA, int(n), nil
+			return wanted{execution.CUDA, int(n), beside}, nil
 		}
 	}
-	return "", 0, &job.Diagnostic{Msg: fmt.Sprintf("device %s: must be %s, %s, %s or, for another GPU than the first, %s:N as in %s:1", name, execution.Auto, execution.Host, execution.CUDA, execution.CUDA, execution.CUDA)}
+	return wanted{}, &job.Diagnostic{Msg: fmt.Sprintf("device %s: must be %s, %s, %s or, for another GPU than the first, %s:N as in %s:1; %s behind a GPU or %s, as in %s, lets the CPU help", name,
+		execution.Auto, execution.Host, execution.CUDA, execution.CUDA, execution.CUDA, execution.BesideHost, execution.Auto, execution.Auto+execution.BesideHost)}
 }
 
 // CheckDevice returns an error when no run can ask for a device by this name. Whether the
 // machine has the device is known only when a run opens it.
 func CheckDevice(name string) error {
-	_, _, err := parseDevice(name)
+	_, err := parseDevice(name)
 	return err
 }
 
@@ -51,17 +59,17 @@ func warnOfCPU(err error) {
 // ChooseDevice first to choose by the plan. A GPU starts in the background. If that
 // fails, the first queue returns the error.
 func OpenDevice(opt execution.Options) (gpu.Device, error) {
-	kind, ordinal, err := parseDevice(opt.Use)
+	want, err := parseDevice(opt.Use)
 	if err != nil {
 		return nil, err
 	}
-	if kind != execution.Host {
-		d, err := cuda.Open(cuda.Options{Ordinal: ordinal, Memory: opt.DeviceMemory, HostMemory: opt.HostMemory, StrideBytes: opt.StrideSize, Ahead: true})
+	if want.kind != execution.Host {
+		d, err := cuda.Open(cuda.Options{Ordinal: want.ordinal, Memory: opt.DeviceMemory, HostMemory: opt.HostMemory, StrideBytes: opt.StrideSize, Ahead: true})
 		if err == nil {
 			return d, nil
 		}
 		noDriver := errors.Is(err, cuda.ErrNoDriver)
-		if kind == execution.CUDA {
+		if want.kind == execution.CUDA {
 			if noDriver {
 				err = fmt.Errorf(phrase.Setting("%w; install one, or run with --device host"), err)
 			}
@@ -77,6 +85,15 @@ func OpenDevice(opt execution.Options) (gpu.Device, error) {
 		return nil, &job.Diagnostic{Msg: err.Error()}
 	}
 	return d, nil
+}
+
+// openBeside opens the CPU as a device that works beside another one, on strides in the host memory of that one. It
+// returns nil unless options ask for it and the other device has memory of its own.
+func openBeside(d gpu.Device, opt execution.Options) (gpu.Device, error) {
+	if want, err := parseDevice(opt.Use); err != nil || !want.beside || !discrete(d) {
+		return nil, err
+	}
+	return host.Open(host.Options{Threads: opt.Threads, Budget: d.HostBudget()})
 }
 
 // discrete reports whether a device has memory of its own, to and from which strides are

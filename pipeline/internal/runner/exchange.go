@@ -14,6 +14,8 @@ import (
 // has nothing to take. So there is always one lane that can continue.
 type exchange struct {
 	room int
+	// toHost says that the receiver copies strides to host memory, so they may be there already.
+	toHost bool
 
 	mu      sync.Mutex
 	changed sync.Cond

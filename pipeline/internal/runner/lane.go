@@ -6,9 +6,11 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/pipeline/execution"
 )
 
 // lane is one of the lanes of a pipeline: a goroutine with a queue, and its local state
@@ -92,8 +94,8 @@ func (l *lane) flush(ctx context.Context) error {
 }
 
 // deferred emits parts of what an operator has kept back, nil for nothing, once all lanes have
-// flushed it. Each is a morsel of its own.
-func (l *lane) deferred(ctx context.Context, i int, src operators.Source) error {
+// flushed it. Each is a morsel of its own. Lanes of the CPU may help.
+func (l *lane) deferred(ctx context.Context, i int, src operators.Source) (err error) {
 	if src == nil {
 		return nil
 	}
@@ -104,18 +106,51 @@ func (l *lane) deferred(ctx context.Context, i int, src operators.Source) error 
 	if err := o.flushed.wait(ctx, l.lanes); err != nil {
 		return err
 	}
+	var h *helpers
+	parts, divisible := src.(operators.Divisible)
+	if divisible && l.pipelineRun.run.beside != nil {
+		h = l.help(ctx, i, parts)
+		ctx = h.ctx
+		defer func() { err = h.end(err) }()
+		if h.takes == execution.BesideAll {
+			if err := h.passAll(); err != nil {
+				return err
+			}
+		}
+	}
+	emit := l.emit(ctx, i)
+	if divisible {
+		emit = o.shares[byDevice].counted(emit)
+	}
 	for {
 		part := int(o.flushed.parts.Add(1)) - 1
 		if part >= src.Parts() {
-			return nil
+			break
 		}
+		begin := time.Now()
 		l.begin()
-		err := src.Emit(ctx, l.task(o), part, l.emit(ctx, i))
+		err := src.Emit(ctx, l.task(o), part, func(s *gpu.Stride) error {
+			if err := emit(s); err != nil || h == nil {
+				return err
+			}
+			return h.passReady()
+		})
 		l.end()
 		if err != nil {
 			return err
 		}
+		if divisible {
+			n, took := parts.Items(part), time.Since(begin)
+			o.shares[byDevice].add(n, took)
+			if h != nil {
+				h.did(n, took)
+			}
+		}
 	}
+	if h != nil {
+		return h.finish(emit)
+	}
+	return nil
 }
 
 // barrier lets lanes wait until all of them have come so far.

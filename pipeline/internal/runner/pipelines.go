@@ -44,6 +44,10 @@ type opRun struct {
 	reader atomic.Pointer[source.Reader] // of a scan, once it is open
 	// flushed is where lanes wait before they take parts of a streaming operator's rows.
 	flushed barrier
+	// shares is what each processor did of the parts of such rows. beside pays for what lanes of the CPU do
+	// beside a GPU; nil without them.
+	shares [processors]share
+	beside *gpu.Lease
 	metrics
 }
 
@@ -175,6 +179,9 @@ func (r *run) newOp(st *physical.Stage) (_ *opRun, err error) {
 	o.decode = o.lease
 	if st.Table != nil && discrete(r.device) {
 		o.decode = r.device.HostBudget().Lease(st.Name() + ", decoding")
+	}
+	if _, ok := o.op.(operators.Deferring); ok && r.beside != nil {
+		o.beside = r.device.HostBudget().Lease(st.Name() + ", on the CPU")
 	}
 	r.ops = append(r.ops, o)
 	return o, nil

@@ -62,7 +62,7 @@ func (r *run) report() *execution.Report {
 			Estimate: t.Rows, Dropped: m.dropped.Load(),
 		}
 		_, s.Peak = t.lease.Used()
-		leases := []*gpu.Lease{t.lease}
+		leases := []*gpu.Lease{t.lease, t.beside}
 		if name := t.lease.Name(); !spilled[name] { // stages of one name share what spills
 			spilled[name] = true
 			s.Spill = r.spill.Stats(name)
@@ -70,6 +70,7 @@ func (r *run) report() *execution.Report {
 			leases = append(leases, r.spill.Lease(name))
 		}
 		s.Activity = activity(leases...)
+		s.Shares = r.shares(t)
 		if t.Table != nil {
 			s.Device = execution.Host // it decodes; the copies are in the activity
 		}
@@ -100,11 +101,29 @@ func (r *run) report() *execution.Report {
 	return out
 }
 
+// shares returns what each processor did of the parts of an operator; nil if there were none.
+func (r *run) shares(o *opRun) (out []execution.Share) {
+	share := func(device string, s *share) {
+		out = append(out, execution.Share{Device: device, Pairs: s.items.Load(), Bytes: s.bytes.Load(), RowsOut: s.rows.Load(), Busy: time.Duration(s.busy.Load())})
+	}
+	if o.shares[byDevice].items.Load()+o.shares[byCPU].items.Load() == 0 {
+		return nil
+	}
+	share(r.device.Properties().ID, &o.shares[byDevice])
+	if r.beside != nil {
+		share(r.beside.Properties().ID, &o.shares[byCPU])
+	}
+	return out
+}
+
 // leases returns the leases for which the device works in this run.
 func (r *run) leases() []*gpu.Lease {
 	out := []*gpu.Lease{r.sink.lease}
 	for _, o := range r.ops {
 		out = append(out, o.lease)
+		if o.beside != nil {
+			out = append(out, o.beside)
+		}
 		if l := r.spill.Lease(o.lease.Name()); l != nil {
 			out = append(out, l)
 		}

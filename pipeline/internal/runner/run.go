@@ -29,6 +29,7 @@ type run struct {
 	output  execution.Target
 	opt     execution.Options
 	device  gpu.Device
+	beside  gpu.Device        // lanes of the CPU beside a GPU; nil without them
 	choice  *execution.Choice // nil for a device of the caller
 	started time.Time
 	ctx     context.Context
@@ -63,7 +64,7 @@ func Run(ctx context.Context, p *physical.Plan, output execution.Target, opt exe
 	if !errors.Is(err, cuda.ErrUnusable) {
 		return report, err
 	}
-	if kind, _, _ := parseDevice(opt.Use); kind == execution.CUDA {
+	if want, _ := parseDevice(opt.Use); want.kind == execution.CUDA {
 		return report, &job.Diagnostic{Msg: err.Error()}
 	}
 	warnOfCPU(err)
@@ -92,9 +93,13 @@ func runOnce(ctx context.Context, p *physical.Plan, output execution.Target, opt
 		}
 		r.device = d
 	}
+	var err error
+	if r.beside, err = openBeside(r.device, opt); err != nil {
+		return nil, errors.Join(err, r.release())
+	}
 	r.slots = make(chan struct{}, r.threads())
 	r.spill = spill.NewStore(r.device, spill.Options{Dir: opt.SpillDir, Limit: opt.SpillLimit, Compress: opt.SpillCompression != "none", Always: opt.SpillAlways, Trace: r.traceSpill()})
-	err := r.execute(ctx)
+	err = r.execute(ctx)
 	if err == nil {
 		r.wall = time.Since(r.started)
 		err = r.measure()
@@ -160,6 +165,7 @@ func (r *run) pipelines(ctx context.Context) (err error) {
 	stopProgress := r.watch()
 	defer stopProgress()
 	rows := root.exchange()
+	rows.from.out.toHost = true
 	for _, p := range r.scans {
 		if err := source.CheckMemory(p.from.Table, p.scanOptions(p.from)); err != nil {
 			return err
@@ -207,6 +213,9 @@ func (r *run) release() error {
 		errs = append(errs, o.lease.Close())
 		if o.decode != o.lease {
 			errs = append(errs, o.decode.Close())
+		}
+		if o.beside != nil {
+			errs = append(errs, o.beside.Close())
 		}
 	}
 	if r.sink != nil {

@@ -19,6 +19,7 @@ const (
 	laneEncode = "encode"
 	laneWrite  = "spill write"
 	laneRead   = "spill read"
+	laneCPU    = "CPU lanes"
 )
 
 // maxHostSpans bounds the spans of the host that are kept.
@@ -55,6 +56,9 @@ func (r *run) traceSpill() func(string, bool, time.Time, int64) {
 
 // span keeps a span that ends now.
 func (r *run) span(lane, stage, what string, begin time.Time, bytes int64) {
+	if !r.opt.Timeline {
+		return
+	}
 	start, end := begin.Sub(r.started), time.Since(r.started)
 	r.host.mu.Lock()
 	defer r.host.mu.Unlock()
@@ -85,7 +89,7 @@ var timelinePage = template.Must(template.New("timeline").Parse(timelineHTML))
 // WriteTimeline writes the spans of a report as a self-contained HTML page:
 // queues as rows, time across.
 func WriteTimeline(w io.Writer, r *execution.Report) error {
-	lanes := []string{"set up", laneDecode, "copy up", "kernels", "copy down", laneWrite, laneRead, laneEncode}
+	lanes := []string{"set up", laneDecode, "copy up", "kernels", "copy down", laneCPU, laneWrite, laneRead, laneEncode}
 	type row struct {
 		Lane  int   `json:"l"`
 		Stage int   `json:"s"`

@@ -1,0 +1,279 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/gpu/cuda/cudatest"
+	"github.com/gstream/gstream/gpu/host"
+)
+
+// sideFields returns the columns of a side: a key, a number and a text.
+func sideFields(name string) []arrow.Field {
+	return []arrow.Field{{Name: name + "k", Type: arrow.PrimitiveTypes.Int64, Nullable: true}, {Name: name + "v", Type: arrow.PrimitiveTypes.Int64},
+		{Name: name + "s", Type: arrow.BinaryTypes.String, Nullable: true}}
+}
+
+// sidesOfAJoin draws the rows of two sides, a and b. hot of ten rows of the build side have one key.
+func sidesOfAJoin(rows, hot int) (probe, build string) {
+	r := rand.New(rand.NewPCG(3, 4))
+	side := func(name string, n, keys, hot int) string {
+		var list []string
+		for i := range n {
+			key, text := fmt.Sprint(r.IntN(keys)), fmt.Sprintf(`"text %d"`, r.IntN(50))
+			if r.IntN(10) < hot {
+				key = "7"
+			}
+			if r.IntN(20) == 0 {
+				key = "null"
+			}
+			if r.IntN(9) == 0 {
+				text = "null"
+			}
+			list = append(list, fmt.Sprintf(`{"%[1]sk": %[2]s, "%[1]sv": %[3]d, "%[1]ss": %[4]s}`, name, key, i, text))
+		}
+		return "[" + strings.Join(list, ",") + "]"
+	}
+	return side("a", 2*rows, rows, 0), side("b", rows, rows, hot)
+}
+
+// besideCase is a join on a GPU with the CPU beside it.
+type besideCase struct {
+	join   Join
+	then   func(*Builder) *Builder // steps behind the join
+	device gpu.Device
+	opt    RunOptions
+}
+
+func (c besideCase) run(t *testing.T, ctx context.Context, probe, build string) (rows []string, of StageReport, err error) {
+	t.Helper()
+	var out Collector
+	j := c.join
+	j.With, j.On = "b", []string{"ak = bk"}
+	if !slices.Contains([]string{"semi", "anti", "mark"}, j.Kind) {
+		j.Build = "right"
+	}
+	b := New("beside").ReadTable("a", record(t, sideFields("a"), probe)).ReadTable("b", record(t, sideFields("b"), build)).From("a").JoinWith(j).As("both")
+	if c.then != nil {
+		b = c.then(b)
+	}
+	opt := c.opt
+	opt.Device, opt.SpillDir = c.device, t.TempDir()
+	report, err := b.WriteTo(&out).Run(ctx, opt)
+	for _, b := range []*gpu.Budget{c.device.Budget(), c.device.HostBudget()} {
+		require.Empty(t, b.Leaks(), "%v", err)
+		used, _ := b.Used()
+		require.Zero(t, used, "%v", err)
+	}
+	if report != nil {
+		for _, s := range report.Stages {
+			if strings.HasSuffix(s.Kind, "join") {
+				of = s
+			}
+		}
+	}
+	rows = textOf(&out)
+	slices.Sort(rows)
+	return rows, of, err
+}
+
+// TestPairsOfPartitionsAreJoinedOnEither joins all kinds on a GPU with the CPU beside it, and compares the rows with
+// those of the CPU alone.
+func TestPairsOfPartitionsAreJoinedOnEither(t *testing.T) {
+	library := cudatest.Library(t)
+	defer goleak.VerifyNone(t)
+	cpu, err := host.Open(host.Options{Threads: 1, Memory: 64 << 20})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, cpu.Close()) }()
+	type size struct {
+		memory, host int64
+		rows, hot    int
+		always       bool // all rows go to disk
+	}
+	all := []string{"inner", "left", "right", "full", "semi", "anti", "mark"}
+	for _, c := range []struct {
+		size
+		kinds []string
+		then  []string
+	}{
+		{size{64 << 20, 16 << 20, 1500, 0, true}, all, []string{"output", "group", "filter"}},
+		{size{1 << 20, 16 << 20, 20000, 0, false}, []string{"inner", "full"}, []string{"output"}},
+		// Half of the build rows have one key: too many for the GPU, not for the CPU.
+		{size{1 << 20, 16 << 20, 20000, 5, false}, []string{"left", "right"}, []string{"output"}},
+		{size{1 << 20, 2 << 20, 20000, 5, false}, []string{"inner", "full"}, []string{"output"}}, // nor for the CPU
+	} {
+		d, err := cuda.Open(cuda.Options{Library: library, Memory: c.memory, HostMemory: c.host})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, d.Close()) }()
+		probe, build := sidesOfAJoin(c.rows, c.hot)
+		for _, kind := range c.kinds {
+			j := Join{Kind: kind}
+			if !c.always {
+				j.Algorithm = "npj" // the others need more memory
+			}
+			for _, name := range c.then {
+				if name != "output" && (kind == "semi" || kind == "right") { // the other kinds will do
+					continue
+				}
+				then := map[string]func(*Builder) *Builder{
+					"group":  func(b *Builder) *Builder { return b.Group([]string{"ak % 50 as m"}, "count(*) as n", "sum(av) as v") },
+					"filter": func(b *Builder) *Builder { return b.Filter("av % 3 = 0") },
+				}[name]
+				want, _, err := besideCase{join: j, then: then, device: cpu}.run(t, t.Context(), probe, build)
+				require.NoError(t, err)
+				for _, takes := range []string{BesideAll, BesideAny} {
+					what := fmt.Sprintf("%s join, then %s, %s, %+v", kind, name, takes, c.size)
+					got, stage, err := besideCase{j, then, smallStrides{d, 500}, RunOptions{Use: CUDA + BesideHost, Threads: 3, BesideTakes: takes, SpillAlways: c.always}}.
+						run(t, t.Context(), probe, build)
+					require.NoError(t, err, what)
+					require.Equal(t, want, got, what)
+					require.Len(t, stage.Shares, 2, what)
+					gpu, cpu := stage.Shares[0], stage.Shares[1]
+					require.Equal(t, "cuda:0", gpu.Device)
+					require.Equal(t, "host", cpu.Device)
+					if c.always {
+						require.Equal(t, int64(256), gpu.Pairs+cpu.Pairs, what)
+						require.Equal(t, stage.RowsOut, gpu.RowsOut+cpu.RowsOut, what)
+					}
+					if takes == BesideAll {
+						if c.host == 16<<20 {
+							require.Zero(t, gpu.Pairs, what)
+						}
+						require.Positive(t, cpu.Pairs, what)
+						require.Positive(t, cpu.Bytes, what)
+						require.Positive(t, cpu.Busy, what)
+					}
+				}
+			}
+		}
+	}
+}
+
+// besideFaults runs a join whose pairs are joined on either, with a group-by behind it, on a GPU on which something
+// happens. what says when.
+func besideFaults(t *testing.T, f *faultyGPU) (run func(ctx context.Context) ([]string, StageReport, error), want []string) {
+	probe, build := sidesOfAJoin(10000, 0) // three groups of pairs
+	then := func(b *Builder) *Builder { return b.Group([]string{"ak % 50 as m"}, "count(*) as n", "sum(bv) as v") }
+	run = func(ctx context.Context) ([]string, StageReport, error) {
+		return besideCase{Join{Kind: "left", Algorithm: "npj"}, then, f, RunOptions{Use: CUDA + BesideHost, Threads: 2, BesideTakes: BesideAny, SpillAlways: true}}.run(t, ctx, probe, build)
+	}
+	for range 20 {
+		var of StageReport
+		var err error
+		want, of, err = run(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, int64(256), of.Shares[0].Pairs+of.Shares[1].Pairs)
+		if of.Shares[0].Pairs > 0 && of.Shares[1].Pairs > 0 {
+			return run, want
+		}
+	}
+	require.Fail(t, "one of both has never taken a pair")
+	return run, want
+}
+
+func TestFaultsOfEitherProcessorEndAJoinOfBothCleanly(t *testing.T) {
+	library := cudatest.Library(t)
+	defer goleak.VerifyNone(t)
+	d := openFaultyGPU(t, library, 1<<20)
+	defer func() { require.NoError(t, d.Close()) }()
+	run, want := besideFaults(t, d)
+	for _, call := range []string{"cuMemAllocFromPoolAsync", "cuMemcpyHtoDAsync_v2", "cuLaunchKernel", "cuEventSynchronize"} {
+		for n := int64(1); n < 3000; n = n*3 + 1 {
+			a := &trap{call: call, at: n, happens: inject}
+			d.armed.Store(a)
+			got, _, err := run(t.Context())
+			d.armed.Store(nil)
+			if err != nil {
+				require.ErrorIs(t, err, errInCall)
+				require.NotErrorIs(t, err, ErrDefect)
+				require.Equal(t, 1, strings.Count(err.Error(), call), err.Error())
+			} else {
+				require.Equal(t, want, got)
+			}
+			if a.seen.Load() < n {
+				break
+			}
+		}
+	}
+	// Pairs for which the CPU is refused memory are joined by the GPU.
+	refused, given := 0, 0
+	for n := int64(1); n < 6000; n = n*9/4 + 1 {
+		for _, b := range []*gpu.Budget{d.HostBudget(), d.Budget()} {
+			var calls atomic.Int64
+			b.SetFault(func(bool) error {
+				if calls.Add(1) == n {
+					return errInCall
+				}
+				return nil
+			})
+			got, _, err := run(t.Context())
+			b.SetFault(nil)
+			switch {
+			case err == nil && calls.Load() >= n:
+				given++
+				require.Equal(t, want, got)
+			case err == nil:
+				require.Equal(t, want, got)
+			default:
+				refused++
+				require.True(t, gpu.IsRefusal(err), err)
+				require.NotErrorIs(t, err, ErrDefect)
+			}
+		}
+	}
+	require.Positive(t, refused)
+	require.Positive(t, given)
+}
+
+func TestAJoinOfBothProcessorsThatIsCancelledLeavesNothing(t *testing.T) {
+	library := cudatest.Library(t)
+	defer goleak.VerifyNone(t)
+	d := openFaultyGPU(t, library, 1<<20)
+	defer func() { require.NoError(t, d.Close()) }()
+	run, want := besideFaults(t, d)
+	for _, call := range []string{"cuMemcpyHtoDAsync_v2", "cuLaunchKernel"} {
+		for n := int64(1); n < 2000; n = n*2 + 1 {
+			ctx, cancel := context.WithCancel(t.Context())
+			a := &trap{call: call, at: n, happens: func(string) error { cancel(); return nil }}
+			d.armed.Store(a)
+			_, _, err := run(ctx)
+			d.armed.Store(nil)
+			cancel()
+			if a.seen.Load() < n {
+				break
+			}
+			if err != nil { // the last calls come too late
+				require.ErrorIs(t, err, context.Canceled)
+			}
+		}
+	}
+	got, _, err := run(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
+
+// TestALimitBehindAJoinOfBothProcessorsEndsIt stops the CPU in the middle of its pairs.
+func TestALimitBehindAJoinOfBothProcessorsEndsIt(t *testing.T) {
+	library := cudatest.Library(t)
+	defer goleak.VerifyNone(t)
+	d := openFaultyGPU(t, library, 0)
+	defer func() { require.NoError(t, d.Close()) }()
+	probe, build := sidesOfAJoin(2000, 0)
+	for _, takes := range []string{BesideAny, BesideAll} {
+		got, _, err := besideCase{Join{Kind: "inner"}, func(b *Builder) *Builder { return b.Limit(30) }, smallStrides{d, 20},
+			RunOptions{Use: CUDA + BesideHost, Threads: 4, BesideTakes: takes, SpillAlways: true}}.run(t, t.Context(), probe, build)
+		require.NoError(t, err)
+		require.Len(t, got, 30)
+	}
+}

@@ -1,0 +1,72 @@
+package runner
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/operators"
+)
+
+// TestTheCPUTakesPairsWhenThatIsFaster plays the joining of a queue of pairs by a GPU and cores of given paces, and compares the
+// time with that of the GPU alone, and with the least time in which both could share the bytes.
+func TestTheCPUTakesPairsWhenThatIsFaster(t *testing.T) {
+	const pairs, bytes = 240, int64(64 << 20)
+	for name, c := range map[string]struct {
+		device, core float64 // seconds a byte
+		cores        int
+		group        int     // pairs that the device takes at a time
+		most         float64 // times the least time
+	}{
+		"an H200 and 12 cores":            {1 / 47e9, 3e-9, 12, 20, 1.05},
+		"a slow link":                     {1 / 5e9, 3e-9, 12, 20, 1.25},
+		"a core that is as slow as a GPU": {3e-9, 3e-9, 1, 1, 1.05},
+		"cores that are too slow":         {1 / 50e9, 9e-9, 12, 20, 1.1},
+		"cores that are far too slow":     {1 / 50e9, 1e-6, 12, 20, 1.1},
+	} {
+		h := &helpers{device: newPace(priorDevice), core: newPace(priorCore)}
+		h.changed.L = &h.mu
+		seconds := func(n int, pace float64) time.Duration {
+			return time.Duration(float64(n) * float64(bytes) * pace * 1e9)
+		}
+		left, byCores := pairs, 0
+		begun, free := make([]time.Duration, c.cores), make([]time.Duration, c.cores) // when each core took its last pair, and is free
+		var now, last time.Duration
+		for left > 0 {
+			group := min(c.group, left)
+			left -= group
+			end := now + seconds(group, c.device)
+			for again := true; again; {
+				again = false
+				for i := range free {
+					if at := max(free[i], now); at < end && left > 0 && h.want(int64(left)*bytes, bytes) {
+						left--
+						byCores++
+						if begun[i] = at; free[i] > 0 {
+							h.core.add(bytes, seconds(1, c.core))
+						}
+						free[i] = at + seconds(1, c.core)
+						again = true
+					}
+				}
+			}
+			h.did(operators.Items{N: group, Bytes: int64(group) * bytes}, seconds(group, c.device))
+			now = end
+		}
+		back := 0
+		for i, at := range free {
+			if at > now && h.sooner(bytes, now-begun[i]) {
+				back++
+			} else {
+				last = max(last, at)
+			}
+		}
+		now += seconds(back, c.device)
+		took, alone := max(now, last), seconds(pairs, c.device)
+		least := time.Duration(float64(alone) / (1 + float64(c.cores)*c.device/c.core))
+		t.Log(name, took, "least", least, "alone", alone, byCores, back)
+		require.LessOrEqual(t, took, time.Duration(c.most*float64(least)), name)
+		require.LessOrEqual(t, took, alone*101/100, name)
+	}
+}
