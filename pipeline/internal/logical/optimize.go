@@ -11,7 +11,7 @@ import (
 // Optimize rewrites a logical plan into one that gives the same rows faster. Unused
 // columns are dropped later, when nodes become operators.
 func Optimize(n Node) Node {
-	return joinRanges(orderJoins(sinkLimits(pushDown(n, nil))))
+	return joinPartitions(joinRanges(orderJoins(sinkLimits(pushDown(n, nil)))))
 }
 
 // pushDown moves conditions toward the sources, where they drop rows before any other
