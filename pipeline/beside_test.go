@@ -143,16 +143,73 @@ func TestPairsOfPartitionsAreJoinedOnEither(t *testing.T) {
 					require.Equal(t, "cuda:0", gpu.Device)
 					require.Equal(t, "host", cpu.Device)
 					if c.always {
-						require.Equal(t, int64(256), gpu.Pairs+cpu.Pairs, what)
+						require.Equal(t, int64(256), gpu.Partitions+cpu.Partitions, what)
 						require.Equal(t, stage.RowsOut, gpu.RowsOut+cpu.RowsOut, what)
 					}
 					if takes == BesideAll {
 						if c.host == 16<<20 {
-							require.Zero(t, gpu.Pairs, what)
+							require.Zero(t, gpu.Partitions, what)
 						}
-						require.Positive(t, cpu.Pairs, what)
+						require.Positive(t, cpu.Partitions, what)
 						require.Positive(t, cpu.Bytes, what)
 						require.Positive(t, cpu.Busy, what)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestPartitionsOfAGroupByAreMergedOnEither groups on a GPU with the CPU beside it. Sums of floats stay on the GPU.
+func TestPartitionsOfAGroupByAreMergedOnEither(t *testing.T) {
+	library := cudatest.Library(t)
+	defer goleak.VerifyNone(t)
+	cpu, err := host.Open(host.Options{Threads: 1, Memory: 64 << 20})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, cpu.Close()) }()
+	rows, _ := sidesOfAJoin(6000, 0)
+	for _, c := range []struct {
+		memory int64
+		always bool
+	}{{64 << 20, true}, {1 << 20, true}} {
+		d, err := cuda.Open(cuda.Options{Library: library, Memory: c.memory, HostMemory: 16 << 20})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, d.Close()) }()
+		for _, sum := range []string{"sum(av)", "avg(av)", "sum(av / 4)"} {
+			for _, after := range []bool{false, true} {
+				run := func(d gpu.Device, opt RunOptions) ([]string, StageReport) {
+					var out Collector
+					b := New("beside").ReadTable("a", record(t, sideFields("a"), rows)).Group([]string{"ak", "av % 3 as m"}, sum+" as x", "count(*) as n", `min("as") as s`)
+					if after {
+						b = b.Filter("n > 0 and m < 2")
+					}
+					opt.Device, opt.SpillDir = d, t.TempDir()
+					report, err := b.WriteTo(&out).Run(t.Context(), opt)
+					require.NoError(t, err)
+					require.Empty(t, d.HostBudget().Leaks())
+					require.Empty(t, d.Budget().Leaks())
+					got := textOf(&out)
+					slices.Sort(got)
+					for _, s := range report.Stages {
+						if s.Kind == "group" {
+							return got, s
+						}
+					}
+					return got, StageReport{}
+				}
+				want, _ := run(cpu, RunOptions{})
+				for _, takes := range []string{BesideAll, BesideAny} {
+					got, stage := run(smallStrides{d, 500}, RunOptions{Use: CUDA + BesideHost, Threads: 3, BesideTakes: takes, SpillAlways: c.always})
+					require.Equal(t, want, got)
+					require.Len(t, stage.Shares, 2)
+					gpu, cpu := stage.Shares[0], stage.Shares[1]
+					require.Equal(t, int64(256), gpu.Partitions+cpu.Partitions)
+					switch {
+					case sum == "sum(av / 4)":
+						require.Zero(t, cpu.Partitions)
+					case takes == BesideAll:
+						require.Zero(t, gpu.Partitions)
+						require.Equal(t, stage.RowsOut, cpu.RowsOut)
 					}
 				}
 			}
@@ -173,8 +230,8 @@ func besideFaults(t *testing.T, f *faultyGPU) (run func(ctx context.Context) ([]
 		var err error
 		want, of, err = run(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, int64(256), of.Shares[0].Pairs+of.Shares[1].Pairs)
-		if of.Shares[0].Pairs > 0 && of.Shares[1].Pairs > 0 {
+		require.Equal(t, int64(256), of.Shares[0].Partitions+of.Shares[1].Partitions)
+		if of.Shares[0].Partitions > 0 && of.Shares[1].Partitions > 0 {
 			return run, want
 		}
 	}

@@ -363,7 +363,7 @@ func (p *pipelineCase) run(t *testing.T, tables map[string]string, opt RunOption
 		return nil, false, err
 	}
 	for _, s := range report.Stages {
-		if len(s.Shares) > 1 && s.Shares[1].Pairs > 0 {
+		if len(s.Shares) > 1 && s.Shares[1].Partitions > 0 {
 			p.helped++
 		}
 	}

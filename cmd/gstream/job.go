@@ -156,7 +156,7 @@ func registerFormat(cmd *cobra.Command, format *string) {
 }
 
 func registerDevice(cmd *cobra.Command, device *string) {
-	cmd.Flags().StringVar(device, "device", pipeline.Auto, "where to run: auto (the faster one, by estimates), host (the CPU), cuda (the first GPU) or cuda:1 and so on (another); +host behind a GPU or auto, as in auto+host, lets the CPU help with joins that do not fit the GPU")
+	cmd.Flags().StringVar(device, "device", pipeline.Auto, "where to run: auto (the faster one, by estimates), host (the CPU), cuda (the first GPU) or cuda:1 and so on (another); +host behind a GPU or auto, as in auto+host, lets the CPU help with joins and group-bys that do not fit the GPU")
 	complete(cmd, "device", devices...)
 }
 

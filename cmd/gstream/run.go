@@ -48,9 +48,9 @@ data/**/*.parquet. What is hidden (.name, and _name in a folder) is left out.
 
 Where there is an NVIDIA GPU, and the job is large enough for it, it runs there, with
 the same rows: files are decoded and encoded on the CPU, the rest is done by kernels;
-the report says why. --device auto+host lets the CPU help: of a join that does not fit
-the GPU it takes pairs of partitions, when that is faster by the times measured so far;
-the report says who joined how many. --device-memory is the
+the report says why. --device auto+host lets the CPU help: of joins and group-bys that
+do not fit the GPU it takes partitions, when that is faster by the times measured so far;
+the report says who did how many. --device-memory is the
 budget of the GPU's memory; --host-memory is that of the page-locked memory between
 the two, and of all memory on the CPU. Build sides of joins, groups and rows to sort
 that do not fit go to files in --spill-dir, which have no names, are compressed, and

@@ -187,6 +187,11 @@ type hashGroupBy struct {
 	n      int                              // number of parts
 	stride int                              // rows of a stride of the result
 
+	// Parts of partitions are a queue: lanes have begun those below begun, and those from end on were split off.
+	taking     sync.Mutex
+	begun, end int
+	items      []operators.Items // of the parts, when they were begun
+
 	// keysSampled says that the keys of a stride were looked at, and skewed that nearly all of its rows were of few groups.
 	keysSampled, skewed atomic.Bool
 }
@@ -1151,6 +1156,7 @@ func (o *hashGroupBy) Finalize(_ context.Context, t operators.Task) error {
 	if o.n == 0 && len(o.Always) > 0 {
 		o.n = 1
 	}
+	o.end, o.items = o.n, make([]operators.Items, o.n)
 	return nil
 }
 
@@ -1184,7 +1190,15 @@ func (o *hashGroupBy) Emit(ctx context.Context, t operators.Task, part int, emit
 	if o.groups == 0 {
 		return o.emitEmpty(t, emit)
 	}
-	merged, err := o.merge(ctx, t, part)
+	if !o.begin(part) {
+		return nil
+	}
+	return o.emitPart(ctx, t, part, false, emit)
+}
+
+// emitPart emits the groups of a part, which was split off or not.
+func (o *hashGroupBy) emitPart(ctx context.Context, t operators.Task, part int, split bool, emit operators.Emit) error {
+	merged, err := o.merge(ctx, t, part, split)
 	if err != nil {
 		return err
 	}
@@ -1200,9 +1214,9 @@ func (o *hashGroupBy) Emit(ctx context.Context, t operators.Task, part int, emit
 	return nil
 }
 
-// merge makes a table of the groups of a part, whose rows are then given back.
-func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int) (_ *table, err error) {
-	from, to := part<<o.shift, (part+1)<<o.shift
+// merge makes a table of the groups of a part, whose rows are then given back unless it was split off.
+func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int, split bool) (_ *table, err error) {
+	from, to := o.partitions(part)
 	rows := int(o.held.Rows(from, to) + o.alone.Rows(from, to))
 	for _, s := range o.few {
 		rows += s.Rows
@@ -1234,7 +1248,7 @@ func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int) (_ 
 					}
 				}
 			}
-			return o.read(ctx, t, p, part, func(s *gpu.Stride, _ int) error { return add(s) })
+			return o.read(ctx, t, p, part, split, func(s *gpu.Stride, _ int) error { return add(s) })
 		}, func(s *gpu.Stride) error {
 			s, err := o.counted(t, s)
 			if err != nil {
@@ -1248,27 +1262,38 @@ func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int) (_ 
 			merged.release()
 			return nil, err
 		}
-		p.Drop(from, to)
+		if !split {
+			p.Drop(from, to)
+		}
 	}
 	return merged, nil
 }
 
 // read calls take with the rows of a part: first with the raw ones, then with the others. One lane merges
 // the parts in order, so that the rows of the next one are read meanwhile.
-func (o *hashGroupBy) read(ctx context.Context, t operators.Task, p *spill.Partitions, part int, take func(*gpu.Stride, int) error) error {
-	if t.Lanes > 1 {
-		return p.Each(ctx, t.Queue, t.Lease, part<<o.shift, (part+1)<<o.shift, take)
+func (o *hashGroupBy) read(ctx context.Context, t operators.Task, p *spill.Partitions, part int, split bool, take func(*gpu.Stride, int) error) error {
+	if t.Lanes > 1 || split {
+		from, to := o.partitions(part)
+		return p.Each(ctx, t.Queue, t.Lease, from, to, take)
 	}
+	return o.ahead(ctx, t).Next(t.Queue, take)
+}
+
+// ahead returns the reader of the parts that were not split off.
+func (o *hashGroupBy) ahead(ctx context.Context, t operators.Task) *spill.Reader {
+	o.taking.Lock()
+	defer o.taking.Unlock()
 	if o.reader == nil {
 		var ranges []spill.Range
-		for i := range o.n {
+		for i := range o.end {
+			from, to := o.partitions(i)
 			for _, p := range []*spill.Partitions{o.alone, o.held} {
-				ranges = append(ranges, spill.Range{Partitions: p, From: i << o.shift, To: (i + 1) << o.shift})
+				ranges = append(ranges, spill.Range{Partitions: p, From: from, To: to})
 			}
 		}
 		o.reader = spill.NewReader(ctx, t.Lease, ranges)
 	}
-	return o.reader.Next(t.Queue, take)
+	return o.reader
 }
 
 // emit emits groups [from, to).

@@ -23,7 +23,7 @@ type work struct {
 type group struct {
 	from, to int
 	ahead    bool            // the reader has them
-	split    bool            // they are a piece: their rows stay until all are joined
+	split    bool            // they are a piece
 	items    operators.Items // when it was begun
 }
 
@@ -108,7 +108,11 @@ func (o *outOfCore) Split(t operators.Task, want func(left, piece int64) bool) *
 		}
 		g.to, g.ahead = from, g.ahead && from > g.from
 		p.Emit = func(ctx context.Context, t operators.Task, emit operators.Emit) error {
-			return o.join(ctx, t, group{from: from, to: to, split: true}, emit)
+			err := o.join(ctx, t, group{from: from, to: to, split: true}, emit)
+			if err == nil {
+				o.drop(from, to)
+			}
+			return err
 		}
 		return p
 	}
@@ -129,7 +133,7 @@ func (o *outOfCore) Emit(ctx context.Context, t operators.Task, part int, emit o
 	return o.join(ctx, t, o.begin(ctx, t, part), emit)
 }
 
-// join joins pairs of partitions and drops them.
+// join joins pairs of partitions, and drops them unless they are split off.
 func (o *outOfCore) join(ctx context.Context, t operators.Task, g group, emit operators.Emit) (err error) {
 	from, to := g.from, g.to
 	if !g.ahead && o.barren(from, to) {
@@ -183,9 +187,5 @@ func (o *outOfCore) join(ctx context.Context, t operators.Task, g group, emit op
 	if err := in.Finalize(ctx, t); err != nil {
 		return err
 	}
-	err = in.stream(ctx, t, func(push func(*gpu.Stride) error) error { return read(o.probe, o.Probe, push) }, emit)
-	if err == nil {
-		o.drop(from, to)
-	}
-	return err
+	return in.stream(ctx, t, func(push func(*gpu.Stride) error) error { return read(o.probe, o.Probe, push) }, emit)
 }

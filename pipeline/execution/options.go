@@ -15,7 +15,7 @@ import (
 type Options struct {
 	// Device runs the stages. If it is nil, the run opens a device of its own, which Use
 	// names: Auto, Host, CUDA, or another GPU as "cuda:1". "" is Auto. With BesideHost behind the name of a
-	// GPU or Auto, also if Device is set, lanes of the CPU take pairs of partitions of joins that went out of
+	// GPU or Auto, also if Device is set, lanes of the CPU take partitions of joins and group-bys that went out of
 	// core, when that is faster by what was measured in the run.
 	Device gpu.Device
 	Use    string
@@ -45,7 +45,7 @@ type Options struct {
 	// build sides are complete: those of which the plan expects a gain (Auto, the default), all
 	// that can (Always), or none (Never).
 	JoinFilters string
-	// BesideTakes says what lanes of the CPU take beside a GPU: "" by measured times; BesideAny pairs whenever
+	// BesideTakes says what lanes of the CPU take beside a GPU: "" by measured times; BesideAny partitions whenever
 	// a lane is free, which the GPU takes back when it has nothing else to do; BesideAll all that they can, before the GPU takes any. The others are for tests.
 	BesideTakes string
 	// Timeline keeps the spans of work for Report.Spans.

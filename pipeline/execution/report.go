@@ -73,7 +73,7 @@ func (r *Report) String() string {
 	}
 	for _, s := range r.Stages {
 		if len(s.Shares) > 1 {
-			fmt.Fprintf(&b, "%s (%s) joined on %v; on %v\n", s.Step, s.Kind, s.Shares[0], s.Shares[1])
+			fmt.Fprintf(&b, "%s (%s) shared: %v; %v\n", s.Step, s.Kind, s.Shares[0], s.Shares[1])
 		}
 	}
 	if c := r.Choice; c != nil && c.CUDA > 0 {
@@ -121,7 +121,7 @@ type StageReport struct {
 	Dropped int64 `json:"rows_dropped,omitempty"`
 	// Activity is the stage's work on a device that measures it, a GPU.
 	Activity *ActivityReport `json:"activity,omitempty"`
-	// Shares is what each processor did of the pairs of partitions of a join that went out of core: first the
+	// Shares is what each processor did of the partitions of a join or group-by that went out of core: first the
 	// device, then the CPU beside it, if it was asked to help.
 	Shares []Share `json:"shares,omitempty"`
 	// Scan is the progress of a scan; nil for other stages. Its totals are estimates
@@ -129,18 +129,18 @@ type StageReport struct {
 	Scan *source.Progress `json:"scan,omitempty"`
 }
 
-// Share is what one processor did of the pairs of partitions of a join.
+// Share is what one processor did of the partitions of a join or group-by that went out of core.
 type Share struct {
-	Device  string        `json:"device"`
-	Pairs   int64         `json:"pairs"`
-	Bytes   int64         `json:"bytes"` // of the rows of both sides
-	RowsOut int64         `json:"rows_out"`
-	Busy    time.Duration `json:"busy_ns"` // of all its lanes
+	Device     string        `json:"device"`
+	Partitions int64         `json:"partitions"` // of a join: pairs of them
+	Bytes      int64         `json:"bytes"`      // of their rows
+	RowsOut    int64         `json:"rows_out"`
+	Busy       time.Duration `json:"busy_ns"` // of all its lanes
 }
 
 // String describes the share as a part of a line.
 func (s Share) String() string {
-	return fmt.Sprintf("%s %s of partitions, %s, %s rows out", s.Device, english.Plural(int(s.Pairs), "pair", "pairs"), humanize.IBytes(uint64(s.Bytes)), humanize.Comma(s.RowsOut))
+	return fmt.Sprintf("%s %s of %s, %s rows out", s.Device, english.Plural(int(s.Partitions), "partition", "partitions"), humanize.IBytes(uint64(s.Bytes)), humanize.Comma(s.RowsOut))
 }
 
 // ActivityReport is the use of a GPU by a stage or a run. Device times are by the GPU's

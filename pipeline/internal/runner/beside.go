@@ -86,9 +86,9 @@ var errNoHelp = errors.New("the lane of the device needs no more help")
 // before, unless they go to the output.
 type helpers struct {
 	lane   *lane
-	at     int // the operator
 	op     *opRun
 	src    operators.Divisible
+	emit   operators.Emit
 	takes  string // Options.BesideTakes
 	up     bool
 	ctx    context.Context
@@ -135,10 +135,10 @@ type madeStride struct {
 // and serve the device.
 const helperShare = 0.75
 
-// help starts lanes of the CPU for operator i of the lane.
-func (l *lane) help(ctx context.Context, i int, src operators.Divisible) *helpers {
+// help starts lanes of the CPU for an operator, the i-th of the lane.
+func (l *lane) help(ctx context.Context, i int, o *opRun, src operators.Divisible, emit operators.Emit) *helpers {
 	r := l.pipelineRun.run
-	h := &helpers{lane: l, at: i, op: l.pipelineRun.ops[i], src: src, takes: r.opt.BesideTakes, device: newPace(priorDevice), core: newPace(priorCore), working: map[*attempt]bool{}}
+	h := &helpers{lane: l, op: o, src: src, emit: emit, takes: r.opt.BesideTakes, device: newPace(priorDevice), core: newPace(priorCore), working: map[*attempt]bool{}}
 	h.changed.L = &h.mu
 	h.ctx, h.stop = context.WithCancelCause(ctx)
 	h.up = l.operator(i+1) != nil || !l.out.toHost
@@ -235,11 +235,11 @@ func (h *helpers) try(t operators.Task, piece *operators.Piece, up gpu.Queue, m 
 		if a.bytes <= mostKept*a.Bytes {
 			return nil
 		}
-		return h.publish(a, send)
+		return h.publish(a, false, send)
 	})
 	took := time.Since(a.begin)
 	if err == nil {
-		err = h.publish(a, send)
+		err = h.publish(a, true, send)
 	}
 	for _, s := range a.kept {
 		s.Release()
@@ -258,7 +258,7 @@ func (h *helpers) try(t operators.Task, piece *operators.Piece, up gpu.Queue, m 
 	h.core.add(piece.Bytes, took)
 	h.op.shares[byCPU].add(piece.Items, took)
 	h.op.shares[byCPU].rows.Add(rows)
-	r.span(laneCPU, h.op.Name(), "join", a.begin, piece.Bytes)
+	r.span(laneCPU, h.op.Name(), "partitions", a.begin, piece.Bytes)
 	return nil
 }
 
@@ -274,13 +274,14 @@ func (h *helpers) begin(a *attempt) bool {
 	return true
 }
 
-// publish sends the rows that an attempt has kept. The device does not take it back any more.
-func (h *helpers) publish(a *attempt, send func(*gpu.Stride) error) error {
+// publish sends the rows that an attempt has kept. The device does not take it back any more. If it has already, that is an error
+// unless the attempt is complete: then the rows of the source are gone.
+func (h *helpers) publish(a *attempt, complete bool, send func(*gpu.Stride) error) error {
 	h.mu.Lock()
-	taken := a.takenBack
-	a.published = !taken
+	a.published = a.published || complete || !a.takenBack
+	published := a.published
 	h.mu.Unlock()
-	if taken {
+	if !published {
 		return errTakenBack
 	}
 	for len(a.kept) > 0 {
@@ -386,7 +387,7 @@ func (h *helpers) pass(m madeStride) error {
 		s.Release()
 		return err
 	}
-	return h.lane.pass(h.ctx, h.at, s)
+	return h.emit(s)
 }
 
 // passReady passes on what is there. passAll does until the lanes of the CPU have ended.

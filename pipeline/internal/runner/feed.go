@@ -116,6 +116,21 @@ func (p *parts) take(ctx context.Context) (morsel, error) {
 	}, nil
 }
 
+// take returns the next part, or all of them in one morsel if lanes of the CPU may help.
+func (f *resultFeed) take(ctx context.Context) (morsel, error) {
+	if f.op.beside == nil || f.next == f.src.Parts() {
+		return f.parts.take(ctx)
+	}
+	next := f.next - 1
+	f.next = f.src.Parts()
+	return func(ctx context.Context, l *lane, emit operators.Emit) error {
+		defer l.turn(l.turn(f.op))
+		l.end() // each part is a morsel
+		defer l.begin()
+		return f.op.explain(l.share(ctx, -1, f.op, f.src, emit, func() int { next++; return next }))
+	}, nil
+}
+
 // end closes the operator. All its rows are taken.
 func (f *resultFeed) end() error { return f.op.close() }
 

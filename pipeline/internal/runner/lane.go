@@ -94,8 +94,8 @@ func (l *lane) flush(ctx context.Context) error {
 }
 
 // deferred emits parts of what an operator has kept back, nil for nothing, once all lanes have
-// flushed it. Each is a morsel of its own. Lanes of the CPU may help.
-func (l *lane) deferred(ctx context.Context, i int, src operators.Source) (err error) {
+// flushed it.
+func (l *lane) deferred(ctx context.Context, i int, src operators.Source) error {
 	if src == nil {
 		return nil
 	}
@@ -106,10 +106,16 @@ func (l *lane) deferred(ctx context.Context, i int, src operators.Source) (err e
 	if err := o.flushed.wait(ctx, l.lanes); err != nil {
 		return err
 	}
+	return l.share(ctx, i, o, src, l.emit(ctx, i), func() int { return int(o.flushed.parts.Add(1)) - 1 })
+}
+
+// share emits parts of the source of an operator, the i-th, which next numbers. Each is a morsel of its own. Lanes of the CPU may
+// help.
+func (l *lane) share(ctx context.Context, i int, o *opRun, src operators.Source, emit operators.Emit, next func() int) (err error) {
 	var h *helpers
 	parts, divisible := src.(operators.Divisible)
-	if divisible && l.pipelineRun.run.beside != nil {
-		h = l.help(ctx, i, parts)
+	if divisible && o.beside != nil && src.Parts() > 0 && parts.Items(0).N > 0 {
+		h = l.help(ctx, i, o, parts, emit)
 		ctx = h.ctx
 		defer func() { err = h.end(err) }()
 		if h.takes == execution.BesideAll {
@@ -118,12 +124,11 @@ func (l *lane) deferred(ctx context.Context, i int, src operators.Source) (err e
 			}
 		}
 	}
-	emit := l.emit(ctx, i)
 	if divisible {
 		emit = o.shares[byDevice].counted(emit)
 	}
-	for {
-		part := int(o.flushed.parts.Add(1)) - 1
+	for context.Cause(ctx) == nil {
+		part := next()
 		if part >= src.Parts() {
 			break
 		}
@@ -150,7 +155,7 @@ func (l *lane) deferred(ctx context.Context, i int, src operators.Source) (err e
 	if h != nil {
 		return h.finish(emit)
 	}
-	return nil
+	return context.Cause(ctx)
 }
 
 // barrier lets lanes wait until all of them have come so far.

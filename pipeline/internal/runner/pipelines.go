@@ -180,7 +180,7 @@ func (r *run) newOp(st *physical.Stage) (_ *opRun, err error) {
 	if st.Table != nil && discrete(r.device) {
 		o.decode = r.device.HostBudget().Lease(st.Name() + ", decoding")
 	}
-	if _, ok := o.op.(operators.Deferring); ok && r.beside != nil {
+	if _, ok := o.op.(operators.Divisible); ok && r.beside != nil {
 		o.beside = r.device.HostBudget().Lease(st.Name() + ", on the CPU")
 	}
 	r.ops = append(r.ops, o)

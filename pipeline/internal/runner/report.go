@@ -104,7 +104,7 @@ func (r *run) report() *execution.Report {
 // shares returns what each processor did of the parts of an operator; nil if there were none.
 func (r *run) shares(o *opRun) (out []execution.Share) {
 	share := func(device string, s *share) {
-		out = append(out, execution.Share{Device: device, Pairs: s.items.Load(), Bytes: s.bytes.Load(), RowsOut: s.rows.Load(), Busy: time.Duration(s.busy.Load())})
+		out = append(out, execution.Share{Device: device, Partitions: s.items.Load(), Bytes: s.bytes.Load(), RowsOut: s.rows.Load(), Busy: time.Duration(s.busy.Load())})
 	}
 	if o.shares[byDevice].items.Load()+o.shares[byCPU].items.Load() == 0 {
 		return nil
