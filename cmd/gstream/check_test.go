@@ -27,10 +27,9 @@ func linesJob(t *testing.T, steps string) string {
 
 const (
 	sortedLines = "  - sort: [l_extendedprice, l_partkey]"
-	laterLines  = `
-  - {from: part, join: {with: lines, on: part.l_shipdate < lines.l_shipdate}}
-  - select: [lines.l_partkey, lines.l_tax, lines.l_suppkey, part.l_quantity]
-  - group: {aggregates: {n: count(*), p: max(l_partkey), t: max(l_tax), s: max(l_suppkey), q: max(l_quantity)}}`
+	// The last supplier before a line may be of any line.
+	lastSupplier = `
+  - {from: lines, select: {before: "lag(l_suppkey ignore nulls) over (order by l_shipdate)", l_tax: l_tax, l_partkey: l_partkey, l_quantity: l_quantity}}`
 )
 
 // check runs gstream check and returns what it says, and its exit code.
@@ -92,14 +91,14 @@ func TestCheckOfAJobThatFits(t *testing.T) {
 }
 
 func TestCheckRefusesWhatCannotSpill(t *testing.T) {
-	path := linesJob(t, laterLines)
+	path := linesJob(t, lastSupplier)
 	code, c, text := check(t, path, "--host-memory", "3MiB")
 	require.Equal(t, exitMemory, code, text)
 	require.False(t, c.Finishes)
 	require.Len(t, c.Refusals, 1)
 	r := c.Refusals[0]
 	assert.Equal(t, pipeline.TierHost, r.Tier)
-	assert.Contains(t, r.Stage, "join")
+	assert.Contains(t, r.Stage, "window")
 	assert.Greater(t, r.Needs, r.Limit)
 	assert.Contains(t, r.Hint, "raise --host-memory to more than ")
 	assert.Contains(t, text, r.Why)

@@ -12,8 +12,11 @@ import (
 // bits: an integer, a narrow decimal, a date or a time of 4 or 8 bytes, of which a null
 // matches nothing.
 func (s *Spec) direct() bool {
+	if len(s.ProbeKeys) != 1 {
+		return false
+	}
 	t := s.Probe.Fields[s.ProbeKeys[0]].Type
-	return len(s.ProbeKeys) == 1 && !s.NullSafe[0] && !t.IsFloat() && (t.Width() == 4 || t.Width() == 8)
+	return !s.NullSafe[0] && !t.IsFloat() && (t.Width() == 4 || t.Width() == 8)
 }
 
 // unsigned returns a key of 4 or 8 bytes as unsigned integers of the same bits and
