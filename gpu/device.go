@@ -694,7 +694,7 @@ type Assignment interface {
 type AggregateKind uint8
 
 // The aggregates. CountAll counts rows. Count counts values that are not null. Avg has no
-// accumulator: the group-by divides a Sum by a Count. Those from Product on are for Fold.
+// accumulator: the group-by divides a Sum by a Count. Product is for Fold alone.
 const (
 	CountAll AggregateKind = iota
 	Count

@@ -224,7 +224,7 @@ func newJoinIf(t *testing.T, kind join.Kind, condition bool, keys ...int) operat
 	return newJoinBy(t, "", kind, condition, keys...)
 }
 
-// newJoinBy also forces an algorithm.
+// newJoinBy also forces an algorithm. Without keys the join is by a range, with the condition.
 func newJoinBy(t *testing.T, algorithm string, kind join.Kind, condition bool, keys ...int) operators.Operator {
 	spec := join.Spec{Algorithm: algorithm, Kind: kind, Probe: schema, Build: schema, ProbeKeys: keys, BuildKeys: keys, NullSafe: make([]bool, len(keys)), ProbeOut: []int{0, 2}}
 	if kind.Pairs() {
@@ -239,6 +239,10 @@ func newJoinBy(t *testing.T, algorithm string, kind join.Kind, condition bool, k
 		fields[0].Nullable = true
 	}
 	spec.Out = gpu.NewSchema(fields...)
+	if len(keys) == 0 {
+		spec.Range = &join.Range{Build: 0, Lower: 0, Upper: 0}
+		condition = true
+	}
 	if condition {
 		price := schema.Fields[2].Type
 		spec.Residual = &join.Residual{Probe: []int{2}, Build: []int{2}, Program: &gpu.Program{Inputs: []gpu.Type{price, price}, Outputs: []int{2},
@@ -329,6 +333,9 @@ type operatorUnderTest struct {
 	make    func(t *testing.T) operators.Operator
 }
 
+// reorders reports whether rows that have spilled come in another order, as those of a join do.
+func (o operatorUnderTest) reorders() bool { return !o.ordered || strings.Contains(o.name, "join") }
+
 const windowOverAll = "window over all rows"
 
 // operatorsUnderTest are the operators. ordered means that the order of the rows
@@ -346,6 +353,9 @@ var operatorsUnderTest = []operatorUnderTest{
 	{"full join with a condition", true, true, func(t *testing.T) operators.Operator { return newJoinIf(t, join.Full, true, 0) }},
 	{"inner join with a condition", true, true, func(t *testing.T) operators.Operator { return newJoinIf(t, join.Inner, true, 0) }},
 	{"anti join with a condition", true, true, func(t *testing.T) operators.Operator { return newJoinIf(t, join.Anti, true, 1, 0) }},
+	{"inner join by a range", true, true, func(t *testing.T) operators.Operator { return newJoin(t, join.Inner) }},
+	{"full join by a range", true, true, func(t *testing.T) operators.Operator { return newJoin(t, join.Full) }},
+	{"mark join by a range", true, true, func(t *testing.T) operators.Operator { return newJoin(t, join.Mark) }},
 	{"mark join", true, true, func(t *testing.T) operators.Operator { return newJoin(t, join.Mark, 0) }},
 	{"sort", true, true, func(t *testing.T) operators.Operator {
 		return newSort(t, 0, -1, sort.Key{Column: 1}, sort.Key{Column: 2, Descending: true, NullsFirst: true})
@@ -420,7 +430,7 @@ func TestRowsThatSpillComeBack(t *testing.T) {
 				for _, compress := range []bool{false, true} {
 					got, stats, err := runWith(t, 0, nil, spill.Options{Dir: t.TempDir(), Always: true, Compress: compress}, o.make(t), 512, cut(build, 512), cut(input, 512), lanes)
 					require.NoError(t, err)
-					if !o.ordered || strings.Contains(o.name, "join") { // a join out of core keeps no order
+					if o.reorders() {
 						slices.Sort(got)
 						slices.Sort(want)
 					}
@@ -448,14 +458,20 @@ func TestABuildSideOfOneKeyThatDoesNotFit(t *testing.T) {
 	const stride = 2000
 	build, input := oneKey(1, 60_000), oneKey(2, 12)
 	for _, kind := range []join.Kind{join.Inner, join.Left, join.Right, join.Full, join.Semi, join.Anti, join.Mark} {
-		for _, condition := range []bool{false, true} {
-			t.Run(fmt.Sprint(kind, condition), func(t *testing.T) {
-				want, err := run(t, 0, newJoinIf(t, kind, condition, 0), stride, cut(build, stride), cut(input, 5), 2)
+		for keys, text := range map[string]string{"": "many rows of one key", "a condition": "many rows of one key", "a range": "; joined block by block"} {
+			t.Run(fmt.Sprint(kind, keys), func(t *testing.T) {
+				newJoin := func() operators.Operator {
+					if keys == "a range" {
+						return newJoin(t, kind)
+					}
+					return newJoinIf(t, kind, keys != "", 0)
+				}
+				want, err := run(t, 0, newJoin(), stride, cut(build, stride), cut(input, 5), 2)
 				require.NoError(t, err)
-				op := newJoinIf(t, kind, condition, 0)
+				op := newJoin()
 				got, stats, err := runWith(t, 1<<20, nil, spill.Options{Dir: t.TempDir(), Always: true}, op, stride, cut(build, stride), cut(input, 5), 2)
 				require.NoError(t, err)
-				require.Contains(t, op.(operators.Choosing).Choice(), "many rows of one key")
+				require.Contains(t, op.(operators.Choosing).Choice(), text)
 				slices.Sort(want)
 				slices.Sort(got)
 				require.Equal(t, want, got)
@@ -515,7 +531,7 @@ func TestEveryBudgetGivesTheRowsOrARefusal(t *testing.T) {
 					require.Less(t, budget, int64(1<<28), "never succeeds")
 					got, err := run(t, budget, o.make(t), 128, cut(build, 128), cut(input, 128), lanes)
 					if err == nil {
-						if !o.ordered {
+						if o.reorders() {
 							slices.Sort(want)
 							slices.Sort(got)
 						}

@@ -106,21 +106,35 @@ func (c *randomCase) grouped(calls []aggregateCall) *randomCase {
 	return &out
 }
 
+// repeated is a case whose tables have each row several times, so that values are counted before they are sorted.
+func (c *randomCase) repeated(times int) *randomCase {
+	out := *c
+	out.tables = slices.Clone(c.tables)
+	for i := range out.tables {
+		out.tables[i].rows = slices.Repeat(out.tables[i].rows, times)
+	}
+	return &out
+}
+
 // aggregateSteps puts calls into as few groups as possible: the aggregates of sorted rows apart from the others, and sums
-// that may be beyond their type one by one.
+// that may be beyond their type one by one. Those of the numbers of values come last, beside the others.
 func aggregateSteps(t gpu.Type, calls []aggregateCall) (steps [][]aggregateCall) {
-	sorted, others := []aggregateCall{}, []aggregateCall{}
+	sorted, others, counted := []aggregateCall{}, []aggregateCall{}, []aggregateCall{}
 	for _, call := range calls {
 		switch name, _, _ := strings.Cut(call.text, "("); {
 		case t.Wide && (name == "sum" || name == "avg"):
 			steps = append(steps, []aggregateCall{call})
 		case slices.Contains([]string{"count", "min", "max", "sum", "avg", "bool_and", "bool_or", "count_if", "favg", "fsum"}, name):
 			others = append(others, call)
+		case strings.HasPrefix(name, "bit_"): // either way
+			others, sorted = append(others, call), append(sorted, call)
+		case name == "median" || strings.HasPrefix(name, "quantile_"):
+			sorted, counted = append(sorted, call), append(counted, call)
 		default:
 			sorted = append(sorted, call)
 		}
 	}
-	return append(steps, others, sorted)
+	return append(steps, others, sorted, append(counted, others...))
 }
 
 // aggregateTypes are those that tables have.
@@ -143,10 +157,15 @@ func TestEveryAggregateOfEveryType(t *testing.T) {
 			byValue := table.grouped([]aggregateCall{{"count(*)", true, true}, {"sum(a2)", true, true}, {"count(DISTINCT a1)", true, true}})
 			byValue.steps[0].exprs[0].expr = exprtest.Leaf(exprtest.Text, "a3")
 			cases := []*randomCase{byValue}
-			for _, step := range aggregateSteps(value, calls) {
+			steps := aggregateSteps(value, calls)
+			for _, step := range steps {
 				cases = append(cases, table.grouped(step))
 			}
-			for _, c := range cases {
+			cases[len(cases)-1] = table.repeated(64).grouped(steps[len(steps)-1])
+			for i, c := range cases {
+				if i == len(cases)-1 {
+					d.write(c)
+				}
 				before := d.full
 				if kind, text := d.compare(c, seed); kind != "" {
 					t.Errorf("GSTREAM_SEED=%d: %s: %s\n%s", seed, kind, text, c)
@@ -166,17 +185,21 @@ func TestEveryAggregateOnAGPU(t *testing.T) {
 	for i, typ := range []string{"BIGINT", "UTINYINT", "UBIGINT", "DOUBLE", "DECIMAL(12,2)", "DECIMAL(30,6)", "BOOLEAN", "VARCHAR", "TIMESTAMP"} {
 		table := aggregateTable(rand.New(rand.NewPCG(seed+uint64(i), 19)), typ, true)
 		d := &pipelineDuel{t: t, dir: t.TempDir()}
-		d.writeFile(table.tables[0])
 		value := table.tables[0].schema.Fields[2].Type
 		calls := slices.DeleteFunc(aggregateCalls(value), func(call aggregateCall) bool { return !call.wild })
-		for _, step := range aggregateSteps(value, calls) {
+		steps := aggregateSteps(value, calls)
+		for i, step := range steps {
+			if i == len(steps)-1 {
+				table = table.repeated(64)
+			}
 			c := table.grouped(step)
+			d.writeFile(table.tables[0])
 			want, wantErr := d.run(c, rand.New(rand.NewPCG(seed, 5)))
 			b := New("random").Read("a", d.path(table.tables[0]))
 			var got collected
 			b.WriteTo(&got)
 			b.job.Steps = append(b.job.Steps, c.steps[0].job()...)
-			_, err := b.Run(context.Background(), RunOptions{Device: smallStrides{dev, 50}, SpillDir: t.TempDir()})
+			_, err := b.Run(context.Background(), RunOptions{Device: smallStrides{dev, 50 * (1 + i/(len(steps)-1)*16)}, SpillDir: t.TempDir()})
 			if wantErr != nil { // a sum beyond its type
 				require.ErrorContains(t, wantErr, "overflow")
 				require.ErrorContains(t, err, "overflow")
@@ -194,4 +217,42 @@ func TestEveryAggregateOnAGPU(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestModesAndQuantilesOfCountedValues repeats the rows of a table, so that values are counted before they are sorted, and
+// wants the modes and quantiles of the table itself, whose rows are sorted.
+func TestModesAndQuantilesOfCountedValues(t *testing.T) {
+	seed := gputest.SeedOr(t, 1)
+	calls := []aggregateCall{{text: "mode(a3)"}, {text: "mode(a3) FILTER (WHERE a2 > 10)"}, {text: "mode(DISTINCT a3)"}, {text: "quantile_disc(a3, 0.3)"},
+		{text: "quantile_disc(a3, -0.999) FILTER (WHERE a2 > 10)"}, {text: "quantile_disc(DISTINCT a3, 0.6)"}, {text: "max(a3)"}, {text: "count(DISTINCT a3)"}}
+	counted := 0
+	for i, typ := range aggregateTypes() {
+		table := aggregateTable(rand.New(rand.NewPCG(seed+uint64(i), 23)), typ, true)
+		r := rand.New(rand.NewPCG(seed+uint64(i), 29))
+		for row := range table.tables[0].rows { // more ties, and values with more rows than others
+			if r.IntN(3) > 0 {
+				table.tables[0].rows[row][2] = table.tables[0].rows[row/4][2]
+			}
+		}
+		var results [2][][]string
+		for k, c := range []*randomCase{table.grouped(calls), table.repeated(400).grouped(calls)} {
+			d := &pipelineDuel{t: t, dir: t.TempDir()}
+			d.writeFile(c.tables[0])
+			b := New("random").Read("a", d.path(c.tables[0]))
+			b.job.Steps = append(b.job.Steps, c.steps[0].job()...)
+			plan, err := b.WriteTo(&collected{}).Plan()
+			require.NoError(t, err)
+			if stages := strings.Count(plan.Explain(Host).String(), "group ("); k == 0 {
+				require.Equal(t, 1, stages)
+			} else if stages == 2 {
+				counted++
+			}
+			got, err := d.run(c, r)
+			require.NoError(t, err, typ)
+			results[k] = normalized(got.rows, got.types)
+			slices.SortFunc(results[k], slices.Compare)
+		}
+		require.Equal(t, results[0], results[1], typ)
+	}
+	require.Greater(t, 3*counted, 2*len(aggregateTypes()), "values of most types are counted")
 }

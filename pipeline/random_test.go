@@ -795,13 +795,15 @@ func (g *caseGenerator) aggregate(e *exprtest.Generator, k *exprtest.Node, a *ra
 		}
 		a.class = exprtest.Number
 		return filter([]string{"count_if(?)", "countif(DISTINCT ?)", "sum(?)", "sum(DISTINCT ?)"}[g.r.IntN(4)], k)
+	case k.Class == exprtest.Integer && f == 5:
+		return filter([]string{"bit_and(?)", "bit_or(?)", "bit_xor(?)", "bit_xor(DISTINCT ?)"}[g.r.IntN(4)], k)
 	case number(k.Class):
 		a.class = exprtest.Number
-		if f == 5 {
+		if f == 6 {
 			a.exact = false
 			return filter([]string{"avg(?)", "avg(DISTINCT ?)", "favg(?)", "fsum(DISTINCT ?)", "kahan_sum(?)"}[g.r.IntN(5)], k)
 		}
-		return filter([]string{"sum(?)", "sum(DISTINCT ?)"}[min(f-6, 1)], k)
+		return filter([]string{"sum(?)", "sum(DISTINCT ?)"}[g.r.IntN(2)], k)
 	}
 	return filter("count(DISTINCT ?)", k)
 }
@@ -967,7 +969,7 @@ func (d *pipelineDuel) writeFile(t randomSource) {
 	rec := ArrowRecord(&gpu.Stride{Schema: t.schema, Cols: cols, Rows: len(t.rows)})
 	table, err := ArrowTable(rec.Schema(), rec)
 	require.NoError(d.t, err)
-	_, err = New("table").ReadTable("t", table).Write(d.path(t), sinkparquet.Options{RowGroupRows: 16, PageRows: 5, Overwrite: true}).Run(context.Background(), RunOptions{Use: Host, Threads: 1})
+	_, err = New("table").ReadTable("t", table).Write(d.path(t), sinkparquet.Options{RowGroupRows: max(16, len(t.rows)/4), PageRows: max(5, len(t.rows)/50), Overwrite: true}).Run(context.Background(), RunOptions{Use: Host, Threads: 1})
 	require.NoError(d.t, err)
 }
 
@@ -975,8 +977,10 @@ func (d *pipelineDuel) path(t randomSource) string { return filepath.Join(d.dir,
 
 func (d *pipelineDuel) run(c *randomCase, r *rand.Rand) (out collected, err error) {
 	b := New("random")
+	rows := 0
 	for _, t := range c.tables {
 		b.Read(t.name, d.path(t))
+		rows = max(rows, len(t.rows))
 	}
 	b.WriteTo(&out)
 	for i := range c.steps {
@@ -985,7 +989,7 @@ func (d *pipelineDuel) run(c *randomCase, r *rand.Rand) (out collected, err erro
 	dev, err := host.Open(host.Options{Threads: 1 + r.IntN(3), Memory: 1 << 28})
 	require.NoError(d.t, err)
 	defer func() { require.NoError(d.t, dev.Close()) }()
-	_, err = b.Run(context.Background(), RunOptions{Device: smallStrides{dev, 1 + r.IntN(100)}, Threads: 1 + r.IntN(3),
+	_, err = b.Run(context.Background(), RunOptions{Device: smallStrides{dev, 1 + r.IntN(100) + rows/50}, Threads: 1 + r.IntN(3),
 		SpillDir: d.t.TempDir(), SpillAlways: r.IntN(3) == 0})
 	return out, err
 }

@@ -1,14 +1,18 @@
 package pipeline
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/gputest"
+	"github.com/gstream/gstream/gpu/host/hosttest"
 	"github.com/gstream/gstream/operators/expr/exprtest"
 )
 
@@ -291,4 +295,43 @@ func TestRandomWindowsGiveDuckDBsRows(t *testing.T) {
 		d.duel(drawWindow(rand.New(rand.NewPCG(seed, 11))), seed)
 	}
 	t.Logf("%d rows of %d results compared", d.rows, d.full)
+}
+
+// TestAggregatesOfPartitionsAreJoined compares aggregates of whole partitions, which a group-by and a join compute, with those of
+// the same rows beside a function that needs their order.
+func TestAggregatesOfPartitionsAreJoined(t *testing.T) {
+	seed := gputest.SeedOr(t, 1)
+	for i, typ := range aggregateTypes() {
+		table := aggregateTable(rand.New(rand.NewPCG(seed+uint64(i), 31)), typ, true).repeated(8)
+		var calls []string
+		for _, call := range aggregateCalls(table.tables[0].schema.Fields[2].Type) {
+			name, _, _ := strings.Cut(call.text, "(")
+			if call.wild && !strings.Contains(call.text, "DISTINCT") && slices.Contains([]string{"count", "min", "max", "bit_and", "bit_or", "bit_xor", "bool_and", "bool_or", "count_if"}, name) {
+				calls = append(calls, call.text)
+			}
+		}
+		calls = append(calls, "sum(a2)", "avg(a2)", "count(*)")
+		for _, key := range []string{"a1", "a1, a1 % 2", "-a1"} {
+			columns := []string{"row_number() OVER (PARTITION BY " + key + " ORDER BY a2) AS n", "max(a2) OVER (PARTITION BY a1 < 3) AS m"}
+			different := []string{"n < 0"}
+			for k, call := range calls {
+				whole, ordered := fmt.Sprint("w", k), fmt.Sprint("o", k)
+				columns = append(columns, fmt.Sprintf("%s OVER (PARTITION BY %s) AS %s", call, key, whole),
+					fmt.Sprintf("%s OVER (PARTITION BY %s ORDER BY a2 ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS %s", call, key, ordered))
+				different = append(different, whole+" IS DISTINCT FROM "+ordered)
+			}
+			d := &pipelineDuel{t: t, dir: t.TempDir()}
+			d.writeFile(table.tables[0])
+			var out collected
+			b := New("windows").Read("a", d.path(table.tables[0])).Select(columns...).
+				GroupWith(Group{Aggregates: Columns{{Name: "rows", Expr: "count(*)"}, {Name: "different", Expr: "count(*) FILTER (WHERE " + strings.Join(different, " OR ") + ")"}}}).WriteTo(&out)
+			_, err := b.Run(context.Background(), RunOptions{Device: hosttest.Open(t), SpillDir: t.TempDir()})
+			require.NoError(t, err, "%s by %s", typ, key)
+			require.Equal(t, fmt.Sprint(len(table.tables[0].rows)), *out.rows[0][0])
+			require.Equal(t, "0", *out.rows[0][1], "%s by %s", typ, key)
+			plan, err := b.Plan()
+			require.NoError(t, err)
+			require.Equal(t, 2, strings.Count(plan.Explain(Host).String(), "a row for each partition"), "%s by %s", typ, key)
+		}
+	}
 }

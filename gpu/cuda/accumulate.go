@@ -114,6 +114,11 @@ func (q *queue) NewAccumulator(l *gpu.Lease, a gpu.Aggregate) (gpu.Accumulator, 
 		default:
 			x.state = newExtreme(l, a.Kind == gpu.Max, in)
 		}
+	case gpu.BitAnd, gpu.BitOr, gpu.BitXor:
+		if !in.IsInteger() {
+			return nil, fmt.Errorf("%v is not defined on %v", a.Kind, in)
+		}
+		x.state = newBitwise(l, a.Kind, in)
 	default:
 		return nil, fmt.Errorf("%v is not an aggregate of devices", a.Kind)
 	}
@@ -416,10 +421,11 @@ func (s *floatSum) release() {
 }
 
 // extreme is min or max of values of fixed width, as words whose order is that of the
-// values.
+// values; or the bits of integers, which are loaded without a sign.
 type extreme struct {
-	name string // min or max
+	name string // of the kernels: min, max, bit_and and so on
 	load int32
+	bits bool
 	best vector // words; the high words of 16-byte values
 	low  vector // low words of 16-byte values
 }
@@ -430,6 +436,15 @@ func newExtreme(l *gpu.Lease, largest bool, t gpu.Type) *extreme {
 		s.name, s.best.fill = "max", 0
 	}
 	s.low = s.best
+	return s
+}
+
+func newBitwise(l *gpu.Lease, kind gpu.AggregateKind, t gpu.Type) *extreme {
+	s := newExtreme(l, kind != gpu.BitAnd, t)
+	s.name, s.bits = kind.String(), true
+	if s.load != loadWide {
+		s.load = map[int]int32{1: loadU8, 2: loadU16, 4: loadU32, 8: loadU64}[t.Width()]
+	}
 	return s
 }
 
@@ -464,12 +479,17 @@ func (s *extreme) update(o *op, b batch) {
 
 func (s *extreme) wide(o *op, b batch) {
 	s.low.grow(o, b.groups)
+	a := wideExtremeArgs{ids: b.ids, values: b.values, valid: b.valid, high: s.best.at(0), low: s.low.at(0), n: int64(b.n)}
+	if s.bits {
+		launch(o, "wide_"+s.name, blocks(b.n, 256), 256, 0, a)
+		return
+	}
 	before := o.alloc(int64(b.groups) * 8)
 	if o.failed() {
 		return
 	}
 	o.copy(before, 0, s.best.buf, 0, before.Size())
-	a := wideExtremeArgs{ids: b.ids, values: b.values, valid: b.valid, high: s.best.at(0), low: s.low.at(0), before: addr(before), n: int64(b.n)}
+	a.before = addr(before)
 	launch(o, "wide_high_"+s.name, blocks(b.n, 256), 256, 0, a)
 	g := a
 	g.n = int64(b.groups)
@@ -489,8 +509,12 @@ func (s *extreme) write(o *op, out *gpu.Column, from int) {
 		size = gpu.BitmapBytes(out.Len)
 	}
 	out.Data = o.keep(o.alloc(size))
+	load := s.load
+	if s.bits {
+		load = loadU64 // the words are not ordered
+	}
 	launch(o, "extreme_write", blocks((out.Len+63)/64*64, 256), 256, 0, extremeWriteArgs{best: s.best.at(from), low: s.low.at(from),
-		out: addr(out.Data), n: int64(out.Len), load: s.load, width: int32(out.Type.Width())})
+		out: addr(out.Data), n: int64(out.Len), load: load, width: int32(out.Type.Width())})
 }
 
 func (s *extreme) release() {

@@ -52,7 +52,7 @@ func foldKinds(t gpu.Type) (out []gpu.Aggregate) {
 		out = append(out, gpu.Aggregate{Kind: gpu.Product, Input: t, Output: t})
 	}
 	if t.IsInteger() {
-		for _, k := range []gpu.AggregateKind{gpu.BitAnd, gpu.BitOr, gpu.BitXor} {
+		for _, k := range bitKinds {
 			out = append(out, gpu.Aggregate{Kind: k, Input: t, Output: t})
 		}
 	}

@@ -4,6 +4,7 @@
 package gputest
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -198,6 +199,7 @@ type distribution struct {
 	sorted   bool
 	nulls    float64
 	words    bool // texts have about one length, and none is empty
+	alike    bool // texts of all lengths up to 40 differ in a byte or in their length
 }
 
 var distributions = []distribution{
@@ -231,9 +233,24 @@ func (b *bench) random(t gpu.Type, n int, d distribution) []gpu.Scalar {
 			out[i] = gpu.Scalar{Type: t, Valid: true, Str: fmt.Sprint("key number ", k)}
 			continue
 		}
+		if d.alike && t.IsVar() {
+			out[i] = gpu.Scalar{Type: t, Valid: true, Str: alike(k)}
+			continue
+		}
 		out[i] = value(t, k, d.distinct == 0 && !d.sorted)
 	}
 	return out
+}
+
+// alike returns a text that has an equal or a slightly different one under many other numbers.
+func alike(k uint64) string {
+	b := bytes.Repeat([]byte{'a'}, int(k%41))
+	if len(b) == 0 {
+		return ""
+	}
+	at, other := int(k/41%3)*(len(b)-1)/2, "ab\x00"[k/123%3]
+	b[at] = other
+	return string(b)
 }
 
 // value returns the k-th value of a type. Wild values use all bits of the type.

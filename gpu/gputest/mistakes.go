@@ -237,6 +237,7 @@ func testMistakes(t *testing.T, open Open) {
 		{Kind: gpu.CountAll, Output: i64}, {Kind: gpu.Count, Input: i64, Output: i64}, {Kind: gpu.Sum, Input: i64, Output: gpu.SumType(i64)},
 		{Kind: gpu.Sum, Input: gpu.Of(gpu.Float64), Output: gpu.Of(gpu.Float64)}, {Kind: gpu.Min, Input: i32, Output: i32},
 		{Kind: gpu.Max, Input: gpu.Of(gpu.HugeInt), Output: gpu.Of(gpu.HugeInt)}, {Kind: gpu.Max, Input: text, Output: text},
+		{Kind: gpu.BitAnd, Input: i64, Output: i64},
 	} {
 		x, err := b.q.NewAccumulator(b.l, agg)
 		require.NoError(t, err)

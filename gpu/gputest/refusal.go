@@ -181,7 +181,7 @@ func (b *bench) stateOf(x trial) string {
 }
 
 // refusalColumns are columns of n rows in every layout: integers in and out of order,
-// floats, wide decimals, booleans, and texts that are plain, have nulls, or have a
+// floats, wide decimals, booleans, integers that are small at first, and texts that are plain, have nulls, or have a
 // dictionary of few or of many values.
 func refusalColumns(n int) []gpu.Column {
 	i64, wide, text := gpu.Of(gpu.Int64), gpu.DecimalOf(38, 2), gpu.Of(gpu.String)
@@ -213,6 +213,12 @@ func refusalColumns(n int) []gpu.Column {
 			return gpu.StringScalar(fmt.Sprintf("text %04d", i/3))
 		}),
 		colSpread: plain(i64, func(i int) gpu.Scalar { return gpu.IntScalar(i64, int64(i)*1e12) }),
+		colSteep: plain(i64, func(i int) gpu.Scalar {
+			if i < 300 {
+				return gpu.IntScalar(i64, int64(i))
+			}
+			return gpu.IntScalar(i64, int64(i)*1e12)
+		}),
 	}
 }
 
@@ -229,6 +235,7 @@ const (
 	colOrdered
 	colSorted
 	colSpread
+	colSteep
 )
 
 // generate calls f for n rows.
@@ -662,6 +669,7 @@ var keySets = []struct {
 	{"a range", []int{colNumber}, false}, {"a range with duplicates", []int{colOrdered}, false}, {"a range with nulls", []int{colFew}, false},
 	{"numbers far apart", []int{colSpread}, false}, {"texts", []int{colText}, false}, {"a dictionary", []int{colCoded}, false},
 	{"a dictionary of many", []int{colRich}, false}, {"several", []int{colFew, colText, colCoded, colWide}, true},
+	{"numbers that grow", []int{colFew, colSteep}, false},
 }
 
 func tableRefusals() (out []refusal) {
@@ -826,10 +834,10 @@ func groupRefusals() (out []refusal) {
 // accumulatorRefusals update every aggregate over every layout: first with rows without
 // nulls, then with rows with nulls and more groups.
 func accumulatorRefusals() (out []refusal) {
+	types := refusalColumns(1)
 	for _, at := range []int{colNumber, colFew, colFloat, colWide, colTruth, colText, colCoded, colSpread} {
-		for kind := gpu.CountAll; kind < gpu.Avg; kind++ {
-			numeric := at == colNumber || at == colFew || at == colFloat || at == colWide || at == colSpread
-			if kind == gpu.CountAll && at != colNumber || kind == gpu.Sum && !numeric {
+		for _, kind := range accumulated(types[at].Type) {
+			if kind == gpu.CountAll && at != colNumber {
 				continue
 			}
 			for batches := range 2 {

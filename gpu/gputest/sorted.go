@@ -285,8 +285,8 @@ func (b *bench) checkAggregatesOfRuns(typ gpu.Type, coded bool, n int, length fu
 		keys[i] = gpu.IntScalar(gpu.Of(gpu.Int64), int64(run%2)) // only neighbours differ
 		byRun[run] = append(byRun[run], values[i])
 	}
-	for kind := gpu.CountAll; kind < gpu.Avg; kind++ {
-		if kind == gpu.Sum && !typ.IsNumeric() || !b.takes() {
+	for _, kind := range accumulated(typ) {
+		if !b.takes() {
 			continue
 		}
 		a := gpu.Aggregate{Kind: kind, Input: typ, Output: aggregateOutput(kind, typ)}

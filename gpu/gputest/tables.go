@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,6 +41,7 @@ func keyCases() []keyCase {
 		keyCase{"two words", []gpu.Type{i64, i64}, []bool{false, false}, []distribution{few, few}},
 		keyCase{"two words with nulls", []gpu.Type{i64, i64}, []bool{false, false}, []distribution{nulls, nulls}},
 		keyCase{"text and number", []gpu.Type{str, i64}, []bool{false, false}, []distribution{few, nulls}},
+		keyCase{"texts that are alike", []gpu.Type{str}, []bool{false}, []distribution{{alike: true, nulls: 0.05}}},
 		keyCase{"two texts", []gpu.Type{str, str}, []bool{true, false}, []distribution{few, few}},
 		keyCase{"five kinds", []gpu.Type{str, i32, dec, gpu.Of(gpu.Bool), gpu.Of(gpu.Float64)}, []bool{true, false, false, false, false},
 			[]distribution{{distinct: 3}, {distinct: 3}, {distinct: 3, nulls: 0.1}, {}, {distinct: 20}}},
@@ -316,6 +318,23 @@ func testGroups(t *testing.T, open Open) {
 			setUp(t, open).checkGroups(k, gpu.GroupHint{}, 100, 144_900, 5000)
 		})
 	}
+	// Integers are packed into few bits until a value needs more.
+	for name, nulls := range map[string]float64{"integers that grow": 0, "integers that grow, with nulls": 0.1} {
+		t.Run(name, func(t *testing.T) {
+			b := setUp(t, open)
+			small, large := distribution{distinct: 20, nulls: nulls}, distribution{nulls: nulls}
+			for _, types := range [][]gpu.Type{{i64, gpu.Of(gpu.Uint64)}, {gpu.Of(gpu.String), gpu.DecimalOf(15, 2), gpu.Of(gpu.Bool)},
+				{i64, gpu.Of(gpu.HugeInt), gpu.DecimalOf(9, 1), gpu.Of(gpu.Float64), gpu.Of(gpu.Int16), gpu.TimestampOf(gpu.Microsecond, false)}} {
+				for at := range types {
+					k := keyCase{"", types, make([]bool, len(types)), slices.Repeat([]distribution{small}, len(types))}
+					later := k
+					later.dists = slices.Clone(k.dists)
+					later.dists[at] = large
+					b.checkGroupsOf([]keyCase{k, k, later, later}, gpu.GroupHint{}, []int{300, 400, 500, 10})
+				}
+			}
+		})
+	}
 	t.Run("no keys", func(t *testing.T) {
 		b := setUp(t, open)
 		g, err := b.q.NewGroups(b.l, nil, gpu.GroupHint{})
@@ -334,15 +353,21 @@ func testGroups(t *testing.T, open Open) {
 }
 
 func (b *bench) checkGroups(k keyCase, hint gpu.GroupHint, batches ...int) {
+	b.t.Helper()
+	b.checkGroupsOf(slices.Repeat([]keyCase{k}, len(batches)), hint, batches)
+}
+
+// checkGroupsOf assigns groups to batches of rows, each of a case of its own. Their types are the same.
+func (b *bench) checkGroupsOf(cases []keyCase, hint gpu.GroupHint, batches []int) {
 	t := b.t
 	t.Helper()
-	g, err := b.q.NewGroups(b.l, k.types, hint)
+	g, err := b.q.NewGroups(b.l, cases[0].types, hint)
 	require.NoError(t, err)
 	defer g.Release()
 	byLabel := map[string]int{}
 	byID := map[int]string{}
-	for _, n := range batches {
-		cols, labels, _ := b.draw(k, n)
+	for i, n := range batches {
+		cols, labels, _ := b.draw(cases[i], n)
 		a, err := g.Assign(b.q, b.l, cols, n)
 		require.NoError(t, err)
 		for r, id := range b.ints(a.IDs()) {
@@ -377,6 +402,20 @@ func (b *bench) checkGroups(k keyCase, hint gpu.GroupHint, batches ...int) {
 	}
 }
 
+var bitKinds = []gpu.AggregateKind{gpu.BitAnd, gpu.BitOr, gpu.BitXor}
+
+// accumulated are the aggregates that have accumulators of values of a type.
+func accumulated(t gpu.Type) []gpu.AggregateKind {
+	out := []gpu.AggregateKind{gpu.CountAll, gpu.Count, gpu.Min, gpu.Max}
+	if t.IsNumeric() {
+		out = append(out, gpu.Sum)
+	}
+	if t.IsInteger() {
+		out = append(out, bitKinds...)
+	}
+	return out
+}
+
 // aggregateOutput is the type that the binder gives an aggregate.
 func aggregateOutput(kind gpu.AggregateKind, in gpu.Type) gpu.Type {
 	switch {
@@ -395,10 +434,7 @@ func testAggregates(t *testing.T, open Open) {
 				b := setUp(t, open)
 				for _, groups := range []int{1, 5, 2000} {
 					for _, batches := range [][]float64{{0}, {0, 0.4, 0}, {1, 0.2}} {
-						for kind := gpu.CountAll; kind < gpu.Avg; kind++ {
-							if kind == gpu.Sum && !typ.IsNumeric() {
-								continue
-							}
+						for _, kind := range accumulated(typ) {
 							if b.takes() {
 								b.checkAggregate(kind, typ, coded, groups, batches)
 							}
@@ -471,6 +507,19 @@ func testAggregates(t *testing.T, open Open) {
 			for _, shape := range [][2]int{{1, 10_000}, {40, 10_000}, {7000, 60_000}, {9000, 10_000}} {
 				if b.takes() {
 					b.checkAggregateRows(gpu.Sum, typ, false, shape[0], shape[1], []float64{0.02, 0.02})
+				}
+			}
+		}
+	})
+	// A GPU folds bits in shared memory and in device memory, and a CPU in copies of the state and in place.
+	t.Run("bits of few and many groups", func(t *testing.T) {
+		for _, typ := range []gpu.Type{gpu.Of(gpu.Int8), gpu.Of(gpu.Uint16), gpu.Of(gpu.Int32), gpu.Of(gpu.Uint64), gpu.Of(gpu.HugeInt)} {
+			b := setUp(t, open)
+			for _, kind := range bitKinds {
+				for _, shape := range [][2]int{{1, 10_000}, {40, 10_000}, {9000, 10_000}} {
+					if b.takes() {
+						b.checkAggregateRows(kind, typ, false, shape[0], shape[1], []float64{0, 0.02})
+					}
 				}
 			}
 		}
@@ -619,6 +668,8 @@ func reference(a gpu.Aggregate, values []gpu.Scalar) gpu.Scalar {
 		return gpu.Null(a.Output)
 	}
 	switch a.Kind {
+	case gpu.BitAnd, gpu.BitOr, gpu.BitXor:
+		return foldScalars(a, values)
 	case gpu.Sum:
 		if a.Input.IsFloat() {
 			return gpu.FloatScalar(a.Output, total)

@@ -150,6 +150,11 @@ func (q *queue) NewAccumulator(l *gpu.Lease, a gpu.Aggregate) (gpu.Accumulator, 
 		default:
 			x.state = &extreme{max: a.Kind == gpu.Max, flip: orderFlip(in)}
 		}
+	case gpu.BitAnd, gpu.BitOr, gpu.BitXor:
+		if !in.IsInteger() {
+			return nil, fmt.Errorf("%v is not defined on %v", a.Kind, in)
+		}
+		x.state = &bitwise{kind: a.Kind}
 	default:
 		return nil, fmt.Errorf("%v is not an aggregate of devices", a.Kind)
 	}

@@ -14,15 +14,16 @@ import (
 
 const (
 	// smallest is the size of the smallest block. Blocks of up to carve bytes are cut
-	// from mappings of slab bytes.
+	// from mappings of slab bytes: those of up to small bytes, and others, which are whole pages.
 	smallest = 1 << 8
 	slab     = 2 * hugePage
 	carve    = 1 << 20
+	page     = 1 << 12
 	// small is the size up to which free blocks always stay in memory. Larger free blocks
 	// stay as long as they have at most leastKept bytes in total, and keptPerCore more for
 	// every core above two, and the budget has room for them. The cores of a large machine wait
 	// for each other when they touch memory anew.
-	small       = 1 << 13
+	small       = page / 2
 	leastKept   = 32 << 20
 	keptPerCore = 64 << 20
 	// refault is the cost of touching memory anew, in seconds a GiB.
@@ -46,7 +47,7 @@ type arena struct {
 	taken  map[int]int64    // by size class: the value of takes at its last call
 	out    int              // blocks given out
 	slabs  [][]byte
-	carved []byte // the unused rest of a slab
+	carved [2][]byte // the unused rests of slabs: of small blocks, and of whole pages
 }
 
 func newArena(cores int) *arena {
@@ -64,7 +65,18 @@ func class(n int64) int {
 		return smallest
 	}
 	unit := int64(1) << (bits.Len64(uint64(n-1)) - 3)
+	if n > small {
+		unit = max(unit, page)
+	}
 	return int((n + unit - 1) / unit * unit)
+}
+
+// kind returns the kind of slabs from which blocks of a size class are cut.
+func kind(c int) int {
+	if c > small {
+		return 1
+	}
+	return 0
 }
 
 // Allocate implements gpu.Allocator.
@@ -116,13 +128,13 @@ func (a *arena) take(c int) []byte {
 		a.out++
 		return list[len(list)-1]
 	}
-	if c > carve || len(a.carved) < c {
+	rest := a.carved[kind(c)]
+	if c > carve || len(rest) < c {
 		return nil
 	}
 	a.out++
-	mem := a.carved[:c:c]
-	a.carved = a.carved[c:]
-	return mem
+	a.carved[kind(c)] = rest[c:]
+	return rest[:c:c]
 }
 
 // enter returns a block of size class c of a new mapping.
@@ -134,8 +146,8 @@ func (a *arena) enter(c int, mem []byte) []byte {
 		return mem
 	}
 	a.slabs = append(a.slabs, mem)
-	if rest := mem[c:]; len(rest) > len(a.carved) { // others may have mapped a slab meanwhile
-		a.carved = rest
+	if rest := mem[c:]; len(rest) > len(a.carved[kind(c)]) { // others may have mapped a slab meanwhile
+		a.carved[kind(c)] = rest
 	}
 	return mem[:c:c]
 }
@@ -246,7 +258,7 @@ func (a *arena) close() {
 		for _, mem := range a.slabs {
 			unmap(mem)
 		}
-		a.free, a.cold, a.slabs, a.carved = map[int][][]byte{}, map[int][][]byte{}, nil, nil
+		a.free, a.cold, a.slabs, a.carved = map[int][][]byte{}, map[int][][]byte{}, nil, [2][]byte{}
 	}
 }
 
@@ -272,9 +284,9 @@ func mapMemory(n int, huge bool) ([]byte, error) {
 	if lead > 0 {
 		_ = unix.MunmapPtr(mem, lead)
 	}
-	size := (n + 4095) &^ 4095
-	if tail := uintptr(n+extra) - lead - uintptr(size); tail > 4096 {
-		_ = unix.MunmapPtr(unsafe.Add(mem, int(lead)+size), tail&^4095)
+	size := (n + page - 1) &^ (page - 1)
+	if tail := uintptr(n+extra) - lead - uintptr(size); tail > page {
+		_ = unix.MunmapPtr(unsafe.Add(mem, int(lead)+size), tail&^(page-1))
 	}
 	mem = unsafe.Add(mem, int(lead))
 	out := unsafe.Slice((*byte)(mem), n)
@@ -282,15 +294,9 @@ func mapMemory(n int, huge bool) ([]byte, error) {
 	return out, nil
 }
 
-// forget gives the whole pages of a block back to the system and keeps the addresses. If
-// that fails, the pages stay in use: nothing needs to be undone.
-func forget(mem []byte) {
-	const page = 4096
-	lead := int(-uintptr(unsafe.Pointer(unsafe.SliceData(mem))) & (page - 1))
-	if n := (len(mem) - lead) &^ (page - 1); n > 0 {
-		_ = unix.Madvise(mem[lead:lead+n], unix.MADV_DONTNEED)
-	}
-}
+// forget gives the pages of a block back to the system and keeps the addresses. If that fails,
+// the pages stay in use: nothing needs to be undone.
+func forget(mem []byte) { _ = unix.Madvise(mem, unix.MADV_DONTNEED) }
 
 // unmap gives memory back to the system. If that fails, it stays mapped: nothing needs to
 // be undone.

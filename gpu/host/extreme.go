@@ -101,19 +101,23 @@ func (s *extreme) write(l *gpu.Lease, out *gpu.Column, from, to int) error {
 		return nil
 	}
 	for i, v := range s.best.v[from:to] {
-		v = orderUnflip(out.Type, v)
-		switch out.Type.Width() {
-		case 1:
-			gpu.Values[uint8](out.Data, n)[i] = uint8(v)
-		case 2:
-			gpu.Values[uint16](out.Data, n)[i] = uint16(v)
-		case 4:
-			gpu.Values[uint32](out.Data, n)[i] = uint32(v)
-		case 8:
-			gpu.Values[uint64](out.Data, n)[i] = v
-		}
+		storeWord(*out, i, orderUnflip(out.Type, v))
 	}
 	return nil
+}
+
+// storeWord stores a value of at most 8 bytes of a column.
+func storeWord(out gpu.Column, i int, v uint64) {
+	switch n := out.Len; out.Type.Width() {
+	case 1:
+		gpu.Values[uint8](out.Data, n)[i] = uint8(v)
+	case 2:
+		gpu.Values[uint16](out.Data, n)[i] = uint16(v)
+	case 4:
+		gpu.Values[uint32](out.Data, n)[i] = uint32(v)
+	case 8:
+		gpu.Values[uint64](out.Data, n)[i] = v
+	}
 }
 
 func (s *extreme) release() { s.best.release() }

@@ -50,6 +50,11 @@ func (q *queue) NewGroups(l *gpu.Lease, types []gpu.Type, hint gpu.GroupHint) (g
 		return nil, fmt.Errorf("%d group keys are more than 60", len(types))
 	}
 	g := &groups{dev: q.dev.device(), lease: l, codec: newCodec(l, types)}
+	if wide := g.codec.words; wide > 1 {
+		if g.codec.layOut(true); g.codec.words == wide {
+			g.codec.layOut(false)
+		}
+	}
 	g.words, g.store = make([][]uint64, g.codec.words), make([]vector[uint64], g.codec.words)
 	g.index = newIndex(l, g.codec.words)
 	if len(types) == 1 && g.codec.words == 1 && hint.Dense && !types[0].IsFloat() {
@@ -133,6 +138,11 @@ func (g *groups) assign(d *Device, l *gpu.Lease, keys []gpu.Column, ids []int32)
 	defer k.release()
 	if err != nil {
 		return err
+	}
+	if !g.codec.fits(keys) {
+		if err := g.widen(); err != nil {
+			return err
+		}
 	}
 	if g.text {
 		if err := g.direct.grow(g.lease, g.codec.interner[0].len(), 0); err != nil {
@@ -316,6 +326,69 @@ func (g *groups) room(n int, nulls bool) error {
 		}
 		g.nulls.v = g.nulls.v[:g.n]
 		clear(g.nulls.v)
+	}
+	return nil
+}
+
+// widen gives integers of 8 bytes all of their bits. It inserts all keys again. A refusal leaves
+// the groups as they were.
+func (g *groups) widen() (err error) {
+	old, wide := *g.codec, *g.codec
+	wide.layOut(false)
+	w := groups{lease: g.lease, codec: &wide, n: g.n, nulls: g.nulls, words: make([][]uint64, wide.words), store: make([]vector[uint64], wide.words)}
+	w.index = newIndex(g.lease, wide.words)
+	if g.masked != nil {
+		w.masked = newIndex(g.lease, wide.words+1)
+	}
+	defer func() {
+		if err != nil {
+			for i := range w.store {
+				w.store[i].release()
+			}
+			w.index.release()
+			w.masked.release()
+		}
+	}()
+	for i := range w.store {
+		if err := w.store[i].grow(g.lease, g.n, 0); err != nil {
+			return err
+		}
+		w.words[i] = w.store[i].v
+	}
+	for i := range old.types {
+		to, at := w.words[wide.word[i]], wide.shift[i]
+		mask := ^uint64(0) >> (64 - min(wide.bits[i], 64))
+		for id, v := range g.words[old.word[i]][:g.n] {
+			if v >>= old.shift[i]; narrows(old.types[i]) {
+				v = uint64(int64(int32(v)))
+			}
+			to[id] |= v & mask << at
+		}
+		if wide.bits[i] > 64 {
+			copy(w.words[wide.word[i]+1], g.words[old.word[i]+1][:g.n])
+		}
+	}
+	for id := range g.n {
+		if w.mask(id) == 0 {
+			if err := w.index.room(1); err != nil {
+				return err
+			}
+			w.index.put(w.words, id, int32(id))
+			continue
+		}
+		if err := w.masked.room(1); err != nil {
+			return err
+		}
+		w.masked.put(w.masks(), id, int32(id))
+	}
+	for i := range g.store {
+		g.store[i].release()
+	}
+	g.index.release()
+	g.masked.release()
+	g.codec, g.words, g.store, g.index, g.masked = w.codec, w.words, w.store, w.index, w.masked
+	if g.masked != nil {
+		g.nullKey = append(g.nullKey, blockWords(wide.words-old.words)...)
 	}
 	return nil
 }
@@ -583,7 +656,14 @@ func (g *groups) key(d *Device, l *gpu.Lease, i, from, to int) (gpu.Column, erro
 	case 4:
 		unpack(gpu.Values[uint32](out.Data, n), w, shift)
 	case 8:
-		copy(gpu.Values[uint64](out.Data, n), w)
+		dst := gpu.Values[uint64](out.Data, n)
+		if g.codec.bits[i] == 64 {
+			copy(dst, w)
+			break
+		}
+		for r, v := range w {
+			dst[r] = uint64(int64(int32(v >> shift)))
+		}
 	case 16:
 		hi := g.words[g.codec.word[i]+1][from:to]
 		dst := gpu.Values[gpu.Int128](out.Data, n)

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"math/bits"
@@ -14,233 +13,70 @@ import (
 // form, strings and binaries as codes of an interner. So hash tables know words only, and
 // no key is compared twice.
 
-// noCode is the code of a string that a lookup did not find.
-const noCode = math.MaxUint32
-
-// interner maps equal byte strings to equal codes, dense from 0.
-type interner struct {
-	lease *gpu.Lease
-	slots array[uint64] // upper half of the hash << 32 | code + 1; 0 is empty
-	ends  vector[int64] // end of the bytes of each code
-	data  vector[byte]
-	// known caches the codes of the values of dictionaries seen before.
-	known map[*gpu.Dictionary]array[uint32]
-}
-
-// smallDictionary is the size up to which all values of a dictionary are interned when it
-// is first seen. Values of larger ones are interned as rows use them.
-const smallDictionary = 1024
-
-// largeDictionary bounds the dictionaries whose codes are kept for the next batch: to
-// this many times the rows of a batch.
-const largeDictionary = 4
-
-// maxKnown bounds the dictionaries whose codes are kept: a stream brings new ones without
-// end.
-const maxKnown = 256
-
-func newInterner(l *gpu.Lease) *interner {
-	return &interner{lease: l, known: map[*gpu.Dictionary]array[uint32]{}}
-}
-
-func (in *interner) release() {
-	if in != nil {
-		in.forget()
-		in.slots.release()
-		in.ends.release()
-		in.data.release()
-	}
-}
-
-// forget drops the codes of dictionaries.
-func (in *interner) forget() {
-	if in == nil {
-		return
-	}
-	for _, codes := range in.known {
-		codes.release()
-	}
-	clear(in.known)
-}
-
-func (in *interner) len() int { return len(in.ends.v) }
-
-func (in *interner) start(code uint32) int64 {
-	if code == 0 {
-		return 0
-	}
-	return in.ends.v[code-1]
-}
-
-func (in *interner) value(code uint32) []byte { return in.data.v[in.start(code):in.ends.v[code]] }
-
-// find returns the code of b, or noCode and the slot where it belongs.
-func (in *interner) find(b []byte, h uint64) (code uint32, slot int) {
-	if in.len() == 0 {
-		return noCode, int(h) & max(len(in.slots.v)-1, 0)
-	}
-	mask := len(in.slots.v) - 1
-	for s := int(h) & mask; ; s = (s + 1) & mask {
-		v := in.slots.v[s]
-		if v == 0 {
-			return noCode, s
-		}
-		if v>>32 == h>>32 {
-			if c := uint32(v) - 1; bytes.Equal(in.value(c), b) {
-				return c, s
-			}
-		}
-	}
-}
-
-// intern returns the code of b, and makes one if b is new. A refusal leaves the interner
-// as it was.
-func (in *interner) intern(b []byte, h uint64) (uint32, error) {
-	code, slot := in.find(b, h)
-	if code != noCode {
-		return code, nil
-	}
-	n := in.len()
-	if n*4 >= len(in.slots.v)*3 {
-		larger, err := newZeros[uint64](in.lease, max(64, 2*len(in.slots.v)))
-		if err != nil {
-			return 0, err
-		}
-		in.slots.release()
-		in.slots = larger
-		in.rehash()
-		_, slot = in.find(b, h)
-	}
-	if err := in.ends.room(in.lease, 1); err != nil {
-		return 0, err
-	}
-	if err := in.data.room(in.lease, len(b)); err != nil {
-		return 0, err
-	}
-	in.data.v = append(in.data.v, b...)
-	in.ends.v = append(in.ends.v, int64(len(in.data.v)))
-	in.slots.v[slot] = h>>32<<32 | uint64(n+1)
-	return uint32(n), nil
-}
-
-// rehash fills the slots. They are zero.
-func (in *interner) rehash() {
-	mask := len(in.slots.v) - 1
-	for c := range in.len() {
-		h := hashBytes(in.value(uint32(c)), tableSeed)
-		s := int(h) & mask
-		for in.slots.v[s] != 0 {
-			s = (s + 1) & mask
-		}
-		in.slots.v[s] = h>>32<<32 | uint64(c+1)
-	}
-}
-
-// truncate takes the interner back to n strings.
-func (in *interner) truncate(n int) {
-	in.forget() // they may have codes above n
-	if n == in.len() {
-		return
-	}
-	in.data.v = in.data.v[:in.start(uint32(n))]
-	in.ends.v = in.ends.v[:n]
-	clear(in.slots.v)
-	in.rehash()
-}
-
-// dictionary returns the interner's code for every value of a dictionary that the column
-// uses, and interns these values. Values that no column has used yet have noCode. A
-// dictionary may be far larger than a stride: a join passes on its whole build side as
-// one.
-func (in *interner) dictionary(c gpu.Column) ([]uint32, error) {
-	values := c.Dict.Values
-	known, ok := in.known[c.Dict]
-	if !ok {
-		if len(in.known) >= maxKnown { // forget old dictionaries
-			in.forget()
-		}
-		var err error
-		if known, err = newArray[uint32](in.lease, values.Len); err != nil {
-			return nil, err
-		}
-		for i := range known.v {
-			known.v[i] = noCode
-		}
-		in.known[c.Dict] = known
-	}
-	codes := known.v
-	intern := func(v int) (err error) {
-		b := values.VarValue(v)
-		codes[v], err = in.intern(b, hashBytes(b, tableSeed))
-		return err
-	}
-	if len(codes) <= smallDictionary {
-		for i := 0; i < len(codes) && !ok; i++ {
-			if err := intern(i); err != nil {
-				return nil, err
-			}
-		}
-		return codes, nil
-	}
-	for i, v := range gpu.Values[int32](c.Data, c.Len) {
-		if codes[v] == noCode && c.IsValid(i) {
-			if err := intern(int(v)); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return codes, nil
-}
-
-// values returns the interned strings, in order of code, as a column.
-func (in *interner) values(l *gpu.Lease, t gpu.Type) (gpu.Column, error) {
-	n := in.len()
-	if len(in.data.v) > math.MaxInt32 {
-		return gpu.Column{}, errTooManyBytes(int64(len(in.data.v)), n)
-	}
-	off, err := l.Alloc(int64(n+1) * 4)
-	if err != nil {
-		return gpu.Column{}, err
-	}
-	data, err := l.Alloc(int64(len(in.data.v)))
-	if err != nil {
-		off.Release()
-		return gpu.Column{}, err
-	}
-	o := gpu.Values[int32](off, n+1)
-	o[0] = 0
-	for i, end := range in.ends.v {
-		o[i+1] = int32(end)
-	}
-	copy(data.Bytes(), in.data.v)
-	return gpu.Column{Type: t, Len: n, Data: data, Offsets: off}, nil
-}
-
 // codec packs the key columns of one table or group-by into words.
 type codec struct {
 	types    []gpu.Type
 	interner []*interner // by column; nil for types of fixed width
+	bits     []int       // by column
 	word     []int       // by column: the word that it begins in
 	shift    []uint      // by column: its lowest bit in that word
 	words    int         // words of a key
+	narrow   bool        // integers of 8 bytes have 32 bits, with a sign
 }
 
 func newCodec(l *gpu.Lease, types []gpu.Type) *codec {
-	c := &codec{types: types, interner: make([]*interner, len(types)), word: make([]int, len(types)), shift: make([]uint, len(types))}
-	bit := 0
+	c := &codec{types: types, interner: make([]*interner, len(types))}
 	for i, t := range types {
-		w := packedBits(t)
 		if t.IsVar() {
 			c.interner[i] = newInterner(l)
+		}
+	}
+	c.layOut(false)
+	return c
+}
+
+// layOut gives each column its bits.
+func (c *codec) layOut(narrow bool) {
+	n := len(c.types)
+	c.bits, c.word, c.shift, c.narrow = make([]int, n), make([]int, n), make([]uint, n), narrow
+	bit := 0
+	for i, t := range c.types {
+		w := packedBits(t)
+		if narrow && narrows(t) {
+			w = 32
 		}
 		if bit%64+min(w, 64) > 64 {
 			bit = (bit + 63) / 64 * 64
 		}
-		c.word[i], c.shift[i] = bit/64, uint(bit%64)
+		c.bits[i], c.word[i], c.shift[i] = w, bit/64, uint(bit%64)
 		bit += w
 	}
 	c.words = max((bit+63)/64, 1)
-	return c
+}
+
+// narrows reports whether values of a type may have fewer bits than the type.
+func narrows(t gpu.Type) bool { return packedBits(t) == 64 && !t.IsFloat() }
+
+// fits reports whether the values of a batch fit the bits that their columns have.
+func (c *codec) fits(cols []gpu.Column) bool {
+	for i, col := range cols {
+		if !c.narrow || !narrows(c.types[i]) {
+			continue
+		}
+		values, more := gpu.Values[int64](col.Data, col.Len), int64(0)
+		for _, v := range values {
+			more |= v ^ int64(int32(v))
+		}
+		if more == 0 {
+			continue
+		}
+		for r, v := range values {
+			if v != int64(int32(v)) && col.IsValid(r) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func (c *codec) release() {
@@ -334,15 +170,9 @@ func (c *codec) prepare(d *Device, l *gpu.Lease, cols []gpu.Column, n int, inser
 			return k, err
 		}
 		k.scratch = append(k.scratch, codes)
-		hashes, err := newArray[uint64](l, rows)
-		if err != nil {
+		if err := in.codes(d, values, at, codes.v, insert, col.IsValid); err != nil {
 			return k, err
 		}
-		if err := in.codes(d, values, at, codes.v, hashes.v, func(r int) bool { return insert && col.IsValid(r) }); err != nil {
-			hashes.release()
-			return k, err
-		}
-		hashes.release()
 		if at != nil || col.Dict == nil {
 			k.plain[i] = codes.v
 		} else {
@@ -350,40 +180,6 @@ func (c *codec) prepare(d *Device, l *gpu.Lease, cols []gpu.Column, n int, inser
 		}
 	}
 	return k, nil
-}
-
-// codes finds the codes of the rows of a string column, or of its rows at the given
-// positions. It makes codes for new strings where wanted returns true. hashes is scratch.
-func (in *interner) codes(d *Device, values gpu.Column, at []int32, codes []uint32, hashes []uint64, wanted func(r int) bool) error {
-	off, data := gpu.Values[int32](values.Offsets, values.Len+1), values.Data.Bytes()
-	value := func(r int) []byte {
-		if at != nil {
-			if r = int(at[r]); r >= values.Len { // the code of a null
-				return nil
-			}
-		}
-		return data[off[r]:off[r+1]]
-	}
-	err := d.parallel(len(codes), grain, func(lo, hi int) error {
-		// The hashes of a block come first, so that its lookups do not wait for them.
-		for lo < hi {
-			end := min(lo+probeBlock, hi)
-			for r := lo; r < end; r++ {
-				hashes[r] = hashBytes(value(r), tableSeed)
-			}
-			for r := lo; r < end; r++ {
-				codes[r], _ = in.find(value(r), hashes[r])
-			}
-			lo = end
-		}
-		return nil
-	})
-	for r := 0; r < len(codes) && err == nil; r++ {
-		if codes[r] == noCode && wanted(r) {
-			codes[r], err = in.intern(value(r), hashes[r])
-		}
-	}
-	return err
 }
 
 // plainWords returns the values of a key of 8 bytes without nulls and codes, whose equal values have equal
@@ -414,7 +210,7 @@ func (c *codec) pack(k coded, lo, n int, out [][]uint64) {
 	}
 	for i, col := range k.cols {
 		w, shift := c.word[i], c.shift[i]
-		bits := packedBits(col.Type)
+		bits := c.bits[i]
 		if col.Type.Wide {
 			for r, v := range gpu.Values[gpu.Int128](col.Data, col.Len)[lo : lo+n] {
 				if col.Valid == nil || col.IsValid(lo+r) {
@@ -428,6 +224,13 @@ func (c *codec) pack(k coded, lo, n int, out [][]uint64) {
 			continue
 		}
 		mask := ^uint64(0) >> (64 - bits)
+		if narrows(col.Type) && col.Valid == nil {
+			dst := out[w][:n]
+			for r, v := range gpu.Values[uint64](col.Data, col.Len)[lo:][:len(dst)] {
+				dst[r] |= v & mask << shift
+			}
+			continue
+		}
 		for at := 0; at < n; at += len(tmp) {
 			m := min(len(tmp), n-at)
 			switch {

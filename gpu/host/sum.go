@@ -279,6 +279,11 @@ func (s *intSum) release() { s.narrow.release(); s.wide.release() }
 // eachBlock calls f with blocks of rows [lo, hi) of a column, as words: the lower halves of values of 16
 // bytes. A null is zero.
 func eachBlock(c gpu.Column, lo, hi int, f func(at int, words []uint64)) {
+	eachHalf(c, lo, hi, false, 0, f)
+}
+
+// eachHalf is eachBlock with the upper halves of values of 16 bytes, if upper is set, and null for nulls.
+func eachHalf(c gpu.Column, lo, hi int, upper bool, null uint64, f func(at int, words []uint64)) {
 	var tmp [probeBlock]uint64
 	direct := c.Type.Width() == 8 && !c.Type.IsFloat() && c.Valid == nil
 	for at := lo; at < hi; at += len(tmp) {
@@ -289,7 +294,9 @@ func eachBlock(c gpu.Column, lo, hi int, f func(at int, words []uint64)) {
 		}
 		if c.Type.Wide {
 			for i, v := range gpu.Values[gpu.Int128](c.Data, c.Len)[at : at+n] {
-				tmp[i] = v.Lo
+				if tmp[i] = v.Lo; upper {
+					tmp[i] = uint64(v.Hi)
+				}
 			}
 		} else {
 			loadWords(tmp[:n], c, at)
@@ -297,7 +304,7 @@ func eachBlock(c gpu.Column, lo, hi int, f func(at int, words []uint64)) {
 		if c.Valid != nil {
 			for i := range tmp[:n] {
 				if !c.IsValid(at + i) {
-					tmp[i] = 0
+					tmp[i] = null
 				}
 			}
 		}

@@ -12,7 +12,7 @@ import (
 type AggregateCall struct {
 	Kind gpu.AggregateKind
 	Arg  *Expr // nil for count(*)
-	// Distinct says that each value of Arg counts once. It is never set for Min and Max.
+	// Distinct says that each value of Arg counts once. It is never set for Min, Max, BitAnd and BitOr.
 	Distinct bool
 	// Registers is set for a number of distinct values that may be estimated.
 	Registers *Registers
@@ -196,7 +196,7 @@ func (b *binder) aggregate(n *callNode, f aggregate) (call AggregateCall, err er
 		if call.Arg, err = b.argument(n, f.takes); err != nil {
 			return call, err
 		}
-		call.Distinct = (n.distinct || f.estimate) && f.kind != gpu.Min && f.kind != gpu.Max
+		call.Distinct = (n.distinct || f.estimate) && !idempotent(f.kind)
 	}
 	if n.filter != nil {
 		if err := b.filterArgument(n, &call); err != nil {
@@ -208,7 +208,7 @@ func (b *binder) aggregate(n *callNode, f aggregate) (call AggregateCall, err er
 			return call, err
 		}
 	}
-	if call.Kind >= gpu.Product {
+	if call.Kind == gpu.Product {
 		call.Sorted = &SortedCall{Kind: window.Aggregate, text: n.String()}
 	}
 	switch call.Kind {
@@ -220,6 +220,11 @@ func (b *binder) aggregate(n *callNode, f aggregate) (call AggregateCall, err er
 		call.Output = gpu.Of(gpu.Float64)
 	}
 	return call, nil
+}
+
+// idempotent reports whether an aggregate of distinct values is that of all values.
+func idempotent(k gpu.AggregateKind) bool {
+	return k == gpu.Min || k == gpu.Max || k == gpu.BitAnd || k == gpu.BitOr
 }
 
 // argument binds the argument of an aggregate function.

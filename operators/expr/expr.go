@@ -68,6 +68,14 @@ func (e *Expr) IsColumn() (int, bool) { return e.column, e.op == opColumn }
 // Constant returns the value when the expression is a constant.
 func (e *Expr) Constant() (gpu.Scalar, bool) { return e.value, e.op == gpu.OpConst }
 
+// Branches returns the two values of which each row has one, if the expression chooses between two.
+func (e *Expr) Branches() []*Expr {
+	if e.op == gpu.OpSelect {
+		return e.args[1:]
+	}
+	return nil
+}
+
 // Columns returns the schema positions of the used columns, ascending.
 func (e *Expr) Columns() []int {
 	seen := map[int]bool{}

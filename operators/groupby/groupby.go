@@ -585,7 +585,7 @@ func (l *local) instead(c Choice, rows int, err error) (Choice, error) {
 // takeRows aggregates the rows of a stride in the table of the lane, and flushes one that has become
 // large.
 func (l *local) takeRows(s *gpu.Stride) (err error) {
-	if !l.sampled {
+	if l.passing == 0 && l.table == nil && (!l.sampled || l.bypassed > 0) {
 		l.sampled = true
 		if many, err := l.manyGroups(s); err != nil {
 			return err

@@ -159,6 +159,9 @@ func TestRowsPassByTheTableAsTheyAre(t *testing.T) {
 		add(gpu.Avg, i, gpu.Of(gpu.Float64))
 	}
 	add(gpu.Max, 3, money)
+	for _, k := range []gpu.AggregateKind{gpu.BitAnd, gpu.BitOr, gpu.BitXor} {
+		add(k, 1, short)
+	}
 	const strideRows, strides, keys = 70_000, 5, 200_000
 	stride := func(n int) *gpu.Stride {
 		cols := make([][]gpu.Scalar, 5) // the text, its code, and the values

@@ -57,9 +57,17 @@ const (
 	mostDepth = 3
 )
 
-// spills reports whether the join can be partitioned by its keys.
+// spills reports whether both sides can be partitioned, or be put down as they are if no keys part them.
 func (o *outOfCore) spills(t operators.Task) bool {
-	return t.Spill != nil && len(o.BuildKeys) > 0 && o.depth < mostDepth
+	return t.Spill != nil && (o.fanOut() > 1 && o.depth < mostDepth || o.depth == 0)
+}
+
+// fanOut is the number of partitions. Without keys, in a join by a range, all rows are in one.
+func (o *outOfCore) fanOut() int {
+	if len(o.BuildKeys) == 0 {
+		return 1
+	}
+	return 1 << outBits
 }
 
 // memory returns the memory of a part of the build side while its table is built, and afterwards.
@@ -130,16 +138,16 @@ func (o *outOfCore) start(t operators.Task) {
 	}
 	o.seed = rand.Uint64()
 	build, probe := o.plan(t)
-	o.build = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, build, 1<<outBits)
-	o.probe = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, probe, 1<<outBits)
+	o.build = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, build, o.fanOut())
+	o.probe = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, probe, o.fanOut())
 	if o.Algorithm == tritonName {
 		o.started.Store(true)
 		return
 	}
-	o.likely = 1 << outBits
+	o.likely = o.fanOut()
 	row := int64(o.Build.RowBytes())
 	for budget := float64(t.Lease.Limit()); o.likely > 0 && o.BuildRows > 0; o.likely-- {
-		rows := o.BuildRows * int64(o.likely) >> outBits
+		rows := o.BuildRows * int64(o.likely) / int64(o.fanOut())
 		if during, after := o.memory(t, rows*row, rows); float64(during) <= buildShare*budget && float64(after) <= residentShare*budget {
 			break
 		}
@@ -226,6 +234,9 @@ func cut(t operators.Task, s *gpu.Stride, offsets []int, n int) (low, high parti
 
 // partition partitions a stride of either side, which it takes over.
 func (o *outOfCore) partition(t operators.Task, s *gpu.Stride, keys []int) (*gpu.Stride, []int, error) {
+	if o.fanOut() == 1 {
+		return s, []int{0, s.Rows}, nil
+	}
 	defer s.Release()
 	hash, err := t.Queue.Hash(t.Lease, operators.Pick(s.Cols, keys), o.seed)
 	if err != nil {
@@ -422,7 +433,9 @@ func (o *outOfCore) Choice() string {
 	if o.Algorithm == tritonName {
 		text = fmt.Sprintf("%s; out of core: %d partitions%s", inner, o.build.Len(), o.how())
 	}
-	if n := o.hot.Load(); n > 0 {
+	if n := o.hot.Load(); n > 0 && o.fanOut() == 1 {
+		text += "; joined block by block"
+	} else if n > 0 {
 		text += fmt.Sprintf("; %d too large for memory, with many rows of one key, joined block by block", n)
 	}
 	return text
@@ -443,10 +456,6 @@ func (o *outOfCore) Close() error {
 // Demand implements operators.Demanding.
 func (o *outOfCore) Demand(e operators.Expected) operators.Demand {
 	d := operators.Demand{Bytes: e.Bytes + e.Rows*tableBytes}
-	if len(o.BuildKeys) == 0 {
-		d.Fixed = d.Bytes
-		return d
-	}
 	d.Spilled = func(room float64) float64 {
 		if o.Algorithm == tritonName {
 			return max(0, e.Bytes+e.ProbeBytes-tritonShare*room)

@@ -15,7 +15,8 @@ type GroupFunction struct {
 	Kind      Kind
 	Aggregate gpu.AggregateKind
 	// Value and Key are columns, -1 for none: the argument, and that by which ArgMin and
-	// ArgMax choose. StringAgg takes a VARCHAR, Quantiles a number, VarSamp and the others of
+	// ArgMax choose. Of Mode and quantiles the key is how many times a row counts, a BIGINT; without
+	// it once. StringAgg takes a VARCHAR, Quantiles a number, VarSamp and the others of
 	// its kind a DOUBLE.
 	Value, Key int
 	// Filter is a BOOLEAN column of the rows that count, -1 for all.
@@ -231,7 +232,7 @@ func (g *grouping) evalGroups(p *program, out int, in ...gpu.Column) gpu.Column 
 
 // function computes a function. The result is borrowed.
 func (g *grouping) function(f GroupFunction) gpu.Column {
-	value, low, high := g.cols[f.Value], g.low, g.high
+	value, key, low, high := g.cols[f.Value], g.cols[f.Key], g.low, g.high
 	if list, all := g.counting(f); !all {
 		// The rows that count are listed; those of a group are together in the list.
 		none, end := g.constants(0), g.constants(list.Len)
@@ -245,6 +246,9 @@ func (g *grouping) function(f GroupFunction) gpu.Column {
 		if f.Value >= 0 {
 			value = g.gather(value, list, false)
 		}
+		if f.Key >= 0 {
+			key = g.gather(key, list, false)
+		}
 	}
 	if g.err != nil {
 		return gpu.Column{}
@@ -255,11 +259,11 @@ func (g *grouping) function(f GroupFunction) gpu.Column {
 	case FirstValue, LastValue:
 		return g.gather(value, g.edge(f.Kind, low, high), true)
 	case ArgMin, ArgMax:
-		return g.argument(value, g.cols[f.Key], f.Kind, low, high) // of all rows
+		return g.argument(value, key, f.Kind, low, high) // of all rows
 	case QuantileCont, QuantileDisc:
-		return g.quantile(f, value, low, high)
+		return g.quantile(f, value, key, low, high)
 	case Mode:
-		return g.mode(value, low, high)
+		return g.mode(f, value, key, low, high)
 	case StringAgg:
 		return g.concatenation(f, value, low, high)
 	}
@@ -349,10 +353,30 @@ func (g *grouping) edge(kind Kind, low, high gpu.Column) gpu.Column {
 	return rowIDs(g.evalGroups(p, p.within(id, p.long(0), p.long(1)), low, high))
 }
 
+// places has for each row, and for the end of the rows, the sum of the times that the rows before it count.
+func (g *grouping) places(times gpu.Column) gpu.Column {
+	n := times.Len + 1
+	ends := g.own(allRows(g.task, n))
+	sums := g.fold(gpu.Sum, times, gpu.SumType(int64Type), g.constant(0, n), ends)
+	p := newProgram(gpu.SumType(int64Type))
+	some := p.op(gpu.OpIsNotNull, boolType, 0)
+	return g.evalRows(p, p.choose(int64Type, some, p.long(0), p.number(int64Type, 0)), n, sums)
+}
+
 // quantile has the value at a fraction of the sorted values [low, high), or between the two
-// values around it. value has no nulls.
-func (g *grouping) quantile(f GroupFunction, value, low, high gpu.Column) gpu.Column {
-	p := newProgram(int32Type, int32Type)
+// values around it. value has no nulls. A value that counts several times has as many places.
+func (g *grouping) quantile(f GroupFunction, value, times, low, high gpu.Column) gpu.Column {
+	from, to, place := low, high, (*program).within
+	rowsAt := rowIDs
+	if f.Key >= 0 {
+		places := g.places(times)
+		from, to, place = g.gather(places, low, false), g.gather(places, high, false), (*program).inside
+		rowsAt = func(at gpu.Column) gpu.Column { return g.rowsAt(places, at, low, high) }
+	}
+	if g.err != nil {
+		return gpu.Column{}
+	}
+	p := newProgram(from.Type, to.Type)
 	first, n := p.long(0), p.minus(p.long(1), p.long(0))
 	one := p.number(int64Type, 1)
 	fraction := p.double(f.Fraction)
@@ -368,8 +392,7 @@ func (g *grouping) quantile(f GroupFunction, value, low, high gpu.Column) gpu.Co
 			up = p.minus(n, p.long(p.op(gpu.OpFloor, doubleType, rest)))
 		}
 		at := p.plus(first, p.minus(p.greatest(up, one), one))
-		ids := rowIDs(g.evalGroups(p, p.within(at, first, p.long(1)), low, high))
-		return g.gather(value, ids, true)
+		return g.gather(value, rowsAt(g.evalGroups(p, place(p, at, first, p.long(1)), from, to)), true)
 	}
 	// (n - 1)·q rows behind the first one, which may be between two rows.
 	at := p.op(gpu.OpMul, doubleType, p.cast(doubleType, p.minus(n, one)), fraction)
@@ -380,16 +403,32 @@ func (g *grouping) quantile(f GroupFunction, value, low, high gpu.Column) gpu.Co
 	if g.err != nil {
 		return gpu.Column{}
 	}
-	p.Outputs = []int{p.within(below, first, p.long(1)), p.within(above, first, p.long(1)), share}
-	cols, err := g.task.Queue.Eval(g.task.Lease, &p.Program, []gpu.Column{low, high}, g.m)
+	p.Outputs = []int{place(p, below, first, p.long(1)), place(p, above, first, p.long(1)), share}
+	cols, err := g.task.Queue.Eval(g.task.Lease, &p.Program, []gpu.Column{from, to}, g.m)
 	if err != nil {
 		return g.own(gpu.Column{}, err)
 	}
 	for _, c := range cols {
 		g.own(c, nil)
 	}
-	x, y := g.gather(value, rowIDs(cols[0]), true), g.gather(value, rowIDs(cols[1]), true)
+	x, y := g.gather(value, rowsAt(cols[0]), true), g.gather(value, rowsAt(cols[1]), true)
 	return g.between(f.Output, x, y, cols[2])
+}
+
+// rowsAt has for each group the row of [low, high) that has a place, -1 for a place of -1.
+func (g *grouping) rowsAt(places, at, low, high gpu.Column) gpu.Column {
+	if g.err != nil {
+		return gpu.Column{}
+	}
+	q, l := g.task.Queue, g.task.Lease
+	ends := g.own(q.Slice(l, places, 1, places.Len))
+	if g.err != nil {
+		return gpu.Column{}
+	}
+	rows := g.own(q.Search(l, gpu.SortKey{Column: ends}, at, true, low, high))
+	p := newProgram(int32Type, int64Type)
+	none := p.op(gpu.OpLt, boolType, 1, p.number(int64Type, 0))
+	return rowIDs(g.evalGroups(p, p.choose(int32Type, none, p.number(int32Type, -1), 0), rows, at))
 }
 
 // between interpolates between the values x and y. Values that are no floats are those of their
@@ -449,7 +488,7 @@ func (g *grouping) betweenFloats(t gpu.Type, x, y, share gpu.Column) gpu.Column 
 
 // mode has the most frequent of the sorted values [low, high), of several the least. value
 // has no nulls.
-func (g *grouping) mode(value, low, high gpu.Column) gpu.Column {
+func (g *grouping) mode(f GroupFunction, value, times, low, high gpu.Column) gpu.Column {
 	q, l := g.task.Queue, g.task.Lease
 	// Runs of equal values within a group: a run ends where the value or the group does.
 	rows := newProgram()
@@ -472,8 +511,16 @@ func (g *grouping) mode(value, low, high gpu.Column) gpu.Column {
 		return gpu.Column{}
 	}
 	ends = g.own(q.Slice(l, ends, 1, ends.Len))
-	p := newProgram(int32Type, int32Type)
-	lengths := g.evalRows(p, p.op(gpu.OpSub, int32Type, 1, 0), firsts.Len, firsts, ends)
+	from, to := firsts, ends
+	if f.Key >= 0 {
+		places := g.places(times)
+		from, to = g.gather(places, from, false), g.gather(places, to, false)
+	}
+	if g.err != nil {
+		return gpu.Column{}
+	}
+	p := newProgram(from.Type, to.Type)
+	lengths := g.evalRows(p, p.op(gpu.OpSub, from.Type, 1, 0), firsts.Len, from, to)
 	none, all := g.constants(0), g.constants(firsts.Len)
 	runAt := func(rows gpu.Column) gpu.Column {
 		if g.err != nil {
@@ -481,7 +528,7 @@ func (g *grouping) mode(value, low, high gpu.Column) gpu.Column {
 		}
 		return g.own(q.Search(l, gpu.SortKey{Column: firsts}, rows, false, none, all))
 	}
-	from, to := runAt(low), runAt(high)
+	from, to = runAt(low), runAt(high)
 	if g.err != nil {
 		return gpu.Column{}
 	}

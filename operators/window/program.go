@@ -80,7 +80,10 @@ func (p *program) nth(first, n int) int {
 }
 
 // within is a BIGINT as INTEGER if it is in [low, high), and otherwise or if it is null -1.
-func (p *program) within(x, low, high int) int {
+func (p *program) within(x, low, high int) int { return p.cast(int32Type, p.inside(x, low, high)) }
+
+// inside is within as BIGINT.
+func (p *program) inside(x, low, high int) int {
 	in := p.op(gpu.OpAnd, boolType, p.op(gpu.OpGe, boolType, x, low), p.op(gpu.OpLt, boolType, x, high))
-	return p.cast(int32Type, p.choose(int64Type, in, x, p.number(int64Type, -1)))
+	return p.choose(int64Type, in, x, p.number(int64Type, -1))
 }

@@ -415,16 +415,40 @@ struct ExtremeArgs {
     i32 load;
 };
 
+// How two words are one: better says whether a word changes the other, improve changes it.
 struct Min {
     static constexpr u64 WORST = ~0ull;
     DEVICE bool better(u64 v, u64 best) { return v < best; }
     DEVICE void improve(u64* best, u64 v) { atomicMin(best, v); }
+    DEVICE u64 combine(u64 x, u64 y) { return min(x, y); }
 };
 
 struct Max {
     static constexpr u64 WORST = 0;
     DEVICE bool better(u64 v, u64 best) { return v > best; }
     DEVICE void improve(u64* best, u64 v) { atomicMax(best, v); }
+    DEVICE u64 combine(u64 x, u64 y) { return max(x, y); }
+};
+
+struct And {
+    static constexpr u64 WORST = ~0ull;
+    DEVICE bool better(u64 v, u64 best) { return best & ~v; }
+    DEVICE void improve(u64* best, u64 v) { atomicAnd(best, v); }
+    DEVICE u64 combine(u64 x, u64 y) { return x & y; }
+};
+
+struct Or {
+    static constexpr u64 WORST = 0;
+    DEVICE bool better(u64 v, u64 best) { return v & ~best; }
+    DEVICE void improve(u64* best, u64 v) { atomicOr(best, v); }
+    DEVICE u64 combine(u64 x, u64 y) { return x | y; }
+};
+
+struct Xor {
+    static constexpr u64 WORST = 0;
+    DEVICE bool better(u64 v, u64) { return v; }
+    DEVICE void improve(u64* best, u64 v) { atomicXor(best, v); }
+    DEVICE u64 combine(u64 x, u64 y) { return x ^ y; }
 };
 
 template <class M>
@@ -455,19 +479,22 @@ struct ExtremeOp {
     typedef ExtremeArgs Args;
     static constexpr int WORDS = 1;
     static constexpr u64 NEUTRAL = M::WORST;
-    DEVICE u64 combine(u64 x, u64 y) { return M::better(x, y) ? x : y; }
+    DEVICE u64 combine(u64 x, u64 y) { return M::combine(x, y); }
     DEVICE void load(const ExtremeArgs& a, i64 i, i32, u64* v) { v[0] = order(a.load, load_word(a.values, a.load, i)); }
     DEVICE void fold(const ExtremeArgs& a, i32 id, const u64* v) {
         if (M::better(v[0], __ldcg(&a.best[id]))) M::improve(&a.best[id], v[0]);
     }
 };
 
-KERNEL(extreme_min, ExtremeArgs) { extreme_global<Min>(a); }
-KERNEL(extreme_max, ExtremeArgs) { extreme_global<Max>(a); }
-KERNEL(extreme_shared_min, ExtremeArgs) { extreme_shared<Min>(a); }
-KERNEL(extreme_shared_max, ExtremeArgs) { extreme_shared<Max>(a); }
-KERNEL(extreme_runs_min, ExtremeArgs) { by_runs<ExtremeOp<Min>>(a); }
-KERNEL(extreme_runs_max, ExtremeArgs) { by_runs<ExtremeOp<Max>>(a); }
+#define EXTREME(name, M)                                               \
+    KERNEL(extreme_##name, ExtremeArgs) { extreme_global<M>(a); }        \
+    KERNEL(extreme_shared_##name, ExtremeArgs) { extreme_shared<M>(a); } \
+    KERNEL(extreme_runs_##name, ExtremeArgs) { by_runs<ExtremeOp<M>>(a); }
+EXTREME(min, Min)
+EXTREME(max, Max)
+EXTREME(bit_and, And)
+EXTREME(bit_or, Or)
+EXTREME(bit_xor, Xor)
 
 struct ExtremeWriteArgs {
     const u64* best;
@@ -541,6 +568,21 @@ DEVICE void wide_low(const WideExtremeArgs& a) {
     KERNEL(wide_low_##name, WideExtremeArgs) { wide_low<M>(a); }
 WIDE_EXTREME(min, Min)
 WIDE_EXTREME(max, Max)
+
+// Bits of values of 16 bytes: each half by itself.
+template <class M>
+DEVICE void wide_bits(const WideExtremeArgs& a) {
+    i64 i = global_thread();
+    if (i >= a.n || !bit(a.valid, i)) return;
+    u64 low = (u64)a.values[2 * i], high = (u64)a.values[2 * i + 1];
+    i32 id = a.ids[i];
+    if (M::better(low, __ldcg(&a.low[id]))) M::improve(&a.low[id], low);
+    if (M::better(high, __ldcg(&a.high[id]))) M::improve(&a.high[id], high);
+}
+
+KERNEL(wide_bit_and, WideExtremeArgs) { wide_bits<And>(a); }
+KERNEL(wide_bit_or, WideExtremeArgs) { wide_bits<Or>(a); }
+KERNEL(wide_bit_xor, WideExtremeArgs) { wide_bits<Xor>(a); }
 
 // Strings: a group refers to the row of the batch with its best value, -1 to the value
 // it had before, if any. Who finds a better one swaps the reference.

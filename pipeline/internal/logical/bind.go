@@ -543,7 +543,7 @@ func (s *stepBinder) group(in Node) Node {
 			below, exprs, always = s.expandSets(in, exprs, names, sets)
 			names = append(names, expr.SetColumn)
 		}
-		if !needSort(calls) && slices.ContainsFunc(calls, func(c expr.AggregateCall) bool { return c.Distinct }) {
+		if s.groupsValues(below, exprs, calls) {
 			grouped = s.groupedTwice(below, exprs, names, calls, nil, always)
 		} else {
 			grouped = s.grouped(below, exprs, names, calls, always)

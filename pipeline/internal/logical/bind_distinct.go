@@ -8,6 +8,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/window"
 )
 
 // unique is the distinct step: a group-by of all selected columns.
@@ -45,7 +46,7 @@ func (m measure) partial(input int) Aggregate {
 	switch m.kind {
 	case gpu.Sum:
 		a.Output = gpu.SumType(m.arg.Type())
-	case gpu.Min, gpu.Max:
+	case gpu.Min, gpu.Max, gpu.BitAnd, gpu.BitOr, gpu.BitXor:
 		a.Output = m.arg.Type()
 	}
 	return a
@@ -54,7 +55,7 @@ func (m measure) partial(input int) Aggregate {
 // merged returns the aggregate of partial aggregates.
 func (m measure) merged(input int, partial gpu.Type) Aggregate {
 	a := Aggregate{Kind: m.kind, Input: input, Output: partial}
-	if m.kind != gpu.Min && m.kind != gpu.Max {
+	if m.kind == gpu.CountAll || m.kind == gpu.Count || m.kind == gpu.Sum {
 		a.Kind, a.Output = gpu.Sum, gpu.SumType(partial)
 	}
 	return a
@@ -71,9 +72,82 @@ func (m measure) mergeable() bool {
 	return t.IsInteger() && t.Kind != gpu.HugeInt || t.Kind == gpu.Decimal && t.Precision <= gpu.MaxNarrowPrecision
 }
 
+// countedRows is the least number of rows for each value of a group, by estimate, for which values are counted before
+// they are sorted.
+const countedRows = 4
+
+// ofValues reports whether a call takes the distinct values of its argument, or these with the number of
+// their rows.
+func ofValues(c expr.AggregateCall) bool {
+	return c.Distinct && c.Registers == nil || counted(c)
+}
+
+// counted reports whether a call needs no more of the rows of a group than its values and their numbers.
+func counted(c expr.AggregateCall) bool {
+	if c.Sorted == nil {
+		return false
+	}
+	k := c.Sorted.Kind
+	return k == window.Mode || k == window.QuantileCont || k == window.QuantileDisc
+}
+
+// groupsValues reports whether a group is by groupedTwice: if it has aggregates of distinct values and
+// none that sorts rows; or if those that sort rows only need the number of each value, and values have many rows by estimate.
+func (s *stepBinder) groupsValues(in Node, keys []*expr.Expr, calls []expr.AggregateCall) bool {
+	if !needSort(calls) {
+		return slices.ContainsFunc(calls, func(c expr.AggregateCall) bool { return c.Distinct })
+	}
+	if slices.ContainsFunc(calls, func(c expr.AggregateCall) bool { return c.Sorted != nil && !counted(c) || c.Registers != nil }) {
+		return false
+	}
+	n := valuesOf(in.Rel(), keys, calls)
+	return n > 0 && n*countedRows <= in.Rel().Rows
+}
+
+// valuesOf estimates the number of values of all groups that calls take, 0 if it is unknown. Columns are taken
+// for independent. It may read samples of them.
+func valuesOf(in *Relation, keys []*expr.Expr, calls []expr.AggregateCall) float64 {
+	var values []*expr.Expr
+	sum, groups := 0.0, 1.0
+	for _, k := range keys {
+		groups *= differentOf(in, k)
+	}
+	for _, c := range calls {
+		if ofValues(c) && !slices.ContainsFunc(values, c.Arg.Equal) {
+			n := groups * differentOf(in, c.Arg)
+			if n == 0 {
+				return 0
+			}
+			values, sum = append(values, c.Arg), sum+n
+		}
+	}
+	return sum
+}
+
+// differentOf estimates the number of values of an expression, 0 if it is unknown.
+func differentOf(in *Relation, e *expr.Expr) float64 {
+	if b := e.Branches(); b != nil {
+		x, y := differentOf(in, b[0]), differentOf(in, b[1])
+		return (x + y) * min(x, y, 1)
+	}
+	// A function of columns has at most as many values as the columns together.
+	n, most := exprStats(e, in).distinct, 1.0
+	for _, c := range e.Columns() {
+		k, _ := in.Stats[c].keys()
+		most *= k
+	}
+	if n == 0 || most > 0 && most < n {
+		return most
+	}
+	return n
+}
+
 // groupedTwice is grouped for calls of which some are over distinct values. A first
 // group-by, by the keys and the distinct values, has each value once. A second one, by the
 // keys, aggregates the values, and merges what the first has aggregated of all rows.
+//
+// Modes and quantiles take the distinct values too, with the number of the rows of each. The second group-by then sorts
+// these.
 //
 // A number of distinct values that may be estimated takes their registers as distinct values (expr.Registers), and
 // what a register keeps as a measure of its own. Each group has at most 4096 rows of them.
@@ -112,7 +186,7 @@ func (s *stepBinder) groupedTwice(in Node, keys []*expr.Expr, names []string, ca
 		case c.Registers != nil:
 			value(c.Registers.Number)
 			uses[i] = []int{use(measure{gpu.Min, c.Registers.Least, c.Registers.Number})}
-		case c.Distinct:
+		case ofValues(c):
 			uses[i] = []int{value(c.Arg)}
 		case c.Kind == gpu.Avg:
 			uses[i] = []int{use(measure{kind: gpu.Sum, arg: c.Arg}), use(measure{kind: gpu.Count, arg: c.Arg})}
@@ -131,9 +205,17 @@ func (s *stepBinder) groupedTwice(in Node, keys []*expr.Expr, names []string, ca
 			}
 		}
 	}
+	times := -1 // the measure that counts the rows of a value
+	if slices.ContainsFunc(calls, counted) {
+		times = use(measure{kind: gpu.CountAll}) // in all variants
+	}
 	first := s.firstGroups(in, keys, names, values, measures, home, variants)
+	if times >= 0 {
+		first.expect(valuesOf(in.Rel(), keys, calls))
+	}
 
-	nkeys, schema := len(keys), first.Rel().Schema
+	var below Node = first
+	nkeys, schema := len(keys), first.Schema
 	byKeys := make([]int, nkeys)
 	for i := range byKeys {
 		byKeys[i] = i
@@ -142,9 +224,9 @@ func (s *stepBinder) groupedTwice(in Node, keys []*expr.Expr, names []string, ca
 	if sets != nil {
 		var columns []*expr.Expr
 		for i := range byKeys {
-			columns = append(columns, expr.Column(scopeOf(first), i))
+			columns = append(columns, expr.Column(scopeOf(below), i))
 		}
-		first, columns, always = s.expandSets(first, columns, names, sets)
+		below, columns, always = s.expandSets(below, columns, names, sets)
 		byKeys = nil
 		for _, k := range columns {
 			c, _ := k.IsColumn()
@@ -155,15 +237,28 @@ func (s *stepBinder) groupedTwice(in Node, keys []*expr.Expr, names []string, ca
 	}
 	var aggs []Aggregate
 	names = slices.Clone(names)
+	sorted := needSort(calls)
 	add := func(a Aggregate, name string) (column int) {
+		if sorted && a.Sorted == nil {
+			a.Sorted = &window.GroupFunction{Kind: window.Aggregate, Aggregate: a.Kind, Value: a.Input, Key: -1, Filter: -1, Output: a.Output}
+		}
 		aggs, names = append(aggs, a), append(names, name)
 		return nkeys + len(aggs) - 1
 	}
 	at := make([]int, len(calls))
 	for i, c := range calls {
-		if c.Distinct && c.Registers == nil {
-			at[i] = add(Aggregate{Kind: c.Kind, Input: inputs + uses[i][0], Output: c.Output}, c.Kind.String()+" "+c.Arg.String())
+		if !ofValues(c) {
+			continue
 		}
+		a, name := Aggregate{Kind: c.Kind, Input: inputs + uses[i][0], Output: c.Output}, c.Kind.String()+" "+c.Arg.String()
+		if c.Sorted != nil {
+			name = c.String()
+			a.Sorted = sortedFunction(c, a.Input, func(*expr.Expr) int { return -1 })
+			if a.Sorted.Distinct = false; !c.Distinct {
+				a.Sorted.Key = inputs + len(values) + times
+			}
+		}
+		at[i] = add(a, name)
 	}
 	merged := make([][]int, len(measures))
 	for i, m := range measures {
@@ -177,9 +272,9 @@ func (s *stepBinder) groupedTwice(in Node, keys []*expr.Expr, names []string, ca
 			merged[i] = append(merged[i], add(a, a.Kind.String()+" ("+f.Name+")"))
 		}
 	}
-	second := newGroup(s.name, first, byKeys, aggs, names, always, s.groupAlgorithm())
+	second := newGroup(s.name, below, byKeys, aggs, names, always, s.groupAlgorithm())
 	return s.mergedCalls(second, nkeys, calls, func(i int) []int {
-		if calls[i].Distinct && calls[i].Registers == nil {
+		if ofValues(calls[i]) {
 			return at[i : i+1]
 		}
 		var columns []int
@@ -191,7 +286,7 @@ func (s *stepBinder) groupedTwice(in Node, keys []*expr.Expr, names []string, ca
 }
 
 // firstGroups groups by the keys and the distinct values.
-func (s *stepBinder) firstGroups(in Node, keys []*expr.Expr, names []string, values []*expr.Expr, measures []measure, home, variants int) Node {
+func (s *stepBinder) firstGroups(in Node, keys []*expr.Expr, names []string, values []*expr.Expr, measures []measure, home, variants int) *Group {
 	exprs := slices.Concat(keys, values)
 	names = slices.Clone(names)
 	for _, v := range values {
@@ -252,7 +347,7 @@ func (s *stepBinder) mergedCalls(g Node, nkeys int, calls []expr.AggregateCall, 
 		switch {
 		case c.Registers != nil:
 			x = compute(expr.Estimate, whole, columns)
-		case c.Distinct:
+		case c.Distinct, c.Sorted != nil:
 		case c.Kind == gpu.CountAll || c.Kind == gpu.Count:
 			x = compute("CAST(coalesce(%s, 0) AS BIGINT)", whole, columns)
 		case c.Kind == gpu.Avg:

@@ -40,7 +40,7 @@ func scanStats(t gpu.Type, s source.ColumnStats, rows float64) ColumnStats {
 			// A column of far more rows than its range has integers has nearly all of these.
 			// One with as many rows has each once: it is a number that somebody has given out.
 			w := width(c.bound)
-			c.distinct, c.counted = min(rows, w), w == rows || w*fullRange <= rows
+			c.distinct, c.counted = min(rows, w), w == rows || w*fullRange <= rows && t.Scale == 0
 		}
 	}
 	c.unique = c.counted && rows > 0 && c.distinct == rows

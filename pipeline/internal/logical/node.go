@@ -99,6 +99,8 @@ type (
 		Always     [][]gpu.Scalar
 		Algorithm  string // "" leaves the choice to the group-by
 		Hint       gpu.GroupHint
+		// expected is the number of groups if more is known of it than the statistics of the keys; 0 otherwise.
+		expected float64
 	}
 	// Window has the columns of its input, then one for each window function. Rows of equal
 	// values in Partition are a partition, which Order orders.
@@ -480,6 +482,21 @@ func newGroup(step string, in Node, keys []int, aggs []Aggregate, names []string
 	return n
 }
 
+// expect sets the expected number of groups, unless it is 0.
+func (n *Group) expect(groups float64) {
+	if n.expected = groups; groups > 0 {
+		n.Rows = min(n.Rows, groups)
+		n.Hint.Groups = toInt(n.Rows)
+	}
+}
+
+// over returns the same group-by of another input of the same columns.
+func (n *Group) over(in Node) *Group {
+	out := newGroup(n.Step, in, n.Keys, n.Aggregates, n.Schema.Names(), n.Always, n.Algorithm)
+	out.expect(n.expected)
+	return out
+}
+
 // withInputs returns a node with other inputs of the same columns, which f makes.
 func withInputs(n Node, f func(Node) Node) Node {
 	r := n.Rel()
@@ -495,7 +512,7 @@ func withInputs(n Node, f func(Node) Node) Node {
 	case *Expand:
 		return newExpand(r.Step, f(n.In), n.Variants, n.Numbered)
 	case *Group:
-		return newGroup(r.Step, f(n.In), n.Keys, n.Aggregates, n.Schema.Names(), n.Always, n.Algorithm)
+		return n.over(f(n.In))
 	case *Window:
 		in := f(n.In)
 		return newWindow(r.Step, in, n.Partition, n.Order, n.Functions, n.Schema.Names()[in.Rel().Schema.Len():])

@@ -11,7 +11,7 @@ import (
 // Optimize rewrites a logical plan into one that gives the same rows faster. Unused
 // columns are dropped later, when nodes become operators.
 func Optimize(n Node) Node {
-	return joinRanges(orderJoins(sinkLimits(pushDown(n, nil))))
+	return joinPartitions(joinRanges(orderJoins(sinkLimits(pushDown(n, nil)))))
 }
 
 // pushDown moves conditions toward the sources, where they drop rows before any other
@@ -57,7 +57,7 @@ func pushDown(n Node, preds []*expr.Expr) Node {
 			below[i] = p.Remap(func(c int) int { return n.Keys[c] })
 		}
 		in := pushDown(n.In, below)
-		return newFilter(r.Step, newGroup(r.Step, in, n.Keys, n.Aggregates, n.Schema.Names(), n.Always, n.Algorithm), above)
+		return newFilter(r.Step, n.over(in), above)
 	case *Window:
 		// A condition on the keys of the partitions keeps or drops whole partitions.
 		below, above := partition(preds, func(p *expr.Expr) bool {

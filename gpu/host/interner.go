@@ -1,0 +1,394 @@
+package host
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// noCode is the code of a string that a lookup did not find.
+const noCode = math.MaxUint32
+
+// interner maps equal byte strings to equal codes, dense from 0. Its slots have hashes and codes; the
+// strings are in an array by code, short ones as words, which are looked up in blocks (see codes).
+type interner struct {
+	lease *gpu.Lease
+	slots array[uint64] // upper half of the hash << 32 | code + 1; 0 is empty
+	texts vector[text]  // by code
+	data  vector[byte]  // the bytes of long strings
+	size  int64         // bytes of all strings
+	// known caches the codes of the values of dictionaries seen before.
+	known map[*gpu.Dictionary]array[uint32]
+}
+
+// text is a string of up to shortText bytes, followed by zeros, with its length in the highest byte. Of a
+// longer string it has the start of its bytes in data, their number, and longText in the highest
+// byte; one that is only looked up has no start.
+type text [3]uint64
+
+const (
+	shortText = 23
+	longText  = 0xff << 56
+	noStart   = math.MaxUint64
+)
+
+// textOf returns a string as words, and its hash.
+func textOf(b []byte) (w text, h uint32) {
+	h = w.set(b)
+	return w, h
+}
+
+// set makes w the words of a string, and returns its hash.
+func (w *text) set(b []byte) (h uint32) {
+	n := uint64(len(b))
+	var x, y, z uint64
+	switch {
+	case n > shortText:
+		*w = text{noStart, n, longText}
+		return uint32(hashBytes(b, tableSeed) >> 32)
+	case n >= 16:
+		x, y = binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
+		z = binary.LittleEndian.Uint64(b[n-8:]) >> (8 * (24 - n))
+	case n >= 8:
+		x, y = binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[n-8:])>>(8*(16-n))
+	default:
+		x = loadShort(b)
+	}
+	z |= n << 56
+	w[0], w[1], w[2] = x, y, z
+	return uint32(mix(mix(mix(x, tableSeed)^y, tableSeed)^z, tableSeed) >> 32)
+}
+
+// isLong reports whether the bytes of the string are not in its words.
+func (w *text) isLong() bool { return w[2] == longText }
+
+// smallDictionary is the size up to which all values of a dictionary are interned when it
+// is first seen. Values of larger ones are interned as rows use them.
+const smallDictionary = 1024
+
+// largeDictionary bounds the dictionaries whose codes are kept for the next batch: to
+// this many times the rows of a batch.
+const largeDictionary = 4
+
+// maxKnown bounds the dictionaries whose codes are kept: a stream brings new ones without
+// end.
+const maxKnown = 256
+
+func newInterner(l *gpu.Lease) *interner {
+	return &interner{lease: l, known: map[*gpu.Dictionary]array[uint32]{}}
+}
+
+func (in *interner) release() {
+	if in != nil {
+		in.forget()
+		in.slots.release()
+		in.texts.release()
+		in.data.release()
+	}
+}
+
+// forget drops the codes of dictionaries.
+func (in *interner) forget() {
+	if in == nil {
+		return
+	}
+	for _, codes := range in.known {
+		codes.release()
+	}
+	clear(in.known)
+}
+
+func (in *interner) len() int { return len(in.texts.v) }
+
+// value returns the string of a code. A short one is written to buf.
+func (in *interner) value(code uint32, buf *[24]byte) []byte {
+	w := &in.texts.v[code]
+	if w.isLong() {
+		return in.data.v[w[0]:][:w[1]]
+	}
+	for i, x := range w {
+		binary.LittleEndian.PutUint64(buf[8*i:], x)
+	}
+	return buf[:w[2]>>56]
+}
+
+// find returns the code of b, or noCode and the slot where it belongs.
+func (in *interner) find(b []byte, w text, h uint32) (code uint32, slot int) {
+	mask := len(in.slots.v) - 1
+	if mask < 0 {
+		return noCode, 0
+	}
+	for s := int(h) & mask; ; s = (s + 1) & mask {
+		v := in.slots.v[s]
+		if v == 0 {
+			return noCode, s
+		}
+		if uint32(v>>32) != h {
+			continue
+		}
+		c := uint32(v) - 1
+		t := &in.texts.v[c]
+		if t[1] == w[1] && t[2] == w[2] && (t[0] == w[0] || w.isLong() && bytes.Equal(in.data.v[t[0]:][:t[1]], b)) {
+			return c, s
+		}
+	}
+}
+
+// intern returns the code of b, and makes one if b is new. A refusal leaves the interner
+// as it was.
+func (in *interner) intern(b []byte) (uint32, error) {
+	w, h := textOf(b)
+	return in.internText(b, w, h)
+}
+
+func (in *interner) internText(b []byte, w text, h uint32) (uint32, error) {
+	code, slot := in.find(b, w, h)
+	if code != noCode {
+		return code, nil
+	}
+	n := in.len()
+	if n*8 >= len(in.slots.v)*5 {
+		if err := in.grow(); err != nil {
+			return 0, err
+		}
+		_, slot = in.find(b, w, h)
+	}
+	if err := in.texts.room(in.lease, n+1); err != nil {
+		return 0, err
+	}
+	if w.isLong() {
+		start := len(in.data.v)
+		if err := in.data.room(in.lease, start+len(b)); err != nil {
+			return 0, err
+		}
+		in.data.v = append(in.data.v, b...)
+		w[0] = uint64(start)
+	}
+	in.texts.v = append(in.texts.v, w)
+	in.size += int64(len(b))
+	in.slots.v[slot] = uint64(h)<<32 | uint64(n+1)
+	return uint32(n), nil
+}
+
+// grow doubles the slots.
+func (in *interner) grow() error {
+	larger, err := newZeros[uint64](in.lease, max(64, 2*len(in.slots.v)))
+	if err != nil {
+		return err
+	}
+	for _, v := range in.slots.v {
+		if v != 0 {
+			seatText(larger.v, v)
+		}
+	}
+	in.slots.release()
+	in.slots = larger
+	return nil
+}
+
+// seatText writes a slot's value to the first empty slot for it.
+func seatText(slots []uint64, v uint64) {
+	mask := len(slots) - 1
+	s := int(v>>32) & mask
+	for slots[s] != 0 {
+		s = (s + 1) & mask
+	}
+	slots[s] = v
+}
+
+// truncate takes the interner back to n strings.
+func (in *interner) truncate(n int) {
+	in.forget() // they may have codes above n
+	if n == in.len() {
+		return
+	}
+	for i := in.len() - 1; i >= n; i-- {
+		w := &in.texts.v[i]
+		if !w.isLong() {
+			in.size -= int64(w[2] >> 56)
+			continue
+		}
+		in.size -= int64(w[1])
+		in.data.v = in.data.v[:w[0]]
+	}
+	in.texts.v = in.texts.v[:n]
+	clear(in.slots.v)
+	var buf [24]byte
+	for c := range n {
+		_, h := textOf(in.value(uint32(c), &buf))
+		seatText(in.slots.v, uint64(h)<<32|uint64(c+1))
+	}
+}
+
+// dictionary returns the interner's code for every value of a dictionary that the column
+// uses, and interns these values. Values that no column has used yet have noCode. A
+// dictionary may be far larger than a stride: a join passes on its whole build side as
+// one.
+func (in *interner) dictionary(c gpu.Column) ([]uint32, error) {
+	values := c.Dict.Values
+	known, ok := in.known[c.Dict]
+	if !ok {
+		if len(in.known) >= maxKnown { // forget old dictionaries
+			in.forget()
+		}
+		var err error
+		if known, err = newArray[uint32](in.lease, values.Len); err != nil {
+			return nil, err
+		}
+		for i := range known.v {
+			known.v[i] = noCode
+		}
+		in.known[c.Dict] = known
+	}
+	codes := known.v
+	intern := func(v int) (err error) {
+		codes[v], err = in.intern(values.VarValue(v))
+		return err
+	}
+	if len(codes) <= smallDictionary {
+		for i := 0; i < len(codes) && !ok; i++ {
+			if err := intern(i); err != nil {
+				return nil, err
+			}
+		}
+		return codes, nil
+	}
+	for i, v := range gpu.Values[int32](c.Data, c.Len) {
+		if codes[v] == noCode && c.IsValid(i) {
+			if err := intern(int(v)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return codes, nil
+}
+
+// codes finds the codes of the rows of a string column, or of its rows at the given
+// positions. With insert it makes codes for new strings of rows that are valid.
+func (in *interner) codes(d *Device, values gpu.Column, at []int32, codes []uint32, insert bool, valid func(r int) bool) error {
+	x := textRows{off: gpu.Values[int32](values.Offsets, values.Len+1), data: values.Data.Bytes(), at: at}
+	if d.threads == 1 {
+		return in.blocks(&x, 0, codes, insert, valid)
+	}
+	err := d.parallel(len(codes), grain, func(lo, hi int) error {
+		return in.blocks(&x, lo, codes[lo:hi], false, valid)
+	})
+	for r := 0; insert && r < len(codes) && err == nil; r++ {
+		if codes[r] == noCode && valid(r) {
+			block := codes[r:min(r+probeBlock, len(codes))]
+			err = in.blocks(&x, r, block, true, valid)
+			r += len(block) - 1
+		}
+	}
+	return err
+}
+
+// textRows are the rows of a string column, or those at some positions.
+type textRows struct {
+	off  []int32
+	data []byte
+	at   []int32
+}
+
+func (x *textRows) value(r int) []byte {
+	if x.at != nil {
+		if r = int(x.at[r]); r >= len(x.off)-1 { // the code of a null
+			return nil
+		}
+	}
+	return x.data[x.off[r]:x.off[r+1]]
+}
+
+// blocks is codes of the rows from one on, on one core. The strings of a block are hashed, then their slots
+// are read, and then the strings of these are compared: no read of one row waits for another row's. New
+// strings and long ones come last.
+func (in *interner) blocks(x *textRows, from int, codes []uint32, insert bool, valid func(r int) bool) error {
+	var words [probeBlock]text
+	var hashes [probeBlock]uint32
+	var slots [probeBlock]uint64
+	var rest [probeBlock]uint16
+	for ; len(codes) > 0; codes, from = codes[min(probeBlock, len(codes)):], from+probeBlock {
+		out := codes[:min(probeBlock, len(codes))]
+		if x.at != nil {
+			for i := range out {
+				hashes[i&(probeBlock-1)] = words[i&(probeBlock-1)].set(x.value(from + i))
+			}
+		} else {
+			start := x.off[from]
+			for i, end := range x.off[from+1 : from+1+len(out)] {
+				hashes[i&(probeBlock-1)] = words[i&(probeBlock-1)].set(x.data[start:end])
+				start = end
+			}
+		}
+		n := 0
+		if last := in.len() - 1; last < 0 {
+			for i := range out {
+				out[i], rest[i&(probeBlock-1)] = noCode, uint16(i)
+			}
+			n = len(out)
+		} else {
+			mask, all := uint32(len(in.slots.v)-1), in.slots.v
+			for i, h := range hashes[:len(out)] {
+				slots[i] = all[h&mask]
+			}
+			for i, h := range hashes[:len(out)] {
+				v := slots[i]
+				for s := h & mask; v != 0 && uint32(v>>32) != h; v = all[s] {
+					s = (s + 1) & mask
+				}
+				slots[i] = v
+			}
+			texts := in.texts.v
+			for i, v := range slots[:len(out)] {
+				c := uint32(v) - 1
+				t, w := &texts[min(int(c), last)], &words[i]
+				out[i] = c
+				other := t[0] ^ w[0] | t[1] ^ w[1] | t[2] ^ w[2] | (v-1)>>63
+				rest[n&(probeBlock-1)] = uint16(i)
+				n += int((other | -other) >> 63)
+			}
+		}
+		for _, r := range rest[:n] {
+			i := int(r)
+			b := x.value(from + i)
+			if !insert || !valid(from+i) {
+				out[i], _ = in.find(b, words[i], hashes[i])
+				continue
+			}
+			code, err := in.internText(b, words[i], hashes[i])
+			if err != nil {
+				return err
+			}
+			out[i] = code
+		}
+	}
+	return nil
+}
+
+// values returns the interned strings, in order of code, as a column.
+func (in *interner) values(l *gpu.Lease, t gpu.Type) (gpu.Column, error) {
+	n := in.len()
+	if in.size > math.MaxInt32 {
+		return gpu.Column{}, errTooManyBytes(in.size, n)
+	}
+	off, err := l.Alloc(int64(n+1) * 4)
+	if err != nil {
+		return gpu.Column{}, err
+	}
+	data, err := l.Alloc(in.size)
+	if err != nil {
+		off.Release()
+		return gpu.Column{}, err
+	}
+	o, to := gpu.Values[int32](off, n+1), data.Bytes()
+	end := 0
+	o[0] = 0
+	var buf [24]byte
+	for c := range n {
+		end += copy(to[end:], in.value(uint32(c), &buf))
+		o[c+1] = int32(end)
+	}
+	return gpu.Column{Type: t, Len: n, Data: data, Offsets: off}, nil
+}
