@@ -173,7 +173,10 @@ func (r *Reader) begin(q gpu.Queue) {
 	r.begun = true
 	n := 1
 	r.most = 1
-	if p := r.ranges[0]; p.store.copiesUp(q) {
+	r.mu.Lock()
+	p := r.ranges[0].Partitions
+	r.mu.Unlock()
+	if p.store.copiesUp(q) {
 		n, r.most, r.up = readers, unitsAhead*p.batch(), true
 	}
 	for range n {
