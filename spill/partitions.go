@@ -352,7 +352,7 @@ func (m *mover) await() int64 {
 		return 0
 	}
 	x := m.pieces[i]
-	for x.moving {
+	for x.moving && x.at == m.from { // it may be on its way to the tier behind by now
 		m.landed.Wait()
 	}
 	if x.at == m.from {

@@ -487,6 +487,36 @@ func TestRowsMoveThoughTheirLockIsHeld(t *testing.T) {
 	}
 }
 
+// TestAStrideThatMovesOnHoldsNobodyUp lets a stride land in host memory and begin to move to disk before the one that waits for it sees
+// that it has landed.
+func TestAStrideThatMovesOnHoldsNobodyUp(t *testing.T) {
+	b := open(t, devices["cuda"](t, 64<<20, 64<<20), Options{})
+	p := b.store.NewPartitions("state", b.lease, schema, 4)
+	s, offsets := draw(rand.New(rand.NewPCG(1, 1)), 0, 100, 4)
+	require.NoError(t, p.Append(b.up(s), 0, offsets))
+	m, x := p.movers[0], p.pieces[0]
+	require.Same(t, x, m.take(true))
+	given := make(chan int64)
+	go func() { given <- m.await() }()
+	time.Sleep(10 * time.Millisecond)
+	p.mu.Lock()
+	x.at, x.moving = hostTier, false
+	p.landed.Broadcast()
+	x.moving = true
+	p.mu.Unlock()
+	select {
+	case n := <-given:
+		require.Contains(t, []int64{0, x.bytes}, n) // 0 if it began to wait too late
+	case <-time.After(10 * time.Second):
+		require.Fail(t, "it waits for the next movement too")
+	}
+	p.mu.Lock()
+	x.at, x.moving, x.busy = deviceTier, false, 0
+	p.mu.Unlock()
+	require.NoError(t, p.Close())
+	b.close()
+}
+
 func TestAFlippedBitOnDiskIsAnError(t *testing.T) {
 	for _, compress := range []bool{false, true} {
 		rnd := rand.New(rand.NewPCG(7, 8))
