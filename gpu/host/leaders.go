@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/gstream/gstream/gpu"
 )
@@ -105,6 +106,9 @@ func (x *leaders) update(ids []int32, cols []gpu.Column, groups int) error {
 		if err := x.cells[k].room(x.lease, cols[k], ids, rows); err != nil {
 			return err
 		}
+	}
+	if x.spec.Last {
+		slices.Reverse(rows) // so that few of them are copied
 	}
 	for _, i := range rows {
 		id, w := ids[i], words.v[i]

@@ -66,8 +66,8 @@ func (b *binder) sortedAggregate(n *callNode, f aggregate) (call AggregateCall, 
 	return call, err
 }
 
-// sortedFilter binds the FILTER of a call. Functions that see nulls need the condition; the
-// argument of others is null where it is not true.
+// sortedFilter binds the FILTER of a call: the argument is null where it is not true. Functions that see
+// nulls need the condition too.
 func (b *binder) sortedFilter(n *callNode, call *AggregateCall) error {
 	if call.Distinct {
 		// The rows of one value stay together in the order.
@@ -85,11 +85,9 @@ func (b *binder) sortedFilter(n *callNode, call *AggregateCall) error {
 		}
 	}
 	sees := call.Sorted.Kind == window.FirstValue || call.Sorted.Kind == window.LastValue
-	arg := call.Arg
 	if err := b.filterArgument(n, call); err != nil || !sees {
 		return err
 	}
-	call.Arg = arg
 	cond, err := b.bind(n.filter)
 	if err == nil {
 		cond, err = b.boolean(n.filter, cond, "FILTER")

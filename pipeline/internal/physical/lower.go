@@ -520,7 +520,8 @@ func (l *lowering) lowerGroup(n *logical.Group, need required) (*Stage, layout, 
 		st.sorted = true
 		const how = "sorts the rows of each group"
 		list, ok := accumulated(sorted.Functions)
-		if !ok {
+		few := n.In.Rel().Rows < leaderRows*float64(n.Hint.Groups) && slices.ContainsFunc(list, func(a groupby.Aggregate) bool { return a.Leader != nil })
+		if !ok || few {
 			st.Detail = append([]string{by, how}, st.Detail...)
 			st.Make = func(string) (operators.Operator, error) { return window.NewGroups(sorted) }
 			return st, out, nil
@@ -549,6 +550,10 @@ func (l *lowering) lowerGroup(n *logical.Group, need required) (*Stage, layout, 
 	st.Make = func(string) (operators.Operator, error) { return groupby.New(spec) }
 	return st, out, nil
 }
+
+// leaderRows is the least number of rows a group, by estimate, for which a CPU keeps the leaders of groups. With fewer, sorting all
+// rows costs less.
+const leaderRows = 16
 
 // accumulated returns functions as aggregates that a CPU accumulates, if it can: those that one row of a group decides,
 // products, and all that need no order.
