@@ -51,7 +51,7 @@ func TestTheCPUTakesPairsWhenThatIsFaster(t *testing.T) {
 					}
 				}
 			}
-			h.did(operators.Items{N: group, Bytes: int64(group) * bytes}, seconds(group, c.device))
+			h.did(operators.Items{N: group, Bytes: int64(group) * bytes}, seconds(group, c.device), 0)
 			now = end
 		}
 		back := 0
@@ -69,4 +69,18 @@ func TestTheCPUTakesPairsWhenThatIsFaster(t *testing.T) {
 		require.LessOrEqual(t, took, time.Duration(c.most*float64(least)), name)
 		require.LessOrEqual(t, took, alone*101/100, name)
 	}
+}
+
+// TestTheCPUDoesNotHelpWhenTheOutputIsSlower gives cores that would be done in time to a device that waits for the output, and
+// again when it works for longer than it waits.
+func TestTheCPUDoesNotHelpWhenTheOutputIsSlower(t *testing.T) {
+	const left, piece = int64(64 << 30), int64(1 << 20)
+	h := &helpers{device: newPace(priorDevice), core: newPace(priorCore)}
+	h.changed.L = &h.mu
+	require.True(t, h.want(left, piece))
+	h.did(operators.Items{N: 1, Bytes: 1 << 30}, 3*time.Second, 2*time.Second)
+	require.False(t, h.want(left, piece))
+	h.did(operators.Items{N: 1, Bytes: 1 << 30}, 3*time.Second, time.Second/2)
+	require.True(t, h.want(left, piece))
+	require.InDelta(t, 3.5, h.device.of(2<<30), 0.2, "the pace counts the time of work")
 }
