@@ -48,25 +48,16 @@ func (s *Spec) spanOf(f Function) span {
 		}
 		return nearby
 	}
-	from, to := f.Frame.From.Kind, f.Frame.To.Kind
-	if !ordered && f.Frame.Unit != Rows { // all rows are peers
-		if from == CurrentRow {
-			from = UnboundedPreceding
-		}
-		if to == CurrentRow {
-			to = UnboundedFollowing
-		}
-		if from != UnboundedPreceding || to != UnboundedFollowing {
-			return anywhere
-		}
-	}
+	from, to := f.Frame.kinds(ordered)
 	merges := f.Kind == Aggregate || f.Kind == FirstValue || f.Kind == LastValue
 	switch {
+	case !ordered && f.Frame.Unit != Rows && !f.Frame.Whole(ordered):
+		return anywhere
 	case from != UnboundedPreceding && to != UnboundedFollowing:
 		return nearby
 	case merges && from == UnboundedPreceding && to == CurrentRow:
 		return upToHere
-	case merges && !ordered && from == UnboundedPreceding && to == UnboundedFollowing:
+	case merges && !ordered && f.Frame.Whole(ordered):
 		return all
 	}
 	return anywhere
@@ -213,12 +204,12 @@ func (b *batches) push(s *gpu.Stride) error {
 
 // total merges the functions of a stride, which it takes over, that see all rows.
 func (b *batches) total(s *gpu.Stride) error {
-	rows, err := operators.CollectRows(b.task, b.In, []*gpu.Stride{s}, b.used())
+	rows, err := operators.CollectRows(b.task, b.In, []*gpu.Stride{s}, b.used(all))
 	if err != nil {
 		return err
 	}
 	defer rows.Release()
-	c, err := b.calculate(rows, 0, rows.N)
+	c, err := b.calculate(rows, 0, rows.N, all)
 	if err != nil {
 		return err
 	}
@@ -246,10 +237,10 @@ func (b *batches) total(s *gpu.Stride) error {
 	return nil
 }
 
-// calculate returns the calculation of rows [from, to), which are in order.
-func (b *batches) calculate(rows *operators.Rows, from, to int) (*calculation, error) {
+// calculate returns the calculation of rows [from, to), which are in order, for functions of one span.
+func (b *batches) calculate(rows *operators.Rows, from, to int, of span) (*calculation, error) {
 	c := calculationOf(b.task, nil, b.Order, to-from)
-	for _, column := range b.used() {
+	for _, column := range b.used(of) {
 		col, err := b.task.Queue.Slice(b.task.Lease, rows.Cols[column], from, to)
 		if err != nil {
 			c.release()
@@ -258,6 +249,17 @@ func (b *batches) calculate(rows *operators.Rows, from, to int) (*calculation, e
 		c.cols[column] = col
 	}
 	return c, nil
+}
+
+// used returns the columns of the order, and those that functions of one span use, ascending.
+func (b *batches) used(of span) []int {
+	var functions []Function
+	for i, f := range b.stream.functions {
+		if b.stream.spans[i] == of {
+			functions = append(functions, f)
+		}
+	}
+	return usedColumns(nil, b.Order, functions)
 }
 
 // compute emits the rows that wait, but not those whose functions may see rows that are still to
@@ -276,13 +278,13 @@ func (b *batches) compute(end bool) (err error) {
 		return tooMany(n)
 	}
 	b.waiting = nil
-	rows, err := operators.CollectRows(t, b.In, strides, b.used())
+	rows, err := operators.CollectRows(t, b.In, strides, b.windows.used())
 	if err != nil {
 		return err
 	}
 	r := &result{windows: b.windows, rows: rows}
 	defer r.release()
-	whole, err := b.calculate(rows, 0, rows.N)
+	whole, err := b.calculate(rows, 0, rows.N, nearby)
 	if err != nil {
 		return err
 	}
@@ -313,7 +315,7 @@ func (b *batches) compute(end bool) (err error) {
 	if to == from {
 		return nil
 	}
-	part, err := b.calculate(rows, from, to)
+	part, err := b.calculate(rows, from, to, upToHere)
 	if err != nil {
 		return err
 	}
