@@ -316,15 +316,20 @@ func (h *helpers) sooner(bytes int64, been time.Duration) bool {
 }
 
 // want reports whether a lane of the CPU should take a piece, of so many bytes that nobody has begun. It should not
-// when the device waits for the output more than it works: the output needs the cores, to encode rows.
+// before the device has shown its pace, nor when the output holds the device up: then it is the output that needs the cores, to
+// encode rows.
 func (h *helpers) want(left, piece int64) bool {
-	return h.takes != "" || !h.outputIsSlower() && h.core.of(piece) < h.device.of(left)
+	return h.takes != "" || h.inNeed() && h.core.of(piece) < h.device.of(left)
 }
 
-func (h *helpers) outputIsSlower() bool {
+// outputBound is the time that the device waits for the output, as a share of the time that it works, from which on the
+// output is what limits both.
+const outputBound = 0.25
+
+func (h *helpers) inNeed() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.waited > h.worked
+	return h.parts > 0 && h.waited.Seconds() <= outputBound*h.worked.Seconds()
 }
 
 // done returns how many parts the device has done.

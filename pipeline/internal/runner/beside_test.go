@@ -71,16 +71,16 @@ func TestTheCPUTakesPairsWhenThatIsFaster(t *testing.T) {
 	}
 }
 
-// TestTheCPUDoesNotHelpWhenTheOutputIsSlower gives cores that would be done in time to a device that waits for the output, and
-// again when it works for longer than it waits.
+// TestTheCPUDoesNotHelpWhenTheOutputIsSlower has cores that would be done in time beside a device that waits for the output, and
+// then for a smaller share of the time.
 func TestTheCPUDoesNotHelpWhenTheOutputIsSlower(t *testing.T) {
 	const left, piece = int64(64 << 30), int64(1 << 20)
 	h := &helpers{device: newPace(priorDevice), core: newPace(priorCore)}
 	h.changed.L = &h.mu
-	require.True(t, h.want(left, piece))
-	h.did(operators.Items{N: 1, Bytes: 1 << 30}, 3*time.Second, 2*time.Second)
+	require.False(t, h.want(left, piece), "before the device has shown its pace")
+	h.did(operators.Items{N: 1, Bytes: 1 << 30}, 3*time.Second, time.Second)
 	require.False(t, h.want(left, piece))
-	h.did(operators.Items{N: 1, Bytes: 1 << 30}, 3*time.Second, time.Second/2)
+	h.did(operators.Items{N: 1, Bytes: 1 << 30}, 3*time.Second, 0)
 	require.True(t, h.want(left, piece))
-	require.InDelta(t, 3.5, h.device.of(2<<30), 0.2, "the pace counts the time of work")
+	require.InDelta(t, 5, h.device.of(2<<30), 0.2, "the pace counts the time of work")
 }
