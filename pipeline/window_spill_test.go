@@ -41,8 +41,15 @@ func TestAWindowOverAllRowsSpills(t *testing.T) {
 	for _, frame := range []string{"range between 5 preceding and 2 following", "range between current row and current row", "groups between 2 preceding and 1 following", "range between 3 preceding and current row"} {
 		call(peers, frame, near...)
 	}
+	const fromHere = "rows between current row and unbounded following"
+	call(total, fromHere, whole...)
+	call(peers, "range between current row and unbounded following", whole...)
+	call(peers, "groups between current row and unbounded following", "sum(x)", "min(s)", "first_value(s ignore nulls)")
+	call(peers, "range between unbounded preceding and unbounded following", "sum(x)", "avg(d)", "max(s)", "count(*)")
+	call(total, "rows between unbounded preceding and unbounded following", whole...)
 	call("", "", whole...)
 	call("", toHere, whole...)
+	call("", fromHere, whole...)
 	call("", "", "row_number()", "lag(s, 200)", "ntile(3)", "sum(x)")
 	for _, values := range []int{1, 3, 40, 100000} {
 		r := rand.New(rand.NewPCG(uint64(values), 1))
