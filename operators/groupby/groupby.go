@@ -1288,7 +1288,7 @@ func (o *hashGroupBy) ahead(ctx context.Context, t operators.Task) *spill.Reader
 		for i := range o.end {
 			from, to := o.partitions(i)
 			for _, p := range []*spill.Partitions{o.alone, o.held} {
-				ranges = append(ranges, spill.Range{Partitions: p, From: from, To: to})
+				ranges = append(ranges, spill.Range{Partitions: p, Span: spill.Span{From: from, To: to}})
 			}
 		}
 		o.reader = spill.NewReader(ctx, t.Lease, ranges)
