@@ -192,6 +192,9 @@ func (p *Partitions) append(at tier, l *gpu.Lease, s *gpu.Stride, first int, off
 		return nil
 	}
 	s.ChargeTo(l)
+	if at == deviceTier && p.store.discrete() {
+		s.SetMade(p.store.device)
+	}
 	x := &piece{at: at, stride: s, first: first, offsets: offsets, bytes: s.Bytes()}
 	if at == hostTier {
 		p.moved[hostTier].add(x.bytes)
@@ -343,6 +346,7 @@ func (m *mover) copyDown(want int64, all bool) (given int64) {
 		}
 		// Readers may share the stride until the piece has landed.
 		up := x.stride.Retain()
+		up.Made = x.stride.Made
 		down, err := m.store.down(m.owner.lease, up)
 		if err != nil {
 			up.Release()
