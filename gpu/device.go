@@ -439,6 +439,9 @@ type Queue interface {
 	// pays for the state until Release. An aggregate that is not defined on its input
 	// type is an error, and so is Avg.
 	NewAccumulator(l *Lease, a Aggregate) (Accumulator, error)
+	// NewLeaders makes the running state of a Leader, without groups. The lease pays for it until
+	// Release. A GPU has none: it is an error.
+	NewLeaders(l *Lease, spec Leader) (Leaders, error)
 
 	// Close ends the queue. It returns the failure that sticks to the queue, if there is
 	// one.
@@ -694,7 +697,8 @@ type Assignment interface {
 type AggregateKind uint8
 
 // The aggregates. CountAll counts rows. Count counts values that are not null. Avg has no
-// accumulator: the group-by divides a Sum by a Count. Product is for Fold alone.
+// accumulator: the group-by divides a Sum by a Count. A GPU has Product for Fold alone. Lead is a column of
+// Leaders, which no accumulator has.
 const (
 	CountAll AggregateKind = iota
 	Count
@@ -706,11 +710,12 @@ const (
 	BitAnd
 	BitOr
 	BitXor
+	Lead
 )
 
 // String returns the SQL name.
 func (k AggregateKind) String() string {
-	return [...]string{"count(*)", "count", "sum", "min", "max", "avg", "product", "bit_and", "bit_or", "bit_xor"}[k]
+	return [...]string{"count(*)", "count", "sum", "min", "max", "avg", "product", "bit_and", "bit_or", "bit_xor", "leader"}[k]
 }
 
 // Aggregate is one aggregate over a column of type Input with a result of type Output.

@@ -201,7 +201,7 @@ func runWith(t *testing.T, memory int64, fault func(bool) error, o spill.Options
 	for _, n := range slices.Sorted(maps.Keys(out)) {
 		all = append(all, out[n]...)
 	}
-	return all, store.Stats("test"), err
+	return all, store.Stats(l), err
 }
 
 func newGroupBy(t *testing.T, keys ...int) operators.Operator {

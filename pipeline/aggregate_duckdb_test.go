@@ -116,10 +116,11 @@ func (c *randomCase) repeated(times int) *randomCase {
 	return &out
 }
 
-// aggregateSteps puts calls into as few groups as possible: the aggregates of sorted rows apart from the others, and sums
+// aggregateSteps puts calls into as few groups as possible: the aggregates of sorted rows apart from the others and from
+// those that a CPU accumulates, and sums
 // that may be beyond their type one by one. Those of the numbers of values come last, beside the others.
 func aggregateSteps(t gpu.Type, calls []aggregateCall) (steps [][]aggregateCall) {
-	sorted, others, counted := []aggregateCall{}, []aggregateCall{}, []aggregateCall{}
+	sorted, others, counted, led := []aggregateCall{}, []aggregateCall{}, []aggregateCall{}, []aggregateCall{}
 	for _, call := range calls {
 		switch name, _, _ := strings.Cut(call.text, "("); {
 		case t.Wide && (name == "sum" || name == "avg"):
@@ -130,11 +131,15 @@ func aggregateSteps(t gpu.Type, calls []aggregateCall) (steps [][]aggregateCall)
 			others, sorted = append(others, call), append(sorted, call)
 		case name == "median" || strings.HasPrefix(name, "quantile_"):
 			sorted, counted = append(sorted, call), append(counted, call)
+		case slices.Contains([]string{"first", "last", "any_value", "arg_min", "arg_max"}, name) || name == "product" && !strings.Contains(call.text, "DISTINCT"):
+			sorted, led = append(sorted, call), append(led, call) // either way
 		default:
 			sorted = append(sorted, call)
 		}
 	}
-	return append(steps, others, sorted, append(counted, others...))
+	steps = append(steps, others, sorted, append(counted, others...))
+	distinct := func(c aggregateCall) bool { return strings.Contains(c.text, "DISTINCT") }
+	return append(steps, append(led, slices.DeleteFunc(slices.Clone(others), distinct)...))
 }
 
 // aggregateTypes are those that tables have.

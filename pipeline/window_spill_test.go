@@ -41,8 +41,15 @@ func TestAWindowOverAllRowsSpills(t *testing.T) {
 	for _, frame := range []string{"range between 5 preceding and 2 following", "range between current row and current row", "groups between 2 preceding and 1 following", "range between 3 preceding and current row"} {
 		call(peers, frame, near...)
 	}
+	const fromHere = "rows between current row and unbounded following"
+	call(total, fromHere, whole...)
+	call(peers, "range between current row and unbounded following", whole...)
+	call(peers, "groups between current row and unbounded following", "sum(x)", "min(s)", "first_value(s ignore nulls)")
+	call(peers, "range between unbounded preceding and unbounded following", "sum(x)", "avg(d)", "max(s)", "count(*)")
+	call(total, "rows between unbounded preceding and unbounded following", whole...)
 	call("", "", whole...)
 	call("", toHere, whole...)
+	call("", fromHere, whole...)
 	call("", "", "row_number()", "lag(s, 200)", "ntile(3)", "sum(x)")
 	for _, values := range []int{1, 3, 40, 100000} {
 		r := rand.New(rand.NewPCG(uint64(values), 1))
@@ -95,4 +102,32 @@ func TestAWindowOverAllRowsSpills(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestStagesOfOneStepReportTheirSpillingEach has two windows over all rows in one step, of which both write all rows.
+func TestStagesOfOneStepReportTheirSpillingEach(t *testing.T) {
+	var rows []string
+	for i := range 500 {
+		rows = append(rows, fmt.Sprintf(`{"id": %d}`, i))
+	}
+	fields := []arrow.Field{{Name: "id", Type: arrow.PrimitiveTypes.Int64}}
+	d, err := host.Open(host.Options{Threads: 1, Memory: 64 << 20})
+	require.NoError(t, err)
+	defer d.Close()
+	report, err := New("windows").ReadTable("t", record(t, fields, "["+strings.Join(rows, ",")+"]")).
+		Select("sum(id) over (order by id) as a", "sum(id) over (order by id desc) as b").WriteTo(&Collector{}).
+		Run(t.Context(), RunOptions{Device: smallStrides{d, 90}, SpillAlways: true, SpillDir: t.TempDir()})
+	require.NoError(t, err)
+	var names []string
+	sum := int64(0)
+	for _, s := range report.Stages {
+		if s.Kind == "window" {
+			names = append(names, s.Step)
+			require.GreaterOrEqual(t, s.Spill.Disk.In, int64(500*8), "%d", len(names))
+		}
+		sum += s.Spill.Disk.In
+	}
+	require.Len(t, names, 2)
+	require.Equal(t, names[0], names[1])
+	require.Equal(t, report.Spill.Disk.In, sum)
 }

@@ -77,7 +77,7 @@ func (s *Store) NewPartitions(name string, l *gpu.Lease, schema *gpu.Schema, n i
 	if s == nil {
 		return p
 	}
-	p.disk, p.owner = s.disk.Lease(name), s.owner(name)
+	p.disk, p.owner = s.disk.Lease(name), s.owner(l, name)
 	p.register(l, s.device.Budget(), deviceTier)
 	if s.discrete() {
 		p.register(p.owner.lease, s.device.HostBudget(), hostTier)

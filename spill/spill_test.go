@@ -213,7 +213,7 @@ func TestRowsComeBackFromEveryTier(t *testing.T) {
 						}
 						require.NoError(t, p.Append(b.up(s), first, offsets))
 					}
-					stats := b.store.Stats("state")
+					stats := b.store.Stats(b.lease)
 					if name == "cuda" {
 						require.Equal(t, c.name != "memory", stats.Host.In > 0, "%v", stats)
 					}
@@ -235,8 +235,8 @@ func TestRowsComeBackFromEveryTier(t *testing.T) {
 					require.NoError(t, err)
 					sameRows(t, slices.Concat(want[7:]...), got)
 					p.Drop(7, fanOut)
-					require.Zero(t, b.store.Stats("state").Disk.Now)
-					require.Zero(t, b.store.Stats("state").Host.Now)
+					require.Zero(t, b.store.Stats(b.lease).Disk.Now)
+					require.Zero(t, b.store.Stats(b.lease).Host.Now)
 					require.NoError(t, p.Close())
 					b.close()
 				})
@@ -259,7 +259,7 @@ func TestOrderedPartitionsComeBackInOrder(t *testing.T) {
 				want = append(want, rowsOf(s)...)
 				require.NoError(t, p.Append(b.up(s), i*each, offsets))
 			}
-			require.Positive(t, b.store.Stats("run").Disk.In)
+			require.Positive(t, b.store.Stats(b.lease).Disk.In)
 			got, err := b.read(p, 0, strides*each)
 			require.NoError(t, err)
 			require.Equal(t, want, got)

@@ -72,8 +72,8 @@ type Store struct {
 	opened sync.Once // the limit of disk is known
 
 	mu     sync.Mutex
-	queues []gpu.Queue       // for copies down, those that nobody uses; of a device with memory of its own
-	owners map[string]*owner // by name
+	queues []gpu.Queue           // for copies down, those that nobody uses; of a device with memory of its own
+	owners map[*gpu.Lease]*owner // by the lease of the memory of the device
 	movers [tiers]map[*mover]bool
 	kicks  [tiers]chan struct{} // of the goroutines that move; nil until they are needed
 	moving sync.WaitGroup
@@ -92,7 +92,7 @@ const (
 	tiers
 )
 
-// owner is what Partitions of one name share: the lease of their host memory, if the device has
+// owner is what Partitions of one lease share: the lease of their host memory, if the device has
 // memory of its own, and the bytes that have moved, by tier. Copies that a queue keeps, of
 // dictionaries, outlive the Partitions.
 type owner struct {
@@ -139,7 +139,7 @@ func NewStore(d gpu.Device, o Options) *Store {
 	if o.Dir == "" {
 		o.Dir = DefaultDir()
 	}
-	s := &Store{opt: o, device: d, owners: map[string]*owner{}}
+	s := &Store{opt: o, device: d, owners: map[*gpu.Lease]*owner{}}
 	s.disk = gpu.NewBudget("disk", phrase.Setting("--spill-limit"), o.Limit, nil)
 	s.scratch.New = func() any { return &block{file: bufio.NewReaderSize(nil, 256<<10)} }
 	return s
@@ -148,44 +148,44 @@ func NewStore(d gpu.Device, o Options) *Store {
 // Always reports whether operators should let all rows spill that they can, as tests want.
 func (s *Store) Always() bool { return s != nil && s.opt.Always }
 
-// Stats returns the traffic so far of all Partitions with a name.
-func (s *Store) Stats(name string) (out Stats) {
+// Stats returns the traffic so far of all Partitions of a lease.
+func (s *Store) Stats(l *gpu.Lease) (out Stats) {
 	if s == nil {
 		return out
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if o := s.owners[name]; o != nil {
+	if o := s.owners[l]; o != nil {
 		out = Stats{Host: o.moved[hostTier].stats(), Disk: o.moved[diskTier].stats()}
 	}
 	return out
 }
 
-// Lease returns the lease that pays for rows of a name in host memory. It is nil if none has
+// Lease returns the lease that pays for rows of Partitions of a lease in host memory. It is nil if none has
 // spilled, or if the device has no memory of its own.
-func (s *Store) Lease(name string) *gpu.Lease {
+func (s *Store) Lease(l *gpu.Lease) *gpu.Lease {
 	if s == nil {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if o := s.owners[name]; o != nil {
+	if o := s.owners[l]; o != nil {
 		return o.lease
 	}
 	return nil
 }
 
-// owner returns what Partitions of a name share.
-func (s *Store) owner(name string) *owner {
+// owner returns what Partitions of a lease share.
+func (s *Store) owner(l *gpu.Lease, name string) *owner {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := s.owners[name]
+	o := s.owners[l]
 	if o == nil {
 		o = &owner{}
 		if s.discrete() {
 			o.lease = s.device.HostBudget().Lease(name + ", spilled")
 		}
-		s.owners[name] = o
+		s.owners[l] = o
 	}
 	return o
 }

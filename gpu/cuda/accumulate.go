@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -123,6 +124,11 @@ func (q *queue) NewAccumulator(l *gpu.Lease, a gpu.Aggregate) (gpu.Accumulator, 
 		return nil, fmt.Errorf("%v is not an aggregate of devices", a.Kind)
 	}
 	return x, nil
+}
+
+// NewLeaders implements gpu.Queue.
+func (q *queue) NewLeaders(*gpu.Lease, gpu.Leader) (gpu.Leaders, error) {
+	return nil, errors.New("a GPU keeps no leaders of groups; sort the rows")
 }
 
 // sumNames maps the way in which values are loaded to the name of the kernel that sums

@@ -107,7 +107,7 @@ func (b *bench) outAndIn(input *gpu.Stride, offsets []int, compress bool) (write
 		err = b.readBack(p, &rows)
 	}
 	read = time.Since(begin)
-	stats := store.Stats("rows").Disk
+	stats := store.Stats(b.l).Disk
 	err = errors.Join(err, p.Close(), store.Close())
 	switch {
 	case err != nil:

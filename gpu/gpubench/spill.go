@@ -423,7 +423,7 @@ func (s *spilling) once(c spillCase) (run outOfCoreRun, err error) {
 		}
 		begin := time.Now()
 		err = p.work()
-		u, d := l.Activity().BytesUp, store.Stats(l.Name()).Host.In+copied
+		u, d := l.Activity().BytesUp, store.Stats(l).Host.In+copied
 		x := newSpillPhase(s.link, p.name, time.Since(begin), u-up, d-low)
 		run.Phases = append(run.Phases, x)
 		run.bound += x.Bound
@@ -440,7 +440,7 @@ func (s *spilling) once(c spillCase) (run outOfCoreRun, err error) {
 		run.bytes = int64(c.rowBytes()) * s.inputRows()
 		run.bound = newSpillPhase(s.link, "", 0, run.bytes, 0).Bound
 	}
-	run.Spilled = float64(store.Stats(l.Name()).Host.In) / float64(int64(c.rowBytes())*s.inputRows())
+	run.Spilled = float64(store.Stats(l).Host.In) / float64(int64(c.rowBytes())*s.inputRows())
 	err = errors.Join(err, o.Close(), store.Close(), l.Close())
 	if err == nil && rows != s.rows {
 		err = fmt.Errorf("%w: %d rows, want %d", ErrWrong, rows, s.rows)

@@ -155,6 +155,11 @@ func (q *queue) NewAccumulator(l *gpu.Lease, a gpu.Aggregate) (gpu.Accumulator, 
 			return nil, fmt.Errorf("%v is not defined on %v", a.Kind, in)
 		}
 		x.state = &bitwise{kind: a.Kind}
+	case gpu.Product:
+		if in.Kind != gpu.Float64 {
+			return nil, fmt.Errorf("product is not defined on %v", in)
+		}
+		x.state = &product{}
 	default:
 		return nil, fmt.Errorf("%v is not an aggregate of devices", a.Kind)
 	}
@@ -272,3 +277,30 @@ func (s *countState) write(l *gpu.Lease, out *gpu.Column, from, to int) error {
 }
 
 func (s *countState) release() { s.n.release() }
+
+// product multiplies floats.
+type product struct{ values vector[float64] }
+
+func (s *product) update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
+	if err := s.values.grow(l, groups, 1); err != nil {
+		return err
+	}
+	factors := gpu.Values[float64](c.Data, c.Len)
+	return fold(d, ids, s.values.v, 1, func(st []float64, lo, hi int) {
+		for i, f := range factors[lo:hi] {
+			if c.Valid == nil || c.IsValid(lo+i) {
+				st[ids[lo+i]] *= f
+			}
+		}
+	}, func(dst *float64, src float64) { *dst *= src })
+}
+
+func (s *product) write(l *gpu.Lease, out *gpu.Column, from, to int) error {
+	if err := allocValues(l, out); err != nil {
+		return err
+	}
+	copy(gpu.Values[float64](out.Data, out.Len), s.values.v[from:to])
+	return nil
+}
+
+func (s *product) release() { s.values.release() }

@@ -158,32 +158,20 @@ func (s *extremeWide) release() { s.best.release() }
 // extremeBytes is min or max of strings and binaries, by bytes.
 type extremeBytes struct {
 	max  bool
-	best vector[textSlot]
-	// data has the slots of all groups. A value that outgrows its slot gets a new one
-	// of twice the size, and the old slot stays unused. So a group has at most four
-	// times the bytes of its longest value.
-	data vector[byte]
-}
-
-// textSlot is the part of data that has the value of a group.
-type textSlot struct {
-	at      int64
-	n, room int32 // bytes used and bytes in all; n is -1 without a value
+	best texts
 }
 
 // beats reports whether a value replaces the one of a group.
 func (s *extremeBytes) beats(v []byte, id int32) bool {
-	b := s.best.v[id]
-	return b.n < 0 || bytes.Compare(s.value(b), v) < 0 == s.max && !bytes.Equal(s.value(b), v)
+	if !s.best.has(int(id)) {
+		return true
+	}
+	order := bytes.Compare(s.best.value(int(id)), v)
+	return order < 0 && s.max || order > 0 && !s.max
 }
 
-func (s *extremeBytes) value(b textSlot) []byte { return s.data.v[b.at:][:b.n] }
-
-// roomFor returns the size of a slot for n bytes.
-func roomFor(n int) int { return min(1<<log2ceil(n), math.MaxInt32) }
-
 func (s *extremeBytes) update(_ *Device, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
-	if err := s.best.grow(l, groups, textSlot{n: -1}); err != nil {
+	if err := s.best.grow(l, groups); err != nil {
 		return err
 	}
 	winners, err := newArray[int32](l, len(ids)) // rows whose values replace those of their groups
@@ -198,36 +186,81 @@ func (s *extremeBytes) update(_ *Device, l *gpu.Lease, ids []int32, c gpu.Column
 		}
 		if v := c.VarValue(i); s.beats(v, id) {
 			rows = append(rows, int32(i))
-			if len(v) > int(s.best.v[id].room) {
-				need += roomFor(len(v))
-			}
+			need += s.best.need(int(id), len(v))
 		}
 	}
-	if err := s.data.room(l, len(s.data.v)+need); err != nil {
+	if err := s.best.room(l, need); err != nil {
 		return err
 	}
 	for _, i := range rows {
 		if v := c.VarValue(int(i)); s.beats(v, ids[i]) {
-			s.put(&s.best.v[ids[i]], v)
+			s.best.put(int(ids[i]), v)
 		}
 	}
 	return nil
 }
 
-// put makes v the value of a group. data has room for a new slot.
-func (s *extremeBytes) put(b *textSlot, v []byte) {
+func (s *extremeBytes) write(l *gpu.Lease, out *gpu.Column, from, to int) error {
+	return s.best.write(l, out, from, to, s.best.has)
+}
+
+func (s *extremeBytes) release() { s.best.release() }
+
+// texts is a text for each group. data has their slots. A value that outgrows its slot gets a new one
+// of twice the size, and the old slot stays unused. So a group has at most four times the bytes of
+// its longest value.
+type texts struct {
+	slots vector[textSlot]
+	data  vector[byte]
+}
+
+// textSlot is the part of data that has the value of a group.
+type textSlot struct {
+	at      int64
+	n, room int32 // bytes used and bytes in all; n is -1 without a value
+}
+
+func (s *texts) grow(l *gpu.Lease, groups int) error { return s.slots.grow(l, groups, textSlot{n: -1}) }
+
+func (s *texts) has(id int) bool { return s.slots.v[id].n >= 0 }
+
+func (s *texts) value(id int) []byte {
+	b := s.slots.v[id]
+	return s.data.v[b.at:][:b.n]
+}
+
+// need returns the bytes that a value of n bytes takes in a new slot, 0 if it fits that of its group.
+func (s *texts) need(id, n int) int {
+	if n <= int(s.slots.v[id].room) {
+		return 0
+	}
+	return roomFor(n)
+}
+
+// roomFor returns the size of a slot for n bytes.
+func roomFor(n int) int { return min(1<<log2ceil(n), math.MaxInt32) }
+
+// room makes room for so many bytes of new slots.
+func (s *texts) room(l *gpu.Lease, need int) error { return s.data.room(l, len(s.data.v)+need) }
+
+// put makes v the value of a group. There is room for a new slot.
+func (s *texts) put(id int, v []byte) {
+	b := &s.slots.v[id]
 	if len(v) > int(b.room) {
 		b.at, b.room = int64(len(s.data.v)), int32(roomFor(len(v)))
 		s.data.v = s.data.v[:len(s.data.v)+int(b.room)]
 	}
 	b.n = int32(len(v))
-	copy(s.value(*b), v)
+	copy(s.value(id), v)
 }
 
-func (s *extremeBytes) write(l *gpu.Lease, out *gpu.Column, from, to int) (err error) {
+// write writes the values of groups [from, to), empty texts for those that are not there.
+func (s *texts) write(l *gpu.Lease, out *gpu.Column, from, to int, there func(id int) bool) (err error) {
 	total := int64(0)
-	for _, b := range s.best.v[from:to] {
-		total += int64(max(b.n, 0))
+	for id := from; id < to; id++ {
+		if there(id) {
+			total += int64(s.slots.v[id].n)
+		}
 	}
 	if total > math.MaxInt32 {
 		return errTooManyBytes(total, to-from)
@@ -240,16 +273,16 @@ func (s *extremeBytes) write(l *gpu.Lease, out *gpu.Column, from, to int) (err e
 	}
 	off, at := gpu.Values[int32](out.Offsets, to-from+1), int32(0)
 	off[0] = 0
-	for i, b := range s.best.v[from:to] {
-		if b.n > 0 {
-			at += int32(copy(out.Data.Bytes()[at:], s.value(b)))
+	for i := range to - from {
+		if there(from+i) && s.slots.v[from+i].n > 0 {
+			at += int32(copy(out.Data.Bytes()[at:], s.value(from+i)))
 		}
 		off[i+1] = at
 	}
 	return nil
 }
 
-func (s *extremeBytes) release() {
-	s.best.release()
+func (s *texts) release() {
+	s.slots.release()
 	s.data.release()
 }

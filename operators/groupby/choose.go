@@ -45,9 +45,7 @@ const (
 // Plan returns the algorithm that a group-by will probably take on a device, by the planner's
 // estimates. Properties that are not known count as those of an H200.
 func (s Spec) Plan(device gpu.Properties) Choice {
-	o := &hashGroupBy{Spec: s}
-	o.expect.Store(int64(s.Hint.Groups))
-	o.measured, _ = s.measures()
+	o := s.state()
 	return o.decide(device, plannedStride, o.planned())
 }
 

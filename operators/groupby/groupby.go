@@ -24,6 +24,8 @@ type Aggregate struct {
 	Input int
 	// Output is the type of the result; see gpu.Aggregate.
 	Output gpu.Type
+	// Leader says from which row the value of a gpu.Lead is. Only a CPU has leaders.
+	Leader *Leader
 }
 
 // Spec describes a group-by.
@@ -50,6 +52,28 @@ type measure struct {
 	input int // -1 for count(*)
 }
 
+// leading returns the measures of the leaders, and adds them to the others: a column each, of which the last one is the
+// value of an aggregate. No two share a measure.
+func (s *Spec) leading(list []measure, parts [][]int) ([]measure, []leader) {
+	var out []leader
+	leads := s.leadRows()
+	for i, a := range s.Aggregates {
+		if a.Leader == nil {
+			continue
+		}
+		x := leader{Leader: a.Leader, at: len(list)}
+		position := slices.IndexFunc(leads, a.Leader.lead(s.In).equal)
+		list = append(list, measure{gpu.Lead, s.In.Len() + position})
+		for _, k := range a.Leader.Order {
+			list = append(list, measure{gpu.Lead, k.Column})
+		}
+		list = append(list, measure{gpu.Lead, a.Input})
+		x.end = len(list)
+		out, parts[i] = append(out, x), []int{len(list) - 1}
+	}
+	return list, out
+}
+
 // measures returns the distinct measures of a spec, and for each aggregate the measure
 // that is its result, or its sum and count.
 func (s *Spec) measures() (list []measure, parts [][]int) {
@@ -67,9 +91,12 @@ func (s *Spec) measures() (list []measure, parts [][]int) {
 		return i
 	}
 	for _, a := range s.Aggregates {
-		if a.Kind == gpu.Avg {
+		switch a.Kind {
+		case gpu.Lead: // see leading
+			parts = append(parts, nil)
+		case gpu.Avg:
 			parts = append(parts, []int{use(measure{gpu.Sum, a.Input}), use(measure{gpu.Count, a.Input})})
-		} else {
+		default:
 			parts = append(parts, []int{use(measure{a.Kind, a.Input})})
 		}
 	}
@@ -166,7 +193,9 @@ type hashGroupBy struct {
 	Spec
 	seed     uint64 // of the hash by which groups are partitioned
 	measured []measure
-	parts    [][]int      // for each aggregate, positions in measured
+	parts    [][]int // for each aggregate, positions in measured
+	leaders  []leader
+	leads    []lead
 	partials *gpu.Schema  // keys and measures
 	raw      *gpu.Schema  // the same of rows that are groups of their own: what is summed is as it came, and no count(*)
 	single   *gpu.Program // computes the measures of a raw row that are no column of it
@@ -242,16 +271,15 @@ func New(s Spec) (GroupBy, error) {
 	if len(s.Keys) == 0 {
 		s.Always = [][]gpu.Scalar{nil}
 	}
-	o := &hashGroupBy{Spec: s, seed: rand.Uint64(), partials: operators.PickFields(s.In, s.Keys), raw: operators.PickFields(s.In, s.Keys)}
-	o.expect.Store(int64(s.Hint.Groups))
+	o := s.state()
+	o.seed, o.partials, o.raw = rand.Uint64(), operators.PickFields(s.In, s.Keys), operators.PickFields(s.In, s.Keys)
 	o.large = make([]atomic.Pointer[gpu.Dictionary], len(s.Keys))
-	o.measured, o.parts = s.measures()
 	for _, m := range o.measured {
-		o.partials.Fields = append(o.partials.Fields, gpu.Field{Name: m.kind.String(), Type: s.partial(m), Nullable: true})
+		o.partials.Fields = append(o.partials.Fields, gpu.Field{Name: m.kind.String(), Type: o.partial(m), Nullable: true})
 		if m.kind == gpu.CountAll {
 			continue
 		}
-		o.raw.Fields = append(o.raw.Fields, gpu.Field{Name: m.kind.String(), Type: s.rawType(m), Nullable: true})
+		o.raw.Fields = append(o.raw.Fields, gpu.Field{Name: m.kind.String(), Type: o.rawType(m), Nullable: true})
 	}
 	o.single = o.singles()
 	o.ofRaw = o.newOfRaw()
@@ -259,6 +287,17 @@ func New(s Spec) (GroupBy, error) {
 		o.offset = offset(t, s.Hint.Lo)
 	}
 	return o, nil
+}
+
+// state returns what follows from a spec.
+func (s Spec) state() *hashGroupBy {
+	o := &hashGroupBy{leads: s.leadRows()}
+	o.expect.Store(int64(s.Hint.Groups))
+	o.measured, o.parts = s.measures()
+	o.measured, o.leaders = s.leading(o.measured, o.parts)
+	s.In = s.positioned(o.leads)
+	o.Spec = s
+	return o
 }
 
 // denseKey reports whether there is one integer-like key whose values are in the range of
@@ -378,7 +417,7 @@ func (o *hashGroupBy) newLocalTable(t operators.Task, groups int) (*table, error
 		hint = gpu.GroupHint{Groups: groups}
 	}
 	list, inputs := o.aggregates()
-	return newTable(t, o.In, o.Keys, list, inputs, hint)
+	return o.newTable(t, o.In, o.Keys, list, inputs, hint)
 }
 
 // aggregates returns the aggregates that a lane accumulates, and their input columns.
@@ -425,7 +464,7 @@ func (o *hashGroupBy) newMerge(t operators.Task, hint gpu.GroupHint, partial boo
 		}
 		list, inputs = append(list, a), append(inputs, len(keys)+i)
 	}
-	return newTable(t, o.partials, keys, list, inputs, hint)
+	return o.newTable(t, o.partials, keys, list, inputs, hint)
 }
 
 // partHint returns the hint for the table of a part.
@@ -474,6 +513,9 @@ type local struct {
 	sampled  bool // see manyGroups
 
 	groupsFlushed int // groups of the table that was flushed last
+
+	number int   // of the morsel whose rows came last
+	before int64 // rows of it that came
 }
 
 // Strides of few rows, which selective filters and joins leave, wait in pending for
@@ -485,7 +527,11 @@ const (
 	pendingBudget = 64
 )
 
-func (l *local) Push(_ context.Context, _ int, s *gpu.Stride) error {
+func (l *local) Push(_ context.Context, number int, s *gpu.Stride) error {
+	if err := l.position(number, s); err != nil {
+		s.Release()
+		return err
+	}
 	bytes := s.Bytes()
 	enough := l.enough(s.Rows, bytes)
 	if enough || len(l.pending) > 0 && !oneCoding(l.pending[0], s) {

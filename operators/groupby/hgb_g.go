@@ -1,6 +1,8 @@
 package groupby
 
 import (
+	"slices"
+
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
 )
@@ -13,12 +15,13 @@ type table struct {
 	keys   []int // positions in the strides that it takes
 	inputs []int // of each accumulator, -1 for count(*)
 	groups gpu.Groups
-	accs   []gpu.Accumulator
+	accs   []gpu.Accumulator // by measure, nil for those of leaders
+	leads  []leadersOf
 	rows   int // rows taken so far
 }
 
 // newTable makes a table for strides of a schema.
-func newTable(t operators.Task, in *gpu.Schema, keys []int, aggregates []gpu.Aggregate, inputs []int, hint gpu.GroupHint) (_ *table, err error) {
+func (o *hashGroupBy) newTable(t operators.Task, in *gpu.Schema, keys []int, aggregates []gpu.Aggregate, inputs []int, hint gpu.GroupHint) (_ *table, err error) {
 	x := &table{keys: keys, inputs: inputs}
 	types := make([]gpu.Type, len(keys))
 	for i, k := range keys {
@@ -27,21 +30,31 @@ func newTable(t operators.Task, in *gpu.Schema, keys []int, aggregates []gpu.Agg
 	if x.groups, err = t.Queue.NewGroups(t.Lease, types, hint); err != nil {
 		return nil, err
 	}
-	if x.accs, err = newAccumulators(t, aggregates); err != nil {
+	if err := o.accumulators(t, x, aggregates); err != nil {
 		x.release()
 		return nil, err
 	}
 	return x, nil
 }
 
+// accumulators gives a table the accumulators of some aggregates, and the leaders.
+func (o *hashGroupBy) accumulators(t operators.Task, x *table, aggregates []gpu.Aggregate) (err error) {
+	if x.accs, err = newAccumulators(t, aggregates); err == nil {
+		x.leads, err = o.newLeaders(t, x.inputs)
+	}
+	return err
+}
+
 func newAccumulators(t operators.Task, aggregates []gpu.Aggregate) ([]gpu.Accumulator, error) {
 	var out []gpu.Accumulator
 	for _, a := range aggregates {
+		if a.Kind == gpu.Lead {
+			out = append(out, nil)
+			continue
+		}
 		acc, err := t.Queue.NewAccumulator(t.Lease, a)
 		if err != nil {
-			for _, acc := range out {
-				acc.Release()
-			}
+			releaseAll(out)
 			return nil, err
 		}
 		out = append(out, acc)
@@ -64,12 +77,20 @@ func (x *table) take(t operators.Task, s *gpu.Stride) (failed int, err error) {
 // update aggregates the rows of a stride, which are assigned to groups.
 func (x *table) update(t operators.Task, s *gpu.Stride, a gpu.Assignment, groups int) (failed int, err error) {
 	for i, acc := range x.accs {
+		if acc == nil {
+			continue
+		}
 		var values gpu.Column
 		if x.inputs[i] >= 0 {
 			values = s.Cols[x.inputs[i]]
 		}
 		if err := acc.Update(t.Queue, a, values, groups); err != nil {
 			return i, err
+		}
+	}
+	for _, l := range x.leads {
+		if err := l.Update(t.Queue, a, operators.Pick(s.Cols, l.cols), groups); err != nil {
+			return l.at + len(l.cols) - 1, err
 		}
 	}
 	return -1, nil
@@ -83,8 +104,17 @@ func (x *table) release() {
 	if x.groups != nil {
 		x.groups.Release()
 	}
-	for _, a := range x.accs {
-		a.Release()
+	releaseAll(x.accs)
+	for _, l := range x.leads {
+		l.Release()
+	}
+}
+
+func releaseAll(accs []gpu.Accumulator) {
+	for _, a := range accs {
+		if a != nil {
+			a.Release()
+		}
 	}
 }
 
@@ -100,5 +130,9 @@ func (x *table) keyColumns(t operators.Task, from, to int) ([]gpu.Column, error)
 }
 
 func (x *table) measure(t operators.Task, i, from, to int) (gpu.Column, error) {
-	return x.accs[i].Result(t.Queue, t.Lease, from, to)
+	if x.accs[i] != nil {
+		return x.accs[i].Result(t.Queue, t.Lease, from, to)
+	}
+	at, _ := slices.BinarySearchFunc(x.leads, i, func(l leadersOf, i int) int { return l.at + len(l.cols) - 1 - i })
+	return x.leads[at].Result(t.Queue, t.Lease, i-x.leads[at].at, from, to)
 }

@@ -181,8 +181,8 @@ func (o *hashGroupBy) ofRuns(t operators.Task, s *gpu.Stride, runs gpu.Assignmen
 func (o *hashGroupBy) accumulate(t operators.Task, s *gpu.Stride, to gpu.Assignment, groups int) (*table, error) {
 	list, inputs := o.aggregates()
 	x := &table{inputs: inputs}
-	var err error
-	if x.accs, err = newAccumulators(t, list); err != nil {
+	if err := o.accumulators(t, x, list); err != nil {
+		x.release()
 		return nil, err
 	}
 	if failed, err := x.update(t, s, to, groups); err != nil {

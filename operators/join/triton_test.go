@@ -98,7 +98,7 @@ func (c tritonCase) run(t *testing.T, dev gpu.Device, probe, build [][2]int64) (
 	for part := range src.Parts() {
 		require.NoError(t, src.Emit(ctx, task, part, emit))
 	}
-	choice, spilled = j.(operators.Choosing).Choice(), store.Stats(l.Name())
+	choice, spilled = j.(operators.Choosing).Choice(), store.Stats(l)
 	require.NoError(t, j.Close())
 	require.NoError(t, store.Close())
 	require.NoError(t, q.Close())

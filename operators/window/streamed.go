@@ -29,6 +29,9 @@ const (
 	nearby
 	// all is the same rows for each row: a first pass computes the value.
 	all
+	// fromHere is the current one or its peers and the rows up to the end. A first pass computes what the rows
+	// behind each stride come to, which is merged with the values of a batch.
+	fromHere
 )
 
 // spanOf returns the span of a function of the spec, which has no partition keys.
@@ -48,25 +51,18 @@ func (s *Spec) spanOf(f Function) span {
 		}
 		return nearby
 	}
-	from, to := f.Frame.From.Kind, f.Frame.To.Kind
-	if !ordered && f.Frame.Unit != Rows { // all rows are peers
-		if from == CurrentRow {
-			from = UnboundedPreceding
-		}
-		if to == CurrentRow {
-			to = UnboundedFollowing
-		}
-		if from != UnboundedPreceding || to != UnboundedFollowing {
-			return anywhere
-		}
-	}
+	from, to := f.Frame.kinds(ordered)
 	merges := f.Kind == Aggregate || f.Kind == FirstValue || f.Kind == LastValue
 	switch {
+	case !ordered && f.Frame.Unit != Rows && !f.Frame.Whole(ordered):
+		return anywhere
 	case from != UnboundedPreceding && to != UnboundedFollowing:
 		return nearby
 	case merges && from == UnboundedPreceding && to == CurrentRow:
 		return upToHere
-	case merges && !ordered && from == UnboundedPreceding && to == UnboundedFollowing:
+	case merges && from == CurrentRow && to == UnboundedFollowing:
+		return fromHere
+	case merges && f.Frame.Whole(ordered):
 		return all
 	}
 	return anywhere
@@ -148,33 +144,64 @@ func (o *collection) finalizeSequence(ctx context.Context, t operators.Task) err
 
 // emitSequence emits all rows in sequence.
 func (o *windows) emitSequence(ctx context.Context, t operators.Task, emit operators.Emit) error {
-	b := &batches{windows: o, task: t, emit: emit, last: make([]gpu.Column, len(o.stream.functions))}
+	n := len(o.stream.functions)
+	b := &batches{windows: o, task: t, emit: emit, last: make([]gpu.Column, n), behind: make([][]gpu.Column, n)}
 	defer b.release()
-	if slices.Contains(o.stream.spans, all) {
-		if err := o.eachStride(ctx, t, b.total); err != nil {
+	each := func(take operators.Emit) error { return eachPart(ctx, t, o.sequence.(operators.Source), take) }
+	held, ok := o.sequence.(*hold.Hold)
+	twice := slices.Contains(o.stream.spans, all) || slices.Contains(o.stream.spans, fromHere)
+	if !ok && twice { // the rows of a sort come once
+		held = hold.New(b.In)
+		defer held.Close()
+		if err := fill(ctx, t, held, each); err != nil {
 			return err
 		}
 	}
-	if err := o.eachStride(ctx, t, b.push); err != nil {
+	if held != nil {
+		each = func(take operators.Emit) error {
+			r, lane := held.Reader(), t
+			defer r.Close()
+			lane.Lanes = 1 // this lane reads all parts
+			return eachPart(ctx, lane, r, take)
+		}
+	}
+	if twice {
+		if err := each(b.total); err != nil {
+			return err
+		}
+		if err := b.sumBehind(); err != nil {
+			return err
+		}
+	}
+	if err := each(b.push); err != nil {
 		return err
 	}
 	return b.compute(true)
 }
 
-// eachStride calls take with the rows in sequence. The rows of a sort come once.
-func (o *windows) eachStride(ctx context.Context, t operators.Task, take operators.Emit) error {
-	source, _ := o.sequence.(operators.Source)
-	if h, ok := o.sequence.(*hold.Hold); ok {
-		r := h.Reader()
-		defer r.Close()
-		source, t.Lanes = r, 1 // this lane reads all parts
-	}
+func eachPart(ctx context.Context, t operators.Task, source operators.Source, take operators.Emit) error {
 	for i := range source.Parts() {
 		if err := source.Emit(ctx, t, i, take); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// fill puts strides into a hold, in the order in which they come.
+func fill(ctx context.Context, t operators.Task, h *hold.Hold, each func(operators.Emit) error) error {
+	l, err := h.NewLocal(t)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if err := each(func(s *gpu.Stride) error { return l.Push(ctx, 0, s) }); err != nil {
+		return err
+	}
+	if err := l.Combine(ctx); err != nil {
+		return err
+	}
+	return h.Finalize(ctx, t)
 }
 
 // batches computes functions batch by batch.
@@ -189,6 +216,9 @@ type batches struct {
 	before  int64 // rows that were emitted
 	// last is what functions that are merged have come to, in one row.
 	last []gpu.Column
+	// behind is, for functions of the span fromHere, what the rows of each stride and of those behind it come to.
+	behind [][]gpu.Column
+	pushed int // strides
 }
 
 func (b *batches) release() {
@@ -196,6 +226,9 @@ func (b *batches) release() {
 		s.Release()
 	}
 	gpu.ReleaseColumns(b.last)
+	for _, values := range b.behind {
+		gpu.ReleaseColumns(values)
+	}
 }
 
 // push takes a stride over. It computes a batch when half of its rows are new.
@@ -205,26 +238,28 @@ func (b *batches) push(s *gpu.Stride) error {
 		rows += w.Rows
 	}
 	b.waiting = append(b.waiting, s)
+	b.pushed++
 	if rows < b.waiting[0].Rows {
 		return nil
 	}
 	return b.compute(false)
 }
 
-// total merges the functions of a stride, which it takes over, that see all rows.
+// total computes the functions that see all rows, or all rows from a stride on, of the next stride, which it takes over.
 func (b *batches) total(s *gpu.Stride) error {
-	rows, err := operators.CollectRows(b.task, b.In, []*gpu.Stride{s}, b.used())
+	rows, err := operators.CollectRows(b.task, b.In, []*gpu.Stride{s}, b.used(all, fromHere))
 	if err != nil {
 		return err
 	}
 	defer rows.Release()
-	c, err := b.calculate(rows, 0, rows.N)
+	c, err := b.calculate(rows, 0, rows.N, all, fromHere)
 	if err != nil {
 		return err
 	}
 	defer c.release()
 	for i, f := range b.stream.functions {
-		if b.stream.spans[i] != all {
+		of := b.stream.spans[i]
+		if of != all && of != fromHere {
 			continue
 		}
 		f.Frame = Frame{Unit: Rows, From: Bound{Kind: UnboundedPreceding}, To: Bound{Kind: UnboundedFollowing}}
@@ -234,8 +269,12 @@ func (b *batches) total(s *gpu.Stride) error {
 		}
 		value, err := b.task.Queue.Slice(b.task.Lease, out, 0, 1)
 		out.Release()
+		if err == nil && of == fromHere {
+			b.behind[i] = append(b.behind[i], value)
+			continue
+		}
 		if err == nil {
-			value, err = b.merge(c, i, value)
+			value, err = b.merge(c, i, b.last[i].Retain(), value)
 		}
 		if err != nil {
 			return err
@@ -246,10 +285,26 @@ func (b *batches) total(s *gpu.Stride) error {
 	return nil
 }
 
-// calculate returns the calculation of rows [from, to), which are in order.
-func (b *batches) calculate(rows *operators.Rows, from, to int) (*calculation, error) {
+// sumBehind makes of the values of each stride those of the stride and all behind it.
+func (b *batches) sumBehind() error {
+	c := calculationOf(b.task, nil, nil, 1)
+	defer c.release()
+	for i, values := range b.behind {
+		for at := len(values) - 2; at >= 0; at-- {
+			value, err := b.merge(c, i, values[at], values[at+1].Retain())
+			values[at] = value
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// calculate returns the calculation of rows [from, to), which are in order, for functions of some spans.
+func (b *batches) calculate(rows *operators.Rows, from, to int, of ...span) (*calculation, error) {
 	c := calculationOf(b.task, nil, b.Order, to-from)
-	for _, column := range b.used() {
+	for _, column := range b.used(of...) {
 		col, err := b.task.Queue.Slice(b.task.Lease, rows.Cols[column], from, to)
 		if err != nil {
 			c.release()
@@ -258,6 +313,17 @@ func (b *batches) calculate(rows *operators.Rows, from, to int) (*calculation, e
 		c.cols[column] = col
 	}
 	return c, nil
+}
+
+// used returns the columns of the order, and those that functions of some spans use, ascending.
+func (b *batches) used(of ...span) []int {
+	var functions []Function
+	for i, f := range b.stream.functions {
+		if slices.Contains(of, b.stream.spans[i]) {
+			functions = append(functions, f)
+		}
+	}
+	return usedColumns(nil, b.Order, functions)
 }
 
 // compute emits the rows that wait, but not those whose functions may see rows that are still to
@@ -276,13 +342,13 @@ func (b *batches) compute(end bool) (err error) {
 		return tooMany(n)
 	}
 	b.waiting = nil
-	rows, err := operators.CollectRows(t, b.In, strides, b.used())
+	rows, err := operators.CollectRows(t, b.In, strides, b.windows.used())
 	if err != nil {
 		return err
 	}
 	r := &result{windows: b.windows, rows: rows}
 	defer r.release()
-	whole, err := b.calculate(rows, 0, rows.N)
+	whole, err := b.calculate(rows, 0, rows.N, nearby, fromHere)
 	if err != nil {
 		return err
 	}
@@ -313,7 +379,7 @@ func (b *batches) compute(end bool) (err error) {
 	if to == from {
 		return nil
 	}
-	part, err := b.calculate(rows, from, to)
+	part, err := b.calculate(rows, from, to, upToHere)
 	if err != nil {
 		return err
 	}
@@ -349,7 +415,7 @@ func (b *batches) complete(c *calculation) (to, keep int, err error) {
 		}
 		to = min(to, at)
 	}
-	if len(b.Order) > 0 && slices.Contains(b.stream.spans, upToHere) { // peers stay together
+	if len(b.Order) > 0 && (slices.Contains(b.stream.spans, upToHere) || slices.Contains(b.stream.spans, fromHere)) { // peers stay together
 		if to, err = c.rowAt(c.start(peers), min(to, c.n-1)); err != nil {
 			return 0, 0, err
 		}
@@ -419,17 +485,20 @@ func (b *batches) functions(whole, part *calculation, from, to int) (_ []gpu.Col
 	defer func() { gpu.ReleaseColumns(values) }()
 	for i, f := range st.functions {
 		switch st.spans[i] {
-		case nearby:
+		case nearby, fromHere:
 			var out gpu.Column
 			if out, err = whole.function(f); err == nil {
 				values[i], err = t.Queue.Slice(t.Lease, out, from, to)
 				out.Release()
 			}
+			if later := b.behind[i]; err == nil && b.pushed < len(later) {
+				values[i], err = b.merge(part, i, values[i], later[b.pushed].Retain())
+			}
 		case all:
 			values[i], err = part.repeat(b.last[i])
 		default:
 			if values[i], err = part.function(f); err == nil && f.merges() {
-				values[i], err = b.merge(part, i, values[i])
+				values[i], err = b.merge(part, i, b.last[i].Retain(), values[i])
 			}
 			if err == nil && f.merges() {
 				b.last[i].Release()
@@ -477,17 +546,24 @@ func (f Function) merges() bool {
 	return false
 }
 
-// merge returns the values of function i with what the rows before have come to. It takes the
-// column over, also on error.
-func (b *batches) merge(c *calculation, i int, out gpu.Column) (gpu.Column, error) {
-	last := b.last[i]
-	if last.Len == 0 {
-		return out, nil
+// merge returns the values of function i over some rows and over rows behind these. It takes both columns over, also on
+// error. One may be a single value for all values of the other; the first may be empty, for no rows.
+func (b *batches) merge(c *calculation, i int, before, after gpu.Column) (gpu.Column, error) {
+	if before.Len == 0 {
+		return after, nil
 	}
-	defer out.Release()
+	defer before.Release()
+	defer after.Release()
 	defer c.endFunction()
-	f, kind := b.stream.functions[i], out.Type
-	p := newProgram(kind, kind) // the values of the batch, and that of the rows before
+	n := max(before.Len, after.Len)
+	rows := func(col gpu.Column) gpu.Column {
+		if col.Len == n {
+			return col
+		}
+		return c.gather(col, c.constant(0, n), false)
+	}
+	f, kind := b.stream.functions[i], after.Type
+	p := newProgram(kind, kind) // the values after, and those before
 	first := func(x, y int) int { return p.choose(kind, p.op(gpu.OpIsNotNull, boolType, x), x, y) }
 	both := func(merged int) int {
 		return p.choose(kind, p.op(gpu.OpIsNotNull, boolType, 0), p.choose(kind, p.op(gpu.OpIsNotNull, boolType, 1), merged, 0), 1)
@@ -497,11 +573,11 @@ func (b *batches) merge(c *calculation, i int, out gpu.Column) (gpu.Column, erro
 	case f.Kind == FirstValue && f.IgnoreNulls:
 		merged = first(1, 0)
 	case f.Kind == FirstValue:
-		merged = 1
+		return rows(before).Retain(), c.err
 	case f.Kind == LastValue && f.IgnoreNulls:
 		merged = first(0, 1)
 	case f.Kind == LastValue:
-		return out.Retain(), nil
+		return rows(after).Retain(), c.err
 	case f.Kind == Aggregate && f.Aggregate == gpu.Min:
 		merged = both(p.choose(kind, p.op(gpu.OpLt, boolType, 0, 1), 0, 1))
 	case f.Kind == Aggregate && f.Aggregate == gpu.Max:
@@ -509,8 +585,7 @@ func (b *batches) merge(c *calculation, i int, out gpu.Column) (gpu.Column, erro
 	default:
 		merged = both(p.op(mergeOps[f.Aggregate], kind, 0, 1))
 	}
-	before := c.gather(last, c.constant(0, out.Len), false)
-	return c.evalRows(p, merged, out.Len, out, before).Retain(), c.err
+	return c.evalRows(p, merged, n, rows(after), rows(before)).Retain(), c.err
 }
 
 // mergeOps merge two values of an aggregate. Counts of groups of peers are merged as those of rows.

@@ -88,6 +88,28 @@ type Frame struct {
 	From, To Bound
 }
 
+// Whole reports whether the frame of each row is all rows of its partition, in a window with or without an order.
+func (f Frame) Whole(ordered bool) bool {
+	from, to := f.kinds(ordered)
+	return from == UnboundedPreceding && to == UnboundedFollowing
+}
+
+// kinds returns the kinds of the bounds. Without an order all rows of a partition are peers, so the current row of RANGE and
+// GROUPS is all of them.
+func (f Frame) kinds(ordered bool) (from, to BoundKind) {
+	from, to = f.From.Kind, f.To.Kind
+	if ordered || f.Unit == Rows {
+		return from, to
+	}
+	if from == CurrentRow {
+		from = UnboundedPreceding
+	}
+	if to == CurrentRow {
+		to = UnboundedFollowing
+	}
+	return from, to
+}
+
 // Function is one window function.
 type Function struct {
 	Kind Kind
@@ -536,12 +558,14 @@ func (o *windows) compute(t operators.Task, schema *gpu.Schema, strides []*gpu.S
 }
 
 // used returns the columns that the functions need, ascending.
-func (o *windows) used() []int {
-	cols := slices.Clone(o.Partition)
-	for _, k := range o.Order {
+func (o *windows) used() []int { return usedColumns(o.Partition, o.Order, o.Functions) }
+
+func usedColumns(partition []int, order []sort.Key, functions []Function) []int {
+	cols := slices.Clone(partition)
+	for _, k := range order {
 		cols = append(cols, k.Column)
 	}
-	for _, f := range o.Functions {
+	for _, f := range functions {
 		cols = append(cols, f.Columns()...)
 	}
 	slices.Sort(cols)

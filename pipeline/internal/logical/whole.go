@@ -69,6 +69,5 @@ func joinPartitions(n Node) Node {
 
 // ofPartition reports whether a function is an aggregate of all rows of a partition that has an accumulator.
 func (n *Window) ofPartition(f window.Function) bool {
-	whole := f.Frame.To.Kind == window.UnboundedFollowing || f.Frame.To.Kind == window.CurrentRow && f.Frame.Unit != window.Rows && len(n.Order) == 0
-	return f.Kind == window.Aggregate && f.Aggregate != gpu.Product && f.Frame.From.Kind == window.UnboundedPreceding && whole
+	return f.Kind == window.Aggregate && f.Aggregate != gpu.Product && f.Frame.Whole(len(n.Order) > 0)
 }

@@ -140,7 +140,7 @@ func (l *lowering) lower(n logical.Node, need required) (*Stage, layout, error) 
 	}
 	if st.Make != nil {
 		// The operator is made once here, so that it refuses a step before the run.
-		if _, err := st.Make(); err != nil {
+		if _, err := st.Make("host"); err != nil {
 			return nil, nil, &job.Diagnostic{Step: st.Step, Msg: err.Error()}
 		}
 	}
@@ -238,7 +238,7 @@ func (l *lowering) lowerFilter(n *logical.Filter, need required) (*Stage, layout
 	if n.Sampled > 0 {
 		st.Detail = append(st.Detail, fmt.Sprintf("estimated from %s sampled rows", humanize.Comma(int64(n.Sampled))))
 	}
-	st.Make = func() (operators.Operator, error) { return filter.New(in.Schema, prog, inputs, keep), nil }
+	st.Make = func(string) (operators.Operator, error) { return filter.New(in.Schema, prog, inputs, keep), nil }
 	return st, out, nil
 }
 
@@ -292,7 +292,7 @@ func (l *lowering) lowerProject(n *logical.Project, need required) (*Stage, layo
 	if err != nil {
 		return nil, nil, &job.Diagnostic{Step: n.Step, Msg: err.Error()}
 	}
-	st.Make = func() (operators.Operator, error) { return project.New(st.Schema, prog, inputs), nil }
+	st.Make = func(string) (operators.Operator, error) { return project.New(st.Schema, prog, inputs), nil }
 	return st, out, nil
 }
 
@@ -399,7 +399,7 @@ func (l *lowering) lowerJoin(n *logical.Join, need required) (*Stage, layout, er
 	if !spec.Kind.KeepsBuild() {
 		st.From = slices.Concat(spec.ProbeOut, slices.Repeat([]int{-1}, len(st.Schema.Fields)-len(spec.ProbeOut)))
 	}
-	st.Make = func() (operators.Operator, error) { return join.New(spec) }
+	st.Make = func(string) (operators.Operator, error) { return join.New(spec) }
 	st.anyOrder = func() { spec.AnyOrder = true }
 	st.Choose = func(device string) string { return spec.Plan(gpu.Properties{Kind: device}).String() }
 	filterProbe(st, spec, n.ProbeMatch())
@@ -469,7 +469,7 @@ func (l *lowering) lowerExpand(n *logical.Expand, need required) (*Stage, layout
 		variants = append(variants, expand.Variant{Program: prog, Inputs: inputs})
 		st.Detail = append(st.Detail, "each row once with "+cmp.Or(strings.Join(kept, ", "), "nulls alone"))
 	}
-	st.Make = func() (operators.Operator, error) { return expand.New(st.Schema, variants), nil }
+	st.Make = func(string) (operators.Operator, error) { return expand.New(st.Schema, variants), nil }
 	return st, out, nil
 }
 
@@ -517,9 +517,28 @@ func (l *lowering) lowerGroup(n *logical.Group, need required) (*Stage, layout, 
 		by = "by " + strings.Join(names, ", ")
 	}
 	if len(sorted.Functions) > 0 {
-		st.Detail = append([]string{by, "sorts the rows of each group"}, st.Detail...)
 		st.sorted = true
-		st.Make = func() (operators.Operator, error) { return window.NewGroups(sorted) }
+		const how = "sorts the rows of each group"
+		list, ok := accumulated(sorted.Functions)
+		if !ok {
+			st.Detail = append([]string{by, how}, st.Detail...)
+			st.Make = func(string) (operators.Operator, error) { return window.NewGroups(sorted) }
+			return st, out, nil
+		}
+		spec.Aggregates = list
+		st.Detail = append([]string{by}, st.Detail...)
+		st.Choose = func(device string) string {
+			if device == "host" {
+				return spec.Plan(gpu.Properties{Kind: device}).String()
+			}
+			return how
+		}
+		st.Make = func(device string) (operators.Operator, error) {
+			if device == "host" {
+				return groupby.New(spec)
+			}
+			return window.NewGroups(sorted)
+		}
 		return st, out, nil
 	}
 	st.Choose = func(device string) string { return spec.Plan(gpu.Properties{Kind: device}).String() }
@@ -527,8 +546,40 @@ func (l *lowering) lowerGroup(n *logical.Group, need required) (*Stage, layout, 
 		by += fmt.Sprintf(" (indexed directly: %d to %d)", n.Hint.Lo, n.Hint.Hi)
 	}
 	st.Detail = append([]string{by}, st.Detail...)
-	st.Make = func() (operators.Operator, error) { return groupby.New(spec) }
+	st.Make = func(string) (operators.Operator, error) { return groupby.New(spec) }
 	return st, out, nil
+}
+
+// accumulated returns functions as aggregates that a CPU accumulates, if it can: those that one row of a group decides,
+// products, and all that need no order.
+func accumulated(functions []window.GroupFunction) (list []groupby.Aggregate, ok bool) {
+	for _, f := range functions {
+		a := groupby.Aggregate{Kind: gpu.Lead, Input: f.Value, Output: f.Output}
+		leader := &groupby.Leader{Order: slices.Clone(f.Order), Filter: f.Filter}
+		switch {
+		case f.Distinct:
+			return nil, false
+		case f.Kind == window.Aggregate:
+			a.Kind, leader = f.Aggregate, nil
+		case f.Kind == window.FirstValue:
+		case f.Kind == window.LastValue: // the first one in reverse
+			leader.Last = true
+			for i, k := range leader.Order {
+				leader.Order[i].Descending, leader.Order[i].NullsFirst = !k.Descending, !k.NullsFirst
+			}
+		case f.Kind == window.ArgMin || f.Kind == window.ArgMax:
+			leader.Order = []sort.Key{{Column: f.Key, Descending: f.Kind == window.ArgMax}}
+			leader.Columns = []int{f.Key, f.Value}
+		default:
+			return nil, false
+		}
+		if f.IgnoreNulls {
+			leader.Columns = append(leader.Columns, f.Value)
+		}
+		a.Leader = leader
+		list = append(list, a)
+	}
+	return list, true
 }
 
 func (l *lowering) lowerWindow(n *logical.Window, need required) (*Stage, layout, error) {
@@ -574,7 +625,7 @@ func (l *lowering) lowerWindow(n *logical.Window, need required) (*Stage, layout
 			st.Detail = append(st.Detail, n.Schema.Fields[width+i].Name)
 		}
 	}
-	st.Make = func() (operators.Operator, error) { return window.New(spec) }
+	st.Make = func(string) (operators.Operator, error) { return window.New(spec) }
 	return st, out, nil
 }
 
@@ -599,7 +650,7 @@ func (l *lowering) lowerSort(n *logical.Sort, need required) (*Stage, layout, er
 		st.Kind = "top-k"
 		st.Detail = append(st.Detail, limitDetail(n.Offset, n.Limit)...)
 	}
-	st.Make = func() (operators.Operator, error) { return sort.New(spec) }
+	st.Make = func(string) (operators.Operator, error) { return sort.New(spec) }
 	return st, lay, nil
 }
 
@@ -610,7 +661,7 @@ func (l *lowering) lowerLimit(n *logical.Limit, need required) (*Stage, layout, 
 	}
 	st := &Stage{Step: n.Step, Kind: "limit", Schema: in.Schema, Rows: n.Rows, Inputs: []*Stage{in}}
 	st.Detail = limitDetail(n.Offset, n.Count)
-	st.Make = func() (operators.Operator, error) { return limit.New(in.Schema, n.Offset, n.Count), nil }
+	st.Make = func(string) (operators.Operator, error) { return limit.New(in.Schema, n.Offset, n.Count), nil }
 	return st, lay, nil
 }
 
@@ -653,7 +704,7 @@ func (l *lowering) lowerHeld(n *logical.Held, need required) (*Stage, layout, er
 		return nil, nil, err
 	}
 	h.stage = &Stage{Step: n.Share.Step, Kind: "hold", Detail: []string{fmt.Sprintf("for %d steps that read them", h.readers)}, Schema: in.Schema, Rows: n.Rows, Inputs: []*Stage{in}}
-	h.stage.Make = func() (operators.Operator, error) { return hold.New(in.Schema), nil }
+	h.stage.Make = func(string) (operators.Operator, error) { return hold.New(in.Schema), nil }
 	h.lay = lay
 	return h.stage, lay, nil
 }

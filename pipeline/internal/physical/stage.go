@@ -41,9 +41,9 @@ type Stage struct {
 	// -1. It is nil if rows of that input cannot be left out without a change of other rows.
 	From []int
 
-	// Make makes the operator for one run. Scans and unions have none.
-	Make func() (operators.Operator, error)
-	// sorted says of a group that it sorts the rows of each group.
+	// Make makes the operator for one run on a kind of device. Scans and unions have none.
+	Make func(device string) (operators.Operator, error)
+	// sorted says of a group that its aggregates depend on the order of the rows.
 	sorted bool
 	// anyOrder tells the operator that nobody sees the order of its rows. Joins have it.
 	anyOrder func()

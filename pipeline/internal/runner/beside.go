@@ -101,6 +101,8 @@ type helpers struct {
 	mu      sync.Mutex
 	changed sync.Cond
 	parts   int                // that the device has done
+	worked  time.Duration      // of the device, on these
+	waited  time.Duration      // of the device for the output, between
 	over    bool               // the device has taken all parts
 	working map[*attempt]bool  // the pieces that lanes of the CPU are at
 	back    []*operators.Piece // those that the device has to do
@@ -313,9 +315,21 @@ func (h *helpers) sooner(bytes int64, been time.Duration) bool {
 	return h.takes == execution.BesideAny || h.device.of(bytes) < h.core.of(bytes)-been.Seconds() || been.Seconds() > h.core.of(bytes)
 }
 
-// want reports whether a lane of the CPU should take a piece, of so many bytes that nobody has begun.
+// want reports whether a lane of the CPU should take a piece, of so many bytes that nobody has begun. It should not
+// before the device has shown its pace, nor when the output holds the device up: then it is the output that needs the cores, to
+// encode rows.
 func (h *helpers) want(left, piece int64) bool {
-	return h.takes != "" || h.core.of(piece) < h.device.of(left)
+	return h.takes != "" || h.inNeed() && h.core.of(piece) < h.device.of(left)
+}
+
+// outputBound is the time that the device waits for the output, as a share of the time that it works, from which on the
+// output is what limits both.
+const outputBound = 0.25
+
+func (h *helpers) inNeed() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.parts > 0 && h.waited.Seconds() <= outputBound*h.worked.Seconds()
 }
 
 // done returns how many parts the device has done.
@@ -418,12 +432,14 @@ func (h *helpers) passAll() error {
 	return context.Cause(h.ctx)
 }
 
-// did takes note of a part that the device has done.
-func (h *helpers) did(n operators.Items, took time.Duration) {
-	h.device.add(n.Bytes, took)
+// did takes note of a part that the device has done. For some of the time that it took, the device waited for the output.
+func (h *helpers) did(n operators.Items, took, waited time.Duration) {
+	h.device.add(n.Bytes, took-waited)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.parts++
+	h.worked += took - waited
+	h.waited += waited
 	h.changed.Broadcast()
 }
 

@@ -51,7 +51,7 @@ func TestTheCPUTakesPairsWhenThatIsFaster(t *testing.T) {
 					}
 				}
 			}
-			h.did(operators.Items{N: group, Bytes: int64(group) * bytes}, seconds(group, c.device))
+			h.did(operators.Items{N: group, Bytes: int64(group) * bytes}, seconds(group, c.device), 0)
 			now = end
 		}
 		back := 0
@@ -69,4 +69,18 @@ func TestTheCPUTakesPairsWhenThatIsFaster(t *testing.T) {
 		require.LessOrEqual(t, took, time.Duration(c.most*float64(least)), name)
 		require.LessOrEqual(t, took, alone*101/100, name)
 	}
+}
+
+// TestTheCPUDoesNotHelpWhenTheOutputIsSlower has cores that would be done in time beside a device that waits for the output, and
+// then for a smaller share of the time.
+func TestTheCPUDoesNotHelpWhenTheOutputIsSlower(t *testing.T) {
+	const left, piece = int64(64 << 30), int64(1 << 20)
+	h := &helpers{device: newPace(priorDevice), core: newPace(priorCore)}
+	h.changed.L = &h.mu
+	require.False(t, h.want(left, piece), "before the device has shown its pace")
+	h.did(operators.Items{N: 1, Bytes: 1 << 30}, 3*time.Second, time.Second)
+	require.False(t, h.want(left, piece))
+	h.did(operators.Items{N: 1, Bytes: 1 << 30}, 3*time.Second, 0)
+	require.True(t, h.want(left, piece))
+	require.InDelta(t, 5, h.device.of(2<<30), 0.2, "the pace counts the time of work")
 }

@@ -132,7 +132,7 @@ func (l *lane) share(ctx context.Context, i int, o *opRun, src operators.Source,
 		if part >= src.Parts() {
 			break
 		}
-		begin := time.Now()
+		begin, idled := time.Now(), l.idled
 		l.begin()
 		err := src.Emit(ctx, l.task(o), part, func(s *gpu.Stride) error {
 			if err := emit(s); err != nil || h == nil {
@@ -148,7 +148,7 @@ func (l *lane) share(ctx context.Context, i int, o *opRun, src operators.Source,
 			n, took := parts.Items(part), time.Since(begin)
 			o.shares[byDevice].add(n, took)
 			if h != nil {
-				h.did(n, took)
+				h.did(n, took, l.idled-idled)
 			}
 		}
 	}

@@ -25,7 +25,8 @@ const (
 type meter struct {
 	run     *run
 	current atomic.Pointer[opRun]
-	since   atomic.Int64 // start of the time that is not charged yet, on the run's clock
+	since   atomic.Int64  // start of the time that is not charged yet, on the run's clock
+	idled   time.Duration // time without work so far
 }
 
 // newMeter returns a meter. The run's reports include it until it is stopped.
@@ -66,7 +67,9 @@ func (m *meter) idle(counter *atomic.Int64) (resume func()) {
 	begin := time.Now()
 	o := m.turn(nil)
 	return func() {
-		counter.Add(int64(time.Since(begin)))
+		took := time.Since(begin)
+		m.idled += took
+		counter.Add(int64(took))
 		m.turn(o)
 	}
 }

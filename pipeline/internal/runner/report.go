@@ -52,7 +52,6 @@ func (r *run) report() *execution.Report {
 		_, out.PeakDevice = r.device.Budget().Used()
 	}
 	busy := r.busyTimes(out.Wall)
-	spilled := map[string]bool{}
 	for _, t := range r.ops {
 		m := &t.metrics
 		s := execution.StageReport{
@@ -62,14 +61,9 @@ func (r *run) report() *execution.Report {
 			Estimate: t.Rows, Dropped: m.dropped.Load(),
 		}
 		_, s.Peak = t.lease.Used()
-		leases := []*gpu.Lease{t.lease, t.beside}
-		if name := t.lease.Name(); !spilled[name] { // stages of one name share what spills
-			spilled[name] = true
-			s.Spill = r.spill.Stats(name)
-			out.Spill.Add(s.Spill)
-			leases = append(leases, r.spill.Lease(name))
-		}
-		s.Activity = activity(leases...)
+		s.Spill = r.spill.Stats(t.lease)
+		out.Spill.Add(s.Spill)
+		s.Activity = activity(t.lease, t.beside, r.spill.Lease(t.lease))
 		s.Shares = r.shares(t)
 		if t.Table != nil {
 			s.Device = execution.Host // it decodes; the copies are in the activity
@@ -124,7 +118,7 @@ func (r *run) leases() []*gpu.Lease {
 		if o.beside != nil {
 			out = append(out, o.beside)
 		}
-		if l := r.spill.Lease(o.lease.Name()); l != nil {
+		if l := r.spill.Lease(o.lease); l != nil {
 			out = append(out, l)
 		}
 	}

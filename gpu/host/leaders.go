@@ -1,0 +1,357 @@
+package host
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// leaders implements gpu.Leaders. It has a copy of the columns of each leader.
+type leaders struct {
+	dev    *Device
+	lease  *gpu.Lease
+	spec   gpu.Leader
+	cells  []cells          // by column
+	first  vector[uint64]   // of each leader the word of its first key, see words; the greatest word without a leader
+	flips  []func([]uint64) // of the keys of at most 8 bytes
+	groups int              // of the last update
+}
+
+// cells is the values of a column, one a group, in the form of their width.
+type cells struct {
+	typ   gpu.Type
+	valid vector[uint8]
+	words vector[uint64]
+	wide  vector[gpu.Int128]
+	texts texts
+}
+
+// NewLeaders implements gpu.Queue.
+func (q *queue) NewLeaders(l *gpu.Lease, spec gpu.Leader) (gpu.Leaders, error) {
+	if q.err != nil {
+		return nil, q.err
+	}
+	if err := gpu.CheckLeader(spec); err != nil {
+		return nil, err
+	}
+	x := &leaders{dev: q.dev.device(), lease: l, spec: spec}
+	for i, t := range spec.Columns {
+		x.cells = append(x.cells, cells{typ: t})
+		if i > 0 && i <= len(spec.Order) {
+			x.flips = append(x.flips, orderFlip(t))
+		}
+	}
+	return x, nil
+}
+
+// Update implements gpu.Leaders.
+func (x *leaders) Update(gq gpu.Queue, a gpu.Assignment, cols []gpu.Column, groups int) error {
+	ids := a.IDs()
+	q, err := x.dev.queue(gq, []gpu.Column{ids}, cols)
+	if err != nil {
+		return err
+	}
+	if err := gpu.CheckLeading(x.spec, cols, ids.Len); err != nil {
+		return err
+	}
+	plain := make([]gpu.Column, len(cols))
+	defer func() { gpu.ReleaseColumns(plain) }()
+	for i, c := range cols {
+		if plain[i] = c.Retain(); c.Dict != nil && !c.Type.IsVar() {
+			c.Release()
+			if plain[i], err = q.dev.expand(x.lease, c); err != nil {
+				return q.fail(err)
+			}
+		}
+	}
+	if err := x.update(gpu.Values[int32](ids.Data, ids.Len), plain, groups); err != nil {
+		return q.fail(err)
+	}
+	x.groups = groups
+	return nil
+}
+
+// update finds the rows that are ahead of the leaders so far, makes room for them, and then copies those
+// that are still ahead.
+func (x *leaders) update(ids []int32, cols []gpu.Column, groups int) error {
+	for i := range x.cells {
+		if err := x.cells[i].grow(x.lease, groups); err != nil {
+			return err
+		}
+	}
+	if err := x.first.grow(x.lease, groups, math.MaxUint64); err != nil {
+		return err
+	}
+	words, err := newArray[uint64](x.lease, len(ids))
+	if err != nil {
+		return err
+	}
+	defer words.release()
+	list, err := newArray[int32](x.lease, len(ids))
+	if err != nil {
+		return err
+	}
+	defer list.release()
+	x.words(words.v, cols)
+	rows, first := list.v[:0], x.first.v
+	for i, id := range ids {
+		if w := words.v[i]; w <= first[id] && cols[0].IsValid(i) && (w < first[id] || x.ahead(cols, i, int(id))) {
+			rows = append(rows, int32(i))
+		}
+	}
+	for k := range x.cells {
+		if err := x.cells[k].room(x.lease, cols[k], ids, rows); err != nil {
+			return err
+		}
+	}
+	for _, i := range rows {
+		id, w := ids[i], words.v[i]
+		if w > first[id] || w == first[id] && !x.ahead(cols, int(i), int(id)) {
+			continue
+		}
+		first[id] = w
+		for k := range x.cells {
+			x.cells[k].put(cols[k], int(i), int(id))
+		}
+	}
+	return nil
+}
+
+// words returns words in the order of the first key, or of the position: the word of a row is lower only
+// if the row comes first.
+func (x *leaders) words(words []uint64, cols []gpu.Column) {
+	if len(x.spec.Order) == 0 {
+		copy(words, gpu.Values[uint64](cols[0].Data, len(words)))
+		if x.spec.Last {
+			invert(words)
+		}
+		return
+	}
+	c, by := cols[1], x.spec.Order[0]
+	switch {
+	case c.Type.IsVar():
+		for i := range words {
+			if c.IsValid(i) {
+				words[i] = prefix(c.VarValue(i))
+			}
+		}
+	case c.Type.Wide:
+		for i, v := range gpu.Values[gpu.Int128](c.Data, len(words)) {
+			words[i] = uint64(v.Hi) ^ 1<<63
+		}
+	default:
+		loadWords(words, c, 0)
+		x.flips[0](words)
+	}
+	if by.Descending {
+		invert(words)
+	}
+	if c.Valid == nil {
+		return
+	}
+	null := uint64(math.MaxUint64)
+	if by.NullsFirst {
+		null = 0
+	}
+	for i := range words {
+		if !c.IsValid(i) {
+			words[i] = null
+		}
+	}
+}
+
+func invert(words []uint64) {
+	for i := range words {
+		words[i] = ^words[i]
+	}
+}
+
+// ahead reports whether a row comes before the leader of a group.
+func (x *leaders) ahead(cols []gpu.Column, row, id int) bool {
+	if x.cells[0].valid.v[id] == 0 {
+		return true
+	}
+	for k, by := range x.spec.Order {
+		c, s := cols[1+k], &x.cells[1+k]
+		there, has := c.IsValid(row), s.valid.v[id] != 0
+		order := 0
+		switch {
+		case there != has:
+			return there != by.NullsFirst
+		case !there:
+			continue
+		default:
+			order = s.compare(c, row, id, x.flips[k])
+		}
+		if order != 0 {
+			return order < 0 != by.Descending
+		}
+	}
+	at, was := gpu.Values[int64](cols[0].Data, cols[0].Len)[row], int64(x.cells[0].words.v[id])
+	if x.spec.Last {
+		return at > was
+	}
+	return at < was
+}
+
+// compare compares a value with that of a group; neither is null.
+func (s *cells) compare(c gpu.Column, row, id int, flip func([]uint64)) int {
+	switch {
+	case s.typ.IsVar():
+		return bytes.Compare(c.VarValue(row), s.texts.value(id))
+	case s.typ.Wide:
+		v, w := gpu.Values[gpu.Int128](c.Data, c.Len)[row], s.wide.v[id]
+		switch {
+		case v.Less(w):
+			return -1
+		case w.Less(v):
+			return 1
+		}
+		return 0
+	}
+	w := [2]uint64{orderedBits(s.typ, rawWord(c, row)), orderedBits(s.typ, s.words.v[id])}
+	flip(w[:])
+	switch {
+	case w[0] < w[1]:
+		return -1
+	case w[0] > w[1]:
+		return 1
+	}
+	return 0
+}
+
+// rawWord returns the bits of a value of at most 8 bytes.
+func rawWord(c gpu.Column, i int) uint64 {
+	n := c.Len
+	switch c.Type.Width() {
+	case 1:
+		return uint64(gpu.Values[uint8](c.Data, n)[i])
+	case 2:
+		return uint64(gpu.Values[uint16](c.Data, n)[i])
+	case 4:
+		return uint64(gpu.Values[uint32](c.Data, n)[i])
+	case 8:
+		return gpu.Values[uint64](c.Data, n)[i]
+	}
+	return gpu.Words(c.Data, n)[i/64] >> (i % 64) & 1
+}
+
+// orderedBits makes a word as loadWords does from the bits of a value.
+func orderedBits(t gpu.Type, w uint64) uint64 {
+	switch {
+	case t.Kind == gpu.Float32:
+		return uint64(math.Float32bits(canonical(math.Float32frombits(uint32(w)))))
+	case t.Kind == gpu.Float64:
+		return math.Float64bits(canonical(math.Float64frombits(w)))
+	case t.Kind == gpu.Bool || t.IsUnsigned():
+		return w
+	}
+	shift := 64 - 8*t.Width()
+	return uint64(int64(w<<shift) >> shift)
+}
+
+func (s *cells) grow(l *gpu.Lease, groups int) error {
+	if err := s.valid.grow(l, groups, 0); err != nil {
+		return err
+	}
+	switch {
+	case s.typ.IsVar():
+		return s.texts.grow(l, groups)
+	case s.typ.Wide:
+		return s.wide.grow(l, groups, gpu.Int128{})
+	}
+	return s.words.grow(l, groups, 0)
+}
+
+// room makes room for the values of some rows.
+func (s *cells) room(l *gpu.Lease, c gpu.Column, ids, rows []int32) error {
+	if !s.typ.IsVar() {
+		return nil
+	}
+	need := 0
+	for _, i := range rows {
+		if c.IsValid(int(i)) {
+			need += s.texts.need(int(ids[i]), len(c.VarValue(int(i))))
+		}
+	}
+	return s.texts.room(l, need)
+}
+
+// put makes the value of a row that of a group.
+func (s *cells) put(c gpu.Column, row, id int) {
+	if !c.IsValid(row) {
+		s.valid.v[id] = 0
+		return
+	}
+	s.valid.v[id] = 1
+	switch {
+	case s.typ.IsVar():
+		s.texts.put(id, c.VarValue(row))
+	case s.typ.Wide:
+		s.wide.v[id] = gpu.Values[gpu.Int128](c.Data, c.Len)[row]
+	default:
+		s.words.v[id] = rawWord(c, row)
+	}
+}
+
+// Result implements gpu.Leaders.
+func (x *leaders) Result(gq gpu.Queue, l *gpu.Lease, column, from, to int) (gpu.Column, error) {
+	q, err := x.dev.queue(gq)
+	if err != nil {
+		return gpu.Column{}, err
+	}
+	if err := gpu.CheckGroups("leaders", from, to, x.groups); err != nil {
+		return gpu.Column{}, err
+	}
+	if column < 0 || column >= len(x.cells) {
+		return gpu.Column{}, fmt.Errorf("column %d of leaders with %d", column, len(x.cells))
+	}
+	out := gpu.Column{Type: x.spec.Columns[column], Len: to - from}
+	if err := x.cells[column].write(l, &out, from, to); err != nil {
+		out.Release()
+		return gpu.Column{}, q.fail(err)
+	}
+	return out, nil
+}
+
+func (s *cells) write(l *gpu.Lease, out *gpu.Column, from, to int) (err error) {
+	there := presence{seen: s.valid}
+	if out.Valid, err = there.valid(l, from, to); err != nil {
+		return err
+	}
+	if s.typ.IsVar() {
+		return s.texts.write(l, out, from, to, func(i int) bool { return s.valid.v[i] != 0 })
+	}
+	if err := allocValues(l, out); err != nil {
+		return err
+	}
+	switch {
+	case s.typ.Wide:
+		copy(gpu.Values[gpu.Int128](out.Data, out.Len), s.wide.v[from:to])
+	case s.typ.Kind == gpu.Bool:
+		words := gpu.Words(out.Data, out.Len)
+		clear(words)
+		for i, v := range s.words.v[from:to] {
+			words[i/64] |= v & 1 << (i % 64)
+		}
+	default:
+		for i, v := range s.words.v[from:to] {
+			storeWord(*out, i, v)
+		}
+	}
+	return nil
+}
+
+// Release implements gpu.Leaders.
+func (x *leaders) Release() {
+	x.first.release()
+	for i := range x.cells {
+		s := &x.cells[i]
+		s.valid.release()
+		s.words.release()
+		s.wide.release()
+		s.texts.release()
+	}
+}
