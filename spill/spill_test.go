@@ -498,7 +498,7 @@ func TestRangesOfSpansOfRuns(t *testing.T) {
 				r.Close()
 			}
 			require.Less(t, strides, pieces, "rows of several runs come together")
-			require.Positive(t, b.store.Stats("state").Disk.In)
+			require.Positive(t, b.store.Stats(b.lease).Disk.In)
 			p.DropSpans([]Span{{0, pages}, {2 * pages, 5 * pages}})
 			require.Equal(t, p.Rows(0, p.Len()), p.Rows(pages, 2*pages))
 			require.NoError(t, p.Close())
