@@ -57,6 +57,9 @@ const (
 	aggregateSpread = 4
 	// aggregateSlice is the least rows of a slice.
 	aggregateSlice = 1 << 14
+	// aggregateLeast is the least slots of a table by a hash: more than the place of the last that a row looks at before
+	// it searches.
+	aggregateLeast = 8
 	// aggregateIDs is the slots of a dictionary for each key, times 4: with fewer, keys are often not where they are
 	// looked for first.
 	aggregateIDs = 6
@@ -437,7 +440,7 @@ func (x *aggregation) single() (int, error) {
 		need = fit
 	}
 	if !dense {
-		need *= 2
+		need = max(2*need, aggregateLeast)
 	}
 	need = (need + 3) &^ 3
 	perMulti := 1

@@ -89,32 +89,39 @@ constexpr K EMPTY = (K)~(K)0;
 DEVICE u32 hash_key(u32 key, u64 mul) { return key * (u32)mul; }
 DEVICE u32 hash_key(u64 key, u64 mul) { return (u32)(key * mul >> 32); }
 
-// probe returns the slot of a key from slot `at` on, which it takes if it is not there; NOWHERE after
-// `tries` others.
+// LOOKS is the slots that the rows of a tile look at, all together: look(0), look(1) … after that of the hash. Runs of
+// taken slots get shorter so than if the next one were looked at.
+constexpr u32 LOOKS = 4;
+DEVICE constexpr u32 look(u32 n) { return n * (n + 1) / 2; }
+
+// probe returns the slot of a key, which it takes if it is not there: the LOOKS slots from `at` on, and then one after the
+// other; NOWHERE after `tries`. It begins with look n, at `at`. There are more than look(LOOKS - 1) slots.
 template <class K>
-DEVICE u32 probe(K* keys, K key, u32 at, u32 slots, u32 tries) {
-    for (; tries; tries--) {
+DEVICE u32 probe(K* keys, K key, u32 at, u32 slots, u32 tries, u32 n = 1) {
+    for (; n <= tries; n++) {
         K k = *(volatile K*)&keys[at];
         if (k == EMPTY<K>) k = atomicCAS(&keys[at], EMPTY<K>, key);
         if (k == key || k == EMPTY<K>) return at;
-        if (++at == slots) at = 0;
+        at += n < LOOKS ? n : 1;
+        if (at >= slots) at -= slots;
     }
     return NOWHERE;
 }
 
-// LOOK is the slots that a key looks at together.
+// probe_on is probe for a key that was not in the LOOKS slots from `at` on: it looks at them together once more, and begins
+// behind them if all have other keys.
 template <class K>
-constexpr u32 LOOK = sizeof(K) == 4 ? 4 : 2;
-
-template <class K>
-struct KeyPair { K first, second; };
-
-// key_pair reads the keys of an even slot and of the next one, which others may take meanwhile.
-DEVICE KeyPair<u32> key_pair(const u32* keys) {
-    const u64 both = *(const volatile u64*)keys;
-    return {(u32)both, (u32)(both >> 32)};
+DEVICE u32 probe_on(K* keys, K key, u32 at, u32 slots, u32 tries) {
+    bool others = true;
+#pragma unroll
+    for (u32 n = 0; n < LOOKS; n++) {
+        const K k = *(volatile K*)&keys[at + look(n)];
+        others &= (k != EMPTY<K>) & (k != key);
+    }
+    if (!others) return probe(keys, key, at, slots, tries);
+    at += look(LOOKS - 1) + 1;
+    return probe(keys, key, at < slots ? at : 0, slots, tries, LOOKS + 1);
 }
-DEVICE KeyPair<u64> key_pair(const u64* keys) { return {((const volatile u64*)keys)[0], ((const volatile u64*)keys)[1]}; }
 
 // How a row finds its slot: by a hash, where all rows must find one; by a hash, where some may have none; by
 // dense keys; by a hash in a table of keys alone, a dictionary; by the slots that it has in a dictionary.
@@ -454,6 +461,15 @@ DEVICE u32 load_some(const AggregateColumn& x, u32 row, u32 end) {
     return some;
 }
 
+// add_some adds to a word of shared memory what is not 0. Only the addition depends on that, not the address.
+DEVICE void add_some(u32* word, i32 by) {
+#if defined(__CUDA_ARCH__)
+    asm volatile("{ .reg .pred some; setp.ne.s32 some, %1, 0; @some red.shared.add.u32 [%0], %1; }" ::"r"((u32)__cvta_generic_to_shared(word)), "r"(by) : "memory");
+#else
+    if (by) atomicAdd(word, (u32)by);
+#endif
+}
+
 // add_carries adds -1, 0 or 1 to the carries of sums, and returns those that had many, as bits.
 template <int ITEMS>
 DEVICE u32 add_carries(const AggregateColumn& x, u32* words, const i32 (&by)[ITEMS], const u32 (&cell)[ITEMS]) {
@@ -461,7 +477,7 @@ DEVICE u32 add_carries(const AggregateColumn& x, u32* words, const i32 (&by)[ITE
     if (x.part == WHOLE) {
 #pragma unroll
         for (int i = 0; i < ITEMS; i++)
-            if (by[i]) atomicAdd(&words[cell[i]], (u32)by[i]);
+            add_some(&words[cell[i]], by[i]);
         return 0;
     }
 #pragma unroll
@@ -499,7 +515,7 @@ DEVICE u32 fold_values(const AggregateColumn& x, u32* words, u32 cells, const V 
             by[i] = (i32)before[i] < 0 ? (i32)(u32)v[i] >> 31 | 1 : 0;
             any |= before[i];
         }
-        return (i32)any < 0 ? add_carries<ITEMS>(x, more, by, cell) : 0;
+        return __any_sync(ALL, (i32)any < 0) ? add_carries<ITEMS>(x, more, by, cell) : 0;
     }
     case FOLD_SUM_U32:
 #pragma unroll
@@ -621,7 +637,7 @@ struct Tiles {
             const K offset = key - t.low;
             return offset < t.slots ? (u32)offset : NOWHERE;
         }
-        return LOOK<K> * __umulhi(hash_key(key, a.mul), t.slots / LOOK<K>);
+        return __umulhi(hash_key(key, a.mul), t.slots - look(LOOKS - 1));
     }
 
     // take folds the rows of a tile from row `at` on, of which the thread has `row` and every 32nd
@@ -634,6 +650,7 @@ struct Tiles {
         u32 some = VALUES == ANY && columns ? load_some<ITEMS>(a.column[0], row, end) : 0;
         if (columns) load_values<VALUES>(v, a.column[0], row, end, FULL);
         u32 cell[ITEMS], lost = 0; // rows whose slot was not found so far, as bits
+        bool miss[ITEMS];
 #pragma unroll
         for (int i = 0; i < ITEMS; i++) {
             cell[i] = NOWHERE;
@@ -645,23 +662,30 @@ struct Tiles {
                 cell[i] = home(k[i]);
                 if (cell[i] == NOWHERE || !t.saw(cell[i])) lost |= 1u << i;
             } else {
-                const u32 first = home(k[i]);
-                const KeyPair<K> pair = key_pair(&t.keys[first]);
-                cell[i] = pair.second == k[i] ? first + 1 : first;
-                bool found = pair.second == k[i] || pair.first == k[i];
-                if (LOOK<K> == 4) {
-                    const KeyPair<K> next = key_pair(&t.keys[first + 2]);
-                    if (next.first == k[i]) cell[i] = first + 2;
-                    if (next.second == k[i]) cell[i] = first + 3;
-                    found = found || next.first == k[i] || next.second == k[i];
-                }
-                if (!found || k[i] == EMPTY<K>) lost |= 1u << i;
+                cell[i] = home(k[i]);
+                miss[i] = *(const volatile K*)&t.keys[cell[i]] != k[i];
             }
         }
+        if (SLOTS == OF_PARTITION || SLOTS == OF_ALL || SLOTS == OF_DICTIONARY) {
+            // Few lanes look on, so these hardly meet in a bank.
+#pragma unroll
+            for (u32 n = 1; n < LOOKS; n++)
+#pragma unroll
+                for (int i = 0; i < ITEMS; i++)
+                    if ((FULL || row + 32 * i < end) && miss[i]) {
+                        cell[i] += n;
+                        miss[i] = *(const volatile K*)&t.keys[cell[i]] != k[i];
+                    }
+#pragma unroll
+            for (int i = 0; i < ITEMS; i++)
+                if ((FULL || row + 32 * i < end) && (miss[i] || k[i] == EMPTY<K>)) lost |= 1u << i;
+        }
         if (SLOTS != OF_IDS) {
-            bool good = true;
-            if (__any_sync(ALL, lost)) good = search(row, at, lost, cell);
-            if (!__all_sync(ALL, good)) return false; // also lets the lanes go on together
+            if (__any_sync(ALL, lost)) {
+                const bool good = search(row, at, lost, cell);
+                __syncwarp(); // the lanes go on together
+                if (!__all_sync(ALL, good)) return false;
+            }
         }
         if (SLOTS == OF_DICTIONARY) {
 #pragma unroll
@@ -735,7 +759,9 @@ struct Tiles {
                 slot = t.slots;
                 *(volatile K*)&t.keys[slot] = 0;
             } else {
-                slot = probe(t.keys, key, home(key), t.slots, SLOTS == OF_PARTITION ? t.slots : MOST_TRIES);
+                // A dictionary was slower with probe_on.
+                const u32 tries = SLOTS == OF_PARTITION ? t.slots + LOOKS : MOST_TRIES;
+                slot = SLOTS == OF_DICTIONARY ? probe(t.keys, key, home(key), t.slots, tries) : probe_on(t.keys, key, home(key), t.slots, tries);
             }
             if (slot == NOWHERE) {
                 slot = t.slots + 1;
