@@ -123,6 +123,27 @@ type Stride struct {
 	Schema *Schema
 	Cols   []Column
 	Rows   int
+	// Made is when the kernels are done that made the stride, if SetMade was called.
+	Made Mark
+}
+
+// Mark is a moment of a device's work. The zero value is no moment.
+type Mark uint64
+
+// Marking is a Device whose copies down wait for kernels. Mark returns the moment at which the kernels that are
+// launched so far are done.
+type Marking interface {
+	Device
+	Mark() Mark
+}
+
+// SetMade notes that the kernels are launched that make the stride. A copy down then waits for these and not for
+// those that are launched later. Whoever keeps a stride, or passes it on, for others to copy calls it, and
+// changes it no more.
+func (s *Stride) SetMade(d Device) {
+	if m, ok := d.(Marking); ok {
+		s.Made = m.Mark()
+	}
 }
 
 // Retain returns a stride that shares the columns of s, with references of its own.

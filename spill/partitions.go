@@ -36,6 +36,7 @@ type Partitions struct {
 	mu     sync.Mutex
 	landed sync.Cond // a piece is not moving any more
 	rows   []int64   // of each partition
+	starts []int     // of sequences of partitions, see Run
 	bytes  int64     // of all strides that were appended
 	total  int64     // rows of them
 	pieces []*piece
@@ -50,6 +51,7 @@ type piece struct {
 	at      tier
 	stride  *gpu.Stride
 	first   int   // partition
+	rank    int   // of that partition in its sequence
 	offsets []int // of the partitions from first on, and the end
 	bytes   int64
 	busy    int  // readers and movers
@@ -103,6 +105,17 @@ func (p *Partitions) Grow() int {
 	defer p.mu.Unlock()
 	p.rows = append(p.rows, 0)
 	return len(p.rows) - 1
+}
+
+// Run adds n partitions behind the others, which are a sequence of their own, and returns the number of the
+// first. Strides of the highest partitions, counted from the start of their sequence, move first.
+func (p *Partitions) Run(n int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	first := len(p.rows)
+	p.starts = append(p.starts, first)
+	p.rows = append(p.rows, make([]int64, n)...)
+	return first
 }
 
 // Rows returns the rows of partitions [from, to).
@@ -179,11 +192,20 @@ func (p *Partitions) append(at tier, l *gpu.Lease, s *gpu.Stride, first int, off
 		return nil
 	}
 	s.ChargeTo(l)
+	if at == deviceTier && p.store.discrete() {
+		s.SetMade(p.store.device)
+	}
 	x := &piece{at: at, stride: s, first: first, offsets: offsets, bytes: s.Bytes()}
 	if at == hostTier {
 		p.moved[hostTier].add(x.bytes)
 	}
 	p.mu.Lock()
+	x.rank = first
+	if i, found := slices.BinarySearch(p.starts, first); found {
+		x.rank = 0
+	} else if i > 0 {
+		x.rank = first - p.starts[i-1]
+	}
 	for i := range len(offsets) - 1 {
 		p.rows[first+i] += int64(offsets[i+1] - offsets[i])
 	}
@@ -324,6 +346,7 @@ func (m *mover) copyDown(want int64, all bool) (given int64) {
 		}
 		// Readers may share the stride until the piece has landed.
 		up := x.stride.Retain()
+		up.Made = x.stride.Made
 		down, err := m.store.down(m.owner.lease, up)
 		if err != nil {
 			up.Release()
@@ -367,7 +390,7 @@ func (m *mover) take(all bool) (x *piece) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, o := range m.pieces {
-		if m.idle(o) && (all || o.last() >= m.Keep) && (x == nil || o.first > x.first) {
+		if m.idle(o) && (all || o.last() >= m.Keep) && (x == nil || o.rank > x.rank) {
 			x = o
 		}
 	}
@@ -453,11 +476,14 @@ func view(l *gpu.Lease, s *gpu.Stride, from, to int) (_ *gpu.Stride, err error) 
 
 // Drop gives back the memory and the disk of partitions [from, to), which nobody reads any
 // more. A piece is given back with the last of its partitions that are not empty.
-func (p *Partitions) Drop(from, to int) {
+func (p *Partitions) Drop(from, to int) { p.DropSpans([]Span{{from, to}}) }
+
+// DropSpans is Drop for several spans. It takes a nanosecond for each partition that there is, dropped or not.
+func (p *Partitions) DropSpans(spans []Span) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i := from; i < to; i++ {
-		p.rows[i] = 0
+	for _, s := range spans {
+		clear(p.rows[s.From:s.To])
 	}
 	next := make([]int, len(p.rows)+1) // the first partition with rows that is not below
 	next[len(p.rows)] = len(p.rows)
@@ -478,7 +504,9 @@ func (p *Partitions) Drop(from, to int) {
 		return true
 	})
 	for _, r := range p.runs {
-		p.punch(r, from, to)
+		for _, s := range spans {
+			p.punch(r, s.From, s.To)
+		}
 	}
 	p.runs = slices.DeleteFunc(p.runs, func(r *run) bool {
 		done := empty(r.first, len(r.pages))

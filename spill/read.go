@@ -38,15 +38,20 @@ const (
 // Cost: rows in the memory of the device are copied there, and down for a queue of the CPU. Others are read
 // ahead, copies up run while the caller works.
 func (p *Partitions) Each(ctx context.Context, q gpu.Queue, l *gpu.Lease, from, to int, take func(s *gpu.Stride, first int) error) error {
-	r := NewReader(ctx, l, []Range{{p, from, to}})
+	r := NewReader(ctx, l, []Range{{p, Span{from, to}, nil}})
 	defer r.Close()
 	return r.Next(q, take)
 }
 
-// Range is partitions [From, To).
+// Span is partitions [From, To).
+type Span struct{ From, To int }
+
+// Range is a span of partitions, and if they are Ordered others behind it, in ascending order. No stride has rows
+// of two spans. Rows of spans may come in one stride, one span after the other without a gap.
 type Range struct {
 	*Partitions
-	From, To int
+	Span
+	More []Span
 }
 
 // Reader reads ranges one after the other. Goroutines read and copy up ahead of the caller, also
@@ -107,7 +112,12 @@ func (r *Reader) reading(i int) *reading {
 	x := r.readings[i]
 	if x == nil {
 		of := r.ranges[i]
-		x = &reading{Partitions: of.Partitions, from: of.From, to: of.To, lease: r.lease, read: map[*piece]bool{}}
+		x = &reading{Partitions: of.Partitions, lease: r.lease, read: map[*piece]bool{}}
+		for _, s := range append([]Span{of.Span}, of.More...) {
+			if s.From < s.To {
+				x.spans = append(x.spans, s)
+			}
+		}
 		r.readings[i] = x
 	}
 	return x
@@ -118,7 +128,10 @@ func (r *Reader) Next(q gpu.Queue, take func(s *gpu.Stride, first int) error) er
 	r.mu.Lock()
 	x := r.reading(r.at)
 	r.mu.Unlock()
-	x.left = x.Rows(x.from, x.to)
+	x.left = 0
+	for _, s := range x.spans {
+		x.left += x.Rows(s.From, s.To)
+	}
 	err := x.onDevice(r.ctx, q, take)
 	if err == nil && (x.left > 0 || r.begun) {
 		r.begin(q)
@@ -132,7 +145,7 @@ func (r *Reader) Next(q gpu.Queue, take func(s *gpu.Stride, first int) error) er
 		}
 	}
 	if err == nil && x.left != 0 {
-		err = fmt.Errorf("%s: partitions %d to %d have %d rows fewer than were put there: a defect in gstream", x.name, x.from, x.to-1, x.left)
+		err = fmt.Errorf("%s: partitions %v have %d rows fewer than were put there: a defect in gstream", x.name, x.spans, x.left)
 	}
 	if err == nil {
 		r.mu.Lock()
@@ -160,7 +173,7 @@ func (r *Reader) Cut(end, to int) bool {
 			x.To = max(x.From, to)
 		}
 	}
-	rest := slices.DeleteFunc(r.ranges[min(begun+1, len(r.ranges)):], func(x Range) bool { return x.From == x.To })
+	rest := slices.DeleteFunc(r.ranges[min(begun+1, len(r.ranges)):], func(x Range) bool { return x.From == x.To && x.More == nil })
 	r.ranges = r.ranges[:min(begun+1, len(r.ranges))+len(rest)]
 	return true
 }
@@ -270,9 +283,9 @@ func (r *Reader) receive(x *reading, q gpu.Queue, take func(*gpu.Stride, int) er
 // reading is one range of a Reader.
 type reading struct {
 	*Partitions
-	from, to int
-	lease    *gpu.Lease
-	left     int64 // rows that the caller has not seen
+	spans []Span // that are not empty
+	lease *gpu.Lease
+	left  int64 // rows that the caller has not seen
 
 	// The lock of the Reader guards what follows.
 	items    []item // what goroutines have read
@@ -303,8 +316,37 @@ type held struct {
 	shared bool
 }
 
-// firstOf returns the first partition of a piece that is not below from.
-func (x *piece) firstOf(from int) int { return max(x.first, from) }
+// span returns the number of the first span that ends behind a partition; that of none is the number of spans.
+func (r *reading) span(partition int) int {
+	i, _ := slices.BinarySearchFunc(r.spans, partition, func(s Span, p int) int {
+		if s.To <= p {
+			return -1
+		}
+		return 1
+	})
+	return i
+}
+
+// within returns the rows of a piece that are wanted.
+func (r *reading) within(x *piece) (begin, end int) {
+	i := r.span(x.first)
+	if i == len(r.spans) {
+		return 0, 0
+	}
+	return x.within(r.spans[i].From, r.spans[i].To)
+}
+
+// firstOf returns the first partition of a piece that is wanted.
+func (r *reading) firstOf(x *piece) int { return max(x.first, r.spans[r.span(x.first)].From) }
+
+// follows reports whether the wanted rows of a piece follow those of another one, with none in between.
+func (r *reading) follows(x, y *piece) bool {
+	i, k := r.span(x.first), r.span(y.first)
+	if i == k {
+		return x.last()+1 == y.first
+	}
+	return i+1 == k && x.last()+1 >= r.spans[i].To && y.first <= r.spans[k].From
+}
 
 // give hands a stride to the caller of Each.
 func (r *reading) give(s *gpu.Stride, first int, take func(*gpu.Stride, int) error) error {
@@ -316,7 +358,7 @@ func (r *reading) give(s *gpu.Stride, first int, take func(*gpu.Stride, int) err
 // Ordered, those of the lowest partitions first. The caller holds the lock.
 func (r *reading) unread(at tier) (all []*piece) {
 	for _, x := range r.pieces {
-		if begin, end := x.within(r.from, r.to); x.at == at && begin < end && !r.read[x] {
+		if begin, end := r.within(x); x.at == at && begin < end && !r.read[x] {
 			all = append(all, x)
 		}
 	}
@@ -386,11 +428,14 @@ func (r *reading) nextOnDevice() (u []*held) {
 	texts := slices.ContainsFunc(r.schema.Fields, func(f gpu.Field) bool { return f.Type.IsVar() })
 	bytes, all := int64(0), int64(0)
 	for _, x := range r.unread(deviceTier) {
-		from, to := x.within(r.from, r.to)
+		if n := len(u); n > 0 && r.Ordered && !r.follows(u[n-1].piece, x) {
+			break
+		}
+		from, to := r.within(x)
 		whole := to-from == x.stride.Rows
 		all += x.bytes
 		// All text of a column must fit one column. Few rows of a piece may have most of its text.
-		if len(u) > 0 && (whole || texts && (all > mostText || coded(x.stride)) || r.Ordered || bytes >= r.batch()) {
+		if len(u) > 0 && (whole || texts && (all > mostText || coded(x.stride)) || bytes >= r.batch()) {
 			break
 		}
 		u = append(u, r.hold(x))
@@ -440,13 +485,13 @@ func (r *reading) onePiece(q gpu.Queue, l *gpu.Lease, u []*held) (_ *gpu.Stride,
 		}
 	}()
 	for _, x := range u {
-		from, to := x.within(r.from, r.to)
+		from, to := r.within(x.piece)
 		out.Rows += to - from
 	}
 	for i := range r.schema.Fields {
 		var parts []gpu.Column
 		for _, x := range u {
-			from, to := x.within(r.from, r.to)
+			from, to := r.within(x.piece)
 			c := x.stride.Cols[i]
 			var part gpu.Column
 			if len(u) == 1 || c.Valid != nil || c.Dict == nil && c.Type.Kind == gpu.Bool {
@@ -494,11 +539,11 @@ func (r *reading) next() *unit {
 	u := &unit{}
 	for _, x := range r.unread(hostTier) {
 		// Rows in between may be elsewhere.
-		if n := len(u.pieces); u.bytes >= r.batch() || n > 0 && r.Ordered && u.pieces[n-1].last()+1 != x.first {
+		if n := len(u.pieces); u.bytes >= r.batch() || n > 0 && r.Ordered && !r.follows(u.pieces[n-1].piece, x) {
 			break
 		}
 		u.pieces = append(u.pieces, r.hold(x))
-		from, to := x.within(r.from, r.to)
+		from, to := r.within(x)
 		u.bytes += x.bytes * int64(to-from) / int64(x.stride.Rows)
 	}
 	if len(u.pieces) > 0 {
@@ -519,12 +564,13 @@ func (r *reading) next() *unit {
 
 // cut makes units of the pages of a run, if rows of it are not read. The caller holds the lock.
 func (r *reading) cut(in *run) {
-	if r.to <= in.first || r.from >= in.first+len(in.pages) {
+	i := r.span(in.first)
+	if i == len(r.spans) || r.spans[i].From >= in.first+len(in.pages) {
 		return
 	}
 	skip, some := map[*piece]bool{}, false
 	for _, x := range in.pieces {
-		begin, end := x.within(r.from, r.to)
+		begin, end := r.within(x)
 		skip[x] = r.read[x]
 		some = some || begin < end && !r.read[x]
 		r.read[x] = true
@@ -532,7 +578,7 @@ func (r *reading) cut(in *run) {
 	if !some {
 		return
 	}
-	from, to := max(r.from, in.first)-in.first, min(r.to-in.first, len(in.pages))
+	from, to := max(r.spans[i].From, in.first)-in.first, min(r.spans[i].To-in.first, len(in.pages))
 	for from < to {
 		u := unit{run: in, from: from, skip: skip}
 		for sum := (extent{}); from < to; from++ {
@@ -579,7 +625,7 @@ func (r *reading) onDevice(ctx context.Context, q gpu.Queue, take func(*gpu.Stri
 		if u == nil {
 			return nil
 		}
-		first := u[0].firstOf(r.from)
+		first := r.firstOf(u[0].piece)
 		s, err := r.fromDevice(q, u)
 		if err == nil {
 			err = r.give(s, first, take)
@@ -652,7 +698,7 @@ func (r *reading) fetch(q gpu.Queue, u *unit) (i item) {
 		i.first = u.run.first + u.from
 		i.stride, i.err = r.readPages(r.below(), u)
 	} else {
-		i.first = u.pieces[0].firstOf(r.from)
+		i.first = r.firstOf(u.pieces[0].piece)
 		i.stride, i.err = r.gather(u)
 	}
 	r.done(u, errors.Is(i.err, gpu.ErrBudget))
@@ -681,7 +727,7 @@ func (r *reading) gather(u *unit) (*gpu.Stride, error) {
 		}
 	}()
 	for _, x := range u.pieces {
-		from, to := x.within(r.from, r.to)
+		from, to := r.within(x.piece)
 		part, err := view(r.owner.lease, x.stride, from, to)
 		if err != nil {
 			return nil, err

@@ -397,7 +397,7 @@ func TestAReaderLeavesOutWhatIsCut(t *testing.T) {
 			s, offsets := draw(rand.New(rand.NewPCG(1, 1)), 0, 3000, 12)
 			all := rowsOf(s)
 			require.NoError(t, p.Append(b.up(s), 0, offsets))
-			r := NewReader(t.Context(), b.lease, []Range{{p, 0, 3}, {p, 3, 6}, {p, 6, 9}, {p, 9, 12}})
+			r := NewReader(t.Context(), b.lease, []Range{{p, Span{0, 3}, nil}, {p, Span{3, 6}, nil}, {p, Span{6, 9}, nil}, {p, Span{9, 12}, nil}})
 			l := b.dev.HostBudget().Lease("reader")
 			next := func(from, to int) {
 				t.Helper()
@@ -423,6 +423,113 @@ func TestAReaderLeavesOutWhatIsCut(t *testing.T) {
 			b.close(l)
 		})
 	}
+}
+
+// TestRangesOfSpansOfRuns reads spans of several runs of pages at a time, of which some are in each tier.
+func TestRangesOfSpansOfRuns(t *testing.T) {
+	const runs, pages, step = 5, 12, 3
+	for name, device := range devices {
+		t.Run(name, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(4, 4))
+			b := open(t, device(t, 16<<20, 16<<20), Options{})
+			p := b.store.NewPartitions("state", b.lease, schema, 0)
+			p.Ordered = true
+			of := map[int][]string{} // the rows of each page
+			for range runs {
+				begin := p.Run(pages)
+				require.Equal(t, len(of), begin)
+				for at := begin; at < begin+pages; at += step {
+					s, offsets := draw(rnd, 100*at, 60, step)
+					all := rowsOf(s)
+					for i := range step {
+						of[at+i] = all[offsets[i]:offsets[i+1]]
+					}
+					require.NoError(t, p.Append(b.up(s), at, offsets))
+				}
+			}
+			require.Equal(t, runs*pages, p.Len())
+			l := b.dev.HostBudget().Lease("reader")
+			strides, pieces := 0, 0
+			for round := range 12 {
+				if m := p.movers[round/2%len(p.movers)]; round%2 == 1 {
+					m.Reclaim(m.reclaimable(true)/4 + 1)
+				}
+				var ranges []Range
+				var want [][]string
+				for range 3 {
+					x := Range{Partitions: p}
+					var rows []string
+					for r := range runs {
+						s := Span{r*pages + rnd.IntN(pages), (r + 1) * pages}
+						s.To -= rnd.IntN(s.To - s.From + 1)
+						pieces += (s.To+step-1)/step - s.From/step
+						for page := s.From; page < s.To; page++ {
+							rows = append(rows, of[page]...)
+						}
+						if r == 0 {
+							x.Span = s
+						} else {
+							x.More = append(x.More, s)
+						}
+					}
+					ranges, want = append(ranges, x), append(want, rows)
+				}
+				r := NewReader(t.Context(), b.lease, ranges)
+				for i := range ranges {
+					type part struct {
+						first int
+						rows  []string
+					}
+					var parts []part
+					require.NoError(t, r.Next(b.queue, func(s *gpu.Stride, first int) error {
+						down, err := b.queue.Download(l, s)
+						parts = append(parts, part{first, rowsOf(down)})
+						down.Release()
+						return err
+					}))
+					slices.SortFunc(parts, func(x, y part) int { return cmp.Compare(x.first, y.first) })
+					var got []string
+					for _, x := range parts {
+						got = append(got, x.rows...)
+					}
+					require.Equal(t, want[i], got, "round %d, range %d", round, i)
+					strides += len(parts)
+				}
+				r.Close()
+			}
+			require.Less(t, strides, pieces, "rows of several runs come together")
+			require.Positive(t, b.store.Stats(b.lease).Disk.In)
+			p.DropSpans([]Span{{0, pages}, {2 * pages, 5 * pages}})
+			require.Equal(t, p.Rows(0, p.Len()), p.Rows(pages, 2*pages))
+			require.NoError(t, p.Close())
+			b.close(l)
+		})
+	}
+}
+
+// TestFirstPagesOfRunsStay moves the last pages of all runs first.
+func TestFirstPagesOfRunsStay(t *testing.T) {
+	b := open(t, devices["host"](t, 16<<20, 0), Options{})
+	p := b.store.NewPartitions("state", b.lease, schema, 0)
+	p.Ordered = true
+	rnd := rand.New(rand.NewPCG(5, 5))
+	for range 3 {
+		begin := p.Run(4)
+		for i := range 4 {
+			s, offsets := draw(rnd, 0, 10, 1)
+			require.NoError(t, p.Append(b.up(s), begin+i, offsets))
+		}
+	}
+	var order []int
+	for x := p.movers[0].take(true); x != nil; x = p.movers[0].take(true) {
+		order = append(order, x.first%4)
+		defer p.movers[0].stay([]*piece{x}, nil)
+	}
+	require.Equal(t, []int{3, 3, 3, 2, 2, 2, 1, 1, 1, 0, 0, 0}, order)
+	t.Cleanup(func() {
+		require.NoError(t, p.Close())
+		b.close()
+	})
 }
 
 type copiedQueue struct {

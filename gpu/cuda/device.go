@@ -85,6 +85,7 @@ type Device struct {
 	ready   chan struct{}
 	failure error
 	events  eventPool
+	marks   marks
 	later   chan deferred
 	reaped  sync.WaitGroup
 

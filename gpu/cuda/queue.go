@@ -270,8 +270,8 @@ func (q *queue) send(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, arrival, error) 
 	return out, arrival{copied, l}, nil
 }
 
-// Download implements gpu.Queue. The copies wait for the kernels launched so far and run
-// on their own stream. The caller waits for the copies. The lease pays for host memory.
+// Download implements gpu.Queue. The copies wait for the kernels launched when the stride was made, or else
+// for those launched so far, and run on their own stream. The caller waits for the copies. The lease pays for host memory.
 func (q *queue) Download(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error) {
 	if q.err != nil {
 		return nil, q.err
@@ -289,11 +289,7 @@ func (q *queue) Download(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err erro
 	t := &transfer{q: q, lease: l, name: "copy down"}
 	cols := make([]gpu.Column, len(s.Cols))
 	q.dev.downloads.Lock()
-	ready, err := q.dev.record(q.dev.compute)
-	t.fail(err)
-	if t.err == nil {
-		t.fail(q.dev.follow(q.dev.down, ready))
-	}
+	t.fail(q.dev.followKernels(q.dev.down, s.Made))
 	t.begin(q.dev.down)
 	for i, c := range s.Cols {
 		cols[i] = t.column(i, c, q.downDicts, t.download)
@@ -303,7 +299,6 @@ func (q *queue) Download(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err erro
 	if t.err == nil {
 		t.fail(q.dev.wait(t.stop))
 	}
-	q.dev.recycle(ready)
 	if t.err != nil {
 		_ = q.dev.ctx.do(cuStreamSynchronize, uintptr(q.dev.down))
 		gpu.ReleaseColumns(cols)

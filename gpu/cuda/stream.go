@@ -3,6 +3,8 @@ package cuda
 import (
 	"sync"
 	"unsafe"
+
+	"github.com/gstream/gstream/gpu"
 )
 
 // stream and event are handles of the driver.
@@ -105,4 +107,50 @@ func (d *Device) reap() {
 		}
 		w.do(err)
 	}
+}
+
+// marks are the ends of kernels that copies down wait for.
+type marks struct {
+	mu     sync.Mutex
+	last   gpu.Mark
+	events [64]event // by the number of the mark, of the last marks
+}
+
+// Mark implements gpu.Marking. After a failure, which the next primitive reports, it is no moment.
+func (d *Device) Mark() gpu.Mark {
+	if d.Wait() != nil {
+		return 0
+	}
+	m := &d.marks
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := &m.events[(m.last+1)%gpu.Mark(len(m.events))]
+	if *e == 0 {
+		var err error
+		if *e, err = d.event(); err != nil {
+			return 0
+		}
+	}
+	if d.ctx.do(cuEventRecord, uintptr(*e), uintptr(d.compute)) != nil {
+		return 0
+	}
+	m.last++
+	return m.last
+}
+
+// followKernels makes later work on a stream wait for the kernels that were launched before a mark. Of no mark,
+// and of one that is not among the last ones, it waits for all that are launched.
+func (d *Device) followKernels(s stream, until gpu.Mark) error {
+	m := &d.marks
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n := gpu.Mark(len(m.events)); until > 0 && until+n > m.last {
+		return d.follow(s, m.events[until%n])
+	}
+	e, err := d.record(d.compute)
+	if err != nil {
+		return err
+	}
+	defer d.recycle(e)
+	return d.follow(s, e)
 }

@@ -142,7 +142,7 @@ func (b *bench) fresh(input *gpu.Stride) (*gpu.Stride, error) {
 func (b *bench) readBack(p *spill.Partitions, rows *int64) error {
 	var ranges []spill.Range
 	for i := range diskPartitions {
-		ranges = append(ranges, spill.Range{Partitions: p, From: i, To: i + 1})
+		ranges = append(ranges, spill.Range{Partitions: p, Span: spill.Span{From: i, To: i + 1}})
 	}
 	r := spill.NewReader(b.ctx, b.l, ranges)
 	defer r.Close()

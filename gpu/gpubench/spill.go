@@ -409,6 +409,7 @@ func (s *spilling) once(c spillCase) (run outOfCoreRun, err error) {
 			return nil
 		}
 		copied += st.Bytes()
+		st.SetMade(s.dev)
 		return out.put(s.ctx, st)
 	}
 	o, phases, err := s.phases(t, emit)

@@ -156,6 +156,19 @@ func testBehind(t *testing.T, open Open) {
 	if b.dev.Budget() == b.dev.HostBudget() { // nothing is copied
 		return
 	}
+	var made []*gpu.Stride // more than a device remembers when they were made
+	for i := range 200 {
+		c, err := b.q.Eval(b.l, constant(int64(i)), nil, n)
+		require.NoError(t, err)
+		made = append(made, &gpu.Stride{Rows: n, Schema: gpu.NewSchema(gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64)}), Cols: c})
+		made[i].SetMade(b.dev)
+	}
+	for i, s := range made {
+		down, err := b.q.Download(b.h, s)
+		require.NoError(t, err)
+		require.Equal(t, int64(i), gpu.Values[int64](down.Cols[0].Data, n)[n-1])
+		down.Release()
+	}
 	b.dev.HostBudget().SetFault(func(bool) error { return errors.New("never") })
 	err := gpu.Behind(context.Background(), b.dev, "behind", b.h, func(ctx context.Context) (*gpu.Stride, error) {
 		if ctx.Err() != nil {
@@ -166,6 +179,12 @@ func testBehind(t *testing.T, open Open) {
 	}, func(*gpu.Stride) error { panic("no stride") })
 	require.True(t, gpu.IsRefusal(err), "%v", err)
 	b.dev.HostBudget().SetFault(nil)
+}
+
+// constant returns the program of a BIGINT column of one value.
+func constant(v int64) *gpu.Program {
+	t := gpu.Of(gpu.Int64)
+	return &gpu.Program{Code: []gpu.Instr{{Op: gpu.OpConst, Type: t, Value: gpu.IntScalar(t, v), Mask: -1}}, Outputs: []int{0}}
 }
 
 // testAhead copies more strides up than the budget has room for at a time: those that find no room

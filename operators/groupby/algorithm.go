@@ -42,6 +42,7 @@ type named struct {
 const (
 	hgbG      = "hgb-g"
 	pgbTR     = "pgb-tr"
+	pgbUR     = "pgb-ur"
 	sgbStride = "sgb-stride"
 )
 
@@ -53,7 +54,7 @@ var algorithms = []named{
 	{name: "sgb-tr", make: func(o *hashGroupBy) algorithm { return sgb{hashGroupBy: o, transform: true} }},
 	{name: "sgb-de-tr", make: func(o *hashGroupBy) algorithm { return sgb{hashGroupBy: o, encode: true} }},
 	{name: sgbStride, make: func(o *hashGroupBy) algorithm { return sgb{hashGroupBy: o, transform: true} }},
-	{name: "pgb-ur", make: func(o *hashGroupBy) algorithm { return pgb{hashGroupBy: o} }, tables: true},
+	{name: pgbUR, make: func(o *hashGroupBy) algorithm { return pgb{hashGroupBy: o} }, tables: true},
 	{name: pgbTR, make: func(o *hashGroupBy) algorithm { return pgb{hashGroupBy: o, transform: true} }, tables: true},
 }
 

@@ -199,6 +199,7 @@ type hashGroupBy struct {
 	partials *gpu.Schema  // keys and measures
 	raw      *gpu.Schema  // the same of rows that are groups of their own: what is summed is as it came, and no count(*)
 	single   *gpu.Program // computes the measures of a raw row that are no column of it
+	ofRaw    *hashGroupBy // of raw rows in tables of blocks; nil if there is none
 	offset   *gpu.Program // computes the offset of a dense key from the least key; nil for other keys
 
 	mu     sync.Mutex
@@ -241,6 +242,8 @@ const (
 	// looseBudget is the share that rows of partial aggregates of a single lane may have until
 	// they are partitioned.
 	looseBudget = 16
+	// partStrides is the strides of a part of a single lane: its kernels take longer than its launches.
+	partStrides = 2
 	// mergeBudget is the share that the rows of all parts may have that are merged at a time.
 	mergeBudget = 8
 	// A flushed table has cost more than it has saved if it had fewer than passReduction
@@ -279,6 +282,7 @@ func New(s Spec) (GroupBy, error) {
 		o.raw.Fields = append(o.raw.Fields, gpu.Field{Name: m.kind.String(), Type: o.rawType(m), Nullable: true})
 	}
 	o.single = o.singles()
+	o.ofRaw = o.newOfRaw()
 	if t, ok := o.denseKey(); ok {
 		o.offset = offset(t, s.Hint.Lo)
 	}
@@ -588,7 +592,7 @@ func (l *local) take(s *gpu.Stride) error {
 	var by key
 	if l.named(c.Algorithm).tables {
 		var err error
-		if by, err = l.key(s); err == nil {
+		if by, err = l.key(l.task, s, &l.packing); err == nil {
 			defer by.release()
 			if c = l.decide(device, s.Rows, by.domain); c.Algorithm == pgbTR && l.Algorithm == "" && !l.keysSampled.Load() {
 				if err := l.sample(by); err != nil && !gpu.IsRefusal(err) {
@@ -869,8 +873,15 @@ func (l *local) pass(s *gpu.Stride) error {
 // manyGroups reports whether the first rows of a stride have so few keys twice that a table that is flushed
 // would have hardly two rows a group. n rows of g groups that are alike have about n²/2g keys twice.
 func (l *local) manyGroups(s *gpu.Stride) (bool, error) {
-	const n = sampleRows
-	if l.task.Lanes == 1 || s.Rows < flushGroups || l.direct(l.task) || l.Hint.Groups > 0 && l.Hint.Groups <= flushGroups {
+	n, most := sampleRows, flushGroups // groups of such a table
+	if l.task.Lanes == 1 {
+		if l.task.Spill == nil {
+			return false, nil
+		}
+		most = int(l.task.Lease.Limit() / tableBudget / l.groupBytes())
+		n = max(n, 4*int(math.Sqrt(float64(most)))) // eight twice, of as many groups
+	}
+	if s.Rows < max(flushGroups, n) || l.direct(l.task) || l.Hint.Groups > 0 && l.Hint.Groups <= most {
 		return false, nil
 	}
 	keys, err := l.firstKeys(s, n)
@@ -892,7 +903,7 @@ func (l *local) manyGroups(s *gpu.Stride) (bool, error) {
 		return false, err
 	}
 	a.Release()
-	return n-groups.Len() < n*n/(4*flushGroups), nil
+	return n-groups.Len() < n*n/(4*most), nil
 }
 
 // firstKeys returns the keys of the first n rows of a stride.
@@ -1207,14 +1218,14 @@ func (o *hashGroupBy) Finalize(_ context.Context, t operators.Task) error {
 }
 
 // partBits returns the binary logarithm of the number of parts: parts have partGroups groups or,
-// on a device with one lane, a stride; they are smaller if several would not fit the budget.
+// on a device with one lane, partStrides strides; they are smaller if several would not fit the budget.
 func (o *hashGroupBy) partBits(t operators.Task) int {
 	if o.held.Rows(0, o.held.Len())+o.alone.Rows(0, o.alone.Len()) == 0 {
 		return 0
 	}
 	part := partGroups
 	if t.Lanes == 1 {
-		part = max(part, t.StrideRows)
+		part = max(part, partStrides*t.StrideRows)
 	}
 	n := bits.Len(uint(o.groups / part))
 	for room := t.Lease.Limit() / int64(mergeBudget*t.Lanes); n < fanOut && int64(o.groups)*o.groupBytes()>>n > room; {
@@ -1260,16 +1271,13 @@ func (o *hashGroupBy) emitPart(ctx context.Context, t operators.Task, part int, 
 	return nil
 }
 
-// merge makes a table of the groups of a part, whose rows are then given back unless it was split off.
-func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int, split bool) (_ *table, err error) {
+// merge makes the groups of a part, whose rows are then given back unless it was split off. Raw rows may be
+// aggregated in tables of blocks, others are in a table of the part.
+func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int, split bool) (_ groups, err error) {
 	from, to := o.partitions(part)
-	rows := int(o.held.Rows(from, to) + o.alone.Rows(from, to))
+	n := int(o.held.Rows(from, to) + o.alone.Rows(from, to))
 	for _, s := range o.few {
-		rows += s.Rows
-	}
-	merged, err := o.newMerge(t, o.partHint(part, rows/t.Lanes), false)
-	if err != nil {
-		return nil, err
+		n += s.Rows
 	}
 	few := o.few
 	if len(few) > 0 { // these are not partitioned, so there is one part
@@ -1282,10 +1290,43 @@ func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int, spl
 			}
 		}
 	}()
+	var merged *table
+	var aggregated *gpu.Stride // of all rows, without a table
+	defer func() {
+		if err != nil {
+			merged.release()
+		}
+	}()
+	take := func(s *gpu.Stride) error {
+		s, err := o.counted(t, s)
+		if err != nil {
+			return err
+		}
+		defer s.Release()
+		if merged == nil {
+			if merged, err = o.newMerge(t, o.partHint(part, n/t.Lanes), false); err != nil {
+				return err
+			}
+		}
+		failed, err := merged.take(t, s)
+		return o.naming(failed, err)
+	}
+	whole := len(few) == 0 && o.held.Rows(from, to) == 0 && o.inBlocks(t, n)
 	// Rows of one schema are assigned together.
 	for i, p := range []*spill.Partitions{o.alone, o.held} {
-		schema := []*gpu.Schema{o.raw, o.partials}[i]
-		err = operators.InBatches(t, schema, func(add func(*gpu.Stride) error) error {
+		schema, batches, take := []*gpu.Schema{o.raw, o.partials}[i], t, take
+		if whole && i == 0 {
+			batches.StrideRows = gpu.MaxRows
+			inTable := take
+			take = func(s *gpu.Stride) (err error) {
+				if aggregated, err = o.mergeInBlocks(t, s); err != nil || aggregated != nil {
+					s.Release()
+					return err
+				}
+				return inTable(s)
+			}
+		}
+		err = operators.InBatches(batches, schema, func(add func(*gpu.Stride) error) error {
 			for i, s := range few {
 				if s != nil && s.Schema == schema {
 					few[i] = nil
@@ -1295,22 +1336,16 @@ func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int, spl
 				}
 			}
 			return o.read(ctx, t, p, part, split, func(s *gpu.Stride, _ int) error { return add(s) })
-		}, func(s *gpu.Stride) error {
-			s, err := o.counted(t, s)
-			if err != nil {
-				return err
-			}
-			defer s.Release()
-			failed, err := merged.take(t, s)
-			return o.naming(failed, err)
-		})
+		}, take)
 		if err != nil {
-			merged.release()
 			return nil, err
 		}
 		if !split {
 			p.Drop(from, to)
 		}
+	}
+	if aggregated != nil {
+		return rows{aggregated, len(o.Keys)}, nil
 	}
 	return merged, nil
 }
@@ -1334,7 +1369,7 @@ func (o *hashGroupBy) ahead(ctx context.Context, t operators.Task) *spill.Reader
 		for i := range o.end {
 			from, to := o.partitions(i)
 			for _, p := range []*spill.Partitions{o.alone, o.held} {
-				ranges = append(ranges, spill.Range{Partitions: p, From: from, To: to})
+				ranges = append(ranges, spill.Range{Partitions: p, Span: spill.Span{From: from, To: to}})
 			}
 		}
 		o.reader = spill.NewReader(ctx, t.Lease, ranges)

@@ -62,24 +62,24 @@ func (o *hashGroupBy) fitsTables() error {
 }
 
 // key returns the key of the rows of a stride: the only one if it is an integer of 4 or 8 bytes without nulls,
-// otherwise all of them packed. The caller releases it.
-func (l *local) key(s *gpu.Stride) (key, error) {
-	if len(l.Keys) == 1 && isBits(s.Cols[l.Keys[0]]) {
-		return key{Column: s.Cols[l.Keys[0]], domain: l.planned()}, nil
+// otherwise all of them packed, by a packing that is made if there is none. The caller releases it.
+func (o *hashGroupBy) key(t operators.Task, s *gpu.Stride, packing *gpu.Packing) (key, error) {
+	if len(o.Keys) == 1 && isBits(s.Cols[o.Keys[0]]) {
+		return key{Column: s.Cols[o.Keys[0]], domain: o.planned()}, nil
 	}
-	keys := operators.Pick(s.Cols, l.Keys)
-	if l.packing == nil {
+	keys := operators.Pick(s.Cols, o.Keys)
+	if *packing == nil {
 		types := make([]gpu.Type, len(keys))
 		for i, k := range keys {
 			types[i] = k.Type
 		}
-		p, err := l.task.Queue.NewPacking(l.task.Lease, types)
+		p, err := t.Queue.NewPacking(t.Lease, types)
 		if err != nil {
 			return key{}, err
 		}
-		l.packing = p
+		*packing = p
 	}
-	packed, err := l.packing.Pack(l.task.Queue, l.task.Lease, keys, s.Rows)
+	packed, err := (*packing).Pack(t.Queue, t.Lease, keys, s.Rows)
 	if err != nil {
 		return key{}, err
 	}

@@ -96,7 +96,11 @@ func (x *table) update(t operators.Task, s *gpu.Stride, a gpu.Assignment, groups
 	return -1, nil
 }
 
+// release gives the memory of a table back, of which there may be none.
 func (x *table) release() {
+	if x == nil {
+		return
+	}
 	if x.groups != nil {
 		x.groups.Release()
 	}

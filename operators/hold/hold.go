@@ -99,7 +99,7 @@ func (r *Reader) Emit(ctx context.Context, t operators.Task, part int, emit oper
 	if r.ahead == nil {
 		ranges := make([]spill.Range, len(r.strides))
 		for i, s := range r.strides {
-			ranges[i] = spill.Range{Partitions: r.rows, From: s.partition, To: s.partition + 1}
+			ranges[i] = spill.Range{Partitions: r.rows, Span: spill.Span{From: s.partition, To: s.partition + 1}}
 		}
 		r.ahead = spill.NewReader(ctx, t.Lease, ranges)
 	}

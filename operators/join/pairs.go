@@ -68,7 +68,7 @@ func (o *outOfCore) readAhead(ctx context.Context, t operators.Task) {
 	for i := range o.groups {
 		g := &o.groups[i]
 		if g.ahead = !o.barren(g.from, g.to) && !o.large(t, g.from, g.to); g.ahead {
-			ranges = append(ranges, spill.Range{Partitions: o.build, From: g.from, To: g.to}, spill.Range{Partitions: o.probe, From: g.from, To: g.to})
+			ranges = append(ranges, spill.Range{Partitions: o.build, Span: spill.Span{From: g.from, To: g.to}}, spill.Range{Partitions: o.probe, Span: spill.Span{From: g.from, To: g.to}})
 		}
 	}
 	o.reader = spill.NewReader(ctx, t.Lease, ranges)

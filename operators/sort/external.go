@@ -23,7 +23,8 @@ import (
 // there are splitters among rows with one key, too.
 type external struct {
 	running   sync.Mutex
-	schema    *gpu.Schema // of the runs, once they are planned
+	schema    *gpu.Schema       // of the runs, once they are planned
+	pages     *spill.Partitions // of all runs, one run after the other; made with the first
 	runs      []*run
 	collected int64 // rows of all runs
 	emitted   int64 // rows of the ranges that are done
@@ -36,20 +37,25 @@ type external struct {
 	passed int           // ranges that are done, with all before them
 }
 
-// run is sorted rows in pages.
+// run is sorted rows in n pages, of which begin is the first.
 type run struct {
-	pages  *spill.Partitions
-	firsts *gpu.Stride // the first row of each page, until plan
-	n      int         // pages
+	begin, n int
+	firsts   *gpu.Stride // the first row of each page, until plan
 }
 
 // split is the page whose first row is a splitter.
 type split struct{ run, page int }
 
-// page is rows of a run from a page on.
+// page is rows of runs from a page on.
 type page struct {
 	stride *gpu.Stride
 	first  int
+}
+
+// section is pages that a range meets, in order of the runs. The row of a splitter comes before them.
+type section struct {
+	bound int // the splitter, or -1
+	pages []spill.Span
 }
 
 const (
@@ -65,6 +71,8 @@ const (
 	rowBytes = 32
 	// runPages is the pages of a run. A range reads a page too much of each run.
 	runPages = 1 << 10
+	// pageUnit is the rows that larger pages have a multiple of.
+	pageUnit = 64
 )
 
 // runBytes returns the bytes of the rows of a run or of a range, of rows that take some bytes.
@@ -118,10 +126,16 @@ func (o *sorter) makeRun(t operators.Task, held *operators.Collected, bytes int6
 	defer all.Release()
 	defer ids.Release()
 	page := max(1, ids.Len/runPages)
+	if page > pageUnit { // ranges of ids are not copied then
+		page -= page % pageUnit
+	}
 	r := &run{n: (ids.Len + page - 1) / page}
-	r.pages = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, schema, r.n)
-	r.pages.Ordered = true
 	o.running.Lock()
+	if o.pages == nil {
+		o.pages = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, schema, 0)
+		o.pages.Ordered = true
+	}
+	r.begin = o.pages.Run(r.n)
 	o.runs = append(o.runs, r)
 	o.collected += int64(ids.Len)
 	o.running.Unlock()
@@ -142,7 +156,7 @@ func (o *sorter) makeRun(t operators.Task, held *operators.Collected, bytes int6
 		for at := 0; at < s.Rows; at += page {
 			offsets = append(offsets, at)
 		}
-		if err := r.pages.Append(s, p, append(offsets, s.Rows)); err != nil {
+		if err := o.pages.Append(s, r.begin+p, append(offsets, s.Rows)); err != nil {
 			return err
 		}
 	}
@@ -194,10 +208,7 @@ func (o *sorter) plan(t operators.Task) error {
 	if err != nil {
 		return err
 	}
-	bytes := int64(0)
-	for _, r := range o.runs {
-		bytes += r.pages.Bytes(0, r.n)
-	}
+	bytes := o.pages.Bytes(0, o.pages.Len())
 	// A range has as many pages as begin in it.
 	ranges := bytes/runBytes(t, o.collected, bytes) + 1
 	step := max(1, len(order)/int(ranges))
@@ -277,41 +288,62 @@ func (o *sorter) emitRange(ctx context.Context, t operators.Task, i int, skip, l
 	return nil
 }
 
-// pagesOf returns the pages of a run that a range meets: those before the page of the splitter
-// that it begins with, if that is of this run, and those from there on.
-func (o *external) pagesOf(i, r int) (spans [][2]int) {
-	begin, end := 0, o.runs[r].n
-	if i > 0 {
-		begin = max(o.below[r][i-1]-1, 0) // its end may be in the range
-	}
-	if i < o.bounds.Rows {
-		end = o.below[r][i]
-	}
-	if i > 0 && o.splits[i-1].run == r {
-		spans, begin = append(spans, [2]int{begin, o.splits[i-1].page}), o.splits[i-1].page
-	}
-	return append(spans, [2]int{begin, end})
-}
-
-// readAhead makes the reader of all ranges. One lane emits them in order, so that it reads a range
-// while it sorts the one before.
-func (o *external) readAhead(ctx context.Context, t operators.Task) {
-	var pages []spill.Range
-	for i := range o.ranges() {
-		for r, x := range o.runs {
-			for _, span := range o.pagesOf(i, r) {
-				pages = append(pages, spill.Range{Partitions: x.pages, From: span[0], To: span[1]})
+// sections returns the pages that a range meets. Those of the run of a splitter are parted where its page begins:
+// it comes before rows that equal it and lie behind it.
+func (o *external) sections(i int) []section {
+	all := []section{{bound: -1}}
+	for r, x := range o.runs {
+		begin, end := 0, x.n
+		if i > 0 {
+			begin = max(o.below[r][i-1]-1, 0) // its end may be in the range
+		}
+		if i < o.bounds.Rows {
+			end = o.below[r][i]
+		}
+		add := func(from, to int) {
+			if from < to {
+				last := &all[len(all)-1]
+				last.pages = append(last.pages, spill.Span{From: x.begin + from, To: x.begin + to})
 			}
 		}
+		if i > 0 && o.splits[i-1].run == r {
+			add(begin, o.splits[i-1].page)
+			begin = o.splits[i-1].page
+			all = append(all, section{bound: i - 1})
+		}
+		add(begin, end)
+		if i < o.bounds.Rows && o.splits[i].run == r {
+			all = append(all, section{bound: i})
+		}
 	}
-	o.reader = spill.NewReader(ctx, t.Lease, pages)
+	return all
+}
+
+// newReader returns a reader of the sections of ranges [from, to).
+func (o *external) newReader(ctx context.Context, t operators.Task, from, to int) *spill.Reader {
+	var pages []spill.Range
+	for i := from; i < to; i++ {
+		for _, x := range o.sections(i) {
+			of := spill.Range{Partitions: o.pages}
+			if len(x.pages) > 0 {
+				of.Span, of.More = x.pages[0], x.pages[1:]
+			}
+			pages = append(pages, of)
+		}
+	}
+	return spill.NewReader(ctx, t.Lease, pages)
 }
 
 // readRange returns the rows of the pages that a range meets, their order, and where the range
-// is in it.
+// is in it. One lane emits the ranges in order, so that it reads a range while it sorts the one before.
 func (o *sorter) readRange(ctx context.Context, t operators.Task, i int) (all *operators.Rows, ids gpu.Column, from, to int, err error) {
 	if t.Lanes == 1 && i == 0 {
-		o.readAhead(ctx, t)
+		o.reader = o.newReader(ctx, t, 0, o.ranges())
+	}
+	reader := o.reader
+	if reader == nil {
+		reader = o.newReader(ctx, t, i, i+1)
+		defer reader.Close()
 	}
 	rows, low, high := 0, -1, -1 // the rows of the splitters
 	var strides []*gpu.Stride
@@ -319,39 +351,28 @@ func (o *sorter) readRange(ctx context.Context, t operators.Task, i int) (all *o
 		strides = append(strides, s)
 		rows += s.Rows
 	}
-	// bound adds a splitter before the rows that equal it and come after it.
-	bound := func(i int) (row int, err error) {
-		s, err := operators.SliceStride(t, o.bounds, i, i+1)
-		if err == nil {
-			add(s)
-		}
-		return rows - 1, err
-	}
-	for r, x := range o.runs {
-		spans := o.pagesOf(i, r)
-		for n, span := range spans {
-			if n == 1 {
-				low, err = bound(i - 1)
-			}
-			var pages []page
-			if err == nil {
-				take := func(s *gpu.Stride, first int) error {
-					pages = append(pages, page{s, first})
-					return nil
-				}
-				if o.reader != nil {
-					err = o.reader.Next(t.Queue, take)
+	for _, x := range o.sections(i) {
+		if x.bound >= 0 {
+			var s *gpu.Stride
+			if s, err = operators.SliceStride(t, o.bounds, x.bound, x.bound+1); err == nil {
+				if x.bound == i {
+					high = rows
 				} else {
-					err = x.pages.Each(ctx, t.Queue, t.Lease, span[0], span[1], take)
+					low = rows
 				}
-			}
-			slices.SortFunc(pages, func(a, b page) int { return cmp.Compare(a.first, b.first) })
-			for _, p := range pages {
-				add(p.stride)
+				add(s)
 			}
 		}
-		if err == nil && i < o.bounds.Rows && o.splits[i].run == r {
-			high, err = bound(i)
+		var pages []page
+		if err == nil {
+			err = reader.Next(t.Queue, func(s *gpu.Stride, first int) error {
+				pages = append(pages, page{s, first})
+				return nil
+			})
+		}
+		slices.SortFunc(pages, func(a, b page) int { return cmp.Compare(a.first, b.first) })
+		for _, p := range pages {
+			add(p.stride)
 		}
 		if err != nil {
 			for _, s := range strides {
@@ -413,6 +434,7 @@ func (o *external) pass(i int, rows int64) {
 	for o.passed < len(o.done) && o.done[o.passed] {
 		o.passed++
 	}
+	var read []spill.Span
 	for r, x := range o.runs {
 		end := x.n
 		if o.passed < len(o.done) {
@@ -421,8 +443,9 @@ func (o *external) pass(i int, rows int64) {
 			}
 			end = max(o.below[r][o.passed-1]-1, 0)
 		}
-		x.pages.Drop(0, end)
+		read = append(read, spill.Span{From: x.begin, To: x.begin + end})
 	}
+	o.pages.DropSpans(read)
 }
 
 // close gives everything back.
@@ -432,10 +455,9 @@ func (o *external) close() (err error) {
 		if r.firsts != nil {
 			r.firsts.Release()
 		}
-		if closeErr := r.pages.Close(); err == nil {
-			err = closeErr
-		}
 	}
+	err = o.pages.Close()
+	o.pages = nil
 	if o.bounds != nil {
 		o.bounds.Release()
 		o.bounds = nil

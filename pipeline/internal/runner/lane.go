@@ -282,6 +282,9 @@ func (l *lane) pass(ctx context.Context, i int, s *gpu.Stride) error {
 	to := l.operator(i + 1)
 	if to == nil {
 		defer l.idle(&l.last().waitOut)()
+		if l.out.toHost {
+			s.SetMade(l.pipelineRun.run.device)
+		}
 		return l.out.send(ctx, l.number, s)
 	}
 	to.rowsIn.Add(int64(s.Rows))

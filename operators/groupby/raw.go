@@ -1,0 +1,85 @@
+package groupby
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators"
+)
+
+// newOfRaw returns the group-by of raw rows in tables of blocks, whose groups are rows of partial aggregates. It is
+// nil if there is none: for keys of text, aggregates that such tables do not have, and counts of values with
+// nulls, which raw rows have as numbers.
+func (o *hashGroupBy) newOfRaw() *hashGroupBy {
+	text := func(f gpu.Field) bool { return f.Type.IsVar() }
+	if o.Algorithm != "" && o.Algorithm != pgbTR && o.Algorithm != pgbUR || slices.ContainsFunc(o.raw.Fields, text) {
+		return nil
+	}
+	r := &hashGroupBy{Spec: Spec{In: o.raw, Keys: operators.First(len(o.Keys)), Algorithm: o.Algorithm}, seed: o.seed, partials: o.partials}
+	at := len(r.Keys)
+	for _, m := range o.measured {
+		switch m.kind {
+		case gpu.CountAll:
+		case gpu.Count:
+			return nil
+		default:
+			m.input = at
+			at++
+		}
+		r.measured = append(r.measured, m)
+	}
+	if len(r.Keys) == 0 || r.fitsTables() != nil {
+		return nil
+	}
+	return r
+}
+
+// inBlocks reports whether the raw rows of a part, of which there are so many, are aggregated in tables of blocks.
+// They are together in memory then, twice while they are partitioned.
+func (o *hashGroupBy) inBlocks(t operators.Task, rows int) bool {
+	return o.ofRaw != nil && t.Device.Properties().Kind == "cuda" && o.ofRaw.fitsTables() == nil &&
+		rows <= gpu.MaxRows && int64(rows)*int64(o.raw.RowBytes()) <= t.Lease.Limit()/int64(mergeBudget*t.Lanes)
+}
+
+// mergeInBlocks aggregates all raw rows of a part in tables of blocks. It borrows the rows, and returns nil
+// if they must be aggregated in another way. It expects as many groups as the part before had, of the first
+// part as many as rows.
+func (o *hashGroupBy) mergeInBlocks(t operators.Task, s *gpu.Stride) (*gpu.Stride, error) {
+	r := o.ofRaw
+	if slices.ContainsFunc(s.Cols, func(c gpu.Column) bool { return c.Dict != nil }) {
+		return nil, nil
+	}
+	var packing gpu.Packing
+	defer func() {
+		if packing != nil {
+			packing.Release()
+		}
+	}()
+	known := r.expected() > 0
+	if !known {
+		r.expect.Store(int64(s.Rows))
+	}
+	by, err := r.key(t, s, &packing)
+	var out *gpu.Stride
+	if err == nil {
+		defer by.release()
+		name := o.Algorithm
+		if name == "" {
+			name = pgbTR
+		}
+		out, err = r.algorithm(name).aggregate(t, s, by)
+	}
+	switch {
+	case err == nil:
+		r.expect.Store(int64(out.Rows + out.Rows/16))
+		return out, nil
+	case errors.Is(err, gpu.ErrManyGroups) && known:
+		r.expect.Store(0)
+	case errors.Is(err, gpu.ErrManyGroups) || errors.Is(err, gpu.ErrUnfit):
+		r.unfit.Store(true)
+	case !gpu.IsRefusal(err):
+		return nil, err
+	}
+	return nil, nil
+}
