@@ -166,7 +166,12 @@ func (b *bench) read(p *Partitions, from, to int) (rows []string, err error) {
 	}
 	var parts []part
 	err = p.Each(context.Background(), b.queue, b.lease, from, to, func(s *gpu.Stride, first int) error {
+		left := l.Available()
 		down, err := b.queue.Download(l, s)
+		for errors.Is(err, gpu.ErrBudget) && l.AwaitMore(context.Background(), left) { // pieces that are read ahead cannot move
+			left = l.Available()
+			down, err = b.queue.Download(l, s)
+		}
 		if err != nil {
 			s.Release()
 			return err
