@@ -12,15 +12,22 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// TestLeadersAreTheFirstRows compares the leaders of random rows, update by update, with those of a search through all rows.
-func TestLeadersAreTheFirstRows(t *testing.T) {
+// openQueue returns a device of one lane, a queue and a lease, which the end of the test closes.
+func openQueue(t *testing.T) (*Device, gpu.Queue, *gpu.Lease) {
 	d, err := Open(Options{Threads: 1})
 	require.NoError(t, err)
-	defer func() { require.NoError(t, d.Close()) }()
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	q, err := d.NewQueue("test")
 	require.NoError(t, err)
-	defer func() { require.NoError(t, q.Close()) }()
+	t.Cleanup(func() { require.NoError(t, q.Close()) })
 	l := d.Budget().Lease("test")
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	return d, q, l
+}
+
+// TestLeadersAreTheFirstRows compares the leaders of random rows, update by update, with those of a search through all rows.
+func TestLeadersAreTheFirstRows(t *testing.T) {
+	_, q, l := openQueue(t)
 	long, text, double, wide, truth := gpu.Of(gpu.Int64), gpu.Of(gpu.String), gpu.Of(gpu.Float64), gpu.Of(gpu.HugeInt), gpu.Of(gpu.Bool)
 	draw := func(r *rand.Rand, typ gpu.Type) gpu.Scalar {
 		if r.IntN(6) == 0 {
@@ -95,7 +102,6 @@ func TestLeadersAreTheFirstRows(t *testing.T) {
 		}
 		x.Release()
 	}
-	require.NoError(t, l.Close())
 }
 
 // assigned is an assignment of given ids.
@@ -123,13 +129,7 @@ func comesBefore(spec gpu.Leader, a, b []gpu.Scalar) bool {
 
 // TestLeadersAreAsBeforeWithoutMemory refuses memory for an update.
 func TestLeadersAreAsBeforeWithoutMemory(t *testing.T) {
-	d, err := Open(Options{Threads: 1})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, d.Close()) }()
-	q, err := d.NewQueue("test")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, q.Close()) }()
-	l := d.Budget().Lease("test")
+	d, q, l := openQueue(t)
 	x, err := q.NewLeaders(l, gpu.Leader{Columns: []gpu.Type{gpu.Of(gpu.Int64), gpu.Of(gpu.String)}, Last: true})
 	require.NoError(t, err)
 	update := func(position int64, text string) error {
@@ -151,5 +151,4 @@ func TestLeadersAreAsBeforeWithoutMemory(t *testing.T) {
 	require.NoError(t, update(3, "other"))
 	require.Equal(t, "other", value())
 	x.Release()
-	require.NoError(t, l.Close())
 }
