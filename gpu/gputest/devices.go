@@ -110,6 +110,7 @@ func testOtherDevice(t *testing.T, open Open) {
 		_, err := q.AggregatePartitions(b.l, gpu.Partitioned{Key: far}, nil, nil, gpu.GroupHint{})
 		return err
 	})
+	try("sample", func(q gpu.Queue) error { _, err := q.SampleKeys(b.l, far); return err })
 	try("sort", func(q gpu.Queue) error { _, err := q.Sort(b.l, key(far)); return err })
 	try("merge sort", func(q gpu.Queue) error { _, err := q.MergeSort(b.l, key(far)); return err })
 	try("build table", func(q gpu.Queue) error {

@@ -67,6 +67,7 @@ func Run(t *testing.T, open, reference Open) {
 		{"MatchSorted", testMatchSorted},
 		{"MatchRange", testMatchRange},
 		{"Packing", testPacking},
+		{"SampleKeys", testSampleKeys},
 		{"AggregatePartitions", testAggregatePartitions},
 		{"AggregatePartitions of extremes", testAggregateExtremes},
 		{"AggregatePartitions of carries", testAggregateCarries},

@@ -113,6 +113,8 @@ func testMistakes(t *testing.T, open Open) {
 		_, err = b.q.AggregatePartitions(b.l, c.rows, c.list, values, gpu.GroupHint{})
 		fails(c.want, err)
 	}
+	_, err = b.q.SampleKeys(b.l, texts)
+	fails("sample of a key of VARCHAR", err)
 	tuples := b.tuples(8, n, "device")
 	defer tuples.Release()
 	for _, c := range []struct {

@@ -509,6 +509,10 @@ func primitiveRefusals() []refusal {
 		}
 		return made{rest: is(offsets), drop: func() { gpu.ReleaseColumns(out) }}, nil
 	}))
+	out = append(out, stateless("sample", func(b *bench, cols []gpu.Column) (made, error) {
+		s, err := b.q.SampleKeys(b.l, cols[colSpread])
+		return made{rest: is(s)}, err
+	}))
 	for name, bits := range map[string]uint{"aggregate few groups": 0, "aggregate partitions": 6} {
 		out = append(out, stateless(name, func(b *bench, cols []gpu.Column) (made, error) {
 			parted, offsets, err := b.q.Partition(b.l, pick(cols, colSpread), cols[colSpread], gpu.Digit{Bits: bits})
