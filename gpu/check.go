@@ -360,6 +360,13 @@ func CheckAggregation(rows Partitioned, list []Aggregate, values []Column) error
 		return errors.New("aggregation of rows in buckets")
 	case rows.Offsets.Len == 1:
 		return errors.New("aggregation by 1 offset")
+	case rows.Ends.Len > 0 && rows.Ends.Len+1 != rows.Offsets.Len:
+		return fmt.Errorf("aggregation by %d offsets and %d ends", rows.Offsets.Len, rows.Ends.Len)
+	}
+	if rows.Ends.Len > 0 {
+		if err := CheckIDs(rows.Ends); err != nil {
+			return fmt.Errorf("aggregation by ends: %w", err)
+		}
 	}
 	if rows.Offsets.Len > 0 {
 		if err := CheckIDs(rows.Offsets); err != nil {

@@ -59,6 +59,7 @@ func Run(t *testing.T, open, reference Open) {
 		{"Hash", testHash},
 		{"Partition", testPartition},
 		{"PartitionColumns", testPartitionColumns},
+		{"PartitionLoose", testPartitionLoose},
 		{"Sort", testSort},
 		{"Join", testJoin},
 		{"MatchPartitions", testMatchPartitions},

@@ -19,8 +19,9 @@ func (q *queue) SampleKeys(_ *gpu.Lease, key gpu.Column) (s gpu.KeySample, err e
 func sampleKeys[K uint32 | uint64](keys []K) (s gpu.KeySample) {
 	s.Rows = min(len(keys), gpu.SampledKeys)
 	seen := make(map[K]int, s.Rows)
+	step := gpu.SampleStep(len(keys), s.Rows)
 	for i := range s.Rows {
-		k := keys[gpu.SampledRow(i, len(keys), s.Rows)]
+		k := keys[gpu.SampledRow(i, step)]
 		seen[k]++
 		switch seen[k] {
 		case 1:

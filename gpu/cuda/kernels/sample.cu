@@ -1,13 +1,13 @@
 // A look at the keys of a few rows, spread evenly: how many there are, and how many of them come
 // once. One block has them in a hash table in shared memory, of keys alone; a bit of each slot says
 // whether its key came again. Bytes: a sector a row of the sample.
-#include "common.cuh"
+#include "sample.cuh"
 
 struct SampleArgs {
     u64 key;
     u32* found; // keys, and those that came again
     u64 mul;    // odd
-    i64 rows;
+    u64 step;    // of sampled_row
     u32 sampled; // rows to look at, fewer than the slots
     u32 slots;
 };
@@ -15,13 +15,6 @@ struct SampleArgs {
 // hash_key is the upper half of a product (multiply-shift hashing).
 DEVICE u32 hash_key(u32 key, u64 mul) { return key * (u32)mul; }
 DEVICE u32 hash_key(u64 key, u64 mul) { return (u32)(key * mul >> 32); }
-
-// sampled_row is a row of part i of the rows, of as many parts as there are rows to look at, as it is in Go. It is not
-// the first of each: those of rows that come in turns would have few of the keys.
-DEVICE u64 sampled_row(const SampleArgs& a, u64 i) {
-    const u64 lo = i * (u64)a.rows / a.sampled, hi = (i + 1) * (u64)a.rows / a.sampled;
-    return lo + ((u64)(u32)(i * 0x9e3779b9) * (hi - lo) >> 32);
-}
 
 // The key of all ones stands for a slot without a key, and has the slot behind the others.
 template <class K>
@@ -41,7 +34,7 @@ DEVICE void sample_keys(const SampleArgs& a, u32* memory) {
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++) {
             const u32 r = from + i * blockDim.x;
-            if (r < a.sampled) k[i] = key[sampled_row(a, r)];
+            if (r < a.sampled) k[i] = key[sampled_row(r, a.step)];
         }
 #pragma unroll 1
         for (int i = 0; i < AT_ONCE; i++) {
