@@ -32,8 +32,7 @@ func (a pgb) aggregate(t operators.Task, s *gpu.Stride, by key) (*gpu.Stride, er
 	move := []gpu.Column{by.Column}
 	if a.transform {
 		move = append(move, operators.Pick(values, at)...)
-	}
-	if !a.transform {
+	} else {
 		move = append(move, gpu.RowNumbers(by.Len))
 	}
 	moved, offsets, ends, err := a.partition(t, move, hashed, digit)
