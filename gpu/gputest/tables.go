@@ -67,12 +67,12 @@ func (b *bench) draw(k keyCase, n int) (cols []gpu.Column, labels []string, null
 	return b.up(cols...), labels, nulls
 }
 
-// sideSizes are the row counts of the two sides of joins.
+// sideSizes are the row counts of the two sides of joins. Sides of an odd number of rows have small dictionaries.
 func sideSizes() [][2]int {
 	if Thin > 0 {
-		return [][2]int{{0, 10}, {10, 0}, {1, 1}, {40, 130}, {150, 65}}
+		return [][2]int{{0, 10}, {10, 0}, {1, 1}, {3, 131}, {40, 131}, {150, 65}}
 	}
-	return [][2]int{{0, 10}, {10, 0}, {1, 1}, {40, 600}, {700, 300}}
+	return [][2]int{{0, 10}, {10, 0}, {1, 1}, {3, 131}, {40, 601}, {700, 300}}
 }
 
 func testJoin(t *testing.T, open Open) {

@@ -204,6 +204,13 @@ func (c *codec) pack(k coded, lo, n int, out [][]uint64) {
 		}
 		return
 	}
+	if len(k.cols) == 1 && len(k.dict[0]) > 0 && k.cols[0].Valid == nil {
+		words, codes := out[0][:n], k.dict[0]
+		for r, code := range gpu.Values[int32](k.cols[0].Data, k.cols[0].Len)[lo:][:len(words)] {
+			words[r] = uint64(codes[code])
+		}
+		return
+	}
 	var tmp [512]uint64
 	for w := range out {
 		clear(out[w][:n])

@@ -19,12 +19,15 @@ func (t *table) Match(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column) (gpu.Matche
 	if n > gpu.MaxRows {
 		return nil, fmt.Errorf("%d probe rows are more than the %d that row ids can address", n, gpu.MaxRows)
 	}
-	k, err := t.keyWords(q.dev, l, keys, n, false)
+	p := &probe{table: t}
+	if p.keys, err = t.keyWords(q.dev, l, keys, n, false); err == nil {
+		err = p.lookUpValues(l)
+	}
 	if err != nil {
-		k.release()
+		p.release()
 		return nil, q.fail(err)
 	}
-	return &matcher{dev: t.dev, lookup: &probe{t, k}, rows: n, to: n}, nil
+	return &matcher{dev: t.dev, lookup: p, rows: n, to: n}, nil
 }
 
 // probe looks rows up in a table. It does so in blocks, so that the independent loads of
@@ -32,6 +35,31 @@ func (t *table) Match(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column) (gpu.Matche
 type probe struct {
 	*table
 	keys batch
+	// first and last have the entries of each value of the dictionary, if the key is one text with a dictionary.
+	first, last array[int32]
+}
+
+// lookUpValues looks the values of a dictionary up, of which there are not more than rows.
+func (p *probe) lookUpValues(l *gpu.Lease) (err error) {
+	codes := p.keys.dict[0]
+	if len(p.keys.cols) > 1 || len(codes) == 0 || p.anySafe && p.keys.cols[0].Valid != nil {
+		return nil
+	}
+	if p.first, err = newArray[int32](l, len(codes)); err != nil {
+		return err
+	}
+	if p.last, err = newArray[int32](l, len(codes)); err != nil {
+		return err
+	}
+	words := blockWords(p.keys.words)
+	for at := 0; at < len(codes); at += probeBlock {
+		end := min(at+probeBlock, len(codes))
+		for i, code := range codes[at:end] {
+			words[0][i] = uint64(code)
+		}
+		p.lookUp(words, p.first.v[at:end], p.last.v[at:end])
+	}
+	return nil
 }
 
 const probeBlock = 512
@@ -43,7 +71,11 @@ type block struct {
 	first, last [probeBlock]int32
 }
 
-func (p *probe) release() { p.keys.release() }
+func (p *probe) release() {
+	p.keys.release()
+	p.first.release()
+	p.last.release()
+}
 
 // unique reports whether each key of the table has one row.
 func (p *probe) unique() bool { return p.start.v == nil }
@@ -51,15 +83,35 @@ func (p *probe) unique() bool { return p.start.v == nil }
 // matches finds the entries of m rows from row at on.
 func (p *probe) matches(b *block, at, m int) {
 	first, last := b.first[:m], b.last[:m]
-	p.pack(p.keys.coded, at, m, b.words)
-	p.find(b.words, first)
+	switch {
+	case p.first.v == nil:
+		p.pack(p.keys.coded, at, m, b.words)
+		p.lookUp(b.words, first, last)
+	case p.unique():
+		ofValues(first, p.first.v, p.keys.cols[0], at)
+	default:
+		ofValues(first, p.first.v, p.keys.cols[0], at)
+		ofValues(last, p.last.v, p.keys.cols[0], at)
+	}
 	if dead := p.keys.dead.v; dead != nil {
 		for i := range first {
 			if r := at + i; dead[r/64]>>(r%64)&1 != 0 {
-				first[i] = -1
+				first[i], last[i] = 0, 0
 			}
 		}
 	}
+}
+
+// ofValues sets out to what rows of a column with a dictionary, from row at on, have by value.
+func ofValues(out, byValue []int32, c gpu.Column, at int) {
+	for i, code := range gpu.Values[int32](c.Data, c.Len)[at:][:len(out)] {
+		out[i] = byValue[code]
+	}
+}
+
+// lookUp finds the entries of a block of keys.
+func (p *probe) lookUp(words [][]uint64, first, last []int32) {
+	p.find(words, first)
 	// A number of -1, for no match, is all ones as a mask.
 	start, entries := p.start.v, p.entries.v
 	switch {
