@@ -30,6 +30,9 @@ type Partitions struct {
 	// Keep is a number of partitions, the first ones, of which strides that have rows of no
 	// other ones move only when nothing else gives memory back.
 	Keep int
+	// Free is the bytes of the budget of a device with memory of its own that strides leave to others, by moving while
+	// these work, once more have come than the budget has room for. Before, and if it is less, they leave a quarter.
+	Free int64
 
 	movers []*mover // by tier
 
@@ -233,12 +236,11 @@ func (p *Partitions) append(at tier, l *gpu.Lease, s *gpu.Stride, first int, off
 		if p.store.opt.Always {
 			m.Reclaim(math.MaxInt64)
 		}
-		limit := m.lease.Limit()
-		if m.lease.Available() < limit/free {
+		if m.crowded() {
 			p.store.kick(m.from)
 		}
 		// Without room nothing is lost: whoever needs it is refused.
-		_ = m.lease.MakeRoom(limit / freeSoon)
+		_ = m.lease.MakeRoom(m.lease.Limit() / freeSoon)
 	}
 	return nil
 }
@@ -275,6 +277,18 @@ func (m *mover) to() tier {
 		return hostTier
 	}
 	return diskTier
+}
+
+// crowded reports whether strides should move.
+func (m *mover) crowded() bool {
+	limit := m.lease.Limit()
+	room := limit / free
+	m.mu.Lock()
+	if m.to() == hostTier && m.bytes > limit {
+		room = max(room, m.Free)
+	}
+	m.mu.Unlock()
+	return m.lease.Available() < room
 }
 
 // idle reports whether a piece can move.
@@ -491,21 +505,30 @@ func view(l *gpu.Lease, s *gpu.Stride, from, to int) (_ *gpu.Stride, err error) 
 // more. A piece is given back with the last of its partitions that are not empty.
 func (p *Partitions) Drop(from, to int) { p.DropSpans([]Span{{from, to}}) }
 
-// DropSpans is Drop for several spans. It takes a nanosecond for each partition that there is, dropped or not.
+// DropSpans is Drop for several spans. It takes some nanoseconds for each piece and each dropped partition, and one
+// for each partition that there is when pieces have lost their first and their last one.
 func (p *Partitions) DropSpans(spans []Span) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range spans {
 		clear(p.rows[s.From:s.To])
 	}
-	next := make([]int, len(p.rows)+1) // the first partition with rows that is not below
-	next[len(p.rows)] = len(p.rows)
-	for i := len(p.rows) - 1; i >= 0; i-- {
-		if next[i] = next[i+1]; p.rows[i] > 0 {
-			next[i] = i
+	var next []int // by partition: the first one with rows that is not below
+	empty := func(first, n int) bool {
+		if p.rows[first] > 0 || p.rows[first+n-1] > 0 {
+			return false
 		}
+		if next == nil {
+			next = make([]int, len(p.rows)+1)
+			next[len(p.rows)] = len(p.rows)
+			for i := len(p.rows) - 1; i >= 0; i-- {
+				if next[i] = next[i+1]; p.rows[i] > 0 {
+					next[i] = i
+				}
+			}
+		}
+		return next[first] >= first+n
 	}
-	empty := func(first, n int) bool { return next[first] >= first+n }
 	p.pieces = slices.DeleteFunc(p.pieces, func(x *piece) bool {
 		if x.busy > 0 || !empty(x.first, len(x.offsets)-1) {
 			return false

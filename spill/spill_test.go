@@ -670,6 +670,34 @@ func TestAStrideThatMovesOnHoldsNobodyUp(t *testing.T) {
 	b.close()
 }
 
+// TestMoreRowsThanTheBudgetLeaveMuchOfItFree has rows of which a quarter of the budget is left free, until they are more than
+// it has room for.
+func TestMoreRowsThanTheBudgetLeaveMuchOfItFree(t *testing.T) {
+	d := devices["cuda"](t, 16<<20, 64<<20)
+	b := open(t, d, Options{})
+	narrow := gpu.NewSchema(gpu.Field{Name: "row", Type: gpu.Of(gpu.Int64)})
+	p := b.store.NewPartitions("rows", b.lease, narrow, 64)
+	p.Free = b.lease.Limit() / 2
+	const rows = 1 << 16 // half a MiB
+	h := d.HostBudget().Lease("rows")
+	fill := func(from, to int) {
+		for i := from; i < to; i++ {
+			data, err := h.Alloc(rows * 8)
+			require.NoError(t, err)
+			clear(data.Bytes())
+			s := b.up(&gpu.Stride{Schema: narrow, Rows: rows, Cols: []gpu.Column{{Type: gpu.Of(gpu.Int64), Len: rows, Data: data}}})
+			require.NoError(t, p.Append(s, i, []int{0, rows}))
+		}
+	}
+	fill(0, 22) // 11 MiB, and a quarter is free
+	require.Less(t, b.lease.Available(), b.lease.Limit()/2)
+	require.Zero(t, b.store.Stats(b.lease).Host.In)
+	fill(22, 40) // 20 MiB
+	require.Eventually(t, func() bool { return b.lease.Available() >= b.lease.Limit()/2 }, 10*time.Second, time.Millisecond)
+	require.NoError(t, p.Close())
+	b.close(h)
+}
+
 func TestAFlippedBitOnDiskIsAnError(t *testing.T) {
 	for _, compress := range []bool{false, true} {
 		rnd := rand.New(rand.NewPCG(7, 8))

@@ -342,7 +342,7 @@ func (s *Store) move(t tier, kicks <-chan struct{}) {
 				}
 			}
 			s.mu.Unlock()
-			if best == nil || best.lease.Available() >= best.lease.Limit()/free || best.reclaim(1, false) == 0 {
+			if best == nil || !best.crowded() || best.reclaim(1, false) == 0 {
 				break
 			}
 		}

@@ -312,14 +312,24 @@ func (q *queue) Download(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err erro
 	return &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}, nil
 }
 
-// isShort reports whether a stride has a few numbers, such as counts or offsets.
+// isShort reports whether a stride has a few numbers, such as counts or offsets. Buffers may have room for more.
 func isShort(s *gpu.Stride) bool {
+	n := int64(0)
 	for _, c := range s.Cols {
 		if c.Dict != nil || c.Type.IsVar() {
 			return false
 		}
+		bits := gpu.BitmapBytes(c.Len)
+		if c.Valid != nil {
+			n += bits
+		}
+		if c.Type.Kind == gpu.Bool {
+			n += bits
+		} else {
+			n += int64(c.Len) * int64(c.DataWidth())
+		}
 	}
-	return s.Bytes() <= readbackBytes
+	return n <= readbackBytes
 }
 
 // downloadShort is Download for numbers that need not wait for large copies.

@@ -62,6 +62,8 @@ const (
 	// heldBudget is the share of the budget, one part in so many, that is free when lanes
 	// begin to make runs.
 	heldBudget = 2
+	// freeBudget is the share of the budget that the runs leave free when they are more than it has room for.
+	freeBudget = 2
 	// runBudget is the share of the budget that the rows of the runs of all lanes take at most,
 	// and later those of the ranges, and sortBudget what they take while they are being sorted.
 	runBudget  = 8
@@ -137,6 +139,7 @@ func (o *sorter) makeRun(t operators.Task, held *operators.Collected, bytes int6
 	if o.pages == nil {
 		o.pages = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, schema, 0)
 		o.pages.Ordered = true
+		o.pages.Free = t.Lease.Limit() / freeBudget
 	}
 	r.begin = o.pages.Run(r.n)
 	o.runs = append(o.runs, r)
