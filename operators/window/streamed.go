@@ -315,7 +315,7 @@ func (b *batches) calculate(rows *operators.Rows, from, to int, of ...span) (*ca
 	return c, nil
 }
 
-// used returns the columns of the order, and those that functions of some spans use, ascending.
+// used returns the columns that tell peers apart, and those that functions of some spans use, ascending.
 func (b *batches) used(of ...span) []int {
 	var functions []Function
 	for i, f := range b.stream.functions {
@@ -323,7 +323,7 @@ func (b *batches) used(of ...span) []int {
 			functions = append(functions, f)
 		}
 	}
-	return usedColumns(nil, b.Order, functions)
+	return usedColumns(nil, b.peerKeys(), functions)
 }
 
 // compute emits the rows that wait, but not those whose functions may see rows that are still to
@@ -415,7 +415,7 @@ func (b *batches) complete(c *calculation) (to, keep int, err error) {
 		}
 		to = min(to, at)
 	}
-	if len(b.Order) > 0 && (slices.Contains(b.stream.spans, upToHere) || slices.Contains(b.stream.spans, fromHere)) { // peers stay together
+	if len(b.peerKeys()) > 0 { // peers stay together
 		if to, err = c.rowAt(c.start(peers), min(to, c.n-1)); err != nil {
 			return 0, 0, err
 		}
