@@ -330,15 +330,28 @@ var ErrManyGroups = errors.New("more groups than fit the fast memory of the devi
 // different size; keys of more than 64 bits. Groups and accumulators take them.
 var ErrUnfit = errors.New("values that do not fit the fast memory of the device")
 
+// checkKey returns an error unless a column can be the key of an aggregation.
+func (c Column) checkKey(what string) error {
+	if !c.partitions() || c.Valid != nil {
+		return fmt.Errorf("%s a key of %v: want plain integers, decimals, dates or times of 4 or 8 bytes without nulls", what, c.Type)
+	}
+	return nil
+}
+
+// CheckSample returns an error when SampleKeys cannot look at a key: one that is coded, float, has nulls, or is not of 4 or
+// 8 bytes.
+func CheckSample(key Column) error { return key.checkKey("sample of") }
+
 // CheckAggregation returns an error when AggregatePartitions cannot aggregate: a key that is coded,
 // float, or not of 4 or 8 bytes, or that has nulls; more than MaxRows rows; other numbers of columns, or
 // lengths; an aggregate that CanAggregate excludes; values with a dictionary, unless they are counted;
 // offsets that are not Int32 without nulls; rows in chains of buckets.
 func CheckAggregation(rows Partitioned, list []Aggregate, values []Column) error {
 	k := rows.Key
+	if err := k.checkKey("aggregation by"); err != nil {
+		return err
+	}
 	switch {
-	case !k.partitions() || k.Valid != nil:
-		return fmt.Errorf("aggregation by a key of %v: want plain integers, decimals, dates or times of 4 or 8 bytes without nulls", k.Type)
 	case k.Len > MaxRows:
 		return fmt.Errorf("%d rows are more than the %d that row ids can address", k.Len, MaxRows)
 	case len(list) != len(values):
@@ -347,6 +360,13 @@ func CheckAggregation(rows Partitioned, list []Aggregate, values []Column) error
 		return errors.New("aggregation of rows in buckets")
 	case rows.Offsets.Len == 1:
 		return errors.New("aggregation by 1 offset")
+	case rows.Ends.Len > 0 && rows.Ends.Len+1 != rows.Offsets.Len:
+		return fmt.Errorf("aggregation by %d offsets and %d ends", rows.Offsets.Len, rows.Ends.Len)
+	}
+	if rows.Ends.Len > 0 {
+		if err := CheckIDs(rows.Ends); err != nil {
+			return fmt.Errorf("aggregation by ends: %w", err)
+		}
 	}
 	if rows.Offsets.Len > 0 {
 		if err := CheckIDs(rows.Offsets); err != nil {

@@ -291,6 +291,17 @@ type Queue interface {
 	// build row. It waits for the counts.
 	MatchPartitions(l *Lease, build, probe Partitioned, how Probing) (Matcher, error)
 
+	// PartitionLoose is Partition for those who need no order: the rows of a partition may be in any order, another in each
+	// call, and there may be room behind them. Partition p is the rows [offsets[p], ends[p]) of columns that may be longer
+	// than the key; what other rows hold is unspecified. Without ends it is the rows [offsets[p], offsets[p+1]).
+	//
+	// Errors: those of Partition.
+	//
+	// Cost: on a GPU, for a digit of at most 8 bits, without strings, one pass that reads and writes every column once. A sample
+	// of the rows gives each partition its room, 5 to 15 % more than its rows of many. If one has
+	// more, which it waits for, or else, it is Partition.
+	PartitionLoose(l *Lease, cols []Column, key Column, d Digit) (out []Column, offsets, ends Column, err error)
+
 	// PartitionTuples partitions rows of a key and a value by a digit of the key, and writes
 	// them as tuples to where the partitions lie: to is a column of TupleType of the key, and
 	// as long, whose memory may be that of the device, page-locked memory of the host, or an
@@ -406,6 +417,14 @@ type Queue interface {
 	// Cost: a binary search a range.
 	Search(l *Lease, key SortKey, bound Column, after bool, from, to Column) (Column, error)
 
+	// SampleKeys looks at the keys of some rows, at most SampledKeys, which are spread evenly. The key is one of
+	// AggregatePartitions.
+	//
+	// Errors: those of CheckSample.
+	//
+	// Cost: a sector of memory a row of the sample; some ten microseconds on a GPU. It waits for the result.
+	SampleKeys(l *Lease, key Column) (KeySample, error)
+
 	// NewGroups makes an empty map from keys of the given types to group ids. The lease
 	// pays for the map until Release. A hint sizes the first table; a wrong one costs
 	// time only. More than 60 types are an error.
@@ -503,6 +522,9 @@ type Partitioned struct {
 	// Offsets are Int32 without nulls, as Partition returns them. They ascend and lie
 	// within the key, which the caller guarantees.
 	Offsets Column
+	// Ends are where partitions end that have room behind their rows, as PartitionLoose returns them. A column without rows:
+	// a partition ends where the next begins. Only AggregatePartitions takes them.
+	Ends Column
 	// Chain puts the rows in order if they lie in buckets of BucketRows rows: row p of that
 	// order is row p%BucketRows of bucket Chain[p/BucketRows]. Offsets count in this order,
 	// and every bucket of the key comes once. A column without rows: rows lie in order.
@@ -511,6 +533,23 @@ type Partitioned struct {
 	// guarantees: further rows of a key may be left out.
 	Distinct bool
 }
+
+// SampledKeys is the most rows that SampleKeys looks at.
+const SampledKeys = 1 << 14
+
+// SampleStep is the rows of a part of n rows, of as many parts as there are rows in a sample, times 1<<20.
+func SampleStep(n, sampled int) uint64 { return uint64(n) << 20 / uint64(max(sampled, 1)) }
+
+// SampledRow is row i of a sample: one of part i of the rows. It is not the first of each part: if keys come in turns,
+// those rows have few of them.
+func SampledRow(i int, step uint64) int {
+	lo, hi := uint64(i)*step>>20, uint64(i+1)*step>>20
+	return int(lo + uint64(uint32(i)*0x9e3779b9)*(hi-lo)>>32)
+}
+
+// KeySample is what a sample of keys shows: the rows that it has, how many different keys these have, and how many
+// keys only one of them has.
+type KeySample struct{ Rows, Keys, Once int }
 
 // BucketRows is the number of rows of a bucket.
 const BucketRows = 2048
@@ -593,6 +632,9 @@ func CheckPartitions(build, probe Partitioned) error {
 		return fmt.Errorf("partitioned join of %d and %d offsets", build.Offsets.Len, probe.Offsets.Len)
 	}
 	for _, s := range []Partitioned{build, probe} {
+		if s.Ends.Len > 0 {
+			return fmt.Errorf("partitioned join of partitions with room behind their rows")
+		}
 		if err := CheckIDs(s.Offsets); err != nil {
 			return fmt.Errorf("partitioned join by offsets: %w", err)
 		}

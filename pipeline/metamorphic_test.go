@@ -29,6 +29,7 @@ import (
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/groupby"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
+	"github.com/gstream/gstream/spill"
 )
 
 // smallStrides is a device with another stride length.
@@ -363,6 +364,11 @@ func (p *pipelineCase) run(t *testing.T, tables map[string]string, opt RunOption
 		return nil, false, err
 	}
 	for _, s := range report.Stages {
+		for _, x := range []spill.TierStats{s.Spill.Host, s.Spill.Disk} {
+			if x.In+x.Again != x.Out+x.Unread || x.Now != 0 {
+				return nil, false, fmt.Errorf("bytes of %s that spilled do not add up: %+v", s.Step, s.Spill)
+			}
+		}
 		if len(s.Shares) > 1 && s.Shares[1].Partitions > 0 {
 			p.helped++
 		}

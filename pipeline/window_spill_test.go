@@ -127,7 +127,7 @@ func TestStagesOfOneStepReportTheirSpillingEach(t *testing.T) {
 	defer d.Close()
 	report, err := New("windows").ReadTable("t", record(t, fields, "["+strings.Join(rows, ",")+"]")).
 		Select("sum(id) over (order by id) as a", "sum(id) over (order by id desc) as b").WriteTo(&Collector{}).
-		Run(t.Context(), RunOptions{Device: smallStrides{d, 90}, SpillAlways: true, SpillDir: t.TempDir()})
+		Run(t.Context(), RunOptions{Device: smallStrides{d, 90}, SpillAlways: true, SpillCompression: "none", SpillDir: t.TempDir()})
 	require.NoError(t, err)
 	var names []string
 	sum := int64(0)

@@ -54,8 +54,9 @@ type piece struct {
 	rank    int   // of that partition in its sequence
 	offsets []int // of the partitions from first on, and the end
 	bytes   int64
-	busy    int  // readers and movers
-	moving  bool // to the next tier
+	busy    int    // readers and movers
+	moving  bool   // to the next tier
+	seen    []bool // by partition: read from host memory
 }
 
 func (x *piece) last() int { return x.first + len(x.offsets) - 2 }
@@ -67,6 +68,18 @@ func (x *piece) within(from, to int) (begin, end int) {
 		return 0, 0
 	}
 	return x.offsets[from-x.first], x.offsets[to-x.first]
+}
+
+// each calls a function with the bytes of each of partitions [from, to) of a piece in host memory, and whether they
+// were read from it. The caller holds the lock.
+func (x *piece) each(from, to int, do func(partition int, bytes int64, seen *bool)) {
+	if x.seen == nil {
+		x.seen = make([]bool, len(x.offsets)-1)
+	}
+	upto := func(row int) int64 { return int64(float64(x.bytes) * (float64(row) / float64(x.offsets[len(x.seen)]))) }
+	for i := max(from, x.first) - x.first; i < min(to-x.first, len(x.seen)); i++ {
+		do(x.first+i, upto(x.offsets[i+1])-upto(x.offsets[i]), &x.seen[i])
+	}
 }
 
 // NewPartitions returns n empty partitions. The lease pays for strides in the memory of the
@@ -499,6 +512,7 @@ func (p *Partitions) DropSpans(spans []Span) {
 		}
 		if x.at == hostTier {
 			p.moved[hostTier].now.Add(-x.bytes)
+			x.each(x.first, x.last()+1, func(_ int, n int64, seen *bool) { p.moved[hostTier].gone(n, *seen) })
 		}
 		x.stride.Release()
 		return true

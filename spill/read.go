@@ -717,10 +717,20 @@ func (r *reading) fetch(q gpu.Queue, u *unit) (i item) {
 	return i
 }
 
+// note counts what was read of pieces in host memory.
+func (r *reading) note(u *unit) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, x := range u.pieces {
+		s := r.spans[r.span(x.first)]
+		x.each(s.From, s.To, func(_ int, n int64, seen *bool) { r.moved[hostTier].read(n, seen) })
+	}
+}
+
 // gather returns the rows of pieces in host memory, one after the other. It shares their values
 // of fixed width and the bytes of strings, and makes validity, Bools and offsets on several cores.
 func (r *reading) gather(u *unit) (*gpu.Stride, error) {
-	parts, bytes := make([]*gpu.Stride, 0, len(u.pieces)), int64(0)
+	parts := make([]*gpu.Stride, 0, len(u.pieces))
 	defer func() {
 		for _, s := range parts {
 			s.Release()
@@ -732,13 +742,12 @@ func (r *reading) gather(u *unit) (*gpu.Stride, error) {
 		if err != nil {
 			return nil, err
 		}
-		bytes += part.Bytes()
 		parts = append(parts, part)
 	}
 	if len(parts) == 1 {
 		s := parts[0]
 		parts = nil
-		r.moved[hostTier].out.Add(bytes)
+		r.note(u)
 		return s, nil
 	}
 	lay := newLayout(r.schema, parts)
@@ -769,6 +778,6 @@ func (r *reading) gather(u *unit) (*gpu.Stride, error) {
 	}
 	copying.Wait()
 	a.rows = int(sum.rows)
-	r.moved[hostTier].out.Add(bytes)
+	r.note(u)
 	return a.done(), nil
 }

@@ -28,6 +28,7 @@ type run struct {
 type page struct {
 	at, bytes int64 // in the file
 	extent    extent
+	seen      bool // it was read
 	given     bool // back to the disk
 }
 
@@ -118,6 +119,13 @@ func (p *Partitions) write(pieces []*piece, fromHost bool) (err error) {
 		x.stride, x.at = nil, diskTier
 		if fromHost {
 			p.moved[hostTier].now.Add(-x.bytes)
+			x.each(x.first, x.last()+1, func(i int, n int64, seen *bool) {
+				if rows[i] > 0 {
+					p.moved[hostTier].read(n, seen)
+				} else {
+					p.moved[hostTier].gone(n, *seen)
+				}
+			})
 		}
 	}
 	return nil
@@ -285,7 +293,12 @@ func (p *Partitions) readPages(l *gpu.Lease, u *unit) (_ *gpu.Stride, err error)
 		}
 		left -= n
 	}
-	p.moved[diskTier].out.Add(all.bytes)
+	p.mu.Lock()
+	for i := range r.pages[u.from:u.to] {
+		g := &r.pages[u.from+i]
+		p.moved[diskTier].read(g.bytes, &g.seen)
+	}
+	p.mu.Unlock()
 	p.store.trace(p.name, false, begin, all.bytes)
 	return a.done(), nil
 }
@@ -313,6 +326,7 @@ func (p *Partitions) punch(r *run, from, to int) {
 			at = g.at
 		}
 		n += g.bytes
+		p.moved[diskTier].gone(g.bytes, g.seen)
 	}
 	hole()
 }

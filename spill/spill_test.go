@@ -138,6 +138,11 @@ func open(t *testing.T, d gpu.Device, o Options) *bench {
 func (b *bench) close(others ...*gpu.Lease) {
 	require.NoError(b.t, b.queue.Close())
 	require.NoError(b.t, b.store.Close())
+	stats := b.store.Stats(b.lease)
+	for _, x := range []TierStats{stats.Host, stats.Disk} {
+		require.Equal(b.t, x.In+x.Again, x.Out+x.Unread, "%+v", stats)
+		require.Zero(b.t, x.Now)
+	}
 	for _, l := range append(others, b.lease) {
 		require.NoError(b.t, l.Close())
 	}
@@ -271,6 +276,42 @@ func TestOrderedPartitionsComeBackInOrder(t *testing.T) {
 			require.NoError(t, p.Close())
 			b.close()
 		})
+	}
+}
+
+func TestBytesReadAgainAndNeverAreCounted(t *testing.T) {
+	for name, device := range devices {
+		for _, always := range []bool{false, true} { // rows of a GPU are in host memory otherwise
+			if name == "host" && !always {
+				continue
+			}
+			t.Run(fmt.Sprint(name, always), func(t *testing.T) {
+				b := open(t, device(t, 1<<20, 64<<20), Options{Always: always})
+				p := b.store.NewPartitions("state", b.lease, schema, 4)
+				for i := range 60 {
+					s, offsets := draw(rand.New(rand.NewPCG(7, 8)), i*1000, 1000, 4)
+					require.NoError(t, p.Append(b.up(s), 0, offsets))
+				}
+				_, err := b.read(p, 0, 2)
+				require.NoError(t, err)
+				_, err = b.read(p, 1, 2)
+				require.NoError(t, err)
+				stats := func() TierStats {
+					if s := b.store.Stats(b.lease); !always {
+						return s.Host
+					}
+					return b.store.Stats(b.lease).Disk
+				}
+				x := stats()
+				require.Positive(t, x.Again)
+				require.Less(t, x.Again, x.Out/2, "one of the two was read again")
+				require.Zero(t, x.Unread)
+				require.NoError(t, p.Close())
+				require.Equal(t, x.In-(x.Out-x.Again), stats().Unread, "%+v", stats())
+				require.Positive(t, stats().Unread)
+				b.close()
+			})
+		}
 	}
 }
 

@@ -101,7 +101,23 @@ type owner struct {
 }
 
 // counters are the bytes that went into and came out of a tier.
-type counters struct{ in, out, now, peak atomic.Int64 }
+type counters struct{ in, out, again, unread, now, peak atomic.Int64 }
+
+// read counts bytes that were read, again if seen says so, which then says it.
+func (c *counters) read(n int64, seen *bool) {
+	c.out.Add(n)
+	if *seen {
+		c.again.Add(n)
+	}
+	*seen = true
+}
+
+// gone counts bytes that are given back, and were never read unless seen says so.
+func (c *counters) gone(n int64, seen bool) {
+	if !seen {
+		c.unread.Add(n)
+	}
+}
 
 func (c *counters) add(n int64) {
 	c.in.Add(n)
@@ -115,16 +131,20 @@ func (c *counters) add(n int64) {
 }
 
 // TierStats is the traffic of a tier in bytes. In is what was moved into the tier, Out what
-// was read from it again, Now what it holds, and Peak the most that it has held.
+// was read from it, by an operator or to be moved on, Again what of that had been read before, Unread what was
+// given back without having been read, Now what it holds, and Peak the most that it has held. When nothing is
+// left, In + Again = Out + Unread.
 type TierStats struct {
-	In   int64 `json:"bytes_in"`
-	Out  int64 `json:"bytes_out"`
-	Now  int64 `json:"bytes_now"`
-	Peak int64 `json:"bytes_peak"`
+	In     int64 `json:"bytes_in"`
+	Out    int64 `json:"bytes_out"`
+	Again  int64 `json:"bytes_read_again"`
+	Unread int64 `json:"bytes_unread"`
+	Now    int64 `json:"bytes_now"`
+	Peak   int64 `json:"bytes_peak"`
 }
 
 func (c *counters) stats() TierStats {
-	return TierStats{c.in.Load(), c.out.Load(), c.now.Load(), c.peak.Load()}
+	return TierStats{c.in.Load(), c.out.Load(), c.again.Load(), c.unread.Load(), c.now.Load(), c.peak.Load()}
 }
 
 // Stats is the traffic of a store: with page-locked host memory, for a device that has
@@ -360,7 +380,8 @@ func (s *Store) file() (*os.File, error) {
 // Add adds the traffic of others. The peaks need not have been at the same time.
 func (s *Stats) Add(o Stats) {
 	add := func(t *TierStats, o TierStats) {
-		t.In, t.Out, t.Now, t.Peak = t.In+o.In, t.Out+o.Out, t.Now+o.Now, t.Peak+o.Peak
+		t.In, t.Out, t.Again, t.Unread = t.In+o.In, t.Out+o.Out, t.Again+o.Again, t.Unread+o.Unread
+		t.Now, t.Peak = t.Now+o.Now, t.Peak+o.Peak
 	}
 	add(&s.Host, o.Host)
 	add(&s.Disk, o.Disk)
@@ -372,7 +393,15 @@ func (s Stats) String() string {
 		if t.In == 0 {
 			return ""
 		}
-		return fmt.Sprintf("%s: %s written, %s read, %s at most", name, humanize.IBytes(uint64(t.In)), humanize.IBytes(uint64(t.Out)), humanize.IBytes(uint64(t.Peak)))
+		size := func(n int64) string { return humanize.IBytes(uint64(n)) }
+		out := fmt.Sprintf("%s: %s written, %s read", name, size(t.In), size(t.Out))
+		if t.Again > 0 {
+			out += fmt.Sprintf(" (%s again)", size(t.Again))
+		}
+		if t.Unread > 0 {
+			out += fmt.Sprintf(", %s given up unread", size(t.Unread))
+		}
+		return out + fmt.Sprintf(", %s at most", size(t.Peak))
 	}
 	h, d := text("host memory", s.Host), text("disk", s.Disk)
 	if h != "" && d != "" {

@@ -31,7 +31,7 @@ type (
 		largest       uint32
 	}
 	aggregateArgs struct {
-		key, outKey, offsets, state, items, farKeys, farWords uint64
+		key, outKey, offsets, ends, state, items, farKeys, farWords uint64
 
 		column                   [aggregateColumns]aggregateColumn
 		ids, dictionary          uint64
@@ -43,9 +43,10 @@ type (
 		mostItems, _             uint32
 	}
 	floatRangeArgs struct {
-		src, valid, exponents uint64
-		n                     int64
-		load, _               int32
+		src, valid, exponents, offsets, ends uint64
+		n                                    int64
+		load                                 int32
+		partitions                           uint32
 	}
 )
 
@@ -188,7 +189,7 @@ func (q *queue) AggregatePartitions(l *gpu.Lease, rows gpu.Partitioned, list []g
 	if err := gpu.CheckAggregation(rows, list, values); err != nil {
 		return nil, err
 	}
-	o.takes(rows.Key, rows.Offsets)
+	o.takes(rows.Key, rows.Offsets, rows.Ends)
 	for i, v := range values {
 		if list[i].Kind != gpu.CountAll {
 			o.takes(v)
@@ -295,10 +296,14 @@ func (x *aggregation) floatUnits(values []gpu.Column) error {
 		found[i] = [2]uint32{^uint32(0), 0}
 	}
 	exponents := upload(x.op, found)
+	a := floatRangeArgs{partitions: uint32(x.rows.Ends.Len)}
+	if a.partitions > 0 { // other rows hold anything
+		a.offsets, a.ends = addr(x.rows.Offsets.Data), addr(x.rows.Ends.Data)
+	}
 	for i, k := range of {
 		v := values[k]
-		launch(x.op, "float_range", x.grid(v.Len), 256, 0, floatRangeArgs{src: addr(v.Data), valid: addr(v.Valid),
-			exponents: addr(exponents) + uint64(8*i), n: int64(v.Len), load: loadOf(v.Type)})
+		a.src, a.valid, a.exponents, a.n, a.load = addr(v.Data), addr(v.Valid), addr(exponents)+uint64(8*i), int64(v.Len), loadOf(v.Type)
+		launch(x.op, "float_range", x.grid(v.Len), 256, 0, a)
 	}
 	if !x.read(exponents, 0, gpu.BytesOf(found)) {
 		return nil
@@ -383,7 +388,7 @@ func (x *aggregation) run() ([]gpu.Column, error) {
 		x.room(most)
 		var found int
 		var err error
-		if x.rows.Offsets.Len > 2 {
+		if x.rows.Offsets.Len > 2 || x.rows.Ends.Len > 0 {
 			found, err = x.partitions()
 		} else {
 			found, err = x.single()
@@ -539,6 +544,9 @@ func (x *aggregation) found() (int, error) {
 func (x *aggregation) partitions() (int, error) {
 	a, sms, n := &x.args, x.q.dev.props.multiprocessors, x.rows.Key.Len
 	a.offsets, a.partitions, a.copies = addr(x.rows.Offsets.Data), uint32(x.rows.Offsets.Len-1), 1
+	if a.ends = a.offsets + 4; x.rows.Ends.Len > 0 {
+		a.ends = addr(x.rows.Ends.Data)
+	}
 	mean := blocks(n, int(a.partitions))
 	groups := blocks(x.hint.Groups, int(a.partitions))
 	if groups == 0 {

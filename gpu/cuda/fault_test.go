@@ -257,6 +257,38 @@ func TestVirtualRangesSpanDeviceAndHost(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
+func TestARangeThatKernelsMayUseStaysMapped(t *testing.T) {
+	failing, unmapped := false, 0
+	d, err := Open(Options{Library: library(t), HostMemory: 16 << 20, Fault: func(call string) error {
+		if call == "cuMemUnmap" {
+			unmapped++
+		}
+		if failing && call == "cuCtxSynchronize" {
+			return errInjected
+		}
+		return nil
+	}})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, d.Close()) }()
+	require.NoError(t, d.Wait())
+	lease := d.Budget().Lease("range")
+	for _, failing = range []bool{true, false} {
+		v, err := d.Reserve(1)
+		require.NoError(t, err)
+		require.NoError(t, v.Map(lease, 0, v.Page(), OnDevice))
+		if err := v.Close(); failing {
+			require.ErrorIs(t, err, errInjected)
+			require.Zero(t, unmapped)
+		} else {
+			require.NoError(t, err)
+			require.Equal(t, 1, unmapped)
+		}
+		used, _ := lease.Used()
+		require.Zero(t, used)
+	}
+	require.NoError(t, lease.Close())
+}
+
 func TestAnArrayOverDeviceAndHostIsGivenBackOnEveryPath(t *testing.T) {
 	calls, failing := 0, 0
 	d, err := Open(Options{Library: library(t), HostMemory: 16 << 20, Memory: 1 << 30, Fault: func(call string) error {

@@ -1,7 +1,9 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
@@ -9,9 +11,12 @@ import (
 
 // partitionColumn is PartitionColumn of partition.cu.
 type partitionColumn struct {
-	src, dst      uint64
-	width, stride int32
+	src, dst, rest uint64
+	width, stride  int32
 }
+
+// looseRows is LooseRows of partition.cu.
+type looseRows struct{ starts, taken, rests, full uint64 }
 
 // partitionColumns is PARTITION_COLUMNS of partition.cu.
 const partitionColumns = 16
@@ -24,6 +29,20 @@ type partitionArgs struct {
 	bits, shift, flip, widest, _ uint32
 	mul                          uint64
 	counters, _                  uint32
+	loose                        looseRows
+}
+
+type partitionSampleArgs struct {
+	key, counts, starts, mul, step      uint64
+	rows, sampled, most, bits, shift, _ uint32
+}
+
+type partitionRestsArgs struct {
+	column  [partitionColumns]partitionColumn
+	loose   looseRows
+	ends    uint64
+	columns int32
+	blocks  uint32
 }
 
 type partitionCountArgs struct {
@@ -56,7 +75,13 @@ const (
 	partitionCounters = 2
 	// pairBits are the most bits of two digits that one block counts in shared memory.
 	pairBits = 14
+	// looseSample is the most rows of which a loose pass counts the digits, and looseShare the share of the rows, one in so
+	// many: 256 digits get 13 % more room than they need, and 32 get 5 %.
+	looseSample, looseShare = 1 << 19, 8
 )
+
+// errLoose says that a partition had more rows than room.
+var errLoose = errors.New("a partition has more rows than room")
 
 // mover is a column of fixed width in a radix partition. Without a source it is the row
 // numbers of 4 bytes each.
@@ -68,15 +93,28 @@ type mover struct {
 // Partition implements gpu.Queue. Bitmaps move as one byte a row. Strings are gathered by
 // the row ids, which move with the other columns.
 func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu.Digit) (out []gpu.Column, offsets gpu.Column, err error) {
-	all, err := q.partition(l, cols, key, d)
+	all, err := q.partition(l, cols, key, d, false)
 	if err != nil {
 		return nil, offsets, err
 	}
-	return all[1:], all[0], nil
+	return all[2:], all[0], nil
 }
 
-// partition returns the offsets and the partitioned columns.
-func (q *queue) partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu.Digit) (out []gpu.Column, err error) {
+// PartitionLoose implements gpu.Queue: in one pass without a count, if the digit has few bits and shared memory has room for all
+// columns. Rows that do not fit the room that a sample says, or memory, are partitioned in order.
+func (q *queue) PartitionLoose(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu.Digit) (out []gpu.Column, offsets, ends gpu.Column, err error) {
+	all, err := q.partition(l, cols, key, d, true)
+	if errors.Is(err, errLoose) || gpu.IsRefusal(err) { // in order they need less memory
+		all, err = q.partition(l, cols, key, d, false)
+	}
+	if err != nil {
+		return nil, offsets, ends, err
+	}
+	return all[2:], all[0], all[1], nil
+}
+
+// partition returns the offsets, the ends if the rows are loose, and the partitioned columns.
+func (q *queue) partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu.Digit, loose bool) (out []gpu.Column, err error) {
 	o := q.begin("partition", l)
 	defer end(o, &out, &err)
 	o.takes(cols...)
@@ -90,15 +128,15 @@ func (q *queue) partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu
 			return nil, fmt.Errorf("partition of a column of %d rows by a key of %d", c.Len, n)
 		}
 	}
-	out = make([]gpu.Column, 1+len(cols))
+	out = make([]gpu.Column, 2+len(cols))
 	offsets := func(starts *gpu.Buffer) {
 		out[0] = gpu.Column{Type: gpu.Of(gpu.Int32), Len: 1<<bits + 1, Data: o.keep(starts)}
 	}
 	if bits == 0 || n == 0 {
 		for i, c := range cols {
-			if out[1+i] = o.retainColumn(c); c.IsRowNumbers() {
-				out[1+i].Data = o.keep(o.alloc(int64(n) * 4))
-				launch(o, "sort_number", o.grid(n), 256, 0, sortNumberArgs{addr(out[1+i].Data), int64(n)})
+			if out[2+i] = o.retainColumn(c); c.IsRowNumbers() {
+				out[2+i].Data = o.keep(o.alloc(int64(n) * 4))
+				launch(o, "sort_number", o.grid(n), 256, 0, sortNumberArgs{addr(out[2+i].Data), int64(n)})
 			}
 		}
 		starts := make([]int32, 1<<bits+1)
@@ -106,49 +144,134 @@ func (q *queue) partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu
 		offsets(upload(o, starts))
 		return out, nil
 	}
+	by := radixKey{buf: key.Data, width: key.Type.Width(), shift: d.Shift, bits: bits, mul: d.Factor}
+	room := n // of the result
+	if loose = loose && o.looseFits(by, cols); loose {
+		room = o.looseRoom(n, bits)
+	}
 	var move []mover
 	var packed []bitsArgs
 	bitmap := func(b *gpu.Buffer) *gpu.Buffer {
 		if b == nil {
 			return nil
 		}
-		from, to := o.unpackBits(b, n), o.alloc(int64(n))
+		from, to := o.unpackBits(b, n), o.alloc(int64(room))
+		if loose { // the room is packed too
+			o.fill(to, 0, int64(room), 0)
+		}
 		move = append(move, mover{from, to, 1})
-		dst := o.alloc(gpu.BitmapBytes(n))
-		packed = append(packed, bitsArgs{src: addr(to), dst: addr(dst), n: int64(n)})
+		dst := o.alloc(gpu.BitmapBytes(room))
+		packed = append(packed, bitsArgs{src: addr(to), dst: addr(dst), n: int64(room)})
 		return o.keep(dst)
 	}
 	var texts []gpu.Column
 	var textAt []int
 	for i, c := range cols {
 		if c.Dict == nil && c.Type.IsVar() {
-			texts, textAt = append(texts, c), append(textAt, 1+i)
+			texts, textAt = append(texts, c), append(textAt, 2+i)
 			continue
 		}
-		r := gpu.Column{Type: c.Type, Len: n, Dict: o.retainDict(c.Dict), Valid: bitmap(c.Valid)}
+		r := gpu.Column{Type: c.Type, Len: room, Dict: o.retainDict(c.Dict), Valid: bitmap(c.Valid)}
 		if c.Dict == nil && c.Type.Kind == gpu.Bool {
 			r.Data = bitmap(c.Data)
 		} else {
 			w := c.DataWidth()
-			r.Data = o.keep(o.alloc(int64(n) * int64(w)))
+			r.Data = o.keep(o.alloc(int64(room) * int64(w)))
 			move = append(move, mover{c.Data, r.Data, w})
 		}
-		out[1+i] = r
+		out[2+i] = r
 	}
 	var ids *gpu.Buffer
 	if len(texts) > 0 {
 		ids = o.alloc(int64(n) * 4)
 		move = append(move, mover{nil, ids, 4})
 	}
-	starts := o.radix(radixKey{buf: key.Data, width: key.Type.Width(), shift: d.Shift, bits: bits, mul: d.Factor}, n, move, nil, true)
+	var starts *gpu.Buffer
+	if loose {
+		var ends *gpu.Buffer
+		starts, ends = o.loose(by, n, room, move)
+		out[1] = gpu.Column{Type: gpu.Of(gpu.Int32), Len: 1 << bits, Data: o.keep(ends)}
+	} else {
+		starts = o.radix(by, n, move, nil, true)
+	}
 	for _, p := range packed {
-		launch(o, "bits_pack", blocks(n, 2048), 256, 0, p)
+		launch(o, "bits_pack", blocks(room, 2048), 256, 0, p)
 	}
 	for k, c := range o.gather(texts, ids, n, false) {
 		out[textAt[k]] = c
 	}
 	offsets(starts)
 	return out, nil
+}
+
+// looseFits reports whether one launch of a loose pass takes all columns: each launch would have another order.
+func (o *op) looseFits(key radixKey, cols []gpu.Column) bool {
+	var move []mover
+	for _, c := range cols {
+		if c.Dict == nil && c.Type.IsVar() {
+			return false
+		}
+		if c.Valid != nil {
+			move = append(move, mover{nil, nil, 1})
+		}
+		w := c.DataWidth()
+		if c.Dict == nil && c.Type.Kind == gpu.Bool {
+			w = 1
+		}
+		move = append(move, mover{c.Data, nil, w})
+	}
+	return len(move) > 0 && key.bits <= o.digitBits(key.width, move, usualDigit) && len(o.partitionLaunches(key, move)) == 1
+}
+
+// looseSampled returns the rows of n of which a loose pass counts the digits.
+func looseSampled(n int) int { return min(blocks(n, looseShare), looseSample) }
+
+// looseRoom returns the rows that have room in a loose pass: as many as partition_room may give, a multiple of 8.
+func (o *op) looseRoom(n int, bits uint) int {
+	digits, sampled := float64(int(1)<<bits), float64(looseSampled(n))
+	more := 6*math.Sqrt(digits*sampled) + 16*digits
+	return min(n+int(math.Ceil(more/sampled*float64(n)))+16<<bits, gpu.MaxRows) &^ 7
+}
+
+// loose moves n rows of a key to the partitions of its digit, in any order. The columns have room for more, of which each
+// partition gets some by a sample. loose returns where partitions begin, and where they end.
+func (o *op) loose(key radixKey, n, room int, cols []mover) (starts, ends *gpu.Buffer) {
+	digits := 1 << key.bits
+	p := &radixPass{op: o, key: key, n: n, launches: o.partitionLaunches(key, cols)}
+	p.size()
+	l := p.launches[0]
+	// The counts of the sample, the granules that are taken, and whether there was no room.
+	shared := o.alloc(int64(2*digits+1) * 4)
+	starts, ends = o.alloc(int64(digits+1)*4), o.alloc(int64(digits)*4)
+	rests := o.alloc(int64(p.grid*digits) * 4)
+	carried := o.alloc(int64(p.grid*digits) * 8 * int64(l.rowBytes()))
+	if o.err != nil {
+		return nil, nil
+	}
+	args := p.args(l)
+	args.loose = looseRows{starts: addr(starts), taken: addr(shared) + uint64(4*digits), rests: addr(rests), full: addr(shared) + uint64(8*digits)}
+	at := addr(carried)
+	for i := range l.cols {
+		args.column[i].rest = at
+		at += uint64(p.grid*digits) * 8 * uint64(l.cols[i].width)
+	}
+	o.begins("sample")
+	sampled := looseSampled(n)
+	sample := partitionSampleArgs{key: addr(key.buf), counts: addr(shared), starts: addr(starts), mul: key.factor(), step: gpu.SampleStep(n, sampled), rows: uint32(n),
+		sampled: uint32(sampled), most: uint32(room), bits: uint32(key.bits), shift: uint32(key.shift)}
+	o.fill(shared, 0, shared.Size(), 0)
+	launch(o, fmt.Sprintf("partition_sample_k%d", key.width), min(o.q.dev.props.multiprocessors, blocks(sampled, 4096)), 1024, 4*digits, sample)
+	launch(o, "partition_room", 1, 1024, 0, sample)
+	o.begins("move")
+	launch(o, l.shape.kernel(true), p.grid, partitionThreads, l.shared, args)
+	launch(o, "partition_rests", digits, 256, 0, partitionRestsArgs{column: args.column, loose: args.loose, ends: addr(ends), columns: args.columns, blocks: uint32(p.grid)})
+	full := make([]uint32, 1)
+	if o.read(shared, int64(8*digits), gpu.BytesOf(full)) && full[0] != 0 {
+		o.fail(errLoose)
+	}
+	o.begins("")
+	o.free(shared, rests, carried)
+	return starts, ends
 }
 
 // unpackBits expands a bitmap to one byte a row.
@@ -313,11 +436,16 @@ type radixPass struct {
 
 func (o *op) newPass(key radixKey, n int, cols []mover) *radixPass {
 	p := &radixPass{op: o, key: key, n: n, launches: o.partitionLaunches(key, cols), counters: partitionCounters}
-	p.grid = max(1, min(o.q.dev.props.multiprocessors, blocks(n, p.launches[0].shape.tile())))
-	p.perBlock = blocks(blocks(n, p.grid), 128) * 128
-	p.grid = blocks(n, p.perBlock)
+	p.size()
 	p.counts = o.alloc(int64(partitionCounters*p.grid<<key.bits+4) * 4)
 	return p
+}
+
+// size gives each block rows to move.
+func (p *radixPass) size() {
+	p.grid = max(1, min(p.q.dev.props.multiprocessors, blocks(p.n, p.launches[0].shape.tile())))
+	p.perBlock = blocks(blocks(p.n, p.grid), 128) * 128
+	p.grid = blocks(p.n, p.perBlock)
 }
 
 // counting returns the arguments to count the digits of a key. The key may be another
@@ -359,13 +487,20 @@ func (p *radixPass) move() *gpu.Buffer {
 	launch(p.op, "partition_offsets", 1, 1024, 0, partitionOffsetsArgs{addr(p.counts), addr(starts), int32(digits), int32(p.counters * p.grid)})
 	p.begins("move")
 	for _, l := range p.launches {
-		args := partitionArgs{key: addr(p.key.buf), base: addr(p.counts), bounds: addr(p.bounds), rows: uint32(p.n), perBlock: uint32(p.perBlock), columns: int32(len(l.cols)),
-			bits: uint32(p.key.bits), shift: uint32(p.key.shift), flip: p.key.digitFlip(), widest: uint32(l.widest), mul: p.key.factor(), counters: uint32(p.counters)}
-		copy(args.column[:], l.cols)
-		launch(p.op, l.shape.kernel(), p.grid, partitionThreads, l.shared, args)
+		args := p.args(l)
+		args.base, args.bounds, args.counters = addr(p.counts), addr(p.bounds), uint32(p.counters)
+		launch(p.op, l.shape.kernel(false), p.grid, partitionThreads, l.shared, args)
 	}
 	p.begins("")
 	return starts
+}
+
+// args returns the arguments to move the columns of a launch, without those to places.
+func (p *radixPass) args(l partitionLaunch) partitionArgs {
+	args := partitionArgs{key: addr(p.key.buf), rows: uint32(p.n), perBlock: uint32(p.perBlock), columns: int32(len(l.cols)),
+		bits: uint32(p.key.bits), shift: uint32(p.key.shift), flip: p.key.digitFlip(), widest: uint32(l.widest), mul: p.key.factor()}
+	copy(args.column[:], l.cols)
+	return args
 }
 
 // partitionShape describes how a partition kernel was compiled.
@@ -381,8 +516,13 @@ var partitionShapes = []partitionShape{
 	{key: 8, width: 4, stages: 1, items: 16, bulk: true}, {key: 8, width: 8, stages: 1, items: 16, bulk: true}, {key: 8, stages: 1, items: 12},
 }
 
-func (s partitionShape) kernel() string {
-	return fmt.Sprintf("partition_k%d_w%d_s%d", s.key, s.width, s.stages)
+// kernel returns the kernel of a pass, in order or loose.
+func (s partitionShape) kernel(loose bool) string {
+	pass := "partition"
+	if loose {
+		pass += "_loose"
+	}
+	return fmt.Sprintf("%s_k%d_w%d_s%d", pass, s.key, s.width, s.stages)
 }
 
 func (s partitionShape) tile() int { return partitionThreads * s.items }
@@ -430,6 +570,14 @@ type partitionLaunch struct {
 	widest, shared int
 }
 
+// rowBytes returns the bytes of a row.
+func (l partitionLaunch) rowBytes() (bytes int) {
+	for _, c := range l.cols {
+		bytes += int(c.width)
+	}
+	return bytes
+}
+
 func (o *op) partitionLaunches(key radixKey, cols []mover) []partitionLaunch {
 	shape, _ := o.partitionShape(key.width, key.bits, cols)
 	digits := 1 << key.bits
@@ -454,7 +602,7 @@ func (o *op) partitionLaunches(key radixKey, cols []mover) []partitionLaunch {
 		p.widest = max(p.widest, stored)
 		p.shared = shape.shared(digits, p.widest, bytes)
 		for k := range parts {
-			p.cols = append(p.cols, partitionColumn{addr(m.src) + uint64(8*k), addr(m.dst) + uint64(8*k), int32(stored), int32(parts)})
+			p.cols = append(p.cols, partitionColumn{src: addr(m.src) + uint64(8*k), dst: addr(m.dst) + uint64(8*k), width: int32(stored), stride: int32(parts)})
 		}
 	}
 	return out

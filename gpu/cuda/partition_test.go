@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -52,4 +53,72 @@ func countsToPositions(t *testing.T, d *Device, counts []uint32, digits, blocks 
 	require.NoError(t, l.Close())
 	require.NoError(t, q.Close())
 	return positions, offsets
+}
+
+// TestLoosePartitionsWithoutRoom partitions loosely by keys of which a sample sees none but one: the rows come in order then,
+// and no row is lost. Keys that are as the sample says need no second pass.
+func TestLoosePartitionsWithoutRoom(t *testing.T) {
+	d := openTest(t, 0)
+	defer func() { require.NoError(t, d.Close()) }()
+	q, err := d.NewQueue("loose")
+	require.NoError(t, err)
+	l := d.Budget().Lease("loose")
+	const n = 70_000
+	for _, hidden := range []bool{false, true} {
+		keys := make([]int32, n)
+		for i := range keys {
+			if keys[i] = int32(i % 7); hidden {
+				keys[i] = 5
+			}
+		}
+		for i := range looseSampled(n) {
+			if hidden {
+				keys[gpu.SampledRow(i, gpu.SampleStep(n, looseSampled(n)))] = 2
+			}
+		}
+		key := gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: gpu.WrapBytes(gpu.BytesOf(keys))}
+		s, err := q.Upload(l, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "k", Type: key.Type}), Cols: []gpu.Column{key}, Rows: n})
+		require.NoError(t, err)
+		out, offsets, ends, err := q.PartitionLoose(l, []gpu.Column{s.Cols[0], gpu.RowNumbers(n)}, s.Cols[0], gpu.Digit{Bits: 3})
+		require.NoError(t, err)
+		require.Equal(t, !hidden, ends.Len > 0)
+		down := func(c gpu.Column) []int32 {
+			host, err := q.Download(d.HostBudget().Lease("loose"), &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type}), Cols: []gpu.Column{c}, Rows: c.Len})
+			require.NoError(t, err)
+			defer host.Release()
+			return slices.Clone(gpu.Values[int32](host.Cols[0].Data, c.Len))
+		}
+		from := down(offsets)
+		to := from[1:]
+		if ends.Len > 0 {
+			to = down(ends)
+		}
+		var ids []int32 // other rows hold anything
+		for p, end := range to {
+			for r := from[p]; r < end; r++ {
+				ids = append(ids, r)
+			}
+		}
+		require.Len(t, ids, n)
+		host := gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: gpu.WrapBytes(gpu.BytesOf(ids))}
+		places, err := q.Upload(l, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "id", Type: host.Type}), Cols: []gpu.Column{host}, Rows: n})
+		require.NoError(t, err)
+		there, err := q.Gather(l, out, places.Cols[0], false)
+		require.NoError(t, err)
+		gpu.ReleaseColumns(out)
+		places.Release()
+		moved, rows := down(there[0]), down(there[1])
+		seen := make([]bool, n)
+		for i, r := range rows {
+			require.Equal(t, keys[r], moved[i])
+			require.False(t, seen[r])
+			seen[r] = true
+			require.GreaterOrEqual(t, ids[i], from[keys[r]])
+			require.Less(t, ids[i], to[keys[r]])
+		}
+		s.Release()
+	}
+	require.NoError(t, l.Close())
+	require.NoError(t, q.Close())
+	require.Empty(t, d.Budget().Leaks())
 }

@@ -149,17 +149,22 @@ func (v *Virtual) Map(lease *gpu.Lease, offset, size int64, t Tier) error {
 	return nil
 }
 
-// Close waits until the device is idle, then gives the memory and the addresses back.
+// Close waits until the device is idle, then gives the memory and the addresses back. If it cannot wait, the device
+// is unusable or kernels may be at work: the memory is lost then, and the error says why.
 func (v *Virtual) Close() error {
 	if v.addr == 0 {
 		return nil
 	}
 	errs := []error{v.dev.ctx.do(cuCtxSynchronize)}
 	for _, p := range v.mapped {
-		errs = append(errs, v.dev.ctx.do(cuMemUnmap, v.addr+uintptr(p.offset), uintptr(p.size)), v.dev.ctx.do(cuMemRelease, p.handle))
+		if errs[0] == nil {
+			errs = append(errs, v.dev.ctx.do(cuMemUnmap, v.addr+uintptr(p.offset), uintptr(p.size)), v.dev.ctx.do(cuMemRelease, p.handle))
+		}
 		p.lease.Unreserve(p.size)
 	}
-	errs = append(errs, v.dev.ctx.do(cuMemAddressFree, v.addr, uintptr(v.size)))
+	if errs[0] == nil {
+		errs = append(errs, v.dev.ctx.do(cuMemAddressFree, v.addr, uintptr(v.size)))
+	}
 	v.addr, v.mapped = 0, nil
 	return errors.Join(errs...)
 }

@@ -252,10 +252,17 @@ func (b *bench) checkAggregation(typ gpu.Type, c aggregationCase, list []gpu.Agg
 		if typ.Width() == 8 {
 			digits.Type = gpu.Of(gpu.Uint64)
 		}
-		parted, offsets, err := b.q.Partition(b.l, cols, digits, gpu.Digit{Shift: uint(8*typ.Width()) - c.bits, Bits: c.bits, Factor: 0x9E3779B97F4A7C15})
+		digit := gpu.Digit{Shift: uint(8*typ.Width()) - c.bits, Bits: c.bits, Factor: 0x9E3779B97F4A7C15}
+		var parted []gpu.Column
+		var err error
+		if b.rnd.IntN(2) == 0 {
+			parted, rows.Offsets, err = b.q.Partition(b.l, cols, digits, digit)
+		} else {
+			parted, rows.Offsets, rows.Ends, err = b.q.PartitionLoose(b.l, cols, digits, digit)
+		}
 		require.NoError(t, err)
-		defer gpu.ReleaseColumns(append(parted, offsets))
-		cols, rows.Offsets = parted, offsets
+		defer gpu.ReleaseColumns(append(parted, rows.Offsets, rows.Ends))
+		cols = parted
 	}
 	rows.Key = cols[0]
 	values := make([]gpu.Column, len(list))

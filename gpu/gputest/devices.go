@@ -91,6 +91,12 @@ func testOtherDevice(t *testing.T, open Open) {
 		_, _, err := q.Partition(b.l, []gpu.Column{own}, far, gpu.Digit{Bits: 2})
 		return err
 	})
+	for _, c := range [][2]gpu.Column{{own, far}, {far, own}} {
+		try("partition", func(q gpu.Queue) error {
+			_, _, _, err := q.PartitionLoose(b.l, c[:1], c[1], gpu.Digit{Bits: 2})
+			return err
+		})
+	}
 	try("partition into buckets", func(q gpu.Queue) error { _, err := q.PartitionBuckets(b.l, far, gpu.Digit{Bits: 2}); return err })
 	here64 := b.tuples(4, n, "device")
 	defer here64.Release()
@@ -110,6 +116,7 @@ func testOtherDevice(t *testing.T, open Open) {
 		_, err := q.AggregatePartitions(b.l, gpu.Partitioned{Key: far}, nil, nil, gpu.GroupHint{})
 		return err
 	})
+	try("sample", func(q gpu.Queue) error { _, err := q.SampleKeys(b.l, far); return err })
 	try("sort", func(q gpu.Queue) error { _, err := q.Sort(b.l, key(far)); return err })
 	try("merge sort", func(q gpu.Queue) error { _, err := q.MergeSort(b.l, key(far)); return err })
 	try("build table", func(q gpu.Queue) error {

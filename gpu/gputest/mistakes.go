@@ -103,6 +103,7 @@ func testMistakes(t *testing.T, open Open) {
 		{"1 aggregates of 0 columns", gpu.Partitioned{Key: longs}, []gpu.Aggregate{{Kind: gpu.CountAll}}, gpu.Column{}},
 		{"by offsets", gpu.Partitioned{Key: ids, Offsets: longs}, nil, ids},
 		{"by 1 offset", gpu.Partitioned{Key: ids, Offsets: short}, nil, ids},
+		{"by 100 offsets and 1 ends", gpu.Partitioned{Key: ids, Offsets: ids, Ends: short}, nil, ids},
 		{"min of VARCHAR", gpu.Partitioned{Key: ids}, []gpu.Aggregate{{Kind: gpu.Min, Input: texts.Type}}, texts},
 		{"max of a column of 1 values", gpu.Partitioned{Key: ids}, []gpu.Aggregate{{Kind: gpu.Max, Input: short.Type}}, short},
 	} {
@@ -113,6 +114,8 @@ func testMistakes(t *testing.T, open Open) {
 		_, err = b.q.AggregatePartitions(b.l, c.rows, c.list, values, gpu.GroupHint{})
 		fails(c.want, err)
 	}
+	_, err = b.q.SampleKeys(b.l, texts)
+	fails("sample of a key of VARCHAR", err)
 	tuples := b.tuples(8, n, "device")
 	defer tuples.Release()
 	for _, c := range []struct {

@@ -1,6 +1,7 @@
 package gputest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -785,6 +786,98 @@ func testPartitionColumns(t *testing.T, open Open) {
 		_, _, err := b.q.Partition(b.l, nil, b.ids([]int32{1, 2}), digit)
 		require.ErrorContains(t, err, "want at most 16 that the column has")
 	}
+}
+
+// testPartitionLoose partitions columns by keys of every kind of skew, among them rows in runs of one key. Each row is in its
+// partition once, in any order, and its columns move together.
+func testPartitionLoose(t *testing.T, open Open) {
+	b := setUp(t, open)
+	int32s, longs, bools, shorts, huge := gpu.Of(gpu.Int32), gpu.Of(gpu.Int64), gpu.Of(gpu.Bool), gpu.Of(gpu.Int16), gpu.Of(gpu.HugeInt)
+	for _, typ := range []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Uint64)} {
+		for _, n := range upTo(65001, []int{0, 1, 100, 65001, 1 << 19}) {
+			for _, d := range []distribution{{}, {distinct: 1}, {distinct: 2}, {distinct: 3000, zipf: true}, {distinct: 5}} {
+				key := b.random(typ, n, d)
+				if d.distinct == 5 {
+					slices.SortFunc(key, func(a, b gpu.Scalar) int { return cmp.Compare(a.Int.Lo, b.Int.Lo) })
+				}
+				row := make([]gpu.Scalar, n)
+				for i := range row {
+					row[i] = gpu.IntScalar(int32s, int64(i))
+				}
+				for _, more := range [][]gpu.Type{{}, {int32s}, {longs}, {bools, shorts}, {huge, int32s, longs}, {gpu.Of(gpu.String)}} {
+					nulls := 0.0
+					if len(more) > 1 {
+						nulls = 0.2
+					}
+					values := [][]gpu.Scalar{key, row}
+					cols := []gpu.Column{gpu.ColumnOf(typ, key), gpu.ColumnOf(int32s, row)}
+					for _, typ := range more {
+						values = append(values, b.random(typ, n, distribution{distinct: 100, nulls: nulls}))
+						cols = append(cols, gpu.ColumnOf(typ, values[len(values)-1]))
+					}
+					var up []gpu.Column
+					for _, digit := range []gpu.Digit{{}, {Bits: 1}, {Shift: 5, Bits: 3, Factor: 0x9e3779b97f4a7c15}, {Shift: 24, Bits: 8, Factor: 0x9e3779b97f4a7c15}, {Shift: 20, Bits: 8}, {Shift: 7, Bits: 11}} {
+						if !b.takes() {
+							continue
+						}
+						if up == nil {
+							up = b.up(cols...)
+						}
+						out, offsets, ends, err := b.q.PartitionLoose(b.l, up, up[0], digit)
+						require.NoError(t, err)
+						b.checkLoose(values, digit, out, offsets, ends)
+					}
+				}
+			}
+		}
+	}
+}
+
+// checkLoose checks columns that were partitioned by the first of some, of which the second has the numbers of rows, and
+// releases them.
+func (b *bench) checkLoose(values [][]gpu.Scalar, digit gpu.Digit, out []gpu.Column, offsets, ends gpu.Column) {
+	t, n, typ := b.t, len(values[0]), out[0].Type
+	t.Helper()
+	from, loose := b.offsets(offsets), ends.Len > 0
+	require.Len(t, from, 1<<digit.Bits+1)
+	to := from[1:]
+	if loose {
+		to = b.offsets(ends)
+		require.Len(t, to, 1<<digit.Bits)
+	}
+	// Other rows hold anything, so those of the partitions are looked at.
+	var places []int32
+	part := make([]int, 0, n)
+	for p := range to {
+		require.LessOrEqual(t, from[p], to[p])
+		require.LessOrEqual(t, to[p], from[p+1])
+		for r := from[p]; r < to[p]; r++ {
+			places, part = append(places, int32(r)), append(part, p)
+		}
+	}
+	require.Len(t, places, n)
+	got, err := b.q.Gather(b.l, out, b.ids(places), false)
+	require.NoError(t, err)
+	gpu.ReleaseColumns(out)
+	rows := b.ints(got[1])
+	seen := make([]bool, n)
+	for i, r := range rows {
+		require.False(t, seen[r], "row %d comes twice", r)
+		seen[r] = true
+		k := values[0][r].Int.Lo * max(digit.Factor, 1)
+		if typ.Width() == 4 {
+			k &= math.MaxUint32
+		}
+		require.Equal(t, int(k>>digit.Shift&(1<<digit.Bits-1)), part[i], "partition of row %d", r)
+	}
+	for c := range got {
+		want := make([]gpu.Scalar, n)
+		for i, r := range rows {
+			want[i] = values[c][r]
+		}
+		requireSame(t, want, b.down(got[c]), got[c].Type, digit)
+	}
+	gpu.ReleaseColumns(got)
 }
 
 func testSort(t *testing.T, open Open) {

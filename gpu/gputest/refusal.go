@@ -509,6 +509,21 @@ func primitiveRefusals() []refusal {
 		}
 		return made{rest: is(offsets), drop: func() { gpu.ReleaseColumns(out) }}, nil
 	}))
+	out = append(out, stateless("sample", func(b *bench, cols []gpu.Column) (made, error) {
+		s, err := b.q.SampleKeys(b.l, cols[colSpread])
+		if err != nil {
+			return made{}, err
+		}
+		return made{rest: is(s)}, nil
+	}))
+	out = append(out, stateless("partition loosely", func(b *bench, cols []gpu.Column) (made, error) {
+		out, offsets, ends, err := b.q.PartitionLoose(b.l, pick(cols, colSpread, colNumber), cols[colSpread], gpu.Digit{Shift: 3, Bits: 4})
+		if err != nil {
+			return made{cols: out}, err
+		}
+		// They come in any order.
+		return made{rest: is(len(out)), drop: func() { gpu.ReleaseColumns(append(out, offsets, ends)) }}, nil
+	}))
 	for name, bits := range map[string]uint{"aggregate few groups": 0, "aggregate partitions": 6} {
 		out = append(out, stateless(name, func(b *bench, cols []gpu.Column) (made, error) {
 			parted, offsets, err := b.q.Partition(b.l, pick(cols, colSpread), cols[colSpread], gpu.Digit{Bits: bits})

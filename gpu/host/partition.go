@@ -50,6 +50,12 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu
 	return out, gpu.Column{Type: gpu.Of(gpu.Int32), Len: len(starts.v), Data: starts.buf}, nil
 }
 
+// PartitionLoose implements gpu.Queue.
+func (q *queue) PartitionLoose(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu.Digit) (out []gpu.Column, offsets, ends gpu.Column, err error) {
+	out, offsets, err = q.Partition(l, cols, key, d)
+	return out, offsets, ends, err
+}
+
 // partitioned returns columns whose row i is at to[i]. Rows that are in this order already, as those of
 // a table that is sorted by the key, are shared.
 func (d *Device) partitioned(l *gpu.Lease, cols []gpu.Column, to array[int32]) (out []gpu.Column, err error) {

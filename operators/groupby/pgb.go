@@ -35,11 +35,11 @@ func (a pgb) aggregate(t operators.Task, s *gpu.Stride, by key) (*gpu.Stride, er
 	} else {
 		move = append(move, gpu.RowNumbers(by.Len))
 	}
-	moved, offsets, err := t.Queue.Partition(t.Lease, move, hashed, digit)
+	moved, offsets, ends, err := a.partition(t, move, hashed, digit)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { gpu.ReleaseColumns(append(moved, offsets)) }()
+	defer func() { gpu.ReleaseColumns(append(moved, offsets, ends)) }()
 	if !a.transform {
 		gathered, err := t.Queue.Gather(t.Lease, operators.Pick(values, at), moved[1], false)
 		if err != nil {
@@ -54,7 +54,16 @@ func (a pgb) aggregate(t operators.Task, s *gpu.Stride, by key) (*gpu.Stride, er
 	for i, c := range at {
 		values[c] = moved[1+i]
 	}
-	return a.inTables(t, by, gpu.Partitioned{Key: moved[0], Offsets: offsets}, values, gpu.GroupHint{Groups: groups})
+	return a.inTables(t, by, gpu.Partitioned{Key: moved[0], Offsets: offsets, Ends: ends}, values, gpu.GroupHint{Groups: groups})
+}
+
+// partition partitions the key and values, or the key and row ids, which are gathered by: all of them have a row.
+func (a pgb) partition(t operators.Task, move []gpu.Column, key gpu.Column, d gpu.Digit) (moved []gpu.Column, offsets, ends gpu.Column, err error) {
+	if a.transform {
+		return t.Queue.PartitionLoose(t.Lease, move, key, d)
+	}
+	moved, offsets, err = t.Queue.Partition(t.Lease, move, key, d)
+	return moved, offsets, ends, err
 }
 
 // moving returns the positions of the columns that are partitioned with the key. Where values are only counted,

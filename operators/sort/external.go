@@ -69,10 +69,13 @@ const (
 	// rowBytes is what sorting takes for a row beside the row: the number of its morsel, and
 	// keys and row ids twice.
 	rowBytes = 32
-	// runPages is the pages of a run. A range reads a page too much of each run.
+	// runPages is the pages of a run at most. A range reads a page too much of each run.
 	runPages = 1 << 10
-	// pageUnit is the rows that larger pages have a multiple of.
+	// pageUnit is the rows that larger pages have a multiple of. The pages of runs of few rows have as
+	// many, or the square root of the rows: the first row of each page stays in memory.
 	pageUnit = 64
+	// smallRun is the rows of a run at least while strides come, if all rows are to spill.
+	smallRun = 1 << 10
 )
 
 // runBytes returns the bytes of the rows of a run or of a range, of rows that take some bytes.
@@ -88,7 +91,7 @@ func (o *sorter) makeRuns(t operators.Task, held *operators.Collected, all bool)
 		bytes := held.Bytes()
 		run := runBytes(t, int64(held.Rows), bytes)
 		crowded := t.Spill != nil && t.Lease.Available() < t.Lease.Limit()/heldBudget && bytes >= run
-		if !all && !crowded && !t.Spill.Always() {
+		if !all && !crowded && !(t.Spill.Always() && held.Rows >= smallRun) {
 			return nil
 		}
 		if err := o.makeRun(t, held, run); err != nil {
@@ -125,7 +128,7 @@ func (o *sorter) makeRun(t operators.Task, held *operators.Collected, bytes int6
 	}
 	defer all.Release()
 	defer ids.Release()
-	page := max(1, ids.Len/runPages)
+	page := max(1, min(pageUnit, int(math.Sqrt(float64(ids.Len)))), ids.Len/runPages)
 	if page > pageUnit { // ranges of ids are not copied then
 		page -= page % pageUnit
 	}

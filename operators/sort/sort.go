@@ -180,7 +180,7 @@ func (o *sorter) sorted(t operators.Task, schema *gpu.Schema, strides []*gpu.Str
 
 func (o *sorter) Finalize(_ context.Context, t operators.Task) error {
 	o.strideRows = t.StrideRows
-	if o.top < 0 && (len(o.runs) > 0 || o.rows.Rows > gpu.MaxRows) {
+	if o.top < 0 && (len(o.runs) > 0 || o.rows.Rows > gpu.MaxRows || t.Spill.Always() && o.rows.Rows > 0) {
 		o.rows.Sort()
 		if err := o.makeRuns(t, &o.rows, true); err != nil {
 			return err

@@ -87,3 +87,87 @@ func TestRunsOfFewKeys(t *testing.T) {
 		})
 	}
 }
+
+// sortCounter counts the sorts of a queue.
+type sortCounter struct {
+	gpu.Queue
+	sorts int
+}
+
+func (q *sortCounter) Sort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
+	q.sorts++
+	return q.Queue.Sort(l, keys)
+}
+
+// TestRunsHaveManyRows sorts strides of few rows, all of which spill, and rows of which a run has few.
+// Runs of a stride each, or pages of a row, would take a sort a stride, or most of the rows in memory.
+func TestRunsHaveManyRows(t *testing.T) {
+	schema := gpu.NewSchema(gpu.Field{Name: "key", Type: gpu.Of(gpu.Int32)}, gpu.Field{Name: "text", Type: gpu.Of(gpu.String)})
+	for _, c := range []struct {
+		name                  string
+		strides, rows, length int // of a stride and a text
+		memory                int64
+		always                bool
+		sorts                 int // at most
+	}{
+		{"strides of few rows", 600, 10, 8, 16 << 20, true, 8},
+		{"long rows", 400, 10, 4 << 10, 4 << 20, false, 200},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx := context.Background()
+			d, err := host.Open(host.Options{Threads: 1, Memory: c.memory})
+			require.NoError(t, err)
+			plain, err := d.NewQueue("sort")
+			require.NoError(t, err)
+			q := &sortCounter{Queue: plain}
+			store := spill.NewStore(d, spill.Options{Dir: t.TempDir(), Always: c.always})
+			l, h := d.Budget().Lease("sort"), d.HostBudget().Lease("rows")
+			task := operators.Task{Device: d, Queue: q, Lease: l, StrideRows: c.rows, Lanes: 1, Spill: store}
+			o, err := sort.New(sort.Spec{In: schema, Keys: []sort.Key{{Column: 0}}, Limit: -1})
+			require.NoError(t, err)
+			local, err := o.NewLocal(task)
+			require.NoError(t, err)
+			total := c.strides * c.rows
+			for s := range c.strides {
+				keys, err := l.Alloc(int64(c.rows) * 4)
+				require.NoError(t, err)
+				offsets, err := l.Alloc(int64(c.rows+1) * 4)
+				require.NoError(t, err)
+				text, err := l.Alloc(int64(c.rows * c.length))
+				require.NoError(t, err)
+				for i := range c.rows {
+					gpu.Values[int32](keys, c.rows)[i] = int32((s*c.rows + i) * 7919 % total)
+				}
+				for i := range c.rows + 1 {
+					gpu.Values[int32](offsets, c.rows+1)[i] = int32(i * c.length)
+				}
+				require.NoError(t, local.Push(ctx, s, &gpu.Stride{Schema: schema, Rows: c.rows, Cols: []gpu.Column{
+					{Type: schema.Fields[0].Type, Len: c.rows, Data: keys},
+					{Type: schema.Fields[1].Type, Len: c.rows, Data: text, Offsets: offsets}}}))
+			}
+			require.NoError(t, local.Combine(ctx))
+			require.NoError(t, local.Close())
+			require.NoError(t, o.Finalize(ctx, task))
+			next := int32(0)
+			for part := range o.Parts() {
+				require.NoError(t, o.Emit(ctx, task, part, func(s *gpu.Stride) error {
+					for _, v := range gpu.Values[int32](s.Cols[0].Data, s.Rows) {
+						require.Equal(t, next, v)
+						next++
+					}
+					s.Release()
+					return nil
+				}))
+			}
+			require.EqualValues(t, total, next)
+			require.LessOrEqual(t, q.sorts, c.sorts)
+			require.NotZero(t, store.Stats(l).Disk.In+store.Stats(l).Host.In)
+			require.NoError(t, o.Close())
+			require.NoError(t, store.Close())
+			require.NoError(t, q.Close())
+			require.NoError(t, l.Close())
+			require.NoError(t, h.Close())
+			require.NoError(t, d.Close())
+		})
+	}
+}

@@ -60,7 +60,8 @@ struct AggregateItem {
 struct AggregateArgs {
     u64 key;
     u64 outKey;
-    const u32* offsets; // of the partitions; null: one of all rows
+    const u32* offsets; // where partitions begin; null: one of all rows
+    const u32* ends;    // where they end
     AggregateState* state;
     AggregateItem* items;
     u64 farKeys;  // of all tables in device memory: their keys, farSlots + 1 each
@@ -803,7 +804,7 @@ DEVICE void aggregate_partitions(const AggregateArgs& a, u32* memory) {
         __syncthreads();
         const u32 p = shared_partition;
         if (p >= a.partitions) return;
-        const u32 from = a.offsets[p], to = a.offsets[p + 1];
+        const u32 from = a.offsets[p], to = a.ends[p];
         bool late = to - from > a.slice;
         if (!late) {
             t.clear(a);
@@ -981,19 +982,24 @@ AGGREGATE_IDS(k8, u64, w0, WIDE, 4)
 struct FloatRangeArgs {
     u64 src, valid;
     u32* range; // least, greatest; starts as ~0, 0. An infinite one or no number is the greatest
+    const u32 *offsets, *ends; // of partitions
     i64 n;
     i32 load;
+    u32 partitions; // 0: one of n rows
 };
 
 KERNEL(float_range, FloatRangeArgs) {
     u32 lo = ~0u, hi = 0;
-    for (i64 r = global_thread(); r < a.n; r += grid_threads()) {
-        if (!bit((const u32*)a.valid, r)) continue;
-        const double v = a.load == LOAD_F32 ? (double)((const float*)a.src)[r] : ((const double*)a.src)[r];
-        if (v == 0) continue;
-        const u32 e = max((u32)((u64)__double_as_longlong(v) >> 52) & 0x7ff, 1u);
-        lo = min(lo, e);
-        hi = max(hi, e);
+    for (u32 p = 0; p < max(a.partitions, 1u); p++) {
+        const i64 end = a.partitions ? a.ends[p] : a.n;
+        for (i64 r = (a.partitions ? a.offsets[p] : 0) + global_thread(); r < end; r += grid_threads()) {
+            if (!bit((const u32*)a.valid, r)) continue;
+            const double v = a.load == LOAD_F32 ? (double)((const float*)a.src)[r] : ((const double*)a.src)[r];
+            if (v == 0) continue;
+            const u32 e = max((u32)((u64)__double_as_longlong(v) >> 52) & 0x7ff, 1u);
+            lo = min(lo, e);
+            hi = max(hi, e);
+        }
     }
     for (int d = 16; d; d >>= 1) {
         lo = min(lo, __shfl_xor_sync(ALL, lo, d));

@@ -9,12 +9,17 @@
 // they lie next to each other. partition_second gives whole segments to the blocks of the
 // second pass, and adds up their counts.
 //
-// Bytes, rows of w bytes with a key of k: k read, then w read and w written a pass.
+// A loose pass counts nothing and keeps no order. partition_sample counts the digits of some rows, and partition_room
+// gives each digit room for as many rows as there are by that, and some more. A block takes room for the rows of a tile
+// when it has them. partition_rests moves what the blocks carried in the end behind the others. If a digit has
+// more rows than room, the rows are partitioned once more, in order.
+//
+// Bytes, rows of w bytes with a key of k: k read, then w read and w written a pass. A loose one does not read k.
 //
 // What makes it fast is that only whole, aligned sectors are written. Rows leave
 // in granules of 8 that are aligned in the output; what a digit has beyond its
 // last granule is carried in shared memory to the block's next tile.
-#include "common.cuh"
+#include "sample.cuh"
 
 constexpr u32 NOWHERE = ~0u; // granule without a place yet
 
@@ -37,11 +42,20 @@ struct Digit {
 struct PartitionColumn {
     u64 src;    // 0: the row numbers, width 4
     u64 dst;
+    u64 rest;   // of a loose pass: what blocks carry in the end, of digit d in block b 8 rows from (b * digits + d) * 8
     i32 width;  // 1, 2, 4 or 8 bytes
     i32 stride; // in widths: 16-byte values are two columns of stride 2
 };
 
 constexpr int PARTITION_COLUMNS = 16;
+
+// LooseRows is what blocks share in a loose pass.
+struct LooseRows {
+    const u32* starts; // first row of each digit's room, a multiple of 8, and the end of the last
+    u32* taken;        // granules of each digit's room that blocks have
+    u32* rests;        // rows that block b carries of digit d in the end, at [d * blocks + b]
+    u32* full;         // 1: a digit has more rows than room
+};
 
 struct PartitionArgs {
     u64 key;
@@ -58,6 +72,7 @@ struct PartitionArgs {
     u64 mul;    // odd; the digit is of its product with the key
     u32 counters; // blocks that counted a chunk: one has too few loads in flight for the memory
     u32 unused;
+    LooseRows loose;
 };
 
 // Bulk copies (Hopper and later) write a digit's granules in one go: they take no
@@ -253,6 +268,15 @@ DEVICE void flush_bulk(const u8* stage_bytes, u8* carried_bytes, const u32* firs
     carry_rest<T, THREADS>(carried, stage, last, digits);
 }
 
+// flush_loose is flush_bulk of digit threadIdx.x alone: `whole` granules from a place of the stage to a row.
+template <class T, int THREADS>
+DEVICE void flush_loose(const u8* stage_bytes, u8* carried_bytes, u32 place, u32 whole, u64 row, const u32* last, u32 digits, u64 out) {
+    const T* stage = (const T*)stage_bytes;
+    if (whole) bulk_copy((T*)out + row, stage + place * 8, whole * 8 * sizeof(T));
+    bulk_start();
+    carry_rest<T, THREADS>((T*)carried_bytes, stage, last, digits);
+}
+
 // finish writes what is carried at the end of the chunk.
 template <class T, int THREADS>
 DEVICE void finish(const u8* carried_bytes, const u32* out, const u32* carry, const u32* head, u32 digits, u64 dst, u32 stride) {
@@ -295,9 +319,31 @@ DEVICE void rank_rows(u32 (&slot)[ITEMS], const K (&k)[ITEMS], u32* match, u16* 
     slot[ITEMS - 1] += __shfl_sync(ALL, before, ahead);
 }
 
+// rank_loose ranks a thread's rows of a tile among the block's rows of the same digit, in any order: digit << 16 |
+// rank. When HOT, the lanes that have a digit of many rows count together. Rows from `end` on have a digit of their own.
+template <bool HOT, class K, int ITEMS>
+DEVICE void rank_loose(u32 (&slot)[ITEMS], const K (&k)[ITEMS], u32* count, Digit digit, u32 hot, u32 row, u32 end, bool full) {
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++) {
+        u32 d = digit(k[i]);
+        if (!full && row + 32 * i >= end) d = digit.mask + 1;
+        const u32 voters = HOT ? __ballot_sync(ALL, d == hot) : 0;
+        u32 rank = 0;
+        if (!HOT || d != hot)
+            rank = atomicAdd(&count[d], 1u);
+        else if (!(voters & lanes_below()))
+            rank = atomicAdd(&count[d], __popc(voters));
+        if (HOT && voters) {
+            const u32 before = __shfl_sync(ALL, rank, __ffs(voters) - 1);
+            if (d == hot) rank = before + __popc(voters & lanes_below());
+        }
+        slot[i] = (d << 16) + rank;
+    }
+}
+
 // partition moves one block's chunk: keys of type K, columns of W bytes each or,
-// if W is 0, of any width.
-template <class K, int W, int THREADS, int ITEMS, int STAGES>
+// if W is 0, of any width. Rows of a digit keep their order, or are LOOSE.
+template <class K, int W, int THREADS, int ITEMS, int STAGES, bool LOOSE>
 DEVICE void partition(const PartitionArgs& a, u32* memory) {
     constexpr int WARPS = THREADS / 32, TILE = THREADS * ITEMS;
     constexpr bool BULK = PARTITION_BULK && W;
@@ -312,6 +358,8 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
     // coalesced and (warp, item, lane) is the order of the rows.
     const u32 mine = aligned + warp_id() * (32 * ITEMS) + lane;
     u16* count = s.count + warp_id() * width;
+    u32 *counts = (u32*)s.count, *bases = counts + digits + 1; // LOOSE: of the block, with one more for no digit
+    u32 room = 0, first = 0; // LOOSE: of digit threadIdx.x, in granules
     // A digit's threads in the layout of a tile.
     u32 split = 0;
     while ((2u << split) <= WARPS && (digits << (split + 1)) <= THREADS) split++;
@@ -323,6 +371,12 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
     if (threadIdx.x == 0) s.top[0] = 0, s.top[1] = NOWHERE;
     __syncthreads();
     for (u32 d = threadIdx.x; d < digits; d += THREADS) {
+        if (LOOSE) { // THREADS is the most digits
+            s.out[d] = blockIdx.x * digits + d;
+            s.head[d] = s.carry[d] = 0;
+            first = a.loose.starts[d] / 8, room = a.loose.starts[d + 1] / 8 - first;
+            continue;
+        }
         u32 at = d * gridDim.x + blockIdx.x, base = a.base[at * a.counters];
         s.out[d] = base / 8;
         s.head[d] = s.carry[d] = base % 8;
@@ -331,7 +385,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
         if (next - base > (end - begin) / 4) atomicMin(&s.top[1], d);
     }
     __syncthreads();
-    const u32 hot = s.top[1];
+    u32 hot = s.top[1];
 
     u8* stage = s.stage;
     u8* spare = s.stage + s.buffer;
@@ -342,9 +396,13 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
 
         u32 slot[ITEMS];
         u32* match = (u32*)stage + warp_id() * s.masks(digits);
-        for (u32 t = lane; t <= digits / 4; t += 32) ((uint4*)match)[t] = make_uint4(0, 0, 0, 0);
+        for (u32 t = lane; !LOOSE && t <= digits / 4; t += 32) ((uint4*)match)[t] = make_uint4(0, 0, 0, 0);
         __syncwarp();
-        if (hot == NOWHERE)
+        if (LOOSE && hot == NOWHERE)
+            rank_loose<false>(slot, k, counts, digit, hot, row, end, full);
+        else if (LOOSE)
+            rank_loose<true>(slot, k, counts, digit, hot, row, end, full);
+        else if (hot == NOWHERE)
             rank_rows<false>(slot, k, match, count, digit, hot, row, begin, end, full);
         else
             rank_rows<true>(slot, k, match, count, digit, hot, row, begin, end, full);
@@ -355,7 +413,36 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
         __syncthreads();
 
         // Lay the tile out: whole granules a digit, the digits in any order.
-        if (threadIdx.x < digits << split) {
+        u32 place = 0, whole = 0, taken = 0; // LOOSE: of digit threadIdx.x
+        if (LOOSE && threadIdx.x < max(digits, 32u)) {
+            const u32 d = threadIdx.x;
+            const u32 c = d < digits ? counts[d] : 0, carried = d < digits ? s.carry[d] : 0, n = carried + c, rest = n % 8;
+            whole = n / 8;
+            // Its place in the output comes while the tile is staged.
+            if (whole) taken = atomicAdd(&a.loose.taken[d], whole);
+            const u32 granules = whole + (rest > 0), sums = warp_inclusive(granules);
+            if (lane == 31) place = atomicAdd(s.top, sums);
+            place = __shfl_sync(ALL, place, 31) + sums - granules;
+            if (d < digits) {
+                counts[d] = 0;
+                bases[d] = place * 8 + carried;
+                s.first[d] = place << 3 | carried;
+                s.carry[d] = rest;
+                s.last[d] = rest ? place + whole : NOWHERE;
+                if (c > TILE / 4) atomicMin(&s.top[1], d); // its lanes would queue in the next tile
+            }
+            if (!BULK && taken + whole > room) atomicExch(a.loose.full, 1u);
+            for (u32 g = 0; !BULK && g < granules; g++) s.target[place + g] = g < whole && taken + whole <= room ? first + taken + g : NOWHERE;
+        }
+        if (LOOSE && !full && warp_id() == 0) { // rows of no digit go nowhere
+            const u32 granules = (counts[digits] + 7) / 8;
+            u32 start = 0;
+            if (lane == 0) start = atomicAdd(s.top, granules);
+            start = __shfl_sync(ALL, start, 0);
+            if (lane == 0) bases[digits] = start * 8;
+            for (u32 g = lane; !BULK && g < granules; g += 32) s.target[start + g] = NOWHERE;
+        }
+        if (!LOOSE && threadIdx.x < digits << split) {
             const u32 d = threadIdx.x >> split;
             u16* column = s.count + part * (WARPS >> split) * width + d;
             u32 sum = 0;
@@ -398,7 +485,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
                 if (whole) s.head[d] = 0;
             }
         }
-        if (!full && warp_id() == 0) { // rows of no digit go nowhere
+        if (!LOOSE && !full && warp_id() == 0) { // rows of no digit go nowhere
             u16* column = s.count + digits;
             u32 c = lane < WARPS ? column[lane * width] : 0, through = warp_inclusive(c);
             u32 granules = (__shfl_sync(ALL, through, 31) + 7) / 8, start = 0;
@@ -410,10 +497,11 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
         __syncthreads();
 
         const u32 granules = *s.top;
+        if (LOOSE) hot = s.top[1];
 #pragma unroll
-        for (int i = 0; i < ITEMS; i++) slot[i] = count[slot[i] >> 16] + (slot[i] & 0xffff);
+        for (int i = 0; i < ITEMS; i++) slot[i] = (LOOSE ? bases[slot[i] >> 16] : count[slot[i] >> 16]) + (slot[i] & 0xffff);
         __syncwarp();
-        for (u32 d = lane; d < width / 2; d += 32) ((u32*)count)[d] = 0;
+        for (u32 d = lane; !LOOSE && d < width / 2; d += 32) ((u32*)count)[d] = 0;
 
         u8* carried = s.carried;
         for (i32 c = 0; c < a.columns; c++) {
@@ -433,8 +521,15 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
             if (BULK) bulk_ready();
             __syncthreads();
             if (threadIdx.x == 0) *s.top = 0;
-            if (BULK && W == 4) flush_bulk<u32, THREADS>(stage, carried, s.first, s.to, s.whole, s.last, digits, column.dst);
-            if (BULK && W == 8) flush_bulk<u64, THREADS>(stage, carried, s.first, s.to, s.whole, s.last, digits, column.dst);
+            if (LOOSE && threadIdx.x == 0) s.top[1] = NOWHERE;
+            if (LOOSE && BULK) {
+                if (taken + whole > room) atomicExch(a.loose.full, 1u), whole = 0;
+                if (W == 4) flush_loose<u32, THREADS>(stage, carried, place, whole, (u64)(first + taken) * 8, s.last, digits, column.dst);
+                if (W == 8) flush_loose<u64, THREADS>(stage, carried, place, whole, (u64)(first + taken) * 8, s.last, digits, column.dst);
+            } else if (BULK && W == 4)
+                flush_bulk<u32, THREADS>(stage, carried, s.first, s.to, s.whole, s.last, digits, column.dst);
+            else if (BULK && W == 8)
+                flush_bulk<u64, THREADS>(stage, carried, s.first, s.to, s.whole, s.last, digits, column.dst);
             if (!BULK) switch (w) {
             case 1: flush<u8, THREADS, false>(stage, carried, s.target, s.last, granules, digits, column.dst, 1); break;
             case 2: flush<u16, THREADS, false>(stage, carried, s.target, s.last, granules, digits, column.dst, 1); break;
@@ -458,18 +553,106 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
     }
     if (BULK) bulk_finish();
     __syncthreads();
+    for (u32 d = threadIdx.x; LOOSE && d < digits; d += THREADS) a.loose.rests[d * gridDim.x + blockIdx.x] = s.carry[d];
     u8* carried = s.carried;
     for (i32 c = 0; c < a.columns; c++) {
         const PartitionColumn& column = a.column[c];
         const u32 w = W ? W : column.width;
+        const u64 dst = LOOSE ? column.rest : column.dst;
         switch (w) {
-        case 1: finish<u8, THREADS>(carried, s.out, s.carry, s.head, digits, column.dst, 1); break;
-        case 2: finish<u16, THREADS>(carried, s.out, s.carry, s.head, digits, column.dst, 1); break;
-        case 4: finish<u32, THREADS>(carried, s.out, s.carry, s.head, digits, column.dst, 1); break;
-        default: finish<u64, THREADS>(carried, s.out, s.carry, s.head, digits, column.dst, column.stride);
+        case 1: finish<u8, THREADS>(carried, s.out, s.carry, s.head, digits, dst, 1); break;
+        case 2: finish<u16, THREADS>(carried, s.out, s.carry, s.head, digits, dst, 1); break;
+        case 4: finish<u32, THREADS>(carried, s.out, s.carry, s.head, digits, dst, 1); break;
+        default: finish<u64, THREADS>(carried, s.out, s.carry, s.head, digits, dst, LOOSE ? 1 : column.stride);
         }
         carried += digits * 8 * w;
     }
+}
+
+struct PartitionSampleArgs {
+    u64 key;
+    u32* counts; // of each digit, added up: zeros at first
+    u32* starts; // first row of each digit's room, a multiple of 8, and the end of the last
+    u64 mul;
+    u64 step; // of sampled_row
+    u32 rows;
+    u32 sampled; // rows to look at
+    u32 most;    // rows that there is room for, a multiple of 8
+    u32 bits, shift, unused;
+};
+
+// sample_digits counts the digits of rows that are spread evenly.
+template <class K>
+DEVICE void sample_digits(const PartitionSampleArgs& a, u32* bins) {
+    constexpr int AT_ONCE = 4; // loads under way
+    const u32 digits = 1u << a.bits;
+    const Digit digit = {a.shift, digits - 1, 0, a.mul};
+    for (u32 d = threadIdx.x; d < digits; d += blockDim.x) bins[d] = 0;
+    __syncthreads();
+    for (u32 from = blockIdx.x * blockDim.x + threadIdx.x; from < a.sampled; from += AT_ONCE * gridDim.x * blockDim.x) {
+        K k[AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            const u32 r = from + i * gridDim.x * blockDim.x;
+            if (r < a.sampled) k[i] = ((const K*)a.key)[sampled_row(r, a.step)];
+        }
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            if (from + i * gridDim.x * blockDim.x < a.sampled) atomicAdd(&bins[digit(k[i])], 1u);
+    }
+    __syncthreads();
+    for (u32 d = threadIdx.x; d < digits; d += blockDim.x)
+        if (bins[d]) atomicAdd(&a.counts[d], bins[d]);
+}
+
+// give_room gives each digit room for six standard deviations more than its rows by the sample, and for what a digit may
+// have of which the sample has nothing. It runs in one block, of at least as many threads as digits.
+DEVICE void give_room(const PartitionSampleArgs& a) {
+    __shared__ u32 sums[33];
+    const u32 d = threadIdx.x, digits = 1u << a.bits, m = d < digits ? a.counts[d] : 0;
+    const u64 rows = ((u64)m + (u64)(6 * sqrtf((float)m)) + 16) * (u64)a.rows / a.sampled;
+    u32 total;
+    const u32 before = block_exclusive(d < digits ? (u32)(min(rows, (u64)a.rows) / 8 + 1) : 0, sums, total);
+    if (d < digits) a.starts[d] = min(before, a.most / 8) * 8;
+    if (d == 0) a.starts[digits] = min(total, a.most / 8) * 8;
+}
+
+struct PartitionRestsArgs {
+    PartitionColumn column[PARTITION_COLUMNS];
+    LooseRows loose;
+    u32* ends; // of each digit's rows
+    i32 columns;
+    u32 blocks;
+};
+
+// move_rests moves what the blocks carried of a digit behind its other rows. It runs in a block for each digit.
+DEVICE void move_rests(const PartitionRestsArgs& a) {
+    __shared__ u32 sums[33];
+    const u32 d = blockIdx.x, digits = gridDim.x, limit = a.loose.starts[d + 1];
+    u32 end = a.loose.starts[d] + a.loose.taken[d] * 8;
+    for (u32 from = 0; from < a.blocks; from += blockDim.x) {
+        const u32 b = from + threadIdx.x, n = b < a.blocks ? a.loose.rests[d * a.blocks + b] : 0;
+        u32 total;
+        const u32 to = end + block_exclusive(n, sums, total);
+        end += total;
+        if (end > limit) continue; // for all threads
+        const u64 rest = ((u64)b * digits + d) * 8;
+        for (i32 c = 0; c < a.columns; c++) {
+            const PartitionColumn& x = a.column[c];
+            for (u32 k = 0; k < n; k++) {
+                const u64 row = (u64)(to + k) * x.stride;
+                switch (x.width) {
+                case 1: ((u8*)x.dst)[row] = ((const u8*)x.rest)[rest + k]; break;
+                case 2: ((u16*)x.dst)[row] = ((const u16*)x.rest)[rest + k]; break;
+                case 4: ((u32*)x.dst)[row] = ((const u32*)x.rest)[rest + k]; break;
+                default: ((u64*)x.dst)[row] = ((const u64*)x.rest)[rest + k];
+                }
+            }
+        }
+    }
+    if (threadIdx.x > 0) return;
+    a.ends[d] = end;
+    if (end > limit) atomicExch(a.loose.full, 1u);
 }
 
 struct PartitionCountArgs {
@@ -740,7 +923,11 @@ constexpr int partition_w0 = 0, partition_w4 = 4, partition_w8 = 8;
 #define PARTITION(k, K, w, items, stages) \
     KERNEL_BOUNDS(partition_##k##_##w##_s##stages, PartitionArgs, 512, 1) { \
         SHARED(u32, shared); \
-        partition<K, partition_##w, 512, items, stages>(a, shared); \
+        partition<K, partition_##w, 512, items, stages, false>(a, shared); \
+    } \
+    KERNEL_BOUNDS(partition_loose_##k##_##w##_s##stages, PartitionArgs, 512, 1) { \
+        SHARED(u32, shared); \
+        partition<K, partition_##w, 512, items, stages, true>(a, shared); \
     }
 PARTITION(k4, u32, w4, 28, 2)
 PARTITION(k4, u32, w4, 28, 1)
@@ -748,6 +935,15 @@ PARTITION(k4, u32, w0, 12, 1)
 PARTITION(k8, u64, w4, 16, 1)
 PARTITION(k8, u64, w8, 16, 1)
 PARTITION(k8, u64, w0, 12, 1)
+#define PARTITION_SAMPLE(k, K) \
+    KERNEL_BOUNDS(partition_sample_##k, PartitionSampleArgs, 1024, 1) { \
+        SHARED(u32, shared); \
+        sample_digits<K>(a, shared); \
+    }
+PARTITION_SAMPLE(k4, u32)
+PARTITION_SAMPLE(k8, u64)
+KERNEL_BOUNDS(partition_room, PartitionSampleArgs, 1024, 1) { give_room(a); }
+KERNEL(partition_rests, PartitionRestsArgs) { move_rests(a); }
 #define PARTITION_COUNT(k, K) \
     KERNEL_BOUNDS(partition_count_##k, PartitionCountArgs, 1024, 2) { \
         SHARED(u32, shared); \
