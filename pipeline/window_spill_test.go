@@ -47,6 +47,17 @@ func TestAWindowOverAllRowsSpills(t *testing.T) {
 	call(peers, "groups between current row and unbounded following", "sum(x)", "min(s)", "first_value(s ignore nulls)")
 	call(peers, "range between unbounded preceding and unbounded following", "sum(x)", "avg(d)", "max(s)", "count(*)")
 	call(total, "rows between unbounded preceding and unbounded following", whole...)
+	far := []string{"sum(x)", "avg(d)", "count(*)", "min(s)", "first_value(s)", "last_value(s)", "first_value(s ignore nulls)", "last_value(s ignore nulls)"}
+	for _, frame := range []string{"rows between unbounded preceding and 3 preceding", "rows between unbounded preceding and 120 following",
+		"rows between 100 preceding and unbounded following", "rows between 120 following and unbounded following"} {
+		call(total, frame, far...)
+	}
+	for _, frame := range []string{"range between unbounded preceding and 2 preceding", "range between 3 preceding and unbounded following",
+		"groups between unbounded preceding and 3 following", "groups between unbounded preceding and 2 preceding", "groups between 2 following and unbounded following"} {
+		call(peers, frame, far...)
+	}
+	call("", "rows between unbounded preceding and 50 following", far...)
+	call("", "rows between 50 preceding and unbounded following", far...)
 	call("", "", whole...)
 	call("", toHere, whole...)
 	call("", fromHere, whole...)

@@ -924,6 +924,19 @@ func testSort(t *testing.T, open Open) {
 			b.checkSort(keyTypes, keys, coded, flags)
 		}
 	})
+	// The bits of keys of 8 bytes begin anywhere in the words that are sorted.
+	t.Run("keys of any width", func(t *testing.T) {
+		b := setUp(t, open)
+		i64 := gpu.Of(gpu.Int64)
+		for _, width := range []uint{1, 20, 33, 50, 52, 54, 55, 63} {
+			keys := [][]gpu.Scalar{b.random(i64, 300, distribution{}), nil, b.random(i64, 300, distribution{})}
+			for range 300 {
+				keys[1] = append(keys[1], gpu.IntScalar(i64, b.rnd.Int64N(1<<width-1)))
+			}
+			b.checkSort([]gpu.Type{i64, i64}, keys[:2], []bool{false, false}, []int{0, 1})
+			b.checkSort([]gpu.Type{i64, i64}, keys[1:], []bool{false, false}, []int{1, 0})
+		}
+	})
 }
 
 // compareRows compares two rows by keys. Flags are 1 for descending plus 2 for nulls

@@ -1,9 +1,11 @@
 package host
 
 import (
+	"math"
 	"math/bits"
 	"sort"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gstream/gstream/gpu"
 )
@@ -204,6 +206,9 @@ func (d *Device) fold(l *gpu.Lease, a gpu.Aggregate, c gpu.Column, from, to []in
 			write: func(i int, s twofold) error { sums[i] = s.value(); return nil },
 		})
 	case a.Kind == gpu.Sum:
+		if done, err := d.foldNarrow(l, c, from, to, valid, gpu.Values[gpu.Int128](out.Data, out.Len)); done || err != nil {
+			return err
+		}
 		load := wideValues(c)
 		return foldValues(d, l, c, from, to, valid, monoid[int192]{
 			add:    func(s *int192, row int) { s.add(load(row)) },
@@ -231,6 +236,120 @@ func (d *Device) fold(l *gpu.Lease, a gpu.Aggregate, c gpu.Column, from, to []in
 		})
 	}
 	return d.foldBits(l, a.Kind, c, from, to, valid, out)
+}
+
+// foldNarrow sums ranges of integers of at most 8 bytes if no sum of rows overflows 64 bits. It returns false if one may.
+func (d *Device) foldNarrow(l *gpu.Lease, c gpu.Column, from, to []int32, valid []uint64, out []gpu.Int128) (bool, error) {
+	switch {
+	case c.Type.Wide || c.Type.Kind == gpu.Uint64:
+		return false, nil
+	case c.Type.Width() == 8:
+		return foldPrefixes(d, l, c, gpu.Values[int64](c.Data, c.Len), from, to, valid, out)
+	case c.Type.Kind == gpu.Uint32:
+		return foldPrefixes(d, l, c, gpu.Values[uint32](c.Data, c.Len), from, to, valid, out)
+	case c.Type.Width() == 4:
+		return foldPrefixes(d, l, c, gpu.Values[int32](c.Data, c.Len), from, to, valid, out)
+	case c.Type.Kind == gpu.Uint16:
+		return foldPrefixes(d, l, c, gpu.Values[uint16](c.Data, c.Len), from, to, valid, out)
+	case c.Type.Width() == 2:
+		return foldPrefixes(d, l, c, gpu.Values[int16](c.Data, c.Len), from, to, valid, out)
+	case c.Type.Kind == gpu.Uint8:
+		return foldPrefixes(d, l, c, gpu.Values[uint8](c.Data, c.Len), from, to, valid, out)
+	}
+	return foldPrefixes(d, l, c, gpu.Values[int8](c.Data, c.Len), from, to, valid, out)
+}
+
+// sumBefore is the sum of the values of all rows before a row, and the number of those that are not null.
+type sumBefore struct {
+	row    int
+	sum, n int64
+}
+
+// prefixes has the sums before every prefixRows rows.
+type prefixes[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32] struct {
+	values []T
+	valid  []uint64 // nil without nulls
+	before []sumBefore
+}
+
+const prefixRows = 64
+
+// foldPrefixes takes each sum as the difference of two prefixes. Most ranges begin and end a few rows behind those before them.
+func foldPrefixes[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32](d *Device, l *gpu.Lease, c gpu.Column, values []T, from, to []int32, valid []uint64, out []gpu.Int128) (bool, error) {
+	before, err := newArray[sumBefore](l, c.Len/prefixRows+1)
+	if err != nil {
+		return true, err
+	}
+	defer before.release()
+	x := prefixes[T]{values, gpu.Words(c.Valid, c.Len), before.v}
+	var all atomic.Uint64
+	err = d.parallel(len(before.v), grain/prefixRows, func(first, last int) error {
+		size := int64(0)
+		for b := first; b < last; b++ {
+			p := sumBefore{row: b * prefixRows}
+			for _, v := range values[p.row:min(p.row+prefixRows, c.Len)] {
+				size |= int64(v) ^ int64(v)>>63
+			}
+			x.move(&p, min(p.row+prefixRows, c.Len))
+			before.v[b] = p
+		}
+		all.Or(uint64(size))
+		return nil
+	})
+	if err != nil {
+		return true, err
+	}
+	if high, most := bits.Mul64(uint64(c.Len), all.Load()+1); high != 0 || most > math.MaxInt64 {
+		return false, nil
+	}
+	sum := sumBefore{}
+	for b, p := range before.v {
+		sum.row = b * prefixRows
+		before.v[b] = sum
+		sum.sum, sum.n = sum.sum+p.sum, sum.n+p.n
+	}
+	return true, d.parallel(len(from), rangeGrain, func(first, last int) error {
+		var lo, hi sumBefore
+		for i := first; i < last; i++ {
+			out[i] = gpu.Int128{}
+			if from[i] >= to[i] {
+				continue
+			}
+			x.seek(&lo, int(from[i]))
+			x.seek(&hi, int(to[i]))
+			out[i] = gpu.Int128From(hi.sum - lo.sum)
+			if hi.n > lo.n {
+				valid[i/64] |= 1 << (i % 64)
+			}
+		}
+		return nil
+	})
+}
+
+// seek makes p that of a row.
+func (x *prefixes[T]) seek(p *sumBefore, row int) {
+	if row < p.row || row-p.row > prefixRows {
+		*p = x.before[row/prefixRows]
+	}
+	x.move(p, row)
+}
+
+// move adds the values up to a row.
+func (x *prefixes[T]) move(p *sumBefore, row int) {
+	if x.valid == nil {
+		p.n += int64(row - p.row)
+		for _, v := range x.values[p.row:row] {
+			p.sum += int64(v)
+		}
+	} else {
+		for r := p.row; r < row; r++ {
+			if x.valid[r/64]>>(r%64)&1 != 0 {
+				p.n++
+				p.sum += int64(x.values[r])
+			}
+		}
+	}
+	p.row = row
 }
 
 // monoid is a folding of values that are not null. remove takes a row out of a fold; nil if

@@ -11,9 +11,9 @@ import (
 )
 
 // Sort implements gpu.Queue. Every key becomes an unsigned integer of the same order, as
-// narrow as its values allow; strings become ranks. Keys that together fit one 64-bit
-// word are sorted at once, others word by word from the last. Each sort is a stable
-// least-significant-digit radix sort of (word, row id).
+// narrow as its values allow; strings become ranks. A word of 64 bits has the row id and as many bits of
+// the keys as there is room for. The sort is a stable least-significant-digit radix sort of such words, the
+// last bits of the keys first.
 func (q *queue) Sort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
 	if err := q.check(gpu.KeyColumns(keys)); err != nil {
 		return gpu.Column{}, err
@@ -22,10 +22,33 @@ func (q *queue) Sort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
 	return out, q.fail(err)
 }
 
-// keyDigits is one key column as integers of a known width. load loads rows from at on.
+// keyDigits is one key column as integers of a known width. add adds those of rows from at on to out, shifted to the left,
+// where these bits are zero.
 type keyDigits struct {
 	bits uint
-	load func(out []uint64, at int)
+	add  func(out []uint64, at int, shift uint)
+}
+
+// digitsOf returns the integers that load loads.
+func digitsOf(bits uint, load func(out []uint64, at int)) keyDigits {
+	return keyDigits{bits, func(out []uint64, at int, shift uint) {
+		var tmp [probeBlock]uint64
+		load(tmp[:len(out)], at)
+		for i, v := range tmp[:len(out)] {
+			out[i] |= v << shift
+		}
+	}}
+}
+
+// above returns the integers without their lowest bits.
+func (k keyDigits) above(lowest uint) keyDigits {
+	return digitsOf(k.bits-lowest, func(out []uint64, at int) {
+		clear(out)
+		k.add(out, at, 0)
+		for i := range out {
+			out[i] >>= lowest
+		}
+	})
 }
 
 func (d *Device) sort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
@@ -33,6 +56,8 @@ func (d *Device) sort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
 		return gpu.Column{}, err
 	}
 	n := keys[0].Column.Len
+	r := radix{dev: d, lease: l, n: n, idBits: uint(bits.Len(uint(n)))}
+	defer r.release()
 	var parts []keyDigits
 	for _, k := range keys {
 		p, ranks, err := d.keyDigits(l, k)
@@ -42,90 +67,108 @@ func (d *Device) sort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
 		}
 		parts = append(parts, p...)
 	}
-	// Words of at most 64 bits, the most significant first.
-	var words [][]keyDigits
-	width := uint(65)
-	for _, p := range parts {
-		if width+p.bits > 64 {
-			words = append(words, nil)
-			width = 0
+	// The keys of each word, from the least significant on.
+	words, room := [][]keyDigits{nil}, 64-r.idBits
+	for _, p := range slices.Backward(parts) {
+		for p.bits > room { // shifted up, the upper bits drop out
+			words[len(words)-1] = append(words[len(words)-1], keyDigits{room, p.add})
+			words, p, room = append(words, nil), p.above(room), 64-r.idBits
 		}
 		words[len(words)-1] = append(words[len(words)-1], p)
-		width += p.bits
+		room -= p.bits
 	}
-	size := int64(n)
-	bufs := make([]*gpu.Buffer, 0, 4)
-	defer func() {
-		for _, b := range bufs {
-			b.Release()
-		}
-	}()
-	for _, s := range []int64{8 * size, 8 * size, 4 * size, 4 * size} {
-		b, err := l.Alloc(s)
-		if err != nil {
-			return gpu.Column{}, err
-		}
-		bufs = append(bufs, b)
-	}
-	r := radix{dev: d,
-		key: gpu.Values[uint64](bufs[0], n), key2: gpu.Values[uint64](bufs[1], n),
-		row: gpu.Values[int32](bufs[2], n), row2: gpu.Values[int32](bufs[3], n)}
-	for i := range r.row {
-		r.row[i] = int32(i)
-	}
-	for w := len(words) - 1; w >= 0; w-- {
-		if err := r.word(words[w], w == len(words)-1); err != nil {
-			return gpu.Column{}, err
-		}
-	}
-	keep := 2
-	if n > 0 && &r.row[0] == &gpu.Values[int32](bufs[3], n)[0] {
-		keep = 3
-	}
-	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: bufs[keep].Retain()}, nil
-}
-
-// radix has the keys and row ids of a sort, and a second buffer for each.
-type radix struct {
-	dev       *Device
-	key, key2 []uint64
-	row, row2 []int32
-}
-
-// word sorts by one word made of parts. With first the rows are in input order, otherwise
-// in the order of the words sorted before.
-func (r *radix) word(parts []keyDigits, first bool) error {
-	n := len(r.row)
-	load := r.key
-	if !first {
-		load = r.key2
-	}
-	width := uint(0)
-	for _, p := range parts {
-		width += p.bits
-	}
-	err := r.dev.parallel(n, grain, func(lo, hi int) error {
-		var tmp [probeBlock]uint64
-		for at := lo; at < hi; at += len(tmp) {
-			m := min(len(tmp), hi-at)
-			dst := load[at : at+m]
-			clear(dst)
-			for _, p := range parts {
-				p.load(tmp[:m], at)
-				for i, v := range tmp[:m] {
-					dst[i] = dst[i]<<p.bits | v
-				}
-			}
-		}
-		return nil
-	})
+	ids, err := newArray[int32](l, n)
 	if err != nil {
-		return err
+		return gpu.Column{}, err
 	}
-	if !first {
-		err := r.dev.parallel(n, grain, func(lo, hi int) error {
-			for i := lo; i < hi; i++ {
-				r.key[i] = r.key2[r.row[i]]
+	last := len(words) - 1
+	for _, w := range words[:last] {
+		if err == nil {
+			err = r.word(w, nil)
+		}
+	}
+	if err == nil {
+		err = r.word(words[last], ids.v)
+	}
+	if err != nil {
+		ids.release()
+		return gpu.Column{}, err
+	}
+	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: ids.buf}, nil
+}
+
+// radix sorts words of a key and, in the lowest bits, a row id.
+type radix struct {
+	dev    *Device
+	lease  *gpu.Lease
+	n      int
+	idBits uint
+	// Before the first pass the words are computed from parts of keys, the least significant first, and then they are in own. A pass writes them to next.
+	// Buffers are allocated when they are needed.
+	parts     []keyDigits
+	own, next array[uint64]
+	sorted    bool // the words are in own
+}
+
+func (r *radix) release() {
+	r.own.release()
+	r.next.release()
+}
+
+// addKeys adds keys of parts, for rows from at on, to out, shifted to the left.
+func addKeys(parts []keyDigits, out []uint64, at int, shift uint) {
+	for _, p := range parts {
+		p.add(out, at, shift)
+		shift += p.bits
+	}
+}
+
+// each calls f for blocks of the words [lo, hi).
+func (r *radix) each(lo, hi int, f func(at int, words []uint64)) {
+	var tmp [probeBlock]uint64
+	for at := lo; at < hi; at += len(tmp) {
+		n := min(len(tmp), hi-at)
+		if r.sorted {
+			f(at, r.own.v[at:at+n])
+			continue
+		}
+		for i := range tmp[:n] {
+			tmp[i] = uint64(at + i)
+		}
+		addKeys(r.parts, tmp[:n], at, r.idBits)
+		f(at, tmp[:n])
+	}
+}
+
+// room makes room for the words of a pass.
+func (r *radix) room() (err error) {
+	if r.next.v == nil {
+		r.next, err = newArray[uint64](r.lease, r.n)
+	}
+	return err
+}
+
+// word sorts by one word, whose key is made of parts. Unless it is nil, ids gets the row ids.
+func (r *radix) word(parts []keyDigits, ids []int32) error {
+	mask := uint64(1)<<r.idBits - 1
+	if r.parts = parts; r.sorted { // by the words behind
+		if err := r.room(); err != nil {
+			return err
+		}
+		err := r.dev.parallel(r.n, grain, func(lo, hi int) error {
+			for at := lo; at < hi; at += probeBlock {
+				block := r.next.v[at:min(at+probeBlock, hi)]
+				clear(block)
+				addKeys(parts, block, at, 0)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		err = r.dev.parallel(r.n, grain, func(lo, hi int) error {
+			for i, w := range r.own.v[lo:hi] {
+				r.own.v[lo+i] = r.next.v[w&mask]<<r.idBits | w&mask
 			}
 			return nil
 		})
@@ -133,33 +176,57 @@ func (r *radix) word(parts []keyDigits, first bool) error {
 			return err
 		}
 	}
-	// As few passes as digits of at most 11 bits allow, of nearly equal width.
-	passes := (width + 10) / 11
+	width := uint(0)
+	for _, p := range parts {
+		width += p.bits
+	}
+	// As few passes as digits allow, of nearly equal width.
+	passes := (width + maxDigit - 1) / maxDigit
 	for p := range passes {
 		from, to := width*p/passes, width*(p+1)/passes
-		if err := r.pass(from, to-from); err != nil {
+		var out []int32
+		if p == passes-1 {
+			out = ids
+		}
+		if done, err := r.pass(r.idBits+from, to-from, out); err != nil || done && out != nil {
 			return err
 		}
 	}
-	return nil
+	if ids == nil {
+		return nil
+	}
+	return r.dev.parallel(r.n, grain, func(lo, hi int) error {
+		r.each(lo, hi, func(at int, words []uint64) {
+			for i, w := range words {
+				ids[at+i] = int32(w & mask)
+			}
+		})
+		return nil
+	})
 }
 
-// pass is one stable counting pass over bits [shift, shift+width).
-func (r *radix) pass(shift, width uint) error {
-	n, fanout := len(r.row), 1<<width
-	mask := uint64(fanout - 1)
+// maxDigit is the most bits of a digit: a pass writes to as many places as it has values.
+const maxDigit = 12
+
+// pass is one stable counting pass over bits [shift, shift+width). It writes the words or, unless ids is nil, only their row
+// ids. It does nothing, and returns false, if all rows have the same digit.
+func (r *radix) pass(shift, width uint, ids []int32) (bool, error) {
+	n, fanout := r.n, 1<<width
+	mask, id := uint64(fanout-1), uint64(1)<<r.idBits-1
 	size := max(grain, (n/r.dev.threads+63)/64*64)
 	tasks := (n + size - 1) / size
 	next := make([]int32, tasks*fanout)
 	err := r.dev.parallel(n, size, func(lo, hi int) error {
 		count := next[lo/size*fanout:][:fanout]
-		for _, k := range r.key[lo:hi] {
-			count[k>>shift&mask]++
-		}
+		r.each(lo, hi, func(_ int, words []uint64) {
+			for _, w := range words {
+				count[w>>shift&mask]++
+			}
+		})
 		return nil
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
 	at, used := int32(0), 0
 	for b := range fanout {
@@ -171,23 +238,39 @@ func (r *radix) pass(shift, width uint) error {
 			used++
 		}
 	}
-	if used <= 1 { // all rows have this digit
-		return nil
+	if used <= 1 {
+		return false, nil
+	}
+	if ids == nil {
+		if err := r.room(); err != nil {
+			return false, err
+		}
 	}
 	err = r.dev.parallel(n, size, func(lo, hi int) error {
-		to := next[lo/size*fanout:][:fanout]
-		rows := r.row[lo:hi]
-		for i, k := range r.key[lo:hi] {
-			b := k >> shift & mask
-			t := to[b]
-			to[b] = t + 1
-			r.key2[t], r.row2[t] = k, rows[i]
-		}
+		to, words := next[lo/size*fanout:][:fanout], r.next.v
+		r.each(lo, hi, func(_ int, block []uint64) {
+			if ids != nil {
+				for _, w := range block {
+					b := w >> shift & mask
+					t := to[b]
+					to[b] = t + 1
+					ids[t] = int32(w & id)
+				}
+				return
+			}
+			for _, w := range block {
+				b := w >> shift & mask
+				t := to[b]
+				to[b] = t + 1
+				words[t] = w
+			}
+		})
 		return nil
 	})
-	r.key, r.key2 = r.key2, r.key
-	r.row, r.row2 = r.row2, r.row
-	return err
+	if ids == nil {
+		r.own, r.next, r.sorted = r.next, r.own, true
+	}
+	return true, err
 }
 
 // keyDigits turns a sort key into ordered integers: one bit for nulls if there are any,
@@ -252,7 +335,11 @@ func (d *Device) compress(k gpu.SortKey, load func(out []uint64, at int)) ([]key
 	if lo > hi { // there is no value
 		lo, hi = 0, 0
 	}
-	out := []keyDigits{{bits: uint(bits.Len64(hi - lo)), load: func(out []uint64, at int) {
+	width := uint(bits.Len64(hi - lo))
+	if add := linear(c, k.Descending, lo, hi); add != nil {
+		return []keyDigits{{width, add}}, nil
+	}
+	out := []keyDigits{digitsOf(width, func(out []uint64, at int) {
 		load(out, at)
 		if k.Descending {
 			for i, v := range out {
@@ -270,23 +357,65 @@ func (d *Device) compress(k gpu.SortKey, load func(out []uint64, at int)) ([]key
 				}
 			}
 		}
-	}}}
+	})}
 	if c.Valid != nil {
 		out = append([]keyDigits{nullDigit(k)}, out...)
 	}
 	return out, nil
 }
 
+// linear returns compress's integers of a column of integers of at most 8 bytes without nulls, in one loop; nil for others. lo and
+// hi are the least and the greatest value, with the sign flipped of types that have one.
+func linear(c gpu.Column, descending bool, lo, hi uint64) func(out []uint64, at int, shift uint) {
+	if c.Valid != nil || c.Dict != nil {
+		return nil
+	}
+	factor, term := uint64(1), 1<<63-lo
+	if c.Type.IsUnsigned() {
+		term = -lo
+	}
+	if descending {
+		factor, term = -factor, -term+hi-lo
+	}
+	switch {
+	case c.Type.Wide || c.Type.IsFloat() || c.Type.Kind == gpu.Bool || c.Type.IsVar():
+		return nil
+	case c.Type.Width() == 8:
+		return linearOf[uint64](c, factor, term)
+	case c.Type.Kind == gpu.Uint32:
+		return linearOf[uint32](c, factor, term)
+	case c.Type.Width() == 4:
+		return linearOf[int32](c, factor, term)
+	case c.Type.Kind == gpu.Uint16:
+		return linearOf[uint16](c, factor, term)
+	case c.Type.Width() == 2:
+		return linearOf[int16](c, factor, term)
+	case c.Type.Kind == gpu.Uint8:
+		return linearOf[uint8](c, factor, term)
+	}
+	return linearOf[int8](c, factor, term)
+}
+
+func linearOf[T int8 | int16 | int32 | uint8 | uint16 | uint32 | uint64](c gpu.Column, factor, term uint64) func(out []uint64, at int, shift uint) {
+	values := gpu.Values[T](c.Data, c.Len)
+	return func(out []uint64, at int, shift uint) {
+		factor, term := factor<<shift, term<<shift
+		for i, v := range values[at:][:len(out)] {
+			out[i] += uint64(int64(v))*factor + term
+		}
+	}
+}
+
 // nullDigit returns one bit that puts nulls before or after the values.
 func nullDigit(k gpu.SortKey) keyDigits {
-	return keyDigits{bits: 1, load: func(out []uint64, at int) {
+	return digitsOf(1, func(out []uint64, at int) {
 		for i := range out {
 			out[i] = 0
 			if k.Column.IsValid(at+i) == k.NullsFirst {
 				out[i] = 1
 			}
 		}
-	}}
+	})
 }
 
 // wideDigits splits 16-byte values into a signed upper and an unsigned lower word.

@@ -205,11 +205,19 @@ func (c *calculation) concat(parts ...gpu.Column) gpu.Column {
 
 // start has for each row the first row of its run, end the row behind its run.
 func (c *calculation) start(r runs) gpu.Column {
-	return c.once("start of "+string(r), func() gpu.Column { return c.gather(c.startsOf(r), c.runOf(r), false) })
+	return c.once("start of "+string(r), func() gpu.Column {
+		if len(c.keys(r)) == 0 {
+			return c.constant(0, c.n)
+		}
+		return c.gather(c.startsOf(r), c.runOf(r), false)
+	})
 }
 
 func (c *calculation) end(r runs) gpu.Column {
 	return c.once("end of "+string(r), func() gpu.Column {
+		if len(c.keys(r)) == 0 {
+			return c.constant(c.n, c.n)
+		}
 		starts := c.startsOf(r)
 		if c.err != nil {
 			return gpu.Column{}

@@ -29,9 +29,12 @@ const (
 	nearby
 	// all is the same rows for each row: a first pass computes the value.
 	all
-	// fromHere is the current one or its peers and the rows up to the end. A first pass computes what the rows
+	// fromHere is the rows from the current one, its peers or one near by up to the end. A first pass computes what the rows
 	// behind each stride come to, which is merged with the values of a batch.
 	fromHere
+	// upToNear is the rows up to one near the current one. A batch keeps rows as for nearby. What the rows that it does not keep
+	// have come to is merged with the values of the batch.
+	upToNear
 )
 
 // spanOf returns the span of a function of the spec, which has no partition keys.
@@ -60,10 +63,12 @@ func (s *Spec) spanOf(f Function) span {
 		return nearby
 	case merges && from == UnboundedPreceding && to == CurrentRow:
 		return upToHere
-	case merges && from == CurrentRow && to == UnboundedFollowing:
-		return fromHere
 	case merges && f.Frame.Whole(ordered):
 		return all
+	case merges && to == UnboundedFollowing:
+		return fromHere
+	case merges:
+		return upToNear
 	}
 	return anywhere
 }
@@ -252,14 +257,20 @@ func (b *batches) total(s *gpu.Stride) error {
 		return err
 	}
 	defer rows.Release()
-	c, err := b.calculate(rows, 0, rows.N, all, fromHere)
+	return b.add(rows, rows.N, all, fromHere)
+}
+
+// add merges the values of the first n rows into what functions of some spans have come to. Those of the span fromHere
+// are kept apart, for sumBehind.
+func (b *batches) add(rows *operators.Rows, n int, spans ...span) error {
+	c, err := b.calculate(rows, 0, n, spans...)
 	if err != nil {
 		return err
 	}
 	defer c.release()
 	for i, f := range b.stream.functions {
 		of := b.stream.spans[i]
-		if of != all && of != fromHere {
+		if !slices.Contains(spans, of) {
 			continue
 		}
 		f.Frame = Frame{Unit: Rows, From: Bound{Kind: UnboundedPreceding}, To: Bound{Kind: UnboundedFollowing}}
@@ -315,7 +326,7 @@ func (b *batches) calculate(rows *operators.Rows, from, to int, of ...span) (*ca
 	return c, nil
 }
 
-// used returns the columns of the order, and those that functions of some spans use, ascending.
+// used returns the columns that tell peers apart, and those that functions of some spans use, ascending.
 func (b *batches) used(of ...span) []int {
 	var functions []Function
 	for i, f := range b.stream.functions {
@@ -323,7 +334,7 @@ func (b *batches) used(of ...span) []int {
 			functions = append(functions, f)
 		}
 	}
-	return usedColumns(nil, b.Order, functions)
+	return usedColumns(nil, b.peerKeys(), functions)
 }
 
 // compute emits the rows that wait, but not those whose functions may see rows that are still to
@@ -348,7 +359,7 @@ func (b *batches) compute(end bool) (err error) {
 	}
 	r := &result{windows: b.windows, rows: rows}
 	defer r.release()
-	whole, err := b.calculate(rows, 0, rows.N, nearby, fromHere)
+	whole, err := b.calculate(rows, 0, rows.N, nearby, fromHere, upToNear)
 	if err != nil {
 		return err
 	}
@@ -358,9 +369,8 @@ func (b *batches) compute(end bool) (err error) {
 		return err
 	}
 	defer ids.Release()
-	from, to := b.seen, rows.N
+	from, to, keep := b.seen, rows.N, rows.N
 	if !end {
-		var keep int
 		if to, keep, err = b.complete(whole); err != nil {
 			return err
 		}
@@ -389,6 +399,11 @@ func (b *batches) compute(end bool) (err error) {
 		return err
 	}
 	b.before += int64(to - from)
+	if keep > 0 && !end && slices.Contains(b.stream.spans, upToNear) {
+		if err := b.add(rows, keep, upToNear); err != nil {
+			return err
+		}
+	}
 	if r.ids, err = t.Queue.Slice(t.Lease, ids, from, to); err != nil {
 		return err
 	}
@@ -405,34 +420,53 @@ func (b *batches) compute(end bool) (err error) {
 // first row that this and later rows see, at most that row.
 func (b *batches) complete(c *calculation) (to, keep int, err error) {
 	to = c.n
-	for i, f := range b.stream.functions {
-		if b.stream.spans[i] != nearby {
+	for i := range b.stream.functions {
+		f, ok := b.stream.near(i)
+		if !ok {
 			continue
 		}
-		at, err := c.firstAtEnd(f.near())
+		at, err := c.firstAtEnd(f)
 		if err != nil {
 			return 0, 0, err
 		}
 		to = min(to, at)
 	}
-	if len(b.Order) > 0 && (slices.Contains(b.stream.spans, upToHere) || slices.Contains(b.stream.spans, fromHere)) { // peers stay together
+	if len(b.peerKeys()) > 0 { // peers stay together
 		if to, err = c.rowAt(c.start(peers), min(to, c.n-1)); err != nil {
 			return 0, 0, err
 		}
 	}
 	keep = to
-	for i, f := range b.stream.functions {
-		if b.stream.spans[i] != nearby || to == c.n {
+	for i := range b.stream.functions {
+		f, ok := b.stream.near(i)
+		if !ok || to == c.n {
 			continue
 		}
-		from, _ := c.frame(f.near())
+		from, _ := c.frame(f)
 		at, err := c.rowAt(from, to)
 		if err != nil {
 			return 0, 0, err
 		}
+		if b.stream.spans[i] == upToNear { // so that each later frame has a row of the batch
+			at = max(at-1, 0)
+		}
 		keep = min(keep, at)
 	}
 	return to, keep, nil
+}
+
+// near returns a frame with all rows that function i may see one by one, if there are any.
+func (s *stream) near(i int) (Frame, bool) {
+	f := s.functions[i]
+	switch s.spans[i] {
+	case nearby:
+		return f.near(), true
+	case fromHere:
+		return Frame{Unit: f.Frame.Unit, From: f.Frame.From, To: f.Frame.From}, true
+	case upToNear:
+		return Frame{Unit: f.Frame.Unit, From: f.Frame.To, To: f.Frame.To}, true
+	}
+	return Frame{}, false
 }
 
 // near returns a frame with all rows that a function of the span nearby may see.
@@ -485,11 +519,14 @@ func (b *batches) functions(whole, part *calculation, from, to int) (_ []gpu.Col
 	defer func() { gpu.ReleaseColumns(values) }()
 	for i, f := range st.functions {
 		switch st.spans[i] {
-		case nearby, fromHere:
+		case nearby, fromHere, upToNear:
 			var out gpu.Column
 			if out, err = whole.function(f); err == nil {
 				values[i], err = t.Queue.Slice(t.Lease, out, from, to)
 				out.Release()
+			}
+			if err == nil && st.spans[i] == upToNear {
+				values[i], err = b.merge(part, i, b.last[i].Retain(), values[i])
 			}
 			if later := b.behind[i]; err == nil && b.pushed < len(later) {
 				values[i], err = b.merge(part, i, values[i], later[b.pushed].Retain())

@@ -558,7 +558,15 @@ func (o *windows) compute(t operators.Task, schema *gpu.Schema, strides []*gpu.S
 }
 
 // used returns the columns that the functions need, ascending.
-func (o *windows) used() []int { return usedColumns(o.Partition, o.Order, o.Functions) }
+func (o *windows) used() []int { return usedColumns(o.Partition, o.peerKeys(), o.Functions) }
+
+// peerKeys returns the order, if functions of sorted rows need its keys to tell peers apart.
+func (o *windows) peerKeys() []sort.Key {
+	if slices.ContainsFunc(o.Functions, Function.seesPeers) {
+		return o.Order
+	}
+	return nil
+}
 
 func usedColumns(partition []int, order []sort.Key, functions []Function) []int {
 	cols := slices.Clone(partition)
@@ -570,6 +578,20 @@ func usedColumns(partition []int, order []sort.Key, functions []Function) []int 
 	}
 	slices.Sort(cols)
 	return slices.Compact(cols)
+}
+
+// seesPeers reports whether the value of a function depends on which rows are peers.
+func (f Function) seesPeers() bool {
+	switch f.Kind {
+	case RowNumber, Ntile, Lag, Lead:
+		return false
+	case Rank, DenseRank, PercentRank, CumeDist:
+		return true
+	}
+	peers := func(b Bound) bool {
+		return b.Kind == CurrentRow && f.Frame.Unit != Rows || f.Frame.Unit == Groups && (b.Kind == Preceding || b.Kind == Following)
+	}
+	return peers(f.Frame.From) || peers(f.Frame.To)
 }
 
 // Columns returns the columns that a function needs beside the keys of its window.
