@@ -264,7 +264,8 @@ func stringBytes(c gpu.Column, from, to int) (n int64) {
 func (p *Partitions) readPages(l *gpu.Lease, u *unit) (_ *gpu.Stride, err error) {
 	begin := time.Now()
 	r, all := u.run, page{at: u.run.pages[u.from].at}
-	for _, g := range r.pages[u.from:u.to] {
+	for i := range r.pages[u.from:u.to] {
+		g := &r.pages[u.from+i]
 		all.extent.add(g.extent)
 		all.bytes += g.bytes
 	}

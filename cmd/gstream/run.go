@@ -221,6 +221,9 @@ func (f *runFlags) run(cmd *cobra.Command, paths []string) (err error) {
 			}
 		}
 	}
+	if f.hostMemory != "" {
+		ballast = nil
+	}
 	devices := devicePool{}
 	if !f.left.ends {
 		defer func() { err = errors.Join(err, devices.close()) }()
