@@ -22,32 +22,36 @@ const skewed = 1 << 16
 func TestAWrongEstimateIsRevised(t *testing.T) {
 	defer func(rows int) { fewRows = rows }(fewRows)
 	fewRows = 1 << 17
-	in := gpu.NewSchema(gpu.Field{Name: "k", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64), Nullable: true})
+	in := gpu.NewSchema(gpu.Field{Name: "k", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64), Nullable: true},
+		gpu.Field{Name: "w", Type: gpu.Of(gpu.Int64)})
 	count, sum := gpu.Of(gpu.Int64), gpu.SumType(gpu.Of(gpu.Int64))
 	for _, c := range []struct {
 		estimate int
 		groups   []int // of the strides; a negative number has nulls among the values
 		want     string
+		forced   string // an algorithm; w may have nulls then, and has none
 	}{
-		{0, []int{50, 60}, "algorithm hgb: an unknown number of groups fit tables of blocks"},
-		{10, []int{30_000}, "algorithm pgb-tr: more groups than were expected"},
-		{1 << 20, []int{100, 100}, "algorithm hgb: about 100 groups fit tables of blocks"},
-		{1 << 20, []int{100, 30_000}, "algorithm hgb: about 100 groups fit tables of blocks; algorithm pgb-tr: more groups than were expected"},
-		{1 << 20, []int{100_000, 100, 100}, "algorithm pgb-tr: about 1,048,576 groups in 256 partitions; algorithm hgb: about 100 groups fit tables of blocks"},
-		{1 << 20, []int{skewed, 60_000}, "algorithm hgb: about 1,532 groups fit tables of blocks; algorithm pgb-tr: more groups than were expected"},
-		{10, []int{10, -10}, "algorithm hgb-g: about 10 groups of values with nulls"},
+		{0, []int{50, 60}, "algorithm hgb: an unknown number of groups fit tables of blocks", ""},
+		{10, []int{30_000}, "algorithm pgb-tr: more groups than were expected", ""},
+		{1 << 20, []int{100, 100}, "algorithm hgb: about 100 groups fit tables of blocks", ""},
+		{1 << 20, []int{100, 30_000}, "algorithm hgb: about 100 groups fit tables of blocks; algorithm pgb-tr: more groups than were expected", ""},
+		{1 << 20, []int{100_000, 100, 100}, "algorithm pgb-tr: about 1,048,576 groups in 256 partitions; algorithm hgb: about 100 groups fit tables of blocks", ""},
+		{1 << 20, []int{skewed, 60_000}, "algorithm hgb: about 1,532 groups fit tables of blocks; algorithm pgb-tr: more groups than were expected", ""},
+		{10, []int{10, -10}, "algorithm hgb-g: about 10 groups of values with nulls", ""},
+		{30_000, []int{30_000, 30_000}, "algorithm pgb-tr: the job says so", pgbTR},
 	} {
 		t.Run(fmt.Sprint(c.estimate, " estimated, ", c.groups), func(t *testing.T) {
 			in := gpu.NewSchema(slices.Clone(in.Fields)...)
 			in.Fields[1].Nullable = slices.Min(c.groups) < 0
+			in.Fields[2].Nullable = c.forced != ""
 			dev := cudatest.Open(t, cuda.Options{Memory: 256 << 20})
 			q, err := dev.NewQueue("test")
 			require.NoError(t, err)
 			l := dev.Budget().Lease("test")
 			host := dev.HostBudget().Lease("test")
-			op, err := New(Spec{In: in, Keys: []int{0}, Hint: gpu.GroupHint{Groups: c.estimate},
-				Aggregates: []Aggregate{{Kind: gpu.CountAll, Input: -1, Output: count}, {Kind: gpu.Sum, Input: 1, Output: sum}},
-				Out:        gpu.NewSchema(in.Fields[0], gpu.Field{Name: "n", Type: count}, gpu.Field{Name: "s", Type: sum, Nullable: true})})
+			op, err := New(Spec{In: in, Keys: []int{0}, Hint: gpu.GroupHint{Groups: c.estimate}, Algorithm: c.forced,
+				Aggregates: []Aggregate{{Kind: gpu.CountAll, Input: -1, Output: count}, {Kind: gpu.Sum, Input: 1, Output: sum}, {Kind: gpu.Count, Input: 2, Output: count}},
+				Out:        gpu.NewSchema(in.Fields[0], gpu.Field{Name: "n", Type: count}, gpu.Field{Name: "s", Type: sum, Nullable: true}, gpu.Field{Name: "w", Type: count})})
 			require.NoError(t, err)
 			ctx := context.Background()
 			task := operators.Task{Device: dev, Queue: q, Lease: l, StrideRows: fewRows, Lanes: 1}
@@ -71,7 +75,7 @@ func TestAWrongEstimateIsRevised(t *testing.T) {
 					}
 					sums[k] += v >> 40
 				}
-				s, err := q.Upload(l, &gpu.Stride{Schema: in, Rows: fewRows, Cols: []gpu.Column{gpu.ColumnOf(in.Fields[0].Type, buf), gpu.ColumnOf(in.Fields[1].Type, values)}})
+				s, err := q.Upload(l, &gpu.Stride{Schema: in, Rows: fewRows, Cols: []gpu.Column{gpu.ColumnOf(in.Fields[0].Type, buf), gpu.ColumnOf(in.Fields[1].Type, values), gpu.ColumnOf(in.Fields[2].Type, buf)}})
 				require.NoError(t, err)
 				require.NoError(t, lane.Push(ctx, i, s))
 			}
@@ -87,6 +91,7 @@ func TestAWrongEstimateIsRevised(t *testing.T) {
 					for r := range s.Rows {
 						k := s.Cols[0].ScalarAt(r).Int.Int64()
 						require.Equal(t, fmt.Sprint(counts[k]), s.Cols[1].ScalarAt(r).String(), "count of %d", k)
+						require.Equal(t, fmt.Sprint(counts[k]), s.Cols[3].ScalarAt(r).String(), "count of %d without nulls", k)
 						want := gpu.IntScalar(sum, sums[k])
 						got := s.Cols[2].ScalarAt(r).Int.Big()
 						require.Equal(t, want.Int.Big().String(), got.Rsh(got, 40).String(), "sum of %d", k)

@@ -25,7 +25,11 @@ func (o *hashGroupBy) inTables(t operators.Task, by key, rows gpu.Partitioned, v
 	list, inputs := o.aggregates()
 	in := make([]gpu.Column, len(list))
 	for i, c := range inputs {
-		if c >= 0 {
+		switch {
+		case c < 0:
+		case list[i].Kind == gpu.Count && values[c].Valid == nil: // as many as rows; pgb does not move these values
+			list[i].Kind = gpu.CountAll
+		default:
 			in[i] = values[c]
 		}
 	}
