@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 )
@@ -58,6 +59,18 @@ func (l *Lease) AwaitMore(ctx context.Context, left int64) bool {
 				return false
 			}
 		}
+	}
+}
+
+// Patiently calls f, and again whenever it was refused memory and others have given some back since. f keeps no memory
+// when it returns an error. In the end the error is that of the last call.
+func (l *Lease) Patiently(ctx context.Context, f func() error) error {
+	for last := false; ; {
+		left := l.Available()
+		if err := f(); last || !errors.Is(err, ErrBudget) {
+			return err
+		}
+		last = !l.AwaitMore(ctx, left)
 	}
 }
 

@@ -650,18 +650,19 @@ func (r *reading) readBelow(ctx context.Context, q gpu.Queue, take func(*gpu.Str
 // waits for others that give some back: rows of a unit keep their strides in memory until they
 // have been copied up.
 func (r *reading) readUnit(ctx context.Context, q gpu.Queue, take func(*gpu.Stride, int) error) (some bool, err error) {
-	for last := false; ; {
-		u := r.next()
-		if u == nil {
-			return false, nil
+	var u *unit
+	var i item
+	_ = r.below().Patiently(ctx, func() error {
+		if u = r.next(); u == nil {
+			return nil
 		}
-		left := r.below().Available()
-		i := r.fetch(nil, u)
-		if !errors.Is(i.err, gpu.ErrBudget) || last {
-			return true, r.arrive(ctx, i, q, take)
-		}
-		last = !r.below().AwaitMore(ctx, left)
+		i = r.fetch(nil, u)
+		return i.err
+	})
+	if u == nil {
+		return false, nil
 	}
+	return true, r.arrive(ctx, i, q, take)
 }
 
 // arrive makes an item usable and gives it to the caller.

@@ -3,6 +3,7 @@ package sort
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -33,6 +34,7 @@ type external struct {
 	splits []split       // where they are from
 	below  [][]int       // by run and splitter: pages of the run whose first row is before it
 	reader *spill.Reader // of the pages of all ranges in order, for the only lane
+	short  sync.Mutex    // held by the lane that waits for memory
 	done   []bool        // by range
 	passed int           // ranges that are done, with all before them
 }
@@ -137,6 +139,7 @@ func (o *sorter) makeRun(t operators.Task, held *operators.Collected, bytes int6
 	r := &run{n: (ids.Len + page - 1) / page}
 	o.running.Lock()
 	if o.pages == nil {
+		t.Lease.Advise("strides wait for the output: set a lower row_group_rows, or use fewer threads")
 		o.pages = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, schema, 0)
 		o.pages.Ordered = true
 		o.pages.Free = t.Lease.Limit() / freeBudget
@@ -266,9 +269,24 @@ func (o *sorter) emitRuns(ctx context.Context, t operators.Task, part int, emit 
 	return nil
 }
 
+// readPatiently is readRange again and again while it is refused memory and others give some back: strides of the ranges
+// before may be on their way to the output. One lane at a time does so, so that lanes do not block each other.
+func (o *sorter) readPatiently(ctx context.Context, t operators.Task, i int) (all *operators.Rows, ids gpu.Column, from, to int, err error) {
+	read := func() (err error) {
+		all, ids, from, to, err = o.readRange(ctx, t, i)
+		return err
+	}
+	if err = read(); errors.Is(err, gpu.ErrBudget) {
+		o.short.Lock()
+		defer o.short.Unlock()
+		err = t.Lease.Patiently(ctx, read)
+	}
+	return all, ids, from, to, err
+}
+
 // emitRange emits the rows of a range from row skip on, at most limit.
 func (o *sorter) emitRange(ctx context.Context, t operators.Task, i int, skip, limit int64, emit operators.Emit) error {
-	all, ids, from, to, err := o.readRange(ctx, t, i)
+	all, ids, from, to, err := o.readPatiently(ctx, t, i)
 	if err != nil {
 		return err
 	}
@@ -278,11 +296,7 @@ func (o *sorter) emitRange(ctx context.Context, t operators.Task, i int, skip, l
 	from += int(min(skip, int64(to-from)))
 	to = from + int(min(limit, int64(to-from)))
 	for ; from < to; from += t.StrideRows {
-		s, err := all.GatherRange(t, ids, from, min(from+t.StrideRows, to))
-		if err != nil {
-			return err
-		}
-		if err := emit(s); err != nil {
+		if err := emitRows(ctx, t, all, ids, from, min(from+t.StrideRows, to), emit); err != nil {
 			return err
 		}
 	}
@@ -343,14 +357,21 @@ func (o *external) newReader(ctx context.Context, t operators.Task, from, to int
 // readRange returns the rows of the pages that a range meets, their order, and where the range
 // is in it. One lane emits the ranges in order, so that it reads a range while it sorts the one before.
 func (o *sorter) readRange(ctx context.Context, t operators.Task, i int) (all *operators.Rows, ids gpu.Column, from, to int, err error) {
-	if t.Lanes == 1 && i == 0 {
-		o.reader = o.newReader(ctx, t, 0, o.ranges())
-	}
 	reader := o.reader
-	if reader == nil {
+	switch {
+	case t.Lanes > 1:
 		reader = o.newReader(ctx, t, i, i+1)
 		defer reader.Close()
+	case reader == nil:
+		reader = o.newReader(ctx, t, i, o.ranges())
+		o.reader = reader
 	}
+	defer func() {
+		if err != nil && t.Lanes == 1 {
+			o.reader.Close()
+			o.reader = nil
+		}
+	}()
 	rows, low, high := 0, -1, -1 // the rows of the splitters
 	var strides []*gpu.Stride
 	add := func(s *gpu.Stride) {

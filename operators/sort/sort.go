@@ -224,7 +224,17 @@ func (o *sorter) Emit(ctx context.Context, t operators.Task, part int, emit oper
 		return o.emitRuns(ctx, t, part, emit)
 	}
 	from := o.from + part*o.strideRows
-	s, err := o.all.GatherRange(t, o.ids, from, min(from+o.strideRows, o.to))
+	return emitRows(ctx, t, o.all, o.ids, from, min(from+o.strideRows, o.to), emit)
+}
+
+// emitRows emits a stride of the rows at ids [from, to). Refused memory it waits for strides that are on their way to the
+// output.
+func emitRows(ctx context.Context, t operators.Task, all *operators.Rows, ids gpu.Column, from, to int, emit operators.Emit) error {
+	var s *gpu.Stride
+	err := t.Lease.Patiently(ctx, func() (err error) {
+		s, err = all.GatherRange(t, ids, from, to)
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,9 @@ package sort_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -16,7 +18,8 @@ import (
 )
 
 // TestRunsOfFewKeys sorts rows of few keys in runs: many pages of a run, of one morsel, begin with
-// equal keys, and each must be in the range of its rows.
+// equal keys, and each must be in the range of its rows. Whatever memory a range asks for, it waits when the output
+// holds all of it for a moment.
 func TestRunsOfFewKeys(t *testing.T) {
 	const rows, strides, keys = 6000, 5, 4
 	schema := gpu.NewSchema(gpu.Field{Name: "key", Type: gpu.Of(gpu.Int32)}, gpu.Field{Name: "row", Type: gpu.Of(gpu.Int32)})
@@ -68,8 +71,20 @@ func TestRunsOfFewKeys(t *testing.T) {
 			require.NoError(t, local.Close())
 			require.NoError(t, o.Finalize(ctx, task))
 			require.Greater(t, o.Parts(), 1)
+			output := d.Budget().Lease("output")
+			d.Budget().SetPatience(time.Minute)
 			var got []int32
 			for part := range o.Parts() {
+				// The output takes what is left before the sort asks for it, and gives it back soon.
+				var asked atomic.Int64
+				d.Budget().SetFault(func(bool) error {
+					if asked.Add(1) == int64(1+part%40) {
+						if left := output.Available(); output.Reserve(left) == nil {
+							time.AfterFunc(time.Millisecond, func() { output.Unreserve(left) })
+						}
+					}
+					return nil
+				})
 				require.NoError(t, o.Emit(ctx, task, part, func(s *gpu.Stride) error {
 					down, err := q.Download(h, s)
 					require.NoError(t, err)
@@ -78,7 +93,10 @@ func TestRunsOfFewKeys(t *testing.T) {
 					return nil
 				}))
 			}
+			d.Budget().SetFault(nil)
 			require.Equal(t, want, got)
+			require.Eventually(t, func() bool { used, _ := output.Used(); return used == 0 }, time.Minute, time.Millisecond)
+			require.NoError(t, output.Close())
 			require.NoError(t, o.Close())
 			require.NoError(t, store.Close())
 			require.NoError(t, q.Close())
