@@ -1,14 +1,17 @@
 package parquet
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host/hosttest"
+	pq "github.com/parquet-go/parquet-go"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
@@ -57,4 +60,31 @@ func TestASinkThatNobodyGivesMemoryFails(t *testing.T) {
 	require.ErrorContains(t, err, "row_group_rows")
 	require.Greater(t, time.Since(begin), patience)
 	require.NoError(t, lease.Close())
+}
+
+// TestARowGroupTakesAPartOfTheBudget writes rows that take more memory than the budget would have for a row group of them
+// all.
+func TestARowGroupTakesAPartOfTheBudget(t *testing.T) {
+	const rows, length = 4096, 1000
+	texts := make([]gpu.Scalar, rows)
+	for i := range texts {
+		texts[i] = gpu.StringScalar(strings.Repeat(fmt.Sprint(i%10), length))
+	}
+	schema := gpu.NewSchema(gpu.Field{Name: "text", Type: gpu.Of(gpu.String)})
+	lease := hosttest.Budget(t, 8*rows*length/4).Lease("sink")
+	path := filepath.Join(t.TempDir(), "out.parquet")
+	w, err := Create(path, schema, Options{Lease: lease})
+	require.NoError(t, err)
+	require.NoError(t, w.Write(t.Context(), &gpu.Stride{Schema: schema, Rows: rows, Cols: []gpu.Column{gpu.ColumnOf(schema.Fields[0].Type, texts)}}))
+	require.NoError(t, w.Commit(t.Context()))
+	require.NoError(t, lease.Close())
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	info, err := f.Stat()
+	require.NoError(t, err)
+	in, err := pq.OpenFile(f, info.Size())
+	require.NoError(t, err)
+	require.EqualValues(t, rows, in.NumRows())
+	require.Len(t, in.RowGroups(), 5, "four of the share, with what rows have beside their text, and what is left")
 }

@@ -24,7 +24,7 @@ type Options struct {
 	// 0 means the codec's default.
 	Level int `yaml:"level" json:"level,omitempty" doc:"Effort of zstd (1 to 22), gzip (1 to 9) or brotli (1 to 11); 0 is the codec's default." default:"0"`
 	// RowGroupRows is the number of rows in a row group; the default is 122880.
-	RowGroupRows int `yaml:"row_group_rows" json:"row_group_rows,omitempty" doc:"Rows of a row group." default:"122880"`
+	RowGroupRows int `yaml:"row_group_rows" json:"row_group_rows,omitempty" doc:"Rows of a row group, if they take at most 512 MiB and an eighth of the memory budget." default:"122880"`
 	// PageRows and PageBytes bound a data page: by rows (default 32768) and by
 	// uncompressed bytes (default 1048576).
 	PageRows  int `yaml:"page_rows" json:"page_rows,omitempty" doc:"Most rows of a data page." default:"32768"`

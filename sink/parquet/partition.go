@@ -21,8 +21,10 @@ const (
 	// pieceRows is the number of rows of a partition, on average, for which it is worth to
 	// gather them.
 	pieceRows = 1024
-	// maxPendingBytes bounds the rows that wait for more of their partition.
+	// maxPendingBytes and the share of the budget, one part in so many, bound the rows that wait for more of their
+	// row group or partition.
 	maxPendingBytes = 512 << 20
+	pendingBudget   = 8
 	// maxFolderName is what file systems allow for the name of a folder.
 	maxFolderName = 255
 )
@@ -321,14 +323,11 @@ func (w *Writer) divide(ctx context.Context, s *gpu.Stride) error {
 	if err := p.add(s); err != nil {
 		return fmt.Errorf("%s: %w", w.out.name, err)
 	}
-	if p.rows < pieceRows*len(p.parts) && p.bytes < w.maxPending()/4 {
+	if p.rows < pieceRows*len(p.parts) && p.bytes < w.most/4 {
 		return nil
 	}
 	return w.settle(ctx)
 }
-
-// maxPending bounds the bytes of the rows that wait in partitions.
-func (w *Writer) maxPending() int64 { return min(maxPendingBytes, w.opt.Lease.Limit()/8) }
 
 // divideRest hands all rows over, at the end.
 func (w *Writer) divideRest(ctx context.Context) error {
@@ -404,7 +403,7 @@ func (w *Writer) settle(ctx context.Context) error {
 	p.release()
 	for {
 		d, all := p.largest()
-		if all <= w.maxPending() {
+		if all <= w.most {
 			return nil
 		}
 		if err := w.hand(ctx, d, false); err != nil {

@@ -20,8 +20,6 @@ const (
 	maxRowGroups = math.MaxInt16
 	// maxQueueBytes bounds the bytes of the queued row groups.
 	maxQueueBytes = 1 << 30
-	// maxRowGroupBytes ends a row group of large values early.
-	maxRowGroupBytes = 512 << 20
 )
 
 // Writer writes strides to a file, or to a directory of files. It implements sink.Sink.
@@ -29,6 +27,7 @@ type Writer struct {
 	opt     Options
 	schema  *gpu.Schema
 	columns []column
+	most    int64 // bytes of the rows that wait in a row group, or in partitions
 	out     *output
 
 	// Write owns these: the destination of all rows, or what divides them.
@@ -91,7 +90,7 @@ func create(s storage, path string, schema *gpu.Schema, opt Options) (*Writer, e
 	if err := CheckColumns(schema, opt); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	w := &Writer{opt: opt, schema: schema, whole: &destination{}}
+	w := &Writer{opt: opt, schema: schema, whole: &destination{}, most: min(maxPendingBytes, opt.Lease.Limit()/pendingBudget)}
 	if len(opt.PartitionBy) > 0 {
 		w.whole, w.split = nil, newSplitter(schema, opt)
 		w.schema = w.split.schema
@@ -190,7 +189,7 @@ func (w *Writer) Write(ctx context.Context, s *gpu.Stride) error {
 }
 
 // collect adds rows to the pending row group of a destination, and hands over full row
-// groups. The caller keeps its references to the stride.
+// groups. A row group of large values ends early. The caller keeps its references to the stride.
 func (w *Writer) collect(ctx context.Context, d *destination, rows keptRows) error {
 	s := rows.stride
 	perRow := float64(s.Bytes()) / float64(max(s.Rows, 1))
@@ -199,7 +198,7 @@ func (w *Writer) collect(ctx context.Context, d *destination, rows keptRows) err
 		if w.opt.RowsPerFile > 0 {
 			n = int(min(int64(n), w.opt.RowsPerFile-d.fileRows-int64(d.pendingRows)))
 		}
-		if room := float64(maxRowGroupBytes - d.pendingBytes); perRow*float64(n) > room {
+		if room := float64(w.most - d.pendingBytes); perRow*float64(n) > room {
 			n = min(n, max(1, int(room/perRow)))
 		}
 		d.pending = append(d.pending, keptRows{s.Retain(), from, from + n})
@@ -207,7 +206,7 @@ func (w *Writer) collect(ctx context.Context, d *destination, rows keptRows) err
 		d.pendingBytes += int64(perRow * float64(n))
 		from += n
 		full := w.opt.RowsPerFile > 0 && d.fileRows+int64(d.pendingRows) == w.opt.RowsPerFile
-		if full || d.pendingRows == w.opt.RowGroupRows || d.pendingBytes >= maxRowGroupBytes {
+		if full || d.pendingRows == w.opt.RowGroupRows || d.pendingBytes >= w.most {
 			if err := w.hand(ctx, d, full); err != nil {
 				return err
 			}
