@@ -23,7 +23,18 @@ func TestRunRemovesWhatAKilledOneHasLeft(t *testing.T) {
 			names, _ := filepath.Glob(folder + "/.*")
 			return names
 		}
-		require.Eventually(t, func() bool { return len(hidden()) == 3 }, time.Minute, 5*time.Millisecond)
+		written := func() bool { // so it is locked
+			for _, pattern := range []string{"/.out.*.tmp", "/.out.*.tmp/part-*"} {
+				names, _ := filepath.Glob(folder + pattern)
+				for _, n := range names {
+					if info, err := os.Stat(n); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
+						return true
+					}
+				}
+			}
+			return false
+		}
+		require.Eventually(t, func() bool { return len(hidden()) == 3 && written() }, time.Minute, 5*time.Millisecond)
 
 		other, _ := jobFile(t, "  - limit: 1", "")
 		text, err := os.ReadFile(other)
