@@ -297,9 +297,9 @@ type Queue interface {
 	//
 	// Errors: those of Partition.
 	//
-	// Cost: on a GPU, for a digit of at most 8 bits, without strings, one pass that reads and writes every column once. A sample
-	// of the rows gives each partition its room, 5 to 15 % more than its rows of many. If one has
-	// more, which it waits for, or else, it is Partition.
+	// Cost: on a GPU, without strings, a pass for up to 8 bits of the digit that reads and writes every column once; two passes, for up
+	// to 14 bits, if the key is one of the columns and a partition has 512 rows on average. A sample of the rows gives each partition
+	// its room, 5 to 30 % more than its rows of many. If one has more, which it waits for, or else, it is Partition.
 	PartitionLoose(l *Lease, cols []Column, key Column, d Digit) (out []Column, offsets, ends Column, err error)
 
 	// PartitionTuples partitions rows of a key and a value by a digit of the key, and writes

@@ -16,7 +16,10 @@ type partitionColumn struct {
 }
 
 // looseRows is LooseRows of partition.cu.
-type looseRows struct{ starts, taken, rests, full uint64 }
+type looseRows struct {
+	starts, taken, rests, full, segments, ends, before uint64
+	blocks, _                                          uint32
+}
 
 // partitionColumns is PARTITION_COLUMNS of partition.cu.
 const partitionColumns = 16
@@ -42,7 +45,7 @@ type partitionRestsArgs struct {
 	loose   looseRows
 	ends    uint64
 	columns int32
-	blocks  uint32
+	bits    uint32
 }
 
 type partitionCountArgs struct {
@@ -75,9 +78,13 @@ const (
 	partitionCounters = 2
 	// pairBits are the most bits of two digits that one block counts in shared memory.
 	pairBits = 14
-	// looseSample is the most rows of which a loose pass counts the digits, and looseShare the share of the rows, one in so
-	// many: 256 digits get 13 % more room than they need, and 32 get 5 %.
-	looseSample, looseShare = 1 << 19, 8
+	// looseSample is the most rows of which a loose pass counts the digits, or looseDigit for each digit, and looseShare the share of
+	// the rows, one in so many: 32 digits get 5 % more room than they need, 256 get 13 %, and 8,192 get 30 %.
+	looseSample, looseDigit, looseShare = 1 << 19, 1 << 9, 8
+	// looseBlocks is the least number of blocks of a second loose pass for each multiprocessor, so that few are idle in the end.
+	looseBlocks = 4
+	// secondRows is the least rows of a partition for two loose passes: with fewer most of the room would be left over.
+	secondRows = 1 << 9
 )
 
 // errLoose says that a partition had more rows than room.
@@ -100,8 +107,8 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu
 	return all[2:], all[0], nil
 }
 
-// PartitionLoose implements gpu.Queue: in one pass without a count, if the digit has few bits and shared memory has room for all
-// columns. Rows that do not fit the room that a sample says, or memory, are partitioned in order.
+// PartitionLoose implements gpu.Queue: in passes without a count, one or two by the bits of the digit, if shared memory has room for
+// all columns. Rows that do not fit the room that a sample says, or memory, are partitioned in order.
 func (q *queue) PartitionLoose(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu.Digit) (out []gpu.Column, offsets, ends gpu.Column, err error) {
 	all, err := q.partition(l, cols, key, d, true)
 	if errors.Is(err, errLoose) || gpu.IsRefusal(err) { // in order they need less memory
@@ -146,8 +153,12 @@ func (q *queue) partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu
 	}
 	by := radixKey{buf: key.Data, width: key.Type.Width(), shift: d.Shift, bits: bits, mul: d.Factor}
 	room := n // of the result
-	if loose = loose && o.looseFits(by, cols); loose {
-		room = o.looseRoom(n, bits)
+	var ends []uint
+	if loose {
+		ends = o.looseDigits(by, n, cols)
+	}
+	if loose = ends != nil; loose {
+		room = looseRoom(n, bits)
 	}
 	var move []mover
 	var packed []bitsArgs
@@ -188,9 +199,9 @@ func (q *queue) partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu
 	}
 	var starts *gpu.Buffer
 	if loose {
-		var ends *gpu.Buffer
-		starts, ends = o.loose(by, n, room, move)
-		out[1] = gpu.Column{Type: gpu.Of(gpu.Int32), Len: 1 << bits, Data: o.keep(ends)}
+		var last *gpu.Buffer
+		starts, last = o.loose(by, n, ends, move)
+		out[1] = gpu.Column{Type: gpu.Of(gpu.Int32), Len: 1 << bits, Data: o.keep(last)}
 	} else {
 		starts = o.radix(by, n, move, nil, true)
 	}
@@ -204,12 +215,13 @@ func (q *queue) partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu
 	return out, nil
 }
 
-// looseFits reports whether one launch of a loose pass takes all columns: each launch would have another order.
-func (o *op) looseFits(key radixKey, cols []gpu.Column) bool {
+// looseDigits returns the ends of the digits of loose passes over all columns, one or two, or nil if the rows must be in order: each pass
+// is one launch, because each launch has another order, and only columns with the key can be partitioned once more.
+func (o *op) looseDigits(key radixKey, n int, cols []gpu.Column) []uint {
 	var move []mover
 	for _, c := range cols {
 		if c.Dict == nil && c.Type.IsVar() {
-			return false
+			return nil
 		}
 		if c.Valid != nil {
 			move = append(move, mover{nil, nil, 1})
@@ -220,57 +232,113 @@ func (o *op) looseFits(key radixKey, cols []gpu.Column) bool {
 		}
 		move = append(move, mover{c.Data, nil, w})
 	}
-	return len(move) > 0 && key.bits <= o.digitBits(key.width, move, usualDigit) && len(o.partitionLaunches(key, move)) == 1
+	if len(move) == 0 {
+		return nil
+	}
+	ends := equalParts(0, key.bits, o.digitBits(key.width, move, usualDigit))
+	if len(ends) > 1 && (len(ends) > 2 || n < secondRows<<key.bits || key.bits > pairBits || keyIn(key, move) < 0) {
+		return nil
+	}
+	from := uint(0)
+	for _, end := range ends {
+		if len(o.partitionLaunches(key.digit(from, end), move)) != 1 {
+			return nil
+		}
+		from = end
+	}
+	return ends
+}
+
+// keyIn returns which column is the key, -1 for none.
+func keyIn(key radixKey, cols []mover) int {
+	return slices.IndexFunc(cols, func(m mover) bool { return m.src == key.buf && m.width == key.width })
 }
 
 // looseSampled returns the rows of n of which a loose pass counts the digits.
-func looseSampled(n int) int { return min(blocks(n, looseShare), looseSample) }
+func looseSampled(n int, bits uint) int {
+	return min(blocks(n, looseShare), max(looseSample, looseDigit<<bits))
+}
 
 // looseRoom returns the rows that have room in a loose pass: as many as partition_room may give, a multiple of 8.
-func (o *op) looseRoom(n int, bits uint) int {
-	digits, sampled := float64(int(1)<<bits), float64(looseSampled(n))
+func looseRoom(n int, bits uint) int {
+	digits, sampled := float64(int(1)<<bits), float64(looseSampled(n, bits))
 	more := 6*math.Sqrt(digits*sampled) + 16*digits
 	return min(n+int(math.Ceil(more/sampled*float64(n)))+16<<bits, gpu.MaxRows) &^ 7
 }
 
-// loose moves n rows of a key to the partitions of its digit, in any order. The columns have room for more, of which each
-// partition gets some by a sample. loose returns where partitions begin, and where they end.
-func (o *op) loose(key radixKey, n, room int, cols []mover) (starts, ends *gpu.Buffer) {
-	digits := 1 << key.bits
+// loose moves n rows of a key to the partitions of its digit, in any order, in passes over digits with the given ends, the high bits first.
+// The columns have looseRoom, of which each partition gets some by a sample. loose returns where partitions begin, and where they end.
+func (o *op) loose(key radixKey, n int, digits []uint, cols []mover) (starts, ends *gpu.Buffer) {
+	full := o.alloc(8) // by pass, 1: a partition has more rows than room
+	o.fill(full, 0, 8, 0)
+	if len(digits) == 1 {
+		starts, ends = o.loosePass(key, key, n, cols, looseRows{full: addr(full)})
+	} else {
+		high := key.digit(digits[0], key.bits)
+		room := looseRoom(n, high.bits)
+		first, second := slices.Clone(cols), slices.Clone(cols)
+		for i, c := range cols {
+			first[i].dst = o.alloc(int64(room) * int64(c.width))
+			second[i].src = first[i].dst
+		}
+		segments, segmentEnds := o.loosePass(high, high, n, first, looseRows{full: addr(full)})
+		low := key.digit(0, digits[0])
+		low.buf = second[keyIn(key, cols)].src
+		starts, ends = o.loosePass(low, key, n, second,
+			looseRows{full: addr(full) + 4, segments: addr(segments), ends: addr(segmentEnds), before: addr(full)})
+		o.free(segments, segmentEnds)
+		for _, c := range first {
+			o.free(c.dst)
+		}
+	}
+	found := make([]uint32, 2)
+	if o.read(full, 0, gpu.BytesOf(found)) && found[0]+found[1] != 0 {
+		o.fail(errLoose)
+	}
+	o.free(full)
+	return starts, ends
+}
+
+// loosePass moves n rows to the partitions of a digit, or those of each segment to partitions of their own. The partitions of all segments are
+// those of the digit of the key that is sampled.
+func (o *op) loosePass(key, sampled radixKey, n int, cols []mover, rows looseRows) (starts, ends *gpu.Buffer) {
+	partitions := 1 << sampled.bits
 	p := &radixPass{op: o, key: key, n: n, launches: o.partitionLaunches(key, cols)}
 	p.size()
+	rows.blocks = uint32(p.grid)
+	if segments := partitions >> key.bits; rows.segments != 0 {
+		rows.blocks = uint32(blocks(looseBlocks*o.q.dev.props.multiprocessors, segments))
+		p.grid = int(rows.blocks) * segments
+	}
 	l := p.launches[0]
-	// The counts of the sample, the granules that are taken, and whether there was no room.
-	shared := o.alloc(int64(2*digits+1) * 4)
-	starts, ends = o.alloc(int64(digits+1)*4), o.alloc(int64(digits)*4)
-	rests := o.alloc(int64(p.grid*digits) * 4)
-	carried := o.alloc(int64(p.grid*digits) * 8 * int64(l.rowBytes()))
+	counts := o.alloc(int64(2*partitions) * 4) // of the sample, and the granules that are taken
+	starts, ends = o.alloc(int64(partitions+1)*4), o.alloc(int64(partitions)*4)
+	rests := o.alloc(int64(partitions) * int64(rows.blocks) * 4)
+	most := int64(p.grid) * 8 << key.bits // rows that blocks may carry in the end
+	carried := o.alloc(most * int64(l.rowBytes()))
 	if o.err != nil {
 		return nil, nil
 	}
+	rows.starts, rows.taken, rows.rests = addr(starts), addr(counts)+uint64(4*partitions), addr(rests)
 	args := p.args(l)
-	args.loose = looseRows{starts: addr(starts), taken: addr(shared) + uint64(4*digits), rests: addr(rests), full: addr(shared) + uint64(8*digits)}
+	args.loose = rows
 	at := addr(carried)
 	for i := range l.cols {
 		args.column[i].rest = at
-		at += uint64(p.grid*digits) * 8 * uint64(l.cols[i].width)
+		at += uint64(most) * uint64(l.cols[i].width)
 	}
+	o.fill(counts, 0, counts.Size(), 0)
 	o.begins("sample")
-	sampled := looseSampled(n)
-	sample := partitionSampleArgs{key: addr(key.buf), counts: addr(shared), starts: addr(starts), mul: key.factor(), step: gpu.SampleStep(n, sampled), rows: uint32(n),
-		sampled: uint32(sampled), most: uint32(room), bits: uint32(key.bits), shift: uint32(key.shift)}
-	o.fill(shared, 0, shared.Size(), 0)
-	launch(o, fmt.Sprintf("partition_sample_k%d", key.width), min(o.q.dev.props.multiprocessors, blocks(sampled, 4096)), 1024, 4*digits, sample)
+	looks := looseSampled(n, sampled.bits)
+	sample := partitionSampleArgs{key: addr(sampled.buf), counts: addr(counts), starts: addr(starts), mul: key.factor(), step: gpu.SampleStep(n, looks), rows: uint32(n),
+		sampled: uint32(looks), most: uint32(looseRoom(n, sampled.bits)), bits: uint32(sampled.bits), shift: uint32(sampled.shift)}
+	launch(o, fmt.Sprintf("partition_sample_k%d", key.width), min(o.q.dev.props.multiprocessors, blocks(looks, 4096)), 1024, 4*partitions, sample)
 	launch(o, "partition_room", 1, 1024, 0, sample)
 	o.begins("move")
 	launch(o, l.shape.kernel(true), p.grid, partitionThreads, l.shared, args)
-	launch(o, "partition_rests", digits, 256, 0, partitionRestsArgs{column: args.column, loose: args.loose, ends: addr(ends), columns: args.columns, blocks: uint32(p.grid)})
-	full := make([]uint32, 1)
-	if o.read(shared, int64(8*digits), gpu.BytesOf(full)) && full[0] != 0 {
-		o.fail(errLoose)
-	}
+	launch(o, "partition_rests", partitions, 256, 0, partitionRestsArgs{column: args.column, loose: rows, ends: addr(ends), columns: args.columns, bits: uint32(key.bits)})
 	o.begins("")
-	o.free(shared, rests, carried)
+	o.free(counts, rests, carried)
 	return starts, ends
 }
 
@@ -318,7 +386,7 @@ func (o *op) radix(key radixKey, n int, cols []mover, first *radixPass, offsets 
 	passes := len(ends)
 	counted := key // the form of the key that the next pass counts
 	all := cols
-	keyAt := slices.IndexFunc(cols, func(m mover) bool { return m.src == key.buf && m.width == key.width })
+	keyAt := keyIn(key, cols)
 	if keyAt < 0 && passes > 1 { // the bits of the key that are needed move too, except in the last pass
 		if key.width == 8 && key.bits <= 32 {
 			key = radixKey{buf: o.alloc(int64(n) * 4), width: 4, bits: key.bits, flip: key.flip >> key.shift}
@@ -583,7 +651,7 @@ func (o *op) partitionLaunches(key radixKey, cols []mover) []partitionLaunch {
 	digits := 1 << key.bits
 	// If the first column is the key, it is read once only.
 	cols = slices.Clone(cols)
-	if at := slices.IndexFunc(cols, func(m mover) bool { return m.src == key.buf && m.width == key.width }); at > 0 {
+	if at := keyIn(key, cols); at > 0 {
 		cols[0], cols[at] = cols[at], cols[0]
 	}
 	var out []partitionLaunch

@@ -56,30 +56,34 @@ func countsToPositions(t *testing.T, d *Device, counts []uint32, digits, blocks 
 }
 
 // TestLoosePartitionsWithoutRoom partitions loosely by keys of which a sample sees none but one: the rows come in order then,
-// and no row is lost. Keys that are as the sample says need no second pass.
+// and no row is lost. Keys that are as the sample says are not partitioned again. Of two passes either finds no room.
 func TestLoosePartitionsWithoutRoom(t *testing.T) {
 	d := openTest(t, 0)
 	defer func() { require.NoError(t, d.Close()) }()
 	q, err := d.NewQueue("loose")
 	require.NoError(t, err)
 	l := d.Budget().Lease("loose")
-	const n = 70_000
-	for _, hidden := range []bool{false, true} {
+	for _, c := range []struct {
+		n      int
+		bits   uint
+		hidden int32 // the key of rows that the sample does not see; 0 is none
+	}{{70_000, 3, 0}, {70_000, 3, 5}, {secondRows << 9, 9, 0}, {secondRows << 9, 9, 5}, {secondRows << 9, 9, 5 << 4}} {
+		n, hidden := c.n, c.hidden != 0
 		keys := make([]int32, n)
 		for i := range keys {
-			if keys[i] = int32(i % 7); hidden {
-				keys[i] = 5
+			if keys[i] = int32(i % (1<<c.bits - 1)); hidden {
+				keys[i] = c.hidden
 			}
 		}
-		for i := range looseSampled(n) {
+		for i := range looseSampled(n, c.bits) {
 			if hidden {
-				keys[gpu.SampledRow(i, gpu.SampleStep(n, looseSampled(n)))] = 2
+				keys[gpu.SampledRow(i, gpu.SampleStep(n, looseSampled(n, c.bits)))] = 2
 			}
 		}
 		key := gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: gpu.WrapBytes(gpu.BytesOf(keys))}
 		s, err := q.Upload(l, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "k", Type: key.Type}), Cols: []gpu.Column{key}, Rows: n})
 		require.NoError(t, err)
-		out, offsets, ends, err := q.PartitionLoose(l, []gpu.Column{s.Cols[0], gpu.RowNumbers(n)}, s.Cols[0], gpu.Digit{Bits: 3})
+		out, offsets, ends, err := q.PartitionLoose(l, []gpu.Column{s.Cols[0], gpu.RowNumbers(n)}, s.Cols[0], gpu.Digit{Bits: c.bits})
 		require.NoError(t, err)
 		require.Equal(t, !hidden, ends.Len > 0)
 		down := func(c gpu.Column) []int32 {

@@ -798,7 +798,7 @@ func testPartitionLoose(t *testing.T, open Open) {
 			columns := [][]gpu.Type{{}, {int32s}, {longs}, {bools, shorts}, {huge, int32s, longs}, {gpu.Of(gpu.String)}}
 			digits := []gpu.Digit{{Shift: 24, Bits: 8, Factor: 0x9e3779b97f4a7c15}, {Shift: 5, Bits: 3, Factor: 0x9e3779b97f4a7c15}, {}, {Bits: 1}, {Shift: 20, Bits: 8}, {Shift: 7, Bits: 11}}
 			if n > 16000 { // to check a row takes longer than to move it
-				columns, digits = columns[:1], digits[:2]
+				columns, digits = columns[:1], append(digits[:2], gpu.Digit{Shift: 22, Bits: 9, Factor: 0x9e3779b97f4a7c15})
 			}
 			for _, d := range []distribution{{}, {distinct: 1}, {distinct: 2}, {distinct: 3000, zipf: true}, {distinct: 5}} {
 				key := b.random(typ, n, d)

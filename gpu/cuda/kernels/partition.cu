@@ -12,7 +12,8 @@
 // A loose pass counts nothing and keeps no order. partition_sample counts the digits of some rows, and partition_room
 // gives each digit room for as many rows as there are by that, and some more. A block takes room for the rows of a tile
 // when it has them. partition_rests moves what the blocks carried in the end behind the others. If a digit has
-// more rows than room, the rows are partitioned once more, in order.
+// more rows than room, the rows are partitioned once more, in order. Of two loose passes the first is by the high bits. What
+// it makes of each digit is a segment, which some blocks of the second pass partition by the low bits.
 //
 // Bytes, rows of w bytes with a key of k: k read, then w read and w written a pass. A loose one does not read k.
 //
@@ -53,8 +54,13 @@ constexpr int PARTITION_COLUMNS = 16;
 struct LooseRows {
     const u32* starts; // first row of each digit's room, a multiple of 8, and the end of the last
     u32* taken;        // granules of each digit's room that blocks have
-    u32* rests;        // rows that block b carries of digit d in the end, at [d * blocks + b]
+    u32* rests;        // rows that block b of a segment carries of digit d in the end, at [d * blocks + b]
     u32* full;         // 1: a digit has more rows than room
+    const u32* segments; // of a second pass: first row of each segment, a multiple of 8, whose digits are [segment << bits, (segment + 1) << bits)
+    const u32* ends;     // of the rows of each segment
+    const u32* before;   // full of the first pass: its segments lack rows then
+    u32 blocks;          // of a segment
+    u32 unused;
 };
 
 struct PartitionArgs {
@@ -351,9 +357,17 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
     const u32 digits = 1u << a.bits, width = digits + 8;
     const Digit digit = {a.shift, digits - 1, a.flip, a.mul};
     PartitionShared<THREADS, ITEMS, STAGES, BULK> s(memory, digits, a.widest);
-    const u32 begin = a.bounds ? a.bounds[blockIdx.x] : blockIdx.x * a.chunk;
-    const u32 end = a.bounds ? a.bounds[blockIdx.x + 1] : min(begin + a.chunk, a.rows);
-    const u32 aligned = begin / 32 * 32, lane = lane_id();
+    u32 begin = a.bounds ? a.bounds[blockIdx.x] : blockIdx.x * a.chunk;
+    u32 end = a.bounds ? a.bounds[blockIdx.x + 1] : min(begin + a.chunk, a.rows);
+    u32 of = 0; // LOOSE: first digit of the segment
+    if (LOOSE && a.loose.segments) {
+        if (*a.loose.before) return;
+        const u32 segment = blockIdx.x / a.loose.blocks, from = a.loose.segments[segment], rows = a.loose.ends[segment] - from;
+        const u32 chunk = (rows / a.loose.blocks / 32 + 1) * 32;
+        begin = from + min(blockIdx.x % a.loose.blocks * chunk, rows), end = min(begin + chunk, from + rows);
+        of = segment << a.bits;
+    }
+    const u32 aligned = LOOSE ? begin : begin / 32 * 32, lane = lane_id();
     // The lanes of a warp take turns through the warp's rows, so that loads are
     // coalesced and (warp, item, lane) is the order of the rows.
     const u32 mine = aligned + warp_id() * (32 * ITEMS) + lane;
@@ -374,7 +388,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
         if (LOOSE) { // THREADS is the most digits
             s.out[d] = blockIdx.x * digits + d;
             s.head[d] = s.carry[d] = 0;
-            first = a.loose.starts[d] / 8, room = a.loose.starts[d + 1] / 8 - first;
+            first = a.loose.starts[of + d] / 8, room = a.loose.starts[of + d + 1] / 8 - first;
             continue;
         }
         u32 at = d * gridDim.x + blockIdx.x, base = a.base[at * a.counters];
@@ -419,7 +433,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
             const u32 c = d < digits ? counts[d] : 0, carried = d < digits ? s.carry[d] : 0, n = carried + c, rest = n % 8;
             whole = n / 8;
             // Its place in the output comes while the tile is staged.
-            if (whole) taken = atomicAdd(&a.loose.taken[d], whole);
+            if (whole) taken = atomicAdd(&a.loose.taken[of + d], whole);
             const u32 granules = whole + (rest > 0), sums = warp_inclusive(granules);
             if (lane == 31) place = atomicAdd(s.top, sums);
             place = __shfl_sync(ALL, place, 31) + sums - granules;
@@ -553,7 +567,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
     }
     if (BULK) bulk_finish();
     __syncthreads();
-    for (u32 d = threadIdx.x; LOOSE && d < digits; d += THREADS) a.loose.rests[d * gridDim.x + blockIdx.x] = s.carry[d];
+    for (u32 d = threadIdx.x; LOOSE && d < digits; d += THREADS) a.loose.rests[(of + d) * a.loose.blocks + blockIdx.x % a.loose.blocks] = s.carry[d];
     u8* carried = s.carried;
     for (i32 c = 0; c < a.columns; c++) {
         const PartitionColumn& column = a.column[c];
@@ -606,15 +620,20 @@ DEVICE void sample_digits(const PartitionSampleArgs& a, u32* bins) {
 }
 
 // give_room gives each digit room for six standard deviations more than its rows by the sample, and for what a digit may
-// have of which the sample has nothing. It runs in one block, of at least as many threads as digits.
+// have of which the sample has nothing. It runs in one block.
 DEVICE void give_room(const PartitionSampleArgs& a) {
     __shared__ u32 sums[33];
-    const u32 d = threadIdx.x, digits = 1u << a.bits, m = d < digits ? a.counts[d] : 0;
-    const u64 rows = ((u64)m + (u64)(6 * sqrtf((float)m)) + 16) * (u64)a.rows / a.sampled;
-    u32 total;
-    const u32 before = block_exclusive(d < digits ? (u32)(min(rows, (u64)a.rows) / 8 + 1) : 0, sums, total);
-    if (d < digits) a.starts[d] = min(before, a.most / 8) * 8;
-    if (d == 0) a.starts[digits] = min(total, a.most / 8) * 8;
+    const u32 digits = 1u << a.bits;
+    u32 granules = 0;
+    for (u32 from = 0; from < digits; from += blockDim.x) {
+        const u32 d = from + threadIdx.x, m = d < digits ? a.counts[d] : 0;
+        const u64 rows = ((u64)m + (u64)(6 * sqrtf((float)m)) + 16) * (u64)a.rows / a.sampled;
+        u32 total;
+        const u32 before = granules + block_exclusive(d < digits ? (u32)(min(rows, (u64)a.rows) / 8 + 1) : 0, sums, total);
+        if (d < digits) a.starts[d] = min(before, a.most / 8) * 8;
+        granules += total;
+    }
+    if (threadIdx.x == 0) a.starts[digits] = min(granules, a.most / 8) * 8;
 }
 
 struct PartitionRestsArgs {
@@ -622,21 +641,22 @@ struct PartitionRestsArgs {
     LooseRows loose;
     u32* ends; // of each digit's rows
     i32 columns;
-    u32 blocks;
+    u32 bits; // of the digits of a segment
 };
 
-// move_rests moves what the blocks carried of a digit behind its other rows. It runs in a block for each digit.
+// move_rests moves what the blocks carried of a digit behind its other rows. It runs in a block for each digit of each segment.
 DEVICE void move_rests(const PartitionRestsArgs& a) {
     __shared__ u32 sums[33];
-    const u32 d = blockIdx.x, digits = gridDim.x, limit = a.loose.starts[d + 1];
+    const u32 d = blockIdx.x, limit = a.loose.starts[d + 1], blocks = a.loose.blocks;
+    if (a.loose.segments && *a.loose.before) return;
     u32 end = a.loose.starts[d] + a.loose.taken[d] * 8;
-    for (u32 from = 0; from < a.blocks; from += blockDim.x) {
-        const u32 b = from + threadIdx.x, n = b < a.blocks ? a.loose.rests[d * a.blocks + b] : 0;
+    for (u32 from = 0; from < blocks; from += blockDim.x) {
+        const u32 b = from + threadIdx.x, n = b < blocks ? a.loose.rests[d * blocks + b] : 0;
         u32 total;
         const u32 to = end + block_exclusive(n, sums, total);
         end += total;
         if (end > limit) continue; // for all threads
-        const u64 rest = ((u64)b * digits + d) * 8;
+        const u64 rest = (((u64)(d >> a.bits) * blocks + b << a.bits) + (d & (1u << a.bits) - 1)) * 8;
         for (i32 c = 0; c < a.columns; c++) {
             const PartitionColumn& x = a.column[c];
             for (u32 k = 0; k < n; k++) {
