@@ -19,16 +19,6 @@ type extent struct {
 	bytes []int64 // of the strings of each column of layout.texts
 }
 
-func (e *extent) add(o extent) {
-	e.rows, e.raw = e.rows+o.rows, e.raw+o.raw
-	if e.bytes == nil && o.bytes != nil {
-		e.bytes = make([]int64, len(o.bytes))
-	}
-	for i, n := range o.bytes {
-		e.bytes[i] += n
-	}
-}
-
 // fits reports whether the rows fit one stride.
 func (e *extent) fits() bool {
 	for _, n := range e.bytes {

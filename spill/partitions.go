@@ -546,7 +546,7 @@ func (p *Partitions) DropSpans(spans []Span) {
 		}
 	}
 	p.runs = slices.DeleteFunc(p.runs, func(r *run) bool {
-		done := empty(r.first, len(r.pages))
+		done := empty(r.first, r.partitions())
 		if done {
 			p.punch(r, 0, len(p.rows))
 			r.layout.release()

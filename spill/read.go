@@ -565,7 +565,7 @@ func (r *reading) next() *unit {
 // cut makes units of the pages of a run, if rows of it are not read. The caller holds the lock.
 func (r *reading) cut(in *run) {
 	i := r.span(in.first)
-	if i == len(r.spans) || r.spans[i].From >= in.first+len(in.pages) {
+	if i == len(r.spans) || r.spans[i].From >= in.first+in.partitions() {
 		return
 	}
 	skip, some := map[*piece]bool{}, false
@@ -578,16 +578,15 @@ func (r *reading) cut(in *run) {
 	if !some {
 		return
 	}
-	from, to := max(r.spans[i].From, in.first)-in.first, min(r.spans[i].To-in.first, len(in.pages))
+	from, to := max(r.spans[i].From, in.first)-in.first, min(r.spans[i].To-in.first, in.partitions())
 	for from < to {
 		u := unit{run: in, from: from, skip: skip}
 		for sum := (extent{}); from < to; from++ {
-			g := in.pages[from]
-			sum.add(g.extent)
+			in.addTo(&sum, from)
 			if from > u.from && (sum.raw > r.batch() || !sum.fits()) {
 				break
 			}
-			u.bytes += g.extent.raw
+			u.bytes += in.pages[from].raw
 		}
 		u.to = from
 		r.units = append(r.units, u)

@@ -20,17 +20,47 @@ import (
 type run struct {
 	layout layout
 	first  int      // partition
-	pages  []page   // of the partitions from first on
+	pages  []page   // of the partitions from first on, and where the last ends
+	texts  []int32  // of each page the bytes of the strings of each column of layout.texts
 	pieces []*piece // without their strides
 }
 
-// page is the blocks of one partition of a run, which follow each other in the file.
+// page is the blocks of one partition of a run, which follow each other in the file up to the next page. A sort
+// has a million pages for some 30 GB, and they stay in memory beside the budget: so they are small.
 type page struct {
-	at, bytes int64 // in the file
-	extent    extent
-	seen      bool // it was read
-	given     bool // back to the disk
+	at    int64 // in the file
+	raw   int64 // bytes of the blocks, about what they take in memory
+	rows  int32
+	seen  bool // it was read
+	given bool // back to the disk
 }
+
+// partitions returns the number of partitions of the run.
+func (r *run) partitions() int { return len(r.pages) - 1 }
+
+// bytes returns the bytes of page i in the file.
+func (r *run) bytes(i int) int64 { return r.pages[i+1].at - r.pages[i].at }
+
+// textsOf returns the bytes of the strings of page i.
+func (r *run) textsOf(i int) []int32 {
+	n := len(r.layout.texts)
+	return r.texts[i*n : (i+1)*n]
+}
+
+// addTo adds page i to the sizes of pages.
+func (r *run) addTo(e *extent, i int) {
+	g := &r.pages[i]
+	e.rows, e.raw = e.rows+int64(g.rows), e.raw+g.raw
+	if e.bytes == nil {
+		e.bytes = make([]int64, len(r.layout.texts))
+	}
+	for k, n := range r.textsOf(i) {
+		e.bytes[k] += int64(n)
+	}
+}
+
+// errTooLarge is the error of a page that is not one stride: the rows are of one value, or could have been partitioned further.
+var errTooLarge = errors.New("the rows of a partition do not fit one stride")
 
 // smallDict is the most bytes of a dictionary that stays in memory while its codes are on
 // disk.
@@ -100,7 +130,8 @@ func (p *Partitions) write(pieces []*piece, fromHost bool) (err error) {
 	p.mu.Lock()
 	rows := slices.Clone(p.rows)
 	p.mu.Unlock()
-	r.pages = make([]page, last-r.first+1)
+	n := last - r.first + 1
+	r.pages, r.texts = make([]page, n+1), make([]int32, n*len(r.layout.texts))
 	if err := w.pages(r, func(i int) bool { return rows[i] == 0 }); err != nil {
 		return err
 	}
@@ -177,7 +208,7 @@ func (w *writer) pages(r *run, dropped func(partition int) bool) (err error) {
 	wg.Go(func() {
 		defer close(todo)
 		defer close(order)
-		for i := range r.pages {
+		for i := range r.partitions() {
 			if dropped(r.first + i) {
 				continue
 			}
@@ -202,7 +233,7 @@ func (w *writer) pages(r *run, dropped func(partition int) bool) (err error) {
 		e := <-c.done
 		if err == nil {
 			begin(c.page + 1)
-			if err = w.put(e, &r.pages[c.page]); err != nil {
+			if err = w.put(e, r, c.page); err != nil {
 				failed.Store(true)
 			}
 		}
@@ -226,10 +257,14 @@ func (w *writer) encode(r *run, c chunk) (e encoded) {
 	return e
 }
 
-// put writes a block behind the others of a page.
-func (w *writer) put(e encoded, g *page) error {
+// put writes a block behind the others of page i of a run.
+func (w *writer) put(e encoded, r *run, i int) error {
 	if e.err != nil {
 		return e.err
+	}
+	sum := e.extent
+	if r.addTo(&sum, i); !sum.fits() {
+		return errTooLarge
 	}
 	n := int64(len(e.data))
 	if err := w.disk.Reserve(n); err != nil {
@@ -240,8 +275,10 @@ func (w *writer) put(e encoded, g *page) error {
 		return err
 	}
 	w.at += n
-	g.bytes += n
-	g.extent.add(e.extent)
+	r.pages[i].rows, r.pages[i].raw = int32(sum.rows), sum.raw
+	for k, n := range sum.bytes {
+		r.textsOf(i)[k] = int32(n)
+	}
 	return nil
 }
 
@@ -263,30 +300,28 @@ func stringBytes(c gpu.Column, from, to int) (n int64) {
 // readPages reads the pages of a unit into host memory, which a lease pays for.
 func (p *Partitions) readPages(l *gpu.Lease, u *unit) (_ *gpu.Stride, err error) {
 	begin := time.Now()
-	r, all := u.run, page{at: u.run.pages[u.from].at}
-	for i := range r.pages[u.from:u.to] {
-		g := &r.pages[u.from+i]
-		all.extent.add(g.extent)
-		all.bytes += g.bytes
+	r := u.run
+	at := r.pages[u.from].at
+	bytes := r.pages[u.to].at - at
+	var all extent
+	for i := u.from; i < u.to; i++ {
+		r.addTo(&all, i)
 	}
 	fail := func(err error) error {
 		if err == io.EOF || err == io.ErrUnexpectedEOF {
 			err = errDamaged
 		}
-		return fmt.Errorf("%s: read what was spilled to %s, %d bytes at byte %d: %w", p.name, p.file.Name(), all.bytes, all.at, err)
+		return fmt.Errorf("%s: read what was spilled to %s, %d bytes at byte %d: %w", p.name, p.file.Name(), bytes, at, err)
 	}
-	if !all.extent.fits() {
-		return nil, fail(errors.New("the rows of a partition do not fit one stride"))
-	}
-	a, err := newAssembly(l, &r.layout, all.extent, nil)
+	a, err := newAssembly(l, &r.layout, all, nil)
 	if err != nil {
 		return nil, err
 	}
 	a.skip = func(n int) bool { return n >= len(r.pieces) || u.skip[r.pieces[n]] }
 	b := p.store.scratch.Get().(*block)
 	defer p.store.scratch.Put(b)
-	b.file.Reset(io.NewSectionReader(p.file, all.at, all.bytes))
-	for left := all.bytes; left > 0; {
+	b.file.Reset(io.NewSectionReader(p.file, at, bytes))
+	for left := bytes; left > 0; {
 		n, err := b.decode(b.file, left, &r.layout, a)
 		if err != nil {
 			a.stride.Release()
@@ -295,12 +330,11 @@ func (p *Partitions) readPages(l *gpu.Lease, u *unit) (_ *gpu.Stride, err error)
 		left -= n
 	}
 	p.mu.Lock()
-	for i := range r.pages[u.from:u.to] {
-		g := &r.pages[u.from+i]
-		p.moved[diskTier].read(g.bytes, &g.seen)
+	for i := u.from; i < u.to; i++ {
+		p.moved[diskTier].read(r.bytes(i), &r.pages[i].seen)
 	}
 	p.mu.Unlock()
-	p.store.trace(p.name, false, begin, all.bytes)
+	p.store.trace(p.name, false, begin, bytes)
 	return a.done(), nil
 }
 
@@ -317,8 +351,8 @@ func (p *Partitions) punch(r *run, from, to int) {
 		}
 		n = 0
 	}
-	for i := max(from, r.first); i < min(to, r.first+len(r.pages)); i++ {
-		g := &r.pages[i-r.first]
+	for i := max(from, r.first) - r.first; i < min(to-r.first, r.partitions()); i++ {
+		g := &r.pages[i]
 		if g.given {
 			continue
 		}
@@ -326,8 +360,8 @@ func (p *Partitions) punch(r *run, from, to int) {
 			hole()
 			at = g.at
 		}
-		n += g.bytes
-		p.moved[diskTier].gone(g.bytes, g.seen)
+		n += r.bytes(i)
+		p.moved[diskTier].gone(r.bytes(i), g.seen)
 	}
 	hole()
 }

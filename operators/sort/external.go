@@ -161,11 +161,11 @@ func (o *sorter) makeRun(t operators.Task, held *operators.Collected, bytes int6
 		if err != nil {
 			return err
 		}
-		var offsets []int
-		for at := 0; at < s.Rows; at += page {
-			offsets = append(offsets, at)
+		offsets := make([]int, min(step, r.n-p)+1)
+		for i := range offsets {
+			offsets[i] = min(i*page, s.Rows)
 		}
-		if err := o.pages.Append(s, r.begin+p, append(offsets, s.Rows)); err != nil {
+		if err := o.pages.Append(s, r.begin+p, offsets); err != nil {
 			return err
 		}
 	}
