@@ -705,13 +705,22 @@ func TestLanesMergeManyGroups(t *testing.T) {
 }
 
 // TestLanesMergeDenseKeys groups by one key whose range is known, correctly or not.
-// Partitions are ranges of the key.
+// Partitions are ranges of the key. The table of a single lane is not indexed by the key if the range is too wide for its memory.
 func TestLanesMergeDenseKeys(t *testing.T) {
 	const strides, strideRows, groups, lo = 8, 5_000, 20_000, -7_000
 	for _, typ := range []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Int64), gpu.Of(gpu.Date), gpu.DecimalOf(15, 2)} {
 		in := gpu.NewSchema(gpu.Field{Name: "k", Type: typ})
-		for i, hint := range []gpu.GroupHint{{Dense: true, Lo: lo, Hi: lo + groups - 1}, {Dense: true, Lo: 0, Hi: 5000}, {Dense: true, Lo: -1 << 40, Hi: 1 << 40}, {Dense: true, Lo: 3, Hi: 3}} {
-			memory := int64(i%2) * 100 << 20 // with little memory, lanes have no slot for each key
+		for _, c := range []struct {
+			hint   gpu.GroupHint
+			memory int64 // with little memory, lanes have no slot for each key
+			lanes  int
+		}{
+			{gpu.GroupHint{Dense: true, Lo: lo, Hi: lo + groups - 1}, 0, 3},
+			{gpu.GroupHint{Dense: true, Lo: 0, Hi: 5000}, 100 << 20, 3},
+			{gpu.GroupHint{Dense: true, Lo: -1 << 40, Hi: 1 << 40}, 0, 3},
+			{gpu.GroupHint{Dense: true, Lo: 3, Hi: 3}, 100 << 20, 3},
+			{gpu.GroupHint{Dense: true, Lo: lo, Hi: lo + 1<<20, Groups: groups}, 3 << 20, 1},
+		} {
 			rnd := rand.New(rand.NewPCG(1, 1))
 			want := map[string]int{}
 			var input []*gpu.Stride
@@ -725,9 +734,9 @@ func TestLanesMergeDenseKeys(t *testing.T) {
 				input = append(input, &gpu.Stride{Schema: in, Rows: strideRows, Cols: []gpu.Column{gpu.ColumnOf(typ, keys)}})
 			}
 			op, err := groupby.New(groupby.Spec{In: in, Keys: []int{0}, Aggregates: []groupby.Aggregate{{Kind: gpu.CountAll, Input: -1, Output: gpu.Of(gpu.Int64)}},
-				Out: gpu.NewSchema(in.Fields[0], gpu.Field{Name: "n", Type: gpu.Of(gpu.Int64)}), Hint: hint})
+				Out: gpu.NewSchema(in.Fields[0], gpu.Field{Name: "n", Type: gpu.Of(gpu.Int64)}), Hint: c.hint})
 			require.NoError(t, err)
-			got, err := run(t, memory, op, strideRows, nil, input, 3)
+			got, _, err := runWith(t, c.memory, nil, spill.Options{Dir: t.TempDir()}, op, strideRows, nil, input, c.lanes)
 			require.NoError(t, err)
 			require.Len(t, got, len(want))
 			for _, row := range got {

@@ -233,12 +233,13 @@ const (
 	fewGroups = 1 << 12
 	// partGroups is the least number of groups that a part should have.
 	partGroups = 1 << 14
-	// flushGroups is the most groups of a lane's table between strides, so that it stays
-	// in the core's cache.
+	// flushGroups is the most groups of the table of one of several lanes.
 	flushGroups = 1 << 16
-	// tableBudget is the share of the budget, one part in so many, that the table of a single
-	// lane may have. It is copied twice when it is flushed.
+	// tableBudget is the share of the budget, one part in so many, that the tables of all lanes
+	// may have. They are copied twice when they are flushed.
 	tableBudget = 8
+	// indexBytes is the bytes of a slot of a table that is indexed by the key.
+	indexBytes = 4
 	// looseBudget is the share that rows of partial aggregates of a single lane may have until
 	// they are partitioned.
 	looseBudget = 16
@@ -413,8 +414,11 @@ func (o *hashGroupBy) Schema() *gpu.Schema { return o.Out }
 // aggregates.
 func (o *hashGroupBy) newLocalTable(t operators.Task, groups int) (*table, error) {
 	hint := o.Hint
-	if t.Lanes > 1 && !o.direct(t) {
+	switch {
+	case t.Lanes > 1 && !o.direct(t):
 		hint = gpu.GroupHint{Groups: groups}
+	case t.Spill != nil && o.offset != nil && o.span() > uint64(t.Lease.Limit()/tableBudget/indexBytes):
+		hint = gpu.GroupHint{Groups: min(hint.Groups, o.tableGroups(t.Lease.Limit(), t.Lanes))}
 	}
 	list, inputs := o.aggregates()
 	return o.newTable(t, o.In, o.Keys, list, inputs, hint)
@@ -761,16 +765,22 @@ func (l *local) mergeInto(out *gpu.Stride) (err error) {
 	return nil
 }
 
-// full reports whether a table of some groups must be flushed. That of a single lane, which else has
-// the result, is flushed if it takes much of the budget.
+// full reports whether a table of some groups must be flushed. That of a single lane else has the result.
 func (l *local) full(groups int) bool {
 	if l.always(l.task) {
 		return true
 	}
-	if l.task.Lanes > 1 {
-		return groups >= flushGroups
+	return (l.task.Lanes > 1 || l.task.Spill != nil) && len(l.Keys) > 0 && groups >= l.tableGroups(l.task.Lease.Limit(), l.task.Lanes)
+}
+
+// tableGroups returns the most groups of a lane's table between strides. Of several lanes, whose groups are merged anyway, it
+// stays in the core's cache.
+func (o *hashGroupBy) tableGroups(budget int64, lanes int) int {
+	most := max(1, int(budget/int64(tableBudget*lanes)/o.groupBytes()))
+	if lanes > 1 {
+		most = min(most, flushGroups)
 	}
-	return l.task.Spill != nil && int64(groups)*l.groupBytes() > l.task.Lease.Limit()/tableBudget
+	return most
 }
 
 // always reports whether all groups spill. A single group has no keys to be partitioned by.
@@ -790,11 +800,7 @@ func (o *hashGroupBy) Demand(e operators.Expected) operators.Demand {
 	}
 	group := max(float64(o.groupBytes()), e.OutBytes/e.Out)
 	flushed := func(room float64) float64 {
-		table := float64(flushGroups)
-		if e.Lanes == 1 {
-			table = max(1, room/tableBudget/group)
-		}
-		return group * partialRows(e.Rows, e.Out, table, e.Lanes)
+		return group * partialRows(e.Rows, e.Out, float64(o.tableGroups(int64(min(room, math.MaxInt64/2)), e.Lanes)), e.Lanes)
 	}
 	d := operators.Demand{Bytes: flushed(math.Inf(1))}
 	if o.offset != nil {
@@ -873,14 +879,11 @@ func (l *local) pass(s *gpu.Stride) error {
 // manyGroups reports whether the first rows of a stride have so few keys twice that a table that is flushed
 // would have hardly two rows a group. n rows of g groups that are alike have about n²/2g keys twice.
 func (l *local) manyGroups(s *gpu.Stride) (bool, error) {
-	n, most := sampleRows, flushGroups // groups of such a table
-	if l.task.Lanes == 1 {
-		if l.task.Spill == nil {
-			return false, nil
-		}
-		most = int(l.task.Lease.Limit() / tableBudget / l.groupBytes())
-		n = max(n, 4*int(math.Sqrt(float64(most)))) // eight twice, of as many groups
+	if l.task.Lanes == 1 && l.task.Spill == nil {
+		return false, nil
 	}
+	most := l.tableGroups(l.task.Lease.Limit(), l.task.Lanes)
+	n := max(sampleRows, 4*int(math.Sqrt(float64(most)))) // eight twice, of as many groups
 	if s.Rows < max(flushGroups, n) || l.direct(l.task) || l.Hint.Groups > 0 && l.Hint.Groups <= most {
 		return false, nil
 	}
