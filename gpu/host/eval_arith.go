@@ -445,7 +445,7 @@ func unaryFloat[T float](f *frame, s *instruction, v *vec, x []T) {
 	default:
 		fn := [...]func(float64) float64{gpu.MathSqrt: math.Sqrt, gpu.MathCbrt: math.Cbrt, gpu.MathExp: math.Exp,
 			gpu.MathLn: ln, gpu.MathLog2: math.Log2, gpu.MathLog10: log10,
-			gpu.MathSin: math.Sin, gpu.MathCos: math.Cos, gpu.MathTan: math.Tan, gpu.MathAsin: math.Asin, gpu.MathAcos: math.Acos, gpu.MathAtan: math.Atan,
+			gpu.MathSin: sin, gpu.MathCos: cos, gpu.MathTan: tan, gpu.MathAsin: math.Asin, gpu.MathAcos: math.Acos, gpu.MathAtan: math.Atan,
 			gpu.MathSinh: math.Sinh, gpu.MathCosh: math.Cosh, gpu.MathTanh: math.Tanh, gpu.MathAsinh: math.Asinh, gpu.MathAcosh: math.Acosh, gpu.MathAtanh: math.Atanh, gpu.MathGamma: math.Gamma, gpu.MathLgamma: lgamma}[s.N]
 		for i, x := range x {
 			out[i] = T(fn(float64(x)))
