@@ -170,3 +170,19 @@ func TestAnEmptyBuildSideSkipsTheWholeScan(t *testing.T) {
 		require.EqualValues(t, 1000, skipped)
 	}
 }
+
+// TestFiltersDropNullsBeforeWhatMayFail has conditions that are null on the rows on which
+// later ones would fail.
+func TestFiltersDropNullsBeforeWhatMayFail(t *testing.T) {
+	table := func() *Builder {
+		return New("nulls").ReadTable("t", record(t, []arrow.Field{{Name: "x", Type: arrow.PrimitiveTypes.Int64, Nullable: true}, {Name: "y", Type: arrow.PrimitiveTypes.Int64}},
+			`[{"x": null, "y": 0}, {"x": 1, "y": 2}, {"x": 9, "y": 0}]`))
+	}
+	const want = `[{"x":1,"y":2}]`
+	requireRows(t, table().Filter("x < 5").Filter("6 // y = 3"), want)
+	requireRows(t, table().Filter("x < 5 and 6 // y = 3"), want)
+	requireRows(t, table().From("t").Select("x as a", "y as b").As("u").From("t").Select("*").
+		JoinWith(Join{With: "u", On: []string{"y = b", "x + a < 10", "6 // (b + y) = 1"}}).Select("x", "y"), want)
+	_, err := table().Filter("6 // y = 3").Filter("x < 5").WriteTo(&Collector{}).Run(t.Context(), RunOptions{Use: Host, Threads: 1})
+	require.ErrorContains(t, err, "divided by zero")
+}

@@ -257,6 +257,24 @@ func And(es ...*Expr) *Expr {
 	return newLogic(gpu.OpAnd, args)
 }
 
+// AllTrue returns a predicate that is true where all predicates are, and false or null
+// elsewhere. What may fail in one is evaluated only where those before it are true, whereas
+// And, whose right side decides between false and null, evaluates it where they are null too.
+func AllTrue(es ...*Expr) *Expr {
+	var args []*Expr
+	for _, e := range es {
+		args = append(args, Conjuncts(e)...)
+	}
+	fails := false // an operand to the right
+	for i, a := range slices.Backward(args) {
+		if fails && a.nullable {
+			args[i] = Coalesce(a, newConstant(gpu.BoolScalar(false)))
+		}
+		fails = fails || a.fails
+	}
+	return And(args...)
+}
+
 // newLogic makes AND or OR, without the constants that decide nothing.
 func newLogic(op gpu.Op, args []*Expr) *Expr {
 	neutral := op == gpu.OpAnd

@@ -219,7 +219,7 @@ func (l *lowering) lowerFilter(n *logical.Filter, need required) (*Stage, layout
 	if err != nil {
 		return nil, nil, err
 	}
-	prog, inputs, err := expr.Compile(in.Schema, lay.remap(pred))
+	prog, inputs, err := expr.Compile(in.Schema, lay.remap(expr.AllTrue(n.Conjuncts...)))
 	if err != nil {
 		return nil, nil, &job.Diagnostic{Step: n.Step, Msg: err.Error()}
 	}
@@ -364,7 +364,7 @@ func (l *lowering) lowerJoin(n *logical.Join, need required) (*Stage, layout, er
 		st.Schema.Fields = append(st.Schema.Fields, n.Schema.Fields[nleft])
 	}
 	if len(n.Residual) > 0 {
-		if spec.Residual, err = compileResidual(spec.Probe, spec.Build, residual.remap(expr.And(n.Residual...))); err != nil {
+		if spec.Residual, err = compileResidual(spec.Probe, spec.Build, residual.remap(expr.AllTrue(n.Residual...))); err != nil {
 			return nil, nil, &job.Diagnostic{Step: n.Step, Msg: err.Error()}
 		}
 	}
