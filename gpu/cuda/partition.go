@@ -17,8 +17,8 @@ type partitionColumn struct {
 
 // looseRows is LooseRows of partition.cu.
 type looseRows struct {
-	starts, taken, rests, full, segments, ends, before uint64
-	blocks, _                                          uint32
+	starts, taken, rests, full, segments, ends, before, blocks uint64
+	count, chunk                                               uint32
 }
 
 // partitionColumns is PARTITION_COLUMNS of partition.cu.
@@ -81,7 +81,8 @@ const (
 	// looseSample is the most rows of which a loose pass counts the digits, or looseDigit for each digit, and looseShare the share of
 	// the rows, one in so many: 32 digits get 5 % more room than they need, 256 get 13 %, and 8,192 get 30 %.
 	looseSample, looseDigit, looseShare = 1 << 19, 1 << 9, 8
-	// looseBlocks is the least number of blocks of a second loose pass for each multiprocessor, so that few are idle in the end.
+	// looseBlocks is the least number of blocks of a second loose pass for each multiprocessor, so that few are idle in the end. Each has
+	// rows of one segment only, so there are up to as many more as segments.
 	looseBlocks = 4
 	// secondRows is the least rows of a partition for two loose passes: with fewer most of the room would be left over.
 	secondRows = 1 << 9
@@ -305,21 +306,24 @@ func (o *op) loosePass(key, sampled radixKey, n int, cols []mover, rows looseRow
 	partitions := 1 << sampled.bits
 	p := &radixPass{op: o, key: key, n: n, launches: o.partitionLaunches(key, cols)}
 	p.size()
-	rows.blocks = uint32(p.grid)
+	rows.count = uint32(p.grid)
+	var segmentBlocks *gpu.Buffer
 	if segments := partitions >> key.bits; rows.segments != 0 {
-		rows.blocks = uint32(blocks(looseBlocks*o.q.dev.props.multiprocessors, segments))
-		p.grid = int(rows.blocks) * segments
+		least := looseBlocks * o.q.dev.props.multiprocessors
+		segmentBlocks = o.alloc(int64(segments+1) * 4)
+		rows.count, rows.chunk = uint32(segments), uint32(blocks(n, least))
+		p.grid = least + segments
 	}
 	l := p.launches[0]
 	counts := o.alloc(int64(2*partitions) * 4) // of the sample, and the granules that are taken
 	starts, ends = o.alloc(int64(partitions+1)*4), o.alloc(int64(partitions)*4)
-	rests := o.alloc(int64(partitions) * int64(rows.blocks) * 4)
+	rests := o.alloc(int64(p.grid) * 4 << key.bits)
 	most := int64(p.grid) * 8 << key.bits // rows that blocks may carry in the end
 	carried := o.alloc(most * int64(l.rowBytes()))
 	if o.err != nil {
 		return nil, nil
 	}
-	rows.starts, rows.taken, rows.rests = addr(starts), addr(counts)+uint64(4*partitions), addr(rests)
+	rows.starts, rows.taken, rows.rests, rows.blocks = addr(starts), addr(counts)+uint64(4*partitions), addr(rests), addr(segmentBlocks)
 	args := p.args(l)
 	args.loose = rows
 	at := addr(carried)
@@ -335,10 +339,13 @@ func (o *op) loosePass(key, sampled radixKey, n int, cols []mover, rows looseRow
 	launch(o, fmt.Sprintf("partition_sample_k%d", key.width), min(o.q.dev.props.multiprocessors, blocks(looks, 4096)), 1024, 4*partitions, sample)
 	launch(o, "partition_room", 1, 1024, 0, sample)
 	o.begins("move")
+	if segmentBlocks != nil {
+		launch(o, "partition_blocks", 1, 1024, 0, rows)
+	}
 	launch(o, l.shape.kernel(true), p.grid, partitionThreads, l.shared, args)
 	launch(o, "partition_rests", partitions, 256, 0, partitionRestsArgs{column: args.column, loose: rows, ends: addr(ends), columns: args.columns, bits: uint32(key.bits)})
 	o.begins("")
-	o.free(counts, rests, carried)
+	o.free(counts, rests, carried, segmentBlocks)
 	return starts, ends
 }
 

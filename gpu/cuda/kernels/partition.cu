@@ -13,7 +13,8 @@
 // gives each digit room for as many rows as there are by that, and some more. A block takes room for the rows of a tile
 // when it has them. partition_rests moves what the blocks carried in the end behind the others. If a digit has
 // more rows than room, the rows are partitioned once more, in order. Of two loose passes the first is by the high bits. What
-// it makes of each digit is a segment, which some blocks of the second pass partition by the low bits.
+// it makes of each digit is a segment, which blocks of the second pass partition by the low bits. partition_blocks gives a
+// segment as many of them as it has rows.
 //
 // Bytes, rows of w bytes with a key of k: k read, then w read and w written a pass. A loose one does not read k.
 //
@@ -54,13 +55,14 @@ constexpr int PARTITION_COLUMNS = 16;
 struct LooseRows {
     const u32* starts; // first row of each digit's room, a multiple of 8, and the end of the last
     u32* taken;        // granules of each digit's room that blocks have
-    u32* rests;        // rows that block b of a segment carries of digit d in the end, at [d * blocks + b]
+    u32* rests;        // rows that block b carries in the end, of its digit d at [b * digits + d]
     u32* full;         // 1: a digit has more rows than room
     const u32* segments; // of a second pass: first row of each segment, a multiple of 8, whose digits are [segment << bits, (segment + 1) << bits)
     const u32* ends;     // of the rows of each segment
     const u32* before;   // full of the first pass: its segments lack rows then
-    u32 blocks;          // of a segment
-    u32 unused;
+    u32* blocks;         // first block of each segment, and the end of the last
+    u32 count;           // of segments; in a first pass of blocks
+    u32 chunk;           // most rows a block of a segment
 };
 
 struct PartitionArgs {
@@ -362,9 +364,16 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
     u32 of = 0; // LOOSE: first digit of the segment
     if (LOOSE && a.loose.segments) {
         if (*a.loose.before) return;
-        const u32 segment = blockIdx.x / a.loose.blocks, from = a.loose.segments[segment], rows = a.loose.ends[segment] - from;
-        const u32 chunk = (rows / a.loose.blocks / 32 + 1) * 32;
-        begin = from + min(blockIdx.x % a.loose.blocks * chunk, rows), end = min(begin + chunk, from + rows);
+        if (blockIdx.x >= a.loose.blocks[a.loose.count]) return;
+        u32 segment = 0; // the last whose first block is not behind this one
+        for (u32 n = a.loose.count; n > 1;) {
+            const u32 half = n / 2;
+            if (a.loose.blocks[segment + half] <= blockIdx.x) segment += half, n -= half;
+            else n = half;
+        }
+        const u32 from = a.loose.segments[segment], rows = a.loose.ends[segment] - from;
+        const u32 first = a.loose.blocks[segment], chunk = (rows / (a.loose.blocks[segment + 1] - first) / 32 + 1) * 32;
+        begin = from + min((blockIdx.x - first) * chunk, rows), end = min(begin + chunk, from + rows);
         of = segment << a.bits;
     }
     const u32 aligned = LOOSE ? begin : begin / 32 * 32, lane = lane_id();
@@ -567,7 +576,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
     }
     if (BULK) bulk_finish();
     __syncthreads();
-    for (u32 d = threadIdx.x; LOOSE && d < digits; d += THREADS) a.loose.rests[(of + d) * a.loose.blocks + blockIdx.x % a.loose.blocks] = s.carry[d];
+    for (u32 d = threadIdx.x; LOOSE && d < digits; d += THREADS) a.loose.rests[blockIdx.x * digits + d] = s.carry[d];
     u8* carried = s.carried;
     for (i32 c = 0; c < a.columns; c++) {
         const PartitionColumn& column = a.column[c];
@@ -636,6 +645,20 @@ DEVICE void give_room(const PartitionSampleArgs& a) {
     if (threadIdx.x == 0) a.starts[digits] = min(granules, a.most / 8) * 8;
 }
 
+// give_blocks gives each segment blocks of at most a chunk of rows. It runs in one block.
+DEVICE void give_blocks(const LooseRows& a) {
+    __shared__ u32 sums[33];
+    u32 blocks = 0;
+    for (u32 from = 0; from < a.count; from += blockDim.x) {
+        const u32 s = from + threadIdx.x, rows = s < a.count && !*a.before ? a.ends[s] - a.segments[s] : 0;
+        u32 total;
+        const u32 before = blocks + block_exclusive((rows + a.chunk - 1) / a.chunk, sums, total);
+        if (s < a.count) a.blocks[s] = before;
+        blocks += total;
+    }
+    if (threadIdx.x == 0) a.blocks[a.count] = blocks;
+}
+
 struct PartitionRestsArgs {
     PartitionColumn column[PARTITION_COLUMNS];
     LooseRows loose;
@@ -647,16 +670,17 @@ struct PartitionRestsArgs {
 // move_rests moves what the blocks carried of a digit behind its other rows. It runs in a block for each digit of each segment.
 DEVICE void move_rests(const PartitionRestsArgs& a) {
     __shared__ u32 sums[33];
-    const u32 d = blockIdx.x, limit = a.loose.starts[d + 1], blocks = a.loose.blocks;
+    const u32 d = blockIdx.x, limit = a.loose.starts[d + 1], segment = d >> a.bits;
     if (a.loose.segments && *a.loose.before) return;
+    const u32 first = a.loose.segments ? a.loose.blocks[segment] : 0, last = a.loose.segments ? a.loose.blocks[segment + 1] : a.loose.count;
     u32 end = a.loose.starts[d] + a.loose.taken[d] * 8;
-    for (u32 from = 0; from < blocks; from += blockDim.x) {
-        const u32 b = from + threadIdx.x, n = b < blocks ? a.loose.rests[d * blocks + b] : 0;
+    for (u32 from = first; from < last; from += blockDim.x) {
+        const u32 b = from + threadIdx.x, place = (b << a.bits) + (d & (1u << a.bits) - 1), n = b < last ? a.loose.rests[place] : 0;
         u32 total;
         const u32 to = end + block_exclusive(n, sums, total);
         end += total;
         if (end > limit) continue; // for all threads
-        const u64 rest = (((u64)(d >> a.bits) * blocks + b << a.bits) + (d & (1u << a.bits) - 1)) * 8;
+        const u64 rest = (u64)place * 8;
         for (i32 c = 0; c < a.columns; c++) {
             const PartitionColumn& x = a.column[c];
             for (u32 k = 0; k < n; k++) {
@@ -963,6 +987,7 @@ PARTITION(k8, u64, w0, 12, 1)
 PARTITION_SAMPLE(k4, u32)
 PARTITION_SAMPLE(k8, u64)
 KERNEL_BOUNDS(partition_room, PartitionSampleArgs, 1024, 1) { give_room(a); }
+KERNEL_BOUNDS(partition_blocks, LooseRows, 1024, 1) { give_blocks(a); }
 KERNEL(partition_rests, PartitionRestsArgs) { move_rests(a); }
 #define PARTITION_COUNT(k, K) \
     KERNEL_BOUNDS(partition_count_##k, PartitionCountArgs, 1024, 2) { \
