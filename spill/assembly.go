@@ -205,10 +205,9 @@ func (a *assembly) copyColumn(lay *layout, i int, from gpu.Column, row int) {
 			}
 			break
 		}
+		texts, bytes := codedTextOf(from), c.Data.Bytes()
 		for r := range n {
-			if from.IsValid(r) {
-				at += copy(c.Data.Bytes()[at:], from.VarValue(r))
-			}
+			at += copy(bytes[at:], texts.at(r))
 			offsets[r+1] = int32(at)
 		}
 	case c.Type.Kind == gpu.Bool:

@@ -146,12 +146,11 @@ func appendColumn(out []byte, c gpu.Column, from, to int, coded bool) []byte {
 			}
 			return append(out, c.Data.Bytes()[offsets[0]:offsets[to-from]]...)
 		}
+		texts := codedTextOf(c)
 		for i := from; i < to; i++ {
-			if c.IsValid(i) {
-				v := c.VarValue(i)
-				binary.LittleEndian.PutUint32(out[lengths+4*(i-from):], uint32(len(v)))
-				out = append(out, v...)
-			}
+			v := texts.at(i)
+			binary.LittleEndian.PutUint32(out[lengths+4*(i-from):], uint32(len(v)))
+			out = append(out, v...)
 		}
 		return out
 	case c.Type.Kind == gpu.Bool:

@@ -289,12 +289,36 @@ func stringBytes(c gpu.Column, from, to int) (n int64) {
 		offsets := gpu.Values[int32](c.Offsets, c.Len+1)
 		return int64(offsets[to] - offsets[from])
 	}
+	texts := codedTextOf(c)
 	for r := from; r < to; r++ {
-		if c.IsValid(r) {
-			n += int64(len(c.VarValue(r)))
-		}
+		n += int64(len(texts.at(r)))
 	}
 	return n
+}
+
+// codedText is the strings of a column with a dictionary. Its buffers are looked up once, which
+// takes longer than to read a short string.
+type codedText struct {
+	codes, offsets []int32
+	bytes, valid   []byte
+}
+
+func codedTextOf(c gpu.Column) *codedText {
+	v := c.Dict.Values
+	t := &codedText{codes: gpu.Values[int32](c.Data, c.Len), offsets: gpu.Values[int32](v.Offsets, v.Len+1), bytes: v.Data.Bytes()}
+	if c.Valid != nil {
+		t.valid = c.Valid.Bytes()
+	}
+	return t
+}
+
+// at returns the string of a row, nil for a null.
+func (t *codedText) at(row int) []byte {
+	if t.valid != nil && !gpu.Bit(t.valid, row) {
+		return nil
+	}
+	code := t.codes[row]
+	return t.bytes[t.offsets[code]:t.offsets[code+1]]
 }
 
 // readPages reads the pages of a unit into host memory, which a lease pays for.
