@@ -163,7 +163,7 @@ func (a *assembly) add(lay *layout, data []byte, rows int) error {
 // together reports whether the values of column i of strides in memory can be joined as they
 // are: bits, and codes of several dictionaries, cannot.
 func (lay *layout) together(parts []*gpu.Stride, i int) bool {
-	return len(parts) > 0 && lay.schema.Fields[i].Type.Kind != gpu.Bool &&
+	return len(parts) > 0 && lay.schema.Fields[i].Type.Kind != gpu.Bool && lay.codes[i] == nil &&
 		(lay.dicts[i] != nil || !slices.ContainsFunc(parts, func(s *gpu.Stride) bool { return s.Cols[i].Dict != nil }))
 }
 
@@ -190,6 +190,13 @@ func (a *assembly) copyColumn(lay *layout, i int, from gpu.Column, row int) {
 	joined := c.Data.Pieces() != nil
 	switch {
 	case joined && c.Offsets == nil:
+	case lay.codes[i] != nil:
+		codes, to := lay.codes[i][from.Dict], gpu.Values[int32](c.Data, c.Len)[row:]
+		for r, code := range gpu.Values[int32](from.Data, n) {
+			if to[r] = 0; from.IsValid(r) { // the code of a null may be any
+				to[r] = codes[code]
+			}
+		}
 	case lay.dicts[i] != nil:
 		copy(c.Data.Bytes()[4*row:], from.Data.Bytes()[:4*n])
 	case c.Type.IsVar():

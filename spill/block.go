@@ -44,6 +44,8 @@ type layout struct {
 	schema *gpu.Schema
 	// dicts has the dictionary of each column that is coded, nil for others.
 	dicts []*gpu.Dictionary
+	// codes has the codes in dicts of the codes of other dictionaries, by column; nil where dicts is theirs.
+	codes []map[*gpu.Dictionary][]int32
 	// valid says which columns have validity.
 	valid []bool
 	// texts are the columns whose strings blocks have.

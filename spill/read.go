@@ -752,6 +752,9 @@ func (r *reading) gather(u *unit) (*gpu.Stride, error) {
 	}
 	lay := newLayout(r.schema, parts)
 	defer lay.release()
+	if err := lay.unite(r.owner.lease, parts); err != nil {
+		return nil, err
+	}
 	sum := extent{bytes: make([]int64, len(lay.texts))}
 	for _, s := range parts {
 		sum.rows += int64(s.Rows)

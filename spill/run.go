@@ -68,7 +68,7 @@ const smallDict = 64 << 10
 
 // newLayout returns the layout of strides that are written together.
 func newLayout(schema *gpu.Schema, strides []*gpu.Stride) layout {
-	lay := layout{schema: schema, dicts: make([]*gpu.Dictionary, schema.Len()), valid: make([]bool, schema.Len())}
+	lay := layout{schema: schema, dicts: make([]*gpu.Dictionary, schema.Len()), codes: make([]map[*gpu.Dictionary][]int32, schema.Len()), valid: make([]bool, schema.Len())}
 	for i := range schema.Fields {
 		dict := strides[0].Cols[i].Dict
 		one := dict != nil && dict.Values.Bytes() <= smallDict
@@ -86,6 +86,62 @@ func newLayout(schema *gpu.Schema, strides []*gpu.Stride) layout {
 		}
 	}
 	return lay
+}
+
+// unite gives columns whose strings have several small dictionaries one dictionary each, which
+// the lease pays for. So their rows stay codes.
+func (lay *layout) unite(l *gpu.Lease, strides []*gpu.Stride) error {
+	rows := 0
+	for _, s := range strides {
+		rows += s.Rows
+	}
+	var texts []int
+	for _, i := range lay.texts {
+		entries, small := 0, true
+		var dicts []*gpu.Dictionary
+		codes := map[*gpu.Dictionary][]int32{}
+		for _, s := range strides {
+			d := s.Cols[i].Dict
+			if small = small && d != nil && d.Values.Bytes() <= smallDict; small && codes[d] == nil {
+				dicts, codes[d] = append(dicts, d), make([]int32, d.Values.Len)
+				entries += d.Values.Len
+			}
+		}
+		if !small || entries == 0 || entries > rows/8 {
+			texts = append(texts, i)
+			continue
+		}
+		known := map[string]int32{}
+		offsets, bytes := []int32{0}, []byte(nil)
+		for _, d := range dicts {
+			to := codes[d]
+			for e := range to {
+				v := d.Values.VarValue(e)
+				code, ok := known[string(v)]
+				if !ok {
+					code = int32(len(known))
+					known[string(v)] = code
+					bytes = append(bytes, v...)
+					offsets = append(offsets, int32(len(bytes)))
+				}
+				to[e] = code
+			}
+		}
+		c := gpu.Column{Type: lay.schema.Fields[i].Type, Len: len(known)}
+		var err error
+		if c.Offsets, err = l.Alloc(int64(len(offsets)) * 4); err != nil {
+			return err
+		}
+		if c.Data, err = l.Alloc(int64(len(bytes))); err != nil {
+			c.Offsets.Release()
+			return err
+		}
+		copy(gpu.Values[int32](c.Offsets, len(offsets)), offsets)
+		copy(c.Data.Bytes(), bytes)
+		lay.dicts[i], lay.codes[i] = &gpu.Dictionary{Values: c}, codes
+	}
+	lay.texts = texts
+	return nil
 }
 
 func (lay *layout) release() {

@@ -836,3 +836,49 @@ func TestRowsThatAreNotInOrderOfPartitionAreAMistake(t *testing.T) {
 	require.NoError(t, p.Close())
 	b.close()
 }
+
+// TestDictionariesUnite has strides with dictionaries of their own, which their rows share after they are joined.
+func TestDictionariesUnite(t *testing.T) {
+	b := open(t, devices["host"](t, 64<<20, 0), Options{})
+	word := gpu.NewSchema(gpu.Field{Name: "word", Type: gpu.Of(gpu.String), Nullable: true})
+	stride := func(rows int, words ...string) *gpu.Stride {
+		codes, valid := make([]int32, rows), make([]byte, gpu.BitmapBytes(rows))
+		for r := range codes {
+			codes[r] = int32(r % (len(words) + 1)) // that of a null is none
+			if int(codes[r]) < len(words) {
+				gpu.SetBits(valid, r, 1)
+			}
+		}
+		values := gpu.ColumnOf(gpu.Of(gpu.String), texts(words...))
+		return &gpu.Stride{Schema: word, Rows: rows, Cols: []gpu.Column{{Type: gpu.Of(gpu.String), Len: rows, Data: gpu.WrapBytes(gpu.BytesOf(codes)),
+			Valid: gpu.WrapBytes(valid), Dict: &gpu.Dictionary{Values: values}}}}
+	}
+	parts := []*gpu.Stride{stride(20, "one", "two"), stride(25, "", "two", "three"), stride(3, "one")}
+	var want []string
+	for _, s := range parts {
+		want = append(want, rowsOf(s)...)
+	}
+	for _, few := range []bool{true, false} {
+		if !few { // an entry for each row is as large as the rows
+			parts[2] = stride(3, "four", "five", "six")
+		}
+		lay := newLayout(word, parts)
+		require.NoError(t, lay.unite(b.lease, parts))
+		require.Equal(t, few, lay.dicts[0] != nil)
+		if few {
+			require.Empty(t, lay.texts)
+			require.Equal(t, 4, lay.dicts[0].Values.Len)
+			a, err := newAssembly(b.lease, &lay, extent{rows: 48}, parts)
+			require.NoError(t, err)
+			for i, row := range []int{0, 20, 45} {
+				a.copyColumn(&lay, 0, parts[i].Cols[0], row)
+			}
+			a.rows = 48
+			s := a.done()
+			require.Equal(t, want, rowsOf(s))
+			s.Release()
+		}
+		lay.release()
+	}
+	b.close()
+}
