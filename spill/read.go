@@ -728,7 +728,7 @@ func (r *reading) note(u *unit) {
 }
 
 // gather returns the rows of pieces in host memory, one after the other. It shares their values
-// of fixed width and the bytes of strings, and makes validity, Bools and offsets on several cores.
+// of fixed width and the bytes of strings, and makes validity, Bools, offsets and codes of one dictionary on several cores.
 func (r *reading) gather(u *unit) (*gpu.Stride, error) {
 	parts := make([]*gpu.Stride, 0, len(u.pieces))
 	defer func() {
