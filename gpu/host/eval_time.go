@@ -101,7 +101,9 @@ func timeOf(f *gpu.TimeFormat, s string, t gpu.Type) (int64, bool) {
 	year, month, day := fields[gpu.TimeYear], fields[gpu.TimeMonth], fields[gpu.TimeDay]
 	days := int64(0)
 	if f.ByDayOfYear {
-		days = daysOf(year, 1, 1) + fields[gpu.TimeDayOfYear] - 1
+		if days = daysOf(year, 1, 1) + fields[gpu.TimeDayOfYear] - 1; days >= daysOf(year+1, 1, 1) {
+			return 0, false
+		}
 	} else {
 		if day > daysInMonth(year, month) {
 			return 0, false

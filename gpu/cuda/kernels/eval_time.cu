@@ -157,6 +157,7 @@ DEVICE bool parse_time(const Args& a, Text s, i128& out, bool& infinite) {
     i64 days;
     if (a.mode) {
         days = days_of(fields[YEAR], 1, 1) + fields[DAY_OF_YEAR] - 1;
+        if (days >= days_of(fields[YEAR] + 1, 1, 1)) return false;
     } else {
         if (fields[DAY] > days_in_month(fields[YEAR], fields[MONTH])) return false;
         days = days_of(fields[YEAR], fields[MONTH], fields[DAY]);
