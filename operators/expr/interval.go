@@ -170,14 +170,18 @@ func (b *binder) oppositeInterval(n Node, x *Expr) (*Expr, error) {
 }
 
 // addInterval returns x, a date or a time, plus an interval. The result is a TIMESTAMP, also
-// for a DATE. Days have 24 hours, because times have no zones.
+// for a DATE, and a TIMESTAMP_NS for one. Days have 24 hours, because times have no zones.
 func (b *binder) addInterval(n, nx Node, x, v *Expr) (*Expr, error) {
 	if x.literal == nullLiteral {
 		return newConstant(gpu.Null(gpu.TimestampOf(gpu.Microsecond, false))), nil
 	}
 	t := gpu.TimestampOf(gpu.Microsecond, x.typ.UTC)
 	switch x.typ.Kind {
-	case gpu.Date, gpu.Timestamp:
+	case gpu.Timestamp:
+		if x.typ.Unit == gpu.Nanosecond {
+			return b.addToNanoseconds(n, nx, x, v)
+		}
+	case gpu.Date:
 	case gpu.Time:
 		t = gpu.TimeOf(gpu.Microsecond)
 	default:
@@ -231,6 +235,42 @@ func (b *binder) addInterval(n, nx Node, x, v *Expr) (*Expr, error) {
 		}
 	}
 	return x, nil
+}
+
+// addToNanoseconds returns x, a TIMESTAMP_NS, plus an interval. An interval has no parts of a
+// microsecond. So it is added to x in whole microseconds, and the nanoseconds of x that are
+// left over are added to the sum.
+func (b *binder) addToNanoseconds(n, nx Node, x, v *Expr) (*Expr, error) {
+	stored, err := b.stored(n, x)
+	if err != nil {
+		return nil, err
+	}
+	rest, err := b.expand(n, "coalesce((_1 % 1000 + 1000) % 1000, 0)", stored) // 0 for an infinity
+	if err != nil {
+		return nil, err
+	}
+	add := func(to, nanos *Expr) (*Expr, error) {
+		return b.op(n, Expr{op: gpu.OpAdd, typ: x.typ, nullable: to.nullable, rng: typeRange(x.typ), fails: true}, to, nanos)
+	}
+	negative, err := b.scaled(n, rest, -1)
+	if err != nil {
+		return nil, err
+	}
+	whole, err := add(x, negative)
+	if err != nil {
+		return nil, err
+	}
+	if whole, err = b.convert(nx, whole, gpu.TimestampOf(gpu.Microsecond, x.typ.UTC), false); err != nil {
+		return nil, err
+	}
+	sum, err := b.addInterval(n, nx, whole, v)
+	if err != nil {
+		return nil, err
+	}
+	if sum, err = b.convert(n, sum, x.typ, false); err != nil {
+		return nil, err
+	}
+	return add(sum, rest)
 }
 
 // intervalParts are the parts of an interval of _1 months, _2 days and _3 microseconds.
