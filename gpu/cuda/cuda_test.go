@@ -4,7 +4,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"unsafe"
@@ -73,14 +72,11 @@ func TestConformance(t *testing.T) {
 	skipWithRaceDetector(t)
 	keep := openTest(t, 0) // keeps the context, so that it is made once
 	defer func() { require.NoError(t, keep.Close()) }()
+	thin := 0
 	if library(t) != "" {
-		gputest.Thin = 1
+		thin = 7
 	}
-	if thin := os.Getenv("GSTREAM_THIN"); thin != "" {
-		var err error
-		gputest.Thin, err = strconv.Atoi(thin)
-		require.NoError(t, err, "GSTREAM_THIN is how thin the suite is, a number")
-	}
+	gputest.Thin = gputest.ThinOr(t, thin)
 	t.Logf("on %s, %s", keep.Properties().Name, keep.Properties().Details)
 	files, err := fatbinOf()
 	require.NoError(t, err)

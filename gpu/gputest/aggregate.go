@@ -296,9 +296,11 @@ func (b *bench) checkAggregation(typ gpu.Type, c aggregationCase, list []gpu.Agg
 	got := b.down(out[0])
 	seen := map[string]bool{}
 	for _, k := range got {
-		require.False(t, seen[label(k)], "%v comes twice: %s", k, what)
-		seen[label(k)] = true
-		require.NotEmpty(t, byKey[label(k)], "key %v of %s", k, what)
+		key := label(k)
+		if seen[key] || len(byKey[key]) == 0 {
+			require.Failf(t, "wrong groups", "key %v comes twice or from nowhere: %s", k, what)
+		}
+		seen[key] = true
 	}
 	for i, a := range list {
 		require.Equal(t, len(got), out[1+i].Len)
@@ -312,7 +314,9 @@ func (b *bench) checkAggregation(typ gpu.Type, c aggregationCase, list []gpu.Agg
 					of = append(of, raw[i][r])
 				}
 			}
-			require.True(t, same(reference(a, of), v), "%v of %v, group %v: want %v, got %v: %s", a.Kind, a.Input, got[g], reference(a, of), v, what)
+			if want := reference(a, of); !same(want, v) {
+				require.Failf(t, "wrong aggregate", "%v of %v, group %v: want %v, got %v: %s", a.Kind, a.Input, got[g], want, v, what)
+			}
 		}
 	}
 }

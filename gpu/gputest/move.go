@@ -490,8 +490,8 @@ func (b *bench) checkScatter(typ gpu.Type, values []gpu.Scalar, coded bool, ids 
 	require.Len(b.t, got, 2)
 	requireSame(b.t, want, b.down(got[0]), len(values), n)
 	for id, r := range b.down(got[1]) {
-		if r.Valid {
-			require.Equal(b.t, id, int(ids[r.Int.Int64()]), "columns move together")
+		if r.Valid && int(ids[r.Int.Int64()]) != id {
+			require.Failf(b.t, "columns do not move together", "row %d", id)
 		}
 	}
 	gpu.ReleaseColumns(got)
@@ -854,8 +854,9 @@ func (b *bench) checkLoose(values [][]gpu.Scalar, digit gpu.Digit, out []gpu.Col
 	var places []int32
 	part := make([]int, 0, n)
 	for p := range to {
-		require.LessOrEqual(t, from[p], to[p])
-		require.LessOrEqual(t, to[p], from[p+1])
+		if from[p] > to[p] || to[p] > from[p+1] {
+			require.Failf(t, "partitions overlap", "partition %d is [%d, %d), the next begins at %d", p, from[p], to[p], from[p+1])
+		}
 		for r := from[p]; r < to[p]; r++ {
 			places, part = append(places, int32(r)), append(part, p)
 		}
@@ -867,13 +868,17 @@ func (b *bench) checkLoose(values [][]gpu.Scalar, digit gpu.Digit, out []gpu.Col
 	rows := b.ints(got[1])
 	seen := make([]bool, n)
 	for i, r := range rows {
-		require.False(t, seen[r], "row %d comes twice", r)
+		if seen[r] {
+			require.Failf(t, "a row comes twice", "row %d", r)
+		}
 		seen[r] = true
 		k := values[0][r].Int.Lo * max(digit.Factor, 1)
 		if typ.Width() == 4 {
 			k &= math.MaxUint32
 		}
-		require.Equal(t, int(k>>digit.Shift&(1<<digit.Bits-1)), part[i], "partition of row %d", r)
+		if want := int(k >> digit.Shift & (1<<digit.Bits - 1)); want != part[i] {
+			require.Failf(t, "wrong partition", "row %d is in partition %d, want %d", r, part[i], want)
+		}
 	}
 	for c := range got {
 		want := make([]gpu.Scalar, n)

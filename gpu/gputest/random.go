@@ -30,6 +30,18 @@ func SeedOr(t testing.TB, seed uint64) uint64 {
 	return seed
 }
 
+// ThinOr returns how thin a suite is: GSTREAM_THIN, or thin. Of many cases it then runs one in so many; the checks of a
+// commit run all of them.
+func ThinOr(t testing.TB, thin int) int {
+	t.Helper()
+	if text := os.Getenv("GSTREAM_THIN"); text != "" {
+		var err error
+		thin, err = strconv.Atoi(text)
+		require.NoError(t, err, "GSTREAM_THIN is a number")
+	}
+	return thin
+}
+
 // Cases returns how many random cases a test tries: n, or GSTREAM_CASES.
 func Cases(t testing.TB, n int) int {
 	t.Helper()

@@ -11,10 +11,11 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	all := []int{1, 3}
+	all, thin := []int{1, 3}, 7
 	if raceEnabled {
-		all = all[1:] // one thread cannot race
+		all, thin = all[1:], 0 // one thread cannot race
 	}
+	gputest.Thin = gputest.ThinOr(t, thin)
 	for _, threads := range all {
 		t.Run(fmt.Sprint(threads, " threads"), func(t *testing.T) {
 			open := func(threads int) gputest.Open {

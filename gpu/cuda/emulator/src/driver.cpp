@@ -158,9 +158,7 @@ bool in_device(const char* what, Address a, size_t n) {
 
 // Canaries are the bytes between an allocation and the borders of its pages.
 bool is_poison(const char* p, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        if ((unsigned char)p[i] != poison) return false;
-    return true;
+    return n == 0 || ((unsigned char)p[0] == poison && memcmp(p, p + 1, n - 1) == 0); // all are as the first
 }
 bool end_intact(const Allocation& a) {
     const char* end = reinterpret_cast<char*>(a.start + a.size);
