@@ -140,23 +140,31 @@ func (g *caseGenerator) over(in randomRelation, total, frame bool) string {
 	}
 	offset := func() string { return fmt.Sprint([]int{0, 1, 2, 5, 40}[r.IntN(5)]) }
 	if frame && !total && r.IntN(3) == 0 {
-		// A range over one key, which is a number or a time.
+		// A range over one key, which is a number or a time, or a constant.
 		for _, c := range in.columns {
-			distance := ""
+			distance, key := "", c.name
+			constant := func(values ...string) {
+				if r.IntN(6) == 0 {
+					key = values[r.IntN(len(values))]
+				}
+			}
 			switch c.class {
 			case exprtest.Number, exprtest.Integer:
-				distance = []string{"1", "2", "1.5"}[r.IntN(3)]
+				distance = []string{"1", "2", "1.5", "0"}[r.IntN(4)]
+				constant("3", "-2.5", "CAST(NULL AS INTEGER)", "CAST('nan' AS DOUBLE)")
 			case exprtest.Date:
 				distance = []string{"1", "INTERVAL 1 DAY", "INTERVAL 36 HOUR"}[r.IntN(3)]
+				constant("DATE '2024-02-29'", "CAST(NULL AS DATE)")
 			case exprtest.Timestamp:
 				distance = "INTERVAL 1 DAY"
+				constant("TIMESTAMP '2024-02-29 12:00:00'", "CAST(NULL AS TIMESTAMP)")
 			}
 			if distance == "" || r.IntN(2) == 0 {
 				continue
 			}
 			bounds := [][2]string{{distance + " PRECEDING", "CURRENT ROW"}, {"UNBOUNDED PRECEDING", distance + " PRECEDING"}, {distance + " PRECEDING", distance + " FOLLOWING"},
 				{"CURRENT ROW", distance + " FOLLOWING"}, {distance + " FOLLOWING", "UNBOUNDED FOLLOWING"}, {"CURRENT ROW", "CURRENT ROW"}}[r.IntN(6)]
-			return strings.Join(append(parts, "ORDER BY "+c.name+direction(), "RANGE BETWEEN "+bounds[0]+" AND "+bounds[1]), " ")
+			return strings.Join(append(parts, "ORDER BY "+key+direction(), "RANGE BETWEEN "+bounds[0]+" AND "+bounds[1]), " ")
 		}
 	}
 	var keys []string
