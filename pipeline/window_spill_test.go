@@ -61,7 +61,10 @@ func TestAWindowOverAllRowsSpills(t *testing.T) {
 	call("", "", whole...)
 	call("", toHere, whole...)
 	call("", fromHere, whole...)
-	call("", "", "row_number()", "lag(s, 200)", "ntile(3)", "sum(x)")
+	call("", "", "row_number()", "lag(s, 200)", "ntile(3)", "sum(x)", "rank()", "dense_rank()", "percent_rank()", "cume_dist()")
+	for _, frame := range []string{"groups between 2 preceding and 1 following", "groups between 0 following and unbounded following", "groups between unbounded preceding and 1 preceding", "groups between 1 following and 3 following"} {
+		call("", frame, "sum(x)", "avg(d)", "count(*)", "min(s)", "last_value(s ignore nulls)")
+	}
 	for _, values := range []int{1, 3, 40, 100000} {
 		r := rand.New(rand.NewPCG(uint64(values), 1))
 		var rows []string

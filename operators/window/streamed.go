@@ -37,40 +37,43 @@ const (
 	upToNear
 )
 
-// spanOf returns the span of a function of the spec, which has no partition keys.
-func (s *Spec) spanOf(f Function) span {
-	ordered := len(s.Order) > 0
+// streamed returns a function of the spec, which has no partition keys, in the form in which batches compute it, and its span.
+// The frame of a function without one becomes the rows that it needs.
+func (s *Spec) streamed(f Function) (Function, span) {
 	switch f.Kind {
 	case RowNumber, Ntile:
-		return upToHere
+		return f, upToHere
 	case Rank, DenseRank, PercentRank, CumeDist:
-		if ordered {
-			return upToHere
+		if len(s.Order) > 0 {
+			return f, upToHere
 		}
-		return anywhere
+		f.Frame = rowFrame // all rows are peers, so any of them give the ranks
+		return f, nearby
 	case Lag, Lead:
 		if f.IgnoreNulls || f.Offset >= 0 && f.Reach == 0 {
-			return anywhere
+			return f, anywhere
 		}
-		return nearby
+		reach := int64(1)
+		if f.Offset >= 0 {
+			reach = f.Reach
+		}
+		f.Frame = Frame{Unit: Rows, From: Bound{Kind: Preceding, Offset: reach}, To: Bound{Kind: Following, Offset: reach}}
+		return f, nearby
 	}
-	from, to := f.Frame.kinds(ordered)
-	merges := f.Kind == Aggregate || f.Kind == FirstValue || f.Kind == LastValue
+	from, to := f.Frame.From.Kind, f.Frame.To.Kind
 	switch {
-	case !ordered && f.Frame.Unit != Rows && !f.Frame.Whole(ordered):
-		return anywhere
 	case from != UnboundedPreceding && to != UnboundedFollowing:
-		return nearby
-	case merges && from == UnboundedPreceding && to == CurrentRow:
-		return upToHere
-	case merges && f.Frame.Whole(ordered):
-		return all
-	case merges && to == UnboundedFollowing:
-		return fromHere
-	case merges:
-		return upToNear
+		return f, nearby
+	case f.Kind != Aggregate && f.Kind != FirstValue && f.Kind != LastValue:
+		return f, anywhere
+	case f.Frame.Whole(true):
+		return f, all
+	case to == UnboundedFollowing:
+		return f, fromHere
+	case to == CurrentRow:
+		return f, upToHere
 	}
-	return anywhere
+	return f, upToNear
 }
 
 // stream is the functions of a window over all rows, in the form in which batches compute them.
@@ -86,13 +89,13 @@ func newStream(s *Spec) *stream {
 	if len(s.Partition) > 0 {
 		return nil
 	}
-	st := &stream{functions: slices.Clone(s.Functions)}
-	for i, f := range s.Functions {
-		st.spans = append(st.spans, s.spanOf(f))
-		st.counts = append(st.counts, -1)
-		if st.spans[i] == anywhere {
+	st := &stream{}
+	for _, f := range s.Functions {
+		f, of := s.streamed(f)
+		if of == anywhere {
 			return nil
 		}
+		st.functions, st.spans, st.counts = append(st.functions, f), append(st.spans, of), append(st.counts, -1)
 	}
 	for i, f := range s.Functions {
 		if f.Kind != Aggregate || f.Aggregate != gpu.Avg || st.spans[i] == nearby {
@@ -273,7 +276,7 @@ func (b *batches) add(rows *operators.Rows, n int, spans ...span) error {
 		if !slices.Contains(spans, of) {
 			continue
 		}
-		f.Frame = Frame{Unit: Rows, From: Bound{Kind: UnboundedPreceding}, To: Bound{Kind: UnboundedFollowing}}
+		f.Frame = wholeFrame
 		out, err := c.function(f)
 		if err != nil {
 			return err
@@ -460,25 +463,13 @@ func (s *stream) near(i int) (Frame, bool) {
 	f := s.functions[i]
 	switch s.spans[i] {
 	case nearby:
-		return f.near(), true
+		return f.Frame, true
 	case fromHere:
 		return Frame{Unit: f.Frame.Unit, From: f.Frame.From, To: f.Frame.From}, true
 	case upToNear:
 		return Frame{Unit: f.Frame.Unit, From: f.Frame.To, To: f.Frame.To}, true
 	}
 	return Frame{}, false
-}
-
-// near returns a frame with all rows that a function of the span nearby may see.
-func (f Function) near() Frame {
-	if f.Kind != Lag && f.Kind != Lead {
-		return f.Frame
-	}
-	reach := int64(1)
-	if f.Offset >= 0 {
-		reach = f.Reach
-	}
-	return Frame{Unit: Rows, From: Bound{Kind: Preceding, Offset: reach}, To: Bound{Kind: Following, Offset: reach}}
 }
 
 // rowAt returns the value of a column of rows at one of them.

@@ -90,25 +90,28 @@ type Frame struct {
 
 // Whole reports whether the frame of each row is all rows of its partition, in a window with or without an order.
 func (f Frame) Whole(ordered bool) bool {
-	from, to := f.kinds(ordered)
-	return from == UnboundedPreceding && to == UnboundedFollowing
+	if !ordered {
+		f = f.withoutOrder()
+	}
+	return f.From.Kind == UnboundedPreceding && f.To.Kind == UnboundedFollowing
 }
 
-// kinds returns the kinds of the bounds. Without an order all rows of a partition are peers, so the current row of RANGE and
-// GROUPS is all of them.
-func (f Frame) kinds(ordered bool) (from, to BoundKind) {
-	from, to = f.From.Kind, f.To.Kind
-	if ordered || f.Unit == Rows {
-		return from, to
+// withoutOrder returns the frame in a window without an order. All rows of a partition are one group of peers, so a frame of
+// RANGE or GROUPS has all of them or none.
+func (f Frame) withoutOrder() Frame {
+	switch {
+	case f.Unit == Rows:
+		return f
+	case f.From.Kind == Following && f.From.Offset > 0 || f.To.Kind == Preceding && f.To.Offset > 0:
+		return Frame{Unit: Rows, From: Bound{Kind: CurrentRow}, To: Bound{Kind: Preceding, Offset: 1}}
 	}
-	if from == CurrentRow {
-		from = UnboundedPreceding
-	}
-	if to == CurrentRow {
-		to = UnboundedFollowing
-	}
-	return from, to
+	return wholeFrame
 }
+
+var (
+	wholeFrame = Frame{Unit: Rows, From: Bound{Kind: UnboundedPreceding}, To: Bound{Kind: UnboundedFollowing}}
+	rowFrame   = Frame{Unit: Rows, From: Bound{Kind: CurrentRow}, To: Bound{Kind: CurrentRow}}
+)
 
 // Function is one window function.
 type Function struct {
@@ -157,6 +160,12 @@ const (
 func New(s Spec) (Window, error) {
 	if s.Out.Len() != len(s.Keep)+len(s.Functions) {
 		return nil, fmt.Errorf("window returns %d columns under %d names", len(s.Keep)+len(s.Functions), s.Out.Len())
+	}
+	if len(s.Order) == 0 {
+		s.Functions = slices.Clone(s.Functions)
+		for i := range s.Functions {
+			s.Functions[i].Frame = s.Functions[i].Frame.withoutOrder()
+		}
 	}
 	o := &windows{Spec: s}
 	o.collection = collection{in: s.In, out: s.Out, keys: s.Partition, compute: o.compute, emitSequence: o.emitSequence}
