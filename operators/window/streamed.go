@@ -50,21 +50,27 @@ func (s *Spec) streamed(f Function) (Function, span) {
 		f.Frame = rowFrame // all rows are peers, so any of them give the ranks
 		return f, nearby
 	case Lag, Lead:
-		if f.IgnoreNulls || f.Offset >= 0 && f.Reach == 0 {
+		back, ahead, ok := f.reach()
+		switch {
+		case !ok:
 			return f, anywhere
+		case !f.IgnoreNulls || back == 0 && ahead == 0:
+			f.Frame = Frame{Unit: Rows, From: Bound{Kind: Preceding, Offset: back}, To: Bound{Kind: Following, Offset: ahead}}
+			return f, nearby
+		case ahead == 0:
+			f.Frame = Frame{Unit: Rows, From: Bound{Kind: UnboundedPreceding}, To: Bound{Kind: CurrentRow}}
+			return f, upToHere
+		case back == 0:
+			f.Frame = Frame{Unit: Rows, From: Bound{Kind: CurrentRow}, To: Bound{Kind: UnboundedFollowing}}
+			return f, fromHere
 		}
-		reach := int64(1)
-		if f.Offset >= 0 {
-			reach = f.Reach
-		}
-		f.Frame = Frame{Unit: Rows, From: Bound{Kind: Preceding, Offset: reach}, To: Bound{Kind: Following, Offset: reach}}
-		return f, nearby
+		return f, anywhere
 	}
 	from, to := f.Frame.From.Kind, f.Frame.To.Kind
 	switch {
 	case from != UnboundedPreceding && to != UnboundedFollowing:
 		return f, nearby
-	case f.Kind != Aggregate && f.Kind != FirstValue && f.Kind != LastValue:
+	case f.Kind == NthValue && !f.Bounded:
 		return f, anywhere
 	case f.Frame.Whole(true):
 		return f, all
@@ -74,6 +80,20 @@ func (s *Spec) streamed(f Function) (Function, span) {
 		return f, upToHere
 	}
 	return f, upToNear
+}
+
+// reach returns how many rows lag or lead looks back and ahead at most, if that is known.
+func (f Function) reach() (back, ahead int64, ok bool) {
+	least, most := int64(1), int64(1)
+	if f.Offset >= 0 {
+		if least, most = f.Least, f.Most; !f.Bounded {
+			return 0, 0, false
+		}
+	}
+	if f.Kind == Lead {
+		least, most = -most, -least
+	}
+	return max(most, 0), max(-least, 0), true
 }
 
 // stream is the functions of a window over all rows, in the form in which batches compute them.
@@ -153,7 +173,7 @@ func (o *collection) finalizeSequence(ctx context.Context, t operators.Task) err
 // emitSequence emits all rows in sequence.
 func (o *windows) emitSequence(ctx context.Context, t operators.Task, emit operators.Emit) error {
 	n := len(o.stream.functions)
-	b := &batches{windows: o, task: t, emit: emit, last: make([]gpu.Column, n), behind: make([][]gpu.Column, n)}
+	b := &batches{windows: o, task: t, emit: emit, last: make([]state, n), behind: make([][]state, n)}
 	defer b.release()
 	each := func(take operators.Emit) error { return eachPart(ctx, t, o.sequence.(operators.Source), take) }
 	held, ok := o.sequence.(*hold.Hold)
@@ -222,20 +242,35 @@ type batches struct {
 	waiting []*gpu.Stride
 	seen    int
 	before  int64 // rows that were emitted
-	// last is what functions that are merged have come to, in one row.
-	last []gpu.Column
+	// last is what the rows before those of a batch have come to, for each function; of the span all, all rows.
+	last []state
 	// behind is, for functions of the span fromHere, what the rows of each stride and of those behind it come to.
-	behind [][]gpu.Column
+	behind [][]state
 	pushed int // strides
+}
+
+// state is what some rows have come to: the rows among them that a function may select, with the columns of its arguments; or the
+// value of a function that is merged, in one row. It is nil for no rows.
+type state []gpu.Column
+
+func (s state) rows() int {
+	if s == nil {
+		return 0
+	}
+	return s[0].Len
 }
 
 func (b *batches) release() {
 	for _, s := range b.waiting {
 		s.Release()
 	}
-	gpu.ReleaseColumns(b.last)
-	for _, values := range b.behind {
-		gpu.ReleaseColumns(values)
+	for _, s := range b.last {
+		gpu.ReleaseColumns(s)
+	}
+	for _, states := range b.behind {
+		for _, s := range states {
+			gpu.ReleaseColumns(s)
+		}
 	}
 }
 
@@ -263,56 +298,162 @@ func (b *batches) total(s *gpu.Stride) error {
 	return b.add(rows, rows.N, all, fromHere)
 }
 
-// add merges the values of the first n rows into what functions of some spans have come to. Those of the span fromHere
-// are kept apart, for sumBehind.
+// add adds the first n rows to what functions of some spans have come to. For those of the span fromHere each stride is kept
+// apart, for sumBehind.
 func (b *batches) add(rows *operators.Rows, n int, spans ...span) error {
 	c, err := b.calculate(rows, 0, n, spans...)
 	if err != nil {
 		return err
 	}
 	defer c.release()
-	for i, f := range b.stream.functions {
+	for i := range b.stream.functions {
 		of := b.stream.spans[i]
 		if !slices.Contains(spans, of) {
 			continue
 		}
-		f.Frame = wholeFrame
-		out, err := c.function(f)
-		if err != nil {
-			return err
-		}
-		value, err := b.task.Queue.Slice(b.task.Lease, out, 0, 1)
-		out.Release()
+		s, err := b.stateOf(c, i)
 		if err == nil && of == fromHere {
-			b.behind[i] = append(b.behind[i], value)
+			b.behind[i] = append(b.behind[i], s)
 			continue
 		}
 		if err == nil {
-			value, err = b.merge(c, i, b.last[i].Retain(), value)
+			b.last[i], err = b.join(i, b.last[i], s)
 		}
 		if err != nil {
 			return err
 		}
-		b.last[i].Release()
-		b.last[i] = value
 	}
 	return nil
 }
 
-// sumBehind makes of the values of each stride those of the stride and all behind it.
-func (b *batches) sumBehind() error {
-	c := calculationOf(b.task, nil, nil, 1)
-	defer c.release()
-	for i, values := range b.behind {
-		for at := len(values) - 2; at >= 0; at-- {
-			value, err := b.merge(c, i, values[at], values[at+1].Retain())
-			values[at] = value
-			if err != nil {
+// sumBehind makes of the states of each stride those of the stride and all behind it.
+func (b *batches) sumBehind() (err error) {
+	for i, states := range b.behind {
+		for at := len(states) - 2; at >= 0; at-- {
+			behind := slices.Clone(states[at+1])
+			for _, col := range behind {
+				col.Retain()
+			}
+			if states[at], err = b.join(i, states[at], behind); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// stateOf returns what the rows of a calculation come to in function i.
+func (b *batches) stateOf(c *calculation, i int) (state, error) {
+	f := b.stream.functions[i]
+	if !f.selects() {
+		f.Frame = wholeFrame
+		values, err := c.function(f)
+		if err != nil {
+			return nil, err
+		}
+		return b.valueAt(values, 0)
+	}
+	defer c.endFunction()
+	ids := c.selectable(f)
+	if c.err != nil {
+		return nil, c.err
+	}
+	var cols []gpu.Column
+	for _, column := range f.arguments() {
+		cols = append(cols, c.cols[column])
+	}
+	return b.task.Queue.Gather(b.task.Lease, cols, ids, true)
+}
+
+// valueAt returns the state of a function that is merged, of whose values it releases the column.
+func (b *batches) valueAt(values gpu.Column, row int) (state, error) {
+	defer values.Release()
+	value, err := b.task.Queue.Slice(b.task.Lease, values, row, row+1)
+	if err != nil {
+		return nil, err
+	}
+	return state{value}, nil
+}
+
+// join returns what some rows and rows behind these come to in function i. It takes both states over, also on error.
+func (b *batches) join(i int, before, after state) (state, error) {
+	if before == nil {
+		return after, nil
+	}
+	defer gpu.ReleaseColumns(before)
+	defer gpu.ReleaseColumns(after)
+	f := b.stream.functions[i]
+	if !f.selects() {
+		c := calculationOf(b.task, nil, nil, 1)
+		defer c.release()
+		value, err := b.merge(c, i, before[0].Retain(), after[0].Retain())
+		if err != nil {
+			return nil, err
+		}
+		return state{value}, nil
+	}
+	c := calculationOf(b.task, nil, nil, before.rows()+after.rows())
+	defer c.release()
+	for k, column := range f.arguments() {
+		col, err := b.task.Queue.Concat(b.task.Lease, []gpu.Column{before[k], after[k]})
+		if err != nil {
+			return nil, err
+		}
+		c.cols[column] = col
+	}
+	return b.stateOf(c, i)
+}
+
+// rest returns what the rows behind all batches so far come to in function i, if it sees them.
+func (b *batches) rest(i int) state {
+	if b.pushed < len(b.behind[i]) {
+		return b.behind[i][b.pushed]
+	}
+	return nil
+}
+
+// selected computes function i, which selects the value of a row, over the rows of a calculation and those of its states.
+func (b *batches) selected(c *calculation, i int) (gpu.Column, error) {
+	f, of := b.stream.functions[i], b.stream.spans[i]
+	before, after := b.last[i], b.rest(i)
+	n := before.rows()
+	e := calculationOf(b.task, nil, nil, n+c.n+after.rows())
+	defer e.release()
+	for k, column := range f.arguments() {
+		parts := []gpu.Column{c.cols[column]}
+		if before != nil {
+			parts = slices.Insert(parts, 0, before[k])
+		}
+		if after != nil {
+			parts = append(parts, after[k])
+		}
+		col, err := b.task.Queue.Concat(b.task.Lease, parts)
+		if err != nil {
+			return gpu.Column{}, err
+		}
+		e.cols[column] = col
+	}
+	defer c.endFunction()
+	from, to := c.frame(f.Frame)
+	if c.err != nil {
+		return gpu.Column{}, c.err
+	}
+	switch of {
+	case all:
+		from, to = e.constant(0, c.n), e.constant(n, c.n)
+	case fromHere:
+		to = e.constant(e.n, c.n)
+	default:
+		p := newProgram(int32Type)
+		from, to = e.constant(0, c.n), e.evalRows(p, p.op(gpu.OpAdd, int32Type, 0, p.number(int32Type, int64(n))), c.n, to)
+	}
+	e.setFrame(f.Frame, e.concat(e.constant(0, n), from, e.constant(0, after.rows())), e.concat(e.constant(0, n), to, e.constant(0, after.rows())))
+	values, err := e.function(f)
+	if err != nil {
+		return gpu.Column{}, err
+	}
+	defer values.Release()
+	return b.task.Queue.Slice(b.task.Lease, values, n, n+c.n)
 }
 
 // calculate returns the calculation of rows [from, to), which are in order, for functions of some spans.
@@ -392,7 +533,7 @@ func (b *batches) compute(end bool) (err error) {
 	if to == from {
 		return nil
 	}
-	part, err := b.calculate(rows, from, to, upToHere)
+	part, err := b.calculate(rows, from, to, upToHere, all)
 	if err != nil {
 		return err
 	}
@@ -505,32 +646,28 @@ func (c *calculation) firstAtEnd(f Frame) (int, error) {
 // functions returns the functions of rows [from, to) of a batch. whole calculates all of its rows,
 // and part these.
 func (b *batches) functions(whole, part *calculation, from, to int) (_ []gpu.Column, err error) {
-	t, st := b.task, b.stream
+	st := b.stream
 	values := make([]gpu.Column, len(st.functions))
 	defer func() { gpu.ReleaseColumns(values) }()
 	for i, f := range st.functions {
-		switch st.spans[i] {
-		case nearby, fromHere, upToNear:
-			var out gpu.Column
-			if out, err = whole.function(f); err == nil {
-				values[i], err = t.Queue.Slice(t.Lease, out, from, to)
-				out.Release()
-			}
-			if err == nil && st.spans[i] == upToNear {
-				values[i], err = b.merge(part, i, b.last[i].Retain(), values[i])
-			}
-			if later := b.behind[i]; err == nil && b.pushed < len(later) {
-				values[i], err = b.merge(part, i, values[i], later[b.pushed].Retain())
-			}
-		case all:
-			values[i], err = part.repeat(b.last[i])
-		default:
-			if values[i], err = part.function(f); err == nil && f.merges() {
-				values[i], err = b.merge(part, i, b.last[i].Retain(), values[i])
-			}
-			if err == nil && f.merges() {
-				b.last[i].Release()
-				b.last[i], err = t.Queue.Slice(t.Lease, values[i], to-from-1, to-from)
+		of := st.spans[i]
+		if of == upToHere || of == all {
+			values[i], err = b.values(part, i, 0, part.n)
+		} else {
+			values[i], err = b.values(whole, i, from, to)
+		}
+		if err == nil && of == upToHere {
+			var s state
+			switch {
+			case f.selects():
+				if s, err = b.stateOf(part, i); err == nil {
+					b.last[i], err = b.join(i, b.last[i], s)
+				}
+			case f.merges():
+				if s, err = b.valueAt(values[i].Retain(), part.n-1); err == nil {
+					gpu.ReleaseColumns(b.last[i])
+					b.last[i] = s
+				}
 			}
 		}
 		if err != nil {
@@ -552,6 +689,36 @@ func (b *batches) functions(whole, part *calculation, from, to int) (_ []gpu.Col
 	return out, nil
 }
 
+// values returns function i of rows [from, to) of a calculation.
+func (b *batches) values(c *calculation, i, from, to int) (out gpu.Column, err error) {
+	f, of := b.stream.functions[i], b.stream.spans[i]
+	switch {
+	case of != nearby && f.selects():
+		out, err = b.selected(c, i)
+	case of == all:
+		return c.repeat(b.last[i][0])
+	default:
+		out, err = c.function(f)
+	}
+	if err != nil {
+		return out, err
+	}
+	values, err := b.task.Queue.Slice(b.task.Lease, out, from, to)
+	out.Release()
+	if err != nil || !f.merges() {
+		return values, err
+	}
+	if before := b.last[i]; before != nil {
+		if values, err = b.merge(c, i, before[0].Retain(), values); err != nil {
+			return values, err
+		}
+	}
+	if after := b.rest(i); after != nil {
+		values, err = b.merge(c, i, values, after[0].Retain())
+	}
+	return values, err
+}
+
 // repeat returns a column of one value. The caller owns it.
 func (c *calculation) repeat(value gpu.Column) (gpu.Column, error) {
 	defer c.endFunction()
@@ -564,22 +731,19 @@ func (c *calculation) average(sum, count gpu.Column) (gpu.Column, error) {
 	return c.quotient(sum, count).Retain(), c.err
 }
 
+// selects reports whether the value of a function is one of a row that it selects. The rows that it may select, whatever comes
+// before or behind, are kept of rows that are gone.
+func (f Function) selects() bool { return f.PassesValues() }
+
 // merges reports whether values of rows before a batch are merged with those of the batch. Places
 // are counted from the rows before.
 func (f Function) merges() bool {
-	switch f.Kind {
-	case Aggregate, FirstValue, LastValue, DenseRank:
-		return true
-	}
-	return false
+	return f.Kind == Aggregate && !f.selects() || f.Kind == DenseRank
 }
 
 // merge returns the values of function i over some rows and over rows behind these. It takes both columns over, also on
-// error. One may be a single value for all values of the other; the first may be empty, for no rows.
+// error. One may be a single value for all values of the other.
 func (b *batches) merge(c *calculation, i int, before, after gpu.Column) (gpu.Column, error) {
-	if before.Len == 0 {
-		return after, nil
-	}
 	defer before.Release()
 	defer after.Release()
 	defer c.endFunction()
@@ -590,30 +754,11 @@ func (b *batches) merge(c *calculation, i int, before, after gpu.Column) (gpu.Co
 		}
 		return c.gather(col, c.constant(0, n), false)
 	}
-	f, kind := b.stream.functions[i], after.Type
-	p := newProgram(kind, kind) // the values after, and those before
-	first := func(x, y int) int { return p.choose(kind, p.op(gpu.OpIsNotNull, boolType, x), x, y) }
-	both := func(merged int) int {
-		return p.choose(kind, p.op(gpu.OpIsNotNull, boolType, 0), p.choose(kind, p.op(gpu.OpIsNotNull, boolType, 1), merged, 0), 1)
-	}
-	var merged int
-	switch {
-	case f.Kind == FirstValue && f.IgnoreNulls:
-		merged = first(1, 0)
-	case f.Kind == FirstValue:
-		return rows(before).Retain(), c.err
-	case f.Kind == LastValue && f.IgnoreNulls:
-		merged = first(0, 1)
-	case f.Kind == LastValue:
-		return rows(after).Retain(), c.err
-	case f.Kind == Aggregate && f.Aggregate == gpu.Min:
-		merged = both(p.choose(kind, p.op(gpu.OpLt, boolType, 0, 1), 0, 1))
-	case f.Kind == Aggregate && f.Aggregate == gpu.Max:
-		merged = both(p.choose(kind, p.op(gpu.OpLt, boolType, 0, 1), 1, 0))
-	default:
-		merged = both(p.op(mergeOps[f.Aggregate], kind, 0, 1))
-	}
-	return c.evalRows(p, merged, n, rows(after), rows(before)).Retain(), c.err
+	kind := after.Type
+	p := newProgram(kind, kind)
+	both := p.op(mergeOps[b.stream.functions[i].Aggregate], kind, 0, 1)
+	merged := p.choose(kind, p.op(gpu.OpIsNotNull, boolType, 0), p.choose(kind, p.op(gpu.OpIsNotNull, boolType, 1), both, 0), 1)
+	return c.evalRows(p, merged, n, rows(before), rows(after)).Retain(), c.err
 }
 
 // mergeOps merge two values of an aggregate. Counts of groups of peers are merged as those of rows.

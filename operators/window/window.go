@@ -122,8 +122,9 @@ type Function struct {
 	// ntile of buckets, and of ArgMin and ArgMax what is compared; and what lag and lead have
 	// outside of the partition.
 	Value, Offset, Default int
-	// Reach is the most that the offset of lag and lead is in either direction; 0 is unknown.
-	Reach       int64
+	// Least and Most are bounds of the offsets of lag, lead and nth_value that are not null, if Bounded.
+	Least, Most int64
+	Bounded     bool
 	IgnoreNulls bool
 	Frame       Frame
 	Output      gpu.Type
@@ -604,15 +605,21 @@ func (f Function) seesPeers() bool {
 }
 
 // Columns returns the columns that a function needs beside the keys of its window.
-func (f Function) Columns() (cols []int) {
-	for _, c := range []int{f.Value, f.Offset, f.Default} {
-		if c >= 0 {
-			cols = append(cols, c)
-		}
-	}
+func (f Function) Columns() []int {
+	cols := f.arguments()
 	for _, b := range []Bound{f.Frame.From, f.Frame.To} {
 		if f.Frame.Unit == Range && (b.Kind == Preceding || b.Kind == Following) {
 			cols = append(cols, b.Key, b.Value)
+		}
+	}
+	return cols
+}
+
+// arguments returns the columns of the arguments, each once.
+func (f Function) arguments() (cols []int) {
+	for _, c := range []int{f.Value, f.Offset, f.Default} {
+		if c >= 0 && !slices.Contains(cols, c) {
+			cols = append(cols, c)
 		}
 	}
 	return cols

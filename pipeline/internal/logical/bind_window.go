@@ -69,8 +69,9 @@ func (w *windows) node() *windowed {
 		bound := func(b expr.WindowBound) window.Bound {
 			return window.Bound{Kind: b.Kind, Offset: b.Offset, Key: use(b.Key), Value: use(b.Value)}
 		}
-		functions[i] = window.Function{Kind: c.Kind, Aggregate: c.Aggregate, Value: use(c.Value), Offset: use(c.Offset), Default: use(c.Default), Reach: reach(c.Offset),
+		functions[i] = window.Function{Kind: c.Kind, Aggregate: c.Aggregate, Value: use(c.Value), Offset: use(c.Offset), Default: use(c.Default),
 			IgnoreNulls: c.IgnoreNulls, Frame: window.Frame{Unit: c.Frame.Unit, From: bound(c.Frame.From), To: bound(c.Frame.To)}, Output: c.Output}
+		functions[i].Least, functions[i].Most, functions[i].Bounded = bounds(c.Offset)
 	}
 	node, at := extend(w.in, exprs)
 	position := func(e int) int { return at[e] }
@@ -111,20 +112,20 @@ func (w *windows) node() *windowed {
 	return out
 }
 
-// reach returns the most that an offset is in either direction, or 0 if it is not known.
-func reach(offset *expr.Expr) int64 {
+// bounds returns bounds of an offset that is not null, if there are any that a count of rows can reach.
+func bounds(offset *expr.Expr) (least, most int64, ok bool) {
 	if offset == nil {
-		return 0
+		return 0, 0, false
 	}
 	v, constant := offset.Constant()
-	switch most := gpu.Int128From(math.MaxInt32); {
-	case !constant || v.Valid && (most.Less(v.Int) || v.Int.Less(most.Neg())):
-		return 0
-	case !v.Valid:
-		return 1
+	if constant && !v.Valid {
+		return 0, 0, true
 	}
-	n := v.Int.Int64()
-	return max(n, -n, 1)
+	limit := gpu.Int128From(math.MaxInt32)
+	if !constant || limit.Less(v.Int) || v.Int.Less(limit.Neg()) {
+		return 0, 0, false
+	}
+	return v.Int.Int64(), v.Int.Int64(), true
 }
 
 // add adds a column to the scope.
