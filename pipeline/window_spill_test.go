@@ -30,13 +30,14 @@ func TestAWindowOverAllRowsSpills(t *testing.T) {
 	const toHere, desc, total, peers = "rows between unbounded preceding and current row", "order by o desc nulls first", "order by o, id", "order by o"
 	whole := []string{"sum(x)", "sum(d)", "sum(f)", "count(s)", "count(*) filter (where x > 50)", "min(s)", "max(s)", "max(f)", "avg(x)", "avg(d)", "product(case when x > 50 then -1e0 end)",
 		"bit_and(x)", "bit_or(x)", "bit_xor(x)", "bool_or(x > 98)", "any_value(s)", "var_pop(d)", "first_value(s)", "last_value(s)", "last_value(s ignore nulls)"}
-	selects := []string{"nth_value(s, 3)", "nth_value(s, 200 ignore nulls)", "nth_value(x, 0)", "nth_value(x, null)", "arg_min(s, x)", "arg_max(s, f)", "arg_max(x, s) filter (where f > 0)"}
+	selects := []string{"nth_value(s, 3)", "nth_value(s, 200 ignore nulls)", "nth_value(x, 0)", "nth_value(x, null)", "nth_value(s, cast(x % 50 - 2 as tinyint))", "nth_value(s, cast(x as tinyint) ignore nulls)", "arg_min(s, x)", "arg_max(s, f)", "arg_max(x, s) filter (where f > 0)"}
 	whole = append(whole, selects...)
 	call(desc, "", whole...)
 	call(desc, "", "row_number()", "rank()", "dense_rank()", "percent_rank()", "cume_dist()", "ntile(7)", "min(x)", "min(f)")
 	call(total, toHere, whole...)
 	call(total, "", "ntile(1000)", "lag(s)", "lead(s, 3, 'none')", "lag(x, -40)", "lag(x, null)",
-		"lag(s ignore nulls)", "lead(s ignore nulls)", "lag(x, 100, -1 ignore nulls)", "lead(x, 100, -1 ignore nulls)", "lag(s, -3 ignore nulls)", "lead(s, 0, 'none' ignore nulls)", "lag(x, null ignore nulls)")
+		"lag(s ignore nulls)", "lead(s ignore nulls)", "lag(x, 100, -1 ignore nulls)", "lead(x, 100, -1 ignore nulls)", "lag(s, -3 ignore nulls)", "lead(s, 0, 'none' ignore nulls)", "lag(x, null ignore nulls)",
+		"lag(s, cast(x % 10 - 5 as tinyint))", "lead(s, cast(x as tinyint), 'none')", "lead(s, abs(cast(x % 7 as tinyint)) ignore nulls)", "lag(s, cast(x as utinyint), 'none' ignore nulls)")
 	near := []string{"sum(x)", "avg(d)", "count(*)", "min(s)", "last_value(s ignore nulls)", "nth_value(s, 2)", "arg_min(s, f)"}
 	for _, frame := range []string{"3 preceding and current row", "100 preceding and 1 preceding", "2 following and 120 following"} {
 		call(total, "rows between "+frame, near...)

@@ -434,7 +434,7 @@ func (c *calculation) leader(key gpu.Column, greatest bool, from, to gpu.Column)
 // frames go.
 func (c *calculation) selectable(f Function) gpu.Column {
 	first, behind := c.constant(0, 1), c.constant(c.n, 1)
-	n, last := int64(1), false
+	n, last := f.nth(), false
 	switch f.Kind {
 	case Aggregate:
 		return c.leader(c.cols[f.Value], f.Aggregate == gpu.Max, first, behind)
@@ -445,8 +445,6 @@ func (c *calculation) selectable(f Function) gpu.Column {
 		n, last = max(back, ahead), back > 0
 	case LastValue:
 		last = true
-	case NthValue:
-		n = max(f.Most, 0)
 	}
 	rows := c.rows()
 	if f.IgnoreNulls {

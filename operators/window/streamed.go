@@ -74,6 +74,13 @@ func (s *Spec) streamed(f Function) (Function, span) {
 		return f, anywhere
 	case f.Frame.Whole(true):
 		return f, all
+	case to == UnboundedFollowing && f.Frame.Unit == Rows && !f.IgnoreNulls && (f.Kind == FirstValue || f.Kind == NthValue):
+		ahead := f.nth() - 1
+		if from == Following {
+			ahead += min(f.Frame.From.Offset, gpu.MaxRows)
+		}
+		f.Frame.To = Bound{Kind: Following, Offset: ahead}
+		return f, nearby
 	case to == UnboundedFollowing:
 		return f, fromHere
 	case to == CurrentRow:
@@ -94,6 +101,14 @@ func (f Function) reach() (back, ahead int64, ok bool) {
 		least, most = -most, -least
 	}
 	return max(most, 0), max(-least, 0), true
+}
+
+// nth returns the most that first_value or nth_value counts from the start of a frame.
+func (f Function) nth() int64 {
+	if f.Kind == NthValue {
+		return max(f.Most, 0)
+	}
+	return 1
 }
 
 // stream is the functions of a window over all rows, in the form in which batches compute them.

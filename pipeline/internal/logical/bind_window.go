@@ -112,20 +112,25 @@ func (w *windows) node() *windowed {
 	return out
 }
 
-// bounds returns bounds of an offset that is not null, if there are any that a count of rows can reach.
+// nearRows is how far offsets that differ from row to row may reach for rows that are that far apart to be kept together.
+const nearRows = 1 << 16
+
+// bounds returns bounds of the values of an offset that are not null, if they are known and not too far from 0.
 func bounds(offset *expr.Expr) (least, most int64, ok bool) {
 	if offset == nil {
 		return 0, 0, false
 	}
-	v, constant := offset.Constant()
-	if constant && !v.Valid {
-		return 0, 0, true
+	r, limit := offset.Range(), int64(nearRows)
+	if v, constant := offset.Constant(); constant {
+		if !v.Valid {
+			return 0, 0, true
+		}
+		r, limit = &expr.Range{Lo: v.Int, Hi: v.Int}, math.MaxInt32
 	}
-	limit := gpu.Int128From(math.MaxInt32)
-	if !constant || limit.Less(v.Int) || v.Int.Less(limit.Neg()) {
+	if r == nil || r.Lo.Less(gpu.Int128From(-limit)) || gpu.Int128From(limit).Less(r.Hi) {
 		return 0, 0, false
 	}
-	return v.Int.Int64(), v.Int.Int64(), true
+	return r.Lo.Int64(), r.Hi.Int64(), true
 }
 
 // add adds a column to the scope.
