@@ -536,8 +536,7 @@ func (o *collection) computed(t operators.Task, at int) (output, error) {
 
 // compute sorts the rows of a part and computes the functions.
 func (o *windows) compute(t operators.Task, schema *gpu.Schema, strides []*gpu.Stride) (_ output, err error) {
-	used := o.used()
-	rows, err := operators.CollectRows(t, schema, strides, used)
+	rows, err := operators.CollectRows(t, schema, strides, usedColumns(o.Partition, o.Order, o.Functions))
 	if err != nil {
 		return nil, err
 	}
@@ -550,7 +549,7 @@ func (o *windows) compute(t operators.Task, schema *gpu.Schema, strides []*gpu.S
 	if r.ids, err = o.sorted(t, rows, o.Order); err != nil {
 		return nil, err
 	}
-	c, err := newCalculation(t, o.Partition, o.Order, rows, used, r.ids)
+	c, err := newCalculation(t, o.Partition, o.Order, rows, o.used(), r.ids)
 	if err != nil {
 		return nil, err
 	}
