@@ -431,7 +431,7 @@ func (c *calculation) leader(key gpu.Column, greatest bool, from, to gpu.Column)
 }
 
 // selectable has the rows that a function may select, whatever rows come before the first one or behind the last, as far as its
-// frames go.
+// frames go; -1 if there are none.
 func (c *calculation) selectable(f Function) gpu.Column {
 	first, behind := c.constant(0, 1), c.constant(c.n, 1)
 	n, last := f.nth(), false
@@ -452,6 +452,9 @@ func (c *calculation) selectable(f Function) gpu.Column {
 	}
 	if c.err != nil {
 		return gpu.Column{}
+	}
+	if rows.Len == 0 {
+		return c.constant(-1, 1)
 	}
 	from, to := 0, int(min(n, int64(rows.Len)))
 	if last {

@@ -103,10 +103,10 @@ func (f Function) reach() (back, ahead int64, ok bool) {
 	return max(most, 0), max(-least, 0), true
 }
 
-// nth returns the most that first_value or nth_value counts from the start of a frame.
+// nth returns the most that first_value or nth_value counts from the start of a frame, 1 at least.
 func (f Function) nth() int64 {
 	if f.Kind == NthValue {
-		return max(f.Most, 0)
+		return max(f.Most, 1)
 	}
 	return 1
 }
@@ -264,8 +264,8 @@ type batches struct {
 	pushed int // strides
 }
 
-// state is what some rows have come to: the rows among them that a function may select, with the columns of its arguments; or the
-// value of a function that is merged, in one row. It is nil for no rows.
+// state is what some rows have come to: the rows among them that a function may select, with the columns of its arguments, or one
+// of nulls if there are none; or the value of a function that is merged, in one row. It is nil before the first rows.
 type state []gpu.Column
 
 func (s state) rows() int {
@@ -392,12 +392,16 @@ func (b *batches) valueAt(values gpu.Column, row int) (state, error) {
 
 // join returns what some rows and rows behind these come to in function i. It takes both states over, also on error.
 func (b *batches) join(i int, before, after state) (state, error) {
-	if before == nil {
+	f := b.stream.functions[i]
+	switch {
+	case before == nil:
 		return after, nil
+	case f.settled(before):
+		gpu.ReleaseColumns(after)
+		return before, nil
 	}
 	defer gpu.ReleaseColumns(before)
 	defer gpu.ReleaseColumns(after)
-	f := b.stream.functions[i]
 	if !f.selects() {
 		c := calculationOf(b.task, nil, nil, 1)
 		defer c.release()
@@ -708,10 +712,12 @@ func (b *batches) functions(whole, part *calculation, from, to int) (_ []gpu.Col
 func (b *batches) values(c *calculation, i, from, to int) (out gpu.Column, err error) {
 	f, of := b.stream.functions[i], b.stream.spans[i]
 	switch {
+	case of == all && f.Kind != NthValue: // a row that is selected has the value first
+		return c.repeat(b.last[i][0])
+	case f.settled(b.last[i]):
+		out, err = c.repeat(b.last[i][0])
 	case of != nearby && f.selects():
 		out, err = b.selected(c, i)
-	case of == all:
-		return c.repeat(b.last[i][0])
 	default:
 		out, err = c.function(f)
 	}
@@ -749,6 +755,9 @@ func (c *calculation) average(sum, count gpu.Column) (gpu.Column, error) {
 // selects reports whether the value of a function is one of a row that it selects. The rows that it may select, whatever comes
 // before or behind, are kept of rows that are gone.
 func (f Function) selects() bool { return f.PassesValues() }
+
+// settled reports whether no rows behind those of a state change the value of a function.
+func (f Function) settled(s state) bool { return f.Kind == FirstValue && !f.IgnoreNulls && s != nil }
 
 // merges reports whether values of rows before a batch are merged with those of the batch. Places
 // are counted from the rows before.
