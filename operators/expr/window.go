@@ -359,8 +359,10 @@ func (b *binder) rangeBound(w *windowNode, n boundNode, out WindowBound) (Window
 	if out.Key, out.Value, err = sameStorage(b.scope.Fold, values[0], values[1]); err != nil {
 		return out, b.errorf(n.offset, "%v", err)
 	}
-	if at, constant := out.Key.Constant(); constant {
-		if to, same := out.Value.Constant(); at.Valid && !(same && at.Compare(to) == 0) {
+	if _, constant := key.Constant(); constant {
+		from, _ := out.Key.Constant()
+		to, _ := out.Value.Constant()
+		if from.Valid && to.Valid && from.Compare(to) != 0 {
 			out.Offset = 1
 		}
 		out.Key, out.Value = nil, nil

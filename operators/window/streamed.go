@@ -13,7 +13,8 @@ import (
 // A window without partition keys has all rows in one sequence. If they do not fit memory, a sort
 // out of core takes them, or without an order a hold, and gives them back one stride after the
 // other. Functions are then computed batch by batch. What a function needs beside the rows of a
-// batch is its span.
+// batch is its span. What other rows have come to is their state: a value, which is merged with
+// those of the batch, or the rows that a function may still select, which it sees beside the batch.
 
 // span says which rows a function sees, in a window over all rows.
 type span uint8
@@ -21,19 +22,18 @@ type span uint8
 const (
 	// anywhere is rows at any distance: all must be in memory.
 	anywhere span = iota
-	// upToHere is the rows up to the current one or its peers. What those before a batch have come
-	// to is merged with the values of the batch.
+	// upToHere is the rows up to the current one or its peers. Those before a batch have a state.
 	upToHere
 	// nearby is rows near the current one: a batch keeps the rows before it that its frames see,
 	// and leaves its last rows to the next one.
 	nearby
-	// all is the same rows for each row: a first pass computes the value.
+	// all is the same rows for each row: a first pass makes their state.
 	all
-	// fromHere is the rows from the current one, its peers or one near by up to the end. A first pass computes what the rows
-	// behind each stride come to, which is merged with the values of a batch.
+	// fromHere is the rows from the current one, its peers or one near by up to the end. A first pass makes the state of the
+	// rows behind each stride.
 	fromHere
-	// upToNear is the rows up to one near the current one. A batch keeps rows as for nearby. What the rows that it does not keep
-	// have come to is merged with the values of the batch.
+	// upToNear is the rows up to one near the current one. A batch keeps rows as for nearby. Those that it does not keep have
+	// a state.
 	upToNear
 )
 
@@ -72,7 +72,7 @@ func (s *Spec) streamed(f Function) (Function, span) {
 		return f, nearby
 	case f.Kind == NthValue && !f.Bounded:
 		return f, anywhere
-	case f.Frame.Whole(true):
+	case f.Frame.Whole(len(s.Order) > 0):
 		return f, all
 	case to == UnboundedFollowing && f.Frame.Unit == Rows && !f.IgnoreNulls && (f.Kind == FirstValue || f.Kind == NthValue):
 		ahead := f.nth() - 1
@@ -212,7 +212,7 @@ func (o *windows) emitSequence(ctx context.Context, t operators.Task, emit opera
 		if err := each(b.total); err != nil {
 			return err
 		}
-		if err := b.sumBehind(); err != nil {
+		if err := b.joinBehind(); err != nil {
 			return err
 		}
 	}
@@ -314,7 +314,7 @@ func (b *batches) total(s *gpu.Stride) error {
 }
 
 // add adds the first n rows to what functions of some spans have come to. For those of the span fromHere each stride is kept
-// apart, for sumBehind.
+// apart, for joinBehind.
 func (b *batches) add(rows *operators.Rows, n int, spans ...span) error {
 	c, err := b.calculate(rows, 0, n, spans...)
 	if err != nil {
@@ -341,8 +341,8 @@ func (b *batches) add(rows *operators.Rows, n int, spans ...span) error {
 	return nil
 }
 
-// sumBehind makes of the states of each stride those of the stride and all behind it.
-func (b *batches) sumBehind() (err error) {
+// joinBehind makes of the states of each stride those of the stride and all behind it.
+func (b *batches) joinBehind() (err error) {
 	for i, states := range b.behind {
 		for at := len(states) - 2; at >= 0; at-- {
 			behind := slices.Clone(states[at+1])
@@ -366,6 +366,7 @@ func (b *batches) stateOf(c *calculation, i int) (state, error) {
 		if err != nil {
 			return nil, err
 		}
+		defer values.Release()
 		return b.valueAt(values, 0)
 	}
 	defer c.endFunction()
@@ -380,9 +381,8 @@ func (b *batches) stateOf(c *calculation, i int) (state, error) {
 	return b.task.Queue.Gather(b.task.Lease, cols, ids, true)
 }
 
-// valueAt returns the state of a function that is merged, of whose values it releases the column.
+// valueAt returns the state of a function that is merged.
 func (b *batches) valueAt(values gpu.Column, row int) (state, error) {
-	defer values.Release()
 	value, err := b.task.Queue.Slice(b.task.Lease, values, row, row+1)
 	if err != nil {
 		return nil, err
@@ -431,7 +431,8 @@ func (b *batches) rest(i int) state {
 	return nil
 }
 
-// selected computes function i, which selects the value of a row, over the rows of a calculation and those of its states.
+// selected computes function i, which selects the value of a row, over the rows of a calculation between those of its states.
+// The caller owns the result.
 func (b *batches) selected(c *calculation, i int) (gpu.Column, error) {
 	f, of := b.stream.functions[i], b.stream.spans[i]
 	before, after := b.last[i], b.rest(i)
@@ -458,7 +459,7 @@ func (b *batches) selected(c *calculation, i int) (gpu.Column, error) {
 		return gpu.Column{}, c.err
 	}
 	switch of {
-	case all:
+	case all: // nth_value, whose offset may be one of the row
 		from, to = e.constant(0, c.n), e.constant(n, c.n)
 	case fromHere:
 		to = e.constant(e.n, c.n)
@@ -683,7 +684,7 @@ func (b *batches) functions(whole, part *calculation, from, to int) (_ []gpu.Col
 					b.last[i], err = b.join(i, b.last[i], s)
 				}
 			case f.merges():
-				if s, err = b.valueAt(values[i].Retain(), part.n-1); err == nil {
+				if s, err = b.valueAt(values[i], part.n-1); err == nil {
 					gpu.ReleaseColumns(b.last[i])
 					b.last[i] = s
 				}
