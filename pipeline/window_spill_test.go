@@ -66,6 +66,13 @@ func TestAWindowOverAllRowsSpills(t *testing.T) {
 	call("", "", whole...)
 	call("", toHere, whole...)
 	call("", fromHere, whole...)
+	// Few rows have a value, none in most strides.
+	for _, value := range []string{"case when id between 290 and 300 then s end", "case when id < 0 then s end"} {
+		call("", "", "first_value("+value+" ignore nulls)", "nth_value("+value+", 2 ignore nulls)", "lag("+value+", 2 ignore nulls)", "lead("+value+" ignore nulls)", "arg_min("+value+", x)")
+		for _, frame := range []string{toHere, fromHere, "rows between unbounded preceding and 50 following"} {
+			call("", frame, "first_value("+value+" ignore nulls)", "last_value("+value+" ignore nulls)", "nth_value("+value+", 2 ignore nulls)", "arg_max("+value+", x)", "max("+value+")")
+		}
+	}
 	call("", "", "row_number()", "lag(s, 200)", "ntile(3)", "sum(x)", "rank()", "dense_rank()", "percent_rank()", "cume_dist()")
 	for _, frame := range []string{"groups between 2 preceding and 1 following", "groups between 0 following and unbounded following", "groups between unbounded preceding and 1 preceding", "groups between 1 following and 3 following"} {
 		call("", frame, "sum(x)", "avg(d)", "count(*)", "min(s)", "last_value(s ignore nulls)")
