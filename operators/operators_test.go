@@ -290,25 +290,30 @@ func newWindow(t *testing.T) operators.Operator {
 	return op
 }
 
-// newWindowOverAll adds up prices and counts kinds in one sequence of all rows, which an order may
-// sort: those up to a row, those near it, and without an order all of them.
+// newWindowOverAll adds up prices and selects kinds in one sequence of all rows, which an order may
+// sort: of rows up to a row, near it, up to one near it, and without an order from it on and of all rows.
 func newWindowOverAll(t *testing.T, order ...sort.Key) operators.Operator {
 	sum := gpu.DecimalOf(38, 2)
 	first, here, last := window.Bound{Kind: window.UnboundedPreceding}, window.Bound{Kind: window.CurrentRow}, window.Bound{Kind: window.UnboundedFollowing}
 	near := window.Frame{Unit: window.Rows, From: window.Bound{Kind: window.Preceding, Offset: 300}, To: window.Bound{Kind: window.Following, Offset: 2}}
 	total := window.Frame{Unit: window.Rows, From: first, To: last}
+	far := window.Frame{Unit: window.Rows, From: here, To: last}
 	if len(order) > 0 {
 		total = window.Frame{Unit: window.Range, From: first, To: here}
+		far = window.Frame{Unit: window.Rows, From: first, To: window.Bound{Kind: window.Preceding, Offset: 3}}
 	}
 	op, err := window.New(window.Spec{In: schema, Order: order, Keep: []int{2, 0}, Functions: []window.Function{
 		{Kind: window.RowNumber, Value: -1, Offset: -1, Default: -1, Output: gpu.Of(gpu.Int64)},
 		{Kind: window.Aggregate, Aggregate: gpu.Max, Value: 1, Offset: -1, Default: -1, Frame: window.Frame{Unit: window.Rows, From: first, To: here}, Output: schema.Fields[1].Type},
 		{Kind: window.Aggregate, Aggregate: gpu.Sum, Value: 2, Offset: -1, Default: -1, Frame: near, Output: sum},
 		{Kind: window.Lead, Value: 1, Offset: -1, Default: -1, Output: schema.Fields[1].Type},
+		{Kind: window.Lag, Value: 1, Offset: -1, Default: -1, IgnoreNulls: true, Output: schema.Fields[1].Type},
+		{Kind: window.ArgMax, Value: 1, Offset: 2, Default: -1, Frame: far, Output: schema.Fields[1].Type},
 		{Kind: window.Aggregate, Aggregate: gpu.Avg, Value: 2, Offset: -1, Default: -1, Frame: total, Output: gpu.Of(gpu.Float64)}},
 		Out: gpu.NewSchema(append(operators.PickFields(schema, []int{2, 0}).Fields, gpu.Field{Name: "number", Type: gpu.Of(gpu.Int64)},
 			gpu.Field{Name: "most", Type: schema.Fields[1].Type, Nullable: true}, gpu.Field{Name: "sum", Type: sum, Nullable: true},
-			gpu.Field{Name: "next", Type: schema.Fields[1].Type, Nullable: true}, gpu.Field{Name: "mean", Type: gpu.Of(gpu.Float64), Nullable: true})...)})
+			gpu.Field{Name: "next", Type: schema.Fields[1].Type, Nullable: true}, gpu.Field{Name: "known", Type: schema.Fields[1].Type, Nullable: true},
+			gpu.Field{Name: "best", Type: schema.Fields[1].Type, Nullable: true}, gpu.Field{Name: "mean", Type: gpu.Of(gpu.Float64), Nullable: true})...)})
 	require.NoError(t, err)
 	return op
 }

@@ -328,6 +328,7 @@ type caseGenerator struct {
 	fresh     int
 	wild      bool
 	types     []string
+	overAll   bool // windows have no partition keys
 }
 
 func drawCase(r *rand.Rand) *randomCase {
@@ -925,6 +926,9 @@ type pipelineDuel struct {
 	dir  string
 	rows int // rows compared
 	full int // results with rows
+	// spill makes all rows of operators spill, in short strides. spilled are the windows over rows of which that is so, held others.
+	spill         bool
+	spilled, held int
 }
 
 // write writes the files and makes DuckDB's tables.
@@ -989,8 +993,22 @@ func (d *pipelineDuel) run(c *randomCase, r *rand.Rand) (out collected, err erro
 	dev, err := host.Open(host.Options{Threads: 1 + r.IntN(3), Memory: 1 << 28})
 	require.NoError(d.t, err)
 	defer func() { require.NoError(d.t, dev.Close()) }()
-	_, err = b.Run(context.Background(), RunOptions{Device: smallStrides{dev, 1 + r.IntN(100) + rows/50}, Threads: 1 + r.IntN(3),
-		SpillDir: d.t.TempDir(), SpillAlways: r.IntN(3) == 0})
+	stride, always := 1+r.IntN(100)+rows/50, r.IntN(3) == 0
+	if d.spill {
+		stride, always = stride/10+1, true
+	}
+	report, err := b.Run(context.Background(), RunOptions{Device: smallStrides{dev, stride}, Threads: 1 + r.IntN(3), SpillDir: d.t.TempDir(), SpillAlways: always})
+	if err == nil {
+		for _, s := range report.Stages {
+			switch {
+			case s.Kind != "window" || s.RowsIn == 0:
+			case s.Spill.Disk.In > 0:
+				d.spilled++
+			default:
+				d.held++
+			}
+		}
+	}
 	return out, err
 }
 

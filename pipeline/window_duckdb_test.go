@@ -18,7 +18,11 @@ import (
 
 // drawWindow draws window functions over a table of many types.
 func drawWindow(r *rand.Rand) *randomCase {
-	g := &caseGenerator{r: r, c: &randomCase{}, types: randomTypes}
+	return (&caseGenerator{r: r, c: &randomCase{}, types: randomTypes}).window()
+}
+
+func (g *caseGenerator) window() *randomCase {
+	r := g.r
 	g.table("a")
 	in := g.relations[0]
 	// A column whose values differ makes an order by all columns total.
@@ -64,7 +68,7 @@ func (g *caseGenerator) windowFunction(in randomRelation) (call string, exact bo
 			number = c
 		}
 	}
-	switch r.IntN(16) {
+	switch r.IntN(18) {
 	case 0:
 		return "row_number() OVER (" + g.over(in, true, true) + ")", true
 	case 1:
@@ -101,6 +105,16 @@ func (g *caseGenerator) windowFunction(in randomRelation) (call string, exact bo
 		return fmt.Sprintf("%s(%s)%s OVER (%s)", f, col.name, filter, g.over(in, r.IntN(2) == 0, true)), true
 	case 12:
 		return "count(*) OVER (" + g.over(in, r.IntN(2) == 0, true) + ")", true
+	case 13, 14:
+		call := fmt.Sprintf("%s(%s, %s)", []string{"arg_min", "arg_max"}[r.IntN(2)], col.name, in.columns[0].name)
+		if r.IntN(3) == 0 {
+			call = fmt.Sprintf("any_value(%s)", col.name)
+		}
+		filter := ""
+		if r.IntN(3) == 0 {
+			filter = fmt.Sprintf(" FILTER (WHERE %s > 1)", number.name)
+		}
+		return call + filter + " OVER (" + g.over(in, true, true) + ")", true
 	}
 	for _, c := range in.columns {
 		if (c.class == exprtest.Number || c.class == exprtest.Integer) && r.IntN(2) == 0 {
@@ -132,7 +146,7 @@ func (g *caseGenerator) over(in randomRelation, total, frame bool) string {
 		}
 		return names
 	}
-	if n := r.IntN(3); n > 0 {
+	if n := r.IntN(3); n > 0 && !g.overAll {
 		parts = append(parts, "PARTITION BY "+strings.Join(pick(n), ", "))
 	}
 	direction := func() string {
@@ -140,23 +154,31 @@ func (g *caseGenerator) over(in randomRelation, total, frame bool) string {
 	}
 	offset := func() string { return fmt.Sprint([]int{0, 1, 2, 5, 40}[r.IntN(5)]) }
 	if frame && !total && r.IntN(3) == 0 {
-		// A range over one key, which is a number or a time.
+		// A range over one key, which is a number or a time, or a constant.
 		for _, c := range in.columns {
-			distance := ""
+			distance, key := "", c.name
+			constant := func(values ...string) {
+				if r.IntN(6) == 0 {
+					key = values[r.IntN(len(values))]
+				}
+			}
 			switch c.class {
 			case exprtest.Number, exprtest.Integer:
-				distance = []string{"1", "2", "1.5"}[r.IntN(3)]
+				distance = []string{"1", "2", "1.5", "0"}[r.IntN(4)]
+				constant("3", "-2.5", "CAST(NULL AS INTEGER)", "CAST('nan' AS DOUBLE)")
 			case exprtest.Date:
 				distance = []string{"1", "INTERVAL 1 DAY", "INTERVAL 36 HOUR"}[r.IntN(3)]
+				constant("DATE '2024-02-29'", "CAST(NULL AS DATE)")
 			case exprtest.Timestamp:
 				distance = "INTERVAL 1 DAY"
+				constant("TIMESTAMP '2024-02-29 12:00:00'", "CAST(NULL AS TIMESTAMP)")
 			}
 			if distance == "" || r.IntN(2) == 0 {
 				continue
 			}
 			bounds := [][2]string{{distance + " PRECEDING", "CURRENT ROW"}, {"UNBOUNDED PRECEDING", distance + " PRECEDING"}, {distance + " PRECEDING", distance + " FOLLOWING"},
 				{"CURRENT ROW", distance + " FOLLOWING"}, {distance + " FOLLOWING", "UNBOUNDED FOLLOWING"}, {"CURRENT ROW", "CURRENT ROW"}}[r.IntN(6)]
-			return strings.Join(append(parts, "ORDER BY "+c.name+direction(), "RANGE BETWEEN "+bounds[0]+" AND "+bounds[1]), " ")
+			return strings.Join(append(parts, "ORDER BY "+key+direction(), "RANGE BETWEEN "+bounds[0]+" AND "+bounds[1]), " ")
 		}
 	}
 	var keys []string
@@ -295,6 +317,18 @@ func TestRandomWindowsGiveDuckDBsRows(t *testing.T) {
 		d.duel(drawWindow(rand.New(rand.NewPCG(seed, 11))), seed)
 	}
 	t.Logf("%d rows of %d results compared", d.rows, d.full)
+}
+
+// TestRandomWindowsOverAllRowsSpill compares windows without partition keys, whose rows all spill, with DuckDB's.
+func TestRandomWindowsOverAllRowsSpill(t *testing.T) {
+	d := &pipelineDuel{t: t, duck: exprtest.StartDuckDB(t), dir: t.TempDir(), spill: true}
+	first, cases := gputest.SeedOr(t, 1), gputest.Cases(t, 80)
+	for seed := first; seed < first+uint64(cases); seed++ {
+		g := &caseGenerator{r: rand.New(rand.NewPCG(seed, 37)), c: &randomCase{}, types: randomTypes, overAll: true}
+		d.duel(g.window(), seed)
+	}
+	t.Logf("%d rows of %d results compared, %d windows spilled, %d did not", d.rows, d.full, d.spilled, d.held)
+	require.Greater(t, d.spilled, 10*d.held)
 }
 
 // TestAggregatesOfPartitionsAreJoined compares aggregates of whole partitions, which a group-by and a join compute, with those of

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow"
@@ -18,6 +20,8 @@ import (
 	"github.com/gstream/gstream/gpu/cuda/cudatest"
 	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/gpu/host"
+	"github.com/gstream/gstream/gpu/host/hosttest"
+	"github.com/gstream/gstream/source"
 )
 
 // TestWindowsAndSortedGroupsGiveOneAnswer runs random window functions, and aggregates of
@@ -157,4 +161,25 @@ func TestWindowFunctions(t *testing.T) {
 			require.JSONEq(t, c.want, string(text))
 		})
 	}
+}
+
+// TestAWindowIsOrderedByStringsOfWhichSomeHaveADictionary has a function that does not need the key itself.
+func TestAWindowIsOrderedByStringsOfWhichSomeHaveADictionary(t *testing.T) {
+	rows := `{"s": "b"}, {"s": "a"}, {"s": null}`
+	table := func() source.Table {
+		return record(t, []arrow.Field{{Name: "s", Type: arrow.BinaryTypes.String, Nullable: true}}, "["+strings.Repeat(rows+", ", 40)+rows+"]")
+	}
+	coded := filepath.Join(t.TempDir(), "coded.parquet")
+	d := RunOptions{Device: hosttest.Open(t)}
+	_, err := New("file").ReadTable("t", table()).Write(coded, ParquetOptions{}).Run(t.Context(), d)
+	require.NoError(t, err)
+	var out collected
+	_, err = New("window").Read("coded", coded).ReadTable("plain", table()).From("coded").Union("plain").
+		Select("s", "row_number() over (order by s) as n").Group([]string{"s"}, "max(n) as last").Sort("last").Select("s", "last").WriteTo(&out).Run(t.Context(), d)
+	require.NoError(t, err)
+	require.Len(t, out.rows, 3)
+	for i, last := range []string{"82", "164", "246"} {
+		require.Equal(t, last, *out.rows[i][1])
+	}
+	require.Equal(t, "a", *out.rows[0][0])
 }

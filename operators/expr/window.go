@@ -261,6 +261,9 @@ func (b *binder) over(n *callNode, c *WindowCall) error {
 	if c.Frame.From, err = b.frameBound(w, w.frame.from, c.Frame.Unit); err == nil {
 		c.Frame.To, err = b.frameBound(w, w.frame.to, c.Frame.Unit)
 	}
+	if c.Frame.Unit == window.Range && len(c.Order) == 0 { // see rangeBound
+		c.Frame.Unit = window.Groups
+	}
 	return err
 }
 
@@ -326,7 +329,8 @@ func (b *binder) frameBound(w *windowNode, n boundNode, unit window.Unit) (out W
 }
 
 // rangeBound binds an end of RANGE with an offset: the key of the order plus or minus the
-// offset. The key is cast if the result has another type.
+// offset. The key is cast if the result has another type. Rows with a constant key are one group of
+// peers, which is an offset of 0 groups away, or of 1 if the offset leads away from the key.
 func (b *binder) rangeBound(w *windowNode, n boundNode, out WindowBound) (WindowBound, error) {
 	if len(w.order) != 1 {
 		return out, b.errorf(n.offset, "RANGE with an offset needs exactly one key of ORDER BY, found %d", len(w.order))
@@ -354,6 +358,14 @@ func (b *binder) rangeBound(w *windowNode, n boundNode, out WindowBound) (Window
 	}
 	if out.Key, out.Value, err = sameStorage(b.scope.Fold, values[0], values[1]); err != nil {
 		return out, b.errorf(n.offset, "%v", err)
+	}
+	if _, constant := key.Constant(); constant {
+		from, _ := out.Key.Constant()
+		to, _ := out.Value.Constant()
+		if from.Valid && to.Valid && from.Compare(to) != 0 {
+			out.Offset = 1
+		}
+		out.Key, out.Value = nil, nil
 	}
 	return out, nil
 }

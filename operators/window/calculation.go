@@ -234,10 +234,15 @@ func (c *calculation) frame(f Frame) (from, to gpu.Column) {
 		return cols[0], cols[1]
 	}
 	from, to = c.bound(f.Unit, f.From, true), c.bound(f.Unit, f.To, false)
+	c.setFrame(f, from, to)
+	return from, to
+}
+
+// setFrame makes rows [from, to) the frame of each row.
+func (c *calculation) setFrame(f Frame, from, to gpu.Column) {
 	if c.err == nil {
 		c.frames[f] = [2]gpu.Column{from.Retain(), to.Retain()}
 	}
-	return from, to
 }
 
 // bound has one end of the frames: the first row, or the row behind the last.
@@ -389,11 +394,7 @@ func (c *calculation) aggregate(f Function, from, to gpu.Column) gpu.Column {
 	case gpu.CountAll, gpu.Count:
 		return c.count(f, from, to)
 	case gpu.Min, gpu.Max:
-		if c.err != nil {
-			return gpu.Column{}
-		}
-		key := gpu.SortKey{Column: value, Descending: f.Aggregate == gpu.Max}
-		return c.gather(value, c.own(c.task.Queue.Extreme(c.task.Lease, key, false, from, to)), true)
+		return c.gather(value, c.leader(value, f.Aggregate == gpu.Max, from, to), true)
 	case gpu.Avg:
 		return c.quotient(c.fold(gpu.Sum, value, gpu.SumType(value.Type), from, to), c.count(f, from, to))
 	}
@@ -409,15 +410,57 @@ func (c *calculation) quotient(sum, count gpu.Column) gpu.Column {
 // argument has the value in the first of the rows [from, to) with the least key, or the
 // greatest. Rows with a null in either do not count.
 func (c *calculation) argument(value, key gpu.Column, kind Kind, from, to gpu.Column) gpu.Column {
-	if value.Valid != nil {
-		p := newProgram(value.Type, key.Type)
-		key = c.eval(p, p.choose(key.Type, p.op(gpu.OpIsNotNull, boolType, 0), 1, p.null(key.Type)), value, key)
+	return c.gather(value, c.leader(c.keyOfValue(value, key), kind == ArgMax, from, to), true)
+}
+
+// keyOfValue has the keys of the rows whose value is not null.
+func (c *calculation) keyOfValue(value, key gpu.Column) gpu.Column {
+	if value.Valid == nil {
+		return key
+	}
+	p := newProgram(value.Type, key.Type)
+	return c.eval(p, p.choose(key.Type, p.op(gpu.OpIsNotNull, boolType, 0), 1, p.null(key.Type)), value, key)
+}
+
+// leader has the first of the rows [from, to) with the least key, or the greatest; -1 if all are null.
+func (c *calculation) leader(key gpu.Column, greatest bool, from, to gpu.Column) gpu.Column {
+	if c.err != nil {
+		return gpu.Column{}
+	}
+	return c.own(c.task.Queue.Extreme(c.task.Lease, gpu.SortKey{Column: key, Descending: greatest}, false, from, to))
+}
+
+// selectable has the rows that a function may select, whatever rows come before the first one or behind the last, as far as its
+// frames go; -1 if there are none.
+func (c *calculation) selectable(f Function) gpu.Column {
+	first, behind := c.constant(0, 1), c.constant(c.n, 1)
+	n, last := f.nth(), false
+	switch f.Kind {
+	case Aggregate:
+		return c.leader(c.cols[f.Value], f.Aggregate == gpu.Max, first, behind)
+	case ArgMin, ArgMax:
+		return c.leader(c.keyOfValue(c.cols[f.Value], c.cols[f.Offset]), f.Kind == ArgMax, first, behind)
+	case Lag, Lead:
+		back, ahead, _ := f.reach()
+		n, last = max(back, ahead), back > 0
+	case LastValue:
+		last = true
+	}
+	rows := c.rows()
+	if f.IgnoreNulls {
+		rows = c.withValue(c.cols[f.Value])
 	}
 	if c.err != nil {
 		return gpu.Column{}
 	}
-	k := gpu.SortKey{Column: key, Descending: kind == ArgMax}
-	return c.gather(value, c.own(c.task.Queue.Extreme(c.task.Lease, k, false, from, to)), true)
+	if rows.Len == 0 {
+		return c.constant(-1, 1)
+	}
+	from, to := 0, int(min(n, int64(rows.Len)))
+	if last {
+		from, to = rows.Len-to, rows.Len
+	}
+	return c.own(c.task.Queue.Slice(c.task.Lease, rows, from, to))
 }
 
 // fold folds the values of the rows [from, to).
@@ -487,16 +530,20 @@ func (c *calculation) target(f Function, offset gpu.Column) gpu.Column {
 	return rowIDs(c.eval(p, p.within(id, p.long(1), p.long(2)), c.rows(), low, high, offset))
 }
 
-// targetWithValue is target among the rows whose value is not null. These are listed, and a
-// row's rank is the number of those before it.
-func (c *calculation) targetWithValue(f Function, offset, low, high gpu.Column) gpu.Column {
-	value := c.cols[f.Value]
+// withValue has the rows whose value is not null.
+func (c *calculation) withValue(value gpu.Column) gpu.Column {
 	p := newProgram(value.Type)
 	there := c.eval(p, p.op(gpu.OpIsNotNull, boolType, 0), value)
 	if c.err != nil {
 		return gpu.Column{}
 	}
-	list := c.own(c.task.Queue.Select(c.task.Lease, there, true))
+	return c.own(c.task.Queue.Select(c.task.Lease, there, true))
+}
+
+// targetWithValue is target among the rows whose value is not null. These are listed, and a
+// row's rank is the number of those before it.
+func (c *calculation) targetWithValue(f Function, offset, low, high gpu.Column) gpu.Column {
+	list := c.withValue(c.cols[f.Value])
 	none, all := c.constant(0, c.n), c.constant(list.Len, c.n)
 	rank := func(row gpu.Column) gpu.Column {
 		if c.err != nil {
@@ -504,7 +551,7 @@ func (c *calculation) targetWithValue(f Function, offset, low, high gpu.Column) 
 		}
 		return c.own(c.task.Queue.Search(c.task.Lease, gpu.SortKey{Column: list}, row, false, none, all))
 	}
-	p = newProgram(int32Type, int32Type, int64Type) // ranks, offset
+	p := newProgram(int32Type, int32Type, int64Type) // ranks, offset
 	var in []gpu.Column
 	at := 0
 	switch f.Kind {

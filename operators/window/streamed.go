@@ -13,7 +13,8 @@ import (
 // A window without partition keys has all rows in one sequence. If they do not fit memory, a sort
 // out of core takes them, or without an order a hold, and gives them back one stride after the
 // other. Functions are then computed batch by batch. What a function needs beside the rows of a
-// batch is its span.
+// batch is its span. What other rows have come to is their state: a value, which is merged with
+// those of the batch, or the rows that a function may still select, which it sees beside the batch.
 
 // span says which rows a function sees, in a window over all rows.
 type span uint8
@@ -21,56 +22,93 @@ type span uint8
 const (
 	// anywhere is rows at any distance: all must be in memory.
 	anywhere span = iota
-	// upToHere is the rows up to the current one or its peers. What those before a batch have come
-	// to is merged with the values of the batch.
+	// upToHere is the rows up to the current one or its peers. Those before a batch have a state.
 	upToHere
 	// nearby is rows near the current one: a batch keeps the rows before it that its frames see,
 	// and leaves its last rows to the next one.
 	nearby
-	// all is the same rows for each row: a first pass computes the value.
+	// all is the same rows for each row: a first pass makes their state.
 	all
-	// fromHere is the rows from the current one, its peers or one near by up to the end. A first pass computes what the rows
-	// behind each stride come to, which is merged with the values of a batch.
+	// fromHere is the rows from the current one, its peers or one near by up to the end. A first pass makes the state of the
+	// rows behind each stride.
 	fromHere
-	// upToNear is the rows up to one near the current one. A batch keeps rows as for nearby. What the rows that it does not keep
-	// have come to is merged with the values of the batch.
+	// upToNear is the rows up to one near the current one. A batch keeps rows as for nearby. Those that it does not keep have
+	// a state.
 	upToNear
 )
 
-// spanOf returns the span of a function of the spec, which has no partition keys.
-func (s *Spec) spanOf(f Function) span {
-	ordered := len(s.Order) > 0
+// streamed returns a function of the spec, which has no partition keys, in the form in which batches compute it, and its span.
+// The frame of a function without one becomes the rows that it needs.
+func (s *Spec) streamed(f Function) (Function, span) {
 	switch f.Kind {
 	case RowNumber, Ntile:
-		return upToHere
+		return f, upToHere
 	case Rank, DenseRank, PercentRank, CumeDist:
-		if ordered {
-			return upToHere
+		if len(s.Order) > 0 {
+			return f, upToHere
 		}
-		return anywhere
+		f.Frame = rowFrame // all rows are peers, so any of them give the ranks
+		return f, nearby
 	case Lag, Lead:
-		if f.IgnoreNulls || f.Offset >= 0 && f.Reach == 0 {
-			return anywhere
+		back, ahead, ok := f.reach()
+		switch {
+		case !ok:
+			return f, anywhere
+		case !f.IgnoreNulls || back == 0 && ahead == 0:
+			f.Frame = Frame{Unit: Rows, From: Bound{Kind: Preceding, Offset: back}, To: Bound{Kind: Following, Offset: ahead}}
+			return f, nearby
+		case ahead == 0:
+			f.Frame = Frame{Unit: Rows, From: Bound{Kind: UnboundedPreceding}, To: Bound{Kind: CurrentRow}}
+			return f, upToHere
+		case back == 0:
+			f.Frame = Frame{Unit: Rows, From: Bound{Kind: CurrentRow}, To: Bound{Kind: UnboundedFollowing}}
+			return f, fromHere
 		}
-		return nearby
+		return f, anywhere
 	}
-	from, to := f.Frame.kinds(ordered)
-	merges := f.Kind == Aggregate || f.Kind == FirstValue || f.Kind == LastValue
+	from, to := f.Frame.From.Kind, f.Frame.To.Kind
 	switch {
-	case !ordered && f.Frame.Unit != Rows && !f.Frame.Whole(ordered):
-		return anywhere
 	case from != UnboundedPreceding && to != UnboundedFollowing:
-		return nearby
-	case merges && from == UnboundedPreceding && to == CurrentRow:
-		return upToHere
-	case merges && f.Frame.Whole(ordered):
-		return all
-	case merges && to == UnboundedFollowing:
-		return fromHere
-	case merges:
-		return upToNear
+		return f, nearby
+	case f.Kind == NthValue && !f.Bounded:
+		return f, anywhere
+	case f.Frame.Whole(len(s.Order) > 0):
+		return f, all
+	case to == UnboundedFollowing && f.Frame.Unit == Rows && !f.IgnoreNulls && (f.Kind == FirstValue || f.Kind == NthValue):
+		ahead := f.nth() - 1
+		if from == Following {
+			ahead += min(f.Frame.From.Offset, gpu.MaxRows)
+		}
+		f.Frame.To = Bound{Kind: Following, Offset: ahead}
+		return f, nearby
+	case to == UnboundedFollowing:
+		return f, fromHere
+	case to == CurrentRow:
+		return f, upToHere
 	}
-	return anywhere
+	return f, upToNear
+}
+
+// reach returns how many rows lag or lead looks back and ahead at most, if that is known.
+func (f Function) reach() (back, ahead int64, ok bool) {
+	least, most := int64(1), int64(1)
+	if f.Offset >= 0 {
+		if least, most = f.Least, f.Most; !f.Bounded {
+			return 0, 0, false
+		}
+	}
+	if f.Kind == Lead {
+		least, most = -most, -least
+	}
+	return max(most, 0), max(-least, 0), true
+}
+
+// nth returns the most that first_value or nth_value counts from the start of a frame, 1 at least.
+func (f Function) nth() int64 {
+	if f.Kind == NthValue {
+		return max(f.Most, 1)
+	}
+	return 1
 }
 
 // stream is the functions of a window over all rows, in the form in which batches compute them.
@@ -86,13 +124,13 @@ func newStream(s *Spec) *stream {
 	if len(s.Partition) > 0 {
 		return nil
 	}
-	st := &stream{functions: slices.Clone(s.Functions)}
-	for i, f := range s.Functions {
-		st.spans = append(st.spans, s.spanOf(f))
-		st.counts = append(st.counts, -1)
-		if st.spans[i] == anywhere {
+	st := &stream{}
+	for _, f := range s.Functions {
+		f, of := s.streamed(f)
+		if of == anywhere {
 			return nil
 		}
+		st.functions, st.spans, st.counts = append(st.functions, f), append(st.spans, of), append(st.counts, -1)
 	}
 	for i, f := range s.Functions {
 		if f.Kind != Aggregate || f.Aggregate != gpu.Avg || st.spans[i] == nearby {
@@ -150,7 +188,7 @@ func (o *collection) finalizeSequence(ctx context.Context, t operators.Task) err
 // emitSequence emits all rows in sequence.
 func (o *windows) emitSequence(ctx context.Context, t operators.Task, emit operators.Emit) error {
 	n := len(o.stream.functions)
-	b := &batches{windows: o, task: t, emit: emit, last: make([]gpu.Column, n), behind: make([][]gpu.Column, n)}
+	b := &batches{windows: o, task: t, emit: emit, last: make([]state, n), behind: make([][]state, n)}
 	defer b.release()
 	each := func(take operators.Emit) error { return eachPart(ctx, t, o.sequence.(operators.Source), take) }
 	held, ok := o.sequence.(*hold.Hold)
@@ -174,7 +212,7 @@ func (o *windows) emitSequence(ctx context.Context, t operators.Task, emit opera
 		if err := each(b.total); err != nil {
 			return err
 		}
-		if err := b.sumBehind(); err != nil {
+		if err := b.joinBehind(); err != nil {
 			return err
 		}
 	}
@@ -219,20 +257,35 @@ type batches struct {
 	waiting []*gpu.Stride
 	seen    int
 	before  int64 // rows that were emitted
-	// last is what functions that are merged have come to, in one row.
-	last []gpu.Column
+	// last is what the rows before those of a batch have come to, for each function; of the span all, all rows.
+	last []state
 	// behind is, for functions of the span fromHere, what the rows of each stride and of those behind it come to.
-	behind [][]gpu.Column
+	behind [][]state
 	pushed int // strides
+}
+
+// state is what some rows have come to: the rows among them that a function may select, with the columns of its arguments, or one
+// of nulls if there are none; or the value of a function that is merged, in one row. It is nil before the first rows.
+type state []gpu.Column
+
+func (s state) rows() int {
+	if s == nil {
+		return 0
+	}
+	return s[0].Len
 }
 
 func (b *batches) release() {
 	for _, s := range b.waiting {
 		s.Release()
 	}
-	gpu.ReleaseColumns(b.last)
-	for _, values := range b.behind {
-		gpu.ReleaseColumns(values)
+	for _, s := range b.last {
+		gpu.ReleaseColumns(s)
+	}
+	for _, states := range b.behind {
+		for _, s := range states {
+			gpu.ReleaseColumns(s)
+		}
 	}
 }
 
@@ -260,56 +313,167 @@ func (b *batches) total(s *gpu.Stride) error {
 	return b.add(rows, rows.N, all, fromHere)
 }
 
-// add merges the values of the first n rows into what functions of some spans have come to. Those of the span fromHere
-// are kept apart, for sumBehind.
+// add adds the first n rows to what functions of some spans have come to. For those of the span fromHere each stride is kept
+// apart, for joinBehind.
 func (b *batches) add(rows *operators.Rows, n int, spans ...span) error {
 	c, err := b.calculate(rows, 0, n, spans...)
 	if err != nil {
 		return err
 	}
 	defer c.release()
-	for i, f := range b.stream.functions {
+	for i := range b.stream.functions {
 		of := b.stream.spans[i]
 		if !slices.Contains(spans, of) {
 			continue
 		}
-		f.Frame = Frame{Unit: Rows, From: Bound{Kind: UnboundedPreceding}, To: Bound{Kind: UnboundedFollowing}}
-		out, err := c.function(f)
-		if err != nil {
-			return err
-		}
-		value, err := b.task.Queue.Slice(b.task.Lease, out, 0, 1)
-		out.Release()
+		s, err := b.stateOf(c, i)
 		if err == nil && of == fromHere {
-			b.behind[i] = append(b.behind[i], value)
+			b.behind[i] = append(b.behind[i], s)
 			continue
 		}
 		if err == nil {
-			value, err = b.merge(c, i, b.last[i].Retain(), value)
+			b.last[i], err = b.join(i, b.last[i], s)
 		}
 		if err != nil {
 			return err
 		}
-		b.last[i].Release()
-		b.last[i] = value
 	}
 	return nil
 }
 
-// sumBehind makes of the values of each stride those of the stride and all behind it.
-func (b *batches) sumBehind() error {
-	c := calculationOf(b.task, nil, nil, 1)
-	defer c.release()
-	for i, values := range b.behind {
-		for at := len(values) - 2; at >= 0; at-- {
-			value, err := b.merge(c, i, values[at], values[at+1].Retain())
-			values[at] = value
-			if err != nil {
+// joinBehind makes of the states of each stride those of the stride and all behind it.
+func (b *batches) joinBehind() (err error) {
+	for i, states := range b.behind {
+		for at := len(states) - 2; at >= 0; at-- {
+			behind := slices.Clone(states[at+1])
+			for _, col := range behind {
+				col.Retain()
+			}
+			if states[at], err = b.join(i, states[at], behind); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// stateOf returns what the rows of a calculation come to in function i.
+func (b *batches) stateOf(c *calculation, i int) (state, error) {
+	f := b.stream.functions[i]
+	if !f.selects() {
+		f.Frame = wholeFrame
+		values, err := c.function(f)
+		if err != nil {
+			return nil, err
+		}
+		defer values.Release()
+		return b.valueAt(values, 0)
+	}
+	defer c.endFunction()
+	ids := c.selectable(f)
+	if c.err != nil {
+		return nil, c.err
+	}
+	var cols []gpu.Column
+	for _, column := range f.arguments() {
+		cols = append(cols, c.cols[column])
+	}
+	return b.task.Queue.Gather(b.task.Lease, cols, ids, true)
+}
+
+// valueAt returns the state of a function that is merged.
+func (b *batches) valueAt(values gpu.Column, row int) (state, error) {
+	value, err := b.task.Queue.Slice(b.task.Lease, values, row, row+1)
+	if err != nil {
+		return nil, err
+	}
+	return state{value}, nil
+}
+
+// join returns what some rows and rows behind these come to in function i. It takes both states over, also on error.
+func (b *batches) join(i int, before, after state) (state, error) {
+	f := b.stream.functions[i]
+	switch {
+	case before == nil:
+		return after, nil
+	case f.settled(before):
+		gpu.ReleaseColumns(after)
+		return before, nil
+	}
+	defer gpu.ReleaseColumns(before)
+	defer gpu.ReleaseColumns(after)
+	if !f.selects() {
+		c := calculationOf(b.task, nil, nil, 1)
+		defer c.release()
+		value, err := b.merge(c, i, before[0].Retain(), after[0].Retain())
+		if err != nil {
+			return nil, err
+		}
+		return state{value}, nil
+	}
+	c := calculationOf(b.task, nil, nil, before.rows()+after.rows())
+	defer c.release()
+	for k, column := range f.arguments() {
+		col, err := b.task.Queue.Concat(b.task.Lease, []gpu.Column{before[k], after[k]})
+		if err != nil {
+			return nil, err
+		}
+		c.cols[column] = col
+	}
+	return b.stateOf(c, i)
+}
+
+// rest returns what the rows behind all batches so far come to in function i, if it sees them.
+func (b *batches) rest(i int) state {
+	if b.pushed < len(b.behind[i]) {
+		return b.behind[i][b.pushed]
+	}
+	return nil
+}
+
+// selected computes function i, which selects the value of a row, over the rows of a calculation between those of its states.
+// The caller owns the result.
+func (b *batches) selected(c *calculation, i int) (gpu.Column, error) {
+	f, of := b.stream.functions[i], b.stream.spans[i]
+	before, after := b.last[i], b.rest(i)
+	n := before.rows()
+	e := calculationOf(b.task, nil, nil, n+c.n+after.rows())
+	defer e.release()
+	for k, column := range f.arguments() {
+		parts := []gpu.Column{c.cols[column]}
+		if before != nil {
+			parts = slices.Insert(parts, 0, before[k])
+		}
+		if after != nil {
+			parts = append(parts, after[k])
+		}
+		col, err := b.task.Queue.Concat(b.task.Lease, parts)
+		if err != nil {
+			return gpu.Column{}, err
+		}
+		e.cols[column] = col
+	}
+	defer c.endFunction()
+	from, to := c.frame(f.Frame)
+	if c.err != nil {
+		return gpu.Column{}, c.err
+	}
+	switch of {
+	case all: // nth_value, whose offset may be one of the row
+		from, to = e.constant(0, c.n), e.constant(n, c.n)
+	case fromHere:
+		to = e.constant(e.n, c.n)
+	default:
+		p := newProgram(int32Type)
+		from, to = e.constant(0, c.n), e.evalRows(p, p.op(gpu.OpAdd, int32Type, 0, p.number(int32Type, int64(n))), c.n, to)
+	}
+	e.setFrame(f.Frame, e.concat(e.constant(0, n), from, e.constant(0, after.rows())), e.concat(e.constant(0, n), to, e.constant(0, after.rows())))
+	values, err := e.function(f)
+	if err != nil {
+		return gpu.Column{}, err
+	}
+	defer values.Release()
+	return b.task.Queue.Slice(b.task.Lease, values, n, n+c.n)
 }
 
 // calculate returns the calculation of rows [from, to), which are in order, for functions of some spans.
@@ -389,7 +553,7 @@ func (b *batches) compute(end bool) (err error) {
 	if to == from {
 		return nil
 	}
-	part, err := b.calculate(rows, from, to, upToHere)
+	part, err := b.calculate(rows, from, to, upToHere, all)
 	if err != nil {
 		return err
 	}
@@ -460,25 +624,13 @@ func (s *stream) near(i int) (Frame, bool) {
 	f := s.functions[i]
 	switch s.spans[i] {
 	case nearby:
-		return f.near(), true
+		return f.Frame, true
 	case fromHere:
 		return Frame{Unit: f.Frame.Unit, From: f.Frame.From, To: f.Frame.From}, true
 	case upToNear:
 		return Frame{Unit: f.Frame.Unit, From: f.Frame.To, To: f.Frame.To}, true
 	}
 	return Frame{}, false
-}
-
-// near returns a frame with all rows that a function of the span nearby may see.
-func (f Function) near() Frame {
-	if f.Kind != Lag && f.Kind != Lead {
-		return f.Frame
-	}
-	reach := int64(1)
-	if f.Offset >= 0 {
-		reach = f.Reach
-	}
-	return Frame{Unit: Rows, From: Bound{Kind: Preceding, Offset: reach}, To: Bound{Kind: Following, Offset: reach}}
 }
 
 // rowAt returns the value of a column of rows at one of them.
@@ -514,32 +666,28 @@ func (c *calculation) firstAtEnd(f Frame) (int, error) {
 // functions returns the functions of rows [from, to) of a batch. whole calculates all of its rows,
 // and part these.
 func (b *batches) functions(whole, part *calculation, from, to int) (_ []gpu.Column, err error) {
-	t, st := b.task, b.stream
+	st := b.stream
 	values := make([]gpu.Column, len(st.functions))
 	defer func() { gpu.ReleaseColumns(values) }()
 	for i, f := range st.functions {
-		switch st.spans[i] {
-		case nearby, fromHere, upToNear:
-			var out gpu.Column
-			if out, err = whole.function(f); err == nil {
-				values[i], err = t.Queue.Slice(t.Lease, out, from, to)
-				out.Release()
-			}
-			if err == nil && st.spans[i] == upToNear {
-				values[i], err = b.merge(part, i, b.last[i].Retain(), values[i])
-			}
-			if later := b.behind[i]; err == nil && b.pushed < len(later) {
-				values[i], err = b.merge(part, i, values[i], later[b.pushed].Retain())
-			}
-		case all:
-			values[i], err = part.repeat(b.last[i])
-		default:
-			if values[i], err = part.function(f); err == nil && f.merges() {
-				values[i], err = b.merge(part, i, b.last[i].Retain(), values[i])
-			}
-			if err == nil && f.merges() {
-				b.last[i].Release()
-				b.last[i], err = t.Queue.Slice(t.Lease, values[i], to-from-1, to-from)
+		of := st.spans[i]
+		if of == upToHere || of == all {
+			values[i], err = b.values(part, i, 0, part.n)
+		} else {
+			values[i], err = b.values(whole, i, from, to)
+		}
+		if err == nil && of == upToHere {
+			var s state
+			switch {
+			case f.selects():
+				if s, err = b.stateOf(part, i); err == nil {
+					b.last[i], err = b.join(i, b.last[i], s)
+				}
+			case f.merges():
+				if s, err = b.valueAt(values[i], part.n-1); err == nil {
+					gpu.ReleaseColumns(b.last[i])
+					b.last[i] = s
+				}
 			}
 		}
 		if err != nil {
@@ -561,6 +709,38 @@ func (b *batches) functions(whole, part *calculation, from, to int) (_ []gpu.Col
 	return out, nil
 }
 
+// values returns function i of rows [from, to) of a calculation.
+func (b *batches) values(c *calculation, i, from, to int) (out gpu.Column, err error) {
+	f, of := b.stream.functions[i], b.stream.spans[i]
+	switch {
+	case of == all && f.Kind != NthValue: // a row that is selected has the value first
+		return c.repeat(b.last[i][0])
+	case f.settled(b.last[i]):
+		out, err = c.repeat(b.last[i][0])
+	case of != nearby && f.selects():
+		out, err = b.selected(c, i)
+	default:
+		out, err = c.function(f)
+	}
+	if err != nil {
+		return out, err
+	}
+	values, err := b.task.Queue.Slice(b.task.Lease, out, from, to)
+	out.Release()
+	if err != nil || !f.merges() {
+		return values, err
+	}
+	if before := b.last[i]; before != nil {
+		if values, err = b.merge(c, i, before[0].Retain(), values); err != nil {
+			return values, err
+		}
+	}
+	if after := b.rest(i); after != nil {
+		values, err = b.merge(c, i, values, after[0].Retain())
+	}
+	return values, err
+}
+
 // repeat returns a column of one value. The caller owns it.
 func (c *calculation) repeat(value gpu.Column) (gpu.Column, error) {
 	defer c.endFunction()
@@ -573,22 +753,22 @@ func (c *calculation) average(sum, count gpu.Column) (gpu.Column, error) {
 	return c.quotient(sum, count).Retain(), c.err
 }
 
+// selects reports whether the value of a function is one of a row that it selects. The rows that it may select, whatever comes
+// before or behind, are kept of rows that are gone.
+func (f Function) selects() bool { return f.PassesValues() }
+
+// settled reports whether no rows behind those of a state change the value of a function.
+func (f Function) settled(s state) bool { return f.Kind == FirstValue && !f.IgnoreNulls && s != nil }
+
 // merges reports whether values of rows before a batch are merged with those of the batch. Places
 // are counted from the rows before.
 func (f Function) merges() bool {
-	switch f.Kind {
-	case Aggregate, FirstValue, LastValue, DenseRank:
-		return true
-	}
-	return false
+	return f.Kind == Aggregate && !f.selects() || f.Kind == DenseRank
 }
 
 // merge returns the values of function i over some rows and over rows behind these. It takes both columns over, also on
-// error. One may be a single value for all values of the other; the first may be empty, for no rows.
+// error. One may be a single value for all values of the other.
 func (b *batches) merge(c *calculation, i int, before, after gpu.Column) (gpu.Column, error) {
-	if before.Len == 0 {
-		return after, nil
-	}
 	defer before.Release()
 	defer after.Release()
 	defer c.endFunction()
@@ -599,30 +779,11 @@ func (b *batches) merge(c *calculation, i int, before, after gpu.Column) (gpu.Co
 		}
 		return c.gather(col, c.constant(0, n), false)
 	}
-	f, kind := b.stream.functions[i], after.Type
-	p := newProgram(kind, kind) // the values after, and those before
-	first := func(x, y int) int { return p.choose(kind, p.op(gpu.OpIsNotNull, boolType, x), x, y) }
-	both := func(merged int) int {
-		return p.choose(kind, p.op(gpu.OpIsNotNull, boolType, 0), p.choose(kind, p.op(gpu.OpIsNotNull, boolType, 1), merged, 0), 1)
-	}
-	var merged int
-	switch {
-	case f.Kind == FirstValue && f.IgnoreNulls:
-		merged = first(1, 0)
-	case f.Kind == FirstValue:
-		return rows(before).Retain(), c.err
-	case f.Kind == LastValue && f.IgnoreNulls:
-		merged = first(0, 1)
-	case f.Kind == LastValue:
-		return rows(after).Retain(), c.err
-	case f.Kind == Aggregate && f.Aggregate == gpu.Min:
-		merged = both(p.choose(kind, p.op(gpu.OpLt, boolType, 0, 1), 0, 1))
-	case f.Kind == Aggregate && f.Aggregate == gpu.Max:
-		merged = both(p.choose(kind, p.op(gpu.OpLt, boolType, 0, 1), 1, 0))
-	default:
-		merged = both(p.op(mergeOps[f.Aggregate], kind, 0, 1))
-	}
-	return c.evalRows(p, merged, n, rows(after), rows(before)).Retain(), c.err
+	kind := after.Type
+	p := newProgram(kind, kind)
+	both := p.op(mergeOps[b.stream.functions[i].Aggregate], kind, 0, 1)
+	merged := p.choose(kind, p.op(gpu.OpIsNotNull, boolType, 0), p.choose(kind, p.op(gpu.OpIsNotNull, boolType, 1), both, 0), 1)
+	return c.evalRows(p, merged, n, rows(before), rows(after)).Retain(), c.err
 }
 
 // mergeOps merge two values of an aggregate. Counts of groups of peers are merged as those of rows.

@@ -90,25 +90,28 @@ type Frame struct {
 
 // Whole reports whether the frame of each row is all rows of its partition, in a window with or without an order.
 func (f Frame) Whole(ordered bool) bool {
-	from, to := f.kinds(ordered)
-	return from == UnboundedPreceding && to == UnboundedFollowing
+	if !ordered {
+		f = f.withoutOrder()
+	}
+	return f.From.Kind == UnboundedPreceding && f.To.Kind == UnboundedFollowing
 }
 
-// kinds returns the kinds of the bounds. Without an order all rows of a partition are peers, so the current row of RANGE and
-// GROUPS is all of them.
-func (f Frame) kinds(ordered bool) (from, to BoundKind) {
-	from, to = f.From.Kind, f.To.Kind
-	if ordered || f.Unit == Rows {
-		return from, to
+// withoutOrder returns the frame in a window without an order. All rows of a partition are one group of peers, so a frame of
+// RANGE or GROUPS has all of them or none.
+func (f Frame) withoutOrder() Frame {
+	switch {
+	case f.Unit == Rows:
+		return f
+	case f.From.Kind == Following && f.From.Offset > 0 || f.To.Kind == Preceding && f.To.Offset > 0:
+		return Frame{Unit: Rows, From: Bound{Kind: CurrentRow}, To: Bound{Kind: Preceding, Offset: 1}}
 	}
-	if from == CurrentRow {
-		from = UnboundedPreceding
-	}
-	if to == CurrentRow {
-		to = UnboundedFollowing
-	}
-	return from, to
+	return wholeFrame
 }
+
+var (
+	wholeFrame = Frame{Unit: Rows, From: Bound{Kind: UnboundedPreceding}, To: Bound{Kind: UnboundedFollowing}}
+	rowFrame   = Frame{Unit: Rows, From: Bound{Kind: CurrentRow}, To: Bound{Kind: CurrentRow}}
+)
 
 // Function is one window function.
 type Function struct {
@@ -119,8 +122,9 @@ type Function struct {
 	// ntile of buckets, and of ArgMin and ArgMax what is compared; and what lag and lead have
 	// outside of the partition.
 	Value, Offset, Default int
-	// Reach is the most that the offset of lag and lead is in either direction; 0 is unknown.
-	Reach       int64
+	// Least and Most are bounds of the offsets of lag, lead and nth_value that are not null, if Bounded.
+	Least, Most int64
+	Bounded     bool
 	IgnoreNulls bool
 	Frame       Frame
 	Output      gpu.Type
@@ -157,6 +161,12 @@ const (
 func New(s Spec) (Window, error) {
 	if s.Out.Len() != len(s.Keep)+len(s.Functions) {
 		return nil, fmt.Errorf("window returns %d columns under %d names", len(s.Keep)+len(s.Functions), s.Out.Len())
+	}
+	if len(s.Order) == 0 {
+		s.Functions = slices.Clone(s.Functions)
+		for i := range s.Functions {
+			s.Functions[i].Frame = s.Functions[i].Frame.withoutOrder()
+		}
 	}
 	o := &windows{Spec: s}
 	o.collection = collection{in: s.In, out: s.Out, keys: s.Partition, compute: o.compute, emitSequence: o.emitSequence}
@@ -526,8 +536,7 @@ func (o *collection) computed(t operators.Task, at int) (output, error) {
 
 // compute sorts the rows of a part and computes the functions.
 func (o *windows) compute(t operators.Task, schema *gpu.Schema, strides []*gpu.Stride) (_ output, err error) {
-	used := o.used()
-	rows, err := operators.CollectRows(t, schema, strides, used)
+	rows, err := operators.CollectRows(t, schema, strides, usedColumns(o.Partition, o.Order, o.Functions))
 	if err != nil {
 		return nil, err
 	}
@@ -540,7 +549,7 @@ func (o *windows) compute(t operators.Task, schema *gpu.Schema, strides []*gpu.S
 	if r.ids, err = o.sorted(t, rows, o.Order); err != nil {
 		return nil, err
 	}
-	c, err := newCalculation(t, o.Partition, o.Order, rows, used, r.ids)
+	c, err := newCalculation(t, o.Partition, o.Order, rows, o.used(), r.ids)
 	if err != nil {
 		return nil, err
 	}
@@ -595,15 +604,21 @@ func (f Function) seesPeers() bool {
 }
 
 // Columns returns the columns that a function needs beside the keys of its window.
-func (f Function) Columns() (cols []int) {
-	for _, c := range []int{f.Value, f.Offset, f.Default} {
-		if c >= 0 {
-			cols = append(cols, c)
-		}
-	}
+func (f Function) Columns() []int {
+	cols := f.arguments()
 	for _, b := range []Bound{f.Frame.From, f.Frame.To} {
 		if f.Frame.Unit == Range && (b.Kind == Preceding || b.Kind == Following) {
 			cols = append(cols, b.Key, b.Value)
+		}
+	}
+	return cols
+}
+
+// arguments returns the columns of the arguments, each once.
+func (f Function) arguments() (cols []int) {
+	for _, c := range []int{f.Value, f.Offset, f.Default} {
+		if c >= 0 && !slices.Contains(cols, c) {
+			cols = append(cols, c)
 		}
 	}
 	return cols

@@ -69,8 +69,9 @@ func (w *windows) node() *windowed {
 		bound := func(b expr.WindowBound) window.Bound {
 			return window.Bound{Kind: b.Kind, Offset: b.Offset, Key: use(b.Key), Value: use(b.Value)}
 		}
-		functions[i] = window.Function{Kind: c.Kind, Aggregate: c.Aggregate, Value: use(c.Value), Offset: use(c.Offset), Default: use(c.Default), Reach: reach(c.Offset),
+		functions[i] = window.Function{Kind: c.Kind, Aggregate: c.Aggregate, Value: use(c.Value), Offset: use(c.Offset), Default: use(c.Default),
 			IgnoreNulls: c.IgnoreNulls, Frame: window.Frame{Unit: c.Frame.Unit, From: bound(c.Frame.From), To: bound(c.Frame.To)}, Output: c.Output}
+		functions[i].Least, functions[i].Most, functions[i].Bounded = bounds(c.Offset)
 	}
 	node, at := extend(w.in, exprs)
 	position := func(e int) int { return at[e] }
@@ -111,20 +112,25 @@ func (w *windows) node() *windowed {
 	return out
 }
 
-// reach returns the most that an offset is in either direction, or 0 if it is not known.
-func reach(offset *expr.Expr) int64 {
+// nearRows is how far offsets that differ from row to row may reach for rows that are that far apart to be kept together.
+const nearRows = 1 << 16
+
+// bounds returns bounds of the values of an offset that are not null, if they are known and not too far from 0.
+func bounds(offset *expr.Expr) (least, most int64, ok bool) {
 	if offset == nil {
-		return 0
+		return 0, 0, false
 	}
-	v, constant := offset.Constant()
-	switch most := gpu.Int128From(math.MaxInt32); {
-	case !constant || v.Valid && (most.Less(v.Int) || v.Int.Less(most.Neg())):
-		return 0
-	case !v.Valid:
-		return 1
+	r, limit := offset.Range(), int64(nearRows)
+	if v, constant := offset.Constant(); constant {
+		if !v.Valid {
+			return 0, 0, true
+		}
+		r, limit = &expr.Range{Lo: v.Int, Hi: v.Int}, math.MaxInt32
 	}
-	n := v.Int.Int64()
-	return max(n, -n, 1)
+	if r == nil || r.Lo.Less(gpu.Int128From(-limit)) || gpu.Int128From(limit).Less(r.Hi) {
+		return 0, 0, false
+	}
+	return r.Lo.Int64(), r.Hi.Int64(), true
 }
 
 // add adds a column to the scope.
