@@ -27,9 +27,9 @@ func linesJob(t *testing.T, steps string) string {
 
 const (
 	sortedLines = "  - sort: [l_extendedprice, l_partkey]"
-	// The last supplier before a line may be of any line.
+	// The supplier may be of any line before or behind.
 	lastSupplier = `
-  - {from: lines, select: {before: "lag(l_suppkey ignore nulls) over (order by l_shipdate)", l_tax: l_tax, l_partkey: l_partkey, l_quantity: l_quantity}}`
+  - {from: lines, select: {before: "lag(l_suppkey, l_partkey - 1000 ignore nulls) over (order by l_shipdate)", l_tax: l_tax, l_partkey: l_partkey, l_quantity: l_quantity}}`
 )
 
 // check runs gstream check and returns what it says, and its exit code.
