@@ -28,7 +28,7 @@ func linesJob(t *testing.T, steps string) string {
 const (
 	sortedLines = "  - sort: [l_extendedprice, l_partkey]"
 	// The supplier may be of any line before or behind.
-	lastSupplier = `
+	farSupplier = `
   - {from: lines, select: {before: "lag(l_suppkey, l_partkey - 1000 ignore nulls) over (order by l_shipdate)", l_tax: l_tax, l_partkey: l_partkey, l_quantity: l_quantity}}`
 )
 
@@ -91,7 +91,7 @@ func TestCheckOfAJobThatFits(t *testing.T) {
 }
 
 func TestCheckRefusesWhatCannotSpill(t *testing.T) {
-	path := linesJob(t, lastSupplier)
+	path := linesJob(t, farSupplier)
 	code, c, text := check(t, path, "--host-memory", "3MiB")
 	require.Equal(t, exitMemory, code, text)
 	require.False(t, c.Finishes)

@@ -146,36 +146,36 @@ func onDisk(process int, folder string) (bytes int64) {
 // TestAKilledRunThatSpillsLeavesNoFilesAndCanBeRepeated kills a sort while its rows are on disk.
 func TestAKilledRunThatSpillsLeavesNoFilesAndCanBeRepeated(t *testing.T) {
 	path, folder := linesJob(t, sortedLines), t.TempDir()
-	flags := []string{"run", path, "--device", "host", "--threads", "2", "--host-memory", "20MiB", "--spill-dir", folder}
-	cmd := start(t, io.Discard, flags...)
+	out := filepath.Join(filepath.Dir(path), "out.parquet")
+	nothingSpilled := func() {
+		left, err := os.ReadDir(folder)
+		require.NoError(t, err)
+		require.Empty(t, left)
+	}
+	spilling := []string{"run", path, "--device", "host", "--threads", "2", "--host-memory", "20MiB", "--spill-dir", folder}
+	cmd := start(t, io.Discard, spilling...)
 	require.Eventually(t, func() bool { return onDisk(cmd.Process.Pid, folder) >= 1<<20 }, time.Minute, time.Millisecond)
 	require.NoError(t, cmd.Process.Signal(syscall.SIGKILL))
 	_ = cmd.Wait()
 	require.Equal(t, -1, cmd.ProcessState.ExitCode(), "it ended before it was killed")
-	left, err := os.ReadDir(folder)
-	require.NoError(t, err)
-	require.Empty(t, left)
-	require.NoFileExists(t, filepath.Join(filepath.Dir(path), "out.parquet"))
+	nothingSpilled()
+	require.NoFileExists(t, out)
 
-	code, _, stderr := gstream(flags...)
+	code, _, stderr := gstream(spilling...)
 	require.Equal(t, exitOK, code, stderr)
-	left, err = os.ReadDir(folder)
-	require.NoError(t, err)
-	require.Empty(t, left)
-	left, err = os.ReadDir(filepath.Dir(path))
-	require.NoError(t, err)
-	require.Len(t, left, 2, "the job and its output: %v", left)
+	nothingSpilled()
+	again := sortedRows(t, out)
+	require.NoError(t, os.Remove(out))
+	leavesNothing(t, path)
 
-	again := rowsOf(t, left[1].Name(), path)
-	require.NoError(t, os.Remove(filepath.Join(filepath.Dir(path), "out.parquet")))
 	code, _, stderr = gstream("run", path, "--device", "host", "--threads", "2", "--host-memory", "1GiB", "--spill-dir", "none")
 	require.Equal(t, exitOK, code, stderr)
-	require.True(t, slices.Equal(rowsOf(t, "out.parquet", path), again), "the rows are those of a run that spills nothing")
+	require.True(t, slices.Equal(sortedRows(t, out), again), "the rows are those of a run that spills nothing")
 }
 
-// rowsOf returns the rows of a file beside a job, in some order.
-func rowsOf(t *testing.T, name, job string) []string {
-	code, stdout, stderr := gstream("show", filepath.Join(filepath.Dir(job), name), "--format", "csv", "--rows", "1000000")
+// sortedRows returns the rows of a file as sorted text.
+func sortedRows(t *testing.T, file string) []string {
+	code, stdout, stderr := gstream("show", file, "--format", "csv", "--rows", "1000000")
 	require.Equal(t, exitOK, code, stderr)
 	rows := strings.Split(stdout, "\n")
 	require.Greater(t, len(rows), 400_000)

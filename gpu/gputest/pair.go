@@ -366,7 +366,7 @@ func (p *Pair) Column(t gpu.Type, n int, s Spread, nulls float64, coded bool) gp
 // small and wild values, with nulls, coded, with a constant, under a mask.
 func (p *Pair) check(in gpu.Instr, types ...gpu.Type) {
 	p.t.Helper()
-	if p.cases++; Thin > 1 && p.cases%Thin != 1 {
+	if p.cases++; !Takes(Thin, p.cases) {
 		return
 	}
 	in.Mask, in.Text = -1, "the test"

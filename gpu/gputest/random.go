@@ -30,25 +30,28 @@ func SeedOr(t testing.TB, seed uint64) uint64 {
 	return seed
 }
 
-// ThinOr returns how thin a suite is: GSTREAM_THIN, or thin. Of many cases it then runs one in so many; the checks of a
-// commit run all of them.
+// ThinOr returns how thin a suite is: GSTREAM_THIN, or thin. The checks of a commit run all cases.
 func ThinOr(t testing.TB, thin int) int {
 	t.Helper()
-	if text := os.Getenv("GSTREAM_THIN"); text != "" {
-		var err error
-		thin, err = strconv.Atoi(text)
-		require.NoError(t, err, "GSTREAM_THIN is a number")
-	}
-	return thin
+	return numberOr(t, "GSTREAM_THIN", thin)
 }
+
+// Takes reports whether a suite that is thin runs its case i: one in thin, or all if thin is at most 1.
+func Takes(thin, i int) bool { return thin <= 1 || i%thin == 1 }
 
 // Cases returns how many random cases a test tries: n, or GSTREAM_CASES.
 func Cases(t testing.TB, n int) int {
 	t.Helper()
-	if text := os.Getenv("GSTREAM_CASES"); text != "" {
+	return numberOr(t, "GSTREAM_CASES", n)
+}
+
+// numberOr returns a number that the environment has under a name, or n.
+func numberOr(t testing.TB, name string, n int) int {
+	t.Helper()
+	if text := os.Getenv(name); text != "" {
 		var err error
 		n, err = strconv.Atoi(text)
-		require.NoError(t, err, "GSTREAM_CASES is a number")
+		require.NoError(t, err, "%s is a number", name)
 	}
 	return n
 }
