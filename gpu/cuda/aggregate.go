@@ -64,6 +64,8 @@ const (
 	// aggregateIDs is the slots of a dictionary for each key, times 4: with fewer, keys are often not where they are
 	// looked for first.
 	aggregateIDs = 6
+	// aggregateHot is the cells of a table that its hot slot has beside its own: HOT_CELLS of aggregate.cu.
+	aggregateHot = 32
 )
 
 // The loads of aggregate.cu beside those of keys.cuh.
@@ -327,14 +329,17 @@ func (x *aggregation) width() int { return x.rows.Key.Type.Width() }
 // slotBytes returns the bytes of a slot in shared memory.
 func (x *aggregation) slotBytes(copies int) int { return x.width() + 4*int(x.args.words)*copies }
 
+// hotBytes returns the bytes of the cells of a hot slot.
+func (x *aggregation) hotBytes() int { return aggregateHot * 4 * int(x.args.words) }
+
 // shared returns the shared memory of a block.
 func (x *aggregation) shared(slots, copies int) int {
-	return (slots + 2) * x.slotBytes(copies)
+	return (slots+2)*x.slotBytes(copies) + x.hotBytes()
 }
 
 // sharedDense is shared for dense keys, of which a slot has a bit.
 func (x *aggregation) sharedDense(slots, copies int) int {
-	return blocks(slots+2, 64)*8 + (slots+2)*4*int(x.args.words)*copies
+	return blocks(slots+2, 64)*8 + (slots+2)*4*int(x.args.words)*copies + x.hotBytes()
 }
 
 // budget returns the shared memory that a block may take if a multiprocessor has some of them. Each block
@@ -345,7 +350,7 @@ func (x *aggregation) budget(perMulti int) int {
 
 // mostSlots returns the slots of the largest table if a multiprocessor has some blocks.
 func (x *aggregation) mostSlots(perMulti int) int {
-	return (x.budget(perMulti)/x.slotBytes(1) - 2) &^ 3
+	return ((x.budget(perMulti)-x.hotBytes())/x.slotBytes(1) - 2) &^ 3
 }
 
 // room allocates the result for n groups.
@@ -487,7 +492,7 @@ func (x *aggregation) ids(want int) (int, error) {
 	plain := !strings.HasSuffix(x.kernel, "any")
 	ranks := func(slots int) int { return 8 * (slots/32 + 1) }
 	keys := min(x.budget(1)/x.width()*32/34-64, 1<<16-4) &^ 3
-	room := func() int { return (x.budget(1)-ranks(keys))/(4*max(int(a.words), 1)) - 2 }
+	room := func() int { return (x.budget(1)-ranks(keys)-x.hotBytes())/(4*max(int(a.words), 1)) - 2 }
 	if want > room() {
 		x.carryIn(true)
 	}
@@ -502,7 +507,7 @@ func (x *aggregation) ids(want int) (int, error) {
 	rows, dictionary := x.alloc(2*int64(n)), x.alloc(int64(grid)*int64(slots)*int64(x.width()))
 	a.ids, a.dictionary = addr(rows), addr(dictionary)
 	x.fill(x.state, 0, x.state.Size(), 0)
-	x.slices("aggregate_ids", 1, grid, 1024, max(ranks(keys)+(keys+2)*x.width(), ranks(keys)+(slots+2)*4*int(a.words)), slots)
+	x.slices("aggregate_ids", 1, grid, 1024, max(ranks(keys)+(keys+2)*x.width(), ranks(keys)+(slots+2)*4*int(a.words)+x.hotBytes()), slots)
 	x.free(rows, dictionary)
 	return x.found()
 }

@@ -43,6 +43,8 @@ func testAggregatePartitions(t *testing.T, open Open) {
 		{"a dense key", 20000, distribution{distinct: 500}, noOffsets, gpu.GroupHint{Dense: true, Lo: 0, Hi: 499}, 0},
 		{"a dense key that takes much of a block", 20000, distribution{distinct: 4000}, noOffsets, gpu.GroupHint{Dense: true, Lo: 0, Hi: 3999}, 0},
 		{"a dense key that leaves its range", 20000, distribution{distinct: 500}, noOffsets, gpu.GroupHint{Dense: true, Lo: 20, Hi: 480}, 0},
+		{"a key with a third of the rows", 30000, distribution{distinct: 8, zipf: true}, noOffsets, gpu.GroupHint{Groups: 900}, 0},
+		{"a dense key with a third of the rows", 30000, distribution{distinct: 8, zipf: true}, noOffsets, gpu.GroupHint{Dense: true, Lo: 0, Hi: 1999}, 0},
 		{"partitions", 30000, distribution{distinct: 5000}, 5, gpu.GroupHint{Groups: 5000}, 0},
 		{"partitions of unknown groups", 30000, distribution{distinct: 5000}, 5, gpu.GroupHint{}, 0},
 		{"one partition has all rows", 40000, distribution{distinct: 1}, 6, gpu.GroupHint{Groups: 10}, 0},
@@ -91,11 +93,12 @@ func testAggregatePartitions(t *testing.T, open Open) {
 				}
 				b.checkAggregation(key, c, list)
 			}
-			b.checkAggregation(key, cases[13], nil) // distinct keys alone
+			b.checkAggregation(key, cases[15], nil) // distinct keys alone
 			sum := gpu.Aggregate{Kind: gpu.Sum, Input: gpu.Of(gpu.Int32), Output: gpu.Of(gpu.HugeInt)}
 			b.checkAggregation(key, aggregationCase{"a copy for each thread", 20000, distribution{distinct: 3}, noOffsets, gpu.GroupHint{Groups: 4, Private: true}, 0}, []gpu.Aggregate{sum, sum})
 			b.checkAggregation(key, aggregationCase{"groups whose keys and sums take more than a block has", 60000, distribution{distinct: 9000}, noOffsets, gpu.GroupHint{Groups: 9000}, 0}, []gpu.Aggregate{sum, sum})
 			b.checkAggregation(key, aggregationCase{"few groups with nearly all rows", 60000, distribution{distinct: 20000, zipf: true}, noOffsets, gpu.GroupHint{Groups: 20000, Skewed: true}, 0}, []gpu.Aggregate{sum, sum})
+			b.checkAggregation(key, aggregationCase{"a key with a third of the rows beside many", 60000, distribution{distinct: 8, zipf: true}, noOffsets, gpu.GroupHint{Groups: 9000}, 0}, []gpu.Aggregate{sum, sum})
 			b.checkAggregation(key, aggregationCase{"a dense key that fits as bits", 60000, distribution{distinct: 15000}, noOffsets, gpu.GroupHint{Dense: true, Hi: 14999}, 0}, []gpu.Aggregate{sum, sum})
 		})
 	}

@@ -147,19 +147,26 @@ DEVICE i32 carries(const AggregateColumn& x, u32 word) {
 // part_of is a number of carries as a part of a word.
 DEVICE u32 part_of(const AggregateColumn& x, u32 carries) { return x.part == UPPER_HALF ? carries << 16 : carries; }
 
+// HOT_CELLS is the cells of a hot slot beside its own: one for each lane, so that rows of one key do not wait for each other.
+// A slot is hot if a warp that looks has HOT_ROWS of 32 rows in it.
+constexpr u32 HOT_CELLS = 32, HOT_ROWS = 8;
+
 // Table is a table in shared memory. Slots `slots` and `slots` + 1 are for the key of all ones and for rows
-// without a slot.
+// without a slot. One slot may be hot.
 template <class K, Slots SLOTS>
 struct Table {
+    static constexpr bool CAN_BE_HOT = SLOTS == OF_ALL || SLOTS == OF_DENSE || SLOTS == OF_IDS;
+
     K* keys;    // by a hash, or OF_IDS in device memory, by rank
     u32* seen;  // OF_DENSE: a bit for each slot
     Rank* rank; // OF_DICTIONARY and OF_IDS, of 32 slots of the dictionary each
-    u32* words; // by word: cells = (slots + 2) × copies
+    u32* words; // by word: cells = (slots + 2) × copies, and those of the hot slot
+    u32* hot;   // the hot slot, or NOWHERE
     u32 slots, copies, cells; // slots are even unless OF_IDS
     K low;
 
-    __device__ __forceinline__ Table(const AggregateArgs& a, u32* memory) {
-        slots = a.slots, copies = a.copies, cells = (slots + 2) * copies;
+    __device__ __forceinline__ Table(const AggregateArgs& a, u32* memory, u32* hot = nullptr) : hot(hot) {
+        slots = a.slots, copies = a.copies, cells = (slots + 2) * copies + HOT_CELLS;
         keys = (K*)memory, seen = memory, rank = (Rank*)memory, low = (K)a.low;
         words = memory + (SLOTS == OF_DENSE ? (slots + 65) / 64 * 2 : (slots + 2) * (sizeof(K) / 4));
         if (SLOTS == OF_DICTIONARY || SLOTS == OF_IDS) {
@@ -171,6 +178,7 @@ struct Table {
     }
 
     __device__ void clear(const AggregateArgs& a) {
+        if (CAN_BE_HOT && threadIdx.x == 0) *hot = NOWHERE;
         if (SLOTS == OF_DENSE)
             for (u32 s = threadIdx.x; s < (slots + 65) / 64 * 2; s += blockDim.x) seen[s] = 0;
         else if (SLOTS != OF_IDS)
@@ -205,22 +213,30 @@ struct Table {
 
     // value is what a slot has of an aggregate: a sum of more than 64 bits in lo and hi, or lo.
     __device__ void value(const AggregateColumn& x, u32 slot, u64& lo, u64& hi) const {
-        const u32 *w = words + x.word * cells + slot * copies, *more = words + x.carry * cells + slot * copies;
         lo = x.fold >= FOLD_MIN_32 ? ~0ull : 0, hi = 0;
-        for (u32 c = 0; c < copies; c++, w++, more++) {
-            switch (x.fold) {
-            case FOLD_COUNT: lo += *w; break;
-            case FOLD_SUM_I32: lo += ((u64)(i64)carries(x, *more) << 32) + (u64)(i64)(i32)*w; break;
-            case FOLD_SUM_U32: lo += ((u64)(i64)carries(x, *more) << 32) + *w; break;
-            case FOLD_MIN_32: lo = min(lo, (u64)*w); break;
-            case FOLD_MIN_64: lo = min(lo, ((const u64*)(words + x.word * cells))[slot * copies + c]); break;
-            default:
-                u64 v = (u64)w[cells] << 32 | *w;
-                lo += v;
-                hi += (u64)(i64)carries(x, *more) + (lo < v);
-            }
+        u32 cell = slot * copies, left = copies;
+        for (bool more = CAN_BE_HOT && slot == *hot;; more = false) {
+            for (; left; left--, cell++) add_cell(x, cell, lo, hi);
+            if (!more) break;
+            cell = cells - HOT_CELLS, left = HOT_CELLS;
         }
         if (x.fold == FOLD_SUM_I32) hi = (u64)((i64)lo >> 63);
+    }
+
+    // add_cell adds what a cell has of an aggregate.
+    __device__ __forceinline__ void add_cell(const AggregateColumn& x, u32 cell, u64& lo, u64& hi) const {
+        const u32 *w = words + x.word * cells + cell, more = words[x.carry * cells + cell];
+        switch (x.fold) {
+        case FOLD_COUNT: lo += *w; break;
+        case FOLD_SUM_I32: lo += ((u64)(i64)carries(x, more) << 32) + (u64)(i64)(i32)*w; break;
+        case FOLD_SUM_U32: lo += ((u64)(i64)carries(x, more) << 32) + *w; break;
+        case FOLD_MIN_32: lo = min(lo, (u64)*w); break;
+        case FOLD_MIN_64: lo = min(lo, ((const u64*)(words + x.word * cells))[cell]); break;
+        default:
+            u64 v = (u64)w[cells] << 32 | *w;
+            lo += v;
+            hi += (u64)(i64)carries(x, more) + (lo < v);
+        }
     }
 };
 
@@ -626,6 +642,7 @@ struct Tiles {
     FarTable<K>* far; // of rows that find no room; null OF_PARTITION
     u32* left;        // how many these are
     u32 begin, end, tile, copy;
+    u32 hot; // the hot slot, or NOWHERE
     R k[ITEMS];
 
     __device__ __forceinline__ void load_keys(u32 row, bool full) {
@@ -693,10 +710,17 @@ struct Tiles {
             for (int i = 0; i < ITEMS; i++)
                 if (FULL || cell[i] != NOWHERE) a.ids[row + 32 * i] = (u16)cell[i];
         }
-        if (SLOTS != OF_IDS && SLOTS != OF_DICTIONARY) {
+        if (SLOTS != OF_DICTIONARY) {
+            if (t.CAN_BE_HOT && at == begin && t.copies < HOT_CELLS) hot = find_hot(cell[0]);
+            if (t.CAN_BE_HOT && hot != NOWHERE) {
 #pragma unroll
-            for (int i = 0; i < ITEMS; i++)
-                if (FULL || cell[i] != NOWHERE) cell[i] = cell[i] * t.copies + copy;
+                for (int i = 0; i < ITEMS; i++)
+                    if (FULL || cell[i] != NOWHERE) cell[i] = cell[i] == hot ? t.cells - HOT_CELLS + lane_id() : cell[i] * t.copies + copy;
+            } else if (SLOTS != OF_IDS) {
+#pragma unroll
+                for (int i = 0; i < ITEMS; i++)
+                    if (FULL || cell[i] != NOWHERE) cell[i] = cell[i] * t.copies + copy;
+            }
         }
         bool room = true;
         for (u32 c = 0; c < columns; c++) {
@@ -725,6 +749,16 @@ struct Tiles {
         return __all_sync(ALL, room);
     }
 
+    // find_hot makes a slot the hot one if it has many of the rows of the warp, and returns the hot one: the same to all lanes.
+    // Rows without a slot are folded elsewhere.
+    __device__ __forceinline__ u32 find_hot(u32 slot) {
+        const u32 same = __match_any_sync(ALL, slot);
+        const u32 rows = slot == NOWHERE || (SLOTS != OF_IDS && slot == t.slots + 1) ? 0 : (u32)__popc(same), most = __reduce_max_sync(ALL, rows);
+        if (most >= HOT_ROWS && rows == most && !(same & lanes_below())) atomicCAS(t.hot, NOWHERE, slot);
+        __syncwarp();
+        return __shfl_sync(ALL, *(volatile u32*)t.hot, 0);
+    }
+
     // move moves the carries of rows.
     __device__ __forceinline__ bool move(const AggregateColumn& x, u32 many, const u32 (&cell)[ITEMS]) {
         bool good = true;
@@ -735,7 +769,7 @@ struct Tiles {
 #pragma unroll
             for (int i = 1; i < ITEMS; i++)
                 if (r == i) at = cell[i];
-            const u32 slot = at / t.copies;
+            const u32 slot = t.CAN_BE_HOT && at >= t.cells - HOT_CELLS ? hot : at / t.copies;
             const bool spare = SLOTS != OF_IDS && slot == t.slots + 1; // of rows that are folded elsewhere
             good = move_carries<K>(a, far, x, t.words + x.carry * t.cells + at, spare ? (K)0 : t.key(slot), spare) && good;
         }
@@ -784,7 +818,7 @@ struct Tiles {
 template <class K, Values VALUES, int ITEMS, Slots SLOTS>
 DEVICE bool aggregate_rows(const AggregateArgs& a, Table<K, SLOTS>& t, u32 begin, u32 end, FarTable<K>* far, u32* left) {
     const u32 tile = blockDim.x * ITEMS;
-    Tiles<K, VALUES, ITEMS, SLOTS> s = {a, t, far, left, begin, end, tile, threadIdx.x & (t.copies - 1)};
+    Tiles<K, VALUES, ITEMS, SLOTS> s = {a, t, far, left, begin, end, tile, threadIdx.x & (t.copies - 1), NOWHERE};
     u32 at = begin, row = begin + warp_id() * (32 * ITEMS) + lane_id();
     s.load_keys(row, begin + tile <= end);
     for (; end - at >= tile; at += tile, row += tile)
@@ -850,8 +884,8 @@ DEVICE bool merge_far(const AggregateArgs& a, Table<K, SLOTS>& t, FarTable<K>& f
 // partition follow each other, so a block merges its table when the next one comes.
 template <class K, Values VALUES, int ITEMS, Slots SLOTS>
 DEVICE void aggregate_slices(const AggregateArgs& a, u32* memory) {
-    __shared__ u32 left;
-    Table<K, SLOTS> t(a, memory);
+    __shared__ u32 left, hot;
+    Table<K, SLOTS> t(a, memory, &hot);
     const u32 from = (u32)((u64)a.mostItems * blockIdx.x / gridDim.x), to = (u32)((u64)a.mostItems * (blockIdx.x + 1) / gridDim.x);
     bool good = true;
     u32 table = NOWHERE;
@@ -886,7 +920,7 @@ DEVICE void aggregate_slices(const AggregateArgs& a, u32* memory) {
 // the slots, the ranks of slots stay, and the rows are folded by the ranks of their slots. Bytes: 4 more a row.
 template <class K, Values VALUES, int ITEMS>
 DEVICE void aggregate_ids(const AggregateArgs& a, u32* memory) {
-    __shared__ u32 groups;
+    __shared__ u32 groups, hot;
     const u32 from = blockIdx.x * a.slice, to = min(from + a.slice, a.rows);
     Table<K, OF_DICTIONARY> d(a, memory);
     d.clear(a);
@@ -915,7 +949,7 @@ DEVICE void aggregate_ids(const AggregateArgs& a, u32* memory) {
         if (lane_id() == 0) groups = before;
     }
     __syncthreads();
-    Table<K, OF_IDS> t(a, memory);
+    Table<K, OF_IDS> t(a, memory, &hot);
     if (groups > t.slots) {
         if (threadIdx.x == 0) atomicExch(&a.state->full, 1u);
         return;
