@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 
@@ -294,6 +295,7 @@ type reading struct {
 
 	// The lock of the Partitions guards what follows.
 	read  map[*piece]bool // pieces that have been read, or are being read
+	found [tiers][]*piece // those that were not when unread last looked for them
 	units []unit          // pages of runs that are still to be read
 }
 
@@ -355,17 +357,33 @@ func (r *reading) give(s *gpu.Stride, first int, take func(*gpu.Stride, int) err
 }
 
 // unread returns the pieces of a tier with rows that are not read; if the partitions are
-// Ordered, those of the lowest partitions first. The caller holds the lock.
-func (r *reading) unread(at tier) (all []*piece) {
-	for _, x := range r.pieces {
-		if begin, end := r.within(x); x.at == at && begin < end && !r.read[x] {
-			all = append(all, x)
+// Ordered, those of the lowest partitions first. Pieces that have come to the tier of late are
+// among them when there are no others. The caller holds the lock.
+func (r *reading) unread(at tier) iter.Seq[*piece] {
+	is := func(x *piece) bool { return x.at == at && !r.read[x] }
+	skip := func() (some bool) {
+		for len(r.found[at]) > 0 && !is(r.found[at][0]) {
+			r.found[at] = r.found[at][1:]
+		}
+		return len(r.found[at]) > 0
+	}
+	if !skip() {
+		for _, x := range r.pieces {
+			if begin, end := r.within(x); is(x) && begin < end {
+				r.found[at] = append(r.found[at], x)
+			}
+		}
+		if r.Ordered {
+			slices.SortStableFunc(r.found[at], func(x, y *piece) int { return cmp.Compare(x.first, y.first) })
 		}
 	}
-	if r.Ordered {
-		slices.SortStableFunc(all, func(x, y *piece) int { return cmp.Compare(x.first, y.first) })
+	return func(yield func(*piece) bool) {
+		for _, x := range r.found[at] {
+			if is(x) && !yield(x) {
+				return
+			}
+		}
 	}
-	return all
 }
 
 // hold marks a piece as read and busy. It could move, but that would not free its memory. The
@@ -427,7 +445,7 @@ func (r *reading) nextOnDevice() (u []*held) {
 	defer r.mu.Unlock()
 	texts := slices.ContainsFunc(r.schema.Fields, func(f gpu.Field) bool { return f.Type.IsVar() })
 	bytes, all := int64(0), int64(0)
-	for _, x := range r.unread(deviceTier) {
+	for x := range r.unread(deviceTier) {
 		if n := len(u); n > 0 && r.Ordered && !r.follows(u[n-1].piece, x) {
 			break
 		}
@@ -537,7 +555,7 @@ func (r *reading) next() *unit {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	u := &unit{}
-	for _, x := range r.unread(hostTier) {
+	for x := range r.unread(hostTier) {
 		// Rows in between may be elsewhere.
 		if n := len(u.pieces); u.bytes >= r.batch() || n > 0 && r.Ordered && !r.follows(u.pieces[n-1].piece, x) {
 			break

@@ -35,6 +35,15 @@ func (l *lane) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) error
 	if least == 0 {
 		return l.join(s, emit)
 	}
+	if err := l.collect(s, emit); err != nil || l.rows < least {
+		return err
+	}
+	return l.joinPending(emit)
+}
+
+// collect adds a stride, which it takes over, to those that are pending. These are joined before
+// if they cannot be put together with it.
+func (l *lane) collect(s *gpu.Stride, emit operators.Emit) error {
 	if !l.together(s) {
 		if err := l.joinPending(emit); err != nil {
 			s.Release()
@@ -43,10 +52,7 @@ func (l *lane) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) error
 	}
 	s.ChargeTo(l.Lease)
 	l.pending, l.rows = append(l.pending, s), l.rows+s.Rows
-	if l.rows < least {
-		return nil
-	}
-	return l.joinPending(emit)
+	return nil
 }
 
 // together reports whether a stride and those that are pending can be put together: there are

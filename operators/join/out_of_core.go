@@ -19,12 +19,12 @@ import (
 // outOfCore is a join whose build side may be larger than the budget: a hybrid hash join, as
 // the Triton join is (Lutz et al., SIGMOD 2022, §4). As long as the build side fits, it is the
 // join in memory. When it takes too much, both sides are partitioned by a hash of their keys.
-// The first partitions of the build side stay in memory, and probe rows for them are joined on
-// arrival. All other rows may spill. When all lanes have been flushed, lanes take the other
-// partitions in pairs, each a join of its own, which may be out of core again, with another
-// hash.
+// The first partitions of the build side stay in memory, and probe rows for them are joined
+// soon after they arrive. All other rows may spill. When all lanes have been flushed, lanes take
+// the other partitions in pairs, each a join of its own, which may be out of core again, with
+// another hash.
 type outOfCore struct {
-	*equiJoin // of all rows or, out of core, of the partitions in memory
+	*equiJoin // of all rows, unless it is out of core
 	seed      uint64
 	depth     int // joins around this one
 
@@ -33,7 +33,10 @@ type outOfCore struct {
 	build      *spill.Partitions
 	probe      *spill.Partitions
 	likely     int           // partitions that probably stay in memory: the first ones
-	resident   int           // those that do, at most as many
+	resident   int           // those that do
+	stayed     int64         // rows of these
+	width      int           // partitions of a group of these
+	residents  []*resident   // the groups
 	hot        *atomic.Int32 // groups that no hash separates, of all joins within each other
 	work
 	triton
@@ -42,13 +45,16 @@ type outOfCore struct {
 const (
 	// outBits is the number of bits of the hash that select a partition.
 	outBits = 8
-	// buildShare is the share of the budget that the partitions that stay take at most while
-	// their rows are copied and their table is built, and residentShare afterwards, when strides
-	// stream past them. pairBudget is the share of the build sides of all lanes later on, one
-	// part in so many.
-	buildShare    = 0.85
-	residentShare = 0.5
-	pairBudget    = 3
+	// residentShare is the share of the budget that the partitions that stay take at most, when
+	// strides stream past them. They are residentGroups joins, built one after the other, so that
+	// no more rows than those of a group are copied at a time.
+	residentShare  = 0.6
+	residentGroups = 8
+	// pairBudget is the share of the build sides of all lanes later on, one part in so many.
+	pairBudget = 3
+	// early is the share of the budget, one part in so many, that the rows of all lanes take
+	// before the join goes out of core because the estimate of all rows says so.
+	early = 32
 	// tableBytes is about what the table of NPJ takes a row, and offsetBytes what partitions
 	// take.
 	tableBytes, offsetBytes = 24, 4
@@ -109,13 +115,20 @@ func (b *buildSide) Push(ctx context.Context, number int, s *gpu.Stride) error {
 	if err := b.own.Push(ctx, number, s); err != nil {
 		return err
 	}
-	if b.join.depth == 0 && !b.join.started.Load() && b.join.spills(b.task) && b.task.Crowds(b.own.Bytes) {
+	if b.join.depth == 0 && !b.join.started.Load() && b.join.spills(b.task) && (b.task.Crowds(b.own.Bytes) || b.join.exceeds(b.task, &b.own)) {
 		b.join.start(b.task)
 	}
 	if b.join.started.Load() {
 		return b.join.holdBuild(b.task, &b.own)
 	}
 	return nil
+}
+
+// exceeds reports whether the build side will probably not fit the budget: the estimate says so, and a
+// part of the rows that a lane has collected does not speak against it.
+func (o *outOfCore) exceeds(t operators.Task, own *operators.Collected) bool {
+	limit := t.Lease.Limit()
+	return o.BuildRows*int64(o.Build.RowBytes()+tableBytes) > limit && own.Bytes() >= limit/int64(early*t.Lanes)
 }
 
 // Combine implements operators.Local.
@@ -140,27 +153,42 @@ func (o *outOfCore) start(t operators.Task) {
 	build, probe := o.plan(t)
 	o.build = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, build, o.fanOut())
 	o.probe = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, probe, o.fanOut())
+	o.width = 1
 	if o.Algorithm == tritonName {
 		o.started.Store(true)
 		return
 	}
 	o.likely = o.fanOut()
-	row := int64(o.Build.RowBytes())
-	for budget := float64(t.Lease.Limit()); o.likely > 0 && o.BuildRows > 0; o.likely-- {
-		rows := o.BuildRows * int64(o.likely) / int64(o.fanOut())
-		if during, after := o.memory(t, rows*row, rows); float64(during) <= buildShare*budget && float64(after) <= residentShare*budget {
-			break
+	if row := int64(o.Build.RowBytes()); o.BuildRows > 0 {
+		for o.likely > 0 && !o.canStay(t, o.BuildRows*row*int64(o.likely)/int64(o.fanOut()), o.BuildRows*int64(o.likely)/int64(o.fanOut())) {
+			o.likely--
 		}
 	}
 	if o.likely < o.build.Len() {
 		o.build.Keep = o.likely
 	}
+	o.width = max(o.width, (o.likely+residentGroups-1)/residentGroups)
 	o.started.Store(true)
 }
 
-// holdBuild partitions collected strides and holds them where they can spill. Rows that will
-// probably stay are strides of their own: those of the highest partitions spill first.
+// canStay reports whether rows of the build side that stay leave enough of the budget to streams.
+func (o *outOfCore) canStay(t operators.Task, bytes, rows int64) bool {
+	_, after := o.memory(t, bytes, rows)
+	return float64(after) <= residentShare*float64(t.Lease.Limit())
+}
+
+// holdBuild partitions collected strides and holds them where they can spill. Rows of each group
+// that will probably stay are strides of their own, so that the memory of a group is given back
+// when its table is built, and those of the highest partitions can spill first.
 func (o *outOfCore) holdBuild(t operators.Task, own *operators.Collected) error {
+	var ends []int
+	for at := 0; at < o.likely; {
+		at = min(at+o.width, o.likely)
+		ends = append(ends, at)
+	}
+	if o.likely < o.build.Len() {
+		ends = append(ends, o.build.Len())
+	}
 	for own.Rows > 0 {
 		strides, _ := own.First(1)
 		if o.tuples {
@@ -173,63 +201,37 @@ func (o *outOfCore) holdBuild(t operators.Task, own *operators.Collected) error 
 		if err != nil {
 			return err
 		}
-		low, high, err := cut(t, s, offsets, o.likely)
-		if err != nil {
+		if err := cut(t, s, offsets, ends, o.build.Append); err != nil {
 			return err
-		}
-		if low.Stride != nil {
-			if err := o.build.Append(low.Stride, 0, low.offsets); err != nil {
-				high.release()
-				return err
-			}
-		}
-		if high.Stride != nil {
-			if err := o.build.Append(high.Stride, o.likely, high.offsets); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
 }
 
-// partitioned is rows in order of partition.
-type partitioned struct {
-	*gpu.Stride       // nil for no rows
-	offsets     []int // starts of the partitions, and the end
-}
-
-func (p partitioned) release() {
-	if p.Stride != nil {
-		p.Release()
-	}
-}
-
-// cut cuts partitioned rows, which it takes over, into those of the first n partitions and the
-// others.
-func cut(t operators.Task, s *gpu.Stride, offsets []int, n int) (low, high partitioned, err error) {
-	at := offsets[n]
-	low.offsets, high.offsets = offsets[:n+1], slices.Clone(offsets[n:])
-	for i := range high.offsets {
-		high.offsets[i] -= at
-	}
-	switch {
-	case s.Rows == 0:
-		s.Release()
-	case at == s.Rows:
-		low.Stride = s
-	case at == 0:
-		high.Stride = s
-	default:
-		defer s.Release()
-		if low.Stride, err = operators.SliceStride(t, s, 0, at); err != nil {
-			return partitioned{}, partitioned{}, err
+// cut cuts partitioned rows, which it takes over, at the ends of groups of partitions. It calls take
+// with the rows of each group that has any, its first partition, and the starts of its partitions
+// and the end.
+func cut(t operators.Task, s *gpu.Stride, offsets, ends []int, take func(s *gpu.Stride, first int, offsets []int) error) error {
+	defer s.Release()
+	first := 0
+	for _, end := range ends {
+		from, to := offsets[first], offsets[end]
+		if from < to {
+			part, err := operators.SliceStride(t, s, from, to)
+			if err != nil {
+				return err
+			}
+			starts := slices.Clone(offsets[first : end+1])
+			for i := range starts {
+				starts[i] -= from
+			}
+			if err := take(part, first, starts); err != nil {
+				return err
+			}
 		}
-		if high.Stride, err = operators.SliceStride(t, s, at, s.Rows); err != nil {
-			low.release()
-			return partitioned{}, partitioned{}, err
-		}
+		first = end
 	}
-	return low, high, nil
+	return nil
 }
 
 // partition partitions a stride of either side, which it takes over.
@@ -256,27 +258,45 @@ func (o *outOfCore) Finalize(ctx context.Context, t operators.Task) error {
 		if err := o.holdBuild(t, &o.pending); err != nil {
 			return err
 		}
-		if err := o.stay(ctx, t); err != nil {
-			return err
-		}
-		o.partial = true
-		t.Filter = operators.NoFilter // it would not know the rows that spill
+		return o.stay(ctx, t)
 	}
 	return o.equiJoin.Finalize(ctx, t)
 }
 
-// stay chooses the partitions that stay in memory, and cuts the others into groups.
+// stay chooses the partitions that stay in memory and makes their joins. It cuts the others into
+// groups.
 func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
+	if n := o.build.Len(); o.canStay(t, o.build.Bytes(0, n), o.build.Rows(0, n)) && o.Algorithm != tritonName {
+		o.likely = n // there are fewer rows than were expected
+	}
 	if !t.Spill.Always() {
 		// What has to be held in memory to be joined spills first. Rows of fewer partitions
 		// than are likely are cut from their strides.
-		more := func(to int) int64 { return o.during(t, 0, to) - o.build.Held(0, to) }
+		more := func(to int) int64 {
+			bytes, rows := o.build.Bytes(0, to), o.build.Rows(0, to)
+			_, after := o.memory(t, bytes, rows)
+			during, _ := o.memory(t, bytes/residentGroups, rows/residentGroups)
+			return after + during - o.build.Held(0, to)
+		}
 		_ = t.Lease.MakeRoom(min(more(o.likely)*9/8, t.Lease.Limit()*3/4))
 		room := t.Lease.Available() * 8 / 9
-		for o.resident = o.likely; o.resident > 0 && more(o.resident) > room; {
+		for o.resident = o.likely; o.resident > 0 && (more(o.resident) > room || !o.canStay(t, o.build.Bytes(0, o.resident), o.build.Rows(0, o.resident))); {
 			o.resident--
 		}
 	}
+	o.stayed = o.build.Rows(0, o.resident)
+	for from := 0; from < o.resident || from == 0; from += o.width {
+		in := &resident{equiJoin: &equiJoin{Spec: o.Spec, partial: true}, from: from, to: min(from+o.width, o.resident)}
+		in.checks = in.conditions()
+		o.residents = append(o.residents, in)
+		// A single lane makes the other ones when it needs them, while copies run.
+		if t.Lanes > 1 || from == 0 {
+			if err := o.ready(ctx, t, in); err != nil {
+				return err
+			}
+		}
+	}
+	o.choice.Store(o.residents[0].choice.Load())
 	room := t.Lease.Limit() / int64(pairBudget*t.Lanes)
 	for from := o.resident; from < o.build.Len(); {
 		to := from + 1
@@ -286,31 +306,69 @@ func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
 		o.groups = append(o.groups, group{from: from, to: to})
 		from = to
 	}
-	err := o.build.Each(ctx, t.Queue, t.Lease, 0, o.resident, func(s *gpu.Stride, _ int) error {
-		return o.pending.Push(ctx, 0, s)
+	return nil
+}
+
+// resident is the join of partitions [from, to), which stay in memory.
+type resident struct {
+	*equiJoin
+	from, to int
+	made     bool
+}
+
+// ready makes the join of partitions that stay, unless it is made. With several lanes, nobody else does.
+func (o *outOfCore) ready(ctx context.Context, t operators.Task, in *resident) error {
+	if in.made {
+		return nil
+	}
+	err := o.build.Each(ctx, t.Queue, t.Lease, in.from, in.to, func(s *gpu.Stride, _ int) error {
+		return in.pending.Push(ctx, 0, s)
 	})
 	if err != nil {
 		return err
 	}
-	o.build.Drop(0, o.resident)
-	return nil
+	o.build.Drop(in.from, in.to)
+	t.Filter = operators.NoFilter // it would not know the rows that spill
+	in.made = true
+	return in.Finalize(ctx, t)
+}
+
+// giveBack gives back the partitions in memory.
+func (o *outOfCore) giveBack() {
+	for _, in := range o.residents {
+		in.Close()
+		o.build.Drop(in.from, in.to)
+	}
 }
 
 // NewLane implements operators.Streaming. It is for the probe side.
 func (o *outOfCore) NewLane(t operators.Task) (operators.Lane, error) {
-	in, err := o.equiJoin.NewLane(t)
-	if err != nil || !o.started.Load() {
-		return in, err
+	if !o.started.Load() {
+		return o.equiJoin.NewLane(t)
 	}
-	return &outerLane{Lane: in, join: o, task: t}, nil
+	l := &outerLane{join: o, task: t}
+	l.renew()
+	for _, in := range o.residents {
+		l.in = append(l.in, &lane{equiJoin: in.equiJoin, Task: t})
+	}
+	l.least = t.StrideRows
+	if c := o.choice.Load(); c.Algorithm != "npj" && o.Range == nil { // each match reads the whole build side
+		l.least = max(l.least, o.batch(t.Lease.Limit(), t.Lanes, int(o.stayed)))
+	}
+	return l, nil
 }
 
-// outerLane is a lane of the probe side of a join out of core.
+// outerLane is a lane of the probe side of a join out of core. Rows for partitions in memory are dealt
+// out to the groups of these when there are as many as a join should have. Until there are as many again,
+// the groups take turns to join theirs, so that copies of the next strides run while one group joins.
 type outerLane struct {
-	operators.Lane // of the partitions in memory
-	join           *outOfCore
-	task           operators.Task
-	now            operators.Collected // rows for it, until they are as many as a stride has
+	join  *outOfCore
+	task  operators.Task
+	in    []*lane           // of the groups of partitions in memory
+	now   *spill.Partitions // rows for them that are not dealt out
+	least int               // rows that are dealt out together
+	came  int               // rows since the last turn
+	next  int               // the group whose turn it is
 }
 
 // Push implements operators.Lane.
@@ -323,50 +381,78 @@ func (l *outerLane) Push(ctx context.Context, s *gpu.Stride, emit operators.Emit
 	if err != nil {
 		return err
 	}
-	now, later, err := cut(l.task, s, offsets, o.resident)
-	if err != nil {
-		return err
-	}
-	if later.Stride != nil {
-		if err := o.probe.Append(later.Stride, o.resident, later.offsets); err != nil {
-			now.release()
-			return err
+	err = cut(l.task, s, offsets, []int{o.resident, o.fanOut()}, func(s *gpu.Stride, first int, offsets []int) error {
+		if first < o.resident {
+			l.came += s.Rows
+			return l.now.Append(s, first, offsets)
+		}
+		return o.probe.Append(s, first, offsets)
+	})
+	for turn := max(1, l.least/len(l.in)); err == nil && l.came >= turn; l.came -= turn {
+		if err = l.joinNext(ctx, emit); err == nil && l.next == 0 {
+			err = l.deal(ctx, emit)
 		}
 	}
-	if now.Stride == nil {
-		return nil
-	}
-	if l.now.Rows+now.Rows > l.task.StrideRows {
-		if err := l.joinNow(ctx, emit); err != nil {
-			now.release()
-			return err
-		}
-	}
-	return l.now.Push(ctx, 0, now.Stride)
+	return err
 }
 
-// joinNow joins the rows for partitions in memory.
-func (l *outerLane) joinNow(ctx context.Context, emit operators.Emit) error {
-	if l.now.Rows == 0 {
-		return nil
-	}
-	s, err := operators.ConcatStrides(l.task, l.join.Probe, l.now.Take())
-	if err != nil {
+// joinNext joins the rows that were dealt out to the group whose turn it is.
+func (l *outerLane) joinNext(ctx context.Context, emit operators.Emit) error {
+	i := l.next
+	l.next = (i + 1) % len(l.in)
+	if err := l.join.ready(ctx, l.task, l.join.residents[i]); err != nil {
 		return err
 	}
-	return l.Lane.Push(ctx, s, emit)
+	return l.in[i].joinPending(emit)
+}
+
+// deal deals out the rows for partitions in memory.
+func (l *outerLane) deal(ctx context.Context, emit operators.Emit) error {
+	for i, r := range l.join.residents {
+		err := l.now.Each(ctx, l.task.Queue, l.task.Lease, r.from, r.to, func(s *gpu.Stride, _ int) error { return l.in[i].collect(s, emit) })
+		if err != nil {
+			return err
+		}
+	}
+	if err := l.now.Close(); err != nil {
+		return err
+	}
+	l.renew()
+	return nil
+}
+
+// renew makes room for rows that are not dealt out. They move last when memory is short.
+func (l *outerLane) renew() {
+	l.now = l.task.Spill.NewPartitions(l.task.Lease.Name(), l.task.Lease, l.join.Probe, l.join.fanOut())
+	l.now.Keep = l.join.fanOut()
 }
 
 // Flush implements operators.Lane.
 func (l *outerLane) Flush(ctx context.Context, emit operators.Emit) error {
-	if err := l.joinNow(ctx, emit); err != nil {
+	if err := l.deal(ctx, emit); err != nil {
 		return err
 	}
-	return l.Lane.Flush(ctx, emit)
+	for range l.in {
+		if err := l.joinNext(ctx, emit); err != nil {
+			return err
+		}
+	}
+	for _, in := range l.in {
+		if err := in.Flush(ctx, emit); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Close implements operators.Lane.
-func (l *outerLane) Close() error { return errors.Join(l.now.Close(), l.Lane.Close()) }
+func (l *outerLane) Close() error {
+	err := l.now.Close()
+	for _, in := range l.in {
+		err = errors.Join(err, in.Close())
+	}
+	return err
+}
 
 // Deferred implements operators.Deferring.
 func (o *outOfCore) Deferred() operators.Source {
@@ -444,6 +530,7 @@ func (o *outOfCore) Choice() string {
 // Close implements operators.Operator.
 func (o *outOfCore) Close() error {
 	o.reader.Close()
+	o.giveBack()
 	err := o.equiJoin.Close()
 	for _, p := range []*spill.Partitions{o.build, o.probe} {
 		if closeErr := p.Close(); err == nil {
@@ -463,8 +550,7 @@ func (o *outOfCore) Demand(e operators.Expected) operators.Demand {
 		if e.Bytes <= room/operators.Crowded && d.Bytes <= room {
 			return 0
 		}
-		stay := min(residentShare*room/d.Bytes, buildShare*room/(d.Bytes+e.Bytes))
-		return max(0, 1-stay) * (e.Bytes + e.ProbeBytes)
+		return max(0, 1-residentShare*room/d.Bytes) * (e.Bytes + e.ProbeBytes)
 	}
 	return d
 }

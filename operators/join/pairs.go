@@ -128,7 +128,7 @@ func (o *outOfCore) portable(p gpu.Properties) bool {
 // group gives back the partitions in memory, which nobody needs any more.
 func (o *outOfCore) Emit(ctx context.Context, t operators.Task, part int, emit operators.Emit) error {
 	if part == 0 {
-		o.equiJoin.giveBack()
+		o.giveBack()
 	}
 	return o.join(ctx, t, o.begin(ctx, t, part), emit)
 }
