@@ -28,7 +28,8 @@ type Partitions struct {
 	// of its strides belong.
 	Ordered bool
 	// Keep is a number of partitions, the first ones, of which strides that have rows of no
-	// other ones move only when nothing else gives memory back.
+	// other ones move only when nothing else gives memory back. If it is neither none nor all, the
+	// other strides leave a device with memory of its own as soon as a quarter of its budget has come.
 	Keep int
 	// Free is the bytes of the budget of a device with memory of its own that strides leave to others, by moving while
 	// these work, once more have come than the budget has room for. Before, and if it is less, they leave a quarter.
@@ -286,6 +287,9 @@ func (m *mover) crowded() bool {
 	m.mu.Lock()
 	if m.to() == hostTier && m.bytes > limit {
 		room = max(room, m.Free)
+	}
+	if m.to() == hostTier && m.Keep > 0 && m.Keep < len(m.rows) && m.bytes > room {
+		room = limit
 	}
 	m.mu.Unlock()
 	return m.lease.Available() < room

@@ -49,7 +49,7 @@ const (
 	// strides stream past them. They are residentGroups joins, built one after the other, so that
 	// no more rows than those of a group are copied at a time.
 	residentShare  = 0.6
-	residentGroups = 8
+	residentGroups = 4
 	// pairBudget is the share of the build sides of all lanes later on, one part in so many.
 	pairBudget = 3
 	// early is the share of the budget, one part in so many, that the rows of all lanes take
@@ -276,7 +276,7 @@ func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
 			bytes, rows := o.build.Bytes(0, to), o.build.Rows(0, to)
 			_, after := o.memory(t, bytes, rows)
 			during, _ := o.memory(t, bytes/residentGroups, rows/residentGroups)
-			return after + during - o.build.Held(0, to)
+			return after + during - bytes/residentGroups - o.build.Held(0, to)
 		}
 		_ = t.Lease.MakeRoom(min(more(o.likely)*9/8, t.Lease.Limit()*3/4))
 		room := t.Lease.Available() * 8 / 9
