@@ -108,10 +108,10 @@ func TestPairsOfPartitionsAreJoinedOnEither(t *testing.T) {
 		then  []string
 	}{
 		{size{64 << 20, 16 << 20, 1500, 0, true}, all, []string{"output", "group", "filter"}},
-		{size{1 << 20, 16 << 20, 20000, 0, false}, []string{"inner", "full"}, []string{"output"}},
+		{size{1 << 20, 16 << 20, 24000, 0, false}, []string{"inner", "full"}, []string{"output"}},
 		// Half of the build rows have one key: too many for the GPU, not for the CPU.
-		{size{1 << 20, 16 << 20, 20000, 5, false}, []string{"left", "right"}, []string{"output"}},
-		{size{1 << 20, 2 << 20, 20000, 5, false}, []string{"inner", "full"}, []string{"output"}}, // nor for the CPU
+		{size{1 << 20, 16 << 20, 24000, 5, false}, []string{"left", "right"}, []string{"output"}},
+		{size{1 << 20, 2 << 20, 24000, 5, false}, []string{"inner", "full"}, []string{"output"}}, // nor for the CPU
 	} {
 		d, err := cuda.Open(cuda.Options{Library: library, Memory: c.memory, HostMemory: c.host})
 		require.NoError(t, err)

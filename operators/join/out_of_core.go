@@ -351,10 +351,11 @@ func (o *outOfCore) NewLane(t operators.Task) (operators.Lane, error) {
 	for _, in := range o.residents {
 		l.in = append(l.in, &lane{equiJoin: in.equiJoin, Task: t})
 	}
-	l.least = t.StrideRows
-	if c := o.choice.Load(); c.Algorithm != "npj" && o.Range == nil { // each match reads the whole build side
-		l.least = max(l.least, o.batch(t.Lease.Limit(), t.Lanes, int(o.stayed)))
+	l.least = o.batch(t.Lease.Limit(), t.Lanes, int(o.stayed))
+	if c := o.choice.Load(); c.Algorithm == "npj" || o.Range != nil { // others read the whole build side for each match
+		l.least = min(l.least, t.StrideRows*len(l.in))
 	}
+	l.least = max(l.least, t.StrideRows)
 	return l, nil
 }
 
