@@ -675,20 +675,9 @@ func TestAStrideThatMovesOnHoldsNobodyUp(t *testing.T) {
 func TestMoreRowsThanTheBudgetLeaveMuchOfItFree(t *testing.T) {
 	d := devices["cuda"](t, 16<<20, 64<<20)
 	b := open(t, d, Options{})
-	narrow := gpu.NewSchema(gpu.Field{Name: "row", Type: gpu.Of(gpu.Int64)})
 	p := b.store.NewPartitions("rows", b.lease, narrow, 64)
 	p.Free = b.lease.Limit() / 2
-	const rows = 1 << 16 // half a MiB
-	h := d.HostBudget().Lease("rows")
-	fill := func(from, to int) {
-		for i := from; i < to; i++ {
-			data, err := h.Alloc(rows * 8)
-			require.NoError(t, err)
-			clear(data.Bytes())
-			s := b.up(&gpu.Stride{Schema: narrow, Rows: rows, Cols: []gpu.Column{{Type: gpu.Of(gpu.Int64), Len: rows, Data: data}}})
-			require.NoError(t, p.Append(s, i, []int{0, rows}))
-		}
-	}
+	fill, h := filler(t, d, b, p)
 	fill(0, 22) // 11 MiB, and a quarter is free
 	require.Less(t, b.lease.Available(), b.lease.Limit()/2)
 	require.Zero(t, b.store.Stats(b.lease).Host.In)
@@ -696,6 +685,41 @@ func TestMoreRowsThanTheBudgetLeaveMuchOfItFree(t *testing.T) {
 	require.Eventually(t, func() bool { return b.lease.Available() >= b.lease.Limit()/2 }, 10*time.Second, time.Millisecond)
 	require.NoError(t, p.Close())
 	b.close(h)
+}
+
+// TestRowsThatAreNotToBeKeptLeaveSoon has rows of which the first partitions are to be kept. The others leave
+// once there is a quarter of the budget, before it is short.
+func TestRowsThatAreNotToBeKeptLeaveSoon(t *testing.T) {
+	d := devices["cuda"](t, 16<<20, 64<<20)
+	b := open(t, d, Options{})
+	p := b.store.NewPartitions("rows", b.lease, narrow, 64)
+	p.Keep = 6
+	fill, h := filler(t, d, b, p)
+	fill(0, 8) // 4 MiB
+	require.Zero(t, b.store.Stats(b.lease).Host.In)
+	fill(8, 10)
+	require.Eventually(t, func() bool { return b.store.Stats(b.lease).Host.In == 2<<20 }, 10*time.Second, time.Millisecond)
+	require.Equal(t, int64(3<<20), p.Held(0, 6))
+	require.NoError(t, p.Close())
+	b.close(h)
+}
+
+var narrow = gpu.NewSchema(gpu.Field{Name: "row", Type: gpu.Of(gpu.Int64)})
+
+// filler returns a function that appends half a MiB to each of partitions [from, to), and the lease that it
+// takes the memory of the rows from.
+func filler(t *testing.T, d gpu.Device, b *bench, p *Partitions) (fill func(from, to int), h *gpu.Lease) {
+	const rows = 1 << 16
+	h = d.HostBudget().Lease("rows")
+	return func(from, to int) {
+		for i := from; i < to; i++ {
+			data, err := h.Alloc(rows * 8)
+			require.NoError(t, err)
+			clear(data.Bytes())
+			s := b.up(&gpu.Stride{Schema: narrow, Rows: rows, Cols: []gpu.Column{{Type: gpu.Of(gpu.Int64), Len: rows, Data: data}}})
+			require.NoError(t, p.Append(s, i, []int{0, rows}))
+		}
+	}, h
 }
 
 func TestAFlippedBitOnDiskIsAnError(t *testing.T) {
