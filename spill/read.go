@@ -361,13 +361,10 @@ func (r *reading) give(s *gpu.Stride, first int, take func(*gpu.Stride, int) err
 // among them when there are no others. The caller holds the lock.
 func (r *reading) unread(at tier) iter.Seq[*piece] {
 	is := func(x *piece) bool { return x.at == at && !r.read[x] }
-	skip := func() (some bool) {
-		for len(r.found[at]) > 0 && !is(r.found[at][0]) {
-			r.found[at] = r.found[at][1:]
-		}
-		return len(r.found[at]) > 0
+	for len(r.found[at]) > 0 && !is(r.found[at][0]) {
+		r.found[at] = r.found[at][1:]
 	}
-	if !skip() {
+	if len(r.found[at]) == 0 {
 		for _, x := range r.pieces {
 			if begin, end := r.within(x); is(x) && begin < end {
 				r.found[at] = append(r.found[at], x)

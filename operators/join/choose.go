@@ -102,7 +102,7 @@ func (s *Spec) choose(c circumstances) Choice {
 	case !s.direct():
 		return Choice{"npj", "a table finds keys that are not one number of 4 or 8 bytes"}
 	case c.outOfCore:
-		return Choice{"large-s", "it needs no table and collects no rows, which leaves memory for copies"}
+		return Choice{"large-s", "it needs no table, which leaves memory for copies"}
 	case !s.AnyOrder:
 		return Choice{"npj", "it keeps the order of the rows"}
 	case s.BuildRows == 0:

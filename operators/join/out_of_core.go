@@ -54,7 +54,7 @@ const (
 	pairBudget = 3
 	// early is the share of the budget, one part in so many, that the rows of all lanes take
 	// before the join goes out of core because the estimate of all rows says so.
-	early = 32
+	early = 16
 	// tableBytes is about what the table of NPJ takes a row, and offsetBytes what partitions
 	// take.
 	tableBytes, offsetBytes = 24, 4
@@ -128,7 +128,7 @@ func (b *buildSide) Push(ctx context.Context, number int, s *gpu.Stride) error {
 // part of the rows that a lane has collected does not speak against it.
 func (o *outOfCore) exceeds(t operators.Task, own *operators.Collected) bool {
 	limit := t.Lease.Limit()
-	return o.BuildRows*int64(o.Build.RowBytes()+tableBytes) > limit && own.Bytes() >= limit/int64(early*t.Lanes)
+	return float64(o.BuildRows)*float64(2*o.Build.RowBytes()+tableBytes) > float64(limit) && own.Bytes() >= limit/int64(early*t.Lanes)
 }
 
 // Combine implements operators.Local.
@@ -159,9 +159,10 @@ func (o *outOfCore) start(t operators.Task) {
 		return
 	}
 	o.likely = o.fanOut()
-	if row := int64(o.Build.RowBytes()); o.BuildRows > 0 {
-		for o.likely > 0 && !o.canStay(t, o.BuildRows*row*int64(o.likely)/int64(o.fanOut()), o.BuildRows*int64(o.likely)/int64(o.fanOut())) {
-			o.likely--
+	expected := min(o.BuildRows, 1<<40)
+	for row := int64(o.Build.RowBytes()); expected > 0 && o.likely > 0; o.likely-- {
+		if rows := expected * int64(o.likely) / int64(o.fanOut()); o.canStay(t, rows*row, rows) {
+			break
 		}
 	}
 	if o.likely < o.build.Len() {
