@@ -2,7 +2,6 @@ package join
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -33,11 +32,8 @@ type outOfCore struct {
 	build      *spill.Partitions
 	probe      *spill.Partitions
 	likely     int           // partitions that probably stay in memory: the first ones
-	resident   int           // those that do
-	stayed     int64         // rows of these
-	width      int           // partitions of a group of these
-	residents  []*resident   // the groups
 	hot        *atomic.Int32 // groups that no hash separates, of all joins within each other
+	staying
 	work
 	triton
 }
@@ -45,11 +41,6 @@ type outOfCore struct {
 const (
 	// outBits is the number of bits of the hash that select a partition.
 	outBits = 8
-	// residentShare is the share of the budget that the partitions that stay take at most, when
-	// strides stream past them. They are residentGroups joins, built one after the other, so that
-	// no more rows than those of a group are copied at a time.
-	residentShare  = 0.6
-	residentGroups = 4
 	// pairBudget is the share of the build sides of all lanes later on, one part in so many.
 	pairBudget = 3
 	// early is the share of the budget, one part in so many, that the rows of all lanes take
@@ -172,12 +163,6 @@ func (o *outOfCore) start(t operators.Task) {
 	o.started.Store(true)
 }
 
-// canStay reports whether rows of the build side that stay leave enough of the budget to streams.
-func (o *outOfCore) canStay(t operators.Task, bytes, rows int64) bool {
-	_, after := o.memory(t, bytes, rows)
-	return float64(after) <= residentShare*float64(t.Lease.Limit())
-}
-
 // holdBuild partitions collected strides and holds them where they can spill. Rows of each group
 // that will probably stay are strides of their own, so that the memory of a group is given back
 // when its table is built, and those of the highest partitions can spill first.
@@ -259,45 +244,17 @@ func (o *outOfCore) Finalize(ctx context.Context, t operators.Task) error {
 		if err := o.holdBuild(t, &o.pending); err != nil {
 			return err
 		}
-		return o.stay(ctx, t)
+		if err := o.stay(ctx, t); err != nil {
+			return err
+		}
+		o.group(t)
+		return nil
 	}
 	return o.equiJoin.Finalize(ctx, t)
 }
 
-// stay chooses the partitions that stay in memory and makes their joins. It cuts the others into
-// groups.
-func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
-	if n := o.build.Len(); o.canStay(t, o.build.Bytes(0, n), o.build.Rows(0, n)) && o.Algorithm != tritonName {
-		o.likely = n // there are fewer rows than were expected
-	}
-	if !t.Spill.Always() {
-		// What has to be held in memory to be joined spills first. Rows of fewer partitions
-		// than are likely are cut from their strides.
-		more := func(to int) int64 {
-			bytes, rows := o.build.Bytes(0, to), o.build.Rows(0, to)
-			_, after := o.memory(t, bytes, rows)
-			during, _ := o.memory(t, bytes/residentGroups, rows/residentGroups)
-			return after + during - bytes/residentGroups - o.build.Held(0, to)
-		}
-		_ = t.Lease.MakeRoom(min(more(o.likely)*9/8, t.Lease.Limit()*3/4))
-		room := t.Lease.Available() * 8 / 9
-		for o.resident = o.likely; o.resident > 0 && (more(o.resident) > room || !o.canStay(t, o.build.Bytes(0, o.resident), o.build.Rows(0, o.resident))); {
-			o.resident--
-		}
-	}
-	o.stayed = o.build.Rows(0, o.resident)
-	for from := 0; from < o.resident || from == 0; from += o.width {
-		in := &resident{equiJoin: &equiJoin{Spec: o.Spec, partial: true}, from: from, to: min(from+o.width, o.resident)}
-		in.checks = in.conditions()
-		o.residents = append(o.residents, in)
-		// A single lane makes the other ones when it needs them, while copies run.
-		if t.Lanes > 1 || from == 0 {
-			if err := o.ready(ctx, t, in); err != nil {
-				return err
-			}
-		}
-	}
-	o.choice.Store(o.residents[0].choice.Load())
+// group cuts the partitions that do not stay into groups of which the build sides fit memory.
+func (o *outOfCore) group(t operators.Task) {
 	room := t.Lease.Limit() / int64(pairBudget*t.Lanes)
 	for from := o.resident; from < o.build.Len(); {
 		to := from + 1
@@ -307,153 +264,6 @@ func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
 		o.groups = append(o.groups, group{from: from, to: to})
 		from = to
 	}
-	return nil
-}
-
-// resident is the join of partitions [from, to), which stay in memory.
-type resident struct {
-	*equiJoin
-	from, to int
-	made     bool
-}
-
-// ready makes the join of partitions that stay, unless it is made. With several lanes, nobody else does.
-func (o *outOfCore) ready(ctx context.Context, t operators.Task, in *resident) error {
-	if in.made {
-		return nil
-	}
-	err := o.build.Each(ctx, t.Queue, t.Lease, in.from, in.to, func(s *gpu.Stride, _ int) error {
-		return in.pending.Push(ctx, 0, s)
-	})
-	if err != nil {
-		return err
-	}
-	o.build.Drop(in.from, in.to)
-	t.Filter = operators.NoFilter // it would not know the rows that spill
-	in.made = true
-	return in.Finalize(ctx, t)
-}
-
-// giveBack gives back the partitions in memory.
-func (o *outOfCore) giveBack() {
-	for _, in := range o.residents {
-		in.Close()
-		o.build.Drop(in.from, in.to)
-	}
-}
-
-// NewLane implements operators.Streaming. It is for the probe side.
-func (o *outOfCore) NewLane(t operators.Task) (operators.Lane, error) {
-	if !o.started.Load() {
-		return o.equiJoin.NewLane(t)
-	}
-	l := &outerLane{join: o, task: t}
-	l.renew()
-	for _, in := range o.residents {
-		l.in = append(l.in, &lane{equiJoin: in.equiJoin, Task: t})
-	}
-	l.least = o.batch(t.Lease.Limit(), t.Lanes, int(o.stayed))
-	if c := o.choice.Load(); c.Algorithm == "npj" || o.Range != nil { // others read the whole build side for each match
-		l.least = min(l.least, t.StrideRows*len(l.in))
-	}
-	l.least = max(l.least, t.StrideRows)
-	return l, nil
-}
-
-// outerLane is a lane of the probe side of a join out of core. Rows for partitions in memory are dealt
-// out to the groups of these when there are as many as a join should have. Until there are as many again,
-// the groups take turns to join theirs, so that copies of the next strides run while one group joins.
-type outerLane struct {
-	join  *outOfCore
-	task  operators.Task
-	in    []*lane           // of the groups of partitions in memory
-	now   *spill.Partitions // rows for them that are not dealt out
-	least int               // rows that are dealt out together
-	came  int               // rows since the last turn
-	next  int               // the group whose turn it is
-}
-
-// Push implements operators.Lane.
-func (l *outerLane) Push(ctx context.Context, s *gpu.Stride, emit operators.Emit) error {
-	o := l.join
-	if o.tuples {
-		return o.scatter(l.task, s, o.ProbeKeys[0], o.probe)
-	}
-	s, offsets, err := o.partition(l.task, s, o.ProbeKeys)
-	if err != nil {
-		return err
-	}
-	err = cut(l.task, s, offsets, []int{o.resident, o.fanOut()}, func(s *gpu.Stride, first int, offsets []int) error {
-		if first < o.resident {
-			l.came += s.Rows
-			return l.now.Append(s, first, offsets)
-		}
-		return o.probe.Append(s, first, offsets)
-	})
-	for turn := max(1, l.least/len(l.in)); err == nil && l.came >= turn; l.came -= turn {
-		if err = l.joinNext(ctx, emit); err == nil && l.next == 0 {
-			err = l.deal(ctx, emit)
-		}
-	}
-	return err
-}
-
-// joinNext joins the rows that were dealt out to the group whose turn it is.
-func (l *outerLane) joinNext(ctx context.Context, emit operators.Emit) error {
-	i := l.next
-	l.next = (i + 1) % len(l.in)
-	if err := l.join.ready(ctx, l.task, l.join.residents[i]); err != nil {
-		return err
-	}
-	return l.in[i].joinPending(emit)
-}
-
-// deal deals out the rows for partitions in memory.
-func (l *outerLane) deal(ctx context.Context, emit operators.Emit) error {
-	for i, r := range l.join.residents {
-		err := l.now.Each(ctx, l.task.Queue, l.task.Lease, r.from, r.to, func(s *gpu.Stride, _ int) error { return l.in[i].collect(s, emit) })
-		if err != nil {
-			return err
-		}
-	}
-	if err := l.now.Close(); err != nil {
-		return err
-	}
-	l.renew()
-	return nil
-}
-
-// renew makes room for rows that are not dealt out. They move last when memory is short.
-func (l *outerLane) renew() {
-	l.now = l.task.Spill.NewPartitions(l.task.Lease.Name(), l.task.Lease, l.join.Probe, l.join.fanOut())
-	l.now.Keep = l.join.fanOut()
-}
-
-// Flush implements operators.Lane.
-func (l *outerLane) Flush(ctx context.Context, emit operators.Emit) error {
-	if err := l.deal(ctx, emit); err != nil {
-		return err
-	}
-	for range l.in {
-		if err := l.joinNext(ctx, emit); err != nil {
-			return err
-		}
-	}
-	for _, in := range l.in {
-		if err := in.Flush(ctx, emit); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Close implements operators.Lane.
-func (l *outerLane) Close() error {
-	err := l.now.Close()
-	for _, in := range l.in {
-		err = errors.Join(err, in.Close())
-	}
-	return err
 }
 
 // Deferred implements operators.Deferring.
