@@ -45,6 +45,20 @@ func TestDecimalsAreNarrowWhereRangesProveIt(t *testing.T) {
 	}
 }
 
+func TestTheRangeOfARemainder(t *testing.T) {
+	s := gpu.NewSchema(gpu.Field{Name: "x", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "u", Type: gpu.Of(gpu.Uint32)}, gpu.Field{Name: "y", Type: gpu.Of(gpu.Int64)},
+		gpu.Field{Name: "d", Type: gpu.DecimalOf(9, 2)})
+	known := []*expr.Range{nil, nil, money(-7, 3), nil}
+	for src, want := range map[string]*expr.Range{
+		"x % 10": money(-9, 9), "x % -10": money(-9, 9), "u % 10": money(0, 9), "y % 10": money(-7, 3), "x % y": money(-6, 6), "y % y": money(-6, 3),
+		"x % 1": money(0, 0), "x % 0": money(0, 0), "d % 1.5": money(-149, 149), "mod(x, 3)": money(-2, 2),
+	} {
+		e, err := bind(src, &expr.Scope{Schema: s, Ranges: known})
+		require.NoError(t, err)
+		assert.Equal(t, want, e.Range(), src)
+	}
+}
+
 func TestStatisticsThatLieAreAnErrorNotAWrongNumber(t *testing.T) {
 	tab := newTable(t, []string{"p decimal(15,2)", "1", "9999999999999.99"}, []string{"b bigint", "2", "9223372036854775807"})
 	ranges := []*expr.Range{money(0, 100), money(0, 100)}

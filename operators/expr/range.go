@@ -148,11 +148,22 @@ func arithmeticRange(op gpu.Op, r, s *Range) *Range {
 		u.Lo = gpu.Int128{}
 		return u
 	case gpu.OpMod:
-		// The remainder is smaller than the divisor and not larger than the dividend.
-		if r == nil || s == nil {
-			return nil
+		// The remainder has the sign of the dividend. It is smaller than the divisor and not larger than
+		// the dividend.
+		u := r.union(rangeOf(0, 0))
+		if u == nil || !s.fitsInt64() {
+			return u
 		}
-		return r.union(rangeOf(0, 0))
+		one := gpu.Int128From(1)
+		most, _ := s.Hi.Sub(one)
+		below, _ := s.Lo.Add(one)
+		if most.Less(below.Neg()) {
+			most = below.Neg()
+		}
+		if most.Sign() < 0 { // by zero
+			most = gpu.Int128{}
+		}
+		return u.clip(&Range{most.Neg(), most})
 	}
 	return nil
 }
