@@ -1,0 +1,61 @@
+package groupby
+
+import (
+	"math"
+
+	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/spill"
+)
+
+// tableGroups returns the most groups of a lane's table between strides. Of several lanes, whose groups are merged anyway, it
+// stays in the core's cache.
+func (o *hashGroupBy) tableGroups(budget int64, lanes int) int {
+	most := max(1, int(budget/int64(tableBudget*lanes)/o.groupBytes()))
+	if lanes > 1 {
+		most = min(most, flushGroups)
+	}
+	return most
+}
+
+// always reports whether all groups spill. A single group has no keys to be partitioned by.
+func (o *hashGroupBy) always(t operators.Task) bool { return t.Spill.Always() && len(o.Keys) > 0 }
+
+// groupBytes is about how many bytes a group takes in a table.
+func (o *hashGroupBy) groupBytes() int64 {
+	const index = 16 // slots and their hashes
+	return int64(o.partials.RowBytes()) + index
+}
+
+// Demand implements operators.Demanding. Tables that are indexed by the key, or that one lane
+// need not flush, do not spill. Rows of partial aggregates do.
+func (o *hashGroupBy) Demand(e operators.Expected) operators.Demand {
+	if len(o.Keys) == 0 || e.Out < 1 {
+		return operators.Demand{}
+	}
+	group := max(float64(o.groupBytes()), e.OutBytes/e.Out)
+	flushed := func(room float64) float64 {
+		return group * partialRows(e.Rows, e.Out, float64(o.tableGroups(int64(min(room, math.MaxInt64/2)), e.Lanes)), e.Lanes)
+	}
+	d := operators.Demand{Bytes: flushed(math.Inf(1))}
+	if o.offset != nil {
+		d.Bytes = group * float64(e.Lanes) * (float64(o.span()) + 1)
+	}
+	d.Spilled = func(room float64) float64 {
+		if o.directIn(int64(room), e.Lanes) || e.Lanes == 1 && group*e.Out <= room/tableBudget {
+			return 0
+		}
+		return max(0, flushed(room)-spill.Room(room))
+	}
+	return d
+}
+
+// partialRows estimates the rows of partial aggregates that lanes make of rows of some groups
+// in random order, if a lane's table is flushed when it has table groups. It takes
+// −groups·ln(1 − table/groups) rows until a table has so many.
+func partialRows(rows, groups, table float64, lanes int) float64 {
+	if groups <= table {
+		return min(rows, groups*float64(lanes))
+	}
+	reduction := -math.Log1p(-table/groups) * groups / table
+	return max(min(groups, rows), rows/reduction)
+}

@@ -1,0 +1,605 @@
+package groupby
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators"
+)
+
+func (o *hashGroupBy) NewLocal(t operators.Task) (operators.Local, error) {
+	t.Lease.Advise("the groups of the group-by must fit: filter its input or group by fewer keys")
+	o.mu.Lock()
+	if o.held == nil {
+		o.held = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, o.partials, 1<<fanOut)
+		o.alone = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, o.raw, 1<<fanOut)
+	}
+	o.mu.Unlock()
+	if err := o.runsOn(t.Device.Properties()); err != nil {
+		return nil, err
+	}
+	return &local{hashGroupBy: o, task: t}, nil
+}
+
+// local is the groups of one lane.
+type local struct {
+	*hashGroupBy
+	task    operators.Task
+	table   *table        // of rows; nil if it has none
+	merged  *table        // of rows of partial aggregates; nil if it has none
+	waiting []*gpu.Stride // rows of partial aggregates, to be merged together
+	waits   int           // rows of waiting
+	packing gpu.Packing   // of the keys, if they are several or no integer; nil if there is none
+	pending []*gpu.Stride // strides of few rows, to be assigned together
+	rows    int           // rows of pending
+	bytes   int64         // bytes of pending
+	few     []*gpu.Stride // partial aggregates that are not partitioned
+	loose   []*gpu.Stride // partial aggregates, to be partitioned together
+	flushed int           // rows of partial aggregates
+	passing int           // strides that are still to bypass the table
+	// bypassed is the strides that bypassed it since it was tried before; 0 if it was worth it.
+	bypassed int
+	sampled  bool // see manyGroups
+
+	groupsFlushed int // groups of the table that was flushed last
+
+	number int   // of the morsel whose rows came last
+	before int64 // rows of it that came
+}
+
+// Strides of few rows, which selective filters and joins leave, wait in pending for
+// others: an assignment costs some dozens of launches, however few its rows. They wait
+// until together they have a quarter of a stride's rows, pendingBytes bytes, or the share
+// 1/pendingBudget of the device's budget.
+const (
+	pendingBytes  = 64 << 20
+	pendingBudget = 64
+)
+
+func (l *local) Push(_ context.Context, number int, s *gpu.Stride) error {
+	if err := l.position(number, s); err != nil {
+		s.Release()
+		return err
+	}
+	bytes := s.Bytes()
+	enough := l.enough(s.Rows, bytes)
+	if enough || len(l.pending) > 0 && !oneCoding(l.pending[0], s) {
+		if err := l.takePending(); err != nil {
+			s.Release()
+			return err
+		}
+	}
+	if enough {
+		return l.take(s)
+	}
+	l.pending = append(l.pending, s)
+	l.rows += s.Rows
+	l.bytes += bytes
+	if l.enough(l.rows, l.bytes) {
+		return l.takePending()
+	}
+	return nil
+}
+
+// enough reports whether a stride of so many rows and bytes is taken without waiting for
+// others.
+func (l *local) enough(rows int, bytes int64) bool {
+	return rows >= l.task.StrideRows/4 || bytes >= min(pendingBytes, l.task.Device.Budget().Limit()/pendingBudget)
+}
+
+// oneCoding reports whether the columns of two strides have the same dictionaries, so
+// that concatenation does not make them larger.
+func oneCoding(a, b *gpu.Stride) bool {
+	for i := range a.Cols {
+		if a.Cols[i].Dict != b.Cols[i].Dict {
+			return false
+		}
+	}
+	return true
+}
+
+// takePending takes the pending strides as one stride.
+func (l *local) takePending() error {
+	if len(l.pending) == 0 {
+		return nil
+	}
+	pending := l.pending
+	l.pending, l.rows, l.bytes = nil, 0, 0
+	s, err := operators.ConcatStrides(l.task, l.In, pending)
+	if err != nil {
+		return err
+	}
+	return l.take(s)
+}
+
+// take aggregates the rows of a stride, which it takes over: by an algorithm that makes rows of partial
+// aggregates, or in the table of the lane.
+func (l *local) take(s *gpu.Stride) error {
+	defer s.Release()
+	device := l.task.Device.Properties()
+	c := l.decide(device, s.Rows, l.planned())
+	var by key
+	if l.named(c.Algorithm).tables {
+		var err error
+		if by, err = l.key(l.task, s, &l.packing); err == nil {
+			defer by.release()
+			if c = l.decide(device, s.Rows, by.domain); c.Algorithm == pgbTR && l.Algorithm == "" && !l.keysSampled.Load() {
+				if err := l.sample(by); err != nil && !gpu.IsRefusal(err) {
+					return err
+				}
+				c = l.decide(device, s.Rows, by.domain)
+			}
+		} else if c, err = l.instead(c, s.Rows, err); err != nil {
+			return err
+		}
+	}
+	for c.Algorithm != hgbG {
+		out, err := l.algorithm(c.Algorithm).aggregate(l.task, s, by)
+		if err == nil {
+			l.took(c, out.Rows)
+			return l.merge(out)
+		}
+		if c, err = l.instead(c, s.Rows, err); err != nil {
+			return err
+		}
+	}
+	err := l.takeRows(s)
+	if groups := l.table.len(); groups > 0 {
+		l.took(c, groups)
+	}
+	return err
+}
+
+// instead returns the algorithm for a stride that another one could not take, or the error if none can.
+func (l *local) instead(c Choice, rows int, err error) (Choice, error) {
+	switch {
+	case gpu.IsRefusal(err):
+		l.unpack()
+	case !errors.Is(err, gpu.ErrManyGroups) && !errors.Is(err, gpu.ErrUnfit):
+		return c, err
+	}
+	return l.fallback(c, rows, err), nil
+}
+
+// takeRows aggregates the rows of a stride in the table of the lane, and flushes one that has become
+// large.
+func (l *local) takeRows(s *gpu.Stride) (err error) {
+	if l.passing == 0 && l.table == nil && (!l.sampled || l.bypassed > 0) {
+		l.sampled = true
+		if many, err := l.manyGroups(s); err != nil {
+			return err
+		} else if many {
+			l.bypass()
+		}
+	}
+	if l.passing > 0 {
+		l.passing--
+		return l.pass(s)
+	}
+	if l.table == nil {
+		if l.table, err = l.newLocalTable(l.task, l.groupsFlushed); err != nil {
+			return err
+		}
+	}
+	failed, err := l.table.take(l.task, s)
+	if failed < 0 && gpu.IsRefusal(err) && l.table.len() > 0 && !l.direct(l.task) {
+		// The table is as it was. The groups of it that are flushed can spill.
+		if err := l.flush(); err != nil {
+			return err
+		}
+		if l.table, err = l.newLocalTable(l.task, l.groupsFlushed); err != nil {
+			return err
+		}
+		failed, err = l.table.take(l.task, s)
+	}
+	if err != nil {
+		return l.naming(failed, err)
+	}
+	if l.full(l.table.len()) && !l.direct(l.task) {
+		if err := l.judge(s); err != nil {
+			return err
+		}
+		return l.flush()
+	}
+	return nil
+}
+
+// merge takes rows of partial aggregates over, no two of one key. They wait for others, so that a stride
+// of few groups costs no more launches than its own. Those of a single stride are the result.
+func (l *local) merge(out *gpu.Stride) error {
+	if l.Algorithm == sgbStride && len(l.waiting) > 0 && !l.full(l.waits+out.Rows) {
+		both, err := l.mergeSorted(l.task, l.waiting[0], out)
+		if err == nil {
+			l.waiting[0], l.waits = both, both.Rows
+			return nil
+		}
+		if !gpu.IsRefusal(err) {
+			out.Release()
+			return err
+		}
+	}
+	if l.task.Lanes > 1 || l.full(l.waits+out.Rows) {
+		return l.partitioned(out)
+	}
+	l.waiting = append(l.waiting, out)
+	if l.waits += out.Rows; len(l.waiting) > 1 && l.waits > l.task.StrideRows/4 {
+		return l.mergeWaiting()
+	}
+	return nil
+}
+
+// mergeWaiting merges the rows of partial aggregates that wait.
+func (l *local) mergeWaiting() error {
+	if len(l.waiting) == 0 {
+		return nil
+	}
+	parts := make([]*gpu.Stride, len(l.waiting))
+	for i, s := range l.waiting {
+		parts[i] = s.Retain()
+	}
+	all, err := operators.ConcatStrides(l.task, l.hashGroupBy.partials, parts)
+	if gpu.IsRefusal(err) {
+		return l.partitionWaiting()
+	}
+	if err != nil {
+		return err
+	}
+	l.dropWaiting()
+	return l.mergeInto(all)
+}
+
+// partitionWaiting keeps the rows of partial aggregates that wait as flushed.
+func (l *local) partitionWaiting() error {
+	for len(l.waiting) > 0 {
+		out := l.waiting[0]
+		l.waiting, l.waits = l.waiting[1:], l.waits-out.Rows
+		if err := l.partitioned(out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *local) dropWaiting() {
+	for _, s := range l.waiting {
+		s.Release()
+	}
+	l.waiting, l.waits = nil, 0
+}
+
+// mergeInto merges rows of partial aggregates in the table for them. They are flushed if they find no
+// memory there.
+func (l *local) mergeInto(out *gpu.Stride) (err error) {
+	if l.merged == nil {
+		l.merged, err = l.newMerge(l.task, gpu.GroupHint{Groups: out.Rows}, true)
+	}
+	failed := -1
+	if err == nil {
+		failed, err = l.merged.take(l.task, out)
+	}
+	if failed < 0 && gpu.IsRefusal(err) {
+		return l.partitioned(out)
+	}
+	out.Release()
+	if err != nil {
+		return l.naming(failed, err)
+	}
+	if l.full(l.merged.len()) {
+		return l.flush()
+	}
+	return nil
+}
+
+// full reports whether a table of some groups must be flushed. That of a single lane else has the result.
+func (l *local) full(groups int) bool {
+	if l.always(l.task) {
+		return true
+	}
+	return (l.task.Lanes > 1 || l.task.Spill != nil) && len(l.Keys) > 0 && groups >= l.tableGroups(l.task.Lease.Limit(), l.task.Lanes)
+}
+
+// judge decides whether the next strides bypass the table. They do if it had nearly one
+// group a row, or hardly fewer groups than there are runs of rows with one key, as in an
+// input that is sorted by it.
+func (l *local) judge(s *gpu.Stride) error {
+	rows, groups := l.table.rows, l.table.groups.Len()
+	if rows < passReduction*groups {
+		l.bypass()
+		return nil
+	}
+	a, firsts, err := l.task.Queue.Runs(l.task.Lease, operators.Pick(s.Cols, l.Keys))
+	if err != nil {
+		return err
+	}
+	defer a.Release()
+	defer firsts.Release()
+	if firsts.Len*rows < s.Rows*groups*5/4 {
+		l.bypass()
+	} else {
+		l.bypassed = 0
+	}
+	return nil
+}
+
+// bypass makes the next strides bypass the table, twice as many as the last time.
+func (l *local) bypass() {
+	l.bypassed = min(max(2*l.bypassed, passStrides), mostPassed)
+	l.passing = l.bypassed
+}
+
+// pass makes partial aggregates from a stride without the table: one row for each run of
+// rows with one key, or for each row if runs are short.
+func (l *local) pass(s *gpu.Stride) error {
+	if short, err := l.shortRuns(s); err != nil {
+		return err
+	} else if short {
+		return l.passRows(s)
+	}
+	a, firsts, err := l.task.Queue.Runs(l.task.Lease, operators.Pick(s.Cols, l.Keys))
+	if err != nil {
+		return err
+	}
+	defer a.Release()
+	defer firsts.Release()
+	out, err := l.ofRuns(l.task, s, a, firsts)
+	if err != nil {
+		return err
+	}
+	return l.partitioned(out)
+}
+
+// manyGroups reports whether the first rows of a stride have so few keys twice that a table that is flushed
+// would have hardly two rows a group. n rows of g groups that are alike have about n²/2g keys twice.
+func (l *local) manyGroups(s *gpu.Stride) (bool, error) {
+	if l.task.Lanes == 1 && l.task.Spill == nil {
+		return false, nil
+	}
+	most := l.tableGroups(l.task.Lease.Limit(), l.task.Lanes)
+	n := max(sampleRows, 4*int(math.Sqrt(float64(most)))) // eight twice, of as many groups
+	if s.Rows < max(flushGroups, n) || l.direct(l.task) || l.Hint.Groups > 0 && l.Hint.Groups <= most {
+		return false, nil
+	}
+	keys, err := l.firstKeys(s, n)
+	if err != nil {
+		return false, err
+	}
+	defer gpu.ReleaseColumns(keys)
+	var types []gpu.Type
+	for _, k := range keys {
+		types = append(types, k.Type)
+	}
+	groups, err := l.task.Queue.NewGroups(l.task.Lease, types, gpu.GroupHint{Groups: n})
+	if err != nil {
+		return false, err
+	}
+	defer groups.Release()
+	a, err := groups.Assign(l.task.Queue, l.task.Lease, keys, n)
+	if err != nil {
+		return false, err
+	}
+	a.Release()
+	return n-groups.Len() < n*n/(4*most), nil
+}
+
+// firstKeys returns the keys of the first n rows of a stride.
+func (l *local) firstKeys(s *gpu.Stride, n int) (keys []gpu.Column, err error) {
+	for _, k := range l.Keys {
+		c, err := l.task.Queue.Slice(l.task.Lease, s.Cols[k], 0, n)
+		if err != nil {
+			gpu.ReleaseColumns(keys)
+			return nil, err
+		}
+		keys = append(keys, c)
+	}
+	return keys, nil
+}
+
+// shortRuns reports whether the first rows of a stride have runs of one key that are too short to be worth
+// aggregating.
+func (l *local) shortRuns(s *gpu.Stride) (bool, error) {
+	n := min(s.Rows, sampleRows)
+	keys, err := l.firstKeys(s, n)
+	if err != nil {
+		return false, err
+	}
+	defer gpu.ReleaseColumns(keys)
+	a, firsts, err := l.task.Queue.Runs(l.task.Lease, keys)
+	if err != nil {
+		return false, err
+	}
+	defer firsts.Release()
+	a.Release()
+	return firsts.Len > n/passReduction, nil
+}
+
+// keep adds the aggregates of a table to its keys and keeps them as flushed.
+func (l *local) keep(out *gpu.Stride, x *table) error {
+	if err := l.addMeasures(l.task, out, x); err != nil {
+		return err
+	}
+	return l.partitioned(out)
+}
+
+// addMeasures adds the aggregates of a table to its keys. After an error it releases them.
+func (o *hashGroupBy) addMeasures(t operators.Task, out *gpu.Stride, x *table) error {
+	for i := range x.accs {
+		c, err := x.measure(t, i, 0, out.Rows)
+		if err != nil {
+			out.Release()
+			return o.naming(i, err)
+		}
+		out.Cols = append(out.Cols, c)
+	}
+	return nil
+}
+
+// partitioned keeps rows of partial aggregates, by partition unless they are few.
+func (l *local) partitioned(rows *gpu.Stride) error {
+	l.flushed += rows.Rows
+	if rows.Rows <= fewGroups && !l.always(l.task) {
+		l.few = append(l.few, rows)
+		return nil
+	}
+	if l.task.Lanes > 1 || l.always(l.task) {
+		return l.hold(l.task, rows)
+	}
+	if len(l.loose) > 0 && (l.loose[0].Schema != rows.Schema || !oneCoding(l.loose[0], rows)) {
+		if err := l.holdLoose(); err != nil {
+			rows.Release()
+			return err
+		}
+	}
+	l.loose = append(l.loose, rows)
+	bytes := int64(0)
+	for _, s := range l.loose {
+		bytes += s.Bytes()
+	}
+	if bytes < l.task.Lease.Limit()/looseBudget {
+		return nil
+	}
+	return l.holdLoose()
+}
+
+// holdLoose partitions the loose rows together: a partition of many rows is copied faster.
+func (l *local) holdLoose() error {
+	loose := l.loose
+	l.loose = nil
+	if len(loose) == 0 {
+		return nil
+	}
+	rows, err := operators.ConcatStrides(l.task, loose[0].Schema, loose)
+	if err != nil {
+		return err
+	}
+	return l.hold(l.task, rows)
+}
+
+// passRows makes a row of partial aggregates from each row of a stride.
+func (l *local) passRows(s *gpu.Stride) error {
+	var cols, in []gpu.Column
+	for _, m := range l.measured {
+		if l.computed(m) {
+			in = append(in, s.Cols[m.input])
+		}
+	}
+	if len(in) > 0 {
+		var err error
+		if cols, err = l.task.Queue.Eval(l.task.Lease, l.single, in, s.Rows); err != nil {
+			return err
+		}
+	}
+	out := &gpu.Stride{Schema: l.raw, Rows: s.Rows}
+	for _, k := range operators.Pick(s.Cols, l.Keys) {
+		out.Cols = append(out.Cols, k.Retain())
+	}
+	for _, m := range l.measured {
+		if m.kind == gpu.CountAll {
+			continue
+		}
+		if l.computed(m) {
+			out.Cols, cols = append(out.Cols, cols[0]), cols[1:]
+			continue
+		}
+		c := s.Cols[m.input].Retain()
+		if t := l.rawType(m); c.Type != t { // a decimal
+			c.Type = t
+			if c.Dict != nil {
+				values := c.Dict.Values
+				values.Type = t
+				c.Dict = &gpu.Dictionary{Values: values}
+			}
+		}
+		out.Cols = append(out.Cols, c)
+	}
+	return l.partitioned(out)
+}
+
+// flush turns the groups of both tables into rows of partial aggregates, and gives the tables back.
+func (l *local) flush() error {
+	if err := l.partitionWaiting(); err != nil {
+		return err
+	}
+	l.unpack()
+	for _, at := range []**table{&l.table, &l.merged} {
+		x := *at
+		if x.len() == 0 {
+			continue
+		}
+		out := &gpu.Stride{Schema: l.hashGroupBy.partials, Rows: x.len()}
+		var err error
+		if out.Cols, err = x.keyColumns(l.task, 0, out.Rows); err != nil {
+			return err
+		}
+		l.groupsFlushed = out.Rows
+		if err := l.keep(out, x); err != nil {
+			return err
+		}
+		x.release()
+		*at = nil
+	}
+	return l.holdLoose()
+}
+
+// Combine hands the groups of the lane over.
+func (l *local) Combine(context.Context) error {
+	if err := l.takePending(); err != nil {
+		return err
+	}
+	o := l.hashGroupBy
+	if l.task.Lanes == 1 && l.flushed == 0 {
+		if len(l.waiting) > 1 || l.merged != nil {
+			if err := l.mergeWaiting(); err != nil {
+				return err
+			}
+		}
+		if l.flushed == 0 && l.handOver() {
+			return nil
+		}
+	}
+	if err := l.flush(); err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.groups += l.flushed
+	o.few = append(o.few, l.few...)
+	l.few = nil
+	return nil
+}
+
+// handOver hands the groups of the lane over as the result if they are in one place.
+func (l *local) handOver() bool {
+	switch {
+	case len(l.waiting) == 1 && l.table == nil:
+		l.only, l.waiting = rows{l.waiting[0], len(l.Keys)}, nil
+	case len(l.waiting) == 0 && l.table == nil && l.merged != nil:
+		l.only, l.merged = l.merged, nil
+	case len(l.waiting) == 0 && l.merged == nil && l.table != nil:
+		l.only, l.table = l.table, nil
+	default:
+		return false
+	}
+	return true
+}
+
+func (l *local) Close() error {
+	for _, s := range l.pending {
+		s.Release()
+	}
+	for _, s := range slices.Concat(l.few, l.loose) {
+		s.Release()
+	}
+	l.dropWaiting()
+	l.unpack()
+	l.pending, l.few, l.loose = nil, nil, nil
+	for _, x := range []*table{l.table, l.merged} {
+		if x != nil {
+			x.release()
+		}
+	}
+	l.table, l.merged = nil, nil
+	return nil
+}

@@ -1,0 +1,80 @@
+package groupby
+
+import (
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators"
+)
+
+// emit emits groups [from, to).
+func (o *hashGroupBy) emit(t operators.Task, x groups, from, to int, emit operators.Emit) error {
+	out := &gpu.Stride{Schema: o.Out, Rows: to - from}
+	var err error
+	if out.Cols, err = x.keyColumns(t, from, to); err != nil {
+		return err
+	}
+	for i := range o.Aggregates {
+		c, err := o.result(t, x, i, from, to)
+		if err != nil {
+			out.Release()
+			return err
+		}
+		out.Cols = append(out.Cols, c)
+	}
+	return emit(out)
+}
+
+// result returns aggregate i of groups [from, to).
+func (o *hashGroupBy) result(t operators.Task, x groups, i, from, to int) (gpu.Column, error) {
+	parts := o.parts[i]
+	out, err := o.measure(t, x, parts[0], from, to)
+	if err != nil || len(parts) == 1 {
+		return out, err
+	}
+	defer out.Release()
+	n, err := o.measure(t, x, parts[1], from, to)
+	if err != nil {
+		return gpu.Column{}, err
+	}
+	defer n.Release()
+	avg, err := t.Queue.Eval(t.Lease, quotient(out.Type), []gpu.Column{out, n}, to-from)
+	if err != nil {
+		return gpu.Column{}, err
+	}
+	return avg[0], nil
+}
+
+// measure returns a measure of groups [from, to) in its final type. The partial sums of a decimal
+// are integers that must have no more digits than it.
+func (o *hashGroupBy) measure(t operators.Task, x groups, measure, from, to int) (gpu.Column, error) {
+	out, err := x.measure(t, measure, from, to)
+	want := o.final(o.measured[measure])
+	if err == nil && out.Type != want {
+		partial := out
+		out, err = digits(t, partial, want)
+		partial.Release()
+	}
+	return out, o.naming(measure, err)
+}
+
+// digits returns integers as the digits of a decimal of the most digits.
+func digits(t operators.Task, c gpu.Column, want gpu.Type) (gpu.Column, error) {
+	p := &gpu.Program{Inputs: []gpu.Type{c.Type}, Outputs: []int{1}, Code: []gpu.Instr{
+		{Op: gpu.OpCast, Type: gpu.DecimalOf(gpu.MaxPrecision, 0), Args: []int{0}, Mask: -1, Text: "sum"}}}
+	out, err := t.Queue.Eval(t.Lease, p, []gpu.Column{c}, c.Len)
+	if err != nil {
+		return gpu.Column{}, err
+	}
+	out[0].Type = want
+	return out[0], nil
+}
+
+// emitEmpty emits the groups of no rows: counts are 0, all other aggregates are null.
+func (o *hashGroupBy) emitEmpty(t operators.Task, emit operators.Emit) error {
+	values := make([]gpu.Scalar, len(o.Aggregates))
+	for i, a := range o.Aggregates {
+		if values[i] = gpu.Null(a.Output); a.Kind == gpu.Count || a.Kind == gpu.CountAll {
+			values[i] = gpu.IntScalar(a.Output, 0)
+		}
+	}
+	return operators.EmitGroups(t, operators.PickFields(o.In, o.Keys), o.Always, values, o.Out, emit)
+}
