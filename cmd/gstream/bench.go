@@ -62,7 +62,7 @@ without the page cache.
 
 join drives the join operator with the workloads of the papers, which --cases names:
 ` + strings.Join(gpubench.Families(), ", ") + `
-or all, or a part of a case's name. --algorithm names what joins them. The result of
+or all, or a part of a case's name, or both as in widths:8. --algorithm names what joins them. The result of
 each is compared with the right one before it is timed. The time is also given by side
 (until the build side is finalized, and from there) and, on a GPU, by step: transform
 (hash, partition, sort), match, materialise. --rows N replaces 2^27 rows, and all other
@@ -92,7 +92,7 @@ Benchmarks, or all of them:
 	registerDevice(cmd, &f.device)
 	cmd.Flags().IntVar(&f.opt.Rows, "rows", 0, "rows of the input (default: what suits the benchmark)")
 	cmd.Flags().IntVar(&f.opt.Runs, "runs", 7, "how often to time each case")
-	cmd.Flags().StringSliceVar(&f.opt.Cases, "cases", nil, "cases of join, groupby and spill: all, families, or parts of names (default acceptance, of spill join)")
+	cmd.Flags().StringSliceVar(&f.opt.Cases, "cases", nil, "cases of join, groupby and spill: all, families, parts of names, or both as in join:0.5 (default acceptance, of spill join)")
 	cmd.Flags().StringSliceVar(&f.opt.Algorithms, "algorithm", nil, "algorithms of join and groupby: all, chosen, or names (default chosen, by the operator itself)")
 	cmd.Flags().IntVar(&f.opt.StrideRows, "stride-rows", 0, "most rows of the strides that join and groupby get and emit (default: a table is one stride)")
 	cmd.Flags().StringVar(&f.json, "json", "", "write the results as JSON to this file")

@@ -209,8 +209,9 @@ func chosenWorkloads(names []string, rows int) (out []workload, err error) {
 	return out, err
 }
 
-// pickCases returns the cases of families and those whose text contains a name, each once, in their
-// order. None is all of "acceptance".
+// pickCases returns the cases of families, those whose text contains a name, and those of a family whose
+// text contains what is behind a colon, as in "join:0.5": each once, in their order. None is all of
+// "acceptance".
 func pickCases[C any](benchmark string, names, families []string, all []C, describe func(C) (family, text string)) (out []C, err error) {
 	if len(names) == 0 {
 		names = []string{"acceptance"}
@@ -221,8 +222,11 @@ func pickCases[C any](benchmark string, names, families []string, all []C, descr
 		text = strings.ToLower(text)
 		wanted := false
 		for i, n := range names {
-			family := n == "all" || slices.Contains(families, n)
-			if family && (n == "all" || n == of) || !family && strings.Contains(text, strings.ToLower(n)) {
+			family, part, _ := strings.Cut(n, ":")
+			if !slices.Contains(families, family) {
+				family, part = of, n
+			}
+			if n == "all" || family == of && strings.Contains(text, strings.ToLower(part)) {
 				found[i], wanted = true, true
 			}
 		}
@@ -232,7 +236,7 @@ func pickCases[C any](benchmark string, names, families []string, all []C, descr
 	}
 	for i, f := range found {
 		if !f {
-			return nil, fmt.Errorf("no case of the benchmark %s is named %q: name all, a family (%s), or a part of a case's name", benchmark, names[i], strings.Join(families, ", "))
+			return nil, fmt.Errorf("no case of the benchmark %s is named %q: name all, a family (%s), a part of a case's name, or both as in FAMILY:PART", benchmark, names[i], strings.Join(families, ", "))
 		}
 	}
 	return out, nil

@@ -249,6 +249,7 @@ func TestChoiceOfCases(t *testing.T) {
 	require.Equal(t, 20, count("zipf", "acceptance"))
 	require.Equal(t, len(workloads()), count("all"))
 	require.Equal(t, 2, count("8/8 BYTES"), "acceptance and widths have such a case")
+	require.Equal(t, 1, count("widths:8/8 BYTES"))
 	w, err := chosenWorkloads([]string{"16"}, full)
 	require.NoError(t, err)
 	require.True(t, slices.ContainsFunc(w, func(w workload) bool { return w.name() == "2^25 ⋈ 2^25, 1+1 payloads, 4/4 bytes, 2^21 distinct keys" }))
