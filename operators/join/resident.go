@@ -40,10 +40,10 @@ func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
 	}
 	o.width = max(o.width, (o.likely+residentGroups-1)/residentGroups)
 	if !t.Spill.Always() {
-		// What has to be held in memory to be joined spills first. Rows of fewer partitions
-		// than are likely are cut from their strides.
-		more := func(to int) int64 {
-			making := int64(0)
+		limit := t.Lease.Limit()
+		// more returns the bytes that the first partitions take beside what they take now, when
+		// their joins are made, and while that of the largest group is.
+		more := func(to int) (after, making int64) {
 			for from := 0; from < to; from += o.width {
 				end := min(from+o.width, to)
 				making = max(making, o.during(t, from, end)-o.build.Bytes(from, end))
@@ -51,13 +51,20 @@ func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
 			if t.Device.Properties().Kind == "cuda" && o.direct() {
 				making += scratchBytes
 			}
-			_, after := o.memory(t, o.build.Bytes(0, to), o.build.Rows(0, to))
-			return after + making - o.build.Held(0, to)
+			_, after = o.memory(t, o.build.Bytes(0, to), o.build.Rows(0, to))
+			return after - o.build.Held(0, to), making
 		}
-		_ = t.Lease.MakeRoom(min(more(o.likely)*9/8, t.Lease.Limit()*3/4))
-		room := t.Lease.Available() * 8 / 9
-		for o.resident = o.likely; o.resident > 0 && (more(o.resident) > room || !o.canStay(t, o.build.Bytes(0, o.resident), o.build.Rows(0, o.resident))); {
-			o.resident--
+		// What has to be held in memory to be joined spills first. Rows of fewer partitions
+		// than are likely are cut from their strides. Other operators may hold rows too: streams
+		// want a quarter of the budget.
+		after, making := more(o.likely)
+		_ = t.Lease.MakeRoom(min((after+making)*9/8, limit*3/4))
+		available := t.Lease.Available()
+		for o.resident = o.likely; o.resident > 0; o.resident-- {
+			after, making := more(o.resident)
+			if after+making <= available*8/9 && after <= available-limit/4 && o.canStay(t, o.build.Bytes(0, o.resident), o.build.Rows(0, o.resident)) {
+				break
+			}
 		}
 	}
 	o.stayed = o.build.Rows(0, o.resident)
