@@ -459,7 +459,7 @@ const (
 	scaledUp       = 0x1p54
 )
 
-// ln, log10, pow and lgamma are those of package math, except for subnormal numbers: on some
+// ln, pow and lgamma are those of package math, except for subnormal numbers: on some
 // processors the logarithm of package math takes their stored exponent.
 func ln(x float64) float64 {
 	if x > 0 && x < smallestNormal {
@@ -475,11 +475,30 @@ func pow(x, y float64) float64 {
 	return math.Pow(x, y)
 }
 
+// The decimal logarithms of 2 and of e in two parts. The product of the first part of that of 2 with any
+// exponent is exact.
+const (
+	log10OfTwoHigh = 0x1.34413508p-2
+	log10OfTwoLow  = 0x1.f79fef311f12bp-34
+	log10OfEHigh   = 0.4342944819032518
+	log10OfELow    = 1.098319650216765e-17
+)
+
+// log10 adds the logarithms of the exponent and of a fraction between √½ and √2. That of package math is
+// 14.999999999999998 for 1e15, and of 28 % of numbers not the nearest one; this one of 0.5 %.
 func log10(x float64) float64 {
-	if x > 0 && x < smallestNormal {
-		return math.Log10(x*scaledUp) - 54*(math.Ln2/math.Ln10)
+	if !(x > 0) || math.IsInf(x, 1) {
+		return math.Log10(x)
 	}
-	return math.Log10(x)
+	fraction, exponent := math.Frexp(x)
+	if fraction < math.Sqrt2/2 {
+		fraction, exponent = 2*fraction, exponent-1
+	}
+	n, l := float64(exponent), math.Log(fraction)
+	whole, product := n*log10OfTwoHigh, l*log10OfEHigh
+	rest := math.FMA(l, log10OfEHigh, -product) + l*log10OfELow + n*log10OfTwoLow
+	sum := whole + product
+	return sum + (product - (sum - whole) + rest)
 }
 
 // atan2 is that of package math, which loses the sign of y where y / x is too small.

@@ -1,7 +1,9 @@
 package host
 
 import (
+	"fmt"
 	"math"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,6 +17,20 @@ func TestLogarithmsOfSubnormalNumbers(t *testing.T) {
 		require.InEpsilon(t, -want, lgamma(-x), 1e-15)
 	}
 	require.Equal(t, math.Log(3), ln(3))
+	require.True(t, math.IsInf(log10(0), -1))
+	require.True(t, math.IsInf(log10(math.Inf(1)), 1))
+	require.True(t, math.IsNaN(log10(math.NaN())))
 	require.True(t, math.IsInf(ln(0), -1))
 	require.True(t, math.IsNaN(log10(-1)))
+}
+
+func TestDecimalLogarithms(t *testing.T) {
+	for k := -307; k <= 308; k++ {
+		power, err := strconv.ParseFloat(fmt.Sprintf("1e%d", k), 64)
+		require.NoError(t, err)
+		require.Equal(t, float64(k), log10(power))
+	}
+	for x, want := range map[float64]float64{1: 0, 2: 0.30102999566398120, 3: 0.47712125471966244, 7: 0.84509804001425681, 1.0000000000000002: 9.64327466553287e-17, 0.5: -0.30102999566398120, 123456789: 8.0915149771692704} {
+		require.Equal(t, want, log10(x), "%v", x)
+	}
 }
