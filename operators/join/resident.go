@@ -11,8 +11,8 @@ import (
 
 const (
 	// residentShare is the share of the budget that the partitions that stay take at most, when
-	// strides stream past them. They are residentGroups joins, built one after the other, so that
-	// no more rows than those of a group are copied at a time.
+	// strides stream past them, of all joins that share it. They are residentGroups joins, made one
+	// after the other, so that no more rows than those of a group are copied at a time.
 	residentShare  = 0.6
 	residentGroups = 4
 	// scratchBytes is about what a match of partitions on a GPU takes beside rows.
@@ -30,10 +30,10 @@ type staying struct {
 // canStay reports whether rows of the build side that stay leave enough of the budget to streams.
 func (o *outOfCore) canStay(t operators.Task, bytes, rows int64) bool {
 	_, after := o.memory(t, bytes, rows)
-	return float64(after) <= residentShare*float64(t.Lease.Limit())
+	return float64(after) <= residentShare*float64(t.Lease.Limit())/float64(max(1, t.Sharers))
 }
 
-// stay chooses the partitions that stay in memory and begins to make their joins.
+// stay chooses the partitions that stay in memory and makes their joins.
 func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
 	if n := o.build.Len(); o.canStay(t, o.build.Bytes(0, n), o.build.Rows(0, n)) && o.Algorithm != tritonName {
 		o.likely = n // there are fewer rows than were expected
@@ -41,9 +41,11 @@ func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
 	o.width = max(o.width, (o.likely+residentGroups-1)/residentGroups)
 	if !t.Spill.Always() {
 		limit := t.Lease.Limit()
-		// more returns the bytes that the first partitions take beside what they take now, when
-		// their joins are made, and while that of the largest group is.
-		more := func(to int) (after, making int64) {
+		// more returns the bytes that the first partitions want beside what they take now: for their
+		// joins, and for making that of the largest group or, if this is more, a quarter of the
+		// budget for streams.
+		more := func(to int) int64 {
+			making := int64(0)
 			for from := 0; from < to; from += o.width {
 				end := min(from+o.width, to)
 				making = max(making, o.during(t, from, end)-o.build.Bytes(from, end))
@@ -51,32 +53,21 @@ func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
 			if t.Device.Properties().Kind == "cuda" && o.direct() {
 				making += scratchBytes
 			}
-			_, after = o.memory(t, o.build.Bytes(0, to), o.build.Rows(0, to))
-			return after - o.build.Held(0, to), making
+			_, after := o.memory(t, o.build.Bytes(0, to), o.build.Rows(0, to))
+			return after - o.build.Held(0, to) + max(making, limit/4)
 		}
 		// What has to be held in memory to be joined spills first. Rows of fewer partitions
-		// than are likely are cut from their strides. Other operators may hold rows too: streams
-		// want a quarter of the budget.
-		after, making := more(o.likely)
-		_ = t.Lease.MakeRoom(min((after+making)*9/8, limit*3/4))
-		available := t.Lease.Available()
-		for o.resident = o.likely; o.resident > 0; o.resident-- {
-			after, making := more(o.resident)
-			if after+making <= available*8/9 && after <= available-limit/4 && o.canStay(t, o.build.Bytes(0, o.resident), o.build.Rows(0, o.resident)) {
-				break
-			}
+		// than are likely are cut from their strides.
+		_ = t.Lease.MakeRoom(min(more(o.likely)*9/8, limit*3/4))
+		room := t.Lease.Available() * 8 / 9
+		for o.resident = o.likely; o.resident > 0 && (more(o.resident) > room || !o.canStay(t, o.build.Bytes(0, o.resident), o.build.Rows(0, o.resident))); {
+			o.resident--
 		}
 	}
 	o.stayed = o.build.Rows(0, o.resident)
 	for from := 0; from < o.resident || from == 0; from += o.width {
-		in := &resident{equiJoin: &equiJoin{Spec: o.Spec, partial: true}, from: from, to: min(from+o.width, o.resident)}
-		in.checks = in.conditions()
-		o.residents = append(o.residents, in)
-		// A single lane makes the other ones when it needs them, while copies run.
-		if t.Lanes > 1 || from == 0 {
-			if err := o.ready(ctx, t, in); err != nil {
-				return err
-			}
+		if err := o.add(ctx, t, from, min(from+o.width, o.resident)); err != nil {
+			return err
 		}
 	}
 	o.choice.Store(o.residents[0].choice.Load())
@@ -87,15 +78,13 @@ func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
 type resident struct {
 	*equiJoin
 	from, to int
-	made     bool
 }
 
-// ready makes the join of partitions that stay, unless it is made. With several lanes stay has made all
-// of them, so no two lanes make one.
-func (o *outOfCore) ready(ctx context.Context, t operators.Task, in *resident) error {
-	if in.made {
-		return nil
-	}
+// add makes the join of partitions [from, to), which stay.
+func (o *outOfCore) add(ctx context.Context, t operators.Task, from, to int) error {
+	in := &resident{equiJoin: &equiJoin{Spec: o.Spec, partial: true}, from: from, to: to}
+	in.checks = in.conditions()
+	o.residents = append(o.residents, in)
 	err := o.build.Each(ctx, t.Queue, t.Lease, in.from, in.to, func(s *gpu.Stride, _ int) error {
 		return in.pending.Push(ctx, 0, s)
 	})
@@ -104,7 +93,6 @@ func (o *outOfCore) ready(ctx context.Context, t operators.Task, in *resident) e
 	}
 	o.build.Drop(in.from, in.to)
 	t.Filter = operators.NoFilter // it would not know the rows that spill
-	in.made = true
 	return in.Finalize(ctx, t)
 }
 
@@ -112,7 +100,6 @@ func (o *outOfCore) ready(ctx context.Context, t operators.Task, in *resident) e
 func (o *outOfCore) giveBack() {
 	for _, in := range o.residents {
 		in.Close()
-		o.build.Drop(in.from, in.to)
 	}
 }
 
@@ -165,7 +152,7 @@ func (l *outerLane) Push(ctx context.Context, s *gpu.Stride, emit operators.Emit
 		return o.probe.Append(s, first, offsets)
 	})
 	for turn := max(1, l.least/len(l.in)); err == nil && l.came >= turn; l.came -= turn {
-		if err = l.joinNext(ctx, emit); err == nil && l.next == 0 {
+		if err = l.joinNext(emit); err == nil && l.next == 0 {
 			err = l.deal(ctx, emit)
 		}
 	}
@@ -173,21 +160,15 @@ func (l *outerLane) Push(ctx context.Context, s *gpu.Stride, emit operators.Emit
 }
 
 // joinNext joins the rows that were dealt out to the group whose turn it is.
-func (l *outerLane) joinNext(ctx context.Context, emit operators.Emit) error {
+func (l *outerLane) joinNext(emit operators.Emit) error {
 	i := l.next
 	l.next = (i + 1) % len(l.in)
-	if err := l.join.ready(ctx, l.task, l.join.residents[i]); err != nil {
-		return err
-	}
 	return l.in[i].joinPending(emit)
 }
 
 // deal deals out the rows for partitions in memory.
 func (l *outerLane) deal(ctx context.Context, emit operators.Emit) error {
 	for i, r := range l.join.residents {
-		if err := l.join.ready(ctx, l.task, r); err != nil { // collect may join
-			return err
-		}
 		err := l.now.Each(ctx, l.task.Queue, l.task.Lease, r.from, r.to, func(s *gpu.Stride, _ int) error { return l.in[i].collect(s, emit) })
 		if err != nil {
 			return err
@@ -210,11 +191,6 @@ func (l *outerLane) renew() {
 func (l *outerLane) Flush(ctx context.Context, emit operators.Emit) error {
 	if err := l.deal(ctx, emit); err != nil {
 		return err
-	}
-	for range l.in {
-		if err := l.joinNext(ctx, emit); err != nil {
-			return err
-		}
 	}
 	for _, in := range l.in {
 		if err := in.Flush(ctx, emit); err != nil {

@@ -28,7 +28,7 @@ type lane struct {
 // task returns the task of an operator in the lane.
 func (l *lane) task(o *opRun) operators.Task {
 	r := l.pipelineRun.run
-	return operators.Task{Device: r.device, Queue: l.queue, Lease: o.lease, StrideRows: l.strideRows(o.Schema.RowBytes()), Lanes: l.lanes, Spill: r.spill}
+	return operators.Task{Device: r.device, Queue: l.queue, Lease: o.lease, StrideRows: l.strideRows(o.Schema.RowBytes()), Lanes: l.lanes, Sharers: l.sharers, Spill: r.spill}
 }
 
 // work runs the lane until the feed has no more morsels.

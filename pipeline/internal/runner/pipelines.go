@@ -23,9 +23,11 @@ type pipelineRun struct {
 	into   *opRun         // the blocking operator that collects the rows, or nil
 	out    *exchange      // the exchange for the strides, without into
 	builds []*pipelineRun // build sides of the joins, which end before the lanes start
-	serial bool           // one lane, because an operator counts rows in order
-	lanes  int
-	rows   int // rows of a stride
+	// sharers is the number of build sides that are not made, this one included, for a build side.
+	sharers int
+	serial  bool // one lane, because an operator counts rows in order
+	lanes   int
+	rows    int // rows of a stride
 	// taken counts the morsels that lanes have taken. taking lets one lane take at a
 	// time.
 	taking sync.Mutex
@@ -259,7 +261,8 @@ func (p *pipelineRun) work(ctx context.Context) (err error) {
 		}
 	}()
 	p.start(ctx)
-	for _, b := range p.builds {
+	for i, b := range p.builds {
+		b.sharers = len(p.builds) - i
 		if err := b.work(ctx); err != nil {
 			return err
 		}
@@ -353,6 +356,6 @@ func (p *pipelineRun) finalize(ctx context.Context, m *meter) (err error) {
 	}
 	q.Until(ctx)
 	defer func() { err = with(err, q.Close()) }()
-	t := operators.Task{Device: r.device, Queue: q, Lease: o.lease, StrideRows: p.strideRows(o.Schema.RowBytes()), Lanes: p.lanes, Spill: r.spill, Filter: r.filterOf(o)}
+	t := operators.Task{Device: r.device, Queue: q, Lease: o.lease, StrideRows: p.strideRows(o.Schema.RowBytes()), Lanes: p.lanes, Sharers: p.sharers, Spill: r.spill, Filter: r.filterOf(o)}
 	return o.explain(o.op.(operators.Blocking).Finalize(ctx, t))
 }
