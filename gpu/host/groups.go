@@ -745,7 +745,7 @@ func (x *index) find(words [][]uint64, out []int32, stored [][]uint64) {
 		var at [probeBlock]uint64
 		keys := words[0][:len(out)]
 		for i, k := range keys {
-			at[i] = mix(k, tableSeed) >> 32 & mask
+			at[i] = tableMix(k) >> 32 & mask
 		}
 		for i, k := range keys {
 			s := at[i]
@@ -773,7 +773,7 @@ func (x *index) assign(keys []uint64, out []int32, stored []uint64) []uint64 {
 	out = out[:len(keys)]
 	n := 0
 	for i, k := range keys {
-		home := mix(k, tableSeed) >> 32 & mask
+		home := tableMix(k) >> 32 & mask
 		homes[i&(probeBlock-1)] = home
 		e := slots[home]
 		out[i] = e.id - 1
@@ -831,7 +831,7 @@ func (x *index) insert(words [][]uint64, i int, next int32, stored [][]uint64) (
 	var s uint64
 	key := words[0][i]
 	if x.words == 1 {
-		s = mix(key, tableSeed) >> 32 & mask
+		s = tableMix(key) >> 32 & mask
 		for slots[s].id != 0 && slots[s].key != key {
 			s = (s + 1) & mask
 		}
@@ -861,7 +861,7 @@ func (x *index) put(words [][]uint64, i int, id int32) {
 func seat(slots []slot, words int, e slot) {
 	h, mask := e.key, uint64(len(slots)-1)
 	if words == 1 {
-		h = mix(h, tableSeed)
+		h = tableMix(h)
 	}
 	s := h >> 32 & mask
 	for slots[s].id != 0 {

@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	// mixA is an odd constant whose bits are spread evenly. Any such number would do.
+	// mixA and mixB are odd constants whose bits are spread evenly. Any such numbers would do.
 	mixA = 0x9e3779b97f4a7c15
+	mixB = 0xd6e8feb86659fd93
 	// hashNull is the hash of a null.
 	hashNull = 0xa0761d6478bd642f
 )
@@ -23,6 +24,14 @@ var tableSeed = rand.Uint64()
 // mix is a 64-bit finaliser: it folds the two halves of a 128-bit product.
 func mix(x, seed uint64) uint64 {
 	hi, lo := bits.Mul64(x^seed, mixA)
+	return hi ^ lo
+}
+
+// tableMix is mix for hash tables, with another constant. The keys of a partition, which Hash selects, have similar
+// products with the first one: with it, keys that are close to each other would fall into few places of a table,
+// whatever the seeds.
+func tableMix(x uint64) uint64 {
+	hi, lo := bits.Mul64(x^tableSeed, mixB)
 	return hi ^ lo
 }
 

@@ -58,7 +58,7 @@ func (w *text) set(b []byte) (h uint32) {
 	}
 	z |= n << 56
 	w[0], w[1], w[2] = x, y, z
-	return uint32(mix(mix(mix(x, tableSeed)^y, tableSeed)^z, tableSeed) >> 32)
+	return uint32(tableMix(tableMix(tableMix(x)^y)^z) >> 32)
 }
 
 // isLong reports whether the bytes of the string are not in its words.

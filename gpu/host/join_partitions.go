@@ -63,7 +63,7 @@ type partTable struct {
 	bits uint
 }
 
-func (t partTable) home(k uint64) int { return t.at + int(mix(k, tableSeed)>>(63-t.bits)>>1) }
+func (t partTable) home(k uint64) int { return t.at + int(tableMix(k)>>(63-t.bits)>>1) }
 
 func (t partTable) after(slot int) int { return t.at + (slot-t.at+1)&(1<<t.bits-1) }
 

@@ -356,7 +356,7 @@ func nullRows(l *gpu.Lease, cols []gpu.Column, skip func(i int) bool, n int) (ou
 func hashKey(words [][]uint64, i int) uint64 {
 	h := uint64(0)
 	for _, w := range words {
-		h = mix(h^w[i], tableSeed)
+		h = tableMix(h ^ w[i])
 	}
 	return h
 }

@@ -563,7 +563,7 @@ func nextSlot(s, step uint64) uint64 {
 // hash returns the hash of a key, or the hash of a key of several words as it is.
 func (t *table) hash(key uint64) uint64 {
 	if len(t.words) == 0 {
-		return mix(key, tableSeed)
+		return tableMix(key)
 	}
 	return key
 }
