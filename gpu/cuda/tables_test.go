@@ -106,3 +106,52 @@ func TestFloatSumsDoNotDependOnTheOrder(t *testing.T) {
 		require.Equal(t, want, got, "to the last bit")
 	}
 }
+
+// TestKeysOfAPartitionAreSpreadOverATable looks at the runs of slots in use of a table over keys that a hash has
+// selected. With one constant for both hashes the runs had 100 slots on average, and 5 are expected.
+func TestKeysOfAPartitionAreSpreadOverATable(t *testing.T) {
+	skipWithRaceDetector(t)
+	s := newSide(t, openWith(t, 0, 1<<30))
+	before := tableSeed
+	defer func() { tableSeed = before }()
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for _, typ := range []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Uint64)} {
+		all := make([]gpu.Scalar, 1<<16)
+		met := 0.0 // slots in use of the run that a key is in, on average
+		for i := range all {
+			all[i] = gpu.IntScalar(typ, int64(i))
+		}
+		numbers := s.up(gpu.ColumnOf(typ, all))
+		for range 10 {
+			seed := rnd.Uint64()
+			tableSeed = rnd.Uint64()
+			hash, err := s.q.Hash(s.l, numbers, seed)
+			require.NoError(t, err)
+			var keys []gpu.Scalar
+			for i, h := range s.down(hash) {
+				if h.Int.Lo>>58 == 37 {
+					keys = append(keys, all[i])
+				}
+			}
+			hash.Release()
+			made, err := s.q.BuildTable(s.l, s.up(gpu.ColumnOf(typ, keys)), []bool{false}, 0)
+			require.NoError(t, err)
+			x := made.(*table).index
+			slots := make([]uint64, 1<<x.bits)
+			o := s.q.(*queue).begin("test", s.l)
+			o.read(x.slots, 0, gpu.BytesOf(slots))
+			require.NoError(t, o.err)
+			made.Release()
+			run := 0.0
+			for _, slot := range append(slots, 0) {
+				if slot != 0 {
+					run++
+					continue
+				}
+				met += run * run / float64(len(keys)) / 10
+				run = 0
+			}
+		}
+		require.Less(t, met, 10.0, typ)
+	}
+}

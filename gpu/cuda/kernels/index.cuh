@@ -44,11 +44,11 @@ DEVICE Home home(const IndexArgs& a, u64 hash) { return {hash >> (64 - a.bits), 
 struct Exact {
     DEVICE Home row(const IndexArgs& a, i64 i) {
         u32 key = streamed<u32>(a.keys, i);
-        return {mix(key, a.seed) >> (64 - a.bits), key};
+        return {mix<TABLE_MIX>(key, a.seed) >> (64 - a.bits), key};
     }
     DEVICE Home stored(const IndexArgs& a, i64 id) {
         u32 key = at<u32>(a.store, id);
-        return {mix(key, a.seed) >> (64 - a.bits), key};
+        return {mix<TABLE_MIX>(key, a.seed) >> (64 - a.bits), key};
     }
     DEVICE bool equal(const IndexArgs&, i64, u32) { return true; }
     DEVICE void keep(const IndexArgs& a, i64 i, i32 id) { static_cast<u32*>(a.store)[id] = at<u32>(a.keys, i); }
@@ -57,7 +57,7 @@ struct Exact {
 struct Words {
     DEVICE u64 hash(const IndexArgs& a, const u64* words) {
         u64 h = 0;
-        for (int w = 0; w < a.words; w++) h = mix(h ^ words[w], a.seed);
+        for (int w = 0; w < a.words; w++) h = mix<TABLE_MIX>(h ^ words[w], a.seed);
         return h;
     }
     DEVICE const u64* key(const IndexArgs& a, i64 i) { return static_cast<const u64*>(a.keys) + i * a.words; }
@@ -80,11 +80,11 @@ struct Bytes {
     DEVICE Text kept(const IndexArgs& a, i64 id) { return text({a.offsets, a.bytes, nullptr}, id); }
     DEVICE Home row(const IndexArgs& a, i64 i) {
         Text t = text(a.texts, i);
-        return home(a, hash_bytes(t.bytes, t.n, a.seed));
+        return home(a, hash_bytes<TABLE_MIX>(t.bytes, t.n, a.seed));
     }
     DEVICE Home stored(const IndexArgs& a, i64 id) {
         Text t = kept(a, id);
-        return home(a, hash_bytes(t.bytes, t.n, a.seed));
+        return home(a, hash_bytes<TABLE_MIX>(t.bytes, t.n, a.seed));
     }
     DEVICE bool equal(const IndexArgs& a, i64 i, u32 ref) {
         Text mine = text(a.texts, i), other = ref & NEW ? text(a.texts, ref & ~NEW) : kept(a, ref - 1);

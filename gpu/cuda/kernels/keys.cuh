@@ -38,12 +38,16 @@ DEVICE u64 load_word(const void* data, i32 load, i64 i) {
     }
 }
 
-constexpr u64 MIX = 0x9e3779b97f4a7c15ull; // odd, with bits spread evenly
+// Odd numbers with bits spread evenly. A hash that selects partitions is made with MIX, one that selects a place of
+// a table with TABLE_MIX: the keys of a partition have similar products with its number, so with the same one for both,
+// keys that are close to each other would fall into few places, whatever the seeds.
+constexpr u64 MIX = 0x9e3779b97f4a7c15ull, TABLE_MIX = 0xd6e8feb86659fd93ull;
 
 // mix is a 64-bit finaliser: the two halves of a 128-bit product, folded.
+template <u64 BY = MIX>
 DEVICE u64 mix(u64 x, u64 seed) {
     x ^= seed;
-    return (x * MIX) ^ __umul64hi(x, MIX);
+    return (x * BY) ^ __umul64hi(x, BY);
 }
 
 DEVICE u64 rotate_left(u64 x, int k) { return x << k | x >> (64 - k); }
@@ -65,10 +69,11 @@ DEVICE u64 load8(const u8* p, i32 n) {
 }
 
 // hash_bytes hashes a string eight bytes at a time.
+template <u64 BY = MIX>
 DEVICE u64 hash_bytes(const u8* p, i32 n, u64 seed) {
-    u64 h = (u64)n * MIX;
-    for (; n >= 8; p += 8, n -= 8) h = mix(h ^ load8(p, 8), seed);
-    return mix(h ^ load8(p, n), seed);
+    u64 h = (u64)n * BY;
+    for (; n >= 8; p += 8, n -= 8) h = mix<BY>(h ^ load8(p, 8), seed);
+    return mix<BY>(h ^ load8(p, n), seed);
 }
 
 DEVICE bool equal_bytes(const u8* a, const u8* b, i32 n) {
