@@ -446,7 +446,7 @@ func unaryFloat[T float](f *frame, s *instruction, v *vec, x []T) {
 		fn := [...]func(float64) float64{gpu.MathSqrt: math.Sqrt, gpu.MathCbrt: math.Cbrt, gpu.MathExp: math.Exp,
 			gpu.MathLn: ln, gpu.MathLog2: math.Log2, gpu.MathLog10: log10,
 			gpu.MathSin: sin, gpu.MathCos: cos, gpu.MathTan: tan, gpu.MathAsin: math.Asin, gpu.MathAcos: math.Acos, gpu.MathAtan: math.Atan,
-			gpu.MathSinh: math.Sinh, gpu.MathCosh: math.Cosh, gpu.MathTanh: math.Tanh, gpu.MathAsinh: math.Asinh, gpu.MathAcosh: math.Acosh, gpu.MathAtanh: math.Atanh, gpu.MathGamma: math.Gamma, gpu.MathLgamma: lgamma}[s.N]
+			gpu.MathSinh: sinh, gpu.MathCosh: cosh, gpu.MathTanh: math.Tanh, gpu.MathAsinh: math.Asinh, gpu.MathAcosh: math.Acosh, gpu.MathAtanh: math.Atanh, gpu.MathGamma: math.Gamma, gpu.MathLgamma: lgamma}[s.N]
 		for i, x := range x {
 			out[i] = T(fn(float64(x)))
 		}
@@ -458,6 +458,22 @@ const (
 	smallestNormal = 0x1p-1022
 	scaledUp       = 0x1p54
 )
+
+// sinh and cosh are those of package math, except for numbers whose exponential is infinite, but half of it is not.
+func sinh(x float64) float64 {
+	if math.Abs(x) > 709 {
+		return math.Copysign(cosh(x), x)
+	}
+	return math.Sinh(x)
+}
+
+func cosh(x float64) float64 {
+	if x = math.Abs(x); x > 709 {
+		root := math.Exp(x / 2)
+		return root / 2 * root
+	}
+	return math.Cosh(x)
+}
 
 // ln, pow and lgamma are those of package math, except for subnormal numbers: on some
 // processors the logarithm of package math takes their stored exponent.

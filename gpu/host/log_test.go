@@ -34,3 +34,16 @@ func TestDecimalLogarithms(t *testing.T) {
 		require.Equal(t, want, log10(x), "%v", x)
 	}
 }
+
+func TestHyperbolicFunctionsNearTheGreatestNumber(t *testing.T) {
+	for x, want := range map[float64]float64{709.5: 6.774931596573164e307, 709.82666015625: 9.392292691516671e307, 710.25: 1.4342530302495126e308} {
+		for _, x := range []float64{x, -x} {
+			require.InEpsilon(t, want, cosh(x), 1e-15)
+			require.InEpsilon(t, math.Copysign(want, x), sinh(x), 1e-15)
+		}
+	}
+	require.True(t, math.IsInf(cosh(-711), 1))
+	require.True(t, math.IsInf(sinh(-711), -1))
+	require.True(t, math.IsNaN(cosh(math.NaN())))
+	require.Equal(t, math.Sinh(0.5), sinh(0.5))
+}
