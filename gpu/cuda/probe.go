@@ -14,6 +14,7 @@ const (
 type probeArgs struct {
 	index                                                 indexArgs
 	ranks                                                 rankArgs
+	rows                                                  rowTableArgs
 	numbers, start, entries, pairs, probe, build, matched uint64
 	n, from, to                                           int64
 	tiles, _                                              int32
@@ -45,11 +46,15 @@ func (t *table) Match(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column) (out gpu.Ma
 		m.args.entries = addr(t.entries) + t.entriesAt
 	}
 	a := m.args
-	if t.ranked {
+	switch {
+	case t.ranked:
 		load, _ := t.integerLoad()
 		a.ranks = rankArgs{keys: r.keys, valid: r.valid, ranks: addr(t.ranks), low: t.low, span: t.span, load: load}
 		m.count(o, "probe_ranks", a)
-	} else {
+	case t.slots != nil:
+		a.rows = t.rowArgs(r)
+		m.count(o, "probe_rows", a)
+	default:
 		a.index = t.index.args(r, 0)
 		m.count(o, "probe_"+t.codec.kind, a)
 	}

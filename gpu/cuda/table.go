@@ -3,13 +3,14 @@ package cuda
 import (
 	"fmt"
 	"math"
+	"math/bits"
 
 	"github.com/gstream/gstream/gpu"
 )
 
 // table is the hash table of a join's build side. Its keys are numbered, by rank in a
-// range of integers or by an index. The rows with one number are consecutive, in build
-// order. See table.cu.
+// range of integers, by row or by an index. The rows with one number are consecutive, in
+// build order. See table.cu.
 type table struct {
 	dev      *Device
 	codec    *codec
@@ -18,11 +19,17 @@ type table struct {
 
 	// With ranks: the range of the keys, and a bitmap of the keys; nil when the range is
 	// full.
-	ranked    bool
-	low       int64
-	span      uint64
-	ranks     *gpu.Buffer
-	index     *index      // without ranks
+	ranked bool
+	low    int64
+	span   uint64
+	ranks  *gpu.Buffer
+
+	// With unique keys of 8 bytes: the slots, and the keys of the build side.
+	slots, keys *gpu.Buffer
+	buckets     int
+	length      int // rows of the build side
+
+	index     *index      // without any of these
 	start     *gpu.Buffer // the first entry of each number; nil when each number has one row
 	entries   *gpu.Buffer // build rows in order of number; nil when rows are numbers
 	entriesAt uint64      // byte offset of the first entry in entries
@@ -67,10 +74,10 @@ func (t *table) Rows() int { return t.rows }
 func (t *table) Release() {
 	t.codec.release()
 	t.index.release()
-	for _, b := range []*gpu.Buffer{t.ranks, t.start, t.entries} {
+	for _, b := range []*gpu.Buffer{t.ranks, t.slots, t.keys, t.start, t.entries} {
 		b.Release()
 	}
-	t.ranks, t.start, t.entries = nil, nil, nil
+	t.ranks, t.slots, t.keys, t.start, t.entries = nil, nil, nil, nil, nil
 }
 
 // keyRows packs the keys of rows. Rows with a null that matches nothing have no key.
@@ -134,12 +141,54 @@ func (t *table) build(o *op, l *gpu.Lease, keys []gpu.Column, n int, ranks uint6
 		t.rank(o, r, load, n, found[0].unsorted == 0)
 		return
 	}
+	if integer && (load == loadI64 || load == loadU64) {
+		if unique := t.byRow(o, keys[0], r); unique || o.failed() {
+			return
+		}
+	}
 	t.index = newIndex(t.codec.kind, t.codec.words, l, false)
 	numbers := o.alloc(int64(n) * 4)
 	t.index.assign(o, r, numbers)
 	// Ids are given in order of first appearance. Without duplicates and without rows
 	// that have no key, the ids are the rows.
 	t.orderRows(o, numbers, n, t.index.n, t.index.n == n)
+}
+
+type rowTableArgs struct {
+	slots, keys, rows, valid, duplicate, seed uint64
+	n                                         int64
+	buckets, rowBits                          uint32
+}
+
+const (
+	bucketSlots = 8 // BUCKET of table.cu
+	// A bucket has bucketRows rows on average: eight tenths of its slots. One row in 15 finds them full.
+	bucketRows = 6.4
+)
+
+// rowArgs returns the arguments for rows to insert or to look up.
+func (t *table) rowArgs(r keyRows) rowTableArgs {
+	return rowTableArgs{slots: addr(t.slots), keys: addr(t.keys), rows: r.keys, valid: r.valid, seed: tableSeed, n: int64(r.n), buckets: uint32(t.buckets), rowBits: uint32(bits.Len(uint(t.length)))}
+}
+
+// byRow makes the table of rows of a key column, if its keys are unique. The table keeps the column.
+func (t *table) byRow(o *op, key gpu.Column, r keyRows) (unique bool) {
+	t.keys, t.length, t.buckets = key.Data, key.Len, int(float64(t.rows)/bucketRows)+1
+	slots, seen := o.alloc(int64(t.buckets)*bucketSlots*4), o.alloc(4)
+	o.fill(slots, 0, slots.Size(), 0)
+	o.fill(seen, 0, 4, 0)
+	t.slots = slots
+	a := t.rowArgs(r)
+	a.duplicate = addr(seen)
+	launch(o, "rows_insert", blocks(r.n, 256), 256, 0, a)
+	var duplicate [1]int32
+	if o.read(seen, 0, gpu.BytesOf(duplicate[:])); o.failed() || duplicate[0] != 0 {
+		o.free(slots)
+		t.slots, t.keys = nil, nil
+		return false
+	}
+	t.slots, t.keys = o.keep(slots), o.retain(key.Data)
+	return true
 }
 
 type rankArgs struct {

@@ -35,7 +35,7 @@ type spillCase struct {
 
 // SpillFamilies returns the names of the groups of cases of the benchmark spill.
 func SpillFamilies() []string {
-	return []string{"join", "zipf", "groupby", "sort", "triton", "cpu-part", "cpu-radix", "wide", "ways"}
+	return []string{"join", "npj", "zipf", "groupby", "sort", "triton", "cpu-part", "cpu-radix", "wide", "ways"}
 }
 
 func spillCases() (out []spillCase) {
@@ -46,6 +46,7 @@ func spillCases() (out []spillCase) {
 	}
 	for _, ratio := range []float64{0.5, 1, 2, 4, 8} {
 		add(spillCase{family: "join", ratio: ratio})
+		add(spillCase{family: "npj", ratio: ratio, algorithm: "npj"})
 		if ratio < 1 {
 			continue
 		}
@@ -86,7 +87,7 @@ func (c spillCase) name() string {
 	if c.way != nil {
 		return c.way.name()
 	}
-	what := map[string]string{"join": "join, build side", "zipf": "join, foreign keys by Zipf 1, build side", "groupby": "group-by, groups", "sort": "sort, rows",
+	what := map[string]string{"join": "join, build side", "npj": "join by one table, build side", "zipf": "join, foreign keys by Zipf 1, build side", "groupby": "group-by, groups", "sort": "sort, rows",
 		"triton": "Triton join, build side", "cpu-part": "Triton join partitioned by the CPU, build side", "cpu-radix": "join of the CPU, build side"}[c.family]
 	if c.family == "wide" {
 		what = fmt.Sprintf("join of %d payloads", c.payloads)
@@ -144,8 +145,9 @@ func (c spillCase) inputs() string {
 //
 //   - A join of two sides of equally many rows (Lutz et al., SIGMOD 2022, §6.2): build keys are
 //     unique, each probe row has one match. Its result has 24 bytes a row.
-//     The families triton, cpu-part and cpu-radix join the same sides in other ways: by the Triton join,
-//     by the same with the first pass on the CPU, and all on the CPU, in host memory as large as need be.
+//     The families npj, triton, cpu-part and cpu-radix join the same sides in other ways: with one table over each
+//     group of partitions that stay, by the Triton join, by the same with the first pass on the CPU, and all on the
+//     CPU, in host memory as large as need be.
 //     Wide joins have more columns on both sides, the state all bytes of them.
 //   - A group-by with two rows a group, far from each other: the sum of a BIGINT, a HUGEINT.
 //   - A sort by keys in random order.

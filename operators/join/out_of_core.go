@@ -46,9 +46,9 @@ const (
 	// early is the share of the budget, one part in so many, that the rows of all lanes take
 	// before the join goes out of core because the estimate of all rows says so.
 	early = 16
-	// tableBytes is about what the table of NPJ takes a row, and offsetBytes what partitions
-	// take.
-	tableBytes, offsetBytes = 24, 4
+	// tableBytes is about what the table of NPJ takes a row, uniqueBytes what it takes on a GPU if no two rows
+	// have one key of 8 bytes, and offsetBytes what partitions take.
+	tableBytes, uniqueBytes, offsetBytes = 24, 6, 4
 	// mostDepth bounds the joins within each other. Rows that as many hashes do not separate
 	// have one key.
 	mostDepth = 3
@@ -70,10 +70,16 @@ func (o *outOfCore) fanOut() int {
 // memory returns the memory of a part of the build side while its table is built, and afterwards.
 // Partitions are made in two passes, each of which copies the rows, and NPJ needs its table.
 func (o *outOfCore) memory(t operators.Task, bytes, rows int64) (during, after int64) {
+	row := int64(tableBytes)
 	if t.Device.Properties().Kind == "cuda" && o.direct() {
-		return 3*bytes + rows*offsetBytes, bytes + rows*offsetBytes
+		if o.Algorithm != "npj" {
+			return 3*bytes + rows*offsetBytes, bytes + rows*offsetBytes
+		}
+		if o.UniqueBuild && o.Build.Fields[o.BuildKeys[0]].Type.Width() == 8 {
+			row = uniqueBytes
+		}
 	}
-	return 2*bytes + rows*tableBytes, bytes + rows*tableBytes
+	return 2*bytes + rows*row, bytes + rows*row
 }
 
 // during returns the memory that it takes to build the table of partitions.

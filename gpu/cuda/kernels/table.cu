@@ -1,6 +1,7 @@
 // Join tables. Build keys are numbered: by their rank among the keys that there are,
-// when these are integers in a range not much wider than their number, else by a hash
-// index. A number has one build row, or a run of them.
+// when these are integers in a range not much wider than their number; by their rows,
+// when they are other integers of 8 bytes and unique; else by a hash index. A number has
+// one build row, or a run of them.
 //
 // A probe finds the number of each row's key, counts the pairs by tile, and then writes
 // a range of the pairs at a time. With unique build keys that is 4 + w bytes a row for
@@ -143,6 +144,63 @@ KERNEL(rows_start, RowsArgs) {
     }
 }
 
+// A table of rows finds unique keys of 8 bytes. A slot has 32 bits: the row and one, and in the bits above those of the
+// last row a part of the hash. 0 is empty, so no key is reserved. The key stands in the column of the build side. Slots
+// lie in buckets of 8, which are a sector of memory, and are filled in order: a search ends at an empty slot. So a probe
+// costs a random access to a sector, and one to the key. Five bytes a row, where an index takes 21.
+constexpr u32 BUCKET = 8;
+
+struct RowTableArgs {
+    u32* slots;
+    const u64* keys;      // of the build side
+    const u64* rows;      // keys of the rows that are inserted or looked up
+    const u32* valid;     // rows that have a key
+    i32* duplicate;       // insert: set when two rows have one key
+    u64 seed;
+    i64 n;                // rows
+    u32 buckets;
+    u32 row_bits;         // of a slot
+};
+
+// seek calls f with the slots that may have a key, and the part of the hash, until f is done.
+template <class F>
+DEVICE void seek(const RowTableArgs& a, u64 key, F f) {
+    u64 hash = mix<TABLE_MIX>(key, a.seed);
+    u32 tag = (u32)hash >> a.row_bits << a.row_bits, b = __umulhi((u32)(hash >> 32), a.buckets);
+    for (u32 step = 0; step < a.buckets; step++) {
+        u32* bucket = a.slots + (u64)b * BUCKET;
+        u32 slots[BUCKET];
+        *(uint4*)slots = *(const uint4*)bucket;
+        *(uint4*)(slots + 4) = *(const uint4*)(bucket + 4);
+#pragma unroll
+        for (u32 k = 0; k < BUCKET; k++)
+            if (f(bucket + k, slots[k], tag)) return;
+        b = b + 1 == a.buckets ? 0 : b + 1;
+    }
+}
+
+// has says whether a slot is that of a key.
+DEVICE bool has(const RowTableArgs& a, u32 slot, u32 tag, u64 key, u32& row) {
+    row = (slot & (1u << a.row_bits) - 1) - 1;
+    return slot >> a.row_bits == tag >> a.row_bits && a.keys[row] == key;
+}
+
+// rows_insert inserts the build rows. A slot that was empty when it was read may be in use by now: then it may have the
+// same key, and else the search goes on.
+KERNEL(rows_insert, RowTableArgs) {
+    i64 i = global_thread();
+    if (i >= a.n || !bit(a.valid, i) || *static_cast<volatile i32*>(a.duplicate)) return;
+    u64 key = streamed<u64>(a.rows, i);
+    seek(a, key, [&](u32* at, u32 slot, u32 tag) {
+        if (slot == 0) slot = atomicCAS(at, 0u, tag | (u32)(i + 1));
+        if (slot == 0) return true;
+        u32 row;
+        if (!has(a, slot, tag, key, row)) return false;
+        *a.duplicate = 1;
+        return true;
+    });
+}
+
 // Probes.
 constexpr int PROBE_THREADS = 256, PROBE_ROWS = 8, PROBE_TILE = PROBE_THREADS * PROBE_ROWS;
 constexpr i64 PROBE_CHUNK = 8192; // pairs that one block writes where rows may have many
@@ -150,6 +208,7 @@ constexpr i64 PROBE_CHUNK = 8192; // pairs that one block writes where rows may 
 struct ProbeArgs {
     IndexArgs index;
     RankArgs ranks;
+    RowTableArgs rows;
     i32* numbers;       // of the rows
     const i32* start;   // null: a number has one row
     const i32* entries; // null: the row is the number
@@ -173,6 +232,21 @@ struct Ranks {
 template <class Key>
 struct Hashed {
     DEVICE i32 number(const ProbeArgs& a, i64 i) { return find<Key>(a.index, i); }
+};
+
+struct ByRow {
+    DEVICE i32 number(const ProbeArgs& a, i64 i) {
+        i32 number = -1;
+        if (!bit(a.rows.valid, i)) return number;
+        u64 key = streamed<u64>(a.rows.rows, i);
+        seek(a.rows, key, [&](u32*, u32 slot, u32 tag) {
+            u32 row;
+            if (slot != 0 && !has(a.rows, slot, tag, key, row)) return false;
+            if (slot != 0) number = (i32)row;
+            return true;
+        });
+        return number;
+    }
 };
 
 // Numbered rows have been found before: by merge.cu.
@@ -205,6 +279,7 @@ DEVICE void probe_find(const ProbeArgs& a) {
 KERNEL_BOUNDS(probe_ranks, ProbeArgs, PROBE_THREADS, 1) { probe_find<Ranks>(a); }
 KERNEL_BOUNDS(probe_exact, ProbeArgs, PROBE_THREADS, 1) { probe_find<Hashed<Exact>>(a); }
 KERNEL_BOUNDS(probe_words, ProbeArgs, PROBE_THREADS, 1) { probe_find<Hashed<Words>>(a); }
+KERNEL_BOUNDS(probe_rows, ProbeArgs, PROBE_THREADS, 1) { probe_find<ByRow>(a); }
 KERNEL_BOUNDS(probe_numbered, ProbeArgs, PROBE_THREADS, 1) { probe_find<Numbered>(a); }
 
 // probe_starts makes the number of pairs before each tile. One block.
