@@ -254,9 +254,9 @@ type Queue interface {
 
 	// BuildTable makes a hash table over the rows of the key columns, which have one
 	// length. nullSafe has one entry for each key. Rows with a null key are left out,
-	// unless the key is null-safe (IS NOT DISTINCT FROM). The table copies what it needs:
-	// the caller may release the columns. The lease must outlive the table, for which it
-	// pays until Release.
+	// unless the key is null-safe (IS NOT DISTINCT FROM). The table copies or keeps what it
+	// needs: the caller may release the columns. The lease must outlive the table, for which
+	// it pays until Release.
 	//
 	// Errors: no key, nullSafe of another length, more than 60 keys, more than MaxRows
 	// rows, and on a GPU more than 671,088,640 distinct keys.
@@ -264,8 +264,9 @@ type Queue interface {
 	// Cost: expected O(n). A single integer key takes a bitmap of ranks, so that no keys
 	// are compared, if there are at most ranks values from the least to the greatest. The
 	// bitmap has 2 bits a value. Other keys take a hash table that is at most five
-	// eighths full. This is the build of the non-partitioned join (Wu et al., SIGMOD
-	// 2025, §3.1.3).
+	// eighths full. On a GPU a single integer key of 8 bytes takes 5 bytes a row and keeps
+	// its column, if no two rows have one key. This is the build of the non-partitioned join
+	// (Wu et al., SIGMOD 2025, §3.1.3).
 	BuildTable(l *Lease, keys []Column, nullSafe []bool, ranks uint64) (Table, error)
 
 	// MatchPartitions is the match finding of the partitioned hash join (Wu et al.,
