@@ -23,8 +23,8 @@ type Task struct {
 	StrideRows int
 	// Lanes is the number of lanes of the pipeline.
 	Lanes int
-	// Sharers is the number of joins of a pipeline that hold their build sides at the same time and are
-	// not finalized, this one included; 0 is 1.
+	// Sharers is the number of joins of a pipeline that share memory, this one included; 0 is 1. While a
+	// build side is made these are the joins that are not finalized, in a lane of the probe side all.
 	Sharers int
 	// Spill keeps rows that an operator must hold. It may be nil: then they stay in the
 	// memory of the device.

@@ -33,6 +33,7 @@ type outOfCore struct {
 	probe      *spill.Partitions
 	likely     int           // partitions that probably stay in memory: the first ones
 	hot        *atomic.Int32 // groups that no hash separates, of all joins within each other
+	sharers    int64         // joins that hold memory while pairs of partitions are joined, this one included
 	staying
 	work
 	triton
@@ -261,7 +262,8 @@ func (o *outOfCore) Finalize(ctx context.Context, t operators.Task) error {
 
 // group cuts the partitions that do not stay into groups of which the build sides fit memory.
 func (o *outOfCore) group(t operators.Task) {
-	room := t.Lease.Limit() / int64(pairBudget*t.Lanes)
+	o.sharers = sharers(t)
+	room := t.Lease.Limit() / int64(pairBudget*t.Lanes) / o.sharers
 	for from := o.resident; from < o.build.Len(); {
 		to := from + 1
 		for to < o.build.Len() && o.during(t, from, to+1) <= room {
@@ -287,7 +289,7 @@ func (o *outOfCore) barren(from, to int) bool {
 
 // large reports whether the build side of partitions does not fit the memory of a lane.
 func (o *outOfCore) large(t operators.Task, from, to int) bool {
-	return o.during(t, from, to) > t.Lease.Limit()/int64(operators.Crowded*t.Lanes)
+	return o.during(t, from, to) > t.Lease.Limit()/int64(operators.Crowded*t.Lanes)/max(1, o.sharers)
 }
 
 // batches calls take with the rows of partitions, in batches.

@@ -15,6 +15,10 @@ const (
 	// after the other, so that no more rows than those of a group are copied at a time.
 	residentShare  = 0.6
 	residentGroups = 4
+	// batchShare is the share of the budget, one part in so many, that probe rows take which are
+	// dealt out together, of all lanes and joins. As many are collected for the next time, and
+	// those of a group are copied.
+	batchShare = 12
 	// scratchBytes is about what a match of partitions on a GPU takes beside rows.
 	scratchBytes = 1 << 20
 )
@@ -30,8 +34,11 @@ type staying struct {
 // canStay reports whether rows of the build side that stay leave enough of the budget to streams.
 func (o *outOfCore) canStay(t operators.Task, bytes, rows int64) bool {
 	_, after := o.memory(t, bytes, rows)
-	return float64(after) <= residentShare*float64(t.Lease.Limit())/float64(max(1, t.Sharers))
+	return float64(after) <= residentShare*float64(t.Lease.Limit())/float64(sharers(t))
 }
+
+// sharers is the number of joins that share the memory of a task.
+func sharers(t operators.Task) int64 { return int64(max(1, t.Sharers)) }
 
 // stay chooses the partitions that stay in memory and makes their joins.
 func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
@@ -113,25 +120,26 @@ func (o *outOfCore) NewLane(t operators.Task) (operators.Lane, error) {
 	for _, in := range o.residents {
 		l.in = append(l.in, &lane{equiJoin: in.equiJoin, Task: t})
 	}
-	l.least = o.batch(t.Lease.Limit(), t.Lanes, int(o.stayed))
-	if c := o.choice.Load(); c.Algorithm == "npj" || o.Range != nil { // others read the whole build side for each match
-		l.least = min(l.least, t.StrideRows*len(l.in))
+	rows := o.stayed // others than NPJ read the whole build side for each match
+	if c := o.choice.Load(); c.Algorithm == "npj" || o.Range != nil {
+		rows = int64(t.StrideRows * len(l.in))
 	}
-	l.least = max(l.least, t.StrideRows)
+	rows = max(rows, int64(t.StrideRows))
+	l.turn = max(1, min(rows*int64(rowBytes(o.Probe, nil)), t.Lease.Limit()/int64(batchShare*t.Lanes)/sharers(t))/int64(len(l.in)))
 	return l, nil
 }
 
 // outerLane is a lane of the probe side of a join out of core. Rows for partitions in memory are dealt
-// out to the groups of these when there are as many as a join should have. Until there are as many again,
-// the groups take turns to join theirs, so that copies of the next strides run while one group joins.
+// out to the groups of these when all groups have had a turn. The groups take turns to join theirs, so that
+// copies of the next strides run while one group joins.
 type outerLane struct {
-	join  *outOfCore
-	task  operators.Task
-	in    []*lane           // of the groups of partitions in memory
-	now   *spill.Partitions // rows for them that are not dealt out
-	least int               // rows that are dealt out together
-	came  int               // rows since the last turn
-	next  int               // the group whose turn it is
+	join *outOfCore
+	task operators.Task
+	in   []*lane           // of the groups of partitions in memory
+	now  *spill.Partitions // rows for them that are not dealt out
+	turn int64             // bytes of rows after which it is the next group's turn
+	came int64             // bytes since the last turn
+	next int               // the group whose turn it is
 }
 
 // Push implements operators.Lane.
@@ -146,12 +154,12 @@ func (l *outerLane) Push(ctx context.Context, s *gpu.Stride, emit operators.Emit
 	}
 	err = cut(l.task, s, offsets, []int{o.resident, o.fanOut()}, func(s *gpu.Stride, first int, offsets []int) error {
 		if first < o.resident {
-			l.came += s.Rows
+			l.came += s.Bytes()
 			return l.now.Append(s, first, offsets)
 		}
 		return o.probe.Append(s, first, offsets)
 	})
-	for turn := max(1, l.least/len(l.in)); err == nil && l.came >= turn; l.came -= turn {
+	for ; err == nil && l.came >= l.turn; l.came -= l.turn {
 		if err = l.joinNext(emit); err == nil && l.next == 0 {
 			err = l.deal(ctx, emit)
 		}

@@ -28,7 +28,7 @@ type lane struct {
 // task returns the task of an operator in the lane.
 func (l *lane) task(o *opRun) operators.Task {
 	r := l.pipelineRun.run
-	return operators.Task{Device: r.device, Queue: l.queue, Lease: o.lease, StrideRows: l.strideRows(o.Schema.RowBytes()), Lanes: l.lanes, Sharers: l.sharers, Spill: r.spill}
+	return operators.Task{Device: r.device, Queue: l.queue, Lease: o.lease, StrideRows: l.strideRows(o.Schema.RowBytes()), Lanes: l.lanes, Sharers: len(l.builds), Spill: r.spill}
 }
 
 // work runs the lane until the feed has no more morsels.
@@ -237,7 +237,9 @@ func (l *lane) open(ctx context.Context) (err error) {
 	}
 	if o := l.into; o != nil {
 		l.turn(o)
-		if l.local, err = o.op.(operators.Blocking).NewLocal(l.task(o)); err != nil {
+		t := l.task(o)
+		t.Sharers = l.sharers
+		if l.local, err = o.op.(operators.Blocking).NewLocal(t); err != nil {
 			return o.explain(err)
 		}
 	}
