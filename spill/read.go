@@ -436,8 +436,9 @@ func (r *reading) below() *gpu.Lease {
 
 // nextOnDevice returns pieces in the memory of the device with rows that are not read, and marks
 // them as read: one, or several with parts of their rows that can be put together; nil if there
-// is none.
-func (r *reading) nextOnDevice() (u []*held) {
+// is none. Pieces cannot move while they are read: the device, which may need their memory, is
+// not kept from most of it by a reader on the CPU.
+func (r *reading) nextOnDevice(onCPU bool) (u []*held) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	texts := slices.ContainsFunc(r.schema.Fields, func(f gpu.Field) bool { return f.Type.IsVar() })
@@ -450,7 +451,7 @@ func (r *reading) nextOnDevice() (u []*held) {
 		whole := to-from == x.stride.Rows
 		all += x.bytes
 		// All text of a column must fit one column. Few rows of a piece may have most of its text.
-		if len(u) > 0 && (whole || texts && (all > mostText || coded(x.stride)) || bytes >= r.batch()) {
+		if len(u) > 0 && (whole || texts && (all > mostText || coded(x.stride)) || bytes >= r.batch() || onCPU && all > 4*r.batch()) {
 			break
 		}
 		u = append(u, r.hold(x))
@@ -635,7 +636,7 @@ func (r *reading) onDevice(ctx context.Context, q gpu.Queue, take func(*gpu.Stri
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		u := r.nextOnDevice()
+		u := r.nextOnDevice(r.store.discrete() && !r.store.copiesUp(q))
 		if u == nil {
 			return nil
 		}
