@@ -23,9 +23,19 @@ type Demanding interface {
 	Demand(Expected) Demand
 }
 
+// Staying is an operator that holds memory while strides stream past it.
+type Staying interface {
+	// Stays returns the bytes, once the operator is finalized. What can spill does not count.
+	Stays() int64
+}
+
 // Crowded is the share of a budget, one part in so many, that is available when operators that
 // collect rows prepare for these to spill. Rows in memory are copied when they are complete.
 const Crowded = 2
+
+// Resident is the share of a budget that the partitions take at most that stay in memory, of all joins
+// of a pipeline, when strides stream past them.
+const Resident = 0.6
 
 // leastHeld is the share of the budget, one part in so many, that the rows of all lanes take at
 // least when they spill: others fill it.

@@ -26,6 +26,8 @@ type Task struct {
 	// Sharers is the number of joins of a pipeline that share memory, this one included; 0 is 1. While a
 	// build side is made these are the joins that are not finalized, in a lane of the probe side all.
 	Sharers int
+	// Stays is the most bytes of a join out of core that may stay in memory; 0 is its part of Resident.
+	Stays int64
 	// Spill keeps rows that an operator must hold. It may be nil: then they stay in the
 	// memory of the device.
 	Spill *spill.Store

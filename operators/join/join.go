@@ -135,6 +135,7 @@ type equiJoin struct {
 type Join interface {
 	operators.Filtering
 	operators.Deferring
+	operators.Staying
 }
 
 // New returns the join of a spec.

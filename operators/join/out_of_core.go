@@ -68,19 +68,21 @@ func (o *outOfCore) fanOut() int {
 	return 1 << outBits
 }
 
-// memory returns the memory of a part of the build side while its table is built, and afterwards.
-// Partitions are made in two passes, each of which copies the rows, and NPJ needs its table.
+// memory returns the memory of a part of the build side while its table is built, and afterwards. The rows are copied
+// once, and once more by each of two passes that make partitions of them, or by the sorts of a table on a GPU.
 func (o *outOfCore) memory(t operators.Task, bytes, rows int64) (during, after int64) {
-	row := int64(tableBytes)
+	copies, row := int64(1), int64(tableBytes)
 	if t.Device.Properties().Kind == "cuda" && o.direct() {
-		if o.Algorithm != "npj" {
-			return 3*bytes + rows*offsetBytes, bytes + rows*offsetBytes
-		}
-		if o.UniqueBuild && o.Build.Fields[o.BuildKeys[0]].Type.Width() == 8 {
-			row = uniqueBytes
+		copies = 2
+		switch {
+		case o.Algorithm != "npj":
+			row = offsetBytes
+		case o.UniqueBuild && o.Build.Fields[o.BuildKeys[0]].Type.Width() == 8:
+			copies, row = 1, uniqueBytes
 		}
 	}
-	return 2*bytes + rows*row, bytes + rows*row
+	after = bytes + rows*row
+	return after + copies*bytes, after
 }
 
 // during returns the memory that it takes to build the table of partitions.
@@ -125,8 +127,9 @@ func (b *buildSide) Push(ctx context.Context, number int, s *gpu.Stride) error {
 // exceeds reports whether the build side will probably not fit the budget: the estimate says so, and a
 // part of the rows that a lane has collected does not speak against it.
 func (o *outOfCore) exceeds(t operators.Task, own *operators.Collected) bool {
-	limit := t.Lease.Limit()
-	return float64(o.BuildRows)*float64(2*o.Build.RowBytes()+tableBytes) > float64(limit) && own.Bytes() >= limit/int64(early*t.Lanes)
+	limit, rows, row := t.Lease.Limit(), float64(o.BuildRows), float64(o.Build.RowBytes())
+	too := rows*(2*row+tableBytes) > float64(limit) || t.Sharers > 1 && rows*(row+tableBytes) > float64(t.Stays)
+	return too && own.Bytes() >= limit/int64(early*t.Lanes)
 }
 
 // Combine implements operators.Local.
@@ -257,6 +260,7 @@ func (o *outOfCore) Finalize(ctx context.Context, t operators.Task) error {
 		o.group(t)
 		return nil
 	}
+	_, o.kept = o.memory(t, bytes, rows)
 	return o.equiJoin.Finalize(ctx, t)
 }
 
@@ -370,7 +374,7 @@ func (o *outOfCore) Demand(e operators.Expected) operators.Demand {
 		if e.Bytes <= room/operators.Crowded && d.Bytes <= room {
 			return 0
 		}
-		return max(0, 1-residentShare*room/d.Bytes) * (e.Bytes + e.ProbeBytes)
+		return max(0, 1-operators.Resident*room/d.Bytes) * (e.Bytes + e.ProbeBytes)
 	}
 	return d
 }

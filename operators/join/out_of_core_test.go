@@ -222,3 +222,21 @@ func TestPartitionsThatStay(t *testing.T) {
 	}
 	require.NoError(t, cpu.Close())
 }
+
+// TestAllPartitionsStay joins with a build side that is out of core since the estimate of its rows is too large. All of
+// it is one join in memory again.
+func TestAllPartitionsStay(t *testing.T) {
+	cpu, err := host.Open(host.Options{Threads: 2, Memory: 4 << 20})
+	require.NoError(t, err)
+	for _, dev := range []gpu.Device{cpu, cudatest.Open(t, cuda.Options{Memory: 8 << 20})} {
+		rnd := rand.New(rand.NewPCG(9, 10))
+		for i, k := range []Kind{Inner, Full, Anti} {
+			c := outOfCoreCase{kind: k, typ: gpu.Of(gpu.Int64), rows: 1 << 24, lanes: 1 + i%2}
+			probe, build := drawSides(rnd, 30_000, 36_000, 36_000)
+			got, choice, _ := c.run(t, dev, probe, build)
+			require.Contains(t, choice, "out of core: 256 of 256 partitions stay in memory")
+			require.True(t, slices.Equal(c.want(probe, build), got), "%v on %s", k, dev.Properties().Kind)
+		}
+	}
+	require.NoError(t, cpu.Close())
+}

@@ -10,10 +10,8 @@ import (
 )
 
 const (
-	// residentShare is the share of the budget that the partitions that stay take at most, when
-	// strides stream past them, of all joins that share it. They are residentGroups joins, made one
-	// after the other, so that no more rows than those of a group are copied at a time.
-	residentShare  = 0.6
+	// What stays is residentGroups joins, made one after the other, so that no more rows than those
+	// of a group are copied at a time.
 	residentGroups = 4
 	// batchShare is the share of the budget, one part in so many, that probe rows take which are
 	// dealt out together, of all lanes and joins. As many are collected for the next time, and
@@ -27,14 +25,20 @@ const (
 type staying struct {
 	resident  int         // the first ones
 	stayed    int64       // rows of them
+	kept      int64       // bytes of what stays, or of all if the join is not out of core
 	width     int         // partitions of a group
+	whole     bool        // all partitions stay, in one group
 	residents []*resident // the groups
 }
 
 // canStay reports whether rows of the build side that stay leave enough of the budget to streams.
 func (o *outOfCore) canStay(t operators.Task, bytes, rows int64) bool {
 	_, after := o.memory(t, bytes, rows)
-	return float64(after) <= residentShare*float64(t.Lease.Limit())/float64(sharers(t))
+	room := t.Stays
+	if room == 0 {
+		room = int64(operators.Resident*float64(t.Lease.Limit())) / sharers(t)
+	}
+	return after <= room
 }
 
 // sharers is the number of joins that share the memory of a task.
@@ -71,7 +75,13 @@ func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
 			o.resident--
 		}
 	}
+	all := o.build.Len()
+	o.whole = o.resident == all && t.Lease.MakeRoom(o.during(t, 0, all)-o.build.Held(0, all)) == nil
+	if o.whole {
+		o.width = all
+	}
 	o.stayed = o.build.Rows(0, o.resident)
+	_, o.kept = o.memory(t, o.build.Bytes(0, o.resident), o.stayed)
 	for from := 0; from < o.resident || from == 0; from += o.width {
 		if err := o.add(ctx, t, from, min(from+o.width, o.resident)); err != nil {
 			return err
@@ -81,6 +91,9 @@ func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
 	return nil
 }
 
+// Stays implements operators.Staying.
+func (s *staying) Stays() int64 { return s.kept }
+
 // resident is the join of partitions [from, to), which stay in memory.
 type resident struct {
 	*equiJoin
@@ -89,7 +102,7 @@ type resident struct {
 
 // add makes the join of partitions [from, to), which stay.
 func (o *outOfCore) add(ctx context.Context, t operators.Task, from, to int) error {
-	in := &resident{equiJoin: &equiJoin{Spec: o.Spec, partial: true}, from: from, to: to}
+	in := &resident{equiJoin: &equiJoin{Spec: o.Spec, partial: !o.whole}, from: from, to: to}
 	in.checks = in.conditions()
 	o.residents = append(o.residents, in)
 	err := o.build.Each(ctx, t.Queue, t.Lease, in.from, in.to, func(s *gpu.Stride, _ int) error {
@@ -145,6 +158,9 @@ type outerLane struct {
 // Push implements operators.Lane.
 func (l *outerLane) Push(ctx context.Context, s *gpu.Stride, emit operators.Emit) error {
 	o := l.join
+	if o.whole {
+		return l.in[0].Push(ctx, s, emit)
+	}
 	if o.tuples {
 		return o.scatter(l.task, s, o.ProbeKeys[0], o.probe)
 	}

@@ -100,18 +100,24 @@ type checker struct {
 func (c *checker) holding(o *opRun, lanes int) *holding {
 	h := c.holdings[o]
 	if h == nil {
-		h = &holding{op: o}
+		_, d := demand(o, lanes)
+		h = &holding{op: o, Demand: d}
 		c.holdings[o] = h
-		if d, ok := o.op.(operators.Demanding); ok {
-			in := o.Inputs[len(o.Inputs)-1]
-			e := operators.Expected{Rows: in.Rows, Bytes: in.Rows * in.RowBytes, Out: o.Rows, OutBytes: o.Rows * o.RowBytes, Lanes: lanes}
-			if len(o.Inputs) > 1 {
-				e.ProbeBytes = o.Inputs[0].Rows * o.Inputs[0].RowBytes
-			}
-			h.Demand = d.Demand(e)
-		}
 	}
 	return h
+}
+
+// demand returns what the plan expects of a stage that collects rows, and the memory for it.
+func demand(o *opRun, lanes int) (e operators.Expected, d operators.Demand) {
+	in := o.Inputs[len(o.Inputs)-1]
+	e = operators.Expected{Rows: in.Rows, Bytes: in.Rows * in.RowBytes, Out: o.Rows, OutBytes: o.Rows * o.RowBytes, Lanes: lanes}
+	if len(o.Inputs) > 1 {
+		e.ProbeBytes = o.Inputs[0].Rows * o.Inputs[0].RowBytes
+	}
+	if op, ok := o.op.(operators.Demanding); ok {
+		d = op.Demand(e)
+	}
+	return e, d
 }
 
 // pipeline adds the phases of a pipeline and of those that it needs, in the order in which they

@@ -238,7 +238,7 @@ func (l *lane) open(ctx context.Context) (err error) {
 	if o := l.into; o != nil {
 		l.turn(o)
 		t := l.task(o)
-		t.Sharers = l.sharers
+		t.Sharers, t.Stays = l.sharers, l.stays
 		if l.local, err = o.op.(operators.Blocking).NewLocal(t); err != nil {
 			return o.explain(err)
 		}

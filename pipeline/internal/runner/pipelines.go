@@ -1,7 +1,9 @@
 package runner
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -23,11 +25,13 @@ type pipelineRun struct {
 	into   *opRun         // the blocking operator that collects the rows, or nil
 	out    *exchange      // the exchange for the strides, without into
 	builds []*pipelineRun // build sides of the joins, which end before the lanes start
-	// sharers is the number of build sides that are not made, this one included, for a build side.
-	sharers int
-	serial  bool // one lane, because an operator counts rows in order
-	lanes   int
-	rows    int // rows of a stride
+	// sharers is the number of build sides that are not made, this one included, for a build side, stays
+	// the most bytes of it that stay in memory, and beside what others have taken before.
+	sharers       int
+	stays, beside int64
+	serial        bool // one lane, because an operator counts rows in order
+	lanes         int
+	rows          int // rows of a stride
 	// taken counts the morsels that lanes have taken. taking lets one lane take at a
 	// time.
 	taking sync.Mutex
@@ -262,7 +266,9 @@ func (p *pipelineRun) work(ctx context.Context) (err error) {
 	}()
 	p.start(ctx)
 	for i, b := range p.builds {
-		b.sharers = len(p.builds) - i
+		if err := p.share(i); err != nil {
+			return err
+		}
 		if err := b.work(ctx); err != nil {
 			return err
 		}
@@ -274,6 +280,48 @@ func (p *pipelineRun) work(ctx context.Context) (err error) {
 		return err
 	}
 	return p.finalize(ctx, m)
+}
+
+// share tells build side i what it may take. The build sides of a pipeline are in memory at the same
+// time. Those of which a byte that stays keeps the most bytes from spilling come first, by the plan's
+// estimates. As these may be wrong, each may take half of an equal part, and what others do not need.
+func (p *pipelineRun) share(i int) error {
+	b, waiting := p.builds[i], slices.Clone(p.builds[i:])
+	b.sharers, b.beside = len(waiting), p.beside
+	for _, made := range p.builds[:i] {
+		if op, ok := made.into.op.(operators.Staying); ok {
+			b.beside += op.Stays()
+		}
+	}
+	if len(waiting) == 1 && b.beside == 0 {
+		return nil
+	}
+	// A GPU has its budget when it has started.
+	q, err := p.run.device.NewQueue(b.into.Name())
+	if err == nil {
+		err = q.Close()
+	}
+	if err != nil {
+		return explain(b.into.Name(), err)
+	}
+	left := max(0, operators.Resident*float64(p.run.device.Budget().Limit())-float64(b.beside))
+	least := left / float64(2*len(waiting))
+	needs, gains := map[*pipelineRun]float64{}, map[*pipelineRun]float64{}
+	for _, x := range waiting {
+		e, d := demand(x.into, x.lanes)
+		needs[x], gains[x] = d.Bytes, (e.Bytes+e.ProbeBytes)/max(d.Bytes, 1)
+	}
+	slices.SortStableFunc(waiting, func(x, y *pipelineRun) int { return cmp.Compare(gains[y], gains[x]) })
+	mine := 0.0
+	for _, x := range waiting {
+		take := min(needs[x], left)
+		left -= take
+		if x == b {
+			mine = take
+		}
+	}
+	b.stays = int64(max(least, mine+left, 1))
+	return nil
 }
 
 const (
@@ -356,6 +404,6 @@ func (p *pipelineRun) finalize(ctx context.Context, m *meter) (err error) {
 	}
 	q.Until(ctx)
 	defer func() { err = with(err, q.Close()) }()
-	t := operators.Task{Device: r.device, Queue: q, Lease: o.lease, StrideRows: p.strideRows(o.Schema.RowBytes()), Lanes: p.lanes, Sharers: p.sharers, Spill: r.spill, Filter: r.filterOf(o)}
+	t := operators.Task{Device: r.device, Queue: q, Lease: o.lease, StrideRows: p.strideRows(o.Schema.RowBytes()), Lanes: p.lanes, Sharers: p.sharers, Stays: p.stays, Spill: r.spill, Filter: r.filterOf(o)}
 	return o.explain(o.op.(operators.Blocking).Finalize(ctx, t))
 }
