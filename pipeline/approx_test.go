@@ -15,10 +15,11 @@ import (
 	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/gpu/cuda/cudatest"
 	"github.com/gstream/gstream/gpu/host"
+	"github.com/gstream/gstream/source"
 )
 
-// numbered has columns of all kinds, made of the numbers of rows.
-func numbered(t *testing.T, rows int) *Builder {
+// numbers is a table of the numbers of rows, its column i.
+func numbers(t *testing.T, rows int) source.Table {
 	b := array.NewInt64Builder(memory.DefaultAllocator)
 	for i := range rows {
 		b.Append(int64(i))
@@ -26,7 +27,12 @@ func numbered(t *testing.T, rows int) *Builder {
 	schema := arrow.NewSchema([]arrow.Field{{Name: "i", Type: arrow.PrimitiveTypes.Int64}}, nil)
 	table, err := ArrowTable(schema, array.NewRecord(schema, []arrow.Array{b.NewArray()}, int64(rows)))
 	require.NoError(t, err)
-	return New("estimates").ReadTable("t", table).Select("i", "nullif(i % 5, 4)::integer as g", "(i % 97)::utinyint as few", "nullif('word ' || (i * 7 % 6007)::varchar, 'word 11') as word",
+	return table
+}
+
+// numbered has columns of all kinds, made of the numbers of rows.
+func numbered(t *testing.T, rows int) *Builder {
+	return New("estimates").ReadTable("t", numbers(t, rows)).Select("i", "nullif(i % 5, 4)::integer as g", "(i % 97)::utinyint as few", "nullif('word ' || (i * 7 % 6007)::varchar, 'word 11') as word",
 		"CASE i % 3 WHEN 0 THEN 0e0 WHEN 1 THEN -0e0 ELSE 'nan'::double END as zeros", "(i % 701)::float / 4 as real", "(i % 4001)::decimal(38,2) as wide", "i::hugeint * 1000000007 as huge",
 		"DATE '2020-01-01' + (i % 903)::integer as day", "epoch_ms(i // 2) as at", "nullif(i % 7 = 0, true) as no", "encode('b' || (i % 800)::varchar) as bytes", "nullif(i, i) as none")
 }

@@ -5,31 +5,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/apache/arrow/go/v17/arrow"
-	"github.com/apache/arrow/go/v17/arrow/array"
-	"github.com/apache/arrow/go/v17/arrow/memory"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu/host"
-	"github.com/gstream/gstream/source"
 )
 
 // chain joins rows with seven build sides, of which the last is small. All have a text in each row.
 func chain(t *testing.T) *Builder {
-	numbers := func(rows int) source.Table {
-		b := array.NewInt64Builder(memory.DefaultAllocator)
-		for i := range rows {
-			b.Append(int64(i))
-		}
-		schema := arrow.NewSchema([]arrow.Field{{Name: "i", Type: arrow.PrimitiveTypes.Int64}}, nil)
-		table, err := ArrowTable(schema, array.NewRecord(schema, []arrow.Array{b.NewArray()}, int64(rows)))
-		require.NoError(t, err)
-		return table
-	}
-	b := New("chain").ReadTable("facts", numbers(300_000))
+	b := New("chain").ReadTable("facts", numbers(t, 300_000))
 	sizes := []int{70_000, 70_000, 70_000, 70_000, 70_000, 70_000, 3_000}
 	for i, rows := range sizes {
-		b = b.ReadTable(fmt.Sprint("n", i), numbers(rows)).From(fmt.Sprint("n", i)).Select(fmt.Sprint("i as k", i), fmt.Sprintf("repeat('x', 100) || i * 7919 %% 100003 as t%d", i)).As(fmt.Sprint("side", i))
+		b = b.ReadTable(fmt.Sprint("n", i), numbers(t, rows)).From(fmt.Sprint("n", i)).Select(fmt.Sprint("i as k", i), fmt.Sprintf("repeat('x', 100) || i * 7919 %% 100003 as t%d", i)).As(fmt.Sprint("side", i))
 	}
 	keys, texts := []string{"i"}, []string{"count(*) as n", "sum(i) as s"}
 	for i, rows := range sizes {

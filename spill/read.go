@@ -470,7 +470,7 @@ func coded(s *gpu.Stride) bool {
 
 // fromDevice returns the rows of pieces in the memory of the device, for a queue of it or of the CPU.
 func (r *reading) fromDevice(q gpu.Queue, u []*held) (*gpu.Stride, error) {
-	if !r.store.discrete() || r.store.copiesUp(q) {
+	if !r.store.onCPU(q) {
 		return r.onePiece(q, r.lease, u)
 	}
 	q, err := r.store.queue()
@@ -636,7 +636,7 @@ func (r *reading) onDevice(ctx context.Context, q gpu.Queue, take func(*gpu.Stri
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		u := r.nextOnDevice(r.store.discrete() && !r.store.copiesUp(q))
+		u := r.nextOnDevice(r.store.onCPU(q))
 		if u == nil {
 			return nil
 		}

@@ -293,7 +293,7 @@ func (o *outOfCore) barren(from, to int) bool {
 
 // large reports whether the build side of partitions does not fit the memory of a lane.
 func (o *outOfCore) large(t operators.Task, from, to int) bool {
-	return o.during(t, from, to) > t.Lease.Limit()/int64(operators.Crowded*t.Lanes)/max(1, o.sharers)
+	return o.during(t, from, to) > t.Lease.Limit()/int64(operators.Crowded*t.Lanes)/o.sharers
 }
 
 // batches calls take with the rows of partitions, in batches.

@@ -13,10 +13,6 @@ const (
 	// What stays is residentGroups joins, made one after the other, so that no more rows than those
 	// of a group are copied at a time.
 	residentGroups = 4
-	// batchShare is the share of the budget, one part in so many, that probe rows take which are
-	// dealt out together, of all lanes and joins. As many are collected for the next time, and
-	// those of a group are copied.
-	batchShare = 12
 	// scratchBytes is about what a match of partitions on a GPU takes beside rows.
 	scratchBytes = 1 << 20
 )
@@ -133,12 +129,12 @@ func (o *outOfCore) NewLane(t operators.Task) (operators.Lane, error) {
 	for _, in := range o.residents {
 		l.in = append(l.in, &lane{equiJoin: in.equiJoin, Task: t})
 	}
-	rows := o.stayed // others than NPJ read the whole build side for each match
+	rows := int(o.stayed) // others than NPJ read the whole build side for each match
 	if c := o.choice.Load(); c.Algorithm == "npj" || o.Range != nil {
-		rows = int64(t.StrideRows * len(l.in))
+		rows = t.StrideRows * len(l.in)
 	}
-	rows = max(rows, int64(t.StrideRows))
-	l.turn = max(1, min(rows*int64(rowBytes(o.Probe, nil)), t.Lease.Limit()/int64(batchShare*t.Lanes)/sharers(t))/int64(len(l.in)))
+	rows = o.batch(t.Lease.Limit()/sharers(t), t.Lanes, max(rows, t.StrideRows))
+	l.turn = int64(max(1, rows*rowBytes(o.Probe, nil)/len(l.in)))
 	return l, nil
 }
 

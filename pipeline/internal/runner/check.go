@@ -49,13 +49,8 @@ func checkOnce(p *physical.Plan, opt execution.Options) (_ *execution.Check, err
 		}
 	}
 	defer func() { err = with(err, r.release()) }()
-	// A GPU has its budget when it has started.
-	q, err := r.device.NewQueue("check")
-	if err != nil {
-		return nil, explain("check", err)
-	}
-	if err := q.Close(); err != nil {
-		return nil, explain("check", err)
+	if err := r.awaitDevice("check"); err != nil {
+		return nil, err
 	}
 	r.slots = make(chan struct{}, r.threads())
 	root, err := r.prepare(p.Root)
@@ -73,6 +68,15 @@ func checkOnce(p *physical.Plan, opt execution.Options) (_ *execution.Check, err
 	c.tiers(out)
 	out.Finishes = len(out.Refusals) == 0
 	return out, nil
+}
+
+// awaitDevice waits until the device has started: a GPU has its budget then. Errors have the name.
+func (r *run) awaitDevice(name string) error {
+	q, err := r.device.NewQueue(name)
+	if err == nil {
+		err = q.Close()
+	}
+	return explain(name, err)
 }
 
 // holding is what a stage holds at some time of a run.

@@ -296,13 +296,8 @@ func (p *pipelineRun) share(i int) error {
 	if len(waiting) == 1 && b.beside == 0 {
 		return nil
 	}
-	// A GPU has its budget when it has started.
-	q, err := p.run.device.NewQueue(b.into.Name())
-	if err == nil {
-		err = q.Close()
-	}
-	if err != nil {
-		return explain(b.into.Name(), err)
+	if err := p.run.awaitDevice(b.into.Name()); err != nil {
+		return err
 	}
 	left := max(0, operators.Resident*float64(p.run.device.Budget().Limit())-float64(b.beside))
 	least := left / float64(2*len(waiting))
