@@ -167,12 +167,12 @@ func (p *Partitions) Held(from, to int) (n int64) {
 	return n
 }
 
-// The shares of a budget, one part in so many, that Append leaves to others: scans decode ahead
-// only while a quarter is available. Below this share strides move on another goroutine, below
-// the second one on the caller's.
+// free is the share of a budget, one part in so many, that Append leaves to others, but for host memory of a device
+// with memory of its own: see mover.spare. When less is available strides move on another goroutine, when less than one
+// part in freeSoon of that is, on the caller's.
 const (
 	free     = 4
-	freeSoon = 12
+	freeSoon = 3
 )
 
 // Room returns the bytes of a budget that rows take before they move to the next tier.
@@ -241,7 +241,7 @@ func (p *Partitions) append(at tier, l *gpu.Lease, s *gpu.Stride, first int, off
 			p.store.kick(m.from)
 		}
 		// Without room nothing is lost: whoever needs it is refused.
-		_ = m.lease.MakeRoom(m.lease.Limit() / freeSoon)
+		_ = m.lease.MakeRoom(m.spare() / freeSoon)
 	}
 	return nil
 }
@@ -264,7 +264,7 @@ const (
 	diskCost = 1
 )
 
-// leastMoved is the share of a budget, one part in so many, that moves at least, so that
+// leastMoved is the share of a budget, one part in so many and at most mostWritten, that moves at least, so that
 // few movements make long partitions on disk.
 const leastMoved = 16
 
@@ -280,10 +280,18 @@ func (m *mover) to() tier {
 	return diskTier
 }
 
+// spare returns the bytes of the budget that strides leave to others. Operators take a share of the budget of the memory
+// in which they compute.
+func (m *mover) spare() int64 {
+	if m.from == hostTier {
+		return gpu.Headroom(m.lease.Limit())
+	}
+	return m.lease.Limit() / free
+}
+
 // crowded reports whether strides should move.
 func (m *mover) crowded() bool {
-	limit := m.lease.Limit()
-	room := limit / free
+	limit, room := m.lease.Limit(), m.spare()
 	m.mu.Lock()
 	if m.to() == hostTier && m.bytes > limit {
 		room = max(room, m.Free)
@@ -336,7 +344,7 @@ func (m *mover) reclaim(want int64, all bool) (given int64) {
 		return 0
 	}
 	var victims []*piece
-	for bytes := max(want, m.lease.Limit()/leastMoved); bytes > 0; {
+	for bytes := max(want, min(m.lease.Limit()/leastMoved, mostWritten)); bytes > 0; {
 		x := m.take(all)
 		if x == nil {
 			break

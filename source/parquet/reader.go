@@ -24,9 +24,6 @@ const maxDeferring = 4
 // size, so that the next one is in progress when a stride is read.
 const minInflight = 2
 
-// othersShare is the share of the budget that strides decoded ahead leave to others:
-// 1/othersShare.
-const othersShare = 4
 
 // defaultStrideRows is the rows of a stride if the scan does not set them.
 const defaultStrideRows = 1 << 17
@@ -248,7 +245,7 @@ func (r *reader) affords(t task) bool {
 	}
 	left := r.lease.Available()
 	if t.stride > r.first {
-		left -= r.lease.Limit() / othersShare
+		left -= gpu.Headroom(r.lease.Limit())
 	}
 	return r.promised+r.need(t) <= left
 }

@@ -205,7 +205,8 @@ func (c *checker) phase(held []*holding, p *pipelineRun, scan *opRun) {
 	c.down = max(c.down, down)
 	past := down // bytes that go past host memory
 	if discrete(c.device) {
-		past = max(0, down-spill.Room(float64(c.device.HostBudget().Limit())))
+		host := c.device.HostBudget().Limit()
+		past = max(0, down-float64(host-gpu.Headroom(host)))
 	}
 	disk := 0.0
 	for _, h := range spilling {
