@@ -8,10 +8,9 @@ import (
 
 const (
 	// aheadDepth is the number of strides that are copied to the device before their turn, and
-	// aheadLeast that while less than the share 1/aheadFree of the budget is free.
+	// aheadLeast that while less of the budget is free than they take.
 	aheadDepth = 4
 	aheadLeast = 2
-	aheadFree  = 8
 )
 
 // Ahead copies strides to a device with memory of its own before their turn, so that the
@@ -50,7 +49,7 @@ func (a *Ahead) Copy(ctx context.Context, q Queue, l *Lease, read func(context.C
 		if err != nil {
 			return err
 		}
-		for len(a.strides) >= aheadLeast && l.Available() < l.Limit()/aheadFree && a.await(ctx) {
+		for len(a.strides) >= aheadLeast && l.Available() < aheadDepth*s.Bytes() && a.await(ctx) {
 		}
 		left := l.Available()
 		up, err := q.UploadAhead(l, s)

@@ -3,6 +3,7 @@ package gpu
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // CheckMemory returns an error when a device cannot work on the columns. Their buffers
@@ -34,6 +35,20 @@ func CheckHostMemory(cols []Column, device *Budget) error {
 	for i, c := range cols {
 		if b := c.foreign(fine); b != nil {
 			return fmt.Errorf("column %d of %v is %s, which the host cannot address: bring it down by a queue of its device", i, c.Type, b.owner())
+		}
+	}
+	return nil
+}
+
+// CheckBounds returns an error when bounds are not those of parts of columns: see Queue.Cut.
+func CheckBounds(cols []Column, bounds []int) error {
+	n := len(bounds)
+	if n < 2 || bounds[0] < 0 || !slices.IsSorted(bounds) {
+		return fmt.Errorf("cut at %v, which are not the bounds of parts", bounds)
+	}
+	for _, c := range cols {
+		if bounds[n-1] > c.Len {
+			return fmt.Errorf("cut up to row %d of a column of %d rows", bounds[n-1], c.Len)
 		}
 	}
 	return nil

@@ -199,6 +199,10 @@ type Queue interface {
 	// column is shared, not copied. It waits for the range of the bytes of strings.
 	Slice(l *Lease, c Column, from, to int) (Column, error)
 
+	// Cut returns rows [bounds[i], bounds[i+1]) of columns for each i: Slice of each column and part,
+	// with one kernel for all values of fixed width. Bounds ascend and lie within each column; there are two or more.
+	Cut(l *Lease, cols []Column, bounds []int) ([][]Column, error)
+
 	// Hash returns a Uint64 hash of every row over the key columns, which have one
 	// length. Equal rows have equal hashes across strides, dictionaries and storage
 	// widths, and on every device, process and machine that uses the same seed. A null

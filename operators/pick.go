@@ -118,16 +118,20 @@ func PartitionStride(t Task, s *gpu.Stride, key gpu.Column, d gpu.Digit) (*gpu.S
 
 // SliceStride returns rows [from, to) of a stride. The stride stays the caller's.
 func SliceStride(t Task, s *gpu.Stride, from, to int) (*gpu.Stride, error) {
-	out := &gpu.Stride{Schema: s.Schema, Rows: to - from}
-	for _, c := range s.Cols {
-		part, err := t.Queue.Slice(t.Lease, c, from, to)
-		if err != nil {
-			out.Release()
-			return nil, err
-		}
-		out.Cols = append(out.Cols, part)
+	parts, err := CutStride(t, s, []int{from, to})
+	if err != nil {
+		return nil, err
 	}
-	return out, nil
+	return parts[0], nil
+}
+
+// CutStride returns rows [bounds[i], bounds[i+1]) of a stride for each i. The stride stays the caller's.
+func CutStride(t Task, s *gpu.Stride, bounds []int) (parts []*gpu.Stride, err error) {
+	cols, err := t.Queue.Cut(t.Lease, s.Cols, bounds)
+	for i, part := range cols {
+		parts = append(parts, &gpu.Stride{Schema: s.Schema, Cols: part, Rows: bounds[i+1] - bounds[i]})
+	}
+	return parts, err
 }
 
 // EmitGroups emits a row for each group: its keys, which have the types of a schema, and values

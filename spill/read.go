@@ -18,11 +18,12 @@ const (
 	// in units of most bytes. On the CPU each lane has one goroutine, which reads one unit.
 	readers    = 3
 	unitsAhead = 4
-	// batchBudget is the share of a budget, one part in so many a lane, that rows from host
-	// memory or from disk take at most that are read into one stride, unless a partition of
-	// a run has more. mostRead bounds it.
+	// batchBudget is the share of a budget, one part in so many a lane, that rows take at most that are read into one
+	// stride, unless a partition of a run has more. mostRead bounds it for rows from host memory and from disk, mostPut
+	// for rows of several strides on a device.
 	batchBudget = 32
 	mostRead    = 64 << 20
+	mostPut     = 256 << 20
 	// mostText is the most bytes of pieces with text that are put together.
 	mostText = 1 << 30
 )
@@ -442,7 +443,10 @@ func (r *reading) nextOnDevice(onCPU bool) (u []*held) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	texts := slices.ContainsFunc(r.schema.Fields, func(f gpu.Field) bool { return f.Type.IsVar() })
-	bytes, all := int64(0), int64(0)
+	bytes, all, most := int64(0), int64(0), r.batch()
+	if r.store.discrete() && !onCPU {
+		most = min(mostPut, r.share())
+	}
 	for x := range r.unread(deviceTier) {
 		if n := len(u); n > 0 && r.Ordered && !r.follows(u[n-1].piece, x) {
 			break
@@ -451,7 +455,7 @@ func (r *reading) nextOnDevice(onCPU bool) (u []*held) {
 		whole := to-from == x.stride.Rows
 		all += x.bytes
 		// All text of a column must fit one column. Few rows of a piece may have most of its text.
-		if len(u) > 0 && (whole || texts && (all > mostText || coded(x.stride)) || bytes >= r.batch() || onCPU && all > 4*r.batch()) {
+		if len(u) > 0 && (whole || texts && (all > mostText || coded(x.stride)) || bytes >= most || onCPU && all > 4*r.batch()) {
 			break
 		}
 		u = append(u, r.hold(x))
@@ -540,12 +544,15 @@ func (r *reading) onePiece(q gpu.Queue, l *gpu.Lease, u []*held) (_ *gpu.Stride,
 }
 
 // batch returns the most bytes of a unit.
-func (p *Partitions) batch() int64 {
+func (p *Partitions) batch() int64 { return min(mostRead, p.share()) }
+
+// share returns the share of the budgets that rows take at most that are read into one stride.
+func (p *Partitions) share() int64 {
 	if p.store == nil {
 		return mostRead
 	}
 	d := p.store.device
-	return min(mostRead, min(d.Budget().Limit(), d.HostBudget().Limit())/int64(batchBudget*d.Lanes()))
+	return min(d.Budget().Limit(), d.HostBudget().Limit()) / int64(batchBudget*d.Lanes())
 }
 
 // next returns the next unit, and marks its pieces as read; nil if there is none.

@@ -82,6 +82,7 @@ func testOtherDevice(t *testing.T, open Open) {
 	try("scatter by", func(q gpu.Queue) error { _, err := q.Scatter(b.l, []gpu.Column{own}, far, n); return err })
 	try("concat", func(q gpu.Queue) error { _, err := q.Concat(b.l, []gpu.Column{own, far}); return err })
 	try("slice", func(q gpu.Queue) error { _, err := q.Slice(b.l, far, 0, n); return err })
+	try("cut", func(q gpu.Queue) error { _, err := q.Cut(b.l, []gpu.Column{own, far}, []int{0, n}); return err })
 	try("hash", func(q gpu.Queue) error { _, err := q.Hash(b.l, []gpu.Column{own, far}, 1); return err })
 	try("partition", func(q gpu.Queue) error {
 		_, _, err := q.Partition(b.l, []gpu.Column{far}, own, gpu.Digit{Bits: 2})

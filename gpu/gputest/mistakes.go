@@ -75,6 +75,12 @@ func testMistakes(t *testing.T, open Open) {
 		_, err = b.q.Slice(b.l, longs, r[0], r[1])
 		fails("of a column of 100 rows", err)
 	}
+	for _, bounds := range [][]int{nil, {1}, {-1, 1}, {2, 1}} {
+		_, err = b.q.Cut(b.l, keys(longs), bounds)
+		fails("not the bounds of parts", err)
+	}
+	_, err = b.q.Cut(b.l, keys(longs), []int{0, n + 1})
+	fails("row 101 of a column of 100 rows", err)
 	for _, c := range []struct {
 		want      string
 		cols, key gpu.Column

@@ -570,6 +570,22 @@ func testSlice(t *testing.T, open Open) {
 					requireSame(t, values[r[0]:r[1]], b.down(got), r)
 					got.Release()
 				}
+				for _, bounds := range [][]int{{0, 300}, {5, 5}, {0, 1, 64, 64, 200, 300}, {77, 130, 299}} {
+					many := make([]gpu.Column, 17) // of one launch there are up to 64 ranges
+					for i := range many {
+						many[i] = col
+					}
+					parts, err := b.q.Cut(b.l, many, bounds)
+					require.NoError(t, err)
+					require.Len(t, parts, len(bounds)-1)
+					for i, part := range parts {
+						require.Len(t, part, len(many))
+						for _, c := range part {
+							requireSame(t, values[bounds[i]:bounds[i+1]], b.down(c), bounds)
+						}
+						gpu.ReleaseColumns(part)
+					}
+				}
 			})
 		}
 	}

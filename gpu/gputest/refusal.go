@@ -448,7 +448,10 @@ func primitiveRefusals() []refusal {
 			return one(b.q.Slice(b.l, cols[c.at], 3, 900))
 		}))
 	}
-	out = append(out, stateless("concat of texts and a dictionary", func(b *bench, cols []gpu.Column) (made, error) {
+	out = append(out, stateless("cut", func(b *bench, cols []gpu.Column) (made, error) {
+		parts, err := b.q.Cut(b.l, pick(cols, colNumber, colText, colTruth, colCoded), []int{3, 500, 900})
+		return made{cols: slices.Concat(parts...)}, err
+	}), stateless("concat of texts and a dictionary", func(b *bench, cols []gpu.Column) (made, error) {
 		return one(b.q.Concat(b.l, pick(cols, colText, colCoded)))
 	}), stateless("concat of dictionaries", func(b *bench, cols []gpu.Column) (made, error) {
 		return one(b.q.Concat(b.l, append(pick(cols, colCoded, colCoded), b.otherCoded())))

@@ -241,6 +241,26 @@ func copyBits(dst []uint64, t int, src []uint64, s, n int) {
 	}
 }
 
+// Cut implements gpu.Queue.
+func (q *queue) Cut(l *gpu.Lease, cols []gpu.Column, bounds []int) (parts [][]gpu.Column, err error) {
+	if err := gpu.CheckBounds(cols, bounds); err != nil {
+		return nil, err
+	}
+	for i := range len(bounds) - 1 {
+		part := make([]gpu.Column, len(cols))
+		parts = append(parts, part)
+		for k, c := range cols {
+			if part[k], err = q.Slice(l, c, bounds[i], bounds[i+1]); err != nil {
+				for _, p := range parts {
+					gpu.ReleaseColumns(p)
+				}
+				return nil, err
+			}
+		}
+	}
+	return parts, nil
+}
+
 // Slice implements gpu.Queue.
 func (q *queue) Slice(l *gpu.Lease, c gpu.Column, from, to int) (gpu.Column, error) {
 	if err := q.check([]gpu.Column{c}); err != nil {

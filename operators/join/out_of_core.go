@@ -208,26 +208,30 @@ func (o *outOfCore) holdBuild(t operators.Task, own *operators.Collected) error 
 // with the rows of each group that has any, its first partition, and the starts of its partitions
 // and the end.
 func cut(t operators.Task, s *gpu.Stride, offsets, ends []int, take func(s *gpu.Stride, first int, offsets []int) error) error {
-	defer s.Release()
-	first := 0
+	bounds := []int{0}
 	for _, end := range ends {
-		from, to := offsets[first], offsets[end]
-		if from < to {
-			part, err := operators.SliceStride(t, s, from, to)
-			if err != nil {
-				return err
-			}
-			starts := slices.Clone(offsets[first : end+1])
-			for i := range starts {
-				starts[i] -= from
-			}
-			if err := take(part, first, starts); err != nil {
-				return err
-			}
-		}
-		first = end
+		bounds = append(bounds, offsets[end])
 	}
-	return nil
+	parts, err := operators.CutStride(t, s, bounds)
+	s.Release()
+	if err != nil {
+		return err
+	}
+	first := 0
+	for i, part := range parts {
+		starts := slices.Clone(offsets[first : ends[i]+1])
+		for k := range starts {
+			starts[k] -= bounds[i]
+		}
+		switch {
+		case err != nil || part.Rows == 0:
+			part.Release()
+		default:
+			err = take(part, first, starts)
+		}
+		first = ends[i]
+	}
+	return err
 }
 
 // partition partitions a stride of either side, which it takes over.
