@@ -29,7 +29,7 @@ type Partitions struct {
 	Ordered bool
 	// Keep is a number of partitions, the first ones, of which strides that have rows of no
 	// other ones move only when nothing else gives memory back. If it is neither none nor all, the
-	// other strides leave a device with memory of its own as soon as a quarter of its budget has come.
+	// other strides leave a device with memory of its own as soon as the share 1/surely of its budget has come.
 	Keep int
 	// Free is the bytes of the budget of a device with memory of its own that strides leave to others, by moving while
 	// these work, once more have come than the budget has room for. Before, and if it is less, they leave a quarter.
@@ -173,6 +173,7 @@ func (p *Partitions) Held(from, to int) (n int64) {
 const (
 	free     = 4
 	freeSoon = 3
+	surely   = 16 // see Keep
 )
 
 // Room returns the bytes of a budget that rows take before they move to the next tier.
@@ -296,7 +297,7 @@ func (m *mover) crowded() bool {
 	if m.to() == hostTier && m.bytes > limit {
 		room = max(room, m.Free)
 	}
-	if m.to() == hostTier && m.Keep > 0 && m.Keep < len(m.rows) && m.bytes > room {
+	if m.to() == hostTier && m.Keep > 0 && m.Keep < len(m.rows) && m.bytes > limit/surely {
 		room = limit
 	}
 	m.mu.Unlock()

@@ -14,10 +14,13 @@ import (
 
 const (
 	// readers is the number of goroutines that read for a caller of Each on a device with
-	// memory of its own, which has one lane, and unitsAhead the bytes that they are ahead,
-	// in units of most bytes. On the CPU each lane has one goroutine, which reads one unit.
-	readers    = 3
-	unitsAhead = 4
+	// memory of its own, which has one lane. They are unitsAhead units of most bytes ahead or, if this
+	// is more, the share 1/aheadBudget of the budgets, and mostAhead bytes at most. On the CPU each lane has one
+	// goroutine, which reads one unit.
+	readers     = 3
+	unitsAhead  = 4
+	aheadBudget = 8
+	mostAhead   = 512 << 20
 	// batchBudget is the share of a budget, one part in so many a lane, that rows take at most that are read into one
 	// stride, unless a partition of a run has more. mostRead bounds it for rows from host memory and from disk, mostPut
 	// for rows of several strides on a device.
@@ -192,7 +195,7 @@ func (r *Reader) begin(q gpu.Queue) {
 	p := r.ranges[0].Partitions
 	r.mu.Unlock()
 	if p.store.copiesUp(q) {
-		n, r.most, r.up = readers, unitsAhead*p.batch(), true
+		n, r.most, r.up = readers, max(unitsAhead*p.batch(), min(p.share()*batchBudget/aheadBudget, mostAhead)), true
 	}
 	for range n {
 		r.wg.Go(r.readAhead)

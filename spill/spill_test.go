@@ -695,9 +695,10 @@ func TestRowsThatAreNotToBeKeptLeaveSoon(t *testing.T) {
 	p := b.store.NewPartitions("rows", b.lease, narrow, 64)
 	p.Keep = 6
 	fill, h := filler(t, d, b, p)
-	fill(0, 8) // 4 MiB
+	fill(0, 1)
+	fill(9, 10) // a 16th of the budget in all
 	require.Zero(t, b.store.Stats(b.lease).Host.In)
-	fill(8, 10)
+	fill(1, 9)
 	require.Eventually(t, func() bool { return b.store.Stats(b.lease).Host.In == 2<<20 }, 10*time.Second, time.Millisecond)
 	require.Equal(t, int64(3<<20), p.Held(0, 6))
 	require.NoError(t, p.Close())
