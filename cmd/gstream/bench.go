@@ -52,7 +52,7 @@ figure is the median of several runs, on a GPU by the GPU's own clock; beside it
 the time by the wall's, in which launches, waits and allocations are.
 
 transfer, stream and spill measure the link to a GPU, so on the CPU name the others.
-spill drives joins, group-bys and sorts whose state is half to eight times --device-memory;
+spill drives joins, group-bys and sorts whose state is half to eight times --device-memory, of a join up to 32;
 give it a small one. Its cases are those of
 ` + strings.Join(gpubench.SpillFamilies(), ", ") + `, or all.
 

@@ -56,6 +56,7 @@ func spillCases() (out []spillCase) {
 			out = append(out, spillCase{family: "cpu-radix", ratio: ratio, algorithm: "phj-tr"})
 		}
 	}
+	add(spillCase{family: "join", ratio: 32}) // a budget of 256 MiB has room for its rows in host memory
 	add(spillCase{family: "zipf", ratio: 4, zipf: 1})
 	for _, family := range []string{"groupby", "sort"} {
 		for _, ratio := range []float64{1, 2, 4, 8} {
