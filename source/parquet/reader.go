@@ -24,7 +24,6 @@ const maxDeferring = 4
 // size, so that the next one is in progress when a stride is read.
 const minInflight = 2
 
-
 // defaultStrideRows is the rows of a stride if the scan does not set them.
 const defaultStrideRows = 1 << 17
 
