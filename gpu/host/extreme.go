@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math"
 
 	"github.com/gstream/gstream/gpu"
@@ -161,10 +162,14 @@ type extremeBytes struct {
 	best texts
 }
 
-// beats reports whether a value replaces the one of a group.
-func (s *extremeBytes) beats(v []byte, id int32) bool {
-	if !s.best.has(int(id)) {
+// beats reports whether a value with some head replaces the one of a group.
+func (s *extremeBytes) beats(v []byte, head uint64, id int32) bool {
+	b := &s.best.slots.v[id]
+	switch {
+	case b.n < 0:
 		return true
+	case head != b.head:
+		return head > b.head == s.max
 	}
 	order := bytes.Compare(s.best.value(int(id)), v)
 	return order < 0 && s.max || order > 0 && !s.max
@@ -180,24 +185,55 @@ func (s *extremeBytes) update(_ *Device, l *gpu.Lease, ids []int32, c gpu.Column
 	}
 	defer winners.release()
 	rows, need := winners.v[:0], 0
-	for i, id := range ids {
-		if !c.IsValid(i) {
-			continue
+	in, codes := c, []int32(nil)
+	if c.Dict != nil {
+		in, codes = c.Dict.Values, gpu.Values[int32](c.Data, c.Len)
+	}
+	offsets, data := gpu.Values[int32](in.Offsets, in.Len+1), in.Data.Bytes()
+	var values [probeBlock][]byte
+	var heads [probeBlock]uint64
+	for at := 0; at < len(ids); at += len(values) {
+		block := ids[at:min(at+len(values), len(ids))]
+		for k := range block {
+			i := at + k
+			if values[k] = nil; c.IsValid(i) {
+				if codes != nil {
+					i = int(codes[i])
+				}
+				values[k] = data[offsets[i]:offsets[i+1]]
+			}
 		}
-		if v := c.VarValue(i); s.beats(v, id) {
-			rows = append(rows, int32(i))
-			need += s.best.need(int(id), len(v))
+		for k := range block { // values of a dictionary lie anywhere, and these loads do not wait for each other
+			heads[k] = textHead(values[k])
+		}
+		for k, id := range block {
+			if c.IsValid(at+k) && s.beats(values[k], heads[k], id) {
+				rows = append(rows, int32(at+k))
+				need += s.best.need(int(id), len(values[k]))
+			}
 		}
 	}
 	if err := s.best.room(l, need); err != nil {
 		return err
 	}
 	for _, i := range rows {
-		if v := c.VarValue(int(i)); s.beats(v, ids[i]) {
+		if v := c.VarValue(int(i)); s.beats(v, textHead(v), ids[i]) {
 			s.best.put(int(ids[i]), v)
 		}
 	}
 	return nil
+}
+
+// textHead returns the first eight bytes of a text, zeros behind its end, as a number: texts with different heads are in
+// the order of these.
+func textHead(v []byte) (head uint64) {
+	if len(v) >= 8 {
+		return binary.BigEndian.Uint64(v)
+	}
+	for i, b := range v {
+		head |= uint64(b) << (56 - 8*i)
+	}
+	return head
 }
 
 func (s *extremeBytes) write(l *gpu.Lease, out *gpu.Column, from, to int) error {
@@ -217,7 +253,8 @@ type texts struct {
 // textSlot is the part of data that has the value of a group.
 type textSlot struct {
 	at      int64
-	n, room int32 // bytes used and bytes in all; n is -1 without a value
+	n, room int32  // bytes used and bytes in all; n is -1 without a value
+	head    uint64 // of the value
 }
 
 func (s *texts) grow(l *gpu.Lease, groups int) error { return s.slots.grow(l, groups, textSlot{n: -1}) }
@@ -250,7 +287,7 @@ func (s *texts) put(id int, v []byte) {
 		b.at, b.room = int64(len(s.data.v)), int32(roomFor(len(v)))
 		s.data.v = s.data.v[:len(s.data.v)+int(b.room)]
 	}
-	b.n = int32(len(v))
+	b.n, b.head = int32(len(v)), textHead(v)
 	copy(s.value(id), v)
 }
 
