@@ -195,7 +195,7 @@ func (r *Reader) begin(q gpu.Queue) {
 	p := r.ranges[0].Partitions
 	r.mu.Unlock()
 	if p.store.copiesUp(q) {
-		n, r.most, r.up = readers, max(unitsAhead*p.batch(), min(p.share()*batchBudget/aheadBudget, mostAhead)), true
+		n, r.most, r.up = readers, max(unitsAhead*p.batch(), min(p.share(aheadBudget), mostAhead)), true
 	}
 	for range n {
 		r.wg.Go(r.readAhead)
@@ -448,7 +448,7 @@ func (r *reading) nextOnDevice(onCPU bool) (u []*held) {
 	texts := slices.ContainsFunc(r.schema.Fields, func(f gpu.Field) bool { return f.Type.IsVar() })
 	bytes, all, most := int64(0), int64(0), r.batch()
 	if r.store.discrete() && !onCPU {
-		most = min(mostPut, r.share())
+		most = min(mostPut, r.share(batchBudget))
 	}
 	for x := range r.unread(deviceTier) {
 		if n := len(u); n > 0 && r.Ordered && !r.follows(u[n-1].piece, x) {
@@ -547,15 +547,15 @@ func (r *reading) onePiece(q gpu.Queue, l *gpu.Lease, u []*held) (_ *gpu.Stride,
 }
 
 // batch returns the most bytes of a unit.
-func (p *Partitions) batch() int64 { return min(mostRead, p.share()) }
+func (p *Partitions) batch() int64 { return min(mostRead, p.share(batchBudget)) }
 
-// share returns the share of the budgets that rows take at most that are read into one stride.
-func (p *Partitions) share() int64 {
+// share returns a share of the budgets, one part in so many a lane.
+func (p *Partitions) share(parts int64) int64 {
 	if p.store == nil {
 		return mostRead
 	}
 	d := p.store.device
-	return min(d.Budget().Limit(), d.HostBudget().Limit()) / int64(batchBudget*d.Lanes())
+	return min(d.Budget().Limit(), d.HostBudget().Limit()) / (parts * int64(d.Lanes()))
 }
 
 // next returns the next unit, and marks its pieces as read; nil if there is none.

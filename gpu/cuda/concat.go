@@ -47,7 +47,7 @@ type copyPartsArgs struct {
 // copyChunk is the bytes that a block of copy_parts copies.
 const copyChunk = 32768
 
-// copyParts copies byte ranges. It takes them over.
+// copyParts copies byte ranges, as many as fit the arguments in each launch.
 func (o *op) copyParts(parts []copyPart) {
 	var a copyPartsArgs
 	chunks := int64(0)

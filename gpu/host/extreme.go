@@ -2,7 +2,6 @@ package host
 
 import (
 	"bytes"
-	"encoding/binary"
 	"math"
 
 	"github.com/gstream/gstream/gpu"
@@ -162,14 +161,14 @@ type extremeBytes struct {
 	best texts
 }
 
-// beats reports whether a value with some head replaces the one of a group.
-func (s *extremeBytes) beats(v []byte, head uint64, id int32) bool {
+// beats reports whether a value with some prefix replaces the one of a group.
+func (s *extremeBytes) beats(v []byte, first uint64, id int32) bool {
 	b := &s.best.slots.v[id]
 	switch {
 	case b.n < 0:
 		return true
-	case head != b.head:
-		return head > b.head == s.max
+	case first != b.first:
+		return first > b.first == s.max
 	}
 	order := bytes.Compare(s.best.value(int(id)), v)
 	return order < 0 && s.max || order > 0 && !s.max
@@ -191,7 +190,7 @@ func (s *extremeBytes) update(_ *Device, l *gpu.Lease, ids []int32, c gpu.Column
 	}
 	offsets, data := gpu.Values[int32](in.Offsets, in.Len+1), in.Data.Bytes()
 	var values [probeBlock][]byte
-	var heads [probeBlock]uint64
+	var prefixes [probeBlock]uint64
 	for at := 0; at < len(ids); at += len(values) {
 		block := ids[at:min(at+len(values), len(ids))]
 		for k := range block {
@@ -204,10 +203,10 @@ func (s *extremeBytes) update(_ *Device, l *gpu.Lease, ids []int32, c gpu.Column
 			}
 		}
 		for k := range block { // values of a dictionary lie anywhere, and these loads do not wait for each other
-			heads[k] = textHead(values[k])
+			prefixes[k] = prefix(values[k])
 		}
 		for k, id := range block {
-			if c.IsValid(at+k) && s.beats(values[k], heads[k], id) {
+			if c.IsValid(at+k) && s.beats(values[k], prefixes[k], id) {
 				rows = append(rows, int32(at+k))
 				need += s.best.need(int(id), len(values[k]))
 			}
@@ -217,23 +216,11 @@ func (s *extremeBytes) update(_ *Device, l *gpu.Lease, ids []int32, c gpu.Column
 		return err
 	}
 	for _, i := range rows {
-		if v := c.VarValue(int(i)); s.beats(v, textHead(v), ids[i]) {
+		if v := c.VarValue(int(i)); s.beats(v, prefix(v), ids[i]) {
 			s.best.put(int(ids[i]), v)
 		}
 	}
 	return nil
-}
-
-// textHead returns the first eight bytes of a text, zeros behind its end, as a number: texts with different heads are in
-// the order of these.
-func textHead(v []byte) (head uint64) {
-	if len(v) >= 8 {
-		return binary.BigEndian.Uint64(v)
-	}
-	for i, b := range v {
-		head |= uint64(b) << (56 - 8*i)
-	}
-	return head
 }
 
 func (s *extremeBytes) write(l *gpu.Lease, out *gpu.Column, from, to int) error {
@@ -254,7 +241,7 @@ type texts struct {
 type textSlot struct {
 	at      int64
 	n, room int32  // bytes used and bytes in all; n is -1 without a value
-	head    uint64 // of the value
+	first   uint64 // prefix of the value
 }
 
 func (s *texts) grow(l *gpu.Lease, groups int) error { return s.slots.grow(l, groups, textSlot{n: -1}) }
@@ -287,7 +274,7 @@ func (s *texts) put(id int, v []byte) {
 		b.at, b.room = int64(len(s.data.v)), int32(roomFor(len(v)))
 		s.data.v = s.data.v[:len(s.data.v)+int(b.room)]
 	}
-	b.n, b.head = int32(len(v)), textHead(v)
+	b.n, b.first = int32(len(v)), prefix(v)
 	copy(s.value(id), v)
 }
 

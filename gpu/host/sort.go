@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/bits"
@@ -551,14 +552,14 @@ func (d *Device) ranks(l *gpu.Lease, c gpu.Column) (load func(out []uint64, at i
 	}, ranks, nil
 }
 
-// prefix returns the first eight bytes as a big-endian number.
-func prefix(b []byte) uint64 {
-	var p uint64
-	for i := range 8 {
-		p <<= 8
-		if i < len(b) {
-			p |= uint64(b[i])
-		}
+// prefix returns the first eight bytes as a big-endian number, with zeros behind the end. Texts with different prefixes
+// are in their order.
+func prefix(b []byte) (p uint64) {
+	if len(b) >= 8 {
+		return binary.BigEndian.Uint64(b)
+	}
+	for i, c := range b {
+		p |= uint64(c) << (56 - 8*i)
 	}
 	return p
 }

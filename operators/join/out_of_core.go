@@ -219,14 +219,13 @@ func cut(t operators.Task, s *gpu.Stride, offsets, ends []int, take func(s *gpu.
 	}
 	first := 0
 	for i, part := range parts {
-		starts := slices.Clone(offsets[first : ends[i]+1])
-		for k := range starts {
-			starts[k] -= bounds[i]
-		}
-		switch {
-		case err != nil || part.Rows == 0:
+		if err != nil || part.Rows == 0 {
 			part.Release()
-		default:
+		} else {
+			starts := slices.Clone(offsets[first : ends[i]+1])
+			for k := range starts {
+				starts[k] -= bounds[i]
+			}
 			err = take(part, first, starts)
 		}
 		first = ends[i]
