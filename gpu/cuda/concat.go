@@ -36,35 +36,51 @@ type maskArgs struct {
 // copyPart mirrors CopyPart of move.cu.
 type copyPart struct {
 	src, dst     uint64
-	bytes, first int64
+	bytes, first uint32
 }
 
 type copyPartsArgs struct {
-	parts [64]copyPart
+	parts [170]copyPart
 	n     int64
 }
 
-// copyChunk is the bytes that a block of copy_parts copies.
-const copyChunk = 32768
+const (
+	// copyChunk is the bytes that a block of copy_parts copies, mostCopied the bytes of a part.
+	copyChunk  = 32768
+	mostCopied = 1 << 31
 
-// copyParts copies byte ranges, as many as fit the arguments in each launch.
-func (o *op) copyParts(parts []copyPart) {
-	var a copyPartsArgs
-	chunks := int64(0)
-	flush := func() {
-		launch(o, "copy_parts", int(chunks), 256, 0, a)
-		a.n, chunks = 0, 0
+	copyPartsKernel, copyPartsThreads = "copy_parts", 256
+)
+
+// copies is a list of byte ranges that copy_parts copies.
+type copies []copyPart
+
+func (c *copies) add(dst, src uint64, n int64) {
+	for n > 0 {
+		m := min(n, mostCopied)
+		*c = append(*c, copyPart{src: src, dst: dst, bytes: uint32(m)})
+		src, dst, n = src+uint64(m), dst+uint64(m), n-m
 	}
-	for _, p := range parts {
-		if a.n == int64(len(a.parts)) {
-			flush()
+}
+
+// launches calls a function with the arguments of each launch, which has as many ranges as fit them.
+func (c copies) launches(do func(chunks int, a copyPartsArgs)) {
+	for len(c) > 0 {
+		var a copyPartsArgs
+		a.n = int64(copy(a.parts[:], c))
+		c = c[a.n:]
+		chunks := uint32(0)
+		for i := range a.n {
+			a.parts[i].first = chunks
+			chunks += (a.parts[i].bytes + copyChunk - 1) / copyChunk
 		}
-		p.first = chunks
-		a.parts[a.n] = p
-		a.n++
-		chunks += (p.bytes + copyChunk - 1) / copyChunk
+		do(int(chunks), a)
 	}
-	flush()
+}
+
+// copyParts copies byte ranges.
+func (o *op) copyParts(list copies) {
+	list.launches(func(chunks int, a copyPartsArgs) { launch(o, copyPartsKernel, chunks, copyPartsThreads, 0, a) })
 }
 
 // copyBits copies n bits of a bitmap to bits of dst that are zero. A nil bitmap is all
@@ -92,9 +108,9 @@ func (q *queue) Slice(l *gpu.Lease, c gpu.Column, from, to int) (out gpu.Column,
 	if from < 0 || from > to || to > c.Len {
 		return out, fmt.Errorf("slice [%d, %d) of a column of %d rows", from, to, c.Len)
 	}
-	var copies []copyPart
-	out = o.slice(c, from, to, &copies)
-	o.copyParts(copies)
+	var list copies
+	out = o.slice(c, from, to, &list)
+	o.copyParts(list)
 	return out, nil
 }
 
@@ -106,21 +122,21 @@ func (q *queue) Cut(l *gpu.Lease, cols []gpu.Column, bounds []int) (parts [][]gp
 	if err := gpu.CheckBounds(cols, bounds); err != nil {
 		return nil, err
 	}
-	var copies []copyPart
+	var list copies
 	for i := range len(bounds) - 1 {
 		part := make([]gpu.Column, len(cols))
 		for k, c := range cols {
-			part[k] = o.slice(c, bounds[i], bounds[i+1], &copies)
+			part[k] = o.slice(c, bounds[i], bounds[i+1], &list)
 		}
 		parts = append(parts, part)
 	}
-	o.copyParts(copies)
+	o.copyParts(list)
 	return parts, nil
 }
 
-// slice returns rows [from, to) of a column, kept. The caller copies what it adds to copies: a kernel is faster than
+// slice returns rows [from, to) of a column, kept. The caller copies what it adds to the list: a kernel is faster than
 // the driver's copy, with which 4 MB take 28 µs on an H200.
-func (o *op) slice(c gpu.Column, from, to int, copies *[]copyPart) gpu.Column {
+func (o *op) slice(c gpu.Column, from, to int, list *copies) gpu.Column {
 	if from == 0 && to == c.Len {
 		return o.retainColumn(c)
 	}
@@ -146,7 +162,7 @@ func (o *op) slice(c gpu.Column, from, to int, copies *[]copyPart) gpu.Column {
 		width := int64(c.DataWidth())
 		out.Data = o.keep(o.alloc(int64(n) * width))
 		if o.err == nil && n > 0 {
-			*copies = append(*copies, copyPart{src: addr(c.Data) + uint64(int64(from)*width), dst: addr(out.Data), bytes: int64(n) * width})
+			list.add(addr(out.Data), addr(c.Data)+uint64(int64(from)*width), int64(n)*width)
 		}
 	}
 	return out
@@ -203,11 +219,11 @@ func (o *op) concat(parts []gpu.Column) gpu.Column {
 	default:
 		width := int64(out.DataWidth())
 		out.Data = o.keep(o.alloc(int64(out.Len) * width))
-		var copies []copyPart
+		var list copies
 		o.eachPart(parts, func(p gpu.Column, at int) {
-			copies = append(copies, copyPart{src: addr(p.Data), dst: addr(out.Data) + uint64(int64(at)*width), bytes: int64(p.Len) * width})
+			list.add(addr(out.Data)+uint64(int64(at)*width), addr(p.Data), int64(p.Len)*width)
 		})
-		o.copyParts(copies)
+		o.copyParts(list)
 	}
 	return out
 }

@@ -299,16 +299,19 @@ func launch[A any](o *op, name string, grid, block, shared int, args A) {
 		return
 	}
 	o.launches++
-	o.enqueue(func() error {
-		params := [1]unsafe.Pointer{unsafe.Pointer(&args)}
-		defer runtime.KeepAlive(&args)
-		err := k.dev.ctx.do(cuLaunchKernel, f.handle, uintptr(grid), 1, 1, uintptr(block), 1, 1, uintptr(shared),
-			uintptr(k.dev.compute), uintptr(unsafe.Pointer(&params)), 0)
-		if err != nil {
-			return fmt.Errorf("kernel %s: %w", name, err)
-		}
-		return nil
-	})
+	o.enqueue(func() error { return start(k, f, k.dev.compute, name, grid, block, shared, args) })
+}
+
+// start puts a kernel on a stream.
+func start[A any](k *kernels, f *kernel, on stream, name string, grid, block, shared int, args A) error {
+	params := [1]unsafe.Pointer{unsafe.Pointer(&args)}
+	defer runtime.KeepAlive(&args)
+	err := k.dev.ctx.do(cuLaunchKernel, f.handle, uintptr(grid), 1, 1, uintptr(block), 1, 1, uintptr(shared),
+		uintptr(on), uintptr(unsafe.Pointer(&params)), 0)
+	if err != nil {
+		return fmt.Errorf("kernel %s: %w", name, err)
+	}
+	return nil
 }
 
 // addr returns a buffer's device address as kernels take it, 0 for nil.

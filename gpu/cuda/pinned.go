@@ -225,15 +225,15 @@ func (p *pinned) view(addr uintptr, size int64) []byte {
 
 // eachLocked calls do for each part of [addr, addr+n) that lies in one segment, after it
 // has page-locked the segment. Memory outside of slabs, such as small constants, is not
-// locked: do is called once for all of it. If the driver cannot lock a segment, the lease
+// locked: do is called once for all of it, and told so. If the driver cannot lock a segment, the lease
 // is refused memory. A copy of unlocked memory would be slower and would block its
 // caller, and nobody would know why.
-func (p *pinned) eachLocked(l *gpu.Lease, addr uintptr, n int64, do func(addr uintptr, n int64) error) error {
+func (p *pinned) eachLocked(l *gpu.Lease, addr uintptr, n int64, do func(addr uintptr, n int64, locked bool) error) error {
 	p.mu.Lock()
 	c := p.at(addr)
 	p.mu.Unlock()
 	if c == nil {
-		return do(addr, n)
+		return do(addr, n, false)
 	}
 	for n > 0 {
 		part := min(n, segmentSize-int64(addr-c.base())%segmentSize)
@@ -244,7 +244,7 @@ func (p *pinned) eachLocked(l *gpu.Lease, addr uintptr, n int64, do func(addr ui
 			}
 			return &gpu.AllocError{Stage: l.Name(), Tier: hostTier, Size: int64(len(s.mem)), Err: err}
 		}
-		if err := do(addr, part); err != nil {
+		if err := do(addr, part, true); err != nil {
 			return err
 		}
 		addr, n = addr+uintptr(part), n-part
@@ -254,7 +254,7 @@ func (p *pinned) eachLocked(l *gpu.Lease, addr uintptr, n int64, do func(addr ui
 
 // lockAt page-locks the memory at an address before a copy.
 func (p *pinned) lockAt(l *gpu.Lease, addr uintptr, n int64) error {
-	return p.eachLocked(l, addr, n, func(uintptr, int64) error { return nil })
+	return p.eachLocked(l, addr, n, func(uintptr, int64, bool) error { return nil })
 }
 
 // lockColumn page-locks the memory of a column before a copy.

@@ -222,29 +222,31 @@ KERNEL_BOUNDS(read_bytes, ReadBytesArgs, 256, 1) {
     for (i64 i = threadIdx.x; i < a.n; i += 256) a.dst[i] = a.src[i];
 }
 
-// copy_parts copies byte ranges within the memory of the device: one launch for the parts of a
-// column, where a copy each would take longer than its bytes. A block copies a chunk of a part.
+// copy_parts copies byte ranges: one launch for many, where a copy each would take longer than its bytes. The ranges are
+// in the memory of the device, or the sources are in page-locked host memory. A block copies a chunk of a part.
 constexpr i64 COPY_CHUNK = 32768;
 
 struct CopyPart {
     const u8* src;
     u8* dst;
-    i64 bytes;
-    i64 first; // chunk; the chunks of all parts follow each other
+    u32 bytes;
+    u32 first; // chunk; the chunks of all parts follow each other
 };
 
 struct CopyPartsArgs {
-    CopyPart parts[64];
+    CopyPart parts[170];
     i64 n;
 };
 
-// copy_words copies n words; loads of a thread do not wait for each other.
+// copy_words copies n words; loads of a thread do not wait for each other. A warp reads whole lines of 128 bytes: each part of
+// one is a read of its own over the link.
 template <class T>
 DEVICE void copy_words(const u8* src, u8* dst, i64 bytes) {
     const T* from = reinterpret_cast<const T*>(src);
     T* to = reinterpret_cast<T*>(dst);
     const i64 n = bytes / static_cast<i64>(sizeof(T));
-    i64 i = threadIdx.x;
+    i64 i = static_cast<i64>(threadIdx.x) - static_cast<i64>(reinterpret_cast<u64>(src) % 128 / sizeof(T));
+    if (i < 0) i += 256;
     for (; i + 3 * 256 < n; i += 4 * 256) {
         T v0 = from[i], v1 = from[i + 256], v2 = from[i + 512], v3 = from[i + 768];
         to[i] = v0, to[i + 256] = v1, to[i + 512] = v2, to[i + 768] = v3;
@@ -253,9 +255,13 @@ DEVICE void copy_words(const u8* src, u8* dst, i64 bytes) {
 }
 
 KERNEL_BOUNDS(copy_parts, CopyPartsArgs, 256, 4) {
-    const i64 chunk = blockIdx.x;
-    int p = 0;
-    while (p + 1 < a.n && a.parts[p + 1].first <= chunk) p++;
+    const u32 chunk = blockIdx.x;
+    int p = 0, end = static_cast<int>(a.n);
+    while (end - p > 1) {
+        const int mid = (p + end) / 2;
+        if (a.parts[mid].first <= chunk) p = mid;
+        else end = mid;
+    }
     const i64 begin = (chunk - a.parts[p].first) * COPY_CHUNK, left = a.parts[p].bytes - begin;
     const i64 n = left < COPY_CHUNK ? left : COPY_CHUNK;
     const u8* src = a.parts[p].src + begin;
