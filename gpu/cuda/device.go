@@ -112,6 +112,7 @@ const (
 	streamNonBlocking   = 1
 	defaultColumnBytes  = 16 << 20
 	maxStrideBytes      = 256 << 20
+	leastStrideBytes    = 16 << 20
 	largestStride       = 1 << 26
 	// The memory that Ahead takes in advance, in bytes.
 	aheadPinned = 3 << 30
@@ -324,7 +325,8 @@ func (d *Device) HostBudget() *gpu.Budget { return d.host }
 // StrideRows implements gpu.Device. Copies below 8 MB waste the link, so a column of
 // 8-byte values gets twice that, and a column of 4-byte values just enough. A whole
 // stride is bounded, absolutely and as a share of the budgets of device and host, which
-// hold several strides at a time.
+// hold several strides at a time: a 32nd, or leastStrideBytes if that is at most a 16th, since the launches for a
+// stride take as long as the link takes for so many.
 func (d *Device) StrideRows(rowBytes int) int {
 	rowBytes = max(rowBytes, 1)
 	column := d.opt.StrideBytes
@@ -333,7 +335,11 @@ func (d *Device) StrideRows(rowBytes int) int {
 	}
 	rows := column / 8
 	budget := min(d.budget.Limit(), d.host.Limit())
-	rows = min(rows, maxStrideBytes/int64(rowBytes), budget/32/int64(rowBytes), largestStride)
+	share := budget / 32
+	if budget/16 >= leastStrideBytes {
+		share = max(share, leastStrideBytes)
+	}
+	rows = min(rows, maxStrideBytes/int64(rowBytes), share/int64(rowBytes), largestStride)
 	return int(max(rows, 1<<10))
 }
 
