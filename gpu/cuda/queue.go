@@ -543,8 +543,8 @@ const longPiece = 512 << 10
 // copyUpJoined puts copies of several buffers to consecutive addresses, n bytes in all, on the stream of copies up.
 // A kernel reads all short pieces.
 //
-// The driver's copy of many pieces at once, cuMemcpyBatchAsync, would be faster, but rows were lost with it: with memory
-// for few strides, pieces of 16 KB and driver 580, the bytes were not in the order of the stream.
+// The driver's copy of many pieces at once, cuMemcpyBatchAsync, would be faster, but rows were lost with it, with driver
+// 580, pieces of 16 KB and memory for few strides, for a reason that is not known.
 func (d *Device) copyUpJoined(l *gpu.Lease, dst uintptr, pieces []*gpu.Buffer, n int64) error {
 	var list copies
 	for _, b := range pieces {
