@@ -316,7 +316,7 @@ func (s *spilling) side(number func(i int, rnd *rand.Rand) uint64) (strides []*g
 		parallel(n, func(a, z int) {
 			rnd := rand.New(rand.NewPCG(uint64(from), uint64(a)))
 			for i := a; i < z; i++ {
-				keys[i] = number(from+i, rnd) * 0x9e3779b97f4a7c15 // a bijection: keys are far apart
+				keys[i] = number(from+i, rnd) * keyFactor // a bijection: keys are far apart
 				for k, c := range st.Cols[1:] {
 					if !c.Type.IsVar() {
 						gpu.Values[uint64](c.Data, n)[i] = uint64(from + i + k)
@@ -360,7 +360,11 @@ func (s *spilling) time(c spillCase) error {
 			return err
 		}
 		begin := time.Now()
-		run, err := s.once(c)
+		var check *spillCheck
+		if i == 0 { // this run is not timed
+			check = &spillCheck{spilling: s}
+		}
+		run, err := s.once(c, check)
 		if err != nil {
 			return err
 		}
@@ -397,14 +401,14 @@ type phase struct {
 	work func() error
 }
 
-// once runs the operator once and checks the number of rows.
-func (s *spilling) once(c spillCase) (run outOfCoreRun, err error) {
+// once runs the operator once and checks the number of rows, and the rows of a result that is copied down if a check is given.
+func (s *spilling) once(c spillCase, check *spillCheck) (run outOfCoreRun, err error) {
 	store := spill.NewStore(s.dev, spill.Options{Dir: os.TempDir()})
 	l := s.dev.Budget().Lease("state")
 	t := operators.Task{Device: s.dev, Queue: s.q, Lease: l, StrideRows: s.dev.StrideRows(2*c.rowBytes() - 8), Lanes: 1, Spill: store}
 	rows := 0
 	var copied int64 // down, of the result
-	out := s.output()
+	out := s.output(check)
 	emit := func(st *gpu.Stride) error {
 		rows += st.Rows
 		if !c.down {
@@ -447,6 +451,9 @@ func (s *spilling) once(c spillCase) (run outOfCoreRun, err error) {
 	err = errors.Join(err, o.Close(), store.Close(), l.Close())
 	if err == nil && rows != s.rows {
 		err = fmt.Errorf("%w: %d rows, want %d", ErrWrong, rows, s.rows)
+	}
+	if err == nil && check != nil && c.down {
+		err = check.end()
 	}
 	return run, err
 }
@@ -555,7 +562,7 @@ type output struct {
 	err     error // set when ended is closed
 }
 
-func (s *spilling) output() *output {
+func (s *spilling) output(check *spillCheck) *output {
 	o := &output{strides: make(chan *gpu.Stride, 2), ended: make(chan struct{})}
 	go func() {
 		defer close(o.ended)
@@ -565,6 +572,9 @@ func (s *spilling) output() *output {
 			}
 			return nil, io.EOF
 		}, func(st *gpu.Stride) error {
+			if check != nil {
+				check.stride(st)
+			}
 			st.Release()
 			return nil
 		})

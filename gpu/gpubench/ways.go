@@ -349,7 +349,7 @@ func (w *ways) strides(c wayCase, d gpu.Digit) error {
 	var times []time.Duration
 	for i := range w.runs + 1 {
 		begin := time.Now()
-		out := s.output()
+		out := s.output(nil)
 		err := s.ahead(w.l, strides, func(st *gpu.Stride) error {
 			defer st.Release()
 			cols, offsets, err := w.q.Partition(w.l, st.Cols, st.Cols[0], d)
