@@ -45,7 +45,7 @@ type copyPartsArgs struct {
 }
 
 const (
-	// copyChunk is the bytes that a block of copy_parts copies, mostCopied the bytes of a part.
+	// copyChunk is the bytes that a block of copy_parts copies, mostCopied the most bytes of a part.
 	copyChunk  = 32768
 	mostCopied = 1 << 31
 

@@ -81,7 +81,7 @@ func (b *bench) ordered(n int) (s *gpu.Stride, offsets []int, err error) {
 	}
 	keys, payload := gpu.Values[uint64](s.Cols[0].Data, n), gpu.Values[uint64](s.Cols[1].Data, n)
 	for i := range n {
-		keys[i], payload[i] = uint64(i)*0x9e3779b97f4a7c15, uint64(i)
+		keys[i], payload[i] = uint64(i)*keyFactor, uint64(i)
 	}
 	for p := range diskPartitions + 1 {
 		offsets = append(offsets, n*p/diskPartitions)

@@ -361,7 +361,7 @@ func (s *spilling) time(c spillCase) error {
 		}
 		begin := time.Now()
 		var check *spillCheck
-		if i == 0 { // this run is not timed
+		if i == 0 && c.down { // this run is not timed
 			check = &spillCheck{spilling: s}
 		}
 		run, err := s.once(c, check)
@@ -401,7 +401,7 @@ type phase struct {
 	work func() error
 }
 
-// once runs the operator once and checks the number of rows, and the rows of a result that is copied down if a check is given.
+// once runs the operator once and checks the number of rows, and if a check is given those that are copied down.
 func (s *spilling) once(c spillCase, check *spillCheck) (run outOfCoreRun, err error) {
 	store := spill.NewStore(s.dev, spill.Options{Dir: os.TempDir()})
 	l := s.dev.Budget().Lease("state")
@@ -452,7 +452,7 @@ func (s *spilling) once(c spillCase, check *spillCheck) (run outOfCoreRun, err e
 	if err == nil && rows != s.rows {
 		err = fmt.Errorf("%w: %d rows, want %d", ErrWrong, rows, s.rows)
 	}
-	if err == nil && check != nil && c.down {
+	if err == nil && check != nil {
 		err = check.end()
 	}
 	return run, err
