@@ -20,12 +20,12 @@ func TestPiecesArriveInOrder(t *testing.T) {
 	skipWithRaceDetector(t)
 	const pieces, goroutines, sets = 256, 3, 8
 	room := func(piece int) int { // bytes
-		if piece == 0 {
-			return longPiece + 704
+		if piece < 2*mostBatched+16 { // more than one call of the driver takes
+			return batchedPiece + 704
 		}
 		return 16<<10 + 352
 	}
-	d, err := Open(Options{Library: library(t), Memory: 256 << 20, HostMemory: 256 << 20})
+	d, err := Open(Options{Library: library(t), Memory: 256 << 20, HostMemory: 512 << 20})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, d.Close()) }()
 	strides := 30

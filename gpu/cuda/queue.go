@@ -537,16 +537,28 @@ func (d *Device) copyUp(l *gpu.Lease, dst, src uintptr, n int64) error {
 	})
 }
 
-// longPiece is the bytes from which a piece is worth a copy of the driver: that takes some 2 µs more than the link.
-const longPiece = 512 << 10
+// copyAttributes is the driver's CUmemcpyAttributes.
+type copyAttributes struct {
+	order    int32 // 1: sources are read in the order of the stream
+	from, to location
+	flags    uint32
+}
+
+const (
+	// batchedPiece is the bytes from which the driver's copies of many pieces are faster than a kernel: some 50 GB/s
+	// to 36. Of pieces of 32 KB a kernel copies more.
+	batchedPiece = 48 << 10
+	// mostBatched is the most pieces of one call of the driver. Driver 580.159.04 makes a corrupt push buffer for
+	// calls with 256 and with 512 pieces, now and then (Xid 32 in the log of the kernel): rows were missing, or
+	// kernels ended with CUDA_ERROR_LAUNCH_FAILED. With 128, 64 and 32 that was not seen.
+	mostBatched = 32
+)
 
 // copyUpJoined puts copies of several buffers to consecutive addresses, n bytes in all, on the stream of copies up.
-// A kernel reads all short pieces.
-//
-// The driver's copy of many pieces at once, cuMemcpyBatchAsync, would be faster, but rows were lost with it, with driver
-// 580, pieces of 16 KB and memory for few strides, for a reason that is not known.
+// A kernel reads the short pieces, the driver copies the others.
 func (d *Device) copyUpJoined(l *gpu.Lease, dst uintptr, pieces []*gpu.Buffer, n int64) error {
-	var list copies
+	var short copies
+	var to, from, sizes []uintptr // of the others
 	for _, b := range pieces {
 		src := b.Bytes()
 		src = src[:min(int64(len(src)), n)]
@@ -555,24 +567,38 @@ func (d *Device) copyUpJoined(l *gpu.Lease, dst uintptr, pieces []*gpu.Buffer, n
 			continue
 		}
 		err := d.pinned.eachLocked(l, uintptr(unsafe.Pointer(unsafe.SliceData(src))), int64(len(src)), func(at uintptr, n int64, locked bool) error {
-			to := dst
+			here := dst
 			dst += uintptr(n)
-			if !locked || n >= longPiece { // a kernel cannot read what is not locked
-				return d.ctx.do(cuMemcpyHtoDAsync, to, at, uintptr(n), uintptr(d.up))
+			switch {
+			case !locked: // a kernel cannot read it
+				return d.ctx.do(cuMemcpyHtoDAsync, here, at, uintptr(n), uintptr(d.up))
+			case n < batchedPiece:
+				short.add(uint64(here), uint64(at), n)
+			default:
+				to, from, sizes = append(to, here), append(from, at), append(sizes, uintptr(n))
 			}
-			list.add(uint64(to), uint64(at), n)
 			return nil
 		})
 		if err != nil {
 			return err
 		}
 	}
+	for len(to) > 0 {
+		attributes, first, count := copyAttributes{order: 1}, uintptr(0), min(len(to), mostBatched)
+		err := d.ctx.do(cuMemcpyBatchAsync, uintptr(unsafe.Pointer(&to[0])), uintptr(unsafe.Pointer(&from[0])), uintptr(unsafe.Pointer(&sizes[0])),
+			uintptr(count), uintptr(unsafe.Pointer(&attributes)), uintptr(unsafe.Pointer(&first)), 1, uintptr(d.up))
+		if err != nil {
+			return err
+		}
+		to, from, sizes = to[count:], from[count:], sizes[count:]
+	}
 	f, err := d.kernels.find(copyPartsKernel)
-	list.launches(func(chunks int, a copyPartsArgs) {
+	short.launches(func(chunks int, a copyPartsArgs) {
 		if err == nil {
 			err = start(d.kernels, f, d.up, copyPartsKernel, chunks, copyPartsThreads, 0, a)
 		}
 	})
+	runtime.KeepAlive(pieces)
 	return err
 }
 

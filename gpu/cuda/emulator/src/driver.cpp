@@ -770,6 +770,30 @@ int cuMemcpyDtoDAsync_v2(Address to, Address from, size_t n, void* stream) {
     return copy_within(to, from, n);
 }
 
+// CopyAttributes is CUmemcpyAttributes.
+struct CopyAttributes {
+    int order; // 1: sources are read in the order of the stream
+    int from[2], to[2];
+    unsigned flags;
+};
+
+// A driver in use makes corrupt commands of calls with 256 copies. This one refuses many fewer.
+constexpr size_t most_batched = 64;
+
+int cuMemcpyBatchAsync_v2(Address* to, Address* from, size_t* sizes, size_t count, CopyAttributes* attributes, size_t* first, size_t kinds, void* stream) {
+    API
+    CHECK(to && from && sizes && count > 0 && count <= most_batched && attributes && first && kinds == 1 && first[0] == 0, InvalidValue);
+    CHECK(attributes->order == 1 && attributes->flags == 0 && streams.count(stream), InvalidValue);
+    for (size_t i = 0; i < count; i++) {
+        CHECK(sizes[i] > 0, InvalidValue);
+        Allocation* a = at(to[i]);
+        const bool up = a && on_device(a);
+        const Copy c = {up ? to[i] : from[i], reinterpret_cast<char*>(up ? from[i] : to[i]), sizes[i], up};
+        if (int code = put(stream, c)) return code;
+    }
+    return Success;
+}
+
 int cuMemsetD8_v2(Address to, unsigned char value, size_t n) {
     API
     return fill(to, value, n);
