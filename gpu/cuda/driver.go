@@ -142,7 +142,7 @@ func (e *Error) hint() string {
 	case e.Code == 803 || e.Code == 804:
 		return "the driver library and the kernel module differ in version: reboot, or reinstall the driver"
 	case e.Sticky():
-		return phrase.Setting("the GPU is unusable for the rest of this process: run again, or with --device host; if it happens again, report it with nvidia-smi's output")
+		return phrase.Setting("the GPU is unusable for the rest of this process: run again, or with --device host; if it happens again, report it with nvidia-smi's output and the lines of dmesg with Xid")
 	}
 	return ""
 }
