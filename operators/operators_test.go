@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/operators/expand"
@@ -395,12 +396,16 @@ func init() {
 
 func TestStridesAndLanesDoNotChangeTheRows(t *testing.T) {
 	build, input := rows(1, 300), rows(2, 1500)
+	thin, cases := gputest.ThinOr(t, 5), 0
 	for _, o := range operatorsUnderTest {
 		t.Run(o.name, func(t *testing.T) {
 			var want []string
 			for _, lanes := range []int{1, 2, 7} {
 				for _, size := range []int{5000, 1, 64, 999} {
 					for _, pushed := range []int{size, size/9 + 1} {
+						if cases++; !gputest.Takes(thin, cases) {
+							continue
+						}
 						got, err := run(t, 0, o.make(t), size, cut(build, size), cut(input, pushed), lanes)
 						require.NoError(t, err)
 						if !o.ordered {
@@ -420,6 +425,7 @@ func TestStridesAndLanesDoNotChangeTheRows(t *testing.T) {
 
 func TestRowsThatSpillComeBack(t *testing.T) {
 	build, input := rows(1, 3000), rows(2, 9000)
+	thin, cases := gputest.ThinOr(t, 3), 0
 	for _, o := range operatorsUnderTest {
 		if !o.spills {
 			continue
@@ -430,9 +436,12 @@ func TestRowsThatSpillComeBack(t *testing.T) {
 		}
 		t.Run(o.name, func(t *testing.T) {
 			for _, lanes := range []int{1, 3} {
-				want, err := run(t, 0, o.make(t), 512, cut(build, 512), cut(input, 512), lanes)
-				require.NoError(t, err)
 				for _, compress := range []bool{false, true} {
+					if cases++; !gputest.Takes(thin, cases) {
+						continue
+					}
+					want, err := run(t, 0, o.make(t), 512, cut(build, 512), cut(input, 512), lanes)
+					require.NoError(t, err)
 					got, stats, err := runWith(t, 0, nil, spill.Options{Dir: t.TempDir(), Always: true, Compress: compress}, o.make(t), 512, cut(build, 512), cut(input, 512), lanes)
 					require.NoError(t, err)
 					if o.reorders() {
