@@ -448,7 +448,8 @@ type Queue interface {
 	// its range. Nulls among the values are ignored; an aggregate of no values but a count is null.
 	//
 	// Errors: those of CheckAggregation. ErrManyGroups, if a device has too little fast memory for
-	// the groups of a partition, and ErrUnfit; they change nothing.
+	// the groups of a partition or, rarely, if a hash drawn at random spreads their keys badly, and
+	// ErrUnfit; they change nothing.
 	//
 	// Cost: on a GPU it reads every column once. A row takes a lookup in shared memory, and an
 	// atomic there for each word of 32 bits of an aggregate, of which a count has 1, a minimum 1 or 2, and a
