@@ -436,12 +436,12 @@ func TestRowsThatSpillComeBack(t *testing.T) {
 		}
 		t.Run(o.name, func(t *testing.T) {
 			for _, lanes := range []int{1, 3} {
+				want, err := run(t, 0, o.make(t), 512, cut(build, 512), cut(input, 512), lanes)
+				require.NoError(t, err)
 				for _, compress := range []bool{false, true} {
 					if cases++; !gputest.Takes(thin, cases) {
 						continue
 					}
-					want, err := run(t, 0, o.make(t), 512, cut(build, 512), cut(input, 512), lanes)
-					require.NoError(t, err)
 					got, stats, err := runWith(t, 0, nil, spill.Options{Dir: t.TempDir(), Always: true, Compress: compress}, o.make(t), 512, cut(build, 512), cut(input, 512), lanes)
 					require.NoError(t, err)
 					if o.reorders() {
