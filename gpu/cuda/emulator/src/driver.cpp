@@ -786,10 +786,7 @@ int cuMemcpyBatchAsync_v2(Address* to, Address* from, size_t* sizes, size_t coun
     CHECK(attributes->order == 1 && attributes->flags == 0 && streams.count(stream), InvalidValue);
     for (size_t i = 0; i < count; i++) {
         CHECK(sizes[i] > 0, InvalidValue);
-        Allocation* a = at(to[i]);
-        const bool up = a && on_device(a);
-        const Copy c = {up ? to[i] : from[i], reinterpret_cast<char*>(up ? from[i] : to[i]), sizes[i], up};
-        if (int code = put(stream, c)) return code;
+        if (int code = put(stream, {to[i], reinterpret_cast<char*>(from[i]), sizes[i], true})) return code; // gstream copies up alone
     }
     return Success;
 }
