@@ -549,8 +549,8 @@ const (
 	// to 36. Of pieces of 32 KB a kernel copies more.
 	batchedPiece = 48 << 10
 	// mostBatched is the most pieces of one call of the driver. Driver 580.159.04 makes a corrupt push buffer for
-	// calls with 256 and with 512 pieces, now and then (Xid 32 in the log of the kernel): rows were missing, or
-	// kernels ended with CUDA_ERROR_LAUNCH_FAILED. With 128, 64 and 32 that was not seen.
+	// calls with 256 and with 512 pieces, now and then (Xid 32 in the log of the operating system): processes ended with
+	// CUDA_ERROR_LAUNCH_FAILED, and probably rows were missing for that reason. With 128, 64 and 32 it was not seen.
 	mostBatched = 32
 )
 
