@@ -17,6 +17,11 @@ import (
 // Match it with errors.Is.
 var ErrData = errors.New("bad data")
 
+// ErrChanged is the sentinel behind the error of a file that another process has replaced
+// or written to since its metadata was read. Unlike ErrData it may be over when the job
+// runs again.
+var ErrChanged = errors.New("the file changed while it was read")
+
 // Table is the metadata of something that can be scanned. It is immutable and safe for
 // concurrent use.
 type Table interface {

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/pipeline"
+	"github.com/gstream/gstream/source"
 )
 
 // allColumns is a job that reads every byte of the table and writes to missing folders.
@@ -245,4 +246,8 @@ func TestReportOfAFailedRunIsWritten(t *testing.T) {
 
 func TestDefectsHaveAnExitCodeOfTheirOwn(t *testing.T) {
 	assert.Equal(t, exitDefect, exitCode(fmt.Errorf("stage: %w", errors.Join(pipeline.ErrDefect, context.Canceled))))
+}
+
+func TestAChangedInputHasTheExitCodeOfWhatARetryMayHelp(t *testing.T) {
+	assert.Equal(t, exitIO, exitCode(fmt.Errorf("stage: %w", source.ErrChanged)))
 }

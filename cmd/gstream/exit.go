@@ -71,6 +71,8 @@ func exitCode(err error) int {
 		return exitJob
 	case errors.Is(err, gpu.ErrBudget), errors.As(err, &refused):
 		return exitMemory
+	case errors.Is(err, source.ErrChanged):
+		return exitIO
 	case errors.Is(err, source.ErrData):
 		return exitData
 	case errors.As(err, &driver):

@@ -89,7 +89,7 @@ Exit codes:
   2    the job or the command line is wrong
   3    bad data: a damaged file, a value that does not fit
   4    a memory budget is too small
-  5    a file cannot be read or written
+  5    a file cannot be read or written, or changed while it was read
   130  interrupted; 143 when by SIGTERM, 129 by SIGHUP
 
 After 4, 5, 130, 143 and 129 the same command may succeed later, with more memory or

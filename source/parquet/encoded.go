@@ -4,7 +4,6 @@ import (
 	"errors"
 	"hash/crc32"
 	"io"
-	"os"
 	"slices"
 	"sync"
 
@@ -34,8 +33,8 @@ type encodedChunk struct {
 	dict   dictionary
 
 	mu   sync.Mutex
-	src  *os.File // the file; open while pages are fetched
-	left int64    // wanted rows that were not released
+	src  *versionFile // open while pages are fetched
+	left int64        // wanted rows that were not released
 
 	// The directory: pages with wanted rows that were not released, in order.
 	pages []*page

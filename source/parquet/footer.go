@@ -2,9 +2,7 @@ package parquet
 
 import (
 	"encoding/binary"
-	"fmt"
 	"io"
-	"os"
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
@@ -106,7 +104,7 @@ func readMetadata(r io.ReaderAt, size int64) (meta *fileMeta, err error) {
 }
 
 // readFull reads len(b) bytes at an offset that was checked against the size of the file.
-// An early end means that the file shrank.
+// An early end means that the metadata is wrong.
 func readFull(r io.ReaderAt, b []byte, off int64) error {
 	n, err := r.ReadAt(b, off)
 	if n == len(b) {
@@ -120,20 +118,13 @@ func readFull(r io.ReaderAt, b []byte, off int64) error {
 
 // readFile reads the footer of a file and checks that its numbers are possible.
 func readFile(path string) (f *file, columns []leaf, refused []source.Unreadable, err error) {
-	o, err := os.Open(path)
+	o, err := openVersion(path)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	defer o.Close()
-	info, err := o.Stat()
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	if info.IsDir() {
-		return nil, nil, nil, fmt.Errorf("%s: is a directory", path)
-	}
 	at := location{path: path, rowGroup: -1}
-	meta, err := readMetadata(o, info.Size())
+	meta, err := readMetadata(o, o.version.size)
 	if err != nil {
 		return nil, nil, nil, at.wrap(err)
 	}
@@ -153,8 +144,8 @@ func readFile(path string) (f *file, columns []leaf, refused []source.Unreadable
 	for i := range columns {
 		columns[i].ordered = columns[i].ordered && len(meta.ColumnOrders) == leaves && meta.ColumnOrders[columns[i].leaf].Value != nil
 	}
-	f = &file{path: path, size: info.Size(), rows: meta.NumRows, layout: meta.layout(), groups: make([]rowGroup, len(meta.RowGroups))}
-	f.handle.path, f.handle.size = path, f.size
+	f = &file{path: path, size: o.version.size, rows: meta.NumRows, layout: meta.layout(), groups: make([]rowGroup, len(meta.RowGroups))}
+	f.handle.path, f.handle.version = path, o.version
 	total := int64(0)
 	for i := range meta.RowGroups {
 		at.rowGroup, at.column = i, ""

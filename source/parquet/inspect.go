@@ -1,10 +1,6 @@
 package parquet
 
-import (
-	"os"
-
-	"github.com/gstream/gstream/gpu"
-)
+import "github.com/gstream/gstream/gpu"
 
 // FileInfo describes a Parquet file for people and, as JSON, for programs.
 type FileInfo struct {
@@ -60,12 +56,12 @@ func Inspect(path string) (info *FileInfo, err error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer o.Close()
 	at := location{path: path, rowGroup: -1}
+	o, err := f.handle.acquire()
+	if err != nil {
+		return nil, at.wrap(err)
+	}
+	defer f.handle.release()
 	meta, err := readMetadata(o, f.size)
 	if err != nil {
 		return nil, at.wrap(err)

@@ -2,10 +2,8 @@ package parquet
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
-	"sync"
 
 	"github.com/dustin/go-humanize"
 	"github.com/gstream/gstream/gpu"
@@ -154,45 +152,3 @@ func (t *Table) Describe() string {
 
 // Close implements source.Table.
 func (t *Table) Close() error { return nil }
-
-// handle opens a file when the first chunk is fetched from it, and closes it after the
-// last one. So the number of open files depends on the chunks that are being fetched, not
-// on the table.
-type handle struct {
-	path string
-	size int64
-	mu   sync.Mutex
-	file *os.File
-	refs int
-}
-
-func (h *handle) acquire() (*os.File, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.refs == 0 {
-		f, err := os.Open(h.path)
-		if err != nil {
-			return nil, err
-		}
-		info, err := f.Stat()
-		if err == nil && info.Size() != h.size {
-			err = fmt.Errorf("%s: %w", h.path, badf("it had %d bytes when the scan was planned and now has %d", h.size, info.Size()))
-		}
-		if err != nil {
-			f.Close()
-			return nil, err
-		}
-		h.file = f
-	}
-	h.refs++
-	return h.file, nil
-}
-
-func (h *handle) release() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.refs--; h.refs == 0 {
-		h.file.Close()
-		h.file = nil
-	}
-}

@@ -1,0 +1,114 @@
+package parquet
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gstream/gstream/source"
+)
+
+// handle opens a file when the first chunk is fetched from it, and closes it after the
+// last one. So the number of open files depends on the chunks that are being fetched, not
+// on the table. Every opening must find the version of the file whose footer was read.
+type handle struct {
+	path string
+	version
+	mu   sync.Mutex
+	file *versionFile
+	refs int
+}
+
+// version identifies the content of a file: a replaced file has another inode, a file that
+// is written in place another size or time.
+type version struct {
+	device, inode uint64
+	size          int64
+	modified      time.Time
+}
+
+func versionOf(info fs.FileInfo) version {
+	v := version{size: info.Size(), modified: info.ModTime()}
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		v.device, v.inode = uint64(s.Dev), s.Ino
+	}
+	return v
+}
+
+// versionFile is an open file of which only one version is read.
+type versionFile struct {
+	*os.File
+	version version
+}
+
+// openVersion opens a file in its present version.
+func openVersion(path string) (*versionFile, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.IsDir() {
+		err = fmt.Errorf("%s: is a directory", path)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return &versionFile{f, versionOf(info)}, nil
+}
+
+// ReadAt implements io.ReaderAt. The version is checked after the bytes are read, because
+// a file may be written in place while it is open.
+func (f *versionFile) ReadAt(p []byte, off int64) (int, error) {
+	n, err := f.File.ReadAt(p, off)
+	if info, failed := f.Stat(); failed != nil {
+		return 0, failed
+	} else if now := versionOf(info); now != f.version {
+		return 0, f.version.changed(now)
+	}
+	return n, err
+}
+
+// changed returns the error of a file that has another version now.
+func (v version) changed(now version) error {
+	how := "it was written to at " + now.modified.Format(time.DateTime)
+	switch {
+	case v.size != now.size:
+		how = fmt.Sprintf("it had %d bytes and now has %d", v.size, now.size)
+	case v.device != now.device || v.inode != now.inode:
+		how = "another file has taken its name"
+	}
+	return fmt.Errorf("%w: %s; run the job again once nothing writes there", source.ErrChanged, how)
+}
+
+// acquire returns the open file. Each call is followed by one of release.
+func (h *handle) acquire() (*versionFile, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.refs == 0 {
+		f, err := openVersion(h.path)
+		if err != nil {
+			return nil, err
+		}
+		if f.version != h.version {
+			f.Close()
+			return nil, h.version.changed(f.version)
+		}
+		h.file = f
+	}
+	h.refs++
+	return h.file, nil
+}
+
+func (h *handle) release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.refs--; h.refs == 0 {
+		h.file.Close()
+		h.file = nil
+	}
+}
