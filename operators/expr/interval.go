@@ -221,7 +221,15 @@ func (b *binder) addInterval(n, nx Node, x, v *Expr) (*Expr, error) {
 		}
 	}
 	add := func(op gpu.Op, count *Expr) error {
-		x, err = b.op(n, Expr{op: op, typ: t, nullable: x.nullable || count.nullable, rng: typeRange(t), fails: true}, x, count)
+		r, fails := typeRange(t), true
+		if t.Kind == gpu.Timestamp {
+			by := count.rng
+			if op == gpu.OpAddMonths { // each has 28 to 31 days
+				by = arithmeticRange(gpu.OpMul, by, rangeOf(28*microsPerDay, 31*microsPerDay))
+			}
+			r, fails = shifted(x, by)
+		}
+		x, err = b.op(n, Expr{op: op, typ: t, nullable: x.nullable || count.nullable, rng: r, fails: fails}, x, count)
 		return err
 	}
 	if !months.is(0) {

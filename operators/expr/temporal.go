@@ -259,5 +259,17 @@ func (b *binder) dateTrunc(n Node, p gpu.DatePart, nx Node, x *Expr) (*Expr, err
 	if err != nil {
 		return nil, err
 	}
-	return b.op(n, Expr{op: gpu.OpDateTrunc, typ: t, n: int(p), nullable: x.nullable, rng: typeRange(t), fails: true}, x)
+	// The longest unit is a millennium.
+	r, fails := shifted(x, rangeOf(-1001*366*microsPerDay, 0))
+	return b.op(n, Expr{op: gpu.OpDateTrunc, typ: t, n: int(p), nullable: x.nullable, rng: r, fails: fails}, x)
+}
+
+// shifted returns the range of a timestamp to which a value of another range is added,
+// and whether the sum of some values may fail: infinities and what is out of range.
+func shifted(x *Expr, by *Range) (r *Range, fails bool) {
+	finite := finiteRange(x.typ)
+	if r = arithmeticRange(gpu.OpAdd, x.rng, by); finite.contains(x.rng) && finite.contains(r) {
+		return r, false
+	}
+	return typeRange(x.typ), true
 }

@@ -177,16 +177,17 @@ func (s *stepBinder) usingColumn(in Node, side, name, sub string) (int, bool) {
 }
 
 // add sorts the conjuncts of a condition over both sides. The first nleft columns are
-// those of the left side.
+// those of the left side. A conjunct of one side that may fail stays among those over both,
+// which see only pairs with equal keys.
 func (c *joinCondition) add(e *expr.Expr, nleft int) {
 	toRight := func(col int) int { return col - nleft }
 	for _, p := range expr.Conjuncts(e) {
 		l, r := sides(p, nleft)
 		a, b, nullSafe, equality := expr.Equality(p)
 		switch {
-		case l && !r:
+		case l && !r && !p.MayFail():
 			c.onLeft = append(c.onLeft, p)
-		case r && !l:
+		case r && !l && !p.MayFail():
 			c.onRight = append(c.onRight, p.Remap(toRight))
 		case equality && only(a, nleft, true) && only(b, nleft, false):
 			c.left, c.right, c.nullSafe = append(c.left, a), append(c.right, b.Remap(toRight)), append(c.nullSafe, nullSafe)

@@ -17,6 +17,11 @@ func Optimize(n Node) Node {
 // pushDown moves conditions toward the sources, where they drop rows before any other
 // work. preds are conjuncts over n's columns that must hold for its rows. The result is n
 // with all of them applied.
+//
+// A conjunct that may fail on a row never sees a row that it would not see where it was
+// written. So it moves below a node only if the node has every row of its input, with the same
+// values, and if all conjuncts before it move there too. A conjunct that cannot fail moves
+// past those that may.
 func pushDown(n Node, preds []*expr.Expr) Node {
 	r := n.Rel()
 	switch n := n.(type) {
@@ -32,7 +37,7 @@ func pushDown(n Node, preds []*expr.Expr) Node {
 		if j, ok := n.In.(*Join); ok && j.Kind == join.Full {
 			return n.pushDownFull(j, preds)
 		}
-		below, above := partition(preds, func(p *expr.Expr) bool { return n.isBare(p.Columns()) })
+		below, above := movable(preds, func(p *expr.Expr) bool { return n.isBare(p.Columns()) })
 		for i, p := range below {
 			below[i] = p.Remap(n.Source)
 		}
@@ -41,12 +46,12 @@ func pushDown(n Node, preds []*expr.Expr) Node {
 	case *Join:
 		return n.pushDown(preds)
 	case *Expand:
-		below, above := partition(preds, func(p *expr.Expr) bool { return n.keeps(p.Columns()) })
+		below, above := movable(preds, func(p *expr.Expr) bool { return n.keeps(p.Columns()) })
 		return newFilter(r.Step, newExpand(r.Step, pushDown(n.In, below), n.Variants, n.Numbered), above)
 	case *Group:
 		// A condition on keys keeps or drops whole groups.
 		nkeys := len(n.Keys)
-		below, above := partition(preds, func(p *expr.Expr) bool {
+		below, above := movable(preds, func(p *expr.Expr) bool {
 			cols := p.Columns()
 			return len(cols) > 0 && cols[len(cols)-1] < nkeys
 		})
@@ -60,7 +65,7 @@ func pushDown(n Node, preds []*expr.Expr) Node {
 		return newFilter(r.Step, n.over(in), above)
 	case *Window:
 		// A condition on the keys of the partitions keeps or drops whole partitions.
-		below, above := partition(preds, func(p *expr.Expr) bool {
+		below, above := movable(preds, func(p *expr.Expr) bool {
 			cols := p.Columns()
 			return len(cols) > 0 && !slices.ContainsFunc(cols, func(c int) bool { return !slices.Contains(n.Partition, c) })
 		})
@@ -102,16 +107,19 @@ func (n *Join) pushDown(preds []*expr.Expr) Node {
 	var left, right, above []*expr.Expr
 	for _, p := range preds {
 		l, r := sides(p, nleft)
+		mayFail := p.MayFail()
 		switch {
-		case !r && !keepsRight(n.Kind):
+		case mayFail && len(above) > 0:
+			above = append(above, p)
+		case !r && !keepsRight(n.Kind) && (!mayFail || n.Kind == join.Left || n.Kind == join.Mark):
 			left = append(left, p)
 			if l {
 				right = append(right, n.mirror(p)...)
 			}
-		case r && !l && n.Kind.Pairs() && !keepsLeft(n.Kind):
+		case r && !l && n.Kind.Pairs() && !keepsLeft(n.Kind) && (!mayFail || n.Kind == join.Right):
 			right = append(right, p.Remap(toRight))
 			left = append(left, n.mirrorLeft(p.Remap(toRight))...)
-		case inner:
+		case inner && !(mayFail && l != r):
 			spec.Residual = append(spec.Residual, p)
 			onLeft, onRight := implied(p, nleft)
 			left = append(left, onLeft...)
@@ -169,7 +177,7 @@ func (n *Project) pushDownFull(j *Join, preds []*expr.Expr) Node {
 				key = i
 			}
 		}
-		if key < 0 {
+		if key < 0 || p.MayFail() && len(above) > 0 {
 			above = append(above, p)
 			continue
 		}
@@ -209,7 +217,7 @@ func (n *Join) mirrorLeft(p *expr.Expr) []*expr.Expr {
 
 // translate rewrites a condition over key columns of one side to those of the other side.
 // It rewrites only comparisons of a single column with constants, which statistics can
-// answer.
+// answer, and which cannot fail.
 func translate(p *expr.Expr, from, to []int, nullSafe []bool) []*expr.Expr {
 	if len(expr.Comparisons(p)) == 0 {
 		return nil
@@ -224,7 +232,7 @@ func translate(p *expr.Expr, from, to []int, nullSafe []bool) []*expr.Expr {
 
 // implied derives from a condition over both sides a condition on each side alone. (a and
 // x) or (b and y), with a and b over the left side and x and y over the right, implies a
-// or b on the left and x or y on the right.
+// or b on the left and x or y on the right. What may fail is left out of a, b, x and y.
 func implied(p *expr.Expr, nleft int) (left, right []*expr.Expr) {
 	terms := expr.Disjuncts(p)
 	if len(terms) < 2 {
@@ -235,7 +243,7 @@ func implied(p *expr.Expr, nleft int) (left, right []*expr.Expr) {
 		for _, t := range terms {
 			var ands []*expr.Expr
 			for _, c := range expr.Conjuncts(t) {
-				if only(c, nleft, isLeft) {
+				if only(c, nleft, isLeft) && !c.MayFail() {
 					ands = append(ands, c)
 				}
 			}
@@ -303,6 +311,19 @@ func partition(list []*expr.Expr, cond func(*expr.Expr) bool) (yes, no []*expr.E
 		}
 	}
 	return
+}
+
+// movable splits conjuncts into those that move below a node, which has every row of its
+// input, and the others. can tells which ones the columns of the input allow to move.
+func movable(preds []*expr.Expr, can func(*expr.Expr) bool) (below, above []*expr.Expr) {
+	for _, p := range preds {
+		if can(p) && !(p.MayFail() && len(above) > 0) {
+			below = append(below, p)
+		} else {
+			above = append(above, p)
+		}
+	}
+	return below, above
 }
 
 // sinkLimits moves limits below projections, and merges a limit over a sort into a top-k.
