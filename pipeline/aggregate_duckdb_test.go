@@ -59,10 +59,12 @@ func aggregateCalls(t gpu.Type) (all []aggregateCall) {
 	for _, f := range []string{"min(%s)", "max(%s)"} {
 		add(true, true, true, f)
 	}
-	for _, f := range []string{"first(%s ORDER BY a2)", "last(%s ORDER BY a2 DESC)", "any_value(%s ORDER BY a2)", "arg_min(%s, a2)", "arg_max(%s, a2)", "arg_min(a2, %s)"} {
+	for _, f := range []string{"first(%s ORDER BY a2)", "last(%s ORDER BY a2 DESC)", "any_value(%s ORDER BY a2)", "arg_min(%s, a2)", "arg_max(%s, a2)", "arg_min(a2, %s)",
+		"arg_min(%s, a2 %% 3 ORDER BY a2 DESC)", "max_by(a2, %s ORDER BY a2 DESC)", "mode(%s ORDER BY a2 DESC)"} {
 		add(true, true, false, f)
 	}
 	add(true, true, true, "quantile_disc(%s, 0.3)")
+	add(true, true, true, "mode(%s ORDER BY a3 DESC)")
 	switch {
 	case t.Kind == gpu.String:
 		add(true, true, false, "string_agg(%s, ', ' ORDER BY a2)")
@@ -131,7 +133,7 @@ func aggregateSteps(t gpu.Type, calls []aggregateCall) (steps [][]aggregateCall)
 			others, sorted = append(others, call), append(sorted, call)
 		case name == "median" || strings.HasPrefix(name, "quantile_"):
 			sorted, counted = append(sorted, call), append(counted, call)
-		case slices.Contains([]string{"first", "last", "any_value", "arg_min", "arg_max"}, name) || name == "product" && !strings.Contains(call.text, "DISTINCT"):
+		case slices.Contains([]string{"first", "last", "any_value", "arg_min", "arg_max", "max_by"}, name) || name == "product" && !strings.Contains(call.text, "DISTINCT"):
 			sorted, led = append(sorted, call), append(led, call) // either way
 		default:
 			sorted = append(sorted, call)

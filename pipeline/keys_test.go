@@ -37,6 +37,8 @@ func TestConstantKeysAndUnreadStepsInGo(t *testing.T) {
 		"sort 1: the sort key 3 is out of range":     smallTable(t).Sort("3"),
 		"sort 1: the sort key 'x' uses no column":    smallTable(t).Sort("'x'"),
 		"group 1: the group key 1 + 1 uses no":       smallTable(t).Group([]string{"1 + 1"}),
+		"the ORDER BY key 'x' of first uses no col":  smallTable(t).Group([]string{"y"}, "first(x order by 'x' desc) as f"),
+		"the ORDER BY key (1 + 1) of sum uses no":    smallTable(t).Group([]string{"y"}, "sum(x order by x, 1 + 1) as f"),
 		"filter 1: no step reads the rows":           smallTable(t).Filter("x > 1").From("t").Sort("x"),
 		"big: no step reads the rows of this one":    smallTable(t).Filter("x > 1").As("big").From("t").Filter("x < 2").From("t").Union("filter 2"),
 		"filter 3: no step reads the rows of this o": smallTable(t).Filter("x > 1").Filter("x > 2").Filter("x > 3").From("t").Union("filter 2"),

@@ -18,7 +18,7 @@ func TestLeadersAreThoseOfSortedRows(t *testing.T) {
 	var calls []string
 	for _, x := range strings.Fields("i few word zeros real wide huge day at no bytes none") {
 		for _, format := range []string{"first(%s)", "last(%s)", "any_value(%s)", "arg_min(%s, word)", "arg_max(%s, real)", "arg_max(word, %s)", "arg_min(i, %s)", "first(i order by %s)", "last(i order by %s desc)",
-			"first(word order by few desc nulls first, %s nulls first, zeros)", "last(%s order by no, word)", "first(%s) filter (where i %% 7 = 3)", "any_value(%[1]s order by %[1]s desc) filter (where no)"} {
+			"first(word order by few desc nulls first, %s nulls first, zeros)", "last(%s order by no, word)", "arg_max(i, %s order by i desc)", "arg_min(%s, few order by real desc nulls first, word)", "first(%s) filter (where i %% 7 = 3)", "any_value(%[1]s order by %[1]s desc) filter (where no)"} {
 			calls = append(calls, fmt.Sprintf(format, x))
 		}
 	}

@@ -729,7 +729,7 @@ func (g *caseGenerator) group(in randomRelation) {
 		a := randomColumn{x, exprtest.Integer, true}
 		n := exprtest.New(a.class, "count(*)")
 		if raw && g.r.IntN(3) == 0 {
-			s.aggregates = append(s.aggregates, named{g.aggregate(e, k, &a), x})
+			s.aggregates = append(s.aggregates, named{g.aggregate(e, k, column(), column(), &a), x})
 			columns = append(columns, a)
 			continue
 		}
@@ -774,12 +774,20 @@ func (g *caseGenerator) group(in randomRelation) {
 }
 
 // aggregate draws an aggregate of some rows, of distinct values or of a BOOLEAN.
-func (g *caseGenerator) aggregate(e *exprtest.Generator, k *exprtest.Node, a *randomColumn) *exprtest.Node {
+func (g *caseGenerator) aggregate(e *exprtest.Generator, k, by, order *exprtest.Node, a *randomColumn) *exprtest.Node {
 	filter := func(sql string, args ...*exprtest.Node) *exprtest.Node {
 		if g.r.IntN(2) == 0 {
 			sql, args = sql+" FILTER (WHERE ?)", append(args, e.Of(exprtest.Bool, 1+g.r.IntN(2)))
 		}
 		return exprtest.New(a.class, sql, args...)
+	}
+	if g.r.IntN(3) == 0 {
+		// Rows that are equal in the order have one value.
+		a.class = k.Class
+		if g.r.IntN(2) == 0 {
+			return filter([]string{"first(? ORDER BY ? DESC, ?)", "last(? ORDER BY ?, ? DESC)", "any_value(? ORDER BY ?, ?)", "mode(? ORDER BY ? DESC, ?)"}[g.r.IntN(4)], k, by, k)
+		}
+		return filter([]string{"arg_min(?, ? ORDER BY ? DESC, ?)", "arg_max(?, ? ORDER BY ? NULLS FIRST, ? DESC)", "min_by(?, ? ORDER BY ?, ?)", "max_by(?, ? ORDER BY ? DESC, ?)"}[g.r.IntN(4)], k, by, order, k)
 	}
 	switch f := g.r.IntN(8); {
 	case f == 0:

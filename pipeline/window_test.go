@@ -144,6 +144,12 @@ func TestWindowFunctions(t *testing.T) {
 		}(), `[{"k":"a","place":1}, {"k":"b","place":1}, {"k":null,"place":1}]`},
 		"the most frequent": {visits(t).Group([]string{"k"}, "mode(at) as m", "mode(x) filter (where x > 5) as big").Sort("k"),
 			`[{"k":"a","m":2,"big":10}, {"k":"b","m":3,"big":7}, {"k":null,"m":4,"big":null}]`},
+		"ties in an order": {New("ties").ReadTable("t", record(t, []arrow.Field{{Name: "id", Type: arrow.PrimitiveTypes.Int64}, {Name: "v", Type: arrow.PrimitiveTypes.Int64}},
+			`[{"id":1,"v":5},{"id":2,"v":5},{"id":3,"v":7},{"id":4,"v":7},{"id":5,"v":5}]`)).
+			Group(nil, "arg_min(id, v order by id desc) as a", "arg_max(id, v order by id desc) as b", "min_by(id, v order by v, id) as c", "max_by(id, v order by -id) as d",
+				"mode(id order by id desc) as e", "mode(v // 5 order by id desc) as f", "mode(v order by id) filter (where id > 1 and id < 5) as g", "mode(id order by v desc, id) as h",
+				"mode(id order by v desc, id) filter (where id <> 3) as i", "arg_min(distinct id, v order by v) as j"),
+			`[{"a":5,"b":4,"c":1,"d":4,"e":5,"f":1,"g":7,"h":3,"i":4,"j":1}]`},
 		"in an order": {visits(t).Group([]string{"k"}, "string_agg(x, '>' order by at desc, x) as s", "first(x order by at desc nulls last) as f", "median(x) as m", "count(distinct at) as n").Sort("k"),
 			`[{"k":"a","s":"40>30>10","f":40,"m":30,"n":3}, {"k":"b","s":"7","f":7,"m":7,"n":1}, {"k":null,"s":"2>1","f":2,"m":1.5,"n":1}]`},
 		"of no rows": {visits(t).Filter("x > 100").Group(nil, "median(x) as m", "string_agg(k) as s", "count(*) as n", "sum(x) as t"),

@@ -173,7 +173,7 @@ func (b *binder) aggregate(n *callNode, f aggregate) (call AggregateCall, err er
 	case f.sorted != window.Aggregate:
 		return b.sortedAggregate(n, f)
 	}
-	if _, err := b.orderKeys(n.order); err != nil { // on which the result does not depend
+	if _, err := b.aggregateOrder(n); err != nil { // on which the result does not depend
 		return call, err
 	}
 	call = AggregateCall{Kind: f.kind, Output: gpu.Of(gpu.Int64)}

@@ -32,7 +32,7 @@ func (b *binder) sortedAggregate(n *callNode, f aggregate) (call AggregateCall, 
 	}
 	call.Arg = typed(call.Arg)
 	arg := call.Arg
-	if s.Order, err = b.orderKeys(n.order); err != nil {
+	if s.Order, err = b.aggregateOrder(n); err != nil {
 		return call, err
 	}
 	call.Output = call.Arg.typ
@@ -40,14 +40,14 @@ func (b *binder) sortedAggregate(n *callNode, f aggregate) (call AggregateCall, 
 	case window.FirstValue, window.LastValue:
 		s.IgnoreNulls, call.Distinct = n.name == "any_value", false
 	case window.ArgMin, window.ArgMax:
-		s.Order, call.Distinct = nil, false // on which the result does not depend
+		call.Distinct = false // on which the result does not depend
 		if s.Key, err = b.windowKey(n.args[1]); err != nil {
 			return call, err
 		}
 	case window.QuantileCont, window.QuantileDisc:
 		err = b.quantile(n, &call)
 	case window.Mode:
-		s.IgnoreNulls, s.Order = true, nil
+		s.IgnoreNulls = true
 	case window.StringAgg:
 		err = b.stringAgg(n, &call)
 	default:
@@ -55,7 +55,7 @@ func (b *binder) sortedAggregate(n *callNode, f aggregate) (call AggregateCall, 
 	}
 	if err == nil && n.distinct {
 		for _, k := range s.Order {
-			if !k.Expr.Equal(arg) {
+			if !k.Expr.Equal(arg) && (s.Key == nil || !k.Expr.Equal(s.Key)) {
 				return call, b.errorf(n, "%s of DISTINCT values can only be in the order of these values", n.name)
 			}
 		}
@@ -64,6 +64,22 @@ func (b *binder) sortedAggregate(n *callNode, f aggregate) (call AggregateCall, 
 		err = b.sortedFilter(n, &call)
 	}
 	return call, err
+}
+
+// aggregateOrder binds the keys of ORDER BY among the arguments of an aggregate. As in a sort step, a key that
+// uses no column is an error: it is a mistake, such as a column in the wrong quotes.
+func (b *binder) aggregateOrder(n *callNode) ([]WindowKey, error) {
+	for _, k := range n.order {
+		nowhere := &binder{scope: &Scope{Schema: gpu.NewSchema(), Fold: b.scope.Fold, Now: b.scope.Now}, src: b.src}
+		if _, err := nowhere.windowKey(k.x); err != nil {
+			continue
+		}
+		if _, err := b.windowKey(k.x); err == nil {
+			return nil, b.errorf(k.x, "the ORDER BY key %s of %s uses no column, so it is the same in every row; write the name of a column",
+				cutRight(k.x.String(), 60), n.name)
+		}
+	}
+	return b.orderKeys(n.order)
 }
 
 // sortedFilter binds the FILTER of a call: the argument is null where it is not true. Functions that see

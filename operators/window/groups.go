@@ -120,8 +120,10 @@ func (f GroupFunction) Remap(at func(int) int) GroupFunction {
 // order returns the order of the rows of a group that a function needs.
 func (f GroupFunction) order() []sort.Key {
 	switch {
-	case f.Kind == QuantileCont || f.Kind == QuantileDisc || f.Kind == Mode:
+	case f.Kind == QuantileCont || f.Kind == QuantileDisc:
 		return []sort.Key{{Column: f.Value, Descending: f.Descending}}
+	case f.Kind == Mode: // the first row of each value is the first one in the order
+		return append([]sort.Key{{Column: f.Value}}, f.Order...)
 	case f.Distinct && len(f.Order) == 0:
 		return []sort.Key{{Column: f.Value}}
 	}
@@ -233,7 +235,9 @@ func (g *grouping) evalGroups(p *program, out int, in ...gpu.Column) gpu.Column 
 // function computes a function. The result is borrowed.
 func (g *grouping) function(f GroupFunction) gpu.Column {
 	value, key, low, high := g.cols[f.Value], g.cols[f.Key], g.low, g.high
-	if list, all := g.counting(f); !all {
+	list, all := g.counting(f)
+	row := func(at gpu.Column) gpu.Column { return at }
+	if !all {
 		// The rows that count are listed; those of a group are together in the list.
 		none, end := g.constants(0), g.constants(list.Len)
 		rank := func(rows gpu.Column) gpu.Column {
@@ -249,6 +253,7 @@ func (g *grouping) function(f GroupFunction) gpu.Column {
 		if f.Key >= 0 {
 			key = g.gather(key, list, false)
 		}
+		row = func(at gpu.Column) gpu.Column { return rowIDs(g.gather(list, at, false)) }
 	}
 	if g.err != nil {
 		return gpu.Column{}
@@ -263,7 +268,7 @@ func (g *grouping) function(f GroupFunction) gpu.Column {
 	case QuantileCont, QuantileDisc:
 		return g.quantile(f, value, key, low, high)
 	case Mode:
-		return g.mode(f, value, key, low, high)
+		return g.mode(f, value, key, low, high, row)
 	case StringAgg:
 		return g.concatenation(f, value, low, high)
 	}
@@ -486,9 +491,9 @@ func (g *grouping) betweenFloats(t gpu.Type, x, y, share gpu.Column) gpu.Column 
 	return g.evalGroups(p, p.cast(t, p.choose(doubleType, exact, low, sum)), x, y, share)
 }
 
-// mode has the most frequent of the sorted values [low, high), of several the least. value
-// has no nulls.
-func (g *grouping) mode(f GroupFunction, value, times, low, high gpu.Column) gpu.Column {
+// mode has the most frequent of the sorted values [low, high). Of several it is the one that comes first in the
+// order, then the least. value has no nulls; row has the rows at which values are.
+func (g *grouping) mode(f GroupFunction, value, times, low, high gpu.Column, row func(gpu.Column) gpu.Column) gpu.Column {
 	q, l := g.task.Queue, g.task.Lease
 	// Runs of equal values within a group: a run ends where the value or the group does.
 	rows := newProgram()
@@ -532,7 +537,22 @@ func (g *grouping) mode(f GroupFunction, value, times, low, high gpu.Column) gpu
 	if g.err != nil {
 		return gpu.Column{}
 	}
-	longest := g.own(q.Extreme(l, gpu.SortKey{Column: lengths, Descending: true}, false, from, to))
+	longest := gpu.Column{}
+	if len(f.Order) == 0 {
+		longest = g.own(q.Extreme(l, gpu.SortKey{Column: lengths, Descending: true}, false, from, to))
+	} else {
+		// The runs of a group stay together.
+		keys := []gpu.SortKey{{Column: g.gather(group, firsts, false)}, {Column: lengths, Descending: true}}
+		at := row(firsts)
+		for _, k := range f.Order {
+			keys = append(keys, gpu.SortKey{Column: g.gather(g.cols[k.Column], at, false), Descending: k.Descending, NullsFirst: k.NullsFirst})
+		}
+		if g.err != nil {
+			return gpu.Column{}
+		}
+		runs := g.own(q.Sort(l, keys))
+		longest = g.gatherIDs(runs, g.edge(FirstValue, from, to))
+	}
 	return g.gather(value, g.gatherIDs(firsts, longest), true)
 }
 

@@ -88,7 +88,7 @@ func counted(c expr.AggregateCall) bool {
 		return false
 	}
 	k := c.Sorted.Kind
-	return k == window.Mode || k == window.QuantileCont || k == window.QuantileDisc
+	return k == window.Mode && len(c.Sorted.Order) == 0 || k == window.QuantileCont || k == window.QuantileDisc
 }
 
 // groupsValues reports whether a group is by groupedTwice: if it has aggregates of distinct values and

@@ -573,7 +573,7 @@ func accumulated(functions []window.GroupFunction) (list []groupby.Aggregate, ok
 				leader.Order[i].Descending, leader.Order[i].NullsFirst = !k.Descending, !k.NullsFirst
 			}
 		case f.Kind == window.ArgMin || f.Kind == window.ArgMax:
-			leader.Order = []sort.Key{{Column: f.Key, Descending: f.Kind == window.ArgMax}}
+			leader.Order = append([]sort.Key{{Column: f.Key, Descending: f.Kind == window.ArgMax}}, f.Order...)
 			leader.Columns = []int{f.Key, f.Value}
 		default:
 			return nil, false
