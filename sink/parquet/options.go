@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/phrase"
@@ -136,8 +137,17 @@ func CheckColumns(s *gpu.Schema, opt Options) error {
 			return fmt.Errorf("partition_by names %q, which is not a column; the columns are %s", name, phrase.Some(s.Names(), 20, ", "))
 		case seen[name]:
 			return fmt.Errorf("partition_by names %q twice", name)
+		case !utf8.ValidString(name):
+			return fmt.Errorf("partition_by names %q, which is not UTF-8; give the column another name", name)
+		case name == "":
+			return errors.New("partition_by names the column \"\", and a folder =… is not read as a column; give the column another name")
 		case s.Fields[i].Type.Kind == gpu.Binary:
 			return fmt.Errorf("partition_by names %q, whose type %s has no text for the name of a folder", name, s.Fields[i].TypeName())
+		}
+		for _, other := range s.Names() {
+			if other != name && strings.EqualFold(other, name) {
+				return fmt.Errorf("partition_by names %q, and there is a column %q: a source takes the name of a folder for both, as case does not count there; rename one of them", name, other)
+			}
 		}
 		seen[name] = true
 	}

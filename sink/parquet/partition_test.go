@@ -125,6 +125,36 @@ func TestPartitionsOfEveryTypeAreReadBack(t *testing.T) {
 	}
 }
 
+func TestPartitionsOfColumnsOfAnyNameAreReadBack(t *testing.T) {
+	for _, name := range []string{"_k", ".k", "..", ".", "k=v", "a/b", "%41", " ", "ü", "K", "null", "_k=1"} {
+		tab := partitioned(rand.New(rand.NewPCG(4, 2)), 50, gpu.Of(gpu.Int64), 3)
+		tab.schema.Fields[1].Name = name
+		for _, target := range []string{"out", "j=1", "_j=1", ".j=1"} {
+			root := t.TempDir()
+			path := filepath.Join(root, target)
+			tab.write(t, path, Options{PartitionBy: []string{name}, Threads: 2})
+			require.Equal(t, tab.rows(name, "s"), readRows(t, path, reader.OpenOptions{}, name, "s"), name)
+			if strings.Contains(target, "=") {
+				require.Equal(t, tab.rows(name, "s"), readRows(t, root, reader.OpenOptions{}, name, "s"), name)
+			}
+		}
+	}
+}
+
+func TestATemporaryBesideAPartitionIsHiddenToReaders(t *testing.T) {
+	root := t.TempDir()
+	tab := partitioned(rand.New(rand.NewPCG(4, 2)), 50, gpu.Of(gpu.Int64), 3)
+	tab.write(t, filepath.Join(root, "j=1"), Options{RowsPerFile: 10, Threads: 2})
+	want := readRows(t, root, reader.OpenOptions{}, "j", "s")
+	o, err := newOutput(disk{}, filepath.Join(root, "j=2"), false, true, false)
+	require.NoError(t, err)
+	part, err := o.part("", 0)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(part, []byte("not finished"), 0o666))
+	require.Equal(t, want, readRows(t, root, reader.OpenOptions{}, "j", "s"))
+	require.NoError(t, o.discard())
+}
+
 // counting counts the files of parts that are open.
 type counting struct {
 	disk
@@ -236,6 +266,16 @@ func TestPartitionsThatCannotBeAreRefused(t *testing.T) {
 		"write_partition_columns is for an output with partition_by":             {WritePartitionColumns: true},
 	} {
 		require.ErrorContains(t, CheckColumns(s, opt), want)
+	}
+	odd := gpu.NewSchema(gpu.Field{Name: "V", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "", Type: gpu.Of(gpu.Int64)},
+		gpu.Field{Name: "\xff", Type: gpu.Of(gpu.Int64)})
+	for want, opt := range map[string]Options{
+		`partition_by names "V", and there is a column "v"`: {PartitionBy: []string{"V"}},
+		`partition_by names "v", and there is a column "V"`: {PartitionBy: []string{"v", "V"}, WritePartitionColumns: true},
+		`partition_by names the column ""`:                  {PartitionBy: []string{""}},
+		`partition_by names "\xff", which is not UTF-8`:     {PartitionBy: []string{"\xff"}},
+	} {
+		require.ErrorContains(t, CheckColumns(odd, opt), want)
 	}
 	s.Fields = slices.Delete(s.Fields, 1, 2)
 	require.ErrorContains(t, CheckColumns(s, Options{PartitionBy: []string{"a", "c"}}), "names all columns")

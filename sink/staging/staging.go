@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -37,13 +38,14 @@ var (
 	part      = regexp.MustCompile(`^part-[0-9]{5,}\.parquet$`)
 )
 
-// name returns a new name for a temporary of a target.
+// name returns a new name for a temporary of a target. The name has no equals sign: a
+// folder such as .k=1 is not hidden to readers.
 func name(target string) (string, error) {
 	var r [6]byte
 	if _, err := rand.Read(r[:]); err != nil {
 		return "", err
 	}
-	return filepath.Join(filepath.Dir(target), "."+filepath.Base(target)+".gstream-"+hex.EncodeToString(r[:])+".tmp"), nil
+	return filepath.Join(filepath.Dir(target), "."+strings.ReplaceAll(filepath.Base(target), "=", "-")+".gstream-"+hex.EncodeToString(r[:])+".tmp"), nil
 }
 
 // attempts bounds the names that are tried. Another name is needed only when a sweeping

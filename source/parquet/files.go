@@ -36,7 +36,7 @@ func expandOne(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.IsDir():
-		none = "there is no *.parquet in this folder or below it (names that begin with . or _ do not count)"
+		none = "there is no *.parquet in this folder or below it (names that begin with . or _ do not count, except folders such as _k=1)"
 		err = w.folder(path)
 	case err == nil:
 		err = w.file(path, info)
@@ -81,7 +81,7 @@ func (w *fileList) folder(path string) error {
 		below := filepath.Join(path, e.Name())
 		switch {
 		case err != nil:
-		case strings.HasPrefix(e.Name(), ".") || strings.HasPrefix(e.Name(), "_"):
+		case hidden(e.Name(), e.IsDir(), "._"):
 		case e.IsDir():
 			err = w.folder(below)
 		case strings.EqualFold(filepath.Ext(below), ".parquet"):
@@ -92,6 +92,12 @@ func (w *fileList) folder(path string) error {
 		}
 	}
 	return err
+}
+
+// hidden reports whether a name begins with one of the marks of a hidden file or folder.
+// The folder of a partition, such as _k=1, is never hidden.
+func hidden(name string, folder bool, marks string) bool {
+	return strings.IndexAny(name, marks) == 0 && !(folder && strings.Contains(name, "="))
 }
 
 func isPattern(path string) bool { return strings.ContainsAny(path, "*?[") }
@@ -153,7 +159,7 @@ func (w *fileList) match(folder string, parts []string, folders bool) error {
 		below := filepath.Join(folder, e.Name())
 		switch {
 		case err != nil:
-		case strings.HasPrefix(e.Name(), ".") && !strings.HasPrefix(part, "."):
+		case hidden(e.Name(), e.IsDir(), ".") && !strings.HasPrefix(part, "."):
 		case part == "**":
 			if e.IsDir() {
 				err = w.match(below, parts, folders)

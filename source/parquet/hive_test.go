@@ -55,6 +55,29 @@ func TestFoldersBecomeColumns(t *testing.T) {
 	}
 }
 
+func TestFoldersOfPartitionsAreNeverHidden(t *testing.T) {
+	dir := folders(t, "_k=1", "_k=2/.j=3", "_other", ".other", "_k=2/_other", "_k=2/.j=3/.other")
+	for path, want := range map[string][]string{
+		dir:                        {"_k=1/f.parquet", "_k=2/.j=3/f.parquet"},
+		dir + "/*/*.parquet":       {"_k=1/f.parquet", "_other/f.parquet"}, // as in DuckDB a pattern matches _
+		dir + "/*/*/f.parquet":     {"_k=2/.j=3/f.parquet", "_k=2/_other/f.parquet"},
+		dir + "/_k=2/**/*.parquet": {"_k=2/.j=3/f.parquet", "_k=2/_other/f.parquet"},
+		dir + "/_k=2":              {"_k=2/.j=3/f.parquet"},
+	} {
+		got, err := expand([]string{path})
+		require.NoError(t, err)
+		for i := range got {
+			got[i] = strings.TrimPrefix(got[i], dir+"/")
+		}
+		require.Equal(t, want, got, path)
+	}
+	one := folders(t, "_k=1", "_k=2")
+	got, _, err := scan(t, 0, []string{one}, source.ScanOptions{})
+	require.NoError(t, err)
+	bigint := gpu.Of(gpu.Int64)
+	require.Equal(t, []gpu.Scalar{gpu.IntScalar(bigint, 1), gpu.IntScalar(bigint, 2)}, got["_k"])
+}
+
 func TestTheValueInThePathReplacesTheColumnOfTheFile(t *testing.T) {
 	dir := folders(t, "x=7", "x=8")
 	table, err := Open([]string{dir}, OpenOptions{})
