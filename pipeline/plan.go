@@ -16,6 +16,7 @@ import (
 	"github.com/gstream/gstream/pipeline/internal/runner"
 	"github.com/gstream/gstream/pipeline/job"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
+	"github.com/gstream/gstream/sink/staging"
 	"github.com/gstream/gstream/source"
 	sourceparquet "github.com/gstream/gstream/source/parquet"
 )
@@ -57,11 +58,13 @@ func newPlanOf(j *Job, own map[string]source.Table, target Target, preview *Prev
 		}
 	}()
 	faults := j.Check(slices.Collect(maps.Keys(own)))
+	var written *sourceparquet.Output
 	if target == nil {
+		written = outputOf(j)
 		p.output = &parquetTarget{path: string(j.Output.Parquet), opt: j.Output.Options}
 		faults = append(faults, j.CheckOutput()...)
 	}
-	faults = append(faults, p.open(own)...)
+	faults = append(faults, p.open(own, written)...)
 	query := logical.Query{Sources: slices.Sorted(maps.Keys(j.Sources)), Steps: j.Steps, Text: j}
 	last, unbound := logical.Bind(query, p.tables)
 	if len(p.partial) > 0 {
@@ -108,8 +111,17 @@ func byPlace(faults Diagnostics) Diagnostics {
 	return faults
 }
 
-// open opens every source, even if some fail.
-func (p *Plan) open(own map[string]source.Table) (faults Diagnostics) {
+// outputOf returns what a job writes. A link is followed, as by the writer.
+func outputOf(j *Job) *sourceparquet.Output {
+	path, err := staging.Resolve(string(j.Output.Parquet))
+	if err != nil || j.Output.Parquet == "" {
+		return nil // there is another error
+	}
+	return &sourceparquet.Output{Path: path, Folder: len(j.Output.PartitionBy) > 0 || j.Output.RowsPerFile > 0, PartitionBy: j.Output.PartitionBy}
+}
+
+// open opens every source, even if some fail. Files of the output are refused.
+func (p *Plan) open(own map[string]source.Table, written *sourceparquet.Output) (faults Diagnostics) {
 	for name, t := range own {
 		p.tables[name] = t
 	}
@@ -125,7 +137,7 @@ func (p *Plan) open(own map[string]source.Table) (faults Diagnostics) {
 		if p.job.Elsewhere(name) {
 			continue // Check has reported it
 		}
-		opt := sourceparquet.OpenOptions{Strict: s.Schema.Strict, NoPartitions: s.Partitions.None}
+		opt := sourceparquet.OpenOptions{Strict: s.Schema.Strict, NoPartitions: s.Partitions.None, Output: written}
 		schema, wrong := fieldsOf(p.job, name, "schema", s.Schema.Columns)
 		partitions, alsoWrong := fieldsOf(p.job, name, "partitions", s.Partitions.Types)
 		if wrong = append(wrong, alsoWrong...); len(wrong) > 0 {
@@ -158,7 +170,11 @@ func (p *Plan) open(own map[string]source.Table) (faults Diagnostics) {
 }
 
 func (p *Plan) sourceFault(name string, err error) *Diagnostic {
-	return &Diagnostic{File: p.job.File(), Place: p.job.Place("sources." + name), Step: name, Msg: err.Error(), Err: err}
+	d := &Diagnostic{File: p.job.File(), Place: p.job.Place("sources." + name), Step: name, Msg: err.Error(), Err: err}
+	if errors.Is(err, sourceparquet.ErrOutput) {
+		d.Err = nil // the mistake is in the job
+	}
+	return d
 }
 
 // openWanted opens the files that a bound query needs of the tables that are not open as a

@@ -10,18 +10,24 @@ import (
 	"syscall"
 )
 
+const separator = string(filepath.Separator)
+
 // Files lists the files that paths name, as Open reads them.
-func Files(paths []string) ([]string, error) { return expand(paths) }
+func Files(paths []string) ([]string, error) { return expand(paths, nil) }
 
 // expand lists the files that paths name. Those of a pattern or a folder are in order of
-// name.
-func expand(paths []string) ([]string, error) {
+// name. It refuses folders and patterns that include the output.
+func expand(paths []string, output *Output) ([]string, error) {
 	if len(paths) == 0 {
 		return nil, errors.New("no Parquet file is named: give a file, a pattern or a folder")
 	}
+	target, err := newOutputPath(output)
+	if err != nil {
+		return nil, err
+	}
 	var out []string
 	for _, p := range paths {
-		names, err := expandOne(p)
+		names, err := expandOne(p, target)
 		if err != nil {
 			return nil, err
 		}
@@ -30,14 +36,19 @@ func expand(paths []string) ([]string, error) {
 	return out, nil
 }
 
-func expandOne(path string) ([]string, error) {
-	w := fileList{seen: map[string]bool{}}
+func expandOne(path string, output *outputPath) ([]string, error) {
+	w := fileList{path: path, seen: map[string]bool{}}
+	if output != nil && !output.named(path) {
+		w.output = output
+	}
 	var none string
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.IsDir():
 		none = "there is no *.parquet in this folder or below it (names that begin with . or _ do not count, except folders such as _k=1)"
-		err = w.folder(path)
+		if err = w.checkFolder(path); err == nil {
+			err = w.folder(path)
+		}
 	case err == nil:
 		err = w.file(path, info)
 	case isPattern(path):
@@ -58,8 +69,10 @@ func (e *notFound) Unwrap() error { return fs.ErrNotExist }
 
 // fileList collects files.
 type fileList struct {
-	files []string
-	seen  map[string]bool
+	path   string // that names them
+	files  []string
+	seen   map[string]bool
+	output *outputPath // must not be among them; nil for none
 }
 
 func (w *fileList) file(path string, info fs.FileInfo) error {
@@ -84,15 +97,19 @@ func (w *fileList) folder(path string) error {
 		case hidden(e.Name(), e.IsDir(), "._"):
 		case e.IsDir():
 			err = w.folder(below)
-		case strings.EqualFold(filepath.Ext(below), ".parquet"):
+		case isParquet(e.Name()):
 			var info fs.FileInfo
 			if info, err = os.Stat(below); err == nil && !info.IsDir() {
-				err = w.file(below, info)
+				if err = w.checkLink(below, e.Type()); err == nil {
+					err = w.file(below, info)
+				}
 			}
 		}
 	}
 	return err
 }
+
+func isParquet(name string) bool { return strings.EqualFold(filepath.Ext(name), ".parquet") }
 
 // hidden reports whether a name begins with one of the marks of a hidden file or folder.
 // The folder of a partition, such as _k=1, is never hidden.
@@ -105,7 +122,6 @@ func isPattern(path string) bool { return strings.ContainsAny(path, "*?[") }
 // pattern adds the files that match a pattern. It also reads folders that match, except
 // where ** has read them already.
 func (w *fileList) pattern(path string) error {
-	const separator = string(filepath.Separator)
 	folder := "."
 	if filepath.IsAbs(path) {
 		folder = separator
@@ -114,7 +130,11 @@ func (w *fileList) pattern(path string) error {
 	if parts[len(parts)-1] == "**" {
 		parts = append(parts, "*")
 	}
-	err := w.match(folder, parts, !slices.Contains(parts, "**"))
+	folders := !slices.Contains(parts, "**")
+	err := w.checkPattern(folder, parts, folders)
+	if err == nil {
+		err = w.match(folder, parts, folders)
+	}
 	if errors.Is(err, filepath.ErrBadPattern) {
 		err = &fs.PathError{Op: "read", Path: path, Err: errors.New("not a pattern: a [ has no ]")}
 	}
@@ -124,11 +144,22 @@ func (w *fileList) pattern(path string) error {
 // match adds the files below a folder that match the parts of a pattern.
 func (w *fileList) match(folder string, parts []string, folders bool) error {
 	part, rest := parts[0], parts[1:]
-	next := func(path string) error {
+	next := func(path string, mode fs.FileMode) error {
+		link := mode&fs.ModeSymlink != 0
 		if len(rest) > 0 {
+			if link {
+				if err := w.checkPattern(path, rest, folders); err != nil {
+					return err
+				}
+			}
 			return w.match(path, rest, folders)
 		}
 		info, err := os.Stat(path)
+		if err == nil && link {
+			if err = w.checkLink(path, mode); err == nil && folders && info.IsDir() {
+				err = w.checkFolder(path)
+			}
+		}
 		switch {
 		case err != nil:
 			return err
@@ -145,10 +176,10 @@ func (w *fileList) match(folder string, parts []string, folders bool) error {
 		}
 	} else {
 		path := filepath.Join(folder, part)
-		_, err := os.Lstat(path)
+		info, err := os.Lstat(path)
 		switch {
 		case err == nil: // an existing name means itself, whatever it looks like
-			return next(path)
+			return next(path, info.Mode())
 		case !isPattern(part):
 			return unlessAbsent(err)
 		}
@@ -167,7 +198,7 @@ func (w *fileList) match(folder string, parts []string, folders bool) error {
 		default:
 			var ok bool
 			if ok, err = filepath.Match(strings.ReplaceAll(part, "[!", "[^"), e.Name()); ok {
-				err = next(below)
+				err = next(below, e.Type())
 			}
 		}
 	}

@@ -38,9 +38,10 @@ type Partition struct {
 // files must have the same ones. Text in the names is percent-decoded. The type of a column
 // is that of opt.Partitions or opt.Schema. Otherwise it is BIGINT, DATE or TIMESTAMP if all
 // values have that form, and VARCHAR if not: numbers with leading zeros are text. Other
-// values than those of the type, and files with other columns, are a source.ErrData.
+// values than those of the type, and files with other columns, are a source.ErrData. Paths
+// that include opt.Output are an ErrOutput.
 func List(paths []string, opt OpenOptions) (*Listing, error) {
-	names, err := expand(paths)
+	names, err := expand(paths, opt.Output)
 	if err != nil {
 		return nil, err
 	}

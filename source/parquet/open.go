@@ -27,6 +27,10 @@ type OpenOptions struct {
 	Partitions []gpu.Field
 	// NoPartitions takes folders such as y=2024 for plain ones.
 	NoPartitions bool
+	// Output, when set, is what the rows are written to. A folder or pattern that includes it
+	// is refused, since the next run would read its rows again. A path that names it, or
+	// something in it, is not: the job replaces what it has read.
+	Output *Output
 }
 
 // Table presents the files of one scan as one table. It implements source.Table. It keeps

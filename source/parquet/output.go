@@ -1,0 +1,168 @@
+package parquet
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// ErrOutput is the sentinel behind the refusal of a folder or pattern that includes the
+// output of the same job.
+var ErrOutput = errors.New("the output is among the files of the source")
+
+// Output is a file or folder that will be written from the rows of a source.
+type Output struct {
+	Path string
+	// Folder says that it is a folder of files, and PartitionBy has the columns of the
+	// folders in it.
+	Folder      bool
+	PartitionBy []string
+}
+
+// outputPath is the path of an output without links.
+type outputPath struct {
+	Output
+	path string
+}
+
+func newOutputPath(o *Output) (*outputPath, error) {
+	if o == nil {
+		return nil, nil
+	}
+	path, err := realPath(o.Path)
+	return &outputPath{*o, path}, err
+}
+
+// realPath returns the absolute path without links. Its last parts need not exist.
+func realPath(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	real, err := filepath.EvalSymlinks(path)
+	above := filepath.Dir(path)
+	if err == nil || above == path {
+		return real, err
+	}
+	if above, err = realPath(above); err != nil {
+		return "", err
+	}
+	return filepath.Join(above, filepath.Base(path)), nil
+}
+
+// names returns the parts of the path of one of the output's files below a folder. It is
+// not ok if the output is elsewhere. A part such as k=* stands for any value.
+func (o *outputPath) names(folder string) (names []string, ok bool) {
+	real, err := realPath(folder)
+	if err != nil {
+		return nil, false
+	}
+	name, err := filepath.Rel(real, o.path)
+	if err != nil || name == ".." || strings.HasPrefix(name, ".."+separator) {
+		return nil, false
+	}
+	if name != "." {
+		names = strings.Split(name, separator)
+	}
+	if o.Folder {
+		for _, key := range o.PartitionBy {
+			names = append(names, key+"=*")
+		}
+		names = append(names, "part-00000.parquet")
+	}
+	return names, true
+}
+
+// contains reports whether a path is that of the output, or below it.
+func (o *outputPath) contains(path string) bool {
+	real, err := realPath(path)
+	return err == nil && (real == o.path || strings.HasPrefix(real, o.path+separator))
+}
+
+// named reports whether a path of a source begins with that of the output: the job then
+// replaces what it reads.
+func (o *outputPath) named(path string) bool {
+	parts := strings.Split(filepath.Clean(path), separator)
+	if _, err := os.Stat(path); err != nil {
+		if i := slices.IndexFunc(parts, isPattern); i >= 0 {
+			parts = parts[:i]
+		}
+	}
+	literal := strings.Join(parts, separator)
+	if literal == "" && len(parts) > 0 {
+		literal = separator
+	}
+	return literal != "" && o.contains(literal)
+}
+
+// refuse returns the error of a source that includes the output.
+func (o *outputPath) refuse(path string) error {
+	return fmt.Errorf("%s: %w: each run would read the rows of the run before from %s; write it to another folder, or name the files to read without it", path, ErrOutput, o.Path)
+}
+
+// inFolder reports whether a walk of a folder reads a file with these names below it.
+func inFolder(names []string) bool {
+	last := len(names) - 1
+	for _, name := range names[:last] {
+		if hidden(name, true, "._") {
+			return false
+		}
+	}
+	return last >= 0 && !hidden(names[last], false, "._") && isParquet(names[last])
+}
+
+// inPattern reports whether a pattern reads a file with these names.
+func inPattern(parts, names []string, folders bool) bool {
+	if len(parts) == 0 {
+		return len(names) == 0 || folders && inFolder(names)
+	}
+	if len(names) == 0 {
+		return false
+	}
+	part, name, folder := parts[0], names[0], len(names) > 1
+	if hidden(name, folder, ".") && !strings.HasPrefix(part, ".") {
+		return false
+	}
+	if part == "**" {
+		return inPattern(parts[1:], names, folders) || folder && inPattern(parts, names[1:], folders)
+	}
+	ok, _ := filepath.Match(strings.ReplaceAll(part, "[!", "[^"), name)
+	if key, any := strings.CutSuffix(name, "*"); any && strings.HasPrefix(part, key) {
+		ok = true
+	}
+	return (ok || part == name) && inPattern(parts[1:], names[1:], folders)
+}
+
+// checkFolder refuses a folder that includes the output.
+func (w *fileList) checkFolder(path string) error {
+	if w.output == nil {
+		return nil
+	}
+	if names, ok := w.output.names(path); ok && inFolder(names) {
+		return w.output.refuse(w.path)
+	}
+	return nil
+}
+
+// checkPattern refuses a pattern that includes the output below a folder.
+func (w *fileList) checkPattern(folder string, parts []string, folders bool) error {
+	if w.output == nil {
+		return nil
+	}
+	if names, ok := w.output.names(folder); ok && inPattern(parts, names, folders) {
+		return w.output.refuse(w.path)
+	}
+	return nil
+}
+
+// checkLink refuses a link to the output.
+func (w *fileList) checkLink(path string, mode fs.FileMode) error {
+	if w.output != nil && mode&fs.ModeSymlink != 0 && w.output.contains(path) {
+		return w.output.refuse(w.path)
+	}
+	return nil
+}
