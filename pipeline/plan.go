@@ -137,7 +137,7 @@ func (p *Plan) open(own map[string]source.Table, written *sourceparquet.Output) 
 		if p.job.Elsewhere(name) {
 			continue // Check has reported it
 		}
-		opt := sourceparquet.OpenOptions{Strict: s.Schema.Strict, NoPartitions: s.Partitions.None, Output: written}
+		opt := sourceparquet.OpenOptions{Strict: s.Schema.Strict, NoPartitions: s.Partitions.None, Optional: s.Optional, Output: written}
 		schema, wrong := fieldsOf(p.job, name, "schema", s.Schema.Columns)
 		partitions, alsoWrong := fieldsOf(p.job, name, "partitions", s.Partitions.Types)
 		if wrong = append(wrong, alsoWrong...); len(wrong) > 0 {

@@ -24,6 +24,9 @@ func (j *Job) Check(own []string) Diagnostics {
 		if !slices.Contains(own, name) && len(j.Sources[name].Parquet) == 0 {
 			add(name, "sources."+name, "the source names no files")
 		}
+		if s := j.Sources[name]; s.Optional && len(s.Schema.Columns) == 0 {
+			add(name, "sources."+name+".optional", "the source may have no files, which would have its columns; give them by schema: {NAME: TYPE, …}")
+		}
 		for i, path := range j.Sources[name].Parquet {
 			if msg := elsewhere(string(path)); msg != "" {
 				add(name, fmt.Sprintf("sources.%s.parquet[%d]", name, i), "%s", msg)

@@ -60,6 +60,7 @@ type Spill struct {
 type Source struct {
 	Parquet    Paths      `yaml:"parquet" doc:"Parquet files, folders and patterns with *, ?, [a-z] and **, read as one table. Paths are relative to the job file; those that begin with a variable given by --set or the environment are relative to the working directory."`
 	Partitions Partitions `yaml:"partitions" doc:"Columns in the names of folders, as in y=2024/m=3: auto (default) finds them and their types, none takes the folders for plain ones. A mapping of names to SQL types, as in {y: INTEGER}, gives types."`
+	Optional   bool       `yaml:"optional" doc:"The files may be missing: then the source has no rows, and the columns of its schema, which must be a mapping." default:"false"`
 	Schema     Schema     `yaml:"schema" doc:"How columns of several files become those of one table: unify (default) finds for each column a type that holds the values of all files, and a column that a file lacks is null there; strict makes any difference an error. A mapping of names to SQL types, as in {id: BIGINT, price: 'DECIMAL(12,2)'}, gives the columns of the table, and the files are checked against it."`
 }
 

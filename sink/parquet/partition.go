@@ -59,6 +59,7 @@ var errPartitions = fmt.Errorf("partition_by makes more than %d folders; name co
 // the keys so far.
 type partitionKey struct {
 	column  int
+	field   gpu.Field
 	name    string // in folders
 	values  codeTable
 	wide    map[gpu.Int128]uint32
@@ -99,7 +100,7 @@ func (t *codeTable) find(word uint64, add func() (uint32, error)) (uint32, error
 func newSplitter(s *gpu.Schema, opt Options) *splitter {
 	p := &splitter{schema: &gpu.Schema{}}
 	for _, name := range opt.PartitionBy {
-		p.keys = append(p.keys, partitionKey{column: s.Index(name), name: escapeName(name), wide: map[gpu.Int128]uint32{}, texts: map[string]uint32{}})
+		p.keys = append(p.keys, partitionKey{column: s.Index(name), field: s.Fields[s.Index(name)], name: escapeName(name), wide: map[gpu.Int128]uint32{}, texts: map[string]uint32{}})
 	}
 	for i, f := range s.Fields {
 		if opt.WritePartitionColumns || !slices.Contains(opt.PartitionBy, f.Name) {
@@ -108,6 +109,29 @@ func newSplitter(s *gpu.Schema, opt Options) *splitter {
 		}
 	}
 	return p
+}
+
+// withKeys returns the schema that a source finds: the columns of the files, then those of
+// the folders, in the types that it finds in their names.
+func (p *splitter) withKeys() *gpu.Schema {
+	fields := slices.Clone(p.schema.Fields)
+	for _, k := range p.keys {
+		f := gpu.Field{Name: k.field.Name, Type: gpu.Of(gpu.String), Nullable: k.field.Nullable}
+		switch t := k.field.Type; {
+		case t.IsInteger():
+			f.Type = gpu.Of(gpu.Int64)
+		case t.Kind == gpu.Date:
+			f.Type = t
+		case t.Kind == gpu.Timestamp:
+			f.Type = gpu.TimestampOf(gpu.Microsecond, false)
+		}
+		if i := p.schema.Index(f.Name); i >= 0 {
+			fields[i] = f // write_partition_columns
+		} else {
+			fields = append(fields, f)
+		}
+	}
+	return gpu.NewSchema(fields...)
 }
 
 // number returns the number of a value of the key.

@@ -295,9 +295,26 @@ func TestPartitionsThatCannotBeAreRefused(t *testing.T) {
 	require.Empty(t, entries)
 }
 
-func TestAPartitionedOutputOfNoRowsIsAnEmptyFolder(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "out")
-	tab := partitioned(rand.New(rand.NewPCG(1, 1)), 0, gpu.Of(gpu.Int64), 2)
-	tab.write(t, path, Options{PartitionBy: []string{"k"}})
-	requireNames(t, path, ".gstream-manifest.json")
+func TestAPartitionedOutputOfNoRowsIsAnEmptyTable(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		for _, key := range []gpu.Type{gpu.Of(gpu.Int16), gpu.Of(gpu.Date), gpu.TimestampOf(gpu.Second, true), gpu.Of(gpu.String), gpu.Of(gpu.Bool), gpu.DecimalOf(5, 2)} {
+			read := func(rows int, opt reader.OpenOptions) *reader.Table {
+				path := filepath.Join(t.TempDir(), "out")
+				tab := partitioned(rand.New(rand.NewPCG(1, 1)), rows, key, 2)
+				tab.write(t, path, Options{PartitionBy: []string{"k", "b"}, WritePartitionColumns: keep})
+				if rows == 0 {
+					requireNames(t, path, ".gstream-manifest.json", "part-00000.parquet")
+				}
+				in, err := reader.Open([]string{path}, opt)
+				require.NoError(t, err)
+				require.EqualValues(t, rows, in.Rows())
+				return in
+			}
+			for _, opt := range []reader.OpenOptions{{}, {Partitions: []gpu.Field{{Name: "k", Type: gpu.Of(gpu.String)}}},
+				{Schema: gpu.NewSchema(gpu.Field{Name: "n", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "k", Type: gpu.Of(gpu.String)})}} {
+				full := read(200, opt).Schema()
+				require.Equal(t, full, read(0, opt).Schema(), key)
+			}
+		}
+	}
 }

@@ -98,31 +98,39 @@ func create(s storage, path string, schema *gpu.Schema, opt Options) (*Writer, e
 	}
 	w.run, w.end = context.WithCancelCause(context.Background())
 	w.wake.L = &w.mu
-	names := map[string]bool{}
-	for _, f := range schema.Fields {
-		if names[f.Name] {
-			return nil, fmt.Errorf("%s: two columns are named %q; give one another name", path, f.Name)
-		}
-		names[f.Name] = true
-		if !utf8.ValidString(f.Name) {
-			return nil, fmt.Errorf("%s: the column name %q is not UTF-8, as names in Parquet are; give it another", path, f.Name)
-		}
-		c, err := newColumn(f)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		c.dictionary = opt.Dictionary == "auto" && (len(opt.DictionaryColumns) == 0 || slices.Contains(opt.DictionaryColumns, f.Name))
-		w.columns = append(w.columns, c)
+	var err error
+	if w.columns, err = columnsOf(schema, opt); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	codec := opt.codec()
 	for range opt.Threads {
 		w.idle = append(w.idle, &encoder{codec: codec, delta: opt.Encoding == "auto", lease: opt.Lease, pageRows: opt.PageRows, pageBytes: opt.PageBytes})
 	}
-	var err error
 	if w.out, err = newOutput(s, path, opt.Overwrite, opt.directory(), opt.Sync); err != nil {
 		return nil, err
 	}
 	return w, nil
+}
+
+// columnsOf says how the columns of a file are stored.
+func columnsOf(schema *gpu.Schema, opt Options) (out []column, err error) {
+	names := map[string]bool{}
+	for _, f := range schema.Fields {
+		if names[f.Name] {
+			return nil, fmt.Errorf("two columns are named %q; give one another name", f.Name)
+		}
+		names[f.Name] = true
+		if !utf8.ValidString(f.Name) {
+			return nil, fmt.Errorf("the column name %q is not UTF-8, as names in Parquet are; give it another", f.Name)
+		}
+		c, err := newColumn(f)
+		if err != nil {
+			return nil, err
+		}
+		c.dictionary = opt.Dictionary == "auto" && (len(opt.DictionaryColumns) == 0 || slices.Contains(opt.DictionaryColumns, f.Name))
+		out = append(out, c)
+	}
+	return out, nil
 }
 
 // keptRows is a range of rows of a stride that is kept for a row group.
@@ -539,8 +547,8 @@ func (w *Writer) commit(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	if w.whole != nil && len(w.files) == 0 && w.stats.Files == 0 { // no rows: a file with only a schema
-		if err := w.open(w.whole); err != nil {
+	if len(w.files) == 0 && w.stats.Files == 0 { // no rows
+		if err := w.openEmpty(); err != nil {
 			return err
 		}
 	}
@@ -550,6 +558,18 @@ func (w *Writer) commit(ctx context.Context) error {
 		}
 	}
 	return w.out.publish()
+}
+
+// openEmpty makes a file with only a schema. That of a partitioned output also has the
+// columns of the folders, of which there are none.
+func (w *Writer) openEmpty() (err error) {
+	if w.split == nil {
+		return w.open(w.whole)
+	}
+	if w.columns, err = columnsOf(w.split.withKeys(), w.opt); err != nil {
+		return err
+	}
+	return w.open(&destination{})
 }
 
 // Abort implements sink.Sink.

@@ -13,22 +13,22 @@ import (
 const separator = string(filepath.Separator)
 
 // Files lists the files that paths name, as Open reads them.
-func Files(paths []string) ([]string, error) { return expand(paths, nil) }
+func Files(paths []string) ([]string, error) { return expand(paths, OpenOptions{}) }
 
 // expand lists the files that paths name. Those of a pattern or a folder are in order of
 // name. It refuses folders and patterns that include the output.
-func expand(paths []string, output *Output) ([]string, error) {
+func expand(paths []string, opt OpenOptions) ([]string, error) {
 	if len(paths) == 0 {
 		return nil, errors.New("no Parquet file is named: give a file, a pattern or a folder")
 	}
-	target, err := newOutputPath(output)
+	target, err := newOutputPath(opt.Output)
 	if err != nil {
 		return nil, err
 	}
 	var out []string
 	for _, p := range paths {
 		names, err := expandOne(p, target)
-		if err != nil {
+		if err != nil && !(opt.Optional && errors.Is(err, fs.ErrNotExist)) {
 			return nil, err
 		}
 		out = append(out, names...)

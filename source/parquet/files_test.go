@@ -66,7 +66,7 @@ func TestPatternsAndFoldersNameFiles(t *testing.T) {
 		"d.parquet":          "d.parquet/in.parquet",
 		"note.txt":           "note.txt",
 	} {
-		got, err := expand([]string{pattern}, nil)
+		got, err := expand([]string{pattern}, OpenOptions{})
 		require.NoError(t, err, pattern)
 		require.Equal(t, strings.Fields(want), got, pattern)
 	}
@@ -83,11 +83,11 @@ func TestPatternsAndFoldersNameFiles(t *testing.T) {
 		os.DevNull:           "neither a file nor a folder",
 		filepath.Dir("/n/*"): "no such file",
 	} {
-		_, err := expand([]string{path}, nil)
+		_, err := expand([]string{path}, OpenOptions{})
 		require.ErrorContains(t, err, want, path)
 		require.ErrorContains(t, err, path)
 	}
-	_, err := expand([]string{"t1.parquet", "none*"}, nil)
+	_, err := expand([]string{"t1.parquet", "none*"}, OpenOptions{})
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
@@ -103,7 +103,7 @@ func TestPatternsMatchAsInDuckDB(t *testing.T) {
 	} {
 		out, err := exec.Command(python, "-c", "import duckdb, sys\nfor r in duckdb.sql('select file from glob($p)', params={'p': sys.argv[1]}).fetchall(): print(r[0])", pattern).CombinedOutput()
 		require.NoError(t, err, "%s", out)
-		got, err := expand([]string{pattern}, nil)
+		got, err := expand([]string{pattern}, OpenOptions{})
 		require.NoError(t, err, pattern)
 		var files []string // DuckDB does not read matching folders
 		for _, f := range got {

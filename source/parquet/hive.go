@@ -41,12 +41,12 @@ type Partition struct {
 // values than those of the type, and files with other columns, are a source.ErrData. Paths
 // that include opt.Output are an ErrOutput.
 func List(paths []string, opt OpenOptions) (*Listing, error) {
-	names, err := expand(paths, opt.Output)
+	names, err := expand(paths, opt)
 	if err != nil {
 		return nil, err
 	}
 	l := &Listing{Paths: names}
-	if opt.NoPartitions {
+	if opt.NoPartitions || len(names) == 0 {
 		return l, nil
 	}
 	folders := make([][]folderValue, len(names))
@@ -73,11 +73,46 @@ func List(paths []string, opt OpenOptions) (*Listing, error) {
 		l.Partitions = append(l.Partitions, p)
 	}
 	for _, given := range opt.Partitions {
-		if !slices.ContainsFunc(l.Partitions, func(p Partition) bool { return strings.EqualFold(p.Field.Name, given.Name) }) {
-			return nil, fmt.Errorf("%w: no folder in the path of %s is named %s=…", source.ErrData, names[0], given.Name)
+		if len(l.Partitions) > 0 && l.partition(given.Name) < 0 {
+			return nil, noFolder(names[0], given.Name)
 		}
 	}
 	return l, nil
+}
+
+func noFolder(path, name string) error {
+	return fmt.Errorf("%w: no folder in the path of %s is named %s=…", source.ErrData, path, name)
+}
+
+// checkGiven refuses types of partition columns if there are no folders with values. A file
+// without rows may have the columns: it stands for a partitioned output without rows.
+func (l *Listing) checkGiven(files []*file, columns [][]leaf, opt OpenOptions) error {
+	for _, given := range opt.Partitions {
+		if opt.NoPartitions || len(l.Partitions) > 0 {
+			continue // List has checked them
+		}
+		for i, f := range files {
+			if f.rows > 0 || !slices.ContainsFunc(columns[i], func(c leaf) bool { return strings.EqualFold(c.field.Name, given.Name) }) {
+				return noFolder(f.path, given.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// adoptTypes gives columns of a file without rows the types that the source says they have.
+func adoptTypes(columns []leaf, opt OpenOptions) {
+	given := opt.Partitions
+	if opt.Schema != nil {
+		given = append(slices.Clone(given), opt.Schema.Fields...)
+	}
+	for i := range columns {
+		for _, g := range given {
+			if strings.EqualFold(columns[i].field.Name, g.Name) {
+				columns[i].field.Type = g.Type
+			}
+		}
+	}
 }
 
 // partition returns the number of the partition column of a name, whatever its case, or -1.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/hosttest"
 	"github.com/gstream/gstream/source"
 )
 
@@ -64,7 +65,7 @@ func TestFoldersOfPartitionsAreNeverHidden(t *testing.T) {
 		dir + "/_k=2/**/*.parquet": {"_k=2/.j=3/f.parquet", "_k=2/_other/f.parquet"},
 		dir + "/_k=2":              {"_k=2/.j=3/f.parquet"},
 	} {
-		got, err := expand([]string{path}, nil)
+		got, err := expand([]string{path}, OpenOptions{})
 		require.NoError(t, err)
 		for i := range got {
 			got[i] = strings.TrimPrefix(got[i], dir+"/")
@@ -76,6 +77,40 @@ func TestFoldersOfPartitionsAreNeverHidden(t *testing.T) {
 	require.NoError(t, err)
 	bigint := gpu.Of(gpu.Int64)
 	require.Equal(t, []gpu.Scalar{gpu.IntScalar(bigint, 1), gpu.IntScalar(bigint, 2)}, got["_k"])
+}
+
+func TestAnOptionalSourceWithoutFilesHasNoRows(t *testing.T) {
+	dir := folders(t, "k=1", "empty")
+	require.NoError(t, os.Remove(filepath.Join(dir, "empty", "f.parquet")))
+	schema := gpu.NewSchema(gpu.Field{Name: "w", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "k", Type: gpu.Of(gpu.Int32)})
+	opt := OpenOptions{Optional: true, Schema: schema, Partitions: []gpu.Field{{Name: "k", Type: gpu.Of(gpu.Int32)}}}
+	for _, path := range []string{dir + "/empty", dir + "/none", dir + "/none/*.parquet", dir + "/none.parquet"} {
+		table, err := Open([]string{path, path}, opt)
+		require.NoError(t, err)
+		require.EqualValues(t, 0, table.Rows())
+		require.Equal(t, []string{"w", "k"}, table.Schema().Names())
+		require.True(t, table.Schema().Fields[0].Nullable)
+		require.Contains(t, table.Describe(), "no files")
+		lease := hosttest.Budget(t, 0).Lease("scan")
+		got, err := readAll(table, source.ScanOptions{Lease: lease, Columns: []int{0, 1}, Prune: []source.Predicate{{Column: 0, Op: source.IsNull}}})
+		require.NoError(t, err)
+		require.Empty(t, got)
+		s, err := table.Sample(lease, []int{0, 1}, 100)
+		require.NoError(t, err)
+		require.Zero(t, s.Rows)
+		s.Release()
+		require.NoError(t, lease.Close())
+
+		_, err = Open([]string{path}, OpenOptions{Schema: schema})
+		require.ErrorIs(t, err, os.ErrNotExist)
+		_, err = Open([]string{path}, OpenOptions{Optional: true})
+		require.ErrorContains(t, err, "no schema says which columns")
+		table, err = Open([]string{path, dir + "/k=1"}, opt)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, table.Rows())
+	}
+	_, err := Open([]string{dir + "/k=1/f.parquet/x"}, opt)
+	require.ErrorContains(t, err, "not a directory", "nobody knows whether it is missing")
 }
 
 func TestTheValueInThePathReplacesTheColumnOfTheFile(t *testing.T) {

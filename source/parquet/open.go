@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -27,6 +28,9 @@ type OpenOptions struct {
 	Partitions []gpu.Field
 	// NoPartitions takes folders such as y=2024 for plain ones.
 	NoPartitions bool
+	// Optional makes paths without files possible. Without any file the table has the columns
+	// of Schema, which must be set, and no rows.
+	Optional bool
 	// Output, when set, is what the rows are written to. A folder or pattern that includes it
 	// is refused, since the next run would read its rows again. A path that names it, or
 	// something in it, is not: the job replaces what it has read.
@@ -70,6 +74,9 @@ func Open(paths []string, opt OpenOptions) (*Table, error) {
 // which keep is not true; nil keeps all. If none is left, the table has the columns of the
 // first file and no rows.
 func (l *Listing) Open(keep func(i int) bool, opt OpenOptions) (*Table, error) {
+	if len(l.Paths) == 0 {
+		return emptyTable(opt.Schema)
+	}
 	var names []string
 	var kept []int
 	for i, path := range l.Paths {
@@ -112,17 +119,35 @@ func (l *Listing) Open(keep func(i int) bool, opt OpenOptions) (*Table, error) {
 	for i, f := range t.files {
 		t.rows += f.rows
 		all[i] = footers[i].columns
+		if f.rows == 0 {
+			adoptTypes(all[i], opt)
+		}
 		for _, r := range footers[i].refused {
 			if l.partition(r.Name) < 0 && !slices.ContainsFunc(t.refused, func(q source.Unreadable) bool { return q.Name == r.Name }) {
 				t.refused = append(t.refused, r)
 			}
 		}
 	}
+	if err := l.checkGiven(t.files, all, opt); err != nil {
+		return nil, err
+	}
 	if err := t.unify(all, l, opt); err != nil {
 		return nil, err
 	}
 	if none {
 		t.files, t.rows, t.ruled = nil, 0, len(l.Paths)
+	}
+	return t, nil
+}
+
+// emptyTable returns a table without files.
+func emptyTable(schema *gpu.Schema) (*Table, error) {
+	if schema == nil {
+		return nil, errors.New("there are no files, and no schema says which columns they would have")
+	}
+	t := &Table{schema: gpu.NewSchema(slices.Clone(schema.Fields)...), first: "no files"}
+	for i := range t.schema.Fields {
+		t.schema.Fields[i].Nullable = true
 	}
 	return t, nil
 }

@@ -40,15 +40,15 @@ func TestASourceThatIncludesTheOutputIsRefused(t *testing.T) {
 		{folder("other/sub"), "other other/** . elsewhere", "in link elsewhere/link.parquet"},
 	} {
 		for _, path := range strings.Fields(c.included) {
-			_, err := expand([]string{"in/a.parquet", path}, c.output)
-			require.ErrorIs(t, err, ErrOutput, "%s with %v", path, c.output)
+			_, err := expand([]string{"in/a.parquet", path}, OpenOptions{Output: c.output})
+			require.ErrorIs(t, err, ErrOutput, "%s with %v", path, OpenOptions{Output: c.output})
 			require.ErrorContains(t, err, path+": ")
 			require.ErrorContains(t, err, c.output.Path)
 		}
 		for _, path := range strings.Fields(c.others) {
-			_, err := expand([]string{path}, c.output)
+			_, err := expand([]string{path}, OpenOptions{Output: c.output})
 			if err != nil {
-				require.ErrorIs(t, err, os.ErrNotExist, "%s with %v", path, c.output)
+				require.ErrorIs(t, err, os.ErrNotExist, "%s with %v", path, OpenOptions{Output: c.output})
 			}
 		}
 	}
@@ -57,7 +57,7 @@ func TestASourceThatIncludesTheOutputIsRefused(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(output), 0o777))
 		require.NoError(t, os.WriteFile(output, nil, 0o666))
 		for _, path := range strings.Fields(c) {
-			files, err := expand([]string{path}, nil)
+			files, err := expand([]string{path}, OpenOptions{})
 			require.NoError(t, err)
 			require.Condition(t, func() bool {
 				for _, f := range files {
