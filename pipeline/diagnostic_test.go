@@ -33,13 +33,15 @@ func TestFaultsOfExpressionsStandAtTheirPlaceInTheFile(t *testing.T) {
 		"sort":              "sort: [b, a + nowhere desc nulls first]",
 		"join":              "join: {with: u, on: t.a = u.a and t.b = u.nowhere}",
 		"behind a variable": "filter: a = ${one} and b = ${one} and nowhere = 1",
+		"behind a value":    "filter: a = ${five} and d <> ${text} and nowhere = 1",
+		"behind a literal":  "filter: d = '${five} ${text}' and nowhere = 1",
 		"behind a dollar":   "filter: d = '$$' and nowhere = 1",
 		"cast":              "select: [a::varchar, b::int + nowhere::int as c]",
 		"cast in braces":    "group: {by: [a::varchar as x, nowhere::int as y], aggregates: {n: count(*)}}",
 		"inside a variable": "filter: a = 1 and ${nowhere} = 1",
 	} {
 		t.Run(name, func(t *testing.T) {
-			src := "vars: {one: '1000 + 1', nowhere: nowhere}\nsources: {t: t, u: u}\nsteps:\n  - from: t\n    " + step + "\noutput: {parquet: out}\n"
+			src := "vars: {one: {default: '1000 + 1', type: sql}, nowhere: {default: nowhere, type: sql}, five: 5, text: abc}\nsources: {t: t, u: u}\nsteps:\n  - from: t\n    " + step + "\noutput: {parquet: out}\n"
 			at := strings.LastIndex(src, wrong)
 			if strings.HasSuffix(src[:at], "u.") {
 				at -= 2 // a name begins with its table

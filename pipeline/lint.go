@@ -44,7 +44,7 @@ func Lint(j *Job, opt LintOptions) error {
 		}
 		return p.Close()
 	}
-	query := logical.Query{Sources: slices.Sorted(maps.Keys(j.Sources)), Steps: j.Steps, Text: j}
+	query := logical.Query{Sources: slices.Sorted(maps.Keys(j.Sources)), Steps: j.Steps, Text: j, Values: j.Values()}
 	faults = append(faults, j.Check(slices.Collect(maps.Keys(own)))...)
 	faults = append(faults, j.CheckOutput()...)
 	faults = append(faults, logical.CheckForm(query)...)

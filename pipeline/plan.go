@@ -65,7 +65,7 @@ func newPlanOf(j *Job, own map[string]source.Table, target Target, preview *Prev
 		faults = append(faults, j.CheckOutput()...)
 	}
 	faults = append(faults, p.open(own, written)...)
-	query := logical.Query{Sources: slices.Sorted(maps.Keys(j.Sources)), Steps: j.Steps, Text: j}
+	query := logical.Query{Sources: slices.Sorted(maps.Keys(j.Sources)), Steps: j.Steps, Text: j, Values: j.Values()}
 	last, unbound := logical.Bind(query, p.tables)
 	if len(p.partial) > 0 {
 		root := last
@@ -242,14 +242,34 @@ func (p *Plan) Close() error {
 // device logs a warning and takes the CPU.
 func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
 	report, err := runner.Run(ctx, p.stages, p.output, opt.For(p.job))
-	if located := p.locate(err); located != err {
-		err = located
+	if told := p.hide(p.locate(err)); told != err {
+		err = told
 		if report != nil {
 			report.Error = err.Error()
 		}
 	}
 	return report, err
 }
+
+// hide takes values that are not shown out of an error: rows may have them, such as name || ${env:TOKEN}.
+func (p *Plan) hide(err error) error {
+	if err == nil {
+		return nil
+	}
+	if text := p.job.Values().Hide(err.Error()); text != err.Error() {
+		return shown{text, err}
+	}
+	return err
+}
+
+// shown is an error with another text.
+type shown struct {
+	text string
+	error
+}
+
+func (s shown) Error() string { return s.text }
+func (s shown) Unwrap() error { return s.error }
 
 // located is an error of values with the place of the step in the job file.
 type located struct {

@@ -120,6 +120,7 @@ func AggregateColumn(i int) string { return fmt.Sprintf("$agg%d", i) }
 // an *Error.
 func BindAggregates(n Node, s *Scope) (calls []AggregateCall, post Node, err error) {
 	b := &binder{scope: s, src: n.source()}
+	defer func() { err = n.hiding().hide(err) }()
 	seen := map[string]int{}
 	add := func(c *callNode) (Node, error) {
 		key := c.String()
@@ -131,9 +132,10 @@ func BindAggregates(n Node, s *Scope) (calls []AggregateCall, post Node, err err
 			}
 			i = len(calls)
 			seen[key] = i
+			n.hiding().hideIn(call.expressions()...)
 			calls = append(calls, call)
 		}
-		return &nameNode{base{src: c.src, at: c.at, tall: 1}, []string{AggregateColumn(i)}}, nil
+		return &nameNode{base{src: c.src, hides: c.hides, at: c.at, tall: 1}, []string{AggregateColumn(i)}}, nil
 	}
 	post, err = replace(n, func(n Node) (Node, error) {
 		c, ok := n.(*callNode)

@@ -45,8 +45,9 @@ func Bind(n Node, s *Scope) (*Expr, error) {
 	b := &binder{scope: s, src: n.source()}
 	e, err := b.bind(n)
 	if err != nil {
-		return nil, err
+		return nil, n.hiding().hide(err)
 	}
+	n.hiding().hideIn(e)
 	if e.literal == nullLiteral {
 		// NULL alone is an INTEGER, as in DuckDB.
 		return newConstant(gpu.Null(gpu.Of(gpu.Int32))), nil

@@ -29,6 +29,7 @@ type Expr struct {
 	annotation gpu.Annotation
 	rng        *Range
 	fails      bool // an operation in it may fail on a row
+	hidden     bool // the values of the node are not shown
 }
 
 // opColumn is the reference to a column. It is not an instruction.
@@ -213,8 +214,10 @@ func newConstant(v gpu.Scalar) *Expr {
 func newOp(fold Fold, e Expr, args ...*Expr) (*Expr, error) {
 	e.args, e.column = args, -1
 	constant := len(args) > 0
+	hides := false
 	for _, a := range args {
 		e.fails = e.fails || a.fails
+		hides = hides || a.hidden
 		constant = constant && a.op == gpu.OpConst
 		if v, ok := a.Constant(); ok && !v.Valid && !seesNulls[e.op] {
 			return Null(gpu.Field{Type: e.typ}), nil
@@ -232,6 +235,7 @@ func newOp(fold Fold, e Expr, args ...*Expr) (*Expr, error) {
 		return nil, err
 	}
 	c := newConstant(v[0])
+	c.hidden = hides
 	if e.typ.Kind == gpu.Decimal && e.typ.Wide {
 		c.typ.Wide, c.value.Type.Wide = true, true
 	}
@@ -365,7 +369,7 @@ func (e *Expr) write(b *strings.Builder, limit int) {
 		}
 		writeIdent(b, e.name)
 	case gpu.OpConst:
-		writeScalar(b, e.value)
+		e.writeConstant(b, e.value)
 	case gpu.OpCast:
 		if e.n == 1 {
 			b.WriteString("TRY_")
@@ -380,11 +384,11 @@ func (e *Expr) write(b *strings.Builder, limit int) {
 		if len(e.args) == 2 {
 			e.args[1].write(b, limit)
 		} else {
-			writeScalar(b, e.value)
+			e.writeConstant(b, e.value)
 		}
 		if e.n != 0 {
 			b.WriteString(" ESCAPE ")
-			writeString(b, string(rune(e.n)))
+			e.writeConstant(b, gpu.StringScalar(string(rune(e.n))))
 		}
 		b.WriteByte(')')
 	case gpu.OpIn:
@@ -398,7 +402,7 @@ func (e *Expr) write(b *strings.Builder, limit int) {
 			if b.Len() > limit {
 				return
 			}
-			writeScalar(b, v)
+			e.writeConstant(b, v)
 		}
 		b.WriteString("))")
 	case gpu.OpSelect:
@@ -449,7 +453,7 @@ func (e *Expr) write(b *strings.Builder, limit int) {
 		b.WriteString([...]string{"strptime(", "try_strptime("}[e.n])
 		e.args[0].write(b, limit)
 		b.WriteString(", ")
-		writeScalar(b, e.value)
+		e.writeConstant(b, e.value)
 		b.WriteByte(')')
 	case gpu.OpTrim:
 		b.WriteString([...]string{"", "ltrim", "rtrim", "trim"}[e.n] + "(")

@@ -321,8 +321,11 @@ func bindDateTrunc(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 
 // CheckForm checks the syntax of an expression, and that there are the functions that it
 // calls. The error is an *Error.
-func CheckForm(src string) error {
-	n, err := Parse(src)
+func CheckForm(src string) error { return Values(nil).CheckForm(src) }
+
+// CheckForm is the function CheckForm for a text in which values stand for parts.
+func (v Values) CheckForm(src string) error {
+	n, err := v.Parse(src)
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,8 @@ type token struct {
 	text string
 	pos  int // byte offset
 	end  int // byte offset of the end
+	// hidden is the part of the text whose value is the token and is not shown, or "".
+	hidden string
 }
 
 // is reports whether the token is the given symbol, or the given keyword in upper case.
@@ -41,6 +43,9 @@ func (t token) is(word string) bool {
 
 // describe returns the token's description for an error.
 func (t token) describe() string {
+	if t.hidden != "" {
+		return "the value of " + t.hidden
+	}
 	switch t.kind {
 	case tokenEOF:
 		return "the end of the expression"
@@ -54,8 +59,10 @@ func (t token) describe() string {
 
 // lexer splits SQL text into tokens.
 type lexer struct {
-	src string
-	pos int
+	src    string
+	pos    int
+	values Values
+	hidden hidden // the values so far that are not shown
 }
 
 // symbols are the operators of two or more characters, longest first.

@@ -15,6 +15,7 @@ type Node interface {
 	write(b *strings.Builder)
 	depth() int
 	source() string
+	hiding() hidden
 }
 
 // base is the common part of nodes. src and at locate the node for errors.
@@ -22,11 +23,14 @@ type base struct {
 	src  string
 	at   int
 	tall int // height of the tree with this node as root
+	// hides has the values in src that are not shown.
+	hides hidden
 }
 
 func (n *base) Pos() int       { return n.at }
 func (n *base) depth() int     { return n.tall }
 func (n *base) source() string { return n.src }
+func (n *base) hiding() hidden { return n.hides }
 
 type (
 	// nameNode is a column: one part, or a qualifier and a name.
@@ -37,13 +41,15 @@ type (
 	// numberNode is a literal number without a sign.
 	numberNode struct {
 		base
-		text string
+		text   string
+		hidden string // the part of src that it is the value of, if that is not shown
 	}
 	// stringNode is a literal string or blob.
 	stringNode struct {
 		base
-		text string
-		blob bool
+		text   string
+		blob   bool
+		hidden string // as of a number
 	}
 	// wordNode is NULL, TRUE or FALSE.
 	wordNode struct {
@@ -181,14 +187,23 @@ func (n *nameNode) write(b *strings.Builder) {
 	}
 }
 
-func (n *numberNode) write(b *strings.Builder) { b.WriteString(n.text) }
-
-func (n *stringNode) write(b *strings.Builder) {
-	if n.blob {
-		writeBlob(b, n.text)
+func (n *numberNode) write(b *strings.Builder) {
+	if n.hidden != "" {
+		b.WriteString(n.hidden)
 		return
 	}
-	writeString(b, n.text)
+	b.WriteString(n.text)
+}
+
+func (n *stringNode) write(b *strings.Builder) {
+	switch {
+	case n.hidden != "":
+		b.WriteString(n.hidden)
+	case n.blob:
+		writeBlob(b, n.text)
+	default:
+		writeString(b, n.text)
+	}
 }
 
 func (n *wordNode) write(b *strings.Builder) { b.WriteString(n.word) }

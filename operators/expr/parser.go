@@ -51,18 +51,7 @@ const (
 
 // Parse parses one expression. The error is an *Error.
 func Parse(src string) (Node, error) {
-	p, err := newParser(src)
-	if err != nil {
-		return nil, err
-	}
-	n, err := p.expression(bindNone)
-	if err != nil {
-		return nil, err
-	}
-	if t := p.peek(); t.kind != tokenEOF {
-		return nil, p.unexpected("an operator or the end of the expression")
-	}
-	return n, nil
+	return Values(nil).Parse(src)
 }
 
 // parser is an operator-precedence (Pratt) parser over a list of tokens that ends with
@@ -72,17 +61,29 @@ type parser struct {
 	tokens []token
 	next   int
 	nested int
+	hidden // the values in the text that are not shown
 }
 
-func newParser(src string) (*parser, error) {
+func newParser(src string, values Values) (*parser, error) {
 	if len(src) > maxSource {
-		return nil, newError(src[:0], 0, "the expression has %d bytes, more than the %d that are allowed", len(src), maxSource)
+		return &parser{}, newError(src[:0], 0, "the expression has %d bytes, more than the %d that are allowed", len(src), maxSource)
 	}
 	p := &parser{src: src}
-	for l := (lexer{src: src}); ; {
+	for l := (lexer{src: src, values: values}); ; {
+		if err := l.skipSpace(); err != nil {
+			return p, err
+		}
+		if part := values.at(src[l.pos:]); part != "" {
+			tokens, err := l.value(part)
+			if p.hidden = l.hidden; err != nil {
+				return p, err
+			}
+			p.tokens = append(p.tokens, tokens...)
+			continue
+		}
 		t, err := l.next()
 		if err != nil {
-			return nil, err
+			return p, err
 		}
 		p.tokens = append(p.tokens, t)
 		if t.kind == tokenEOF {
@@ -124,7 +125,7 @@ func (p *parser) unexpected(expected string) error {
 
 // at makes the common part of a node from its position and its children.
 func (p *parser) at(pos int, children ...Node) base {
-	b := base{src: p.src, at: pos, tall: 1}
+	b := base{src: p.src, at: pos, tall: 1, hides: p.hidden}
 	for _, c := range children {
 		if c != nil {
 			b.tall = max(b.tall, c.depth()+1)
@@ -258,7 +259,7 @@ func (p *parser) slice(s Node) (Node, error) {
 	call := func(name string, args ...Node) (Node, error) {
 		return &callNode{base: p.at(t.pos, args...), name: name, args: args}, p.expect("]")
 	}
-	var from, to Node = &numberNode{p.at(t.pos), "1"}, &unaryNode{p.at(t.pos), "-", &numberNode{p.at(t.pos), "1"}}
+	var from, to Node = &numberNode{p.at(t.pos), "1", ""}, &unaryNode{p.at(t.pos), "-", &numberNode{p.at(t.pos), "1", ""}}
 	var err error
 	if !p.peek().is(":") {
 		if from, err = p.expression(bindNone); err != nil {
@@ -354,7 +355,7 @@ func (p *parser) regexp(x Node, pos int, not bool, call, options string) (Node, 
 	}
 	args := []Node{x, pattern}
 	if options != "" {
-		args = append(args, &stringNode{p.at(pos), options, false})
+		args = append(args, &stringNode{p.at(pos), options, false, ""})
 	}
 	var n Node = &callNode{base: p.at(pos, x, pattern), name: call, args: args}
 	if not {
@@ -397,10 +398,10 @@ func (p *parser) prefix() (Node, error) {
 	switch t.kind {
 	case tokenNumber:
 		p.advance()
-		return &numberNode{p.at(t.pos), t.text}, nil
+		return &numberNode{p.at(t.pos), t.text, t.hidden}, nil
 	case tokenString, tokenBlob:
 		p.advance()
-		return &stringNode{p.at(t.pos), t.text, t.kind == tokenBlob}, nil
+		return &stringNode{p.at(t.pos), t.text, t.kind == tokenBlob, t.hidden}, nil
 	case tokenSymbol:
 		switch t.text {
 		case "(":
@@ -550,7 +551,7 @@ func (p *parser) substring(t token, s Node, call func(string, ...Node) Node) (No
 	from, length := p.accept("FROM"), false
 	if !from {
 		if length = p.accept("FOR"); length {
-			args = append(args, &numberNode{p.at(t.pos), "1"})
+			args = append(args, &numberNode{p.at(t.pos), "1", ""})
 		}
 	}
 	for from || length || p.accept(",") {
@@ -619,10 +620,10 @@ func (p *parser) interval(pos int) (Node, error) {
 	switch t := p.peek(); {
 	case t.kind == tokenString:
 		p.advance()
-		n.value = &stringNode{base: p.at(t.pos), text: t.text}
+		n.value = &stringNode{base: p.at(t.pos), text: t.text, hidden: t.hidden}
 	case t.kind == tokenNumber:
 		p.advance()
-		n.value = &numberNode{p.at(t.pos), t.text}
+		n.value = &numberNode{p.at(t.pos), t.text, t.hidden}
 	case p.accept("("):
 		x, err := p.expression(bindNone)
 		if err != nil {
@@ -688,7 +689,7 @@ func (p *parser) typedLiteral() (Node, error) {
 		return nil, nil
 	}
 	p.advance()
-	x := &stringNode{base: p.at(s.pos), text: s.text}
+	x := &stringNode{base: p.at(s.pos), text: s.text, hidden: s.hidden}
 	return &castNode{base: p.at(p.tokens[mark].pos, x), x: x, typ: typ}, nil
 }
 

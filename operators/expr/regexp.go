@@ -183,7 +183,7 @@ func (e *Expr) writeRegexp(b *strings.Builder, limit int) {
 	b.WriteString(name + "(")
 	e.args[0].write(b, limit)
 	b.WriteString(", ")
-	writeScalar(b, e.value)
+	e.writeConstant(b, e.value)
 	switch e.op {
 	case gpu.OpRegexpExtract:
 		b.WriteString(", " + string(rune('0'+e.n>>8)))

@@ -22,8 +22,12 @@ type StarColumn struct {
 
 // ParseStar parses [table.]* [EXCLUDE (a, …)] [REPLACE (expression AS a, …)] [RENAME (a AS b, …)].
 // It is nil without an error if the text does not begin with a star. The error is an *Error.
-func ParseStar(src string) (*Star, error) {
-	p, err := newParser(src)
+func ParseStar(src string) (*Star, error) { return Values(nil).ParseStar(src) }
+
+// ParseStar is the function ParseStar for a text in which values stand for parts.
+func (v Values) ParseStar(src string) (_ *Star, err error) {
+	p, err := newParser(src, v)
+	defer func() { err = p.hide(err) }()
 	if err != nil {
 		return nil, nil // Parse reports it
 	}

@@ -58,7 +58,7 @@ var hugeint = gpu.Of(gpu.HugeInt)
 // ParseType parses the name of a type, such as BIGINT or DECIMAL(15,2). The error is an
 // *Error.
 func ParseType(src string) (gpu.Type, error) {
-	p, err := newParser(src)
+	p, err := newParser(src, nil)
 	if err != nil {
 		return gpu.Type{}, err
 	}

@@ -35,10 +35,10 @@ func (b *binder) variance(n *callNode, f aggregate, call func(*callNode) (Node, 
 	if wide < 0 || wide > maxUnits {
 		return nil, nil
 	}
-	at := base{src: n.src, at: n.at, tall: n.args[0].depth() + 4}
+	at := base{src: n.src, hides: n.hides, at: n.at, tall: n.args[0].depth() + 4}
 	units := n.args[0]
 	if s := int(x.typ.Scale); s > 0 {
-		units = &binaryNode{at, "*", units, &numberNode{at, "1" + strings.Repeat("0", s)}}
+		units = &binaryNode{at, "*", units, &numberNode{at, "1" + strings.Repeat("0", s), ""}}
 	}
 	units = &castNode{base: at, x: units, typ: gpu.Of(gpu.Int64)}
 	square := units

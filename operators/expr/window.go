@@ -75,6 +75,7 @@ func WindowColumn(i int) string { return fmt.Sprintf("$window%d", i) }
 // its WindowColumn, from the number first on. The error is an *Error.
 func BindWindows(n Node, s *Scope, first int) (calls []WindowCall, post Node, err error) {
 	b := &binder{scope: s, src: n.source()}
+	defer func() { err = n.hiding().hide(err) }()
 	seen := map[string]int{}
 	add := func(c *callNode) (Node, error) {
 		key := c.String()
@@ -87,9 +88,10 @@ func BindWindows(n Node, s *Scope, first int) (calls []WindowCall, post Node, er
 			call.text = key
 			i = len(calls)
 			seen[key] = i
+			n.hiding().hideIn(call.expressions()...)
 			calls = append(calls, call)
 		}
-		return &nameNode{base{src: c.src, at: c.at, tall: 1}, []string{WindowColumn(first + i)}}, nil
+		return &nameNode{base{src: c.src, hides: c.hides, at: c.at, tall: 1}, []string{WindowColumn(first + i)}}, nil
 	}
 	post, err = replace(n, func(n Node) (Node, error) {
 		c, ok := n.(*callNode)
@@ -343,7 +345,7 @@ func (b *binder) rangeBound(w *windowNode, n boundNode, out WindowBound) (Window
 	if (n.kind == preceding) != k.descending {
 		op = "-"
 	}
-	sum := &binaryNode{base{src: n.offset.source(), at: n.offset.Pos(), tall: max(k.x.depth(), n.offset.depth()) + 1}, op, k.x, n.offset}
+	sum := &binaryNode{base{src: n.offset.source(), hides: n.offset.hiding(), at: n.offset.Pos(), tall: max(k.x.depth(), n.offset.depth()) + 1}, op, k.x, n.offset}
 	value, err := b.bind(sum)
 	if err != nil {
 		return out, err

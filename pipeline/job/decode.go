@@ -22,6 +22,7 @@ type decoder struct {
 	job    *Job
 	dir    string // folder of the job file
 	vars   variables
+	sql    bool // the value is an expression, or has some
 	faults Diagnostics
 }
 
@@ -98,7 +99,9 @@ func (d *decoder) fields(entries []entry, v reflect.Value, path, skip string) {
 		}
 		sub := joinPath(path, e.name)
 		at := len(d.faults)
+		d.sql = f.sql
 		d.decode(e.value, v.FieldByIndex(f.index), sub)
+		d.sql = false
 		if len(d.faults) == at && f.enum != nil {
 			if val := v.FieldByIndex(f.index).String(); !slices.Contains(f.enum, val) {
 				d.faultf(d.job.places[sub], "%s is %q; it must be one of %s%s", e.name, val, strings.Join(f.enum, ", "), DidYouMean(val, f.enum))
@@ -152,9 +155,18 @@ func (d *decoder) decode(n ast.Node, v reflect.Value, path string) {
 		return
 	case *Var:
 		if text, ok := scalarText(n); ok {
-			p.Default = &text
+			p.Default, p.looks = &text, looksLike(n)
 			return
 		}
+		if entries, ok := d.mapping(n, path); ok {
+			d.fields(entries, v, path, "")
+			for _, e := range entries {
+				if e.name == "default" {
+					p.looks = looksLike(e.value)
+				}
+			}
+		}
+		return
 	case *Source:
 		switch n.(type) {
 		case *ast.MappingNode, *ast.MappingValueNode:
@@ -406,12 +418,13 @@ func (d *decoder) text(n ast.Node, path string) (expanded, bool) {
 	if d.vars.env == nil {
 		return expanded{text: s}, true
 	}
-	e, err := d.vars.expand(s)
+	e, err := d.vars.expandAll(s, d.sql)
 	if err != nil {
 		d.faultf(placeOf(n), "%s: %v", path, err)
 		return expanded{}, false
 	}
 	d.job.origins[path] = &origin{s, e.text, e.segments}
+	maps.Copy(d.job.values, e.values)
 	return e, true
 }
 

@@ -10,6 +10,7 @@ type field struct {
 	name, doc, def string
 	enum           []string
 	required       bool
+	sql            bool // expressions, in which variables are values
 	index          []int
 	typ            reflect.Type
 }
@@ -34,7 +35,7 @@ func structFields(t reflect.Type) fieldList {
 			}
 			continue
 		}
-		fd := field{name: name, doc: f.Tag.Get("doc"), def: f.Tag.Get("default"), required: f.Tag.Get("required") == "true", index: []int{i}, typ: f.Type}
+		fd := field{name: name, doc: f.Tag.Get("doc"), def: f.Tag.Get("default"), required: f.Tag.Get("required") == "true", sql: f.Tag.Get("sql") == "true", index: []int{i}, typ: f.Type}
 		if enum := f.Tag.Get("enum"); enum != "" {
 			fd.enum = strings.Split(enum, ",")
 		}

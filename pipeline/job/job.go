@@ -10,6 +10,7 @@ package job
 import (
 	"fmt"
 
+	"github.com/gstream/gstream/operators/expr"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 )
 
@@ -18,7 +19,7 @@ import (
 type Job struct {
 	Name        string            `yaml:"name" doc:"Name of the job, for reports."`
 	Description string            `yaml:"description" doc:"What the job is for."`
-	Vars        map[string]Var    `yaml:"vars" doc:"Variables of the job: a default value, or {default, description}; without a default it must be set with --set name=value. Use them as ${name} in any value; ${env:NAME} is an environment variable, ${env:NAME:-default} one with a default, $$ a dollar sign."`
+	Vars        map[string]Var    `yaml:"vars" doc:"Variables of the job: a default value, or {default, description}; without a default it must be set with --set name=value. Use them as ${name} in any value: in an expression it is a value, such as a text or a number, elsewhere it is text in its place. ${env:NAME} is an environment variable, ${env:NAME:-default} one with a default, $$ a dollar sign."`
 	Memory      Memory            `yaml:"memory" doc:"Memory budgets."`
 	Sources     map[string]Source `yaml:"sources" doc:"Tables to read, by name."`
 	Steps       []Step            `yaml:"steps" doc:"What to do, in order. A step reads the step before it unless it says from."`
@@ -33,12 +34,20 @@ type Job struct {
 	// expressions.
 	source  string
 	origins map[string]*origin
+	// values are those of the variables in expressions, by the parts of their texts.
+	values expr.Values
 }
+
+// Values returns the values that stand for parts of the job's expressions, such as ${day}.
+func (j *Job) Values() expr.Values { return j.values }
 
 // Var is a variable of a job file.
 type Var struct {
 	Default     *string `yaml:"default" doc:"Value when the variable is not set."`
+	Type        string  `yaml:"type" doc:"What ${name} is in an expression. By default it is what the default looks like: a number, true or false, a date, and a text for all others and without a default. A text takes its type from what it stands beside, as '5' does. sql is no value but any piece of an expression: the name of a column, a condition." enum:"text,number,boolean,date,timestamp,sql"`
 	Description string  `yaml:"description" doc:"What the variable is for."`
+	// looks is the type that the default looks like.
+	looks string
 }
 
 // Memory has the budgets of a run; 0 is the default of the device.
@@ -87,13 +96,13 @@ type SchemaColumn struct{ Name, Type string }
 type Step struct {
 	Name     string   `yaml:"name" doc:"Name by which later steps and errors refer to the step."`
 	From     string   `yaml:"from" doc:"Source or step to read; the step before by default, or the only source."`
-	Filter   string   `yaml:"filter" doc:"SQL condition that a row must meet to go on."`
-	Select   Columns  `yaml:"select" doc:"Columns that go on: SQL expressions, 'expression as name', {name: expression}, or '*' for all, as in '* exclude (a) replace (b + 1 as b) rename (c as d)'."`
-	Distinct Columns  `yaml:"distinct" doc:"Columns as in select, of which each different row goes on once (SELECT DISTINCT); true or '*' for all."`
-	Qualify  string   `yaml:"qualify" doc:"SQL condition over window functions that a row must meet to go on, as in row_number() over (partition by a order by b) <= 3; in a step of its own, or in one with select or distinct, whose columns it may use by their names."`
+	Filter   string   `yaml:"filter" sql:"true" doc:"SQL condition that a row must meet to go on."`
+	Select   Columns  `yaml:"select" sql:"true" doc:"Columns that go on: SQL expressions, 'expression as name', {name: expression}, or '*' for all, as in '* exclude (a) replace (b + 1 as b) rename (c as d)'."`
+	Distinct Columns  `yaml:"distinct" sql:"true" doc:"Columns as in select, of which each different row goes on once (SELECT DISTINCT); true or '*' for all."`
+	Qualify  string   `yaml:"qualify" sql:"true" doc:"SQL condition over window functions that a row must meet to go on, as in row_number() over (partition by a order by b) <= 3; in a step of its own, or in one with select or distinct, whose columns it may use by their names."`
 	Join     *Join    `yaml:"join" doc:"Join with another source or step."`
 	Group    *Group   `yaml:"group" doc:"One row a group, with aggregates."`
-	Sort     []string `yaml:"sort" doc:"Order of rows: 'expression [asc|desc] [nulls first|nulls last]', most significant first; ascending with nulls last by default. A number is the position of a column of the input, from 1."`
+	Sort     []string `yaml:"sort" sql:"true" doc:"Order of rows: 'expression [asc|desc] [nulls first|nulls last]', most significant first; ascending with nulls last by default. A number is the position of a column of the input, from 1."`
 	Limit    *Limit   `yaml:"limit" doc:"The first rows only: a number, or {count, offset}."`
 	Union    []string `yaml:"union" doc:"Sources or steps whose rows follow those of the input (UNION ALL); columns are matched by position."`
 }
@@ -103,7 +112,7 @@ type Join struct {
 	With      string   `yaml:"with" doc:"Source or step on the right side." required:"true"`
 	As        string   `yaml:"as" doc:"Name of the right side in expressions, as in 'm.name'; by default that of the source or step. A relation that is joined with itself needs one."`
 	Kind      string   `yaml:"kind" doc:"Kind of join. A mark join has all rows of its input, with a BOOLEAN that says whether the row has a match." enum:"inner,left,right,full,semi,anti,mark,cross" default:"inner"`
-	On        []string `yaml:"on" doc:"SQL conditions that all must hold. Without an equality (= or IS NOT DISTINCT FROM) or an inequality (<, <=, >, >=, BETWEEN) of the left and the right side all pairs of rows are compared. A cross join has none."`
+	On        []string `yaml:"on" sql:"true" doc:"SQL conditions that all must hold. Without an equality (= or IS NOT DISTINCT FROM) or an inequality (<, <=, >, >=, BETWEEN) of the left and the right side all pairs of rows are compared. A cross join has none."`
 	Using     []string `yaml:"using" doc:"Columns of the same name that must be equal; they appear once."`
 	Mark      string   `yaml:"mark" doc:"Name of the BOOLEAN column of a mark join; matched by default."`
 	Build     string   `yaml:"build" doc:"Side to hold in memory; by default the smaller one, by estimate. Semi, anti and mark joins hold the right one." enum:"auto,left,right" default:"auto"`
@@ -113,12 +122,12 @@ type Join struct {
 
 // Group groups the step's input.
 type Group struct {
-	By         Columns    `yaml:"by" doc:"Group keys: SQL expressions, optionally named. A number is the position of a column of the input, from 1. Without keys all rows are one group."`
+	By         Columns    `yaml:"by" sql:"true" doc:"Group keys: SQL expressions, optionally named. A number is the position of a column of the input, from 1. Without keys all rows are one group."`
 	Sets       [][]string `yaml:"sets" doc:"Grouping sets (GROUPING SETS): lists of keys by their names, as in [[a, b], [a], []]. The rows are grouped by the keys of each set, and the other keys are null; grouping(a, b) tells the sets apart. At most 64."`
 	Rollup     bool       `yaml:"rollup" doc:"The sets of all keys, of all but the last one, and so on to the empty set (ROLLUP)."`
 	Cube       bool       `yaml:"cube" doc:"The sets of all, some and none of the keys (CUBE), at most 6 keys."`
 	Algorithm  string     `yaml:"algorithm" doc:"Algorithm of the group-by; chosen by default. It is for measurements: it changes the time and the memory." enum:"hgb-g,hgb,hgb-t,sgb-ur,sgb-tr,sgb-de-tr,sgb-stride,pgb-ur,pgb-tr"`
-	Aggregates Columns    `yaml:"aggregates" doc:"Columns by name: SQL expressions over aggregates such as count(*), sum(x), count(distinct x) and avg(x) filter (where y > 0)."`
+	Aggregates Columns    `yaml:"aggregates" sql:"true" doc:"Columns by name: SQL expressions over aggregates such as count(*), sum(x), count(distinct x) and avg(x) filter (where y > 0)."`
 }
 
 // Limit keeps the rows [Offset, Offset+Count).

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/gpu/phrase"
+	"github.com/gstream/gstream/operators/expr"
 )
 
 // variables expands ${name}, ${env:NAME}, ${env:NAME:-default} and $$ in the values of a job file.
@@ -25,6 +26,10 @@ type expanded struct {
 	// or the environment.
 	outside  bool
 	segments []segment
+	// env says that the environment has a part of it, which is not shown in expressions.
+	env bool
+	// values are those in the text of an expression.
+	values expr.Values
 }
 
 // expand replaces the variables of a value. Values are not expanded again, except the
@@ -65,6 +70,7 @@ func (v *variables) expandIn(s string, using []string) (expanded, error) {
 			if first && i == 0 {
 				e.outside = val.outside
 			}
+			e.env = e.env || val.env
 			out.WriteString(val.text)
 			s = rest[end+1:]
 		default:
@@ -91,7 +97,7 @@ func (v *variables) value(name string, using []string) (expanded, error) {
 		if !ok {
 			return expanded{}, fmt.Errorf("environment variable %s is not set; ${env:%s:-VALUE} has a default", env, env)
 		}
-		return expanded{text: val, outside: true}, nil
+		return expanded{text: val, outside: true, env: true}, nil
 	}
 	if val, ok := v.set[name]; ok {
 		return expanded{text: val, outside: true}, nil

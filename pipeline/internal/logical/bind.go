@@ -161,7 +161,7 @@ func (s *stepBinder) lookup(name, sub string) (Node, bool) {
 
 // expr parses and binds one expression. It returns nil after a fault.
 func (s *stepBinder) expr(text string, in Node, sub string) *expr.Expr {
-	n, err := expr.Parse(text)
+	n, err := s.query.Values.Parse(text)
 	if err == nil {
 		var e *expr.Expr
 		if e, err = expr.Bind(n, s.scope(in)); err == nil {
@@ -222,7 +222,7 @@ func (s *stepBinder) key(in Node, text, sub, kind string) *expr.Expr {
 		return nil
 	}
 	// The columns of e do not tell, because folding may have removed one.
-	if n, err := expr.Parse(text); err == nil {
+	if n, err := s.query.Values.Parse(text); err == nil {
 		if _, err := expr.Bind(n, &expr.Scope{Schema: &gpu.Schema{}, Fold: host.Fold, Now: s.now}); err == nil {
 			s.faultf(sub, "the %s key %s uses no column, so it is the same in every row; write the name of a column, or its position as a number", kind, text)
 			return nil
@@ -266,7 +266,7 @@ func (s *stepBinder) selection(in Node, list job.Columns, path string) Node {
 		sub := fmt.Sprintf("%s[%d]", path, i)
 		var err error
 		if c.Name == "" {
-			stars[i], err = expr.ParseStar(c.Expr)
+			stars[i], err = s.query.Values.ParseStar(c.Expr)
 		}
 		switch star := stars[i]; {
 		case err != nil:
@@ -279,7 +279,7 @@ func (s *stepBinder) selection(in Node, list job.Columns, path string) Node {
 				ok = ok && n != nil
 			}
 		default:
-			text, _ := splitAlias(c)
+			text, _ := s.splitAlias(c)
 			parsed[i] = w.parse(text, sub)
 			ok = ok && parsed[i] != nil
 		}
@@ -329,7 +329,7 @@ func (s *stepBinder) selection(in Node, list job.Columns, path string) Node {
 		if parsed[i] == nil {
 			continue
 		}
-		text, name := splitAlias(c)
+		text, name := s.splitAlias(c)
 		e := below.bind(parsed[i], text, sub)
 		if e == nil {
 			ok = false
@@ -483,7 +483,7 @@ func (s *stepBinder) group(in Node) Node {
 	var keys []string      // their texts
 	ok := true
 	for i, c := range g.By {
-		text, name := splitAlias(c)
+		text, name := s.splitAlias(c)
 		e := s.key(in, text, fmt.Sprintf(".group.by[%d]", i), "group")
 		if e == nil {
 			ok = false
@@ -507,12 +507,12 @@ func (s *stepBinder) group(in Node) Node {
 	columns := slices.Clone(names)
 	for i, c := range g.Aggregates {
 		sub := fmt.Sprintf(".group.aggregates[%d]", i)
-		text, name := splitAlias(c)
+		text, name := s.splitAlias(c)
 		if name == "" {
 			name = text
 		}
 		texts[i], columns = text, append(columns, name)
-		n, err := expr.Parse(text)
+		n, err := s.query.Values.Parse(text)
 		var found []expr.AggregateCall
 		if err == nil {
 			found, posts[i], err = expr.BindAggregates(n, scope)

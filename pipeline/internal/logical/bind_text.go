@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/pipeline/job"
 )
 
@@ -14,7 +13,7 @@ var alias = regexp.MustCompile(`(?is)^(.*\S)\s+as\s+("(?:[^"]|"")+"|[a-z_][a-z0-
 
 // splitAlias returns the expression of a column and its alias, or "". An expression that
 // parses as a whole has no alias, even if it ends like one, as a cast may.
-func splitAlias(c job.Column) (text, name string) {
+func (s *stepBinder) splitAlias(c job.Column) (text, name string) {
 	text = strings.TrimSpace(c.Expr)
 	if c.Name != "" {
 		return text, c.Name
@@ -23,7 +22,7 @@ func splitAlias(c job.Column) (text, name string) {
 	if m == nil {
 		return text, ""
 	}
-	if _, err := expr.Parse(text); err == nil {
+	if _, err := s.query.Values.Parse(text); err == nil {
 		return text, ""
 	}
 	name = m[2]

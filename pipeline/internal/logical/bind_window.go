@@ -20,7 +20,7 @@ type windows struct {
 // parse parses an expression over the step's input and takes its window functions out. It
 // returns nil after a fault.
 func (w *windows) parse(text, sub string) expr.Node {
-	n, err := expr.Parse(text)
+	n, err := w.query.Values.Parse(text)
 	if err == nil {
 		var found []expr.WindowCall
 		if found, n, err = expr.BindWindows(n, w.stepBinder.scope(w.in), len(w.uses)); err == nil {

@@ -57,7 +57,7 @@ func (s *stepBinder) form(text, sub string) {
 	if text == "" {
 		return
 	}
-	if err := expr.CheckForm(text); err != nil {
+	if err := s.query.Values.CheckForm(text); err != nil {
 		s.exprDiagnostic(nil, sub, text, err, "")
 	}
 }
@@ -67,7 +67,7 @@ func (s *stepBinder) formOf(list job.Columns, path string) {
 		sub := fmt.Sprintf("%s[%d]", path, i)
 		star, err := (*expr.Star)(nil), error(nil)
 		if c.Name == "" {
-			star, err = expr.ParseStar(c.Expr)
+			star, err = s.query.Values.ParseStar(c.Expr)
 		}
 		switch {
 		case err != nil:
@@ -77,7 +77,7 @@ func (s *stepBinder) formOf(list job.Columns, path string) {
 				s.form(x.Text, sub)
 			}
 		default:
-			text, _ := splitAlias(c)
+			text, _ := s.splitAlias(c)
 			s.form(text, sub)
 		}
 	}

@@ -53,6 +53,7 @@ type (
 		Relation
 		Table  source.Table
 		Prune  []source.Predicate
+		Hidden []bool  // for each predicate: its values are not shown
 		sample *sample // nil if the table has none
 	}
 	// Filter keeps the rows for which all conjuncts are true.

@@ -28,7 +28,8 @@ func pushDown(n Node, preds []*expr.Expr) Node {
 	case *Scan:
 		s := *n
 		for _, p := range preds {
-			s.Prune = append(s.Prune, prunable(p)...)
+			list := prunable(p)
+			s.Prune, s.Hidden = append(s.Prune, list...), append(s.Hidden, slices.Repeat([]bool{p.Hidden()}, len(list))...)
 		}
 		return newFilter(r.Step, &s, preds)
 	case *Filter:

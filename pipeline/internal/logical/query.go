@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/pipeline/job"
 )
 
@@ -12,6 +13,7 @@ type Query struct {
 	Sources []string // names of all sources, in order
 	Steps   []job.Step
 	Text    Text
+	Values  expr.Values // of variables in expressions
 }
 
 // Text is the text that the user wrote. Diagnostics point to the values of a query in it.

@@ -18,11 +18,13 @@ func listOf(names []string) string {
 
 var opText = map[source.Op]string{source.Eq: "=", source.Lt: "<", source.Le: "<=", source.Gt: ">", source.Ge: ">=", source.In: "IN", source.IsNull: "IS NULL", source.IsNotNull: "IS NOT NULL"}
 
-func describePredicate(s *gpu.Schema, p source.Predicate) string {
+func describePredicate(s *gpu.Schema, p source.Predicate, hidden bool) string {
 	text := s.Fields[p.Column].Name + " " + opText[p.Op]
 	values := make([]string, len(p.Values))
 	for i, v := range p.Values {
-		values[i] = v.String()
+		if values[i] = v.String(); hidden {
+			values[i] = "***"
+		}
 	}
 	switch {
 	case p.Op == source.In:

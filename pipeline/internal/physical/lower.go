@@ -207,8 +207,8 @@ func (l *lowering) lowerScan(n *logical.Scan, need required) (*Stage, layout, er
 		}
 	}
 	st.Detail = []string{n.Table.Describe(), "columns: " + listOf(st.Schema.Names())}
-	for _, p := range n.Prune {
-		st.Detail = append(st.Detail, "skips row groups without: "+describePredicate(n.Schema, p))
+	for i, p := range n.Prune {
+		st.Detail = append(st.Detail, "skips row groups without: "+describePredicate(n.Schema, p, n.Hidden[i]))
 	}
 	return st, lay, nil
 }
