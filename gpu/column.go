@@ -18,7 +18,8 @@ type Column struct {
 	Valid *Buffer
 	// Dict, when set, holds the distinct values that Data's codes point into.
 	// It has the column's Type, is itself plain, and may hold duplicates and
-	// values that no row uses.
+	// values that no row uses. The code of a null row is unspecified and may be
+	// out of range: Lookup reads such codes.
 	Dict *Dictionary
 	// CodeWidth is set in an encoded column. With a Dict, Data has unsigned codes of
 	// CodeWidth bytes (1, 2 or 4), and the type is any but Bool. Without a Dict, the type
@@ -50,6 +51,15 @@ func (c Column) Code(i int) int {
 		return int(Values[uint16](c.Data, c.Len)[i])
 	}
 	return int(Values[int32](c.Data, c.Len)[i])
+}
+
+// Lookup returns the value of a code. A code that is out of range, as that of a null row may be, has the
+// zero value.
+func Lookup[T any](values []T, code int32) (v T) {
+	if uint(code) < uint(len(values)) {
+		v = values[code]
+	}
+	return v
 }
 
 // Dictionary holds the values that dictionary-coded columns share.

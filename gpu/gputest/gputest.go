@@ -311,6 +311,7 @@ func column(t gpu.Type, values []gpu.Scalar, coded bool) gpu.Column {
 	codes := make([]int32, len(values))
 	for i, v := range values {
 		if !v.Valid {
+			codes[i] = nullCode(uint64(i))
 			continue
 		}
 		code, ok := at[v.Str]
@@ -325,6 +326,11 @@ func column(t gpu.Type, values []gpu.Scalar, coded bool) gpu.Column {
 	c.Offsets, c.Data = nil, gpu.WrapBytes(gpu.BytesOf(codes))
 	c.Dict = &gpu.Dictionary{Values: gpu.ColumnOf(t, dict)}
 	return c
+}
+
+// nullCode returns the code of a null row: such a code is unspecified, so it may be one that no dictionary has.
+func nullCode(k uint64) int32 {
+	return []int32{-1, math.MaxInt32, 0, math.MinInt32, 1}[k%5]
 }
 
 // codings returns the ways a type can be coded.

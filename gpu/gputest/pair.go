@@ -350,7 +350,9 @@ func (p *Pair) Column(t gpu.Type, n int, s Spread, nulls float64, coded bool) gp
 		for i := range codes {
 			codes[i] = int32(p.Rnd.IntN(len(dict)))
 			valid[i] = p.value(t, s)
-			valid[i].Valid = p.Rnd.Float64() >= nulls
+			if valid[i].Valid = p.Rnd.Float64() >= nulls; !valid[i].Valid {
+				codes[i] = nullCode(p.Rnd.Uint64())
+			}
 		}
 		return gpu.Column{Type: t, Len: n, Data: gpu.WrapBytes(gpu.BytesOf(codes)), Valid: gpu.ColumnOf(t, valid).Valid,
 			Dict: &gpu.Dictionary{Values: gpu.ColumnOf(t, dict)}}

@@ -193,7 +193,14 @@ func refusalColumns(n int) []gpu.Column {
 		return v
 	}
 	coded := func(distinct int) gpu.Column {
-		return column(text, generate(n, func(i int) gpu.Scalar { return nullable(i, gpu.StringScalar(fmt.Sprint("coded ", i*31%distinct))) }), true)
+		c := column(text, generate(n, func(i int) gpu.Scalar { return nullable(i, gpu.StringScalar(fmt.Sprint("coded ", i*31%distinct))) }), true)
+		codes := gpu.Values[int32](c.Data, n)
+		for i := range codes { // some trials drop the validity, so each code has a value
+			if !c.IsValid(i) {
+				codes[i] = 0
+			}
+		}
+		return c
 	}
 	return []gpu.Column{
 		colNumber:  plain(i64, func(i int) gpu.Scalar { return gpu.IntScalar(i64, int64(i)*7919%int64(3*n)) }),

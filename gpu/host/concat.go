@@ -169,7 +169,7 @@ func (d *Device) oneCoding(l *gpu.Lease, parts []gpu.Column, rows int) (out []gp
 		}
 		err = d.parallel(p.Len, grain, func(lo, hi int) error {
 			for i, code := range from[lo:hi] {
-				to[lo+i] = int32(codes[code])
+				to[lo+i] = int32(gpu.Lookup(codes, code))
 			}
 			return nil
 		})

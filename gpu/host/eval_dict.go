@@ -170,7 +170,9 @@ func (f *frame) gather(v *vec, c *gpu.Column, codes []int32) {
 		}
 		offsets, data := gpu.Values[int32](c.Offsets, c.Len+1), c.Data.Bytes()
 		for i, code := range codes {
-			v.str[i] = view(data, offsets[code], offsets[code+1])
+			if v.str[i] = ""; uint(code) < uint(c.Len) {
+				v.str[i] = view(data, offsets[code], offsets[code+1])
+			}
 		}
 		return
 	}
@@ -202,7 +204,7 @@ func (f *frame) gather(v *vec, c *gpu.Column, codes []int32) {
 
 func takeValues[T any](out, values []T, codes []int32) {
 	for i, c := range codes {
-		out[i] = values[c]
+		out[i] = gpu.Lookup(values, c)
 	}
 }
 
@@ -210,7 +212,7 @@ func takeBits(out, bits []uint64, codes []int32) {
 	for w := range out {
 		var word uint64
 		for j, c := range codes[w*64 : min(w*64+64, len(codes))] {
-			word |= bits[c>>6] >> (c & 63) & 1 << (j & 63)
+			word |= gpu.Lookup(bits, c>>6) >> (c & 63) & 1 << (j & 63)
 		}
 		out[w] = word
 	}

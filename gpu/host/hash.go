@@ -108,7 +108,7 @@ func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column, seed uint64) (gpu.Column, 
 				hashes := tmp[:len(rows)]
 				if dict := dicts[k].v; len(dict) > 0 {
 					for i, code := range gpu.Values[int32](c.Data, n)[at : at+len(rows)] {
-						hashes[i] = dict[code]
+						hashes[i] = gpu.Lookup(dict, code)
 					}
 				} else if c.Dict != nil && c.Dict.Values.Len > n {
 					hashCodes(hashes, c, at, seed)

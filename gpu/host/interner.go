@@ -256,7 +256,7 @@ func (in *interner) dictionary(c gpu.Column) ([]uint32, error) {
 		return codes, nil
 	}
 	for i, v := range gpu.Values[int32](c.Data, c.Len) {
-		if codes[v] == noCode && c.IsValid(i) {
+		if c.IsValid(i) && codes[v] == noCode {
 			if err := intern(int(v)); err != nil {
 				return nil, err
 			}
@@ -294,7 +294,7 @@ type textRows struct {
 
 func (x *textRows) value(r int) []byte {
 	if x.at != nil {
-		if r = int(x.at[r]); r >= len(x.off)-1 { // the code of a null
+		if r = int(x.at[r]); uint(r) >= uint(len(x.off)-1) { // the code of a null
 			return nil
 		}
 	}

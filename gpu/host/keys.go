@@ -244,7 +244,7 @@ func (c *codec) pack(k coded, lo, n int, out [][]uint64) {
 			case len(k.dict[i]) > 0:
 				codes := k.dict[i]
 				for r, code := range gpu.Values[int32](col.Data, col.Len)[lo+at : lo+at+m] {
-					tmp[r] = uint64(codes[code])
+					tmp[r] = uint64(gpu.Lookup(codes, code))
 				}
 			case len(k.plain[i]) > 0:
 				for r, code := range k.plain[i][lo+at : lo+at+m] {

@@ -544,10 +544,7 @@ func (d *Device) ranks(l *gpu.Lease, c gpu.Column) (load func(out []uint64, at i
 	codes := gpu.Values[int32](c.Data, c.Len)
 	return func(out []uint64, at int) {
 		for i, code := range codes[at : at+len(out)] {
-			out[i] = 0
-			if int(code) < len(rank) {
-				out[i] = uint64(rank[code])
-			}
+			out[i] = uint64(gpu.Lookup(rank, code))
 		}
 	}, ranks, nil
 }

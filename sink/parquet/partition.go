@@ -664,7 +664,7 @@ func gatherValues[T any](g *gathering, dst, from []gpu.Column) {
 		if c.Dict != nil {
 			src := gpu.Values[T](c.Dict.Values.Data, c.Dict.Values.Len)
 			for j, row := range rows {
-				out[j] = src[c.Code(int(row))]
+				out[j] = gpu.Lookup(src, int32(c.Code(int(row))))
 			}
 			return
 		}
