@@ -251,12 +251,12 @@ type sharedPlan struct{ copies, grid, block, bytes int }
 // not fit, or are too many for the rows.
 func (o *op) inShared(b batch, bytes, copies int) (p sharedPlan, ok bool) {
 	props := &o.q.dev.props
-	for copies > 1 && b.groups*copies*bytes > staticShared {
+	for copies > 1 && b.groups*copies*bytes > defaultShared {
 		copies /= 2
 	}
 	p = sharedPlan{copies: copies, block: 512, bytes: b.groups * copies * bytes}
 	perMulti := 4
-	if p.bytes > staticShared {
+	if p.bytes > defaultShared {
 		p.block, perMulti = 1024, max(min(2, props.sharedPerBlock/(p.bytes+1024)), 1)
 	}
 	p.grid = min(props.multiprocessors*perMulti, blocks(b.n, p.block))

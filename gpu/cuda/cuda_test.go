@@ -1,9 +1,13 @@
 package cuda
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
@@ -117,6 +121,47 @@ func TestFatbinsMatchTheirSources(t *testing.T) {
 	stale, err := manifest.Stale("kernels")
 	require.NoError(t, err)
 	require.Empty(t, stale, "run go generate ./gpu/cuda")
+
+	// resources.txt lists the kernels of these fatbins.
+	list, err := os.ReadFile("kernels/resources.txt")
+	require.NoError(t, err)
+	var listed []string
+	for line := range strings.Lines(string(list)) {
+		fields := strings.Fields(line)
+		if len(fields) == 2 {
+			fatbin, err := os.ReadFile(filepath.Join("kernels", fields[0]))
+			require.NoError(t, err)
+			require.Equal(t, fmt.Sprintf("%x", sha256.Sum256(fatbin)), fields[1], "%s has changed: run go generate ./gpu/cuda", fields[0])
+			continue
+		}
+		require.Len(t, fields, 3, line)
+		listed = append(listed, fields[0])
+	}
+	files, err := fatbinOf()
+	require.NoError(t, err)
+	require.ElementsMatch(t, slices.Collect(maps.Keys(files)), listed)
+}
+
+// A kernel's static shared memory counts towards what needs permission and towards the most that a block can have.
+func TestLaunchesCountStaticSharedMemory(t *testing.T) {
+	for _, shared := range []int{0, defaultShared - 264, defaultShared - 16, defaultShared, defaultShared + 16, 96 << 10} {
+		d := openTest(t, 0) // permissions last as long as the device
+		dq, err := d.NewQueue("test")
+		require.NoError(t, err)
+		l := d.Budget().Lease("test")
+		o := dq.(*queue).begin("test", l)
+		sums := o.alloc(8)
+		launch(o, "scan_sums", 1, 256, shared, scanArgs{sums: addr(sums), tiles: 1}) // has 264 static bytes
+		sum := make([]byte, 8)
+		require.True(t, o.read(sums, 0, sum), "%d bytes: %v", shared, o.err)
+		require.Equal(t, make([]byte, 8), sum)
+		var none struct{}
+		end(o, &none, &err)
+		require.NoError(t, err)
+		require.NoError(t, l.Close())
+		require.NoError(t, dq.Close())
+		require.NoError(t, d.Close())
+	}
 }
 
 func uintptrOf(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }

@@ -11,6 +11,7 @@ import (
 )
 
 //go:generate bash kernels/build.sh
+//go:generate bash kernels/resources.sh
 
 //go:embed kernels/*.fatbin kernels/manifest.json
 var embedded embed.FS
@@ -44,10 +45,11 @@ type kernel struct {
 	shared int // bytes of dynamic shared memory that it is allowed to use
 }
 
-// staticShared is the dynamic shared memory that every kernel may use without permission.
-const staticShared = 48 << 10
+// defaultShared is the shared memory, static and dynamic together, that every kernel may use without permission.
+const defaultShared = 48 << 10
 
-// maxDynamicShared is the driver's number of the attribute that allows more.
+// maxDynamicShared is the driver's number of the attribute that allows more. At first it is defaultShared less
+// the static shared memory of the kernel.
 const maxDynamicShared = 8
 
 func newKernels(d *Device) *kernels {
@@ -80,10 +82,15 @@ func (k *kernels) find(name string) (*kernel, error) {
 		return nil, err
 	}
 	cname := append([]byte(name), 0)
-	f = &kernel{shared: staticShared}
+	f = &kernel{}
 	if err := k.dev.ctx.do(cuModuleGetFunction, uintptr(unsafe.Pointer(&f.handle)), module, uintptr(unsafe.Pointer(&cname[0]))); err != nil {
 		return nil, fmt.Errorf("find kernel %s: %w", name, err)
 	}
+	var shared int32
+	if err := k.dev.ctx.do(cuFuncGetAttribute, uintptr(unsafe.Pointer(&shared)), maxDynamicShared, f.handle); err != nil {
+		return nil, fmt.Errorf("find the shared memory that kernel %s may use: %w", name, err)
+	}
+	f.shared = int(shared)
 	k.byName[name] = f
 	return f, nil
 }

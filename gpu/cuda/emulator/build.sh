@@ -36,6 +36,18 @@ compile() {
 export -f compile
 export here kernels objects checks common
 
-list="$(printf '%s\n' "$here"/src/*.cpp "$@" | xargs -P "$(nproc)" -I{} bash -euo pipefail -c 'compile "$1"' _ {})"
+# The shared memory and registers of the compiled kernels.
+resources="$objects/resources.$$.cpp"
+trap 'rm -f "$resources"' EXIT
+{
+	echo "#include \"$here/src/execute.h\""
+	echo 'const emulator::Resources emulator::resources[] = {'
+	for dir in $(dirname -- "$@" | sort -u); do
+		[ ! -e "$dir/resources.txt" ] || awk 'NF == 3 { printf "{\"%s\", %d, %d},\n", $1, $2, $3 }' "$dir/resources.txt"
+	done
+	echo '{nullptr, 0, 0}};'
+} >"$resources"
+
+list="$(printf '%s\n' "$here"/src/*.cpp "$resources" "$@" | xargs -P "$(nproc)" -I{} bash -euo pipefail -c 'compile "$1"' _ {})"
 ${CXX:-g++} -shared -o "$output.$$" $list -lpthread -ldl
 mv "$output.$$" "$output"

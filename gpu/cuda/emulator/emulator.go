@@ -24,9 +24,10 @@
 // end of the launch, before the start when it is freed), misaligned accesses, indexes
 // outside of arrays, shifts by the width or more, divisions by zero, barriers that some
 // threads of a block do not reach, and warp collectives whose lanes do not meet. Memory
-// that nothing was written to is full of 0xCB. Copies between page-locked memory and the
-// device are made when something waits for them, so tests see memory that is given back
-// or written too early.
+// that nothing was written to is full of 0xCB. It refuses launches as a driver does, by the
+// shared memory and the registers of the compiled kernels, which kernels/resources.txt
+// lists. Copies between page-locked memory and the device are made when something waits
+// for them, so tests see memory that is given back or written too early.
 //
 // With GSTREAM_EMULATOR_RACES=1 in the environment kernels run ten times slower. A launch
 // then fails when threads race for shared memory, or when it reads memory that nothing
@@ -165,7 +166,10 @@ func hashOf(here string, kernels []string) (string, error) {
 	files := append([]string{filepath.Join(here, "build.sh")}, kernels...)
 	patterns := []string{filepath.Join(here, "src", "*"), filepath.Join(here, "..", "kernels", "*.cuh")}
 	if len(kernels) == 0 {
-		patterns = append(patterns, filepath.Join(here, "..", "kernels", "*.cu"))
+		patterns = append(patterns, filepath.Join(here, "..", "kernels", "*.cu"), filepath.Join(here, "..", "kernels", "resources.txt"))
+	}
+	for _, k := range kernels {
+		patterns = append(patterns, filepath.Join(filepath.Dir(k), "resources.txt"))
 	}
 	for _, pattern := range patterns {
 		found, err := filepath.Glob(pattern)

@@ -60,6 +60,7 @@ const (
 	invalidValue      = 1
 	invalidContext    = 201
 	illegalAddress    = 700
+	outOfResources    = 701
 	misalignedAddress = 716
 	launchFailed      = 719
 )
@@ -249,6 +250,15 @@ func TestArgumentsAreChecked(t *testing.T) {
 	require.Equal(t, int32(invalidValue), d.launchFunction(f, 1, 32, 64<<10, args), "more shared memory than asked for")
 	require.Zero(t, d.SetAttribute(f, 8, 64<<10))
 	require.Zero(t, d.launchFunction(f, 1, 32, 64<<10, args))
+	// testdata/resources.txt says that check_resources has 1,000 bytes of static shared memory and 80 registers.
+	require.Zero(t, d.Function(&f, d.module, "check_resources"))
+	require.Equal(t, int32(invalidValue), d.launchFunction(f, 1, 32, 48<<10-999, args), "static and dynamic shared memory together")
+	require.Zero(t, d.launchFunction(f, 1, 32, 48<<10-1000, args))
+	require.Equal(t, int32(invalidValue), d.SetAttribute(f, 8, 227<<10-999), "more shared memory than a block can have")
+	require.Zero(t, d.SetAttribute(f, 8, 227<<10-1000))
+	require.Zero(t, d.launchFunction(f, 1, 32, 227<<10-1000, args))
+	require.Equal(t, int32(outOfResources), d.launchFunction(f, 1, 832, 0, args), "26 warps of 80 registers")
+	require.Zero(t, d.launchFunction(f, 1, 800, 0, args))
 	size := uint64(unsafe.Sizeof(args)) - 8
 	var pins runtime.Pinner
 	defer pins.Unpin()

@@ -1024,12 +1024,16 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
     return Success;
 }
 
+// block_registers returns the registers that a block takes. They are given out to warps in units of 256.
+static int block_registers(const Kernel& k, int threads) { return (threads + 31) / 32 * ((k.registers * 32 + 255) / 256 * 256); }
+
 int cuFuncSetAttribute(void* function, int attribute, int value) {
     API
     CHECK(function, InvalidHandle);
     if (attribute == 8) {
-        CHECK(value >= 0 && value <= most_shared, InvalidValue);
-        static_cast<Kernel*>(function)->dynamic_shared = value;
+        auto k = static_cast<Kernel*>(function);
+        CHECK(value >= 0 && value <= most_shared - k->static_shared, InvalidValue);
+        k->dynamic_shared = value;
     }
     return Success;
 }
@@ -1041,7 +1045,8 @@ int cuFuncGetAttribute(int* value, int attribute, void* function) {
     auto k = static_cast<Kernel*>(function);
     switch (attribute) {
     case 0: *value = k->threads; return Success;
-    case 4: *value = 64; return Success;
+    case 1: *value = k->static_shared; return Success;
+    case 4: *value = k->registers; return Success;
     case 5:
     case 6: *value = 90; return Success;
     case 8: *value = k->dynamic_shared; return Success;
@@ -1063,7 +1068,9 @@ int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void* function, int
     API
     CHECK(blocks && threads > 0, InvalidValue);
     CHECK(function, InvalidHandle);
-    *blocks = (int)std::min<size_t>({size_t(32), size_t(2048 / threads), size_t(228 << 10) / (shared + 1024)});
+    auto k = static_cast<Kernel*>(function);
+    *blocks = (int)std::min<size_t>({size_t(32), size_t(2048 / threads), size_t(228 << 10) / (k->static_shared + shared + 1024),
+                                     size_t(multi_registers / block_registers(*k, threads))});
     return Success;
 }
 
@@ -1076,7 +1083,11 @@ int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsign
     if (gy != 1 || gz != 1 || by != 1 || bz != 1) return fail(NotSupported, name + "grids and blocks have one dimension here");
     if (gx == 0 || gx > INT_MAX || bx == 0) return fail(InvalidValue, name + "no blocks or no threads, or too many blocks");
     if (bx > (unsigned)k->threads) return fail(InvalidValue, name + std::to_string(bx) + " threads a block are more than its bound of " + std::to_string(k->threads));
-    if (shared > (unsigned)k->dynamic_shared) return fail(InvalidValue, name + std::to_string(shared) + " bytes of shared memory are more than were asked for");
+    if (block_registers(*k, bx) > multi_registers)
+        return fail(LaunchOutOfResources, name + std::to_string(bx) + " threads of " + std::to_string(k->registers) + " registers are too many");
+    if (shared > (unsigned)k->dynamic_shared)
+        return fail(InvalidValue, name + std::to_string(shared) + " bytes of dynamic shared memory, beside " + std::to_string(k->static_shared) +
+                                      " static ones, are more than is allowed");
     const void* arguments = parameters ? parameters[0] : nullptr;
     size_t size = k->arguments;
     for (int i = 0; !parameters && extra && extra[i]; i += 2) { // pairs of a tag and a pointer

@@ -52,7 +52,9 @@ struct Kernel {
     size_t arguments; // bytes of the argument struct
     int threads;      // most threads of a block
     void (*body)(const void* arguments);
-    int dynamic_shared = 48 << 10; // most bytes, see cuFuncSetAttribute
+    int static_shared = 0; // bytes, as nvcc compiles the kernel
+    int registers = 64;    // of a thread, likewise
+    int dynamic_shared;    // most bytes, see cuFuncSetAttribute
     Kernel(const char* name, size_t arguments, int threads, void (*body)(const void*));
 };
 

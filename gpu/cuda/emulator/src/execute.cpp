@@ -29,6 +29,9 @@ static std::map<std::string, Kernel*>& kernels() {
 
 Kernel::Kernel(const char* name, size_t arguments, int threads, void (*body)(const void*))
     : name(name), arguments(arguments), threads(threads), body(body) {
+    for (const Resources* r = resources; r->kernel; r++)
+        if (!strcmp(r->kernel, name)) static_shared = r->static_shared, registers = r->registers;
+    dynamic_shared = default_shared - static_shared;
     if (!kernels().emplace(name, this).second) {
         fprintf(stderr, "emulator: two kernels are called %s\n", name);
         abort();

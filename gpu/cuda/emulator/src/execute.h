@@ -26,7 +26,16 @@ enum Result : int {
     NotSupported = 801,
 };
 
-constexpr int most_shared = 227 << 10; // most bytes of dynamic shared memory of a block
+constexpr int most_shared = 227 << 10;    // most bytes of shared memory of a block, static and dynamic together
+constexpr int default_shared = 48 << 10;  // those that need no permission
+constexpr int multi_registers = 64 << 10; // registers of a multiprocessor
+
+// Resources are what a compiled kernel needs; see kernels/resources.txt.
+struct Resources {
+    const char* kernel;
+    int static_shared, registers;
+};
+extern const Resources resources[]; // ends with a null kernel; build.sh makes it
 constexpr unsigned char poison = 0xcb; // fills memory that nothing was written to
 
 // launch runs a kernel to its end. The caller holds the driver's lock.

@@ -91,6 +91,8 @@ KERNEL(check_spin, Numbers) {
     while (*reinterpret_cast<volatile u64*>(a.out) != 1) __nanosleep(100);
 }
 
+KERNEL(check_resources, Numbers) { a.out[0] = a.n; }
+
 KERNEL_BOUNDS(check_bounds, Numbers, 128, 2) { a.out[0] = a.n; }
 
 // Races: each thread reads what its neighbour wrote, with what orders it or without.
