@@ -113,7 +113,7 @@ func CheckSort(keys []SortKey) error {
 	}
 	n := keys[0].Column.Len
 	if n > MaxRows {
-		return fmt.Errorf("%d rows are more than the %d that row ids can address", n, MaxRows)
+		return Exceeded("%d rows are more than the %d that row ids can address", n, MaxRows)
 	}
 	for _, k := range keys {
 		if k.Column.Len != n {
@@ -170,7 +170,7 @@ func CheckRange(build Column, lower, upper *Bound) error {
 		return err
 	}
 	if bounds[0].Len > MaxRangeRows {
-		return fmt.Errorf("match of ranges of %d rows: at most %d can be matched at once", bounds[0].Len, MaxRangeRows)
+		return Exceeded("match of ranges of %d rows: at most %d can be matched at once", bounds[0].Len, MaxRangeRows)
 	}
 	return nil
 }
@@ -200,7 +200,7 @@ func CheckKeys(keys []Column) error {
 		}
 	}
 	if keys[0].Len > MaxRows {
-		return fmt.Errorf("%d rows are more than the %d that row ids can address", keys[0].Len, MaxRows)
+		return Exceeded("%d rows are more than the %d that row ids can address", keys[0].Len, MaxRows)
 	}
 	return nil
 }
@@ -263,7 +263,7 @@ func CheckUnmatched(probe, build, rest Column) error {
 		return fmt.Errorf("pairs of %d probe rows and %d build rows", probe.Len, build.Len)
 	}
 	if n := int64(probe.Len) + int64(rest.Len); n > MaxRows {
-		return fmt.Errorf("%d pairs and rows without a match are more than the %d that row ids can address", n, MaxRows)
+		return Exceeded("%d pairs and rows without a match are more than the %d that row ids can address", n, MaxRows)
 	}
 	return nil
 }
@@ -307,7 +307,7 @@ func CheckFold(a Aggregate, values, from, to Column) error {
 	case values.Type != t:
 		return fmt.Errorf("%v of %v, planned for %v", a.Kind, values.Type, t)
 	case values.Len > MaxRows:
-		return fmt.Errorf("%d rows are more than the %d that row ids can address", values.Len, MaxRows)
+		return Exceeded("%d rows are more than the %d that row ids can address", values.Len, MaxRows)
 	case values.Dict != nil && !t.IsVar():
 		return fmt.Errorf("values in a dictionary of %v: only strings are dictionary-coded", t)
 	}
@@ -368,7 +368,7 @@ func CheckAggregation(rows Partitioned, list []Aggregate, values []Column) error
 	}
 	switch {
 	case k.Len > MaxRows:
-		return fmt.Errorf("%d rows are more than the %d that row ids can address", k.Len, MaxRows)
+		return Exceeded("%d rows are more than the %d that row ids can address", k.Len, MaxRows)
 	case len(list) != len(values):
 		return fmt.Errorf("%d aggregates of %d columns", len(list), len(values))
 	case rows.Chain.Len > 0:

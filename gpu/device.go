@@ -587,7 +587,7 @@ func CheckBuckets(key Column, d Digit) error {
 		return err
 	}
 	if key.Len > MaxRows || MostBuckets(key.Len, d.Bits) > MaxRows/BucketRows {
-		return fmt.Errorf("%d rows in buckets of %d partitions may take more slots than the %d that row ids can address", key.Len, 1<<d.Bits, MaxRows)
+		return Exceeded("%d rows in buckets of %d partitions may take more slots than the %d that row ids can address", key.Len, 1<<d.Bits, MaxRows)
 	}
 	return nil
 }
@@ -645,7 +645,7 @@ func CheckPartitions(build, probe Partitioned) error {
 			return fmt.Errorf("partitioned join by offsets: %w", err)
 		}
 		if s.Key.Len > MaxRows {
-			return fmt.Errorf("%d rows are more than the %d that row ids can address", s.Key.Len, MaxRows)
+			return Exceeded("%d rows are more than the %d that row ids can address", s.Key.Len, MaxRows)
 		}
 		if s.Chain.Len > 0 {
 			if err := CheckIDs(s.Chain); err != nil {

@@ -40,10 +40,6 @@ type (
 // defaults.
 type ParquetOptions = sinkparquet.Options
 
-// ErrJob is the sentinel behind every error that the job itself causes: its
-// file, its variables, its expressions. Match it with errors.Is.
-var ErrJob = job.ErrInvalid
-
 // Load reads a job file. The error is Diagnostics when the content is wrong, and the
 // operating system's when the file cannot be read.
 func Load(path string, opt LoadOptions) (*Job, error) { return job.Load(path, opt) }
@@ -115,14 +111,6 @@ const (
 	Always = execution.Always
 	Never  = execution.Never
 )
-
-// ErrDefect is the sentinel behind errors that neither the job nor the data cause, but
-// gstream itself.
-var ErrDefect = runner.ErrDefect
-
-// ErrOutput is the sentinel behind every refusal to start an output, for example because
-// it exists.
-var ErrOutput = runner.ErrOutput
 
 // CheckDevice returns an error when no run can ask for a device by this name. Whether the
 // machine has the device is known only when a run opens it.

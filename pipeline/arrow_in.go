@@ -377,7 +377,7 @@ func copyBytes(l *gpu.Lease, c *gpu.Column, a arrow.Array, from, n int) (err err
 			total += int64(len(value(from + i)))
 		}
 		if total > math.MaxInt32 {
-			return fmt.Errorf("%d rows hold more than 2 GiB of text; feed smaller records", n)
+			return gpu.Exceeded("%d rows hold more than 2 GiB of text; feed smaller records", n)
 		}
 		offsets[i+1] = int32(total)
 	}

@@ -235,8 +235,8 @@ func (p *Plan) Close() error {
 
 // Run executes the plan. It returns when every goroutine has ended and all memory is
 // given back. After a success the output is complete. After an error there is no output,
-// and the report tells how far the run came. Errors match gpu.ErrBudget, source.ErrData,
-// context.Canceled or the operating system's errors, by errors.Is.
+// and the report tells how far the run came. Errors match their classes, such as ErrData, and
+// what caused them, such as the operating system's errors, by errors.Is.
 //
 // If there is a GPU that cannot be started, a run that does not ask for a particular
 // device logs a warning and takes the CPU.

@@ -2,15 +2,21 @@ package spill
 
 import (
 	"encoding/binary"
-	"errors"
 	"math"
 	"slices"
+	"syscall"
 
 	"github.com/gstream/gstream/gpu"
 )
 
 // errDamaged is the error of a block that is not as it was written.
-var errDamaged = errors.New("the data are damaged: they are not what was written there")
+var errDamaged error = damaged{}
+
+// damaged is an error of the disk.
+type damaged struct{}
+
+func (damaged) Error() string        { return "the data are damaged: they are not what was written there" }
+func (damaged) Is(target error) bool { return target == syscall.EIO }
 
 // extent is the sizes of rows before they are read.
 type extent struct {

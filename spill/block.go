@@ -3,7 +3,6 @@ package spill
 import (
 	"bufio"
 	"encoding/binary"
-	"fmt"
 	"hash/crc32"
 	"io"
 	"math"
@@ -65,7 +64,7 @@ func (b *block) encode(lay *layout, s *gpu.Stride, number, from, to int, compres
 	}
 	b.raw = out
 	if len(out) > math.MaxInt32 {
-		return nil, fmt.Errorf("%d rows of %d bytes are too many for one block", to-from, len(out))
+		return nil, gpu.Exceeded("%d rows of %d bytes are too many for one block", to-from, len(out))
 	}
 	size := len(out) - headerBytes
 	if compress {

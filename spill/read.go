@@ -789,7 +789,7 @@ func (r *reading) gather(u *unit) (*gpu.Stride, error) {
 		}
 	}
 	if !sum.fits() {
-		return nil, fmt.Errorf("%s: %d rows with %d bytes of strings do not fit one stride", r.name, sum.rows, slices.Max(sum.bytes))
+		return nil, gpu.Exceeded("%s: %d rows with %d bytes of strings do not fit one stride", r.name, sum.rows, slices.Max(sum.bytes))
 	}
 	a, err := newAssembly(r.owner.lease, &lay, sum, parts)
 	if err != nil {

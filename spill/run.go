@@ -2,7 +2,6 @@ package spill
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -60,7 +59,7 @@ func (r *run) addTo(e *extent, i int) {
 }
 
 // errTooLarge is the error of a page that is not one stride: the rows are of one value, or could have been partitioned further.
-var errTooLarge = errors.New("the rows of a partition do not fit one stride")
+var errTooLarge = gpu.Exceeded("the rows of a partition do not fit one stride")
 
 // smallDict is the most bytes of a dictionary that stays in memory while its codes are on
 // disk.

@@ -3,15 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"io/fs"
-	"os"
-	"syscall"
 
-	"github.com/gstream/gstream/gpu"
-	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/gpu/gpubench"
 	"github.com/gstream/gstream/pipeline"
-	"github.com/gstream/gstream/source"
 )
 
 // The exit codes. The help of the root command documents them.
@@ -52,34 +46,24 @@ func codeOf(ctx context.Context, err error) int {
 	return code
 }
 
-// exitCode classifies an error. The order matters: an interrupt appears as the error of
-// whatever it interrupted, and a job's fault may wrap a file's.
+// exitCodes has the exit code of each class of errors.
+var exitCodes = map[error]int{pipeline.ErrDefect: exitDefect, pipeline.ErrJob: exitJob, pipeline.ErrData: exitData, pipeline.ErrBudget: exitMemory,
+	pipeline.ErrChanged: exitIO, pipeline.ErrOutput: exitIO, pipeline.ErrFile: exitIO, pipeline.ErrCancelled: exitInterrupted}
+
+// exitCode returns the exit code of an error. One of no class is a defect.
 func exitCode(err error) int {
-	var refused *gpu.AllocError
-	var driver *cuda.Error
-	var pathError *fs.PathError
-	var linkError *os.LinkError
-	var errno syscall.Errno
-	switch {
+	class := pipeline.Class(err)
+	switch code, known := exitCodes[class]; {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, pipeline.ErrDefect), errors.Is(err, gpubench.ErrWrong):
+	case class == pipeline.ErrDefect, class == pipeline.ErrCancelled:
+		return code
+	case errors.Is(err, gpubench.ErrWrong):
 		return exitDefect
-	case errors.Is(err, context.Canceled):
-		return exitInterrupted
-	case errors.Is(err, errUsage), errors.Is(err, pipeline.ErrJob):
+	case errors.Is(err, errUsage):
 		return exitJob
-	case errors.Is(err, gpu.ErrBudget), errors.As(err, &refused):
-		return exitMemory
-	case errors.Is(err, source.ErrChanged):
-		return exitIO
-	case errors.Is(err, source.ErrData):
-		return exitData
-	case errors.As(err, &driver):
-		return exitDefect
-	case errors.Is(err, pipeline.ErrOutput), errors.As(err, &pathError), errors.As(err, &linkError), errors.As(err, &errno),
-		errors.Is(err, fs.ErrExist), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
-		return exitIO
+	case known:
+		return code
 	}
-	return exitData
+	return exitDefect
 }

@@ -85,9 +85,11 @@ through in batches. It runs on an NVIDIA GPU where that is faster, else on the C
 
 Exit codes:
   0    done
-  1    a defect in gstream, or the GPU failed; please report it
+  1    a defect in gstream, a failure of the GPU, or an error of no other kind;
+       please report it
   2    the job or the command line is wrong
-  3    bad data: a damaged file, a value that does not fit
+  3    the data: a damaged file, a value that an expression cannot take, more
+       than a column or a file can hold
   4    a memory budget is too small
   5    a file cannot be read or written, or changed while it was read
   130  interrupted; 143 when by SIGTERM, 129 by SIGHUP

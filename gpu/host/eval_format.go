@@ -1,7 +1,6 @@
 package host
 
 import (
-	"fmt"
 	"strconv"
 
 	"github.com/gstream/gstream/gpu"
@@ -53,7 +52,7 @@ func (f *frame) castToString(s *instruction, v, a *vec) error {
 		v.str[i] = f.text(from)
 	}
 	if len(f.pool.bytes) > batchBytes {
-		return fmt.Errorf("in %s: the strings of %d rows take more than 2 GiB", s.Text, n)
+		return gpu.Exceeded("in %s: the strings of %d rows take more than 2 GiB", s.Text, n)
 	}
 	return nil
 }

@@ -1,8 +1,6 @@
 package host
 
 import (
-	"fmt"
-
 	"github.com/gstream/gstream/gpu"
 )
 
@@ -37,7 +35,7 @@ func (f *frame) regexp(s *instruction, v *vec) error {
 		}
 		from, fits := len(p.bytes), false
 		if p.bytes, fits = search.Replace(p.bytes, f.vecs[s.Args[1]].str[i], s.N>>8 == 1, batchBytes); !fits {
-			return fmt.Errorf("in %s: the strings of %d rows take more than 2 GiB", s.Text, f.n)
+			return gpu.Exceeded("in %s: the strings of %d rows take more than 2 GiB", s.Text, f.n)
 		}
 		v.str[i] = f.text(from)
 	}

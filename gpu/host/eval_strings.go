@@ -1,7 +1,6 @@
 package host
 
 import (
-	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -186,7 +185,7 @@ func (f *frame) makeStrings(s *instruction, v *vec, a, b, c []string) error {
 			return f.err
 		}
 		if len(p.bytes) > batchBytes {
-			return fmt.Errorf("in %s: the strings of %d rows take more than 2 GiB", s.Text, f.n)
+			return gpu.Exceeded("in %s: the strings of %d rows take more than 2 GiB", s.Text, f.n)
 		}
 		v.str[i] = f.text(from)
 	}

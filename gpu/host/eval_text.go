@@ -5,7 +5,6 @@ import (
 	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -119,7 +118,7 @@ func (f *frame) repeat(s *instruction, x string, n int64) error {
 		return nil
 	}
 	if n > batchBytes || int64(len(x))*n+int64(len(f.pool.bytes)) > batchBytes {
-		return fmt.Errorf("in %s: the strings of %d rows take more than 2 GiB", s.Text, f.n)
+		return gpu.Exceeded("in %s: the strings of %d rows take more than 2 GiB", s.Text, f.n)
 	}
 	for range n {
 		f.pool.bytes = append(f.pool.bytes, x...)

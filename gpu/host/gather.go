@@ -204,7 +204,7 @@ func (d *Device) gather(l *gpu.Lease, cols []gpu.Column, ids []int32, outer bool
 }
 
 func errTooManyBytes(total int64, rows int) error {
-	return fmt.Errorf("a column of %d rows holds %d bytes of text, above the limit of 2 GiB a stride: lower the stride size", rows, total)
+	return gpu.Exceeded("a column of %d rows holds %d bytes of text, above the limit of 2 GiB a stride: lower the stride size", rows, total)
 }
 
 func isIdentity(ids []int32) bool {

@@ -300,7 +300,7 @@ func (g *groups) assignDirect(keys []uint64, out []int32) int {
 }
 
 func errTooManyGroups() error {
-	return fmt.Errorf("more groups than the %d that ids can address", gpu.MaxRows)
+	return gpu.Exceeded("more groups than the %d that ids can address", gpu.MaxRows)
 }
 
 // room makes room for the keys of n more groups, and for null masks once there are nulls.

@@ -67,7 +67,7 @@ func (d *Device) guard(f func(worker, lo, hi int) error, worker, lo, hi int) (er
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			err = gpu.Failed("internal error in a primitive: %v\n%s", r, debug.Stack())
+			err = gpu.Panicked("a primitive", r, debug.Stack())
 		}
 	}()
 	return f(worker, lo, hi)

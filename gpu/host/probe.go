@@ -17,7 +17,7 @@ func (t *table) Match(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column) (gpu.Matche
 	}
 	n := keys[0].Len
 	if n > gpu.MaxRows {
-		return nil, fmt.Errorf("%d probe rows are more than the %d that row ids can address", n, gpu.MaxRows)
+		return nil, gpu.Exceeded("%d probe rows are more than the %d that row ids can address", n, gpu.MaxRows)
 	}
 	p := &probe{table: t}
 	if p.keys, err = t.keyWords(q.dev, l, keys, n, false); err == nil {

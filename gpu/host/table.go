@@ -145,7 +145,7 @@ func (t *table) pack(k coded, lo, n int, out [][]uint64) {
 func (t *table) build(d *Device, keys []gpu.Column, ranks uint64) error {
 	n := keys[0].Len
 	if n > gpu.MaxRows {
-		return fmt.Errorf("%d build rows are more than the %d that row ids can address", n, gpu.MaxRows)
+		return gpu.Exceeded("%d build rows are more than the %d that row ids can address", n, gpu.MaxRows)
 	}
 	if len(keys) > 60 {
 		return fmt.Errorf("%d join keys are more than 60", len(keys))

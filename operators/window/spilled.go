@@ -2,7 +2,6 @@ package window
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
@@ -125,5 +124,5 @@ func (o *collection) read(ctx context.Context, t operators.Task, p part) (stride
 }
 
 func tooMany(rows int64) error {
-	return fmt.Errorf("%d rows in an order: in memory at most %d are possible at once", rows, gpu.MaxRows)
+	return gpu.Exceeded("%d rows in an order: in memory at most %d are possible at once", rows, gpu.MaxRows)
 }

@@ -1,16 +1,16 @@
 package job
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/pipeline/internal/class"
 )
 
 // ErrInvalid is the sentinel behind every error that the job itself causes: its file, its
 // variables, its expressions. Match it with errors.Is.
-var ErrInvalid = errors.New("invalid job")
+var ErrInvalid = class.ErrJob
 
 // Diagnostic is one mistake in a job.
 type Diagnostic struct {
@@ -44,6 +44,9 @@ func (f *Diagnostic) Unwrap() error {
 	}
 	return ErrInvalid
 }
+
+// Is reports whether the cause is of a class.
+func (f *Diagnostic) Is(target error) bool { return f.Err != nil && class.Of(f.Err) == target }
 
 // Diagnostics are all mistakes found in a job, in the order of the file.
 type Diagnostics []*Diagnostic

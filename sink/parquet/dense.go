@@ -196,7 +196,7 @@ func widen[S int8 | int16 | int32 | int64 | uint8 | uint16, D int32 | int64](dst
 		})
 	}
 	if lost {
-		return nil, fmt.Errorf("a value is out of the range of the column's type in Parquet")
+		return nil, gpu.Exceeded("a value is out of the range of the column's type in Parquet")
 	}
 	return dst[j*size:], nil
 }
@@ -240,7 +240,7 @@ func uuids(dst []byte, src gpu.Column, s selection) ([]byte, error) {
 		}
 	})
 	if wrong {
-		return nil, fmt.Errorf("a UUID has 16 bytes, and a value has another length")
+		return nil, gpu.Exceeded("a UUID has 16 bytes, and a value has another length")
 	}
 	return dst, nil
 }
@@ -262,7 +262,7 @@ func narrowDecimal(dst []byte, src *gpu.Buffer, s selection, width int) ([]byte,
 		}
 	})
 	if lost {
-		return nil, fmt.Errorf("a decimal value has more digits than its type")
+		return nil, gpu.Exceeded("a decimal value has more digits than its type")
 	}
 	return dst, nil
 }

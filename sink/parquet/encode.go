@@ -386,7 +386,7 @@ func (p *pageWriter) variablePlain(ranges []rowRange) error {
 				}
 				value := chars[offsets[j]:offsets[j+1]]
 				if len(value) > maxPage {
-					return fmt.Errorf("column %q has a value of %d bytes, more than a Parquet page can hold", p.column.field.Name, len(value))
+					return gpu.Exceeded("column %q has a value of %d bytes, more than a Parquet page can hold", p.column.field.Name, len(value))
 				}
 				if len(p.plain)+4+len(value) > max(p.pageBytes, 4+len(value)) {
 					if err := flush(row, n); err != nil {
@@ -482,7 +482,7 @@ func (p *pageWriter) dataPage(to, n int, b bounds, encoding format.Encoding) err
 // page compresses a page and appends it with its header.
 func (p *pageWriter) page(h *format.PageHeader, body []byte) (err error) {
 	if len(body) > maxPage {
-		return fmt.Errorf("column %q: a page of %d bytes is more than Parquet can hold; set a lower page_bytes", p.column.field.Name, len(body))
+		return gpu.Exceeded("column %q: a page of %d bytes is more than Parquet can hold; set a lower page_bytes", p.column.field.Name, len(body))
 	}
 	out := body
 	if p.codec.CompressionCodec() != format.Uncompressed {

@@ -53,7 +53,7 @@ type rawStride struct {
 	starts []int32 // where the rows of each partition begin in order, and the end
 }
 
-var errPartitions = fmt.Errorf("partition_by makes more than %d folders; name columns with fewer values, such as a month instead of a day", maxPartitions)
+var errPartitions = gpu.Exceeded("partition_by makes more than %d folders; name columns with fewer values, such as a month instead of a day", maxPartitions)
 
 // partitionKey gives the values of a column numbers, and then the combinations of values of
 // the keys so far.
@@ -142,7 +142,7 @@ func (k *partitionKey) number(v gpu.Scalar) (uint32, error) {
 	}
 	folder := k.name + "=" + text
 	if n := len(folder); n > maxFolderName {
-		return 0, fmt.Errorf("a value of partition_by takes %d bytes in the name of a folder, which has at most %d: %.60s…", n, maxFolderName, folder)
+		return 0, gpu.Exceeded("a value of partition_by takes %d bytes in the name of a folder, which has at most %d: %.60s…", n, maxFolderName, folder)
 	}
 	n, ok := k.texts[folder]
 	if !ok {
@@ -693,7 +693,7 @@ func (g *gathering) texts(dst, from []gpu.Column) error {
 	})
 	for part, end := range ends {
 		if end > math.MaxInt32 {
-			return fmt.Errorf("the texts of a column in one partition take %d bytes in a few strides, and 2 GiB is the most; lower the stride size", end)
+			return gpu.Exceeded("the texts of a column in one partition take %d bytes in a few strides, and 2 GiB is the most; lower the stride size", end)
 		}
 		if dst[part].Len > 0 {
 			var err error

@@ -252,7 +252,7 @@ func (w *Writer) hand(ctx context.Context, d *destination, last bool) error {
 	d.fileRows += int64(g.rows)
 	if d.groupIndex++; d.groupIndex > maxRowGroups {
 		g.release()
-		return fmt.Errorf("%s: a Parquet file has at most %d row groups; raise row_group_rows or set rows_per_file", w.out.target, maxRowGroups)
+		return gpu.Exceeded("%s: a Parquet file has at most %d row groups; raise row_group_rows or set rows_per_file", w.out.target, maxRowGroups)
 	}
 	if last {
 		d.fileRows, d.groupIndex = 0, 0

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/source"
 )
 
@@ -12,12 +13,11 @@ func badf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", source.ErrData, fmt.Sprintf(format, args...))
 }
 
-// guard turns a panic of the code below it into an ErrData, for use with defer around
-// decoding of untrusted bytes. A decoder that panics on a file is a defect, so the error
-// has the stack.
+// guard turns a panic of the code below it into an error, for use with defer around
+// decoding of untrusted bytes. A decoder that panics on a file is a defect, whatever the file is.
 func guard(err *error) {
 	if p := recover(); p != nil {
-		*err = badf("the decoder gave up: %v\n%s", p, debug.Stack())
+		*err = gpu.Panicked("a decoder", p, debug.Stack())
 	}
 }
 

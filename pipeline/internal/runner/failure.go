@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/pipeline/internal/class"
 )
 
 // errStop ends the pipelines whose rows nobody needs any more, such as those below a
@@ -52,19 +53,11 @@ func with(err, closed error) error {
 	return errors.Join(err, closed)
 }
 
-// ErrDefect is the sentinel behind errors that neither the job nor the data cause, but
-// gstream itself.
-var ErrDefect = errors.New("defect in gstream")
-
-// ErrOutput is the sentinel behind every refusal to start an output, for example because
-// it exists.
-var ErrOutput = errors.New("output cannot be written")
-
 // outputError is an error of Target.Create.
 type outputError struct{ error }
 
 func (e *outputError) Unwrap() error        { return e.error }
-func (e *outputError) Is(target error) bool { return target == ErrOutput }
+func (e *outputError) Is(target error) bool { return target == class.ErrOutput }
 
 // panicError is a panic from which a run has recovered.
 type panicError struct {
@@ -81,8 +74,8 @@ func (e *panicError) Error() string {
 	return fmt.Sprintf("%s: internal error: %v; please report it with this trace:\n%s", e.where, e.value, e.stack)
 }
 
-// Is makes errors.Is(err, ErrDefect) true.
-func (e *panicError) Is(target error) bool { return target == ErrDefect }
+// Is makes errors.Is(err, class.ErrDefect) true.
+func (e *panicError) Is(target error) bool { return target == class.ErrDefect }
 
 // recoverInto turns a panic into an error that says where it happened.
 func recoverInto(err *error, where string) {

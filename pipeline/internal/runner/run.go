@@ -13,6 +13,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/pipeline/execution"
+	"github.com/gstream/gstream/pipeline/internal/class"
 	"github.com/gstream/gstream/pipeline/internal/physical"
 	"github.com/gstream/gstream/pipeline/job"
 	"github.com/gstream/gstream/sink"
@@ -54,15 +55,14 @@ type run struct {
 // Run executes a plan and writes its rows to an output. It returns when every goroutine
 // has ended and all memory is given back. After a success the output is complete. After
 // an error there is no output, and the report tells how far the run came. Errors match
-// gpu.ErrBudget, source.ErrData, context.Canceled or the operating system's errors, by
-// errors.Is.
+// their class by errors.Is.
 //
 // If there is a GPU that cannot be started, a run that does not ask for a particular
 // device logs a warning and takes the CPU.
 func Run(ctx context.Context, p *physical.Plan, output execution.Target, opt execution.Options) (*execution.Report, error) {
 	report, err := runOnce(ctx, p, output, opt)
 	if !errors.Is(err, cuda.ErrUnusable) {
-		return report, err
+		return report, class.Mark(ctx, err)
 	}
 	if want, _ := parseDevice(opt.Use); want.kind == execution.CUDA {
 		return report, &job.Diagnostic{Msg: err.Error()}
@@ -72,7 +72,7 @@ func Run(ctx context.Context, p *physical.Plan, output execution.Target, opt exe
 	if report, err = runOnce(ctx, p, output, opt); report != nil {
 		report.Choice = &execution.Choice{Device: execution.Host, Why: "the GPU cannot be used"}
 	}
-	return report, err
+	return report, class.Mark(ctx, err)
 }
 
 func runOnce(ctx context.Context, p *physical.Plan, output execution.Target, opt execution.Options) (*execution.Report, error) {
@@ -228,7 +228,7 @@ func (r *run) release() error {
 		errs = append(errs, r.device.Close())
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("%w: memory was not given back at the end of the run: %w", ErrDefect, err)
+		return fmt.Errorf("%w: memory was not given back at the end of the run: %w", class.ErrDefect, err)
 	}
 	return nil
 }
