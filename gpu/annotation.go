@@ -12,6 +12,7 @@ const (
 	JSON                    // String
 	Enum                    // String
 	UTC                     // Time, adjusted to UTC
+	AllNull                 // Int32 of nothing but nulls, whose type nobody knows
 )
 
 // TypeName returns the SQL name of the column's type, with its annotation.
@@ -25,6 +26,8 @@ func (f Field) TypeName() string {
 		return "JSON"
 	case Enum:
 		return "ENUM"
+	case AllNull:
+		return "NULL"
 	case UTC:
 		return f.Type.String() + " WITH TIME ZONE"
 	}

@@ -106,7 +106,11 @@ func schemaOfArrow(s *arrow.Schema) (*gpu.Schema, error) {
 		if err != nil {
 			return nil, fmt.Errorf("column %q: %w", f.Name, err)
 		}
-		out.Fields = append(out.Fields, gpu.Field{Name: f.Name, Type: t, Nullable: f.Nullable})
+		field := gpu.Field{Name: f.Name, Type: t, Nullable: f.Nullable}
+		if f.Type.ID() == arrow.NULL {
+			field.Nullable, field.Annotation = true, gpu.AllNull
+		}
+		out.Fields = append(out.Fields, field)
 	}
 	return out, nil
 }

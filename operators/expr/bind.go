@@ -42,7 +42,7 @@ func (s *Scope) rangeOf(i int) *Range {
 // Bind resolves the names of a tree, checks its types and folds its constant parts. The
 // error is an *Error.
 func Bind(n Node, s *Scope) (*Expr, error) {
-	b := &binder{scope: s, src: n.source()}
+	b := &binder{scope: s, src: n.source(), root: n}
 	e, err := b.bind(n)
 	if err != nil {
 		return nil, n.hiding().hide(err)
@@ -58,6 +58,7 @@ func Bind(n Node, s *Scope) (*Expr, error) {
 type binder struct {
 	scope *Scope
 	src   string
+	root  Node
 	// lazy counts the enclosing branches that may never be evaluated. Constants that fail
 	// there are left to run time.
 	lazy int
@@ -110,7 +111,11 @@ func (b *binder) bindAny(n Node) (*Expr, error) {
 	case *valueNode:
 		return n.e, nil
 	case *nameNode:
-		return b.name(n)
+		e, err := b.name(n)
+		if err == nil && e.annotation == gpu.AllNull && n != b.root {
+			return nullOfAnyType(), nil // it takes the type of its operands
+		}
+		return e, err
 	case *numberNode:
 		return b.number(n, false)
 	case *stringNode:
@@ -124,9 +129,7 @@ func (b *binder) bindAny(n Node) (*Expr, error) {
 		return e, nil
 	case *wordNode:
 		if n.word == "NULL" {
-			e := newConstant(gpu.Null(gpu.Type{}))
-			e.literal = nullLiteral
-			return e, nil
+			return nullOfAnyType(), nil
 		}
 		return newConstant(gpu.BoolScalar(n.word == "TRUE")), nil
 	case *intervalNode:
@@ -153,6 +156,12 @@ func (b *binder) bindAny(n Node) (*Expr, error) {
 		return b.call(n)
 	}
 	return nil, b.errorf(n, "unsupported expression")
+}
+
+func nullOfAnyType() *Expr {
+	e := newConstant(gpu.Null(gpu.Type{}))
+	e.literal = nullLiteral
+	return e
 }
 
 // bare are the functions that are called without parentheses, where no column has the name.

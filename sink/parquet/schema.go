@@ -112,6 +112,10 @@ func (c *column) element() format.SchemaElement {
 		mark(&format.DecimalType{Precision: int32(t.Precision), Scale: int32(t.Scale)}, deprecated.Decimal)
 		e.Precision, e.Scale = thrift.New(int32(t.Precision)), thrift.New(int32(t.Scale))
 	case gpu.Int8, gpu.Int16, gpu.Int32, gpu.Int64:
+		if a == gpu.AllNull {
+			e.LogicalType.Value = new(format.NullType)
+			break
+		}
 		n := int(t.Kind - gpu.Int8)
 		mark(&format.IntType{BitWidth: 8 << n, IsSigned: true}, deprecated.Int8+deprecated.ConvertedType(n))
 	case gpu.Uint8, gpu.Uint16, gpu.Uint32, gpu.Uint64:

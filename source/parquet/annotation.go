@@ -24,6 +24,8 @@ func annotation(e *format.SchemaElement) gpu.Annotation {
 		if l.IsAdjustedToUTC {
 			return gpu.UTC
 		}
+	case *format.NullType:
+		return gpu.AllNull
 	case nil:
 		// By the specification the converted types of times are in UTC too. But writers
 		// that had no other type used them for every time.
@@ -34,6 +36,9 @@ func annotation(e *format.SchemaElement) gpu.Annotation {
 	return gpu.NoAnnotation
 }
 
+// convertedNull is how old writers mark a column of nothing but nulls.
+const convertedNull deprecated.ConvertedType = 24
+
 var convertedAnnotations = map[deprecated.ConvertedType]gpu.Annotation{
-	deprecated.Bson: gpu.BSON, deprecated.Json: gpu.JSON, deprecated.Enum: gpu.Enum,
+	deprecated.Bson: gpu.BSON, deprecated.Json: gpu.JSON, deprecated.Enum: gpu.Enum, convertedNull: gpu.AllNull,
 }

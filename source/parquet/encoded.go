@@ -89,11 +89,14 @@ type shared struct {
 }
 
 func newEncodedChunk(lease *gpu.Lease, f *file, group, column int, wanted []rowRange) *encodedChunk {
-	g := &f.groups[group]
-	m := &g.chunks[column]
-	c := &encodedChunk{lease: lease, file: f, group: group, col: f.cols[column], meta: m, rows: g.rows, wanted: wanted,
+	return newChunkOf(lease, f, group, f.cols[column], &f.groups[group].chunks[column], wanted)
+}
+
+func newChunkOf(lease *gpu.Lease, f *file, group int, col leaf, m *chunk, wanted []rowRange) *encodedChunk {
+	rows := f.groups[group].rows
+	c := &encodedChunk{lease: lease, file: f, group: group, col: col, meta: m, rows: rows, wanted: wanted,
 		off: m.start, end: m.start + m.size}
-	c.left = c.wantedRows(0, g.rows)
+	c.left = c.wantedRows(0, rows)
 	return c
 }
 

@@ -34,6 +34,9 @@ type file struct {
 type rowGroup struct {
 	rows   int64
 	chunks []chunk
+	// The smallest chunk of the file, by which rows are counted, and its column.
+	smallest *chunk
+	counted  leaf
 }
 
 // chunk is one column of a row group.
@@ -162,6 +165,9 @@ func readFile(path string) (f *file, columns []leaf, refused []source.Unreadable
 			at.column = c.field.Name
 			if f.groups[i].chunks[j], err = readChunk(&g.Columns[c.leaf], c, g.NumRows, meta.start, f.layout); err != nil {
 				return nil, nil, nil, at.wrap(err)
+			}
+			if k := f.groups[i].chunks[j]; j == 0 || k.size < f.groups[i].smallest.size {
+				f.groups[i].smallest, f.groups[i].counted = &k, c
 			}
 		}
 	}

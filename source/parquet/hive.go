@@ -109,7 +109,7 @@ func adoptTypes(columns []leaf, opt OpenOptions) {
 	for i := range columns {
 		for _, g := range given {
 			if strings.EqualFold(columns[i].field.Name, g.Name) {
-				columns[i].field.Type = g.Type
+				columns[i].field.Type, columns[i].field.Annotation = g.Type, gpu.NoAnnotation
 			}
 		}
 	}

@@ -132,25 +132,18 @@ func (f *file) reads(columns []int) bool {
 // that would not read these.
 func (f *file) countRows(group int, lease *gpu.Lease) (err error) {
 	g := &f.groups[group]
-	column := -1
-	for i := range g.chunks {
-		if f.cols[i].constant != nil {
-			continue
-		}
-		if column < 0 || g.chunks[i].size < g.chunks[column].size {
-			column = i
-		}
-	}
-	if column < 0 || g.rows <= max(countedRows, countedRowsPerByte*g.chunks[column].size) {
+	if g.smallest == nil || g.rows <= max(countedRows, countedRowsPerByte*g.smallest.size) {
 		return nil
 	}
 	defer func() {
 		if !errors.Is(err, gpu.ErrBudget) {
-			err = location{f.path, group, f.cols[column].field.Name}.wrap(err)
+			err = location{f.path, group, g.counted.field.Name}.wrap(err)
 		}
 	}()
 	defer guard(&err)
-	c := newEncodedChunk(lease, f, group, column, nil)
+	col := g.counted
+	col.constant = nil // its pages are read, although they have only nulls
+	c := newChunkOf(lease, f, group, col, g.smallest, nil)
 	defer c.discard()
 	if err := c.passAll(); err != nil {
 		return err

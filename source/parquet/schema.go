@@ -83,6 +83,9 @@ func readSchema(elements []format.SchemaElement) (columns []leaf, refused []sour
 		}
 		c.field = gpu.Field{Name: name, Type: t, Nullable: c.optional, Annotation: annotation(e)}
 		c.as = t
+		if c.field.Annotation == gpu.AllNull {
+			c = allNull(c)
+		}
 		c.ordered = isOrdered(e)
 		if t.Kind == gpu.Float64 && c.physical != format.Double {
 			c.precision, c.scale = decimalDigits(e)
@@ -93,6 +96,14 @@ func readSchema(elements []format.SchemaElement) (columns []leaf, refused []sour
 		return nil, nil, 0, badf("the schema has %d elements, its tree %d", len(elements), w.next)
 	}
 	return columns, refused, w.leaves, nil
+}
+
+// allNull returns a column of nothing but nulls, which are not read from the file.
+func allNull(c leaf) leaf {
+	c.field.Nullable = true
+	n := constantLeaf(c.field, gpu.Null(c.field.Type))
+	n.leaf, n.physical, n.length = c.leaf, c.physical, c.length
+	return n
 }
 
 // namer gives columns different names, as DuckDB does: of three columns a, the second is
@@ -210,7 +221,7 @@ func logicalType(l format.LogicalTypeValue, physical format.Type, length int) (g
 			return gpu.Of(gpu.String), ""
 		}
 	case *format.NullType:
-		return physicalType(physical, length) // all values are null
+		return gpu.Of(gpu.Int32), "" // all values are null
 	case *format.Float16Type:
 		if physical == format.FixedLenByteArray && length == 2 {
 			return gpu.Of(gpu.Float32), ""
@@ -302,6 +313,8 @@ func convertedType(e *format.SchemaElement, physical format.Type) (gpu.Type, str
 	micros := format.TimeUnit{Value: new(format.MicroSeconds)}
 	millis := format.TimeUnit{Value: new(format.MilliSeconds)}
 	switch c {
+	case convertedNull:
+		l = new(format.NullType)
 	case deprecated.UTF8:
 		l = new(format.StringType)
 	case deprecated.Enum:

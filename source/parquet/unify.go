@@ -147,9 +147,25 @@ func (u *unifier) merge(f *file, c *unified, field gpu.Field) {
 		return
 	}
 	if c.from == nil {
-		c.from, c.field.Annotation = f, field.Annotation
+		c.from = f
+		if field.Annotation != gpu.AllNull {
+			c.field.Annotation = field.Annotation
+		}
+	}
+	if !u.strict {
+		switch gpu.AllNull {
+		case field.Annotation:
+			return
+		case c.field.Annotation:
+			c.field, c.from = gpu.Field{Name: c.field.Name, Type: field.Type, Annotation: field.Annotation, Nullable: c.field.Nullable}, f
+			return
+		}
 	}
 	if field.Annotation != c.field.Annotation {
+		if u.strict && (field.Annotation == gpu.AllNull || c.field.Annotation == gpu.AllNull) {
+			u.faultf("%s: column %q is %s, in %s it is %s", f.path, field.Name, field.TypeName(), c.from.path, c.field.TypeName())
+			return
+		}
 		c.field.Annotation = gpu.NoAnnotation
 	}
 	if field.Type == c.field.Type {
@@ -200,6 +216,8 @@ func (t *Table) adopt(f *file, columns []leaf, at []int, u *unifier) {
 			} else if u.strict && !u.given {
 				u.faultf("%s has no column %q that can be read, but %s has", f.path, c.field.Name, c.from.path)
 			}
+			f.cols[i] = constantLeaf(c.field, gpu.Null(c.field.Type))
+		case columns[j].constant != nil:
 			f.cols[i] = constantLeaf(c.field, gpu.Null(c.field.Type))
 		default:
 			f.cols[i] = columns[j]

@@ -419,9 +419,17 @@ func (s *stepBinder) union(in Node) Node {
 	}
 	types := make([]gpu.Type, in.Rel().Schema.Len())
 	for c := range types {
-		types[c] = in.Rel().Schema.Fields[c].Type
+		first := in.Rel().Schema.Fields[c]
+		types[c] = first.Type
 		for i, n := range ins[1:] {
 			f := n.Rel().Schema.Fields[c]
+			if f.Annotation == gpu.AllNull {
+				continue
+			}
+			if first.Annotation == gpu.AllNull {
+				types[c], first = f.Type, f
+				continue
+			}
 			t, ok := gpu.CommonType(types[c], f.Type)
 			if !ok {
 				s.faultf(fmt.Sprintf(".union[%d]", i), "column %d is %v here and %v in the step's input (%q); cast one of them", c+1, f.Type, types[c], in.Rel().Schema.Fields[c].Name)
@@ -450,11 +458,15 @@ func castTo(in Node, types []gpu.Type) (Node, error) {
 		if r.Schema.Fields[i].Type == t {
 			continue
 		}
+		same = false
+		if r.Schema.Fields[i].Annotation == gpu.AllNull {
+			exprs[i] = expr.Literal(gpu.Null(t))
+			continue
+		}
 		var err error
 		if exprs[i], err = expr.Cast(exprs[i], t, host.Fold); err != nil {
 			return nil, fmt.Errorf("column %q: %w", r.Schema.Fields[i].Name, err)
 		}
-		same = false
 	}
 	if same {
 		return in, nil

@@ -118,7 +118,13 @@ func (c *joinCondition) merged(step string, in Node, nleft int, kind join.Kind) 
 // sameType casts two expressions to the type in which they are compared.
 func sameType(x, y *expr.Expr) (_, _ *expr.Expr, err error) {
 	t, ok := gpu.CommonType(x.Type(), y.Type())
-	if !ok {
+	switch {
+	case ok:
+	case x.Annotation() == gpu.AllNull:
+		return expr.Literal(gpu.Null(y.Type())), y, nil
+	case y.Annotation() == gpu.AllNull:
+		return x, expr.Literal(gpu.Null(x.Type())), nil
+	default:
 		return nil, nil, fmt.Errorf("cannot compare %q of type %v with %q of type %v; cast one of them", x, x.Type(), y, y.Type())
 	}
 	if x, err = expr.Cast(x, t, host.Fold); err == nil {
@@ -184,7 +190,12 @@ func (c *joinCondition) add(e *expr.Expr, nleft int) {
 	for _, p := range expr.Conjuncts(e) {
 		l, r := sides(p, nleft)
 		a, b, nullSafe, equality := expr.Equality(p)
+		v, constant := p.Constant()
 		switch {
+		case constant && v != gpu.BoolScalar(true):
+			// No pair matches, such as with a column of nothing but nulls: nor do null keys.
+			null := expr.Literal(gpu.Null(gpu.Of(gpu.Int32)))
+			c.left, c.right, c.nullSafe = append(c.left, null), append(c.right, null), append(c.nullSafe, false)
 		case l && !r && !p.MayFail():
 			c.onLeft = append(c.onLeft, p)
 		case r && !l && !p.MayFail():
