@@ -87,7 +87,9 @@ const (
 
 	// Rounding of numbers. OpRound rounds half away from zero to N digits after the
 	// point; N may be negative. The scale of a decimal result says how many digits are
-	// kept. The others round to whole numbers.
+	// kept. The exact decimal value of a float decides, and its result is the float nearest to the
+	// decimal that remains; with a second argument, an Int64, that is the number of digits. The others
+	// round to whole numbers.
 	OpRound
 	OpFloor
 	OpCeil

@@ -45,7 +45,7 @@ func (e *evaluation) execute(i int) register {
 		gpu.OpAtan2, gpu.OpNextAfter, gpu.OpBitAnd, gpu.OpBitOr, gpu.OpBitXor, gpu.OpShiftLeft, gpu.OpShiftRight, gpu.OpGCD:
 		return e.arithmetic(i, args)
 	case gpu.OpRound, gpu.OpFloor, gpu.OpCeil, gpu.OpTrunc:
-		return e.round(i, args[0])
+		return e.round(i, args)
 	case gpu.OpEq, gpu.OpNe, gpu.OpLt, gpu.OpLe, gpu.OpGt, gpu.OpGe, gpu.OpDistinct, gpu.OpNotDistinct:
 		return e.compare(in, args)
 	case gpu.OpIn:
@@ -166,12 +166,12 @@ const (
 )
 
 // round runs OpRound, OpFloor, OpCeil and OpTrunc.
-func (e *evaluation) round(i int, x *register) register {
-	in := &e.p.Code[i]
-	out := e.result(in.Type, x.valid)
-	a := e.args(&out, x)
+func (e *evaluation) round(i int, args []*register) register {
+	in, x := &e.p.Code[i], args[0]
+	out := e.result(in.Type, e.allValid(args...))
+	a := e.args(&out, args...)
 	if x.typ.IsFloat() {
-		a.p, a.scale = int64(in.N), math.Pow(10, math.Abs(float64(in.N)))
+		a.p, a.mode = int64(in.N), int32(len(args)-1)
 		e.rows("eval_"+kernelNames[in.Op]+"_float", a)
 		return out
 	}

@@ -2,7 +2,9 @@ package gputest
 
 import (
 	"fmt"
+	"math"
 	"math/big"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,6 +22,7 @@ func testEval(t *testing.T, open Open) {
 	t.Run("Logic", func(t *testing.T) { testEvalLogic(t, open) })
 	t.Run("Select", func(t *testing.T) { testEvalSelect(t, open) })
 	t.Run("Arithmetic", func(t *testing.T) { testEvalArithmetic(t, open) })
+	t.Run("Round", func(t *testing.T) { testEvalRound(t, open) })
 	t.Run("Mask", func(t *testing.T) { testEvalMask(t, open) })
 	t.Run("Like", func(t *testing.T) { testEvalLike(t, open) })
 	t.Run("Edges", func(t *testing.T) { testEvalEdges(t, open) })
@@ -263,6 +266,79 @@ func testEvalLimits(t *testing.T, open Open, types []gpu.Type) {
 			}
 		}
 	}
+}
+
+// testEvalRound rounds floats to digits behind and before the point, and compares with fractions of large integers:
+// decimals and the floats next to them, ties, whole numbers and the limits.
+func testEvalRound(t *testing.T, open Open) {
+	b := setUp(t, open)
+	digits := []int64{1, 2, 3, 8, 15, 20, 22, 23, 40, 308, 323, 324, 1074, math.MaxInt64, 0, -1, -2, -16, -18, -19, -22, -23, -100, -308, -309, math.MinInt64}
+	long := gpu.Of(gpu.Int64)
+	for _, typ := range []gpu.Type{gpu.Of(gpu.Float64), gpu.Of(gpu.Float32)} {
+		values := []float64{2.675, 1.005, 39292760.7, 0.5, 2.5, 0.125, 0.49999999999999994, 1 << 52, 1<<52 - 0.5, 1<<53 - 1, 1 << 63, 1e22, 1e23, 8.42e9, 50, 5e17,
+			math.MaxFloat64, math.SmallestNonzeroFloat64, 1e-320, 1.7e308, 9e307, math.MaxFloat32, 0, math.Copysign(0, -1), math.Inf(1), math.NaN()}
+		for range 40 {
+			x := math.Ldexp(1+b.rnd.Float64(), b.rnd.IntN(120)-60)
+			decimal, err := strconv.ParseFloat(strconv.FormatFloat(x, 'e', b.rnd.IntN(9), 64), 64)
+			require.NoError(t, err)
+			values = append(values, x, decimal, math.Nextafter(decimal, 0), math.Round(x*8)/8)
+		}
+		for range 8 {
+			values = append(values, math.Float64frombits(b.rnd.Uint64()))
+		}
+		x, n, want := []gpu.Scalar{}, []gpu.Scalar{}, []gpu.Scalar{}
+		for _, v := range values {
+			if b.rnd.IntN(2) == 0 {
+				v = -v
+			}
+			as := func(v float64) gpu.Scalar {
+				if typ.Kind == gpu.Float32 {
+					v = float64(float32(v))
+				}
+				return gpu.FloatScalar(typ, v)
+			}
+			v := as(v)
+			for _, d := range digits {
+				x, n, want = append(x, v), append(n, gpu.IntScalar(long, d)), append(want, as(roundedTo(v.Float, d)))
+			}
+		}
+		p := &gpu.Program{Inputs: []gpu.Type{typ, long}, Outputs: []int{2}, Code: []gpu.Instr{{Op: gpu.OpRound, Type: typ, Args: []int{0, 1}, Mask: -1}}}
+		got := b.eval(p, b.up(gpu.ColumnOf(typ, x), gpu.ColumnOf(long, n)), len(x))[0]
+		for i := range want {
+			require.Equal(t, math.Float64bits(want[i].Float), math.Float64bits(got[i].Float), "round(%v, %v) of %v: %v, want %v", x[i].Float, n[i], typ, got[i], want[i])
+		}
+		p = &gpu.Program{Inputs: []gpu.Type{typ}}
+		for _, d := range digits[:len(digits)-1] {
+			p.Outputs = append(p.Outputs, 1+len(p.Code))
+			p.Code = append(p.Code, gpu.Instr{Op: gpu.OpRound, Type: typ, Args: []int{0}, N: int(min(max(d, -400), 400)), Mask: -1})
+		}
+		for k, rows := range b.eval(p, b.up(gpu.ColumnOf(typ, x)), len(x)) {
+			for i := k; i < len(x); i += len(digits) {
+				require.Equal(t, math.Float64bits(want[i].Float), math.Float64bits(rows[i].Float), "round(%v, %d) of %v: %v, want %v", x[i].Float, digits[k], typ, rows[i], want[i])
+			}
+		}
+	}
+}
+
+// roundedTo is the reference for OpRound of floats.
+func roundedTo(x float64, digits int64) float64 {
+	switch {
+	case math.IsNaN(x) || math.IsInf(x, 0):
+		return x
+	case digits < -308:
+		return 0
+	case digits > 1074:
+		return x
+	}
+	exact, _ := new(big.Rat).SetString(fmt.Sprint("1e", digits))
+	scaled := new(big.Rat).Mul(new(big.Rat).SetFloat64(math.Abs(x)), exact)
+	scaled.Add(scaled, big.NewRat(1, 2))
+	whole := new(big.Rat).SetInt(new(big.Int).Quo(scaled.Num(), scaled.Denom()))
+	out, _ := whole.Quo(whole, exact).Float64()
+	if math.IsInf(out, 0) {
+		return x
+	}
+	return math.Copysign(out, x)
 }
 
 // failing evaluates on a queue of its own, because values that fail stick to it.

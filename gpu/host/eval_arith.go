@@ -524,6 +524,15 @@ func atan2(y, x float64) float64 { return math.Copysign(math.Atan2(y, x), y) }
 func (f *frame) round(s *instruction, v *vec) error {
 	a := &f.vecs[s.Args[0]]
 	v.valid = a.valid
+	if len(s.Args) > 1 {
+		v.valid = f.bothValid(s.Args)
+		if digits := vals[int64](&f.vecs[s.Args[1]], f.n); a.typ.Kind == gpu.Float32 {
+			roundFloatsByColumn(dst[float32](f, v), vals[float32](a, f.n), digits)
+		} else {
+			roundFloatsByColumn(dst[float64](f, v), vals[float64](a, f.n), digits)
+		}
+		return nil
+	}
 	switch a.typ.Kind {
 	case gpu.Float32:
 		roundFloats(s, dst[float32](f, v), vals[float32](a, f.n))
@@ -602,24 +611,8 @@ func roundFloats[T float](s *instruction, out, x []T) {
 			out[i] = T(math.Trunc(float64(x[i])))
 		}
 	default:
-		scale := math.Pow(10, math.Abs(float64(s.N)))
 		for i := range out {
-			y := float64(x[i])
-			r := y
-			switch {
-			case s.N > 0:
-				r = math.Round(y*scale) / scale
-			case s.N < 0 && math.IsInf(scale, 0) && !math.IsInf(y, 0) && !math.IsNaN(y):
-				r = 0 // every float is less than half of the scale
-			case s.N < 0:
-				r = math.Round(y/scale) * scale
-			default:
-				r = math.Round(y)
-			}
-			if math.IsInf(r, 0) || math.IsNaN(r) {
-				r = y // moving the point by so many digits overflows
-			}
-			out[i] = T(r)
+			out[i] = T(roundDigits(float64(x[i]), s.N))
 		}
 	}
 }

@@ -480,7 +480,7 @@ func (e *Expr) write(b *strings.Builder, limit int) {
 		}
 		b.WriteString(callOps[e.op] + "(")
 		list(", ", e.args)
-		if e.op == gpu.OpRound {
+		if e.op == gpu.OpRound && len(e.args) == 1 {
 			fmt.Fprintf(b, ", %d", e.n)
 		}
 		b.WriteByte(')')

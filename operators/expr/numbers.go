@@ -143,12 +143,10 @@ func (b *binder) digits(n *callNode, e *Expr) (int, bool) {
 	return int(min(max(c.Int.Int64(), -400), 400)), true
 }
 
-// moved is SQL that moves the point of a float _1 by a column _2, applies a function, and
-// moves it back. With too many digits the value stays, or is 0.
-func moved(function string) string {
-	return fmt.Sprintf(`CASE WHEN _2 < 0 THEN CASE WHEN isfinite(%[1]s(_1 / 10 ^ -_2) * 10 ^ -_2) THEN %[1]s(_1 / 10 ^ -_2) * 10 ^ -_2 ELSE 0 END
-		WHEN isfinite(%[1]s(_1 * 10 ^ _2) / 10 ^ _2) THEN %[1]s(_1 * 10 ^ _2) / 10 ^ _2 WHEN _2 IS NOT NULL THEN _1 END`, function)
-}
+// truncatedByColumn is SQL that moves the point of a float _1 by a column _2, of which _3 is the power of ten, truncates, and
+// moves it back. With too many digits the value stays.
+const truncatedByColumn = `CASE WHEN _2 < 0 AND isfinite(trunc(_1 / _3) * _3) THEN trunc(_1 / _3) * _3
+	WHEN _2 >= 0 AND isfinite(trunc(_1 * _3) / _3) THEN trunc(_1 * _3) / _3 WHEN _2 IS NOT NULL THEN _1 END`
 
 // byColumn rounds or truncates a number to a number of digits that is a column.
 func (b *binder) byColumn(n *callNode, x, digits *Expr) (*Expr, error) {
@@ -156,8 +154,19 @@ func (b *binder) byColumn(n *callNode, x, digits *Expr) (*Expr, error) {
 		return nil, b.errorf(n.args[1], "the digits of %s must be an integer, found %v", n.name, digits.typ)
 	}
 	switch {
+	case x.typ.IsFloat() && n.name == "round":
+		// No float changes with more digits.
+		d, err := b.expand(n, "CASE WHEN _1 < -400 THEN -400 WHEN _1 > 400 THEN 400 ELSE _1 END::BIGINT", digits)
+		if err != nil {
+			return nil, err
+		}
+		return b.op(n, Expr{op: gpu.OpRound, typ: x.typ, nullable: x.nullable || d.nullable}, x, d)
 	case x.typ.IsFloat():
-		e, err := b.expand(n, moved(n.name), x, digits)
+		power, err := b.expand(n, "('1e' || abs(_1::HUGEINT))::DOUBLE", digits)
+		if err != nil {
+			return nil, err
+		}
+		e, err := b.expand(n, truncatedByColumn, x, digits, power)
 		if err != nil {
 			return nil, err
 		}

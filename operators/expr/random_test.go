@@ -299,6 +299,19 @@ func floatOf(v string, t gpu.Type) (float64, bool) {
 	return f, err == nil
 }
 
+// bothFloats returns the values of a difference that are the bits of floats, or texts of them.
+func bothFloats(x *difference) (a, b float64, ok bool) {
+	typ := gpu.Of(gpu.String)
+	if x.typ == "DOUBLE" || x.typ == "FLOAT" {
+		typ = gpu.Of(gpu.Float64)
+	}
+	a, ok = floatOf(x.duck, typ)
+	if ok {
+		b, ok = floatOf(x.our, typ)
+	}
+	return a, b, ok
+}
+
 // group is differences that probably have one cause, judged by their form.
 type group struct {
 	count int
@@ -406,6 +419,13 @@ var known = []struct {
 	}},
 	{"round of a null is null", func(sql string, x *difference) bool {
 		return regexp.MustCompile(`round\(.*, -[0-9]+\)`).MatchString(sql) && x.our == "NULL" && (x.duck == "0" || strings.Contains(x.duck, "Division by zero"))
+	}},
+	{"round is exact", func(sql string, x *difference) bool {
+		a, b, ok := float64(0), float64(0), false
+		if x.kind == "value" && regexp.MustCompile(`round\(.*, `).MatchString(sql) {
+			a, b, ok = bothFloats(x)
+		}
+		return ok && math.Abs(a-b) <= max(4e-16*math.Abs(a), 1e-308)
 	}},
 	{"powers as operands of %", func(sql string, x *difference) bool {
 		return x.kind == "value" && regexp.MustCompile(`% |mod\(`).MatchString(sql) && inexact.MatchString(sql)

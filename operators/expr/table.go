@@ -93,7 +93,7 @@ func numberFunctions() []function {
 		{name: "sign", args: "x", bind: bindSignum, result: "TINYINT", about: "-1, 0 or 1; 0 for NaN.",
 			examples: "sign(-0.5) → -1"},
 		{name: "round", args: "x[, digits]", bind: bindRound, result: "that of x; a DECIMAL keeps as many digits after the point as remain",
-			about: "Rounds half away from zero to a number of digits after the point, or before it if negative. For decimals it is constant.", examples: "round(2.345, 2) → 2.35\nround(1250, -2) → 1300"},
+			about: "Rounds half away from zero to a number of digits after the point, or before it if negative. For decimals it is constant. The exact value of a float decides, and the result is the float nearest to the decimal that remains.", examples: "round(2.345, 2) → 2.35\nround(1250, -2) → 1300\nround(2.675e0, 2) → 2.67"},
 		{name: "floor", args: "x", bind: whole(gpu.OpFloor), result: "that of x without digits after the point; DOUBLE for integers", about: "The greatest whole number that is not above x.",
 			examples: "floor(-1.5) → -2"},
 		{name: "ceil", aliases: "ceiling", args: "x", bind: whole(gpu.OpCeil), result: "that of x without digits after the point; DOUBLE for integers", about: "The least whole number that is not below x.",

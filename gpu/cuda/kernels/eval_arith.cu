@@ -1,6 +1,7 @@
 // Arithmetic and rounding of expression programs. The operands of decimals have
 // one scale, of OpMul any.
 #include "eval.cuh"
+#include "eval_float.cuh"
 #include "eval_int128.cuh"
 
 // The binary operations on whole numbers; q > 0 is the units of a day that a Time
@@ -221,16 +222,86 @@ KERNEL(eval_sign_float, Args) {
     ((i8*)a.out)[i] = (x > 0) - (x < 0);
 }
 
-// eval_round_float rounds half away from zero to p digits behind the point, or
-// -p before it; scale is 10^|p|. With too many digits to move the point the value
-// stays.
+// power_of_ten is 10^k, exactly, for k from 0 to 22.
+DEVICE double power_of_ten(i32 k) {
+    u64 low = 1, high = 1;
+    for (i32 i = 0; i < k && i < 11; i++) low *= 10;
+    for (i32 i = 11; i < k; i++) high *= 10;
+    return (double)low * (double)high;
+}
+
+// compare_decimal orders m · 10^k and h · 2^e: -1, 0 or 1. h is less than 2^54.
+DEVICE i32 compare_decimal(u64 m, i32 k, u64 h, i32 e) {
+    u8 text[20];
+    i32 n = decimal_digits(m, text);
+    return compare_halfway(Decimal{text, n, n + k}, h, e);
+}
+
+// round_exactly is round_digits of a positive number: the comparisons of large
+// integers correct estimates of at most 2^54 units, and of the float nearest to them.
+static __device__ __noinline__ double round_exactly(double size, i32 digits) {
+    Format f = float_format(false);
+    u64 bits = (u64)__double_as_longlong(size), infinity = 0x7ffull << 52;
+    auto significand = [&](u64 b) { return (b & ((1ull << 52) - 1)) | (b >> 52 ? 1ull << 52 : 0); };
+    auto exponent = [&](u64 b) { return (i32)(b >> 52 ? b >> 52 : 1) + f.smallest - f.digits; };
+    u64 m = significand(bits);
+    i32 e = exponent(bits);
+    if (floor_log2_power10(-digits) < e - 1) return size; // the unit is less than half of the last place
+    i32 half = digits / 2;
+    u64 units = (u64)(size * pow(10.0, (double)half) * pow(10.0, (double)(digits - half)) + 0.5);
+    while (units > 0 && compare_decimal(10 * units - 5, -digits - 1, m, e) > 0) units--;
+    while (compare_decimal(10 * units + 5, -digits - 1, m, e) <= 0) units++;
+    if (units == 0) return 0;
+    double near = (double)units * pow(10.0, (double)-half) * pow(10.0, (double)(half - digits));
+    u64 r = (u64)__double_as_longlong(near);
+    // The nearest float, ties to even: between the points halfway to its neighbours.
+    auto beyond = [&](u64 below) { return compare_decimal(units, -digits, 2 * significand(below) + 1, exponent(below) - 1); };
+    while (r > 0) {
+        i32 c = beyond(r - 1);
+        if (c > 0 || (c == 0 && !(r & 1))) break;
+        r--;
+    }
+    while (r < infinity) {
+        i32 c = beyond(r);
+        if (c < 0 || (c == 0 && !(r & 1))) break;
+        r++;
+    }
+    return r < infinity ? __longlong_as_double((i64)r) : size;
+}
+
+// round_digits rounds half away from zero to a number of digits behind the point, or
+// before it if negative. The exact decimal value of x decides, and the result is the
+// float nearest to the decimal that remains. A result beyond the greatest float is x.
+DEVICE double round_digits(double x, i32 digits) {
+    double size = fabs(x);
+    if (digits == 0) return round(x);
+    if (!isfinite(x)) return x;
+    if (digits < -308) return 0;
+    if (size == 0) return x;
+    if (digits > 0 && size >= 4503599627370496.0) return x; // a whole number
+    if (digits > 0 && digits <= 22) {
+        // The product and its rounding error are the exact product.
+        double power = power_of_ten(digits), product = size * power;
+        if (product < 4503599627370496.0) {
+            double whole = floor(product), rest = product - whole;
+            if (rest > 0.5 || (rest == 0.5 && fma(size, power, -product) >= 0)) whole++;
+            return copysign(whole / power, x);
+        }
+    }
+    if (digits < 0 && digits >= -18 && size < 9223372036854775808.0) {
+        // Half of the unit is a whole number, so a fraction does not matter.
+        u64 unit = (u64)power_of_ten(-digits);
+        return copysign((double)(((u64)size + unit / 2) / unit * unit), x);
+    }
+    return copysign(round_exactly(size, digits), x);
+}
+
+// eval_round_float rounds to p digits, or with mode 1 to those of y.
 KERNEL(eval_round_float, Args) {
+    i64 i = global_thread();
+    if (i >= a.n) return;
     i64 digits = a.p;
-    double scale = a.scale;
-    float_unary(a, [=](double x) {
-        if (digits == 0) return round(x);
-        double r = digits < 0 ? round(x / scale) * scale : round(x * scale) / scale;
-        if (digits < 0 && isinf(scale) && isfinite(x)) return 0.0; // x is below half of it
-        return isfinite(r) ? r : x;
-    });
+    if (a.mode) digits = (i64)load_int(a.y, i);
+    digits = digits < -400 ? -400 : digits > 400 ? 400 : digits;
+    store_float(a, i, round_digits(load_float(a.x, i), (i32)digits));
 }
