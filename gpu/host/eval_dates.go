@@ -165,11 +165,14 @@ func (f *frame) extract(v *vec, t gpu.Type, p gpu.DatePart, x []int64) {
 	}
 }
 
-// epoch returns a number of units in seconds. Like DuckDB it divides milliseconds as
-// microseconds.
+// epoch returns a number of units in seconds. Like DuckDB it divides milliseconds and nanoseconds as
+// microseconds, rounded down.
 func epoch(x int64, u gpu.Unit) float64 {
-	if u == gpu.Millisecond {
+	switch u {
+	case gpu.Millisecond:
 		return gpu.MulInt64(x, 1000).Float64() / 1e6
+	case gpu.Nanosecond:
+		return float64(floorDiv(x, 1000)) / 1e6
 	}
 	return float64(x) / float64(u.PerSecond())
 }

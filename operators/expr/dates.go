@@ -31,13 +31,20 @@ func floorDivision(x string, by int64) string {
 	return fmt.Sprintf("(%[1]s // %[2]d - CASE WHEN %[1]s %% %[2]d < 0 THEN 1 ELSE 0 END)", x, by)
 }
 
-// microseconds returns a date or time as microseconds, null for an infinite one.
+// microseconds returns a date or time as microseconds, rounded down, null for an infinite one.
 func (b *binder) microseconds(n *callNode, x *Expr) (*Expr, error) {
 	switch {
 	case x.literal == nullLiteral:
 		return newConstant(gpu.Null(gpu.Of(gpu.Int64))), nil
 	case x.isInterval():
 		return b.expand(n, "(_1 * 30 + _2) * 86400000000 + _3", x.args...)
+	case (x.typ.Kind == gpu.Timestamp || x.typ.Kind == gpu.Time) && x.typ.Unit == gpu.Nanosecond:
+		// A cast would round.
+		x, err := b.stored(n, x)
+		if err != nil {
+			return nil, err
+		}
+		return b.expand(n, floorDivision("_1", 1000), x)
 	case x.typ.Kind == gpu.Date, x.typ.Kind == gpu.Timestamp:
 		t := gpu.TimestampOf(gpu.Microsecond, x.typ.UTC)
 		x, err := b.convert(n.args[0], x, t, false)
@@ -83,6 +90,23 @@ func bindEpochNanos(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 		return nil, err
 	}
 	return b.expand(n, "_1 * 1000", x)
+}
+
+// bindNanosecond binds the nanoseconds of the minute.
+func bindNanosecond(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	x := a[0]
+	micros, err := b.extract(n, gpu.PartMicrosecond, n.args[0], x)
+	if err != nil {
+		return nil, err
+	}
+	if x.typ.Unit != gpu.Nanosecond {
+		return b.expand(n, "_1 * 1000", micros)
+	}
+	units, err := b.stored(n, x)
+	if err != nil {
+		return nil, err
+	}
+	return b.expand(n, "_1 * 1000 + (_2 % 1000 + 1000) % 1000", micros, units)
 }
 
 // fromUnits returns a number of units of times as many of those of a timestamp type.

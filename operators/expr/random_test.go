@@ -364,6 +364,9 @@ var known = []struct {
 			a, b := beyond38.FindStringSubmatch(x.duck), beyond38.FindStringSubmatch(x.our)
 			return a != nil && b != nil && scaleOf(a[1]) < scaleOf(b[1])
 		}
+		if x.kind == "value" && strings.HasPrefix(x.typ, "DECIMAL(38,") && regexp.MustCompile(`(ceil|ceiling|floor|trunc|round)\((if|CASE|coalesce|ifnull|greatest|least)\b`).MatchString(sql) {
+			return true // DuckDB rounds an operand first
+		}
 		return strings.HasPrefix(x.kind, "only gstream") && regexp.MustCompile(`the product of .* digits after the point|in CAST\(.* AS DECIMAL\(38,[1-9][0-9]?\)\): .* does not fit DECIMAL\(38,`).MatchString(x.our) ||
 			x.kind == "only DuckDB fails" && strings.Contains(x.duck, "to DECIMAL(38,")
 	}},
@@ -419,6 +422,9 @@ var known = []struct {
 	}},
 	{"round of a null is null", func(sql string, x *difference) bool {
 		return regexp.MustCompile(`round\(.*, -[0-9]+\)`).MatchString(sql) && x.our == "NULL" && (x.duck == "0" || strings.Contains(x.duck, "Division by zero"))
+	}},
+	{"the parts of days of a TIMESTAMP_NS are its own as functions too", func(sql string, x *difference) bool {
+		return x.kind == "value" && regexp.MustCompile(`(year|decade|century|millennium|era|quarter|month|day|dayofmonth|week|weekofyear|weekday|dayofweek|isodow|dayofyear|julian|isoyear|dayname|monthname|days_in_month|last_day)\(.*(tns|TIMESTAMP_NS|make_timestamp_ns)`).MatchString(sql)
 	}},
 	{"round is exact", func(sql string, x *difference) bool {
 		a, b, ok := float64(0), float64(0), false

@@ -190,15 +190,6 @@ func (b *binder) extract(n Node, p gpu.DatePart, nx Node, x *Expr) (*Expr, error
 	case x.typ.Kind != gpu.Date && x.typ.Kind != gpu.Timestamp:
 		return nil, b.errorf(nx, "expected a date or timestamp, found %v%s", x.typ, dateHint(x))
 	}
-	if x.typ.Unit == gpu.Nanosecond {
-		// DuckDB's parts are those of microseconds.
-		t := x.typ
-		t.Unit = gpu.Microsecond
-		var err error
-		if x, err = b.convert(nx, x, t, false); err != nil {
-			return nil, err
-		}
-	}
 	t := gpu.Of(gpu.Int64)
 	if p == gpu.PartEpoch || p == gpu.PartJulian {
 		t = gpu.Of(gpu.Float64)

@@ -87,8 +87,10 @@ KERNEL(eval_extract_float, Args) {
         if (a.mode == DATE) {
             r = a.p == EPOCH ? (double)x * 86400 : (double)x + 2440588;
         } else if (a.p == EPOCH) {
-            // As in DuckDB milliseconds are divided as microseconds.
-            r = a.q == 1000 ? to_double((i128)x * 1000) / 1e6 : (double)x / (double)a.q;
+            // As in DuckDB milliseconds and nanoseconds are divided as microseconds, rounded down.
+            r = a.q == 1000         ? to_double((i128)x * 1000) / 1e6
+                : a.q == 1000000000 ? (double)floor_div(x, 1000) / 1e6
+                                    : (double)x / (double)a.q;
         } else {
             i64 day = floor_div(x, 86400 * a.q);
             r = (double)day + 2440588 + (double)(x - day * 86400 * a.q) / (double)(86400 * a.q);

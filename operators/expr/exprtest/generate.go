@@ -138,9 +138,9 @@ func (g *Generator) literal(c Class) string {
 	case Date:
 		return g.one("DATE '1994-01-31'", "DATE '2000-02-29'", "DATE '1970-01-01'", "DATE '0001-01-01'", "DATE '9999-12-31'", "DATE '1582-10-14'", "'infinity'::DATE", "'-infinity'::DATE", "DATE '5881580-07-10'", "DATE '0044-03-15 (BC)'")
 	case Time:
-		return g.one("TIME '00:00:00'", "TIME '10:11:12.5'", "TIME '23:59:59.999999'", "TIME '24:00:00'")
+		return g.one("TIME '00:00:00'", "TIME '10:11:12.5'", "('10:11:59.9999999'::TIME_NS)::TIME", "TIME '23:59:59.999999'", "TIME '24:00:00'")
 	}
-	return g.one("TIMESTAMP '1994-01-31 10:11:12.5'", "TIMESTAMP '1970-01-01 00:00:00'", "TIMESTAMP '1969-12-31 23:59:59.999999'", "'2013-05-21 01:02:03.123456789'::TIMESTAMP_NS", "'2013-05-21 01:02:03.5'::TIMESTAMP_S",
+	return g.one("TIMESTAMP '1994-01-31 10:11:12.5'", "TIMESTAMP '1970-01-01 00:00:00'", "TIMESTAMP '1969-12-31 23:59:59.999999'", "'2013-05-21 01:02:03.123456789'::TIMESTAMP_NS", "'2024-12-31 23:59:59.999999999'::TIMESTAMP_NS", "'1969-12-31 23:59:59.9999995'::TIMESTAMP_NS", "'2013-05-21 01:02:03.5'::TIMESTAMP_S",
 		"'2013-05-21 01:02:03.1239'::TIMESTAMP_MS", "'infinity'::TIMESTAMP", "'-infinity'::TIMESTAMP", "TIMESTAMP '290000-01-01 00:00:00'", "TIMESTAMP '0001-01-01 00:00:00'", "TIMESTAMPTZ '2020-02-29 12:00:00+02'", "'infinity'::TIMESTAMP_NS")
 }
 
@@ -474,7 +474,13 @@ func (g *Generator) number(depth int) *Node {
 // function draws a function of numbers.
 func (g *Generator) function(depth int) *Node {
 	whole := func() *Node { return g.Of(Integer, depth) }
-	switch g.r.IntN(8) {
+	switch g.r.IntN(9) {
+	case 7:
+		digits := g.one("0", "1", "2", "3", "5", "8", "15", "17", "22", "-1", "-2", "-3", "-9", "-19", "-2147483648", "2147483647")
+		if g.r.IntN(3) == 0 {
+			return New(Number, g.one("round", "trunc")+"(?::DOUBLE, ?::INTEGER)", wrapped(g.Of(Number, depth)), wrapped(g.Of(Integer, 0)))
+		}
+		return New(Number, "round(?::"+g.one("DOUBLE", "DOUBLE", "FLOAT")+", "+digits+")", wrapped(g.Of(Number, depth)))
 	case 0, 1:
 		return New(Integer, "(? "+g.one("&", "|", "<<", ">>", ">>")+" ?)", whole(), whole())
 	case 2:
@@ -516,6 +522,9 @@ func (g *Generator) integer(depth int) *Node {
 	case 4, 5:
 		c := []Class{Date, Timestamp, Timestamp, Time}[g.r.IntN(4)]
 		part := g.one(timeParts...)
+		if !g.Tame && g.r.IntN(4) == 0 {
+			return g.nanoseconds(depth)
+		}
 		if c != Time && g.r.IntN(3) > 0 {
 			part = g.one(dateParts...)
 		}
@@ -525,6 +534,18 @@ func (g *Generator) integer(depth int) *Node {
 		return New(Integer, "(? "+g.one("+", "-", "*")+" ?)", g.Of(Integer, 0), g.Of(Integer, 0))
 	}
 	return New(Integer, "(? "+g.one("+", "-", "*", "//", "%")+" ?)", g.Of(Integer, depth), g.Of(Integer, depth))
+}
+
+// nanoseconds draws a part of a time with nanoseconds.
+func (g *Generator) nanoseconds(depth int) *Node {
+	part := g.one(timeParts...)
+	if g.r.IntN(2) == 0 {
+		t := wrapped(g.Of(Time, depth))
+		return New(Integer, g.one(part+"(?::TIME_NS)", "nanosecond(?::TIME_NS)", "extract("+part+" FROM ?::TIME_NS)", "microsecond((?::TIME_NS)::TIME)", "epoch_ns(?::TIME_NS)", "epoch_us(?::TIME_NS)"), t)
+	}
+	t := wrapped(g.Of([]Class{Date, Timestamp}[g.r.IntN(2)], depth))
+	return New(Integer, g.one(part+"(?::TIMESTAMP_NS)", "nanosecond(?::TIMESTAMP_NS)", "date_part('"+g.one(dateParts...)+"', ?::TIMESTAMP_NS)", "microsecond((?::TIMESTAMP_NS)::TIMESTAMP)", "epoch_ns(?::TIMESTAMP_NS)", "epoch_us(?::TIMESTAMP_NS)",
+		"date_diff('"+part+"', ?::TIMESTAMP_NS, TIMESTAMP '2013-05-21 01:02:03.123457')"), t)
 }
 
 // words draws a function that makes or cuts text.
@@ -580,7 +601,11 @@ func (g *Generator) codec(depth int) *Node {
 	case 5:
 		return New(Text, g.one("to_base(?, 7)", "to_base(?, 36, 10)", "formatReadableSize(?)", "format_bytes(?)", "formatReadableDecimalSize(?)"), New(Integer, "(?::BIGINT)", g.Of(Integer, 0)))
 	case 6:
-		return New(Text, g.one("levenshtein(?, ?)", "editdist3(?, ?)", "damerau_levenshtein(?, ?)", "hamming(?, ?)", "mismatches(?, ?)", "jaccard(?, ?)", "jaro_similarity(?, ?)", "jaro_winkler_similarity(?, ?)", "jaro_similarity(?, ?, 0.6)")+"::VARCHAR", x, g.Of(Text, depth))
+		y := g.Of(Text, depth)
+		if g.r.IntN(2) == 0 { // characters of several bytes, and of several code points
+			y = Leaf(Text, Quote(g.one("é", "e\u0301", "ß", "Äöü %_y", "日本", "👍🏽", "👍🏽x", "İstanbul", "straße", "ǄﬁΐÄ", "ab")))
+		}
+		return New(Text, g.one("levenshtein(?, ?)", "editdist3(?, ?)", "damerau_levenshtein(?, ?)", "hamming(?, ?)", "mismatches(?, ?)", "jaccard(?, ?)", "jaro_similarity(?, ?)", "jaro_winkler_similarity(?, ?)", "jaro_similarity(?, ?, 0.6)")+"::VARCHAR", x, y)
 	case 7, 8:
 		return New(Text, g.one("try_strptime(?, '%Y')", "try_strptime(?, '%d%m%y')", "try_strptime(?, '%H:%M:%S.%f')")+"::VARCHAR", g.Of(Text, depth))
 	}

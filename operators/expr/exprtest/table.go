@@ -245,7 +245,7 @@ func SpecialValues(t gpu.Type) []gpu.Scalar {
 			least, greatest = least/(1e6/per), greatest/(1e6/per)
 		}
 		for _, v := range []int64{0, 1, least, greatest, infinity, -infinity, -1, least + 1, greatest - 1, per, -per, 759319872*per + per/2, 1456704000 * per, -62135596800 * min(per, 1e6), 1709210096*per + per - 1, 253402300799 * min(per, 1e6),
-			-12219292800 * min(per, 1e6), 1735560000 * per, 86400*per - 1, -86400 * per, 951782400 * per, 1e9 * per} {
+			-12219292800 * min(per, 1e6), 1735560000 * per, 86400*per - 1, -86400 * per, 951782400 * per, 1e9 * per, 1735570800*per - 1} {
 			out = append(out, gpu.IntScalar(t, v))
 		}
 		return out
