@@ -26,7 +26,7 @@ import (
 
 // TestWindowsAndSortedGroupsGiveOneAnswer runs random window functions, and aggregates of
 // sorted rows, with strides of any length, any number of threads and any budget, on both
-// devices. Parts have as few rows as strides. A budget that is too small gives an error, and
+// devices. Parts have the rows of some strides. A budget that is too small gives an error, and
 // nothing is left behind.
 func TestWindowsAndSortedGroupsGiveOneAnswer(t *testing.T) {
 	library := cudatest.Library(t)
@@ -188,4 +188,33 @@ func TestAWindowIsOrderedByStringsOfWhichSomeHaveADictionary(t *testing.T) {
 		require.Equal(t, last, *out.rows[i][1])
 	}
 	require.Equal(t, "a", *out.rows[0][0])
+}
+
+// TestTextsWithNullsOrderRows sorts by the text column z of testdata/texts_with_nulls.parquet: 9,000 rows in row groups of
+// 1,000, a tenth of z is null, most of it one value and the rest distinct; half of k is null. Rows of several dictionaries
+// then have codes at nulls that are none of a dictionary.
+func TestTextsWithNullsOrderRows(t *testing.T) {
+	const file = "testdata/texts_with_nulls.parquet"
+	jobs := map[string]func(b *Builder) *Builder{
+		"row_number": func(b *Builder) *Builder { return b.Select("id", "row_number() over (partition by k order by z) as n") },
+		"rank":       func(b *Builder) *Builder { return b.Select("id", "rank() over (order by z desc nulls first) as n") },
+		"string_agg": func(b *Builder) *Builder {
+			return b.Group([]string{"k"}, "string_agg(z, '|' order by z) as s", "min(id) as id")
+		},
+		"first": func(b *Builder) *Builder { return b.Group([]string{"k"}, "first(id order by z) as f", "min(id) as id") },
+	}
+	for name, steps := range jobs {
+		t.Run(name, func(t *testing.T) {
+			run := func(opt RunOptions) [][]*string {
+				var out collected
+				_, err := steps(New(name).Read("t", file)).Sort("id").WriteTo(&out).Run(t.Context(), opt)
+				require.NoError(t, err)
+				return out.rows
+			}
+			want := run(RunOptions{Use: Host, Threads: 1})
+			require.NotEmpty(t, want)
+			require.Equal(t, want, run(RunOptions{Use: Host, Threads: 2}))
+			require.Equal(t, want, run(RunOptions{Device: cudatest.Open(t, cuda.Options{Memory: 64 << 20, HostMemory: 32 << 20})}))
+		})
+	}
 }

@@ -208,3 +208,32 @@ func TestEqualDictionariesGoUpOnce(t *testing.T) {
 	require.Empty(t, d.Budget().Leaks())
 	require.NoError(t, d.Close())
 }
+
+// The launches of a sort do not grow with the length of texts: those that are equal, or equal for long, are compared.
+func TestLongTextsTakeFewLaunches(t *testing.T) {
+	text := gpu.Of(gpu.String)
+	launches := func(length int) int64 {
+		d := openTest(t, 1<<28)
+		q, err := d.NewQueue("test")
+		require.NoError(t, err)
+		l := d.Budget().Lease("test")
+		values := make([]gpu.Scalar, 300)
+		for i := range values {
+			values[i] = gpu.StringScalar(strings.Repeat("x", length) + fmt.Sprint(i%7))
+		}
+		c := gpu.ColumnOf(text, values)
+		s, err := q.Upload(l, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: text}), Cols: []gpu.Column{c}, Rows: c.Len})
+		require.NoError(t, err)
+		ids, err := q.Sort(l, []gpu.SortKey{{Column: s.Cols[0]}})
+		require.NoError(t, err)
+		ids.Release()
+		s.Release()
+		require.NoError(t, q.Close())
+		require.NoError(t, l.Close())
+		require.NoError(t, d.Close()) // waits for the counts
+		return d.Activity().Launches
+	}
+	short := launches(100)
+	require.Positive(t, short)
+	require.Equal(t, short, launches(3000))
+}

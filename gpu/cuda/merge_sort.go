@@ -20,6 +20,12 @@ func (q *queue) MergeSort(l *gpu.Lease, keys []gpu.SortKey) (out gpu.Column, err
 	if err := gpu.CheckSort(keys); err != nil {
 		return out, err
 	}
+	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: keys[0].Column.Len, Data: o.keep(o.mergeSort(keys))}, nil
+}
+
+// mergeSort returns the order of the rows by keys. It takes two launches for each doubling of sortTile rows, whatever
+// the keys are.
+func (o *op) mergeSort(keys []gpu.SortKey) *gpu.Buffer {
 	c := keys[0].Column
 	n, kind := c.Len, plainKey(keys)
 	a := mergeSortArgs{n: int64(n), run: sortTile, tiles: int64(blocks(n, sortTile)), count: int32(len(keys))}
@@ -53,5 +59,5 @@ func (q *queue) MergeSort(l *gpu.Lease, keys []gpu.SortKey) (out gpu.Column, err
 		launch(o, "merge_sort_merge_"+kind, tiles, 256, 0, a)
 		at = 1 - at
 	}
-	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: o.keep(rows[at])}, nil
+	return rows[at]
 }

@@ -283,9 +283,25 @@ type textRanksArgs struct {
 	n                   int64
 }
 
+type textCodesArgs struct {
+	codes, rows, out uint64
+	n                int64
+}
+
+type textFinishArgs struct {
+	keys, order, rows, positions, whole, wholeHeads uint64
+	n                                               int64
+	count, _                                        int32
+}
+
+// textRounds is the most rounds of a sort of texts. What they leave is sorted by comparisons, so that the number
+// of launches does not grow with the length of equal texts or of a prefix that many have.
+const textRounds = 8
+
 // textRanks returns a uint32 for each row of a column of bytes, plain or coded: the
 // number of distinct values that are smaller. It sorts by eight bytes a round. A round
-// has only the texts that equal another one so far and have more bytes.
+// has only the texts that equal another one so far and have more bytes. After textRounds
+// rounds a merge sort compares the rest.
 func (o *op) textRanks(c gpu.Column) *gpu.Buffer {
 	n := c.Len
 	values := c
@@ -302,9 +318,15 @@ func (o *op) textRanks(c gpu.Column) *gpu.Buffer {
 		o.write(heads, 0, gpu.BytesOf([]int32{1}))
 	}
 	t := textSort{op: o, n: n, whole: whole, heads: heads}
-	for t.n > 1 && !o.failed() {
+	for range textRounds {
+		if t.n <= 1 || o.failed() {
+			break
+		}
 		t.round(args)
 		args.depth += textWord
+	}
+	if t.n > 1 {
+		t.compare(values, args.codes)
 	}
 	o.scan(heads, n, true)
 	ranks := o.alloc(int64(n) * 4)
@@ -321,6 +343,23 @@ type textSort struct {
 	n                       int
 	rows, positions, groups *gpu.Buffer
 	whole, heads            *gpu.Buffer
+}
+
+// compare sorts the texts that are not settled by comparisons. All of them have more bytes than the rounds have seen,
+// so none is null. codes are those of the rows if values is a dictionary's.
+func (t *textSort) compare(values gpu.Column, codes uint64) {
+	n := t.n
+	own := t.alloc(int64(n) * 4)
+	launch(t.op, "text_codes", t.grid(n), 256, 0, textCodesArgs{codes: codes, rows: addr(t.rows), out: addr(own), n: int64(n)})
+	texts := gpu.Column{Type: values.Type, Len: n, Data: own, Dict: &gpu.Dictionary{Values: values}}
+	keys := []gpu.SortKey{{Column: gpu.Column{Type: gpu.Of(gpu.Uint32), Len: n, Data: t.groups}}, {Column: texts}}
+	if t.groups == nil {
+		keys = keys[1:]
+	}
+	order := t.mergeSort(keys)
+	launch(t.op, "text_finish", t.grid(n), 256, 0, textFinishArgs{keys: addr(upload(t.op, orderKeys(keys, keys))), order: addr(order), rows: addr(t.rows),
+		positions: addr(t.positions), whole: addr(t.whole), wholeHeads: addr(t.heads), n: int64(n), count: int32(len(keys))})
+	t.free(own, order)
 }
 
 // round sorts by the next bytes.

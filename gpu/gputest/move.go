@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -943,6 +944,33 @@ func testSort(t *testing.T, open Open) {
 				flags = append(flags, b.rnd.IntN(4))
 			}
 			b.checkSort(keyTypes, keys, coded, flags)
+		}
+	})
+	// Long texts that are equal, or differ behind a prefix that many have.
+	t.Run("long texts", func(t *testing.T) {
+		b := setUp(t, open)
+		text := gpu.Of(gpu.String)
+		for _, length := range []int{56, 63, 64, 65, 72, 700} {
+			for _, coded := range []bool{false, true} {
+				for _, ends := range []int{1, 3, 300} { // 1: the rounds find no difference
+					values := make([]gpu.Scalar, 700)
+					for i := range values {
+						values[i] = gpu.StringScalar(strings.Repeat("x", length) + fmt.Sprint(b.rnd.IntN(ends)))
+						if ends > 1 {
+							switch b.rnd.IntN(10) {
+							case 0:
+								values[i] = gpu.Null(text)
+							case 1:
+								values[i].Str = values[i].Str[:b.rnd.IntN(length)]
+							case 2:
+								values[i].Str = "y" + values[i].Str
+							}
+						}
+					}
+					number := b.random(gpu.Of(gpu.Int8), len(values), distribution{distinct: 3})
+					b.checkSort([]gpu.Type{text, number[0].Type}, [][]gpu.Scalar{values, number}, []bool{coded, false}, []int{b.rnd.IntN(4), 0})
+				}
+			}
 		}
 	})
 	// The bits of keys of 8 bytes begin anywhere in the words that are sorted.

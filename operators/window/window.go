@@ -152,6 +152,9 @@ const (
 	fanOut = 8
 	// fewRows is the most rows of a stride that are not partitioned, unless others are.
 	fewRows = 1 << 12
+	// partRows is the least rows of a part on average, unless eight strides have fewer or memory for more is missing: on
+	// a GPU a part takes some hundred launches, however few rows it has.
+	partRows = 1 << 13
 	// seed is that of the hash. It is the same in all runs, because it decides the order of
 	// the rows of the result.
 	seed = 0x9e3779b97f4a7c15
@@ -360,7 +363,8 @@ func (o *collection) Finalize(ctx context.Context, t operators.Task) error {
 	width := 0
 	if len(o.keys) > 0 {
 		// A part of half a stride is sorted within the cache of a core.
-		width = min(fanOut, bits.Len64(uint64(2*o.rows/int64(t.StrideRows))))
+		least := max(t.StrideRows/2, min(partRows, 8*t.StrideRows))
+		width = min(fanOut, bits.Len64(uint64(o.rows/int64(least))))
 	}
 	o.shift = uint(fanOut - width)
 	for i := range o.held {

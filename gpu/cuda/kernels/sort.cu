@@ -2,7 +2,7 @@
 // keys become unsigned integers of the same order, narrowed to the range of their
 // values, and as many as fit are packed into one word a row. Texts become ranks,
 // eight bytes a round.
-#include "common.cuh"
+#include "order.cuh"
 
 enum SortKind : i32 {
     SORT_BITS,  // bitmap
@@ -357,6 +357,41 @@ KERNEL(text_compact, TextCompactArgs) {
         a.rows[to] = a.sorted[k];
         a.nextPlaces[to] = a.places ? a.places[k] : (u32)k;
         a.groups[to] = (u32)a.heads[k + 1];
+    }
+}
+
+struct TextCodesArgs {
+    const i32* codes; // null: the texts are the values
+    const u32* rows;  // null: all
+    i32* out;         // the value of each text
+    i64 n;
+};
+
+KERNEL(text_codes, TextCodesArgs) {
+    for (i64 k = global_thread(); k < a.n; k += grid_threads()) {
+        i64 row = a.rows ? a.rows[k] : k;
+        a.out[k] = a.codes ? a.codes[row] : (i32)row;
+    }
+}
+
+// text_finish puts texts that comparisons have sorted into the whole order.
+struct TextFinishArgs {
+    const OrderKey* keys;
+    const u32* order;  // places in the arrays of the keys, and in rows
+    const u32* rows;   // null: all
+    const u32* places; // where in the whole order each stands; null: all
+    u32* whole;
+    i32* wholeHeads;
+    i64 n;
+    i32 count; // keys
+};
+
+KERNEL(text_finish, TextFinishArgs) {
+    for (i64 k = global_thread(); k < a.n; k += grid_threads()) {
+        const u32 t = a.order[k];
+        const i64 place = a.places ? a.places[k] : k;
+        a.whole[place] = a.rows ? a.rows[t] : t;
+        a.wholeHeads[place] = k == 0 || compare_rows(a.keys, a.count, a.order[k - 1], t) != 0;
     }
 }
 
