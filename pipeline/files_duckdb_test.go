@@ -24,10 +24,10 @@ import (
 // of each from a whole number n.
 var families = [][]string{
 	{"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "BOOLEAN"},
-	{"INTEGER", "BIGINT", "DECIMAL(9,2)", "DECIMAL(4,1)", "DECIMAL(18,3)", "DECIMAL(30,5)", "UBIGINT", "TINYINT"},
-	{"SMALLINT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(9,2)", "DECIMAL(25,3)", "UBIGINT"},
+	{"INTEGER", "BIGINT", "DECIMAL(9,2)", "DECIMAL(4,1)", "DECIMAL(18,3)", "DECIMAL(30,5)", "UBIGINT", "TINYINT", "BOOLEAN"},
+	{"SMALLINT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(9,2)", "DECIMAL(25,3)", "UBIGINT", "BOOLEAN"},
 	{"DATE", "TIMESTAMP", "TIMESTAMP_MS", "TIMESTAMP_NS"},
-	{"VARCHAR"}, {"BLOB"}, {"TIME"}, {"BOOLEAN"},
+	{"VARCHAR", "BLOB"}, {"VARCHAR"}, {"TIME"}, {"BOOLEAN"},
 }
 
 // valueOf returns an SQL expression of a type over a number n.

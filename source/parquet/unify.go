@@ -32,6 +32,10 @@ func (t *Table) unify(files [][]leaf, l *Listing, opt OpenOptions) error {
 			u.append(p.Field, nil)
 		}
 	}
+	if !u.given && !u.strict {
+		u.mixUnreadable(at)
+		u.leaveOutMixed(at)
+	}
 	t.schema = &gpu.Schema{}
 	for _, c := range u.columns {
 		if u.given && c.from == nil && c.path < 0 {
@@ -74,6 +78,69 @@ type unified struct {
 	field gpu.Field
 	from  *file // the first file with this type, or with the given column
 	path  int   // number of the partition column whose values it has; -1 otherwise
+	// mixed says why no type holds the values of all files; nil if one does.
+	mixed *source.Unreadable
+}
+
+// mix marks a column that is of another type in a file. Only jobs that use it are refused.
+func (c *unified) mix(typ, where string) {
+	c.mixed = &source.Unreadable{Name: c.field.Name, Type: c.field.TypeName() + " or " + typ,
+		Reason: fmt.Sprintf("it is %s in %s and %s in %s, and these have no type in common; list the columns that you need under schema: of the source, or read the files as two sources and cast the column before a union",
+			c.field.TypeName(), c.from.path, typ, where)}
+}
+
+// mixUnreadable marks the columns that cannot be read in some of the files.
+func (u *unifier) mixUnreadable(at [][]int) {
+	for i, f := range u.table.files {
+		for _, r := range f.refused {
+			k := u.find(r.Name, nil)
+			if k < 0 || u.columns[k].path >= 0 || u.columns[k].mixed != nil || slices.Contains(at[i], k) {
+				continue
+			}
+			u.columns[k].mix(fmt.Sprintf("%s, which cannot be read because %s,", r.Type, r.Reason), f.path)
+			u.columns[k].mixed.Type = u.columns[k].field.TypeName() + " or " + r.Type
+		}
+	}
+}
+
+// leaveOutMixed takes the mixed columns out of the table.
+func (u *unifier) leaveOutMixed(at [][]int) {
+	var kept []unified
+	to := make([]int, len(u.columns))
+	for i, c := range u.columns {
+		if to[i] = len(kept); c.mixed == nil {
+			kept = append(kept, c)
+			continue
+		}
+		to[i] = -1
+		u.table.refused = slices.DeleteFunc(u.table.refused, func(r source.Unreadable) bool { return strings.EqualFold(r.Name, c.field.Name) })
+		u.table.refused = append(u.table.refused, *c.mixed)
+	}
+	u.columns = kept
+	for _, columns := range at {
+		for j, i := range columns {
+			columns[j] = to[i]
+		}
+	}
+}
+
+// commonType returns the type of a column whose files have two types. Text beside bytes is
+// bytes, as in DuckDB. But a UUID has a text that its bytes are not.
+func commonType(a, b gpu.Field) (gpu.Type, bool) {
+	s, t := a.Type, b.Type
+	switch {
+	case s.IsVar() && t.IsVar() && s.Kind != t.Kind:
+		return gpu.Of(gpu.Binary), a.Annotation != gpu.UUID && b.Annotation != gpu.UUID
+	case t.Kind == gpu.Bool:
+		s, t = t, s
+	}
+	if s.Kind == gpu.Bool && t.IsFloat() {
+		return t, true
+	}
+	if s.Kind == gpu.Bool && t.Kind == gpu.Decimal {
+		return gpu.CommonType(gpu.DecimalOf(1, 0), t)
+	}
+	return gpu.CommonType(s, t)
 }
 
 func (u *unifier) faultf(format string, args ...any) {
@@ -125,7 +192,7 @@ func (u *unifier) append(field gpu.Field, from *file) {
 		of := u.listing.Partitions[path].Field
 		field = gpu.Field{Name: field.Name, Type: of.Type, Nullable: of.Nullable}
 	}
-	u.columns = append(u.columns, unified{field, from, path})
+	u.columns = append(u.columns, unified{field: field, from: from, path: path})
 }
 
 // find returns the column of the table that a column of a file belongs to, or -1. A name in
@@ -143,9 +210,10 @@ func (u *unifier) find(name string, own map[string]bool) int {
 
 // merge gives a column of the table a type for the values of one more file.
 func (u *unifier) merge(f *file, c *unified, field gpu.Field) {
-	if c.path >= 0 {
+	if c.path >= 0 || c.mixed != nil {
 		return
 	}
+	before := c.field // with its annotation
 	if c.from == nil {
 		c.from = f
 		if field.Annotation != gpu.AllNull {
@@ -171,7 +239,7 @@ func (u *unifier) merge(f *file, c *unified, field gpu.Field) {
 	if field.Type == c.field.Type {
 		return
 	}
-	common, ok := gpu.CommonType(c.field.Type, field.Type)
+	common, ok := commonType(before, field)
 	switch {
 	case u.given && (!ok || !common.SameSQL(c.field.Type)):
 		u.faultf("%s: column %q is %v, and the schema of the source says %v, which does not hold all its values; write %v there, or cast the column in a step", f.path, field.Name, field.Type, c.field.Type, field.Type)
@@ -179,7 +247,8 @@ func (u *unifier) merge(f *file, c *unified, field gpu.Field) {
 	case u.strict:
 		u.faultf("%s: column %q is %v, in %s it is %v", f.path, field.Name, field.Type, c.from.path, c.field.Type)
 	case !ok:
-		u.faultf("%s: column %q is %v, in %s it is %v, and these have no type in common; read the files as two sources, and cast the column before a union", f.path, field.Name, field.Type, c.from.path, c.field.Type)
+		c.field.Annotation = before.Annotation
+		c.mix(field.TypeName(), f.path)
 	case common != c.field.Type:
 		c.field.Type = common
 		if common == field.Type {

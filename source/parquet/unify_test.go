@@ -104,11 +104,112 @@ func TestColumnsThatCannotBeUnifiedNameFilesAndTypes(t *testing.T) {
 	numbers := writeRows(t, filepath.Join(dir, "numbers.parquet"), narrowRow{ID: 1})
 	texts := writeRows(t, filepath.Join(dir, "texts.parquet"), text{"x"})
 	lists := writeRows(t, filepath.Join(dir, "lists.parquet"), list{[]int64{1}})
-	_, err := Open([]string{numbers, texts}, OpenOptions{})
-	require.ErrorIs(t, err, source.ErrData)
-	require.ErrorContains(t, err, texts+`: column "id" is VARCHAR, in `+numbers+` it is INTEGER, and these have no type in common; read the files as two sources`)
-	_, err = Open([]string{numbers, lists}, OpenOptions{})
-	require.ErrorContains(t, err, lists+`: column "id" is BIGINT[] and cannot be read (it is nested), in `+numbers+` it is INTEGER`)
+	for _, c := range []struct {
+		paths          []string
+		columns        []string
+		typ, reason    string
+		given, refused string // with a schema
+	}{
+		{[]string{numbers, texts}, []string{"name", "rate", "only"}, "INTEGER or VARCHAR", "it is INTEGER in " + numbers + " and VARCHAR in " + texts + ", and these have no type in common; list the columns that you need under schema:",
+			"name", texts + `: column "id" is VARCHAR, and the schema of the source says INTEGER`},
+		{[]string{texts, numbers, texts}, []string{"name", "rate", "only"}, "VARCHAR or INTEGER", "it is VARCHAR in " + texts + " and INTEGER in " + numbers, "only", texts + `: column "id" is VARCHAR`},
+		{[]string{numbers, lists}, []string{"name", "rate", "only"}, "INTEGER or BIGINT[]", "it is INTEGER in " + numbers + " and BIGINT[], which cannot be read because it is nested, in " + lists, "rate", lists + `: column "id" is BIGINT[] and cannot be read`},
+		{[]string{lists, numbers}, []string{"name", "rate", "only"}, "INTEGER or BIGINT[]", "it is INTEGER in " + numbers + " and BIGINT[], which cannot be read because it is nested, in " + lists, "rate", lists + `: column "id" is BIGINT[] and cannot be read`},
+	} {
+		table, err := Open(c.paths, OpenOptions{})
+		require.NoError(t, err)
+		require.Equal(t, c.columns, table.Schema().Names())
+		require.Len(t, table.Unreadable(), 1)
+		u := table.Unreadable()[0]
+		require.Equal(t, []string{"id", c.typ}, []string{u.Name, u.Type})
+		require.Contains(t, u.Reason, c.reason)
+		got, _, err := scan(t, 0, c.paths, source.ScanOptions{}, "rate")
+		require.NoError(t, err)
+		require.Len(t, got["rate"], len(c.paths))
+		id := gpu.Field{Name: "id", Type: gpu.Of(gpu.Int32)}
+		wanted := gpu.Field{Name: c.given, Type: table.Schema().Fields[table.Schema().Index(c.given)].Type}
+		_, err = Open(c.paths, OpenOptions{Schema: gpu.NewSchema(wanted)})
+		require.NoError(t, err)
+		_, err = Open(c.paths, OpenOptions{Schema: gpu.NewSchema(wanted, id)})
+		require.ErrorIs(t, err, source.ErrData)
+		require.ErrorContains(t, err, c.refused)
+		_, err = Open(c.paths, OpenOptions{Strict: true})
+		require.ErrorIs(t, err, source.ErrData)
+	}
+}
+
+func TestTextBesideBytesIsBytes(t *testing.T) {
+	dir := t.TempDir()
+	type text struct {
+		C string `parquet:"c"`
+	}
+	type blob struct {
+		C []byte `parquet:"c"`
+	}
+	type uuid struct {
+		C [16]byte `parquet:"c,uuid"`
+	}
+	texts := writeRows(t, filepath.Join(dir, "texts.parquet"), text{`é\x`}, text{"b"}, text{"b"})
+	blobs := writeRows(t, filepath.Join(dir, "blobs.parquet"), blob{[]byte("\xff")}, blob{[]byte("b")})
+	for _, paths := range [][]string{{texts, blobs}, {blobs, texts}} {
+		got, _, err := scan(t, 0, paths, source.ScanOptions{StrideRows: 100})
+		require.NoError(t, err)
+		var values []string
+		for _, v := range got["c"] {
+			require.Equal(t, gpu.Of(gpu.Binary), v.Type)
+			values = append(values, v.Str)
+		}
+		require.ElementsMatch(t, []string{`é\x`, "b", "b", "\xff", "b"}, values)
+		above := source.Predicate{Op: source.Gt, Values: []gpu.Scalar{{Type: gpu.Of(gpu.Binary), Valid: true, Str: "\xf0"}}}
+		got, p, err := scan(t, 0, paths, source.ScanOptions{Prune: []source.Predicate{above}})
+		require.NoError(t, err)
+		require.EqualValues(t, 1, p.Skipped, "by the bounds of the texts")
+		require.Len(t, got["c"], 2)
+	}
+	table, err := Open([]string{texts, writeRows(t, filepath.Join(dir, "uuids.parquet"), uuid{})}, OpenOptions{})
+	require.NoError(t, err)
+	require.Equal(t, "VARCHAR or UUID", table.Unreadable()[0].Type)
+}
+
+func TestBooleansBesideNumbersAreNumbers(t *testing.T) {
+	dir := t.TempDir()
+	type truth struct {
+		C bool `parquet:"c"`
+	}
+	type double struct {
+		C float64 `parquet:"c"`
+	}
+	type float struct {
+		C float32 `parquet:"c"`
+	}
+	type decimal struct {
+		C int64 `parquet:"c,decimal(2:9)"`
+	}
+	type fraction struct {
+		C int64 `parquet:"c,decimal(2:2)"`
+	}
+	truths := writeRows(t, filepath.Join(dir, "truths.parquet"), truth{true}, truth{false})
+	for path, want := range map[string]gpu.Type{
+		writeRows(t, filepath.Join(dir, "double.parquet"), double{2.5}):  gpu.Of(gpu.Float64),
+		writeRows(t, filepath.Join(dir, "float.parquet"), float{2.5}):    gpu.Of(gpu.Float32),
+		writeRows(t, filepath.Join(dir, "decimal.parquet"), decimal{50}): gpu.DecimalOf(9, 2),
+		writeRows(t, filepath.Join(dir, "part.parquet"), fraction{50}):   gpu.DecimalOf(3, 2),
+	} {
+		for _, paths := range [][]string{{truths, path}, {path, truths}} {
+			got, _, err := scan(t, 0, paths, source.ScanOptions{StrideRows: 100})
+			require.NoError(t, err)
+			var values []string
+			for _, v := range got["c"] {
+				require.True(t, want.SameSQL(v.Type), "%v", v.Type)
+				values = append(values, v.String())
+			}
+			zero, one, other := "0.00", "1.00", "0.50"
+			if want.IsFloat() {
+				zero, one, other = "0.0", "1.0", "2.5"
+			}
+			require.ElementsMatch(t, []string{zero, one, other}, values)
+		}
+	}
 }
 
 func TestFilesAreCheckedAgainstAGivenSchema(t *testing.T) {
