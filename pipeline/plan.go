@@ -242,11 +242,11 @@ func (p *Plan) Close() error {
 // device logs a warning and takes the CPU.
 func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
 	report, err := runner.Run(ctx, p.stages, p.output, opt.For(p.job))
-	if told := p.hide(p.locate(err)); told != err {
-		err = told
-		if report != nil {
-			report.Error = err.Error()
-		}
+	if err == nil {
+		return report, nil
+	}
+	if err = p.hide(p.place(p.locate(err))); report != nil {
+		report.Error = err.Error()
 	}
 	return report, err
 }
@@ -270,6 +270,14 @@ type shown struct {
 
 func (s shown) Error() string { return s.text }
 func (s shown) Unwrap() error { return s.error }
+
+// place adds the place in the job file to a mistake of a step.
+func (p *Plan) place(err error) error {
+	if mistake := (*Diagnostic)(nil); errors.As(err, &mistake) && mistake.Step != "" {
+		return logical.Query{Steps: p.job.Steps, Text: p.job}.Locate(err)
+	}
+	return err
+}
 
 // located is an error of values with the place of the step in the job file.
 type located struct {
@@ -306,7 +314,8 @@ func (p *Plan) locate(err error) error {
 // of the plan's estimates; the GPU is not started. The error is a *Diagnostic about the
 // name of the device.
 func (p *Plan) ChooseDevice(opt RunOptions) (*Choice, error) {
-	return runner.ChooseDevice(p.stages, opt)
+	choice, err := runner.ChooseDevice(p.stages, opt)
+	return choice, p.place(err)
 }
 
 // Schema returns the columns of the result.
@@ -316,5 +325,6 @@ func (p *Plan) Schema() *gpu.Schema { return p.stages.Schema }
 // would finish, by the plan's estimates. It runs nothing, but opens the device of the run for
 // its budgets.
 func (p *Plan) Check(opt RunOptions) (*Check, error) {
-	return runner.Check(p.stages, opt.For(p.job))
+	check, err := runner.Check(p.stages, opt.For(p.job))
+	return check, p.place(err)
 }

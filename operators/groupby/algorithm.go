@@ -76,8 +76,8 @@ func AlgorithmsOn(p gpu.Properties) (names []string) {
 	return names
 }
 
-// runsOn returns an error when the algorithm that a job asks for is not for a device.
-func (s *Spec) runsOn(p gpu.Properties) error {
+// RunsOn returns an error when the algorithm that a job asks for is not for a device.
+func (s *Spec) RunsOn(p gpu.Properties) error {
 	if s.Algorithm == "" || slices.Contains(AlgorithmsOn(p), s.Algorithm) {
 		return nil
 	}

@@ -18,7 +18,7 @@ func (o *hashGroupBy) NewLocal(t operators.Task) (operators.Local, error) {
 		o.alone = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, o.raw, 1<<fanOut)
 	}
 	o.mu.Unlock()
-	if err := o.runsOn(t.Device.Properties()); err != nil {
+	if err := o.RunsOn(t.Device.Properties()); err != nil {
 		return nil, err
 	}
 	return &local{hashGroupBy: o, task: t}, nil

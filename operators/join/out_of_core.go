@@ -93,7 +93,7 @@ func (o *outOfCore) during(t operators.Task, from, to int) int64 {
 
 // NewLocal implements operators.Blocking. It is for the build side.
 func (o *outOfCore) NewLocal(t operators.Task) (operators.Local, error) {
-	if err := o.runsOn(t.Device.Properties()); err != nil {
+	if err := o.RunsOn(t.Device.Properties()); err != nil {
 		return nil, err
 	}
 	t.Lease.Advise("the join's build side must fit: filter it or select fewer of its columns, or join with the smaller side as build side")

@@ -400,6 +400,7 @@ func (l *lowering) lowerJoin(n *logical.Join, need required) (*Stage, layout, er
 		st.From = slices.Concat(spec.ProbeOut, slices.Repeat([]int{-1}, len(st.Schema.Fields)-len(spec.ProbeOut)))
 	}
 	st.Make = func(string) (operators.Operator, error) { return join.New(spec) }
+	st.RunsOn = func(p gpu.Properties) error { return spec.RunsOn(p) }
 	st.anyOrder = func() { spec.AnyOrder = true }
 	st.Choose = func(device string) string { return spec.Plan(gpu.Properties{Kind: device}).String() }
 	filterProbe(st, spec, n.ProbeMatch())
@@ -548,6 +549,7 @@ func (l *lowering) lowerGroup(n *logical.Group, need required) (*Stage, layout, 
 	}
 	st.Detail = append([]string{by}, st.Detail...)
 	st.Make = func(string) (operators.Operator, error) { return groupby.New(spec) }
+	st.RunsOn = func(p gpu.Properties) error { return spec.RunsOn(p) }
 	return st, out, nil
 }
 

@@ -3,6 +3,7 @@ package physical
 import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/pipeline/job"
 	"github.com/gstream/gstream/source"
 )
 
@@ -43,6 +44,8 @@ type Stage struct {
 
 	// Make makes the operator for one run on a kind of device. Scans and unions have none.
 	Make func(device string) (operators.Operator, error)
+	// RunsOn returns an error if the job forces an algorithm that is not for a device. Joins and groups have it.
+	RunsOn func(gpu.Properties) error
 	// sorted says of a group that its aggregates depend on the order of the rows.
 	sorted bool
 	// anyOrder tells the operator that nobody sees the order of its rows. Joins have it.
@@ -68,6 +71,25 @@ type Filter struct {
 	Few, Bloom bool
 	// Matches is the share of the rows of the scan with a match, by the estimate.
 	Matches float64
+}
+
+// RunsOn returns an error, a *job.Diagnostic, if the job forces an algorithm that is not for a device.
+func (p *Plan) RunsOn(device gpu.Properties) error {
+	var visit func(*Stage) error
+	visit = func(s *Stage) error {
+		for _, in := range s.Inputs {
+			if err := visit(in); err != nil {
+				return err
+			}
+		}
+		if s.RunsOn != nil {
+			if err := s.RunsOn(device); err != nil {
+				return &job.Diagnostic{Step: s.Step, Msg: err.Error()}
+			}
+		}
+		return nil
+	}
+	return visit(p.Root)
 }
 
 // Name returns the stage's name in reports and errors.

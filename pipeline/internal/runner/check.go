@@ -47,6 +47,8 @@ func checkOnce(p *physical.Plan, opt execution.Options) (_ *execution.Check, err
 		if r.device, err = OpenDevice(opt); err != nil {
 			return nil, err
 		}
+	} else if _, err := ChooseDevice(p, opt); err != nil {
+		return nil, err
 	}
 	defer func() { err = with(err, r.release()) }()
 	if err := r.awaitDevice("check"); err != nil {

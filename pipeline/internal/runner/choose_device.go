@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/pipeline/execution"
 	"github.com/gstream/gstream/pipeline/internal/physical"
@@ -105,12 +106,28 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 
 // ChooseDevice returns the device of a run of a plan with these options. If they leave it
 // open (Auto) and there is an NVIDIA driver, it is the device that takes less time by a
-// model of the plan's estimates; the GPU is not started. The error is a *Diagnostic about
-// the name of the device.
+// model of the plan's estimates, or a GPU if the job forces an algorithm for one; the GPU is
+// not started. The error is a *Diagnostic about the name of the device, or about a step that
+// forces an algorithm that is not for the device.
 func ChooseDevice(p *physical.Plan, opt execution.Options) (*execution.Choice, error) {
 	if opt.Device != nil {
-		return &execution.Choice{Device: opt.Device.Properties().ID, Why: "given by the caller"}, nil
+		props := opt.Device.Properties()
+		return &execution.Choice{Device: props.ID, Why: "given by the caller"}, p.RunsOn(props)
 	}
+	c, err := choose(p, opt)
+	if err == nil && c.Device == execution.Host {
+		err = p.RunsOn(cpu)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// cpu is the CPU, for algorithms that are not for it.
+var cpu = gpu.Properties{Kind: execution.Host, Name: "the CPU"}
+
+func choose(p *physical.Plan, opt execution.Options) (*execution.Choice, error) {
 	want, err := parseDevice(opt.Use)
 	if err != nil {
 		return nil, err
@@ -122,6 +139,9 @@ func ChooseDevice(p *physical.Plan, opt execution.Options) (*execution.Choice, e
 		return &execution.Choice{Device: execution.Host, Why: err.Error()}, nil
 	}
 	c := planWork(p).choose(cmp.Or(opt.Threads, runtime.GOMAXPROCS(0)))
+	if p.RunsOn(cpu) != nil {
+		c.Device, c.Why = execution.CUDA, "the job forces an algorithm for a GPU"
+	}
 	if want.beside && c.Device == execution.CUDA {
 		c.Device += execution.BesideHost
 	}

@@ -92,6 +92,8 @@ func runOnce(ctx context.Context, p *physical.Plan, output execution.Target, opt
 			return nil, err
 		}
 		r.device = d
+	} else if _, err := ChooseDevice(p, opt); err != nil {
+		return nil, err
 	}
 	var err error
 	if r.beside, err = openBeside(r.device, opt); err != nil {
