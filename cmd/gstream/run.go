@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/pipeline"
 )
 
@@ -88,7 +89,7 @@ GSTREAM_SPILL_DIR and GSTREAM_SPILL_LIMIT stand for the flags of these names.`,
 // registerMachine registers the flags for the device, the cores, the memory and the disk of a run.
 func (f *runFlags) registerMachine(cmd *cobra.Command) {
 	registerDevice(cmd, &f.device)
-	cmd.Flags().IntVar(&f.threads, "threads", 0, "CPU cores to use (default: all)")
+	cmd.Flags().IntVar(&f.threads, "threads", 0, "CPU cores to use, at most four times those of the machine, or 64 (default: all)")
 	cmd.Flags().StringVar(&f.hostMemory, "host-memory", "", "budget of host memory, as in 16GiB (default: half of what is free)")
 	cmd.Flags().StringVar(&f.deviceMemory, "device-memory", "", "budget of device memory, as in 8GiB (default: 80 % of what is free)")
 	cmd.Flags().StringVar(&f.spillDir, "spill-dir", "", "folder for rows that do not fit memory, or none (default: $TMPDIR, or else /var/tmp)")
@@ -129,8 +130,8 @@ func (f *runFlags) options(cmd *cobra.Command) (pipeline.RunOptions, error) {
 	if !slices.Contains([]string{"", "lz4", "none"}, f.spillCompression) {
 		return opt, usageError(fmt.Errorf("--spill-compression %q: want lz4 or none", f.spillCompression))
 	}
-	if f.threads < 0 {
-		return opt, usageError(fmt.Errorf("--threads %d: must not be negative", f.threads))
+	if err := host.CheckThreads(f.threads); err != nil {
+		return opt, usageError(fmt.Errorf("--threads: %w", err))
 	}
 	return opt, parseSizes(map[string]sizeFlag{
 		"host-memory": {f.hostMemory, &opt.HostMemory}, "device-memory": {f.deviceMemory, &opt.DeviceMemory}, "stride-size": {f.strideSize, &opt.StrideSize}, "spill-limit": {f.spillLimit, &opt.SpillLimit},

@@ -18,7 +18,7 @@ import (
 
 // Options configure the host device; the zero value uses the whole machine.
 type Options struct {
-	// Threads bounds the cores that a primitive uses; 0 means GOMAXPROCS.
+	// Threads bounds the cores that a primitive uses, at most MaxThreads; 0 means GOMAXPROCS.
 	Threads int
 	// Memory is the budget in bytes; 0 means half of the free memory.
 	Memory int64
@@ -44,10 +44,24 @@ type Device struct {
 	ctx   context.Context
 }
 
+// MaxThreads is the most threads that can be asked for: four for each core of the machine, and at least 64.
+func MaxThreads() int { return max(64, 4*runtime.NumCPU()) }
+
+// CheckThreads returns an error if a number of threads cannot be asked for. 0 is the default.
+func CheckThreads(n int) error {
+	switch most := MaxThreads(); {
+	case n < 0:
+		return fmt.Errorf("threads must not be negative, is %d", n)
+	case n > most:
+		return fmt.Errorf("%d threads are more than the %d that are possible on this machine, which has %d cores", n, most, runtime.NumCPU())
+	}
+	return nil
+}
+
 // Open returns the host device.
 func Open(opt Options) (*Device, error) {
-	if opt.Threads < 0 {
-		return nil, fmt.Errorf("threads must not be negative, is %d", opt.Threads)
+	if err := CheckThreads(opt.Threads); err != nil {
+		return nil, err
 	}
 	if opt.StrideRows < 0 {
 		return nil, fmt.Errorf("rows of a stride must not be negative, are %d", opt.StrideRows)
@@ -57,7 +71,7 @@ func Open(opt Options) (*Device, error) {
 	}
 	d := &Device{threads: opt.Threads, rows: cmp.Or(opt.StrideRows, 1<<17)}
 	if d.threads == 0 {
-		d.threads = runtime.GOMAXPROCS(0)
+		d.threads = min(runtime.GOMAXPROCS(0), MaxThreads())
 	}
 	d.memory, d.free = machine.Memory()
 	if d.budget = opt.Budget; d.budget != nil {

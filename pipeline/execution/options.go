@@ -23,7 +23,7 @@ type Options struct {
 	// device; 0 means the default.
 	StrideSize int64
 	// Threads bounds the cores of the run's own device and of decoding and
-	// encoding; 0 means GOMAXPROCS.
+	// encoding; 0 means GOMAXPROCS. At most four for each core of the machine are possible, or 64.
 	Threads int
 	// HostMemory is the budget of the run's own device in bytes. 0 means the job's
 	// setting, or else half of the free memory.

@@ -9,8 +9,10 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/pipeline/execution"
 	"github.com/gstream/gstream/pipeline/internal/physical"
+	"github.com/gstream/gstream/pipeline/job"
 )
 
 // The model of the time of a plan on each device, in seconds of one core per unit of
@@ -110,6 +112,9 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 // not started. The error is a *Diagnostic about the name of the device, or about a step that
 // forces an algorithm that is not for the device.
 func ChooseDevice(p *physical.Plan, opt execution.Options) (*execution.Choice, error) {
+	if err := host.CheckThreads(opt.Threads); err != nil {
+		return nil, &job.Diagnostic{Msg: err.Error()}
+	}
 	if opt.Device != nil {
 		props := opt.Device.Properties()
 		return &execution.Choice{Device: props.ID, Why: "given by the caller"}, p.RunsOn(props)
@@ -138,7 +143,7 @@ func choose(p *physical.Plan, opt execution.Options) (*execution.Choice, error) 
 	if err := cuda.Installed(""); errors.Is(err, cuda.ErrNoDriver) {
 		return &execution.Choice{Device: execution.Host, Why: err.Error()}, nil
 	}
-	c := planWork(p).choose(cmp.Or(opt.Threads, runtime.GOMAXPROCS(0)))
+	c := planWork(p).choose(cmp.Or(opt.Threads, min(runtime.GOMAXPROCS(0), host.MaxThreads())))
 	if p.RunsOn(cpu) != nil {
 		c.Device, c.Why = execution.CUDA, "the job forces an algorithm for a GPU"
 	}

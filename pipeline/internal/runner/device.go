@@ -59,6 +59,9 @@ func warnOfCPU(err error) {
 // ChooseDevice first to choose by the plan. A GPU starts in the background. If that
 // fails, the first queue returns the error.
 func OpenDevice(opt execution.Options) (gpu.Device, error) {
+	if err := host.CheckThreads(opt.Threads); err != nil {
+		return nil, &job.Diagnostic{Msg: err.Error()}
+	}
 	want, err := parseDevice(opt.Use)
 	if err != nil {
 		return nil, err

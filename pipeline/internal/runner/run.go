@@ -12,6 +12,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/pipeline/execution"
 	"github.com/gstream/gstream/pipeline/internal/class"
 	"github.com/gstream/gstream/pipeline/internal/physical"
@@ -143,7 +144,7 @@ func (r *run) measure() error {
 func (r *run) execute(ctx context.Context) (err error) {
 	lease := r.device.HostBudget().Lease("output: row groups")
 	r.sink = &sinkRun{lease: lease}
-	out, err := r.output.Create(r.plan.Schema, execution.TargetOptions{Lease: lease, Threads: r.opt.Threads, Overwrite: r.opt.Overwrite, Trace: r.trace(laneEncode, lease.Name()), Discard: r.opt.Discard, Leftover: r.opt.Leftover})
+	out, err := r.output.Create(r.plan.Schema, execution.TargetOptions{Lease: lease, Threads: r.threads(), Overwrite: r.opt.Overwrite, Trace: r.trace(laneEncode, lease.Name()), Discard: r.opt.Discard, Leftover: r.opt.Leftover})
 	if err != nil {
 		return &outputError{err}
 	}
@@ -197,7 +198,9 @@ func (r *run) pipelines(ctx context.Context) (err error) {
 	return err
 }
 
-func (r *run) threads() int { return cmp.Or(r.opt.Threads, runtime.GOMAXPROCS(0)) }
+func (r *run) threads() int {
+	return cmp.Or(r.opt.Threads, min(runtime.GOMAXPROCS(0), host.MaxThreads()))
+}
 
 // release gives everything back. An error names what was still held, which is a defect of
 // a stage.
