@@ -30,9 +30,14 @@ type BudgetError struct {
 	Held      int64  // bytes that the holder has
 	Setting   string // the setting that raises the limit
 	Hint      string // other advice; may be empty
+	// Cause is why the holder could not give memory back, such as a full disk; nil without one.
+	Cause error
 }
 
-// Error begins with the holder. The lease that asked comes next, if it is another one.
+// Unwrap returns the cause.
+func (e *BudgetError) Unwrap() error { return e.Cause }
+
+// Error begins with the cause and the holder. The lease that asked comes next, if it is another one.
 func (e *BudgetError) Error() string {
 	text := func(n int64) string { return humanize.IBytes(clampUint(n)) }
 	var s string
@@ -45,6 +50,9 @@ func (e *BudgetError) Error() string {
 	}
 	if e.Hint != "" {
 		s += " (" + e.Hint + ")"
+	}
+	if e.Cause != nil {
+		return fmt.Sprintf("%v (%s)", e.Cause, s)
 	}
 	return s
 }
@@ -200,6 +208,7 @@ type Lease struct {
 	budget  *Budget
 	cache   bool
 	advice  atomic.Pointer[string]
+	failed  atomic.Pointer[error] // why memory was not given back
 	used    atomic.Int64
 	peak    atomic.Int64
 	buffers atomic.Int64
@@ -210,6 +219,10 @@ type Lease struct {
 
 // Advise sets the hint of refusals in which the lease's memory fills the budget.
 func (l *Lease) Advise(hint string) { l.advice.Store(&hint) }
+
+// Kept sets the cause of refusals in which the lease's memory fills the budget: the error that
+// kept the memory from being given back.
+func (l *Lease) Kept(err error) { l.failed.Store(&err) }
 
 // Name returns the name the lease was opened with.
 func (l *Lease) Name() string { return l.name }
@@ -312,7 +325,7 @@ func (b *Budget) take(l *Lease, n int64) bool {
 // refusal returns the error of a reservation. Leases of one name count together.
 func (b *Budget) refusal(l *Lease, n int64) *BudgetError {
 	e := &BudgetError{Stage: l.name, Tier: b.tier, Asked: n, Available: b.left(), Limit: b.limit, Setting: b.setting}
-	held, advice := map[string]int64{}, map[string]string{}
+	held, advice, failed := map[string]int64{}, map[string]string{}, map[string]error{}
 	for o := range b.leases {
 		if o.cache {
 			continue
@@ -320,6 +333,9 @@ func (b *Budget) refusal(l *Lease, n int64) *BudgetError {
 		held[o.name] += o.used.Load()
 		if hint := o.advice.Load(); hint != nil {
 			advice[o.name] = *hint
+		}
+		if err := o.failed.Load(); err != nil {
+			failed[o.name] = *err
 		}
 	}
 	e.Holder, e.Held = l.name, held[l.name]
@@ -329,7 +345,7 @@ func (b *Budget) refusal(l *Lease, n int64) *BudgetError {
 			e.Holder, e.Held, most = name, bytes, bytes
 		}
 	}
-	e.Hint = advice[e.Holder]
+	e.Hint, e.Cause = advice[e.Holder], failed[e.Holder]
 	return e
 }
 

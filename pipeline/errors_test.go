@@ -109,6 +109,8 @@ func TestClassOfAnErrorOfSeveralCauses(t *testing.T) {
 		{&gpu.AllocError{Err: &cuda.Error{Code: 2}}, ErrBudget},
 		{fmt.Errorf("map: %w", syscall.ENOMEM), ErrBudget},
 		{fmt.Errorf("write: %w", syscall.ENOSPC), ErrFile},
+		{&gpu.BudgetError{Cause: &fs.PathError{Err: syscall.EACCES}}, ErrFile},
+		{&gpu.BudgetError{Cause: &gpu.BudgetError{Tier: "disk"}}, ErrBudget},
 		{errors.Join(source.ErrChanged, source.ErrData), ErrChanged},
 	} {
 		assert.Equal(t, c.want, Class(c.err), "%v", c.err)

@@ -453,7 +453,7 @@ func (m *mover) stay(pieces []*piece, err error) {
 	if err != nil {
 		m.failed = !gpu.IsRefusal(err) // there may be room later
 		for _, m := range m.movers {
-			m.lease.Advise(err.Error())
+			m.lease.Kept(err)
 		}
 	}
 }

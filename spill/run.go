@@ -2,17 +2,21 @@ package spill
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"golang.org/x/sys/unix"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/phrase"
 )
 
 // run is strides that were written together, partition by partition.
@@ -179,6 +183,9 @@ func (p *Partitions) write(pieces []*piece, fromHost bool) (err error) {
 			r.layout.release()
 			p.disk.Unreserve(w.reserved)
 			_ = p.file.Truncate(p.end)
+			if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+				err = fmt.Errorf(phrase.Setting("%w; free some space, or choose another folder with --spill-dir"), err)
+			}
 			err = fmt.Errorf("spill %s to %s: %w", p.name, p.file.Name(), err)
 		}
 	}()
@@ -312,6 +319,19 @@ func (w *writer) encode(r *run, c chunk) (e encoded) {
 	return e
 }
 
+// fullError is the refusal of a limit that nobody has set: the disk is nearly full.
+type fullError struct {
+	dir     string
+	limit   int64
+	refused error
+}
+
+func (e *fullError) Error() string {
+	return fmt.Sprintf("the disk is nearly full: the files would take more than %s, four fifths of what was free in %s", humanize.IBytes(uint64(e.limit)), e.dir)
+}
+
+func (e *fullError) Unwrap() []error { return []error{e.refused, syscall.ENOSPC} }
+
 // put writes a block behind the others of page i of a run.
 func (w *writer) put(e encoded, r *run, i int) error {
 	if e.err != nil {
@@ -323,6 +343,9 @@ func (w *writer) put(e encoded, r *run, i int) error {
 	}
 	n := int64(len(e.data))
 	if err := w.disk.Reserve(n); err != nil {
+		if w.store.opt.Limit == 0 {
+			err = &fullError{w.store.opt.Dir, w.store.disk.Limit(), err}
+		}
 		return err
 	}
 	w.reserved += n

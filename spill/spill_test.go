@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -756,8 +757,23 @@ func TestAFlippedBitOnDiskIsAnError(t *testing.T) {
 }
 
 func TestAFullDiskLeavesRowsInMemoryAndSaysSo(t *testing.T) {
+	err := fillDisk(t, 300<<10)
+	require.ErrorContains(t, err, "RunOptions.SpillLimit")
+	require.NotErrorIs(t, err, syscall.ENOSPC)
+	err = fillDisk(t, 0)
+	require.ErrorContains(t, err, "the disk is nearly full: the files would take more than 300 KiB, four fifths of what was free in ")
+	require.ErrorContains(t, err, "free some space, or choose another folder with RunOptions.SpillDir")
+	require.NotContains(t, err.Error(), "SpillLimit")
+	require.ErrorIs(t, err, syscall.ENOSPC)
+}
+
+// fillDisk puts rows into a store until it refuses some, with a limit of the files; without one the disk has 300 KiB.
+func fillDisk(t *testing.T, limit int64) error {
 	rnd := rand.New(rand.NewPCG(9, 10))
-	b := open(t, devices["host"](t, 2<<20, 0), Options{Limit: 300 << 10})
+	b := open(t, devices["host"](t, 2<<20, 0), Options{Limit: limit})
+	if limit == 0 {
+		b.store.opened.Do(func() { b.store.disk.SetLimit(300 << 10) })
+	}
 	p := b.store.NewPartitions("sort", b.lease, schema, 4)
 	var want []string
 	var err error
@@ -775,14 +791,15 @@ func TestAFullDiskLeavesRowsInMemoryAndSaysSo(t *testing.T) {
 	}
 	require.ErrorIs(t, err, gpu.ErrBudget)
 	require.ErrorContains(t, err, "state: holds")
-	require.ErrorContains(t, err, "RunOptions.SpillLimit")
 	require.NotEmpty(t, want)
+	full := err
 	b.dev.Budget().SetLimit(64 << 20)
 	got, err := b.read(p, 0, 4)
 	require.NoError(t, err)
 	sameRows(t, want, got)
 	require.NoError(t, p.Close())
 	b.close()
+	return full
 }
 
 // gpuCopy copies a stride of the Go heap to memory of a lease.
@@ -825,7 +842,7 @@ func TestAFolderThatCannotHaveFilesIsNamed(t *testing.T) {
 	}
 	var refused *gpu.BudgetError
 	require.True(t, errors.As(err, &refused))
-	require.Equal(t, "spill to /nowhere/at/all: no such file or directory; choose another folder with RunOptions.SpillDir", refused.Hint)
+	require.EqualError(t, refused.Cause, "spill to /nowhere/at/all: no such file or directory; choose another folder with RunOptions.SpillDir")
 	require.NoError(t, p.Close())
 	b.close()
 }

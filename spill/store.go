@@ -355,7 +355,31 @@ func (s *Store) move(t tier, kicks <-chan struct{}) {
 // file makes a file that has no name, so that nothing is left of it when the process ends in
 // whatever way. Its permissions are 0600.
 func (s *Store) file() (*os.File, error) {
-	dir := s.opt.Dir
+	f, err := newFile(s.opt.Dir)
+	if err != nil {
+		return nil, err
+	}
+	s.opened.Do(func() {
+		if limit, err := DefaultLimit(s.opt.Dir); s.opt.Limit == 0 && err == nil {
+			s.disk.SetLimit(limit)
+		}
+	})
+	return f, nil
+}
+
+// CheckDir returns an error if files cannot be made in a folder, the Dir of Options.
+func CheckDir(dir string) error {
+	if dir == None {
+		return nil
+	}
+	f, err := newFile(dir)
+	if err == nil {
+		err = f.Close()
+	}
+	return err
+}
+
+func newFile(dir string) (*os.File, error) {
 	fail := func(err error) error {
 		return fmt.Errorf(phrase.Setting("spill to %s: %w; choose another folder with --spill-dir"), dir, err)
 	}
@@ -372,11 +396,6 @@ func (s *Store) file() (*os.File, error) {
 	} else if err != nil {
 		return nil, fail(err)
 	}
-	s.opened.Do(func() {
-		if limit, err := DefaultLimit(dir); s.opt.Limit == 0 && err == nil {
-			s.disk.SetLimit(limit)
-		}
-	})
 	return f, nil
 }
 

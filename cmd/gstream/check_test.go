@@ -121,8 +121,11 @@ func TestCheckRefusesMoreThanTheDiskHolds(t *testing.T) {
 	for want, flags := range map[string][]string{
 		"before compression; ":               {"--spill-limit", "1MiB"},
 		"--spill-dir is none":                {"--spill-dir", "none"},
-		"--spill-dir cannot be used: statfs": {"--spill-dir", "/nowhere"},
+		"--spill-dir cannot be used: statfs": {"--spill-dir", ""}, // the default
 	} {
+		if flags[1] == "" {
+			t.Setenv("TMPDIR", "/nowhere")
+		}
 		code, c, text := check(t, path, append(flags, "--host-memory", "20MiB")...)
 		require.Equal(t, exitMemory, code, text)
 		require.Len(t, c.Refusals, 1)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/gpu/phrase"
 )
 
@@ -38,6 +39,7 @@ func main() {
 		debug.SetGCPercent(50)
 		ballast = make([]byte, 16<<20)
 	}
+	runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), host.MaxThreads())) // the environment may say anything
 	left := &leftovers{ends: true}
 	ctx, stop := interruptible(os.Stderr, left, os.Exit)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr, left)

@@ -63,7 +63,8 @@ exit_code and, after a failure, error. --report writes that report to a file, al
 after a failure.
 
 The environment variables GSTREAM_HOST_MEMORY, GSTREAM_DEVICE_MEMORY, GSTREAM_THREADS,
-GSTREAM_SPILL_DIR and GSTREAM_SPILL_LIMIT stand for the flags of these names.`,
+GSTREAM_SPILL_DIR and GSTREAM_SPILL_LIMIT stand for the flags of these names. A folder that
+--spill-dir names is tried at the start.`,
 		Example: `  gstream run job.yaml
   gstream run job.yaml --set data=/data/tpch --set out=/tmp/result.parquet --overwrite
   gstream run load.yaml monthly.yaml daily.yaml

@@ -27,6 +27,7 @@ var (
 // appears as the error of whatever it interrupts, and a mistake of a job may wrap one of a file.
 func Of(err error) error {
 	var driver *cuda.Error
+	var refused *gpu.BudgetError
 	var pathError *fs.PathError
 	var linkError *os.LinkError
 	var errno syscall.Errno
@@ -40,6 +41,8 @@ func Of(err error) error {
 		return ErrCancelled
 	case is(ErrJob):
 		return ErrJob
+	case is(syscall.ENOSPC), is(syscall.EDQUOT), errors.As(err, &refused) && refused.Cause != nil && Of(refused.Cause) == ErrFile:
+		return ErrFile // memory is refused because the disk takes no rows
 	case gpu.IsRefusal(err), is(syscall.ENOMEM):
 		return gpu.ErrBudget
 	case is(source.ErrChanged):

@@ -35,6 +35,11 @@ func Check(p *physical.Plan, opt execution.Options) (*execution.Check, error) {
 // checkOnce cuts a plan into pipelines as a run does, and adds up what is held while each of them
 // runs.
 func checkOnce(p *physical.Plan, opt execution.Options) (_ *execution.Check, err error) {
+	if opt.SpillDir != "" {
+		if err := spill.CheckDir(opt.SpillDir); err != nil {
+			return nil, err
+		}
+	}
 	r := &run{plan: p, opt: opt, device: opt.Device}
 	if r.device == nil {
 		choice, err := ChooseDevice(p, opt)

@@ -79,6 +79,11 @@ func Run(ctx context.Context, p *physical.Plan, output execution.Target, opt exe
 func runOnce(ctx context.Context, p *physical.Plan, output execution.Target, opt execution.Options) (*execution.Report, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	if opt.SpillDir != "" {
+		if err := spill.CheckDir(opt.SpillDir); err != nil {
+			return nil, err
+		}
+	}
 	r := &run{plan: p, output: output, opt: opt, device: opt.Device, started: time.Now(), ctx: ctx, cancel: cancel}
 	if r.device == nil {
 		choice, err := ChooseDevice(p, opt)
