@@ -160,12 +160,12 @@ const (
 
 	OpEncode   // a String or Binary in the Encoding N
 	OpDigits   // the digits of an Int64, Uint64 or HugeInt in base N, 2 to 36, as a String; a negative number's are those of its bits
-	OpDistance // (x, y): the Distance N of the bytes of two Strings
+	OpDistance // (x, y): the Distance N of the code points of two Strings
 	// OpHash is the hash of a value or null as a Uint64, never null: that of DuckDB's hash. With a
 	// second argument, which has no nulls, it is combined with that, the hash of what comes before.
 	OpHash
 
-	// Bits of integers; arguments and result have one type, but OpBitCount gives an Int8. A
+	// Bits of integers; arguments and result have one type, but OpBitCount gives an Int8 or an Int16. A
 	// shift by less than 0 or by the bits of the type or more gives 0 to the right. To the
 	// left it is an error, unless 0 is shifted, as is a negative operand.
 	OpBitAnd

@@ -524,25 +524,26 @@ func (e *evaluation) distance(in *gpu.Instr, args []*register) register {
 	out := e.result(in.Type, e.allValid(args...))
 	a := e.args(&out, args...)
 	a.mode = int32(in.N)
-	// Rows of a matrix with a column for each byte of y.
-	rows := int64(1)
+	// Rows of a matrix with a column for each code point of y.
 	switch gpu.Distance(in.N) {
+	case gpu.Levenshtein, gpu.Jaro, gpu.JaroWinkler:
+		a.p = 1
 	case gpu.DamerauLevenshtein:
-		rows = 4
-	case gpu.Hamming, gpu.Jaccard:
-		rows = 0
+		a.p = 4
 	}
 	var at, memory *gpu.Buffer
-	if rows > 0 {
+	if gpu.Distance(in.N) != gpu.Hamming {
 		at = e.alloc(int64(e.n+1) * 8)
-		e.rows("eval_text_sizes", evalArgs{x: a.y, valid: a.valid, at: addr(at), n: int64(e.n)})
-		memory = e.alloc((e.positions(at) + 2*int64(e.n)) * rows * 4)
+		sizes := a
+		sizes.at = addr(at)
+		e.rows("eval_distance_sizes", sizes)
+		memory = e.alloc(e.positions(at) * 4)
+		defer func() {
+			e.free(at)
+			e.free(memory)
+		}()
 	}
-	a.list, a.table, a.p = addr(at), addr(memory), rows
+	a.list, a.table = addr(at), addr(memory)
 	e.rows("eval_distance", a)
-	if rows > 0 {
-		e.free(at)
-		e.free(memory)
-	}
 	return out
 }

@@ -448,7 +448,7 @@ func testArithmetic(p *Pair) {
 	for _, typ := range integerTypes {
 		for op := gpu.OpBitAnd; op <= gpu.OpGCD; op++ {
 			if op == gpu.OpBitCount {
-				p.check(gpu.Instr{Op: op, Type: gpu.Of(gpu.Int8)}, typ)
+				p.check(gpu.Instr{Op: op, Type: gpu.Of(gpu.Int16)}, typ)
 			} else {
 				p.check(gpu.Instr{Op: op, Type: typ}, typ, typ)
 			}

@@ -12,7 +12,7 @@ func (f *frame) bits(s *instruction, v *vec) error {
 	a := &f.vecs[s.Args[0]]
 	v.valid = f.bothValid(s.Args)
 	if s.Op == gpu.OpBitCount {
-		out, x, width := dst[int8](f, v), f.wide(a), 8*a.typ.Width()
+		out, x, width := blockOf[int64](f), f.wide(a), 8*a.typ.Width()
 		for i := range out {
 			lo, hi := x[i].Lo, uint64(x[i].Hi)
 			if width < 64 {
@@ -21,8 +21,9 @@ func (f *frame) bits(s *instruction, v *vec) error {
 			if width <= 64 {
 				hi = 0
 			}
-			out[i] = int8(bits.OnesCount64(lo) + bits.OnesCount64(hi))
+			out[i] = int64(bits.OnesCount64(lo) + bits.OnesCount64(hi))
 		}
+		f.storeInt64s(v, out)
 		return nil
 	}
 	out, x, y := blockOf[gpu.Int128](f), f.wide(a), f.wide(&f.vecs[s.Args[1]])

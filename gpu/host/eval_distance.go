@@ -1,48 +1,97 @@
 package host
 
 import (
-	"math/bits"
+	"slices"
+	"unicode/utf8"
 
 	"github.com/gstream/gstream/gpu"
 )
+
+// distances has the memory of distances of two texts: their code points, or bytes if both are ASCII, and
+// rows of a matrix with a column for each of y.
+type distances struct {
+	bytes [2][]byte
+	runes [2][]rune
+	rows  []int32
+}
 
 // distance runs OpDistance.
 func (f *frame) distance(s *instruction, v *vec) error {
 	v.valid = f.bothValid(s.Args)
 	a, b := f.vecs[s.Args[0]].str[:f.n], f.vecs[s.Args[1]].str[:f.n]
 	f.raw(v)
-	var rows []int32
+	d := distances{}
 	defer func() { f.searched = 0 }()
 	for i, x := range a {
 		if v.valid != nil && v.valid[i>>6]>>(i&63)&1 == 0 {
 			continue
 		}
 		y := b[i]
-		if need := 4 * (len(y) + 2); cap(rows) < need {
-			rows = make([]int32, need+need/4)
-			f.searched = 4 * int64(cap(rows))
+		if need := 4 * (len(y) + 2); cap(d.rows) < need {
+			d.rows = make([]int32, need+need/4)
+		}
+		r := float64(0)
+		if ascii(x) && ascii(y) {
+			d.bytes[0], d.bytes[1] = append(d.bytes[0][:0], x...), append(d.bytes[1][:0], y...)
+			r = distance(gpu.Distance(s.N), d.bytes[0], d.bytes[1], d.rows)
+		} else {
+			for k, text := range []string{x, y} {
+				d.runes[k] = d.runes[k][:0]
+				for _, r := range text {
+					d.runes[k] = append(d.runes[k], r)
+				}
+			}
+			r = distance(gpu.Distance(s.N), d.runes[0], d.runes[1], d.rows)
+		}
+		if v.typ.Kind == gpu.Float64 {
+			dst[float64](f, v)[i] = r
+		} else {
+			dst[int64](f, v)[i] = int64(r)
+		}
+		if size := d.size(); size != f.searched {
+			f.searched = size
 			if f.count(); f.err != nil {
 				return f.err
 			}
-		}
-		switch d := gpu.Distance(s.N); d {
-		case gpu.Levenshtein:
-			dst[int64](f, v)[i] = levenshtein(x, y, rows)
-		case gpu.DamerauLevenshtein:
-			dst[int64](f, v)[i] = damerauLevenshtein(x, y, rows)
-		case gpu.Hamming:
-			dst[int64](f, v)[i] = hamming(x, y)
-		case gpu.Jaccard:
-			dst[float64](f, v)[i] = jaccard(x, y)
-		default:
-			dst[float64](f, v)[i] = jaro(x, y, rows, d == gpu.JaroWinkler)
 		}
 	}
 	return nil
 }
 
-// levenshtein returns the least number of bytes to insert, delete or replace.
-func levenshtein(x, y string, row []int32) int64 {
+func (d *distances) size() int64 {
+	size := 4 * cap(d.rows)
+	for k := range 2 {
+		size += cap(d.bytes[k]) + 4*cap(d.runes[k])
+	}
+	return int64(size)
+}
+
+func ascii(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// distance computes a distance of characters. It may reorder them.
+func distance[T byte | rune](d gpu.Distance, x, y []T, rows []int32) float64 {
+	switch d {
+	case gpu.Levenshtein:
+		return float64(levenshtein(x, y, rows))
+	case gpu.DamerauLevenshtein:
+		return float64(damerauLevenshtein(x, y, rows))
+	case gpu.Hamming:
+		return float64(hamming(x, y))
+	case gpu.Jaccard:
+		return jaccard(x, y)
+	}
+	return jaro(x, y, rows, d == gpu.JaroWinkler)
+}
+
+// levenshtein returns the least number of characters to insert, delete or replace.
+func levenshtein[T byte | rune](x, y []T, row []int32) int64 {
 	for j := range len(y) + 1 {
 		row[j] = int32(j)
 	}
@@ -61,13 +110,13 @@ func levenshtein(x, y string, row []int32) int64 {
 	return int64(row[len(y)])
 }
 
-// damerauLevenshtein also exchanges bytes that are neighbours, when others have been deleted
+// damerauLevenshtein also exchanges characters that are neighbours, when others have been deleted
 // between them or inserted, in linear memory (Zhao and Sahni: String correction using the
 // Damerau-Levenshtein distance, 2019).
-func damerauLevenshtein(x, y string, rows []int32) int64 {
+func damerauLevenshtein[T byte | rune](x, y []T, rows []int32) int64 {
 	n := len(y) + 2
 	// before and row are of two rows of the matrix, from column -1 on; saved has values of
-	// earlier rows by column, last the row before in which x had the byte of the column.
+	// earlier rows by column, last the row before in which x had the character of the column.
 	before, row, saved, last := rows[:n], rows[n:2*n], rows[2*n:3*n], rows[3*n:4*n]
 	far := int32(max(len(x), len(y)) + 1)
 	for j := range n {
@@ -106,7 +155,7 @@ func damerauLevenshtein(x, y string, rows []int32) int64 {
 }
 
 // hamming counts the places at which two texts of one length differ.
-func hamming(x, y string) (n int64) {
+func hamming[T byte | rune](x, y []T) (n int64) {
 	for i := range min(len(x), len(y)) {
 		if x[i] != y[i] {
 			n++
@@ -115,32 +164,35 @@ func hamming(x, y string) (n int64) {
 	return n
 }
 
-// jaccard returns the share of bytes in either text that are in both.
-func jaccard(x, y string) float64 {
-	sets := [2][4]uint64{}
-	for k, s := range []string{x, y} {
-		for i := range len(s) {
-			sets[k][s[i]/64] |= 1 << (s[i] % 64)
+// jaccard returns the share of characters in either text that are in both. It sorts them.
+func jaccard[T byte | rune](x, y []T) float64 {
+	slices.Sort(x)
+	slices.Sort(y)
+	x, y = slices.Compact(x), slices.Compact(y)
+	both := 0
+	for i, j := 0, 0; i < len(x) && j < len(y); {
+		switch {
+		case x[i] < y[j]:
+			i++
+		case x[i] > y[j]:
+			j++
+		default:
+			both, i, j = both+1, i+1, j+1
 		}
 	}
-	both, either := 0, 0
-	for w := range sets[0] {
-		both += bits.OnesCount64(sets[0][w] & sets[1][w])
-		either += bits.OnesCount64(sets[0][w] | sets[1][w])
-	}
-	return float64(both) / float64(either)
+	return float64(both) / float64(len(x)+len(y)-both)
 }
 
 // jaro returns the Jaro similarity, or that of Winkler, for which a common prefix counts.
-func jaro(x, y string, row []int32, winkler bool) float64 {
-	if x == "" || y == "" {
+func jaro[T byte | rune](x, y []T, row []int32, winkler bool) float64 {
+	if len(x) == 0 || len(y) == 0 {
 		return 0
 	}
-	// row has the bytes of x that have a partner, in their order, and in bit 8 of place j
-	// whether byte j of y has one.
+	// row has the characters of x that have a partner, in their order, and in a bit above those of code
+	// points of place j whether character j of y has one.
 	reach := max(max(len(x), len(y))/2-1, 0)
 	clear(row[:len(y)])
-	const taken = 1 << 8
+	const taken = 1 << 24
 	common := 0
 	for i := range len(x) {
 		for j := max(0, i-reach); j < min(len(y), i+reach+1); j++ {
@@ -158,7 +210,7 @@ func jaro(x, y string, row []int32, winkler bool) float64 {
 	wrong, k := 0, 0
 	for j := range len(y) {
 		if row[j]&taken != 0 {
-			if y[j] != byte(row[k]) {
+			if int32(y[j]) != row[k]&^taken {
 				wrong++
 			}
 			k++

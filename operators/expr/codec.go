@@ -196,9 +196,9 @@ func bindDistance(d gpu.Distance) func(*binder, *callNode, []*Expr) (*Expr, erro
 		legal, message := "", ""
 		switch d {
 		case gpu.Hamming:
-			legal, message = "strlen(_1) = strlen(_2) AND _1 <> ''", "texts of a Hamming distance must have the same length, which is not 0"
+			legal, message = "CASE WHEN _2 IS NOT NULL THEN length(_1) = length(_2) AND _1 <> '' END", "texts of a Hamming distance must have the same length, which is not 0"
 		case gpu.Jaccard:
-			legal, message = "_1 <> '' AND _2 <> ''", "texts of a Jaccard similarity must not be empty"
+			legal, message = "CASE WHEN _1 IS NOT NULL AND _2 IS NOT NULL THEN _1 <> '' AND _2 <> '' END", "texts of a Jaccard similarity must not be empty"
 		}
 		switch {
 		case legal != "":
@@ -217,7 +217,8 @@ func bindDistance(d gpu.Distance) func(*binder, *callNode, []*Expr) (*Expr, erro
 // bindNextAfter binds the float beside another; only two FLOATs give a FLOAT.
 func bindNextAfter(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	t := gpu.Of(gpu.Float64)
-	if a[0].typ.Kind == gpu.Float32 && a[1].typ.Kind == gpu.Float32 {
+	is := func(k gpu.Kind) bool { return a[0].typ.Kind == k || a[1].typ.Kind == k }
+	if is(gpu.Float32) && !is(gpu.Float64) {
 		t = gpu.Of(gpu.Float32)
 	}
 	args := make([]*Expr, 2)

@@ -87,7 +87,11 @@ func bindBitCount(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	if !x.typ.IsInteger() {
 		return nil, b.errorf(n.args[0], "%s needs an integer, found %v", n.name, x.typ)
 	}
-	return b.op(n, Expr{op: gpu.OpBitCount, typ: gpu.Of(gpu.Int8), nullable: x.nullable, rng: rangeOf(0, 127)}, typed(x))
+	t := gpu.Of(gpu.Int8)
+	if x.typ.Kind == gpu.Uint64 || x.typ == hugeint {
+		t = gpu.Of(gpu.Int16)
+	}
+	return b.op(n, Expr{op: gpu.OpBitCount, typ: t, nullable: x.nullable, rng: rangeOf(0, int64(8*x.typ.Width()))}, typed(x))
 }
 
 func bindGCD(b *binder, n *callNode, a []*Expr) (*Expr, error) {
