@@ -103,6 +103,9 @@ func writeJob(path, text string, overwrite bool) (err error) {
 	}
 	_, err = f.WriteString(text)
 	if err == nil {
+		err = staging.Finish(f.Name(), target)
+	}
+	if err == nil {
 		err = os.Rename(f.Name(), target)
 	}
 	if err != nil {

@@ -85,3 +85,23 @@ func TestReportIsWrittenThroughALink(t *testing.T) {
 		require.FileExists(t, real)
 	}
 }
+
+func TestReplacedReportsAndJobsKeepTheirMode(t *testing.T) {
+	path, _ := jobFile(t, "  - limit: 1", "")
+	report := filepath.Join(t.TempDir(), "report.json")
+	require.NoError(t, os.WriteFile(report, nil, 0o600))
+	require.NoError(t, os.Chmod(report, 0o600))
+	code, _, stderr := gstream("run", path, "--report", report)
+	require.Equal(t, exitOK, code, stderr)
+	job := filepath.Join(t.TempDir(), "new.yaml")
+	require.NoError(t, os.WriteFile(job, nil, 0o640))
+	require.NoError(t, os.Chmod(job, 0o640))
+	code, _, stderr = gstream("init", filepath.Join(data, "nation.parquet"), "--out", job, "--overwrite")
+	require.Equal(t, exitOK, code, stderr)
+	for name, mode := range map[string]os.FileMode{report: 0o600, job: 0o640} {
+		info, err := os.Stat(name)
+		require.NoError(t, err)
+		assert.Equal(t, mode, info.Mode())
+		assert.Positive(t, info.Size())
+	}
+}

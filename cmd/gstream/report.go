@@ -65,7 +65,11 @@ func (r *reportFile) write(fill func(io.Writer) error) error {
 		return fmt.Errorf("%s: %w", r.flag, err)
 	}
 	if r.temporary() {
-		if err := os.Rename(r.file.Name(), r.path); err != nil {
+		err := staging.Finish(r.file.Name(), r.path)
+		if err == nil {
+			err = os.Rename(r.file.Name(), r.path)
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", r.flag, err)
 		}
 	}

@@ -22,6 +22,7 @@ func (nowhere) mkdir(string) error                          { return nil }
 func (nowhere) rmdir(string) error                          { return nil }
 func (nowhere) rename(string, string, bool) error           { return nil }
 func (nowhere) syncDir(string) error                        { return nil }
+func (nowhere) finish(string, string) error                 { return nil }
 func (nowhere) remove(string) error                         { return nil }
 func (nowhere) WriteAt(p []byte, _ int64) (int, error)      { return len(p), nil }
 func (nowhere) startWriteback(int64, int64)                 {}

@@ -82,6 +82,13 @@ func (f *failing) syncDir(path string) error {
 	return f.disk.syncDir(path)
 }
 
+func (f *failing) finish(temporary, target string) error {
+	if err := f.fail(target); err != nil {
+		return err
+	}
+	return f.disk.finish(temporary, target)
+}
+
 type failingFile struct {
 	outFile
 	disk *failing

@@ -35,6 +35,12 @@ func newFile(o *output, path string, columns []column) (*fileWriter, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.directory {
+		if err := o.fileAccess.Give(path, true); err != nil {
+			f.Close()
+			return nil, err
+		}
+	}
 	w := &fileWriter{path: path, file: f, sync: o.sync, columns: columns}
 	if err := w.write([]byte(magic)); err != nil {
 		w.abandon()

@@ -28,6 +28,7 @@ type storage interface {
 	rename(from, to string, replace bool) error
 	exchange(a, b string) error // errors.ErrUnsupported on systems without it
 	syncDir(path string) error
+	finish(temporary, target string) error // staging.Finish
 	remove(path string) error // like staging.Remove
 }
 
@@ -113,6 +114,8 @@ func (disk) syncDir(path string) error {
 	return d.Sync()
 }
 
+func (disk) finish(temporary, target string) error { return staging.Finish(temporary, target) }
+
 func (disk) remove(path string) error { return staging.Remove(path) }
 
 // output is a target that is built under a temporary name beside it.
@@ -128,6 +131,8 @@ type output struct {
 	parents   []string        // directories above target that were made for it, outermost first
 	manifest  manifest        // for a directory
 	folders   map[string]bool // that were made in the temporary directory
+	// The access of files and folders in a directory: those of an earlier output.
+	fileAccess, folderAccess *staging.Access
 }
 
 // newOutput checks that a target may be written and makes its temporary. It removes
@@ -141,6 +146,11 @@ func newOutput(s storage, name string, overwrite, directory, sync bool) (*output
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+	if o.directory {
+		if err := o.earlierAccess(); err != nil {
+			return nil, err
+		}
+	}
 	staging.Sweep(filepath.Dir(o.target))
 	if err = o.makeParents(filepath.Dir(o.target)); err == nil {
 		o.temporary, o.lock, err = s.stage(o.target, directory)
@@ -150,6 +160,20 @@ func newOutput(s storage, name string, overwrite, directory, sync bool) (*output
 		return nil, err
 	}
 	return o, nil
+}
+
+// earlierAccess finds the access of the files and folders of an earlier output. They have
+// all been made alike, so the first file tells.
+func (o *output) earlierAccess() error {
+	m, err := readManifest(filepath.Join(o.target, staging.LockName))
+	if err != nil || m == nil || len(m.Files) == 0 || !filepath.IsLocal(m.Files[0].Name) {
+		return err
+	}
+	first := filepath.Join(o.target, m.Files[0].Name)
+	if o.fileAccess, err = staging.AccessOf(first); err == nil {
+		o.folderAccess, err = staging.AccessOf(filepath.Dir(first))
+	}
+	return err
 }
 
 // makeParents makes a directory and its missing parents.
@@ -287,6 +311,9 @@ func (o *output) part(folder string, i int) (string, error) {
 		if err := o.storage.mkdir(at); err != nil {
 			return "", err
 		}
+		if err := o.folderAccess.Give(at, false); err != nil {
+			return "", err
+		}
 		if o.folders == nil {
 			o.folders = map[string]bool{}
 		}
@@ -312,6 +339,9 @@ func (o *output) publish() error {
 	// The check is repeated, because the target may have changed since the output was
 	// begun.
 	if err := o.check(); err != nil {
+		return err
+	}
+	if err := o.storage.finish(o.temporary, o.target); err != nil {
 		return err
 	}
 	if _, err := os.Lstat(o.target); o.directory && err == nil {

@@ -52,23 +52,44 @@ func name(target string) (string, error) {
 // process came between the creation of a temporary and its lock.
 const attempts = 100
 
-// File makes a temporary for a target that is a file. It is locked until it is closed.
+// File makes a temporary for a target that is a file. It is locked until it is closed. It
+// has the access of a file that it will replace, apart from what Finish does.
 func File(target string) (f *os.File, err error) {
+	access, err := AccessOf(target)
+	if err != nil {
+		return nil, err
+	}
 	for range attempts {
 		path, err := name(target)
 		if err != nil {
 			return nil, err
 		}
-		if f, err = create(path); !errors.Is(err, errSwept) {
-			return f, err
+		if f, err = create(path); errors.Is(err, errSwept) {
+			continue
 		}
+		if err == nil {
+			if err = access.Give(path, false); err != nil {
+				err = errors.Join(err, f.Close(), os.Remove(path))
+				return nil, err
+			}
+		}
+		return f, err
 	}
 	return nil, errSwept
 }
 
 // Folder makes a temporary for a target that is a folder. It returns the file in the
-// folder that is locked until it is closed.
+// folder that is locked until it is closed. It has the access of a folder that it will
+// replace, as a file of File has.
 func Folder(target string) (path string, lock *os.File, err error) {
+	access, err := AccessOf(target)
+	if err != nil {
+		return "", nil, err
+	}
+	manifest, err := AccessOf(filepath.Join(target, LockName))
+	if err != nil {
+		return "", nil, err
+	}
 	for range attempts {
 		if path, err = name(target); err != nil {
 			return "", nil, err
@@ -79,6 +100,9 @@ func Folder(target string) (path string, lock *os.File, err error) {
 		lock, err := create(filepath.Join(path, LockName))
 		switch {
 		case err == nil:
+			if err = errors.Join(access.Give(path, false), manifest.Give(lock.Name(), false)); err != nil {
+				return "", nil, errors.Join(err, lock.Close(), Remove(path))
+			}
 			return path, lock, nil
 		case !errors.Is(err, errSwept) && !errors.Is(err, fs.ErrNotExist):
 			return "", nil, errors.Join(err, Remove(path))
