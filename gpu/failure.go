@@ -6,14 +6,31 @@ import (
 )
 
 // failure is an error that sticks to its queue.
-type failure struct{ err error }
+type failure struct {
+	err  error
+	text string // of the expression whose values fail; "" for others
+}
 
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
 // Failed formats an error that sticks to its queue: values that fail, or a device that
 // does.
-func Failed(format string, args ...any) error { return &failure{fmt.Errorf(format, args...)} }
+func Failed(format string, args ...any) error { return &failure{err: fmt.Errorf(format, args...)} }
+
+// FailedIn is Failed for values of an expression, the Text of an instruction.
+func FailedIn(text, format string, args ...any) error {
+	return &failure{fmt.Errorf("in %s: %s", text, fmt.Sprintf(format, args...)), text}
+}
+
+// FailedExpression returns the text of the expression whose values fail, "" if that is not the error.
+func FailedExpression(err error) string {
+	var f *failure
+	if !errors.As(err, &f) {
+		return ""
+	}
+	return f.text
+}
 
 // ErrPanic is the sentinel behind panics that became errors: defects of the code, whatever the data are.
 var ErrPanic = errors.New("internal error")

@@ -38,6 +38,7 @@ type StageExplained struct {
 	Device  string            `json:"device"`
 	Runs    int               `json:"runs"`             // how often the step runs: once for each step that reads it
 	Actual  *StageReport      `json:"actual,omitempty"` // report of a run
+	at      string            // step where it is done
 	Inputs  []*StageExplained `json:"inputs,omitempty"` // of a join: probe side, build side
 }
 
@@ -76,23 +77,23 @@ func (e *Explanation) countRuns() {
 	runs := map[string]int{}
 	var count func(s *StageExplained, above string)
 	count = func(s *StageExplained, above string) {
-		if s.Step != above && s.Kind != "held" {
-			runs[s.Step]++
+		if s.at != above && s.Kind != "held" {
+			runs[s.at]++
 		}
 		for _, in := range s.Inputs {
-			count(in, s.Step)
+			count(in, s.at)
 		}
 	}
 	count(e.Root, "")
 	e.Root.visit(func(s *StageExplained) {
-		if s.Runs = runs[s.Step]; s.Runs > 1 {
+		if s.Runs = runs[s.at]; s.Runs > 1 {
 			s.Detail = append(s.Detail[:len(s.Detail):len(s.Detail)], fmt.Sprintf("runs %d times, once for each step that reads it", s.Runs))
 		}
 	})
 }
 
 func explainStage(s *physical.Stage, device string) *StageExplained {
-	e := &StageExplained{Step: s.Step, Kind: s.Kind, Detail: s.Detail, Rows: s.Rows, Device: device}
+	e := &StageExplained{Step: s.Step, Kind: s.Kind, Detail: s.Detail, Rows: s.Rows, Device: device, at: s.At}
 	if s.Kind == "scan" {
 		e.Device = "host"
 	}

@@ -295,11 +295,14 @@ func (p *Plan) locate(err error) error {
 	}
 	step, _, _ := strings.Cut(err.Error(), ": ")
 	var place job.Place
+	if o := runner.Origin(err); o != nil {
+		step, place = o.Step, p.job.Place(o.Path)
+	}
 	if _, ok := p.job.Sources[step]; ok {
 		place = p.job.Place("sources." + step)
 	}
 	for i := range p.job.Steps {
-		if job.StepName(p.job.Steps, i) == step {
+		if place.Line == 0 && job.StepName(p.job.Steps, i) == step {
 			place = p.job.Place(fmt.Sprintf("steps[%d]", i))
 		}
 	}

@@ -48,11 +48,11 @@ func TestAnErrorOfValuesHasTheLineOfItsStep(t *testing.T) {
 	report := filepath.Join(t.TempDir(), "r.json")
 	code, _, stderr := gstream("run", path, "--report", report)
 	assert.Equal(t, exitData, code)
-	assert.Contains(t, stderr, "job.yaml:5:5: quotient: ")
+	assert.Contains(t, stderr, "job.yaml:6:14: quotient: ")
 	assert.Contains(t, stderr, "is divided by zero")
 	text, err := os.ReadFile(report)
 	require.NoError(t, err)
-	assert.Contains(t, string(text), "job.yaml:5:5: quotient: ")
+	assert.Contains(t, string(text), "job.yaml:6:14: quotient: ")
 }
 
 func TestLintChecksSeveralFilesAndNeedsNoData(t *testing.T) {

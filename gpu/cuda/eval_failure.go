@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/gstream/gstream/gpu"
@@ -103,7 +102,7 @@ func (q *queue) explain(l *gpu.Lease, p *gpu.Program, in []gpu.Column, at failur
 	part := &gpu.Program{Inputs: p.Inputs, Code: p.Code[:at.instr], Outputs: failed.Args}
 	cols, again, err := q.evaluate(l, part, row, 1)
 	if err == nil && again != nil {
-		err = gpu.Failed("in %s: row %d failed, but does not when it is evaluated alone", failed.Text, at.row)
+		err = gpu.FailedIn(failed.Text, "row %d failed, but does not when it is evaluated alone", at.row)
 	}
 	if err != nil {
 		return err
@@ -160,7 +159,7 @@ func (o *op) local(b *gpu.Buffer, off, n int64) *gpu.Buffer {
 func rowError(in *gpu.Instr, args []gpu.Scalar) error {
 	t := in.Type
 	failed := func(format string, a ...any) error {
-		return gpu.Failed("in %s: %s", in.Text, fmt.Sprintf(format, a...))
+		return gpu.FailedIn(in.Text, format, a...)
 	}
 	switch {
 	case in.Op == gpu.OpCast && args[0].Type.Kind == gpu.String:

@@ -533,7 +533,7 @@ func (f *frame) setNull(v *vec, i int) {
 
 // failed returns the error of an instruction for one value.
 func failed(s *instruction, format string, args ...any) error {
-	return gpu.Failed("in %s: %s", s.Text, fmt.Sprintf(format, args...))
+	return gpu.FailedIn(s.Text, format, args...)
 }
 
 // fail handles a row without a result. The row is an error when it is live and the

@@ -132,7 +132,7 @@ func BindAggregates(n Node, s *Scope) (calls []AggregateCall, post Node, err err
 			}
 			i = len(calls)
 			seen[key] = i
-			n.hiding().hideIn(call.expressions()...)
+			s.written(n, call.expressions()...)
 			calls = append(calls, call)
 		}
 		return &nameNode{base{src: c.src, hides: c.hides, at: c.at, tall: 1}, []string{AggregateColumn(i)}}, nil

@@ -24,6 +24,8 @@ type Scope struct {
 	Fold Fold
 	// Now is the time that now() and current_date have, in every expression of a job.
 	Now time.Time
+	// Origin is where the text stands, nil if that does not matter.
+	Origin *Origin
 	// Grouping says which columns are keys of a group-by, for grouping(); nil elsewhere.
 	Grouping *Grouping
 }
@@ -47,7 +49,7 @@ func Bind(n Node, s *Scope) (*Expr, error) {
 	if err != nil {
 		return nil, n.hiding().hide(err)
 	}
-	n.hiding().hideIn(e)
+	s.written(n, e)
 	if e.literal == nullLiteral {
 		// NULL alone is an INTEGER, as in DuckDB.
 		return newConstant(gpu.Null(gpu.Of(gpu.Int32))), nil

@@ -86,7 +86,7 @@ func (c *compiler) compile(e *Expr, mask int) int {
 		in.Mask = mask
 	}
 	if len(e.args) > 0 {
-		in.Text = e.text(200)
+		in.Text = e.text(maxText)
 	}
 	r := c.emit(in)
 	c.done[visit{e, mask}] = r
@@ -167,3 +167,6 @@ func (c *compiler) emit(in gpu.Instr) int {
 	}
 	return r
 }
+
+// maxText is the most bytes of the text of an instruction, about.
+const maxText = 200

@@ -30,6 +30,7 @@ type Expr struct {
 	rng        *Range
 	fails      bool // an operation in it may fail on a row
 	hidden     bool // the values of the node are not shown
+	origin     *Origin
 }
 
 // opColumn is the reference to a column. It is not an instruction.

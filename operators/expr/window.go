@@ -88,7 +88,7 @@ func BindWindows(n Node, s *Scope, first int) (calls []WindowCall, post Node, er
 			call.text = key
 			i = len(calls)
 			seen[key] = i
-			n.hiding().hideIn(call.expressions()...)
+			s.written(n, call.expressions()...)
 			calls = append(calls, call)
 		}
 		return &nameNode{base{src: c.src, hides: c.hides, at: c.at, tall: 1}, []string{WindowColumn(first + i)}}, nil

@@ -37,6 +37,17 @@ func (b *binder) scope(n Node) *expr.Scope {
 	return s
 }
 
+// scopeAt is scope for the expression at sub of the step.
+func (s *stepBinder) scopeAt(n Node, sub string) *expr.Scope {
+	scope := s.scope(n)
+	scope.Origin = s.origin(sub)
+	return scope
+}
+
+func (s *stepBinder) origin(sub string) *expr.Origin {
+	return &expr.Origin{Step: s.name, Path: s.at + sub}
+}
+
 // Bind returns the relation of the last step over the tables of the sources, and the
 // mistakes in the query. The caller has reported the sources without a table; Bind skips
 // whatever depends on them.
@@ -164,7 +175,7 @@ func (s *stepBinder) expr(text string, in Node, sub string) *expr.Expr {
 	n, err := s.query.Values.Parse(text)
 	if err == nil {
 		var e *expr.Expr
-		if e, err = expr.Bind(n, s.scope(in)); err == nil {
+		if e, err = expr.Bind(n, s.scopeAt(in, sub)); err == nil {
 			return e
 		}
 	}
@@ -439,7 +450,7 @@ func (s *stepBinder) union(in Node) Node {
 		}
 	}
 	for i, n := range ins {
-		cast, err := castTo(n, types)
+		cast, err := castTo(n, types, s.origin(".union"))
 		if err != nil {
 			s.faultf("", "%v", err)
 			return nil
@@ -450,7 +461,7 @@ func (s *stepBinder) union(in Node) Node {
 }
 
 // castTo projects a node to columns of the given types.
-func castTo(in Node, types []gpu.Type) (Node, error) {
+func castTo(in Node, types []gpu.Type, origin *expr.Origin) (Node, error) {
 	r := in.Rel()
 	same := true
 	exprs := columnsOf(in)
@@ -467,6 +478,7 @@ func castTo(in Node, types []gpu.Type) (Node, error) {
 		if exprs[i], err = expr.Cast(exprs[i], t, host.Fold); err != nil {
 			return nil, fmt.Errorf("column %q: %w", r.Schema.Fields[i].Name, err)
 		}
+		exprs[i] = exprs[i].At(origin)
 	}
 	if same {
 		return in, nil
@@ -527,6 +539,7 @@ func (s *stepBinder) group(in Node) Node {
 		n, err := s.query.Values.Parse(text)
 		var found []expr.AggregateCall
 		if err == nil {
+			scope.Origin = s.origin(sub)
 			found, posts[i], err = expr.BindAggregates(n, scope)
 		}
 		if err != nil {
@@ -632,7 +645,7 @@ func (s *stepBinder) afterGroup(in, g Node, columns []string, texts []string, po
 	exprs, tables := columnsOf(g)[:nkeys], slices.Clone(g.Rel().tables[:nkeys])
 	for i, post := range posts {
 		cols := make([]int, nkeys+hidden)
-		scope := &expr.Scope{Schema: &gpu.Schema{}, Fold: host.Fold, Now: s.now, Grouping: &expr.Grouping{Keys: nkeys, Sets: sets}}
+		scope := &expr.Scope{Schema: &gpu.Schema{}, Fold: host.Fold, Now: s.now, Grouping: &expr.Grouping{Keys: nkeys, Sets: sets}, Origin: s.origin(fmt.Sprintf(".group.aggregates[%d]", i))}
 		for k := range cols {
 			cols[k] = k
 		}

@@ -157,8 +157,8 @@ func (s *stepBinder) using(c *joinCondition, left, right Node, name, sub string)
 	if !okLeft || !okRight {
 		return false
 	}
-	c.left = append(c.left, expr.Column(scopeOf(left), l))
-	c.right = append(c.right, expr.Column(scopeOf(right), r))
+	c.left = append(c.left, expr.Column(scopeOf(left), l).At(s.origin(sub)))
+	c.right = append(c.right, expr.Column(scopeOf(right), r).At(s.origin(sub)))
 	c.nullSafe = append(c.nullSafe, false)
 	c.using = append(c.using, [2]int{l, r})
 	return true

@@ -23,7 +23,7 @@ func (w *windows) parse(text, sub string) expr.Node {
 	n, err := w.query.Values.Parse(text)
 	if err == nil {
 		var found []expr.WindowCall
-		if found, n, err = expr.BindWindows(n, w.stepBinder.scope(w.in), len(w.uses)); err == nil {
+		if found, n, err = expr.BindWindows(n, w.scopeAt(w.in, sub), len(w.uses)); err == nil {
 			for _, c := range found {
 				at := slices.IndexFunc(w.calls, c.Equal)
 				if at < 0 {
@@ -144,6 +144,7 @@ func (w *windowed) add(f gpu.Field, r *expr.Range, at int) {
 // bind binds an expression that parse has returned, over the columns of the node. It returns
 // nil after a fault.
 func (w *windowed) bind(n expr.Node, text, sub string) *expr.Expr {
+	w.scope.Origin = w.origin(sub)
 	e, err := expr.Bind(n, w.scope)
 	if err != nil {
 		w.exprDiagnostic(w.in, sub, text, err, "")
@@ -164,6 +165,7 @@ func (w *windowed) qualify(n expr.Node, names []string, exprs []*expr.Expr) bool
 			w.add(gpu.Field{Name: name, Type: e.Type(), Nullable: e.Nullable(), Annotation: e.Annotation()}, e.Range(), i)
 		}
 	}
+	w.scope.Origin = w.origin(".qualify")
 	e, err := expr.Bind(n, w.scope)
 	if err != nil {
 		w.exprDiagnostic(w.in, ".qualify", text, err, "")

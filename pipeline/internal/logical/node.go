@@ -199,7 +199,11 @@ func (n *Join) Conditions() (list []string) {
 		list = append(list, n.Range.String())
 	}
 	for _, p := range n.Residual {
-		list = append(list, p.String())
+		text := p.String()
+		if o := p.Origin(); o != nil && o.Step != n.Step {
+			text += ", from " + o.Step
+		}
+		list = append(list, text)
 	}
 	if n.AllPairs {
 		list = append(list, "compares all pairs of rows: there is no equality of the two sides")

@@ -113,7 +113,7 @@ func storable(n Node) (Node, error) {
 			types[i] = gpu.DecimalOf(gpu.MaxPrecision, 0)
 		}
 	}
-	return castTo(n, types)
+	return castTo(n, types, &expr.Origin{Step: "output", Path: "output"})
 }
 
 // checkNames refuses an output with two columns of one name.

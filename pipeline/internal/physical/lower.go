@@ -135,6 +135,9 @@ func (l *lowering) lower(n logical.Node, need required) (*Stage, layout, error) 
 	if err != nil {
 		return nil, nil, err
 	}
+	if st.At == "" {
+		st.At = n.Rel().Step
+	}
 	if st.RowBytes == 0 {
 		st.RowBytes = rowBytes(st.Schema, lay, n.Rel().Stats)
 	}
@@ -145,6 +148,18 @@ func (l *lowering) lower(n logical.Node, need required) (*Stage, layout, error) 
 		}
 	}
 	return st, lay, nil
+}
+
+// writtenAt returns the step, or the steps, where expressions were written: step if nobody
+// knows, or if all are columns.
+func writtenAt(list []*expr.Expr, step string) string {
+	var steps []string
+	for _, e := range list {
+		if o := e.Origin(); o != nil && !slices.Contains(steps, o.Step) {
+			steps = append(steps, o.Step)
+		}
+	}
+	return cmp.Or(strings.Join(steps, ", "), step)
 }
 
 // rowBytes estimates the bytes of a row of a stage's strides: for a string by the statistics of
@@ -219,11 +234,12 @@ func (l *lowering) lowerFilter(n *logical.Filter, need required) (*Stage, layout
 	if err != nil {
 		return nil, nil, err
 	}
-	prog, inputs, err := expr.Compile(in.Schema, lay.remap(expr.AllTrue(n.Conjuncts...)))
+	condition := lay.remap(expr.AllTrue(n.Conjuncts...))
+	prog, inputs, err := expr.Compile(in.Schema, condition)
 	if err != nil {
 		return nil, nil, &job.Diagnostic{Step: n.Step, Msg: err.Error()}
 	}
-	st := &Stage{Step: n.Step, Kind: "filter", Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}}
+	st := &Stage{Step: writtenAt(n.Conjuncts, n.Step), Kind: "filter", Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}, Exprs: []*expr.Expr{condition}}
 	var keep []int
 	out := make(layout, len(need))
 	for c, used := range need {
@@ -269,7 +285,7 @@ func (l *lowering) lowerProject(n *logical.Project, need required) (*Stage, layo
 		}
 		return in, out, nil
 	}
-	st := &Stage{Step: n.Step, Kind: "project", Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}, Cost: streamCost}
+	st := &Stage{Kind: "project", Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}, Cost: streamCost}
 	var exprs []*expr.Expr
 	for c, used := range need {
 		out[c] = -1
@@ -292,6 +308,7 @@ func (l *lowering) lowerProject(n *logical.Project, need required) (*Stage, layo
 	if err != nil {
 		return nil, nil, &job.Diagnostic{Step: n.Step, Msg: err.Error()}
 	}
+	st.Step, st.Exprs = writtenAt(exprs, n.Step), exprs
 	st.Make = func(string) (operators.Operator, error) { return project.New(st.Schema, prog, inputs), nil }
 	return st, out, nil
 }
@@ -364,7 +381,8 @@ func (l *lowering) lowerJoin(n *logical.Join, need required) (*Stage, layout, er
 		st.Schema.Fields = append(st.Schema.Fields, n.Schema.Fields[nleft])
 	}
 	if len(n.Residual) > 0 {
-		if spec.Residual, err = compileResidual(spec.Probe, spec.Build, residual.remap(expr.AllTrue(n.Residual...))); err != nil {
+		st.Exprs = []*expr.Expr{residual.remap(expr.AllTrue(n.Residual...))}
+		if spec.Residual, err = compileResidual(spec.Probe, spec.Build, st.Exprs[0]); err != nil {
 			return nil, nil, &job.Diagnostic{Step: n.Step, Msg: err.Error()}
 		}
 	}
@@ -391,7 +409,7 @@ func (l *lowering) lowerJoin(n *logical.Join, need required) (*Stage, layout, er
 		spec.KeyRange = logical.KeyRange(built, builtKeys)
 		spec.UniqueBuild = logical.Unique(built, builtKeys)
 	}
-	st.Detail = append(n.Conditions(), fmt.Sprintf("builds %s: %s", st.Inputs[1].Step, n.Why))
+	st.Detail = append(n.Conditions(), fmt.Sprintf("builds %s: %s", st.Inputs[1].At, n.Why))
 	if n.Order != "" {
 		st.Detail = append(st.Detail, n.Order)
 	}

@@ -3,6 +3,7 @@ package physical
 import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/pipeline/job"
 	"github.com/gstream/gstream/source"
 )
@@ -19,11 +20,13 @@ type Plan struct {
 // Stage is a scan, an operator, or a union. Stages form a tree and are immutable. A run
 // makes its own operators.
 type Stage struct {
-	Step   string // step of the job
+	Step   string // step of the job, or steps, by which its work was written
+	At     string // step where it is done: a filter that has moved to a scan is done at that
 	Kind   string // "scan", "filter", "join" …
 	Detail []string
-	Schema *gpu.Schema // schema of the strides that it emits
-	Rows   float64     // estimate
+	Exprs  []*expr.Expr // that it evaluates, as compiled
+	Schema *gpu.Schema  // schema of the strides that it emits
+	Rows   float64      // estimate
 	// RowBytes is an estimate of the bytes of a row; of a scan, of a decoded row.
 	RowBytes float64
 	Inputs   []*Stage // of a join: probe side, build side

@@ -7,7 +7,9 @@ import (
 	"runtime/debug"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/pipeline/internal/class"
+	"github.com/gstream/gstream/pipeline/internal/physical"
 )
 
 // errStop ends the pipelines whose rows nobody needs any more, such as those below a
@@ -16,8 +18,9 @@ var errStop = errors.New("no more rows are needed")
 
 // operatorError is an error with the name of its operator.
 type operatorError struct {
-	where string
-	err   error
+	where  string
+	err    error
+	origin *expr.Origin // of the expression whose values fail, if that is the error
 }
 
 func (e *operatorError) Error() string { return e.where + ": " + e.err.Error() }
@@ -41,7 +44,45 @@ func explain(where string, err error) error {
 		errors.As(err, &panicked) || errors.As(err, &named) || errors.As(err, &refused) {
 		return err
 	}
-	return &operatorError{where, err}
+	return &operatorError{where: where, err: err}
+}
+
+// attribute names the step that wrote an expression whose values fail, in place of the operator
+// that evaluated it: one of a plan's stages, most likely the one that the error names.
+func attribute(p *physical.Plan, err error) {
+	var named *operatorError
+	text := gpu.FailedExpression(err)
+	if text == "" || !errors.As(err, &named) {
+		return
+	}
+	var visit func(s *physical.Stage, every bool)
+	visit = func(s *physical.Stage, every bool) {
+		if every || s.Name() == named.where {
+			for _, e := range s.Exprs {
+				if named.origin == nil {
+					named.origin = e.OriginOf(text)
+				}
+			}
+		}
+		for _, in := range s.Inputs {
+			visit(in, every)
+		}
+	}
+	if visit(p.Root, false); named.origin == nil {
+		visit(p.Root, true) // a queue tells of a failure later
+	}
+	if o := named.origin; o != nil {
+		named.where = o.Step
+	}
+}
+
+// Origin returns where the expression was written whose values fail, nil if that is not the error.
+func Origin(err error) *expr.Origin {
+	var named *operatorError
+	if !errors.As(err, &named) {
+		return nil
+	}
+	return named.origin
 }
 
 // with adds the error of a close to err, unless err has it already: Close of a queue

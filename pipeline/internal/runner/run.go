@@ -112,6 +112,7 @@ func runOnce(ctx context.Context, p *physical.Plan, output execution.Target, opt
 		r.wall = time.Since(r.started)
 		err = r.measure()
 	}
+	attribute(p, err)
 	leaks := r.release()
 	if err == nil {
 		err = leaks
