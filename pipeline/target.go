@@ -12,6 +12,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/sink"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
+	"github.com/gstream/gstream/sink/staging"
 )
 
 // parquetTarget writes Parquet files.
@@ -36,7 +37,7 @@ func (t *parquetTarget) Create(schema *gpu.Schema, opt TargetOptions) (sink.Sink
 	}
 	path := t.path
 	if opt.Discard {
-		path = fmt.Sprintf("%s.discarded-%d", path, os.Getpid())
+		path = staging.Beside(path, fmt.Sprintf(".discarded-%d", os.Getpid()))
 	}
 	w, err := sinkparquet.Create(path, schema, o)
 	if err != nil {

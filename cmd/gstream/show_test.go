@@ -114,7 +114,7 @@ func TestShowPrintsWholeValues(t *testing.T) {
 	records, err := csv.NewReader(strings.NewReader(shown(t, path, "--format", "csv"))).ReadAll()
 	require.NoError(t, err)
 	require.Len(t, records, 5)
-	assert.Equal(t, []string{"esc\x1b[31m\n", `a "b", |c|`, "", "日本", "n", "u", "d", "f", "b", "day", "bytes"}, records[0])
+	assert.Equal(t, []string{"esc\x1b[31m\n", `a "b", |c|`, "C2", "日本", "n", "u", "d", "f", "b", "day", "bytes"}, records[0])
 	assert.Equal(t, []string{"\x1b[2J\a", "NULL", "", "東京\u202e", "-9223372036854775808", "18446744073709551615", "999999999999999999999999999999999999.99", "0.1", "true", "2024-02-29", `\x00ff`}, records[1])
 
 	var rows []map[string]any
@@ -129,7 +129,7 @@ func TestShowPrintsWholeValues(t *testing.T) {
 	assert.Equal(t, json.Number("1e+20"), rows[3]["f"])
 	assert.Equal(t, "東京\u202e", rows[0]["日本"])
 	assert.Equal(t, "two\r\nlines\t|", rows[1]["esc\x1b[31m\n"])
-	assert.Equal(t, `say "hi"`, rows[3][""])
+	assert.Equal(t, `say "hi"`, rows[3]["C2"])
 	assert.Contains(t, rows[2], "n")
 	assert.Nil(t, rows[2]["n"])
 }

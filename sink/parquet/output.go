@@ -29,7 +29,7 @@ type storage interface {
 	exchange(a, b string) error // errors.ErrUnsupported on systems without it
 	syncDir(path string) error
 	finish(temporary, target string) error // staging.Finish
-	remove(path string) error // like staging.Remove
+	remove(path string) error              // like staging.Remove
 }
 
 type outFile interface {

@@ -21,6 +21,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 )
@@ -45,7 +46,24 @@ func name(target string) (string, error) {
 	if _, err := rand.Read(r[:]); err != nil {
 		return "", err
 	}
-	return filepath.Join(filepath.Dir(target), "."+strings.ReplaceAll(filepath.Base(target), "=", "-")+".gstream-"+hex.EncodeToString(r[:])+".tmp"), nil
+	hidden := "." + strings.ReplaceAll(filepath.Base(target), "=", "-")
+	return Beside(filepath.Join(filepath.Dir(target), hidden), ".gstream-"+hex.EncodeToString(r[:])+".tmp"), nil
+}
+
+// maxName is the most bytes of a name in a file system.
+const maxName = 255
+
+// Beside returns the path of a target with a suffix. A name that would be too long loses
+// its end before the suffix.
+func Beside(target, suffix string) string {
+	folder, name := filepath.Split(target)
+	if most := maxName - len(suffix); len(name) > most {
+		for !utf8.RuneStart(name[most]) && most > 0 {
+			most--
+		}
+		name = name[:most]
+	}
+	return folder + name + suffix
 }
 
 // attempts bounds the names that are tried. Another name is needed only when a sweeping

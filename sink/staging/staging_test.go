@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 )
@@ -18,6 +19,26 @@ const helper = "GSTREAM_TEST_STAGE"
 
 // TestMain turns the test binary into a process that makes temporaries in a folder and
 // waits, if the environment says so.
+func TestTargetsHaveNamesAsLongAsTheSystemAllows(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{strings.Repeat("x", 229), strings.Repeat("x", 230), strings.Repeat("x", 255), strings.Repeat("ü", 127), "k=" + strings.Repeat("a=", 120)} {
+		target := filepath.Join(dir, name)
+		f, err := File(target)
+		require.NoError(t, err)
+		require.Regexp(t, temporary, filepath.Base(f.Name()))
+		require.True(t, utf8.ValidString(f.Name()))
+		require.NoError(t, os.Rename(f.Name(), target))
+		require.NoError(t, f.Close())
+		require.NoError(t, os.Remove(target))
+		path, lock, err := Folder(target)
+		require.NoError(t, err)
+		require.NoError(t, lock.Close())
+		Sweep(dir)
+		require.NoDirExists(t, path)
+		require.LessOrEqual(t, len(filepath.Base(Beside(target, ".discarded-1"))), 255)
+	}
+}
+
 func TestMain(m *testing.M) {
 	dir := os.Getenv(helper)
 	if dir == "" {

@@ -3,6 +3,7 @@ package parquet
 import (
 	"encoding/binary"
 	"io"
+	"math"
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
@@ -149,14 +150,17 @@ func readFile(path string) (f *file, columns []leaf, refused []source.Unreadable
 	}
 	f = &file{path: path, size: o.version.size, rows: meta.NumRows, layout: meta.layout(), groups: make([]rowGroup, len(meta.RowGroups))}
 	f.handle.path, f.handle.version = path, o.version
-	total := int64(0)
+	rows, total := meta.NumRows, int64(0)
+	if rows == 0 {
+		rows = math.MaxInt64 // some writers leave it out; the row groups have the number too
+	}
 	for i := range meta.RowGroups {
 		at.rowGroup, at.column = i, ""
 		g := &meta.RowGroups[i]
 		if len(g.Columns) != leaves {
 			return nil, nil, nil, at.wrap(badf("it has %d columns, the schema %d", len(g.Columns), leaves))
 		}
-		if g.NumRows < 0 || g.NumRows > meta.NumRows-total {
+		if g.NumRows < 0 || g.NumRows > rows-total {
 			return nil, nil, nil, at.wrap(badf("it claims %d rows of the %d in the file", g.NumRows, meta.NumRows))
 		}
 		total += g.NumRows
@@ -171,7 +175,9 @@ func readFile(path string) (f *file, columns []leaf, refused []source.Unreadable
 			}
 		}
 	}
-	if total != meta.NumRows {
+	if meta.NumRows == 0 {
+		f.rows = total
+	} else if total != meta.NumRows {
 		return nil, nil, nil, location{path: path, rowGroup: -1}.wrap(badf("the row groups have %d rows, the file claims %d", total, meta.NumRows))
 	}
 	f.refused = refused

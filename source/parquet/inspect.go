@@ -76,10 +76,10 @@ func Inspect(path string) (info *FileInfo, err error) {
 		info.Metadata = append(info.Metadata, kv.Key)
 	}
 	w := schemaWalk{elements: meta.Schema, next: 1}
-	names := namer{}
+	names := topNames(meta.Schema)
 	for w.next < len(meta.Schema) {
 		c := w.describe()
-		c.Name = names.name(c.Name)
+		c.Name = names[len(info.Columns)]
 		if f, ok := byName[c.Name]; ok {
 			c.Type = f.TypeName()
 		}

@@ -60,13 +60,13 @@ func readSchema(elements []format.SchemaElement) (columns []leaf, refused []sour
 	if top < 0 || top > len(elements)-1 {
 		return nil, nil, 0, badf("the schema claims %d columns in %d elements", top, len(elements)-1)
 	}
-	names := make(namer, top)
-	for range top {
+	names := topNames(elements)
+	for i := range top {
 		if w.next >= len(elements) {
 			return nil, nil, 0, badf("the schema ends early")
 		}
 		e := &elements[w.next]
-		name := names.name(e.Name)
+		name := names[i]
 		first, start := w.leaves, w.next
 		if err := w.subtree(0); err != nil {
 			return nil, nil, 0, err
@@ -117,6 +117,29 @@ func (n namer) name(s string) string {
 		return s
 	}
 	return n.name(fmt.Sprintf("%s_%d", s, k))
+}
+
+// topNames returns the names of the top-level columns of a schema. A column whose name is
+// empty is called C and its position, as in DuckDB, because SQL cannot name it.
+func topNames(elements []format.SchemaElement) (out []string) {
+	names, unnamed := namer{}, -1
+	next := func(at int) int { // the element behind a subtree
+		for left := 1; left > 0 && at < len(elements); at++ {
+			left += int(max(elements[at].NumChildren.V, 0)) - 1
+		}
+		return at
+	}
+	for at := 1; at < len(elements); at = next(at) {
+		name := names.name(elements[at].Name)
+		if name == "" {
+			unnamed = len(out)
+		}
+		out = append(out, name)
+	}
+	if unnamed >= 0 {
+		out[unnamed] = names.name(fmt.Sprintf("C%d", unnamed))
+	}
+	return out
 }
 
 // schemaWalk counts the leaves of a schema tree in depth-first order.

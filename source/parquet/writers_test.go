@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -231,6 +232,47 @@ func TestColumnsOfOneNameAreNamedApart(t *testing.T) {
 	names := namer{}
 	for _, c := range [][2]string{{"a_1", "a_1"}, {"a_1_1", "a_1_1"}, {"a_2", "a_2"}, {"a", "a"}, {"a", "a_1_1_1"}, {"a", "a_2_1"}} {
 		require.Equal(t, c[1], names.name(c[0]))
+	}
+}
+
+func TestAColumnWithoutANameIsNamedByItsPosition(t *testing.T) {
+	for _, c := range [][2]string{{" x", "C0 x"}, {"x ", "x C1"}, {"  ", "C0 _1 _2"}, {" C0", "C0_1 C0"}, {"C1 ", "C1 C1_1"}} { // as in DuckDB, which refuses the last two
+		elements := []format.SchemaElement{{Name: "root"}}
+		given, want := strings.Split(c[0], " "), strings.Split(c[1], " ")
+		elements[0].NumChildren.Set(int32(len(given) + 1))
+		nested := format.SchemaElement{Name: "list"}
+		nested.NumChildren.Set(1)
+		for _, name := range given {
+			e := schemaElement(format.Int64, format.Required)
+			e.Name = name
+			elements = append(elements, e)
+		}
+		elements = append(elements, nested, schemaElement(format.Int64, format.Required))
+		columns, refused, _, err := readSchema(elements)
+		require.NoError(t, err)
+		require.Equal(t, "list", refused[0].Name)
+		for i, column := range columns {
+			require.Equal(t, want[i], column.field.Name, c[0])
+		}
+	}
+}
+
+func TestAFooterThatLeavesItsRowsOutHasThoseOfItsRowGroups(t *testing.T) {
+	for _, name := range []string{"duckdb.parquet", "dictionaries.parquet", "no-rows.parquet"} {
+		want := mustScan(t, name, 100)
+		path := edited(t, name, footer(func(m *format.FileMetaData) { m.NumRows = 0 }))
+		got, _, err := scan(t, 0, path, source.ScanOptions{StrideRows: 100})
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		table, err := Open(path, OpenOptions{})
+		require.NoError(t, err)
+		info, err := Inspect(path[0])
+		require.NoError(t, err)
+		require.Equal(t, table.Rows(), info.Rows)
+	}
+	for _, rows := range []int64{-1, 1} {
+		_, err := Open(edited(t, "duckdb.parquet", footer(func(m *format.FileMetaData) { m.NumRows = rows })), OpenOptions{})
+		require.ErrorIs(t, err, source.ErrData)
 	}
 }
 
