@@ -340,10 +340,18 @@ func CheckSearch(key SortKey, bound, from, to Column) error {
 // have room for. More partitions may have fewer groups each.
 var ErrManyGroups = errors.New("more groups than fit the fast memory of the device")
 
-// ErrUnfit says that AggregatePartitions does not add the values, or that PackKeys does not pack the keys:
-// more aggregates than its tables have columns for; floats that are infinite, no number, or of very
-// different size; keys of more than 64 bits. Groups and accumulators take them.
-var ErrUnfit = errors.New("values that do not fit the fast memory of the device")
+// ErrUnfit says that AggregatePartitions does not add the values, or that NewPacking does not pack the keys. Queue.NewGroups and
+// accumulators take them. Errors that wrap it say why; see Unfit.
+var ErrUnfit = errors.New("values of another form")
+
+// Unfit returns an error that wraps ErrUnfit and says why.
+func Unfit(format string, args ...any) error { return &unfit{fmt.Sprintf(format, args...)} }
+
+type unfit struct{ why string }
+
+func (e *unfit) Error() string { return e.why }
+
+func (e *unfit) Unwrap() error { return ErrUnfit }
 
 // checkKey returns an error unless a column can be the key of an aggregation.
 func (c Column) checkKey(what string) error {

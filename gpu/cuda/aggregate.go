@@ -236,7 +236,7 @@ func (x *aggregation) describe(values []gpu.Column) error {
 		}
 	}
 	if len(columns) > aggregateColumns {
-		return gpu.ErrUnfit
+		return gpu.Unfit("%d columns of aggregates, more than %d", len(columns), aggregateColumns)
 	}
 	for _, first := range []bool{true, false} {
 		for i := range columns {
@@ -315,8 +315,10 @@ func (x *aggregation) floatUnits(values []gpu.Column) error {
 		lo, hi := found[i][0], found[i][1]
 		if hi == 0 { // no value but 0
 			lo = 1
-		} else if hi == 0x7ff || hi-lo > mostFloatSpread {
-			return gpu.ErrUnfit
+		} else if hi == 0x7ff {
+			return gpu.Unfit("sums of floats that are infinite or NaN")
+		} else if hi-lo > mostFloatSpread {
+			return gpu.Unfit("sums of floats whose sizes differ by more than a factor of 2^%d", mostFloatSpread)
 		}
 		x.args.column[x.at[k]-1].flip, x.args.column[x.at[k]].flip = uint64(lo), uint64(lo)
 	}

@@ -127,8 +127,11 @@ func (p *packing) Pack(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column, n int) (ou
 	for _, part := range x.parts {
 		x.bits += int(part.bits)
 	}
-	if o.err == nil && (x.bits > 64 || len(x.parts) > sortParts) {
-		return nil, gpu.ErrUnfit
+	if o.err == nil && x.bits > 64 {
+		return nil, gpu.Unfit("keys of %d bits, more than 64", x.bits)
+	}
+	if o.err == nil && len(x.parts) > sortParts {
+		return nil, gpu.Unfit("%d parts of keys, more than %d", len(x.parts), sortParts)
 	}
 	a := packWordsArgs{n: int64(n), parts: int32(len(x.parts))}
 	copy(a.part[:], x.parts)

@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"strings"
 	"fmt"
 	"unicode/utf8"
 
@@ -387,10 +388,15 @@ func (b *binder) like(n *likeNode) (*Expr, error) {
 		case !ok || !v.Valid || size != len(v.Str) || r == utf8.RuneError:
 			return nil, b.errorf(n.escape, "ESCAPE needs one constant character, or '' for none, found %s", cutRight(n.escape.String(), 60))
 		default:
-			e.n = int(r)
 			if err := checkEscape(p.Str, r); err != nil {
 				return nil, b.errorf(n.pattern, "%v", err)
 			}
+			if r == 0 { // which says that there is none: a character that the pattern does not have takes its place
+				for r = 1; strings.ContainsRune(p.Str, r); r++ {
+				}
+				e.value.Str = strings.ReplaceAll(p.Str, "\x00", string(r))
+			}
+			e.n = int(r)
 		}
 	}
 	if !p.Valid {

@@ -20,6 +20,7 @@ type placeholder struct {
 	group     byte // , or _ between groups of three digits; 0
 	precision int  // code points of text; -1: all
 	verb      byte // 0, s, d, x, X, o or b
+	unsigned  bool // a negative integer is that of its 64 bits
 }
 
 // maxWidth bounds the width of a placeholder.
@@ -173,8 +174,12 @@ func (f *formatter) percents() error {
 		switch p.verb {
 		case 0:
 			return fmt.Errorf("the format does not go on with %q: behind %% there may be - + 0 and commas, a width, .precision, and one of s d i u x X o; for floats use round(x, digits) and {} of format", cutRight(f.rest, 10))
-		case 'i', 'u':
+		case 'i':
 			p.verb = 'd'
+		case 'u':
+			p.verb, p.unsigned = 'd', true
+		case 'x', 'X', 'o':
+			p.unsigned = true
 		}
 		f.literals, f.places, literal = append(f.literals, literal), append(f.places, p), ""
 	}
@@ -246,8 +251,17 @@ func (b *binder) formatted(n *callNode, at Node, x *Expr, p placeholder) (*Expr,
 	switch {
 	case number && (p.precision >= 0 || p.group != 0 && p.verb != 0 && p.verb != 'd'):
 		return nil, wrong("in this form")
-	case number && (p.verb == 's' || x.typ.Kind == gpu.HugeInt && p.verb != 0 && p.verb != 'd'):
+	case number && (p.verb == 's' || x.typ.Kind == gpu.HugeInt && (p.unsigned || p.verb != 0 && p.verb != 'd')):
 		return nil, wrong("as " + string(p.verb))
+	case number && p.unsigned:
+		body := "CASE WHEN _1 < 0 THEN (_1::HUGEINT + 18446744073709551616)::UBIGINT ELSE _1::UBIGINT END"
+		if x.typ.IsUnsigned() {
+			body = "_1::UBIGINT"
+		}
+		var err error
+		if x, err = b.expand(n, body, x); err != nil {
+			return nil, err
+		}
 	case number:
 	case x.typ.IsNumeric() && (p.verb != 0 || p.precision >= 0 || p.group != 0 || p.zero || p.sign != 0):
 		return nil, wrong("in this form: round(x, digits) has so many digits")
@@ -279,6 +293,9 @@ func (b *binder) formatted(n *callNode, at Node, x *Expr, p placeholder) (*Expr,
 			sign = string(p.sign)
 		}
 		digits, err := b.expand(n, body, x)
+		if p.unsigned && p.verb == 'o' { // to_base takes a BIGINT
+			digits, err = b.op(n, Expr{op: gpu.OpDigits, typ: gpu.Of(gpu.String), n: 8, nullable: x.nullable}, x)
+		}
 		if err != nil {
 			return nil, err
 		}

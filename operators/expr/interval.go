@@ -2,6 +2,7 @@ package expr
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"strconv"
 	"strings"
@@ -331,8 +332,22 @@ func (b *binder) intervalLiteral(n *intervalNode) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
+	if x.literal == nullLiteral || !x.typ.IsFloat() && x.typ.Kind != gpu.Decimal {
+		return b.unitsOf(n.value, x, n.unit)
+	}
+	if splits(n.unit) {
+		e, err := b.expand(n.value, fmt.Sprintf("(_1::DOUBLE * %d)::BIGINT", units[n.unit][2]), x)
+		return newInterval(bigintOf(0), bigintOf(0), e), err
+	}
+	if x, err = b.expand(n.value, "trunc(_1::DOUBLE)::BIGINT", x); err != nil {
+		return nil, err
+	}
 	return b.unitsOf(n.value, x, n.unit)
 }
+
+// splits reports whether a unit that stands behind a number may have a fraction. Of other units the number is cut to
+// a whole one.
+func splits(unit string) bool { return unit == "SECOND" || unit == "MILLISECOND" }
 
 // intervalText parses an interval: numbers and units, or one number before the given unit.
 func (b *binder) intervalText(n Node, text, given string) (*Expr, error) {
@@ -362,6 +377,12 @@ func (b *binder) intervalText(n Node, text, given string) (*Expr, error) {
 				continue
 			}
 			return nil, b.errorf(n, "found %q in an interval, expected a number and a unit, as in '3 days'", cutRight(fields[0], 40))
+		case given != "" && !splits(u):
+			value.SetInt(new(big.Int).Quo(value.Num(), value.Denom()))
+		case given != "":
+			// In microseconds, as those of a DOUBLE are rounded.
+			f, _ := value.Float64()
+			value.SetFrac(big.NewInt(int64(math.RoundToEven(f*float64(units[u][2])))), big.NewInt(units[u][2]))
 		case !ok:
 			return nil, b.errorf(n, "found %q in an interval, expected a unit: year, month, day, hour …", cutRight(unit, 40))
 		}

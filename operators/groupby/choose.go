@@ -207,7 +207,7 @@ func (o *hashGroupBy) fallback(c Choice, rows int, err error) Choice {
 		return Choice{hgbG, c.Algorithm + " had too little memory"}
 	}
 	if errors.Is(err, gpu.ErrUnfit) {
-		o.unfit.Store(true)
+		o.unfit.Store(&err)
 		return Choice{hgbG, "tables of blocks do not take " + err.Error()}
 	}
 	more := max(16*o.expected(), unknownGroups)

@@ -206,7 +206,7 @@ type hashGroupBy struct {
 	only   groups                           // all groups, when there is one lane and it did not flush
 	chosen []Choice                         // algorithms in the order in which strides took them, each once
 	expect atomic.Int64                     // groups of a stride, see expected
-	unfit  atomic.Bool                      // a stride had values that tables of blocks do not take
+	unfit  atomic.Pointer[error]            // why tables of blocks did not take the values of a stride
 	large  []atomic.Pointer[gpu.Dictionary] // by key, see expand
 	held   *spill.Partitions                // otherwise rows of partial aggregates, of all lanes
 	alone  *spill.Partitions                // and raw rows

@@ -59,8 +59,8 @@ func (o *hashGroupBy) fitsTables() error {
 			return errAggregates
 		}
 	}
-	if o.unfit.Load() {
-		return gpu.ErrUnfit
+	if why := o.unfit.Load(); why != nil {
+		return *why
 	}
 	return nil
 }

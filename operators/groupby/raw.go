@@ -77,7 +77,7 @@ func (o *hashGroupBy) mergeInBlocks(t operators.Task, s *gpu.Stride) (*gpu.Strid
 	case errors.Is(err, gpu.ErrManyGroups) && known:
 		r.expect.Store(0)
 	case errors.Is(err, gpu.ErrManyGroups) || errors.Is(err, gpu.ErrUnfit):
-		r.unfit.Store(true)
+		r.unfit.Store(&err)
 	case !gpu.IsRefusal(err):
 		return nil, err
 	}

@@ -122,7 +122,7 @@ func TestRawRowsAreMergedInBlocks(t *testing.T) {
 			require.Len(t, seen, strides*n/2)
 			if c.blocks {
 				require.Positive(t, o.ofRaw.expected())
-				require.False(t, o.ofRaw.unfit.Load())
+				require.Nil(t, o.ofRaw.unfit.Load())
 			} else {
 				require.Nil(t, o.ofRaw)
 			}
