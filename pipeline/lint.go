@@ -39,17 +39,19 @@ func Lint(j *Job, opt LintOptions) error {
 	}
 	if len(faults) == 0 && (!opt.NoData || len(own) == len(j.Sources)) {
 		p, err := newPlan(j, own, nil)
-		if err != nil {
+		if err == nil {
+			return p.Close()
+		}
+		if !errors.As(err, &faults) {
 			return err
 		}
-		return p.Close()
+		// A plan ends at the first kind of mistakes, and at the first step that has one.
+		faults = slices.Clone(faults)
 	}
 	query := logical.Query{Sources: slices.Sorted(maps.Keys(j.Sources)), Steps: j.Steps, Text: j, Values: j.Values()}
-	faults = append(faults, j.Check(slices.Collect(maps.Keys(own)))...)
-	faults = append(faults, j.CheckOutput()...)
-	faults = append(faults, logical.CheckForm(query)...)
+	more := slices.Concat(j.Check(slices.Collect(maps.Keys(own))), j.CheckOutput(), logical.CheckForm(query))
 	_, bound := logical.Bind(query, own)
-	for _, d := range bound {
+	for _, d := range append(more, bound...) {
 		if !slices.ContainsFunc(faults, func(o *Diagnostic) bool { return o.Place == d.Place && o.Msg == d.Msg }) {
 			faults = append(faults, d)
 		}

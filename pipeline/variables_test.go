@@ -75,7 +75,7 @@ func TestAVariableInAnExpressionIsAValue(t *testing.T) {
 
 func TestAVariableOfAnotherTypeIsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ vars, filter, value, want string }{
-		"a number":             {"{v: 5}", "n = ${v}", "abc", `job.yaml:4:11: steps[0].filter: v is "abc", but its default is a number`},
+		"a number":             {"{v: 5}", "n = ${v}", "abc", `job.yaml:4:11: step 1: filter: v is "abc", but its default is a number`},
 		"a number and more":    {"{v: {type: number}}", "n = ${v}", "1 or true", `v is "1 or true", which is no number`},
 		"a boolean":            {"{v: true}", "yes = ${v}", "maybe", `v is "maybe", but its default is a true or false`},
 		"a date":               {"{v: 2024-01-01}", "day = ${v}", "today", `v is "today", but its default is a date`},

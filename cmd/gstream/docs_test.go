@@ -124,3 +124,23 @@ func TestFirstTenMinutes(t *testing.T) {
 	assert.Contains(t, step(exitOK, "show", filepath.Join(dir, "_out/result.parquet"), "--rows", "2", "--format", "csv"), "1992-01")
 	step(exitOK, "doctor")
 }
+
+// TestVariablesOfTheEnvironmentAreDocumented looks for each beside its flag, in the help and in the docs.
+func TestVariablesOfTheEnvironmentAreDocumented(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	require.NoError(t, err)
+	var docs strings.Builder
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		docs.Write(text)
+	}
+	for _, command := range []string{"run", "check", "explain", "show"} {
+		code, help, _ := gstream("help", command)
+		require.Equal(t, exitOK, code)
+		for flag, env := range variables {
+			require.Regexp(t, "--"+flag+" .*also "+env+`\b`, help)
+			require.True(t, strings.Contains(docs.String(), "`"+env+"`"), env)
+		}
+	}
+}

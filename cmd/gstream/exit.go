@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"syscall"
 
 	"github.com/gstream/gstream/gpu/gpubench"
 	"github.com/gstream/gstream/pipeline"
@@ -32,6 +33,9 @@ func usageError(err error) error { return usage{err} }
 func message(err error) string {
 	if exitCode(err) == exitInterrupted {
 		return "interrupted; nothing was written" // whatever noticed it
+	}
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+		return err.Error() + "; allow more open files (ulimit -n), or take fewer --threads"
 	}
 	return err.Error()
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -28,6 +30,9 @@ func (f *jobFlags) load(path string) (*pipeline.Job, error) {
 			return nil, usageError(fmt.Errorf("--set %s: must be name=value", s))
 		}
 		set[name] = value
+	}
+	if ext := strings.ToLower(filepath.Ext(path)); ext == ".parquet" || slices.Contains(otherData, ext) {
+		return nil, usageError(fmt.Errorf("%s: this command takes a job file, in YAML; gstream init writes one for Parquet files", path))
 	}
 	return pipeline.Load(path, pipeline.LoadOptions{Set: set})
 }
@@ -55,7 +60,8 @@ func newLint() *cobra.Command {
 		Use:   "lint JOB...",
 		Short: "Check job files without running them",
 		Long: `lint reads job files, opens their sources and checks every key, variable, column
-name, type and expression. It lists all faults with file, line and column.
+name, type and expression. It lists all faults with file, line and column, but only those
+of the YAML and its keys while there are such, and not those that follow from others.
 
 A source that has a schema in the job file, such as schema: {id: BIGINT}, need not be
 there: its columns are checked against the schema.

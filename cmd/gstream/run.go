@@ -96,17 +96,23 @@ func (f *runFlags) registerMachine(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.spillDir, "spill-dir", "", "folder for rows that do not fit memory, or none (default: $TMPDIR, or else /var/tmp)")
 	cmd.Flags().StringVar(&f.spillLimit, "spill-limit", "", "most bytes of the files in it, as in 100GiB (default: four fifths of what is free)")
 	cmd.Flags().StringVar(&f.spillCompression, "spill-compression", "", "compression of these files: lz4 (default) or none")
+	for flag, env := range variables {
+		cmd.Flags().Lookup(flag).Usage += ", also " + env
+	}
 	complete(cmd, "spill-compression", "lz4", "none")
 	cmd.Flags().StringVar(&f.strideSize, "stride-size", "", "size of a column of 8-byte values in a stride, as in 8MiB (default: what suits the device)")
 	cmd.Flags().StringVar(&f.joinFilters, "join-filters", pipeline.Auto, "joins that drop rows without a match while their probe side is scanned: auto (where few rows are expected to match), always or never")
 	complete(cmd, "join-filters", pipeline.Auto, pipeline.Always, pipeline.Never)
 }
 
+// variables has the variables of the environment that stand for flags.
+var variables = map[string]string{
+	"host-memory": "GSTREAM_HOST_MEMORY", "device-memory": "GSTREAM_DEVICE_MEMORY", "threads": "GSTREAM_THREADS", "spill-dir": "GSTREAM_SPILL_DIR", "spill-limit": "GSTREAM_SPILL_LIMIT",
+}
+
 // environment sets flags that were not given from the environment.
 func (f *runFlags) environment(cmd *cobra.Command) error {
-	for flag, env := range map[string]string{
-		"host-memory": "GSTREAM_HOST_MEMORY", "device-memory": "GSTREAM_DEVICE_MEMORY", "threads": "GSTREAM_THREADS", "spill-dir": "GSTREAM_SPILL_DIR", "spill-limit": "GSTREAM_SPILL_LIMIT",
-	} {
+	for flag, env := range variables {
 		if v := os.Getenv(env); v != "" && !cmd.Flags().Changed(flag) {
 			if err := cmd.Flags().Set(flag, v); err != nil {
 				return usageError(fmt.Errorf("environment variable %s: %w", env, err))

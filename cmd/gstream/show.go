@@ -158,6 +158,9 @@ func ofFile(file bool, err error) error {
 	return err
 }
 
+// otherData are extensions of files of rows that gstream does not read.
+var otherData = []string{".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt", ".xlsx", ".arrow", ".feather", ".avro", ".orc"}
+
 // isJobFile tells job files from Parquet files: by their name, or else by their first bytes.
 func isJobFile(path string) (bool, error) {
 	switch strings.ToLower(filepath.Ext(path)) {
@@ -169,6 +172,9 @@ func isJobFile(path string) (bool, error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
 		return false, nil // a pattern, a folder, or nothing: opening it returns the error
+	}
+	if slices.Contains(otherData, strings.ToLower(filepath.Ext(path))) {
+		return false, usageError(fmt.Errorf("%s: gstream reads Parquet files, and job files in YAML; write the rows to a Parquet file first", path))
 	}
 	file, err := os.Open(path)
 	if err != nil {

@@ -88,7 +88,7 @@ func suggest(name string, candidates []string) string {
 // Nearest returns the candidate that a misspelled name most likely means, or "" when none
 // is close.
 func Nearest(name string, candidates []string) string {
-	best, bestDistance := "", len(name)/3+2
+	best, bestDistance := "", max(1, len(name)/3)+1
 	if len(name) > 64 {
 		return ""
 	}

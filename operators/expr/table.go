@@ -347,6 +347,24 @@ func (b *binder) unknownFunction(n *callNode) error {
 	if slices.Contains(MissingFunctions(), n.name) {
 		return b.errorf(n, "gstream does not have DuckDB's function %s yet; gstream functions lists those that it has", n.name)
 	}
+	if instead := elsewhere[n.name]; instead != "" {
+		return b.errorf(n, "there is no function %q; %s", n.name, instead)
+	}
 	names := slices.Sorted(maps.Keys(functions))
 	return b.errorf(n, "there is no function %q%s", cutRight(n.name, 60), suggest(n.name, names))
+}
+
+// noLists is why functions of lists are missing.
+const noLists = "gstream has no lists"
+
+// elsewhere says what stands for functions that other systems have.
+var elsewhere = map[string]string{
+	"nvl": "coalesce(x, y) does that", "isnull": "write x IS NULL, or coalesce(x, y)", "nvl2": "if(x IS NOT NULL, y, z) does that", "iff": "if(condition, x, y) does that",
+	"decode": "CASE x WHEN … THEN … END does that", "zeroifnull": "coalesce(x, 0) does that",
+	"to_char": "strftime(x, format) makes text of a date, x::VARCHAR of anything else", "to_varchar": "x::VARCHAR does that", "date_format": "strftime(x, format) does that",
+	"to_date": "strptime(text, format)::DATE or text::DATE does that", "to_timestamp_ntz": "strptime(text, format) does that", "str_to_date": "strptime(text, format)::DATE does that",
+	"to_number": "cast the text, as in text::DECIMAL(18,2)", "getdate": "now() does that", "sysdate": "now() does that", "charindex": "strpos(text, part) does that",
+	"dateadd": "add an interval, as in d + INTERVAL 3 DAY", "date_add": "add an interval, as in d + INTERVAL 3 DAY", "listagg": "string_agg(x, separator ORDER BY y) does that",
+	"collect_list": "string_agg(x, separator) joins texts; " + noLists, "array_agg": "string_agg(x, separator) joins texts; " + noLists, "list": "string_agg(x, separator) joins texts; " + noLists,
+	"unnest": noLists, "explode": noLists, "json_extract": "gstream takes JSON as text", "convert": "CAST(x AS type) does that",
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,6 +47,35 @@ func (d *decoder) document(root ast.Node) {
 	d.fields(entries, v, "", "vars")
 }
 
+// hints has what stands for keys that other languages have, in a step.
+var hints = map[string]string{
+	"where": "a filter step has a condition: filter", "having": "a filter step after the group has such a condition: filter", "sql": "a step is one of filter, select, join, group, sort and so on, whose expressions are SQL",
+	"query": "a step is one of filter, select, join, group, sort and so on, whose expressions are SQL", "order_by": "that is sort", "order by": "that is sort", "orderby": "that is sort",
+	"group_by": "that is by in group: {by: …, aggregates: …}", "group by": "that is by in group: {by: …, aggregates: …}", "aggregate": "that is aggregates in group: {by: …, aggregates: …}",
+	"aggregates": "that is a key of group: {by: …, aggregates: …}", "by": "that is a key of group: {by: …, aggregates: …}", "on": "that is a key of join: {with: …, on: …}", "with": "that is a key of join: {with: …, on: …}",
+	"project": "that is select", "columns": "that is select", "offset": "that is a key of limit: {count: …, offset: …}", "union_all": "that is union", "parquet": "files are read under sources and written under output",
+}
+
+var (
+	stepAt = regexp.MustCompile(`^steps\[(\d+)\]\.?`)
+	itemAt = regexp.MustCompile(`\[(\d+)\]`)
+)
+
+// shown returns a path in the job for people, who count from 1: "step 3: filter".
+func shown(path string) string {
+	number := func(digits string) string {
+		n, _ := strconv.Atoi(digits)
+		return strconv.Itoa(n + 1)
+	}
+	if m := stepAt.FindStringSubmatch(path); m != nil {
+		rest := path[len(m[0]):]
+		if path = "step " + number(m[1]); rest != "" {
+			path += ": " + rest
+		}
+	}
+	return itemAt.ReplaceAllStringFunc(path, func(at string) string { return ", item " + number(at[1:len(at)-1]) })
+}
+
 // entry is one key of a mapping.
 type entry struct {
 	name  string
@@ -62,7 +92,7 @@ func (d *decoder) mapping(n ast.Node, what string) ([]entry, bool) {
 	case *ast.MappingValueNode:
 		values = []*ast.MappingValueNode{n}
 	default:
-		d.faultf(placeOf(n), "%s must be a mapping of keys to values, not %s", what, nodeKind(n))
+		d.faultf(placeOf(n), "%s must be a mapping of keys to values, not %s", shown(what), nodeKind(n))
 		return nil, false
 	}
 	var out []entry
@@ -90,7 +120,11 @@ func (d *decoder) fields(entries []entry, v reflect.Value, path, skip string) {
 	for _, e := range entries {
 		f, ok := fields.find(e.name)
 		if !ok {
-			d.faultf(e.key, "unknown key %q%s", e.name, DidYouMean(e.name, fields.names()))
+			hint := DidYouMean(e.name, fields.names())
+			if other := hints[strings.ToLower(e.name)]; v.Type() == reflect.TypeFor[Step]() && other != "" {
+				hint = "; " + other
+			}
+			d.faultf(e.key, "unknown key %q%s", e.name, hint)
 			continue
 		}
 		seen[e.name] = true
@@ -120,7 +154,7 @@ func (d *decoder) decode(n ast.Node, v reflect.Value, path string) {
 	d.job.places[path] = placeOf(n)
 	if _, null := n.(*ast.NullNode); null || n == nil {
 		if v.Type() != reflect.TypeFor[Var]() {
-			d.faultf(placeOf(n), "%s has no value", path)
+			d.faultf(placeOf(n), "%s has no value", shown(path))
 		}
 		return
 	}
@@ -136,7 +170,7 @@ func (d *decoder) decode(n ast.Node, v reflect.Value, path string) {
 	case *Columns:
 		if b, ok := n.(*ast.BoolNode); ok && strings.HasSuffix(path, ".distinct") {
 			if !b.Value {
-				d.faultf(placeOf(n), "%s is false; leave it out, or name columns", path)
+				d.faultf(placeOf(n), "%s is false; leave it out, or name columns", shown(path))
 			}
 			*p = Columns{{"", "*"}}
 			return
@@ -215,7 +249,7 @@ func (d *decoder) list(n ast.Node, v reflect.Value, path string) {
 		}
 		values = seq.Values
 	} else if _, ok := scalarText(n); !ok {
-		d.faultf(placeOf(n), "%s must be a list, not %s", path, nodeKind(n))
+		d.faultf(placeOf(n), "%s must be a list, not %s", shown(path), nodeKind(n))
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(values), len(values)))
@@ -253,7 +287,7 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string) {
 		err = fmt.Errorf("no values of type %v", v.Type())
 	}
 	if err != nil {
-		d.faultf(placeOf(n), "%s is %q; it must be %s", path, e.text, want)
+		d.faultf(placeOf(n), "%s is %q; it must be %s", shown(path), e.text, want)
 	}
 }
 
@@ -262,7 +296,7 @@ func (d *decoder) types(n ast.Node, path string, rules ...string) (rule string, 
 	if _, ok := scalarText(n); ok {
 		e, ok := d.text(n, path)
 		if ok && !slices.Contains(rules, e.text) {
-			d.faultf(placeOf(n), "%s is %q; it must be %s, or a mapping of column names to types%s", path, e.text, strings.Join(rules, ", "), DidYouMean(e.text, rules))
+			d.faultf(placeOf(n), "%s is %q; it must be %s, or a mapping of column names to types%s", shown(path), e.text, strings.Join(rules, ", "), DidYouMean(e.text, rules))
 		}
 		return e.text, nil
 	}
@@ -271,7 +305,7 @@ func (d *decoder) types(n ast.Node, path string, rules ...string) (rule string, 
 		return "", nil
 	}
 	if len(entries) == 0 {
-		d.faultf(placeOf(n), "%s names no columns", path)
+		d.faultf(placeOf(n), "%s names no columns", shown(path))
 	}
 	for _, c := range entries {
 		sub := joinPath(path, c.name)
@@ -290,7 +324,7 @@ func (d *decoder) size(n ast.Node, p *Size, path string) {
 	}
 	b, err := ParseSize(e.text)
 	if err != nil {
-		d.faultf(placeOf(n), "%s: %v", path, err)
+		d.faultf(placeOf(n), "%s: %v", shown(path), err)
 	}
 	*p = b
 }
@@ -412,7 +446,7 @@ func openParentheses(s string) int {
 func (d *decoder) text(n ast.Node, path string) (expanded, bool) {
 	s, ok := scalarText(n)
 	if !ok {
-		d.faultf(placeOf(n), "%s must be a single value, not %s", path, nodeKind(n))
+		d.faultf(placeOf(n), "%s must be a single value, not %s", shown(path), nodeKind(n))
 		return expanded{}, false
 	}
 	if d.vars.env == nil {
@@ -420,7 +454,7 @@ func (d *decoder) text(n ast.Node, path string) (expanded, bool) {
 	}
 	e, err := d.vars.expandAll(s, d.sql)
 	if err != nil {
-		d.faultf(placeOf(n), "%s: %v", path, err)
+		d.faultf(placeOf(n), "%s: %v", shown(path), err)
 		return expanded{}, false
 	}
 	d.job.origins[path] = &origin{s, e.text, e.segments}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -79,7 +80,12 @@ func (d *decoder) parse(src []byte) (root ast.Node) {
 	var syntax *yaml.SyntaxError
 	switch {
 	case errors.As(err, &syntax) && syntax.Token != nil:
-		d.faultf(Place{syntax.Token.Position.Line, syntax.Token.Position.Column}, "not valid YAML: %s", syntax.Message)
+		at := Place{syntax.Token.Position.Line, syntax.Token.Position.Column}
+		if whole := quotedStart(string(src), at.Line); whole != "" {
+			d.faultf(at, "YAML ends a value that begins with a quote at the next quote; quote all of it: %s", whole)
+		} else {
+			d.faultf(at, "not valid YAML: %s", syntax.Message)
+		}
 		return nil
 	case err != nil:
 		d.faultf(Place{}, "not valid YAML: %s", strings.TrimSpace(err.Error()))
@@ -106,6 +112,27 @@ func (d *decoder) parse(src []byte) (root ast.Node) {
 		return nil
 	}
 	return root
+}
+
+// textBehind matches a value of a line that begins with a literal and goes on behind it.
+var textBehind = regexp.MustCompile(`^\s*(?:-\s+)*(?:[^\s'"#:][^'"#:]*:\s+)?('[^']*'|"[^"]*")\s*[^\s,:#\]}].*$`)
+
+// quotedStart returns the value of a line of YAML that begins with a literal of SQL and goes on
+// behind it, in quotes as YAML wants it; "" if the line has none.
+func quotedStart(src string, line int) string {
+	lines := strings.Split(src, "\n")
+	if line < 1 || line > len(lines) {
+		return ""
+	}
+	m := textBehind.FindStringSubmatchIndex(lines[line-1])
+	if m == nil {
+		return ""
+	}
+	value := strings.TrimSpace(lines[line-1][m[2]:])
+	if !strings.Contains(value, `"`) {
+		return `"` + value + `"`
+	}
+	return "'" + strings.ReplaceAll(value, "'", "''") + "'"
 }
 
 // checkVariables refuses values for unknown variables.
