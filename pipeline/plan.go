@@ -99,6 +99,9 @@ func newPlanOf(j *Job, own map[string]source.Table, target Target, preview *Prev
 			return nil, Diagnostics{{File: j.File(), Place: j.Place("output.dictionary_columns"), Step: "output", Msg: err.Error()}}
 		}
 	}
+	if t, ok := p.output.(*parquetTarget); ok && target == nil {
+		t.opt.Metadata = metadataOf(last, j.Output.Options)
+	}
 	if p.stages, err = physical.Lower(j.Name, logical.Optimize(last)); err != nil {
 		return nil, query.Locate(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gstream/gstream/gpu"
@@ -56,6 +57,21 @@ type Sampler interface {
 	// and as much memory as a stride of these rows. The caller releases the stride.
 	Sample(lease *gpu.Lease, columns []int, rows int) (*gpu.Stride, error)
 }
+
+// Described is a Table with key-value metadata, as of the files that it is made of.
+type Described interface {
+	Table
+	// Metadata returns the pairs. Some describe columns by their names.
+	Metadata() map[string]string
+}
+
+// exactKeys are keys of metadata that describes all columns of a file to one reader.
+var exactKeys = []string{"ARROW:schema", "org.apache.spark.sql.parquet.row.metadata", "parquet.avro.schema", "avro.schema", "iceberg.schema",
+	"parquet.proto.class", "parquet.proto.descriptor", "thrift.class", "thrift.descriptor", "writer.model.name"}
+
+// DescribesColumns reports whether the metadata of a key describes all columns of a file, so
+// that it is wrong for other columns.
+func DescribesColumns(key string) bool { return slices.Contains(exactKeys, key) }
 
 // CheckMemory returns a gpu.BudgetError for a scan that needs more than the whole budget
 // of its lease. Scan checks it too. A plan may check all its scans before it runs.

@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
+	"slices"
 
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
@@ -20,6 +22,7 @@ type fileWriter struct {
 	sync    bool // sync to the disk at the end
 	size    int64
 	columns []column
+	pairs   map[string]string // key-value metadata
 	groups  []format.RowGroup
 	indexes [][]*encodedChunk // by row group; their pages are released
 	rows    int64
@@ -30,7 +33,7 @@ type fileWriter struct {
 	full      bool
 }
 
-func newFile(o *output, path string, columns []column) (*fileWriter, error) {
+func newFile(o *output, path string, columns []column, pairs map[string]string) (*fileWriter, error) {
 	f, err := o.storage.create(path)
 	if err != nil {
 		return nil, err
@@ -41,7 +44,7 @@ func newFile(o *output, path string, columns []column) (*fileWriter, error) {
 			return nil, err
 		}
 	}
-	w := &fileWriter{path: path, file: f, sync: o.sync, columns: columns}
+	w := &fileWriter{path: path, file: f, sync: o.sync, columns: columns, pairs: pairs}
 	if err := w.write([]byte(magic)); err != nil {
 		w.abandon()
 		return nil, err
@@ -135,6 +138,9 @@ func (w *fileWriter) finish() error {
 	}
 	if meta.RowGroups == nil {
 		meta.RowGroups = thrift.Slice[format.RowGroup]{}
+	}
+	for _, key := range slices.Sorted(maps.Keys(w.pairs)) {
+		meta.KeyValueMetadata = append(meta.KeyValueMetadata, format.KeyValue{Key: key, Value: w.pairs[key]})
 	}
 	for range w.columns {
 		meta.ColumnOrders = append(meta.ColumnOrders, format.ColumnOrder{Value: new(format.TypeDefinedOrder)})

@@ -3,6 +3,7 @@ package parquet
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -48,6 +49,8 @@ type Options struct {
 	// these columns, unless WritePartitionColumns is set.
 	PartitionBy           []string `yaml:"partition_by" json:"partition_by,omitempty" doc:"Write a directory with folders for the values of these columns, as in y=2024/m=3/part-00000.parquet, which a source reads as columns again. The files themselves do not have them."`
 	WritePartitionColumns bool     `yaml:"write_partition_columns" json:"write_partition_columns,omitempty" doc:"Keep the columns of partition_by in the files too." default:"false"`
+	// Metadata has key-value pairs for the files.
+	Metadata map[string]string `yaml:"metadata" json:"metadata,omitempty" doc:"Key-value metadata of the files, as in {author: me}. Pairs of the source that still hold go on too; a pair here replaces one of the same key."`
 	// Sync makes Commit wait until the output is on disk, so that it survives a crash of
 	// the machine. Without Sync every process still sees the whole output or none of it.
 	Sync bool `yaml:"sync" json:"sync,omitempty" doc:"Wait at the end until the output is on the disk, so that it outlasts a crash of the machine." default:"false"`
@@ -120,8 +123,21 @@ func (o *Options) Validate() error {
 	if o.RowsPerFile < 0 {
 		bad("rows_per_file %d is negative", o.RowsPerFile)
 	}
+	size := 0
+	for _, key := range slices.Sorted(maps.Keys(o.Metadata)) {
+		value := o.Metadata[key]
+		if size += len(key) + len(value); key == "" || !utf8.ValidString(key) || !utf8.ValidString(value) {
+			bad("metadata %q: a key is a text that is not empty, and its value is a text, both in UTF-8", key)
+		}
+	}
+	if size > maxMetadata {
+		bad("metadata has %d bytes, and at most %d are possible", size, maxMetadata)
+	}
 	return errors.Join(faults...)
 }
+
+// maxMetadata bounds the key-value metadata of a file.
+const maxMetadata = 16 << 20
 
 // CheckColumns checks the columns that the options name.
 func CheckColumns(s *gpu.Schema, opt Options) error {

@@ -420,7 +420,7 @@ func (w *Writer) open(d *destination) error {
 	if err != nil {
 		return err
 	}
-	f, err := newFile(w.out, path, w.columns)
+	f, err := newFile(w.out, path, w.columns, w.opt.Metadata)
 	if err != nil {
 		return err
 	}

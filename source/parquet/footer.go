@@ -29,6 +29,8 @@ type file struct {
 	values  []gpu.Scalar // of the partition columns
 	groups  []rowGroup
 	handle  handle
+	// metadata has the key-value pairs of the file until those of the table are known.
+	metadata map[string]string
 }
 
 // rowGroup is a horizontal slice of a file.
@@ -149,6 +151,7 @@ func readFile(path string) (f *file, columns []leaf, refused []source.Unreadable
 		columns[i].ordered = columns[i].ordered && len(meta.ColumnOrders) == leaves && meta.ColumnOrders[columns[i].leaf].Value != nil
 	}
 	f = &file{path: path, size: o.version.size, rows: meta.NumRows, layout: meta.layout(), groups: make([]rowGroup, len(meta.RowGroups))}
+	f.metadata = meta.pairs()
 	f.handle.path, f.handle.version = path, o.version
 	rows, total := meta.NumRows, int64(0)
 	if rows == 0 {

@@ -1,9 +1,14 @@
 package parquet
 
 import (
+	"crypto/sha256"
+	"maps"
 	"slices"
 	"sync"
+	"unicode/utf8"
 
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/source"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 )
@@ -24,8 +29,64 @@ type fileMeta struct {
 }
 
 type keyValue struct {
-	Key string `thrift:"1,required"`
+	Key   string `thrift:"1,required"`
+	Value string `thrift:"2"`
 }
+
+// maxMetadata bounds the bytes of the key-value metadata that a table keeps.
+const maxMetadata = 8 << 20
+
+// pairs returns the key-value metadata of a file: all of it, or nothing if it is larger than
+// any that a job carries on.
+func (m *fileMeta) pairs() map[string]string {
+	size, out := 0, map[string]string{}
+	for _, kv := range m.KeyValues {
+		if size += len(kv.Key) + len(kv.Value); size > maxMetadata {
+			return nil
+		}
+		if utf8.ValidString(kv.Key) && utf8.ValidString(kv.Value) {
+			out[kv.Key] = kv.Value
+		}
+	}
+	return out
+}
+
+// digest replaces the values of the pairs of a file by hashes, which are enough to compare
+// them with those of the first file.
+func digest(pairs map[string]string) {
+	for k, v := range pairs {
+		h := sha256.Sum256([]byte(v))
+		pairs[k] = string(h[:])
+	}
+}
+
+// sharedMetadata returns the pairs that all files of a table have. Those for Pandas tell the
+// number of rows of a file, so they are those of the first one. Pairs that describe all
+// columns are there only if the table has those of the first file.
+func (t *Table) sharedMetadata(columns []leaf) map[string]string {
+	out := t.files[0].metadata
+	hashes := maps.Clone(out)
+	digest(hashes)
+	for _, f := range t.files[1:] {
+		maps.DeleteFunc(out, func(k, _ string) bool {
+			other, ok := f.metadata[k]
+			return !ok || other != hashes[k] && k != "pandas"
+		})
+	}
+	same := len(t.refused) == 0 && slices.EqualFunc(t.schema.Fields, columns, func(f gpu.Field, c leaf) bool {
+		return f.Name == c.field.Name && f.Type == c.field.Type && f.Annotation == c.field.Annotation
+	})
+	if !same {
+		maps.DeleteFunc(out, func(k, _ string) bool { return source.DescribesColumns(k) })
+	}
+	for _, f := range t.files {
+		f.metadata = nil
+	}
+	return out
+}
+
+// Metadata implements source.Described.
+func (t *Table) Metadata() map[string]string { return t.metadata }
 
 type groupMeta struct {
 	Columns thrift.Slice[chunkMeta] `thrift:"1,required"`

@@ -46,9 +46,11 @@ type Table struct {
 	rows    int64
 	first   string // path of a file
 	ruled   int    // files that were not opened
+	// metadata has the key-value pairs of the files.
+	metadata map[string]string
 }
 
-var _ source.Table = (*Table)(nil)
+var _ source.Described = (*Table)(nil)
 
 // Open reads the footers of the files that the paths name. A path is a file, a folder or
 // a pattern. A folder means its *.parquet files at any depth. docs/job-file.md has the
@@ -103,7 +105,9 @@ func (l *Listing) Open(keep func(i int) bool, opt OpenOptions) (*Table, error) {
 	for i, name := range names {
 		g.Go(func() (err error) {
 			f := &footers[i]
-			t.files[i], f.columns, f.refused, err = readFile(name)
+			if t.files[i], f.columns, f.refused, err = readFile(name); err == nil && i > 0 {
+				digest(t.files[i].metadata)
+			}
 			return err
 		})
 	}
@@ -134,6 +138,7 @@ func (l *Listing) Open(keep func(i int) bool, opt OpenOptions) (*Table, error) {
 	if err := t.unify(all, l, opt); err != nil {
 		return nil, err
 	}
+	t.metadata = t.sharedMetadata(all[0])
 	if none {
 		t.files, t.rows, t.ruled = nil, 0, len(l.Paths)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/source"
+	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/deprecated"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
@@ -513,4 +514,47 @@ func TestEncryptedFilesAndColumnsAreRefusedByThatName(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, info.Columns[1].Unreadable, "encrypted")
 	}
+}
+
+func TestPairsThatAllFilesHaveAreThoseOfTheTable(t *testing.T) {
+	type row struct {
+		A int64 `parquet:"a"`
+	}
+	type wide struct {
+		A int64 `parquet:"a"`
+		B int64 `parquet:"b"`
+	}
+	dir := t.TempDir()
+	pair := func(k, v string) parquet.WriterOption { return parquet.KeyValueMetadata(k, v) }
+	path := func(name string) string { return filepath.Join(dir, name) }
+	require.NoError(t, parquet.WriteFile(path("1"), []row{{1}}, pair("author", "me"), pair("day", "1"), pair("pandas", "first"), pair("ARROW:schema", "x"), pair("bad", "\xff")))
+	require.NoError(t, parquet.WriteFile(path("2"), []row{{2}}, pair("author", "me"), pair("day", "2"), pair("pandas", "second"), pair("ARROW:schema", "x")))
+	require.NoError(t, parquet.WriteFile(path("3"), []wide{{3, 4}}, pair("author", "me"), pair("pandas", "third"), pair("ARROW:schema", "x")))
+	require.NoError(t, parquet.WriteFile(path("4"), []row{{4}}, pair("author", strings.Repeat("x", maxMetadata)), pair("day", "1")))
+	for files, want := range map[string]map[string]string{
+		"1":   {"author": "me", "day": "1", "pandas": "first", "ARROW:schema": "x"},
+		"1 2": {"author": "me", "pandas": "first", "ARROW:schema": "x"},
+		"2 1": {"author": "me", "pandas": "second", "ARROW:schema": "x"},
+		"1 3": {"author": "me", "pandas": "first"}, // there are more columns than the schema describes
+		"4":   {},
+		"1 4": {},
+	} {
+		var paths []string
+		for _, name := range strings.Fields(files) {
+			paths = append(paths, path(name))
+		}
+		table, err := Open(paths, OpenOptions{Threads: 1})
+		require.NoError(t, err)
+		require.Equal(t, want, orEmpty(table.Metadata()), files)
+		for _, f := range table.files {
+			require.Nil(t, f.metadata)
+		}
+	}
+}
+
+func orEmpty(m map[string]string) map[string]string {
+	if m == nil {
+		return map[string]string{}
+	}
+	return m
 }
