@@ -28,6 +28,9 @@ var annotated = []gpu.Field{
 	{Name: "ms", Type: gpu.TimestampOf(gpu.Millisecond, false)},
 	{Name: "us", Type: gpu.TimestampOf(gpu.Microsecond, true)},
 	{Name: "ns", Type: gpu.TimestampOf(gpu.Nanosecond, true)},
+	{Name: "g", Type: gpu.Of(gpu.Binary), Annotation: gpu.Geometry("EPSG:2056"), Nullable: true},
+	{Name: "gd", Type: gpu.Of(gpu.Binary), Annotation: gpu.Geometry("")},
+	{Name: "gg", Type: gpu.Of(gpu.Binary), Annotation: gpu.Geography(1, "OGC:CRS83")},
 	{Name: "n", Type: gpu.Of(gpu.Int64)},
 }
 
@@ -45,6 +48,9 @@ func annotatedValue(f gpu.Field, i int) gpu.Scalar {
 		return gpu.StringScalar(fmt.Sprintf(`{"a": %d}`, i))
 	case gpu.Enum:
 		return gpu.StringScalar([]string{"red", "green"}[i%2])
+	}
+	if f.Type.Kind == gpu.Binary { // a point in WKB
+		return gpu.Scalar{Type: f.Type, Valid: true, Str: "\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00" + string([]byte{0xf0 + byte(i%8), 0x3f}) + "\x00\x00\x00\x00\x00\x00\x00\x40"}
 	}
 	return gpu.IntScalar(f.Type, int64(i)*1000)
 }
@@ -137,6 +143,26 @@ func TestAnnotationsGoFromFileToFile(t *testing.T) {
 	}
 	out, err := exec.Command(python, append([]string{"testdata/annotations.py", in}, files...)...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
+}
+
+func TestCoordinateSystemsGoFromFileToFile(t *testing.T) {
+	dir := t.TempDir()
+	in, out := filepath.Join(dir, "in.parquet"), filepath.Join(dir, "out.parquet")
+	writeAnnotated(t, in, 7)
+	_, err := New("shapes").Read("t", in).Filter("n > 2000").Select("g as shape", "gd", "gg", "g || gg as both", "n").Sort("n desc").Write(out, sinkparquet.Options{}).Run(context.Background(), RunOptions{Use: Host})
+	require.NoError(t, err)
+	table, err := sourceparquet.Open([]string{out}, sourceparquet.OpenOptions{})
+	require.NoError(t, err)
+	var got []gpu.Annotation
+	for _, f := range table.Schema().Fields[:4] {
+		got = append(got, f.Annotation)
+	}
+	require.Equal(t, []gpu.Annotation{gpu.Geometry("EPSG:2056"), gpu.Geometry(""), gpu.Geography(1, "OGC:CRS83"), gpu.NoAnnotation}, got)
+	info, err := sourceparquet.Inspect(out)
+	require.NoError(t, err)
+	for i, c := range info.RowGroups[0].Chunks {
+		require.Equal(t, i >= 3, c.Min != nil && c.PageIndex, "%s: shapes have no order", c.Column)
+	}
 }
 
 func TestAnnotationThatNotAllFilesHaveIsDropped(t *testing.T) {

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 TYPES = {
     "u": "UUID", "id": "UUID", "lo": "UUID", "hi": "UUID", "b": "BLOB", "j": "JSON", "e": "VARCHAR", "k": "VARCHAR",
     "tz": "TIME WITH TIME ZONE", "tm": "TIME WITH TIME ZONE", "us": "TIMESTAMP WITH TIME ZONE", "ms": "TIMESTAMP", "n": "BIGINT",
+    "g": "GEOMETRY",
 }
 ARROW = {"u": "extension<arrow.uuid>", "id": "extension<arrow.uuid>", "lo": "extension<arrow.uuid>", "j": "extension<arrow.json>", "ms": "timestamp[ms]", "us": "timestamp[us, tz=UTC]"}
 

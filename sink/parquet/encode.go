@@ -114,7 +114,7 @@ func (e *encoder) fill(k *encodedChunk, c *column, ranges []rowRange, rows int) 
 func (k *encodedChunk) finish(c *column, nulls int64) {
 	k.meta.TotalCompressedSize = k.pages.size
 	k.meta.Statistics.NullCount = nulls
-	if k.bounds.ok && !k.unbounded {
+	if k.bounds.ok && !k.unbounded && !c.unordered() {
 		k.meta.Statistics.MinValue, k.meta.Statistics.MaxValue = k.bounds.min, k.bounds.max
 	}
 	index := &format.ColumnIndex{
@@ -444,6 +444,9 @@ func (p *pageWriter) dictionaryPage() error {
 // null. The next page begins after them.
 func (p *pageWriter) dataPage(to, n int, b bounds, encoding format.Encoding) error {
 	k := p.chunk
+	if p.column.unordered() {
+		b = bounds{}
+	}
 	h := format.PageHeader{Type: format.DataPage}
 	d := format.DataPageHeader{
 		NumValues:               int32(to - p.row),

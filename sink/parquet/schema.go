@@ -69,6 +69,14 @@ func (c *column) isUUID() bool {
 	return c.field.Type.Kind == gpu.Binary && c.field.Annotation == gpu.UUID
 }
 
+// unordered reports whether the format defines no order for the values, so that they have
+// no bounds.
+func (c *column) unordered() bool {
+	_, shapes := c.field.Annotation.Geometry()
+	_, _, globe := c.field.Annotation.Geography()
+	return shapes || globe
+}
+
 // element returns the schema element of the column, with the logical type and, for older
 // readers, the converted type.
 func (c *column) element() format.SchemaElement {
@@ -105,6 +113,12 @@ func (c *column) element() format.SchemaElement {
 		case gpu.BSON:
 			// DuckDB refuses a file with the converted type of BSON.
 			e.LogicalType.Value = new(format.BsonType)
+		}
+		if crs, ok := a.Geometry(); ok {
+			e.LogicalType.Value = &format.GeometryType{CRS: crs}
+		}
+		if algorithm, crs, ok := a.Geography(); ok {
+			e.LogicalType.Value = &format.GeographyType{CRS: crs, Algorithm: format.EdgeInterpolationAlgorithm(algorithm)}
 		}
 	case gpu.Date:
 		mark(new(format.DateType), deprecated.Date)

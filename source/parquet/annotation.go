@@ -7,6 +7,9 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
+// maxSystem bounds the description of a coordinate system that goes on with a column.
+const maxSystem = 64 << 10
+
 // annotation returns the annotation of a flat column.
 func annotation(e *format.SchemaElement) gpu.Annotation {
 	switch l := e.LogicalType.Value.(type) {
@@ -23,6 +26,14 @@ func annotation(e *format.SchemaElement) gpu.Annotation {
 	case *format.TimeType:
 		if l.IsAdjustedToUTC {
 			return gpu.UTC
+		}
+	case *format.GeometryType:
+		if len(l.CRS) <= maxSystem {
+			return gpu.Geometry(l.CRS)
+		}
+	case *format.GeographyType:
+		if len(l.CRS) <= maxSystem {
+			return gpu.Geography(int32(l.Algorithm), l.CRS)
 		}
 	case *format.NullType:
 		return gpu.AllNull
