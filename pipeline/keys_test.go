@@ -31,6 +31,11 @@ func TestKeysByPositionInGo(t *testing.T) {
 	requireRows(t, smallTable(t).Group([]string{"1"}, "count(*) as n").Sort("1"), `[{"x":1,"n":1},{"x":2,"n":2}]`)
 }
 
+func TestAUnionOfTextAndNumbersIsText(t *testing.T) {
+	union := smallTable(t).Select("x + 0.5 as v", "x > 1 as w").As("numbers").From("t").Select("y as v", "'?' as w").Union("numbers").Sort("v", "w")
+	requireRows(t, union, `[{"v":"1.5","w":"false"},{"v":"2.5","w":"true"},{"v":"2.5","w":"true"},{"v":"a","w":"?"},{"v":"b","w":"?"},{"v":"c","w":"?"}]`)
+}
+
 func TestConstantKeysAndUnreadStepsInGo(t *testing.T) {
 	var c Collector
 	for want, b := range map[string]*Builder{

@@ -296,6 +296,9 @@ func parseDate(s string) (days int64, rest string, ok bool) {
 	}
 	d, s, n := readDigits(s[1:], 2)
 	if len(s) >= 5 && strings.EqualFold(s[:5], " (BC)") {
+		if y == 0 { // before the year 1 is the year 1 (BC)
+			return 0, s, false
+		}
 		y, s = 1-y, s[5:]
 	}
 	if neg {

@@ -1,8 +1,8 @@
 package expr
 
 import (
-	"strings"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/gstream/gstream/gpu"
@@ -103,6 +103,9 @@ func (b *binder) compare(n Node, op gpu.Op, nx Node, x *Expr, ny Node, y *Expr) 
 	if x, y, err = b.equalText(op, nx, x, ny, y); err != nil {
 		return nil, err
 	}
+	if x, y, err = b.truthAsNumber(op, nx, x, ny, y); err != nil {
+		return nil, err
+	}
 	t, ok := common(x, y)
 	if !ok {
 		return nil, b.errorf(n, "cannot compare %v with %v; cast one of them", x.typ, y.typ)
@@ -126,6 +129,21 @@ func (b *binder) compare(n Node, op gpu.Op, nx Node, x *Expr, ny Node, y *Expr) 
 	}
 	e.op, x, y = uncast(op, x, y)
 	return b.op(n, e, x, y)
+}
+
+// truthAsNumber gives a BOOLEAN that is compared for equality with a DECIMAL or a float the value 1 or 0, as DuckDB does.
+// For < and the like a cast must say what is meant.
+func (b *binder) truthAsNumber(op gpu.Op, nx Node, x *Expr, ny Node, y *Expr) (*Expr, *Expr, error) {
+	number := func(t gpu.Type) bool { return t.IsFloat() || t.Kind == gpu.Decimal }
+	var err error
+	switch {
+	case op != gpu.OpEq && op != gpu.OpNe && op != gpu.OpDistinct && op != gpu.OpNotDistinct:
+	case x.typ.Kind == gpu.Bool && x.literal != nullLiteral && number(y.typ):
+		x, err = b.convert(nx, x, gpu.Of(gpu.Int32), false)
+	case y.typ.Kind == gpu.Bool && y.literal != nullLiteral && number(x.typ):
+		y, err = b.convert(ny, y, gpu.Of(gpu.Int32), false)
+	}
+	return x, y, err
 }
 
 // equalText gives a text that is compared for equality the type of the other operand, as
@@ -263,9 +281,40 @@ func (b *binder) in(n *inNode) (*Expr, error) {
 	items := make([]*Expr, 0, len(n.list))
 	nodes := make([]Node, 0, len(n.list))
 	null := false
+	list := make([]*Expr, len(n.list))
+	for i, node := range n.list {
+		if list[i], err = b.bind(node); err != nil {
+			return nil, err
+		}
+	}
+	// A text is read as the type of others, as next to =.
+	var other *Expr // has their common type
+	for _, y := range list {
+		if y.typ.Kind == gpu.String || y.literal == nullLiteral {
+			continue
+		}
+		with := *y
+		if other != nil {
+			if t, ok := common(other, y); ok {
+				with.typ, with.literal = t, notLiteral
+			}
+		}
+		other = &with
+	}
+	if other != nil {
+		if x, _, err = b.equalText(gpu.OpEq, n.x, x, n.x, other); err == nil {
+			x, _, err = b.truthAsNumber(gpu.OpEq, n.x, x, n.x, &Expr{typ: other.typ, column: -1})
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 	all := *x // has the type in which all are compared
-	for _, node := range n.list {
-		y, err := b.bind(node)
+	for i, node := range n.list {
+		y, err := list[i], error(nil)
+		if y.typ.Kind == gpu.String && x.typ.Kind != gpu.String {
+			_, y, err = b.equalText(gpu.OpEq, n.x, x, node, y)
+		}
 		if err == nil {
 			y, err = literalAs(b.scope.Fold, y, x)
 		}

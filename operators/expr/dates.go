@@ -594,6 +594,8 @@ var formats = map[string]string{
 	"f": "substring((1000000 + microsecond(_1) % 1000000)::VARCHAR, 2)", "g": "substring((1000 + millisecond(_1) % 1000)::VARCHAR, 2)",
 	"j": "substring((1000 + dayofyear(_1))::VARCHAR, 2)", "-j": "dayofyear(_1)::VARCHAR",
 	"u": "isodow(_1)::VARCHAR", "w": "dayofweek(_1)::VARCHAR", "V": padded("week(_1)"), "G": "isoyear(_1)::VARCHAR",
+	"U": padded("(dayofyear(_1) + 6 - dayofweek(_1)) // 7"), "W": padded("(dayofyear(_1) + 7 - isodow(_1)) // 7"),
+	"n": "substring((1000000000 + nanosecond(_1) % 1000000000)::VARCHAR, 2)",
 	"%": "'%'",
 }
 
@@ -630,7 +632,7 @@ func bindStrftime(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 		}
 		body, ok := formats[spec[:size]]
 		if !ok {
-			return nil, b.errorf(at, "%s does not have %%%s; it has %%Y %%m %%d %%H %%M %%S %%f %%g %%j %%a %%A %%b %%B %%p %%I %%y %%u %%w %%G %%V %%c %%x %%X and %%%%", n.name, cutRight(spec, 4))
+			return nil, b.errorf(at, "%s does not have %%%s; it has %%Y %%m %%d %%H %%M %%S %%f %%g %%n %%j %%a %%A %%b %%B %%p %%I %%y %%u %%w %%U %%W %%G %%V %%c %%x %%X and %%%%", n.name, cutRight(spec, 4))
 		}
 		e, err := b.expand(n, body, d)
 		if err != nil {

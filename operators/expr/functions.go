@@ -2,6 +2,7 @@ package expr
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/gstream/gstream/gpu"
 )
@@ -159,7 +160,7 @@ func (b *binder) rounded(n Node, op gpu.Op, x *Expr, digits int) (*Expr, error) 
 	if !x.typ.IsFloat() {
 		if digits < 0 && x.typ.Kind == gpu.Decimal {
 			precision := int(x.typ.Precision)
-			if x.typ.Scale == 0 { // DECIMAL(2,0) holds 99 but not 100
+			if x.typ.Scale == 0 && -digits <= precision { // DECIMAL(2,0) holds 99 but not 100
 				precision = min(precision+1, gpu.MaxPrecision)
 			}
 			e.typ = gpu.DecimalOf(precision, 0)
@@ -304,6 +305,9 @@ func bindIf(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 }
 
 func bindDatePart(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+	if v, ok := a[0].Constant(); ok && a[0].literal == stringLiteral && zoneParts[strings.ToLower(v.Str)] {
+		return b.extractZone(n, v.Str, a[1])
+	}
 	p, err := b.datePart(n.args[0], a[0])
 	if err != nil {
 		return nil, err
@@ -317,6 +321,20 @@ func bindDateTrunc(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 		return nil, err
 	}
 	return b.dateTrunc(n, p, n.args[1], a[1])
+}
+
+// zoneParts are the parts of the offset from UTC.
+var zoneParts = map[string]bool{"timezone": true, "timezone_hour": true, "timezone_minute": true}
+
+// extractZone binds a part of the offset from UTC, which is 0.
+func (b *binder) extractZone(n *callNode, part string, x *Expr) (*Expr, error) {
+	switch {
+	case x.isInterval() || x.literal != notLiteral || x.typ.Kind != gpu.Time && x.typ.Kind != gpu.Timestamp:
+		return nil, b.errorf(n.args[1], "%s is a part of a timestamp or a time, found %v%s", strings.ToLower(part), x.typ, dateHint(x))
+	case x.typ.Kind == gpu.Time:
+		return b.expand(n, "CASE WHEN _1 IS NOT NULL THEN 0::BIGINT END", x)
+	}
+	return b.expand(n, "CASE WHEN isfinite(_1) THEN 0::BIGINT END", x)
 }
 
 // CheckForm checks the syntax of an expression, and that there are the functions that it

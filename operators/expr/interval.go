@@ -134,8 +134,11 @@ func (b *binder) intervalOperator(n *binaryNode, x, y *Expr) (*Expr, error) {
 		if y.isInterval() {
 			x, y = y, x
 		}
+		if y.typ.IsFloat() || y.typ.Kind == gpu.Decimal {
+			return b.timesFraction(n, x, y)
+		}
 		if y.literal != nullLiteral && !y.typ.IsInteger() {
-			return nil, b.errorf(n, "the length of an interval must be an integer, found %v", y.typ)
+			return nil, b.errorf(n, "no operator * for an INTERVAL and %v", y.typ)
 		}
 		if y, err = b.bigint(n, y); err != nil {
 			return nil, err
@@ -146,6 +149,8 @@ func (b *binder) intervalOperator(n *binaryNode, x, y *Expr) (*Expr, error) {
 			}
 			return b.integerArithmetic(n, "*", x.args[i], y)
 		})
+	case n.op == "/" && !y.isInterval() && (y.typ.IsNumeric() || y.literal == nullLiteral):
+		return b.timesFraction(n, x, y)
 	case n.op == "+" && y.isInterval(), n.op == "-" && y.isInterval() && !both:
 		if n.op == "-" {
 			if y, err = b.oppositeInterval(n, y); err != nil {
@@ -164,6 +169,48 @@ func (b *binder) intervalOperator(n *binaryNode, x, y *Expr) (*Expr, error) {
 		return nil, b.errorf(n, "no operator %s for two INTERVALs", n.op)
 	}
 	return nil, b.errorf(n, "no operator %s for an INTERVAL and %v", n.op, other.typ)
+}
+
+// timesFraction multiplies an interval by a number with a fraction, or divides it, as DuckDB and PostgreSQL do: the
+// fraction of a month is days of which it has 30, and that of a day is microseconds; both fractions are
+// rounded to six digits.
+func (b *binder) timesFraction(n *binaryNode, x, y *Expr) (*Expr, error) {
+	by := newConstant(gpu.Null(gpu.Of(gpu.Float64)))
+	var err error
+	if y.literal != nullLiteral {
+		if by, err = b.convert(n, y, gpu.Of(gpu.Float64), false); err != nil {
+			return nil, err
+		}
+	}
+	if n.op == "/" {
+		differs, err := b.expand(n, "_1 <> 0", by)
+		if err != nil {
+			return nil, err
+		}
+		if by, err = b.require(n, differs, by, "division by zero"); err != nil {
+			return nil, err
+		}
+	}
+	values := append([]*Expr{}, x.args...) // _1 to _3
+	for _, body := range []string{
+		"_1::DOUBLE " + n.op + " _4",                                // _5: months
+		"_2::DOUBLE " + n.op + " _4",                                // _6: days
+		"((_5 - trunc(_5)) * 30 * 1e6)::BIGINT / 1e6",               // _7: days of the fraction of a month
+		"((_6 - trunc(_6) + _7 - trunc(_7)) * 86400e6)::BIGINT",     // _8: microseconds of the fractions of days
+		"trunc(_5)::BIGINT",                                         // _9
+		"trunc(_6)::BIGINT + trunc(_7)::BIGINT + _8 // 86400000000", // _10
+		"(_3::DOUBLE " + n.op + " _4 + _8 % 86400000000)::BIGINT",   // _11
+	} {
+		if len(values) == 3 {
+			values = append(values, by)
+		}
+		e, err := b.expand(n, body, values...)
+		if err != nil {
+			return nil, err
+		}
+		values = append(values, e)
+	}
+	return newInterval(values[8], values[9], values[10]), nil
 }
 
 func (b *binder) oppositeInterval(n Node, x *Expr) (*Expr, error) {

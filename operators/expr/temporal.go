@@ -239,7 +239,7 @@ func (b *binder) dateTrunc(n Node, p gpu.DatePart, nx Node, x *Expr) (*Expr, err
 	case gpu.PartEpoch:
 		p = gpu.PartSecond
 	}
-	if p > gpu.PartMillennium {
+	if p > gpu.PartMillennium && p != gpu.PartISOYear {
 		return nil, b.errorf(n, "cannot truncate to %s", partName(p))
 	}
 	if x.typ.Kind != gpu.Date && x.typ.Kind != gpu.Timestamp {
@@ -252,6 +252,14 @@ func (b *binder) dateTrunc(n Node, p gpu.DatePart, nx Node, x *Expr) (*Expr, err
 	}
 	// The longest unit is a millennium.
 	r, fails := shifted(x, rangeOf(-1001*366*microsPerDay, 0))
+	if p == gpu.PartISOYear {
+		// Its first week is that of January 4.
+		e, err := b.expand(n, "CASE WHEN isfinite(_1) THEN date_trunc('week', make_date(isoyear(_1), 1, 4)) ELSE _1 END", x)
+		if err != nil {
+			return nil, err
+		}
+		return b.convert(n, e, t, false)
+	}
 	return b.op(n, Expr{op: gpu.OpDateTrunc, typ: t, n: int(p), nullable: x.nullable, rng: r, fails: fails}, x)
 }
 

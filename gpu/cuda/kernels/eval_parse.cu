@@ -116,6 +116,7 @@ DEVICE bool parse_date(Text& s, i64& days) {
     s = from_byte(s, 1);
     bool any = read_digits(s, 2, d) > 0;
     if (s.n >= 5 && equal_word(Text{s.p, 5}, " (bc)")) {
+        if (y == 0) return false; // before the year 1 is the year 1 (BC)
         y = 1 - y;
         s = from_byte(s, 5);
     }

@@ -442,6 +442,9 @@ func (s *stepBinder) union(in Node) Node {
 				continue
 			}
 			t, ok := gpu.CommonType(types[c], f.Type)
+			if text := gpu.Of(gpu.String); !ok && (types[c] == text || f.Type == text) && types[c].Kind != gpu.Binary && f.Type.Kind != gpu.Binary {
+				t, ok = text, true // values of any type can be written as text
+			}
 			if !ok {
 				s.faultf(fmt.Sprintf(".union[%d]", i), "column %d is %v here and %v in the step's input (%q); cast one of them", c+1, f.Type, types[c], in.Rel().Schema.Fields[c].Name)
 				return nil
