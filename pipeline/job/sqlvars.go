@@ -91,11 +91,7 @@ func (x *expression) expand() error {
 			}
 			x.copy(end)
 		case strings.HasPrefix(rest, "/*"):
-			end := strings.Index(rest, "*/")
-			if end < 0 {
-				end = len(rest)
-			}
-			x.copy(end)
+			x.copy(commentEnd(rest))
 		default:
 			x.copy(1)
 		}
@@ -107,6 +103,25 @@ func (x *expression) expand() error {
 		}
 	}
 	return nil
+}
+
+// commentEnd returns the length of a comment at the start of a text, which may have others in it.
+func commentEnd(s string) int {
+	for i, depth := 0, 0; i < len(s); {
+		switch {
+		case strings.HasPrefix(s[i:], "/*"):
+			depth++
+			i += 2
+		case strings.HasPrefix(s[i:], "*/"):
+			i += 2
+			if depth--; depth == 0 {
+				return i
+			}
+		default:
+			i++
+		}
+	}
+	return len(s)
 }
 
 // copy copies text.
@@ -244,6 +259,8 @@ func (x *expression) quoted(quote byte) error {
 		case strings.HasPrefix(rest, q+q):
 			text.WriteByte(quote)
 			x.copy(2)
+		case prefix == 'e' && rest[0] == '\\' && strings.HasPrefix(rest[1:], "${"):
+			return fmt.Errorf("a variable is not possible behind a backslash")
 		case prefix == 'e' && rest[0] == '\\' && len(rest) > 1 && rest[1] != '$':
 			x.copy(2)
 		case strings.HasPrefix(rest, "$$"):
