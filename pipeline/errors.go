@@ -15,7 +15,8 @@ func Class(err error) error { return class.Of(err) }
 // errors.
 //
 //	class         exit code  cause                                                    the same again
-//	ErrDefect     1          gstream itself, or the GPU, failed                       –
+//	ErrDefect     1          gstream itself failed                                    –
+//	ErrDevice     1          the GPU or its driver failed                             may succeed
 //	ErrJob        2          the job: its file, its variables, its expressions        fails
 //	ErrData       3          the data: a damaged file, a value that an expression     fails
 //	                         cannot take, more than a column or a file can hold
@@ -26,6 +27,7 @@ func Class(err error) error { return class.Of(err) }
 //	ErrCancelled  130        the context of the run ended, for whatever cause         may succeed
 var (
 	ErrDefect  = class.ErrDefect
+	ErrDevice  = class.ErrDevice
 	ErrJob     = class.ErrJob
 	ErrData    = source.ErrData
 	ErrBudget  = gpu.ErrBudget

@@ -20,7 +20,7 @@ import (
 )
 
 // classes are those of errors.go.
-var classes = []error{ErrDefect, ErrJob, ErrData, ErrBudget, ErrChanged, ErrOutput, ErrFile, ErrCancelled}
+var classes = []error{ErrDefect, ErrDevice, ErrJob, ErrData, ErrBudget, ErrChanged, ErrOutput, ErrFile, ErrCancelled}
 
 // failingTable is a table whose scans fail.
 type failingTable struct {
@@ -102,7 +102,7 @@ func TestClassOfAnErrorOfSeveralCauses(t *testing.T) {
 		{errors.Join(fs.ErrNotExist, context.Canceled), ErrCancelled},
 		{&Diagnostic{Err: fmt.Errorf("%w: x", source.ErrData)}, ErrData},
 		{&Diagnostic{}, ErrJob},
-		{device, ErrDefect},
+		{device, ErrDevice},
 		{fmt.Errorf("x: %w", gpu.Panicked("a primitive", "index out of range", nil)), ErrDefect},
 		{gpu.Failed("in x: divided by zero"), ErrData},
 		{gpu.Exceeded("too long"), ErrData},

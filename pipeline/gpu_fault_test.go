@@ -118,7 +118,7 @@ func requireClear(t *testing.T, err error, cause string) {
 	require.NotErrorIs(t, err, ErrDefect)
 	require.Equal(t, 1, strings.Count(text, cause), text)
 	require.NotContains(t, text, "\n", "one error, one line")
-	require.Regexp(t, `(^|: )(orders: (scan|filter)|customer: scan|match: (inner join|project)|group 3: group|sort 4: sort|output)(: |,)`, text, "a stage is named")
+	require.Regexp(t, `(^|: )(orders: scan|filter 1: filter|customer: scan|match: (inner join|project)|group 3: (group|project)|sort 4: sort|output)(: |,)`, text, "a stage is named")
 	require.NotRegexp(t, `(orders|customer|match|group 3|sort 4|output): (.*: )?(orders|customer|match|group 3|sort 4|output): `, text, "one stage is named")
 }
 

@@ -749,7 +749,7 @@ func (p *parser) arguments(n *callNode) (err error) {
 	if !p.accept(")") {
 		return p.unexpected("a comma or )")
 	}
-	if t := p.peek(); (t.is("IGNORE") || t.is("RESPECT")) && p.ahead(1).is("NULLS") {
+	if t := p.peek(); (t.is("IGNORE") || t.is("RESPECT")) && p.ahead(1).is("NULLS") && p.ahead(2).is("OVER") {
 		return newError(p.src, t.pos, "%[1]s NULLS stands before the closing parenthesis, as in %[2]s(x %[1]s NULLS)", strings.ToUpper(t.text), n.name)
 	}
 	return nil

@@ -19,6 +19,7 @@ var (
 	ErrFile      = errors.New("a file cannot be read or written")
 	ErrOutput    = errors.New("output cannot be written")
 	ErrCancelled = errors.New("cancelled")
+	ErrDevice    = errors.New("the GPU failed")
 	ErrDefect    = errors.New("defect in gstream")
 )
 
@@ -50,7 +51,7 @@ func Of(err error) error {
 	case is(source.ErrData), is(gpu.ErrLimit):
 		return source.ErrData
 	case errors.As(err, &driver):
-		return ErrDefect
+		return ErrDevice
 	case gpu.IsFailure(err):
 		return source.ErrData
 	case is(ErrOutput):
