@@ -352,6 +352,14 @@ func FuzzOpenRead(f *testing.F) {
 		require.NoError(f, err)
 		f.Add(b)
 	}
+	b, err := os.ReadFile("testdata/types.parquet")
+	require.NoError(f, err)
+	f.Add(footer(func(m *format.FileMetaData) {
+		m.NumRows = 0
+		m.Schema[1].Name = ""
+		m.Schema[2].LogicalType.Value = new(format.NullType)
+		m.KeyValueMetadata = []format.KeyValue{{Key: "geo", Value: `{"columns": {"half": {}}}`}, {Key: "pandas", Value: "{"}}
+	})(b))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) > 1<<20 {
 			return
