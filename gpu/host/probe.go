@@ -105,7 +105,7 @@ func (p *probe) matches(b *block, at, m int) {
 // ofValues sets out to what rows of a column with a dictionary, from row at on, have by value.
 func ofValues(out, byValue []int32, c gpu.Column, at int) {
 	for i, code := range gpu.Values[int32](c.Data, c.Len)[at:][:len(out)] {
-		out[i] = byValue[code]
+		out[i] = gpu.Lookup(byValue, code)
 	}
 }
 
