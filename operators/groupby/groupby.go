@@ -240,8 +240,8 @@ const (
 	tableBudget = 8
 	// indexBytes is the bytes of a slot of a table that is indexed by the key.
 	indexBytes = 4
-	// looseBudget is the share that rows of partial aggregates of a single lane may have until
-	// they are partitioned.
+	// looseBudget is the share, one part in so many, that rows of partial aggregates of a single lane may have until they
+	// are partitioned together, and those of flushes of few groups of all lanes.
 	looseBudget = 16
 	// partStrides is the strides of a part of a single lane: its kernels take longer than its launches.
 	partStrides = 2

@@ -27,19 +27,20 @@ func (o *hashGroupBy) NewLocal(t operators.Task) (operators.Local, error) {
 // local is the groups of one lane.
 type local struct {
 	*hashGroupBy
-	task    operators.Task
-	table   *table        // of rows; nil if it has none
-	merged  *table        // of rows of partial aggregates; nil if it has none
-	waiting []*gpu.Stride // rows of partial aggregates, to be merged together
-	waits   int           // rows of waiting
-	packing gpu.Packing   // of the keys, if they are several or no integer; nil if there is none
-	pending []*gpu.Stride // strides of few rows, to be assigned together
-	rows    int           // rows of pending
-	bytes   int64         // bytes of pending
-	few     []*gpu.Stride // partial aggregates that are not partitioned
-	loose   []*gpu.Stride // partial aggregates, to be partitioned together
-	flushed int           // rows of partial aggregates
-	passing int           // strides that are still to bypass the table
+	task     operators.Task
+	table    *table        // of rows; nil if it has none
+	merged   *table        // of rows of partial aggregates; nil if it has none
+	waiting  []*gpu.Stride // rows of partial aggregates, to be merged together
+	waits    int           // rows of waiting
+	packing  gpu.Packing   // of the keys, if they are several or no integer; nil if there is none
+	pending  []*gpu.Stride // strides of few rows, to be assigned together
+	rows     int           // rows of pending
+	bytes    int64         // bytes of pending
+	few      []*gpu.Stride // partial aggregates that are not partitioned
+	fewBytes int64         // bytes of few
+	loose    []*gpu.Stride // partial aggregates, to be partitioned together
+	flushed  int           // rows of partial aggregates
+	passing  int           // strides that are still to bypass the table
 	// bypassed is the strides that bypassed it since it was tried before; 0 if it was worth it.
 	bypassed int
 	sampled  bool // see manyGroups
@@ -441,7 +442,10 @@ func (l *local) partitioned(rows *gpu.Stride) error {
 	l.flushed += rows.Rows
 	if rows.Rows <= fewGroups && !l.always(l.task) {
 		l.few = append(l.few, rows)
-		return nil
+		if l.fewBytes += rows.Bytes(); len(l.Keys) == 0 || l.fewBytes < l.task.Lease.Limit()/int64(looseBudget*l.task.Lanes) {
+			return nil
+		}
+		return l.holdFew()
 	}
 	if l.task.Lanes > 1 || l.always(l.task) {
 		return l.hold(l.task, rows)
@@ -461,6 +465,25 @@ func (l *local) partitioned(rows *gpu.Stride) error {
 		return nil
 	}
 	return l.holdLoose()
+}
+
+// holdFew partitions the few rows of many flushes, which cannot spill before.
+func (l *local) holdFew() (err error) {
+	few := l.few
+	l.few, l.fewBytes = nil, 0
+	for len(few) > 0 && err == nil {
+		n := 1
+		for n < len(few) && few[n].Schema == few[0].Schema && oneCoding(few[0], few[n]) {
+			n++
+		}
+		var rows *gpu.Stride
+		if rows, err = operators.ConcatStrides(l.task, few[0].Schema, few[:n]); err == nil {
+			err = l.hold(l.task, rows)
+		}
+		few = few[n:]
+	}
+	l.few = few // after an error
+	return err
 }
 
 // holdLoose partitions the loose rows together: a partition of many rows is copied faster.
