@@ -2,7 +2,8 @@ package parquet
 
 import "github.com/gstream/gstream/gpu"
 
-// blobBlock is the size of a block of a blob, unless an append needs more.
+// blobBlock is the largest size of a block of a blob, unless an append needs more. Blocks double the size of the blob
+// before: most columns of a wide table have few bytes.
 const blobBlock = 256 << 10
 
 // blob is append-only bytes of a lease: the encoded pages of a column chunk.
@@ -14,6 +15,7 @@ type blob struct {
 }
 
 func (b *blob) append(p []byte) error {
+	before := b.size
 	b.size += int64(len(p))
 	if n := len(b.blocks) - 1; n >= 0 {
 		k := copy(b.blocks[n].Bytes()[b.filled[n]:], p)
@@ -23,7 +25,7 @@ func (b *blob) append(p []byte) error {
 	if len(p) == 0 {
 		return nil
 	}
-	buf, err := b.lease.Alloc(int64(max(len(p), blobBlock)))
+	buf, err := b.lease.Alloc(max(int64(len(p)), min(before, blobBlock)))
 	if err != nil {
 		return err
 	}

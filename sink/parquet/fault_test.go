@@ -230,7 +230,7 @@ func TestMissingParentsAreMadeAndRemovedByAbort(t *testing.T) {
 func TestBudgetThatIsTooSmallIsReportedAndLeavesNothing(t *testing.T) {
 	tab := randomTable(rand.New(rand.NewPCG(6, 6)), 2000, 0)
 	dir := t.TempDir()
-	lease := hosttest.Budget(t, 1<<20).Lease("sink")
+	lease := hosttest.Budget(t, 1<<10).Lease("sink")
 	w, err := Create(filepath.Join(dir, "out.parquet"), tab.schema, Options{Lease: lease})
 	require.NoError(t, err)
 	err = tab.tryWrite(w)
@@ -239,6 +239,30 @@ func TestBudgetThatIsTooSmallIsReportedAndLeavesNothing(t *testing.T) {
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, entries)
+}
+
+// The memory of an output is that of its values, however many columns they are in.
+func TestColumnsOfFewBytesTakeLittle(t *testing.T) {
+	const columns, rows = 500, 100
+	i64 := gpu.Of(gpu.Int64)
+	values := make([]gpu.Scalar, rows)
+	for i := range values {
+		values[i] = gpu.IntScalar(i64, int64(i)*1e6)
+	}
+	s := &gpu.Stride{Rows: rows}
+	var fields []gpu.Field
+	for i := range columns {
+		fields = append(fields, gpu.Field{Name: fmt.Sprint("c", i), Type: i64})
+		s.Cols = append(s.Cols, gpu.ColumnOf(i64, values))
+	}
+	s.Schema = gpu.NewSchema(fields...)
+	budget := hosttest.Budget(t, 3<<20)
+	lease := budget.Lease("sink")
+	w, err := Create(filepath.Join(t.TempDir(), "out.parquet"), s.Schema, Options{Lease: lease})
+	require.NoError(t, err)
+	require.NoError(t, w.Write(t.Context(), s))
+	require.NoError(t, w.Commit(t.Context()))
+	require.NoError(t, lease.Close())
 }
 
 func TestExistingTargetIsRefusedAtCreateAndAtCommit(t *testing.T) {
