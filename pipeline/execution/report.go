@@ -28,6 +28,8 @@ type Report struct {
 	PeakDevice int64 `json:"peak_device_bytes"`
 	PeakRSS    int64 `json:"peak_rss_bytes"`
 	Done       bool  `json:"done"` // the run has ended and its output is complete
+	// Restarted is why the run was refused memory at first. It then started again in one lane, with short strides.
+	Restarted string `json:"restarted,omitempty"`
 	// Error is the reason why the run failed.
 	Error string `json:"error,omitempty"`
 	// Activity is the sum over the stages and the output of a run on a GPU. Link is the

@@ -59,13 +59,19 @@ func checkOnce(p *physical.Plan, opt execution.Options) (_ *execution.Check, err
 	if err := r.awaitDevice("check"); err != nil {
 		return nil, err
 	}
-	r.slots = make(chan struct{}, r.threads())
-	root, err := r.prepare(p.Root)
+	c, err := r.checked()
 	if err != nil {
 		return nil, err
 	}
-	c := &checker{run: r, holdings: map[*opRun]*holding{}}
-	c.feed(root.exchange(), nil, nil)
+	// What is refused is what a frugal run is refused, as any run that is refused memory starts again as one.
+	opt.Device = r.device // which that one leaves open
+	again := &run{plan: p, opt: opt, device: r.device, frugal: true}
+	defer func() { err = with(err, again.release()) }()
+	frugal, err := again.checked()
+	if err != nil {
+		return nil, err
+	}
+	c.fixed, c.largest, c.scans = frugal.fixed, frugal.largest, frugal.scans
 	props := r.device.Properties()
 	out := &execution.Check{Job: p.Name, Device: props.Name, Kind: props.Kind, Refusals: []execution.Refusal{}, Stages: []execution.StageCheck{}}
 	if out.Estimate = planWork(p).onHost(r.threads()); discrete(r.device) {
@@ -75,6 +81,18 @@ func checkOnce(p *physical.Plan, opt execution.Options) (_ *execution.Check, err
 	c.tiers(out)
 	out.Finishes = len(out.Refusals) == 0
 	return out, nil
+}
+
+// checked adds up what the stages of the run's plan hold.
+func (r *run) checked() (*checker, error) {
+	r.slots = make(chan struct{}, r.threads())
+	root, err := r.prepare(r.plan.Root)
+	if err != nil {
+		return nil, err
+	}
+	c := &checker{run: r, holdings: map[*opRun]*holding{}}
+	c.feed(root.exchange(), nil, nil)
+	return c, nil
 }
 
 // awaitDevice waits until the device has started: a GPU has its budget then. Errors have the name.
@@ -105,6 +123,7 @@ type checker struct {
 	disk     float64    // most bytes on disk
 	scans    []error    // refusals of scans
 	kept     []*holding // rows of steps that several steps read
+	streams  float64    // bytes of the strides of the pipeline that is looked at
 }
 
 // holding returns what a stage holds, of rows that a pipeline collects.
@@ -143,7 +162,21 @@ func (c *checker) pipeline(p *pipelineRun, held, into []*holding) {
 	if p.into != nil {
 		into = append(into, c.holding(p.into, p.lanes))
 	}
+	before := c.streams
+	c.streams = p.streams()
 	c.feed(p.feed, held, into)
+	c.streams = before
+}
+
+// streams returns the bytes of the strides that pass through the operators of a pipeline at a time: of each operator
+// one that comes and one that goes.
+func (p *pipelineRun) streams() (bytes float64) {
+	for i := -1; i <= len(p.ops); i++ {
+		if o := p.operator(i); o != nil {
+			bytes += float64(2*p.lanes*p.strideRows(o.Schema.RowBytes())) * float64(o.Schema.RowBytes())
+		}
+	}
+	return bytes
 }
 
 func (c *checker) feed(f feed, held, into []*holding) {
@@ -175,14 +208,14 @@ func (c *checker) feed(f feed, held, into []*holding) {
 // room with those that do not: each of the latter has an equal part of what is left.
 func (c *checker) phase(held []*holding, p *pipelineRun, scan *opRun) {
 	held = append(held, c.kept...)
-	needs, fixed := 0.0, 0.0
+	needs, fixed := c.streams, c.streams
 	if scan != nil {
 		opt := p.scanOptions(scan)
 		if err := source.CheckMemory(scan.Table, opt); err != nil {
 			c.scans = append(c.scans, err)
 		} else if !discrete(c.device) {
-			fixed = float64(scan.Table.LeastMemory(opt))
-			needs = fixed
+			fixed += float64(scan.Table.LeastMemory(opt))
+			needs += float64(scan.Table.LeastMemory(opt))
 		}
 	}
 	var largest *holding

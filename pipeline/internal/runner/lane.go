@@ -213,14 +213,8 @@ func (l *lane) take(ctx context.Context) (morsel, error) {
 
 // open makes the lane's queue and its local states.
 func (l *lane) open(ctx context.Context) (err error) {
-	d := l.pipelineRun.run.device
-	name := l.last().Name()
-	if l.lanes > 1 {
-		l.queue, err = d.NewLaneQueue(name)
-	} else {
-		l.queue, err = d.NewQueue(name)
-	}
-	if err != nil {
+	r, name := l.pipelineRun.run, l.last().Name()
+	if l.queue, err = r.newQueue(name, l.lanes > 1 || r.frugal); err != nil {
 		return explain(name, err)
 	}
 	l.queue.Until(ctx)

@@ -340,6 +340,10 @@ func (p *pipelineRun) chooseLanes() {
 		}
 	}
 	p.lanes, p.rows = 1, d.StrideRows(width)
+	if p.run.frugal {
+		p.rows = min(p.rows, p.run.frugalRows(width))
+		return
+	}
 	if p.serial || discrete(d) {
 		return
 	}
@@ -393,7 +397,7 @@ func (p *pipelineRun) finalize(ctx context.Context, m *meter) (err error) {
 	}
 	m.turn(o)
 	r := p.run
-	q, err := r.device.NewQueue(o.Name())
+	q, err := r.newQueue(o.Name(), r.frugal)
 	if err != nil {
 		return explain(o.Name(), err)
 	}

@@ -40,6 +40,7 @@ type run struct {
 	scans   []*pipelineRun
 	held    map[*physical.Stage]*held // by the stages that hold rows
 	spill   *spill.Store
+	frugal  bool          // see frugal.go
 	slots   chan struct{} // for scans, one a thread: with more, decoding would keep the goroutine that feeds the GPU from running
 	sink    *sinkRun
 	// meters of the goroutines at work.
@@ -59,9 +60,10 @@ type run struct {
 // their class by errors.Is.
 //
 // If there is a GPU that cannot be started, a run that does not ask for a particular
-// device logs a warning and takes the CPU.
+// device logs a warning and takes the CPU. A run that is refused memory logs a warning and
+// starts again, frugally.
 func Run(ctx context.Context, p *physical.Plan, output execution.Target, opt execution.Options) (*execution.Report, error) {
-	report, err := runOnce(ctx, p, output, opt)
+	report, err := runOrAgain(ctx, p, output, opt)
 	if !errors.Is(err, cuda.ErrUnusable) {
 		return report, class.Mark(ctx, err)
 	}
@@ -70,13 +72,13 @@ func Run(ctx context.Context, p *physical.Plan, output execution.Target, opt exe
 	}
 	warnOfCPU(err)
 	opt.Device, opt.Use = nil, execution.Host
-	if report, err = runOnce(ctx, p, output, opt); report != nil {
+	if report, err = runOrAgain(ctx, p, output, opt); report != nil {
 		report.Choice = &execution.Choice{Device: execution.Host, Why: "the GPU cannot be used"}
 	}
 	return report, class.Mark(ctx, err)
 }
 
-func runOnce(ctx context.Context, p *physical.Plan, output execution.Target, opt execution.Options) (*execution.Report, error) {
+func runOnce(ctx context.Context, p *physical.Plan, output execution.Target, opt execution.Options, frugal bool) (*execution.Report, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if opt.SpillDir != "" {
@@ -84,7 +86,7 @@ func runOnce(ctx context.Context, p *physical.Plan, output execution.Target, opt
 			return nil, err
 		}
 	}
-	r := &run{plan: p, output: output, opt: opt, device: opt.Device, started: time.Now(), ctx: ctx, cancel: cancel}
+	r := &run{plan: p, output: output, opt: opt, device: opt.Device, frugal: frugal, started: time.Now(), ctx: ctx, cancel: cancel}
 	if r.device == nil {
 		choice, err := ChooseDevice(p, opt)
 		if err != nil {
@@ -205,6 +207,9 @@ func (r *run) pipelines(ctx context.Context) (err error) {
 }
 
 func (r *run) threads() int {
+	if r.frugal {
+		return 1
+	}
 	return cmp.Or(r.opt.Threads, min(runtime.GOMAXPROCS(0), host.MaxThreads()))
 }
 

@@ -165,7 +165,7 @@ func (p *pipelineRun) scanOptions(o *opRun) source.ScanOptions {
 	return source.ScanOptions{
 		Columns: o.Columns, Prune: o.Prune, StrideRows: rows, Lease: o.decode,
 		Decode: source.DecodeOptions{
-			Threads: r.opt.Threads, Slots: r.slots,
+			Threads: r.threads(), Slots: r.slots,
 			Inflight: r.inflight(o, rows), InflightBytes: r.inflightBytes(),
 			Encoded: discrete(r.device), Trace: r.trace(laneDecode, o.Name()),
 		},
@@ -177,6 +177,9 @@ func (p *pipelineRun) scanOptions(o *opRun) source.ScanOptions {
 // device it is as many as page-locked memory allows if encoded columns are not small;
 // once they are known to be small, more are decoded.
 func (r *run) inflight(o *opRun, rows int) int {
+	if r.frugal {
+		return 1
+	}
 	n := r.threads() + 1
 	if bytes := r.inflightBytes(); bytes > 0 {
 		n = min(2*n, max(int(bytes/int64(max(o.Schema.RowBytes(), 1)*rows)), 3))

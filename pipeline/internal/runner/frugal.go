@@ -1,0 +1,61 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"syscall"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/pipeline/execution"
+	"github.com/gstream/gstream/pipeline/internal/physical"
+)
+
+// A run shares its budget between lanes, scans that decode ahead and rows that wait for the output. What these take at
+// a time is by chance, so a run that is refused memory starts again frugally: one lane a pipeline, one core, one stride
+// that is decoded at a time, short strides, and rows spill as soon as there are some. What such a run takes depends on
+// the job and on the budget alone. gstream check promises the end of a run by what this one needs.
+
+// runOrAgain runs a plan, and once more, frugally, if it was refused memory.
+func runOrAgain(ctx context.Context, p *physical.Plan, output execution.Target, opt execution.Options) (*execution.Report, error) {
+	report, err := runOnce(ctx, p, output, opt, false)
+	if !shortOfMemory(err) || ctx.Err() != nil {
+		return report, err
+	}
+	slog.Warn("memory is short: the job starts again in one lane, with short strides", "reason", err)
+	again, frugalErr := runOnce(ctx, p, output, opt, true)
+	if again != nil {
+		again.Restarted = err.Error()
+	}
+	return again, frugalErr
+}
+
+// shortOfMemory reports whether a run was refused memory that another one may do without.
+func shortOfMemory(err error) bool {
+	var refused *gpu.BudgetError
+	return errors.As(err, &refused) && refused.Tier != "disk" && !errors.Is(err, syscall.ENOSPC)
+}
+
+const (
+	// frugalStrides is the strides that a frugal pipeline is assumed to hold, and frugalShare the share of the budget,
+	// one part in so many, that they take together.
+	frugalStrides = 16
+	frugalShare   = 8
+	// frugalRows is the most rows of a stride of a frugal run, and leastFrugalRows the least.
+	frugalRows      = 1 << 13
+	leastFrugalRows = 64
+)
+
+// frugalRows returns the rows of a stride of a frugal run, for rows of width bytes.
+func (r *run) frugalRows(width int) int {
+	rows := r.device.Budget().Limit() / frugalShare / int64(frugalStrides*max(width, 1))
+	return int(max(leastFrugalRows, min(rows, frugalRows)))
+}
+
+// newQueue returns a queue for one lane of several, or for one that has the whole device.
+func (r *run) newQueue(name string, lane bool) (gpu.Queue, error) {
+	if lane {
+		return r.device.NewLaneQueue(name)
+	}
+	return r.device.NewQueue(name)
+}
