@@ -62,23 +62,13 @@ func (o overlay) Open(name string) (fs.File, error) {
 	return o[1].Open(name)
 }
 
-// skipWithRaceDetector skips a test with a single goroutine, whose references take
-// minutes under the race detector. Other tests cover concurrent use of a device: those of
-// memory and faults here, and those of pipelines.
-func skipWithRaceDetector(t *testing.T) {
-	t.Helper()
-	if raceEnabled {
-		t.Skip("it has one goroutine, and is slow with the race detector")
-	}
-}
-
 func TestConformance(t *testing.T) {
-	skipWithRaceDetector(t)
+	gputest.SkipWithRaceDetector(t)
 	keep := openTest(t, 0) // keeps the context, so that it is made once
 	defer func() { require.NoError(t, keep.Close()) }()
 	thin := 0
 	if library(t) != "" {
-		thin = 7
+		thin = 21
 	}
 	gputest.Thin = gputest.ThinOr(t, thin)
 	t.Logf("on %s, %s", keep.Properties().Name, keep.Properties().Details)

@@ -19,7 +19,7 @@ import (
 )
 
 func newPair(t *testing.T) *gputest.Pair {
-	skipWithRaceDetector(t)
+	gputest.SkipWithRaceDetector(t)
 	// With one thread the host reports the first of the rows that fail.
 	h, err := host.Open(host.Options{Threads: 1, Memory: 1 << 30})
 	require.NoError(t, err)

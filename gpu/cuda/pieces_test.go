@@ -11,13 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/gputest"
 )
 
 // TestPiecesArriveInOrder copies strides up that consist of many pieces of odd sizes, as those of spilled partitions
 // do, on several goroutines. Kernels that are launched before a copy has ended must wait for all of it.
 // GSTREAM_STRIDES is the number of strides.
 func TestPiecesArriveInOrder(t *testing.T) {
-	skipWithRaceDetector(t)
+	gputest.SkipWithRaceDetector(t)
 	const pieces, goroutines, sets = 256, 3, 8
 	room := func(piece int) int { // bytes
 		if piece < 2*mostBatched+16 { // more than one call of the driver takes

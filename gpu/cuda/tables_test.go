@@ -86,7 +86,7 @@ func (f fixedGroups) IDs() gpu.Column { return f.ids }
 func (f fixedGroups) Release()        {}
 
 func TestFloatSumsDoNotDependOnTheOrder(t *testing.T) {
-	skipWithRaceDetector(t)
+	gputest.SkipWithRaceDetector(t)
 	dev := newSide(t, openWith(t, 0, 1<<30))
 	rnd := rand.New(rand.NewPCG(gputest.Seed(t), 8))
 	f64 := gpu.Of(gpu.Float64)
@@ -110,7 +110,7 @@ func TestFloatSumsDoNotDependOnTheOrder(t *testing.T) {
 // TestKeysOfAPartitionAreSpreadOverATable looks at the runs of slots in use, or of full buckets, of a table over keys
 // that a hash has selected. With one constant for both hashes the runs of slots had 100 on average, and 5 are expected.
 func TestKeysOfAPartitionAreSpreadOverATable(t *testing.T) {
-	skipWithRaceDetector(t)
+	gputest.SkipWithRaceDetector(t)
 	s := newSide(t, openWith(t, 0, 1<<30))
 	before := tableSeed
 	defer func() { tableSeed = before }()

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/operators/groupby"
 )
 
@@ -17,9 +18,13 @@ func TestEveryGroupAlgorithmIsMeasured(t *testing.T) {
 	for name, open := range map[string]func(*testing.T) gpu.Device{"host": openHost, "gpu": openGPU} {
 		t.Run(name, func(t *testing.T) {
 			d := open(t)
-			for _, strideRows := range []int{0, 3000} {
+			strides, cases, results := []int{0, 3000}, []string{"acceptance: groups: 2^12", "max: max, groups: 2^4", "widths: bytes of keys and values, 2^12 groups: 8/8", "2^12 groups by Zipf: 1.5", "forms of columns, 2^12 groups: "}, 10
+			if name == "gpu" && gputest.ThinOr(t, 5) > 1 {
+				strides, cases, results = strides[1:], cases[2:4], 2
+			}
+			for _, strideRows := range strides {
 				seen := map[string]int{}
-				opt := Options{Rows: 8000, Runs: 1, Cases: []string{"acceptance: groups: 2^12", "max: max, groups: 2^4", "widths: bytes of keys and values, 2^12 groups: 8/8", "2^12 groups by Zipf: 1.5", "forms of columns, 2^12 groups: "}, Algorithms: []string{"all"}, StrideRows: strideRows}
+				opt := Options{Rows: 8000, Runs: 1, Cases: cases, Algorithms: []string{"all"}, StrideRows: strideRows}
 				err := Run(context.Background(), d, "groupby", opt, func(r Result) {
 					require.Empty(t, r.Group.Error, r.Case)
 					require.Positive(t, r.Time)
@@ -29,7 +34,7 @@ func TestEveryGroupAlgorithmIsMeasured(t *testing.T) {
 				require.NoError(t, err)
 				require.Len(t, seen, 1+len(groupby.AlgorithmsOn(d.Properties())))
 				for algorithm, n := range seen {
-					require.Equal(t, 10, n, algorithm)
+					require.Equal(t, results, n, algorithm)
 				}
 			}
 		})

@@ -18,7 +18,7 @@ func testPartitionBuckets(t *testing.T, open Open) {
 			b := setUp(t, open)
 			ways := b.ways()
 			if Thin > 0 && i > 1 { // kernels know two widths
-				ways = ways[:1]
+				t.Skip("another width stands for it")
 			}
 			for _, c := range []struct {
 				build, probe int
@@ -33,7 +33,12 @@ func testPartitionBuckets(t *testing.T, open Open) {
 				{300, 20001, distribution{distinct: 1000, zipf: true}, 2, 0x9E3779B97F4A7C15},
 			} {
 				d := gpu.Digit{Shift: uint(8*typ.Width()) - c.bits, Bits: c.bits, Factor: c.factor}
-				b.checkBuckets(typ, c.build, c.probe, c.d, d, ways)
+				some := ways
+				if Thin > 0 { // no plan chooses this algorithm, so one of its ways stands for all
+					k := b.rnd.IntN(len(ways))
+					some = ways[k : k+1]
+				}
+				b.checkBuckets(typ, c.build, c.probe, c.d, d, some)
 			}
 		})
 	}

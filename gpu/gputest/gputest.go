@@ -190,6 +190,23 @@ var types = []gpu.Type{
 	gpu.Of(gpu.String), gpu.Of(gpu.Binary),
 }
 
+// moved returns the types of columns whose values are moved and not looked at: all, or where some cases stand for others
+// one of each layout and width.
+func moved() []gpu.Type {
+	if Thin == 0 {
+		return types
+	}
+	var out []gpu.Type
+	for _, t := range types {
+		if !slices.ContainsFunc(out, func(o gpu.Type) bool {
+			return o.Width() == t.Width() && o.IsVar() == t.IsVar() && (o.Kind == gpu.Bool) == (t.Kind == gpu.Bool)
+		}) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
 // sizes are around the borders of bitmap words, of blocks and of units of parallel work.
 var sizes = []int{0, 1, 2, 63, 64, 65, 511, 513, 16383, 16384, 16385, 40001}
 

@@ -30,6 +30,15 @@ func SeedOr(t testing.TB, seed uint64) uint64 {
 	return seed
 }
 
+// SkipWithRaceDetector skips a test that has one goroutine, or whose goroutines other tests have too, and that takes
+// minutes under the race detector.
+func SkipWithRaceDetector(t testing.TB) {
+	t.Helper()
+	if Race {
+		t.Skip("the race detector finds no more in it, and makes it slow")
+	}
+}
+
 // ThinOr returns how thin a suite is: GSTREAM_THIN, or thin. The checks of a commit run all cases.
 func ThinOr(t testing.TB, thin int) int {
 	t.Helper()

@@ -207,7 +207,7 @@ func testMatchPartitions(t *testing.T, open Open) {
 			b := setUp(t, open)
 			ways := b.ways()
 			if Thin > 0 && i > 1 { // kernels know two widths
-				ways = ways[:1]
+				t.Skip("another type of its width stands for it")
 			}
 			for _, c := range []struct {
 				build, probe int

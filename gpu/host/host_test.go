@@ -12,8 +12,8 @@ import (
 
 func TestConformance(t *testing.T) {
 	all, thin := []int{1, 3}, 7
-	if raceEnabled {
-		all, thin = all[1:], 0 // one thread cannot race
+	if gputest.Race {
+		all = all[1:] // one thread cannot race
 	}
 	gputest.Thin = gputest.ThinOr(t, thin)
 	for _, threads := range all {

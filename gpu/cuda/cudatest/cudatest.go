@@ -10,13 +10,18 @@ import (
 
 	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/gpu/cuda/emulator"
+	"github.com/gstream/gstream/gpu/gputest"
 )
 
 // Library returns the driver's library to test with: "" if there is a GPU, else the
 // emulator. It skips the test on a machine with neither a GPU nor a C++ compiler.
-// GSTREAM_EMULATOR=1 in the environment always takes the emulator.
+// GSTREAM_EMULATOR=1 in the environment always takes the emulator. Under the race detector, which does not see
+// kernels and makes tests slow, only this one does: other tests skip.
 func Library(t *testing.T) string {
 	t.Helper()
+	if gputest.Race && os.Getenv("GSTREAM_EMULATOR") == "" {
+		t.Skip("kernels are not emulated under the race detector, unless GSTREAM_EMULATOR=1")
+	}
 	if n, err := cuda.Count(""); err == nil && n > 0 && os.Getenv("GSTREAM_EMULATOR") == "" {
 		return ""
 	}

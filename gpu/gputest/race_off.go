@@ -1,0 +1,6 @@
+//go:build !race
+
+package gputest
+
+// Race reports whether the race detector is on.
+const Race = false
