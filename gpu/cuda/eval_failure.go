@@ -124,6 +124,9 @@ func (q *queue) scalar(l *gpu.Lease, c gpu.Column) (v gpu.Scalar, err error) {
 	one := gpu.Column{Type: c.Type, Len: 1}
 	if c.Valid != nil {
 		one.Valid = o.local(c.Valid, 0, 8)
+		if o.failed() || !one.IsValid(0) { // the code of a null may be none of the dictionary
+			return gpu.Null(c.Type), o.err
+		}
 	}
 	i := int64(0)
 	if c.Dict != nil {
