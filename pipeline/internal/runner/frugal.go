@@ -18,16 +18,22 @@ import (
 
 // runOrAgain runs a plan, and once more, frugally, if it was refused memory.
 func runOrAgain(ctx context.Context, p *physical.Plan, output execution.Target, opt execution.Options) (*execution.Report, error) {
-	report, err := runOnce(ctx, p, output, opt, false)
-	if !shortOfMemory(err) || ctx.Err() != nil {
-		return report, err
+	report, refused := runOnce(ctx, p, output, opt, nil)
+	if !shortOfMemory(refused) || ctx.Err() != nil {
+		return report, refused
 	}
-	slog.Warn("memory is short: the job starts again in one lane, with short strides", "reason", err)
-	again, frugalErr := runOnce(ctx, p, output, opt, true)
+	again, err := runOnce(ctx, p, output, opt, refused)
 	if again != nil {
-		again.Restarted = err.Error()
+		again.Restarted = refused.Error()
 	}
-	return again, frugalErr
+	return again, err
+}
+
+// warnOfRestart logs that a run starts again, once it is known that its scans find the memory that they need.
+func (r *run) warnOfRestart() {
+	if r.frugal {
+		slog.Warn("memory is short: the job starts again in one lane, with short strides", "reason", r.refused)
+	}
 }
 
 // shortOfMemory reports whether a run was refused memory that another one may do without.

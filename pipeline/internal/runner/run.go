@@ -41,6 +41,7 @@ type run struct {
 	held    map[*physical.Stage]*held // by the stages that hold rows
 	spill   *spill.Store
 	frugal  bool          // see frugal.go
+	refused error         // of the run before a frugal one
 	slots   chan struct{} // for scans, one a thread: with more, decoding would keep the goroutine that feeds the GPU from running
 	sink    *sinkRun
 	// meters of the goroutines at work.
@@ -78,7 +79,7 @@ func Run(ctx context.Context, p *physical.Plan, output execution.Target, opt exe
 	return report, class.Mark(ctx, err)
 }
 
-func runOnce(ctx context.Context, p *physical.Plan, output execution.Target, opt execution.Options, frugal bool) (*execution.Report, error) {
+func runOnce(ctx context.Context, p *physical.Plan, output execution.Target, opt execution.Options, refused error) (*execution.Report, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if opt.SpillDir != "" {
@@ -86,7 +87,7 @@ func runOnce(ctx context.Context, p *physical.Plan, output execution.Target, opt
 			return nil, err
 		}
 	}
-	r := &run{plan: p, output: output, opt: opt, device: opt.Device, frugal: frugal, started: time.Now(), ctx: ctx, cancel: cancel}
+	r := &run{plan: p, output: output, opt: opt, device: opt.Device, frugal: refused != nil, refused: refused, started: time.Now(), ctx: ctx, cancel: cancel}
 	if r.device == nil {
 		choice, err := ChooseDevice(p, opt)
 		if err != nil {
@@ -182,6 +183,7 @@ func (r *run) pipelines(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	r.warnOfRestart()
 	rows.start(ctx)
 	defer rows.end()
 	m := &r.sink.metrics
