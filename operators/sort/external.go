@@ -92,25 +92,31 @@ func runBytes(t operators.Task, rows, bytes int64) int64 {
 // of all.
 func (o *sorter) makeRuns(t operators.Task, held *operators.Collected, all bool) error {
 	for held.Rows > 0 {
-		bytes := held.Bytes()
-		run := runBytes(t, int64(held.Rows), bytes)
-		crowded := t.Spill != nil && t.Lease.Available() < t.Lease.Limit()/heldBudget && bytes >= run
-		if !all && !crowded && !(t.Spill.Always() && held.Rows >= smallRun) {
+		if !all && !o.crowded(t, held) && !(t.Spill.Always() && held.Rows >= smallRun) {
 			return nil
 		}
-		if err := o.makeRun(t, held, run); err != nil {
+		if err := o.makeRun(t, held, runBytes(t, int64(held.Rows), held.Bytes())); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// crowded reports whether held strides are enough for a run while too much of the budget is taken.
+func (o *sorter) crowded(t operators.Task, held *operators.Collected) bool {
+	if t.Spill == nil || t.Lease.Available() >= t.Lease.Limit()/heldBudget {
+		return false
+	}
+	bytes := held.Bytes()
+	return bytes >= runBytes(t, int64(held.Rows), bytes)
+}
+
 // makeRun makes a run of the first strides, of some bytes if there are as many.
 func (o *sorter) makeRun(t operators.Task, held *operators.Collected, bytes int64) error {
 	strides, numbers := held.First(bytes)
 	schema := o.schemaOf(t)
-	if schema == o.In {
-		numbers = nil
+	if schema == o.held {
+		numbers = nil // not wanted, or a column already
 	}
 	for i := range numbers {
 		s := strides[i]
@@ -172,10 +178,10 @@ func (o *sorter) makeRun(t operators.Task, held *operators.Collected, bytes int6
 	return nil
 }
 
-// schemaOf returns the schema of the runs: one lane makes them in the order of the input.
+// schemaOf returns the schema of the runs: one lane of a sort makes them in the order of the input.
 func (o *sorter) schemaOf(t operators.Task) *gpu.Schema {
 	if t.Lanes == 1 {
-		return o.In
+		return o.held
 	}
 	return o.numbered
 }
@@ -493,19 +499,19 @@ func (o *external) close() (err error) {
 	return err
 }
 
-// Demand implements operators.Demanding. A sort holds all rows, a top-k some in each lane.
+// Demand implements operators.Demanding. A sort holds all rows, a top-k some in each lane, or all
+// if those are too many.
 func (o *sorter) Demand(e operators.Expected) operators.Demand {
+	bytes := e.Bytes
 	if o.top >= 0 {
-		row := e.Bytes / max(e.Rows, 1)
-		bytes := min(e.Bytes, 2*float64(o.top)*float64(e.Lanes)*row)
-		return operators.Demand{Bytes: bytes, Fixed: bytes}
+		bytes = min(bytes, 2*float64(o.top)*float64(e.Lanes)*e.Bytes/max(e.Rows, 1))
 	}
-	return operators.Demand{Bytes: e.Bytes, Spilled: func(room float64) float64 {
-		if e.Bytes <= room/heldBudget {
+	return operators.Demand{Bytes: bytes, Spilled: func(room float64) float64 {
+		if bytes <= room/heldBudget {
 			return 0
 		}
 		number := 0.0 // bytes of the number of a row's morsel
-		if e.Lanes > 1 {
+		if e.Lanes > 1 || o.top >= 0 {
 			number = 8
 		}
 		working := 2 * room / runBudget // runs that are being sorted, and their pages

@@ -52,7 +52,8 @@ const topRows = 1 << 20
 // sorter collects the rows of all lanes and sorts them with all cores. Lanes then gather
 // ranges of the result. Rows that take much of the budget become sorted runs, which may spill
 // (external.go). A top-k drops rows earlier: a lane with many more rows than
-// needed sorts them and keeps the first. In a top-k, and in the runs of several lanes, an additional
+// needed sorts them and keeps the first. It makes runs, as a sort does, of rows that are too many for the
+// budget and too few to drop half of them. In a top-k, and in the runs of several lanes, an additional
 // column has the number of each row's morsel, so that rows with equal keys keep their order.
 type sorter struct {
 	Spec
@@ -105,8 +106,12 @@ func (l *local) Push(ctx context.Context, number int, s *gpu.Stride) error {
 		return err
 	}
 	// Cut if most rows of the stride cannot be in the result, or if many rows wait.
-	if rows > l.top || l.own.Rows > 2*l.top+l.task.StrideRows {
+	crowded := l.crowded(l.task, &l.own)
+	if rows > l.top || l.own.Rows > 2*l.top && (crowded || l.own.Rows > 2*l.top+l.task.StrideRows) {
 		return l.cut(ctx)
+	}
+	if crowded {
+		return l.makeRuns(l.task, &l.own, false)
 	}
 	return nil
 }
@@ -180,7 +185,7 @@ func (o *sorter) sorted(t operators.Task, schema *gpu.Schema, strides []*gpu.Str
 
 func (o *sorter) Finalize(_ context.Context, t operators.Task) error {
 	o.strideRows = t.StrideRows
-	if o.top < 0 && (len(o.runs) > 0 || o.rows.Rows > gpu.MaxRows || t.Spill.Always() && o.rows.Rows > 0) {
+	if len(o.runs) > 0 || o.top < 0 && (o.rows.Rows > gpu.MaxRows || t.Spill.Always() && o.rows.Rows > 0) {
 		o.rows.Sort()
 		if err := o.makeRuns(t, &o.rows, true); err != nil {
 			return err

@@ -119,6 +119,7 @@ func (q *sortCounter) Sort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error)
 
 // TestRunsHaveManyRows sorts strides of few rows, all of which spill, and rows of which a run has few.
 // Runs of a stride each, or pages of a row, would take a sort a stride, or most of the rows in memory.
+// A limit that drops too few rows makes runs, too.
 func TestRunsHaveManyRows(t *testing.T) {
 	schema := gpu.NewSchema(gpu.Field{Name: "key", Type: gpu.Of(gpu.Int32)}, gpu.Field{Name: "text", Type: gpu.Of(gpu.String)})
 	for _, c := range []struct {
@@ -127,9 +128,13 @@ func TestRunsHaveManyRows(t *testing.T) {
 		memory                int64
 		always                bool
 		sorts                 int // at most
+		offset, limit         int64
+		lanes                 int
 	}{
-		{"strides of few rows", 600, 10, 8, 16 << 20, true, 8},
-		{"long rows", 400, 10, 4 << 10, 4 << 20, false, 200},
+		{"strides of few rows", 600, 10, 8, 16 << 20, true, 8, 0, -1, 1},
+		{"long rows", 400, 10, 4 << 10, 4 << 20, false, 200, 0, -1, 1},
+		{"long rows up to a limit", 400, 10, 4 << 10, 4 << 20, false, 200, 700, 2500, 1},
+		{"long rows up to a limit, a lane of three", 400, 10, 4 << 10, 8 << 20, false, 400, 0, 3900, 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ctx := context.Background()
@@ -140,8 +145,8 @@ func TestRunsHaveManyRows(t *testing.T) {
 			q := &sortCounter{Queue: plain}
 			store := spill.NewStore(d, spill.Options{Dir: t.TempDir(), Always: c.always})
 			l, h := d.Budget().Lease("sort"), d.HostBudget().Lease("rows")
-			task := operators.Task{Device: d, Queue: q, Lease: l, StrideRows: c.rows, Lanes: 1, Spill: store}
-			o, err := sort.New(sort.Spec{In: schema, Keys: []sort.Key{{Column: 0}}, Limit: -1})
+			task := operators.Task{Device: d, Queue: q, Lease: l, StrideRows: c.rows, Lanes: c.lanes, Spill: store}
+			o, err := sort.New(sort.Spec{In: schema, Keys: []sort.Key{{Column: 0}}, Offset: c.offset, Limit: c.limit})
 			require.NoError(t, err)
 			local, err := o.NewLocal(task)
 			require.NoError(t, err)
@@ -166,7 +171,7 @@ func TestRunsHaveManyRows(t *testing.T) {
 			require.NoError(t, local.Combine(ctx))
 			require.NoError(t, local.Close())
 			require.NoError(t, o.Finalize(ctx, task))
-			next := int32(0)
+			next := int32(c.offset)
 			for part := range o.Parts() {
 				require.NoError(t, o.Emit(ctx, task, part, func(s *gpu.Stride) error {
 					for _, v := range gpu.Values[int32](s.Cols[0].Data, s.Rows) {
@@ -176,6 +181,9 @@ func TestRunsHaveManyRows(t *testing.T) {
 					s.Release()
 					return nil
 				}))
+			}
+			if c.limit >= 0 {
+				total = int(c.offset + c.limit)
 			}
 			require.EqualValues(t, total, next)
 			require.LessOrEqual(t, q.sorts, c.sorts)
