@@ -213,7 +213,7 @@ func dayPart(p gpu.DatePart, days int64) int64 {
 		return year
 	case gpu.PartYearWeek:
 		year, week := isoWeek(days)
-		if year < 0 {
+		if year <= 0 {
 			return year*100 - week
 		}
 		return year*100 + week

@@ -341,9 +341,15 @@ func parseClock(s string, u gpu.Unit) (v int64, rest string, ok bool) {
 }
 
 // parseTime parses a time of day, with a date before it or not. It ignores a zone after
-// it.
+// it. A date and 24:00 are the next day at 0:00.
 func parseTime(s string, u gpu.Unit) (gpu.Int128, bool) {
+	if strings.EqualFold(s, "epoch") {
+		return gpu.Int128{}, true
+	}
+	day := int64(86400) * u.PerSecond()
+	limit := day + 1
 	if _, rest, ok := parseDate(s); ok {
+		limit = day
 		if rest == "" {
 			return gpu.Int128{}, true
 		}
@@ -355,7 +361,7 @@ func parseTime(s string, u gpu.Unit) (gpu.Int128, bool) {
 	if ok {
 		_, ok = parseZone(s)
 	}
-	return gpu.Int128From(v), ok
+	return gpu.Int128From(v % limit), ok
 }
 
 // afterDate skips the separator between a date and a time.

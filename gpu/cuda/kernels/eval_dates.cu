@@ -29,7 +29,7 @@ DEVICE i64 day_part(i32 part, i64 days) {
     case ISO_DAY_OF_WEEK: return iso_day(days);
     case WEEK: iso_week(days, year, week); return week;
     case ISO_YEAR: iso_week(days, year, week); return year;
-    case YEAR_WEEK: iso_week(days, year, week); return year < 0 ? year * 100 - week : year * 100 + week;
+    case YEAR_WEEK: iso_week(days, year, week); return year <= 0 ? year * 100 - week : year * 100 + week;
     }
     Civil c = civil(days);
     switch (part) {

@@ -254,19 +254,21 @@ KERNEL(eval_parse_date, Args) {
 }
 
 // Times and timestamps have q units a second. A time may stand behind a date; a zone
-// that follows it means nothing.
+// that follows it means nothing. A date and 24:00 are the next day at 0:00.
 KERNEL(eval_parse_time, Args) {
     parse_rows(a, [&](Text s, i128& v) {
         v = 0;
+        if (equal_word(s, "epoch")) return true;
         Text rest = s;
-        i64 days, offset, clock = 0;
+        i64 days, offset, clock = 0, day = 86400 * a.q, limit = day + 1;
         if (parse_date(rest, days)) {
+            limit = day;
             if (rest.n == 0) return true;
             if (!after_date(rest)) return false;
             s = rest;
         }
         bool ok = parse_clock(s, a.q, clock) && parse_zone(s, offset);
-        v = clock;
+        v = clock % limit;
         return ok;
     });
 }
