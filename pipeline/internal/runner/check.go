@@ -168,12 +168,15 @@ func (c *checker) pipeline(p *pipelineRun, held, into []*holding) {
 	c.streams = before
 }
 
+// leastWork is about what an operator takes at least while it works, however few the rows.
+const leastWork = 128 << 10
+
 // streams returns the bytes of the strides that pass through the operators of a pipeline at a time: of each operator
-// one that comes and one that goes.
+// one that comes and one that goes, and what it takes to make one of the other.
 func (p *pipelineRun) streams() (bytes float64) {
 	for i := -1; i <= len(p.ops); i++ {
 		if o := p.operator(i); o != nil {
-			bytes += float64(2*p.lanes*p.strideRows(o.Schema.RowBytes())) * float64(o.Schema.RowBytes())
+			bytes += float64(p.lanes) * (float64(2*p.strideRows(o.Schema.RowBytes()))*float64(o.Schema.RowBytes()) + leastWork)
 		}
 	}
 	return bytes
@@ -293,11 +296,16 @@ func (c *checker) tiers(out *execution.Check) {
 		out.Tiers = append(out.Tiers, first)
 	}
 	out.Tiers = append(out.Tiers, memory)
-	if first.Fixed > first.Limit && c.largest != nil {
-		h := c.largest
-		out.Refusals = append(out.Refusals, execution.Refusal{Stage: h.op.Name(), Tier: first.Tier, Needs: first.Fixed, Limit: first.Limit,
-			Why:  fmt.Sprintf("%s (%s) holds about %s that cannot spill, and all that must fit %s at a time are %s of %s", h.op.Step, h.op.Kind, text(whole(h.Fixed)), first.Tier, text(first.Fixed), text(first.Limit)),
-			Hint: fmt.Sprintf("raise %s to more than %s, filter its input, or select fewer of its columns", first.Setting, text(first.Fixed))})
+	if first.Fixed > first.Limit {
+		r := execution.Refusal{Tier: first.Tier, Needs: first.Fixed, Limit: first.Limit,
+			Why:  fmt.Sprintf("strides and what operators take to make them fit no budget of %s: all that must fit %s at a time are %s", text(first.Limit), first.Tier, text(first.Fixed)),
+			Hint: fmt.Sprintf("raise %s to more than %s, or select fewer columns", first.Setting, text(first.Fixed))}
+		if h := c.largest; h != nil {
+			r.Stage = h.op.Name()
+			r.Why = fmt.Sprintf("%s (%s) holds about %s that cannot spill, and all that must fit %s at a time are %s of %s", h.op.Step, h.op.Kind, text(whole(h.Fixed)), first.Tier, text(first.Fixed), text(first.Limit))
+			r.Hint = fmt.Sprintf("raise %s to more than %s, filter its input, or select fewer of its columns", first.Setting, text(first.Fixed))
+		}
+		out.Refusals = append(out.Refusals, r)
 	}
 	for _, err := range c.scans {
 		r := execution.Refusal{Tier: execution.TierHost, Limit: memory.Limit, Why: err.Error(), Hint: "or read fewer of its columns"}

@@ -153,12 +153,16 @@ func (r *run) measure() error {
 func (r *run) execute(ctx context.Context) (err error) {
 	lease := r.device.HostBudget().Lease("output: row groups")
 	r.sink = &sinkRun{lease: lease}
+	rows, err := r.admit()
+	if err != nil {
+		return err
+	}
 	out, err := r.output.Create(r.plan.Schema, execution.TargetOptions{Lease: lease, Threads: r.threads(), Overwrite: r.opt.Overwrite, Trace: r.trace(laneEncode, lease.Name()), Discard: r.opt.Discard, Leftover: r.opt.Leftover})
 	if err != nil {
 		return &outputError{err}
 	}
 	r.sink.sink = out
-	if err := r.pipelines(ctx); err != nil {
+	if err := r.pipelines(ctx, rows); err != nil {
 		r.cancel(err)
 	}
 	if err := context.Cause(ctx); err != nil {
@@ -167,23 +171,30 @@ func (r *run) execute(ctx context.Context) (err error) {
 	return out.Commit(ctx)
 }
 
-// pipelines runs all pipelines and writes the strides of the last one.
-func (r *run) pipelines(ctx context.Context) (err error) {
+// admit cuts the plan into pipelines, and refuses a run whose scans need more memory than there is. Nothing has started
+// then, and there is no output yet.
+func (r *run) admit() (rows *channelFeed, err error) {
 	defer recoverInto(&err, "output")
 	root, err := r.prepare(r.plan.Root)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	stopProgress := r.watch()
-	defer stopProgress()
-	rows := root.exchange()
+	rows = root.exchange()
 	rows.from.out.toHost = true
 	for _, p := range r.scans {
 		if err := source.CheckMemory(p.from.Table, p.scanOptions(p.from)); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	r.warnOfRestart()
+	return rows, nil
+}
+
+// pipelines runs all pipelines and writes the strides of the last one.
+func (r *run) pipelines(ctx context.Context, rows *channelFeed) (err error) {
+	defer recoverInto(&err, "output")
+	stopProgress := r.watch()
+	defer stopProgress()
 	rows.start(ctx)
 	defer rows.end()
 	m := &r.sink.metrics

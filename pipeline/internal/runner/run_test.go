@@ -524,7 +524,7 @@ func TestAScanThatTheBudgetIsTooSmallForIsRefusedBeforeAnythingRuns(t *testing.T
 	require.ErrorIs(t, err, gpu.ErrBudget)
 	require.ErrorContains(t, err, "t: scan: needs 2.0 MiB more")
 	require.Zero(t, small.scans.Load())
-	require.Equal(t, "abort", target.ended)
+	require.Empty(t, target.ended, "there was no output")
 }
 
 // ending emits its strides, and in Flush one row of -1 from each lane.
