@@ -60,6 +60,9 @@ func (r *Report) String() string {
 	o := r.Output
 	fmt.Fprintf(t, "output\t%s\t%s\t%s\t%s\thost\t%s\t\n", humanize.Comma(o.Rows), humanize.Comma(o.Rows), size(o.Bytes), seconds(o.Busy), size(o.Peak))
 	t.Flush()
+	if r.Restarted != "" {
+		fmt.Fprintf(&b, "memory was short, so the run started again in one lane, with short strides: %s\n", r.Restarted)
+	}
 	for _, s := range r.Stages {
 		if s.Scan != nil && s.Scan.FilesRuled > 0 {
 			fmt.Fprintf(&b, "%s: did not open %s of %s files, by their folders\n", s.Step, humanize.Comma(s.Scan.FilesRuled), humanize.Comma(s.Scan.Files))
