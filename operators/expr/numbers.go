@@ -313,6 +313,11 @@ var piSQL = fmt.Sprintf("%.20f::DOUBLE", math.Pi)
 // false, so that they give nulls instead of failures.
 const opTry gpu.Op = 253
 
+// failsWith reports whether e compares x, or what cannot fail, so that it fails only where x does.
+func failsWith(e, x *Expr) bool {
+	return !e.fails || e.Equal(x) || e.op == gpu.OpEq && failsWith(e.args[0], x) && failsWith(e.args[1], x)
+}
+
 func bindTry(b *binder, n *callNode, _ []*Expr) (*Expr, error) {
 	b.lazy++
 	x, err := b.bind(n.args[0])
@@ -326,8 +331,9 @@ func bindTry(b *binder, n *callNode, _ []*Expr) (*Expr, error) {
 	unsafe := false
 	x.walk(func(e *Expr) {
 		for i, a := range e.args {
-			// Where an assertion fails, require chooses its null.
-			unsafe = unsafe || a.fails && seesNulls[e.op] && (e.op != gpu.OpSelect || i == 0 && a.op != gpu.OpAssert)
+			// Where an assertion fails, require chooses its null. Where x of nullif(x, y) fails, x is chosen.
+			unsafe = unsafe || a.fails && seesNulls[e.op] &&
+				(e.op != gpu.OpSelect || i == 0 && a.op != gpu.OpAssert && !failsWith(a, e.args[2]))
 		}
 	})
 	if unsafe {
