@@ -482,9 +482,11 @@ func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 		questions = append(questions, question{fmt.Sprint(seed), sql, file})
 	}
 	assert.Greater(t, answered, cases/2)
-	assert.Greater(t, refused, cases/20, "some budgets are too small")
-	assert.Greater(t, spills, cases/4, "some rows do not fit")
-	assert.Greater(t, helped, cases/50, "the CPU takes pairs of some joins")
+	if cases >= 40 { // of fewer there may be none
+		assert.Greater(t, refused, cases/20, "some budgets are too small")
+		assert.Greater(t, spills, cases/4, "some rows do not fit")
+		assert.Greater(t, helped, cases/50, "the CPU takes pairs of some joins")
+	}
 	python := os.Getenv("GSTREAM_PYTHON")
 	if python == "" {
 		t.Skip("GSTREAM_PYTHON does not name a Python with duckdb, so the answers are not compared with DuckDB's")

@@ -108,8 +108,10 @@ func TestWindowsAndSortedGroupsGiveOneAnswer(t *testing.T) {
 		}
 	}
 	assert.Less(t, failed, cases/4+2)
-	assert.Greater(t, answered, 3*(cases-failed))
-	assert.Greater(t, refused, (cases-failed)/10, "some budgets are too small")
+	if cases >= 40 { // of fewer it may be otherwise by chance
+		assert.Greater(t, answered, 3*(cases-failed))
+		assert.Greater(t, refused, (cases-failed)/10, "some budgets are too small")
+	}
 }
 
 // visits has ties, nulls and a group of nulls.
