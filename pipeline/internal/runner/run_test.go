@@ -588,3 +588,35 @@ func TestFlushedRowsComeAfterAllOthers(t *testing.T) {
 	require.Empty(t, dev.Budget().Leaks())
 	require.NoError(t, dev.Close())
 }
+
+// A run that is refused memory starts again once: in one lane, with a new output. The report has the reason.
+func TestARunThatIsRefusedMemoryStartsAgain(t *testing.T) {
+	for _, refusals := range []int{1, 2} {
+		runs := 0
+		var lanes []int // of the second run, which has one
+		make := func(string) (operators.Operator, error) {
+			runs++
+			refuses := runs <= refusals
+			return operators.Stateless(oneColumn, func(t operators.Task, s *gpu.Stride) (*gpu.Stride, error) {
+				if refuses {
+					return nil, t.Lease.Reserve(1 << 50)
+				}
+				lanes = append(lanes, t.Lanes)
+				return s.Retain(), nil
+			}), nil
+		}
+		st := &physical.Stage{Step: "short", Kind: "operator", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(&fakeTable{faults: &faults{}, strides: 3})}, Make: make}
+		target := &fakeTarget{faults: &faults{}}
+		report, err := planOf(st, target).run(context.Background(), execution.Options{Device: hosttest.Open(t)})
+		require.Contains(t, report.Restarted, "short: operator: needs 1.0 PiB more")
+		if refusals == 2 {
+			require.ErrorIs(t, err, gpu.ErrBudget)
+			require.Equal(t, "abortabort", target.ended)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, "abortcommit", target.ended)
+		require.Equal(t, []int{1, 1, 1}, lanes)
+		require.Contains(t, report.String(), "started again")
+	}
+}
