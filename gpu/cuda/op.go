@@ -291,7 +291,7 @@ func launch[A any](o *op, name string, grid, block, shared int, args A) {
 	}
 	k := o.q.dev.kernels
 	f, err := k.find(name)
-	if err == nil {
+	if err == nil && shared > 0 {
 		err = k.allow(f, shared)
 	}
 	if err != nil {

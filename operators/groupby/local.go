@@ -470,34 +470,33 @@ func (l *local) partitioned(rows *gpu.Stride) error {
 // holdFew partitions the few rows of many flushes, which cannot spill before.
 func (l *local) holdFew() (err error) {
 	few := l.few
-	l.few, l.fewBytes = nil, 0
-	for len(few) > 0 && err == nil {
-		n := 1
-		for n < len(few) && few[n].Schema == few[0].Schema && oneCoding(few[0], few[n]) {
-			n++
-		}
-		var rows *gpu.Stride
-		if rows, err = operators.ConcatStrides(l.task, few[0].Schema, few[:n]); err == nil {
-			err = l.hold(l.task, rows)
-		}
-		few = few[n:]
-	}
-	l.few = few // after an error
+	l.fewBytes = 0
+	l.few, err = l.holdTogether(few)
 	return err
 }
 
 // holdLoose partitions the loose rows together: a partition of many rows is copied faster.
-func (l *local) holdLoose() error {
+func (l *local) holdLoose() (err error) {
 	loose := l.loose
-	l.loose = nil
-	if len(loose) == 0 {
-		return nil
+	l.loose, err = l.holdTogether(loose)
+	return err
+}
+
+// holdTogether concatenates and partitions strides, those with one schema and coding that follow one another. After an
+// error it returns those that it has not taken.
+func (l *local) holdTogether(strides []*gpu.Stride) (left []*gpu.Stride, err error) {
+	for len(strides) > 0 && err == nil {
+		n := 1
+		for n < len(strides) && strides[n].Schema == strides[0].Schema && oneCoding(strides[0], strides[n]) {
+			n++
+		}
+		var rows *gpu.Stride
+		if rows, err = operators.ConcatStrides(l.task, strides[0].Schema, strides[:n]); err == nil {
+			err = l.hold(l.task, rows)
+		}
+		strides = strides[n:]
 	}
-	rows, err := operators.ConcatStrides(l.task, loose[0].Schema, loose)
-	if err != nil {
-		return err
-	}
-	return l.hold(l.task, rows)
+	return strides, err
 }
 
 // passRows makes a row of partial aggregates from each row of a stride.

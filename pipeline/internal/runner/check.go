@@ -217,8 +217,8 @@ func (c *checker) phase(held []*holding, p *pipelineRun, scan *opRun) {
 		if err := source.CheckMemory(scan.Table, opt); err != nil {
 			c.scans = append(c.scans, err)
 		} else if !discrete(c.device) {
-			fixed += float64(scan.Table.LeastMemory(opt))
-			needs += float64(scan.Table.LeastMemory(opt))
+			least := float64(scan.Table.LeastMemory(opt))
+			fixed, needs = fixed+least, needs+least
 		}
 	}
 	var largest *holding

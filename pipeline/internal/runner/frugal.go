@@ -13,8 +13,7 @@ import (
 
 // A run shares its budget between lanes, scans that decode ahead and rows that wait for the output. What these take at
 // a time is by chance, so a run that is refused memory starts again frugally: one lane a pipeline, one core, one stride
-// that is decoded at a time, short strides, and rows spill as soon as there are some. What such a run takes depends on
-// the job and on the budget alone. gstream check promises the end of a run by what this one needs.
+// that is decoded at a time, and short strides. What such a run takes depends less on chance. gstream check promises the end of a run by what this one needs.
 
 // runOrAgain runs a plan, and once more, frugally, if it was refused memory.
 func runOrAgain(ctx context.Context, p *physical.Plan, output execution.Target, opt execution.Options) (*execution.Report, error) {
