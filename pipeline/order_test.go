@@ -235,8 +235,8 @@ func TestJoinsInAnotherOrderGiveTheSameRows(t *testing.T) {
 		rows += len(got)
 	}
 	assert.Greater(t, changed, cases/4, "the planner changes many orders")
-	assert.Greater(t, failed, cases/100)
-	assert.Greater(t, rows, cases/4, "chains have rows; a seed has seen as few as 176 in 200 chains")
+	assert.Positive(t, failed) // one chain in 24
+	assert.Greater(t, rows, cases/10, "chains have rows; a seed has seen as few as 176 in 200 chains")
 }
 
 // TestLongChainsAreJoined has chains that are searched exhaustively, greedily, and of more
