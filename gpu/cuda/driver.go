@@ -61,6 +61,7 @@ const (
 	cuModuleUnload
 	cuModuleGetFunction
 	cuFuncGetAttribute
+	cuFuncGetParamInfo
 	cuFuncSetAttribute
 	cuLaunchKernel
 	cuMemAddressReserve
@@ -85,7 +86,8 @@ var symbols = [calls]string{
 	"cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2", "cuMemcpyBatchAsync_v2", "cuMemsetD8Async",
 	"cuStreamCreate", "cuStreamDestroy_v2", "cuStreamSynchronize", "cuStreamWaitEvent",
 	"cuEventCreate", "cuEventDestroy_v2", "cuEventRecord", "cuEventQuery", "cuEventSynchronize", "cuEventElapsedTime",
-	"cuModuleLoadData", "cuModuleUnload", "cuModuleGetFunction", "cuFuncGetAttribute", "cuFuncSetAttribute", "cuLaunchKernel",
+	"cuModuleLoadData", "cuModuleUnload", "cuModuleGetFunction",
+	"cuFuncGetAttribute", "cuFuncGetParamInfo", "cuFuncSetAttribute", "cuLaunchKernel",
 	"cuMemAddressReserve", "cuMemAddressFree", "cuMemGetAllocationGranularity", "cuMemCreate", "cuMemRelease",
 	"cuMemMap", "cuMemUnmap", "cuMemSetAccess",
 }

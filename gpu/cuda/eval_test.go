@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -24,11 +23,6 @@ func newPair(t *testing.T) *gputest.Pair {
 	h, err := host.Open(host.Options{Threads: 1, Memory: 1 << 30})
 	require.NoError(t, err)
 	return gputest.NewPair(t, openWith(t, 0, 1<<30), h)
-}
-
-func TestArgumentsHaveTheLayoutOfTheKernels(t *testing.T) {
-	require.EqualValues(t, 56, unsafe.Sizeof(operand{}))
-	require.EqualValues(t, 344, unsafe.Sizeof(evalArgs{}))
 }
 
 // TestExpressionsGiveTheHostsResults runs the expressions that the tests of

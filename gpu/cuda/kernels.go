@@ -40,9 +40,10 @@ type kernels struct {
 
 // kernel is a loaded kernel.
 type kernel struct {
-	handle uintptr
-	mu     sync.Mutex
-	shared int // bytes of dynamic shared memory that it is allowed to use
+	handle    uintptr
+	arguments uintptr // bytes of its argument struct
+	mu        sync.Mutex
+	shared    int // bytes of dynamic shared memory that it is allowed to use
 }
 
 // defaultShared is the shared memory, static and dynamic together, that every kernel may use without permission.
@@ -91,7 +92,25 @@ func (k *kernels) find(name string) (*kernel, error) {
 		return nil, fmt.Errorf("find the shared memory that kernel %s may use: %w", name, err)
 	}
 	f.shared = int(shared)
+	var offset uintptr
+	if err := k.dev.ctx.do(cuFuncGetParamInfo, f.handle, 0, uintptr(unsafe.Pointer(&offset)), uintptr(unsafe.Pointer(&f.arguments))); err != nil {
+		return nil, fmt.Errorf("find the size of the arguments of kernel %s: %w", name, err)
+	}
 	k.byName[name] = f
+	return f, nil
+}
+
+// taking returns the kernel with a name, whose argument struct A mirrors. It returns an error if the struct has another
+// size than the kernel's: the kernel would read beyond it, or misread it.
+func taking[A any](k *kernels, name string) (*kernel, error) {
+	f, err := k.find(name)
+	if err != nil {
+		return nil, err
+	}
+	var a A
+	if unsafe.Sizeof(a) != f.arguments {
+		return nil, fmt.Errorf("kernel %s takes %d bytes of arguments, and %T has %d: a defect of gstream, report it", name, f.arguments, a, unsafe.Sizeof(a))
+	}
 	return f, nil
 }
 

@@ -30,3 +30,26 @@ func TestGoroutinesThatFindAKernelAtOnceGetTheSame(t *testing.T) {
 		require.Same(t, found[0], f)
 	}
 }
+
+// A struct that mirrors the arguments of a kernel badly is found before the kernel reads it.
+func TestArgumentsOfAnotherSizeThanTheKernelsAreRefused(t *testing.T) {
+	d := openTest(t, 0)
+	defer func() { require.NoError(t, d.Close()) }()
+	dq, err := d.NewQueue("test")
+	require.NoError(t, err)
+	l := d.Budget().Lease("test")
+	o := dq.(*queue).begin("test", l)
+	sums := o.alloc(8)
+	launch(o, "scan_sums", 1, 256, 0, scanArgs{sums: addr(sums), tiles: 1})
+	require.NoError(t, o.err)
+	launch(o, "scan_sums", 1, 256, 0, struct {
+		scanArgs
+		more int32
+	}{scanArgs: scanArgs{sums: addr(sums), tiles: 1}})
+	require.ErrorContains(t, o.err, "kernel scan_sums takes")
+	var none struct{}
+	end(o, &none, &err)
+	require.ErrorContains(t, err, "a defect of gstream")
+	require.NoError(t, l.Close())
+	require.NoError(t, dq.Close())
+}

@@ -279,7 +279,7 @@ func (o *op) table(name string, make func() []byte) uint64 {
 }
 
 // launch enqueues a kernel over a one-dimensional grid with shared bytes of dynamic
-// shared memory. args mirrors the kernel's argument struct. A grid of 0 blocks does
+// shared memory. args mirrors the kernel's argument struct; one of another size is an error. A grid of 0 blocks does
 // nothing.
 func launch[A any](o *op, name string, grid, block, shared int, args A) {
 	if o.err != nil || grid == 0 {
@@ -290,7 +290,7 @@ func launch[A any](o *op, name string, grid, block, shared int, args A) {
 		return
 	}
 	k := o.q.dev.kernels
-	f, err := k.find(name)
+	f, err := taking[A](k, name)
 	if err == nil && shared > 0 {
 		err = k.allow(f, shared)
 	}

@@ -592,7 +592,7 @@ func (d *Device) copyUpJoined(l *gpu.Lease, dst uintptr, pieces []*gpu.Buffer, n
 		}
 		to, from, sizes = to[count:], from[count:], sizes[count:]
 	}
-	f, err := d.kernels.find(copyPartsKernel)
+	f, err := taking[copyPartsArgs](d.kernels, copyPartsKernel)
 	short.launches(func(chunks int, a copyPartsArgs) {
 		if err == nil {
 			err = start(d.kernels, f, d.up, copyPartsKernel, chunks, copyPartsThreads, 0, a)
