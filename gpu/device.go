@@ -7,15 +7,33 @@ import (
 
 // Properties describe a device to people and to the planner.
 type Properties struct {
-	Name    string `json:"name"`              // as the vendor writes it
-	Kind    string `json:"kind"`              // "host" or "cuda"
-	ID      string `json:"id"`                // by which a job asks for it: "host", "cuda:0"
-	Cores   int    `json:"cores"`             // CPU cores in use, or multiprocessors of the GPU
-	Memory  int64  `json:"memory"`            // bytes in total
-	Free    int64  `json:"free"`              // bytes free when the device was opened
-	L2      int64  `json:"l2,omitempty"`      // bytes of the second-level cache: of a CPU core, or of the whole GPU; 0 unknown
-	Shared  int64  `json:"shared,omitempty"`  // most bytes of shared memory of a block on a GPU
-	Details string `json:"details,omitempty"` // one more line for people
+	Name         string `json:"name"`              // as the vendor writes it
+	Kind         string `json:"kind"`              // "host" or "cuda"
+	ID           string `json:"id"`                // by which a job asks for it: "host", "cuda:0"
+	Cores        int    `json:"cores"`             // CPU cores in use, or multiprocessors of the GPU
+	Memory       int64  `json:"memory"`            // bytes in total
+	Free         int64  `json:"free"`              // bytes free when the device was opened
+	L2           int64  `json:"l2,omitempty"`      // bytes of the second-level cache: of a CPU core, or of the whole GPU; 0 unknown
+	Shared       int64  `json:"shared,omitempty"`  // most bytes of shared memory of a block on a GPU
+	Details      string `json:"details,omitempty"` // one more line for people
+	Capabilities `json:"capabilities"`
+}
+
+// Capabilities say what a device can do, for those who choose an algorithm: they never ask which device it is. They
+// are the same for all devices of a kind, and known before one is opened.
+type Capabilities struct {
+	// BlockTables says that AggregatePartitions aggregates in hash tables in the shared memory of thread blocks. With few
+	// groups, or rows that are partitioned, they are faster than one table in device memory.
+	BlockTables bool `json:"block_tables"`
+	// PartitionedJoins says that a join of sides that are partitioned by radix may be faster than one by a single hash table.
+	PartitionedJoins bool `json:"partitioned_joins"`
+	// PairOutputs says that MatchPartitions has every PairOutput. Without it each of them is PairsFused.
+	PairOutputs bool `json:"pair_outputs"`
+	// SortedTables says that NewTable sorts keys that are one number of 4 or 8 bytes, so that it takes room for a copy of
+	// them and less than a hash table afterwards.
+	SortedTables bool `json:"sorted_tables"`
+	// Leaders says that NewLeaders works.
+	Leaders bool `json:"leaders"`
 }
 
 // Device runs primitives. Implementations are safe for concurrent use; a Queue
@@ -465,7 +483,7 @@ type Queue interface {
 	// type is an error, and so is Avg.
 	NewAccumulator(l *Lease, a Aggregate) (Accumulator, error)
 	// NewLeaders makes the running state of a Leader, without groups. The lease pays for it until
-	// Release. A GPU has none: it is an error.
+	// Release. It is an error without the capability.
 	NewLeaders(l *Lease, spec Leader) (Leaders, error)
 
 	// Close ends the queue. It returns the failure that sticks to the queue, if there is

@@ -381,7 +381,7 @@ var operatorsUnderTest = []operatorUnderTest{
 }
 
 func init() {
-	for _, algorithm := range join.AlgorithmsOn(gpu.Properties{Kind: "host"}) {
+	for _, algorithm := range join.AlgorithmsOn(host.Unopened()) {
 		add := func(kind join.Kind, condition bool, keys ...int) {
 			operatorsUnderTest = append(operatorsUnderTest, operatorUnderTest{fmt.Sprintf("%v join by %s, condition %v, keys %v", kind, algorithm, condition, keys), false, true,
 				func(t *testing.T) operators.Operator { return newJoinBy(t, algorithm, kind, condition, keys...) }})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gstream/gstream/pipeline/internal/logical"
 	"github.com/gstream/gstream/pipeline/internal/physical"
+	"github.com/gstream/gstream/pipeline/internal/runner"
 )
 
 // Explanation is a plan for people and programs: the tree of stages from the output down
@@ -95,11 +96,10 @@ func (e *Explanation) countRuns() {
 func explainStage(s *physical.Stage, device string) *StageExplained {
 	e := &StageExplained{Step: s.Step, Kind: s.Kind, Detail: s.Detail, Rows: s.Rows, Device: device, at: s.At}
 	if s.Kind == "scan" {
-		e.Device = "host"
+		e.Device = Host
 	}
 	if s.Choose != nil {
-		kind, _, _ := strings.Cut(device, ":")
-		if choice := s.Choose(kind); choice != "" {
+		if choice := s.Choose(runner.Unopened(device)); choice != "" {
 			e.Detail = append(e.Detail[:len(e.Detail):len(e.Detail)], choice)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/gpu/host/hosttest"
 	"github.com/gstream/gstream/operators/join"
 	"github.com/gstream/gstream/source"
@@ -132,7 +133,7 @@ func TestTheNamesOfAlgorithmsAreThoseOfTheOperator(t *testing.T) {
 // TestEveryAlgorithmGivesTheRowsOfTheJoin forces each algorithm, on one key, on a text, on
 // two keys and on nulls, with conditions beside the keys.
 func TestEveryAlgorithmGivesTheRowsOfTheJoin(t *testing.T) {
-	for _, algorithm := range join.AlgorithmsOn(gpu.Properties{Kind: "host"}) {
+	for _, algorithm := range join.AlgorithmsOn(host.Unopened()) {
 		joined := func(j Join) *Builder {
 			j.Algorithm = algorithm
 			return staff(t).JoinWith(j)
@@ -186,7 +187,9 @@ func TestAPartitionedJoinIsChosenWhereNobodySeesTheOrder(t *testing.T) {
 		require.NoError(t, err, steps)
 		p, err := newPlan(job, map[string]source.Table{"big": large("x"), "other": large("y")}, nil)
 		require.NoError(t, err, steps)
-		require.Contains(t, p.Explain("cuda:0").String(), want, steps)
+		for _, device := range []string{"cuda:0", CUDA + BesideHost} {
+			require.Contains(t, p.Explain(device).String(), want, steps)
+		}
 		require.NoError(t, p.Close())
 	}
 }

@@ -6,15 +6,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/groupby"
 	"github.com/gstream/gstream/operators/join"
-	"github.com/gstream/gstream/pipeline"
 )
 
 // TestAlgorithmsForGPUsAreRefusedOnTheCPU forces each of them, in commands that plan a run.
 func TestAlgorithmsForGPUsAreRefusedOnTheCPU(t *testing.T) {
-	onCPU := gpu.Properties{Kind: pipeline.Host}
+	onCPU := host.Unopened()
 	steps := map[string]string{}
 	for _, a := range groupby.Algorithms() {
 		if !slices.Contains(groupby.AlgorithmsOn(onCPU), a) {

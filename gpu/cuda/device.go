@@ -302,17 +302,26 @@ func (d *Device) openContext() error {
 	return nil
 }
 
+const kind = "cuda"
+
+var capabilities = gpu.Capabilities{BlockTables: true, PartitionedJoins: true, PairOutputs: true, SortedTables: true}
+
+// Unopened returns what is known of a GPU before one is opened.
+func Unopened() gpu.Properties {
+	return gpu.Properties{Name: "a GPU", Kind: kind, Capabilities: capabilities}
+}
+
 // id returns the name by which a job asks for the GPU.
 func (d *Device) id() string { return fmt.Sprintf("cuda:%d", d.opt.Ordinal) }
 
 // Properties implements gpu.Device.
 func (d *Device) Properties() gpu.Properties {
 	if err := d.Wait(); err != nil {
-		return gpu.Properties{Name: "unusable GPU", Kind: "cuda", ID: d.id(), Details: err.Error()}
+		return gpu.Properties{Name: "unusable GPU", Kind: kind, ID: d.id(), Details: err.Error(), Capabilities: capabilities}
 	}
 	details := fmt.Sprintf("compute capability %d.%d, driver for CUDA %d.%d", d.props.major, d.props.minor,
 		d.ctx.version/1000, d.ctx.version%1000/10)
-	return gpu.Properties{Name: d.props.name, Kind: "cuda", ID: d.id(), Cores: d.props.multiprocessors,
+	return gpu.Properties{Name: d.props.name, Kind: kind, ID: d.id(), Cores: d.props.multiprocessors, Capabilities: capabilities,
 		Memory: d.props.memory, Free: d.props.free, L2: int64(d.props.l2), Shared: int64(d.props.sharedPerBlock), Details: details}
 }
 

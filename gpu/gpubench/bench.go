@@ -90,6 +90,9 @@ type Options struct {
 	StrideRows int
 }
 
+// able are the properties of a device that has every algorithm.
+var able = gpu.Properties{Capabilities: gpu.Capabilities{BlockTables: true, PairOutputs: true}}
+
 // Check reports cases and algorithms that a benchmark does not have, and sizes that are not
 // possible.
 func (o Options) Check(benchmark string) error {
@@ -99,11 +102,11 @@ func (o Options) Check(benchmark string) error {
 	var err error
 	switch benchmark {
 	case "join":
-		if _, err = joinAlgorithms.chosen(o.Algorithms, gpu.Properties{Kind: "cuda"}); err == nil {
+		if _, err = joinAlgorithms.chosen(o.Algorithms, able); err == nil {
 			_, err = chosenWorkloads(o.Cases, cmp.Or(o.Rows, full))
 		}
 	case "groupby":
-		if _, err = groupAlgorithms.chosen(o.Algorithms, gpu.Properties{Kind: "cuda"}); err == nil {
+		if _, err = groupAlgorithms.chosen(o.Algorithms, able); err == nil {
 			_, err = chosenGroupings(o.Cases, cmp.Or(o.Rows, fullGroups))
 		}
 	case "spill":

@@ -106,7 +106,7 @@ func (b *bench) checkMatcher(make func() (gpu.Matcher, error), want pairing, wha
 			require.True(t, len(p) > 0 || !more, "a call makes progress, %s", what)
 			if limit < math.MaxInt {
 				least := limit
-				if !want.ordered && b.dev.Properties().Kind == "cuda" {
+				if !want.ordered && b.dev.Properties().PairOutputs {
 					least = max(limit, 1<<17)
 				}
 				require.LessOrEqual(t, len(p), least+most, what)

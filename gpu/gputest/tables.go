@@ -278,9 +278,9 @@ func (b *bench) checkJoinPartitions(typ gpu.Type, nBuild, nProbe int, d distribu
 	}
 }
 
-// ways returns the ways to match partitions. A CPU has one.
+// ways returns the ways to match partitions of the device.
 func (b *bench) ways() []gpu.Probing {
-	if b.dev.Properties().Kind == "host" {
+	if !b.dev.Properties().PairOutputs {
 		return probings[:1]
 	}
 	return probings

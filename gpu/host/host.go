@@ -87,10 +87,19 @@ func Open(opt Options) (*Device, error) {
 	return d, nil
 }
 
+const deviceName = "host" // the kind and the only device of it
+
+var capabilities = gpu.Capabilities{Leaders: true}
+
+// Unopened returns what is known of the CPU before it is opened.
+func Unopened() gpu.Properties {
+	return gpu.Properties{Name: "the CPU", Kind: deviceName, ID: deviceName, Capabilities: capabilities}
+}
+
 // Properties implements gpu.Device.
 func (d *Device) Properties() gpu.Properties {
-	return gpu.Properties{Name: machine.CPU(), Kind: "host", ID: "host", Cores: d.threads, Memory: d.memory, Free: d.free, L2: machine.L2(),
-		Details: runtime.GOOS + "/" + runtime.GOARCH}
+	return gpu.Properties{Name: machine.CPU(), Kind: deviceName, ID: deviceName, Cores: d.threads, Memory: d.memory, Free: d.free,
+		L2: machine.L2(), Capabilities: capabilities, Details: runtime.GOOS + "/" + runtime.GOARCH}
 }
 
 // Budget implements gpu.Device.

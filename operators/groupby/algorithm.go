@@ -35,7 +35,7 @@ type domain struct {
 type named struct {
 	name string
 	make func(*hashGroupBy) algorithm // nil: the table of the lane
-	// tables says that it aggregates in tables of blocks, which only a GPU has.
+	// tables says that it aggregates in tables of blocks: gpu.Capabilities.BlockTables.
 	tables bool
 }
 
@@ -69,7 +69,7 @@ func Algorithms() (names []string) {
 // AlgorithmsOn returns the names of the algorithms for a device.
 func AlgorithmsOn(p gpu.Properties) (names []string) {
 	for _, a := range algorithms {
-		if !a.tables || p.Kind == "cuda" {
+		if !a.tables || p.BlockTables {
 			names = append(names, a.name)
 		}
 	}

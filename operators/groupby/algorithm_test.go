@@ -117,7 +117,7 @@ func TestFewKeysWithNearlyAllRows(t *testing.T) {
 	op, err := New(s)
 	require.NoError(t, err)
 	o := op.(*hashGroupBy)
-	gpus := gpu.Properties{Kind: "cuda"}
+	gpus := gpu.Properties{Capabilities: gpu.Capabilities{BlockTables: true}}
 	require.Equal(t, "algorithm pgb-tr: about 1,048,576 groups in 256 partitions", o.decide(gpus, fewRows, o.planned()).String())
 	o.skewed.Store(true)
 	c := o.decide(gpus, fewRows, o.planned())

@@ -74,7 +74,7 @@ func (o *hashGroupBy) decide(p gpu.Properties, rows int, keys domain) Choice {
 		return Choice{hgbG, fmt.Sprintf("%s does not take %v", o.Algorithm, unfit)}
 	case o.Algorithm != "":
 		return Choice{o.Algorithm, "the job says so"}
-	case p.Kind != "cuda": // one table a core is fastest
+	case !p.BlockTables: // one table a core is fastest
 		return Choice{Algorithm: hgbG}
 	case unfit != nil:
 		return Choice{hgbG, "tables of blocks do not take " + unfit.Error()}

@@ -38,7 +38,7 @@ func (o *hashGroupBy) newOfRaw() *hashGroupBy {
 // inBlocks reports whether the raw rows of a part, of which there are so many, are aggregated in tables of blocks.
 // They are together in memory then, twice while they are partitioned.
 func (o *hashGroupBy) inBlocks(t operators.Task, rows int) bool {
-	return o.ofRaw != nil && t.Device.Properties().Kind == "cuda" && o.ofRaw.fitsTables() == nil &&
+	return o.ofRaw != nil && t.Device.Properties().BlockTables && o.ofRaw.fitsTables() == nil &&
 		rows <= gpu.MaxRows && int64(rows)*int64(o.raw.RowBytes()) <= t.Lease.Limit()/int64(mergeBudget*t.Lanes)
 }
 

@@ -52,8 +52,8 @@ type matching struct {
 type named struct {
 	name string
 	make func(*Spec) algorithm
-	// gpu says that only a GPU has what makes it another algorithm.
-	gpu bool
+	// outputs says that it needs a gpu.PairOutput: gpu.Capabilities.PairOutputs.
+	outputs bool
 }
 
 var algorithms = []named{
@@ -66,10 +66,10 @@ var algorithms = []named{
 	{name: "large-s", make: largeS},
 	{name: tritonName, make: largeS},
 	{name: "bucket", make: func(s *Spec) algorithm { return bucket{s} }},
-	{name: "rhj-double", make: rhj(gpu.Probing{Output: gpu.PairsCounted}), gpu: true},
-	{name: "rhj-pages", make: rhj(gpu.Probing{Output: gpu.PairsPaged}), gpu: true},
-	{name: "rhj-direct", make: rhj(gpu.Probing{Output: gpu.PairsDirect}), gpu: true},
-	{name: "rhj-whole", make: rhj(gpu.Probing{Output: gpu.PairsDirect, Whole: true}), gpu: true},
+	{name: "rhj-double", make: rhj(gpu.Probing{Output: gpu.PairsCounted}), outputs: true},
+	{name: "rhj-pages", make: rhj(gpu.Probing{Output: gpu.PairsPaged}), outputs: true},
+	{name: "rhj-direct", make: rhj(gpu.Probing{Output: gpu.PairsDirect}), outputs: true},
+	{name: "rhj-whole", make: rhj(gpu.Probing{Output: gpu.PairsDirect, Whole: true}), outputs: true},
 }
 
 // Algorithms returns the names of the algorithms that Spec.Algorithm may force.
@@ -83,7 +83,7 @@ func Algorithms() (names []string) {
 // AlgorithmsOn returns the names of the algorithms for a device.
 func AlgorithmsOn(p gpu.Properties) (names []string) {
 	for _, a := range algorithms {
-		if !a.gpu || p.Kind == "cuda" {
+		if !a.outputs || p.PairOutputs {
 			names = append(names, a.name)
 		}
 	}

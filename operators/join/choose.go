@@ -95,9 +95,9 @@ func (s *Spec) choose(c circumstances) Choice {
 		return Choice{"range", "binary searches in the sorted build side"}
 	case s.Algorithm != "":
 		return Choice{s.Algorithm, "the job says so"}
-	case c.device.Kind != "cuda" && s.KeyRange > 0 && s.KeyRange <= spread*float64(s.BuildRows) && s.direct():
+	case !c.device.PartitionedJoins && s.KeyRange > 0 && s.KeyRange <= spread*float64(s.BuildRows) && s.direct():
 		return Choice{"npj", "a direct table: the keys are in a range of " + approximate(s.KeyRange)}
-	case c.device.Kind != "cuda":
+	case !c.device.PartitionedJoins:
 		return Choice{"npj", "one table is fastest on the CPU"}
 	case !s.direct():
 		return Choice{"npj", "a table finds keys that are not one number of 4 or 8 bytes"}

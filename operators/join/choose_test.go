@@ -10,7 +10,7 @@ import (
 )
 
 // aGPU has the caches of the GPU that was measured.
-var aGPU = gpu.Properties{Kind: "cuda", L2: 60 << 20, Shared: 227 << 10}
+var aGPU = gpu.Properties{Capabilities: gpu.Capabilities{PartitionedJoins: true, PairOutputs: true, SortedTables: true}, L2: 60 << 20, Shared: 227 << 10}
 
 // wide is an inner join by a key of 4 bytes, with two payloads of 4 bytes on each side.
 func wide(build, probe int64) Spec { return withPayloads(build, probe, 2) }
@@ -70,7 +70,7 @@ func TestTheChoiceOfAnAlgorithm(t *testing.T) {
 		why       string
 	}{
 		"large build side":       {wide(1<<26, 1<<27), aGPU, "phj-tr", "the build side of about 1.0 GiB takes about"},
-		"a GPU that is not open": {wide(1<<26, 1<<27), gpu.Properties{Kind: "cuda"}, "phj-tr", "with one table"},
+		"a GPU that is not open": {wide(1<<26, 1<<27), gpu.Properties{Capabilities: aGPU.Capabilities}, "phj-tr", "with one table"},
 		"in the cache":           {wide(1<<20, 1<<27), aGPU, "npj", "the build side of about 16 MiB fits the L2 cache"},
 		"few probe rows":         {wide(1<<27, 1<<20), aGPU, "phj-ur", ""},
 		"few matches":            {change(func(s *Spec) { s.PairRows = 1 << 20 }), aGPU, "phj-ur", ""},
@@ -79,9 +79,9 @@ func TestTheChoiceOfAnAlgorithm(t *testing.T) {
 		"order":                  {change(func(s *Spec) { s.AnyOrder = false }), aGPU, "npj", "it keeps the order of the rows"},
 		"two keys":               {change(func(s *Spec) { s.ProbeKeys, s.BuildKeys = []int{0, 1}, []int{0, 1} }), aGPU, "npj", "not one number"},
 		"texts":                  {change(func(s *Spec) { s.Probe, s.Build = gpu.NewSchema(text, text, text), gpu.NewSchema(text, text, text) }), aGPU, "npj", "not one number"},
-		"CPU":                    {change(func(s *Spec) { s.KeyRange = 1 << 40 }), gpu.Properties{Kind: "host"}, "npj", "one table is fastest on the CPU"},
-		"CPU, narrow range":      {change(func(s *Spec) { s.KeyRange = 1 << 31 }), gpu.Properties{Kind: "host"}, "npj", "a direct table: the keys are in a range of 2.1G"},
-		"CPU, unknown range":     {wide(1<<23, 1<<24), gpu.Properties{Kind: "host"}, "npj", "one table is fastest"},
+		"CPU":                    {change(func(s *Spec) { s.KeyRange = 1 << 40 }), gpu.Properties{}, "npj", "one table is fastest on the CPU"},
+		"CPU, narrow range":      {change(func(s *Spec) { s.KeyRange = 1 << 31 }), gpu.Properties{}, "npj", "a direct table: the keys are in a range of 2.1G"},
+		"CPU, unknown range":     {wide(1<<23, 1<<24), gpu.Properties{}, "npj", "one table is fastest"},
 		"forced":                 {change(func(s *Spec) { s.Algorithm = "smj-ur" }), aGPU, "smj-ur", "the job says so"},
 	} {
 		got := c.spec.Plan(c.device)
@@ -101,7 +101,7 @@ func TestPartitionsFitFastMemory(t *testing.T) {
 	}{{0, 12, 0}, {1, 12, 0}, {8192, 12, 0}, {1 << 14, 12, 1}, {1 << 27, 12, 14}, {1 << 27, 24, 15}, {1 << 30, 24, 16}} {
 		require.Equal(t, c.bits, partitionBits(aGPU, c.rows, c.bytes), c)
 	}
-	require.Equal(t, uint(4), partitionBits(gpu.Properties{Kind: "host", L2: 1 << 20}, 500_000, 12))
+	require.Equal(t, uint(4), partitionBits(gpu.Properties{L2: 1 << 20}, 500_000, 12))
 }
 
 // TestABatchIsAsLargeAsTheBuildSideIfMemoryAllows has three times the batch in a quarter of

@@ -177,7 +177,7 @@ func (e example) run(t *testing.T, dev gpu.Device) []string {
 	ctx := context.Background()
 	rows, mu := map[int][]string{}, sync.Mutex{}
 	most := e.stride
-	if dev.Properties().Kind == "cuda" && !slices.Contains([]string{"npj", "smj-ur", "smj-tr", "mpj", ""}, e.algorithm) {
+	if dev.Properties().PartitionedJoins && !slices.Contains([]string{"npj", "smj-ur", "smj-tr", "mpj", ""}, e.algorithm) {
 		most = max(most, 1<<17) // the least limit of a matcher of partitions on a GPU
 	}
 	emit := func(q gpu.Queue, number int) operators.Emit {

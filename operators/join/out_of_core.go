@@ -72,7 +72,7 @@ func (o *outOfCore) fanOut() int {
 // once, and once more by each of two passes that make partitions of them, or by the sorts of a table on a GPU.
 func (o *outOfCore) memory(t operators.Task, bytes, rows int64) (during, after int64) {
 	copies, row := int64(1), int64(tableBytes)
-	if t.Device.Properties().Kind == "cuda" && o.direct() {
+	if t.Device.Properties().SortedTables && o.direct() {
 		copies = 2
 		switch {
 		case o.Algorithm != "npj":

@@ -57,7 +57,7 @@ func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
 				end := min(from+o.width, to)
 				making = max(making, o.during(t, from, end)-o.build.Bytes(from, end))
 			}
-			if t.Device.Properties().Kind == "cuda" && o.direct() {
+			if t.Device.Properties().SortedTables && o.direct() {
 				making += scratchBytes
 			}
 			_, after := o.memory(t, o.build.Bytes(0, to), o.build.Rows(0, to))

@@ -143,7 +143,7 @@ func (l *lowering) lower(n logical.Node, need required) (*Stage, layout, error) 
 	}
 	if st.Make != nil {
 		// The operator is made once here, so that it refuses a step before the run.
-		if _, err := st.Make("host"); err != nil {
+		if _, err := st.Make(gpu.Capabilities{Leaders: true}); err != nil {
 			return nil, nil, &job.Diagnostic{Step: st.Step, Msg: err.Error()}
 		}
 	}
@@ -254,7 +254,9 @@ func (l *lowering) lowerFilter(n *logical.Filter, need required) (*Stage, layout
 	if n.Sampled > 0 {
 		st.Detail = append(st.Detail, fmt.Sprintf("estimated from %s sampled rows", humanize.Comma(int64(n.Sampled))))
 	}
-	st.Make = func(string) (operators.Operator, error) { return filter.New(in.Schema, prog, inputs, keep), nil }
+	st.Make = func(gpu.Capabilities) (operators.Operator, error) {
+		return filter.New(in.Schema, prog, inputs, keep), nil
+	}
 	return st, out, nil
 }
 
@@ -309,7 +311,7 @@ func (l *lowering) lowerProject(n *logical.Project, need required) (*Stage, layo
 		return nil, nil, &job.Diagnostic{Step: n.Step, Msg: err.Error()}
 	}
 	st.Step, st.Exprs = writtenAt(exprs, n.Step), exprs
-	st.Make = func(string) (operators.Operator, error) { return project.New(st.Schema, prog, inputs), nil }
+	st.Make = func(gpu.Capabilities) (operators.Operator, error) { return project.New(st.Schema, prog, inputs), nil }
 	return st, out, nil
 }
 
@@ -417,10 +419,10 @@ func (l *lowering) lowerJoin(n *logical.Join, need required) (*Stage, layout, er
 	if !spec.Kind.KeepsBuild() {
 		st.From = slices.Concat(spec.ProbeOut, slices.Repeat([]int{-1}, len(st.Schema.Fields)-len(spec.ProbeOut)))
 	}
-	st.Make = func(string) (operators.Operator, error) { return join.New(spec) }
+	st.Make = func(gpu.Capabilities) (operators.Operator, error) { return join.New(spec) }
 	st.RunsOn = func(p gpu.Properties) error { return spec.RunsOn(p) }
 	st.anyOrder = func() { spec.AnyOrder = true }
-	st.Choose = func(device string) string { return spec.Plan(gpu.Properties{Kind: device}).String() }
+	st.Choose = func(device gpu.Properties) string { return spec.Plan(device).String() }
 	filterProbe(st, spec, n.ProbeMatch())
 	return st, out, nil
 }
@@ -488,7 +490,7 @@ func (l *lowering) lowerExpand(n *logical.Expand, need required) (*Stage, layout
 		variants = append(variants, expand.Variant{Program: prog, Inputs: inputs})
 		st.Detail = append(st.Detail, "each row once with "+cmp.Or(strings.Join(kept, ", "), "nulls alone"))
 	}
-	st.Make = func(string) (operators.Operator, error) { return expand.New(st.Schema, variants), nil }
+	st.Make = func(gpu.Capabilities) (operators.Operator, error) { return expand.New(st.Schema, variants), nil }
 	return st, out, nil
 }
 
@@ -542,40 +544,40 @@ func (l *lowering) lowerGroup(n *logical.Group, need required) (*Stage, layout, 
 		few := n.In.Rel().Rows < leaderRows*float64(n.Hint.Groups) && slices.ContainsFunc(list, func(a groupby.Aggregate) bool { return a.Leader != nil })
 		if !ok || few {
 			st.Detail = append([]string{by, how}, st.Detail...)
-			st.Make = func(string) (operators.Operator, error) { return window.NewGroups(sorted) }
+			st.Make = func(gpu.Capabilities) (operators.Operator, error) { return window.NewGroups(sorted) }
 			return st, out, nil
 		}
 		spec.Aggregates = list
 		st.Detail = append([]string{by}, st.Detail...)
-		st.Choose = func(device string) string {
-			if device == "host" {
-				return spec.Plan(gpu.Properties{Kind: device}).String()
+		st.Choose = func(device gpu.Properties) string {
+			if device.Leaders {
+				return spec.Plan(device).String()
 			}
 			return how
 		}
-		st.Make = func(device string) (operators.Operator, error) {
-			if device == "host" {
+		st.Make = func(device gpu.Capabilities) (operators.Operator, error) {
+			if device.Leaders {
 				return groupby.New(spec)
 			}
 			return window.NewGroups(sorted)
 		}
 		return st, out, nil
 	}
-	st.Choose = func(device string) string { return spec.Plan(gpu.Properties{Kind: device}).String() }
+	st.Choose = func(device gpu.Properties) string { return spec.Plan(device).String() }
 	if n.Hint.Dense {
 		by += fmt.Sprintf(" (indexed directly: %d to %d)", n.Hint.Lo, n.Hint.Hi)
 	}
 	st.Detail = append([]string{by}, st.Detail...)
-	st.Make = func(string) (operators.Operator, error) { return groupby.New(spec) }
+	st.Make = func(gpu.Capabilities) (operators.Operator, error) { return groupby.New(spec) }
 	st.RunsOn = func(p gpu.Properties) error { return spec.RunsOn(p) }
 	return st, out, nil
 }
 
-// leaderRows is the least number of rows a group, by estimate, for which a CPU keeps the leaders of groups. With fewer, sorting all
-// rows costs less.
+// leaderRows is the least number of rows a group, by estimate, for which a device that can keeps the leaders of groups. With fewer,
+// sorting all rows costs less.
 const leaderRows = 16
 
-// accumulated returns functions as aggregates that a CPU accumulates, if it can: those that one row of a group decides,
+// accumulated returns functions as aggregates that a device with leaders accumulates, if it can: those that one row of a group decides,
 // products, and all that need no order.
 func accumulated(functions []window.GroupFunction) (list []groupby.Aggregate, ok bool) {
 	for _, f := range functions {
@@ -650,7 +652,7 @@ func (l *lowering) lowerWindow(n *logical.Window, need required) (*Stage, layout
 			st.Detail = append(st.Detail, n.Schema.Fields[width+i].Name)
 		}
 	}
-	st.Make = func(string) (operators.Operator, error) { return window.New(spec) }
+	st.Make = func(gpu.Capabilities) (operators.Operator, error) { return window.New(spec) }
 	return st, out, nil
 }
 
@@ -675,7 +677,7 @@ func (l *lowering) lowerSort(n *logical.Sort, need required) (*Stage, layout, er
 		st.Kind = "top-k"
 		st.Detail = append(st.Detail, limitDetail(n.Offset, n.Limit)...)
 	}
-	st.Make = func(string) (operators.Operator, error) { return sort.New(spec) }
+	st.Make = func(gpu.Capabilities) (operators.Operator, error) { return sort.New(spec) }
 	return st, lay, nil
 }
 
@@ -686,7 +688,9 @@ func (l *lowering) lowerLimit(n *logical.Limit, need required) (*Stage, layout, 
 	}
 	st := &Stage{Step: n.Step, Kind: "limit", Schema: in.Schema, Rows: n.Rows, Inputs: []*Stage{in}}
 	st.Detail = limitDetail(n.Offset, n.Count)
-	st.Make = func(string) (operators.Operator, error) { return limit.New(in.Schema, n.Offset, n.Count), nil }
+	st.Make = func(gpu.Capabilities) (operators.Operator, error) {
+		return limit.New(in.Schema, n.Offset, n.Count), nil
+	}
 	return st, lay, nil
 }
 
@@ -729,7 +733,7 @@ func (l *lowering) lowerHeld(n *logical.Held, need required) (*Stage, layout, er
 		return nil, nil, err
 	}
 	h.stage = &Stage{Step: n.Share.Step, Kind: "hold", Detail: []string{fmt.Sprintf("for %d steps that read them", h.readers)}, Schema: in.Schema, Rows: n.Rows, Inputs: []*Stage{in}}
-	h.stage.Make = func(string) (operators.Operator, error) { return hold.New(in.Schema), nil }
+	h.stage.Make = func(gpu.Capabilities) (operators.Operator, error) { return hold.New(in.Schema), nil }
 	h.lay = lay
 	return h.stage, lay, nil
 }

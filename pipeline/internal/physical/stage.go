@@ -45,8 +45,8 @@ type Stage struct {
 	// -1. It is nil if rows of that input cannot be left out without a change of other rows.
 	From []int
 
-	// Make makes the operator for one run on a kind of device. Scans and unions have none.
-	Make func(device string) (operators.Operator, error)
+	// Make makes the operator for one run on a device. Scans and unions have none.
+	Make func(device gpu.Capabilities) (operators.Operator, error)
 	// RunsOn returns an error if the job forces an algorithm that is not for a device. Joins and groups have it.
 	RunsOn func(gpu.Properties) error
 	// sorted says of a group that its aggregates depend on the order of the rows.
@@ -54,8 +54,8 @@ type Stage struct {
 	// anyOrder tells the operator that nobody sees the order of its rows. Joins have it.
 	anyOrder func()
 	// Choose returns a line about the algorithm that the operator will probably take on a
-	// kind of device. Joins have it.
-	Choose func(device string) string
+	// device. Joins and groups have it.
+	Choose func(device gpu.Properties) string
 
 	Permutation [][]int // of a union: the columns of each input in output order
 

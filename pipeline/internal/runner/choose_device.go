@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/pipeline/execution"
@@ -121,16 +120,13 @@ func ChooseDevice(p *physical.Plan, opt execution.Options) (*execution.Choice, e
 	}
 	c, err := choose(p, opt)
 	if err == nil && c.Device == execution.Host {
-		err = p.RunsOn(cpu)
+		err = p.RunsOn(host.Unopened())
 	}
 	if err != nil {
 		return nil, err
 	}
 	return c, nil
 }
-
-// cpu is the CPU, for algorithms that are not for it.
-var cpu = gpu.Properties{Kind: execution.Host, Name: "the CPU"}
 
 func choose(p *physical.Plan, opt execution.Options) (*execution.Choice, error) {
 	want, err := parseDevice(opt.Use)
@@ -144,7 +140,7 @@ func choose(p *physical.Plan, opt execution.Options) (*execution.Choice, error) 
 		return &execution.Choice{Device: execution.Host, Why: err.Error()}, nil
 	}
 	c := planWork(p).choose(cmp.Or(opt.Threads, min(runtime.GOMAXPROCS(0), host.MaxThreads())))
-	if p.RunsOn(cpu) != nil {
+	if p.RunsOn(host.Unopened()) != nil {
 		c.Device, c.Why = execution.CUDA, "the job forces an algorithm for a GPU"
 	}
 	if want.beside && c.Device == execution.CUDA {

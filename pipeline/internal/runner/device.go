@@ -41,6 +41,14 @@ func parseDevice(name string) (wanted, error) {
 		execution.Auto, execution.Host, execution.CUDA, execution.CUDA, execution.CUDA, execution.BesideHost, execution.Auto, execution.Auto+execution.BesideHost)}
 }
 
+// Unopened returns what is known of the device of a name before it is opened.
+func Unopened(name string) gpu.Properties {
+	if want, err := parseDevice(name); err == nil && want.kind == execution.Host {
+		return host.Unopened()
+	}
+	return cuda.Unopened()
+}
+
 // CheckDevice returns an error when no run can ask for a device by this name. Whether the
 // machine has the device is known only when a run opens it.
 func CheckDevice(name string) error {

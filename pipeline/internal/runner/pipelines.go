@@ -177,7 +177,7 @@ func (r *run) prepareUnion(st *physical.Stage) (*pipelineRun, error) {
 func (r *run) newOp(st *physical.Stage) (_ *opRun, err error) {
 	o := &opRun{Stage: st}
 	if st.Make != nil {
-		if o.op, err = st.Make(r.device.Properties().Kind); err != nil {
+		if o.op, err = st.Make(r.device.Properties().Capabilities); err != nil {
 			return nil, o.explain(err)
 		}
 	}

@@ -270,7 +270,7 @@ func fakePlan(f *faults, target *fakeTarget) fakeJob {
 	union := &physical.Stage{Step: "both", Kind: "union", Schema: oneColumn, Inputs: []*physical.Stage{scan(), scan()}, Permutation: [][]int{{0}, {0}}}
 	stageOf := func(step string, op func(*faults) operators.Operator, inputs ...*physical.Stage) *physical.Stage {
 		return &physical.Stage{Step: step, Kind: "operator", Schema: oneColumn, Inputs: inputs,
-			Make: func(string) (operators.Operator, error) { return op(f), f.next("make") }}
+			Make: func(gpu.Capabilities) (operators.Operator, error) { return op(f), f.next("make") }}
 	}
 	match := stageOf("match", func(f *faults) operators.Operator { return &fakeOperator{faults: f} }, union, scan())
 	return planOf(stageOf("after", streaming, stageOf("all", blocking, match)), target)
@@ -371,9 +371,9 @@ func TestWhatAStageTakesFirstBeginsWhileTheDeviceStarts(t *testing.T) {
 			table, target := &fakeTable{faults: &faults{}, strides: 5}, &fakeTarget{faults: &faults{}}
 			root := plan(scanOf(table))
 			for st := root; st.Table == nil; st = st.Inputs[0] {
-				st.Make = func(string) (operators.Operator, error) { return streaming(&faults{}), nil }
+				st.Make = func(gpu.Capabilities) (operators.Operator, error) { return streaming(&faults{}), nil }
 				if len(st.Inputs) > 1 {
-					st.Make = func(string) (operators.Operator, error) { return &fakeOperator{faults: &faults{}}, nil }
+					st.Make = func(gpu.Capabilities) (operators.Operator, error) { return &fakeOperator{faults: &faults{}}, nil }
 				}
 			}
 			_, err := planOf(root, target).run(context.Background(), execution.Options{Device: lateDevice{hosttest.Open(t), hosttest.Open(t), table}})
@@ -387,7 +387,7 @@ func TestErrorsNameTheStage(t *testing.T) {
 	f := &faults{}
 	f.at.Store(1)
 	op := &physical.Stage{Step: "match", Kind: "filter", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(&fakeTable{faults: &faults{}, strides: 1})},
-		Make: func(string) (operators.Operator, error) { return streaming(f), nil }}
+		Make: func(gpu.Capabilities) (operators.Operator, error) { return streaming(f), nil }}
 	_, err := planOf(op, &fakeTarget{faults: &faults{}}).run(context.Background(), execution.Options{Device: hosttest.Open(t)})
 	assert.EqualError(t, err, "match: filter: open: injected")
 }
@@ -411,7 +411,7 @@ func TestLimitEndsItsInputEarly(t *testing.T) {
 	// After its strides the source would wait for ever.
 	table := &fakeTable{faults: &faults{}, strides: 3, waits: true, waiting: make(chan struct{})}
 	st := &physical.Stage{Step: "first", Kind: "limit", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(table)},
-		Make: func(string) (operators.Operator, error) { return limit.New(oneColumn, 0, 20), nil }}
+		Make: func(gpu.Capabilities) (operators.Operator, error) { return limit.New(oneColumn, 0, 20), nil }}
 	target := &fakeTarget{faults: &faults{}}
 	_, err := planOf(st, target).run(context.Background(), execution.Options{Device: hosttest.Open(t)})
 	require.NoError(t, err)
@@ -444,9 +444,9 @@ func TestLimitEndsAnOperatorOfItsChainInTheMiddle(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	table := &fakeTable{faults: &faults{}, strides: 3, waits: true, waiting: make(chan struct{})}
 	many := &physical.Stage{Step: "many", Kind: "join", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(table)},
-		Make: func(string) (operators.Operator, error) { return explode(), nil }}
+		Make: func(gpu.Capabilities) (operators.Operator, error) { return explode(), nil }}
 	st := &physical.Stage{Step: "first", Kind: "limit", Schema: oneColumn, Inputs: []*physical.Stage{many},
-		Make: func(string) (operators.Operator, error) { return limit.New(oneColumn, 5, 20), nil }}
+		Make: func(gpu.Capabilities) (operators.Operator, error) { return limit.New(oneColumn, 5, 20), nil }}
 	target := &fakeTarget{faults: &faults{}}
 	_, err := planOf(st, target).run(context.Background(), execution.Options{Device: hosttest.Open(t)})
 	require.NoError(t, err)
@@ -457,7 +457,7 @@ func TestCancelEndsAnOperatorInTheMiddle(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	many := &physical.Stage{Step: "many", Kind: "join", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(&fakeTable{faults: &faults{}, strides: 1})},
-		Make: func(string) (operators.Operator, error) { return explode(), nil }}
+		Make: func(gpu.Capabilities) (operators.Operator, error) { return explode(), nil }}
 	target := &cancelTarget{fakeTarget: fakeTarget{faults: &faults{}}, cancel: cancel}
 	_, err := planOf(many, target).run(ctx, execution.Options{Device: hosttest.Open(t)})
 	assert.ErrorIs(t, err, context.Canceled)
@@ -485,7 +485,7 @@ func TestBuildSideIsReadBeforeTheProbeSideStarts(t *testing.T) {
 	probe := &fakeTable{faults: &faults{}, strides: 3}
 	op := &orderOperator{fakeOperator: fakeOperator{faults: &faults{}}, probe: &probe.scans, t: t}
 	join := &physical.Stage{Step: "match", Kind: "join", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(probe), scanOf(build)},
-		Make: func(string) (operators.Operator, error) { return op, nil }}
+		Make: func(gpu.Capabilities) (operators.Operator, error) { return op, nil }}
 	_, err := planOf(join, &fakeTarget{faults: &faults{}}).run(context.Background(), execution.Options{Device: hosttest.Open(t)})
 	require.NoError(t, err)
 	assert.Equal(t, int64(1), probe.scans.Load())
@@ -570,7 +570,7 @@ func TestFlushedRowsComeAfterAllOthers(t *testing.T) {
 		st := scanOf(&fakeTable{faults: &faults{}, strides: rows / 10})
 		for range 2 {
 			st = &physical.Stage{Step: "ending", Kind: "operator", Schema: oneColumn, Inputs: []*physical.Stage{st},
-				Make: func(string) (operators.Operator, error) {
+				Make: func(gpu.Capabilities) (operators.Operator, error) {
 					return fakeStreaming{ending{&fakeOperator{faults: &faults{}}}}, nil
 				}}
 		}
@@ -578,7 +578,7 @@ func TestFlushedRowsComeAfterAllOthers(t *testing.T) {
 		if most >= 0 {
 			some = want[:min(most, len(want))]
 			st = &physical.Stage{Step: "first", Kind: "limit", Schema: oneColumn, Inputs: []*physical.Stage{st},
-				Make: func(string) (operators.Operator, error) { return limit.New(oneColumn, 0, int64(most)), nil }}
+				Make: func(gpu.Capabilities) (operators.Operator, error) { return limit.New(oneColumn, 0, int64(most)), nil }}
 		}
 		target := &valuesTarget{fakeTarget: fakeTarget{faults: &faults{}}}
 		_, err := planOf(st, target).run(context.Background(), execution.Options{Device: dev})
@@ -594,7 +594,7 @@ func TestARunThatIsRefusedMemoryStartsAgain(t *testing.T) {
 	for _, refusals := range []int{1, 2} {
 		runs := 0
 		var lanes []int // of the second run, which has one
-		make := func(string) (operators.Operator, error) {
+		make := func(gpu.Capabilities) (operators.Operator, error) {
 			runs++
 			refuses := runs <= refusals
 			return operators.Stateless(oneColumn, func(t operators.Task, s *gpu.Stride) (*gpu.Stride, error) {
