@@ -132,14 +132,20 @@ func (e *Explanation) String() string {
 		o := r.Output
 		fmt.Fprintf(&b, "    wrote %s rows, %s, busy %.3f s, waited %.3f s%s\n", humanize.Comma(o.Rows), humanize.IBytes(uint64(o.Bytes)), o.Busy.Seconds(), o.Wait.Seconds(), o.Activity)
 	}
-	e.Root.draw(&b, "", true)
+	e.Root.draw(&b, "", 1, true)
 	return b.String()
 }
 
-func (s *StageExplained) draw(b *strings.Builder, indent string, last bool) {
+// deepest is the level from which stages are no longer indented: they are numbered instead.
+const deepest = 50
+
+func (s *StageExplained) draw(b *strings.Builder, indent string, level int, last bool) {
 	branch, below := "├─ ", indent+"│  "
 	if last {
 		branch, below = "└─ ", indent+"   "
+	}
+	if level >= deepest {
+		branch, below = fmt.Sprintf("└─ level %d: ", level), indent
 	}
 	rows := fmt.Sprintf("about %s rows", logical.Approximate(s.Rows))
 	if s.Actual != nil {
@@ -164,6 +170,6 @@ func (s *StageExplained) draw(b *strings.Builder, indent string, last bool) {
 		fmt.Fprintf(b, "%sdropped by filters of joins: %s rows\n", detail, humanize.Comma(a.Dropped))
 	}
 	for i, in := range s.Inputs {
-		in.draw(b, below, i == len(s.Inputs)-1)
+		in.draw(b, below, level+1, i == len(s.Inputs)-1)
 	}
 }

@@ -101,6 +101,20 @@ func TestAStepThatSeveralStepsReadIsComputedOnce(t *testing.T) {
 	}
 }
 
+// TestCheapStepsThatMakeMuchAreHeld has a chain whose steps would each be computed once for each reader.
+func TestCheapStepsThatMakeMuchAreHeld(t *testing.T) {
+	b := New("held").ReadTable("t", thousand(t)).Filter("k < 2").Select("k").As("s0")
+	for i := range 10 {
+		before := fmt.Sprintf("s%d", i)
+		b.From(before).Union(before).As(fmt.Sprintf("s%d", i+1))
+	}
+	var out Collector
+	r, err := b.Group([]string{"k"}, "count(*) as n").Sort("k").WriteTo(&out).Run(t.Context(), RunOptions{Use: Host})
+	require.NoError(t, err)
+	require.Equal(t, []string{"0|1024", "1|1024"}, textOf(&out))
+	require.Less(t, len(r.Stages), 200)
+}
+
 // TestAHeldStepThatFailsEndsTheRun also refuses each reservation in turn.
 func TestAHeldStepThatFailsEndsTheRun(t *testing.T) {
 	b := New("held").ReadTable("t", thousand(t)).Group([]string{"g"}, "sum(1 / (k - k)) as x", "cast(max(name) as bigint) as y").As("bad").Group(nil, "count(*) as n").As("n").From("bad").JoinWith(Join{With: "n", Kind: "cross"})

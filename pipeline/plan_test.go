@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -98,4 +99,45 @@ func requirePlan(t *testing.T, job *Job, tables map[string]source.Table, fault s
 	require.ErrorIs(t, err, ErrJob, job.Steps)
 	require.ErrorContains(t, err, fault, job.Steps)
 	return err
+}
+
+// TestPlansOfManySteps has plans that would have 2^40 stages if steps were computed for each reader, and chains that
+// take hours if a pass looks at all steps below a step.
+func TestPlansOfManySteps(t *testing.T) {
+	step := func(i int) string { return fmt.Sprintf("s%d", i) }
+	for name, c := range map[string]struct {
+		steps int
+		add   func(b *Builder, i int)
+	}{
+		"unions":  {40, func(b *Builder, i int) { b.From(step(i - 1)).Union(step(i - 1)).As(step(i)) }},
+		"filters": {40, func(b *Builder, i int) { b.From(step(i - 1)).Filter("k > 1").Union(step(i - 1)).As(step(i)) }},
+		"joins": {40, func(b *Builder, i int) {
+			b.From(step(i - 1)).JoinWith(Join{With: step(i - 1), Using: []string{"k"}, As: "r"}).Select("k").As(step(i))
+		}},
+		"groups": {40, func(b *Builder, i int) {
+			b.From(step(i-1)).Group([]string{"k"}, "count(*) as n").Select("k").Union(step(i - 1)).As(step(i))
+		}},
+		"windows": {40, func(b *Builder, i int) {
+			b.From(step(i-1)).Select("k", "row_number() over (order by k) as n").Select("k").Union(step(i - 1)).As(step(i))
+		}},
+		"long filter": {3000, func(b *Builder, i int) { b.Filter(fmt.Sprintf("k > %d", i)) }},
+		"long select": {3000, func(b *Builder, i int) { b.Select("k + 1 as k") }},
+		"long names":  {3000, func(b *Builder, i int) { b.Select("k").As(step(i)) }},
+		"long mix": {3000, func(b *Builder, i int) {
+			b.Filter(fmt.Sprintf("k > %d", i)).Select("k + 1 as k", "k as j").Limit(int64(5000 - i))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := New("steps").ReadTable("t", thousand(t)).Select("k").As(step(0))
+			for i := range c.steps {
+				c.add(b, i+1)
+			}
+			p, err := b.WriteTo(&Collector{}).Plan()
+			require.NoError(t, err)
+			defer p.Close()
+			text := p.Explain(Host).String()
+			assert.Less(t, len(text), 10_000*c.steps)
+			assert.Less(t, strings.Count(text, " (t)  "), 100*c.steps, "stages that scan the table")
+		})
+	}
 }

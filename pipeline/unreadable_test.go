@@ -49,7 +49,7 @@ func TestColumnsThatCannotBeReadAreNotLost(t *testing.T) {
 		`[{from: logs, union: old}]`:                                                           tags,
 		`[{from: bare, filter: 1 = 1}]`:                                                        `column "Tags" (VARCHAR[]) of bare cannot be read: it is nested; add a step that selects the others`,
 		`[{from: none, limit: 3}]`:                                                             "limit 1: there is no column to write: no column is in none, fake",
-		`[{from: none, union: none}]`:                                                          "no column is in none, fake, none, fake",
+		`[{from: none, union: none}]`:                                                          "no column is in none, fake",
 		// By name, in any case.
 		`[{from: logs, select: [id, tags]}]`:                                         tags,
 		`[{from: logs, select: [id, logs.tags]}]`:                                    tags,

@@ -17,9 +17,8 @@ type Scope struct {
 	// Ranges bound the values of the columns, from statistics. A nil entry or a nil list
 	// is unknown. They decide how decimals are stored, and may be wrong.
 	Ranges []*Range
-	// Qualifiers are the names of the tables that have each column, by which a.b is
-	// resolved, the most usual first; nil without tables.
-	Qualifiers [][]string
+	// Qualifiers are the tables that have each column, by which a.b is resolved; nil without tables.
+	Qualifiers []*Tables
 	// Fold evaluates constant parts of an expression. Without it they are left to the device.
 	Fold Fold
 	// Now is the time that now() and current_date have, in every expression of a job.
@@ -190,7 +189,7 @@ func (b *binder) name(n *nameNode) (*Expr, error) {
 	table := s.Table(qualifier)
 	switch found := s.namedOf(table, name); {
 	case len(table) == 0:
-		return nil, b.missing(n, true, "there is no table %q%s", cutRight(qualifier, 100), suggest(qualifier, slices.Concat(s.Qualifiers...)))
+		return nil, b.missing(n, true, "there is no table %q%s", cutRight(qualifier, 100), suggest(qualifier, s.TableNames()))
 	case len(found) == 0:
 		var names []string
 		for _, c := range table {
@@ -212,11 +211,19 @@ func (b *binder) name(n *nameNode) (*Expr, error) {
 func (s *Scope) Table(name string) []int {
 	var columns []int
 	for i, tables := range s.Qualifiers {
-		if slices.ContainsFunc(tables, func(t string) bool { return strings.EqualFold(t, name) }) {
+		if tables.Has(name) {
 			columns = append(columns, i)
 		}
 	}
 	return columns
+}
+
+// TableNames returns the names of the tables of all columns.
+func (s *Scope) TableNames() (names []string) {
+	for _, t := range s.Qualifiers {
+		names = append(names, t.Names()...)
+	}
+	return names
 }
 
 // Named returns the columns of a name: those with exactly this name, or else those whose
@@ -253,7 +260,7 @@ func (s *Scope) namedOf(columns []int, name string) []int {
 func (s *Scope) Qualified(column int) (string, bool) {
 	name := s.Schema.Fields[column].Name
 	if column < len(s.Qualifiers) {
-		for _, t := range s.Qualifiers[column] {
+		for _, t := range s.Qualifiers[column].Names() {
 			if len(s.namedOf(s.Table(t), name)) == 1 {
 				return (&nameNode{parts: []string{t, name}}).String(), true
 			}

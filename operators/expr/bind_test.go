@@ -77,7 +77,7 @@ func TestStatisticsThatLieAreAnErrorNotAWrongNumber(t *testing.T) {
 }
 
 func TestANameThatIsNotFoundIsPartOfTheError(t *testing.T) {
-	s := &expr.Scope{Schema: gpu.NewSchema(gpu.Field{Name: "a", Type: gpu.Of(gpu.Int64)}), Qualifiers: [][]string{{"t"}}}
+	s := &expr.Scope{Schema: gpu.NewSchema(gpu.Field{Name: "a", Type: gpu.Of(gpu.Int64)}), Qualifiers: []*expr.Tables{expr.TablesOf("t")}}
 	for src, want := range map[string]*expr.Missing{
 		"a + b":         {Name: []string{"b"}},
 		"t.b":           {Name: []string{"t", "b"}},
@@ -93,9 +93,9 @@ func TestANameThatIsNotFoundIsPartOfTheError(t *testing.T) {
 }
 
 func TestErrorsPointAtTheMistakeAndSayWhatWasExpected(t *testing.T) {
-	s := &expr.Scope{Schema: duckTable(t).schema, Qualifiers: make([][]string, 21)}
+	s := &expr.Scope{Schema: duckTable(t).schema, Qualifiers: make([]*expr.Tables, 21)}
 	for i := range s.Qualifiers {
-		s.Qualifiers[i] = []string{"orders"}
+		s.Qualifiers[i] = expr.TablesOf("orders")
 	}
 	for src, want := range map[string]string{
 		"":                               "line 1, column 1: found the end of the expression, expected a column, a value or a function",
@@ -362,7 +362,7 @@ func TestAggregatesOfSomeRowsAndOfDistinctValues(t *testing.T) {
 
 func TestExpressionsOfTwoTablesDiffer(t *testing.T) {
 	integer := gpu.Field{Name: "x", Type: gpu.Of(gpu.Int64), Nullable: true}
-	s := &expr.Scope{Schema: gpu.NewSchema(integer, integer), Qualifiers: [][]string{{"a"}, {"b"}}, Fold: host.Fold}
+	s := &expr.Scope{Schema: gpu.NewSchema(integer, integer), Qualifiers: []*expr.Tables{expr.TablesOf("a"), expr.TablesOf("b")}, Fold: host.Fold}
 	bind := func(src string) *expr.Expr {
 		n, err := expr.Parse(src)
 		require.NoError(t, err)

@@ -1,6 +1,7 @@
 package logical
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -27,7 +28,9 @@ type binder struct {
 	faults job.Diagnostics
 	// named has the relations so far; nil for a relation with a fault.
 	named map[string]Node
-	now   time.Time // of the planning, in all expressions
+	// tables are the names of all tables so far, by what is equal for those that differ only in case.
+	tables map[string][]string
+	now    time.Time // of the planning, in all expressions
 }
 
 // scope is scopeOf for expressions of the job.
@@ -52,9 +55,10 @@ func (s *stepBinder) origin(sub string) *expr.Origin {
 // mistakes in the query. The caller has reported the sources without a table; Bind skips
 // whatever depends on them.
 func Bind(q Query, tables map[string]source.Table) (Node, job.Diagnostics) {
-	b := &binder{query: q, named: map[string]Node{}, now: time.Now().UTC().Truncate(time.Microsecond)}
+	b := &binder{query: q, named: map[string]Node{}, tables: map[string][]string{}, now: time.Now().UTC().Truncate(time.Microsecond)}
 	for _, name := range q.Sources {
 		b.named[name] = nil
+		b.table(name)
 		if t, ok := tables[name]; ok {
 			b.named[name] = newScan(name, t)
 		}
@@ -63,12 +67,13 @@ func Bind(q Query, tables map[string]source.Table) (Node, job.Diagnostics) {
 	if len(q.Sources) == 1 {
 		last = b.named[q.Sources[0]]
 	}
+	readers, copies := readers(q.Steps), map[Node]int{}
 	for i := range q.Steps {
 		s := stepBinder{binder: b, at: fmt.Sprintf("steps[%d]", i), name: job.StepName(q.Steps, i), step: &q.Steps[i]}
 		if last = s.bind(last, i == 0); last != nil && s.step.Name != "" {
-			last = named(last, s.step.Name)
+			last = b.as(last, s.step.Name)
 		}
-		if last != nil && readers(q.Steps, i) > 1 && worthHolding(last) {
+		if last != nil && readers[s.name] > 1 && (worthHolding(last) || nodes(last, copies) > maxCopied) {
 			last = newHeld(last, &Share{s.name})
 		}
 		b.named[s.name] = last
@@ -80,24 +85,40 @@ func Bind(q Query, tables map[string]source.Table) (Node, job.Diagnostics) {
 	return last, b.faults
 }
 
-// readers returns how often later steps read a step.
-func readers(steps []job.Step, i int) (n int) {
-	name := job.StepName(steps, i)
-	for j := i + 1; j < len(steps); j++ {
-		s := &steps[j]
-		if s.From == name || s.From == "" && j == i+1 {
-			n++
-		}
-		if s.Join != nil && s.Join.With == name {
-			n++
+// readers returns how often later steps read each step.
+func readers(steps []job.Step) map[string]int {
+	n, before := map[string]int{}, ""
+	for i := range steps {
+		s := &steps[i]
+		n[cmp.Or(s.From, before)]++
+		if s.Join != nil {
+			n[s.Join.With]++
 		}
 		for _, u := range s.Union {
-			if u == name {
-				n++
-			}
+			n[u]++
 		}
+		before = job.StepName(steps, i)
 	}
 	return n
+}
+
+// maxCopied is the most nodes of a step that is computed for each of its readers. The rows of a larger step are held,
+// however little they cost, so that a plan has at most as many stages for a step.
+const maxCopied = 64
+
+// nodes returns the number of nodes that one reader of a node makes of it.
+func nodes(n Node, known map[Node]int) int {
+	if sum, ok := known[n]; ok {
+		return sum
+	}
+	sum := 1
+	if _, held := n.(*Held); !held {
+		for _, in := range Inputs(n) {
+			sum = min(sum+nodes(in, known), maxCopied+1)
+		}
+	}
+	known[n] = sum
+	return sum
 }
 
 func (b *binder) fault(path, step, format string, args ...any) {
@@ -267,7 +288,7 @@ func (s *stepBinder) selection(in Node, list job.Columns, path string) Node {
 	r := in.Rel()
 	var exprs []*expr.Expr
 	var names []string
-	var tables [][]string
+	var tables []*expr.Tables
 	ok := true
 	w := &windows{stepBinder: s, in: in}
 	parsed := make([]expr.Node, len(list))
@@ -332,7 +353,7 @@ func (s *stepBinder) selection(in Node, list job.Columns, path string) Node {
 				s.faultf(sub, "%s has columns that cannot be read: %s; select the others by name%s", c.Expr, describeUnreadable(u), suggestColumns(r))
 				ok = false
 			} else if len(found) == 0 {
-				s.faultf(sub, "%s matches no column: there is no source or step named %q here%s", c.Expr, qualifier, job.DidYouMean(qualifier, slices.Concat(r.tables...)))
+				s.faultf(sub, "%s matches no column: there is no source or step named %q here%s", c.Expr, qualifier, job.DidYouMean(qualifier, scope.TableNames()))
 				ok = false
 			}
 			continue
@@ -347,7 +368,7 @@ func (s *stepBinder) selection(in Node, list job.Columns, path string) Node {
 			continue
 		}
 		// A column that keeps its name keeps its tables.
-		var from []string
+		var from *expr.Tables
 		if col, bare := e.IsColumn(); bare && col < r.Schema.Len() && (name == "" || name == r.Schema.Fields[col].Name) {
 			name, from = r.Schema.Fields[col].Name, r.tables[col]
 		}

@@ -317,7 +317,7 @@ func (s *stepBinder) firstGroups(in Node, keys []*expr.Expr, names []string, val
 			exprs, names = append(exprs, m.arg), append(names, m.arg.String())
 		}
 	}
-	tables := append(tablesOf(in.Rel(), keys), make([][]string, len(exprs)-len(keys))...)
+	tables := append(tablesOf(in.Rel(), keys), make([]*expr.Tables, len(exprs)-len(keys))...)
 	var rows Node = newProject(in.Rel().Step, in, exprs, names, tables)
 	if variants > 1 {
 		rows = newExpand(s.name, rows, nulls, false)

@@ -48,12 +48,13 @@ func (s *stepBinder) join(left Node) Node {
 		s.faultf(".join.mark", "the step's input has a column %q already; give the mark another name with mark", mark)
 		return nil
 	}
-	if j.As != "" && slices.ContainsFunc(left.Rel().tables, func(t []string) bool { return len(t) > 0 && strings.EqualFold(t[0], j.As) }) {
+	if j.As != "" && slices.ContainsFunc(left.Rel().tables, func(t *expr.Tables) bool { return t != nil && strings.EqualFold(t.First(), j.As) }) {
 		s.faultf(".join.as", "the step's input has a table %q already; give %q another name", j.As, j.With)
 		return nil
 	}
 	if j.As != "" {
-		right = withTables(right, func([]string) []string { return []string{j.As} })
+		s.table(j.As)
+		right = withTables(right, func(*expr.Tables) *expr.Tables { return expr.TablesOf(j.As) })
 	}
 	l, r := apart(left, right, cmp.Or(j.As, j.With))
 	var c joinCondition
@@ -97,7 +98,7 @@ func (c *joinCondition) merged(step string, in Node, nleft int, kind join.Kind) 
 	all := columnsOf(in)
 	var exprs []*expr.Expr
 	var names []string
-	var tables [][]string
+	var tables []*expr.Tables
 	for _, col := range c.columns(nleft, r.Schema.Len()-nleft, false) {
 		e := all[col]
 		for _, u := range c.using {

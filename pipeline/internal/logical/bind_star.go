@@ -22,7 +22,7 @@ func (c *starColumns) name(r *Relation, j int) string {
 	return r.Schema.Fields[j].Name
 }
 
-func (c *starColumns) tables(r *Relation, j int) []string {
+func (c *starColumns) tables(r *Relation, j int) *expr.Tables {
 	if _, ok := c.renamed[j]; ok {
 		return nil
 	}

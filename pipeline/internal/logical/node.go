@@ -22,7 +22,7 @@ type Node interface {
 type Relation struct {
 	Step   string // the step or source of the query that it comes from
 	Schema *gpu.Schema
-	tables [][]string // the names of tables by which each column can be qualified
+	tables []*expr.Tables // the names of tables by which each column can be qualified
 	Stats  []ColumnStats
 	Rows   float64 // estimate
 	// unreadable are columns that would be here too. A step that takes all columns
@@ -292,10 +292,10 @@ func newScan(name string, t source.Table) *Scan {
 	s := t.Schema()
 	n := &Scan{Relation: Relation{Step: name, Schema: s, Rows: float64(t.Rows())}, Table: t, sample: newSample(t)}
 	for _, u := range t.Unreadable() {
-		n.unreadable = append(n.unreadable, unreadable{u, name, []string{name}})
+		n.unreadable = append(n.unreadable, unreadable{u, name, expr.TablesOf(name)})
 	}
 	for i, f := range s.Fields {
-		n.tables = append(n.tables, []string{name})
+		n.tables = append(n.tables, expr.TablesOf(name))
 		stats := scanStats(f.Type, t.Stats(i), n.Rows)
 		stats.sample, stats.column = n.sample, i
 		n.Stats = append(n.Stats, stats)
@@ -325,7 +325,7 @@ func newFilter(step string, in Node, conjuncts []*expr.Expr) Node {
 	return n
 }
 
-func newProject(step string, in Node, exprs []*expr.Expr, names []string, tables [][]string) *Project {
+func newProject(step string, in Node, exprs []*expr.Expr, names []string, tables []*expr.Tables) *Project {
 	n := &Project{Relation: Relation{Step: step, Rows: in.Rel().Rows, tables: tables}, In: in, Exprs: exprs}
 	fields := make([]gpu.Field, len(exprs))
 	for i, e := range exprs {
@@ -348,8 +348,8 @@ func columnsOf(in Node) []*expr.Expr {
 
 // tablesOf returns the tables of expressions over a relation: those of a bare column, and
 // none for what is computed.
-func tablesOf(r *Relation, exprs []*expr.Expr) [][]string {
-	tables := make([][]string, len(exprs))
+func tablesOf(r *Relation, exprs []*expr.Expr) []*expr.Tables {
+	tables := make([]*expr.Tables, len(exprs))
 	for i, e := range exprs {
 		if c, ok := e.IsColumn(); ok {
 			tables[i] = r.tables[c]
@@ -364,7 +364,7 @@ func pick(in Node, cols []int) Node {
 	scope := scopeOf(in)
 	var exprs []*expr.Expr
 	var names []string
-	var tables [][]string
+	var tables []*expr.Tables
 	for _, c := range cols {
 		exprs = append(exprs, expr.Column(scope, c))
 		names = append(names, r.Schema.Fields[c].Name)
@@ -502,41 +502,6 @@ func (n *Group) over(in Node) *Group {
 	return out
 }
 
-// withInputs returns a node with other inputs of the same columns, which f makes.
-func withInputs(n Node, f func(Node) Node) Node {
-	r := n.Rel()
-	switch n := n.(type) {
-	case *Filter:
-		return newFilter(r.Step, f(n.In), n.Conjuncts)
-	case *Project:
-		return newProject(r.Step, f(n.In), n.Exprs, n.Schema.Names(), n.tables)
-	case *Join:
-		j := newJoin(r.Step, f(n.Left), f(n.Right), n.JoinSpec)
-		j.Order = n.Order
-		return j
-	case *Expand:
-		return newExpand(r.Step, f(n.In), n.Variants, n.Numbered)
-	case *Group:
-		return n.over(f(n.In))
-	case *Window:
-		in := f(n.In)
-		return newWindow(r.Step, in, n.Partition, n.Order, n.Functions, n.Schema.Names()[in.Rel().Schema.Len():])
-	case *Sort:
-		return newSort(r.Step, f(n.In), n.Keys, n.Offset, n.Limit)
-	case *Limit:
-		return newLimit(r.Step, f(n.In), n.Offset, n.Count)
-	case *Union:
-		ins := make([]Node, len(n.Ins))
-		for i, in := range n.Ins {
-			ins[i] = f(in)
-		}
-		return newUnion(r.Step, ins)
-	case *Held:
-		return newHeld(f(n.In), n.Share)
-	}
-	return n
-}
-
 func newHeld(in Node, share *Share) *Held {
 	return &Held{Relation: *in.Rel(), In: in, Share: share}
 }
@@ -547,18 +512,9 @@ func worthHolding(n Node) bool {
 	case *Scan, *Held:
 		return false
 	case *Filter, *Project, *Union:
-		return slices.ContainsFunc(inputs(n), worthHolding)
+		return slices.ContainsFunc(Inputs(n), worthHolding)
 	}
 	return true
-}
-
-// inputs returns the relations that a node reads.
-func inputs(n Node) (list []Node) {
-	withInputs(n, func(in Node) Node {
-		list = append(list, in)
-		return in
-	})
-	return list
 }
 
 func newWindow(step string, in Node, partition []int, order []SortKey, functions []window.Function, names []string) *Window {

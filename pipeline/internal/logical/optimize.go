@@ -11,18 +11,37 @@ import (
 // Optimize rewrites a logical plan into one that gives the same rows faster. Unused
 // columns are dropped later, when nodes become operators.
 func Optimize(n Node) Node {
-	return joinPartitions(joinRanges(orderJoins(sinkLimits(pushDown(n, nil)))))
+	for _, rewrite := range []func(Node) Node{pushDown, remembered(sinkLimits), orderJoins, remembered(joinRanges), remembered(joinPartitions)} {
+		n = rewrite(n)
+	}
+	return n
 }
 
 // pushDown moves conditions toward the sources, where they drop rows before any other
-// work. preds are conjuncts over n's columns that must hold for its rows. The result is n
-// with all of them applied.
+// work.
 //
 // A conjunct that may fail on a row never sees a row that it would not see where it was
 // written. So it moves below a node only if the node has every row of its input, with the same
 // values, and if all conjuncts before it move there too. A conjunct that cannot fail moves
 // past those that may.
-func pushDown(n Node, preds []*expr.Expr) Node {
+func pushDown(n Node) Node {
+	p := pushing{}
+	p.rewritten = remembered(func(n Node, _ func(Node) Node) Node { return p.push(n, nil) })
+	return p.rewritten(n)
+}
+
+// pushing moves conditions. It remembers nodes to which none move.
+type pushing struct{ rewritten func(Node) Node }
+
+// below returns a node with all of some conjuncts over its columns applied.
+func (down *pushing) below(n Node, preds []*expr.Expr) Node {
+	if len(preds) == 0 {
+		return down.rewritten(n)
+	}
+	return down.push(n, preds)
+}
+
+func (down *pushing) push(n Node, preds []*expr.Expr) Node {
 	r := n.Rel()
 	switch n := n.(type) {
 	case *Scan:
@@ -33,22 +52,28 @@ func pushDown(n Node, preds []*expr.Expr) Node {
 		}
 		return newFilter(r.Step, &s, preds)
 	case *Filter:
-		return pushDown(n.In, append(slices.Clone(n.Conjuncts), preds...))
+		lists := [][]*expr.Expr{preds}
+		in := Node(n)
+		for f, ok := in.(*Filter); ok; f, ok = in.(*Filter) {
+			in, lists = f.In, append(lists, f.Conjuncts)
+		}
+		slices.Reverse(lists)
+		return down.below(in, slices.Concat(lists...))
 	case *Project:
 		if j, ok := n.In.(*Join); ok && j.Kind == join.Full {
-			return n.pushDownFull(j, preds)
+			return down.full(n, j, preds)
 		}
 		below, above := movable(preds, func(p *expr.Expr) bool { return n.isBare(p.Columns()) })
 		for i, p := range below {
 			below[i] = p.Remap(n.Source)
 		}
-		in := pushDown(n.In, below)
+		in := down.below(n.In, below)
 		return newFilter(r.Step, newProject(r.Step, in, n.Exprs, n.Schema.Names(), n.tables), above)
 	case *Join:
-		return n.pushDown(preds)
+		return down.join(n, preds)
 	case *Expand:
 		below, above := movable(preds, func(p *expr.Expr) bool { return n.keeps(p.Columns()) })
-		return newFilter(r.Step, newExpand(r.Step, pushDown(n.In, below), n.Variants, n.Numbered), above)
+		return newFilter(r.Step, newExpand(r.Step, down.below(n.In, below), n.Variants, n.Numbered), above)
 	case *Group:
 		// A condition on keys keeps or drops whole groups.
 		nkeys := len(n.Keys)
@@ -62,7 +87,7 @@ func pushDown(n Node, preds []*expr.Expr) Node {
 		for i, p := range below {
 			below[i] = p.Remap(func(c int) int { return n.Keys[c] })
 		}
-		in := pushDown(n.In, below)
+		in := down.below(n.In, below)
 		return newFilter(r.Step, n.over(in), above)
 	case *Window:
 		// A condition on the keys of the partitions keeps or drops whole partitions.
@@ -70,30 +95,30 @@ func pushDown(n Node, preds []*expr.Expr) Node {
 			cols := p.Columns()
 			return len(cols) > 0 && !slices.ContainsFunc(cols, func(c int) bool { return !slices.Contains(n.Partition, c) })
 		})
-		in := pushDown(n.In, below)
+		in := down.below(n.In, below)
 		return newFilter(r.Step, newWindow(r.Step, in, n.Partition, n.Order, n.Functions, n.Schema.Names()[in.Rel().Schema.Len():]), above)
 	case *Sort:
 		if n.Limit >= 0 || n.Offset > 0 {
-			return newFilter(r.Step, newSort(r.Step, pushDown(n.In, nil), n.Keys, n.Offset, n.Limit), preds)
+			return newFilter(r.Step, newSort(r.Step, down.below(n.In, nil), n.Keys, n.Offset, n.Limit), preds)
 		}
-		return newSort(r.Step, pushDown(n.In, preds), n.Keys, n.Offset, n.Limit)
+		return newSort(r.Step, down.below(n.In, preds), n.Keys, n.Offset, n.Limit)
 	case *Limit:
-		return newFilter(r.Step, newLimit(r.Step, pushDown(n.In, nil), n.Offset, n.Count), preds)
+		return newFilter(r.Step, newLimit(r.Step, down.below(n.In, nil), n.Offset, n.Count), preds)
 	case *Union:
 		ins := make([]Node, len(n.Ins))
 		for i, in := range n.Ins {
-			ins[i] = pushDown(in, slices.Clone(preds))
+			ins[i] = down.below(in, slices.Clone(preds))
 		}
 		return newUnion(r.Step, ins)
 	case *Held:
-		return newFilter(r.Step, newHeld(pushDown(n.In, nil), n.Share), preds)
+		return newFilter(r.Step, newHeld(down.below(n.In, nil), n.Share), preds)
 	}
 	panic("logical: unknown node")
 }
 
-// pushDown splits conditions over a join by side. Conditions over both sides of an inner
+// join splits conditions over a join by side. Conditions over both sides of an inner
 // join become part of it.
-func (n *Join) pushDown(preds []*expr.Expr) Node {
+func (down *pushing) join(n *Join, preds []*expr.Expr) Node {
 	nleft := n.Left.Rel().Schema.Len()
 	toRight := func(c int) int { return c - nleft }
 	spec := n.JoinSpec
@@ -102,7 +127,7 @@ func (n *Join) pushDown(preds []*expr.Expr) Node {
 		preds = append(slices.Clone(spec.Residual), preds...)
 		spec.Residual = nil
 		if j := n.equated(preds); j != nil {
-			return pushDown(j, nil)
+			return down.below(j, nil)
 		}
 	}
 	var left, right, above []*expr.Expr
@@ -129,7 +154,7 @@ func (n *Join) pushDown(preds []*expr.Expr) Node {
 			above = append(above, p)
 		}
 	}
-	l, r := pushDown(n.Left, left), pushDown(n.Right, right)
+	l, r := down.below(n.Left, left), down.below(n.Right, right)
 	return newFilter(n.Step, newJoin(n.Step, l, r, spec), above)
 }
 
@@ -165,9 +190,9 @@ func (n *Join) equated(preds []*expr.Expr) Node {
 	return j
 }
 
-// pushDownFull moves conditions on columns of USING below a full join. Such a column is the
+// full moves conditions on columns of USING below a full join. Such a column is the
 // key of the side that has the row, and the keys of both sides in a pair are equal.
-func (n *Project) pushDownFull(j *Join, preds []*expr.Expr) Node {
+func (down *pushing) full(n *Project, j *Join, preds []*expr.Expr) Node {
 	nleft := j.Left.Rel().Schema.Len()
 	var left, right, above []*expr.Expr
 	for _, p := range preds {
@@ -185,7 +210,7 @@ func (n *Project) pushDownFull(j *Join, preds []*expr.Expr) Node {
 		left = append(left, p.Remap(func(int) int { return j.LeftKeys[key] }))
 		right = append(right, p.Remap(func(int) int { return j.RightKeys[key] }))
 	}
-	in := newJoin(j.Step, pushDown(j.Left, left), pushDown(j.Right, right), j.JoinSpec)
+	in := newJoin(j.Step, down.below(j.Left, left), down.below(j.Right, right), j.JoinSpec)
 	return newFilter(n.Step, newProject(n.Step, in, n.Exprs, n.Schema.Names(), n.tables), above)
 }
 
@@ -328,17 +353,17 @@ func movable(preds []*expr.Expr, can func(*expr.Expr) bool) (below, above []*exp
 }
 
 // sinkLimits moves limits below projections, and merges a limit over a sort into a top-k.
-func sinkLimits(n Node) Node {
+func sinkLimits(n Node, again func(Node) Node) Node {
 	if n, ok := n.(*Limit); ok {
 		switch in := n.In.(type) {
 		case *Project:
 			p := in.Rel()
-			return newProject(p.Step, sinkLimits(newLimit(n.Step, in.In, n.Offset, n.Count)), in.Exprs, in.Schema.Names(), in.tables)
+			return newProject(p.Step, again(newLimit(n.Step, in.In, n.Offset, n.Count)), in.Exprs, in.Schema.Names(), in.tables)
 		case *Sort:
 			if in.Limit < 0 && in.Offset == 0 {
-				return newSort(in.Step, sinkLimits(in.In), in.Keys, n.Offset, n.Count)
+				return newSort(in.Step, again(in.In), in.Keys, n.Offset, n.Count)
 			}
 		}
 	}
-	return withInputs(n, sinkLimits)
+	return withInputs(n, again)
 }

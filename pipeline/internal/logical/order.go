@@ -18,10 +18,51 @@ const maxExact = 10
 // orderJoins orders chains of inner joins by estimated size. The rows stay the same, and
 // so do their columns.
 func orderJoins(n Node) Node {
-	if !joinsBelow(n) || leavesBelow(n) > maxLeaves {
-		return withInputs(n, orderJoins)
+	o := ordering{leaves: map[Node]int{}}
+	o.rewritten = remembered(func(n Node, again func(Node) Node) Node {
+		if leaves := o.count(n); leaves == 0 || leaves > maxLeaves {
+			return withInputs(n, again)
+		}
+		return o.chain(n)
+	})
+	return o.rewritten(n)
+}
+
+// ordering orders the joins of a plan.
+type ordering struct {
+	rewritten func(Node) Node
+	leaves    map[Node]int
+}
+
+// maxLeaves is the most tables of a chain: the width of a set. The last joins of a longer
+// chain keep their places.
+const maxLeaves = 64
+
+// count returns the number of tables of a chain: of a node that is a join of one, or computes columns or conditions over
+// one. It is 0 for other nodes.
+func (o *ordering) count(n Node) int {
+	leaves, ok := o.leaves[n]
+	if ok {
+		return leaves
 	}
-	c := &chain{}
+	switch n := n.(type) {
+	case *Join:
+		if n.Kind == join.Inner && !n.AllPairs && !n.fixed {
+			leaves = max(o.count(n.Left), 1) + max(o.count(n.Right), 1)
+		}
+	case *Filter:
+		leaves = o.count(n.In)
+	case *Project:
+		leaves = o.count(n.In)
+	}
+	leaves = min(leaves, maxLeaves+1)
+	o.leaves[n] = leaves
+	return leaves
+}
+
+// chain orders the joins of a chain.
+func (o *ordering) chain(n Node) Node {
+	c := &chain{ordering: o}
 	columns, written := c.add(n)
 	r := n.Rel()
 	ordered, at := c.emit(c.choose(written))
@@ -32,38 +73,10 @@ func orderJoins(n Node) Node {
 	return newProject(r.Step, ordered, exprs, r.Schema.Names(), r.tables)
 }
 
-// joinsBelow reports whether a node is a join of a chain, or computes columns or conditions
-// over one.
-func joinsBelow(n Node) bool {
-	switch n := n.(type) {
-	case *Join:
-		return n.Kind == join.Inner && !n.AllPairs && !n.fixed
-	case *Filter:
-		return joinsBelow(n.In)
-	case *Project:
-		return joinsBelow(n.In)
-	}
-	return false
-}
-
-// maxLeaves is the most tables of a chain: the width of a set. The last joins of a longer
-// chain keep their places.
-const maxLeaves = 64
-
-// leavesBelow returns the number of tables of a chain.
-func leavesBelow(n Node) (count int) {
-	if !joinsBelow(n) {
-		return 1
-	}
-	for _, in := range inputs(n) {
-		count += leavesBelow(in)
-	}
-	return count
-}
-
 // chain is inner joins in any order. Its expressions are over the columns of all leaves,
 // one leaf after the other.
 type chain struct {
+	*ordering
 	leaves  []Node
 	columns Relation // of all leaves
 	from    []int    // the first column of each leaf
@@ -107,8 +120,8 @@ type order struct {
 
 // add adds a node of the chain. It returns the node's columns, and the order as written.
 func (c *chain) add(n Node) ([]term, *order) {
-	if !joinsBelow(n) {
-		return c.addLeaf(orderJoins(n))
+	if c.count(n) == 0 {
+		return c.addLeaf(c.rewritten(n))
 	}
 	switch n := n.(type) {
 	case *Filter:

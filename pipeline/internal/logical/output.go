@@ -94,12 +94,11 @@ func (q Query) checkColumns(last Node) *job.Diagnostic {
 
 // emptySources describes the sources of a node's rows that have no columns.
 func emptySources(n Node) (list []string) {
-	if scan, ok := n.(*Scan); ok && scan.Schema.Len() == 0 {
-		list = []string{fmt.Sprintf("%s, %s", scan.Step, scan.Table.Describe())}
-	}
-	for _, in := range inputs(n) {
-		list = append(list, emptySources(in)...)
-	}
+	visit(n, func(n Node) {
+		if scan, ok := n.(*Scan); ok && scan.Schema.Len() == 0 {
+			list = append(list, fmt.Sprintf("%s, %s", scan.Step, scan.Table.Describe()))
+		}
+	})
 	return list
 }
 

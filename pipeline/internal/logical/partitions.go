@@ -14,24 +14,21 @@ import (
 // part rules out none.
 func Wanted(root Node, t source.Table, n int, parts map[string][]gpu.Scalar) []bool {
 	wanted := make([]bool, n)
-	var walk func(Node, []*expr.Expr) Node
-	walk = func(in Node, conjuncts []*expr.Expr) Node {
-		switch in := in.(type) {
-		case *Filter:
-			walk(in.In, in.Conjuncts)
-			return in
-		case *Scan:
-			if in.Table == t {
-				for i, keep := range partsWith(in.Schema, conjuncts, n, parts) {
-					wanted[i] = wanted[i] || keep
-				}
+	scan := func(in Node, conjuncts []*expr.Expr) bool {
+		s, ok := in.(*Scan)
+		if ok && s.Table == t {
+			for i, keep := range partsWith(s.Schema, conjuncts, n, parts) {
+				wanted[i] = wanted[i] || keep
 			}
+		}
+		return ok
+	}
+	remembered(func(in Node, again func(Node) Node) Node {
+		if f, ok := in.(*Filter); ok && scan(f.In, f.Conjuncts) || scan(in, nil) {
 			return in
 		}
-		withInputs(in, func(n Node) Node { return walk(n, nil) })
-		return in
-	}
-	walk(pushDown(root, nil), nil)
+		return withInputs(in, again)
+	})(pushDown(root))
 	return wanted
 }
 

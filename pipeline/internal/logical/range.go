@@ -21,8 +21,8 @@ type Range struct {
 
 // joinRanges turns joins that compare all pairs of rows into joins by a range, where their
 // conditions have one.
-func joinRanges(n Node) Node {
-	n = withInputs(n, joinRanges)
+func joinRanges(n Node, again func(Node) Node) Node {
+	n = withInputs(n, again)
 	j, ok := n.(*Join)
 	if !ok || !j.AllPairs || j.Algorithm != "" {
 		return n

@@ -3,6 +3,8 @@ package logical
 import (
 	"slices"
 	"strings"
+
+	"github.com/gstream/gstream/operators/expr"
 )
 
 // Columns are qualified by the names of tables: the source that they come from, and the
@@ -10,10 +12,10 @@ import (
 // rename or a computation makes a column of no table.
 
 // withTables projects a node to the same columns in other tables. change is called for
-// each column, and must not modify its argument.
-func withTables(in Node, change func([]string) []string) Node {
+// each column.
+func withTables(in Node, change func(*expr.Tables) *expr.Tables) Node {
 	r := in.Rel()
-	tables := make([][]string, len(r.tables))
+	tables := make([]*expr.Tables, len(r.tables))
 	for i, t := range r.tables {
 		tables[i] = change(t)
 	}
@@ -26,10 +28,31 @@ func withTables(in Node, change func([]string) []string) Node {
 	return n
 }
 
-// named returns a relation whose columns are in the table of a name first of all.
-func named(in Node, name string) Node {
-	return withTables(in, func(tables []string) []string { return append([]string{name}, without(tables, name)...) })
+// as returns a relation whose columns are in the table of a name first of all.
+func (b *binder) as(in Node, name string) Node {
+	again := b.isTable(name)
+	b.table(name)
+	return withTables(in, func(tables *expr.Tables) *expr.Tables {
+		if again {
+			tables = without(tables, name)
+		}
+		return tables.With(name)
+	})
 }
+
+// table notes the name of a table.
+func (b *binder) table(name string) {
+	key := folded(name)
+	b.tables[key] = append(b.tables[key], name)
+}
+
+// isTable reports whether there is a table of a name, in any case.
+func (b *binder) isTable(name string) bool {
+	return slices.ContainsFunc(b.tables[folded(name)], func(t string) bool { return strings.EqualFold(t, name) })
+}
+
+// folded is equal for names that differ only in case.
+func folded(name string) string { return strings.ToLower(strings.ToUpper(name)) }
 
 // apart returns the two sides of a join, of which the right one has a name, so that the
 // names of tables tell their columns apart. As in SQL, the name of a side hides where its
@@ -37,26 +60,26 @@ func named(in Node, name string) Node {
 // left side gives up an older name that is now that of the right side. Only a name that
 // comes first on both sides stays ambiguous.
 func apart(left, right Node, name string) (Node, Node) {
-	left = withTables(left, func(tables []string) []string {
-		if len(tables) == 0 {
+	left = withTables(left, func(tables *expr.Tables) *expr.Tables {
+		if tables == nil {
 			return nil
 		}
-		return append(tables[:1:1], without(tables[1:], name)...)
+		return without(tables.Older(), name).With(tables.First())
 	})
 	r := left.Rel()
-	taken := slices.Concat(r.tables...)
+	taken := scopeOf(left).TableNames()
 	for _, u := range r.unreadable {
-		taken = append(taken, u.tables...)
+		taken = append(taken, u.tables.Names()...)
 	}
 	slices.Sort(taken)
 	taken = append(slices.Compact(taken), name)
-	right = withTables(right, func(tables []string) []string { return append([]string{name}, without(tables, taken...)...) })
+	right = withTables(right, func(tables *expr.Tables) *expr.Tables { return without(tables, taken...).With(name) })
 	return left, right
 }
 
 // without returns a list without some names.
-func without(tables []string, names ...string) []string {
-	return slices.DeleteFunc(slices.Clone(tables), func(t string) bool {
+func without(tables *expr.Tables, names ...string) *expr.Tables {
+	return expr.TablesOf(slices.DeleteFunc(tables.Names(), func(t string) bool {
 		return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(t, n) })
-	})
+	})...)
 }

@@ -14,13 +14,13 @@ import (
 // the other columns, so that no step drops it silently.
 type unreadable struct {
 	source.Unreadable
-	source string   // its name
-	tables []string // as of a readable column
+	source string       // its name
+	tables *expr.Tables // as of a readable column
 }
 
 // in reports whether the column is in a table; every column is in "".
 func (u unreadable) in(table string) bool {
-	return table == "" || slices.ContainsFunc(u.tables, func(t string) bool { return strings.EqualFold(t, table) })
+	return table == "" || u.tables.Has(table)
 }
 
 func (u unreadable) String() string {

@@ -14,12 +14,12 @@ const joinedRows = 4
 
 // joinPartitions computes windows whose functions are aggregates of whole partitions by a group-by, and joins the rows
 // with the groups. Then no rows are kept or sorted, but the rows below all windows are read twice: they must not be worth holding.
-func joinPartitions(n Node) Node {
+func joinPartitions(n Node, again func(Node) Node) Node {
 	below := n
 	for w, ok := below.(*Window); ok; w, ok = below.(*Window) {
 		below = w.In
 	}
-	n = withInputs(n, joinPartitions)
+	n = withInputs(n, again)
 	w, ok := n.(*Window)
 	if !ok || len(w.Partition) == 0 || worthHolding(below) {
 		return n

@@ -83,6 +83,10 @@ func Lower(name string, n logical.Node) (*Plan, error) {
 	l := &lowering{looking: true, held: map[*logical.Share]*holding{}}
 	root, at, err := l.lower(n, all)
 	if l.looking = false; err == nil && len(l.held) > 0 {
+		for _, h := range l.held {
+			h.stage = nil
+		}
+		l.countReaders(n)
 		root, at, err = l.lower(n, all)
 	}
 	if err != nil {
@@ -97,6 +101,19 @@ func Lower(name string, n logical.Node) (*Plan, error) {
 type lowering struct {
 	looking bool
 	held    map[*logical.Share]*holding
+}
+
+// countReaders counts the readers of held steps.
+func (l *lowering) countReaders(n logical.Node) {
+	if held, ok := n.(*logical.Held); ok {
+		h := l.held[held.Share]
+		if h.readers++; h.readers > 1 {
+			return
+		}
+	}
+	for _, in := range logical.Inputs(n) {
+		l.countReaders(in)
+	}
 }
 
 // holding is a step whose rows are held.
@@ -716,11 +733,18 @@ func (l *lowering) lowerHeld(n *logical.Held, need required) (*Stage, layout, er
 		l.held[n.Share] = h
 	}
 	if l.looking {
-		h.readers++
+		grown := h.stage == nil
 		for c, used := range need {
+			grown = grown || used && !h.need[c]
 			h.need[c] = h.need[c] || used
 		}
-		return l.lower(n.In, h.need)
+		if grown { // else what is below needs no more columns than before
+			var err error
+			if h.stage, h.lay, err = l.lower(n.In, h.need); err != nil {
+				return nil, nil, err
+			}
+		}
+		return h.stage, h.lay, nil
 	}
 	if h.readers == 1 {
 		return l.lower(n.In, need)

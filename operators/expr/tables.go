@@ -1,0 +1,50 @@
+package expr
+
+import "strings"
+
+// Tables are the names of the tables by which a column can be qualified, the most usual one first. nil is none. Lists share
+// what they have in common.
+type Tables struct {
+	name string
+	rest *Tables
+}
+
+// With returns a list with a name before those of t.
+func (t *Tables) With(name string) *Tables { return &Tables{name, t} }
+
+// TablesOf returns a list of names.
+func TablesOf(names ...string) (t *Tables) {
+	for i := len(names) - 1; i >= 0; i-- {
+		t = t.With(names[i])
+	}
+	return t
+}
+
+// First returns the most usual name, "" without one.
+func (t *Tables) First() string {
+	if t == nil {
+		return ""
+	}
+	return t.name
+}
+
+// Older returns the list without its first name.
+func (t *Tables) Older() *Tables { return t.rest }
+
+// Has reports whether a name is in the list, in any case.
+func (t *Tables) Has(name string) bool {
+	for ; t != nil; t = t.rest {
+		if strings.EqualFold(t.name, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// Names returns all names.
+func (t *Tables) Names() (names []string) {
+	for ; t != nil; t = t.rest {
+		names = append(names, t.name)
+	}
+	return names
+}
