@@ -28,6 +28,7 @@ type benchReport struct {
 
 // benchFlags are the flags of gstream bench.
 type benchFlags struct {
+	left                     *leftovers
 	device, json, plot       string
 	timeline                 string
 	hostMemory, deviceMemory string
@@ -35,8 +36,8 @@ type benchFlags struct {
 	opt                      gpubench.Options
 }
 
-func newBench() *cobra.Command {
-	var f benchFlags
+func newBench(left *leftovers) *cobra.Command {
+	f := benchFlags{left: left}
 	names, what := gpubench.Names()
 	var list strings.Builder
 	for i, n := range names {
@@ -130,7 +131,7 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 	if err := checkDevice(f.device); err != nil {
 		return err
 	}
-	opt := pipeline.RunOptions{Use: f.device}
+	opt := pipeline.RunOptions{Use: f.device, Alone: f.left.ends}
 	if err := parseSizes(map[string]sizeFlag{"host-memory": {f.hostMemory, &opt.HostMemory}, "device-memory": {f.deviceMemory, &opt.DeviceMemory}}); err != nil {
 		return err
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/gstream/gstream/pipeline"
 )
 
-func newCheck() *cobra.Command {
-	f := runFlags{joinFilters: pipeline.Auto}
+func newCheck(left *leftovers) *cobra.Command {
+	f := runFlags{left: left, joinFilters: pipeline.Auto}
 	var format string
 	cmd := &cobra.Command{
 		Use:   "check JOB",

@@ -134,7 +134,7 @@ output that is not complete does not appear.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
-	root.AddCommand(newRun(left), newLint(), newExplain(left), newCheck(), newShow(left), newInit(), newInspect(), newFunctions(), newDoctor(), newDevices(), newBench(), newSchema(), newVersion())
+	root.AddCommand(newRun(left), newLint(), newExplain(left), newCheck(left), newShow(left), newInit(), newInspect(), newFunctions(), newDoctor(), newDevices(), newBench(left), newSchema(), newVersion())
 	return root
 }
 

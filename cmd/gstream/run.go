@@ -127,7 +127,7 @@ func (f *runFlags) options(cmd *cobra.Command) (pipeline.RunOptions, error) {
 	if err := f.environment(cmd); err != nil {
 		return pipeline.RunOptions{}, err
 	}
-	opt := pipeline.RunOptions{Threads: f.threads, Overwrite: f.overwrite, Use: cmp.Or(f.device, pipeline.Auto), JoinFilters: f.joinFilters, SpillDir: f.spillDir, SpillCompression: f.spillCompression}
+	opt := pipeline.RunOptions{Threads: f.threads, Overwrite: f.overwrite, Use: cmp.Or(f.device, pipeline.Auto), Alone: f.left.ends, JoinFilters: f.joinFilters, SpillDir: f.spillDir, SpillCompression: f.spillCompression}
 	if err := checkDevice(f.device); err != nil {
 		return opt, err
 	}

@@ -21,13 +21,17 @@ import (
 
 // Options configure a device; the zero value uses most of the first GPU.
 type Options struct {
-	// Ordinal is the number of the GPU in the driver's numbering.
+	// Ordinal is the number of the GPU in the driver's numbering, with all GPUs visible that the environment allows.
 	Ordinal int
 	// Memory is the budget of device memory in bytes; 0 means 80 % of the free memory.
 	Memory int64
 	// HostMemory is the budget of page-locked host memory in bytes; 0 means half of the
 	// free memory.
 	HostMemory int64
+	// Alone says that the process uses no other GPU: of several, only this one is made visible to the driver, by the
+	// process's environment. The driver starts all that are visible, which takes some 0.3 s for each. Alone changes
+	// nothing if the driver has started, or if it is not known which GPUs there are.
+	Alone bool
 	// StrideBytes is the wanted size in bytes of a column in a stride that crosses the
 	// link; 0 means the default.
 	StrideBytes int64
@@ -137,13 +141,6 @@ func Count(library string) (int, error) {
 	return int(n), nil
 }
 
-// Installed returns an error if there is no driver; ErrNoDriver is behind it. It does not
-// start the driver, so it takes some milliseconds; Count takes a tenth of a second.
-func Installed(library string) error {
-	_, err := openDriver(library)
-	return err
-}
-
 // Open opens a GPU.
 func Open(opt Options) (*Device, error) {
 	if opt.Memory < 0 || opt.HostMemory < 0 || opt.StrideBytes < 0 {
@@ -152,6 +149,9 @@ func Open(opt Options) (*Device, error) {
 	drv, err := openDriver(opt.Library)
 	if err != nil {
 		return nil, err
+	}
+	if opt.Alone {
+		showAlone(drv, opt.Ordinal)
 	}
 	d := &Device{opt: opt, tables: map[string]uintptr{}, arrivals: map[*gpu.Stride]arrival{}}
 	host := opt.HostMemory
@@ -202,13 +202,11 @@ func (d *Device) open(drv *driver) error {
 	if err := drv.do(cuDeviceGetCount, uintptr(unsafe.Pointer(&count))); err != nil {
 		return err
 	}
-	if d.opt.Ordinal < 0 || d.opt.Ordinal >= int(count) {
-		if count == 1 {
-			return fmt.Errorf("this machine has one, number 0")
-		}
-		return fmt.Errorf("this machine has %d, numbers 0 to %d", count, count-1)
+	number, err := numbered(d.opt.Ordinal, int(count))
+	if err != nil {
+		return err
 	}
-	if err := drv.do(cuDeviceGet, uintptr(unsafe.Pointer(&handle)), uintptr(d.opt.Ordinal)); err != nil {
+	if err := drv.do(cuDeviceGet, uintptr(unsafe.Pointer(&handle)), uintptr(number)); err != nil {
 		return err
 	}
 	if err := d.readProperties(drv, handle); err != nil {
@@ -219,7 +217,7 @@ func (d *Device) open(drv *driver) error {
 	}
 	d.ctx = &context{driver: drv, fault: d.opt.Fault}
 	end := d.setsUp("context")
-	err := drv.do(cuDevicePrimaryCtxRetain, uintptr(unsafe.Pointer(&d.ctx.handle)), uintptr(handle))
+	err = drv.do(cuDevicePrimaryCtxRetain, uintptr(unsafe.Pointer(&d.ctx.handle)), uintptr(handle))
 	end()
 	if err != nil {
 		return err

@@ -180,7 +180,14 @@ func openDriver(library string) (*driver, error) {
 	return d, nil
 }
 
-// start initialises the driver, which takes a tenth of a second.
+// started reports whether something in the process has initialised the driver.
+func (d *driver) started() bool {
+	var n int32
+	return d.do(cuDeviceGetCount, uintptr(unsafe.Pointer(&n))) == nil
+}
+
+// start initialises the driver, which takes a tenth of a second, and some 0.3 s for each GPU that is visible beside the
+// first.
 func (d *driver) start() error {
 	if err := d.do(cuInit, 0); err != nil {
 		return fmt.Errorf("start the NVIDIA driver: %w", err)

@@ -19,6 +19,10 @@ type Options struct {
 	// core, when that is faster by what was measured in the run.
 	Device gpu.Device
 	Use    string
+	// Alone says that the process uses no other GPU than that of its runs: of several, only this one is made visible to
+	// the driver, by CUDA_VISIBLE_DEVICES, because the driver takes some 0.3 s to start each. It changes nothing if the
+	// driver has started.
+	Alone bool
 	// StrideSize is the bytes of a column of 8-byte values in a stride of the run's own
 	// device; 0 means the default.
 	StrideSize int64

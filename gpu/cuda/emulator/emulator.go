@@ -3,7 +3,7 @@
 // makes the CUDA device testable on machines without a GPU: slow, but strict about
 // memory, barriers and arguments. It is for tests only.
 //
-// It emulates two GPUs. It refuses copies and fills of one GPU's memory on a stream of
+// It emulates two GPUs, and shows those that CUDA_VISIBLE_DEVICES names by number. It refuses copies and fills of one GPU's memory on a stream of
 // the other; it does not check kernels for that.
 //
 // The library exports functions for tests beside the driver API:

@@ -75,7 +75,7 @@ func checkOnce(p *physical.Plan, opt execution.Options) (_ *execution.Check, err
 	props := r.device.Properties()
 	out := &execution.Check{Job: p.Name, Device: props.Name, Kind: props.Kind, Refusals: []execution.Refusal{}, Stages: []execution.StageCheck{}}
 	if out.Estimate = planWork(p).onHost(r.threads()); discrete(r.device) {
-		out.Estimate = planWork(p).onGPU(r.threads())
+		out.Estimate = planWork(p).onGPU(r.threads(), gpuStart)
 	}
 	c.stages(out)
 	c.tiers(out)

@@ -21,17 +21,21 @@ import (
 // TestTheChoiceIsRightWhereBothDevicesWereMeasured has the figures that they must
 // explain.
 const (
-	hostStart   = 0.018      // start and end of a process; wall
-	gpuStart    = 0.294      // the same with a GPU: 0.19 s to start it and 0.1 s to end it; wall
-	hostDecode  = 1.63e-9    // a byte of the scanned columns, as encoded in the file
-	gpuDecode   = 1.27e-9    // the same to encoded columns, partly while the GPU starts
-	hostRow     = 9.7e-9     // a row that goes into a filter or a join
-	gpuRow      = 0.34e-9    // the same; wall
-	hostValue   = 0.862e-9   // a value that an operator returns, or a group-by takes
-	hostGroup   = 27.8e-9    // a row that goes into a group-by of many groups
-	hostSort    = 22.4e-9    // a value of a row that is sorted
-	encodeValue = 24.1e-9    // a value of the output, on either device
-	gpuLink     = 1 / 34.3e9 // a byte over the link in either direction; wall
+	hostStart   = 0.018 // start and end of a process; wall
+	gpuStart    = 0.294 // the same with the only GPU of a machine: 0.19 s to start it and 0.1 s to end it; wall
+	driverStart = 0.105 // of that, the start of the driver
+	hiddenStart = 0.036 // the start of the driver for each further GPU of the machine; wall
+	// The start of the driver with n further GPUs visible takes shownStart × n + crowdStart × n² more; wall.
+	shownStart, crowdStart = 0.193, 0.0167
+	hostDecode             = 1.63e-9    // a byte of the scanned columns, as encoded in the file
+	gpuDecode              = 1.27e-9    // the same to encoded columns, partly while the GPU starts
+	hostRow                = 9.7e-9     // a row that goes into a filter or a join
+	gpuRow                 = 0.34e-9    // the same; wall
+	hostValue              = 0.862e-9   // a value that an operator returns, or a group-by takes
+	hostGroup              = 27.8e-9    // a row that goes into a group-by of many groups
+	hostSort               = 22.4e-9    // a value of a row that is sorted
+	encodeValue            = 24.1e-9    // a value of the output, on either device
+	gpuLink                = 1 / 34.3e9 // a byte over the link in either direction; wall
 	// serialShare is the share of an operator's work that runs on one core, however many
 	// there are.
 	serialShare = 0.146
@@ -97,10 +101,25 @@ func (w work) onHost(cores int) time.Duration {
 	return seconds(hostStart + spread/float64(cores) + operators*serialShare)
 }
 
-// onGPU estimates the time of the work on a GPU. The cores decode and encode.
-func (w work) onGPU(cores int) time.Duration {
+// starts estimates the seconds in which a process starts and ends a GPU. alone says that it makes no other visible.
+func starts(c cuda.Census, alone bool) float64 {
+	if c.Started {
+		return gpuStart - driverStart
+	}
+	visible := c.Visible
+	if !c.Counted {
+		visible = c.Installed
+	} else if alone {
+		visible = min(visible, 1)
+	}
+	more := float64(max(visible, 1) - 1)
+	return gpuStart + hiddenStart*float64(max(c.Installed, 1)-1) + more*(shownStart+more*crowdStart)
+}
+
+// onGPU estimates the time of the work on a GPU that takes some seconds to start and end. The cores decode and encode.
+func (w work) onGPU(cores int, start float64) time.Duration {
 	spread := w.scanned*gpuDecode + w.encoded*encodeValue
-	return seconds(gpuStart + spread/float64(cores) + w.rows*gpuRow + (w.scanned+w.written)*gpuLink)
+	return seconds(start + spread/float64(cores) + w.rows*gpuRow + (w.scanned+w.written)*gpuLink)
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
@@ -136,10 +155,14 @@ func choose(p *physical.Plan, opt execution.Options) (*execution.Choice, error) 
 	if want.kind != execution.Auto {
 		return &execution.Choice{Device: opt.Use, Why: "asked for"}, nil
 	}
-	if err := cuda.Installed(""); errors.Is(err, cuda.ErrNoDriver) {
+	gpus, err := cuda.Look("")
+	if errors.Is(err, cuda.ErrNoDriver) {
 		return &execution.Choice{Device: execution.Host, Why: err.Error()}, nil
 	}
-	c := planWork(p).choose(cmp.Or(opt.Threads, min(runtime.GOMAXPROCS(0), host.MaxThreads())))
+	if gpus.Counted && gpus.Visible == 0 {
+		return &execution.Choice{Device: execution.Host, Why: "CUDA_VISIBLE_DEVICES shows no GPU"}, nil
+	}
+	c := planWork(p).choose(cmp.Or(opt.Threads, min(runtime.GOMAXPROCS(0), host.MaxThreads())), starts(gpus, opt.Alone))
 	if p.RunsOn(host.Unopened()) != nil {
 		c.Device, c.Why = execution.CUDA, "the job forces an algorithm for a GPU"
 	}
@@ -150,11 +173,11 @@ func choose(p *physical.Plan, opt execution.Options) (*execution.Choice, error) 
 }
 
 // choose returns the device with the lower estimate.
-func (w work) choose(cores int) *execution.Choice {
-	c := &execution.Choice{Device: execution.Host, Host: w.onHost(cores), CUDA: w.onGPU(cores)}
+func (w work) choose(cores int, start float64) *execution.Choice {
+	c := &execution.Choice{Device: execution.Host, Host: w.onHost(cores), CUDA: w.onGPU(cores, start)}
 	about := func(d time.Duration) string { return fmt.Sprintf("about %.2g s", d.Seconds()) }
 	onHost := fmt.Sprintf("%s on %d cores", about(c.Host), cores)
-	onGPU := fmt.Sprintf("%s on the GPU, %.2g s to start and end it among them", about(c.CUDA), gpuStart)
+	onGPU := fmt.Sprintf("%s on the GPU, %.2g s to start and end it among them", about(c.CUDA), start)
 	if c.Why = onHost + "; " + onGPU; c.CUDA < c.Host {
 		c.Device, c.Why = execution.CUDA, onGPU+"; "+onHost
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/pipeline/execution"
 	"github.com/gstream/gstream/pipeline/internal/logical"
 	"github.com/gstream/gstream/pipeline/internal/physical"
@@ -122,7 +123,7 @@ func TestTheChoiceIsRightWhereBothDevicesWereMeasured(t *testing.T) {
 	for _, m := range measured {
 		w, ok := workOf[m.job]
 		require.True(t, ok, m.job)
-		c := w.times(m.scale * 1e6).choose(m.cores)
+		c := w.times(m.scale*1e6).choose(m.cores, gpuStart)
 		took := m.host
 		if c.Device == execution.CUDA {
 			took = m.cuda
@@ -136,7 +137,7 @@ func TestMoreCoresTakeLess(t *testing.T) {
 	w := workOf["q01"].times(30e6)
 	for cores := 1; cores < 64; cores *= 2 {
 		require.Less(t, w.onHost(2*cores), w.onHost(cores))
-		require.Less(t, w.onGPU(2*cores), w.onGPU(cores))
+		require.Less(t, w.onGPU(2*cores, gpuStart), w.onGPU(cores, gpuStart))
 	}
 }
 
@@ -222,11 +223,27 @@ func TestAJoinWithoutAnEqualityCostsItsPairs(t *testing.T) {
 }
 
 func TestTheChoiceSaysWhatEitherDeviceTakes(t *testing.T) {
-	c := work{scanned: 1e12}.choose(4)
+	c := work{scanned: 1e12}.choose(4, gpuStart)
 	require.Equal(t, execution.CUDA, c.Device)
 	require.Less(t, c.CUDA, c.Host)
 	require.Regexp(t, `^device cuda: about [\d.e+]+ s on the GPU, 0.29 s to start and end it among them; about [\d.e+]+ s on 4 cores$`, c.String())
-	c = work{scanned: 1e6}.choose(4)
+	c = work{scanned: 1e6}.choose(4, gpuStart)
 	require.Equal(t, execution.Host, c.Device)
 	require.Less(t, c.Host, time.Second)
+}
+
+// TestTheStartOfAGPUIsKnown compares the starts of drivers that were measured (see examples/bench/devices.md).
+func TestTheStartOfAGPUIsKnown(t *testing.T) {
+	for _, m := range []struct {
+		installed, visible int
+		driver             float64
+	}{{1, 1, 0.105}, {4, 1, 0.16}, {4, 2, 0.38}, {4, 4, 0.78}, {8, 1, 0.36}, {8, 2, 0.57}, {8, 4, 1.09}, {8, 8, 2.52}} {
+		all := cuda.Census{Installed: m.installed, Visible: m.visible, Counted: true}
+		require.InDelta(t, m.driver, starts(all, false)-gpuStart+driverStart, 0.17, "%+v", m)
+		one := cuda.Census{Installed: m.installed, Visible: 1, Counted: true}
+		require.Equal(t, starts(one, false), starts(all, true), "the others are hidden")
+	}
+	require.Equal(t, gpuStart, starts(cuda.Census{}, false), "nothing is known")
+	require.Equal(t, starts(cuda.Census{Installed: 8, Visible: 8, Counted: true}, false), starts(cuda.Census{Installed: 8}, true), "none can be hidden")
+	require.Less(t, starts(cuda.Census{Installed: 8, Visible: 8, Counted: true, Started: true}, false), gpuStart)
 }

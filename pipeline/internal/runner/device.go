@@ -75,7 +75,7 @@ func OpenDevice(opt execution.Options) (gpu.Device, error) {
 		return nil, err
 	}
 	if want.kind != execution.Host {
-		d, err := cuda.Open(cuda.Options{Ordinal: want.ordinal, Memory: opt.DeviceMemory, HostMemory: opt.HostMemory, StrideBytes: opt.StrideSize, Ahead: true})
+		d, err := cuda.Open(cuda.Options{Ordinal: want.ordinal, Alone: opt.Alone, Memory: opt.DeviceMemory, HostMemory: opt.HostMemory, StrideBytes: opt.StrideSize, Ahead: true})
 		if err == nil {
 			return d, nil
 		}

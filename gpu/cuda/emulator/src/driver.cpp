@@ -15,13 +15,14 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <vector>
 
 using namespace emulator;
 
 namespace {
 
 constexpr size_t page = 4096, guard = 64 << 10; // inaccessible bytes around an allocation
-constexpr int gpus = 2;
+constexpr int gpus = 2;    // of the machine
 constexpr size_t device_memory = size_t(16) << 30; // of each GPU
 constexpr size_t granularity = 2 << 20; // of mapped memory
 
@@ -83,7 +84,23 @@ std::map<Address, Handle> handles;
 std::map<std::string, Function> functions;
 pthread_key_t current_context;
 
-bool is_gpu(int device) { return device >= 0 && device < gpus; }
+// visible has the GPUs that CUDA_VISIBLE_DEVICES names by their numbers, in its order, or else all.
+std::vector<int> visible;
+
+bool is_gpu(int device) { return device >= 0 && device < (int)visible.size(); }
+
+// look reads the environment, as the driver does when it starts.
+void look() {
+    const char* list = getenv("CUDA_VISIBLE_DEVICES");
+    for (int i = 0; !list && i < gpus; i++) visible.push_back(i);
+    while (list && *list) {
+        char* end;
+        long i = strtol(list, &end, 10);
+        if (end == list || i < 0 || i >= gpus) return;
+        visible.push_back((int)i);
+        list = *end == ',' ? end + 1 : end;
+    }
+}
 
 // current is the GPU whose context is current to the thread, or the GPU of the stream
 // whose copies are being made.
@@ -439,7 +456,11 @@ long emulatorLive(void) {
 int cuInit(unsigned flags) {
     FREE
     CHECK(flags == 0, InvalidValue);
-    if (!initialised) pthread_key_create(&current_context, nullptr);
+    if (!initialised) {
+        look();
+        if (visible.empty()) return NoDevice;
+        pthread_key_create(&current_context, nullptr);
+    }
     initialised = true;
     return Success;
 }
@@ -454,7 +475,7 @@ int cuDriverGetVersion(int* version) {
 int cuDeviceGetCount(int* count) {
     FREE
     CHECK(count, InvalidValue);
-    *count = gpus;
+    *count = (int)visible.size();
     return Success;
 }
 
@@ -479,7 +500,7 @@ int cuDeviceGetUuid_v2(unsigned char* uuid, int device) {
     CHECK(uuid, InvalidValue);
     CHECK(is_gpu(device), InvalidDevice);
     memcpy(uuid, "gstream emulator", 16);
-    uuid[15] += device;
+    uuid[15] += visible[device];
     return Success;
 }
 
@@ -487,7 +508,7 @@ int cuDeviceGetPCIBusId(char* id, int length, int device) {
     FREE
     CHECK(id && length > 12, InvalidValue);
     CHECK(is_gpu(device), InvalidDevice);
-    snprintf(id, length, "0000:%02x:00.0", device + 1);
+    snprintf(id, length, "0000:%02x:00.0", visible[device] + 1);
     return Success;
 }
 

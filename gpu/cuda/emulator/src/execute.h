@@ -11,6 +11,7 @@ enum Result : int {
     InvalidValue = 1,
     OutOfMemory = 2,
     NotInitialized = 3,
+    NoDevice = 100,
     InvalidDevice = 101,
     InvalidImage = 200,
     InvalidContext = 201,

@@ -1,0 +1,118 @@
+package cuda
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// visibleVariable is the environment variable by which the driver chooses and numbers the GPUs that a process sees.
+const visibleVariable = "CUDA_VISIBLE_DEVICES"
+
+// root is the root of the file system in which the kernel module says what GPUs there are, for tests.
+var root = "/"
+
+// Census is what is known of the GPUs of a machine while the driver has not started.
+type Census struct {
+	// Installed is the number of GPUs that the kernel module drives; 0 is not known.
+	Installed int
+	// Visible is the number of GPUs that the driver will show to the process. Counted is false if only the driver can
+	// tell: there are parts of GPUs (MIG), or neither the kernel module nor the environment tells.
+	Visible int
+	Counted bool
+	// Started says that the driver has started in this process.
+	Started bool
+}
+
+// Look counts GPUs without starting the driver, so it takes some milliseconds; Count takes a tenth of a second or
+// more. On a machine without a driver ErrNoDriver is behind the error.
+func Look(library string) (Census, error) {
+	drv, err := openDriver(library)
+	if err != nil {
+		return Census{}, err
+	}
+	names, ok := visible()
+	return Census{Installed: installedGPUs(), Visible: len(names), Counted: ok, Started: drv.started()}, nil
+}
+
+// visible returns a name, as CUDA_VISIBLE_DEVICES takes it, of every GPU that the driver will show, in its order. It
+// reports false if it cannot tell.
+func visible() (names []string, known bool) {
+	installed := installedGPUs()
+	if parts, _ := filepath.Glob(filepath.Join(root, "proc/driver/nvidia/capabilities/gpu*/mig/gi*")); len(parts) > 0 {
+		return nil, false
+	}
+	list, chosen := os.LookupEnv(visibleVariable)
+	if !chosen {
+		for i := range installed {
+			names = append(names, strconv.Itoa(i))
+		}
+		return names, installed > 0
+	}
+	for name := range strings.SplitSeq(list, ",") {
+		n, err := strconv.ParseUint(name, 10, 16)
+		switch {
+		case name == "" || name == "-1" || err == nil && installed > 0 && int(n) >= installed:
+			return names, true // the driver shows those before one that does not exist
+		case slices.Contains(names, name):
+			return nil, false
+		case err == nil && strconv.FormatUint(n, 10) == name, strings.HasPrefix(name, "GPU-"):
+			names = append(names, name)
+		default:
+			return nil, false
+		}
+	}
+	return names, true
+}
+
+// installedGPUs returns the number of GPUs that the kernel module drives, at most so many of which a container may use;
+// 0 is not known.
+func installedGPUs() int {
+	for _, pattern := range []string{"proc/driver/nvidia/gpus/*", "dev/nvidia[0-9]*"} {
+		if found, _ := filepath.Glob(filepath.Join(root, pattern)); len(found) > 0 {
+			return len(found)
+		}
+	}
+	return 0
+}
+
+// shown is the GPU that this process shows to the driver, if it is one of several.
+var shown struct {
+	sync.Mutex
+	alone   bool
+	ordinal int
+}
+
+// showAlone makes one GPU the only visible one, unless the driver has started, which reads the environment once.
+func showAlone(drv *driver, ordinal int) {
+	shown.Lock()
+	defer shown.Unlock()
+	if shown.alone || drv.started() {
+		return
+	}
+	if names, ok := visible(); ok && len(names) > 1 && ordinal < len(names) && os.Setenv(visibleVariable, names[ordinal]) == nil {
+		shown.alone, shown.ordinal = true, ordinal
+	}
+}
+
+// numbered returns the driver's number of a GPU, of which the driver shows some. Others are numbered from 0 as long
+// as all are visible.
+func numbered(ordinal, count int) (int, error) {
+	shown.Lock()
+	defer shown.Unlock()
+	switch {
+	case shown.alone && ordinal == shown.ordinal:
+		return 0, nil
+	case shown.alone:
+		return 0, fmt.Errorf("this process uses GPU %d alone", shown.ordinal)
+	case ordinal >= 0 && ordinal < count:
+		return ordinal, nil
+	case count == 1:
+		return 0, fmt.Errorf("this machine has one, number 0")
+	}
+	return 0, fmt.Errorf("this machine has %d, numbers 0 to %d", count, count-1)
+}
