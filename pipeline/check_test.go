@@ -3,9 +3,11 @@ package pipeline
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/parquet-go/parquet-go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
@@ -102,5 +104,56 @@ func TestACheckTellsWhetherARunEnds(t *testing.T) {
 	require.Positive(t, allowed)
 	if cases >= 12 {
 		require.Positive(t, refused)
+	}
+}
+
+// TestPagesThatTheMemoryHoldsAreNotRefused reads files with one page a row group, as DuckDB writes
+// them, with the memory for one page in the file and decompressed, and with less.
+func TestPagesThatTheMemoryHoldsAreNotRefused(t *testing.T) {
+	const rows, page = 2000, 2 << 20
+	dir := t.TempDir()
+	file := filepath.Join(dir, "pages.parquet")
+	f, err := os.Create(file)
+	require.NoError(t, err)
+	schema := parquet.NewSchema("rows", parquet.Group{"k": parquet.Int(64), "s": parquet.Compressed(parquet.Encoded(parquet.String(), &parquet.Plain), &parquet.Snappy)})
+	w := parquet.NewWriter(f, schema, parquet.PageBufferSize(2*page), parquet.MaxRowsPerRowGroup(rows))
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range 2 * rows {
+		text := make([]byte, page/rows)
+		for k := range text {
+			text[k] = byte('a' + r.IntN(26))
+		}
+		_, err := w.WriteRows([]parquet.Row{{parquet.Int64Value(int64(i)).Level(0, 0, 0), parquet.ByteArrayValue(text).Level(0, 0, 1)}})
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	require.NoError(t, f.Close())
+	b := New("pages").Read("t", file).Filter("length(s) > 0 and k % 1000 = 0")
+	b.Write(filepath.Join(dir, "out.parquet"), sinkparquet.Options{Overwrite: true})
+	for _, c := range []struct {
+		memory int64
+		ends   bool
+	}{{7 << 20, true}, {3 << 20, false}} {
+		for _, threads := range []int{1, 4} {
+			opt := RunOptions{Use: Host, HostMemory: c.memory, Threads: threads, SpillDir: dir}
+			plan, err := b.Plan()
+			require.NoError(t, err)
+			check, err := plan.Check(opt)
+			require.NoError(t, err)
+			require.NoError(t, plan.Close())
+			require.Equal(t, c.ends, check.Finishes, check.Refusals)
+			report, err := b.Run(t.Context(), opt)
+			if c.ends {
+				require.NoError(t, err)
+				require.EqualValues(t, 4, report.Output.Rows)
+				continue
+			}
+			require.ErrorIs(t, err, gpu.ErrBudget)
+			for _, message := range []string{err.Error(), check.Refusals[0].Why} {
+				require.Contains(t, message, `a page of column "s" of `+file+" takes 4.0 MiB of that while it is decoded")
+				require.Contains(t, message, "rewrite the file with smaller pages or row groups")
+				require.NotContains(t, message, "rows of the columns")
+			}
+		}
 	}
 }

@@ -58,6 +58,12 @@ type Sampler interface {
 	Sample(lease *gpu.Lease, columns []int, rows int) (*gpu.Stride, error)
 }
 
+// Explainer is a Table that can say what takes its LeastMemory.
+type Explainer interface {
+	// ExplainMemory returns advice, or "" if it is the rows of a stride.
+	ExplainMemory(opt ScanOptions) string
+}
+
 // Described is a Table with key-value metadata, as of the files that it is made of.
 type Described interface {
 	Table
@@ -83,9 +89,20 @@ func CheckMemory(t Table, opt ScanOptions) error {
 	err := opt.Lease.Reserve(least) // fails, whatever else is reserved
 	var budget *gpu.BudgetError
 	if errors.As(err, &budget) {
-		budget.Hint = fmt.Sprintf("that is the least for a stride of %d rows of the columns that are read", opt.StrideRows)
+		budget.Hint = Advice(t, opt)
+		if budget.Hint == "" {
+			budget.Hint = fmt.Sprintf("that is the least for a stride of %d rows of the columns that are read", opt.StrideRows)
+		}
 	}
 	return err
+}
+
+// Advice says what takes the memory of a scan, if it is not the rows of a stride.
+func Advice(t Table, opt ScanOptions) string {
+	if e, ok := t.(Explainer); ok {
+		return e.ExplainMemory(opt)
+	}
+	return ""
 }
 
 // Unreadable is a column that cannot be read.

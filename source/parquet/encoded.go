@@ -72,6 +72,7 @@ type page struct {
 
 	// A page of several strides is decoded once.
 	decode shared
+	users  int // tasks that take its values
 	bufs   pageBuffers
 	marks  []mark
 }
@@ -167,8 +168,7 @@ func (c *encodedChunk) close() {
 		p.release()
 	}
 	c.pages = nil
-	c.block.Release()
-	c.block, c.win = nil, nil
+	c.closeWindow()
 	if p := c.dict.page; p != nil {
 		p.release()
 	}
@@ -197,25 +197,53 @@ func (c *encodedChunk) settle(s *shared, done bool) {
 	s.busy, s.done = nil, done
 }
 
-// keep remembers the position of the values of a row of a shared page.
-func (c *encodedChunk) keep(p *page, row int64, at pageState) {
+// keep remembers a position of the values of a shared page.
+func (c *encodedChunk) keep(p *page, m mark) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.marks = append(p.marks, mark{row, at})
+	p.marks = append(p.marks, m)
 }
 
-// nearest returns the last row of a shared page, up to row, whose position is known, and
-// that position.
-func (c *encodedChunk) nearest(p *page, row int64) (int64, pageState) {
+// join begins the use of a shared page by a task. It returns the last position, up to a
+// row, that is known. It is not ok if the page has been forgotten since it was decoded.
+func (c *encodedChunk) join(p *page, row int64) (best mark, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	best := &p.marks[0]
-	for i := range p.marks {
-		if m := &p.marks[i]; best.row < m.row && m.row <= row {
+	if !p.decode.done {
+		return mark{}, false
+	}
+	p.users++
+	best = p.marks[0]
+	for _, m := range p.marks {
+		if best.row < m.row && m.row <= row {
 			best = m
 		}
 	}
-	return best.row, best.at
+	return best, true
+}
+
+// leave ends the use of a shared page by a task that has taken that many of its rows. The
+// page is forgotten when no other task needs it; otherwise its next position is kept.
+func (c *encodedChunk) leave(p *page, taken int64, next mark) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.users--
+	switch {
+	case p.left == taken:
+		p.forget()
+	case next.row < p.to:
+		p.marks = append(p.marks, next)
+	}
+}
+
+// quit ends the use of a shared page by a task that has failed. The page is forgotten
+// unless other tasks use it.
+func (c *encodedChunk) quit(p *page) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p.users--; p.users == 0 {
+		p.forget()
+	}
 }
 
 // fetch adds the next page to the directory, or skips a page that is not needed. It may
@@ -252,7 +280,9 @@ func (c *encodedChunk) fetch() error {
 	}
 	p.block = c.block.Retain()
 	p.at, p.size = c.end-c.unread(), len(p.bytes)
-	c.pos += p.size
+	if c.pos += p.size; c.pos == len(c.win) {
+		c.closeWindow() // so that the page is all that keeps its memory
+	}
 	if h.Type == format.DictionaryPage {
 		c.dict.page, c.spare = p, int64(head+p.size)
 		return nil
@@ -331,9 +361,15 @@ func (c *encodedChunk) finish(to int64) error {
 		}
 	}
 	c.closeFile()
-	c.block.Release() // pages keep their references
-	c.block, c.win, c.pos, c.off = nil, nil, 0, c.end-c.unread()
+	c.off = c.end - c.unread()
+	c.closeWindow()
 	return nil
+}
+
+// closeWindow gives up the bytes behind the fetched pages, which keep theirs.
+func (c *encodedChunk) closeWindow() {
+	c.block.Release()
+	c.block, c.win, c.pos = nil, nil, 0
 }
 
 // checkEnd checks that there are no rows behind the last page. The caller holds the lock.
@@ -492,8 +528,23 @@ func (p *page) verify() error {
 	return nil
 }
 
+// transcoded reports whether the values were converted to PLAIN.
+func (p *page) transcoded() bool { return p.encoding != format.Plain && !p.coded() }
+
+// decompressed reports whether nothing of a decoded page is left in its bytes.
+func (p *page) decompressed(codec format.CompressionCodec) bool {
+	return codec != format.Uncompressed && (p.kind == format.DataPage || p.compressed)
+}
+
 func (p *page) release() {
 	p.bufs.release()
 	p.block.Release()
 	p.block, p.bytes, p.marks = nil, nil, nil
+}
+
+// forget gives back the memory of a shared page. The next task that needs it decodes it
+// again.
+func (p *page) forget() {
+	p.release()
+	p.decode.done = false
 }

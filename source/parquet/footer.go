@@ -50,6 +50,7 @@ type chunk struct {
 	dictionarySize int64 // bytes of the dictionary page
 	dataPages      int64 // 0 when unknown
 	uncoded        bool  // some data pages are known to have no codes
+	transcoded     bool  // some data pages may have an encoding that is converted to PLAIN
 	stats          chunkStats
 	columnIndex    extent
 	offsetIndex    extent
@@ -238,6 +239,9 @@ func readChunk(c *chunkMeta, col leaf, rows, end int64, layout *layout) (chunk, 
 			out.dataPages += int64(max(s.Count, 0))
 		}
 	}
+	out.transcoded = slices.ContainsFunc(m.Encodings, func(e format.Encoding) bool {
+		return e == format.DeltaBinaryPacked || e == format.DeltaLengthByteArray || e == format.DeltaByteArray || e == format.ByteStreamSplit
+	})
 	out.dictionarySize = min(max(m.DataPageOffset-start, 0), out.size)
 	return out, nil
 }

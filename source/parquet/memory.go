@@ -1,6 +1,11 @@
 package parquet
 
 import (
+	"fmt"
+
+	"github.com/dustin/go-humanize"
+	"github.com/parquet-go/parquet-go/format"
+
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/source"
 )
@@ -8,19 +13,23 @@ import (
 // memory is an upper bound of the bytes that a task takes, by the metadata.
 type memory struct {
 	column  int64 // values of the rows, while they grow
-	chunk   int64 // bytes of pages, and decoded pages of two strides, with the dictionary
-	scratch int64 // scratch of the worker; consecutive tasks share it
+	chunk   int64 // what the strides of the chunk share: unread bytes, a decoded page, dictionaries
+	scratch int64 // what the task gives back: bytes of a page, and the page while it is decoded
+	page    int64 // the part of chunk and scratch that is due to the largest page
+	of      *file // which has this page
 }
 
 func (m memory) total() int64 { return m.column + m.chunk + m.scratch }
 
-// memory returns the memory for decoding a column of the stride.
+// memory returns the memory for decoding a column of the stride. One page at a time is
+// decoded. The bytes that it is decompressed from are given back before the next page is
+// fetched, and so is a decoded page whose rows have all been taken.
 func (s *stridePlan) memory(column int, encoded bool) (m memory) {
-	pages := int64(0)
+	shared := int64(0)
 	for _, g := range s.segments {
-		k, col, rows := &g.file.groups[g.group].chunks[column], &g.file.cols[column], g.to-g.from
-		share := float64(rows) / float64(max(g.file.groups[g.group].rows, 1))
-		fetched, raw := k.pageBytes()
+		group, col, rows := &g.file.groups[g.group], &g.file.cols[column], g.to-g.from
+		k := &group.chunks[column]
+		share := float64(rows) / float64(max(group.rows, 1))
 		dictionary := min(k.rawSize, 4*k.dictionarySize)
 		if col.as.IsVar() {
 			// The characters are copied when they outgrow their room.
@@ -36,27 +45,87 @@ func (s *stridePlan) memory(column int, encoded bool) (m memory) {
 		if col.optional {
 			m.column += gpu.BitmapBytes(int(rows))
 		}
-		pages = max(pages, 2*min(k.size, max(int64(readAhead), fetched))+2*raw)
-		m.scratch = max(m.scratch, 2*raw)
+		if k.size == 0 {
+			continue // a constant
+		}
+		p := k.largestPage(group.rows, col.physicalWidth())
+		window := min(k.size, int64(readAhead)) + slack
+		// Strides share a page until the last of them has taken its rows.
+		stays, passes := p.decoded, max(window, p.fetched)
+		if k.codec == format.Uncompressed {
+			stays, passes = stays+passes, 0
+		}
+		if rows == group.rows {
+			stays, passes = 0, stays+passes
+		}
+		shared = max(shared, window+stays)
+		m.scratch = max(m.scratch, window+passes+min(k.size, k.dictionarySize)+dictionary+p.scratch)
+		if page := stays + passes + p.scratch; page > m.page {
+			m.page, m.of = page, g.file
+		}
 	}
-	m.chunk += pages // row groups follow one another
+	m.chunk += shared // row groups follow one another
 	return m
+}
+
+// pageMemory is an upper bound of the bytes for a page of a chunk.
+type pageMemory struct {
+	fetched int64 // as it is in the file
+	decoded int64 // ready to be taken from, besides
+	scratch int64 // while its values are taken
 }
 
 // largePage bounds pages if the footer does not say how many there are.
 const largePage = 16 << 20
 
-// pageBytes returns the most bytes of a page of the chunk, in the file and decompressed:
-// twice the average if the footer says how many pages there are.
-func (k *chunk) pageBytes() (fetched, raw int64) {
-	if k.dataPages == 0 {
-		return min(k.size, largePage), min(k.rawSize, largePage)
+// largestPage returns the memory for a page of twice the average size, if the footer says
+// how many pages there are.
+func (k *chunk) largestPage(rows int64, width int) (p pageMemory) {
+	raw := min(k.rawSize, largePage)
+	p.fetched = min(k.size, largePage)
+	if k.dataPages > 0 {
+		p.fetched, raw = min(k.size, 2*k.size/k.dataPages), min(k.rawSize, 2*k.rawSize/k.dataPages)
 	}
-	return min(k.size, 2*k.size/k.dataPages), min(k.rawSize, 2*k.rawSize/k.dataPages)
+	rows = min(rows, int64(float64(rows)*float64(raw)/float64(max(k.rawSize, 1)))+1)
+	if k.codec != format.Uncompressed {
+		p.decoded = raw + slack
+	}
+	if k.transcoded {
+		p.decoded += max(raw, rows*int64(width)) + slack
+		p.scratch = 4 * rows
+		if width == 0 {
+			p.decoded += 4 * rows
+		}
+	}
+	p.fetched += slack
+	p.scratch += 4*rows + slack
+	return p
 }
 
 // LeastMemory implements source.Table.
 func (t *Table) LeastMemory(opt source.ScanOptions) int64 {
+	least, _ := t.least(opt)
+	return least
+}
+
+// ExplainMemory implements source.Explainer.
+func (t *Table) ExplainMemory(opt source.ScanOptions) string {
+	least, largest := t.least(opt)
+	if largest.of == nil || largest.page < least/2 {
+		return ""
+	}
+	return fmt.Sprintf("a page of column %q of %s takes %s of that while it is decoded, whatever the rows of a stride; rewrite the file with smaller pages or row groups, or do not read the column",
+		largest.column, largest.of.path, humanize.IBytes(uint64(largest.page)))
+}
+
+// costly is the column with the largest page of a stride.
+type costly struct {
+	memory
+	column string
+}
+
+// least returns what LeastMemory does, and the column that takes most of it.
+func (t *Table) least(opt source.ScanOptions) (least int64, largest costly) {
 	cut := cutter{target: strideRows(opt), columns: opt.Columns}
 	for _, f := range t.files {
 		for g := range f.groups {
@@ -65,21 +134,25 @@ func (t *Table) LeastMemory(opt source.ScanOptions) int64 {
 			}
 		}
 	}
-	least := int64(0)
 	for {
 		s := cut.next()
 		if s.rows == 0 {
-			return least
+			return least, largest
 		}
 		if len(cut.groups) > 0 && cut.groups[0].own > 0 && cut.groups[0].ranges[0].from > 0 {
 			cut.groups = cut.groups[1:] // all other strides are at most as large
 		}
-		sum, scratch := int64(0), int64(0)
+		sum, scratch, widest := int64(0), int64(0), costly{}
 		for _, c := range opt.Columns {
 			m := s.memory(c, opt.Decode.Encoded)
 			sum += m.column + m.chunk
 			scratch = max(scratch, m.scratch)
+			if m.page > widest.page {
+				widest = costly{m, t.schema.Fields[c].Name}
+			}
 		}
-		least = max(least, sum+scratch)
+		if sum+scratch > least {
+			least, largest = sum+scratch, widest
+		}
 	}
 }

@@ -2,7 +2,10 @@ package parquet
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -10,6 +13,9 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host/hosttest"
 	"github.com/gstream/gstream/source"
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/compress"
+	"github.com/parquet-go/parquet-go/encoding"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
@@ -199,4 +205,97 @@ func TestAScanWaitsForMemoryAsLongAsNobodyReads(t *testing.T) {
 	require.EqualValues(t, table.Rows(), rows)
 	require.NoError(t, r.Close())
 	require.NoError(t, opt.Lease.Close())
+}
+
+// largePages writes a file of three columns of strings in row groups of so many pages of
+// about 20 KB, and returns the size of a page.
+func largePages(t *testing.T, groups, pages, version int, optional bool, e encoding.Encoding, codec compress.Codec) (path string, page int64) {
+	const rows = 200
+	node := parquet.Compressed(parquet.Encoded(parquet.String(), e), codec)
+	if optional {
+		node = parquet.Optional(node)
+	}
+	path = filepath.Join(t.TempDir(), "large.parquet")
+	f, err := os.Create(path)
+	require.NoError(t, err)
+	defer f.Close()
+	w := parquet.NewWriter(f, parquet.NewSchema("rows", parquet.Group{"a": node, "b": node, "c": node}), parquet.DataPageVersion(version), parquet.PageBufferSize(1<<20))
+	r := rand.New(rand.NewPCG(1, 2))
+	text := make([]byte, 100)
+	for range groups {
+		for range pages {
+			for i := range rows {
+				row := parquet.Row{}
+				for c := range 3 {
+					for k := range text {
+						text[k] = byte('a' + r.IntN(26))
+					}
+					v := parquet.ByteArrayValue(text).Level(0, 0, c)
+					switch {
+					case optional && i%3 == 0:
+						v = parquet.NullValue().Level(0, 0, c)
+					case optional:
+						v = v.Level(0, 1, c)
+					}
+					row = append(row, v.Clone())
+				}
+				_, err := w.WriteRows([]parquet.Row{row})
+				require.NoError(t, err)
+			}
+			for _, c := range w.ColumnWriters() {
+				require.NoError(t, c.Flush())
+			}
+		}
+		require.NoError(t, w.Flush())
+	}
+	require.NoError(t, w.Close())
+	return path, rows * int64(len(text)+4)
+}
+
+func TestAScanOfLargePagesHoldsOneAtATime(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	defer func(n int) { readAhead = n }(readAhead)
+	readAhead = 1 << 10 // so that pages are larger
+	for _, codec := range []compress.Codec{&parquet.Uncompressed, &parquet.Snappy} {
+		for _, e := range []encoding.Encoding{&parquet.Plain, &parquet.DeltaLengthByteArray, &parquet.RLEDictionary} {
+			for _, version := range []int{1, 2} {
+				for _, optional := range []bool{false, true} {
+					for _, pages := range []int{1, 5} {
+						path, page := largePages(t, 5/pages+1, pages, version, optional, e, codec)
+						for _, rows := range []int{30, 150, 250} {
+							for _, columns := range [][]int{{1}, {0, 1, 2}} {
+								for _, threads := range []int{1, 8} {
+									name := fmt.Sprintf("%v %v version %d optional %v pages %d rows %d columns %v threads %d", codec, e, version, optional, pages, rows, columns, threads)
+									table, err := Open([]string{path}, OpenOptions{})
+									require.NoError(t, err)
+									for g := range table.files[0].groups {
+										// All pages have the size that is expected of the largest.
+										for c := range table.schema.Fields {
+											table.files[0].groups[g].chunks[c].dataPages = 2 * int64(pages)
+										}
+									}
+									opt := source.ScanOptions{Columns: columns, StrideRows: rows}
+									opt.Decode.Threads = threads
+									least := table.LeastMemory(opt)
+									if e == &parquet.Plain {
+										held := float64(len(columns)) + 0.2 // pages that are shared
+										if codec != &parquet.Uncompressed {
+											held++ // one that is decompressed
+										}
+										values := 2.5 * 104 * float64(len(columns)*min(rows, 200*pages))
+										require.Less(t, float64(least), float64(page)*held+values+16<<10, name)
+									}
+									opt.Lease = hosttest.Budget(t, least).Lease("scan")
+									got, err := readAll(table, opt)
+									require.NoError(t, err, name)
+									require.Len(t, got["b"], int(table.Rows()), name)
+									require.NoError(t, opt.Lease.Close())
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+	}
 }

@@ -64,10 +64,30 @@ type pageReader struct {
 	page    *page
 	sharing bool // the page was decoded into buffers of its own
 	left    int  // rows of [row, to) in the page
+	// The last shared page of the task, and the rows of it that the task has taken.
+	last      *page
+	lastTaken int64
 	pageState
 	bufs       *pageBuffers // buffers of the page that is being decoded
 	own        pageBuffers
 	scratchBuf growable
+}
+
+// start prepares the reader for a task.
+func (c *pageReader) start() { c.mayDefer, c.page, c.last = true, nil, nil }
+
+// abandon gives up the current page of a task that has failed. The page's memory is given
+// back unless other tasks use it, since the task may start again in as little memory as
+// the first time.
+func (c *pageReader) abandon() {
+	switch {
+	case c.page == nil:
+	case c.sharing:
+		c.quit(c.page)
+	default:
+		c.drop(c.page)
+	}
+	c.page = nil
 }
 
 // seek moves the reader to rows [from, to) of a chunk. They are wanted.
@@ -91,13 +111,18 @@ func (c *pageReader) scratch(n int) ([]byte, error) { return c.scratchBuf.take(c
 func (c *pageReader) taken(n int) {
 	c.row += int64(n)
 	c.left -= n
-	switch {
-	case c.left > 0 || c.page == nil:
-	case !c.sharing:
-		c.drop(c.page)
-	case c.row < c.page.to:
-		c.keep(c.page, c.row, c.pageState)
+	if c.sharing {
+		c.lastTaken += int64(n)
 	}
+	if c.left > 0 || c.page == nil {
+		return
+	}
+	if c.sharing {
+		c.leave(c.page, c.lastTaken, mark{c.row, c.pageState})
+	} else {
+		c.drop(c.page)
+	}
+	c.page = nil
 }
 
 // nextPage makes the page of the next row current.
@@ -115,24 +140,39 @@ func (c *pageReader) nextPage() error {
 		}
 	}
 	end := min(p.to, c.to)
-	at := p.from
-	if c.sharing = p.wanted > end-c.row; c.sharing {
-		// Other strides take the other rows of the page.
-		err = c.once(&p.decode, func() error { return c.decodeShared(p) })
-		if err == nil {
-			at, c.pageState = c.nearest(p, c.row)
-		}
+	c.sharing = p.wanted > end-c.row
+	at := mark{row: p.from}
+	if c.sharing {
+		at, err = c.share(p)
 	} else {
+		c.page = p
 		err = c.decodePage(p, &c.own)
-	}
-	if err == nil && c.row > at {
-		err = c.skip(int(c.row - at))
+		at.at = c.pageState
 	}
 	if err != nil {
 		return err
 	}
-	c.page, c.left = p, int(end-c.row)
+	c.page, c.left, c.pageState = p, int(end-c.row), at.at
+	if c.row > at.row {
+		return c.skip(int(c.row - at.row))
+	}
 	return nil
+}
+
+// share makes a page usable of which other strides take other rows, and returns the last
+// known position up to the next row. The task uses the page until it calls leave or quit.
+func (c *pageReader) share(p *page) (mark, error) {
+	if c.last != p {
+		c.last, c.lastTaken = p, 0
+	}
+	for {
+		if err := c.once(&p.decode, func() error { return c.decodeShared(p) }); err != nil {
+			return mark{}, err
+		}
+		if at, ok := c.join(p, c.row); ok {
+			return at, nil
+		}
+	}
 }
 
 // busyError says that another task is decoding what this one needs.
@@ -168,14 +208,17 @@ func (c *pageReader) once(s *shared, work func() error) error {
 
 // decodeShared decodes a page into buffers of its own.
 func (c *pageReader) decodeShared(p *page) error {
+	c.own.release() // of a page before, which may be as large
 	if err := c.decodePage(p, &p.bufs); err != nil {
 		p.bufs.release()
+		c.drop(p)
 		return err
 	}
-	c.keep(p, p.from, c.pageState)
-	if p.kind == format.DataPage && c.meta.codec != format.Uncompressed {
-		c.drop(p) // all values are in bufs
+	if p.transcoded() && !c.hasLevels {
+		p.bufs.body.release() // all values are in PLAIN
+		c.drop(p)
 	}
+	c.keep(p, mark{p.from, c.pageState})
 	return nil
 }
 
@@ -188,13 +231,21 @@ func (c *pageReader) decodePage(p *page, bufs *pageBuffers) error {
 	if err := p.verify(); err != nil {
 		return err
 	}
+	var err error
 	if p.kind == format.DataPage {
-		return c.dataPageV1(p)
+		err = c.dataPageV1(p)
+	} else {
+		err = c.dataPageV2(p)
 	}
-	return c.dataPageV2(p)
+	if err == nil && p.decompressed(c.meta.codec) {
+		c.drop(p) // all of it is in bufs
+	}
+	return err
 }
 
-func (c *pageReader) decompress(b []byte, size int) ([]byte, error) {
+// decompress returns the bytes that b decompresses to. In a buffer of the page the bytes
+// of head come before them.
+func (c *pageReader) decompress(head, b []byte, size int) ([]byte, error) {
 	if c.meta.codec == format.Uncompressed {
 		if len(b) != size {
 			return nil, badf("an uncompressed page has %d bytes, its header says %d", len(b), size)
@@ -204,10 +255,11 @@ func (c *pageReader) decompress(b []byte, size int) ([]byte, error) {
 	if size/maxExpansion(c.meta.codec) > len(b) {
 		return nil, badf("a page header claims that %d bytes decompress to %d", len(b), size)
 	}
-	out, err := c.bufs.body.take(c.lease, size)
+	out, err := c.bufs.body.take(c.lease, len(head)+size)
 	if err != nil {
 		return nil, err
 	}
+	out = out[copy(out, head):]
 	if len(b) == 0 && size == 0 {
 		return out, nil // a page of nulls: nothing was compressed
 	}
@@ -228,7 +280,7 @@ func (c *pageReader) loadDictionary() error {
 		return badf("a dictionary page has encoding %v", p.encoding)
 	}
 	c.bufs = &c.own
-	b, err := c.decompress(p.bytes, p.rawSize)
+	b, err := c.decompress(nil, p.bytes, p.rawSize)
 	if err != nil {
 		return err
 	}
@@ -242,7 +294,7 @@ func (c *pageReader) loadDictionary() error {
 }
 
 func (c *pageReader) dataPageV1(p *page) error {
-	b, err := c.decompress(p.bytes, p.rawSize)
+	b, err := c.decompress(nil, p.bytes, p.rawSize)
 	if err != nil {
 		return err
 	}
@@ -272,8 +324,11 @@ func (c *pageReader) dataPageV2(p *page) error {
 	levels, rest := b[rep:rep+def], b[rep+def:]
 	if p.compressed {
 		var err error
-		if rest, err = c.decompress(rest, p.rawSize-rep-def); err != nil {
+		if rest, err = c.decompress(levels, rest, p.rawSize-rep-def); err != nil {
 			return err
+		}
+		if p.decompressed(c.meta.codec) {
+			levels = c.bufs.body.buf.Bytes()[:def]
 		}
 	}
 	c.hasLevels = false

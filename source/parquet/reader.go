@@ -379,13 +379,14 @@ func (r *reader) run(plan *stridePlan, i int, pages *pageReader) (col gpu.Column
 	defer func() {
 		if err != nil {
 			d.discard()
+			pages.abandon()
 			if !errors.Is(err, gpu.ErrBudget) {
 				err = at.wrap(err)
 			}
 		}
 	}()
 	defer guard(&err)
-	pages.mayDefer = true
+	pages.start()
 	row := 0
 	for _, s := range plan.segments {
 		at.path, at.rowGroup = s.file.path, s.group

@@ -71,7 +71,7 @@ func checkOnce(p *physical.Plan, opt execution.Options) (_ *execution.Check, err
 	if err != nil {
 		return nil, err
 	}
-	c.fixed, c.largest, c.scans = frugal.fixed, frugal.largest, frugal.scans
+	c.fixed, c.largest, c.scans, c.advice = frugal.fixed, frugal.largest, frugal.scans, frugal.advice
 	props := r.device.Properties()
 	out := &execution.Check{Job: p.Name, Device: props.Name, Kind: props.Kind, Refusals: []execution.Refusal{}, Stages: []execution.StageCheck{}}
 	if out.Estimate = planWork(p).onHost(r.threads()); discrete(r.device) {
@@ -119,6 +119,7 @@ type checker struct {
 	needs    float64 // most bytes of the first tier, if nothing spills
 	fixed    float64 // most of these that cannot spill
 	largest  *holding
+	advice   string     // when these are mostly what a scan needs
 	down     float64    // most bytes that have left the device's tier
 	disk     float64    // most bytes on disk
 	scans    []error    // refusals of scans
@@ -211,7 +212,7 @@ func (c *checker) feed(f feed, held, into []*holding) {
 // room with those that do not: each of the latter has an equal part of what is left.
 func (c *checker) phase(held []*holding, p *pipelineRun, scan *opRun) {
 	held = append(held, c.kept...)
-	needs, fixed := c.streams, c.streams
+	needs, fixed, advice := c.streams, c.streams, ""
 	if scan != nil {
 		opt := p.scanOptions(scan)
 		if err := source.CheckMemory(scan.Table, opt); err != nil {
@@ -219,6 +220,9 @@ func (c *checker) phase(held []*holding, p *pipelineRun, scan *opRun) {
 		} else if !discrete(c.device) {
 			least := float64(scan.Table.LeastMemory(opt))
 			fixed, needs = fixed+least, needs+least
+			if least > c.streams {
+				advice = source.Advice(scan.Table, opt)
+			}
 		}
 	}
 	var largest *holding
@@ -231,7 +235,7 @@ func (c *checker) phase(held []*holding, p *pipelineRun, scan *opRun) {
 	}
 	c.needs = max(c.needs, needs)
 	if fixed > c.fixed {
-		c.fixed, c.largest = fixed, largest
+		c.fixed, c.largest, c.advice = fixed, largest, advice
 	}
 	spilling := slices.DeleteFunc(slices.Clone(held), func(h *holding) bool { return h.Spilled == nil })
 	slices.SortStableFunc(spilling, func(a, b *holding) int { return cmp.Compare(a.Bytes, b.Bytes) })
@@ -300,6 +304,9 @@ func (c *checker) tiers(out *execution.Check) {
 		r := execution.Refusal{Tier: first.Tier, Needs: first.Fixed, Limit: first.Limit,
 			Why:  fmt.Sprintf("strides and what operators take to make them fit no budget of %s: all that must fit %s at a time are %s", text(first.Limit), first.Tier, text(first.Fixed)),
 			Hint: fmt.Sprintf("raise %s to more than %s, or select fewer columns", first.Setting, text(first.Fixed))}
+		if c.advice != "" {
+			r.Hint = fmt.Sprintf("raise %s to more than %s (%s)", first.Setting, text(first.Fixed), c.advice)
+		}
 		if h := c.largest; h != nil {
 			r.Stage = h.op.Name()
 			r.Why = fmt.Sprintf("%s (%s) holds about %s that cannot spill, and all that must fit %s at a time are %s of %s", h.op.Step, h.op.Kind, text(whole(h.Fixed)), first.Tier, text(first.Fixed), text(first.Limit))

@@ -342,6 +342,7 @@ func (p *pipelineRun) chooseLanes() {
 	p.lanes, p.rows = 1, d.StrideRows(width)
 	if p.run.frugal {
 		p.rows = min(p.rows, p.run.frugalRows(width))
+		p.shortenScan(leastFrugalRows)
 		return
 	}
 	if p.serial || discrete(d) {
@@ -354,13 +355,27 @@ func (p *pipelineRun) chooseLanes() {
 	}
 	room := d.Budget().Limit() / 2 / int64(width*laneStrides) // rows
 	shorten(room / int64(p.lanes))
-	if o := p.from; o != nil && o.Table != nil {
-		// Strides are wider than they look: a scan leaves most of the budget to others.
-		for p.rows > leastRows/8 && o.Table.LeastMemory(p.scanOptions(o)) > d.Budget().Limit()/4 {
-			p.rows /= 2
-		}
-	}
+	p.shortenScan(leastRows / 8)
 	p.lanes = int(max(1, min(int64(p.lanes), room/int64(p.rows))))
+}
+
+// shortenScan shortens the strides of a scan whose values are wider than they look, down
+// to a number of rows: a scan leaves most of the budget to others. It stops where that
+// saves less than an eighth, as with large pages.
+func (p *pipelineRun) shortenScan(rows int) {
+	o := p.from
+	if o == nil || o.Table == nil {
+		return
+	}
+	for least := o.Table.LeastMemory(p.scanOptions(o)); p.rows > rows && least > p.run.device.Budget().Limit()/4; {
+		p.rows /= 2
+		shorter := o.Table.LeastMemory(p.scanOptions(o))
+		if shorter > least-least/8 {
+			p.rows *= 2
+			return
+		}
+		least = shorter
+	}
 }
 
 // strideRows returns the most rows of a stride of the pipeline, for rows of rowBytes
