@@ -153,7 +153,7 @@ func aggregateTypes() []string { return slices.Compact(slices.Sorted(slices.Valu
 func TestEveryAggregateOfEveryType(t *testing.T) {
 	d := &pipelineDuel{t: t, duck: exprtest.StartDuckDB(t), dir: t.TempDir()}
 	seed := gputest.SeedOr(t, 1)
-	thin := gputest.ThinOr(t, 5)
+	thin := gputest.ThinOr(t, 13)
 	for i, typ := range aggregateTypes() {
 		for w, wild := range []bool{false, true} {
 			if !gputest.Takes(thin, i+w+1) {

@@ -103,7 +103,7 @@ func TestPairsOfPartitionsAreJoinedOnEither(t *testing.T) {
 		always       bool // all rows go to disk
 	}
 	all := []string{"inner", "left", "right", "full", "semi", "anti", "mark"}
-	thin, cases := gputest.ThinOr(t, 3), 0
+	thin, cases := gputest.ThinOr(t, 6), 0
 	for _, c := range []struct {
 		size
 		kinds []string
@@ -173,6 +173,7 @@ func TestPartitionsOfAGroupByAreMergedOnEither(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, cpu.Close()) }()
 	rows, _ := sidesOfAJoin(6000, 0)
+	thin, cases := gputest.ThinOr(t, 3), 0
 	for _, c := range []struct {
 		memory int64
 		always bool
@@ -182,6 +183,9 @@ func TestPartitionsOfAGroupByAreMergedOnEither(t *testing.T) {
 		defer func() { require.NoError(t, d.Close()) }()
 		for _, sum := range []string{"sum(av)", "avg(av)", "sum(av / 4)"} {
 			for _, after := range []bool{false, true} {
+				if cases++; !gputest.Takes(thin, cases) {
+					continue
+				}
 				run := func(d gpu.Device, opt RunOptions) ([]string, StageReport) {
 					var out Collector
 					b := New("beside").ReadTable("a", record(t, sideFields("a"), rows)).Group([]string{"ak", "av % 3 as m"}, sum+" as x", "count(*) as n", `min("as") as s`)
@@ -250,8 +254,9 @@ func TestFaultsOfEitherProcessorEndAJoinOfBothCleanly(t *testing.T) {
 	d := openFaultyGPU(t, library, 1<<20)
 	defer func() { require.NoError(t, d.Close()) }()
 	run, want := besideFaults(t, d)
+	thin := int64(max(1, gputest.ThinOr(t, 3)))
 	for _, call := range []string{"cuMemAllocFromPoolAsync", "cuMemcpyHtoDAsync_v2", "cuLaunchKernel", "cuEventSynchronize"} {
-		for n := int64(1); n < 3000; n = n*3 + 1 {
+		for n := int64(1); n < 3000; n = n*(1+2*thin) + 1 {
 			a := &trap{call: call, at: n, happens: inject}
 			d.armed.Store(a)
 			got, _, err := run(t.Context())
@@ -270,7 +275,7 @@ func TestFaultsOfEitherProcessorEndAJoinOfBothCleanly(t *testing.T) {
 	}
 	// Pairs for which the CPU is refused memory are joined by the GPU.
 	refused, given := 0, 0
-	for n := int64(1); n < 6000; n = n*9/4 + 1 {
+	for n := int64(1); n < 6000; n = n*(6+3*thin)/4 + 1 {
 		for _, b := range []*gpu.Budget{d.HostBudget(), d.Budget()} {
 			var calls atomic.Int64
 			b.SetFault(func(bool) error {

@@ -79,7 +79,7 @@ func TestEveryKindOfJoinGivesDuckDBsRows(t *testing.T) {
 	c := &randomCase{tables: []randomSource{table("l", 50, "a", "b", "s", "v"), table("l0", 0, "a", "b", "s", "v"),
 		table("r", 40, "c", "d", "t", "w"), table("r0", 0, "c", "d", "t", "w")}}
 	d.write(c)
-	results, rows := 0, 0
+	results, rows, thin, cases := 0, 0, gputest.ThinOr(t, 3), 0
 	for _, name := range slices.Sorted(maps.Keys(joinConditions)) {
 		on := joinConditions[name]
 		for _, kind := range []string{"inner", "left", "right", "full", "semi", "anti", "mark"} {
@@ -95,6 +95,9 @@ func TestEveryKindOfJoinGivesDuckDBsRows(t *testing.T) {
 					not := map[string]string{"anti": "NOT "}[kind]
 					sql = fmt.Sprintf("SELECT * FROM %s WHERE %sEXISTS (SELECT 1 FROM %s WHERE %s)", sides[0], not, sides[1], condition)
 					builds = builds[1:]
+				}
+				if cases++; !gputest.Takes(thin, cases) {
+					continue
 				}
 				answer := d.duck.Ask(exprtest.Question{SQL: sql, Optimize: true})[0]
 				require.Empty(t, answer.Error, sql)
@@ -125,6 +128,6 @@ func TestEveryKindOfJoinGivesDuckDBsRows(t *testing.T) {
 			}
 		}
 	}
-	assert.Equal(t, len(joinConditions)*4*(4*2+3), results)
-	assert.Greater(t, rows, 10000)
+	assert.Equal(t, len(joinConditions)*4*7, cases)
+	assert.Greater(t, rows, 10000/max(1, thin))
 }

@@ -12,8 +12,8 @@ import (
 
 // chain joins rows with seven build sides, of which the last is small. All have a text in each row.
 func chain(t *testing.T) *Builder {
-	b := New("chain").ReadTable("facts", numbers(t, 300_000))
-	sizes := []int{70_000, 70_000, 70_000, 70_000, 70_000, 70_000, 3_000}
+	b := New("chain").ReadTable("facts", numbers(t, 60_000))
+	sizes := []int{25_000, 25_000, 25_000, 25_000, 25_000, 25_000, 1_000}
 	for i, rows := range sizes {
 		b = b.ReadTable(fmt.Sprint("n", i), numbers(t, rows)).From(fmt.Sprint("n", i)).Select(fmt.Sprint("i as k", i), fmt.Sprintf("repeat('x', 100) || i * 7919 %% 100003 as t%d", i)).As(fmt.Sprint("side", i))
 	}
@@ -40,7 +40,7 @@ func TestAChainOfJoinsOutOfCore(t *testing.T) {
 		return textOf(&out), report
 	}
 	want, _ := run(1 << 30)
-	for _, budget := range []int64{32 << 20, 24 << 20} {
+	for _, budget := range []int64{11 << 20, 9 << 20} {
 		got, report := run(budget)
 		require.Equal(t, want, got)
 		var choices []string
